@@ -1,0 +1,139 @@
+// Package blob owns the port to durable bytes: keys, checksums, conditional
+// writes. Drivers live in subpackages; blobtest proves each of them.
+//
+// Invariant: a key is either absent or holds the complete bytes of one Put.
+package blob
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+	"time"
+)
+
+// Errors of the port. Wrap them; callers use errors.Is.
+var (
+	ErrNotExist = errors.New("blob does not exist")
+	ErrExists   = errors.New("blob exists already")
+	ErrCorrupt  = errors.New("blob does not match its reference")
+)
+
+// Ref points to bytes in a Store and pins their content.
+type Ref struct {
+	Key    string `json:"key"`
+	SHA256 string `json:"sha256"` // lower-case hex
+	Size   int64  `json:"size"`   // bytes
+}
+
+// IsZero reports whether the Ref points nowhere.
+func (r Ref) IsZero() bool { return r.Key == "" }
+
+// Info describes a stored blob.
+type Info struct {
+	Key     string
+	Size    int64
+	ModTime time.Time
+}
+
+// Condition restricts a Put.
+type Condition int
+
+const (
+	// Always overwrites.
+	Always Condition = iota
+	// IfAbsent fails with ErrExists when the key exists.
+	IfAbsent
+)
+
+// Store keeps bytes under slash-separated keys. Implementations are safe for
+// concurrent use, also from several processes.
+type Store interface {
+	// Put stores all of r under key and returns its Ref. It is atomic: readers see
+	// the old bytes or the new ones. With IfAbsent at most one of several
+	// concurrent writers succeeds; the others get ErrExists.
+	Put(ctx context.Context, key string, r io.Reader, cond Condition) (Ref, error)
+	// Get opens the bytes under key. Errors: ErrNotExist.
+	Get(ctx context.Context, key string) (io.ReadCloser, error)
+	// Stat describes the blob under key. Errors: ErrNotExist.
+	Stat(ctx context.Context, key string) (Info, error)
+	// List returns what lies under the prefix, sorted by key. No match is no error.
+	List(ctx context.Context, prefix string) ([]Info, error)
+	// Delete removes the key. Deleting an absent key is no error.
+	Delete(ctx context.Context, key string) error
+	// Locate names the place of a key for people: a path or a URL.
+	Locate(key string) string
+}
+
+// CheckKey rejects keys that are empty, absolute, unclean or hold control characters.
+func CheckKey(key string) error {
+	if key == "" || strings.HasPrefix(key, "/") || path.Clean(key) != key || key == ".." || strings.HasPrefix(key, "../") {
+		return fmt.Errorf("blob key %q: want a clean relative path", key)
+	}
+	if i := strings.IndexFunc(key, func(r rune) bool { return r < ' ' || r == '\\' || r == 0x7f }); i >= 0 {
+		return fmt.Errorf("blob key %q: control character or backslash at byte %d", key, i)
+	}
+	return nil
+}
+
+// RefOf returns the Ref that data would have under key.
+func RefOf(key string, data []byte) Ref {
+	sum := sha256.Sum256(data)
+	return Ref{Key: key, SHA256: hex.EncodeToString(sum[:]), Size: int64(len(data))}
+}
+
+// PutBytes stores data under key.
+func PutBytes(ctx context.Context, s Store, key string, data []byte, cond Condition) (Ref, error) {
+	return s.Put(ctx, key, bytes.NewReader(data), cond)
+}
+
+// ReadKey returns all bytes under key.
+func ReadKey(ctx context.Context, s Store, key string) ([]byte, error) {
+	rc, err := s.Get(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	defer rc.Close() //nolint:errcheck // nothing was written through this handle
+	return io.ReadAll(rc)
+}
+
+// ReadRef returns the bytes a Ref points to and checks them against it.
+// Errors: ErrNotExist, ErrCorrupt.
+func ReadRef(ctx context.Context, s Store, ref Ref) ([]byte, error) {
+	data, err := ReadKey(ctx, s, ref.Key)
+	if err != nil {
+		return nil, err
+	}
+	if got := RefOf(ref.Key, data); got != ref {
+		return nil, fmt.Errorf("%s: have %d bytes sha256 %.12s, want %d bytes sha256 %.12s: %w",
+			ref.Key, got.Size, got.SHA256, ref.Size, ref.SHA256, ErrCorrupt)
+	}
+	return data, nil
+}
+
+// PutJSON stores v as indented JSON under key.
+func PutJSON(ctx context.Context, s Store, key string, v any, cond Condition) (Ref, error) {
+	data, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return Ref{}, fmt.Errorf("encode %s: %w", key, err)
+	}
+	return PutBytes(ctx, s, key, append(data, '\n'), cond)
+}
+
+// ReadJSON decodes the JSON under key into v.
+func ReadJSON(ctx context.Context, s Store, key string, v any) error {
+	data, err := ReadKey(ctx, s, key)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(data, v); err != nil {
+		return fmt.Errorf("decode %s: %w", s.Locate(key), err)
+	}
+	return nil
+}

@@ -1,0 +1,76 @@
+// Package policy owns the port through which rollouts generate tokens. It
+// knows nothing of models or devices; engines implement it.
+//
+// Invariant: what a Generation reports depends only on the policy version and
+// the Request, never on what else the engine is generating at the time.
+package policy
+
+import (
+	"context"
+	"errors"
+
+	"temper/internal/blob"
+	"temper/internal/rl"
+)
+
+// Errors of the port. Wrap them; callers use errors.Is.
+var (
+	// ErrOverloaded means that the engine refuses the request now; try again later.
+	ErrOverloaded = errors.New("policy engine overloaded")
+	// ErrStaleVersion means that the engine does not hold the requested version.
+	ErrStaleVersion = errors.New("policy version not loaded")
+)
+
+// Request asks for one generation.
+type Request struct {
+	// Tokens is the whole context: prompt and everything since.
+	Tokens []int32
+	// MaxTokens bounds the generation, at least 1.
+	MaxTokens int
+	// Stop lists token ids that end the generation; the one sampled is kept.
+	Stop []int32
+	// Temperature scales the logits; 0 means greedy.
+	Temperature float32
+	// Seed of the trajectory: the token at absolute position p is selected by rl.Uniform(Seed, p).
+	Seed uint64
+	// Version the caller insists on; -1 accepts any.
+	Version int64
+	// Session names a trajectory whose context only ever grows, so that the
+	// engine may keep its KV cache between turns; "" for none.
+	Session string
+}
+
+// Generation is what the policy sampled.
+type Generation struct {
+	Tokens []int32
+	// Logprobs are the log-probabilities (nats) of Tokens under the sampling
+	// distribution: after temperature, before any truncation.
+	Logprobs []float32
+	Finish   rl.FinishReason
+	Version  int64
+}
+
+// Engine generates tokens. Implementations are safe for concurrent use.
+type Engine interface {
+	// Generate blocks until the generation ends or ctx is done; then it returns
+	// ctx.Err() and frees what it held. It is idempotent: the same request to the
+	// same version gives the same tokens.
+	// Errors: ErrOverloaded, ErrStaleVersion, an error naming the limit for a
+	// context that does not fit.
+	Generate(ctx context.Context, req Request) (Generation, error)
+	// Release drops what the engine keeps for a session. Unknown sessions are no error.
+	Release(session string)
+	// Version is the version that new requests are served with.
+	Version() int64
+	// MaxContext is the largest len(Tokens)+MaxTokens accepted.
+	MaxContext() int
+}
+
+// Loader is an Engine whose weights can be replaced.
+type Loader interface {
+	Engine
+	// Load replaces the weights by the published policy at ref and then serves
+	// version. Requests under way finish on the old weights. Loading the version
+	// that is being served already is a no-op.
+	Load(ctx context.Context, ref blob.Ref, version int64) error
+}

@@ -1,0 +1,226 @@
+// Package rl owns the nouns of agentic reinforcement learning: problems,
+// trajectories, groups, batches, the reasons why things stop, and the seeds
+// from which every random draw of a run comes. It holds no behaviour beyond
+// small pure helpers and imports only the standard library.
+//
+// Invariant: in a Trajectory, Tokens, LossMask and RolloutLogprobs have equal
+// length, and LossMask is true exactly on tokens that the policy sampled.
+package rl
+
+import (
+	"fmt"
+	"time"
+)
+
+// Problem is a prompt with its ground truth.
+type Problem struct {
+	// ID is unique within a run, made of printable ASCII without '/'.
+	ID string `json:"id"`
+	// Env names the environment that owns the problem's semantics.
+	Env string `json:"env"`
+	// Level is the environment's difficulty (chase: number of hops).
+	Level int `json:"level,omitempty"`
+	// Prompt is the text of the user message.
+	Prompt string `json:"prompt"`
+	// Answer is the grading key. It never enters the sandbox.
+	Answer string `json:"answer"`
+	// Fixture is Python code that the sandbox runs before each tool call of
+	// this problem. The model never sees it.
+	Fixture string `json:"fixture,omitempty"`
+}
+
+// FinishReason says why one generation ended.
+type FinishReason string
+
+// The reasons of a generation's end.
+const (
+	FinishStop   FinishReason = "stop"   // a stop token was sampled; it is the last token
+	FinishLength FinishReason = "length" // MaxTokens reached
+	FinishAbort  FinishReason = "abort"  // the caller gave up
+)
+
+// StopReason says why a trajectory ended.
+type StopReason string
+
+// The reasons of a trajectory's end.
+const (
+	StopAnswered   StopReason = "answered"    // the last turn made no tool call
+	StopMaxTurns   StopReason = "max_turns"   // the turn limit was reached with a call outstanding
+	StopMaxTokens  StopReason = "max_tokens"  // the response token limit was reached
+	StopInfraError StopReason = "infra_error" // engine or sandbox failed for good; excluded from its group
+)
+
+// ToolStatus is the outcome of one tool call as the trainer sees it.
+type ToolStatus string
+
+// Outcomes of a tool call. Everything but ToolOK counts as an error in ToolErrorRate.
+const (
+	ToolOK        ToolStatus = "ok"
+	ToolError     ToolStatus = "error"      // the program raised or exited non-zero
+	ToolTimeout   ToolStatus = "time_limit" // its own time limit
+	ToolMemory    ToolStatus = "memory_limit"
+	ToolOutput    ToolStatus = "output_limit"
+	ToolKilled    ToolStatus = "killed"    // died by a signal
+	ToolRefused   ToolStatus = "refused"   // the sandbox refused the request itself
+	ToolMalformed ToolStatus = "malformed" // the call was no valid JSON or named no known tool
+)
+
+// Failed reports whether the status counts as a tool error.
+func (s ToolStatus) Failed() bool { return s != ToolOK }
+
+// ToolCall is one parsed or malformed call with its answer.
+type ToolCall struct {
+	// ID is the call id (idempotency key) sent to the sandbox; empty when malformed.
+	ID       string        `json:"id,omitempty"`
+	Name     string        `json:"name,omitempty"`
+	Code     string        `json:"code,omitempty"`
+	Stdin    string        `json:"stdin,omitempty"`
+	Status   ToolStatus    `json:"status"`
+	Response string        `json:"response"` // text shown to the policy, after truncation
+	Wall     time.Duration `json:"wall_ns"`  // as measured by the sandbox; not part of the run's bits
+}
+
+// Turn is one generation plus its tool results.
+type Turn struct {
+	// Start and End delimit the sampled tokens of the turn in Trajectory.Tokens.
+	Start  int          `json:"start"`
+	End    int          `json:"end"`
+	Finish FinishReason `json:"finish"`
+	Calls  []ToolCall   `json:"calls,omitempty"`
+}
+
+// Trajectory is the record of one rollout. It is append-only token ids:
+// nothing in it was decoded and encoded again.
+type Trajectory struct {
+	ProblemID string `json:"problem_id"`
+	// Rollout is the index within the group, 0 <= Rollout < RolloutsPerProblem.
+	Rollout int `json:"rollout"`
+	Stage   int `json:"stage"`
+	Step    int `json:"step"`
+	// Seed drives every draw of this rollout; see Seed and Uniform.
+	Seed uint64 `json:"seed"`
+	// PolicyVersion is the version that sampled all turns.
+	PolicyVersion int64 `json:"policy_version"`
+
+	// Tokens is prompt + sampled + tool tokens; the first PromptTokens are the prompt.
+	Tokens       []int32 `json:"tokens"`
+	PromptTokens int     `json:"prompt_tokens"`
+	// LossMask is true exactly on sampled tokens; same length as Tokens.
+	LossMask []bool `json:"loss_mask"`
+	// RolloutLogprobs is the engine's log-probability of each sampled token
+	// (nats, at the sampling temperature), 0 where LossMask is false.
+	RolloutLogprobs []float32 `json:"rollout_logprobs"`
+
+	Turns      []Turn     `json:"turns"`
+	StopReason StopReason `json:"stop_reason"`
+	// Text is the decoded response with special tokens, for people and verifiers.
+	Text string `json:"text"`
+	// Answer is the extracted final answer, "" when there is none.
+	Answer string `json:"answer"`
+	// AnswerTags is the number of <answer> blocks in the response.
+	AnswerTags int     `json:"answer_tags"`
+	Reward     float64 `json:"reward"`
+	// Err holds the infrastructure error of a StopInfraError trajectory.
+	Err string `json:"err,omitempty"`
+
+	// SampleTime and ToolTime are the wall time spent waiting for the engine
+	// and for the sandbox. They are not part of the run's bits.
+	SampleTime time.Duration `json:"sample_ns"`
+	ToolTime   time.Duration `json:"tool_ns"`
+}
+
+// SampledTokens returns the number of true entries of the LossMask.
+func (t *Trajectory) SampledTokens() int {
+	n := 0
+	for _, m := range t.LossMask {
+		if m {
+			n++
+		}
+	}
+	return n
+}
+
+// ResponseTokens returns the number of tokens after the prompt.
+func (t *Trajectory) ResponseTokens() int { return len(t.Tokens) - t.PromptTokens }
+
+// ToolCounts returns how many tool calls the trajectory made and how many failed.
+func (t *Trajectory) ToolCounts() (calls, failed int) {
+	for _, turn := range t.Turns {
+		for _, c := range turn.Calls {
+			calls++
+			if c.Status.Failed() {
+				failed++
+			}
+		}
+	}
+	return calls, failed
+}
+
+// Validate reports a violated invariant of the record.
+func (t *Trajectory) Validate() error {
+	if len(t.LossMask) != len(t.Tokens) || len(t.RolloutLogprobs) != len(t.Tokens) {
+		return fmt.Errorf("trajectory %s/%d: %d tokens, %d mask, %d logprobs: lengths differ",
+			t.ProblemID, t.Rollout, len(t.Tokens), len(t.LossMask), len(t.RolloutLogprobs))
+	}
+	if t.PromptTokens < 0 || t.PromptTokens > len(t.Tokens) {
+		return fmt.Errorf("trajectory %s/%d: prompt of %d tokens in %d", t.ProblemID, t.Rollout, t.PromptTokens, len(t.Tokens))
+	}
+	for i, m := range t.LossMask[:t.PromptTokens] {
+		if m {
+			return fmt.Errorf("trajectory %s/%d: prompt token %d is in the loss", t.ProblemID, t.Rollout, i)
+		}
+	}
+	return nil
+}
+
+// Group is the trajectories of one problem in one step, ordered by Rollout.
+type Group struct {
+	Problem      Problem      `json:"problem"`
+	Trajectories []Trajectory `json:"trajectories"`
+}
+
+// Sample is one trajectory as the trainer sees it.
+type Sample struct {
+	ProblemID       string    `json:"problem_id"`
+	Rollout         int       `json:"rollout"`
+	Tokens          []int32   `json:"tokens"`
+	LossMask        []bool    `json:"loss_mask"`
+	RolloutLogprobs []float32 `json:"rollout_logprobs"`
+	// Advantage is one number per trajectory, broadcast by LossMask.
+	Advantage float32 `json:"advantage"`
+}
+
+// Batch is all kept trajectories of one step.
+type Batch struct {
+	Step    int      `json:"step"`
+	Samples []Sample `json:"samples"`
+}
+
+// LossTokens returns the number of tokens in the loss of the batch.
+func (b *Batch) LossTokens() int {
+	n := 0
+	for i := range b.Samples {
+		for _, m := range b.Samples[i].LossMask {
+			if m {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// TrainMetrics are the numbers of one step's updates, averaged over its
+// minibatches weighted by loss tokens. Names of the series follow verl.
+type TrainMetrics struct {
+	Loss       float64 `json:"loss"`
+	GradNorm   float64 `json:"grad_norm"`
+	LR         float64 `json:"lr"`
+	Entropy    float64 `json:"entropy"`     // nats per loss token
+	ClipLow    float64 `json:"clip_low"`    // fraction of loss tokens clipped at 1-eps_low
+	ClipHigh   float64 `json:"clip_high"`   // fraction clipped at 1+eps_high
+	PPOKL      float64 `json:"ppo_kl"`      // mean(old - new) log-probability
+	MismatchKL float64 `json:"mismatch_kl"` // mean |rollout - trainer| log-probability before the update
+	LossTokens int     `json:"loss_tokens"` // denominator of the loss
+	Tokens     int     `json:"tokens"`      // all tokens passed through the network, padding excluded
+	Updates    int     `json:"updates"`     // optimizer updates applied
+}

@@ -1,0 +1,96 @@
+// Package sandbox owns the vocabulary of running untrusted code: Request,
+// Limits, Result, Status, Usage and the Executor port. It imports only the
+// standard library, and nothing under sandbox/ imports anything of ours but itself.
+//
+// Invariant: a program that fails is a Result with a Status; a system that
+// fails is an error.
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Errors of the port. Wrap them; callers use errors.Is.
+var (
+	// ErrUnavailable means that no executor could take the call to its end; safe to retry.
+	ErrUnavailable = errors.New("sandbox unavailable")
+	// ErrOverloaded means that the call was not admitted; safe to retry later.
+	ErrOverloaded = errors.New("sandbox overloaded")
+)
+
+// Status is the outcome of a program.
+type Status string
+
+// Outcomes. StatusInternal is the only one that does not describe the program.
+const (
+	StatusOK          Status = "ok"
+	StatusError       Status = "error"        // uncaught exception or non-zero exit
+	StatusTimeLimit   Status = "time_limit"   // wall or CPU time
+	StatusMemoryLimit Status = "memory_limit" // address space or cgroup
+	StatusOutputLimit Status = "output_limit" // stdout or stderr
+	StatusKilled      Status = "killed"       // died by a signal of its own doing
+	StatusRefused     Status = "refused"      // the request itself is not acceptable
+	StatusInternal    Status = "internal"     // the sandbox failed; never shown to a policy
+)
+
+// Limits bound one program. Zero fields take the executor's defaults.
+type Limits struct {
+	Wall   time.Duration `json:"wall_ns,omitempty"`
+	CPU    time.Duration `json:"cpu_ns,omitempty"`
+	Memory int64         `json:"memory_bytes,omitempty"`
+	Output int64         `json:"output_bytes,omitempty"` // per stream
+}
+
+// Request is one program to run.
+type Request struct {
+	// ID is chosen by the caller and names the call; a repeated ID within the
+	// idempotency window gets the first call's answer.
+	ID   string `json:"id"`
+	Code string `json:"code"`
+	// Stdin is the program's standard input; empty means end of file at once.
+	Stdin string `json:"stdin,omitempty"`
+	// Fixture is code run before Code in the same namespace; it is not in tracebacks.
+	Fixture string `json:"fixture,omitempty"`
+	Limits  Limits `json:"limits"`
+}
+
+// Usage is what one program consumed.
+type Usage struct {
+	Wall       time.Duration `json:"wall_ns"`
+	CPU        time.Duration `json:"cpu_ns"`
+	PeakMemory int64         `json:"peak_memory_bytes"`
+	Queue      time.Duration `json:"queue_ns"` // waiting for an executor, not part of Wall
+}
+
+// PythonError is an uncaught exception of the program.
+type PythonError struct {
+	Type    string `json:"type"`
+	Message string `json:"message"`
+	Line    int    `json:"line,omitempty"`   // in Code, from 1; 0 when unknown
+	Source  string `json:"source,omitempty"` // that line
+}
+
+// Result is the one answer to a Request.
+type Result struct {
+	ID       string `json:"id"`
+	Status   Status `json:"status"`
+	Stdout   string `json:"stdout"` // cut in the middle at the output limit, invalid UTF-8 replaced
+	Stderr   string `json:"stderr,omitempty"`
+	ExitCode int    `json:"exit_code"`
+	// Value is the repr of a last expression, as IPython would show it; "" for none or None.
+	Value string       `json:"value,omitempty"`
+	Error *PythonError `json:"error,omitempty"`
+	// Reason explains statuses other than ok and error in one line.
+	Reason string `json:"reason,omitempty"`
+	Usage  Usage  `json:"usage"`
+}
+
+// Executor runs programs. Implementations are safe for concurrent use.
+type Executor interface {
+	// Execute runs req and returns its one Result. When ctx ends first the
+	// program is killed, its slot freed and ctx.Err() returned.
+	// Errors: ErrUnavailable, ErrOverloaded, ctx.Err().
+	Execute(ctx context.Context, req Request) (Result, error)
+}
