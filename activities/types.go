@@ -1,0 +1,281 @@
+package activities
+
+import (
+	"encoding/json"
+	"time"
+
+	"temper/internal/blob"
+	"temper/internal/rl"
+)
+
+// RunInput is the input of the workflow RLRun, as a person writes it:
+// {"config": "configs/demo.yaml", "seed": 1, "set": {"roc.enabled": "false"}}.
+type RunInput struct {
+	// RunID names the run; empty takes the workflow id without its prefix.
+	RunID string `json:"run_id,omitempty"`
+	// Config is a string (path of a YAML file readable by the control worker) or
+	// an object (the configuration itself).
+	Config json.RawMessage `json:"config"`
+	// Seed overrides the configuration's seed.
+	Seed *uint64 `json:"seed,omitempty"`
+	// Set overrides single keys: "rl.roc.enabled" -> "false".
+	Set map[string]string `json:"set,omitempty"`
+}
+
+// RunPlan is what the workflows know of a run: small, derived once by OpenRun.
+type RunPlan struct {
+	RunID string `json:"run_id"`
+	Seed  uint64 `json:"seed"`
+	// Config is the frozen configuration in the store.
+	Config blob.Ref `json:"config"`
+	// SFTSteps is the number of supervised updates.
+	SFTSteps int `json:"sft_steps"`
+	// CheckpointEvery is the number of RL steps between checkpoints.
+	CheckpointEvery int         `json:"checkpoint_every"`
+	Stages          []StagePlan `json:"stages"`
+	// SearchAttributes says whether the server knows RunID, Stage and Step; an
+	// upsert of an unknown attribute would block the workflow for good.
+	SearchAttributes bool `json:"search_attributes"`
+}
+
+// NumSteps is the number of RL steps of all stages.
+func (p RunPlan) NumSteps() int {
+	n := 0
+	for _, s := range p.Stages {
+		n += s.Steps
+	}
+	return n
+}
+
+// StagePlan is one RL stage. Steps are numbered through the whole run, from 1.
+type StagePlan struct {
+	Index     int    `json:"index"` // from 1
+	Name      string `json:"name"`
+	FirstStep int    `json:"first_step"`
+	Steps     int    `json:"steps"`
+	// Filter is set when problems are filtered by the current policy first.
+	Filter bool `json:"filter,omitempty"`
+}
+
+// Policy is a published policy. Version 0 is the result of SFT; version n was
+// published by step n.
+type Policy struct {
+	Version int64    `json:"version"`
+	Ref     blob.Ref `json:"ref"`
+}
+
+// RunRef names a run and its frozen configuration; every activity takes it.
+type RunRef struct {
+	RunID  string   `json:"run_id"`
+	Config blob.Ref `json:"config"`
+}
+
+// PrepareDataInput asks for problem sets, dialogues and the tokenizer of a run.
+type PrepareDataInput struct{ Run RunRef }
+
+// PrepareDataResult counts what was made.
+type PrepareDataResult struct {
+	Dialogues   int `json:"dialogues"`
+	Problems    int `json:"problems"`
+	VocabSize   int `json:"vocab_size"`
+	DurationMS  int `json:"duration_ms"`
+	NumHeldOut  int `json:"num_held_out"`
+	TokenBudget int `json:"token_budget"` // longest prompt + response that a stage allows
+}
+
+// TrainSFTInput asks for supervised updates From+1..To. A retry resumes.
+type TrainSFTInput struct {
+	Run      RunRef `json:"run"`
+	From, To int
+	// Save asks for a checkpoint at To.
+	Save bool `json:"save"`
+}
+
+// TrainSFTResult is the last update's metrics.
+type TrainSFTResult struct {
+	Metrics      rl.TrainMetrics `json:"metrics"`
+	TokensPerSec float64         `json:"tokens_per_sec"`
+	TrainTime    time.Duration   `json:"train_ns"`
+}
+
+// PublishInput asks for the weights at Step as a served policy.
+type PublishInput struct {
+	Run  RunRef `json:"run"`
+	Step int    `json:"step"` // 0 = after SFT
+}
+
+// EvaluateInput asks for held-out accuracy of a policy on one stage's problems.
+type EvaluateInput struct {
+	Run    RunRef `json:"run"`
+	Stage  int    `json:"stage"` // index from 1
+	Policy Policy `json:"policy"`
+	// Label names the result: "before" or "after" of a stage, or "final".
+	Label string `json:"label"`
+}
+
+// EvalResult is what one evaluation measured. Accuracy, MeanTokens and
+// MeanTurns are of greedy rollouts; ToolErrorRate is of sampled ones, since
+// greedy decoding hides the errors that sampling makes.
+type EvalResult struct {
+	Stage            int           `json:"stage"`
+	Label            string        `json:"label"`
+	PolicyVersion    int64         `json:"policy_version"`
+	NumProblems      int           `json:"num_problems"`
+	Accuracy         float64       `json:"accuracy"`
+	SampledAccuracy  float64       `json:"sampled_accuracy"`
+	ToolErrorRate    float64       `json:"tool_error_rate"`
+	GreedyErrorRate  float64       `json:"greedy_tool_error_rate"`
+	MeanTokens       float64       `json:"mean_tokens"` // response tokens
+	MeanTurns        float64       `json:"mean_turns"`
+	MeanCalls        float64       `json:"mean_calls"`
+	InfraErrors      int           `json:"infra_errors"`
+	SampleTime       time.Duration `json:"sample_ns"`
+	ToolTime         time.Duration `json:"tool_ns"`
+	Wall             time.Duration `json:"wall_ns"`
+	TrajectoriesPath string        `json:"trajectories"`
+}
+
+// FilterInput asks for the offline filter of a stage with the given policy.
+type FilterInput struct {
+	Run    RunRef `json:"run"`
+	Stage  int    `json:"stage"`
+	Policy Policy `json:"policy"`
+}
+
+// FilterResult counts what the filter did. Left == 0 ends the stage at once.
+type FilterResult struct {
+	Problems int           `json:"problems"`
+	Removed  int           `json:"removed"`
+	Left     int           `json:"left"`
+	Wall     time.Duration `json:"wall_ns"`
+}
+
+// SelectProblemsInput asks for the problems of a step.
+type SelectProblemsInput struct {
+	Run   RunRef `json:"run"`
+	Stage int    `json:"stage"`
+	Step  int    `json:"step"`
+	// StageStep counts the step within its stage, from 1.
+	StageStep int `json:"stage_step"`
+}
+
+// SelectProblemsResult lists problem ids, unique within the step.
+type SelectProblemsResult struct {
+	ProblemIDs []string `json:"problem_ids"`
+}
+
+// SampleGroupsInput asks for the groups of some problems of a step.
+type SampleGroupsInput struct {
+	Run        RunRef   `json:"run"`
+	Stage      int      `json:"stage"`
+	Step       int      `json:"step"`
+	ProblemIDs []string `json:"problem_ids"`
+	Policy     Policy   `json:"policy"`
+}
+
+// SampleGroupsResult sums up what was sampled; the groups are in the store.
+type SampleGroupsResult struct {
+	Groups       int           `json:"groups"`
+	Reused       int           `json:"reused"` // groups found from an earlier attempt
+	Trajectories int           `json:"trajectories"`
+	Tokens       int           `json:"tokens"` // response tokens
+	ToolCalls    int           `json:"tool_calls"`
+	InfraErrors  int           `json:"infra_errors"`
+	Wall         time.Duration `json:"wall_ns"`
+	// SampleTime and ToolTime split Wall by what the rollouts waited for.
+	SampleTime time.Duration `json:"sample_ns"`
+	ToolTime   time.Duration `json:"tool_ns"`
+}
+
+// BuildBatchInput asks for the batch of a step from its stored groups.
+type BuildBatchInput struct {
+	Run        RunRef   `json:"run"`
+	Stage      int      `json:"stage"`
+	Step       int      `json:"step"`
+	ProblemIDs []string `json:"problem_ids"`
+}
+
+// BuildBatchResult points to the batch; Samples == 0 means that no group had a
+// signal and the step makes no update.
+type BuildBatchResult struct {
+	Batch   blob.Ref     `json:"batch"`
+	Samples int          `json:"samples"`
+	Stats   StepRollouts `json:"stats"`
+}
+
+// StepRollouts are the rollout numbers of a step that a person watches.
+type StepRollouts struct {
+	RewardMean         float64 `json:"reward_mean"`
+	ToolErrorRate      float64 `json:"tool_error_rate"`      // over all calls of all trajectories
+	CorrectErrorRate   float64 `json:"correct_error_rate"`   // over the calls of correct trajectories, sampled
+	KeptErrorRate      float64 `json:"kept_error_rate"`      // the same after resampling
+	MeanResponseTokens float64 `json:"mean_response_tokens"` //
+	MeanTurns          float64 `json:"mean_turns"`
+	MeanCalls          float64 `json:"mean_calls"`
+	ClipRatio          float64 `json:"clip_ratio"` // share of trajectories that hit the token limit
+	Groups             int     `json:"groups"`
+	GroupsAllCorrect   int     `json:"groups_all_correct"`
+	GroupsAllWrong     int     `json:"groups_all_wrong"`
+	Trajectories       int     `json:"trajectories"`
+	Kept               int     `json:"kept"`
+	InfraErrors        int     `json:"infra_errors"`
+	PErrMean           float64 `json:"p_err_mean"`    // over correct trajectories
+	PFormatMean        float64 `json:"p_format_mean"` // over correct trajectories
+}
+
+// TrainStepInput asks for the update of a step. It is applied exactly once.
+type TrainStepInput struct {
+	Run   RunRef   `json:"run"`
+	Stage int      `json:"stage"`
+	Step  int      `json:"step"`
+	Batch blob.Ref `json:"batch"` // zero: the step makes no update
+	// Save asks for a checkpoint after the step.
+	Save bool `json:"save"`
+}
+
+// TrainStepResult is what the update did and the policy it published.
+type TrainStepResult struct {
+	Metrics   rl.TrainMetrics `json:"metrics"`
+	Policy    Policy          `json:"policy"`
+	TrainTime time.Duration   `json:"train_ns"`
+	SaveTime  time.Duration   `json:"save_ns"`
+}
+
+// LogStepInput is everything a step has to say.
+type LogStepInput struct {
+	Run       RunRef             `json:"run"`
+	Stage     int                `json:"stage"`
+	StageName string             `json:"stage_name"`
+	Step      int                `json:"step"`
+	NumSteps  int                `json:"num_steps"`
+	Sample    SampleGroupsResult `json:"sample"`
+	Rollouts  StepRollouts       `json:"rollouts"`
+	Train     TrainStepResult    `json:"train"`
+	Started   time.Time          `json:"started"`
+	Ended     time.Time          `json:"ended"`
+}
+
+// StageReport is the outcome of one stage for the summary.
+type StageReport struct {
+	Plan   StagePlan    `json:"plan"`
+	Before EvalResult   `json:"before"` // after SFT, before any RL
+	After  EvalResult   `json:"after"`  // at the end of the stage
+	Filter FilterResult `json:"filter"`
+}
+
+// FinishRunInput closes a run.
+type FinishRunInput struct {
+	Run     RunRef         `json:"run"`
+	Started time.Time      `json:"started"`
+	Ended   time.Time      `json:"ended"`
+	SFT     TrainSFTResult `json:"sft"`
+	Stages  []StageReport  `json:"stages"`
+	Policy  Policy         `json:"policy"`
+	// Stopped is set when the run was asked to stop early.
+	Stopped bool `json:"stopped,omitempty"`
+}
+
+// FinishRunResult points to the summary.
+type FinishRunResult struct {
+	SummaryPath string `json:"summary_path"`
+}
