@@ -279,3 +279,12 @@ type FinishRunInput struct {
 type FinishRunResult struct {
 	SummaryPath string `json:"summary_path"`
 }
+
+// LogEventInput records something worth reading in the run's event log.
+type LogEventInput struct {
+	Run  RunRef    `json:"run"`
+	Time time.Time `json:"time"`
+	// Kind is one word: stage, pause, resume, stop, filter, checkpoint.
+	Kind string `json:"kind"`
+	Text string `json:"text"`
+}
