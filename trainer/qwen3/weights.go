@@ -1,0 +1,120 @@
+package qwen3
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/gomlx/gomlx/ml/model"
+
+	"temper/internal/rl"
+)
+
+// ScopeName is the scope of all weights below the root of a store.
+const ScopeName = "qwen3"
+
+// Tensor is one weight on the host.
+type Tensor struct {
+	Name  string
+	Shape []int
+	Data  []float32 // row-major
+}
+
+// VariablePath is where the store keeps the weight with a Hugging Face name.
+func VariablePath(name string) string { return model.JoinPath("/", ScopeName, name) }
+
+// Init fills the store with the start weights of the seed. Each tensor has its
+// own stream, so its values do not depend on the other tensors.
+func Init(store *model.Store, cfg Config, seed uint64) error {
+	if err := cfg.Validate(); err != nil {
+		return err
+	}
+	byName := map[string]Tensor{}
+	for _, spec := range cfg.Tensors() {
+		byName[spec.Name] = initial(spec, seed)
+	}
+	return Import(store, cfg, func(name string) (Tensor, bool) {
+		t, ok := byName[name]
+		return t, ok
+	})
+}
+
+// initial draws the start values of one tensor.
+func initial(spec TensorSpec, seed uint64) Tensor {
+	t := Tensor{Name: spec.Name, Shape: spec.Shape, Data: make([]float32, spec.Size())}
+	draw := rl.Rand(rl.Seed(seed, "init", rl.Hash(spec.Name)))
+	for i := range t.Data {
+		if spec.Std == 0 {
+			t.Data[i] = 1
+		} else {
+			t.Data[i] = float32(draw.NormFloat64() * spec.Std)
+		}
+	}
+	return t
+}
+
+// Import puts every weight of the configuration into the store, replacing the
+// ones that are there. It reports all missing tensors and wrong shapes at once
+// and then leaves the store as it was. The data is copied.
+func Import(store *model.Store, cfg Config, lookup func(name string) (Tensor, bool)) error {
+	specs := cfg.Tensors()
+	values := make([]*tensors.Tensor, len(specs))
+	var errs []error
+	for i, spec := range specs {
+		t, ok := lookup(spec.Name)
+		switch {
+		case !ok:
+			errs = append(errs, fmt.Errorf("tensor %s is missing", spec.Name))
+		case !slices.Equal(t.Shape, spec.Shape):
+			errs = append(errs, fmt.Errorf("tensor %s: shape %v, want %v", spec.Name, t.Shape, spec.Shape))
+		case len(t.Data) != spec.Size():
+			errs = append(errs, fmt.Errorf("tensor %s: %d values, shape %v wants %d", spec.Name, len(t.Data), spec.Shape, spec.Size()))
+		default:
+			values[i] = tensors.FromFlatDataAndDimensions(t.Data, spec.Shape...)
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	for i, spec := range specs {
+		if err := set(store, VariablePath(spec.Name), values[i]); err != nil {
+			return fmt.Errorf("set %s: %w", spec.Name, err)
+		}
+	}
+	return nil
+}
+
+// set creates the variable or replaces its value.
+func set(store *model.Store, path string, value *tensors.Tensor) error {
+	if v := store.GetVariable(path); v != nil {
+		return v.SetValue(value)
+	}
+	_, err := store.CreateVariable(path, value)
+	return err
+}
+
+// Export copies every weight of the configuration from the store to the host,
+// in the order of Config.Tensors. A missing variable or a wrong shape is an error.
+func Export(store *model.Store, cfg Config) ([]Tensor, error) {
+	var out []Tensor
+	for _, spec := range cfg.Tensors() {
+		v := store.GetVariable(VariablePath(spec.Name))
+		if v == nil {
+			return nil, fmt.Errorf("tensor %s is missing in the store", spec.Name)
+		}
+		if got := v.Shape().Dimensions; !slices.Equal(got, spec.Shape) {
+			return nil, fmt.Errorf("tensor %s: shape %v in the store, want %v", spec.Name, got, spec.Shape)
+		}
+		value, err := v.Value()
+		if err != nil {
+			return nil, fmt.Errorf("tensor %s: %w", spec.Name, err)
+		}
+		data, err := tensors.CopyFlatData[float32](value)
+		if err != nil {
+			return nil, fmt.Errorf("tensor %s: %w", spec.Name, err)
+		}
+		out = append(out, Tensor{Name: spec.Name, Shape: spec.Shape, Data: data})
+	}
+	return out, nil
+}
