@@ -1,0 +1,200 @@
+package config
+
+import (
+	"encoding"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/token"
+)
+
+// binder walks a YAML tree beside a struct type, sets what fits and collects
+// everything that does not, so that one reading reports all mistakes.
+type binder struct {
+	file     string
+	problems Problems
+	// at remembers where each key path was stated, for later range checks.
+	at map[string]position
+}
+
+type position struct{ line, col int }
+
+func (b *binder) fail(n ast.Node, path, format string, args ...any) {
+	pos := nodePosition(n)
+	b.problems = append(b.problems, Problem{
+		File: b.file, Line: pos.line, Col: pos.col, Path: path, Msg: fmt.Sprintf(format, args...),
+	})
+}
+
+func nodePosition(n ast.Node) position {
+	if n == nil || n.GetToken() == nil || n.GetToken().Position == nil {
+		return position{}
+	}
+	p := n.GetToken().Position
+	return position{p.Line, p.Column}
+}
+
+// bind sets v from n. The value keeps its default where the tree says nothing.
+func (b *binder) bind(n ast.Node, v reflect.Value, path string) {
+	b.at[path] = nodePosition(n)
+	if u, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
+		b.bindText(n, u, path)
+		return
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		b.bindStruct(n, v, path)
+	case reflect.Slice:
+		b.bindSlice(n, v, path)
+	default:
+		b.bindScalar(n, v, path)
+	}
+}
+
+func (b *binder) bindStruct(n ast.Node, v reflect.Value, path string) {
+	var entries []*ast.MappingValueNode
+	switch m := n.(type) {
+	case *ast.MappingNode:
+		entries = m.Values
+	case *ast.MappingValueNode:
+		entries = []*ast.MappingValueNode{m}
+	case *ast.NullNode:
+		return
+	default:
+		b.fail(n, path, "want a mapping, have %s", describe(n))
+		return
+	}
+	seen := map[string]bool{}
+	for _, e := range entries {
+		key := e.Key.GetToken().Value
+		field, ok := fieldByKey(v, key)
+		switch {
+		case !ok:
+			b.fail(e.Key, join(path, key), "unknown key (known here: %s)", strings.Join(keysOf(v.Type()), ", "))
+		case seen[key]:
+			b.fail(e.Key, join(path, key), "stated twice")
+		default:
+			b.bind(e.Value, field, join(path, key))
+			b.at[join(path, key)] = nodePosition(e.Key)
+		}
+		seen[key] = true
+	}
+}
+
+func (b *binder) bindSlice(n ast.Node, v reflect.Value, path string) {
+	seq, ok := n.(*ast.SequenceNode)
+	if !ok {
+		b.fail(n, path, "want a list, have %s", describe(n))
+		return
+	}
+	out := reflect.MakeSlice(v.Type(), len(seq.Values), len(seq.Values))
+	for i, item := range seq.Values {
+		elem := out.Index(i)
+		if d, ok := elem.Addr().Interface().(interface{ setDefaults() }); ok {
+			d.setDefaults()
+		}
+		b.bind(item, elem, fmt.Sprintf("%s[%d]", path, i))
+	}
+	v.Set(out)
+}
+
+func (b *binder) bindText(n ast.Node, u encoding.TextUnmarshaler, path string) {
+	if err := u.UnmarshalText([]byte(n.GetToken().Value)); err != nil {
+		b.fail(n, path, "%v", err)
+	}
+}
+
+func (b *binder) bindScalar(n ast.Node, v reflect.Value, path string) {
+	if v.CanFloat() && isPlain(n) {
+		if f, err := strconv.ParseFloat(n.GetToken().Value, 64); err == nil { // YAML 1.2 floats such as 3e-4
+			v.SetFloat(f)
+			return
+		}
+	}
+	if _, quoted := n.(*ast.StringNode); quoted && v.Kind() != reflect.String && v.Type() != durationType {
+		b.fail(n, path, "want %s, have %s", wantName(v), describe(n))
+		return
+	}
+	if _, isBool := n.(*ast.BoolNode); isBool != (v.Kind() == reflect.Bool) {
+		b.fail(n, path, "want %s, have %s", wantName(v), describe(n))
+		return
+	}
+	if _, isFloat := n.(*ast.FloatNode); isFloat && (v.CanInt() || v.CanUint()) {
+		b.fail(n, path, "want %s, have %s", wantName(v), describe(n))
+		return
+	}
+	if err := yaml.NodeToValue(n, v.Addr().Interface(), yaml.Strict()); err != nil {
+		b.fail(n, path, "want %s, have %s", wantName(v), describe(n))
+	}
+}
+
+// isPlain reports whether n is a scalar without quotes.
+func isPlain(n ast.Node) bool {
+	t := n.GetToken().Type
+	return t != token.SingleQuoteType && t != token.DoubleQuoteType
+}
+
+func wantName(v reflect.Value) string {
+	switch {
+	case v.Type() == durationType:
+		return `a duration such as "4s"`
+	case v.Kind() == reflect.Bool:
+		return "true or false"
+	case v.CanUint():
+		return "a whole number of at least 0"
+	case v.CanInt():
+		return "a whole number"
+	case v.CanFloat():
+		return "a number"
+	default:
+		return "a text"
+	}
+}
+
+func describe(n ast.Node) string {
+	switch n.(type) {
+	case *ast.MappingNode, *ast.MappingValueNode:
+		return "a mapping"
+	case *ast.SequenceNode:
+		return "a list"
+	case *ast.NullNode:
+		return "nothing"
+	default:
+		return strconv.Quote(n.GetToken().Value)
+	}
+}
+
+func fieldByKey(v reflect.Value, key string) (reflect.Value, bool) {
+	for i := range v.NumField() {
+		if keyOf(v.Type().Field(i)) == key {
+			return v.Field(i), true
+		}
+	}
+	return reflect.Value{}, false
+}
+
+func keyOf(f reflect.StructField) string {
+	name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+	return name
+}
+
+func keysOf(t reflect.Type) []string {
+	keys := make([]string, 0, t.NumField())
+	for i := range t.NumField() {
+		keys = append(keys, keyOf(t.Field(i)))
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+func join(path, key string) string {
+	if path == "" {
+		return key
+	}
+	return path + "." + key
+}

@@ -1,0 +1,181 @@
+package config
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+)
+
+var durationType = reflect.TypeFor[time.Duration]()
+
+// Problem is one mistake in a configuration.
+type Problem struct {
+	File      string
+	Line, Col int
+	Path      string
+	Msg       string
+}
+
+// String is "file:line:col: key: message", without the parts that are unknown.
+func (p Problem) String() string {
+	where := p.File
+	if p.Line > 0 {
+		where = fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Col)
+	}
+	return strings.TrimPrefix(where+": ", ": ") + strings.TrimPrefix(p.Path+": ", ": ") + p.Msg
+}
+
+// Problems is every mistake of a configuration, in file order.
+type Problems []Problem
+
+// Error lists one problem a line.
+func (ps Problems) Error() string {
+	lines := make([]string, len(ps))
+	for i, p := range ps {
+		lines[i] = p.String()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// LoadFile reads a run's configuration from a YAML file, applies the overrides
+// and validates. The error is Problems when the content is at fault.
+func LoadFile(path string, set map[string]string) (Run, error) {
+	data, err := os.ReadFile(path) //nolint:gosec // the user names the file
+	if err != nil {
+		return Run{}, fmt.Errorf("configuration: %w", err)
+	}
+	return Load(path, data, set)
+}
+
+// Load decodes YAML (or JSON) strictly over the defaults, applies overrides of
+// the form "rl.roc.enabled" -> "false" and validates. name stands for the file
+// in messages.
+func Load(name string, data []byte, set map[string]string) (Run, error) {
+	run := Default()
+	b := &binder{file: name, at: map[string]position{}}
+	if root, err := parseYAML(data); err != nil {
+		b.problems = append(b.problems, *err)
+		b.problems[0].File = name
+	} else if root != nil {
+		b.bind(root, reflect.ValueOf(&run).Elem(), "")
+	}
+	for _, key := range slices.Sorted(maps.Keys(set)) {
+		b.override(&run, key, set[key])
+	}
+	if len(b.problems) > 0 {
+		return run, b.problems
+	}
+	problems := run.problems()
+	for i := range problems {
+		problems[i].File = name
+		if pos, ok := b.at[problems[i].Path]; ok {
+			problems[i].Line, problems[i].Col = pos.line, pos.col
+		}
+	}
+	if len(problems) > 0 {
+		slices.SortStableFunc(problems, func(a, b Problem) int { return a.Line - b.Line })
+		return run, problems
+	}
+	return run, nil
+}
+
+// Validate reports every problem of the configuration at once, as Problems.
+func (r Run) Validate() error {
+	if ps := r.problems(); len(ps) > 0 {
+		return ps
+	}
+	return nil
+}
+
+// YAML is the frozen form that is stored with the run.
+func (r Run) YAML() ([]byte, error) {
+	return yaml.Marshal(r)
+}
+
+// Hash identifies the science of a run: equal hashes mean equal results.
+func (r Run) Hash() (string, error) {
+	data, err := r.YAML()
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+func parseYAML(data []byte) (ast.Node, *Problem) {
+	f, err := parser.ParseBytes(data, 0)
+	if err != nil {
+		var syntax *yaml.SyntaxError
+		if errors.As(err, &syntax) && syntax.Token != nil {
+			return nil, &Problem{Line: syntax.Token.Position.Line, Col: syntax.Token.Position.Column, Msg: syntax.Message}
+		}
+		return nil, &Problem{Msg: strings.SplitN(err.Error(), "\n", 2)[0]}
+	}
+	if len(f.Docs) > 1 && f.Docs[1].Body != nil {
+		return nil, &Problem{Msg: "more than one YAML document"}
+	}
+	if len(f.Docs) == 0 || f.Docs[0].Body == nil {
+		return nil, nil
+	}
+	return f.Docs[0].Body, nil
+}
+
+var indexPart = regexp.MustCompile(`^([a-z0-9_]*)\[(\d+)\]$`)
+
+// override sets one key path, for example "stages[1].until.steps" -> "5".
+func (b *binder) override(run *Run, path, value string) {
+	sub := &binder{file: "--set " + path + "=" + value, at: b.at}
+	defer func() { b.problems = append(b.problems, sub.problems...) }()
+	v := reflect.ValueOf(run).Elem()
+	for _, part := range strings.Split(path, ".") {
+		key, index := part, -1
+		if m := indexPart.FindStringSubmatch(part); m != nil {
+			key = m[1]
+			if _, err := fmt.Sscanf(m[2], "%d", &index); err != nil {
+				index = -1
+			}
+		}
+		if v.Kind() != reflect.Struct {
+			sub.fail(nil, path, "no such key: %q is no mapping", part)
+			return
+		}
+		field, ok := fieldByKey(v, key)
+		if !ok {
+			sub.fail(nil, path, "unknown key %q (known here: %s)", key, strings.Join(keysOf(v.Type()), ", "))
+			return
+		}
+		if v = field; index >= 0 {
+			if v.Kind() != reflect.Slice || index >= v.Len() {
+				sub.fail(nil, path, "no element %s", part)
+				return
+			}
+			v = v.Index(index)
+		}
+	}
+	node, problem := parseYAML([]byte(value))
+	if problem != nil || node == nil {
+		if v.Kind() == reflect.String {
+			v.SetString(value)
+			return
+		}
+		sub.fail(nil, path, "cannot read the value %q", value)
+		return
+	}
+	sub.bind(node, v, path)
+	for i := range sub.problems {
+		sub.problems[i].Line, sub.problems[i].Col = 0, 0
+	}
+	delete(b.at, path)
+}
