@@ -2,7 +2,6 @@ package config_test
 
 import (
 	"errors"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -84,11 +83,7 @@ func TestBadInputNamesEveryKeyAndLineAtOnce(t *testing.T) {
 }
 
 func FuzzLoad(f *testing.F) {
-	demo, err := os.ReadFile("../../configs/demo.yaml")
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(demo)
+	f.Add([]byte("seed: 1\nrl: {group_size: 2, roc: {mode: paper}}\nstages: [{name: a, until: {steps: 1}}]\n"))
 	f.Add([]byte("rl: [1, {a: b}]\nstages: {}\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		run, err := config.Load("f", data, nil)

@@ -77,7 +77,7 @@ type ToolCall struct {
 	Stdin    string        `json:"stdin,omitempty"`
 	Status   ToolStatus    `json:"status"`
 	Response string        `json:"response"` // text shown to the policy, after truncation
-	Wall     time.Duration `json:"wall_ns"`  // as measured by the sandbox; not part of the run's bits
+	Wall     time.Duration `json:"-"`        // as measured by the sandbox; not part of the run's bits
 }
 
 // Turn is one generation plus its tool results.
@@ -125,8 +125,8 @@ type Trajectory struct {
 
 	// SampleTime and ToolTime are the wall time spent waiting for the engine
 	// and for the sandbox. They are not part of the run's bits.
-	SampleTime time.Duration `json:"sample_ns"`
-	ToolTime   time.Duration `json:"tool_ns"`
+	SampleTime time.Duration `json:"-"`
+	ToolTime   time.Duration `json:"-"`
 }
 
 // SampledTokens returns the number of true entries of the LossMask.

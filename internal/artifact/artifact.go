@@ -1,0 +1,165 @@
+// Package artifact owns the only key layout of a run in the store and the
+// typed access to what lies there: configuration, data, trajectories, batches,
+// checkpoints, policies, numbers. It knows no algorithm.
+//
+// Invariant: everything of a run lies under one folder, and no other package
+// makes keys.
+package artifact
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"temper/internal/blob"
+)
+
+// Root is the folder of all runs.
+const Root = "runs"
+
+var runIDForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
+
+// CheckRunID says what is wrong with a run id, if anything.
+func CheckRunID(id string) error {
+	if !runIDForm.MatchString(id) {
+		return fmt.Errorf("run id %q: want 1 to 63 of A-Z, a-z, 0-9, '.', '_' and '-', starting with a letter or digit", id)
+	}
+	return nil
+}
+
+// Layout makes the keys of one run.
+type Layout struct{ RunID string }
+
+// Dir is the folder of the run.
+func (l Layout) Dir() string { return path.Join(Root, l.RunID) }
+
+func (l Layout) key(parts ...string) string {
+	return path.Join(append([]string{Root, l.RunID}, parts...)...)
+}
+
+// Config is the frozen configuration.
+func (l Layout) Config() string { return l.key("config.yaml") }
+
+// Plan is the RunPlan that OpenRun made.
+func (l Layout) Plan() string { return l.key("plan.json") }
+
+// Tokenizer is the tokenizer.json of the run.
+func (l Layout) Tokenizer() string { return l.key("tokenizer.json") }
+
+// DataReady marks that all data of the run is complete.
+func (l Layout) DataReady() string { return l.key("data", "ready.json") }
+
+// Dialogues is the supervised data.
+func (l Layout) Dialogues() string { return l.key("data", "sft.jsonl") }
+
+// TrainProblems is the training set of a stage (from 1).
+func (l Layout) TrainProblems(stage int) string {
+	return l.key("data", fmt.Sprintf("stage-%02d-train.jsonl", stage))
+}
+
+// HeldOutProblems is the evaluation set of a stage.
+func (l Layout) HeldOutProblems(stage int) string {
+	return l.key("data", fmt.Sprintf("stage-%02d-heldout.jsonl", stage))
+}
+
+// Filter is the result of a stage's offline filter.
+func (l Layout) Filter(stage int) string {
+	return l.key("data", fmt.Sprintf("stage-%02d-filter.json", stage))
+}
+
+// Step makes keys within a step's folder.
+func (l Layout) Step(step int, parts ...string) string {
+	return l.key(append([]string{"steps", fmt.Sprintf("%06d", step)}, parts...)...)
+}
+
+// Group is the trajectories of one problem in a step, one JSON object a line.
+func (l Layout) Group(step int, problemID string) string {
+	return l.Step(step, "trajectories", problemID+".jsonl")
+}
+
+// Batch is what the trainer got in a step.
+func (l Layout) Batch(step int) string { return l.Step(step, "batch.json") }
+
+// BatchStats is the result of building that batch.
+func (l Layout) BatchStats(step int) string { return l.Step(step, "rollouts.json") }
+
+// TrainResult is what the update of a step did.
+func (l Layout) TrainResult(step int) string { return l.Step(step, "train.json") }
+
+// StepLog is the line of numbers of a step.
+func (l Layout) StepLog(step int) string { return l.Step(step, "step.json") }
+
+// SFTResult is what the supervised updates up to n did.
+func (l Layout) SFTResult(n int) string { return l.key("sft", fmt.Sprintf("%06d.json", n)) }
+
+// Policy is the folder of a published policy in Hugging Face layout.
+func (l Layout) Policy(version int64) string { return l.key("policies", fmt.Sprintf("v%06d", version)) }
+
+// Checkpoints is the folder of all checkpoints.
+func (l Layout) Checkpoints() string { return l.key("checkpoints") }
+
+// Eval is one evaluation's result; EvalTrajectories its records.
+func (l Layout) Eval(stage int, label string) string {
+	return l.key("evals", fmt.Sprintf("stage-%02d-%s.json", stage, label))
+}
+
+// EvalTrajectories is the record of an evaluation's rollouts.
+func (l Layout) EvalTrajectories(stage int, label string) string {
+	return l.key("evals", fmt.Sprintf("stage-%02d-%s.jsonl", stage, label))
+}
+
+// Event is one entry of the run's event log.
+func (l Layout) Event(unixNano int64, kind string) string {
+	return l.key("events", fmt.Sprintf("%020d-%s.json", unixNano, kind))
+}
+
+// Events is the folder of the event log.
+func (l Layout) Events() string { return l.key("events") }
+
+// Metrics is the series of all steps, one JSON object a line, written at the end.
+func (l Layout) Metrics() string { return l.key("metrics.jsonl") }
+
+// Summary is the outcome of the run.
+func (l Layout) Summary() string { return l.key("summary.json") }
+
+// RunIDs lists the runs in a store, sorted.
+func RunIDs(ctx context.Context, s blob.Store) ([]string, error) {
+	infos, err := s.List(ctx, Root+"/")
+	if err != nil {
+		return nil, fmt.Errorf("list runs: %w", err)
+	}
+	var ids []string
+	for _, info := range infos {
+		rest := strings.TrimPrefix(info.Key, Root+"/")
+		if id, file, ok := strings.Cut(rest, "/"); ok && file == "config.yaml" {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids), nil
+}
+
+// PutOnce stores v as JSON under key unless something is there already, and
+// returns what is there afterwards. It makes a step's result stick: the first
+// attempt that finishes wins, later ones learn its answer.
+func PutOnce[T any](ctx context.Context, s blob.Store, key string, v T) (T, error) {
+	_, err := blob.PutJSON(ctx, s, key, v, blob.IfAbsent)
+	if err == nil || !errors.Is(err, blob.ErrExists) {
+		return v, err
+	}
+	var stored T
+	return stored, blob.ReadJSON(ctx, s, key, &stored)
+}
+
+// Lookup reads the JSON under key; ok is false when nothing is there.
+func Lookup[T any](ctx context.Context, s blob.Store, key string) (v T, ok bool, err error) {
+	err = blob.ReadJSON(ctx, s, key, &v)
+	if errors.Is(err, blob.ErrNotExist) {
+		return v, false, nil
+	}
+	return v, err == nil, err
+}
