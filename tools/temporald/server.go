@@ -1,0 +1,263 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"syscall"
+	"time"
+
+	uiserver "github.com/temporalio/ui-server/v2/server"
+	uiconfig "github.com/temporalio/ui-server/v2/server/config"
+	uioptions "github.com/temporalio/ui-server/v2/server/server_options"
+	"go.temporal.io/server/common/authorization"
+	"go.temporal.io/server/common/cluster"
+	"go.temporal.io/server/common/config"
+	"go.temporal.io/server/common/dynamicconfig"
+	"go.temporal.io/server/common/log"
+	"go.temporal.io/server/common/membership/static"
+	"go.temporal.io/server/common/persistence/sql/sqlplugin/sqlite"
+	"go.temporal.io/server/common/primitives"
+	"go.temporal.io/server/temporal"
+)
+
+const (
+	startTimeout = 60 * time.Second
+	clusterName  = "active"
+)
+
+// listener is a port that a flag asks for.
+type listener struct {
+	flag string
+	port int
+}
+
+func (o options) listeners() []listener {
+	ls := []listener{{"port", o.port}}
+	if o.uiPort != 0 {
+		ls = append(ls, listener{"ui-port", o.uiPort})
+	}
+	if o.httpPort != 0 {
+		ls = append(ls, listener{"http-port", o.httpPort})
+	}
+	return ls
+}
+
+// reach is the address under which this machine reaches the listener.
+func (o options) reach(port int) string {
+	ip := net.ParseIP(o.ip)
+	if ip.IsUnspecified() {
+		ip = net.IPv4(127, 0, 0, 1)
+	}
+	return net.JoinHostPort(ip.String(), strconv.Itoa(port))
+}
+
+func (o options) frontend() string { return o.reach(o.port) }
+
+func (o options) uiURL() string {
+	if o.uiPort == 0 {
+		return ""
+	}
+	return "http://" + o.reach(o.uiPort)
+}
+
+func (o options) httpURL() string {
+	if o.httpPort == 0 {
+		return ""
+	}
+	return "http://" + o.reach(o.httpPort)
+}
+
+// checkPorts names the first flag whose port is taken.
+func (o options) checkPorts() error {
+	for _, l := range o.listeners() {
+		addr := net.JoinHostPort(o.ip, strconv.Itoa(l.port))
+		ln, err := net.Listen("tcp", addr)
+		if errors.Is(err, syscall.EADDRINUSE) {
+			return fmt.Errorf("%s is in use by another process: choose another port with --%s", addr, l.flag)
+		}
+		if err != nil {
+			return fmt.Errorf("--%s: %w", l.flag, err)
+		}
+		if err := ln.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// freePorts reserves n distinct local ports for the services that talk only to each other.
+func freePorts(n int) ([]int, error) {
+	ports := make([]int, 0, n)
+	for range n {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = ln.Close() }() // only probed, nothing was accepted
+		ports = append(ports, ln.Addr().(*net.TCPAddr).Port)
+	}
+	return ports, nil
+}
+
+// server is the running pair of Temporal and its UI.
+type server struct {
+	temporal temporal.Server
+	ui       *uiserver.Server // nil without UI
+	uiDone   chan struct{}
+}
+
+func startServer(ctx context.Context, o options) (*server, error) {
+	if err := o.checkPorts(); err != nil {
+		return nil, err
+	}
+	db := databaseConfig(o.db)
+	if err := prepareDatabase(db, o); err != nil {
+		return nil, err
+	}
+	ports, err := freePorts(3)
+	if err != nil {
+		return nil, err
+	}
+	ts, err := newTemporal(o, db, ports)
+	if err != nil {
+		return nil, err
+	}
+	if err := ts.Start(); err != nil {
+		return nil, fmt.Errorf("start server: %w", err)
+	}
+	s := &server{temporal: ts, uiDone: make(chan struct{})}
+	s.startUI(o)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	if err := errors.Join(configureNamespace(ctx, o), waitUI(ctx, o)); err != nil {
+		return nil, errors.Join(err, s.stop())
+	}
+	return s, nil
+}
+
+// newTemporal builds the four services of one cluster with one history shard.
+func newTemporal(o options, db *config.SQL, ports []int) (temporal.Server, error) {
+	internal := func(i int) config.Service {
+		return config.Service{RPC: config.RPC{GRPCPort: ports[i], BindOnLocalHost: true}}
+	}
+	local := func(i int) static.Hosts { return static.SingleLocalHost(fmt.Sprintf("127.0.0.1:%d", ports[i])) }
+	conf := &config.Config{
+		Global: config.Global{Membership: config.Membership{MaxJoinDuration: 30 * time.Second, BroadcastAddress: "127.0.0.1"}},
+		Persistence: config.Persistence{
+			DefaultStore: sqlite.PluginName, VisibilityStore: sqlite.PluginName, NumHistoryShards: 1,
+			DataStores: map[string]config.DataStore{sqlite.PluginName: {SQL: db}},
+		},
+		ClusterMetadata: &cluster.Config{
+			FailoverVersionIncrement: 10, MasterClusterName: clusterName, CurrentClusterName: clusterName,
+			ClusterInformation: map[string]cluster.ClusterInformation{clusterName: {
+				Enabled: true, InitialFailoverVersion: 1, RPCAddress: o.frontend(),
+			}},
+		},
+		DCRedirectionPolicy: config.DCRedirectionPolicy{Policy: "noop"},
+		Services: map[string]config.Service{
+			string(primitives.FrontendService): {RPC: config.RPC{GRPCPort: o.port, HTTPPort: o.httpPort, BindOnIP: o.ip}},
+			string(primitives.HistoryService):  internal(0),
+			string(primitives.MatchingService): internal(1),
+			string(primitives.WorkerService):   internal(2),
+		},
+		Archival: config.Archival{
+			History: config.HistoryArchival{State: "disabled"}, Visibility: config.VisibilityArchival{State: "disabled"},
+		},
+		NamespaceDefaults: config.NamespaceDefaults{Archival: config.ArchivalNamespaceDefaults{
+			History:    config.HistoryArchivalNamespaceDefaults{State: "disabled"},
+			Visibility: config.VisibilityArchivalNamespaceDefaults{State: "disabled"},
+		}},
+		PublicClient: config.PublicClient{HostPort: o.frontend()},
+	}
+	return temporal.NewServer(
+		temporal.WithConfig(conf),
+		temporal.ForServices(temporal.DefaultServices),
+		temporal.WithStaticHosts(map[primitives.ServiceName]static.Hosts{
+			primitives.FrontendService: static.SingleLocalHost(o.frontend()),
+			primitives.HistoryService:  local(0),
+			primitives.MatchingService: local(1),
+			primitives.WorkerService:   local(2),
+		}),
+		temporal.WithLogger(log.NewZapLogger(log.BuildZapLogger(log.Config{Level: o.logLevel}))),
+		temporal.WithAuthorizer(authorization.NewNoopAuthorizer()),
+		temporal.WithDynamicConfigClient(settings()),
+	)
+}
+
+// settings are the departures from stock behaviour. With one shard, the stock
+// 20 polls per second cost 50 ms at every hop; a second task-queue partition
+// only adds hops on one machine.
+func settings() dynamicconfig.StaticClient {
+	return dynamicconfig.StaticClient{
+		dynamicconfig.WorkflowPauseEnabled.Key():                true,
+		dynamicconfig.TransferProcessorMaxPollRPS.Key():         2000,
+		dynamicconfig.TimerProcessorMaxPollRPS.Key():            2000,
+		dynamicconfig.VisibilityProcessorMaxPollRPS.Key():       2000,
+		dynamicconfig.MatchingNumTaskqueueReadPartitions.Key():  1,
+		dynamicconfig.MatchingNumTaskqueueWritePartitions.Key(): 1,
+		dynamicconfig.HistoryCacheHostLevelMaxSize.Key():        8096,
+	}
+}
+
+// startUI serves the embedded web UI until stop.
+func (s *server) startUI(o options) {
+	if o.uiPort == 0 {
+		close(s.uiDone)
+		return
+	}
+	s.ui = uiserver.NewServer(uioptions.WithConfigProvider(&uiconfig.Config{
+		Host: o.ip, Port: o.uiPort, TemporalGRPCAddress: o.frontend(), DefaultNamespace: o.namespace,
+		EnableUI: true, HideLogs: true, DisableNewsFetch: true,
+		// Plain HTTP on a private address: a secure cookie would break every form of the UI.
+		CORS: uiconfig.CORS{CookieInsecure: true},
+	}))
+	go func() {
+		defer close(s.uiDone)
+		_ = s.ui.Start() // ends the process by itself when it cannot listen; nil after stop
+	}()
+}
+
+func (s *server) stop() error {
+	if s.ui != nil {
+		s.ui.Stop()
+	}
+	<-s.uiDone
+	return s.temporal.Stop()
+}
+
+// waitUI returns when the UI answers.
+func waitUI(ctx context.Context, o options) error {
+	if o.uiPort == 0 {
+		return nil
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, o.uiURL()+"/healthz", nil)
+	if err != nil {
+		return err
+	}
+	return poll(ctx, func() error {
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return fmt.Errorf("web UI: %w", err)
+		}
+		return resp.Body.Close()
+	})
+}
+
+// poll calls f until it succeeds and returns its last error when ctx ends first.
+func poll(ctx context.Context, f func() error) error {
+	for {
+		err := f()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
