@@ -1,0 +1,109 @@
+package artifact
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"temper/internal/blob"
+)
+
+// StepRecord is everything a person watches of one step. Metrics carry verl's
+// names where verl has one.
+type StepRecord struct {
+	Step      int       `json:"step"`
+	Stage     int       `json:"stage"`
+	StageName string    `json:"stage_name"`
+	NumSteps  int       `json:"num_steps"`
+	Started   time.Time `json:"started"`
+	Ended     time.Time `json:"ended"`
+	// Metrics maps series names to values, for example "critic/rewards/mean".
+	Metrics map[string]float64 `json:"metrics"`
+}
+
+// Series names that other packages read back.
+const (
+	MetricReward        = "critic/rewards/mean"
+	MetricToolErrors    = "rollout/tool_error_rate"
+	MetricCorrectErrors = "roc/correct_tool_error_rate"
+	MetricKeptErrors    = "roc/kept_correct_tool_error_rate"
+	MetricResponse      = "response_length/mean"
+	MetricTurns         = "num_turns/mean"
+	MetricEntropy       = "actor/entropy"
+	MetricGradNorm      = "actor/grad_norm"
+	MetricThroughput    = "perf/throughput"
+	MetricGroups        = "rollout/groups"
+	MetricGroupsDropped = "rollout/groups_dropped"
+	MetricStepSeconds   = "timing_s/step"
+	MetricGenSeconds    = "timing_s/gen"
+	MetricToolSeconds   = "timing_s/tool"
+	MetricTrainSeconds  = "timing_s/update_actor"
+	MetricSaveSeconds   = "timing_s/save_checkpoint"
+	MetricOtherSeconds  = "timing_s/other"
+)
+
+// TimeSplit is wall seconds by what the run was doing.
+type TimeSplit struct {
+	Sample float64 `json:"sample"`
+	Tool   float64 `json:"tool"`
+	Train  float64 `json:"train"`
+	Other  float64 `json:"other"`
+}
+
+// StageSummary compares the policy before any RL with the policy at the end of
+// the stage, on the stage's held-out problems.
+type StageSummary struct {
+	Name                string  `json:"name"`
+	Steps               int     `json:"steps"`
+	AccuracyBefore      float64 `json:"accuracy_before"`
+	AccuracyAfter       float64 `json:"accuracy_after"`
+	ToolErrorRateBefore float64 `json:"tool_error_rate_before"`
+	ToolErrorRateAfter  float64 `json:"tool_error_rate_after"`
+	MeanTokens          float64 `json:"mean_tokens"`
+	MeanTurns           float64 `json:"mean_turns"`
+	MeanTokensBefore    float64 `json:"mean_tokens_before"`
+	MeanTurnsBefore     float64 `json:"mean_turns_before"`
+	ProblemsFiltered    int     `json:"problems_filtered"`
+	ProblemsTotal       int     `json:"problems_total"`
+}
+
+// Summary is the outcome of a run.
+type Summary struct {
+	RunID        string         `json:"run_id"`
+	Seed         uint64         `json:"seed"`
+	ConfigSHA256 string         `json:"config_sha256"`
+	WallSeconds  float64        `json:"wall_seconds"`
+	PeakRSSBytes int64          `json:"peak_rss_bytes"`
+	Steps        int            `json:"steps"`
+	Stages       []StageSummary `json:"stages"`
+	TimeSplit    TimeSplit      `json:"time_split"`
+	// OrchestrationMSPerStep is the median time of a step outside sampling, tools
+	// and training; OrchestrationShare is its share of the median step.
+	OrchestrationMSPerStep float64   `json:"orchestration_ms_per_step"`
+	OrchestrationShare     float64   `json:"orchestration_share"`
+	PolicyVersion          int64     `json:"policy_version"`
+	PolicyPath             string    `json:"policy_path"`
+	Stopped                bool      `json:"stopped,omitempty"`
+	Started                time.Time `json:"started"`
+	Ended                  time.Time `json:"ended"`
+}
+
+// StepRecords reads the records of all steps of a run, in order.
+func StepRecords(ctx context.Context, s blob.Store, l Layout) ([]StepRecord, error) {
+	infos, err := s.List(ctx, l.key("steps")+"/")
+	if err != nil {
+		return nil, err
+	}
+	var out []StepRecord
+	for _, info := range infos {
+		if !strings.HasSuffix(info.Key, "/step.json") {
+			continue
+		}
+		var rec StepRecord
+		if err := blob.ReadJSON(ctx, s, info.Key, &rec); err != nil {
+			return nil, err
+		}
+		out = append(out, rec)
+	}
+	return out, nil
+}
