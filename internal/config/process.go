@@ -1,0 +1,76 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+)
+
+// Process is where the parts of a service are. It never influences results and
+// is not stored with a run.
+type Process struct {
+	// Home holds the store, the Temporal database and the logs.
+	Home string
+	// Python is the interpreter that the sandbox runs.
+	Python string
+	// TemporalAddress is host:port of the Temporal frontend.
+	TemporalAddress string
+	// Namespace of the Temporal server.
+	Namespace string
+	// UIAddress is host:port of the Temporal web UI, "" when unknown.
+	UIAddress string
+	// SandboxAddress is host:port of the sandbox node.
+	SandboxAddress string
+}
+
+// DefaultProcess reads the environment over the embedded defaults.
+func DefaultProcess() Process {
+	return Process{
+		Home:            env("TEMPER_HOME", "temper-data"),
+		Python:          env("TEMPER_PYTHON", "python3"),
+		TemporalAddress: env("TEMPORAL_ADDRESS", "127.0.0.1:7233"),
+		Namespace:       env("TEMPORAL_NAMESPACE", "default"),
+		UIAddress:       env("TEMPER_UI_ADDRESS", "127.0.0.1:8233"),
+		SandboxAddress:  env("TEMPER_SANDBOX_ADDRESS", "127.0.0.1:8765"),
+	}
+}
+
+func env(key, fallback string) string {
+	if v := os.Getenv(key); v != "" {
+		return v
+	}
+	return fallback
+}
+
+// Validate reports what is wrong with the addresses and makes Home absolute.
+func (p *Process) Validate() error {
+	var out Problems
+	for _, a := range []struct{ name, addr string }{
+		{"temporal address (TEMPORAL_ADDRESS)", p.TemporalAddress},
+		{"web UI address (TEMPER_UI_ADDRESS)", p.UIAddress},
+		{"sandbox address (TEMPER_SANDBOX_ADDRESS)", p.SandboxAddress},
+	} {
+		if _, port, err := net.SplitHostPort(a.addr); a.addr != "" && (err != nil || port == "") {
+			out = append(out, Problem{Path: a.name, Msg: fmt.Sprintf("is %q, want host:port", a.addr)})
+		}
+	}
+	home, err := filepath.Abs(p.Home)
+	if err != nil {
+		out = append(out, Problem{Path: "home (TEMPER_HOME)", Msg: err.Error()})
+	}
+	p.Home = home
+	if len(out) > 0 {
+		return out
+	}
+	return nil
+}
+
+// StoreDir is the folder of the embedded file store.
+func (p Process) StoreDir() string { return filepath.Join(p.Home, "store") }
+
+// LogDir is the folder of the logs of all roles.
+func (p Process) LogDir() string { return filepath.Join(p.Home, "logs") }
+
+// TemporalDB is the SQLite file of the embedded Temporal server.
+func (p Process) TemporalDB() string { return filepath.Join(p.Home, "temporal.db") }

@@ -1,0 +1,110 @@
+// Package report turns a run's records into what a person reads: one line a
+// step while it runs, tables when it is done. It computes nothing that is not
+// in the records.
+//
+// Invariant: equal records give equal text.
+package report
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"temper/internal/artifact"
+)
+
+// StepLine is the progress line of one step.
+func StepLine(r artifact.StepRecord, eta time.Duration) string {
+	m := r.Metrics
+	return fmt.Sprintf("step %*d/%d  %-8s  reward %.2f  tool errors %5.1f%%  length %5.1f  dropped %2.0f/%.0f  %7s tok/s  %.2f s  eta %s",
+		len(fmt.Sprint(r.NumSteps)), r.Step, r.NumSteps, r.StageName,
+		m[artifact.MetricReward], 100*m[artifact.MetricToolErrors], m[artifact.MetricResponse],
+		m[artifact.MetricGroupsDropped], m[artifact.MetricGroups],
+		Count(m[artifact.MetricThroughput]), m[artifact.MetricStepSeconds], Duration(eta))
+}
+
+// ETA estimates what is left of the RL steps from the records so far: the mean
+// of the last ten steps for each step to come.
+func ETA(records []artifact.StepRecord) time.Duration {
+	if len(records) == 0 {
+		return 0
+	}
+	recent := records[max(0, len(records)-10):]
+	sum := 0.0
+	for _, r := range recent {
+		sum += r.Metrics[artifact.MetricStepSeconds]
+	}
+	last := records[len(records)-1]
+	left := float64(last.NumSteps-last.Step) * sum / float64(len(recent))
+	return time.Duration(left * float64(time.Second))
+}
+
+// Count writes a number with a unit of thousands: 843, 9.8k, 1.2M.
+func Count(v float64) string {
+	switch {
+	case v >= 1e6:
+		return fmt.Sprintf("%.1fM", v/1e6)
+	case v >= 1e3:
+		return fmt.Sprintf("%.1fk", v/1e3)
+	default:
+		return fmt.Sprintf("%.0f", v)
+	}
+}
+
+// Duration rounds to seconds: 45s, 1m32s.
+func Duration(d time.Duration) string { return d.Round(time.Second).String() }
+
+// Size writes bytes with a binary unit.
+func Size(n int64) string {
+	switch {
+	case n >= 1<<30:
+		return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30))
+	case n >= 1<<20:
+		return fmt.Sprintf("%.0f MiB", float64(n)/(1<<20))
+	default:
+		return fmt.Sprintf("%d B", n)
+	}
+}
+
+// Links are the places that the final table points to.
+type Links struct {
+	RunDir, SummaryPath, WebUI string
+}
+
+// Summary writes the closing tables of a run.
+func Summary(w io.Writer, s artifact.Summary, links Links) error {
+	var b strings.Builder
+	t := tabwriter.NewWriter(&b, 0, 4, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "stage\tsteps\taccuracy before\tafter\ttool errors before\tafter\ttokens before\tafter\tturns before\tafter\t")
+	for _, st := range s.Stages {
+		fmt.Fprintf(t, "%s\t%d\t%.2f\t%.2f\t%.1f%%\t%.1f%%\t%.1f\t%.1f\t%.1f\t%.1f\t\n", st.Name, st.Steps,
+			st.AccuracyBefore, st.AccuracyAfter, 100*st.ToolErrorRateBefore, 100*st.ToolErrorRateAfter,
+			st.MeanTokensBefore, st.MeanTokens, st.MeanTurnsBefore, st.MeanTurns)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(&b, "\nbefore = after SFT, before any RL; after = at the end of the stage; held-out problems,")
+	fmt.Fprintln(&b, "accuracy, tokens and turns decoded greedily, tool errors sampled at the training temperature")
+	for _, st := range s.Stages {
+		if st.ProblemsTotal > 0 {
+			fmt.Fprintf(&b, "filter before %s: %d of %d problems removed, solved by every rollout\n", st.Name, st.ProblemsFiltered, st.ProblemsTotal)
+		}
+	}
+	split := s.TimeSplit
+	fmt.Fprintf(&b, "\nwall time %s: sample %.1f s, tools %.1f s, train %.1f s, other %.1f s\n",
+		Duration(time.Duration(s.WallSeconds*float64(time.Second))), split.Sample, split.Tool, split.Train, split.Other)
+	fmt.Fprintf(&b, "orchestration %.0f ms a step, %.1f%% of the median step; peak memory %s in all\n",
+		s.OrchestrationMSPerStep, 100*s.OrchestrationShare, Size(s.PeakRSSBytes))
+	if s.Stopped {
+		fmt.Fprintln(&b, "the run was stopped before its last step")
+	}
+	fmt.Fprintf(&b, "\nrun     %s (seed %d)\nfolder  %s\nsummary %s\n", s.RunID, s.Seed, links.RunDir, links.SummaryPath)
+	if links.WebUI != "" {
+		fmt.Fprintf(&b, "web UI  %s\n", links.WebUI)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
