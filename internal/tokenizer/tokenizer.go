@@ -9,6 +9,7 @@ package tokenizer
 import (
 	"bytes"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -78,16 +79,31 @@ func (t *Tokenizer) Encode(text string) []int32 {
 // the leftmost one first, of several at one place the longest.
 func (t *Tokenizer) EncodeSpecial(text string) []int32 {
 	var ids []int32
-	for text != "" {
-		at, s := t.nextSpecial(text)
-		ids = t.appendPlain(ids, text[:at])
-		if s == nil {
-			break
+	for plain, id := range t.Segments(text) {
+		ids = t.appendPlain(ids, plain)
+		if id >= 0 {
+			ids = append(ids, id)
 		}
-		ids = append(ids, s.id)
-		text = text[at+len(s.content):]
 	}
 	return ids
+}
+
+// Segments cuts trusted text at its special tokens: each plain text comes with
+// the special token after it, the last one, if any, with -1.
+func (t *Tokenizer) Segments(text string) iter.Seq2[string, int32] {
+	return func(yield func(string, int32) bool) {
+		for text := text; text != ""; {
+			at, s := t.nextSpecial(text)
+			if s == nil {
+				yield(text, -1)
+				return
+			}
+			if !yield(text[:at], s.id) {
+				return
+			}
+			text = text[at+len(s.content):]
+		}
+	}
 }
 
 // nextSpecial finds the first special token in text; without one it returns

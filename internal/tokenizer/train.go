@@ -47,15 +47,10 @@ type word struct {
 func (t *Tokenizer) countPieces(corpus iter.Seq[string]) []word {
 	counts := map[string]int{}
 	for text := range corpus {
-		for text != "" {
-			at, s := t.nextSpecial(text)
-			for p := range pieces(text[:at]) {
+		for plain := range t.Segments(text) {
+			for p := range pieces(plain) {
 				counts[p]++
 			}
-			if s == nil {
-				break
-			}
-			text = text[at+len(s.content):]
 		}
 	}
 	var words []word

@@ -1,0 +1,115 @@
+package chat
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"unicode/utf8"
+)
+
+// Call is one tool call of a turn.
+type Call struct {
+	Name  string
+	Code  string
+	Input string
+	// Malformed says in one line why the call cannot run; "" for a good one.
+	Malformed string
+}
+
+// Parsed is what a turn says.
+type Parsed struct {
+	// Content is the text outside tool calls.
+	Content string
+	Calls   []Call
+}
+
+// ParseTurn reads the sampled tokens of one turn. Calls are delimited by the
+// special tokens, so a tag inside a string of the code is just text. A call that
+// the turn leaves open counts as one malformed call. It never fails.
+func (f *Format) ParseTurn(tokens []int32) Parsed {
+	if n := len(tokens); n > 0 && tokens[n-1] == f.end {
+		tokens = tokens[:n-1]
+	}
+	var p Parsed
+	var content strings.Builder
+	start, open := 0, false
+	for i, id := range tokens {
+		switch {
+		case id == f.call && !open:
+			content.WriteString(f.tok.Decode(tokens[start:i]))
+			start, open = i+1, true
+		case id == f.callEnd && open:
+			p.Calls = append(p.Calls, parseCall(f.tok.Decode(tokens[start:i])))
+			start, open = i+1, false
+		}
+	}
+	if open {
+		p.Calls = append(p.Calls, malformed("not closed"))
+	} else {
+		content.WriteString(f.tok.Decode(tokens[start:]))
+	}
+	p.Content = content.String()
+	return p
+}
+
+func malformed(why string) Call {
+	return Call{Malformed: "Failed to decode tool call: " + why}
+}
+
+// parseCall reads the JSON object of a call. Member names are compared exactly;
+// unknown members are ignored.
+func parseCall(body string) Call {
+	var call, args map[string]json.RawMessage
+	if !utf8.ValidString(body) || json.Unmarshal([]byte(body), &call) != nil || call == nil {
+		return malformed("invalid JSON object")
+	}
+	name, ok := stringMember(call, "name")
+	if !ok {
+		return malformed("name must be a string")
+	}
+	if name != ToolName {
+		return malformed("unknown tool, use " + ToolName)
+	}
+	if json.Unmarshal(call["arguments"], &args) != nil || args == nil {
+		return malformed("arguments must be an object")
+	}
+	code, ok := stringMember(args, ToolArgCode)
+	if !ok {
+		return malformed(ToolArgCode + " must be a string")
+	}
+	var input string
+	if _, given := args[ToolArgInput]; given {
+		if input, ok = stringMember(args, ToolArgInput); !ok {
+			return malformed(ToolArgInput + " must be a string")
+		}
+	}
+	return Call{Name: name, Code: code, Input: input}
+}
+
+func stringMember(object map[string]json.RawMessage, name string) (string, bool) {
+	var s *string
+	if json.Unmarshal(object[name], &s) != nil || s == nil {
+		return "", false
+	}
+	return *s, true
+}
+
+// RenderCall returns the text of a call, with its tags.
+func RenderCall(c Call) string {
+	args := `"code": ` + quote(c.Code)
+	if c.Input != "" {
+		args += `, "input": ` + quote(c.Input)
+	}
+	return TokenToolCall + "\n" + `{"name": ` + quote(c.Name) + `, "arguments": {` + args + "}}\n" + TokenToolCallEnd
+}
+
+// quote returns s as a JSON string with the fewest escapes.
+func quote(s string) string {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if enc.Encode(s) != nil { // a string always encodes
+		return `""`
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}

@@ -1,0 +1,99 @@
+package chat
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"temper/internal/rl"
+)
+
+// cutMark stands for what a long tool response lost in its middle.
+const cutMark = "...(truncated)..."
+
+// Outcome is how a tool call ended, as far as a policy may see it. It holds no
+// times or addresses, so equal programs give equal text.
+type Outcome struct {
+	Status   rl.ToolStatus
+	Stdout   string
+	Stderr   string // shown only for a failed program without an exception
+	Value    string // repr of the last expression
+	ErrType  string // exception
+	ErrMsg   string
+	ErrLine  int // 0 when unknown
+	ExitCode int
+	Reason   string // why a request was refused, or the line of a malformed call
+}
+
+// Text is the tool response: at most maxChars characters, cut in the middle;
+// 0 means no limit. What a killed program printed is left out, for it depends on
+// how far it came.
+func (o Outcome) Text(maxChars int) string {
+	return cutMiddle(o.text(), maxChars)
+}
+
+func (o Outcome) text() string {
+	switch o.Status {
+	case rl.ToolOK:
+		if text := lines(o.Stdout, o.Value); text != "" {
+			return text
+		}
+		return "(no output)"
+	case rl.ToolError:
+		return lines(o.Stdout, o.failure())
+	case rl.ToolTimeout:
+		return "TimeLimit: the program took too long"
+	case rl.ToolMemory:
+		return "MemoryLimit: the program used too much memory"
+	case rl.ToolOutput:
+		return "OutputLimit: the program printed too much"
+	case rl.ToolKilled:
+		return "Killed: the program was killed by a signal"
+	case rl.ToolRefused:
+		return "Refused: " + o.Reason
+	case rl.ToolMalformed:
+		return o.Reason
+	default:
+		return "Failed: " + string(o.Status)
+	}
+}
+
+// failure is the line of an exception or of a non-zero exit.
+func (o Outcome) failure() string {
+	switch {
+	case o.ErrType == "" && o.Stderr != "":
+		return lines(o.Stderr, fmt.Sprintf("exit status %d", o.ExitCode))
+	case o.ErrType == "":
+		return fmt.Sprintf("exit status %d", o.ExitCode)
+	}
+	text := o.ErrType
+	if o.ErrLine > 0 {
+		text += fmt.Sprintf(" at line %d", o.ErrLine)
+	}
+	if o.ErrMsg != "" {
+		text += ": " + o.ErrMsg
+	}
+	return text
+}
+
+// lines joins non-empty blocks, each without its final newline.
+func lines(blocks ...string) string {
+	var kept []string
+	for _, b := range blocks {
+		if b = strings.TrimSuffix(b, "\n"); b != "" {
+			kept = append(kept, b)
+		}
+	}
+	return strings.Join(kept, "\n")
+}
+
+// cutMiddle keeps the first and the last half of maxChars characters.
+func cutMiddle(text string, maxChars int) string {
+	if maxChars <= 0 || utf8.RuneCountInString(text) <= maxChars {
+		return text
+	}
+	runes := []rune(text)
+	head := (maxChars + 1) / 2
+	tail := len(runes) - (maxChars - head)
+	return string(runes[:head]) + cutMark + string(runes[tail:])
+}

@@ -1,0 +1,78 @@
+package reward_test
+
+import (
+	"strings"
+	"testing"
+
+	"temper/internal/reward"
+	"temper/internal/rl"
+)
+
+func TestExtractAnswer(t *testing.T) {
+	tests := map[string]struct {
+		text, answer string
+		tags         int
+	}{
+		"none":             {"the answer is 5", "", 0},
+		"one":              {"so <answer> 116 </answer>", "116", 1},
+		"last of two":      {"<answer>1</answer><answer>2</answer>", "2", 2},
+		"unclosed last":    {"<answer>1</answer><answer>2", "1", 1},
+		"never closed":     {"<answer>1", "", 0},
+		"opened twice":     {"<answer>1 <answer>2</answer>", "2", 1},
+		"close only":       {"1</answer>", "", 0},
+		"empty last block": {"<answer>1</answer><answer></answer>", "", 2},
+	}
+	for name, c := range tests {
+		t.Run(name, func(t *testing.T) {
+			answer, tags := reward.ExtractAnswer(c.text)
+			if answer != c.answer || tags != c.tags {
+				t.Errorf("got %q, %d; want %q, %d", answer, tags, c.answer, c.tags)
+			}
+		})
+	}
+}
+
+func TestEqual(t *testing.T) {
+	tests := []struct {
+		answer, gold string
+		want         bool
+	}{
+		{"116", "116", true}, {" 116\n", "116", true}, {"0116", "116", true}, {"-5", "-5", true},
+		{"117", "116", false}, {"k116", "116", false}, {"k116", "k116", true}, {"", "", false},
+		{"1_16", "116", false}, {"116.0", "116", false}, {strings.Repeat("0", 2000) + "1", "1", false},
+	}
+	for _, c := range tests {
+		if got := reward.Equal(c.answer, c.gold); got != c.want {
+			t.Errorf("Equal(%.20q, %q) = %v", c.answer, c.gold, got)
+		}
+	}
+}
+
+func TestScorePaysOnlyFinishedCorrectTrajectories(t *testing.T) {
+	for _, stop := range []rl.StopReason{rl.StopAnswered, rl.StopMaxTokens, rl.StopMaxTurns, rl.StopInfraError} {
+		want := 0.0
+		if stop == rl.StopAnswered {
+			want = 1
+		}
+		if got := reward.Score(stop, true); got != want {
+			t.Errorf("correct and %s: reward %v, want %v", stop, got, want)
+		}
+		if got := reward.Score(stop, false); got != 0 {
+			t.Errorf("wrong and %s: reward %v", stop, got)
+		}
+	}
+}
+
+func FuzzExtractAnswer(f *testing.F) {
+	f.Add("<answer>1</answer>")
+	f.Add("<answer><answer></answer></answer>")
+	f.Fuzz(func(t *testing.T, text string) {
+		answer, tags := reward.ExtractAnswer(text)
+		if strings.Contains(answer, "<answer>") || strings.Contains(answer, "</answer>") {
+			t.Fatalf("answer %q of %q holds a tag", answer, text)
+		}
+		if tags > strings.Count(text, "</answer>") || (answer != "" && tags == 0) {
+			t.Fatalf("%d tags, answer %q in %q", tags, answer, text)
+		}
+	})
+}
