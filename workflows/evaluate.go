@@ -1,0 +1,77 @@
+package workflows
+
+import (
+	"fmt"
+
+	"go.temporal.io/sdk/workflow"
+
+	"temper/activities"
+)
+
+// LabelFinal marks evaluations of a finished run.
+const LabelFinal = "final"
+
+// EvaluateRunInput names a run and one of its published policies.
+type EvaluateRunInput struct {
+	RunID string `json:"run_id"`
+	// Version of the policy; nil takes the one of the run's last planned step.
+	Version *int64 `json:"version,omitempty"`
+}
+
+// EvaluateRunResult holds one evaluation per stage.
+type EvaluateRunResult struct {
+	RunID  string                  `json:"run_id"`
+	Policy activities.Policy       `json:"policy"`
+	Stages []activities.EvalResult `json:"stages"`
+}
+
+// EvaluateRun measures a published policy on the held-out problems of every
+// stage. It opens the stored run (OpenRun without a configuration) and changes
+// nothing in it.
+func EvaluateRun(ctx workflow.Context, in EvaluateRunInput) (EvaluateRunResult, error) {
+	out := EvaluateRunResult{RunID: in.RunID}
+	if err := evaluateRun(ctx, in, &out); err != nil {
+		return EvaluateRunResult{}, surface(err)
+	}
+	return out, nil
+}
+
+func evaluateRun(ctx workflow.Context, in EvaluateRunInput, out *EvaluateRunResult) error {
+	var control *activities.Control
+	var plan activities.RunPlan
+	err := workflow.ExecuteLocalActivity(inline(ctx, ""), control.OpenRun, activities.RunInput{RunID: in.RunID}).Get(ctx, &plan)
+	if err != nil {
+		return err
+	}
+	version := int64(plan.NumSteps())
+	if in.Version != nil {
+		version = *in.Version
+	}
+	ref := activities.RunRef{RunID: plan.RunID, Config: plan.Config}
+	// Publishing a published version again only looks it up.
+	var trainer *activities.Trainer
+	err = workflow.ExecuteActivity(onTrainer(ctx, fmt.Sprintf("policy %d", version)), trainer.PublishPolicy,
+		activities.PublishInput{Run: ref, Step: int(version)}).Get(ctx, &out.Policy)
+	if err != nil {
+		return err
+	}
+	for _, stage := range plan.Stages {
+		workflow.SetCurrentDetails(ctx, fmt.Sprintf("policy %d on stage %s", version, stage.Name))
+		result, err := evaluateFinal(ctx, ref, stage, out.Policy)
+		if err != nil {
+			return err
+		}
+		out.Stages = append(out.Stages, result)
+	}
+	return nil
+}
+
+func evaluateFinal(ctx workflow.Context, ref activities.RunRef, stage activities.StagePlan, policy activities.Policy) (activities.EvalResult, error) {
+	var rollouts *activities.Rollouts
+	var out activities.EvalResult
+	ctx = onRollouts(ctx, fmt.Sprintf("policy %d on stage %s", policy.Version, stage.Name))
+	err := workflow.ExecuteActivity(ctx, rollouts.EvaluatePolicy, activities.EvaluateInput{
+		Run: ref, Stage: stage.Index, Policy: policy, Label: LabelFinal,
+	}).Get(ctx, &out)
+	return out, err
+}

@@ -1,0 +1,230 @@
+package workflows_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+
+	"temper/activities"
+	"temper/internal/blob"
+	"temper/internal/rl"
+)
+
+// The method sets that the workflows call; the fakes and the real structs must
+// both have them, so that a fake cannot drift away.
+type (
+	controlMethods interface {
+		OpenRun(context.Context, activities.RunInput) (activities.RunPlan, error)
+		PrepareData(context.Context, activities.PrepareDataInput) (activities.PrepareDataResult, error)
+		SelectProblems(context.Context, activities.SelectProblemsInput) (activities.SelectProblemsResult, error)
+		BuildBatch(context.Context, activities.BuildBatchInput) (activities.BuildBatchResult, error)
+		LogStep(context.Context, activities.LogStepInput) error
+		LogEvent(context.Context, activities.LogEventInput) error
+		FinishRun(context.Context, activities.FinishRunInput) (activities.FinishRunResult, error)
+	}
+	trainerMethods interface {
+		TrainSFT(context.Context, activities.TrainSFTInput) (activities.TrainSFTResult, error)
+		PublishPolicy(context.Context, activities.PublishInput) (activities.Policy, error)
+		TrainStep(context.Context, activities.TrainStepInput) (activities.TrainStepResult, error)
+	}
+	rolloutMethods interface {
+		SampleGroups(context.Context, activities.SampleGroupsInput) (activities.SampleGroupsResult, error)
+		EvaluatePolicy(context.Context, activities.EvaluateInput) (activities.EvalResult, error)
+		FilterProblems(context.Context, activities.FilterInput) (activities.FilterResult, error)
+	}
+)
+
+var (
+	_ controlMethods = (*activities.Control)(nil)
+	_ controlMethods = (*fakeControl)(nil)
+	_ trainerMethods = (*activities.Trainer)(nil)
+	_ trainerMethods = (*fakeTrainer)(nil)
+	_ rolloutMethods = (*activities.Rollouts)(nil)
+	_ rolloutMethods = (*fakeRollouts)(nil)
+)
+
+// world is what the fake activities share: the plan they serve, what was
+// called, and faults to inject.
+type world struct {
+	plan activities.RunPlan
+	// empty lists steps whose batch has no sample; left is the filter's answer.
+	empty map[int]bool
+	left  int
+	// hold makes every sampling and training last so long.
+	hold time.Duration
+
+	mu sync.Mutex
+	// faults maps a call, as logged, to the errors of its next attempts.
+	faults map[string][]error
+	calls  []string
+	events []string
+	finish []activities.FinishRunInput
+	trains []activities.TrainStepInput
+	sft    []activities.TrainSFTInput
+}
+
+func newWorld(stages ...int) *world {
+	w := &world{
+		plan:   activities.RunPlan{RunID: "demo", SFTSteps: 30, CheckpointEvery: 2},
+		left:   1,
+		empty:  map[int]bool{},
+		faults: map[string][]error{},
+	}
+	next := 1
+	for i, n := range stages {
+		w.plan.Stages = append(w.plan.Stages, activities.StagePlan{
+			Index: i + 1, Name: fmt.Sprintf("hop%d", i+1), FirstStep: next, Steps: n,
+		})
+		next += n
+	}
+	return w
+}
+
+// called notes a call and returns the injected fault of this attempt.
+func (w *world) called(format string, args ...any) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	call := fmt.Sprintf(format, args...)
+	w.calls = append(w.calls, call)
+	if f := w.faults[call]; len(f) > 0 {
+		w.faults[call] = f[1:]
+		return f[0]
+	}
+	return nil
+}
+
+// log returns the calls so far, without the logging ones.
+func (w *world) log() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.calls)
+}
+
+func (w *world) count(prefix string) int {
+	n := 0
+	for _, c := range w.log() {
+		if strings.HasPrefix(c, prefix) {
+			n++
+		}
+	}
+	return n
+}
+
+func policyAt(version int) activities.Policy {
+	return activities.Policy{Version: int64(version), Ref: blob.RefOf(fmt.Sprintf("policy/%d", version), nil)}
+}
+
+type fakeControl struct{ w *world }
+
+func (c *fakeControl) OpenRun(_ context.Context, in activities.RunInput) (activities.RunPlan, error) {
+	if err := c.w.called("open"); err != nil {
+		return activities.RunPlan{}, err
+	}
+	plan := c.w.plan
+	plan.RunID = in.RunID
+	return plan, nil
+}
+
+func (c *fakeControl) PrepareData(context.Context, activities.PrepareDataInput) (activities.PrepareDataResult, error) {
+	return activities.PrepareDataResult{Problems: 8}, c.w.called("prepare")
+}
+
+func (c *fakeControl) SelectProblems(_ context.Context, in activities.SelectProblemsInput) (activities.SelectProblemsResult, error) {
+	err := c.w.called("select %d/%d", in.Step, in.StageStep)
+	return activities.SelectProblemsResult{ProblemIDs: []string{"p1", "p2", "p3"}}, err
+}
+
+func (c *fakeControl) BuildBatch(_ context.Context, in activities.BuildBatchInput) (activities.BuildBatchResult, error) {
+	if err := c.w.called("batch %d", in.Step); err != nil {
+		return activities.BuildBatchResult{}, err
+	}
+	out := activities.BuildBatchResult{
+		Batch: blob.RefOf(fmt.Sprintf("batch/%d", in.Step), nil), Samples: 6,
+		Stats: activities.StepRollouts{RewardMean: 0.5, ToolErrorRate: 0.1, MeanResponseTokens: 40},
+	}
+	if c.w.empty[in.Step] {
+		out.Samples = 0
+	}
+	return out, nil
+}
+
+func (c *fakeControl) LogStep(_ context.Context, in activities.LogStepInput) error {
+	return c.w.called("log %d", in.Step)
+}
+
+func (c *fakeControl) LogEvent(_ context.Context, in activities.LogEventInput) error {
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	c.w.events = append(c.w.events, in.Kind+": "+in.Text)
+	return nil
+}
+
+func (c *fakeControl) FinishRun(_ context.Context, in activities.FinishRunInput) (activities.FinishRunResult, error) {
+	err := c.w.called("finish")
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	c.w.finish = append(c.w.finish, in)
+	return activities.FinishRunResult{SummaryPath: "runs/" + in.Run.RunID + "/summary.json"}, err
+}
+
+type fakeTrainer struct{ w *world }
+
+func (t *fakeTrainer) TrainSFT(_ context.Context, in activities.TrainSFTInput) (activities.TrainSFTResult, error) {
+	err := t.w.called("sft %d-%d", in.From, in.To)
+	t.w.mu.Lock()
+	defer t.w.mu.Unlock()
+	t.w.sft = append(t.w.sft, in)
+	return activities.TrainSFTResult{Metrics: rl.TrainMetrics{Loss: 1.5}}, err
+}
+
+func (t *fakeTrainer) PublishPolicy(_ context.Context, in activities.PublishInput) (activities.Policy, error) {
+	return policyAt(in.Step), t.w.called("publish %d", in.Step)
+}
+
+func (t *fakeTrainer) TrainStep(ctx context.Context, in activities.TrainStepInput) (activities.TrainStepResult, error) {
+	if err := t.w.called("train %d", in.Step); err != nil {
+		return activities.TrainStepResult{}, err
+	}
+	t.w.mu.Lock()
+	t.w.trains = append(t.w.trains, in)
+	t.w.mu.Unlock()
+	return activities.TrainStepResult{Policy: policyAt(in.Step)}, wait(ctx, t.w.hold)
+}
+
+type fakeRollouts struct{ w *world }
+
+func (r *fakeRollouts) SampleGroups(ctx context.Context, in activities.SampleGroupsInput) (activities.SampleGroupsResult, error) {
+	if err := r.w.called("sample %d with %d: %s", in.Step, in.Policy.Version, strings.Join(in.ProblemIDs, ",")); err != nil {
+		return activities.SampleGroupsResult{}, err
+	}
+	n := len(in.ProblemIDs)
+	return activities.SampleGroupsResult{Groups: n, Tokens: 100 * n, Wall: time.Duration(n) * time.Second}, wait(ctx, r.w.hold)
+}
+
+func (r *fakeRollouts) EvaluatePolicy(_ context.Context, in activities.EvaluateInput) (activities.EvalResult, error) {
+	err := r.w.called("eval stage %d %s with %d", in.Stage, in.Label, in.Policy.Version)
+	return activities.EvalResult{Stage: in.Stage, PolicyVersion: in.Policy.Version, Accuracy: 0.25}, err
+}
+
+func (r *fakeRollouts) FilterProblems(_ context.Context, in activities.FilterInput) (activities.FilterResult, error) {
+	err := r.w.called("filter stage %d with %d", in.Stage, in.Policy.Version)
+	return activities.FilterResult{Problems: 8, Removed: 8 - r.w.left, Left: r.w.left}, err
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+func infraError() error { return fmt.Errorf("connection refused") }
+
+func finalError(kind, text string) error { return temporal.NewApplicationError(text, kind) }

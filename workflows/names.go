@@ -1,0 +1,113 @@
+// Package workflows owns the order of things in a run: RLRun opens it, teaches
+// the format by SFT and runs one RLStage per stage, which runs one RLStep per
+// step. It owns ids, queues, commands, status, time-outs and retries. It does
+// no work itself: that is the activities'.
+//
+// Invariant: only references and small summaries pass through it, and every
+// decision depends on inputs and history alone, so that a replay of a recorded
+// history gives the same commands.
+package workflows
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Task queues. Each is served by the workers of one role.
+const (
+	// QueueControl serves the workflows and the activities of activities.Control.
+	QueueControl = "temper"
+	// QueueTrainer serves activities.Trainer, one at a time per device.
+	QueueTrainer = "temper-trainer"
+	// QueueRollout serves activities.Rollouts.
+	QueueRollout = "temper-rollout"
+)
+
+// Workflow types as registered. They are part of stored histories.
+const (
+	TypeRun      = "RLRun"
+	TypeStage    = "RLStage"
+	TypeStep     = "RLStep"
+	TypeEvaluate = "EvaluateRun"
+)
+
+// Messages that RLRun and RLStage understand. Each command is both a signal
+// and an update and takes one Command.
+const (
+	// QueryStatus answers a RunStatus.
+	QueryStatus = "status"
+	// CommandPause holds the run at the next safe point.
+	CommandPause = "pause"
+	// CommandResume lets a paused run go on.
+	CommandResume = "resume"
+	// CommandStop ends the run, or the stage it is sent to, at the next safe point.
+	CommandStop = "stop"
+)
+
+// Signals between RLRun and its stage; not meant for people.
+const (
+	signalGate      = "gate"       // run -> stage: the state to take over
+	signalStageGate = "stage_gate" // stage -> run: paused or going again
+)
+
+// Search attributes, when the server knows them; see RunPlan.SearchAttributes.
+const (
+	AttributeRun   = "RunID" // keyword
+	AttributeStage = "Stage" // keyword, the stage's name
+	AttributeStep  = "Step"  // int, counted through the run
+)
+
+const runPrefix = "rl/"
+
+// RunWorkflowID is the workflow id of a run.
+func RunWorkflowID(runID string) string { return runPrefix + runID }
+
+// StageWorkflowID is the workflow id of a stage; index counts from 1.
+func StageWorkflowID(runID string, index int, name string) string {
+	return fmt.Sprintf("%s%s/stage-%02d-%s", runPrefix, runID, index, safeName(name))
+}
+
+// StepWorkflowID is the workflow id of a step, counted through the run from 1.
+func StepWorkflowID(runID string, step int) string {
+	return fmt.Sprintf("%s%s/step-%06d", runPrefix, runID, step)
+}
+
+// EvaluateWorkflowID is the workflow id of an evaluation of a finished run. One
+// evaluation of a version runs at a time; it may be repeated afterwards.
+func EvaluateWorkflowID(runID string, version *int64) string {
+	if version == nil {
+		return runPrefix + runID + "/eval-last"
+	}
+	return fmt.Sprintf("%s%s/eval-%06d", runPrefix, runID, *version)
+}
+
+// maxRunID bounds run ids: they become folder names.
+const maxRunID = 64
+
+// RunIDFromWorkflowID derives the run id of a run that was started without
+// one: the workflow id less its prefix, with every character that does not
+// belong in a folder name replaced by '-'.
+func RunIDFromWorkflowID(workflowID string) string {
+	id := safeName(strings.TrimPrefix(workflowID, runPrefix))
+	if len(id) > maxRunID {
+		id = id[:maxRunID]
+	}
+	if id == "" {
+		return "run"
+	}
+	return id
+}
+
+// safeName keeps letters, digits, '.', '_' and '-', and starts with neither
+// '.' nor '-'.
+func safeName(s string) string {
+	clean := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '.', r == '_', r == '-':
+			return r
+		default:
+			return '-'
+		}
+	}, s)
+	return strings.TrimLeft(clean, ".-")
+}

@@ -1,0 +1,124 @@
+package workflows
+
+import (
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"temper/activities"
+)
+
+// Sizes that decide how work is cut into activities and histories. They travel
+// in workflow inputs, so that changing one does not disturb running workflows.
+const (
+	// SFTChunk is the number of supervised updates of one TrainSFT: the most
+	// work that a killed trainer repeats, and the wait before a pause takes hold.
+	SFTChunk = 25
+	// StepsPerExecution is the number of steps after which a stage continues as
+	// new. A step adds about 13 events to the stage; the server warns at 4,096.
+	StepsPerExecution = 200
+	// NumRolloutShards is the number of SampleGroups of one step.
+	NumRolloutShards = 1
+)
+
+const (
+	// heartbeatTimeout is how long a dead worker stays unnoticed.
+	heartbeatTimeout = 30 * time.Second
+	// trainTimeout, rolloutTimeout and dataTimeout bound one attempt. They are
+	// generous: a lost worker is noticed by its heartbeat, a wedged one by the
+	// activity's own watch over its progress.
+	trainTimeout   = 12 * time.Hour
+	rolloutTimeout = 12 * time.Hour
+	dataTimeout    = 2 * time.Hour
+	// localTimeout bounds one attempt of control work inside a workflow task.
+	localTimeout = 10 * time.Minute
+	// forever stands where the SDK wants an end: a local activity without a
+	// ScheduleToClose would give up after its StartToClose, retries included.
+	forever = 365 * 24 * time.Hour
+	// farewellTimeout bounds each last write of a run that ends in cancellation
+	// or failure.
+	farewellTimeout = time.Minute
+)
+
+// retries survives the loss of any process: infrastructure errors are repeated
+// until they pass. What repeating cannot mend fails the run at once.
+func retries() *temporal.RetryPolicy {
+	return &temporal.RetryPolicy{
+		InitialInterval:    500 * time.Millisecond,
+		BackoffCoefficient: 2,
+		MaximumInterval:    10 * time.Second,
+		NonRetryableErrorTypes: []string{
+			activities.ErrTypeInvalidConfig,
+			activities.ErrTypeRunExists,
+			activities.ErrTypeDiverged,
+			activities.ErrTypeDataset,
+			activities.ErrTypeCorrupt,
+		},
+	}
+}
+
+func onTrainer(ctx workflow.Context, summary string) workflow.Context {
+	return workflow.WithActivityOptions(ctx, activityOptions(QueueTrainer, trainTimeout, summary))
+}
+
+func onRollouts(ctx workflow.Context, summary string) workflow.Context {
+	return workflow.WithActivityOptions(ctx, activityOptions(QueueRollout, rolloutTimeout, summary))
+}
+
+// onControl is for control work that may take minutes. It shares the workflows'
+// queue, so that the SDK may start it eagerly without a trip through matching.
+func onControl(ctx workflow.Context, summary string) workflow.Context {
+	return workflow.WithActivityOptions(ctx, activityOptions(QueueControl, dataTimeout, summary))
+}
+
+// activityOptions waits for cancelled activities: when a run has ended, nothing
+// of it still writes or holds a device.
+func activityOptions(queue string, attempt time.Duration, summary string) workflow.ActivityOptions {
+	return workflow.ActivityOptions{
+		TaskQueue:           queue,
+		StartToCloseTimeout: attempt,
+		HeartbeatTimeout:    heartbeatTimeout,
+		WaitForCancellation: true,
+		RetryPolicy:         retries(),
+		Summary:             summary,
+	}
+}
+
+// inline is for short control work between the activities of a step: as local
+// activities they cost one event and no trip through the server, which keeps
+// the orchestration of a step at the cost of its two real activities. A lost
+// worker is noticed by the workflow task's time-out.
+func inline(ctx workflow.Context, summary string) workflow.Context {
+	return workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
+		ScheduleToCloseTimeout: forever,
+		StartToCloseTimeout:    localTimeout,
+		RetryPolicy:            retries(),
+		Summary:                summary,
+	})
+}
+
+// farewell is inline for the last words of a run that was cancelled or failed:
+// it outlives the cancellation and gives up soon.
+func farewell(ctx workflow.Context, summary string) (workflow.Context, workflow.CancelFunc) {
+	policy := retries()
+	policy.MaximumAttempts = 3
+	ctx, cancel := workflow.NewDisconnectedContext(ctx)
+	return workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
+		ScheduleToCloseTimeout: farewellTimeout,
+		RetryPolicy:            policy,
+		Summary:                summary,
+	}), cancel
+}
+
+// asChild waits for a cancelled child, and leaves out a retry policy: a child
+// fails only for reasons that its activities could not retry away.
+func asChild(ctx workflow.Context, id, summary string, attributes temporal.SearchAttributes) workflow.Context {
+	return workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
+		WorkflowID:            id,
+		TaskQueue:             QueueControl,
+		WaitForCancellation:   true,
+		StaticSummary:         summary,
+		TypedSearchAttributes: attributes,
+	})
+}

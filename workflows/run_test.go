@@ -1,0 +1,197 @@
+package workflows_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/testsuite"
+
+	"temper/activities"
+	"temper/workflows"
+)
+
+// newEnv registers the workflows and the fakes under the names of the real ones.
+func newEnv(t *testing.T, w *world) *testsuite.TestWorkflowEnvironment {
+	t.Helper()
+	var suite testsuite.WorkflowTestSuite
+	env := suite.NewTestWorkflowEnvironment()
+	workflows.Register(env)
+	env.RegisterActivity(&fakeControl{w})
+	env.RegisterActivity(&fakeTrainer{w})
+	env.RegisterActivity(&fakeRollouts{w})
+	env.SetTestTimeout(20 * time.Second)
+	return env
+}
+
+func runDemo(env *testsuite.TestWorkflowEnvironment) {
+	env.ExecuteWorkflow(workflows.RLRun, activities.RunInput{RunID: "demo"})
+}
+
+func resultOf(t *testing.T, env *testsuite.TestWorkflowEnvironment) workflows.RunResult {
+	t.Helper()
+	if err := env.GetWorkflowError(); err != nil {
+		t.Fatalf("run: %v", err)
+	}
+	var out workflows.RunResult
+	if err := env.GetWorkflowResult(&out); err != nil {
+		t.Fatalf("result: %v", err)
+	}
+	return out
+}
+
+func TestRunOrder(t *testing.T) {
+	w := newWorld(2, 1)
+	w.empty[2] = true
+	env := newEnv(t, w)
+	runDemo(env)
+	got := resultOf(t, env)
+	want := workflows.RunResult{RunID: "demo", SummaryPath: "runs/demo/summary.json", Policy: policyAt(3)}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("result (-want +got):\n%s", diff)
+	}
+	order := []string{
+		"open", "prepare", "sft 0-25", "sft 25-30", "publish 0",
+		"eval stage 1 before with 0", "eval stage 2 before with 0",
+		"select 1/1", "sample 1 with 0: p1,p2,p3", "batch 1", "train 1", "log 1",
+		"select 2/2", "sample 2 with 1: p1,p2,p3", "batch 2", "train 2", "log 2",
+		"eval stage 1 after with 2",
+		"select 3/1", "sample 3 with 2: p1,p2,p3", "batch 3", "train 3", "log 3",
+		"eval stage 2 after with 3", "finish",
+	}
+	if diff := cmp.Diff(order, w.log()); diff != "" {
+		t.Errorf("calls (-want +got):\n%s", diff)
+	}
+	checkTraining(t, w)
+	checkReports(t, w)
+}
+
+// checkTraining: a batch without samples makes no update, and checkpoints lie
+// on every second step and at the end of each stage.
+func checkTraining(t *testing.T, w *world) {
+	t.Helper()
+	for i, in := range w.trains {
+		if got, want := in.Batch.IsZero(), in.Step == 2; got != want {
+			t.Errorf("train %d: batch absent = %v, want %v", in.Step, got, want)
+		}
+		if got, want := in.Save, []bool{false, true, true}[i]; got != want {
+			t.Errorf("train %d: save = %v, want %v", in.Step, got, want)
+		}
+	}
+	for _, in := range w.sft {
+		if !in.Save {
+			t.Errorf("sft %d-%d: no checkpoint", in.From, in.To)
+		}
+	}
+}
+
+func checkReports(t *testing.T, w *world) {
+	t.Helper()
+	in := w.finish[0]
+	if in.Stopped || in.Policy != policyAt(3) || in.SFT.Metrics.Loss != 1.5 {
+		t.Errorf("finish: stopped %v policy %d sft loss %g", in.Stopped, in.Policy.Version, in.SFT.Metrics.Loss)
+	}
+	for i, r := range in.Stages {
+		if r.Before.PolicyVersion != 0 || r.Before.Label != "before" {
+			t.Errorf("stage %d before: %+v", i+1, r.Before)
+		}
+		if want := int64(i + 2); r.After.PolicyVersion != want || r.After.Label != "after" {
+			t.Errorf("stage %d after: policy %d label %q, want %d after", i+1, r.After.PolicyVersion, r.After.Label, want)
+		}
+	}
+}
+
+func TestRunIDComesFromTheWorkflowID(t *testing.T) {
+	w := newWorld(1)
+	env := newEnv(t, w)
+	env.SetStartWorkflowOptions(startOptions("rl/night run"))
+	env.ExecuteWorkflow(workflows.RLRun, activities.RunInput{})
+	if got := resultOf(t, env).RunID; got != "night-run" {
+		t.Errorf("run id %q, want night-run", got)
+	}
+}
+
+func TestInfrastructureErrorsAreSurvived(t *testing.T) {
+	w := newWorld(1)
+	for _, call := range []string{"open", "prepare", "sft 0-25", "sample 1 with 0: p1,p2,p3", "batch 1", "train 1", "log 1", "finish"} {
+		w.faults[call] = []error{infraError(), infraError()}
+	}
+	env := newEnv(t, w)
+	runDemo(env)
+	resultOf(t, env)
+	for call := range w.faults {
+		if got := w.count(call); got != 3 {
+			t.Errorf("%s: %d attempts, want 3", call, got)
+		}
+	}
+}
+
+func TestFinalErrorsFailTheRunAtOnce(t *testing.T) {
+	for call, kind := range map[string]string{
+		"open":                       activities.ErrTypeInvalidConfig,
+		"prepare":                    activities.ErrTypeDataset,
+		"train 1":                    activities.ErrTypeDiverged,
+		"eval stage 1 before with 0": activities.ErrTypeCorrupt,
+	} {
+		t.Run(kind, func(t *testing.T) {
+			w := newWorld(1)
+			w.faults[call] = []error{finalError(kind, "rl.group_size: 32 above 16")}
+			env := newEnv(t, w)
+			runDemo(env)
+			var app *temporal.ApplicationError
+			if !asApplication(env.GetWorkflowError(), &app) {
+				t.Fatalf("error %v, want an application error", env.GetWorkflowError())
+			}
+			if app.Type() != kind || app.Message() != "rl.group_size: 32 above 16" {
+				t.Errorf("failure %q of type %q", app.Message(), app.Type())
+			}
+			if got := w.count(call); got != 1 {
+				t.Errorf("%d attempts of %s, want 1", got, call)
+			}
+			if w.count("finish") != 0 {
+				t.Error("a failed run wrote a summary")
+			}
+			if wrote := slices.ContainsFunc(w.events, func(e string) bool { return strings.HasPrefix(e, "fail: ") }); wrote == (call == "open") {
+				t.Errorf("fail event written = %v after %s", wrote, call)
+			}
+		})
+	}
+}
+
+func TestFilterThatLeavesNothingEndsTheStage(t *testing.T) {
+	w := newWorld(1, 2)
+	w.plan.Stages[1].Filter = true
+	w.left = 0
+	env := newEnv(t, w)
+	runDemo(env)
+	if got := resultOf(t, env).Policy.Version; got != 1 {
+		t.Errorf("policy %d, want 1: no step of the second stage", got)
+	}
+	if w.count("select 2") != 0 || w.count("eval stage 2 after with 1") != 1 || w.count("filter stage 2 with 1") != 1 {
+		t.Errorf("calls: %v", w.log())
+	}
+	status := statusOf(t, env)
+	if note := status.Stages[1].Note; !strings.Contains(note, "no problem left") {
+		t.Errorf("note %q, want the reason", note)
+	}
+	if got := w.finish[0].Stages[1].Filter.Removed; got != 8 {
+		t.Errorf("report says %d removed, want 8", got)
+	}
+}
+
+func TestCancelledRunLeavesItsSummary(t *testing.T) {
+	w := newWorld(500)
+	env := newEnv(t, w)
+	w.hold = time.Millisecond
+	env.RegisterDelayedCallback(env.CancelWorkflow, time.Millisecond)
+	runDemo(env)
+	if err := env.GetWorkflowError(); !temporal.IsCanceledError(err) {
+		t.Fatalf("error %v, want a cancellation", err)
+	}
+	if len(w.finish) != 1 || !w.finish[0].Stopped {
+		t.Errorf("finish inputs: %+v, want one of a stopped run", w.finish)
+	}
+}

@@ -1,0 +1,178 @@
+package workflows
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"temper/activities"
+)
+
+// State says what a run or a stage is doing.
+type State string
+
+// The states of a run, in the order in which a run meets them.
+const (
+	StatePreparing  State = "preparing"
+	StateSFT        State = "sft"
+	StateEvaluating State = "evaluating"
+	StateTraining   State = "training"
+	StatePausing    State = "pausing" // a pause was asked for; the work in flight ends first
+	StatePaused     State = "paused"
+	StateStopping   State = "stopping"
+	StateDone       State = "done"
+)
+
+// RunStatus is the answer to the query status of RLRun and RLStage. A run
+// knows the outcome of its stages and the id of the current one; the numbers
+// of single steps come from that stage. See Status for both at once.
+type RunStatus struct {
+	RunID string `json:"run_id"`
+	State State  `json:"state"`
+	// Child is the workflow id of the stage that runs now; ask it for the steps.
+	Child string `json:"child,omitempty"`
+	// Stage counts from 1; 0 before the first stage.
+	Stage     int    `json:"stage"`
+	StageName string `json:"stage_name,omitempty"`
+	// Step is the last finished step of the run, of NumSteps.
+	Step     int `json:"step"`
+	NumSteps int `json:"num_steps"`
+	SFTStep  int `json:"sft_step"`
+	SFTSteps int `json:"sft_steps"`
+	// Last holds the numbers of step Step; zero before the first step.
+	Last StepNumbers `json:"last"`
+	// ETASeconds is the time that the remaining steps need at the current pace,
+	// evaluations not counted; 0 = not known.
+	ETASeconds    float64 `json:"eta_seconds"`
+	PolicyVersion int64   `json:"policy_version"`
+	// Reason is what the person who paused or stopped the run gave.
+	Reason string `json:"reason,omitempty"`
+	// Stages lists accuracy and tool errors of every stage, as far as measured.
+	Stages []StageStatus `json:"stages,omitempty"`
+	// SummaryPath is set when the run is done.
+	SummaryPath string `json:"summary_path,omitempty"`
+}
+
+// StageStatus is one line of the table of stages.
+type StageStatus struct {
+	Name  string `json:"name"`
+	Steps int    `json:"steps"`
+	// Before and After are nil until measured.
+	Before *Outcome `json:"before,omitempty"`
+	After  *Outcome `json:"after,omitempty"`
+	// Note says why a stage ended early.
+	Note string `json:"note,omitempty"`
+}
+
+// Outcome is the short form of an evaluation.
+type Outcome struct {
+	Accuracy      float64 `json:"accuracy"`
+	ToolErrorRate float64 `json:"tool_error_rate"`
+}
+
+func outcomeOf(e activities.EvalResult) *Outcome {
+	return &Outcome{Accuracy: e.Accuracy, ToolErrorRate: e.ToolErrorRate}
+}
+
+// StepNumbers are the numbers of one step that a person watches.
+type StepNumbers struct {
+	Step           int     `json:"step"`
+	Reward         float64 `json:"reward"`
+	ToolErrorRate  float64 `json:"tool_error_rate"`
+	ResponseTokens float64 `json:"response_tokens"` // mean of a trajectory
+	TokensPerSec   float64 `json:"tokens_per_sec"`  // response tokens over the time of sampling
+	Loss           float64 `json:"loss"`
+	Seconds        float64 `json:"seconds"` // wall time of the step
+}
+
+func numbersOf(in activities.LogStepInput) StepNumbers {
+	n := StepNumbers{
+		Step:           in.Step,
+		Reward:         in.Rollouts.RewardMean,
+		ToolErrorRate:  in.Rollouts.ToolErrorRate,
+		ResponseTokens: in.Rollouts.MeanResponseTokens,
+		Loss:           in.Train.Metrics.Loss,
+		Seconds:        in.Ended.Sub(in.Started).Seconds(),
+	}
+	if s := in.Sample.Wall.Seconds(); s > 0 {
+		n.TokensPerSec = float64(in.Sample.Tokens) / s
+	}
+	return n
+}
+
+// paceWeight is the weight of the newest step in the running mean of step times.
+const paceWeight = 0.3
+
+// pace updates the running mean of step times in seconds; 0 means none yet.
+func pace(mean, seconds float64) float64 {
+	if mean == 0 {
+		return seconds
+	}
+	return (1-paceWeight)*mean + paceWeight*seconds
+}
+
+// stateOf is the visible state: what was asked for goes before what is done.
+func stateOf(g *gate, doing State) State {
+	switch {
+	case doing == StateDone:
+		return StateDone
+	case g.Stopping:
+		return StateStopping
+	case g.Paused && g.waiting:
+		return StatePaused
+	case g.Paused:
+		return StatePausing
+	default:
+		return doing
+	}
+}
+
+// details renders a run for the web UI.
+func (s RunStatus) details() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "**%s**", s.State)
+	if s.SFTSteps > 0 && s.Stage == 0 {
+		fmt.Fprintf(&b, ", SFT update %d of %d", s.SFTStep, s.SFTSteps)
+	}
+	if s.Stage > 0 {
+		fmt.Fprintf(&b, ", stage %d (%s), step %d of %d", s.Stage, s.StageName, s.Step, s.NumSteps)
+	}
+	b.WriteString(because(s.Reason))
+	if s.Child != "" {
+		fmt.Fprintf(&b, "\n\nSteps: workflow `%s`", s.Child)
+	}
+	if len(s.Stages) > 0 {
+		b.WriteString("\n\n| stage | steps | accuracy before | after | tool errors before | after | note |\n|---|---|---|---|---|---|---|\n")
+	}
+	for _, g := range s.Stages {
+		fmt.Fprintf(&b, "| %s | %d | %s | %s | %s | %s | %s |\n", g.Name, g.Steps,
+			g.Before.accuracy(), g.After.accuracy(), g.Before.toolErrors(), g.After.toolErrors(), g.Note)
+	}
+	return b.String()
+}
+
+func (o *Outcome) accuracy() string {
+	if o == nil {
+		return ""
+	}
+	return fmt.Sprintf("%.3f", o.Accuracy)
+}
+
+func (o *Outcome) toolErrors() string {
+	if o == nil {
+		return ""
+	}
+	return fmt.Sprintf("%.3f", o.ToolErrorRate)
+}
+
+// stageDetails renders a stage with its newest steps for the web UI.
+func stageDetails(s RunStatus, recent []StepNumbers) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "**%s**, stage %d (%s), step %d of %d%s\n\n", s.State, s.Stage, s.StageName, s.Step, s.NumSteps, because(s.Reason))
+	b.WriteString("| step | reward | tool errors | tokens | tokens/s | loss | time |\n|---|---|---|---|---|---|---|\n")
+	for _, n := range recent {
+		fmt.Fprintf(&b, "| %d | %.3f | %.3f | %.0f | %.0f | %.4f | %s |\n", n.Step, n.Reward, n.ToolErrorRate,
+			n.ResponseTokens, n.TokensPerSec, n.Loss, time.Duration(n.Seconds*float64(time.Second)).Round(time.Millisecond))
+	}
+	return b.String()
+}

@@ -1,0 +1,143 @@
+package workflows
+
+import (
+	"fmt"
+
+	"go.temporal.io/sdk/workflow"
+
+	"temper/activities"
+)
+
+// StepInput says which step to make and from which policy.
+type StepInput struct {
+	Run      activities.RunRef    `json:"run"`
+	Stage    activities.StagePlan `json:"stage"`
+	Step     int                  `json:"step"`
+	NumSteps int                  `json:"num_steps"`
+	Policy   activities.Policy    `json:"policy"`
+	// Save asks for a checkpoint after the update.
+	Save      bool `json:"save,omitempty"`
+	NumShards int  `json:"num_shards"`
+}
+
+// StepResult is the policy that the step published and its numbers.
+type StepResult struct {
+	Policy  activities.Policy `json:"policy"`
+	Numbers StepNumbers       `json:"numbers"`
+}
+
+// RLStep makes one step: select, sample, build the batch, train and publish,
+// log. A step is small enough to be finished before a pause takes hold.
+func RLStep(ctx workflow.Context, in StepInput) (StepResult, error) {
+	s := step{in: in, log: activities.LogStepInput{
+		Run: in.Run, Stage: in.Stage.Index, StageName: in.Stage.Name,
+		Step: in.Step, NumSteps: in.NumSteps, Started: workflow.Now(ctx),
+	}}
+	if err := s.run(ctx); err != nil {
+		return StepResult{}, err
+	}
+	return StepResult{Policy: s.log.Train.Policy, Numbers: numbersOf(s.log)}, nil
+}
+
+type step struct {
+	in  StepInput
+	log activities.LogStepInput
+}
+
+func (s *step) run(ctx workflow.Context) error {
+	problems, err := s.selectProblems(ctx)
+	if err != nil {
+		return err
+	}
+	if s.log.Sample, err = s.sample(ctx, problems); err != nil {
+		return err
+	}
+	batch, err := s.buildBatch(ctx, problems)
+	if err != nil {
+		return err
+	}
+	if s.log.Train, err = s.train(ctx, batch); err != nil {
+		return err
+	}
+	var control *activities.Control
+	s.log.Ended = workflow.Now(ctx)
+	return workflow.ExecuteLocalActivity(inline(ctx, ""), control.LogStep, s.log).Get(ctx, nil)
+}
+
+func (s *step) selectProblems(ctx workflow.Context) ([]string, error) {
+	var control *activities.Control
+	var out activities.SelectProblemsResult
+	err := workflow.ExecuteLocalActivity(inline(ctx, ""), control.SelectProblems, activities.SelectProblemsInput{
+		Run: s.in.Run, Stage: s.in.Stage.Index, Step: s.in.Step,
+		StageStep: s.in.Step - s.in.Stage.FirstStep + 1,
+	}).Get(ctx, &out)
+	return out.ProblemIDs, err
+}
+
+// sample asks every shard for its part of the problems at once and adds up.
+func (s *step) sample(ctx workflow.Context, problems []string) (activities.SampleGroupsResult, error) {
+	var rollouts *activities.Rollouts
+	var futures []workflow.Future
+	for i, ids := range shard(problems, s.in.NumShards) {
+		ctx := onRollouts(ctx, fmt.Sprintf("step %d, shard %d: %d problems", s.in.Step, i+1, len(ids)))
+		futures = append(futures, workflow.ExecuteActivity(ctx, rollouts.SampleGroups, activities.SampleGroupsInput{
+			Run: s.in.Run, Stage: s.in.Stage.Index, Step: s.in.Step, ProblemIDs: ids, Policy: s.in.Policy,
+		}))
+	}
+	var sum activities.SampleGroupsResult
+	for _, f := range futures {
+		var part activities.SampleGroupsResult
+		if err := f.Get(ctx, &part); err != nil {
+			return sum, err
+		}
+		sum = addSampled(sum, part)
+	}
+	return sum, nil
+}
+
+func (s *step) buildBatch(ctx workflow.Context, problems []string) (activities.BuildBatchResult, error) {
+	var control *activities.Control
+	var out activities.BuildBatchResult
+	err := workflow.ExecuteLocalActivity(inline(ctx, ""), control.BuildBatch, activities.BuildBatchInput{
+		Run: s.in.Run, Stage: s.in.Stage.Index, Step: s.in.Step, ProblemIDs: problems,
+	}).Get(ctx, &out)
+	s.log.Rollouts = out.Stats
+	return out, err
+}
+
+func (s *step) train(ctx workflow.Context, batch activities.BuildBatchResult) (activities.TrainStepResult, error) {
+	var trainer *activities.Trainer
+	in := activities.TrainStepInput{Run: s.in.Run, Stage: s.in.Stage.Index, Step: s.in.Step, Save: s.in.Save}
+	if batch.Samples > 0 {
+		in.Batch = batch.Batch
+	}
+	var out activities.TrainStepResult
+	ctx = onTrainer(ctx, fmt.Sprintf("step %d: %d samples", s.in.Step, batch.Samples))
+	err := workflow.ExecuteActivity(ctx, trainer.TrainStep, in).Get(ctx, &out)
+	return out, err
+}
+
+// shard cuts ids into at most n contiguous parts whose sizes differ by one at most.
+func shard(ids []string, n int) [][]string {
+	n = max(1, min(n, len(ids)))
+	parts := make([][]string, 0, n)
+	for i := range n {
+		parts = append(parts, ids[i*len(ids)/n:(i+1)*len(ids)/n])
+	}
+	return parts
+}
+
+// addSampled adds a shard. Shards run side by side: the wall time and its split
+// are those of the slowest one.
+func addSampled(sum, part activities.SampleGroupsResult) activities.SampleGroupsResult {
+	sum.Groups += part.Groups
+	sum.Reused += part.Reused
+	sum.Trajectories += part.Trajectories
+	sum.Tokens += part.Tokens
+	sum.ToolCalls += part.ToolCalls
+	sum.InfraErrors += part.InfraErrors
+	if part.Wall > sum.Wall {
+		sum.Wall, sum.SampleTime, sum.ToolTime = part.Wall, part.SampleTime, part.ToolTime
+	}
+	return sum
+}
