@@ -1,0 +1,170 @@
+// Package env owns the environments: what problems are, when an answer is
+// right, and the imperfect teacher whose dialogues teach the format. It runs no
+// tools; the teacher's tool results are written in the words of the sandbox.
+//
+// Invariant: problems and dialogues are pure functions of their arguments, and
+// no held-out problem is ever a training problem or in a dialogue, whatever the
+// seeds.
+package env
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+
+	"temper/internal/chat"
+	"temper/internal/reward"
+	"temper/internal/rl"
+)
+
+// Split says what problems are for.
+type Split string
+
+// The two splits of each environment.
+const (
+	Train   Split = "train"
+	HeldOut Split = "heldout"
+)
+
+// heldOutShare: one of so many problems is held out, by the hash of its content.
+const heldOutShare = 8
+
+// Environment makes problems of one kind. Implementations are stateless.
+type Environment interface {
+	// Name is what rl.Problem.Env and a run's config call the environment.
+	Name() string
+	// CheckLevel returns an error that names the levels there are.
+	CheckLevel(level int) error
+	// Problems returns n different problems of the split.
+	Problems(seed uint64, split Split, level, n int) ([]rl.Problem, error)
+	// Dialogue returns the i-th training dialogue over a problem of the train split.
+	Dialogue(seed uint64, i, level int) (chat.Dialogue, error)
+	// Verify reports whether answer is right.
+	Verify(p rl.Problem, answer string) bool
+}
+
+// ByName returns the environment with the given name.
+func ByName(name string) (Environment, error) {
+	for _, e := range all() {
+		if e.Name() == name {
+			return e, nil
+		}
+	}
+	return nil, fmt.Errorf("unknown environment %q, want one of %s", name, strings.Join(Names(), ", "))
+}
+
+// Names lists the environments.
+func Names() []string {
+	var names []string
+	for _, e := range all() {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+func all() []Environment { return []Environment{Chase{}, Verbs{}} }
+
+// contentHash identifies a problem by what it is, so that equal problems have
+// equal ids and belong to the same split.
+func contentHash(p *rl.Problem) uint64 {
+	return rl.Seed(0, "problem", rl.Hash(p.Env), uint64(p.Level), rl.Hash(p.Prompt), rl.Hash(p.Fixture), rl.Hash(p.Answer))
+}
+
+func splitOf(hash uint64) Split {
+	if hash%heldOutShare == 0 {
+		return HeldOut
+	}
+	return Train
+}
+
+// generate draws n different problems of a split by rejection.
+func generate(rng *rand.Rand, split Split, n int, draw func(*rand.Rand) rl.Problem) ([]rl.Problem, error) {
+	const maxTriesPerProblem = 1000
+	seen := map[uint64]bool{}
+	problems := make([]rl.Problem, 0, n)
+	for range maxTriesPerProblem {
+		for range n {
+			if len(problems) == n {
+				return problems, nil
+			}
+			p := draw(rng)
+			h := contentHash(&p)
+			if seen[h] || splitOf(h) != split {
+				continue
+			}
+			seen[h] = true
+			p.ID = fmt.Sprintf("%s%d-%016x", p.Env, p.Level, h)
+			problems = append(problems, p)
+		}
+	}
+	if len(problems) == n {
+		return problems, nil
+	}
+	return nil, fmt.Errorf("only %d different %s problems found, want %d", len(problems), split, n)
+}
+
+func checkLevel(env string, level, highest int) error {
+	if level < 1 || level > highest {
+		return fmt.Errorf("environment %s has levels 1 to %d, not %d", env, highest, level)
+	}
+	return nil
+}
+
+// verify is the rule of both environments: the same integer or the same text.
+func verify(p rl.Problem, answer string) bool { return reward.Equal(answer, p.Answer) }
+
+// teacher writes one dialogue.
+type teacher struct {
+	rng      *rand.Rand
+	messages []chat.Message
+}
+
+func newTeacher(rng *rand.Rand, prompt string) *teacher {
+	return &teacher{rng: rng, messages: []chat.Message{{Role: chat.RoleUser, Content: prompt}}}
+}
+
+// chance is true with probability p.
+func (t *teacher) chance(p float64) bool { return t.rng.Float64() < p }
+
+// call makes one tool call with its result.
+func (t *teacher) call(code string, result chat.Outcome) {
+	t.messages = append(t.messages,
+		chat.CallMessage(chat.Call{Name: chat.ToolName, Code: code}),
+		chat.Message{Role: chat.RoleTool, Content: result.Text(0)})
+}
+
+func (t *teacher) answer(text string) {
+	t.messages = append(t.messages, chat.Message{
+		Role: chat.RoleAssistant, Content: chat.TokenAnswer + text + chat.TokenAnswerEnd,
+	})
+}
+
+// maxBrokenInARow ends a streak of broken calls, so that dialogues stay short.
+const maxBrokenInARow = 3
+
+// try calls code until it is not broken: each call is one of the broken
+// variants with the given probability, and after an error the teacher retries.
+func (t *teacher) try(code, output string, broken []brokenCall, pBroken float64) {
+	for range maxBrokenInARow {
+		if !t.chance(pBroken) {
+			break
+		}
+		b := broken[t.rng.IntN(len(broken))]
+		t.call(b.code, b.result)
+	}
+	t.call(code, printed(output))
+}
+
+// brokenCall is a wrong program with the error that Python 3.10 to 3.14 gives.
+type brokenCall struct {
+	code   string
+	result chat.Outcome
+}
+
+func printed(text string) chat.Outcome {
+	return chat.Outcome{Status: rl.ToolOK, Stdout: text + "\n"}
+}
+
+func raised(kind, message string) chat.Outcome {
+	return chat.Outcome{Status: rl.ToolError, ErrType: kind, ErrMsg: message, ErrLine: 1}
+}
