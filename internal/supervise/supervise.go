@@ -1,0 +1,192 @@
+// Package supervise keeps a list of child processes alive: ordered start,
+// health, restart with back-off, ordered stop. It owns processes and their log
+// files; it does not know what they do, and a child answers for its own children.
+//
+// Invariant: no child outlives the supervising process, not even when that is
+// killed with SIGKILL.
+package supervise
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// Child is one process to keep alive.
+type Child struct {
+	Name string
+	Path string
+	// Args come after the program's name.
+	Args []string
+	// Env is the whole environment; nil inherits that of the supervisor.
+	Env []string
+	// LogFile gets stdout and stderr, appended.
+	LogFile string
+	// Ready returns nil when the child can be used. It is polled, one call at a
+	// time, as long as the process lives, and must return when ctx is done; a
+	// call gets at most 5 s.
+	Ready func(ctx context.Context) error
+	// StopTimeout is what lies between SIGTERM and SIGKILL.
+	StopTimeout time.Duration
+}
+
+// Config is what a Supervisor needs. Zero durations and counts take defaults.
+type Config struct {
+	// Children start in this order, each when the one before is healthy, and
+	// stop in the reverse order.
+	Children []Child
+	// StartTimeout is how long a started child may take to be healthy. Default 60 s.
+	StartTimeout time.Duration
+	// MaxStarts is how often a child may die before it was ever healthy. Default 5.
+	MaxStarts int
+	// Backoff is the pause before each restart.
+	Backoff Backoff
+	// PollInterval is the pause between two calls of Ready until the child is
+	// healthy, a twentieth of that later on. Default 50 ms.
+	PollInterval time.Duration
+	// Log gets a line for every change of state.
+	Log *slog.Logger
+}
+
+const (
+	defaultStartTimeout = 60 * time.Second
+	defaultStopTimeout  = 10 * time.Second
+	defaultMaxStarts    = 5
+	defaultPollInterval = 50 * time.Millisecond
+	// healthyPolls is how many times slower a healthy child is polled.
+	healthyPolls = 20
+	checkTimeout = 5 * time.Second
+)
+
+// State is what a child is doing.
+type State string
+
+// States of a child.
+const (
+	StateWaiting   State = "waiting"   // not started yet
+	StateStarting  State = "starting"  // runs, not healthy yet
+	StateHealthy   State = "healthy"   // runs and answers
+	StateUnhealthy State = "unhealthy" // runs, was healthy, does not answer
+	StateBackoff   State = "backoff"   // died, starts again soon
+	StateStopping  State = "stopping"  // was asked to end
+	StateStopped   State = "stopped"   // ended on request
+	StateFailed    State = "failed"    // given up during start-up
+)
+
+// ChildState is one line of a status screen.
+type ChildState struct {
+	Name     string
+	PID      int // 0 when no process runs
+	State    State
+	Restarts int
+	Since    time.Time // of State
+	LastExit string    // how the process before this one ended; empty when there was none
+}
+
+// Supervisor keeps the children of one Config alive. Create it with New, then
+// call Start once and Stop at least once.
+type Supervisor struct {
+	conf    Config
+	tenders []*tender
+	started bool
+	spawner *spawner
+	hurry   chan struct{} // closed when waiting for StopTimeout is over
+
+	stopOnce sync.Once
+	stopErr  error
+}
+
+// New checks the configuration and starts nothing.
+func New(conf Config) (*Supervisor, error) {
+	conf = conf.withDefaults()
+	s := &Supervisor{conf: conf, spawner: newSpawner(), hurry: make(chan struct{})}
+	seen := map[string]bool{}
+	for _, c := range conf.Children {
+		switch {
+		case c.Name == "" || seen[c.Name]:
+			return nil, fmt.Errorf("child %q: names must be unique and not empty", c.Name)
+		case c.Path == "" || c.LogFile == "":
+			return nil, fmt.Errorf("child %s: path and log file must be set", c.Name)
+		case c.Ready == nil:
+			return nil, fmt.Errorf("child %s: no readiness check", c.Name)
+		}
+		seen[c.Name] = true
+		if c.StopTimeout == 0 {
+			c.StopTimeout = defaultStopTimeout
+		}
+		s.tenders = append(s.tenders, newTender(c, &s.conf, s.spawner, s.hurry))
+	}
+	return s, nil
+}
+
+func (c Config) withDefaults() Config {
+	if c.StartTimeout == 0 {
+		c.StartTimeout = defaultStartTimeout
+	}
+	if c.MaxStarts == 0 {
+		c.MaxStarts = defaultMaxStarts
+	}
+	if c.PollInterval == 0 {
+		c.PollInterval = defaultPollInterval
+	}
+	c.Backoff = c.Backoff.withDefaults()
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// Start returns when all children are healthy. When one cannot be brought up,
+// or ctx ends first, it stops those that run and says why. Later, ctx is not
+// looked at: children are kept alive until Stop.
+func (s *Supervisor) Start(ctx context.Context) error {
+	s.started = true
+	s.spawner.run()
+	for _, t := range s.tenders {
+		t.start()
+		var err error
+		select {
+		case <-t.healthy:
+			continue
+		case <-t.done:
+			err = t.err
+		case <-ctx.Done():
+			err = fmt.Errorf("start %s: %w", t.child.Name, context.Cause(ctx))
+		}
+		return errors.Join(err, s.Stop(context.WithoutCancel(ctx)))
+	}
+	return nil
+}
+
+// Stop ends the children in reverse order, each by SIGTERM and, after its
+// StopTimeout or when ctx is done, by SIGKILL. It returns when no process is
+// left, with an error that names the children that had to be killed. Call it
+// when Start has returned; further calls return the same.
+func (s *Supervisor) Stop(ctx context.Context) error {
+	s.stopOnce.Do(func() {
+		if !s.started {
+			return
+		}
+		end := context.AfterFunc(ctx, func() { close(s.hurry) })
+		defer end()
+		var errs []error
+		for i := len(s.tenders) - 1; i >= 0; i-- {
+			errs = append(errs, s.tenders[i].stop())
+		}
+		s.spawner.close()
+		s.stopErr = errors.Join(errs...)
+	})
+	return s.stopErr
+}
+
+// Snapshot is the state of every child, in start order.
+func (s *Supervisor) Snapshot() []ChildState {
+	states := make([]ChildState, len(s.tenders))
+	for i, t := range s.tenders {
+		states[i] = t.snapshot()
+	}
+	return states
+}

@@ -1,0 +1,231 @@
+package supervise
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// tender keeps one child alive, in a goroutine of its own.
+type tender struct {
+	child   Child
+	conf    *Config
+	spawner *spawner
+	hurry   <-chan struct{}
+
+	cancel  context.CancelFunc
+	healthy chan struct{} // closed when the child was healthy for the first time
+	done    chan struct{} // closed when the goroutine has ended
+	err     error         // why start-up failed; valid after done
+	killed  bool          // the child did not stop by itself; valid after done
+
+	mu        sync.Mutex
+	state     ChildState
+	healthyAt time.Time // of the running process; zero when it was not healthy yet
+}
+
+func newTender(c Child, conf *Config, spawner *spawner, hurry <-chan struct{}) *tender {
+	return &tender{
+		child: c, conf: conf, spawner: spawner, hurry: hurry,
+		healthy: make(chan struct{}), done: make(chan struct{}),
+		state: ChildState{Name: c.Name, State: StateWaiting, Since: time.Now()},
+	}
+}
+
+// start begins to tend; stop ends it.
+func (t *tender) start() {
+	ctx, cancel := context.WithCancel(context.Background())
+	t.cancel = cancel
+	go t.run(ctx)
+}
+
+// stop returns when the child and its goroutine are gone.
+func (t *tender) stop() error {
+	if t.cancel == nil {
+		return nil // never started
+	}
+	t.cancel()
+	<-t.done
+	if t.killed {
+		return fmt.Errorf("%s did not stop by itself and was killed", t.child.Name)
+	}
+	return nil
+}
+
+func (t *tender) snapshot() ChildState {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.state
+}
+
+// set changes the state with whatever else changes at the same moment.
+func (t *tender) set(state State, also func(*ChildState)) {
+	t.mu.Lock()
+	before := t.state.State
+	if before != state {
+		t.state.State, t.state.Since = state, time.Now()
+	}
+	if also != nil {
+		also(&t.state)
+	}
+	now := t.state
+	t.mu.Unlock()
+	if before != state {
+		t.conf.Log.Info("child changed state", "child", now.Name, "state", now.State,
+			"pid", now.PID, "restarts", now.Restarts, "last_exit", now.LastExit)
+	}
+}
+
+func (t *tender) wasHealthy() bool {
+	select {
+	case <-t.healthy:
+		return true
+	default:
+		return false
+	}
+}
+
+// death is how one life of the child ended.
+type death struct {
+	reason     string
+	healthyFor time.Duration
+	hopeless   bool   // trying again cannot help
+	log        string // last lines of its log
+}
+
+// run lives through one process after the other until ctx ends.
+func (t *tender) run(ctx context.Context) {
+	defer close(t.done)
+	early, inARow := 0, 0
+	for {
+		d := t.live(ctx)
+		if ctx.Err() != nil {
+			t.set(StateStopped, func(s *ChildState) { s.PID, s.LastExit = 0, d.reason })
+			return
+		}
+		if !t.wasHealthy() {
+			if early++; d.hopeless || early >= t.conf.MaxStarts {
+				t.err = t.startError(d, early)
+				t.set(StateFailed, func(s *ChildState) { s.PID, s.LastExit = 0, d.reason })
+				return
+			}
+		}
+		var pause time.Duration
+		inARow, pause = t.conf.Backoff.next(inARow, d.healthyFor)
+		t.set(StateBackoff, func(s *ChildState) { s.PID, s.LastExit = 0, d.reason })
+		select {
+		case <-ctx.Done():
+			t.set(StateStopped, nil)
+			return
+		case <-time.After(pause):
+		}
+		t.set(StateStarting, func(s *ChildState) { s.Restarts++ })
+	}
+}
+
+func (t *tender) startError(d death, starts int) error {
+	msg := fmt.Sprintf("%s: %s before it was healthy", t.child.Name, d.reason)
+	if starts > 1 {
+		msg += fmt.Sprintf(" (%d starts)", starts)
+	}
+	if d.log == "" {
+		return fmt.Errorf("%s; %s says nothing", msg, t.child.LogFile)
+	}
+	return fmt.Errorf("%s; last lines of %s:\n%s", msg, t.child.LogFile, d.log)
+}
+
+// live starts the process, watches its health and returns when it is gone.
+func (t *tender) live(ctx context.Context) death {
+	p, err := t.spawner.start(t.child)
+	if err != nil {
+		return death{reason: fmt.Sprintf("cannot start: %v", err), hopeless: true}
+	}
+	t.set(StateStarting, func(s *ChildState) { s.PID = p.pid })
+	watching, cancel := context.WithCancel(ctx)
+	defer cancel()
+	late := make(chan error, 1)
+	go func() { late <- t.watch(watching, p) }()
+
+	d := death{}
+	select {
+	case <-p.exited:
+		cancel()
+		<-late
+		d.reason = p.status
+	case err := <-late:
+		d = t.giveUp(ctx, p, err)
+	}
+	d.healthyFor = t.healthyFor()
+	d.log = tail(t.child.LogFile, p.logAt)
+	return d
+}
+
+// giveUp ends a process that is to stop, or that did not become healthy in time.
+func (t *tender) giveUp(ctx context.Context, p *process, late error) death {
+	if ctx.Err() != nil {
+		t.set(StateStopping, nil)
+		t.killed = p.stop(t.child.StopTimeout, t.hurry)
+		return death{reason: p.status}
+	}
+	p.stop(t.child.StopTimeout, t.hurry)
+	return death{reason: late.Error(), hopeless: true}
+}
+
+// watch polls Ready and keeps the state in line with it. It returns nil when
+// ctx ends, and an error when the process is not healthy after StartTimeout.
+func (t *tender) watch(ctx context.Context, p *process) error {
+	t.setHealthyAt(time.Time{})
+	begin, healthy := time.Now(), false
+	for ctx.Err() == nil {
+		err := t.check(ctx)
+		switch {
+		case ctx.Err() != nil || !p.alive():
+		case err == nil:
+			if !healthy {
+				healthy = true
+				t.setHealthyAt(time.Now())
+			}
+			t.set(StateHealthy, nil)
+			if !t.wasHealthy() {
+				close(t.healthy)
+			}
+		case healthy:
+			t.set(StateUnhealthy, nil)
+		case time.Since(begin) >= t.conf.StartTimeout:
+			return fmt.Errorf("not ready after %v (%w)", t.conf.StartTimeout, err)
+		}
+		pause := t.conf.PollInterval
+		if healthy {
+			pause *= healthyPolls
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+	}
+	return nil
+}
+
+// check bounds one call of Ready, so that a hung child is noticed.
+func (t *tender) check(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	return t.child.Ready(ctx)
+}
+
+func (t *tender) setHealthyAt(at time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.healthyAt = at
+}
+
+// healthyFor is how long the process has been up since it was first healthy.
+func (t *tender) healthyFor() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.healthyAt.IsZero() {
+		return 0
+	}
+	return time.Since(t.healthyAt)
+}
