@@ -1,0 +1,301 @@
+// Package fileblob owns a blob.Store on a directory of a local or shared file
+// system: one regular file per key. It does not cache, lock or watch.
+//
+// Invariant: a file appears under its key by one rename or link of a complete,
+// synced file, so that no reader and no crash can find part of a blob there.
+package fileblob
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"temper/internal/blob"
+)
+
+const (
+	// staging is the folder of files under way, in the same file system as the keys.
+	staging = ".staging"
+	// staleAfter is the age at which a staged file is taken for the remains of a
+	// process that died.
+	staleAfter = 24 * time.Hour
+)
+
+// Store keeps each blob as a file below one directory.
+type Store struct {
+	dir  string // absolute
+	root *os.Root
+}
+
+var _ blob.Store = (*Store)(nil)
+
+// New opens the store in dir and creates the directory when it is missing.
+// Symbolic links that lead out of dir are refused.
+func New(dir string) (*Store, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("file store %s: %w", dir, err)
+	}
+	if err := os.MkdirAll(filepath.Join(abs, staging), 0o755); err != nil {
+		return nil, fmt.Errorf("file store %s: %w", dir, err)
+	}
+	root, err := os.OpenRoot(abs)
+	if err != nil {
+		return nil, fmt.Errorf("file store %s: %w", dir, err)
+	}
+	s := &Store{dir: abs, root: root}
+	s.sweep()
+	return s, nil
+}
+
+// Close releases the directory. The store is unusable afterwards.
+func (s *Store) Close() error { return s.root.Close() }
+
+// Put implements blob.Store.
+func (s *Store) Put(ctx context.Context, key string, r io.Reader, cond blob.Condition) (blob.Ref, error) {
+	if err := checkKey(key); err != nil {
+		return blob.Ref{}, err
+	}
+	if cond == blob.IfAbsent {
+		if _, err := s.root.Lstat(key); err == nil { // spares the copy; the link decides
+			return blob.Ref{}, fmt.Errorf("put %s: %w", key, blob.ErrExists)
+		}
+	}
+	temp, sum, size, err := s.stage(ctx, r)
+	if err != nil {
+		return blob.Ref{}, fmt.Errorf("put %s: %w", key, err)
+	}
+	// After a rename the name is gone already; a leftover is swept by a later New.
+	defer s.root.Remove(temp) //nolint:errcheck
+	if err := s.install(temp, key, cond); err != nil {
+		return blob.Ref{}, fmt.Errorf("put %s: %w", key, err)
+	}
+	return blob.Ref{Key: key, SHA256: hex.EncodeToString(sum.Sum(nil)), Size: size}, nil
+}
+
+// stage copies r to a synced file of its own and returns its name.
+func (s *Store) stage(ctx context.Context, r io.Reader) (name string, sum hash.Hash, size int64, err error) {
+	f, err := os.CreateTemp(filepath.Join(s.dir, staging), "put-*")
+	if err != nil {
+		return "", nil, 0, err
+	}
+	name = path.Join(staging, filepath.Base(f.Name()))
+	sum = sha256.New()
+	size, err = io.Copy(io.MultiWriter(f, sum), &contextReader{ctx: ctx, r: r})
+	if err == nil {
+		err = f.Chmod(0o644)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		_ = s.root.Remove(name) // a leftover is swept by a later New
+		return "", nil, 0, err
+	}
+	return name, sum, size, nil
+}
+
+// install gives the staged file its key and makes the name durable.
+func (s *Store) install(temp, key string, cond blob.Condition) error {
+	parent := path.Dir(key)
+	if err := s.root.MkdirAll(parent, 0o755); err != nil {
+		return err
+	}
+	switch cond {
+	case blob.IfAbsent:
+		err := s.root.Link(temp, key)
+		if errors.Is(err, fs.ErrExist) {
+			return blob.ErrExists
+		}
+		if err != nil {
+			return err
+		}
+	case blob.Always:
+		if err := s.root.Rename(temp, key); err != nil {
+			return err
+		}
+	default:
+		return fmt.Errorf("condition %d: want Always or IfAbsent", cond)
+	}
+	return s.syncParents(parent)
+}
+
+// syncParents makes the entries of dir and of the directories above it durable.
+func (s *Store) syncParents(dir string) error {
+	for {
+		d, err := s.root.Open(dir)
+		if err != nil {
+			return err
+		}
+		err = d.Sync()
+		_ = d.Close() // opened for reading only
+		if err != nil || dir == "." {
+			return err
+		}
+		dir = path.Dir(dir)
+	}
+}
+
+// Get implements blob.Store.
+func (s *Store) Get(ctx context.Context, key string) (io.ReadCloser, error) {
+	if err := errors.Join(ctx.Err(), checkKey(key)); err != nil {
+		return nil, err
+	}
+	f, err := s.root.Open(key)
+	if err != nil {
+		return nil, notExist("get", key, err)
+	}
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		_ = f.Close() // opened for reading only
+		return nil, notExist("get", key, errors.Join(err, fs.ErrNotExist))
+	}
+	return f, nil
+}
+
+// Stat implements blob.Store.
+func (s *Store) Stat(ctx context.Context, key string) (blob.Info, error) {
+	if err := errors.Join(ctx.Err(), checkKey(key)); err != nil {
+		return blob.Info{}, err
+	}
+	info, err := s.root.Stat(key)
+	if err == nil && !info.Mode().IsRegular() {
+		err = fs.ErrNotExist
+	}
+	if err != nil {
+		return blob.Info{}, notExist("stat", key, err)
+	}
+	return blob.Info{Key: key, Size: info.Size(), ModTime: info.ModTime()}, nil
+}
+
+// List implements blob.Store.
+func (s *Store) List(ctx context.Context, prefix string) ([]blob.Info, error) {
+	dir := "."
+	if i := strings.LastIndexByte(prefix, '/'); i >= 0 {
+		dir = prefix[:i]
+	}
+	if !fs.ValidPath(dir) {
+		return nil, fmt.Errorf("list %q: want the prefix of a clean relative path", prefix)
+	}
+	var out []blob.Info
+	err := fs.WalkDir(s.root.FS(), dir, func(key string, entry fs.DirEntry, err error) error {
+		if err == nil {
+			err = ctx.Err()
+		}
+		switch {
+		case errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR):
+			return nil // the prefix has no folder, or a concurrent Delete was faster
+		case err != nil:
+			return err
+		case entry.IsDir() && (key == staging || !overlaps(key+"/", prefix)):
+			if key == "." {
+				return nil
+			}
+			return fs.SkipDir
+		case !entry.Type().IsRegular() || !strings.HasPrefix(key, prefix):
+			return nil
+		}
+		info, err := entry.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		out = append(out, blob.Info{Key: key, Size: info.Size(), ModTime: info.ModTime()})
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list %q: %w", prefix, err)
+	}
+	slices.SortFunc(out, func(a, b blob.Info) int { return strings.Compare(a.Key, b.Key) })
+	return out, nil
+}
+
+// Delete implements blob.Store. Folders stay, so that a concurrent Put finds its own.
+func (s *Store) Delete(ctx context.Context, key string) error {
+	if err := errors.Join(ctx.Err(), checkKey(key)); err != nil {
+		return err
+	}
+	info, err := s.root.Lstat(key)
+	if err == nil && !info.IsDir() {
+		err = s.root.Remove(key)
+	}
+	if absent(err) {
+		return nil
+	}
+	return err
+}
+
+// Locate returns the absolute path of the key's file.
+func (s *Store) Locate(key string) string { return filepath.Join(s.dir, filepath.FromSlash(key)) }
+
+// sweep removes what processes that died left behind. It is best effort: the
+// files do no harm but fill the disk.
+func (s *Store) sweep() {
+	entries, err := fs.ReadDir(s.root.FS(), staging)
+	if err != nil {
+		return
+	}
+	for _, entry := range entries {
+		if info, err := entry.Info(); err == nil && time.Since(info.ModTime()) > staleAfter {
+			_ = s.root.Remove(path.Join(staging, entry.Name()))
+		}
+	}
+}
+
+// overlaps reports whether keys below dir can have the prefix.
+func overlaps(dir, prefix string) bool {
+	return strings.HasPrefix(dir, prefix) || strings.HasPrefix(prefix, dir)
+}
+
+// checkKey is blob.CheckKey and keeps callers out of the staging folder.
+func checkKey(key string) error {
+	if err := blob.CheckKey(key); err != nil {
+		return err
+	}
+	if key == "." || key == staging || strings.HasPrefix(key, staging+"/") {
+		return fmt.Errorf("blob key %q: reserved", key)
+	}
+	return nil
+}
+
+// absent reports whether the error says that there is nothing under a name.
+func absent(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
+}
+
+// notExist translates the file system's ways to say that a key is absent.
+func notExist(op, key string, err error) error {
+	if absent(err) {
+		err = blob.ErrNotExist
+	}
+	return fmt.Errorf("%s %s: %w", op, key, err)
+}
+
+// contextReader stops a copy when its context ends.
+type contextReader struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (c *contextReader) Read(p []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return c.r.Read(p)
+}

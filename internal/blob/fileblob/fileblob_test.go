@@ -1,0 +1,136 @@
+package fileblob_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"temper/internal/blob"
+	"temper/internal/blob/blobtest"
+	"temper/internal/blob/fileblob"
+)
+
+func open(t *testing.T, dir string) *fileblob.Store {
+	t.Helper()
+	s, err := fileblob.New(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func TestConformance(t *testing.T) {
+	blobtest.Run(t, func(t *testing.T) blob.Store { return open(t, t.TempDir()) })
+}
+
+const dirVariable = "TEMPER_FILEBLOB_TEST_DIR"
+
+// TestProcessesRace has several processes put the same keys: each key must
+// have one winner over all of them.
+func TestProcessesRace(t *testing.T) {
+	const keys, processes = 30, 4
+	if dir := os.Getenv(dirVariable); dir != "" {
+		s := open(t, dir)
+		for i := range keys {
+			_, err := blob.PutBytes(t.Context(), s, fmt.Sprintf("k/%d", i), []byte(fmt.Sprint(os.Getpid())), blob.IfAbsent)
+			if err == nil {
+				fmt.Println("won")
+			} else if !errors.Is(err, blob.ErrExists) {
+				t.Fatal(err)
+			}
+		}
+		return
+	}
+	dir := t.TempDir()
+	won := 0
+	var commands []*exec.Cmd
+	var outputs []*strings.Builder
+	for range processes {
+		cmd, out := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestProcessesRace$", "-test.count=1"), &strings.Builder{}
+		cmd.Env = append(os.Environ(), dirVariable+"="+dir)
+		cmd.Stdout, cmd.Stderr = out, out
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		commands, outputs = append(commands, cmd), append(outputs, out)
+	}
+	for i, cmd := range commands {
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("process %d: %v\n%s", i, err, outputs[i])
+		}
+		won += strings.Count(outputs[i].String(), "won")
+	}
+	if won != keys {
+		t.Errorf("%d puts of %d keys won, want one for each", won, keys)
+	}
+}
+
+func TestLocateIsTheAbsolutePath(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	if _, err := blob.PutBytes(t.Context(), s, "a/b", []byte("x"), blob.Always); err != nil {
+		t.Fatal(err)
+	}
+	got := s.Locate("a/b")
+	if data, err := os.ReadFile(got); !filepath.IsAbs(got) || err != nil || string(data) != "x" {
+		t.Errorf("Locate gave %s, which holds %q (error %v)", got, data, err)
+	}
+}
+
+func TestSymlinksCannotLeadOut(t *testing.T) {
+	dir, outside := t.TempDir(), t.TempDir()
+	s := open(t, dir)
+	if err := os.WriteFile(filepath.Join(outside, "secret"), []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(outside, filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	if data, err := blob.ReadKey(t.Context(), s, "link/secret"); err == nil {
+		t.Errorf("read %q through a link", data)
+	}
+	if _, err := blob.PutBytes(t.Context(), s, "link/new", []byte("x"), blob.Always); err == nil {
+		t.Error("wrote through a link")
+	}
+	if entries, err := os.ReadDir(outside); err != nil || len(entries) != 1 {
+		t.Errorf("outside holds %v (error %v), want the secret alone", entries, err)
+	}
+}
+
+func TestNewSweepsOldRemainsOnly(t *testing.T) {
+	dir := t.TempDir()
+	open(t, dir)
+	old, young := filepath.Join(dir, ".staging", "put-1"), filepath.Join(dir, ".staging", "put-2")
+	for _, name := range []string{old, young} {
+		if err := os.WriteFile(name, []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	past := time.Unix(1e9, 0)
+	if err := os.Chtimes(old, past, past); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, dir)
+	if _, err := os.Stat(old); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the old file is still there (error %v)", err)
+	}
+	if _, err := os.Stat(young); err != nil {
+		t.Errorf("the young file may belong to a living writer: %v", err)
+	}
+	if infos, err := s.List(t.Context(), ""); err != nil || len(infos) != 0 {
+		t.Errorf("List shows %v (error %v)", infos, err)
+	}
+	if _, err := blob.PutBytes(t.Context(), s, ".staging/x", nil, blob.Always); err == nil {
+		t.Error("a key in the staging folder was accepted")
+	}
+}

@@ -1,0 +1,121 @@
+// Package memblob owns a blob.Store in the memory of one process, for tests
+// and short-lived tools. It is not meant for anything that must survive.
+//
+// Invariant: stored bytes are never modified in place.
+package memblob
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"temper/internal/blob"
+)
+
+// Store keeps blobs in a map. The zero value is ready for use.
+type Store struct {
+	mu    sync.RWMutex
+	blobs map[string]entry
+}
+
+type entry struct {
+	data    []byte
+	modTime time.Time
+}
+
+var _ blob.Store = (*Store)(nil)
+
+// New returns an empty store.
+func New() *Store { return &Store{} }
+
+// Put implements blob.Store.
+func (s *Store) Put(ctx context.Context, key string, r io.Reader, cond blob.Condition) (blob.Ref, error) {
+	if err := errors.Join(ctx.Err(), blob.CheckKey(key)); err != nil {
+		return blob.Ref{}, err
+	}
+	data, err := io.ReadAll(r)
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return blob.Ref{}, fmt.Errorf("put %s: %w", key, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.blobs[key]; ok && cond == blob.IfAbsent {
+		return blob.Ref{}, fmt.Errorf("put %s: %w", key, blob.ErrExists)
+	}
+	if s.blobs == nil {
+		s.blobs = map[string]entry{}
+	}
+	s.blobs[key] = entry{data: data, modTime: time.Now()} //nolint:forbidigo // a file system has no other clock either
+	return blob.RefOf(key, data), nil
+}
+
+// Get implements blob.Store.
+func (s *Store) Get(ctx context.Context, key string) (io.ReadCloser, error) {
+	e, err := s.lookup(ctx, "get", key)
+	if err != nil {
+		return nil, err
+	}
+	return io.NopCloser(bytes.NewReader(e.data)), nil
+}
+
+// Stat implements blob.Store.
+func (s *Store) Stat(ctx context.Context, key string) (blob.Info, error) {
+	e, err := s.lookup(ctx, "stat", key)
+	if err != nil {
+		return blob.Info{}, err
+	}
+	return blob.Info{Key: key, Size: int64(len(e.data)), ModTime: e.modTime}, nil
+}
+
+// List implements blob.Store.
+func (s *Store) List(ctx context.Context, prefix string) ([]blob.Info, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	var out []blob.Info
+	for key, e := range s.blobs {
+		if strings.HasPrefix(key, prefix) {
+			out = append(out, blob.Info{Key: key, Size: int64(len(e.data)), ModTime: e.modTime})
+		}
+	}
+	slices.SortFunc(out, func(a, b blob.Info) int { return strings.Compare(a.Key, b.Key) })
+	return out, nil
+}
+
+// Delete implements blob.Store.
+func (s *Store) Delete(ctx context.Context, key string) error {
+	if err := errors.Join(ctx.Err(), blob.CheckKey(key)); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.blobs, key)
+	return nil
+}
+
+// Locate implements blob.Store.
+func (s *Store) Locate(key string) string { return "mem:" + key }
+
+func (s *Store) lookup(ctx context.Context, op, key string) (entry, error) {
+	if err := errors.Join(ctx.Err(), blob.CheckKey(key)); err != nil {
+		return entry{}, err
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	e, ok := s.blobs[key]
+	if !ok {
+		return entry{}, fmt.Errorf("%s %s: %w", op, key, blob.ErrNotExist)
+	}
+	return e, nil
+}
