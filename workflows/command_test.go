@@ -3,6 +3,7 @@ package workflows_test
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -53,6 +54,8 @@ type scenario struct {
 	t   *testing.T
 	w   *world
 	env *testsuite.TestWorkflowEnvironment
+	// updates counts, because the environment answers a repeated id from memory.
+	updates int
 }
 
 func newScenario(t *testing.T, w *world) *scenario {
@@ -77,7 +80,8 @@ func (s *scenario) when(name string, n int, f func()) {
 // update sends a command as an update and returns where its answer will be.
 func (s *scenario) update(workflowID, name string, args ...any) *answer {
 	a := &answer{}
-	err := s.env.UpdateWorkflowByID(workflowID, name, "", &testsuite.TestUpdateCallback{
+	s.updates++
+	err := s.env.UpdateWorkflowByID(workflowID, name, strconv.Itoa(s.updates), &testsuite.TestUpdateCallback{
 		OnAccept:   func() {},
 		OnReject:   func(err error) { a.refused = err },
 		OnComplete: func(v any, err error) { a.text, a.failed = v, err },
@@ -93,7 +97,7 @@ type answer struct {
 	text            any
 }
 
-// run executes the demo and returns how often each training step was made.
+// run executes the demo to its end.
 func (s *scenario) run() workflows.RunResult {
 	s.t.Helper()
 	s.env.ExecuteWorkflow(workflows.RLRun, activities.RunInput{RunID: "demo"})

@@ -113,7 +113,8 @@ func (s *stage) run(ctx workflow.Context) (note string, err error) {
 	}
 	end := s.in.Plan.FirstStep + s.in.Plan.Steps
 	for made := 0; s.at.NextStep < end; made++ {
-		if made >= s.in.StepsPerExecution || workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
+		full := made >= s.in.StepsPerExecution || workflow.GetInfo(ctx).GetContinueAsNewSuggested()
+		if full && made > 0 {
 			return "", s.continueAsNew(ctx)
 		}
 		if err := s.gate.pass(ctx, s.onPause); err != nil {

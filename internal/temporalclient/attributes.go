@@ -1,0 +1,99 @@
+package temporalclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/operatorservice/v1"
+	"go.temporal.io/api/serviceerror"
+)
+
+// Attributes are search attributes by name.
+type Attributes map[string]enums.IndexedValueType
+
+// attributeWait bounds the wait until created attributes can be used; the
+// server's cache takes a moment.
+const attributeWait = 15 * time.Second
+
+// EnsureAttributes creates the search attributes that the namespace lacks and
+// waits until they can be used. It returns false without an error when this
+// server lets clients neither create nor list them; runs go without then. An
+// attribute of another type is an error: using it would block workflows.
+func (c *Client) EnsureAttributes(ctx context.Context, want Attributes) (bool, error) {
+	missing, err := c.missing(ctx, want)
+	if notForUs(err) {
+		return false, nil
+	}
+	if err != nil || len(missing) == 0 {
+		return err == nil, err
+	}
+	_, err = c.OperatorService().AddSearchAttributes(ctx, &operatorservice.AddSearchAttributesRequest{
+		Namespace: c.Namespace, SearchAttributes: missing,
+	})
+	if notForUs(err) {
+		return false, nil
+	}
+	var exists *serviceerror.AlreadyExists // another client was faster
+	if err != nil && !errors.As(err, &exists) {
+		return false, fmt.Errorf("create search attributes %v: %w", slices.Sorted(maps.Keys(missing)), err)
+	}
+	return true, c.awaitAttributes(ctx, want)
+}
+
+// HasAttributes reports whether the namespace knows all of them.
+func (c *Client) HasAttributes(ctx context.Context, want Attributes) (bool, error) {
+	missing, err := c.missing(ctx, want)
+	if notForUs(err) {
+		return false, nil
+	}
+	return err == nil && len(missing) == 0, err
+}
+
+func (c *Client) awaitAttributes(ctx context.Context, want Attributes) error {
+	ctx, cancel := context.WithTimeout(ctx, attributeWait)
+	defer cancel()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		missing, err := c.missing(ctx, want)
+		if err == nil && len(missing) == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("search attributes %v of namespace %s did not appear: %w",
+				slices.Sorted(maps.Keys(missing)), c.Namespace, errors.Join(err, ctx.Err()))
+		case <-tick.C:
+		}
+	}
+}
+
+func (c *Client) missing(ctx context.Context, want Attributes) (Attributes, error) {
+	have, err := c.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: c.Namespace})
+	if err != nil {
+		return nil, fmt.Errorf("list search attributes of namespace %s: %w", c.Namespace, err)
+	}
+	missing := Attributes{}
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		kind, ok := have.GetCustomAttributes()[name]
+		switch {
+		case !ok:
+			missing[name] = want[name]
+		case kind != want[name]:
+			return nil, fmt.Errorf("search attribute %s of namespace %s is a %s, want %s", name, c.Namespace, kind, want[name])
+		}
+	}
+	return missing, nil
+}
+
+// notForUs says that the server keeps its operator service from clients.
+func notForUs(err error) bool {
+	var denied *serviceerror.PermissionDenied
+	var absent *serviceerror.Unimplemented
+	return errors.As(err, &denied) || errors.As(err, &absent)
+}

@@ -1,0 +1,102 @@
+// Package temporalclient owns the connection to the Temporal server: where it
+// is, how to say that it is not there, and which search attributes it knows.
+// It does not know runs.
+//
+// Invariant: settings come from the same file and TEMPORAL_* variables as those
+// of the temporal command, so that both talk to the same server.
+package temporalclient
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/contrib/envconfig"
+	"go.temporal.io/sdk/log"
+)
+
+// Options override what the environment says. The zero value overrides nothing.
+type Options struct {
+	// Address of the frontend, host:port.
+	Address string
+	// Namespace of the runs.
+	Namespace string
+	// Identity is shown by the server; empty = pid@host.
+	Identity string
+	// Logger takes the SDK's lines; nil = slog.Default.
+	Logger *slog.Logger
+	// Timeout bounds the first contact; 0 means 5 s.
+	Timeout time.Duration
+}
+
+const dialTimeout = 5 * time.Second
+
+// Load merges the configuration file, the environment and the overrides.
+func Load(o Options) (client.Options, error) {
+	options, err := envconfig.LoadDefaultClientOptions()
+	if err != nil {
+		return client.Options{}, fmt.Errorf("temporal client settings: %w", err)
+	}
+	if o.Address != "" {
+		options.HostPort = o.Address
+	}
+	if o.Namespace != "" {
+		options.Namespace = o.Namespace
+	}
+	if options.HostPort == "" {
+		options.HostPort = client.DefaultHostPort
+	}
+	if options.Namespace == "" {
+		options.Namespace = client.DefaultNamespace
+	}
+	options.Identity = o.Identity
+	logger := o.Logger
+	if logger == nil {
+		logger = slog.Default()
+	}
+	options.Logger = log.NewStructuredLogger(logger)
+	return options, nil
+}
+
+// Client is a connection with the settings it was made from.
+type Client struct {
+	client.Client
+	Address   string
+	Namespace string
+}
+
+// Dial connects and checks that the server answers. The error is one line that
+// names the address.
+func Dial(ctx context.Context, o Options) (*Client, error) {
+	options, err := Load(o)
+	if err != nil {
+		return nil, err
+	}
+	timeout := o.Timeout
+	if timeout == 0 {
+		timeout = dialTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	c, err := client.DialContext(ctx, options)
+	if err != nil {
+		return nil, &UnreachableError{Address: options.HostPort, Err: err}
+	}
+	return &Client{Client: c, Address: options.HostPort, Namespace: options.Namespace}, nil
+}
+
+// UnreachableError says that no Temporal server answered at an address.
+type UnreachableError struct {
+	Address string
+	Err     error
+}
+
+// Error is one line for a person.
+func (e *UnreachableError) Error() string {
+	return fmt.Sprintf("no Temporal server answers at %s (%s); start one or set TEMPORAL_ADDRESS", e.Address, cause(e.Err))
+}
+
+// Unwrap returns the transport's error.
+func (e *UnreachableError) Unwrap() error { return e.Err }

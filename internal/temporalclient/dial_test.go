@@ -1,0 +1,80 @@
+package temporalclient_test
+
+import (
+	"errors"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"temper/internal/temporalclient"
+)
+
+// isolate keeps the developer's own settings out of a test.
+func isolate(t *testing.T) {
+	t.Helper()
+	t.Setenv("TEMPORAL_CONFIG_FILE", filepath.Join(t.TempDir(), "absent.toml"))
+	t.Setenv("TEMPORAL_PROFILE", "")
+	t.Setenv("TEMPORAL_ADDRESS", "")
+	t.Setenv("TEMPORAL_NAMESPACE", "")
+}
+
+func TestSettingsInOrderOfPrecedence(t *testing.T) {
+	isolate(t)
+	check := func(o temporalclient.Options, address, namespace string) {
+		t.Helper()
+		got, err := temporalclient.Load(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.HostPort != address || got.Namespace != namespace {
+			t.Errorf("%s in %s, want %s in %s", got.HostPort, got.Namespace, address, namespace)
+		}
+	}
+	check(temporalclient.Options{}, "localhost:7233", "default")
+	t.Setenv("TEMPORAL_ADDRESS", "10.0.0.1:7233")
+	t.Setenv("TEMPORAL_NAMESPACE", "rl")
+	check(temporalclient.Options{}, "10.0.0.1:7233", "rl")
+	check(temporalclient.Options{Address: "a:1", Namespace: "b"}, "a:1", "b")
+}
+
+func TestNobodyListens(t *testing.T) {
+	isolate(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	checkUnreachable(t, address, "connection refused")
+}
+
+// TestSomethingElseListens: the port is open, and what is behind it is silent.
+func TestSomethingElseListens(t *testing.T) {
+	isolate(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	checkUnreachable(t, l.Addr().String(), "no answer in time")
+}
+
+func checkUnreachable(t *testing.T, address, why string) {
+	t.Helper()
+	_, err := temporalclient.Dial(t.Context(), temporalclient.Options{Address: address, Timeout: time.Second})
+	var unreachable *temporalclient.UnreachableError
+	if !errors.As(err, &unreachable) || unreachable.Address != address {
+		t.Fatalf("error %v, want an UnreachableError of %s", err, address)
+	}
+	want := "no Temporal server answers at " + address + " (" + why + "); start one or set TEMPORAL_ADDRESS"
+	if err.Error() != want {
+		t.Errorf("text\n%s\nwant\n%s", err, want)
+	}
+	if strings.Contains(err.Error(), "\n") {
+		t.Error("more than one line")
+	}
+}

@@ -1,0 +1,103 @@
+package workflows
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+
+	"temper/activities"
+)
+
+// The functions below are the client's side of the contract: what the command
+// line and the dashboard do. A plain Temporal client can do the same with the
+// names of this package and JSON.
+
+// Start starts a run; in.RunID must be set. A run that is going on already is
+// an error, one that has ended is refused by the run itself (RunExists).
+func Start(ctx context.Context, c client.Client, in activities.RunInput) (client.WorkflowRun, error) {
+	if in.RunID == "" {
+		return nil, errors.New("start a run: run id is empty")
+	}
+	run, err := c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
+		ID:                                       RunWorkflowID(in.RunID),
+		TaskQueue:                                QueueControl,
+		StaticSummary:                            "run " + in.RunID,
+		WorkflowExecutionErrorWhenAlreadyStarted: true,
+	}, TypeRun, in)
+	var running *serviceerror.WorkflowExecutionAlreadyStarted
+	if errors.As(err, &running) {
+		return nil, fmt.Errorf("run %s is going on already: choose another run id or see its status", in.RunID)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("start run %s: %w", in.RunID, err)
+	}
+	return run, nil
+}
+
+// Evaluate starts the evaluation of a finished run.
+func Evaluate(ctx context.Context, c client.Client, in EvaluateRunInput) (client.WorkflowRun, error) {
+	run, err := c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
+		ID: EvaluateWorkflowID(in.RunID, in.Version), TaskQueue: QueueControl, StaticSummary: "evaluation of run " + in.RunID,
+	}, TypeEvaluate, in)
+	if err != nil {
+		return nil, fmt.Errorf("evaluate run %s: %w", in.RunID, err)
+	}
+	return run, nil
+}
+
+// Status asks a run and, while one runs, its stage, whose steps are newer.
+func Status(ctx context.Context, c client.Client, runID string) (RunStatus, error) {
+	run, err := queryStatus(ctx, c, RunWorkflowID(runID))
+	if err != nil {
+		return RunStatus{}, fmt.Errorf("status of run %s: %w", runID, err)
+	}
+	if run.Child == "" {
+		return run, nil
+	}
+	stage, err := queryStatus(ctx, c, run.Child)
+	if err != nil {
+		return run, nil //nolint:nilerr // the stage has not begun or has just ended: the run's own answer stands
+	}
+	return run.with(stage), nil
+}
+
+// with adds what the current stage knows better.
+func (s RunStatus) with(stage RunStatus) RunStatus {
+	s.Step, s.Last, s.ETASeconds = stage.Step, stage.Last, stage.ETASeconds
+	s.PolicyVersion = stage.PolicyVersion
+	if s.State != StateStopping && stage.State != StateDone {
+		s.State = stage.State
+	}
+	if s.Reason == "" {
+		s.Reason = stage.Reason
+	}
+	return s
+}
+
+func queryStatus(ctx context.Context, c client.Client, workflowID string) (s RunStatus, err error) {
+	v, err := c.QueryWorkflow(ctx, workflowID, "", QueryStatus)
+	if err != nil {
+		return s, err
+	}
+	return s, v.Get(&s)
+}
+
+// Send gives a run one of the commands and returns its answer. A command that
+// makes no sense now is an error with the run's reason.
+func Send(ctx context.Context, c client.Client, runID, command, reason string) (string, error) {
+	handle, err := c.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
+		WorkflowID: RunWorkflowID(runID), UpdateName: command, Args: []any{Command{Reason: reason}},
+		WaitForStage: client.WorkflowUpdateStageCompleted,
+	})
+	var answer string
+	if err == nil {
+		err = handle.Get(ctx, &answer)
+	}
+	if err != nil {
+		return "", fmt.Errorf("%s run %s: %w", command, runID, err)
+	}
+	return answer, nil
+}
