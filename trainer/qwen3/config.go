@@ -67,5 +67,13 @@ func (c Config) NumParameters() int {
 	return n
 }
 
+// headName is the weight that maps hidden states to the vocabulary.
+func (c Config) headName() string {
+	if c.TieWordEmbeddings {
+		return nameEmbed
+	}
+	return nameHead
+}
+
 // groups is the number of query heads that share a key/value head.
 func (c Config) groups() int { return c.NumAttentionHeads / c.NumKeyValueHeads }

@@ -60,10 +60,7 @@ func Forward(scope *model.Scope, cfg Config, in Inputs, opts Options) *Node {
 func Logits(scope *model.Scope, cfg Config, hidden *Node) *Node {
 	w := weights{scope: scope, cfg: cfg, g: hidden.Graph()}
 	scope.SetTraining(w.g, true)
-	if cfg.TieWordEmbeddings {
-		return w.linear(nameEmbed, hidden)
-	}
-	return w.linear(nameHead, hidden)
+	return w.linear(cfg.headName(), hidden)
 }
 
 // weights gives graph functions access to the variables of a store.

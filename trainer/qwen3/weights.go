@@ -24,20 +24,39 @@ type Tensor struct {
 // VariablePath is where the store keeps the weight with a Hugging Face name.
 func VariablePath(name string) string { return model.JoinPath("/", ScopeName, name) }
 
-// Init fills the store with the start weights of the seed. Each tensor has its
-// own stream, so its values do not depend on the other tensors.
+// Init fills the store with the start weights of the seed.
 func Init(store *model.Store, cfg Config, seed uint64) error {
-	if err := cfg.Validate(); err != nil {
+	ts, err := InitialTensors(cfg, seed)
+	if err != nil {
 		return err
 	}
-	byName := map[string]Tensor{}
-	for _, spec := range cfg.Tensors() {
-		byName[spec.Name] = initial(spec, seed)
+	return Import(store, cfg, ByName(ts))
+}
+
+// InitialTensors returns the start weights of the seed in the order of
+// Config.Tensors. Each tensor has its own stream, so that its values do not
+// depend on the other tensors.
+func InitialTensors(cfg Config, seed uint64) ([]Tensor, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
 	}
-	return Import(store, cfg, func(name string) (Tensor, bool) {
-		t, ok := byName[name]
+	var ts []Tensor
+	for _, spec := range cfg.Tensors() {
+		ts = append(ts, initial(spec, seed))
+	}
+	return ts, nil
+}
+
+// ByName makes tensors findable for Import and ImportDecode.
+func ByName(ts []Tensor) func(name string) (Tensor, bool) {
+	m := make(map[string]Tensor, len(ts))
+	for _, t := range ts {
+		m[t.Name] = t
+	}
+	return func(name string) (Tensor, bool) {
+		t, ok := m[name]
 		return t, ok
-	})
+	}
 }
 
 // initial draws the start values of one tensor.
@@ -58,10 +77,22 @@ func initial(spec TensorSpec, seed uint64) Tensor {
 // ones that are there. It reports all missing tensors and wrong shapes at once
 // and then leaves the store as it was. The data is copied.
 func Import(store *model.Store, cfg Config, lookup func(name string) (Tensor, bool)) error {
-	specs := cfg.Tensors()
-	values := make([]*tensors.Tensor, len(specs))
+	if err := cfg.CheckTensors(lookup); err != nil {
+		return err
+	}
+	for _, spec := range cfg.Tensors() {
+		t, _ := lookup(spec.Name) // checked above
+		if err := set(store, VariablePath(spec.Name), tensors.FromFlatDataAndDimensions(t.Data, spec.Shape...)); err != nil {
+			return fmt.Errorf("set %s: %w", spec.Name, err)
+		}
+	}
+	return nil
+}
+
+// CheckTensors reports every weight that is missing or has a wrong shape.
+func (c Config) CheckTensors(lookup func(name string) (Tensor, bool)) error {
 	var errs []error
-	for i, spec := range specs {
+	for _, spec := range c.Tensors() {
 		t, ok := lookup(spec.Name)
 		switch {
 		case !ok:
@@ -70,19 +101,9 @@ func Import(store *model.Store, cfg Config, lookup func(name string) (Tensor, bo
 			errs = append(errs, fmt.Errorf("tensor %s: shape %v, want %v", spec.Name, t.Shape, spec.Shape))
 		case len(t.Data) != spec.Size():
 			errs = append(errs, fmt.Errorf("tensor %s: %d values, shape %v wants %d", spec.Name, len(t.Data), spec.Shape, spec.Size()))
-		default:
-			values[i] = tensors.FromFlatDataAndDimensions(t.Data, spec.Shape...)
 		}
 	}
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
-	for i, spec := range specs {
-		if err := set(store, VariablePath(spec.Name), values[i]); err != nil {
-			return fmt.Errorf("set %s: %w", spec.Name, err)
-		}
-	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // set creates the variable or replaces its value.

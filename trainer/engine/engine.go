@@ -1,0 +1,317 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"log/slog"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/gomlx/compute"
+	_ "github.com/gomlx/compute/gobackend" // the backend that is always there
+
+	"temper/internal/blob"
+	"temper/internal/policy"
+	"temper/trainer/qwen3"
+)
+
+// Config of an Engine.
+type Config struct {
+	// Model is the network's dimensions; every policy that is loaded has them.
+	Model qwen3.Config
+	// LoadWeights reads a published policy. Only Load uses it.
+	LoadWeights func(ctx context.Context, ref blob.Ref) ([]qwen3.Tensor, error)
+	// Backend is a GoMLX backend string; "" means "go".
+	Backend string
+	// Slots is the number of sequences in the caches, 64 when 0. More requests
+	// than slots wait their turn; sessions of idle slots are evicted for them.
+	Slots int
+	// Shards splits the slots over independent devices of the CPU backend, each
+	// with one thread. 0 means one per CPU for the CPU backend, else one.
+	Shards int
+	// MaxContext is the longest context with its generation in tokens, the
+	// model's max_position_embeddings when 0.
+	MaxContext int
+	// Queue bounds the requests that run or wait, 1024 when 0.
+	Queue int
+	// Log receives start-up facts; nil discards them.
+	Log *slog.Logger
+}
+
+// Engine generates tokens with a Qwen3 network.
+type Engine struct {
+	cfg     Config
+	shards  []*shard
+	wg      sync.WaitGroup
+	version atomic.Int64
+	next    atomic.Uint64 // spreads requests without a session
+	loading sync.Mutex
+	close   sync.Once
+	closed  chan struct{}
+}
+
+var _ policy.Loader = (*Engine)(nil)
+
+// New starts an engine without weights: it refuses requests until Load or
+// LoadTensors. The caller must Close it.
+func New(cfg Config) (*Engine, error) {
+	if err := cfg.setDefaults(); err != nil {
+		return nil, err
+	}
+	e := &Engine{cfg: cfg, closed: make(chan struct{})}
+	e.version.Store(-1)
+	var shapes []shape
+	for i := range cfg.Shards {
+		dev, err := openDevice(cfg)
+		if err != nil {
+			return nil, err
+		}
+		if i == 0 {
+			if shapes, err = invariantShapes(dev); err != nil {
+				return nil, fmt.Errorf("check step shapes: %w", err)
+			}
+		}
+		e.shards = append(e.shards, newShard(dev, shapes, cfg.Queue))
+	}
+	cfg.Log.Info("policy engine ready", "backend", cfg.Backend, "shards", cfg.Shards, "slots", cfg.Slots,
+		"max_context", cfg.MaxContext, "step_shapes", fmt.Sprint(shapes))
+	for _, s := range e.shards {
+		e.wg.Go(s.run)
+	}
+	return e, nil
+}
+
+// setDefaults fills zero fields and reports everything that is wrong.
+func (c *Config) setDefaults() error {
+	if err := c.Model.Validate(); err != nil {
+		return fmt.Errorf("engine model: %w", err)
+	}
+	set := func(field *int, value int) {
+		if *field == 0 {
+			*field = value
+		}
+	}
+	if c.Backend == "" {
+		c.Backend = "go"
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	set(&c.Slots, 64)
+	set(&c.MaxContext, c.Model.MaxPositionEmbeddings)
+	set(&c.Queue, 1024)
+	set(&c.Shards, c.defaultShards())
+	var errs []error
+	for _, f := range []struct {
+		name  string
+		value int
+	}{{"slots", c.Slots}, {"shards", c.Shards}, {"max context", c.MaxContext}, {"queue", c.Queue}} {
+		if f.value < 1 {
+			errs = append(errs, fmt.Errorf("engine %s: %d, want at least 1", f.name, f.value))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// defaultShards is one per CPU, but no shard so small that its steps are mostly overhead.
+func (c *Config) defaultShards() int {
+	if !cpuBackend(c.Backend) {
+		return 1
+	}
+	return max(1, min(runtime.GOMAXPROCS(0), c.Slots/8))
+}
+
+// cpuBackend reports whether a backend string names the pure Go backend.
+func cpuBackend(config string) bool { return config == "go" || strings.HasPrefix(config, "go:") }
+
+// openDevice starts the backend of one shard.
+func openDevice(cfg Config) (*device, error) {
+	config := cfg.Backend
+	if config == "go" {
+		config = "go:ops_sequential" // a shard has one thread
+	}
+	backend, err := compute.NewWithConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("open compute backend %q: %w", cfg.Backend, err)
+	}
+	if cpuBackend(cfg.Backend) {
+		singleThread(backend)
+	}
+	slots := (cfg.Slots + cfg.Shards - 1) / cfg.Shards
+	return newDevice(backend, cfg.Model, slots, max(cfg.MaxContext, maxRows))
+}
+
+// Generate implements policy.Engine. Two requests of one session at the same
+// time are served correctly, but only one of them uses the session's cache.
+// Greedy generations report log-probabilities at temperature 1.
+func (e *Engine) Generate(ctx context.Context, req policy.Request) (policy.Generation, error) {
+	if err := e.check(req); err != nil {
+		return policy.Generation{}, err
+	}
+	if err := ctx.Err(); err != nil {
+		return policy.Generation{}, err
+	}
+	s := e.shards[e.route(req.Session)]
+	if s.stats.queued.Add(1) > int64(e.cfg.Queue) {
+		s.stats.queued.Add(-1)
+		return policy.Generation{}, fmt.Errorf("%d requests under way: %w", e.cfg.Queue, policy.ErrOverloaded)
+	}
+	j := &job{ctx: ctx, req: req, done: make(chan answer, 1)}
+	j.context = append(make([]int32, 0, len(req.Tokens)+req.MaxTokens), req.Tokens...)
+	j.scale, j.greedy = scaleOf(req.Temperature)
+	s.jobs <- j // the channel holds as many as may be under way
+	select {
+	case a := <-j.done:
+		return a.gen, a.err
+	case <-ctx.Done():
+		return policy.Generation{}, ctx.Err()
+	case <-e.closed:
+		return policy.Generation{}, errClosed
+	}
+}
+
+// check rejects requests that cannot be served whatever the load.
+func (e *Engine) check(req policy.Request) error {
+	switch {
+	case len(req.Tokens) == 0:
+		return errors.New("generate: no context tokens")
+	case req.MaxTokens < 1:
+		return fmt.Errorf("generate: max tokens %d, want at least 1", req.MaxTokens)
+	case len(req.Tokens)+req.MaxTokens > e.cfg.MaxContext:
+		return fmt.Errorf("generate: context of %d and %d new tokens exceed the limit of %d",
+			len(req.Tokens), req.MaxTokens, e.cfg.MaxContext)
+	case !(req.Temperature >= 0):
+		return fmt.Errorf("generate: temperature %v, want 0 or more", req.Temperature)
+	}
+	for i, t := range req.Tokens {
+		if t < 0 || int(t) >= e.cfg.Model.VocabSize {
+			return fmt.Errorf("generate: token %d at position %d is outside the vocabulary of %d", t, i, e.cfg.Model.VocabSize)
+		}
+	}
+	return nil
+}
+
+// route chooses the shard of a session.
+func (e *Engine) route(session string) int {
+	if session == "" {
+		return int(e.next.Add(1) % uint64(len(e.shards)))
+	}
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(session)) // hash.Hash never returns an error
+	return int(h.Sum32() % uint32(len(e.shards)))
+}
+
+// Release implements policy.Engine.
+func (e *Engine) Release(session string) {
+	if session == "" {
+		return
+	}
+	select {
+	case e.shards[e.route(session)].releases <- session:
+	case <-e.closed:
+	}
+}
+
+// Version implements policy.Engine. It is -1 before the first Load.
+func (e *Engine) Version() int64 { return e.version.Load() }
+
+// MaxContext implements policy.Engine.
+func (e *Engine) MaxContext() int { return e.cfg.MaxContext }
+
+// Load implements policy.Loader.
+func (e *Engine) Load(ctx context.Context, ref blob.Ref, version int64) error {
+	if version == e.Version() {
+		return nil
+	}
+	weights, err := e.cfg.LoadWeights(ctx, ref)
+	if err != nil {
+		return fmt.Errorf("read policy version %d: %w", version, err)
+	}
+	return e.LoadTensors(ctx, weights, version)
+}
+
+// LoadTensors is Load with weights that are at hand. It returns when every
+// request that was under way has ended and the new weights serve. The swap
+// itself does not stop when ctx is done, so that all shards serve one version.
+func (e *Engine) LoadTensors(ctx context.Context, weights []qwen3.Tensor, version int64) error {
+	e.loading.Lock()
+	defer e.loading.Unlock()
+	if version < 0 {
+		return fmt.Errorf("load policy: version %d, want 0 or more", version)
+	}
+	if version == e.Version() {
+		return nil
+	}
+	if err := errors.Join(ctx.Err(), e.cfg.Model.CheckTensors(qwen3.ByName(weights))); err != nil {
+		return fmt.Errorf("load policy version %d: %w", version, err)
+	}
+	done := make(chan error, len(e.shards))
+	for _, s := range e.shards {
+		select {
+		case s.swaps <- &swap{weights: weights, version: version, done: done}:
+		case <-e.closed:
+			return errClosed
+		}
+	}
+	var errs []error
+	for range e.shards {
+		select {
+		case err := <-done:
+			errs = append(errs, err)
+		case <-e.closed:
+			return errClosed
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		e.version.Store(-1)
+		return fmt.Errorf("load policy version %d: %w", version, err)
+	}
+	e.version.Store(version)
+	return nil
+}
+
+// Close ends all requests with an error and waits for the shards.
+func (e *Engine) Close() {
+	e.close.Do(func() {
+		for _, s := range e.shards {
+			close(s.quit)
+		}
+		e.wg.Wait()
+		close(e.closed)
+	})
+	<-e.closed
+}
+
+// Stats are counts since the start, and gauges of the moment.
+type Stats struct {
+	Generated int64 // tokens sampled
+	Prefilled int64 // context tokens fed without sampling
+	Steps     int64 // device passes
+	Rows      int64 // rows of all passes with padding; (Generated+Prefilled)/Rows is the fill
+	Evictions int64 // idle sessions that lost their cache to others
+	Slots     int   // capacity
+	Active    int   // slots that generate
+	Idle      int   // slots kept for idle sessions
+	Requests  int   // running and waiting
+}
+
+// Stats sums over the shards.
+func (e *Engine) Stats() Stats {
+	st := Stats{}
+	for _, s := range e.shards {
+		st.Generated += s.stats.generated.Load()
+		st.Prefilled += s.stats.prefilled.Load()
+		st.Steps += s.stats.steps.Load()
+		st.Rows += s.stats.rows.Load()
+		st.Evictions += s.stats.evictions.Load()
+		st.Slots += s.dev.rows - 1
+		st.Active += int(s.stats.active.Load())
+		st.Idle += int(s.stats.idle.Load())
+		st.Requests += int(s.stats.queued.Load())
+	}
+	return st
+}

@@ -1,0 +1,355 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"temper/internal/blob"
+	"temper/internal/policy"
+	"temper/internal/rl"
+	"temper/trainer/engine"
+	"temper/trainer/qwen3"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// tiny is a network for tests of behaviour rather than numbers.
+func tiny() qwen3.Config {
+	return qwen3.Config{
+		VocabSize: 50, HiddenSize: 32, IntermediateSize: 48, NumHiddenLayers: 2, NumAttentionHeads: 4,
+		NumKeyValueHeads: 2, HeadDim: 8, MaxPositionEmbeddings: 96, RopeTheta: 1e4, RMSNormEps: 1e-6, InitializerRange: 0.3,
+	}
+}
+
+// generate fails the test on an error.
+func generate(t *testing.T, e *engine.Engine, req policy.Request) policy.Generation {
+	t.Helper()
+	gen, err := e.Generate(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return gen
+}
+
+// bitEqual reports generations whose tokens or log-probabilities differ in any bit.
+func bitEqual(t *testing.T, what string, got, want policy.Generation) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s changes the generation (-alone +now):\n%s", what, diff)
+	}
+}
+
+// TestBatchInvariance runs one request alone, in full engines, in different rows
+// and beside different numbers of others, on a network whose products are of the
+// demo's size.
+func TestBatchInvariance(t *testing.T) {
+	model := demo(128, 2, 384)
+	req := policy.Request{Tokens: prompt(0, 21), MaxTokens: 30, Temperature: 0.8, Seed: 99, Version: -1}
+	alone := generate(t, start(t, engine.Config{Model: model, Slots: 1}), req)
+	if len(alone.Tokens) != 30 || len(alone.Logprobs) != 30 || alone.Finish != rl.FinishLength || alone.Version != 1 {
+		t.Fatalf("generation alone: %+v", alone)
+	}
+	e := start(t, engine.Config{Model: model, Slots: 70, Shards: 1, MaxContext: 64})
+	for _, others := range []int{0, 1, 5, 13, 30, 69, 100} {
+		var wg sync.WaitGroup
+		for i := range others {
+			wg.Go(func() {
+				_, err := e.Generate(t.Context(), policy.Request{
+					Tokens: prompt(i+1, 3+i%25), MaxTokens: 20 + i%13, Temperature: float32(i % 3), Seed: uint64(i), Version: -1,
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		if others > 5 {
+			time.Sleep(time.Duration(others/10) * time.Millisecond) // join in the middle
+		}
+		bitEqual(t, fmt.Sprintf("company of %d", others), generate(t, e, req), alone)
+		wg.Wait()
+	}
+}
+
+// turns plays a trajectory of three turns and returns its generations.
+func turns(t *testing.T, e *engine.Engine, session string, between func()) []policy.Generation {
+	t.Helper()
+	var gens []policy.Generation
+	tokens := prompt(7, 12)
+	for turn := range 3 {
+		gens = append(gens, generate(t, e, policy.Request{
+			Tokens: tokens, MaxTokens: 9, Temperature: 1, Seed: 5, Version: 1, Session: session,
+		}))
+		tokens = append(append(tokens, gens[turn].Tokens...), prompt(turn, 11)...)
+		between()
+	}
+	return gens
+}
+
+func TestSessionCacheAndEvictionAreInvisible(t *testing.T) {
+	e := start(t, engine.Config{Model: demo(128, 2, 384), Slots: 2, Shards: 1})
+	plain := turns(t, e, "", func() {})
+	cold := e.Stats().Prefilled
+	kept := turns(t, e, "kept", func() {})
+	if got := e.Stats().Prefilled - cold; got >= cold {
+		t.Errorf("session with a cache prefilled %d tokens, without %d", got, cold)
+	}
+	before := e.Stats().Evictions
+	evicted := turns(t, e, "evicted", func() {
+		for i := range 2 {
+			generate(t, e, policy.Request{Tokens: prompt(i, 5), MaxTokens: 2, Version: -1, Session: fmt.Sprint("thief", i)})
+		}
+	})
+	if e.Stats().Evictions < before+3 {
+		t.Fatalf("%d evictions, want at least 3", e.Stats().Evictions-before)
+	}
+	for i := range plain {
+		bitEqual(t, "a session's cache", kept[i], plain[i])
+		bitEqual(t, "an eviction", evicted[i], plain[i])
+	}
+}
+
+func TestSessionWithAnotherPastDoesNotReuseIt(t *testing.T) {
+	e := start(t, engine.Config{Model: tiny(), Slots: 1})
+	req := policy.Request{Tokens: prompt(1, 20), MaxTokens: 8, Temperature: 1, Seed: 3, Version: -1}
+	want := generate(t, e, req)
+	req.Session = "s"
+	generate(t, e, policy.Request{Tokens: prompt(2, 25), MaxTokens: 8, Version: -1, Session: "s"})
+	bitEqual(t, "another past of the session", generate(t, e, req), want)
+}
+
+// TestSamplingDistribution counts tokens over many seeds against the
+// probabilities that the engine reports.
+func TestSamplingDistribution(t *testing.T) {
+	e := start(t, engine.Config{Model: tiny(), Slots: 32})
+	const draws = 4000
+	counts, probs := map[int32]int{}, map[int32]float64{}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for w := range 8 {
+		wg.Go(func() {
+			for i := w; i < draws; i += 8 {
+				gen, err := e.Generate(t.Context(), policy.Request{
+					Tokens: []int32{1, 2, 3}, MaxTokens: 1, Temperature: 0.7, Seed: rl.Seed(1, "draw", uint64(i)), Version: -1,
+				})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				counts[gen.Tokens[0]]++
+				probs[gen.Tokens[0]] = math.Exp(float64(gen.Logprobs[0]))
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	total := 0.0
+	for token, p := range probs {
+		total += p
+		sigma := math.Sqrt(draws * p * (1 - p))
+		if d := math.Abs(float64(counts[token]) - draws*p); d > 4.5*sigma+1 {
+			t.Errorf("token %d drawn %d times, probability %.4f expects %.1f +- %.1f", token, counts[token], p, draws*p, sigma)
+		}
+	}
+	if total < 0.98 || total > 1.0001 {
+		t.Errorf("probabilities of the tokens seen sum to %v", total)
+	}
+}
+
+func TestStopLengthAndGreedy(t *testing.T) {
+	e := start(t, engine.Config{Model: tiny(), Slots: 4})
+	req := policy.Request{Tokens: prompt(3, 6), MaxTokens: 12, Version: -1}
+	greedy := generate(t, e, req)
+	req.Seed = 12345
+	bitEqual(t, "the seed of a greedy request", generate(t, e, req), greedy)
+	for k := range 4 {
+		at := 3*k + 1
+		first := 0
+		for greedy.Tokens[first] != greedy.Tokens[at] {
+			first++
+		}
+		req.Stop = []int32{greedy.Tokens[at], -1}
+		got := generate(t, e, req)
+		if diff := cmp.Diff(greedy.Tokens[:first+1], got.Tokens); diff != "" || got.Finish != rl.FinishStop {
+			t.Errorf("stop at %d: finish %q, tokens (-want +got):\n%s", at, got.Finish, diff)
+		}
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	e := start(t, engine.Config{Model: tiny(), Slots: 2, MaxContext: 40})
+	for _, c := range []struct {
+		req  policy.Request
+		want string
+	}{
+		{policy.Request{MaxTokens: 1}, "no context"},
+		{policy.Request{Tokens: []int32{1}}, "max tokens 0"},
+		{policy.Request{Tokens: prompt(1, 30), MaxTokens: 11}, "limit of 40"},
+		{policy.Request{Tokens: []int32{1, 50}, MaxTokens: 1}, "token 50 at position 1"},
+		{policy.Request{Tokens: []int32{1}, MaxTokens: 1, Temperature: float32(math.NaN())}, "temperature"},
+	} {
+		_, err := e.Generate(t.Context(), c.req)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: error %v, want one with %q", c.req, err, c.want)
+		}
+	}
+	if _, err := e.Generate(t.Context(), policy.Request{Tokens: prompt(1, 30), MaxTokens: 10, Version: -1}); err != nil {
+		t.Errorf("context that just fits: %v", err)
+	}
+	_, err := e.Generate(t.Context(), policy.Request{Tokens: []int32{1}, MaxTokens: 1, Version: 2})
+	if !errors.Is(err, policy.ErrStaleVersion) {
+		t.Errorf("version that is not served: %v, want ErrStaleVersion", err)
+	}
+}
+
+func TestQueueIsBounded(t *testing.T) {
+	e := start(t, engine.Config{Model: tiny(), Slots: 2, Shards: 1, Queue: 5})
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	served, refused := 0, 0
+	for range 40 {
+		wg.Go(func() {
+			_, err := e.Generate(t.Context(), policy.Request{Tokens: prompt(1, 4), MaxTokens: 90, Version: -1})
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err == nil:
+				served++
+			case errors.Is(err, policy.ErrOverloaded):
+				refused++
+			default:
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if served < 5 || refused == 0 || served+refused != 40 {
+		t.Errorf("%d served, %d refused of 40 with a queue of 5", served, refused)
+	}
+	if st := e.Stats(); st.Requests != 0 {
+		t.Errorf("%d requests left after all were answered", st.Requests)
+	}
+}
+
+func TestCancelFreesTheSlot(t *testing.T) {
+	e := start(t, engine.Config{Model: demo(128, 2, 384), Slots: 1})
+	ctx, cancel := context.WithCancel(t.Context())
+	failed := make(chan error)
+	for range 2 { // one runs, one waits
+		go func() {
+			_, err := e.Generate(ctx, policy.Request{Tokens: prompt(1, 10), MaxTokens: 300, Version: -1})
+			failed <- err
+		}()
+	}
+	for e.Stats().Generated < 3 {
+		time.Sleep(time.Millisecond)
+	}
+	cancel()
+	for range 2 {
+		if err := <-failed; !errors.Is(err, context.Canceled) {
+			t.Errorf("cancelled request: %v", err)
+		}
+	}
+	generate(t, e, policy.Request{Tokens: prompt(1, 4), MaxTokens: 1, Version: -1})
+	if st := e.Stats(); st.Generated > 250 {
+		t.Errorf("%d tokens generated: the cancelled request ran on", st.Generated)
+	}
+}
+
+func TestLoadDrainsAndSwaps(t *testing.T) {
+	model := tiny()
+	e := start(t, engine.Config{Model: model, Slots: 2, Shards: 1})
+	req := policy.Request{Tokens: prompt(4, 8), MaxTokens: 80, Temperature: 1, Seed: 8, Version: -1, Session: "s"}
+	old := generate(t, e, req)
+	e.Release("s")
+
+	var during policy.Generation
+	running := make(chan error)
+	go func() {
+		var err error
+		during, err = e.Generate(t.Context(), req)
+		running <- err
+	}()
+	for e.Stats().Active == 0 && e.Stats().Generated < 160 {
+		time.Sleep(100 * time.Microsecond)
+	}
+	load(t, e, model, 2)
+	if err := <-running; err != nil {
+		t.Fatal(err)
+	}
+	bitEqual(t, "a load while it runs", during, old)
+	fresh := generate(t, start(t, engine.Config{Model: model, Slots: 1}), req) // version 1 again
+	bitEqual(t, "another engine", fresh, old)
+
+	now := generate(t, e, req)
+	if now.Version != 2 || e.Version() != 2 || cmp.Equal(now.Tokens, old.Tokens) {
+		t.Errorf("after the load: version %d, engine %d, same tokens %v", now.Version, e.Version(), cmp.Equal(now.Tokens, old.Tokens))
+	}
+	reference, err := engine.New(engine.Config{Model: model, Slots: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reference.Close()
+	load(t, reference, model, 2)
+	bitEqual(t, "a session of the old version", now, generate(t, reference, req))
+}
+
+func TestLoad(t *testing.T) {
+	model := tiny()
+	reads := 0
+	e, err := engine.New(engine.Config{Model: model, Slots: 1, LoadWeights: func(_ context.Context, ref blob.Ref) ([]qwen3.Tensor, error) {
+		reads++
+		ts, err := qwen3.InitialTensors(model, 1)
+		if ref.Key == "broken" {
+			return ts[1:], err
+		}
+		return ts, err
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	if _, err := e.Generate(t.Context(), policy.Request{Tokens: []int32{1}, MaxTokens: 1, Version: -1}); !errors.Is(err, policy.ErrStaleVersion) {
+		t.Errorf("before the first load: %v, want ErrStaleVersion", err)
+	}
+	if err := e.Load(t.Context(), blob.Ref{Key: "broken"}, 4); err == nil || !strings.Contains(err.Error(), "model.embed_tokens.weight is missing") {
+		t.Errorf("broken policy: %v", err)
+	}
+	for range 2 {
+		if err := e.Load(t.Context(), blob.Ref{Key: "good"}, 4); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if reads != 2 || e.Version() != 4 {
+		t.Errorf("%d reads, version %d; want the second load of version 4 to do nothing", reads, e.Version())
+	}
+}
+
+func TestCloseEndsRequests(t *testing.T) {
+	e := start(t, engine.Config{Model: demo(128, 2, 384), Slots: 1})
+	failed := make(chan error)
+	for range 3 {
+		go func() {
+			_, err := e.Generate(context.Background(), policy.Request{Tokens: prompt(1, 4), MaxTokens: 300, Version: -1})
+			failed <- err
+		}()
+	}
+	for e.Stats().Generated == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	e.Close()
+	for range 3 {
+		if err := <-failed; err == nil {
+			t.Error("a request outlived its engine")
+		}
+	}
+}

@@ -1,0 +1,48 @@
+package engine
+
+import (
+	"math"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+)
+
+// sampling holds one number per row of a step.
+type sampling struct {
+	uniform *graph.Node // [N], the draw in [0, 1)
+	scale   *graph.Node // [N], 1 / temperature
+	greedy  *graph.Node // [N], above 0 takes the most likely token instead
+}
+
+// sample selects one token per row of logits [N, V] by inverting the cumulative
+// distribution of softmax(scale * logits) at the draw, and returns it with its
+// log-probability under that same distribution: int32 [N], float32 [N].
+//
+// The draw has 24 bits and stays below 1, so draw*total rounds below the last
+// cumulative value: the selected token always has a probability above 0.
+func sample(logits *graph.Node, by sampling) (tokens, logprobs *graph.Node) {
+	g, rows := logits.Graph(), logits.Shape().Dimensions[0]
+	column := func(n *graph.Node) *graph.Node { return graph.Reshape(n, rows, 1) }
+	scaled := graph.Mul(logits, column(by.scale))
+	weights := graph.Exp(graph.Sub(scaled, graph.ReduceAndKeep(scaled, graph.ReduceMax, 1))) // [N, V]
+	cumulative := graph.CumSum(weights, 1)
+	last := graph.SliceAxis(cumulative, 1, graph.AxisElem(-1)) // [N, 1]
+	below := graph.LessOrEqual(cumulative, graph.Mul(last, column(by.uniform)))
+	tokens = graph.ReduceSum(graph.ConvertDType(below, dtypes.Int32), 1) // [N]
+	likeliest := graph.ArgMax(logits, 1, dtypes.Int32)
+	tokens = graph.Where(graph.GreaterThan(by.greedy, graph.ScalarZero(g, dtypes.Float32)), likeliest, tokens)
+
+	chosen := graph.Equal(graph.Iota(g, shapes.Make(dtypes.Int32, weights.Shape().Dimensions...), 1), column(tokens))
+	weight := graph.ReduceSum(graph.Where(chosen, weights, graph.ZerosLike(weights)), 1)
+	return tokens, graph.Log(graph.Div(weight, graph.ReduceSum(weights, 1)))
+}
+
+// scaleOf returns the sampling inputs for a temperature. Greedy decoding
+// reports log-probabilities at temperature 1.
+func scaleOf(temperature float32) (scale, greedy float32) {
+	if temperature == 0 {
+		return 1, 1
+	}
+	return float32(math.Min(1/float64(temperature), math.MaxFloat32)), 0
+}

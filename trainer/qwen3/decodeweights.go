@@ -1,0 +1,68 @@
+package qwen3
+
+import (
+	"fmt"
+
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/gomlx/gomlx/ml/model"
+)
+
+// decodeScope holds the weights of DecodeStep. Linear weights are [in, out]
+// there: with few rows the CPU backend multiplies that layout about twice as
+// fast as [out, in], and rounds each row alike whatever the number of rows.
+const decodeScope = ScopeName + "_decode"
+
+// vocabMultiple is the width of the widest column tile of the CPU kernels.
+const vocabMultiple = 64
+
+// decodePath is where the store keeps a weight of the decode layout.
+func decodePath(name string) string { return model.JoinPath("/", decodeScope, name) }
+
+// PaddedVocab is the width of DecodeLogits: the vocabulary rounded up, so that
+// every column is computed by the same kernel.
+func (c Config) PaddedVocab() int {
+	return (c.VocabSize + vocabMultiple - 1) / vocabMultiple * vocabMultiple
+}
+
+// ImportDecode puts the weights into the store in the layout that DecodeStep
+// reads, replacing the ones that are there. It reports what Import reports.
+func ImportDecode(store *model.Store, cfg Config, lookup func(name string) (Tensor, bool)) error {
+	if err := cfg.CheckTensors(lookup); err != nil {
+		return err
+	}
+	put := func(name string, data []float32, shape ...int) error {
+		if err := set(store, decodePath(name), tensors.FromFlatDataAndDimensions(data, shape...)); err != nil {
+			return fmt.Errorf("set %s for decoding: %w", name, err)
+		}
+		return nil
+	}
+	for _, spec := range cfg.Tensors() {
+		t, _ := lookup(spec.Name) // checked above
+		var err error
+		switch {
+		case spec.Name == nameHead:
+			continue
+		case spec.Name == nameEmbed || len(spec.Shape) == 1:
+			err = put(spec.Name, t.Data, spec.Shape...)
+		default:
+			err = put(spec.Name, transpose(t, spec.Shape[0]), spec.Shape[1], spec.Shape[0])
+		}
+		if err != nil {
+			return err
+		}
+	}
+	head, _ := lookup(cfg.headName())
+	return put(nameHead, transpose(head, cfg.PaddedVocab()), cfg.HiddenSize, cfg.PaddedVocab())
+}
+
+// transpose turns [out, in] into [in, width]; columns beyond out are zero.
+func transpose(t Tensor, width int) []float32 {
+	rows, in := t.Shape[0], t.Shape[1]
+	data := make([]float32, in*width)
+	for o := range rows {
+		for i := range in {
+			data[i*width+o] = t.Data[o*in+i]
+		}
+	}
+	return data
+}
