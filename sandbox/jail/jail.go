@@ -1,0 +1,221 @@
+// Package jail runs one Python program at a time in isolation: a warm
+// interpreter (the zygote) forks a child for each call, and the child locks
+// itself in before it runs a line of the program. The package owns the layers of
+// that isolation and the life of one zygote; queues, restarts and retries belong
+// to package pool. DESIGN.md tells what each layer is for.
+//
+// Invariant: when Run returns, no process of the program is alive, or the
+// zygote that held it is dead.
+package jail
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"temper/sandbox"
+)
+
+// ErrDied means that the zygote ended while it held the call.
+var ErrDied = errors.New("sandbox interpreter died")
+
+// DefaultPreload names the modules that a zygote imports before it forks;
+// those that are not installed are skipped and reported.
+func DefaultPreload() []string {
+	return []string{
+		"math", "cmath", "random", "re", "json", "string", "itertools", "functools", "operator",
+		"collections", "collections.abc", "heapq", "bisect", "copy", "datetime", "fractions",
+		"decimal", "statistics", "typing", "dataclasses", "enum", "io", "textwrap", "time",
+		"contextlib", "numbers", "numpy", "numpy.random", "sympy",
+	}
+}
+
+// Config says what a jail is made of. The zero value is a working configuration.
+type Config struct {
+	// Python is the interpreter, a name in PATH or a path; python3 when empty.
+	Python string
+	// Preload replaces DefaultPreload when not nil.
+	Preload []string
+	// Require names the layers without which New refuses; RequireAll for every one.
+	Require []string
+	// Defaults fill the zero fields of a request's limits; Most bounds them.
+	Defaults sandbox.Limits
+	Most     sandbox.Limits
+	// TmpBytes and TmpInodes bound the private /tmp; 32 MiB and 1024 when zero.
+	TmpBytes  int64
+	TmpInodes int
+	// FreshInterpreter makes each call start a new interpreter inside the same
+	// layers instead of using the warm one: the baseline of a benchmark. Such
+	// calls have no Value, Fixture or Error.
+	FreshInterpreter bool
+	// Logger receives what a zygote writes on its standard error; nil discards.
+	Logger *slog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	if c.Preload == nil {
+		c.Preload = DefaultPreload()
+	}
+	c.Defaults = fill(c.Defaults, sandbox.Limits{
+		Wall: 10 * time.Second, CPU: 5 * time.Second, Memory: 1 << 30, Output: 64 << 10,
+	})
+	c.Most = fill(c.Most, sandbox.Limits{
+		Wall: 5 * time.Minute, CPU: 5 * time.Minute, Memory: 8 << 30, Output: 16 << 20,
+	})
+	if c.TmpBytes == 0 {
+		c.TmpBytes = 32 << 20
+	}
+	if c.TmpInodes == 0 {
+		c.TmpInodes = 1024
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+func fill(l, defaults sandbox.Limits) sandbox.Limits {
+	if l.Wall == 0 {
+		l.Wall = defaults.Wall
+	}
+	if l.CPU == 0 {
+		l.CPU = defaults.CPU
+	}
+	if l.Memory == 0 {
+		l.Memory = defaults.Memory
+	}
+	if l.Output == 0 {
+		l.Output = defaults.Output
+	}
+	return l
+}
+
+// Jail knows the interpreter and the layers of this machine and starts zygotes.
+// It is safe for concurrent use.
+type Jail struct {
+	cfg     Config
+	py      python
+	tree    tree
+	mode    Mode
+	reason  string // why the mode is not a stronger one
+	filters [2]string
+	report  Report
+	uids    uids
+
+	mu    sync.Mutex
+	spare *Zygote // started by New to learn the layers, handed out first
+}
+
+// New finds the interpreter, starts a first zygote to learn which layers hold,
+// and refuses when a required one does not. The caller closes the Jail.
+func New(ctx context.Context, cfg Config) (*Jail, error) {
+	cfg = cfg.withDefaults()
+	py, err := findPython(ctx, cfg.Python)
+	if err != nil {
+		return nil, err
+	}
+	j := &Jail{cfg: cfg, py: py, tree: rootTree(py), uids: uids{next: firstUID}}
+	for i, signals := range []bool{true, false} {
+		j.filters[i], err = filterHex(policy{signals: signals, exec: cfg.FreshInterpreter})
+		if err != nil {
+			return nil, err
+		}
+	}
+	if err := j.learn(ctx); err != nil {
+		return nil, err
+	}
+	if err := j.report.require(cfg.Require); err != nil {
+		return nil, errors.Join(err, j.Close())
+	}
+	return j, nil
+}
+
+// learn starts the first zygote with the strongest mode that works.
+func (j *Jail) learn(ctx context.Context) error {
+	var failures []error
+	for _, mode := range []Mode{ModeRoot, ModeUser, ModePlain} {
+		j.mode = mode
+		if len(failures) > 0 {
+			j.reason = failures[len(failures)-1].Error()
+		}
+		z, err := j.start(ctx)
+		if err == nil {
+			j.spare = z
+			j.report = Report{
+				Mode: mode, Python: j.py.Executable, Version: z.hello.Version,
+				Layers: z.hello.Layers, Missing: z.hello.Missing,
+			}
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		failures = append(failures, err)
+	}
+	return fmt.Errorf("start a sandbox interpreter: %w", errors.Join(failures...))
+}
+
+// Report tells which layers hold.
+func (j *Jail) Report() Report { return j.report }
+
+// Defaults returns the limits that a request with zero limits runs under.
+func (j *Jail) Defaults() sandbox.Limits { return j.cfg.Defaults }
+
+// Start returns a zygote that is ready to run calls. The caller closes it.
+func (j *Jail) Start(ctx context.Context) (*Zygote, error) {
+	j.mu.Lock()
+	z := j.spare
+	j.spare = nil
+	j.mu.Unlock()
+	if z != nil && z.alive() {
+		return z, nil
+	}
+	if z != nil {
+		z.Close()
+	}
+	return j.start(ctx)
+}
+
+// Close ends the zygote that Start did not hand out.
+func (j *Jail) Close() error {
+	j.mu.Lock()
+	z := j.spare
+	j.spare = nil
+	j.mu.Unlock()
+	if z != nil {
+		z.Close()
+	}
+	return nil
+}
+
+// firstUID starts the range of user ids that own nothing on any machine.
+const firstUID = 0x70000000
+
+// uids hands out user ids so that no two living programs share one.
+type uids struct {
+	mu   sync.Mutex
+	free []uint32
+	next uint32
+}
+
+func (u *uids) take() uint32 {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if n := len(u.free); n > 0 {
+		id := u.free[n-1]
+		u.free = u.free[:n-1]
+		return id
+	}
+	u.next++
+	return u.next
+}
+
+func (u *uids) give(id uint32) {
+	u.mu.Lock()
+	u.free = append(u.free, id)
+	u.mu.Unlock()
+}

@@ -1,0 +1,67 @@
+package jail
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Mode is the kind of privilege that the jail was built with.
+type Mode string
+
+// Modes, from the strongest to the weakest.
+const (
+	ModeRoot  Mode = "root"  // privileged: a uid of its own for each call
+	ModeUser  Mode = "user"  // ordinary user inside a user namespace
+	ModePlain Mode = "plain" // no namespaces at all
+)
+
+// Layer is one defence and whether it holds on this machine.
+type Layer struct {
+	Name   string `json:"name"`
+	On     bool   `json:"on"`
+	Reason string `json:"reason,omitempty"` // why it is off
+}
+
+// Report says what stands between a program and the machine.
+type Report struct {
+	Mode    Mode     `json:"mode"`
+	Python  string   `json:"python"`  // path of the interpreter
+	Version string   `json:"version"` // of the interpreter, as in 3.11.7
+	Layers  []Layer  `json:"layers"`
+	Missing []string `json:"missing,omitempty"` // modules that could not be preloaded
+}
+
+// Off returns the layers that do not hold.
+func (r Report) Off() []Layer {
+	var off []Layer
+	for _, l := range r.Layers {
+		if !l.On {
+			off = append(off, l)
+		}
+	}
+	return off
+}
+
+// RequireAll in Config.Require stands for every layer.
+const RequireAll = "all"
+
+// require returns an error that names each required layer that is off or unknown.
+func (r Report) require(names []string) error {
+	var lacking []string
+	for _, l := range r.Layers {
+		if !l.On && (slices.Contains(names, RequireAll) || slices.Contains(names, l.Name)) {
+			lacking = append(lacking, l.Name+" ("+l.Reason+")")
+		}
+	}
+	for _, name := range names {
+		known := slices.ContainsFunc(r.Layers, func(l Layer) bool { return l.Name == name })
+		if !known && name != RequireAll {
+			lacking = append(lacking, name+" (no such layer)")
+		}
+	}
+	if len(lacking) > 0 {
+		return fmt.Errorf("required sandbox layers are off: %s", strings.Join(lacking, ", "))
+	}
+	return nil
+}

@@ -1,0 +1,88 @@
+package jail
+
+import (
+	"os"
+	"strings"
+	"time"
+)
+
+// mark stands where the middle of a text was cut out.
+const mark = "...(truncated)..."
+
+// floodFactor and floodFloor bound what a program may write in all, shown or
+// not, before it is stopped.
+const (
+	floodFactor = 16
+	floodFloor  = 1 << 20
+)
+
+// capture keeps the head and the tail of one output stream.
+type capture struct {
+	file    *os.File
+	limit   int64
+	bound   int64
+	flood   chan<- struct{}
+	head    []byte
+	tail    []byte // ring once full
+	at      int    // next write in tail
+	total   int64
+	flooded bool
+}
+
+func newCapture(file *os.File, limit int64, flood chan<- struct{}) *capture {
+	return &capture{file: file, limit: limit, bound: max(limit*floodFactor, floodFloor), flood: flood}
+}
+
+// read drains the stream until its end, a stop, or a flood.
+func (c *capture) read() {
+	buf := make([]byte, 8<<10)
+	for {
+		n, err := c.file.Read(buf)
+		c.add(buf[:n])
+		if c.total > c.bound && !c.flooded {
+			c.flooded = true
+			c.flood <- struct{}{} // has room for both streams
+		}
+		if err != nil || c.flooded {
+			break
+		}
+	}
+	_ = c.file.Close() // read side; nothing to lose
+}
+
+// stop ends read even where a stray process holds the stream open.
+func (c *capture) stop() {
+	// An error means that read has closed the file already.
+	_ = c.file.SetReadDeadline(time.Now())
+}
+
+func (c *capture) add(p []byte) {
+	c.total += int64(len(p))
+	half := int(c.limit / 2)
+	keep := min(len(p), int(c.limit)-half-len(c.head))
+	c.head = append(c.head, p[:keep]...)
+	p = p[keep:]
+	if len(p) > half {
+		p = p[len(p)-half:]
+		c.tail, c.at = append(c.tail[:0], p...), 0
+		return
+	}
+	room := min(len(p), half-len(c.tail))
+	c.tail = append(c.tail, p[:room]...)
+	for _, b := range p[room:] {
+		c.tail[c.at] = b
+		c.at = (c.at + 1) % half
+	}
+}
+
+// text returns what was kept, with the mark where bytes are missing.
+func (c *capture) text() string {
+	var b strings.Builder
+	b.Write(c.head)
+	if c.total > int64(len(c.head)+len(c.tail)) {
+		b.WriteString(mark)
+	}
+	b.Write(c.tail[c.at:])
+	b.Write(c.tail[:c.at])
+	return strings.ToValidUTF8(b.String(), "\uFFFD")
+}

@@ -1,0 +1,144 @@
+package jail
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"temper/sandbox"
+)
+
+// maxSource bounds the code, the fixture and the standard input of a request.
+const maxSource = 1 << 20
+
+// Refuse tells in one line why req, whose limits are complete, is not
+// acceptable; empty when it is.
+func (j *Jail) Refuse(req sandbox.Request) string {
+	for _, part := range []struct {
+		name string
+		text string
+	}{{"code", req.Code}, {"fixture", req.Fixture}, {"stdin", req.Stdin}} {
+		if len(part.text) > maxSource {
+			return fmt.Sprintf("%s of %d bytes is above the limit of %d", part.name, len(part.text), maxSource)
+		}
+	}
+	most := j.cfg.Most
+	for _, limit := range []struct {
+		name      string
+		got, most int64
+	}{
+		{"wall_ns", int64(req.Limits.Wall), int64(most.Wall)},
+		{"cpu_ns", int64(req.Limits.CPU), int64(most.CPU)},
+		{"memory_bytes", req.Limits.Memory, most.Memory},
+		{"output_bytes", req.Limits.Output, most.Output},
+	} {
+		if limit.got < 0 || limit.got > limit.most {
+			return fmt.Sprintf("limit %s %d is outside 0 to %d", limit.name, limit.got, limit.most)
+		}
+	}
+	return ""
+}
+
+// result reads what the dead program left and names its outcome.
+func (f *files) result(req sandbox.Request, e exit, stopped stop) (sandbox.Result, error) {
+	// The program is dead, so the streams end as soon as they are drained; the
+	// deadline only matters where processes can outlive their namespace.
+	deadline := time.Now().Add(time.Second)
+	_ = f.out.file.SetReadDeadline(deadline) // fails when read has ended already
+	_ = f.err.file.SetReadDeadline(deadline)
+	f.readers.Wait()
+	res := sandbox.Result{
+		ID: req.ID, Stdout: f.out.text(), Stderr: f.err.text(),
+		Usage: sandbox.Usage{Wall: e.wall, CPU: e.cpu, PeakMemory: e.peak},
+	}
+	left := make([]byte, f.size)
+	if _, err := unix.Pread(f.memory, left, 0); err != nil {
+		return sandbox.Result{}, fmt.Errorf("read the memory file: %w", err)
+	}
+	switch {
+	case f.out.flooded || f.err.flooded:
+		res.Status = sandbox.StatusOutputLimit
+		res.Reason = fmt.Sprintf("wrote more than %d bytes", f.out.bound)
+		res.ExitCode = 128 + int(unix.SIGKILL)
+	case stopped == stoppedByWall:
+		res.Status = sandbox.StatusTimeLimit
+		res.Reason = fmt.Sprintf("wall time limit of %v", req.Limits.Wall)
+		res.ExitCode = 128 + int(unix.SIGKILL)
+	case e.status.Signaled():
+		signaled(&res, e, req.Limits)
+	default:
+		exited(&res, e.status.ExitStatus(), left[stageOffset], left[f.recordAt:])
+	}
+	return res, nil
+}
+
+// signaled names the outcome of a program that a signal ended.
+func signaled(res *sandbox.Result, e exit, limits sandbox.Limits) {
+	sig := e.status.Signal()
+	res.ExitCode = 128 + int(sig)
+	whole := (limits.CPU + time.Second - 1) / time.Second * time.Second
+	switch {
+	case sig == unix.SIGXCPU, sig == unix.SIGKILL && e.cpu >= whole-50*time.Millisecond:
+		res.Status = sandbox.StatusTimeLimit
+		res.Reason = fmt.Sprintf("cpu time limit of %v", whole)
+	case sig == unix.SIGKILL:
+		// A program cannot kill the first process of its own namespace and no
+		// limit of ours was reached: only the kernel is left, out of memory.
+		res.Status = sandbox.StatusMemoryLimit
+		res.Reason = "killed by the kernel, out of memory"
+	default:
+		res.Status = sandbox.StatusKilled
+		res.Reason = "killed by " + unix.SignalName(sig)
+	}
+}
+
+// exited names the outcome of a program that ended by itself.
+func exited(res *sandbox.Result, code int, stage byte, left []byte) {
+	res.ExitCode = code
+	switch stage {
+	case stageFinished:
+	case stageEntered: // it called os._exit
+		res.Status = sandbox.StatusOK
+		if code != 0 {
+			res.Status = sandbox.StatusError
+		}
+		return
+	default:
+		res.Status = sandbox.StatusInternal
+		note, _, _ := strings.Cut(string(left), "\x00")
+		res.Reason = strings.TrimSpace("the jail could not be entered " + strings.ToValidUTF8(note, "?"))
+		return
+	}
+	r, err := parseRecord(left)
+	if err != nil {
+		res.Status = sandbox.StatusInternal
+		res.Reason = err.Error()
+		return
+	}
+	apply(res, r)
+}
+
+// apply adds the record of a finished program.
+func apply(res *sandbox.Result, r record) {
+	valid := func(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+	res.Value = valid(r.value)
+	if r.etype != "" {
+		res.Error = &sandbox.PythonError{
+			Type: valid(r.etype), Message: valid(r.emsg), Line: r.line, Source: valid(r.source),
+		}
+	}
+	switch {
+	case r.kind == kindFixture:
+		res.Status = sandbox.StatusRefused
+		res.Reason = "fixture: " + valid(r.emsg)
+	case r.kind == kindMemory:
+		res.Status = sandbox.StatusMemoryLimit
+		res.Reason = "uncaught MemoryError"
+	case r.code != 0:
+		res.Status = sandbox.StatusError
+	default:
+		res.Status = sandbox.StatusOK
+	}
+}

@@ -1,0 +1,309 @@
+package jail
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	_ "embed"
+
+	"golang.org/x/sys/unix"
+)
+
+//go:embed zygote.py
+var zygoteSource string
+
+// startTimeout bounds the imports and the warm-up of a zygote.
+const startTimeout = 60 * time.Second
+
+// Zygote is one warm interpreter. It is safe for concurrent use.
+type Zygote struct {
+	jail  *Jail
+	cmd   *exec.Cmd
+	ctl   *net.UnixConn
+	hello hello
+	base  int64 // address space of the zygote itself, in bytes
+	log   *tail
+
+	mu    sync.Mutex
+	next  uint32
+	calls map[uint32]*call
+	done  chan struct{} // closed when the process is gone
+	err   error         // why, valid after done
+}
+
+// start launches a zygote in the mode of the jail and waits until it is ready.
+func (j *Jail) start(ctx context.Context) (*Zygote, error) {
+	setup, err := j.setup()
+	if err != nil {
+		return nil, err
+	}
+	conn, remote, err := controlPair()
+	if err != nil {
+		return nil, err
+	}
+	defer remote.Close()
+	z := &Zygote{
+		jail: j, ctl: conn, log: &tail{logger: j.cfg.Logger},
+		calls: make(map[uint32]*call), done: make(chan struct{}),
+	}
+	z.cmd = j.command(remote, z.log)
+	if err := startPlain(z.cmd); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s mode: %w", j.mode, err), conn.Close())
+	}
+	if err := z.handshake(ctx, setup); err != nil {
+		err = fmt.Errorf("%s mode: %w%s", j.mode, err, z.log.suffix())
+		return nil, errors.Join(err, conn.Close(), z.abandon())
+	}
+	go z.serve()
+	return z, nil
+}
+
+func controlPair() (*net.UnixConn, *os.File, error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("control socket: %w", err)
+	}
+	local, remote := os.NewFile(uintptr(fds[0]), "control"), os.NewFile(uintptr(fds[1]), "control")
+	defer local.Close()
+	conn, err := net.FileConn(local)
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("control socket: %w", err), remote.Close())
+	}
+	return conn.(*net.UnixConn), remote, nil
+}
+
+// command describes the process of a zygote: a scrubbed environment, nothing
+// inherited but the control socket, and fresh namespaces.
+func (j *Jail) command(remote *os.File, log *tail) *exec.Cmd {
+	boot := "import sys; s = sys.argv[1]; exec(compile(s, '<zygote>', 'exec'))"
+	cmd := exec.Command(j.py.Executable, "-s", "-S", "-B", "-X", "utf8", "-c", boot, zygoteSource)
+	cmd.Env = []string{
+		"HOME=/tmp", "TMPDIR=/tmp", "LC_ALL=C.UTF-8", "TZ=UTC", "PATH=/usr/bin:/bin",
+		"PYTHONHASHSEED=0", "OPENBLAS_NUM_THREADS=1", "OMP_NUM_THREADS=1", "MKL_NUM_THREADS=1",
+	}
+	cmd.Dir = "/"
+	cmd.ExtraFiles = []*os.File{remote}
+	cmd.Stderr = log
+	attr := &syscall.SysProcAttr{Setsid: true}
+	namespaces := uintptr(unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET |
+		unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP)
+	switch j.mode {
+	case ModeRoot:
+		attr.Cloneflags = namespaces
+	case ModeUser:
+		attr.Cloneflags = namespaces | unix.CLONE_NEWUSER
+		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
+		attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
+	case ModePlain:
+	}
+	cmd.SysProcAttr = attr
+	return cmd
+}
+
+// noRandomLayout is ADDR_NO_RANDOMIZE. Hash tables keyed by identity iterate in
+// the order of addresses, so a fixed layout is part of giving the same answer twice.
+const noRandomLayout = 0x0040000
+
+// startPlain starts cmd without address space randomization.
+func startPlain(cmd *exec.Cmd) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	old, _, errno := unix.Syscall(unix.SYS_PERSONALITY, 0xffffffff, 0, 0)
+	if errno == 0 {
+		_, _, errno = unix.Syscall(unix.SYS_PERSONALITY, old|noRandomLayout, 0, 0)
+	}
+	err := cmd.Start()
+	if errno == 0 {
+		// Cannot fail: the value was this thread's own.
+		_, _, _ = unix.Syscall(unix.SYS_PERSONALITY, old, 0, 0)
+	}
+	return err
+}
+
+// handshake sends the setup and waits for the hello.
+func (z *Zygote) handshake(ctx context.Context, setup []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() {
+		// A deadline in the past ends the read below; it cannot fail on an open socket.
+		_ = z.ctl.SetReadDeadline(time.Unix(1, 0))
+	})
+	defer stop()
+	if _, err := z.ctl.Write(setup); err != nil {
+		return fmt.Errorf("send setup: %w", err)
+	}
+	buf := make([]byte, 64<<10)
+	n, err := z.ctl.Read(buf)
+	if ctx.Err() != nil {
+		return fmt.Errorf("no answer: %w", ctx.Err())
+	}
+	if err != nil || n == 0 || buf[0] != opHello {
+		return errors.New("ended before it was ready")
+	}
+	if err := json.Unmarshal(buf[1:n], &z.hello); err != nil {
+		return fmt.Errorf("hello: %w", err)
+	}
+	z.base, err = addressSpace(z.cmd.Process.Pid)
+	// Raising one's own chance to be chosen by the OOM killer is always allowed;
+	// without /proc it stays as it is.
+	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", z.cmd.Process.Pid), []byte("500"), 0)
+	return err
+}
+
+// addressSpace returns the size of a process's address space in bytes.
+func addressSpace(pid int) (int64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	if err != nil {
+		return 0, err
+	}
+	first, _, _ := strings.Cut(string(text), " ")
+	pages, err := strconv.ParseInt(first, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("/proc/%d/statm: %w", pid, err)
+	}
+	return pages * int64(os.Getpagesize()), nil
+}
+
+// abandon ends a zygote that never became ready.
+func (z *Zygote) abandon() error {
+	_ = z.cmd.Process.Kill() // it may be gone already
+	_ = z.cmd.Wait()         // its exit status says nothing more
+	close(z.done)
+	return nil
+}
+
+// serve reads the packets of the zygote until it is gone, then fails its calls.
+func (z *Zygote) serve() {
+	buf, oob := make([]byte, 4096), make([]byte, unix.CmsgSpace(4))
+	for {
+		n, oobn, _, _, err := z.ctl.ReadMsgUnix(buf, oob)
+		if err != nil || n == 0 {
+			break
+		}
+		if n >= 5 {
+			z.dispatch(buf[0], binary.LittleEndian.Uint32(buf[1:]), buf[5:n], oob[:oobn])
+		}
+	}
+	_ = z.cmd.Process.Kill() // gone already, or beyond talking to
+	werr := z.cmd.Wait()
+	_ = z.ctl.Close() // nothing is left to say on it
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	z.err = fmt.Errorf("%w: %v%s", ErrDied, werr, z.log.suffix())
+	for id, c := range z.calls {
+		delete(z.calls, id)
+		c.fail(z.err)
+	}
+	close(z.done)
+}
+
+func (z *Zygote) dispatch(op byte, id uint32, body, oob []byte) {
+	z.mu.Lock()
+	c := z.calls[id]
+	if op == opExited || op == opFailed {
+		delete(z.calls, id)
+	}
+	z.mu.Unlock()
+	if c == nil {
+		return
+	}
+	switch op {
+	case opStarted:
+		c.start(passedFD(oob))
+	case opFailed:
+		c.fail(fmt.Errorf("fork a sandbox child: %s", body))
+	case opExited:
+		e, err := parseExit(body)
+		if err != nil {
+			c.fail(err)
+			return
+		}
+		c.finish(e)
+	}
+}
+
+// passedFD returns the descriptor that came with a packet, or -1.
+func passedFD(oob []byte) int {
+	msgs, err := unix.ParseSocketControlMessage(oob)
+	if err != nil || len(msgs) == 0 {
+		return -1
+	}
+	fds, err := unix.ParseUnixRights(&msgs[0])
+	if err != nil || len(fds) == 0 {
+		return -1
+	}
+	return fds[0]
+}
+
+// Done is closed when the zygote is gone.
+func (z *Zygote) Done() <-chan struct{} { return z.done }
+
+// Err tells why the zygote is gone; nil while it lives.
+func (z *Zygote) Err() error {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	return z.err
+}
+
+func (z *Zygote) alive() bool {
+	select {
+	case <-z.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// PID returns the process id of the zygote.
+func (z *Zygote) PID() int { return z.cmd.Process.Pid }
+
+// Close kills the zygote with everything it holds and waits for its end.
+func (z *Zygote) Close() {
+	z.kill()
+	<-z.done
+}
+
+func (z *Zygote) kill() {
+	_ = z.cmd.Process.Kill() // serve sees the end of the socket; it may be gone already
+}
+
+// tail keeps the last words of a zygote and passes them on to the log.
+type tail struct {
+	logger interface {
+		Warn(msg string, args ...any)
+	}
+	mu   sync.Mutex
+	last string
+}
+
+// Write implements io.Writer.
+func (t *tail) Write(p []byte) (int, error) {
+	if line := lastLine(string(p)); line != "" {
+		t.mu.Lock()
+		t.last = line
+		t.mu.Unlock()
+		t.logger.Warn("sandbox interpreter wrote", "text", line)
+	}
+	return len(p), nil
+}
+
+func (t *tail) suffix() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.last == "" {
+		return ""
+	}
+	return ": " + t.last
+}
