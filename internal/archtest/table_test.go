@@ -1,0 +1,99 @@
+package archtest_test
+
+// A layer may import itself and what is below it.
+const (
+	vocabulary  = iota // L0: nouns and pure logic, no I/O
+	ports              // L1: interfaces to the world, with their conformance suites
+	adapters           // L2: disk, network, kernel, devices, and what drives them
+	durable            // L3: Temporal workflows and activities
+	composition        // L4: builds the objects and runs them
+)
+
+// row places the packages of a pattern: a path below the module root, where a
+// final "/..." stands for anything below it. The longest matching pattern wins.
+type row struct {
+	pattern string
+	layer   int
+	// ours, when not nil, are the only packages of this module it may import.
+	ours []string
+	// stdOnly forbids other modules.
+	stdOnly bool
+	reason  string
+	// planned marks a package of the design that need not exist yet. Drop the
+	// mark when it does, so that its row cannot outlive it.
+	planned bool
+}
+
+var none = []string{}
+
+// packages is the layer table of the architecture.
+var packages = []row{
+	{pattern: "internal/rl", layer: vocabulary, ours: none, stdOnly: true, reason: "the nouns are shared by everybody and depend on nobody"},
+	{pattern: "internal/grpo", layer: vocabulary, ours: []string{"internal/rl"}, stdOnly: true, reason: "the algorithm is pure functions of the nouns", planned: true},
+	{pattern: "internal/reward", layer: vocabulary},
+	{pattern: "internal/tokenizer", layer: vocabulary},
+	{pattern: "internal/chat", layer: vocabulary},
+	{pattern: "internal/env", layer: vocabulary},
+	{pattern: "internal/config", layer: vocabulary},
+	{pattern: "internal/buildinfo", layer: vocabulary, ours: none, stdOnly: true, reason: "every role prints it first"},
+	{pattern: "internal/archtest", layer: vocabulary, ours: none, stdOnly: true, reason: "the judge is no party"},
+
+	{pattern: "internal/blob", layer: ports, stdOnly: true, reason: "a port is not bound to a driver"},
+	{pattern: "internal/blob/blobtest", layer: ports, ours: []string{"internal/blob"}, reason: "a suite that knows a driver tests that driver only"},
+	{pattern: "internal/policy", layer: ports, stdOnly: true, reason: "a port is not bound to an engine"},
+	{pattern: "internal/policy/policytest", layer: ports},
+	{pattern: "sandbox", layer: ports, ours: none, stdOnly: true, reason: "the sandbox is a product of its own and runs beside hostile code"},
+
+	{pattern: "sandbox/...", layer: adapters, ours: []string{"sandbox/..."}, reason: "the sandbox is a product of its own and runs beside hostile code"},
+	{pattern: "internal/blob/...", layer: adapters},
+	{pattern: "internal/policy/...", layer: adapters, planned: true},
+	{pattern: "internal/artifact", layer: adapters},
+	{pattern: "internal/dataset", layer: adapters, planned: true},
+	{pattern: "internal/rollout", layer: adapters},
+	{pattern: "internal/run", layer: adapters, planned: true},
+	{pattern: "internal/tracker", layer: adapters, planned: true},
+	{pattern: "internal/report", layer: adapters},
+	{pattern: "internal/procmem", layer: adapters},
+	{pattern: "internal/supervise", layer: adapters, ours: none, reason: "it runs any process and knows no role"},
+	{pattern: "trainer", layer: adapters, planned: true},
+	{pattern: "trainer/...", layer: adapters},
+	{pattern: "jobs/...", layer: adapters, planned: true},
+
+	{pattern: "activities", layer: durable},
+	{pattern: "workflows", layer: durable},
+	{pattern: "internal/temporalclient", layer: durable},
+
+	{pattern: "workers", layer: composition},
+	{pattern: "ui/...", layer: composition, planned: true},
+	{pattern: "cmd/...", layer: composition},
+}
+
+// home says which packages may import a path; with "/..." it covers what is below.
+type home struct {
+	path   string
+	only   []string
+	reason string
+	// testsToo is false where test files may import the path anywhere.
+	testsToo bool
+}
+
+// homes keeps each dependency where it can be replaced.
+var homes = []home{
+	{"github.com/gomlx/...", []string{"trainer/..."}, "one place knows about tensors and devices", true},
+	{"github.com/hashicorp/nomad/...", []string{"jobs/..."}, "one place knows about the cluster", true},
+	{"github.com/aws/...", []string{"internal/blob/..."}, "an SDK stays in its driver", true},
+	{"github.com/minio/...", []string{"internal/blob/..."}, "an SDK stays in its driver", true},
+	{"go.temporal.io/server/...", nil, "the server lives in a module of its own, tools/temporald", true},
+	{"github.com/temporalio/ui-server/...", nil, "the UI lives in a module of its own, tools/temporald", true},
+	{"go.temporal.io/...", []string{"workflows", "activities", "workers", "internal/temporalclient", "cmd/..."}, "what does the work can run without Temporal", true},
+	{"github.com/spf13/...", []string{"cmd/..."}, "flags end at the command", true},
+	{"github.com/lmittmann/...", []string{"cmd/..."}, "libraries log through slog", true},
+	{"github.com/goccy/go-yaml/...", []string{"internal/config"}, "one strict decoder of configurations", true},
+	{"github.com/elastic/...", []string{"sandbox/..."}, "seccomp is the jail's business", true},
+	{"log", nil, "log/slog is the one logger", true},
+	{"math/rand", nil, "draws come from rl.Seed", true},
+	{"testing/...", []string{"internal/blob/blobtest", "internal/policy/policytest", "sandbox/sandboxtest"}, "only conformance suites are test code outside test files", false},
+	{"github.com/google/go-cmp/...", []string{"internal/blob/blobtest", "internal/policy/policytest", "sandbox/sandboxtest"}, "comparison is for tests", false},
+	{"pgregory.net/...", nil, "properties are for tests", false},
+	{"go.uber.org/goleak", nil, "leaks are looked for in tests", false},
+}
