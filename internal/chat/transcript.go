@@ -3,6 +3,7 @@ package chat
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Transcript is the growing record of one conversation as tokens. It is not
@@ -15,8 +16,9 @@ type Transcript struct {
 	promptTokens int
 }
 
-// Tokens returns all tokens; the caller must not change them.
-func (t *Transcript) Tokens() []int32 { return t.tokens }
+// Tokens returns all tokens; the caller must not change them, and may append to
+// the slice without touching the transcript.
+func (t *Transcript) Tokens() []int32 { return slices.Clip(t.tokens) }
 
 // LossMask is true exactly on sampled tokens; the caller must not change it.
 func (t *Transcript) LossMask() []bool { return t.mask }

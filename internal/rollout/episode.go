@@ -1,0 +1,219 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"temper/internal/chat"
+	"temper/internal/policy"
+	"temper/internal/rl"
+	"temper/sandbox"
+)
+
+// episode is one trajectory under way.
+type episode struct {
+	runner     *Runner
+	spec       Spec
+	name       string
+	version    int64 // pinned by the first generation
+	transcript *chat.Transcript
+	turns      []rl.Turn
+	// contents are the turns' texts outside tool calls, where an answer counts:
+	// neither a tool's output nor code can answer.
+	contents   []string
+	sampleTime time.Duration
+	toolTime   time.Duration
+}
+
+// check names what makes the Spec impossible.
+func (e *episode) check() error {
+	prompt, most := e.transcript.PromptTokens(), e.runner.deps.Engine.MaxContext()
+	switch {
+	case prompt >= most:
+		return fmt.Errorf("prompt of %d tokens, max_context is %d", prompt, most)
+	case e.spec.MaxTurns < 1:
+		return fmt.Errorf("max_turns is %d, want at least 1", e.spec.MaxTurns)
+	case e.spec.MaxResponseTokens < 1:
+		return fmt.Errorf("max_response_tokens is %d, want at least 1", e.spec.MaxResponseTokens)
+	}
+	return nil
+}
+
+// run is the agent loop. A turn that was cut short stops the trajectory before
+// anything else is looked at; then no call means an answer; then the turn limit;
+// then room for the results.
+func (e *episode) run(ctx context.Context) (rl.StopReason, error) {
+	for {
+		sampled, finish, err := e.sample(ctx)
+		if err != nil {
+			return "", err
+		}
+		parsed := e.runner.deps.Format.ParseTurn(sampled)
+		e.contents = append(e.contents, parsed.Content)
+		switch {
+		case finish == rl.FinishLength:
+			return rl.StopMaxTokens, nil
+		case len(parsed.Calls) == 0:
+			return rl.StopAnswered, nil
+		case len(e.turns) >= e.spec.MaxTurns:
+			return rl.StopMaxTurns, nil
+		}
+		responses, err := e.runCalls(ctx, parsed.Calls)
+		if err != nil {
+			return "", err
+		}
+		if err := e.transcript.AppendTool(responses, e.responseLimit()); err != nil {
+			return rl.StopMaxTokens, nil // chat.ErrTooLong is its only error
+		}
+	}
+}
+
+// responseLimit is the number of response tokens that both the Spec and the
+// engine's context allow.
+func (e *episode) responseLimit() int {
+	return min(e.spec.MaxResponseTokens, e.runner.deps.Engine.MaxContext()-e.transcript.PromptTokens())
+}
+
+// sample generates one turn and appends it.
+func (e *episode) sample(ctx context.Context) ([]int32, rl.FinishReason, error) {
+	start := e.runner.deps.Now()
+	defer func() { e.sampleTime += e.runner.deps.Now().Sub(start) }()
+	req := policy.Request{
+		Tokens:      e.transcript.Tokens(),
+		MaxTokens:   e.responseLimit() - e.transcript.ResponseTokens(),
+		Stop:        e.runner.deps.Format.Stop(),
+		Temperature: e.spec.Temperature,
+		Seed:        e.spec.TrajectorySeed(),
+		Version:     e.version,
+		Session:     e.name,
+	}
+	var gen policy.Generation
+	err := e.runner.retry(ctx, func() error {
+		var err error
+		if gen, err = e.runner.deps.Engine.Generate(ctx, req); err != nil {
+			return fmt.Errorf("engine: %w", err)
+		}
+		return checkGeneration(req, gen)
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	e.version = gen.Version
+	from := len(e.transcript.Tokens())
+	if err := e.transcript.AppendSampled(gen.Tokens, gen.Logprobs); err != nil {
+		return nil, "", err
+	}
+	e.turns = append(e.turns, rl.Turn{Start: from, End: len(e.transcript.Tokens()), Finish: gen.Finish})
+	return gen.Tokens, gen.Finish, nil
+}
+
+// checkGeneration rejects what breaks the contract of policy.Engine.
+func checkGeneration(req policy.Request, gen policy.Generation) error {
+	n := len(gen.Tokens)
+	switch {
+	case n == 0 || n > req.MaxTokens || len(gen.Logprobs) != n:
+		return fmt.Errorf("engine: %d tokens with %d logprobs, want 1 to %d", n, len(gen.Logprobs), req.MaxTokens)
+	case gen.Finish != rl.FinishStop && gen.Finish != rl.FinishLength:
+		return fmt.Errorf("engine: generation finished by %q", gen.Finish)
+	case req.Version >= 0 && gen.Version != req.Version:
+		return fmt.Errorf("engine: version %d answered, want %d: %w", gen.Version, req.Version, policy.ErrStaleVersion)
+	}
+	return nil
+}
+
+// runCalls answers the calls of the last turn in order.
+func (e *episode) runCalls(ctx context.Context, calls []chat.Call) ([]string, error) {
+	start := e.runner.deps.Now()
+	defer func() { e.toolTime += e.runner.deps.Now().Sub(start) }()
+	turn := &e.turns[len(e.turns)-1]
+	var responses []string
+	for i, c := range calls {
+		call, err := e.runCall(ctx, i, c)
+		if err != nil {
+			return nil, err
+		}
+		turn.Calls = append(turn.Calls, call)
+		responses = append(responses, call.Response)
+	}
+	return responses, nil
+}
+
+// runCall answers the i-th call of the last turn.
+func (e *episode) runCall(ctx context.Context, i int, c chat.Call) (rl.ToolCall, error) {
+	cfg := &e.runner.cfg
+	call := rl.ToolCall{Name: c.Name, Code: c.Code, Stdin: c.Input}
+	var outcome chat.Outcome
+	switch {
+	case cfg.MaxCallsPerTurn > 0 && i >= cfg.MaxCallsPerTurn:
+		outcome = chat.Outcome{Status: rl.ToolRefused, Reason: fmt.Sprintf("at most %d calls per turn", cfg.MaxCallsPerTurn)}
+	case c.Malformed != "":
+		outcome = chat.Outcome{Status: rl.ToolMalformed, Reason: c.Malformed}
+	default:
+		call.ID = e.callID(i, c)
+		res, err := e.execute(ctx, call)
+		if err != nil {
+			return rl.ToolCall{}, err
+		}
+		call.Wall = res.Usage.Wall
+		outcome = Outcome(res)
+	}
+	call.Status = outcome.Status
+	call.Response = outcome.Text(cfg.MaxToolResponseChars)
+	return call, nil
+}
+
+// callID is unique and deterministic. It holds a hash of the program, so that an
+// executor that remembers ids can never answer with another program's result.
+func (e *episode) callID(i int, c chat.Call) string {
+	program := rl.Seed(0, "call", rl.Hash(e.spec.Problem.Fixture), rl.Hash(c.Code), rl.Hash(c.Input))
+	return fmt.Sprintf("%s/%d/%d/%08x", e.name, len(e.turns)-1, i, uint32(program))
+}
+
+// execute runs a program until the sandbox gives its result.
+func (e *episode) execute(ctx context.Context, call rl.ToolCall) (sandbox.Result, error) {
+	req := sandbox.Request{
+		ID: call.ID, Code: call.Code, Stdin: call.Stdin, Fixture: e.spec.Problem.Fixture,
+		Limits: sandbox.Limits{Wall: e.runner.cfg.ToolTimeout, Memory: e.runner.cfg.ToolMemory},
+	}
+	var res sandbox.Result
+	err := e.runner.retry(ctx, func() error {
+		var err error
+		if res, err = e.runner.deps.Executor.Execute(ctx, req); err != nil {
+			return fmt.Errorf("sandbox: %w", err)
+		}
+		if _, known := toolStatus(res.Status); !known {
+			return fmt.Errorf("sandbox: call %s ended with status %q: %s", req.ID, res.Status, res.Reason)
+		}
+		return nil
+	})
+	return res, err
+}
+
+// retry calls f until it succeeds: it waits out an overload without end, and
+// gives up on anything else after MaxAttempts. A wrong version and the end of
+// ctx are not worth another attempt.
+func (r *Runner) retry(ctx context.Context, f func() error) error {
+	pause := r.cfg.Backoff
+	for attempt := 1; ; {
+		err := f()
+		if err == nil || ctx.Err() != nil || errors.Is(err, policy.ErrStaleVersion) {
+			return err
+		}
+		if !errors.Is(err, policy.ErrOverloaded) && !errors.Is(err, sandbox.ErrOverloaded) {
+			if attempt == r.cfg.MaxAttempts {
+				return fmt.Errorf("gave up after %d attempts: %w", attempt, err)
+			}
+			attempt++
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		}
+		pause = min(2*pause, r.cfg.MaxBackoff)
+	}
+}

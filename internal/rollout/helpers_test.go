@@ -1,0 +1,100 @@
+package rollout_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"temper/internal/chat"
+	"temper/internal/env"
+	"temper/internal/policy/policytest"
+	"temper/internal/rl"
+	"temper/internal/rollout"
+	"temper/sandbox"
+)
+
+// execute is an Executor of one function.
+type execute func(ctx context.Context, req sandbox.Request) (sandbox.Result, error)
+
+func (f execute) Execute(ctx context.Context, req sandbox.Request) (sandbox.Result, error) {
+	return f(ctx, req)
+}
+
+// prints answers each call with the same text.
+func prints(text string) execute {
+	return func(_ context.Context, req sandbox.Request) (sandbox.Result, error) {
+		return sandbox.Result{ID: req.ID, Status: sandbox.StatusOK, Stdout: text + "\n", Usage: sandbox.Usage{Wall: time.Millisecond}}, nil
+	}
+}
+
+func newFormat(t testing.TB) *chat.Format {
+	t.Helper()
+	var dialogues []chat.Dialogue
+	for i := range 50 {
+		d, err := env.Chase{}.Dialogue(1, i, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dialogues = append(dialogues, d)
+	}
+	tok, err := chat.TrainTokenizer(chat.Config{}, dialogues, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := chat.New(tok, chat.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// says is an engine that says one text per turn, each ended by the end token.
+func says(f *chat.Format, texts ...string) *policytest.Script {
+	var turns [][]int32
+	for _, text := range texts {
+		turns = append(turns, append(f.Tokenizer().EncodeSpecial(text), f.Stop()[0]))
+	}
+	return &policytest.Script{Reply: policytest.Turns(f.Stop()[0], 1, turns...)}
+}
+
+func call(code string) string { return chat.RenderCall(chat.Call{Name: chat.ToolName, Code: code}) }
+
+func problem() rl.Problem {
+	return rl.Problem{ID: "chase1-1", Env: "chase", Level: 1, Prompt: "k396?", Answer: "116", Fixture: "db = {'k396': 116}"}
+}
+
+func spec() rollout.Spec {
+	return rollout.Spec{
+		RunID: "run", Purpose: "train", Stage: 1, Step: 2, Problem: problem(), Seed: 9,
+		Temperature: 1, MaxResponseTokens: 200, MaxTurns: 4,
+	}
+}
+
+func config() rollout.Config {
+	return rollout.Config{
+		ToolTimeout: 2 * time.Second, ToolMemory: 1 << 28, MaxToolResponseChars: 100, MaxCallsPerTurn: 2,
+		MaxConcurrent: 4, MaxAttempts: 3, Backoff: time.Millisecond, MaxBackoff: 4 * time.Millisecond,
+	}
+}
+
+func newRunner(t testing.TB, f *chat.Format, engine *policytest.Script, executor sandbox.Executor) *rollout.Runner {
+	t.Helper()
+	r, err := rollout.New(config(), rollout.Deps{Engine: engine, Executor: executor, Format: f, Env: env.ByName, Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// run runs one trajectory that must come to an end.
+func run(t testing.TB, r *rollout.Runner, s rollout.Spec) rl.Trajectory {
+	t.Helper()
+	got, err := r.Rollout(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := got.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	return got
+}

@@ -1,0 +1,162 @@
+// Package rollout owns the agent loop: a policy generates, its tool calls run in
+// the sandbox, the results are appended, until the trajectory stops. It does not
+// choose problems, train or store.
+//
+// Invariant: a trajectory depends only on its Spec, the policy version and the
+// programs' outputs, never on what else runs or in which order things finish;
+// and a failure of the system never looks like a failure of the policy.
+package rollout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"temper/internal/chat"
+	"temper/internal/env"
+	"temper/internal/policy"
+	"temper/internal/reward"
+	"temper/internal/rl"
+	"temper/sandbox"
+)
+
+// Config bounds what a Runner does.
+type Config struct {
+	// ToolTimeout and ToolMemory limit one program; zero takes the executor's default.
+	ToolTimeout time.Duration
+	ToolMemory  int64
+	// MaxToolResponseChars cuts a tool response in its middle; 0 means no limit.
+	MaxToolResponseChars int
+	// MaxCallsPerTurn: further calls of a turn are answered as refused; 0 means no limit.
+	MaxCallsPerTurn int
+	// MaxConcurrent is the number of trajectories under way at a time, at least 1.
+	MaxConcurrent int
+	// MaxAttempts is how often a failing engine or sandbox is tried, at least 1.
+	MaxAttempts int
+	// Backoff is the first pause between attempts; it doubles up to MaxBackoff.
+	Backoff, MaxBackoff time.Duration
+}
+
+// Deps are the ports of a Runner.
+type Deps struct {
+	Engine   policy.Engine
+	Executor sandbox.Executor
+	Format   *chat.Format
+	// Env finds a problem's environment, for its verifier.
+	Env func(name string) (env.Environment, error)
+	// Now is the clock behind SampleTime and ToolTime.
+	Now func() time.Time
+}
+
+// Runner runs trajectories. It is safe for concurrent use.
+type Runner struct {
+	cfg   Config
+	deps  Deps
+	slots chan struct{}
+}
+
+// New returns a Runner.
+func New(cfg Config, deps Deps) (*Runner, error) {
+	if cfg.MaxConcurrent < 1 || cfg.MaxAttempts < 1 || cfg.Backoff <= 0 || cfg.MaxBackoff < cfg.Backoff {
+		return nil, fmt.Errorf("rollout: max_concurrent %d, max_attempts %d, backoff %s to %s: want at least 1, 1 and a growing pause",
+			cfg.MaxConcurrent, cfg.MaxAttempts, cfg.Backoff, cfg.MaxBackoff)
+	}
+	if deps.Engine == nil || deps.Executor == nil || deps.Format == nil || deps.Env == nil || deps.Now == nil {
+		return nil, errors.New("rollout: a dependency is missing")
+	}
+	return &Runner{cfg: cfg, deps: deps, slots: make(chan struct{}, cfg.MaxConcurrent)}, nil
+}
+
+// Spec says which trajectory to run.
+type Spec struct {
+	RunID string
+	// Purpose keeps draws and call ids of, say, evaluation apart from training.
+	Purpose string
+	Stage   int
+	Step    int
+	Problem rl.Problem
+	Rollout int // index within the group
+	// Seed is the run's seed; the trajectory's own seed is derived, see TrajectorySeed.
+	Seed              uint64
+	Version           int64 // policy version to insist on; -1 takes the one being served
+	Temperature       float32
+	MaxResponseTokens int
+	MaxTurns          int
+}
+
+// name is the unique path of the trajectory, the root of its call ids.
+func (s *Spec) name() string {
+	return fmt.Sprintf("%s/%s/%d/%d/%s/%d", s.RunID, s.Purpose, s.Stage, s.Step, s.Problem.ID, s.Rollout)
+}
+
+// TrajectorySeed derives the seed of all draws of the trajectory.
+func (s *Spec) TrajectorySeed() uint64 {
+	return rl.Seed(s.Seed, "rollout/"+s.Purpose, uint64(s.Stage), uint64(s.Step), rl.Hash(s.Problem.ID), uint64(s.Rollout))
+}
+
+// Rollout runs one trajectory to its end. Failures of engine and sandbox are
+// retried and finally give a trajectory with StopInfraError. An error means that
+// there is no trajectory: ctx ended, the version is not served
+// (policy.ErrStaleVersion), or the Spec cannot be run.
+func (r *Runner) Rollout(ctx context.Context, spec Spec) (rl.Trajectory, error) {
+	select {
+	case r.slots <- struct{}{}:
+		defer func() { <-r.slots }()
+	case <-ctx.Done():
+		return rl.Trajectory{}, ctx.Err()
+	}
+	environment, err := r.deps.Env(spec.Problem.Env)
+	if err != nil {
+		return rl.Trajectory{}, fmt.Errorf("rollout %s: %w", spec.name(), err)
+	}
+	e := &episode{runner: r, spec: spec, name: spec.name(), version: spec.Version, transcript: r.deps.Format.Begin(spec.Problem.Prompt)}
+	if err := e.check(); err != nil {
+		return rl.Trajectory{}, fmt.Errorf("rollout %s: %w", e.name, err)
+	}
+	defer r.deps.Engine.Release(e.name)
+	stop, err := e.run(ctx)
+	switch {
+	case ctx.Err() != nil:
+		return rl.Trajectory{}, ctx.Err()
+	case errors.Is(err, policy.ErrStaleVersion):
+		return rl.Trajectory{}, fmt.Errorf("rollout %s: %w", e.name, err)
+	case err != nil:
+		stop = rl.StopInfraError
+	}
+	return e.trajectory(stop, err, environment), nil
+}
+
+// trajectory turns the finished episode into its record.
+func (e *episode) trajectory(stop rl.StopReason, failure error, environment env.Environment) rl.Trajectory {
+	tr := e.transcript
+	t := rl.Trajectory{
+		ProblemID:       e.spec.Problem.ID,
+		Rollout:         e.spec.Rollout,
+		Stage:           e.spec.Stage,
+		Step:            e.spec.Step,
+		Seed:            e.spec.TrajectorySeed(),
+		PolicyVersion:   e.version,
+		Tokens:          tr.Tokens(),
+		PromptTokens:    tr.PromptTokens(),
+		LossMask:        tr.LossMask(),
+		RolloutLogprobs: tr.Logprobs(),
+		Turns:           e.turns,
+		StopReason:      stop,
+		Text:            e.runner.deps.Format.Tokenizer().Decode(tr.Tokens()[tr.PromptTokens():]),
+		SampleTime:      e.sampleTime,
+		ToolTime:        e.toolTime,
+	}
+	if failure != nil {
+		t.Err = failure.Error()
+		return t
+	}
+	for _, content := range e.contents {
+		if answer, tags := reward.ExtractAnswer(content); tags > 0 {
+			t.Answer, t.AnswerTags = answer, t.AnswerTags+tags
+		}
+	}
+	correct := t.AnswerTags > 0 && environment.Verify(e.spec.Problem, t.Answer)
+	t.Reward = reward.Score(stop, correct)
+	return t
+}
