@@ -146,7 +146,7 @@ func (s *Supervisor) Start(ctx context.Context) error {
 	s.started = true
 	s.spawner.run()
 	for _, t := range s.tenders {
-		t.start()
+		t.start() //nolint:contextcheck // children live until Stop, not until the start-up's context ends
 		var err error
 		select {
 		case <-t.healthy:

@@ -151,7 +151,7 @@ func (t *tender) live(ctx context.Context) death {
 	select {
 	case <-p.exited:
 		cancel()
-		<-late
+		_ = <-late // nil: the watch was cancelled, or lost the race against the exit
 		d.reason = p.status
 	case err := <-late:
 		d = t.giveUp(ctx, p, err)
