@@ -1,0 +1,408 @@
+package grpo_test
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"temper/internal/config"
+	"temper/internal/grpo"
+	"temper/internal/rl"
+)
+
+// made is a trajectory with the given reward and quality.
+func made(problem string, rollout int, reward float64, statuses ...rl.ToolStatus) rl.Trajectory {
+	t := rl.Trajectory{
+		ProblemID: problem, Rollout: rollout, Reward: reward, StopReason: rl.StopAnswered, AnswerTags: 1,
+		Tokens: []int32{1, int32(rollout), 3}, PromptTokens: 1, LossMask: []bool{false, true, true},
+		RolloutLogprobs: []float32{0, -1, -2}, Turns: []rl.Turn{{Start: 1, End: 3}},
+	}
+	for _, s := range statuses {
+		t.Turns[0].Calls = append(t.Turns[0].Calls, rl.ToolCall{Status: s})
+	}
+	return t
+}
+
+func drawGroup(t *rapid.T, problem string, n int) rl.Group {
+	g := rl.Group{Problem: rl.Problem{ID: problem}}
+	statuses := []rl.ToolStatus{rl.ToolOK, rl.ToolOK, rl.ToolError, rl.ToolTimeout, rl.ToolMalformed}
+	for i := range n {
+		tr := made(problem, i, float64(rapid.IntRange(0, 1).Draw(t, "reward")), rapid.SliceOfN(rapid.SampledFrom(statuses), 0, 3).Draw(t, "calls")...)
+		tr.AnswerTags = rapid.IntRange(0, 3).Draw(t, "tags")
+		if rapid.IntRange(0, 7).Draw(t, "infra") == 0 {
+			tr.StopReason, tr.Reward = rl.StopInfraError, 0
+		}
+		g.Trajectories = append(g.Trajectories, tr)
+	}
+	return g
+}
+
+func drawRoC(t *rapid.T, groupSize int) grpo.RoC {
+	c := grpo.RoC{
+		Enabled: rapid.Bool().Draw(t, "enabled"), Mode: rapid.SampledFrom([]string{grpo.ModePaper, grpo.ModeReleased}).Draw(t, "mode"),
+		Smoothing: 0.1, MinPositive: rapid.IntRange(0, groupSize).Draw(t, "min positive"),
+	}
+	c.MinNegative = rapid.IntRange(0, groupSize-c.MinPositive).Draw(t, "min negative")
+	return c
+}
+
+func scored(ts []rl.Trajectory) (pos, neg int) {
+	for _, t := range ts {
+		if t.Reward > 0 {
+			pos++
+		} else {
+			neg++
+		}
+	}
+	return pos, neg
+}
+
+// TestResampleKeepsEveryCountPromise: G in all, the stated minima, the
+// proportional share where no minimum bites, and nothing twice.
+func TestResampleKeepsEveryCountPromise(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		size := rapid.IntRange(1, 12).Draw(t, "G")
+		g := drawGroup(t, "p", rapid.IntRange(1, 30).Draw(t, "n"))
+		cfg := drawRoC(t, size)
+		kept, err := grpo.Resample(g.Trajectories, size, cfg, 5)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pos, neg := scored(g.Trajectories)
+		keptPos, keptNeg := scored(kept)
+		if len(kept) != min(size, pos+neg) {
+			t.Fatalf("%d kept of %d, want %d", len(kept), pos+neg, size)
+		}
+		seen := map[int]bool{}
+		for _, tr := range kept {
+			if seen[tr.Rollout] {
+				t.Fatalf("rollout %d kept twice", tr.Rollout)
+			}
+			seen[tr.Rollout] = true
+		}
+		if !cfg.Enabled || pos+neg <= size {
+			return
+		}
+		if keptPos < min(cfg.MinPositive, pos) || keptNeg < min(cfg.MinNegative, neg) {
+			t.Fatalf("%d+%d kept, minima %d+%d of %d+%d", keptPos, keptNeg, cfg.MinPositive, cfg.MinNegative, pos, neg)
+		}
+		share := math.Floor(float64(neg*size) / float64(pos+neg))
+		if cfg.Mode == grpo.ModeReleased {
+			share = math.RoundToEven(float64(neg*size) / float64(pos+neg))
+		}
+		tight := keptPos == min(cfg.MinPositive, pos) || keptNeg == min(cfg.MinNegative, neg)
+		if keptNeg != int(share) && !tight {
+			t.Fatalf("%d negatives kept of %d/%d, want %v", keptNeg, neg, pos+neg, share)
+		}
+	})
+}
+
+// TestReleasedCounts are the measured counts of the released code for 32 -> 16.
+func TestReleasedCounts(t *testing.T) {
+	for neg, want := range map[int]int{0: 0, 1: 1, 2: 2, 5: 2, 7: 4, 16: 8, 27: 14, 30: 14, 31: 15, 32: 16} {
+		var ts []rl.Trajectory
+		for i := range 32 {
+			reward := 1.0
+			if i < neg {
+				reward = 0
+			}
+			ts = append(ts, made("p", i, reward))
+		}
+		cfg := grpo.RoC{Enabled: true, Mode: grpo.ModeReleased, MinPositive: 2, MinNegative: 2}
+		kept, err := grpo.Resample(ts, 16, cfg, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, got := scored(kept); got != want || len(kept) != 16 {
+			t.Errorf("%d negatives of 32: %d kept of %d, want %d of 16", neg, got, len(kept), want)
+		}
+	}
+}
+
+func TestReleasedKeepsTheCleanest(t *testing.T) {
+	ts := []rl.Trajectory{
+		made("p", 0, 1, rl.ToolError), made("p", 1, 1, rl.ToolOK), made("p", 2, 1), made("p", 3, 1, rl.ToolOK, rl.ToolError, rl.ToolOK),
+		made("p", 4, 0), made("p", 5, 0), made("p", 6, 0), made("p", 7, 0),
+	}
+	kept, err := grpo.Resample(ts, 4, grpo.RoC{Enabled: true, Mode: grpo.ModeReleased}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []int
+	for _, tr := range kept {
+		got = append(got, tr.Rollout)
+	}
+	if !slices.Equal(got, []int{1, 3, 4, 5}) {
+		t.Errorf("kept %v, want the two cleanest and the first two failures", got)
+	}
+}
+
+// TestPaperWeights: over many seeds, positives are kept in proportion to
+// 1/(p+s), and negatives evenly whatever their quality.
+func TestPaperWeights(t *testing.T) {
+	const smoothing, seeds = 0.5, 20000
+	ts := []rl.Trajectory{
+		made("p", 0, 1, rl.ToolOK), made("p", 1, 1, rl.ToolError), // weights 1/0.5 and 1/1.5
+		made("p", 2, 0, rl.ToolOK), made("p", 3, 0, rl.ToolError),
+	}
+	counts := map[int]int{}
+	for seed := range uint64(seeds) {
+		kept, err := grpo.Resample(ts, 2, grpo.RoC{Enabled: true, Mode: grpo.ModePaper, Smoothing: smoothing}, seed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, tr := range kept {
+			counts[tr.Rollout]++
+		}
+	}
+	for rollout, want := range map[int]float64{0: 0.75, 1: 0.25, 2: 0.5, 3: 0.5} {
+		if got := float64(counts[rollout]) / seeds; math.Abs(got-want) > 0.015 {
+			t.Errorf("rollout %d kept with frequency %.3f, want %.2f", rollout, got, want)
+		}
+	}
+}
+
+// TestFailuresAreChosenBlindToQuality: exchanging the quality of failures does
+// not change which are kept.
+func TestFailuresAreChosenBlindToQuality(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		size := rapid.IntRange(1, 8).Draw(t, "G")
+		g := drawGroup(t, "p", 16)
+		cfg := drawRoC(t, size)
+		seed := rapid.Uint64().Draw(t, "seed")
+		failures := func(ts []rl.Trajectory) (out []int) {
+			kept, err := grpo.Resample(ts, size, cfg, seed)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, tr := range kept {
+				if tr.Reward == 0 {
+					out = append(out, tr.Rollout)
+				}
+			}
+			return out
+		}
+		want := failures(g.Trajectories)
+		for i := range g.Trajectories {
+			if tr := &g.Trajectories[i]; tr.Reward == 0 {
+				tr.AnswerTags = rapid.IntRange(0, 5).Draw(t, "tags")
+				tr.Turns[0].Calls = []rl.ToolCall{{Status: rapid.SampledFrom([]rl.ToolStatus{rl.ToolOK, rl.ToolError}).Draw(t, "status")}}
+			}
+		}
+		if diff := cmp.Diff(failures(g.Trajectories), want); diff != "" {
+			t.Fatalf("quality of failures changed the choice:\n%s", diff)
+		}
+	})
+}
+
+// TestOrderOfArrivalDoesNotMatter, neither of groups nor of trajectories.
+func TestOrderOfArrivalDoesNotMatter(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		size := rapid.IntRange(1, 8).Draw(t, "G")
+		cfg := grpo.Config{GroupSize: size, RoC: drawRoC(t, size)}
+		var groups []rl.Group
+		for i := range rapid.IntRange(0, 5).Draw(t, "groups") {
+			groups = append(groups, drawGroup(t, fmt.Sprintf("p%d", i), rapid.IntRange(1, 12).Draw(t, "n")))
+		}
+		seed := rapid.Uint64().Draw(t, "seed")
+		batch, stats, err := grpo.BuildBatch(3, groups, cfg, seed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		shuffled := rapid.Permutation(groups).Draw(t, "order")
+		for i := range shuffled {
+			shuffled[i].Trajectories = rapid.Permutation(shuffled[i].Trajectories).Draw(t, "inner order")
+		}
+		again, _, err := grpo.BuildBatch(3, shuffled, cfg, seed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(again, batch); diff != "" {
+			t.Fatalf("another order, another batch:\n%s", diff)
+		}
+		checkBatch(t, groups, batch, stats, cfg)
+	})
+}
+
+// checkBatch: nothing of the system's failures, advantages that sum to zero per
+// group and have the sign of success, and counts that add up.
+func checkBatch(t *rapid.T, groups []rl.Group, batch rl.Batch, stats grpo.Stats, cfg grpo.Config) {
+	type key struct {
+		problem string
+		rollout int
+	}
+	byKey := map[key]rl.Trajectory{}
+	for _, g := range groups {
+		for _, tr := range g.Trajectories {
+			byKey[key{tr.ProblemID, tr.Rollout}] = tr
+		}
+	}
+	sums, sizes := map[string]float64{}, map[string]int{}
+	for _, s := range batch.Samples {
+		tr := byKey[key{s.ProblemID, s.Rollout}]
+		if tr.StopReason == rl.StopInfraError {
+			t.Fatalf("%s/%d failed for the system's sake and is trained on", s.ProblemID, s.Rollout)
+		}
+		if (s.Advantage > 0) != (tr.Reward > 0) && s.Advantage != 0 {
+			t.Fatalf("reward %v has advantage %v", tr.Reward, s.Advantage)
+		}
+		sums[s.ProblemID] += float64(s.Advantage)
+		sizes[s.ProblemID]++
+	}
+	for problem, sum := range sums {
+		if math.Abs(sum) > 1e-5 || sizes[problem] > cfg.GroupSize {
+			t.Fatalf("group %s: advantages sum to %v over %d", problem, sum, sizes[problem])
+		}
+	}
+	dropped := stats.DroppedAllCorrect + stats.DroppedAllWrong + stats.DroppedEmpty
+	if stats.Groups != len(groups) || len(sums)+dropped != len(groups) || stats.Kept != len(batch.Samples) {
+		t.Fatalf("stats %+v for %d groups, %d in the batch", stats, len(groups), len(sums))
+	}
+}
+
+// TestInfraFailureLeavesTheBaseline: with and without it, the same advantages.
+func TestInfraFailureLeavesTheBaseline(t *testing.T) {
+	cfg := grpo.Config{GroupSize: 8, RoC: grpo.RoC{Enabled: true, Mode: grpo.ModePaper, Smoothing: 0.1}}
+	g := rl.Group{Problem: rl.Problem{ID: "p"}, Trajectories: []rl.Trajectory{made("p", 0, 1), made("p", 1, 0), made("p", 2, 1)}}
+	want, _, err := grpo.BuildBatch(0, []rl.Group{g}, cfg, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	failed := made("p", 3, 0)
+	failed.StopReason = rl.StopInfraError
+	g.Trajectories = append(g.Trajectories, failed)
+	got, stats, err := grpo.BuildBatch(0, []rl.Group{g}, cfg, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(got, want); diff != "" || stats.ExcludedInfra != 1 || len(got.Samples) != 3 {
+		t.Errorf("excluded %d, diff\n%s", stats.ExcludedInfra, diff)
+	}
+	onlyInfraWrong := rl.Group{Problem: rl.Problem{ID: "p"}, Trajectories: []rl.Trajectory{made("p", 0, 1), failed}}
+	if got, stats, err = grpo.BuildBatch(0, []rl.Group{onlyInfraWrong}, cfg, 1); err != nil || len(got.Samples) != 0 || stats.DroppedAllCorrect != 1 {
+		t.Errorf("an infrastructure failure served as the wrong answer: %+v, %v", stats, err)
+	}
+}
+
+func TestPenalties(t *testing.T) {
+	tests := map[string]struct {
+		tags, turns   int
+		statuses      []rl.ToolStatus
+		pErr, pFormat float64
+	}{
+		"clean":          {1, 2, []rl.ToolStatus{rl.ToolOK}, 0, 0},
+		"no call":        {1, 1, nil, 0.5, 0},
+		"half failed":    {1, 2, []rl.ToolStatus{rl.ToolOK, rl.ToolTimeout}, 0.5, 0},
+		"malformed":      {1, 2, []rl.ToolStatus{rl.ToolMalformed}, 1, 0},
+		"no answer":      {0, 2, []rl.ToolStatus{rl.ToolOK}, 0, 1},
+		"two answers":    {2, 4, []rl.ToolStatus{rl.ToolOK}, 0, 0.25},
+		"many answers":   {9, 2, []rl.ToolStatus{rl.ToolOK}, 0, 1},
+		"nothing at all": {0, 0, nil, 0.5, 1},
+	}
+	for name, c := range tests {
+		tr := rl.Trajectory{AnswerTags: c.tags, Turns: make([]rl.Turn, c.turns)}
+		for _, s := range c.statuses {
+			tr.Turns[0].Calls = append(tr.Turns[0].Calls, rl.ToolCall{Status: s, Response: "no error here"})
+		}
+		if pErr, pFormat := grpo.Penalties(&tr); pErr != c.pErr || pFormat != c.pFormat {
+			t.Errorf("%s: %v, %v; want %v, %v", name, pErr, pFormat, c.pErr, c.pFormat)
+		}
+	}
+	printed := made("p", 0, 1, rl.ToolOK)
+	printed.Turns[0].Calls[0].Response = "Error: error"
+	if pErr, _ := grpo.Penalties(&printed); pErr != 0 {
+		t.Errorf("a printed word counts as a failed call: %v", pErr)
+	}
+}
+
+func TestAdvantages(t *testing.T) {
+	rewards := func(rs ...float64) (ts []rl.Trajectory) {
+		for i, r := range rs {
+			ts = append(ts, made("p", i, r))
+		}
+		return ts
+	}
+	for _, same := range [][]rl.Trajectory{rewards(), rewards(1), rewards(0, 0, 0), rewards(0.1, 0.1, 0.1)} {
+		for _, a := range grpo.Advantages(same) {
+			if a != 0 {
+				t.Errorf("equal rewards have advantage %v", a)
+			}
+		}
+	}
+	// mean 0.25, unbiased deviation 0.5
+	got := grpo.Advantages(rewards(1, 0, 0, 0))
+	for i, want := range []float64{1.5, -0.5, -0.5, -0.5} {
+		if math.Abs(float64(got[i])-want) > 1e-5 {
+			t.Errorf("advantage %d is %v, want %v", i, got[i], want)
+		}
+	}
+}
+
+func TestBuildBatchRefusesBadRecords(t *testing.T) {
+	good := func() rl.Group {
+		return rl.Group{Problem: rl.Problem{ID: "p"}, Trajectories: []rl.Trajectory{made("p", 0, 1), made("p", 1, 0)}}
+	}
+	cfg := grpo.Config{GroupSize: 2, RoC: grpo.RoC(config.RoC{Enabled: true, Mode: "paper", Smoothing: 0.1})}
+	for want, change := range map[string]func(*rl.Group, *grpo.Config){
+		"never scored":    func(g *rl.Group, _ *grpo.Config) { g.Trajectories[0].StopReason = "" },
+		"given twice":     func(g *rl.Group, _ *grpo.Config) { g.Trajectories[1].Rollout = 0 },
+		"in group p":      func(g *rl.Group, _ *grpo.Config) { g.Trajectories[1].ProblemID = "q" },
+		"reward NaN":      func(g *rl.Group, _ *grpo.Config) { g.Trajectories[1].Reward = math.NaN() },
+		"lengths differ":  func(g *rl.Group, _ *grpo.Config) { g.Trajectories[1].LossMask = nil },
+		"group_size is 0": func(_ *rl.Group, c *grpo.Config) { c.GroupSize = 0 },
+		"roc.mode":        func(_ *rl.Group, c *grpo.Config) { c.RoC.Mode = "best" },
+		"roc.smoothing":   func(_ *rl.Group, c *grpo.Config) { c.RoC.Smoothing = 0 },
+		"min_positive 3":  func(_ *rl.Group, c *grpo.Config) { c.RoC.MinPositive = 3 },
+	} {
+		g, c := good(), cfg
+		change(&g, &c)
+		if _, _, err := grpo.BuildBatch(7, []rl.Group{g}, c, 1); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want one naming %q", err, want)
+		}
+	}
+}
+
+func TestPackAndMinibatchesLoseNothing(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var batch rl.Batch
+		for i, size := range rapid.SliceOf(rapid.IntRange(1, 50)).Draw(t, "sizes") {
+			batch.Samples = append(batch.Samples, rl.Sample{Rollout: i, Tokens: make([]int32, size)})
+		}
+		limit := rapid.IntRange(50, 200).Draw(t, "limit")
+		seen := map[int]int{}
+		n := rapid.IntRange(1, 4).Draw(t, "minibatches")
+		parts := grpo.Minibatches(batch, n, 1)
+		for _, part := range parts {
+			if len(part.Samples) > (len(batch.Samples)+n-1)/n {
+				t.Fatalf("%d of %d samples in one of %d minibatches", len(part.Samples), len(batch.Samples), n)
+			}
+			packs, err := grpo.Pack(part.Samples, limit)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, pack := range packs {
+				longest := 0
+				for _, i := range pack {
+					seen[part.Samples[i].Rollout]++
+					longest = max(longest, len(part.Samples[i].Tokens))
+				}
+				if longest*len(pack) > limit || len(pack) == 0 {
+					t.Fatalf("a microbatch of %d x %d tokens, limit %d", len(pack), longest, limit)
+				}
+			}
+		}
+		for i := range batch.Samples {
+			if seen[i] != 1 {
+				t.Fatalf("sample %d is in %d microbatches", i, seen[i])
+			}
+		}
+	})
+	if _, err := grpo.Pack([]rl.Sample{{Tokens: make([]int32, 9)}}, 8); err == nil {
+		t.Error("a sample longer than the limit was packed")
+	}
+}

@@ -1,0 +1,22 @@
+package grpo
+
+import "temper/internal/rl"
+
+// noCallPenalty is p_err of a trajectory without tool calls: neither clean nor
+// wrong, so that using the tool well is preferred to not using it.
+const noCallPenalty = 0.5
+
+// Penalties returns the two numbers by which Resample-on-Correct prefers one
+// correct trajectory to another (arXiv 2508.20722, section 2.2.3): ToolErrorRate
+// p_err, the share of tool calls that failed by their typed status, and
+// FormatPenalty p_format, for a missing answer or for more answers than one.
+func Penalties(t *rl.Trajectory) (toolErrorRate, formatPenalty float64) {
+	toolErrorRate = noCallPenalty
+	if calls, failed := t.ToolCounts(); calls > 0 {
+		toolErrorRate = float64(failed) / float64(calls)
+	}
+	if t.AnswerTags < 1 || len(t.Turns) == 0 {
+		return toolErrorRate, 1
+	}
+	return toolErrorRate, min(1, float64(t.AnswerTags-1)/float64(len(t.Turns)))
+}

@@ -1,0 +1,155 @@
+package grpo
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"temper/internal/rl"
+)
+
+// Modes of Resample-on-Correct.
+const (
+	// ModePaper draws positives without replacement with probability inversely
+	// proportional to their penalty, as arXiv 2508.20722 says.
+	ModePaper = "paper"
+	// ModeReleased keeps the positives with the lowest penalties and the first
+	// negatives, and rounds the counts half to even, as the released code does.
+	ModeReleased = "released"
+)
+
+// RoC configures Resample-on-Correct. Fields are those of config.RoC.
+type RoC struct {
+	Enabled bool
+	Mode    string
+	// Smoothing s turns a penalty p into the weight 1/(p+s).
+	Smoothing float64
+	// MinPositive and MinNegative are kept at least, where they exist.
+	MinPositive int
+	MinNegative int
+}
+
+func (c RoC) validate(groupSize int) error {
+	switch {
+	case groupSize < 1:
+		return fmt.Errorf("group_size is %d, want at least 1", groupSize)
+	case !c.Enabled:
+		return nil
+	case c.Mode != ModePaper && c.Mode != ModeReleased:
+		return fmt.Errorf("roc.mode is %q, want %s or %s", c.Mode, ModePaper, ModeReleased)
+	case c.Mode == ModePaper && !(c.Smoothing > 0):
+		return fmt.Errorf("roc.smoothing is %v, want above 0", c.Smoothing)
+	case c.MinPositive < 0 || c.MinNegative < 0 || c.MinPositive+c.MinNegative > groupSize:
+		return fmt.Errorf("roc.min_positive %d and min_negative %d do not fit group_size %d", c.MinPositive, c.MinNegative, groupSize)
+	}
+	return nil
+}
+
+// Resample returns the trajectories of a scored group that are kept, ordered by
+// Rollout: groupSize of them, or all when there are not more. Trajectories with
+// reward 1 are positives, the others negatives. Every draw is keyed by the
+// trajectory's problem and Rollout, so the order of the input does not matter.
+func Resample(trajectories []rl.Trajectory, groupSize int, cfg RoC, seed uint64) ([]rl.Trajectory, error) {
+	if err := cfg.validate(groupSize); err != nil {
+		return nil, err
+	}
+	kept := slices.SortedFunc(slices.Values(trajectories), byRollout)
+	if len(kept) <= groupSize {
+		return kept, nil
+	}
+	if !cfg.Enabled {
+		kept = lowest(kept, groupSize, uniformKeys(kept, seed))
+	} else {
+		kept = resampleOnCorrect(kept, groupSize, cfg, seed)
+	}
+	slices.SortFunc(kept, byRollout)
+	return kept, nil
+}
+
+func byRollout(a, b rl.Trajectory) int { return cmp.Compare(a.Rollout, b.Rollout) }
+
+// resampleOnCorrect picks from more than groupSize trajectories sorted by Rollout.
+func resampleOnCorrect(sorted []rl.Trajectory, groupSize int, cfg RoC, seed uint64) []rl.Trajectory {
+	var positives, negatives []rl.Trajectory
+	for _, t := range sorted {
+		if positive(&t) {
+			positives = append(positives, t)
+		} else {
+			negatives = append(negatives, t)
+		}
+	}
+	numNeg := keptNegatives(len(positives), len(negatives), groupSize, cfg)
+	numPos := groupSize - numNeg
+	if cfg.Mode == ModeReleased {
+		return slices.Concat(lowest(positives, numPos, penaltyKeys(positives)), negatives[:numNeg])
+	}
+	return slices.Concat(
+		lowest(positives, numPos, weightedKeys(positives, cfg.Smoothing, seed)),
+		lowest(negatives, numNeg, uniformKeys(negatives, seed)))
+}
+
+func positive(t *rl.Trajectory) bool { return t.Reward > 0 }
+
+// keptNegatives is the number of negatives among groupSize kept of pos+neg: the
+// proportional share, moved as little as needed to keep the stated minima and to
+// have enough of both.
+func keptNegatives(pos, neg, groupSize int, cfg RoC) int {
+	share := math.Floor(float64(neg*groupSize) / float64(pos+neg))
+	if cfg.Mode == ModeReleased {
+		share = math.RoundToEven(float64(neg*groupSize) / float64(pos+neg))
+	}
+	lowest := max(min(cfg.MinNegative, neg), groupSize-pos)
+	highest := min(neg, groupSize-min(cfg.MinPositive, pos))
+	return min(max(int(share), lowest), highest)
+}
+
+// lowest returns the n trajectories with the lowest keys, in input order for
+// equal keys.
+func lowest(ts []rl.Trajectory, n int, keys []float64) []rl.Trajectory {
+	order := make([]int, len(ts))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(keys[a], keys[b]) })
+	kept := make([]rl.Trajectory, n)
+	for i := range kept {
+		kept[i] = ts[order[i]]
+	}
+	return kept
+}
+
+// uniformKeys give each subset of a size the same chance to have the lowest keys.
+func uniformKeys(ts []rl.Trajectory, seed uint64) []float64 {
+	keys := make([]float64, len(ts))
+	for i := range ts {
+		keys[i] = draw(&ts[i], seed)
+	}
+	return keys
+}
+
+// weightedKeys are exponential draws with rates 1/(p+s): the lowest of them are a
+// sample without replacement with probabilities proportional to the rates
+// (Efraimidis and Spirakis 2006).
+func weightedKeys(ts []rl.Trajectory, smoothing float64, seed uint64) []float64 {
+	keys := make([]float64, len(ts))
+	for i := range ts {
+		toolErrorRate, formatPenalty := Penalties(&ts[i])
+		keys[i] = -math.Log1p(-draw(&ts[i], seed)) * (toolErrorRate + formatPenalty + smoothing)
+	}
+	return keys
+}
+
+func penaltyKeys(ts []rl.Trajectory) []float64 {
+	keys := make([]float64, len(ts))
+	for i := range ts {
+		toolErrorRate, formatPenalty := Penalties(&ts[i])
+		keys[i] = toolErrorRate + formatPenalty
+	}
+	return keys
+}
+
+// draw is the trajectory's own number in [0, 1).
+func draw(t *rl.Trajectory, seed uint64) float64 {
+	return rl.Rand(rl.Seed(seed, "resample", rl.Hash(t.ProblemID), uint64(t.Rollout))).Float64()
+}
