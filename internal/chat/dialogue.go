@@ -3,7 +3,6 @@ package chat
 import (
 	"encoding/json"
 	"fmt"
-	"math"
 	"slices"
 
 	"temper/internal/tokenizer"
@@ -76,52 +75,78 @@ func AssistantText(m Message) (string, error) {
 	return text, nil
 }
 
-// Render turns a dialogue into tokens through the same Transcript as a rollout.
-// The LossMask is true on assistant messages with their end token. Order of
-// roles: an optional system, then user, assistant, and after it tool results or
-// a user message; the last one is of the assistant.
-func (f *Format) Render(d Dialogue) (*Transcript, error) {
-	messages, system := d.Messages, f.system
-	if len(messages) > 0 && messages[0].Role == RoleSystem {
-		system, messages = messages[0].Content, messages[1:]
-	}
-	if len(messages) == 0 || messages[0].Role != RoleUser {
-		return nil, fmt.Errorf("render dialogue: the first message after the system is not of the user")
-	}
-	t := f.begin(system, messages[0].Content)
-	previous := RoleUser
-	for i := 1; i < len(messages); i++ {
-		m := messages[i]
+// Validate reports what Render would refuse. Order of roles: an optional
+// system, then user, assistant, and after it tool results or a user message; the
+// last one is of the assistant.
+func (d Dialogue) Validate() error {
+	_, messages := d.split()
+	previous := ""
+	for i, m := range messages {
 		if !follows(m.Role, previous) {
-			return nil, fmt.Errorf("render dialogue: message %d of role %q after %q", i, m.Role, previous)
+			return fmt.Errorf("message %d of role %q after %q", len(d.Messages)-len(messages)+i, m.Role, previous)
+		}
+		if m.Role == RoleAssistant {
+			if _, err := AssistantText(m); err != nil {
+				return fmt.Errorf("message %d: %w", len(d.Messages)-len(messages)+i, err)
+			}
 		}
 		previous = m.Role
-		switch m.Role {
+	}
+	if previous != RoleAssistant {
+		return fmt.Errorf("the last message is of role %q, want %q", previous, RoleAssistant)
+	}
+	return nil
+}
+
+func follows(role, previous string) bool {
+	switch role {
+	case RoleUser:
+		return previous == "" || previous == RoleAssistant
+	case RoleAssistant:
+		return previous == RoleUser || previous == RoleTool
+	case RoleTool:
+		return previous == RoleAssistant || previous == RoleTool
+	default:
+		return false
+	}
+}
+
+// split cuts the system message off, nil when there is none.
+func (d Dialogue) split() (*Message, []Message) {
+	if len(d.Messages) > 0 && d.Messages[0].Role == RoleSystem {
+		return &d.Messages[0], d.Messages[1:]
+	}
+	return nil, d.Messages
+}
+
+// Render turns a dialogue into tokens through the same Transcript as a rollout.
+// The LossMask is true on assistant messages with their end token. A system
+// message of the dialogue replaces the one of the Format.
+func (f *Format) Render(d Dialogue) (*Transcript, error) {
+	if err := d.Validate(); err != nil {
+		return nil, fmt.Errorf("render dialogue: %w", err)
+	}
+	first, messages := d.split()
+	system := f.system
+	if first != nil {
+		system = first.Content
+	}
+	t := f.begin(system, messages[0].Content)
+	for i := 1; i < len(messages); i++ {
+		switch m := messages[i]; m.Role {
 		case RoleAssistant:
 			if err := t.appendAssistant(m); err != nil {
-				return nil, fmt.Errorf("render dialogue: message %d: %w", i, err)
+				return nil, fmt.Errorf("render dialogue: %w", err)
 			}
 		case RoleUser:
 			t.appendMasked(f.userTokens(m.Content))
 		case RoleTool:
 			last := lastTool(messages, i)
-			if err := t.AppendTool(contents(messages[i:last]), math.MaxInt); err != nil {
-				return nil, fmt.Errorf("render dialogue: message %d: %w", i, err)
-			}
+			t.appendMasked(f.toolTokens(contents(messages[i:last])))
 			i = last - 1
 		}
 	}
-	if previous != RoleAssistant {
-		return nil, fmt.Errorf("render dialogue: the last message is of role %q, want %q", previous, RoleAssistant)
-	}
 	return t, nil
-}
-
-func follows(role, previous string) bool {
-	if previous == RoleAssistant {
-		return role == RoleUser || role == RoleTool
-	}
-	return role == RoleAssistant
 }
 
 // lastTool returns the end of the run of tool messages that starts at i.
