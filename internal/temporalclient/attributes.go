@@ -24,7 +24,7 @@ const attributeWait = 15 * time.Second
 // waits until they can be used. It returns false without an error when this
 // server lets clients neither create nor list them; runs go without then. An
 // attribute of another type is an error: using it would block workflows.
-func (c *Client) EnsureAttributes(ctx context.Context, want Attributes) (bool, error) {
+func (c *Connection) EnsureAttributes(ctx context.Context, want Attributes) (bool, error) {
 	missing, err := c.missing(ctx, want)
 	if notForUs(err) {
 		return false, nil
@@ -32,7 +32,7 @@ func (c *Client) EnsureAttributes(ctx context.Context, want Attributes) (bool, e
 	if err != nil || len(missing) == 0 {
 		return err == nil, err
 	}
-	_, err = c.OperatorService().AddSearchAttributes(ctx, &operatorservice.AddSearchAttributesRequest{
+	_, err = c.Client.OperatorService().AddSearchAttributes(ctx, &operatorservice.AddSearchAttributesRequest{
 		Namespace: c.Namespace, SearchAttributes: missing,
 	})
 	if notForUs(err) {
@@ -46,7 +46,7 @@ func (c *Client) EnsureAttributes(ctx context.Context, want Attributes) (bool, e
 }
 
 // HasAttributes reports whether the namespace knows all of them.
-func (c *Client) HasAttributes(ctx context.Context, want Attributes) (bool, error) {
+func (c *Connection) HasAttributes(ctx context.Context, want Attributes) (bool, error) {
 	missing, err := c.missing(ctx, want)
 	if notForUs(err) {
 		return false, nil
@@ -54,7 +54,7 @@ func (c *Client) HasAttributes(ctx context.Context, want Attributes) (bool, erro
 	return err == nil && len(missing) == 0, err
 }
 
-func (c *Client) awaitAttributes(ctx context.Context, want Attributes) error {
+func (c *Connection) awaitAttributes(ctx context.Context, want Attributes) error {
 	ctx, cancel := context.WithTimeout(ctx, attributeWait)
 	defer cancel()
 	tick := time.NewTicker(100 * time.Millisecond)
@@ -73,8 +73,8 @@ func (c *Client) awaitAttributes(ctx context.Context, want Attributes) error {
 	}
 }
 
-func (c *Client) missing(ctx context.Context, want Attributes) (Attributes, error) {
-	have, err := c.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: c.Namespace})
+func (c *Connection) missing(ctx context.Context, want Attributes) (Attributes, error) {
+	have, err := c.Client.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: c.Namespace})
 	if err != nil {
 		return nil, fmt.Errorf("list search attributes of namespace %s: %w", c.Namespace, err)
 	}

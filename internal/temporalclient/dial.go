@@ -60,16 +60,20 @@ func Load(o Options) (client.Options, error) {
 	return options, nil
 }
 
-// Client is a connection with the settings it was made from.
-type Client struct {
-	client.Client
+// Connection is a client with the settings it was made from. It does not embed
+// the client: the SDK's workers accept only the SDK's own type.
+type Connection struct {
+	Client    client.Client
 	Address   string
 	Namespace string
 }
 
+// Close ends the connection.
+func (c *Connection) Close() { c.Client.Close() }
+
 // Dial connects and checks that the server answers. The error is one line that
 // names the address.
-func Dial(ctx context.Context, o Options) (*Client, error) {
+func Dial(ctx context.Context, o Options) (*Connection, error) {
 	options, err := Load(o)
 	if err != nil {
 		return nil, err
@@ -84,7 +88,7 @@ func Dial(ctx context.Context, o Options) (*Client, error) {
 	if err != nil {
 		return nil, &UnreachableError{Address: options.HostPort, Err: err}
 	}
-	return &Client{Client: c, Address: options.HostPort, Namespace: options.Namespace}, nil
+	return &Connection{Client: c, Address: options.HostPort, Namespace: options.Namespace}, nil
 }
 
 // UnreachableError says that no Temporal server answered at an address.

@@ -1,0 +1,330 @@
+//go:build integration
+
+package workflows_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/history/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/worker"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"temper/activities"
+	"temper/internal/temporalclient"
+	"temper/workflows"
+)
+
+var update = flag.Bool("update", false, "write the recorded histories to testdata/histories")
+
+// recorder runs scenarios on a real server and keeps their histories.
+type recorder struct {
+	*testing.T
+	conn *temporalclient.Connection
+	c    client.Client
+	w    *world
+}
+
+// TestHistories plays every shape of a run against a real server, checks what
+// came out and that the recorded history replays. With -update the histories
+// become the fixtures of TestReplay.
+func TestHistories(t *testing.T) {
+	conn := dialServer(t)
+	for name, play := range map[string]func(recorder, string){
+		"whole": playWhole, "paused": playPaused, "retried": playRetried,
+		"stopped": playStopped, "cancelled": playCancelled, "refused": playRefused, "continued": playContinued,
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(2, 1)
+			stop := serve(t, conn.Client, w)
+			defer stop()
+			play(recorder{T: t, conn: conn, c: conn.Client, w: w}, uniqueRun(t, name))
+		})
+	}
+}
+
+func playWhole(r recorder, id string) {
+	r.w.plan.Stages[1].Filter = true
+	r.w.plan.SearchAttributes = r.ensureAttributes()
+	r.run(id)
+	if got := r.w.finish[0].Policy.Version; got != 3 {
+		r.Errorf("policy %d, want 3", got)
+	}
+	r.keep("whole-run", workflows.RunWorkflowID(id))
+	r.keep("whole-stage", workflows.StageWorkflowID(id, 2, "hop2"))
+	step := r.keep("whole-step", workflows.StepWorkflowID(id, 1))
+	if diff := cmp.Diff(stepEvents, eventNames(step)); diff != "" {
+		r.Errorf("events of a step (-want +got):\n%s", diff)
+	}
+}
+
+// stepEvents is the history of a step: two activities with a hop each, all
+// other work inside three workflow tasks.
+var stepEvents = []string{
+	"WorkflowExecutionStarted",
+	"WorkflowTaskScheduled", "WorkflowTaskStarted", "WorkflowTaskCompleted",
+	"MarkerRecorded SelectProblems",
+	"ActivityTaskScheduled SampleGroups", "ActivityTaskStarted", "ActivityTaskCompleted",
+	"WorkflowTaskScheduled", "WorkflowTaskStarted", "WorkflowTaskCompleted",
+	"MarkerRecorded BuildBatch",
+	"ActivityTaskScheduled TrainStep", "ActivityTaskStarted", "ActivityTaskCompleted",
+	"WorkflowTaskScheduled", "WorkflowTaskStarted", "WorkflowTaskCompleted",
+	"MarkerRecorded LogStep",
+	"WorkflowExecutionCompleted",
+}
+
+// playPaused pauses the run by update and resumes it by signals without a
+// payload, then pauses and resumes the stage itself.
+func playPaused(r recorder, id string) {
+	r.w.hold = 50 * time.Millisecond
+	r.w.plan.Stages[0].Steps, r.w.plan.Stages[1].FirstStep = 4, 5
+	run := r.start(id)
+	await(r, "step 1", func() bool { return r.w.count("train 1") > 0 })
+	if _, err := workflows.Send(r.Context(), r.c, id, workflows.CommandPause, "lunch"); err != nil {
+		r.Fatal(err)
+	}
+	r.awaitState(id, workflows.StatePaused)
+	if s := r.status(id); s.Reason != "lunch" || s.Step == 0 {
+		r.Errorf("status %+v, want paused for lunch after a step", s)
+	}
+	if _, err := workflows.Send(r.Context(), r.c, id, workflows.CommandPause, ""); err == nil {
+		r.Error("a second pause was accepted")
+	}
+	r.signal(workflows.RunWorkflowID(id), workflows.CommandResume, nil)
+	r.awaitState(id, workflows.StateTraining)
+	stage := r.status(id).Child
+	r.signal(stage, workflows.CommandPause, struct{}{})
+	r.awaitState(id, workflows.StatePaused)
+	r.signal(stage, workflows.CommandResume, nil)
+	r.awaitClosed(run)
+	if got := r.w.finish[0].Policy.Version; got != 5 {
+		r.Errorf("policy %d, want 5", got)
+	}
+	r.keep("paused-run", workflows.RunWorkflowID(id))
+	r.keep("paused-stage", workflows.StageWorkflowID(id, 1, "hop1"))
+}
+
+func playRetried(r recorder, id string) {
+	for _, call := range []string{"sample 1 with 0: p1,p2,p3", "batch 1", "train 1", "sft 0-25"} {
+		r.w.faults[call] = []error{infraError(), infraError()}
+	}
+	r.run(id)
+	r.keep("retried-run", workflows.RunWorkflowID(id))
+	r.keep("retried-step", workflows.StepWorkflowID(id, 1))
+}
+
+func playStopped(r recorder, id string) {
+	r.w.hold = 50 * time.Millisecond
+	run := r.start(id)
+	await(r, "step 1", func() bool { return r.w.count("train 1") > 0 })
+	if _, err := workflows.Send(r.Context(), r.c, id, workflows.CommandStop, "good enough"); err != nil {
+		r.Fatal(err)
+	}
+	r.awaitClosed(run)
+	if !r.w.finish[0].Stopped {
+		r.Error("finished as if it had not been stopped")
+	}
+	r.keep("stopped-run", workflows.RunWorkflowID(id))
+	r.keep("stopped-stage", workflows.StageWorkflowID(id, 1, "hop1"))
+}
+
+func playCancelled(r recorder, id string) {
+	r.w.hold = 300 * time.Millisecond
+	run := r.start(id)
+	await(r, "step 1", func() bool { return r.w.count("sample 1") > 0 })
+	if err := r.c.CancelWorkflow(r.Context(), run.GetID(), ""); err != nil {
+		r.Fatal(err)
+	}
+	r.awaitClosed(run)
+	d, err := r.c.DescribeWorkflowExecution(r.Context(), run.GetID(), "")
+	if err != nil {
+		r.Fatal(err)
+	}
+	if got := d.WorkflowExecutionInfo.Status; got != enums.WORKFLOW_EXECUTION_STATUS_CANCELED {
+		r.Errorf("status %v, want canceled", got)
+	}
+	if len(r.w.finish) != 1 {
+		r.Errorf("%d summaries, want 1", len(r.w.finish))
+	}
+	r.keep("cancelled-run", workflows.RunWorkflowID(id))
+	r.keep("cancelled-step", workflows.StepWorkflowID(id, 1))
+}
+
+// playRefused: a wrong configuration fails at once with its message.
+func playRefused(r recorder, id string) {
+	r.w.faults["open"] = []error{finalError(activities.ErrTypeInvalidConfig, "rl.group_size: 32 is above 16")}
+	run := r.start(id)
+	err := run.Get(r.Context(), nil)
+	if err == nil || !cmp.Equal(r.w.count("open"), 1) {
+		r.Errorf("error %v after %d attempts, want one failed attempt", err, r.w.count("open"))
+	}
+	r.keep("refused-run", workflows.RunWorkflowID(id))
+}
+
+// playContinued runs a stage alone, whose executions hold one step each.
+func playContinued(r recorder, id string) {
+	in := stageInput(r.w, 1)
+	in.Run.RunID = id
+	stage := workflows.StageWorkflowID(id, 1, "hop1")
+	data, err := json.Marshal(in)
+	if err != nil {
+		r.Fatal(err)
+	}
+	first := start(r, r.c, stage, workflows.TypeStage, string(data))
+	firstRun := first.GetRunID() // Get follows to the last execution
+	if err := first.Get(r.Context(), nil); err != nil {
+		r.Fatal(err)
+	}
+	h := r.keepExecution("continued-stage-1", stage, firstRun)
+	if last := h.Events[len(h.Events)-1].EventType; last != enums.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW {
+		r.Errorf("first execution ended by %v", last)
+	}
+	r.keep("continued-stage-2", stage)
+}
+
+func (r recorder) ensureAttributes() bool {
+	known, err := r.conn.EnsureAttributes(r.Context(), temporalclient.Attributes{
+		workflows.AttributeRun:   enums.INDEXED_VALUE_TYPE_KEYWORD,
+		workflows.AttributeStage: enums.INDEXED_VALUE_TYPE_KEYWORD,
+		workflows.AttributeStep:  enums.INDEXED_VALUE_TYPE_INT,
+	})
+	if err != nil || !known {
+		r.Fatalf("search attributes: known %v, %v", known, err)
+	}
+	return known
+}
+
+func (r recorder) start(id string) client.WorkflowRun {
+	r.Helper()
+	return start(r, r.c, workflows.RunWorkflowID(id), "RLRun", `{"config": "configs/demo.yaml", "seed": 1}`)
+}
+
+func (r recorder) run(id string) {
+	r.Helper()
+	r.awaitClosed(r.start(id))
+}
+
+func (r recorder) awaitClosed(run client.WorkflowRun) {
+	r.Helper()
+	await(r, "end of "+run.GetID(), closed(r.c, run.GetID()))
+}
+
+func (r recorder) status(id string) workflows.RunStatus {
+	r.Helper()
+	s, err := workflows.Status(r.Context(), r.c, id)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return s
+}
+
+func (r recorder) awaitState(id string, want workflows.State) {
+	r.Helper()
+	await(r, "state "+string(want), func() bool { return r.status(id).State == want })
+}
+
+func (r recorder) signal(workflowID, name string, arg any) {
+	r.Helper()
+	if err := r.c.SignalWorkflow(r.Context(), workflowID, "", name, arg); err != nil {
+		r.Fatal(err)
+	}
+}
+
+func (r recorder) keep(name, workflowID string) *history.History {
+	r.Helper()
+	return r.keepExecution(name, workflowID, "")
+}
+
+// keepExecution fetches a history, replays it and with -update stores it.
+func (r recorder) keepExecution(name, workflowID, runID string) *history.History {
+	r.Helper()
+	h := fetch(r, r.c, workflowID, runID)
+	replayer := worker.NewWorkflowReplayer()
+	workflows.Register(replayer)
+	if err := replayer.ReplayWorkflowHistory(nil, h); err != nil {
+		r.Errorf("replay %s: %v", name, err)
+	}
+	if *update {
+		r.store(name, h)
+	}
+	return h
+}
+
+// store writes a fixture without the name of the machine it was made on, which
+// the SDK puts into the names of its sticky queues.
+func (r recorder) store(name string, h *history.History) {
+	r.Helper()
+	host, err := os.Hostname()
+	if err != nil {
+		r.Fatal(err)
+	}
+	data, err := protojson.Marshal(h)
+	if err != nil {
+		r.Fatal(err)
+	}
+	data = bytes.ReplaceAll(data, []byte(`"`+host+":"), []byte(`"worker:`))
+	if err := os.WriteFile(filepath.Join("testdata", "histories", name+".json"), append(data, '\n'), 0o600); err != nil {
+		r.Fatal(err)
+	}
+}
+
+func fetch(t testing.TB, c client.Client, workflowID, runID string) *history.History {
+	t.Helper()
+	h := &history.History{}
+	events := c.GetWorkflowHistory(context.Background(), workflowID, runID, false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	for events.HasNext() {
+		e, err := events.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.Events = append(h.Events, e)
+	}
+	return h
+}
+
+func eventNames(h *history.History) []string {
+	var names []string
+	for _, e := range h.Events {
+		name := e.EventType.String()
+		if a := e.GetActivityTaskScheduledEventAttributes(); a != nil {
+			name += " " + a.ActivityType.Name
+		}
+		if m := e.GetMarkerRecordedEventAttributes(); m != nil {
+			var marker struct{ ActivityType string }
+			_ = json.Unmarshal(m.Details["data"].GetPayloads()[0].Data, &marker) // no name shows as a difference
+			name += " " + marker.ActivityType
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
+// BenchmarkStep measures the orchestration of a step alone: a stage of b.N
+// steps whose activities do nothing, on a real server.
+func BenchmarkStep(b *testing.B) {
+	c := dialServer(b).Client
+	w := newWorld(b.N)
+	stop := serve(b, c, w)
+	defer stop()
+	in := stageInput(w, workflows.StepsPerExecution)
+	in.Run.RunID = fmt.Sprintf("bench-%d", time.Now().UnixNano())
+	data, err := json.Marshal(in)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ResetTimer()
+	run := start(b, c, workflows.StageWorkflowID(in.Run.RunID, 1, "hop1"), workflows.TypeStage, string(data))
+	if err := run.Get(b.Context(), nil); err != nil {
+		b.Fatal(err)
+	}
+}
