@@ -10,6 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/gomlx/gomlx/ml/model"
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
@@ -49,34 +54,43 @@ func bitEqual(t *testing.T, what string, got, want policy.Generation) {
 }
 
 // TestBatchInvariance runs one request alone, in full engines, in different rows
-// and beside different numbers of others, on a network whose products are of the
-// demo's size.
+// and beside different numbers of others: on a network of the demo's size, and
+// on one so wide that the CPU backend changes kernels with the number of rows.
 func TestBatchInvariance(t *testing.T) {
-	model := demo(128, 2, 384)
-	req := policy.Request{Tokens: prompt(0, 21), MaxTokens: 30, Temperature: 0.8, Seed: 99, Version: -1}
-	alone := generate(t, start(t, engine.Config{Model: model, Slots: 1}), req)
-	if len(alone.Tokens) != 30 || len(alone.Logprobs) != 30 || alone.Finish != rl.FinishLength || alone.Version != 1 {
-		t.Fatalf("generation alone: %+v", alone)
+	for _, model := range []qwen3.Config{demo(128, 2, 384), demo(256, 1, 768)} {
+		t.Run(fmt.Sprint("hidden=", model.HiddenSize), func(t *testing.T) {
+			req := policy.Request{Tokens: prompt(0, 21), MaxTokens: 20, Temperature: 0.8, Seed: 99, Version: -1}
+			alone := generate(t, start(t, engine.Config{Model: model, Slots: 1}), req)
+			if len(alone.Tokens) != 20 || len(alone.Logprobs) != 20 || alone.Finish != rl.FinishLength || alone.Version != 1 {
+				t.Fatalf("generation alone: %+v", alone)
+			}
+			e := start(t, engine.Config{Model: model, Slots: 70, Shards: 1, MaxContext: 64})
+			for _, others := range []int{0, 1, 5, 13, 30, 69, 100} {
+				bitEqual(t, fmt.Sprintf("company of %d", others), amid(t, e, others, req), alone)
+			}
+		})
 	}
-	e := start(t, engine.Config{Model: model, Slots: 70, Shards: 1, MaxContext: 64})
-	for _, others := range []int{0, 1, 5, 13, 30, 69, 100} {
-		var wg sync.WaitGroup
-		for i := range others {
-			wg.Go(func() {
-				_, err := e.Generate(t.Context(), policy.Request{
-					Tokens: prompt(i+1, 3+i%25), MaxTokens: 20 + i%13, Temperature: float32(i % 3), Seed: uint64(i), Version: -1,
-				})
-				if err != nil {
-					t.Error(err)
-				}
+}
+
+// amid runs the request while others of several lengths run beside it.
+func amid(t *testing.T, e *engine.Engine, others int, req policy.Request) policy.Generation {
+	t.Helper()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for i := range others {
+		wg.Go(func() {
+			_, err := e.Generate(t.Context(), policy.Request{
+				Tokens: prompt(i+1, 3+i%25), MaxTokens: 15 + i%13, Temperature: float32(i % 3), Seed: uint64(i), Version: -1,
 			})
-		}
-		if others > 5 {
-			time.Sleep(time.Duration(others/10) * time.Millisecond) // join in the middle
-		}
-		bitEqual(t, fmt.Sprintf("company of %d", others), generate(t, e, req), alone)
-		wg.Wait()
+			if err != nil {
+				t.Error(err)
+			}
+		})
 	}
+	if others > 5 {
+		time.Sleep(time.Duration(others/10) * time.Millisecond) // join in the middle
+	}
+	return generate(t, e, req)
 }
 
 // turns plays a trajectory of three turns and returns its generations.
@@ -115,6 +129,69 @@ func TestSessionCacheAndEvictionAreInvisible(t *testing.T) {
 		bitEqual(t, "a session's cache", kept[i], plain[i])
 		bitEqual(t, "an eviction", evicted[i], plain[i])
 	}
+}
+
+func TestRepeatedRequestInASessionIsIdempotent(t *testing.T) {
+	e := start(t, engine.Config{Model: tiny(), Slots: 1})
+	req := policy.Request{Tokens: prompt(1, 20), MaxTokens: 8, Temperature: 1, Seed: 3, Version: -1, Session: "s"}
+	want := generate(t, e, req)
+	bitEqual(t, "a second attempt", generate(t, e, req), want)
+}
+
+// TestLogprobsEqualTheTrainersForward compares what the engine reports with the
+// full forward pass over the finished context. float32 rounding of log-probabilities
+// of order 10 leaves 1e-5; the ratio of new to old policy feels no more than that.
+func TestLogprobsEqualTheTrainersForward(t *testing.T) {
+	model := demo(128, 3, 384)
+	model.InitializerRange = 0.1
+	e := start(t, engine.Config{Model: model, Slots: 3, Shards: 1})
+	for _, temperature := range []float32{1, 0.6, 0} {
+		req := policy.Request{Tokens: prompt(2, 37), MaxTokens: 60, Temperature: temperature, Seed: 4, Version: -1}
+		gen := generate(t, e, req)
+		scale := temperature
+		if temperature == 0 {
+			scale = 1
+		}
+		want, greedy := fullForward(t, model, append(req.Tokens, gen.Tokens...), scale)
+		for i, token := range gen.Tokens {
+			at := len(req.Tokens) + i - 1 // the position whose logits select the token
+			if d := math.Abs(float64(gen.Logprobs[i]) - float64(want[at])); !(d < 3e-5) {
+				t.Errorf("temperature %v, token %d: log-probability %v, trainer's forward %v", temperature, i, gen.Logprobs[i], want[at])
+			}
+			if temperature == 0 && token != greedy[at] {
+				t.Errorf("greedy token %d is %d, likeliest by the trainer's forward %d", i, token, greedy[at])
+			}
+		}
+	}
+}
+
+// fullForward returns, at each position, the log-probability of the token that
+// follows and the likeliest token.
+func fullForward(t *testing.T, cfg qwen3.Config, tokens []int32, temperature float32) (logprobs []float32, likeliest []int32) {
+	t.Helper()
+	backend, err := compute.NewWithConfig("go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := model.NewStore()
+	if err := qwen3.Init(store, cfg, 1); err != nil {
+		t.Fatal(err)
+	}
+	exec, err := model.NewExec(backend, store, func(s *model.Scope, in *graph.Node) []*graph.Node {
+		logits := qwen3.Logits(s, cfg, qwen3.Forward(s, cfg, qwen3.Inputs{Tokens: in}, qwen3.Options{})) // [1, T, V]
+		all := graph.LogSoftmax(graph.DivScalar(logits, temperature), -1)
+		now := graph.SliceAxis(all, 1, graph.AxisRange(0, -1))
+		next := graph.OneHot(graph.SliceAxis(in, 1, graph.AxisRangeToEnd(1)), cfg.VocabSize, logits.DType())
+		return []*graph.Node{graph.ReduceSum(graph.Mul(now, next), -1), graph.ArgMax(logits, -1, dtypes.Int32)}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Call([][]int32{tokens})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tensors.MustCopyFlatData[float32](out[0]), tensors.MustCopyFlatData[int32](out[1])
 }
 
 func TestSessionWithAnotherPastDoesNotReuseIt(t *testing.T) {
@@ -263,6 +340,31 @@ func TestCancelFreesTheSlot(t *testing.T) {
 	if st := e.Stats(); st.Generated > 250 {
 		t.Errorf("%d tokens generated: the cancelled request ran on", st.Generated)
 	}
+}
+
+func TestCancelledRequestLeavesTheQueue(t *testing.T) {
+	e := start(t, engine.Config{Model: demo(128, 2, 384), Slots: 1})
+	ctx, stop := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		_, _ = e.Generate(ctx, policy.Request{Tokens: prompt(1, 10), MaxTokens: 300, Version: -1}) // stopped below
+	})
+	for e.Stats().Generated == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	short, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+	defer cancel()
+	if _, err := e.Generate(short, policy.Request{Tokens: prompt(1, 10), MaxTokens: 9, Version: -1}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("queued request past its deadline: %v", err)
+	}
+	for steps := e.Stats().Steps; e.Stats().Steps < steps+3; {
+		time.Sleep(time.Millisecond)
+	}
+	if st := e.Stats(); st.Requests != 1 {
+		t.Errorf("%d requests under way, want only the running one", st.Requests)
+	}
+	stop()
+	wg.Wait()
 }
 
 func TestLoadDrainsAndSwaps(t *testing.T) {

@@ -1,0 +1,140 @@
+package qwen3_test
+
+import (
+	"math"
+	"testing"
+
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/gomlx/gomlx/ml/model"
+
+	"temper/trainer/qwen3"
+)
+
+// cached drives DecodeStep by hand.
+type cached struct {
+	exec   *model.Exec
+	cfg    qwen3.Config
+	rows   int
+	caches []any
+}
+
+func newCached(t *testing.T, cfg qwen3.Config, ts []qwen3.Tensor, rows, length int) *cached {
+	t.Helper()
+	store := model.NewStore()
+	if err := qwen3.ImportDecode(store, cfg, qwen3.ByName(ts)); err != nil {
+		t.Fatal(err)
+	}
+	exec, err := model.NewExec(backend(t), store, func(s *model.Scope, in []*graph.Node) []*graph.Node {
+		hidden, caches := qwen3.DecodeStep(s, cfg, qwen3.DecodeInputs{
+			Tokens: in[0], Rows: in[1], Positions: in[2], Queries: in[3], Lengths: in[4], Answers: in[5],
+		}, in[6:])
+		return append([]*graph.Node{qwen3.DecodeLogits(s, cfg, hidden)}, caches...)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &cached{exec: exec, cfg: cfg, rows: rows}
+	for range 2 * cfg.NumHiddenLayers {
+		cache := tensors.FromShape(cfg.CacheShape(rows, length))
+		tensors.MustMutableFlatData(cache, func(flat []float32) {
+			for i := range flat {
+				flat[i] = float32(i%17) - 8 // what an earlier sequence left
+			}
+		})
+		c.caches = append(c.caches, cache)
+	}
+	return c
+}
+
+// step feeds next[row] at position at[row] and returns the logits of each fed
+// token by row.
+func (c *cached) step(t *testing.T, chunk int, next [][]int32, at []int) [][][]float64 {
+	t.Helper()
+	var tokens, rowOf, positions, answers []int32
+	queries, lengths := make([][]int32, chunk), make([][]int32, chunk)
+	for k := range chunk {
+		queries[k], lengths[k] = make([]int32, c.rows), make([]int32, c.rows)
+	}
+	for row := range next {
+		for k, token := range next[row] {
+			queries[k][row], lengths[k][row] = int32(len(tokens)), int32(at[row]+k+1)
+			answers = append(answers, int32(k*c.rows+row))
+			tokens, rowOf = append(tokens, token), append(rowOf, int32(row))
+			positions = append(positions, int32(at[row]+k))
+		}
+	}
+	out, err := c.exec.Call(append([]any{tokens, rowOf, positions, queries, lengths, answers}, c.caches...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range c.caches {
+		c.caches[i] = out[1+i]
+	}
+	flat := rows(t, out[0], c.cfg.PaddedVocab())
+	logits := make([][][]float64, len(next))
+	for i, row := range rowOf {
+		logits[row] = append(logits[row], flat[i])
+	}
+	return logits
+}
+
+// TestCachedDecodeEqualsForward feeds three sequences at their own pace, in
+// chunks and token by token, over caches that hold an earlier sequence's values.
+func TestCachedDecodeEqualsForward(t *testing.T) {
+	for _, tied := range []bool{true, false} {
+		cfg := small(tied)
+		ts := weightsOf(t, cfg)
+		ref := newReference(cfg, ts)
+		c := newCached(t, cfg, ts, 4, 32)
+		all := [][]int32{sentence(1, 14), sentence(2, 9), nil, sentence(3, 20)}
+		got := make([][][]float64, 4)
+		for stepNo := range 60 {
+			next, at, fed := make([][]int32, 4), make([]int, 4), 0
+			for row := range all {
+				n := min([]int{1, 3, 0, 4}[(row+stepNo)%4], len(all[row])-len(got[row]))
+				at[row], next[row] = len(got[row]), all[row][len(got[row]):len(got[row])+n]
+				fed += n
+			}
+			if fed == 0 {
+				continue
+			}
+			for row, logits := range c.step(t, 4, next, at) {
+				got[row] = append(got[row], logits...)
+			}
+		}
+		for row, tokens := range all {
+			want := ref.logits(tokens)
+			if len(got[row]) != len(want) {
+				t.Fatalf("row %d: %d of %d tokens fed", row, len(got[row]), len(want))
+			}
+			for i := range want {
+				for pad := range got[row][i][cfg.VocabSize:] {
+					if v := got[row][i][cfg.VocabSize+pad]; v > -1e29 || math.IsNaN(v) {
+						t.Fatalf("padding column %d scores %v", pad, v)
+					}
+				}
+				got[row][i] = got[row][i][:cfg.VocabSize]
+			}
+			near(t, "cached decode", got[row], want, rounding)
+		}
+	}
+}
+
+// TestChunkAndSingleTokensLeaveTheSameBits is what makes eviction invisible.
+// Both ways feed four tokens a step, so that the products have equal sizes.
+func TestChunkAndSingleTokensLeaveTheSameBits(t *testing.T) {
+	cfg := small(true)
+	ts := weightsOf(t, cfg)
+	tokens := sentence(4, 20)
+	chunks, singles := newCached(t, cfg, ts, 4, 32), newCached(t, cfg, ts, 4, 32)
+	var got, want [][]float64
+	for i := range tokens {
+		next := [][]int32{{3}, tokens[i : i+1], {5}, {7}}
+		want = append(want, singles.step(t, 4, next, []int{i, i, i, i})[1]...)
+	}
+	for i := 0; i < len(tokens); i += 4 {
+		got = append(got, chunks.step(t, 4, [][]int32{nil, nil, tokens[i : i+4]}, []int{0, 0, i})[2]...)
+	}
+	near(t, "chunks of four", got, want, 0)
+}
