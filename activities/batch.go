@@ -1,0 +1,130 @@
+package activities
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"temper/internal/artifact"
+	"temper/internal/blob"
+	"temper/internal/config"
+	"temper/internal/dataset"
+	"temper/internal/grpo"
+	"temper/internal/rl"
+)
+
+// SelectProblems names the problems of a step: the stage's problems less the
+// filtered ones, each exactly once an epoch, in an order drawn from the seed.
+func (c *Control) SelectProblems(ctx context.Context, in SelectProblemsInput) (SelectProblemsResult, error) {
+	ids, err := c.selectProblems(ctx, in)
+	return SelectProblemsResult{ProblemIDs: ids}, toTemporal(err)
+}
+
+func (c *Control) selectProblems(ctx context.Context, in SelectProblemsInput) ([]string, error) {
+	layout := artifact.Layout{RunID: in.Run.RunID}
+	cfg, err := readConfig(ctx, c.Store, in.Run)
+	if err != nil {
+		return nil, err
+	}
+	problems, err := readProblems(ctx, c.Store, layout.TrainProblems(in.Stage))
+	if err != nil {
+		return nil, err
+	}
+	filter, _, err := artifact.Lookup[storedFilter](ctx, c.Store, layout.Filter(in.Stage))
+	if err != nil {
+		return nil, err
+	}
+	removed := make(map[string]bool, len(filter.RemovedIDs))
+	for _, id := range filter.RemovedIDs {
+		removed[id] = true
+	}
+	ledger, err := dataset.NewLedger(rl.Seed(cfg.Seed, "ledger", uint64(in.Stage)), problems, cfg.RL.ProblemsPerStep, removed)
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	for _, p := range ledger.Step(in.StageStep - 1) {
+		ids = append(ids, p.ID)
+	}
+	return ids, nil
+}
+
+// BuildBatch turns the groups of a step into the batch that the trainer gets.
+func (c *Control) BuildBatch(ctx context.Context, in BuildBatchInput) (BuildBatchResult, error) {
+	layout := artifact.Layout{RunID: in.Run.RunID}
+	if done, ok, err := artifact.Lookup[BuildBatchResult](ctx, c.Store, layout.BatchStats(in.Step)); ok || err != nil {
+		return done, toTemporal(err)
+	}
+	out, err := c.buildBatch(ctx, layout, in)
+	if err != nil {
+		return out, toTemporal(err)
+	}
+	out, err = artifact.PutOnce(ctx, c.Store, layout.BatchStats(in.Step), out)
+	return out, toTemporal(err)
+}
+
+func (c *Control) buildBatch(ctx context.Context, layout artifact.Layout, in BuildBatchInput) (BuildBatchResult, error) {
+	cfg, err := readConfig(ctx, c.Store, in.Run)
+	if err != nil {
+		return BuildBatchResult{}, err
+	}
+	problems, err := problemsByID(ctx, c.Store, layout.TrainProblems(in.Stage), in.ProblemIDs)
+	if err != nil {
+		return BuildBatchResult{}, err
+	}
+	groups := make([]rl.Group, len(problems))
+	for i, p := range problems {
+		if groups[i], err = readGroup(ctx, c.Store, layout, in.Step, p); err != nil {
+			return BuildBatchResult{}, fmt.Errorf("group of step %d: %w", in.Step, err)
+		}
+	}
+	batch, stats, err := grpo.BuildBatch(in.Step, groups, grpoConfig(cfg.RL), rl.Seed(cfg.Seed, "batch", uint64(in.Step)))
+	if err != nil {
+		return BuildBatchResult{}, err
+	}
+	out := BuildBatchResult{Samples: len(batch.Samples), Stats: rolloutNumbers(groups, stats)}
+	if len(batch.Samples) == 0 {
+		return out, nil
+	}
+	data, err := json.Marshal(batch)
+	if err != nil {
+		return out, err
+	}
+	out.Batch, err = blob.PutBytes(ctx, c.Store, layout.Batch(in.Step), data, blob.Always)
+	return out, err
+}
+
+func grpoConfig(c config.RL) grpo.Config {
+	return grpo.Config{GroupSize: c.GroupSize, RoC: grpo.RoC{
+		Enabled: c.RoC.Enabled, Mode: c.RoC.Mode, Smoothing: c.RoC.Smoothing,
+		MinPositive: c.RoC.MinPositive, MinNegative: c.RoC.MinNegative,
+	}}
+}
+
+// rolloutNumbers are the numbers of a step over all that was sampled.
+func rolloutNumbers(groups []rl.Group, stats grpo.Stats) StepRollouts {
+	var all, correct counts
+	var pErr, pFormat float64
+	for _, g := range groups {
+		for i := range g.Trajectories {
+			t := &g.Trajectories[i]
+			all.add(t)
+			if t.Reward > 0 && t.StopReason != rl.StopInfraError {
+				correct.add(t)
+				e, f := grpo.Penalties(t)
+				pErr += e
+				pFormat += f
+			}
+		}
+	}
+	return StepRollouts{
+		RewardMean:    all.mean(all.reward),
+		ToolErrorRate: ratio(all.failed, all.calls), CorrectErrorRate: ratio(correct.failed, correct.calls),
+		KeptErrorRate:      stats.CorrectAfter.ToolErrorsFrac,
+		MeanResponseTokens: all.mean(float64(all.tokens)), MeanTurns: all.mean(float64(all.turns)),
+		MeanCalls: all.mean(float64(all.calls)), ClipRatio: all.mean(float64(all.clipped)),
+		Groups: stats.Groups, GroupsAllCorrect: stats.DroppedAllCorrect, GroupsAllWrong: stats.DroppedAllWrong,
+		Trajectories: all.n + all.infra, Kept: stats.Kept, InfraErrors: all.infra,
+		PErrMean: correct.mean(pErr), PFormatMean: correct.mean(pFormat),
+	}
+}
