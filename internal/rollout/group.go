@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"temper/internal/rl"
 )
@@ -11,56 +12,82 @@ import (
 // Group runs n trajectories of spec.Problem, with Rollout 0 to n-1, and returns
 // them in that order. The first error ends the others.
 func (r *Runner) Group(ctx context.Context, spec Spec, n int) (rl.Group, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	group := rl.Group{Problem: spec.Problem, Trajectories: make([]rl.Trajectory, n)}
-	var wg sync.WaitGroup
-	for i := range n {
-		wg.Go(func() {
-			s := spec
-			s.Rollout = i
-			t, err := r.Rollout(ctx, s)
-			if err != nil {
-				cancel(err)
-				return
-			}
-			group.Trajectories[i] = t
-		})
-	}
-	wg.Wait()
-	if err := context.Cause(ctx); err != nil {
+	var out rl.Group
+	err := r.Groups(ctx, spec, []rl.Problem{spec.Problem}, n, func(g rl.Group) error {
+		out = g
+		return nil
+	})
+	if err != nil {
 		return rl.Group{}, fmt.Errorf("group %s: %w", spec.Problem.ID, err)
 	}
-	return group, nil
+	return out, nil
 }
 
-// Groups runs one group of n trajectories for each problem, all sharing the
-// runner's slots, and calls done for each group as it finishes, one call at a
-// time. The first error, also of done, ends everything.
+// Groups runs one group of n trajectories for each problem and calls done for
+// each group as it finishes, one call at a time. Trajectories start in the order
+// of problems as the runner's slots allow, so the first groups finish early. The
+// first error, also of done, ends everything; no goroutine outlives the call.
 func (r *Runner) Groups(ctx context.Context, spec Spec, problems []rl.Problem, n int, done func(rl.Group) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var wg sync.WaitGroup
-	var mu sync.Mutex
+	var calling sync.Mutex
 	for _, p := range problems {
-		wg.Go(func() {
-			s := spec
-			s.Problem = p
-			group, err := r.Group(ctx, s, n)
-			if err != nil {
-				cancel(err)
-				return
+		g := &pendingGroup{group: rl.Group{Problem: p, Trajectories: make([]rl.Trajectory, n)}}
+		for i := range n {
+			if r.acquire(ctx) != nil {
+				break // the cause is returned below
 			}
-			mu.Lock()
-			defer mu.Unlock()
-			if ctx.Err() != nil {
-				return
-			}
-			if err := done(group); err != nil {
-				cancel(err)
-			}
-		})
+			wg.Go(func() {
+				s := spec
+				s.Problem, s.Rollout = p, i
+				last, err := g.run(ctx, r, s)
+				if err == nil && last {
+					calling.Lock()
+					defer calling.Unlock()
+					if err = ctx.Err(); err == nil {
+						err = done(g.group)
+					}
+				}
+				if err != nil {
+					cancel(err)
+				}
+			})
+		}
 	}
 	wg.Wait()
 	return context.Cause(ctx)
 }
+
+// pendingGroup is a group under way.
+type pendingGroup struct {
+	group    rl.Group
+	finished atomic.Int64
+}
+
+// run runs one trajectory in the caller's slot, which it gives back, and reports
+// whether it was the last of the group.
+func (g *pendingGroup) run(ctx context.Context, r *Runner, s Spec) (last bool, err error) {
+	defer r.release()
+	t, err := r.rollout(ctx, s)
+	if err != nil {
+		return false, err
+	}
+	g.group.Trajectories[s.Rollout] = t
+	return g.finished.Add(1) == int64(len(g.group.Trajectories)), nil
+}
+
+// acquire waits for a slot.
+func (r *Runner) acquire(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	select {
+	case r.slots <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (r *Runner) release() { <-r.slots }

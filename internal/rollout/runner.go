@@ -100,12 +100,15 @@ func (s *Spec) TrajectorySeed() uint64 {
 // there is no trajectory: ctx ended, the version is not served
 // (policy.ErrStaleVersion), or the Spec cannot be run.
 func (r *Runner) Rollout(ctx context.Context, spec Spec) (rl.Trajectory, error) {
-	select {
-	case r.slots <- struct{}{}:
-		defer func() { <-r.slots }()
-	case <-ctx.Done():
-		return rl.Trajectory{}, ctx.Err()
+	if err := r.acquire(ctx); err != nil {
+		return rl.Trajectory{}, err
 	}
+	defer r.release()
+	return r.rollout(ctx, spec)
+}
+
+// rollout runs a trajectory in a slot that the caller holds.
+func (r *Runner) rollout(ctx context.Context, spec Spec) (rl.Trajectory, error) {
 	environment, err := r.deps.Env(spec.Problem.Env)
 	if err != nil {
 		return rl.Trajectory{}, fmt.Errorf("rollout %s: %w", spec.name(), err)
