@@ -7,6 +7,7 @@ import (
 
 	"temper/internal/blob"
 	"temper/internal/config"
+	"temper/trainer"
 	"temper/trainer/checkpoint"
 )
 
@@ -34,6 +35,8 @@ func toTemporal(err error) error {
 		return err
 	case errors.As(err, &cfg):
 		return userError(ErrTypeInvalidConfig, err)
+	case errors.Is(err, trainer.ErrDiverged):
+		return userError(ErrTypeDiverged, err)
 	case errors.Is(err, blob.ErrCorrupt), errors.Is(err, checkpoint.ErrCorrupt):
 		return userError(ErrTypeCorrupt, err)
 	default:

@@ -3,7 +3,6 @@ package activities
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -24,10 +23,15 @@ type storedPlan struct {
 }
 
 // OpenRun validates the configuration, claims the run id and freezes the
-// configuration in the store. Errors: InvalidConfig, RunExists.
+// configuration in the store; without a configuration it finds the plan of a
+// stored run. Errors: InvalidConfig, RunExists.
 func (c *Control) OpenRun(ctx context.Context, in RunInput) (RunPlan, error) {
 	if err := artifact.CheckRunID(in.RunID); err != nil {
 		return RunPlan{}, userError(ErrTypeInvalidConfig, err)
+	}
+	if len(in.Config) == 0 {
+		plan, err := c.reopen(ctx, in.RunID)
+		return plan, toTemporal(err)
 	}
 	cfg, err := LoadConfig(in)
 	if err != nil {
@@ -49,8 +53,6 @@ func LoadConfig(in RunInput) (config.Run, error) {
 	}
 	var text string
 	switch {
-	case len(in.Config) == 0:
-		return config.Run{}, errors.New(`"config" is missing: want a path, YAML text or an object`)
 	case json.Unmarshal(in.Config, &text) != nil:
 		return config.Load("config", in.Config, set)
 	case strings.Contains(text, "\n"):
@@ -83,6 +85,15 @@ func (c *Control) claim(ctx context.Context, runID string, cfg config.Run, owner
 		return RunPlan{}, userError(ErrTypeRunExists, fmt.Errorf("run id %q exists already at %s: choose another", runID, c.Store.Locate(layout.Dir())))
 	}
 	_, err = blob.PutBytes(ctx, c.Store, layout.Config(), data, blob.Always)
+	return stored.RunPlan, err
+}
+
+// reopen returns the plan of a run that is in the store.
+func (c *Control) reopen(ctx context.Context, runID string) (RunPlan, error) {
+	stored, ok, err := artifact.Lookup[storedPlan](ctx, c.Store, artifact.Layout{RunID: runID}.Plan())
+	if err == nil && !ok {
+		err = userError(ErrTypeInvalidConfig, fmt.Errorf(`"config" is missing and no run %q is stored: want {"config": "file.yaml"}, YAML text or an object`, runID))
+	}
 	return stored.RunPlan, err
 }
 

@@ -158,14 +158,14 @@ func readProblems(ctx context.Context, store blob.Store, key string) ([]rl.Probl
 // EvaluatePolicy measures a policy on the held-out problems of a stage.
 func (r *Rollouts) EvaluatePolicy(ctx context.Context, in EvaluateInput) (EvalResult, error) {
 	layout := artifact.Layout{RunID: in.Run.RunID}
-	if done, ok, err := artifact.Lookup[EvalResult](ctx, r.Store, layout.Eval(in.Stage, in.Label)); ok || err != nil {
+	if done, ok, err := artifact.Lookup[EvalResult](ctx, r.Store, layout.Eval(in.Stage, in.Label, in.Policy.Version)); ok || err != nil {
 		return done, toTemporal(err)
 	}
 	out, err := r.evaluate(ctx, in)
 	if err != nil {
 		return out, toTemporal(err)
 	}
-	out, err = artifact.PutOnce(ctx, r.Store, layout.Eval(in.Stage, in.Label), out)
+	out, err = artifact.PutOnce(ctx, r.Store, layout.Eval(in.Stage, in.Label, in.Policy.Version), out)
 	return out, toTemporal(err)
 }
 
@@ -200,7 +200,7 @@ func (r *Rollouts) evaluate(ctx context.Context, in EvaluateInput) (EvalResult, 
 	if err != nil {
 		return EvalResult{}, err
 	}
-	key := entry.run.layout.EvalTrajectories(in.Stage, in.Label)
+	key := entry.run.layout.EvalTrajectories(in.Stage, in.Label, in.Policy.Version)
 	if _, err := blob.PutBytes(ctx, r.Store, key, data, blob.Always); err != nil {
 		return EvalResult{}, err
 	}

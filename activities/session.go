@@ -4,35 +4,32 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 
+	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/chat"
 	"temper/internal/config"
 	"temper/internal/dataset"
 	"temper/internal/rl"
+	"temper/trainer"
 	"temper/trainer/checkpoint"
 )
 
 // Learner is the training state of one policy: weights, optimizer, counters.
-// One caller uses it at a time.
+// trainer.Trainer implements it.
 type Learner interface {
-	// Init draws the weights and clears the optimizer.
-	Init(ctx context.Context, seed uint64) error
-	// SFTStep makes one supervised update.
-	SFTStep(ctx context.Context, samples []rl.Sample) (rl.TrainMetrics, error)
-	// Update makes the updates of one RL step.
-	Update(ctx context.Context, batch rl.Batch) (rl.TrainMetrics, error)
-	// BeginRL clears the optimizer and turns to the RL settings.
-	BeginRL(ctx context.Context) error
-	// Save stores the whole state as the checkpoint of a cursor below dir; Restore
-	// takes it back, bit for bit.
-	Save(ctx context.Context, dir string, cursor int) (blob.Ref, error)
-	Restore(ctx context.Context, ref blob.Ref) error
-	// Publish stores the weights as a served policy in dir.
-	Publish(ctx context.Context, dir string, tokenizer []byte) (blob.Ref, error)
+	Init(seed uint64) error
+	SFTStep(ctx context.Context, samples []rl.Sample, o config.Optimizer, p trainer.Position) (rl.TrainMetrics, error)
+	Update(ctx context.Context, batch rl.Batch, o trainer.UpdateOptions) (rl.TrainMetrics, error)
+	ResetOptimizer() error
+	Save(ctx context.Context, store blob.Store, prefix string, step int) (blob.Ref, error)
+	Restore(ctx context.Context, store blob.Store, ref blob.Ref) (step int, err error)
+	Publish(ctx context.Context, store blob.Store, prefix string, tokenizerJSON []byte) (blob.Ref, error)
+	Close()
 }
+
+var _ Learner = (*trainer.Trainer)(nil)
 
 // A run's training counts updates in one cursor: the supervised updates first,
 // then the RL steps. A checkpoint's step is its cursor.
@@ -79,6 +76,10 @@ func (t *Trainer) open(ctx context.Context, run RunRef) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
+	if t.session != nil {
+		t.session.learner.Close()
+		t.session = nil
+	}
 	learner, err := t.NewLearner(rc.cfg, rc.format.Tokenizer().VocabSize())
 	if err != nil {
 		return nil, fmt.Errorf("learner of run %s: %w", run.RunID, err)
@@ -101,9 +102,9 @@ func (s *session) restore(ctx context.Context, want int) error {
 		}
 	}
 	if best.Ref.IsZero() {
-		err = s.learner.Init(ctx, rl.Seed(s.cfg.Seed, "init"))
+		err = s.learner.Init(rl.Seed(s.cfg.Seed, "init"))
 	} else {
-		err = s.learner.Restore(ctx, best.Ref)
+		_, err = s.learner.Restore(ctx, s.store, best.Ref)
 	}
 	s.at, s.known = best.Step, err == nil
 	return err
@@ -113,7 +114,7 @@ func (s *session) restore(ctx context.Context, want int) error {
 // the newest ones stay, and the last of SFT and of each stage.
 func (s *session) save(ctx context.Context) error {
 	dir := s.layout.Checkpoints()
-	if _, err := s.learner.Save(ctx, dir, s.at); err != nil {
+	if _, err := s.learner.Save(ctx, s.store, dir, s.at); err != nil {
 		return err
 	}
 	entries, err := checkpoint.List(ctx, s.store, dir)
@@ -163,7 +164,7 @@ func (s *session) sftUpdate(ctx context.Context, n int) (rl.TrainMetrics, error)
 	for i := (n - 1) * s.cfg.SFT.BatchSize; i < n*s.cfg.SFT.BatchSize; i++ {
 		batch = append(batch, s.rows[s.orderOf(i / len(s.rows))[i%len(s.rows)]])
 	}
-	return s.learner.SFTStep(ctx, batch)
+	return s.learner.SFTStep(ctx, batch, s.cfg.SFT.Optimizer, trainer.Position{Step: n, Total: s.cfg.SFT.Steps})
 }
 
 // orderOf is the order of the rows in a pass over the data.
@@ -211,15 +212,23 @@ func renderRows(format *chat.Format, dialogues []chat.Dialogue, maxContext int) 
 
 // rlUpdate applies the stored batch of an RL step.
 func (s *session) rlUpdate(ctx context.Context, step int) (rl.TrainMetrics, error) {
-	if s.resetsAt(step) {
-		if err := s.learner.BeginRL(ctx); err != nil {
+	position := s.schedule(step)
+	if position.Step == 1 {
+		if err := s.learner.ResetOptimizer(); err != nil {
 			return rl.TrainMetrics{}, err
 		}
 	}
-	data, err := blob.ReadKey(ctx, s.store, s.layout.Batch(step))
-	if errors.Is(err, blob.ErrNotExist) {
+	built, ok, err := artifact.Lookup[BuildBatchResult](ctx, s.store, s.layout.BatchStats(step))
+	if err != nil {
+		return rl.TrainMetrics{}, err
+	}
+	if !ok {
+		return rl.TrainMetrics{}, fmt.Errorf("no batch of step %d in %s", step, s.store.Locate(s.layout.Step(step)))
+	}
+	if built.Samples == 0 {
 		return rl.TrainMetrics{}, nil // no group of the step had a signal
 	}
+	data, err := blob.ReadRef(ctx, s.store, built.Batch)
 	if err != nil {
 		return rl.TrainMetrics{}, err
 	}
@@ -227,16 +236,24 @@ func (s *session) rlUpdate(ctx context.Context, step int) (rl.TrainMetrics, erro
 	if err := json.Unmarshal(data, &batch); err != nil {
 		return rl.TrainMetrics{}, fmt.Errorf("%s: %w", s.store.Locate(s.layout.Batch(step)), err)
 	}
-	return s.learner.Update(ctx, batch)
+	return s.learner.Update(ctx, batch, trainer.UpdateOptions{
+		Optimizer: s.cfg.RL.Optimizer, Position: position, NumMinibatches: s.cfg.RL.NumMinibatches,
+	})
 }
 
-// resetsAt reports whether the optimizer starts afresh at a step: at the first
-// of all, and at the first of a stage that asks for it.
-func (s *session) resetsAt(step int) bool {
+// schedule is the place of a step in its stretch of the learning-rate schedule.
+// A stretch begins, with a fresh optimizer, at the first step of all and at the
+// first of each stage that asks for it.
+func (s *session) schedule(step int) trainer.Position {
+	begin, end := 1, 0
 	for _, p := range planOf(s.run.RunID, s.cfg).Stages {
-		if p.FirstStep == step {
-			return step == 1 || s.cfg.Stages[p.Index-1].ResetOptimizer
+		if p.FirstStep > 1 && s.cfg.Stages[p.Index-1].ResetOptimizer {
+			if p.FirstStep > step {
+				break
+			}
+			begin = p.FirstStep
 		}
+		end = p.FirstStep + p.Steps - 1
 	}
-	return false
+	return trainer.Position{Step: step - begin + 1, Total: end - begin + 1}
 }

@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 
 	"temper/internal/artifact"
-	"temper/internal/rl"
 )
 
 // TrainSFT makes the supervised updates From+1 to To.
@@ -49,8 +48,13 @@ func (t *Trainer) trainSFT(ctx context.Context, in TrainSFTInput) (SFTRecord, er
 	return artifact.PutOnce(ctx, t.Store, s.layout.SFTResult(in.To), out)
 }
 
-// PublishPolicy publishes the weights after a step as a policy.
+// PublishPolicy publishes the weights after a step as a policy, or finds the
+// one that was published then.
 func (t *Trainer) PublishPolicy(ctx context.Context, in PublishInput) (Policy, error) {
+	key := artifact.Layout{RunID: in.Run.RunID}.PolicyRef(int64(in.Step))
+	if p, ok, err := artifact.Lookup[Policy](ctx, t.Store, key); ok || err != nil {
+		return p, toTemporal(err)
+	}
 	stop := heartbeat(ctx, func() any { return nil })
 	defer stop()
 	s, err := t.seekStep(ctx, in.Run, in.Step)
@@ -71,11 +75,11 @@ func (t *Trainer) seekStep(ctx context.Context, run RunRef, step int) (*session,
 
 func (s *session) publish(ctx context.Context) (Policy, error) {
 	version := int64(s.at - s.cfg.SFT.Steps)
-	ref, err := s.learner.Publish(ctx, s.layout.Policy(version), s.tokenizerJSON)
+	ref, err := s.learner.Publish(ctx, s.store, s.layout.Policy(version), s.tokenizerJSON)
 	if err != nil {
 		return Policy{}, fmt.Errorf("publish policy %d: %w", version, err)
 	}
-	return Policy{Version: version, Ref: ref}, nil
+	return artifact.PutOnce(ctx, s.store, s.layout.PolicyRef(version), Policy{Version: version, Ref: ref})
 }
 
 // TrainStep applies the batch of a step exactly once and publishes the policy
@@ -105,9 +109,6 @@ func (t *Trainer) trainStep(ctx context.Context, in TrainStepInput) (TrainStepRe
 		return TrainStepResult{}, err
 	}
 	out := TrainStepResult{Metrics: s.last}
-	if in.Batch.IsZero() {
-		out.Metrics = rl.TrainMetrics{}
-	}
 	if out.Policy, err = s.publish(ctx); err != nil {
 		return out, err
 	}

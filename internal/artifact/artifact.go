@@ -99,17 +99,22 @@ func (l Layout) SFTResult(n int) string { return l.key("sft", fmt.Sprintf("%06d.
 // Policy is the folder of a published policy in Hugging Face layout.
 func (l Layout) Policy(version int64) string { return l.key("policies", fmt.Sprintf("v%06d", version)) }
 
+// PolicyRef says where the published policy of a version is.
+func (l Layout) PolicyRef(version int64) string {
+	return l.key("policies", fmt.Sprintf("v%06d.json", version))
+}
+
 // Checkpoints is the folder of all checkpoints.
 func (l Layout) Checkpoints() string { return l.key("checkpoints") }
 
-// Eval is one evaluation's result; EvalTrajectories its records.
-func (l Layout) Eval(stage int, label string) string {
-	return l.key("evals", fmt.Sprintf("stage-%02d-%s.json", stage, label))
+// Eval is one evaluation's result; label says when in the run it was made.
+func (l Layout) Eval(stage int, label string, version int64) string {
+	return l.key("evals", fmt.Sprintf("stage-%02d-%s-v%06d.json", stage, label, version))
 }
 
 // EvalTrajectories is the record of an evaluation's rollouts.
-func (l Layout) EvalTrajectories(stage int, label string) string {
-	return l.key("evals", fmt.Sprintf("stage-%02d-%s.jsonl", stage, label))
+func (l Layout) EvalTrajectories(stage int, label string, version int64) string {
+	return l.key("evals", fmt.Sprintf("stage-%02d-%s-v%06d.jsonl", stage, label, version))
 }
 
 // Event is one entry of the run's event log.

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"context"
+	"os"
+
+	"go.temporal.io/sdk/client"
+
+	"temper/internal/blob"
+	"temper/internal/blob/fileblob"
+	"temper/internal/config"
+	"temper/internal/temporalclient"
+)
+
+// openStore opens the store that the process configuration names.
+func openStore(p *config.Process) (blob.Store, error) {
+	if err := p.Validate(); err != nil {
+		return nil, err
+	}
+	return fileblob.New(p.StoreDir())
+}
+
+// connect dials Temporal and opens the store. check, when given, runs first, so
+// that a mistake in the input is told even when no server is there.
+func connect(ctx context.Context, p *config.Process, check func() error) (client.Client, blob.Store, error) {
+	store, err := openStore(p)
+	if err != nil {
+		return nil, nil, err
+	}
+	if check != nil {
+		if err := check(); err != nil {
+			return nil, nil, err
+		}
+	}
+	c, err := temporalclient.Dial(ctx, temporalclient.Config{
+		Address: p.TemporalAddress, Namespace: p.Namespace, Logger: newLogger("client"),
+	})
+	return c, store, err
+}
+
+// supervisorPID is the process whose tree makes up the service: the supervisor
+// that started this role, or this process itself.
+func supervisorPID() int {
+	if os.Getenv("TEMPER_SUPERVISED") != "" {
+		return os.Getppid()
+	}
+	return os.Getpid()
+}

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+
+	"temper/activities"
+	"temper/internal/blob"
+	"temper/internal/config"
+	"temper/internal/rl"
+	"temper/trainer"
+	"temper/trainer/checkpoint"
+	"temper/trainer/engine"
+	"temper/trainer/qwen3"
+)
+
+// modelConfig is the architecture of a run in Hugging Face's terms.
+func modelConfig(cfg config.Run, vocabSize int) qwen3.Config {
+	m := cfg.Model
+	return qwen3.Config{
+		HiddenSize: m.HiddenSize, NumHiddenLayers: m.NumLayers, NumAttentionHeads: m.NumHeads,
+		NumKeyValueHeads: m.NumKVHeads, HeadDim: m.HeadDim, IntermediateSize: m.IntermediateSize,
+		VocabSize: vocabSize, RopeTheta: m.RopeTheta, RMSNormEps: m.RMSNormEps,
+		TieWordEmbeddings: m.TieEmbeddings, MaxPositionEmbeddings: m.MaxContext,
+	}
+}
+
+type learnerFactory struct {
+	store   blob.Store
+	backend string
+}
+
+func (f learnerFactory) make(cfg config.Run, vocabSize int) (activities.Learner, error) {
+	return trainer.New(trainer.Config{
+		Backend: f.backend, Model: modelConfig(cfg, vocabSize), Seed: rl.Seed(cfg.Seed, "trainer"),
+		MicrobatchTokens: cfg.RL.MicrobatchTokens, Temperature: cfg.Rollout.Temperature, Loss: cfg.RL.Loss,
+	})
+}
+
+type engineFactory struct {
+	store   blob.Store
+	backend string
+	log     *slog.Logger
+}
+
+func (f engineFactory) make(cfg config.Run, vocabSize int) (activities.Engine, error) {
+	return engine.New(engine.Config{
+		Model: modelConfig(cfg, vocabSize), Backend: f.backend, Log: f.log,
+		LoadWeights: func(ctx context.Context, ref blob.Ref) ([]qwen3.Tensor, error) {
+			p, err := checkpoint.LoadWeights(ctx, f.store, ref)
+			return p.Weights, err
+		},
+	})
+}

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"temper/workflows"
+)
+
+func evalCommand() *cobra.Command {
+	var version int64
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "eval RUN",
+		Short: "Evaluate a policy of a finished run on the held-out problems of every stage",
+		Args:  cobra.ExactArgs(1),
+	}
+	p := processFlags(cmd)
+	cmd.Flags().Int64Var(&version, "version", 0, "policy version; default is the last")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		ctx := cmd.Context()
+		store, err := openStore(p)
+		if err != nil {
+			return err
+		}
+		layout, err := existingRun(ctx, store, args[0])
+		if err != nil {
+			return err
+		}
+		in := workflows.EvaluateRunInput{RunID: layout.RunID}
+		if cmd.Flags().Changed("version") {
+			in.Version = &version
+		}
+		c, _, err := connect(ctx, p, nil)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		run, err := workflows.Evaluate(ctx, c, in)
+		if err != nil {
+			return err
+		}
+		var out workflows.EvaluateRunResult
+		if err := run.Get(ctx, &out); err != nil {
+			return runFailure(err, args[0])
+		}
+		if asJSON {
+			enc := json.NewEncoder(cmd.OutOrStdout())
+			enc.SetIndent("", "  ")
+			return enc.Encode(out)
+		}
+		t := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 4, 2, ' ', tabwriter.AlignRight)
+		fmt.Fprintln(t, "stage\tpolicy\taccuracy\tsampled\ttool errors\ttokens\tturns\tproblems\t")
+		for _, e := range out.Stages {
+			fmt.Fprintf(t, "%d\t%d\t%.2f\t%.2f\t%.1f%%\t%.1f\t%.1f\t%d\t\n", e.Stage, e.PolicyVersion,
+				e.Accuracy, e.SampledAccuracy, 100*e.ToolErrorRate, e.MeanTokens, e.MeanTurns, e.NumProblems)
+		}
+		return t.Flush()
+	}
+	return cmd
+}

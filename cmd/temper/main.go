@@ -1,0 +1,115 @@
+// Command temper trains agents. Each subcommand is a role or a request; it
+// turns flags into configuration, wires packages and runs them.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/lmittmann/tint"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"temper/internal/buildinfo"
+	"temper/internal/config"
+)
+
+// Exit codes: 0 done, 1 the system is at fault, 2 the user's input is.
+const (
+	exitSystem = 1
+	exitUser   = 2
+)
+
+// usageError marks a mistake of the user.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := rootCommand().ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, prefixed(err))
+		stop()
+		os.Exit(exitCode(err)) //nolint:gocritic // stop was called
+	}
+}
+
+// prefixed puts the program's name before each line of an error.
+func prefixed(err error) string {
+	return "temper: " + strings.ReplaceAll(err.Error(), "\n", "\ntemper: ")
+}
+
+func exitCode(err error) int {
+	var usage usageError
+	var problems config.Problems
+	if errors.As(err, &usage) || errors.As(err, &problems) {
+		return exitUser
+	}
+	return exitSystem
+}
+
+func rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "temper",
+		Short:         "Durable training of tool-using language models",
+		Version:       buildinfo.Line(),
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          cobra.NoArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetVersionTemplate("{{.Version}}\n")
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.AddCommand(
+		upCommand(), runCommand(), evalCommand(), workerCommand(), trainerCommand(),
+		sandboxCommand(), dataCommand(), benchCommand(), doctorCommand(),
+	)
+	asUsage(root)
+	return root
+}
+
+// asUsage makes wrong arguments of every command a user error.
+func asUsage(cmd *cobra.Command) {
+	if check := cmd.Args; check != nil {
+		cmd.Args = func(c *cobra.Command, args []string) error {
+			if err := check(c, args); err != nil {
+				return usagef("%s: %w", c.CommandPath(), err)
+			}
+			return nil
+		}
+	}
+	for _, sub := range cmd.Commands() {
+		asUsage(sub)
+	}
+}
+
+// processFlags adds the flags that say where things are.
+func processFlags(cmd *cobra.Command) *config.Process {
+	p := config.DefaultProcess()
+	f := cmd.Flags()
+	f.StringVar(&p.Home, "home", p.Home, "folder of the store, the logs and the embedded Temporal database (TEMPER_HOME)")
+	f.StringVar(&p.TemporalAddress, "temporal", p.TemporalAddress, "host:port of the Temporal frontend (TEMPORAL_ADDRESS)")
+	f.StringVar(&p.Namespace, "namespace", p.Namespace, "Temporal namespace (TEMPORAL_NAMESPACE)")
+	f.StringVar(&p.UIAddress, "ui", p.UIAddress, "host:port of the Temporal web UI (TEMPER_UI_ADDRESS)")
+	f.StringVar(&p.SandboxAddress, "sandbox", p.SandboxAddress, "host:port of the sandbox node (TEMPER_SANDBOX_ADDRESS)")
+	f.StringVar(&p.Python, "python", p.Python, "interpreter that the sandbox runs (TEMPER_PYTHON)")
+	return &p
+}
+
+// newLogger writes text for people on a terminal and JSON elsewhere.
+func newLogger(role string) *slog.Logger {
+	var h slog.Handler = slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo})
+	if term.IsTerminal(int(os.Stderr.Fd())) {
+		h = tint.NewHandler(os.Stderr, nil)
+	}
+	return slog.New(h).With("role", role)
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"temper/activities"
+	"temper/internal/buildinfo"
+	"temper/internal/config"
+	"temper/internal/procmem"
+	"temper/internal/temporalclient"
+	"temper/sandbox/httpapi"
+	"temper/sandbox/node"
+	"temper/workers"
+	"temper/workflows"
+)
+
+func workerCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "worker", Short: "Serve workflows and bookkeeping (control worker)", Args: cobra.NoArgs}
+	p := processFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return serveControl(cmd.Context(), p) }
+	return cmd
+}
+
+// rssInterval is short enough to see an evaluation's peak.
+const rssInterval = time.Second
+
+func serveControl(ctx context.Context, p *config.Process) error {
+	log := newLogger("worker")
+	c, store, err := connect(ctx, p, nil)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	known, err := temporalclient.EnsureAttributes(ctx, c, p.Namespace, workflows.SearchAttributes())
+	if err != nil {
+		return err
+	}
+	log.Info("control worker starts", "build", buildinfo.Line(), "temporal", p.TemporalAddress, "search_attributes", known)
+	var peak procmem.Peak
+	watch, stop := context.WithCancel(ctx)
+	defer stop()
+	go peak.Watch(watch, supervisorPID(), rssInterval)
+	control := &activities.Control{Store: store, SearchAttributes: known, PeakRSS: peak.Bytes}
+	return whileReady(ctx, p, "worker", func(ctx context.Context) error {
+		return workers.RunControl(ctx, c, control, workers.Options{})
+	})
+}
+
+// whileReady announces the role once its worker had a moment to start polling.
+func whileReady(ctx context.Context, p *config.Process, role string, serve ...func(context.Context) error) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for _, s := range serve {
+		g.Go(func() error { return s(ctx) })
+	}
+	g.Go(func() error { return announceReady(p, role) })
+	return g.Wait()
+}
+
+func trainerCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "trainer", Short: "Serve training and rollouts on this machine's device", Args: cobra.NoArgs}
+	p := processFlags(cmd)
+	backend := cmd.Flags().String("backend", "go", "GoMLX backend")
+	concurrent := cmd.Flags().Int("concurrent-rollouts", 128, "trajectories under way at a time")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return serveTrainer(cmd.Context(), p, *backend, *concurrent)
+	}
+	return cmd
+}
+
+func serveTrainer(ctx context.Context, p *config.Process, backend string, concurrent int) error {
+	log := newLogger("trainer")
+	c, store, err := connect(ctx, p, nil)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	executor, err := httpapi.NewClient(p.SandboxAddress, os.Getenv("TEMPER_SANDBOX_TOKEN"))
+	if err != nil {
+		return err
+	}
+	log.Info("trainer starts", "build", buildinfo.Line(), "backend", backend, "temporal", p.TemporalAddress, "sandbox", p.SandboxAddress)
+	learners := learnerFactory{store: store, backend: backend}
+	rollouts := &activities.Rollouts{
+		Store: store, Executor: executor, NewEngine: engineFactory{store: store, backend: backend, log: log}.make,
+		MaxConcurrent: concurrent, Now: time.Now,
+	}
+	defer rollouts.Close()
+	trainer := &activities.Trainer{Store: store, NewLearner: learners.make, Now: time.Now}
+	return whileReady(ctx, p, "trainer",
+		func(ctx context.Context) error { return workers.RunTrainer(ctx, c, trainer, workers.Options{}) },
+		func(ctx context.Context) error {
+			return workers.RunRollout(ctx, c, rollouts, rolloutSlots, workers.Options{})
+		})
+}
+
+// rolloutSlots: activities of different runs share the device; more would only
+// hold more caches.
+const rolloutSlots = 2
+
+func sandboxCommand() *cobra.Command {
+	cfg := node.Config{}
+	cmd := &cobra.Command{Use: "sandbox", Short: "Serve isolated Python execution", Args: cobra.NoArgs}
+	p := config.DefaultProcess()
+	f := cmd.Flags()
+	f.StringVar(&cfg.Listen, "listen", p.SandboxAddress, "host:port or unix:/path")
+	f.StringVar(&cfg.Python, "python", p.Python, "interpreter (TEMPER_PYTHON)")
+	f.IntVar(&cfg.Zygotes, "zygotes", 0, "warm interpreters; 0 = one a core")
+	f.IntVar(&cfg.Slots, "slots", 0, "programs running at a time; 0 = a multiple of the cores")
+	f.IntVar(&cfg.Queue, "queue", 0, "programs waiting; 0 = the default")
+	f.StringSliceVar(&cfg.Require, "require", nil, "isolation layers without which to refuse to start; all = every layer")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		log := newLogger("sandbox")
+		cfg.Token = os.Getenv("TEMPER_SANDBOX_TOKEN")
+		cfg.OnReady = func(addr string, report node.Report) { printReady(cmd, log, addr, report) }
+		return node.Serve(cmd.Context(), cfg, log)
+	}
+	return cmd
+}
+
+// printReady prints the one line that a supervisor or a script waits for.
+func printReady(cmd *cobra.Command, log *slog.Logger, addr string, report node.Report) {
+	layers := map[string]string{}
+	for _, l := range report.Layers {
+		state := "on"
+		if !l.On {
+			state = "off: " + l.Reason
+		}
+		layers[l.Name] = state
+	}
+	line, err := json.Marshal(map[string]any{"ready": true, "address": addr, "python": report.Python, "layers": layers})
+	if err != nil {
+		log.Error("encode ready line", "err", err)
+		return
+	}
+	fmt.Fprintln(cmd.OutOrStdout(), string(line))
+}

@@ -1,0 +1,247 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"temper/internal/buildinfo"
+	"temper/internal/config"
+	"temper/internal/supervise"
+	"temper/internal/temporalclient"
+)
+
+// upOptions say what `temper up` starts and when it ends.
+type upOptions struct {
+	submission
+	exit, stay bool
+	embedded   bool // start our own Temporal server
+}
+
+func upCommand() *cobra.Command {
+	var o upOptions
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Start the whole service on this machine, and a run with --run",
+		Long: `Starts and keeps alive: a Temporal server with its web UI on a durable file (unless
+TEMPORAL_ADDRESS or --temporal names one), the sandbox, the control worker and the trainer.
+Ctrl-C stops everything; what was done is kept and goes on at the next start.`,
+		Args: cobra.NoArgs,
+	}
+	p := processFlags(cmd)
+	o.flags(cmd, "run")
+	cmd.Flags().BoolVar(&o.exit, "exit", false, "stop when the run of --run has ended (default without a terminal)")
+	cmd.Flags().BoolVar(&o.stay, "stay", false, "keep serving when the run has ended (default on a terminal)")
+	cmd.Flags().BoolVar(&o.embedded, "embedded", false, "start the embedded Temporal server on --temporal's port even if TEMPORAL_ADDRESS is set")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		o.seeded = cmd.Flags().Changed("seed")
+		if !o.embedded {
+			o.embedded = os.Getenv("TEMPORAL_ADDRESS") == ""
+		}
+		return up(cmd.Context(), p, &o, cmd.OutOrStdout())
+	}
+	return cmd
+}
+
+func up(ctx context.Context, p *config.Process, o *upOptions, out io.Writer) error {
+	if err := checkUp(p, o); err != nil {
+		return err
+	}
+	children, err := upChildren(p, o.embedded)
+	if err != nil {
+		return err
+	}
+	logFile, err := os.OpenFile(filepath.Join(p.LogDir(), "up.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer logFile.Close() //nolint:errcheck // a log
+	sup, err := supervise.New(supervise.Config{
+		Children: children,
+		Log:      slog.New(slog.NewJSONHandler(logFile, nil)),
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(out, buildinfo.Line())
+	s := newScreen(out, sup.Snapshot)
+	started := time.Now()
+	err = sup.Start(ctx)
+	if err == nil {
+		s.line(fmt.Sprintf("all services up after %.1f s, logs in %s", time.Since(started).Seconds(), p.LogDir()))
+		if p.UIAddress != "" {
+			s.line("web UI http://" + p.UIAddress)
+		}
+		err = serve(ctx, p, o, s)
+	}
+	s.close()
+	stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	defer cancel()
+	return errors.Join(err, sup.Stop(stopCtx))
+}
+
+// serve runs the run of --run, if any, and then stays until ctx is done.
+func serve(ctx context.Context, p *config.Process, o *upOptions, s *screen) error {
+	if o.config == "" {
+		s.line("submit a run with: temper run submit --config configs/demo.yaml --wait      (Ctrl-C stops)")
+		<-ctx.Done()
+		return nil
+	}
+	if err := upRun(ctx, p, o, s); err != nil {
+		if ctx.Err() != nil {
+			s.line("stopping; the run goes on when temper up is started again")
+			return nil
+		}
+		return err
+	}
+	if o.stay || (!o.exit && s.live) {
+		s.line("serving until Ctrl-C")
+		<-ctx.Done()
+	}
+	return nil
+}
+
+func upRun(ctx context.Context, p *config.Process, o *upOptions, s *screen) error {
+	c, store, err := connect(ctx, p, nil)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := submit(ctx, c, store, &o.submission); err != nil {
+		return err
+	}
+	s.line("run " + o.runID + " started: " + webUI(p, o.runID))
+	if err := follow(ctx, c, store, o.runID, s); err != nil {
+		return err
+	}
+	return finish(ctx, store, p, o.runID, s)
+}
+
+// checkUp finds what is wrong before anything is started.
+func checkUp(p *config.Process, o *upOptions) error {
+	if err := p.Validate(); err != nil {
+		return err
+	}
+	if o.config != "" {
+		if _, err := o.load(); err != nil {
+			return err
+		}
+	}
+	if _, err := exec.LookPath(p.Python); err != nil {
+		return usagef("python %q not found: install python3 or name an interpreter with --python", p.Python)
+	}
+	listeners := map[string]string{"--sandbox": p.SandboxAddress}
+	if o.embedded {
+		listeners["--temporal"], listeners["--ui"] = p.TemporalAddress, p.UIAddress
+	}
+	for _, flag := range []string{"--temporal", "--ui", "--sandbox"} {
+		if addr := listeners[flag]; addr != "" {
+			if err := supervise.CheckListen(addr); err != nil {
+				return usagef("%w: choose another with %s HOST:PORT, or stop the other process", err, flag)
+			}
+		}
+	}
+	return os.MkdirAll(p.LogDir(), 0o755)
+}
+
+// upChildren lists the processes in start order.
+func upChildren(p *config.Process, embedded bool) ([]supervise.Child, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	role := func(name string, env []string, ready func(context.Context) error, args ...string) supervise.Child {
+		return supervise.Child{
+			Name: name, Path: self, Args: args, Env: env, Ready: ready,
+			LogFile: filepath.Join(p.LogDir(), name+".log"), StopTimeout: 15 * time.Second,
+		}
+	}
+	places := []string{
+		"--home", p.Home, "--temporal", p.TemporalAddress, "--namespace", p.Namespace,
+		"--ui", p.UIAddress, "--sandbox", p.SandboxAddress,
+	}
+	env := append(os.Environ(), "TEMPER_SUPERVISED=1")
+	var children []supervise.Child
+	if embedded {
+		temporal, err := temporalChild(p, filepath.Join(filepath.Dir(self), "temporald"))
+		if err != nil {
+			return nil, err
+		}
+		children = append(children, temporal)
+	}
+	return append(children,
+		role("sandbox", scrubbedEnv(), httpReady("http://"+p.SandboxAddress+"/healthz"),
+			"sandbox", "--listen", p.SandboxAddress, "--python", p.Python),
+		role("worker", env, readyFile(p, "worker"), append([]string{"worker"}, places...)...),
+		role("trainer", env, readyFile(p, "trainer"), append([]string{"trainer"}, places...)...),
+	), nil
+}
+
+func temporalChild(p *config.Process, path string) (supervise.Child, error) {
+	if _, err := os.Stat(path); err != nil {
+		return supervise.Child{}, usagef("%s not found: build it with ./task build, or name a running server with TEMPORAL_ADDRESS", path)
+	}
+	host, port, err := net.SplitHostPort(p.TemporalAddress)
+	if err != nil {
+		return supervise.Child{}, err
+	}
+	args := []string{"--db", p.TemporalDB(), "--ip", host, "--port", port, "--namespace", p.Namespace, "--exit-with-parent", "--ui-port", "0"}
+	if p.UIAddress != "" {
+		_, uiPort, err := net.SplitHostPort(p.UIAddress)
+		if err != nil {
+			return supervise.Child{}, err
+		}
+		args[len(args)-1] = uiPort
+	}
+	return supervise.Child{
+		Name: "temporal", Path: path, Args: args, LogFile: filepath.Join(p.LogDir(), "temporal.log"),
+		StopTimeout: 15 * time.Second,
+		Ready: func(ctx context.Context) error {
+			c, err := temporalclient.Dial(ctx, temporalclient.Config{Address: p.TemporalAddress, Namespace: p.Namespace})
+			if err != nil {
+				return err
+			}
+			c.Close()
+			return nil
+		},
+	}, nil
+}
+
+// scrubbedEnv is all that the sandbox gets to see: no secret lives in it.
+func scrubbedEnv() []string {
+	env := []string{"LANG=C.UTF-8", "TEMPER_SUPERVISED=1"}
+	for _, key := range []string{"PATH", "PYENV_ROOT", "PYENV_VERSION", "HOME"} {
+		if v, ok := os.LookupEnv(key); ok {
+			env = append(env, key+"="+v)
+		}
+	}
+	return env
+}
+
+func httpReady(url string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return err
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close() //nolint:errcheck // nothing is read
+		if resp.StatusCode != http.StatusOK {
+			return fmt.Errorf("%s answers %s", url, resp.Status)
+		}
+		return nil
+	}
+}
