@@ -18,7 +18,7 @@ const (
 	ChaseGuess = 0.15
 	// ChaseFollow is the probability of following a pointer. Below one half, so that
 	// the most likely continuation is the wrong one: to answer with the pointer.
-	ChaseFollow = 0.45
+	ChaseFollow = 0.40
 )
 
 // Shape of a chase problem.
