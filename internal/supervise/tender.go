@@ -145,17 +145,18 @@ func (t *tender) live(ctx context.Context) death {
 	watching, cancel := context.WithCancel(ctx)
 	defer cancel()
 	late := make(chan error, 1)
-	go func() { late <- t.watch(watching, p) }()
+	var watcher sync.WaitGroup
+	watcher.Go(func() { late <- t.watch(watching, p) })
 
 	d := death{}
 	select {
 	case <-p.exited:
-		cancel()
-		_ = <-late // nil: the watch was cancelled, or lost the race against the exit
 		d.reason = p.status
 	case err := <-late:
 		d = t.giveUp(ctx, p, err)
 	}
+	cancel()
+	watcher.Wait()
 	d.healthyFor = t.healthyFor()
 	d.log = tail(t.child.LogFile, p.logAt)
 	return d
