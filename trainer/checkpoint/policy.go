@@ -1,0 +1,143 @@
+package checkpoint
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+
+	"temper/internal/blob"
+	"temper/trainer/qwen3"
+)
+
+// Files of a published policy. With them alone the folder loads in any program
+// that reads Hugging Face checkpoints.
+const (
+	fileConfig    = "config.json"
+	fileWeights   = "model.safetensors"
+	fileTokenizer = "tokenizer.json"
+	filePolicy    = "policy.json" // the manifest
+)
+
+// Policy is a published policy.
+type Policy struct {
+	Model     qwen3.Config
+	Weights   []qwen3.Tensor
+	Tokenizer []byte // tokenizer.json; may be nil
+}
+
+// policyManifest names the files of a policy.
+type policyManifest struct {
+	Format int                 `json:"format"`
+	Files  map[string]blob.Ref `json:"files"`
+}
+
+// configFile is config.json with what qwen3.Config leaves out because it never
+// changes.
+type configFile struct {
+	Architectures    []string `json:"architectures"`
+	ModelType        string   `json:"model_type"`
+	HiddenAct        string   `json:"hidden_act"`
+	AttentionBias    bool     `json:"attention_bias"`
+	AttentionDropout float64  `json:"attention_dropout"`
+	TorchDType       string   `json:"torch_dtype"`
+	UseCache         bool     `json:"use_cache"`
+	qwen3.Config
+}
+
+// Publish stores the policy as a folder in Hugging Face layout and returns the
+// Ref of its manifest. Publishing the same policy again is a no-op; another
+// policy under the same prefix is blob.ErrExists, and the stored one stays.
+func Publish(ctx context.Context, store blob.Store, prefix string, p Policy) (blob.Ref, error) {
+	ref, err := publish(ctx, store, prefix, p)
+	if err != nil {
+		return blob.Ref{}, fmt.Errorf("publish policy %s: %w", prefix, err)
+	}
+	return ref, nil
+}
+
+func publish(ctx context.Context, store blob.Store, prefix string, p Policy) (blob.Ref, error) {
+	files, err := policyFiles(p)
+	if err != nil {
+		return blob.Ref{}, err
+	}
+	m := policyManifest{Format: manifestFormat, Files: map[string]blob.Ref{}}
+	for name, data := range files {
+		m.Files[name] = blob.RefOf(path.Join(prefix, name), data)
+	}
+	// A complete policy must not be overwritten, so the manifest is asked first.
+	key := path.Join(prefix, filePolicy)
+	same, ref, err := holds(ctx, store, key, m)
+	switch {
+	case err == nil && same:
+		return ref, nil
+	case err == nil:
+		return blob.Ref{}, fmt.Errorf("%s holds other content: %w", key, blob.ErrExists)
+	case !errors.Is(err, blob.ErrNotExist):
+		return blob.Ref{}, err
+	}
+	for name, data := range files {
+		if _, err := blob.PutBytes(ctx, store, path.Join(prefix, name), data, blob.Always); err != nil {
+			return blob.Ref{}, err
+		}
+	}
+	return putManifest(ctx, store, key, m)
+}
+
+// policyFiles encodes the files of a policy.
+func policyFiles(p Policy) (map[string][]byte, error) {
+	config, err := json.MarshalIndent(configFile{
+		Architectures: []string{"Qwen3ForCausalLM"}, ModelType: "qwen3", HiddenAct: "silu", TorchDType: "float32", UseCache: true,
+		Config: p.Model}, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("encode %s: %w", fileConfig, err)
+	}
+	weights, err := EncodeSafetensors(p.Weights)
+	if err != nil {
+		return nil, err
+	}
+	files := map[string][]byte{fileConfig: append(config, '\n'), fileWeights: weights}
+	if p.Tokenizer != nil {
+		files[fileTokenizer] = p.Tokenizer
+	}
+	return files, nil
+}
+
+// LoadWeights reads the published policy whose manifest is at ref.
+func LoadWeights(ctx context.Context, store blob.Store, ref blob.Ref) (Policy, error) {
+	p, err := loadWeights(ctx, store, ref)
+	if err != nil {
+		return Policy{}, fmt.Errorf("load policy %s: %w", ref.Key, err)
+	}
+	return p, nil
+}
+
+func loadWeights(ctx context.Context, store blob.Store, ref blob.Ref) (Policy, error) {
+	data, err := blob.ReadRef(ctx, store, ref)
+	if err != nil {
+		return Policy{}, err
+	}
+	var m policyManifest
+	if err := strictJSON(data, &m); err != nil {
+		return Policy{}, fmt.Errorf("%w: %w", err, ErrCorrupt)
+	}
+	if m.Format != manifestFormat {
+		return Policy{}, fmt.Errorf("format %d, this program reads %d", m.Format, manifestFormat)
+	}
+	var p Policy
+	config, err := blob.ReadRef(ctx, store, m.Files[fileConfig])
+	if err != nil {
+		return Policy{}, err
+	}
+	if err := json.Unmarshal(config, &p.Model); err != nil {
+		return Policy{}, fmt.Errorf("%s: %w: %w", fileConfig, err, ErrCorrupt)
+	}
+	if p.Weights, err = readTensors(ctx, store, m.Files[fileWeights]); err != nil {
+		return Policy{}, err
+	}
+	if tokenizer, ok := m.Files[fileTokenizer]; ok {
+		p.Tokenizer, err = blob.ReadRef(ctx, store, tokenizer)
+	}
+	return p, err
+}

@@ -1,0 +1,201 @@
+package trainer
+
+import (
+	"fmt"
+	"runtime/debug"
+
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/gomlx/gomlx/ml/model"
+	"github.com/gomlx/gomlx/support/exceptions"
+
+	"temper/trainer/loss"
+	"temper/trainer/qwen3"
+)
+
+// program is a graph function; each shape of its inputs is a graph.
+type program struct {
+	objective objective
+	pass      pass
+}
+
+// objective says what a program computes of a microbatch.
+type objective int
+
+const (
+	objectiveSFT objective = iota
+	objectiveGRPO
+)
+
+// pass says what a program does with it.
+type pass int
+
+const (
+	passScore    pass = iota // log-probabilities only
+	passGradient             // gradients as outputs
+	passUpdate               // gradients and the optimizer in one graph
+	passAdd                  // sum of two sets of gradients
+	passApply                // the optimizer on given gradients
+)
+
+func (p program) String() string {
+	return [...]string{"sft", "grpo"}[p.objective] + " " +
+		[...]string{"score", "gradient", "update", "add", "apply"}[p.pass]
+}
+
+// graphKey identifies a compiled graph.
+type graphKey struct {
+	program program
+	shape   shape
+}
+
+// Order of a microbatch's inputs. Scoring takes the first two, the supervised
+// objective the first four. The optimizer's numbers come last where there are any.
+const (
+	inTokens      = iota // int32 [B, T]
+	inTargets            // int32 [B, T], the token after each
+	inMask               // bool [B, T], the targets in the loss
+	inDenominator        // float32 scalar, loss tokens of the minibatch
+	inAdvantages         // float32 [B, 1]
+	inRollout            // float32 [B, T], the engine's log-probabilities of the targets
+	inOld                // float32 [B, T], the policy's before the step
+	inHasOld             // bool scalar; without it the old policy is the present one
+)
+
+// Order of the sums that a microbatch returns.
+const (
+	sumLoss = iota
+	sumEntropy
+	sumClipLow
+	sumClipHigh
+	sumKL
+	sumMismatch
+	numSums
+)
+
+// build returns the graph function of a program.
+func (t *Trainer) build(p program) func(*model.Scope, []*graph.Node) []*graph.Node {
+	return func(scope *model.Scope, in []*graph.Node) []*graph.Node {
+		scope.SetTraining(in[0].Graph(), true) // or the backend would freeze the weights into the graph
+		switch p.pass {
+		case passScore:
+			logprobs, _ := t.logprobs(scope, in, p.objective)
+			return []*graph.Node{logprobs}
+		case passGradient:
+			sums, grads := t.gradient(scope, in, p.objective)
+			return append([]*graph.Node{sums}, grads...)
+		case passUpdate:
+			last := len(in) - 1
+			sums, grads := t.gradient(scope, in[:last], p.objective)
+			return []*graph.Node{sums, t.adamW(scope, in[last], grads)}
+		case passAdd:
+			half := len(in) / 2
+			out := make([]*graph.Node, half)
+			for i := range out {
+				out[i] = graph.Add(in[i], in[half+i])
+			}
+			return out
+		case passApply:
+			return []*graph.Node{t.adamW(scope, in[0], in[1:])}
+		}
+		panic(fmt.Sprintf("pass %d is not defined", p.pass))
+	}
+}
+
+// logprobs runs the network: log-probabilities and entropies of the targets [B, T].
+func (t *Trainer) logprobs(scope *model.Scope, in []*graph.Node, o objective) (logprobs, entropy *graph.Node) {
+	// Rows are padded on the right, where causal attention never looks, so that
+	// the padding needs no segment of its own.
+	hidden := qwen3.Forward(scope, t.cfg.Model, qwen3.Inputs{Tokens: in[inTokens]}, qwen3.Options{Remat: t.cfg.Remat})
+	temperature := 1.0
+	if o == objectiveGRPO {
+		temperature = t.cfg.Temperature
+	}
+	return loss.Logprobs(qwen3.Logits(scope, t.cfg.Model, hidden), in[inTargets], temperature)
+}
+
+// gradient returns the sums [numSums] of a microbatch and the gradient of its
+// loss for each weight, in the order of qwen3.Config.Tensors.
+func (t *Trainer) gradient(scope *model.Scope, in []*graph.Node, o objective) (sums *graph.Node, grads []*graph.Node) {
+	logprobs, entropy := t.logprobs(scope, in, o)
+	mask, zero := in[inMask], graph.ScalarZero(logprobs.Graph(), logprobs.DType())
+	out := make([]*graph.Node, numSums)
+	for i := range out {
+		out[i] = zero
+	}
+	out[sumEntropy] = loss.MaskedSum(entropy, mask)
+	switch o {
+	case objectiveSFT:
+		out[sumLoss] = loss.SFT(logprobs, mask, in[inDenominator])
+	case objectiveGRPO:
+		old := graph.Where(in[inHasOld], in[inOld], graph.StopGradient(logprobs))
+		s := loss.GRPO{ClipLow: t.cfg.Loss.ClipLow, ClipHigh: t.cfg.Loss.ClipHigh}.Sums(loss.GRPOInputs{
+			Logprobs: logprobs, OldLogprobs: old, Mask: mask, Denominator: in[inDenominator],
+			Advantages: graph.BroadcastToShape(in[inAdvantages], logprobs.Shape()),
+		})
+		out[sumLoss], out[sumClipLow], out[sumClipHigh], out[sumKL] = s.Loss, s.ClipLow, s.ClipHigh, s.KL
+		out[sumMismatch] = loss.AbsDifference(in[inRollout], old, mask)
+	}
+	var weights []*graph.Node
+	for _, spec := range t.cfg.Model.Tensors() {
+		weights = append(weights, t.store.GetVariable(qwen3.VariablePath(spec.Name)).NodeValue(logprobs.Graph()))
+	}
+	grads = graph.Gradient(out[sumLoss], weights...)
+	for i, s := range out {
+		out[i] = graph.StopGradient(s)
+	}
+	return graph.Stack(out, 0), grads
+}
+
+// call runs a program. It notices when a failure left the store without the
+// variables that the device call had taken over.
+func (t *Trainer) call(p program, s shape, args ...any) ([]*tensors.Tensor, error) {
+	exec := t.programs[p]
+	if exec == nil {
+		var err error
+		if exec, err = model.NewExec(t.backend, t.store, t.build(p)); err != nil {
+			return nil, &GraphError{Op: p.String(), Err: err}
+		}
+		exec.SetMaxCache(-1)
+		t.programs[p] = exec
+	}
+	t.graphs[graphKey{p, s}] = true
+	var out []*tensors.Tensor
+	err := guard(p.String(), func() (err error) {
+		out, err = exec.Call(args...)
+		return err
+	})
+	if err != nil {
+		for v := range t.store.IterVariables() {
+			t.ready = t.ready && v.HasValue()
+		}
+		return nil, err
+	}
+	return out, nil
+}
+
+// guard turns panics and errors of GoMLX into a GraphError.
+func guard(op string, fn func() error) error {
+	var err error
+	var stack string
+	panicked := exceptions.Try(func() {
+		defer func() {
+			if r := recover(); r != nil {
+				stack = string(debug.Stack())
+				panic(r)
+			}
+		}()
+		err = fn()
+	})
+	if panicked != nil {
+		cause, ok := panicked.(error)
+		if !ok {
+			cause = fmt.Errorf("%v", panicked)
+		}
+		return &GraphError{Op: op, Err: cause, Stack: stack}
+	}
+	if err != nil {
+		return &GraphError{Op: op, Err: err, Stack: fmt.Sprintf("%+v", err)} // GoMLX's errors carry their stack
+	}
+	return nil
+}

@@ -1,0 +1,217 @@
+package trainer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/gomlx/gomlx/core/tensors"
+
+	"temper/internal/blob"
+	"temper/trainer/checkpoint"
+	"temper/trainer/qwen3"
+)
+
+// counters is what the state holds besides tensors.
+type counters = checkpoint.Counters
+
+// Init starts training from the random weights of a seed.
+func (t *Trainer) Init(seed uint64) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.ready = false
+	if err := qwen3.Init(t.store, t.cfg.Model, seed); err != nil {
+		return fmt.Errorf("init: %w", err)
+	}
+	return t.start()
+}
+
+// Import starts training from given weights, for example a published policy.
+func (t *Trainer) Import(weights []qwen3.Tensor) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.ready = false
+	if err := qwen3.Import(t.store, t.cfg.Model, lookup(weights)); err != nil {
+		return fmt.Errorf("import: %w", err)
+	}
+	return t.start()
+}
+
+// start gives fresh weights fresh moments and counters.
+func (t *Trainer) start() error {
+	t.counters = counters{}
+	if err := t.zeroMoments(); err != nil {
+		return err
+	}
+	t.ready = true
+	return nil
+}
+
+// ResetOptimizer forgets the moments and their age. Weights and the total of
+// updates stay.
+func (t *Trainer) ResetOptimizer() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.ready {
+		return fmt.Errorf("reset optimizer: %w", ErrNoState)
+	}
+	t.counters.Updates, t.counters.Schedule = 0, 0
+	return t.zeroMoments()
+}
+
+// Counters returns the numbers of updates made.
+func (t *Trainer) Counters() checkpoint.Counters {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.counters
+}
+
+// Snapshot copies the full state to the host; it shares nothing with the trainer.
+func (t *Trainer) Snapshot() (checkpoint.State, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.snapshot()
+}
+
+// RestoreState replaces the full state by a snapshot. After an error the
+// trainer holds no state.
+func (t *Trainer) RestoreState(s checkpoint.State) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.restore(s)
+}
+
+// Save stores the full state as the checkpoint of a step. Saving the same state
+// again is a no-op; see checkpoint.Save.
+func (t *Trainer) Save(ctx context.Context, store blob.Store, prefix string, step int) (blob.Ref, error) {
+	s, err := t.Snapshot()
+	if err != nil {
+		return blob.Ref{}, err
+	}
+	return checkpoint.Save(ctx, store, prefix, step, s)
+}
+
+// Restore replaces the full state by the checkpoint at ref and returns its step.
+func (t *Trainer) Restore(ctx context.Context, store blob.Store, ref blob.Ref) (step int, err error) {
+	step, s, err := checkpoint.Load(ctx, store, ref)
+	if err != nil {
+		return 0, err
+	}
+	if err := t.RestoreState(s); err != nil {
+		return 0, fmt.Errorf("%s: %w", ref.Key, err)
+	}
+	return step, nil
+}
+
+// Publish stores the weights as a policy in Hugging Face layout under prefix.
+// Publishing the same policy again is a no-op; see checkpoint.Publish.
+func (t *Trainer) Publish(ctx context.Context, store blob.Store, prefix string, tokenizerJSON []byte) (blob.Ref, error) {
+	weights, err := t.Weights()
+	if err != nil {
+		return blob.Ref{}, err
+	}
+	return checkpoint.Publish(ctx, store, prefix, checkpoint.Policy{Model: t.cfg.Model, Weights: weights, Tokenizer: tokenizerJSON})
+}
+
+// Weights copies the weights to the host.
+func (t *Trainer) Weights() ([]qwen3.Tensor, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.ready {
+		return nil, fmt.Errorf("weights: %w", ErrNoState)
+	}
+	return qwen3.Export(t.store, t.cfg.Model)
+}
+
+func (t *Trainer) snapshot() (checkpoint.State, error) {
+	if !t.ready {
+		return checkpoint.State{}, fmt.Errorf("snapshot: %w", ErrNoState)
+	}
+	s := checkpoint.State{Counters: t.counters, Model: t.cfg.Model}
+	var err error
+	if s.Weights, err = qwen3.Export(t.store, t.cfg.Model); err != nil {
+		return checkpoint.State{}, fmt.Errorf("snapshot: %w", err)
+	}
+	if s.FirstMoments, err = t.exportMoments(firstMomentPath); err != nil {
+		return checkpoint.State{}, fmt.Errorf("snapshot: %w", err)
+	}
+	if s.SecondMoments, err = t.exportMoments(secondMomentPath); err != nil {
+		return checkpoint.State{}, fmt.Errorf("snapshot: %w", err)
+	}
+	return s, nil
+}
+
+func (t *Trainer) restore(s checkpoint.State) error {
+	t.ready = false
+	if s.Model != t.cfg.Model {
+		return fmt.Errorf("restore: state of the model %+v, this trainer has %+v", s.Model, t.cfg.Model)
+	}
+	err := qwen3.Import(t.store, t.cfg.Model, lookup(s.Weights))
+	err = errors.Join(err, t.setMoments(firstMomentPath, lookup(s.FirstMoments)), t.setMoments(secondMomentPath, lookup(s.SecondMoments)))
+	if err != nil {
+		return fmt.Errorf("restore: %w", err)
+	}
+	t.counters = s.Counters
+	t.ready = true
+	return nil
+}
+
+// zeroMoments sets all moments to zero.
+func (t *Trainer) zeroMoments() error {
+	zeros := map[string]qwen3.Tensor{}
+	for _, spec := range t.cfg.Model.Tensors() {
+		zeros[spec.Name] = qwen3.Tensor{Name: spec.Name, Shape: spec.Shape, Data: make([]float32, spec.Size())}
+	}
+	find := func(name string) (qwen3.Tensor, bool) { z, ok := zeros[name]; return z, ok }
+	return errors.Join(t.setMoments(firstMomentPath, find), t.setMoments(secondMomentPath, find))
+}
+
+// setMoments fills the variables of one moment.
+func (t *Trainer) setMoments(path func(string) string, find func(string) (qwen3.Tensor, bool)) error {
+	for _, spec := range t.cfg.Model.Tensors() {
+		m, ok := find(spec.Name)
+		if !ok || len(m.Data) != spec.Size() {
+			return fmt.Errorf("moments of %s: %d values, want %d", spec.Name, len(m.Data), spec.Size())
+		}
+		value := tensors.FromFlatDataAndDimensions(m.Data, spec.Shape...)
+		v := t.store.GetVariable(path(spec.Name))
+		if v != nil {
+			if err := v.SetValue(value); err != nil {
+				return fmt.Errorf("moments of %s: %w", spec.Name, err)
+			}
+			continue
+		}
+		v, err := t.store.CreateVariable(path(spec.Name), value)
+		if err != nil {
+			return fmt.Errorf("moments of %s: %w", spec.Name, err)
+		}
+		v.SetTrainable(false)
+	}
+	return nil
+}
+
+// exportMoments copies one moment of all weights to the host.
+func (t *Trainer) exportMoments(path func(string) string) ([]qwen3.Tensor, error) {
+	var out []qwen3.Tensor
+	for _, spec := range t.cfg.Model.Tensors() {
+		value, err := t.store.GetVariable(path(spec.Name)).Value()
+		if err != nil {
+			return nil, fmt.Errorf("moments of %s: %w", spec.Name, err)
+		}
+		data, err := tensors.CopyFlatData[float32](value)
+		if err != nil {
+			return nil, fmt.Errorf("moments of %s: %w", spec.Name, err)
+		}
+		out = append(out, qwen3.Tensor{Name: spec.Name, Shape: spec.Shape, Data: data})
+	}
+	return out, nil
+}
+
+// lookup finds tensors by name.
+func lookup(list []qwen3.Tensor) func(string) (qwen3.Tensor, bool) {
+	byName := make(map[string]qwen3.Tensor, len(list))
+	for _, t := range list {
+		byName[t.Name] = t
+	}
+	return func(name string) (qwen3.Tensor, bool) { t, ok := byName[name]; return t, ok }
+}

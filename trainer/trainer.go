@@ -1,0 +1,134 @@
+package trainer
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/gomlx/compute"
+	_ "github.com/gomlx/compute/gobackend" // the pure Go backend, "go"
+	"github.com/gomlx/gomlx/ml/model"
+
+	"temper/internal/config"
+	"temper/trainer/qwen3"
+)
+
+// Errors of the package. Callers use errors.Is.
+var (
+	// ErrDiverged means that a loss or a gradient was not finite. The state is
+	// as it was before the call; the same call fails again.
+	ErrDiverged = errors.New("training diverged")
+	// ErrNoState means that the trainer holds no weights, or that a failed device
+	// call consumed them: Init or Restore first.
+	ErrNoState = errors.New("trainer holds no state")
+)
+
+// GraphError is a failure to build or run a computation graph.
+type GraphError struct {
+	Op    string // what was being computed
+	Err   error
+	Stack string // where the graph was being built
+}
+
+// Error returns one line without the stack.
+func (e *GraphError) Error() string { return e.Op + " graph: " + e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *GraphError) Unwrap() error { return e.Err }
+
+// Config of a Trainer.
+type Config struct {
+	// Backend is GoMLX's name of the device, "go" when empty.
+	Backend string
+	Model   qwen3.Config
+	// Seed orders the samples of a step into minibatches.
+	Seed uint64
+	// MicrobatchTokens bounds the padded tokens of one device pass. A single
+	// longer trajectory still makes a pass of its own.
+	MicrobatchTokens int
+	// Temperature at which the rollouts are sampled; the objective sees the same
+	// distribution. Supervised updates use 1.
+	Temperature float64
+	// Loss holds the clipping bounds of Update.
+	Loss config.Loss
+	// Remat halves the memory of activations for about 15 % more time.
+	Remat bool
+}
+
+// Validate reports every field that no trainer can work with.
+func (c Config) Validate() error {
+	var errs []error
+	if err := c.Model.Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("model: %w", err))
+	}
+	if c.MicrobatchTokens < 1 {
+		errs = append(errs, fmt.Errorf("microbatch tokens: %d, want at least 1", c.MicrobatchTokens))
+	}
+	if !(c.Temperature > 0) {
+		errs = append(errs, fmt.Errorf("temperature: %v, want more than 0", c.Temperature))
+	}
+	if !(c.Loss.ClipLow >= 0 && c.Loss.ClipLow < 1 && c.Loss.ClipHigh >= 0) {
+		errs = append(errs, fmt.Errorf("clip bounds: %v and %v, want 0 <= low < 1 and 0 <= high", c.Loss.ClipLow, c.Loss.ClipHigh))
+	}
+	return errors.Join(errs...)
+}
+
+// Trainer trains one policy on one device. Its methods may be called from
+// several goroutines; they run one after another.
+type Trainer struct {
+	cfg     Config
+	backend compute.Backend
+
+	mu       sync.Mutex // owns the device and everything below
+	store    *model.Store
+	counters counters
+	ready    bool // the store holds a complete state
+	programs map[program]*model.Exec
+	graphs   map[graphKey]bool // what was compiled
+}
+
+// New opens the device. The trainer has no weights yet: Init or Restore.
+func New(cfg Config) (*Trainer, error) {
+	if cfg.Backend == "" {
+		cfg.Backend = "go"
+	}
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("trainer: %w", err)
+	}
+	var backend compute.Backend
+	err := guard("backend "+cfg.Backend, func() (err error) {
+		backend, err = compute.NewWithConfig(cfg.Backend)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("trainer: %w", err)
+	}
+	return &Trainer{
+		cfg: cfg, backend: backend, store: model.NewStore(),
+		programs: map[program]*model.Exec{}, graphs: map[graphKey]bool{},
+	}, nil
+}
+
+// Close releases the device. The trainer is unusable afterwards.
+func (t *Trainer) Close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.ready = false
+	for _, exec := range t.programs {
+		exec.Finalize()
+	}
+	t.programs = nil
+	t.store.Finalize()
+	t.backend.Finalize()
+}
+
+// NumGraphs is the number of graphs compiled so far. Bucketed shapes keep it
+// below MaxGraphs.
+func (t *Trainer) NumGraphs() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.graphs)
+}
+
+// Model returns the architecture.
+func (t *Trainer) Model() qwen3.Config { return t.cfg.Model }

@@ -1,0 +1,478 @@
+package trainer_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"temper/internal/blob/memblob"
+	"temper/internal/config"
+	"temper/internal/rl"
+	"temper/trainer"
+	"temper/trainer/checkpoint"
+	"temper/trainer/qwen3"
+)
+
+func tinyConfig() trainer.Config {
+	return trainer.Config{
+		Model: qwen3.Config{
+			VocabSize: 37, HiddenSize: 16, IntermediateSize: 24, NumHiddenLayers: 2, NumAttentionHeads: 2, NumKeyValueHeads: 1,
+			HeadDim: 8, MaxPositionEmbeddings: 96, RopeTheta: 1e4, RMSNormEps: 1e-6, TieWordEmbeddings: true, InitializerRange: 0.1,
+		},
+		Seed: 7, MicrobatchTokens: 1 << 14, Temperature: 1, Loss: config.Loss{ClipLow: 0.2, ClipHigh: 0.28},
+	}
+}
+
+func adam() config.Optimizer {
+	return config.Optimizer{LR: 1e-2, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, WeightDecay: 0.01, MaxGradNorm: 1, Schedule: "constant"}
+}
+
+func constant(step int) trainer.Position { return trainer.Position{Step: step} }
+
+func newTrainer(t testing.TB, cfg trainer.Config) *trainer.Trainer {
+	t.Helper()
+	tr, err := trainer.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(tr.Close)
+	return tr
+}
+
+func initialised(t testing.TB, cfg trainer.Config) *trainer.Trainer {
+	t.Helper()
+	tr := newTrainer(t, cfg)
+	if err := tr.Init(1); err != nil {
+		t.Fatal(err)
+	}
+	return tr
+}
+
+// samples draws n trajectories of lengths up to most, with prompts and holes in
+// the mask like those of tool responses.
+func samples(n, most int, seed uint64) []rl.Sample {
+	draw := rl.Rand(seed)
+	out := make([]rl.Sample, n)
+	for i := range out {
+		length := most/2 + draw.IntN(most/2) + 1
+		s := rl.Sample{ProblemID: "p", Rollout: i, Advantage: float32(draw.NormFloat64()), Tokens: make([]int32, length),
+			LossMask: make([]bool, length), RolloutLogprobs: make([]float32, length)}
+		for p := range length {
+			s.Tokens[p] = int32(draw.IntN(37))
+			if p > length/4 && p%7 != 0 {
+				s.LossMask[p], s.RolloutLogprobs[p] = true, float32(-3.5-draw.Float64())
+			}
+		}
+		out[i] = s
+	}
+	return out
+}
+
+func update(t testing.TB, tr *trainer.Trainer, step int, s []rl.Sample, minibatches int) rl.TrainMetrics {
+	t.Helper()
+	m, err := tr.Update(t.Context(), rl.Batch{Step: step, Samples: s},
+		trainer.UpdateOptions{Optimizer: adam(), Position: constant(step), NumMinibatches: minibatches})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func weights(t testing.TB, tr *trainer.Trainer) []qwen3.Tensor {
+	t.Helper()
+	w, err := tr.Weights()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// distance is the largest difference between two sets of weights.
+func distance(a, b []qwen3.Tensor) float64 {
+	most := 0.0
+	for i := range a {
+		for j := range a[i].Data {
+			most = max(most, math.Abs(float64(a[i].Data[j]-b[i].Data[j])))
+		}
+	}
+	return most
+}
+
+// TestTrainingProgresses guards against weights that a backend freezes into a
+// graph: the loss must fall and a second graph must see the new weights.
+func TestTrainingProgresses(t *testing.T) {
+	tr := initialised(t, tinyConfig())
+	s := samples(6, 30, 3)
+	before, err := tr.Logprobs(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var first, last rl.TrainMetrics
+	for step := range 20 {
+		m, err := tr.SFTStep(t.Context(), s, adam(), constant(step+1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if step == 0 {
+			first = m
+		}
+		last = m
+	}
+	if math.Abs(first.Loss-math.Log(37)) > 0.3 {
+		t.Errorf("first loss %v, want about log(vocabulary) = %v", first.Loss, math.Log(37))
+	}
+	if last.Loss > first.Loss/2 {
+		t.Errorf("loss went from %v to %v in 20 steps, want less than half", first.Loss, last.Loss)
+	}
+	after, err := tr.Logprobs(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mean := func(lp [][]float32) (sum float64) {
+		n := 0
+		for i := range s {
+			for p, in := range s[i].LossMask {
+				if in {
+					sum -= float64(lp[i][p])
+					n++
+				}
+			}
+		}
+		return sum / float64(n)
+	}
+	if got := mean(before); math.Abs(got-first.Loss) > 1e-5 {
+		t.Errorf("Logprobs before training give loss %v, the first step %v", got, first.Loss)
+	}
+	if got := mean(after); got >= last.Loss {
+		t.Errorf("Logprobs after training give loss %v, want less than the last step's %v", got, last.Loss)
+	}
+}
+
+func TestPolicyGradientMovesTowardsTheGood(t *testing.T) {
+	tr := initialised(t, tinyConfig())
+	s := samples(2, 30, 5)
+	s[0].Advantage, s[1].Advantage = 1, -1
+	before, _ := tr.Logprobs(t.Context(), s)
+	update(t, tr, 1, s, 1)
+	after, _ := tr.Logprobs(t.Context(), s)
+	for i, sign := range []float32{1, -1} {
+		var gain float32
+		for p, in := range s[i].LossMask {
+			if in {
+				gain += after[i][p] - before[i][p]
+			}
+		}
+		if gain*sign <= 0 {
+			t.Errorf("sample with advantage %v: log-probability changed by %v", sign, gain)
+		}
+	}
+}
+
+func TestFirstUpdateIsExactlyOnPolicy(t *testing.T) {
+	for _, tokens := range []int{1 << 14, 64} {
+		cfg := tinyConfig()
+		cfg.MicrobatchTokens = tokens
+		tr := initialised(t, cfg)
+		s := samples(8, 40, 9)
+		m := update(t, tr, 1, s, 1)
+		if m.PPOKL != 0 || m.ClipLow != 0 || m.ClipHigh != 0 {
+			t.Errorf("%d tokens a microbatch: ppo_kl %v, clip %v %v; want exactly 0", tokens, m.PPOKL, m.ClipLow, m.ClipHigh)
+		}
+		if m.MismatchKL <= 0 || m.Entropy <= 0 || m.GradNorm <= 0 {
+			t.Errorf("mismatch %v, entropy %v, grad norm %v; want more than 0", m.MismatchKL, m.Entropy, m.GradNorm)
+		}
+		// With ratio 1 the loss is minus the mean advantage.
+		var want float64
+		for i := range s {
+			for _, in := range s[i].LossMask {
+				if in {
+					want -= float64(s[i].Advantage)
+				}
+			}
+		}
+		want /= float64(m.LossTokens)
+		if math.Abs(m.Loss-want) > 1e-5 {
+			t.Errorf("loss %v, want minus the mean advantage %v", m.Loss, want)
+		}
+	}
+}
+
+func TestMismatchIsZeroForTheTrainersOwnLogprobs(t *testing.T) {
+	tr := initialised(t, tinyConfig())
+	s := samples(8, 40, 9)
+	lp, err := tr.Logprobs(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range s {
+		s[i].RolloutLogprobs = lp[i]
+	}
+	if m := update(t, tr, 1, s, 1); m.MismatchKL > 1e-6 {
+		t.Errorf("mismatch %v, want 0", m.MismatchKL)
+	}
+}
+
+func TestMicrobatchesEqualOneBigBatch(t *testing.T) {
+	s := samples(11, 60, 21)
+	big := initialised(t, tinyConfig())
+	want := update(t, big, 1, s, 1)
+	for _, tokens := range []int{1, 100, 256} {
+		cfg := tinyConfig()
+		cfg.MicrobatchTokens = tokens
+		small := initialised(t, cfg)
+		got := update(t, small, 1, s, 1)
+		if math.Abs(got.Loss-want.Loss) > 1e-5 || math.Abs(got.GradNorm-want.GradNorm) > 1e-5 || math.Abs(got.Entropy-want.Entropy) > 1e-5 {
+			t.Errorf("%d tokens a microbatch: %+v, want %+v", tokens, got, want)
+		}
+		if got.LossTokens != want.LossTokens || got.Tokens != want.Tokens || got.Updates != 1 {
+			t.Errorf("%d tokens a microbatch: counts %+v, want %+v", tokens, got, want)
+		}
+		// AdamW divides by sqrt(v), which turns rounding of tiny gradients into
+		// differences up to the learning rate, so the second moments are compared.
+		a, errA := big.Snapshot()
+		b, errB := small.Snapshot()
+		if err := errors.Join(errA, errB); err != nil {
+			t.Fatal(err)
+		}
+		if d := distance(a.FirstMoments, b.FirstMoments); d > 1e-7 {
+			t.Errorf("%d tokens a microbatch: gradients differ by %v", tokens, d)
+		}
+	}
+}
+
+func TestPaddingContributesNothing(t *testing.T) {
+	short := samples(1, 20, 2)
+	alone := initialised(t, tinyConfig())
+	want := update(t, alone, 1, short, 1)
+	// A long row with one early token in the loss pads the short one in its microbatch.
+	long := rl.Sample{ProblemID: "long", Tokens: make([]int32, 90), LossMask: make([]bool, 90), RolloutLogprobs: make([]float32, 90)}
+	long.LossMask[80] = true
+	both := initialised(t, tinyConfig())
+	got := update(t, both, 1, append(short, long), 1)
+	n := float64(want.LossTokens)
+	if math.Abs(got.Loss*(n+1)-want.Loss*n) > 1e-5 {
+		t.Errorf("sum of losses %v, want %v", got.Loss*(n+1), want.Loss*n)
+	}
+	if got.LossTokens != want.LossTokens+1 || got.Tokens != want.Tokens+80 {
+		t.Errorf("counts %+v, want one loss token and 80 tokens more than %+v", got, want)
+	}
+}
+
+func TestTailAndUnmaskedSamplesAreFree(t *testing.T) {
+	s := samples(3, 40, 4)
+	a := initialised(t, tinyConfig())
+	want := update(t, a, 1, s, 1)
+	// Tokens after the last one in the loss, and samples without any, change nothing.
+	s[1].Tokens = append(s[1].Tokens, 1, 2, 3)
+	s[1].LossMask = append(s[1].LossMask, false, false, false)
+	s[1].RolloutLogprobs = append(s[1].RolloutLogprobs, 0, 0, 0)
+	s = append(s, rl.Sample{Tokens: make([]int32, 50), LossMask: make([]bool, 50), Advantage: 3})
+	b := initialised(t, tinyConfig())
+	if diff := cmp.Diff(want, update(t, b, 1, s, 1)); diff != "" {
+		t.Errorf("metrics changed:\n%s", diff)
+	}
+	if d := distance(weights(t, a), weights(t, b)); d != 0 {
+		t.Errorf("weights differ by %v", d)
+	}
+}
+
+// TestMinibatches: the later updates of a step measure their ratio against the
+// policy before the first.
+func TestMinibatches(t *testing.T) {
+	s := samples(12, 40, 8)
+	tr := initialised(t, tinyConfig())
+	m := update(t, tr, 1, s, 3)
+	if m.Updates != 3 || tr.Counters().Updates != 3 {
+		t.Errorf("%d updates, counter %d; want 3", m.Updates, tr.Counters().Updates)
+	}
+	if m.PPOKL == 0 {
+		t.Error("ppo_kl is 0: the later minibatches were measured against themselves")
+	}
+	one := initialised(t, tinyConfig())
+	if w := update(t, one, 1, s, 1); w.LossTokens != m.LossTokens || w.Tokens != m.Tokens || math.Abs(w.MismatchKL-m.MismatchKL) > 1e-5 {
+		t.Errorf("3 minibatches count %+v, one counts %+v", m, w)
+	}
+}
+
+func TestDeterminism(t *testing.T) {
+	cfg := tinyConfig()
+	cfg.MicrobatchTokens = 256
+	run := func() ([]qwen3.Tensor, []rl.TrainMetrics) {
+		tr := initialised(t, cfg)
+		var all []rl.TrainMetrics
+		for step := 1; step <= 4; step++ {
+			all = append(all, update(t, tr, step, samples(10, 60, uint64(step)), 2))
+		}
+		return weights(t, tr), all
+	}
+	wa, ma := run()
+	wb, mb := run()
+	if diff := cmp.Diff(ma, mb); diff != "" {
+		t.Errorf("metrics of two equal runs differ:\n%s", diff)
+	}
+	if d := distance(wa, wb); d != 0 {
+		t.Errorf("weights of two equal runs differ by %v", d)
+	}
+}
+
+func TestContinuationAfterRestoreIsBitExact(t *testing.T) {
+	store := memblob.New()
+	straight := initialised(t, tinyConfig())
+	var want []rl.TrainMetrics
+	for step := 1; step <= 4; step++ {
+		want = append(want, update(t, straight, step, samples(6, 40, uint64(step)), 1))
+		if step == 2 {
+			if _, err := straight.Save(t.Context(), store, "ckpt", step); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	entries, err := checkpoint.List(t.Context(), store, "ckpt")
+	if err != nil || len(entries) != 1 {
+		t.Fatalf("checkpoints %v, error %v; want one", entries, err)
+	}
+	resumed := newTrainer(t, tinyConfig())
+	step, err := resumed.Restore(t.Context(), store, entries[0].Ref)
+	if err != nil || step != 2 {
+		t.Fatalf("restored step %d, error %v; want 2", step, err)
+	}
+	var got []rl.TrainMetrics
+	for step := 3; step <= 4; step++ {
+		got = append(got, update(t, resumed, step, samples(6, 40, uint64(step)), 1))
+	}
+	if diff := cmp.Diff(want[2:], got); diff != "" {
+		t.Errorf("metrics after the restore differ:\n%s", diff)
+	}
+	if d := distance(weights(t, straight), weights(t, resumed)); d != 0 {
+		t.Errorf("weights differ by %v after the restore", d)
+	}
+	if straight.Counters() != resumed.Counters() {
+		t.Errorf("counters %+v, want %+v", resumed.Counters(), straight.Counters())
+	}
+}
+
+func TestDivergenceLeavesTheStateAlone(t *testing.T) {
+	for name, tokens := range map[string]int{"one microbatch": 1 << 14, "many microbatches": 64} {
+		t.Run(name, func(t *testing.T) {
+			cfg := tinyConfig()
+			cfg.MicrobatchTokens = tokens
+			tr := initialised(t, cfg)
+			s := samples(6, 40, 3)
+			update(t, tr, 1, s, 1)
+			before, err := tr.Snapshot()
+			if err != nil {
+				t.Fatal(err)
+			}
+			bad := samples(6, 40, 4)
+			bad[5].Advantage = 3e38 // its square overflows
+			bad[4].Advantage = 3e38
+			for _, minibatches := range []int{1, 3} {
+				_, err = tr.Update(t.Context(), rl.Batch{Step: 2, Samples: bad},
+					trainer.UpdateOptions{Optimizer: adam(), Position: constant(2), NumMinibatches: minibatches})
+				if !errors.Is(err, trainer.ErrDiverged) {
+					t.Fatalf("error %v, want ErrDiverged", err)
+				}
+				after, err := tr.Snapshot()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(before, after); diff != "" {
+					t.Error("the state changed")
+				}
+			}
+			update(t, tr, 2, s, 1)
+		})
+	}
+}
+
+func TestCancelledStepChangesNothing(t *testing.T) {
+	cfg := tinyConfig()
+	cfg.MicrobatchTokens = 64
+	tr := initialised(t, cfg)
+	before := weights(t, tr)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := tr.Update(ctx, rl.Batch{Step: 1, Samples: samples(6, 40, 3)},
+		trainer.UpdateOptions{Optimizer: adam(), Position: constant(1), NumMinibatches: 2})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, want context.Canceled", err)
+	}
+	if d := distance(before, weights(t, tr)); d != 0 {
+		t.Errorf("weights moved by %v", d)
+	}
+}
+
+func TestGraphsAreBounded(t *testing.T) {
+	cfg := tinyConfig()
+	cfg.MicrobatchTokens = 256
+	tr := initialised(t, cfg)
+	for step := 1; step <= 12; step++ {
+		update(t, tr, step, samples(1+step, 20+6*step, uint64(step)), 1)
+	}
+	once := tr.NumGraphs()
+	for step := 1; step <= 12; step++ {
+		update(t, tr, step, samples(1+step, 20+6*step, uint64(step)), 1)
+	}
+	if tr.NumGraphs() != once || once > cfg.MaxGraphs() {
+		t.Errorf("%d graphs, after the same shapes again %d, bound %d", once, tr.NumGraphs(), cfg.MaxGraphs())
+	}
+}
+
+func TestNoStateNoTraining(t *testing.T) {
+	tr := newTrainer(t, tinyConfig())
+	if _, err := tr.SFTStep(t.Context(), samples(2, 20, 1), adam(), constant(1)); !errors.Is(err, trainer.ErrNoState) {
+		t.Errorf("SFTStep: %v, want ErrNoState", err)
+	}
+	if _, err := tr.Logprobs(t.Context(), samples(2, 20, 1)); !errors.Is(err, trainer.ErrNoState) {
+		t.Errorf("Logprobs: %v, want ErrNoState", err)
+	}
+	if _, err := tr.Snapshot(); !errors.Is(err, trainer.ErrNoState) {
+		t.Errorf("Snapshot: %v, want ErrNoState", err)
+	}
+}
+
+func TestBadSamplesAreNamed(t *testing.T) {
+	tr := initialised(t, tinyConfig())
+	for want, spoil := range map[string]func(*rl.Sample){
+		"sample 1 (p/1): token 37 at position 3 is outside the vocabulary of 37":  func(s *rl.Sample) { s.Tokens[3] = 37 },
+		"sample 1 (p/1): the first token is in the loss, but nothing predicts it": func(s *rl.Sample) { s.LossMask[0] = true },
+		"sample 1 (p/1): advantage is NaN":                                        func(s *rl.Sample) { s.Advantage = float32(math.NaN()) },
+	} {
+		s := samples(2, 20, 1)
+		spoil(&s[1])
+		_, err := tr.Update(t.Context(), rl.Batch{Step: 4, Samples: s}, trainer.UpdateOptions{Optimizer: adam(), Position: constant(1)})
+		if err == nil || err.Error() != "update of step 4: "+want {
+			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+}
+
+func TestResetOptimizer(t *testing.T) {
+	tr := initialised(t, tinyConfig())
+	s := samples(4, 30, 3)
+	update(t, tr, 1, s, 1)
+	before := weights(t, tr)
+	if err := tr.ResetOptimizer(); err != nil {
+		t.Fatal(err)
+	}
+	state, err := tr.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range state.Weights {
+		for _, x := range append(state.FirstMoments[i].Data, state.SecondMoments[i].Data...) {
+			if x != 0 {
+				t.Fatalf("moment of %s is %v after the reset", state.Weights[i].Name, x)
+			}
+		}
+	}
+	if c := tr.Counters(); c.Updates != 0 || c.TotalUpdates != 1 {
+		t.Errorf("counters %+v, want 0 updates of 1 in total", c)
+	}
+	if d := distance(before, state.Weights); d != 0 {
+		t.Errorf("weights moved by %v", d)
+	}
+}

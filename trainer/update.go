@@ -1,0 +1,327 @@
+package trainer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+
+	"temper/internal/config"
+	"temper/internal/rl"
+)
+
+// UpdateOptions say how a batch becomes updates.
+type UpdateOptions struct {
+	Optimizer config.Optimizer
+	Position  Position
+	// NumMinibatches is the number of updates; 0 means 1.
+	NumMinibatches int
+}
+
+// SFTStep makes one supervised update on the samples: the mean negative
+// log-likelihood of the tokens in their LossMask. Advantages and rollout
+// log-probabilities are ignored.
+// Errors: ErrDiverged, ErrNoState, ctx.Err(), a GraphError, or one that names the sample.
+func (t *Trainer) SFTStep(ctx context.Context, samples []rl.Sample, o config.Optimizer, p Position) (rl.TrainMetrics, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	metrics, err := t.step(ctx, objectiveSFT, samples, func(rows []*row) [][]*row { return [][]*row{rows} }, o, p)
+	if err != nil {
+		return rl.TrainMetrics{}, fmt.Errorf("sft step %d: %w", p.Step, err)
+	}
+	return metrics, nil
+}
+
+// Update makes the updates of one step on its batch by the clipped policy
+// objective. With several minibatches the policy before the step is the old
+// policy of all of them.
+// Errors: those of SFTStep.
+func (t *Trainer) Update(ctx context.Context, batch rl.Batch, o UpdateOptions) (rl.TrainMetrics, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	deal := func(rows []*row) [][]*row { return minibatches(rows, o.NumMinibatches, t.cfg.Seed, batch.Step) }
+	metrics, err := t.step(ctx, objectiveGRPO, batch.Samples, deal, o.Optimizer, o.Position)
+	if err != nil {
+		return rl.TrainMetrics{}, fmt.Errorf("update of step %d: %w", batch.Step, err)
+	}
+	return metrics, nil
+}
+
+// step makes one update for each part that deal makes of the samples, or none.
+func (t *Trainer) step(ctx context.Context, obj objective, samples []rl.Sample, deal func([]*row) [][]*row,
+	o config.Optimizer, p Position) (rl.TrainMetrics, error) {
+	if !t.ready {
+		return rl.TrainMetrics{}, ErrNoState
+	}
+	lr, err := LearningRate(o, p)
+	if err != nil {
+		return rl.TrainMetrics{}, err
+	}
+	rows, err := makeRows(samples, t.cfg.Model)
+	if err != nil {
+		return rl.TrainMetrics{}, err
+	}
+	if len(rows) == 0 {
+		return rl.TrainMetrics{}, errors.New("no token is in the loss")
+	}
+	parts := deal(rows)
+	undo, err := t.prepare(ctx, obj, parts)
+	if err != nil {
+		return rl.TrainMetrics{}, err
+	}
+	total := meter{}
+	for _, part := range parts {
+		m, err := t.update(ctx, obj, part, o, lr)
+		if err != nil {
+			return rl.TrainMetrics{}, undo(err)
+		}
+		total.add(m)
+	}
+	t.counters.Schedule = p.Step
+	return total.metrics(lr), nil
+}
+
+// prepare makes a step of several updates all or nothing, and gives the later
+// ones the log-probabilities of the policy before the first. undo takes the
+// error of a failed update and takes back the ones before it.
+func (t *Trainer) prepare(ctx context.Context, obj objective, parts [][]*row) (undo func(error) error, err error) {
+	if len(parts) == 1 {
+		return func(err error) error { return err }, nil
+	}
+	before, err := t.snapshot()
+	if err != nil {
+		return nil, err
+	}
+	for _, part := range parts[1:] { // the first finds its own, see inHasOld
+		if err := t.score(ctx, obj, part); err != nil {
+			return nil, err
+		}
+	}
+	return func(err error) error {
+		if restoreErr := t.restore(before); restoreErr != nil {
+			return errors.Join(err, restoreErr)
+		}
+		return err
+	}, nil
+}
+
+// update makes one optimizer update on the rows of a minibatch.
+func (t *Trainer) update(ctx context.Context, obj objective, rows []*row, o config.Optimizer, lr float64) (meter, error) {
+	m := meter{updates: 1}
+	m.tokens, m.lossTokens = countTokens(rows)
+	micros := microbatches(rows, t.cfg.MicrobatchTokens)
+	hyper := hyper(o, lr, t.counters.Updates+1)
+	var err error
+	if len(micros) == 1 {
+		err = t.updateAtOnce(ctx, obj, micros[0], hyper, &m)
+	} else {
+		err = t.updateInParts(ctx, obj, micros, hyper, &m)
+	}
+	if err != nil {
+		return meter{}, err
+	}
+	t.counters.Updates++
+	t.counters.TotalUpdates++
+	return m, nil
+}
+
+// updateAtOnce makes the update in one device call.
+func (t *Trainer) updateAtOnce(ctx context.Context, obj objective, mb microbatch, hyper *tensors.Tensor, m *meter) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	p := program{obj, passUpdate}
+	out, err := t.call(p, mb.shape, append(mb.feed(p, m.lossTokens), hyper)...)
+	if err != nil {
+		return err
+	}
+	if err := m.addSums(out[0]); err != nil {
+		return err
+	}
+	return m.setNorm(out[1])
+}
+
+// updateInParts adds up the gradients of the microbatches and applies them. The
+// denominator is that of the minibatch, so the sum is its gradient.
+func (t *Trainer) updateInParts(ctx context.Context, obj objective, micros []microbatch, hyper *tensors.Tensor, m *meter) error {
+	var grads []*tensors.Tensor
+	defer func() { finalize(grads) }()
+	for _, mb := range micros {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		p := program{obj, passGradient}
+		out, err := t.call(p, mb.shape, mb.feed(p, m.lossTokens)...)
+		if err != nil {
+			return err
+		}
+		if err := m.addSums(out[0]); err != nil {
+			finalize(out[1:])
+			return err
+		}
+		if grads == nil {
+			grads = out[1:]
+			continue
+		}
+		sum, err := t.donate(program{pass: passAdd}, nil, append(grads, out[1:]...))
+		grads = nil
+		if err != nil {
+			return err
+		}
+		grads = sum
+	}
+	if !m.finite() {
+		return m.diverged()
+	}
+	out, err := t.donate(program{pass: passApply}, []any{hyper}, grads)
+	grads = nil
+	if err != nil {
+		return err
+	}
+	return m.setNorm(out[0])
+}
+
+// donate calls a program that takes the given tensors over.
+func (t *Trainer) donate(p program, args []any, taken []*tensors.Tensor) ([]*tensors.Tensor, error) {
+	for _, x := range taken {
+		d, err := graph.DonateTensorBuffer(x, t.backend, 0)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", p, err)
+		}
+		args = append(args, d)
+	}
+	return t.call(p, shape{}, args...)
+}
+
+// score fills in the old log-probabilities of the rows.
+func (t *Trainer) score(ctx context.Context, obj objective, rows []*row) error {
+	p := program{obj, passScore}
+	for _, mb := range microbatches(rows, t.cfg.MicrobatchTokens) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		out, err := t.call(p, mb.shape, mb.feed(p, 0)...)
+		if err != nil {
+			return err
+		}
+		logprobs, err := tensors.CopyFlatData[float32](out[0])
+		finalize(out)
+		if err != nil {
+			return fmt.Errorf("read log-probabilities: %w", err)
+		}
+		for i, r := range mb.members {
+			r.old = logprobs[i*mb.length:][:r.length]
+		}
+	}
+	return nil
+}
+
+// Logprobs returns the log-probability of each token given the ones before it,
+// at the temperature of the rollouts, and 0 for the first token. Masks and
+// advantages are ignored.
+func (t *Trainer) Logprobs(ctx context.Context, samples []rl.Sample) ([][]float32, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.ready {
+		return nil, fmt.Errorf("logprobs: %w", ErrNoState)
+	}
+	var rows []*row
+	for i := range samples {
+		whole := rl.Sample{ProblemID: samples[i].ProblemID, Rollout: samples[i].Rollout, Tokens: samples[i].Tokens}
+		whole.LossMask = make([]bool, len(whole.Tokens))
+		if err := checkSample(&whole, t.cfg.Model); err != nil {
+			return nil, fmt.Errorf("logprobs: sample %d: %w", i, err)
+		}
+		if len(whole.Tokens) > 1 {
+			rows = append(rows, &row{sample: &whole, index: i, length: len(whole.Tokens) - 1})
+		}
+	}
+	if err := t.score(ctx, objectiveGRPO, rows); err != nil {
+		return nil, fmt.Errorf("logprobs: %w", err)
+	}
+	out := make([][]float32, len(samples))
+	for i := range samples {
+		out[i] = make([]float32, len(samples[i].Tokens))
+	}
+	for _, r := range rows {
+		copy(out[r.index][1:], r.old)
+	}
+	return out, nil
+}
+
+// meter collects what an update reports.
+type meter struct {
+	sums                        [numSums]float64
+	norm                        float64 // times loss tokens, once added to another meter
+	tokens, lossTokens, updates int
+}
+
+// addSums adds the sums of a microbatch.
+func (m *meter) addSums(x *tensors.Tensor) error {
+	values, err := tensors.CopyFlatData[float32](x)
+	if err != nil {
+		return fmt.Errorf("read sums: %w", err)
+	}
+	for i, v := range values {
+		m.sums[i] += float64(v)
+	}
+	finalize([]*tensors.Tensor{x})
+	return nil
+}
+
+// setNorm takes the norm of the gradients, which the graph has checked.
+func (m *meter) setNorm(x *tensors.Tensor) error {
+	values, err := tensors.CopyFlatData[float32](x)
+	if err != nil {
+		return fmt.Errorf("read gradient norm: %w", err)
+	}
+	m.norm = float64(values[0])
+	finalize([]*tensors.Tensor{x})
+	if !m.finite() {
+		return m.diverged()
+	}
+	return nil
+}
+
+func (m *meter) finite() bool {
+	sum := m.sums[sumLoss] + m.norm
+	return !math.IsNaN(sum) && !math.IsInf(sum, 0)
+}
+
+func (m *meter) diverged() error {
+	return fmt.Errorf("loss %v, gradient norm %v: %w", m.sums[sumLoss], m.norm, ErrDiverged)
+}
+
+// add weighs another update by its loss tokens.
+func (m *meter) add(o meter) {
+	n := float64(o.lossTokens)
+	o.sums[sumLoss] *= n // the only sum that is a mean already
+	for i, s := range o.sums {
+		m.sums[i] += s
+	}
+	m.norm += o.norm * n
+	m.tokens += o.tokens
+	m.lossTokens += o.lossTokens
+	m.updates += o.updates
+}
+
+// metrics is the mean over the loss tokens of all updates added.
+func (m *meter) metrics(lr float64) rl.TrainMetrics {
+	n := float64(m.lossTokens)
+	return rl.TrainMetrics{
+		Loss: m.sums[sumLoss] / n, GradNorm: m.norm / n, LR: lr, Entropy: m.sums[sumEntropy] / n,
+		ClipLow: m.sums[sumClipLow] / n, ClipHigh: m.sums[sumClipHigh] / n,
+		PPOKL: m.sums[sumKL] / n, MismatchKL: m.sums[sumMismatch] / n,
+		LossTokens: m.lossTokens, Tokens: m.tokens, Updates: m.updates,
+	}
+}
+
+// finalize frees tensors at once instead of at the next garbage collection.
+func finalize(xs []*tensors.Tensor) {
+	for _, x := range xs {
+		_ = x.FinalizeAll() // fails only for a buffer that is gone already
+	}
+}
