@@ -3,6 +3,7 @@ package workers
 import (
 	"context"
 
+	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/worker"
 
@@ -18,7 +19,7 @@ const DefaultRolloutSlots = 4
 // RunRollout serves sampling and evaluation until ctx ends. slots 0 means
 // DefaultRolloutSlots.
 func RunRollout(ctx context.Context, c client.Client, rollouts *activities.Rollouts, slots int, o Options) error {
-	return run(ctx, c, workflows.QueueRollout, rolloutOptions(slots, o), func(r worker.Registry) { r.RegisterActivity(rollouts) })
+	return run(ctx, c, workflows.QueueRollout, rolloutOptions(slots, o), func(r worker.Registry) { registerRollouts(r, rollouts) })
 }
 
 func rolloutOptions(slots int, o Options) worker.Options {
@@ -30,4 +31,9 @@ func rolloutOptions(slots int, o Options) worker.Options {
 	options.MaxConcurrentActivityExecutionSize = slots
 	options.MaxConcurrentActivityTaskPollers = min(slots, numPollers)
 	return options
+}
+
+// registerRollouts leaves out Close, which is no activity.
+func registerRollouts(r worker.Registry, rollouts *activities.Rollouts) {
+	r.RegisterActivityWithOptions(rollouts, activity.RegisterOptions{SkipInvalidStructFunctions: true})
 }

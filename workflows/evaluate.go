@@ -50,7 +50,7 @@ func evaluateRun(ctx workflow.Context, in EvaluateRunInput, out *EvaluateRunResu
 	ref := activities.RunRef{RunID: plan.RunID, Config: plan.Config}
 	// Publishing a published version again only looks it up.
 	var trainer *activities.Trainer
-	err = workflow.ExecuteActivity(onTrainer(ctx, fmt.Sprintf("policy %d", version)), trainer.PublishPolicy,
+	err = workflow.ExecuteActivity(lookup(ctx, fmt.Sprintf("policy %d", version)), trainer.PublishPolicy,
 		activities.PublishInput{Run: ref, Step: int(version)}).Get(ctx, &out.Policy)
 	if err != nil {
 		return err

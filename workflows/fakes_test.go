@@ -179,7 +179,7 @@ func (t *fakeTrainer) TrainSFT(_ context.Context, in activities.TrainSFTInput) (
 	t.w.mu.Lock()
 	defer t.w.mu.Unlock()
 	t.w.sft = append(t.w.sft, in)
-	return activities.TrainSFTResult{Metrics: rl.TrainMetrics{Loss: 1.5}}, err
+	return activities.TrainSFTResult{Metrics: rl.TrainMetrics{Loss: 1.5}, TrainTime: time.Second}, err
 }
 
 func (t *fakeTrainer) PublishPolicy(_ context.Context, in activities.PublishInput) (activities.Policy, error) {

@@ -30,25 +30,24 @@ var update = flag.Bool("update", false, "write the recorded histories to testdat
 // recorder runs scenarios on a real server and keeps their histories.
 type recorder struct {
 	*testing.T
-	conn *temporalclient.Connection
-	c    client.Client
-	w    *world
+	c client.Client
+	w *world
 }
 
 // TestHistories plays every shape of a run against a real server, checks what
 // came out and that the recorded history replays. With -update the histories
 // become the fixtures of TestReplay.
 func TestHistories(t *testing.T) {
-	conn := dialServer(t)
+	c := dialServer(t)
 	for name, play := range map[string]func(recorder, string){
 		"whole": playWhole, "paused": playPaused, "retried": playRetried,
 		"stopped": playStopped, "cancelled": playCancelled, "refused": playRefused, "continued": playContinued,
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(2, 1)
-			stop := serve(t, conn.Client, w)
+			stop := serve(t, c, w)
 			defer stop()
-			play(recorder{T: t, conn: conn, c: conn.Client, w: w}, uniqueRun(t, name))
+			play(recorder{T: t, c: c, w: w}, uniqueRun(t, name))
 		})
 	}
 }
@@ -193,11 +192,7 @@ func playContinued(r recorder, id string) {
 }
 
 func (r recorder) ensureAttributes() bool {
-	known, err := r.conn.EnsureAttributes(r.Context(), temporalclient.Attributes{
-		workflows.AttributeRun:   enums.INDEXED_VALUE_TYPE_KEYWORD,
-		workflows.AttributeStage: enums.INDEXED_VALUE_TYPE_KEYWORD,
-		workflows.AttributeStep:  enums.INDEXED_VALUE_TYPE_INT,
-	})
+	known, err := temporalclient.EnsureAttributes(r.Context(), r.c, client.DefaultNamespace, workflows.SearchAttributes())
 	if err != nil || !known {
 		r.Fatalf("search attributes: known %v, %v", known, err)
 	}
@@ -312,7 +307,7 @@ func eventNames(h *history.History) []string {
 // BenchmarkStep measures the orchestration of a step alone: a stage of b.N
 // steps whose activities do nothing, on a real server.
 func BenchmarkStep(b *testing.B) {
-	c := dialServer(b).Client
+	c := dialServer(b)
 	w := newWorld(b.N)
 	stop := serve(b, c, w)
 	defer stop()

@@ -11,6 +11,8 @@ package workflows
 import (
 	"fmt"
 	"strings"
+
+	"go.temporal.io/api/enums/v1"
 )
 
 // Task queues. Each is served by the workers of one role.
@@ -56,6 +58,15 @@ const (
 	AttributeStage = "Stage" // keyword, the stage's name
 	AttributeStep  = "Step"  // int, counted through the run
 )
+
+// SearchAttributes are the attributes with their types, for the server.
+func SearchAttributes() map[string]enums.IndexedValueType {
+	return map[string]enums.IndexedValueType{
+		AttributeRun:   enums.INDEXED_VALUE_TYPE_KEYWORD,
+		AttributeStage: enums.INDEXED_VALUE_TYPE_KEYWORD,
+		AttributeStep:  enums.INDEXED_VALUE_TYPE_INT,
+	}
+}
 
 const runPrefix = "rl/"
 

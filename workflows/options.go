@@ -25,14 +25,16 @@ const (
 const (
 	// heartbeatTimeout is how long a dead worker stays unnoticed.
 	heartbeatTimeout = 30 * time.Second
-	// trainTimeout, rolloutTimeout and dataTimeout bound one attempt. They are
-	// generous: a lost worker is noticed by its heartbeat, a wedged one by the
-	// activity's own watch over its progress.
+	// trainTimeout and rolloutTimeout bound one attempt. They are generous: a
+	// lost worker is noticed by its heartbeat, a wedged one by the activity's
+	// own watch over its progress.
 	trainTimeout   = 12 * time.Hour
 	rolloutTimeout = 12 * time.Hour
-	dataTimeout    = 2 * time.Hour
-	// localTimeout bounds one attempt of control work inside a workflow task.
-	localTimeout = 10 * time.Minute
+	// localTimeout bounds one attempt of control work inside a workflow task,
+	// which the SDK keeps alive; the server ends one after 30 minutes.
+	localTimeout = 20 * time.Minute
+	// lookupAttempts bounds asking for something that may not exist at all.
+	lookupAttempts = 5
 	// forever stands where the SDK wants an end: a local activity without a
 	// ScheduleToClose would give up after its StartToClose, retries included.
 	forever = 365 * 24 * time.Hour
@@ -58,18 +60,20 @@ func retries() *temporal.RetryPolicy {
 	}
 }
 
+// lookup gives up after a few attempts: the caller may have named a policy that
+// was never published, which looks like any other failure of the trainer.
+func lookup(ctx workflow.Context, summary string) workflow.Context {
+	options := activityOptions(QueueTrainer, trainTimeout, summary)
+	options.RetryPolicy.MaximumAttempts = lookupAttempts
+	return workflow.WithActivityOptions(ctx, options)
+}
+
 func onTrainer(ctx workflow.Context, summary string) workflow.Context {
 	return workflow.WithActivityOptions(ctx, activityOptions(QueueTrainer, trainTimeout, summary))
 }
 
 func onRollouts(ctx workflow.Context, summary string) workflow.Context {
 	return workflow.WithActivityOptions(ctx, activityOptions(QueueRollout, rolloutTimeout, summary))
-}
-
-// onControl is for control work that may take minutes. It shares the workflows'
-// queue, so that the SDK may start it eagerly without a trip through matching.
-func onControl(ctx workflow.Context, summary string) workflow.Context {
-	return workflow.WithActivityOptions(ctx, activityOptions(QueueControl, dataTimeout, summary))
 }
 
 // activityOptions waits for cancelled activities: when a run has ended, nothing
@@ -88,7 +92,7 @@ func activityOptions(queue string, attempt time.Duration, summary string) workfl
 // inline is for short control work between the activities of a step: as local
 // activities they cost one event and no trip through the server, which keeps
 // the orchestration of a step at the cost of its two real activities. A lost
-// worker is noticed by the workflow task's time-out.
+// worker is noticed by the workflow task's time-out, without heartbeats.
 func inline(ctx workflow.Context, summary string) workflow.Context {
 	return workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
 		ScheduleToCloseTimeout: forever,

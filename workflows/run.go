@@ -128,7 +128,7 @@ func (r *run) prepare(ctx workflow.Context) error {
 		return err
 	}
 	var control *activities.Control
-	return workflow.ExecuteActivity(onControl(ctx, "problems, dialogues, tokenizer"), control.PrepareData,
+	return workflow.ExecuteLocalActivity(inline(ctx, "problems, dialogues, tokenizer"), control.PrepareData,
 		activities.PrepareDataInput{Run: r.ref}).Get(ctx, nil)
 }
 
@@ -142,12 +142,14 @@ func (r *run) trainSFT(ctx workflow.Context) error {
 		}
 		to := min(r.sftStep+SFTChunk, r.plan.SFTSteps)
 		summary := fmt.Sprintf("SFT updates %d-%d of %d", r.sftStep+1, to, r.plan.SFTSteps)
+		var out activities.TrainSFTResult
 		err := workflow.ExecuteActivity(onTrainer(ctx, summary), trainer.TrainSFT,
-			activities.TrainSFTInput{Run: r.ref, From: r.sftStep, To: to, Save: true}).Get(ctx, &r.sft)
+			activities.TrainSFTInput{Run: r.ref, From: r.sftStep, To: to, Save: true}).Get(ctx, &out)
 		if err != nil {
 			return err
 		}
-		r.sftStep = to
+		out.TrainTime += r.sft.TrainTime // the metrics are the last chunk's, the time is of all
+		r.sft, r.sftStep = out, to
 	}
 	return workflow.ExecuteActivity(onTrainer(ctx, "policy 0"), trainer.PublishPolicy,
 		activities.PublishInput{Run: r.ref, Step: 0}).Get(ctx, &r.policy)

@@ -1,6 +1,7 @@
 package workflows_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -93,6 +94,9 @@ func checkReports(t *testing.T, w *world) {
 	in := w.finish[0]
 	if in.Stopped || in.Policy != policyAt(3) || in.SFT.Metrics.Loss != 1.5 {
 		t.Errorf("finish: stopped %v policy %d sft loss %g", in.Stopped, in.Policy.Version, in.SFT.Metrics.Loss)
+	}
+	if in.SFT.TrainTime != 2*time.Second {
+		t.Errorf("SFT took %v, want the sum of two chunks of 1s", in.SFT.TrainTime)
 	}
 	for i, r := range in.Stages {
 		if r.Before.PolicyVersion != 0 || r.Before.Label != "before" {
@@ -193,5 +197,47 @@ func TestCancelledRunLeavesItsSummary(t *testing.T) {
 	}
 	if len(w.finish) != 1 || !w.finish[0].Stopped {
 		t.Errorf("finish inputs: %+v, want one of a stopped run", w.finish)
+	}
+}
+
+func TestEvaluateRun(t *testing.T) {
+	last, third := int64(5), int64(3)
+	for name, version := range map[string]*int64{"last": nil, "third": &third} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(2, 3)
+			env := newEnv(t, w)
+			env.ExecuteWorkflow(workflows.EvaluateRun, workflows.EvaluateRunInput{RunID: "demo", Version: version})
+			if err := env.GetWorkflowError(); err != nil {
+				t.Fatal(err)
+			}
+			want := last
+			if version != nil {
+				want = *version
+			}
+			order := []string{
+				"open", fmt.Sprintf("publish %d", want),
+				fmt.Sprintf("eval stage 1 final with %d", want), fmt.Sprintf("eval stage 2 final with %d", want),
+			}
+			if diff := cmp.Diff(order, w.log()); diff != "" {
+				t.Errorf("calls (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestEvaluationOfAnAbsentPolicyGivesUp: a mistyped version must not be retried for ever.
+func TestEvaluationOfAnAbsentPolicyGivesUp(t *testing.T) {
+	w := newWorld(1)
+	for range 100 {
+		w.faults["publish 9"] = append(w.faults["publish 9"], infraError())
+	}
+	env := newEnv(t, w)
+	version := int64(9)
+	env.ExecuteWorkflow(workflows.EvaluateRun, workflows.EvaluateRunInput{RunID: "demo", Version: &version})
+	if err := env.GetWorkflowError(); err == nil || !strings.Contains(err.Error(), "connection refused") {
+		t.Errorf("error %v, want the trainer's", err)
+	}
+	if got := w.count("publish"); got != 5 {
+		t.Errorf("%d attempts, want 5", got)
 	}
 }

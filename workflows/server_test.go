@@ -26,13 +26,13 @@ import (
 
 // dialServer connects to the server of TEMPORAL_ADDRESS, or builds and starts
 // the one of this repository for the time of the test.
-func dialServer(t testing.TB) *temporalclient.Connection {
+func dialServer(t testing.TB) client.Client {
 	t.Helper()
 	address := os.Getenv("TEMPORAL_ADDRESS")
 	if address == "" {
 		address = startServer(t)
 	}
-	c, err := temporalclient.Dial(t.Context(), temporalclient.Options{Address: address, Identity: "temper-test"})
+	c, err := temporalclient.Dial(t.Context(), temporalclient.Config{Address: address, Identity: "temper-test"})
 	if err != nil {
 		t.Fatal(err)
 	}

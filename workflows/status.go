@@ -1,12 +1,6 @@
 package workflows
 
-import (
-	"fmt"
-	"strings"
-	"time"
-
-	"temper/activities"
-)
+import "temper/activities"
 
 // State says what a run or a stage is doing.
 type State string
@@ -125,54 +119,4 @@ func stateOf(g *gate, doing State) State {
 	default:
 		return doing
 	}
-}
-
-// details renders a run for the web UI.
-func (s RunStatus) details() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "**%s**", s.State)
-	if s.SFTSteps > 0 && s.Stage == 0 {
-		fmt.Fprintf(&b, ", SFT update %d of %d", s.SFTStep, s.SFTSteps)
-	}
-	if s.Stage > 0 {
-		fmt.Fprintf(&b, ", stage %d (%s), step %d of %d", s.Stage, s.StageName, s.Step, s.NumSteps)
-	}
-	b.WriteString(because(s.Reason))
-	if s.Child != "" {
-		fmt.Fprintf(&b, "\n\nSteps: workflow `%s`", s.Child)
-	}
-	if len(s.Stages) > 0 {
-		b.WriteString("\n\n| stage | steps | accuracy before | after | tool errors before | after | note |\n|---|---|---|---|---|---|---|\n")
-	}
-	for _, g := range s.Stages {
-		fmt.Fprintf(&b, "| %s | %d | %s | %s | %s | %s | %s |\n", g.Name, g.Steps,
-			g.Before.accuracy(), g.After.accuracy(), g.Before.toolErrors(), g.After.toolErrors(), g.Note)
-	}
-	return b.String()
-}
-
-func (o *Outcome) accuracy() string {
-	if o == nil {
-		return ""
-	}
-	return fmt.Sprintf("%.3f", o.Accuracy)
-}
-
-func (o *Outcome) toolErrors() string {
-	if o == nil {
-		return ""
-	}
-	return fmt.Sprintf("%.3f", o.ToolErrorRate)
-}
-
-// stageDetails renders a stage with its newest steps for the web UI.
-func stageDetails(s RunStatus, recent []StepNumbers) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "**%s**, stage %d (%s), step %d of %d%s\n\n", s.State, s.Stage, s.StageName, s.Step, s.NumSteps, because(s.Reason))
-	b.WriteString("| step | reward | tool errors | tokens | tokens/s | loss | time |\n|---|---|---|---|---|---|---|\n")
-	for _, n := range recent {
-		fmt.Fprintf(&b, "| %d | %.3f | %.3f | %.0f | %.0f | %.4f | %s |\n", n.Step, n.Reward, n.ToolErrorRate,
-			n.ResponseTokens, n.TokensPerSec, n.Loss, time.Duration(n.Seconds*float64(time.Second)).Round(time.Millisecond))
-	}
-	return b.String()
 }

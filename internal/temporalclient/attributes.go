@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/operatorservice/v1"
 	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
 )
 
 // Attributes are search attributes by name.
@@ -24,71 +25,71 @@ const attributeWait = 15 * time.Second
 // waits until they can be used. It returns false without an error when this
 // server lets clients neither create nor list them; runs go without then. An
 // attribute of another type is an error: using it would block workflows.
-func (c *Connection) EnsureAttributes(ctx context.Context, want Attributes) (bool, error) {
-	missing, err := c.missing(ctx, want)
+func EnsureAttributes(ctx context.Context, c client.Client, namespace string, want Attributes) (bool, error) {
+	lacking, err := missing(ctx, c, namespace, want)
 	if notForUs(err) {
 		return false, nil
 	}
-	if err != nil || len(missing) == 0 {
+	if err != nil || len(lacking) == 0 {
 		return err == nil, err
 	}
-	_, err = c.Client.OperatorService().AddSearchAttributes(ctx, &operatorservice.AddSearchAttributesRequest{
-		Namespace: c.Namespace, SearchAttributes: missing,
+	_, err = c.OperatorService().AddSearchAttributes(ctx, &operatorservice.AddSearchAttributesRequest{
+		Namespace: namespace, SearchAttributes: lacking,
 	})
 	if notForUs(err) {
 		return false, nil
 	}
 	var exists *serviceerror.AlreadyExists // another client was faster
 	if err != nil && !errors.As(err, &exists) {
-		return false, fmt.Errorf("create search attributes %v: %w", slices.Sorted(maps.Keys(missing)), err)
+		return false, fmt.Errorf("create search attributes %v: %w", slices.Sorted(maps.Keys(lacking)), err)
 	}
-	return true, c.awaitAttributes(ctx, want)
+	return true, awaitAttributes(ctx, c, namespace, want)
 }
 
 // HasAttributes reports whether the namespace knows all of them.
-func (c *Connection) HasAttributes(ctx context.Context, want Attributes) (bool, error) {
-	missing, err := c.missing(ctx, want)
+func HasAttributes(ctx context.Context, c client.Client, namespace string, want Attributes) (bool, error) {
+	lacking, err := missing(ctx, c, namespace, want)
 	if notForUs(err) {
 		return false, nil
 	}
-	return err == nil && len(missing) == 0, err
+	return err == nil && len(lacking) == 0, err
 }
 
-func (c *Connection) awaitAttributes(ctx context.Context, want Attributes) error {
+func awaitAttributes(ctx context.Context, c client.Client, namespace string, want Attributes) error {
 	ctx, cancel := context.WithTimeout(ctx, attributeWait)
 	defer cancel()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		missing, err := c.missing(ctx, want)
-		if err == nil && len(missing) == 0 {
+		lacking, err := missing(ctx, c, namespace, want)
+		if err == nil && len(lacking) == 0 {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("search attributes %v of namespace %s did not appear: %w",
-				slices.Sorted(maps.Keys(missing)), c.Namespace, errors.Join(err, ctx.Err()))
+				slices.Sorted(maps.Keys(lacking)), namespace, errors.Join(err, ctx.Err()))
 		case <-tick.C:
 		}
 	}
 }
 
-func (c *Connection) missing(ctx context.Context, want Attributes) (Attributes, error) {
-	have, err := c.Client.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: c.Namespace})
+func missing(ctx context.Context, c client.Client, namespace string, want Attributes) (Attributes, error) {
+	have, err := c.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: namespace})
 	if err != nil {
-		return nil, fmt.Errorf("list search attributes of namespace %s: %w", c.Namespace, err)
+		return nil, fmt.Errorf("list search attributes of namespace %s: %w", namespace, err)
 	}
-	missing := Attributes{}
+	lacking := Attributes{}
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		kind, ok := have.GetCustomAttributes()[name]
 		switch {
 		case !ok:
-			missing[name] = want[name]
+			lacking[name] = want[name]
 		case kind != want[name]:
-			return nil, fmt.Errorf("search attribute %s of namespace %s is a %s, want %s", name, c.Namespace, kind, want[name])
+			return nil, fmt.Errorf("search attribute %s of namespace %s is a %s, want %s", name, namespace, kind, want[name])
 		}
 	}
-	return missing, nil
+	return lacking, nil
 }
 
 // notForUs says that the server keeps its operator service from clients.

@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/operatorservice/v1"
 	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -57,7 +58,7 @@ func (o *operator) AddSearchAttributes(_ context.Context, in *operatorservice.Ad
 	return &operatorservice.AddSearchAttributesResponse{}, nil
 }
 
-func dial(t *testing.T, o operatorservice.OperatorServiceServer) *temporalclient.Connection {
+func dial(t *testing.T, o operatorservice.OperatorServiceServer) client.Client {
 	t.Helper()
 	isolate(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -75,7 +76,7 @@ func dial(t *testing.T, o operatorservice.OperatorServiceServer) *temporalclient
 			t.Errorf("serve: %v", err)
 		}
 	})
-	c, err := temporalclient.Dial(t.Context(), temporalclient.Options{Address: l.Addr().String()})
+	c, err := temporalclient.Dial(t.Context(), temporalclient.Config{Address: l.Addr().String()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +95,7 @@ func wanted() temporalclient.Attributes {
 
 func TestMissingAttributesAreCreatedAndAwaited(t *testing.T) {
 	o := &operator{have: temporalclient.Attributes{"RunID": keyword}, late: 2}
-	known, err := dial(t, o).EnsureAttributes(t.Context(), wanted())
+	known, err := temporalclient.EnsureAttributes(t.Context(), dial(t, o), "default", wanted())
 	if err != nil || !known {
 		t.Fatalf("known %v, %v", known, err)
 	}
@@ -108,7 +109,7 @@ func TestMissingAttributesAreCreatedAndAwaited(t *testing.T) {
 
 func TestKnownAttributesAreLeftAlone(t *testing.T) {
 	o := &operator{have: wanted(), denied: true}
-	known, err := dial(t, o).EnsureAttributes(t.Context(), wanted())
+	known, err := temporalclient.EnsureAttributes(t.Context(), dial(t, o), "default", wanted())
 	if err != nil || !known {
 		t.Errorf("known %v, %v; want true: nothing had to be created", known, err)
 	}
@@ -120,7 +121,7 @@ func TestServerThatRefusesIsNoError(t *testing.T) {
 		"no such service": operatorservice.UnimplementedOperatorServiceServer{},
 	} {
 		t.Run(name, func(t *testing.T) {
-			known, err := dial(t, o).EnsureAttributes(t.Context(), wanted())
+			known, err := temporalclient.EnsureAttributes(t.Context(), dial(t, o), "default", wanted())
 			if err != nil || known {
 				t.Errorf("known %v, %v; want false and no error", known, err)
 			}
@@ -130,7 +131,7 @@ func TestServerThatRefusesIsNoError(t *testing.T) {
 
 func TestAttributeOfAnotherTypeIsAnError(t *testing.T) {
 	o := &operator{have: temporalclient.Attributes{"RunID": keyword, "Step": keyword}}
-	_, err := dial(t, o).EnsureAttributes(t.Context(), wanted())
+	_, err := temporalclient.EnsureAttributes(t.Context(), dial(t, o), "default", wanted())
 	if err == nil || !strings.Contains(err.Error(), "search attribute Step of namespace default is a Keyword, want Int") {
 		t.Errorf("error %v", err)
 	}
@@ -142,7 +143,7 @@ func TestHasAttributes(t *testing.T) {
 		if want {
 			o.have = wanted()
 		}
-		if got, err := dial(t, o).HasAttributes(t.Context(), wanted()); err != nil || got != want {
+		if got, err := temporalclient.HasAttributes(t.Context(), dial(t, o), "default", wanted()); err != nil || got != want {
 			t.Errorf("has %v, %v; want %v", got, err, want)
 		}
 	}

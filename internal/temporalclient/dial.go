@@ -17,8 +17,8 @@ import (
 	"go.temporal.io/sdk/log"
 )
 
-// Options override what the environment says. The zero value overrides nothing.
-type Options struct {
+// Config overrides what the environment says. The zero value overrides nothing.
+type Config struct {
 	// Address of the frontend, host:port.
 	Address string
 	// Namespace of the runs.
@@ -33,17 +33,18 @@ type Options struct {
 
 const dialTimeout = 5 * time.Second
 
-// Load merges the configuration file, the environment and the overrides.
-func Load(o Options) (client.Options, error) {
+// Load merges the configuration file, the environment and the overrides. Its
+// result names the address and the namespace that Dial uses.
+func Load(cfg Config) (client.Options, error) {
 	options, err := envconfig.LoadDefaultClientOptions()
 	if err != nil {
 		return client.Options{}, fmt.Errorf("temporal client settings: %w", err)
 	}
-	if o.Address != "" {
-		options.HostPort = o.Address
+	if cfg.Address != "" {
+		options.HostPort = cfg.Address
 	}
-	if o.Namespace != "" {
-		options.Namespace = o.Namespace
+	if cfg.Namespace != "" {
+		options.Namespace = cfg.Namespace
 	}
 	if options.HostPort == "" {
 		options.HostPort = client.DefaultHostPort
@@ -51,8 +52,8 @@ func Load(o Options) (client.Options, error) {
 	if options.Namespace == "" {
 		options.Namespace = client.DefaultNamespace
 	}
-	options.Identity = o.Identity
-	logger := o.Logger
+	options.Identity = cfg.Identity
+	logger := cfg.Logger
 	if logger == nil {
 		logger = slog.Default()
 	}
@@ -60,25 +61,14 @@ func Load(o Options) (client.Options, error) {
 	return options, nil
 }
 
-// Connection is a client with the settings it was made from. It does not embed
-// the client: the SDK's workers accept only the SDK's own type.
-type Connection struct {
-	Client    client.Client
-	Address   string
-	Namespace string
-}
-
-// Close ends the connection.
-func (c *Connection) Close() { c.Client.Close() }
-
 // Dial connects and checks that the server answers. The error is one line that
 // names the address.
-func Dial(ctx context.Context, o Options) (*Connection, error) {
-	options, err := Load(o)
+func Dial(ctx context.Context, cfg Config) (client.Client, error) {
+	options, err := Load(cfg)
 	if err != nil {
 		return nil, err
 	}
-	timeout := o.Timeout
+	timeout := cfg.Timeout
 	if timeout == 0 {
 		timeout = dialTimeout
 	}
@@ -88,7 +78,7 @@ func Dial(ctx context.Context, o Options) (*Connection, error) {
 	if err != nil {
 		return nil, &UnreachableError{Address: options.HostPort, Err: err}
 	}
-	return &Connection{Client: c, Address: options.HostPort, Namespace: options.Namespace}, nil
+	return c, nil
 }
 
 // UnreachableError says that no Temporal server answered at an address.

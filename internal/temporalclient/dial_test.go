@@ -22,9 +22,9 @@ func isolate(t *testing.T) {
 
 func TestSettingsInOrderOfPrecedence(t *testing.T) {
 	isolate(t)
-	check := func(o temporalclient.Options, address, namespace string) {
+	check := func(cfg temporalclient.Config, address, namespace string) {
 		t.Helper()
-		got, err := temporalclient.Load(o)
+		got, err := temporalclient.Load(cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -32,11 +32,11 @@ func TestSettingsInOrderOfPrecedence(t *testing.T) {
 			t.Errorf("%s in %s, want %s in %s", got.HostPort, got.Namespace, address, namespace)
 		}
 	}
-	check(temporalclient.Options{}, "localhost:7233", "default")
+	check(temporalclient.Config{}, "localhost:7233", "default")
 	t.Setenv("TEMPORAL_ADDRESS", "10.0.0.1:7233")
 	t.Setenv("TEMPORAL_NAMESPACE", "rl")
-	check(temporalclient.Options{}, "10.0.0.1:7233", "rl")
-	check(temporalclient.Options{Address: "a:1", Namespace: "b"}, "a:1", "b")
+	check(temporalclient.Config{}, "10.0.0.1:7233", "rl")
+	check(temporalclient.Config{Address: "a:1", Namespace: "b"}, "a:1", "b")
 }
 
 func TestNobodyListens(t *testing.T) {
@@ -65,7 +65,7 @@ func TestSomethingElseListens(t *testing.T) {
 
 func checkUnreachable(t *testing.T, address, why string) {
 	t.Helper()
-	_, err := temporalclient.Dial(t.Context(), temporalclient.Options{Address: address, Timeout: time.Second})
+	_, err := temporalclient.Dial(t.Context(), temporalclient.Config{Address: address, Timeout: time.Second})
 	var unreachable *temporalclient.UnreachableError
 	if !errors.As(err, &unreachable) || unreachable.Address != address {
 		t.Fatalf("error %v, want an UnreachableError of %s", err, address)

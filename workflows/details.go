@@ -1,0 +1,73 @@
+package workflows
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// details renders a run for the web UI, in Markdown.
+func (s RunStatus) details() string {
+	head := fmt.Sprintf("**%s**", s.State)
+	if s.SFTSteps > 0 && s.Stage == 0 {
+		head += fmt.Sprintf(", SFT update %d of %d", s.SFTStep, s.SFTSteps)
+	}
+	if s.Stage > 0 {
+		head += fmt.Sprintf(", stage %d (%s), step %d of %d", s.Stage, s.StageName, s.Step, s.NumSteps)
+	}
+	parts := []string{head + because(s.Reason)}
+	if s.Child != "" {
+		parts = append(parts, fmt.Sprintf("Steps: workflow `%s`", s.Child))
+	}
+	if len(s.Stages) > 0 {
+		parts = append(parts, stageTable(s.Stages))
+	}
+	return strings.Join(parts, "\n\n")
+}
+
+func stageTable(stages []StageStatus) string {
+	rows := []string{
+		"| stage | steps | accuracy before | after | tool errors before | after | note |",
+		"|---|---|---|---|---|---|---|",
+	}
+	for _, g := range stages {
+		rows = append(rows, fmt.Sprintf("| %s | %d | %s | %s | %s | %s | %s |", cell(g.Name), g.Steps,
+			g.Before.accuracy(), g.After.accuracy(), g.Before.toolErrors(), g.After.toolErrors(), cell(g.Note)))
+	}
+	return strings.Join(rows, "\n")
+}
+
+// cell keeps text within its cell: a stage's name is the user's, a note quotes
+// the reason that somebody gave.
+func cell(s string) string {
+	return strings.NewReplacer("|", "\\|", "\n", " ").Replace(s)
+}
+
+func (o *Outcome) accuracy() string {
+	if o == nil {
+		return ""
+	}
+	return fmt.Sprintf("%.3f", o.Accuracy)
+}
+
+func (o *Outcome) toolErrors() string {
+	if o == nil {
+		return ""
+	}
+	return fmt.Sprintf("%.3f", o.ToolErrorRate)
+}
+
+// stageDetails renders a stage with its newest steps for the web UI.
+func stageDetails(s RunStatus, recent []StepNumbers) string {
+	rows := []string{
+		fmt.Sprintf("**%s**, stage %d (%s), step %d of %d%s", s.State, s.Stage, s.StageName, s.Step, s.NumSteps, because(s.Reason)),
+		"",
+		"| step | reward | tool errors | tokens | tokens/s | loss | time |",
+		"|---|---|---|---|---|---|---|",
+	}
+	for _, n := range recent {
+		rows = append(rows, fmt.Sprintf("| %d | %.3f | %.3f | %.0f | %.0f | %.4f | %s |", n.Step, n.Reward, n.ToolErrorRate,
+			n.ResponseTokens, n.TokensPerSec, n.Loss, time.Duration(n.Seconds*float64(time.Second)).Round(time.Millisecond)))
+	}
+	return strings.Join(rows, "\n")
+}
