@@ -1,6 +1,7 @@
 package chat_test
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -184,7 +185,7 @@ func TestAppendToolThatDoesNotFitAddsNothing(t *testing.T) {
 	size := tr.ResponseTokens()
 	for budget, want := range map[int]error{size: chat.ErrTooLong, size + 1: nil} {
 		tr := f.Begin("k1?")
-		if err := tr.AppendTool([]string{"116"}, budget); err != want {
+		if err := tr.AppendTool([]string{"116"}, budget); !errors.Is(err, want) {
 			t.Errorf("response of %d tokens in %d: error %v, want %v", size, budget, err, want)
 		}
 		if want != nil && tr.ResponseTokens() != 0 {

@@ -113,7 +113,7 @@ func TestImpossibleRequestsAreNamed(t *testing.T) {
 
 // rates counts what the teacher does over many dialogues.
 type rates struct {
-	dialogues, guesses, calls, broken, right, pointers, followed int
+	dialogues, guesses, calls, broken, pointers, followed int
 }
 
 func measure(t *testing.T, e env.Environment, level, n int) rates {
