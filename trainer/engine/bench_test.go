@@ -62,24 +62,30 @@ func BenchmarkDecode(b *testing.B) {
 	}
 }
 
-// BenchmarkTurns plays 128 rollouts of three turns over 64 slots, with a pause
-// for a tool between turns.
+// BenchmarkTurns plays 128 rollouts of three turns, with a pause for a tool
+// between turns: over a slot for each, and over half as many.
 func BenchmarkTurns(b *testing.B) {
-	e := start(b, engine.Config{Model: demo(128, 4, 384), Slots: 64})
-	cpu, begin, before := cpuTime(), time.Now(), e.Stats()
-	for b.Loop() {
-		var wg sync.WaitGroup
-		for i := range 128 {
-			wg.Go(func() { rollout(b, e, i) })
-		}
-		wg.Wait()
+	for _, slots := range []int{128, 64} {
+		b.Run(fmt.Sprintf("slots=%d", slots), func(b *testing.B) {
+			e := start(b, engine.Config{Model: demo(128, 4, 384), Slots: slots})
+			cpu, begin, before := cpuTime(), time.Now(), e.Stats()
+			for b.Loop() {
+				var wg sync.WaitGroup
+				for i := range 128 {
+					wg.Go(func() { rollout(b, e, i) })
+				}
+				wg.Wait()
+			}
+			after := e.Stats()
+			tokens := float64(after.Generated - before.Generated)
+			fed := tokens + float64(after.Prefilled-before.Prefilled)
+			b.ReportMetric(tokens/time.Since(begin).Seconds(), "tok/s")
+			b.ReportMetric(tokens/(cpuTime()-cpu).Seconds(), "tok/cpu-s")
+			b.ReportMetric(fed/tokens, "fed/tok")
+			b.ReportMetric(fed/float64(after.Rows-before.Rows), "fill")
+			b.ReportMetric(float64(after.Evictions-before.Evictions)/float64(b.N), "evictions/op")
+		})
 	}
-	after := e.Stats()
-	tokens := float64(after.Generated - before.Generated)
-	b.ReportMetric(tokens/time.Since(begin).Seconds(), "tok/s")
-	b.ReportMetric(tokens/(cpuTime()-cpu).Seconds(), "tok/cpu-s")
-	b.ReportMetric(float64(after.Prefilled-before.Prefilled)/tokens, "prefilled/tok")
-	b.ReportMetric(float64(after.Evictions-before.Evictions)/float64(b.N), "evictions/op")
 }
 
 // rollout generates three turns of 40 tokens with 20 tool tokens after each.

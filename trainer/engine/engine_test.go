@@ -65,7 +65,7 @@ func TestBatchInvariance(t *testing.T) {
 				t.Fatalf("generation alone: %+v", alone)
 			}
 			e := start(t, engine.Config{Model: model, Slots: 70, Shards: 1, MaxContext: 64})
-			for _, others := range []int{0, 1, 5, 13, 30, 69, 100} {
+			for _, others := range []int{0, 5, 13, 30, 100} {
 				bitEqual(t, fmt.Sprintf("company of %d", others), amid(t, e, others, req), alone)
 			}
 		})

@@ -14,7 +14,7 @@ type slot struct {
 }
 
 // slots assigns cache rows to jobs and keeps the rows of idle sessions as long
-// as nobody else needs them.
+// as the device can be kept busy without them.
 //
 // Invariant: a session owns at most one row.
 type slots struct {
@@ -22,6 +22,11 @@ type slots struct {
 	clock     uint64
 	evictions int64
 }
+
+// evictBelow is the number of busy rows from which on a job waits rather than
+// take an idle session's row: steps are well filled then, and that session's
+// tool is likely to answer before its tokens could be fed again.
+const evictBelow = 16
 
 // newSlots makes n empty rows.
 func newSlots(n int) *slots {
@@ -32,11 +37,12 @@ func newSlots(n int) *slots {
 	return s
 }
 
-// take gives a job its session's row, else an empty one, else that of the
-// session which has been idle for longest. It returns nil when every row is busy.
+// take gives a job its session's row, else an empty one, else, when the device
+// has little to do, that of the session which has been idle for longest. It
+// returns nil when the job must wait.
 func (s *slots) take(j *job) *slot {
 	var empty, oldest *slot
-	session := j.req.Session
+	session, busy := j.req.Session, 0
 	for _, sl := range s.all {
 		switch {
 		case session != "" && sl.session == session:
@@ -45,13 +51,14 @@ func (s *slots) take(j *job) *slot {
 			}
 			session = "" // the session is generating already: serve this request without one
 		case sl.job != nil:
+			busy++
 		case sl.session == "":
 			empty = sl
 		case oldest == nil || sl.used < oldest.used:
 			oldest = sl
 		}
 	}
-	if empty == nil && oldest != nil {
+	if empty == nil && oldest != nil && busy < evictBelow {
 		s.evictions++
 		empty = oldest
 	}
