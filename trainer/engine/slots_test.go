@@ -62,7 +62,7 @@ func TestRowKeepsTheCommonPastOnly(t *testing.T) {
 }
 
 func TestFullStepsSpareIdleSessions(t *testing.T) {
-	s := newSlots(evictBelow + 2)
+	s := newSlots(evictBelow + 1)
 	play(t, s, jobOf("idle", 1))
 	play(t, s, jobOf("older", 1))
 	for range evictBelow - 1 {
