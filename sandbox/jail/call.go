@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 	"time"
 
@@ -26,6 +25,7 @@ type call struct {
 
 	mu    sync.Mutex
 	pidfd int  // -1 until started
+	pid   int  // looked up when needed; -1 when unknown
 	dead  bool // killed by us; a start that comes later is killed at once
 	exit  exit
 	err   error
@@ -71,10 +71,10 @@ func (c *call) close() {
 	}
 }
 
-// Run executes req, whose limits are complete, in a fresh child and returns its
+// run executes req, whose limits are complete, in a fresh child and returns its
 // result. The error is ErrDied when the zygote ended first and ctx.Err() when
 // ctx ended first; in both cases the program is dead.
-func (z *Zygote) Run(ctx context.Context, req sandbox.Request) (sandbox.Result, error) {
+func (z *zygote) run(ctx context.Context, req sandbox.Request) (sandbox.Result, error) {
 	req.Limits = fill(req.Limits, z.jail.cfg.Defaults)
 	if why := z.jail.Refuse(req); why != "" {
 		return sandbox.Result{ID: req.ID, Status: sandbox.StatusRefused, Reason: why}, nil
@@ -105,7 +105,7 @@ func (z *Zygote) Run(ctx context.Context, req sandbox.Request) (sandbox.Result, 
 	return files.result(req, c.exit, stopped)
 }
 
-func (z *Zygote) send(c *call, uid uint32, limits sandbox.Limits, f *files) error {
+func (z *zygote) send(c *call, uid uint32, limits sandbox.Limits, f *files) error {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	if z.err != nil {
@@ -113,59 +113,14 @@ func (z *Zygote) send(c *call, uid uint32, limits sandbox.Limits, f *files) erro
 	}
 	z.next++
 	id := z.next
-	seconds := uint32((limits.CPU + time.Second - 1) / time.Second)
+	// The kernel's own limit counts in ticks and whole seconds: it is the backstop.
+	seconds := uint32(limits.CPU/time.Second) + 2
 	packet := callPacket(id, uid, seconds, uint64(z.base+limits.Memory))
 	if _, _, err := z.ctl.WriteMsgUnix(packet, unix.UnixRights(f.remote...), nil); err != nil {
 		return fmt.Errorf("%w: %v", ErrDied, err)
 	}
 	z.calls[id] = c
 	return nil
-}
-
-// stop says why a program was stopped from outside.
-type stop int
-
-const (
-	notStopped stop = iota
-	stoppedByWall
-	stoppedByFlood
-	stoppedByContext
-)
-
-// supervise waits for the end of the program and enforces what the program
-// cannot enforce on itself. When it returns, the program is dead.
-func (z *Zygote) supervise(ctx context.Context, c *call, limits sandbox.Limits, f *files) stop {
-	why := notStopped
-	timer := time.NewTimer(forkTimeout)
-	defer timer.Stop()
-	started, cancelled, flood := c.started, ctx.Done(), f.flood
-	halt := func(reason stop) {
-		why = reason
-		cancelled, flood = nil, nil
-		c.kill()
-		timer.Reset(exitTimeout)
-	}
-	for {
-		select {
-		case <-c.ended:
-			return why
-		case <-started:
-			started = nil
-			if why == notStopped {
-				timer.Reset(limits.Wall)
-			}
-		case <-cancelled:
-			halt(stoppedByContext)
-		case <-flood:
-			halt(stoppedByFlood)
-		case <-timer.C:
-			if started == nil && why == notStopped {
-				halt(stoppedByWall)
-				continue
-			}
-			z.kill() // it does not answer; serve fails all of its calls
-		}
-	}
 }
 
 // files are the descriptors of one call.
@@ -175,6 +130,7 @@ type files struct {
 	size     int64
 	remote   []int // what the child gets; memory is among them
 	out, err *capture
+	draining bool
 	readers  sync.WaitGroup
 	flood    chan struct{}
 }
@@ -201,7 +157,7 @@ func openFiles(req sandbox.Request) (_ *files, err error) {
 		if err = unix.SetNonblock(fds[0], true); err != nil {
 			return nil, errors.Join(fmt.Errorf("pipe: %w", err), unix.Close(fds[0]))
 		}
-		*stream = newCapture(os.NewFile(uintptr(fds[0]), "output"), req.Limits.Output, f.flood)
+		*stream = newCapture(fds[0], req.Limits.Output, f.flood)
 	}
 	if req.Stdin != "" {
 		stdin, err := memoryFile([]byte(req.Stdin), int64(len(req.Stdin)))
@@ -210,9 +166,30 @@ func openFiles(req sandbox.Request) (_ *files, err error) {
 		}
 		f.remote = append(f.remote, stdin)
 	}
-	f.readers.Go(f.out.read)
-	f.readers.Go(f.err.read)
 	return f, nil
+}
+
+// drain starts to read the output as it comes.
+func (f *files) drain() {
+	f.draining = true
+	for _, c := range []*capture{f.out, f.err} {
+		c.open()
+		f.readers.Go(c.read)
+	}
+}
+
+// collect reads what is left of the output of a dead program.
+func (f *files) collect() {
+	for _, c := range []*capture{f.out, f.err} {
+		if f.draining {
+			// The end of the stream is near; the deadline only matters where
+			// processes can outlive their namespace. It fails when read has ended.
+			_ = c.file.SetReadDeadline(time.Now().Add(time.Second))
+		} else {
+			c.sweep()
+		}
+	}
+	f.readers.Wait()
 }
 
 // memoryFile returns an anonymous file with content, of the given size.
@@ -245,7 +222,7 @@ func (f *files) close() {
 	f.closeRemote()
 	for _, c := range []*capture{f.out, f.err} {
 		if c != nil {
-			c.stop()
+			c.close()
 		}
 	}
 	f.readers.Wait()

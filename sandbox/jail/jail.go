@@ -23,23 +23,29 @@ import (
 // ErrDied means that the zygote ended while it held the call.
 var ErrDied = errors.New("sandbox interpreter died")
 
-// DefaultPreload names the modules that a zygote imports before it forks;
-// those that are not installed are skipped and reported.
+// DefaultPreload names the modules that every zygote imports before it forks.
 func DefaultPreload() []string {
 	return []string{
-		"math", "cmath", "random", "re", "json", "string", "itertools", "functools", "operator",
-		"collections", "collections.abc", "heapq", "bisect", "copy", "datetime", "fractions",
-		"decimal", "statistics", "typing", "dataclasses", "enum", "io", "textwrap", "time",
-		"contextlib", "numbers", "numpy", "numpy.random", "sympy",
+		"math", "random", "re", "json", "string", "itertools", "functools", "operator",
+		"collections", "collections.abc", "heapq", "bisect", "datetime", "fractions",
+		"time", "typing", "dataclasses",
 	}
+}
+
+// DefaultHeavy names the modules that only a heavy zygote imports: they make
+// each fork dearer, so programs that do not mention them run elsewhere.
+func DefaultHeavy() []string {
+	return []string{"numpy", "numpy.random", "sympy", "scipy", "pandas", "networkx"}
 }
 
 // Config says what a jail is made of. The zero value is a working configuration.
 type Config struct {
 	// Python is the interpreter, a name in PATH or a path; python3 when empty.
 	Python string
-	// Preload replaces DefaultPreload when not nil.
+	// Preload and Heavy replace DefaultPreload and DefaultHeavy when not nil.
+	// Modules that are not installed are left out.
 	Preload []string
+	Heavy   []string
 	// Require names the layers without which New refuses; RequireAll for every one.
 	Require []string
 	// Defaults fill the zero fields of a request's limits; Most bounds them.
@@ -59,6 +65,9 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	if c.Preload == nil {
 		c.Preload = DefaultPreload()
+	}
+	if c.Heavy == nil {
+		c.Heavy = DefaultHeavy()
 	}
 	c.Defaults = fill(c.Defaults, sandbox.Limits{
 		Wall: 10 * time.Second, CPU: 5 * time.Second, Memory: 1 << 30, Output: 64 << 10,
@@ -107,14 +116,14 @@ type Jail struct {
 	uids    uids
 
 	mu    sync.Mutex
-	spare *Zygote // started by New to learn the layers, handed out first
+	spare *zygote // started by New to learn the layers, handed out first
 }
 
 // New finds the interpreter, starts a first zygote to learn which layers hold,
 // and refuses when a required one does not. The caller closes the Jail.
 func New(ctx context.Context, cfg Config) (*Jail, error) {
 	cfg = cfg.withDefaults()
-	py, err := findPython(ctx, cfg.Python)
+	py, err := findPython(ctx, cfg.Python, cfg.Heavy)
 	if err != nil {
 		return nil, err
 	}
@@ -142,12 +151,12 @@ func (j *Jail) learn(ctx context.Context) error {
 		if len(failures) > 0 {
 			j.reason = failures[len(failures)-1].Error()
 		}
-		z, err := j.start(ctx)
+		z, err := j.start(ctx, j.cfg.Preload)
 		if err == nil {
 			j.spare = z
 			j.report = Report{
 				Mode: mode, Python: j.py.Executable, Version: z.hello.Version,
-				Layers: z.hello.Layers, Missing: z.hello.Missing,
+				Layers: z.hello.Layers, Missing: z.hello.Missing, Heavy: j.py.Available,
 			}
 			return nil
 		}
@@ -165,19 +174,23 @@ func (j *Jail) Report() Report { return j.report }
 // Defaults returns the limits that a request with zero limits runs under.
 func (j *Jail) Defaults() sandbox.Limits { return j.cfg.Defaults }
 
-// Start returns a zygote that is ready to run calls. The caller closes it.
-func (j *Jail) Start(ctx context.Context) (*Zygote, error) {
+// Start returns an interpreter that is ready to run calls. The caller closes it.
+func (j *Jail) Start(ctx context.Context) (*Interpreter, error) {
 	j.mu.Lock()
 	z := j.spare
 	j.spare = nil
 	j.mu.Unlock()
-	if z != nil && z.alive() {
-		return z, nil
+	if z != nil && !z.alive() {
+		z.close()
+		z = nil
 	}
-	if z != nil {
-		z.Close()
+	if z == nil {
+		var err error
+		if z, err = j.start(ctx, j.cfg.Preload); err != nil {
+			return nil, err
+		}
 	}
-	return j.start(ctx)
+	return &Interpreter{jail: j, light: z}, nil
 }
 
 // Close ends the zygote that Start did not hand out.
@@ -187,7 +200,7 @@ func (j *Jail) Close() error {
 	j.spare = nil
 	j.mu.Unlock()
 	if z != nil {
-		z.Close()
+		z.close()
 	}
 	return nil
 }

@@ -29,6 +29,7 @@ type Report struct {
 	Python  string   `json:"python"`  // path of the interpreter
 	Version string   `json:"version"` // of the interpreter, as in 3.11.7
 	Layers  []Layer  `json:"layers"`
+	Heavy   []string `json:"heavy,omitempty"`   // modules that a second, heavier zygote holds
 	Missing []string `json:"missing,omitempty"` // modules that could not be preloaded
 }
 

@@ -4,6 +4,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // mark stands where the middle of a text was cut out.
@@ -16,9 +18,11 @@ const (
 	floodFloor  = 1 << 20
 )
 
-// capture keeps the head and the tail of one output stream.
+// capture keeps the head and the tail of one output stream. It reads a pipe
+// either as it comes (open, read) or when the writer is dead (sweep).
 type capture struct {
-	file    *os.File
+	fd      int      // non-blocking; -1 when file owns it or it is closed
+	file    *os.File // set by open
 	limit   int64
 	bound   int64
 	flood   chan<- struct{}
@@ -29,11 +33,16 @@ type capture struct {
 	flooded bool
 }
 
-func newCapture(file *os.File, limit int64, flood chan<- struct{}) *capture {
-	return &capture{file: file, limit: limit, bound: max(limit*floodFactor, floodFloor), flood: flood}
+func newCapture(fd int, limit int64, flood chan<- struct{}) *capture {
+	return &capture{fd: fd, limit: limit, bound: max(limit*floodFactor, floodFloor), flood: flood}
 }
 
-// read drains the stream until its end, a stop, or a flood.
+// open hands the pipe to the poller of the runtime.
+func (c *capture) open() {
+	c.file, c.fd = os.NewFile(uintptr(c.fd), "output"), -1
+}
+
+// read drains the stream until its end, a deadline, or a flood.
 func (c *capture) read() {
 	buf := make([]byte, 8<<10)
 	for {
@@ -50,10 +59,32 @@ func (c *capture) read() {
 	_ = c.file.Close() // read side; nothing to lose
 }
 
-// stop ends read even where a stray process holds the stream open.
-func (c *capture) stop() {
-	// An error means that read has closed the file already.
-	_ = c.file.SetReadDeadline(time.Now())
+// sweep takes what a dead writer left in the pipe.
+func (c *capture) sweep() {
+	var buf [4 << 10]byte
+	for {
+		n, err := unix.Read(c.fd, buf[:])
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil || n <= 0 { // EAGAIN: a stray process holds the other end
+			return
+		}
+		c.add(buf[:n])
+	}
+}
+
+// close ends read, and closes what was never read.
+func (c *capture) close() {
+	if c.file != nil {
+		// An error means that read has closed the file already.
+		_ = c.file.SetReadDeadline(time.Now())
+		return
+	}
+	if c.fd >= 0 {
+		_ = unix.Close(c.fd) // read side; nothing to lose
+		c.fd = -1
+	}
 }
 
 func (c *capture) add(p []byte) {

@@ -27,6 +27,7 @@ type python struct {
 	Version    [3]int   `json:"version"`
 	Paths      []string `json:"paths"` // sys.path with site packages
 	Libraries  []string `json:"libraries"`
+	Available  []string `json:"available"` // of the modules asked for
 }
 
 func (p python) version() string {
@@ -36,7 +37,7 @@ func (p python) version() string {
 // probeCode prints a python as JSON. It loads the extension modules that have
 // libraries of their own, so that the memory map names them.
 const probeCode = `
-import json, os, site, sys
+import importlib.util, json, os, site, sys
 for name in ("ctypes", "ssl", "sqlite3", "zlib", "bz2", "lzma", "decimal", "uuid", "readline", "numpy"):
     try:
         __import__(name)
@@ -50,16 +51,23 @@ try:
             libs.add(path[0])
 except OSError:
     pass
+def installed(name):
+    try:
+        return importlib.util.find_spec(name) is not None
+    except Exception:
+        return False
 print(json.dumps({
     "executable": os.path.realpath(sys.executable),
     "version": list(sys.version_info[:3]),
     "paths": [p for p in sys.path if p],
     "libraries": sorted(libs),
+    "available": [n for n in sys.argv[1:] if installed(n)],
 }))
 `
 
-// findPython runs the interpreter name once and describes it.
-func findPython(ctx context.Context, name string) (python, error) {
+// findPython runs the interpreter name once and describes it; modules are looked
+// for without being imported.
+func findPython(ctx context.Context, name string, modules []string) (python, error) {
 	if name == "" {
 		name = "python3"
 	}
@@ -68,11 +76,7 @@ func findPython(ctx context.Context, name string) (python, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, name, "-I", "-B", "-c", probeCode)
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "LC_ALL=C.UTF-8"}
-	if root, ok := os.LookupEnv("PYENV_VERSION"); ok {
-		cmd.Env = append(cmd.Env, "PYENV_VERSION="+root)
-	}
+	cmd := exec.CommandContext(ctx, name, append([]string{"-I", "-B", "-c", probeCode}, modules...)...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

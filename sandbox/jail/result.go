@@ -3,7 +3,6 @@ package jail
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -43,12 +42,7 @@ func (j *Jail) Refuse(req sandbox.Request) string {
 
 // result reads what the dead program left and names its outcome.
 func (f *files) result(req sandbox.Request, e exit, stopped stop) (sandbox.Result, error) {
-	// The program is dead, so the streams end as soon as they are drained; the
-	// deadline only matters where processes can outlive their namespace.
-	deadline := time.Now().Add(time.Second)
-	_ = f.out.file.SetReadDeadline(deadline) // fails when read has ended already
-	_ = f.err.file.SetReadDeadline(deadline)
-	f.readers.Wait()
+	f.collect()
 	res := sandbox.Result{
 		ID: req.ID, Stdout: f.out.text(), Stderr: f.err.text(),
 		Usage: sandbox.Usage{Wall: e.wall, CPU: e.cpu, PeakMemory: e.peak},
@@ -66,6 +60,8 @@ func (f *files) result(req sandbox.Request, e exit, stopped stop) (sandbox.Resul
 		res.Status = sandbox.StatusTimeLimit
 		res.Reason = fmt.Sprintf("wall time limit of %v", req.Limits.Wall)
 		res.ExitCode = 128 + int(unix.SIGKILL)
+	case stopped == stoppedByCPU:
+		cpuLimit(&res, req.Limits)
 	case e.status.Signaled():
 		signaled(&res, e, req.Limits)
 	default:
@@ -78,11 +74,9 @@ func (f *files) result(req sandbox.Request, e exit, stopped stop) (sandbox.Resul
 func signaled(res *sandbox.Result, e exit, limits sandbox.Limits) {
 	sig := e.status.Signal()
 	res.ExitCode = 128 + int(sig)
-	whole := (limits.CPU + time.Second - 1) / time.Second * time.Second
 	switch {
-	case sig == unix.SIGXCPU, sig == unix.SIGKILL && e.cpu >= whole-50*time.Millisecond:
-		res.Status = sandbox.StatusTimeLimit
-		res.Reason = fmt.Sprintf("cpu time limit of %v", whole)
+	case sig == unix.SIGXCPU, sig == unix.SIGKILL && e.cpu >= limits.CPU:
+		cpuLimit(res, limits)
 	case sig == unix.SIGKILL:
 		// A program cannot kill the first process of its own namespace and no
 		// limit of ours was reached: only the kernel is left, out of memory.
@@ -92,6 +86,12 @@ func signaled(res *sandbox.Result, e exit, limits sandbox.Limits) {
 		res.Status = sandbox.StatusKilled
 		res.Reason = "killed by " + unix.SignalName(sig)
 	}
+}
+
+func cpuLimit(res *sandbox.Result, limits sandbox.Limits) {
+	res.Status = sandbox.StatusTimeLimit
+	res.Reason = fmt.Sprintf("cpu time limit of %v", limits.CPU)
+	res.ExitCode = 128 + int(unix.SIGKILL)
 }
 
 // exited names the outcome of a program that ended by itself.

@@ -41,6 +41,7 @@ type setup struct {
 	TmpBytes    int64             `json:"tmp_bytes"`
 	TmpInodes   int               `json:"tmp_inodes"`
 	TrialUID    uint32            `json:"trial_uid"`
+	OpenFiles   int               `json:"open_files"`
 	HugePages   bool              `json:"huge_pages"`
 	Exec        string            `json:"exec"`
 }
@@ -52,13 +53,13 @@ type hello struct {
 	Missing []string `json:"missing"`
 }
 
-func (j *Jail) setup() ([]byte, error) {
+func (j *Jail) setup(preload []string) ([]byte, error) {
 	s := setup{
 		Mode: j.mode, ModeReason: j.reason,
 		Binds: j.tree.binds, Symlinks: j.tree.symlinks,
 		Files:   map[string]string{"/etc/passwd": "sandbox:x:0:0::/tmp:/\n"},
 		Paths:   j.py.Paths,
-		Preload: j.cfg.Preload,
+		Preload: preload,
 		Numbers: map[string]int{
 			"pivot_root": unix.SYS_PIVOT_ROOT, "seccomp": unix.SYS_SECCOMP, "capset": unix.SYS_CAPSET,
 			"close_range":             unix.SYS_CLOSE_RANGE,
@@ -68,7 +69,7 @@ func (j *Jail) setup() ([]byte, error) {
 		Filter: j.filters[0], FilterPlain: j.filters[1],
 		Rlimits:  j.rlimits(),
 		TmpBytes: j.cfg.TmpBytes, TmpInodes: j.cfg.TmpInodes,
-		TrialUID: firstUID, HugePages: true,
+		TrialUID: firstUID, OpenFiles: 64, HugePages: true,
 	}
 	if j.cfg.FreshInterpreter {
 		s.Exec = j.py.Executable
@@ -80,7 +81,6 @@ func (j *Jail) setup() ([]byte, error) {
 func (j *Jail) rlimits() [][2]int64 {
 	limits := [][2]int64{
 		{unix.RLIMIT_CORE, 0},
-		{unix.RLIMIT_NOFILE, 64},
 		{unix.RLIMIT_FSIZE, j.cfg.TmpBytes},
 		{unix.RLIMIT_MEMLOCK, 0},
 		{unix.RLIMIT_MSGQUEUE, 0},

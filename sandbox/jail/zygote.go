@@ -1,6 +1,7 @@
 package jail
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -22,13 +23,13 @@ import (
 )
 
 //go:embed zygote.py
-var zygoteSource string
+var source string
 
 // startTimeout bounds the imports and the warm-up of a zygote.
 const startTimeout = 60 * time.Second
 
-// Zygote is one warm interpreter. It is safe for concurrent use.
-type Zygote struct {
+// zygote is one warm interpreter. It is safe for concurrent use.
+type zygote struct {
 	jail  *Jail
 	cmd   *exec.Cmd
 	ctl   *net.UnixConn
@@ -43,9 +44,9 @@ type Zygote struct {
 	err   error         // why, valid after done
 }
 
-// start launches a zygote in the mode of the jail and waits until it is ready.
-func (j *Jail) start(ctx context.Context) (*Zygote, error) {
-	setup, err := j.setup()
+// start launches a zygote with the modules preloaded and waits until it is ready.
+func (j *Jail) start(ctx context.Context, preload []string) (*zygote, error) {
+	setup, err := j.setup(preload)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +55,7 @@ func (j *Jail) start(ctx context.Context) (*Zygote, error) {
 		return nil, err
 	}
 	defer remote.Close()
-	z := &Zygote{
+	z := &zygote{
 		jail: j, ctl: conn, log: &tail{logger: j.cfg.Logger},
 		calls: make(map[uint32]*call), done: make(chan struct{}),
 	}
@@ -88,7 +89,7 @@ func controlPair() (*net.UnixConn, *os.File, error) {
 // inherited but the control socket, and fresh namespaces.
 func (j *Jail) command(remote *os.File, log *tail) *exec.Cmd {
 	boot := "import sys; s = sys.argv[1]; exec(compile(s, '<zygote>', 'exec'))"
-	cmd := exec.Command(j.py.Executable, "-s", "-S", "-B", "-X", "utf8", "-c", boot, zygoteSource)
+	cmd := exec.Command(j.py.Executable, "-s", "-S", "-B", "-X", "utf8", "-c", boot, source)
 	cmd.Env = []string{
 		"HOME=/tmp", "TMPDIR=/tmp", "LC_ALL=C.UTF-8", "TZ=UTC", "PATH=/usr/bin:/bin",
 		"PYTHONHASHSEED=0", "OPENBLAS_NUM_THREADS=1", "OMP_NUM_THREADS=1", "MKL_NUM_THREADS=1",
@@ -133,7 +134,7 @@ func startPlain(cmd *exec.Cmd) error {
 }
 
 // handshake sends the setup and waits for the hello.
-func (z *Zygote) handshake(ctx context.Context, setup []byte) error {
+func (z *zygote) handshake(ctx context.Context, setup []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() {
@@ -177,7 +178,7 @@ func addressSpace(pid int) (int64, error) {
 }
 
 // abandon ends a zygote that never became ready.
-func (z *Zygote) abandon() error {
+func (z *zygote) abandon() error {
 	_ = z.cmd.Process.Kill() // it may be gone already
 	_ = z.cmd.Wait()         // its exit status says nothing more
 	close(z.done)
@@ -185,7 +186,7 @@ func (z *Zygote) abandon() error {
 }
 
 // serve reads the packets of the zygote until it is gone, then fails its calls.
-func (z *Zygote) serve() {
+func (z *zygote) serve() {
 	buf, oob := make([]byte, 4096), make([]byte, unix.CmsgSpace(4))
 	for {
 		n, oobn, _, _, err := z.ctl.ReadMsgUnix(buf, oob)
@@ -209,7 +210,7 @@ func (z *Zygote) serve() {
 	close(z.done)
 }
 
-func (z *Zygote) dispatch(op byte, id uint32, body, oob []byte) {
+func (z *zygote) dispatch(op byte, id uint32, body, oob []byte) {
 	z.mu.Lock()
 	c := z.calls[id]
 	if op == opExited || op == opFailed {
@@ -247,17 +248,7 @@ func passedFD(oob []byte) int {
 	return fds[0]
 }
 
-// Done is closed when the zygote is gone.
-func (z *Zygote) Done() <-chan struct{} { return z.done }
-
-// Err tells why the zygote is gone; nil while it lives.
-func (z *Zygote) Err() error {
-	z.mu.Lock()
-	defer z.mu.Unlock()
-	return z.err
-}
-
-func (z *Zygote) alive() bool {
+func (z *zygote) alive() bool {
 	select {
 	case <-z.done:
 		return false
@@ -266,16 +257,43 @@ func (z *Zygote) alive() bool {
 	}
 }
 
-// PID returns the process id of the zygote.
-func (z *Zygote) PID() int { return z.cmd.Process.Pid }
+// pid returns the process id of the zygote.
+func (z *zygote) pid() int { return z.cmd.Process.Pid }
 
-// Close kills the zygote with everything it holds and waits for its end.
-func (z *Zygote) Close() {
+// cpu returns the processor time of the zygote and of the calls that it has
+// finished; zero when it is gone. The kernel counts it in ticks of 10 ms.
+func (z *zygote) cpu() time.Duration {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", z.pid()))
+	if err != nil {
+		return 0
+	}
+	// The second field is the name in parentheses, which may hold anything.
+	_, rest, _ := strings.Cut(string(text[bytes.LastIndexByte(text, ')')+1:]), " ")
+	fields := strings.Fields(rest)
+	if len(fields) < 15 {
+		return 0
+	}
+	var ticks int64
+	for _, field := range fields[11:15] { // utime stime cutime cstime
+		n, err := strconv.ParseInt(field, 10, 64)
+		if err != nil {
+			return 0
+		}
+		ticks += n
+	}
+	return time.Duration(ticks) * time.Second / userHZ
+}
+
+// userHZ is the unit of /proc times, the same on every machine Go runs on.
+const userHZ = 100
+
+// close kills the zygote with everything it holds and waits for its end.
+func (z *zygote) close() {
 	z.kill()
 	<-z.done
 }
 
-func (z *Zygote) kill() {
+func (z *zygote) kill() {
 	_ = z.cmd.Process.Kill() // serve sees the end of the socket; it may be gone already
 }
 

@@ -119,12 +119,12 @@ def bind_one(fd, target):
     mount(None, target, None, REMOUNT | BIND | flags)
 
 
-def landlock_ruleset(nr):
+def landlock_ruleset(nr, may_exec):
     """A ruleset without rules: it forbids what no program needs anywhere."""
     abi = syscall(nr["landlock_create_ruleset"], None, ctypes.c_size_t(0), ctypes.c_uint(1))
     check(abi, "landlock")
     execute, char, sock, fifo, block, refer, ioctl = 1, 1 << 6, 1 << 9, 1 << 10, 1 << 11, 1 << 13, 1 << 15
-    fs = execute | char | sock | fifo | block
+    fs = (0 if may_exec else execute) | char | sock | fifo | block
     fs |= (refer if abi >= 2 else 0) | (ioctl if abi >= 5 else 0)
     net = 3 if abi >= 4 else 0
     scoped = 3 if abi >= 6 else 0
@@ -393,21 +393,30 @@ class Jail:
             struct.pack("@HP", len(raw) // 8, ctypes.addressof(self.keep)), 16
         )
 
+    def settle(self):
+        """Does once, in the parent, what children inherit."""
+        for kind, value in self.cfg["rlimits"]:
+            resource.setrlimit(kind, (value, value))
+        self.tmpfs_options = cstr(
+            "size=%d,nr_inodes=%d,mode=1777" % (self.cfg["tmp_bytes"], self.cfg["tmp_inodes"]))
+        drop_bounding_set()
+        self.layers.attempt("no_new_privs", lambda: check(libc.prctl(38, 1, 0, 0, 0), "no_new_privs"))
+
     def namespaces(self):
         check(libc.unshare(self.unshare), "unshare")
 
-    def tmpfs(self, uid):
-        options = "size=%d,nr_inodes=%d,mode=700,uid=%d,gid=%d" % (
-            self.cfg["tmp_bytes"], self.cfg["tmp_inodes"], uid, uid)
-        mount("tmpfs", "/tmp", "tmpfs", NOSUID | NODEV | NOEXEC, options)
+    def tmpfs(self):
+        flags = ctypes.c_ulong(NOSUID | NODEV | NOEXEC)
+        check(libc.mount(b"tmpfs", b"/tmp", b"tmpfs", flags, self.tmpfs_options), "mount /tmp")
 
-    def rlimits(self, memory, cpu):
-        for kind, value in self.cfg["rlimits"]:
-            resource.setrlimit(kind, (value, value))
-        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-        resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu))
+    def rlimits(self):
+        files = self.cfg["open_files"]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
+        resource.setrlimit(resource.RLIMIT_AS, (self.memory, self.memory))
+        resource.setrlimit(resource.RLIMIT_CPU, (self.cpu, self.cpu))
 
-    def become(self, uid):
+    def become(self):
+        uid = self.id
         os.setgroups([])
         os.setresgid(uid, uid, uid)
         os.setresuid(uid, uid, uid)
@@ -415,38 +424,45 @@ class Jail:
     def drop_caps(self):
         check(syscall(self.nr["capset"], self.caphead, self.caps), "capset")
 
-    def no_new_privs(self):
-        check(libc.prctl(38, 1, 0, 0, 0), "no_new_privs")
-
     def landlock(self):
         check(syscall(self.nr["landlock_restrict_self"], self.ruleset, 0), "landlock")
 
     def seccomp(self):
         check(syscall(self.nr["seccomp"], 1, 0, self.filter), "seccomp")
 
+    def orphan(self):
+        check(libc.prctl(1, 9, 0, 0, 0), "parent death signal")
+
     def close_fds(self):
         if syscall(self.nr["close_range"], 3, 0x7FFFFFFF, 0) < 0:
             os.closerange(3, 1024)
 
-    def steps(self, uid, memory, cpu):
+    def steps(self):
         """The layers of a call in the order in which they have to be entered."""
-        yield "call_namespaces", self.namespaces
-        yield "tmpfs", lambda: self.tmpfs(uid)
-        yield "no_new_privs", self.no_new_privs
-        yield "landlock", self.landlock
-        yield "rlimits", lambda: self.rlimits(memory, cpu)
-        yield "uid", lambda: self.become(uid)
-        yield "capabilities", self.drop_caps
-        yield "seccomp", self.seccomp
+        return [
+            ("call_namespaces", self.namespaces),
+            ("tmpfs", self.tmpfs),
+            ("landlock", self.landlock),
+            ("rlimits", self.rlimits),
+            ("uid", self.become),
+            ("capabilities", self.drop_caps),
+            ("parent_death", self.orphan),
+            ("seccomp", self.seccomp),
+        ]
+
+    def arm(self):
+        """Fixes what a call has to do, now that it is known which layers hold."""
+        self.todo = [action for name, action in self.steps() if self.layers.on(name)]
+        # The ruleset is a descriptor too: descriptors go once it has been used.
+        at = self.todo.index(self.rlimits) if self.rlimits in self.todo else len(self.todo)
+        self.todo.insert(at, self.close_fds)
 
     def enter(self, uid, memory, cpu):
         """Enters every layer that holds; one that fails now fails the call."""
+        self.id, self.memory, self.cpu = uid, memory, cpu
         os.setsid()
-        for name, action in self.steps(uid, memory, cpu):
-            if name == "rlimits":
-                self.close_fds()
-            if self.layers.on(name):
-                action()
+        for action in self.todo:
+            action()
         os.chdir("/tmp")
 
 
@@ -566,7 +582,8 @@ def trial(jail):
         os.close(r)
         lines = []
         failed = {n for n, e in jail.layers.entries.items() if not e["on"]}
-        for name, action in jail.steps(jail.cfg["trial_uid"], resource.RLIM_INFINITY, 60):
+        jail.id, jail.memory, jail.cpu = jail.cfg["trial_uid"], resource.RLIM_INFINITY, 60
+        for name, action in jail.steps():
             if name in failed:
                 continue
             if name == "tmpfs" and "call_namespaces" in failed:
@@ -588,6 +605,7 @@ def trial(jail):
         raise SystemExit("trial child ended with status %d" % status)
     for name, on, reason in json.loads(answer):
         jail.layers.put(name, on, reason)
+    jail.arm()
 
 
 def prepare(cfg):
@@ -602,6 +620,7 @@ def prepare(cfg):
         layers.attempt("root", lambda: build_root(cfg))
         jail.unshare = NEWNS | NEWIPC
         layers.put("network", True)
+        libc.sethostname(b"sandbox", 7)  # our own namespace; the name is decoration
     else:
         for name in ("pid_namespace", "root", "network", "call_namespaces", "tmpfs"):
             layers.put(name, False, "no namespaces: " + cfg["mode_reason"])
@@ -613,11 +632,11 @@ def prepare(cfg):
     if not layers.on("pid_namespace"):
         pid_fd = -1
     try:
-        jail.ruleset, abi = landlock_ruleset(cfg["nr"])
+        jail.ruleset, abi = landlock_ruleset(cfg["nr"], bool(cfg["exec"]))
     except OSError as err:
         layers.put("landlock", False, str(err))
     jail.load_filter(cfg["filter"] if pid_fd >= 0 else cfg["filter_plain"])
-    drop_bounding_set()
+    jail.settle()
     return jail, pid_fd
 
 
@@ -631,23 +650,39 @@ def warm_up():
     global EXIT_HOOKS
     import atexit
 
-    EXIT_HOOKS = atexit._ncallbacks()
-    for code in WARM:
-        out = run_program(code, "fixture_value = 1\n")
-        out.pack(1024)
+    for module, programs in WARM.items():
+        if module in sys.modules:
+            for code in programs:
+                run_program(code, "fixture_value = 1\n").pack(1024)
     import linecache
 
     linecache.clearcache()
+    sys.modules.pop("__main__", None)
+    EXIT_HOOKS = atexit._ncallbacks()
 
 
-WARM = (
-    "print(1+1)\n",
-    "x = [i*i for i in range(3)]\nx\n",
-    "def f():\n    return 1/0\ntry:\n    f()\nexcept ZeroDivisionError as e:\n    print(e)\n",
-    "import math\nmath.sqrt(2)\n",
-    "1/0\n",
-    "x = (\n",
-)
+WARM = {
+    "builtins": (
+        "print(1+1)\n",
+        "x = [i*i for i in range(3)]\nx\n",
+        "def f():\n    return 1/0\ntry:\n    f()\nexcept ZeroDivisionError as e:\n    print(e)\n",
+        "import math\nmath.sqrt(2)\n",
+        "class A:\n    pass\nprint(f'{1.5:.2f}', sorted({3: 1}.items()))\n",
+        "1/0\n",
+        "x = (\n",
+    ),
+    "numpy": (
+        "import numpy as np\nprint(np.linalg.det(np.eye(3)), np.arange(6).reshape(2, 3).sum(axis=0))\n",
+        "import numpy as np\nnp.random.default_rng(0).normal(size=3)\n",
+    ),
+    "sympy": (
+        "from sympy import *\nx, y = symbols('x y')\nprint(solve(x**2 - 4, x), solve([x + y - 3, x - y - 1], [x, y]))\n",
+        "from sympy import *\nx = symbols('x')\nprint(integrate(x*sin(x), x), diff(exp(x)*x, x), limit(sin(x)/x, x, 0))\n",
+        "from sympy import *\nx = symbols('x')\nprint(factor(x**3 - 1), expand((x + 1)**4), simplify(sin(x)**2 + cos(x)**2))\n",
+        "from sympy import *\nprint(Matrix([[1, 2], [3, 4]]).inv(), Rational(1, 3) + 1, N(pi, 20), latex(sqrt(2)))\n",
+        "from sympy import *\nprint(factorint(360), isprime(97), gcd(12, 18), binomial(10, 3), nsimplify(0.5))\n",
+    ),
+}
 
 
 def collapse_heap(maps_fd):

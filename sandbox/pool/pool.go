@@ -21,7 +21,7 @@ import (
 	"temper/sandbox/jail"
 )
 
-// Interpreter runs programs until it dies; *jail.Zygote is one.
+// Interpreter runs programs until it dies; *jail.Interpreter is one.
 type Interpreter interface {
 	// Run answers with jail.ErrDied when the interpreter ended first.
 	Run(ctx context.Context, req sandbox.Request) (sandbox.Result, error)

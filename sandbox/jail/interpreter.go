@@ -1,0 +1,142 @@
+package jail
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"temper/sandbox"
+)
+
+// Interpreter runs calls on a light zygote, and those that mention a heavy
+// module on a heavy one, which starts with the first such call. It is safe for
+// concurrent use.
+type Interpreter struct {
+	jail  *Jail
+	light *zygote
+
+	mu       sync.Mutex
+	heavy    *zygote
+	starting chan struct{} // closed when the start under way ends; nil when none is
+	closed   bool
+}
+
+// Run executes req in a fresh child and returns its result; zero limits take the
+// defaults of the jail. The error is ErrDied when the zygote ended first and
+// ctx.Err() when ctx ended first; in both cases the program is dead.
+func (in *Interpreter) Run(ctx context.Context, req sandbox.Request) (sandbox.Result, error) {
+	if !in.jail.mentionsHeavy(req) {
+		return in.light.run(ctx, req)
+	}
+	z, err := in.heavyZygote(ctx)
+	if err != nil {
+		return sandbox.Result{}, err
+	}
+	return z.run(ctx, req)
+}
+
+// mentionsHeavy tells whether the text of req names an installed heavy module. A
+// wrong guess costs time only: either zygote can run any program.
+func (j *Jail) mentionsHeavy(req sandbox.Request) bool {
+	if j.cfg.FreshInterpreter {
+		return false
+	}
+	for _, name := range j.py.Available {
+		if strings.Contains(req.Code, name) || strings.Contains(req.Fixture, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// heavyZygote returns the heavy zygote, starting it when there is none; when it
+// does not start, the light one has to do.
+func (in *Interpreter) heavyZygote(ctx context.Context) (*zygote, error) {
+	in.mu.Lock()
+	if in.heavy != nil && in.heavy.alive() {
+		defer in.mu.Unlock()
+		return in.heavy, nil
+	}
+	if in.closed {
+		defer in.mu.Unlock()
+		return nil, ErrDied
+	}
+	if in.starting == nil {
+		in.starting = make(chan struct{})
+		go in.startHeavy(context.WithoutCancel(ctx), in.starting)
+	}
+	starting := in.starting
+	in.mu.Unlock()
+	select {
+	case <-starting:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.heavy != nil {
+		return in.heavy, nil
+	}
+	return in.light, nil
+}
+
+// startHeavy starts the heavy zygote; Close waits for done.
+func (in *Interpreter) startHeavy(ctx context.Context, done chan struct{}) {
+	preload := append(append([]string{}, in.jail.cfg.Preload...), in.jail.py.Available...)
+	z, err := in.jail.start(ctx, preload)
+	if err != nil {
+		in.jail.cfg.Logger.Warn("heavy sandbox interpreter does not start", "err", err)
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.heavy = z
+	in.starting = nil
+	close(done)
+}
+
+// Done is closed when the interpreter is gone.
+func (in *Interpreter) Done() <-chan struct{} { return in.light.done }
+
+// CPU returns the processor time of the interpreter and of the calls that it has
+// finished.
+func (in *Interpreter) CPU() time.Duration {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	sum := in.light.cpu()
+	if in.heavy != nil {
+		sum += in.heavy.cpu()
+	}
+	return sum
+}
+
+// PIDs returns the process ids of the zygotes that are alive.
+func (in *Interpreter) PIDs() []int {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	var pids []int
+	for _, z := range []*zygote{in.light, in.heavy} {
+		if z != nil && z.alive() {
+			pids = append(pids, z.pid())
+		}
+	}
+	return pids
+}
+
+// Close kills the zygotes with everything they hold and waits for their end.
+func (in *Interpreter) Close() {
+	in.mu.Lock()
+	in.closed = true
+	starting := in.starting
+	in.mu.Unlock()
+	if starting != nil {
+		<-starting
+	}
+	in.mu.Lock()
+	heavy := in.heavy
+	in.mu.Unlock()
+	if heavy != nil {
+		heavy.close()
+	}
+	in.light.close()
+}
