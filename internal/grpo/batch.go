@@ -1,5 +1,6 @@
 // Package grpo owns the verbs on groups: dropping groups that teach nothing,
-// Resample-on-Correct, advantages, and packing into passes. It is pure.
+// Resample-on-Correct and advantages. It is pure, and leaves passes and padding
+// to the trainer.
 //
 // Invariant: a trajectory that failed for the system's sake (StopInfraError) is
 // in no baseline and no batch, and results do not depend on the order in which
