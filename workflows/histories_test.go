@@ -304,6 +304,32 @@ func eventNames(h *history.History) []string {
 	return names
 }
 
+// TestRunSurvivesTheRestartOfItsWorkers drains every worker in the middle of a
+// sampling that would outlast the drain, starts them again and expects the run
+// to go on well before a heartbeat time-out.
+func TestRunSurvivesTheRestartOfItsWorkers(t *testing.T) {
+	c := dialServer(t)
+	w := newWorld(1)
+	w.hold = 3 * time.Second
+	r := recorder{T: t, c: c, w: w}
+	stop := serve(t, c, w)
+	id := uniqueRun(t, "restarted")
+	run := r.start(id)
+	await(t, "sampling", func() bool { return w.count("sample 1") > 0 })
+	stop()
+	w.hold = 0
+	began := time.Now()
+	defer serve(t, c, w)()
+	r.awaitClosed(run)
+	t.Logf("closed %v after the restart", time.Since(began).Round(time.Millisecond))
+	if got := w.count("sample 1"); got != 2 {
+		t.Errorf("%d attempts of the sampling, want 2", got)
+	}
+	if len(w.finish) != 1 || w.finish[0].Policy.Version != 1 {
+		t.Errorf("finish: %+v", w.finish)
+	}
+}
+
 // BenchmarkStep measures the orchestration of a step alone: a stage of b.N
 // steps whose activities do nothing, on a real server.
 func BenchmarkStep(b *testing.B) {

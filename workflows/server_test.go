@@ -96,7 +96,7 @@ func serve(t testing.TB, c client.Client, w *world) (stop func()) {
 	t.Helper()
 	quiet := worker.Options{
 		MaxConcurrentActivityTaskPollers: 8, MaxConcurrentWorkflowTaskPollers: 8,
-		WorkerStopTimeout: 5 * time.Second, MaxHeartbeatThrottleInterval: time.Second,
+		WorkerStopTimeout: time.Second, MaxHeartbeatThrottleInterval: time.Second,
 	}
 	control := worker.New(c, workflows.QueueControl, quiet)
 	workflows.Register(control)
