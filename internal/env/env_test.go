@@ -1,6 +1,8 @@
 package env_test
 
 import (
+	"math"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -198,5 +200,43 @@ func TestChaseFollowsItsDict(t *testing.T) {
 				t.Errorf("%s: %s has not 6 keys", p.ID, p.Fixture)
 			}
 		}
+	}
+}
+
+// TestVerbsWorkLeftToRight, with the remainder of Python: below a negative
+// number it is still not negative.
+func TestVerbsWorkLeftToRight(t *testing.T) {
+	problems, err := env.Verbs{}.Problems(5, env.Train, 3, 2000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	negativeMods := 0
+	for _, p := range problems {
+		words := strings.Fields(strings.TrimSuffix(p.Prompt, "?"))
+		value, _ := strconv.Atoi(words[0])
+		for i := 1; i < len(words); i += 2 {
+			b, _ := strconv.Atoi(words[i+1])
+			switch words[i] {
+			case "add":
+				value += b
+			case "sub":
+				value -= b
+			case "mul":
+				value *= b
+			case "xor":
+				value ^= b
+			case "mod":
+				if value < 0 {
+					negativeMods++
+				}
+				value -= b * int(math.Floor(float64(value)/float64(b)))
+			}
+		}
+		if p.Answer != strconv.Itoa(value) {
+			t.Errorf("%s is %d, the answer says %s", p.Prompt, value, p.Answer)
+		}
+	}
+	if negativeMods == 0 {
+		t.Error("no problem takes a remainder of a negative number")
 	}
 }

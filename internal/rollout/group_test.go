@@ -87,12 +87,16 @@ func TestGroupsDoNotDependOnCompletionOrder(t *testing.T) {
 func TestCallIDsAreUniqueAndDeterministic(t *testing.T) {
 	_, sample := variedEngine(t, func() {})
 	ids := func() map[string]bool {
-		seen := map[string]bool{}
+		seen, seeds := map[string]bool{}, map[uint64]bool{}
 		for _, g := range sample(prints("116")) {
 			for i, tr := range g.Trajectories {
 				if tr.Rollout != i || tr.ProblemID != g.Problem.ID {
 					t.Errorf("%s/%d is at place %d of group %s", tr.ProblemID, tr.Rollout, i, g.Problem.ID)
 				}
+				if seeds[tr.Seed] {
+					t.Errorf("%s/%d shares its seed with another trajectory", tr.ProblemID, tr.Rollout)
+				}
+				seeds[tr.Seed] = true
 				for _, turn := range tr.Turns {
 					for _, c := range turn.Calls {
 						if seen[c.ID] {

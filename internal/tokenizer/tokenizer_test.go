@@ -23,6 +23,7 @@ func corpus() []string {
 		"<|im_start|>user\nk396?<|im_end|>\n<|im_start|>assistant\n<tool_call>\n{\"name\": \"python\"}\n</tool_call><|im_end|>",
 		"<|im_start|>user\nk116?<|im_end|>\n<|im_start|>assistant\n<tool_call>\n{\"name\": \"python\"}\n</tool_call><|im_end|>",
 		"print(db['k116']) print(db['k396']) h\u00e9llo h\u00e9llo \u4e16\u754c \u4e16\u754c",
+		"aaaaaaa aaaaa aaa", // where it matters which of two equal pairs merges first
 	}
 }
 
@@ -59,7 +60,7 @@ func drawText(t *rapid.T) string {
 	part := rapid.OneOf(
 		rapid.Map(rapid.SliceOfN(rapid.Byte(), 0, 8), func(b []byte) string { return string(b) }),
 		rapid.SampledFrom(append(corpus(), specials()...)),
-		rapid.StringMatching(`[a-z0-9 ]{0,6}`),
+		rapid.StringMatching(`[a-z0-9 ]{0,6}`), rapid.StringMatching(`a{0,9}`),
 	)
 	return strings.Join(rapid.SliceOfN(part, 0, 6).Draw(t, "text"), "")
 }
