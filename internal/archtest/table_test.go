@@ -29,7 +29,7 @@ var none = []string{}
 // packages is the layer table of the architecture.
 var packages = []row{
 	{pattern: "internal/rl", layer: vocabulary, ours: none, stdOnly: true, reason: "the nouns are shared by everybody and depend on nobody"},
-	{pattern: "internal/grpo", layer: vocabulary, ours: []string{"internal/rl"}, stdOnly: true, reason: "the algorithm is pure functions of the nouns", planned: true},
+	{pattern: "internal/grpo", layer: vocabulary, ours: []string{"internal/rl"}, stdOnly: true, reason: "the algorithm is pure functions of the nouns"},
 	{pattern: "internal/reward", layer: vocabulary},
 	{pattern: "internal/tokenizer", layer: vocabulary},
 	{pattern: "internal/chat", layer: vocabulary},
@@ -48,14 +48,14 @@ var packages = []row{
 	{pattern: "internal/blob/...", layer: adapters},
 	{pattern: "internal/policy/...", layer: adapters, planned: true},
 	{pattern: "internal/artifact", layer: adapters},
-	{pattern: "internal/dataset", layer: adapters, planned: true},
+	{pattern: "internal/dataset", layer: adapters},
 	{pattern: "internal/rollout", layer: adapters},
 	{pattern: "internal/run", layer: adapters, planned: true},
 	{pattern: "internal/tracker", layer: adapters, planned: true},
 	{pattern: "internal/report", layer: adapters},
 	{pattern: "internal/procmem", layer: adapters},
 	{pattern: "internal/supervise", layer: adapters, ours: none, reason: "it runs any process and knows no role"},
-	{pattern: "trainer", layer: adapters, planned: true},
+	{pattern: "trainer", layer: adapters},
 	{pattern: "trainer/...", layer: adapters},
 	{pattern: "jobs/...", layer: adapters, planned: true},
 

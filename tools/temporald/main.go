@@ -132,9 +132,9 @@ func run(args []string, stdout io.Writer) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	if o.exitWithParent {
-		var cancel context.CancelFunc
-		ctx, cancel = withParent(ctx)
-		defer cancel()
+		var end func()
+		ctx, end = withParent(ctx)
+		defer end()
 	}
 	if o.db, err = filepath.Abs(o.db); err != nil {
 		return err
@@ -162,12 +162,16 @@ func run(args []string, stdout io.Writer) error {
 	return errors.Join(err, s.stop())
 }
 
-// withParent is ctx, cancelled as well when this process gets a new parent.
-// Polling works whatever thread or process forked this one.
-func withParent(ctx context.Context) (context.Context, context.CancelFunc) {
+// withParent is ctx, cancelled as well when this process gets a new parent. The
+// returned function ends the watch. Polling works whatever thread or process
+// forked this one.
+func withParent(ctx context.Context) (context.Context, func()) {
 	parent := os.Getppid()
 	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
 	go func() {
+		defer close(done)
+		defer cancel()
 		tick := time.NewTicker(250 * time.Millisecond)
 		defer tick.Stop()
 		for os.Getppid() == parent {
@@ -177,7 +181,6 @@ func withParent(ctx context.Context) (context.Context, context.CancelFunc) {
 			case <-tick.C:
 			}
 		}
-		cancel()
 	}()
-	return ctx, cancel
+	return ctx, func() { cancel(); <-done }
 }
