@@ -130,8 +130,9 @@ func (e *engines) makeRoom() error {
 	return nil
 }
 
-// Close ends all engines. Call it when no activity runs any more.
-func (r *Rollouts) Close() {
+// CloseEngines ends all engines. Call it when no activity runs any more. It is no
+// method, since each exported method is registered as an activity.
+func CloseEngines(r *Rollouts) {
 	r.engines.mu.Lock()
 	defer r.engines.mu.Unlock()
 	for _, entry := range r.engines.byRun {

@@ -92,7 +92,7 @@ func serveTrainer(ctx context.Context, p *config.Process, backend string, concur
 		Store: store, Executor: executor, NewEngine: engineFactory{store: store, backend: backend, log: log}.make,
 		MaxConcurrent: concurrent, Now: time.Now,
 	}
-	defer rollouts.Close()
+	defer activities.CloseEngines(rollouts)
 	trainer := &activities.Trainer{Store: store, NewLearner: learners.make, Now: time.Now}
 	return whileReady(ctx, p, "trainer",
 		func(ctx context.Context) error { return workers.RunTrainer(ctx, c, trainer, workers.Options{}) },

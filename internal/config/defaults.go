@@ -27,7 +27,7 @@ func Default() Run {
 		},
 		Rollout: Rollout{
 			Temperature: 1, ToolTimeout: 4 * time.Second, ToolMemory: 256 << 20,
-			MaxToolResponseChars: 64, MaxCallsPerTurn: 1,
+			MaxToolResponseChars: 96, MaxCallsPerTurn: 1,
 		},
 		Eval:       Eval{NumProblems: 96},
 		Checkpoint: Checkpoint{EverySteps: 5, Keep: 2},
