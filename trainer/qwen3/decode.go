@@ -161,8 +161,8 @@ func (d decoder) mlp(i int, x *Node) *Node {
 
 // angles looks up the cosines and sines of the tokens' positions: [N, 1, E] each.
 func (d decoder) angles(length int) (cos, sin *Node) {
-	r := newRope(d.g, d.cfg, d.in.Positions, length) // [N, 1, E/2]
-	return Concatenate([]*Node{r.cos, r.cos}, -1), Concatenate([]*Node{r.sin, r.sin}, -1)
+	cos, sin = newRope(d.g, d.cfg, d.in.Positions, length).angles(1) // [N, 1, E/2]
+	return Concatenate([]*Node{cos, cos}, -1), Concatenate([]*Node{sin, sin}, -1)
 }
 
 // rotateHalf is the matrix that maps a row (a, b) of two halves to (-b, a).

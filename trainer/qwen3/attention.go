@@ -1,0 +1,54 @@
+package qwen3
+
+import (
+	"math"
+
+	"github.com/gomlx/compute/dtypes"
+	. "github.com/gomlx/gomlx/core/graph"
+)
+
+// fullAttention is grouped-query attention over whole sequences, by matrix products.
+type fullAttention struct {
+	cfg        Config
+	batch, seq int
+	mask       *Node // [B, K, G, T, T]
+}
+
+// attentionMask is what attention adds to its scores: 0 where a query may look,
+// a large negative number elsewhere. It is spread to the scores' shape
+// [B, K, G, T, T] once for all layers, which then add it at full speed.
+func attentionMask(cfg Config, segments *Node, g *Graph, batch, seq int) *Node {
+	allowed := InsertAxes(LowerTriangular(g, seq), 0) // [1, T, T]
+	if segments != nil {
+		segments.AssertRank(2)
+		same := Equal(InsertAxes(segments, 2), InsertAxes(segments, 1)) // [B, T, T]
+		allowed = LogicalAnd(BroadcastToShape(allowed, same.Shape()), same)
+	}
+	// Half of the range leaves room for the score, so that the sum stays finite.
+	zero, far := ScalarZero(g, dtypes.Float32), Const(g, float32(-math.MaxFloat32/2))
+	mask := InsertAxes(Where(allowed, zero, far), 1, 1) // [B or 1, 1, 1, T, T]
+	return BroadcastToDims(mask, batch, cfg.NumKeyValueHeads, cfg.groups(), seq, seq)
+}
+
+// attend answers queries q [N, H, E] from keys and values k, v [N, K, E]: [N, H*E].
+//
+// The axes are brought in order once, so that no product transposes a [T, T]
+// matrix on the way forward, and only that of the keys' gradient on the way
+// back. The answer is computed as (v^T probs^T)^T for the same reason: in its
+// gradients the probabilities stand where their axes already fit.
+func (a fullAttention) attend(q, k, v *Node) *Node {
+	b, t, e := a.batch, a.seq, a.cfg.HeadDim
+	kv, groups := a.cfg.NumKeyValueHeads, a.cfg.groups()
+	q = MulScalar(q, 1/math.Sqrt(float64(e)))
+	q = TransposeAllAxes(Reshape(q, b, t, kv, groups, e), 0, 2, 3, 1, 4) // [B, K, G, T, E]
+	q = Reshape(q, b, kv, groups*t, e)
+	k = TransposeAllAxes(Reshape(k, b, t, kv, e), 0, 2, 1, 3) // [B, K, T, E]
+	v = TransposeAllAxes(Reshape(v, b, t, kv, e), 0, 2, 3, 1) // [B, K, E, T]
+	outer := []int{0, 1}
+	scores := DotGeneral(q, []int{3}, outer, k, []int{3}, outer) // [B, K, G*T, T]
+	scores = Add(Reshape(scores, b, kv, groups, t, t), a.mask)
+	probs := Reshape(Softmax(scores, -1), b, kv, groups*t, t)
+	o := DotGeneral(v, []int{3}, outer, probs, []int{3}, outer) // [B, K, E, G*T]
+	o = TransposeAllAxes(Reshape(o, b, kv, e, groups, t), 0, 4, 1, 3, 2)
+	return Reshape(o, b*t, a.cfg.NumAttentionHeads*e)
+}
