@@ -1,0 +1,278 @@
+package checkpoint_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"temper/internal/blob"
+	"temper/internal/blob/memblob"
+	"temper/internal/rl"
+	"temper/trainer/checkpoint"
+	"temper/trainer/qwen3"
+)
+
+func model() qwen3.Config {
+	return qwen3.Config{VocabSize: 8, HiddenSize: 4, IntermediateSize: 6, NumHiddenLayers: 1, NumAttentionHeads: 2, NumKeyValueHeads: 1,
+		HeadDim: 2, MaxPositionEmbeddings: 16, RopeTheta: 1e4, RMSNormEps: 1e-6, TieWordEmbeddings: true, InitializerRange: 0.02}
+}
+
+// randomTensors fills every weight of the model.
+func randomTensors(seed uint64) []qwen3.Tensor {
+	draw := rl.Rand(seed)
+	var out []qwen3.Tensor
+	for _, spec := range model().Tensors() {
+		t := qwen3.Tensor{Name: spec.Name, Shape: spec.Shape}
+		for range spec.Size() {
+			t.Data = append(t.Data, float32(draw.NormFloat64()))
+		}
+		out = append(out, t)
+	}
+	return out
+}
+
+func state(seed uint64) checkpoint.State {
+	return checkpoint.State{Counters: checkpoint.Counters{Updates: 3, TotalUpdates: int64(seed), Schedule: 9}, Model: model(),
+		Weights: randomTensors(seed), FirstMoments: randomTensors(seed + 1000), SecondMoments: randomTensors(seed + 2000)}
+}
+
+// byName compares tensors whatever their order.
+var byName = cmp.Transformer("byName", func(ts []qwen3.Tensor) map[string]qwen3.Tensor {
+	m := map[string]qwen3.Tensor{}
+	for _, t := range ts {
+		m[t.Name] = t
+	}
+	return m
+})
+
+func keys(t *testing.T, s blob.Store, prefix string) []string {
+	t.Helper()
+	infos, err := s.List(t.Context(), prefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, info := range infos {
+		out = append(out, info.Key)
+	}
+	return out
+}
+
+func save(t *testing.T, s blob.Store, step int, st checkpoint.State) blob.Ref {
+	t.Helper()
+	ref, err := checkpoint.Save(t.Context(), s, "ckpt", step, st)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ref
+}
+
+func TestSaveLoadRoundTrip(t *testing.T) {
+	s := memblob.New()
+	want := state(1)
+	ref := save(t, s, 12, want)
+	step, got, err := checkpoint.Load(t.Context(), s, ref)
+	if err != nil || step != 12 {
+		t.Fatalf("step %d, error %v", step, err)
+	}
+	if diff := cmp.Diff(want, got, byName); diff != "" {
+		t.Errorf("want (-) got (+):\n%s", diff)
+	}
+	if again := save(t, s, 12, want); again != ref {
+		t.Errorf("saving again gave %+v, want %+v", again, ref)
+	}
+}
+
+func TestSaveNeverReplaces(t *testing.T) {
+	s := memblob.New()
+	ref := save(t, s, 12, state(1))
+	if _, err := checkpoint.Save(t.Context(), s, "ckpt", 12, state(2)); !errors.Is(err, blob.ErrExists) {
+		t.Errorf("error %v, want ErrExists", err)
+	}
+	if _, got, err := checkpoint.Load(t.Context(), s, ref); err != nil || got.Counters.TotalUpdates != 1 {
+		t.Errorf("the first checkpoint is gone: %+v, error %v", got.Counters, err)
+	}
+}
+
+// brokenStore fails each Put after the first n.
+type brokenStore struct {
+	*memblob.Store
+	n int
+}
+
+var errBroken = errors.New("store broke")
+
+func (b *brokenStore) Put(ctx context.Context, key string, r io.Reader, cond blob.Condition) (blob.Ref, error) {
+	if b.n--; b.n < 0 {
+		return blob.Ref{}, errBroken
+	}
+	return b.Store.Put(ctx, key, r, cond)
+}
+
+// TestCrashesLeaveNoHalfCheckpoint stops a Save and a Publish after each of
+// their puts: until the last one nothing is there, and a retry completes it.
+func TestCrashesLeaveNoHalfCheckpoint(t *testing.T) {
+	policy := checkpoint.Policy{Model: model(), Weights: randomTensors(1), Tokenizer: []byte("{}")}
+	for puts := range 4 {
+		s := &brokenStore{Store: memblob.New(), n: puts}
+		if _, err := checkpoint.Save(t.Context(), s, "ckpt", 1, state(1)); !errors.Is(err, errBroken) {
+			t.Fatalf("%d puts: error %v, want that of the store; a checkpoint has 4 blobs", puts, err)
+		}
+		if entries, err := checkpoint.List(t.Context(), s, "ckpt"); err != nil || len(entries) != 0 {
+			t.Errorf("%d puts: checkpoints %v, error %v; want none", puts, entries, err)
+		}
+		if _, err := checkpoint.Publish(t.Context(), &brokenStore{Store: s.Store, n: puts}, "policy", policy); !errors.Is(err, errBroken) {
+			t.Fatalf("%d puts: error %v, want that of the store; a policy has 4 blobs", puts, err)
+		}
+		if _, err := s.Stat(t.Context(), "policy/policy.json"); !errors.Is(err, blob.ErrNotExist) {
+			t.Errorf("%d puts: the policy's manifest exists (error %v)", puts, err)
+		}
+		if _, _, err := checkpoint.Load(t.Context(), s, save(t, s.Store, 1, state(1))); err != nil {
+			t.Errorf("%d puts: the retried checkpoint: %v", puts, err)
+		}
+		ref, err := checkpoint.Publish(t.Context(), s.Store, "policy", policy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := checkpoint.LoadWeights(t.Context(), s, ref); err != nil {
+			t.Errorf("%d puts: the retried policy: %v", puts, err)
+		}
+	}
+}
+
+func TestLoadNoticesDamage(t *testing.T) {
+	s := memblob.New()
+	ref := save(t, s, 1, state(1))
+	shard := keys(t, s, "ckpt/shards/")[1]
+	data, err := blob.ReadKey(t.Context(), s, shard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data = bytes.Clone(data)
+	data[len(data)-1] ^= 1
+	if _, err := blob.PutBytes(t.Context(), s, shard, data, blob.Always); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := checkpoint.Load(t.Context(), s, ref); !errors.Is(err, blob.ErrCorrupt) {
+		t.Errorf("flipped bit: %v, want ErrCorrupt", err)
+	}
+	if err := s.Delete(t.Context(), shard); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := checkpoint.Load(t.Context(), s, ref); !errors.Is(err, blob.ErrNotExist) {
+		t.Errorf("missing shard: %v, want ErrNotExist", err)
+	}
+}
+
+func TestPrune(t *testing.T) {
+	s := memblob.New()
+	same := state(1) // step 3 shares its weights with step 1
+	same.Counters.Updates = 77
+	for step, st := range map[int]checkpoint.State{1: state(1), 2: state(2), 3: same, 10: state(4)} {
+		save(t, s, step, st)
+	}
+	entries, err := checkpoint.List(t.Context(), s, "ckpt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var steps []int
+	for _, e := range entries {
+		steps = append(steps, e.Step)
+	}
+	if diff := cmp.Diff([]int{1, 2, 3, 10}, steps); diff != "" {
+		t.Fatalf("listed:\n%s", diff)
+	}
+	if err := checkpoint.Prune(t.Context(), s, "ckpt", func(step int) bool { return step == 3 }); err != nil {
+		t.Fatal(err)
+	}
+	left, err := checkpoint.List(t.Context(), s, "ckpt")
+	if err != nil || len(left) != 2 || left[0].Step != 3 || left[1].Step != 10 {
+		t.Fatalf("left %v, error %v; want steps 3 and 10", left, err)
+	}
+	for _, e := range left {
+		if _, _, err := checkpoint.Load(t.Context(), s, e.Ref); err != nil {
+			t.Errorf("step %d: %v", e.Step, err)
+		}
+	}
+	if n := len(keys(t, s, "ckpt/shards/")); n != 6 {
+		t.Errorf("%d shards left, want the 6 of two checkpoints", n)
+	}
+}
+
+func TestPruneDeletesNothingWhenTheNewestIsBroken(t *testing.T) {
+	s := memblob.New()
+	save(t, s, 1, state(1))
+	old := keys(t, s, "ckpt/")
+	save(t, s, 2, state(2))
+	for _, key := range keys(t, s, "ckpt/shards/") {
+		if !strings.Contains(strings.Join(old, " "), key) {
+			if err := s.Delete(t.Context(), key); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := checkpoint.Prune(t.Context(), s, "ckpt", func(int) bool { return false }); !errors.Is(err, blob.ErrNotExist) {
+		t.Errorf("error %v, want the one of the newest checkpoint", err)
+	}
+	if entries, err := checkpoint.List(t.Context(), s, "ckpt"); err != nil || len(entries) != 2 {
+		t.Errorf("checkpoints %v, error %v; want both", entries, err)
+	}
+}
+
+func TestPublishedFolderIsHuggingFaces(t *testing.T) {
+	s := memblob.New()
+	want := checkpoint.Policy{Model: model(), Weights: randomTensors(5), Tokenizer: []byte(`{"version":"1.0"}`)}
+	ref, err := checkpoint.Publish(t.Context(), s, "policies/v000001", want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"config.json", "model.safetensors", "policy.json", "tokenizer.json"},
+		strings.Split(strings.ReplaceAll(strings.Join(keys(t, s, "policies/v000001/"), " "), "policies/v000001/", ""), " ")); diff != "" {
+		t.Errorf("files:\n%s", diff)
+	}
+	var config map[string]any
+	if err := blob.ReadJSON(t.Context(), s, "policies/v000001/config.json", &config); err != nil {
+		t.Fatal(err)
+	}
+	for key, value := range map[string]any{"model_type": "qwen3", "hidden_size": 4.0, "head_dim": 2.0, "num_key_value_heads": 1.0,
+		"tie_word_embeddings": true, "hidden_act": "silu", "torch_dtype": "float32"} {
+		if config[key] != value {
+			t.Errorf("config.json: %s is %v, want %v", key, config[key], value)
+		}
+	}
+	if a, err := json.Marshal(config["architectures"]); err != nil || string(a) != `["Qwen3ForCausalLM"]` {
+		t.Errorf("config.json: architectures %s, error %v", a, err)
+	}
+	got, err := checkpoint.LoadWeights(t.Context(), s, ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got, byName); diff != "" {
+		t.Errorf("want (-) got (+):\n%s", diff)
+	}
+}
+
+func TestPublishIsIdempotentAndNeverReplaces(t *testing.T) {
+	s := memblob.New()
+	p := checkpoint.Policy{Model: model(), Weights: randomTensors(5)}
+	ref, err := checkpoint.Publish(t.Context(), s, "p", p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := checkpoint.Publish(t.Context(), s, "p", p); err != nil || again != ref {
+		t.Errorf("again: %+v, error %v; want %+v", again, err, ref)
+	}
+	p.Weights = randomTensors(6)
+	if _, err := checkpoint.Publish(t.Context(), s, "p", p); !errors.Is(err, blob.ErrExists) {
+		t.Errorf("another policy: %v, want ErrExists", err)
+	}
+	if got, err := checkpoint.LoadWeights(t.Context(), s, ref); err != nil || got.Weights[0].Data[0] == p.Weights[0].Data[0] {
+		t.Errorf("the first policy was damaged: error %v", err)
+	}
+}

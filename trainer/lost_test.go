@@ -1,0 +1,69 @@
+package trainer
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"temper/internal/config"
+	"temper/internal/rl"
+	"temper/trainer/qwen3"
+)
+
+// TestLostStateForcesRestore takes a variable away as a device call does that
+// fails after it has taken the weights over.
+func TestLostStateForcesRestore(t *testing.T) {
+	tr, err := New(Config{MicrobatchTokens: 512, Temperature: 1, Model: qwen3.Config{
+		VocabSize: 11, HiddenSize: 8, IntermediateSize: 8, NumHiddenLayers: 1, NumAttentionHeads: 1, NumKeyValueHeads: 1, HeadDim: 8,
+		MaxPositionEmbeddings: 32, RopeTheta: 1e4, RMSNormEps: 1e-6, TieWordEmbeddings: true, InitializerRange: 0.1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(tr.Close)
+	if err := tr.Init(1); err != nil {
+		t.Fatal(err)
+	}
+	state, err := tr.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sample := []rl.Sample{{Tokens: []int32{1, 2, 3}, LossMask: []bool{false, true, true}}}
+	step := func() error {
+		_, err := tr.SFTStep(t.Context(), sample, config.Optimizer{LR: 1, Schedule: "constant"}, Position{Step: 1})
+		return err
+	}
+	v := tr.store.GetVariable(qwen3.VariablePath("model.norm.weight"))
+	if err := v.Reset(); err != nil {
+		t.Fatal(err)
+	}
+	var graphErr *GraphError
+	if err := step(); !errors.As(err, &graphErr) || graphErr.Stack == "" || strings.Contains(err.Error(), "\n") {
+		t.Fatalf("error %v, want a GraphError of one line with a stack", err)
+	}
+	if err := step(); !errors.Is(err, ErrNoState) {
+		t.Errorf("error %v, want ErrNoState", err)
+	}
+	if err := tr.RestoreState(state); err != nil {
+		t.Fatal(err)
+	}
+	if err := step(); err != nil {
+		t.Errorf("after the restore: %v", err)
+	}
+}
+
+func TestGuardCatchesPanics(t *testing.T) {
+	for want, fn := range map[string]func() error{
+		"x graph: boom":  func() error { panic("boom") },
+		"x graph: loud":  func() error { panic(errors.New("loud")) },
+		"x graph: plain": func() error { return errors.New("plain") },
+		"x graph: runtime panic: : runtime error": func() error { var p *row; return errors.New(string(rune(p.length))) },
+	} {
+		var graphErr *GraphError
+		if err := guard("x", fn); !errors.As(err, &graphErr) || !strings.HasPrefix(err.Error(), want) || graphErr.Stack == "" {
+			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+	if err := guard("x", func() error { return nil }); err != nil {
+		t.Error(err)
+	}
+}
