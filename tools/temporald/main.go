@@ -89,6 +89,9 @@ func parse(args []string) (options, error) {
 		}
 		return o, usageError{err.Error()}
 	}
+	if o.ip == "localhost" {
+		o.ip = "127.0.0.1"
+	}
 	return o, o.validate(fs.Args())
 }
 

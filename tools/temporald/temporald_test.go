@@ -254,12 +254,12 @@ func TestRefusals(t *testing.T) {
 		want string
 	}{
 		{"busy port", []string{"--db", db, "--port", taken, "--ui-port", "0"}, 1, "127.0.0.1:" + taken + " is in use by another process: choose another port with --port"},
-		{"busy ui port", []string{"--db", db, "--port", port(t), "--ui-port", taken}, 1, "choose another port with --ui-port"},
+		{"busy ui port", []string{"--ip", "localhost", "--db", db, "--port", port(t), "--ui-port", taken}, 1, "choose another port with --ui-port"},
 		{"held file", []string{"--db", held}, 1, held + " is in use by another temporald"},
 		{"file of another version", []string{"--db", old}, 1, "was written by server 1.2.3"},
 		{"missing folder", []string{"--db", filepath.Join(db, "no", "t.db")}, 1, "--db: open"},
 		{"unknown flag", []string{"--colour"}, 2, "-colour"},
-		{"bad ip", []string{"--ip", "localhost"}, 2, `--ip "localhost" is not an IP address`},
+		{"bad ip", []string{"--ip", "example"}, 2, `--ip "example" is not an IP address`},
 		{"short retention", []string{"--retention", "5m"}, 2, "--retention 5m0s is below 1h"},
 		{"same ports", []string{"--port", "9", "--ui-port", "9"}, 2, "--port and --ui-port are both 9"},
 		{"stray argument", []string{"now"}, 2, `unexpected argument "now"`},
