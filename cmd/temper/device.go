@@ -22,6 +22,7 @@ func modelConfig(cfg config.Run, vocabSize int) qwen3.Config {
 		NumKeyValueHeads: m.NumKVHeads, HeadDim: m.HeadDim, IntermediateSize: m.IntermediateSize,
 		VocabSize: vocabSize, RopeTheta: m.RopeTheta, RMSNormEps: m.RMSNormEps,
 		TieWordEmbeddings: m.TieEmbeddings, MaxPositionEmbeddings: m.MaxContext,
+		InitializerRange: m.InitializerRange,
 	}
 }
 

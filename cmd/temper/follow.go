@@ -44,6 +44,7 @@ func follow(ctx context.Context, c client.Client, store blob.Store, runID string
 			if err := t.poll(ctx); err != nil {
 				return err
 			}
+			t.complain(ctx, c, runID)
 			// The summary is the run's last act; the server may tell of the end late.
 			if _, err := store.Stat(ctx, t.layout.Summary()); err == nil {
 				return t.poll(ctx)
@@ -75,6 +76,25 @@ type tail struct {
 	progress func(string)
 	seen     map[string]bool
 	records  []artifact.StepRecord
+	asked    time.Time // when trouble was last asked for
+}
+
+// troubleInterval is how often the server is asked for activities that fail and
+// are retried: a run that waits for something says for what.
+const troubleInterval = 3 * time.Second
+
+// complain prints each new failure of a retried activity of the run once.
+func (t *tail) complain(ctx context.Context, c client.Client, runID string) {
+	if time.Since(t.asked) < troubleInterval {
+		return
+	}
+	t.asked = time.Now()
+	for _, trouble := range workflows.Troubles(ctx, c, runID) {
+		if text := fmt.Sprintf("retrying %s: %s", trouble.Activity, trouble.Message); !t.seen[text] {
+			t.seen[text] = true
+			t.line(text)
+		}
+	}
 }
 
 func (t *tail) poll(ctx context.Context) error {

@@ -10,7 +10,7 @@ func Default() Run {
 		Seed: 1,
 		Model: Model{
 			HiddenSize: 96, NumLayers: 3, NumHeads: 4, NumKVHeads: 2, HeadDim: 24, IntermediateSize: 288,
-			MaxContext: 256, RopeTheta: 10000, RMSNormEps: 1e-6, TieEmbeddings: true,
+			MaxContext: 256, RopeTheta: 10000, RMSNormEps: 1e-6, TieEmbeddings: true, InitializerRange: 0.02,
 		},
 		Tokenizer: Tokenizer{NumMerges: 160},
 		SFT: SFT{

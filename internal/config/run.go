@@ -40,6 +40,8 @@ type Model struct {
 	RopeTheta        float64 `yaml:"rope_theta" json:"rope_theta"`
 	RMSNormEps       float64 `yaml:"rms_norm_eps" json:"rms_norm_eps"`
 	TieEmbeddings    bool    `yaml:"tie_embeddings" json:"tie_embeddings"`
+	// InitializerRange is the standard deviation of fresh weights.
+	InitializerRange float64 `yaml:"initializer_range" json:"initializer_range"`
 }
 
 // Tokenizer says how the byte-level vocabulary is made.

@@ -92,6 +92,7 @@ func (c *checker) model(m Model) {
 	c.between("model.max_context", m.MaxContext, 16, 1<<20)
 	c.within("model.rope_theta", m.RopeTheta, 10, 1e8)
 	c.within("model.rms_norm_eps", m.RMSNormEps, 1e-12, 1e-2)
+	c.within("model.initializer_range", m.InitializerRange, 1e-6, 1)
 	if m.NumKVHeads > 0 && m.NumHeads%m.NumKVHeads != 0 {
 		c.add("model.num_heads", "is %d, want a multiple of model.num_kv_heads (%d)", m.NumHeads, m.NumKVHeads)
 	}
