@@ -227,6 +227,9 @@ func (e *Engine) Load(ctx context.Context, ref blob.Ref, version int64) error {
 	if version == e.Version() {
 		return nil
 	}
+	if e.cfg.LoadWeights == nil {
+		return errors.New("load policy: the engine was made without a reader of published policies")
+	}
 	weights, err := e.cfg.LoadWeights(ctx, ref)
 	if err != nil {
 		return fmt.Errorf("read policy version %d: %w", version, err)
