@@ -29,7 +29,7 @@ func runCommand() *cobra.Command {
 		Use: "run", Short: "Submit, list, show and steer runs", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(submitCommand(), listCommand(), showCommand(), statusCommand())
+	cmd.AddCommand(submitCommand(), listCommand(), showCommand(), statusCommand(), compareCommand())
 	for _, c := range []struct{ name, short string }{
 		{workflows.CommandPause, "Hold a run at the next safe point"},
 		{workflows.CommandResume, "Let a paused run go on"},

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"temper/internal/artifact"
+	"temper/internal/blob"
+	"temper/internal/config"
+	"temper/internal/report"
+)
+
+func compareCommand() *cobra.Command {
+	var asCSV bool
+	cmd := &cobra.Command{
+		Use:   "compare RUN...",
+		Short: "Compare finished runs: tool errors in correct trajectories, accuracy, length",
+		Args:  cobra.MinimumNArgs(1),
+	}
+	p := processFlags(cmd)
+	cmd.Flags().BoolVar(&asCSV, "csv", false, "print the series of all runs as CSV")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		store, err := openStore(p)
+		if err != nil {
+			return err
+		}
+		var runs []report.Compared
+		for _, id := range args {
+			r, err := compared(cmd.Context(), store, id)
+			if err != nil {
+				return err
+			}
+			runs = append(runs, r)
+		}
+		if asCSV {
+			return report.CSV(cmd.OutOrStdout(), runs)
+		}
+		return report.Compare(cmd.OutOrStdout(), runs)
+	}
+	return cmd
+}
+
+func compared(ctx context.Context, store blob.Store, id string) (report.Compared, error) {
+	layout, err := existingRun(ctx, store, id)
+	if err != nil {
+		return report.Compared{}, err
+	}
+	summary, done, err := artifact.Lookup[artifact.Summary](ctx, store, layout.Summary())
+	if err == nil && !done {
+		err = usagef("run %q has no summary yet", id)
+	}
+	if err != nil {
+		return report.Compared{}, err
+	}
+	data, err := blob.ReadKey(ctx, store, layout.Config())
+	if err != nil {
+		return report.Compared{}, err
+	}
+	cfg, err := config.Load(layout.Config(), data, nil)
+	if err != nil {
+		return report.Compared{}, err
+	}
+	records, err := artifact.StepRecords(ctx, store, layout)
+	return report.Compared{Label: label(cfg), Summary: summary, Records: records}, err
+}
+
+func label(cfg config.Run) string {
+	roc := "RoC off"
+	if cfg.RL.RoC.Enabled {
+		roc = "RoC " + cfg.RL.RoC.Mode
+	}
+	return fmt.Sprintf("%s, seed %d", roc, cfg.Seed)
+}

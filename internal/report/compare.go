@@ -1,0 +1,86 @@
+package report
+
+import (
+	"encoding/csv"
+	"fmt"
+	"io"
+	"strconv"
+	"text/tabwriter"
+
+	"temper/internal/artifact"
+)
+
+// Compared is a finished run in a comparison.
+type Compared struct {
+	Label   string // what distinguishes it, for example "RoC on, seed 1"
+	Summary artifact.Summary
+	Records []artifact.StepRecord
+}
+
+// compareWindow is the number of steps that "early" and "final" average over.
+const compareWindow = 10
+
+// Compare writes one line a run: tool errors in correct trajectories (before
+// resampling) over the first and the last steps, accuracy and response tokens
+// of each stage at its end.
+func Compare(w io.Writer, runs []Compared) error {
+	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(t, "run\terrors in correct, steps 1-%d\tsteps 11-%d\tlast %d\tall tool errors, last %d\taccuracy by stage\ttokens by stage\tseconds\t\n",
+		compareWindow, 2*compareWindow, compareWindow, compareWindow)
+	for _, r := range runs {
+		n := len(r.Records)
+		accuracy, tokens := "", ""
+		for _, st := range r.Summary.Stages {
+			accuracy += fmt.Sprintf(" %.3f", st.AccuracyAfter)
+			tokens += fmt.Sprintf(" %.1f", st.MeanTokens)
+		}
+		fmt.Fprintf(t, "%s\t%.3f\t%.3f\t%.3f\t%.3f\t%s\t%s\t%.0f\t\n", r.Label,
+			mean(r.Records, 0, compareWindow, artifact.MetricCorrectErrors),
+			mean(r.Records, compareWindow, 2*compareWindow, artifact.MetricCorrectErrors),
+			mean(r.Records, n-compareWindow, n, artifact.MetricCorrectErrors),
+			mean(r.Records, n-compareWindow, n, artifact.MetricToolErrors),
+			accuracy, tokens, r.Summary.WallSeconds)
+	}
+	return t.Flush()
+}
+
+// mean averages a series over the records from, inclusive, to to.
+func mean(records []artifact.StepRecord, from, to int, metric string) float64 {
+	from, to = max(0, from), min(len(records), to)
+	if from >= to {
+		return 0
+	}
+	sum := 0.0
+	for _, r := range records[from:to] {
+		sum += r.Metrics[metric]
+	}
+	return sum / float64(to-from)
+}
+
+// comparedSeries are the columns of CSV.
+var comparedSeries = [...]string{
+	artifact.MetricReward, artifact.MetricToolErrors, artifact.MetricCorrectErrors, artifact.MetricKeptErrors,
+	artifact.MetricResponse, artifact.MetricTurns, artifact.MetricEntropy, artifact.MetricGradNorm,
+	artifact.MetricGroupsDropped, artifact.MetricStepSeconds, artifact.MetricOtherSeconds,
+}
+
+// CSV writes the series of all runs, one line a step.
+func CSV(w io.Writer, runs []Compared) error {
+	out := csv.NewWriter(w)
+	if err := out.Write(append([]string{"run", "stage", "step"}, comparedSeries[:]...)); err != nil {
+		return err
+	}
+	for _, r := range runs {
+		for _, rec := range r.Records {
+			line := []string{r.Label, rec.StageName, strconv.Itoa(rec.Step)}
+			for _, name := range comparedSeries {
+				line = append(line, strconv.FormatFloat(rec.Metrics[name], 'g', 6, 64))
+			}
+			if err := out.Write(line); err != nil {
+				return err
+			}
+		}
+	}
+	out.Flush()
+	return out.Error()
+}
