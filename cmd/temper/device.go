@@ -41,12 +41,15 @@ func (f learnerFactory) make(cfg config.Run, vocabSize int) (activities.Learner,
 type engineFactory struct {
 	store   blob.Store
 	backend string
-	log     *slog.Logger
+	// slots is the number of concurrent rollouts: with fewer, the caches of
+	// trajectories that wait for a tool are evicted and filled again.
+	slots int
+	log   *slog.Logger
 }
 
 func (f engineFactory) make(cfg config.Run, vocabSize int) (activities.Engine, error) {
 	return engine.New(engine.Config{
-		Model: modelConfig(cfg, vocabSize), Backend: f.backend, Log: f.log,
+		Model: modelConfig(cfg, vocabSize), Backend: f.backend, Slots: f.slots, Log: f.log,
 		LoadWeights: func(ctx context.Context, ref blob.Ref) ([]qwen3.Tensor, error) {
 			p, err := checkpoint.LoadWeights(ctx, f.store, ref)
 			return p.Weights, err

@@ -89,7 +89,7 @@ func serveTrainer(ctx context.Context, p *config.Process, backend string, concur
 	log.Info("trainer starts", "build", buildinfo.Line(), "backend", backend, "temporal", p.TemporalAddress, "sandbox", p.SandboxAddress)
 	learners := learnerFactory{store: store, backend: backend}
 	rollouts := &activities.Rollouts{
-		Store: store, Executor: executor, NewEngine: engineFactory{store: store, backend: backend, log: log}.make,
+		Store: store, Executor: executor, NewEngine: engineFactory{store: store, backend: backend, slots: concurrent, log: log}.make,
 		MaxConcurrent: concurrent, Now: time.Now,
 	}
 	defer activities.CloseEngines(rollouts)
