@@ -99,62 +99,58 @@ func minibatches(rows []*row, n int, seed uint64, step int) [][]*row {
 	return out
 }
 
+// passCost is what a device pass costs besides its tokens, in tokens.
+const passCost = 64
+
 // microbatches packs rows of similar length into passes of at most the given
-// number of padded tokens, longest first.
+// number of padded tokens: of all ways to cut the rows, sorted by length, it
+// takes the one with the least padding and the fewest passes.
 func microbatches(rows []*row, tokens int) []microbatch {
 	sorted := slices.Clone(rows)
 	slices.SortStableFunc(sorted, func(a, b *row) int { return b.length - a.length })
-	var out []microbatch
-	for len(sorted) > 0 {
-		length := bucketLength(sorted[0].length)
-		n := min(len(sorted), floorRows(max(1, tokens/length)))
-		// A remainder that would be padded by more than a quarter is cut in two.
-		if 4*ceilRows(n) > 5*n {
-			n = floorRows(n)
+	n := len(sorted)
+	cost, size := make([]int, n+1), make([]int, n) // of sorted[i:], and the rows of its first pass
+	for i := n - 1; i >= 0; i-- {
+		length := bucketLength(sorted[i].length)
+		for r := 1; r == 1 || r*length <= tokens; r = nextRows(r) {
+			c := r*length + passCost + cost[min(i+r, n)]
+			if r == 1 || c < cost[i] {
+				cost[i], size[i] = c, r
+			}
+			if i+r >= n {
+				break
+			}
 		}
-		out = append(out, microbatch{shape: shape{rows: ceilRows(n), length: length}, members: sorted[:n]})
-		sorted = sorted[n:]
+	}
+	var out []microbatch
+	for i := 0; i < n; i += size[i] {
+		members := sorted[i:min(i+size[i], n)]
+		out = append(out, microbatch{shape: shape{rows: size[i], length: bucketLength(sorted[i].length)}, members: members})
 	}
 	return out
 }
 
-// bucketLength rounds up to one of 16, 32, ... 128, 160, ... 256, 320, ...:
-// eight lengths to each doubling, at least 16 apart.
+// bucketLength rounds up to one of 16, 32, ... 256, 288, ... 512, 576, ...:
+// eight to sixteen lengths to each doubling, at least 16 apart.
 func bucketLength(n int) int {
 	step := 16
-	for 8*step < n {
+	for 16*step < n {
 		step *= 2
 	}
 	return (n + step - 1) / step * step
 }
 
-// floorRows rounds down to one of 1, 2, 3, 4, 6, 8, 12, 16, 24, ...
-func floorRows(n int) int {
-	size := 1
-	for next := 2; next <= n; next = nextRows(next) {
-		size = next
-	}
-	return size
-}
-
-// ceilRows rounds up to one of those numbers.
-func ceilRows(n int) int {
-	size := 1
-	for size < n {
-		size = nextRows(size)
-	}
-	return size
-}
-
-// nextRows is the number after n: powers of two and their halves more.
+// nextRows is the number of rows after n in 1, 2, 3, 5, 7, 11, 15, 23, 31, ...:
+// one less than a power of two or than three times one. Odd numbers of rows keep the columns of an activation from falling
+// into the same few cache lines, which makes transposing it twice as slow.
 func nextRows(n int) int {
-	switch {
-	case n < 4:
+	switch m := n + 1; {
+	case m < 4:
 		return n + 1
-	case n&(n-1) == 0:
-		return n + n/2
+	case m&(m-1) == 0:
+		return m + m/2 - 1
 	default:
-		return n / 3 * 4
+		return m/3*4 - 1
 	}
 }
 
@@ -164,7 +160,7 @@ func (c Config) MaxGraphs() int {
 	shapes := 0
 	for n := 1; n < c.Model.MaxPositionEmbeddings; n = bucketLength(n) + 1 {
 		length := bucketLength(n)
-		for rows := 1; rows <= floorRows(max(1, c.MicrobatchTokens/length)); rows = nextRows(rows) {
+		for r := 1; r == 1 || r*length <= c.MicrobatchTokens; r = nextRows(r) {
 			shapes++
 		}
 	}
