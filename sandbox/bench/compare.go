@@ -22,50 +22,68 @@ type Config struct {
 	Concurrency int    // the number of cores
 }
 
-// Comparison holds the figures of both ways on one machine, taken in one run.
+// Comparison holds the figures of all ways on one machine, taken in one run.
 type Comparison struct {
 	Report jail.Report `json:"report"`
 	Warm   Figures     `json:"warm"`
-	Fresh  Figures     `json:"fresh"`
-	// Speedup is the ratio of calls per second; CPUSpeedup that of calls per
-	// second of processor time, which holds on a busy machine too.
-	Speedup    float64 `json:"speedup"`
-	CPUSpeedup float64 `json:"cpu_speedup"`
+	// Fresh starts python3 -I for each call, which can import what is installed,
+	// as the warm interpreter can. FreshBare starts python3 -I -S, which cannot.
+	Fresh     Baseline `json:"fresh"`
+	FreshBare Baseline `json:"fresh_bare"`
+}
+
+// Baseline is a way to compare with, and how much better the warm way is.
+type Baseline struct {
+	Figures
+	// Speedup is the ratio of calls per second; CPURatio that of processor time
+	// for a call, which holds on a busy machine too.
+	Speedup  float64 `json:"speedup"`
+	CPURatio float64 `json:"cpu_ratio"`
 }
 
 // Compare measures warm interpreters against the start of a new interpreter for
 // each call inside the same isolation layers.
 func Compare(ctx context.Context, cfg Config) (Comparison, error) {
-	if cfg.Code == "" {
-		cfg.Code = "print(1+1)"
-	}
-	if cfg.Calls == 0 {
-		cfg.Calls = 2000
-	}
-	if cfg.FreshCalls == 0 {
-		cfg.FreshCalls = max(1, cfg.Calls/10)
-	}
-	if cfg.Concurrency == 0 {
-		cfg.Concurrency = runtime.NumCPU()
-	}
+	cfg = cfg.withDefaults()
 	var out Comparison
 	var err error
-	load := Load{Concurrency: cfg.Concurrency, Calls: cfg.FreshCalls, Request: sandbox.Request{Code: cfg.Code}}
-	fresh := jail.Config{Python: cfg.Python, FreshInterpreter: true, Preload: []string{}}
-	if out.Fresh, _, err = measure(ctx, fresh, load); err != nil {
-		return out, fmt.Errorf("fresh interpreters: %w", err)
-	}
-	load.Calls = cfg.Calls
+	load := Load{Concurrency: cfg.Concurrency, Calls: cfg.Calls, Request: sandbox.Request{Code: cfg.Code}}
 	if out.Warm, out.Report, err = measure(ctx, jail.Config{Python: cfg.Python}, load); err != nil {
 		return out, fmt.Errorf("warm interpreters: %w", err)
 	}
-	if out.Fresh.PerSecond > 0 {
-		out.Speedup = out.Warm.PerSecond / out.Fresh.PerSecond
-	}
-	if out.Warm.CPU > 0 {
-		out.CPUSpeedup = float64(out.Fresh.CPU) / float64(out.Warm.CPU)
+	load.Calls = cfg.FreshCalls
+	for _, b := range []struct {
+		args []string
+		into *Baseline
+	}{{[]string{"-I"}, &out.Fresh}, {[]string{"-I", "-S"}, &out.FreshBare}} {
+		fresh := jail.Config{Python: cfg.Python, Fresh: b.args, Preload: []string{}}
+		if b.into.Figures, _, err = measure(ctx, fresh, load); err != nil {
+			return out, fmt.Errorf("fresh interpreters: %w", err)
+		}
+		if b.into.PerSecond > 0 {
+			b.into.Speedup = out.Warm.PerSecond / b.into.PerSecond
+		}
+		if out.Warm.CPU > 0 {
+			b.into.CPURatio = float64(b.into.CPU) / float64(out.Warm.CPU)
+		}
 	}
 	return out, nil
+}
+
+func (c Config) withDefaults() Config {
+	if c.Code == "" {
+		c.Code = "print(1+1)"
+	}
+	if c.Calls == 0 {
+		c.Calls = 2000
+	}
+	if c.FreshCalls == 0 {
+		c.FreshCalls = max(1, c.Calls/10)
+	}
+	if c.Concurrency == 0 {
+		c.Concurrency = runtime.NumCPU()
+	}
+	return c
 }
 
 // measure puts load on a pool of its own.
@@ -95,10 +113,10 @@ func measure(ctx context.Context, cfg jail.Config, load Load) (_ Figures, _ jail
 	return figures, j.Report(), nil
 }
 
-// meter sums the processor time of this process and of the zygotes it saw start.
+// meter sums the processor time of this process and of the interpreters it saw start.
 type meter struct {
-	mu      sync.Mutex
-	zygotes []*jail.Interpreter
+	mu           sync.Mutex
+	interpreters []*jail.Interpreter
 }
 
 func (m *meter) wrap(j *jail.Jail) pool.Start {
@@ -108,7 +126,7 @@ func (m *meter) wrap(j *jail.Jail) pool.Start {
 			return nil, err
 		}
 		m.mu.Lock()
-		m.zygotes = append(m.zygotes, z)
+		m.interpreters = append(m.interpreters, z)
 		m.mu.Unlock()
 		return z, nil
 	}
@@ -118,7 +136,7 @@ func (m *meter) cpu() time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	sum := ownCPU()
-	for _, z := range m.zygotes {
+	for _, z := range m.interpreters {
 		sum += z.CPU()
 	}
 	return sum

@@ -39,7 +39,7 @@ func (in *Interpreter) Run(ctx context.Context, req sandbox.Request) (sandbox.Re
 // mentionsHeavy tells whether the text of req names an installed heavy module. A
 // wrong guess costs time only: either zygote can run any program.
 func (j *Jail) mentionsHeavy(req sandbox.Request) bool {
-	if j.cfg.FreshInterpreter {
+	if j.cfg.Fresh != nil {
 		return false
 	}
 	for _, name := range j.py.Available {

@@ -54,12 +54,14 @@ type Config struct {
 	// TmpBytes and TmpInodes bound the private /tmp; 32 MiB and 1024 when zero.
 	TmpBytes  int64
 	TmpInodes int
-	// FreshInterpreter makes each call start a new interpreter inside the same
-	// layers instead of using the warm one: the baseline of a benchmark. Such
-	// calls have no Value, Fixture or Error.
-	FreshInterpreter bool
+	// Fresh, when not nil, makes each call start a new interpreter with these
+	// arguments inside the same layers instead of using the warm one: the baseline
+	// of a benchmark. Such calls have no Value, Fixture or Error.
+	Fresh []string
 	// Logger receives what a zygote writes on its standard error; nil discards.
 	Logger *slog.Logger
+
+	modes []Mode // what to try, in this order; every mode when nil
 }
 
 func (c Config) withDefaults() Config {
@@ -75,6 +77,9 @@ func (c Config) withDefaults() Config {
 	c.Most = fill(c.Most, sandbox.Limits{
 		Wall: 5 * time.Minute, CPU: 5 * time.Minute, Memory: 8 << 30, Output: 16 << 20,
 	})
+	if c.modes == nil {
+		c.modes = []Mode{ModeRoot, ModeUser, ModePlain}
+	}
 	if c.TmpBytes == 0 {
 		c.TmpBytes = 32 << 20
 	}
@@ -129,7 +134,7 @@ func New(ctx context.Context, cfg Config) (*Jail, error) {
 	}
 	j := &Jail{cfg: cfg, py: py, tree: rootTree(py), uids: uids{next: firstUID}}
 	for i, signals := range []bool{true, false} {
-		j.filters[i], err = filterHex(policy{signals: signals, exec: cfg.FreshInterpreter})
+		j.filters[i], err = filterHex(policy{signals: signals, exec: cfg.Fresh != nil})
 		if err != nil {
 			return nil, err
 		}
@@ -146,7 +151,7 @@ func New(ctx context.Context, cfg Config) (*Jail, error) {
 // learn starts the first zygote with the strongest mode that works.
 func (j *Jail) learn(ctx context.Context) error {
 	var failures []error
-	for _, mode := range []Mode{ModeRoot, ModeUser, ModePlain} {
+	for _, mode := range j.cfg.modes {
 		j.mode = mode
 		if len(failures) > 0 {
 			j.reason = failures[len(failures)-1].Error()

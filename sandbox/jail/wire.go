@@ -43,7 +43,7 @@ type setup struct {
 	TrialUID    uint32            `json:"trial_uid"`
 	OpenFiles   int               `json:"open_files"`
 	HugePages   bool              `json:"huge_pages"`
-	Exec        string            `json:"exec"`
+	Exec        []string          `json:"exec"`
 }
 
 // hello is what a zygote answers when it is ready.
@@ -71,8 +71,8 @@ func (j *Jail) setup(preload []string) ([]byte, error) {
 		TmpBytes: j.cfg.TmpBytes, TmpInodes: j.cfg.TmpInodes,
 		TrialUID: firstUID, OpenFiles: 64, HugePages: true,
 	}
-	if j.cfg.FreshInterpreter {
-		s.Exec = j.py.Executable
+	if j.cfg.Fresh != nil {
+		s.Exec = append([]string{j.py.Executable}, j.cfg.Fresh...)
 	}
 	return json.Marshal(s)
 }

@@ -203,11 +203,11 @@ func (z *zygote) serve() {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	z.err = fmt.Errorf("%w: %v%s", ErrDied, werr, z.log.suffix())
+	close(z.done) // first: who hears of its call must find the zygote gone
 	for id, c := range z.calls {
 		delete(z.calls, id)
 		c.fail(z.err)
 	}
-	close(z.done)
 }
 
 func (z *zygote) dispatch(op byte, id uint32, body, oob []byte) {

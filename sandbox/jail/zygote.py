@@ -504,9 +504,9 @@ def child(jail, call, fds):
         os._exit(status)
 
 
-def exec_python(interpreter, code):
+def exec_python(command, code):
     """The baseline of a benchmark: a fresh interpreter inside the same layers."""
-    os.execve(interpreter, ["python3", "-I", "-S", "-c", code], dict(os.environ))
+    os.execve(command[0], command + ["-c", code], dict(os.environ))
 
 
 class Server:
@@ -624,7 +624,7 @@ def prepare(cfg):
     else:
         for name in ("pid_namespace", "root", "network", "call_namespaces", "tmpfs"):
             layers.put(name, False, "no namespaces: " + cfg["mode_reason"])
-    if not layers.on("root"):
+    if namespaces and not layers.on("root"):
         layers.put("tmpfs", False, "needs the private root")
         os.chdir("/")
     if cfg["mode"] != "root" and os.getuid() != 0 or cfg["mode"] == "user":

@@ -89,7 +89,7 @@ type Pool struct {
 	stop   context.CancelFunc // ends the supervisors
 	owners sync.WaitGroup
 
-	quarantine sync.Mutex // one suspected call at a time runs on an interpreter of its own
+	quarantine chan struct{} // one suspected call at a time runs on an interpreter of its own
 }
 
 var _ sandbox.Executor = (*Pool)(nil)
@@ -100,6 +100,20 @@ type worker struct {
 	inFlight    int
 }
 
+// alive is false too for an interpreter whose death keep has yet to see, so that
+// a call does not meet the same death twice.
+func (w *worker) alive() bool {
+	if w.interpreter == nil {
+		return false
+	}
+	select {
+	case <-w.interpreter.Done():
+		return false
+	default:
+		return true
+	}
+}
+
 // New starts the interpreters and returns when all are ready.
 func New(ctx context.Context, cfg Config, start Start) (*Pool, error) {
 	cfg = cfg.withDefaults()
@@ -107,6 +121,7 @@ func New(ctx context.Context, cfg Config, start Start) (*Pool, error) {
 		cfg: cfg, start: start,
 		slots:   make(chan struct{}, cfg.Slots),
 		changed: make(chan struct{}), closing: make(chan struct{}),
+		quarantine: make(chan struct{}, 1),
 	}
 	first := make([]Interpreter, cfg.Zygotes)
 	errs := make([]error, cfg.Zygotes)
@@ -228,8 +243,12 @@ func (p *Pool) final(ctx context.Context, err error) error {
 // alone runs a call that two interpreters did not survive on one of its own; a
 // call that ends that one too is answered as killed.
 func (p *Pool) alone(ctx context.Context, req sandbox.Request) (sandbox.Result, error) {
-	p.quarantine.Lock()
-	defer p.quarantine.Unlock()
+	select {
+	case p.quarantine <- struct{}{}:
+		defer func() { <-p.quarantine }()
+	case <-ctx.Done():
+		return sandbox.Result{}, ctx.Err()
+	}
 	in, err := p.start(ctx)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -262,7 +281,7 @@ func (p *Pool) pick(ctx context.Context) (*worker, Interpreter, error) {
 		p.mu.Lock()
 		var best *worker
 		for _, w := range p.workers {
-			if w.interpreter != nil && (best == nil || w.inFlight < best.inFlight) {
+			if w.alive() && (best == nil || w.inFlight < best.inFlight) {
 				best = w
 			}
 		}
@@ -401,7 +420,7 @@ func (p *Pool) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, w := range p.workers {
-		if w.interpreter != nil {
+		if w.alive() {
 			s.Zygotes++
 		}
 	}

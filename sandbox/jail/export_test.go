@@ -1,0 +1,7 @@
+package jail
+
+// WithMode returns cfg restricted to one mode, to test the weaker ones anywhere.
+func (c Config) WithMode(mode Mode) Config {
+	c.modes = []Mode{mode}
+	return c
+}
