@@ -72,8 +72,10 @@ func TestGradientMatchesFiniteDifferences(t *testing.T) {
 	const h = 2e-2
 	o := adam()
 	o.MaxGradNorm = 0
-	s := samples(3, 24, 5)
-	tr := initialised(t, tinyConfig())
+	s := samples(2, 20, 5)
+	cfg := tinyConfig()
+	cfg.Model.NumHiddenLayers = 1
+	tr := initialised(t, cfg)
 	start := weights(t, tr)
 	loss := func(w []qwen3.Tensor) (float64, []qwen3.Tensor) {
 		if err := tr.Import(w); err != nil {
@@ -91,7 +93,7 @@ func TestGradientMatchesFiniteDifferences(t *testing.T) {
 	}
 	_, moments := loss(start)
 	for i, w := range start {
-		for _, j := range []int{0, len(w.Data) / 2, len(w.Data) - 1} {
+		for _, j := range []int{len(w.Data) / 3, len(w.Data) - 1} {
 			at := w.Data[j]
 			w.Data[j] = at + h
 			up, _ := loss(start)

@@ -230,8 +230,8 @@ func TestMicrobatchesEqualOneBigBatch(t *testing.T) {
 		if got.LossTokens != want.LossTokens || got.Tokens != want.Tokens || got.Updates != 1 {
 			t.Errorf("%d tokens a microbatch: counts %+v, want %+v", tokens, got, want)
 		}
-		// AdamW divides by sqrt(v), which turns rounding of tiny gradients into
-		// differences up to the learning rate, so the second moments are compared.
+		// AdamW divides by sqrt(v), which turns the rounding of tiny gradients into
+		// differences up to the learning rate, so the first moments are compared.
 		a, errA := big.Snapshot()
 		b, errB := small.Snapshot()
 		if err := errors.Join(errA, errB); err != nil {
@@ -391,20 +391,80 @@ func TestDivergenceLeavesTheStateAlone(t *testing.T) {
 	}
 }
 
+// countdown is a context that ends when it has been asked often enough.
+type countdown struct {
+	context.Context
+	left int
+}
+
+func (c *countdown) Err() error {
+	if c.left--; c.left < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// TestCancelledStepChangesNothing cancels a step of two updates at each place
+// where it looks at its context.
 func TestCancelledStepChangesNothing(t *testing.T) {
 	cfg := tinyConfig()
 	cfg.MicrobatchTokens = 64
 	tr := initialised(t, cfg)
-	before := weights(t, tr)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, err := tr.Update(ctx, rl.Batch{Step: 1, Samples: samples(6, 40, 3)},
-		trainer.UpdateOptions{Optimizer: adam(), Position: constant(1), NumMinibatches: 2})
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v, want context.Canceled", err)
+	before, err := tr.Snapshot()
+	if err != nil {
+		t.Fatal(err)
 	}
-	if d := distance(before, weights(t, tr)); d != 0 {
-		t.Errorf("weights moved by %v", d)
+	batch := rl.Batch{Step: 1, Samples: samples(6, 40, 3)}
+	for asked := range 100 {
+		_, err := tr.Update(&countdown{Context: t.Context(), left: asked}, batch,
+			trainer.UpdateOptions{Optimizer: adam(), Position: constant(1), NumMinibatches: 2})
+		if err == nil {
+			if asked < 6 {
+				t.Errorf("a step of 9 passes looked at its context %d times", asked)
+			}
+			return
+		}
+		if !errors.Is(err, context.Canceled) {
+			t.Fatalf("error %v, want context.Canceled", err)
+		}
+		after, err := tr.Snapshot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(before, after); diff != "" {
+			t.Fatalf("cancelled at look %d: the state changed", asked)
+		}
+	}
+	t.Error("the step never ended")
+}
+
+func TestPublishedPolicyIsThePolicy(t *testing.T) {
+	store := memblob.New()
+	tr := initialised(t, tinyConfig())
+	s := samples(4, 30, 3)
+	update(t, tr, 1, s, 1)
+	ref, err := tr.Publish(t.Context(), store, "policies/v1", []byte("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy, err := checkpoint.LoadWeights(t.Context(), store, ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if policy.Model != tr.Model() {
+		t.Errorf("model %+v, want %+v", policy.Model, tr.Model())
+	}
+	other := newTrainer(t, tinyConfig())
+	if err := other.Import(policy.Weights); err != nil {
+		t.Fatal(err)
+	}
+	want, errA := tr.Logprobs(t.Context(), s)
+	got, errB := other.Logprobs(t.Context(), s)
+	if err := errors.Join(errA, errB); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("log-probabilities of the published policy differ:\n%s", diff)
 	}
 }
 
@@ -477,5 +537,26 @@ func TestResetOptimizer(t *testing.T) {
 	}
 	if d := distance(before, state.Weights); d != 0 {
 		t.Errorf("weights moved by %v", d)
+	}
+}
+
+// TestRematChangesNothing: recomputed activations must give the same gradients.
+func TestRematChangesNothing(t *testing.T) {
+	s := samples(5, 40, 6)
+	plain := initialised(t, tinyConfig())
+	cfg := tinyConfig()
+	cfg.Remat = true
+	remat := initialised(t, cfg)
+	a, b := update(t, plain, 1, s, 1), update(t, remat, 1, s, 1)
+	if math.Abs(a.Loss-b.Loss) > 1e-6 || math.Abs(a.GradNorm-b.GradNorm) > 1e-6 {
+		t.Errorf("loss %v and gradient norm %v, want %v and %v", b.Loss, b.GradNorm, a.Loss, a.GradNorm)
+	}
+	x, errA := plain.Snapshot()
+	y, errB := remat.Snapshot()
+	if err := errors.Join(errA, errB); err != nil {
+		t.Fatal(err)
+	}
+	if d := distance(x.FirstMoments, y.FirstMoments); d > 1e-7 {
+		t.Errorf("gradients differ by %v", d)
 	}
 }
