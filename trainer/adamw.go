@@ -52,11 +52,12 @@ func secondMomentPath(name string) string { return model.JoinPath("/", "adamw_se
 
 // adamW updates weights and moments by AdamW with decoupled weight decay
 // (arXiv 1711.05101, algorithm 2) after clipping the global norm of the
-// gradients, and returns that norm. When it is not finite, nothing changes.
+// gradients, and returns that norm. When the norm or the watched scalar is not
+// finite, nothing changes.
 //
 //	m = b1 m + (1-b1) g,  v = b2 v + (1-b2) g^2
 //	w = w - lr (m / (1-b1^t) / (sqrt(v / (1-b2^t)) + eps) + decay w)
-func (t *Trainer) adamW(scope *model.Scope, hyper *graph.Node, grads []*graph.Node) *graph.Node {
+func (t *Trainer) adamW(scope *model.Scope, hyper, watched *graph.Node, grads []*graph.Node) *graph.Node {
 	g := hyper.Graph()
 	h := make([]*graph.Node, numHyper)
 	for i := range h {
@@ -72,7 +73,8 @@ func (t *Trainer) adamW(scope *model.Scope, hyper *graph.Node, grads []*graph.No
 		}
 	}
 	norm := graph.Sqrt(squares)
-	finite := graph.Equal(graph.Sub(norm, norm), graph.ScalarZero(g, norm.DType())) // false for NaN and infinity
+	watched = graph.Add(watched, norm)
+	finite := graph.Equal(graph.Sub(watched, watched), graph.ScalarZero(g, norm.DType())) // false for NaN and infinity
 	clip := graph.LogicalAnd(graph.GreaterThan(h[hyperMaxNorm], graph.ScalarZero(g, norm.DType())),
 		graph.GreaterThan(norm, h[hyperMaxNorm]))
 	scale := graph.Where(clip, graph.Div(h[hyperMaxNorm], norm), graph.ScalarOne(g, norm.DType()))

@@ -87,7 +87,8 @@ func (t *Trainer) build(p program) func(*model.Scope, []*graph.Node) []*graph.No
 		case passUpdate:
 			last := len(in) - 1
 			sums, grads := t.gradient(scope, in[:last], p.objective)
-			return []*graph.Node{sums, t.adamW(scope, in[last], grads)}
+			total := graph.Reshape(graph.SliceAxis(sums, 0, graph.AxisElem(sumLoss)))
+			return []*graph.Node{sums, t.adamW(scope, in[last], total, grads)}
 		case passAdd:
 			half := len(in) / 2
 			out := make([]*graph.Node, half)
@@ -96,7 +97,8 @@ func (t *Trainer) build(p program) func(*model.Scope, []*graph.Node) []*graph.No
 			}
 			return out
 		case passApply:
-			return []*graph.Node{t.adamW(scope, in[0], in[1:])}
+			zero := graph.ScalarZero(in[0].Graph(), in[0].DType()) // the caller has looked at the loss
+			return []*graph.Node{t.adamW(scope, in[0], zero, in[1:])}
 		}
 		panic(fmt.Sprintf("pass %d is not defined", p.pass))
 	}

@@ -176,7 +176,7 @@ func TestFirstUpdateIsExactlyOnPolicy(t *testing.T) {
 		cfg := tinyConfig()
 		cfg.MicrobatchTokens = tokens
 		tr := initialised(t, cfg)
-		s := samples(8, 40, 9)
+		s := cut(samples(7, 60, 9), 31)
 		m := update(t, tr, 1, s, 1)
 		if m.PPOKL != 0 || m.ClipLow != 0 || m.ClipHigh != 0 {
 			t.Errorf("%d tokens a microbatch: ppo_kl %v, clip %v %v; want exactly 0", tokens, m.PPOKL, m.ClipLow, m.ClipHigh)
@@ -216,9 +216,15 @@ func TestMismatchIsZeroForTheTrainersOwnLogprobs(t *testing.T) {
 }
 
 func TestMicrobatchesEqualOneBigBatch(t *testing.T) {
-	s := samples(11, 60, 21)
+	s := samples(11, 96, 21)
+	for i := range s {
+		cut(s[i:i+1], 34+i)
+	}
 	big := initialised(t, tinyConfig())
 	want := update(t, big, 1, s, 1)
+	if big.NumGraphs() != 1 {
+		t.Fatalf("%d graphs for one microbatch, want 1", big.NumGraphs())
+	}
 	for _, tokens := range []int{1, 100, 256} {
 		cfg := tinyConfig()
 		cfg.MicrobatchTokens = tokens
@@ -357,36 +363,54 @@ func TestContinuationAfterRestoreIsBitExact(t *testing.T) {
 	}
 }
 
+// cut shortens all samples to n tokens, so that they fit one microbatch without padding.
+func cut(s []rl.Sample, n int) []rl.Sample {
+	for i := range s {
+		s[i].Tokens, s[i].LossMask, s[i].RolloutLogprobs = s[i].Tokens[:n], s[i].LossMask[:n], s[i].RolloutLogprobs[:n]
+	}
+	return s
+}
+
 func TestDivergenceLeavesTheStateAlone(t *testing.T) {
-	for name, tokens := range map[string]int{"one microbatch": 1 << 14, "many microbatches": 64} {
+	for name, row := range map[string]struct {
+		tokens, minibatches int
+		advantage           float32 // 3e38 overflows in the loss, 3e30 in the norm of the gradients
+	}{
+		"norm, one microbatch":    {1 << 14, 1, 3e30},
+		"norm, many microbatches": {16, 1, 3e30},
+		"norm, many minibatches":  {64, 3, 3e30},
+		"loss, one microbatch":    {1 << 14, 1, 3e38},
+		"loss, many microbatches": {16, 1, 3e38},
+	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := tinyConfig()
-			cfg.MicrobatchTokens = tokens
+			cfg.MicrobatchTokens = row.tokens
 			tr := initialised(t, cfg)
-			s := samples(6, 40, 3)
-			update(t, tr, 1, s, 1)
+			update(t, tr, 1, cut(samples(6, 40, 3), 17), 1)
+			if row.tokens == 1<<14 && tr.NumGraphs() != 1 {
+				t.Fatalf("%d graphs for one microbatch, want 1", tr.NumGraphs())
+			}
 			before, err := tr.Snapshot()
 			if err != nil {
 				t.Fatal(err)
 			}
-			bad := samples(6, 40, 4)
-			bad[5].Advantage = 3e38 // its square overflows
-			bad[4].Advantage = 3e38
-			for _, minibatches := range []int{1, 3} {
-				_, err = tr.Update(t.Context(), rl.Batch{Step: 2, Samples: bad},
-					trainer.UpdateOptions{Optimizer: adam(), Position: constant(2), NumMinibatches: minibatches})
-				if !errors.Is(err, trainer.ErrDiverged) {
-					t.Fatalf("error %v, want ErrDiverged", err)
-				}
-				after, err := tr.Snapshot()
-				if err != nil {
-					t.Fatal(err)
-				}
-				if diff := cmp.Diff(before, after); diff != "" {
-					t.Error("the state changed")
-				}
+			bad := cut(samples(6, 40, 4), 17)
+			for i := range bad {
+				bad[i].Advantage = row.advantage
 			}
-			update(t, tr, 2, s, 1)
+			_, err = tr.Update(t.Context(), rl.Batch{Step: 2, Samples: bad},
+				trainer.UpdateOptions{Optimizer: adam(), Position: constant(2), NumMinibatches: row.minibatches})
+			if !errors.Is(err, trainer.ErrDiverged) {
+				t.Fatalf("error %v, want ErrDiverged", err)
+			}
+			after, err := tr.Snapshot()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(before, after); diff != "" {
+				t.Error("the state changed")
+			}
+			update(t, tr, 2, cut(samples(6, 40, 3), 17), 1)
 		})
 	}
 }
