@@ -159,6 +159,7 @@ var attacks = []struct {
 	{"raise a limit", "import resource as r\nfor k in (r.RLIMIT_AS, r.RLIMIT_CPU, r.RLIMIT_NOFILE, r.RLIMIT_FSIZE):\n    try: r.setrlimit(k, (-1, -1)); print('raised', k)\n    except (OSError, ValueError): pass", ""},
 	{"namespaces and mounts", "import ctypes\nl = ctypes.CDLL(None, use_errno=True)\nprint(l.unshare(0x10000000), l.mount(b'a', b'/tmp', b'tmpfs', 0, None), l.umount2(b'/tmp', 2), l.chroot(b'/tmp'))", "-1 -1 -1 -1\n"},
 	{"kernel surface", "import ctypes\nl = ctypes.CDLL(None, use_errno=True)\nbad = []\nfor n in (101, 248, 250, 272, 298, 304, 308, 310, 311, 321, 323, 425, 428, 430, 434, 438, 440, 442):\n    if l.syscall(n, 0, 0, 0, 0, 0, 0) != -1 or ctypes.get_errno() != 1: bad.append(n)\nprint(bad)", "[]\n"},
+	{"shared objects of the kernel", "import ctypes\nl = ctypes.CDLL(None, use_errno=True)\nprint([l.shmget(1, 4096, 0o1666), l.semget(1, 1, 0o1666), l.msgget(1, 0o1666), l.mq_open(b'/q', 66, 0o666, None), ctypes.get_errno()])", "[-1, -1, -1, -1, 1]\n"},
 	{"other ABI", "import ctypes\nl = ctypes.CDLL(None, use_errno=True)\nprint(l.syscall(0x40000000 + 39))", "-1\n"},
 	{"fill the disk", "n = 0\ntry:\n    with open('/tmp/f', 'wb') as f:\n        while True: n += f.write(b'x' * 65536)\nexcept OSError as e: print(n <= 32 << 20, e.errno in (27, 28))", "True True\n"},
 	{"fill the inodes", "n = 0\ntry:\n    while True:\n        open('/tmp/%d' % n, 'w').close(); n += 1\nexcept OSError as e: print(n < 1024, e.errno)", "True 28\n"},
