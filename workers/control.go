@@ -13,7 +13,10 @@ import (
 // RunControl serves workflows and control activities until ctx ends. Several
 // control workers may run side by side.
 func RunControl(ctx context.Context, c client.Client, control *activities.Control, o Options) error {
-	return run(ctx, c, workflows.QueueControl, controlOptions(o), func(r worker.Registry) { registerControl(r, control) })
+	return service{
+		queue: workflows.QueueControl, options: controlOptions(o), onStart: o.OnStart,
+		register: func(r worker.Registry) { registerControl(r, control) },
+	}.run(ctx, c)
 }
 
 func controlOptions(o Options) worker.Options {

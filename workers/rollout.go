@@ -19,7 +19,10 @@ const DefaultRolloutSlots = 4
 // RunRollout serves sampling and evaluation until ctx ends. slots 0 means
 // DefaultRolloutSlots.
 func RunRollout(ctx context.Context, c client.Client, rollouts *activities.Rollouts, slots int, o Options) error {
-	return run(ctx, c, workflows.QueueRollout, rolloutOptions(slots, o), func(r worker.Registry) { registerRollouts(r, rollouts) })
+	return service{
+		queue: workflows.QueueRollout, options: rolloutOptions(slots, o), onStart: o.OnStart,
+		register: func(r worker.Registry) { registerRollouts(r, rollouts) },
+	}.run(ctx, c)
 }
 
 func rolloutOptions(slots int, o Options) worker.Options {

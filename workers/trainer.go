@@ -13,7 +13,10 @@ import (
 // RunTrainer serves the trainer's activities until ctx ends, one at a time:
 // the worker owns one device, and a policy is updated in order.
 func RunTrainer(ctx context.Context, c client.Client, trainer *activities.Trainer, o Options) error {
-	return run(ctx, c, workflows.QueueTrainer, trainerOptions(o), func(r worker.Registry) { r.RegisterActivity(trainer) })
+	return service{
+		queue: workflows.QueueTrainer, options: trainerOptions(o), onStart: o.OnStart,
+		register: func(r worker.Registry) { r.RegisterActivity(trainer) },
+	}.run(ctx, c)
 }
 
 func trainerOptions(o Options) worker.Options {

@@ -38,6 +38,9 @@ type Options struct {
 	StopTimeout time.Duration
 	// Identity is shown by the server for this worker; empty = pid@host.
 	Identity string
+	// OnStart is called once when the worker polls its queue; nil is fine. An
+	// error ends the worker.
+	OnStart func() error
 }
 
 // base returns the worker options that all roles share.
@@ -54,25 +57,39 @@ func (o Options) base() worker.Options {
 	}
 }
 
+// service is what distinguishes the workers of one role from those of another.
+type service struct {
+	queue    string
+	options  worker.Options
+	onStart  func() error
+	register func(worker.Registry)
+}
+
 // run serves a queue until ctx ends or the worker fails for good, then drains.
-func run(ctx context.Context, c client.Client, queue string, options worker.Options, register func(worker.Registry)) error {
+func (s service) run(ctx context.Context, c client.Client) error {
 	failed := make(chan error, 1)
+	options := s.options
 	options.OnFatalError = func(err error) {
 		select {
 		case failed <- err:
 		default: // the first one is reported
 		}
 	}
-	w := worker.New(c, queue, options)
-	register(w)
+	w := worker.New(c, s.queue, options)
+	s.register(w)
 	if err := w.Start(); err != nil {
-		return fmt.Errorf("start worker of queue %s: %w", queue, err)
+		return fmt.Errorf("start worker of queue %s: %w", s.queue, err)
 	}
 	defer w.Stop()
+	if s.onStart != nil {
+		if err := s.onStart(); err != nil {
+			return err
+		}
+	}
 	select {
 	case <-ctx.Done():
 		return nil
 	case err := <-failed:
-		return fmt.Errorf("worker of queue %s: %w", queue, err)
+		return fmt.Errorf("worker of queue %s: %w", s.queue, err)
 	}
 }

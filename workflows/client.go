@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
 
 	"temper/activities"
 )
@@ -15,8 +19,11 @@ import (
 // line and the dashboard do. A plain Temporal client can do the same with the
 // names of this package and JSON.
 
-// Start starts a run; in.RunID must be set. A run that is going on already is
-// an error, one that has ended is refused by the run itself (RunExists).
+// ErrRunning says that a run of that id is going on.
+var ErrRunning = errors.New("is going on already")
+
+// Start starts a run; in.RunID must be set. A run that has ended is refused by
+// the run itself (RunExists). Errors: ErrRunning.
 func Start(ctx context.Context, c client.Client, in activities.RunInput) (client.WorkflowRun, error) {
 	if in.RunID == "" {
 		return nil, errors.New("start a run: run id is empty")
@@ -29,12 +36,54 @@ func Start(ctx context.Context, c client.Client, in activities.RunInput) (client
 	}, TypeRun, in)
 	var running *serviceerror.WorkflowExecutionAlreadyStarted
 	if errors.As(err, &running) {
-		return nil, fmt.Errorf("run %s is going on already: choose another run id or see its status", in.RunID)
+		return nil, fmt.Errorf("run %s %w: choose another run id or see its status", in.RunID, ErrRunning)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("start run %s: %w", in.RunID, err)
 	}
 	return run, nil
+}
+
+// FindRun returns the workflow id of a run. It is made from the run id, unless a
+// plain client chose another: then the run id is the workflow id, or the server
+// knows it as a search attribute. Errors: *serviceerror.NotFound.
+func FindRun(ctx context.Context, c client.Client, runID string) (string, error) {
+	var notFound *serviceerror.NotFound
+	var err error
+	for _, id := range []string{RunWorkflowID(runID), runID} {
+		if _, err = c.DescribeWorkflowExecution(ctx, id, ""); !errors.As(err, &notFound) {
+			return id, err
+		}
+	}
+	found, listErr := c.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
+		Query: fmt.Sprintf("WorkflowType = '%s' AND %s = '%s'", TypeRun, AttributeRun, strings.ReplaceAll(runID, "'", "")), PageSize: 1,
+	})
+	if listErr != nil || len(found.GetExecutions()) == 0 {
+		return "", err // a server without the attribute cannot be asked that way
+	}
+	return found.GetExecutions()[0].GetExecution().GetWorkflowId(), nil
+}
+
+// OpenRuns lists the runs that are going on, by run id.
+func OpenRuns(ctx context.Context, c client.Client) ([]string, error) {
+	found, err := c.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
+		Query: fmt.Sprintf("WorkflowType = '%s' AND ExecutionStatus = 'Running'", TypeRun),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list open runs: %w", err)
+	}
+	var ids []string
+	for _, e := range found.GetExecutions() {
+		id := RunIDFromWorkflowID(e.GetExecution().GetWorkflowId())
+		if named, ok := e.GetSearchAttributes().GetIndexedFields()[AttributeRun]; ok {
+			if err := converter.GetDefaultDataConverter().FromPayload(named, &id); err != nil {
+				return nil, fmt.Errorf("search attribute %s: %w", AttributeRun, err)
+			}
+		}
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return ids, nil
 }
 
 // Evaluate starts the evaluation of a finished run.
@@ -50,7 +99,11 @@ func Evaluate(ctx context.Context, c client.Client, in EvaluateRunInput) (client
 
 // Status asks a run and, while one runs, its stage, whose steps are newer.
 func Status(ctx context.Context, c client.Client, runID string) (RunStatus, error) {
-	run, err := queryStatus(ctx, c, RunWorkflowID(runID))
+	id, err := FindRun(ctx, c, runID)
+	if err != nil {
+		return RunStatus{}, fmt.Errorf("status of run %s: %w", runID, err)
+	}
+	run, err := queryStatus(ctx, c, id)
 	if err != nil {
 		return RunStatus{}, fmt.Errorf("status of run %s: %w", runID, err)
 	}
@@ -88,8 +141,12 @@ func queryStatus(ctx context.Context, c client.Client, workflowID string) (s Run
 // Send gives a run one of the commands and returns its answer. A command that
 // makes no sense now is an error with the run's reason.
 func Send(ctx context.Context, c client.Client, runID, command, reason string) (string, error) {
+	id, err := FindRun(ctx, c, runID)
+	if err != nil {
+		return "", fmt.Errorf("%s run %s: %w", command, runID, err)
+	}
 	handle, err := c.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
-		WorkflowID: RunWorkflowID(runID), UpdateName: command, Args: []any{Command{Reason: reason}},
+		WorkflowID: id, UpdateName: command, Args: []any{Command{Reason: reason}},
 		WaitForStage: client.WorkflowUpdateStageCompleted,
 	})
 	var answer string

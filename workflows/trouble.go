@@ -14,11 +14,11 @@ type Trouble struct {
 	Message  string // of the last failure, its first line
 }
 
-// Troubles asks the server for the activities of a run and of its current stage
-// and step that failed at least once. What cannot be asked is left out: it is
-// for the eye only.
-func Troubles(ctx context.Context, c client.Client, runID string) []Trouble {
-	return troubles(ctx, c, RunWorkflowID(runID), 0)
+// Troubles asks the server for the activities of a run, named by its workflow
+// id, and of its current stage and step that failed at least once. What cannot
+// be asked is left out: it is for the eye only.
+func Troubles(ctx context.Context, c client.Client, workflowID string) []Trouble {
+	return troubles(ctx, c, workflowID, 0)
 }
 
 // maxDepth is run, stage, step.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"log/slog"
 	"os"
 
 	"go.temporal.io/sdk/client"
@@ -32,10 +33,22 @@ func connect(ctx context.Context, p *config.Process, check func() error) (client
 			return nil, nil, err
 		}
 	}
-	c, err := temporalclient.Dial(ctx, temporalclient.Config{
-		Address: p.TemporalAddress, Namespace: p.Namespace, Logger: newLogger("client"),
-	})
+	c, err := dial(ctx, p, newLogger("client"))
 	return c, store, err
+}
+
+// connectAs is connect for a process that has checked everything and has a log.
+func connectAs(ctx context.Context, p *config.Process, log *slog.Logger) (client.Client, blob.Store, error) {
+	store, err := openStore(p)
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := dial(ctx, p, log)
+	return c, store, err
+}
+
+func dial(ctx context.Context, p *config.Process, log *slog.Logger) (client.Client, error) {
+	return temporalclient.Dial(ctx, temporalclient.Config{Address: p.TemporalAddress, Namespace: p.Namespace, Logger: log})
 }
 
 // supervisorPID is the process whose tree makes up the service: the supervisor

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"go.temporal.io/sdk/client"
@@ -18,36 +20,62 @@ import (
 	"temper/workflows"
 )
 
-const followInterval = 300 * time.Millisecond
+const (
+	followInterval = 300 * time.Millisecond
+	// closeTimeout is what a run may take from its summary to its end.
+	closeTimeout = 10 * time.Second
+)
 
 // follow prints what a run writes to the store until its workflow ends, and
 // returns the workflow's error.
 func follow(ctx context.Context, c client.Client, store blob.Store, runID string, out io.Writer) error {
-	ended := make(chan error, 1)
-	go func() { ended <- c.GetWorkflow(ctx, workflows.RunWorkflowID(runID), "").Get(ctx, nil) }()
+	workflowID, err := workflows.FindRun(ctx, c, runID)
+	if err != nil {
+		return unknownRun(err, runID)
+	}
 	t := tail{store: store, layout: artifact.Layout{RunID: runID}, out: out, seen: map[string]bool{}}
 	if s, ok := out.(*screen); ok {
 		t.progress = s.setStatus
 	} else {
 		t.progress = t.line
 	}
+	waiting, cancel := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	var waiter sync.WaitGroup
+	waiter.Go(func() { ended <- c.GetWorkflow(waiting, workflowID, "").Get(waiting, nil) })
+	defer waiter.Wait()
+	defer cancel()
+	err = t.until(ctx, c, workflowID, ended)
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w: run %s goes on while the service is up; temper run follow %s shows it", errInterrupted, runID, runID)
+	}
+	return runFailure(err, runID)
+}
+
+// until prints until the workflow ends, and returns its error.
+func (t *tail) until(ctx context.Context, c client.Client, workflowID string, ended <-chan error) error {
 	tick := time.NewTicker(followInterval)
 	defer tick.Stop()
+	var late <-chan time.Time
 	for {
 		select {
 		case err := <-ended:
 			if e := t.poll(ctx); e != nil && err == nil {
 				err = e
 			}
-			return runFailure(err, runID)
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-late:
+			return nil
 		case <-tick.C:
 			if err := t.poll(ctx); err != nil {
 				return err
 			}
-			t.complain(ctx, c, runID)
+			t.complain(ctx, c, workflowID)
 			// The summary is the run's last act; the server may tell of the end late.
-			if _, err := store.Stat(ctx, t.layout.Summary()); err == nil {
-				return t.poll(ctx)
+			if _, err := t.store.Stat(ctx, t.layout.Summary()); err == nil && late == nil {
+				late = time.After(closeTimeout)
 			}
 		}
 	}
@@ -56,7 +84,15 @@ func follow(ctx context.Context, c client.Client, store blob.Store, runID string
 // runFailure turns a failed workflow into one line; user mistakes keep exit code 2.
 func runFailure(err error, runID string) error {
 	var app *temporal.ApplicationError
-	if !errors.As(err, &app) {
+	var canceled *temporal.CanceledError
+	var terminated *temporal.TerminatedError
+	switch {
+	case errors.As(err, &app):
+	case errors.As(err, &canceled):
+		return fmt.Errorf("run %s was cancelled", runID)
+	case errors.As(err, &terminated):
+		return fmt.Errorf("run %s was terminated: %s", runID, terminated.Error())
+	default:
 		return err
 	}
 	switch app.Type() {
@@ -67,7 +103,7 @@ func runFailure(err error, runID string) error {
 	}
 }
 
-// tail prints new records of a run in the order in which they appear.
+// tail prints new records of a run in the order in which they were made.
 type tail struct {
 	store  blob.Store
 	layout artifact.Layout
@@ -76,7 +112,15 @@ type tail struct {
 	progress func(string)
 	seen     map[string]bool
 	records  []artifact.StepRecord
+	found    []finding // since the last poll
 	asked    time.Time // when trouble was last asked for
+}
+
+// finding is a new record as a line.
+type finding struct {
+	at    time.Time
+	stays bool
+	text  string
 }
 
 // troubleInterval is how often the server is asked for activities that fail and
@@ -84,12 +128,12 @@ type tail struct {
 const troubleInterval = 3 * time.Second
 
 // complain prints each new failure of a retried activity of the run once.
-func (t *tail) complain(ctx context.Context, c client.Client, runID string) {
+func (t *tail) complain(ctx context.Context, c client.Client, workflowID string) {
 	if time.Since(t.asked) < troubleInterval {
 		return
 	}
 	t.asked = time.Now()
-	for _, trouble := range workflows.Troubles(ctx, c, runID) {
+	for _, trouble := range workflows.Troubles(ctx, c, workflowID) {
 		if text := fmt.Sprintf("retrying %s: %s", trouble.Activity, trouble.Message); !t.seen[text] {
 			t.seen[text] = true
 			t.line(text)
@@ -98,16 +142,21 @@ func (t *tail) complain(ctx context.Context, c client.Client, runID string) {
 }
 
 func (t *tail) poll(ctx context.Context) error {
-	if err := t.pollSFT(ctx); err != nil {
-		return err
+	t.found = t.found[:0]
+	for _, look := range []func(context.Context) error{t.pollSFT, t.pollEvents, t.pollSteps, t.pollEvals} {
+		if err := look(ctx); err != nil {
+			return err
+		}
 	}
-	if err := t.pollEvents(ctx); err != nil {
-		return err
+	slices.SortStableFunc(t.found, func(a, b finding) int { return a.at.Compare(b.at) })
+	for _, f := range t.found {
+		if f.stays {
+			t.line(f.text)
+		} else {
+			t.progress(f.text)
+		}
 	}
-	if err := t.pollSteps(ctx); err != nil {
-		return err
-	}
-	return t.pollEvals(ctx)
+	return nil
 }
 
 func (t *tail) pollSFT(ctx context.Context) error {
@@ -127,7 +176,8 @@ func (t *tail) pollSFT(ctx context.Context) error {
 			return err
 		}
 		t.seen[info.Key] = true
-		t.progress(fmt.Sprintf("sft  %d/%d  loss %.3f  %s tok/s", r.To, r.Total, r.Result.Metrics.Loss, report.Count(r.Result.TokensPerSec)))
+		t.found = append(t.found, finding{at: info.ModTime, text: fmt.Sprintf("sft  %d/%d  loss %.3f  %s tok/s",
+			r.To, r.Total, r.Result.Metrics.Loss, report.Count(r.Result.TokensPerSec))})
 	}
 	return nil
 }
@@ -146,7 +196,7 @@ func (t *tail) pollEvents(ctx context.Context) error {
 			return err
 		}
 		t.seen[info.Key] = true
-		t.line(e.Kind + ": " + e.Text)
+		t.found = append(t.found, finding{at: e.Time, stays: true, text: e.Kind + ": " + e.Text})
 	}
 	return nil
 }
@@ -165,8 +215,8 @@ func (t *tail) pollEvals(ctx context.Context) error {
 			return err
 		}
 		t.seen[info.Key] = true
-		t.line(fmt.Sprintf("eval: stage %d %s, policy %d: accuracy %.2f, tool errors %.1f%%, %.1f tokens, %.1f turns (%d problems, %.1f s)",
-			e.Stage, e.Label, e.PolicyVersion, e.Accuracy, 100*e.ToolErrorRate, e.MeanTokens, e.MeanTurns, e.NumProblems, e.Wall.Seconds()))
+		t.found = append(t.found, finding{at: info.ModTime, stays: true, text: fmt.Sprintf("eval: stage %d %s, policy %d: accuracy %.2f, tool errors %.1f%%, %.1f tokens, %.1f turns (%d problems, %.1f s)",
+			e.Stage, e.Label, e.PolicyVersion, e.Accuracy, 100*e.ToolErrorRate, e.MeanTokens, e.MeanTurns, e.NumProblems, e.Wall.Seconds())})
 	}
 	return nil
 }
@@ -178,7 +228,7 @@ func (t *tail) pollSteps(ctx context.Context) error {
 			return err
 		}
 		t.records = append(t.records, rec)
-		t.progress(report.StepLine(rec, report.ETA(t.records)))
+		t.found = append(t.found, finding{at: rec.Ended, text: report.StepLine(rec, report.ETA(t.records))})
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -20,10 +21,12 @@ import (
 	"temper/internal/config"
 )
 
-// Exit codes: 0 done, 1 the system is at fault, 2 the user's input is.
+// Exit codes: 0 done, 1 the system is at fault, 2 the user's input is, 130 a
+// person ended the wait for a run before the run ended.
 const (
-	exitSystem = 1
-	exitUser   = 2
+	exitSystem      = 1
+	exitUser        = 2
+	exitInterrupted = 130
 )
 
 // usageError marks a mistake of the user.
@@ -33,14 +36,25 @@ func (e usageError) Unwrap() error { return e.error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-func main() {
+// errInterrupted ends a wait for a run that goes on.
+var errInterrupted = errors.New("interrupted")
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+// run executes one command line and returns the exit code.
+func run(args []string, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := rootCommand().ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, prefixed(err))
-		stop()
-		os.Exit(exitCode(err)) //nolint:gocritic // stop was called
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	root := rootCommand()
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	if err != nil {
+		fmt.Fprintln(stderr, prefixed(err))
 	}
+	return exitCode(err)
 }
 
 // prefixed puts the program's name before each line of an error.
@@ -51,10 +65,16 @@ func prefixed(err error) string {
 func exitCode(err error) int {
 	var usage usageError
 	var problems config.Problems
-	if errors.As(err, &usage) || errors.As(err, &problems) {
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &usage), errors.As(err, &problems):
 		return exitUser
+	case errors.Is(err, errInterrupted):
+		return exitInterrupted
+	default:
+		return exitSystem
 	}
-	return exitSystem
 }
 
 func rootCommand() *cobra.Command {

@@ -2,12 +2,15 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"temper/internal/config"
 )
@@ -17,6 +20,31 @@ import (
 
 func readyPath(p *config.Process, role string) string {
 	return filepath.Join(p.Home, "ready", role)
+}
+
+// claimHome makes this process the only `temper up` of its home, and forgets
+// who was ready there before: a process id is used again.
+func claimHome(p *config.Process) (release func(), err error) {
+	if err := os.MkdirAll(p.LogDir(), 0o755); err != nil {
+		return nil, err
+	}
+	path := filepath.Join(p.Home, "up.lock")
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = f.Close() // nothing was written
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, usagef("another temper up serves %s: stop it, or choose another folder with --home", p.Home)
+		}
+		return nil, fmt.Errorf("lock %s: %w", path, err)
+	}
+	if err := os.RemoveAll(filepath.Join(p.Home, "ready")); err != nil {
+		_ = f.Close() // nothing was written
+		return nil, err
+	}
+	return func() { _ = f.Close() }, nil // closing gives the lock back
 }
 
 // announceReady writes the ready file of this process.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -46,21 +48,29 @@ func serveControl(ctx context.Context, p *config.Process) error {
 	log.Info("control worker starts", "build", buildinfo.Line(), "temporal", p.TemporalAddress, "search_attributes", known)
 	var peak procmem.Peak
 	watch, stop := context.WithCancel(ctx)
+	var watcher sync.WaitGroup
+	watcher.Go(func() { peak.Watch(watch, supervisorPID(), rssInterval) })
+	defer watcher.Wait()
 	defer stop()
-	go peak.Watch(watch, supervisorPID(), rssInterval)
 	control := &activities.Control{Store: store, SearchAttributes: known, PeakRSS: peak.Bytes}
-	return whileReady(ctx, p, "worker", func(ctx context.Context) error {
-		return workers.RunControl(ctx, c, control, workers.Options{})
+	return serveAll(ctx, p, "worker", func(ctx context.Context, o workers.Options) error {
+		return workers.RunControl(ctx, c, control, o)
 	})
 }
 
-// whileReady announces the role once its worker had a moment to start polling.
-func whileReady(ctx context.Context, p *config.Process, role string, serve ...func(context.Context) error) error {
+// serveAll runs the workers of a role and announces it when all of them poll.
+func serveAll(ctx context.Context, p *config.Process, role string, serve ...func(context.Context, workers.Options) error) error {
+	var started atomic.Int32
+	options := workers.Options{OnStart: func() error {
+		if int(started.Add(1)) < len(serve) {
+			return nil
+		}
+		return announceReady(p, role)
+	}}
 	g, ctx := errgroup.WithContext(ctx)
 	for _, s := range serve {
-		g.Go(func() error { return s(ctx) })
+		g.Go(func() error { return s(ctx, options) })
 	}
-	g.Go(func() error { return announceReady(p, role) })
 	return g.Wait()
 }
 
@@ -94,10 +104,10 @@ func serveTrainer(ctx context.Context, p *config.Process, backend string, concur
 	}
 	defer activities.CloseEngines(rollouts)
 	trainer := &activities.Trainer{Store: store, NewLearner: learners.make, Now: time.Now}
-	return whileReady(ctx, p, "trainer",
-		func(ctx context.Context) error { return workers.RunTrainer(ctx, c, trainer, workers.Options{}) },
-		func(ctx context.Context) error {
-			return workers.RunRollout(ctx, c, rollouts, rolloutSlots, workers.Options{})
+	return serveAll(ctx, p, "trainer",
+		func(ctx context.Context, o workers.Options) error { return workers.RunTrainer(ctx, c, trainer, o) },
+		func(ctx context.Context, o workers.Options) error {
+			return workers.RunRollout(ctx, c, rollouts, rolloutSlots, o)
 		})
 }
 

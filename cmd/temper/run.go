@@ -1,15 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 	"go.temporal.io/api/serviceerror"
@@ -29,7 +28,7 @@ func runCommand() *cobra.Command {
 		Use: "run", Short: "Submit, list, show and steer runs", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(submitCommand(), listCommand(), showCommand(), statusCommand(), compareCommand())
+	cmd.AddCommand(submitCommand(), followCommand(), listCommand(), showCommand(), statusCommand(), compareCommand())
 	for _, c := range []struct{ name, short string }{
 		{workflows.CommandPause, "Hold a run at the next safe point"},
 		{workflows.CommandResume, "Let a paused run go on"},
@@ -38,50 +37,6 @@ func runCommand() *cobra.Command {
 		cmd.AddCommand(steerCommand(c.name, c.short))
 	}
 	return cmd
-}
-
-// submission is what a person asks for.
-type submission struct {
-	config string
-	runID  string
-	seed   uint64
-	seeded bool
-	set    []string
-}
-
-func (s *submission) flags(cmd *cobra.Command, configFlag string) {
-	f := cmd.Flags()
-	f.StringVar(&s.config, configFlag, "", "run configuration (YAML)")
-	f.StringVar(&s.runID, "run-id", "", "id of the run; default is the configuration's name and the time")
-	f.Uint64Var(&s.seed, "seed", 0, "seed, over the configuration's")
-	f.StringArrayVar(&s.set, "set", nil, "key=value over the configuration, for example rl.roc.enabled=false; repeatable")
-}
-
-// load validates the configuration here, so that mistakes are reported before
-// anything is started.
-func (s *submission) load() (config.Run, error) {
-	set := map[string]string{}
-	for _, kv := range s.set {
-		key, value, ok := strings.Cut(kv, "=")
-		if !ok {
-			return config.Run{}, usagef("--set %s: want key=value", kv)
-		}
-		set[key] = value
-	}
-	if s.seeded {
-		set["seed"] = fmt.Sprint(s.seed)
-	}
-	run, err := config.LoadFile(s.config, set)
-	if err != nil {
-		return run, usageError{err}
-	}
-	if s.runID == "" {
-		s.runID = run.Name + "-" + time.Now().UTC().Format("20060102-150405")
-	}
-	if err := artifact.CheckRunID(s.runID); err != nil {
-		return run, usageError{err}
-	}
-	return run, nil
 }
 
 func submitCommand() *cobra.Command {
@@ -93,8 +48,10 @@ func submitCommand() *cobra.Command {
 	p := processFlags(cmd)
 	s.flags(cmd, "config")
 	cmd.Flags().BoolVar(&wait, "wait", false, "follow the run to its end; the path of summary.json is printed last")
-	_ = cmd.MarkFlagRequired("config")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if s.config == "" {
+			return usagef("--config is missing: name the run's YAML file")
+		}
 		s.seeded = cmd.Flags().Changed("seed")
 		c, store, err := connect(cmd.Context(), p, func() error { _, err := s.load(); return err })
 		if err != nil {
@@ -110,33 +67,37 @@ func submitCommand() *cobra.Command {
 			fmt.Fprintln(out, webUI(p, s.runID))
 			return nil
 		}
-		if err := follow(cmd.Context(), c, store, s.runID, out); err != nil {
-			return err
-		}
-		return finish(cmd.Context(), store, p, s.runID, out)
+		return attend(cmd.Context(), c, store, p, s.runID, out)
 	}
 	return cmd
 }
 
-// submit starts the workflow exactly as a plain Temporal client would.
-func submit(ctx context.Context, c client.Client, store blob.Store, s *submission) error {
-	run, err := s.load()
-	if err != nil {
+func followCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "follow RUN", Short: "Show the progress of a run to its end; the path of summary.json is printed last",
+		Args: cobra.ExactArgs(1),
+	}
+	p := processFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := artifact.CheckRunID(args[0]); err != nil {
+			return usageError{err}
+		}
+		c, store, err := connect(cmd.Context(), p, nil)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		return attend(cmd.Context(), c, store, p, args[0], cmd.OutOrStdout())
+	}
+	return cmd
+}
+
+// attend shows a run from where it is to its closing tables.
+func attend(ctx context.Context, c client.Client, store blob.Store, p *config.Process, runID string, out io.Writer) error {
+	if err := follow(ctx, c, store, runID, out); err != nil {
 		return err
 	}
-	if _, err := store.Stat(ctx, artifact.Layout{RunID: s.runID}.Plan()); err == nil {
-		return usagef("run id %q exists already at %s: choose another", s.runID, store.Locate(artifact.Layout{RunID: s.runID}.Dir()))
-	}
-	text, err := run.YAML()
-	if err != nil {
-		return err
-	}
-	inline, err := json.Marshal(string(text))
-	if err != nil {
-		return err
-	}
-	_, err = workflows.Start(ctx, c, activities.RunInput{RunID: s.runID, Config: inline})
-	return err
+	return finish(ctx, store, p, runID, out)
 }
 
 // finish prints the closing tables, the path of the summary last.
@@ -193,10 +154,14 @@ func listLine(ctx context.Context, w io.Writer, store blob.Store, id string) err
 	if done {
 		state, steps = "done", fmt.Sprint(s.Steps)
 		for _, st := range s.Stages {
-			accuracy += fmt.Sprintf("%s %.2f -> %.2f  ", st.Name, st.AccuracyBefore, st.AccuracyAfter)
+			accuracy += fmt.Sprintf("%s %s -> %s  ", st.Name, cmp.Or(report.Number(st.AccuracyBefore, 2), "-"), cmp.Or(report.Number(st.AccuracyAfter, 2), "-"))
 		}
 	} else if records, err := artifact.StepRecords(ctx, store, layout); err == nil {
 		steps = fmt.Sprintf("%d/%d", len(records), plan.NumSteps())
+		if events, err := store.List(ctx, layout.Events()+"/"); err == nil && len(events) > 0 &&
+			strings.HasSuffix(events[len(events)-1].Key, "-fail.json") {
+			state = "failed"
+		}
 	}
 	_, err = fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\n", id, state, steps, plan.Seed, accuracy)
 	return err
@@ -300,6 +265,8 @@ func unknownRun(err error, runID string) error {
 		return usagef("run %q is not running on this Temporal server (temper run list shows what the store has)", runID)
 	case errors.As(err, &refused):
 		return usagef("run %s: %s", runID, refused.Message())
+	case strings.Contains(err.Error(), "already completed"): // an update of a closed workflow
+		return usagef("run %s has ended already", runID)
 	default:
 		return err
 	}
@@ -312,14 +279,4 @@ func webUI(p *config.Process, runID string) string {
 	}
 	id := strings.ReplaceAll(workflows.RunWorkflowID(runID), "/", "%2F")
 	return fmt.Sprintf("http://%s/namespaces/%s/workflows/%s", p.UIAddress, p.Namespace, id)
-}
-
-// isTerminal reports whether w is a terminal.
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }

@@ -14,11 +14,13 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"go.temporal.io/sdk/client"
 
 	"temper/internal/buildinfo"
 	"temper/internal/config"
 	"temper/internal/supervise"
 	"temper/internal/temporalclient"
+	"temper/workflows"
 )
 
 // upOptions say what `temper up` starts and when it ends.
@@ -34,7 +36,7 @@ func upCommand() *cobra.Command {
 		Use:   "up",
 		Short: "Start the whole service on this machine, and a run with --run",
 		Long: `Starts and keeps alive: a Temporal server with its web UI on a durable file (unless
-TEMPORAL_ADDRESS or --temporal names one), the sandbox, the control worker and the trainer.
+TEMPORAL_ADDRESS names one), the sandbox, the control worker and the trainer.
 Ctrl-C stops everything; what was done is kept and goes on at the next start.`,
 		Args: cobra.NoArgs,
 	}
@@ -48,15 +50,39 @@ Ctrl-C stops everything; what was done is kept and goes on at the next start.`,
 		if !o.embedded {
 			o.embedded = os.Getenv("TEMPORAL_ADDRESS") == ""
 		}
+		if err := o.check(cmd); err != nil {
+			return err
+		}
 		return up(cmd.Context(), p, &o, cmd.OutOrStdout())
 	}
 	return cmd
 }
 
+// check finds flags that do not go together.
+func (o *upOptions) check(cmd *cobra.Command) error {
+	if o.exit && o.stay {
+		return usagef("--exit and --stay exclude each other")
+	}
+	if o.config != "" {
+		return nil
+	}
+	for _, flag := range []string{"run-id", "seed", "set", "exit"} {
+		if cmd.Flags().Changed(flag) {
+			return usagef("--%s is for a run: name its configuration with --run", flag)
+		}
+	}
+	return nil
+}
+
 func up(ctx context.Context, p *config.Process, o *upOptions, out io.Writer) error {
-	if err := checkUp(p, o); err != nil {
+	if err := checkUp(ctx, p, o); err != nil {
 		return err
 	}
+	release, err := claimHome(p)
+	if err != nil {
+		return err
+	}
+	defer release()
 	children, err := upChildren(p, o.embedded)
 	if err != nil {
 		return err
@@ -66,92 +92,140 @@ func up(ctx context.Context, p *config.Process, o *upOptions, out io.Writer) err
 		return err
 	}
 	defer logFile.Close() //nolint:errcheck // a log
-	sup, err := supervise.New(supervise.Config{
-		Children: children,
-		Log:      slog.New(slog.NewJSONHandler(logFile, nil)),
-	})
+	log := slog.New(slog.NewJSONHandler(logFile, nil))
+	sup, err := supervise.New(supervise.Config{Children: children, Log: log})
 	if err != nil {
 		return err
 	}
 	fmt.Fprintln(out, buildinfo.Line())
 	s := newScreen(out, sup.Snapshot)
+	defer s.close()
 	started := time.Now()
-	err = sup.Start(ctx)
-	if err == nil {
+	if err = sup.Start(ctx); err == nil {
 		s.line(fmt.Sprintf("all services up after %.1f s, logs in %s", time.Since(started).Seconds(), p.LogDir()))
 		if p.UIAddress != "" {
 			s.line("web UI http://" + p.UIAddress)
 		}
-		err = serve(ctx, p, o, s)
+		err = serve(ctx, p, o, s, log)
+	} else if ctx.Err() != nil {
+		err = fmt.Errorf("%w during the start", errInterrupted)
 	}
-	s.close()
+	if ctx.Err() != nil {
+		s.line("stopping the services (Ctrl-C once more kills them)")
+	}
 	stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
 	return errors.Join(err, sup.Stop(stopCtx))
 }
 
 // serve runs the run of --run, if any, and then stays until ctx is done.
-func serve(ctx context.Context, p *config.Process, o *upOptions, s *screen) error {
+func serve(ctx context.Context, p *config.Process, o *upOptions, s *screen, log *slog.Logger) error {
+	c, store, err := connectAs(ctx, p, log)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	nameOpenRuns(ctx, c, s, log)
 	if o.config == "" {
 		s.line("submit a run with: temper run submit --config configs/demo.yaml --wait      (Ctrl-C stops)")
 		<-ctx.Done()
 		return nil
 	}
-	if err := upRun(ctx, p, o, s); err != nil {
-		if ctx.Err() != nil {
-			s.line("stopping; the run goes on when temper up is started again")
-			return nil
-		}
-		return err
-	}
-	if o.stay || (!o.exit && s.live) {
-		s.line("serving until Ctrl-C")
-		<-ctx.Done()
-	}
-	return nil
-}
-
-func upRun(ctx context.Context, p *config.Process, o *upOptions, s *screen) error {
-	c, store, err := connect(ctx, p, nil)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
 	if err := submit(ctx, c, store, &o.submission); err != nil {
 		return err
 	}
 	s.line("run " + o.runID + " started: " + webUI(p, o.runID))
 	if err := follow(ctx, c, store, o.runID, s); err != nil {
+		if errors.Is(err, errInterrupted) {
+			return fmt.Errorf("%w: run %s goes on when temper up is started again", errInterrupted, o.runID)
+		}
 		return err
 	}
-	return finish(ctx, store, p, o.runID, s)
+	if err := finish(ctx, store, p, o.runID, s); err != nil {
+		return err
+	}
+	if o.stay || (!o.exit && s.live) {
+		s.setStatus("run " + o.runID + " is done  serving until Ctrl-C")
+		<-ctx.Done()
+	}
+	return nil
 }
 
-// checkUp finds what is wrong before anything is started.
-func checkUp(p *config.Process, o *upOptions) error {
+// nameOpenRuns tells of runs that an earlier service left open: they go on now.
+// A server that does not let us list is no reason not to serve.
+func nameOpenRuns(ctx context.Context, c client.Client, s *screen, log *slog.Logger) {
+	ids, err := workflows.OpenRuns(ctx, c)
+	if err != nil {
+		log.Warn("open runs are unknown", "err", err)
+	}
+	for _, id := range ids {
+		s.line(fmt.Sprintf("run %s goes on: temper run follow %s shows it", id, id))
+	}
+}
+
+// checkUp finds what is wrong before anything is started, all at once.
+func checkUp(ctx context.Context, p *config.Process, o *upOptions) error {
 	if err := p.Validate(); err != nil {
 		return err
 	}
+	var wrong []error
 	if o.config != "" {
-		if _, err := o.load(); err != nil {
-			return err
-		}
+		_, err := o.load()
+		wrong = append(wrong, err)
 	}
 	if _, err := exec.LookPath(p.Python); err != nil {
-		return usagef("python %q not found: install python3 or name an interpreter with --python", p.Python)
+		wrong = append(wrong, fmt.Errorf("python %q not found: install python3 or name an interpreter with --python", p.Python))
 	}
-	listeners := map[string]string{"--sandbox": p.SandboxAddress}
+	wrong = append(wrong, checkListeners(p, o.embedded))
 	if o.embedded {
-		listeners["--temporal"], listeners["--ui"] = p.TemporalAddress, p.UIAddress
-	}
-	for _, flag := range []string{"--temporal", "--ui", "--sandbox"} {
-		if addr := listeners[flag]; addr != "" {
-			if err := supervise.CheckListen(addr); err != nil {
-				return usagef("%w: choose another with %s HOST:PORT, or stop the other process", err, flag)
-			}
+		if path, err := temporaldPath(); err != nil {
+			wrong = append(wrong, err)
+		} else if _, err := os.Stat(path); err != nil {
+			wrong = append(wrong, fmt.Errorf("%s not found: build it with ./task build, or name a running server with TEMPORAL_ADDRESS", path))
 		}
 	}
-	return os.MkdirAll(p.LogDir(), 0o755)
+	if err := errors.Join(wrong...); err != nil {
+		return usageError{err}
+	}
+	if o.embedded {
+		return nil
+	}
+	c, err := temporalclient.Dial(ctx, temporalclient.Config{Address: p.TemporalAddress, Namespace: p.Namespace, Logger: slog.New(slog.DiscardHandler)})
+	if err == nil {
+		c.Close()
+	}
+	return err
+}
+
+// checkListeners finds ports that are taken or asked for twice.
+func checkListeners(p *config.Process, embedded bool) error {
+	type listener struct{ flag, addr string }
+	listeners := []listener{{"--sandbox", p.SandboxAddress}}
+	if embedded {
+		listeners = append(listeners, listener{"--temporal", p.TemporalAddress}, listener{"--ui", p.UIAddress})
+	}
+	var wrong []error
+	usedBy := map[string]string{}
+	for _, l := range listeners {
+		if l.addr == "" {
+			continue
+		}
+		if other, twice := usedBy[l.addr]; twice {
+			wrong = append(wrong, fmt.Errorf("%s and %s are both %s: choose another for one of them", other, l.flag, l.addr))
+			continue
+		}
+		usedBy[l.addr] = l.flag
+		if err := supervise.CheckListen(l.addr); err != nil {
+			wrong = append(wrong, fmt.Errorf("%w: choose another with %s HOST:PORT, or stop the other process", err, l.flag))
+		}
+	}
+	return errors.Join(wrong...)
+}
+
+// temporaldPath is where the embedded Temporal server is: beside this binary.
+func temporaldPath() (string, error) {
+	self, err := os.Executable()
+	return filepath.Join(filepath.Dir(self), "temporald"), err
 }
 
 // upChildren lists the processes in start order.
@@ -173,7 +247,7 @@ func upChildren(p *config.Process, embedded bool) ([]supervise.Child, error) {
 	env := append(os.Environ(), "TEMPER_SUPERVISED=1")
 	var children []supervise.Child
 	if embedded {
-		temporal, err := temporalChild(p, filepath.Join(filepath.Dir(self), "temporald"))
+		temporal, err := temporalChild(p)
 		if err != nil {
 			return nil, err
 		}
@@ -187,9 +261,10 @@ func upChildren(p *config.Process, embedded bool) ([]supervise.Child, error) {
 	), nil
 }
 
-func temporalChild(p *config.Process, path string) (supervise.Child, error) {
-	if _, err := os.Stat(path); err != nil {
-		return supervise.Child{}, usagef("%s not found: build it with ./task build, or name a running server with TEMPORAL_ADDRESS", path)
+func temporalChild(p *config.Process) (supervise.Child, error) {
+	path, err := temporaldPath()
+	if err != nil {
+		return supervise.Child{}, err
 	}
 	host, port, err := net.SplitHostPort(p.TemporalAddress)
 	if err != nil {

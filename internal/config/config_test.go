@@ -2,6 +2,7 @@ package config_test
 
 import (
 	"errors"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -79,6 +80,24 @@ func TestBadInputNamesEveryKeyAndLineAtOnce(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestRelativeDataPathsCountFromTheFileThatStatesThem(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "run.yaml")
+	text := "sft: {data: {path: data/sft.jsonl}}\nstages: [{name: a, data: {path: /abs/a.jsonl}}, {name: b}]\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(t.TempDir())
+	run, err := config.LoadFile(file, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := []string{run.SFT.Data.Path, run.Stages[0].Data.Path, run.Stages[1].Data.Path}
+	if d := cmp.Diff(got, []string{filepath.Join(dir, "data/sft.jsonl"), "/abs/a.jsonl", ""}); d != "" {
+		t.Errorf("paths (-got +want):\n%s", d)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -50,13 +51,34 @@ func (ps Problems) Error() string {
 }
 
 // LoadFile reads a run's configuration from a YAML file, applies the overrides
-// and validates. The error is Problems when the content is at fault.
+// and validates. Relative paths in it count from the folder of the file and
+// come back absolute, so that every process finds them. The error is Problems
+// when the content is at fault.
 func LoadFile(path string, set map[string]string) (Run, error) {
 	data, err := os.ReadFile(path) //nolint:gosec // the user names the file
 	if err != nil {
 		return Run{}, fmt.Errorf("configuration: %w", err)
 	}
-	return Load(path, data, set)
+	run, err := Load(path, data, set)
+	folder, absErr := filepath.Abs(filepath.Dir(path))
+	if absErr != nil {
+		return run, errors.Join(err, absErr)
+	}
+	for _, src := range run.sources() {
+		if src.Path != "" && !filepath.IsAbs(src.Path) {
+			src.Path = filepath.Join(folder, src.Path)
+		}
+	}
+	return run, err
+}
+
+// sources are all places that data comes from.
+func (r *Run) sources() []*Source {
+	out := []*Source{&r.SFT.Data}
+	for i := range r.Stages {
+		out = append(out, &r.Stages[i].Data)
+	}
+	return out
 }
 
 // Load decodes YAML (or JSON) strictly over the defaults, applies overrides of

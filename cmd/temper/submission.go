@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.temporal.io/sdk/client"
+
+	"temper/activities"
+	"temper/internal/artifact"
+	"temper/internal/blob"
+	"temper/internal/config"
+	"temper/internal/dataset"
+	"temper/internal/env"
+	"temper/workflows"
+)
+
+// submission is what a person asks for.
+type submission struct {
+	config string
+	runID  string
+	seed   uint64
+	seeded bool
+	set    []string
+
+	loaded *config.Run // by load
+}
+
+func (s *submission) flags(cmd *cobra.Command, configFlag string) {
+	f := cmd.Flags()
+	f.StringVar(&s.config, configFlag, "", "run configuration (YAML); relative data paths in it count from its folder")
+	f.StringVar(&s.runID, "run-id", "", "id of the run; default is the configuration's name and the time")
+	f.Uint64Var(&s.seed, "seed", 0, "seed, over the configuration's")
+	f.StringArrayVar(&s.set, "set", nil, "key=value over the configuration, for example rl.roc.enabled=false; repeatable; relative data paths count from here")
+}
+
+// load validates the configuration and its datasets here, so that mistakes are
+// reported before anything is started, all at once.
+func (s *submission) load() (config.Run, error) {
+	if s.loaded != nil {
+		return *s.loaded, nil
+	}
+	set, err := s.overrides()
+	run, loadErr := config.LoadFile(s.config, set)
+	err = errors.Join(err, loadErr, checkData(run))
+	if s.runID == "" {
+		s.runID = run.Name + "-" + time.Now().UTC().Format("20060102-150405")
+	} else {
+		err = errors.Join(err, artifact.CheckRunID(s.runID))
+	}
+	if err != nil {
+		return run, usageError{err}
+	}
+	s.loaded = &run
+	return run, nil
+}
+
+func (s *submission) overrides() (map[string]string, error) {
+	set := map[string]string{}
+	var bad []error
+	for _, kv := range s.set {
+		key, value, ok := strings.Cut(kv, "=")
+		if !ok || key == "" {
+			bad = append(bad, fmt.Errorf("--set %s: want key=value", kv))
+			continue
+		}
+		if strings.HasSuffix(key, ".data.path") && value != "" {
+			if abs, err := filepath.Abs(value); err == nil {
+				value = abs
+			}
+		}
+		set[key] = value
+	}
+	if s.seeded {
+		set["seed"] = fmt.Sprint(s.seed)
+	}
+	return set, errors.Join(bad...)
+}
+
+// checkData reads the files that a configuration names.
+func checkData(run config.Run) error {
+	var bad []error
+	if run.SFT.Data.Path != "" {
+		if _, err := dataset.Dialogues(run.SFT.Data, run.Seed); err != nil {
+			bad = append(bad, fmt.Errorf("sft.data.path: %w", err))
+		}
+	}
+	for i, stage := range run.Stages {
+		if stage.Data.Path == "" {
+			continue
+		}
+		if _, err := dataset.Problems(stage.Data, run.Seed, env.Train); err != nil {
+			bad = append(bad, fmt.Errorf("stages[%d].data.path: %w", i, err))
+		}
+	}
+	return errors.Join(bad...)
+}
+
+// submit starts the workflow exactly as a plain Temporal client would.
+func submit(ctx context.Context, c client.Client, store blob.Store, s *submission) error {
+	run, err := s.load()
+	if err != nil {
+		return err
+	}
+	layout := artifact.Layout{RunID: s.runID}
+	if _, err := store.Stat(ctx, layout.Plan()); err == nil {
+		return usagef("run id %q exists already at %s: choose another", s.runID, store.Locate(layout.Dir()))
+	}
+	text, err := run.YAML()
+	if err != nil {
+		return err
+	}
+	inline, err := json.Marshal(string(text))
+	if err != nil {
+		return err
+	}
+	_, err = workflows.Start(ctx, c, activities.RunInput{RunID: s.runID, Config: inline})
+	if errors.Is(err, workflows.ErrRunning) {
+		return usageError{err}
+	}
+	return err
+}
