@@ -9,12 +9,12 @@ import (
 )
 
 // RunInput is the input of the workflow RLRun, as a person writes it:
-// {"config": "configs/demo.yaml", "seed": 1, "set": {"roc.enabled": "false"}}.
+// {"config": "configs/demo.yaml", "seed": 1, "set": {"rl.roc.enabled": "false"}}.
 type RunInput struct {
 	// RunID names the run; empty takes the workflow id without its prefix.
 	RunID string `json:"run_id,omitempty"`
-	// Config is a string (path of a YAML file readable by the control worker) or
-	// an object (the configuration itself).
+	// Config is a string (path of a YAML file readable by the control worker, or
+	// YAML text of several lines) or an object (the configuration itself).
 	Config json.RawMessage `json:"config"`
 	// Seed overrides the configuration's seed.
 	Seed *uint64 `json:"seed,omitempty"`

@@ -26,8 +26,8 @@ type EvaluateRunResult struct {
 }
 
 // EvaluateRun measures a published policy on the held-out problems of every
-// stage. It opens the stored run (OpenRun without a configuration) and changes
-// nothing in it.
+// stage. It opens the stored run (OpenRun without a configuration) and adds the
+// evaluations to it.
 func EvaluateRun(ctx workflow.Context, in EvaluateRunInput) (EvaluateRunResult, error) {
 	out := EvaluateRunResult{RunID: in.RunID}
 	if err := evaluateRun(ctx, in, &out); err != nil {
