@@ -38,6 +38,9 @@ func benchSandboxCommand() *cobra.Command {
 		if cfg.Calls < 10 {
 			return usagef("--calls is %d, want at least 10", cfg.Calls)
 		}
+		if err := findPython(cfg.Python); err != nil {
+			return usageError{err}
+		}
 		c, err := bench.Compare(cmd.Context(), cfg)
 		if err != nil {
 			return err

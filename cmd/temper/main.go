@@ -101,10 +101,15 @@ func rootCommand() *cobra.Command {
 func asUsage(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(c *cobra.Command, args []string) error {
-			if err := check(c, args); err != nil {
+			err := check(c, args)
+			switch {
+			case err == nil:
+				return nil
+			case strings.Contains(err.Error(), c.CommandPath()):
+				return usageError{err}
+			default:
 				return usagef("%s: %w", c.CommandPath(), err)
 			}
-			return nil
 		}
 	}
 	for _, sub := range cmd.Commands() {

@@ -3,9 +3,12 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,6 +20,7 @@ import (
 	"temper/internal/buildinfo"
 	"temper/internal/config"
 	"temper/internal/procmem"
+	"temper/internal/supervise"
 	"temper/internal/temporalclient"
 	"temper/sandbox/httpapi"
 	"temper/sandbox/node"
@@ -127,12 +131,33 @@ func sandboxCommand() *cobra.Command {
 	f.IntVar(&cfg.Queue, "queue", 0, "programs waiting; 0 = the default")
 	f.StringSliceVar(&cfg.Require, "require", nil, "isolation layers without which to refuse to start; all = every layer")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := errors.Join(findPython(cfg.Python), checkSandboxListen(cfg.Listen)); err != nil {
+			return usageError{err}
+		}
 		log := newLogger("sandbox")
 		cfg.Token = os.Getenv("TEMPER_SANDBOX_TOKEN")
 		cfg.OnReady = func(addr string, report node.Report) { printReady(cmd, log, addr, report) }
 		return node.Serve(cmd.Context(), cfg, log)
 	}
 	return cmd
+}
+
+func checkSandboxListen(addr string) error {
+	if strings.HasPrefix(addr, "unix:") {
+		return nil
+	}
+	if err := supervise.CheckListen(addr); err != nil {
+		return fmt.Errorf("--listen: %w", err)
+	}
+	return nil
+}
+
+// findPython says what to do when there is no such interpreter.
+func findPython(name string) error {
+	if _, err := exec.LookPath(name); err != nil {
+		return fmt.Errorf("python %q not found: install python3 or name an interpreter with --python", name)
+	}
+	return nil
 }
 
 // printReady prints the one line that a supervisor or a script waits for.

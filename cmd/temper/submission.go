@@ -88,7 +88,7 @@ func checkData(run config.Run) error {
 	var bad []error
 	if run.SFT.Data.Path != "" {
 		if _, err := dataset.Dialogues(run.SFT.Data, run.Seed); err != nil {
-			bad = append(bad, fmt.Errorf("sft.data.path: %w", err))
+			bad = append(bad, underKey("sft.data.path", err))
 		}
 	}
 	for i, stage := range run.Stages {
@@ -96,10 +96,15 @@ func checkData(run config.Run) error {
 			continue
 		}
 		if _, err := dataset.Problems(stage.Data, run.Seed, env.Train); err != nil {
-			bad = append(bad, fmt.Errorf("stages[%d].data.path: %w", i, err))
+			bad = append(bad, underKey(fmt.Sprintf("stages[%d].data.path", i), err))
 		}
 	}
 	return errors.Join(bad...)
+}
+
+// underKey puts a key before each line of an error.
+func underKey(key string, err error) error {
+	return errors.New(key + ": " + strings.ReplaceAll(err.Error(), "\n", "\n"+key+": "))
 }
 
 // submit starts the workflow exactly as a plain Temporal client would.

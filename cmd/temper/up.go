@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"time"
 
@@ -173,10 +172,7 @@ func checkUp(ctx context.Context, p *config.Process, o *upOptions) error {
 		_, err := o.load()
 		wrong = append(wrong, err)
 	}
-	if _, err := exec.LookPath(p.Python); err != nil {
-		wrong = append(wrong, fmt.Errorf("python %q not found: install python3 or name an interpreter with --python", p.Python))
-	}
-	wrong = append(wrong, checkListeners(p, o.embedded))
+	wrong = append(wrong, findPython(p.Python), checkListeners(p, o.embedded))
 	if o.embedded {
 		if path, err := temporaldPath(); err != nil {
 			wrong = append(wrong, err)

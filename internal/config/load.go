@@ -88,29 +88,40 @@ func Load(name string, data []byte, set map[string]string) (Run, error) {
 	run := Default()
 	b := &binder{file: name, at: map[string]position{}}
 	if root, err := parseYAML(data); err != nil {
-		b.problems = append(b.problems, *err)
-		b.problems[0].File = name
+		err.File = name
+		return run, Problems{*err}
 	} else if root != nil {
 		b.bind(root, reflect.ValueOf(&run).Elem(), "")
 	}
 	for _, key := range slices.Sorted(maps.Keys(set)) {
 		b.override(&run, key, set[key])
 	}
-	if len(b.problems) > 0 {
-		return run, b.problems
-	}
-	problems := run.problems()
-	for i := range problems {
-		problems[i].File = name
-		if pos, ok := b.at[problems[i].Path]; ok {
-			problems[i].Line, problems[i].Col = pos.line, pos.col
+	for _, found := range run.problems() {
+		found.File = name
+		if pos, ok := b.at[found.Path]; ok {
+			found.Line, found.Col = pos.line, pos.col
+		}
+		if !b.failed(found.Path) {
+			b.problems = append(b.problems, found)
 		}
 	}
-	if len(problems) > 0 {
-		slices.SortStableFunc(problems, func(a, b Problem) int { return a.Line - b.Line })
-		return run, problems
+	if len(b.problems) > 0 {
+		slices.SortStableFunc(b.problems, func(a, b Problem) int { return a.Line - b.Line })
+		return run, b.problems
 	}
 	return run, nil
+}
+
+// failed reports whether a value at, above or below a path could not be read:
+// its default is then not the user's to answer for.
+func (b *binder) failed(path string) bool {
+	within := func(inner, outer string) bool {
+		rest, ok := strings.CutPrefix(inner, outer)
+		return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
+	}
+	return slices.ContainsFunc(b.problems, func(p Problem) bool {
+		return within(path, p.Path) || within(p.Path, path)
+	})
 }
 
 // Validate reports every problem of the configuration at once, as Problems.
