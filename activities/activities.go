@@ -7,10 +7,9 @@
 package activities
 
 import (
-	"context"
+	"sync"
+	"sync/atomic"
 	"time"
-
-	"go.temporal.io/sdk/activity"
 
 	"temper/internal/blob"
 	"temper/internal/config"
@@ -28,23 +27,27 @@ type Control struct {
 }
 
 // Trainer updates policies. It holds the training state of one run at a time
-// and can rebuild it from the store at any moment.
+// and can rebuild it from the store at any moment. Its activities run one after
+// another.
 type Trainer struct {
 	Store blob.Store
 	// NewLearner makes a learner without weights for a run's model.
 	NewLearner func(cfg config.Run, vocabSize int) (Learner, error)
 	Now        func() time.Time
 
+	mu      sync.Mutex
 	session *session
+	doing   atomic.Value // string: for people who look at heartbeats
 }
 
-// Rollouts samples trajectories.
+// Rollouts samples trajectories. Activities of different runs work side by side,
+// those of one run one after another.
 type Rollouts struct {
 	Store    blob.Store
 	Executor sandbox.Executor
 	// NewEngine makes an engine without weights for a run's model.
 	NewEngine func(cfg config.Run, vocabSize int) (Engine, error)
-	// MaxConcurrent is the number of trajectories under way at a time.
+	// MaxConcurrent is the number of trajectories of a run under way at a time.
 	MaxConcurrent int
 	Now           func() time.Time
 
@@ -55,30 +58,4 @@ type Rollouts struct {
 type Engine interface {
 	policy.Loader
 	Close()
-}
-
-// heartbeatInterval is well below the heartbeat time-outs of the workflows.
-const heartbeatInterval = 2 * time.Second
-
-// heartbeat tells the server that the activity lives until the returned
-// function is called. progress is sent along, for people who look.
-func heartbeat(ctx context.Context, progress func() any) (stop func()) {
-	if !activity.IsActivity(ctx) {
-		return func() {}
-	}
-	done, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		tick := time.NewTicker(heartbeatInterval)
-		defer tick.Stop()
-		for {
-			select {
-			case <-done:
-				return
-			case <-tick.C:
-				activity.RecordHeartbeat(ctx, progress())
-			}
-		}
-	}()
-	return func() { close(done); <-ended }
 }

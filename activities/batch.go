@@ -51,47 +51,58 @@ func (c *Control) selectProblems(ctx context.Context, in SelectProblemsInput) ([
 
 // BuildBatch turns the groups of a step into the batch that the trainer gets.
 func (c *Control) BuildBatch(ctx context.Context, in BuildBatchInput) (BuildBatchResult, error) {
-	layout := artifact.Layout{RunID: in.Run.RunID}
-	if done, ok, err := artifact.Lookup[BuildBatchResult](ctx, c.Store, layout.BatchStats(in.Step)); ok || err != nil {
-		return done, toTemporal(err)
-	}
-	out, err := c.buildBatch(ctx, layout, in)
-	if err != nil {
-		return out, toTemporal(err)
-	}
-	out, err = artifact.PutOnce(ctx, c.Store, layout.BatchStats(in.Step), out)
+	out, err := c.buildBatch(ctx, in)
 	return out, toTemporal(err)
 }
 
-func (c *Control) buildBatch(ctx context.Context, layout artifact.Layout, in BuildBatchInput) (BuildBatchResult, error) {
+func (c *Control) buildBatch(ctx context.Context, in BuildBatchInput) (BuildBatchResult, error) {
+	layout := artifact.Layout{RunID: in.Run.RunID}
+	if done, ok, err := artifact.Lookup[BuildBatchResult](ctx, c.Store, layout.BatchStats(in.Step)); ok || err != nil {
+		return done, err
+	}
 	cfg, err := readConfig(ctx, c.Store, in.Run)
 	if err != nil {
 		return BuildBatchResult{}, err
 	}
-	problems, err := problemsByID(ctx, c.Store, layout.TrainProblems(in.Stage), in.ProblemIDs)
+	groups, err := c.readGroups(ctx, layout, in)
 	if err != nil {
 		return BuildBatchResult{}, err
-	}
-	groups := make([]rl.Group, len(problems))
-	for i, p := range problems {
-		if groups[i], err = readGroup(ctx, c.Store, layout, in.Step, p); err != nil {
-			return BuildBatchResult{}, fmt.Errorf("group of step %d: %w", in.Step, err)
-		}
 	}
 	batch, stats, err := grpo.BuildBatch(in.Step, groups, grpoConfig(cfg.RL), rl.Seed(cfg.Seed, "batch", uint64(in.Step)))
 	if err != nil {
-		return BuildBatchResult{}, err
+		return BuildBatchResult{}, permanent(ErrTypeCorrupt, err)
 	}
 	out := BuildBatchResult{Samples: len(batch.Samples), Stats: rolloutNumbers(groups, stats)}
-	if len(batch.Samples) == 0 {
-		return out, nil
+	if out.Samples > 0 {
+		data, err := json.Marshal(batch)
+		if err != nil {
+			return BuildBatchResult{}, fmt.Errorf("encode batch of step %d: %w", in.Step, err)
+		}
+		if out.Batch, err = blob.PutBytes(ctx, c.Store, layout.Batch(in.Step), data, blob.Always); err != nil {
+			return BuildBatchResult{}, err
+		}
 	}
-	data, err := json.Marshal(batch)
+	return artifact.PutOnce(ctx, c.Store, layout.BatchStats(in.Step), out)
+}
+
+// readGroups reads the groups of a step in the order of its problems.
+func (c *Control) readGroups(ctx context.Context, layout artifact.Layout, in BuildBatchInput) ([]rl.Group, error) {
+	problems, err := problemsByID(ctx, c.Store, layout.TrainProblems(in.Stage), in.ProblemIDs)
 	if err != nil {
-		return out, err
+		return nil, err
 	}
-	out.Batch, err = blob.PutBytes(ctx, c.Store, layout.Batch(in.Step), data, blob.Always)
-	return out, err
+	groups := make([]rl.Group, len(problems))
+	for i, p := range problems {
+		group, ok, err := lookupGroup(ctx, c.Store, layout, in.Step, p)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			return nil, fmt.Errorf("%s: no group of problem %s in step %d", c.Store.Locate(layout.Group(in.Step, p.ID)), p.ID, in.Step)
+		}
+		groups[i] = group
+	}
+	return groups, nil
 }
 
 func grpoConfig(c config.RL) grpo.Config {

@@ -54,61 +54,98 @@ const maxEngines = 4
 // for the longest time makes room.
 type engines struct {
 	mu     sync.Mutex
-	byRun  map[string]*engineEntry
+	byRun  map[RunRef]*engineEntry
 	serial int
 }
 
+// engineEntry is the engine of a run. Who holds its turn decides which policy it
+// serves, so that an evaluation cannot take the policy away from a step.
 type engineEntry struct {
 	run    *runContext
 	engine Engine
-	users  int
+	runner *rollout.Runner
+	turn   chan struct{}
+	users  int // have or await the turn
 	used   int // serial of the last use
 }
 
-// acquire returns the run's context and its engine serving the given policy.
+// acquire waits for the turn of a run's engine and makes it serve the policy.
 func (r *Rollouts) acquire(ctx context.Context, run RunRef, p Policy) (*engineEntry, func(), error) {
-	entry, release, err := r.entry(ctx, run)
+	entry, err := r.entry(ctx, run)
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := entry.engine.Load(ctx, p.Ref, p.Version); err != nil {
+	leave := func() {
+		r.engines.mu.Lock()
+		defer r.engines.mu.Unlock()
+		entry.users--
+	}
+	select {
+	case entry.turn <- struct{}{}:
+	case <-ctx.Done():
+		leave()
+		return nil, nil, context.Cause(ctx)
+	}
+	release := func() { <-entry.turn; leave() }
+	if err := load(ctx, entry.engine, p); err != nil {
 		release()
 		return nil, nil, fmt.Errorf("load policy %d of run %s: %w", p.Version, run.RunID, err)
 	}
 	return entry, release, nil
 }
 
-func (r *Rollouts) entry(ctx context.Context, run RunRef) (*engineEntry, func(), error) {
+// load tells a policy that was never published from a store that fails.
+func load(ctx context.Context, engine Engine, p Policy) error {
+	if p.Ref.IsZero() {
+		return permanent(ErrTypeNotFound, errors.New("it was never published"))
+	}
+	err := engine.Load(ctx, p.Ref, p.Version)
+	if errors.Is(err, blob.ErrNotExist) {
+		return permanent(ErrTypeNotFound, err)
+	}
+	return err
+}
+
+// entry finds or makes the engine of a run and counts the caller as its user.
+func (r *Rollouts) entry(ctx context.Context, run RunRef) (*engineEntry, error) {
 	e := &r.engines
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.byRun == nil {
-		e.byRun = map[string]*engineEntry{}
-	}
-	entry, ok := e.byRun[run.RunID]
+	entry, ok := e.byRun[run]
 	if !ok {
-		rc, err := loadRun(ctx, r.Store, run)
-		if err != nil {
-			return nil, nil, err
+		var err error
+		if err = e.makeRoom(); err != nil {
+			return nil, err
 		}
-		if err := e.makeRoom(); err != nil {
-			return nil, nil, err
+		if entry, err = r.newEntry(ctx, run); err != nil {
+			return nil, err
 		}
-		engine, err := r.NewEngine(rc.cfg, rc.format.Tokenizer().VocabSize())
-		if err != nil {
-			return nil, nil, fmt.Errorf("engine of run %s: %w", run.RunID, err)
+		if e.byRun == nil {
+			e.byRun = map[RunRef]*engineEntry{}
 		}
-		entry = &engineEntry{run: rc, engine: engine}
-		e.byRun[run.RunID] = entry
+		e.byRun[run] = entry
 	}
 	e.serial++
 	entry.users++
 	entry.used = e.serial
-	return entry, func() {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		entry.users--
-	}, nil
+	return entry, nil
+}
+
+func (r *Rollouts) newEntry(ctx context.Context, run RunRef) (*engineEntry, error) {
+	rc, err := loadRun(ctx, r.Store, run)
+	if err != nil {
+		return nil, err
+	}
+	engine, err := r.NewEngine(rc.cfg, rc.format.Tokenizer().VocabSize())
+	if err != nil {
+		return nil, fmt.Errorf("engine of run %s: %w", run.RunID, err)
+	}
+	runner, err := r.newRunner(rc, engine)
+	if err != nil {
+		engine.Close()
+		return nil, err
+	}
+	return &engineEntry{run: rc, engine: engine, runner: runner, turn: make(chan struct{}, 1)}, nil
 }
 
 // makeRoom closes the idle engine that was used least recently when there are too many.
@@ -116,13 +153,13 @@ func (e *engines) makeRoom() error {
 	if len(e.byRun) < maxEngines {
 		return nil
 	}
-	oldest := ""
-	for id, entry := range e.byRun {
-		if entry.users == 0 && (oldest == "" || entry.used < e.byRun[oldest].used) {
-			oldest = id
+	var oldest RunRef
+	for run, entry := range e.byRun {
+		if entry.users == 0 && (oldest.RunID == "" || entry.used < e.byRun[oldest].used) {
+			oldest = run
 		}
 	}
-	if oldest == "" {
+	if oldest.RunID == "" {
 		return errors.New("all engines of this worker are in use: wait for another run to end or add rollout workers")
 	}
 	e.byRun[oldest].engine.Close()
@@ -141,32 +178,22 @@ func CloseEngines(r *Rollouts) {
 	r.engines.byRun = nil
 }
 
-// Pauses between attempts on an engine or a sandbox that fails: 12 attempts
+// Pauses between attempts on an engine or a sandbox that fails: 14 attempts
 // span more than a minute, enough for a killed process to come back.
 const (
-	rolloutAttempts   = 12
+	rolloutAttempts   = 14
 	rolloutBackoff    = 50 * time.Millisecond
 	rolloutMaxBackoff = 10 * time.Second
 )
 
-func (r *Rollouts) runner(entry *engineEntry) (*rollout.Runner, error) {
-	c := entry.run.cfg.Rollout
+func (r *Rollouts) newRunner(rc *runContext, engine Engine) (*rollout.Runner, error) {
+	c := rc.cfg.Rollout
 	return rollout.New(rollout.Config{
 		ToolTimeout: c.ToolTimeout, ToolMemory: int64(c.ToolMemory),
 		MaxToolResponseChars: c.MaxToolResponseChars, MaxCallsPerTurn: c.MaxCallsPerTurn,
 		MaxConcurrent: r.MaxConcurrent, MaxAttempts: rolloutAttempts,
 		Backoff: rolloutBackoff, MaxBackoff: rolloutMaxBackoff,
 	}, rollout.Deps{
-		Engine: entry.engine, Executor: r.Executor, Format: entry.run.format, Env: env.ByName, Now: r.Now,
+		Engine: engine, Executor: r.Executor, Format: rc.format, Env: env.ByName, Now: r.Now,
 	})
-}
-
-// spec is the part of a rollout's Spec that the stage decides.
-func (entry *engineEntry) spec(purpose string, stage, step int, version int64) rollout.Spec {
-	cfg := entry.run.cfg
-	s := cfg.Stages[stage-1]
-	return rollout.Spec{
-		RunID: entry.run.run.RunID, Purpose: purpose, Stage: stage, Step: step, Seed: cfg.Seed, Version: version,
-		Temperature: float32(cfg.Rollout.Temperature), MaxResponseTokens: s.MaxResponseTokens, MaxTurns: s.MaxTurns,
-	}
 }

@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"encoding/json"
 	"errors"
 
 	"go.temporal.io/sdk/temporal"
@@ -12,34 +13,59 @@ import (
 )
 
 // Types of application errors that Temporal carries. Workflows and retry
-// policies switch on these, never on text.
+// policies switch on these, never on text. None of them is retried.
 const (
 	ErrTypeInvalidConfig = "InvalidConfig" // the user's configuration
 	ErrTypeRunExists     = "RunExists"     // a run id that is taken
-	ErrTypeDiverged      = "Diverged"      // NaN or Inf in loss or gradient
+	ErrTypeDiverged      = "Diverged"      // NaN or Inf in loss, gradient or log-probability
 	ErrTypeDataset       = "Dataset"       // a missing or corrupt dataset
 	ErrTypeCorrupt       = "Corrupt"       // stored bytes that do not match their reference
+	ErrTypeNotFound      = "NotFound"      // a policy or step that the run does not have
+	ErrTypeConflict      = "Conflict"      // a replay that does not give the stored result
 )
 
-func userError(kind string, err error) error {
-	return temporal.NewNonRetryableApplicationError(err.Error(), kind, err)
+// permanentError is an error that no retry can mend.
+type permanentError struct {
+	kind string // one of the types above
+	err  error
 }
 
-// toTemporal is the one mapping from our errors to Temporal's: what a retry
-// cannot mend becomes a typed, non-retryable error; the rest is retried.
+// Error returns the text of the cause alone: the type travels beside it.
+func (e *permanentError) Error() string { return e.err.Error() }
+
+// Unwrap returns the cause.
+func (e *permanentError) Unwrap() error { return e.err }
+
+// permanent types an error; toTemporal finds it under any wrapping.
+func permanent(kind string, err error) error { return &permanentError{kind: kind, err: err} }
+
+// toTemporal is the one mapping from our errors to Temporal's, at the border of
+// each activity: what a retry cannot mend becomes a typed, non-retryable error;
+// the rest is retried.
 func toTemporal(err error) error {
-	var app *temporal.ApplicationError
-	var cfg config.Problems
+	if kind := kindOf(err); kind != "" {
+		return temporal.NewNonRetryableApplicationError(err.Error(), kind, nil)
+	}
+	return err
+}
+
+// kindOf is the type of an error that no retry can mend, "" of any other.
+func kindOf(err error) string {
+	var typed *permanentError
+	var problems config.Problems
+	var notFinite *json.UnsupportedValueError
 	switch {
-	case err == nil, errors.As(err, &app):
-		return err
-	case errors.As(err, &cfg):
-		return userError(ErrTypeInvalidConfig, err)
-	case errors.Is(err, trainer.ErrDiverged):
-		return userError(ErrTypeDiverged, err)
+	case errors.As(err, &typed):
+		return typed.kind
+	case errors.As(err, &problems):
+		return ErrTypeInvalidConfig
+	case errors.Is(err, trainer.ErrDiverged), errors.As(err, &notFinite):
+		return ErrTypeDiverged
 	case errors.Is(err, blob.ErrCorrupt), errors.Is(err, checkpoint.ErrCorrupt):
-		return userError(ErrTypeCorrupt, err)
+		return ErrTypeCorrupt
+	case errors.Is(err, blob.ErrExists):
+		return ErrTypeConflict
 	default:
-		return err
+		return ""
 	}
 }

@@ -1,9 +1,11 @@
 package activities
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,39 +17,44 @@ import (
 	"temper/internal/config"
 )
 
-// storedPlan is a RunPlan with the workflow execution that owns the run id.
+// storedPlan is all that OpenRun decides, in one blob, so that no crash leaves a
+// plan without its configuration.
 type storedPlan struct {
 	RunPlan
+	// Owner is the workflow execution that has the run id.
 	Owner string `json:"owner"`
-	Hash  string `json:"config_sha256"`
+	// ConfigYAML is the content of the frozen configuration.
+	ConfigYAML string `json:"config_yaml"`
 }
 
 // OpenRun validates the configuration, claims the run id and freezes the
 // configuration in the store; without a configuration it finds the plan of a
-// stored run. Errors: InvalidConfig, RunExists.
+// stored run. A retry by the same workflow gets the plan of the first attempt,
+// whatever the configuration says by now. Errors: InvalidConfig, RunExists.
 func (c *Control) OpenRun(ctx context.Context, in RunInput) (RunPlan, error) {
-	if err := artifact.CheckRunID(in.RunID); err != nil {
-		return RunPlan{}, userError(ErrTypeInvalidConfig, err)
-	}
-	if len(in.Config) == 0 {
-		plan, err := c.reopen(ctx, in.RunID)
-		return plan, toTemporal(err)
-	}
-	cfg, err := LoadConfig(in)
-	if err != nil {
-		return RunPlan{}, userError(ErrTypeInvalidConfig, err)
-	}
-	plan, err := c.claim(ctx, in.RunID, cfg, activity.GetInfo(ctx).WorkflowExecution.RunID)
+	plan, err := c.openRun(ctx, in)
 	return plan, toTemporal(err)
 }
 
-// LoadConfig reads the configuration that a RunInput names or holds. A string
-// with a line break is YAML, another string a path, an object the configuration.
-func LoadConfig(in RunInput) (config.Run, error) {
-	set := map[string]string{}
-	for k, v := range in.Set {
-		set[k] = v
+func (c *Control) openRun(ctx context.Context, in RunInput) (RunPlan, error) {
+	if err := artifact.CheckRunID(in.RunID); err != nil {
+		return RunPlan{}, permanent(ErrTypeInvalidConfig, err)
 	}
+	if text := bytes.TrimSpace(in.Config); len(text) == 0 || string(text) == "null" {
+		return c.reopen(ctx, in.RunID)
+	}
+	cfg, err := loadConfig(in)
+	if err != nil {
+		return RunPlan{}, permanent(ErrTypeInvalidConfig, err)
+	}
+	return c.claim(ctx, in.RunID, cfg, activity.GetInfo(ctx).WorkflowExecution.RunID)
+}
+
+// loadConfig reads the configuration that a RunInput names or holds. A string
+// with a line break is YAML, another string a path, an object the configuration.
+func loadConfig(in RunInput) (config.Run, error) {
+	set := map[string]string{}
+	maps.Copy(set, in.Set)
 	if in.Seed != nil {
 		set["seed"] = fmt.Sprint(*in.Seed)
 	}
@@ -70,11 +77,7 @@ func (c *Control) claim(ctx context.Context, runID string, cfg config.Run, owner
 	if err != nil {
 		return RunPlan{}, err
 	}
-	hash, err := cfg.Hash()
-	if err != nil {
-		return RunPlan{}, err
-	}
-	mine := storedPlan{RunPlan: planOf(runID, cfg), Owner: owner, Hash: hash}
+	mine := storedPlan{RunPlan: planOf(runID, cfg), Owner: owner, ConfigYAML: string(data)}
 	mine.Config = blob.RefOf(layout.Config(), data)
 	mine.SearchAttributes = c.SearchAttributes
 	stored, err := artifact.PutOnce(ctx, c.Store, layout.Plan(), mine)
@@ -82,9 +85,9 @@ func (c *Control) claim(ctx context.Context, runID string, cfg config.Run, owner
 		return RunPlan{}, err
 	}
 	if stored.Owner != owner {
-		return RunPlan{}, userError(ErrTypeRunExists, fmt.Errorf("run id %q exists already at %s: choose another", runID, c.Store.Locate(layout.Dir())))
+		return RunPlan{}, permanent(ErrTypeRunExists, fmt.Errorf("run id %q exists already at %s: choose another", runID, c.Store.Locate(layout.Dir())))
 	}
-	_, err = blob.PutBytes(ctx, c.Store, layout.Config(), data, blob.Always)
+	_, err = blob.PutBytes(ctx, c.Store, layout.Config(), []byte(stored.ConfigYAML), blob.Always)
 	return stored.RunPlan, err
 }
 
@@ -92,11 +95,12 @@ func (c *Control) claim(ctx context.Context, runID string, cfg config.Run, owner
 func (c *Control) reopen(ctx context.Context, runID string) (RunPlan, error) {
 	stored, ok, err := artifact.Lookup[storedPlan](ctx, c.Store, artifact.Layout{RunID: runID}.Plan())
 	if err == nil && !ok {
-		err = userError(ErrTypeInvalidConfig, fmt.Errorf(`"config" is missing and no run %q is stored: want {"config": "file.yaml"}, YAML text or an object`, runID))
+		err = permanent(ErrTypeInvalidConfig, fmt.Errorf(`"config" is missing and no run %q is stored: want {"config": "file.yaml"}, YAML text or an object`, runID))
 	}
 	return stored.RunPlan, err
 }
 
+// planOf is what the workflows need to know of a configuration.
 func planOf(runID string, cfg config.Run) RunPlan {
 	p := RunPlan{RunID: runID, Seed: cfg.Seed, SFTSteps: cfg.SFT.Steps, CheckpointEvery: cfg.Checkpoint.EverySteps}
 	next := 1

@@ -3,6 +3,7 @@ package activities
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -18,26 +19,36 @@ import (
 // PrepareData makes or imports all data of a run: dialogues, tokenizer, the
 // training and held-out problems of each stage. Errors: Dataset, InvalidConfig.
 func (c *Control) PrepareData(ctx context.Context, in PrepareDataInput) (PrepareDataResult, error) {
-	layout := artifact.Layout{RunID: in.Run.RunID}
-	if done, ok, err := artifact.Lookup[PrepareDataResult](ctx, c.Store, layout.DataReady()); ok || err != nil {
-		return done, toTemporal(err)
-	}
-	started := time.Now()
-	cfg, err := readConfig(ctx, c.Store, in.Run)
-	if err != nil {
-		return PrepareDataResult{}, toTemporal(err)
-	}
-	p := preparation{ctx: ctx, store: c.Store, layout: layout, cfg: cfg}
-	if err := p.run(); err != nil {
-		return PrepareDataResult{}, toTemporal(err)
-	}
-	p.out.DurationMS = int(time.Since(started).Milliseconds())
-	out, err := artifact.PutOnce(ctx, c.Store, layout.DataReady(), p.out)
+	out, err := c.prepareData(ctx, in.Run)
 	return out, toTemporal(err)
 }
 
+func (c *Control) prepareData(ctx context.Context, run RunRef) (PrepareDataResult, error) {
+	layout := artifact.Layout{RunID: run.RunID}
+	if done, ok, err := artifact.Lookup[PrepareDataResult](ctx, c.Store, layout.DataReady()); ok || err != nil {
+		return done, err
+	}
+	started := time.Now()
+	cfg, err := readConfig(ctx, c.Store, run)
+	if err != nil {
+		return PrepareDataResult{}, err
+	}
+	p := preparation{store: c.Store, layout: layout, cfg: cfg}
+	if err := p.dialogues(ctx); err != nil {
+		return PrepareDataResult{}, err
+	}
+	for i, s := range cfg.Stages {
+		if err := p.stage(ctx, i+1, s); err != nil {
+			return PrepareDataResult{}, err
+		}
+	}
+	p.out.DurationMS = int(time.Since(started).Milliseconds())
+	return artifact.PutOnce(ctx, c.Store, layout.DataReady(), p.out)
+}
+
+// preparation writes the data of a run. Nothing counts before the marker that
+// PrepareData writes last.
 type preparation struct {
-	ctx    context.Context
 	store  blob.Store
 	layout artifact.Layout
 	cfg    config.Run
@@ -45,36 +56,17 @@ type preparation struct {
 	out    PrepareDataResult
 }
 
-func (p *preparation) run() error {
-	if err := p.dialogues(); err != nil {
-		return err
-	}
-	for i, s := range p.cfg.Stages {
-		if err := p.stage(i+1, s); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // dialogues makes the supervised data and, from it, the tokenizer.
-func (p *preparation) dialogues() error {
+func (p *preparation) dialogues(ctx context.Context) error {
 	ds, err := dataset.Dialogues(p.cfg.SFT.Data, p.cfg.Seed)
 	if err != nil {
-		return userError(ErrTypeDataset, fmt.Errorf("sft.data: %w", err))
+		return permanent(ErrTypeDataset, fmt.Errorf("sft.data: %w", err))
 	}
 	tok, err := chat.TrainTokenizer(chatConfig(p.cfg), ds, p.cfg.Tokenizer.NumMerges)
 	if err != nil {
-		return err
+		return permanent(ErrTypeDataset, fmt.Errorf("sft.data: %w", err))
 	}
 	if p.format, err = chat.New(tok, chatConfig(p.cfg)); err != nil {
-		return err
-	}
-	var buf bytes.Buffer
-	if err := dataset.Write(&buf, ds); err != nil {
-		return err
-	}
-	if _, err := blob.PutBytes(p.ctx, p.store, p.layout.Dialogues(), buf.Bytes(), blob.Always); err != nil {
 		return err
 	}
 	data, err := tok.Marshal()
@@ -82,37 +74,37 @@ func (p *preparation) dialogues() error {
 		return err
 	}
 	p.out.Dialogues, p.out.VocabSize = len(ds), tok.VocabSize()
-	_, err = blob.PutBytes(p.ctx, p.store, p.layout.Tokenizer(), data, blob.Always)
-	return err
+	if _, err := blob.PutBytes(ctx, p.store, p.layout.Tokenizer(), data, blob.Always); err != nil {
+		return err
+	}
+	return putLines(ctx, p.store, p.layout.Dialogues(), ds)
 }
 
 // stage writes the training and the held-out problems of a stage.
-func (p *preparation) stage(index int, s config.Stage) error {
+func (p *preparation) stage(ctx context.Context, index int, s config.Stage) error {
+	path := fmt.Sprintf("stages[%d].data", index-1)
 	train, heldOut, err := p.problems(s.Data)
 	if err != nil {
-		return userError(ErrTypeDataset, fmt.Errorf("stages[%d].data: %w", index-1, err))
+		return permanent(ErrTypeDataset, fmt.Errorf("%s: %w", path, err))
 	}
 	if len(train) < p.cfg.RL.ProblemsPerStep {
-		return userError(ErrTypeDataset, fmt.Errorf("stages[%d].data: %d training problems, want at least rl.problems_per_step (%d)",
-			index-1, len(train), p.cfg.RL.ProblemsPerStep))
+		return permanent(ErrTypeDataset, fmt.Errorf("%s: %d training problems, want at least rl.problems_per_step (%d)",
+			path, len(train), p.cfg.RL.ProblemsPerStep))
 	}
-	for key, set := range map[string][]rl.Problem{
-		p.layout.TrainProblems(index): train, p.layout.HeldOutProblems(index): heldOut,
-	} {
+	for _, set := range [][]rl.Problem{train, heldOut} {
+		if err := p.checkProblems(set); err != nil {
+			return permanent(ErrTypeDataset, fmt.Errorf("%s: %w", path, err))
+		}
 		if err := p.checkLengths(set, s); err != nil {
-			return err
-		}
-		var buf bytes.Buffer
-		if err := dataset.Write(&buf, set); err != nil {
-			return err
-		}
-		if _, err := blob.PutBytes(p.ctx, p.store, key, buf.Bytes(), blob.Always); err != nil {
 			return err
 		}
 	}
 	p.out.Problems += len(train)
 	p.out.NumHeldOut += len(heldOut)
-	return nil
+	if err := putLines(ctx, p.store, p.layout.TrainProblems(index), train); err != nil {
+		return err
+	}
+	return putLines(ctx, p.store, p.layout.HeldOutProblems(index), heldOut)
 }
 
 // problems generates both splits, or reads a file and holds out its last
@@ -123,12 +115,43 @@ func (p *preparation) problems(src config.Source) (train, heldOut []rl.Problem, 
 		return nil, nil, err
 	}
 	if src.Path != "" {
+		if len(train) < 2 {
+			return nil, nil, fmt.Errorf("%s: 1 problem, want at least 2: one to train on and one to hold out", src.Path)
+		}
 		cut := len(train) - min(p.cfg.Eval.NumProblems, len(train)/2)
 		return train[:cut], train[cut:], nil
 	}
 	src.Num = p.cfg.Eval.NumProblems
 	heldOut, err = dataset.Problems(src, p.cfg.Seed, env.HeldOut)
 	return train, heldOut, err
+}
+
+const (
+	// maxProblemID leaves room for an ending in a file name of 255 bytes.
+	maxProblemID = 200
+	// maxReported bounds the problems that one error lists.
+	maxReported = 20
+)
+
+// checkProblems finds problems that could be read but never sampled.
+func (p *preparation) checkProblems(problems []rl.Problem) error {
+	var bad []error
+	for _, problem := range problems {
+		_, err := env.ByName(problem.Env)
+		if err == nil {
+			err = blob.CheckKey(p.layout.Group(1, problem.ID))
+		}
+		if err == nil && len(problem.ID) > maxProblemID {
+			err = fmt.Errorf("id of %d bytes, want at most %d", len(problem.ID), maxProblemID)
+		}
+		if err != nil {
+			bad = append(bad, fmt.Errorf("problem %.40q: %w", problem.ID, err))
+		}
+		if len(bad) == maxReported {
+			break
+		}
+	}
+	return errors.Join(bad...)
 }
 
 // checkLengths finds prompts that leave no room for the stage's response.
@@ -142,4 +165,14 @@ func (p *preparation) checkLengths(problems []rl.Problem, s config.Stage) error 
 		}
 	}
 	return nil
+}
+
+// putLines stores values as JSON lines.
+func putLines[T any](ctx context.Context, store blob.Store, key string, values []T) error {
+	var buf bytes.Buffer
+	if err := dataset.Write(&buf, values); err != nil {
+		return fmt.Errorf("encode %s: %w", key, err)
+	}
+	_, err := blob.PutBytes(ctx, store, key, buf.Bytes(), blob.Always)
+	return err
 }

@@ -1,16 +1,15 @@
 package activities
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 
 	"temper/internal/artifact"
 	"temper/internal/blob"
-	"temper/internal/chat"
 	"temper/internal/config"
-	"temper/internal/dataset"
 	"temper/internal/rl"
 	"temper/trainer"
 	"temper/trainer/checkpoint"
@@ -40,34 +39,24 @@ type session struct {
 	*runContext
 	store   blob.Store
 	learner Learner
-	at      int         // cursor
-	known   bool        // at describes the learner; false after an error in an update
-	rows    []rl.Sample // the supervised data as tokens
-	epoch   int         // of order
-	order   []int       // of rows
-	last    rl.TrainMetrics
+	at      int  // cursor
+	known   bool // at describes the learner; false while an update is made and after one that failed
+	sft     *sftData
+	last    rl.TrainMetrics // of the newest update made here
 }
 
-// seek brings the training state of a run to a position, by going on from where
-// it is, or from the newest checkpoint before.
-func (t *Trainer) seek(ctx context.Context, run RunRef, want int) (*session, error) {
-	s, err := t.open(ctx, run)
-	if err != nil {
-		return nil, err
+// cursor of an RL step.
+func (s *session) cursor(step int) int { return s.cfg.SFT.Steps + step }
+
+// name says which update a cursor stands for.
+func (s *session) name(cursor int) string {
+	if cursor <= s.cfg.SFT.Steps {
+		return fmt.Sprintf("SFT update %d", cursor)
 	}
-	if !s.known || s.at > want {
-		if err := s.restore(ctx, want); err != nil {
-			return nil, fmt.Errorf("restore run %s: %w", run.RunID, err)
-		}
-	}
-	for s.at < want {
-		if err := s.advance(ctx); err != nil {
-			return nil, fmt.Errorf("run %s, %s: %w", run.RunID, s.name(s.at+1), err)
-		}
-	}
-	return s, nil
+	return fmt.Sprintf("step %d", cursor-s.cfg.SFT.Steps)
 }
 
+// open makes the run's session the current one. The caller holds t.mu.
 func (t *Trainer) open(ctx context.Context, run RunRef) (*session, error) {
 	if t.session != nil && t.session.run == run {
 		return t.session, nil
@@ -88,26 +77,59 @@ func (t *Trainer) open(ctx context.Context, run RunRef) (*session, error) {
 	return t.session, nil
 }
 
-// restore loads the newest checkpoint at or before want, or starts over.
+// seek brings the current session to a cursor, by going on from where it is, or
+// from the newest checkpoint before.
+func (t *Trainer) seek(ctx context.Context, want int) error {
+	s := t.session
+	if !s.known || s.at > want || s.at+1 < want {
+		t.doing.Store("restoring")
+		if err := s.restore(ctx, want); err != nil {
+			return fmt.Errorf("restore run %s: %w", s.run.RunID, err)
+		}
+	}
+	for s.at < want {
+		t.doing.Store(s.name(s.at + 1))
+		if err := s.advance(ctx); err != nil {
+			return fmt.Errorf("run %s, %s: %w", s.run.RunID, s.name(s.at+1), err)
+		}
+	}
+	return nil
+}
+
+// restore loads the newest checkpoint at or before want, unless the state is as
+// far already; without a checkpoint it starts over. An unreadable one is passed
+// over: all updates since an older one can be made again.
 func (s *session) restore(ctx context.Context, want int) error {
-	s.known = false
 	saved, err := checkpoint.List(ctx, s.store, s.layout.Checkpoints())
 	if err != nil {
 		return err
 	}
-	best := checkpoint.Entry{}
-	for _, c := range saved {
-		if c.Step <= want && c.Step >= best.Step {
-			best = c
+	if s.at > want {
+		s.known = false
+	}
+	for _, c := range slices.Backward(saved) {
+		if c.Step > want || s.known && c.Step <= s.at {
+			continue
 		}
+		s.known = false
+		_, err := s.learner.Restore(ctx, s.store, c.Ref)
+		if err == nil {
+			s.at, s.known = c.Step, true
+			return nil
+		}
+		if !errors.Is(err, checkpoint.ErrCorrupt) && !errors.Is(err, blob.ErrCorrupt) && !errors.Is(err, blob.ErrNotExist) {
+			return err
+		}
+		warn(ctx, "checkpoint is unreadable, taking an older one", "run_id", s.run.RunID, "ref", c.Ref.Key, "err", err)
 	}
-	if best.Ref.IsZero() {
-		err = s.learner.Init(rl.Seed(s.cfg.Seed, "init"))
-	} else {
-		_, err = s.learner.Restore(ctx, s.store, best.Ref)
+	if s.known {
+		return nil
 	}
-	s.at, s.known = best.Step, err == nil
-	return err
+	if err := s.learner.Init(rl.Seed(s.cfg.Seed, "init")); err != nil {
+		return err
+	}
+	s.at, s.known = 0, true
+	return nil
 }
 
 // save writes a checkpoint of the current cursor and deletes what is too old:
@@ -126,91 +148,42 @@ func (s *session) save(ctx context.Context) error {
 		keep[e.Step] = true
 	}
 	for _, p := range planOf(s.run.RunID, s.cfg).Stages {
-		keep[s.cfg.SFT.Steps+p.FirstStep+p.Steps-1] = true
+		keep[s.cursor(p.FirstStep+p.Steps-1)] = true
 	}
 	return checkpoint.Prune(ctx, s.store, dir, func(cursor int) bool { return keep[cursor] })
 }
 
-// name says which update a cursor stands for.
-func (s *session) name(cursor int) string {
-	if cursor <= s.cfg.SFT.Steps {
-		return fmt.Sprintf("SFT update %d", cursor)
-	}
-	return fmt.Sprintf("step %d", cursor-s.cfg.SFT.Steps)
-}
-
-// advance makes the next update of the run.
+// advance makes the next update of the run. One that fails, or panics, may have
+// changed a part of the state.
 func (s *session) advance(ctx context.Context) error {
+	s.known = false
 	var err error
 	if next := s.at + 1; next <= s.cfg.SFT.Steps {
 		s.last, err = s.sftUpdate(ctx, next)
 	} else {
 		s.last, err = s.rlUpdate(ctx, next-s.cfg.SFT.Steps)
 	}
-	// A failed update may have changed a part of the state.
-	s.known = err == nil
-	if err == nil {
-		s.at++
+	if err != nil {
+		return err
 	}
-	return err
+	s.at, s.known = s.at+1, true
+	return nil
 }
 
-// sftUpdate makes supervised update n, from 1, on its part of the shuffled data.
+// sftUpdate makes supervised update n, from 1.
 func (s *session) sftUpdate(ctx context.Context, n int) (rl.TrainMetrics, error) {
-	if err := s.readRows(ctx); err != nil {
-		return rl.TrainMetrics{}, err
-	}
-	batch := make([]rl.Sample, 0, s.cfg.SFT.BatchSize)
-	for i := (n - 1) * s.cfg.SFT.BatchSize; i < n*s.cfg.SFT.BatchSize; i++ {
-		batch = append(batch, s.rows[s.orderOf(i / len(s.rows))[i%len(s.rows)]])
-	}
-	return s.learner.SFTStep(ctx, batch, s.cfg.SFT.Optimizer, trainer.Position{Step: n, Total: s.cfg.SFT.Steps})
-}
-
-// orderOf is the order of the rows in a pass over the data.
-func (s *session) orderOf(epoch int) []int {
-	if s.order == nil || s.epoch != epoch {
-		s.epoch, s.order = epoch, rl.Rand(rl.Seed(s.cfg.Seed, "sft-order", uint64(epoch))).Perm(len(s.rows))
-	}
-	return s.order
-}
-
-func (s *session) readRows(ctx context.Context) error {
-	if s.rows != nil {
-		return nil
-	}
-	data, err := blob.ReadKey(ctx, s.store, s.layout.Dialogues())
-	if err != nil {
-		return err
-	}
-	dialogues, err := dataset.ReadDialogues(bytes.NewReader(data), s.store.Locate(s.layout.Dialogues()))
-	if err != nil {
-		return err
-	}
-	s.rows, err = renderRows(s.format, dialogues, s.cfg.Model.MaxContext)
-	return err
-}
-
-// renderRows turns dialogues into rows. One that does not fit is an error: it
-// would teach to stop in the middle.
-func renderRows(format *chat.Format, dialogues []chat.Dialogue, maxContext int) ([]rl.Sample, error) {
-	rows := make([]rl.Sample, 0, len(dialogues))
-	for i, d := range dialogues {
-		t, err := format.Render(d)
-		if err != nil {
-			return nil, fmt.Errorf("dialogue %d: %w", i+1, err)
+	if s.sft == nil {
+		var err error
+		if s.sft, err = readSFT(ctx, s.store, s.runContext); err != nil {
+			s.sft = nil
+			return rl.TrainMetrics{}, err
 		}
-		if n := len(t.Tokens()); n > maxContext {
-			return nil, config.Problems{{Path: "model.max_context", Msg: fmt.Sprintf("is %d, but dialogue %d has %d tokens", maxContext, i+1, n)}}
-		}
-		rows = append(rows, rl.Sample{
-			ProblemID: "sft", Rollout: i, Tokens: t.Tokens(), LossMask: t.LossMask(), RolloutLogprobs: t.Logprobs(),
-		})
 	}
-	return rows, nil
+	return s.learner.SFTStep(ctx, s.sft.batch(n, s.cfg.SFT.BatchSize), s.cfg.SFT.Optimizer, trainer.Position{Step: n, Total: s.cfg.SFT.Steps})
 }
 
-// rlUpdate applies the stored batch of an RL step.
+// rlUpdate applies the stored batch of an RL step. A step without one is left
+// out: its stage was stopped, or had no problem left, before it.
 func (s *session) rlUpdate(ctx context.Context, step int) (rl.TrainMetrics, error) {
 	position := s.schedule(step)
 	if position.Step == 1 {
@@ -222,11 +195,8 @@ func (s *session) rlUpdate(ctx context.Context, step int) (rl.TrainMetrics, erro
 	if err != nil {
 		return rl.TrainMetrics{}, err
 	}
-	if !ok {
-		return rl.TrainMetrics{}, fmt.Errorf("no batch of step %d in %s", step, s.store.Locate(s.layout.Step(step)))
-	}
-	if built.Samples == 0 {
-		return rl.TrainMetrics{}, nil // no group of the step had a signal
+	if !ok || built.Samples == 0 { // none, or no group of the step had a signal
+		return rl.TrainMetrics{}, nil
 	}
 	data, err := blob.ReadRef(ctx, s.store, built.Batch)
 	if err != nil {
@@ -234,7 +204,7 @@ func (s *session) rlUpdate(ctx context.Context, step int) (rl.TrainMetrics, erro
 	}
 	var batch rl.Batch
 	if err := json.Unmarshal(data, &batch); err != nil {
-		return rl.TrainMetrics{}, fmt.Errorf("%s: %w", s.store.Locate(s.layout.Batch(step)), err)
+		return rl.TrainMetrics{}, fmt.Errorf("%s: %w: %w", s.store.Locate(s.layout.Batch(step)), err, blob.ErrCorrupt)
 	}
 	return s.learner.Update(ctx, batch, trainer.UpdateOptions{
 		Optimizer: s.cfg.RL.Optimizer, Position: position, NumMinibatches: s.cfg.RL.NumMinibatches,

@@ -3,38 +3,75 @@ package activities
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
 
 	"temper/internal/artifact"
 )
 
-// TrainSFT makes the supervised updates From+1 to To.
+// TrainSFT makes the supervised updates From+1 to To. A retry resumes from the
+// newest checkpoint.
 func (t *Trainer) TrainSFT(ctx context.Context, in TrainSFTInput) (TrainSFTResult, error) {
-	key := artifact.Layout{RunID: in.Run.RunID}.SFTResult(in.To)
-	if done, ok, err := artifact.Lookup[SFTRecord](ctx, t.Store, key); ok || err != nil {
-		return done.Result, toTemporal(err)
-	}
-	out, err := t.trainSFT(ctx, in)
+	var out SFTRecord
+	err := t.work(ctx, func(ctx context.Context) (err error) {
+		out, err = t.trainSFT(ctx, in)
+		return err
+	})
 	return out.Result, toTemporal(err)
 }
 
-func (t *Trainer) trainSFT(ctx context.Context, in TrainSFTInput) (SFTRecord, error) {
-	var done atomic.Int64
-	done.Store(int64(in.From))
-	stop := heartbeat(ctx, func() any { return fmt.Sprintf("update %d of %d", done.Load(), in.To) })
+// PublishPolicy publishes the weights after SFT as policy 0. The policy of a
+// later step was published by its TrainStep, and is looked up.
+// Errors: NotFound for a policy that the run does not have yet.
+func (t *Trainer) PublishPolicy(ctx context.Context, in PublishInput) (Policy, error) {
+	var out Policy
+	err := t.work(ctx, func(ctx context.Context) (err error) {
+		out, err = t.publishPolicy(ctx, in)
+		return err
+	})
+	return out, toTemporal(err)
+}
+
+// TrainStep applies the batch of a step exactly once and publishes the policy
+// that comes of it.
+func (t *Trainer) TrainStep(ctx context.Context, in TrainStepInput) (TrainStepResult, error) {
+	var out TrainStepResult
+	err := t.work(ctx, func(ctx context.Context) (err error) {
+		out, err = t.trainStep(ctx, in)
+		return err
+	})
+	return out, toTemporal(err)
+}
+
+// work calls f alone, while the server is told that the activity lives.
+func (t *Trainer) work(ctx context.Context, f func(context.Context) error) error {
+	ctx, stop := heartbeat(ctx, func() string {
+		doing, _ := t.doing.Load().(string)
+		return doing
+	})
 	defer stop()
-	s, err := t.seek(ctx, in.Run, in.From)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return f(ctx)
+}
+
+func (t *Trainer) trainSFT(ctx context.Context, in TrainSFTInput) (SFTRecord, error) {
+	key := artifact.Layout{RunID: in.Run.RunID}.SFTResult(in.To)
+	if done, ok, err := artifact.Lookup[SFTRecord](ctx, t.Store, key); ok || err != nil {
+		return done, err
+	}
+	s, err := t.open(ctx, in.Run)
 	if err != nil {
+		return SFTRecord{}, err
+	}
+	if err := t.seek(ctx, in.From); err != nil {
 		return SFTRecord{}, err
 	}
 	started := t.Now()
 	tokens := 0
 	for n := in.From + 1; n <= in.To; n++ {
-		if s, err = t.seek(ctx, in.Run, n); err != nil {
+		if err := t.seek(ctx, n); err != nil {
 			return SFTRecord{}, err
 		}
 		tokens += s.last.Tokens
-		done.Store(int64(n))
 	}
 	out := SFTRecord{To: in.To, Total: s.cfg.SFT.Steps}
 	out.Result.Metrics = s.last
@@ -42,83 +79,85 @@ func (t *Trainer) trainSFT(ctx context.Context, in TrainSFTInput) (SFTRecord, er
 	out.Result.TokensPerSec = perSecond(tokens, out.Result.TrainTime)
 	if in.Save {
 		if err := s.save(ctx); err != nil {
-			return out, err
+			return SFTRecord{}, err
 		}
 	}
-	return artifact.PutOnce(ctx, t.Store, s.layout.SFTResult(in.To), out)
+	return artifact.PutOnce(ctx, t.Store, key, out)
 }
 
-// PublishPolicy publishes the weights after a step as a policy, or finds the
-// one that was published then.
-func (t *Trainer) PublishPolicy(ctx context.Context, in PublishInput) (Policy, error) {
-	key := artifact.Layout{RunID: in.Run.RunID}.PolicyRef(int64(in.Step))
-	if p, ok, err := artifact.Lookup[Policy](ctx, t.Store, key); ok || err != nil {
-		return p, toTemporal(err)
+func (t *Trainer) publishPolicy(ctx context.Context, in PublishInput) (Policy, error) {
+	layout := artifact.Layout{RunID: in.Run.RunID}
+	missing := permanent(ErrTypeNotFound, fmt.Errorf("run %s has no policy %d", in.Run.RunID, in.Step))
+	if in.Step < 0 {
+		return Policy{}, missing
 	}
-	stop := heartbeat(ctx, func() any { return nil })
-	defer stop()
-	s, err := t.seekStep(ctx, in.Run, in.Step)
+	if p, ok, err := artifact.Lookup[Policy](ctx, t.Store, layout.PolicyRef(int64(in.Step))); ok || err != nil {
+		return p, err
+	}
+	cfg, err := readConfig(ctx, t.Store, in.Run)
 	if err != nil {
-		return Policy{}, toTemporal(err)
+		return Policy{}, err
 	}
-	p, err := s.publish(ctx)
-	return p, toTemporal(err)
-}
-
-func (t *Trainer) seekStep(ctx context.Context, run RunRef, step int) (*session, error) {
-	s, err := t.open(ctx, run)
+	_, taught, err := artifact.Lookup[SFTRecord](ctx, t.Store, layout.SFTResult(cfg.SFT.Steps))
 	if err != nil {
-		return nil, err
+		return Policy{}, err
 	}
-	return t.seek(ctx, run, s.cfg.SFT.Steps+step)
-}
-
-func (s *session) publish(ctx context.Context) (Policy, error) {
-	version := int64(s.at - s.cfg.SFT.Steps)
-	ref, err := s.learner.Publish(ctx, s.store, s.layout.Policy(version), s.tokenizerJSON)
+	if in.Step > 0 || !taught {
+		return Policy{}, missing
+	}
+	s, err := t.open(ctx, in.Run)
 	if err != nil {
-		return Policy{}, fmt.Errorf("publish policy %d: %w", version, err)
+		return Policy{}, err
 	}
-	return artifact.PutOnce(ctx, s.store, s.layout.PolicyRef(version), Policy{Version: version, Ref: ref})
-}
-
-// TrainStep applies the batch of a step exactly once and publishes the policy
-// that comes of it.
-func (t *Trainer) TrainStep(ctx context.Context, in TrainStepInput) (TrainStepResult, error) {
-	key := artifact.Layout{RunID: in.Run.RunID}.TrainResult(in.Step)
-	if done, ok, err := artifact.Lookup[TrainStepResult](ctx, t.Store, key); ok || err != nil {
-		return done, toTemporal(err)
+	if err := t.seek(ctx, s.cursor(0)); err != nil {
+		return Policy{}, err
 	}
-	stop := heartbeat(ctx, func() any { return nil })
-	defer stop()
-	out, err := t.trainStep(ctx, in)
-	if err != nil {
-		return out, toTemporal(err)
-	}
-	out, err = artifact.PutOnce(ctx, t.Store, key, out)
-	return out, toTemporal(err)
+	return s.publish(ctx)
 }
 
 func (t *Trainer) trainStep(ctx context.Context, in TrainStepInput) (TrainStepResult, error) {
-	if _, err := t.seekStep(ctx, in.Run, in.Step-1); err != nil {
+	layout := artifact.Layout{RunID: in.Run.RunID}
+	if done, ok, err := artifact.Lookup[TrainStepResult](ctx, t.Store, layout.TrainResult(in.Step)); ok || err != nil {
+		return done, err
+	}
+	if _, ok, err := artifact.Lookup[BuildBatchResult](ctx, t.Store, layout.BatchStats(in.Step)); err != nil {
+		return TrainStepResult{}, err
+	} else if !ok {
+		return TrainStepResult{}, permanent(ErrTypeNotFound, fmt.Errorf("run %s has no batch of step %d", in.Run.RunID, in.Step))
+	}
+	s, err := t.open(ctx, in.Run)
+	if err != nil {
+		return TrainStepResult{}, err
+	}
+	if err := t.seek(ctx, s.cursor(in.Step-1)); err != nil {
 		return TrainStepResult{}, err
 	}
 	started := t.Now()
-	s, err := t.seekStep(ctx, in.Run, in.Step)
-	if err != nil {
+	if err := t.seek(ctx, s.cursor(in.Step)); err != nil {
 		return TrainStepResult{}, err
 	}
 	out := TrainStepResult{Metrics: s.last}
 	if out.Policy, err = s.publish(ctx); err != nil {
-		return out, err
+		return TrainStepResult{}, err
 	}
 	trained := t.Now()
 	out.TrainTime = trained.Sub(started)
 	if in.Save {
 		if err := s.save(ctx); err != nil {
-			return out, err
+			return TrainStepResult{}, err
 		}
 		out.SaveTime = t.Now().Sub(trained)
 	}
-	return out, nil
+	return artifact.PutOnce(ctx, t.Store, layout.TrainResult(in.Step), out)
+}
+
+// publish stores the weights at the current cursor as a policy. Publishing a
+// stored one again changes nothing.
+func (s *session) publish(ctx context.Context) (Policy, error) {
+	version := int64(s.at - s.cursor(0))
+	ref, err := s.learner.Publish(ctx, s.store, s.layout.Policy(version), s.tokenizerJSON)
+	if err != nil {
+		return Policy{}, fmt.Errorf("publish policy %d: %w", version, err)
+	}
+	return artifact.PutOnce(ctx, s.store, s.layout.PolicyRef(version), Policy{Version: version, Ref: ref})
 }

@@ -8,6 +8,7 @@ package artifact
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path"
@@ -16,17 +17,18 @@ import (
 	"strings"
 
 	"temper/internal/blob"
+	"temper/internal/rl"
 )
 
 // Root is the folder of all runs.
 const Root = "runs"
 
-var runIDForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
+var runIDForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
 // CheckRunID says what is wrong with a run id, if anything.
 func CheckRunID(id string) error {
 	if !runIDForm.MatchString(id) {
-		return fmt.Errorf("run id %q: want 1 to 63 of A-Z, a-z, 0-9, '.', '_' and '-', starting with a letter or digit", id)
+		return fmt.Errorf("run id %q: want 1 to 64 of A-Z, a-z, 0-9, '.', '_' and '-', starting with a letter or digit", id)
 	}
 	return nil
 }
@@ -117,9 +119,10 @@ func (l Layout) EvalTrajectories(stage int, label string, version int64) string 
 	return l.key("evals", fmt.Sprintf("stage-%02d-%s-v%06d.jsonl", stage, label, version))
 }
 
-// Event is one entry of the run's event log.
-func (l Layout) Event(unixNano int64, kind string) string {
-	return l.key("events", fmt.Sprintf("%020d-%s.json", unixNano, kind))
+// Event is one entry of the run's event log. Two entries of one moment differ in
+// kind or text.
+func (l Layout) Event(unixNano int64, kind, text string) string {
+	return l.key("events", fmt.Sprintf("%020d-%s-%08x.json", unixNano, kind, uint32(rl.Hash(text))))
 }
 
 // Events is the folder of the event log.
@@ -151,20 +154,34 @@ func RunIDs(ctx context.Context, s blob.Store) ([]string, error) {
 // PutOnce stores v as JSON under key unless something is there already, and
 // returns what is there afterwards. It makes a step's result stick: the first
 // attempt that finishes wins, later ones learn its answer.
+// Errors: blob.ErrCorrupt when what is there is no JSON of the type.
 func PutOnce[T any](ctx context.Context, s blob.Store, key string, v T) (T, error) {
 	_, err := blob.PutJSON(ctx, s, key, v, blob.IfAbsent)
 	if err == nil || !errors.Is(err, blob.ErrExists) {
 		return v, err
 	}
 	var stored T
-	return stored, blob.ReadJSON(ctx, s, key, &stored)
+	return stored, readJSON(ctx, s, key, &stored)
 }
 
 // Lookup reads the JSON under key; ok is false when nothing is there.
+// Errors: blob.ErrCorrupt as of PutOnce.
 func Lookup[T any](ctx context.Context, s blob.Store, key string) (v T, ok bool, err error) {
-	err = blob.ReadJSON(ctx, s, key, &v)
+	err = readJSON(ctx, s, key, &v)
 	if errors.Is(err, blob.ErrNotExist) {
 		return v, false, nil
 	}
 	return v, err == nil, err
+}
+
+// readJSON tells bytes that will never decode from a store that fails.
+func readJSON(ctx context.Context, s blob.Store, key string, v any) error {
+	data, err := blob.ReadKey(ctx, s, key)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(data, v); err != nil {
+		return fmt.Errorf("decode %s: %w: %w", s.Locate(key), err, blob.ErrCorrupt)
+	}
+	return nil
 }

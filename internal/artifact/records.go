@@ -51,20 +51,21 @@ type TimeSplit struct {
 }
 
 // StageSummary compares the policy before any RL with the policy at the end of
-// the stage, on the stage's held-out problems.
+// the stage, on the stage's held-out problems. What was not measured, because
+// the run was stopped before, is nil and absent from the JSON.
 type StageSummary struct {
-	Name                string  `json:"name"`
-	Steps               int     `json:"steps"`
-	AccuracyBefore      float64 `json:"accuracy_before"`
-	AccuracyAfter       float64 `json:"accuracy_after"`
-	ToolErrorRateBefore float64 `json:"tool_error_rate_before"`
-	ToolErrorRateAfter  float64 `json:"tool_error_rate_after"`
-	MeanTokens          float64 `json:"mean_tokens"`
-	MeanTurns           float64 `json:"mean_turns"`
-	MeanTokensBefore    float64 `json:"mean_tokens_before"`
-	MeanTurnsBefore     float64 `json:"mean_turns_before"`
-	ProblemsFiltered    int     `json:"problems_filtered"`
-	ProblemsTotal       int     `json:"problems_total"`
+	Name                string   `json:"name"`
+	Steps               int      `json:"steps"`
+	AccuracyBefore      *float64 `json:"accuracy_before,omitempty"`
+	AccuracyAfter       *float64 `json:"accuracy_after,omitempty"`
+	ToolErrorRateBefore *float64 `json:"tool_error_rate_before,omitempty"`
+	ToolErrorRateAfter  *float64 `json:"tool_error_rate_after,omitempty"`
+	MeanTokens          *float64 `json:"mean_tokens,omitempty"`
+	MeanTurns           *float64 `json:"mean_turns,omitempty"`
+	MeanTokensBefore    *float64 `json:"mean_tokens_before,omitempty"`
+	MeanTurnsBefore     *float64 `json:"mean_turns_before,omitempty"`
+	ProblemsFiltered    int      `json:"problems_filtered"`
+	ProblemsTotal       int      `json:"problems_total"`
 }
 
 // Summary is the outcome of a run.
@@ -100,7 +101,7 @@ func StepRecords(ctx context.Context, s blob.Store, l Layout) ([]StepRecord, err
 			continue
 		}
 		var rec StepRecord
-		if err := blob.ReadJSON(ctx, s, info.Key, &rec); err != nil {
+		if err := readJSON(ctx, s, info.Key, &rec); err != nil {
 			return nil, err
 		}
 		out = append(out, rec)

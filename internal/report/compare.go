@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"encoding/csv"
 	"fmt"
 	"io"
@@ -31,10 +32,10 @@ func Compare(w io.Writer, runs []Compared) error {
 		n := len(r.Records)
 		accuracy, tokens := "", ""
 		for _, st := range r.Summary.Stages {
-			accuracy += fmt.Sprintf(" %.3f", st.AccuracyAfter)
-			tokens += fmt.Sprintf(" %.1f", st.MeanTokens)
+			accuracy += " " + known(Number(st.AccuracyAfter, 3))
+			tokens += " " + known(Number(st.MeanTokens, 1))
 		}
-		fmt.Fprintf(t, "%s\t%.3f\t%.3f\t%.3f\t%.3f\t%s\t%s\t%.0f\t\n", r.Label,
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%.0f\t\n", r.Label,
 			mean(r.Records, 0, compareWindow, artifact.MetricCorrectErrors),
 			mean(r.Records, compareWindow, 2*compareWindow, artifact.MetricCorrectErrors),
 			mean(r.Records, n-compareWindow, n, artifact.MetricCorrectErrors),
@@ -44,17 +45,21 @@ func Compare(w io.Writer, runs []Compared) error {
 	return t.Flush()
 }
 
+// known marks the place of a number that does not exist.
+func known(text string) string { return cmp.Or(text, "-") }
+
 // mean averages a series over the records from, inclusive, to to.
-func mean(records []artifact.StepRecord, from, to int, metric string) float64 {
+func mean(records []artifact.StepRecord, from, to int, metric string) string {
 	from, to = max(0, from), min(len(records), to)
 	if from >= to {
-		return 0
+		return known("")
 	}
 	sum := 0.0
 	for _, r := range records[from:to] {
 		sum += r.Metrics[metric]
 	}
-	return sum / float64(to-from)
+	average := sum / float64(to-from)
+	return Number(&average, 3)
 }
 
 // comparedSeries are the columns of CSV.

@@ -8,6 +8,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -53,6 +54,22 @@ func Count(v float64) string {
 	}
 }
 
+// Number writes a measured number with so many digits after the point; one that
+// was not measured is blank.
+func Number(v *float64, digits int) string {
+	if v == nil {
+		return ""
+	}
+	return strconv.FormatFloat(*v, 'f', digits, 64)
+}
+
+func percent(v *float64) string {
+	if v == nil {
+		return ""
+	}
+	return fmt.Sprintf("%.1f%%", 100**v)
+}
+
 // Duration rounds to seconds: 45s, 1m32s.
 func Duration(d time.Duration) string { return d.Round(time.Second).String() }
 
@@ -79,9 +96,10 @@ func Summary(w io.Writer, s artifact.Summary, links Links) error {
 	t := tabwriter.NewWriter(&b, 0, 4, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "stage\tsteps\taccuracy before\tafter\ttool errors before\tafter\ttokens before\tafter\tturns before\tafter\t")
 	for _, st := range s.Stages {
-		fmt.Fprintf(t, "%s\t%d\t%.2f\t%.2f\t%.1f%%\t%.1f%%\t%.1f\t%.1f\t%.1f\t%.1f\t\n", st.Name, st.Steps,
-			st.AccuracyBefore, st.AccuracyAfter, 100*st.ToolErrorRateBefore, 100*st.ToolErrorRateAfter,
-			st.MeanTokensBefore, st.MeanTokens, st.MeanTurnsBefore, st.MeanTurns)
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", st.Name, st.Steps,
+			Number(st.AccuracyBefore, 2), Number(st.AccuracyAfter, 2),
+			percent(st.ToolErrorRateBefore), percent(st.ToolErrorRateAfter),
+			Number(st.MeanTokensBefore, 1), Number(st.MeanTokens, 1), Number(st.MeanTurnsBefore, 1), Number(st.MeanTurns, 1))
 	}
 	if err := t.Flush(); err != nil {
 		return err

@@ -1,0 +1,94 @@
+package activities
+
+import (
+	"context"
+
+	"temper/internal/artifact"
+	"temper/internal/rl"
+)
+
+// storedFilter is a FilterResult with the problems that were removed.
+type storedFilter struct {
+	FilterResult
+	PolicyVersion int64    `json:"policy_version"`
+	RemovedIDs    []string `json:"removed_ids"`
+}
+
+// FilterProblems samples every training problem of a stage with the current
+// policy and removes those that all rollouts solve (recipe, RL stage 3).
+func (r *Rollouts) FilterProblems(ctx context.Context, in FilterInput) (FilterResult, error) {
+	out, err := r.filterProblems(ctx, in)
+	return out.FilterResult, toTemporal(err)
+}
+
+func (r *Rollouts) filterProblems(ctx context.Context, in FilterInput) (storedFilter, error) {
+	key := artifact.Layout{RunID: in.Run.RunID}.Filter(in.Stage)
+	if done, ok, err := artifact.Lookup[storedFilter](ctx, r.Store, key); ok || err != nil {
+		return done, err
+	}
+	started := r.Now()
+	var out storedFilter
+	err := r.sample(ctx, in.Run, in.Policy, func(ctx context.Context, s *sampler) (err error) {
+		out, err = s.filter(ctx, in.Stage)
+		return err
+	})
+	if err != nil {
+		return storedFilter{}, err
+	}
+	out.Wall = r.Now().Sub(started)
+	return artifact.PutOnce(ctx, r.Store, key, out)
+}
+
+func (s *sampler) filter(ctx context.Context, stage int) (storedFilter, error) {
+	problems, err := readProblems(ctx, s.store, s.run.layout.TrainProblems(stage))
+	if err != nil {
+		return storedFilter{}, err
+	}
+	solved := map[string]bool{}
+	var outage error // nil once a problem has a scored rollout
+	err = s.groups(ctx, s.spec("filter", stage, 0), problems, s.run.cfg.Stages[stage-1].Filter.Rollouts, func(g rl.Group) error {
+		if err := lost(g.Trajectories); len(solved) == 0 || err == nil {
+			outage = err
+		}
+		solved[g.Problem.ID] = solvedByAll(g.Trajectories)
+		return nil
+	})
+	if err == nil {
+		err = outage
+	}
+	if err != nil {
+		return storedFilter{}, err
+	}
+	out := storedFilter{PolicyVersion: s.policy.Version, RemovedIDs: removable(problems, solved, s.run.cfg.RL.ProblemsPerStep)}
+	out.Problems, out.Removed = len(problems), len(out.RemovedIDs)
+	out.Left = out.Problems - out.Removed
+	return out, nil
+}
+
+// removable lists the solved problems. A stage needs one step's worth of
+// problems: the last of the solved ones stay to fill it up, unless nothing is
+// left to learn at all.
+func removable(problems []rl.Problem, solved map[string]bool, perStep int) []string {
+	ids := []string{}
+	for _, p := range problems {
+		if solved[p.ID] {
+			ids = append(ids, p.ID)
+		}
+	}
+	left := len(problems) - len(ids)
+	if left == 0 {
+		return ids
+	}
+	return ids[:len(ids)-max(0, perStep-left)]
+}
+
+// solvedByAll: a rollout that the infrastructure lost is no evidence, so that
+// its problem stays.
+func solvedByAll(ts []rl.Trajectory) bool {
+	for i := range ts {
+		if ts[i].Reward != 1 || ts[i].StopReason == rl.StopInfraError {
+			return false
+		}
+	}
+	return len(ts) > 0
+}

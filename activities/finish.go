@@ -1,0 +1,101 @@
+package activities
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"temper/internal/artifact"
+)
+
+// FinishRun writes the series and the summary of the run.
+func (c *Control) FinishRun(ctx context.Context, in FinishRunInput) (FinishRunResult, error) {
+	out, err := c.finishRun(ctx, in)
+	return out, toTemporal(err)
+}
+
+func (c *Control) finishRun(ctx context.Context, in FinishRunInput) (FinishRunResult, error) {
+	layout := artifact.Layout{RunID: in.Run.RunID}
+	cfg, err := readConfig(ctx, c.Store, in.Run)
+	if err != nil {
+		return FinishRunResult{}, err
+	}
+	records, err := artifact.StepRecords(ctx, c.Store, layout)
+	if err != nil {
+		return FinishRunResult{}, err
+	}
+	if err := putLines(ctx, c.Store, layout.Metrics(), records); err != nil {
+		return FinishRunResult{}, err
+	}
+	summary := summarize(in, records)
+	summary.Seed, summary.ConfigSHA256 = cfg.Seed, in.Run.Config.SHA256
+	if c.PeakRSS != nil {
+		summary.PeakRSSBytes = c.PeakRSS()
+	}
+	if !in.Policy.Ref.IsZero() {
+		summary.PolicyPath = c.Store.Locate(layout.Policy(in.Policy.Version))
+	}
+	if _, err := artifact.PutOnce(ctx, c.Store, layout.Summary(), summary); err != nil {
+		return FinishRunResult{}, err
+	}
+	return FinishRunResult{SummaryPath: c.Store.Locate(layout.Summary())}, nil
+}
+
+func summarize(in FinishRunInput, records []artifact.StepRecord) artifact.Summary {
+	wall := in.Ended.Sub(in.Started).Seconds()
+	s := artifact.Summary{
+		RunID: in.Run.RunID, WallSeconds: wall, Steps: len(records), PolicyVersion: in.Policy.Version,
+		Stopped: in.Stopped, Started: in.Started, Ended: in.Ended, Stages: []artifact.StageSummary{},
+	}
+	split := artifact.TimeSplit{Train: in.SFT.TrainTime.Seconds()}
+	var steps, others []float64
+	for _, r := range records {
+		split.Sample += r.Metrics[artifact.MetricGenSeconds]
+		split.Tool += r.Metrics[artifact.MetricToolSeconds]
+		split.Train += r.Metrics[artifact.MetricTrainSeconds]
+		steps = append(steps, r.Metrics[artifact.MetricStepSeconds])
+		others = append(others, r.Metrics[artifact.MetricOtherSeconds])
+	}
+	for _, st := range in.Stages {
+		s.Stages = append(s.Stages, stageSummary(st))
+		for _, e := range []EvalResult{st.Before, st.After} {
+			gen, tool := splitWall(e.Wall, e.SampleTime, e.ToolTime)
+			split.Sample += gen.Seconds()
+			split.Tool += tool.Seconds()
+		}
+		split.Sample += st.Filter.Wall.Seconds()
+	}
+	split.Other = max(0, wall-split.Sample-split.Tool-split.Train)
+	s.TimeSplit = split
+	s.OrchestrationMSPerStep = 1000 * median(others)
+	if m := median(steps); m > 0 {
+		s.OrchestrationShare = median(others) / m
+	}
+	return s
+}
+
+// stageSummary leaves out what was not measured: a run that was stopped early
+// says nothing about the stages it did not reach.
+func stageSummary(st StageReport) artifact.StageSummary {
+	out := artifact.StageSummary{
+		Name: st.Plan.Name, Steps: st.Plan.Steps,
+		ProblemsFiltered: st.Filter.Removed, ProblemsTotal: st.Filter.Problems,
+	}
+	if b := st.Before; b.Label != "" {
+		out.AccuracyBefore, out.ToolErrorRateBefore = &b.Accuracy, &b.ToolErrorRate
+		out.MeanTokensBefore, out.MeanTurnsBefore = &b.MeanTokens, &b.MeanTurns
+	}
+	if a := st.After; a.Label != "" {
+		out.AccuracyAfter, out.ToolErrorRateAfter = &a.Accuracy, &a.ToolErrorRate
+		out.MeanTokens, out.MeanTurns = &a.MeanTokens, &a.MeanTurns
+	}
+	return out
+}
+
+func median(xs []float64) float64 {
+	if len(xs) == 0 {
+		return 0
+	}
+	sorted := slices.SortedFunc(slices.Values(xs), cmp.Compare[float64])
+	return sorted[len(sorted)/2]
+}

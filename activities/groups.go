@@ -1,0 +1,98 @@
+package activities
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"temper/internal/artifact"
+	"temper/internal/blob"
+	"temper/internal/dataset"
+	"temper/internal/rl"
+)
+
+// writeGroup stores a group as JSON lines unless another attempt was faster.
+func writeGroup(ctx context.Context, store blob.Store, layout artifact.Layout, step int, g rl.Group) error {
+	data, err := trajectoryLines(g.Trajectories)
+	if err != nil {
+		return fmt.Errorf("encode group %s: %w", g.Problem.ID, err)
+	}
+	_, err = blob.PutBytes(ctx, store, layout.Group(step, g.Problem.ID), data, blob.IfAbsent)
+	if errors.Is(err, blob.ErrExists) {
+		return nil
+	}
+	return err
+}
+
+func trajectoryLines(ts []rl.Trajectory) ([]byte, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	for i := range ts {
+		if err := enc.Encode(&ts[i]); err != nil {
+			return nil, err
+		}
+	}
+	return buf.Bytes(), nil
+}
+
+// lookupGroup reads the group of a problem; ok is false when none is stored.
+func lookupGroup(ctx context.Context, store blob.Store, layout artifact.Layout, step int, p rl.Problem) (g rl.Group, ok bool, err error) {
+	key := layout.Group(step, p.ID)
+	data, err := blob.ReadKey(ctx, store, key)
+	if errors.Is(err, blob.ErrNotExist) {
+		return g, false, nil
+	}
+	if err != nil {
+		return g, false, err
+	}
+	g.Problem = p
+	dec := json.NewDecoder(bytes.NewReader(data))
+	for dec.More() {
+		var t rl.Trajectory
+		err := dec.Decode(&t)
+		if err == nil {
+			err = t.Validate()
+		}
+		if err != nil {
+			return g, false, fmt.Errorf("%s: trajectory %d: %w: %w", store.Locate(key), len(g.Trajectories)+1, err, blob.ErrCorrupt)
+		}
+		g.Trajectories = append(g.Trajectories, t)
+	}
+	return g, true, nil
+}
+
+// problemsByID reads the problems of a set in the order of ids.
+func problemsByID(ctx context.Context, store blob.Store, key string, ids []string) ([]rl.Problem, error) {
+	all, err := readProblems(ctx, store, key)
+	if err != nil {
+		return nil, err
+	}
+	byID := make(map[string]rl.Problem, len(all))
+	for _, p := range all {
+		byID[p.ID] = p
+	}
+	out := make([]rl.Problem, 0, len(ids))
+	for _, id := range ids {
+		p, ok := byID[id]
+		if !ok {
+			return nil, permanent(ErrTypeNotFound, fmt.Errorf("%s: no problem %q", store.Locate(key), id))
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+func readProblems(ctx context.Context, store blob.Store, key string) ([]rl.Problem, error) {
+	data, err := blob.ReadKey(ctx, store, key)
+	if err != nil {
+		return nil, err
+	}
+	problems, err := dataset.ReadProblems(bytes.NewReader(data), store.Locate(key))
+	if err != nil {
+		return nil, permanent(ErrTypeCorrupt, err)
+	}
+	return problems, nil
+}

@@ -1,0 +1,66 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+)
+
+const (
+	// heartbeatInterval is well below the heartbeat time-outs of the workflows.
+	heartbeatInterval = 2 * time.Second
+	// stallTimeout is longer than any single update, checkpoint or group takes.
+	stallTimeout = time.Hour
+)
+
+var errStalled = errors.New("no progress for " + stallTimeout.String())
+
+// heartbeat tells the server that the activity lives until the returned
+// function is called. progress is sent along, for people who look. An activity
+// that is wedged is cancelled and vouched for no longer.
+func heartbeat(ctx context.Context, progress func() string) (context.Context, func()) {
+	if !activity.IsActivity(ctx) {
+		return ctx, func() {}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		if !watch(done, progress, func(text string) { activity.RecordHeartbeat(ctx, text) }) {
+			cancel(errStalled)
+		}
+	}()
+	return ctx, func() { close(done); <-ended; cancel(nil) }
+}
+
+// watch beats until done and returns true, or false when progress has stood
+// still for too long.
+func watch(done <-chan struct{}, progress func() string, beat func(string)) bool {
+	tick := time.NewTicker(heartbeatInterval)
+	defer tick.Stop()
+	last, still := progress(), time.Duration(0)
+	for {
+		select {
+		case <-done:
+			return true
+		case <-tick.C:
+		}
+		now := progress()
+		if still += heartbeatInterval; now != last {
+			last, still = now, 0
+		}
+		if still >= stallTimeout {
+			return false
+		}
+		beat(now)
+	}
+}
+
+// warn logs what an operator should know though the activity goes on.
+func warn(ctx context.Context, message string, pairs ...any) {
+	if activity.IsActivity(ctx) {
+		activity.GetLogger(ctx).Warn(message, pairs...)
+	}
+}

@@ -1,0 +1,167 @@
+package activities_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"temper/activities"
+	"temper/internal/blob"
+	"temper/internal/config"
+	"temper/internal/rl"
+	"temper/trainer"
+	"temper/trainer/checkpoint"
+	"temper/trainer/qwen3"
+)
+
+// errDied is what a process that is killed does not even get to say.
+var errDied = errors.New("died")
+
+// fate counts what a trainer does to the world and ends it at one moment.
+type fate struct {
+	count int
+	// at is the moment of death, from 1; 0 never comes.
+	at   int
+	dead bool
+	// names lists the moments, for people who read a failed test.
+	names []string
+}
+
+// moment reports whether this is the end, or after it.
+func (f *fate) moment(format string, args ...any) bool {
+	f.count++
+	f.names = append(f.names, fmt.Sprintf(format, args...))
+	f.dead = f.dead || f.count == f.at
+	return f.dead
+}
+
+// mortal is a store whose writes may be the last thing that a process does, or
+// what it dies before.
+type mortal struct {
+	blob.Store
+	fate *fate
+}
+
+func (m mortal) Put(ctx context.Context, key string, r io.Reader, cond blob.Condition) (blob.Ref, error) {
+	if m.fate.moment("before put %s", key) {
+		return blob.Ref{}, errDied
+	}
+	ref, err := m.Store.Put(ctx, key, r, cond)
+	if m.fate.moment("after put %s", key) {
+		return blob.Ref{}, errDied
+	}
+	return ref, err
+}
+
+func (m mortal) Delete(ctx context.Context, key string) error {
+	if m.fate.moment("before delete %s", key) {
+		return errDied
+	}
+	return m.Store.Delete(ctx, key)
+}
+
+func (m mortal) Get(ctx context.Context, key string) (io.ReadCloser, error) {
+	if m.fate.dead {
+		return nil, errDied
+	}
+	return m.Store.Get(ctx, key)
+}
+
+func (m mortal) List(ctx context.Context, prefix string) ([]blob.Info, error) {
+	if m.fate.dead {
+		return nil, errDied
+	}
+	return m.Store.List(ctx, prefix)
+}
+
+// chain is a Learner whose whole state is a hash of all that was done to it, in
+// order: an update that is missing, doubled or misplaced shows.
+type chain struct {
+	fate    *fate
+	vocab   int
+	state   [sha256.Size]byte
+	updates int
+	closed  bool
+}
+
+var _ activities.Learner = (*chain)(nil)
+
+// do adds to the chain. A learner that dies may have changed its state.
+func (c *chain) do(what string, args ...any) error {
+	if c.closed {
+		return errors.New("the learner is closed")
+	}
+	if c.fate.moment("before %s", what) {
+		return errDied
+	}
+	data, err := json.Marshal(args)
+	if err != nil {
+		return err
+	}
+	c.state = sha256.Sum256(fmt.Appendf(c.state[:], "%s %s", what, data))
+	if c.fate.moment("after %s", what) {
+		return errDied
+	}
+	return nil
+}
+
+func (c *chain) Init(seed uint64) error {
+	c.state, c.updates = [sha256.Size]byte{}, 0
+	return c.do("init", seed)
+}
+
+func (c *chain) ResetOptimizer() error { return c.do("reset") }
+
+func (c *chain) SFTStep(_ context.Context, samples []rl.Sample, o config.Optimizer, p trainer.Position) (rl.TrainMetrics, error) {
+	err := c.do("sft", samples, o, p)
+	return c.metrics(), err
+}
+
+func (c *chain) Update(_ context.Context, batch rl.Batch, o trainer.UpdateOptions) (rl.TrainMetrics, error) {
+	err := c.do("update", batch, o)
+	return c.metrics(), err
+}
+
+func (c *chain) metrics() rl.TrainMetrics {
+	c.updates++
+	return rl.TrainMetrics{Loss: float64(c.state[0]), Updates: c.updates, Tokens: 10}
+}
+
+// tensors is the state as weights.
+func (c *chain) tensors() []qwen3.Tensor {
+	t := qwen3.Tensor{Name: "chain", Shape: []int{sha256.Size}}
+	for _, b := range c.state {
+		t.Data = append(t.Data, float32(b))
+	}
+	return []qwen3.Tensor{t}
+}
+
+func (c *chain) Save(ctx context.Context, store blob.Store, prefix string, step int) (blob.Ref, error) {
+	return checkpoint.Save(ctx, store, prefix, step, checkpoint.State{
+		Counters: checkpoint.Counters{TotalUpdates: int64(c.updates)}, Weights: c.tensors(),
+	})
+}
+
+func (c *chain) Restore(ctx context.Context, store blob.Store, ref blob.Ref) (int, error) {
+	step, s, err := checkpoint.Load(ctx, store, ref)
+	if err != nil {
+		return 0, err
+	}
+	if c.fate.moment("before restore %s", ref.Key) {
+		return 0, errDied
+	}
+	for i, v := range s.Weights[0].Data {
+		c.state[i] = byte(v)
+	}
+	c.updates = int(s.Counters.TotalUpdates)
+	return step, nil
+}
+
+func (c *chain) Publish(ctx context.Context, store blob.Store, prefix string, tokenizerJSON []byte) (blob.Ref, error) {
+	return checkpoint.Publish(ctx, store, prefix, checkpoint.Policy{Weights: c.tensors(), Tokenizer: tokenizerJSON})
+}
+
+func (c *chain) Close() { c.closed = true }

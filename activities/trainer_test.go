@@ -1,0 +1,337 @@
+package activities_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.temporal.io/sdk/temporal"
+
+	"temper/activities"
+	"temper/internal/blob"
+	"temper/internal/config"
+	"temper/internal/rl"
+	"temper/trainer/checkpoint"
+)
+
+// machine is a trainer process on a store.
+type machine struct {
+	*activities.Trainer
+	learners []*chain
+}
+
+func boot(store blob.Store, f *fate) *machine {
+	m := &machine{}
+	m.Trainer = &activities.Trainer{
+		Store: mortal{store, f}, Now: still,
+		NewLearner: func(_ config.Run, vocab int) (activities.Learner, error) {
+			m.learners = append(m.learners, &chain{fate: f, vocab: vocab})
+			return m.learners[len(m.learners)-1], nil
+		},
+	}
+	return m
+}
+
+// withBatches stores a batch for each given step; one in three has no sample.
+func (h *house) withBatches(t testing.TB, steps ...int) {
+	t.Helper()
+	for _, step := range steps {
+		var built activities.BuildBatchResult
+		if step%3 != 0 {
+			data, err := json.Marshal(rl.Batch{Step: step, Samples: []rl.Sample{{ProblemID: fmt.Sprint("p", step)}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			put(t, h.store, h.layout.Batch(step), string(data))
+			built = activities.BuildBatchResult{Batch: blob.RefOf(h.layout.Batch(step), data), Samples: 1}
+		}
+		if _, err := blob.PutJSON(t.Context(), h.store, h.layout.BatchStats(step), built, blob.Always); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// script is the activities that a trainer gets in a run, in order.
+func (h *house) script(t testing.TB, steps ...int) []func(*machine) error {
+	sft := func(from, to int) func(*machine) error {
+		return func(m *machine) error {
+			_, err := m.TrainSFT(t.Context(), activities.TrainSFTInput{Run: h.run, From: from, To: to, Save: true})
+			return err
+		}
+	}
+	script := []func(*machine) error{sft(0, 2), sft(2, 4), func(m *machine) error {
+		_, err := m.PublishPolicy(t.Context(), activities.PublishInput{Run: h.run})
+		return err
+	}}
+	for _, step := range steps {
+		script = append(script, func(m *machine) error {
+			_, err := m.TrainStep(t.Context(), activities.TrainStepInput{Run: h.run, Step: step, Save: step%2 == 0})
+			return err
+		})
+	}
+	return script
+}
+
+// play carries a script out. When the machine fails, Temporal repeats the
+// activity: on a new process after a death, on the same one after an error.
+func play(t testing.TB, store blob.Store, f *fate, restart bool, script []func(*machine) error) *machine {
+	t.Helper()
+	m := boot(store, f)
+	for _, activity := range script {
+		for activity(m) != nil {
+			if !f.dead {
+				t.Fatalf("an activity fails without a fault: %v", activity(m))
+			}
+			f.dead = false
+			if restart {
+				m = boot(store, f)
+			}
+		}
+	}
+	return m
+}
+
+// TestDeathAtAnyMomentChangesNothing kills the trainer at each of its writes and
+// learner calls in turn: before and after them, with and without the process.
+func TestDeathAtAnyMomentChangesNothing(t *testing.T) {
+	h := newHouse(t, nil)
+	steps := []int{1, 2, 3, 4, 5, 6}
+	h.withBatches(t, steps...)
+	content := dump(t, h.store)
+	script := h.script(t, steps...)
+
+	undisturbed := fate{}
+	play(t, h.store, &undisturbed, false, script)
+	want := dump(t, h.store)
+	if undisturbed.count < 100 {
+		t.Fatalf("only %d moments: the world is not watched", undisturbed.count)
+	}
+	for _, restart := range []bool{true, false} {
+		for at := 1; at <= undisturbed.count; at++ {
+			f := fate{at: at}
+			store := fill(t, content)
+			play(t, store, &f, restart, script)
+			if diff := cmp.Diff(dump(t, store), want); diff != "" {
+				t.Fatalf("death %s, new process %v: got -, want +\n%s", f.names[at-1], restart, diff)
+			}
+		}
+	}
+}
+
+// TestEachUpdateIsMadeOnce on an undisturbed run: the moments of the learner,
+// with a fresh optimizer where a stretch of the schedule begins.
+func TestEachUpdateIsMadeOnce(t *testing.T) {
+	h := newHouse(t, nil)
+	h.withBatches(t, 1, 2, 3, 4, 5, 6)
+	f := fate{}
+	play(t, h.store, &f, false, h.script(t, 1, 2, 3, 4, 5, 6))
+	var got []string
+	for _, name := range f.names {
+		if what, ok := strings.CutPrefix(name, "after "); ok && !strings.HasPrefix(what, "put") {
+			got = append(got, what)
+		}
+	}
+	want := []string{"init", "sft", "sft", "sft", "sft", "reset", "update", "update", "update", "reset", "update"}
+	if diff := cmp.Diff(got, want); diff != "" {
+		t.Errorf("got -, want + (step 3 and 6 have no sample)\n%s", diff)
+	}
+}
+
+// TestStepsThatNeverWereAreLeftOut: a stage that was stopped leaves steps
+// without a batch, and the next stage goes on after them.
+func TestStepsThatNeverWereAreLeftOut(t *testing.T) {
+	h := newHouse(t, nil)
+	h.withBatches(t, 1, 5)
+	content := dump(t, h.store)
+	script := h.script(t, 1, 5)
+	m := play(t, h.store, &fate{}, false, script)
+	if n := m.learners[0].updates; n != 6 {
+		t.Errorf("%d updates, want 4 of SFT and 2 of RL", n)
+	}
+	again := fill(t, content)
+	for _, activity := range script { // each on a new process
+		if err := activity(boot(again, &fate{})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff(dump(t, again), dump(t, h.store)); diff != "" {
+		t.Errorf("after restarts: got -, want +\n%s", diff)
+	}
+}
+
+// TestTwoRunsOnOneTrainer: runs that take turns get what each gets alone.
+func TestTwoRunsOnOneTrainer(t *testing.T) {
+	a := newHouse(t, nil)
+	b := prepare(t, a.store, "other", map[string]string{"seed": "9"})
+	a.withBatches(t, 1, 2)
+	b.withBatches(t, 1, 2)
+	alone := fill(t, dump(t, a.store))
+	scripts := [][]func(*machine) error{a.script(t, 1, 2), b.script(t, 1, 2)}
+	var turns []func(*machine) error
+	for i := range scripts[0] {
+		turns = append(turns, scripts[0][i], scripts[1][i])
+	}
+	m := play(t, a.store, &fate{}, false, turns)
+	for _, script := range scripts {
+		play(t, alone, &fate{}, true, script)
+	}
+	if diff := cmp.Diff(dump(t, a.store), dump(t, alone)); diff != "" {
+		t.Errorf("interleaved: got -, want alone +\n%s", diff)
+	}
+	open := 0
+	for _, l := range m.learners {
+		if !l.closed {
+			open++
+		}
+	}
+	if open != 1 {
+		t.Errorf("%d learners are open, want the one of the last run", open)
+	}
+}
+
+// TestCheckpointsThatStay: the newest, the last of SFT and the last of each stage.
+func TestCheckpointsThatStay(t *testing.T) {
+	h := newHouse(t, nil)
+	h.withBatches(t, 1, 2, 3, 4, 5, 6)
+	script := h.script(t, 1, 2, 3, 4, 5, 6)
+	stay := func(activities int) []int {
+		play(t, h.store, &fate{}, false, script[:activities])
+		entries, err := checkpoint.List(t.Context(), h.store, h.layout.Checkpoints())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var cursors []int
+		for _, e := range entries {
+			cursors = append(cursors, e.Step)
+		}
+		return cursors
+	}
+	for _, c := range []struct {
+		activities int
+		want       []int
+	}{
+		{1, []int{2}}, {2, []int{4}},
+		{5, []int{4, 6}},     // step 2, keep = 1
+		{7, []int{4, 8}},     // step 4 ends stage 1
+		{9, []int{4, 8, 10}}, // step 6 ends stage 2
+	} {
+		if diff := cmp.Diff(stay(c.activities), c.want); diff != "" {
+			t.Errorf("after %d activities: got -, want +\n%s", c.activities, diff)
+		}
+	}
+	shards, err := h.store.List(t.Context(), h.layout.Checkpoints()+"/shards/")
+	if err != nil || len(shards) != 3 {
+		t.Errorf("%d shards of 3 checkpoints (%v)", len(shards), err)
+	}
+}
+
+// TestUnreadableCheckpointIsPassedOver: what an older one lacks is made again.
+func TestUnreadableCheckpointIsPassedOver(t *testing.T) {
+	h := newHouse(t, nil)
+	h.withBatches(t, 1, 2, 3)
+	play(t, h.store, &fate{}, false, h.script(t, 1, 2))
+	healthy := dump(t, h.store)
+	next := h.script(t, 3)[3:]
+	play(t, h.store, &fate{}, true, next)
+	want := dump(t, h.store)
+	damage := map[string]func(map[string]string, string){
+		"missing": func(content map[string]string, key string) { delete(content, key) },
+		"changed": func(content map[string]string, key string) { content[key] = "x" + content[key][1:] },
+	}
+	for name, harm := range damage {
+		for n := 1; n <= 2; n++ { // the newest, and both
+			content := maps.Clone(healthy)
+			left := n
+			for _, cursor := range []int{6, 4} {
+				var m struct{ Shards map[string][]blob.Ref }
+				manifest := fmt.Sprintf("%s/step-%06d/manifest.json", h.layout.Checkpoints(), cursor)
+				if err := json.Unmarshal([]byte(content[manifest]), &m); err != nil {
+					t.Fatal(err)
+				}
+				if left > 0 {
+					harm(content, m.Shards["weights"][0].Key)
+					left--
+				}
+			}
+			store := fill(t, content)
+			play(t, store, &fate{}, true, next)
+			key := h.layout.PolicyRef(3)
+			if got := dump(t, store)[key]; got == "" || got != want[key] {
+				t.Errorf("%d %s: policy 3 is %s, want %s", n, name, got, want[key])
+			}
+		}
+	}
+}
+
+// TestAnotherTrainerWentOn: a worker whose state is behind takes the other's
+// checkpoint instead of repeating its updates.
+func TestAnotherTrainerWentOn(t *testing.T) {
+	h := newHouse(t, nil)
+	h.withBatches(t, 1, 2, 4)
+	script := h.script(t, 1, 2, 4)
+	f := fate{}
+	m := boot(h.store, &f)
+	if err := script[0](m); err != nil {
+		t.Fatal(err)
+	}
+	play(t, h.store, &fate{}, true, script[1:5])
+	from := len(f.names)
+	if err := script[5](m); err != nil {
+		t.Fatal(err)
+	}
+	updates := slices.DeleteFunc(f.names[from:], func(s string) bool { return s != "after update" && s != "after sft" })
+	if len(updates) != 1 {
+		t.Errorf("%d updates, want that of step 4 alone: %v", len(updates), updates)
+	}
+}
+
+func TestWhatARunDoesNotHaveIsNotFound(t *testing.T) {
+	h := newHouse(t, nil)
+	m := boot(h.store, &fate{})
+	publish := func(step int) error {
+		_, err := m.PublishPolicy(t.Context(), activities.PublishInput{Run: h.run, Step: step})
+		return err
+	}
+	wantKind(t, publish(0), activities.ErrTypeNotFound, "no policy 0")
+	h.withBatches(t, 1)
+	play(t, h.store, &fate{}, true, h.script(t, 1))
+	for _, step := range []int{-1, 2, 99} {
+		wantKind(t, publish(step), activities.ErrTypeNotFound, fmt.Sprint("no policy ", step))
+	}
+	for _, step := range []int{0, 1} {
+		if err := publish(step); err != nil {
+			t.Errorf("policy %d: %v", step, err)
+		}
+	}
+	if len(m.learners) != 0 {
+		t.Error("a look-up took the device")
+	}
+	_, err := m.TrainStep(t.Context(), activities.TrainStepInput{Run: h.run, Step: 2})
+	wantKind(t, err, activities.ErrTypeNotFound, "no batch of step 2")
+}
+
+// wantKind checks type, text and that Temporal will not retry.
+func wantKind(t testing.TB, err error, kind, text string) {
+	t.Helper()
+	app, ok := err.(*temporal.ApplicationError) //nolint:errorlint // Temporal looks at the outermost error only
+	if !ok || app.Type() != kind || !app.NonRetryable() || !strings.Contains(app.Message(), text) {
+		t.Errorf("error %v (%T), want a final one of type %s saying %q", err, err, kind, text)
+	}
+}
+
+func TestScheduleStretches(t *testing.T) {
+	h := newHouse(t, nil)
+	want := [][2]int{{1, 4}, {2, 4}, {3, 4}, {4, 4}, {1, 2}, {2, 2}}
+	if diff := cmp.Diff(activities.Schedules(h.cfg), want); diff != "" {
+		t.Errorf("second stage resets: got -, want +\n%s", diff)
+	}
+	h.cfg.Stages[1].ResetOptimizer = false
+	want = [][2]int{{1, 6}, {2, 6}, {3, 6}, {4, 6}, {5, 6}, {6, 6}}
+	if diff := cmp.Diff(activities.Schedules(h.cfg), want); diff != "" {
+		t.Errorf("one stretch: got -, want +\n%s", diff)
+	}
+}
