@@ -109,8 +109,8 @@ func RunIDFromWorkflowID(workflowID string) string {
 	return id
 }
 
-// safeName keeps letters, digits, '.', '_' and '-', and starts with neither
-// '.' nor '-'.
+// safeName keeps letters, digits, '.', '_' and '-', and starts with none of
+// '.', '_' and '-'.
 func safeName(s string) string {
 	clean := strings.Map(func(r rune) rune {
 		switch {
@@ -120,5 +120,5 @@ func safeName(s string) string {
 			return '-'
 		}
 	}, s)
-	return strings.TrimLeft(clean, ".-")
+	return strings.TrimLeft(clean, "._-")
 }
