@@ -23,7 +23,7 @@ func Default() Run {
 			NumMinibatches: 1, MicrobatchTokens: 16384,
 			Optimizer: defaultOptimizer(4e-4, 5, "constant"),
 			Loss:      Loss{ClipLow: 0.2, ClipHigh: 0.28},
-			RoC:       RoC{Enabled: true, Mode: RoCPaper, Smoothing: 0.1, MinPositive: 2, MinNegative: 2},
+			RoC:       RoC{Enabled: true, Mode: RoCPaper, Smoothing: 0.1},
 		},
 		Rollout: Rollout{
 			Temperature: 1, ToolTimeout: 4 * time.Second, ToolMemory: 256 << 20,

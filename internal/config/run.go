@@ -116,7 +116,8 @@ type RoC struct {
 	Mode string `yaml:"mode" json:"mode"`
 	// Smoothing s turns a penalty p into the weight 1/(p+s); the paper states none.
 	Smoothing float64 `yaml:"smoothing" json:"smoothing"`
-	// MinPositive and MinNegative are kept at least, where they exist.
+	// MinPositive and MinNegative are kept at least, where they exist. The paper
+	// states none (0); the released code has 2 and 2.
 	MinPositive int `yaml:"min_positive" json:"min_positive"`
 	MinNegative int `yaml:"min_negative" json:"min_negative"`
 }
