@@ -23,13 +23,13 @@ func openStore(p *config.Process) (blob.Store, error) {
 
 // connect dials Temporal and opens the store. check, when given, runs first, so
 // that a mistake in the input is told even when no server is there.
-func connect(ctx context.Context, p *config.Process, check func() error) (client.Client, blob.Store, error) {
+func connect(ctx context.Context, p *config.Process, check func(context.Context, blob.Store) error) (client.Client, blob.Store, error) {
 	store, err := openStore(p)
 	if err != nil {
 		return nil, nil, err
 	}
 	if check != nil {
-		if err := check(); err != nil {
+		if err := check(ctx, store); err != nil {
 			return nil, nil, err
 		}
 	}

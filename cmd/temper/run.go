@@ -53,7 +53,7 @@ func submitCommand() *cobra.Command {
 			return usagef("--config is missing: name the run's YAML file")
 		}
 		s.seeded = cmd.Flags().Changed("seed")
-		c, store, err := connect(cmd.Context(), p, func() error { _, err := s.load(); return err })
+		c, store, err := connect(cmd.Context(), p, s.check)
 		if err != nil {
 			return err
 		}

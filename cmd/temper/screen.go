@@ -212,10 +212,10 @@ func (s *screen) changes() string {
 			continue
 		}
 		text := fmt.Sprintf("%s (pid %d)", c.State, c.PID)
-		if c.State == supervise.StateBackoff || c.State == supervise.StateFailed {
-			text = string(c.State)
-		}
-		if c.LastExit != "" {
+		switch {
+		case c.State == supervise.StateBackoff, c.State == supervise.StateFailed:
+			text = fmt.Sprintf("%s: %s", c.State, c.LastExit)
+		case c.LastExit != "":
 			text += fmt.Sprintf(", restart %d after: %s", c.Restarts, c.LastExit)
 		}
 		if s.last[c.Name] != text {

@@ -107,15 +107,24 @@ func underKey(key string, err error) error {
 	return errors.New(key + ": " + strings.ReplaceAll(err.Error(), "\n", "\n"+key+": "))
 }
 
+// check is all that can be told before a server is asked.
+func (s *submission) check(ctx context.Context, store blob.Store) error {
+	_, err := s.load()
+	if artifact.CheckRunID(s.runID) != nil {
+		return err
+	}
+	layout := artifact.Layout{RunID: s.runID}
+	if _, statErr := store.Stat(ctx, layout.Plan()); statErr == nil {
+		err = errors.Join(err, usagef("run id %q exists already at %s: choose another", s.runID, store.Locate(layout.Dir())))
+	}
+	return err
+}
+
 // submit starts the workflow exactly as a plain Temporal client would.
 func submit(ctx context.Context, c client.Client, store blob.Store, s *submission) error {
 	run, err := s.load()
 	if err != nil {
 		return err
-	}
-	layout := artifact.Layout{RunID: s.runID}
-	if _, err := store.Stat(ctx, layout.Plan()); err == nil {
-		return usagef("run id %q exists already at %s: choose another", s.runID, store.Locate(layout.Dir()))
 	}
 	text, err := run.YAML()
 	if err != nil {

@@ -164,13 +164,13 @@ func nameOpenRuns(ctx context.Context, c client.Client, s *screen, log *slog.Log
 
 // checkUp finds what is wrong before anything is started, all at once.
 func checkUp(ctx context.Context, p *config.Process, o *upOptions) error {
-	if err := p.Validate(); err != nil {
+	store, err := openStore(p)
+	if err != nil {
 		return err
 	}
 	var wrong []error
 	if o.config != "" {
-		_, err := o.load()
-		wrong = append(wrong, err)
+		wrong = append(wrong, o.submission.check(ctx, store))
 	}
 	wrong = append(wrong, findPython(p.Python), checkListeners(p, o.embedded))
 	if o.embedded {

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"temper/internal/blob"
+	"temper/internal/blob/fileblob"
+)
+
+// TestBadInput runs command lines that must not start anything. Each answers
+// with its exit code and with lines that name every mistake.
+func TestBadInput(t *testing.T) {
+	w := newWrongWorld(t)
+	sft, problems := filepath.Join(w.dir, "sft.jsonl"), filepath.Join(w.dir, "problems.jsonl")
+	w.write(sft, "{\"messages\": [\n")
+	w.write(problems, `{"id":"a","env":"chase"}`+"\nnot json\n"+`{"id":"b","env":"chase","prompt":"x","answer":"y","zz":1}`+"\n")
+	w.write(filepath.Join(w.dir, "bad.yaml"), "sedd: 3\nrl: {group_size: many}\nsft: {steps: 0}\nstages: [{name: a}]\n")
+	w.write(filepath.Join(w.dir, "data.yaml"), "stages: [{name: a, data: {path: problems.jsonl}}]\n")
+	good := "../../configs/ci.yaml"
+	tests := []struct {
+		name string
+		args []string
+		code int
+		want []string
+	}{
+		{"unknown command", []string{"frob"}, exitUser, []string{`unknown command "frob"`}},
+		{"unknown flag", []string{"up", "--frob"}, exitUser, []string{"unknown flag: --frob"}},
+		{"ill-typed flag", []string{"run", "submit", "--seed", "-1"}, exitUser, []string{"--seed"}},
+		{"extra argument", []string{"run", "list", "x"}, exitUser, []string{"temper run list"}},
+		{"missing argument", []string{"run", "show"}, exitUser, []string{"temper run show", "1 arg"}},
+		{"no configuration", []string{"run", "submit"}, exitUser, []string{"--config is missing"}},
+		{"missing file", []string{"run", "submit", "--config", "none.yaml"}, exitUser, []string{"none.yaml", "no such file"}},
+		{"bad addresses", []string{"run", "list", "--temporal", "here", "--sandbox", "1"}, exitUser,
+			[]string{`TEMPORAL_ADDRESS): is "here"`, `TEMPER_SANDBOX_ADDRESS): is "1"`}},
+		{"unreadable and impossible values", []string{"run", "submit", "--config", filepath.Join(w.dir, "bad.yaml"), "--set", "x", "--run-id", "a/b"}, exitUser,
+			[]string{"bad.yaml:1:1: sedd: unknown key", "bad.yaml:2:18: rl.group_size: want a whole number", "bad.yaml:3:7: sft.steps: is 0",
+				"--set x: want key=value", `run id "a/b"`}},
+		{"impossible overrides", []string{"run", "submit", "--config", good, "--set", "rl.group_size=9", "--set", "stages[0].data.env=maze", "--set", "stages[2].until.steps=0"}, exitUser,
+			[]string{"rl.group_size: is 9, above rl.rollouts_per_problem (8)", `stages[0].data.env: is "maze"`, "stages[2].until.steps: is 0"}},
+		{"corrupt and missing data", []string{"run", "submit", "--config", filepath.Join(w.dir, "data.yaml"), "--set", "sft.data.path=none.jsonl"}, exitUser,
+			[]string{"sft.data.path: ", w.path("none.jsonl"), "no such file", "stages[0].data.path: " + problems + ":1: prompt is missing",
+				"stages[0].data.path: " + problems + ":2: ", "stages[0].data.path: " + problems + `:3: json: unknown field "zz"`}},
+		{"corrupt dialogues", []string{"run", "submit", "--config", good, "--set", "sft.data.path=" + sft}, exitUser, []string{"sft.data.path: " + sft + ":1: "}},
+		{"run id that exists", []string{"run", "submit", "--config", good, "--run-id", "taken"}, exitUser, []string{`run id "taken" exists already`}},
+		{"run that does not exist", []string{"run", "show", "nobody"}, exitUser, []string{`no run "nobody"`}},
+		{"evaluation of no run", []string{"eval", "nobody"}, exitUser, []string{`no run "nobody"`}},
+		{"no server to submit to", []string{"run", "submit", "--config", good, "--temporal", w.closed}, exitSystem, []string{"no Temporal server answers at " + w.closed}},
+		{"no server to ask", []string{"run", "status", "x", "--temporal", w.closed}, exitSystem, []string{w.closed}},
+		{"no server to work for", []string{"worker", "--temporal", w.closed}, exitSystem, []string{w.closed}},
+		{"busy ports, no server binary, no python", []string{"up", "--run", good, "--run-id", "taken", "--set", "seed=x", "--python", "no-such-python", "--temporal", w.closed, "--sandbox", w.busy, "--ui", w.busy}, exitUser,
+			[]string{w.busy + " is in use by another process: choose another with --sandbox", "--sandbox and --ui are both " + w.busy,
+				`python "no-such-python" not found`, "temporald not found: build it with ./task build", `run id "taken" exists already`, "seed: want"}},
+		{"flags of a run without one", []string{"up", "--set", "a=b"}, exitUser, []string{"--set is for a run"}},
+		{"flags that exclude each other", []string{"up", "--run", good, "--exit", "--stay"}, exitUser, []string{"--exit and --stay"}},
+		{"sandbox on a busy port without python", []string{"sandbox", "--listen", w.busy, "--python", "no-such-python"}, exitUser, []string{w.busy + " is in use", "no-such-python"}},
+		{"unknown environment", []string{"data", "generate", "--env", "maze"}, exitUser, []string{`"maze"`, "chase, verbs"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var out, errs strings.Builder
+			if code := run(tt.args, &out, &errs); code != tt.code {
+				t.Errorf("exit code %d, want %d", code, tt.code)
+			}
+			for _, want := range tt.want {
+				if !strings.Contains(errs.String(), want) {
+					t.Errorf("stderr\n%swants %q", errs.String(), want)
+				}
+			}
+			for line := range strings.Lines(errs.String()) {
+				if !strings.HasPrefix(line, "temper: ") {
+					t.Errorf("line without the program's name: %q", line)
+				}
+			}
+		})
+	}
+}
+
+// TestUnreachableNamedServer: a server that somebody else runs is checked
+// before anything is started beside it.
+func TestUnreachableNamedServer(t *testing.T) {
+	w := newWrongWorld(t)
+	t.Setenv("TEMPORAL_ADDRESS", w.closed)
+	var out, errs strings.Builder
+	code := run([]string{"up", "--sandbox", w.other, "--python", "sh"}, &out, &errs)
+	if code != exitSystem || !strings.Contains(errs.String(), "no Temporal server answers at "+w.closed) {
+		t.Errorf("exit code %d, stderr %q; want %d and the address", code, errs.String(), exitSystem)
+	}
+	if out.Len() > 0 {
+		t.Errorf("stdout %q: something was started", out.String())
+	}
+}
+
+// wrongWorld is a home with a run in it, and addresses for better or worse.
+type wrongWorld struct {
+	t                   *testing.T
+	dir                 string
+	busy, closed, other string
+}
+
+func newWrongWorld(t *testing.T) *wrongWorld {
+	t.Helper()
+	w := &wrongWorld{t: t, dir: t.TempDir()}
+	w.busy, _ = w.listen()
+	var stop func()
+	w.closed, stop = w.listen()
+	stop()
+	w.other, stop = w.listen()
+	stop()
+	home := filepath.Join(w.dir, "home")
+	store, err := fileblob.New(filepath.Join(home, "store"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := blob.PutBytes(t.Context(), store, "runs/taken/plan.json", []byte("{}"), blob.Always); err != nil {
+		t.Fatal(err)
+	}
+	for key, value := range map[string]string{
+		"TEMPER_HOME": home, "TEMPER_UI_ADDRESS": "", "TEMPER_SANDBOX_ADDRESS": w.other, "TEMPORAL_ADDRESS": "",
+	} {
+		t.Setenv(key, value)
+	}
+	return w
+}
+
+func (w *wrongWorld) listen() (addr string, stop func()) {
+	w.t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	stop = func() { _ = l.Close() } // closed twice where the test closes it
+	w.t.Cleanup(stop)
+	return l.Addr().String(), stop
+}
+
+func (w *wrongWorld) write(path, text string) {
+	w.t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// path is where a relative name on the command line points to.
+func (w *wrongWorld) path(name string) string {
+	w.t.Helper()
+	abs, err := filepath.Abs(name)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return abs
+}

@@ -1,0 +1,191 @@
+package main
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"temper/internal/supervise"
+)
+
+// TestBlockStaysWholeOnATerminal draws on a small terminal with long names,
+// long lines above the block, progress and a resize; what a person sees then is
+// every line once, and the block once, below them.
+func TestBlockStaysWholeOnATerminal(t *testing.T) {
+	v := &vt{width: 40, height: 30}
+	s := newTestScreen(v)
+	s.states = []supervise.ChildState{
+		{Name: "temporal", State: supervise.StateHealthy, PID: 11},
+		{Name: "trainer", State: supervise.StateBackoff, Restarts: 2, LastExit: "signal: killed (core dumped) and more text than fits"},
+	}
+	s.line("first")
+	s.setStatus("step 1/9  hops-1  reward 0.10  tool errors 10.0%  length 20.0  eta 9s")
+	s.line("second " + strings.Repeat("long ", 20))
+	if _, err := s.Write([]byte("third\nfour")); err != nil {
+		t.Fatal(err)
+	}
+	s.setStatus("step 2/9  hops-1  reward 0.20")
+	if _, err := s.Write([]byte("th\n")); err != nil {
+		t.Fatal(err)
+	}
+	v.width = 30
+	s.show("")
+	text := v.text()
+	for _, want := range []string{"first", "third", "fourth", "service", "temporal", "trainer", "step 2/9"} {
+		if n := strings.Count(text, want); n != 1 {
+			t.Errorf("%q is there %d times, want once:\n%s", want, n, text)
+		}
+	}
+	if strings.Contains(text, "step 1/9") {
+		t.Errorf("old progress is left:\n%s", text)
+	}
+	if strings.Index(text, "fourth") > strings.Index(text, "service") {
+		t.Errorf("a line is below the block:\n%s", text)
+	}
+	s.close()
+	if text := v.text(); strings.Contains(text, "service") || !strings.HasSuffix(strings.TrimSpace(text), "fourth") {
+		t.Errorf("after close the lines do not end the text:\n%s", text)
+	}
+}
+
+// TestBlockFitsTheTerminal: what is too much is cut, never wrapped.
+func TestBlockFitsTheTerminal(t *testing.T) {
+	for _, size := range []struct{ width, height int }{{80, 24}, {20, 24}, {5, 3}, {1, 1}} {
+		v := &vt{width: size.width, height: size.height}
+		s := newTestScreen(v)
+		for i := range 6 {
+			s.states = append(s.states, supervise.ChildState{Name: fmt.Sprint("child", i), State: supervise.StateHealthy, LastExit: "exit status 1"})
+		}
+		s.status = strings.Repeat("a field of text  ", 30)
+		block := s.layout(size.width, size.height)
+		if len(block) > max(1, size.height-1) {
+			t.Errorf("%v: %d lines, want at most %d", size, len(block), size.height-1)
+		}
+		for _, l := range block {
+			if len(l) >= max(size.width, 1) {
+				t.Errorf("%v: line of %d columns: %q", size, len(l), l)
+			}
+		}
+		s.close()
+	}
+}
+
+// TestPlainLinesTellChangesOnce: a log of a run says when a service came up or
+// died, and not what every start goes through.
+func TestPlainLinesTellChangesOnce(t *testing.T) {
+	v := &vt{width: 80, height: 100}
+	s := newTestScreen(v)
+	s.live = false
+	for _, state := range []supervise.ChildState{
+		{State: supervise.StateWaiting}, {State: supervise.StateStarting, PID: 5}, {State: supervise.StateHealthy, PID: 5},
+		{State: supervise.StateHealthy, PID: 5}, {State: supervise.StateBackoff, LastExit: "signal: killed"},
+		{State: supervise.StateStarting, PID: 6, Restarts: 1, LastExit: "signal: killed"},
+		{State: supervise.StateHealthy, PID: 6, Restarts: 1, LastExit: "signal: killed"},
+		{State: supervise.StateStopping, PID: 6, Restarts: 1}, {State: supervise.StateStopped, Restarts: 1},
+	} {
+		state.Name = "trainer"
+		s.states = []supervise.ChildState{state}
+		s.show("")
+	}
+	s.close()
+	want := "service trainer: healthy (pid 5)\nservice trainer: backoff: signal: killed\n" +
+		"service trainer: healthy (pid 6), restart 1 after: signal: killed\n"
+	if got := strings.TrimRight(v.text(), "\n") + "\n"; got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+}
+
+type testScreen struct {
+	*screen
+	states []supervise.ChildState
+}
+
+func newTestScreen(v *vt) *testScreen {
+	ts := &testScreen{}
+	ts.screen = &screen{
+		out: v, live: true, size: func() (int, int) { return v.width, v.height }, last: map[string]string{},
+		snapshot: func() []supervise.ChildState { return ts.states },
+		stop:     make(chan struct{}), stopped: make(chan struct{}),
+	}
+	close(ts.stopped) // nobody redraws behind the test's back
+	return ts
+}
+
+// vt is a terminal with what the screen uses: text that wraps, newline, return,
+// cursor up and erase below.
+type vt struct {
+	width, height int
+
+	mu   sync.Mutex
+	rows []string
+	row  int
+}
+
+var escape = regexp.MustCompile(`^\x1b\[(\d*)([AJ])`)
+
+func (v *vt) Write(p []byte) (int, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.reflow()
+	for text := string(p); text != ""; {
+		if m := escape.FindStringSubmatch(text); m != nil {
+			v.control(m[1], m[2])
+			text = text[len(m[0]):]
+			continue
+		}
+		v.put(text[0])
+		text = text[1:]
+	}
+	return len(p), nil
+}
+
+func (v *vt) control(arg, code string) {
+	if code == "J" {
+		v.rows = v.rows[:min(v.row, len(v.rows))]
+		return
+	}
+	n, _ := strconv.Atoi(arg) // the pattern lets only digits through
+	v.row = max(0, v.row-n)
+}
+
+func (v *vt) put(c byte) {
+	for len(v.rows) <= v.row {
+		v.rows = append(v.rows, "")
+	}
+	switch {
+	case c == '\r':
+	case c == '\n':
+		v.row++
+	case len(v.rows[v.row]) == v.width:
+		v.row++
+		v.put(c)
+	default:
+		v.rows[v.row] += string(c)
+	}
+}
+
+// reflow wraps rows that are wider than the terminal has become.
+func (v *vt) reflow() {
+	var rows []string
+	cursor := v.row
+	for i, r := range v.rows {
+		for len(r) > v.width {
+			rows = append(rows, r[:v.width])
+			r = r[v.width:]
+			if i < cursor {
+				v.row++
+			}
+		}
+		rows = append(rows, r)
+	}
+	v.rows = rows
+}
+
+func (v *vt) text() string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return strings.Join(v.rows, "\n")
+}
