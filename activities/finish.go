@@ -58,7 +58,7 @@ func summarize(in FinishRunInput, records []artifact.StepRecord) artifact.Summar
 	}
 	for _, st := range in.Stages {
 		s.Stages = append(s.Stages, stageSummary(st))
-		for _, e := range []EvalResult{st.Before, st.After} {
+		for _, e := range evaluations(st) {
 			gen, tool := splitWall(e.Wall, e.SampleTime, e.ToolTime)
 			split.Sample += gen.Seconds()
 			split.Tool += tool.Seconds()
@@ -74,6 +74,16 @@ func summarize(in FinishRunInput, records []artifact.StepRecord) artifact.Summar
 	return s
 }
 
+// evaluations lists those that were made, each once: the last stage's end is the
+// end of the run.
+func evaluations(st StageReport) []EvalResult {
+	made := []EvalResult{st.Before, st.After}
+	if st.Final.PolicyVersion != st.After.PolicyVersion {
+		made = append(made, st.Final)
+	}
+	return made
+}
+
 // stageSummary leaves out what was not measured: a run that was stopped early
 // says nothing about the stages it did not reach.
 func stageSummary(st StageReport) artifact.StageSummary {
@@ -85,7 +95,10 @@ func stageSummary(st StageReport) artifact.StageSummary {
 		out.AccuracyBefore, out.ToolErrorRateBefore = &b.Accuracy, &b.ToolErrorRate
 		out.MeanTokensBefore, out.MeanTurnsBefore = &b.MeanTokens, &b.MeanTurns
 	}
-	if a := st.After; a.Label != "" {
+	if e := st.After; e.Label != "" {
+		out.AccuracyStageEnd, out.ToolErrorRateStageEnd = &e.Accuracy, &e.ToolErrorRate
+	}
+	if a := st.Final; a.Label != "" {
 		out.AccuracyAfter, out.ToolErrorRateAfter = &a.Accuracy, &a.ToolErrorRate
 		out.MeanTokens, out.MeanTurns = &a.MeanTokens, &a.MeanTurns
 	}

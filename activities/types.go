@@ -260,6 +260,7 @@ type StageReport struct {
 	Plan   StagePlan    `json:"plan"`
 	Before EvalResult   `json:"before"` // after SFT, before any RL
 	After  EvalResult   `json:"after"`  // at the end of the stage
+	Final  EvalResult   `json:"final"`  // at the end of the run
 	Filter FilterResult `json:"filter"`
 }
 

@@ -8,9 +8,6 @@ import (
 	"temper/activities"
 )
 
-// LabelFinal marks evaluations of a finished run.
-const LabelFinal = "final"
-
 // EvaluateRunInput names a run and one of its published policies.
 type EvaluateRunInput struct {
 	RunID string `json:"run_id"`

@@ -14,6 +14,7 @@ import (
 const (
 	LabelBefore = "before" // the policy after SFT, before any RL
 	LabelAfter  = "after"  // the policy at the end of the stage
+	LabelFinal  = "final"  // the policy at the end of the run, or any policy later on
 )
 
 // RunResult is the result of RLRun.
@@ -102,6 +103,21 @@ func (r *run) execute(ctx workflow.Context) error {
 			return err
 		}
 	}
+	return r.evaluateFinal(ctx)
+}
+
+// evaluateFinal measures what the run's policy has kept of the earlier stages.
+func (r *run) evaluateFinal(ctx workflow.Context) error {
+	for i := range r.reports {
+		if after := r.reports[i].After; after.PolicyVersion == r.policy.Version {
+			r.reports[i].Final = after
+			r.reports[i].Final.Label = LabelFinal
+			continue
+		}
+		if err := r.evaluate(ctx, i, LabelFinal); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -161,10 +177,9 @@ func (r *run) evaluate(ctx workflow.Context, i int, label string) error {
 		return err
 	}
 	report := &r.reports[i]
-	out := &report.Before
-	if label == LabelAfter {
-		out = &report.After
-	}
+	out := map[string]*activities.EvalResult{
+		LabelBefore: &report.Before, LabelAfter: &report.After, LabelFinal: &report.Final,
+	}[label]
 	var rollouts *activities.Rollouts
 	summary := fmt.Sprintf("policy %d on stage %s, %s", r.policy.Version, report.Plan.Name, label)
 	err := workflow.ExecuteActivity(onRollouts(ctx, summary), rollouts.EvaluatePolicy, activities.EvaluateInput{

@@ -61,7 +61,8 @@ func TestRunOrder(t *testing.T) {
 		"select 2/2", "sample 2 with 1: p1,p2,p3", "batch 2", "train 2", "log 2",
 		"eval stage 1 after with 2",
 		"select 3/1", "sample 3 with 2: p1,p2,p3", "batch 3", "train 3", "log 3",
-		"eval stage 2 after with 3", "finish",
+		"eval stage 2 after with 3",
+		"eval stage 1 final with 3", "finish", // stage 2 has just been measured with the same policy
 	}
 	if diff := cmp.Diff(order, w.log()); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
@@ -104,6 +105,9 @@ func checkReports(t *testing.T, w *world) {
 		}
 		if want := int64(i + 2); r.After.PolicyVersion != want || r.After.Label != "after" {
 			t.Errorf("stage %d after: policy %d label %q, want %d after", i+1, r.After.PolicyVersion, r.After.Label, want)
+		}
+		if r.Final.PolicyVersion != 3 || r.Final.Label != "final" {
+			t.Errorf("stage %d final: policy %d label %q, want 3 final", i+1, r.Final.PolicyVersion, r.Final.Label)
 		}
 	}
 }

@@ -50,9 +50,10 @@ type TimeSplit struct {
 	Other  float64 `json:"other"`
 }
 
-// StageSummary compares the policy before any RL with the policy at the end of
-// the stage, on the stage's held-out problems. What was not measured, because
-// the run was stopped before, is nil and absent from the JSON.
+// StageSummary compares, on a stage's held-out problems, the policy before any
+// RL with the one at the end of the stage and the one at the end of the run,
+// which is called after. What was not measured, because the run was stopped
+// before, is nil and absent from the JSON.
 type StageSummary struct {
 	Name                string   `json:"name"`
 	Steps               int      `json:"steps"`
@@ -64,8 +65,12 @@ type StageSummary struct {
 	MeanTurns           *float64 `json:"mean_turns,omitempty"`
 	MeanTokensBefore    *float64 `json:"mean_tokens_before,omitempty"`
 	MeanTurnsBefore     *float64 `json:"mean_turns_before,omitempty"`
-	ProblemsFiltered    int      `json:"problems_filtered"`
-	ProblemsTotal       int      `json:"problems_total"`
+	// At the end of the stage.
+	AccuracyStageEnd      *float64 `json:"accuracy_stage_end,omitempty"`
+	ToolErrorRateStageEnd *float64 `json:"tool_error_rate_stage_end,omitempty"`
+
+	ProblemsFiltered int `json:"problems_filtered"`
+	ProblemsTotal    int `json:"problems_total"`
 }
 
 // Summary is the outcome of a run.

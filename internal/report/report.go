@@ -94,18 +94,18 @@ type Links struct {
 func Summary(w io.Writer, s artifact.Summary, links Links) error {
 	var b strings.Builder
 	t := tabwriter.NewWriter(&b, 0, 4, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "stage\tsteps\taccuracy before\tafter\ttool errors before\tafter\ttokens before\tafter\tturns before\tafter\t")
+	fmt.Fprintln(t, "stage\tsteps\taccuracy before\tstage end\tafter\ttool errors before\tstage end\tafter\ttokens before\tafter\tturns before\tafter\t")
 	for _, st := range s.Stages {
-		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", st.Name, st.Steps,
-			Number(st.AccuracyBefore, 2), Number(st.AccuracyAfter, 2),
-			percent(st.ToolErrorRateBefore), percent(st.ToolErrorRateAfter),
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", st.Name, st.Steps,
+			Number(st.AccuracyBefore, 2), Number(st.AccuracyStageEnd, 2), Number(st.AccuracyAfter, 2),
+			percent(st.ToolErrorRateBefore), percent(st.ToolErrorRateStageEnd), percent(st.ToolErrorRateAfter),
 			Number(st.MeanTokensBefore, 1), Number(st.MeanTokens, 1), Number(st.MeanTurnsBefore, 1), Number(st.MeanTurns, 1))
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintln(&b, "\nbefore = after SFT, before any RL; after = at the end of the stage; held-out problems,")
-	fmt.Fprintln(&b, "accuracy, tokens and turns decoded greedily, tool errors sampled at the training temperature")
+	fmt.Fprintln(&b, "\nbefore = after SFT, before any RL; stage end = when the stage was done; after = at the end of the run;")
+	fmt.Fprintln(&b, "held-out problems; accuracy, tokens and turns decoded greedily, tool errors sampled at the training temperature")
 	for _, st := range s.Stages {
 		if st.ProblemsTotal > 0 {
 			fmt.Fprintf(&b, "filter before %s: %d of %d problems removed, solved by every rollout\n", st.Name, st.ProblemsFiltered, st.ProblemsTotal)
