@@ -4,12 +4,12 @@ import "temper/internal/config"
 
 // What tests of the package look at from outside.
 var (
-	ToTemporal  = toTemporal
-	Permanent   = permanent
-	LoadConfig  = loadConfig
-	Watch       = watch
-	PlanOf      = planOf
-	Schedules   = schedules
+	ToTemporal      = toTemporal
+	Permanent       = permanent
+	LoadConfig      = loadConfig
+	Watch           = watch
+	Schedules       = schedules
+	TrajectoryLines = trajectoryLines
 )
 
 // schedules is the position of each RL step in its learning-rate schedule, as

@@ -196,6 +196,8 @@ type scripted struct {
 	closed bool
 	// fail is the error of Load.
 	fail error
+	// knows decides whether a rollout answers right.
+	knows func(prompt string, req policy.Request) bool
 }
 
 func (s *scripted) Load(_ context.Context, _ blob.Ref, version int64) error {
@@ -242,11 +244,12 @@ func (h *house) newScripted(t testing.TB) *scripted {
 		}
 	}
 	end := format.Stop()[0]
+	s := &scripted{knows: func(_ string, req policy.Request) bool { return rl.Uniform(seedOf(req), 1) < rightShare }}
 	reply := func(req policy.Request) []int32 {
 		text := tok.Decode(req.Tokens)
 		say := "I do not know"
 		for prompt, answer := range answers {
-			if strings.Contains(text, prompt) && rl.Uniform(seedOf(req), 1) < rightShare {
+			if strings.Contains(text, prompt) && s.knows(prompt, req) {
 				say = chat.TokenAnswer + answer + chat.TokenAnswerEnd
 			}
 		}
@@ -258,7 +261,8 @@ func (h *house) newScripted(t testing.TB) *scripted {
 		}
 		return append(tok.EncodeSpecial(say), end)
 	}
-	return &scripted{Script: &policytest.Script{Reply: reply, Serving: -1, Context: h.cfg.Model.MaxContext}}
+	s.Script = &policytest.Script{Reply: reply, Serving: -1, Context: h.cfg.Model.MaxContext}
+	return s
 }
 
 // seedOf makes greedy generations a function of the prompt.

@@ -116,7 +116,11 @@ func (c *chain) Init(seed uint64) error {
 func (c *chain) ResetOptimizer() error { return c.do("reset") }
 
 func (c *chain) SFTStep(_ context.Context, samples []rl.Sample, o config.Optimizer, p trainer.Position) (rl.TrainMetrics, error) {
-	err := c.do("sft", samples, o, p)
+	var rows []int
+	for _, s := range samples {
+		rows = append(rows, s.Rollout, len(s.Tokens))
+	}
+	err := c.do("sft", rows, o, p)
 	return c.metrics(), err
 }
 

@@ -99,7 +99,7 @@ func play(t testing.TB, store blob.Store, f *fate, restart bool, script []func(*
 // learner calls in turn: before and after them, with and without the process.
 func TestDeathAtAnyMomentChangesNothing(t *testing.T) {
 	h := newHouse(t, nil)
-	steps := []int{1, 2, 3, 4, 5, 6}
+	steps := []int{1, 2, 3, 5} // step 3 has no sample, step 4 was never made, 5 begins a stage
 	h.withBatches(t, steps...)
 	content := dump(t, h.store)
 	script := h.script(t, steps...)
@@ -107,7 +107,7 @@ func TestDeathAtAnyMomentChangesNothing(t *testing.T) {
 	undisturbed := fate{}
 	play(t, h.store, &undisturbed, false, script)
 	want := dump(t, h.store)
-	if undisturbed.count < 100 {
+	if undisturbed.count < 80 {
 		t.Fatalf("only %d moments: the world is not watched", undisturbed.count)
 	}
 	for _, restart := range []bool{true, false} {
@@ -115,8 +115,8 @@ func TestDeathAtAnyMomentChangesNothing(t *testing.T) {
 			f := fate{at: at}
 			store := fill(t, content)
 			play(t, store, &f, restart, script)
-			if diff := cmp.Diff(dump(t, store), want); diff != "" {
-				t.Fatalf("death %s, new process %v: got -, want +\n%s", f.names[at-1], restart, diff)
+			if got := dump(t, store); !maps.Equal(got, want) {
+				t.Fatalf("death %s, new process %v: got -, want +\n%s", f.names[at-1], restart, cmp.Diff(got, want))
 			}
 		}
 	}

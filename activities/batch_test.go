@@ -1,0 +1,146 @@
+package activities_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"temper/activities"
+	"temper/internal/rl"
+)
+
+// TestEpochCoversEachProblemOnce: 7 problems in steps of 3.
+func TestEpochCoversEachProblemOnce(t *testing.T) {
+	h := newHouse(t, nil)
+	times := map[string]int{}
+	handed := 0
+	for step := 1; step <= 14; step++ {
+		ids := h.selected(t, 1, step)
+		if len(ids) != 3 || ids[0] == ids[1] || ids[1] == ids[2] || ids[0] == ids[2] {
+			t.Fatalf("step %d: %v", step, ids)
+		}
+		if diff := cmp.Diff(h.selected(t, 1, step), ids); diff != "" {
+			t.Errorf("step %d is selected anew:\n%s", step, diff)
+		}
+		for _, id := range ids {
+			if times[id] != handed/7 {
+				t.Errorf("step %d, epoch %d: %s for the %d. time", step, handed/7+1, id, times[id]+1)
+			}
+			times[id]++
+			handed++
+		}
+	}
+	if len(times) != 7 {
+		t.Errorf("%d problems were handed out, want 7", len(times))
+	}
+}
+
+// trajectory is one with the given tool calls, each of 1 token, after a prompt of 1.
+func trajectory(problem string, rollout int, reward float64, stop rl.StopReason, calls ...rl.ToolStatus) rl.Trajectory {
+	t := rl.Trajectory{ProblemID: problem, Rollout: rollout, Reward: reward, StopReason: stop, PromptTokens: 1, AnswerTags: 1}
+	n := len(calls) + 2
+	t.Tokens, t.LossMask, t.RolloutLogprobs = make([]int32, n), make([]bool, n), make([]float32, n)
+	for i := range n - 1 {
+		t.LossMask[i+1] = true
+		turn := rl.Turn{Start: i + 1, End: i + 2, Finish: rl.FinishStop}
+		if i < len(calls) {
+			turn.Calls = []rl.ToolCall{{Status: calls[i]}}
+		}
+		t.Turns = append(t.Turns, turn)
+	}
+	return t
+}
+
+// TestBatchNumbers on groups made by hand.
+func TestBatchNumbers(t *testing.T) {
+	h := newHouse(t, map[string]string{"rl.rollouts_per_problem": "4", "rl.roc.enabled": "false"})
+	ids := h.selected(t, 1, 1)
+	for id, group := range map[string][]rl.Trajectory{
+		ids[0]: { // teaches
+			trajectory(ids[0], 0, 1, rl.StopAnswered, rl.ToolOK),
+			trajectory(ids[0], 1, 1, rl.StopAnswered, rl.ToolError, rl.ToolOK, rl.ToolOK),
+			trajectory(ids[0], 2, 0, rl.StopMaxTokens, rl.ToolMalformed),
+			trajectory(ids[0], 3, 0, rl.StopInfraError, rl.ToolOK, rl.ToolOK),
+		},
+		ids[1]: {trajectory(ids[1], 0, 1, rl.StopAnswered), trajectory(ids[1], 1, 1, rl.StopAnswered)},
+		ids[2]: {trajectory(ids[2], 0, 0, rl.StopAnswered), trajectory(ids[2], 1, 0, rl.StopMaxTurns, rl.ToolTimeout)},
+	} {
+		h.putGroup(t, 1, id, group)
+	}
+	in := activities.BuildBatchInput{Run: h.run, Stage: 1, Step: 1, ProblemIDs: ids}
+	got, err := h.control.BuildBatch(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := activities.StepRollouts{
+		RewardMean:       4. / 7,
+		ToolErrorRate:    3. / 6,
+		CorrectErrorRate: 1. / 4, KeptErrorRate: 1. / 4,
+		MeanResponseTokens: (2. + 4 + 2 + 1 + 1 + 1 + 2) / 7, MeanTurns: (2. + 4 + 2 + 1 + 1 + 1 + 2) / 7,
+		MeanCalls: 6. / 7, ClipRatio: 1. / 7,
+		Groups: 3, GroupsAllCorrect: 1, GroupsAllWrong: 1, Trajectories: 8, Kept: 3, InfraErrors: 1,
+	}
+	if diff := cmp.Diff(got.Stats, want, cmpopts.IgnoreFields(want, "PErrMean", "PFormatMean")); diff != "" {
+		t.Errorf("got -, want +\n%s", diff)
+	}
+	if got.Stats.PErrMean <= 0 || got.Stats.PErrMean >= 1 {
+		t.Errorf("mean error penalty of correct trajectories %v", got.Stats.PErrMean)
+	}
+	batch := readLines[rl.Batch](t, h.store, h.layout.Batch(1))[0]
+	var advantages []float32
+	for _, s := range batch.Samples {
+		advantages = append(advantages, s.Advantage)
+	}
+	if got.Samples != 3 || len(advantages) != 3 || advantages[0] <= 0 || advantages[2] >= 0 {
+		t.Errorf("%d samples with advantages %v", got.Samples, advantages)
+	}
+
+	for _, id := range ids { // a second attempt must not need the groups
+		if err := h.store.Delete(t.Context(), h.layout.Group(1, id)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := dump(t, h.store)
+	again, err := h.control.BuildBatch(t.Context(), in)
+	if diff := cmp.Diff(again, got); err != nil || diff != "" {
+		t.Errorf("built twice (%v): got -, want +\n%s", err, diff)
+	}
+	if diff := cmp.Diff(dump(t, h.store), before); diff != "" {
+		t.Errorf("the second attempt wrote:\n%s", diff)
+	}
+}
+
+func (h *house) putGroup(t testing.TB, step int, id string, group []rl.Trajectory) {
+	t.Helper()
+	lines, err := activities.TrajectoryLines(group)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, h.store, h.layout.Group(step, id), string(lines))
+}
+
+func TestStepWithoutSignalHasNoBatch(t *testing.T) {
+	h := newHouse(t, nil)
+	ids := h.selected(t, 1, 1)
+	for _, id := range ids {
+		h.putGroup(t, 1, id, []rl.Trajectory{trajectory(id, 0, 1, rl.StopAnswered), trajectory(id, 1, 1, rl.StopAnswered)})
+	}
+	got, err := h.control.BuildBatch(t.Context(), activities.BuildBatchInput{Run: h.run, Stage: 1, Step: 1, ProblemIDs: ids})
+	if err != nil || got.Samples != 0 || !got.Batch.IsZero() || got.Stats.GroupsAllCorrect != 3 {
+		t.Errorf("%+v (%v)", got, err)
+	}
+	if _, ok := dump(t, h.store)[h.layout.Batch(1)]; ok {
+		t.Error("an empty batch was stored")
+	}
+}
+
+func TestRecordThatMustNotBeTrainedOn(t *testing.T) {
+	h := newHouse(t, nil)
+	ids := h.selected(t, 1, 1)
+	for _, id := range ids {
+		h.putGroup(t, 1, id, []rl.Trajectory{trajectory(ids[0], 0, 1, rl.StopAnswered)}) // ids[0] in all groups
+	}
+	_, err := h.control.BuildBatch(t.Context(), activities.BuildBatchInput{Run: h.run, Stage: 1, Step: 1, ProblemIDs: ids})
+	wantKind(t, err, activities.ErrTypeCorrupt, "build batch step 1")
+}
