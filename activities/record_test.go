@@ -1,0 +1,157 @@
+package activities_test
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"temper/activities"
+	"temper/internal/artifact"
+	"temper/internal/blob"
+	"temper/internal/rl"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// golden compares with a file of testdata.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(got, string(want)); diff != "" {
+		t.Errorf("%s: got -, want +\n%s", path, diff)
+	}
+}
+
+// begin is when the recorded run started.
+func begin() time.Time { return time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC) }
+
+// logStep records step n of 10 s: 4 s of rollouts, a quarter of them waiting
+// for tools, 3 s of training, 2 s of saving and 1 s of anything else.
+func (h *house) logStep(t testing.TB, n int) activities.LogStepInput {
+	t.Helper()
+	in := activities.LogStepInput{
+		Run: h.run, Stage: 1, StageName: "first", Step: n, NumSteps: 6,
+		Sample: activities.SampleGroupsResult{
+			Groups: 3, Trajectories: 18, Tokens: 900, Wall: 4 * time.Second, SampleTime: 60 * time.Second, ToolTime: 20 * time.Second,
+		},
+		Rollouts: activities.StepRollouts{
+			RewardMean: 0.5, ToolErrorRate: 0.25, CorrectErrorRate: 0.125, KeptErrorRate: 0.0625, MeanResponseTokens: 50, MeanTurns: 2,
+			MeanCalls: 1.5, ClipRatio: 0.1, Groups: 3, GroupsAllCorrect: 1, GroupsAllWrong: 1, Trajectories: 18, Kept: 4, InfraErrors: 9,
+			PErrMean: 0.3, PFormatMean: 0.2,
+		},
+		Train: activities.TrainStepResult{
+			Metrics: rl.TrainMetrics{
+				Loss: 0.01, GradNorm: 1.5, LR: 1e-3, Entropy: 0.7, ClipLow: 0.02, ClipHigh: 0.03, PPOKL: 0.004, MismatchKL: 0.005,
+				LossTokens: 80, Tokens: 600, Updates: 1,
+			},
+			Policy: policyRef(int64(n)), TrainTime: 3 * time.Second, SaveTime: 2 * time.Second,
+		},
+		Started: begin().Add(time.Duration(n) * 10 * time.Second), Ended: begin().Add(time.Duration(n+1) * 10 * time.Second),
+	}
+	if err := h.control.LogStep(t.Context(), in); err != nil {
+		t.Fatal(err)
+	}
+	return in
+}
+
+func TestStepRecord(t *testing.T) {
+	h := newHouse(t, nil)
+	in := h.logStep(t, 1)
+	in.Rollouts.RewardMean = 9 // a repeated activity changes nothing
+	if err := h.control.LogStep(t.Context(), in); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "step.golden", dump(t, h.store)[h.layout.StepLog(1)])
+}
+
+// TestSummary of a run that was stopped in its second stage: what was not
+// measured is absent.
+func TestSummary(t *testing.T) {
+	h := newHouse(t, nil)
+	h.control.PeakRSS = func() int64 { return 3 << 30 }
+	for n := 1; n <= 3; n++ {
+		h.logStep(t, n)
+	}
+	eval := func(label string, version int64, accuracy float64) activities.EvalResult {
+		return activities.EvalResult{
+			Stage: 1, Label: label, PolicyVersion: version, NumProblems: 4, Accuracy: accuracy, ToolErrorRate: 0.25, MeanTokens: 40, MeanTurns: 2.5,
+			Wall: 2 * time.Second, SampleTime: 3 * time.Second, ToolTime: 3 * time.Second,
+		}
+	}
+	in := activities.FinishRunInput{
+		Run: h.run, Started: begin(), Ended: begin().Add(100 * time.Second),
+		SFT: activities.TrainSFTResult{TrainTime: 20 * time.Second},
+		Stages: []activities.StageReport{
+			{Plan: h.plan.Stages[0], Before: eval("before", 0, 0), After: eval("after", 2, 0.75), Final: eval("final", 3, 0.5)},
+			{Plan: h.plan.Stages[1], Before: eval("before", 0, 0.25), Filter: activities.FilterResult{Problems: 6, Removed: 2, Left: 4, Wall: 5 * time.Second}},
+		},
+		Policy: policyRef(3), Stopped: true,
+	}
+	out, err := h.control.FinishRun(t.Context(), in)
+	if err != nil || out.SummaryPath != h.store.Locate(h.layout.Summary()) {
+		t.Fatalf("%+v (%v)", out, err)
+	}
+	summary := func() string {
+		return strings.Replace(dump(t, h.store)[h.layout.Summary()], h.plan.Config.SHA256, "the sha256 of the configuration", 1)
+	}
+	golden(t, "summary.golden", summary())
+	if lines := readLines[artifact.StepRecord](t, h.store, h.layout.Metrics()); len(lines) != 3 || lines[2].Step != 3 {
+		t.Errorf("series of %d steps", len(lines))
+	}
+	in.Ended = in.Ended.Add(time.Hour)
+	if _, err := h.control.FinishRun(t.Context(), in); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "summary.golden", summary())
+}
+
+// TestSummaryOfARunThatDidNothing says so in all its fields.
+func TestSummaryOfARunThatDidNothing(t *testing.T) {
+	h := newHouse(t, nil)
+	_, err := h.control.FinishRun(t.Context(), activities.FinishRunInput{
+		Run: h.run, Started: begin(), Ended: begin(), Stages: []activities.StageReport{{Plan: h.plan.Stages[0]}}, Stopped: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got artifact.Summary
+	if err := blob.ReadJSON(t.Context(), h.store, h.layout.Summary(), &got); err != nil {
+		t.Fatal(err)
+	}
+	want := artifact.Summary{
+		RunID: "demo", Seed: 5, ConfigSHA256: h.plan.Config.SHA256, Stopped: true, Started: begin(), Ended: begin(),
+		Stages: []artifact.StageSummary{{Name: "first", Steps: 4}},
+	}
+	if diff := cmp.Diff(got, want); diff != "" {
+		t.Errorf("got -, want +\n%s", diff)
+	}
+}
+
+// TestEventsDoNotHideEachOther: two of one moment are both kept, one told twice
+// is not.
+func TestEventsDoNotHideEachOther(t *testing.T) {
+	h := newHouse(t, nil)
+	for _, text := range []string{"stage 1 begins", "stage 2 begins", "stage 1 begins"} {
+		if err := h.control.LogEvent(t.Context(), activities.LogEventInput{Run: h.run, Time: begin(), Kind: "stage", Text: text}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	infos, err := h.store.List(t.Context(), h.layout.Events()+"/")
+	if err != nil || len(infos) != 2 {
+		t.Errorf("%d events (%v), want 2", len(infos), err)
+	}
+}

@@ -1,0 +1,139 @@
+package report_test
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"temper/internal/artifact"
+	"temper/internal/report"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// golden compares with a file of testdata.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(got, string(want)); diff != "" {
+		t.Errorf("%s: got -, want +\n%s", path, diff)
+	}
+}
+
+func record(step int, seconds float64) artifact.StepRecord {
+	return artifact.StepRecord{
+		Step: step, Stage: 1, StageName: "hops-1", NumSteps: 120,
+		Metrics: map[string]float64{
+			artifact.MetricReward: 0.456, artifact.MetricToolErrors: 0.0789, artifact.MetricCorrectErrors: 0.1 / float64(step),
+			artifact.MetricResponse: 41.26, artifact.MetricGroups: 8, artifact.MetricGroupsDropped: 3,
+			artifact.MetricThroughput: 9876, artifact.MetricStepSeconds: seconds,
+		},
+	}
+}
+
+func TestStepLine(t *testing.T) {
+	lines := report.StepLine(record(7, 2.345), 92*time.Second) + "\n" + report.StepLine(record(119, 61.5), time.Second) + "\n"
+	golden(t, "steps.golden", lines)
+}
+
+// TestETA: the mean of the last ten steps for each one to come.
+func TestETA(t *testing.T) {
+	var records []artifact.StepRecord
+	if got := report.ETA(records); got != 0 {
+		t.Errorf("%s before the first step", got)
+	}
+	for n := 1; n <= 20; n++ {
+		records = append(records, record(n, map[bool]float64{true: 100, false: 2}[n <= 10]))
+	}
+	if got, want := report.ETA(records), 200*time.Second; got != want {
+		t.Errorf("%s left, want %s for 100 steps of 2 s", got, want)
+	}
+	if got := report.ETA([]artifact.StepRecord{record(120, 9)}); got != 0 {
+		t.Errorf("%s left after the last step", got)
+	}
+}
+
+// stopped is a run whose second stage was never measured at its end.
+func stopped() artifact.Summary {
+	number := func(v float64) *float64 { return &v }
+	return artifact.Summary{
+		RunID: "demo", Seed: 3, WallSeconds: 275.4, PeakRSSBytes: 3 << 30, Steps: 22,
+		Stages: []artifact.StageSummary{
+			{
+				Name: "hops-1", Steps: 20, AccuracyBefore: number(0), AccuracyStageEnd: number(0.95), AccuracyAfter: number(0.9375),
+				ToolErrorRateBefore: number(0.253), ToolErrorRateStageEnd: number(0.021), ToolErrorRateAfter: number(0.0125),
+				MeanTokens: number(31.04), MeanTokensBefore: number(52.5), MeanTurns: number(2), MeanTurnsBefore: number(2.31),
+			},
+			{
+				Name: "hops-2", Steps: 25, AccuracyBefore: number(0), ToolErrorRateBefore: number(0.25),
+				MeanTokensBefore: number(60), MeanTurnsBefore: number(2.5), ProblemsFiltered: 20, ProblemsTotal: 256,
+			},
+		},
+		TimeSplit:              artifact.TimeSplit{Sample: 150.25, Tool: 12.5, Train: 100, Other: 12.65},
+		OrchestrationMSPerStep: 48.6, OrchestrationShare: 0.0231, Stopped: true,
+	}
+}
+
+func TestSummary(t *testing.T) {
+	var b strings.Builder
+	links := report.Links{RunDir: "/runs/demo", SummaryPath: "/runs/demo/summary.json", WebUI: "http://localhost/demo"}
+	if err := report.Summary(&b, stopped(), links); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "summary.golden", b.String())
+	b.Reset()
+	whole := stopped()
+	whole.Stopped = false
+	if err := report.Summary(&b, whole, report.Links{}); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(b.String(), "stopped") || strings.Contains(b.String(), "web UI") {
+		t.Errorf("tells what is not so:\n%s", b.String())
+	}
+}
+
+func TestCompare(t *testing.T) {
+	runs := []report.Compared{{Label: "RoC paper, seed 3", Summary: stopped()}}
+	for n := 1; n <= 12; n++ {
+		runs[0].Records = append(runs[0].Records, record(n, 2))
+	}
+	runs = append(runs, report.Compared{Label: "RoC off, seed 3"})
+	var b strings.Builder
+	if err := report.Compare(&b, runs); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "compare.golden", b.String())
+	b.Reset()
+	if err := report.CSV(&b, runs); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(b.String()), "\n")
+	if len(lines) != 13 || !strings.HasPrefix(lines[0], "run,stage,step,critic/rewards/mean,") || !strings.HasPrefix(lines[1], `"RoC paper, seed 3",hops-1,1,0.456,`) {
+		t.Errorf("%d lines of CSV:\n%s", len(lines), b.String())
+	}
+}
+
+func TestUnits(t *testing.T) {
+	got := []string{
+		report.Count(843), report.Count(9876), report.Count(1234567), report.Duration(92400 * time.Millisecond),
+		report.Size(12), report.Size(5 << 20), report.Size(3 << 29), report.Number(nil, 2),
+	}
+	want := []string{"843", "9.9k", "1.2M", "1m32s", "12 B", "5 MiB", "1.50 GiB", ""}
+	if diff := cmp.Diff(got, want); diff != "" {
+		t.Errorf("got -, want +\n%s", diff)
+	}
+}
