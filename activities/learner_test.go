@@ -85,6 +85,7 @@ type chain struct {
 	state   [sha256.Size]byte
 	updates int
 	closed  bool
+	taught  []int // the rows of all supervised updates, in order
 }
 
 var _ activities.Learner = (*chain)(nil)
@@ -119,6 +120,7 @@ func (c *chain) SFTStep(_ context.Context, samples []rl.Sample, o config.Optimiz
 	var rows []int
 	for _, s := range samples {
 		rows = append(rows, s.Rollout, len(s.Tokens))
+		c.taught = append(c.taught, s.Rollout)
 	}
 	err := c.do("sft", rows, o, p)
 	return c.metrics(), err

@@ -267,6 +267,29 @@ func TestUnreadableCheckpointIsPassedOver(t *testing.T) {
 	}
 }
 
+// TestTrainerThatIsAheadGoesBack: results that are asked for again and were lost
+// are made again, from a state that has moved on.
+func TestTrainerThatIsAheadGoesBack(t *testing.T) {
+	h := newHouse(t, nil)
+	h.withBatches(t, 1, 2, 3, 4, 5)
+	script := h.script(t, 1, 2, 3, 4, 5)
+	m := play(t, h.store, &fate{}, false, script)
+	want := dump(t, h.store)
+	for _, key := range []string{h.layout.PolicyRef(0), h.layout.PolicyRef(1), h.layout.TrainResult(1), h.layout.TrainResult(4), h.layout.SFTResult(2)} {
+		if err := h.store.Delete(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, n := range []int{6, 3, 2, 0} { // steps 4 and 1, policy 0, the first chunk of SFT
+		if err := script[n](m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff(dump(t, h.store), want); diff != "" {
+		t.Errorf("got -, want +\n%s", diff)
+	}
+}
+
 // TestAnotherTrainerWentOn: a worker whose state is behind takes the other's
 // checkpoint instead of repeating its updates.
 func TestAnotherTrainerWentOn(t *testing.T) {
@@ -320,6 +343,25 @@ func wantKind(t testing.TB, err error, kind, text string) {
 	app, ok := err.(*temporal.ApplicationError) //nolint:errorlint // Temporal looks at the outermost error only
 	if !ok || app.Type() != kind || !app.NonRetryable() || !strings.Contains(app.Message(), text) {
 		t.Errorf("error %v (%T), want a final one of type %s saying %q", err, err, kind, text)
+	}
+}
+
+// TestSupervisedPasses: each dialogue once in a pass, in a new order in the next.
+func TestSupervisedPasses(t *testing.T) {
+	h := newHouse(t, map[string]string{"sft.steps": "5"}) // of 4, over 10 dialogues
+	m := boot(h.store, &fate{})
+	if _, err := m.TrainSFT(t.Context(), activities.TrainSFTInput{Run: h.run, To: 5}); err != nil {
+		t.Fatal(err)
+	}
+	taught := m.learners[0].taught
+	for pass := range 2 {
+		sorted := slices.Sorted(slices.Values(taught[10*pass : 10*pass+10]))
+		if diff := cmp.Diff(sorted, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}); diff != "" {
+			t.Errorf("pass %d: got -, want +\n%s", pass+1, diff)
+		}
+	}
+	if slices.Equal(taught[:10], taught[10:]) || len(taught) != 20 {
+		t.Errorf("both passes have one order: %v", taught)
 	}
 }
 
