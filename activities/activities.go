@@ -52,6 +52,7 @@ type Rollouts struct {
 	Now           func() time.Time
 
 	engines engines
+	trouble atomic.Pointer[string] // see watchedExecutor
 }
 
 // Engine is a policy engine whose weights can be replaced and that can be closed.

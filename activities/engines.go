@@ -194,6 +194,6 @@ func (r *Rollouts) newRunner(rc *runContext, engine Engine) (*rollout.Runner, er
 		MaxConcurrent: r.MaxConcurrent, MaxAttempts: rolloutAttempts,
 		Backoff: rolloutBackoff, MaxBackoff: rolloutMaxBackoff,
 	}, rollout.Deps{
-		Engine: engine, Executor: r.Executor, Format: rc.format, Env: env.ByName, Now: r.Now,
+		Engine: engine, Executor: watchedExecutor{r.Executor, &r.trouble}, Format: rc.format, Env: env.ByName, Now: r.Now,
 	})
 }

@@ -23,7 +23,7 @@ type sampler struct {
 // server is told that the activity lives.
 func (r *Rollouts) sample(ctx context.Context, run RunRef, p Policy, f func(context.Context, *sampler) error) error {
 	s := &sampler{store: r.Store, policy: p}
-	ctx, stop := heartbeat(ctx, func() string { return fmt.Sprintf("%d groups finished", s.finished.Load()) })
+	ctx, stop := heartbeat(ctx, func() string { return r.progress(s.finished.Load()) })
 	defer stop()
 	entry, release, err := r.acquire(ctx, run, p)
 	if err != nil {

@@ -4,14 +4,19 @@ import (
 	"context"
 	"strings"
 
+	"go.temporal.io/api/workflow/v1"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+
+	"temper/activities"
 )
 
-// Trouble is an activity of a run that failed and is being retried.
+// Trouble is an activity of a run that failed and is being retried, or that
+// retries within itself.
 type Trouble struct {
 	Activity string
 	Attempt  int
-	Message  string // of the last failure, its first line
+	Message  string // of the failure, its first line
 }
 
 // Troubles asks the server for the activities of a run, named by its workflow
@@ -34,8 +39,8 @@ func troubles(ctx context.Context, c client.Client, workflowID string, depth int
 	}
 	var out []Trouble
 	for _, a := range described.GetPendingActivities() {
-		if f := a.GetLastFailure(); f != nil {
-			message, _, _ := strings.Cut(f.GetMessage(), "\n")
+		if message := troubleOf(a); message != "" {
+			message, _, _ = strings.Cut(message, "\n")
 			out = append(out, Trouble{Activity: a.GetActivityType().GetName(), Attempt: int(a.GetAttempt()), Message: message})
 		}
 	}
@@ -43,4 +48,15 @@ func troubles(ctx context.Context, c client.Client, workflowID string, depth int
 		out = append(out, troubles(ctx, c, child.GetWorkflowId(), depth+1)...)
 	}
 	return out
+}
+
+// troubleOf prefers what the activity says now to how its last attempt ended.
+func troubleOf(a *workflow.PendingActivityInfo) string {
+	var progress string
+	if err := converter.GetDefaultDataConverter().FromPayloads(a.GetHeartbeatDetails(), &progress); err == nil {
+		if now := activities.TroubleIn(progress); now != "" {
+			return now
+		}
+	}
+	return a.GetLastFailure().GetMessage()
 }
