@@ -112,6 +112,9 @@ func TestDeathAtAnyMomentChangesNothing(t *testing.T) {
 	}
 	for _, restart := range []bool{true, false} {
 		for at := 1; at <= undisturbed.count; at++ {
+			if restart && !writes(undisturbed.names[at-1]) {
+				continue // a process that dies here leaves the same as before the next write
+			}
 			f := fate{at: at}
 			store := fill(t, content)
 			play(t, store, &f, restart, script)
@@ -120,6 +123,11 @@ func TestDeathAtAnyMomentChangesNothing(t *testing.T) {
 			}
 		}
 	}
+}
+
+// writes reports whether a moment is right before a change of the store.
+func writes(moment string) bool {
+	return strings.HasPrefix(moment, "before put") || strings.HasPrefix(moment, "before delete")
 }
 
 // TestEachUpdateIsMadeOnce on an undisturbed run: the moments of the learner,
