@@ -93,19 +93,12 @@ type Links struct {
 // Summary writes the closing tables of a run.
 func Summary(w io.Writer, s artifact.Summary, links Links) error {
 	var b strings.Builder
-	t := tabwriter.NewWriter(&b, 0, 4, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "stage\tsteps\taccuracy before\tstage end\tafter\ttool errors before\tstage end\tafter\ttokens before\tafter\tturns before\tafter\t")
-	for _, st := range s.Stages {
-		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", st.Name, st.Steps,
-			Number(st.AccuracyBefore, 2), Number(st.AccuracyStageEnd, 2), Number(st.AccuracyAfter, 2),
-			percent(st.ToolErrorRateBefore), percent(st.ToolErrorRateStageEnd), percent(st.ToolErrorRateAfter),
-			Number(st.MeanTokensBefore, 1), Number(st.MeanTokens, 1), Number(st.MeanTurnsBefore, 1), Number(st.MeanTurns, 1))
-	}
-	if err := t.Flush(); err != nil {
+	if err := stageTable(&b, s.Stages); err != nil {
 		return err
 	}
-	fmt.Fprintln(&b, "\nbefore = after SFT, before any RL; stage end = when the stage was done; after = at the end of the run;")
-	fmt.Fprintln(&b, "held-out problems; accuracy, tokens and turns decoded greedily, tool errors sampled at the training temperature")
+	fmt.Fprintln(&b, "\nbefore = after SFT, before any RL; stage end = when the stage was done;")
+	fmt.Fprintln(&b, "after = at the end of the run; on held-out problems; accuracy, tokens and turns")
+	fmt.Fprintln(&b, "decoded greedily, tool errors sampled at the training temperature")
 	for _, st := range s.Stages {
 		if st.ProblemsTotal > 0 {
 			fmt.Fprintf(&b, "filter before %s: %d of %d problems removed, solved by every rollout\n", st.Name, st.ProblemsFiltered, st.ProblemsTotal)
@@ -125,4 +118,19 @@ func Summary(w io.Writer, s artifact.Summary, links Links) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// stageTable gives each stage four lines, so that it fits a narrow terminal.
+func stageTable(w io.Writer, stages []artifact.StageSummary) error {
+	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "stage\tsteps\t\tbefore\tstage end\tafter\t")
+	for _, st := range stages {
+		fmt.Fprintf(t, "%s\t%d\taccuracy\t%s\t%s\t%s\t\n", st.Name, st.Steps,
+			Number(st.AccuracyBefore, 2), Number(st.AccuracyStageEnd, 2), Number(st.AccuracyAfter, 2))
+		fmt.Fprintf(t, "\t\ttool errors\t%s\t%s\t%s\t\n",
+			percent(st.ToolErrorRateBefore), percent(st.ToolErrorRateStageEnd), percent(st.ToolErrorRateAfter))
+		fmt.Fprintf(t, "\t\ttokens\t%s\t\t%s\t\n", Number(st.MeanTokensBefore, 1), Number(st.MeanTokens, 1))
+		fmt.Fprintf(t, "\t\tturns\t%s\t\t%s\t\n", Number(st.MeanTurnsBefore, 1), Number(st.MeanTurns, 1))
+	}
+	return t.Flush()
 }
