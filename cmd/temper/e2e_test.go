@@ -88,7 +88,7 @@ func newPlace(t *testing.T) *place {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer l.Close() //nolint:errcheck // all are held until all are found
+		defer l.Close() // all are held until all are found
 		*addr = l.Addr().String()
 	}
 	return p

@@ -134,7 +134,7 @@ func processFlags(cmd *cobra.Command) *config.Process {
 func newLogger(role string) *slog.Logger {
 	var h slog.Handler = slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo})
 	if term.IsTerminal(int(os.Stderr.Fd())) {
-		h = tint.NewHandler(os.Stderr, nil)
+		h = tint.NewTextHandler(os.Stderr, nil)
 	}
 	return slog.New(h).With("role", role)
 }

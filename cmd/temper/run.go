@@ -58,7 +58,7 @@ func submitCommand() *cobra.Command {
 			return err
 		}
 		defer c.Close()
-		if err := submit(cmd.Context(), c, store, &s); err != nil {
+		if err := submit(cmd.Context(), c, &s); err != nil {
 			return err
 		}
 		out := cmd.OutOrStdout()

@@ -153,6 +153,9 @@ func TestInterruptedUp(t *testing.T) {
 	p := newPlace(t)
 	up := p.start("up", "--run", ciConfig, "--run-id", "patient", "--set", "stages[0].until.steps=10")
 	up.await(`^step +2/`, runTimeout)
+	if tree := descendants(os.Getpid()); len(tree) < 6 { // up, its four services, and what the sandbox keeps
+		t.Errorf("the check for orphans sees only\n%s", strings.Join(tree, "\n"))
+	}
 	up.signal(syscall.SIGINT)
 	up.end(130, 40*time.Second)
 	noOrphans(t, time.Second)

@@ -210,6 +210,7 @@ func (s *screen) changes() string {
 		switch c.State {
 		case supervise.StateWaiting, supervise.StateStarting, supervise.StateStopping, supervise.StateStopped:
 			continue
+		default:
 		}
 		text := fmt.Sprintf("%s (pid %d)", c.State, c.PID)
 		switch {

@@ -121,7 +121,7 @@ func (s *submission) check(ctx context.Context, store blob.Store) error {
 }
 
 // submit starts the workflow exactly as a plain Temporal client would.
-func submit(ctx context.Context, c client.Client, store blob.Store, s *submission) error {
+func submit(ctx context.Context, c client.Client, s *submission) error {
 	run, err := s.load()
 	if err != nil {
 		return err

@@ -130,7 +130,7 @@ func serve(ctx context.Context, p *config.Process, o *upOptions, s *screen, log 
 		<-ctx.Done()
 		return nil
 	}
-	if err := submit(ctx, c, store, &o.submission); err != nil {
+	if err := submit(ctx, c, &o.submission); err != nil {
 		return err
 	}
 	s.line("run " + o.runID + " started: " + webUI(p, o.runID))

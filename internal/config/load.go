@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -171,34 +173,13 @@ var indexPart = regexp.MustCompile(`^([a-z0-9_]*)\[(\d+)\]$`)
 func (b *binder) override(run *Run, path, value string) {
 	sub := &binder{file: "--set " + path + "=" + value, at: b.at}
 	defer func() { b.problems = append(b.problems, sub.problems...) }()
-	v := reflect.ValueOf(run).Elem()
-	for _, part := range strings.Split(path, ".") {
-		key, index := part, -1
-		if m := indexPart.FindStringSubmatch(part); m != nil {
-			key = m[1]
-			if _, err := fmt.Sscanf(m[2], "%d", &index); err != nil {
-				index = -1
-			}
-		}
-		if v.Kind() != reflect.Struct {
-			sub.fail(nil, path, "no such key: %q is no mapping", part)
-			return
-		}
-		field, ok := fieldByKey(v, key)
-		if !ok {
-			sub.fail(nil, path, "unknown key %q (known here: %s)", key, strings.Join(keysOf(v.Type()), ", "))
-			return
-		}
-		if v = field; index >= 0 {
-			if v.Kind() != reflect.Slice || index >= v.Len() {
-				sub.fail(nil, path, "no element %s", part)
-				return
-			}
-			v = v.Index(index)
-		}
+	v, problem := field(reflect.ValueOf(run).Elem(), path)
+	if problem != "" {
+		sub.fail(nil, path, "%s", problem)
+		return
 	}
-	node, problem := parseYAML([]byte(value))
-	if problem != nil || node == nil {
+	node, unreadable := parseYAML([]byte(value))
+	if unreadable != nil || node == nil {
 		if v.Kind() == reflect.String {
 			v.SetString(value)
 			return
@@ -211,4 +192,33 @@ func (b *binder) override(run *Run, path, value string) {
 		sub.problems[i].Line, sub.problems[i].Col = 0, 0
 	}
 	delete(b.at, path)
+}
+
+// field finds the value of a key path, or says what is wrong with the path.
+func field(v reflect.Value, path string) (found reflect.Value, problem string) {
+	for _, part := range strings.Split(path, ".") {
+		key, index := part, -1
+		if m := indexPart.FindStringSubmatch(part); m != nil {
+			key = m[1]
+			n, err := strconv.Atoi(m[2])
+			if err != nil {
+				n = math.MaxInt // beyond any list
+			}
+			index = n
+		}
+		if v.Kind() != reflect.Struct {
+			return v, fmt.Sprintf("no such key: %q is no mapping", part)
+		}
+		inner, ok := fieldByKey(v, key)
+		if !ok {
+			return v, fmt.Sprintf("unknown key %q (known here: %s)", key, strings.Join(keysOf(v.Type()), ", "))
+		}
+		if v = inner; index >= 0 {
+			if v.Kind() != reflect.Slice || index >= v.Len() {
+				return v, fmt.Sprintf("no element %s", part)
+			}
+			v = v.Index(index)
+		}
+	}
+	return v, ""
 }
