@@ -35,7 +35,7 @@ func (r *Rollouts) evaluatePolicy(ctx context.Context, in EvaluateInput) (EvalRe
 	return artifact.PutOnce(ctx, r.Store, key, out)
 }
 
-// evaluate makes a greedy and a sampled rollout of each problem.
+// evaluate makes a greedy rollout of each problem and some sampled ones.
 func (s *sampler) evaluate(ctx context.Context, in EvaluateInput) (EvalResult, error) {
 	problems, err := readProblems(ctx, s.store, s.run.layout.HeldOutProblems(in.Stage))
 	if err != nil {
@@ -43,11 +43,11 @@ func (s *sampler) evaluate(ctx context.Context, in EvaluateInput) (EvalResult, e
 	}
 	spec := s.spec("eval-greedy", in.Stage, 0)
 	spec.Temperature = 0
-	greedy, err := s.collect(ctx, spec, problems)
+	greedy, err := s.collect(ctx, spec, problems, 1)
 	if err != nil {
 		return EvalResult{}, err
 	}
-	sampled, err := s.collect(ctx, s.spec("eval-sampled", in.Stage, 0), problems)
+	sampled, err := s.collect(ctx, s.spec("eval-sampled", in.Stage, 0), problems, s.run.cfg.Eval.Rollouts)
 	if err != nil {
 		return EvalResult{}, err
 	}
@@ -62,19 +62,19 @@ func (s *sampler) evaluate(ctx context.Context, in EvaluateInput) (EvalResult, e
 	return out, err
 }
 
-// collect makes one rollout of each problem and returns them in problem order.
-func (s *sampler) collect(ctx context.Context, spec rollout.Spec, problems []rl.Problem) ([]rl.Trajectory, error) {
-	byID := map[string]rl.Trajectory{}
-	err := s.groups(ctx, spec, problems, 1, func(g rl.Group) error {
-		byID[g.Problem.ID] = g.Trajectories[0]
+// collect makes n rollouts of each problem and returns them in problem order.
+func (s *sampler) collect(ctx context.Context, spec rollout.Spec, problems []rl.Problem, n int) ([]rl.Trajectory, error) {
+	byID := map[string][]rl.Trajectory{}
+	err := s.groups(ctx, spec, problems, n, func(g rl.Group) error {
+		byID[g.Problem.ID] = g.Trajectories
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	out := make([]rl.Trajectory, len(problems))
-	for i, p := range problems {
-		out[i] = byID[p.ID]
+	var out []rl.Trajectory
+	for _, p := range problems {
+		out = append(out, byID[p.ID]...)
 	}
 	return out, lost(out)
 }

@@ -29,7 +29,7 @@ func Default() Run {
 			Temperature: 1, ToolTimeout: 4 * time.Second, ToolMemory: 256 << 20,
 			MaxToolResponseChars: 96, MaxCallsPerTurn: 1,
 		},
-		Eval:       Eval{NumProblems: 96},
+		Eval:       Eval{NumProblems: 96, Rollouts: 1},
 		Checkpoint: Checkpoint{EverySteps: 5, Keep: 2},
 	}
 	return r

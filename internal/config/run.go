@@ -163,10 +163,12 @@ type Filter struct {
 	Rollouts int `yaml:"rollouts" json:"rollouts"`
 }
 
-// Eval measures held-out problems of each stage: greedy for accuracy, one
-// sampled rollout each at the training temperature for the tool-error rate.
+// Eval measures held-out problems of each stage: one greedy rollout each for
+// accuracy, and rollouts at the training temperature for the tool-error rate.
 type Eval struct {
 	NumProblems int `yaml:"num_problems" json:"num_problems"`
+	// Rollouts is the number of sampled rollouts per problem.
+	Rollouts int `yaml:"rollouts" json:"rollouts"`
 }
 
 // Checkpoint says how often the full training state is saved.

@@ -77,6 +77,7 @@ func (r Run) problems() Problems {
 		names[s.Name] = true
 	}
 	c.between("eval.num_problems", r.Eval.NumProblems, 1, 100000)
+	c.between("eval.rollouts", r.Eval.Rollouts, 1, 1024)
 	c.atLeast("checkpoint.every_steps", r.Checkpoint.EverySteps, 1)
 	c.atLeast("checkpoint.keep", r.Checkpoint.Keep, 1)
 	return c.out
