@@ -48,13 +48,10 @@ func summarize(in FinishRunInput, records []artifact.StepRecord) artifact.Summar
 		Stopped: in.Stopped, Started: in.Started, Ended: in.Ended, Stages: []artifact.StageSummary{},
 	}
 	split := artifact.TimeSplit{Train: in.SFT.TrainTime.Seconds()}
-	var steps, others []float64
 	for _, r := range records {
 		split.Sample += r.Metrics[artifact.MetricGenSeconds]
 		split.Tool += r.Metrics[artifact.MetricToolSeconds]
 		split.Train += r.Metrics[artifact.MetricTrainSeconds]
-		steps = append(steps, r.Metrics[artifact.MetricStepSeconds])
-		others = append(others, r.Metrics[artifact.MetricOtherSeconds])
 	}
 	for _, st := range in.Stages {
 		s.Stages = append(s.Stages, stageSummary(st))
@@ -67,11 +64,35 @@ func summarize(in FinishRunInput, records []artifact.StepRecord) artifact.Summar
 	}
 	split.Other = max(0, wall-split.Sample-split.Tool-split.Train)
 	s.TimeSplit = split
-	s.OrchestrationMSPerStep = 1000 * median(others)
-	if m := median(steps); m > 0 {
-		s.OrchestrationShare = median(others) / m
-	}
+	s.OrchestrationMSPerStep, s.OrchestrationShare = orchestration(records)
 	return s
+}
+
+// orchestration is the median time of a step outside sampling, tools, training
+// and saving, in milliseconds, and its share of the median step. A step lasts
+// from its start to the start of the next one, so that starting and ending the
+// child workflow and writing the record count; the last step of a stage has no
+// next one and is left out.
+func orchestration(records []artifact.StepRecord) (ms, share float64) {
+	var steps, others []float64
+	for i := 0; i+1 < len(records); i++ {
+		r, next := records[i], records[i+1]
+		if next.Stage != r.Stage || next.Step != r.Step+1 {
+			continue
+		}
+		step := next.Started.Sub(r.Started).Seconds()
+		other := step
+		for _, part := range []string{
+			artifact.MetricGenSeconds, artifact.MetricToolSeconds, artifact.MetricTrainSeconds, artifact.MetricSaveSeconds,
+		} {
+			other -= r.Metrics[part]
+		}
+		steps, others = append(steps, step), append(others, max(0, other))
+	}
+	if m := median(steps); m > 0 {
+		share = median(others) / m
+	}
+	return 1000 * median(others), share
 }
 
 // evaluations lists those that were made, each once: the last stage's end is the

@@ -24,7 +24,7 @@ const (
 
 const (
 	// heartbeatTimeout is how long a dead worker stays unnoticed.
-	heartbeatTimeout = 30 * time.Second
+	heartbeatTimeout = 15 * time.Second
 	// trainTimeout and rolloutTimeout bound one attempt. They are generous: a
 	// lost worker is noticed by its heartbeat, a wedged one by the activity's
 	// own watch over its progress.

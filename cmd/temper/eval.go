@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"temper/internal/artifact"
 	"temper/workflows"
 )
 
@@ -31,9 +32,14 @@ func evalCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		in := workflows.EvaluateRunInput{RunID: layout.RunID}
-		if cmd.Flags().Changed("version") {
-			in.Version = &version
+		in := workflows.EvaluateRunInput{RunID: layout.RunID, Version: &version}
+		if !cmd.Flags().Changed("version") {
+			// A run that was stopped early has no policy of its last planned step.
+			summary, _, err := artifact.Lookup[artifact.Summary](ctx, store, layout.Summary())
+			if err != nil {
+				return err
+			}
+			version = summary.PolicyVersion
 		}
 		c, _, err := connect(ctx, p, nil)
 		if err != nil {

@@ -223,13 +223,39 @@ func (t *tail) pollEvals(ctx context.Context) error {
 
 func (t *tail) pollSteps(ctx context.Context) error {
 	for {
-		rec, ok, err := artifact.Lookup[artifact.StepRecord](ctx, t.store, t.layout.StepLog(len(t.records)+1))
-		if err != nil || !ok {
+		next, err := t.nextStep(ctx)
+		if err != nil || next == nil {
 			return err
 		}
-		t.records = append(t.records, rec)
-		t.found = append(t.found, finding{at: rec.Ended, text: report.StepLine(rec, report.ETA(t.records))})
+		t.records = append(t.records, *next)
+		t.found = append(t.found, finding{at: next.Ended, text: report.StepLine(*next, report.ETA(t.records))})
 	}
+}
+
+// nextStep is the record after the last one that was seen: of the step that
+// follows, or of the first step of a later stage, when a stage ended early.
+func (t *tail) nextStep(ctx context.Context) (*artifact.StepRecord, error) {
+	last := 0
+	if n := len(t.records); n > 0 {
+		last = t.records[n-1].Step
+	}
+	plan, _, err := artifact.Lookup[activities.RunPlan](ctx, t.store, t.layout.Plan())
+	if err != nil {
+		return nil, err
+	}
+	candidates := []int{last + 1}
+	for _, s := range plan.Stages {
+		if s.FirstStep > last+1 {
+			candidates = append(candidates, s.FirstStep)
+		}
+	}
+	for _, step := range candidates {
+		rec, ok, err := artifact.Lookup[artifact.StepRecord](ctx, t.store, t.layout.StepLog(step))
+		if ok || err != nil {
+			return &rec, err
+		}
+	}
+	return nil, nil
 }
 
 // line adds a line that stays.

@@ -83,8 +83,9 @@ type Summary struct {
 	Steps        int            `json:"steps"`
 	Stages       []StageSummary `json:"stages"`
 	TimeSplit    TimeSplit      `json:"time_split"`
-	// OrchestrationMSPerStep is the median time of a step outside sampling, tools
-	// and training; OrchestrationShare is its share of the median step.
+	// OrchestrationMSPerStep is the median time from one step's start to the next
+	// outside sampling, tools, training and checkpoints; OrchestrationShare is its
+	// share of the median step.
 	OrchestrationMSPerStep float64   `json:"orchestration_ms_per_step"`
 	OrchestrationShare     float64   `json:"orchestration_share"`
 	PolicyVersion          int64     `json:"policy_version"`
