@@ -51,12 +51,15 @@ func TestLostStateForcesRestore(t *testing.T) {
 	}
 }
 
+// absent returns a pointer that must not be followed.
+func absent() *row { return nil }
+
 func TestGuardCatchesPanics(t *testing.T) {
 	for want, fn := range map[string]func() error{
 		"x graph: boom":  func() error { panic("boom") },
 		"x graph: loud":  func() error { panic(errors.New("loud")) },
 		"x graph: plain": func() error { return errors.New("plain") },
-		"x graph: runtime panic: : runtime error": func() error { var p *row; return errors.New(string(rune(p.length))) },
+		"x graph: runtime panic: : runtime error": func() error { return errors.New(string(rune(absent().length))) },
 	} {
 		var graphErr *GraphError
 		if err := guard("x", fn); !errors.As(err, &graphErr) || !strings.HasPrefix(err.Error(), want) || graphErr.Stack == "" {

@@ -82,7 +82,7 @@ func (h *handler) execute(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer cancel()
-	answer := h.answer(ctx, req)
+	answer := h.answer(ctx, req) //nolint:contextcheck // withDeadline derives ctx from the request
 	if answer.Error != nil {
 		h.fail(w, *answer.Error)
 		return
@@ -90,7 +90,7 @@ func (h *handler) execute(w http.ResponseWriter, r *http.Request) {
 	h.write(w, http.StatusOK, answer.Result)
 }
 
-func (h *handler) batch(w http.ResponseWriter, r *http.Request) {
+func (h *handler) batch(w http.ResponseWriter, r *http.Request) { //nolint:contextcheck // withDeadline derives ctx from the request
 	var batch Batch
 	if f := decode(w, r, maxBatchBody, &batch); f != nil {
 		h.fail(w, *f)

@@ -117,7 +117,7 @@ func (z *zygote) send(c *call, uid uint32, limits sandbox.Limits, f *files) erro
 	seconds := uint32(limits.CPU/time.Second) + 2
 	packet := callPacket(id, uid, seconds, uint64(z.base+limits.Memory))
 	if _, _, err := z.ctl.WriteMsgUnix(packet, unix.UnixRights(f.remote...), nil); err != nil {
-		return fmt.Errorf("%w: %v", ErrDied, err)
+		return fmt.Errorf("%w: %w", ErrDied, err)
 	}
 	z.calls[id] = c
 	return nil

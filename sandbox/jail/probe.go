@@ -184,7 +184,7 @@ func interpreterOf(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer file.Close()
+	defer file.Close() //nolint:errcheck // nothing was written through it
 	for _, prog := range file.Progs {
 		if prog.Type != elf.PT_INTERP {
 			continue

@@ -54,7 +54,7 @@ func (j *Jail) start(ctx context.Context, preload []string) (*zygote, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer remote.Close()
+	defer remote.Close() //nolint:errcheck // the child has its own copy
 	z := &zygote{
 		jail: j, ctl: conn, log: &tail{logger: j.cfg.Logger},
 		calls: make(map[uint32]*call), done: make(chan struct{}),
@@ -65,7 +65,8 @@ func (j *Jail) start(ctx context.Context, preload []string) (*zygote, error) {
 	}
 	if err := z.handshake(ctx, setup); err != nil {
 		err = fmt.Errorf("%s mode: %w%s", j.mode, err, z.log.suffix())
-		return nil, errors.Join(err, conn.Close(), z.abandon())
+		z.abandon()
+		return nil, errors.Join(err, conn.Close())
 	}
 	go z.serve()
 	return z, nil
@@ -77,7 +78,7 @@ func controlPair() (*net.UnixConn, *os.File, error) {
 		return nil, nil, fmt.Errorf("control socket: %w", err)
 	}
 	local, remote := os.NewFile(uintptr(fds[0]), "control"), os.NewFile(uintptr(fds[1]), "control")
-	defer local.Close()
+	defer local.Close() //nolint:errcheck // FileConn has made a copy
 	conn, err := net.FileConn(local)
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("control socket: %w", err), remote.Close())
@@ -178,11 +179,10 @@ func addressSpace(pid int) (int64, error) {
 }
 
 // abandon ends a zygote that never became ready.
-func (z *zygote) abandon() error {
+func (z *zygote) abandon() {
 	_ = z.cmd.Process.Kill() // it may be gone already
 	_ = z.cmd.Wait()         // its exit status says nothing more
 	close(z.done)
-	return nil
 }
 
 // serve reads the packets of the zygote until it is gone, then fails its calls.
@@ -198,11 +198,11 @@ func (z *zygote) serve() {
 		}
 	}
 	_ = z.cmd.Process.Kill() // gone already, or beyond talking to
-	werr := z.cmd.Wait()
-	_ = z.ctl.Close() // nothing is left to say on it
+	_ = z.cmd.Wait()         // its ProcessState tells how it ended
+	_ = z.ctl.Close()        // nothing is left to say on it
 	z.mu.Lock()
 	defer z.mu.Unlock()
-	z.err = fmt.Errorf("%w: %v%s", ErrDied, werr, z.log.suffix())
+	z.err = fmt.Errorf("%w: %s%s", ErrDied, z.cmd.ProcessState, z.log.suffix())
 	close(z.done) // first: who hears of its call must find the zygote gone
 	for id, c := range z.calls {
 		delete(z.calls, id)

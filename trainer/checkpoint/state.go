@@ -161,22 +161,34 @@ func Prune(ctx context.Context, store blob.Store, prefix string, keep func(step 
 	}
 	used := map[string]bool{}
 	for _, e := range entries {
-		if e.Step != newest.Step && !keep(e.Step) {
-			if err := store.Delete(ctx, e.Ref.Key); err != nil {
-				return fmt.Errorf("prune checkpoint of step %d: %w", e.Step, err)
-			}
-			continue
+		if e.Step == newest.Step || keep(e.Step) {
+			err = markShards(ctx, store, e.Ref.Key, used)
+		} else {
+			err = store.Delete(ctx, e.Ref.Key)
 		}
-		var m manifest
-		if err := blob.ReadJSON(ctx, store, e.Ref.Key, &m); err != nil {
-			return fmt.Errorf("prune checkpoints: %w", err)
-		}
-		for _, refs := range m.Shards {
-			for _, ref := range refs {
-				used[ref.Key] = true
-			}
+		if err != nil {
+			return fmt.Errorf("prune checkpoint of step %d: %w", e.Step, err)
 		}
 	}
+	return sweepShards(ctx, store, prefix, used)
+}
+
+// markShards adds the keys of the shards that a manifest names.
+func markShards(ctx context.Context, store blob.Store, key string, used map[string]bool) error {
+	var m manifest
+	if err := blob.ReadJSON(ctx, store, key, &m); err != nil {
+		return err
+	}
+	for _, refs := range m.Shards {
+		for _, ref := range refs {
+			used[ref.Key] = true
+		}
+	}
+	return nil
+}
+
+// sweepShards deletes the shards that are not in use.
+func sweepShards(ctx context.Context, store blob.Store, prefix string, used map[string]bool) error {
 	shards, err := store.List(ctx, shardFolder(prefix)+"/")
 	if err != nil {
 		return fmt.Errorf("prune checkpoints: %w", err)

@@ -78,7 +78,7 @@ func (s *Store) Put(ctx context.Context, key string, r io.Reader, cond blob.Cond
 		return blob.Ref{}, fmt.Errorf("put %s: %w", key, err)
 	}
 	// After a rename the name is gone already; a leftover is swept by a later New.
-	defer s.root.Remove(temp) //nolint:errcheck
+	defer s.root.Remove(temp) //nolint:errcheck // see above
 	if err := s.install(temp, key, cond); err != nil {
 		return blob.Ref{}, fmt.Errorf("put %s: %w", key, err)
 	}
