@@ -219,6 +219,26 @@ func TestErrorIsNotRemembered(t *testing.T) {
 	}
 }
 
+func TestFailureOfTheSandboxIsNotRemembered(t *testing.T) {
+	var calls atomic.Int32
+	fake := &sandboxtest.Fake{Func: func(sandbox.Request) (sandbox.Result, error) {
+		if calls.Add(1) == 1 {
+			return sandbox.Result{Status: sandbox.StatusInternal}, nil
+		}
+		return sandbox.Result{Status: sandbox.StatusOK, Stdout: "2"}, nil
+	}}
+	c, _ := serve(t, fake, httpapi.Config{})
+	for i, want := range []sandbox.Status{sandbox.StatusInternal, sandbox.StatusOK, sandbox.StatusOK} {
+		got, err := c.Execute(t.Context(), sandbox.Request{ID: "again", Code: "print(1+1)"})
+		if err != nil || got.Status != want {
+			t.Errorf("attempt %d: status %q, error %v, want %q", i+1, got.Status, err, want)
+		}
+	}
+	if n := calls.Load(); n != 2 {
+		t.Errorf("the program ran %d times, want 2: an answer stays", n)
+	}
+}
+
 func TestWindowEnds(t *testing.T) {
 	var runs atomic.Int32
 	c, _ := serve(t, &sandboxtest.Fake{Func: func(sandbox.Request) (sandbox.Result, error) {

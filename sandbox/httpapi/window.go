@@ -44,7 +44,8 @@ func (w *window) do(ctx context.Context, id string, call func() (sandbox.Result,
 		e, mine := w.claim(id)
 		if mine {
 			res, err := call()
-			w.settle(e, res, err == nil)
+			// A failure of the sandbox is no answer: the next attempt may get one.
+			w.settle(e, res, err == nil && res.Status != sandbox.StatusInternal)
 			return res, err
 		}
 		select {
