@@ -3,6 +3,7 @@
 package main_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"net"
 	"os"
@@ -125,7 +126,8 @@ func checkEval(t *testing.T, p *place) {
 }
 
 // TestKilledServices: neither a trainer nor a sandbox nor a server that dies in
-// the middle of a run ends it, and no step is lost.
+// the middle of a run ends it, no step is lost, and the run has the same bits
+// as one that nobody touched.
 func TestKilledServices(t *testing.T) {
 	p := newPlace(t)
 	up := p.start("up", "--run", ciConfig, "--run-id", "tough", "--exit", "--set", "stages[0].until.steps=12")
@@ -144,6 +146,29 @@ func TestKilledServices(t *testing.T) {
 	records, err := filepath.Glob(filepath.Join(p.home, "store/runs/tough/steps/*/step.json"))
 	if want := ciSteps - 3 + 12; err != nil || len(records) != want {
 		t.Errorf("%d step records (%v), want %d", len(records), err, want)
+	}
+	calm := newPlace(t)
+	calm.start("up", "--run", ciConfig, "--run-id", "tough", "--exit", "--set", "stages[0].until.steps=12").end(0, runTimeout)
+	sameFiles(t, calm.home, p.home, "store/runs/tough/policies/*/model.safetensors")
+	sameFiles(t, calm.home, p.home, "store/runs/tough/steps/*/trajectories/*.jsonl")
+}
+
+// sameFiles compares the files that match the pattern below two folders.
+func sameFiles(t *testing.T, want, got, pattern string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(want, pattern))
+	if err != nil || len(files) < ciSteps {
+		t.Fatalf("%d files match %s (%v)", len(files), pattern, err)
+	}
+	for _, file := range files {
+		a, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := os.ReadFile(strings.Replace(file, want, got, 1))
+		if err != nil || !bytes.Equal(a, b) {
+			t.Errorf("%s differs after the kills (%v)", strings.TrimPrefix(file, want), err)
+		}
 	}
 }
 
