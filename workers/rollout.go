@@ -3,7 +3,6 @@ package workers
 import (
 	"context"
 
-	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/worker"
 
@@ -21,7 +20,7 @@ const DefaultRolloutSlots = 4
 func RunRollout(ctx context.Context, c client.Client, rollouts *activities.Rollouts, slots int, o Options) error {
 	return service{
 		queue: workflows.QueueRollout, options: rolloutOptions(slots, o), onStart: o.OnStart,
-		register: func(r worker.Registry) { registerRollouts(r, rollouts) },
+		register: func(r worker.Registry) { r.RegisterActivity(rollouts) },
 	}.run(ctx, c)
 }
 
@@ -34,9 +33,4 @@ func rolloutOptions(slots int, o Options) worker.Options {
 	options.MaxConcurrentActivityExecutionSize = slots
 	options.MaxConcurrentActivityTaskPollers = min(slots, numPollers)
 	return options
-}
-
-// registerRollouts leaves out Close, which is no activity.
-func registerRollouts(r worker.Registry, rollouts *activities.Rollouts) {
-	r.RegisterActivityWithOptions(rollouts, activity.RegisterOptions{SkipInvalidStructFunctions: true})
 }

@@ -31,7 +31,7 @@ func TestEverythingRegistersTogether(t *testing.T) {
 	w := worker.New(c, "all", worker.Options{})
 	registerControl(w, &activities.Control{})
 	w.RegisterActivity(&activities.Trainer{})
-	registerRollouts(w, &activities.Rollouts{})
+	w.RegisterActivity(&activities.Rollouts{})
 	defer func() {
 		if recover() == nil {
 			t.Error("a second registration passed: the worker does not check names")

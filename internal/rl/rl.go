@@ -129,17 +129,6 @@ type Trajectory struct {
 	ToolTime   time.Duration `json:"-"`
 }
 
-// SampledTokens returns the number of true entries of the LossMask.
-func (t *Trajectory) SampledTokens() int {
-	n := 0
-	for _, m := range t.LossMask {
-		if m {
-			n++
-		}
-	}
-	return n
-}
-
 // ResponseTokens returns the number of tokens after the prompt.
 func (t *Trajectory) ResponseTokens() int { return len(t.Tokens) - t.PromptTokens }
 

@@ -46,15 +46,6 @@ func EnsureAttributes(ctx context.Context, c client.Client, namespace string, wa
 	return true, awaitAttributes(ctx, c, namespace, want)
 }
 
-// HasAttributes reports whether the namespace knows all of them.
-func HasAttributes(ctx context.Context, c client.Client, namespace string, want Attributes) (bool, error) {
-	lacking, err := missing(ctx, c, namespace, want)
-	if notForUs(err) {
-		return false, nil
-	}
-	return err == nil && len(lacking) == 0, err
-}
-
 func awaitAttributes(ctx context.Context, c client.Client, namespace string, want Attributes) error {
 	ctx, cancel := context.WithTimeout(ctx, attributeWait)
 	defer cancel()

@@ -136,15 +136,3 @@ func TestAttributeOfAnotherTypeIsAnError(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
-
-func TestHasAttributes(t *testing.T) {
-	for _, want := range []bool{true, false} {
-		o := &operator{have: temporalclient.Attributes{"RunID": keyword}}
-		if want {
-			o.have = wanted()
-		}
-		if got, err := temporalclient.HasAttributes(t.Context(), dial(t, o), "default", wanted()); err != nil || got != want {
-			t.Errorf("has %v, %v; want %v", got, err, want)
-		}
-	}
-}
