@@ -20,6 +20,27 @@ var (
 	ErrOverloaded = errors.New("sandbox overloaded")
 )
 
+// Overloaded is an ErrOverloaded that says when to come back.
+type Overloaded struct {
+	Detail     string
+	RetryAfter time.Duration
+}
+
+// Error implements error.
+func (e *Overloaded) Error() string { return ErrOverloaded.Error() + ": " + e.Detail }
+
+// Is makes errors.Is(err, ErrOverloaded) true.
+func (e *Overloaded) Is(target error) bool { return target == ErrOverloaded }
+
+// RetryAfter returns what the executor that refused a call advised, or fallback.
+func RetryAfter(err error, fallback time.Duration) time.Duration {
+	var o *Overloaded
+	if errors.As(err, &o) && o.RetryAfter > 0 {
+		return o.RetryAfter
+	}
+	return fallback
+}
+
 // Status is the outcome of a program.
 type Status string
 
@@ -33,6 +54,17 @@ const (
 	StatusKilled      Status = "killed"       // died by a signal of its own doing
 	StatusRefused     Status = "refused"      // the request itself is not acceptable
 	StatusInternal    Status = "internal"     // the sandbox failed; never shown to a policy
+)
+
+// Profile says what an interpreter has imported before a program starts. Any
+// program runs under any profile: it decides what is fast, not what is allowed.
+type Profile string
+
+// Profiles.
+const (
+	ProfileAuto    Profile = ""        // chosen by the imports found in the code
+	ProfileStrict  Profile = "strict"  // the common part of the standard library
+	ProfileNumeric Profile = "numeric" // also numpy, sympy, scipy, where they are installed
 )
 
 // Limits bound one program. Zero fields take the executor's defaults.
@@ -52,8 +84,18 @@ type Request struct {
 	// Stdin is the program's standard input; empty means end of file at once.
 	Stdin string `json:"stdin,omitempty"`
 	// Fixture is code run before Code in the same namespace; it is not in tracebacks.
-	Fixture string `json:"fixture,omitempty"`
-	Limits  Limits `json:"limits"`
+	Fixture string  `json:"fixture,omitempty"`
+	Profile Profile `json:"profile,omitempty"`
+	// Run is the key of fairness: waiting calls of different runs take turns.
+	Run string `json:"run,omitempty"`
+	// Session names a kernel that keeps its variables from cell to cell; empty for
+	// a call of its own. Calls of one session run one after the other.
+	Session string `json:"session,omitempty"`
+	// History lists the cells that the session has run, for an executor that has
+	// lost it or never had it: they are run again, their output dropped, their
+	// errors ignored. An executor that has the session ignores it.
+	History []string `json:"history,omitempty"`
+	Limits  Limits   `json:"limits"`
 }
 
 // Usage is what one program consumed.

@@ -17,13 +17,30 @@ import (
 	"syscall"
 	"time"
 
-	_ "embed"
+	"embed"
 
 	"golang.org/x/sys/unix"
 )
 
-//go:embed zygote.py
-var source string
+//go:embed zygote/*.py
+var sources embed.FS
+
+// parts are the files of the zygote in the order in which they are run; they share
+// one namespace.
+var parts = [...]string{"base", "root", "program", "child", "warm", "server"}
+
+// zygoteSource returns the parts, separated by form feeds.
+func zygoteSource() string {
+	texts := make([]string, 0, len(parts))
+	for _, name := range parts {
+		text, err := sources.ReadFile("zygote/" + name + ".py")
+		if err != nil {
+			panic(err) // embedded: a missing part is a mistake in parts
+		}
+		texts = append(texts, string(text))
+	}
+	return strings.Join(texts, "\f")
+}
 
 // startTimeout bounds the imports and the warm-up of a zygote.
 const startTimeout = 60 * time.Second
@@ -89,8 +106,8 @@ func controlPair() (*net.UnixConn, *os.File, error) {
 // command describes the process of a zygote: a scrubbed environment, nothing
 // inherited but the control socket, and fresh namespaces.
 func (j *Jail) command(remote *os.File, log *tail) *exec.Cmd {
-	boot := "import sys; s = sys.argv[1]; exec(compile(s, '<zygote>', 'exec'))"
-	cmd := exec.Command(j.py.Executable, "-s", "-S", "-B", "-X", "utf8", "-c", boot, source)
+	boot := "import sys\nfor part in sys.argv[1].split('\f'): exec(compile(part, '<zygote>', 'exec'))"
+	cmd := exec.Command(j.py.Executable, "-s", "-S", "-B", "-X", "utf8", "-c", boot, zygoteSource())
 	cmd.Env = []string{
 		"HOME=/tmp", "TMPDIR=/tmp", "LC_ALL=C.UTF-8", "TZ=UTC", "PATH=/usr/bin:/bin",
 		"PYTHONHASHSEED=0", "OPENBLAS_NUM_THREADS=1", "OMP_NUM_THREADS=1", "MKL_NUM_THREADS=1",

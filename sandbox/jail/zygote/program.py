@@ -1,0 +1,175 @@
+# The program: runs in the child and notes what came of it.
+
+MAIN, FIXTURE, OURS = "main.py", "<fixture>", "<zygote>"
+MARK = "...(truncated)..."
+FIELD_MAX = 16 << 10
+
+
+class FixtureError(Exception):
+    """The fixture itself failed: not the program's doing."""
+
+
+def cut(text, limit):
+    """Cuts the middle out of text so that it fits in limit bytes."""
+    data = text.encode("utf-8", "backslashreplace")
+    if len(data) <= limit:
+        return data
+    return data[: limit // 2] + MARK.encode() + data[len(data) - limit // 2 :]
+
+
+class Outcome:
+    """What the program left: exit code, value, and its uncaught exception."""
+
+    code = 0
+    line = 0
+    kind = 0  # 1 fixture failed, 2 out of memory
+    value = etype = emsg = source = ""
+
+    def pack(self, limit):
+        fields = [cut(self.value, limit)]
+        fields += [cut(f, FIELD_MAX) for f in (self.etype, self.emsg, self.source)]
+        head = struct.pack("<iII4I", self.code, self.line, self.kind, *map(len, fields))
+        return head + b"".join(fields)
+
+
+def execute(code, fixture, space, out):
+    """Runs fixture and code in space and notes the value of a last expression."""
+    if fixture:
+        try:
+            exec(compile(fixture, FIXTURE, "exec", 0, True), space)
+        except BaseException as err:
+            raise FixtureError(type(err).__name__ + ": " + str(err)) from None
+    tree = compile(code, MAIN, "exec", 0x400, True)
+    last = None
+    if tree.body and type(tree.body[-1]).__name__ == "Expr":
+        last = tree.body.pop()
+    flags = 0
+    if tree.body:
+        body = compile(tree, MAIN, "exec", 0, True)
+        flags = body.co_flags & 0x1FF0000  # the __future__ features
+        exec(body, space)
+    if last is not None:
+        import _ast
+
+        value = eval(compile(_ast.Expression(last.value), MAIN, "eval", flags, True), space)
+        if value is not None:
+            out.value = scrub(repr(value))
+
+
+def scrub(text):
+    """Removes addresses, which differ from run to run."""
+    if " at 0x" not in text:
+        return text
+    import re
+
+    return re.sub(" at 0x[0-9a-fA-F]+", " at 0x0", text)
+
+
+def plain_paths(text):
+    """Shortens the interpreter's own directories, which differ between machines."""
+    for path in sys.path:
+        if len(path) > 4:
+            text = text.replace('"' + path + "/", '"')
+    return text
+
+
+def prune(report, seen):
+    """Drops the frames of this file and of the fixture from a report and its causes."""
+    import traceback
+
+    if report is None or id(report) in seen:
+        return
+    seen.add(id(report))
+    kept = [f for f in report.stack if f.filename not in (OURS, FIXTURE)]
+    report.stack = traceback.StackSummary.from_list(kept)
+    prune(report.__cause__, seen)
+    prune(report.__context__, seen)
+    for inner in getattr(report, "exceptions", None) or ():
+        prune(inner, seen)
+
+
+def describe(err, code, out):
+    """Notes an uncaught exception in out; returns the traceback for standard error."""
+    import linecache
+    import traceback
+
+    lines = code.splitlines()
+    linecache.cache[MAIN] = (len(code), None, [l + "\n" for l in lines], MAIN)
+    kind = type(err)
+    module = kind.__module__
+    out.etype = kind.__qualname__ if module in ("builtins", "__main__") else module + "." + kind.__qualname__
+    out.emsg = scrub(str(err))
+    tb = err.__traceback__
+    while tb is not None:
+        if tb.tb_frame.f_code.co_filename == MAIN:
+            out.line = tb.tb_lineno or 0
+        tb = tb.tb_next
+    if isinstance(err, SyntaxError) and err.filename == MAIN:
+        out.line = err.lineno or 0
+        out.emsg = err.msg or out.emsg
+    if 0 < out.line <= len(lines):
+        out.source = lines[out.line - 1]
+    report = traceback.TracebackException(kind, err, err.__traceback__)
+    prune(report, set())
+    text = "".join(report.format())
+    if not report.stack:
+        text = text.replace("Traceback (most recent call last):\n", "", 1)
+    return plain_paths(scrub(text))
+
+
+def run_program(code, fixture):
+    """Runs one program to its end and tells what came of it."""
+    out = Outcome()
+    module = type(sys)("__main__")
+    module.__builtins__ = builtins
+    sys.modules["__main__"] = module
+    trace = ""
+    try:
+        try:
+            execute(code, fixture, module.__dict__, out)
+        finally:
+            finish_threads()
+    except SystemExit as end:
+        if end.code is None or isinstance(end.code, int):
+            out.code = (end.code or 0) & 0xFF
+        else:
+            out.code, trace = 1, str(end.code) + "\n"
+    except FixtureError as err:
+        out.kind, out.code, out.emsg = 1, 1, scrub(str(err))
+    except BaseException as err:
+        out.code = 1
+        out.kind = 2 if isinstance(err, MemoryError) else 0
+        try:
+            trace = describe(err, code, out)
+        except BaseException:  # out of memory or stack while describing
+            out.etype = out.etype or type(err).__name__
+            trace = out.etype + "\n"
+    flush(trace)
+    return out
+
+
+def finish_threads():
+    """Does what the end of a program does: joins its threads, runs its exit hooks."""
+    threading = sys.modules.get("threading")
+    if threading is not None and len(threading._active) > 1:
+        threading._shutdown()
+    atexit = sys.modules.get("atexit")
+    if atexit is not None and atexit._ncallbacks() != EXIT_HOOKS:
+        atexit._run_exitfuncs()
+
+
+EXIT_HOOKS = 0
+
+
+def flush(trace):
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BaseException:  # closed or replaced by the program: its own affair
+            pass
+    data = trace.encode("utf-8", "backslashreplace")
+    try:
+        while data:
+            data = data[os.write(2, data) :]
+    except OSError:
+        pass
