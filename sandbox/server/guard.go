@@ -1,0 +1,88 @@
+package server
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+
+	"temper/sandbox/httpapi"
+)
+
+// PathPing is the health check of Code-Judge clients.
+const PathPing = "/ping"
+
+// guard lets in those who may call. Health checks are open to all: they tell
+// nothing but that the process lives.
+func (s *Server) guard(next http.Handler) http.Handler {
+	fromPage := http.NewCrossOriginProtection()
+	want := sha256.Sum256([]byte(s.cfg.Token))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Method == http.MethodGet && (r.URL.Path == httpapi.PathHealth || r.URL.Path == PathPing):
+		case s.cfg.Token != "":
+			if !bears(r, want) {
+				w.Header().Set("WWW-Authenticate", "Bearer")
+				deny(w, http.StatusUnauthorized, httpapi.CodeUnauthorized, "missing or wrong bearer token")
+				return
+			}
+		case fromPage.Check(r) != nil || !s.named(r.Host):
+			deny(w, http.StatusForbidden, httpapi.CodeUnauthorized, "requests of web pages are refused: set a token to allow others than local programs")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// bears compares digests, so that neither the text nor the length of the token
+// shows in the time that it takes.
+func bears(r *http.Request, want [sha256.Size]byte) bool {
+	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	got := sha256.Sum256([]byte(token))
+	return ok && subtle.ConstantTimeCompare(got[:], want[:]) == 1
+}
+
+// named tells whether a request means this server by an address. A page that has
+// its own name resolve to this machine calls with that name.
+func (s *Server) named(host string) bool {
+	if s.isUnix() || s.cfg.Insecure || host == "" {
+		return true
+	}
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.Trim(host, "[]")
+	return host == "localhost" || net.ParseIP(host) != nil
+}
+
+func deny(w http.ResponseWriter, status int, code httpapi.Code, message string) {
+	body, err := json.Marshal(map[string]httpapi.Failure{"error": {Code: code, Message: message}})
+	if err != nil { // two strings always encode
+		body = []byte(`{}`)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(body, '\n')) // the caller has gone when this fails
+}
+
+// isNoise tells of errors that come from strangers.
+func isNoise(message string) bool {
+	return strings.HasPrefix(message, "http: TLS handshake error")
+}
+
+// WriteReady prints the one line that a supervisor or a script waits for.
+func WriteReady(w io.Writer, address string, more map[string]any) error {
+	fields := map[string]any{"ready": true, "address": address}
+	for key, value := range more {
+		fields[key] = value
+	}
+	line, err := json.Marshal(fields)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(line, '\n'))
+	return err
+}

@@ -1,0 +1,71 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+
+	"temper/sandbox/httpapi"
+)
+
+// socketMode lets nobody but the owner connect to a Unix socket.
+const socketMode = 0o600
+
+// listen opens the address of cfg.
+func listen(cfg Config) (net.Listener, error) {
+	if path, isUnix := strings.CutPrefix(cfg.Listen, httpapi.UnixPrefix); isUnix {
+		return listenUnix(cfg.Listen, path)
+	}
+	addr, err := net.ResolveTCPAddr("tcp", cfg.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("sandbox address %s: %w", cfg.Listen, err)
+	}
+	if !addr.IP.IsLoopback() && cfg.Token == "" && !cfg.Insecure {
+		return nil, &OpenToAllError{Address: cfg.Listen}
+	}
+	l, err := net.ListenTCP("tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("sandbox address %s: %w", cfg.Listen, reason(err))
+	}
+	return l, nil
+}
+
+// OpenToAllError refuses an address at which anybody could run programs.
+type OpenToAllError struct{ Address string }
+
+// Error implements error.
+func (e *OpenToAllError) Error() string {
+	return fmt.Sprintf("sandbox address %s: other machines can reach it and there is no token: set TEMPER_SANDBOX_TOKEN, or allow it with --insecure", e.Address)
+}
+
+// listenUnix replaces a socket file that nobody serves.
+func listenUnix(addr, path string) (net.Listener, error) {
+	if conn, err := net.Dial("unix", path); err == nil {
+		return nil, errors.Join(fmt.Errorf("sandbox address %s: another process serves it", addr), conn.Close())
+	}
+	if info, err := os.Stat(path); err == nil && info.Mode()&os.ModeSocket != 0 {
+		if err := os.Remove(path); err != nil {
+			return nil, fmt.Errorf("sandbox address %s: %w", addr, err)
+		}
+	}
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("sandbox address %s: %w", addr, reason(err))
+	}
+	// Nothing is accepted before this: who connected earlier waits in vain.
+	if err := os.Chmod(path, socketMode); err != nil {
+		return nil, errors.Join(fmt.Errorf("sandbox address %s: %w", addr, err), l.Close())
+	}
+	return l, nil
+}
+
+// reason strips what an error of net repeats of the address.
+func reason(err error) error {
+	var op *net.OpError
+	if errors.As(err, &op) {
+		return op.Err
+	}
+	return err
+}

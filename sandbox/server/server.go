@@ -1,0 +1,211 @@
+// Package server is what a sandbox node and a gateway share towards the network:
+// the listener, TLS, the bearer token, HTTP/1.1 and HTTP/2 on one port, the order
+// of a graceful end, and the ready line. It knows neither calls nor executors.
+//
+// Invariant: a listener that other machines can reach asks for a token, unless
+// the operator has said that it may do without.
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"temper/sandbox/httpapi"
+)
+
+// Config says where to listen and who may call. Only Listen has no default.
+type Config struct {
+	// Listen is host:port, or unix:/path of a socket.
+	Listen string
+	// Token, when set, must come as a bearer token with every request but those
+	// for the health of the process.
+	Token string
+	// Insecure allows an address that other machines can reach without a token.
+	Insecure bool
+	// TLS names the files of the server's certificate; the zero value serves
+	// without TLS.
+	TLS TLSFiles
+	// Logger receives what goes wrong on connections; nil discards.
+	Logger *slog.Logger
+}
+
+// Server is an open listener that answers nothing before Serve.
+type Server struct {
+	cfg      Config
+	listener net.Listener
+	tls      *tls.Config // nil without TLS
+}
+
+// New reads the certificates and opens the listener. The error is one line that
+// names what cannot be used. The caller calls Serve or Close.
+func New(cfg Config) (*Server, error) {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	config, err := cfg.TLS.server(cfg.Logger)
+	if err != nil {
+		return nil, err
+	}
+	l, err := listen(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &Server{cfg: cfg, listener: l, tls: config}, nil
+}
+
+// Address is what the listener is bound to: host:port or unix:/path.
+func (s *Server) Address() string {
+	if s.isUnix() {
+		return httpapi.UnixPrefix + s.listener.Addr().String()
+	}
+	return s.listener.Addr().String()
+}
+
+// URL is the address as a client names it, with the scheme; unix:/path stays.
+func (s *Server) URL() string {
+	switch {
+	case s.isUnix():
+		return s.Address()
+	case s.tls != nil:
+		return "https://" + s.Address()
+	default:
+		return "http://" + s.Address()
+	}
+}
+
+func (s *Server) isUnix() bool { return s.listener.Addr().Network() == "unix" }
+
+// Close gives up a server that Serve was not called on; after Serve it does nothing.
+func (s *Server) Close() error {
+	if err := s.listener.Close(); !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
+}
+
+// Life is what the owner of a server does at its turning points. Every field may
+// be left out.
+type Life struct {
+	// Ready is called when requests are about to be answered.
+	Ready func()
+	// Drain announces, without waiting, that no new work is taken.
+	Drain func()
+	// Finish waits until the work inside is done, or its context has ended.
+	Finish func(context.Context) error
+	// Timeout bounds Finish; 10 s when zero.
+	Timeout time.Duration
+}
+
+// Limits of every connection. Bodies and answers have no time limit of their
+// own: a stream lives as long as its client.
+const (
+	headerTimeout  = 10 * time.Second
+	idleTimeout    = 3 * time.Minute
+	maxHeaderBytes = 64 << 10
+	// A peer that answers no ping, or takes no byte, is gone.
+	pingAfter   = 15 * time.Second
+	pingTimeout = 10 * time.Second
+	writeStall  = 30 * time.Second
+	maxStreams  = 1024 // requests at a time on one HTTP/2 connection
+	// lastWords is how long handlers have to write their answers once all work
+	// is done; the streams that stay open after that are cut.
+	lastWords = 2 * time.Second
+)
+
+// Serve answers requests until ctx ends, then announces the drain, waits for the
+// work inside, lets handlers write their answers and closes. Requests that come
+// meanwhile are still given to handler, which refuses them. The error is nil
+// when all work was finished; it wraps context.DeadlineExceeded when Finish ran
+// out of time.
+func (s *Server) Serve(ctx context.Context, handler http.Handler, life Life) error {
+	base, cut := context.WithCancel(context.WithoutCancel(ctx))
+	defer cut()
+	hs := s.http(base, handler)
+	failed := make(chan error, 1)
+	go func() { failed <- s.accept(hs) }()
+	if life.Ready != nil {
+		life.Ready()
+	}
+	var err error
+	select {
+	case err = <-failed:
+		err = fmt.Errorf("serve %s: %w", s.Address(), err)
+	case <-ctx.Done():
+	}
+	if life.Drain != nil {
+		life.Drain()
+	}
+	if life.Finish != nil {
+		if life.Timeout <= 0 {
+			life.Timeout = 10 * time.Second
+		}
+		inside, cancel := context.WithTimeout(base, life.Timeout)
+		defer cancel()
+		err = errors.Join(err, life.Finish(inside))
+	}
+	return errors.Join(err, shutdown(base, hs, cut))
+}
+
+func (s *Server) http(base context.Context, handler http.Handler) *http.Server {
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
+	protocols.SetUnencryptedHTTP2(true)
+	return &http.Server{
+		Handler:           s.guard(handler),
+		TLSConfig:         s.tls,
+		Protocols:         &protocols,
+		ReadHeaderTimeout: headerTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		BaseContext:       func(net.Listener) context.Context { return base },
+		ErrorLog:          slog.NewLogLogger(quiet{s.cfg.Logger.Handler()}, slog.LevelWarn),
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: maxStreams,
+			SendPingTimeout:      pingAfter, PingTimeout: pingTimeout, WriteByteTimeout: writeStall,
+		},
+	}
+}
+
+func (s *Server) accept(hs *http.Server) error {
+	if s.tls != nil {
+		return hs.ServeTLS(s.listener, "", "")
+	}
+	return hs.Serve(s.listener)
+}
+
+// shutdown ends a server whose work is done. Idle streams would hold it up for
+// ever, so they are told to end, then cut: they carry no answer any more.
+func shutdown(ctx context.Context, hs *http.Server, cut context.CancelFunc) error {
+	for _, step := range []func(){func() {}, cut} {
+		step()
+		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
+		err := hs.Shutdown(grace)
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) {
+			return err
+		}
+	}
+	return hs.Close()
+}
+
+// quiet lowers what any stranger on the network can cause, such as broken
+// handshakes, to the level of debugging.
+type quiet struct{ slog.Handler }
+
+// Handle implements slog.Handler.
+func (q quiet) Handle(ctx context.Context, r slog.Record) error {
+	if isNoise(r.Message) {
+		if !q.Enabled(ctx, slog.LevelDebug) {
+			return nil
+		}
+		r.Level = slog.LevelDebug
+	}
+	return q.Handler.Handle(ctx, r)
+}
