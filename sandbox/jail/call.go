@@ -91,7 +91,7 @@ func (z *zygote) run(ctx context.Context, req sandbox.Request) (sandbox.Result, 
 	defer z.jail.uids.give(uid)
 	c := newCall()
 	defer c.close()
-	if err := z.send(c, uid, req.Limits, files); err != nil {
+	if err := z.send(c, opCall, uid, req.Limits, files.remote); err != nil {
 		return sandbox.Result{}, err
 	}
 	files.closeRemote()
@@ -105,7 +105,8 @@ func (z *zygote) run(ctx context.Context, req sandbox.Request) (sandbox.Result, 
 	return files.result(req, c.exit, stopped)
 }
 
-func (z *zygote) send(c *call, uid uint32, limits sandbox.Limits, f *files) error {
+// send asks for a child that gets the descriptors in remote.
+func (z *zygote) send(c *call, op byte, uid uint32, limits sandbox.Limits, remote []int) error {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	if z.err != nil {
@@ -115,8 +116,8 @@ func (z *zygote) send(c *call, uid uint32, limits sandbox.Limits, f *files) erro
 	id := z.next
 	// The kernel's own limit counts in ticks and whole seconds: it is the backstop.
 	seconds := uint32(limits.CPU/time.Second) + 2
-	packet := callPacket(id, uid, seconds, uint64(z.base+limits.Memory))
-	if _, _, err := z.ctl.WriteMsgUnix(packet, unix.UnixRights(f.remote...), nil); err != nil {
+	packet := callPacket(op, id, uid, seconds, uint64(z.base+limits.Memory))
+	if _, _, err := z.ctl.WriteMsgUnix(packet, unix.UnixRights(remote...), nil); err != nil {
 		return fmt.Errorf("%w: %w", ErrDied, err)
 	}
 	z.calls[id] = c

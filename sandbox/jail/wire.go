@@ -13,6 +13,7 @@ import (
 // The packets between a zygote and its owner, little-endian, on a SEQPACKET socket:
 //
 //	owner -> zygote  'C' id uid cpu memory + descriptors: memory file, stdout, stderr, stdin if any
+//	                 'K' the same + descriptors: see kernel.go
 //	zygote -> owner  'H' json             ready, once
 //	                 'S' id + pidfd       the child exists
 //	                 'F' id text          the child could not be made
@@ -20,6 +21,7 @@ import (
 const (
 	opHello   = 'H'
 	opCall    = 'C'
+	opKernel  = 'K'
 	opStarted = 'S'
 	opFailed  = 'F'
 	opExited  = 'X'
@@ -96,8 +98,8 @@ func (j *Jail) rlimits() [][2]int64 {
 }
 
 // callPacket asks for a child.
-func callPacket(id, uid, cpu uint32, memory uint64) []byte {
-	p := append(make([]byte, 0, 24), opCall)
+func callPacket(op byte, id, uid, cpu uint32, memory uint64) []byte {
+	p := append(make([]byte, 0, 24), op)
 	p = binary.LittleEndian.AppendUint32(p, id)
 	p = binary.LittleEndian.AppendUint32(p, uid)
 	p = binary.LittleEndian.AppendUint32(p, cpu)

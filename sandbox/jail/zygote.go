@@ -27,7 +27,7 @@ var sources embed.FS
 
 // parts are the files of the zygote in the order in which they are run; they share
 // one namespace.
-var parts = [...]string{"base", "root", "program", "child", "warm", "server"}
+var parts = [...]string{"base", "root", "program", "child", "kernel", "warm", "server"}
 
 // zygoteSource returns the parts, separated by form feeds.
 func zygoteSource() string {

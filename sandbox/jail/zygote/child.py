@@ -3,6 +3,8 @@
 class Jail:
     """The layers around one child; prepared in the parent, entered in the child."""
 
+    close_from = 3  # descriptors below stay open
+
     def __init__(self, cfg, layers):
         self.cfg, self.layers, self.nr = cfg, layers, cfg["nr"]
         self.ruleset = -1
@@ -59,8 +61,8 @@ class Jail:
         check(libc.prctl(1, 9, 0, 0, 0), "parent death signal")
 
     def close_fds(self):
-        if syscall(self.nr["close_range"], 3, 0x7FFFFFFF, 0) < 0:
-            os.closerange(3, 1024)
+        if syscall(self.nr["close_range"], self.close_from, 0x7FFFFFFF, 0) < 0:
+            os.closerange(self.close_from, 1024)
 
     def steps(self):
         """The layers of a call in the order in which they have to be entered."""

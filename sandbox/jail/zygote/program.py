@@ -32,28 +32,30 @@ class Outcome:
         return head + b"".join(fields)
 
 
-def execute(code, fixture, space, out):
-    """Runs fixture and code in space and notes the value of a last expression."""
+def execute(code, fixture, space, out, name="main.py"):
+    """Runs fixture and code in space; notes and returns the value of a last expression."""
     if fixture:
         try:
             exec(compile(fixture, FIXTURE, "exec", 0, True), space)
         except BaseException as err:
             raise FixtureError(type(err).__name__ + ": " + str(err)) from None
-    tree = compile(code, MAIN, "exec", 0x400, True)
+    tree = compile(code, name, "exec", 0x400, True)
     last = None
     if tree.body and type(tree.body[-1]).__name__ == "Expr":
         last = tree.body.pop()
     flags = 0
     if tree.body:
-        body = compile(tree, MAIN, "exec", 0, True)
+        body = compile(tree, name, "exec", 0, True)
         flags = body.co_flags & 0x1FF0000  # the __future__ features
         exec(body, space)
-    if last is not None:
-        import _ast
+    if last is None:
+        return None
+    import _ast
 
-        value = eval(compile(_ast.Expression(last.value), MAIN, "eval", flags, True), space)
-        if value is not None:
-            out.value = scrub(repr(value))
+    value = eval(compile(_ast.Expression(last.value), name, "eval", flags, True), space)
+    if value is not None:
+        out.value = scrub(repr(value))
+    return value
 
 
 def scrub(text):
@@ -88,23 +90,23 @@ def prune(report, seen):
         prune(inner, seen)
 
 
-def describe(err, code, out):
+def describe(err, code, out, name):
     """Notes an uncaught exception in out; returns the traceback for standard error."""
     import linecache
     import traceback
 
     lines = code.splitlines()
-    linecache.cache[MAIN] = (len(code), None, [l + "\n" for l in lines], MAIN)
+    linecache.cache[name] = (len(code), None, [l + "\n" for l in lines], name)
     kind = type(err)
     module = kind.__module__
     out.etype = kind.__qualname__ if module in ("builtins", "__main__") else module + "." + kind.__qualname__
     out.emsg = scrub(str(err))
     tb = err.__traceback__
     while tb is not None:
-        if tb.tb_frame.f_code.co_filename == MAIN:
+        if tb.tb_frame.f_code.co_filename == name:
             out.line = tb.tb_lineno or 0
         tb = tb.tb_next
-    if isinstance(err, SyntaxError) and err.filename == MAIN:
+    if isinstance(err, SyntaxError) and err.filename == name:
         out.line = err.lineno or 0
         out.emsg = err.msg or out.emsg
     if 0 < out.line <= len(lines):
@@ -115,6 +117,27 @@ def describe(err, code, out):
     if not report.stack:
         text = text.replace("Traceback (most recent call last):\n", "", 1)
     return plain_paths(scrub(text))
+
+
+def settle(err, code, out, name):
+    """Notes in out how a program ended that did not run to its last line; returns
+    what goes to standard error."""
+    if isinstance(err, SystemExit):
+        if err.code is None or isinstance(err.code, int):
+            out.code = (err.code or 0) & 0xFF
+            return ""
+        out.code = 1
+        return str(err.code) + "\n"
+    out.code = 1
+    if isinstance(err, FixtureError):
+        out.kind, out.emsg = 1, scrub(str(err))
+        return ""
+    out.kind = 2 if isinstance(err, MemoryError) else 0
+    try:
+        return describe(err, code, out, name)
+    except BaseException:  # out of memory or stack while describing
+        out.etype = out.etype or type(err).__name__
+        return out.etype + "\n"
 
 
 def run_program(code, fixture):
@@ -129,21 +152,8 @@ def run_program(code, fixture):
             execute(code, fixture, module.__dict__, out)
         finally:
             finish_threads()
-    except SystemExit as end:
-        if end.code is None or isinstance(end.code, int):
-            out.code = (end.code or 0) & 0xFF
-        else:
-            out.code, trace = 1, str(end.code) + "\n"
-    except FixtureError as err:
-        out.kind, out.code, out.emsg = 1, 1, scrub(str(err))
     except BaseException as err:
-        out.code = 1
-        out.kind = 2 if isinstance(err, MemoryError) else 0
-        try:
-            trace = describe(err, code, out)
-        except BaseException:  # out of memory or stack while describing
-            out.etype = out.etype or type(err).__name__
-            trace = out.etype + "\n"
+        trace = settle(err, code, out, MAIN)
     flush(trace)
     return out
 
