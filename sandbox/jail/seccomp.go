@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strings"
 
-	seccomp "github.com/elastic/go-seccomp-bpf"
 	"github.com/elastic/go-seccomp-bpf/arch"
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
@@ -19,70 +18,123 @@ type policy struct {
 	exec    bool // execve: only for the fresh-interpreter baseline
 }
 
-// allowed holds the system calls that a program may make with any arguments.
-// Anything else answers EPERM. Names that this architecture lacks are skipped.
+// allowed holds the system calls that a program may make with any arguments: what
+// CPython, numpy and glibc (or musl) need to compute, to use files of the private
+// /tmp, to run threads and asyncio, and to set their own timers. Anything else
+// answers EPERM. Names that this architecture lacks are skipped.
+//
+// Left out on purpose, besides all that opens, mounts, traces or starts anything:
+// what moves data inside the kernel (splice, tee, sendfile, copy_file_range,
+// vmsplice), what passes descriptors (sendmsg, recvmsg), link, what reaches beyond
+// the call through files of the shared root (flock, and fadvise64, which empties
+// the page cache under others), what tells of others' memory (mincore), and old or
+// rare calls that Python does without.
 const allowed = `
-read write close mmap munmap mprotect brk futex rt_sigaction rt_sigprocmask
-fstat newfstatat lseek openat madvise getrandom clock_gettime exit_group
-readv writev pread64 pwrite64 preadv pwritev preadv2 pwritev2
-open creat stat lstat statx access faccessat faccessat2 statfs fstatfs
-dup dup2 dup3 flock fsync fdatasync truncate ftruncate fallocate fadvise64
-getdents getdents64 getcwd chdir fchdir rename renameat renameat2
-mkdir mkdirat rmdir unlink unlinkat symlink symlinkat readlink readlinkat
-chmod fchmod fchmodat umask utime utimes utimensat futimesat
+read write readv writev pread64 pwrite64 close close_range lseek
+open openat stat fstat lstat newfstatat statx access faccessat faccessat2
+statfs fstatfs truncate ftruncate dup dup2 dup3 pipe pipe2 poll ppoll select pselect6
+getdents64 getcwd chdir fchdir rename renameat mkdir mkdirat rmdir unlink unlinkat
+symlink symlinkat readlink readlinkat chmod fchmod fchmodat umask utimensat
 getxattr lgetxattr fgetxattr listxattr llistxattr flistxattr
-pipe pipe2 poll ppoll select pselect6 eventfd eventfd2
-epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2
-sendto recvfrom shutdown getsockopt setsockopt getsockname getpeername
-mremap mincore msync membarrier
-rt_sigreturn rt_sigpending rt_sigtimedwait rt_sigsuspend sigaltstack pause
-alarm setitimer getitimer timer_create timer_settime timer_gettime timer_getoverrun timer_delete
-timerfd_create timerfd_settime timerfd_gettime
-nanosleep clock_nanosleep clock_getres gettimeofday time times
-getrlimit setrlimit prlimit64 getrusage sysinfo uname getcpu
-sched_yield sched_getaffinity sched_getparam sched_getscheduler
-sched_get_priority_max sched_get_priority_min getpriority
-getpid getppid gettid getuid geteuid getgid getegid getgroups getresuid getresgid
-getpgrp getpgid getsid setpgid setsid
-set_robust_list get_robust_list set_tid_address arch_prctl rseq futex_waitv
-exit restart_syscall wait4 waitid close_range
+epoll_create1 epoll_ctl epoll_wait epoll_pwait shutdown getsockopt getsockname
+mmap mprotect munmap mremap brk futex
+set_robust_list rseq arch_prctl exit exit_group restart_syscall
+rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending rt_sigtimedwait sigaltstack pause
+alarm setitimer getitimer nanosleep clock_nanosleep clock_gettime clock_getres
+gettimeofday time times getrandom getrlimit getrusage sysinfo uname
+sched_yield sched_getaffinity wait4
+getpid getppid gettid getuid geteuid getgid getegid getpgrp
 `
 
-// Argument values of the calls that are allowed only in part.
+// allowedSignals reach only the call itself where a pid namespace surrounds it.
+const allowedSignals = "kill tkill tgkill"
+
+// pretended calls answer success and do nothing: the private /tmp has no disk to
+// wait for, and on files of the shared root they would make the machine's disk
+// flush its caches at a program's pace.
+const pretended = "fsync fdatasync msync"
+
+// absent calls answer ENOSYS: the C library then takes the older call, whose
+// arguments a filter can see.
+const absent = "clone3"
+
+// check passes when the masked half of an argument is one of the values.
+type check struct {
+	arg    int
+	high   bool // the upper 32 bits; the kernel cuts the arguments below to 32
+	mask   uint32
+	values []uint32
+}
+
+// is passes when an argument is one of values.
+func is(arg int, values ...uint32) check {
+	return check{arg: arg, mask: ^uint32(0), values: values}
+}
+
+// within passes when an argument has no bits but flags.
+func within(arg int, flags uint32) check {
+	return check{arg: arg, mask: ^flags, values: []uint32{0}}
+}
+
+// rule allows one call when every check passes.
+type rule struct {
+	name   string
+	checks []check
+}
+
+// What pthread_create asks for in glibc; musl adds the last flag.
 const (
-	cloneThread = unix.CLONE_VM | unix.CLONE_THREAD | unix.CLONE_SIGHAND
-	errnoAction = 0x00050000
+	threadFlags = unix.CLONE_VM | unix.CLONE_FS | unix.CLONE_FILES | unix.CLONE_SIGHAND |
+		unix.CLONE_THREAD | unix.CLONE_SYSVSEM | unix.CLONE_SETTLS |
+		unix.CLONE_PARENT_SETTID | unix.CLONE_CHILD_CLEARTID
+	threadFlagsMusl = threadFlags | unix.CLONE_DETACHED
 )
+
+// Values that x/sys/unix does not export for every architecture.
+const (
+	fionread       = 0x541b
+	fionbio        = 0x5421
+	fionclex       = 0x5450
+	fioclex        = 0x5451
+	guardInstall   = 102
+	guardRemove    = 103
+	sendFlags      = unix.MSG_NOSIGNAL | unix.MSG_DONTWAIT | unix.MSG_MORE
+	recvFlags      = unix.MSG_DONTWAIT | unix.MSG_PEEK | unix.MSG_WAITALL | unix.MSG_TRUNC
+	seccompAllow   = 0x7fff0000
+	seccompErrno   = 0x00050000
+	offsetNumber   = 0
+	offsetArch     = 4
+	offsetArgs     = 16
+	firstOtherABI  = 0x40000000 // x32 on x86; nothing elsewhere
+	biggestProgram = 250        // so that no jump is longer than its 8 bits
+)
+
+// partial lists the calls that are allowed for certain arguments only.
+func partial() []rule {
+	return []rule{
+		// Threads; never a process, with or without shared memory, nor a namespace.
+		{"clone", []check{is(0, threadFlags, threadFlagsMusl)}},
+		{"socketpair", []check{is(0, unix.AF_UNIX)}},
+		// To the other end of a pair only (no address), and without out-of-band
+		// data, which nobody uses but exploits.
+		{"sendto", []check{within(3, sendFlags), is(4, 0), {arg: 4, high: true, mask: ^uint32(0), values: []uint32{0}}}},
+		{"recvfrom", []check{within(3, recvFlags)}},
+		{"prctl", []check{is(0, unix.PR_SET_NAME, unix.PR_GET_NAME)}},
+		{"prlimit64", []check{is(0, 0)}}, // one's own
+		{"ioctl", []check{is(1, unix.TCGETS, unix.TIOCGWINSZ, fionread, fionbio, fioclex, fionclex)}},
+		// Record locks are for sqlite.
+		{"fcntl", []check{is(1, unix.F_DUPFD, unix.F_DUPFD_CLOEXEC, unix.F_GETFD, unix.F_SETFD,
+			unix.F_GETFL, unix.F_SETFL, unix.F_GETLK, unix.F_SETLK, unix.F_SETLKW)}},
+		// No merging of equal pages across processes, which can be timed.
+		{"madvise", []check{is(2, unix.MADV_NORMAL, unix.MADV_RANDOM, unix.MADV_SEQUENTIAL,
+			unix.MADV_WILLNEED, unix.MADV_DONTNEED, unix.MADV_FREE, unix.MADV_HUGEPAGE,
+			unix.MADV_NOHUGEPAGE, unix.MADV_DONTDUMP, unix.MADV_DODUMP, guardInstall, guardRemove)}},
+	}
+}
 
 // filterHex assembles the filter and returns its raw instructions in hexadecimal.
 func filterHex(p policy) (string, error) {
-	info, err := arch.GetInfo("")
-	if err != nil {
-		return "", fmt.Errorf("system call filter: %w", err)
-	}
-	names := strings.Fields(allowed)
-	if p.signals {
-		names = append(names, "kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo")
-	}
-	if p.exec {
-		names = append(names, "execve")
-	}
-	known := names[:0]
-	for _, name := range names {
-		if _, ok := info.SyscallNames[name]; ok {
-			known = append(known, name)
-		}
-	}
-	rules := seccomp.Policy{
-		DefaultAction: seccomp.ActionErrno,
-		Syscalls: []seccomp.SyscallGroup{
-			{Action: seccomp.ActionAllow, Names: known},
-			{Action: seccomp.ActionAllow, NamesWithCondtions: partial()},
-			// glibc falls back to clone when clone3 does not exist.
-			{Action: seccomp.Action(errnoAction | uint32(unix.ENOSYS)), Names: []string{"clone3"}},
-		},
-	}
-	program, err := rules.Assemble()
+	program, err := filter(p)
 	if err != nil {
 		return "", fmt.Errorf("system call filter: %w", err)
 	}
@@ -91,42 +143,39 @@ func filterHex(p policy) (string, error) {
 		return "", fmt.Errorf("system call filter: %w", err)
 	}
 	var out bytes.Buffer
-	for _, ins := range raw {
-		// struct sock_filter is in the byte order of the machine.
-		if err := binary.Write(&out, binary.NativeEndian, ins); err != nil {
-			return "", fmt.Errorf("system call filter: %w", err)
-		}
+	// struct sock_filter is in the byte order of the machine.
+	if err := binary.Write(&out, binary.NativeEndian, raw); err != nil {
+		return "", fmt.Errorf("system call filter: %w", err)
 	}
 	return hex.EncodeToString(out.Bytes()), nil
 }
 
-// partial lists the calls that are allowed for certain arguments only.
-func partial() []seccomp.NameWithConditions {
-	one := func(name string, arg uint32, op seccomp.Operation, values ...uint64) []seccomp.NameWithConditions {
-		var list []seccomp.NameWithConditions
-		for _, v := range values {
-			cond := seccomp.ArgumentConditions{{Argument: arg, Operation: op, Value: v}}
-			list = append(list, seccomp.NameWithConditions{Name: name, Conditions: cond})
-		}
-		return list
+// filter returns the program for this architecture.
+func filter(p policy) ([]bpf.Instruction, error) {
+	info, err := arch.GetInfo("")
+	if err != nil {
+		return nil, err
 	}
-	var all []seccomp.NameWithConditions
-	all = append(all, one("clone", 0, seccomp.BitsSet, cloneThread)...)
-	all = append(all, one("socketpair", 0, seccomp.Equal, unix.AF_UNIX)...)
-	all = append(all, one("prctl", 0, seccomp.Equal, unix.PR_SET_NAME, unix.PR_GET_NAME)...)
-	all = append(all, one("ioctl", 1, seccomp.Equal,
-		unix.TCGETS, unix.TIOCGWINSZ, fionread, fionbio, fioclex, fionclex)...)
-	all = append(all, one("fcntl", 1, seccomp.Equal,
-		unix.F_DUPFD, unix.F_DUPFD_CLOEXEC, unix.F_GETFD, unix.F_SETFD, unix.F_GETFL, unix.F_SETFL,
-		unix.F_GETLK, unix.F_SETLK, unix.F_SETLKW, unix.F_OFD_GETLK, unix.F_OFD_SETLK, unix.F_OFD_SETLKW,
-		unix.F_GETPIPE_SZ)...)
-	return all
+	var s searchTree
+	put := func(names string, answer label) {
+		for _, name := range strings.Fields(names) {
+			if nr, ok := info.SyscallNames[name]; ok {
+				s.set(uint32(nr), answer)
+			}
+		}
+	}
+	put(allowed, answerAllow)
+	put(pretended, answerDone)
+	put(absent, answerAbsent)
+	if p.signals {
+		put(allowedSignals, answerAllow)
+	}
+	if p.exec {
+		put("execve set_tid_address", answerAllow)
+	}
+	rules := partial()
+	for i, r := range rules {
+		put(r.name, firstRule+label(i))
+	}
+	return s.program(uint32(info.ID), rules)
 }
-
-// Values of ioctl requests that x/sys/unix does not export for every architecture.
-const (
-	fionread = 0x541b
-	fionbio  = 0x5421
-	fionclex = 0x5450
-	fioclex  = 0x5451
-)
