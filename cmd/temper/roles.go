@@ -2,10 +2,10 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"os/exec"
 	"strings"
@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
 
 	"temper/activities"
@@ -23,7 +24,9 @@ import (
 	"temper/internal/supervise"
 	"temper/internal/temporalclient"
 	"temper/sandbox/httpapi"
+	"temper/sandbox/jail"
 	"temper/sandbox/node"
+	"temper/sandbox/server"
 	"temper/workers"
 	"temper/workflows"
 )
@@ -96,7 +99,7 @@ func serveTrainer(ctx context.Context, p *config.Process, backend string, concur
 		return err
 	}
 	defer c.Close()
-	executor, err := httpapi.NewClient(p.SandboxAddress, os.Getenv("TEMPER_SANDBOX_TOKEN"))
+	executor, err := httpapi.NewClient(p.SandboxAddress, httpapi.Options{Token: os.Getenv(sandboxTokenKey)})
 	if err != nil {
 		return err
 	}
@@ -120,31 +123,67 @@ func serveTrainer(ctx context.Context, p *config.Process, backend string, concur
 const rolloutSlots = 2
 
 func sandboxCommand() *cobra.Command {
-	cfg := node.Config{}
+	cfg := node.Config{Build: buildinfo.Line()}
 	cmd := &cobra.Command{Use: "sandbox", Short: "Serve isolated Python execution", Args: cobra.NoArgs}
 	p := config.DefaultProcess()
+	serverFlags(cmd, &cfg.Server, p.SandboxAddress)
 	f := cmd.Flags()
-	f.StringVar(&cfg.Listen, "listen", p.SandboxAddress, "host:port or unix:/path")
 	f.StringVar(&cfg.Python, "python", p.Python, "interpreter (TEMPER_PYTHON)")
 	f.IntVar(&cfg.Zygotes, "zygotes", 0, "warm interpreters; 0 = one a core")
 	f.IntVar(&cfg.Slots, "slots", 0, "programs running at a time; 0 = a multiple of the cores")
-	f.IntVar(&cfg.Queue, "queue", 0, "programs waiting; 0 = the default")
+	f.IntVar(&cfg.Queue, "queue", 0, "programs waiting; 0 = a multiple of the slots")
 	f.StringSliceVar(&cfg.Require, "require", nil, "isolation layers without which to refuse to start; all = every layer")
+	f.DurationVar(&cfg.Drain, "drain", 10*time.Second, "how long calls may go on after SIGTERM")
+	debug := f.Bool("debug", false, "also log some of the calls, never their code or output")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := errors.Join(findPython(cfg.Python), checkSandboxListen(cfg.Listen)); err != nil {
+		err := errors.Join(findPython(cfg.Python), checkSandboxListen(cfg.Server.Listen), cfg.Server.Check(), checkSizes(cmd))
+		if err != nil {
 			return usageError{err}
 		}
-		log := newLogger("sandbox")
-		cfg.Token = os.Getenv("TEMPER_SANDBOX_TOKEN")
-		cfg.OnReady = func(addr string, report node.Report) { printReady(cmd, log, addr, report) }
+		log := sandboxLogger("sandbox", *debug)
+		cfg.OnReady = func(ready node.Ready) { printReady(cmd, log, ready) }
 		return node.Serve(cmd.Context(), cfg, log)
 	}
 	return cmd
 }
 
+// serverFlags adds what a node and a gateway have in common. The token comes from
+// the environment: every user of a machine sees the flags of a process.
+func serverFlags(cmd *cobra.Command, cfg *server.Config, listen string) {
+	cfg.Token = os.Getenv(sandboxTokenKey)
+	f := cmd.Flags()
+	f.StringVar(&cfg.Listen, "listen", listen, "host:port or unix:/path")
+	f.StringVar(&cfg.TLS.Cert, "tls-cert", "", "PEM file of the certificate to serve with TLS; read again when it changes")
+	f.StringVar(&cfg.TLS.Key, "tls-key", "", "PEM file of its private key")
+	f.StringVar(&cfg.TLS.ClientCA, "tls-client-ca", "", "PEM file of the authorities of which clients need a certificate")
+	f.BoolVar(&cfg.Insecure, "insecure", false, "serve other machines without a token ("+sandboxTokenKey+")")
+}
+
+// sandboxTokenKey names the bearer token of sandbox nodes, gateways and their clients.
+const sandboxTokenKey = "TEMPER_SANDBOX_TOKEN"
+
+// checkSizes finds counts and times below zero.
+func checkSizes(cmd *cobra.Command) error {
+	var wrong []error
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if strings.HasPrefix(f.Value.String(), "-") && (f.Value.Type() == "int" || f.Value.Type() == "duration") {
+			wrong = append(wrong, fmt.Errorf("--%s is %s: want 0 or more", f.Name, f.Value))
+		}
+	})
+	return errors.Join(wrong...)
+}
+
+// sandboxLogger is newLogger, or with debug a log of everything for machines.
+func sandboxLogger(role string, debug bool) *slog.Logger {
+	if !debug {
+		return newLogger(role)
+	}
+	return slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})).With("role", role)
+}
+
 func checkSandboxListen(addr string) error {
-	if strings.HasPrefix(addr, "unix:") {
-		return nil
+	if _, _, err := net.SplitHostPort(addr); strings.HasPrefix(addr, httpapi.UnixPrefix) || err != nil {
+		return nil // a socket, or told with more by the check of the address
 	}
 	if err := supervise.CheckListen(addr); err != nil {
 		return fmt.Errorf("--listen: %w", err)
@@ -161,19 +200,22 @@ func findPython(name string) error {
 }
 
 // printReady prints the one line that a supervisor or a script waits for.
-func printReady(cmd *cobra.Command, log *slog.Logger, addr string, report node.Report) {
+func printReady(cmd *cobra.Command, log *slog.Logger, ready node.Ready) {
 	layers := map[string]string{}
-	for _, l := range report.Layers {
-		state := "on"
-		if !l.On {
-			state = "off: " + l.Reason
-		}
-		layers[l.Name] = state
+	for _, l := range ready.Report.Layers {
+		layers[l.Name] = layerState(l)
 	}
-	line, err := json.Marshal(map[string]any{"ready": true, "address": addr, "python": report.Python, "layers": layers})
+	err := server.WriteReady(cmd.OutOrStdout(), ready.Address, map[string]any{
+		"url": ready.URL, "python": ready.Report.Python, "layers": layers,
+	})
 	if err != nil {
-		log.Error("encode ready line", "err", err)
-		return
+		log.Error("ready line is not written", "err", err)
 	}
-	fmt.Fprintln(cmd.OutOrStdout(), string(line))
+}
+
+func layerState(l jail.Layer) string {
+	if l.On {
+		return "on"
+	}
+	return "off: " + l.Reason
 }

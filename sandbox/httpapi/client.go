@@ -9,86 +9,225 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strconv"
-	"strings"
+	"sync"
 	"time"
 
 	"temper/sandbox"
 )
 
-// Client runs calls on one node. It is safe for concurrent use.
+// Times of a Client between attempts to open its stream.
+const (
+	firstPause = 50 * time.Millisecond
+	lastPause  = 2 * time.Second
+	// noStreamFor is how long a server that serves no streams is not asked again.
+	noStreamFor = 10 * time.Second
+)
+
+// Client runs calls on one server over a stream that it opens when there is a
+// call, and again when it is gone. With a server that serves no streams it makes
+// a request for each call. It is safe for concurrent use.
 type Client struct {
-	base  string
-	token string
-	http  *http.Client
+	target *target
+	http   *http.Client
+
+	mu       sync.Mutex
+	stream   *Stream
+	dialing  *dialing
+	failures int       // attempts since the last stream
+	next     time.Time // before which there is no other attempt
+	plain    time.Time // until then the server is taken for one without streams
+	closed   bool
+	dials    sync.WaitGroup
 }
 
 var _ sandbox.Executor = (*Client)(nil)
 
-// UnixPrefix marks an address as the path of a Unix socket.
-const UnixPrefix = "unix:"
-
-// NewClient returns a client of the node at address: host:port, an http or
-// https URL, or unix:/path/to/socket. The token may be empty.
-func NewClient(address, token string) (*Client, error) {
-	dialer := &net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}
-	transport := &http.Transport{
-		DialContext:         dialer.DialContext,
-		MaxIdleConns:        0, // bounded for each host only, and there is one
-		MaxIdleConnsPerHost: 1024,
-		IdleConnTimeout:     90 * time.Second,
-	}
-	c := &Client{token: token, http: &http.Client{Transport: transport}}
-	path, isUnix := strings.CutPrefix(address, UnixPrefix)
-	switch {
-	case address == "" || isUnix && path == "":
-		return nil, fmt.Errorf("sandbox address %q: empty", address)
-	case isUnix:
-		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return dialer.DialContext(ctx, "unix", path)
-		}
-		c.base = "http://sandbox"
-	case strings.HasPrefix(address, "http://"), strings.HasPrefix(address, "https://"):
-		c.base = strings.TrimRight(address, "/")
-	default:
-		if _, _, err := net.SplitHostPort(address); err != nil {
-			return nil, fmt.Errorf("sandbox address %q: %w", address, err)
-		}
-		c.base = "http://" + address
-	}
-	return c, nil
+// dialing is one attempt, shared by the calls that wait for it; stream and err
+// are valid when done is closed.
+type dialing struct {
+	done   chan struct{}
+	cancel context.CancelFunc
+	stream *Stream
+	err    error
 }
 
-// Execute implements sandbox.Executor.
-func (c *Client) Execute(ctx context.Context, req sandbox.Request) (sandbox.Result, error) {
-	var res sandbox.Result
-	failure, err := c.post(ctx, PathExecute, req, &res)
+// NewClient returns a client of the server at address: host:port, an http or
+// https URL, or unix:/path/to/socket. It connects with the first call.
+func NewClient(address string, opts Options) (*Client, error) {
+	t, err := parseAddress(address, opts)
 	if err != nil {
+		return nil, err
+	}
+	return &Client{target: t, http: &http.Client{Transport: t.transport()}}, nil
+}
+
+// Execute implements sandbox.Executor. A call whose connection breaks is sent
+// once more: the server answers a repeated ID with the first answer, and a call
+// without one has no effect outside.
+func (c *Client) Execute(ctx context.Context, req sandbox.Request) (sandbox.Result, error) {
+	res, err := c.attempt(ctx, req)
+	var gone *goneError
+	if err != nil && ctx.Err() == nil && errors.As(err, &gone) {
+		res, err = c.attempt(ctx, req)
+	}
+	if err != nil && ctx.Err() != nil {
+		return sandbox.Result{}, ctx.Err()
+	}
+	return res, err
+}
+
+func (c *Client) attempt(ctx context.Context, req sandbox.Request) (sandbox.Result, error) {
+	stream, err := c.connect(ctx)
+	switch {
+	case err == nil:
+		return stream.Execute(ctx, req)
+	case errors.Is(err, errNoStream):
+		return c.executePlain(ctx, req)
+	default:
 		return sandbox.Result{}, err
 	}
-	if failure != nil {
-		return outcome(ctx, req.ID, *failure)
+}
+
+// connect returns the stream, after opening it when there is none.
+func (c *Client) connect(ctx context.Context) (*Stream, error) {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return nil, fmt.Errorf("%w: client of %s: %w", sandbox.ErrUnavailable, c.target.address, errClosed)
 	}
-	return res, nil
+	if s := c.stream; s != nil {
+		select {
+		case <-s.Done():
+			c.stream = nil
+		default:
+			c.mu.Unlock()
+			return s, nil
+		}
+	}
+	if time.Now().Before(c.plain) {
+		c.mu.Unlock()
+		return nil, errNoStream
+	}
+	if c.dialing == nil {
+		c.dial(ctx)
+	}
+	d := c.dialing
+	c.mu.Unlock()
+	select {
+	case <-d.done:
+		return d.stream, d.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// dial starts an attempt, which outlives the call that asks for it.
+func (c *Client) dial(ctx context.Context) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	d := &dialing{done: make(chan struct{}), cancel: cancel}
+	pause := time.Until(c.next)
+	c.dialing = d
+	c.dials.Go(func() {
+		defer cancel()
+		if sleep(ctx, pause) == nil {
+			d.stream, d.err = c.open(ctx)
+		} else {
+			d.err = &goneError{c.target.address, errClosed}
+		}
+		c.dialed(d)
+	})
+}
+
+// open dials. A server that takes the connection and cannot speak HTTP/2 on it
+// may still answer requests.
+func (c *Client) open(ctx context.Context) (*Stream, error) {
+	stream, err := dial(ctx, c.target)
+	var connect *net.OpError
+	if err == nil || errors.Is(err, errNoStream) || errors.As(err, &connect) && connect.Op == "dial" {
+		return stream, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	if c.Health(ctx) == nil && !errors.Is(err, errUnauthorized) {
+		err = errNoStream
+	}
+	return nil, err
+}
+
+// dialed notes how an attempt ended.
+func (c *Client) dialed(d *dialing) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.dialing = nil
+	switch {
+	case d.err == nil:
+		c.stream, c.failures = d.stream, 0
+	case errors.Is(d.err, errNoStream):
+		c.plain = time.Now().Add(noStreamFor)
+	default:
+		c.failures++
+	}
+	// A stream that ends at once counts too: the next one is not opened at once.
+	c.next = time.Now().Add(min(firstPause<<min(c.failures, 10), lastPause))
+	close(d.done)
+}
+
+// sleep waits for d, and returns an error when ctx ends first.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// executePlain makes one request for one call.
+func (c *Client) executePlain(ctx context.Context, req sandbox.Request) (sandbox.Result, error) {
+	var res sandbox.Result
+	f, err := c.post(ctx, PathExecute, appendRequest(nil, &req), &res)
+	switch {
+	case err != nil:
+		return sandbox.Result{}, err
+	case f != nil:
+		return outcome(ctx, req.ID, f)
+	default:
+		return res, nil
+	}
 }
 
 // ExecuteBatch runs up to MaxBatch calls in one request. The results and errors
 // are those that Execute would have given, in the order of reqs.
 func (c *Client) ExecuteBatch(ctx context.Context, reqs []sandbox.Request) ([]sandbox.Result, []error) {
 	results, errs := make([]sandbox.Result, len(reqs)), make([]error, len(reqs))
+	body := []byte(`{"calls":[`)
+	for i := range reqs {
+		if i > 0 {
+			body = append(body, ',')
+		}
+		body = appendRequest(body, &reqs[i])
+	}
 	var answer BatchAnswer
-	failure, err := c.post(ctx, PathBatch, Batch{Calls: reqs}, &answer)
-	if err == nil && failure == nil && len(answer.Answers) != len(reqs) {
+	f, err := c.post(ctx, PathBatch, append(body, "]}"...), &answer)
+	var gone *goneError
+	if errors.As(err, &gone) && ctx.Err() == nil {
+		f, err = c.post(ctx, PathBatch, append(body, "]}"...), &answer)
+	}
+	if err == nil && f == nil && len(answer.Answers) != len(reqs) {
 		err = fmt.Errorf("%w: %d answers to %d calls", sandbox.ErrUnavailable, len(answer.Answers), len(reqs))
 	}
 	for i, req := range reqs {
 		switch {
 		case err != nil:
 			errs[i] = err
-		case failure != nil:
-			results[i], errs[i] = outcome(ctx, req.ID, *failure)
+		case f != nil:
+			results[i], errs[i] = outcome(ctx, req.ID, f)
 		case answer.Answers[i].Error != nil:
-			results[i], errs[i] = outcome(ctx, req.ID, *answer.Answers[i].Error)
+			results[i], errs[i] = outcome(ctx, req.ID, answer.Answers[i].Error)
 		case answer.Answers[i].Result != nil:
 			results[i] = *answer.Answers[i].Result
 		default:
@@ -98,82 +237,86 @@ func (c *Client) ExecuteBatch(ctx context.Context, reqs []sandbox.Request) ([]sa
 	return results, errs
 }
 
-// Health returns nil when the node answers.
+// Health returns nil when the server answers.
 func (c *Client) Health(ctx context.Context) error {
 	return c.get(ctx, PathHealth, &struct{}{})
 }
 
-// Status decodes the node's status into v.
+// Status decodes the server's status into v.
 func (c *Client) Status(ctx context.Context, v any) error {
 	return c.get(ctx, PathStatus, v)
 }
 
-// Close drops the idle connections.
-func (c *Client) Close() { c.http.CloseIdleConnections() }
-
-// outcome turns a Failure into what Execute returns.
-func outcome(ctx context.Context, id string, f Failure) (sandbox.Result, error) {
-	switch f.Code {
-	case CodeInvalid, CodeTooLarge:
-		return sandbox.Result{ID: id, Status: sandbox.StatusRefused, Reason: f.Message}, nil
-	case CodeOverloaded:
-		// The message of the node starts with the text of the same sentinel.
-		_, detail, _ := strings.Cut(f.Message, ": ")
-		return sandbox.Result{}, fmt.Errorf("%w: %s", sandbox.ErrOverloaded, detail)
-	case CodeDeadline:
-		if ctx.Err() != nil {
-			return sandbox.Result{}, ctx.Err()
-		}
-		return sandbox.Result{}, context.DeadlineExceeded
-	case CodeUnauthorized, CodeUnavailable:
+// CloseSession ends a session and reports whether there was one.
+func (c *Client) CloseSession(ctx context.Context, name string) (bool, error) {
+	f, err := c.once(ctx, http.MethodDelete, PathSessions+url.PathEscape(name), nil, nil)
+	switch {
+	case err != nil:
+		return false, err
+	case f != nil && f.Code == CodeNotFound:
+		return false, nil
+	case f != nil:
+		_, err := outcome(ctx, "", f)
+		return false, err
+	default:
+		return true, nil
 	}
-	return sandbox.Result{}, fmt.Errorf("%w: %s", sandbox.ErrUnavailable, f.Message)
 }
 
-// post sends a call, once more when the connection fails: the node answers a
-// repeated ID with the first answer, and a call without one has no effect outside.
-func (c *Client) post(ctx context.Context, path string, in, out any) (*Failure, error) {
-	body, err := json.Marshal(in)
-	if err != nil {
-		return nil, fmt.Errorf("encode call: %w", err)
+// Close ends the stream with the calls on it and drops the idle connections.
+func (c *Client) Close() {
+	c.mu.Lock()
+	c.closed = true
+	if c.dialing != nil {
+		c.dialing.cancel()
 	}
-	failure, err := c.once(ctx, http.MethodPost, path, body, out)
-	if err != nil && ctx.Err() == nil {
-		failure, err = c.once(ctx, http.MethodPost, path, body, out)
+	c.mu.Unlock()
+	c.dials.Wait()
+	c.mu.Lock()
+	stream := c.stream
+	c.mu.Unlock()
+	if stream != nil {
+		stream.Close()
 	}
-	if err != nil {
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		return nil, fmt.Errorf("%w: %w", sandbox.ErrUnavailable, err)
+	c.http.CloseIdleConnections()
+}
+
+// post sends calls. A Failure is an answer of the server; an error means that
+// there was no answer.
+func (c *Client) post(ctx context.Context, path string, body []byte, out any) (*Failure, error) {
+	f, err := c.once(ctx, http.MethodPost, path, body, out)
+	if err != nil && ctx.Err() != nil {
+		return nil, ctx.Err()
 	}
-	return failure, nil
+	return f, err
 }
 
 func (c *Client) get(ctx context.Context, path string, out any) error {
-	failure, err := c.once(ctx, http.MethodGet, path, nil, out)
-	if err != nil {
-		return fmt.Errorf("%w: %w", sandbox.ErrUnavailable, err)
+	f, err := c.once(ctx, http.MethodGet, path, nil, out)
+	if err == nil && f != nil {
+		err = fmt.Errorf("%w: %s", sandbox.ErrUnavailable, f.Message)
 	}
-	if failure != nil {
-		return fmt.Errorf("%w: %s", sandbox.ErrUnavailable, failure.Message)
-	}
-	return nil
+	return err
 }
 
-// once makes one request. A Failure is an answer of the node; an error means
-// that there was no answer.
-func (c *Client) once(ctx context.Context, method, path string, body []byte, out any) (_ *Failure, err error) {
-	req, err := http.NewRequestWithContext(ctx, method, c.base+path, bytes.NewReader(body))
+// once makes one request. Its errors are goneError.
+func (c *Client) once(ctx context.Context, method, path string, body []byte, out any) (*Failure, error) {
+	f, err := c.request(ctx, method, path, body, out)
+	if err != nil {
+		return nil, &goneError{c.target.address, err}
+	}
+	return f, nil
+}
+
+func (c *Client) request(ctx context.Context, method, path string, body []byte, out any) (_ *Failure, err error) {
+	req, err := http.NewRequestWithContext(ctx, method, c.target.base+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
 	if body != nil {
-		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Content-Type", typeJSON)
 	}
-	if c.token != "" {
-		req.Header.Set("Authorization", "Bearer "+c.token)
-	}
+	c.target.authorize(req.Header)
 	if deadline, ok := ctx.Deadline(); ok {
 		left := max(0, time.Until(deadline).Milliseconds())
 		req.Header.Set(deadlineHeader, strconv.FormatInt(left, 10))
@@ -183,19 +326,34 @@ func (c *Client) once(ctx context.Context, method, path string, body []byte, out
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, resp.Body.Close()) }()
-	data, err := io.ReadAll(io.LimitReader(resp.Body, 2*maxBatchBody))
-	if err != nil {
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	switch {
+	case err != nil:
 		return nil, fmt.Errorf("read response: %w", err)
-	}
-	if resp.StatusCode == http.StatusOK {
-		if err := json.Unmarshal(data, out); err != nil {
-			return nil, fmt.Errorf("decode response: %w", err)
-		}
+	case resp.StatusCode == http.StatusNoContent:
 		return nil, nil
+	case resp.StatusCode != http.StatusOK:
+		return refused(resp, data)
 	}
-	var f failureBody
-	if json.Unmarshal(data, &f) != nil || f.Error.Code == "" {
-		return nil, fmt.Errorf("unexpected answer %s", resp.Status)
+	if err := json.Unmarshal(data, out); err != nil {
+		return nil, fmt.Errorf("decode response: %w", err)
 	}
-	return &f.Error, nil
+	return nil, nil
+}
+
+// refused reads the Failure of a response. What stands between client and server
+// may say that there is too much to do without a word of this API.
+func refused(resp *http.Response, data []byte) (*Failure, error) {
+	var body failureBody
+	if json.Unmarshal(data, &body) != nil || body.Error.Code == "" {
+		if resp.StatusCode != http.StatusTooManyRequests {
+			return nil, fmt.Errorf("unexpected answer %s", resp.Status)
+		}
+		body.Error = Failure{Code: CodeOverloaded, Message: resp.Status}
+	}
+	seconds, err := strconv.ParseInt(resp.Header.Get("Retry-After"), 10, 32)
+	if f := &body.Error; err == nil && f.Code == CodeOverloaded && f.RetryAfterMS == 0 {
+		f.RetryAfterMS = seconds * 1000
+	}
+	return &body.Error, nil
 }

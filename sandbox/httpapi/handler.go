@@ -5,12 +5,10 @@ import (
 	"crypto/subtle"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"strconv"
-	"sync"
 	"time"
 
 	"temper/sandbox"
@@ -22,26 +20,40 @@ type Config struct {
 	Token string
 	// Status is what GET /status answers; nil answers an empty object.
 	Status func() any
-	// Window is how long a call ID keeps its answer; 5 minutes when zero.
+	// Load is what streams are told at once, every second, and when Draining
+	// changes. A stream of a draining server ends when no call is in flight on
+	// it. Nil says that there are no slots.
+	Load func() Load
+	// CloseSession ends the session of that name and reports whether there was
+	// one; nil means that no sessions are served.
+	CloseSession func(name string) bool
+	// Window is how long a call ID keeps its answer; 5 minutes when zero. It ends
+	// earlier when more than 262,144 answers or 256 MiB are held.
 	Window time.Duration
 	// Logger receives failures to write a response; nil discards.
 	Logger *slog.Logger
 }
 
-// handler serves one node.
+// handler serves one executor.
 type handler struct {
 	cfg    Config
 	exec   sandbox.Executor
 	window *window
 }
 
-// NewHandler returns the API of a node that executes calls with exec.
+// NewHandler returns the API of a server that executes calls with exec.
 func NewHandler(exec sandbox.Executor, cfg Config) http.Handler {
 	if cfg.Window <= 0 {
 		cfg.Window = 5 * time.Minute
 	}
 	if cfg.Status == nil {
 		cfg.Status = func() any { return struct{}{} }
+	}
+	if cfg.Load == nil {
+		cfg.Load = func() Load { return Load{} }
+	}
+	if cfg.CloseSession == nil {
+		cfg.CloseSession = func(string) bool { return false }
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -50,6 +62,8 @@ func NewHandler(exec sandbox.Executor, cfg Config) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+PathExecute, h.guard(h.execute))
 	mux.HandleFunc("POST "+PathBatch, h.guard(h.batch))
+	mux.HandleFunc("POST "+PathStream, h.guard(h.stream))
+	mux.HandleFunc("DELETE "+PathSessions+"{name}", h.guard(h.closeSession))
 	mux.HandleFunc("GET "+PathStatus, h.guard(h.status))
 	mux.HandleFunc("GET "+PathHealth, func(w http.ResponseWriter, _ *http.Request) {
 		h.write(w, http.StatusOK, map[string]string{"status": "ok"})
@@ -63,7 +77,7 @@ func (h *handler) guard(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		got := []byte(r.Header.Get("Authorization"))
 		if h.cfg.Token != "" && subtle.ConstantTimeCompare(got, want) != 1 {
-			h.fail(w, Failure{Code: CodeUnauthorized, Message: "missing or wrong bearer token"})
+			h.fail(w, &Failure{Code: CodeUnauthorized, Message: errUnauthorized.Error()})
 			return
 		}
 		next(w, r)
@@ -73,92 +87,61 @@ func (h *handler) guard(next http.HandlerFunc) http.HandlerFunc {
 func (h *handler) execute(w http.ResponseWriter, r *http.Request) {
 	var req sandbox.Request
 	if f := decode(w, r, maxCallBody, &req); f != nil {
-		h.fail(w, *f)
+		h.fail(w, f)
 		return
 	}
 	ctx, cancel, f := withDeadline(r)
 	if f != nil {
-		h.fail(w, *f)
+		h.fail(w, f)
 		return
 	}
 	defer cancel()
-	answer := h.answer(ctx, req) //nolint:contextcheck // withDeadline derives ctx from the request
+	answer := h.answer(ctx, &req) //nolint:contextcheck // withDeadline derives ctx from the request
 	if answer.Error != nil {
-		h.fail(w, *answer.Error)
+		h.fail(w, answer.Error)
 		return
 	}
 	h.write(w, http.StatusOK, answer.Result)
-}
-
-func (h *handler) batch(w http.ResponseWriter, r *http.Request) { //nolint:contextcheck // withDeadline derives ctx from the request
-	var batch Batch
-	if f := decode(w, r, maxBatchBody, &batch); f != nil {
-		h.fail(w, *f)
-		return
-	}
-	if n := len(batch.Calls); n > MaxBatch {
-		h.fail(w, Failure{CodeTooLarge, fmt.Sprintf("batch of %d calls is above the limit of %d", n, MaxBatch)})
-		return
-	}
-	ctx, cancel, f := withDeadline(r)
-	if f != nil {
-		h.fail(w, *f)
-		return
-	}
-	defer cancel()
-	answers := make([]Answer, len(batch.Calls))
-	var calls sync.WaitGroup
-	for i, req := range batch.Calls {
-		calls.Go(func() { answers[i] = h.answer(ctx, req) })
-	}
-	calls.Wait()
-	h.write(w, http.StatusOK, BatchAnswer{Answers: answers})
 }
 
 func (h *handler) status(w http.ResponseWriter, _ *http.Request) {
 	h.write(w, http.StatusOK, h.cfg.Status())
 }
 
-// maxID bounds the length of a call's name.
-const maxID = 256
+func (h *handler) closeSession(w http.ResponseWriter, r *http.Request) {
+	if !h.cfg.CloseSession(r.PathValue("name")) {
+		h.fail(w, &Failure{Code: CodeNotFound, Message: "there is no such session"})
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
 
 // answer runs one call, or gives the answer that its ID has already got.
-func (h *handler) answer(ctx context.Context, req sandbox.Request) Answer {
+func (h *handler) answer(ctx context.Context, req *sandbox.Request) Answer {
 	if len(req.ID) > maxID {
-		return Answer{Error: &Failure{CodeInvalid, fmt.Sprintf("id of %d bytes is above the limit of %d", len(req.ID), maxID)}}
+		return Answer{Error: invalid("id of %d bytes is above the limit of %d", len(req.ID), maxID)}
 	}
-	res, err := h.window.do(ctx, req.ID, func() (sandbox.Result, error) { return h.exec.Execute(ctx, req) })
-	switch {
-	case err == nil:
-		return Answer{Result: &res}
-	case errors.Is(err, sandbox.ErrOverloaded):
-		return Answer{Error: &Failure{CodeOverloaded, err.Error()}}
-	case ctx.Err() != nil:
-		return Answer{Error: &Failure{CodeDeadline, ctx.Err().Error()}}
-	default:
-		return Answer{Error: &Failure{CodeUnavailable, err.Error()}}
+	res, err := h.window.do(ctx, req, func() (sandbox.Result, error) { return h.exec.Execute(ctx, *req) })
+	if err != nil {
+		return Answer{Error: failure(ctx, err)}
 	}
+	return Answer{Result: &res}
 }
 
 // decode reads a JSON body of at most limit bytes into v.
 func decode(w http.ResponseWriter, r *http.Request, limit int64, v any) *Failure {
-	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, limit))
-	dec.DisallowUnknownFields()
-	err := dec.Decode(v)
-	if err == nil {
-		if _, more := dec.Token(); !errors.Is(more, io.EOF) {
-			err = errors.New("more than one JSON value")
-		}
-	}
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	var large *http.MaxBytesError
 	switch {
-	case err == nil:
-		return nil
 	case errors.As(err, &large):
-		return &Failure{CodeTooLarge, fmt.Sprintf("body is above the limit of %d bytes", large.Limit)}
-	default:
-		return &Failure{CodeInvalid, "body: " + err.Error()}
+		return tooLarge("body", large.Limit)
+	case err != nil:
+		return invalid("body: %v", err)
 	}
+	if err := unmarshal(data, v); err != nil {
+		return invalid("body: %s", reason(err))
+	}
+	return nil
 }
 
 // withDeadline bounds the call by what the caller said it has left.
@@ -167,31 +150,42 @@ func withDeadline(r *http.Request) (context.Context, context.CancelFunc, *Failur
 	if text == "" {
 		return r.Context(), func() {}, nil
 	}
-	ms, err := strconv.ParseInt(text, 10, 48)
-	if err != nil || ms < 0 {
-		return nil, nil, &Failure{CodeInvalid, fmt.Sprintf("header %s: %q is not a number of milliseconds", deadlineHeader, text)}
+	ms, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || ms < 0 || ms > maxDeadline {
+		return nil, nil, invalid("header %s: %q is not a number of milliseconds", deadlineHeader, text)
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), time.Duration(ms)*time.Millisecond)
 	return ctx, cancel, nil
 }
 
-func (h *handler) fail(w http.ResponseWriter, f Failure) {
-	code := http.StatusServiceUnavailable
+// httpStatus is the status of a response that is a failure.
+func (f *Failure) httpStatus() int {
 	switch f.Code {
 	case CodeInvalid:
-		code = http.StatusBadRequest
+		return http.StatusBadRequest
 	case CodeTooLarge:
-		code = http.StatusRequestEntityTooLarge
+		return http.StatusRequestEntityTooLarge
+	case CodeConflict:
+		return http.StatusConflict
+	case CodeNotFound:
+		return http.StatusNotFound
 	case CodeUnauthorized:
-		code = http.StatusUnauthorized
+		return http.StatusUnauthorized
 	case CodeOverloaded:
-		code = http.StatusTooManyRequests
-		w.Header().Set("Retry-After", "1")
-	case CodeDeadline:
-		code = http.StatusGatewayTimeout
-	case CodeUnavailable:
+		return http.StatusTooManyRequests
+	case CodeDeadline, CodeCancelled:
+		return http.StatusGatewayTimeout
+	default:
+		return http.StatusServiceUnavailable
 	}
-	h.write(w, code, failureBody{Error: f})
+}
+
+func (h *handler) fail(w http.ResponseWriter, f *Failure) {
+	if f.Code == CodeOverloaded {
+		seconds := max(1, (f.RetryAfterMS+999)/1000)
+		w.Header().Set("Retry-After", strconv.FormatInt(seconds, 10))
+	}
+	h.write(w, f.httpStatus(), failureBody{Error: *f})
 }
 
 func (h *handler) write(w http.ResponseWriter, code int, v any) {
@@ -200,7 +194,7 @@ func (h *handler) write(w http.ResponseWriter, code int, v any) {
 		h.cfg.Logger.Error("encode response", "err", err)
 		code, body = http.StatusInternalServerError, []byte(`{}`)
 	}
-	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Type", typeJSON)
 	w.WriteHeader(code)
 	if _, err := w.Write(append(body, '\n')); err != nil {
 		h.cfg.Logger.Debug("write response", "err", err)

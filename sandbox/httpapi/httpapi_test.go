@@ -32,7 +32,7 @@ func serve(t *testing.T, exec sandbox.Executor, cfg httpapi.Config) (*httpapi.Cl
 
 func client(t *testing.T, address, token string) *httpapi.Client {
 	t.Helper()
-	c, err := httpapi.NewClient(address, token)
+	c, err := httpapi.NewClient(address, httpapi.Options{Token: token})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func TestBadRequestsAreNamed(t *testing.T) {
 	}{
 		{"no JSON", httpapi.PathExecute, "x", "", 400, "invalid character"},
 		{"unknown field", httpapi.PathExecute, `{"cod":"1"}`, "", 400, "cod"},
-		{"two values", httpapi.PathExecute, `{}{}`, "", 400, "more than one"},
+		{"two values", httpapi.PathExecute, `{}{}`, "", 400, "after top-level value"},
 		{"wrong type", httpapi.PathExecute, `{"code":1}`, "", 400, "code"},
 		{"long body", httpapi.PathExecute, `{"code":"` + strings.Repeat("x", 9<<20) + `"}`, "", 413, "8388608 bytes"},
 		{"long id", httpapi.PathExecute, `{"id":"` + strings.Repeat("x", 300) + `"}`, "", 400, "id of 300 bytes"},
@@ -358,7 +358,7 @@ func TestStatusAnswersWhatTheNodeSays(t *testing.T) {
 
 func TestBadAddresses(t *testing.T) {
 	for _, address := range []string{"", "unix:", "host", "1.2.3.4"} {
-		if _, err := httpapi.NewClient(address, ""); err == nil {
+		if _, err := httpapi.NewClient(address, httpapi.Options{}); err == nil {
 			t.Errorf("address %q was accepted", address)
 		}
 	}

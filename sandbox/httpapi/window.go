@@ -2,29 +2,40 @@ package httpapi
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
 	"sync"
 	"time"
 
 	"temper/sandbox"
 )
 
-// windowBytes bounds what the window remembers; the oldest answers go first.
-const windowBytes = 256 << 20
+// Bounds of what the window remembers; the oldest answers go first.
+const (
+	windowBytes = 256 << 20
+	windowCount = 1 << 18
+)
+
+// errConflict is the answer to an ID that names another program already.
+var errConflict = errors.New("the id names another program already: every program needs an id of its own")
 
 // window gives a repeated call ID the answer of the first call. Errors are not
 // remembered: the next call with that ID is a first one.
 type window struct {
-	ttl time.Duration
+	ttl          time.Duration
+	bytes, count int // bounds
 
 	mu      sync.Mutex
 	entries map[string]*entry
 	order   []*entry // finished entries, oldest first
-	bytes   int
+	held    int      // bytes of order
 }
 
 // entry is one ID; res, ok and until are valid when done is closed.
 type entry struct {
 	id    string
+	print fingerprint
 	done  chan struct{}
 	res   sandbox.Result
 	ok    bool
@@ -32,21 +43,25 @@ type entry struct {
 }
 
 func newWindow(ttl time.Duration) *window {
-	return &window{ttl: ttl, entries: make(map[string]*entry)}
+	return &window{ttl: ttl, bytes: windowBytes, count: windowCount, entries: make(map[string]*entry)}
 }
 
-// do runs call unless id has an answer or is about to get one.
-func (w *window) do(ctx context.Context, id string, call func() (sandbox.Result, error)) (sandbox.Result, error) {
-	if id == "" {
+// do runs call unless the ID of req has an answer or is about to get one.
+func (w *window) do(ctx context.Context, req *sandbox.Request, call func() (sandbox.Result, error)) (sandbox.Result, error) {
+	if req.ID == "" {
 		return call()
 	}
+	print := fingerprintOf(req)
 	for {
-		e, mine := w.claim(id)
+		e, mine := w.claim(req.ID, print)
 		if mine {
 			res, err := call()
 			// A failure of the sandbox is no answer: the next attempt may get one.
 			w.settle(e, res, err == nil && res.Status != sandbox.StatusInternal)
 			return res, err
+		}
+		if e.print != print {
+			return sandbox.Result{}, errConflict
 		}
 		select {
 		case <-e.done:
@@ -60,14 +75,14 @@ func (w *window) do(ctx context.Context, id string, call func() (sandbox.Result,
 }
 
 // claim returns the entry of id, and whether the caller has to fill it.
-func (w *window) claim(id string) (*entry, bool) {
+func (w *window) claim(id string, print fingerprint) (*entry, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.expire(time.Now())
 	if e := w.entries[id]; e != nil {
 		return e, false
 	}
-	e := &entry{id: id, done: make(chan struct{})}
+	e := &entry{id: id, print: print, done: make(chan struct{})}
 	w.entries[id] = e
 	return e, true
 }
@@ -76,10 +91,12 @@ func (w *window) claim(id string) (*entry, bool) {
 func (w *window) settle(e *entry, res sandbox.Result, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	e.res, e.ok, e.until = res, ok, time.Now().Add(w.ttl)
+	now := time.Now()
+	e.res, e.ok, e.until = res, ok, now.Add(w.ttl)
 	if ok {
 		w.order = append(w.order, e)
-		w.bytes += e.size()
+		w.held += e.size()
+		w.expire(now)
 	} else {
 		delete(w.entries, e.id)
 	}
@@ -88,16 +105,38 @@ func (w *window) settle(e *entry, res sandbox.Result, ok bool) {
 
 // expire drops what is too old or too much.
 func (w *window) expire(now time.Time) {
-	for len(w.order) > 0 && (now.After(w.order[0].until) || w.bytes > windowBytes) {
+	for len(w.order) > 0 && (now.After(w.order[0].until) || w.held > w.bytes || len(w.order) > w.count) {
 		e := w.order[0]
 		w.order[0] = nil
 		w.order = w.order[1:]
-		w.bytes -= e.size()
+		w.held -= e.size()
 		delete(w.entries, e.id)
 	}
 }
 
 // size estimates the memory of an entry.
 func (e *entry) size() int {
-	return 512 + len(e.id) + len(e.res.Stdout) + len(e.res.Stderr) + len(e.res.Value)
+	n := 768 + 2*len(e.id) + len(e.res.Stdout) + len(e.res.Stderr) + len(e.res.Value) + len(e.res.Reason)
+	if p := e.res.Error; p != nil {
+		n += len(p.Type) + len(p.Message) + len(p.Source)
+	}
+	return n
+}
+
+// fingerprint tells two programs of one ID apart.
+type fingerprint [sha256.Size]byte
+
+// fingerprintOf covers what decides the answer. Run only decides the turn, and
+// History is added on the way when a session moves: a repeated call may differ
+// in both.
+func fingerprintOf(r *sandbox.Request) fingerprint {
+	b := make([]byte, 0, 128+len(r.Code)+len(r.Stdin)+len(r.Fixture)+len(r.Session))
+	for _, s := range [...]string{r.Code, r.Stdin, r.Fixture, string(r.Profile), r.Session} {
+		b = binary.AppendUvarint(b, uint64(len(s)))
+		b = append(b, s...)
+	}
+	for _, n := range [...]int64{int64(r.Limits.Wall), int64(r.Limits.CPU), r.Limits.Memory, r.Limits.Output} {
+		b = binary.AppendVarint(b, n)
+	}
+	return sha256.Sum256(b)
 }

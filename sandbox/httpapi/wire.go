@@ -1,39 +1,65 @@
-// Package httpapi carries sandbox calls over HTTP: a handler for a node and a
-// client that implements sandbox.Executor, both of one wire type. It owns the
-// encoding, the limits on bodies, authorization and the idempotency window; it
-// neither runs programs nor queues them.
+// Package httpapi carries sandbox calls over HTTP: a handler for a node or a
+// gateway, a Stream that multiplexes calls over one HTTP/2 request, and a Client
+// that keeps a Stream open; all three are or serve a sandbox.Executor. It owns
+// the encoding, the limits on what is read and kept, authorization and the
+// idempotency window; it neither runs programs nor queues them.
 //
-// Invariant: a client sees the Result that the node's executor gave, or an error
-// of the sandbox port; the transport adds no outcome of its own.
+// A call travels in one of three ways, with the same answers:
+//
+//   - POST /v1/stream: any number of calls over one full-duplex HTTP/2 request,
+//     one JSON object a line in each direction, see ClientFrame and ServerFrame.
+//   - POST /v1/execute/batch: up to MaxBatch calls, answered together, or one a
+//     line as they end when the caller accepts NDJSON.
+//   - POST /v1/execute: one call, for HTTP/1.1 and for a person with curl.
+//
+// Invariant: a client sees the Result that the executor gave, or an error of the
+// sandbox port, once for each call; the transport adds no outcome of its own.
 package httpapi
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
 	"temper/sandbox"
 )
 
 // Paths of the API.
 const (
-	PathExecute = "/v1/execute"
-	PathBatch   = "/v1/execute/batch"
-	PathHealth  = "/healthz"
-	PathStatus  = "/status"
+	PathExecute  = "/v1/execute"
+	PathBatch    = "/v1/execute/batch"
+	PathStream   = "/v1/stream"
+	PathSessions = "/v1/sessions/" // and the name of one, for DELETE
+	PathHealth   = "/healthz"
+	PathStatus   = "/status"
 )
 
 // Limits of the API.
 const (
-	maxCallBody  = 8 << 20
-	maxBatchBody = 64 << 20
+	maxCallBody  = 8 << 20  // one call, also as a line of a stream or an item of a batch
+	maxBatchBody = 64 << 20 // one batch
+	maxAnswer    = 2 * maxBatchBody
 	// MaxBatch is the number of calls that one batch may hold.
 	MaxBatch = 256
+	maxID    = 256 // bytes of a call's name
 )
 
-// deadlineHeader carries the time that a call has left, in milliseconds.
-const deadlineHeader = "Temper-Deadline-Ms"
+// Headers and types of the API.
+const (
+	deadlineHeader = "Temper-Deadline-Ms" // the time that a call has left, in milliseconds
+	typeJSON       = "application/json"
+	typeLines      = "application/x-ndjson"
+)
 
 // Failure is an answer that is not a Result.
 type Failure struct {
 	Code    Code   `json:"code"`
 	Message string `json:"message"`
+	// RetryAfterMS advises when to come back after CodeOverloaded; 0 for no advice.
+	RetryAfterMS int64 `json:"retry_after_ms,omitempty"`
 }
 
 // Code is the kind of a Failure.
@@ -43,10 +69,13 @@ type Code string
 const (
 	CodeInvalid      Code = "invalid"      // the request cannot be understood
 	CodeTooLarge     Code = "too_large"    // a body or a batch above its limit
+	CodeConflict     Code = "conflict"     // the id of another program, a bug of the caller
+	CodeNotFound     Code = "not_found"    // no session of that name
 	CodeUnauthorized Code = "unauthorized" // no or wrong token
 	CodeOverloaded   Code = "overloaded"   // not admitted, safe to retry later
 	CodeUnavailable  Code = "unavailable"  // the node failed, safe to retry
 	CodeDeadline     Code = "deadline"     // the caller's time was over
+	CodeCancelled    Code = "cancelled"    // the caller withdrew the call
 )
 
 // failureBody wraps a Failure as the body of a response.
@@ -54,9 +83,10 @@ type failureBody struct {
 	Error Failure `json:"error"`
 }
 
-// Batch is the body of a batch request.
+// Batch is the body of a batch request. A call that cannot be understood is
+// answered with a Failure of its own; its neighbours run.
 type Batch struct {
-	Calls []sandbox.Request `json:"calls"`
+	Calls []json.RawMessage `json:"calls"` // each a sandbox.Request
 }
 
 // BatchAnswer answers a Batch, one item for each call in the same order.
@@ -64,8 +94,94 @@ type BatchAnswer struct {
 	Answers []Answer `json:"answers"`
 }
 
-// Answer is what became of one call of a batch: exactly one field is set.
+// Answer is what became of one call: exactly one field is set.
 type Answer struct {
 	Result *sandbox.Result `json:"result,omitempty"`
 	Error  *Failure        `json:"error,omitempty"`
+}
+
+// BatchLine is one line of a batch that is answered as NDJSON, in the order in
+// which the calls end.
+type BatchLine struct {
+	Index int    `json:"index"` // in Batch.Calls
+	ID    string `json:"id"`
+	Answer
+}
+
+// ClientFrame is one line from client to server of a stream: a call or a cancel.
+type ClientFrame struct {
+	// Call is a program to run; its ID must not be empty, the answer repeats it.
+	Call *sandbox.Request `json:"call,omitempty"`
+	// DeadlineMS is the time that Call has left; nil for no bound.
+	DeadlineMS *int64 `json:"deadline_ms,omitempty"`
+	// Cancel names calls of this stream to give up; they are still answered.
+	Cancel string `json:"cancel,omitempty"`
+}
+
+// ServerFrame is one line from server to client of a stream: the answer to one
+// call frame, or the load. A line that could not be understood is answered with
+// an Error and, when it could be read, the ID.
+type ServerFrame struct {
+	Load *Load  `json:"load,omitempty"`
+	ID   string `json:"id"`
+	Answer
+}
+
+// Load is what a server says of itself: at once when a stream opens, then every
+// second and when Draining changes.
+type Load struct {
+	Slots    int  `json:"slots"`    // programs that can run at once
+	Busy     int  `json:"busy"`     // programs that run
+	Waiting  int  `json:"waiting"`  // calls that wait for a slot
+	Queue    int  `json:"queue"`    // calls that may wait
+	Draining bool `json:"draining"` // no new calls are taken
+}
+
+// failure is the Failure that says err, which ended a call within ctx.
+func failure(ctx context.Context, err error) *Failure {
+	switch {
+	case errors.Is(err, sandbox.ErrOverloaded):
+		return &Failure{CodeOverloaded, err.Error(), max(sandbox.RetryAfter(err, 0).Milliseconds(), 0)}
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return &Failure{Code: CodeDeadline, Message: "the deadline of the call is over"}
+	case ctx.Err() != nil:
+		return &Failure{Code: CodeCancelled, Message: "the caller withdrew the call"}
+	case errors.Is(err, errConflict):
+		return &Failure{Code: CodeConflict, Message: err.Error()}
+	default:
+		return &Failure{Code: CodeUnavailable, Message: err.Error()}
+	}
+}
+
+// invalid is the Failure of what cannot be understood.
+func invalid(format string, args ...any) *Failure {
+	return &Failure{Code: CodeInvalid, Message: fmt.Sprintf(format, args...)}
+}
+
+// tooLarge is the Failure of what is above a limit in bytes.
+func tooLarge(what string, limit int64) *Failure {
+	return &Failure{Code: CodeTooLarge, Message: fmt.Sprintf("%s is above the limit of %d bytes", what, limit)}
+}
+
+// outcome turns a Failure into what Execute returns.
+func outcome(ctx context.Context, id string, f *Failure) (sandbox.Result, error) {
+	switch f.Code {
+	case CodeInvalid, CodeTooLarge, CodeConflict:
+		return sandbox.Result{ID: id, Status: sandbox.StatusRefused, Reason: f.Message}, nil
+	case CodeOverloaded:
+		return sandbox.Result{}, &sandbox.Overloaded{
+			Detail: detail(f.Message, sandbox.ErrOverloaded), RetryAfter: time.Duration(f.RetryAfterMS) * time.Millisecond,
+		}
+	case CodeDeadline, CodeCancelled:
+		if ctx.Err() != nil {
+			return sandbox.Result{}, ctx.Err()
+		}
+	default:
+	}
+	return sandbox.Result{}, fmt.Errorf("%w: %s", sandbox.ErrUnavailable, detail(f.Message, sandbox.ErrUnavailable))
+}
+
+// detail is what message says beyond the sentinel that it starts with.
+func detail(message string, sentinel error) string {
+	return strings.TrimPrefix(strings.TrimPrefix(message, sentinel.Error()), ": ")
 }

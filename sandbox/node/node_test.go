@@ -28,7 +28,7 @@ func serve(t *testing.T, cfg node.Config) *httpapi.Client {
 	case err := <-done:
 		t.Fatalf("Serve: %v", err)
 	}
-	client, err := httpapi.NewClient(addr, cfg.Token)
+	client, err := httpapi.NewClient(addr, httpapi.Options{Token: cfg.Token})
 	if err != nil {
 		t.Fatal(err)
 	}

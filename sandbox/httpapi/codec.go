@@ -1,0 +1,216 @@
+package httpapi
+
+import (
+	"bytes"
+	jsonv1 "encoding/json"
+	"encoding/json/jsontext"
+	"encoding/json/v2"
+	"errors"
+	"fmt"
+	"reflect"
+	"strconv"
+
+	"temper/sandbox"
+)
+
+// The appenders write what encoding/json writes for the same value, without
+// escapes for HTML: the frames of every call are worth the few lines.
+
+// appendString appends s as JSON; bytes that are no UTF-8 become U+FFFD.
+func appendString[S ~string](b []byte, s S) []byte {
+	b, _ = jsontext.AppendQuote(b, s) // the error only says that bytes were replaced
+	return b
+}
+
+// appendField appends a member with its leading comma unless s is empty.
+func appendField[S ~string](b []byte, name string, s S) []byte {
+	if s == "" {
+		return b
+	}
+	return appendString(append(b, name...), s)
+}
+
+func appendInt(b []byte, name string, n int64) []byte {
+	return strconv.AppendInt(append(b, name...), n, 10)
+}
+
+func appendRequest(b []byte, r *sandbox.Request) []byte {
+	b = appendString(append(b, `{"id":`...), r.ID)
+	b = appendString(append(b, `,"code":`...), r.Code)
+	b = appendField(b, `,"stdin":`, r.Stdin)
+	b = appendField(b, `,"fixture":`, r.Fixture)
+	b = appendField(b, `,"profile":`, r.Profile)
+	b = appendField(b, `,"run":`, r.Run)
+	b = appendField(b, `,"session":`, r.Session)
+	for i, cell := range r.History {
+		if i == 0 {
+			b = append(b, `,"history":[`...)
+		} else {
+			b = append(b, ',')
+		}
+		b = appendString(b, cell)
+	}
+	if len(r.History) > 0 {
+		b = append(b, ']')
+	}
+	b = append(b, `,"limits":{`...)
+	start := len(b)
+	for _, l := range [...]struct {
+		name string
+		n    int64
+	}{
+		{`,"wall_ns":`, int64(r.Limits.Wall)},
+		{`,"cpu_ns":`, int64(r.Limits.CPU)},
+		{`,"memory_bytes":`, r.Limits.Memory},
+		{`,"output_bytes":`, r.Limits.Output},
+	} {
+		if l.n == 0 {
+			continue
+		}
+		name := l.name
+		if len(b) == start {
+			name = name[1:]
+		}
+		b = appendInt(b, name, l.n)
+	}
+	return append(b, "}}"...)
+}
+
+func appendResult(b []byte, r *sandbox.Result) []byte {
+	b = appendString(append(b, `{"id":`...), r.ID)
+	b = appendString(append(b, `,"status":`...), r.Status)
+	b = appendString(append(b, `,"stdout":`...), r.Stdout)
+	b = appendField(b, `,"stderr":`, r.Stderr)
+	b = appendInt(b, `,"exit_code":`, int64(r.ExitCode))
+	b = appendField(b, `,"value":`, r.Value)
+	if e := r.Error; e != nil {
+		b = appendString(append(b, `,"error":{"type":`...), e.Type)
+		b = appendString(append(b, `,"message":`...), e.Message)
+		if e.Line != 0 {
+			b = appendInt(b, `,"line":`, int64(e.Line))
+		}
+		b = append(appendField(b, `,"source":`, e.Source), '}')
+	}
+	b = appendField(b, `,"reason":`, r.Reason)
+	b = appendInt(b, `,"usage":{"wall_ns":`, int64(r.Usage.Wall))
+	b = appendInt(b, `,"cpu_ns":`, int64(r.Usage.CPU))
+	b = appendInt(b, `,"peak_memory_bytes":`, r.Usage.PeakMemory)
+	b = appendInt(b, `,"queue_ns":`, int64(r.Usage.Queue))
+	return append(b, "}}"...)
+}
+
+func appendFailure(b []byte, f *Failure) []byte {
+	b = appendString(append(b, `{"code":`...), f.Code)
+	b = appendString(append(b, `,"message":`...), f.Message)
+	if f.RetryAfterMS != 0 {
+		b = appendInt(b, `,"retry_after_ms":`, f.RetryAfterMS)
+	}
+	return append(b, '}')
+}
+
+func appendLoad(b []byte, l *Load) []byte {
+	b = appendInt(b, `{"load":{"slots":`, int64(l.Slots))
+	b = appendInt(b, `,"busy":`, int64(l.Busy))
+	b = appendInt(b, `,"waiting":`, int64(l.Waiting))
+	b = appendInt(b, `,"queue":`, int64(l.Queue))
+	return append(strconv.AppendBool(append(b, `,"draining":`...), l.Draining), "}}"...)
+}
+
+// appendAnswer appends the members of an Answer, with the comma before.
+func appendAnswer(b []byte, a *Answer) []byte {
+	if a.Error != nil {
+		return appendFailure(append(b, `,"error":`...), a.Error)
+	}
+	return appendResult(append(b, `,"result":`...), a.Result)
+}
+
+// unmarshal decodes one JSON value strictly: unknown and repeated names, bytes
+// that are no UTF-8 and a second value are errors, so that two readers of one
+// call cannot understand two programs.
+func unmarshal(data []byte, v any) error {
+	return json.Unmarshal(data, v, json.RejectUnknownMembers(true), jsonv1.FormatDurationAsNano(true))
+}
+
+// reason says in one line, in words of the wire, what unmarshal met.
+func reason(err error) string {
+	var syntax *jsontext.SyntacticError
+	var semantic *json.SemanticError
+	switch {
+	case errors.As(err, &syntax):
+		return fmt.Sprintf("%v at byte %d%s", syntax.Err, syntax.ByteOffset, within(syntax.JSONPointer))
+	case errors.As(err, &semantic) && errors.Is(err, json.ErrUnknownName):
+		return "unknown field" + within(semantic.JSONPointer)
+	case errors.As(err, &semantic) && semantic.GoType != nil:
+		return fmt.Sprintf("want %s, got %v%s", kindOf(semantic.GoType), semantic.JSONKind, within(semantic.JSONPointer))
+	default:
+		return err.Error()
+	}
+}
+
+// maxPointer bounds what a message repeats of names that the caller chose.
+const maxPointer = 64
+
+func within(at jsontext.Pointer) string {
+	switch {
+	case at == "":
+		return ""
+	case len(at) > maxPointer:
+		return fmt.Sprintf(" in %q...", at[:maxPointer])
+	default:
+		return fmt.Sprintf(" in %q", at)
+	}
+}
+
+// kindOf names what JSON calls values of a Go type.
+func kindOf(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.String:
+		return "string"
+	case reflect.Slice:
+		return "array"
+	case reflect.Int, reflect.Int64:
+		return "integer"
+	case reflect.Bool:
+		return "boolean"
+	case reflect.Pointer:
+		return kindOf(t.Elem())
+	default:
+		return "object"
+	}
+}
+
+// idOf reads what it can of a frame that is not acceptable as a whole: the id of
+// its call. It returns "" when that comes after the fault.
+func idOf(line []byte) string {
+	dec := jsontext.NewDecoder(bytes.NewBuffer(line))
+	if !enter(dec) {
+		return ""
+	}
+	for {
+		name, err := dec.ReadToken()
+		if err != nil || name.Kind() != '"' {
+			return ""
+		}
+		switch name.String() {
+		case "call":
+			if !enter(dec) {
+				return ""
+			}
+		case "id":
+			if value, err := dec.ReadToken(); err == nil && value.Kind() == '"' && len(value.String()) <= maxID {
+				return value.String()
+			}
+			return ""
+		default:
+			if dec.SkipValue() != nil {
+				return ""
+			}
+		}
+	}
+}
+
+// enter reads the start of an object.
+func enter(dec *jsontext.Decoder) bool {
+	start, err := dec.ReadToken()
+	return err == nil && start.Kind() == '{'
+}

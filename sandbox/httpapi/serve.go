@@ -1,0 +1,282 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Bounds of one stream on the server. A stream that is at one of the first three
+// is not read until there is room again.
+const (
+	maxTaken      = 1 << 16  // calls in flight
+	maxTakenBytes = 64 << 20 // of the lines of calls in flight
+	// maxUnsent bounds answers that the caller does not read.
+	// A call in flight still ends, so that more may gather, up to this:
+	maxHeld = 64 << 20
+	// maxStall is how long one write may take.
+	maxStall = 30 * time.Second
+
+	maxDeadline = int64(365 * 24 * time.Hour / time.Millisecond)
+)
+
+// past is a deadline that is over.
+func past() time.Time { return time.Unix(1, 0) }
+
+// serverStream is the server's side of one stream.
+type serverStream struct {
+	h       *handler
+	out     *outbox
+	ctl     *http.ResponseController
+	ctx     context.Context // of the request; the calls that it carries end with it
+	end     context.CancelFunc
+	writing atomic.Int64 // when the write under way began, in Unix nanoseconds; 0 for none
+	running sync.WaitGroup
+
+	mu    sync.Mutex
+	calls map[string]*taken
+	count int
+	bytes int
+	room  chan struct{} // closed when a call ends; nil when nobody waits
+}
+
+// taken is a call in flight.
+type taken struct {
+	id     string
+	size   int
+	cancel context.CancelFunc
+	next   *taken // another call of the same ID
+}
+
+// stream serves one stream until the caller ends it or the server drains. The
+// end of the request's body lets the calls in flight end; the end of the
+// connection cancels them.
+func (h *handler) stream(w http.ResponseWriter, r *http.Request) {
+	if r.ProtoMajor < 2 {
+		w.Header().Set("Connection", "close") // the body has no end
+		h.write(w, http.StatusHTTPVersionNotSupported, failureBody{*invalid("a stream needs HTTP/2, not %s", r.Proto)})
+		return
+	}
+	s := &serverStream{h: h, out: newOutbox(maxUnsent), ctl: http.NewResponseController(w), calls: make(map[string]*taken)}
+	s.ctx, s.end = context.WithCancel(r.Context())
+	defer s.end()
+	// A stream has no end in time; a server without these deadlines has none to lift.
+	_ = s.ctl.SetReadDeadline(time.Time{})
+	_ = s.ctl.SetWriteDeadline(time.Time{})
+	w.Header().Set("Content-Type", typeLines)
+	w.WriteHeader(http.StatusOK)
+	load := h.cfg.Load()
+	s.sayLoad(load)
+	var sender, reporter sync.WaitGroup
+	sender.Go(func() {
+		if err := s.send(w); err != nil {
+			h.cfg.Logger.Debug("write stream", "err", err)
+			s.end()
+			s.out.close()
+		}
+	})
+	reporter.Go(func() { s.report(s.ctx, load) })
+	if err := s.read(&lines{r: r.Body, limit: maxCallBody}); err != nil {
+		h.cfg.Logger.Debug("read stream", "err", err)
+		s.end()
+	}
+	s.running.Wait()
+	s.end()
+	reporter.Wait()
+	s.out.close()
+	sender.Wait()
+}
+
+// send writes what is answered until the outbox is closed.
+func (s *serverStream) send(w http.ResponseWriter) error {
+	return s.out.drain(w, func(busy bool) {
+		began := int64(0)
+		if busy {
+			began = time.Now().UnixNano()
+		}
+		s.writing.Store(began)
+	})
+}
+
+// report says the load from time to time, ends the stream of a draining server
+// when nothing is in flight, and that of a caller that does not read.
+func (s *serverStream) report(ctx context.Context, said Load) {
+	const perPeriod = 10
+	tick := time.NewTicker(loadPeriod / perPeriod)
+	defer tick.Stop()
+	for n := 1; ; n++ {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			if began := s.writing.Load(); began != 0 && now.Sub(time.Unix(0, began)) > maxStall {
+				s.reset()
+			}
+		}
+		load := s.h.cfg.Load()
+		if n%perPeriod == 0 || load.Draining != said.Draining {
+			said = load
+			s.sayLoad(load)
+		}
+		if load.Draining && s.idle() {
+			_ = s.ctl.SetReadDeadline(past()) // a caller that sends nothing more ends the stream itself
+		}
+	}
+}
+
+func (s *serverStream) sayLoad(l Load) {
+	s.out.put(func(b []byte) []byte { return appendLoad(b, &l) })
+}
+
+// reset ends the stream at once, also while a write is stuck.
+func (s *serverStream) reset() {
+	_ = s.ctl.SetWriteDeadline(past()) // without it the write ends with the connection
+	s.end()
+}
+
+// read takes lines until the caller has no more, and an error when it is gone.
+func (s *serverStream) read(in *lines) error {
+	for {
+		if err := s.waitForRoom(); err != nil {
+			return err
+		}
+		line, long, err := in.next()
+		switch {
+		case errors.Is(err, io.EOF), errors.Is(err, os.ErrDeadlineExceeded):
+			return nil
+		case err != nil:
+			return err
+		case long:
+			s.reply(idOf(line), &Answer{Error: tooLarge("line", maxCallBody)})
+		case len(bytes.TrimSpace(line)) > 0:
+			s.take(line)
+		}
+	}
+}
+
+// waitForRoom returns when the stream holds less than its bounds.
+func (s *serverStream) waitForRoom() error {
+	for {
+		if err := s.out.wait(s.ctx); err != nil {
+			return err
+		}
+		s.mu.Lock()
+		if s.count < maxTaken && s.bytes < maxTakenBytes {
+			s.mu.Unlock()
+			return nil
+		}
+		if s.room == nil {
+			s.room = make(chan struct{})
+		}
+		room := s.room
+		s.mu.Unlock()
+		select {
+		case <-room:
+		case <-s.ctx.Done():
+			return s.ctx.Err()
+		}
+	}
+}
+
+// take acts on one line: every call in it is answered once.
+func (s *serverStream) take(line []byte) {
+	var f ClientFrame
+	if err := unmarshal(line, &f); err != nil {
+		s.reply(idOf(line), &Answer{Error: invalid("frame: %s", reason(err))})
+		return
+	}
+	switch {
+	case f.Call == nil && f.Cancel != "":
+		s.cancel(f.Cancel)
+	case f.Call == nil:
+		s.reply("", &Answer{Error: invalid("frame: neither a call nor a cancel")})
+	case f.Cancel != "":
+		s.reply(f.Call.ID, &Answer{Error: invalid("frame: a call and a cancel")})
+	case f.Call.ID == "":
+		s.reply("", &Answer{Error: invalid("call: no id to answer to")})
+	case f.DeadlineMS != nil && (*f.DeadlineMS < 0 || *f.DeadlineMS > maxDeadline):
+		s.reply(f.Call.ID, &Answer{Error: invalid("deadline_ms of %d is not from 0 to %d", *f.DeadlineMS, maxDeadline)})
+	default:
+		s.start(&f, len(line))
+	}
+}
+
+func (s *serverStream) start(f *ClientFrame, size int) {
+	t := &taken{id: f.Call.ID, size: size}
+	var ctx context.Context
+	if f.DeadlineMS != nil {
+		ctx, t.cancel = context.WithTimeout(s.ctx, time.Duration(*f.DeadlineMS)*time.Millisecond)
+	} else {
+		ctx, t.cancel = context.WithCancel(s.ctx)
+	}
+	s.mu.Lock()
+	s.count++
+	s.bytes += size
+	t.next = s.calls[t.id]
+	s.calls[t.id] = t
+	s.mu.Unlock()
+	s.running.Go(func() {
+		answer := s.h.answer(ctx, f.Call)
+		t.cancel()
+		s.reply(t.id, &answer)
+		s.drop(t)
+	})
+}
+
+// drop forgets a call that is answered.
+func (s *serverStream) drop(t *taken) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.count--
+	s.bytes -= t.size
+	if s.room != nil {
+		close(s.room)
+		s.room = nil
+	}
+	if s.calls[t.id] == t && t.next == nil {
+		delete(s.calls, t.id)
+		return
+	}
+	at := s.calls[t.id]
+	if at == t {
+		s.calls[t.id] = t.next
+		return
+	}
+	for at.next != t {
+		at = at.next
+	}
+	at.next = t.next
+}
+
+// cancel ends the calls of an ID; they are still answered.
+func (s *serverStream) cancel(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for t := s.calls[id]; t != nil; t = t.next {
+		t.cancel()
+	}
+}
+
+func (s *serverStream) idle() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.count == 0 && s.out.idle()
+}
+
+// reply answers one call frame.
+func (s *serverStream) reply(id string, a *Answer) {
+	unsent := s.out.put(func(b []byte) []byte {
+		b = appendString(append(b, `{"id":`...), id)
+		return append(appendAnswer(b, a), '}')
+	})
+	if unsent > maxHeld {
+		s.h.cfg.Logger.Warn("stream is ended: its caller does not read", "unsent_bytes", unsent)
+		s.reset()
+	}
+}

@@ -1,0 +1,345 @@
+package httpapi
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"temper/sandbox"
+)
+
+// Times of a stream.
+const (
+	dialTimeout = 10 * time.Second
+	loadPeriod  = time.Second
+	silence     = 10 * loadPeriod // after which a peer is taken for dead
+)
+
+// maxUnsent bounds the bytes that wait to be sent on a stream before those who
+// would add to them wait.
+const maxUnsent = 4 << 20
+
+// errNoStream means that the server is there and serves no streams.
+var errNoStream = errors.New("the server serves no streams")
+
+// errUnauthorized means that the server wants another token.
+var errUnauthorized = errors.New("missing or wrong bearer token")
+
+// errClosed is why a stream ended that its owner closed.
+var errClosed = errors.New("closed")
+
+// goneError is what calls get whose connection ended before their answer came, or
+// could not be made.
+type goneError struct {
+	address string
+	cause   error
+}
+
+func (e *goneError) Error() string {
+	return fmt.Sprintf("%v: %s: %v", sandbox.ErrUnavailable, e.address, e.cause)
+}
+
+func (e *goneError) Unwrap() []error { return []error{sandbox.ErrUnavailable, e.cause} }
+
+// Stream is one full-duplex connection to a server. It carries any number of
+// calls at once and ends for all of them together; it does not redial. It is
+// safe for concurrent use.
+type Stream struct {
+	target *target
+	out    *outbox
+	end    context.CancelFunc // of the request
+	load   atomic.Pointer[Load]
+	heard  chan struct{} // closed with the first load
+	done   chan struct{}
+	owner  sync.WaitGroup
+
+	mu      sync.Mutex
+	calls   map[string]*streamCall
+	err     error // why the stream is gone
+	failing bool
+}
+
+var _ sandbox.Executor = (*Stream)(nil)
+
+// streamCall is one call in flight; answer and err are valid when done is closed.
+type streamCall struct {
+	done   chan struct{}
+	answer Answer
+	err    error
+}
+
+// Dial opens a stream to the server at address: host:port, an http or https URL,
+// or unix:/path/to/socket. It returns when the server has said its load; ctx
+// bounds only that. The caller closes the stream.
+func Dial(ctx context.Context, address string, opts Options) (*Stream, error) {
+	t, err := parseAddress(address, opts)
+	if err != nil {
+		return nil, err
+	}
+	return dial(ctx, t)
+}
+
+func dial(ctx context.Context, t *target) (*Stream, error) {
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	s := &Stream{
+		target: t, out: newOutbox(maxUnsent), end: end,
+		heard: make(chan struct{}), done: make(chan struct{}), calls: make(map[string]*streamCall),
+	}
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	unhook := context.AfterFunc(ctx, end)
+	defer unhook()
+	s.owner.Go(func() { s.run(life) })
+	select {
+	case <-s.heard:
+		if unhook() {
+			return s, nil
+		}
+	case <-s.done:
+	}
+	s.Close()
+	if ctx.Err() != nil {
+		return nil, &goneError{t.address, fmt.Errorf("no answer: %w", ctx.Err())}
+	}
+	return nil, s.Err()
+}
+
+// Load returns what the server last said of itself.
+func (s *Stream) Load() Load { return *s.load.Load() }
+
+// Done is closed when the stream is gone, for whatever reason.
+func (s *Stream) Done() <-chan struct{} { return s.done }
+
+// Err says why the stream is gone, and nil while it is not. It is a
+// sandbox.ErrUnavailable.
+func (s *Stream) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+// Close ends the stream and the calls on it, and waits for that.
+func (s *Stream) Close() {
+	s.fail(errClosed)
+	s.owner.Wait()
+}
+
+// Execute implements sandbox.Executor. When the stream ends first, the error is
+// sandbox.ErrUnavailable and the program may have run.
+func (s *Stream) Execute(ctx context.Context, req sandbox.Request) (sandbox.Result, error) {
+	id := req.ID
+	if id == "" {
+		req.ID = rand.Text() // the wire needs one
+	}
+	if err := s.out.wait(ctx); err != nil {
+		return sandbox.Result{}, s.refuse(ctx)
+	}
+	call, err := s.register(ctx, req.ID)
+	if err != nil {
+		return sandbox.Result{}, err
+	}
+	if n := s.send(ctx, req); n > maxCallBody {
+		s.forget(req.ID, call)
+		return outcome(ctx, id, tooLarge("call", maxCallBody))
+	}
+	select {
+	case <-call.done:
+	case <-ctx.Done():
+		s.cancel(req.ID)
+		return sandbox.Result{}, ctx.Err()
+	}
+	switch {
+	case call.err != nil:
+		return sandbox.Result{}, call.err
+	case call.answer.Error != nil:
+		return outcome(ctx, id, call.answer.Error)
+	default:
+		call.answer.Result.ID = id
+		return *call.answer.Result, nil
+	}
+}
+
+// refuse says why a call is not sent: its caller's time is over, or the stream's.
+func (s *Stream) refuse(ctx context.Context) error {
+	select {
+	case <-s.done:
+		return s.Err()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// register makes the call id known. A call of the same ID goes first: the server
+// then has the answer for both, or says that they are not the same.
+func (s *Stream) register(ctx context.Context, id string) (*streamCall, error) {
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		s.mu.Lock()
+		if s.failing {
+			s.mu.Unlock()
+			return nil, s.refuse(ctx)
+		}
+		first := s.calls[id]
+		if first == nil {
+			call := &streamCall{done: make(chan struct{})}
+			s.calls[id] = call
+			s.mu.Unlock()
+			return call, nil
+		}
+		s.mu.Unlock()
+		select {
+		case <-first.done:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// send queues the call and returns its length; one that is too long is not sent.
+func (s *Stream) send(ctx context.Context, req sandbox.Request) (n int) {
+	s.out.put(func(b []byte) []byte {
+		start := len(b)
+		b = appendRequest(append(b, `{"call":`...), &req)
+		if deadline, ok := ctx.Deadline(); ok {
+			b = appendInt(b, `,"deadline_ms":`, max(0, time.Until(deadline).Milliseconds()))
+		}
+		b = append(b, '}')
+		if n = len(b) - start; n > maxCallBody {
+			return b[:start]
+		}
+		return b
+	})
+	return n
+}
+
+// cancel tells the server that nobody waits for call. It stays known until the
+// server has answered it, so that the answer is not taken for that of a later
+// call of the same ID.
+func (s *Stream) cancel(id string) {
+	s.out.put(func(b []byte) []byte {
+		return append(appendString(append(b, `{"cancel":`...), id), '}')
+	})
+}
+
+// forget drops a call that was not sent.
+func (s *Stream) forget(id string, call *streamCall) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.calls[id] == call {
+		delete(s.calls, id)
+		close(call.done)
+	}
+}
+
+// run makes the request and reads its answer to the end.
+func (s *Stream) run(life context.Context) {
+	transport := s.target.streamTransport()
+	err := s.converse(life, transport)
+	s.fail(err)
+	transport.CloseIdleConnections()
+	s.mu.Lock()
+	for id, call := range s.calls {
+		call.err = s.err
+		delete(s.calls, id)
+		close(call.done)
+	}
+	s.mu.Unlock()
+	close(s.done)
+}
+
+// fail ends the stream; the first cause is the one that is told.
+func (s *Stream) fail(cause error) {
+	s.mu.Lock()
+	if !s.failing {
+		s.failing = true
+		s.err = &goneError{s.target.address, cause}
+	}
+	s.mu.Unlock()
+	s.end()
+	s.out.close()
+}
+
+func (s *Stream) converse(life context.Context, transport *http.Transport) (err error) {
+	req, err := http.NewRequestWithContext(life, http.MethodPost, s.target.base+PathStream, &body{out: s.out})
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", typeLines)
+	s.target.authorize(req.Header)
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }() // what was read counts, and only that
+	if resp.StatusCode != http.StatusOK || resp.ProtoMajor < 2 {
+		return refusal(resp)
+	}
+	watchdog := time.AfterFunc(silence, func() { s.fail(fmt.Errorf("no word for %v", silence)) })
+	defer watchdog.Stop()
+	in := &lines{r: resp.Body, limit: maxAnswer}
+	for {
+		line, tooLong, err := in.next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return errors.New("ended by the server")
+		case err != nil:
+			return err
+		case tooLong:
+			return fmt.Errorf("an answer is above the limit of %d bytes", maxAnswer)
+		}
+		watchdog.Reset(silence)
+		if err := s.receive(line); err != nil {
+			return err
+		}
+	}
+}
+
+// refusal says why a server did not open a stream.
+func refusal(resp *http.Response) error {
+	data, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+	var f failureBody
+	if err == nil && json.Unmarshal(data, &f) == nil && f.Error.Code == CodeUnauthorized {
+		return errUnauthorized
+	}
+	switch resp.StatusCode {
+	case http.StatusOK, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusHTTPVersionNotSupported:
+		return errNoStream
+	default:
+		return fmt.Errorf("unexpected answer %s", resp.Status)
+	}
+}
+
+// receive takes one line of the server.
+func (s *Stream) receive(line []byte) error {
+	var frame ServerFrame
+	if err := json.Unmarshal(line, &frame); err != nil {
+		return fmt.Errorf("frame that cannot be understood: %w", err)
+	}
+	if frame.Load != nil {
+		if s.load.Swap(frame.Load) == nil {
+			close(s.heard)
+		}
+		return nil
+	}
+	if frame.Result == nil && frame.Error == nil {
+		return errors.New("frame without a result, an error or a load")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	call := s.calls[frame.ID]
+	if call == nil {
+		return nil // cancelled here before it was answered there
+	}
+	delete(s.calls, frame.ID)
+	call.answer = frame.Answer
+	close(call.done)
+	return nil
+}
