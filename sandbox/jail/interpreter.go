@@ -2,16 +2,15 @@ package jail
 
 import (
 	"context"
-	"strings"
 	"sync"
 	"time"
 
 	"temper/sandbox"
 )
 
-// Interpreter runs calls on a light zygote, and those that mention a heavy
-// module on a heavy one, which starts with the first such call. It is safe for
-// concurrent use.
+// Interpreter runs calls on a light zygote, and those that use a heavy module, or
+// ask for the numeric profile, on a heavy one, which starts with the first such
+// call. It is safe for concurrent use.
 type Interpreter struct {
 	jail  *Jail
 	light *zygote
@@ -26,28 +25,24 @@ type Interpreter struct {
 // defaults of the jail. The error is ErrDied when the zygote ended first and
 // ctx.Err() when ctx ended first; in both cases the program is dead.
 func (in *Interpreter) Run(ctx context.Context, req sandbox.Request) (sandbox.Result, error) {
-	if !in.jail.mentionsHeavy(req) {
-		return in.light.run(ctx, req)
-	}
-	z, err := in.heavyZygote(ctx)
+	z, err := in.choose(ctx, req)
 	if err != nil {
 		return sandbox.Result{}, err
 	}
 	return z.run(ctx, req)
 }
 
-// mentionsHeavy tells whether the text of req names an installed heavy module. A
-// wrong guess costs time only: either zygote can run any program.
-func (j *Jail) mentionsHeavy(req sandbox.Request) bool {
-	if j.cfg.Fresh != nil {
-		return false
+// choose returns the zygote for req. A profile that does not exist is refused by
+// whichever runs it.
+func (in *Interpreter) choose(ctx context.Context, req sandbox.Request) (*zygote, error) {
+	j := in.jail
+	if j.cfg.Fresh != nil || len(j.py.Available) == 0 {
+		return in.light, nil
 	}
-	for _, name := range j.py.Available {
-		if strings.Contains(req.Code, name) || strings.Contains(req.Fixture, name) {
-			return true
-		}
+	if req.Profile == sandbox.ProfileNumeric || req.Profile == sandbox.ProfileAuto && usesAny(req, j.py.Available) {
+		return in.heavyZygote(ctx)
 	}
-	return false
+	return in.light, nil
 }
 
 // heavyZygote returns the heavy zygote, starting it when there is none; when it

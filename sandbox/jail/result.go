@@ -23,6 +23,11 @@ func (j *Jail) Refuse(req sandbox.Request) string {
 			return fmt.Sprintf("%s of %d bytes is above the limit of %d", part.name, len(part.text), maxSource)
 		}
 	}
+	switch req.Profile {
+	case sandbox.ProfileAuto, sandbox.ProfileStrict, sandbox.ProfileNumeric:
+	default:
+		return fmt.Sprintf("profile %.40q is none of %s and %s", req.Profile, sandbox.ProfileStrict, sandbox.ProfileNumeric)
+	}
 	most := j.cfg.Most
 	for _, limit := range []struct {
 		name      string

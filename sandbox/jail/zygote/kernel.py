@@ -50,44 +50,65 @@ class Kernel:
     def serve(self):
         ANSWER.pack_into(self.shared, 0, 1, 0)
         self.write(BELL, b"r")
-        failures = 0
+        failures, taken, record = 0, False, None
         while failures < 8:
             # A signal handler of the program may raise anywhere in this loop.
             try:
-                if not self.read(BELL, 1):
-                    self.exit(0)
-                number, kind, size, limit = CELL.unpack_from(self.shared, ROOM)
-                at = ROOM + CELL.size
-                code = self.shared[at : at + size].decode("utf-8", "replace")
-                out = self.run(code, kind)
-                record = out.pack(limit)
+                if record is None:
+                    taken = bool(self.read(BELL, 1))
+                    if not taken:
+                        self.exit(0)
+                    number, record = self.cell()
                 at = ANSWER.size
                 self.shared[at : at + len(record)] = record
                 ANSWER.pack_into(self.shared, 0, 2, number)
                 self.write(BELL, b"d")
-                failures = 0
+                failures, taken, record = 0, False, None
             except BaseException:
+                if taken and record is None:  # the cell is lost, and nobody waits for it
+                    self.exit(70)
                 failures += 1
+
+    def cell(self):
+        """Runs the cell that lies in the memory; returns its number and its record."""
+        number, kind, size, limit = CELL.unpack_from(self.shared, ROOM)
+        at = ROOM + CELL.size
+        code = self.shared[at : at + size].decode("utf-8", "replace")
+        return number, self.run(code, kind).pack(limit)
 
     def run(self, code, kind):
         out = Outcome()
         trace = ""
-        self.fresh_stdin()
         name = FIXTURE
+        if kind != FIXTURE_CELL:
+            self.done += 1
+            name = "cell-%d.py" % self.done
         try:
+            self.fresh_stdin()
             if kind == FIXTURE_CELL:
                 execute("", code, self.space, out)
             else:
-                self.done += 1
-                name = "cell-%d.py" % self.done
                 remember(name, code)
                 value = execute(code, "", self.space, out, name)
                 if value is not None:
                     builtins._ = value
         except BaseException as err:
             trace = settle(err, code, out, name).replace('"%s"' % name, '"%s"' % MAIN)
-        flush(trace)
+        self.flush(trace)
         return out
+
+    def flush(self, trace):
+        for name in ("stdout", "stderr"):
+            try:
+                getattr(sys, name).flush()
+            except BaseException:  # closed or replaced by the program: its own affair
+                pass
+        data = trace.encode("utf-8", "backslashreplace")
+        try:
+            while data:
+                data = data[self.write(2, data) :]
+        except OSError:
+            pass
 
     def fresh_stdin(self):
         """Starts at the beginning of what the owner put there for this cell."""
@@ -107,4 +128,8 @@ def remember(name, code):
     """Keeps the source of a cell for tracebacks that later cells cause in it."""
     import linecache
 
-    linecache.cache[name] = (len(code), None, code.splitlines(True), name)
+    try:
+        lines = [line + "\n" for line in code.splitlines()]
+        linecache.cache[name] = (len(code), None, lines, name)
+    except Exception:  # replaced by the program: its own affair
+        pass

@@ -1,0 +1,340 @@
+package jail
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"temper/sandbox"
+)
+
+// cell is one piece of code that runs in a kernel.
+type cell struct {
+	kernel   *Kernel
+	limits   sandbox.Limits
+	output   [2]*capture
+	flood    chan struct{}
+	draining bool
+	readers  sync.WaitGroup
+	timer    *time.Timer
+	why      stop
+	start    time.Time
+	used     time.Duration // processor time of the kernel before the cell
+	look     time.Time     // when to look at the processor time next
+}
+
+// cell runs code as the next cell; limits are complete and mu is held. A kernel
+// whose state is not what the history says is dead when cell returns.
+func (k *Kernel) cell(ctx context.Context, req sandbox.Request, code string, kind uint32, unbounded bool) (sandbox.Result, error) {
+	if err := ctx.Err(); err != nil {
+		return sandbox.Result{}, err
+	}
+	if !k.alive() {
+		return sandbox.Result{}, fmt.Errorf("%w: the kernel has ended", ErrDied)
+	}
+	c := &cell{kernel: k, limits: req.Limits, flood: make(chan struct{}, 2)}
+	for i := range c.output {
+		c.output[i] = newCapture(-1, req.Limits.Output, c.flood)
+		if unbounded {
+			c.output[i].bound = math.MaxInt64
+		}
+	}
+	res := sandbox.Result{ID: req.ID}
+	err := k.put(code, req.Stdin, kind, min(req.Limits.Output, valueMax))
+	if err == nil {
+		err = c.outcome(ctx, &res)
+	}
+	if k.alive() && (err != nil || res.Status != sandbox.StatusOK && res.Status != sandbox.StatusError) {
+		k.call.kill()
+		k.gone()
+	}
+	if err != nil {
+		return sandbox.Result{}, err
+	}
+	res.Stdout, res.Stderr = c.output[0].text(), c.output[1].text()
+	return res, nil
+}
+
+// outcome runs the cell and names what came of it.
+func (c *cell) outcome(ctx context.Context, res *sandbox.Result) error {
+	answered := c.run(ctx)
+	switch {
+	case c.why == stoppedByContext:
+		return ctx.Err()
+	case answered:
+		return c.read(res)
+	default:
+		return c.bury(res)
+	}
+}
+
+// put lays the cell where the kernel looks for it.
+func (k *Kernel) put(code, stdin string, kind uint32, limit int64) error {
+	k.number++
+	b := make([]byte, 0, codeAt-cellAt+len(code))
+	for _, v := range []uint32{k.number, kind, uint32(len(code)), uint32(limit)} {
+		b = binary.LittleEndian.AppendUint32(b, v)
+	}
+	if _, err := unix.Pwrite(k.memory, append(b, code...), cellAt); err != nil {
+		return fmt.Errorf("write a cell: %w", err)
+	}
+	if stdin == "" && !k.hasText {
+		return nil
+	}
+	k.hasText = stdin != ""
+	err := unix.Ftruncate(k.stdin, 0)
+	if err == nil {
+		_, err = unix.Pwrite(k.stdin, []byte(stdin), 0)
+	}
+	if err != nil {
+		return fmt.Errorf("write standard input: %w", err)
+	}
+	return nil
+}
+
+// run rings the bell and waits until the kernel has answered, and is stopped
+// again, or is dead. All that was printed until then is in the captures.
+func (c *cell) run(ctx context.Context) (answered bool) {
+	k := c.kernel
+	c.used = k.call.cpuTime()
+	c.start = time.Now()
+	c.look = c.start.Add(c.limits.CPU)
+	c.timer = time.NewTimer(min(drainAfter, c.limits.Wall, c.limits.CPU))
+	defer c.timer.Stop()
+	_, _ = k.bell.Write([]byte{1}) // fails when the kernel is gone, which is seen below
+	k.signal(unix.SIGCONT)
+	answered = c.wait(ctx)
+	if answered {
+		k.signal(unix.SIGSTOP)
+	}
+	c.collect(answered)
+	return answered
+}
+
+func (c *cell) wait(ctx context.Context) (answered bool) {
+	cancelled := ctx.Done()
+	for {
+		select {
+		case <-c.kernel.call.ended:
+			return false
+		case <-c.kernel.rung:
+			if c.why == notStopped {
+				return true
+			}
+		case <-cancelled:
+			cancelled = nil
+			c.halt(stoppedByContext)
+		case <-c.flood:
+			c.halt(stoppedByFlood)
+		case <-c.timer.C:
+			c.tick(time.Now())
+		}
+	}
+}
+
+// halt kills the kernel; the first reason counts.
+func (c *cell) halt(reason stop) {
+	if c.why != notStopped {
+		return
+	}
+	c.why = reason
+	c.kernel.call.kill()
+	c.timer.Reset(exitTimeout)
+}
+
+// tick does what is due at now and sets the timer for what comes next.
+func (c *cell) tick(now time.Time) {
+	if c.why != notStopped {
+		c.kernel.zygote.kill() // it does not answer; serve fails all of its calls
+		return
+	}
+	c.drain()
+	end := c.start.Add(c.limits.Wall)
+	if !now.Before(end) {
+		c.halt(stoppedByWall)
+		return
+	}
+	if !now.Before(c.look) {
+		left := c.limits.CPU - (c.kernel.call.cpuTime() - c.used)
+		if left <= 0 {
+			c.halt(stoppedByCPU)
+			return
+		}
+		c.look = now.Add(max(left, time.Millisecond))
+	}
+	c.timer.Reset(min(end.Sub(now), c.look.Sub(now)))
+}
+
+// drain starts to read the output as it comes.
+func (c *cell) drain() {
+	if c.draining {
+		return
+	}
+	c.draining = true
+	for i, out := range c.output {
+		c.readers.Go(func() { c.follow(out, c.kernel.output[i].file) })
+	}
+}
+
+// follow reads a stream until its end, a deadline, or a flood.
+func (c *cell) follow(out *capture, file *os.File) {
+	buf := make([]byte, 8<<10)
+	for {
+		n, err := file.Read(buf)
+		out.add(buf[:n])
+		if out.total > out.bound {
+			out.flooded = true
+			c.flood <- struct{}{} // has room for both streams
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// collect takes what is left in the pipes when the cell has ended.
+func (c *cell) collect(alive bool) {
+	if c.draining {
+		deadline := time.Now()
+		if !alive {
+			// The end of the stream is near; the deadline only matters where
+			// processes can outlive their namespace.
+			deadline = deadline.Add(time.Second)
+		}
+		// Deadlines cannot be refused on an open pipe.
+		for _, p := range c.kernel.output {
+			_ = p.file.SetReadDeadline(deadline)
+		}
+		c.readers.Wait()
+		for _, p := range c.kernel.output {
+			_ = p.file.SetReadDeadline(time.Time{})
+		}
+	}
+	for i, out := range c.output {
+		out.takeFrom(c.kernel.output[i].fd)
+	}
+}
+
+// takeFrom reads what is in a pipe without waiting.
+func (c *capture) takeFrom(fd int) {
+	var buf [4 << 10]byte
+	for c.total <= c.bound {
+		n, err := unix.Read(fd, buf[:])
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil || n <= 0 {
+			return
+		}
+		c.add(buf[:n])
+	}
+	c.flooded = true
+}
+
+// read takes the answer of a living kernel.
+func (c *cell) read(res *sandbox.Result) error {
+	k := c.kernel
+	res.Usage = sandbox.Usage{
+		Wall: time.Since(c.start), CPU: k.call.cpuTime() - c.used, PeakMemory: k.call.peakMemory(),
+	}
+	if c.flooded(res) {
+		return nil
+	}
+	left := make([]byte, 4<<10)
+	if _, err := unix.Pread(k.memory, left, 0); err != nil {
+		return fmt.Errorf("read an answer: %w", err)
+	}
+	u32 := binary.LittleEndian.Uint32
+	if u32(left) != stageFinished || u32(left[4:]) != k.number {
+		spoiled(res, "rang for a cell that had not ended")
+		return nil
+	}
+	r, err := parseRecord(left[recordStart:])
+	if err != nil { // longer, or malformed
+		left = make([]byte, cellAt)
+		if _, err := unix.Pread(k.memory, left, 0); err != nil {
+			return fmt.Errorf("read an answer: %w", err)
+		}
+		r, err = parseRecord(left[recordStart:])
+	}
+	if err != nil {
+		spoiled(res, err.Error())
+		return nil
+	}
+	res.ExitCode = r.code & 0xff
+	apply(res, r)
+	return nil
+}
+
+// bury names the outcome of a cell that the kernel did not survive.
+func (c *cell) bury(res *sandbox.Result) error {
+	call := c.kernel.call
+	if call.err != nil {
+		return call.err
+	}
+	e := call.exit
+	e.cpu -= c.used
+	res.Usage = sandbox.Usage{Wall: time.Since(c.start), CPU: e.cpu, PeakMemory: e.peak}
+	res.ExitCode = 128 + int(unix.SIGKILL)
+	switch {
+	case c.flooded(res):
+	case c.why == stoppedByWall:
+		res.Status = sandbox.StatusTimeLimit
+		res.Reason = fmt.Sprintf("wall time limit of %v", c.limits.Wall)
+	case c.why == stoppedByCPU:
+		cpuLimit(res, c.limits)
+	case e.status.Signaled():
+		signaled(res, e, c.limits)
+	default: // it called os._exit
+		exited(res, e.status.ExitStatus(), stageEntered, nil)
+	}
+	return nil
+}
+
+func (c *cell) flooded(res *sandbox.Result) bool {
+	if !c.output[0].flooded && !c.output[1].flooded {
+		return false
+	}
+	res.Status = sandbox.StatusOutputLimit
+	res.Reason = fmt.Sprintf("wrote more than %d bytes", c.output[0].bound)
+	res.ExitCode = 128 + int(unix.SIGKILL)
+	return true
+}
+
+// spoiled is the outcome of a program that spoke for its kernel.
+func spoiled(res *sandbox.Result, why string) {
+	res.Status = sandbox.StatusKilled
+	res.Reason = "disturbed its kernel: " + why
+	res.ExitCode = 128 + int(unix.SIGKILL)
+}
+
+// peakMemory returns the largest resident size of the program so far; zero when
+// the kernel does not tell.
+func (c *call) peakMemory() int64 {
+	c.mu.Lock()
+	pid := c.pid
+	c.mu.Unlock()
+	if pid <= 0 {
+		return 0
+	}
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := bytes.Cut(text, []byte("\nVmHWM:"))
+	line, _, _ := bytes.Cut(rest, []byte(" kB\n"))
+	kib, err := strconv.ParseInt(string(bytes.TrimSpace(line)), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return kib << 10
+}

@@ -1,0 +1,59 @@
+package jail
+
+import (
+	"strings"
+
+	"temper/sandbox"
+)
+
+// usesAny tells whether the text of req seems to import one of modules or to use
+// an attribute of it. A wrong guess costs time only, an import in the child or a
+// dearer fork: either zygote runs any program.
+func usesAny(req sandbox.Request, modules []string) bool {
+	for _, name := range modules {
+		name, _, _ = strings.Cut(name, ".")
+		if uses(req.Code, name) || uses(req.Fixture, name) {
+			return true
+		}
+		for _, cell := range req.History {
+			if uses(cell, name) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+const lookBack = 256
+
+// uses looks at each place where module stands in text as a word of its own: it is
+// used where an attribute follows, or where the line before it speaks of an import
+// and is no comment.
+func uses(text, module string) bool {
+	for at := 0; ; at += len(module) {
+		i := strings.Index(text[at:], module)
+		if i < 0 {
+			return false
+		}
+		at += i
+		// What is further back than that is not looked at: one line of a megabyte
+		// must not cost a scan for each word.
+		before, after := text[max(0, at-lookBack):at], text[at+len(module):]
+		if before != "" && (word(before[len(before)-1]) || before[len(before)-1] == '.') || after != "" && word(after[0]) {
+			continue
+		}
+		line := before[strings.LastIndexByte(before, '\n')+1:]
+		if strings.Contains(line, "#") {
+			continue
+		}
+		attribute := len(after) > 1 && after[0] == '.' && word(after[1])
+		if attribute || strings.Contains(line, "import") || strings.HasSuffix(strings.TrimRight(line, " \t"), "from") {
+			return true
+		}
+	}
+}
+
+// word tells whether c can be part of a name; any byte beyond ASCII counts.
+func word(c byte) bool {
+	return c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c >= 0x80
+}

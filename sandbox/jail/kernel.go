@@ -1,0 +1,331 @@
+package jail
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"temper/sandbox"
+)
+
+// The memory of a kernel, shared with its owner for its whole life:
+//
+//	0         stage, number of the cell that the record is of
+//	8         record
+//	cellAt    number, kind, bytes of code, limit of the value
+//	codeAt    code, room for maxSource
+//
+// The owner writes a cell and rings the bell, a socket pair; the kernel runs the
+// cell, leaves its record and rings back. The program can reach both ends of that,
+// so a ring is only a hint to look, a record counts only with the number of the
+// current cell, and whatever does not fit together costs the kernel its life.
+const (
+	recordStart = 8
+	cellAt      = 128 << 10
+	codeAt      = cellAt + 16
+	kernelSize  = codeAt + maxSource
+)
+
+// Kinds of a cell.
+const (
+	kindCode        = 0
+	kindFixtureCode = 1
+)
+
+// kernelCPU is the backstop of a kernel's life; each cell has its own limit.
+const kernelCPU = 24 * time.Hour
+
+// Refused is the error of a kernel that was asked for in an unacceptable way.
+type Refused struct{ Reason string }
+
+// Error implements error.
+func (e *Refused) Error() string { return "refused: " + e.Reason }
+
+// Kernel is a confined program that keeps its variables from cell to cell. Between
+// two cells it is stopped: its threads and timers do not run, so it costs memory
+// only. It ends with the first cell that is neither ok nor error, with a cell that
+// ends its process, and with its zygote.
+//
+// Its methods are safe for concurrent use; cells run one after the other.
+type Kernel struct {
+	zygote *zygote
+	call   *call
+	uid    uint32
+	memory int
+	stdin  int      // a memory file, rewritten for each cell
+	bell   *os.File // our end
+	rung   chan struct{}
+	output [2]pipe
+	owned  sync.WaitGroup // the listener at the bell
+
+	mu      sync.Mutex // held by the cell that runs
+	number  uint32     // of the current cell
+	hasText bool       // stdin holds something
+	once    sync.Once
+}
+
+// pipe is our end of an output stream: the poller reads through file, and what is
+// there without waiting is read through fd, which file owns.
+type pipe struct {
+	file *os.File
+	fd   int
+}
+
+// StartKernel returns a kernel that has run req.Fixture. Its memory limit is that
+// of req; req.Code and req.History serve to choose the zygote and are not run. The
+// error is a *Refused, ErrDied when the zygote ended first, or ctx.Err().
+func (in *Interpreter) StartKernel(ctx context.Context, req sandbox.Request) (*Kernel, error) {
+	req.Limits = fill(req.Limits, in.jail.cfg.Defaults)
+	if why := in.jail.Refuse(req); why != "" {
+		return nil, &Refused{Reason: why}
+	}
+	if in.jail.cfg.Fresh != nil {
+		return nil, &Refused{Reason: "sessions need a warm interpreter"}
+	}
+	z, err := in.choose(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	k := &Kernel{zygote: z, call: newCall(), memory: -1, stdin: -1, rung: make(chan struct{}, 1)}
+	if err := k.start(ctx, req); err != nil {
+		k.Close()
+		return nil, err
+	}
+	return k, nil
+}
+
+// start forks the kernel, waits until it is locked in, and runs the fixture.
+func (k *Kernel) start(ctx context.Context, req sandbox.Request) error {
+	k.uid = k.zygote.jail.uids.take()
+	remote, err := k.open()
+	defer func() {
+		for _, fd := range remote {
+			_ = unix.Close(fd) // the kernel has its own; a failed close leaves nothing to do
+		}
+	}()
+	if err == nil {
+		life := sandbox.Limits{CPU: kernelCPU, Memory: req.Limits.Memory}
+		err = k.zygote.send(k.call, opKernel, k.uid, life, append([]int{k.memory}, remote...))
+	}
+	if err != nil {
+		k.call.fail(err) // it never was
+		return err
+	}
+	if err := k.entered(ctx); err != nil {
+		return err
+	}
+	if req.Fixture == "" {
+		k.signal(unix.SIGSTOP)
+		return nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	res, err := k.cell(ctx, req, req.Fixture, kindFixtureCode, false)
+	if err != nil {
+		return err
+	}
+	if res.Status != sandbox.StatusOK {
+		reason := strings.TrimPrefix(res.Reason, "fixture: ")
+		if reason == "" {
+			reason = fmt.Sprintf("ended with status %s, exit code %d", res.Status, res.ExitCode)
+		}
+		return &Refused{Reason: "fixture: " + reason}
+	}
+	return nil
+}
+
+// open makes the descriptors of a kernel and returns those of which it gets the
+// other end; ours close with the kernel.
+func (k *Kernel) open() (remote []int, err error) {
+	if k.memory, err = memoryFile(nil, kernelSize); err != nil {
+		return nil, err
+	}
+	if k.stdin, err = memoryFile(nil, 0); err != nil {
+		return nil, err
+	}
+	// The program gets a way to read it only: it is nobody's disk.
+	input, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", k.stdin), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("standard input: %w", err)
+	}
+	remote = append(remote, input)
+	for i := range k.output {
+		var fds [2]int
+		if err = unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
+			return remote, fmt.Errorf("pipe: %w", err)
+		}
+		remote = append(remote, fds[1])
+		if k.output[i].file, err = pollable(fds[0], "output"); err != nil {
+			return remote, err
+		}
+		k.output[i].fd = fds[0]
+	}
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return remote, fmt.Errorf("bell: %w", err)
+	}
+	remote = append(remote, fds[1])
+	if k.bell, err = pollable(fds[0], "bell"); err != nil {
+		return remote, err
+	}
+	k.owned.Go(k.listen)
+	return remote, nil
+}
+
+// pollable hands fd to the poller of the runtime.
+func pollable(fd int, name string) (*os.File, error) {
+	if err := unix.SetNonblock(fd, true); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", name, err), unix.Close(fd))
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// listen notes that the kernel rang, until the other end of the bell is gone.
+func (k *Kernel) listen() {
+	var rings [16]byte
+	for {
+		if n, err := k.bell.Read(rings[:]); err != nil || n == 0 {
+			return
+		}
+		select {
+		case k.rung <- struct{}{}:
+		default: // one is noted already
+		}
+	}
+}
+
+// entered waits until every layer holds around the kernel.
+func (k *Kernel) entered(ctx context.Context) error {
+	patience := time.NewTimer(forkTimeout)
+	defer patience.Stop()
+	for _, event := range []<-chan struct{}{k.call.started, k.rung} {
+		select {
+		case <-event:
+		case <-k.call.ended:
+			if k.call.err != nil {
+				return k.call.err
+			}
+			return fmt.Errorf("the jail could not be entered %s", k.note())
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-patience.C:
+			k.zygote.kill() // it does not answer; serve fails all of its calls
+			return fmt.Errorf("%w: no kernel within %v", ErrDied, forkTimeout)
+		}
+	}
+	return nil
+}
+
+// note returns what a kernel that could not be locked in has left.
+func (k *Kernel) note() string {
+	head := make([]byte, recordStart+1024)
+	if _, err := unix.Pread(k.memory, head, 0); err != nil || binary.LittleEndian.Uint32(head) != stageRefused {
+		return ""
+	}
+	text, _, _ := strings.Cut(string(head[recordStart:]), "\x00")
+	return strings.ToValidUTF8(text, "?")
+}
+
+// Run runs req.Code as the next cell and returns its result. Wall, processor time
+// and output are limited for the cell by itself. The kernel is gone when the status
+// is neither ok nor error, when the cell ended the process (Done tells), and when
+// the error is not nil: ErrDied when the zygote or the kernel ended first, or ctx.Err().
+func (k *Kernel) Run(ctx context.Context, req sandbox.Request) (sandbox.Result, error) {
+	req.Limits = fill(req.Limits, k.zygote.jail.cfg.Defaults)
+	if why := k.zygote.jail.Refuse(req); why != "" {
+		return sandbox.Result{ID: req.ID, Status: sandbox.StatusRefused, Reason: why}, nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.cell(ctx, req, req.Code, kindCode, false)
+}
+
+// Replay runs code as the next cell without another limit than ctx and drops its
+// output and its errors. Done tells whether the cell ended the kernel.
+func (k *Kernel) Replay(ctx context.Context, code, stdin string) error {
+	req := sandbox.Request{Stdin: stdin}
+	if len(code) > maxSource || len(stdin) > maxSource {
+		return &Refused{Reason: fmt.Sprintf("a cell of the history is above the limit of %d bytes", maxSource)}
+	}
+	req.Limits = sandbox.Limits{Wall: kernelCPU, CPU: kernelCPU, Output: 1 << 10}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	_, err := k.cell(ctx, req, code, kindCode, true)
+	return err
+}
+
+// Done is closed when the process of the kernel is gone.
+func (k *Kernel) Done() <-chan struct{} { return k.call.ended }
+
+func (k *Kernel) alive() bool {
+	select {
+	case <-k.call.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// PID returns the process id of the kernel, or -1 when it is not known.
+func (k *Kernel) PID() int {
+	k.call.cpuTime() // looks the id up
+	k.call.mu.Lock()
+	defer k.call.mu.Unlock()
+	return k.call.pid
+}
+
+// Close kills the kernel with everything it holds and waits for its end.
+func (k *Kernel) Close() {
+	k.call.kill()
+	k.once.Do(func() {
+		k.mu.Lock() // a cell that runs sees the death and ends
+		defer k.mu.Unlock()
+		k.gone()
+		files := []*os.File{k.bell, k.output[0].file, k.output[1].file}
+		for _, file := range files {
+			if file != nil {
+				_ = file.Close() // nothing was written through it that counts
+			}
+		}
+		k.owned.Wait()
+		for _, fd := range []int{k.memory, k.stdin} {
+			if fd >= 0 {
+				_ = unix.Close(fd) // ours alone; a failed close leaves nothing to do
+			}
+		}
+		k.call.close()
+		if k.uid != 0 {
+			k.zygote.jail.uids.give(k.uid)
+		}
+	})
+}
+
+// gone waits for the end of a kernel that was killed.
+func (k *Kernel) gone() {
+	patience := time.NewTimer(exitTimeout)
+	defer patience.Stop()
+	select {
+	case <-k.call.ended:
+	case <-patience.C:
+		k.zygote.kill() // it does not answer; serve fails all of its calls
+		<-k.call.ended
+	}
+}
+
+// signal reaches the first process of the kernel's namespace from outside, where
+// SIGSTOP and SIGKILL cannot be refused.
+func (k *Kernel) signal(sig unix.Signal) {
+	k.call.mu.Lock()
+	defer k.call.mu.Unlock()
+	if k.call.pidfd >= 0 {
+		// ESRCH means that it ended by itself.
+		_ = unix.PidfdSendSignal(k.call.pidfd, sig, nil, 0)
+	}
+}
