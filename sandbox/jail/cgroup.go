@@ -1,0 +1,218 @@
+package jail
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Defaults of a cgroup. Memory is a share of what the machine, or the cgroup that
+// the owner runs in, has: the rest is the owner's. A weight of half the usual one
+// lets the owner answer while every core runs programs.
+const (
+	memoryShareNum = 3
+	memoryShareDen = 4
+	defaultPids    = 8192
+	sharesV1       = "512" // of 1024
+	weightV2       = "50"  // of 100
+)
+
+// removeTimeout is how long the kernel may take to forget dead processes.
+const removeTimeout = 2 * time.Second
+
+// cgroupConfig says what a cgroup bounds. The zero value is a working configuration.
+type cgroupConfig struct {
+	memory int64 // bytes, all calls together; a share of what there is when zero
+	pids   int   // processes and threads; defaultPids when zero
+	proc   string
+	write  func(path, value string) error // a stand-in for the kernel; nil outside of tests
+}
+
+// cgroup bounds the memory, the threads and the share of processor time of all
+// that it holds. Children are born into the cgroup of their parent, so a zygote is
+// added once and a call costs nothing. It has one directory for each hierarchy.
+type cgroup struct {
+	dirs    []string
+	memory  int64    // the limit in force
+	lacking []string // controllers that are not there
+	events  string   // file that counts the kills
+	write   func(path, value string) error
+}
+
+// newCgroup creates an empty cgroup below the owner's own one and removes those of
+// dead owners. The error says why this machine does not allow it.
+func newCgroup(cfg cgroupConfig) (*cgroup, error) {
+	if cfg.proc == "" {
+		cfg.proc = "/proc"
+	}
+	if cfg.write == nil {
+		cfg.write = writeFile
+	}
+	if cfg.pids == 0 {
+		cfg.pids = defaultPids
+	}
+	place, err := findPlace(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.memory == 0 {
+		cfg.memory = place.available(cfg.proc) / memoryShareDen * memoryShareNum
+	}
+	place.sweep()
+	c := &cgroup{memory: cfg.memory, lacking: place.lacking, write: cfg.write}
+	if err := c.create(place); err != nil {
+		return nil, err
+	}
+	if err := c.limit(place, cfg.pids); err != nil {
+		return nil, errors.Join(err, c.close())
+	}
+	return c, nil
+}
+
+// create makes the directories under a name that nobody uses.
+func (c *cgroup) create(p place) error {
+	for n := 1; ; n++ {
+		name := fmt.Sprintf("%s%d-%d", cgroupPrefix, os.Getpid(), n)
+		err := os.Mkdir(filepath.Join(p.parents[0], name), 0o755)
+		if errors.Is(err, fs.ErrExist) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("cgroup: %w", err)
+		}
+		c.dirs = append(c.dirs, filepath.Join(p.parents[0], name))
+		for _, parent := range p.parents[1:] {
+			err := os.Mkdir(filepath.Join(parent, name), 0o755)
+			if err != nil && !errors.Is(err, fs.ErrExist) {
+				return errors.Join(fmt.Errorf("cgroup: %w", err), c.close())
+			}
+			c.dirs = append(c.dirs, filepath.Join(parent, name))
+		}
+		return nil
+	}
+}
+
+// setting is one file of a cgroup; an optional one may be missing from a kernel.
+type setting struct {
+	controller, file, value string
+	optional                bool
+}
+
+func (c *cgroup) limit(p place, pids int) error {
+	bytes := strconv.FormatInt(c.memory, 10)
+	settings := []setting{
+		{"memory", "memory.limit_in_bytes", bytes, false},
+		{"memory", "memory.memsw.limit_in_bytes", bytes, true}, // memory and swap together
+		{"memory", "memory.swappiness", "0", true},
+		{"pids", "pids.max", strconv.Itoa(pids), false},
+		{"cpu", "cpu.shares", sharesV1, false},
+	}
+	events := "memory.oom_control"
+	if p.unified {
+		settings = []setting{
+			{"memory", "memory.max", bytes, false},
+			{"memory", "memory.swap.max", "0", true},
+			{"pids", "pids.max", strconv.Itoa(pids), false},
+			{"cpu", "cpu.weight", weightV2, false},
+		}
+		events = "memory.events"
+	}
+	for _, s := range settings {
+		at, ok := p.controllers[s.controller]
+		if !ok {
+			continue
+		}
+		err := c.write(filepath.Join(c.dirs[at], s.file), s.value)
+		if err != nil && !s.optional {
+			return fmt.Errorf("cgroup: %w", err)
+		}
+	}
+	c.events = filepath.Join(c.dirs[p.controllers["memory"]], events)
+	return nil
+}
+
+// add moves a process into the cgroup; what it forks from then on is born there.
+func (c *cgroup) add(pid int) error {
+	for _, dir := range c.dirs {
+		if err := c.write(filepath.Join(dir, "cgroup.procs"), strconv.Itoa(pid)); err != nil {
+			return fmt.Errorf("cgroup: %w", err)
+		}
+	}
+	return nil
+}
+
+// oomKills counts the processes that the kernel has killed because all of them
+// together were above the limit; 0 where it does not tell.
+func (c *cgroup) oomKills() int {
+	text, err := os.ReadFile(c.events)
+	if err != nil {
+		return 0
+	}
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	for lines.Scan() {
+		if count, ok := strings.CutPrefix(lines.Text(), "oom_kill "); ok {
+			n, err := strconv.Atoi(count)
+			if err != nil {
+				return 0
+			}
+			return n
+		}
+	}
+	return 0
+}
+
+// close kills what is left in the cgroup and removes it.
+func (c *cgroup) close() error {
+	var failed []error
+	for _, dir := range c.dirs {
+		failed = append(failed, removeCgroup(dir))
+	}
+	return errors.Join(failed...)
+}
+
+// removeCgroup removes a directory. The kernel calls it busy for a moment after
+// the last process has died.
+func removeCgroup(dir string) error {
+	deadline := time.Now().Add(removeTimeout)
+	for {
+		err := unix.Rmdir(dir)
+		switch {
+		case err == nil, err == unix.ENOENT:
+			return nil
+		case err == unix.EINTR:
+		case err != unix.EBUSY && err != unix.ENOTEMPTY, time.Now().After(deadline):
+			return fmt.Errorf("remove cgroup %s: %w", dir, err)
+		default:
+			killAll(dir)
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
+// killAll kills the processes of a cgroup; those that have ended by themselves or
+// are beyond reach show in the attempt to remove it.
+func killAll(dir string) {
+	text, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+	if err != nil {
+		return
+	}
+	for field := range strings.FieldsSeq(string(text)) {
+		if pid, err := strconv.Atoi(field); err == nil && pid > 1 && pid != os.Getpid() {
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+	}
+}
+
+// writeFile writes one setting; the kernel takes it with one write or not at all.
+func writeFile(path, value string) error {
+	return os.WriteFile(path, []byte(value), 0o644)
+}
