@@ -78,6 +78,22 @@ func newCgroup(cfg cgroupConfig) (*cgroup, error) {
 	return c, nil
 }
 
+// enclose makes the cgroup of all zygotes of j and tells what came of it.
+func (j *Jail) enclose() Layer {
+	layer := Layer{Name: "cgroup"}
+	group, err := newCgroup(cgroupConfig{memory: j.cfg.TotalMemory})
+	if err != nil {
+		layer.Reason = strings.TrimPrefix(err.Error(), "cgroup: ")
+		return layer
+	}
+	j.group = group
+	layer.On = len(group.lacking) == 0
+	if !layer.On {
+		layer.Reason = "without a controller for " + strings.Join(group.lacking, " and ")
+	}
+	return layer
+}
+
 // create makes the directories under a name that nobody uses.
 func (c *cgroup) create(p place) error {
 	for n := 1; ; n++ {
@@ -140,8 +156,11 @@ func (c *cgroup) limit(p place, pids int) error {
 	return nil
 }
 
-// add moves a process into the cgroup; what it forks from then on is born there.
+// add moves a process into the cgroup, if there is one; what it forks from then on is born there.
 func (c *cgroup) add(pid int) error {
+	if c == nil {
+		return nil
+	}
 	for _, dir := range c.dirs {
 		if err := c.write(filepath.Join(dir, "cgroup.procs"), strconv.Itoa(pid)); err != nil {
 			return fmt.Errorf("cgroup: %w", err)

@@ -54,6 +54,10 @@ type Config struct {
 	// TmpBytes and TmpInodes bound the private /tmp; 32 MiB and 1024 when zero.
 	TmpBytes  int64
 	TmpInodes int
+	// TotalMemory bounds all calls of the Jail together, in bytes, with their share
+	// of the zygotes, where cgroups can be made; three quarters of what the machine
+	// or the owner's cgroup has when zero.
+	TotalMemory int64
 	// Fresh, when not nil, makes each call start a new interpreter with these
 	// arguments inside the same layers instead of using the warm one: the baseline
 	// of a benchmark. Such calls have no Value, Fixture or Error.
@@ -119,6 +123,7 @@ type Jail struct {
 	filters [2]string
 	report  Report
 	uids    uids
+	group   *cgroup // nil where none can be made
 
 	mu    sync.Mutex
 	spare *zygote // started by New to learn the layers, handed out first
@@ -139,9 +144,11 @@ func New(ctx context.Context, cfg Config) (*Jail, error) {
 			return nil, err
 		}
 	}
+	group := j.enclose()
 	if err := j.learn(ctx); err != nil {
-		return nil, err
+		return nil, errors.Join(err, j.Close())
 	}
+	j.report.Layers = append(j.report.Layers, group)
 	if err := j.report.require(cfg.Require); err != nil {
 		return nil, errors.Join(err, j.Close())
 	}
@@ -198,7 +205,8 @@ func (j *Jail) Start(ctx context.Context) (*Interpreter, error) {
 	return &Interpreter{jail: j, light: z}, nil
 }
 
-// Close ends the zygote that Start did not hand out.
+// Close ends the zygote that Start did not hand out, and removes the cgroup with
+// whatever it still holds.
 func (j *Jail) Close() error {
 	j.mu.Lock()
 	z := j.spare
@@ -206,6 +214,9 @@ func (j *Jail) Close() error {
 	j.mu.Unlock()
 	if z != nil {
 		z.close()
+	}
+	if j.group != nil {
+		return j.group.close()
 	}
 	return nil
 }

@@ -80,7 +80,12 @@ func (j *Jail) start(ctx context.Context, preload []string) (*zygote, error) {
 	if err := startPlain(z.cmd); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s mode: %w", j.mode, err), conn.Close())
 	}
-	if err := z.handshake(ctx, setup); err != nil {
+	// It waits for its setup, so nothing has been forked yet.
+	err = z.jail.group.add(z.pid())
+	if err == nil {
+		err = z.handshake(ctx, setup)
+	}
+	if err != nil {
 		err = fmt.Errorf("%s mode: %w%s", j.mode, err, z.log.suffix())
 		z.abandon()
 		return nil, errors.Join(err, conn.Close())
