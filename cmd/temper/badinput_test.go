@@ -57,6 +57,15 @@ func TestBadInput(t *testing.T) {
 		{"flags of a run without one", []string{"up", "--set", "a=b"}, exitUser, []string{"--set is for a run"}},
 		{"flags that exclude each other", []string{"up", "--run", good, "--exit", "--stay"}, exitUser, []string{"--exit and --stay"}},
 		{"sandbox on a busy port without python", []string{"sandbox", "--listen", w.busy, "--python", "no-such-python"}, exitUser, []string{w.busy + " is in use", "no-such-python"}},
+		{"sandbox without a port", []string{"sandbox", "--listen", "8765", "--python", "sh"}, exitUser, []string{`sandbox address "8765"`, "missing port"}},
+		{"sandbox open to all", []string{"sandbox", "--listen", ":0", "--python", "sh"}, exitUser, []string{"other machines can reach it and there is no token: set TEMPER_SANDBOX_TOKEN, or allow it with --insecure"}},
+		{"sandbox with half a certificate", []string{"sandbox", "--listen", w.other, "--tls-cert", sft, "--slots", "-1", "--drain", "-1s", "--python", "sh"}, exitUser,
+			[]string{"--tls-key is missing", "--slots is below zero", "--drain is below zero"}},
+		{"sandbox with a missing certificate", []string{"sandbox", "--listen", w.other, "--tls-cert", "none.pem", "--tls-key", sft, "--python", "sh"}, exitUser,
+			[]string{"TLS certificate: open none.pem: no such file"}},
+		{"sandbox with text as certificate", []string{"sandbox", "--listen", w.other, "--tls-cert", sft, "--tls-key", sft, "--python", "sh"}, exitUser, []string{"TLS certificate " + sft}},
+		{"sandbox with an unknown layer", []string{"sandbox", "--listen", w.other, "--require", "moat"}, exitSystem, []string{"required sandbox layers are off: moat (no such layer)"}},
+		{"service with an unknown layer", []string{"up", "--sandbox-require", "moat", "--temporal", w.closed}, exitUser, []string{"--sandbox-require: required sandbox layers are off: moat (no such layer)"}},
 		{"unknown environment", []string{"data", "generate", "--env", "maze"}, exitUser, []string{`"maze"`, "chase, verbs"}},
 	}
 	for _, tt := range tests {
@@ -120,6 +129,7 @@ func newWrongWorld(t *testing.T) *wrongWorld {
 	}
 	for key, value := range map[string]string{
 		"TEMPER_HOME": home, "TEMPER_UI_ADDRESS": "", "TEMPER_SANDBOX_ADDRESS": w.other, "TEMPORAL_ADDRESS": "",
+		"TEMPER_SANDBOX_TOKEN": "",
 	} {
 		t.Setenv(key, value)
 	}

@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -92,10 +94,27 @@ func sandboxFindings(ctx context.Context, python string, out io.Writer, say func
 	r := j.Report()
 	say(true, "sandbox", fmt.Sprintf("%s mode, Python %s", r.Mode, r.Version))
 	for _, l := range r.Layers {
-		state := "on"
-		if !l.On {
-			state = "OFF: " + l.Reason
+		fmt.Fprintf(out, "        %-16s %s\n", l.Name, layerState(l))
+	}
+	fmt.Fprintf(out, "      %-18s %s\n", "numeric profile", numericFinding(r.Heavy))
+}
+
+// numericFinding tells which modules of the numeric profile can be imported.
+func numericFinding(installed []string) string {
+	var found, absent []string
+	for _, name := range []string{"numpy", "sympy", "scipy"} {
+		if slices.Contains(installed, name) {
+			found = append(found, name)
+		} else {
+			absent = append(absent, name)
 		}
-		fmt.Fprintf(out, "        %-16s %s\n", l.Name, state)
+	}
+	switch {
+	case len(absent) == 0:
+		return strings.Join(found, ", ")
+	case len(found) == 0:
+		return "none of " + strings.Join(absent, ", ") + ": programs that import them fail"
+	default:
+		return strings.Join(found, ", ") + "; not installed: " + strings.Join(absent, ", ")
 	}
 }

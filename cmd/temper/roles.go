@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
 
 	"temper/activities"
@@ -136,7 +135,7 @@ func sandboxCommand() *cobra.Command {
 	f.DurationVar(&cfg.Drain, "drain", 10*time.Second, "how long calls may go on after SIGTERM")
 	debug := f.Bool("debug", false, "also log some of the calls, never their code or output")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		err := errors.Join(findPython(cfg.Python), checkSandboxListen(cfg.Server.Listen), cfg.Server.Check(), checkSizes(cmd))
+		err := errors.Join(findPython(cfg.Python), checkSandboxListen(cfg.Server.Listen), cfg.Server.Check(), checkSizes(&cfg))
 		if err != nil {
 			return usageError{err}
 		}
@@ -162,14 +161,19 @@ func serverFlags(cmd *cobra.Command, cfg *server.Config, listen string) {
 // sandboxTokenKey names the bearer token of sandbox nodes, gateways and their clients.
 const sandboxTokenKey = "TEMPER_SANDBOX_TOKEN"
 
-// checkSizes finds counts and times below zero.
-func checkSizes(cmd *cobra.Command) error {
+// checkSizes finds sizes of a node below zero.
+func checkSizes(cfg *node.Config) error {
 	var wrong []error
-	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if strings.HasPrefix(f.Value.String(), "-") && (f.Value.Type() == "int" || f.Value.Type() == "duration") {
-			wrong = append(wrong, fmt.Errorf("--%s is %s: want 0 or more", f.Name, f.Value))
+	for _, size := range []struct {
+		flag  string
+		value int64
+	}{
+		{"zygotes", int64(cfg.Zygotes)}, {"slots", int64(cfg.Slots)}, {"queue", int64(cfg.Queue)}, {"drain", int64(cfg.Drain)},
+	} {
+		if size.value < 0 {
+			wrong = append(wrong, fmt.Errorf("--%s is below zero", size.flag))
 		}
-	})
+	}
 	return errors.Join(wrong...)
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,6 +21,7 @@ import (
 	"temper/internal/config"
 	"temper/internal/supervise"
 	"temper/internal/temporalclient"
+	"temper/sandbox/jail"
 	"temper/workflows"
 )
 
@@ -27,6 +30,7 @@ type upOptions struct {
 	submission
 	exit, stay bool
 	embedded   bool // start our own Temporal server
+	require    []string
 }
 
 func upCommand() *cobra.Command {
@@ -36,6 +40,8 @@ func upCommand() *cobra.Command {
 		Short: "Start the whole service on this machine, and a run with --run",
 		Long: `Starts and keeps alive: a Temporal server with its web UI on a durable file (unless
 TEMPORAL_ADDRESS names one), the sandbox, the control worker and the trainer.
+The sandbox answers to nobody without the token in TEMPER_SANDBOX_TOKEN; when that
+is not set, only what is started here knows the token.
 Ctrl-C stops everything; what was done is kept and goes on at the next start.`,
 		Args: cobra.NoArgs,
 	}
@@ -44,6 +50,7 @@ Ctrl-C stops everything; what was done is kept and goes on at the next start.`,
 	cmd.Flags().BoolVar(&o.exit, "exit", false, "stop when the run of --run has ended (default without a terminal)")
 	cmd.Flags().BoolVar(&o.stay, "stay", false, "keep serving when the run has ended (default on a terminal)")
 	cmd.Flags().BoolVar(&o.embedded, "embedded", false, "start the embedded Temporal server on --temporal's port even if TEMPORAL_ADDRESS is set")
+	cmd.Flags().StringSliceVar(&o.require, "sandbox-require", nil, "isolation layers without which to refuse to start; all = every layer")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		o.seeded = cmd.Flags().Changed("seed")
 		if !o.embedded {
@@ -82,7 +89,7 @@ func up(ctx context.Context, p *config.Process, o *upOptions, out io.Writer) err
 		return err
 	}
 	defer release()
-	children, err := upChildren(p, o.embedded)
+	children, err := upChildren(p, o)
 	if err != nil {
 		return err
 	}
@@ -172,7 +179,7 @@ func checkUp(ctx context.Context, p *config.Process, o *upOptions) error {
 	if o.config != "" {
 		wrong = append(wrong, o.submission.check(ctx, store))
 	}
-	wrong = append(wrong, findPython(p.Python), checkListeners(p, o.embedded))
+	wrong = append(wrong, findPython(p.Python), checkListeners(p, o.embedded), checkLayers(ctx, p.Python, o.require))
 	if o.embedded {
 		if path, err := temporaldPath(); err != nil {
 			wrong = append(wrong, err)
@@ -218,6 +225,19 @@ func checkListeners(p *config.Process, embedded bool) error {
 	return errors.Join(wrong...)
 }
 
+// checkLayers starts a jail for a moment when layers are required, so that a
+// lacking one is told at once and not by a child that does not start.
+func checkLayers(ctx context.Context, python string, require []string) error {
+	if len(require) == 0 || findPython(python) != nil {
+		return nil
+	}
+	j, err := jail.New(ctx, jail.Config{Python: python, Require: require})
+	if err != nil {
+		return fmt.Errorf("--sandbox-require: %w", err)
+	}
+	return j.Close()
+}
+
 // temporaldPath is where the embedded Temporal server is: beside this binary.
 func temporaldPath() (string, error) {
 	self, err := os.Executable()
@@ -225,7 +245,7 @@ func temporaldPath() (string, error) {
 }
 
 // upChildren lists the processes in start order.
-func upChildren(p *config.Process, embedded bool) ([]supervise.Child, error) {
+func upChildren(p *config.Process, o *upOptions) ([]supervise.Child, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -240,9 +260,14 @@ func upChildren(p *config.Process, embedded bool) ([]supervise.Child, error) {
 		"--home", p.Home, "--temporal", p.TemporalAddress, "--namespace", p.Namespace,
 		"--ui", p.UIAddress, "--sandbox", p.SandboxAddress,
 	}
-	env := append(os.Environ(), "TEMPER_SUPERVISED=1")
+	token := sandboxTokenKey + "=" + sandboxToken()
+	env := append(os.Environ(), "TEMPER_SUPERVISED=1", token)
+	sandboxArgs := []string{"sandbox", "--listen", p.SandboxAddress, "--python", p.Python}
+	if len(o.require) > 0 {
+		sandboxArgs = append(sandboxArgs, "--require", strings.Join(o.require, ","))
+	}
 	var children []supervise.Child
-	if embedded {
+	if o.embedded {
 		temporal, err := temporalChild(p)
 		if err != nil {
 			return nil, err
@@ -250,8 +275,7 @@ func upChildren(p *config.Process, embedded bool) ([]supervise.Child, error) {
 		children = append(children, temporal)
 	}
 	return append(children,
-		role("sandbox", scrubbedEnv(), httpReady("http://"+p.SandboxAddress+"/healthz"),
-			"sandbox", "--listen", p.SandboxAddress, "--python", p.Python),
+		role("sandbox", append(scrubbedEnv(), token), httpReady("http://"+p.SandboxAddress+"/healthz"), sandboxArgs...),
 		role("worker", env, readyFile(p, "worker"), append([]string{"worker"}, places...)...),
 		role("trainer", env, readyFile(p, "trainer"), append([]string{"trainer"}, places...)...),
 	), nil
@@ -288,7 +312,17 @@ func temporalChild(p *config.Process) (supervise.Child, error) {
 	}, nil
 }
 
-// scrubbedEnv is all that the sandbox gets to see: no secret lives in it.
+// sandboxToken is the token of the environment, or one that nobody knows: all users
+// of a machine share its loopback address, and programs run as ours.
+func sandboxToken() string {
+	if token := os.Getenv(sandboxTokenKey); token != "" {
+		return token
+	}
+	return rand.Text()
+}
+
+// scrubbedEnv is all that the sandbox gets to see besides its token, which its
+// interpreters do not get: no other secret lives in it.
 func scrubbedEnv() []string {
 	env := []string{"LANG=C.UTF-8", "TEMPER_SUPERVISED=1"}
 	for _, key := range []string{"PATH", "PYENV_ROOT", "PYENV_VERSION", "HOME"} {

@@ -1,5 +1,5 @@
-// Package node composes a sandbox node: jail, pool and HTTP API behind one
-// listener. It owns their order of start and stop, and nothing else.
+// Package node composes a sandbox node: jail, pool, metrics and every API behind
+// one listener. It owns their order of start and stop, and nothing else.
 //
 // Invariant: when Serve returns, no interpreter and no program is alive.
 package node
@@ -9,25 +9,27 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"net/http"
-	"os"
-	"strings"
 	"time"
 
 	"temper/sandbox"
-	"temper/sandbox/httpapi"
 	"temper/sandbox/jail"
 	"temper/sandbox/pool"
+	"temper/sandbox/server"
 )
 
-// Report says what stands between a program and the machine.
-type Report = jail.Report
+// Ready is what a node tells when it takes calls.
+type Ready struct {
+	Address string // host:port or unix:/path
+	URL     string // the same with its scheme
+	Report  jail.Report
+}
 
-// Config describes a node. Only Listen has no default.
+// Config describes a node. Only Server.Listen has no default.
 type Config struct {
-	// Listen is host:port, or unix:/path of a socket.
-	Listen string
+	// Server says where to listen and who may call.
+	Server server.Config
+	// Build names the program in the status and the log.
+	Build string
 	// Python is the interpreter; python3 from PATH when empty.
 	Python string
 	// Zygotes, Slots and Queue size the pool; see pool.Config.
@@ -35,75 +37,62 @@ type Config struct {
 	// Require names the isolation layers without which the node refuses to
 	// start; jail.RequireAll for every one.
 	Require []string
-	// Token, when set, must come as a bearer token with every call.
-	Token string
 	// Defaults are the limits of calls that state none.
 	Defaults sandbox.Limits
 	// Drain is how long calls may go on after ctx ends; 10 s when zero.
 	Drain time.Duration
-	// OnReady is told the address and the layers when the node takes calls.
-	OnReady func(addr string, report Report)
+	// OnReady is called once, when the node takes calls.
+	OnReady func(Ready)
 }
 
-// Status is the answer of GET /status.
-type Status struct {
-	jail.Report
-	Pool pool.Stats `json:"pool"`
+// node is what Serve has started.
+type node struct {
+	cfg    Config
+	logger *slog.Logger
+	jail   *jail.Jail
+	pool   *pool.Pool
+	gate   *gate
 }
 
-// Serve runs a node until ctx ends, then drains it. The error names what could
-// not be used: the interpreter, the address, or a required layer.
-func Serve(ctx context.Context, cfg Config, logger *slog.Logger) (err error) {
-	listener, err := listen(cfg.Listen)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if cerr := listener.Close(); !errors.Is(cerr, net.ErrClosed) {
-			err = errors.Join(err, cerr)
-		}
-	}()
-	exec, status, stop, err := assemble(ctx, cfg, logger)
-	if err != nil {
-		return err
-	}
-	handler := httpapi.NewHandler(exec, httpapi.Config{Token: cfg.Token, Logger: logger, Status: func() any { return status() }})
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 3 * time.Minute}
-	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(listener) }()
-	if cfg.OnReady != nil {
-		cfg.OnReady(address(listener), status().Report)
-	}
-	select {
-	case err = <-failed:
-	case <-ctx.Done():
-	}
+const defaultDrain = 10 * time.Second
+
+// Serve runs a node until ctx ends, then drains it: new calls are refused as
+// unavailable, those inside go on for at most Drain. The error names what could
+// not be used, an address, a file, the interpreter or a required layer, or says
+// that calls were killed at the end.
+func Serve(ctx context.Context, cfg Config, logger *slog.Logger) error {
+	cfg.Server.Logger = logger
 	if cfg.Drain <= 0 {
-		cfg.Drain = 10 * time.Second
+		cfg.Drain = defaultDrain
 	}
-	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.Drain)
-	defer cancel()
-	err = errors.Join(err, stop(drain), shutdown(server, drain))
-	if ctx.Err() != nil && errors.Is(err, context.DeadlineExceeded) {
+	s, err := server.New(cfg.Server)
+	if err != nil {
+		return err
+	}
+	n, err := start(ctx, cfg, logger)
+	if err != nil {
+		return errors.Join(err, s.Close())
+	}
+	err = s.Serve(ctx, n.handler(), server.Life{
+		Ready: func() { n.ready(s) }, Drain: n.drain, Finish: n.finish, Timeout: cfg.Drain,
+	})
+	switch {
+	case ctx.Err() != nil && errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("sandbox: calls were killed after the drain time of %v", cfg.Drain)
+	case err != nil:
+		return err
 	}
-	return err
-}
-
-func shutdown(server *http.Server, ctx context.Context) error {
-	if err := server.Shutdown(ctx); err != nil {
-		return errors.Join(err, server.Close())
-	}
+	logger.Info("drained", "executed", n.pool.Stats().Executed)
 	return nil
 }
 
-// assemble starts the jail and the pool.
-func assemble(ctx context.Context, cfg Config, logger *slog.Logger) (sandbox.Executor, func() Status, func(context.Context) error, error) {
+// start builds the node inside out.
+func start(ctx context.Context, cfg Config, logger *slog.Logger) (*node, error) {
 	j, err := jail.New(ctx, jail.Config{
 		Python: cfg.Python, Require: cfg.Require, Defaults: cfg.Defaults, Logger: logger,
 	})
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, err
 	}
 	for _, layer := range j.Report().Off() {
 		logger.Warn("sandbox layer is off", "layer", layer.Name, "reason", layer.Reason)
@@ -112,50 +101,44 @@ func assemble(ctx context.Context, cfg Config, logger *slog.Logger) (sandbox.Exe
 		Zygotes: cfg.Zygotes, Slots: cfg.Slots, Queue: cfg.Queue, Logger: logger,
 	}, pool.FromJail(j))
 	if err != nil {
-		return nil, nil, nil, errors.Join(err, j.Close())
+		return nil, errors.Join(err, j.Close())
 	}
-	status := func() Status { return Status{Report: j.Report(), Pool: p.Stats()} }
-	stop := func(ctx context.Context) error { return errors.Join(p.Close(ctx), j.Close()) }
-	return p, status, stop, nil
+	return &node{cfg: cfg, logger: logger, jail: j, pool: p, gate: newGate(p)}, nil
 }
 
-// listen opens the address, replacing a socket file that nobody serves.
-func listen(addr string) (net.Listener, error) {
-	path, isUnix := strings.CutPrefix(addr, httpapi.UnixPrefix)
-	if !isUnix {
-		l, err := net.Listen("tcp", addr)
-		if err != nil {
-			return nil, fmt.Errorf("sandbox address %s: %w", addr, reason(err))
-		}
-		return l, nil
-	}
-	if conn, err := net.Dial("unix", path); err == nil {
-		return nil, errors.Join(fmt.Errorf("sandbox address %s: another process serves it", addr), conn.Close())
-	}
-	if info, err := os.Stat(path); err == nil && info.Mode()&os.ModeSocket != 0 {
-		if err := os.Remove(path); err != nil {
-			return nil, fmt.Errorf("sandbox address %s: %w", addr, err)
+// ready tells the log and the owner of the node that it takes calls.
+func (n *node) ready(s *server.Server) {
+	report, stats, limits := n.jail.Report(), n.pool.Stats(), n.jail.Defaults()
+	on, off := []string{}, []string{}
+	for _, l := range report.Layers {
+		if l.On {
+			on = append(on, l.Name)
+		} else {
+			off = append(off, l.Name)
 		}
 	}
-	l, err := net.Listen("unix", path)
-	if err != nil {
-		return nil, fmt.Errorf("sandbox address %s: %w", addr, reason(err))
+	n.logger.Info("sandbox node serves", "build", n.cfg.Build, "url", s.URL(),
+		"mode", string(report.Mode), "python", report.Version, "layers_on", on, "layers_off", off,
+		"zygotes", stats.Zygotes, "slots", stats.Slots, "queue", stats.Queue,
+		"wall_limit", limits.Wall.String(), "cpu_limit", limits.CPU.String(),
+		"memory_limit", limits.Memory, "output_limit", limits.Output,
+		"token", n.cfg.Server.Token != "", "tls", n.cfg.Server.TLS != server.TLSFiles{})
+	if n.cfg.OnReady != nil {
+		n.cfg.OnReady(Ready{Address: s.Address(), URL: s.URL(), Report: report})
 	}
-	return l, nil
 }
 
-// reason strips what an error of net repeats of the address.
-func reason(err error) error {
-	var op *net.OpError
-	if errors.As(err, &op) {
-		return op.Err
-	}
-	return err
+// drain refuses new calls.
+func (n *node) drain() {
+	n.logger.Info("draining", "calls_inside", n.gate.close(), "timeout", n.cfg.Drain.String())
 }
 
-func address(l net.Listener) string {
-	if l.Addr().Network() == "unix" {
-		return httpapi.UnixPrefix + l.Addr().String()
+// finish lets the calls inside end, then ends everything that could run one.
+func (n *node) finish(ctx context.Context) error {
+	err := n.gate.wait(ctx)
+	// The pool waits for the calls itself; when it must kill them, err says so already.
+	if perr := n.pool.Close(ctx); !errors.Is(err, perr) {
+		err = errors.Join(err, perr)
 	}
-	return l.Addr().String()
+	return errors.Join(err, n.jail.Close())
 }

@@ -1,55 +1,84 @@
 package node_test
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"temper/sandbox"
 	"temper/sandbox/httpapi"
 	"temper/sandbox/node"
 	"temper/sandbox/sandboxtest"
+	"temper/sandbox/server"
 )
 
-// serve runs a node on a Unix socket until the test ends.
-func serve(t *testing.T, cfg node.Config) *httpapi.Client {
+// running is a node on a Unix socket.
+type running struct {
+	client *httpapi.Client
+	ready  node.Ready
+	end    context.CancelFunc
+	done   chan error
+}
+
+// stop drains the node and returns what Serve returned.
+func (r *running) stop() error {
+	r.end()
+	err := <-r.done
+	r.done <- nil
+	return err
+}
+
+// serve runs a node until the test ends.
+func serve(t *testing.T, cfg node.Config, logger *slog.Logger) *running {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	ready := make(chan string, 1)
-	cfg.Listen = httpapi.UnixPrefix + t.TempDir() + "/s"
-	cfg.OnReady = func(addr string, _ node.Report) { ready <- addr }
-	done := make(chan error, 1)
-	go func() { done <- node.Serve(ctx, cfg, slog.New(slog.DiscardHandler)) }()
-	var addr string
+	ready := make(chan node.Ready, 1)
+	dir, err := os.MkdirTemp("", "") // the path of a socket is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) }) // empty by then
+	cfg.Server.Listen = httpapi.UnixPrefix + dir + "/s"
+	cfg.OnReady = func(r node.Ready) { ready <- r }
+	r := &running{end: cancel, done: make(chan error, 1)}
+	go func() { r.done <- node.Serve(ctx, cfg, logger) }()
 	select {
-	case addr = <-ready:
-	case err := <-done:
+	case r.ready = <-ready:
+	case err := <-r.done:
 		t.Fatalf("Serve: %v", err)
 	}
-	client, err := httpapi.NewClient(addr, httpapi.Options{Token: cfg.Token})
+	r.client, err = httpapi.NewClient(r.ready.Address, httpapi.Options{Token: cfg.Server.Token})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		client.Close()
-		cancel()
-		if err := <-done; err != nil {
+		r.client.Close()
+		if err := r.stop(); err != nil {
 			t.Errorf("Serve: %v", err)
 		}
 	})
-	return client
+	return r
 }
 
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
 func TestNodeConforms(t *testing.T) {
-	client := serve(t, node.Config{Zygotes: 2, Token: "secret"})
-	sandboxtest.Run(t, func(*testing.T) sandbox.Executor { return client })
+	n := serve(t, node.Config{Zygotes: 2, Build: "v1", Server: server.Config{Token: "secret"}}, quiet())
+	sandboxtest.Run(t, func(*testing.T) sandbox.Executor { return n.client })
 	var status node.Status
-	if err := client.Status(t.Context(), &status); err != nil {
+	if err := n.client.Status(t.Context(), &status); err != nil {
 		t.Fatal(err)
 	}
-	if status.Pool.Zygotes != 2 || status.Pool.Executed == 0 || status.Version == "" || len(status.Layers) == 0 {
+	if status.Pool.Zygotes != 2 || status.Pool.Executed == 0 || status.Version == "" || len(status.Layers) == 0 ||
+		status.Load.Slots == 0 || status.Load.Draining || status.Build != "v1" || status.Limits.Wall == 0 {
 		t.Errorf("status %+v lacks something", status)
 	}
 }
@@ -61,19 +90,161 @@ func TestServeNamesWhatItCannotUse(t *testing.T) {
 	}
 	defer busy.Close()
 	for _, c := range []struct {
-		name string
-		cfg  node.Config
-		want string
+		name   string
+		listen string
+		cfg    node.Config
+		want   string
 	}{
-		{"busy port", node.Config{Listen: busy.Addr().String()}, busy.Addr().String() + ": bind: address already in use"},
-		{"missing interpreter", node.Config{Listen: "127.0.0.1:0", Python: "python-nowhere"}, "python interpreter python-nowhere: not found"},
-		{"unknown layer", node.Config{Listen: "127.0.0.1:0", Require: []string{"moat"}}, "moat (no such layer)"},
+		{"busy port", busy.Addr().String(), node.Config{}, busy.Addr().String() + ": bind: address already in use"},
+		{"open to all", ":0", node.Config{}, "set TEMPER_SANDBOX_TOKEN"},
+		{"missing interpreter", "127.0.0.1:0", node.Config{Python: "python-nowhere"}, "python interpreter python-nowhere: not found"},
+		{"unknown layer", "127.0.0.1:0", node.Config{Require: []string{"moat"}}, "moat (no such layer)"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			err := node.Serve(t.Context(), c.cfg, slog.New(slog.DiscardHandler))
+			c.cfg.Server.Listen = c.listen
+			err := node.Serve(t.Context(), c.cfg, quiet())
 			if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("got error %q, want one line with %q", err, c.want)
 			}
 		})
+	}
+}
+
+// TestDrain: the end is announced on streams, new calls are refused as
+// unavailable, and a call inside gets its answer.
+func TestDrain(t *testing.T) {
+	n := serve(t, node.Config{Zygotes: 1, Drain: 30 * time.Second}, quiet())
+	stream, err := httpapi.Dial(t.Context(), n.ready.Address, httpapi.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Close()
+	answer := make(chan error, 1)
+	go func() {
+		res, err := stream.Execute(t.Context(), sandbox.Request{Code: "import time\ntime.sleep(1.5)\nprint(1)"})
+		if err == nil && res.Stdout != "1\n" {
+			err = fmt.Errorf("result %+v", res)
+		}
+		answer <- err
+	}()
+	for stream.Load().Busy == 0 {
+		time.Sleep(5 * time.Millisecond)
+	}
+	stopped := make(chan error, 1)
+	go func() { stopped <- n.stop() }()
+	for !stream.Load().Draining {
+		time.Sleep(5 * time.Millisecond)
+	}
+	if _, err := stream.Execute(t.Context(), sandbox.Request{Code: "1"}); !errors.Is(err, sandbox.ErrUnavailable) || !strings.Contains(err.Error(), "draining") {
+		t.Errorf("new call during the drain: %v, want unavailable", err)
+	}
+	if err := <-answer; err != nil {
+		t.Errorf("the call inside: %v", err)
+	}
+	if err := <-stopped; err != nil {
+		t.Errorf("Serve: %v", err)
+	}
+}
+
+func TestDrainKillsWhatDoesNotEnd(t *testing.T) {
+	n := serve(t, node.Config{Zygotes: 1, Drain: 200 * time.Millisecond}, quiet())
+	answer := make(chan error, 1)
+	go func() {
+		_, err := n.client.Execute(t.Context(), sandbox.Request{Code: "while True: pass"})
+		answer <- err
+	}()
+	var status node.Status
+	for status.Pool.Busy == 0 {
+		if err := n.client.Status(t.Context(), &status); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := n.stop(); err == nil || !strings.Contains(err.Error(), "calls were killed after the drain time of 200ms") {
+		t.Errorf("Serve: %v", err)
+	}
+	if err := <-answer; !errors.Is(err, sandbox.ErrUnavailable) {
+		t.Errorf("the killed call: %v, want unavailable", err)
+	}
+}
+
+// safeBuffer is a log that is read while it is written.
+type safeBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *safeBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *safeBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// secret is in every text of the calls below, and in nothing else.
+const secret = "tuberose"
+
+// leaks are programs that try to be written down.
+var leaks = map[string]string{
+	"prints":           "print('tuberose'); import sys; sys.stderr.write('tuberose\\n')",
+	"raises":           "class tuberose(Exception): pass\nraise tuberose('tuberose')",
+	"syntax error":     "tuberose tuberose",
+	"every descriptor": "import os\nfor fd in range(3, 4096):\n    try: os.write(fd, b'tuberose\\n')\n    except OSError: pass",
+	"devices and proc": "for path in ('/dev/stderr', '/dev/tty', '/dev/console', '/dev/kmsg', '/dev/log', '/proc/1/fd/2', '/proc/self/fd/2'):\n" +
+		"    try: open(path, 'w').write('tuberose\\n')\n    except OSError: pass",
+	"frozen streams": "import sys\nfor s in (sys.__stderr__, sys.__stdout__): s.write('tuberose\\n'); s.flush()\nsys.stderr.buffer.raw.write(b'tuberose\\n')",
+	"fatal error":    "import ctypes\nctypes.pythonapi.Py_FatalError(b'tuberose')",
+	"fault handler":  "import faulthandler\nfaulthandler.enable()\ndef tuberose(): faulthandler._sigsegv()\ntuberose()",
+	"exit hook":      "import atexit\natexit.register(lambda: 1 / 0 if 'tuberose' else 0)\nraise SystemExit('tuberose')",
+	"unraisable":     "class T:\n    def __del__(self): raise ValueError('tuberose')\nT()",
+	"kills parents":  "import os, signal\nfor pid in (os.getppid(), 1, -1):\n    try: os.kill(pid, signal.SIGKILL)\n    except OSError: pass\nprint('tuberose')",
+	"abort":          "import os, sys\nsys.stderr.write('tuberose\\n'); sys.stderr.flush(); os.abort()",
+	"time limit":     "print('tuberose', flush=True)\nwhile True: pass",
+	"memory limit":   "x = ['tuberose']\nwhile True: x *= 2",
+	"flood":          "while True: print('tuberose' * 1000)",
+	"surrogates":     "print('tuberose \\udcff'); raise ValueError('tuberose \\udcff')",
+	"long name":      "x" + strings.Repeat("tuberose", 1000) + " = 1; print(undefined_tuberose)",
+}
+
+// TestNoProgramTextInTheLog runs programs and refused calls with everything logged.
+func TestNoProgramTextInTheLog(t *testing.T) {
+	var log safeBuffer
+	n := serve(t, node.Config{Zygotes: 2, Build: "v1", Defaults: sandbox.Limits{Wall: time.Second, CPU: time.Second, Memory: 64 << 20}},
+		slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	var calls sync.WaitGroup
+	run := func(req sandbox.Request) {
+		calls.Go(func() {
+			res, err := n.client.Execute(t.Context(), req)
+			if err != nil || res.Status == sandbox.StatusInternal {
+				t.Errorf("%s: %+v, %v", req.ID, res, err)
+			}
+		})
+	}
+	for name, code := range leaks {
+		run(sandbox.Request{ID: name, Code: code, Stdin: secret})
+	}
+	run(sandbox.Request{ID: "fixture", Fixture: "raise ValueError('tuberose')", Code: "1"})
+	run(sandbox.Request{ID: "refused", Code: "'tuberose'", Profile: "tuberose", Limits: sandbox.Limits{Wall: -1}})
+	run(sandbox.Request{ID: "refused by nul", Code: "tuberose\x00"})
+	calls.Wait()
+	if err := n.stop(); err != nil {
+		t.Fatal(err)
+	}
+	text := log.String()
+	if strings.Contains(text, secret) {
+		for line := range strings.Lines(text) {
+			if strings.Contains(line, secret) {
+				t.Errorf("the log holds text of a program: %s", line)
+			}
+		}
+	}
+	for _, want := range []string{`"msg":"sandbox node serves"`, `"build":"v1"`, `"layers_on":[`, `"msg":"draining"`, `"msg":"drained"`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the log lacks %s:\n%s", want, text)
+		}
 	}
 }

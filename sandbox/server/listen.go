@@ -18,12 +18,9 @@ func listen(cfg Config) (net.Listener, error) {
 	if path, isUnix := strings.CutPrefix(cfg.Listen, httpapi.UnixPrefix); isUnix {
 		return listenUnix(cfg.Listen, path)
 	}
-	addr, err := net.ResolveTCPAddr("tcp", cfg.Listen)
+	addr, err := cfg.resolve()
 	if err != nil {
-		return nil, fmt.Errorf("sandbox address %s: %w", cfg.Listen, err)
-	}
-	if !addr.IP.IsLoopback() && cfg.Token == "" && !cfg.Insecure {
-		return nil, &OpenToAllError{Address: cfg.Listen}
+		return nil, err
 	}
 	l, err := net.ListenTCP("tcp", addr)
 	if err != nil {
@@ -32,12 +29,17 @@ func listen(cfg Config) (net.Listener, error) {
 	return l, nil
 }
 
-// OpenToAllError refuses an address at which anybody could run programs.
-type OpenToAllError struct{ Address string }
-
-// Error implements error.
-func (e *OpenToAllError) Error() string {
-	return fmt.Sprintf("sandbox address %s: other machines can reach it and there is no token: set TEMPER_SANDBOX_TOKEN, or allow it with --insecure", e.Address)
+// resolve finds the address to bind to and refuses one at which anybody could
+// run programs.
+func (c Config) resolve() (*net.TCPAddr, error) {
+	addr, err := net.ResolveTCPAddr("tcp", c.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("sandbox address %q: %w", c.Listen, err)
+	}
+	if !addr.IP.IsLoopback() && c.Token == "" && !c.Insecure {
+		return nil, fmt.Errorf("sandbox address %s: other machines can reach it and there is no token: set TEMPER_SANDBOX_TOKEN, or allow it with --insecure", c.Listen)
+	}
+	return addr, nil
 }
 
 // listenUnix replaces a socket file that nobody serves.

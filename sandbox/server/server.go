@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"temper/sandbox/httpapi"
@@ -33,6 +34,17 @@ type Config struct {
 	TLS TLSFiles
 	// Logger receives what goes wrong on connections; nil discards.
 	Logger *slog.Logger
+}
+
+// Check finds what New would refuse, all of it at once and without listening. It
+// sees neither a port that is taken nor one that is not allowed.
+func (c Config) Check() error {
+	_, err := c.TLS.server(slog.New(slog.DiscardHandler))
+	if !strings.HasPrefix(c.Listen, httpapi.UnixPrefix) {
+		_, aerr := c.resolve()
+		err = errors.Join(aerr, err)
+	}
+	return err
 }
 
 // Server is an open listener that answers nothing before Serve.

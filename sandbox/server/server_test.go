@@ -184,10 +184,10 @@ func TestNewNamesWhatItCannotUse(t *testing.T) {
 		{"socket without a folder", server.Config{Listen: "unix:/nowhere/at/all"}, "no such file"},
 		{"key alone", server.Config{TLS: server.TLSFiles{Key: good.Key}}, "--tls-cert is missing"},
 		{"certificate alone", server.Config{TLS: server.TLSFiles{Cert: good.Cert}}, "--tls-key is missing"},
-		{"missing certificate", server.Config{TLS: server.TLSFiles{Cert: "none.pem", Key: good.Key}}, "--tls-cert: open none.pem: no such file"},
-		{"text as certificate", server.Config{TLS: server.TLSFiles{Cert: text, Key: good.Key}}, "--tls-cert " + text},
+		{"missing certificate", server.Config{TLS: server.TLSFiles{Cert: "none.pem", Key: good.Key}}, "TLS certificate: open none.pem: no such file"},
+		{"text as certificate", server.Config{TLS: server.TLSFiles{Cert: text, Key: good.Key}}, "TLS certificate " + text},
 		{"key of another", server.Config{TLS: server.TLSFiles{Cert: good.Cert, Key: other.Key}}, "private key does not match"},
-		{"text as authority", server.Config{TLS: server.TLSFiles{Cert: good.Cert, Key: good.Key, ClientCA: text}}, "--tls-client-ca " + text + ": holds no PEM certificate"},
+		{"text as authority", server.Config{TLS: server.TLSFiles{Cert: good.Cert, Key: good.Key, ClientCA: text}}, "TLS authorities " + text + ": no PEM certificate"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.cfg.Listen == "" {
@@ -198,6 +198,13 @@ func TestNewNamesWhatItCannotUse(t *testing.T) {
 				t.Errorf("got error %q, want one line with %q", err, c.want)
 			}
 		})
+	}
+	err = server.Config{Listen: "0.0.0.0:0", TLS: server.TLSFiles{Key: good.Key}}.Check()
+	if err == nil || !strings.Contains(err.Error(), "--insecure\n--tls-cert is missing") {
+		t.Errorf("Check tells %v, want both mistakes", err)
+	}
+	if err := (server.Config{Listen: "unix:/nowhere/at/all"}).Check(); err != nil {
+		t.Errorf("Check of a socket: %v", err)
 	}
 	s, err := server.New(server.Config{Listen: "0.0.0.0:0", Insecure: true})
 	if err != nil {

@@ -56,7 +56,7 @@ func (f TLSFiles) load() (*tls.Config, error) {
 	}
 	if f.ClientCA != "" {
 		config.ClientAuth = tls.RequireAndVerifyClientCert
-		if config.ClientCAs, err = authorities("--tls-client-ca", f.ClientCA); err != nil {
+		if config.ClientCAs, err = authorities(f.ClientCA); err != nil {
 			return nil, err
 		}
 	}
@@ -66,27 +66,27 @@ func (f TLSFiles) load() (*tls.Config, error) {
 func keyPair(certFile, keyFile string) (tls.Certificate, error) {
 	cert, err := os.ReadFile(certFile)
 	if err != nil {
-		return tls.Certificate{}, fmt.Errorf("--tls-cert: %w", err)
+		return tls.Certificate{}, fmt.Errorf("TLS certificate: %w", err)
 	}
 	key, err := os.ReadFile(keyFile)
 	if err != nil {
-		return tls.Certificate{}, fmt.Errorf("--tls-key: %w", err)
+		return tls.Certificate{}, fmt.Errorf("TLS private key: %w", err)
 	}
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
-		return tls.Certificate{}, fmt.Errorf("--tls-cert %s with --tls-key %s: %w", certFile, keyFile, err)
+		return tls.Certificate{}, fmt.Errorf("TLS certificate %s with private key %s: %w", certFile, keyFile, err)
 	}
 	return pair, nil
 }
 
-func authorities(flag, file string) (*x509.CertPool, error) {
+func authorities(file string) (*x509.CertPool, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", flag, err)
+		return nil, fmt.Errorf("TLS authorities: %w", err)
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("%s %s: holds no PEM certificate", flag, file)
+		return nil, fmt.Errorf("TLS authorities %s: no PEM certificate in it", file)
 	}
 	return pool, nil
 }
@@ -101,7 +101,7 @@ func ClientTLS(ca, cert, key string) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	var err error
 	if ca != "" {
-		if config.RootCAs, err = authorities("--tls-ca", ca); err != nil {
+		if config.RootCAs, err = authorities(ca); err != nil {
 			return nil, err
 		}
 	}

@@ -1,0 +1,79 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"temper/sandbox"
+)
+
+// gate counts the calls inside and, once it is shut, lets no more in: one place
+// decides for every API and every kind of call.
+type gate struct {
+	exec sandbox.Executor
+
+	mu     sync.Mutex
+	shut   bool
+	inside int
+	empty  chan struct{} // closed when the gate is shut and nobody is inside
+}
+
+func newGate(exec sandbox.Executor) *gate {
+	return &gate{exec: exec, empty: make(chan struct{})}
+}
+
+// Execute implements sandbox.Executor.
+func (g *gate) Execute(ctx context.Context, req sandbox.Request) (sandbox.Result, error) {
+	if !g.enter() {
+		return sandbox.Result{}, fmt.Errorf("%w: the node is draining", sandbox.ErrUnavailable)
+	}
+	defer g.leave()
+	return g.exec.Execute(ctx, req)
+}
+
+func (g *gate) enter() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.shut {
+		return false
+	}
+	g.inside++
+	return true
+}
+
+func (g *gate) leave() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.inside--
+	if g.shut && g.inside == 0 {
+		close(g.empty)
+	}
+}
+
+// close refuses calls from now on and returns how many are inside. It is called once.
+func (g *gate) close() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.shut = true
+	if g.inside == 0 {
+		close(g.empty)
+	}
+	return g.inside
+}
+
+// wait returns when the calls inside a closed gate have left, or ctx.Err().
+func (g *gate) wait(ctx context.Context) error {
+	select {
+	case <-g.empty:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (g *gate) draining() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.shut
+}
