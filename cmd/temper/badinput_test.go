@@ -64,6 +64,7 @@ func TestBadInput(t *testing.T) {
 		{"sandbox with a missing certificate", []string{"sandbox", "--listen", w.other, "--tls-cert", "none.pem", "--tls-key", sft, "--python", "sh"}, exitUser,
 			[]string{"TLS certificate: open none.pem: no such file"}},
 		{"sandbox with text as certificate", []string{"sandbox", "--listen", w.other, "--tls-cert", sft, "--tls-key", sft, "--python", "sh"}, exitUser, []string{"TLS certificate " + sft}},
+		{"sandbox with odd memory", []string{"sandbox", "--memory", "24GB"}, exitUser, []string{`"24GB" for "--memory"`, "KiB, MiB, GiB or TiB"}},
 		{"sandbox with an unknown layer", []string{"sandbox", "--listen", w.other, "--require", "moat"}, exitSystem, []string{"required sandbox layers are off: moat (no such layer)"}},
 		{"service with an unknown layer", []string{"up", "--sandbox-require", "moat", "--temporal", w.closed}, exitUser, []string{"--sandbox-require: required sandbox layers are off: moat (no such layer)"}},
 		{"unknown environment", []string{"data", "generate", "--env", "maze"}, exitUser, []string{`"maze"`, "chase, verbs"}},

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -132,6 +134,7 @@ func sandboxCommand() *cobra.Command {
 	f.IntVar(&cfg.Slots, "slots", 0, "programs running at a time; 0 = a multiple of the cores")
 	f.IntVar(&cfg.Queue, "queue", 0, "programs waiting; 0 = a multiple of the slots")
 	f.StringSliceVar(&cfg.Require, "require", nil, "isolation layers without which to refuse to start; all = every layer")
+	f.Var((*byteSize)(&cfg.Memory), "memory", "bound of all programs together, such as 24GiB; 0 = three quarters of what there is")
 	f.DurationVar(&cfg.Drain, "drain", 10*time.Second, "how long calls may go on after SIGTERM")
 	debug := f.Bool("debug", false, "also log some of the calls, never their code or output")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -160,6 +163,31 @@ func serverFlags(cmd *cobra.Command, cfg *server.Config, listen string) {
 
 // sandboxTokenKey names the bearer token of sandbox nodes, gateways and their clients.
 const sandboxTokenKey = "TEMPER_SANDBOX_TOKEN"
+
+// byteSize is a flag for an amount of memory.
+type byteSize int64
+
+// String implements pflag.Value.
+func (b *byteSize) String() string { return strconv.FormatInt(int64(*b), 10) }
+
+// Type implements pflag.Value.
+func (*byteSize) Type() string { return "bytes" }
+
+// Set implements pflag.Value: a number with a binary unit or none.
+func (b *byteSize) Set(text string) error {
+	number, shift := text, 0
+	for unit, bits := range map[string]int{"KiB": 10, "MiB": 20, "GiB": 30, "TiB": 40} {
+		if n, ok := strings.CutSuffix(text, unit); ok {
+			number, shift = n, bits
+		}
+	}
+	n, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || n < 0 || n > math.MaxInt64>>shift {
+		return errors.New("want bytes, or a number of KiB, MiB, GiB or TiB")
+	}
+	*b = byteSize(n << shift)
+	return nil
+}
 
 // checkSizes finds sizes of a node below zero.
 func checkSizes(cfg *node.Config) error {

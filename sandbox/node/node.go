@@ -37,6 +37,9 @@ type Config struct {
 	// Require names the isolation layers without which the node refuses to
 	// start; jail.RequireAll for every one.
 	Require []string
+	// Memory bounds all programs together, in bytes; three quarters of what there
+	// is when zero. It needs the layer cgroup.
+	Memory int64
 	// Defaults are the limits of calls that state none.
 	Defaults sandbox.Limits
 	// Drain is how long calls may go on after ctx ends; 10 s when zero.
@@ -89,7 +92,7 @@ func Serve(ctx context.Context, cfg Config, logger *slog.Logger) error {
 // start builds the node inside out.
 func start(ctx context.Context, cfg Config, logger *slog.Logger) (*node, error) {
 	j, err := jail.New(ctx, jail.Config{
-		Python: cfg.Python, Require: cfg.Require, Defaults: cfg.Defaults, Logger: logger,
+		Python: cfg.Python, Require: cfg.Require, Defaults: cfg.Defaults, TotalMemory: cfg.Memory, Logger: logger,
 	})
 	if err != nil {
 		return nil, err
