@@ -1,0 +1,12 @@
+package gateway
+
+import "net/http"
+
+// Routes serves the list of nodes without a listener.
+func (g *Gateway) Routes() http.Handler {
+	mux := http.NewServeMux()
+	g.route(mux)
+	return mux
+}
+
+var ParseAddress = parseAddress

@@ -1,0 +1,246 @@
+package gateway
+
+import (
+	"container/list"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"temper/sandbox"
+)
+
+// SessionLimits bound what a gateway keeps of sessions. Zero fields take the
+// stated defaults.
+type SessionLimits struct {
+	// Count is the number of sessions that are remembered: 65,536. The one that
+	// was used least recently goes first.
+	Count int
+	// Bytes bounds the cells of all sessions together: 256 MiB.
+	Bytes int64
+	// Cells and CellBytes bound the record of one session: 512 cells, 1 MiB. A
+	// cell beyond them is refused, because the session could not be rebuilt.
+	Cells     int
+	CellBytes int64
+	// Idle is how long a session is safe from being forgotten: 15 min. Where all
+	// are, a new one has to wait: forgetting one would falsify its next cell.
+	Idle time.Duration
+}
+
+func (l SessionLimits) withDefaults() SessionLimits {
+	if l.Count <= 0 {
+		l.Count = 1 << 16
+	}
+	if l.Bytes <= 0 {
+		l.Bytes = 256 << 20
+	}
+	if l.Cells <= 0 {
+		l.Cells = 512
+	}
+	if l.CellBytes <= 0 {
+		l.CellBytes = 1 << 20
+	}
+	if l.Idle <= 0 {
+		l.Idle = 15 * time.Minute
+	}
+	return l
+}
+
+// sessions is the bounded map of sessions, guarded by Gateway.mu.
+type sessions struct {
+	limits SessionLimits
+	known  map[string]*session
+	used   list.List // of *session, least recently used first
+	bytes  int64     // of all records
+	moved  int64     // cells that went to another node than the one before
+}
+
+// session is one kernel of a trajectory: where it lives, what it has run, and
+// the calls that wait for their predecessor.
+type session struct {
+	name    string
+	home    *node // that has the kernel, perhaps gone by now; nil before the first answer
+	history []string
+	bytes   int64   // of history
+	current *call   // admitted first, waiting or running
+	pending []*call // behind current
+	coming  int64   // bytes of code of current and pending
+	used    time.Time
+	place   *list.Element // in sessions.used; nil once forgotten
+}
+
+func newSessions(limits SessionLimits) sessions {
+	return sessions{limits: limits, known: make(map[string]*session)}
+}
+
+// full says why a cell cannot be added to the record of its session.
+func (ss *sessions) full(req sandbox.Request) string {
+	cells, bytes := len(req.History), historyBytes(req.History)
+	if s := ss.known[req.Session]; s != nil {
+		if cells == 0 {
+			cells, bytes = len(s.history), s.bytes
+		}
+		cells += s.inside()
+		bytes += s.coming
+	}
+	switch {
+	case cells >= ss.limits.Cells:
+		return fmt.Sprintf("session has %d cells, the limit", cells)
+	case bytes+int64(len(req.Code)) > ss.limits.CellBytes:
+		return fmt.Sprintf("session: %d bytes of code and this cell's %d are above the limit of %d", bytes, len(req.Code), ss.limits.CellBytes)
+	}
+	return ""
+}
+
+// join gives c its session. The detail tells why there is no place for it.
+func (ss *sessions) join(c *call, now time.Time) (detail string) {
+	s := ss.known[c.req.Session]
+	added := int64(len(c.req.Code)) + historyBytes(c.req.History)
+	for len(ss.known) > ss.limits.Count || s == nil && len(ss.known) == ss.limits.Count || ss.bytes+added > ss.limits.Bytes {
+		if !ss.forget(s, now) {
+			return fmt.Sprintf("%d sessions with %d bytes of cells are in use, the limit", len(ss.known), ss.bytes)
+		}
+	}
+	if s == nil {
+		s = &session{name: c.req.Session}
+		s.place = ss.used.PushBack(s)
+		ss.known[s.name] = s
+	}
+	s.used = now
+	ss.used.MoveToBack(s.place)
+	s.coming += int64(len(c.req.Code))
+	c.session = s
+	return ""
+}
+
+// forget drops the session that was used least recently, if it is idle long
+// enough and not the one to keep.
+func (ss *sessions) forget(keep *session, now time.Time) bool {
+	front := ss.used.Front()
+	if front == nil {
+		return false
+	}
+	s := front.Value.(*session) //nolint:forcetypeassert // the list holds nothing else
+	if s == keep || s.current != nil || now.Sub(s.used) < ss.limits.Idle {
+		return false
+	}
+	ss.drop(s)
+	return true
+}
+
+// drop removes s; calls that still hold it go on without a record.
+func (ss *sessions) drop(s *session) {
+	ss.used.Remove(s.place)
+	s.place = nil
+	delete(ss.known, s.name)
+	ss.bytes -= s.bytes
+	s.history, s.bytes = nil, 0
+}
+
+// CloseSession forgets the session of that name, here and on its node, and
+// reports whether there was one.
+func (g *Gateway) CloseSession(name string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s := g.sessions.known[name]
+	if s == nil {
+		return false
+	}
+	g.sessions.drop(s)
+	if n := s.home; n != nil && n.alive() && !g.closed {
+		if closer, ok := n.link.(SessionCloser); ok {
+			g.owners.Go(func() { g.closeAt(n, closer, name) })
+		}
+	}
+	return true
+}
+
+// SessionCloser is a Link that can end a session before it is idle for long.
+type SessionCloser interface {
+	CloseSession(ctx context.Context, name string) (bool, error)
+}
+
+// closeAt frees what a session holds on its node. Without that the kernel ends
+// by itself when it has been idle for long, so a failure is only noted.
+func (g *Gateway) closeAt(n *node, closer SessionCloser, name string) {
+	ctx, cancel := context.WithTimeout(n.life, dialTimeout)
+	defer cancel()
+	if _, err := closer.CloseSession(ctx, name); err != nil {
+		g.cfg.Logger.Debug("close session", "node", n.member.address, "err", err)
+	}
+}
+
+// record adds a cell that was answered to what a new kernel has to repeat. What
+// a limit ended left no state behind.
+func (ss *sessions) record(c *call, n *node, status sandbox.Status) {
+	s := c.session
+	if s.home != nil && s.home != n {
+		ss.moved++
+	}
+	s.home = n
+	if s.place == nil || status != sandbox.StatusOK && status != sandbox.StatusError {
+		return
+	}
+	s.history = append(s.history, c.req.Code)
+	s.bytes += int64(len(c.req.Code))
+	ss.bytes += int64(len(c.req.Code))
+}
+
+// leave ends c's turn and returns the call of its session that is next, if c was
+// the current one.
+func (ss *sessions) leave(c *call) *call {
+	s := c.session
+	s.coming -= int64(len(c.req.Code))
+	if s.current != c {
+		s.pending = slices.DeleteFunc(s.pending, func(p *call) bool { return p == c })
+		return nil
+	}
+	s.current = nil
+	if len(s.pending) == 0 {
+		if s.place != nil && s.home == nil && len(s.history) == 0 {
+			ss.drop(s) // nothing to remember
+		}
+		return nil
+	}
+	next := s.pending[0]
+	s.pending = slices.Delete(s.pending, 0, 1)
+	ss.begin(next)
+	return next
+}
+
+// begin makes c the current call of its session and gives it the cells to
+// repeat; it reports false when another one has to end first. A caller that
+// sends a history of its own is believed.
+func (ss *sessions) begin(c *call) bool {
+	s := c.session
+	if s.current != nil {
+		s.pending = append(s.pending, c)
+		return false
+	}
+	s.current = c
+	if given := c.req.History; len(given) > 0 && s.place != nil {
+		ss.bytes += historyBytes(given) - s.bytes
+		s.history, s.bytes = slices.Clone(given), historyBytes(given)
+	}
+	// Every time, not only after a move: a node may have let an idle kernel go.
+	// Cells that are added later lie behind the end of this slice.
+	if s.place != nil {
+		c.req.History = s.history[:len(s.history):len(s.history)]
+	}
+	return true
+}
+
+func (s *session) inside() int {
+	if s.current == nil {
+		return 0
+	}
+	return 1 + len(s.pending)
+}
+
+func historyBytes(cells []string) int64 {
+	var n int64
+	for _, cell := range cells {
+		n += int64(len(cell))
+	}
+	return n
+}

@@ -1,0 +1,209 @@
+package gateway_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"temper/sandbox"
+	"temper/sandbox/gateway"
+	"temper/sandbox/httpapi"
+)
+
+// cells runs one cell after the other in a session.
+func cells(t *testing.T, g sandbox.Executor, session string, codes ...string) {
+	t.Helper()
+	for _, code := range codes {
+		if _, err := g.Execute(t.Context(), sandbox.Request{ID: session + code, Session: session, Code: code}); err != nil {
+			t.Errorf("cell %s: %v", code, err)
+		}
+	}
+}
+
+// statuses answers a cell with the status that its code names.
+func statuses(_ context.Context, req sandbox.Request) (sandbox.Result, error) {
+	status, _, _ := strings.Cut(req.Code, " ")
+	return sandbox.Result{ID: req.ID, Status: sandbox.Status(status)}, nil
+}
+
+func TestSessionStaysAndMovesWithItsHistory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, move := range []struct {
+			name string
+			from func(*fakeNode)
+		}{
+			{"when its node dies", func(n *fakeNode) { n.kill() }},
+			{"when its node drains", func(n *fakeNode) {
+				n.announce(func(l *httpapi.Load) { l.Draining = true })
+				time.Sleep(200 * time.Millisecond)
+			}},
+		} {
+			f := &fleet{}
+			a, b := f.add("a:1", 4), f.add("b:1", 4)
+			a.answer, b.answer = statuses, statuses
+			g := open(t, f, gateway.Config{Nodes: []string{"a:1", "b:1"}})
+			synctest.Wait()
+			cells(t, g, "s", "ok 1", "error 2", "time_limit 3", "killed 4", "ok 5")
+			home, other := a, b
+			if len(b.ran(byID)) > 0 {
+				home, other = b, a
+			}
+			want := []string{"", "ok 1", "ok 1,error 2", "ok 1,error 2", "ok 1,error 2"}
+			if diff := cmp.Diff(home.ran(byHistory), want); diff != "" {
+				t.Errorf("%s: history at home (-got +want):\n%s", move.name, diff)
+			}
+			if n := len(other.ran(byID)); n != 0 {
+				t.Errorf("%s: %d cells ran away from home", move.name, n)
+			}
+			move.from(home)
+			synctest.Wait()
+			cells(t, g, "s", "ok 6")
+			if diff := cmp.Diff(other.ran(byHistory), []string{"ok 1,error 2,ok 5"}); diff != "" {
+				t.Errorf("%s: history after the move (-got +want):\n%s", move.name, diff)
+			}
+			if s := g.Stats(); s.Totals.Moved != 1 || s.Sessions != 1 {
+				t.Errorf("%s: stats %+v", move.name, s)
+			}
+		}
+	})
+}
+
+func TestCellsOfASessionRunOneByOneInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fleet{}
+		n := f.add("a:1", 8)
+		g := open(t, f, gateway.Config{Nodes: []string{"a:1"}})
+		synctest.Wait()
+		var calls sync.WaitGroup
+		var want []string
+		start := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+		defer cancel()
+		for i := range 6 {
+			id := fmt.Sprint(i)
+			ctx := ctx
+			if i != 3 { // the fourth is given up while it waits
+				ctx = t.Context()
+				want = append(want, id)
+			}
+			calls.Go(func() {
+				_, err := g.Execute(ctx, sandbox.Request{ID: id, Session: "s", Code: "1s"})
+				if (err != nil) != (i == 3) {
+					t.Errorf("cell %d: %v", i, err)
+				}
+			})
+			synctest.Wait()
+		}
+		calls.Wait()
+		if diff := cmp.Diff(n.ran(byID), want); diff != "" || n.mostInFlight() != 1 || time.Since(start) != 5*time.Second {
+			t.Errorf("%d at once, %v in all, order (-got +want):\n%s", n.mostInFlight(), time.Since(start), diff)
+		}
+	})
+}
+
+func TestLostCellIsRepeatedElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fleet{}
+		a, b := f.add("a:1", 4), f.add("b:1", 4)
+		g := open(t, f, gateway.Config{Nodes: []string{"a:1"}})
+		synctest.Wait()
+		cells(t, g, "s", "1ms", "2ms")
+		join(t, g, "b:1")
+		var calls sync.WaitGroup
+		calls.Go(func() { cells(t, g, "s", "1s") })
+		synctest.Wait()
+		a.kill()
+		calls.Wait()
+		if diff := cmp.Diff(b.ran(byHistory), []string{"1ms,2ms"}); diff != "" {
+			t.Errorf("history of the repeated cell (-got +want):\n%s", diff)
+		}
+	})
+}
+
+func TestFullNodeDoesNotHoldUpOthersThanItsSessions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fleet{}
+		f.add("a:1", 1)
+		g := open(t, f, gateway.Config{Nodes: []string{"a:1"}, Prefetch: -1})
+		synctest.Wait()
+		cells(t, g, "s", "1ms")
+		f.add("b:1", 1)
+		join(t, g, "b:1")
+		synctest.Wait()
+		var calls sync.WaitGroup
+		calls.Go(func() { cells(t, g, "t", "1ms", "1h") }) // b is the freer: it lives there
+		synctest.Wait()
+		time.Sleep(time.Second)
+		calls.Go(func() { cells(t, g, "t", "1ms") }) // waits for its own session
+		for i := range 5 {
+			calls.Go(func() { must(t, g, sandbox.Request{ID: fmt.Sprint(i)}) })
+		}
+		start := time.Now()
+		cells(t, g, "s", "3ms")
+		if took := time.Since(start); took > 100*time.Millisecond {
+			t.Errorf("a session with a free node waited %v", took)
+		}
+		calls.Wait()
+	})
+}
+
+func TestCallersHistoryIsBelieved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fleet{}
+		n := f.add("a:1", 1)
+		g := open(t, f, gateway.Config{Nodes: []string{"a:1"}})
+		synctest.Wait()
+		if _, err := g.Execute(t.Context(), sandbox.Request{ID: "1", Session: "s", Code: "1ms", History: []string{"h1", "h2"}}); err != nil {
+			t.Fatal(err)
+		}
+		cells(t, g, "s", "2ms")
+		if diff := cmp.Diff(n.ran(byHistory), []string{"h1,h2", "h1,h2,1ms"}); diff != "" {
+			t.Errorf("histories (-got +want):\n%s", diff)
+		}
+	})
+}
+
+func TestSessionLimits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fleet{}
+		f.add("a:1", 1)
+		g := open(t, f, gateway.Config{Nodes: []string{"a:1"}, Sessions: gateway.SessionLimits{
+			Count: 2, Cells: 2, CellBytes: 20, Idle: time.Minute,
+		}})
+		synctest.Wait()
+		refused := func(session, code, reason string) {
+			t.Helper()
+			res, err := g.Execute(t.Context(), sandbox.Request{ID: "x", Session: session, Code: code})
+			if err != nil || res.Status != sandbox.StatusRefused || !strings.Contains(res.Reason, reason) || res.ID != "x" {
+				t.Errorf("got %+v, %v, want refused with %q", res, err, reason)
+			}
+		}
+		cells(t, g, "s", "1ms", "2ms")
+		refused("s", "3ms", "2 cells, the limit")
+		refused("t", strings.Repeat("x", 21), "limit of 20")
+		cells(t, g, "t", "1ms")
+		_, err := g.Execute(t.Context(), sandbox.Request{ID: "y", Session: "u", Code: "1ms"})
+		if !errors.Is(err, sandbox.ErrOverloaded) {
+			t.Errorf("third session of two: got %v, want an overload", err)
+		}
+		time.Sleep(30 * time.Second)
+		cells(t, g, "t", "2ms")
+		time.Sleep(31 * time.Second)
+		cells(t, g, "u", "1ms") // s is idle for a minute, t is not
+		if s := g.Stats(); s.Sessions != 2 || s.SessionBytes != 9 {
+			t.Errorf("%d sessions with %d bytes, want 2 with 9", s.Sessions, s.SessionBytes)
+		}
+		refused("t", "3ms", "2 cells")
+		if !g.CloseSession("t") || g.CloseSession("t") {
+			t.Error("a session did not end once")
+		}
+		cells(t, g, "t", "1ms")
+	})
+}
