@@ -237,6 +237,12 @@ func (g *Gateway) Drain() {
 	g.closed = true
 }
 
+func (g *Gateway) inside() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.running + g.waiting
+}
+
 // Close refuses new calls, lets those inside finish until ctx ends, answers the
 // rest as unavailable, and returns when every link is closed. The error is
 // ctx.Err() when calls had to be given up.

@@ -327,6 +327,12 @@ func (g *Gateway) giveUp() {
 	}
 }
 
+// CheckNodes names every address of a configuration that is none.
+func CheckNodes(addresses []string) error {
+	_, err := parseAddresses(addresses)
+	return err
+}
+
 // parseAddresses checks addresses of the configuration, which may be Unix sockets.
 func parseAddresses(texts []string) ([]string, error) {
 	var errs []error

@@ -13,61 +13,81 @@ import (
 	"temper/sandbox/server"
 )
 
-// Service describes a gateway process. Only Listen has no default.
+// PathStatus answers with Stats, also where a mounted handler has /status.
+const PathStatus = "/v1/status"
+
+// Service describes a gateway process. Only Server.Listen has no default.
 type Service struct {
 	// Config is the scheduler's. Serve sets its Dial and its Logger.
 	Config
-	// Listen is host:port, or unix:/path of a socket.
-	Listen string
-	// Token, when set, must come with every request, and goes to the nodes.
-	Token string
-	// Insecure allows an address that other machines can reach without a token.
-	Insecure bool
-	// TLS names the files of the gateway's certificate; NodeTLS is how it trusts
-	// the nodes, nil for the authorities of the machine.
-	TLS     server.TLSFiles
+	// Server says where to listen and who may call. Its token also goes to the nodes.
+	Server server.Config
+	// Build names the program in the log.
+	Build string
+	// NodeTLS is how the gateway trusts nodes with an https address and shows
+	// itself to them; nil for the authorities of the machine.
 	NodeTLS *tls.Config
 	// Drain is how long calls may go on after ctx ends; 10 s when zero.
 	Drain time.Duration
-	// Mount returns more handlers, by pattern of http.ServeMux, which a token guards too.
+	// Mount returns more handlers, by pattern of http.ServeMux. Who may call them
+	// is the listener's business.
 	Mount func(*Gateway) map[string]http.Handler
-	// OnReady is told the address when the gateway takes calls.
-	OnReady func(address string)
+	// OnReady is called once, when the gateway takes calls.
+	OnReady func(Ready)
 }
 
-// Serve runs a gateway until ctx ends, then drains it. It answers the API of a
+// Ready is what a gateway tells when it takes calls; its nodes may come later.
+type Ready struct {
+	Address string // host:port or unix:/path
+	URL     string // the same with its scheme
+	Nodes   []string
+}
+
+const defaultDrain = 10 * time.Second
+
+// Serve runs a gateway until ctx ends, then drains it: new calls are refused as
+// unavailable, those inside go on for at most Drain. It answers the API of a
 // node, and the list of nodes at PathNodes.
-func Serve(ctx context.Context, cfg Service, logger *slog.Logger) (err error) {
-	cfg.Logger = logger
-	cfg.Dial = func(ctx context.Context, address string) (Link, error) {
-		return dial(ctx, address, httpapi.Options{Token: cfg.Token, TLS: nodeTLS(cfg.NodeTLS, address)})
+func Serve(ctx context.Context, cfg Service, logger *slog.Logger) error {
+	if cfg.Drain <= 0 {
+		cfg.Drain = defaultDrain
 	}
-	srv, err := server.New(server.Config{
-		Listen: cfg.Listen, Token: cfg.Token, Insecure: cfg.Insecure, TLS: cfg.TLS, Logger: logger,
-	})
+	cfg.Logger, cfg.Server.Logger = logger, logger
+	cfg.Dial = func(ctx context.Context, address string) (Link, error) {
+		return dial(ctx, address, httpapi.Options{Token: cfg.Server.Token, TLS: nodeTLS(cfg.NodeTLS, address)})
+	}
+	s, err := server.New(cfg.Server)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, srv.Close()) }()
 	g, err := New(ctx, cfg.Config)
 	if err != nil {
+		return errors.Join(err, s.Close())
+	}
+	err = s.Serve(ctx, handler(g, cfg, logger), server.Life{
+		Ready: func() { ready(s, cfg, logger) },
+		Drain: func() {
+			g.Drain()
+			logger.Info("draining", "calls_inside", g.inside(), "timeout", cfg.Drain.String())
+		},
+		Finish: g.Close, Timeout: cfg.Drain,
+	})
+	switch {
+	case ctx.Err() != nil && errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("gateway: calls were given up after the drain time of %v", cfg.Drain)
+	case err != nil:
 		return err
 	}
-	if cfg.Drain <= 0 {
-		cfg.Drain = 10 * time.Second
+	logger.Info("drained", "done", g.Stats().Totals.Done)
+	return nil
+}
+
+func ready(s *server.Server, cfg Service, logger *slog.Logger) {
+	logger.Info("sandbox gateway serves", "build", cfg.Build, "url", s.URL(), "nodes", cfg.Nodes,
+		"token", cfg.Server.Token != "", "tls", cfg.Server.TLS != server.TLSFiles{})
+	if cfg.OnReady != nil {
+		cfg.OnReady(Ready{Address: s.Address(), URL: s.URL(), Nodes: cfg.Nodes})
 	}
-	err = srv.Serve(ctx, handler(g, cfg, logger), server.Life{
-		Ready: func() {
-			if cfg.OnReady != nil {
-				cfg.OnReady(srv.Address())
-			}
-		},
-		Drain: g.Drain, Finish: g.Close, Timeout: cfg.Drain,
-	})
-	if ctx.Err() != nil && errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("gateway: calls were given up after the drain time of %v", cfg.Drain)
-	}
-	return err
 }
 
 // nodeLink carries calls on one stream; the rare end of a session is a request
@@ -116,7 +136,7 @@ func nodeTLS(config *tls.Config, address string) *tls.Config {
 func handler(g *Gateway, cfg Service, logger *slog.Logger) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", httpapi.NewHandler(g, httpapi.Config{
-		Token: cfg.Token, Logger: logger, Load: g.Load, CloseSession: g.CloseSession,
+		Logger: logger, Load: g.Load, CloseSession: g.CloseSession,
 		Status: func() any { return g.Stats() },
 	}))
 	g.route(mux)

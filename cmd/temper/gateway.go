@@ -1,0 +1,71 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"temper/internal/buildinfo"
+	"temper/sandbox/gateway"
+	"temper/sandbox/server"
+)
+
+// gatewayAddress is the default of --listen.
+const gatewayAddress = "127.0.0.1:8766"
+
+func gatewayCommand() *cobra.Command {
+	cfg := gateway.Service{Build: buildinfo.Line()}
+	cmd := &cobra.Command{Use: "gateway", Short: "Spread sandbox calls over nodes", Args: cobra.NoArgs}
+	serverFlags(cmd, &cfg.Server, gatewayAddress)
+	f := cmd.Flags()
+	f.StringArrayVar(&cfg.Nodes, "node", nil, "node to use: host:port, a URL or unix:/path; repeat for more; others may join")
+	f.IntVar(&cfg.Queue, "queue", 0, "calls waiting; 0 = 65536")
+	f.Var((*byteSize)(&cfg.QueueBytes), "queue-bytes", "bytes of all calls inside, such as 1GiB; 0 = 512MiB")
+	f.DurationVar(&cfg.Drain, "drain", 10*time.Second, "how long calls may go on after SIGTERM")
+	var ca, cert, key string
+	f.StringVar(&ca, "node-ca", "", "PEM file of the authorities that signed the nodes' certificates")
+	f.StringVar(&cert, "node-cert", "", "PEM file of the certificate to show to nodes")
+	f.StringVar(&key, "node-key", "", "PEM file of its private key")
+	debug := f.Bool("debug", false, "log everything, never code or output")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		config, err := server.ClientTLS(ca, cert, key)
+		if err := errors.Join(checkGateway(&cfg), err); err != nil {
+			return usageError{err}
+		}
+		cfg.NodeTLS = config
+		log := sandboxLogger("gateway", *debug)
+		cfg.Mount = func(g *gateway.Gateway) map[string]http.Handler { return gatewayHandlers(g, log) }
+		cfg.OnReady = func(ready gateway.Ready) { printGatewayReady(cmd, log, ready) }
+		return gateway.Serve(cmd.Context(), cfg, log)
+	}
+	return cmd
+}
+
+// checkGateway finds every mistake of a command line at once.
+func checkGateway(cfg *gateway.Service) error {
+	errs := []error{checkSandboxListen(cfg.Server.Listen), cfg.Server.Check(), gateway.CheckNodes(cfg.Nodes)}
+	if cfg.Queue < 0 {
+		errs = append(errs, fmt.Errorf("--queue: is %d, below 0", cfg.Queue))
+	}
+	if cfg.Drain < 0 {
+		errs = append(errs, fmt.Errorf("--drain: is %v, below 0", cfg.Drain))
+	}
+	return errors.Join(errs...)
+}
+
+// gatewayHandlers are the APIs besides that of a node.
+func gatewayHandlers(_ *gateway.Gateway, _ *slog.Logger) map[string]http.Handler {
+	return nil
+}
+
+// printGatewayReady prints the one line that a supervisor or a script waits for.
+func printGatewayReady(cmd *cobra.Command, log *slog.Logger, ready gateway.Ready) {
+	err := server.WriteReady(cmd.OutOrStdout(), ready.Address, map[string]any{"url": ready.URL, "nodes": ready.Nodes})
+	if err != nil {
+		log.Error("ready line is not written", "err", err)
+	}
+}
