@@ -1,130 +1,126 @@
-// Package bench measures executors: a closed-loop load generator, and the
-// comparison of warm interpreters with a fresh isolated interpreter per call. It
-// owns the figures and how they are taken; printing them belongs to the caller.
+// Package bench measures executors. It owns the load generator (closed and open
+// loop, against anything that speaks one of the sandbox's interfaces or
+// Code-Judge's), the accounting of answers, processor time and leftovers, the
+// comparisons made of them, and the queueing model that turns them into a number
+// of cores. Printing belongs to the caller.
 //
-// Invariant: a figure counts calls that were answered with StatusOK; any other
-// answer is counted as failed and never improves a figure.
+// Invariant: a figure counts calls that were answered as expected; any other call
+// is wrong or lost, is named by its kind, and never improves a figure.
 package bench
 
 import (
-	"context"
-	"fmt"
 	"math"
 	"slices"
-	"sync"
-	"sync/atomic"
-	"syscall"
 	"time"
-
-	"temper/sandbox"
 )
-
-// Load is what a generator asks for: Calls executions of Request, of which
-// Concurrency are always in flight.
-type Load struct {
-	Concurrency int
-	Calls       int
-	Request     sandbox.Request
-}
 
 // Figures are what a load saw.
 type Figures struct {
-	Calls     int           `json:"calls"`
-	Failed    int           `json:"failed"`
-	Failure   string        `json:"failure,omitempty"` // the first one
+	Calls int `json:"calls"`
+	// Failed is Wrong + Lost; Failure is the first of them.
+	Failed  int    `json:"failed"`
+	Failure string `json:"failure,omitempty"`
+	// Wrong calls were answered, but not as expected. Lost calls never got the
+	// outcome of their program: no answer, or one in which the service gives up.
+	Wrong int            `json:"wrong"`
+	Lost  int            `json:"lost"`
+	Kinds map[string]int `json:"kinds,omitempty"` // failed calls by kind
+	// Resent counts repetitions after a refusal that said when to come back.
+	Resent    int           `json:"resent"`
 	Elapsed   time.Duration `json:"elapsed_ns"`
-	PerSecond float64       `json:"per_second"`
-	Mean      time.Duration `json:"mean_ns"` // from call to answer, with the queue
-	P50       time.Duration `json:"p50_ns"`
-	P90       time.Duration `json:"p90_ns"`
-	P99       time.Duration `json:"p99_ns"`
-	Max       time.Duration `json:"max_ns"`
-	Service   time.Duration `json:"service_ns"` // mean wall time of the child alone
-	// CPU is the processor time of the whole service divided by the calls, which a
-	// busy machine does not inflate; zero when the executor is in another process.
+	PerSecond float64       `json:"per_second"` // good calls
+	// Latencies of good calls, exact, with the queue: from the call, in an open
+	// loop from the intended arrival, to the answer.
+	Mean time.Duration `json:"mean_ns"`
+	P50  time.Duration `json:"p50_ns"`
+	P90  time.Duration `json:"p90_ns"`
+	P99  time.Duration `json:"p99_ns"`
+	Max  time.Duration `json:"max_ns"`
+	// P99All counts failed calls too, with the time until they failed.
+	P99All  time.Duration `json:"p99_all_ns"`
+	Service time.Duration `json:"service_ns"` // mean wall time of the child alone
+	// ServiceVariation is the squared coefficient of variation of the programs' own
+	// processor time, which a queueing model needs; 0 when the service does not tell.
+	ServiceVariation float64 `json:"service_variation"`
+	// CPU is the processor time of the whole service divided by the good calls, which
+	// a busy machine does not inflate; zero when nobody measured it.
 	CPU time.Duration `json:"cpu_ns"`
+	// ClientCPU is that of the process that made the load.
+	ClientCPU time.Duration `json:"client_cpu_ns"`
 }
 
-// Run puts load on exec. The error is ctx.Err(); failed calls are figures.
-func Run(ctx context.Context, exec sandbox.Executor, load Load) (Figures, error) {
-	if load.Concurrency < 1 || load.Calls < 1 {
-		return Figures{}, fmt.Errorf("load of %d calls by %d callers: both must be at least 1", load.Calls, load.Concurrency)
-	}
-	took := make([]time.Duration, load.Calls)
-	g := generator{exec: exec, load: load, took: took}
-	start := time.Now()
-	var callers sync.WaitGroup
-	for range load.Concurrency {
-		callers.Go(func() { g.loop(ctx) })
-	}
-	callers.Wait()
-	if err := ctx.Err(); err != nil {
-		return Figures{}, err
-	}
-	return g.figures(time.Since(start)), nil
+// record is what became of one call.
+type record struct {
+	took    time.Duration
+	outcome Outcome
 }
 
-// generator is one running load.
-type generator struct {
-	exec sandbox.Executor
-	load Load
-	took []time.Duration // by call; negative when it failed
-	next atomic.Int64
-
-	mu      sync.Mutex
-	service time.Duration
-	failure string
-}
-
-func (g *generator) loop(ctx context.Context) {
-	for {
-		i := g.next.Add(1) - 1
-		if i >= int64(len(g.took)) || ctx.Err() != nil {
-			return
+// figures sums up what became of all calls.
+func figures(records []record, elapsed time.Duration) Figures {
+	f := Figures{Calls: len(records), Elapsed: elapsed, Kinds: map[string]int{}}
+	good, all := make([]time.Duration, 0, len(records)), make([]time.Duration, 0, len(records))
+	var service, cpu, squares float64
+	for _, r := range records {
+		all = append(all, r.took)
+		f.Resent += r.outcome.Resent
+		if r.outcome.Class == Good {
+			good = append(good, r.took)
+			service += float64(r.outcome.Wall)
+			cpu += float64(r.outcome.CPU)
+			squares += float64(r.outcome.CPU) * float64(r.outcome.CPU)
+			continue
 		}
-		req := g.load.Request
-		if req.ID != "" {
-			req.ID = fmt.Sprintf("%s-%d", req.ID, i)
-		}
-		start := time.Now()
-		res, err := g.exec.Execute(ctx, req)
-		g.took[i] = time.Since(start)
-		g.mu.Lock()
-		if err == nil && res.Status == sandbox.StatusOK {
-			g.service += res.Usage.Wall
+		f.Failed++
+		f.Kinds[r.outcome.Kind]++
+		if r.outcome.Class == Lost {
+			f.Lost++
 		} else {
-			g.took[i] = -1
-			if g.failure == "" {
-				g.failure = fmt.Sprintf("status %q %s %v", res.Status, res.Reason, err)
-			}
+			f.Wrong++
 		}
-		g.mu.Unlock()
+		if f.Failure == "" {
+			f.Failure = r.outcome.Kind + ": " + r.outcome.Detail
+		}
 	}
-}
-
-func (g *generator) figures(elapsed time.Duration) Figures {
-	good := slices.DeleteFunc(slices.Clone(g.took), func(d time.Duration) bool { return d < 0 })
-	f := Figures{Calls: len(g.took), Failed: len(g.took) - len(good), Failure: g.failure, Elapsed: elapsed}
-	if len(good) == 0 {
+	slices.Sort(all)
+	f.P99All = quantile(all, .99)
+	n := float64(len(good))
+	if n == 0 {
 		return f
 	}
 	slices.Sort(good)
-	var sum time.Duration
-	for _, d := range good {
-		sum += d
+	f.Mean, f.Service = mean(good), time.Duration(service/n)
+	f.P50, f.P90, f.P99, f.Max = quantile(good, .5), quantile(good, .9), quantile(good, .99), good[len(good)-1]
+	if cpu > 0 {
+		f.ServiceVariation = math.Max(0, squares*n/(cpu*cpu)-1)
 	}
-	n := len(good)
-	rank := func(q float64) time.Duration { return good[max(0, int(math.Ceil(q*float64(n)))-1)] }
-	f.Mean, f.Service = sum/time.Duration(n), g.service/time.Duration(n)
-	f.P50, f.P90, f.P99, f.Max = rank(.5), rank(.9), rank(.99), good[n-1]
-	f.PerSecond = float64(n) / elapsed.Seconds()
+	if elapsed > 0 {
+		f.PerSecond = n / elapsed.Seconds()
+	}
 	return f
 }
 
-// ownCPU returns the processor time of this process.
-func ownCPU() time.Duration {
-	var use syscall.Rusage
-	// Cannot fail for RUSAGE_SELF and a valid pointer.
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &use)
-	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
+// quantile is the smallest value that a share q of the sorted values do not exceed.
+func quantile(sorted []time.Duration, q float64) time.Duration {
+	if len(sorted) == 0 {
+		return 0
+	}
+	return sorted[max(0, int(math.Ceil(q*float64(len(sorted))))-1)]
+}
+
+func mean(values []time.Duration) time.Duration {
+	var sum time.Duration
+	for _, d := range values {
+		sum += d
+	}
+	return sum / time.Duration(max(1, len(values)))
+}
+
+// median works on a copy.
+func median[T int | float64 | time.Duration](values []T) T {
+	sorted := slices.Clone(values)
+	slices.Sort(sorted)
+	if len(sorted) == 0 {
+		return 0
+	}
+	return sorted[(len(sorted)-1)/2]
 }

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"temper/sandbox"
 	"temper/sandbox/jail"
 	"temper/sandbox/pool"
 )
@@ -47,7 +46,7 @@ func Compare(ctx context.Context, cfg Config) (Comparison, error) {
 	cfg = cfg.withDefaults()
 	var out Comparison
 	var err error
-	load := Load{Concurrency: cfg.Concurrency, Calls: cfg.Calls, Request: sandbox.Request{Code: cfg.Code}}
+	load := Load{Concurrency: cfg.Concurrency, Calls: cfg.Calls, Mix: Only(Program{Code: cfg.Code})}
 	if out.Warm, out.Report, err = measure(ctx, jail.Config{Python: cfg.Python}, load); err != nil {
 		return out, fmt.Errorf("warm interpreters: %w", err)
 	}
@@ -101,11 +100,11 @@ func measure(ctx context.Context, cfg jail.Config, load Load) (_ Figures, _ jail
 	defer func() { err = errors.Join(err, p.Close(ctx)) }()
 	warmup := load
 	warmup.Calls = min(load.Calls, 4*load.Concurrency)
-	if _, err := Run(ctx, p, warmup); err != nil {
+	if _, err := Run(ctx, FromExecutor(p), warmup); err != nil {
 		return Figures{}, jail.Report{}, err
 	}
 	before := meter.cpu()
-	figures, err := Run(ctx, p, load)
+	figures, err := Run(ctx, FromExecutor(p), load)
 	if err != nil {
 		return Figures{}, jail.Report{}, err
 	}
