@@ -18,57 +18,74 @@ const (
 	exitTimeout = 5 * time.Second
 )
 
-// call is one program in flight.
+// call is one child in flight.
 type call struct {
-	started chan struct{}
-	ended   chan struct{}
+	zygote *zygote
+	slot   slot
+	ended  chan struct{}
+	told   chan times // what the zygote answers to ask
 
-	mu    sync.Mutex
-	pidfd int  // -1 until started
-	pid   int  // looked up when needed; -1 when unknown
-	dead  bool // killed by us; a start that comes later is killed at once
-	exit  exit
-	err   error
-	once  sync.Once
+	exit exit  // valid after ended, with err
+	err  error // why there is no exit
+	once sync.Once
+
+	mu   sync.Mutex
+	sent bool // the zygote knows the child; false again when the slot is given back
+	pid  int  // as this process sees it; 0 until looked up
 }
 
-func newCall() *call {
-	return &call{started: make(chan struct{}), ended: make(chan struct{}), pidfd: -1}
-}
-
-func (c *call) start(pidfd int) {
-	c.mu.Lock()
-	c.pidfd = pidfd
-	dead := c.dead
-	c.mu.Unlock()
-	close(c.started)
-	if dead {
-		c.kill()
-	}
+func (z *zygote) newCall() *call {
+	return &call{zygote: z, ended: make(chan struct{}), told: make(chan times, 1)}
 }
 
 func (c *call) finish(e exit)  { c.once.Do(func() { c.exit = e; close(c.ended) }) }
 func (c *call) fail(err error) { c.once.Do(func() { c.err = err; close(c.ended) }) }
 
-// kill ends the program and, with it, everything in its pid namespace.
-func (c *call) kill() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.dead = true
-	if c.pidfd >= 0 {
-		// ESRCH means that it ended by itself.
-		_ = unix.PidfdSendSignal(c.pidfd, unix.SIGKILL, nil, 0)
+func (c *call) tell(t times) {
+	select {
+	case c.told <- t:
+	default: // an answer that nobody waited for is there already
 	}
 }
 
-func (c *call) close() {
+// kill ends the program and, with it, everything in its pid namespace.
+func (c *call) kill() { c.signal(unix.SIGKILL) }
+
+// signal reaches the first process of the program's namespace from outside, where
+// SIGSTOP and SIGKILL cannot be refused.
+func (c *call) signal(sig unix.Signal) {
+	p := slotPacket(opKill, c.slot.number)
+	p.put(packetSignal, uint64(sig))
+	c.request(p)
+}
+
+// request sends a packet about the child; the zygote ignores it when the child has ended.
+func (c *call) request(p *packet) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.pidfd >= 0 {
-		_ = unix.Close(c.pidfd)
-		c.pidfd = -1
-		c.dead = true
+	if c.sent {
+		// An error means that the zygote is gone, which ends the call too.
+		_, _ = c.zygote.ctl.Write(p[:])
 	}
+}
+
+// ask returns how long the program has run; false when it has ended or the zygote
+// does not answer in time.
+func (c *call) ask(patience time.Duration) (times, bool) {
+	select {
+	case <-c.told: // late, of an earlier question
+	default:
+	}
+	c.request(slotPacket(opTimes, c.slot.number))
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case t := <-c.told:
+		return t, true
+	case <-c.ended:
+	case <-timer.C:
+	}
+	return times{}, false
 }
 
 // run executes req, whose limits are complete, in a fresh child and returns its
@@ -82,16 +99,20 @@ func (z *zygote) run(ctx context.Context, req sandbox.Request) (sandbox.Result, 
 	if err := ctx.Err(); err != nil {
 		return sandbox.Result{}, err
 	}
-	files, err := openFiles(req)
+	c := z.newCall()
+	var err error
+	if err = z.take(c); err != nil {
+		return sandbox.Result{}, err
+	}
+	defer z.give(c)
+	files, err := openFiles(req, c.slot.memory)
 	if err != nil {
 		return sandbox.Result{}, err
 	}
 	defer files.close()
 	uid := z.jail.uids.take()
 	defer z.jail.uids.give(uid)
-	c := newCall()
-	defer c.close()
-	if err := z.send(c, opCall, uid, req.Limits, files.remote); err != nil {
+	if err := z.send(c, kindCall, uid, req.Limits, files.remote); err != nil {
 		return sandbox.Result{}, err
 	}
 	files.closeRemote()
@@ -105,22 +126,23 @@ func (z *zygote) run(ctx context.Context, req sandbox.Request) (sandbox.Result, 
 	return files.result(req, c.exit, stopped)
 }
 
-// send asks for a child that gets the descriptors in remote.
-func (z *zygote) send(c *call, op byte, uid uint32, limits sandbox.Limits, remote []int) error {
-	z.mu.Lock()
-	defer z.mu.Unlock()
-	if z.err != nil {
-		return z.err
-	}
-	z.next++
-	id := z.next
+// Kinds of children.
+const (
+	kindCall   = 0
+	kindKernel = 1
+)
+
+// send asks for the child of c, which gets the descriptors in remote.
+func (z *zygote) send(c *call, kind, uid uint32, limits sandbox.Limits, remote []int) error {
 	// The kernel's own limit counts in ticks and whole seconds: it is the backstop.
-	seconds := uint32(limits.CPU/time.Second) + 2
-	packet := callPacket(op, id, uid, seconds, uint64(z.base+limits.Memory))
-	if _, _, err := z.ctl.WriteMsgUnix(packet, unix.UnixRights(remote...), nil); err != nil {
+	seconds := uint64(limits.CPU/time.Second) + 2
+	packet := callPacket(kind, c.slot.number, uid, seconds, uint64(z.base+limits.Memory))
+	if _, _, err := z.ctl.WriteMsgUnix(packet[:], unix.UnixRights(remote...), nil); err != nil {
 		return fmt.Errorf("%w: %w", ErrDied, err)
 	}
-	z.calls[id] = c
+	c.mu.Lock()
+	c.sent = true
+	c.mu.Unlock()
 	return nil
 }
 
@@ -128,7 +150,6 @@ func (z *zygote) send(c *call, op byte, uid uint32, limits sandbox.Limits, remot
 type files struct {
 	memory   int
 	recordAt int64
-	size     int64
 	remote   []int // what the child gets; memory is among them
 	out, err *capture
 	draining bool
@@ -136,17 +157,19 @@ type files struct {
 	flood    chan struct{}
 }
 
-func openFiles(req sandbox.Request) (_ *files, err error) {
-	f := &files{memory: -1, flood: make(chan struct{}, 2)}
+// openFiles puts req into the memory file and makes the streams of its program.
+func openFiles(req sandbox.Request, memory int) (_ *files, err error) {
+	f := &files{memory: memory, flood: make(chan struct{}, 2)}
 	defer func() {
 		if err != nil {
 			f.close()
 		}
 	}()
-	content, recordAt, size := callFile(req.Fixture, req.Code, req.Limits.Output)
-	f.recordAt, f.size = recordAt, size
-	if f.memory, err = memoryFile(content, size); err != nil {
-		return nil, err
+	var room [1024]byte
+	content, recordAt := callFile(room[:0], req)
+	f.recordAt = recordAt
+	if _, err = unix.Pwrite(memory, content, 0); err != nil {
+		return nil, fmt.Errorf("memory file: %w", err)
 	}
 	f.remote = append(f.remote, f.memory)
 	for _, stream := range []**capture{&f.out, &f.err} {
@@ -199,9 +222,8 @@ func memoryFile(content []byte, size int64) (int, error) {
 	if err != nil {
 		return -1, fmt.Errorf("memory file: %w", err)
 	}
-	_, err = unix.Pwrite(fd, content, 0)
-	if err == nil {
-		err = unix.Ftruncate(fd, size)
+	if err = unix.Ftruncate(fd, size); err == nil && len(content) > 0 {
+		_, err = unix.Pwrite(fd, content, 0)
 	}
 	if err != nil {
 		return -1, errors.Join(fmt.Errorf("memory file: %w", err), unix.Close(fd))
@@ -227,7 +249,4 @@ func (f *files) close() {
 		}
 	}
 	f.readers.Wait()
-	if f.memory >= 0 {
-		_ = unix.Close(f.memory) // as above
-	}
 }

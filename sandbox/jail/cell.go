@@ -1,13 +1,11 @@
 package jail
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"fmt"
 	"math"
 	"os"
-	"strconv"
 	"sync"
 	"time"
 
@@ -83,7 +81,7 @@ func (k *Kernel) put(code, stdin string, kind uint32, limit int64) error {
 	for _, v := range []uint32{k.number, kind, uint32(len(code)), uint32(limit)} {
 		b = binary.LittleEndian.AppendUint32(b, v)
 	}
-	if _, err := unix.Pwrite(k.memory, append(b, code...), cellAt); err != nil {
+	if _, err := unix.Pwrite(k.call.slot.memory, append(b, code...), cellAt); err != nil {
 		return fmt.Errorf("write a cell: %w", err)
 	}
 	if stdin == "" && !k.hasText {
@@ -110,10 +108,10 @@ func (c *cell) run(ctx context.Context) (answered bool) {
 	c.timer = time.NewTimer(min(drainAfter, c.limits.Wall, c.limits.CPU))
 	defer c.timer.Stop()
 	_, _ = k.bell.Write([]byte{1}) // fails when the kernel is gone, which is seen below
-	k.signal(unix.SIGCONT)
+	k.call.signal(unix.SIGCONT)
 	answered = c.wait(ctx)
 	if answered {
-		k.signal(unix.SIGSTOP)
+		k.call.signal(unix.SIGSTOP)
 	}
 	c.collect(answered)
 	return answered
@@ -250,7 +248,7 @@ func (c *cell) read(res *sandbox.Result) error {
 		return nil
 	}
 	left := make([]byte, 4<<10)
-	if _, err := unix.Pread(k.memory, left, 0); err != nil {
+	if _, err := unix.Pread(k.call.slot.memory, left, 0); err != nil {
 		return fmt.Errorf("read an answer: %w", err)
 	}
 	u32 := binary.LittleEndian.Uint32
@@ -261,7 +259,7 @@ func (c *cell) read(res *sandbox.Result) error {
 	r, err := parseRecord(left[recordStart:])
 	if err != nil { // longer, or malformed
 		left = make([]byte, cellAt)
-		if _, err := unix.Pread(k.memory, left, 0); err != nil {
+		if _, err := unix.Pread(k.call.slot.memory, left, 0); err != nil {
 			return fmt.Errorf("read an answer: %w", err)
 		}
 		r, err = parseRecord(left[recordStart:])
@@ -295,7 +293,7 @@ func (c *cell) bury(res *sandbox.Result) error {
 	case e.status.Signaled():
 		signaled(res, e, c.limits)
 	default: // it called os._exit
-		exited(res, e.status.ExitStatus(), stageEntered, nil)
+		left{stage: stageEntered}.exited(res, e.status.ExitStatus())
 	}
 	return nil
 }
@@ -315,26 +313,4 @@ func spoiled(res *sandbox.Result, why string) {
 	res.Status = sandbox.StatusKilled
 	res.Reason = "disturbed its kernel: " + why
 	res.ExitCode = 128 + int(unix.SIGKILL)
-}
-
-// peakMemory returns the largest resident size of the program so far; zero when
-// the kernel does not tell.
-func (c *call) peakMemory() int64 {
-	c.mu.Lock()
-	pid := c.pid
-	c.mu.Unlock()
-	if pid <= 0 {
-		return 0
-	}
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0
-	}
-	_, rest, _ := bytes.Cut(text, []byte("\nVmHWM:"))
-	line, _, _ := bytes.Cut(rest, []byte(" kB\n"))
-	kib, err := strconv.ParseInt(string(bytes.TrimSpace(line)), 10, 64)
-	if err != nil {
-		return 0
-	}
-	return kib << 10
 }

@@ -10,7 +10,7 @@ package jail
 
 import (
 	"context"
-	_ "embed"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -121,6 +121,7 @@ type Jail struct {
 	mode    Mode
 	reason  string // why the mode is not a stronger one
 	filters [2]string
+	loop    string // machine code of the fork loop, in hexadecimal
 	report  Report
 	uids    uids
 	group   *cgroup // nil where none can be made
@@ -137,7 +138,11 @@ func New(ctx context.Context, cfg Config) (*Jail, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &Jail{cfg: cfg, py: py, tree: rootTree(py), uids: uids{next: firstUID}}
+	loop, err := machineCode()
+	if err != nil {
+		return nil, err
+	}
+	j := &Jail{cfg: cfg, py: py, tree: rootTree(py), loop: hex.EncodeToString(loop), uids: uids{next: firstUID}}
 	for i, signals := range []bool{true, false} {
 		j.filters[i], err = filterHex(policy{signals: signals, exec: cfg.Fresh != nil})
 		if err != nil {

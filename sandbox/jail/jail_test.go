@@ -265,7 +265,7 @@ func TestHeavyModulesHaveTheirOwnZygote(t *testing.T) {
 	if res := run(t, in, sandbox.Request{Code: loaded}); res.Stdout != "False\n" || len(in.PIDs()) != 1 {
 		t.Errorf("light call printed %q with zygotes %v", res.Stdout, in.PIDs())
 	}
-	if res := run(t, in, sandbox.Request{Code: loaded + " # colorsys"}); res.Stdout != "True\n" || len(in.PIDs()) != 2 {
+	if res := run(t, in, sandbox.Request{Code: loaded + "\nimport colorsys"}); res.Stdout != "True\n" || len(in.PIDs()) != 2 {
 		t.Errorf("heavy call printed %q with zygotes %v", res.Stdout, in.PIDs())
 	}
 	if err := syscall.Kill(in.PIDs()[1], syscall.SIGKILL); err != nil {
@@ -274,7 +274,7 @@ func TestHeavyModulesHaveTheirOwnZygote(t *testing.T) {
 	for len(in.PIDs()) > 1 {
 		time.Sleep(time.Millisecond)
 	}
-	if res := run(t, in, sandbox.Request{Code: loaded + " # colorsys"}); res.Stdout != "True\n" {
+	if res := run(t, in, sandbox.Request{Code: loaded + "\nimport colorsys"}); res.Stdout != "True\n" {
 		t.Errorf("heavy call after a death printed %q", res.Stdout)
 	}
 }

@@ -30,7 +30,6 @@ const (
 	recordStart = 8
 	cellAt      = 128 << 10
 	codeAt      = cellAt + 16
-	kernelSize  = codeAt + maxSource
 )
 
 // Kinds of a cell.
@@ -58,7 +57,6 @@ type Kernel struct {
 	zygote *zygote
 	call   *call
 	uid    uint32
-	memory int
 	stdin  int      // a memory file, rewritten for each cell
 	bell   *os.File // our end
 	rung   chan struct{}
@@ -93,7 +91,10 @@ func (in *Interpreter) StartKernel(ctx context.Context, req sandbox.Request) (*K
 	if err != nil {
 		return nil, err
 	}
-	k := &Kernel{zygote: z, call: newCall(), memory: -1, stdin: -1, rung: make(chan struct{}, 1)}
+	k := &Kernel{zygote: z, call: z.newCall(), stdin: -1, rung: make(chan struct{}, 1)}
+	if err := z.take(k.call); err != nil {
+		return nil, err
+	}
 	if err := k.start(ctx, req); err != nil {
 		k.Close()
 		return nil, err
@@ -112,7 +113,7 @@ func (k *Kernel) start(ctx context.Context, req sandbox.Request) error {
 	}()
 	if err == nil {
 		life := sandbox.Limits{CPU: kernelCPU, Memory: req.Limits.Memory}
-		err = k.zygote.send(k.call, opKernel, k.uid, life, append([]int{k.memory}, remote...))
+		err = k.zygote.send(k.call, kindKernel, k.uid, life, append([]int{k.call.slot.memory}, remote...))
 	}
 	if err != nil {
 		k.call.fail(err) // it never was
@@ -122,7 +123,7 @@ func (k *Kernel) start(ctx context.Context, req sandbox.Request) error {
 		return err
 	}
 	if req.Fixture == "" {
-		k.signal(unix.SIGSTOP)
+		k.call.signal(unix.SIGSTOP)
 		return nil
 	}
 	k.mu.Lock()
@@ -144,9 +145,6 @@ func (k *Kernel) start(ctx context.Context, req sandbox.Request) error {
 // open makes the descriptors of a kernel and returns those of which it gets the
 // other end; ours close with the kernel.
 func (k *Kernel) open() (remote []int, err error) {
-	if k.memory, err = memoryFile(nil, kernelSize); err != nil {
-		return nil, err
-	}
 	if k.stdin, err = memoryFile(nil, 0); err != nil {
 		return nil, err
 	}
@@ -205,28 +203,26 @@ func (k *Kernel) listen() {
 func (k *Kernel) entered(ctx context.Context) error {
 	patience := time.NewTimer(forkTimeout)
 	defer patience.Stop()
-	for _, event := range []<-chan struct{}{k.call.started, k.rung} {
-		select {
-		case <-event:
-		case <-k.call.ended:
-			if k.call.err != nil {
-				return k.call.err
-			}
-			return fmt.Errorf("the jail could not be entered %s", k.note())
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-patience.C:
-			k.zygote.kill() // it does not answer; serve fails all of its calls
-			return fmt.Errorf("%w: no kernel within %v", ErrDied, forkTimeout)
+	select {
+	case <-k.rung:
+		return nil
+	case <-k.call.ended:
+		if k.call.err != nil {
+			return k.call.err
 		}
+		return fmt.Errorf("the jail could not be entered %s", k.note())
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-patience.C:
+		k.zygote.kill() // it does not answer; serve fails all of its calls
+		return fmt.Errorf("%w: no kernel within %v", ErrDied, forkTimeout)
 	}
-	return nil
 }
 
 // note returns what a kernel that could not be locked in has left.
 func (k *Kernel) note() string {
 	head := make([]byte, recordStart+1024)
-	if _, err := unix.Pread(k.memory, head, 0); err != nil || binary.LittleEndian.Uint32(head) != stageRefused {
+	if _, err := unix.Pread(k.call.slot.memory, head, 0); err != nil || binary.LittleEndian.Uint32(head) != stageRefused {
 		return ""
 	}
 	text, _, _ := strings.Cut(string(head[recordStart:]), "\x00")
@@ -274,12 +270,7 @@ func (k *Kernel) alive() bool {
 }
 
 // PID returns the process id of the kernel, or -1 when it is not known.
-func (k *Kernel) PID() int {
-	k.call.cpuTime() // looks the id up
-	k.call.mu.Lock()
-	defer k.call.mu.Unlock()
-	return k.call.pid
-}
+func (k *Kernel) PID() int { return k.call.hostPID() }
 
 // Close kills the kernel with everything it holds and waits for its end.
 func (k *Kernel) Close() {
@@ -295,12 +286,10 @@ func (k *Kernel) Close() {
 			}
 		}
 		k.owned.Wait()
-		for _, fd := range []int{k.memory, k.stdin} {
-			if fd >= 0 {
-				_ = unix.Close(fd) // ours alone; a failed close leaves nothing to do
-			}
+		if k.stdin >= 0 {
+			_ = unix.Close(k.stdin) // ours alone; a failed close leaves nothing to do
 		}
-		k.call.close()
+		k.zygote.give(k.call)
 		if k.uid != 0 {
 			k.zygote.jail.uids.give(k.uid)
 		}
@@ -316,16 +305,5 @@ func (k *Kernel) gone() {
 	case <-patience.C:
 		k.zygote.kill() // it does not answer; serve fails all of its calls
 		<-k.call.ended
-	}
-}
-
-// signal reaches the first process of the kernel's namespace from outside, where
-// SIGSTOP and SIGKILL cannot be refused.
-func (k *Kernel) signal(sig unix.Signal) {
-	k.call.mu.Lock()
-	defer k.call.mu.Unlock()
-	if k.call.pidfd >= 0 {
-		// ESRCH means that it ended by itself.
-		_ = unix.PidfdSendSignal(k.call.pidfd, sig, nil, 0)
 	}
 }

@@ -1,6 +1,7 @@
 package jail
 
 import (
+	"encoding/binary"
 	"fmt"
 	"strings"
 
@@ -52,9 +53,9 @@ func (f *files) result(req sandbox.Request, e exit, stopped stop) (sandbox.Resul
 		ID: req.ID, Stdout: f.out.text(), Stderr: f.err.text(),
 		Usage: sandbox.Usage{Wall: e.wall, CPU: e.cpu, PeakMemory: e.peak},
 	}
-	left := make([]byte, f.size)
-	if _, err := unix.Pread(f.memory, left, 0); err != nil {
-		return sandbox.Result{}, fmt.Errorf("read the memory file: %w", err)
+	left, err := readLeft(f.memory, f.recordAt)
+	if err != nil {
+		return sandbox.Result{}, err
 	}
 	switch {
 	case f.out.flooded || f.err.flooded:
@@ -70,9 +71,38 @@ func (f *files) result(req sandbox.Request, e exit, stopped stop) (sandbox.Resul
 	case e.status.Signaled():
 		signaled(&res, e, req.Limits)
 	default:
-		exited(&res, e.status.ExitStatus(), left[stageOffset], left[f.recordAt:])
+		left.exited(&res, e.status.ExitStatus())
 	}
 	return res, nil
+}
+
+// left is what a child leaves in its memory file.
+type left struct {
+	stage  uint32
+	record []byte // or a message when stage is stageRefused
+}
+
+func readLeft(memory int, recordAt int64) (left, error) {
+	head := make([]byte, headerSize)
+	if _, err := unix.Pread(memory, head, 0); err != nil {
+		return left{}, fmt.Errorf("read the memory file: %w", err)
+	}
+	l := left{stage: binary.LittleEndian.Uint32(head)}
+	at, size := recordAt, 512
+	if l.stage == stageRefused {
+		at = 8
+	}
+	// Most records are short; a longer one is read as a whole.
+	for {
+		l.record = make([]byte, size)
+		if _, err := unix.Pread(memory, l.record, at); err != nil {
+			return left{}, fmt.Errorf("read the memory file: %w", err)
+		}
+		if size == recordRoom || l.stage != stageFinished || recordLength(l.record) <= size {
+			return l, nil
+		}
+		size = recordRoom
+	}
 }
 
 // signaled names the outcome of a program that a signal ended.
@@ -100,9 +130,9 @@ func cpuLimit(res *sandbox.Result, limits sandbox.Limits) {
 }
 
 // exited names the outcome of a program that ended by itself.
-func exited(res *sandbox.Result, code int, stage byte, left []byte) {
+func (l left) exited(res *sandbox.Result, code int) {
 	res.ExitCode = code
-	switch stage {
+	switch l.stage {
 	case stageFinished:
 	case stageEntered: // it called os._exit
 		res.Status = sandbox.StatusOK
@@ -112,11 +142,11 @@ func exited(res *sandbox.Result, code int, stage byte, left []byte) {
 		return
 	default:
 		res.Status = sandbox.StatusInternal
-		note, _, _ := strings.Cut(string(left), "\x00")
+		note, _, _ := strings.Cut(string(l.record), "\x00")
 		res.Reason = strings.TrimSpace("the jail could not be entered " + strings.ToValidUTF8(note, "?"))
 		return
 	}
-	r, err := parseRecord(left)
+	r, err := parseRecord(l.record)
 	if err != nil {
 		res.Status = sandbox.StatusInternal
 		res.Reason = err.Error()

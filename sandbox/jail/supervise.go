@@ -1,14 +1,8 @@
 package jail
 
 import (
-	"bytes"
 	"context"
-	"fmt"
-	"os"
-	"strconv"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"temper/sandbox"
 )
@@ -31,39 +25,30 @@ const (
 
 // watch enforces on one program what it cannot enforce on itself.
 type watch struct {
-	zygote *zygote
 	call   *call
 	limits sandbox.Limits
 	files  *files
 	timer  *time.Timer
 	why    stop
-	wall   time.Time // when the wall time is over; zero until the program starts
-	cpu    time.Time // when to look at the processor time next
 }
 
 // supervise waits for the end of the program. When it returns, the program is dead.
 func (z *zygote) supervise(ctx context.Context, c *call, limits sandbox.Limits, f *files) stop {
-	w := &watch{zygote: z, call: c, limits: limits, files: f, timer: time.NewTimer(forkTimeout)}
+	first := min(drainAfter, limits.Wall, limits.CPU)
+	w := &watch{call: c, limits: limits, files: f, timer: time.NewTimer(first)}
 	defer w.timer.Stop()
-	started, cancelled := c.started, ctx.Done()
+	cancelled := ctx.Done()
 	for {
 		select {
 		case <-c.ended:
 			return w.why
-		case <-started:
-			started = nil
-			if w.why == notStopped {
-				now := time.Now()
-				w.wall, w.cpu = now.Add(limits.Wall), now.Add(limits.CPU)
-				w.timer.Reset(min(drainAfter, limits.Wall, limits.CPU))
-			}
 		case <-cancelled:
 			cancelled = nil
 			w.halt(stoppedByContext)
 		case <-f.flood:
 			w.halt(stoppedByFlood)
 		case <-w.timer.C:
-			w.tick(time.Now())
+			w.tick()
 		}
 	}
 }
@@ -78,60 +63,34 @@ func (w *watch) halt(reason stop) {
 	w.timer.Reset(exitTimeout)
 }
 
-// tick does what is due at now and sets the timer for what comes next.
-func (w *watch) tick(now time.Time) {
-	if w.why != notStopped || w.wall.IsZero() {
-		w.zygote.kill() // it does not answer; serve fails all of its calls
+// tick looks at a program that is still there and sets the timer for the next look.
+// The limits count from the fork, which only the zygote knows.
+func (w *watch) tick() {
+	if w.why != notStopped {
+		w.call.zygote.kill() // it does not end; serve fails all calls of the zygote
 		return
 	}
 	if !w.files.draining {
 		w.files.drain()
 	}
-	if !now.Before(w.wall) {
-		w.halt(stoppedByWall)
+	used, ok := w.call.ask(forkTimeout)
+	if !ok {
+		select {
+		case <-w.call.ended:
+		default:
+			w.call.zygote.kill() // it does not answer
+		}
+		w.timer.Reset(exitTimeout)
 		return
 	}
-	if !now.Before(w.cpu) {
-		left := w.limits.CPU - w.call.cpuTime()
-		if left <= 0 {
-			w.halt(stoppedByCPU)
-			return
-		}
-		w.cpu = now.Add(max(left, time.Millisecond))
+	switch {
+	case used.wall >= w.limits.Wall:
+		w.halt(stoppedByWall)
+	case used.cpu >= w.limits.CPU:
+		w.halt(stoppedByCPU)
+	default:
+		// With one thread the processor time cannot pass its limit any sooner; with
+		// more it is seen a little late.
+		w.timer.Reset(max(time.Millisecond, min(w.limits.Wall-used.wall, w.limits.CPU-used.cpu)))
 	}
-	w.timer.Reset(min(w.wall.Sub(now), w.cpu.Sub(now)))
-}
-
-// cpuTime returns the processor time of the program so far, all threads
-// together; zero when the kernel does not tell.
-func (c *call) cpuTime() time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.pid == 0 {
-		c.pid = pidOf(c.pidfd)
-	}
-	if c.pid <= 0 {
-		return 0
-	}
-	// The clock of a process is the complement of its id, tagged (clock_getcpuclockid(3)).
-	var used unix.Timespec
-	if unix.ClockGettime(int32(^c.pid<<3|2), &used) != nil {
-		return 0
-	}
-	return time.Duration(used.Nano())
-}
-
-// pidOf returns the process id behind a pidfd as this process sees it, or -1.
-func pidOf(pidfd int) int {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", pidfd))
-	if err != nil {
-		return -1
-	}
-	_, rest, found := bytes.Cut(text, []byte("\nPid:\t"))
-	line, _, _ := bytes.Cut(rest, []byte("\n"))
-	pid, err := strconv.Atoi(string(line))
-	if !found || err != nil {
-		return -1
-	}
-	return pid
 }

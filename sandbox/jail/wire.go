@@ -8,23 +8,48 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"temper/sandbox"
 )
 
-// The packets between a zygote and its owner, little-endian, on a SEQPACKET socket:
+// The packets between a zygote and its owner on a SEQPACKET socket. The first two
+// are text, the others are fixed records of 8-byte fields in the machine's order:
 //
-//	owner -> zygote  'C' id uid cpu memory + descriptors: memory file, stdout, stderr, stdin if any
-//	                 'K' the same + descriptors: see kernel.go
-//	zygote -> owner  'H' json             ready, once
-//	                 'S' id + pidfd       the child exists
-//	                 'F' id text          the child could not be made
-//	                 'X' id status wall cpu maxrss
+//	owner -> zygote  setup as JSON, then
+//	                 'C' request + descriptors: start a child
+//	                 'K' send the child of a slot a signal, 'Q' tell its times
+//	zygote -> owner  'H' and hello as JSON, once, then
+//	                 'X' the child of a slot has ended and nothing of it is left
+//	                 'F' it could not be made
+//	                 'Q' its times
 const (
-	opHello   = 'H'
-	opCall    = 'C'
-	opKernel  = 'K'
-	opStarted = 'S'
-	opFailed  = 'F'
-	opExited  = 'X'
+	opHello  = 'H'
+	opCall   = 'C'
+	opKill   = 'K'
+	opTimes  = 'Q' // both ways
+	opFailed = 'F'
+	opExited = 'X'
+)
+
+// Fields of a packet to the zygote: the operation comes first.
+const (
+	packetSlot   = 8
+	packetUID    = 16
+	packetSignal = 16 // of opKill
+	packetKind   = 24 // 0 a call, 1 a kernel
+	packetCPU    = 32 // struct rlimit
+	packetMemory = 48 // struct rlimit
+	packetSize   = 64
+)
+
+// Fields of a packet from the zygote: the operation comes first.
+const (
+	reportSlot  = 8
+	reportValue = 16  // the wait status, a negative error number, or the process id in 'Q'
+	reportStart = 24  // struct timespec: when the child was forked
+	reportNow   = 40  // struct timespec: when this was sent
+	reportUsage = 56  // struct rusage; the processor time as a timespec in 'Q'
+	reportSize  = 200 // 56 + 144
 )
 
 // setup is the first packet that a zygote gets.
@@ -45,6 +70,8 @@ type setup struct {
 	TrialUID    uint32            `json:"trial_uid"`
 	OpenFiles   int               `json:"open_files"`
 	HugePages   bool              `json:"huge_pages"`
+	Loop        string            `json:"loop"` // machine code, in hexadecimal
+	Layout      map[string]int    `json:"layout"`
 	Exec        []string          `json:"exec"`
 }
 
@@ -62,12 +89,8 @@ func (j *Jail) setup(preload []string) ([]byte, error) {
 		Files:   map[string]string{"/etc/passwd": "sandbox:x:0:0::/tmp:/\n"},
 		Paths:   j.py.Paths,
 		Preload: preload,
-		Numbers: map[string]int{
-			"pivot_root": unix.SYS_PIVOT_ROOT, "seccomp": unix.SYS_SECCOMP, "capset": unix.SYS_CAPSET,
-			"close_range":             unix.SYS_CLOSE_RANGE,
-			"landlock_create_ruleset": unix.SYS_LANDLOCK_CREATE_RULESET,
-			"landlock_restrict_self":  unix.SYS_LANDLOCK_RESTRICT_SELF,
-		},
+		Numbers: systemCalls(),
+		Loop:    j.loop, Layout: layout(),
 		Filter: j.filters[0], FilterPlain: j.filters[1],
 		Rlimits:  j.rlimits(),
 		TmpBytes: j.cfg.TmpBytes, TmpInodes: j.cfg.TmpInodes,
@@ -77,6 +100,20 @@ func (j *Jail) setup(preload []string) ([]byte, error) {
 		s.Exec = append([]string{j.py.Executable}, j.cfg.Fresh...)
 	}
 	return json.Marshal(s)
+}
+
+// systemCalls are the numbers of what the zygote and its children call by number.
+func systemCalls() map[string]int {
+	return map[string]int{
+		"capset": unix.SYS_CAPSET, "chdir": unix.SYS_CHDIR, "close_range": unix.SYS_CLOSE_RANGE,
+		"dup2": sysDup2, "landlock_create_ruleset": unix.SYS_LANDLOCK_CREATE_RULESET,
+		"landlock_restrict_self": unix.SYS_LANDLOCK_RESTRICT_SELF,
+		"mmap":                   unix.SYS_MMAP, "mount": unix.SYS_MOUNT, "pivot_root": unix.SYS_PIVOT_ROOT,
+		"prctl": unix.SYS_PRCTL, "prlimit64": unix.SYS_PRLIMIT64,
+		"rt_sigprocmask": unix.SYS_RT_SIGPROCMASK, "seccomp": unix.SYS_SECCOMP,
+		"setgroups": unix.SYS_SETGROUPS, "setresgid": unix.SYS_SETRESGID,
+		"setresuid": unix.SYS_SETRESUID, "setsid": unix.SYS_SETSID,
+	}
 }
 
 // rlimits lists the limits that are the same for every call.
@@ -97,16 +134,53 @@ func (j *Jail) rlimits() [][2]int64 {
 	return limits
 }
 
-// callPacket asks for a child.
-func callPacket(op byte, id, uid, cpu uint32, memory uint64) []byte {
-	p := append(make([]byte, 0, 24), op)
-	p = binary.LittleEndian.AppendUint32(p, id)
-	p = binary.LittleEndian.AppendUint32(p, uid)
-	p = binary.LittleEndian.AppendUint32(p, cpu)
-	return binary.LittleEndian.AppendUint64(p, memory)
+// packet is a request to the zygote.
+type packet [packetSize]byte
+
+func (p *packet) put(at int, v uint64) { binary.NativeEndian.PutUint64(p[at:], v) }
+
+// slotPacket is a request that concerns the child of a slot.
+func slotPacket(op byte, slot uint32) *packet {
+	p := new(packet)
+	p.put(0, uint64(op))
+	p.put(packetSlot, uint64(slot))
+	return p
 }
 
-// exit is what the zygote learned from wait4.
+// callPacket asks for a child; cpu is in seconds, memory in bytes.
+func callPacket(kind, slot, uid uint32, cpu, memory uint64) *packet {
+	p := slotPacket(opCall, slot)
+	p.put(packetUID, uint64(uid))
+	p.put(packetKind, uint64(kind))
+	for i := range 2 { // soft and hard
+		p.put(packetCPU+8*i, cpu)
+		p.put(packetMemory+8*i, memory)
+	}
+	return p
+}
+
+// report is what the zygote says of the child of a slot.
+type report struct {
+	op    byte
+	slot  uint32
+	value int32
+	wall  time.Duration // since the fork
+	usage []byte
+}
+
+func parseReport(p []byte) (report, error) {
+	if len(p) != reportSize {
+		return report{}, fmt.Errorf("report of %d bytes", len(p))
+	}
+	u64 := binary.NativeEndian.Uint64
+	stamp := func(at int) int64 { return int64(u64(p[at:]))*1e9 + int64(u64(p[at+8:])) }
+	return report{
+		op: byte(u64(p)), slot: uint32(u64(p[reportSlot:])), value: int32(u64(p[reportValue:])),
+		wall: time.Duration(stamp(reportNow) - stamp(reportStart)), usage: p[reportUsage:],
+	}, nil
+}
+
+// exit is what wait4 told of a child.
 type exit struct {
 	status unix.WaitStatus
 	wall   time.Duration
@@ -114,50 +188,56 @@ type exit struct {
 	peak   int64 // bytes
 }
 
-func parseExit(p []byte) (exit, error) {
-	if len(p) != 28 {
-		return exit{}, fmt.Errorf("exit packet of %d bytes", len(p))
-	}
-	u64 := binary.LittleEndian.Uint64
+func (r report) exit() exit {
+	i64 := func(at int) int64 { return int64(binary.NativeEndian.Uint64(r.usage[at:])) }
+	micros := (i64(0)+i64(16))*1e6 + i64(8) + i64(24) // user and system time, two struct timeval
 	return exit{
-		status: unix.WaitStatus(binary.LittleEndian.Uint32(p)),
-		wall:   time.Duration(u64(p[4:])),
-		cpu:    time.Duration(u64(p[12:])),
-		peak:   int64(u64(p[20:])) << 10,
-	}, nil
+		status: unix.WaitStatus(r.value), wall: r.wall,
+		cpu: time.Duration(micros) * time.Microsecond, peak: i64(32) << 10,
+	}
+}
+
+// times is how long a child has run, and its process id as the zygote sees it.
+type times struct {
+	wall, cpu time.Duration
+	pid       int
+}
+
+func (r report) times() times {
+	i64 := func(at int) int64 { return int64(binary.NativeEndian.Uint64(r.usage[at:])) }
+	return times{wall: r.wall, pid: int(r.value), cpu: time.Duration(i64(0)*1e9 + i64(8))}
 }
 
 // The memory file of a call: header, fixture, code, then room for the record
 // that the child leaves. The child can write all of it, so nothing in it is trusted.
 const (
-	headerSize  = 17
-	stageOffset = 16
-	valueMax    = 64 << 10
-	recordHead  = 28
-	fieldRoom   = 16<<10 + 64
+	headerSize = 20
+	valueMax   = 64 << 10
+	recordHead = 28
+	fieldRoom  = 16<<10 + 64
+	recordRoom = recordHead + valueMax + 64 + 3*fieldRoom
+	// windowSize bounds a memory file; every child has so much address space for it.
+	windowSize = 4 << 20
 )
 
-// Stages of a call, written by the child into the memory file.
+// Stages of a child, the first field of its memory file.
 const (
 	stageForked   = 0
 	stageEntered  = 1 // every layer holds, the program runs
 	stageFinished = 2 // the record is complete
-	stageRefused  = 3 // a layer failed; the record is a message
+	stageRefused  = 3 // a layer failed; a length and a message follow
 )
 
-// callFile lays out the memory file; its content is followed by room for a record.
-func callFile(fixture, code string, output int64) (content []byte, recordAt, size int64) {
-	limit := min(output, valueMax)
-	recordAt = int64(headerSize+len(fixture)+len(code)+7) &^ 7
-	size = recordAt + recordHead + limit + 64 + 3*fieldRoom
-	b := make([]byte, 0, recordAt)
-	b = binary.LittleEndian.AppendUint32(b, uint32(len(fixture)))
-	b = binary.LittleEndian.AppendUint32(b, uint32(len(code)))
+// callFile lays out the memory file in b; room for a record follows at recordAt.
+func callFile(b []byte, req sandbox.Request) (content []byte, recordAt int64) {
+	recordAt = int64(headerSize+len(req.Fixture)+len(req.Code)+7) &^ 7
+	b = binary.LittleEndian.AppendUint32(b, stageForked)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(req.Fixture)))
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(req.Code)))
 	b = binary.LittleEndian.AppendUint32(b, uint32(recordAt))
-	b = binary.LittleEndian.AppendUint32(b, uint32(limit))
-	b = append(b, stageForked)
-	b = append(b, fixture...)
-	return append(b, code...), recordAt, size
+	b = binary.LittleEndian.AppendUint32(b, uint32(min(req.Limits.Output, valueMax)))
+	b = append(b, req.Fixture...)
+	return append(b, req.Code...), recordAt
 }
 
 // record is what the child says of its program.
@@ -178,6 +258,15 @@ const (
 )
 
 var errRecord = errors.New("malformed record")
+
+// recordLength is the length that a record claims, at most recordRoom.
+func recordLength(b []byte) int {
+	sum := uint64(recordHead)
+	for i := range 4 {
+		sum += uint64(binary.LittleEndian.Uint32(b[12+4*i:]))
+	}
+	return int(min(sum, recordRoom))
+}
 
 func parseRecord(b []byte) (record, error) {
 	if len(b) < recordHead {

@@ -3,7 +3,6 @@ package jail
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -55,10 +54,11 @@ type zygote struct {
 	log   *tail
 
 	mu    sync.Mutex
-	next  uint32
-	calls map[uint32]*call
-	done  chan struct{} // closed when the process is gone
-	err   error         // why, valid after done
+	calls [maxInFlight]*call // by slot
+	free  []slot             // slots that have been used and are not in use
+	next  uint32             // the first slot that has never been used
+	done  chan struct{}      // closed when the process is gone
+	err   error              // why, valid after done
 }
 
 // start launches a zygote with the modules preloaded and waits until it is ready.
@@ -73,8 +73,7 @@ func (j *Jail) start(ctx context.Context, preload []string) (*zygote, error) {
 	}
 	defer remote.Close() //nolint:errcheck // the child has its own copy
 	z := &zygote{
-		jail: j, ctl: conn, log: &tail{logger: j.cfg.Logger},
-		calls: make(map[uint32]*call), done: make(chan struct{}),
+		jail: j, ctl: conn, log: &tail{logger: j.cfg.Logger}, done: make(chan struct{}),
 	}
 	z.cmd = j.command(remote, z.log)
 	if err := startPlain(z.cmd); err != nil {
@@ -209,15 +208,17 @@ func (z *zygote) abandon() {
 
 // serve reads the packets of the zygote until it is gone, then fails its calls.
 func (z *zygote) serve() {
-	buf, oob := make([]byte, 4096), make([]byte, unix.CmsgSpace(4))
+	buf := make([]byte, 4096)
 	for {
-		n, oobn, _, _, err := z.ctl.ReadMsgUnix(buf, oob)
+		n, err := z.ctl.Read(buf)
 		if err != nil || n == 0 {
 			break
 		}
-		if n >= 5 {
-			z.dispatch(buf[0], binary.LittleEndian.Uint32(buf[1:]), buf[5:n], oob[:oobn])
+		r, err := parseReport(buf[:n])
+		if err != nil || r.slot >= maxInFlight {
+			break
 		}
+		z.dispatch(r)
 	}
 	_ = z.cmd.Process.Kill() // gone already, or beyond talking to
 	_ = z.cmd.Wait()         // its ProcessState tells how it ended
@@ -226,48 +227,82 @@ func (z *zygote) serve() {
 	defer z.mu.Unlock()
 	z.err = fmt.Errorf("%w: %s%s", ErrDied, z.cmd.ProcessState, z.log.suffix())
 	close(z.done) // first: who hears of its call must find the zygote gone
-	for id, c := range z.calls {
-		delete(z.calls, id)
-		c.fail(z.err)
+	for _, c := range z.calls {
+		if c != nil {
+			c.fail(z.err)
+		}
 	}
+	for _, s := range z.free {
+		s.close()
+	}
+	z.free = nil
 }
 
-func (z *zygote) dispatch(op byte, id uint32, body, oob []byte) {
+func (z *zygote) dispatch(r report) {
 	z.mu.Lock()
-	c := z.calls[id]
-	if op == opExited || op == opFailed {
-		delete(z.calls, id)
-	}
+	c := z.calls[r.slot]
 	z.mu.Unlock()
 	if c == nil {
 		return
 	}
-	switch op {
-	case opStarted:
-		c.start(passedFD(oob))
+	switch r.op {
+	case opTimes:
+		c.tell(r.times())
 	case opFailed:
-		c.fail(fmt.Errorf("fork a sandbox child: %s", body))
+		c.fail(fmt.Errorf("fork a sandbox child: %w", unix.Errno(-r.value)))
 	case opExited:
-		e, err := parseExit(body)
-		if err != nil {
-			c.fail(err)
-			return
-		}
-		c.finish(e)
+		c.finish(r.exit())
 	}
 }
 
-// passedFD returns the descriptor that came with a packet, or -1.
-func passedFD(oob []byte) int {
-	msgs, err := unix.ParseSocketControlMessage(oob)
-	if err != nil || len(msgs) == 0 {
-		return -1
+// slot is a place for a child. Its memory file is used by one child after the other.
+type slot struct {
+	number uint32
+	memory int
+}
+
+func (s slot) close() { _ = unix.Close(s.memory) } // anonymous memory; nothing to lose
+
+// take gives c a slot, until give.
+func (z *zygote) take(c *call) error {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	if z.err != nil {
+		return z.err
 	}
-	fds, err := unix.ParseUnixRights(&msgs[0])
-	if err != nil || len(fds) == 0 {
-		return -1
+	if n := len(z.free); n > 0 {
+		c.slot = z.free[n-1]
+		z.free = z.free[:n-1]
+	} else {
+		if z.next == maxInFlight {
+			return fmt.Errorf("%d programs run on one interpreter", maxInFlight)
+		}
+		memory, err := memoryFile(nil, windowSize)
+		if err != nil {
+			return err
+		}
+		c.slot = slot{number: z.next, memory: memory}
+		z.next++
 	}
-	return fds[0]
+	z.calls[c.slot.number] = c
+	return nil
+}
+
+// give takes the slot back; its child is dead or never was. What the child left in
+// memory goes, so that the next one does not see it.
+func (z *zygote) give(c *call) {
+	c.mu.Lock()
+	c.sent = false
+	c.mu.Unlock()
+	err := unix.Fallocate(c.slot.memory, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, windowSize)
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	z.calls[c.slot.number] = nil
+	if z.err == nil && err == nil {
+		z.free = append(z.free, c.slot)
+		return
+	}
+	c.slot.close() // a slot that cannot be cleaned is not used again
 }
 
 func (z *zygote) alive() bool {

@@ -17,7 +17,6 @@ import json
 import mmap
 import os
 import resource
-import select
 import struct
 import time
 
@@ -33,6 +32,7 @@ HUGE = 2 << 20
 libc = ctypes.CDLL(None, use_errno=True)
 syscall = libc.syscall
 syscall.restype = ctypes.c_long
+libc.mmap.restype = ctypes.c_void_p
 
 
 def check(result, what):

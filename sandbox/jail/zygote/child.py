@@ -1,131 +1,165 @@
 # One call: the layers around a child, and the child itself.
 
-class Jail:
-    """The layers around one child; prepared in the parent, entered in the child."""
+RULESET, SIGNALS, RECEIVED = 4, 5, 6  # descriptors of the zygote after the control socket
+BELL = 3  # of a kernel: the one descriptor it has beyond the streams
+MAX_FD = 0x7FFFFFFF
 
-    close_from = 3  # descriptors below stay open
+
+class Block:
+    """The memory that the fork loop works on; see forkloop.go for its layout."""
+
+    def __init__(self, layout):
+        self.at = layout
+        self.address = map_memory(layout["size"], 3)
+        self.memory = view(self.address, layout["size"])
+        # Children map the memory file of their call here.
+        self.window = map_memory(layout["window"], 1)
+        self.shared = view(self.window, layout["window"])
+
+    def __getitem__(self, name):
+        return self.address + self.at[name]
+
+    def put(self, name, *values):
+        struct.pack_into("=%dQ" % len(values), self.memory, self.at[name], *values)
+
+
+def map_memory(size, protection):
+    address = libc.mmap(None, ctypes.c_size_t(size), protection, 0x22, -1, ctypes.c_long(0))
+    return check(-1 if address in (None, 2**64 - 1) else address, "mmap")
+
+
+def view(address, size):
+    return memoryview((ctypes.c_ubyte * size).from_address(address)).cast("B")
+
+
+class Jail:
+    """The layers around one child, as the system calls that a child makes on its way in."""
 
     def __init__(self, cfg, layers):
         self.cfg, self.layers, self.nr = cfg, layers, cfg["nr"]
-        self.ruleset = -1
-        self.filter = self.keep = None
-        self.unshare = 0
-        self.caps = (ctypes.c_uint32 * 6)()
-        self.caphead = (ctypes.c_uint32 * 2)(0x20080522, 0)
+        self.block = Block(cfg["layout"])
+        self.clone_flags = 0
+        self.keep = []  # what the scripts point at
+        self.names = {}  # of the layer of each step, by kind of child
+        self.mapped = 0  # the step that makes the memory file visible
+
+    def hold(self, data):
+        """Returns the address of a copy of data that lives as long as the zygote."""
+        buffer = ctypes.create_string_buffer(data, len(data))
+        self.keep.append(buffer)
+        return ctypes.addressof(buffer)
 
     def load_filter(self, text):
         raw = bytes.fromhex(text)
-        self.keep = ctypes.create_string_buffer(raw, len(raw))
-        self.filter = ctypes.create_string_buffer(
-            struct.pack("@HP", len(raw) // 8, ctypes.addressof(self.keep)), 16
-        )
+        self.filter = self.hold(struct.pack("@HP", len(raw) // 8, self.hold(raw)))
 
     def settle(self):
         """Does once, in the parent, what children inherit."""
         for kind, value in self.cfg["rlimits"]:
             resource.setrlimit(kind, (value, value))
-        self.tmpfs_options = cstr(
-            "size=%d,nr_inodes=%d,mode=1777" % (self.cfg["tmp_bytes"], self.cfg["tmp_inodes"]))
         drop_bounding_set()
         self.layers.attempt("no_new_privs", lambda: check(libc.prctl(38, 1, 0, 0, 0), "no_new_privs"))
 
-    def namespaces(self):
-        check(libc.unshare(self.unshare), "unshare")
+    def steps(self, kernel=False):
+        """The system calls in the order in which they have to be made, each with the
+        layer that it belongs to, its arguments and the mask of those given by address."""
+        nr, block, cfg = self.nr, self.block, self.cfg
+        yield "", nr["rt_sigprocmask"], (2, self.hold(bytes(8)), 0, 8), 0
+        yield "", nr["setsid"], (), 0
+        # A packet brings the memory file, then the streams: see call.go and kernel.go.
+        if kernel:
+            places = ((1, 0), (2, 1), (3, 2), (4, BELL))
+        else:
+            places = ((1, 1), (2, 2), (3, 0))
+        for come, go in places:
+            optional = 0 if kernel or go else block.at["may_fail"]  # standard input
+            yield "", nr["dup2"], (RECEIVED + come, go), optional
+        shared = mmap.MAP_SHARED | 0x10  # MAP_FIXED
+        yield "", nr["mmap"], (block.window, block.at["window"], 3, shared, RECEIVED, 0), 0
+        options = "size=%d,nr_inodes=%d,mode=1777" % (cfg["tmp_bytes"], cfg["tmp_inodes"])
+        tmpfs, tmp = self.hold(b"tmpfs\0"), self.hold(b"/tmp\0")
+        yield "tmpfs", nr["mount"], (tmpfs, tmp, tmpfs, NOSUID | NODEV | NOEXEC, self.hold(cstr(options) + b"\0")), 0
+        yield "landlock", nr["landlock_restrict_self"], (RULESET, 0), 0
+        # The ruleset is a descriptor too: descriptors go once it has been used.
+        yield "", nr["close_range"], (BELL + 1 if kernel else 3, MAX_FD, 0), 0
+        files = self.hold(struct.pack("=QQ", cfg["open_files"], cfg["open_files"]))
+        for kind, limit in (
+            (resource.RLIMIT_NOFILE, files),
+            (resource.RLIMIT_AS, block["memory"]),
+            (resource.RLIMIT_CPU, block["cpu"]),
+        ):
+            yield "rlimits", nr["prlimit64"], (0, kind, limit, 0), 0
+        uid = block["uid"]
+        yield "uid", nr["setgroups"], (0, 0), 0
+        yield "uid", nr["setresgid"], (uid, uid, uid), 0b111
+        yield "uid", nr["setresuid"], (uid, uid, uid), 0b111
+        caps = self.hold(struct.pack("=II", 0x20080522, 0)), self.hold(bytes(24))
+        yield "capabilities", nr["capset"], caps, 0
+        yield "parent_death", nr["prctl"], (1, 9), 0
+        yield "", nr["chdir"], (tmp,), 0
+        yield "seccomp", nr["seccomp"], (1, 0, self.filter), 0
 
-    def tmpfs(self):
-        flags = ctypes.c_ulong(NOSUID | NODEV | NOEXEC)
-        check(libc.mount(b"tmpfs", b"/tmp", b"tmpfs", flags, self.tmpfs_options), "mount /tmp")
-
-    def rlimits(self):
-        files = self.cfg["open_files"]
-        resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
-        resource.setrlimit(resource.RLIMIT_AS, (self.memory, self.memory))
-        resource.setrlimit(resource.RLIMIT_CPU, (self.cpu, self.cpu))
-
-    def become(self):
-        uid = self.id
-        os.setgroups([])
-        os.setresgid(uid, uid, uid)
-        os.setresuid(uid, uid, uid)
-
-    def drop_caps(self):
-        check(syscall(self.nr["capset"], self.caphead, self.caps), "capset")
-
-    def landlock(self):
-        check(syscall(self.nr["landlock_restrict_self"], self.ruleset, 0), "landlock")
-
-    def seccomp(self):
-        check(syscall(self.nr["seccomp"], 1, 0, self.filter), "seccomp")
-
-    def orphan(self):
-        check(libc.prctl(1, 9, 0, 0, 0), "parent death signal")
-
-    def close_fds(self):
-        if syscall(self.nr["close_range"], self.close_from, 0x7FFFFFFF, 0) < 0:
-            os.closerange(self.close_from, 1024)
-
-    def steps(self):
-        """The layers of a call in the order in which they have to be entered."""
-        return [
-            ("call_namespaces", self.namespaces),
-            ("tmpfs", self.tmpfs),
-            ("landlock", self.landlock),
-            ("rlimits", self.rlimits),
-            ("uid", self.become),
-            ("capabilities", self.drop_caps),
-            ("parent_death", self.orphan),
-            ("seccomp", self.seccomp),
-        ]
+    def script(self, kernel):
+        """Returns the address of the steps whose layers hold, as the fork loop reads them."""
+        words, names = [], []
+        for layer, number, args, mask in self.steps(kernel):
+            if layer and not self.layers.on(layer):
+                continue
+            if number == self.nr["mmap"]:
+                self.mapped = len(names)
+            names.append(layer or "descriptors")
+            words += [number, mask, *args] + [0] * (6 - len(args))
+        self.names[kernel] = names
+        return self.hold(struct.pack("=%dq" % (len(words) + 1), *words, -1))
 
     def arm(self):
-        """Fixes what a call has to do, now that it is known which layers hold."""
-        self.todo = [action for name, action in self.steps() if self.layers.on(name)]
-        # The ruleset is a descriptor too: descriptors go once it has been used.
-        at = self.todo.index(self.rlimits) if self.rlimits in self.todo else len(self.todo)
-        self.todo.insert(at, self.close_fds)
+        """Fills the block, now that it is known which layers hold."""
+        block = self.block
+        tid = ctypes.c_void_p()
+        child_tid = 0x01200000  # CLONE_CHILD_SETTID, CLONE_CHILD_CLEARTID
+        if libc.prctl(40, ctypes.byref(tid), 0, 0, 0) < 0:  # PR_GET_TID_ADDRESS
+            child_tid = 0
+        block.put("control", CTL)
+        block.put("signals", SIGNALS)
+        block.put("flags", self.clone_flags | child_tid | 17)  # SIGCHLD
+        block.put("tid", tid.value or 0)
+        block.put("received", RECEIVED)
+        block.put("scripts", self.script(False), self.script(True))
+        struct.pack_into("=ihhihh", block.memory, block.at["poll"], CTL, 1, 0, SIGNALS, 1, 0)
+        iovec = self.hold(struct.pack("=QQ", block["packet"], block.at["packet_size"]))
+        block.put("message", 0, 0, iovec, 1, block["rights"], block.at["rights_size"], 0)
 
-    def enter(self, uid, memory, cpu):
-        """Enters every layer that holds; one that fails now fails the call."""
-        self.id, self.memory, self.cpu = uid, memory, cpu
-        os.setsid()
-        for action in self.todo:
-            action()
-        os.chdir("/tmp")
+    def give_up(self, kernel, failure):
+        """Tells the owner which layer could not be entered."""
+        step, code = failure >> 16, failure & 0xFFFF
+        if step > self.mapped:
+            note = (self.names[kernel][step] + ": " + os.strerror(code)).encode()
+            STAGE.pack_into(self.block.shared, 0, 3, len(note))
+            self.block.shared[STAGE.size : STAGE.size + len(note)] = note
+        os._exit(70)
 
 
-HEADER = struct.Struct("<IIIIB")
+# The memory file begins with how far the child has come; see wire.go for the rest.
+STAGE = struct.Struct("<II")
+HEADER = struct.Struct("<IIIII")  # stage, then fixture, code, place of the record, limit of the value
 
 
-def child(jail, call, fds):
+def child(jail, shared):
     """The forked child: never returns."""
-    _, _, uid, cpu, memory = call
     status = 70
     try:
-        memfd, out, err = fds[:3]
-        if len(fds) > 3:
-            os.dup2(fds[3], 0)
-        os.dup2(out, 1)
-        os.dup2(err, 2)
-        shared = mmap.mmap(memfd, 0)
-        fixture_len, code_len, result_at, limit, _ = HEADER.unpack_from(shared, 0)
+        _, fixture_len, code_len, result_at, limit = HEADER.unpack_from(shared, 0)
         at = HEADER.size
-        fixture = shared[at : at + fixture_len]
-        code = shared[at + fixture_len : at + fixture_len + code_len]
-        try:
-            jail.enter(uid, memory, cpu)
-        except BaseException as error:
-            note = str(error).encode()[:1024]
-            shared[result_at : result_at + len(note)] = note
-            shared[HEADER.size - 1] = 3
-            os._exit(status)
-        shared[HEADER.size - 1] = 1
+        fixture = bytes(shared[at : at + fixture_len])
+        code = bytes(shared[at + fixture_len : at + fixture_len + code_len])
+        shared[0] = 1
         if jail.cfg["exec"]:
             exec_python(jail.cfg["exec"], code)
         gc.enable()
         result = run_program(code.decode("utf-8", "replace"), fixture.decode("utf-8", "replace"))
         record = result.pack(limit)
         shared[result_at : result_at + len(record)] = record
-        shared[HEADER.size - 1] = 2
+        shared[0] = 2
         status = result.code
     finally:
         os._exit(status)

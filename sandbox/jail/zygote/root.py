@@ -52,7 +52,7 @@ def landlock_ruleset(nr, may_exec):
     attr = struct.pack("=QQQ", fs, net, scoped)
     size = 8 if abi < 4 else 16 if abi < 6 else 24
     fd = syscall(nr["landlock_create_ruleset"], attr, ctypes.c_size_t(size), ctypes.c_uint(0))
-    return check(fd, "landlock"), abi
+    return check(fd, "landlock")
 
 
 def drop_bounding_set():

@@ -1,68 +1,4 @@
-# The parent: finds out which layers hold, forks on request, reports starts and ends.
-
-class Server:
-    """The loop of the parent: forks on request, reports starts and ends."""
-
-    def __init__(self, sock, jail, pid_fd):
-        self.sock, self.jail, self.pid_fd = sock, jail, pid_fd
-        self.epoll = select.epoll()
-        self.epoll.register(CTL, select.EPOLLIN)
-        self.calls = {}  # pidfd -> (id, pid, start)
-
-    def fork(self, call, fds):
-        if self.pid_fd >= 0:
-            check(libc.unshare(NEWPID), "unshare pid")
-        try:
-            pid = os.fork()
-            if pid == 0:
-                (kernel if call[0] == KERNEL else child)(self.jail, call, fds)
-        finally:
-            if self.pid_fd >= 0:
-                check(libc.setns(self.pid_fd, NEWPID), "setns pid")
-        return pid
-
-    def spawn(self, packet, fds):
-        call = CALL.unpack(packet)
-        try:
-            start = time.monotonic_ns()
-            pid = self.fork(call, fds)
-            pidfd = os.pidfd_open(pid)
-        except OSError as err:
-            self.sock.send(struct.pack("<BI", ord("F"), call[1]) + str(err).encode())
-            return
-        self.epoll.register(pidfd, select.EPOLLIN)
-        self.calls[pidfd] = (call[1], pid, start)
-        rights = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, struct.pack("i", pidfd))]
-        self.sock.sendmsg([struct.pack("<BI", ord("S"), call[1])], rights)
-
-    def reap(self, pidfd):
-        ident, pid, start = self.calls.pop(pidfd)
-        self.epoll.unregister(pidfd)
-        os.close(pidfd)
-        _, status, used = os.wait4(pid, 0)
-        wall = time.monotonic_ns() - start
-        cpu = int((used.ru_utime + used.ru_stime) * 1e9)
-        self.sock.send(EXIT.pack(ord("X"), ident, status, wall, cpu, used.ru_maxrss))
-
-    def serve(self):
-        while True:
-            for fd, _ in self.epoll.poll():
-                if fd != CTL:
-                    self.reap(fd)
-                    continue
-                packet, control, _, _ = self.sock.recvmsg(64, 64)
-                if not packet:
-                    return
-                fds = []
-                for _, _, data in control:
-                    fds += struct.unpack("%di" % (len(data) // 4), data)
-                self.spawn(packet, fds)
-                for passed in fds:
-                    os.close(passed)
-
-
-CALL = struct.Struct("<BIIIQ")
-EXIT = struct.Struct("<BIiQQQ")
+# The start of a zygote: finds out which layers hold, warms up, and enters the fork loop.
 
 
 def trial(jail):
@@ -71,22 +7,19 @@ def trial(jail):
     pid = os.fork()
     if pid == 0:
         os.close(r)
-        lines = []
-        failed = {n for n, e in jail.layers.entries.items() if not e["on"]}
-        jail.id, jail.memory, jail.cpu = jail.cfg["trial_uid"], resource.RLIM_INFINITY, 60
-        for name, action in jail.steps():
-            if name in failed:
+        layers = jail.layers
+        if jail.clone_flags:
+            flags = jail.clone_flags & ~NEWPID  # that one has been tried
+            layers.attempt("call_namespaces", lambda: check(libc.unshare(flags), "unshare"))
+        for name, number, args, mask in jail.steps():
+            known = layers.entries.get(name)
+            if not name or known and not known["on"]:
                 continue
-            if name == "tmpfs" and "call_namespaces" in failed:
-                lines.append([name, False, "needs a mount namespace for each call"])
+            if name == "tmpfs" and not layers.on("call_namespaces"):
+                layers.put(name, False, "needs a mount namespace for each call")
                 continue
-            try:
-                action()
-                lines.append([name, True, ""])
-            except Exception as err:
-                failed.add(name)
-                lines.append([name, False, str(err)])
-        os.write(w, json.dumps(lines).encode())
+            layers.attempt(name, lambda: make(number, args, mask))
+        os.write(w, json.dumps(list(layers.entries.values())).encode())
         os._exit(0)
     os.close(w)
     with open(r, "rb") as stream:
@@ -94,22 +27,28 @@ def trial(jail):
     _, status = os.waitpid(pid, 0)
     if not answer:
         raise SystemExit("trial child ended with status %d" % status)
-    for name, on, reason in json.loads(answer):
-        jail.layers.put(name, on, reason)
+    for entry in json.loads(answer):
+        jail.layers.put(**entry)
+    if not jail.layers.on("call_namespaces"):
+        jail.clone_flags &= NEWPID
     jail.arm()
+
+
+def make(number, args, mask):
+    """Makes the system call of one step."""
+    words = [ctypes.c_uint64.from_address(a).value if mask >> i & 1 else a for i, a in enumerate(args)]
+    check(syscall(number, *map(ctypes.c_long, words)), "system call %d" % number)
 
 
 def prepare(cfg):
     """Builds the zygote's jail and finds out which layers hold."""
     layers = Layers()
     jail = Jail(cfg, layers)
-    pid_fd = -1
     namespaces = cfg["mode"] != "plain"
     if namespaces:
-        pid_fd = os.open("/proc/self/ns/pid", os.O_RDONLY)
-        layers.attempt("pid_namespace", lambda: trial_pid(pid_fd))
+        layers.attempt("pid_namespace", trial_pid)
         layers.attempt("root", lambda: build_root(cfg))
-        jail.unshare = NEWNS | NEWIPC
+        jail.clone_flags = NEWNS | NEWIPC | (NEWPID if layers.on("pid_namespace") else 0)
         layers.put("network", True)
         libc.sethostname(b"sandbox", 7)  # our own namespace; the name is decoration
     else:
@@ -120,57 +59,105 @@ def prepare(cfg):
         os.chdir("/")
     if cfg["mode"] != "root" and os.getuid() != 0 or cfg["mode"] == "user":
         layers.put("uid", False, "one uid only: started by an ordinary user")
-    if not layers.on("pid_namespace"):
-        pid_fd = -1
     try:
-        jail.ruleset, abi = landlock_ruleset(cfg["nr"], bool(cfg["exec"]))
+        place(landlock_ruleset(cfg["nr"], bool(cfg["exec"])), RULESET)
     except OSError as err:
         layers.put("landlock", False, str(err))
-    jail.load_filter(cfg["filter"] if pid_fd >= 0 else cfg["filter_plain"])
+        place(os.open(os.devnull, os.O_RDONLY), RULESET)
+    jail.load_filter(cfg["filter" if layers.on("pid_namespace") else "filter_plain"])
     jail.settle()
-    return jail, pid_fd
+    block = jail.block
+    block.put("uid", cfg["trial_uid"])
+    block.put("cpu", 60, 60)
+    block.put("memory", *[2**64 - 1] * 2)
+    return jail
 
 
-def trial_pid(pid_fd):
-    check(libc.unshare(NEWPID), "unshare pid")
-    check(libc.setns(pid_fd, NEWPID), "setns pid")
+def place(fd, number):
+    """Moves an open descriptor to number, where the fork loop expects it."""
+    if fd != number:
+        os.dup2(fd, number)
+        os.close(fd)
+
+
+def trial_pid():
+    fd = os.open("/proc/self/ns/pid", os.O_RDONLY)
+    try:
+        check(libc.unshare(NEWPID), "unshare pid")
+        check(libc.setns(fd, NEWPID), "setns pid")
+    finally:
+        os.close(fd)
+
+
+def watch_children():
+    """Makes the ends of children readable as a descriptor."""
+    import signal
+
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+    mask = struct.pack("=Q120x", 1 << signal.SIGCHLD - 1)
+    place(check(libc.signalfd(-1, mask, 0), "signalfd"), SIGNALS)
+
+
+def load_loop(code):
+    """Returns the fork loop as a function; calling it keeps the interpreter's lock."""
+    address = map_memory(len(code), 3)
+    ctypes.memmove(address, code, len(code))
+    check(libc.mprotect(ctypes.c_void_p(address), ctypes.c_size_t(len(code)), 5), "mprotect")
+    return ctypes.PYFUNCTYPE(ctypes.c_long, ctypes.c_void_p)(address)
 
 
 def main():
+    # Low numbers are the fork loop's; what is opened later may not get them.
+    null = os.open(os.devnull, os.O_RDWR)
+    for number in (RULESET, SIGNALS):
+        os.dup2(null, number)
     sock = _socket.socket(fileno=CTL)
     cfg = json.loads(sock.recv(1 << 20))
     sys.path += cfg["paths"]
     sys.argv = [MAIN]
     sys.orig_argv = ["python3", MAIN]
     maps = os.open("/proc/self/maps", os.O_RDONLY)
-    jail, pid_fd = prepare(cfg)
+    jail = prepare(cfg)
     missing = preload(cfg["preload"])
     add_site_builtins()
     import linecache, traceback  # noqa: E401
     trial(jail)
+    watch_children()
     open_streams()
-    null = os.open(os.devnull, os.O_WRONLY)
     log = os.dup(2)
     os.dup2(null, 2)
     warm_up()
     os.dup2(log, 2)
-    os.close(log)
-    os.close(null)
+    loop = load_loop(bytes.fromhex(cfg["loop"]))
     sys.path.append("/tmp")
     gc.collect()
     gc.disable()
     gc.freeze()
     if cfg["huge_pages"]:
         collapse_heap(maps)
-    else:
-        os.close(maps)
     hello = {
         "version": "%d.%d.%d" % sys.version_info[:3],
         "layers": list(jail.layers.entries.values()),
         "missing": missing,
     }
+    os.closerange(RECEIVED, 256)
     sock.send(b"H" + json.dumps(hello).encode())
-    Server(sock, jail, pid_fd).serve()
+    failure = loop(jail.block.address)
+    if failure < 0:
+        os._exit(0)  # the owner is gone
+    enter(jail, failure)
+
+
+def enter(jail, failure):
+    """Goes on in a child, whose layers hold unless failure says which does not."""
+    shared = jail.block.shared
+    kind = struct.unpack_from("=Q", jail.block.memory, jail.block.at["kind"])[0]
+    if failure:
+        jail.give_up(bool(kind), failure)
+    elif kind:
+        kernel(shared)
+    else:
+        child(jail, shared)
 
 
 main()

@@ -1,0 +1,65 @@
+package jail
+
+// The fork loop is the part of a zygote that runs between calls. It is machine
+// code (forkloop_amd64.s) that the zygote maps into itself and enters once, for
+// two reasons. No line of Python runs in the zygote any more, so no page of its
+// heap is written while a child shares it: nothing is copied in the parent and
+// its huge pages stay whole. And a child enters its layers as one list of system
+// calls, without a page of the interpreter being touched for it.
+//
+// The loop works on a block of memory that the zygote has filled in; all its
+// fields are 8 bytes wide unless said otherwise. Offsets and operations are named
+// here and reach the assembler as go_asm.h and the zygote as its layout.
+const (
+	blockControl  = 0   // descriptor of the control socket
+	blockSignals  = 8   // descriptor of a signalfd for SIGCHLD
+	blockFlags    = 16  // of clone(2)
+	blockTID      = 24  // where the C library keeps the id of its thread
+	blockReceived = 32  // the first descriptor that a packet brings
+	blockScripts  = 40  // addresses of two scripts: of a call, of a kernel
+	blockPoll     = 64  // struct pollfd [2]: control, signals
+	blockMessage  = 80  // struct msghdr for a packet that arrives
+	blockRights   = 160 // its descriptors, rightsSize bytes
+	blockPacket   = 224 // the packet, packetSize bytes
+	blockReport   = 288 // the packet that is sent, reportSize bytes
+	blockSiginfo  = 512 // what a read of the signalfd yields, 128 bytes
+	blockTable    = 1024
+	blockSize     = blockTable + maxInFlight*entrySize
+
+	rightsSize  = 64
+	siginfoSize = 128
+)
+
+// A table entry is a child in flight: its process id and when it was forked.
+const (
+	entrySize    = 32
+	entryPID     = 0
+	entryStart   = 8 // struct timespec
+	maxInFlight  = 1024
+	entryShift   = 5 // entrySize as a power of two
+	pollSignaled = blockPoll + 14
+	pollAsked    = blockPoll + 6
+)
+
+// A script is a list of steps: a system call number, a mask and six arguments.
+// Bit i of the mask says that argument i is the address of the value; the bit
+// stepMayFail that an error is no failure. A number of -1 ends the script.
+const (
+	stepSize    = 64
+	stepMask    = 8
+	stepArgs    = 16
+	stepMayFail = 8
+)
+
+// layout tells the zygote the offsets and sizes it needs.
+func layout() map[string]int {
+	return map[string]int{
+		"control": blockControl, "signals": blockSignals, "flags": blockFlags, "tid": blockTID,
+		"received": blockReceived, "scripts": blockScripts, "poll": blockPoll, "message": blockMessage,
+		"rights": blockRights, "rights_size": rightsSize, "packet": blockPacket, "packet_size": packetSize,
+		"size": blockSize, "step_size": stepSize, "may_fail": 1 << stepMayFail,
+		"kind": blockPacket + packetKind,
+		"uid":  blockPacket + packetUID, "cpu": blockPacket + packetCPU, "memory": blockPacket + packetMemory,
+		"window": windowSize,
+	}
+}

@@ -1,0 +1,252 @@
+#include "go_asm.h"
+#include "textflag.h"
+
+// System calls by number (asm/unistd_64.h).
+#define sysRead 0
+#define sysWrite 1
+#define sysPoll 7
+#define sysRecvmsg 47
+#define sysClone 56
+#define sysWait4 61
+#define sysKill 62
+#define sysClockGettime 228
+#define sysCloseRange 436
+
+// What follows a report.
+#define afterExit 0
+#define afterTimes 1
+#define afterRefusal 2
+
+// forkLoop serves the control socket of a zygote. It is called as a C function of
+// one argument, the block (see forkloop.go), which stays in R12.
+//
+// It returns in each child: 0 when all steps of its script are done, or else the
+// number of the failed step shifted left by 16 plus the error number. In the
+// zygote it returns -1, when the owner is gone.
+TEXT ·forkLoop(SB), NOSPLIT|NOFRAME, $0-0
+	PUSHQ BX
+	PUSHQ BP
+	PUSHQ R12
+	PUSHQ R13
+	PUSHQ R14
+	PUSHQ R15
+	MOVQ  DI, R12
+
+wait:
+	LEAQ  const_blockPoll(R12), DI
+	MOVQ  $2, SI
+	MOVQ  $-1, DX
+	MOVQ  $sysPoll, AX
+	SYSCALL
+	TESTQ AX, AX
+	JLE   wait                                // interrupted
+	CMPW  const_pollSignaled(R12), $0
+	JEQ   asked
+
+	// Children have ended: empty the signalfd, then report each of them.
+	MOVQ const_blockSignals(R12), DI
+	LEAQ const_blockSiginfo(R12), SI
+	MOVQ $const_siginfoSize, DX
+	MOVQ $sysRead, AX
+	SYSCALL
+
+reap:
+	MOVQ  $-1, DI
+	LEAQ  (const_blockReport+const_reportValue)(R12), SI
+	MOVQ  $1, DX                              // WNOHANG
+	LEAQ  (const_blockReport+const_reportUsage)(R12), R10
+	MOVQ  $sysWait4, AX
+	SYSCALL
+	TESTQ AX, AX
+	JLE   asked
+	XORQ  BX, BX
+	LEAQ  const_blockTable(R12), R13
+
+find:
+	CMPQ const_entryPID(R13), AX
+	JEQ  found
+	ADDQ $const_entrySize, R13
+	INCQ BX
+	CMPQ BX, $const_maxInFlight
+	JLT  find
+	JMP  reap                                 // not a child of ours
+
+found:
+	MOVQ $0, const_entryPID(R13)
+	MOVQ $const_opExited, const_blockReport(R12)
+	MOVQ $afterExit, R15
+
+report:
+	// Sends what is known of child BX, whose entry is R13, and goes on as R15 says.
+	MOVQ BX, (const_blockReport+const_reportSlot)(R12)
+	MOVQ (const_entryStart+0)(R13), AX
+	MOVQ AX, (const_blockReport+const_reportStart+0)(R12)
+	MOVQ (const_entryStart+8)(R13), AX
+	MOVQ AX, (const_blockReport+const_reportStart+8)(R12)
+	MOVQ $1, DI                               // CLOCK_MONOTONIC
+	LEAQ (const_blockReport+const_reportNow)(R12), SI
+	MOVQ $sysClockGettime, AX
+	SYSCALL
+	MOVQ const_blockControl(R12), DI
+	LEAQ const_blockReport(R12), SI
+	MOVQ $const_reportSize, DX
+	MOVQ $sysWrite, AX
+	SYSCALL
+	TESTQ AX, AX
+	JLT  gone
+	CMPQ R15, $afterExit
+	JEQ  reap
+	CMPQ R15, $afterRefusal
+	JEQ  drop
+	JMP  wait
+
+asked:
+	CMPW  const_pollAsked(R12), $0
+	JEQ   wait
+	MOVQ  $const_rightsSize, (const_blockMessage+40)(R12)
+	MOVQ  const_blockControl(R12), DI
+	LEAQ  const_blockMessage(R12), SI
+	XORQ  DX, DX
+	MOVQ  $sysRecvmsg, AX
+	SYSCALL
+	CMPQ  AX, $-4                             // EINTR
+	JEQ   wait
+	CMPQ  AX, $const_packetSize
+	JNE   gone
+	MOVQ  (const_blockPacket+const_packetSlot)(R12), BX
+	CMPQ  BX, $const_maxInFlight
+	JCC   gone
+	MOVQ  BX, R13
+	SHLQ  $const_entryShift, R13
+	LEAQ  const_blockTable(R12)(R13*1), R13
+	MOVQ  const_blockPacket(R12), AX
+	CMPQ  AX, $const_opCall
+	JEQ   fork
+	CMPQ  const_entryPID(R13), $0
+	JEQ   wait                                // ended meanwhile: its report is on the way
+	CMPQ  AX, $const_opKill
+	JEQ   kill
+
+	// How long has it run? The clock of a process is the complement of its id,
+	// tagged (clock_getcpuclockid(3)).
+	MOVQ const_entryPID(R13), DI
+	MOVQ DI, (const_blockReport+const_reportValue)(R12)
+	NOTQ DI
+	SHLQ $3, DI
+	ORQ  $2, DI
+	MOVLQSX DI, DI
+	LEAQ (const_blockReport+const_reportUsage)(R12), SI
+	MOVQ $sysClockGettime, AX
+	SYSCALL
+	MOVQ $const_opTimes, const_blockReport(R12)
+	MOVQ $afterTimes, R15
+	JMP  report
+
+kill:
+	MOVQ const_entryPID(R13), DI
+	MOVQ (const_blockPacket+const_packetSignal)(R12), SI
+	MOVQ $sysKill, AX
+	SYSCALL
+	JMP  wait
+
+fork:
+	MOVQ  $1, DI                              // CLOCK_MONOTONIC
+	LEAQ  const_entryStart(R13), SI
+	MOVQ  $sysClockGettime, AX
+	SYSCALL
+	MOVQ  const_blockFlags(R12), DI
+	XORQ  SI, SI
+	XORQ  DX, DX
+	MOVQ  const_blockTID(R12), R10
+	XORQ  R8, R8
+	MOVQ  $sysClone, AX
+	SYSCALL
+	TESTQ AX, AX
+	JEQ   child
+	JLT   refused
+	MOVQ  AX, const_entryPID(R13)
+
+drop:
+	// The descriptors of the packet are the child's now.
+	MOVQ const_blockReceived(R12), DI
+	MOVQ $0x7fffffff, SI
+	XORQ DX, DX
+	MOVQ $sysCloseRange, AX
+	SYSCALL
+	JMP  wait
+
+refused:
+	MOVQ  AX, (const_blockReport+const_reportValue)(R12)
+	MOVQ  $const_opFailed, const_blockReport(R12)
+	MOVQ  $afterRefusal, R15
+	JMP   report
+
+gone:
+	MOVQ $-1, AX
+	JMP  return
+
+child:
+	MOVQ (const_blockPacket+const_packetKind)(R12), AX
+	ANDQ $1, AX
+	MOVQ const_blockScripts(R12)(AX*8), R13
+	XORQ R14, R14
+
+step:
+	MOVQ 0(R13), AX
+	CMPQ AX, $-1
+	JEQ  entered
+	MOVQ const_stepMask(R13), BX
+	MOVQ (const_stepArgs+0)(R13), DI
+	BTQ  $0, BX
+	JCC  second
+	MOVQ (DI), DI
+
+second:
+	MOVQ (const_stepArgs+8)(R13), SI
+	BTQ  $1, BX
+	JCC  third
+	MOVQ (SI), SI
+
+third:
+	MOVQ (const_stepArgs+16)(R13), DX
+	BTQ  $2, BX
+	JCC  rest
+	MOVQ (DX), DX
+
+rest:
+	MOVQ (const_stepArgs+24)(R13), R10
+	MOVQ (const_stepArgs+32)(R13), R8
+	MOVQ (const_stepArgs+40)(R13), R9
+	SYSCALL
+	CMPQ AX, $-4095                           // an error is one of the last 4095 numbers
+	JCS  next
+	BTQ  $const_stepMayFail, BX
+	JCS  next
+	NEGQ AX
+	SHLQ $16, R14
+	ORQ  R14, AX
+	JMP  return
+
+next:
+	ADDQ $const_stepSize, R13
+	INCQ R14
+	JMP  step
+
+entered:
+	XORQ AX, AX
+
+return:
+	POPQ R15
+	POPQ R14
+	POPQ R13
+	POPQ R12
+	POPQ BP
+	POPQ BX
+	RET
+	QUAD $const_forkLoopEnd
+
+// func forkLoopAddress() unsafe.Pointer
+TEXT ·forkLoopAddress(SB), NOSPLIT, $0-8
+	LEAQ ·forkLoop(SB), AX
+	MOVQ AX, ret+0(FP)
+	RET

@@ -1,0 +1,15 @@
+//go:build !amd64
+
+package jail
+
+import (
+	"fmt"
+	"runtime"
+)
+
+// machineCode fails: the fork loop is written for one architecture.
+func machineCode() ([]byte, error) {
+	return nil, fmt.Errorf("the sandbox runs on linux/amd64, this is %s", runtime.GOARCH)
+}
+
+const sysDup2 = -1
