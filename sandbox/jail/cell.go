@@ -21,6 +21,7 @@ type cell struct {
 	output   [2]*capture
 	flood    chan struct{}
 	draining bool
+	answered bool
 	readers  sync.WaitGroup
 	timer    *time.Timer
 	why      stop
@@ -50,7 +51,8 @@ func (k *Kernel) cell(ctx context.Context, req sandbox.Request, code string, kin
 	if err == nil {
 		err = c.outcome(ctx, &res)
 	}
-	if k.alive() && (err != nil || res.Status != sandbox.StatusOK && res.Status != sandbox.StatusError) {
+	k.spent = err == nil && (!c.answered || res.Status != sandbox.StatusOK && res.Status != sandbox.StatusError)
+	if k.alive() && (err != nil || k.spent) {
 		k.call.kill()
 		k.gone()
 	}
@@ -63,11 +65,11 @@ func (k *Kernel) cell(ctx context.Context, req sandbox.Request, code string, kin
 
 // outcome runs the cell and names what came of it.
 func (c *cell) outcome(ctx context.Context, res *sandbox.Result) error {
-	answered := c.run(ctx)
+	c.run(ctx)
 	switch {
 	case c.why == stoppedByContext:
 		return ctx.Err()
-	case answered:
+	case c.answered:
 		return c.read(res)
 	default:
 		return c.bury(res)
@@ -100,7 +102,7 @@ func (k *Kernel) put(code, stdin string, kind uint32, limit int64) error {
 
 // run rings the bell and waits until the kernel has answered, and is stopped
 // again, or is dead. All that was printed until then is in the captures.
-func (c *cell) run(ctx context.Context) (answered bool) {
+func (c *cell) run(ctx context.Context) {
 	k := c.kernel
 	c.used = k.call.cpuTime()
 	c.start = time.Now()
@@ -109,12 +111,11 @@ func (c *cell) run(ctx context.Context) (answered bool) {
 	defer c.timer.Stop()
 	_, _ = k.bell.Write([]byte{1}) // fails when the kernel is gone, which is seen below
 	k.call.signal(unix.SIGCONT)
-	answered = c.wait(ctx)
-	if answered {
+	c.answered = c.wait(ctx)
+	if c.answered {
 		k.call.signal(unix.SIGSTOP)
 	}
-	c.collect(answered)
-	return answered
+	c.collect()
 }
 
 func (c *cell) wait(ctx context.Context) (answered bool) {
@@ -200,10 +201,10 @@ func (c *cell) follow(out *capture, file *os.File) {
 }
 
 // collect takes what is left in the pipes when the cell has ended.
-func (c *cell) collect(alive bool) {
+func (c *cell) collect() {
 	if c.draining {
 		deadline := time.Now()
-		if !alive {
+		if !c.answered {
 			// The end of the stream is near; the deadline only matters where
 			// processes can outlive their namespace.
 			deadline = deadline.Add(time.Second)
@@ -278,6 +279,9 @@ func (c *cell) bury(res *sandbox.Result) error {
 	call := c.kernel.call
 	if call.err != nil {
 		return call.err
+	}
+	if c.kernel.closed.Load() {
+		return fmt.Errorf("%w: the kernel was closed", ErrDied)
 	}
 	e := call.exit
 	e.cpu -= c.used

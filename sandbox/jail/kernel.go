@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -66,6 +67,8 @@ type Kernel struct {
 	mu      sync.Mutex // held by the cell that runs
 	number  uint32     // of the current cell
 	hasText bool       // stdin holds something
+	spent   bool
+	closed  atomic.Bool
 	once    sync.Once
 }
 
@@ -231,7 +234,7 @@ func (k *Kernel) note() string {
 
 // Run runs req.Code as the next cell and returns its result. Wall, processor time
 // and output are limited for the cell by itself. The kernel is gone when the status
-// is neither ok nor error, when the cell ended the process (Done tells), and when
+// is neither ok nor error, when the cell ended the process (Spent tells), and when
 // the error is not nil: ErrDied when the zygote or the kernel ended first, or ctx.Err().
 func (k *Kernel) Run(ctx context.Context, req sandbox.Request) (sandbox.Result, error) {
 	req.Limits = fill(req.Limits, k.zygote.jail.cfg.Defaults)
@@ -244,7 +247,7 @@ func (k *Kernel) Run(ctx context.Context, req sandbox.Request) (sandbox.Result, 
 }
 
 // Replay runs code as the next cell without another limit than ctx and drops its
-// output and its errors. Done tells whether the cell ended the kernel.
+// output and its errors. Spent tells whether the cell ended the kernel.
 func (k *Kernel) Replay(ctx context.Context, code, stdin string) error {
 	req := sandbox.Request{Stdin: stdin}
 	if len(code) > maxSource || len(stdin) > maxSource {
@@ -255,6 +258,13 @@ func (k *Kernel) Replay(ctx context.Context, code, stdin string) error {
 	defer k.mu.Unlock()
 	_, err := k.cell(ctx, req, code, kindCode, true)
 	return err
+}
+
+// Spent tells whether the last cell itself ended the kernel, or met a limit.
+func (k *Kernel) Spent() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.spent
 }
 
 // Done is closed when the process of the kernel is gone.
@@ -274,6 +284,7 @@ func (k *Kernel) PID() int { return k.call.hostPID() }
 
 // Close kills the kernel with everything it holds and waits for its end.
 func (k *Kernel) Close() {
+	k.closed.Store(true)
 	k.call.kill()
 	k.once.Do(func() {
 		k.mu.Lock() // a cell that runs sees the death and ends

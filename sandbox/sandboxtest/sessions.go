@@ -1,0 +1,195 @@
+package sandboxtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"temper/sandbox"
+)
+
+// RunSessions checks what every executor with sessions promises, beside what Run
+// checks. The executor that open returns is used by one subtest after the other.
+func RunSessions(t *testing.T, open func(t *testing.T) sandbox.Executor) {
+	t.Helper()
+	exec := open(t)
+	for _, c := range scripts() {
+		t.Run("session: "+c.name, func(t *testing.T) {
+			for i, step := range c.steps {
+				step.play(t, exec, t.Name(), i)
+			}
+		})
+	}
+	t.Run("session: names and runs are apart", func(t *testing.T) { apart(t, exec) })
+	t.Run("session: cells run in order", func(t *testing.T) { ordered(t, exec) })
+	t.Run("session: a caller that goes away costs the cell only", func(t *testing.T) { abandoned(t, exec) })
+}
+
+// step is one cell and its answer.
+type step struct {
+	code    string
+	stdin   string
+	fixture string
+	history []string
+	limits  sandbox.Limits
+
+	status sandbox.Status // ok when empty
+	stdout string
+	value  string
+	stderr string // part of it
+	reason string // the same
+}
+
+func (s step) play(t *testing.T, exec sandbox.Executor, session string, i int) {
+	t.Helper()
+	req := sandbox.Request{
+		ID: fmt.Sprintf("%s/%d", session, i), Session: session, Code: s.code, Stdin: s.stdin,
+		Fixture: s.fixture, History: s.history, Limits: s.limits,
+	}
+	got, err := exec.Execute(t.Context(), req)
+	if err != nil {
+		t.Fatalf("cell %d: %v", i, err)
+	}
+	want := s.status
+	if want == "" {
+		want = sandbox.StatusOK
+	}
+	if want == sandbox.StatusOutputLimit {
+		got.Stdout = "" // what was kept of a flood
+	}
+	if got.ID != req.ID || got.Status != want || got.Stdout != s.stdout || got.Value != s.value {
+		t.Errorf("cell %d %q: got %+v, want %s, output %q, value %q", i, s.code, got, want, s.stdout, s.value)
+	}
+	if !strings.Contains(got.Stderr, s.stderr) || !strings.Contains(got.Reason, s.reason) {
+		t.Errorf("cell %d %q: standard error %q, want %q; reason %q, want %q", i, s.code, got.Stderr, s.stderr, got.Reason, s.reason)
+	}
+}
+
+type script struct {
+	name  string
+	steps []step
+}
+
+// scripts is the table of sessions.
+func scripts() []script {
+	short := sandbox.Limits{Wall: 300 * time.Millisecond}
+	secret := "def look(k):\n    return {'a': 1}[k]\nprint('hidden')"
+	return []script{
+		{"variables survive", []step{
+			{code: "x = 3"}, {code: "def f(n): return n * x"}, {code: "f(2)", value: "6"}, {code: "_ + 1", value: "7"},
+			{code: "import math"}, {code: "print(math.floor(2.5))", stdout: "2\n"},
+		}},
+		{"an error keeps what came before it", []step{
+			{code: "a = 1\nb = a / 0\nc = 2", status: sandbox.StatusError, stderr: `File "main.py", line 2, in <module>`},
+			{code: "a", value: "1"},
+			{code: "c", status: sandbox.StatusError, stderr: "NameError"},
+		}},
+		{"an error in an earlier cell's function shows its source", []step{
+			{code: "def f():\n    return 1 / 0"},
+			{code: "f()", status: sandbox.StatusError, stderr: "File \"cell-1.py\", line 2, in f\n    return 1 / 0"},
+		}},
+		{"exit ends the cell", []step{
+			{code: "x = 1\nraise SystemExit"}, {code: "x", value: "1"},
+		}},
+		{"a cell that is stopped leaves no trace", []step{
+			{code: "x = [1]"}, {code: "x.append(2)"},
+			{code: "x.append(3)\nimport time\ntime.sleep(60)", limits: short, status: sandbox.StatusTimeLimit, reason: "300ms"},
+			{code: "x", value: "[1, 2]"},
+			{code: "x.append(4)\nwhile True: print('z' * 1000)", status: sandbox.StatusOutputLimit, reason: "wrote more"},
+			{code: "x", value: "[1, 2]"},
+			{code: "import os\nx.append(5)\nos._exit(7)", status: sandbox.StatusError},
+			{code: "x", value: "[1, 2]"},
+		}},
+		{"the first cell is stopped", []step{
+			{code: "x = 1\nimport time\ntime.sleep(60)", limits: short, status: sandbox.StatusTimeLimit},
+			{code: "x", status: sandbox.StatusError, stderr: "NameError"},
+		}},
+		{"standard input belongs to its cell, also when it is replayed", []step{
+			{code: "x = input()", stdin: "one\ntwo"}, {code: "input()", status: sandbox.StatusError, stderr: "EOFError"},
+			{code: "import time\ntime.sleep(60)", limits: short, status: sandbox.StatusTimeLimit},
+			{code: "x", value: "'one'"},
+		}},
+		{"a fixture is there and invisible, also after a loss", []step{
+			{fixture: secret, code: "look('a')", value: "1"},
+			{fixture: secret, code: "import time\ntime.sleep(60)", limits: short, status: sandbox.StatusTimeLimit},
+			{fixture: secret, code: "look('b')", status: sandbox.StatusError, stderr: "line 1, in <module>"},
+			{fixture: "1", code: "2", status: sandbox.StatusRefused, reason: "fixture differs"},
+			{fixture: secret, code: "look('a')", value: "1"},
+		}},
+		{"a fixture that fails is refused", []step{
+			{fixture: "1/0", code: "1", status: sandbox.StatusRefused, reason: "fixture: ZeroDivisionError: division by zero"},
+			{code: "1", value: "1"},
+		}},
+		{"a history is run where the session is new", []step{
+			{
+				history: []string{"x = [1]\nprint('hidden')", "x.append(2)\n1/0", "import os\nos._exit(3)", "x.append(3)"},
+				code:    "x", value: "[1, 2, 3]",
+			},
+			{history: []string{"x = [9]", "x", "x", "x", "x"}, code: "x.append(4)\nx", value: "[1, 2, 3, 4]"},
+		}},
+	}
+}
+
+// apart asserts that a session is reached by its own run and name only.
+func apart(t *testing.T, exec sandbox.Executor) {
+	type place struct{ run, session string }
+	places := []place{{"", "s"}, {"a", "s"}, {"b", "s"}, {"a", "t"}, {"a/s", ""}, {"a", "s/t"}, {"a/s", "t"}}
+	call := func(p place, code string) sandbox.Result {
+		res, err := exec.Execute(t.Context(), sandbox.Request{
+			ID: fmt.Sprint(t.Name(), p, code), Run: t.Name() + p.run, Session: p.session, Code: code,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res
+	}
+	for i, p := range places {
+		res := call(p, fmt.Sprintf("seen = 'x' in globals()\nx = %d\nopen('/tmp/x', 'w').write('%d')\nseen", i, i))
+		if res.Value != "False" {
+			t.Errorf("%+v sees the variables of another: %+v", p, res)
+		}
+	}
+	for i, p := range places {
+		want := fmt.Sprintf("(%d, '%d')", i, i)
+		if p.session == "" {
+			continue // no session at all: nothing is kept
+		}
+		if res := call(p, "x, open('/tmp/x').read()"); res.Value != want {
+			t.Errorf("%+v: got %+v, want %s", p, res, want)
+		}
+	}
+}
+
+// ordered asserts that cells sent together run one after the other.
+func ordered(t *testing.T, exec sandbox.Executor) {
+	var calls sync.WaitGroup
+	for i := range 8 {
+		calls.Go(func() {
+			res, err := exec.Execute(t.Context(), sandbox.Request{
+				ID: fmt.Sprint(t.Name(), i), Session: t.Name(),
+				Code: "import time\nn = globals().get('n', 0)\nm = n\ntime.sleep(.005)\nn = m + 1",
+			})
+			if err != nil || res.Status != sandbox.StatusOK {
+				t.Errorf("got %+v, %v", res, err)
+			}
+		})
+	}
+	calls.Wait()
+	step{code: "n", value: "8"}.play(t, exec, t.Name(), 99)
+}
+
+func abandoned(t *testing.T, exec sandbox.Executor) {
+	step{code: "x = 1"}.play(t, exec, t.Name(), 0)
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	_, err := exec.Execute(ctx, sandbox.Request{ID: t.Name(), Session: t.Name(), Code: "x = 2\nimport time\ntime.sleep(60)"})
+	if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > 5*time.Second {
+		t.Errorf("got error %v after %v", err, time.Since(start))
+	}
+	step{code: "x", value: "1"}.play(t, exec, t.Name(), 1)
+}

@@ -1,0 +1,125 @@
+package session
+
+import (
+	"container/list"
+	"fmt"
+	"time"
+
+	"temper/sandbox"
+)
+
+// session is one name and what has happened under it.
+type session struct {
+	key  key
+	turn chan struct{} // held by the call that runs
+
+	// Written with the turn and Manager.mu, read with either.
+	known   bool // by a first call, which decides the fields below
+	fixture string
+	profile sandbox.Profile
+	limits  sandbox.Limits // of the kernel and the fixture
+	proven  bool           // a kernel could be made
+	cells   []entry
+	bytes   int64
+
+	// Guarded by Manager.mu.
+	kernel  Kernel        // nil when there is none
+	place   *list.Element // in Manager.idle; nil while a cell runs
+	inside  int           // calls that run or wait
+	last    time.Time     // when a call has left
+	rested  time.Time     // when the kernel began to wait
+	dropped bool
+}
+
+// entry is one cell of a history.
+type entry struct {
+	code, stdin string
+	// fatal is a cell that ended its kernel with its own hands: it counts, so that
+	// our count is that of the caller, and is not run again.
+	fatal bool
+}
+
+// prepare settles what the history of s is before req runs, and tells why req
+// cannot be the next cell, if so.
+func (m *Manager) prepare(s *session, req sandbox.Request) (why string, err error) {
+	m.mu.Lock()
+	if s.dropped {
+		m.mu.Unlock()
+		return errDropped.Error(), nil
+	}
+	var stale Kernel
+	if !s.known || len(req.History) > len(s.cells) {
+		if why, err = m.adopt(s, req); why == "" && err == nil {
+			stale = m.take(s)
+		}
+	}
+	if why == "" && err == nil {
+		why, err = m.fits(s, req)
+	}
+	m.mu.Unlock()
+	m.discard(stale)
+	return why, err
+}
+
+// adopt takes over what req says of its session. mu is held.
+func (m *Manager) adopt(s *session, req sandbox.Request) (why string, err error) {
+	var bytes int64
+	for _, code := range req.History {
+		bytes += int64(len(code))
+	}
+	if len(req.History) > m.cfg.MaxCells || bytes > m.cfg.MaxBytes {
+		return fmt.Sprintf("history of %d cells and %d bytes is above the limit of %d and %d",
+			len(req.History), bytes, m.cfg.MaxCells, m.cfg.MaxBytes), nil
+	}
+	bytes += int64(len(req.Fixture))
+	if m.bytes-s.bytes+bytes > m.cfg.TotalBytes {
+		return "", overloaded("histories hold %d bytes", m.bytes)
+	}
+	m.bytes += bytes - s.bytes
+	s.known, s.fixture, s.profile, s.limits = true, req.Fixture, req.Profile, req.Limits
+	s.bytes, s.cells = bytes, make([]entry, 0, len(req.History)+1)
+	for _, code := range req.History {
+		s.cells = append(s.cells, entry{code: code})
+	}
+	return "", nil
+}
+
+// fits tells whether req can be the next cell of s. mu is held.
+func (m *Manager) fits(s *session, req sandbox.Request) (why string, err error) {
+	size := int64(len(req.Code) + len(req.Stdin))
+	switch {
+	case req.Fixture != s.fixture:
+		return "the fixture differs from that of the session's first cell", nil
+	case len(s.cells) >= m.cfg.MaxCells:
+		return fmt.Sprintf("the session has run %d cells, the limit", m.cfg.MaxCells), nil
+	case s.bytes-int64(len(s.fixture))+size > m.cfg.MaxBytes:
+		return fmt.Sprintf("the cells of the session are above the limit of %d bytes", m.cfg.MaxBytes), nil
+	case m.bytes+size > m.cfg.TotalBytes:
+		return "", overloaded("histories hold %d bytes", m.bytes)
+	}
+	return "", nil
+}
+
+// learn adds a cell that was answered to the history; spent tells whether it ended
+// its kernel. mu is held.
+func (m *Manager) learn(s *session, req sandbox.Request, status sandbox.Status, spent bool) {
+	m.stats.Cells++
+	if s.dropped || status != sandbox.StatusOK && status != sandbox.StatusError {
+		return
+	}
+	if spent {
+		s.cells = append(s.cells, entry{fatal: true})
+		return
+	}
+	s.cells = append(s.cells, entry{code: req.Code, stdin: req.Stdin})
+	size := int64(len(req.Code) + len(req.Stdin))
+	s.bytes += size
+	m.bytes += size
+}
+
+// forget removes s from the books, but for its kernel. mu is held.
+func (m *Manager) forget(s *session) {
+	delete(m.sessions, s.key)
+	m.bytes -= s.bytes
+	s.dropped = true
+}

@@ -1,0 +1,271 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"temper/sandbox"
+	"temper/sandbox/jail"
+	"temper/sandbox/pool"
+)
+
+// Kernel runs cells until it dies; *jail.Kernel is one.
+type Kernel interface {
+	// Run runs a cell. The kernel is gone after a status other than ok and error
+	// and after an error: jail.ErrDied when it or its interpreter ended first, or
+	// ctx.Err().
+	Run(ctx context.Context, req sandbox.Request) (sandbox.Result, error)
+	// Replay runs a cell bounded by ctx alone; what comes of it is dropped.
+	Replay(ctx context.Context, code, stdin string) error
+	// Spent tells whether the last cell itself ended the kernel, or met a limit.
+	Spent() bool
+	// Done is closed when the kernel is gone.
+	Done() <-chan struct{}
+	// Close ends it and waits.
+	Close()
+}
+
+// Start makes a kernel that has run req.Fixture; *jail.Refused when it cannot be.
+type Start func(ctx context.Context, req sandbox.Request) (Kernel, error)
+
+// Admit runs f while it holds a slot for req. Its own errors are those of an
+// Executor; the error of f is returned as it is.
+type Admit func(ctx context.Context, req sandbox.Request, f func(ctx context.Context, start Start) error) error
+
+// OnPool admits cells to the slots of p, so that cells and calls share one queue. A
+// kernel between two cells holds no slot.
+func OnPool(p *pool.Pool) Admit {
+	return func(ctx context.Context, req sandbox.Request, f func(context.Context, Start) error) error {
+		return p.Do(ctx, req, func(ctx context.Context, in pool.Interpreter) error {
+			host, ok := in.(interface {
+				StartKernel(ctx context.Context, req sandbox.Request) (*jail.Kernel, error)
+			})
+			if !ok {
+				return &jail.Refused{Reason: "sessions are not supported by this interpreter"}
+			}
+			return f(ctx, func(ctx context.Context, req sandbox.Request) (Kernel, error) {
+				k, err := host.StartKernel(ctx, req)
+				if err != nil {
+					return nil, err
+				}
+				return k, nil
+			})
+		})
+	}
+}
+
+func gone(k Kernel) bool {
+	select {
+	case <-k.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// take removes the kernel of s from the books and returns it, nil for none. The
+// caller, who holds mu, discards it after.
+func (m *Manager) take(s *session) Kernel {
+	k := s.kernel
+	if k == nil {
+		return nil
+	}
+	s.kernel = nil
+	m.kernels--
+	if s.place != nil {
+		m.idle.Remove(s.place)
+		s.place = nil
+	}
+	return k
+}
+
+// discard ends a kernel that is in no book any more.
+func (m *Manager) discard(k Kernel) {
+	if k != nil {
+		k.Close()
+	}
+}
+
+// ready returns the kernel of s, made from its history when there is none, and
+// marks it as running.
+func (m *Manager) ready(ctx context.Context, s *session, req sandbox.Request, start Start) (Kernel, error) {
+	m.mu.Lock()
+	if s.dropped {
+		m.mu.Unlock()
+		return nil, errDropped
+	}
+	var dead Kernel
+	if s.kernel != nil {
+		if !gone(s.kernel) {
+			m.idle.Remove(s.place)
+			s.place = nil
+			m.mu.Unlock()
+			return s.kernel, nil
+		}
+		dead = m.take(s)
+	}
+	victim, err := m.reserve()
+	m.mu.Unlock()
+	m.discard(dead)
+	m.discard(victim)
+	if err != nil {
+		return nil, err
+	}
+	k, err := m.rebuild(ctx, s, req, start)
+	m.mu.Lock()
+	if err == nil && !s.dropped {
+		s.kernel, s.proven = k, true
+		m.mu.Unlock()
+		return k, nil
+	}
+	m.kernels--
+	m.mu.Unlock()
+	if err == nil {
+		m.discard(k)
+		err = errDropped
+	}
+	return nil, err
+}
+
+// reserve makes room for one more kernel; the longest idle one may have to go. mu
+// is held.
+func (m *Manager) reserve() (victim Kernel, err error) {
+	if m.kernels >= m.cfg.MaxKernels {
+		front := m.idle.Front()
+		if front == nil {
+			return nil, overloaded("%d kernels run", m.cfg.MaxKernels)
+		}
+		victim = m.take(front.Value.(*session))
+		m.stats.Evicted++
+	}
+	m.kernels++
+	return victim, nil
+}
+
+// rest files the kernel of s, and the cell that it has run, by how the cell ended.
+func (m *Manager) rest(s *session, k Kernel, req sandbox.Request, status sandbox.Status, err error) {
+	m.mu.Lock()
+	if err == nil {
+		m.learn(s, req, status, k.Spent())
+	}
+	keep := s.kernel == k && err == nil && !gone(k)
+	switch {
+	case keep:
+		s.place, s.rested = m.idle.PushBack(s), time.Now()
+	case s.kernel == k: // otherwise the session was dropped meanwhile
+		m.take(s)
+	}
+	m.mu.Unlock()
+	if !keep {
+		m.discard(k)
+	}
+}
+
+// rebuild starts a kernel and runs the history of s in it. A cell that ends the
+// kernel did so when it was first run, or would have: it is left out from then on.
+func (m *Manager) rebuild(ctx context.Context, s *session, req sandbox.Request, start Start) (Kernel, error) {
+	within, cancel := context.WithTimeout(ctx, m.cfg.Replay)
+	defer cancel()
+	first := sandbox.Request{
+		ID: req.ID, Code: req.Code, Fixture: s.fixture, Profile: s.profile, Limits: s.limits,
+	}
+	for _, c := range s.cells {
+		first.History = append(first.History, c.code)
+	}
+	for {
+		k, err := start(within, first)
+		if err != nil {
+			return nil, m.late(ctx, within, s, err)
+		}
+		fatal, err := m.replay(within, s, k)
+		if err != nil {
+			k.Close()
+			return nil, m.late(ctx, within, s, err)
+		}
+		if !fatal {
+			return k, nil
+		}
+		k.Close()
+	}
+}
+
+// replay runs the history of s in k and tells whether a cell of it ended k.
+func (m *Manager) replay(ctx context.Context, s *session, k Kernel) (fatal bool, err error) {
+	ran := false
+	for i, c := range s.cells {
+		if c.fatal {
+			continue
+		}
+		ran = true
+		if err := k.Replay(ctx, c.code, c.stdin); err != nil {
+			return false, err
+		}
+		if k.Spent() {
+			m.mu.Lock()
+			s.cells[i].fatal = true
+			m.mu.Unlock()
+			return true, nil
+		}
+	}
+	if ran {
+		m.mu.Lock()
+		m.stats.Rebuilds++
+		m.mu.Unlock()
+	}
+	return false, nil
+}
+
+// late names the error of a rebuild that ran out of its own time, or was refused
+// what it was once granted.
+func (m *Manager) late(ctx, within context.Context, s *session, err error) error {
+	var refusal *jail.Refused
+	if s.proven && errors.As(err, &refusal) {
+		return fmt.Errorf("%w: the session cannot be rebuilt: %s", sandbox.ErrUnavailable, refusal.Reason)
+	}
+	if ctx.Err() == nil && errors.Is(within.Err(), context.DeadlineExceeded) {
+		return fmt.Errorf("%w: the session was not rebuilt within %v", sandbox.ErrUnavailable, m.cfg.Replay)
+	}
+	return err
+}
+
+// clean drops what has been idle too long, until stop.
+func (m *Manager) clean() {
+	tick := time.NewTicker(max(min(m.cfg.Idle, m.cfg.Forget)/8, time.Millisecond))
+	defer tick.Stop()
+	for {
+		select {
+		case <-m.stop:
+			return
+		case now := <-tick.C:
+			for _, k := range m.expired(now) {
+				m.discard(k)
+			}
+		}
+	}
+}
+
+// expired takes the idle kernels off the books and forgets old sessions.
+func (m *Manager) expired(now time.Time) []Kernel {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var kernels []Kernel
+	for e := m.idle.Front(); e != nil; e = m.idle.Front() {
+		s := e.Value.(*session)
+		if now.Sub(s.rested) < m.cfg.Idle {
+			break
+		}
+		kernels = append(kernels, m.take(s))
+		m.stats.Expired++
+	}
+	for _, s := range m.sessions {
+		if s.inside == 0 && now.Sub(s.last) >= m.cfg.Forget {
+			if kernel := m.take(s); kernel != nil {
+				kernels = append(kernels, kernel)
+			}
+			m.forget(s)
+		}
+	}
+	return kernels
+}

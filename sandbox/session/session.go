@@ -1,0 +1,328 @@
+// Package session keeps a kernel for each trajectory: a confined program whose
+// variables live from cell to cell, as in a notebook. It owns the names of
+// sessions, the order of their cells, their histories, and the life of their
+// kernels; how a kernel is isolated belongs to package jail, who may run when to
+// package pool.
+//
+// A session is its history: the cells that were answered with ok or error. A kernel
+// is a cache of it. It is dropped when it has been idle, when another session needs
+// its place, when its interpreter dies, and after every cell that was stopped from
+// outside (time, memory, output, a signal, a caller that went away), since such a
+// cell leaves off anywhere. The next cell then finds a new kernel in which the
+// history has been run again, output dropped, errors ignored. A cell that was
+// stopped, and one that ended the process itself (os._exit), thus leaves no trace;
+// one that raised keeps what it did before it raised. What is not a function of the
+// history does not survive a rebuild unchanged: clocks, os.urandom, races of threads.
+//
+// Between two cells a kernel is stopped: its threads and timers do not run.
+//
+// Invariant: a kernel that is kept is in the state that its history gives.
+package session
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"sync"
+	"time"
+
+	"temper/sandbox"
+	"temper/sandbox/jail"
+)
+
+// Config bounds a Manager. Zero fields take the stated defaults.
+type Config struct {
+	MaxKernels  int           // that exist at once; 128 for each core
+	MaxSessions int           // that are remembered; 65,536
+	MaxCells    int           // in the history of a session; 256
+	MaxBytes    int64         // of code and input in the history of a session; 4 MiB
+	TotalBytes  int64         // of the same in all histories; 1 GiB
+	MaxWaiting  int           // cells of a session that may wait for their turn; 16
+	Idle        time.Duration // after which a kernel is dropped; 5 minutes
+	Forget      time.Duration // after which a history is dropped; 1 hour
+	Replay      time.Duration // in which a kernel has to be rebuilt; 30 seconds
+	Logger      *slog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	positive := func(v *int, fallback int) {
+		if *v <= 0 {
+			*v = fallback
+		}
+	}
+	positive(&c.MaxKernels, 128*runtime.NumCPU())
+	positive(&c.MaxSessions, 1<<16)
+	positive(&c.MaxCells, 256)
+	positive(&c.MaxWaiting, 16)
+	for _, d := range []struct {
+		v        *time.Duration
+		fallback time.Duration
+	}{{&c.Idle, 5 * time.Minute}, {&c.Forget, time.Hour}, {&c.Replay, 30 * time.Second}} {
+		if *d.v <= 0 {
+			*d.v = d.fallback
+		}
+	}
+	if c.MaxBytes <= 0 {
+		c.MaxBytes = 4 << 20
+	}
+	if c.TotalBytes <= 0 {
+		c.TotalBytes = 1 << 30
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// maxName bounds the names of runs and sessions, which are kept.
+const maxName = 256
+
+// key names a session: runs do not reach each other's kernels.
+type key struct{ run, session string }
+
+// Manager implements sandbox.Executor: calls without a Session go to the stateless
+// executor, the others to the kernel of their session.
+type Manager struct {
+	stateless sandbox.Executor
+	admit     Admit
+	cfg       Config
+
+	mu       sync.Mutex
+	sessions map[key]*session
+	idle     list.List // sessions whose kernels wait; the longest idle first
+	kernels  int       // that exist or are being started
+	bytes    int64     // of all histories
+	stats    Stats
+	closed   bool
+
+	calls   sync.WaitGroup
+	life    context.Context // ends what still runs when Close loses patience
+	end     context.CancelFunc
+	stop    chan struct{} // ends the janitor
+	janitor sync.WaitGroup
+}
+
+var _ sandbox.Executor = (*Manager)(nil)
+
+// New returns a Manager. The caller closes it before what admit and stateless need.
+func New(stateless sandbox.Executor, admit Admit, cfg Config) *Manager {
+	m := &Manager{
+		stateless: stateless, admit: admit, cfg: cfg.withDefaults(),
+		sessions: make(map[key]*session), stop: make(chan struct{}),
+	}
+	m.life, m.end = context.WithCancel(context.Background())
+	m.janitor.Go(m.clean)
+	return m
+}
+
+// Execute implements sandbox.Executor. A call with a Session is a cell of it: it
+// waits for the cells before it, then for a slot. Usage.Queue holds both waits and
+// the time that a rebuild took. Request.History is taken where it tells more than
+// this Manager knows: the session is new here, or has run elsewhere since.
+func (m *Manager) Execute(ctx context.Context, req sandbox.Request) (sandbox.Result, error) {
+	if req.Session == "" {
+		return m.stateless.Execute(ctx, req)
+	}
+	if len(req.Session) > maxName || len(req.Run) > maxName {
+		return refused(req, fmt.Sprintf("a name of a run or session is above the limit of %d bytes", maxName)), nil
+	}
+	if err := ctx.Err(); err != nil {
+		return sandbox.Result{}, err
+	}
+	arrived := time.Now()
+	s, err := m.enter(key{req.Run, req.Session})
+	if err != nil {
+		return sandbox.Result{}, err
+	}
+	defer m.leave(s)
+	inner, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(m.life, cancel)()
+	select {
+	case s.turn <- struct{}{}: // waiters are served in order
+		defer func() { <-s.turn }()
+	case <-inner.Done():
+		return sandbox.Result{}, m.final(ctx, inner.Err())
+	}
+	res, err := m.run(inner, s, req, arrived)
+	if err != nil {
+		return sandbox.Result{}, m.final(ctx, err)
+	}
+	return res, nil
+}
+
+// final turns an error into the one that the caller gets.
+func (m *Manager) final(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case m.life.Err() != nil:
+		return fmt.Errorf("%w: shutting down", sandbox.ErrUnavailable)
+	case errors.Is(err, sandbox.ErrUnavailable), errors.Is(err, sandbox.ErrOverloaded):
+		return err
+	default:
+		return fmt.Errorf("%w: %w", sandbox.ErrUnavailable, err)
+	}
+}
+
+// enter finds or makes the session and counts the call in.
+func (m *Manager) enter(k key) (*session, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return nil, fmt.Errorf("%w: shutting down", sandbox.ErrUnavailable)
+	}
+	s := m.sessions[k]
+	if s == nil {
+		if len(m.sessions) >= m.cfg.MaxSessions {
+			return nil, overloaded("%d sessions are known", m.cfg.MaxSessions)
+		}
+		s = &session{key: k, turn: make(chan struct{}, 1)}
+		m.sessions[k] = s
+	}
+	if s.inside > m.cfg.MaxWaiting {
+		return nil, overloaded("%d cells of the session wait", m.cfg.MaxWaiting)
+	}
+	s.inside++
+	m.calls.Add(1)
+	return s, nil
+}
+
+// leave counts the call out; a session in which nothing has happened is not kept.
+func (m *Manager) leave(s *session) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s.inside--
+	s.last = time.Now()
+	if s.inside == 0 && s.kernel == nil && len(s.cells) == 0 && !s.dropped {
+		m.forget(s)
+	}
+	m.calls.Done()
+}
+
+var errDropped = errors.New("the session was dropped")
+
+// deaths is the number of interpreters that may die under a cell before the cell
+// is held to be the cause.
+const deaths = 3
+
+// run runs req as the next cell of s, whose turn it has.
+func (m *Manager) run(ctx context.Context, s *session, req sandbox.Request, arrived time.Time) (sandbox.Result, error) {
+	if why, err := m.prepare(s, req); why != "" || err != nil {
+		return refused(req, why), err
+	}
+	var res sandbox.Result
+	for range deaths {
+		err := m.admit(ctx, req, func(ctx context.Context, start Start) error {
+			k, err := m.ready(ctx, s, req, start)
+			if err != nil {
+				return err
+			}
+			queued := time.Since(arrived)
+			res, err = k.Run(ctx, req)
+			res.Usage.Queue = queued
+			m.rest(s, k, req, res.Status, err)
+			return err
+		})
+		var refusal *jail.Refused
+		switch {
+		case errors.Is(err, errDropped):
+			return refused(req, err.Error()), nil
+		case errors.As(err, &refusal):
+			return refused(req, refusal.Reason), nil
+		case err == nil:
+			return res, nil
+		case !errors.Is(err, jail.ErrDied) || ctx.Err() != nil:
+			return sandbox.Result{}, err
+		}
+	}
+	return sandbox.Result{
+		ID: req.ID, Status: sandbox.StatusKilled, ExitCode: 137,
+		Reason: "ends the interpreter that runs it, again and again",
+	}, nil
+}
+
+// Drop ends a session and forgets its history; cells that wait or run are refused.
+// It tells whether there was one.
+func (m *Manager) Drop(run, name string) bool {
+	m.mu.Lock()
+	s := m.sessions[key{run, name}]
+	if s == nil {
+		m.mu.Unlock()
+		return false
+	}
+	m.forget(s)
+	k := m.take(s)
+	m.mu.Unlock()
+	m.discard(k)
+	return true
+}
+
+// Close refuses new cells, lets those inside finish until ctx ends, kills the rest,
+// and returns when every kernel is gone. The error is ctx.Err() when cells had to be
+// killed.
+func (m *Manager) Close(ctx context.Context) error {
+	m.mu.Lock()
+	already := m.closed
+	m.closed = true
+	m.mu.Unlock()
+	drained := make(chan struct{})
+	go func() {
+		m.calls.Wait()
+		close(drained)
+	}()
+	var err error
+	select {
+	case <-drained:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	m.end()
+	<-drained
+	if !already {
+		close(m.stop)
+	}
+	m.janitor.Wait()
+	m.mu.Lock()
+	var kernels []Kernel
+	for _, s := range m.sessions {
+		kernels = append(kernels, m.take(s))
+	}
+	m.mu.Unlock()
+	for _, k := range kernels {
+		m.discard(k)
+	}
+	return err
+}
+
+// Stats is a snapshot of a Manager.
+type Stats struct {
+	Sessions int   `json:"sessions"` // known
+	Kernels  int   `json:"kernels"`  // that exist
+	Idle     int   `json:"idle"`     // of these, waiting for a cell
+	Bytes    int64 `json:"bytes"`    // of all histories
+	Cells    int64 `json:"cells"`    // answered
+	Rebuilds int64 `json:"rebuilds"` // kernels that replayed a history
+	Evicted  int64 `json:"evicted"`  // kernels that made room for another
+	Expired  int64 `json:"expired"`  // kernels that were idle too long
+}
+
+// Stats returns a snapshot.
+func (m *Manager) Stats() Stats {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.stats
+	s.Sessions, s.Kernels, s.Idle, s.Bytes = len(m.sessions), m.kernels, m.idle.Len(), m.bytes
+	return s
+}
+
+func refused(req sandbox.Request, why string) sandbox.Result {
+	return sandbox.Result{ID: req.ID, Status: sandbox.StatusRefused, Reason: why}
+}
+
+func overloaded(format string, args ...any) error {
+	return &sandbox.Overloaded{Detail: fmt.Sprintf(format, args...), RetryAfter: time.Second}
+}

@@ -1,0 +1,307 @@
+package session_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"temper/sandbox"
+	"temper/sandbox/sandboxtest"
+	"temper/sandbox/session"
+)
+
+func TestIdleKernelsGoAndTheirHistoriesStay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &host{}
+		m := newManager(t, h, session.Config{Idle: time.Minute, Forget: time.Hour})
+		exec(t, m, "s", "a")
+		exec(t, m, "s", "b")
+		time.Sleep(50 * time.Second)
+		if n, _ := h.alive(); n != 1 {
+			t.Errorf("%d kernels before the time", n)
+		}
+		time.Sleep(30 * time.Second)
+		if n, _ := h.alive(); n != 0 {
+			t.Errorf("%d kernels after the time", n)
+		}
+		shows(t, m, "s", "a b")
+		if s := m.Stats(); s.Rebuilds != 1 || s.Expired != 1 {
+			t.Errorf("got %+v", s)
+		}
+		time.Sleep(2 * time.Hour)
+		if s := m.Stats(); s.Sessions != 0 || s.Bytes != 0 {
+			t.Errorf("not forgotten: %+v", s)
+		}
+		shows(t, m, "s", "")
+	})
+}
+
+func TestTheLongestIdleKernelMakesRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &host{}
+		m := newManager(t, h, session.Config{MaxKernels: 2})
+		exec(t, m, "a", "1")
+		exec(t, m, "b", "2")
+		exec(t, m, "a", "3")
+		exec(t, m, "c", "4") // b goes
+		if n, started := h.alive(); n != 2 || started != 3 {
+			t.Errorf("%d kernels of %d started", n, started)
+		}
+		shows(t, m, "a", "1 3")
+		if _, started := h.alive(); started != 3 {
+			t.Error("a was evicted")
+		}
+		shows(t, m, "b", "2")
+		shows(t, m, "c", "4")
+	})
+}
+
+func TestBusyKernelsAreNotEvicted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, &host{}, session.Config{MaxKernels: 2})
+		var calls sync.WaitGroup
+		for _, name := range []string{"a", "b"} {
+			calls.Go(func() { exec(t, m, name, "sleep") })
+		}
+		synctest.Wait()
+		_, err := m.Execute(t.Context(), sandbox.Request{Session: "c", Code: "1"})
+		if !errors.Is(err, sandbox.ErrOverloaded) || sandbox.RetryAfter(err, 0) == 0 {
+			t.Errorf("got error %v", err)
+		}
+		calls.Wait()
+		shows(t, m, "c", "")
+	})
+}
+
+// TestEveryLossIsReplayed: whatever ends the kernel, what was answered with ok or
+// error is there, what was stopped is not.
+func TestEveryLossIsReplayed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &host{}
+		m := newManager(t, h, session.Config{})
+		exec(t, m, "s", "a")
+		exec(t, m, "s", "fail")
+		if res := exec(t, m, "s", "stop"); res.Status != sandbox.StatusTimeLimit {
+			t.Errorf("got %+v", res)
+		}
+		shows(t, m, "s", "a fail")
+		if res := exec(t, m, "s", "exit"); res.Status != sandbox.StatusError {
+			t.Errorf("got %+v", res)
+		}
+		exec(t, m, "s", "b")
+		h.last().Close() // with its interpreter
+		shows(t, m, "s", "a fail b")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond/2)
+		defer cancel()
+		if _, err := m.Execute(ctx, sandbox.Request{Session: "s", Code: "c"}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got error %v", err)
+		}
+		shows(t, m, "s", "a fail b")
+		if res := exec(t, m, "s", "crash"); res.Status != sandbox.StatusKilled {
+			t.Errorf("a cell that no interpreter survives: %+v", res)
+		}
+		shows(t, m, "s", "a fail b")
+	})
+}
+
+func TestHistoryOfTheRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, &host{}, session.Config{})
+		call := func(code string, history ...string) string {
+			res, err := m.Execute(t.Context(), sandbox.Request{Session: "s", Code: code, History: history, Fixture: "f"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return res.Stdout
+		}
+		if got := call("show", "a", "exit", "b"); got != "f a b" {
+			t.Errorf("new session: %q", got)
+		}
+		// The three of before and show are four.
+		if got := call("show", "x", "y", "z", "z"); got != "f a b" {
+			t.Errorf("known session: %q", got)
+		}
+		// It ran elsewhere meanwhile.
+		if got := call("show", "a", "exit", "b", "show", "show", "c"); got != "f a b c" {
+			t.Errorf("stale session: %q", got)
+		}
+	})
+}
+
+func TestCellsAreServedInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, &host{}, session.Config{MaxWaiting: 9})
+		var calls sync.WaitGroup
+		var want []string
+		for i := range 10 {
+			word := fmt.Sprint("w", i)
+			want = append(want, word)
+			calls.Go(func() { exec(t, m, "s", word) })
+			synctest.Wait()
+		}
+		_, err := m.Execute(t.Context(), sandbox.Request{Session: "s", Code: "late"})
+		if !errors.Is(err, sandbox.ErrOverloaded) {
+			t.Errorf("got error %v", err)
+		}
+		calls.Wait()
+		shows(t, m, "s", strings.Join(want, " "))
+	})
+}
+
+func TestAWaitingCellHearsItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, &host{}, session.Config{})
+		var calls sync.WaitGroup
+		calls.Go(func() { exec(t, m, "s", "sleep") })
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		start := time.Now()
+		_, err := m.Execute(ctx, sandbox.Request{Session: "s", Code: "1"})
+		if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > time.Millisecond {
+			t.Errorf("got error %v after %v", err, time.Since(start))
+		}
+		calls.Wait()
+		shows(t, m, "s", "sleep")
+	})
+}
+
+func TestHistoriesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, &host{}, session.Config{MaxCells: 3, MaxBytes: 50, TotalBytes: 80, MaxSessions: 3})
+		refused := func(req sandbox.Request, want string) {
+			t.Helper()
+			res, err := m.Execute(t.Context(), req)
+			if err != nil || res.Status != sandbox.StatusRefused || !strings.Contains(res.Reason, want) {
+				t.Errorf("got %+v, %v, want %q", res, err, want)
+			}
+		}
+		long := strings.Repeat("x", 40)
+		for range 3 {
+			exec(t, m, "a", "w")
+		}
+		refused(sandbox.Request{Session: "a", Code: "w"}, "3 cells, the limit")
+		exec(t, m, "b", long)
+		refused(sandbox.Request{Session: "b", Code: long}, "above the limit of 50 bytes")
+		refused(sandbox.Request{Session: "c", Code: "1", History: []string{"1", "2", "3", "4"}}, "history of 4 cells")
+		refused(sandbox.Request{Session: "c", Code: "1", Fixture: "bad"}, "fixture: bad")
+		refused(sandbox.Request{Session: strings.Repeat("n", 257), Code: "1"}, "above the limit of 256 bytes")
+		overloaded := func(req sandbox.Request) {
+			t.Helper()
+			if _, err := m.Execute(t.Context(), req); !errors.Is(err, sandbox.ErrOverloaded) {
+				t.Errorf("got error %v", err)
+			}
+		}
+		overloaded(sandbox.Request{Session: "c", Code: long})
+		exec(t, m, "c", "1")
+		overloaded(sandbox.Request{Session: "d", Code: "1"})
+		if !m.Drop("", "a") || m.Drop("", "a") {
+			t.Error("Drop does not tell whether there was a session")
+		}
+		exec(t, m, "d", "1")
+		for _, name := range []string{"b", "c", "d"} {
+			m.Drop("", name)
+		}
+		if s := m.Stats(); s.Bytes != 0 || s.Sessions != 0 || s.Kernels != 0 {
+			t.Errorf("got %+v", s)
+		}
+	})
+}
+
+func TestARebuildIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &host{}
+		m := newManager(t, h, session.Config{Replay: time.Second})
+		for range 3 {
+			exec(t, m, "s", "a")
+		}
+		h.slow = 500 * time.Millisecond
+		h.last().Close()
+		_, err := m.Execute(t.Context(), sandbox.Request{Session: "s", Code: "show"})
+		if !errors.Is(err, sandbox.ErrUnavailable) || !strings.Contains(err.Error(), "not rebuilt within 1s") {
+			t.Errorf("got error %v", err)
+		}
+		h.slow = 0
+		shows(t, m, "s", "a a a")
+	})
+}
+
+func TestDropEndsARunningCell(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, &host{}, session.Config{})
+		var calls sync.WaitGroup
+		for range 2 {
+			calls.Go(func() {
+				res := exec(t, m, "s", "sleep")
+				if res.Status == sandbox.StatusOK && res.Stdout != "" {
+					t.Errorf("got %+v", res)
+				}
+			})
+		}
+		synctest.Wait()
+		m.Drop("", "s")
+		calls.Wait()
+		shows(t, m, "s", "")
+		if s := m.Stats(); s.Sessions != 1 || s.Kernels != 1 {
+			t.Errorf("got %+v", s)
+		}
+	})
+}
+
+func TestCloseDrainsAndThenKills(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, patience := range []time.Duration{time.Minute, time.Millisecond} {
+			m := session.New(&sandboxtest.Fake{}, (&host{}).admit, session.Config{})
+			var calls sync.WaitGroup
+			var got error
+			calls.Go(func() { _, got = m.Execute(t.Context(), sandbox.Request{Session: "s", Code: "sleep"}) })
+			synctest.Wait()
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			err := m.Close(ctx)
+			cancel()
+			calls.Wait()
+			if patience > time.Second && (err != nil || got != nil) {
+				t.Errorf("patient: Close %v, cell %v", err, got)
+			}
+			if patience < time.Second && (!errors.Is(err, context.DeadlineExceeded) || !errors.Is(got, sandbox.ErrUnavailable)) {
+				t.Errorf("impatient: Close %v, cell %v", err, got)
+			}
+			if _, err := m.Execute(t.Context(), sandbox.Request{Session: "s", Code: "1"}); !errors.Is(err, sandbox.ErrUnavailable) {
+				t.Errorf("after Close: %v", err)
+			}
+		}
+	})
+}
+
+// TestManySessionsOnFewKernels: each keeps its own state through evictions.
+func TestManySessionsOnFewKernels(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &host{slots: make(chan struct{}, 4)}
+		m := newManager(t, h, session.Config{MaxKernels: 8})
+		var calls sync.WaitGroup
+		for i := range 50 {
+			calls.Go(func() {
+				name := fmt.Sprint("s", i)
+				var want []string
+				for j := range 6 {
+					word := fmt.Sprint(name, "-", j)
+					want = append(want, word)
+					exec(t, m, name, word)
+				}
+				shows(t, m, name, strings.Join(want, " "))
+			})
+		}
+		calls.Wait()
+		if n, _ := h.alive(); n > 8 {
+			t.Errorf("%d kernels", n)
+		}
+		if s := m.Stats(); s.Evicted == 0 || s.Cells != 350 {
+			t.Errorf("got %+v", s)
+		}
+	})
+}
