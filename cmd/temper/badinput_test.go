@@ -64,7 +64,7 @@ func TestBadInput(t *testing.T) {
 		{"sandbox with a missing certificate", []string{"sandbox", "--listen", w.other, "--tls-cert", "none.pem", "--tls-key", sft, "--python", "sh"}, exitUser,
 			[]string{"TLS certificate: open none.pem: no such file"}},
 		{"sandbox with text as certificate", []string{"sandbox", "--listen", w.other, "--tls-cert", sft, "--tls-key", sft, "--python", "sh"}, exitUser, []string{"TLS certificate " + sft}},
-		{"sandbox joining nobody", []string{"sandbox", "--listen", w.other, "--python", "sh", "--join", "gateway"}, exitUser, []string{`--join: sandbox address "gateway"`, "missing port"}},
+		{"sandbox joining nobody", []string{"sandbox", "--listen", w.other, "--python", "sh", "--join", "gateway"}, exitUser, []string{`--join: node address "gateway": host:port is expected`}},
 		{"sandbox that cannot be found", []string{"sandbox", "--listen", w.other, "--python", "sh", "--join", "http://127.0.0.1:1", "--advertise", "here"}, exitUser, []string{`--advertise: is "here", want host:port`}},
 		{"sandbox at every address", []string{"sandbox", "--listen", ":0", "--insecure", "--python", "sh", "--join", "http://127.0.0.1:1"}, exitUser, []string{"--advertise is missing: :0 is no address"}},
 		{"address without a gateway", []string{"sandbox", "--listen", w.other, "--python", "sh", "--advertise", "here:1"}, exitUser, []string{"--advertise is for a gateway"}},

@@ -78,10 +78,8 @@ func (j joining) check(listen string) error {
 		return nil
 	}
 	var wrong []error
-	if c, err := httpapi.NewClient(j.gateway, httpapi.Options{}); err != nil {
+	if err := gateway.CheckNodes([]string{j.gateway}); err != nil {
 		wrong = append(wrong, fmt.Errorf("--join: %w", err))
-	} else {
-		c.Close()
 	}
 	if j.advertise != "" {
 		if host, port, err := net.SplitHostPort(j.advertise); err != nil || host == "" || port == "" {
