@@ -2,7 +2,8 @@ package httpapi
 
 import (
 	"context"
-	"encoding/json"
+	"encoding/json/jsontext"
+	"encoding/json/v2"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -14,13 +15,14 @@ import (
 
 // batch answers a batch: together, or a line for each call as it ends.
 func (h *handler) batch(w http.ResponseWriter, r *http.Request) { //nolint:contextcheck // withDeadline derives ctx from the request
-	var batch Batch
-	if f := decode(w, r, maxBatchBody, &batch); f != nil {
+	data, f := readBody(w, r, maxBatchBody)
+	if f != nil {
 		h.fail(w, f)
 		return
 	}
-	if n := len(batch.Calls); n > MaxBatch {
-		h.fail(w, &Failure{Code: CodeTooLarge, Message: fmt.Sprintf("batch of %d calls is above the limit of %d", n, MaxBatch)})
+	raws, f := splitBatch(data)
+	if f != nil {
+		h.fail(w, f)
 		return
 	}
 	ctx, cancel, f := withDeadline(r)
@@ -30,20 +32,61 @@ func (h *handler) batch(w http.ResponseWriter, r *http.Request) { //nolint:conte
 	}
 	defer cancel()
 	if strings.Contains(r.Header.Get("Accept"), typeLines) {
-		h.batchLines(ctx, w, batch.Calls)
+		h.batchLines(ctx, w, raws)
 		return
 	}
-	answers := make([]Answer, len(batch.Calls))
+	answers := make([]Answer, len(raws))
 	var calls sync.WaitGroup
-	for i, raw := range batch.Calls {
+	for i, raw := range raws {
 		calls.Go(func() { _, answers[i] = h.answerRaw(ctx, raw) })
 	}
 	calls.Wait()
-	h.write(w, http.StatusOK, BatchAnswer{Answers: answers})
+	body := []byte(`{"answers":[`)
+	for i := range answers {
+		if i > 0 {
+			body = append(body, ',')
+		}
+		body = append(body, '{')
+		body = append(appendAnswer(body, &answers[i]), '}')
+	}
+	h.send(w, http.StatusOK, append(body, "]}"...))
+}
+
+// splitBatch finds the calls of a batch without a look into them, so that one
+// that is not acceptable leaves its neighbours alone.
+func splitBatch(data []byte) ([]jsontext.Value, *Failure) {
+	var body struct {
+		Calls rawCalls `json:"calls"`
+	}
+	err := json.Unmarshal(data, &body, json.RejectUnknownMembers(true),
+		jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	if err != nil {
+		return nil, invalid("body: %s", reason(err))
+	}
+	if n := len(body.Calls); n > MaxBatch {
+		return nil, &Failure{Code: CodeTooLarge, Message: fmt.Sprintf("batch of %d calls is above the limit of %d", n, MaxBatch)}
+	}
+	return body.Calls, nil
+}
+
+// rawCalls is an array that is given once.
+type rawCalls []jsontext.Value
+
+// UnmarshalJSONFrom implements json.UnmarshalerFrom.
+func (c *rawCalls) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	if *c != nil {
+		return jsontext.ErrDuplicateName
+	}
+	calls := []jsontext.Value{}
+	if err := json.UnmarshalDecode(dec, &calls); err != nil {
+		return err
+	}
+	*c = calls
+	return nil
 }
 
 // batchLines answers each call as it ends.
-func (h *handler) batchLines(ctx context.Context, w http.ResponseWriter, raws []json.RawMessage) {
+func (h *handler) batchLines(ctx context.Context, w http.ResponseWriter, raws []jsontext.Value) {
 	w.Header().Set("Content-Type", typeLines)
 	w.WriteHeader(http.StatusOK)
 	out := newOutbox(maxUnsent)
@@ -59,7 +102,7 @@ func (h *handler) batchLines(ctx context.Context, w http.ResponseWriter, raws []
 			out.put(func(b []byte) []byte {
 				b = strconv.AppendInt(append(b, `{"index":`...), int64(i), 10)
 				b = appendString(append(b, `,"id":`...), id)
-				return append(appendAnswer(b, &answer), '}')
+				return append(appendAnswer(append(b, ','), &answer), '}')
 			})
 		})
 	}
@@ -69,7 +112,7 @@ func (h *handler) batchLines(ctx context.Context, w http.ResponseWriter, raws []
 }
 
 // answerRaw answers one item of a batch, and one that is no call with a Failure.
-func (h *handler) answerRaw(ctx context.Context, raw json.RawMessage) (id string, _ Answer) {
+func (h *handler) answerRaw(ctx context.Context, raw jsontext.Value) (id string, _ Answer) {
 	if len(raw) > maxCallBody {
 		return idOf(raw), Answer{Error: tooLarge("call", maxCallBody)}
 	}

@@ -116,12 +116,12 @@ func appendLoad(b []byte, l *Load) []byte {
 	return append(strconv.AppendBool(append(b, `,"draining":`...), l.Draining), "}}"...)
 }
 
-// appendAnswer appends the members of an Answer, with the comma before.
+// appendAnswer appends the one member of an Answer.
 func appendAnswer(b []byte, a *Answer) []byte {
 	if a.Error != nil {
-		return appendFailure(append(b, `,"error":`...), a.Error)
+		return appendFailure(append(b, `"error":`...), a.Error)
 	}
-	return appendResult(append(b, `,"result":`...), a.Result)
+	return appendResult(append(b, `"result":`...), a.Result)
 }
 
 // unmarshal decodes one JSON value strictly: unknown and repeated names, bytes
@@ -129,6 +129,11 @@ func appendAnswer(b []byte, a *Answer) []byte {
 // call cannot understand two programs.
 func unmarshal(data []byte, v any) error {
 	return json.Unmarshal(data, v, json.RejectUnknownMembers(true), jsonv1.FormatDurationAsNano(true))
+}
+
+// unmarshalAnswer decodes what a server says, which may know more than we do.
+func unmarshalAnswer(data []byte, v any) error {
+	return json.Unmarshal(data, v, jsonv1.FormatDurationAsNano(true))
 }
 
 // reason says in one line, in words of the wire, what unmarshal met.
@@ -141,7 +146,7 @@ func reason(err error) string {
 	case errors.As(err, &semantic) && errors.Is(err, json.ErrUnknownName):
 		return "unknown field" + within(semantic.JSONPointer)
 	case errors.As(err, &semantic) && semantic.GoType != nil:
-		return fmt.Sprintf("want %s, got %v%s", kindOf(semantic.GoType), semantic.JSONKind, within(semantic.JSONPointer))
+		return fmt.Sprintf("want %s, got %v%s", kindOf(semantic.GoType), nameOf(semantic.JSONKind), within(semantic.JSONPointer))
 	default:
 		return err.Error()
 	}
@@ -169,13 +174,25 @@ func kindOf(t reflect.Type) string {
 	case reflect.Slice:
 		return "array"
 	case reflect.Int, reflect.Int64:
-		return "integer"
+		return "64-bit integer"
 	case reflect.Bool:
 		return "boolean"
 	case reflect.Pointer:
 		return kindOf(t.Elem())
 	default:
 		return "object"
+	}
+}
+
+// nameOf names the kind of a JSON value.
+func nameOf(k jsontext.Kind) string {
+	switch k {
+	case '[':
+		return "array"
+	case '{':
+		return "object"
+	default:
+		return k.String()
 	}
 }
 

@@ -39,10 +39,15 @@ type handler struct {
 	cfg    Config
 	exec   sandbox.Executor
 	window *window
+	bounds bounds
 }
 
 // NewHandler returns the API of a server that executes calls with exec.
 func NewHandler(exec sandbox.Executor, cfg Config) http.Handler {
+	return newHandler(exec, cfg).routes()
+}
+
+func newHandler(exec sandbox.Executor, cfg Config) *handler {
 	if cfg.Window <= 0 {
 		cfg.Window = 5 * time.Minute
 	}
@@ -58,7 +63,10 @@ func NewHandler(exec sandbox.Executor, cfg Config) http.Handler {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	h := &handler{cfg: cfg, exec: exec, window: newWindow(cfg.Window)}
+	return &handler{cfg: cfg, exec: exec, window: newWindow(cfg.Window), bounds: defaultBounds()}
+}
+
+func (h *handler) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+PathExecute, h.guard(h.execute))
 	mux.HandleFunc("POST "+PathBatch, h.guard(h.batch))
@@ -85,9 +93,14 @@ func (h *handler) guard(next http.HandlerFunc) http.HandlerFunc {
 }
 
 func (h *handler) execute(w http.ResponseWriter, r *http.Request) {
-	var req sandbox.Request
-	if f := decode(w, r, maxCallBody, &req); f != nil {
+	data, f := readBody(w, r, maxCallBody)
+	if f != nil {
 		h.fail(w, f)
+		return
+	}
+	var req sandbox.Request
+	if err := unmarshal(data, &req); err != nil {
+		h.fail(w, invalid("body: %s", reason(err)))
 		return
 	}
 	ctx, cancel, f := withDeadline(r)
@@ -101,7 +114,7 @@ func (h *handler) execute(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, answer.Error)
 		return
 	}
-	h.write(w, http.StatusOK, answer.Result)
+	h.send(w, http.StatusOK, appendResult(nil, answer.Result))
 }
 
 func (h *handler) status(w http.ResponseWriter, _ *http.Request) {
@@ -128,20 +141,17 @@ func (h *handler) answer(ctx context.Context, req *sandbox.Request) Answer {
 	return Answer{Result: &res}
 }
 
-// decode reads a JSON body of at most limit bytes into v.
-func decode(w http.ResponseWriter, r *http.Request, limit int64, v any) *Failure {
+// readBody reads a body of at most limit bytes.
+func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, *Failure) {
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
-		return tooLarge("body", large.Limit)
+		return nil, tooLarge("body", large.Limit)
 	case err != nil:
-		return invalid("body: %v", err)
+		return nil, invalid("body: %v", err)
 	}
-	if err := unmarshal(data, v); err != nil {
-		return invalid("body: %s", reason(err))
-	}
-	return nil
+	return data, nil
 }
 
 // withDeadline bounds the call by what the caller said it has left.
@@ -194,6 +204,11 @@ func (h *handler) write(w http.ResponseWriter, code int, v any) {
 		h.cfg.Logger.Error("encode response", "err", err)
 		code, body = http.StatusInternalServerError, []byte(`{}`)
 	}
+	h.send(w, code, body)
+}
+
+// send writes a response that is encoded.
+func (h *handler) send(w http.ResponseWriter, code int, body []byte) {
 	w.Header().Set("Content-Type", typeJSON)
 	w.WriteHeader(code)
 	if _, err := w.Write(append(body, '\n')); err != nil {

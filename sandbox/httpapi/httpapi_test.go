@@ -23,14 +23,14 @@ import (
 )
 
 // serve returns a client of a handler over exec.
-func serve(t *testing.T, exec sandbox.Executor, cfg httpapi.Config) (*httpapi.Client, string) {
+func serve(t testing.TB, exec sandbox.Executor, cfg httpapi.Config) (*httpapi.Client, string) {
 	t.Helper()
 	server := httptest.NewServer(httpapi.NewHandler(exec, cfg))
 	t.Cleanup(server.Close)
 	return client(t, server.URL, cfg.Token), server.URL
 }
 
-func client(t *testing.T, address, token string) *httpapi.Client {
+func client(t testing.TB, address, token string) *httpapi.Client {
 	t.Helper()
 	c, err := httpapi.NewClient(address, httpapi.Options{Token: token})
 	if err != nil {

@@ -175,8 +175,11 @@ func (b *body) Close() error {
 	return nil
 }
 
-// lines reads lines of at most limit bytes. A longer one is read to its end and
-// its start returned with tooLong.
+// maxHead is how much of a line that is too long is kept, for its id.
+const maxHead = 4 << 10
+
+// lines reads lines of at most limit bytes, which is more than maxHead. A longer
+// one is read to its end and its start returned with tooLong.
 type lines struct {
 	r     io.Reader
 	limit int
@@ -191,11 +194,14 @@ func (l *lines) next() (line []byte, tooLong bool, err error) {
 		if i := bytes.IndexByte(l.buf[l.start+scanned:l.end], '\n'); i >= 0 {
 			line = l.buf[l.start : l.start+scanned+i]
 			l.start += scanned + i + 1
-			return line, len(line) > l.limit, nil
+			if len(line) > l.limit {
+				return line[:maxHead], true, nil
+			}
+			return line, false, nil
 		}
 		scanned = l.end - l.start
 		if scanned > l.limit {
-			head := bytes.Clone(l.buf[l.start : l.start+4<<10])
+			head := bytes.Clone(l.buf[l.start : l.start+maxHead])
 			return head, true, l.skip()
 		}
 		switch err := l.fill(); {

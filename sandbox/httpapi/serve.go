@@ -12,19 +12,22 @@ import (
 	"time"
 )
 
-// Bounds of one stream on the server. A stream that is at one of the first three
-// is not read until there is room again.
-const (
-	maxTaken      = 1 << 16  // calls in flight
-	maxTakenBytes = 64 << 20 // of the lines of calls in flight
-	// maxUnsent bounds answers that the caller does not read.
-	// A call in flight still ends, so that more may gather, up to this:
-	maxHeld = 64 << 20
-	// maxStall is how long one write may take.
-	maxStall = 30 * time.Second
+// maxDeadline is in milliseconds.
+const maxDeadline = int64(365 * 24 * time.Hour / time.Millisecond)
 
-	maxDeadline = int64(365 * 24 * time.Hour / time.Millisecond)
-)
+// bounds of one stream on the server. A stream that is at one of the first three
+// is not read until there is room again; one that is above the others is ended.
+type bounds struct {
+	calls  int           // in flight
+	taken  int           // bytes of the lines of calls in flight
+	unsent int           // bytes of answers that the caller has not read
+	held   int           // the same, with those of calls that were in flight already
+	stall  time.Duration // of one write
+}
+
+func defaultBounds() bounds {
+	return bounds{calls: 1 << 16, taken: 64 << 20, unsent: maxUnsent, held: 64 << 20, stall: 30 * time.Second}
+}
 
 // past is a deadline that is over.
 func past() time.Time { return time.Unix(1, 0) }
@@ -63,7 +66,7 @@ func (h *handler) stream(w http.ResponseWriter, r *http.Request) {
 		h.write(w, http.StatusHTTPVersionNotSupported, failureBody{*invalid("a stream needs HTTP/2, not %s", r.Proto)})
 		return
 	}
-	s := &serverStream{h: h, out: newOutbox(maxUnsent), ctl: http.NewResponseController(w), calls: make(map[string]*taken)}
+	s := &serverStream{h: h, out: newOutbox(h.bounds.unsent), ctl: http.NewResponseController(w), calls: make(map[string]*taken)}
 	s.ctx, s.end = context.WithCancel(r.Context())
 	defer s.end()
 	// A stream has no end in time; a server without these deadlines has none to lift.
@@ -115,7 +118,7 @@ func (s *serverStream) report(ctx context.Context, said Load) {
 		case <-ctx.Done():
 			return
 		case now := <-tick.C:
-			if began := s.writing.Load(); began != 0 && now.Sub(time.Unix(0, began)) > maxStall {
+			if began := s.writing.Load(); began != 0 && now.Sub(time.Unix(0, began)) > s.h.bounds.stall {
 				s.reset()
 			}
 		}
@@ -167,7 +170,7 @@ func (s *serverStream) waitForRoom() error {
 			return err
 		}
 		s.mu.Lock()
-		if s.count < maxTaken && s.bytes < maxTakenBytes {
+		if s.count < s.h.bounds.calls && s.bytes < s.h.bounds.taken {
 			s.mu.Unlock()
 			return nil
 		}
@@ -273,9 +276,9 @@ func (s *serverStream) idle() bool {
 func (s *serverStream) reply(id string, a *Answer) {
 	unsent := s.out.put(func(b []byte) []byte {
 		b = appendString(append(b, `{"id":`...), id)
-		return append(appendAnswer(b, a), '}')
+		return append(appendAnswer(append(b, ','), a), '}')
 	})
-	if unsent > maxHeld {
+	if unsent > s.h.bounds.held {
 		s.h.cfg.Logger.Warn("stream is ended: its caller does not read", "unsent_bytes", unsent)
 		s.reset()
 	}

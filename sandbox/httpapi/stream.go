@@ -320,7 +320,7 @@ func refusal(resp *http.Response) error {
 // receive takes one line of the server.
 func (s *Stream) receive(line []byte) error {
 	var frame ServerFrame
-	if err := json.Unmarshal(line, &frame); err != nil {
+	if err := unmarshalAnswer(line, &frame); err != nil {
 		return fmt.Errorf("frame that cannot be understood: %w", err)
 	}
 	if frame.Load != nil {

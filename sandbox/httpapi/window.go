@@ -15,6 +15,7 @@ import (
 const (
 	windowBytes = 256 << 20
 	windowCount = 1 << 18
+	maxScratch  = 64 << 10
 )
 
 // errConflict is the answer to an ID that names another program already.
@@ -24,7 +25,8 @@ var errConflict = errors.New("the id names another program already: every progra
 // remembered: the next call with that ID is a first one.
 type window struct {
 	ttl          time.Duration
-	bytes, count int // bounds
+	bytes, count int       // bounds
+	scratch      sync.Pool // of *[]byte, for fingerprints
 
 	mu      sync.Mutex
 	entries map[string]*entry
@@ -35,7 +37,7 @@ type window struct {
 // entry is one ID; res, ok and until are valid when done is closed.
 type entry struct {
 	id    string
-	print fingerprint
+	mark  fingerprint
 	done  chan struct{}
 	res   sandbox.Result
 	ok    bool
@@ -51,16 +53,16 @@ func (w *window) do(ctx context.Context, req *sandbox.Request, call func() (sand
 	if req.ID == "" {
 		return call()
 	}
-	print := fingerprintOf(req)
+	mark := w.fingerprint(req)
 	for {
-		e, mine := w.claim(req.ID, print)
+		e, mine := w.claim(req.ID, mark)
 		if mine {
 			res, err := call()
 			// A failure of the sandbox is no answer: the next attempt may get one.
 			w.settle(e, res, err == nil && res.Status != sandbox.StatusInternal)
 			return res, err
 		}
-		if e.print != print {
+		if e.mark != mark {
 			return sandbox.Result{}, errConflict
 		}
 		select {
@@ -75,14 +77,14 @@ func (w *window) do(ctx context.Context, req *sandbox.Request, call func() (sand
 }
 
 // claim returns the entry of id, and whether the caller has to fill it.
-func (w *window) claim(id string, print fingerprint) (*entry, bool) {
+func (w *window) claim(id string, mark fingerprint) (*entry, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.expire(time.Now())
 	if e := w.entries[id]; e != nil {
 		return e, false
 	}
-	e := &entry{id: id, print: print, done: make(chan struct{})}
+	e := &entry{id: id, mark: mark, done: make(chan struct{})}
 	w.entries[id] = e
 	return e, true
 }
@@ -126,11 +128,15 @@ func (e *entry) size() int {
 // fingerprint tells two programs of one ID apart.
 type fingerprint [sha256.Size]byte
 
-// fingerprintOf covers what decides the answer. Run only decides the turn, and
+// fingerprint covers what decides the answer. Run only decides the turn, and
 // History is added on the way when a session moves: a repeated call may differ
 // in both.
-func fingerprintOf(r *sandbox.Request) fingerprint {
-	b := make([]byte, 0, 128+len(r.Code)+len(r.Stdin)+len(r.Fixture)+len(r.Session))
+func (w *window) fingerprint(r *sandbox.Request) fingerprint {
+	scratch, _ := w.scratch.Get().(*[]byte)
+	if scratch == nil {
+		scratch = new([]byte)
+	}
+	b := (*scratch)[:0]
 	for _, s := range [...]string{r.Code, r.Stdin, r.Fixture, string(r.Profile), r.Session} {
 		b = binary.AppendUvarint(b, uint64(len(s)))
 		b = append(b, s...)
@@ -138,5 +144,9 @@ func fingerprintOf(r *sandbox.Request) fingerprint {
 	for _, n := range [...]int64{int64(r.Limits.Wall), int64(r.Limits.CPU), r.Limits.Memory, r.Limits.Output} {
 		b = binary.AppendVarint(b, n)
 	}
-	return sha256.Sum256(b)
+	sum := sha256.Sum256(b)
+	if *scratch = b; cap(b) <= maxScratch {
+		w.scratch.Put(scratch)
+	}
+	return sum
 }

@@ -173,8 +173,11 @@ func outcome(ctx context.Context, id string, f *Failure) (sandbox.Result, error)
 			Detail: detail(f.Message, sandbox.ErrOverloaded), RetryAfter: time.Duration(f.RetryAfterMS) * time.Millisecond,
 		}
 	case CodeDeadline, CodeCancelled:
-		if ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			return sandbox.Result{}, ctx.Err()
+		case f.Code == CodeDeadline: // the server's clock was first
+			return sandbox.Result{}, context.DeadlineExceeded
 		}
 	default:
 	}

@@ -1,0 +1,146 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"temper/sandbox"
+)
+
+// FuzzAppend holds the appenders to encoding/json: what both write means the same.
+func FuzzAppend(f *testing.F) {
+	f.Add("a", "print(1)\n", "", int64(0), int64(-1), true)
+	f.Add("\x00\xff<&\u2028", "\\\"\t", "s", int64(1), int64(1<<62), false)
+	f.Fuzz(func(t *testing.T, a, b, c string, m, n int64, flag bool) {
+		req := sandbox.Request{
+			ID: a, Code: b, Stdin: c, Fixture: a + c, Profile: sandbox.Profile(c), Run: c, Session: b,
+			Limits: sandbox.Limits{Wall: time.Duration(m), CPU: time.Duration(n), Memory: n, Output: m},
+		}
+		if flag {
+			req.History = []string{a, b, c}
+		}
+		same(t, appendRequest(nil, &req), req)
+		res := sandbox.Result{
+			ID: a, Status: sandbox.Status(b), Stdout: c, Stderr: b, ExitCode: int(int32(m)), Value: c, Reason: a,
+			Usage: sandbox.Usage{Wall: time.Duration(m), CPU: time.Duration(n), PeakMemory: n, Queue: time.Duration(m)},
+		}
+		if flag {
+			res.Error = &sandbox.PythonError{Type: a, Message: b, Line: int(int32(n)), Source: c}
+		}
+		same(t, appendResult(nil, &res), res)
+		same(t, appendFailure(nil, &Failure{Code: Code(a), Message: b, RetryAfterMS: m}), Failure{Code(a), b, m})
+		load := Load{Slots: int(int32(m)), Busy: int(int32(n)), Waiting: 3, Queue: 4, Draining: flag}
+		same(t, appendLoad(nil, &load), struct {
+			Load *Load `json:"load"`
+		}{&load})
+	})
+}
+
+// same fails unless got is JSON of one line that means what encoding/json writes
+// for v, in the same order of members.
+func same[T any](t *testing.T, got []byte, v T) {
+	t.Helper()
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		t.Fatal(err)
+	}
+	// encoding/json escapes what may stand for itself.
+	want := strings.NewReplacer(`\u2028`, "\u2028", `\u2029`, "\u2029", `\ufffd`, "\ufffd").Replace(strings.TrimSuffix(text.String(), "\n"))
+	if strings.Contains(text.String(), `\\u`) {
+		var a, b any // an escaped backslash before it: the text alone cannot tell
+		if err := json.Unmarshal(got, &a); err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(text.Bytes(), &b); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(a, b); diff != "" {
+			t.Errorf("differs (-got +want):\n%s", diff)
+		}
+		return
+	}
+	if diff := cmp.Diff(string(got), want); diff != "" {
+		t.Errorf("differs (-got +want):\n%s", diff)
+	}
+}
+
+func TestIDOfWhatIsNotAcceptable(t *testing.T) {
+	for line, want := range map[string]string{
+		`{"call":{"id":"a","code":1}}`:                        "a",
+		`{"deadline_ms":5,"call":{"code":"x","id":"b"},"x":1`: "b",
+		`{"call":{"code":"unfinished`:                         "",
+		`{"call":{"id":7}}`:                                   "",
+		`{"call":[{"id":"no"}]}`:                              "",
+		`{"id":"item"}`:                                       "item",
+		`{"call":{"id":"` + strings.Repeat("x", maxID+1):      "",
+		``:     "",
+		`null`: "",
+	} {
+		if got := idOf([]byte(line)); got != want {
+			t.Errorf("%s: got id %q, want %q", line, got, want)
+		}
+	}
+}
+
+func TestWindowForgetsByCountAndBytes(t *testing.T) {
+	fill := func(w *window, id, stdout string) {
+		req := sandbox.Request{ID: id}
+		_, err := w.do(t.Context(), &req, func() (sandbox.Result, error) {
+			return sandbox.Result{Status: sandbox.StatusOK, Stdout: stdout}, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := newWindow(time.Hour)
+	w.count = 2
+	for _, id := range []string{"a", "b", "c"} {
+		fill(w, id, "")
+	}
+	if len(w.entries) != 2 || w.entries["a"] != nil {
+		t.Errorf("got %d entries, want the 2 newest", len(w.entries))
+	}
+	w = newWindow(time.Hour)
+	w.bytes = 1 << 20
+	fill(w, "small", "")
+	fill(w, "great", strings.Repeat("x", 1<<20))
+	if len(w.entries) != 0 || w.held != 0 {
+		t.Errorf("got %d entries of %d bytes, want none", len(w.entries), w.held)
+	}
+}
+
+func TestLines(t *testing.T) {
+	long := strings.Repeat("y", 100<<10)
+	in := &lines{r: &oneByOne{strings.NewReader("a\n\n" + long + "\nb\r\nlast")}, limit: 50 << 10}
+	type line struct {
+		text string
+		long bool
+	}
+	var got []line
+	for {
+		text, tooLong, err := in.next()
+		if err != nil {
+			break
+		}
+		if len(text) > 10 {
+			text = text[:10]
+		}
+		got = append(got, line{string(text), tooLong})
+	}
+	want := []line{{"a", false}, {"", false}, {"yyyyyyyyyy", true}, {"b\r", false}, {"last", false}}
+	if diff := cmp.Diff(got, want, cmp.AllowUnexported(line{})); diff != "" {
+		t.Errorf("lines (-got +want):\n%s", diff)
+	}
+}
+
+// oneByOne reads at most three bytes at a time.
+type oneByOne struct{ r *strings.Reader }
+
+func (o *oneByOne) Read(p []byte) (int, error) { return o.r.Read(p[:min(3, len(p))]) }
