@@ -59,7 +59,9 @@ func TestCallsAreCountedByOutcome(t *testing.T) {
 				Wall: 30 * time.Millisecond, CPU: 20 * time.Millisecond, Queue: 2 * time.Second,
 			}}, nil
 		},
-		"cut":         func() (sandbox.Result, error) { return sandbox.Result{Status: sandbox.StatusOutputLimit, Stdout: "a...(truncated)...b"}, nil },
+		"cut": func() (sandbox.Result, error) {
+			return sandbox.Result{Status: sandbox.StatusOutputLimit, Stdout: "a...(truncated)...b"}, nil
+		},
 		"refused":     func() (sandbox.Result, error) { return sandbox.Result{Status: sandbox.StatusRefused}, nil },
 		"new status":  func() (sandbox.Result, error) { return sandbox.Result{Status: "novel"}, nil },
 		"overloaded":  func() (sandbox.Result, error) { return sandbox.Result{}, &sandbox.Overloaded{Detail: "full"} },

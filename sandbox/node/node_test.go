@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -41,12 +40,7 @@ func serve(t *testing.T, cfg node.Config, logger *slog.Logger) *running {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ready := make(chan node.Ready, 1)
-	dir, err := os.MkdirTemp("", "") // the path of a socket is short
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) }) // empty by then
-	cfg.Server.Listen = httpapi.UnixPrefix + dir + "/s"
+	cfg.Server.Listen = httpapi.UnixPrefix + t.TempDir() + "/s"
 	cfg.OnReady = func(r node.Ready) { ready <- r }
 	r := &running{end: cancel, done: make(chan error, 1)}
 	go func() { r.done <- node.Serve(ctx, cfg, logger) }()
@@ -55,6 +49,7 @@ func serve(t *testing.T, cfg node.Config, logger *slog.Logger) *running {
 	case err := <-r.done:
 		t.Fatalf("Serve: %v", err)
 	}
+	var err error
 	r.client, err = httpapi.NewClient(r.ready.Address, httpapi.Options{Token: cfg.Server.Token})
 	if err != nil {
 		t.Fatal(err)
