@@ -1,0 +1,182 @@
+// Package codejudge speaks the HTTP API of Code-Judge, so that clients written
+// for that service (rStar2-Agent's tools and rewards, verl's reward managers)
+// work unchanged against a node or a gateway. It owns that API's shapes, its
+// validation and the waiting of its calls; programs are run by the
+// sandbox.Executor that it is given. It does not compile C++ and does not serve
+// the original's generated documentation pages.
+//
+// Endpoints: POST /run, /judge and their /batch and /long-batch; GET /status, /ping.
+//
+// Where it differs from the original, on purpose:
+//   - One bad item of a batch is answered with success=false, reason
+//     "invalid_input" and the complaint in stderr, and the others run; the original
+//     refuses the whole batch with 422. A broken envelope is still a 422.
+//   - Types "cpp" and "math" are answered "internal_error", which is what the
+//     original says of a type that it cannot run, with one line in stderr.
+//   - A call that the executor refuses for load waits in line, first come first
+//     served, until the time that the original gives a call (19 s; an hour for
+//     long batches) is over; then it is a "queue_timeout". When even the line is
+//     full the answer is 429 with Retry-After.
+//   - When no executor can be reached the answer is 503 with Retry-After. If that
+//     befalls a part of a batch only, the part is answered "queue_timeout", the
+//     one reason on which clients ask again.
+//   - Bodies are bounded (413), a client that hangs up frees its slots, output is
+//     never taken for a marker, and text that is no UTF-8 does not lose the call.
+//
+// Invariant: every submission of a request that is answered with 200 has exactly
+// one result, at its own place, and a failure of the sandbox is never reported as
+// a failure of the program.
+package codejudge
+
+import (
+	"crypto/subtle"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"temper/sandbox"
+)
+
+// Load is what GET /status tells.
+type Load struct {
+	Queue   int `json:"queue"`       // calls that wait
+	Workers int `json:"num_workers"` // calls that can run at once
+}
+
+// Config says how a handler behaves. The zero value behaves like an original
+// that nobody configured.
+type Config struct {
+	// Token, when set, is the bearer token that every call except /ping must carry.
+	Token string
+	// Execution bounds the wall and the CPU time of a program; 10 s when zero.
+	Execution time.Duration
+	// Wait bounds a call of /run, /judge and their batches from its arrival to its
+	// answer; Execution + 9 s when zero.
+	Wait time.Duration
+	// LongWait is the same for a long batch; an hour + Execution + 5 s when zero.
+	LongWait time.Duration
+	// MaxBody bounds the body of a batch in bytes; 256 MiB when zero. A single
+	// submission may have 8 MiB of that.
+	MaxBody int64
+	// MaxCalls bounds the submissions that are held at once, running or waiting,
+	// and those of one batch; 100,000 when zero.
+	MaxCalls int
+	// Load reports the executor's queue and slots; zeros when nil.
+	Load func() Load
+	// Logger receives failures of the sandbox; nil discards. It never receives
+	// code, input or output of programs.
+	Logger *slog.Logger
+}
+
+// Parts of the time that the original gives a call beyond its execution.
+const (
+	processTime = 5 * time.Second // starting a process and carrying its answer
+	queueLife   = 4 * time.Second
+	longQueue   = time.Hour
+)
+
+const (
+	maxSingleBody = 8 << 20
+	// heldBodies is how many bodies of the greatest size may be held at once.
+	heldBodies = 4
+)
+
+func (c Config) withDefaults() Config {
+	if c.Execution <= 0 {
+		c.Execution = 10 * time.Second
+	}
+	if c.Wait <= 0 {
+		c.Wait = c.Execution + processTime + queueLife
+	}
+	if c.LongWait <= 0 {
+		c.LongWait = c.Execution + processTime + longQueue
+	}
+	if c.MaxBody <= 0 {
+		c.MaxBody = 256 << 20
+	}
+	if c.MaxCalls <= 0 {
+		c.MaxCalls = 100_000
+	}
+	if c.Load == nil {
+		c.Load = func() Load { return Load{} }
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// Paths lists every path that a handler serves, for a mux that serves others too.
+func Paths() []string {
+	return []string{
+		"/run", "/run/batch", "/run/long-batch",
+		"/judge", "/judge/batch", "/judge/long-batch",
+		"/status", "/ping",
+	}
+}
+
+// handler serves the API over one executor.
+type handler struct {
+	cfg  Config
+	exec sandbox.Executor
+	line *line
+	room *room
+}
+
+// NewHandler returns the API over exec. It is safe for concurrent use and owns
+// no goroutine beyond the requests that it serves.
+func NewHandler(exec sandbox.Executor, cfg Config) http.Handler {
+	cfg = cfg.withDefaults()
+	h := &handler{
+		cfg: cfg, exec: exec, line: newLine(),
+		room: &room{calls: int64(cfg.MaxCalls), bytes: heldBodies * cfg.MaxBody},
+	}
+	mux := http.NewServeMux()
+	for _, view := range []struct {
+		path string
+		view view
+	}{{"/run", viewRun}, {"/judge", viewJudge}} {
+		mux.HandleFunc("POST "+view.path, h.guard(h.single(view.view)))
+		mux.HandleFunc("POST "+view.path+"/batch", h.guard(h.batch(view.view, cfg.Wait)))
+		mux.HandleFunc("POST "+view.path+"/long-batch", h.guard(h.batch(view.view, cfg.LongWait)))
+	}
+	mux.HandleFunc("GET /status", h.guard(h.status))
+	mux.HandleFunc("GET /ping", func(w http.ResponseWriter, _ *http.Request) { h.write(w, http.StatusOK, "pong") })
+	h.refuseOthers(mux)
+	return mux
+}
+
+// refuseOthers answers what no route takes in the shape of the original.
+func (h *handler) refuseOthers(mux *http.ServeMux) {
+	for _, path := range Paths() {
+		allow := http.MethodPost
+		if path == "/status" || path == "/ping" {
+			allow = http.MethodGet
+		}
+		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Allow", allow)
+			h.fail(w, http.StatusMethodNotAllowed, "Method Not Allowed")
+		})
+	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { h.fail(w, http.StatusNotFound, "Not Found") })
+}
+
+// guard lets only callers with the token in.
+func (h *handler) guard(next http.HandlerFunc) http.HandlerFunc {
+	want := []byte("Bearer " + h.cfg.Token)
+	return func(w http.ResponseWriter, r *http.Request) {
+		got := []byte(r.Header.Get("Authorization"))
+		if h.cfg.Token != "" && subtle.ConstantTimeCompare(got, want) != 1 {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			h.fail(w, http.StatusUnauthorized, "Not authenticated")
+			return
+		}
+		next(w, r)
+	}
+}
+
+func (h *handler) status(w http.ResponseWriter, _ *http.Request) {
+	load := h.cfg.Load()
+	load.Queue += h.line.waiting()
+	h.write(w, http.StatusOK, load)
+}

@@ -1,0 +1,236 @@
+package codejudge
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/json/jsontext"
+	"errors"
+	"slices"
+	"strings"
+	"uuid"
+)
+
+// echoBytes bounds the input that a complaint repeats; greater ones are left out.
+const echoBytes = 4 << 10
+
+// echo returns raw for a complaint, or null where it is too much to repeat.
+func echo(raw json.RawMessage) json.RawMessage {
+	if len(raw) == 0 || len(raw) > echoBytes || !jsontext.Value(raw).IsValid(jsontext.AllowDuplicateNames(true)) {
+		return json.RawMessage("null")
+	}
+	return raw
+}
+
+// fields reads the members of one object and collects the complaints.
+type fields struct {
+	raw     json.RawMessage
+	members map[string]json.RawMessage
+	loc     []any
+	details []detail
+}
+
+// newFields returns nil and a complaint when raw, which is valid JSON, is no object.
+// Names count with their case, and the last of equal names, as in the original.
+func newFields(raw json.RawMessage, loc []any) (*fields, []detail) {
+	f := &fields{raw: raw, loc: loc}
+	if !bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{")) || json.Unmarshal(raw, &f.members) != nil {
+		return nil, []detail{{
+			Type: "model_attributes_type", Loc: loc, Input: echo(raw),
+			Msg: "Input should be a valid dictionary or object to extract fields from",
+		}}
+	}
+	return f, nil
+}
+
+func (f *fields) complain(kind, msg string, raw json.RawMessage, ctx map[string]any, place ...any) {
+	f.details = append(f.details, detail{
+		Type: kind, Loc: slices.Concat(f.loc, place), Msg: msg, Input: echo(raw), Ctx: ctx,
+	})
+}
+
+// text reads a member that must be a string; nil when it is not one.
+func (f *fields) text(name string) *string {
+	raw, ok := f.members[name]
+	if !ok {
+		f.complain("missing", "Field required", f.raw, nil, name)
+		return nil
+	}
+	return f.string(raw, name)
+}
+
+// optional reads a member that may also be null or absent.
+func (f *fields) optional(name string) *string {
+	raw, ok := f.members[name]
+	if !ok || isNull(raw) {
+		return nil
+	}
+	return f.string(raw, name)
+}
+
+func (f *fields) string(raw json.RawMessage, place ...any) *string {
+	var s *string
+	if json.Unmarshal(raw, &s) != nil || s == nil {
+		f.complain("string_type", "Input should be a valid string", raw, nil, place...)
+		return nil
+	}
+	return s
+}
+
+// literal reads a member that must be one of the named strings.
+func (f *fields) literal(name, names string, allowed ...string) string {
+	raw, ok := f.members[name]
+	if !ok {
+		f.complain("missing", "Field required", f.raw, nil, name)
+		return ""
+	}
+	var s *string
+	if json.Unmarshal(raw, &s) != nil || s == nil || !slices.Contains(allowed, *s) {
+		f.complain("literal_error", "Input should be "+names, raw, map[string]any{"expected": names}, name)
+		return ""
+	}
+	return *s
+}
+
+// stringMap checks a member that may be null, absent, or an object of strings.
+func (f *fields) stringMap(name string) {
+	raw, ok := f.members[name]
+	if !ok || isNull(raw) {
+		return
+	}
+	inner, wrong := newFields(raw, nil)
+	if wrong != nil {
+		f.complain("dict_type", "Input should be a valid dictionary", raw, nil, name)
+		return
+	}
+	for _, key := range sortedKeys(inner.members) {
+		f.string(inner.members[key], name, key)
+	}
+}
+
+func sortedKeys(m map[string]json.RawMessage) []string {
+	keys := make([]string, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+func isNull(raw json.RawMessage) bool { return string(bytes.TrimSpace(raw)) == "null" }
+
+// orNew returns a name for a submission or a batch that has none.
+func orNew(id *string) string {
+	if id == nil || *id == "" {
+		return uuid.NewV4().String()
+	}
+	return *id
+}
+
+// parseSubmission reads one submission. It always has an id; the rest is only
+// meaningful without complaints.
+func parseSubmission(raw json.RawMessage, loc []any) (submission, []detail) {
+	f, wrong := newFields(raw, loc)
+	if wrong != nil {
+		return submission{id: orNew(nil)}, wrong
+	}
+	// The order of the reads is the order of the original's complaints.
+	sub := submission{id: orNew(f.optional("sub_id"))}
+	sub.language = language(f.literal("type", "'python', 'cpp' or 'math'",
+		string(languagePython), string(languageCpp), string(languageMath)))
+	f.stringMap("options") // accepted and without effect, as in the original
+	if s := f.text("solution"); s != nil {
+		sub.solution = *s
+	}
+	if s := f.optional("input"); s != nil {
+		sub.input = *s
+	}
+	sub.expected = f.optional("expected_output")
+	return sub, f.details
+}
+
+// item is one submission of a batch, or why it is none.
+type item struct {
+	sub   submission
+	wrong []detail
+}
+
+// parseBatch reads a batch. Complaints are about the envelope only: those about
+// an item stay with the item.
+func parseBatch(body []byte, maxItems int) (string, []item, []detail) {
+	loc := []any{"body"}
+	f, wrong := newFields(body, loc)
+	if wrong != nil {
+		return "", nil, wrong
+	}
+	id := orNew(f.optional("sub_id"))
+	if _, ok := f.members["type"]; ok {
+		f.literal("type", "'batch'", "batch")
+	}
+	items := f.items(maxItems)
+	return id, items, f.details
+}
+
+// items reads the submissions one by one, so that a long list costs no second copy.
+func (f *fields) items(most int) []item {
+	const name = "submissions"
+	raw, ok := f.members[name]
+	if !ok {
+		f.complain("missing", "Field required", f.raw, nil, name)
+		return nil
+	}
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	if open, err := dec.Token(); err != nil || open != json.Delim('[') {
+		f.complain("list_type", "Input should be a valid list", raw, nil, name)
+		return nil
+	}
+	var items []item
+	for dec.More() {
+		var one json.RawMessage
+		if err := dec.Decode(&one); err != nil { // the whole body was valid before
+			f.complain("json_invalid", "JSON decode error", nil, map[string]any{"error": err.Error()}, name, len(items))
+			return nil
+		}
+		if len(items) == most {
+			f.complain("too_long", "List has more items than this service holds", nil,
+				map[string]any{"field_type": "List", "max_length": most}, name)
+			return nil
+		}
+		items = append(items, parseItem(one, []any{"body", name, len(items)}))
+	}
+	if len(items) == 0 {
+		f.complain("too_short", "List should have at least 1 item after validation, not 0", raw,
+			map[string]any{"field_type": "List", "min_length": 1, "actual_length": 0}, name)
+	}
+	return items
+}
+
+// parseItem reads one submission of a batch. Text that no program could receive
+// as it was sent, invalid UTF-8 or half a surrogate pair, is this item's error.
+func parseItem(raw json.RawMessage, loc []any) item {
+	sub, wrong := parseSubmission(raw, loc)
+	if len(wrong) == 0 && !jsontext.Value(raw).IsValid(jsontext.AllowDuplicateNames(true)) {
+		wrong = []detail{{Type: "string_unicode", Loc: loc, Msg: "Input should hold valid Unicode only", Input: echo(nil)}}
+	}
+	return item{sub: sub, wrong: wrong}
+}
+
+// syntax returns the complaint about a body that is no JSON, or nil.
+func syntax(body []byte) []detail {
+	if len(bytes.TrimSpace(body)) == 0 {
+		return []detail{{Type: "missing", Loc: []any{"body"}, Msg: "Field required", Input: json.RawMessage("null")}}
+	}
+	var whole json.RawMessage
+	err := json.Unmarshal(body, &whole)
+	if err == nil {
+		return nil
+	}
+	var at int64
+	var wrong *json.SyntaxError
+	if errors.As(err, &wrong) {
+		at = max(0, wrong.Offset-1)
+	}
+	return []detail{{
+		Type: "json_invalid", Loc: []any{"body", at}, Msg: "JSON decode error",
+		Input: json.RawMessage("{}"), Ctx: map[string]any{"error": strings.TrimPrefix(err.Error(), "json: ")},
+	}}
+}

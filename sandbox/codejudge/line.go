@@ -1,0 +1,161 @@
+package codejudge
+
+import (
+	"container/heap"
+	"context"
+	"sync"
+)
+
+// Sizes of the line.
+const (
+	firstLimit = 256  // calls given to the executor before it has shown what it takes
+	mostLimit  = 8192 // whatever it takes
+)
+
+// line lets calls through to the executor, first come first served, as many at
+// once as the executor was seen to admit: it grows while calls wait and none is
+// refused, and a refusal sets it to what the executor held then.
+type line struct {
+	mu    sync.Mutex
+	limit int
+	busy  int
+	grown int  // calls ended since the limit last grew
+	slow  bool // a refusal was seen: grow by one for each full round only
+	next  uint64
+	queue queue
+}
+
+// place is a call in line; it keeps its number when it has to wait again.
+type place struct {
+	number uint64
+	index  int           // in the heap; -1 outside
+	ready  chan struct{} // closed when the call may go
+}
+
+func newLine() *line { return &line{limit: firstLimit} }
+
+// ticket returns the place of a new call, behind every earlier one.
+func (l *line) ticket() *place {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.next++
+	return &place{number: l.next, index: -1}
+}
+
+// enter waits for the turn of p. After a nil error the caller calls leave.
+func (l *line) enter(ctx context.Context, p *place) error {
+	l.mu.Lock()
+	p.ready = make(chan struct{})
+	heap.Push(&l.queue, p)
+	l.advance()
+	ready := p.ready
+	l.mu.Unlock()
+	select {
+	case <-ready:
+		return nil
+	case <-ctx.Done():
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if p.index >= 0 {
+		heap.Remove(&l.queue, p.index)
+	} else { // its turn came at the same moment: pass it on
+		l.busy--
+		l.advance()
+	}
+	return ctx.Err()
+}
+
+// leave ends what enter began; refused says that the executor was overloaded. It
+// tells whether a refused call has to wait before it enters again: not while
+// other calls of the line are running, whose end it waits for anyway.
+func (l *line) leave(refused bool) (pause bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.busy--
+	l.grown++
+	switch {
+	case refused:
+		l.limit, l.slow, l.grown = max(1, min(l.limit, l.busy)), true, 0
+	case len(l.queue) > 0 && (!l.slow || l.grown >= l.limit):
+		l.limit, l.grown = min(mostLimit, l.limit+1), 0
+	}
+	pause = refused && l.busy == 0
+	l.advance()
+	return pause
+}
+
+// advance lets calls go while there is room. The caller holds mu.
+func (l *line) advance() {
+	for l.busy < l.limit && len(l.queue) > 0 {
+		p, _ := heap.Pop(&l.queue).(*place)
+		l.busy++
+		close(p.ready)
+	}
+}
+
+// waiting returns the number of calls in line.
+func (l *line) waiting() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.queue)
+}
+
+// queue is a heap of places by number.
+type queue []*place
+
+// Len implements heap.Interface.
+func (q queue) Len() int { return len(q) }
+
+// Less implements heap.Interface.
+func (q queue) Less(i, j int) bool { return q[i].number < q[j].number }
+
+// Swap implements heap.Interface.
+func (q queue) Swap(i, j int) {
+	q[i], q[j] = q[j], q[i]
+	q[i].index, q[j].index = i, j
+}
+
+// Push implements heap.Interface.
+func (q *queue) Push(x any) {
+	if p, ok := x.(*place); ok {
+		p.index = len(*q)
+		*q = append(*q, p)
+	}
+}
+
+// Pop implements heap.Interface.
+func (q *queue) Pop() any {
+	last := len(*q) - 1
+	p := (*q)[last]
+	(*q)[last] = nil
+	*q = (*q)[:last]
+	p.index = -1
+	return p
+}
+
+// room bounds what all requests together hold.
+type room struct {
+	mu           sync.Mutex
+	calls, bytes int64 // what is left
+}
+
+// take reserves space, or reports that there is none.
+func (r *room) take(calls, bytes int64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if calls > r.calls || bytes > r.bytes {
+		return false
+	}
+	r.calls -= calls
+	r.bytes -= bytes
+	return true
+}
+
+// give returns what take reserved.
+func (r *room) give(calls, bytes int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.calls += calls
+	r.bytes += bytes
+}

@@ -1,0 +1,185 @@
+package codejudge
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+	"uuid"
+
+	"temper/sandbox"
+)
+
+// Waiting between attempts of one call.
+const (
+	overloadWait = time.Second // where the executor gives no advice
+	longestWait  = 30 * time.Second
+	firstBackoff = 100 * time.Millisecond // after an executor that was not reached; doubles
+	attempts     = 5
+)
+
+// outputSlack is what a program that is compared may print beyond what is
+// expected of it, such as blanks at the end.
+const (
+	outputSlack = 64 << 10
+	outputMost  = 16 << 20
+)
+
+// run executes one submission and answers it. The error is that of an executor
+// that could not be reached, or of a caller that has gone.
+func (h *handler) run(ctx context.Context, sub submission, from origin) (result, error) {
+	if sub.language != languagePython {
+		return failed(sub.id, reasonInternal, "type "+string(sub.language)+" is not supported: only python runs here"), nil
+	}
+	res, err := h.execute(ctx, h.request(sub, from.key))
+	if err == nil {
+		return answer(sub, res), nil
+	}
+	late := failed(sub.id, reasonQueueTime, "")
+	late.Cost = seconds(time.Since(from.start).Seconds())
+	switch {
+	case errors.Is(context.Cause(ctx), errTimeIsUp), ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded):
+		return late, nil
+	case ctx.Err() != nil:
+		return result{}, ctx.Err()
+	case errors.Is(err, sandbox.ErrUnavailable):
+		return late, err
+	default:
+		h.cfg.Logger.Error("sandbox call", "err", err)
+		return failed(sub.id, reasonInternal, ""), nil
+	}
+}
+
+// errTimeIsUp is the cause of a context that ends because the call has waited
+// long enough, not because its caller has gone.
+var errTimeIsUp = errors.New("the time of the call is over")
+
+// request is the program of sub. Its ID is new: a client's sub_id names a place
+// in its own list and repeats from batch to batch.
+func (h *handler) request(sub submission, key string) sandbox.Request {
+	req := sandbox.Request{
+		ID: uuid.NewV4().String(), Code: sub.solution, Stdin: sub.input, Run: key,
+		Limits: sandbox.Limits{Wall: h.cfg.Execution, CPU: h.cfg.Execution},
+	}
+	if sub.expected != nil {
+		req.Limits.Output = min(outputMost, int64(len(*sub.expected))+outputSlack)
+	}
+	return req
+}
+
+// execute runs req in its turn, again while the executor is overloaded, and some
+// times when it cannot be reached.
+func (h *handler) execute(ctx context.Context, req sandbox.Request) (sandbox.Result, error) {
+	place := h.line.ticket()
+	backoff := firstBackoff
+	for attempt := 1; ; {
+		if err := h.line.enter(ctx, place); err != nil {
+			return sandbox.Result{}, err
+		}
+		res, err := h.exec.Execute(ctx, req)
+		refused := errors.Is(err, sandbox.ErrOverloaded)
+		pause := h.line.leave(refused)
+		var wait time.Duration
+		switch {
+		case err == nil, ctx.Err() != nil:
+			return res, err
+		case refused && !pause:
+			continue
+		case refused:
+			wait = min(longestWait, sandbox.RetryAfter(err, overloadWait))
+		case errors.Is(err, sandbox.ErrUnavailable) && attempt < attempts:
+			attempt++
+			wait, backoff = backoff, 2*backoff
+		default:
+			return sandbox.Result{}, err
+		}
+		if err := sleep(ctx, wait); err != nil {
+			return sandbox.Result{}, err
+		}
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// batchWorkers bounds the calls of one batch that are on their way at once.
+const batchWorkers = 1024
+
+// batchRun is a batch on its way.
+type batchRun struct {
+	h       *handler
+	from    origin
+	items   []item
+	results []result
+	next    atomic.Int64 // the first item that nobody has taken
+	ran     atomic.Int64
+
+	mu        sync.Mutex
+	unreached error
+}
+
+// runBatch answers every item at its place. The error says that no item at all
+// could be run because no executor was reached, or that the caller has gone.
+func (h *handler) runBatch(ctx context.Context, items []item, from origin) ([]result, error) {
+	b := &batchRun{h: h, from: from, items: items, results: make([]result, len(items))}
+	var workers sync.WaitGroup
+	for range min(len(items), batchWorkers) {
+		workers.Go(func() { b.work(ctx) })
+	}
+	workers.Wait()
+	if err := ctx.Err(); err != nil && !errors.Is(context.Cause(ctx), errTimeIsUp) {
+		return nil, err
+	}
+	if b.unreached != nil && b.ran.Load() == 0 {
+		return nil, b.unreached
+	}
+	return b.results, nil
+}
+
+// work takes items until none is left.
+func (b *batchRun) work(ctx context.Context) {
+	for i := b.next.Add(1) - 1; i < int64(len(b.items)); i = b.next.Add(1) - 1 {
+		it := b.items[i]
+		b.items[i] = item{} // its code is not needed once it has run
+		if it.wrong != nil {
+			b.results[i] = failed(it.sub.id, reasonInvalidInput, complaints(it.wrong))
+			continue
+		}
+		res, err := b.h.run(ctx, it.sub, b.from)
+		b.results[i] = res
+		if err == nil {
+			b.ran.Add(1)
+			continue
+		}
+		b.mu.Lock()
+		b.unreached = err
+		b.mu.Unlock()
+	}
+}
+
+// origin is what the submissions of one request have in common.
+type origin struct {
+	key   string // of fairness
+	start time.Time
+}
+
+// newOrigin names the run of a request for fairness: the protocol has no such
+// field, so each machine is one.
+func newOrigin(r *http.Request) origin {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		host = r.RemoteAddr
+	}
+	return origin{key: "codejudge/" + host, start: time.Now()}
+}
