@@ -35,6 +35,7 @@ func sandboxCommand() *cobra.Command {
 	f.IntVar(&cfg.Zygotes, "zygotes", 0, "warm interpreters; 0 = one a core")
 	f.IntVar(&cfg.Slots, "slots", 0, "programs running at a time; 0 = a multiple of the cores")
 	f.IntVar(&cfg.Queue, "queue", 0, "programs waiting; 0 = a multiple of the slots")
+	f.IntVar(&cfg.Sessions, "sessions", 0, "sessions with an interpreter at a time; 0 = a multiple of the cores")
 	f.StringSliceVar(&cfg.Require, "require", nil, "isolation layers without which to refuse to start; all = every layer")
 	f.Var((*byteSize)(&cfg.Memory), "memory", "bound of all programs together, such as 24GiB; 0 = three quarters of what there is")
 	f.DurationVar(&cfg.Drain, "drain", 10*time.Second, "how long calls may go on after SIGTERM")
@@ -170,7 +171,8 @@ func checkSizes(cfg *node.Config) error {
 		flag  string
 		value int64
 	}{
-		{"zygotes", int64(cfg.Zygotes)}, {"slots", int64(cfg.Slots)}, {"queue", int64(cfg.Queue)}, {"drain", int64(cfg.Drain)},
+		{"zygotes", int64(cfg.Zygotes)}, {"slots", int64(cfg.Slots)}, {"queue", int64(cfg.Queue)},
+		{"sessions", int64(cfg.Sessions)}, {"drain", int64(cfg.Drain)},
 	} {
 		if size.value < 0 {
 			wrong = append(wrong, fmt.Errorf("--%s is below zero", size.flag))

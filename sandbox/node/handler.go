@@ -7,7 +7,9 @@ import (
 	"temper/sandbox"
 	"temper/sandbox/httpapi"
 	"temper/sandbox/jail"
+	"temper/sandbox/metrics"
 	"temper/sandbox/pool"
+	"temper/sandbox/session"
 )
 
 // PathStatus answers with a Status.
@@ -16,15 +18,17 @@ const PathStatus = "/v1/status"
 // Status is what a node says of itself.
 type Status struct {
 	jail.Report
-	Build  string         `json:"build,omitempty"`
-	Load   httpapi.Load   `json:"load"`
-	Pool   pool.Stats     `json:"pool"`
-	Limits sandbox.Limits `json:"limits"` // of calls that state none
+	Build    string         `json:"build,omitempty"`
+	Load     httpapi.Load   `json:"load"`
+	Pool     pool.Stats     `json:"pool"`
+	Sessions session.Stats  `json:"sessions"`
+	Limits   sandbox.Limits `json:"limits"` // of calls that state none
 }
 
 func (n *node) status() Status {
 	return Status{
-		Report: n.jail.Report(), Build: n.cfg.Build, Load: n.load(), Pool: n.pool.Stats(), Limits: n.jail.Defaults(),
+		Report: n.jail.Report(), Build: n.cfg.Build, Load: n.load(),
+		Pool: n.pool.Stats(), Sessions: n.sessions.Stats(), Limits: n.jail.Defaults(),
 	}
 }
 
@@ -34,14 +38,36 @@ func (n *node) load() httpapi.Load {
 	return httpapi.Load{Slots: s.Slots, Busy: s.Busy, Waiting: s.Waiting, Queue: s.Queue, Draining: n.gate.draining()}
 }
 
+// sources are what the metrics show besides the calls.
+func (n *node) sources() metrics.Sources {
+	layers := map[string]bool{}
+	for _, l := range n.jail.Report().Layers {
+		layers[l.Name] = l.On
+	}
+	return metrics.Sources{
+		Build: n.cfg.Build, Layers: layers,
+		Slots: func() metrics.Slots { return metrics.Slots(n.load()) },
+		Zygotes: func() metrics.Zygotes {
+			s := n.pool.Stats()
+			return metrics.Zygotes{Alive: s.Zygotes, Deaths: s.Deaths}
+		},
+		Sessions: func() metrics.Sessions {
+			s := n.sessions.Stats()
+			return metrics.Sessions{Live: s.Kernels, Known: s.Sessions}
+		},
+	}
+}
+
 // handler puts every API of the node on one listener. Who may call is the
 // listener's business.
 func (n *node) handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("/", httpapi.NewHandler(n.gate, httpapi.Config{
+	mux.Handle("/", httpapi.NewHandler(n.exec, httpapi.Config{
 		Logger: n.logger, Load: n.load, Status: func() any { return n.status() },
+		CloseSession: func(name string) bool { return n.sessions.Drop("", name) },
 	}))
 	mux.HandleFunc("GET "+PathStatus, n.serveStatus)
+	mux.Handle("GET "+metrics.Path, n.metrics.Handler())
 	return mux
 }
 

@@ -13,8 +13,10 @@ import (
 
 	"temper/sandbox"
 	"temper/sandbox/jail"
+	"temper/sandbox/metrics"
 	"temper/sandbox/pool"
 	"temper/sandbox/server"
+	"temper/sandbox/session"
 )
 
 // Ready is what a node tells when it takes calls.
@@ -34,6 +36,8 @@ type Config struct {
 	Python string
 	// Zygotes, Slots and Queue size the pool; see pool.Config.
 	Zygotes, Slots, Queue int
+	// Sessions is the number of kernels that may exist; see session.Config.
+	Sessions int
 	// Require names the isolation layers without which the node refuses to
 	// start; jail.RequireAll for every one.
 	Require []string
@@ -50,11 +54,14 @@ type Config struct {
 
 // node is what Serve has started.
 type node struct {
-	cfg    Config
-	logger *slog.Logger
-	jail   *jail.Jail
-	pool   *pool.Pool
-	gate   *gate
+	cfg      Config
+	logger   *slog.Logger
+	jail     *jail.Jail
+	pool     *pool.Pool
+	sessions *session.Manager
+	gate     *gate
+	metrics  *metrics.Recorder
+	exec     sandbox.Executor // the gate, recorded
 }
 
 const defaultDrain = 10 * time.Second
@@ -106,7 +113,12 @@ func start(ctx context.Context, cfg Config, logger *slog.Logger) (*node, error) 
 	if err != nil {
 		return nil, errors.Join(err, j.Close())
 	}
-	return &node{cfg: cfg, logger: logger, jail: j, pool: p, gate: newGate(p)}, nil
+	n := &node{cfg: cfg, logger: logger, jail: j, pool: p}
+	n.sessions = session.New(p, session.OnPool(p), session.Config{MaxKernels: cfg.Sessions, Logger: logger})
+	n.gate = newGate(n.sessions)
+	n.metrics = metrics.New(n.sources(), logger)
+	n.exec = metrics.Wrap(n.gate, n.metrics)
+	return n, nil
 }
 
 // ready tells the log and the owner of the node that it takes calls.
@@ -136,12 +148,8 @@ func (n *node) drain() {
 	n.logger.Info("draining", "calls_inside", n.gate.close(), "timeout", n.cfg.Drain.String())
 }
 
-// finish lets the calls inside end, then ends everything that could run one.
+// finish lets the calls inside end, then ends everything that could run one,
+// from the outside in.
 func (n *node) finish(ctx context.Context) error {
-	err := n.gate.wait(ctx)
-	// The pool waits for the calls itself; when it must kill them, err says so already.
-	if perr := n.pool.Close(ctx); !errors.Is(err, perr) {
-		err = errors.Join(err, perr)
-	}
-	return errors.Join(err, n.jail.Close())
+	return errors.Join(n.gate.wait(ctx), n.sessions.Close(ctx), n.pool.Close(ctx), n.jail.Close())
 }

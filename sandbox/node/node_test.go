@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +16,7 @@ import (
 
 	"temper/sandbox"
 	"temper/sandbox/httpapi"
+	"temper/sandbox/metrics"
 	"temper/sandbox/node"
 	"temper/sandbox/sandboxtest"
 	"temper/sandbox/server"
@@ -103,6 +106,85 @@ func TestServeNamesWhatItCannotUse(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestMetrics(t *testing.T) {
+	n := serve(t, node.Config{Zygotes: 1, Slots: 3, Build: "v1", Server: server.Config{Token: "secret"}}, quiet())
+	for _, code := range []string{"1", "1/0", "print('x' * 100_000)"} {
+		if _, err := n.client.Execute(t.Context(), sandbox.Request{Code: code}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if status, _ := n.get(t, metrics.Path, ""); status != http.StatusUnauthorized {
+		t.Errorf("without the token: %d, want 401", status)
+	}
+	status, body := n.get(t, metrics.Path, "secret")
+	for _, want := range []string{
+		`rl_sandbox_calls_total{status="ok"} 2`, `rl_sandbox_calls_total{status="error"} 1`,
+		`rl_sandbox_wall_seconds_count{status="error"} 1`, `rl_sandbox_truncated_outputs_total{stream="stdout"} 1`,
+		"rl_sandbox_slots 3", "rl_sandbox_zygotes 1", `rl_sandbox_layer_on{layer="rlimits"} 1`, `rl_sandbox_build_info{build="v1"} 1`,
+	} {
+		if !strings.Contains(body, "\n"+want+"\n") {
+			t.Errorf("%d: metrics lack %s", status, want)
+		}
+	}
+	if t.Failed() {
+		t.Log(body)
+	}
+}
+
+func TestSessions(t *testing.T) {
+	n := serve(t, node.Config{Zygotes: 1}, quiet())
+	cell := func(run, code string) string {
+		t.Helper()
+		res, err := n.client.Execute(t.Context(), sandbox.Request{Run: run, Session: "t1", Code: code})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res.Value
+	}
+	cell("", "x = 20")
+	if got := cell("", "x + 1"); got != "21" {
+		t.Errorf("the second cell sees %q, want 21", got)
+	}
+	if got := cell("other", "'x' in globals()"); got != "False" {
+		t.Errorf("a session of the same name in another run: x is there: %s", got)
+	}
+	if _, body := n.get(t, metrics.Path, ""); !strings.Contains(body, "\nrl_sandbox_sessions_live 2\n") {
+		t.Error("metrics lack the two sessions")
+	}
+	for _, want := range []bool{true, false} {
+		if had, err := n.client.CloseSession(t.Context(), "t1"); err != nil || had != want {
+			t.Errorf("CloseSession: %t, %v, want %t", had, err, want)
+		}
+	}
+	if got := cell("", "'x' in globals()"); got != "False" {
+		t.Errorf("after the end of the session x is there: %s", got)
+	}
+}
+
+// get asks a node over HTTP/1.1.
+func (r *running) get(t *testing.T, path, token string) (int, string) {
+	t.Helper()
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", strings.TrimPrefix(r.ready.Address, httpapi.UnixPrefix))
+	}}
+	defer transport.CloseIdleConnections()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://sandbox"+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(body)
 }
 
 // TestDrain: the end is announced on streams, new calls are refused as
@@ -237,7 +319,7 @@ func TestNoProgramTextInTheLog(t *testing.T) {
 			}
 		}
 	}
-	for _, want := range []string{`"msg":"sandbox node serves"`, `"build":"v1"`, `"layers_on":[`, `"msg":"draining"`, `"msg":"drained"`} {
+	for _, want := range []string{`"msg":"call answered","id":"raises"`, `"status":"refused"`, `"msg":"sandbox node serves"`, `"build":"v1"`, `"layers_on":[`, `"msg":"draining"`, `"msg":"drained"`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the log lacks %s:\n%s", want, text)
 		}
