@@ -104,16 +104,16 @@ func (k *Kernel) put(code, stdin string, kind uint32, limit int64) error {
 // again, or is dead. All that was printed until then is in the captures.
 func (c *cell) run(ctx context.Context) {
 	k := c.kernel
-	c.used = k.call.cpuTime()
+	c.used = k.cpuTime()
 	c.start = time.Now()
 	c.look = c.start.Add(c.limits.CPU)
 	c.timer = time.NewTimer(min(drainAfter, c.limits.Wall, c.limits.CPU))
 	defer c.timer.Stop()
 	_, _ = k.bell.Write([]byte{1}) // fails when the kernel is gone, which is seen below
-	k.call.signal(unix.SIGCONT)
+	k.signal(unix.SIGCONT)
 	c.answered = c.wait(ctx)
 	if c.answered {
-		k.call.signal(unix.SIGSTOP)
+		k.signal(unix.SIGSTOP)
 	}
 	c.collect()
 }
@@ -162,7 +162,7 @@ func (c *cell) tick(now time.Time) {
 		return
 	}
 	if !now.Before(c.look) {
-		left := c.limits.CPU - (c.kernel.call.cpuTime() - c.used)
+		left := c.limits.CPU - (c.kernel.cpuTime() - c.used)
 		if left <= 0 {
 			c.halt(stoppedByCPU)
 			return
@@ -242,9 +242,8 @@ func (c *capture) takeFrom(fd int) {
 // read takes the answer of a living kernel.
 func (c *cell) read(res *sandbox.Result) error {
 	k := c.kernel
-	res.Usage = sandbox.Usage{
-		Wall: time.Since(c.start), CPU: k.call.cpuTime() - c.used, PeakMemory: k.call.peakMemory(),
-	}
+	res.Usage = sandbox.Usage{Wall: time.Since(c.start), CPU: max(k.cpuTime()-c.used, 0)}
+	res.Usage.PeakMemory = k.peakMemory(res.Usage.CPU)
 	if c.flooded(res) {
 		return nil
 	}
@@ -284,7 +283,7 @@ func (c *cell) bury(res *sandbox.Result) error {
 		return fmt.Errorf("%w: the kernel was closed", ErrDied)
 	}
 	e := call.exit
-	e.cpu -= c.used
+	e.cpu = max(e.cpu-c.used, 0)
 	res.Usage = sandbox.Usage{Wall: time.Since(c.start), CPU: e.cpu, PeakMemory: e.peak}
 	res.ExitCode = 128 + int(unix.SIGKILL)
 	switch {

@@ -65,6 +65,9 @@ type Kernel struct {
 	owned  sync.WaitGroup // the listener at the bell
 
 	mu      sync.Mutex // held by the cell that runs
+	pid     int        // as this process sees it, and a hold on it; -1 while unknown
+	pidfd   int        //
+	peak    int64      // largest resident size that was read
 	number  uint32     // of the current cell
 	hasText bool       // stdin holds something
 	spent   bool
@@ -94,7 +97,7 @@ func (in *Interpreter) StartKernel(ctx context.Context, req sandbox.Request) (*K
 	if err != nil {
 		return nil, err
 	}
-	k := &Kernel{zygote: z, call: z.newCall(), stdin: -1, rung: make(chan struct{}, 1)}
+	k := &Kernel{zygote: z, call: z.newCall(), stdin: -1, pid: -1, pidfd: -1, rung: make(chan struct{}, 1)}
 	if err := z.take(k.call); err != nil {
 		return nil, err
 	}
@@ -125,12 +128,13 @@ func (k *Kernel) start(ctx context.Context, req sandbox.Request) error {
 	if err := k.entered(ctx); err != nil {
 		return err
 	}
-	if req.Fixture == "" {
-		k.call.signal(unix.SIGSTOP)
-		return nil
-	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.identify()
+	if req.Fixture == "" {
+		k.signal(unix.SIGSTOP)
+		return nil
+	}
 	res, err := k.cell(ctx, req, req.Fixture, kindFixtureCode, false)
 	if err != nil {
 		return err
@@ -222,6 +226,59 @@ func (k *Kernel) entered(ctx context.Context) error {
 	}
 }
 
+// identify takes hold of the process, which spares the zygote a part in each cell.
+// The number of a process can change hands until something holds it, so it is
+// compared once more after that. Without a hold all goes through the zygote.
+func (k *Kernel) identify() {
+	pid := k.call.hostPID()
+	if pid <= 0 {
+		return
+	}
+	pidfd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return
+	}
+	used, ok := k.call.ask(askPatience)
+	ids, err := status(pid, "NSpid")
+	if !ok || err != nil || !seenAs(ids, used.pid) {
+		_ = unix.Close(pidfd) // of another process
+		return
+	}
+	k.pid, k.pidfd = pid, pidfd
+}
+
+// signal reaches the kernel from outside, where SIGSTOP cannot be refused.
+func (k *Kernel) signal(sig unix.Signal) {
+	if k.pidfd < 0 {
+		k.call.signal(sig)
+		return
+	}
+	// ESRCH means that it ended by itself.
+	_ = unix.PidfdSendSignal(k.pidfd, sig, nil, 0)
+}
+
+// cpuTime returns the processor time of the kernel so far, all threads together.
+func (k *Kernel) cpuTime() time.Duration {
+	if k.pid <= 0 {
+		return k.call.cpuTime()
+	}
+	// The clock of a process is the complement of its id, tagged (clock_getcpuclockid(3)).
+	var used unix.Timespec
+	if unix.ClockGettime(int32(^k.pid<<3|2), &used) != nil {
+		return 0
+	}
+	return time.Duration(used.Nano())
+}
+
+// peakMemory returns the largest resident size of the kernel so far. Looking costs
+// as much as a short cell, which cannot have changed it much.
+func (k *Kernel) peakMemory(used time.Duration) int64 {
+	if k.peak == 0 || used > time.Millisecond {
+		k.peak = k.call.peakMemory()
+	}
+	return k.peak
+}
+
 // note returns what a kernel that could not be locked in has left.
 func (k *Kernel) note() string {
 	head := make([]byte, recordStart+1024)
@@ -297,8 +354,10 @@ func (k *Kernel) Close() {
 			}
 		}
 		k.owned.Wait()
-		if k.stdin >= 0 {
-			_ = unix.Close(k.stdin) // ours alone; a failed close leaves nothing to do
+		for _, fd := range []int{k.stdin, k.pidfd} {
+			if fd >= 0 {
+				_ = unix.Close(fd) // ours alone; a failed close leaves nothing to do
+			}
 		}
 		k.zygote.give(k.call)
 		if k.uid != 0 {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -47,7 +48,7 @@ func (c *call) hostPID() int {
 	if err != nil {
 		return -1
 	}
-	for _, field := range bytes.Fields(children) {
+	for _, field := range slices.Backward(bytes.Fields(children)) { // the youngest is last
 		pid, err := strconv.Atoi(string(field))
 		if err != nil {
 			continue

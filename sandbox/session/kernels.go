@@ -56,6 +56,9 @@ func OnPool(p *pool.Pool) Admit {
 	}
 }
 
+// errNoKernel means that an interpreter ended before it had made a kernel.
+var errNoKernel = errors.New("no kernel")
+
 func gone(k Kernel) bool {
 	select {
 	case <-k.Done():
@@ -176,6 +179,9 @@ func (m *Manager) rebuild(ctx context.Context, s *session, req sandbox.Request, 
 	}
 	for {
 		k, err := start(within, first)
+		if errors.Is(err, jail.ErrDied) {
+			return nil, fmt.Errorf("%w: %w", errNoKernel, err)
+		}
 		if err != nil {
 			return nil, m.late(ctx, within, s, err)
 		}

@@ -206,36 +206,39 @@ func (m *Manager) leave(s *session) {
 var errDropped = errors.New("the session was dropped")
 
 // deaths is the number of interpreters that may die under a cell before the cell
-// is held to be the cause.
-const deaths = 3
+// is held to be the cause; patience is how long it waits for one to come back.
+const (
+	deaths   = 3
+	patience = 30 * time.Second
+)
 
 // run runs req as the next cell of s, whose turn it has.
 func (m *Manager) run(ctx context.Context, s *session, req sandbox.Request, arrived time.Time) (sandbox.Result, error) {
 	if why, err := m.prepare(s, req); why != "" || err != nil {
 		return refused(req, why), err
 	}
-	var res sandbox.Result
-	for range deaths {
-		err := m.admit(ctx, req, func(ctx context.Context, start Start) error {
-			k, err := m.ready(ctx, s, req, start)
-			if err != nil {
-				return err
-			}
-			queued := time.Since(arrived)
-			res, err = k.Run(ctx, req)
-			res.Usage.Queue = queued
-			m.rest(s, k, req, res.Status, err)
-			return err
-		})
+	giveUp := time.Now().Add(patience)
+	for died, pause := 0, 5*time.Millisecond; died < deaths; {
+		res, err := m.attempt(ctx, s, req, arrived)
 		var refusal *jail.Refused
 		switch {
+		case err == nil:
+			return res, nil
+		case ctx.Err() != nil:
+			return sandbox.Result{}, err
 		case errors.Is(err, errDropped):
 			return refused(req, err.Error()), nil
 		case errors.As(err, &refusal):
 			return refused(req, refusal.Reason), nil
-		case err == nil:
-			return res, nil
-		case !errors.Is(err, jail.ErrDied) || ctx.Err() != nil:
+		case errors.Is(err, errNoKernel) && time.Now().Before(giveUp):
+			select { // the pool has yet to see the death
+			case <-time.After(pause):
+			case <-ctx.Done():
+			}
+			pause = min(2*pause, time.Second)
+		case errors.Is(err, jail.ErrDied) && !errors.Is(err, errNoKernel):
+			died++
+		default:
 			return sandbox.Result{}, err
 		}
 	}
@@ -243,6 +246,22 @@ func (m *Manager) run(ctx context.Context, s *session, req sandbox.Request, arri
 		ID: req.ID, Status: sandbox.StatusKilled, ExitCode: 137,
 		Reason: "ends the interpreter that runs it, again and again",
 	}, nil
+}
+
+// attempt runs req once, in a kernel that is made where there is none.
+func (m *Manager) attempt(ctx context.Context, s *session, req sandbox.Request, arrived time.Time) (res sandbox.Result, err error) {
+	err = m.admit(ctx, req, func(ctx context.Context, start Start) error {
+		k, err := m.ready(ctx, s, req, start)
+		if err != nil {
+			return err
+		}
+		queued := time.Since(arrived)
+		res, err = k.Run(ctx, req)
+		res.Usage.Queue = queued
+		m.rest(s, k, req, res.Status, err)
+		return err
+	})
+	return res, err
 }
 
 // Drop ends a session and forgets its history; cells that wait or run are refused.
