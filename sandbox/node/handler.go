@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"temper/sandbox"
+	"temper/sandbox/codejudge"
 	"temper/sandbox/httpapi"
 	"temper/sandbox/jail"
 	"temper/sandbox/metrics"
@@ -12,7 +13,7 @@ import (
 	"temper/sandbox/session"
 )
 
-// PathStatus answers with a Status.
+// PathStatus answers with a Status; /status is that of Code-Judge.
 const PathStatus = "/v1/status"
 
 // Status is what a node says of itself.
@@ -66,6 +67,13 @@ func (n *node) handler() http.Handler {
 		Logger: n.logger, Load: n.load, Status: func() any { return n.status() },
 		CloseSession: func(name string) bool { return n.sessions.Drop("", name) },
 	}))
+	judge := codejudge.NewHandler(n.exec, codejudge.Config{Logger: n.logger, Load: func() codejudge.Load {
+		l := n.load()
+		return codejudge.Load{Queue: l.Waiting, Workers: l.Slots}
+	}})
+	for _, path := range codejudge.Paths() {
+		mux.Handle(path, judge)
+	}
 	mux.HandleFunc("GET "+PathStatus, n.serveStatus)
 	mux.Handle("GET "+metrics.Path, n.metrics.Handler())
 	return mux

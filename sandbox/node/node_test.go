@@ -3,6 +3,7 @@ package node_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -71,10 +72,7 @@ func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 func TestNodeConforms(t *testing.T) {
 	n := serve(t, node.Config{Zygotes: 2, Build: "v1", Server: server.Config{Token: "secret"}}, quiet())
 	sandboxtest.Run(t, func(*testing.T) sandbox.Executor { return n.client })
-	var status node.Status
-	if err := n.client.Status(t.Context(), &status); err != nil {
-		t.Fatal(err)
-	}
+	status := n.status(t)
 	if status.Pool.Zygotes != 2 || status.Pool.Executed == 0 || status.Version == "" || len(status.Layers) == 0 ||
 		status.Load.Slots == 0 || status.Load.Draining || status.Build != "v1" || status.Limits.Wall == 0 {
 		t.Errorf("status %+v lacks something", status)
@@ -163,14 +161,49 @@ func TestSessions(t *testing.T) {
 	}
 }
 
-// get asks a node over HTTP/1.1.
+func TestCodeJudge(t *testing.T) {
+	n := serve(t, node.Config{Zygotes: 1, Slots: 5, Server: server.Config{Token: "secret"}}, quiet())
+	body := `{"type": "python", "solution": "print(int(input()) + 1)", "input": "41", "expected_output": "42"}`
+	if status, got := n.ask(t, http.MethodPost, "/judge", "secret", body); status != 200 || !strings.Contains(got, `"success":true`) {
+		t.Errorf("/judge: %d %s", status, got)
+	}
+	if status, got := n.get(t, "/status", "secret"); status != 200 || got != `{"queue":0,"num_workers":5}` {
+		t.Errorf("/status: %d %q", status, got)
+	}
+	if status, _ := n.ask(t, http.MethodPost, "/judge", "", body); status != http.StatusUnauthorized {
+		t.Errorf("/judge without the token: %d, want 401", status)
+	}
+	if status, got := n.get(t, "/ping", ""); status != 200 || strings.TrimSpace(got) != `"pong"` {
+		t.Errorf("/ping without the token: %d %s", status, got)
+	}
+	if _, got := n.get(t, metrics.Path, "secret"); !strings.Contains(got, "\n"+`rl_sandbox_calls_total{status="ok"} 1`+"\n") {
+		t.Error("the call is not counted")
+	}
+}
+
+// status is what a node without a token says of itself, or with the token secret.
+func (r *running) status(t *testing.T) (s node.Status) {
+	t.Helper()
+	code, body := r.get(t, node.PathStatus, "secret")
+	if err := json.Unmarshal([]byte(body), &s); err != nil || code != http.StatusOK {
+		t.Fatalf("status: %d %s: %v", code, body, err)
+	}
+	return s
+}
+
 func (r *running) get(t *testing.T, path, token string) (int, string) {
+	t.Helper()
+	return r.ask(t, http.MethodGet, path, token, "")
+}
+
+// ask makes a request over HTTP/1.1.
+func (r *running) ask(t *testing.T, method, path, token, body string) (int, string) {
 	t.Helper()
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", strings.TrimPrefix(r.ready.Address, httpapi.UnixPrefix))
 	}}
 	defer transport.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://sandbox"+path, nil)
+	req, err := http.NewRequestWithContext(t.Context(), method, "http://sandbox"+path, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,11 +213,11 @@ func (r *running) get(t *testing.T, path, token string) (int, string) {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
+	answer, err := io.ReadAll(resp.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return resp.StatusCode, string(body)
+	return resp.StatusCode, string(answer)
 }
 
 // TestDrain: the end is announced on streams, new calls are refused as
@@ -230,11 +263,8 @@ func TestDrainKillsWhatDoesNotEnd(t *testing.T) {
 		_, err := n.client.Execute(t.Context(), sandbox.Request{Code: "while True: pass"})
 		answer <- err
 	}()
-	var status node.Status
-	for status.Pool.Busy == 0 {
-		if err := n.client.Status(t.Context(), &status); err != nil {
-			t.Fatal(err)
-		}
+	for n.status(t).Pool.Busy == 0 {
+		time.Sleep(5 * time.Millisecond)
 	}
 	if err := n.stop(); err == nil || !strings.Contains(err.Error(), "calls were killed after the drain time of 200ms") {
 		t.Errorf("Serve: %v", err)
@@ -304,6 +334,11 @@ func TestNoProgramTextInTheLog(t *testing.T) {
 	for name, code := range leaks {
 		run(sandbox.Request{ID: name, Code: code, Stdin: secret})
 	}
+	calls.Go(func() {
+		n.ask(t, http.MethodPost, "/judge/batch", "", `{"type": "batch", "submissions": [{"type": "python", "solution": "tuberose", "input": "tuberose"}, {"type": "tuberose"}]}`)
+		n.ask(t, http.MethodPost, "/v1/execute", "", `{"code": "tuberose", "tuberose": 1}`)
+	})
+	run(sandbox.Request{ID: "cell", Session: "s", Code: "raise ValueError('tuberose')", History: []string{"x = 'tuberose'", "tuberose tuberose"}})
 	run(sandbox.Request{ID: "fixture", Fixture: "raise ValueError('tuberose')", Code: "1"})
 	run(sandbox.Request{ID: "refused", Code: "'tuberose'", Profile: "tuberose", Limits: sandbox.Limits{Wall: -1}})
 	run(sandbox.Request{ID: "refused by nul", Code: "tuberose\x00"})
