@@ -130,9 +130,11 @@ func everySource() metrics.Sources {
 		Zygotes:  func() metrics.Zygotes { return metrics.Zygotes{Alive: 4, Deaths: 3} },
 		Sessions: func() metrics.Sessions { return metrics.Sessions{Live: 2, Known: 9} },
 		Nodes: func() []metrics.Node {
-			return []metrics.Node{{Name: "a:1", Up: true, Slots: 64, InFlight: 60, Retries: 2}, {Name: "b:1"}}
+			return []metrics.Node{{Name: "a:1", Up: true, Slots: 64, InFlight: 60, Retries: 2, Deaths: 1}, {Name: "b:1"}}
 		},
-		Router: func() metrics.Router { return metrics.Router{WaitingByRun: waiting, Overloads: 11, LateAnswers: 12} },
+		Router: func() metrics.Router {
+			return metrics.Router{WaitingByRun: waiting, Overloads: 11, Bytes: 12, MaxBytes: 13}
+		},
 		Layers: map[string]bool{"seccomp": true, "landlock": false}, Build: "v1",
 	}
 }
@@ -144,11 +146,11 @@ func TestSources(t *testing.T) {
 		"rl_sandbox_draining": "1", "rl_sandbox_zygotes": "4", "rl_sandbox_zygote_deaths_total": "3",
 		"rl_sandbox_sessions_live": "2", "rl_sandbox_sessions_known": "9",
 		`rl_sandbox_node_up{node="a:1"}`: "1", `rl_sandbox_node_up{node="b:1"}`: "0", `rl_sandbox_node_slots{node="a:1"}`: "64",
-		`rl_sandbox_node_calls_in_flight{node="a:1"}`: "60", `rl_sandbox_node_retries_total{node="a:1"}`: "2",
+		`rl_sandbox_node_calls_in_flight{node="a:1"}`: "60", `rl_sandbox_node_retries_total{node="a:1"}`: "2", `rl_sandbox_node_deaths_total{node="a:1"}`: "1",
 		`rl_sandbox_queue_run_calls{run="none"}`: "100", `rl_sandbox_queue_run_calls{run="?"}`: "99",
 		`rl_sandbox_queue_run_calls{run="run29"}`: "29", `rl_sandbox_queue_run_calls{run="run12"}`: "12",
 		`rl_sandbox_queue_run_calls{run="other"}`: "66", // 0 + 1 + ... + 11
-		"rl_sandbox_overloads_total":              "11", "rl_sandbox_late_answers_total": "12",
+		"rl_sandbox_overloads_total":              "11", "rl_sandbox_queue_bytes": "12", "rl_sandbox_queue_limit_bytes": "13",
 		`rl_sandbox_layer_on{layer="seccomp"}`: "1", `rl_sandbox_layer_on{layer="landlock"}`: "0", `rl_sandbox_build_info{build="v1"}`: "1",
 	})
 	runs := 0

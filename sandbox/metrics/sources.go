@@ -50,14 +50,16 @@ type Node struct {
 	Up       bool
 	Slots    int
 	InFlight int
-	Retries  int64 // calls that another node had to take over
+	Retries  int64 // attempts that ended without an answer and were made again
+	Deaths   int64 // connections to it that broke
 }
 
 // Router is the state of a gateway as a whole.
 type Router struct {
 	WaitingByRun map[string]int
 	Overloads    int64 // calls that were not admitted
-	LateAnswers  int64 // answers that came after another had been given
+	Bytes        int64 // of the calls inside
+	MaxBytes     int64
 }
 
 // series is a metric that a source fills.
@@ -134,7 +136,8 @@ func (s sink) nodes(nodes []Node) {
 		s.send(gauge("node_up", "1 when the gateway has a stream to the node.", "node"), flag(n.Up), name)
 		s.send(gauge("node_slots", "Slots that the node offers.", "node"), float64(n.Slots), name)
 		s.send(gauge("node_calls_in_flight", "Calls that the gateway has given to the node.", "node"), float64(n.InFlight), name)
-		s.send(counter("node_retries_total", "Calls that another node had to take over.", "node"), float64(n.Retries), name)
+		s.send(counter("node_retries_total", "Attempts that the node left without an answer and that were made again.", "node"), float64(n.Retries), name)
+		s.send(counter("node_deaths_total", "Connections to the node that broke.", "node"), float64(n.Deaths), name)
 	}
 }
 
@@ -143,7 +146,8 @@ func (s sink) router(r Router) {
 		s.send(gauge("queue_run_calls", "Calls that wait, of the runs with most; the rest are other.", "run"), float64(n), run)
 	}
 	s.send(counter("overloads_total", "Calls that the gateway did not admit."), float64(r.Overloads))
-	s.send(counter("late_answers_total", "Answers that came after the call had been answered, and were dropped."), float64(r.LateAnswers))
+	s.send(gauge("queue_bytes", "Bytes of the calls inside."), float64(r.Bytes))
+	s.send(gauge("queue_limit_bytes", "Bytes that the calls inside may have; more are refused as overloaded."), float64(r.MaxBytes))
 }
 
 // maxRuns bounds the values of the label run.

@@ -10,8 +10,12 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -218,6 +222,55 @@ func (r *running) ask(t *testing.T, method, path, token, body string) (int, stri
 		t.Fatal(err)
 	}
 	return resp.StatusCode, string(answer)
+}
+
+// TestZygoteDeath: a warm interpreter that dies is told, counted and replaced.
+func TestZygoteDeath(t *testing.T) {
+	var log safeBuffer
+	n := serve(t, node.Config{Zygotes: 1}, slog.New(slog.NewJSONHandler(&log, nil)))
+	for _, pid := range children(t) {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for status := n.status(t); status.Pool.Deaths != 1 || status.Pool.Zygotes != 1; status = n.status(t) {
+		time.Sleep(5 * time.Millisecond)
+	}
+	if _, err := n.client.Execute(t.Context(), sandbox.Request{Code: "1"}); err != nil {
+		t.Error(err)
+	}
+	if _, body := n.get(t, metrics.Path, ""); !strings.Contains(body, "\nrl_sandbox_zygote_deaths_total 1\n") {
+		t.Error("the death is not counted")
+	}
+	if want := `"level":"WARN","msg":"sandbox interpreter died"`; !strings.Contains(log.String(), want) {
+		t.Errorf("the log lacks %s:\n%s", want, log.String())
+	}
+}
+
+// children are the processes that this one has started and not yet waited for.
+func children(t *testing.T) (pids []int) {
+	t.Helper()
+	lists, err := filepath.Glob("/proc/self/task/*/children")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, list := range lists {
+		text, err := os.ReadFile(list)
+		if err != nil {
+			continue // a thread that has ended
+		}
+		for field := range strings.FieldsSeq(string(text)) {
+			pid, err := strconv.Atoi(field)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pids = append(pids, pid)
+		}
+	}
+	if len(pids) == 0 {
+		t.Fatal("no interpreter runs")
+	}
+	return pids
 }
 
 // TestDrain: the end is announced on streams, new calls are refused as
