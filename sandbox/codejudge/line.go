@@ -10,6 +10,9 @@ import (
 const (
 	firstLimit = 256  // calls given to the executor before it has shown what it takes
 	mostLimit  = 8192 // whatever it takes
+	// shortestRound is how many calls end between two attempts of a narrow line to
+	// grow: each attempt lets two calls race for one slot.
+	shortestRound = 16
 )
 
 // line lets calls through to the executor, first come first served, as many at
@@ -20,7 +23,7 @@ type line struct {
 	limit int
 	busy  int
 	grown int  // calls ended since the limit last grew
-	slow  bool // a refusal was seen: grow by one for each full round only
+	slow  bool // a refusal was seen: grow by a part for each full round only
 	next  uint64
 	queue queue
 }
@@ -77,8 +80,11 @@ func (l *line) leave(refused bool) (pause bool) {
 	switch {
 	case refused:
 		l.limit, l.slow, l.grown = max(1, min(l.limit, l.busy)), true, 0
-	case len(l.queue) > 0 && (!l.slow || l.grown >= l.limit):
-		l.limit, l.grown = min(mostLimit, l.limit+1), 0
+	case len(l.queue) == 0:
+	case !l.slow:
+		l.limit = min(mostLimit, l.limit+1)
+	case l.grown >= max(l.limit, shortestRound):
+		l.limit, l.grown = min(mostLimit, l.limit+1+l.limit/8), 0
 	}
 	pause = refused && l.busy == 0
 	l.advance()
