@@ -80,7 +80,7 @@ func TestStreamOfACallerThatDoesNotReadEnds(t *testing.T) {
 			}
 			waitFor(t, func() bool { return exec.started.Load() == calls })
 			close(exec.release)
-			time.Sleep(500 * time.Millisecond)
+			waitFor(t, func() bool { _, err := fmt.Fprintln(in); return err != nil })
 			if n, err := io.Copy(io.Discard, out); err == nil || n > calls*size/2 {
 				t.Errorf("read %d bytes, then %v, want the end of the stream", n, err)
 			}

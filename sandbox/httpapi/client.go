@@ -97,14 +97,9 @@ func (c *Client) connect(ctx context.Context) (*Stream, error) {
 		c.mu.Unlock()
 		return nil, fmt.Errorf("%w: client of %s: %w", sandbox.ErrUnavailable, c.target.address, errClosed)
 	}
-	if s := c.stream; s != nil {
-		select {
-		case <-s.Done():
-			c.stream = nil
-		default:
-			c.mu.Unlock()
-			return s, nil
-		}
+	if s := c.stream; s != nil && s.Err() == nil {
+		c.mu.Unlock()
+		return s, nil
 	}
 	if time.Now().Before(c.plain) {
 		c.mu.Unlock()
@@ -148,12 +143,26 @@ func (c *Client) open(ctx context.Context) (*Stream, error) {
 	if err == nil || errors.Is(err, errNoStream) || errors.As(err, &connect) && connect.Op == "dial" {
 		return stream, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
-	defer cancel()
-	if c.Health(ctx) == nil && !errors.Is(err, errUnauthorized) {
+	if !errors.Is(err, errUnauthorized) && c.answers(ctx) {
 		err = errNoStream
 	}
 	return nil, err
+}
+
+// answers reports whether a request gets a response, whatever it says.
+func (c *Client) answers(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.target.base+PathHealth, nil)
+	if err != nil {
+		return false
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return false
+	}
+	_ = resp.Body.Close() // nobody reads it
+	return true
 }
 
 // dialed notes how an attempt ended.

@@ -28,7 +28,12 @@ import (
 // serveStreams returns a server that speaks HTTP/2 too.
 func serveStreams(t testing.TB, exec sandbox.Executor, cfg httpapi.Config) *httptest.Server {
 	t.Helper()
-	server := httptest.NewUnstartedServer(httpapi.NewHandler(exec, cfg))
+	return start(t, httpapi.NewHandler(exec, cfg))
+}
+
+func start(t testing.TB, handler http.Handler) *httptest.Server {
+	t.Helper()
+	server := httptest.NewUnstartedServer(handler)
 	server.Config.Protocols = protocols(true)
 	server.Start()
 	t.Cleanup(server.Close)
@@ -279,9 +284,10 @@ func TestDeadlineTravels(t *testing.T) {
 	if f := raw.answer(); f.ID != "a" || f.Error == nil || f.Error.Code != httpapi.CodeDeadline {
 		t.Errorf("got %+v, want a deadline", f)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	s := dial(t, server.URL, httpapi.Options{})
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	_, err := dial(t, server.URL, httpapi.Options{}).Execute(ctx, sandbox.Request{ID: "b"})
+	_, err := s.Execute(ctx, sandbox.Request{ID: "b"})
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v, want %v", err, context.DeadlineExceeded)
 	}
