@@ -98,7 +98,7 @@ func TestErrorNamesTheLineOfTheCurrentCell(t *testing.T) {
 // TestLimitsHoldForEachCell and end the kernel that meets them.
 func TestLimitsHoldForEachCell(t *testing.T) {
 	_, in := open(t, jail.Config{})
-	limits := sandbox.Limits{CPU: 300 * time.Millisecond, Wall: 2 * time.Second, Output: 100, Memory: 256 << 20}
+	limits := sandbox.Limits{CPU: 300 * time.Millisecond, Wall: time.Second, Output: 100, Memory: 256 << 20}
 	k := kernel(t, in, sandbox.Request{Limits: limits})
 	for range 4 { // more than the limit in all
 		res := cellOf(t, k, sandbox.Request{Code: "import time\ne = time.process_time() + .15\nwhile time.process_time() < e: pass", Limits: limits})
@@ -111,7 +111,7 @@ func TestLimitsHoldForEachCell(t *testing.T) {
 		status             sandbox.Status
 	}{
 		{"cpu", "while True: pass", "cpu time limit of 300ms", sandbox.StatusTimeLimit},
-		{"wall", "import time\ntime.sleep(60)", "wall time limit of 2s", sandbox.StatusTimeLimit},
+		{"wall", "import time\ntime.sleep(60)", "wall time limit of 1s", sandbox.StatusTimeLimit},
 		{"output", "while True: print('x' * 1000)", "wrote more than", sandbox.StatusOutputLimit},
 		{"memory", "x = bytearray(1 << 30)", "MemoryError", sandbox.StatusMemoryLimit},
 		{"crash", "import ctypes\nctypes.string_at(0)", "SIGSEGV", sandbox.StatusKilled},
@@ -234,13 +234,13 @@ func TestFixtureThatFailsRefusesTheKernel(t *testing.T) {
 	_, in := open(t, jail.Config{})
 	for fixture, want := range map[string]string{
 		"1/0":                      "fixture: ZeroDivisionError: division by zero",
-		"while True: pass":         "fixture: cpu time limit of 1s",
+		"while True: pass":         "fixture: cpu time limit of 300ms",
 		"import os; os._exit(3)":   "fixture: ended with status error, exit code 3",
 		"x = 1\n" + "y = 2 2\n":    "fixture: SyntaxError",
 		"import sys; sys.exit(0)":  "fixture: SystemExit",
 		strings.Repeat(" ", 2<<20): "above the limit",
 	} {
-		_, err := in.StartKernel(t.Context(), sandbox.Request{Fixture: fixture, Limits: sandbox.Limits{CPU: time.Second}})
+		_, err := in.StartKernel(t.Context(), sandbox.Request{Fixture: fixture, Limits: sandbox.Limits{CPU: 300 * time.Millisecond}})
 		var refused *jail.Refused
 		if !errors.As(err, &refused) || !strings.Contains(refused.Reason, want) {
 			t.Errorf("fixture %.20q: got error %v, want %q", fixture, err, want)
@@ -292,12 +292,30 @@ func TestKernelDiesWithItsZygote(t *testing.T) {
 	t.Errorf("process %d survives its zygote", pid)
 }
 
-func TestKernelInPlainMode(t *testing.T) {
-	_, in := open(t, jail.Config{}.WithMode(jail.ModePlain))
-	k := kernel(t, in, sandbox.Request{})
-	cellOf(t, k, code("x = 1"))
-	if res := cellOf(t, k, code("x")); res.Value != "1" {
-		t.Errorf("got %+v", res)
+func TestKernelInTheOtherModes(t *testing.T) {
+	for _, mode := range []jail.Mode{jail.ModeUser, jail.ModePlain} {
+		t.Run(string(mode), func(t *testing.T) {
+			j, err := jail.New(t.Context(), jail.Config{}.WithMode(mode))
+			if err != nil && mode == jail.ModeUser {
+				t.Skip("no user namespaces here:", err)
+			}
+			if err == nil {
+				err = j.Close()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, in := open(t, jail.Config{}.WithMode(mode))
+			k := kernel(t, in, sandbox.Request{})
+			cellOf(t, k, code("x = 1"))
+			if res := cellOf(t, k, code("x")); res.Value != "1" || res.Usage.PeakMemory <= 0 {
+				t.Errorf("got %+v", res)
+			}
+			limits := sandbox.Limits{Wall: 200 * time.Millisecond}
+			if res := cellOf(t, k, sandbox.Request{Code: "while True: pass", Limits: limits}); res.Status != sandbox.StatusTimeLimit {
+				t.Errorf("got %+v", res)
+			}
+		})
 	}
 }
 

@@ -24,10 +24,31 @@ func (p *Pool) Do(ctx context.Context, req sandbox.Request, f func(ctx context.C
 	if err != nil {
 		return err
 	}
+	w, in = p.spread(w, in)
 	defer p.release(w)
 	if err := f(ctx, in); err != nil {
 		return err
 	}
 	p.done.Add(1)
 	return nil
+}
+
+// spread moves a pick to the next of the interpreters that are as idle: what f
+// leaves on one stays there, and must not gather on the first.
+func (p *Pool) spread(w *worker, in Interpreter) (*worker, Interpreter) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.turn++
+	for i := range p.workers {
+		other := p.workers[(p.turn+i)%len(p.workers)]
+		if other == w {
+			break
+		}
+		if other.alive() && other.inFlight < w.inFlight { // w counts this pick already
+			w.inFlight--
+			other.inFlight++
+			return other, other.interpreter
+		}
+	}
+	return w, in
 }

@@ -81,6 +81,7 @@ type Pool struct {
 
 	mu      sync.Mutex
 	workers []*worker
+	turn    int           // where Do looks first
 	changed chan struct{} // closed and replaced when a worker comes up
 	closing chan struct{}
 	closed  bool

@@ -99,7 +99,7 @@ type Manager struct {
 	closed   bool
 
 	calls   sync.WaitGroup
-	life    context.Context // ends what still runs when Close loses patience
+	life    context.Context // not a call's: ends what still runs when Close loses patience
 	end     context.CancelFunc
 	stop    chan struct{} // ends the janitor
 	janitor sync.WaitGroup
@@ -140,7 +140,7 @@ func (m *Manager) Execute(ctx context.Context, req sandbox.Request) (sandbox.Res
 	defer m.leave(s)
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(m.life, cancel)()
+	defer context.AfterFunc(m.life, cancel)() //nolint:contextcheck // Close ends what its callers have not
 	select {
 	case s.turn <- struct{}{}: // waiters are served in order
 		defer func() { <-s.turn }()
