@@ -261,7 +261,7 @@ func upChildren(p *config.Process, o *upOptions) ([]supervise.Child, error) {
 		"--ui", p.UIAddress, "--sandbox", p.SandboxAddress,
 	}
 	token := sandboxTokenKey + "=" + sandboxToken()
-	env := append(os.Environ(), "TEMPER_SUPERVISED=1", token)
+	env := append(os.Environ(), "TEMPER_SUPERVISED=1")
 	sandboxArgs := []string{"sandbox", "--listen", p.SandboxAddress, "--python", p.Python}
 	if len(o.require) > 0 {
 		sandboxArgs = append(sandboxArgs, "--require", strings.Join(o.require, ","))
@@ -277,7 +277,7 @@ func upChildren(p *config.Process, o *upOptions) ([]supervise.Child, error) {
 	return append(children,
 		role("sandbox", append(scrubbedEnv(), token), httpReady("http://"+p.SandboxAddress+"/healthz"), sandboxArgs...),
 		role("worker", env, readyFile(p, "worker"), append([]string{"worker"}, places...)...),
-		role("trainer", env, readyFile(p, "trainer"), append([]string{"trainer"}, places...)...),
+		role("trainer", append(env, token), readyFile(p, "trainer"), append([]string{"trainer"}, places...)...),
 	), nil
 }
 
