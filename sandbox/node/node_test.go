@@ -284,7 +284,7 @@ func TestDrain(t *testing.T) {
 	defer stream.Close()
 	answer := make(chan error, 1)
 	go func() {
-		res, err := stream.Execute(t.Context(), sandbox.Request{Code: "import time\ntime.sleep(1.5)\nprint(1)"})
+		res, err := stream.Execute(t.Context(), sandbox.Request{Code: "import time\ntime.sleep(1)\nprint(1)"})
 		if err == nil && res.Stdout != "1\n" {
 			err = fmt.Errorf("result %+v", res)
 		}
@@ -373,7 +373,7 @@ var leaks = map[string]string{
 // TestNoProgramTextInTheLog runs programs and refused calls with everything logged.
 func TestNoProgramTextInTheLog(t *testing.T) {
 	var log safeBuffer
-	n := serve(t, node.Config{Zygotes: 2, Build: "v1", Defaults: sandbox.Limits{Wall: time.Second, CPU: time.Second, Memory: 64 << 20}},
+	n := serve(t, node.Config{Zygotes: 2, Build: "v1", Defaults: sandbox.Limits{Wall: 400 * time.Millisecond, CPU: 400 * time.Millisecond, Memory: 64 << 20}},
 		slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	var calls sync.WaitGroup
 	run := func(req sandbox.Request) {
@@ -386,6 +386,7 @@ func TestNoProgramTextInTheLog(t *testing.T) {
 	}
 	for name, code := range leaks {
 		run(sandbox.Request{ID: name, Code: code, Stdin: secret})
+		run(sandbox.Request{ID: name + " as a cell", Session: name, Code: code, Stdin: secret})
 	}
 	calls.Go(func() {
 		n.ask(t, http.MethodPost, "/judge/batch", "", `{"type": "batch", "submissions": [{"type": "python", "solution": "tuberose", "input": "tuberose"}, {"type": "tuberose"}]}`)
