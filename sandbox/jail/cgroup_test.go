@@ -242,7 +242,9 @@ func TestCgroupOfThisMachine(t *testing.T) {
 	if err := c.close(); err != nil {
 		t.Error(err)
 	}
-	<-ended
+	if err := <-ended; err == nil {
+		t.Error("the sleeper ended by itself")
+	}
 	for _, dir := range c.dirs {
 		if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s is still there: %v", dir, err)
