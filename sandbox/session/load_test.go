@@ -44,20 +44,72 @@ func TestFiftySessionsAtOnce(t *testing.T) {
 
 // TestMemoryOfAnIdleKernel reports what a kernel that waits costs.
 func TestMemoryOfAnIdleKernel(t *testing.T) {
-	r := newReal(t, pool.Config{Zygotes: 1}, session.Config{})
-	const n = 20
-	for i := range n {
-		exec(t, r.Manager, fmt.Sprint(i), "def f(n): return n * 2\nx = [f(i) for i in range(100)]\nprint(sum(x))")
+	for _, c := range []struct {
+		name, code string
+		most       int64 // KiB
+	}{
+		{"strict", "def f(n): return n * 2\nx = [f(i) for i in range(100)]\nprint(sum(x))", 8 << 10},
+		{"numeric", "from sympy import *\nx = symbols('x')\nprint(solve(x**2 - 4, x))", 32 << 10},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newReal(t, pool.Config{Zygotes: 1}, session.Config{})
+			const n = 20
+			for i := range n {
+				res := exec(t, r.Manager, fmt.Sprint(i), c.code)
+				if res.Error != nil && res.Error.Type == "ModuleNotFoundError" {
+					t.Skip("not installed:", res.Error.Message)
+				}
+				if res.Status != sandbox.StatusOK {
+					t.Fatalf("got %+v", res)
+				}
+			}
+			var sum int64
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			for _, k := range r.kernels {
+				sum += pss(t, k.(*jail.Kernel).PID())
+			}
+			t.Logf("%d idle kernels, %d KiB each (PSS)", n, sum/n)
+			if sum/n > c.most {
+				t.Errorf("an idle kernel holds %d KiB, more than %d", sum/n, c.most)
+			}
+		})
 	}
-	var sum int64
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, k := range r.kernels {
-		sum += pss(t, k.(*jail.Kernel).PID())
+}
+
+// TestKernelsLeaveNothing: descriptors and processes are those of before.
+func TestKernelsLeaveNothing(t *testing.T) {
+	r := newReal(t, pool.Config{Zygotes: 1}, session.Config{MaxKernels: 4})
+	count := func() (fds, kernels int) {
+		entries, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		for _, pid := range r.interpreters[0].PIDs() {
+			children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+			if err != nil {
+				t.Skip("the kernel does not tell:", err)
+			}
+			kernels += len(strings.Fields(string(children)))
+		}
+		return len(entries), kernels
 	}
-	t.Logf("%d idle kernels, %d KiB each (PSS)", n, sum/n)
-	if sum/n > 16<<10 {
-		t.Errorf("an idle kernel holds %d KiB", sum/n)
+	round := func(n int) {
+		for i := range n {
+			name := fmt.Sprint(i)
+			for _, code := range []string{"x = 1", "x", "import os\nos._exit(1)", "x"} {
+				exec(t, r.Manager, name, code)
+			}
+			r.Drop("", name)
+		}
+	}
+	round(10)
+	fds, kernels := count()
+	round(100)
+	if f, k := count(); f > fds+4 || k > kernels {
+		t.Errorf("%d descriptors and %d children, before %d and %d", f, k, fds, kernels)
 	}
 }
 
@@ -115,4 +167,31 @@ func ownCPU() time.Duration {
 		return 0
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// BenchmarkRebuild is the cost of a cell that finds its kernel gone, with ten trivial
+// cells in its history.
+func BenchmarkRebuild(b *testing.B) {
+	j, err := jail.New(b.Context(), jail.Config{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	p, err := pool.New(b.Context(), pool.Config{Zygotes: 1}, pool.FromJail(j))
+	if err != nil {
+		b.Fatal(err)
+	}
+	m := session.New(p, session.OnPool(p), session.Config{})
+	defer func() {
+		if err := errors.Join(m.Close(context.Background()), p.Close(context.Background()), j.Close()); err != nil {
+			b.Error(err)
+		}
+	}()
+	history := strings.Split(strings.Repeat("x = 1+1\n", 10)[:79], "\n")
+	for b.Loop() {
+		res, err := m.Execute(b.Context(), sandbox.Request{Session: "s", Code: "x", History: history})
+		if err != nil || res.Value != "2" {
+			b.Fatalf("%+v, %v", res, err)
+		}
+		m.Drop("", "s")
+	}
 }

@@ -16,6 +16,11 @@
 //
 // Between two cells a kernel is stopped: its threads and timers do not run.
 //
+// The first call of a session decides its fixture, its profile and its memory limit;
+// a later call with another fixture is refused. Time and output are limited for each
+// cell by itself. A rebuild gives each cell the input that it had, but the cells of a
+// Request.History, which carries none, find their input empty.
+//
 // Invariant: a kernel that is kept is in the state that its history gives.
 package session
 
