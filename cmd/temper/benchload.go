@@ -98,7 +98,7 @@ func printFigures(out io.Writer, f bench.Figures) {
 	if f.CPU > 0 {
 		fmt.Fprintf(out, "CPU a call: %v of the service, %v of the client\n", round(f.CPU), round(f.ClientCPU))
 	} else {
-		fmt.Fprintf(out, "CPU a call: %v of the client; name the service with --cpu-of\n", round(f.ClientCPU))
+		fmt.Fprintf(out, "CPU a call: %v of the client\n", round(f.ClientCPU))
 	}
 	for _, kind := range slices.Sorted(maps.Keys(f.Kinds)) {
 		fmt.Fprintf(out, "failed: %d %s\n", f.Kinds[kind], kind)

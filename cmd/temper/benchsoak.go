@@ -52,7 +52,7 @@ func runSoak(cmd *cobra.Command, cfg bench.SoakConfig, asJSON bool) error {
 	if !asJSON {
 		fmt.Fprintf(out, "%-7s %8s %9s %9s %8s %6s %9s %11s %6s %7s %8s %6s %8s %6s %9s\n", "tenth", "calls/s", "mean", "CPU", "failed",
 			"procs", "node MiB", "zygotes MiB", "fds", "mounts", "cgroups", "shm", "shm MiB", "temp", "strangers")
-		cfg.Note = func(t bench.Tenth) { printTenth(out, fmt.Sprint(t.Number), t.Figures, t.Inventory) }
+		cfg.Note = func(t bench.Tenth) { printTenth(out, t) }
 	}
 	r, err := bench.Soak(cmd.Context(), cfg)
 	if err != nil {
@@ -61,7 +61,6 @@ func runSoak(cmd *cobra.Command, cfg bench.SoakConfig, asJSON bool) error {
 	if asJSON {
 		err = printJSON(out, r)
 	} else {
-		printTenth(out, "before", bench.Figures{}, r.Before)
 		printSoak(out, r)
 	}
 	if err == nil && !r.Steady() {
@@ -70,7 +69,11 @@ func runSoak(cmd *cobra.Command, cfg bench.SoakConfig, asJSON bool) error {
 	return err
 }
 
-func printTenth(out io.Writer, name string, f bench.Figures, i bench.Inventory) {
+func printTenth(out io.Writer, t bench.Tenth) {
+	f, i, name := t.Figures, t.Inventory, fmt.Sprint(t.Number)
+	if t.Number == 0 {
+		name = "before"
+	}
 	fmt.Fprintf(out, "%-7s %8.1f %9v %9v %8d %6d %9d %11d %6d %7d %8d %6d %8d %6d %9d\n", name, f.PerSecond, f.Mean.Round(100*time.Microsecond),
 		round(f.CPU), f.Failed, i.Processes, i.NodeRSS>>20, i.ZygoteRSS>>20, i.Descriptors, i.Mounts, i.Cgroups,
 		i.SharedFiles, i.SharedBytes>>20, i.TempFiles, i.Strangers)

@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -160,11 +162,23 @@ func makeCgroup(dir string, memory int64) error {
 	return fmt.Errorf("cgroup %s: no memory controller", dir)
 }
 
-// removeCgroup waits a little for the last process to leave.
+// removeCgroup removes the cgroup with those that the process made below and, when
+// it was killed, could not remove. It waits a little for the last process to leave.
 func removeCgroup(dir string) error {
 	var err error
 	for range 50 {
-		if err = os.Remove(dir); err == nil || errors.Is(err, os.ErrNotExist) {
+		var below []string
+		_ = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+			if err == nil && entry.IsDir() {
+				below = append(below, path)
+			}
+			return nil
+		}) // what cannot be walked cannot be removed, and that is told
+		err = nil
+		for _, path := range slices.Backward(below) {
+			err = errors.Join(err, os.Remove(path))
+		}
+		if err == nil {
 			return nil
 		}
 		time.Sleep(20 * time.Millisecond)

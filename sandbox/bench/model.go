@@ -50,7 +50,7 @@ func (s Station) check() error {
 //
 // where X(m) is the throughput of m calls that circulate through the cores and the
 // idle time. Without idle time X = min(m, Cores)/D exactly, whatever the
-// distribution of the demand D; with it X comes of mean value analysis.
+// distribution of the demand D; with it the product form gives X.
 func (s Station) Closed(n int) (Prediction, error) {
 	if err := s.check(); err != nil {
 		return Prediction{}, err
@@ -69,30 +69,32 @@ func (s Station) Closed(n int) (Prediction, error) {
 	}, nil
 }
 
-// throughput is X(n) by exact mean value analysis of one station of several cores
-// and a delay: p[j] is the chance of j calls at the cores, which serve min(j, k)/D.
+// throughput is X(n) of the cores and a delay in product form: with j of n calls at
+// the cores, which then finish min(j, k)/D calls a second, the chance of j is
+// proportional to
+//
+//	w(j) = Idle^(n-j)/(n-j)! * D^j / (min(1, k) * ... * min(j, k)).
+//
+// The weights are kept as logarithms: they leave the range of a float64.
 func (s Station) throughput(n int) float64 {
 	d, k, z := s.demand(), float64(s.Cores), s.Idle.Seconds()
 	if z == 0 {
 		return math.Min(float64(n), k) / d
 	}
-	p := make([]float64, n+1)
-	p[0] = 1
-	var x float64
-	for m := 1; m <= n; m++ {
-		response := 0.0
-		for j := 1; j <= m; j++ {
-			response += float64(j) * d / math.Min(float64(j), k) * p[j-1]
-		}
-		x = float64(m) / (response + z)
-		rest := 0.0
-		for j := m; j >= 1; j-- {
-			p[j] = x * d / math.Min(float64(j), k) * p[j-1]
-			rest += p[j]
-		}
-		p[0] = math.Max(0, 1-rest)
+	weights := make([]float64, n+1) // of w(j)/w(0)
+	most := 0.0
+	for j := 1; j <= n; j++ {
+		step := float64(n-j+1) * d / (z * math.Min(float64(j), k))
+		weights[j] = weights[j-1] + math.Log(step)
+		most = math.Max(most, weights[j])
 	}
-	return x
+	var sum, done float64
+	for j, w := range weights {
+		share := math.Exp(w - most)
+		sum += share
+		done += share * math.Min(float64(j), k) / d
+	}
+	return done / sum
 }
 
 // Open predicts a Poisson stream of rate calls a second:
@@ -146,7 +148,7 @@ func (s Station) Burst(n int) (Prediction, error) {
 	return Prediction{Response: seconds(response), PerSecond: k / d, Utilization: 1}, nil
 }
 
-// Cores is the smallest number of cores for which predict, given a station of that
+// CoresFor is the smallest number of cores for which predict, given a station of that
 // many, stays within target. The idle time and the demand alone must fit in it.
 func (s Station) CoresFor(target time.Duration, predict func(Station) (Prediction, error)) (int, error) {
 	within := func(cores int) (bool, error) {

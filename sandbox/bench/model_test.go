@@ -33,6 +33,18 @@ func TestClosedPopulations(t *testing.T) {
 		t.Fatal(err)
 	}
 	near(t, "two calls on a core and a delay", p.PerSecond, .8, 1e-9)
+	// A thousand callers near the knee and far beyond it: exact at the bounds.
+	s = bench.Station{Cores: 31, Overhead: 4500 * time.Microsecond, Idle: 5 * time.Millisecond}
+	if p, err = s.Closed(2048); err != nil {
+		t.Fatal(err)
+	}
+	near(t, "far beyond the knee", p.PerSecond, 31/.0045, 1e-9)
+	if p, err = s.Closed(66); err != nil {
+		t.Fatal(err)
+	}
+	if bound := min(31/.0045, 66/.0095); p.PerSecond > bound || p.PerSecond < .85*bound {
+		t.Errorf("at the knee: %g calls a second, want a little below %g", p.PerSecond, bound)
+	}
 	// Sleepers bound by slots: four calls, two slots, hardly any demand.
 	s = bench.Station{Cores: 8, Overhead: time.Microsecond, Idle: time.Second, Slots: 2}
 	if p, err = s.Closed(4); err != nil {

@@ -18,7 +18,8 @@ type SoakConfig struct {
 	Seed        uint64
 	Prefix      string
 	Timeout     time.Duration // of a call: 2 minutes
-	// Note, when set, is told each tenth as it ends.
+	// Note, when set, is told each tenth as it ends, before them a number 0 without
+	// calls for the inventory that they are compared with.
 	Note func(Tenth)
 }
 
@@ -74,6 +75,9 @@ func Soak(ctx context.Context, cfg SoakConfig) (SoakReport, error) {
 	var err error
 	if report.Before, err = s.settled(ctx, Inventory{}); err != nil {
 		return report, err
+	}
+	if cfg.Note != nil {
+		cfg.Note(Tenth{Inventory: report.Before})
 	}
 	for number := 1; number <= tenths; number++ {
 		t := Tenth{Number: number}

@@ -94,7 +94,7 @@ func (t *streamTarget) Close() {
 // Do implements Target.
 func (t *streamTarget) Do(ctx context.Context, calls []Call) []Outcome {
 	call := calls[0]
-	s, err := t.stream()
+	s, err := t.stream(ctx)
 	if err != nil {
 		return []Outcome{lost(KindNoAnswer, err.Error())}
 	}
@@ -114,12 +114,13 @@ func (t *streamTarget) Do(ctx context.Context, calls []Call) []Outcome {
 	case <-s.done:
 		return []Outcome{lost(KindNoAnswer, "the stream ended: "+s.cause())}
 	case <-ctx.Done():
+		s.abandon(call.ID)
 		return []Outcome{lost(KindGaveUp, ctx.Err().Error())}
 	}
 }
 
 // stream is the open stream, a new one when there is none.
-func (t *streamTarget) stream() (*stream, error) {
+func (t *streamTarget) stream(ctx context.Context) (*stream, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.now != nil {
@@ -130,7 +131,7 @@ func (t *streamTarget) stream() (*stream, error) {
 			return t.now, nil
 		}
 	}
-	s, err := openStream(t)
+	s, err := openStream(context.WithoutCancel(ctx), t) // it outlives the call that opens it
 	if err == nil {
 		t.now = s
 	}
@@ -139,7 +140,8 @@ func (t *streamTarget) stream() (*stream, error) {
 
 // Frames of the stream.
 type clientFrame struct {
-	Call *sandbox.Request `json:"call"`
+	Call   *sandbox.Request `json:"call,omitempty"`
+	Cancel string           `json:"cancel,omitempty"`
 }
 
 type serverFrame struct {
@@ -171,8 +173,8 @@ type stream struct {
 	waiting map[string]chan<- serverFrame
 }
 
-func openStream(t *streamTarget) (*stream, error) {
-	ctx, cancel := context.WithCancel(context.Background()) // ended by close
+func openStream(ctx context.Context, t *streamTarget) (*stream, error) {
+	ctx, cancel := context.WithCancel(ctx) // ended by close
 	up, body := io.Pipe()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, t.base+pathStream, up)
 	if err != nil {
@@ -238,6 +240,18 @@ func (s *stream) send(ctx context.Context, f clientFrame) bool {
 		return true // the caller sees it
 	case <-s.done:
 		return false
+	}
+}
+
+// abandon gives a call up. That the service hears of it is a courtesy: a stream
+// that is full goes on without.
+func (s *stream) abandon(id string) {
+	s.mu.Lock()
+	delete(s.waiting, id)
+	s.mu.Unlock()
+	select {
+	case s.frames <- clientFrame{Cancel: id}:
+	default:
 	}
 }
 
