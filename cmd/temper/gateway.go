@@ -10,7 +10,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"temper/internal/buildinfo"
+	"temper/sandbox"
+	"temper/sandbox/codejudge"
 	"temper/sandbox/gateway"
+	"temper/sandbox/metrics"
 	"temper/sandbox/server"
 )
 
@@ -38,7 +41,9 @@ func gatewayCommand() *cobra.Command {
 		}
 		cfg.NodeTLS = config
 		log := sandboxLogger("gateway", *debug)
-		cfg.Mount = func(g *gateway.Gateway) map[string]http.Handler { return gatewayHandlers(g, log) }
+		cfg.Mount = func(g *gateway.Gateway) (sandbox.Executor, map[string]http.Handler) {
+			return mountOnGateway(g, cfg.Build, log)
+		}
 		cfg.OnReady = func(ready gateway.Ready) { printGatewayReady(cmd, log, ready) }
 		return gateway.Serve(cmd.Context(), cfg, log)
 	}
@@ -57,9 +62,44 @@ func checkGateway(cfg *gateway.Service) error {
 	return errors.Join(errs...)
 }
 
-// gatewayHandlers are the APIs besides that of a node.
-func gatewayHandlers(_ *gateway.Gateway, _ *slog.Logger) map[string]http.Handler {
-	return nil
+// mountOnGateway records every call and adds the Code-Judge API and the metrics.
+func mountOnGateway(g *gateway.Gateway, build string, log *slog.Logger) (sandbox.Executor, map[string]http.Handler) {
+	recorder := metrics.New(gatewaySources(g, build), log)
+	exec := metrics.Wrap(g, recorder)
+	judge := codejudge.NewHandler(exec, codejudge.Config{Logger: log, Load: func() codejudge.Load {
+		l := g.Load()
+		return codejudge.Load{Queue: l.Waiting, Workers: l.Slots}
+	}})
+	more := map[string]http.Handler{"GET " + metrics.Path: recorder.Handler()}
+	for _, path := range codejudge.Paths() {
+		more[path] = judge
+	}
+	return exec, more
+}
+
+// gatewaySources are what the metrics show besides the calls.
+func gatewaySources(g *gateway.Gateway, build string) metrics.Sources {
+	return metrics.Sources{
+		Build: build,
+		Slots: func() metrics.Slots { return metrics.Slots(g.Load()) },
+		Nodes: func() []metrics.Node {
+			var nodes []metrics.Node
+			for _, n := range g.Stats().Nodes {
+				nodes = append(nodes, metrics.Node{
+					Name: n.Address, Up: n.Up, Slots: n.Slots, InFlight: n.InFlight, Retries: n.Retried, Deaths: n.Deaths,
+				})
+			}
+			return nodes
+		},
+		Router: func() metrics.Router {
+			s := g.Stats()
+			waiting := make(map[string]int, len(s.Runs))
+			for _, r := range s.Runs {
+				waiting[r.Run] = r.Waiting
+			}
+			return metrics.Router{WaitingByRun: waiting, Overloads: s.Totals.Overloaded, Bytes: s.Bytes, MaxBytes: s.QueueBytes}
+		},
+	}
 }
 
 // printGatewayReady prints the one line that a supervisor or a script waits for.

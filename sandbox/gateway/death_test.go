@@ -34,8 +34,10 @@ func TestCallsOfADeadNodeGoFirstAndElsewhere(t *testing.T) {
 		before := len(b.ran(byID))
 		calls.Wait()
 		next := b.ran(byID)[before : before+3]
+		slices.Sort(next) // the three start in the same moment
+		slices.Sort(lost)
 		if !slices.Equal(next, lost) {
-			t.Errorf("after the death the other node ran %v, want the lost %v in their order", next, lost)
+			t.Errorf("after the death the other node ran %v, want the lost %v", next, lost)
 		}
 		s := g.Stats()
 		if s.Totals.Done != 10 || s.Totals.Retried != 3 || s.Nodes[0].Deaths != 1 || s.Nodes[0].Up || s.Nodes[0].LastError == "" {
@@ -75,11 +77,12 @@ func TestLateAnswerIsDropped(t *testing.T) {
 			}()
 			return sandbox.Result{}, ctx.Err()
 		}
-		g := open(t, f, gateway.Config{Nodes: []string{"a:1", "b:1"}})
+		g := open(t, f, gateway.Config{Nodes: []string{"a:1"}})
 		synctest.Wait()
 		got := make(chan sandbox.Result, 2)
 		go func() { got <- must(t, g, sandbox.Request{ID: "x", Code: "5s"}) }()
 		synctest.Wait()
+		join(t, g, "b:1")
 		a.kill()
 		<-late
 		if len(got) != 0 {
@@ -266,7 +269,7 @@ func trouble(t *testing.T, random *rand.Rand, total int) {
 		addresses = append(addresses, fmt.Sprintf("n%d:1", i))
 		nodes = append(nodes, f.add(addresses[i], 1+random.IntN(40)))
 	}
-	g := open(t, f, gateway.Config{Nodes: addresses[:3], Queue: total})
+	g := open(t, f, gateway.Config{Nodes: addresses[:3], Queue: total, Sessions: gateway.SessionLimits{Waiting: 64}})
 	synctest.Wait()
 	stop := make(chan struct{})
 	var chaos, calls sync.WaitGroup

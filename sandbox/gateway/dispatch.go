@@ -12,25 +12,17 @@ import (
 // errShutdown answers calls that a gateway which ends cannot take or keep.
 var errShutdown = fmt.Errorf("%w: gateway is shutting down", sandbox.ErrUnavailable)
 
-// admit lets a call in and sends it on its way. Without a call, the result and
-// the error are its answer.
-func (g *Gateway) admit(req sandbox.Request) (*call, sandbox.Result, error) {
+// admit lets c in and sends it on its way. Otherwise c has its answer.
+func (g *Gateway) admit(c *call) bool {
 	now := time.Now()
-	c := &call{req: req, size: size(req), arrived: now, granted: make(chan grant, 1)}
+	c.size, c.arrived = size(&c.req), now
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if err := g.admissible(c, now); err != nil {
-		return nil, sandbox.Result{}, err
+	if c.err = g.admissible(c, now); c.err != nil {
+		return false
 	}
-	if req.Session != "" {
-		if reason := g.sessions.full(req); reason != "" {
-			g.totals.Refused++
-			return nil, sandbox.Result{ID: req.ID, Status: sandbox.StatusRefused, Reason: reason}, nil
-		}
-		if detail := g.sessions.join(c, now); detail != "" {
-			g.totals.Overloaded++
-			return nil, sandbox.Result{}, &sandbox.Overloaded{Detail: detail, RetryAfter: g.advice(now)}
-		}
+	if c.req.Session != "" && !g.admitCell(c, now) {
+		return false
 	}
 	g.calls.Add(1)
 	g.totals.Admitted++
@@ -42,7 +34,22 @@ func (g *Gateway) admit(req sandbox.Request) (*call, sandbox.Result, error) {
 		g.enqueue(c)
 		g.dispatch(now)
 	}
-	return c, sandbox.Result{}, nil
+	return true
+}
+
+// admitCell gives c its session.
+func (g *Gateway) admitCell(c *call, now time.Time) bool {
+	if reason := g.sessions.full(&c.req); reason != "" {
+		g.totals.Refused++
+		c.res = &sandbox.Result{ID: c.req.ID, Status: sandbox.StatusRefused, Reason: reason}
+		return false
+	}
+	if detail := g.sessions.join(c, now); detail != "" {
+		g.totals.Overloaded++
+		c.err = &sandbox.Overloaded{Detail: detail, RetryAfter: g.advice(now)}
+		return false
+	}
+	return true
 }
 
 // admissible says why a call cannot come in.
@@ -68,7 +75,7 @@ func (g *Gateway) admissible(c *call, now time.Time) error {
 }
 
 // size is what a call is charged: its texts and what is kept beside them.
-func size(req sandbox.Request) int64 {
+func size(req *sandbox.Request) int64 {
 	n := len(req.ID) + len(req.Code) + len(req.Stdin) + len(req.Fixture) + len(req.Run) + len(req.Session)
 	for _, cell := range req.History {
 		n += len(cell)
@@ -203,38 +210,24 @@ func (g *Gateway) send(q *turns, n *node) {
 	c.granted <- grant{node: n}
 }
 
-// outcome is what became of an attempt.
-type outcome struct {
-	final bool
-	res   sandbox.Result
-	err   error
-}
-
 // settle frees the slot of an attempt that ended and decides what it was: the
-// answer, or a reason to put the call back.
-func (g *Gateway) settle(ctx context.Context, c *call, res sandbox.Result, err error) outcome {
+// answer, or a reason to put the call back. It reports whether c has its answer.
+func (g *Gateway) settle(ctx context.Context, c *call, res *sandbox.Result, err error) bool {
 	now := time.Now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	defer g.dispatch(now) // after the slot is free and the call, perhaps, back
 	n := c.node
 	g.release(c)
 	n.refresh(now)
-	defer g.dispatch(now) // after the slot is free and the call, perhaps, back
 	if err == nil {
-		n.pauses.reset()
-		if c.session != nil {
-			n.sessions.reset()
-			g.sessions.record(c, n, res.Status)
-		}
-		n.member.done++
-		g.totals.Done++
-		g.drained.add(now)
+		g.answered(c, n, res, now)
 		g.leave(c)
-		return outcome{final: true, res: res}
+		return true
 	}
-	if err := g.failed(ctx, c, n, err, now); err != nil {
+	if c.err = g.failed(ctx, c, n, err, now); c.err != nil {
 		g.leave(c)
-		return outcome{final: true, err: err}
+		return true
 	}
 	if c.attempts < maxAttempts {
 		c.returned = true
@@ -242,19 +235,40 @@ func (g *Gateway) settle(ctx context.Context, c *call, res sandbox.Result, err e
 		n.member.retried++
 		g.wait(c)
 		g.enqueue(c)
-		return outcome{}
+		return false
 	}
-	defer g.leave(c)
-	if c.deaths >= maxAttempts {
-		g.totals.Killed++
-		g.drained.add(now)
-		return outcome{final: true, res: sandbox.Result{
-			ID: c.req.ID, Status: sandbox.StatusKilled, ExitCode: 137,
-			Reason: "ends the node that runs it, again and again",
-		}}
+	g.giveUpOn(c, err, now)
+	g.leave(c)
+	return true
+}
+
+// answered gives c the result of n.
+func (g *Gateway) answered(c *call, n *node, res *sandbox.Result, now time.Time) {
+	c.res = res
+	n.pauses.reset()
+	if c.session != nil {
+		n.sessions.reset()
+		g.sessions.record(c, n, res.Status)
 	}
-	g.totals.Unavailable++
-	return outcome{final: true, err: fmt.Errorf("%w: %d nodes failed the call, the last with: %w", sandbox.ErrUnavailable, c.attempts, err)}
+	n.member.done++
+	g.totals.Done++
+	g.drained.add(now)
+}
+
+// giveUpOn answers a call that has no attempt left. One that was alone on the
+// last of the nodes that died under it is to blame; otherwise the nodes are.
+func (g *Gateway) giveUpOn(c *call, err error, now time.Time) {
+	if c.deaths < maxAttempts {
+		g.totals.Unavailable++
+		c.err = fmt.Errorf("%w: %d nodes failed the call, the last with: %w", sandbox.ErrUnavailable, c.attempts, err)
+		return
+	}
+	g.totals.Killed++
+	g.drained.add(now)
+	c.res = &sandbox.Result{
+		ID: c.req.ID, Status: sandbox.StatusKilled, ExitCode: 137,
+		Reason: "ends the node that runs it, again and again",
+	}
 }
 
 // failed notes why an attempt has no answer. The error that it returns is the
@@ -324,6 +338,7 @@ func (g *Gateway) abandon(c *call, err error) {
 		c.queue.remove(c)
 	}
 	g.unwait(c)
+	c.err = err
 	if errors.Is(err, sandbox.ErrUnavailable) {
 		g.totals.Unavailable++
 	} else {

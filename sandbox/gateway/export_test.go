@@ -10,3 +10,11 @@ func (g *Gateway) Routes() http.Handler {
 }
 
 var ParseAddress = parseAddress
+
+// Abort ends a gateway without a drain.
+func (g *Gateway) Abort() {
+	g.Drain()
+	g.end()
+	g.calls.Wait()
+	g.owners.Wait()
+}

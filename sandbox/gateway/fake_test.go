@@ -35,6 +35,7 @@ type fakeNode struct {
 	seen     []sandbox.Request
 	down     bool
 	links    []*fakeLink
+	closed   []string // sessions
 }
 
 // fakeLink is one connection to a fakeNode.
@@ -151,6 +152,13 @@ func (l *fakeLink) Close() {
 	}
 }
 
+func (l *fakeLink) CloseSession(_ context.Context, name string) (bool, error) {
+	l.node.mu.Lock()
+	defer l.node.mu.Unlock()
+	l.node.closed = append(l.node.closed, name)
+	return true, nil
+}
+
 func (l *fakeLink) Execute(ctx context.Context, req sandbox.Request) (sandbox.Result, error) {
 	if err := l.Err(); err != nil {
 		return sandbox.Result{}, err
@@ -186,6 +194,8 @@ func (l *fakeLink) sleep(ctx context.Context, req sandbox.Request) (sandbox.Resu
 		return sandbox.Result{}, ctx.Err()
 	}
 }
+
+var _ gateway.SessionCloser = (*fakeLink)(nil)
 
 // open returns a gateway over the nodes of f that ends with the test.
 func open(t *testing.T, f *fleet, cfg gateway.Config) *gateway.Gateway {
@@ -228,4 +238,9 @@ func leave(t *testing.T, g *gateway.Gateway, address string) int {
 	w := httptest.NewRecorder()
 	g.Routes().ServeHTTP(w, httptest.NewRequest(http.MethodDelete, gateway.PathNodes+"/"+address, nil))
 	return w.Code
+}
+
+// echo answers at once.
+func echo(_ context.Context, req sandbox.Request) (sandbox.Result, error) {
+	return sandbox.Result{ID: req.ID, Status: sandbox.StatusOK, Stdout: req.Stdin}, nil
 }

@@ -126,7 +126,7 @@ func New(ctx context.Context, cfg Config) (*Gateway, error) {
 	}
 	g.life, g.end = context.WithCancel(context.WithoutCancel(ctx))
 	for _, address := range addresses {
-		if _, err := g.enroll(address, forever); err != nil {
+		if _, err := g.enroll(address, forever); err != nil { //nolint:contextcheck // the keeper lives as long as the gateway
 			g.end()
 			g.owners.Wait()
 			return nil, err
@@ -143,6 +143,9 @@ type call struct {
 	size    int64
 	arrived time.Time
 	granted chan grant // holds one
+	// The answer, written once and read by the call's own goroutine.
+	res *sandbox.Result
+	err error
 
 	seq      uint64
 	queue    *turns // where it waits, nil elsewhere
@@ -175,36 +178,40 @@ const (
 // Execute implements sandbox.Executor. Its own goroutine waits for the grant and
 // then talks to the node: an attempt is over when it returns, so that a call has
 // one attempt at a time and nothing can answer twice.
+//
+// What a waiting call keeps on its stack is small on purpose, see DESIGN.md.
 func (g *Gateway) Execute(ctx context.Context, req sandbox.Request) (sandbox.Result, error) {
 	if err := ctx.Err(); err != nil {
 		return sandbox.Result{}, err
 	}
-	c, refused, err := g.admit(req)
-	if c == nil {
-		return refused, err
+	c := &call{req: req, granted: make(chan grant, 1)}
+	if g.admit(c) {
+		g.serve(ctx, c)
+		g.calls.Done()
 	}
-	defer g.calls.Done()
+	if c.err != nil {
+		return sandbox.Result{}, c.err
+	}
+	return *c.res, nil
+}
+
+// serve gets c its answer.
+func (g *Gateway) serve(ctx context.Context, c *call) {
 	for {
-		n, err := g.await(ctx, c)
-		if err != nil {
-			return sandbox.Result{}, err
-		}
-		queued := time.Since(c.arrived)
-		res, err := g.attempt(ctx, c, n)
-		res.Usage.Queue += queued
-		if o := g.settle(ctx, c, res, err); o.final {
-			return o.res, o.err
+		n := g.await(ctx, c)
+		if n == nil || g.attempt(ctx, c, n) {
+			return
 		}
 	}
 }
 
-// await returns the node that c may run on.
-func (g *Gateway) await(ctx context.Context, c *call) (*node, error) {
+// await returns the node that c may run on; without one c has its answer.
+func (g *Gateway) await(ctx context.Context, c *call) *node {
 	var err error
 	select {
 	case got := <-c.granted:
 		if got.err == nil {
-			return got.node, nil
+			return got.node
 		}
 		err = got.err
 	case <-ctx.Done():
@@ -213,21 +220,23 @@ func (g *Gateway) await(ctx context.Context, c *call) (*node, error) {
 		err = errShutdown
 	}
 	g.abandon(c, err)
-	return nil, err
+	return nil
 }
 
-// attempt runs c on n. It ends with the caller's context, with the node and with
-// the gateway, whichever is first.
-func (g *Gateway) attempt(ctx context.Context, c *call, n *node) (sandbox.Result, error) {
-	ctx, stop := context.WithCancel(ctx)
+// attempt runs c on n and reports whether that gave it its answer. It ends with
+// the caller's context, with the node and with the gateway, whichever is first.
+func (g *Gateway) attempt(ctx context.Context, c *call, n *node) bool {
+	queued := time.Since(c.arrived)
+	attempt, stop := context.WithCancel(ctx)
 	defer stop()
-	defer context.AfterFunc(n.life, stop)()
-	res, err := n.link.Execute(ctx, c.req)
+	defer context.AfterFunc(n.life, stop)() //nolint:contextcheck // a call has its caller's context and ends with its node too
+	res, err := n.link.Execute(attempt, c.req)
 	if err == nil && res.ID != c.req.ID {
 		// The answer of another call must never pass for this one's.
-		return sandbox.Result{}, fmt.Errorf("%w: node answered another call", sandbox.ErrUnavailable)
+		err = fmt.Errorf("%w: node answered another call", sandbox.ErrUnavailable)
 	}
-	return res, err
+	res.Usage.Queue += queued
+	return g.settle(ctx, c, &res, err)
 }
 
 // Drain refuses new calls from now on and announces it; those inside go on.

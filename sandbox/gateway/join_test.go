@@ -48,7 +48,7 @@ func TestBadNodesAreRefused(t *testing.T) {
 	g := open(t, &fleet{}, gateway.Config{})
 	for _, body := range []string{
 		`{"address":"unix:/run/x"}`, `{"address":"http://u:p@h:1"}`, `{"address":""}`, `{}`, `x`,
-		`{"adress":"h:1"}`, `{"address":"` + strings.Repeat("h", 5000) + `:1"}`,
+		`{"addr":"h:1"}`, `{"address":"` + strings.Repeat("h", 5000) + `:1"}`,
 	} {
 		w := httptest.NewRecorder()
 		g.Routes().ServeHTTP(w, httptest.NewRequest(http.MethodPost, gateway.PathNodes, strings.NewReader(body)))

@@ -45,6 +45,9 @@ const (
 	dialTimeout  = 5 * time.Second
 )
 
+// errDraining is why a node that is there gets no link.
+var errDraining = errors.New("node is draining")
+
 // errTooMany refuses a node.
 var errTooMany = fmt.Errorf("%d nodes are listed, the limit", maxMembers)
 
@@ -176,7 +179,15 @@ func (g *Gateway) keep(m *member) {
 func (g *Gateway) dial(m *member) (Link, error) {
 	ctx, cancel := context.WithTimeout(g.life, dialTimeout)
 	defer cancel()
-	return g.cfg.Dial(ctx, m.address)
+	link, err := g.cfg.Dial(ctx, m.address)
+	if err != nil {
+		return nil, err
+	}
+	if link.Load().Draining {
+		link.Close()
+		return nil, errDraining
+	}
+	return link, nil
 }
 
 func (g *Gateway) note(m *member, err error) {

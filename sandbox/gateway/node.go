@@ -39,7 +39,9 @@ const peakPeriod = 2 * time.Second
 func (n *node) alive() bool { return n.link.Err() == nil }
 
 // accepting tells whether new calls may be meant for n at all.
-func (n *node) accepting() bool { return !n.leaving && !n.load.Draining && n.alive() }
+func (n *node) accepting() bool {
+	return n.load.Slots > 0 && !n.leaving && !n.load.Draining && n.alive()
+}
 
 // refresh takes over what the node announced last. What it has beyond the most
 // that this gateway had there lately belongs to other gateways. That is judged
@@ -62,7 +64,7 @@ func (n *node) free() int { return max(1, n.load.Slots-n.others) - n.inFlight }
 
 // room tells whether n takes another call now.
 func (n *node) room(prefetch int, now time.Time) bool {
-	return n.load.Slots > 0 && n.free() > -prefetch && !n.pauses.on(now) && n.accepting()
+	return n.free() > -prefetch && !n.pauses.on(now) && n.accepting()
 }
 
 // freer compares by the share of slots that are free, then by who waited longer

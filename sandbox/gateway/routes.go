@@ -51,7 +51,7 @@ func (g *Gateway) serveJoin(w http.ResponseWriter, r *http.Request) {
 		g.fail(w, http.StatusBadRequest, httpapi.CodeInvalid, err.Error())
 		return
 	}
-	fresh, err := g.enroll(address, Lease)
+	fresh, err := g.enroll(address, Lease) //nolint:contextcheck // the keeper outlives the request
 	switch {
 	case errors.Is(err, errTooMany):
 		g.fail(w, http.StatusTooManyRequests, httpapi.CodeOverloaded, err.Error())

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"time"
 
+	"temper/sandbox"
 	"temper/sandbox/httpapi"
 	"temper/sandbox/server"
 )
@@ -29,9 +30,10 @@ type Service struct {
 	NodeTLS *tls.Config
 	// Drain is how long calls may go on after ctx ends; 10 s when zero.
 	Drain time.Duration
-	// Mount returns more handlers, by pattern of http.ServeMux. Who may call them
+	// Mount returns the executor that the API answers with, the gateway or one
+	// around it, and more handlers by pattern of http.ServeMux. Who may call them
 	// is the listener's business.
-	Mount func(*Gateway) map[string]http.Handler
+	Mount func(*Gateway) (sandbox.Executor, map[string]http.Handler)
 	// OnReady is called once, when the gateway takes calls.
 	OnReady func(Ready)
 }
@@ -134,16 +136,19 @@ func nodeTLS(config *tls.Config, address string) *tls.Config {
 }
 
 func handler(g *Gateway, cfg Service, logger *slog.Logger) http.Handler {
+	var exec sandbox.Executor = g
+	var more map[string]http.Handler
+	if cfg.Mount != nil {
+		exec, more = cfg.Mount(g)
+	}
 	mux := http.NewServeMux()
-	mux.Handle("/", httpapi.NewHandler(g, httpapi.Config{
+	mux.Handle("/", httpapi.NewHandler(exec, httpapi.Config{
 		Logger: logger, Load: g.Load, CloseSession: g.CloseSession,
 		Status: func() any { return g.Stats() },
 	}))
 	g.route(mux)
-	if cfg.Mount != nil {
-		for pattern, h := range cfg.Mount(g) {
-			mux.Handle(pattern, h)
-		}
+	for pattern, h := range more {
+		mux.Handle(pattern, h)
 	}
 	return mux
 }

@@ -18,10 +18,12 @@ type SessionLimits struct {
 	Count int
 	// Bytes bounds the cells of all sessions together: 256 MiB.
 	Bytes int64
-	// Cells and CellBytes bound the record of one session: 512 cells, 1 MiB. A
+	// Cells and CellBytes bound the record of one session: 256 cells, 1 MiB. A
 	// cell beyond them is refused, because the session could not be rebuilt.
 	Cells     int
 	CellBytes int64
+	// Waiting is the number of cells that may wait for their own session: 16.
+	Waiting int
 	// Idle is how long a session is safe from being forgotten: 15 min. Where all
 	// are, a new one has to wait: forgetting one would falsify its next cell.
 	Idle time.Duration
@@ -35,7 +37,10 @@ func (l SessionLimits) withDefaults() SessionLimits {
 		l.Bytes = 256 << 20
 	}
 	if l.Cells <= 0 {
-		l.Cells = 512
+		l.Cells = 256
+	}
+	if l.Waiting <= 0 {
+		l.Waiting = 16
 	}
 	if l.CellBytes <= 0 {
 		l.CellBytes = 1 << 20
@@ -49,16 +54,21 @@ func (l SessionLimits) withDefaults() SessionLimits {
 // sessions is the bounded map of sessions, guarded by Gateway.mu.
 type sessions struct {
 	limits SessionLimits
-	known  map[string]*session
+	known  map[sessionKey]*session
 	used   list.List // of *session, least recently used first
 	bytes  int64     // of all records
 	moved  int64     // cells that went to another node than the one before
 }
 
+// sessionKey names a session: runs do not reach each other's, as on a node.
+type sessionKey struct{ run, name string }
+
+func keyOf(req *sandbox.Request) sessionKey { return sessionKey{req.Run, req.Session} }
+
 // session is one kernel of a trajectory: where it lives, what it has run, and
 // the calls that wait for their predecessor.
 type session struct {
-	name    string
+	key     sessionKey
 	home    *node // that has the kernel, perhaps gone by now; nil before the first answer
 	history []string
 	bytes   int64   // of history
@@ -70,13 +80,13 @@ type session struct {
 }
 
 func newSessions(limits SessionLimits) sessions {
-	return sessions{limits: limits, known: make(map[string]*session)}
+	return sessions{limits: limits, known: make(map[sessionKey]*session)}
 }
 
 // full says why a cell cannot be added to the record of its session.
-func (ss *sessions) full(req sandbox.Request) string {
+func (ss *sessions) full(req *sandbox.Request) string {
 	cells, bytes := len(req.History), historyBytes(req.History)
-	if s := ss.known[req.Session]; s != nil {
+	if s := ss.known[keyOf(req)]; s != nil {
 		if cells == 0 {
 			cells, bytes = len(s.history), s.bytes
 		}
@@ -94,7 +104,10 @@ func (ss *sessions) full(req sandbox.Request) string {
 
 // join gives c its session. The detail tells why there is no place for it.
 func (ss *sessions) join(c *call, now time.Time) (detail string) {
-	s := ss.known[c.req.Session]
+	s := ss.known[keyOf(&c.req)]
+	if s != nil && len(s.pending) >= ss.limits.Waiting {
+		return fmt.Sprintf("%d cells of the session wait, the limit", len(s.pending))
+	}
 	added := int64(len(c.req.Code)) + historyBytes(c.req.History)
 	for len(ss.known) > ss.limits.Count || s == nil && len(ss.known) == ss.limits.Count || ss.bytes+added > ss.limits.Bytes {
 		if !ss.forget(s, now) {
@@ -102,9 +115,9 @@ func (ss *sessions) join(c *call, now time.Time) (detail string) {
 		}
 	}
 	if s == nil {
-		s = &session{name: c.req.Session}
+		s = &session{key: keyOf(&c.req)}
 		s.place = ss.used.PushBack(s)
-		ss.known[s.name] = s
+		ss.known[s.key] = s
 	}
 	s.used = now
 	ss.used.MoveToBack(s.place)
@@ -132,17 +145,17 @@ func (ss *sessions) forget(keep *session, now time.Time) bool {
 func (ss *sessions) drop(s *session) {
 	ss.used.Remove(s.place)
 	s.place = nil
-	delete(ss.known, s.name)
+	delete(ss.known, s.key)
 	ss.bytes -= s.bytes
 	s.history, s.bytes = nil, 0
 }
 
-// CloseSession forgets the session of that name, here and on its node, and
-// reports whether there was one.
+// CloseSession forgets the session of that name that belongs to no run, here and
+// on its node, and reports whether there was one.
 func (g *Gateway) CloseSession(name string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	s := g.sessions.known[name]
+	s := g.sessions.known[sessionKey{"", name}]
 	if s == nil {
 		return false
 	}

@@ -170,12 +170,34 @@ func TestCallersHistoryIsBelieved(t *testing.T) {
 	})
 }
 
+func TestCellsThatWaitForTheirSessionAreFew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fleet{}
+		f.add("a:1", 8)
+		g := open(t, f, gateway.Config{Nodes: []string{"a:1"}, Sessions: gateway.SessionLimits{Waiting: 2}})
+		synctest.Wait()
+		var calls sync.WaitGroup
+		for range 3 {
+			calls.Go(func() { cells(t, g, "s", "1s") })
+		}
+		synctest.Wait()
+		if _, err := g.Execute(t.Context(), sandbox.Request{ID: "x", Session: "s"}); !errors.Is(err, sandbox.ErrOverloaded) {
+			t.Errorf("third waiting cell: got %v, want an overload", err)
+		}
+		// The session of another run is another session.
+		if _, err := g.Execute(t.Context(), sandbox.Request{ID: "y", Run: "r", Session: "s"}); err != nil {
+			t.Error(err)
+		}
+		calls.Wait()
+	})
+}
+
 func TestSessionLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fleet{}
-		f.add("a:1", 1)
+		n := f.add("a:1", 1)
 		g := open(t, f, gateway.Config{Nodes: []string{"a:1"}, Sessions: gateway.SessionLimits{
-			Count: 2, Cells: 2, CellBytes: 20, Idle: time.Minute,
+			Count: 2, Cells: 2, CellBytes: 20, Waiting: 1, Idle: time.Minute,
 		}})
 		synctest.Wait()
 		refused := func(session, code, reason string) {
@@ -203,6 +225,10 @@ func TestSessionLimits(t *testing.T) {
 		refused("t", "3ms", "2 cells")
 		if !g.CloseSession("t") || g.CloseSession("t") {
 			t.Error("a session did not end once")
+		}
+		synctest.Wait()
+		if diff := cmp.Diff(n.closed, []string{"t"}); diff != "" {
+			t.Errorf("sessions ended on the node (-got +want):\n%s", diff)
 		}
 		cells(t, g, "t", "1ms")
 	})
