@@ -12,8 +12,8 @@ import (
 	"temper/sandbox/httpapi"
 )
 
-// PathPing is the health check of Code-Judge clients.
-const PathPing = "/ping"
+// pathPing is the health check of Code-Judge clients.
+const pathPing = "/ping"
 
 // guard lets in those who may call. Health checks are open to all: they tell
 // nothing but that the process lives.
@@ -22,7 +22,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 	want := sha256.Sum256([]byte(s.cfg.Token))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
-		case r.Method == http.MethodGet && (r.URL.Path == httpapi.PathHealth || r.URL.Path == PathPing):
+		case r.Method == http.MethodGet && (r.URL.Path == httpapi.PathHealth || r.URL.Path == pathPing):
 		case s.cfg.Token != "":
 			if !bears(r, want) {
 				w.Header().Set("WWW-Authenticate", "Bearer")
@@ -45,17 +45,23 @@ func bears(r *http.Request, want [sha256.Size]byte) bool {
 	return ok && subtle.ConstantTimeCompare(got[:], want[:]) == 1
 }
 
-// named tells whether a request means this server by an address. A page that has
-// its own name resolve to this machine calls with that name.
+// named tells whether a request means this server by an address or by the name
+// that it listens at. A page that has its own name resolve to this machine calls
+// with that name.
 func (s *Server) named(host string) bool {
 	if s.isUnix() || s.cfg.Insecure || host == "" {
 		return true
 	}
+	host = hostname(host)
+	return strings.EqualFold(host, "localhost") || strings.EqualFold(host, hostname(s.cfg.Listen)) || net.ParseIP(host) != nil
+}
+
+// hostname is a host without its port.
+func hostname(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
+		return name
 	}
-	host = strings.Trim(host, "[]")
-	return host == "localhost" || net.ParseIP(host) != nil
+	return strings.Trim(host, "[]")
 }
 
 func deny(w http.ResponseWriter, status int, code httpapi.Code, message string) {

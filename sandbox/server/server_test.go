@@ -124,7 +124,7 @@ func TestToken(t *testing.T) {
 			t.Errorf("%s with %q: got %d %s, want %d", tt.path, tt.header, got, body, tt.want)
 		}
 	}
-	for _, path := range []string{httpapi.PathHealth, server.PathPing} {
+	for _, path := range []string{httpapi.PathHealth, "/ping"} {
 		if got, _ := get(t, c, url+path, func(r *http.Request) { r.Method = http.MethodGet }); got != 200 {
 			t.Errorf("GET %s without a token: got %d, want 200", path, got)
 		}
@@ -146,6 +146,7 @@ func TestPagesOfBrowsersAreRefused(t *testing.T) {
 		{"other origin", open, func(r *http.Request) { r.Header.Set("Origin", "http://evil.example") }, 403},
 		{"name that resolves here", open, func(r *http.Request) { r.Host = "evil.example:8765" }, 403},
 		{"localhost", open, func(r *http.Request) { r.Host = "localhost:8765" }, 200},
+		{"empty name", open, func(r *http.Request) { r.Host = ":8765" }, 403},
 		{"IPv6", open, func(r *http.Request) { r.Host = "[::1]:8765" }, 200},
 		{"name and token", guarded, func(r *http.Request) {
 			r.Host = "sandbox.example"
