@@ -79,10 +79,12 @@ func BenchmarkTransport(b *testing.B) {
 			return errs[0]
 		})
 	})
-	b.Run("stream", func(b *testing.B) {
+	stream := func(b *testing.B, inFlight int) {
 		s := dial(b, serveStreams(b, canned{}, httpapi.Config{}).URL, httpapi.Options{})
 		run(b, inFlight, 1, func(ctx context.Context) error { _, err := s.Execute(ctx, request()); return err })
-	})
+	}
+	b.Run("stream", func(b *testing.B) { stream(b, inFlight) })
+	b.Run("stream with 8 in flight", func(b *testing.B) { stream(b, 8) })
 }
 
 // plainClient returns a client of a server without HTTP/2.

@@ -143,7 +143,7 @@ func (c *Client) open(ctx context.Context) (*Stream, error) {
 	if err == nil || errors.Is(err, errNoStream) || errors.As(err, &connect) && connect.Op == "dial" {
 		return stream, err
 	}
-	if !errors.Is(err, errUnauthorized) && c.answers(ctx) {
+	if !errors.Is(err, errNotAllowed) && c.answers(ctx) {
 		err = errNoStream
 	}
 	return nil, err

@@ -25,6 +25,16 @@ func FuzzAppend(f *testing.F) {
 			req.History = []string{a, b, c}
 		}
 		same(t, appendRequest(nil, &req), req)
+		var back, want sandbox.Request
+		if err := unmarshal(appendRequest(nil, &req), &back); err != nil {
+			t.Fatalf("what a client writes is refused: %v", err)
+		}
+		if text, err := json.Marshal(req); err != nil || json.Unmarshal(text, &want) != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(back, want); diff != "" {
+			t.Errorf("read back (-got +want):\n%s", diff)
+		}
 		res := sandbox.Result{
 			ID: a, Status: sandbox.Status(b), Stdout: c, Stderr: b, ExitCode: int(int32(m)), Value: c, Reason: a,
 			Usage: sandbox.Usage{Wall: time.Duration(m), CPU: time.Duration(n), PeakMemory: n, Queue: time.Duration(m)},

@@ -85,7 +85,7 @@ func (h *handler) guard(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		got := []byte(r.Header.Get("Authorization"))
 		if h.cfg.Token != "" && subtle.ConstantTimeCompare(got, want) != 1 {
-			h.fail(w, &Failure{Code: CodeUnauthorized, Message: errUnauthorized.Error()})
+			h.fail(w, &Failure{Code: CodeUnauthorized, Message: "missing or wrong bearer token"})
 			return
 		}
 		next(w, r)

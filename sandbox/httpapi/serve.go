@@ -85,7 +85,7 @@ func (h *handler) stream(w http.ResponseWriter, r *http.Request) {
 		}
 	})
 	reporter.Go(func() { s.report(s.ctx, load) })
-	if err := s.read(&lines{r: r.Body, limit: maxCallBody}); err != nil {
+	if err := s.read(&lines{r: r.Body, limit: maxCallBody}); err != nil { //nolint:contextcheck // s.ctx is of the request
 		h.cfg.Logger.Debug("read stream", "err", err)
 		s.end()
 	}

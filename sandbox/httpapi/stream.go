@@ -29,8 +29,8 @@ const maxUnsent = 4 << 20
 // errNoStream means that the server is there and serves no streams.
 var errNoStream = errors.New("the server serves no streams")
 
-// errUnauthorized means that the server wants another token.
-var errUnauthorized = errors.New("missing or wrong bearer token")
+// errNotAllowed means that the server does not serve this caller.
+var errNotAllowed = errors.New("not allowed")
 
 // errClosed is why a stream ended that its owner closed.
 var errClosed = errors.New("closed")
@@ -304,17 +304,19 @@ func (s *Stream) converse(life context.Context, transport *http.Transport) (err 
 
 // refusal says why a server did not open a stream.
 func refusal(resp *http.Response) error {
-	data, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
-	var f failureBody
-	if err == nil && json.Unmarshal(data, &f) == nil && f.Error.Code == CodeUnauthorized {
-		return errUnauthorized
-	}
 	switch resp.StatusCode {
 	case http.StatusOK, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusHTTPVersionNotSupported:
 		return errNoStream
-	default:
+	}
+	data, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+	var f failureBody
+	if err != nil || json.Unmarshal(data, &f) != nil || f.Error.Code == "" {
 		return fmt.Errorf("unexpected answer %s", resp.Status)
 	}
+	if f.Error.Code == CodeUnauthorized {
+		return fmt.Errorf("%w: %s", errNotAllowed, f.Error.Message)
+	}
+	return errors.New(f.Error.Message)
 }
 
 // receive takes one line of the server.
