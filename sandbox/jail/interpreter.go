@@ -25,6 +25,9 @@ type Interpreter struct {
 // defaults of the jail. The error is ErrDied when the zygote ended first and
 // ctx.Err() when ctx ended first; in both cases the program is dead.
 func (in *Interpreter) Run(ctx context.Context, req sandbox.Request) (sandbox.Result, error) {
+	if req.Session != "" { // a call that forgets would be a wrong answer
+		return sandbox.Result{ID: req.ID, Status: sandbox.StatusRefused, Reason: "sessions are not served here"}, nil
+	}
 	z, err := in.choose(ctx, req)
 	if err != nil {
 		return sandbox.Result{}, err

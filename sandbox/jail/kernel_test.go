@@ -319,6 +319,13 @@ func TestKernelInTheOtherModes(t *testing.T) {
 	}
 }
 
+func TestACallOfASessionIsRefused(t *testing.T) {
+	_, in := open(t, jail.Config{Heavy: []string{}})
+	if res := run(t, in, sandbox.Request{Code: "1", Session: "s"}); res.Status != sandbox.StatusRefused || res.Reason == "" {
+		t.Errorf("got %+v", res)
+	}
+}
+
 func TestProfileIsKnown(t *testing.T) {
 	_, in := open(t, jail.Config{Heavy: []string{}})
 	for profile, want := range map[sandbox.Profile]sandbox.Status{

@@ -17,6 +17,13 @@ import (
 func RunSessions(t *testing.T, open func(t *testing.T) sandbox.Executor) {
 	t.Helper()
 	exec := open(t)
+	t.Run("session: a first cell is answered as a call", func(t *testing.T) {
+		runCases(t, exec, func(name string, req *sandbox.Request) bool {
+			req.Session = t.Name() + name
+			// A notebook does not wait for threads; without its fixture nothing is run.
+			return name != "threads are joined" && name != "fixture that fails is refused"
+		})
+	})
 	for _, c := range scripts() {
 		t.Run("session: "+c.name, func(t *testing.T) {
 			for i, step := range c.steps {
