@@ -167,6 +167,19 @@ func TestNothingRunsBetweenCells(t *testing.T) {
 	}
 }
 
+// TestKernelHoldsFourDescriptors: the streams and the bell; standard input is
+// nobody's disk.
+func TestKernelHoldsFourDescriptors(t *testing.T) {
+	_, in := open(t, jail.Config{})
+	k := kernel(t, in, sandbox.Request{})
+	res := cellOf(t, k, code("import os", "def held(fd):", "    try: return bool(os.fstat(fd))", "    except OSError: return False",
+		"def refused(f, *a):", "    try: f(*a)", "    except OSError: return True",
+		"[fd for fd in range(64) if held(fd)], refused(os.write, 0, b'x'), refused(os.ftruncate, 0, 1 << 20)"))
+	if want := "([0, 1, 2, 3], True, True)"; res.Value != want {
+		t.Errorf("got %s, want %s", res.Value, want)
+	}
+}
+
 // TestForgedAnswers: what a program writes on its bell or into the shared memory
 // decides nothing but its own fate.
 func TestForgedAnswers(t *testing.T) {
