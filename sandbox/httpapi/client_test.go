@@ -79,6 +79,72 @@ func TestClientSendsACallOnceMore(t *testing.T) {
 	}
 }
 
+func TestEveryCallIsAnsweredWhileConnectionsBreak(t *testing.T) {
+	var mu sync.Mutex
+	finished := make(map[string]int)
+	server := serveStreams(t, executorFunc(func(ctx context.Context, req sandbox.Request) (sandbox.Result, error) {
+		select {
+		case <-time.After(time.Duration(len(req.ID)) * time.Millisecond):
+		case <-ctx.Done():
+			return sandbox.Result{}, ctx.Err()
+		}
+		mu.Lock()
+		finished[req.ID]++
+		mu.Unlock()
+		return sandbox.Result{ID: req.ID, Status: sandbox.StatusOK, Stdout: req.Code}, nil
+	}), httpapi.Config{})
+	var cutter, calls sync.WaitGroup
+	stop := make(chan struct{})
+	cuts := 0
+	cutter.Go(func() {
+		for {
+			select {
+			case <-time.After(40 * time.Millisecond):
+				server.CloseClientConnections()
+				cuts++
+			case <-stop:
+				return
+			}
+		}
+	})
+	clients := []*httpapi.Client{client(t, server.URL, ""), client(t, server.URL, "")}
+	const workers, each = 32, 30
+	for w := range workers {
+		calls.Go(func() {
+			for i := range each {
+				id := fmt.Sprintf("%d-%d", w, i)
+				for {
+					res, err := clients[w%2].Execute(t.Context(), sandbox.Request{ID: id, Code: "print " + id})
+					if errors.Is(err, sandbox.ErrUnavailable) {
+						continue
+					}
+					if err != nil || res.ID != id || res.Stdout != "print "+id {
+						t.Errorf("%s: got %+v, %v", id, res, err)
+					}
+					break
+				}
+			}
+		})
+	}
+	calls.Wait()
+	close(stop)
+	cutter.Wait()
+	if len(finished) != workers*each || cuts == 0 {
+		t.Errorf("%d of %d calls ran, with %d cuts", len(finished), workers*each, cuts)
+	}
+	for id, n := range finished {
+		if n != 1 {
+			t.Errorf("%s was answered by %d runs, want 1", id, n)
+		}
+	}
+}
+
+type executorFunc func(ctx context.Context, req sandbox.Request) (sandbox.Result, error)
+
+func (f executorFunc) Execute(ctx context.Context, req sandbox.Request) (sandbox.Result, error) {
+	return f(ctx, req)
+}
+
 func TestClientPausesBetweenAttempts(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -214,7 +280,12 @@ func TestSessionsAreClosed(t *testing.T) {
 func TestBatchIsAnsweredLineByLine(t *testing.T) {
 	g := newGate()
 	fast := &sandboxtest.Fake{}
-	server := serveStreams(t, split{g, fast}, httpapi.Config{})
+	server := serveStreams(t, executorFunc(func(ctx context.Context, req sandbox.Request) (sandbox.Result, error) {
+		if req.ID == "slow" {
+			return g.Execute(ctx, req)
+		}
+		return fast.Execute(ctx, req)
+	}), httpapi.Config{})
 	body := `{"calls":[{"id":"slow"},{"id":"x","cod":1},{"id":"fast"}]}`
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+httpapi.PathBatch, strings.NewReader(body))
 	if err != nil {
@@ -252,18 +323,4 @@ func TestBatchIsAnsweredLineByLine(t *testing.T) {
 	if rest, err := io.ReadAll(lines); err != nil || len(rest) > 0 {
 		t.Errorf("then %q, %v", rest, err)
 	}
-}
-
-// split runs the call "slow" on one executor and all others on another.
-type split struct {
-	slow *gate
-	fast *sandboxtest.Fake
-}
-
-// Execute implements sandbox.Executor.
-func (s split) Execute(ctx context.Context, req sandbox.Request) (sandbox.Result, error) {
-	if req.ID == "slow" {
-		return s.slow.Execute(ctx, req)
-	}
-	return s.fast.Execute(ctx, req)
 }

@@ -83,16 +83,31 @@ func TestErrorsKeepTheirMeaning(t *testing.T) {
 }
 
 func TestOverloadSaysWhenToRetry(t *testing.T) {
+	var after time.Duration
 	_, url := serve(t, &sandboxtest.Fake{Func: func(sandbox.Request) (sandbox.Result, error) {
-		return sandbox.Result{}, sandbox.ErrOverloaded
+		return sandbox.Result{}, &sandbox.Overloaded{Detail: "full", RetryAfter: after}
 	}}, httpapi.Config{})
-	resp, err := http.Post(url+httpapi.PathExecute, "application/json", strings.NewReader(`{"id":"x"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") == "" {
-		t.Errorf("got %s with Retry-After %q, want 429 with a time", resp.Status, resp.Header.Get("Retry-After"))
+	for _, c := range []struct {
+		after        time.Duration
+		header, body string
+	}{
+		{0, "1", `"message":"sandbox overloaded: full"}`},
+		{250 * time.Millisecond, "1", `"retry_after_ms":250}`},
+		{1700 * time.Millisecond, "2", `"retry_after_ms":1700}`},
+	} {
+		after = c.after
+		resp, err := http.Post(url+httpapi.PathExecute, "application/json", strings.NewReader(`{"id":"x"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := resp.Header.Get("Retry-After"); resp.StatusCode != http.StatusTooManyRequests || got != c.header || !strings.Contains(string(body), c.body) {
+			t.Errorf("got %s with Retry-After %q and %s, want 429 with %q and %s", resp.Status, got, body, c.header, c.body)
+		}
 	}
 }
 

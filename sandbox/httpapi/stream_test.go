@@ -409,22 +409,28 @@ func TestToldHowToReachAServer(t *testing.T) {
 	go func() { _ = unix.Serve(listener) }() // ends with Close
 	defer unix.Close()
 
+	old := httptest.NewUnstartedServer(httpapi.NewHandler(fake, httpapi.Config{}))
+	old.StartTLS() // HTTP/1.1 only
+	defer old.Close()
+	oldTrust := old.Client().Transport.(*http.Transport).TLSClientConfig
+
 	host := strings.TrimPrefix(secret.URL, "https://")
 	for _, c := range []struct {
 		name, address string
 		opts          httpapi.Options
-		want          string
+		want          string // of the error of a stream; empty for none
 	}{
 		{"TLS", secret.URL, httpapi.Options{Token: "t", TLS: trust}, ""},
 		{"TLS without a scheme", host, httpapi.Options{Token: "t", TLS: trust}, ""},
 		{"Unix socket", httpapi.UnixPrefix + path, httpapi.Options{}, ""},
 		{"wrong token", secret.URL, httpapi.Options{Token: "x", TLS: trust}, "bearer token"},
 		{"unknown authority", secret.URL, httpapi.Options{Token: "t"}, "certificate"},
-		{"no TLS", host, httpapi.Options{Token: "t"}, ""},
+		{"no TLS", host, httpapi.Options{Token: "t"}, host},
+		{"TLS without HTTP/2", old.URL, httpapi.Options{TLS: oldTrust}, "serves no streams"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s, err := httpapi.Dial(t.Context(), c.address, c.opts)
-			if c.want != "" || c.name == "no TLS" {
+			if c.want != "" {
 				if !errors.Is(err, sandbox.ErrUnavailable) || !strings.Contains(err.Error(), c.want) {
 					t.Errorf("got %v, want unavailable with %q", err, c.want)
 				}
@@ -449,6 +455,17 @@ func TestToldHowToReachAServer(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+	c := client(t, old.URL, "")
+	if _, err := c.Execute(t.Context(), sandbox.Request{ID: "x"}); !errors.Is(err, sandbox.ErrUnavailable) {
+		t.Errorf("an authority that is not trusted: got %v, want %v", err, sandbox.ErrUnavailable)
+	}
+	if c, err = httpapi.NewClient(old.URL, httpapi.Options{TLS: oldTrust}); err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Execute(t.Context(), sandbox.Request{ID: "x"}); err != nil {
+		t.Errorf("a client of a server without HTTP/2: %v", err)
 	}
 	if _, err := httpapi.Dial(t.Context(), "http://a:1", httpapi.Options{TLS: &tls.Config{}}); err == nil {
 		t.Error("TLS settings for an http address were accepted")
