@@ -79,15 +79,22 @@ func runLoad(cmd *cobra.Command, o benchSandboxFlags) error {
 		return err
 	}
 	defer target.Close()
+	if err := load.Check(target); err != nil {
+		return usageError{err}
+	}
 	f, err := bench.Measure(cmd.Context(), target, load, cpu)
 	if err != nil {
 		return err
 	}
 	if o.asJSON {
-		return printJSON(cmd.OutOrStdout(), f)
+		err = printJSON(cmd.OutOrStdout(), f)
+	} else {
+		printFigures(cmd.OutOrStdout(), f)
 	}
-	printFigures(cmd.OutOrStdout(), f)
-	return nil
+	if err == nil && f.Calls > 0 && f.Failed == f.Calls {
+		err = fmt.Errorf("no call of %d was answered as expected", f.Calls)
+	}
+	return err
 }
 
 func printFigures(out io.Writer, f bench.Figures) {

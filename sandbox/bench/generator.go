@@ -35,14 +35,17 @@ type Load struct {
 	Progress func(ended int)
 }
 
-func (l Load) check(batch int) error {
+// Check says what makes no sense about the load on such a target.
+func (l Load) Check(target Target) error {
 	switch {
 	case l.Rate < 0 || l.Rate > 0 && l.Duration <= 0:
 		return fmt.Errorf("open loop of %g calls a second for %v: both must be positive", l.Rate, l.Duration)
-	case l.Rate > 0 && batch > 1:
+	case l.Rate > 0 && target.Batch() > 1:
 		return errors.New("open loop: wants an interface that takes one call at a time")
 	case l.Rate == 0 && (l.Concurrency < 1 || l.Calls < 1):
-		return fmt.Errorf("load of %d calls by %d callers: both must be at least 1", l.Calls, l.Concurrency)
+		return fmt.Errorf("closed loop of %d calls by %d callers: both must be at least 1", l.Calls, l.Concurrency)
+	case l.Concurrency < 0:
+		return fmt.Errorf("open loop of %d calls in flight: must not be negative", l.Concurrency)
 	}
 	return nil
 }
@@ -50,7 +53,7 @@ func (l Load) check(batch int) error {
 // Run puts load on target. The error is a load that makes no sense, or ctx.Err();
 // failed calls are figures.
 func Run(ctx context.Context, target Target, load Load) (Figures, error) {
-	if err := load.check(target.Batch()); err != nil {
+	if err := load.Check(target); err != nil {
 		return Figures{}, err
 	}
 	if load.Mix == nil {
