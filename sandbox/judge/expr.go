@@ -1,0 +1,201 @@
+package judge
+
+import (
+	"math/big"
+	"slices"
+	"strings"
+)
+
+// op is the kind of a node.
+type op string
+
+// Kinds of nodes. A function is a node of its own name.
+const (
+	opNum     op = "num"
+	opSym     op = "sym"
+	opAdd     op = "+"
+	opMul     op = "*"
+	opPow     op = "^"
+	opPercent op = "%"
+	opTuple   op = "tuple" // with its brackets in name
+	opSet     op = "set"
+	opBare    op = "bare" // a list without brackets
+	opUnion   op = "union"
+	opEqual   op = "="
+	opLess    op = "<"
+	opAtMost  op = "<="
+	opUnequal op = "!="
+)
+
+// node is a formula.
+type node struct {
+	op   op
+	args []*node
+	num  *big.Rat // of opNum
+	name string   // of opSym; brackets of opTuple
+}
+
+// scalar tells whether n is one value, not a list or a relation of values.
+func (n *node) scalar() bool {
+	switch n.op {
+	case opTuple, opSet, opBare, opUnion, opEqual, opLess, opAtMost, opUnequal:
+		return false
+	default:
+		return true
+	}
+}
+
+// key is the same for formulas that differ in the order of sums and products only.
+func (n *node) key() string {
+	switch n.op {
+	case opNum:
+		return n.num.RatString()
+	case opSym:
+		return n.name
+	}
+	parts := make([]string, len(n.args))
+	for i, a := range n.args {
+		parts[i] = a.key()
+	}
+	if n.op == opAdd || n.op == opMul {
+		slices.Sort(parts)
+	}
+	return string(n.op) + n.name + "(" + strings.Join(parts, ",") + ")"
+}
+
+// Bounds of exact arithmetic; what is beyond them is left to the sandbox or undecided.
+const (
+	maxBits     = 1 << 17
+	maxExponent = 1 << 14
+	maxFactor   = 1000 // of factorials and binomials
+)
+
+func fits(r *big.Rat) bool {
+	return r.Num().BitLen() <= maxBits && r.Denom().BitLen() <= maxBits
+}
+
+// rat returns the exact value of n when it is a rational number within the bounds.
+func (n *node) rat() (*big.Rat, bool) {
+	if n.op == opNum {
+		return n.num, true
+	}
+	if !n.scalar() || n.op == opSym {
+		return nil, false
+	}
+	values := make([]*big.Rat, len(n.args))
+	for i, a := range n.args {
+		var ok bool
+		if values[i], ok = a.rat(); !ok {
+			return nil, false
+		}
+	}
+	r := apply(n.op, values)
+	if r == nil || !fits(r) {
+		return nil, false
+	}
+	return r, true
+}
+
+// apply returns nil where the value is not rational, not defined, or too great.
+func apply(o op, v []*big.Rat) *big.Rat {
+	switch o {
+	case opAdd:
+		return fold(v, (*big.Rat).Add)
+	case opMul:
+		return fold(v, (*big.Rat).Mul)
+	case opPow:
+		return power(v[0], v[1])
+	case opPercent:
+		return new(big.Rat).Quo(v[0], big.NewRat(100, 1))
+	case "sqrt":
+		return root(v[0])
+	case "abs":
+		return new(big.Rat).Abs(v[0])
+	case "factorial":
+		if n, ok := small(v[0]); ok {
+			return new(big.Rat).SetInt(new(big.Int).MulRange(1, n))
+		}
+	case "binomial":
+		n, okN := small(v[0])
+		k, okK := small(v[1])
+		if okN && okK {
+			return new(big.Rat).SetInt(new(big.Int).Binomial(n, k))
+		}
+	}
+	return nil
+}
+
+func fold(v []*big.Rat, f func(z, x, y *big.Rat) *big.Rat) *big.Rat {
+	r := v[0]
+	for _, x := range v[1:] {
+		if r = f(new(big.Rat), r, x); !fits(r) {
+			return nil
+		}
+	}
+	return r
+}
+
+func small(r *big.Rat) (int64, bool) {
+	if !r.IsInt() || !r.Num().IsInt64() {
+		return 0, false
+	}
+	n := r.Num().Int64()
+	return n, n >= 0 && n <= maxFactor
+}
+
+// power raises to integers, and to halves of them where the root is rational.
+func power(base, exponent *big.Rat) *big.Rat {
+	if exponent.Denom().Cmp(big.NewInt(2)) == 0 {
+		if base = root(base); base == nil {
+			return nil
+		}
+		exponent = new(big.Rat).SetInt(exponent.Num())
+	}
+	if !exponent.IsInt() || exponent.Num().BitLen() > 32 {
+		return nil
+	}
+	n := exponent.Num().Int64()
+	size := n
+	if n < 0 {
+		size = -n
+		if base.Sign() == 0 {
+			return nil
+		}
+		base = new(big.Rat).Inv(base)
+	}
+	bits := int64(max(base.Num().BitLen(), base.Denom().BitLen()))
+	if size > maxExponent || bits*size > maxBits || n == 0 && base.Sign() == 0 {
+		return nil
+	}
+	e := big.NewInt(size)
+	num := new(big.Int).Exp(base.Num(), e, nil)
+	return new(big.Rat).SetFrac(num, new(big.Int).Exp(base.Denom(), e, nil))
+}
+
+// root returns the square root of a square.
+func root(r *big.Rat) *big.Rat {
+	if r.Sign() < 0 {
+		return nil
+	}
+	num, den := new(big.Int).Sqrt(r.Num()), new(big.Int).Sqrt(r.Denom())
+	square := func(x *big.Int) *big.Int { return new(big.Int).Mul(x, x) }
+	if square(num).Cmp(r.Num()) != 0 || square(den).Cmp(r.Denom()) != 0 {
+		return nil
+	}
+	return new(big.Rat).SetFrac(num, den)
+}
+
+// tree is what the program in the sandbox reads: lists that begin with an operator.
+func (n *node) tree() any {
+	switch n.op {
+	case opNum:
+		return []any{"num", n.num.RatString()}
+	case opSym:
+		return []any{"sym", n.name}
+	}
+	out := []any{string(n.op)}
+	for _, a := range n.args {
+		out = append(out, a.tree())
+	}
+	return out
+}

@@ -1,0 +1,231 @@
+package judge
+
+import (
+	"maps"
+	"math/big"
+)
+
+// tri is a truth value that may still be open.
+type tri int
+
+const (
+	no tri = iota
+	open
+	yes
+)
+
+func truth(b bool) tri {
+	if b {
+		return yes
+	}
+	return no
+}
+
+// pair is two values that only the sandbox can compare.
+type pair struct{ a, b *node }
+
+// maxPairs bounds what one job compares.
+const maxPairs = 64
+
+// matcher compares formulas: lists and relations by their parts, values exactly
+// where it can, and otherwise by what known says of them.
+type matcher struct {
+	known map[[2]string]tri
+	pairs []pair // values that known does not tell, each once
+	seen  map[[2]string]bool
+}
+
+// same compares two formulas.
+func (m *matcher) same(a, b *node) tri {
+	if a.op == opBare && b.op == opTuple && b.name == "()" || b.op == opBare && a.op == opTuple && a.name == "()" {
+		return m.each(a.args, b.args)
+	}
+	if unordered(a.op) && unordered(b.op) {
+		return min(m.within(a.args, b.args), m.within(b.args, a.args))
+	}
+	switch {
+	case a.op == opEqual && b.op == opEqual:
+		return max(m.each(a.args, b.args), m.each(a.args, []*node{b.args[1], b.args[0]}))
+	case a.op == opEqual && b.scalar(), a.op == opEqual && a.args[0].op == opSym && b.op != opUnion:
+		return m.defined(a, b)
+	case b.op == opEqual && a.scalar(), b.op == opEqual && b.args[0].op == opSym && a.op != opUnion:
+		return m.defined(b, a)
+	case a.scalar() && b.scalar():
+		return m.values(a, b)
+	case a.op != b.op || a.name != b.name:
+		return no
+	case a.op == opUnion:
+		return min(m.within(a.args, b.args), m.within(b.args, a.args))
+	default:
+		return m.each(a.args, b.args)
+	}
+}
+
+// unordered tells which lists have no order: sets, and lists without brackets.
+func unordered(o op) bool { return o == opSet || o == opBare }
+
+// defined compares "x = value" with a value.
+func (m *matcher) defined(equation, value *node) tri {
+	left := equation.args[0]
+	names := left.op == opSym
+	if left.op == opMul { // f(x) = ...
+		names = true
+		for _, n := range left.args {
+			names = names && n.op == opSym
+		}
+	}
+	if !names {
+		return no
+	}
+	return m.same(equation.args[1], value)
+}
+
+// each compares element by element.
+func (m *matcher) each(a, b []*node) tri {
+	if len(a) != len(b) {
+		return no
+	}
+	out := yes
+	for i := range a {
+		if out = min(out, m.same(a[i], b[i])); out == no {
+			return no
+		}
+	}
+	return out
+}
+
+// within tells whether every element of a is one of b.
+func (m *matcher) within(a, b []*node) tri {
+	if len(a)*len(b) > maxPairs*maxPairs {
+		return open
+	}
+	out := yes
+	for _, x := range a {
+		found := no
+		for _, y := range b {
+			if found = max(found, m.same(x, y)); found == yes {
+				break
+			}
+		}
+		if out = min(out, found); out == no {
+			return no
+		}
+	}
+	return out
+}
+
+// values compares two scalars.
+func (m *matcher) values(a, b *node) tri {
+	keyA, keyB := a.key(), b.key()
+	if keyA == keyB {
+		return yes
+	}
+	x, okX := a.rat()
+	y, okY := b.rat()
+	if okX && okY {
+		return truth(x.Cmp(y) == 0)
+	}
+	if verdict := monomials(a, b); verdict != open {
+		return verdict
+	}
+	if keyA > keyB {
+		keyA, keyB, a, b = keyB, keyA, b, a
+	}
+	at := [2]string{keyA, keyB}
+	if verdict, ok := m.known[at]; ok {
+		return verdict
+	}
+	if !m.seen[at] {
+		m.seen[at] = true
+		m.pairs = append(m.pairs, pair{a, b})
+	}
+	return open
+}
+
+// monomial is a product of a number and powers of symbols.
+type monomial struct {
+	factor    *big.Rat
+	variables map[string]int64
+	constants map[string]int64
+}
+
+// monomials compares two products: different variables, or different numbers
+// beside the same variables, cannot be equal.
+func monomials(a, b *node) tri {
+	x := monomial{big.NewRat(1, 1), map[string]int64{}, map[string]int64{}}
+	y := monomial{big.NewRat(1, 1), map[string]int64{}, map[string]int64{}}
+	if !x.take(a, 1) || !y.take(b, 1) || x.factor.Sign() == 0 || y.factor.Sign() == 0 {
+		return open
+	}
+	switch {
+	case !maps.Equal(x.variables, y.variables):
+		return no
+	case maps.Equal(x.constants, y.constants):
+		return truth(x.factor.Cmp(y.factor) == 0)
+	default:
+		return open
+	}
+}
+
+// take multiplies n to the power of exponent in; false when n is no product of symbols.
+func (m *monomial) take(n *node, exponent int64) bool {
+	if r, ok := n.rat(); ok {
+		r = power(r, big.NewRat(exponent, 1))
+		if r == nil {
+			return false
+		}
+		m.factor = new(big.Rat).Mul(m.factor, r)
+		return fits(m.factor)
+	}
+	switch n.op {
+	case opSym:
+		into := m.variables
+		if n.name == "pi" || n.name == "e" || n.name == "i" {
+			into = m.constants
+		}
+		if into[n.name] += exponent; into[n.name] == 0 {
+			delete(into, n.name)
+		}
+		return true
+	case opMul:
+		for _, a := range n.args {
+			if !m.take(a, exponent) {
+				return false
+			}
+		}
+		return true
+	case opPow:
+		r, ok := n.args[1].rat()
+		if !ok || !r.IsInt() || r.Num().BitLen() > 16 || exponent > maxExponent || exponent < -maxExponent {
+			return false
+		}
+		return m.take(n.args[0], exponent*r.Num().Int64())
+	default:
+		return false
+	}
+}
+
+// percent offers the second reading of a formula with a percent sign: 50% is a
+// half, and also the 50 of a question that asks for percent. It returns nil
+// unless exactly one side carries the sign.
+func percent(a, b *node) (*node, *node) {
+	switch {
+	case a.op == opPercent && b.op != opPercent:
+		return a.args[0], b
+	case b.op == opPercent && a.op != opPercent:
+		return a, b.args[0]
+	}
+	return nil, nil
+}
+
+// sendable tells whether the numbers of n are small enough to leave this process.
+func (n *node) sendable() bool {
+	const most = 14_000 // bits, below what Python prints and reads in decimal
+	ok := n.op != opNum || bits(n.num) <= most
+	for _, a := range n.args {
+		ok = ok && a.sendable()
+	}
+	return ok
+}
+
+func bits(r *big.Rat) int { return max(r.Num().BitLen(), r.Denom().BitLen()) }
