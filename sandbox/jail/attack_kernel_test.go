@@ -63,13 +63,12 @@ for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_SEQPACKET):
     a.send(b'x'); print(b.recv(1))`, stdout: "b'x'\nb'x'\nb'x'\n"},
 		{name: "userfaultfd", amd64: true, code: lib + "print(sc(323, 0), sc(323, 1))\ntry: open('/dev/userfaultfd'); print('open')\nexcept OSError as e: print(e.errno)", stdout: "1 1\n2\n"},
 		{name: "device controls", code: `import fcntl
-n = open('/dev/null')
-print(sum(1 for r in range(0x5400, 0x5480) for fd in (0, 1, n) if not refused(fd, r)) if False else 'ok')
+null = open('/dev/null')
 def refused(fd, r):
     try: fcntl.ioctl(fd, r, bytes(64)); return False
-    except OSError as e: return e.errno in (1, 25, 22, 14)
-bad = [hex(r) for r in range(0x5400, 0x5480) if r not in (0x541b, 0x5421, 0x5450, 0x5451) for fd in (0, 1) if not refused(fd, r)]
-print(bad)`, stdout: "ok\n[]\n"},
+    except OSError as e: return e.errno in (1, 13, 14, 22, 25)
+bad = [hex(r) for r in range(0x5400, 0x5480) if r not in (0x541b, 0x5421, 0x5450, 0x5451) for fd in (0, 1, null) if not refused(fd, r)]
+print(bad)`, stdout: "[]\n"},
 		{name: "signals itself by every door", amd64: true, code: lib + "print(sc(129, 1, 9, 0), sc(297, 1, 1, 9, 0), sc(424, 1, 9, 0, 0))", stdout: "1 1 1\n"},
 	}
 }

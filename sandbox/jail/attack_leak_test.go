@@ -29,7 +29,7 @@ func TestNothingOfAnEarlierCall(t *testing.T) {
 	secrets := []sandbox.Request{
 		{Code: "'SECRET' # " + long, Fixture: "answer = 'SECRET' # " + long, Stdin: long},
 		{Code: "print('" + long + "')\nraise ValueError('" + long + "')"},
-		{Code: find + "for m in maps: m[4096:4102] = b'SECRET'; m[len(m) - 6:] = b'SECRET'"},
+		{Code: find + "for m in maps:\n    try: m[:6] = m[-6:] = b'SECRET'\n    except TypeError: pass"},
 		{Code: "x = '" + long + "'\nwhile True: pass", Limits: sandbox.Limits{CPU: 50 * time.Millisecond}},
 		{Code: "x = '" + long + "'\nimport ctypes; ctypes.string_at(0)"},
 		{Code: "open('/tmp/SECRET', 'w').write('SECRET'); import sys; sys.secret = 'SECRET'"},

@@ -127,6 +127,7 @@ print([sc(n, 0, 0, 0) for n in (105, 106, 113, 114, 117, 119, 122, 123)], sc(116
 print(sc(126, (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)(*[-1 & 0xffffffff] * 6)))
 print([sc(157, n, 1, 0, 0, 0) for n in (4, 8, 22, 24, 28, 35, 36, 38, 40, 47, 59)])`,
 			stdout: "[1, 1, 1, 1, 1, 1, 1, 1] 1\n1\n[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n"},
+		{name: "its own user", needs: "uid", code: "import os\nprint(os.getuid() > 0x70000000, os.getgid() > 0x70000000)", stdout: "True True\n"},
 		{name: "reaches into other processes", amd64: true, code: lib + `
 b = ctypes.create_string_buffer(64)
 print([sc(101, r, 1, 0, 0) for r in (0, 16, 0x4206)], sc(310, 1, b, 1, b, 1, 0), sc(311, 1, b, 1, b, 1, 0))
