@@ -51,6 +51,12 @@ const (
 	stepMayFail = 8
 )
 
+// code holds functions of machine code, in hexadecimal.
+type code struct {
+	loop  string // forkLoop
+	arena string // arenaAlloc
+}
+
 // layout tells the zygote the offsets and sizes it needs.
 func layout() map[string]int {
 	return map[string]int{

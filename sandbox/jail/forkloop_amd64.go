@@ -3,32 +3,45 @@ package jail
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// forkLoop is the code that the zygote runs; it is never called in this process.
+// forkLoop and arenaAlloc are code for the zygote; they are never called in this
+// process.
 func forkLoop()
+func arenaAlloc()
 
-// forkLoopAddress returns where forkLoop begins.
 func forkLoopAddress() unsafe.Pointer
+func arenaAllocAddress() unsafe.Pointer
 
-// forkLoopEnd follows the last instruction of forkLoop.
-const forkLoopEnd = 0x6c6f6f70656e6421
+// codeEnd follows the last instruction of a function for the zygote.
+const codeEnd = 0x6c6f6f70656e6421
 
-// forkLoopLimit is more than the loop will ever need.
-const forkLoopLimit = 4096
+// codeLimit is more than such a function will ever need.
+const codeLimit = 4096
 
-// machineCode returns the instructions of the fork loop, which run at any address.
-func machineCode() ([]byte, error) {
-	code := unsafe.Slice((*byte)(forkLoopAddress()), forkLoopLimit)
-	end := bytes.Index(code, binary.LittleEndian.AppendUint64(nil, forkLoopEnd))
-	if end < 0 {
-		return nil, errors.New("the fork loop has no end mark")
+// machineCode returns the functions for the zygote, which run at any address.
+func machineCode() (code, error) {
+	loop, err := instructions(forkLoopAddress())
+	if err != nil {
+		return code{}, err
 	}
-	return bytes.Clone(code[:end]), nil
+	arena, err := instructions(arenaAllocAddress())
+	return code{loop: loop, arena: arena}, err
+}
+
+// instructions returns in hexadecimal the code from start to its end mark.
+func instructions(start unsafe.Pointer) (string, error) {
+	text := unsafe.Slice((*byte)(start), codeLimit)
+	end := bytes.Index(text, binary.LittleEndian.AppendUint64(nil, codeEnd))
+	if end < 0 {
+		return "", errors.New("machine code without an end mark")
+	}
+	return hex.EncodeToString(text[:end]), nil
 }
 
 // sysDup2 does not exist on newer architectures.

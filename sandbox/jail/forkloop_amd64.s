@@ -243,10 +243,33 @@ return:
 	POPQ BP
 	POPQ BX
 	RET
-	QUAD $const_forkLoopEnd
+	QUAD $const_codeEnd
+
+// arenaAlloc is the alloc function of a PyObjectArenaAllocator. It is called as a C
+// function of a context, two words that hold the next free byte and the end of a
+// stretch of memory, and of a size. It returns the next size bytes of the stretch,
+// or null when it is used up.
+TEXT ·arenaAlloc(SB), NOSPLIT|NOFRAME, $0-0
+	MOVQ (DI), AX
+	LEAQ (AX)(SI*1), DX
+	CMPQ DX, 8(DI)
+	JHI  full
+	MOVQ DX, (DI)
+	RET
+
+full:
+	XORQ AX, AX
+	RET
+	QUAD $const_codeEnd
 
 // func forkLoopAddress() unsafe.Pointer
 TEXT ·forkLoopAddress(SB), NOSPLIT, $0-8
 	LEAQ ·forkLoop(SB), AX
+	MOVQ AX, ret+0(FP)
+	RET
+
+// func arenaAllocAddress() unsafe.Pointer
+TEXT ·arenaAllocAddress(SB), NOSPLIT, $0-8
+	LEAQ ·arenaAlloc(SB), AX
 	MOVQ AX, ret+0(FP)
 	RET

@@ -8,8 +8,8 @@ import (
 )
 
 // machineCode fails: the fork loop is written for one architecture.
-func machineCode() ([]byte, error) {
-	return nil, fmt.Errorf("the sandbox runs on linux/amd64, this is %s", runtime.GOARCH)
+func machineCode() (code, error) {
+	return code{}, fmt.Errorf("the sandbox runs on linux/amd64, this is %s", runtime.GOARCH)
 }
 
 const sysDup2 = -1

@@ -10,7 +10,6 @@ package jail
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -62,6 +61,9 @@ type Config struct {
 	// arguments inside the same layers instead of using the warm one: the baseline
 	// of a benchmark. Such calls have no Value, Fixture or Error.
 	Fresh []string
+	// Without names layers that a call goes without: for measuring what a layer
+	// costs, never for programs of strangers.
+	Without []string
 	// Logger receives what a zygote writes on its standard error; nil discards.
 	Logger *slog.Logger
 
@@ -121,7 +123,7 @@ type Jail struct {
 	mode    Mode
 	reason  string // why the mode is not a stronger one
 	filters [2]string
-	loop    string // machine code of the fork loop, in hexadecimal
+	code    code
 	report  Report
 	uids    uids
 	group   *cgroup // nil where none can be made
@@ -138,11 +140,11 @@ func New(ctx context.Context, cfg Config) (*Jail, error) {
 	if err != nil {
 		return nil, err
 	}
-	loop, err := machineCode()
+	code, err := machineCode()
 	if err != nil {
 		return nil, err
 	}
-	j := &Jail{cfg: cfg, py: py, tree: rootTree(py), loop: hex.EncodeToString(loop), uids: uids{next: firstUID}}
+	j := &Jail{cfg: cfg, py: py, tree: rootTree(py), code: code, uids: uids{next: firstUID}}
 	for i, signals := range []bool{true, false} {
 		j.filters[i], err = filterHex(policy{signals: signals, exec: cfg.Fresh != nil})
 		if err != nil {

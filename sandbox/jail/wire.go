@@ -73,6 +73,7 @@ type setup struct {
 	Loop        string            `json:"loop"` // machine code, in hexadecimal
 	Layout      map[string]int    `json:"layout"`
 	Exec        []string          `json:"exec"`
+	Without     []string          `json:"without"`
 }
 
 // hello is what a zygote answers when it is ready.
@@ -90,7 +91,7 @@ func (j *Jail) setup(preload []string) ([]byte, error) {
 		Paths:   j.py.Paths,
 		Preload: preload,
 		Numbers: systemCalls(),
-		Loop:    j.loop, Layout: layout(),
+		Loop:    j.code.loop, Layout: layout(), Without: j.cfg.Without,
 		Filter: j.filters[0], FilterPlain: j.filters[1],
 		Rlimits:  j.rlimits(),
 		TmpBytes: j.cfg.TmpBytes, TmpInodes: j.cfg.TmpInodes,

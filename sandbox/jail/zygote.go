@@ -111,10 +111,11 @@ func controlPair() (*net.UnixConn, *os.File, error) {
 // inherited but the control socket, and fresh namespaces.
 func (j *Jail) command(remote *os.File, log *tail) *exec.Cmd {
 	boot := "import sys\nfor part in sys.argv[1].split('\f'): exec(compile(part, '<zygote>', 'exec'))"
-	cmd := exec.Command(j.py.Executable, "-s", "-S", "-B", "-X", "utf8", "-c", boot, zygoteSource())
+	cmd := exec.Command(j.py.Executable, "-s", "-S", "-B", "-X", "utf8", "-c", boot, zygoteSource(), j.code.arena)
 	cmd.Env = []string{
 		"HOME=/tmp", "TMPDIR=/tmp", "LC_ALL=C.UTF-8", "TZ=UTC", "PATH=/usr/bin:/bin",
-		"PYTHONHASHSEED=0", "OPENBLAS_NUM_THREADS=1", "OMP_NUM_THREADS=1", "MKL_NUM_THREADS=1",
+		// Symbols are resolved before the fork, not again in every child.
+		"PYTHONHASHSEED=0", "LD_BIND_NOW=1", "OPENBLAS_NUM_THREADS=1", "OMP_NUM_THREADS=1", "MKL_NUM_THREADS=1",
 	}
 	cmd.Dir = "/"
 	cmd.ExtraFiles = []*os.File{remote}

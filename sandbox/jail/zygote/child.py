@@ -23,11 +23,6 @@ class Block:
         struct.pack_into("=%dQ" % len(values), self.memory, self.at[name], *values)
 
 
-def map_memory(size, protection):
-    address = libc.mmap(None, ctypes.c_size_t(size), protection, 0x22, -1, ctypes.c_long(0))
-    return check(-1 if address in (None, 2**64 - 1) else address, "mmap")
-
-
 def view(address, size):
     return memoryview((ctypes.c_ubyte * size).from_address(address)).cast("B")
 

@@ -29,8 +29,12 @@ def trial(jail):
         raise SystemExit("trial child ended with status %d" % status)
     for entry in json.loads(answer):
         jail.layers.put(**entry)
+    for name in jail.cfg["without"] or ():
+        jail.layers.put(name, False, "left out for a measurement")
     if not jail.layers.on("call_namespaces"):
         jail.clone_flags &= NEWPID
+    if not jail.layers.on("pid_namespace"):
+        jail.clone_flags &= ~NEWPID
     jail.arm()
 
 
@@ -100,10 +104,7 @@ def watch_children():
 
 def load_loop(code):
     """Returns the fork loop as a function; calling it keeps the interpreter's lock."""
-    address = map_memory(len(code), 3)
-    ctypes.memmove(address, code, len(code))
-    check(libc.mprotect(ctypes.c_void_p(address), ctypes.c_size_t(len(code)), 5), "mprotect")
-    return ctypes.PYFUNCTYPE(ctypes.c_long, ctypes.c_void_p)(address)
+    return ctypes.PYFUNCTYPE(ctypes.c_long, ctypes.c_void_p)(map_code(code))
 
 
 def main():
@@ -116,7 +117,7 @@ def main():
     sys.path += cfg["paths"]
     sys.argv = [MAIN]
     sys.orig_argv = ["python3", MAIN]
-    maps = os.open("/proc/self/maps", os.O_RDONLY)
+    maps = open("/proc/self/maps")  # the root that comes has no /proc
     jail = prepare(cfg)
     missing = preload(cfg["preload"])
     add_site_builtins()
@@ -132,8 +133,11 @@ def main():
     sys.path.append("/tmp")
     gc.collect()
     gc.disable()
+    make_immortal()
     gc.freeze()
+    arenas.close()
     if cfg["huge_pages"]:
+        collapse_text(maps)
         collapse_heap(maps)
     hello = {
         "version": "%d.%d.%d" % sys.version_info[:3],
@@ -142,6 +146,8 @@ def main():
     }
     os.closerange(RECEIVED, 256)
     sock.send(b"H" + json.dumps(hello).encode())
+    sock.detach()
+    fill_gaps()
     failure = loop(jail.block.address)
     if failure < 0:
         os._exit(0)  # the owner is gone
