@@ -178,6 +178,42 @@ func TestKilledNodeLosesNothing(t *testing.T) {
 	joined.Wait()
 }
 
+// TestSessionSurvivesItsNode rebuilds a real kernel on another node.
+func TestSessionSurvivesItsNode(t *testing.T) {
+	victim := startNode(t)
+	url := startGateway(t, victim.address)
+	client := dialGateway(t, url)
+	cell := func(code string) sandbox.Result {
+		t.Helper()
+		res, err := client.Execute(t.Context(), sandbox.Request{ID: code, Run: "r", Session: "s", Code: code})
+		if err != nil {
+			t.Fatalf("%s: %v", code, err)
+		}
+		return res
+	}
+	cell("x = 20")
+	if res := cell("x += 1\nraise ValueError"); res.Status != sandbox.StatusError {
+		t.Errorf("got %+v, want an error", res)
+	}
+	cell("import time\nx += 1\ntime.sleep(.1)")
+	if err := victim.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var joined sync.WaitGroup
+	joins := startNode(t)
+	joined.Go(func() {
+		if err := gateway.Join(ctx, url, joins.address, "", slog.New(slog.DiscardHandler)); err != nil {
+			t.Errorf("Join: %v", err)
+		}
+	})
+	if res := cell("print(x)"); res.Stdout != "22\n" {
+		t.Errorf("got %+v, want the state of the cells before", res)
+	}
+	cancel()
+	joined.Wait()
+}
+
 func waitFor(t *testing.T, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
