@@ -14,7 +14,7 @@ import (
 )
 
 // batch answers a batch: together, or a line for each call as it ends.
-func (h *handler) batch(w http.ResponseWriter, r *http.Request) {
+func (h *handler) batch(w http.ResponseWriter, r *http.Request) { //nolint:contextcheck // withDeadline derives ctx from the request
 	data, f := readBody(w, r, maxBatchBody)
 	if f != nil {
 		h.fail(w, f)
@@ -32,7 +32,7 @@ func (h *handler) batch(w http.ResponseWriter, r *http.Request) {
 	}
 	defer cancel()
 	if strings.Contains(r.Header.Get("Accept"), typeLines) {
-		h.batchLines(ctx, w, raws) //nolint:contextcheck // withDeadline derives ctx from the request
+		h.batchLines(ctx, w, raws) //nolint:contextcheck // see above
 		return
 	}
 	answers := make([]Answer, len(raws))

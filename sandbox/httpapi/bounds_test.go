@@ -32,21 +32,26 @@ func (h *held) Execute(ctx context.Context, req sandbox.Request) (sandbox.Result
 	}
 }
 
-// serveBounded returns the URL of a handler with bounds of its own, and a
-// transport that takes little without being read.
-func serveBounded(t *testing.T, exec sandbox.Executor, change func(*bounds)) (string, *http.Transport) {
+// serveBounded returns the URL of a handler with bounds of its own, a transport
+// that takes little without being read, and the number of streams that ended.
+func serveBounded(t *testing.T, exec sandbox.Executor, change func(*bounds)) (string, *http.Transport, *atomic.Int64) {
 	t.Helper()
 	h := newHandler(exec, Config{})
 	change(&h.bounds)
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)
-	server := httptest.NewUnstartedServer(h.routes())
+	ended := new(atomic.Int64)
+	routes := h.routes()
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer ended.Add(1)
+		routes.ServeHTTP(w, r)
+	}))
 	server.Config.Protocols = protocols
 	server.Start()
 	t.Cleanup(server.Close)
 	transport := &http.Transport{Protocols: protocols, HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: 64 << 10}}
 	t.Cleanup(transport.CloseIdleConnections)
-	return server.URL, transport
+	return server.URL, transport, ended
 }
 
 // open starts a stream by hand.
@@ -66,21 +71,26 @@ func open(t *testing.T, url string, transport *http.Transport) (io.Writer, io.Re
 }
 
 func TestStreamOfACallerThatDoesNotReadEnds(t *testing.T) {
+	t.Parallel()
 	const calls, size = 64, 64 << 10
 	for name, change := range map[string]func(*bounds){
-		"more is held than allowed": func(b *bounds) { b.held = calls * size / 2 },
-		"a write takes too long":    func(b *bounds) { b.stall = 200 * time.Millisecond },
+		"more is held than allowed":     func(b *bounds) { b.held = calls * size / 2 },
+		"a write takes too long":        func(b *bounds) { b.stall = 200 * time.Millisecond },
+		"the last write takes too long": func(b *bounds) { b.stall = 200 * time.Millisecond },
 	} {
 		t.Run(name, func(t *testing.T) {
 			exec := &held{release: make(chan struct{}), stdout: strings.Repeat("x", size)}
-			url, transport := serveBounded(t, exec, change)
+			url, transport, ended := serveBounded(t, exec, change)
 			in, out := open(t, url, transport)
 			for i := range calls {
 				fmt.Fprintf(in, "{\"call\":{\"id\":\"%d\"}}\n", i)
 			}
 			waitFor(t, func() bool { return exec.started.Load() == calls })
 			close(exec.release)
-			waitFor(t, func() bool { _, err := fmt.Fprintln(in); return err != nil })
+			if name == "the last write takes too long" {
+				in.(io.Closer).Close()
+			}
+			waitFor(t, func() bool { return ended.Load() == 1 })
 			if n, err := io.Copy(io.Discard, out); err == nil || n > calls*size/2 {
 				t.Errorf("read %d bytes, then %v, want the end of the stream", n, err)
 			}
@@ -104,13 +114,14 @@ func TestStreamOfACallerThatDoesNotReadEnds(t *testing.T) {
 }
 
 func TestStreamTakesNoMoreThanItsBounds(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string]func(*bounds){
 		"calls": func(b *bounds) { b.calls = 10 },
 		"bytes": func(b *bounds) { b.taken = 10 * 1000 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			exec := &held{release: make(chan struct{})}
-			url, transport := serveBounded(t, exec, change)
+			url, transport, _ := serveBounded(t, exec, change)
 			in, out := open(t, url, transport)
 			sent := make(chan error, 1)
 			go func() {
@@ -140,10 +151,11 @@ func TestStreamTakesNoMoreThanItsBounds(t *testing.T) {
 }
 
 func TestCallerThatDoesNotReadIsNotServed(t *testing.T) {
+	t.Parallel()
 	const size, unsent = 16 << 10, 64 << 10
 	exec := &held{release: make(chan struct{}), stdout: strings.Repeat("x", size)}
 	close(exec.release)
-	url, transport := serveBounded(t, exec, func(b *bounds) { b.unsent = unsent })
+	url, transport, _ := serveBounded(t, exec, func(b *bounds) { b.unsent = unsent })
 	in, out := open(t, url, transport)
 	stopped := func(n int64) bool { // a call is sent and never starts
 		for range 30 {

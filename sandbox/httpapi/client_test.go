@@ -80,6 +80,7 @@ func TestClientSendsACallOnceMore(t *testing.T) {
 }
 
 func TestEveryCallIsAnsweredWhileConnectionsBreak(t *testing.T) {
+	t.Parallel()
 	var mu sync.Mutex
 	finished := make(map[string]int)
 	server := serveStreams(t, executorFunc(func(ctx context.Context, req sandbox.Request) (sandbox.Result, error) {
@@ -146,6 +147,7 @@ func (f executorFunc) Execute(ctx context.Context, req sandbox.Request) (sandbox
 }
 
 func TestClientPausesBetweenAttempts(t *testing.T) {
+	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -181,6 +183,7 @@ func TestClientPausesBetweenAttempts(t *testing.T) {
 }
 
 func TestClientComesBackWithItsServer(t *testing.T) {
+	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

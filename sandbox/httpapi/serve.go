@@ -90,10 +90,10 @@ func (h *handler) stream(w http.ResponseWriter, r *http.Request) {
 		s.end()
 	}
 	s.running.Wait()
+	s.out.close()
+	sender.Wait() // the reporter still sees a write that is stuck
 	s.end()
 	reporter.Wait()
-	s.out.close()
-	sender.Wait()
 }
 
 // send writes what is answered until the outbox is closed.

@@ -60,10 +60,9 @@ type Stream struct {
 	done   chan struct{}
 	owner  sync.WaitGroup
 
-	mu      sync.Mutex
-	calls   map[string]*streamCall
-	err     error // why the stream is gone
-	failing bool
+	mu    sync.Mutex
+	calls map[string]*streamCall
+	err   error // why the stream is gone or about to be
 }
 
 var _ sandbox.Executor = (*Stream)(nil)
@@ -86,13 +85,13 @@ func Dial(ctx context.Context, address string, opts Options) (*Stream, error) {
 	return dial(ctx, t)
 }
 
-func dial(ctx context.Context, t *target) (*Stream, error) {
-	life, end := context.WithCancel(context.WithoutCancel(ctx))
+func dial(caller context.Context, t *target) (*Stream, error) {
+	life, end := context.WithCancel(context.WithoutCancel(caller))
 	s := &Stream{
 		target: t, out: newOutbox(maxUnsent), end: end,
 		heard: make(chan struct{}), done: make(chan struct{}), calls: make(map[string]*streamCall),
 	}
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	ctx, cancel := context.WithTimeout(caller, dialTimeout)
 	defer cancel()
 	unhook := context.AfterFunc(ctx, end)
 	defer unhook()
@@ -105,10 +104,14 @@ func dial(ctx context.Context, t *target) (*Stream, error) {
 	case <-s.done:
 	}
 	s.Close()
-	if ctx.Err() != nil {
-		return nil, &goneError{t.address, fmt.Errorf("no answer: %w", ctx.Err())}
+	switch {
+	case caller.Err() != nil:
+		return nil, &goneError{t.address, fmt.Errorf("no answer: %w", caller.Err())}
+	case ctx.Err() != nil:
+		return nil, &goneError{t.address, fmt.Errorf("no answer in %v", dialTimeout)}
+	default:
+		return nil, s.Err()
 	}
-	return nil, s.Err()
 }
 
 // Load returns what the server last said of itself.
@@ -184,7 +187,7 @@ func (s *Stream) register(ctx context.Context, id string) (*streamCall, error) {
 			return nil, err
 		}
 		s.mu.Lock()
-		if s.failing {
+		if s.err != nil {
 			s.mu.Unlock()
 			return nil, s.refuse(ctx)
 		}
@@ -258,8 +261,7 @@ func (s *Stream) run(life context.Context) {
 // fail ends the stream; the first cause is the one that is told.
 func (s *Stream) fail(cause error) {
 	s.mu.Lock()
-	if !s.failing {
-		s.failing = true
+	if s.err == nil {
 		s.err = &goneError{s.target.address, cause}
 	}
 	s.mu.Unlock()

@@ -359,6 +359,7 @@ func TestLostServerIsUnavailable(t *testing.T) {
 }
 
 func TestLoadIsSaidOnChangeAndADrainedStreamEnds(t *testing.T) {
+	t.Parallel()
 	g := newGate()
 	var draining atomic.Bool
 	var busy atomic.Int64
@@ -393,6 +394,7 @@ func TestLoadIsSaidOnChangeAndADrainedStreamEnds(t *testing.T) {
 }
 
 func TestToldHowToReachAServer(t *testing.T) {
+	t.Parallel()
 	fake := &sandboxtest.Fake{}
 	secret := httptest.NewUnstartedServer(httpapi.NewHandler(fake, httpapi.Config{Token: "t"}))
 	secret.EnableHTTP2 = true
