@@ -5,11 +5,19 @@ import (
 	"strings"
 )
 
+// openBoxes is how many boxes at the end of a text may be left open before it is
+// taken for one without boxes.
+const openBoxes = 16
+
 // boxed returns the content of the last complete \boxed or \fbox of text, or text.
 func boxed(text string) string {
 	best, at := text, -1
 	for _, mark := range []string{`\boxed{`, `\fbox{`} {
-		for i := strings.LastIndex(text, mark); i > at; i = strings.LastIndex(text[:i], mark) {
+		i := len(text)
+		for range openBoxes {
+			if i = strings.LastIndex(text[:i], mark); i <= at {
+				break
+			}
 			if content, ok := group(text[i+len(mark):]); ok {
 				best, at = content, i
 				break

@@ -33,6 +33,11 @@ type node struct {
 	args []*node
 	num  *big.Rat // of opNum
 	name string   // of opSym; brackets of opTuple
+
+	// What was computed once; a formula belongs to one goroutine.
+	text   string
+	value  *big.Rat
+	valued bool
 }
 
 // scalar tells whether n is one value, not a list or a relation of values.
@@ -47,11 +52,19 @@ func (n *node) scalar() bool {
 
 // key is the same for formulas that differ in the order of sums and products only.
 func (n *node) key() string {
+	if n.text == "" {
+		n.text = n.describe()
+	}
+	return n.text
+}
+
+func (n *node) describe() string {
 	switch n.op {
 	case opNum:
 		return n.num.RatString()
 	case opSym:
 		return n.name
+	default:
 	}
 	parts := make([]string, len(n.args))
 	for i, a := range n.args {
@@ -65,7 +78,7 @@ func (n *node) key() string {
 
 // Bounds of exact arithmetic; what is beyond them is left to the sandbox or undecided.
 const (
-	maxBits     = 1 << 17
+	maxBits     = 1 << 15
 	maxExponent = 1 << 14
 	maxFactor   = 1000 // of factorials and binomials
 )
@@ -76,24 +89,31 @@ func fits(r *big.Rat) bool {
 
 // rat returns the exact value of n when it is a rational number within the bounds.
 func (n *node) rat() (*big.Rat, bool) {
+	if !n.valued {
+		n.value, n.valued = n.evaluate(), true
+	}
+	return n.value, n.value != nil
+}
+
+// evaluate returns nil where there is no such value.
+func (n *node) evaluate() *big.Rat {
 	if n.op == opNum {
-		return n.num, true
+		return n.num
 	}
 	if !n.scalar() || n.op == opSym {
-		return nil, false
+		return nil
 	}
 	values := make([]*big.Rat, len(n.args))
 	for i, a := range n.args {
 		var ok bool
 		if values[i], ok = a.rat(); !ok {
-			return nil, false
+			return nil
 		}
 	}
-	r := apply(n.op, values)
-	if r == nil || !fits(r) {
-		return nil, false
+	if r := apply(n.op, values); r != nil && fits(r) {
+		return r
 	}
-	return r, true
+	return nil
 }
 
 // apply returns nil where the value is not rational, not defined, or too great.
@@ -121,6 +141,7 @@ func apply(o op, v []*big.Rat) *big.Rat {
 		if okN && okK {
 			return new(big.Rat).SetInt(new(big.Int).Binomial(n, k))
 		}
+	default:
 	}
 	return nil
 }
@@ -192,6 +213,7 @@ func (n *node) tree() any {
 		return []any{"num", n.num.RatString()}
 	case opSym:
 		return []any{"sym", n.name}
+	default:
 	}
 	out := []any{string(n.op)}
 	for _, a := range n.args {

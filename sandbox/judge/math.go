@@ -107,6 +107,7 @@ func (q Math) formulas(ctx context.Context, j *Judge, got, want string) (Verdict
 
 // readings compares a and b in each way that they may be read.
 func (q Math) readings(m *matcher, a, b *node) tri {
+	m.steps = 0
 	verdict := m.same(a, b)
 	if verdict == yes {
 		return yes
