@@ -111,7 +111,7 @@ func parseContender(text string) (bench.Contender, error) {
 
 // printCells prints a table that documentation can hold.
 func printCells(out io.Writer, cells []bench.Cell) {
-	fmt.Fprintln(out, "| program | in flight | service | calls/s | mean | p50 | p99 | lost of | CPU a call | calls/s ratio | CPU ratio |")
+	fmt.Fprintln(out, "| program | in flight | service | calls/s | mean | p50 | p99 | lost of | CPU a good call | calls/s ratio | CPU ratio |")
 	fmt.Fprintln(out, "|---|---|---|---|---|---|---|---|---|---|---|")
 	for _, c := range cells {
 		if c.Skipped != "" {

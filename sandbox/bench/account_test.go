@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -212,7 +213,9 @@ func TestInventorySeesALeak(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := growth(before, after, false); len(got) != 1 || !strings.Contains(got[0], "descriptors") {
+	// Other tests may change the machine meanwhile, but not this process.
+	seen := func(g string) bool { return strings.HasPrefix(g, "descriptors") }
+	if got := growth(before, after, false); !slices.ContainsFunc(got, seen) {
 		t.Errorf("growth %v, want descriptors", got)
 	}
 	for _, f := range kept {

@@ -127,7 +127,7 @@ func Contend(ctx context.Context, contenders []Contender, plan Plan) ([]Cell, er
 func (c *contest) warm(ctx context.Context, program Program) error {
 	c.pace = make([]time.Duration, len(c.contenders))
 	for i := range c.contenders {
-		load := Load{Concurrency: 8, Calls: 32, Mix: Only(program), Timeout: c.plan.Timeout, Prefix: c.prefix()}
+		load := Load{Concurrency: 2, Calls: 16, Mix: Only(program), Timeout: c.plan.Timeout, Prefix: c.prefix()}
 		f, err := Run(ctx, c.contenders[i].Target, load)
 		if err != nil {
 			return err
