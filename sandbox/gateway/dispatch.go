@@ -117,8 +117,7 @@ func (g *Gateway) dispatch(now time.Time) {
 		if best == nil {
 			return
 		}
-		q := g.source(best, now)
-		g.send(q, g.prefer(q, best, now))
+		g.send(g.source(best, now), best)
 	}
 }
 
@@ -165,28 +164,6 @@ func (g *Gateway) source(n *node, now time.Time) *turns {
 		}
 	}
 	return nil
-}
-
-// prefer replaces n, whose turn it is to take the next call of q, where that
-// call has failed there and another node has room for it.
-func (g *Gateway) prefer(q *turns, n *node, now time.Time) *node {
-	avoid := q.peek().avoid
-	if avoid != n.member.address || q == &n.bound || q == &g.suspects {
-		return n
-	}
-	var other *node
-	for _, m := range g.nodes {
-		switch {
-		case m.member.address == avoid || m == g.ward || !m.room(g.cfg.Prefetch, now):
-		case q == &g.openings && m.sessions.on(now):
-		case other == nil || m.freer(other):
-			other = m
-		}
-	}
-	if other == nil {
-		return n
-	}
-	return other
 }
 
 // send grants the next call of q to n.
@@ -296,7 +273,6 @@ func (g *Gateway) failed(ctx context.Context, c *call, n *node, err error, now t
 		return nil
 	}
 	n.member.lastError = err.Error()
-	c.avoid = n.member.address
 	switch {
 	case n.leaving || n.load.Draining:
 		// It said that it would go: neither suspicious nor an attempt.
@@ -305,7 +281,7 @@ func (g *Gateway) failed(ctx context.Context, c *call, n *node, err error, now t
 		c.deaths++
 	default:
 		c.attempts++
-		n.pauses.start(now, err)
+		n.pauses.start(now, err) // and the call goes elsewhere
 	}
 	return nil
 }

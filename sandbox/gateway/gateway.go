@@ -158,7 +158,6 @@ type call struct {
 	node     *node    // where it runs
 	attempts int      // that ended without an answer
 	deaths   int      // of nodes that it was on
-	avoid    string   // address of the last node that failed it
 }
 
 // grant is what a waiting call gets: a node to run on, or the error that ends it.

@@ -275,6 +275,49 @@ func TestDrain(t *testing.T) {
 	}
 }
 
+func TestDrainEndsCallsThatWaitForANode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, err := gateway.New(t.Context(), gateway.Config{Dial: (&fleet{}).dial})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := make(chan error, 1)
+		go func() {
+			_, err := g.Execute(t.Context(), sandbox.Request{})
+			got <- err
+		}()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		start := time.Now()
+		if err := g.Close(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Second {
+			t.Errorf("Close: %v after %v", err, time.Since(start))
+		}
+		if err := <-got; !errors.Is(err, sandbox.ErrUnavailable) {
+			t.Errorf("call: %v", err)
+		}
+	})
+}
+
+func TestDeadlineThatTheNodeSawFirstIsNoFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fleet{}
+		n := f.add("a:1", 1)
+		n.answer = func(ctx context.Context, req sandbox.Request) (sandbox.Result, error) {
+			time.Sleep(995 * time.Millisecond)
+			return sandbox.Result{}, context.DeadlineExceeded
+		}
+		g := open(t, f, gateway.Config{Nodes: []string{"a:1"}})
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := g.Execute(ctx, sandbox.Request{ID: "x"})
+		if s := g.Stats(); !errors.Is(err, context.DeadlineExceeded) || s.Totals.Retried != 0 || s.Nodes[0].LastError != "" {
+			t.Errorf("got %v, stats %+v", err, s)
+		}
+	})
+}
+
 func TestOthersShareANode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fleet{}
@@ -339,6 +382,32 @@ func TestOverloadedNodeCostsNoAttempt(t *testing.T) {
 		}
 		if s := g.Stats(); s.Nodes[0].Overloaded != 10 || s.Nodes[0].Deaths != 0 {
 			t.Errorf("stats %+v", s.Nodes[0])
+		}
+	})
+}
+
+func TestRefusalsOfOneMomentAreOnePause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fleet{}
+		n := f.add("a:1", 8)
+		var refused atomic.Int32
+		n.answer = func(ctx context.Context, req sandbox.Request) (sandbox.Result, error) {
+			time.Sleep(time.Millisecond)
+			if refused.Add(1) <= 8 {
+				return sandbox.Result{}, sandbox.ErrOverloaded
+			}
+			return sandbox.Result{ID: req.ID, Stdout: req.Stdin}, nil
+		}
+		g := open(t, f, gateway.Config{Nodes: []string{"a:1"}})
+		synctest.Wait()
+		start := time.Now()
+		var calls sync.WaitGroup
+		for i := range 8 {
+			calls.Go(func() { must(t, g, sandbox.Request{ID: fmt.Sprint(i)}) })
+		}
+		calls.Wait()
+		if took := time.Since(start); took > 200*time.Millisecond {
+			t.Errorf("eight refusals at once took %v", took)
 		}
 	})
 }

@@ -27,6 +27,8 @@ func TestAddressesHaveOneForm(t *testing.T) {
 		{"node:", "", "host:port"},
 		{"", "", "host:port"},
 		{"ftp://node:80", "", "ftp"},
+		{"0.0.0.0:80", "", "names no machine"},
+		{"[::]:80", "", "names no machine"},
 		{"http://node:80/v1", "", "only host and port"},
 		{"http://node:80?x=hunter2", "", "only host and port"},
 		{"http://hunter2:80\x7f", "", "not a URL"},

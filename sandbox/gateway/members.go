@@ -381,6 +381,9 @@ func parseAddress(text string) (string, error) {
 	if err != nil || host == "" || port == "" {
 		return "", fmt.Errorf("node address %q: host:port is expected", u.Host)
 	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		return "", fmt.Errorf("node address %s: names no machine", u.Host)
+	}
 	address := net.JoinHostPort(strings.ToLower(host), port)
 	if u.Scheme == "https" {
 		return "https://" + address, nil
