@@ -26,6 +26,10 @@ def check(result, what):
     return result
 
 
+def limit_resource(kind, value):
+    check(libc.setrlimit(kind, (ctypes.c_uint64 * 2)(value, value)), "setrlimit")
+
+
 def map_memory(size, protection):
     address = libc.mmap(None, ctypes.c_size_t(size), protection, 0x22, -1, ctypes.c_long(0))
     return check(-1 if address in (None, 2**64 - 1) else address, "mmap")
@@ -66,13 +70,10 @@ class Arenas:
 
 arenas = Arenas(bytes.fromhex(sys.argv[2]), 256 << 20)
 
-import _socket
 import builtins
 import gc
 import json
-import mmap
 import os
-import resource
 import struct
 
 os.environ.pop("LD_BIND_NOW")  # meant for this process alone: see zygote.go

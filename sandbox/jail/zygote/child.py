@@ -3,6 +3,7 @@
 RULESET, SIGNALS, RECEIVED = 4, 5, 6  # descriptors of the zygote after the control socket
 BELL = 3  # of a kernel: the one descriptor it has beyond the streams
 MAX_FD = 0x7FFFFFFF
+RLIMIT_CPU, RLIMIT_NOFILE, RLIMIT_AS = 0, 7, 9
 
 
 class Block:
@@ -51,7 +52,7 @@ class Jail:
     def settle(self):
         """Does once, in the parent, what children inherit."""
         for kind, value in self.cfg["rlimits"]:
-            resource.setrlimit(kind, (value, value))
+            limit_resource(kind, value)
         drop_bounding_set()
         self.layers.attempt("no_new_privs", lambda: check(libc.prctl(38, 1, 0, 0, 0), "no_new_privs"))
 
@@ -69,8 +70,8 @@ class Jail:
         for come, go in places:
             optional = 0 if kernel or go else block.at["may_fail"]  # standard input
             yield "", nr["dup2"], (RECEIVED + come, go), optional
-        shared = mmap.MAP_SHARED | 0x10  # MAP_FIXED
-        yield "", nr["mmap"], (block.window, block.at["window"], 3, shared, RECEIVED, 0), 0
+        # MAP_SHARED at a fixed address, to read and write.
+        yield "", nr["mmap"], (block.window, block.at["window"], 3, 0x11, RECEIVED, 0), 0
         options = "size=%d,nr_inodes=%d,mode=1777" % (cfg["tmp_bytes"], cfg["tmp_inodes"])
         tmpfs, tmp = self.hold(b"tmpfs\0"), self.hold(b"/tmp\0")
         yield "tmpfs", nr["mount"], (tmpfs, tmp, tmpfs, NOSUID | NODEV | NOEXEC, self.hold(cstr(options) + b"\0")), 0
@@ -79,9 +80,9 @@ class Jail:
         yield "", nr["close_range"], (BELL + 1 if kernel else 3, MAX_FD, 0), 0
         files = self.hold(struct.pack("=QQ", cfg["open_files"], cfg["open_files"]))
         for kind, limit in (
-            (resource.RLIMIT_NOFILE, files),
-            (resource.RLIMIT_AS, block["memory"]),
-            (resource.RLIMIT_CPU, block["cpu"]),
+            (RLIMIT_NOFILE, files),
+            (RLIMIT_AS, block["memory"]),
+            (RLIMIT_CPU, block["cpu"]),
         ):
             yield "rlimits", nr["prlimit64"], (0, kind, limit, 0), 0
         uid = block["uid"]

@@ -112,8 +112,7 @@ def main():
     null = os.open(os.devnull, os.O_RDWR)
     for number in (RULESET, SIGNALS):
         os.dup2(null, number)
-    sock = _socket.socket(fileno=CTL)
-    cfg = json.loads(sock.recv(1 << 20))
+    cfg = json.loads(os.read(CTL, 1 << 20))
     sys.path += cfg["paths"]
     sys.argv = [MAIN]
     sys.orig_argv = ["python3", MAIN]
@@ -145,8 +144,7 @@ def main():
         "missing": missing,
     }
     os.closerange(RECEIVED, 256)
-    sock.send(b"H" + json.dumps(hello).encode())
-    sock.detach()
+    os.write(CTL, b"H" + json.dumps(hello).encode())
     fill_gaps()
     failure = loop(jail.block.address)
     if failure < 0:
