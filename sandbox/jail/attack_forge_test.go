@@ -43,7 +43,30 @@ func TestForgedOutcomes(t *testing.T) {
 		name, code string
 		want       sandbox.Status // one of its own when empty
 	}{
+		{"zeros", find + "for m in maps: fill(m, 0)\nos._exit(0)", ""},
+		{"ones", find + "for m in maps: fill(m, 1)\nos._exit(0)", ""},
+		{"twos", find + "for m in maps: fill(m, 2)\nos._exit(0)", ""},
+		{"threes", find + "for m in maps: fill(m, 3)\nos._exit(70)", ""},
+		{"all bits", find + "for m in maps: fill(m, 255)\nos._exit(0)", ""},
 		{"closed maps", find + "for m in maps:\n    try: m.release()\n    except Exception: pass", ""},
+		{"fails as a fixture", `
+import sys
+f = sys._getframe()
+while f:
+    if 'FixtureError' in f.f_globals: raise f.f_globals['FixtureError']('the caller is to blame')
+    f = f.f_back`, ""},
+		{"kind of a failed fixture", `
+import gc, sys
+f = sys._getframe()
+while f:
+    for v in list(f.f_locals.values()):
+        if hasattr(v, 'pack') and hasattr(v, 'kind'):
+            v.kind = v.code = 1; v.emsg = 'the caller is to blame'
+    f = f.f_back
+import atexit
+def late():
+    for o in gc.get_referrers(*[]): pass
+atexit.register(late)`, ""},
 		{"refuses the jail", `
 import sys
 f = sys._getframe()

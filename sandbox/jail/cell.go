@@ -22,6 +22,7 @@ type cell struct {
 	flood    chan struct{}
 	draining bool
 	answered bool
+	fixture  bool
 	readers  sync.WaitGroup
 	timer    *time.Timer
 	why      stop
@@ -39,7 +40,7 @@ func (k *Kernel) cell(ctx context.Context, req sandbox.Request, code string, kin
 	if !k.alive() {
 		return sandbox.Result{}, fmt.Errorf("%w: the kernel has ended", ErrDied)
 	}
-	c := &cell{kernel: k, limits: req.Limits, flood: make(chan struct{}, 2)}
+	c := &cell{kernel: k, limits: req.Limits, fixture: kind == kindFixtureCode, flood: make(chan struct{}, 2)}
 	for i := range c.output {
 		c.output[i] = newCapture(-1, req.Limits.Output, c.flood)
 		if unbounded {
@@ -269,7 +270,7 @@ func (c *cell) read(res *sandbox.Result) error {
 		return nil
 	}
 	res.ExitCode = r.code & 0xff
-	apply(res, r)
+	apply(res, r, c.fixture)
 	return nil
 }
 

@@ -10,11 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// forkLoop and arenaAlloc are code for the zygote; they are never called in this
-// process.
-func forkLoop()
-func arenaAlloc()
-
+// Where forkLoop and arenaAlloc begin, which are code for the zygote and never
+// called in this process.
 func forkLoopAddress() unsafe.Pointer
 func arenaAllocAddress() unsafe.Pointer
 

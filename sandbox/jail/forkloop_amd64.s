@@ -23,7 +23,7 @@
 // It returns in each child: 0 when all steps of its script are done, or else the
 // number of the failed step shifted left by 16 plus the error number. In the
 // zygote it returns -1, when the owner is gone.
-TEXT ·forkLoop(SB), NOSPLIT|NOFRAME, $0-0
+TEXT forkLoop<>(SB), NOSPLIT|NOFRAME, $0-0
 	PUSHQ BX
 	PUSHQ BP
 	PUSHQ R12
@@ -249,7 +249,7 @@ return:
 // function of a context, two words that hold the next free byte and the end of a
 // stretch of memory, and of a size. It returns the next size bytes of the stretch,
 // or null when it is used up.
-TEXT ·arenaAlloc(SB), NOSPLIT|NOFRAME, $0-0
+TEXT arenaAlloc<>(SB), NOSPLIT|NOFRAME, $0-0
 	MOVQ (DI), AX
 	LEAQ (AX)(SI*1), DX
 	CMPQ DX, 8(DI)
@@ -264,12 +264,12 @@ full:
 
 // func forkLoopAddress() unsafe.Pointer
 TEXT ·forkLoopAddress(SB), NOSPLIT, $0-8
-	LEAQ ·forkLoop(SB), AX
+	LEAQ forkLoop<>(SB), AX
 	MOVQ AX, ret+0(FP)
 	RET
 
 // func arenaAllocAddress() unsafe.Pointer
 TEXT ·arenaAllocAddress(SB), NOSPLIT, $0-8
-	LEAQ ·arenaAlloc(SB), AX
+	LEAQ arenaAlloc<>(SB), AX
 	MOVQ AX, ret+0(FP)
 	RET

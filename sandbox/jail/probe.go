@@ -123,7 +123,7 @@ func rootTree(py python) tree {
 	if loader, err := interpreterOf(py.Executable); err == nil {
 		t.add(loader)
 	}
-	for _, path := range []string{"/etc/ld.so.cache", "/usr/share/zoneinfo", "/dev/null", "/dev/urandom"} {
+	for _, path := range []string{"/etc/ld.so.cache", "/etc/alternatives", "/usr/share/zoneinfo", "/dev/null", "/dev/urandom"} {
 		if _, err := os.Stat(path); err == nil {
 			t.add(path)
 		}

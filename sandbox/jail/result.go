@@ -98,7 +98,7 @@ func readLeft(memory int, recordAt int64) (left, error) {
 		if _, err := unix.Pread(memory, l.record, at); err != nil {
 			return left{}, fmt.Errorf("read the memory file: %w", err)
 		}
-		if size == recordRoom || l.stage != stageFinished || recordLength(l.record) <= size {
+		if size == recordRoom || recordLength(l.record) <= size {
 			return l, nil
 		}
 		size = recordRoom
@@ -132,31 +132,32 @@ func cpuLimit(res *sandbox.Result, limits sandbox.Limits) {
 // exited names the outcome of a program that ended by itself.
 func (l left) exited(res *sandbox.Result, code int) {
 	res.ExitCode = code
-	switch l.stage {
-	case stageFinished:
-	case stageEntered: // it called os._exit
-		res.Status = sandbox.StatusOK
-		if code != 0 {
-			res.Status = sandbox.StatusError
-		}
-		return
-	default:
+	if l.stage != stageEntered && l.stage != stageFixture {
 		res.Status = sandbox.StatusInternal
 		note, _, _ := strings.Cut(string(l.record), "\x00")
 		res.Reason = strings.TrimSpace("the jail could not be entered " + strings.ToValidUTF8(note, "?"))
 		return
 	}
 	r, err := parseRecord(l.record)
-	if err != nil {
-		res.Status = sandbox.StatusInternal
-		res.Reason = err.Error()
+	ended := err == nil && r.ended // or else it called os._exit, or spoiled its record
+	if !ended && l.stage == stageFixture {
+		res.Status = sandbox.StatusRefused
+		res.Reason = fmt.Sprintf("fixture: ended the process with status %d", code)
 		return
 	}
-	apply(res, r)
+	if !ended {
+		res.Status = sandbox.StatusOK
+		if code != 0 {
+			res.Status = sandbox.StatusError
+		}
+		return
+	}
+	apply(res, r, l.stage == stageFixture)
 }
 
-// apply adds the record of a finished program.
-func apply(res *sandbox.Result, r record) {
+// apply adds the record of a finished program; only when a fixture ran may it tell
+// that the fixture failed.
+func apply(res *sandbox.Result, r record, fixture bool) {
 	valid := func(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 	res.Value = valid(r.value)
 	if r.etype != "" {
@@ -165,7 +166,7 @@ func apply(res *sandbox.Result, r record) {
 		}
 	}
 	switch {
-	case r.kind == kindFixture:
+	case r.kind == kindFixture && fixture:
 		res.Status = sandbox.StatusRefused
 		res.Reason = "fixture: " + valid(r.emsg)
 	case r.kind == kindMemory:

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -69,6 +70,7 @@ type setup struct {
 	TmpInodes   int               `json:"tmp_inodes"`
 	TrialUID    uint32            `json:"trial_uid"`
 	OpenFiles   int               `json:"open_files"`
+	Threads     int               `json:"threads"`
 	HugePages   bool              `json:"huge_pages"`
 	Loop        string            `json:"loop"` // machine code, in hexadecimal
 	Layout      map[string]int    `json:"layout"`
@@ -95,7 +97,7 @@ func (j *Jail) setup(preload []string) ([]byte, error) {
 		Filter: j.filters[0], FilterPlain: j.filters[1],
 		Rlimits:  j.rlimits(),
 		TmpBytes: j.cfg.TmpBytes, TmpInodes: j.cfg.TmpInodes,
-		TrialUID: firstUID, OpenFiles: 64, HugePages: true,
+		TrialUID: firstUID, OpenFiles: 64, Threads: j.threads(), HugePages: true,
 	}
 	if j.cfg.Fresh != nil {
 		s.Exec = append([]string{j.py.Executable}, j.cfg.Fresh...)
@@ -120,7 +122,7 @@ func systemCalls() map[string]int {
 // rlimits lists the limits that are the same for every call.
 func (j *Jail) rlimits() [][2]int64 {
 	limits := [][2]int64{
-		{unix.RLIMIT_CORE, 0},
+		{unix.RLIMIT_CORE, 1}, // 0 would still start a handler that the machine has for cores
 		{unix.RLIMIT_FSIZE, j.cfg.TmpBytes},
 		{unix.RLIMIT_MEMLOCK, 0},
 		{unix.RLIMIT_MSGQUEUE, 0},
@@ -133,6 +135,19 @@ func (j *Jail) rlimits() [][2]int64 {
 		limits = append(limits, [2]int64{unix.RLIMIT_NPROC, 2048})
 	}
 	return limits
+}
+
+// threads is the limit of a program's threads, 0 for none. Where calls share one
+// count it leaves the zygote room to fork when a program has taken all of it.
+func (j *Jail) threads() int {
+	switch j.mode {
+	case ModeRoot:
+		return 64
+	case ModeUser:
+		return 1536
+	case ModePlain:
+	}
+	return 0
 }
 
 // packet is a request to the zygote.
@@ -209,8 +224,10 @@ func (r report) times() times {
 	return times{wall: r.wall, pid: int(r.value), cpu: time.Duration(i64(0)*1e9 + i64(8))}
 }
 
-// The memory file of a call: header, fixture, code, then room for the record
-// that the child leaves. The child can write all of it, so nothing in it is trusted.
+// The memory file of a call: header, fixture, code, then, from a page of its own,
+// room for the record that the child leaves. The child gives up the pages before the
+// record when the program starts, so the stage is the jail's word and the record the
+// program's.
 const (
 	headerSize = 20
 	valueMax   = 64 << 10
@@ -225,13 +242,15 @@ const (
 const (
 	stageForked   = 0
 	stageEntered  = 1 // every layer holds, the program runs
-	stageFinished = 2 // the record is complete
+	stageFinished = 2 // of a kernel: the record is complete
 	stageRefused  = 3 // a layer failed; a length and a message follow
+	stageFixture  = 4 // the fixture has not come to its end
 )
 
 // callFile lays out the memory file in b; room for a record follows at recordAt.
 func callFile(b []byte, req sandbox.Request) (content []byte, recordAt int64) {
-	recordAt = int64(headerSize+len(req.Fixture)+len(req.Code)+7) &^ 7
+	page := os.Getpagesize()
+	recordAt = int64((headerSize + len(req.Fixture) + len(req.Code) + page - 1) / page * page)
 	b = binary.LittleEndian.AppendUint32(b, stageForked)
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(req.Fixture)))
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(req.Code)))
@@ -246,6 +265,7 @@ type record struct {
 	code   int
 	line   int
 	kind   uint32
+	ended  bool
 	value  string
 	etype  string
 	emsg   string
@@ -256,6 +276,8 @@ type record struct {
 const (
 	kindFixture = 1 // the fixture failed
 	kindMemory  = 2 // the uncaught exception is a MemoryError
+
+	kindEnded = 256 // a bit: the program came to its end and the record is complete
 )
 
 var errRecord = errors.New("malformed record")
@@ -274,7 +296,7 @@ func parseRecord(b []byte) (record, error) {
 		return record{}, errRecord
 	}
 	u32 := binary.LittleEndian.Uint32
-	r := record{code: int(int32(u32(b))), line: int(u32(b[4:])), kind: u32(b[8:])}
+	r := record{code: int(int32(u32(b))), line: int(u32(b[4:])), kind: u32(b[8:]) &^ kindEnded, ended: u32(b[8:])&kindEnded != 0}
 	rest := b[recordHead:]
 	for i, field := range []*string{&r.value, &r.etype, &r.emsg, &r.source} {
 		n := u32(b[12+4*i:])

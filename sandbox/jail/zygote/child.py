@@ -3,7 +3,7 @@
 RULESET, SIGNALS, RECEIVED = 4, 5, 6  # descriptors of the zygote after the control socket
 BELL = 3  # of a kernel: the one descriptor it has beyond the streams
 MAX_FD = 0x7FFFFFFF
-RLIMIT_CPU, RLIMIT_NOFILE, RLIMIT_AS = 0, 7, 9
+RLIMIT_CPU, RLIMIT_NPROC, RLIMIT_NOFILE, RLIMIT_AS = 0, 6, 7, 9
 
 
 class Block:
@@ -78,12 +78,11 @@ class Jail:
         yield "landlock", nr["landlock_restrict_self"], (RULESET, 0), 0
         # The ruleset is a descriptor too: descriptors go once it has been used.
         yield "", nr["close_range"], (BELL + 1 if kernel else 3, MAX_FD, 0), 0
-        files = self.hold(struct.pack("=QQ", cfg["open_files"], cfg["open_files"]))
-        for kind, limit in (
-            (RLIMIT_NOFILE, files),
-            (RLIMIT_AS, block["memory"]),
-            (RLIMIT_CPU, block["cpu"]),
-        ):
+        limits = [(RLIMIT_AS, block["memory"]), (RLIMIT_CPU, block["cpu"])]
+        for kind, value in ((RLIMIT_NOFILE, cfg["open_files"]), (RLIMIT_NPROC, cfg["threads"])):
+            if value:
+                limits.append((kind, self.hold(struct.pack("=QQ", value, value))))
+        for kind, limit in limits:
             yield "rlimits", nr["prlimit64"], (0, kind, limit, 0), 0
         uid = block["uid"]
         yield "uid", nr["setgroups"], (0, 0), 0
@@ -140,25 +139,35 @@ STAGE = struct.Struct("<II")
 HEADER = struct.Struct("<IIIII")  # stage, then fixture, code, place of the record, limit of the value
 
 
-def child(jail, shared):
-    """The forked child: never returns."""
+def child(jail, shared, leave=os._exit):
+    """The forked child: never returns, not even where a program replaces os._exit."""
     status = 70
     try:
         _, fixture_len, code_len, result_at, limit = HEADER.unpack_from(shared, 0)
         at = HEADER.size
         fixture = bytes(shared[at : at + fixture_len])
         code = bytes(shared[at + fixture_len : at + fixture_len + code_len])
-        shared[0] = 1
+        window = jail.block.window
+
+        def seal(stage):
+            """Says how far the child has come and takes the page that says so out of the
+            program's reach, so that no program can claim that the jail or its fixture failed."""
+            shared[0] = stage
+            libc.munmap(ctypes.c_void_p(window), ctypes.c_size_t(result_at))
+
+        if fixture:
+            shared[0] = 4  # until it has run
+        else:
+            seal(1)
         if jail.cfg["exec"]:
             exec_python(jail.cfg["exec"], code)
         gc.enable()
-        result = run_program(code.decode("utf-8", "replace"), fixture.decode("utf-8", "replace"))
+        result = run_program(code.decode("utf-8", "replace"), fixture.decode("utf-8", "replace"), seal)
         record = result.pack(limit)
         shared[result_at : result_at + len(record)] = record
-        shared[0] = 2
         status = result.code
     finally:
-        os._exit(status)
+        leave(status)
 
 
 def exec_python(command, code):

@@ -17,6 +17,9 @@ def cut(text, limit):
     return data[: limit // 2] + MARK.encode() + data[len(data) - limit // 2 :]
 
 
+ENDED = 256  # a record with it is complete
+
+
 class Outcome:
     """What the program left: exit code, value, and its uncaught exception."""
 
@@ -28,17 +31,21 @@ class Outcome:
     def pack(self, limit):
         fields = [cut(self.value, limit)]
         fields += [cut(f, FIELD_MAX) for f in (self.etype, self.emsg, self.source)]
-        head = struct.pack("<iII4I", self.code, self.line, self.kind, *map(len, fields))
+        head = struct.pack("<iII4I", self.code, self.line, self.kind | ENDED, *map(len, fields))
         return head + b"".join(fields)
 
 
-def execute(code, fixture, space, out, name="main.py"):
-    """Runs fixture and code in space; notes and returns the value of a last expression."""
+def execute(code, fixture, space, out, name="main.py", seal=None):
+    """Runs fixture and code in space; notes and returns the value of a last expression.
+
+    Between the two, seal is told that the program starts: see child."""
     if fixture:
         try:
             exec(compile(fixture, FIXTURE, "exec", 0, True), space)
         except BaseException as err:
             raise FixtureError(type(err).__name__ + ": " + str(err)) from None
+        if seal:
+            seal(1)
     tree = compile(code, name, "exec", 0x400, True)
     last = None
     if tree.body and type(tree.body[-1]).__name__ == "Expr":
@@ -140,7 +147,7 @@ def settle(err, code, out, name):
         return out.etype + "\n"
 
 
-def run_program(code, fixture):
+def run_program(code, fixture, seal=None):
     """Runs one program to its end and tells what came of it."""
     out = Outcome()
     module = type(sys)("__main__")
@@ -149,7 +156,7 @@ def run_program(code, fixture):
     trace = ""
     try:
         try:
-            execute(code, fixture, module.__dict__, out)
+            execute(code, fixture, module.__dict__, out, MAIN, seal)
         finally:
             finish_threads()
     except BaseException as err:
