@@ -23,12 +23,9 @@ type NodeAddress struct {
 // maxAddressBody is ample for a host name.
 const maxAddressBody = 4 << 10
 
-// route adds the list of nodes and the status to mux.
+// route adds the list of nodes to mux.
 func (g *Gateway) route(mux *http.ServeMux) {
 	mux.HandleFunc("POST "+PathNodes, g.serveJoin)
-	mux.HandleFunc("GET "+PathStatus, func(w http.ResponseWriter, _ *http.Request) {
-		g.write(w, http.StatusOK, g.Stats())
-	})
 	mux.HandleFunc("DELETE "+PathNodes+"/{address...}", g.serveLeave)
 }
 

@@ -14,9 +14,6 @@ import (
 	"temper/sandbox/server"
 )
 
-// PathStatus answers with Stats, also where a mounted handler has /status.
-const PathStatus = "/v1/status"
-
 // Service describes a gateway process. Only Server.Listen has no default.
 type Service struct {
 	// Config is the scheduler's. Serve sets its Dial and its Logger.

@@ -18,7 +18,7 @@ import (
 type Config struct {
 	// Token, when set, is the bearer token that every call must carry.
 	Token string
-	// Status is what GET /status answers; nil answers an empty object.
+	// Status is what GET /v1/status answers; nil answers an empty object.
 	Status func() any
 	// Load is what streams are told at once, every second, and when Draining
 	// changes. A stream of a draining server ends when no call is in flight on

@@ -34,7 +34,7 @@ const (
 	PathStream   = "/v1/stream"
 	PathSessions = "/v1/sessions/" // and the name of one, for DELETE
 	PathHealth   = "/healthz"
-	PathStatus   = "/status"
+	PathStatus   = "/v1/status"
 )
 
 // Limits of the API.

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"encoding/json"
 	"net/http"
 
 	"temper/sandbox"
@@ -13,10 +12,8 @@ import (
 	"temper/sandbox/session"
 )
 
-// PathStatus answers with a Status; /status is that of Code-Judge.
-const PathStatus = "/v1/status"
-
-// Status is what a node says of itself.
+// Status is what a node says of itself at httpapi.PathStatus; /status is that of
+// Code-Judge.
 type Status struct {
 	jail.Report
 	Build    string         `json:"build,omitempty"`
@@ -74,17 +71,6 @@ func (n *node) handler() http.Handler {
 	for _, path := range codejudge.Paths() {
 		mux.Handle(path, judge)
 	}
-	mux.HandleFunc("GET "+PathStatus, n.serveStatus)
 	mux.Handle("GET "+metrics.Path, n.metrics.Handler())
 	return mux
-}
-
-func (n *node) serveStatus(w http.ResponseWriter, _ *http.Request) {
-	body, err := json.Marshal(n.status())
-	if err != nil { // numbers and strings always encode
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(append(body, '\n')) // the caller has gone when this fails
 }

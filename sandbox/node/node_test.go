@@ -152,6 +152,10 @@ func TestSessions(t *testing.T) {
 	if got := cell("other", "'x' in globals()"); got != "False" {
 		t.Errorf("a session of the same name in another run: x is there: %s", got)
 	}
+	var status node.Status
+	if err := n.client.Status(t.Context(), &status); err != nil || status.Sessions.Kernels != 2 {
+		t.Errorf("status of two sessions: %+v, %v", status.Sessions, err)
+	}
 	if _, body := n.get(t, metrics.Path, ""); !strings.Contains(body, "\nrl_sandbox_sessions_live 2\n") {
 		t.Error("metrics lack the two sessions")
 	}
@@ -188,7 +192,7 @@ func TestCodeJudge(t *testing.T) {
 // status is what a node without a token says of itself, or with the token secret.
 func (r *running) status(t *testing.T) (s node.Status) {
 	t.Helper()
-	code, body := r.get(t, node.PathStatus, "secret")
+	code, body := r.get(t, httpapi.PathStatus, "secret")
 	if err := json.Unmarshal([]byte(body), &s); err != nil || code != http.StatusOK {
 		t.Fatalf("status: %d %s: %v", code, body, err)
 	}
