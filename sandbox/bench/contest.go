@@ -210,7 +210,7 @@ func summary(rounds []Figures) Cell {
 	return c
 }
 
-func pick[T any](rounds []Figures, field func(Figures) T) []T {
+func pick[R, T any](rounds []R, field func(R) T) []T {
 	out := make([]T, len(rounds))
 	for i, f := range rounds {
 		out[i] = field(f)
