@@ -152,10 +152,10 @@ func (l *fakeLink) Close() {
 	}
 }
 
-func (l *fakeLink) CloseSession(_ context.Context, name string) (bool, error) {
+func (l *fakeLink) CloseSession(_ context.Context, run, name string) (bool, error) {
 	l.node.mu.Lock()
 	defer l.node.mu.Unlock()
-	l.node.closed = append(l.node.closed, name)
+	l.node.closed = append(l.node.closed, run+"|"+name)
 	return true, nil
 }
 

@@ -114,8 +114,8 @@ func dial(ctx context.Context, address string, opts httpapi.Options) (Link, erro
 	return &nodeLink{Stream: stream, client: client}, nil
 }
 
-func (l *nodeLink) CloseSession(ctx context.Context, name string) (bool, error) {
-	return l.client.CloseSession(ctx, name)
+func (l *nodeLink) CloseSession(ctx context.Context, run, name string) (bool, error) {
+	return l.client.CloseSession(ctx, run, name)
 }
 
 func (l *nodeLink) Close() {

@@ -150,19 +150,19 @@ func (ss *sessions) drop(s *session) {
 	s.history, s.bytes = nil, 0
 }
 
-// CloseSession forgets the session of that name that belongs to no run, here and
-// on its node, and reports whether there was one.
-func (g *Gateway) CloseSession(name string) bool {
+// CloseSession forgets the session of that name in run, here and on its node, and
+// reports whether there was one.
+func (g *Gateway) CloseSession(run, name string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	s := g.sessions.known[sessionKey{"", name}]
+	s := g.sessions.known[sessionKey{run, name}]
 	if s == nil {
 		return false
 	}
 	g.sessions.drop(s)
 	if n := s.home; n != nil && n.alive() && !g.closed {
 		if closer, ok := n.link.(SessionCloser); ok {
-			g.owners.Go(func() { g.closeAt(n, closer, name) })
+			g.owners.Go(func() { g.closeAt(n, closer, s.key) })
 		}
 	}
 	return true
@@ -170,15 +170,15 @@ func (g *Gateway) CloseSession(name string) bool {
 
 // SessionCloser is a Link that can end a session before it is idle for long.
 type SessionCloser interface {
-	CloseSession(ctx context.Context, name string) (bool, error)
+	CloseSession(ctx context.Context, run, name string) (bool, error)
 }
 
 // closeAt frees what a session holds on its node. Without that the kernel ends
 // by itself when it has been idle for long, so a failure is only noted.
-func (g *Gateway) closeAt(n *node, closer SessionCloser, name string) {
+func (g *Gateway) closeAt(n *node, closer SessionCloser, key sessionKey) {
 	ctx, cancel := context.WithTimeout(n.life, dialTimeout)
 	defer cancel()
-	if _, err := closer.CloseSession(ctx, name); err != nil {
+	if _, err := closer.CloseSession(ctx, key.run, key.name); err != nil {
 		g.cfg.Logger.Debug("close session", "node", n.member.address, "err", err)
 	}
 }

@@ -173,7 +173,7 @@ func TestCallersHistoryIsBelieved(t *testing.T) {
 func TestCellsThatWaitForTheirSessionAreFew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fleet{}
-		f.add("a:1", 8)
+		n := f.add("a:1", 8)
 		g := open(t, f, gateway.Config{Nodes: []string{"a:1"}, Sessions: gateway.SessionLimits{Waiting: 2}})
 		synctest.Wait()
 		var calls sync.WaitGroup
@@ -187,6 +187,13 @@ func TestCellsThatWaitForTheirSessionAreFew(t *testing.T) {
 		// The session of another run is another session.
 		if _, err := g.Execute(t.Context(), sandbox.Request{ID: "y", Run: "r", Session: "s"}); err != nil {
 			t.Error(err)
+		}
+		if !g.CloseSession("r", "s") || g.Stats().Sessions != 1 {
+			t.Error("the other run's session did not end alone")
+		}
+		synctest.Wait()
+		if diff := cmp.Diff(n.closed, []string{"r|s"}); diff != "" {
+			t.Errorf("sessions ended on the node (-got +want):\n%s", diff)
 		}
 		calls.Wait()
 	})
@@ -223,11 +230,11 @@ func TestSessionLimits(t *testing.T) {
 			t.Errorf("%d sessions with %d bytes, want 2 with 9", s.Sessions, s.SessionBytes)
 		}
 		refused("t", "3ms", "2 cells")
-		if !g.CloseSession("t") || g.CloseSession("t") {
+		if g.CloseSession("r", "t") || !g.CloseSession("", "t") || g.CloseSession("", "t") {
 			t.Error("a session did not end once")
 		}
 		synctest.Wait()
-		if diff := cmp.Diff(n.closed, []string{"t"}); diff != "" {
+		if diff := cmp.Diff(n.closed, []string{"|t"}); diff != "" {
 			t.Errorf("sessions ended on the node (-got +want):\n%s", diff)
 		}
 		cells(t, g, "t", "1ms")

@@ -256,9 +256,14 @@ func (c *Client) Status(ctx context.Context, v any) error {
 	return c.get(ctx, PathStatus, v)
 }
 
-// CloseSession ends a session and reports whether there was one.
-func (c *Client) CloseSession(ctx context.Context, name string) (bool, error) {
-	f, err := c.once(ctx, http.MethodDelete, PathSessions+url.PathEscape(name), nil, nil)
+// CloseSession ends a session of run, empty for calls that name none, and reports
+// whether there was one.
+func (c *Client) CloseSession(ctx context.Context, run, name string) (bool, error) {
+	path := PathSessions + url.PathEscape(name)
+	if run != "" {
+		path += "?" + url.Values{"run": {run}}.Encode()
+	}
+	f, err := c.once(ctx, http.MethodDelete, path, nil, nil)
 	switch {
 	case err != nil:
 		return false, err

@@ -261,21 +261,39 @@ func TestOverloadWithoutAWordOfThisAPI(t *testing.T) {
 
 func TestSessionsAreClosed(t *testing.T) {
 	var closed []string
-	server := serveStreams(t, &sandboxtest.Fake{}, httpapi.Config{Token: "t", CloseSession: func(name string) bool {
-		closed = append(closed, name)
+	server := serveStreams(t, &sandboxtest.Fake{}, httpapi.Config{Token: "t", CloseSession: func(run, name string) bool {
+		closed = append(closed, run+"|"+name)
 		return name != "gone"
 	}})
 	c := client(t, server.URL, "t")
-	for name, want := range map[string]bool{"a/b c": true, "gone": false} {
-		if was, err := c.CloseSession(t.Context(), name); was != want || err != nil || closed[len(closed)-1] != name {
-			t.Errorf("%s: got %v, %v for %q, want %v", name, was, err, closed, want)
+	for _, session := range []struct {
+		run, name string
+		want      bool
+	}{{"", "a/b c", true}, {"r/s&run=?#+ %41", "a?run=x", true}, {"r", "gone", false}} {
+		was, err := c.CloseSession(t.Context(), session.run, session.name)
+		if was != session.want || err != nil || closed[len(closed)-1] != session.run+"|"+session.name {
+			t.Errorf("%+v: got %v, %v for %q", session, was, err, closed)
 		}
 	}
-	if _, err := client(t, server.URL, "").CloseSession(t.Context(), "a"); !errors.Is(err, sandbox.ErrUnavailable) || len(closed) != 2 {
+	for _, query := range []string{"?run=a&run=b", "?Run=a", "?run=%zz", "?run=a;b"} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, server.URL+httpapi.PathSessions+"a"+query, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer t")
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.Body.Close(); resp.StatusCode != http.StatusBadRequest || len(closed) != 3 {
+			t.Errorf("%s: got %s, want a refusal: another run's session must not end", query, resp.Status)
+		}
+	}
+	if _, err := client(t, server.URL, "").CloseSession(t.Context(), "", "a"); !errors.Is(err, sandbox.ErrUnavailable) || len(closed) != 3 {
 		t.Errorf("without the token: got %v", err)
 	}
 	plain := client(t, serveStreams(t, &sandboxtest.Fake{}, httpapi.Config{}).URL, "")
-	if was, err := plain.CloseSession(t.Context(), "a"); was || err != nil {
+	if was, err := plain.CloseSession(t.Context(), "", "a"); was || err != nil {
 		t.Errorf("without sessions: got %v, %v", was, err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -24,9 +25,9 @@ type Config struct {
 	// changes. A stream of a draining server ends when no call is in flight on
 	// it. Nil says that there are no slots.
 	Load func() Load
-	// CloseSession ends the session of that name and reports whether there was
-	// one; nil means that no sessions are served.
-	CloseSession func(name string) bool
+	// CloseSession ends the session of that name in run and reports whether there
+	// was one; nil means that no sessions are served.
+	CloseSession func(run, name string) bool
 	// Window is how long a call ID keeps its answer; 5 minutes when zero. It ends
 	// earlier when more than 262,144 answers or 256 MiB are held.
 	Window time.Duration
@@ -58,7 +59,7 @@ func newHandler(exec sandbox.Executor, cfg Config) *handler {
 		cfg.Load = func() Load { return Load{} }
 	}
 	if cfg.CloseSession == nil {
-		cfg.CloseSession = func(string) bool { return false }
+		cfg.CloseSession = func(string, string) bool { return false }
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -122,7 +123,12 @@ func (h *handler) status(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (h *handler) closeSession(w http.ResponseWriter, r *http.Request) {
-	if !h.cfg.CloseSession(r.PathValue("name")) {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil || len(query["run"]) > 1 || len(query) > 1 || len(query) == 1 && query["run"] == nil {
+		h.fail(w, invalid("query: run, once, is all that it may hold"))
+		return
+	}
+	if !h.cfg.CloseSession(query.Get("run"), r.PathValue("name")) {
 		h.fail(w, &Failure{Code: CodeNotFound, Message: "there is no such session"})
 		return
 	}

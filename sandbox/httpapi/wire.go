@@ -32,7 +32,7 @@ const (
 	PathExecute  = "/v1/execute"
 	PathBatch    = "/v1/execute/batch"
 	PathStream   = "/v1/stream"
-	PathSessions = "/v1/sessions/" // and the name of one, for DELETE
+	PathSessions = "/v1/sessions/" // and the name of one, for DELETE; ?run= names its run
 	PathHealth   = "/healthz"
 	PathStatus   = "/v1/status"
 )

@@ -62,7 +62,7 @@ func (n *node) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", httpapi.NewHandler(n.exec, httpapi.Config{
 		Logger: n.logger, Load: n.load, Status: func() any { return n.status() },
-		CloseSession: func(name string) bool { return n.sessions.Drop("", name) },
+		CloseSession: n.sessions.Drop,
 	}))
 	judge := codejudge.NewHandler(n.exec, codejudge.Config{Logger: n.logger, Load: func() codejudge.Load {
 		l := n.load()

@@ -160,9 +160,15 @@ func TestSessions(t *testing.T) {
 		t.Error("metrics lack the two sessions")
 	}
 	for _, want := range []bool{true, false} {
-		if had, err := n.client.CloseSession(t.Context(), "t1"); err != nil || had != want {
+		if had, err := n.client.CloseSession(t.Context(), "other", "t1"); err != nil || had != want {
 			t.Errorf("CloseSession: %t, %v, want %t", had, err, want)
 		}
+	}
+	if got := cell("", "x"); got != "20" {
+		t.Errorf("after the end of another run's session x is %q, want 20", got)
+	}
+	if had, err := n.client.CloseSession(t.Context(), "", "t1"); err != nil || !had {
+		t.Errorf("CloseSession without a run: %t, %v", had, err)
 	}
 	if got := cell("", "'x' in globals()"); got != "False" {
 		t.Errorf("after the end of the session x is there: %s", got)
