@@ -57,7 +57,7 @@ func TestBadInputNamesEveryKeyAndLineAtOnce(t *testing.T) {
 		{"impossible values", "rl: {group_size: 32}\nstages:\n- name: a\n  until: {steps: 0}\n  data: {env: maze}\n", nil,
 			[]string{"f.yaml:1:6: rl.group_size: is 32, above rl.rollouts_per_problem (16)",
 				"f.yaml:4:11: stages[0].until.steps: is 0, want at least 1",
-				`f.yaml:5:10: stages[0].data.env: is "maze", want one of chase, verbs`}},
+				`f.yaml:5:10: stages[0].data.env: is "maze", want one of chase, verbs, math`}},
 		{"unreadable and impossible", "sedd: 3\nsft: {steps: 0, batch_size: x}\nstages: [{name: a}]\n", map[string]string{"rl.group_size": "99", "zork": "1"},
 			[]string{"f.yaml:1:1: sedd: unknown key", "f.yaml:2:7: sft.steps: is 0, want at least 1",
 				"f.yaml:2:29: sft.batch_size: want a whole number", "rl.group_size: is 99, above", "--set zork=1"}},

@@ -16,7 +16,7 @@ const (
 )
 
 var (
-	environments = []string{"chase", "verbs"}
+	environments = []string{"chase", "verbs", "math"}
 	schedules    = []string{"constant", "linear", "cosine"}
 	rocModes     = []string{RoCPaper, RoCReleased}
 	nameForm     = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,39}$`)

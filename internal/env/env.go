@@ -43,6 +43,25 @@ type Environment interface {
 	Verify(p rl.Problem, answer string) bool
 }
 
+// Verdict is what an environment can tell of an answer by itself.
+type Verdict string
+
+// Verdicts.
+const (
+	Right Verdict = "right"
+	Wrong Verdict = "wrong"
+	// Open answers take a verifier job, which compares them with the problem's as formulas.
+	Open Verdict = "open"
+)
+
+// Checker is an Environment that cannot tell of each answer whether it is right.
+// Its Verify takes Open for not right.
+type Checker interface {
+	Environment
+	// Check is a pure function, and never disagrees with the job that it saves.
+	Check(p rl.Problem, answer string) Verdict
+}
+
 // ByName returns the environment with the given name.
 func ByName(name string) (Environment, error) {
 	for _, e := range all() {
@@ -62,7 +81,7 @@ func Names() []string {
 	return names
 }
 
-func all() []Environment { return []Environment{Chase{}, Verbs{}} }
+func all() []Environment { return []Environment{Chase{}, Verbs{}, Math{}} }
 
 // contentHash identifies a problem by what it is, so that equal problems have
 // equal ids and belong to the same split.
@@ -110,7 +129,7 @@ func checkLevel(env string, level, highest int) error {
 	return nil
 }
 
-// verify is the rule of both environments: the same integer or the same text.
+// verify is the rule of chase and verbs: the same integer or the same text.
 func verify(p rl.Problem, answer string) bool { return reward.Equal(answer, p.Answer) }
 
 // teacher writes one dialogue.

@@ -98,7 +98,7 @@ func TestProblemsAreAFunctionOfTheSeed(t *testing.T) {
 }
 
 func TestImpossibleRequestsAreNamed(t *testing.T) {
-	if _, err := env.ByName("maze"); err == nil || !strings.Contains(err.Error(), "chase, verbs") {
+	if _, err := env.ByName("maze"); err == nil || !strings.Contains(err.Error(), "chase, verbs, math") {
 		t.Errorf("unknown name: %v", err)
 	}
 	for _, e := range environments(t) {

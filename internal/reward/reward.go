@@ -8,6 +8,7 @@ package reward
 
 import (
 	"math/big"
+	"regexp"
 	"strings"
 
 	"temper/internal/rl"
@@ -18,7 +19,7 @@ const (
 	closeTag = "</answer>"
 )
 
-// maxDigits bounds the numbers that are compared as integers.
+// maxDigits bounds the numbers that are compared by value.
 const maxDigits = 1000
 
 // ExtractAnswer returns the content of the last complete <answer> block of text
@@ -52,6 +53,32 @@ func Equal(answer, gold string) bool {
 	a, okA := integer(answer)
 	g, okG := integer(gold)
 	return okA && okG && a.Cmp(g) == 0
+}
+
+// number is an integer, a decimal, or a fraction of integers.
+var number = regexp.MustCompile(`^[+-]?[0-9]+(\.[0-9]+|/[0-9]+)?$`)
+
+// Exact compares answers that may be formulas, as far as that takes no algebra:
+// the same text, or two plain numbers by their values (0.5 is 1/2, and 0.33 is not
+// 1/3). decided is false for the others.
+func Exact(answer, gold string) (equal, decided bool) {
+	answer, gold = strings.TrimSpace(answer), strings.TrimSpace(gold)
+	if answer == gold && answer != "" {
+		return true, true
+	}
+	a, okA := rational(answer)
+	g, okG := rational(gold)
+	if !okA || !okG {
+		return false, false
+	}
+	return a.Cmp(g) == 0, true
+}
+
+func rational(s string) (*big.Rat, bool) {
+	if len(s) > maxDigits || !number.MatchString(s) {
+		return nil, false
+	}
+	return new(big.Rat).SetString(s)
 }
 
 func integer(s string) (*big.Int, bool) {

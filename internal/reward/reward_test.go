@@ -48,6 +48,23 @@ func TestEqual(t *testing.T) {
 	}
 }
 
+func TestExactDecidesPlainNumbersOnly(t *testing.T) {
+	tests := []struct {
+		answer, gold   string
+		equal, decided bool
+	}{
+		{"34", "34", true, true}, {"035", "35", true, true}, {"34", "35", false, true}, {"0.5", "1/2", true, true},
+		{"2/4", "1/2", true, true}, {"0.33", "1/3", false, true}, {"-3/7", "3/7", false, true}, {`\frac12`, `\frac12`, true, true},
+		{`\frac{1}{2}`, "1/2", false, false}, {"50%", "1/2", false, false}, {"1/0", "1", false, false}, {"", "", false, false},
+		{"1e3", "1000", false, false}, {"0x10", "16", false, false}, {"1_0", "10", false, false}, {strings.Repeat("0", 2000) + "1", "1", false, false},
+	}
+	for _, c := range tests {
+		if equal, decided := reward.Exact(c.answer, c.gold); equal != c.equal || decided != c.decided {
+			t.Errorf("Exact(%.20q, %q) = %v, %v", c.answer, c.gold, equal, decided)
+		}
+	}
+}
+
 func TestScorePaysOnlyFinishedCorrectTrajectories(t *testing.T) {
 	for _, stop := range []rl.StopReason{rl.StopAnswered, rl.StopMaxTokens, rl.StopMaxTurns, rl.StopInfraError} {
 		want := 0.0

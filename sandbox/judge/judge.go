@@ -27,6 +27,11 @@ import (
 // has no ID, or its truth is empty or beyond a limit. It is not safe to retry.
 var ErrInvalid = errors.New("judge job is invalid")
 
+// ErrStarved is a sandbox.ErrUnavailable: the program of a job was stopped before
+// it had its CPU time. Ask again under another ID: an executor may remember what
+// it answered to the first.
+var ErrStarved = fmt.Errorf("%w: the verifier was kept from running", sandbox.ErrUnavailable)
+
 // Method says how a verdict came about.
 type Method string
 
@@ -94,7 +99,7 @@ func New(exec sandbox.Executor, cfg Config) *Judge {
 
 // Do judges one job. It is idempotent for the ID of the job. While the executor
 // is overloaded it waits, until ctx ends. Errors: ErrInvalid,
-// sandbox.ErrUnavailable, ctx.Err().
+// sandbox.ErrUnavailable (also as ErrStarved), ctx.Err().
 func (j *Judge) Do(ctx context.Context, job Job) (Verdict, error) {
 	if err := ctx.Err(); err != nil {
 		return Verdict{}, err

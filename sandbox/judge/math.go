@@ -42,14 +42,13 @@ const maxAnswer = 64 << 10
 var program string
 
 func (q Math) judge(ctx context.Context, j *Judge) (Verdict, error) {
-	want := clean(q.Truth)
-	switch {
-	case q.ID == "":
+	if q.ID == "" {
 		return Verdict{}, fmt.Errorf("%w: it has no ID", ErrInvalid)
-	case len(q.Truth) > maxAnswer || len(want) > maxText || !utf8.ValidString(q.Truth):
-		return Verdict{}, fmt.Errorf("%w: job %s: the truth is no text of up to %d bytes", ErrInvalid, q.ID, maxText)
-	case want == "":
-		return Verdict{}, fmt.Errorf("%w: job %s: the truth is empty", ErrInvalid, q.ID)
+	}
+	want, err := truthOf(q.Truth)
+	switch {
+	case err != nil:
+		return Verdict{}, fmt.Errorf("job %s: %w", q.ID, err)
 	case len(q.Answer) > maxAnswer:
 		return refused("the answer of %d bytes is above the limit of %d", len(q.Answer), maxAnswer), nil
 	case !utf8.ValidString(q.Answer):
@@ -70,6 +69,25 @@ func (q Math) judge(ctx context.Context, j *Judge) (Verdict, error) {
 		return Verdict{Method: MethodText, Reason: "the words differ"}, nil
 	}
 	return q.formulas(ctx, j, got, want)
+}
+
+// CheckTruth reports why no answer could be judged by truth: an error that is
+// ErrInvalid, or nil.
+func CheckTruth(truth string) error {
+	_, err := truthOf(truth)
+	return err
+}
+
+// truthOf returns what a truth is about.
+func truthOf(truth string) (string, error) {
+	want := clean(truth)
+	switch {
+	case len(truth) > maxAnswer || len(want) > maxText || !utf8.ValidString(truth):
+		return "", fmt.Errorf("%w: the truth is no text of up to %d bytes", ErrInvalid, maxText)
+	case want == "":
+		return "", fmt.Errorf("%w: the truth is empty", ErrInvalid)
+	}
+	return want, nil
 }
 
 func refused(format string, args ...any) Verdict {
@@ -156,7 +174,7 @@ func (q Math) ask(ctx context.Context, j *Judge, m *matcher) (Method, error) {
 		// The program computes and never waits: one that was stopped with CPU time
 		// left was kept from running.
 		if limits.CPU > 0 && res.Usage.CPU < limits.CPU*9/10 {
-			return "", fmt.Errorf("judge job %s: %w: %s after %v of CPU time", q.ID, sandbox.ErrUnavailable, res.Reason, res.Usage.CPU)
+			return "", fmt.Errorf("judge job %s: %w: %s after %v of CPU time", q.ID, ErrStarved, res.Reason, res.Usage.CPU)
 		}
 		return MethodUndecided, nil
 	case sandbox.StatusMemoryLimit, sandbox.StatusKilled:
