@@ -19,7 +19,7 @@ func (p *Pool) Do(ctx context.Context, req sandbox.Request, f func(ctx context.C
 	if err := p.admit(ctx); err != nil {
 		return err
 	}
-	defer func() { <-p.slots }()
+	defer p.free()
 	w, in, err := p.pick(ctx)
 	if err != nil {
 		return err

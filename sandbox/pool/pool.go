@@ -75,6 +75,7 @@ type Pool struct {
 	start Start
 
 	slots   chan struct{} // one token for each running program
+	pace    pace          // of the slots that become free
 	waiting atomic.Int64
 	done    atomic.Int64
 	deaths  atomic.Int64
@@ -159,7 +160,7 @@ func (p *Pool) Execute(ctx context.Context, req sandbox.Request) (sandbox.Result
 	if err := p.admit(ctx); err != nil {
 		return sandbox.Result{}, err
 	}
-	defer func() { <-p.slots }()
+	defer p.free()
 	queued := time.Since(arrived)
 	res, err := p.run(ctx, req)
 	if err != nil {
@@ -193,7 +194,10 @@ func (p *Pool) admit(ctx context.Context) error {
 	}
 	defer p.waiting.Add(-1)
 	if p.waiting.Add(1) > int64(p.cfg.Queue) {
-		return fmt.Errorf("%w: %d programs run and %d wait", sandbox.ErrOverloaded, p.cfg.Slots, p.cfg.Queue)
+		return &sandbox.Overloaded{
+			Detail:     fmt.Sprintf("%d programs run and %d wait", p.cfg.Slots, p.cfg.Queue),
+			RetryAfter: p.pace.advice(time.Now(), p.cfg.Queue),
+		}
 	}
 	select {
 	case p.slots <- struct{}{}:
@@ -201,6 +205,12 @@ func (p *Pool) admit(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// free gives a slot back.
+func (p *Pool) free() {
+	p.pace.add(time.Now())
+	<-p.slots
 }
 
 // suspicious is the number of interpreters that a call may see die before it is

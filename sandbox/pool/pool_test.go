@@ -159,6 +159,48 @@ func TestFullQueueRefusesAtOnce(t *testing.T) {
 	})
 }
 
+// TestRefusalSaysWhenToComeBack: an eighth of 80 waiting calls is 10 programs.
+func TestRefusalSaysWhenToComeBack(t *testing.T) {
+	advice := func(t *testing.T, code string, before, warmUp time.Duration) (got time.Duration) {
+		synctest.Test(t, func(t *testing.T) {
+			p := newPool(t, &fakes{}, pool.Config{Zygotes: 1, Slots: 4, Queue: 80})
+			ctx, cancel := context.WithCancel(t.Context())
+			var calls sync.WaitGroup
+			load := func(callers int) {
+				for range callers {
+					calls.Go(func() {
+						for ctx.Err() == nil {
+							_, _ = p.Execute(ctx, sandbox.Request{Code: code})
+						}
+					})
+				}
+			}
+			load(4)
+			time.Sleep(before)
+			load(80)
+			time.Sleep(warmUp)
+			_, err := p.Execute(ctx, sandbox.Request{})
+			got = sandbox.RetryAfter(err, -1)
+			cancel()
+			calls.Wait()
+		})
+		return got
+	}
+	for _, c := range []struct {
+		name, code     string
+		before, warmUp time.Duration
+		least, most    time.Duration
+	}{
+		{"nothing has ended", "sleep", 1, time.Millisecond, time.Second, time.Second},
+		{"4 programs a second", "sleep", 10500 * time.Millisecond, 1, 2 * time.Second, 3 * time.Second},
+		{"4,000 programs a second", "", time.Second, 1500 * time.Microsecond, 50 * time.Millisecond, 50 * time.Millisecond},
+	} {
+		if got := advice(t, c.code, c.before, c.warmUp); got < c.least || got > c.most {
+			t.Errorf("%s: advice of %v, want %v to %v", c.name, got, c.least, c.most)
+		}
+	}
+}
+
 func TestQueueTimeIsNotWallTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPool(t, &fakes{}, pool.Config{Zygotes: 1, Slots: 1, Queue: 1})

@@ -1,0 +1,49 @@
+package pool
+
+import (
+	"sync"
+	"time"
+)
+
+// Bounds of the advice to a caller that was not let in.
+const (
+	minAdvice  = 50 * time.Millisecond
+	idleAdvice = time.Second // while the pace is not known
+	maxAdvice  = 5 * time.Second
+	recent     = 8 * time.Second // what ended longer ago tells nothing of now
+)
+
+// pace remembers when slots became free.
+type pace struct {
+	mu    sync.Mutex
+	ended [64]time.Time // a ring
+	n     int           // of all; the newest is at (n-1) % len(ended)
+}
+
+func (p *pace) add(now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ended[p.n%len(p.ended)] = now
+	p.n++
+}
+
+// advice is the time in which an eighth of a full queue drains at the recent pace:
+// long enough that there is room for more than the one who asks first, short enough
+// that slots do not run dry.
+func (p *pace) advice(now time.Time, queue int) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	known, span := 0, time.Duration(0)
+	for known < min(p.n, len(p.ended)) {
+		age := now.Sub(p.ended[(p.n-1-known)%len(p.ended)])
+		if age > recent {
+			break
+		}
+		known, span = known+1, age
+	}
+	if known < 2 {
+		return idleAdvice
+	}
+	eighth := time.Duration(float64(span) / float64(known) * max(float64(queue)/8, 1))
+	return min(max(eighth, minAdvice), maxAdvice)
+}
