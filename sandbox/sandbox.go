@@ -126,7 +126,10 @@ type Result struct {
 	Error *PythonError `json:"error,omitempty"`
 	// Reason explains statuses other than ok and error in one line.
 	Reason string `json:"reason,omitempty"`
-	Usage  Usage  `json:"usage"`
+	// SessionEnded says that the kernel of the session ended with this call; the next
+	// cell starts from the replayed history without this one.
+	SessionEnded bool  `json:"session_ended,omitempty"`
+	Usage        Usage `json:"usage"`
 }
 
 // Executor runs programs. Implementations are safe for concurrent use.

@@ -225,7 +225,7 @@ func (g *Gateway) answered(c *call, n *node, res *sandbox.Result, now time.Time)
 	n.pauses.reset()
 	if c.session != nil {
 		n.sessions.reset()
-		g.sessions.record(c, n, res.Status)
+		g.sessions.record(c, n, res)
 	}
 	n.member.done++
 	g.totals.Done++

@@ -184,14 +184,14 @@ func (g *Gateway) closeAt(n *node, closer SessionCloser, key sessionKey) {
 }
 
 // record adds a cell that was answered to what a new kernel has to repeat. What
-// a limit ended left no state behind.
-func (ss *sessions) record(c *call, n *node, status sandbox.Status) {
+// ended its kernel, by a limit or by itself, left no state behind.
+func (ss *sessions) record(c *call, n *node, res *sandbox.Result) {
 	s := c.session
 	if s.home != nil && s.home != n {
 		ss.moved++
 	}
 	s.home = n
-	if s.place == nil || status != sandbox.StatusOK && status != sandbox.StatusError {
+	if s.place == nil || res.SessionEnded || res.Status != sandbox.StatusOK && res.Status != sandbox.StatusError {
 		return
 	}
 	s.history = append(s.history, c.req.Code)

@@ -27,9 +27,13 @@ func cells(t *testing.T, g sandbox.Executor, session string, codes ...string) {
 	}
 }
 
-// statuses answers a cell with the status that its code names.
+// statuses answers a cell with the status that its code names; "exit" ends the
+// session's kernel with an error.
 func statuses(_ context.Context, req sandbox.Request) (sandbox.Result, error) {
 	status, _, _ := strings.Cut(req.Code, " ")
+	if status == "exit" {
+		return sandbox.Result{ID: req.ID, Status: sandbox.StatusError, SessionEnded: true}, nil
+	}
 	return sandbox.Result{ID: req.ID, Status: sandbox.Status(status)}, nil
 }
 
@@ -50,12 +54,12 @@ func TestSessionStaysAndMovesWithItsHistory(t *testing.T) {
 			a.answer, b.answer = statuses, statuses
 			g := open(t, f, gateway.Config{Nodes: []string{"a:1", "b:1"}})
 			synctest.Wait()
-			cells(t, g, "s", "ok 1", "error 2", "time_limit 3", "killed 4", "ok 5")
+			cells(t, g, "s", "ok 1", "error 2", "time_limit 3", "exit 4", "killed 5", "ok 6")
 			home, other := a, b
 			if len(b.ran(byID)) > 0 {
 				home, other = b, a
 			}
-			want := []string{"", "ok 1", "ok 1,error 2", "ok 1,error 2", "ok 1,error 2"}
+			want := []string{"", "ok 1", "ok 1,error 2", "ok 1,error 2", "ok 1,error 2", "ok 1,error 2"}
 			if diff := cmp.Diff(home.ran(byHistory), want); diff != "" {
 				t.Errorf("%s: history at home (-got +want):\n%s", move.name, diff)
 			}
@@ -64,8 +68,8 @@ func TestSessionStaysAndMovesWithItsHistory(t *testing.T) {
 			}
 			move.from(home)
 			synctest.Wait()
-			cells(t, g, "s", "ok 6")
-			if diff := cmp.Diff(other.ran(byHistory), []string{"ok 1,error 2,ok 5"}); diff != "" {
+			cells(t, g, "s", "ok 7")
+			if diff := cmp.Diff(other.ran(byHistory), []string{"ok 1,error 2,ok 6"}); diff != "" {
 				t.Errorf("%s: history after the move (-got +want):\n%s", move.name, diff)
 			}
 			if s := g.Stats(); s.Totals.Moved != 1 || s.Sessions != 1 {

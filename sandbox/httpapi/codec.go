@@ -92,6 +92,9 @@ func appendResult(b []byte, r *sandbox.Result) []byte {
 		b = append(appendField(b, `,"source":`, e.Source), '}')
 	}
 	b = appendField(b, `,"reason":`, r.Reason)
+	if r.SessionEnded {
+		b = append(b, `,"session_ended":true`...)
+	}
 	b = appendInt(b, `,"usage":{"wall_ns":`, int64(r.Usage.Wall))
 	b = appendInt(b, `,"cpu_ns":`, int64(r.Usage.CPU))
 	b = appendInt(b, `,"peak_memory_bytes":`, r.Usage.PeakMemory)

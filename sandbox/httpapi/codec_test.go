@@ -36,7 +36,7 @@ func FuzzAppend(f *testing.F) {
 			t.Errorf("read back (-got +want):\n%s", diff)
 		}
 		res := sandbox.Result{
-			ID: a, Status: sandbox.Status(b), Stdout: c, Stderr: b, ExitCode: int(int32(m)), Value: c, Reason: a,
+			ID: a, Status: sandbox.Status(b), Stdout: c, Stderr: b, ExitCode: int(int32(m)), Value: c, Reason: a, SessionEnded: flag,
 			Usage: sandbox.Usage{Wall: time.Duration(m), CPU: time.Duration(n), PeakMemory: n, Queue: time.Duration(m)},
 		}
 		if flag {

@@ -71,6 +71,9 @@ func (s step) play(t *testing.T, exec sandbox.Executor, session string, i int) {
 	if got.ID != req.ID || got.Status != want || got.Stdout != s.stdout || got.Value != s.value {
 		t.Errorf("cell %d %q: got %+v, want %s, output %q, value %q", i, s.code, got, want, s.stdout, s.value)
 	}
+	if got.SessionEnded != endsSession(s.code, want) {
+		t.Errorf("cell %d %q: session ended: %t", i, s.code, got.SessionEnded)
+	}
 	if !strings.Contains(got.Stderr, s.stderr) || !strings.Contains(got.Reason, s.reason) {
 		t.Errorf("cell %d %q: standard error %q, want %q; reason %q, want %q", i, s.code, got.Stderr, s.stderr, got.Reason, s.reason)
 	}

@@ -40,6 +40,7 @@ func runCases(t *testing.T, exec sandbox.Executor, adapt func(name string, req *
 			}
 			want := c.want
 			want.ID = req.ID
+			want.SessionEnded = req.Session != "" && endsSession(c.req.Code, want.Status)
 			if diff := cmp.Diff(got, want, cmpopts.IgnoreFields(sandbox.Result{}, "Usage", "Stderr", "Reason")); diff != "" {
 				t.Errorf("result differs (-got +want):\n%s\nstderr: %s", diff, got.Stderr)
 			}
@@ -53,6 +54,18 @@ func runCases(t *testing.T, exec sandbox.Executor, adapt func(name string, req *
 				t.Errorf("usage has no wall time: %+v", got.Usage)
 			}
 		})
+	}
+}
+
+// endsSession tells whether a program with that outcome ends the kernel it runs in.
+func endsSession(code string, status sandbox.Status) bool {
+	switch status {
+	case sandbox.StatusOK, sandbox.StatusError:
+		return strings.Contains(code, "os._exit(")
+	case sandbox.StatusRefused:
+		return false
+	default:
+		return true
 	}
 }
 

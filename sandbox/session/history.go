@@ -34,8 +34,8 @@ type session struct {
 // entry is one cell of a history.
 type entry struct {
 	code, stdin string
-	// fatal is a cell that ended its kernel with its own hands: it counts, so that
-	// our count is that of the caller, and is not run again.
+	// fatal is a cell of a Request.History that ended its kernel when it was run
+	// again: it stays, since the caller counts it, and is not run any more.
 	fatal bool
 }
 
@@ -100,15 +100,11 @@ func (m *Manager) fits(s *session, req sandbox.Request) (why string, err error) 
 	return "", nil
 }
 
-// learn adds a cell that was answered to the history; spent tells whether it ended
-// its kernel. mu is held.
-func (m *Manager) learn(s *session, req sandbox.Request, status sandbox.Status, spent bool) {
+// learn adds a cell that was answered to the history, unless it ended its kernel. mu
+// is held.
+func (m *Manager) learn(s *session, req sandbox.Request, res *sandbox.Result) {
 	m.stats.Cells++
-	if s.dropped || status != sandbox.StatusOK && status != sandbox.StatusError {
-		return
-	}
-	if spent {
-		s.cells = append(s.cells, entry{fatal: true})
+	if s.dropped || res.SessionEnded || res.Status != sandbox.StatusOK && res.Status != sandbox.StatusError {
 		return
 	}
 	s.cells = append(s.cells, entry{code: req.Code, stdin: req.Stdin})

@@ -148,10 +148,11 @@ func (m *Manager) reserve() (victim Kernel, err error) {
 }
 
 // rest files the kernel of s, and the cell that it has run, by how the cell ended.
-func (m *Manager) rest(s *session, k Kernel, req sandbox.Request, status sandbox.Status, err error) {
+func (m *Manager) rest(s *session, k Kernel, req sandbox.Request, res *sandbox.Result, err error) {
 	m.mu.Lock()
 	if err == nil {
-		m.learn(s, req, status, k.Spent())
+		res.SessionEnded = k.Spent()
+		m.learn(s, req, res)
 	}
 	keep := s.kernel == k && err == nil && !gone(k)
 	switch {

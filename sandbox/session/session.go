@@ -4,14 +4,14 @@
 // kernels; how a kernel is isolated belongs to package jail, who may run when to
 // package pool.
 //
-// A session is its history: the cells that were answered with ok or error. A kernel
-// is a cache of it. It is dropped when it has been idle, when another session needs
+// A session is its history: the cells that were answered with ok or error and
+// did not end their kernel. A kernel is a cache of it. It is dropped when it has been idle, when another session needs
 // its place, when its interpreter dies, and after every cell that was stopped from
 // outside (time, memory, output, a signal, a caller that went away), since such a
 // cell leaves off anywhere. The next cell then finds a new kernel in which the
 // history has been run again, output dropped, errors ignored. A cell that was
-// stopped, and one that ended the process itself (os._exit), thus leaves no trace;
-// one that raised keeps what it did before it raised. What is not a function of the
+// stopped, and one that ended the process itself (os._exit), thus leaves no trace,
+// and its Result says so (SessionEnded); one that raised keeps what it did before. What is not a function of the
 // history does not survive a rebuild unchanged: clocks, os.urandom, races of threads.
 //
 // Between two cells a kernel is stopped: its threads and timers do not run.
@@ -249,7 +249,7 @@ func (m *Manager) run(ctx context.Context, s *session, req sandbox.Request, arri
 	}
 	return sandbox.Result{
 		ID: req.ID, Status: sandbox.StatusKilled, ExitCode: 137,
-		Reason: "ends the interpreter that runs it, again and again",
+		Reason: "ends the interpreter that runs it, again and again", SessionEnded: true,
 	}, nil
 }
 
@@ -263,7 +263,7 @@ func (m *Manager) attempt(ctx context.Context, s *session, req sandbox.Request, 
 		queued := time.Since(arrived)
 		res, err = k.Run(ctx, req)
 		res.Usage.Queue = queued
-		m.rest(s, k, req, res.Status, err)
+		m.rest(s, k, req, &res, err)
 		return err
 	})
 	return res, err

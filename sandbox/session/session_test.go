@@ -85,12 +85,14 @@ func TestEveryLossIsReplayed(t *testing.T) {
 		h := &host{}
 		m := newManager(t, h, session.Config{})
 		exec(t, m, "s", "a")
-		exec(t, m, "s", "fail")
-		if res := exec(t, m, "s", "stop"); res.Status != sandbox.StatusTimeLimit {
+		if res := exec(t, m, "s", "fail"); res.Status != sandbox.StatusError || res.SessionEnded {
+			t.Errorf("got %+v", res)
+		}
+		if res := exec(t, m, "s", "stop"); res.Status != sandbox.StatusTimeLimit || !res.SessionEnded {
 			t.Errorf("got %+v", res)
 		}
 		shows(t, m, "s", "a fail")
-		if res := exec(t, m, "s", "exit"); res.Status != sandbox.StatusError {
+		if res := exec(t, m, "s", "exit"); res.Status != sandbox.StatusError || !res.SessionEnded {
 			t.Errorf("got %+v", res)
 		}
 		exec(t, m, "s", "b")
@@ -102,7 +104,7 @@ func TestEveryLossIsReplayed(t *testing.T) {
 			t.Errorf("got error %v", err)
 		}
 		shows(t, m, "s", "a fail b")
-		if res := exec(t, m, "s", "crash"); res.Status != sandbox.StatusKilled {
+		if res := exec(t, m, "s", "crash"); res.Status != sandbox.StatusKilled || !res.SessionEnded {
 			t.Errorf("a cell that no interpreter survives: %+v", res)
 		}
 		shows(t, m, "s", "a fail b")
