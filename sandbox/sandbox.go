@@ -91,10 +91,12 @@ type Request struct {
 	// Session names a kernel that keeps its variables from cell to cell; empty for
 	// a call of its own. Calls of one session run one after the other.
 	Session string `json:"session,omitempty"`
-	// History lists the cells that the session has run, for an executor that has
-	// lost it or never had it: they are run again, their output dropped, their
-	// errors ignored. An executor that has the session ignores it.
-	History []string `json:"history,omitempty"`
+	// History lists the cells that the session has run before this one, without those
+	// that were stopped or ended it. An executor whose session has run other cells
+	// drops it; one that has lost it or never had it runs them again, their output
+	// dropped, their errors ignored. Nil leaves the executor with what it knows; an
+	// empty one that is not nil says that the session begins here.
+	History []string `json:"history,omitzero"`
 	Limits  Limits   `json:"limits"`
 }
 

@@ -87,7 +87,7 @@ func newSessions(limits SessionLimits) sessions {
 func (ss *sessions) full(req *sandbox.Request) string {
 	cells, bytes := len(req.History), historyBytes(req.History)
 	if s := ss.known[keyOf(req)]; s != nil {
-		if cells == 0 {
+		if req.History == nil {
 			cells, bytes = len(s.history), s.bytes
 		}
 		cells += s.inside()
@@ -231,13 +231,17 @@ func (ss *sessions) begin(c *call) bool {
 		return false
 	}
 	s.current = c
-	if given := c.req.History; len(given) > 0 && s.place != nil {
+	if given := c.req.History; given != nil && s.place != nil {
 		ss.bytes += historyBytes(given) - s.bytes
 		s.history, s.bytes = slices.Clone(given), historyBytes(given)
 	}
-	// Every time, not only after a move: a node may have let an idle kernel go.
+	// Every time, not only after a move, and also while it is empty: a node may have
+	// let an idle kernel go, or have run a cell whose answer never came.
 	// Cells that are added later lie behind the end of this slice.
 	if s.place != nil {
+		if s.history == nil {
+			s.history = []string{}
+		}
 		c.req.History = s.history[:len(s.history):len(s.history)]
 	}
 	return true

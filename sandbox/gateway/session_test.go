@@ -128,6 +128,10 @@ func TestLostCellIsRepeatedElsewhere(t *testing.T) {
 		if diff := cmp.Diff(b.ran(byHistory), []string{"1ms,2ms"}); diff != "" {
 			t.Errorf("history of the repeated cell (-got +want):\n%s", diff)
 		}
+		given := func(r sandbox.Request) string { return fmt.Sprint(r.History != nil) }
+		if got := a.ran(given); got[0] != "true" {
+			t.Error("the first cell does not say that its session begins")
+		}
 	})
 }
 
@@ -168,7 +172,11 @@ func TestCallersHistoryIsBelieved(t *testing.T) {
 			t.Fatal(err)
 		}
 		cells(t, g, "s", "2ms")
-		if diff := cmp.Diff(n.ran(byHistory), []string{"h1,h2", "h1,h2,1ms"}); diff != "" {
+		if _, err := g.Execute(t.Context(), sandbox.Request{ID: "3", Session: "s", Code: "3ms", History: []string{}}); err != nil {
+			t.Fatal(err)
+		}
+		cells(t, g, "s", "4ms")
+		if diff := cmp.Diff(n.ran(byHistory), []string{"h1,h2", "h1,h2,1ms", "", "3ms"}); diff != "" {
 			t.Errorf("histories (-got +want):\n%s", diff)
 		}
 	})

@@ -42,15 +42,14 @@ func appendRequest(b []byte, r *sandbox.Request) []byte {
 	b = appendField(b, `,"profile":`, r.Profile)
 	b = appendField(b, `,"run":`, r.Run)
 	b = appendField(b, `,"session":`, r.Session)
-	for i, cell := range r.History {
-		if i == 0 {
-			b = append(b, `,"history":[`...)
-		} else {
-			b = append(b, ',')
+	if r.History != nil { // an empty one has its own meaning
+		b = append(b, `,"history":[`...)
+		for i, cell := range r.History {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = appendString(b, cell)
 		}
-		b = appendString(b, cell)
-	}
-	if len(r.History) > 0 {
 		b = append(b, ']')
 	}
 	b = append(b, `,"limits":{`...)

@@ -139,7 +139,14 @@ func scripts() []script {
 				history: []string{"x = [1]\nprint('hidden')", "x.append(2)\n1/0", "import os\nos._exit(3)", "x.append(3)"},
 				code:    "x", value: "[1, 2, 3]",
 			},
-			{history: []string{"x = [9]", "x", "x", "x", "x"}, code: "x.append(4)\nx", value: "[1, 2, 3, 4]"},
+			{code: "x", value: "[1, 2, 3]"},
+		}},
+		{"a history of other cells is believed, one of the same changes nothing", []step{
+			{code: "x = [input()]", stdin: "1"}, {code: "x.append(2)"},
+			{history: []string{"x = [input()]", "x.append(2)"}, code: "x.append(3)\nx", value: "['1', 2, 3]"},
+			{history: []string{"x = [input()]", "x.append(9)"}, code: "x", value: "['1', 9]"},
+			{history: []string{"x = [7]"}, code: "x", value: "[7]"},
+			{history: []string{}, code: "x", status: sandbox.StatusError, stderr: "NameError"},
 		}},
 	}
 }

@@ -3,6 +3,7 @@ package session
 import (
 	"container/list"
 	"fmt"
+	"slices"
 	"time"
 
 	"temper/sandbox"
@@ -48,7 +49,7 @@ func (m *Manager) prepare(s *session, req sandbox.Request) (why string, err erro
 		return errDropped.Error(), nil
 	}
 	var stale Kernel
-	if !s.known || len(req.History) > len(s.cells) {
+	if !s.known || req.History != nil && !s.ran(req.History) {
 		if why, err = m.adopt(s, req); why == "" && err == nil {
 			stale = m.take(s)
 		}
@@ -61,11 +62,25 @@ func (m *Manager) prepare(s *session, req sandbox.Request) (why string, err erro
 	return why, err
 }
 
-// adopt takes over what req says of its session. mu is held.
+// ran tells whether the history of s is the given one. Codes decide: the caller
+// cannot tell the inputs.
+func (s *session) ran(history []string) bool {
+	return slices.EqualFunc(s.cells, history, func(e entry, code string) bool { return e.code == code })
+}
+
+// adopt takes over what req says of its session. Where that begins as the history
+// known here, the cells keep the input that they had. mu is held.
 func (m *Manager) adopt(s *session, req sandbox.Request) (why string, err error) {
+	cells := make([]entry, 0, len(req.History)+1)
+	same := true
 	var bytes int64
-	for _, code := range req.History {
-		bytes += int64(len(code))
+	for i, code := range req.History {
+		cell := entry{code: code}
+		if same = same && i < len(s.cells) && s.cells[i].code == code; same {
+			cell = s.cells[i]
+		}
+		cells = append(cells, cell)
+		bytes += int64(len(code) + len(cell.stdin))
 	}
 	if len(req.History) > m.cfg.MaxCells || bytes > m.cfg.MaxBytes {
 		return fmt.Sprintf("history of %d cells and %d bytes is above the limit of %d and %d",
@@ -77,10 +92,7 @@ func (m *Manager) adopt(s *session, req sandbox.Request) (why string, err error)
 	}
 	m.bytes += bytes - s.bytes
 	s.known, s.fixture, s.profile, s.limits = true, req.Fixture, req.Profile, req.Limits
-	s.bytes, s.cells = bytes, make([]entry, 0, len(req.History)+1)
-	for _, code := range req.History {
-		s.cells = append(s.cells, entry{code: code})
-	}
+	s.bytes, s.cells = bytes, cells
 	return "", nil
 }
 

@@ -19,7 +19,8 @@
 // The first call of a session decides its fixture, its profile and its memory limit;
 // a later call with another fixture is refused. Time and output are limited for each
 // cell by itself. A rebuild gives each cell the input that it had, but the cells of a
-// Request.History, which carries none, find their input empty.
+// Request.History, which carries none, find their input empty unless the session ran
+// them here. Two cells that differ in their input alone are the same to a history.
 //
 // Invariant: a kernel that is kept is in the state that its history gives.
 package session
@@ -125,8 +126,8 @@ func New(stateless sandbox.Executor, admit Admit, cfg Config) *Manager {
 
 // Execute implements sandbox.Executor. A call with a Session is a cell of it: it
 // waits for the cells before it, then for a slot. Usage.Queue holds both waits and
-// the time that a rebuild took. Request.History is taken where it tells more than
-// this Manager knows: the session is new here, or has run elsewhere since.
+// the time that a rebuild took. A Request.History that is not nil is the
+// truth: where the session has run other cells, it is rebuilt from those.
 func (m *Manager) Execute(ctx context.Context, req sandbox.Request) (sandbox.Result, error) {
 	if req.Session == "" {
 		return m.stateless.Execute(ctx, req)

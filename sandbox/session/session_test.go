@@ -113,24 +113,75 @@ func TestEveryLossIsReplayed(t *testing.T) {
 
 func TestHistoryOfTheRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newManager(t, &host{}, session.Config{})
-		call := func(code string, history ...string) string {
+		h := &host{}
+		m := newManager(t, h, session.Config{})
+		call := func(code string, history []string) string {
 			res, err := m.Execute(t.Context(), sandbox.Request{Session: "s", Code: code, History: history, Fixture: "f"})
 			if err != nil {
 				t.Fatal(err)
 			}
 			return res.Stdout
 		}
-		if got := call("show", "a", "exit", "b"); got != "f a b" {
-			t.Errorf("new session: %q", got)
+		for _, c := range []struct {
+			name    string
+			history []string
+			want    string
+			kernels int // started until then
+		}{
+			{"new session, with a cell that ends its kernel", []string{"a", "exit", "b"}, "f a b", 2},
+			{"the same", []string{"a", "exit", "b", "show"}, "f a b", 2},
+			{"none", nil, "f a b", 2},
+			{"longer", []string{"a", "exit", "b", "show", "show", "show", "c"}, "f a b c", 3},
+			{"as long, and another cell", []string{"a", "exit", "b", "show", "show", "show", "d", "show"}, "f a b d", 4},
+			{"shorter", []string{"a"}, "f a", 5},
+			{"empty", []string{}, "f", 6},
+			{"empty after that", []string{"show"}, "f", 6},
+		} {
+			if got := call("show", c.history); got != c.want {
+				t.Errorf("%s: %q, want %q", c.name, got, c.want)
+			}
+			if _, started := h.alive(); started != c.kernels {
+				t.Errorf("%s: %d kernels were started, want %d", c.name, started, c.kernels)
+			}
 		}
-		// The three of before and show are four.
-		if got := call("show", "x", "y", "z", "z"); got != "f a b" {
-			t.Errorf("known session: %q", got)
+	})
+}
+
+// TestAnswerThatNeverCame: a cell whose caller was gone ran here nevertheless, and
+// another one in its place elsewhere; what comes back is as long and not the same.
+func TestAnswerThatNeverCame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := newManager(t, &host{}, session.Config{}), newManager(t, &host{}, session.Config{})
+		var history []string
+		call := func(m *session.Manager, ctx context.Context, code string) (sandbox.Result, error) {
+			return m.Execute(ctx, sandbox.Request{Session: "s", Code: code, History: append([]string{}, history...)})
 		}
-		// It ran elsewhere meanwhile.
-		if got := call("show", "a", "exit", "b", "show", "show", "c"); got != "f a b c" {
-			t.Errorf("stale session: %q", got)
+		answered := func(m *session.Manager, code string) string {
+			t.Helper()
+			res, err := call(m, t.Context(), code)
+			if err != nil {
+				t.Fatal(err)
+			}
+			history = append(history, code)
+			return res.Stdout
+		}
+		answered(a, "one")
+		answered(a, "two")
+		if _, err := call(a, t.Context(), "lost"); err != nil { // and the answer with its link
+			t.Fatal(err)
+		}
+		answered(b, "three")
+		if got := answered(a, "show"); got != " one two three" {
+			t.Errorf("on the first node again: %q", got)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond/2)
+		defer cancel()
+		if _, err := call(a, ctx, "cancelled"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got error %v", err)
+		}
+		answered(b, "five")
+		if got := answered(a, "show"); got != " one two three five" {
+			t.Errorf("after a cancelled cell: %q", got)
 		}
 	})
 }
