@@ -209,6 +209,21 @@ func TestSourceSharesItsLevels(t *testing.T) {
 	}
 }
 
+// TestKeysOfMathMustBeComparable, while those of other environments are texts.
+func TestKeysOfMathMustBeComparable(t *testing.T) {
+	line := func(id, e, answer string) string {
+		return fmt.Sprintf("{\"id\":%q,\"env\":%q,\"prompt\":\"1?\",\"answer\":%q}\n", id, e, answer)
+	}
+	good := line("a", "math", "34") + line("b", "math", `\frac{1}{2}`) + line("c", "verbs", "$$") + line("d", "chess", "$$")
+	if ps, err := dataset.ReadProblems(strings.NewReader(good), "f"); err != nil || len(ps) != 4 {
+		t.Errorf("%d problems, %v", len(ps), err)
+	}
+	_, err := dataset.ReadProblems(strings.NewReader(good+line("e", "math", "$$")), "f")
+	if err == nil || !strings.Contains(err.Error(), `f:5: answer "$$": judge job is invalid: the truth is empty`) {
+		t.Errorf("error %v", err)
+	}
+}
+
 func TestDialogueValidateMatchesRender(t *testing.T) {
 	d := chat.Dialogue{Messages: []chat.Message{{Role: "user"}, {Role: "tool"}}}
 	if d.Validate() == nil {

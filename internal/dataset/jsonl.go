@@ -15,7 +15,9 @@ import (
 	"io"
 
 	"temper/internal/chat"
+	"temper/internal/env"
 	"temper/internal/rl"
+	"temper/sandbox/judge"
 )
 
 const (
@@ -53,6 +55,21 @@ func checkProblem(p *rl.Problem) error {
 		return errors.New("prompt is missing")
 	case p.Answer == "":
 		return errors.New("answer is missing")
+	}
+	return checkAnswer(p)
+}
+
+// checkAnswer finds keys that a verifier job could not compare anything with.
+func checkAnswer(p *rl.Problem) error {
+	e, err := env.ByName(p.Env)
+	if err != nil {
+		return nil // a matter of those who run the problem
+	}
+	if _, judged := e.(env.Checker); !judged {
+		return nil
+	}
+	if err := judge.CheckTruth(p.Answer); err != nil {
+		return fmt.Errorf("answer %.40q: %w", p.Answer, err)
 	}
 	return nil
 }

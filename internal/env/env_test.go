@@ -61,24 +61,29 @@ func TestSplitsNeverShareAProblem(t *testing.T) {
 	}
 }
 
-// TestDialoguesKeepOffHeldOutPrompts: a verbs prompt is the whole problem, so a
-// held-out one must never be in a dialogue.
+// TestDialoguesKeepOffHeldOutPrompts: a prompt of verbs or math is the whole
+// problem, so a held-out one must never be in a dialogue.
 func TestDialoguesKeepOffHeldOutPrompts(t *testing.T) {
-	held, err := env.Verbs{}.Problems(1, env.HeldOut, 1, 4000)
-	if err != nil {
-		t.Fatal(err)
-	}
-	prompts := map[string]bool{}
-	for _, p := range held {
-		prompts[p.Prompt] = true
-	}
-	for i := range 4000 {
-		d, err := env.Verbs{}.Dialogue(2, i, 1)
+	for _, c := range []struct {
+		env      env.Environment
+		level, n int
+	}{{env.Verbs{}, 1, 4000}, {env.Math{}, 1, 4000}, {env.Math{}, 3, 900}} {
+		held, err := c.env.Problems(1, env.HeldOut, c.level, c.n)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if prompts[d.Messages[0].Content] {
-			t.Fatalf("dialogue %d is about held-out %q", i, d.Messages[0].Content)
+		prompts := map[string]bool{}
+		for _, p := range held {
+			prompts[p.Prompt] = true
+		}
+		for i := range 4000 {
+			d, err := c.env.Dialogue(2, i, c.level)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if prompts[d.Messages[0].Content] {
+				t.Fatalf("dialogue %d is about held-out %q", i, d.Messages[0].Content)
+			}
 		}
 	}
 }
@@ -172,6 +177,11 @@ func TestTeachersAreAsImperfectAsStated(t *testing.T) {
 	r = measure(t, env.Verbs{}, 1, 3000)
 	near(t, "verbs guesses", r.guesses, r.dialogues, env.VerbsGuess)
 	near(t, "verbs broken calls", r.broken, r.calls, env.VerbsBroken)
+	for level := 1; level <= 3; level++ {
+		r = measure(t, env.Math{}, level, 3000)
+		near(t, "math guesses", r.guesses, r.dialogues, env.MathGuess)
+		near(t, "math broken calls", r.broken, r.calls, env.MathBroken)
+	}
 }
 
 // TestAnswerHidesInTheFixture: prompt and key alone do not give the number away,

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"temper/internal/chat"
+	"temper/internal/env"
 	"temper/internal/policy"
 	"temper/internal/rl"
 	"temper/sandbox"
@@ -14,12 +16,13 @@ import (
 
 // episode is one trajectory under way.
 type episode struct {
-	runner     *Runner
-	spec       Spec
-	name       string
-	version    int64 // pinned by the first generation
-	transcript *chat.Transcript
-	turns      []rl.Turn
+	runner      *Runner
+	spec        Spec
+	environment env.Environment
+	name        string
+	version     int64 // pinned by the first generation
+	transcript  *chat.Transcript
+	turns       []rl.Turn
 	// contents are the turns' texts outside tool calls, where an answer counts:
 	// neither a tool's output nor code can answer.
 	contents   []string
@@ -174,7 +177,7 @@ func (e *episode) callID(i int, c chat.Call) string {
 // execute runs a program until the sandbox gives its result.
 func (e *episode) execute(ctx context.Context, call rl.ToolCall) (sandbox.Result, error) {
 	req := sandbox.Request{
-		ID: call.ID, Code: call.Code, Stdin: call.Stdin, Fixture: e.spec.Problem.Fixture,
+		ID: call.ID, Run: e.spec.RunID, Code: call.Code, Stdin: call.Stdin, Fixture: e.spec.Problem.Fixture,
 		Limits: sandbox.Limits{Wall: e.runner.cfg.ToolTimeout, Memory: e.runner.cfg.ToolMemory},
 	}
 	var res sandbox.Result
@@ -186,19 +189,26 @@ func (e *episode) execute(ctx context.Context, call rl.ToolCall) (sandbox.Result
 		if _, known := toolStatus(res.Status); !known {
 			return fmt.Errorf("sandbox: call %s ended with status %q: %s", req.ID, res.Status, res.Reason)
 		}
+		if req.Fixture != "" && res.Status == sandbox.StatusRefused && strings.HasPrefix(res.Reason, "fixture") {
+			return fmt.Errorf("%w: problem %s: %s", errDataset, e.spec.Problem.ID, res.Reason)
+		}
 		return nil
 	})
 	return res, err
 }
 
+// errDataset marks what the data set is to blame for: not the policy, and no other
+// attempt can help.
+var errDataset = errors.New("fault of the data set")
+
 // retry calls f until it succeeds: it waits out an overload without end, and
-// gives up on anything else after MaxAttempts. A wrong version and the end of
-// ctx are not worth another attempt.
+// gives up on anything else after MaxAttempts. A wrong version, a fault of the
+// data set and the end of ctx are not worth another attempt.
 func (r *Runner) retry(ctx context.Context, f func() error) error {
 	pause := r.cfg.Backoff
 	for attempt := 1; ; {
 		err := f()
-		if err == nil || ctx.Err() != nil || errors.Is(err, policy.ErrStaleVersion) {
+		if err == nil || ctx.Err() != nil || errors.Is(err, policy.ErrStaleVersion) || errors.Is(err, errDataset) {
 			return err
 		}
 		if !errors.Is(err, policy.ErrOverloaded) && !errors.Is(err, sandbox.ErrOverloaded) {

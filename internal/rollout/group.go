@@ -65,10 +65,9 @@ type pendingGroup struct {
 	finished atomic.Int64
 }
 
-// run runs one trajectory in the caller's slot, which it gives back, and reports
-// whether it was the last of the group.
+// run runs one trajectory in the caller's slot, which it gives back when nothing
+// is left to sample, and reports whether it was the last of the group.
 func (g *pendingGroup) run(ctx context.Context, r *Runner, s Spec) (last bool, err error) {
-	defer r.release()
 	t, err := r.rollout(ctx, s)
 	if err != nil {
 		return false, err

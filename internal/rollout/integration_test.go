@@ -6,11 +6,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"temper/internal/chat"
 	"temper/internal/env"
+	"temper/internal/rl"
 	"temper/internal/rollout"
 	"temper/sandbox"
 	"temper/sandbox/jail"
@@ -48,7 +50,7 @@ func realSandbox(t *testing.T) sandbox.Executor {
 // made of the dialogue itself.
 func TestTeachersSpeakAsTheSandbox(t *testing.T) {
 	executor := realSandbox(t)
-	for _, e := range []env.Environment{env.Chase{}, env.Verbs{}} {
+	for _, e := range []env.Environment{env.Chase{}, env.Verbs{}, env.Math{}} {
 		for i := range 60 {
 			d, err := e.Dialogue(1, i, 1+i%3)
 			if err != nil {
@@ -116,5 +118,51 @@ func TestProblemsAreSolvableInTheSandbox(t *testing.T) {
 		if got := rollout.Outcome(res).Text(0); !(env.Chase{}).Verify(p, got) {
 			t.Errorf("%s: following the dict gives %q, the answer is %s", p.ID, got, p.Answer)
 		}
+	}
+}
+
+// TestRealVerifierJobs: a root as the formula gives it is right, the other root is
+// wrong, whatever the machine's interpreter has to compare them with.
+func TestRealVerifierJobs(t *testing.T) {
+	f := newFormat(t)
+	executor := realSandbox(t)
+	problems, err := env.Math{}.Problems(1, env.HeldOut, 3, 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		var b, c int
+		_, formula, _ := strings.Cut(p.Prompt, "x^2")
+		if n, _ := fmt.Sscanf(formula, "%dx%d?", &b, &c); n != 2 {
+			b = 0
+			if _, err := fmt.Sscanf(formula, "%d?", &c); err != nil {
+				t.Fatalf("%q: %v", p.Prompt, err)
+			}
+		}
+		sign, other := "+", "-"
+		if strings.HasPrefix(p.Prompt, "smaller") {
+			sign, other = other, sign
+		}
+		for s, want := range map[string]float64{sign: 1, other: 0} {
+			code := fmt.Sprintf("print((%d)**2-4*(%d))", b, c)
+			root := fmt.Sprintf(`(%d%s\sqrt{%d})/2`, -b, s, b*b-4*c)
+			sp := spec()
+			sp.Problem, sp.MaxResponseTokens = p, 1000
+			got := run(t, newRunner(t, f, says(f, call(code), answer(root)), executor), sp)
+			if got.Reward != want || got.StopReason != rl.StopAnswered {
+				t.Errorf("%s %s is rewarded with %v (%s %s), the answer is %s", p.Prompt, root, got.Reward, got.StopReason, got.Err, p.Answer)
+			}
+		}
+	}
+}
+
+// TestRealFixtureThatRaises is a fault of the data set, not of the policy.
+func TestRealFixtureThatRaises(t *testing.T) {
+	f := newFormat(t)
+	s := spec()
+	s.Problem.Fixture = "db = {}['k1']"
+	got := run(t, newRunner(t, f, says(f, call("print(1)"), answer("116")), realSandbox(t)), s)
+	if want := "fault of the data set: problem chase1-1: fixture: KeyError: 'k1'"; got.StopReason != rl.StopInfraError || got.Err != want {
+		t.Errorf("stop %s, error %q, want %q", got.StopReason, got.Err, want)
 	}
 }

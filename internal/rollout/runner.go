@@ -1,6 +1,6 @@
 // Package rollout owns the agent loop: a policy generates, its tool calls run in
-// the sandbox, the results are appended, until the trajectory stops. It does not
-// choose problems, train or store.
+// the sandbox, the results are appended, until the trajectory stops and its answer
+// is verified. It does not choose problems, train or store.
 //
 // Invariant: a trajectory depends only on its Spec, the policy version and the
 // programs' outputs, never on what else runs or in which order things finish;
@@ -16,9 +16,9 @@ import (
 	"temper/internal/chat"
 	"temper/internal/env"
 	"temper/internal/policy"
-	"temper/internal/reward"
 	"temper/internal/rl"
 	"temper/sandbox"
+	"temper/sandbox/judge"
 )
 
 // Config bounds what a Runner does.
@@ -30,7 +30,8 @@ type Config struct {
 	MaxToolResponseChars int
 	// MaxCallsPerTurn: further calls of a turn are answered as refused; 0 means no limit.
 	MaxCallsPerTurn int
-	// MaxConcurrent is the number of trajectories under way at a time, at least 1.
+	// MaxConcurrent is the number of trajectories that are sampled at a time, and of
+	// verifier jobs under way beside them; at least 1.
 	MaxConcurrent int
 	// MaxAttempts is how often a failing engine or sandbox is tried, at least 1.
 	MaxAttempts int
@@ -51,9 +52,11 @@ type Deps struct {
 
 // Runner runs trajectories. It is safe for concurrent use.
 type Runner struct {
-	cfg   Config
-	deps  Deps
-	slots chan struct{}
+	cfg     Config
+	deps    Deps
+	judge   *judge.Judge
+	slots   chan struct{} // one for each trajectory that is sampled
+	judging chan struct{} // one for each verifier job
 }
 
 // New returns a Runner.
@@ -65,7 +68,10 @@ func New(cfg Config, deps Deps) (*Runner, error) {
 	if deps.Engine == nil || deps.Executor == nil || deps.Format == nil || deps.Env == nil || deps.Now == nil {
 		return nil, errors.New("rollout: a dependency is missing")
 	}
-	return &Runner{cfg: cfg, deps: deps, slots: make(chan struct{}, cfg.MaxConcurrent)}, nil
+	return &Runner{
+		cfg: cfg, deps: deps, judge: judge.New(deps.Executor, judge.Config{}),
+		slots: make(chan struct{}, cfg.MaxConcurrent), judging: make(chan struct{}, cfg.MaxConcurrent),
+	}, nil
 }
 
 // Spec says which trajectory to run.
@@ -103,37 +109,55 @@ func (r *Runner) Rollout(ctx context.Context, spec Spec) (rl.Trajectory, error) 
 	if err := r.acquire(ctx); err != nil {
 		return rl.Trajectory{}, err
 	}
-	defer r.release()
 	return r.rollout(ctx, spec)
 }
 
-// rollout runs a trajectory in a slot that the caller holds.
+// rollout runs a trajectory in a slot that the caller holds and gives the slot
+// back as soon as nothing is left to sample.
 func (r *Runner) rollout(ctx context.Context, spec Spec) (rl.Trajectory, error) {
-	environment, err := r.deps.Env(spec.Problem.Env)
-	if err != nil {
-		return rl.Trajectory{}, fmt.Errorf("rollout %s: %w", spec.name(), err)
+	e, stop, err := r.sample(ctx, spec)
+	if e == nil {
+		return rl.Trajectory{}, err
 	}
-	e := &episode{runner: r, spec: spec, name: spec.name(), version: spec.Version, transcript: r.deps.Format.Begin(spec.Problem.Prompt)}
-	if err := e.check(); err != nil {
-		return rl.Trajectory{}, fmt.Errorf("rollout %s: %w", e.name, err)
+	t := e.trajectory(stop)
+	if err == nil {
+		err = e.score(ctx, &t)
 	}
-	defer r.deps.Engine.Release(e.name)
-	stop, err := e.run(ctx)
 	switch {
 	case ctx.Err() != nil:
 		return rl.Trajectory{}, ctx.Err()
 	case errors.Is(err, policy.ErrStaleVersion):
 		return rl.Trajectory{}, fmt.Errorf("rollout %s: %w", e.name, err)
 	case err != nil:
-		stop = rl.StopInfraError
+		t.StopReason, t.Err = rl.StopInfraError, err.Error()
 	}
-	return e.trajectory(stop, err, environment), nil
+	return t, nil
 }
 
-// trajectory turns the finished episode into its record.
-func (e *episode) trajectory(stop rl.StopReason, failure error, environment env.Environment) rl.Trajectory {
+// sample runs the agent loop and gives back the slot and the engine's session. No
+// episode means that there is none to run; with an error it has no end of its own.
+func (r *Runner) sample(ctx context.Context, spec Spec) (*episode, rl.StopReason, error) {
+	defer r.release()
+	environment, err := r.deps.Env(spec.Problem.Env)
+	if err != nil {
+		return nil, "", fmt.Errorf("rollout %s: %w", spec.name(), err)
+	}
+	e := &episode{
+		runner: r, spec: spec, environment: environment, name: spec.name(), version: spec.Version,
+		transcript: r.deps.Format.Begin(spec.Problem.Prompt),
+	}
+	if err := e.check(); err != nil {
+		return nil, "", fmt.Errorf("rollout %s: %w", e.name, err)
+	}
+	defer r.deps.Engine.Release(e.name)
+	stop, err := e.run(ctx)
+	return e, stop, err
+}
+
+// trajectory turns the finished episode into its record, as yet without a reward.
+func (e *episode) trajectory(stop rl.StopReason) rl.Trajectory {
 	tr := e.transcript
-	t := rl.Trajectory{
+	return rl.Trajectory{
 		ProblemID:       e.spec.Problem.ID,
 		Rollout:         e.spec.Rollout,
 		Stage:           e.spec.Stage,
@@ -150,16 +174,4 @@ func (e *episode) trajectory(stop rl.StopReason, failure error, environment env.
 		SampleTime:      e.sampleTime,
 		ToolTime:        e.toolTime,
 	}
-	if failure != nil {
-		t.Err = failure.Error()
-		return t
-	}
-	for _, content := range e.contents {
-		if answer, tags := reward.ExtractAnswer(content); tags > 0 {
-			t.Answer, t.AnswerTags = answer, t.AnswerTags+tags
-		}
-	}
-	correct := t.AnswerTags > 0 && environment.Verify(e.spec.Problem, t.Answer)
-	t.Reward = reward.Score(stop, correct)
-	return t
 }

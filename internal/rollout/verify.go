@@ -1,0 +1,87 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"temper/internal/env"
+	"temper/internal/reward"
+	"temper/internal/rl"
+	"temper/sandbox/judge"
+)
+
+// score finds the answer of a finished episode and rewards it. It runs when the
+// trajectory's slot and the engine's session are free again, so that other
+// trajectories are sampled while a verifier job waits for its turn. It returns
+// the failure that left the answer without a verdict.
+func (e *episode) score(ctx context.Context, t *rl.Trajectory) error {
+	for _, content := range e.contents {
+		if answer, tags := reward.ExtractAnswer(content); tags > 0 {
+			t.Answer, t.AnswerTags = answer, t.AnswerTags+tags
+		}
+	}
+	if t.AnswerTags == 0 || t.StopReason != rl.StopAnswered {
+		return nil // no verdict could earn anything
+	}
+	correct, err := e.correct(ctx, t.Answer)
+	if err != nil {
+		return err
+	}
+	t.Reward = reward.Score(t.StopReason, correct)
+	return nil
+}
+
+// correct asks the environment, and the judge for what the environment leaves open.
+func (e *episode) correct(ctx context.Context, answer string) (bool, error) {
+	checker, ok := e.environment.(env.Checker)
+	if !ok {
+		return e.environment.Verify(e.spec.Problem, answer), nil
+	}
+	switch verdict := checker.Check(e.spec.Problem, answer); verdict {
+	case env.Right, env.Wrong:
+		return verdict == env.Right, nil
+	case env.Open:
+		return e.judge(ctx, answer)
+	default:
+		return false, fmt.Errorf("environment %s has no verdict %q", checker.Name(), verdict)
+	}
+}
+
+// judge runs a verifier job through the executor of the tool calls.
+func (e *episode) judge(ctx context.Context, answer string) (bool, error) {
+	r := e.runner
+	select {
+	case r.judging <- struct{}{}:
+		defer func() { <-r.judging }()
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+	truth := e.spec.Problem.Answer
+	job := judge.Math{ID: e.verifyID(answer), Run: e.spec.RunID + "/verify", Answer: answer, Truth: truth}
+	var verdict judge.Verdict
+	starved := 0
+	err := r.retry(ctx, func() error {
+		var err error
+		verdict, err = r.judge.Do(ctx, job)
+		switch {
+		case errors.Is(err, judge.ErrStarved):
+			// The first name has its answer, too early; verdicts do not depend on names.
+			starved++
+			job.ID = fmt.Sprintf("%s/%d", e.verifyID(answer), starved)
+		case errors.Is(err, judge.ErrInvalid):
+			return fmt.Errorf("%w: the answer of problem %s: %w", errDataset, e.spec.Problem.ID, err)
+		}
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("verify: %w", err)
+	}
+	return verdict.Equal, nil
+}
+
+// verifyID names the job of the trajectory's answer; it holds a hash of what is
+// compared, for the reason of callID.
+func (e *episode) verifyID(answer string) string {
+	return fmt.Sprintf("%s/verify/%08x", e.name, uint32(rl.Seed(0, "verify", rl.Hash(answer), rl.Hash(e.spec.Problem.Answer))))
+}
