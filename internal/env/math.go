@@ -155,7 +155,10 @@ func fractions(rng *rand.Rand) question {
 // p-sqrt(k). The teacher computes the discriminant and leaves the root as the
 // formula gives it; the slip forgets the 4.
 func quadratic(rng *rand.Rand) question {
-	p, k := between(rng, -20, 20), between(rng, 2, 200)
+	p, k := between(rng, 1, 20), between(rng, 2, 200)
+	if rng.IntN(2) == 0 {
+		p = -p
+	}
 	for isSquare(k) {
 		k = between(rng, 2, 200)
 	}
@@ -164,12 +167,8 @@ func quadratic(rng *rand.Rand) question {
 		which, sign = "smaller", "-"
 	}
 	b, c := -2*p, p*p-k
-	polynomial := "x^2"
-	if b != 0 {
-		polynomial += fmt.Sprintf("%+dx", b)
-	}
 	return question{
-		prompt: fmt.Sprintf("%s root of %s%+d?", which, polynomial, c), truth: fmt.Sprintf("%d%s%s", p, sign, surd(k)),
+		prompt: fmt.Sprintf("%s root of x^2%+dx%+d?", which, b, c), truth: fmt.Sprintf("%d%s%s", p, sign, surd(k)),
 		right:  program{fmt.Sprintf("print((%d)**2-4*(%d))", b, c), fmt.Sprint(b*b - 4*c)},
 		wrong:  program{fmt.Sprintf("print((%d)**2-(%d))", b, c), fmt.Sprint(b*b - c)},
 		broken: unclosed,

@@ -66,13 +66,10 @@ func solve(t *testing.T, prompt string) string {
 }
 
 func checkRoot(t *testing.T, p rl.Problem) {
-	which, formula, _ := strings.Cut(strings.TrimSuffix(p.Prompt, "?"), " root of x^2")
+	var which string
 	var b, c, mid, outside, inside float64
-	if n, _ := fmt.Sscanf(formula, "%gx%g", &b, &c); n != 2 {
-		b = 0
-		if _, err := fmt.Sscanf(formula, "%g", &c); err != nil {
-			t.Fatalf("%q: %v", p.Prompt, err)
-		}
+	if _, err := fmt.Sscanf(p.Prompt, "%s root of x^2%gx%g?", &which, &b, &c); err != nil {
+		t.Fatalf("%q: %v", p.Prompt, err)
 	}
 	text := strings.NewReplacer(`+\sqrt`, `+1\sqrt`, `-\sqrt`, `-1\sqrt`).Replace(p.Answer)
 	if _, err := fmt.Sscanf(text, `%g%g\sqrt{%g}`, &mid, &outside, &inside); err != nil {
@@ -90,7 +87,7 @@ func checkRoot(t *testing.T, p rl.Problem) {
 // TestMathTeacherIsRightAsOftenAsStated: it fails by slips and guesses alone.
 func TestMathTeacherIsRightAsOftenAsStated(t *testing.T) {
 	for level := 1; level <= 2; level++ {
-		const n = 3000
+		const n = 1500
 		right := 0
 		for i := range n {
 			d, err := env.Math{}.Dialogue(3, i, level)

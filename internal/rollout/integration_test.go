@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -131,16 +130,13 @@ func TestRealVerifierJobs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, p := range problems {
+		var which string
 		var b, c int
-		_, formula, _ := strings.Cut(p.Prompt, "x^2")
-		if n, _ := fmt.Sscanf(formula, "%dx%d?", &b, &c); n != 2 {
-			b = 0
-			if _, err := fmt.Sscanf(formula, "%d?", &c); err != nil {
-				t.Fatalf("%q: %v", p.Prompt, err)
-			}
+		if _, err := fmt.Sscanf(p.Prompt, "%s root of x^2%dx%d?", &which, &b, &c); err != nil {
+			t.Fatalf("%q: %v", p.Prompt, err)
 		}
 		sign, other := "+", "-"
-		if strings.HasPrefix(p.Prompt, "smaller") {
+		if which == "smaller" {
 			sign, other = other, sign
 		}
 		for s, want := range map[string]float64{sign: 1, other: 0} {
