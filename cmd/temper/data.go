@@ -29,7 +29,7 @@ files with stages[i].data.path and sft.data.path.`,
 		Args: cobra.NoArgs,
 	}
 	f := cmd.Flags()
-	f.StringVar(&src.Env, "env", "chase", "environment: chase or verbs")
+	f.StringVar(&src.Env, "env", "chase", "environment: chase, verbs or math")
 	f.IntSliceVar(&src.Levels, "levels", []int{1}, "levels, in equal shares")
 	f.IntVar(&src.Num, "num", 10, "number of lines")
 	f.Uint64Var(&seed, "seed", 1, "seed")

@@ -22,7 +22,7 @@ type Problem struct {
 	Level int `json:"level,omitempty"`
 	// Prompt is the text of the user message.
 	Prompt string `json:"prompt"`
-	// Answer is the grading key. It never enters the sandbox.
+	// Answer is the grading key. It never enters a program of the policy.
 	Answer string `json:"answer"`
 	// Fixture is Python code that the sandbox runs before each tool call of
 	// this problem. The model never sees it.
