@@ -103,8 +103,8 @@ func TestIDOfWhatIsNotAcceptable(t *testing.T) {
 func TestWindowForgetsByCountAndBytes(t *testing.T) {
 	fill := func(w *window, id, stdout string) {
 		req := sandbox.Request{ID: id}
-		_, err := w.do(t.Context(), &req, func() (sandbox.Result, error) {
-			return sandbox.Result{Status: sandbox.StatusOK, Stdout: stdout}, nil
+		_, err := w.do(t.Context(), &req, func() (*sandbox.Result, error) {
+			return &sandbox.Result{Status: sandbox.StatusOK, Stdout: stdout}, nil
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -140,11 +140,19 @@ func (h *handler) answer(ctx context.Context, req *sandbox.Request) Answer {
 	if len(req.ID) > maxID {
 		return Answer{Error: invalid("id of %d bytes is above the limit of %d", len(req.ID), maxID)}
 	}
-	res, err := h.window.do(ctx, req, func() (sandbox.Result, error) { return h.exec.Execute(ctx, *req) })
+	res, err := h.window.do(ctx, req, func() (*sandbox.Result, error) { return h.run(ctx, req) })
 	if err != nil {
 		return Answer{Error: failure(ctx, err)}
 	}
-	return Answer{Result: &res}
+	return Answer{Result: res}
+}
+
+// run executes one call. It is the one frame here that holds a Request and a Result
+// by value: calls wait in it, and a gateway holds many.
+func (h *handler) run(ctx context.Context, req *sandbox.Request) (_ *sandbox.Result, err error) {
+	res := new(sandbox.Result)
+	*res, err = h.exec.Execute(ctx, *req)
+	return res, err
 }
 
 // readBody reads a body of at most limit bytes.

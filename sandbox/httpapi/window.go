@@ -39,7 +39,7 @@ type entry struct {
 	id    string
 	mark  fingerprint
 	done  chan struct{}
-	res   sandbox.Result
+	res   *sandbox.Result // shared: nobody changes it
 	ok    bool
 	until time.Time
 }
@@ -48,8 +48,9 @@ func newWindow(ttl time.Duration) *window {
 	return &window{ttl: ttl, bytes: windowBytes, count: windowCount, entries: make(map[string]*entry)}
 }
 
-// do runs call unless the ID of req has an answer or is about to get one.
-func (w *window) do(ctx context.Context, req *sandbox.Request, call func() (sandbox.Result, error)) (sandbox.Result, error) {
+// do runs call unless the ID of req has an answer or is about to get one. Results
+// are pointers because a copy lies on the stack of a call that waits.
+func (w *window) do(ctx context.Context, req *sandbox.Request, call func() (*sandbox.Result, error)) (*sandbox.Result, error) {
 	if req.ID == "" {
 		return call()
 	}
@@ -63,12 +64,12 @@ func (w *window) do(ctx context.Context, req *sandbox.Request, call func() (sand
 			return res, err
 		}
 		if e.mark != mark {
-			return sandbox.Result{}, errConflict
+			return nil, errConflict
 		}
 		select {
 		case <-e.done:
 		case <-ctx.Done():
-			return sandbox.Result{}, ctx.Err()
+			return nil, ctx.Err()
 		}
 		if e.ok {
 			return e.res, nil
@@ -90,7 +91,7 @@ func (w *window) claim(id string, mark fingerprint) (*entry, bool) {
 }
 
 // settle stores the answer and wakes those who wait for it.
-func (w *window) settle(e *entry, res sandbox.Result, ok bool) {
+func (w *window) settle(e *entry, res *sandbox.Result, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := time.Now()

@@ -133,12 +133,13 @@ type recorded struct {
 	recorder *Recorder
 }
 
-// Execute implements sandbox.Executor.
-func (e *recorded) Execute(ctx context.Context, req sandbox.Request) (sandbox.Result, error) {
+// Execute implements sandbox.Executor. Calls wait in this frame, and a gateway holds
+// many: the results are named so that it keeps no copy of its own.
+func (e *recorded) Execute(ctx context.Context, req sandbox.Request) (res sandbox.Result, err error) {
 	e.recorder.inFlight.Inc()
 	defer e.recorder.inFlight.Dec()
 	arrived := time.Now()
-	res, err := e.exec.Execute(ctx, req)
+	res, err = e.exec.Execute(ctx, req)
 	e.recorder.observe(ctx, &req, &res, err, time.Since(arrived))
 	return res, err
 }
