@@ -126,6 +126,7 @@ func dialGateway(t *testing.T, url string) *httpapi.Client {
 func TestGatewayConforms(t *testing.T) {
 	client := dialGateway(t, startGateway(t, startNode(t).address))
 	sandboxtest.Run(t, func(*testing.T) sandbox.Executor { return client })
+	sandboxtest.RunSessions(t, func(*testing.T) sandbox.Executor { return client })
 }
 
 // TestKilledNodeLosesNothing kills one of two real nodes with SIGKILL in the
