@@ -9,6 +9,7 @@ var (
 	LoadConfig      = loadConfig
 	Watch           = watch
 	Schedules       = schedules
+	Resets          = resets
 	TrajectoryLines = trajectoryLines
 )
 
@@ -20,6 +21,18 @@ func schedules(cfg config.Run) [][2]int {
 	for n := 1; n <= planOf("", cfg).NumSteps(); n++ {
 		p := s.schedule(n)
 		out = append(out, [2]int{p.Step, p.Total})
+	}
+	return out
+}
+
+// resets are the RL steps before which the optimizer forgets its moments.
+func resets(cfg config.Run) []int {
+	s := &session{runContext: &runContext{cfg: cfg}}
+	var out []int
+	for n := 1; n <= planOf("", cfg).NumSteps(); n++ {
+		if s.freshMoments(n) {
+			out = append(out, n)
+		}
 	}
 	return out
 }

@@ -186,7 +186,7 @@ func (s *session) sftUpdate(ctx context.Context, n int) (rl.TrainMetrics, error)
 // out: its stage was stopped, or had no problem left, before it.
 func (s *session) rlUpdate(ctx context.Context, step int) (rl.TrainMetrics, error) {
 	position := s.schedule(step)
-	if position.Step == 1 {
+	if s.freshMoments(step) {
 		if err := s.learner.ResetOptimizer(); err != nil {
 			return rl.TrainMetrics{}, err
 		}
@@ -211,13 +211,24 @@ func (s *session) rlUpdate(ctx context.Context, step int) (rl.TrainMetrics, erro
 	})
 }
 
+// freshMoments says whether the optimizer forgets its moments before a step: at
+// the first step of all and at the first of each stage that asks for it.
+func (s *session) freshMoments(step int) bool {
+	for _, p := range planOf(s.run.RunID, s.cfg).Stages {
+		if p.FirstStep == step {
+			return step == 1 || s.cfg.Stages[p.Index-1].FreshMoments()
+		}
+	}
+	return false
+}
+
 // schedule is the place of a step in its stretch of the learning-rate schedule.
-// A stretch begins, with a fresh optimizer, at the first step of all and at the
-// first of each stage that asks for it.
+// A stretch begins at the first step of all and at the first of each stage that
+// asks for it.
 func (s *session) schedule(step int) trainer.Position {
 	begin, end := 1, 0
 	for _, p := range planOf(s.run.RunID, s.cfg).Stages {
-		if p.FirstStep > 1 && s.cfg.Stages[p.Index-1].ResetOptimizer {
+		if p.FirstStep > 1 && s.cfg.Stages[p.Index-1].FreshSchedule() {
 			if p.FirstStep > step {
 				break
 			}

@@ -373,15 +373,29 @@ func TestSupervisedPasses(t *testing.T) {
 	}
 }
 
-func TestScheduleStretches(t *testing.T) {
-	h := newHouse(t, nil)
-	want := [][2]int{{1, 4}, {2, 4}, {3, 4}, {4, 4}, {1, 2}, {2, 2}}
-	if diff := cmp.Diff(activities.Schedules(h.cfg), want); diff != "" {
-		t.Errorf("second stage resets: got -, want +\n%s", diff)
-	}
-	h.cfg.Stages[1].ResetOptimizer = false
-	want = [][2]int{{1, 6}, {2, 6}, {3, 6}, {4, 6}, {5, 6}, {6, 6}}
-	if diff := cmp.Diff(activities.Schedules(h.cfg), want); diff != "" {
-		t.Errorf("one stretch: got -, want +\n%s", diff)
+// TestStageResets: a stage states what of the optimizer begins anew with it. One
+// that says nothing keeps moments and schedule.
+func TestStageResets(t *testing.T) {
+	whole := [][2]int{{1, 6}, {2, 6}, {3, 6}, {4, 6}, {5, 6}, {6, 6}}
+	parts := [][2]int{{1, 4}, {2, 4}, {3, 4}, {4, 4}, {1, 2}, {2, 2}}
+	for name, row := range map[string]struct {
+		optimizer, moments, schedule bool
+		positions                    [][2]int
+		resets                       []int
+	}{
+		"optimizer": {optimizer: true, positions: parts, resets: []int{1, 5}},
+		"moments":   {moments: true, positions: whole, resets: []int{1, 5}},
+		"schedule":  {schedule: true, positions: parts, resets: []int{1}},
+		"nothing":   {positions: whole, resets: []int{1}},
+	} {
+		h := newHouse(t, nil)
+		stage := &h.cfg.Stages[1]
+		stage.ResetOptimizer, stage.ResetMoments, stage.ResetSchedule = row.optimizer, row.moments, row.schedule
+		if diff := cmp.Diff(activities.Schedules(h.cfg), row.positions); diff != "" {
+			t.Errorf("%s: positions: got -, want +\n%s", name, diff)
+		}
+		if diff := cmp.Diff(activities.Resets(h.cfg), row.resets); diff != "" {
+			t.Errorf("%s: resets: got -, want +\n%s", name, diff)
+		}
 	}
 }

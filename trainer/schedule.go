@@ -15,16 +15,13 @@ type Position struct {
 	Total int
 }
 
-// Names of schedules.
-const (
-	scheduleConstant = "constant"
-	scheduleLinear   = "linear"
-	scheduleCosine   = "cosine"
-)
-
 // LearningRate is linear in the step up to the end of the warm-up, where it
-// reaches the peak, and then follows the schedule. Decaying schedules reach
-// zero one step after the last, so that no update is spent on nothing.
+// reaches the peak, and then follows the schedule:
+//
+//	LR (floor + (1-floor) f)   with   f = 1, 1-p, (1 + cos(pi p)) / 2
+//
+// of the progress p through what decays. Decaying schedules reach their floor
+// one step after the last, so that no update is spent on a rate of zero.
 func LearningRate(o config.Optimizer, p Position) (float64, error) {
 	if p.Step < 1 {
 		return 0, fmt.Errorf("schedule: step %d, want at least 1", p.Step)
@@ -32,18 +29,24 @@ func LearningRate(o config.Optimizer, p Position) (float64, error) {
 	if p.Step <= o.WarmupSteps {
 		return o.LR * float64(p.Step) / float64(o.WarmupSteps), nil
 	}
-	if o.Schedule == scheduleConstant {
+	if o.Schedule == config.ScheduleConstant {
 		return o.LR, nil
 	}
 	if p.Step > p.Total {
 		return 0, fmt.Errorf("schedule: step %d of %d", p.Step, p.Total)
 	}
+	height := 0.0
 	progress := float64(p.Step-o.WarmupSteps-1) / float64(p.Total-o.WarmupSteps) // in [0, 1)
 	switch o.Schedule {
-	case scheduleLinear:
-		return o.LR * (1 - progress), nil
-	case scheduleCosine:
-		return o.LR * (1 + math.Cos(math.Pi*progress)) / 2, nil
+	case config.ScheduleLinear:
+		height = 1 - progress
+	case config.ScheduleCosine:
+		height = (1 + math.Cos(math.Pi*progress)) / 2
+	case config.ScheduleWSD:
+		// The last stable step has the peak already, so the first of the decay is below it.
+		height = math.Min(1, float64(p.Total+1-p.Step)/float64(o.DecaySteps+1))
+	default:
+		return 0, fmt.Errorf("schedule: %q, want constant, linear, cosine or wsd", o.Schedule)
 	}
-	return 0, fmt.Errorf("schedule: %q, want constant, linear or cosine", o.Schedule)
+	return o.LR * (o.MinLRRatio + (1-o.MinLRRatio)*height), nil
 }

@@ -73,19 +73,6 @@ type SFT struct {
 	Optimizer Optimizer `yaml:"optimizer" json:"optimizer"`
 }
 
-// Optimizer is AdamW with linear warm-up and a schedule.
-type Optimizer struct {
-	LR          float64 `yaml:"lr" json:"lr"`
-	Beta1       float64 `yaml:"beta1" json:"beta1"`
-	Beta2       float64 `yaml:"beta2" json:"beta2"`
-	Eps         float64 `yaml:"eps" json:"eps"`
-	WeightDecay float64 `yaml:"weight_decay" json:"weight_decay"`
-	MaxGradNorm float64 `yaml:"max_grad_norm" json:"max_grad_norm"` // 0 = no clipping
-	WarmupSteps int     `yaml:"warmup_steps" json:"warmup_steps"`
-	// Schedule after warm-up: constant, linear or cosine (to zero one step after the last).
-	Schedule string `yaml:"schedule" json:"schedule"`
-}
-
 // RL is the update rule shared by all stages.
 type RL struct {
 	// ProblemsPerStep is the number of groups sampled in a step.
@@ -147,8 +134,14 @@ type Stage struct {
 	MaxTurns int    `yaml:"max_turns" json:"max_turns"`
 	Until    Until  `yaml:"until" json:"until"`
 	Filter   Filter `yaml:"filter" json:"filter"`
-	// ResetOptimizer clears the moments and restarts warm-up at the stage's start.
+	// What the optimizer forgets at the stage's start; a stage that says nothing
+	// keeps all. The first stage of a run always starts afresh. See Stage.FreshMoments.
+	// ResetOptimizer is both of the following.
 	ResetOptimizer bool `yaml:"reset_optimizer" json:"reset_optimizer"`
+	// ResetMoments sets the moments and the age that corrects their bias to zero.
+	ResetMoments bool `yaml:"reset_moments,omitempty" json:"reset_moments,omitempty"`
+	// ResetSchedule starts warm-up and schedule anew, up to the next stage that does.
+	ResetSchedule bool `yaml:"reset_schedule,omitempty" json:"reset_schedule,omitempty"`
 }
 
 // Until ends a stage.

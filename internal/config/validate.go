@@ -17,7 +17,6 @@ const (
 
 var (
 	environments = []string{"chase", "verbs", "math"}
-	schedules    = []string{"constant", "linear", "cosine"}
 	rocModes     = []string{RoCPaper, RoCReleased}
 	nameForm     = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,39}$`)
 )
@@ -130,17 +129,6 @@ func (c *checker) rl(r RL) {
 	}
 }
 
-func (c *checker) optimizer(path string, o Optimizer) {
-	c.within(path+".lr", o.LR, 1e-12, 1)
-	c.within(path+".beta1", o.Beta1, 0, 0.9999)
-	c.within(path+".beta2", o.Beta2, 0, 0.99999)
-	c.within(path+".eps", o.Eps, 1e-16, 1e-2)
-	c.within(path+".weight_decay", o.WeightDecay, 0, 1)
-	c.within(path+".max_grad_norm", o.MaxGradNorm, 0, 1e6)
-	c.atLeast(path+".warmup_steps", o.WarmupSteps, 0)
-	c.oneOf(path+".schedule", o.Schedule, schedules)
-}
-
 func (c *checker) rollout(r Rollout) {
 	c.within("rollout.temperature", r.Temperature, 0.01, 10)
 	if r.ToolTimeout < 10*time.Millisecond || r.ToolTimeout > time.Hour {
@@ -178,6 +166,7 @@ func (c *checker) stage(path string, s Stage, r Run) {
 	c.between(path+".max_turns", s.MaxTurns, 1, 1000)
 	c.atLeast(path+".until.steps", s.Until.Steps, 1)
 	c.between(path+".filter.rollouts", s.Filter.Rollouts, 0, 1024)
+	c.resets(path, s)
 	if s.Data.Path == "" && s.Data.Num < r.RL.ProblemsPerStep {
 		c.add(path+".data.num", "is %d, below rl.problems_per_step (%d): a step never repeats a problem", s.Data.Num, r.RL.ProblemsPerStep)
 	}
