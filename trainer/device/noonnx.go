@@ -1,0 +1,5 @@
+//go:build !onnx
+
+package device
+
+const withONNX = false

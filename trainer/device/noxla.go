@@ -1,0 +1,5 @@
+//go:build !xla
+
+package device
+
+const withXLA = false

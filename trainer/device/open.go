@@ -1,0 +1,151 @@
+package device
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/gomlx/compute"
+	_ "github.com/gomlx/compute/gobackend" // the backend that every build has
+)
+
+// Errors of Open. Callers use errors.Is.
+var (
+	// ErrName means that a name follows none of the forms of the package.
+	ErrName = errors.New("unknown backend")
+	// ErrNotBuilt means that the binary was built without the backend.
+	ErrNotBuilt = errors.New("not in this build")
+	// ErrNoPlugin means that the shared library of a backend is not there.
+	ErrNoPlugin = errors.New("no such library")
+	// ErrNoDevice means that the backend works but drives no device.
+	ErrNoDevice = errors.New("no device")
+)
+
+// DefaultName is the backend of an empty name.
+const DefaultName = "go"
+
+// Families of backends.
+const (
+	familyGo   = "go"
+	familyXLA  = "xla"
+	familyONNX = "onnx"
+)
+
+// Open starts the backend with the given name; see the package's documentation
+// for the forms. The empty name is DefaultName. The caller finalizes the backend.
+// Errors: ErrName, ErrNotBuilt, ErrNoPlugin, ErrNoDevice, or what the library said.
+func Open(name string) (compute.Backend, error) {
+	if name == "" {
+		name = DefaultName
+	}
+	backend, err := open(name)
+	if err != nil {
+		return nil, fmt.Errorf("backend %q: %w", name, err)
+	}
+	return backend, nil
+}
+
+// open chooses by family.
+func open(name string) (compute.Backend, error) {
+	family, rest, colon := strings.Cut(name, ":")
+	switch family {
+	case familyGo:
+		return start(name)
+	case familyXLA, familyONNX:
+		library, options, _ := strings.Cut(rest, ",")
+		if library == "" {
+			return nil, fmt.Errorf("%w: %s needs a library after the colon: %s", ErrName, family, forms(family))
+		}
+		if !compiled(family) {
+			return nil, fmt.Errorf("%w: build it with ./task build:%s (go build -tags %[2]s, needs a C compiler)", ErrNotBuilt, family)
+		}
+		path, err := libraryPath(family, library)
+		if err != nil {
+			return nil, err
+		}
+		if options != "" {
+			path += "," + options
+		}
+		return start(family + ":" + path)
+	}
+	if colon {
+		return nil, fmt.Errorf("%w family %q: want go, xla or onnx", ErrName, family)
+	}
+	return nil, fmt.Errorf("%w: want go, %s or %s", ErrName, forms(familyXLA), forms(familyONNX))
+}
+
+// forms says how a name of the family looks.
+func forms(family string) string {
+	if family == familyONNX {
+		return "onnx:/path/of/libonnxruntime.so"
+	}
+	return "xla:cuda, xla:rocm, xla:cpu, xla:/path/of/plugin.so"
+}
+
+// compiled reports whether the family is in this binary.
+func compiled(family string) bool {
+	switch family {
+	case familyXLA:
+		return withXLA
+	case familyONNX:
+		return withONNX
+	}
+	return family == familyGo
+}
+
+// Families lists the families of backends that this binary was built with.
+func Families() []string {
+	var out []string
+	for _, f := range []string{familyGo, familyXLA, familyONNX} {
+		if compiled(f) {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// libraryPath finds the shared library: an absolute path, or for XLA a plugin's name.
+func libraryPath(family, library string) (string, error) {
+	if !filepath.IsAbs(library) {
+		if family == familyONNX || strings.ContainsRune(library, filepath.Separator) {
+			return "", fmt.Errorf("%w: %s is not an absolute path", ErrName, library)
+		}
+		return findPlugin(library)
+	}
+	info, err := os.Stat(library)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("%w: %s", ErrNoPlugin, library)
+	case !info.Mode().IsRegular():
+		return "", fmt.Errorf("%w: %s is not a file", ErrNoPlugin, library)
+	}
+	return library, nil
+}
+
+// start makes the backend and checks that it drives something. The constructors
+// panic on a library that is not one of theirs, and return typed nil pointers
+// beside their errors.
+func start(config string) (backend compute.Backend, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			backend, err = nil, fmt.Errorf("start: %v", p)
+		}
+	}()
+	backend, err = compute.NewWithConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("start: %s", firstLine(err))
+	}
+	if n := backend.NumDevices(); n < 1 {
+		backend.Finalize()
+		return nil, fmt.Errorf("%w: the library loads but drives %d devices", ErrNoDevice, n)
+	}
+	return backend, nil
+}
+
+// firstLine is an error without the stack that some libraries print with it.
+func firstLine(err error) string {
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return line
+}

@@ -1,0 +1,93 @@
+package device_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"temper/trainer/device"
+)
+
+func TestOpenGo(t *testing.T) {
+	for _, name := range []string{"", "go", "go:ops_sequential"} {
+		backend, err := device.Open(name)
+		if err != nil {
+			t.Fatalf("Open(%q): %v", name, err)
+		}
+		if got := backend.NumDevices(); got != 1 {
+			t.Errorf("Open(%q): %d devices, want 1", name, got)
+		}
+		backend.Finalize()
+	}
+}
+
+func TestOpenErrors(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv(device.PluginPathEnv, dir)
+	text := filepath.Join(dir, "pjrt_c_api_text_plugin.so")
+	if err := os.WriteFile(text, []byte("not a library"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	xla, onnx := slices.Contains(device.Families(), "xla"), slices.Contains(device.Families(), "onnx")
+	unless := func(built bool, err error) error { // without the family every name of it gives one error
+		if !built {
+			return device.ErrNotBuilt
+		}
+		return err
+	}
+	for _, c := range []struct {
+		name string
+		want error
+		text string
+	}{
+		{"gpu", device.ErrName, "want go, xla:cuda"},
+		{"cuda:0", device.ErrName, `family "cuda"`},
+		{"xla", device.ErrName, "needs a library"},
+		{"xla:", device.ErrName, "needs a library"},
+		{"onnx", device.ErrName, "onnx:/path/of/libonnxruntime.so"},
+		{"xla:cuda", unless(xla, device.ErrNoPlugin), ""},
+		{"xla:some/plugin.so", unless(xla, device.ErrName), ""},
+		{"xla:" + filepath.Join(dir, "absent.so"), unless(xla, device.ErrNoPlugin), ""},
+		{"xla:" + dir, unless(xla, device.ErrNoPlugin), ""},
+		{"xla:text", unless(xla, nil), ""}, // found, but it does not load
+		{"onnx:libonnxruntime.so", unless(onnx, device.ErrName), ""},
+		{"onnx:" + filepath.Join(dir, "absent.so"), unless(onnx, device.ErrNoPlugin), ""},
+	} {
+		backend, err := device.Open(c.name)
+		switch {
+		case err == nil || backend != nil:
+			t.Errorf("Open(%q) = %v, %v, want an error and no backend", c.name, backend, err)
+		case c.want != nil && !errors.Is(err, c.want):
+			t.Errorf("Open(%q): %v, want %v", c.name, err, c.want)
+		case !strings.Contains(err.Error(), c.text) || strings.Contains(err.Error(), "\n"):
+			t.Errorf("Open(%q): %q, want one line with %q", c.name, err, c.text)
+		}
+	}
+}
+
+func TestPlugins(t *testing.T) {
+	first, second := t.TempDir(), t.TempDir()
+	for _, path := range []string{
+		filepath.Join(first, "pjrt_c_api_cuda_plugin.so"), filepath.Join(second, "pjrt_c_api_cuda_plugin.so"),
+		filepath.Join(second, "pjrt-plugin-cpu_v0.114.0.so"), filepath.Join(second, "pjrt_plugin_rocm.so"),
+		filepath.Join(second, "libc.so"), filepath.Join(second, "pjrt_c_api__plugin.so"),
+	} {
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv(device.PluginPathEnv, first+":"+filepath.Join(first, "absent")+"::"+second)
+	want := []device.Plugin{
+		{Name: "cpu_v0.114.0", Path: filepath.Join(second, "pjrt-plugin-cpu_v0.114.0.so")},
+		{Name: "cuda", Path: filepath.Join(first, "pjrt_c_api_cuda_plugin.so")},
+		{Name: "rocm", Path: filepath.Join(second, "pjrt_plugin_rocm.so")},
+	}
+	if diff := cmp.Diff(device.Plugins(), want); diff != "" {
+		t.Errorf("plugins (-got +want):\n%s", diff)
+	}
+}

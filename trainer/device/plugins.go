@@ -1,0 +1,133 @@
+package device
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// PluginPathEnv names the folders, separated by colons, in which plugins are
+// looked for instead of the usual ones. go-xla and JAX read the same variable.
+const PluginPathEnv = "PJRT_PLUGIN_LIBRARY_PATH"
+
+// Plugin is a PJRT plugin on this machine. That it is there does not mean that
+// its device is.
+type Plugin struct {
+	Name string // what follows "xla:"
+	Path string // absolute
+}
+
+// pluginFile matches the file names under which PJRT plugins are installed.
+var pluginFile = regexp.MustCompile(`^(?:pjrt_c_api_(.+)_plugin|pjrt[-_]plugin[-_](.+))\.so$`)
+
+// Plugins lists the PJRT plugins in the search path, by name. Of several with
+// one name the first in the path counts. It works in builds without XLA too.
+func Plugins() []Plugin {
+	found := map[string]string{}
+	for _, dir := range pluginDirs() {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			continue // most folders of the path exist on few machines
+		}
+		for _, e := range entries {
+			m := pluginFile.FindStringSubmatch(e.Name())
+			if m == nil {
+				continue
+			}
+			name := cmp.Or(m[1], m[2])
+			if _, ok := found[name]; !ok {
+				found[name] = filepath.Join(dir, e.Name())
+			}
+		}
+	}
+	out := make([]Plugin, 0, len(found))
+	for name, path := range found {
+		out = append(out, Plugin{Name: name, Path: path})
+	}
+	slices.SortFunc(out, func(a, b Plugin) int { return cmp.Compare(a.Name, b.Name) })
+	return out
+}
+
+// findPlugin returns the path of the plugin with the name, or of the newest
+// version of it ("cpu" also matches "cpu_v0.114.0").
+func findPlugin(name string) (string, error) {
+	plugins := Plugins()
+	best := -1
+	var listed []string
+	for i, p := range plugins {
+		if p.Name == name {
+			return p.Path, nil
+		}
+		if strings.HasPrefix(p.Name, name+"_v") {
+			best = i // the list is sorted
+		}
+		listed = append(listed, p.Name+" ("+p.Path+")")
+	}
+	if best >= 0 {
+		return plugins[best].Path, nil
+	}
+	if len(listed) == 0 {
+		listed = []string{"none"}
+	}
+	return "", fmt.Errorf("%w: plugin %s; found: %s; looked in %s. Set %s, or give the plugin's path as xla:/path/of/plugin.so",
+		ErrNoPlugin, name, strings.Join(listed, ", "), strings.Join(pluginDirs(), ":"), PluginPathEnv)
+}
+
+// pluginDirs is the search path, as go-xla has it.
+func pluginDirs() []string {
+	if path, ok := os.LookupEnv(PluginPathEnv); ok {
+		return slices.DeleteFunc(filepath.SplitList(path), func(d string) bool { return d == "" })
+	}
+	var dirs []string
+	if home, err := os.UserHomeDir(); err == nil {
+		local := filepath.Join(home, ".local", "lib", "go-xla")
+		dirs = append(dirs, local, filepath.Join(local, "nvidia"))
+	}
+	dirs = append(dirs, "/usr/local/lib/go-xla", "/usr/local/lib/go-xla/nvidia")
+	for _, d := range filepath.SplitList(os.Getenv("LD_LIBRARY_PATH")) {
+		if filepath.IsAbs(d) {
+			dirs = append(dirs, d)
+		}
+	}
+	return append(dirs, loaderDirs("/etc/ld.so.conf")...)
+}
+
+// loaderDirs reads the folders of the dynamic loader's configuration, with its
+// include lines one level deep.
+func loaderDirs(path string) []string {
+	var dirs []string
+	for _, line := range configLines(path) {
+		pattern, included := strings.CutPrefix(line, "include ")
+		if !included {
+			dirs = append(dirs, line)
+			continue
+		}
+		files, _ := filepath.Glob(strings.TrimSpace(pattern)) // fails for a malformed pattern, which names no file
+		for _, f := range files {
+			dirs = append(dirs, configLines(f)...)
+		}
+	}
+	return slices.DeleteFunc(dirs, func(d string) bool { return !filepath.IsAbs(d) })
+}
+
+// configLines returns the lines of a file without comments and blank ones.
+func configLines(path string) []string {
+	f, err := os.Open(path) //nolint:gosec // a file of /etc, named by the system
+	if err != nil {
+		return nil
+	}
+	defer f.Close() //nolint:errcheck // read only
+	var out []string
+	for s := bufio.NewScanner(f); s.Scan(); {
+		line, _, _ := strings.Cut(s.Text(), "#")
+		if line = strings.TrimSpace(line); line != "" {
+			out = append(out, line)
+		}
+	}
+	return out
+}
