@@ -89,12 +89,6 @@ type RL struct {
 	RoC              RoC       `yaml:"roc" json:"roc"`
 }
 
-// Loss is the clipped policy objective, token-mean over the whole batch.
-type Loss struct {
-	ClipLow  float64 `yaml:"clip_low" json:"clip_low"`
-	ClipHigh float64 `yaml:"clip_high" json:"clip_high"`
-}
-
 // RoC is Resample-on-Correct (arXiv 2508.20722, section 2.2.3).
 type RoC struct {
 	// Enabled false keeps a uniform sample of GroupSize instead (plain GRPO).
