@@ -24,7 +24,8 @@ const (
 	hyperBias2
 	hyperEps
 	hyperDecay
-	hyperMaxNorm // 0 = no clipping
+	hyperMaxNorm  // 0 = no clipping
+	hyperSkipNorm // 0 = no update is left out
 	numHyper
 )
 
@@ -36,14 +37,28 @@ func hyper(o config.Optimizer, lr float64, n int64) *tensors.Tensor {
 	h[hyperRest1], h[hyperRest2] = float32(1-o.Beta1), float32(1-o.Beta2)
 	h[hyperBias1], h[hyperBias2] = float32(1-math.Pow(o.Beta1, float64(n))), float32(1-math.Pow(o.Beta2, float64(n)))
 	h[hyperEps], h[hyperDecay], h[hyperMaxNorm] = float32(o.Eps), float32(o.WeightDecay), float32(o.MaxGradNorm)
+	h[hyperSkipNorm] = float32(o.SkipGradNorm)
 	return tensors.FromFlatDataAndDimensions(h, numHyper)
 }
 
-// decays says whether weight decay applies: to matrices but not to norms (which
-// are vectors) nor to the embedding table, whose rows of rare tokens get no
-// gradient that could hold against it.
-func decays(spec qwen3.TensorSpec) bool {
-	return len(spec.Shape) > 1 && !strings.Contains(spec.Name, "embed_tokens")
+// skips says whether adamW leaves an update of this norm out, in the precision
+// in which it compares.
+func skips(o config.Optimizer, norm float64) bool {
+	return o.SkipGradNorm > 0 && float32(norm) > float32(o.SkipGradNorm)
+}
+
+// decays says whether weight decay applies: to matrices always; to norms and
+// biases, which are vectors, and to the embedding table, whose rows of rare
+// tokens get no gradient that could hold against it, by switch.
+func (a tuning) decays(spec qwen3.TensorSpec) bool {
+	switch {
+	case len(spec.Shape) < 2:
+		return a.decayVectors
+	case strings.Contains(spec.Name, "embed_tokens"):
+		return a.decayEmbeddings
+	default:
+		return true
+	}
 }
 
 // Where the store keeps AdamW's moments of a weight.
@@ -53,7 +68,8 @@ func secondMomentPath(name string) string { return model.JoinPath("/", "adamw_se
 // adamW updates weights and moments by AdamW with decoupled weight decay
 // (arXiv 1711.05101, algorithm 2) after clipping the global norm of the
 // gradients, and returns that norm. When the norm or the watched scalar is not
-// finite, nothing changes.
+// finite, or the norm is above the one at which updates are left out, nothing
+// changes. Frozen tensors are in neither the norm nor the update.
 //
 //	m = b1 m + (1-b1) g,  v = b2 v + (1-b2) g^2
 //	w = w - lr (m / (1-b1^t) / (sqrt(v / (1-b2^t)) + eps) + decay w)
@@ -75,11 +91,14 @@ func (t *Trainer) adamW(scope *model.Scope, hyper, watched *graph.Node, grads []
 	norm := graph.Sqrt(squares)
 	watched = graph.Add(watched, norm)
 	finite := graph.Equal(graph.Sub(watched, watched), graph.ScalarZero(g, norm.DType())) // false for NaN and infinity
-	clip := graph.LogicalAnd(graph.GreaterThan(h[hyperMaxNorm], graph.ScalarZero(g, norm.DType())),
-		graph.GreaterThan(norm, h[hyperMaxNorm]))
+	exceeds := func(limit *graph.Node) *graph.Node {
+		return graph.LogicalAnd(graph.GreaterThan(limit, graph.ScalarZero(g, norm.DType())), graph.GreaterThan(norm, limit))
+	}
+	apply := graph.LogicalAnd(finite, graph.LogicalNot(exceeds(h[hyperSkipNorm])))
+	clip := exceeds(h[hyperMaxNorm])
 	scale := graph.Where(clip, graph.Div(h[hyperMaxNorm], norm), graph.ScalarOne(g, norm.DType()))
 
-	for i, spec := range t.cfg.Model.Tensors() {
+	for i, spec := range t.tuning.trained {
 		weight := scope.Store().GetVariable(qwen3.VariablePath(spec.Name))
 		first := scope.Store().GetVariable(firstMomentPath(spec.Name))
 		second := scope.Store().GetVariable(secondMomentPath(spec.Name))
@@ -89,12 +108,12 @@ func (t *Trainer) adamW(scope *model.Scope, hyper, watched *graph.Node, grads []
 		v1 := graph.Add(graph.Mul(v, h[hyperBeta2]), graph.Mul(graph.Square(grad), h[hyperRest2]))
 		root := graph.Sqrt(graph.Div(v1, h[hyperBias2]))
 		step := graph.Div(graph.Div(m1, h[hyperBias1]), graph.Add(root, h[hyperEps]))
-		if decays(spec) {
+		if t.tuning.decays(spec) {
 			step = graph.Add(step, graph.Mul(w, h[hyperDecay]))
 		}
-		weight.SetNodeValue(graph.Where(finite, graph.Sub(w, graph.Mul(step, h[hyperLR])), w))
-		first.SetNodeValue(graph.Where(finite, m1, m))
-		second.SetNodeValue(graph.Where(finite, v1, v))
+		weight.SetNodeValue(graph.Where(apply, graph.Sub(w, graph.Mul(step, h[hyperLR])), w))
+		first.SetNodeValue(graph.Where(apply, m1, m))
+		second.SetNodeValue(graph.Where(apply, v1, v))
 	}
 	return norm
 }

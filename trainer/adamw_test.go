@@ -2,6 +2,7 @@ package trainer_test
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"temper/internal/rl"
@@ -28,6 +29,10 @@ func TestAdamWByHand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if len(before.FirstMoments)+len(before.SecondMoments) != 0 {
+		t.Error("moments before the first update")
+	}
+	before.FirstMoments, before.SecondMoments = zeros(before.Weights), zeros(before.Weights)
 	for n := 1; n <= 2; n++ {
 		norm := step(n).GradNorm
 		after, err := tr.Snapshot()
@@ -64,6 +69,15 @@ func TestAdamWByHand(t *testing.T) {
 		}
 		before = after
 	}
+}
+
+// zeros returns tensors of the same names and shapes without values.
+func zeros(like []qwen3.Tensor) []qwen3.Tensor {
+	out := slices.Clone(like)
+	for i := range out {
+		out[i].Data = make([]float32, len(out[i].Data))
+	}
+	return out
 }
 
 // TestGradientMatchesFiniteDifferences checks the whole chain, network to loss,

@@ -117,7 +117,7 @@ func (t *Trainer) logprobs(scope *model.Scope, in []*graph.Node, o objective) (l
 }
 
 // gradient returns the sums [numSums] of a microbatch and the gradient of its
-// loss for each weight, in the order of qwen3.Config.Tensors.
+// loss for each trained weight, in the order of qwen3.Config.Tensors.
 func (t *Trainer) gradient(scope *model.Scope, in []*graph.Node, o objective) (sums *graph.Node, grads []*graph.Node) {
 	logprobs, entropy := t.logprobs(scope, in, o)
 	mask, zero := in[inMask], graph.ScalarZero(logprobs.Graph(), logprobs.DType())
@@ -139,7 +139,7 @@ func (t *Trainer) gradient(scope *model.Scope, in []*graph.Node, o objective) (s
 		out[sumMismatch] = loss.AbsDifference(in[inRollout], old, mask)
 	}
 	var weights []*graph.Node
-	for _, spec := range t.cfg.Model.Tensors() {
+	for _, spec := range t.tuning.trained {
 		weights = append(weights, t.store.GetVariable(qwen3.VariablePath(spec.Name)).NodeValue(logprobs.Graph()))
 	}
 	grads = graph.Gradient(out[sumLoss], weights...)

@@ -14,6 +14,7 @@ type meter struct {
 	sums                        [numSums]float64
 	norm                        float64 // times loss tokens, once added to another meter
 	tokens, lossTokens, updates int
+	skipped                     int // updates left out for their norm
 }
 
 // addSums adds the sums of a microbatch.
@@ -63,6 +64,7 @@ func (m *meter) add(o meter) {
 	m.tokens += o.tokens
 	m.lossTokens += o.lossTokens
 	m.updates += o.updates
+	m.skipped += o.skipped
 }
 
 // metrics is the mean over the loss tokens of all updates added.
@@ -72,6 +74,6 @@ func (m *meter) metrics(lr float64) rl.TrainMetrics {
 		Loss: m.sums[sumLoss] / n, GradNorm: m.norm / n, LR: lr, Entropy: m.sums[sumEntropy] / n,
 		ClipLow: m.sums[sumClipLow] / n, ClipHigh: m.sums[sumClipHigh] / n,
 		PPOKL: m.sums[sumKL] / n, MismatchKL: m.sums[sumMismatch] / n,
-		LossTokens: m.lossTokens, Tokens: m.tokens, Updates: m.updates,
+		LossTokens: m.lossTokens, Tokens: m.tokens, Updates: m.updates, SkippedUpdates: m.skipped,
 	}
 }

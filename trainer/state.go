@@ -37,7 +37,7 @@ func (t *Trainer) Import(weights []qwen3.Tensor) error {
 	return t.start()
 }
 
-// start gives fresh weights fresh moments and counters.
+// start gives fresh weights fresh counters and, with the first update, moments.
 func (t *Trainer) start() error {
 	t.counters = counters{}
 	if err := t.zeroMoments(); err != nil {
@@ -47,8 +47,10 @@ func (t *Trainer) start() error {
 	return nil
 }
 
-// ResetOptimizer forgets the moments and their age. Weights and the total of
-// updates stay.
+// ResetOptimizer forgets the moments and their age, on which the correction of
+// their bias depends. Weights and the total of updates stay. Fresh moments make
+// the first updates as large as the learning rate in every weight, whatever the
+// gradient, so the schedule should warm up again, or be low, where they are reset.
 func (t *Trainer) ResetOptimizer() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -132,6 +134,9 @@ func (t *Trainer) snapshot() (checkpoint.State, error) {
 	if s.Weights, err = qwen3.Export(t.store, t.cfg.Model); err != nil {
 		return checkpoint.State{}, fmt.Errorf("snapshot: %w", err)
 	}
+	if t.counters.Updates == 0 {
+		return s, nil // all moments are zero
+	}
 	if s.FirstMoments, err = t.exportMoments(firstMomentPath); err != nil {
 		return checkpoint.State{}, fmt.Errorf("snapshot: %w", err)
 	}
@@ -146,9 +151,10 @@ func (t *Trainer) restore(s checkpoint.State) error {
 	if s.Model != t.cfg.Model {
 		return fmt.Errorf("restore: state of the model %+v, this trainer has %+v", s.Model, t.cfg.Model)
 	}
-	err := qwen3.Import(t.store, t.cfg.Model, lookup(s.Weights))
-	err = errors.Join(err, t.setMoments(firstMomentPath, lookup(s.FirstMoments)), t.setMoments(secondMomentPath, lookup(s.SecondMoments)))
-	if err != nil {
+	if err := qwen3.Import(t.store, t.cfg.Model, lookup(s.Weights)); err != nil {
+		return fmt.Errorf("restore: %w", err)
+	}
+	if err := t.restoreMoments(s); err != nil {
 		return fmt.Errorf("restore: %w", err)
 	}
 	t.counters = s.Counters
@@ -156,45 +162,115 @@ func (t *Trainer) restore(s checkpoint.State) error {
 	return nil
 }
 
-// zeroMoments sets all moments to zero.
-func (t *Trainer) zeroMoments() error {
-	zeros := map[string]qwen3.Tensor{}
-	for _, spec := range t.cfg.Model.Tensors() {
-		zeros[spec.Name] = qwen3.Tensor{Name: spec.Name, Shape: spec.Shape, Data: make([]float32, spec.Size())}
+// restoreMoments takes the moments of a state over. Tensors without any were
+// frozen; before the first update none has.
+func (t *Trainer) restoreMoments(s checkpoint.State) error {
+	if s.Counters.Updates == 0 {
+		return t.zeroMoments()
 	}
-	find := func(name string) (qwen3.Tensor, bool) { z, ok := zeros[name]; return z, ok }
-	return errors.Join(t.setMoments(firstMomentPath, find), t.setMoments(secondMomentPath, find))
-}
-
-// setMoments fills the variables of one moment.
-func (t *Trainer) setMoments(path func(string) string, find func(string) (qwen3.Tensor, bool)) error {
+	first, second := lookup(s.FirstMoments), lookup(s.SecondMoments)
+	var trained []qwen3.TensorSpec
 	for _, spec := range t.cfg.Model.Tensors() {
-		m, ok := find(spec.Name)
-		if !ok || len(m.Data) != spec.Size() {
-			return fmt.Errorf("moments of %s: %d values, want %d", spec.Name, len(m.Data), spec.Size())
-		}
-		value := tensors.FromFlatDataAndDimensions(m.Data, spec.Shape...)
-		v := t.store.GetVariable(path(spec.Name))
-		if v != nil {
-			if err := v.SetValue(value); err != nil {
-				return fmt.Errorf("moments of %s: %w", spec.Name, err)
-			}
+		m, hasFirst := first(spec.Name)
+		v, hasSecond := second(spec.Name)
+		if !hasFirst && !hasSecond {
 			continue
 		}
-		v, err := t.store.CreateVariable(path(spec.Name), value)
-		if err != nil {
-			return fmt.Errorf("moments of %s: %w", spec.Name, err)
+		if len(m.Data) != spec.Size() || len(v.Data) != spec.Size() {
+			return fmt.Errorf("moments of %s: %d and %d values, want %d", spec.Name, len(m.Data), len(v.Data), spec.Size())
 		}
-		v.SetTrainable(false)
+		trained = append(trained, spec)
+	}
+	if len(trained) == 0 || len(trained) != len(s.FirstMoments) || len(trained) != len(s.SecondMoments) {
+		return fmt.Errorf("moments of %d and %d tensors after %d updates, %d of them of this model",
+			len(s.FirstMoments), len(s.SecondMoments), s.Counters.Updates, len(trained))
+	}
+	if err := t.holdMoments(trained); err != nil {
+		return err
+	}
+	for _, spec := range trained {
+		m, _ := first(spec.Name) // both were found above
+		v, _ := second(spec.Name)
+		if err := errors.Join(t.setMoment(firstMomentPath(spec.Name), spec, m.Data), t.setMoment(secondMomentPath(spec.Name), spec, v.Data)); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// exportMoments copies one moment of all weights to the host.
+// moments calls fn with the path of each moment that the tensor has.
+func moments(spec qwen3.TensorSpec, fn func(path string) error) error {
+	return errors.Join(fn(firstMomentPath(spec.Name)), fn(secondMomentPath(spec.Name)))
+}
+
+// holdMoments makes room for the moments of the given tensors and of no others.
+// New ones are zero.
+func (t *Trainer) holdMoments(trained []qwen3.TensorSpec) error {
+	keep := map[string]bool{}
+	for _, spec := range trained {
+		keep[spec.Name] = true
+	}
+	for _, spec := range t.cfg.Model.Tensors() {
+		err := moments(spec, func(path string) error {
+			if has := t.store.GetVariable(path) != nil; has == keep[spec.Name] {
+				return nil
+			}
+			t.dropUpdates() // their graphs hold the variables as they were
+			if !keep[spec.Name] {
+				return t.store.DeleteVariable(path)
+			}
+			return t.setMoment(path, spec, make([]float32, spec.Size()))
+		})
+		if err != nil {
+			return fmt.Errorf("moments of %s: %w", spec.Name, err)
+		}
+	}
+	return nil
+}
+
+// zeroMoments sets the moments that there are to zero.
+func (t *Trainer) zeroMoments() error {
+	for _, spec := range t.cfg.Model.Tensors() {
+		err := moments(spec, func(path string) error {
+			if t.store.GetVariable(path) == nil {
+				return nil
+			}
+			return t.setMoment(path, spec, make([]float32, spec.Size()))
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setMoment fills the variable of a moment, which need not exist yet.
+func (t *Trainer) setMoment(path string, spec qwen3.TensorSpec, data []float32) error {
+	value := tensors.FromFlatDataAndDimensions(data, spec.Shape...)
+	v := t.store.GetVariable(path)
+	if v != nil {
+		if err := v.SetValue(value); err != nil {
+			return fmt.Errorf("moments of %s: %w", spec.Name, err)
+		}
+		return nil
+	}
+	v, err := t.store.CreateVariable(path, value)
+	if err != nil {
+		return fmt.Errorf("moments of %s: %w", spec.Name, err)
+	}
+	v.SetTrainable(false)
+	return nil
+}
+
+// exportMoments copies one moment of all trained weights to the host.
 func (t *Trainer) exportMoments(path func(string) string) ([]qwen3.Tensor, error) {
 	var out []qwen3.Tensor
 	for _, spec := range t.cfg.Model.Tensors() {
-		value, err := t.store.GetVariable(path(spec.Name)).Value()
+		v := t.store.GetVariable(path(spec.Name))
+		if v == nil {
+			continue // frozen
+		}
+		value, err := v.Value()
 		if err != nil {
 			return nil, fmt.Errorf("moments of %s: %w", spec.Name, err)
 		}
@@ -205,6 +281,21 @@ func (t *Trainer) exportMoments(path func(string) string) ([]qwen3.Tensor, error
 		out = append(out, qwen3.Tensor{Name: spec.Name, Shape: spec.Shape, Data: data})
 	}
 	return out, nil
+}
+
+// dropUpdates forgets the graphs that read or write moments.
+func (t *Trainer) dropUpdates() {
+	for p, exec := range t.programs {
+		if p.pass != passScore {
+			exec.Finalize()
+			delete(t.programs, p)
+		}
+	}
+	for key := range t.graphs {
+		if key.program.pass != passScore {
+			delete(t.graphs, key)
+		}
+	}
 }
 
 // lookup finds tensors by name.

@@ -82,7 +82,8 @@ type Trainer struct {
 	mu       sync.Mutex // owns the device and everything below
 	store    *model.Store
 	counters counters
-	ready    bool // the store holds a complete state
+	tuning   tuning // what graphs of updates are built for
+	ready    bool   // the store holds a complete state
 	programs map[program]*model.Exec
 	graphs   map[graphKey]bool // what was compiled
 }

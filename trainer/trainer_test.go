@@ -537,33 +537,6 @@ func TestBadSamplesAreNamed(t *testing.T) {
 	}
 }
 
-func TestResetOptimizer(t *testing.T) {
-	tr := initialised(t, tinyConfig())
-	s := samples(4, 30, 3)
-	update(t, tr, 1, s, 1)
-	before := weights(t, tr)
-	if err := tr.ResetOptimizer(); err != nil {
-		t.Fatal(err)
-	}
-	state, err := tr.Snapshot()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range state.Weights {
-		for _, x := range append(state.FirstMoments[i].Data, state.SecondMoments[i].Data...) {
-			if x != 0 {
-				t.Fatalf("moment of %s is %v after the reset", state.Weights[i].Name, x)
-			}
-		}
-	}
-	if c := tr.Counters(); c.Updates != 0 || c.TotalUpdates != 1 {
-		t.Errorf("counters %+v, want 0 updates of 1 in total", c)
-	}
-	if d := distance(before, state.Weights); d != 0 {
-		t.Errorf("weights moved by %v", d)
-	}
-}
-
 // TestRematChangesNothing: recomputed activations must give the same gradients.
 func TestRematChangesNothing(t *testing.T) {
 	s := samples(5, 40, 6)

@@ -66,6 +66,9 @@ func (t *Trainer) step(ctx context.Context, obj objective, samples []rl.Sample, 
 	if len(rows) == 0 {
 		return rl.TrainMetrics{}, errors.New("no token is in the loss")
 	}
+	if err := t.tune(o); err != nil {
+		return rl.TrainMetrics{}, err
+	}
 	parts := deal(rows)
 	undo, err := t.prepare(ctx, obj, parts)
 	if err != nil {
@@ -121,6 +124,10 @@ func (t *Trainer) update(ctx context.Context, obj objective, rows []*row, o conf
 	}
 	if err != nil {
 		return meter{}, err
+	}
+	if skips(o, m.norm) {
+		m.updates, m.skipped = 0, 1
+		return m, nil
 	}
 	t.counters.Updates++
 	t.counters.TotalUpdates++

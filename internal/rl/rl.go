@@ -212,4 +212,6 @@ type TrainMetrics struct {
 	LossTokens int     `json:"loss_tokens"` // denominator of the loss
 	Tokens     int     `json:"tokens"`      // all tokens passed through the network, padding excluded
 	Updates    int     `json:"updates"`     // optimizer updates applied
+	// SkippedUpdates were left out for the norm of their gradient.
+	SkippedUpdates int `json:"skipped_updates,omitempty"`
 }
