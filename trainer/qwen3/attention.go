@@ -32,23 +32,18 @@ func attentionMask(cfg Config, segments *Node, g *Graph, batch, seq int) *Node {
 
 // attend answers queries q [N, H, E] from keys and values k, v [N, K, E]: [N, H*E].
 //
-// The axes are brought in order once, so that no product transposes a [T, T]
-// matrix on the way forward, and only that of the keys' gradient on the way
-// back. The answer is computed as (v^T probs^T)^T for the same reason: in its
-// gradients the probabilities stand where their axes already fit.
+// Values are transposed once, so that no product transposes a [T, T] matrix,
+// neither on the way forward nor in a gradient.
 func (a fullAttention) attend(q, k, v *Node) *Node {
 	b, t, e := a.batch, a.seq, a.cfg.HeadDim
-	kv, groups := a.cfg.NumKeyValueHeads, a.cfg.groups()
+	h, kv, groups := a.cfg.NumAttentionHeads, a.cfg.NumKeyValueHeads, a.cfg.groups()
 	q = MulScalar(q, 1/math.Sqrt(float64(e)))
-	q = TransposeAllAxes(Reshape(q, b, t, kv, groups, e), 0, 2, 3, 1, 4) // [B, K, G, T, E]
-	q = Reshape(q, b, kv, groups*t, e)
-	k = TransposeAllAxes(Reshape(k, b, t, kv, e), 0, 2, 1, 3) // [B, K, T, E]
-	v = TransposeAllAxes(Reshape(v, b, t, kv, e), 0, 2, 3, 1) // [B, K, E, T]
-	outer := []int{0, 1}
-	scores := DotGeneral(q, []int{3}, outer, k, []int{3}, outer) // [B, K, G*T, T]
-	scores = Add(Reshape(scores, b, kv, groups, t, t), a.mask)
-	probs := Reshape(Softmax(scores, -1), b, kv, groups*t, t)
-	o := DotGeneral(v, []int{3}, outer, probs, []int{3}, outer) // [B, K, E, G*T]
-	o = TransposeAllAxes(Reshape(o, b, kv, e, groups, t), 0, 4, 1, 3, 2)
-	return Reshape(o, b*t, a.cfg.NumAttentionHeads*e)
+	q = TransposeAllAxes(Reshape(q, b, t, h, e), 0, 2, 1, 3)   // [B, H, T, E]
+	k = TransposeAllAxes(Reshape(k, b, t, kv, e), 0, 2, 1, 3)  // [B, K, T, E]
+	v = TransposeAllAxes(Reshape(v, b, t, kv, e), 0, 2, 3, 1)  // [B, K, E, T]
+	scores := product(Reshape(q, b, kv, groups*t, e), k)       // [B, K, G*T, T]
+	scores = Add(Reshape(scores, b, kv, groups, t, t), a.mask) // [B, K, G, T, T]
+	o := product(Reshape(Softmax(scores, -1), b, kv, groups*t, t), v)
+	o = TransposeAllAxes(Reshape(o, b, h, t, e), 0, 2, 1, 3) // [B, T, H, E]
+	return Reshape(o, b*t, h*e)
 }

@@ -93,7 +93,7 @@ func (w weights) embed(tokens *Node) *Node {
 
 // linear is x [N, in] times a stored [out, in] weight: [N, out].
 func (w weights) linear(name string, x *Node) *Node {
-	return DotGeneral(x, []int{1}, nil, w.node(name), []int{1}, nil)
+	return product(x, w.node(name))
 }
 
 // norm is x / rms(x) * weight over the last axis.
