@@ -1,0 +1,147 @@
+package device
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gomlx/compute/distributed"
+
+	"temper/trainer/qwen3"
+)
+
+// Axes of a Mesh, as sharding specs name them.
+const (
+	AxisData  = "data"
+	AxisModel = "model"
+)
+
+// Mesh arranges the devices of one host. Rows of a batch are dealt over the data
+// axis; heads, feed-forward columns and the vocabulary over the model axis
+// (Megatron-LM, arXiv 1909.08053, section 3). With FSDP the other dimension of
+// each matrix is dealt over the data axis as well, so that a weight, its
+// gradient and its moments are stored once and not once for each data replica
+// (ZeRO stage 3, arXiv 1910.02054, section 5).
+type Mesh struct {
+	Data, Model int
+	FSDP        bool
+}
+
+// NumDevices is the number of devices of the mesh.
+func (m Mesh) NumDevices() int { return m.Data * m.Model }
+
+// String is like "data 4 x model 2, fsdp".
+func (m Mesh) String() string {
+	s := fmt.Sprintf("data %d x model %d", m.Data, m.Model)
+	if m.FSDP {
+		s += ", fsdp"
+	}
+	return s
+}
+
+// Device returns GoMLX's mesh: consecutive devices share a data replica.
+func (m Mesh) Device() (*distributed.DeviceMesh, error) {
+	if m.Data < 1 || m.Model < 1 {
+		return nil, fmt.Errorf("mesh: data %d, model %d: want at least 1 of each", m.Data, m.Model)
+	}
+	return distributed.NewDeviceMesh([]int{m.Data, m.Model}, []string{AxisData, AxisModel})
+}
+
+// Sharding says how one tensor is dealt over a mesh.
+type Sharding struct {
+	Name string
+	// Axes names the mesh axis of each tensor axis; "" keeps it whole.
+	Axes []string
+	// Shape of the whole tensor, and of the piece that one device holds.
+	Shape, Shard []int
+}
+
+// Spec returns GoMLX's form.
+func (s Sharding) Spec(mesh *distributed.DeviceMesh) (*distributed.ShardingSpec, error) {
+	b := distributed.BuildSpec(mesh)
+	for _, axis := range s.Axes {
+		if axis == "" {
+			b = b.R()
+		} else {
+			b = b.S(axis)
+		}
+	}
+	spec, err := b.Done()
+	if err != nil {
+		return nil, fmt.Errorf("sharding of %s: %w", s.Name, err)
+	}
+	return spec, nil
+}
+
+// Shardings returns the sharding of each weight, in the order of cfg.Tensors.
+// Gradients and moments are dealt as their weights are. Every dimension that a
+// mesh axis does not divide is reported at once.
+func Shardings(cfg qwen3.Config, m Mesh) ([]Sharding, error) {
+	if err := m.check(cfg); err != nil {
+		return nil, err
+	}
+	specs := cfg.Tensors()
+	out := make([]Sharding, len(specs))
+	for i, t := range specs {
+		out[i] = m.sharding(t)
+	}
+	return out, nil
+}
+
+// sharding of one weight. Matrices are stored [out, in].
+func (m Mesh) sharding(t qwen3.TensorSpec) Sharding {
+	s := Sharding{Name: t.Name, Shape: t.Shape, Shard: slices.Clone(t.Shape), Axes: make([]string, len(t.Shape))}
+	if len(t.Shape) < 2 {
+		return s // a norm is smaller than the message that would gather it
+	}
+	column, row := 0, 1 // the axis over model, the axis over data
+	if intoResidual(t.Name) {
+		column, row = 1, 0
+	}
+	s.Axes[column] = AxisModel
+	s.Shard[column] /= m.Model
+	if m.FSDP {
+		s.Axes[row] = AxisData
+		s.Shard[row] /= m.Data
+	}
+	return s
+}
+
+// BatchSharding is the sharding of an input with B rows of T tokens.
+func BatchSharding(m Mesh, rows, length int) (Sharding, error) {
+	if m.Data < 1 || rows%m.Data != 0 {
+		return Sharding{}, fmt.Errorf("batch of %d rows: not a multiple of the data axis %d", rows, m.Data)
+	}
+	return Sharding{Name: "batch", Axes: []string{AxisData, ""}, Shape: []int{rows, length}, Shard: []int{rows / m.Data, length}}, nil
+}
+
+// check reports everything about the model that the mesh does not divide.
+func (m Mesh) check(cfg qwen3.Config) error {
+	if err := cfg.Validate(); err != nil {
+		return fmt.Errorf("model: %w", err)
+	}
+	if m.Data < 1 || m.Model < 1 {
+		return fmt.Errorf("mesh: data %d, model %d: want at least 1 of each", m.Data, m.Model)
+	}
+	var errs []error
+	divides := func(key string, value int, axis string, by int) {
+		if value%by != 0 {
+			errs = append(errs, fmt.Errorf("%s: %d is not a multiple of the %s axis %d", key, value, axis, by))
+		}
+	}
+	divides("num_key_value_heads", cfg.NumKeyValueHeads, AxisModel, m.Model)
+	divides("num_attention_heads", cfg.NumAttentionHeads, AxisModel, m.Model)
+	divides("intermediate_size", cfg.IntermediateSize, AxisModel, m.Model)
+	divides("vocab_size", cfg.VocabSize, AxisModel, m.Model)
+	if m.FSDP {
+		divides("hidden_size", cfg.HiddenSize, AxisData, m.Data)
+	}
+	return errors.Join(errs...)
+}
+
+// intoResidual reports whether a weight projects back into the residual stream,
+// so that the axis to split is its input.
+func intoResidual(name string) bool {
+	return strings.HasSuffix(name, ".self_attn.o_proj.weight") || strings.HasSuffix(name, ".mlp.down_proj.weight")
+}
