@@ -1,126 +1,182 @@
 package tokenizer
 
-import (
-	"container/heap"
-	"iter"
-)
+// shortPiece bounds the pieces that are merged by looking at all ranks after
+// each merge; longer ones take a heap.
+const shortPiece = 64
 
-// pieces splits plain text as the pre-tokenizer does: each ASCII digit alone,
-// everything between digits in one piece. Merges never cross a piece.
-func pieces(text string) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		start := 0
-		for i := range len(text) {
-			if text[i] < '0' || text[i] > '9' {
-				continue
-			}
-			if start < i && !yield(text[start:i]) {
-				return
-			}
-			if !yield(text[i : i+1]) {
-				return
-			}
-			start = i + 1
-		}
-		if start < len(text) {
-			yield(text[start:])
-		}
-	}
-}
-
-func (t *Tokenizer) appendPlain(ids []int32, text string) []int32 {
-	for p := range pieces(text) {
-		ids = t.appendPiece(ids, p)
-	}
-	return ids
-}
+// noMerge is the rank of two tokens that no merge joins.
+const noMerge = int32(1<<31 - 1)
 
 // appendPiece applies the merges to one piece in order of rank, leftmost first.
-// It takes O(n log n) for n bytes, so a long tool output stays cheap.
+// A piece of n bytes takes O(n log n), so a long tool output stays cheap.
 func (t *Tokenizer) appendPiece(ids []int32, piece string) []int32 {
+	if len(piece) == 1 {
+		return append(ids, t.byteIDs[piece[0]])
+	}
+	if len(piece) > maxCached {
+		return t.mergePiece(ids, piece)
+	}
+	slot := t.cache.slot(piece)
+	if e := slot.Load(); e != nil && e.piece == piece {
+		return append(ids, e.ids...)
+	}
+	from := len(ids)
+	ids = t.mergePiece(ids, piece)
+	slot.Store(newEntry(piece, ids[from:]))
+	return ids
+}
+
+func (t *Tokenizer) mergePiece(ids []int32, piece string) []int32 {
+	if t.whole != nil {
+		if id, ok := t.whole[piece]; ok {
+			return append(ids, id)
+		}
+	}
+	if len(piece) <= shortPiece {
+		return t.mergeShort(ids, piece)
+	}
+	return t.mergeLong(ids, piece)
+}
+
+// mergeShort keeps the ranks of all neighbours beside the tokens, on the stack.
+func (t *Tokenizer) mergeShort(ids []int32, piece string) []int32 {
+	var toks, ranks [shortPiece]int32 // ranks[i] is that of tokens i and i+1
 	n := len(piece)
-	w := work{ids: make([]int32, n), prev: make([]int, n), next: make([]int, n)}
 	for i := range n {
-		w.ids[i], w.prev[i], w.next[i] = t.byteIDs[piece[i]], i-1, i+1
+		toks[i] = t.byteIDs[piece[i]]
 	}
 	for i := range n - 1 {
-		w.push(t, i)
+		ranks[i] = t.merges.rank(toks[i], toks[i+1])
 	}
-	for len(w.queue) > 0 {
-		c := heap.Pop(&w.queue).(candidate)
-		if w.stale(c) {
-			continue
+	for n > 1 {
+		at := 0
+		for i := 1; i < n-1; i++ {
+			if ranks[i] < ranks[at] {
+				at = i
+			}
 		}
-		w.join(c)
-		if w.prev[c.at] >= 0 {
-			w.push(t, w.prev[c.at])
+		if ranks[at] == noMerge {
+			break
 		}
-		w.push(t, c.at)
+		toks[at] = t.merges.product(ranks[at])
+		copy(toks[at+1:n-1], toks[at+2:n])
+		copy(ranks[at:n-2], ranks[at+1:n-1])
+		n--
+		if at+1 < n {
+			ranks[at] = t.merges.rank(toks[at], toks[at+1])
+		}
+		if at > 0 {
+			ranks[at-1] = t.merges.rank(toks[at-1], toks[at])
+		}
 	}
-	for i := 0; i < n; i = w.next[i] {
-		ids = append(ids, w.ids[i])
+	return append(ids, toks[:n]...)
+}
+
+// mergeLong keeps the tokens in a linked list over the bytes of the piece and
+// the merges that may apply in a heap.
+func (t *Tokenizer) mergeLong(ids []int32, piece string) []int32 {
+	l := newList(t, piece)
+	for i := range len(piece) - 1 {
+		l.rate(i)
+	}
+	for len(l.heap) > 0 {
+		rank, at := l.heap.pop()
+		if l.nodes[at].rank != rank {
+			continue // a token of the pair has changed since
+		}
+		l.join(at)
+	}
+	for i := 0; i < len(piece); i = l.nodes[i].next {
+		ids = append(ids, l.nodes[i].id)
 	}
 	return ids
 }
 
-// gone marks a position that was merged into the one before it.
-const gone = -1
-
-// work is a piece during merging: a linked list of tokens over its bytes.
-type work struct {
-	ids        []int32
-	prev, next []int
-	queue      queue
+// node is a token of a long piece, at the place of its first byte.
+type node struct {
+	id, rank   int32 // rank is that of the token and the next one
+	prev, next int
 }
 
-// push queues the merge of the tokens at i and after it, if there is one.
-func (w *work) push(t *Tokenizer, i int) {
-	j := w.next[i]
-	if j >= len(w.ids) {
+type list struct {
+	tok   *Tokenizer
+	nodes []node
+	heap  candidates
+}
+
+func newList(t *Tokenizer, piece string) *list {
+	l := &list{tok: t, nodes: make([]node, len(piece)), heap: make(candidates, 0, len(piece))}
+	for i := range len(piece) {
+		l.nodes[i] = node{t.byteIDs[piece[i]], noMerge, i - 1, i + 1}
+	}
+	return l
+}
+
+// rate sets the rank at i and queues its merge, if there is one.
+func (l *list) rate(i int) {
+	n := &l.nodes[i]
+	n.rank = noMerge
+	if n.next >= len(l.nodes) {
 		return
 	}
-	p := pair{w.ids[i], w.ids[j]}
-	if m, ok := t.merges[p]; ok {
-		heap.Push(&w.queue, candidate{merge: m, at: i, pair: p})
+	n.rank = l.tok.merges.rank(n.id, l.nodes[n.next].id)
+	if n.rank != noMerge {
+		l.heap.push(n.rank, i)
 	}
 }
 
-// stale reports whether a token of the candidate has changed since it was queued.
-func (w *work) stale(c candidate) bool {
-	j := w.next[c.at]
-	return w.ids[c.at] != c.left || j >= len(w.ids) || w.ids[j] != c.right
+func (l *list) join(at int) {
+	n := &l.nodes[at]
+	gone := &l.nodes[n.next]
+	n.id, n.next = l.tok.merges.product(n.rank), gone.next
+	gone.rank = noMerge
+	if n.next < len(l.nodes) {
+		l.nodes[n.next].prev = at
+	}
+	if n.prev >= 0 {
+		l.rate(n.prev)
+	}
+	l.rate(at)
 }
 
-func (w *work) join(c candidate) {
-	j := w.next[c.at]
-	w.ids[c.at], w.ids[j] = c.id, gone
-	w.next[c.at] = w.next[j]
-	if w.next[j] < len(w.ids) {
-		w.prev[w.next[j]] = c.at
+// candidates is a heap of merges by rank, then place: the rank above placeBits.
+type candidates []uint64
+
+// placeBits is enough for any text in memory; ranks are below 1 << 24.
+const placeBits = 40
+
+func (c *candidates) push(rank int32, at int) {
+	h := append(*c, uint64(rank)<<placeBits|uint64(at))
+	*c = h
+	for i := len(h) - 1; i > 0; {
+		up := (i - 1) / 2
+		if h[up] <= h[i] {
+			return
+		}
+		h[up], h[i] = h[i], h[up]
+		i = up
 	}
 }
 
-// candidate is a merge that may apply at a position.
-type candidate struct {
-	merge
-	pair
-	at int
-}
-
-// queue orders candidates by rank, then position.
-type queue []candidate
-
-func (q queue) Len() int { return len(q) }
-func (q queue) Less(i, j int) bool {
-	if q[i].rank != q[j].rank {
-		return q[i].rank < q[j].rank
+func (c *candidates) pop() (rank int32, at int) {
+	h := *c
+	top, last := h[0], len(h)-1
+	h[0] = h[last]
+	h = h[:last]
+	*c = h
+	for i := 0; ; {
+		down := 2*i + 1
+		if down >= len(h) {
+			break
+		}
+		if down+1 < len(h) && h[down+1] < h[down] {
+			down++
+		}
+		if h[i] <= h[down] {
+			break
+		}
+		h[i], h[down] = h[down], h[i]
+		i = down
 	}
-	return q[i].at < q[j].at
-}
-func (q queue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
-func (q *queue) Push(x any)   { *q = append(*q, x.(candidate)) }
-func (q *queue) Pop() any {
-	last := (*q)[len(*q)-1]
-	*q = (*q)[:len(*q)-1]
-	return last
+	return int32(top >> placeBits), int(top & (1<<placeBits - 1))
 }

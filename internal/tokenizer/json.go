@@ -3,14 +3,10 @@ package tokenizer
 import (
 	"bytes"
 	"encoding/json"
+	"encoding/json/jsontext"
 	"fmt"
+	"strings"
 )
-
-// digitRegex is the pattern of the pre-tokenizer: each ASCII digit alone.
-const digitRegex = "[0-9]"
-
-// maxVocab bounds the ids that a file may use.
-const maxVocab = 1 << 20
 
 // file is tokenizer.json, as far as it is supported.
 type file struct {
@@ -35,23 +31,27 @@ type addedToken struct {
 	Special    bool   `json:"special"`
 }
 
+// preTokenizer is a Sequence or the fields of a step that stands alone.
 type preTokenizer struct {
-	Type  string `json:"type"`
-	Steps []step `json:"pretokenizers"`
+	Type           string `json:"type"`
+	Steps          []step `json:"pretokenizers,omitempty"`
+	AddPrefixSpace *bool  `json:"add_prefix_space,omitempty"`
+	TrimOffsets    *bool  `json:"trim_offsets,omitempty"`
+	UseRegex       *bool  `json:"use_regex,omitempty"`
 }
 
 // step is a ByteLevel or Split component.
 type step struct {
-	Type           string   `json:"type"`
-	Pattern        *pattern `json:"pattern,omitempty"`
-	Behavior       string   `json:"behavior,omitempty"`
-	Invert         *bool    `json:"invert,omitempty"`
-	AddPrefixSpace *bool    `json:"add_prefix_space,omitempty"`
-	TrimOffsets    *bool    `json:"trim_offsets,omitempty"`
-	UseRegex       *bool    `json:"use_regex,omitempty"`
+	Type           string        `json:"type"`
+	Pattern        *splitPattern `json:"pattern,omitempty"`
+	Behavior       string        `json:"behavior,omitempty"`
+	Invert         *bool         `json:"invert,omitempty"`
+	AddPrefixSpace *bool         `json:"add_prefix_space,omitempty"`
+	TrimOffsets    *bool         `json:"trim_offsets,omitempty"`
+	UseRegex       *bool         `json:"use_regex,omitempty"`
 }
 
-type pattern struct {
+type splitPattern struct {
 	Regex string `json:"Regex"`
 }
 
@@ -71,20 +71,27 @@ type model struct {
 // mergeText is a merge in the file: ["a", "b"], or "a b" in older files.
 type mergeText [2]string
 
-// UnmarshalJSON accepts both spellings.
-func (m *mergeText) UnmarshalJSON(data []byte) error {
-	var old string
-	if json.Unmarshal(data, &old) == nil {
-		left, right, ok := cutSpace(old)
-		if !ok {
-			return fmt.Errorf("merge %q is not two tokens", old)
-		}
-		*m = mergeText{left, right}
-		return nil
+// UnmarshalJSONFrom accepts both spellings.
+func (m *mergeText) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	value, err := dec.ReadValue()
+	if err != nil {
+		return err
 	}
 	var parts []string
-	if err := json.Unmarshal(data, &parts); err != nil || len(parts) != 2 {
-		return fmt.Errorf("merge %s is not two tokens", data)
+	switch value.Kind() {
+	case '"':
+		var old string
+		if err := json.Unmarshal(value, &old); err != nil {
+			return err
+		}
+		parts = strings.Split(old, " ")
+	case '[':
+		if err := json.Unmarshal(value, &parts); err != nil {
+			return fmt.Errorf("merge %s is not two tokens", value)
+		}
+	}
+	if len(parts) != 2 {
+		return fmt.Errorf("merge %s is not two tokens", value)
 	}
 	*m = mergeText{parts[0], parts[1]}
 	return nil
@@ -97,20 +104,27 @@ func (t *Tokenizer) Marshal() ([]byte, error) {
 	f := file{
 		Version: "1.0",
 		PreTokenizer: &preTokenizer{Type: "Sequence", Steps: []step{
-			{Type: "Split", Pattern: &pattern{digitRegex}, Behavior: "Isolated", Invert: &no},
+			{Type: "Split", Pattern: &splitPattern{t.regex}, Behavior: "Isolated", Invert: &no},
 			byteLevel,
 		}},
-		Decoder: &byteLevel,
-		Model:   model{Type: "BPE", Vocab: map[string]int32{}, Merges: []mergeText{}},
+		PostProcessor: t.post,
+		Decoder:       &byteLevel,
+		Model:         model{Type: "BPE", Vocab: map[string]int32{}, Merges: []mergeText{}, IgnoreMerges: t.whole != nil},
+	}
+	if t.byLevel {
+		f.PreTokenizer = &preTokenizer{Type: "ByteLevel", AddPrefixSpace: &no, TrimOffsets: &yes, UseRegex: &yes}
+	}
+	if t.nfc != nil {
+		f.Normalizer = json.RawMessage(`{"type":"NFC"}`)
 	}
 	names := t.names()
 	for id, name := range names {
-		if t.content[id] != nil {
+		if a := t.addedAt(int32(id)); a == nil || a.inVocab {
 			f.Model.Vocab[name] = int32(id)
 		}
 	}
-	for _, s := range t.specials {
-		f.AddedTokens = append(f.AddedTokens, addedToken{ID: s.id, Content: s.content, Special: true})
+	for _, a := range t.added {
+		f.AddedTokens = append(f.AddedTokens, addedToken{a.id, a.content, a.singleWord, a.lstrip, a.rstrip, a.normalized, a.control})
 	}
 	for _, p := range t.order {
 		f.Model.Merges = append(f.Model.Merges, mergeText{names[p.left], names[p.right]})
@@ -126,13 +140,13 @@ func (t *Tokenizer) Marshal() ([]byte, error) {
 }
 
 // names returns the spelling of each id in the file: bytes through the
-// printable alphabet, specials as they are.
+// printable alphabet, added tokens as they are.
 func (t *Tokenizer) names() []string {
 	alphabet := byteAlphabet()
 	names := make([]string, len(t.content))
 	for id, content := range t.content {
-		if t.IsSpecial(int32(id)) {
-			names[id] = string(content)
+		if a := t.addedAt(int32(id)); a != nil {
+			names[id] = a.content
 			continue
 		}
 		spelled := make([]rune, len(content))

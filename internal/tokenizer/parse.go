@@ -1,104 +1,137 @@
 package tokenizer
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
+	jsonv2 "encoding/json/v2"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"slices"
 )
 
-// Parse reads tokenizer.json. It refuses what it would not follow exactly.
+const (
+	// maxVocab bounds the ids that a file may use.
+	maxVocab = 1 << 20
+	// maxFile bounds a file in bytes; vocabularies of 256K tokens take 33 MB.
+	maxFile = 128 << 20
+)
+
+// Parse reads tokenizer.json. It refuses what it would not follow exactly,
+// except truncation and padding, which it ignores: see Notes.
 func Parse(data []byte) (*Tokenizer, error) {
+	if len(data) > maxFile {
+		return nil, fmt.Errorf("parse tokenizer: %d bytes or more, the limit is %d", len(data), maxFile)
+	}
 	var f file
-	if err := json.Unmarshal(data, &f); err != nil {
+	if err := jsonv2.Unmarshal(data, &f); err != nil {
 		return nil, fmt.Errorf("parse tokenizer: %w", err)
 	}
-	if err := f.supported(); err != nil {
+	t := &Tokenizer{merges: newMergeTable(len(f.Model.Merges)), cache: newCache()}
+	if err := t.components(&f); err != nil {
 		return nil, fmt.Errorf("parse tokenizer: %w", err)
 	}
-	t := &Tokenizer{merges: map[pair]merge{}}
 	if err := t.fillTables(&f); err != nil {
 		return nil, fmt.Errorf("parse tokenizer: %w", err)
 	}
 	return t, nil
 }
 
-// supported names the first component that this package does not implement.
-func (f *file) supported() error {
-	m := &f.Model
-	switch {
-	case m.Type != "BPE":
-		return fmt.Errorf("model.type %q is not supported, want BPE", m.Type)
-	case m.Dropout != nil || m.ByteFallback || m.IgnoreMerges || set(m.Prefix) || set(m.Suffix):
-		return fmt.Errorf("model has dropout, byte_fallback, ignore_merges, a prefix or a suffix: not supported")
-	case !isNull(f.Normalizer):
-		return fmt.Errorf("normalizer is not supported")
-	case !isNull(f.Truncation) || !isNull(f.Padding):
-		return fmt.Errorf("truncation and padding are not supported")
-	}
-	p := f.PreTokenizer
-	if p == nil || p.Type != "Sequence" || len(p.Steps) != 2 {
-		return fmt.Errorf("pre_tokenizer is not supported, want Split %s then ByteLevel", digitRegex)
-	}
-	split, level := p.Steps[0], p.Steps[1]
-	if split.Type != "Split" || split.Pattern == nil || split.Pattern.Regex != digitRegex ||
-		split.Behavior != "Isolated" || is(split.Invert) {
-		return fmt.Errorf("pre_tokenizer split is not supported, want Isolated %s", digitRegex)
-	}
-	if level.Type != "ByteLevel" || is(level.AddPrefixSpace) || level.UseRegex == nil || *level.UseRegex {
-		return fmt.Errorf("pre_tokenizer is not supported, want ByteLevel with use_regex false")
-	}
-	return nil
-}
-
-func isNull(m json.RawMessage) bool { return len(m) == 0 || string(m) == "null" }
-func is(b *bool) bool               { return b != nil && *b }
-func set(s *string) bool            { return s != nil && *s != "" }
-
-func cutSpace(s string) (left, right string, ok bool) {
-	l, r, ok := bytes.Cut([]byte(s), []byte(" "))
-	return string(l), string(r), ok
-}
-
 func (t *Tokenizer) fillTables(f *file) error {
-	if err := t.fillSpecials(f.AddedTokens, f.Model.Vocab); err != nil {
+	vocab := f.Model.Vocab
+	t.content = make([][]byte, 0, len(vocab)+len(f.AddedTokens))
+	if err := t.fillAdded(f.AddedTokens, &f.Model); err != nil {
 		return err
 	}
-	if err := t.fillVocab(f.Model.Vocab); err != nil {
+	if err := t.fillVocab(vocab); err != nil {
 		return err
 	}
-	return t.fillMerges(&f.Model)
+	if err := t.fillBytes(vocab); err != nil {
+		return err
+	}
+	if id := slices.IndexFunc(t.content, func(c []byte) bool { return c == nil }); id >= 0 {
+		return fmt.Errorf("vocabulary has no token with id %d but ids up to %d", id, len(t.content)-1)
+	}
+	if err := t.fillMerges(&f.Model); err != nil {
+		return err
+	}
+	t.seal()
+	if f.Model.IgnoreMerges {
+		t.whole = make(map[string]int32, len(vocab))
+		for id, content := range t.content {
+			if !t.IsSpecial(int32(id)) {
+				t.whole[string(content)] = int32(id)
+			}
+		}
+	}
+	return t.checkTemplate()
 }
 
-func (t *Tokenizer) fillSpecials(added []addedToken, vocab map[string]int32) error {
-	for _, a := range added {
-		if a.Content == "" || a.SingleWord || a.LStrip || a.RStrip {
-			return fmt.Errorf("added token %q is empty or strips: not supported", a.Content)
-		}
-		if _, twice := t.Special(a.Content); twice {
+// fillAdded sets the added tokens. Their ids must be those that the reference
+// library gives: that of the vocabulary, else the next free one.
+func (t *Tokenizer) fillAdded(tokens []addedToken, m *model) error {
+	next := int32(len(m.Vocab))
+	runes := runeBytes()
+	seen := make(map[string]bool, len(tokens))
+	for _, a := range tokens {
+		id, inVocab := m.Vocab[a.Content]
+		switch {
+		case a.Content == "":
+			return fmt.Errorf("added token with id %d is empty", a.ID)
+		case seen[a.Content]:
 			return fmt.Errorf("added token %q is given twice", a.Content)
-		}
-		if id, ok := vocab[a.Content]; ok && id != a.ID {
+		case inVocab && id != a.ID:
 			return fmt.Errorf("added token %q has id %d, the vocabulary says %d", a.Content, a.ID, id)
+		case !inVocab && a.ID != next:
+			return fmt.Errorf("added token %q has id %d, want %d, the first after the vocabulary and the tokens before it", a.Content, a.ID, next)
+		case inVocab && m.IgnoreMerges:
+			return fmt.Errorf("added token %q is in the vocabulary too: not supported with model.ignore_merges", a.Content)
 		}
-		if err := t.put(a.ID, a.Content, []byte(a.Content)); err != nil {
+		if !inVocab {
+			next++
+		}
+		seen[a.Content] = true
+		// The decoder reads every token in the alphabet of bytes and takes those
+		// that are not spelled in it as they are.
+		content, err := unspell(runes, a.Content)
+		if err != nil {
+			content = []byte(a.Content)
+		}
+		if err := t.put(a.ID, a.Content, content); err != nil {
 			return err
 		}
-		t.specials = append(t.specials, special{a.ID, a.Content})
+		t.added = append(t.added, added{
+			id: a.ID, content: a.Content, singleWord: a.SingleWord, lstrip: a.LStrip, rstrip: a.RStrip,
+			normalized: a.Normalized, control: a.Special, inVocab: inVocab,
+		})
 	}
-	slices.SortFunc(t.specials, func(a, b special) int { return cmp.Compare(a.id, b.id) })
 	return nil
+}
+
+// seal makes the added tokens ready to be found.
+func (t *Tokenizer) seal() {
+	slices.SortFunc(t.added, func(a, b added) int { return cmp.Compare(a.id, b.id) })
+	var given, normalized []needle
+	for i := range t.added {
+		if a := &t.added[i]; a.normalized {
+			normalized = append(normalized, needle{t.normalize(a.content), a})
+		} else {
+			given = append(given, needle{a.content, a})
+		}
+	}
+	t.given, t.normalized = newMatcher(given), newMatcher(normalized)
 }
 
 // fillVocab sets the bytes of all other ids, in sorted order so that a bad file
 // gives the same error each time.
 func (t *Tokenizer) fillVocab(vocab map[string]int32) error {
+	addedNames := make(map[string]bool, len(t.added))
+	for i := range t.added {
+		addedNames[t.added[i].content] = true
+	}
 	runes := runeBytes()
 	for _, name := range slices.Sorted(maps.Keys(vocab)) {
-		if _, added := t.Special(name); added {
+		if addedNames[name] {
 			continue
 		}
 		content, err := unspell(runes, name)
@@ -109,12 +142,16 @@ func (t *Tokenizer) fillVocab(vocab map[string]int32) error {
 			return err
 		}
 	}
+	return nil
+}
+
+func (t *Tokenizer) fillBytes(vocab map[string]int32) error {
 	for b, r := range byteAlphabet() {
 		id, ok := vocab[string(r)]
 		if !ok {
 			return fmt.Errorf("vocabulary lacks byte %d", b)
 		}
-		if t.IsSpecial(id) {
+		if slices.ContainsFunc(t.added, func(a added) bool { return a.id == id }) {
 			return fmt.Errorf("byte %d is a special token: plain text could not be told from it", b)
 		}
 		t.byteIDs[b] = id
@@ -138,6 +175,11 @@ func (t *Tokenizer) put(id int32, name string, content []byte) error {
 }
 
 func (t *Tokenizer) fillMerges(m *model) error {
+	isAdded := make(map[int32]bool, len(t.added))
+	for i := range t.added {
+		isAdded[t.added[i].id] = true
+	}
+	t.order = make([]pair, 0, len(m.Merges))
 	for rank, mt := range m.Merges {
 		left, okLeft := m.Vocab[mt[0]]
 		right, okRight := m.Vocab[mt[1]]
@@ -145,22 +187,26 @@ func (t *Tokenizer) fillMerges(m *model) error {
 		if !okLeft || !okRight || !ok {
 			return fmt.Errorf("merge %d of %q and %q: not in the vocabulary", rank, mt[0], mt[1])
 		}
-		if t.IsSpecial(left) || t.IsSpecial(right) || t.IsSpecial(id) {
+		if isAdded[left] || isAdded[right] || isAdded[id] {
 			return fmt.Errorf("merge %d of %q and %q involves a special token", rank, mt[0], mt[1])
 		}
-		p := pair{left, right}
-		if _, twice := t.merges[p]; twice {
+		if t.merges.rank(left, right) != noMerge {
 			return fmt.Errorf("merge %d of %q and %q is given twice", rank, mt[0], mt[1])
 		}
-		t.merges[p] = merge{rank: rank, id: id}
-		t.order = append(t.order, p)
+		t.merges.add(pair{left, right}, id)
+		t.order = append(t.order, pair{left, right})
 	}
 	return nil
 }
 
 // Load reads a tokenizer.json file.
 func Load(path string) (*Tokenizer, error) {
-	data, err := os.ReadFile(path)
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read tokenizer: %w", err)
+	}
+	defer f.Close() //nolint:errcheck // nothing is written to it
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
 		return nil, fmt.Errorf("read tokenizer: %w", err)
 	}

@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"cmp"
+	"container/heap"
 	"fmt"
 	"iter"
 	"slices"
@@ -14,7 +15,8 @@ const minPairCount = 2
 // given special tokens are recognised and never merged. It learns fewer when no
 // pair occurs twice. The ids are the 256 bytes, the specials, the merges. Equal
 // multisets of texts give equal tokenizers: the most frequent pair is merged
-// first, among equals the one with the smallest ids.
+// first, among equals the one with the smallest ids. A merge costs what the
+// pieces with its pair cost, not what the corpus does.
 func Train(corpus iter.Seq[string], numMerges int, specials []string) (*Tokenizer, error) {
 	if numMerges < 0 {
 		return nil, fmt.Errorf("num_merges is %d, want at least 0", numMerges)
@@ -23,18 +25,55 @@ func Train(corpus iter.Seq[string], numMerges int, specials []string) (*Tokenize
 	if err != nil {
 		return nil, err
 	}
-	words := t.countPieces(corpus)
-	for range numMerges {
-		p, ok := mostFrequent(words)
+	l := newLearner(t, corpus)
+	for t.NumMerges() < numMerges {
+		p, ok := l.mostFrequent()
 		if !ok {
 			break
 		}
-		id := t.addMerge(p)
-		for i := range words {
-			words[i].ids = replace(words[i].ids, p, id)
-		}
+		l.merge(p)
 	}
 	return t, nil
+}
+
+// base returns a tokenizer of bytes and specials, without merges.
+func base(specials []string) (*Tokenizer, error) {
+	t := &Tokenizer{merges: newMergeTable(0), cache: newCache(), regex: digitRegex, split: newSplitter(digitRegex)}
+	for i := range numBytes {
+		t.content = append(t.content, []byte{byte(i)})
+		t.byteIDs[i] = int32(i)
+	}
+	for i, s := range specials {
+		if !validSpecial(s) || slices.Contains(specials[:i], s) {
+			return nil, fmt.Errorf("special token %q is given twice or is not 2 or more visible ASCII characters", s)
+		}
+		t.added = append(t.added, added{id: int32(len(t.content)), content: s, control: true, inVocab: true})
+		t.content = append(t.content, []byte(s))
+	}
+	t.seal()
+	return t, nil
+}
+
+// validSpecial keeps the spelling of specials apart from bytes and merges in a file.
+func validSpecial(s string) bool {
+	for _, c := range []byte(s) {
+		if c < '!' || c > '~' {
+			return false
+		}
+	}
+	return len(s) >= 2
+}
+
+// learner keeps how often each pair occurs while merges are learned.
+type learner struct {
+	tok    *Tokenizer
+	words  []word
+	counts map[pair]int
+	// where lists the words that a pair has been in.
+	where map[pair][]int
+	queue ranking
+	// merged is the id of each spelling that a merge has given.
+	merged map[string]int32
 }
 
 // word is a distinct piece of the corpus.
@@ -44,43 +83,111 @@ type word struct {
 	count int
 }
 
-func (t *Tokenizer) countPieces(corpus iter.Seq[string]) []word {
+func newLearner(t *Tokenizer, corpus iter.Seq[string]) *learner {
+	l := &learner{tok: t, words: countPieces(t, corpus), counts: map[pair]int{}, where: map[pair][]int{}, merged: map[string]int32{}}
+	for i := range l.words {
+		l.count(i, 1, nil)
+	}
+	for p, n := range l.counts {
+		l.queue = append(l.queue, ranked{p, n})
+	}
+	heap.Init(&l.queue)
+	return l
+}
+
+// countPieces returns the pieces of more than one byte in order of their text.
+func countPieces(t *Tokenizer, corpus iter.Seq[string]) []word {
 	counts := map[string]int{}
 	for text := range corpus {
 		for plain := range t.Segments(text) {
-			for p := range pieces(plain) {
-				counts[p]++
+			for plain != "" {
+				n := t.split.next(plain)
+				counts[plain[:n]]++
+				plain = plain[n:]
 			}
 		}
 	}
 	var words []word
 	for text, n := range counts {
 		if len(text) > 1 {
-			words = append(words, word{text: text, ids: t.appendPiece(nil, text), count: n})
+			w := word{text: text, count: n}
+			for _, b := range []byte(text) {
+				w.ids = append(w.ids, t.byteIDs[b])
+			}
+			words = append(words, w)
 		}
 	}
 	slices.SortFunc(words, func(a, b word) int { return cmp.Compare(a.text, b.text) })
 	return words
 }
 
-func mostFrequent(words []word) (pair, bool) {
-	counts := map[pair]int{}
-	for _, w := range words {
-		for i := range len(w.ids) - 1 {
-			counts[pair{w.ids[i], w.ids[i+1]}] += w.count
+// count adds the pairs of word i, times sign, and notes in changed, where given,
+// which pairs it touched.
+func (l *learner) count(i, sign int, changed map[pair]bool) {
+	w := &l.words[i]
+	for j := range len(w.ids) - 1 {
+		p := pair{w.ids[j], w.ids[j+1]}
+		l.counts[p] += sign * w.count
+		if at := l.where[p]; sign > 0 && (len(at) == 0 || at[len(at)-1] != i) {
+			l.where[p] = append(at, i)
+		}
+		if changed != nil {
+			changed[p] = true
 		}
 	}
-	best, bestCount := pair{}, 0
-	for p, n := range counts {
-		if n > bestCount || (n == bestCount && less(p, best)) {
-			best, bestCount = p, n
-		}
-	}
-	return best, bestCount >= minPairCount
 }
 
-func less(a, b pair) bool {
-	return a.left < b.left || (a.left == b.left && a.right < b.right)
+// mostFrequent returns the pair to merge next. Counts in the queue that are no
+// longer true are dropped: the true one is there too.
+func (l *learner) mostFrequent() (pair, bool) {
+	for len(l.queue) > 0 {
+		r := heap.Pop(&l.queue).(ranked)
+		if r.count == l.counts[r.pair] && r.count >= minPairCount {
+			return r.pair, true
+		}
+	}
+	return pair{}, false
+}
+
+// merge replaces p in the corpus. A pair that occurs again after its merge, when
+// another merge has spelled one of its tokens anew, is merged as before.
+func (l *learner) merge(p pair) {
+	id := l.add(p)
+	at := l.where[p]
+	delete(l.where, p)
+	changed := map[pair]bool{}
+	slices.Sort(at)
+	for _, i := range slices.Compact(at) {
+		l.count(i, -1, changed)
+		l.words[i].ids = replace(l.words[i].ids, p, id)
+		l.count(i, 1, changed)
+	}
+	for q := range changed {
+		if n := l.counts[q]; n > 0 {
+			heap.Push(&l.queue, ranked{q, n})
+		} else {
+			delete(l.counts, q)
+		}
+	}
+}
+
+// add gives the pair the next rank. It gets the next id, or the id of the token
+// that other merges have spelled already: a file has one id per spelling.
+func (l *learner) add(p pair) int32 {
+	t := l.tok
+	if rank := t.merges.rank(p.left, p.right); rank != noMerge {
+		return t.merges.product(rank)
+	}
+	content := slices.Concat(t.content[p.left], t.content[p.right])
+	id, known := l.merged[string(content)]
+	if !known {
+		id = int32(len(t.content))
+		t.content = append(t.content, content)
+		l.merged[string(content)] = id
+	}
+	t.merges.add(p, id)
+	t.order = append(t.order, p)
+	return id
 }
 
 // replace merges each occurrence of p in ids, from the left, in place.
@@ -95,4 +202,26 @@ func replace(ids []int32, p pair, id int32) []int32 {
 		out = append(out, ids[i])
 	}
 	return out
+}
+
+// ranked is a pair with a count it had.
+type ranked struct {
+	pair
+	count int
+}
+
+// ranking is a heap of pairs, the most frequent first, then the smallest ids.
+type ranking []ranked
+
+func (r ranking) Len() int { return len(r) }
+func (r ranking) Less(i, j int) bool {
+	a, b := r[i], r[j]
+	return cmp.Or(cmp.Compare(b.count, a.count), cmp.Compare(a.left, b.left), cmp.Compare(a.right, b.right)) < 0
+}
+func (r ranking) Swap(i, j int) { r[i], r[j] = r[j], r[i] }
+func (r *ranking) Push(x any)   { *r = append(*r, x.(ranked)) }
+func (r *ranking) Pop() any {
+	last := (*r)[len(*r)-1]
+	*r = (*r)[:len(*r)-1]
+	return last
 }
