@@ -52,11 +52,11 @@ type graphKey struct {
 // Order of a microbatch's inputs. Scoring takes the first two, the supervised
 // objective the first four. The optimizer's numbers come last where there are any.
 const (
-	inTokens      = iota // int32 [B, T]
+	inTokens      = iota // int32 [B, T], with packing [3, B, T]: tokens, positions, segments
 	inTargets            // int32 [B, T], the token after each
 	inMask               // bool [B, T], the targets in the loss
 	inDenominator        // float32 scalar, loss tokens of the minibatch
-	inAdvantages         // float32 [B, 1]
+	inAdvantages         // float32 [B, 1], with packing [B, T]
 	inRollout            // float32 [B, T], the engine's log-probabilities of the targets
 	inOld                // float32 [B, T], the policy's before the step
 	inHasOld             // bool scalar; without it the old policy is the present one
@@ -106,9 +106,7 @@ func (t *Trainer) build(p program) func(*model.Scope, []*graph.Node) []*graph.No
 
 // logprobs runs the network: log-probabilities and entropies of the targets [B, T].
 func (t *Trainer) logprobs(scope *model.Scope, in []*graph.Node, o objective) (logprobs, entropy *graph.Node) {
-	// Rows are padded on the right, where causal attention never looks, so that
-	// the padding needs no segment of its own.
-	hidden := qwen3.Forward(scope, t.cfg.Model, qwen3.Inputs{Tokens: in[inTokens]}, qwen3.Options{Remat: t.cfg.Remat})
+	hidden := qwen3.Forward(scope, t.cfg.Model, modelInputs(in[inTokens]), qwen3.Options{Remat: t.cfg.Remat})
 	temperature := 1.0
 	if o == objectiveGRPO {
 		temperature = t.cfg.Temperature

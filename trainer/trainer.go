@@ -51,6 +51,10 @@ type Config struct {
 	Temperature float64
 	// Loss holds the clipping bounds of Update.
 	Loss config.Loss
+	// Pack puts several trajectories into one row of a device pass, kept apart by
+	// segments, instead of padding each to a row of its own: few shapes, whatever
+	// the lengths. Log-probabilities are the same up to rounding.
+	Pack bool
 	// Remat halves the memory of activations for about 15 % more time.
 	Remat bool
 }
@@ -85,7 +89,9 @@ type Trainer struct {
 	tuning   tuning // what graphs of updates are built for
 	ready    bool   // the store holds a complete state
 	programs map[program]*model.Exec
-	graphs   map[graphKey]bool // what was compiled
+	// reference holds the weights of the reference policy; nil without one.
+	reference *model.Store
+	graphs    map[graphKey]bool // what was compiled
 }
 
 // New opens the device. The trainer has no weights yet: Init or Restore.

@@ -114,7 +114,7 @@ func (t *Trainer) prepare(ctx context.Context, obj objective, parts [][]*row) (u
 func (t *Trainer) update(ctx context.Context, obj objective, rows []*row, o config.Optimizer, lr float64) (meter, error) {
 	m := meter{updates: 1}
 	m.tokens, m.lossTokens = countTokens(rows)
-	micros := microbatches(rows, t.cfg.MicrobatchTokens)
+	micros := t.microbatches(rows)
 	hyper := hyper(o, lr, t.counters.Updates+1)
 	var err error
 	if len(micros) == 1 {
@@ -205,7 +205,7 @@ func (t *Trainer) donate(p program, args []any, taken []*tensors.Tensor) ([]*ten
 // score fills in the old log-probabilities of the rows.
 func (t *Trainer) score(ctx context.Context, obj objective, rows []*row) error {
 	p := program{obj, passScore}
-	for _, mb := range microbatches(rows, t.cfg.MicrobatchTokens) {
+	for _, mb := range t.microbatches(rows) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -219,7 +219,7 @@ func (t *Trainer) score(ctx context.Context, obj objective, rows []*row) error {
 			return fmt.Errorf("read log-probabilities: %w", err)
 		}
 		for i, r := range mb.members {
-			r.old = logprobs[i*mb.length:][:r.length]
+			r.old = logprobs[mb.starts[i]:][:r.length]
 		}
 	}
 	return nil
