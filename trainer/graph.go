@@ -31,16 +31,17 @@ const (
 type pass int
 
 const (
-	passScore    pass = iota // log-probabilities only
-	passGradient             // gradients as outputs
-	passUpdate               // gradients and the optimizer in one graph
-	passAdd                  // sum of two sets of gradients
-	passApply                // the optimizer on given gradients
+	passScore     pass = iota // log-probabilities, and entropies where the objective selects by them
+	passReference             // log-probabilities of the reference policy
+	passGradient              // gradients as outputs
+	passUpdate                // gradients and the optimizer in one graph
+	passAdd                   // sum of two sets of gradients
+	passApply                 // the optimizer on given gradients
 )
 
 func (p program) String() string {
 	return [...]string{"sft", "grpo"}[p.objective] + " " +
-		[...]string{"score", "gradient", "update", "add", "apply"}[p.pass]
+		[...]string{"score", "reference", "gradient", "update", "add", "apply"}[p.pass]
 }
 
 // graphKey identifies a compiled graph.
@@ -60,17 +61,7 @@ const (
 	inRollout            // float32 [B, T], the engine's log-probabilities of the targets
 	inOld                // float32 [B, T], the policy's before the step
 	inHasOld             // bool scalar; without it the old policy is the present one
-)
-
-// Order of the sums that a microbatch returns.
-const (
-	sumLoss = iota
-	sumEntropy
-	sumClipLow
-	sumClipHigh
-	sumKL
-	sumMismatch
-	numSums
+	inExtras             // from here on those that the objective needs, see extras
 )
 
 // build returns the graph function of a program.
@@ -78,8 +69,11 @@ func (t *Trainer) build(p program) func(*model.Scope, []*graph.Node) []*graph.No
 	return func(scope *model.Scope, in []*graph.Node) []*graph.Node {
 		scope.SetTraining(in[0].Graph(), true) // or the backend would freeze the weights into the graph
 		switch p.pass {
-		case passScore:
-			logprobs, _ := t.logprobs(scope, in, p.objective)
+		case passScore, passReference:
+			logprobs, entropy := t.logprobs(scope, in, p.objective)
+			if p.pass == passScore && t.cfg.Loss.EntropyFraction > 0 {
+				return []*graph.Node{logprobs, entropy}
+			}
 			return []*graph.Node{logprobs}
 		case passGradient:
 			sums, grads := t.gradient(scope, in, p.objective)
@@ -87,7 +81,7 @@ func (t *Trainer) build(p program) func(*model.Scope, []*graph.Node) []*graph.No
 		case passUpdate:
 			last := len(in) - 1
 			sums, grads := t.gradient(scope, in[:last], p.objective)
-			total := graph.Reshape(graph.SliceAxis(sums, 0, graph.AxisElem(sumLoss)))
+			total := graph.Reshape(graph.SliceAxis(sums, 0, graph.AxisElem(int(loss.Loss))))
 			return []*graph.Node{sums, t.adamW(scope, in[last], total, grads)}
 		case passAdd:
 			half := len(in) / 2
@@ -114,37 +108,30 @@ func (t *Trainer) logprobs(scope *model.Scope, in []*graph.Node, o objective) (l
 	return loss.Logprobs(qwen3.Logits(scope, t.cfg.Model, hidden), in[inTargets], temperature)
 }
 
-// gradient returns the sums [numSums] of a microbatch and the gradient of its
-// loss for each trained weight, in the order of qwen3.Config.Tensors.
+// gradient returns the measures [loss.NumMeasures] of a microbatch and the
+// gradient of its loss for each trained weight, in the order of
+// qwen3.Config.Tensors.
 func (t *Trainer) gradient(scope *model.Scope, in []*graph.Node, o objective) (sums *graph.Node, grads []*graph.Node) {
 	logprobs, entropy := t.logprobs(scope, in, o)
-	mask, zero := in[inMask], graph.ScalarZero(logprobs.Graph(), logprobs.DType())
-	out := make([]*graph.Node, numSums)
-	for i := range out {
-		out[i] = zero
-	}
-	out[sumEntropy] = loss.MaskedSum(entropy, mask)
+	var out loss.Measures
 	switch o {
 	case objectiveSFT:
-		out[sumLoss] = loss.SFT(logprobs, mask, in[inDenominator])
+		out[loss.Loss] = loss.SFT(logprobs, in[inMask], in[inDenominator])
 	case objectiveGRPO:
-		old := graph.Where(in[inHasOld], in[inOld], graph.StopGradient(logprobs))
-		s := loss.GRPO{ClipLow: t.cfg.Loss.ClipLow, ClipHigh: t.cfg.Loss.ClipHigh}.Sums(loss.GRPOInputs{
-			Logprobs: logprobs, OldLogprobs: old, Mask: mask, Denominator: in[inDenominator],
+		out = loss.Policy(t.cfg.Loss, loss.PolicyInputs{
+			Logprobs: logprobs, OldLogprobs: graph.Where(in[inHasOld], in[inOld], graph.StopGradient(logprobs)),
+			RolloutLogprobs: in[inRollout], RefLogprobs: t.extra(in, inReference),
 			Advantages: graph.BroadcastToShape(in[inAdvantages], logprobs.Shape()),
+			Mask:       in[inMask], Selected: t.extra(in, inSelected), Sequences: t.extra(in, inSequences), Denominator: in[inDenominator],
 		})
-		out[sumLoss], out[sumClipLow], out[sumClipHigh], out[sumKL] = s.Loss, s.ClipLow, s.ClipHigh, s.KL
-		out[sumMismatch] = loss.AbsDifference(in[inRollout], old, mask)
 	}
+	out[loss.Entropy] = loss.MaskedSum(entropy, in[inMask])
 	var weights []*graph.Node
 	for _, spec := range t.tuning.trained {
 		weights = append(weights, t.store.GetVariable(qwen3.VariablePath(spec.Name)).NodeValue(logprobs.Graph()))
 	}
-	grads = graph.Gradient(out[sumLoss], weights...)
-	for i, s := range out {
-		out[i] = graph.StopGradient(s)
-	}
-	return graph.Stack(out, 0), grads
+	grads = graph.Gradient(out[loss.Loss], weights...)
+	return out.Vector(), grads
 }
 
 // call runs a program. It notices when a failure left the store without the
@@ -153,7 +140,7 @@ func (t *Trainer) call(p program, s shape, args ...any) ([]*tensors.Tensor, erro
 	exec := t.programs[p]
 	if exec == nil {
 		var err error
-		if exec, err = model.NewExec(t.backend, t.store, t.build(p)); err != nil {
+		if exec, err = model.NewExec(t.backend, t.storeOf(p), t.build(p)); err != nil {
 			return nil, &GraphError{Op: p.String(), Err: err}
 		}
 		exec.SetMaxCache(-1)

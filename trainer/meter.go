@@ -7,13 +7,15 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"temper/internal/rl"
+	"temper/trainer/loss"
 )
 
 // meter collects what an update reports.
 type meter struct {
-	sums                        [numSums]float64
+	sums                        [loss.NumMeasures]float64
 	norm                        float64 // times loss tokens, once added to another meter
 	tokens, lossTokens, updates int
+	sequences                   int // with a token in the loss
 	skipped                     int // updates left out for their norm
 }
 
@@ -24,10 +26,19 @@ func (m *meter) addSums(x *tensors.Tensor) error {
 		return fmt.Errorf("read sums: %w", err)
 	}
 	for i, v := range values {
-		m.sums[i] += float64(v)
+		m.take(loss.Measure(i), float64(v))
 	}
 	finalize([]*tensors.Tensor{x})
 	return nil
+}
+
+// take adds a measure of a part to that of the whole.
+func (m *meter) take(i loss.Measure, v float64) {
+	if i.IsMax() {
+		m.sums[i] = max(m.sums[i], v)
+		return
+	}
+	m.sums[i] += v
 }
 
 // setNorm takes the norm of the gradients, which the graph has checked.
@@ -45,24 +56,26 @@ func (m *meter) setNorm(x *tensors.Tensor) error {
 }
 
 func (m *meter) finite() bool {
-	sum := m.sums[sumLoss] + m.norm
+	sum := m.sums[loss.Loss] + m.norm
 	return !math.IsNaN(sum) && !math.IsInf(sum, 0)
 }
 
 func (m *meter) diverged() error {
-	return fmt.Errorf("loss %v, gradient norm %v: %w", m.sums[sumLoss], m.norm, ErrDiverged)
+	return fmt.Errorf("loss %v, gradient norm %v: %w", m.sums[loss.Loss], m.norm, ErrDiverged)
 }
 
 // add weighs another update by its loss tokens.
 func (m *meter) add(o meter) {
 	n := float64(o.lossTokens)
-	o.sums[sumLoss] *= n // the only sum that is a mean already
-	for i, s := range o.sums {
-		m.sums[i] += s
+	o.sums[loss.Loss] *= n // these two are means already
+	o.sums[loss.PolicyLoss] *= n
+	for i, v := range o.sums {
+		m.take(loss.Measure(i), v)
 	}
 	m.norm += o.norm * n
 	m.tokens += o.tokens
 	m.lossTokens += o.lossTokens
+	m.sequences += o.sequences
 	m.updates += o.updates
 	m.skipped += o.skipped
 }
@@ -70,10 +83,11 @@ func (m *meter) add(o meter) {
 // metrics is the mean over the loss tokens of all updates added.
 func (m *meter) metrics(lr float64) rl.TrainMetrics {
 	n := float64(m.lossTokens)
+	mean := func(i loss.Measure) float64 { return m.sums[i] / n }
 	return rl.TrainMetrics{
-		Loss: m.sums[sumLoss] / n, GradNorm: m.norm / n, LR: lr, Entropy: m.sums[sumEntropy] / n,
-		ClipLow: m.sums[sumClipLow] / n, ClipHigh: m.sums[sumClipHigh] / n,
-		PPOKL: m.sums[sumKL] / n, MismatchKL: m.sums[sumMismatch] / n,
+		Loss: mean(loss.Loss), GradNorm: m.norm / n, LR: lr, Entropy: mean(loss.Entropy),
+		ClipLow: mean(loss.ClipLow), ClipHigh: mean(loss.ClipHigh),
+		PPOKL: mean(loss.OldKL), MismatchKL: mean(loss.RolloutDiff),
 		LossTokens: m.lossTokens, Tokens: m.tokens, Updates: m.updates, SkippedUpdates: m.skipped,
 	}
 }

@@ -114,6 +114,7 @@ func (t *Trainer) prepare(ctx context.Context, obj objective, parts [][]*row) (u
 func (t *Trainer) update(ctx context.Context, obj objective, rows []*row, o config.Optimizer, lr float64) (meter, error) {
 	m := meter{updates: 1}
 	m.tokens, m.lossTokens = countTokens(rows)
+	m.sequences = len(rows)
 	micros := t.microbatches(rows)
 	hyper := hyper(o, lr, t.counters.Updates+1)
 	var err error
@@ -140,7 +141,7 @@ func (t *Trainer) updateAtOnce(ctx context.Context, obj objective, mb microbatch
 		return err
 	}
 	p := program{obj, passUpdate}
-	out, err := t.call(p, mb.shape, append(mb.feed(p, m.lossTokens), hyper)...)
+	out, err := t.call(p, mb.shape, append(t.feed(p, mb, m), hyper)...)
 	if err != nil {
 		return err
 	}
@@ -160,7 +161,7 @@ func (t *Trainer) updateInParts(ctx context.Context, obj objective, micros []mic
 			return err
 		}
 		p := program{obj, passGradient}
-		out, err := t.call(p, mb.shape, mb.feed(p, m.lossTokens)...)
+		out, err := t.call(p, mb.shape, t.feed(p, mb, m)...)
 		if err != nil {
 			return err
 		}

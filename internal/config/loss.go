@@ -56,7 +56,7 @@ type Loss struct {
 	ClipLow  float64 `yaml:"clip_low" json:"clip_low"`
 	ClipHigh float64 `yaml:"clip_high" json:"clip_high"`
 	// DualClip is the largest ratio that a token of negative advantage counts with
-	// (arXiv 1912.09729, equation 5; usual: 3); 0 = no such bound.
+	// (arXiv 1912.09729; usual: 3); 0 = no such bound.
 	DualClip float64 `yaml:"dual_clip,omitempty" json:"dual_clip,omitempty"`
 	// Aggregation: token_mean (default; DAPO, arXiv 2503.14476, equation 8),
 	// sequence_mean (GRPO, arXiv 2402.03300, equation 3) or constant (Dr. GRPO,
@@ -78,8 +78,8 @@ type Loss struct {
 	// limit of response tokens out of the update but not out of their group's baseline.
 	Overlong string `yaml:"overlong,omitempty" json:"overlong,omitempty"`
 	// EntropyFraction trains on this part of each minibatch's loss tokens alone,
-	// those of highest entropy under the policy before the step (arXiv 2506.01939,
-	// equation 6; usual: 0.2). 0 = all. It costs a forward pass.
+	// those of highest entropy under the policy before the step (arXiv 2506.01939;
+	// usual: 0.2), with the denominator of all. 0 = all. It costs a forward pass.
 	EntropyFraction float64 `yaml:"entropy_fraction,omitempty" json:"entropy_fraction,omitempty"`
 	// MaxLogits bounds tokens times vocabulary that exist at once in a device
 	// pass, in both kinds of training; beyond it the vocabulary is worked off in

@@ -1,7 +1,6 @@
 package loss
 
 import (
-	"github.com/gomlx/compute/dtypes"
 	. "github.com/gomlx/gomlx/core/graph"
 )
 
@@ -13,15 +12,4 @@ func SFT(logprobs, mask, denominator *Node) *Node {
 	mask.AssertDims(logprobs.Shape().Dimensions...)
 	denominator.AssertScalar()
 	return Neg(Div(MaskedSum(logprobs, mask), denominator))
-}
-
-// MaskedSum adds the values where mask is true up to a scalar. What stands
-// elsewhere has no influence, not even when it is infinite.
-func MaskedSum(values, mask *Node) *Node {
-	return ReduceAllSum(Where(mask, values, ZerosLike(values)))
-}
-
-// maskedCount is the number of tokens at which both conditions hold, as float32.
-func maskedCount(condition, mask *Node) *Node {
-	return ReduceAllSum(ConvertDType(LogicalAnd(condition, mask), dtypes.Float32))
 }

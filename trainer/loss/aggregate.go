@@ -1,0 +1,76 @@
+package loss
+
+import (
+	"github.com/gomlx/compute/dtypes"
+	. "github.com/gomlx/gomlx/core/graph"
+
+	"temper/internal/config"
+)
+
+// Denominator is what the sum over a minibatch is divided by, from its loss
+// tokens and its sequences that have any. A sequence is whole within one
+// microbatch.
+//
+//	token_mean     sum_i sum_t x_it / sum_i n_i         (DAPO, arXiv 2503.14476, equation 8)
+//	sequence_mean  sum_i (sum_t x_it / n_i) / sequences (GRPO, arXiv 2402.03300, equation 3)
+//	constant       sum_i sum_t x_it / (C sequences)     (Dr. GRPO, arXiv 2503.20783, section 3.2)
+func Denominator(cfg config.Loss, tokens, sequences int) int {
+	switch cfg.Aggregation {
+	case config.AggregateSequences:
+		return sequences
+	case config.AggregateConstant:
+		return sequences * cfg.ConstantTokens
+	default:
+		return tokens
+	}
+}
+
+// NeedsSequences reports whether the objective sums over sequences, and so
+// needs PolicyInputs.Sequences.
+func NeedsSequences(cfg config.Loss) bool {
+	return cfg.Aggregation == config.AggregateSequences || cfg.Objective == config.ObjectiveGSPO ||
+		cfg.Correction.Level == config.CorrectSequence
+}
+
+// mean adds the values up over the tokens where mask is true, the mean of the
+// configuration but for what other microbatches add.
+func (p *policy) mean(values, mask *Node) *Node {
+	if p.cfg.Aggregation == config.AggregateSequences {
+		values = Div(values, p.lengths())
+	}
+	return Div(MaskedSum(values, mask), p.in.Denominator)
+}
+
+// lengths is the number of loss tokens in each token's sequence, at least 1: [N].
+func (p *policy) lengths() *Node {
+	if p.numTokens == nil {
+		p.numTokens = MaxScalar(p.sequenceSums(ConvertDType(p.in.Mask, dtypes.Float32)), 1)
+	}
+	return p.numTokens
+}
+
+// sequenceSums gives each token the sum of the values over its sequence. Values
+// are 0 where no token is in the loss. No gradient flows: [N].
+func (p *policy) sequenceSums(values *Node) *Node {
+	n := values.Shape().Size()
+	at := Reshape(p.in.Sequences, n, 1)                                                 // [N, 1]
+	flat := StopGradient(Reshape(values, n))                                            // [N]
+	sums := ScatterSum(ZerosLike(flat), at, flat, false, false)                         // [N], by sequence
+	return StopGradient(Reshape(Gather(sums, at), p.in.Logprobs.Shape().Dimensions...)) // [N]
+}
+
+// MaskedSum adds the values where mask is true up to a scalar. What stands
+// elsewhere has no influence, not even when it is infinite.
+func MaskedSum(values, mask *Node) *Node {
+	return ReduceAllSum(Where(mask, values, ZerosLike(values)))
+}
+
+// maskedMax is the largest value where mask is true, at least 0.
+func maskedMax(values, mask *Node) *Node {
+	return ReduceAllMax(Where(mask, values, ZerosLike(values)))
+}
+
+// maskedCount is the number of tokens at which both conditions hold, as float32.
+func maskedCount(condition, mask *Node) *Node {
+	return ReduceAllSum(ConvertDType(LogicalAnd(condition, mask), dtypes.Float32))
+}

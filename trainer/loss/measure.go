@@ -1,0 +1,55 @@
+package loss
+
+import (
+	. "github.com/gomlx/gomlx/core/graph"
+)
+
+// Measure is a number that a microbatch yields besides its gradient. All but
+// the maxima add up over the microbatches of a minibatch.
+type Measure int
+
+// The measures. A token counts where the LossMask of the samples is true, for
+// every one of them.
+const (
+	Loss           Measure = iota // what the gradient is of, already divided by the denominator
+	PolicyLoss                    // Loss without its penalty
+	Entropy                       // nats, sum over tokens
+	ClipLow                       // tokens held at 1-ClipLow
+	ClipHigh                      // tokens held at 1+ClipHigh
+	ClipDual                      // tokens of negative advantage held at DualClip
+	OldKL                         // sum of log pi_old - log pi
+	RefK1                         // sum of log pi - log pi_ref
+	RefK2                         // sum of its square by two
+	RefK3                         // sum of pi_ref/pi - log(pi_ref/pi) - 1
+	RolloutDiff                   // sum of |log pi_rollout - log pi_train|
+	RolloutK1                     // sum of log pi_rollout - log pi_train
+	RolloutK3                     // sum of pi_train/pi_rollout - log(pi_train/pi_rollout) - 1
+	Weight                        // sum of pi_train/pi_rollout, at the level of the correction, before its cap
+	Capped                        // tokens whose weight was above the cap
+	LeftOut                       // tokens whose weight was outside the mask of the correction
+	Trained                       // tokens in the update: neither left out nor below the entropy that trains
+	RolloutDiffMax                // largest |log pi_rollout - log pi_train| of a token
+	WeightMax                     // largest weight before its cap
+	NumMeasures
+)
+
+// IsMax reports whether the measure of a minibatch is the largest of its
+// microbatches', not their sum.
+func (m Measure) IsMax() bool { return m == RolloutDiffMax || m == WeightMax }
+
+// Measures are scalars; what does not apply is nil.
+type Measures [NumMeasures]*Node
+
+// Vector is the measures in their order, 0 for those that do not apply, without
+// a gradient: float32 [NumMeasures].
+func (m *Measures) Vector() *Node {
+	zero := ScalarZero(m[Loss].Graph(), m[Loss].DType())
+	all := make([]*Node, NumMeasures)
+	for i, x := range m {
+		all[i] = zero
+		if x != nil {
+			all[i] = StopGradient(x)
+		}
+	}
+	return Stack(all, 0)
+}
