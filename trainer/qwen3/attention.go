@@ -30,20 +30,22 @@ func attentionMask(cfg Config, segments *Node, g *Graph, batch, seq int) *Node {
 	return BroadcastToDims(mask, batch, cfg.NumKeyValueHeads, cfg.groups(), seq, seq)
 }
 
-// attend answers queries q [N, H, E] from keys and values k, v [N, K, E]: [N, H*E].
+// attend answers queries q [N, H, E] from keys and values k, v [N, K, E], in the
+// type of v: [N, H*E].
 //
 // Values are transposed once, so that no product transposes a [T, T] matrix,
 // neither on the way forward nor in a gradient.
 func (a fullAttention) attend(q, k, v *Node) *Node {
 	b, t, e := a.batch, a.seq, a.cfg.HeadDim
 	h, kv, groups := a.cfg.NumAttentionHeads, a.cfg.NumKeyValueHeads, a.cfg.groups()
-	q = MulScalar(q, 1/math.Sqrt(float64(e)))
-	q = TransposeAllAxes(Reshape(q, b, t, h, e), 0, 2, 1, 3)   // [B, H, T, E]
-	k = TransposeAllAxes(Reshape(k, b, t, kv, e), 0, 2, 1, 3)  // [B, K, T, E]
-	v = TransposeAllAxes(Reshape(v, b, t, kv, e), 0, 2, 3, 1)  // [B, K, E, T]
-	scores := product(Reshape(q, b, kv, groups*t, e), k)       // [B, K, G*T, T]
-	scores = Add(Reshape(scores, b, kv, groups, t, t), a.mask) // [B, K, G, T, T]
-	o := product(Reshape(Softmax(scores, -1), b, kv, groups*t, t), v)
-	o = TransposeAllAxes(Reshape(o, b, h, t, e), 0, 2, 1, 3) // [B, T, H, E]
-	return Reshape(o, b*t, h*e)
+	q = narrow(MulScalar(q, 1/math.Sqrt(float64(e))), v.DType())
+	k = narrow(k, v.DType())
+	q = TransposeAllAxes(Reshape(q, b, t, h, e), 0, 2, 1, 3)       // [B, H, T, E]
+	k = TransposeAllAxes(Reshape(k, b, t, kv, e), 0, 2, 1, 3)      // [B, K, T, E]
+	v = TransposeAllAxes(Reshape(v, b, t, kv, e), 0, 2, 3, 1)      // [B, K, E, T]
+	scores := wide(product(Reshape(q, b, kv, groups*t, e), k))     // [B, K, G*T, T]
+	scores = Add(Reshape(scores, b, kv, groups, t, t), a.mask)     // [B, K, G, T, T]
+	probs := Reshape(Softmax(scores, -1), b, kv, groups*t, t)      // [B, K, G*T, T]
+	o := Reshape(product(narrow(probs, v.DType()), v), b, h, t, e) // [B, H, T, E]
+	return Reshape(TransposeAllAxes(o, 0, 2, 1, 3), b*t, h*e)
 }

@@ -21,20 +21,28 @@ type Inputs struct {
 	Segments *Node // int32 [B, T]
 }
 
-// Options trade memory for time.
+// Options trade memory and accuracy for time.
 type Options struct {
+	// Compute is the type in which matrices are multiplied: Float32, also when
+	// empty, or BFloat16. Sums, the residual stream, norms, rotations, softmax and
+	// the weights and their gradients are float32 in any case.
+	Compute dtypes.DType
 	// Remat recomputes each layer in the backward pass instead of keeping its
 	// activations: about half the memory, about 15 % slower.
 	Remat bool
 }
 
-// Forward returns the hidden states [B, T, D] after the final norm.
+// Forward returns the hidden states [B, T, D] after the final norm, in the type
+// of Options.Compute.
 //
 // Outside attention the tokens are one axis N = B*T: the CPU backend transposes
 // matrices fast and everything else element by element, and each weight's
 // gradient transposes its input.
 func Forward(scope *model.Scope, cfg Config, in Inputs, opts Options) *Node {
-	w := weights{scope: scope, cfg: cfg, g: in.Tokens.Graph()}
+	w := weights{scope: scope, cfg: cfg, g: in.Tokens.Graph(), compute: opts.Compute}
+	if w.compute == dtypes.InvalidDType {
+		w.compute = dtypes.Float32
+	}
 	scope.SetTraining(w.g, true)
 	in.Tokens.AssertRank(2)
 	batch, seq := in.Tokens.Shape().Dimensions[0], in.Tokens.Shape().Dimensions[1]
@@ -51,21 +59,22 @@ func Forward(scope *model.Scope, cfg Config, in Inputs, opts Options) *Node {
 			x = x.Checkpoint()
 		}
 		q, k, v := w.qkv(i, x, rope) // [N, H|K|K, E]
-		x = Add(x, w.linear(layerName(i, nameO), att.attend(q, k, v)))
-		x = Add(x, w.mlp(i, x))
+		x = Add(x, wide(w.linear(layerName(i, nameO), att.attend(q, k, v))))
+		x = Add(x, wide(w.mlp(i, x)))
 	}
 	if opts.Remat {
 		x = x.StopCheckpoint()
 	}
-	return Reshape(w.norm(nameNorm, x), batch, seq, cfg.HiddenSize)
+	return Reshape(narrow(w.norm(nameNorm, x), w.compute), batch, seq, cfg.HiddenSize)
 }
 
-// Logits maps hidden states [..., D] to scores over the vocabulary [..., V].
+// Logits maps hidden states [..., D] to scores over the vocabulary [..., V],
+// float32 from whatever type.
 func Logits(scope *model.Scope, cfg Config, hidden *Node) *Node {
 	w := weights{scope: scope, cfg: cfg, g: hidden.Graph()}
 	scope.SetTraining(w.g, true)
 	dims := slices.Clone(hidden.Shape().Dimensions)
-	logits := w.linear(cfg.headName(), Reshape(hidden, -1, cfg.HiddenSize)) // [N, V]
+	logits := productAs(dtypes.Float32, Reshape(hidden, -1, cfg.HiddenSize), w.node(cfg.headName())) // [N, V]
 	dims[len(dims)-1] = cfg.VocabSize
 	return Reshape(logits, dims...)
 }
@@ -75,6 +84,8 @@ type weights struct {
 	scope *model.Scope
 	cfg   Config
 	g     *Graph
+	// compute is the type of the factors of products.
+	compute dtypes.DType
 }
 
 // node returns the variable with the given name as a node.
@@ -91,9 +102,9 @@ func (w weights) embed(tokens *Node) *Node {
 	return Gather(w.node(nameEmbed), InsertAxes(tokens, -1))
 }
 
-// linear is x [N, in] times a stored [out, in] weight: [N, out].
+// linear is x [N, in] times a stored [out, in] weight, in the type of products: [N, out].
 func (w weights) linear(name string, x *Node) *Node {
-	return product(x, w.node(name))
+	return product(narrow(x, w.compute), w.node(name))
 }
 
 // norm is x / rms(x) * weight over the last axis.
@@ -103,21 +114,24 @@ func (w weights) norm(name string, x *Node) *Node {
 	return Mul(x, ExpandLeftToRank(w.node(name), x.Rank()))
 }
 
+// wide converts to float32.
+func wide(x *Node) *Node { return narrow(x, dtypes.Float32) }
+
 // qkv projects x [N, D] of layer i to queries [N, H, E], keys and values [N, K, E].
 func (w weights) qkv(i int, x *Node, rope rope) (q, k, v *Node) {
-	x = w.norm(layerName(i, nameAttnNorm), x)
+	x = narrow(w.norm(layerName(i, nameAttnNorm), x), w.compute)
 	heads := func(name string, n int) *Node {
 		return Reshape(w.linear(layerName(i, name), x), x.Shape().Dimensions[0], n, w.cfg.HeadDim)
 	}
-	q = rope.apply(w.norm(layerName(i, nameQNorm), heads(nameQ, w.cfg.NumAttentionHeads)))
-	k = rope.apply(w.norm(layerName(i, nameKNorm), heads(nameK, w.cfg.NumKeyValueHeads)))
+	q = rope.apply(w.norm(layerName(i, nameQNorm), wide(heads(nameQ, w.cfg.NumAttentionHeads))))
+	k = rope.apply(w.norm(layerName(i, nameKNorm), wide(heads(nameK, w.cfg.NumKeyValueHeads))))
 	return q, k, heads(nameV, w.cfg.NumKeyValueHeads)
 }
 
 // mlp is the SwiGLU of layer i with its norm: [N, D].
 func (w weights) mlp(i int, x *Node) *Node {
-	x = w.norm(layerName(i, nameMLPNorm), x)
-	gate := w.linear(layerName(i, nameGate), x) // [N, F]
-	up := w.linear(layerName(i, nameUp), x)     // [N, F]
+	x = narrow(w.norm(layerName(i, nameMLPNorm), x), w.compute)
+	gate := wide(w.linear(layerName(i, nameGate), x)) // [N, F]
+	up := wide(w.linear(layerName(i, nameUp), x))     // [N, F]
 	return w.linear(layerName(i, nameDown), Mul(Mul(gate, Sigmoid(gate)), up))
 }

@@ -1,49 +1,96 @@
 package qwen3
 
 import (
-	"slices"
-
+	"github.com/gomlx/compute/dtypes"
 	. "github.com/gomlx/gomlx/core/graph"
 )
 
 // product is x [..., N, in] times y [..., out, in] over their last axis, for each
-// index of the leading axes: [..., N, out].
+// index of the leading axes: [..., N, out]. It multiplies in x's type, adds up
+// in float32 and returns x's type; y's gradient has y's type, so that a float32
+// weight gets a float32 gradient from half-precision factors.
 //
 // The gradient of y, v^T x, contracts the first axis of both factors. The CPU
 // backend brings both into its own layout for that, element by element, which
 // costs more than the product itself. Transposing only the smaller one gives
 // the same sums.
-func product(x, y *Node) *Node {
-	y = IdentityWithCustomGradient(y, func(_, grad *Node) *Node { return transposeLess(grad) })
-	last := x.Rank() - 1
-	outer := leading(y.Rank() - 2)
-	return DotGeneral(x, []int{last}, outer, y, []int{y.Rank() - 1}, outer)
+func product(x, y *Node) *Node { return productAs(x.DType(), x, y) }
+
+// productAs is product with another type of result.
+func productAs(result dtypes.DType, x, y *Node) *Node {
+	factor := x.DType()
+	yType := y.DType()
+	y = IdentityWithCustomGradient(y, func(_, grad *Node) *Node { return secondGradient(grad, factor, yType) })
+	if yType != factor {
+		y = ConvertDType(y, factor)
+	}
+	if factor.IsHalfPrecision() { // GoMLX would multiply in float32 on the way back
+		x = IdentityWithCustomGradient(x, func(_, grad *Node) *Node { return firstGradient(grad, factor) })
+	}
+	outer := leading(x.Rank() - 2)
+	return contract(result, x, x.Rank()-1, y, y.Rank()-1, outer)
 }
 
-// transposeLess takes the gradient of a product's second factor as GoMLX
-// builds it, a product of v [..., N, out] and x [..., N, in] over N, and
-// computes it from one transposed factor: [..., out, in]. Anything else it
-// returns as it is, which is right too, but slower.
-func transposeLess(grad *Node) *Node {
+// contract multiplies a and b over one axis of each, for each index of the outer axes.
+func contract(result dtypes.DType, a *Node, axisA int, b *Node, axisB int, outer []int) *Node {
+	dot := Dot(a, b)
+	if result != a.DType() {
+		dot = dot.WithOutputDType(result)
+	}
+	return dot.General([]int{axisA}, outer, []int{axisB}, outer)
+}
+
+// factors finds the two factors of a product's gradient as GoMLX builds it, a
+// product between changes of type and layout. Without one there, ok is false:
+// then the gradient is right as it is, but slower.
+func factors(grad *Node, as dtypes.DType) (v, other *Node, ok bool) {
 	dot := grad
-	for dot.Type() == NodeTypeTranspose { // between equal layouts, see product
+	for dot.Type() == NodeTypeTranspose || dot.Type() == NodeTypeConvertDType {
 		dot = dot.Inputs()[0]
 	}
 	if dot.Type() != NodeTypeDotGeneral {
+		return nil, nil, false
+	}
+	return narrow(dot.Inputs()[0], as), narrow(dot.Inputs()[1], as), true
+}
+
+// narrow converts to a type, if only by taking a widening from it back.
+func narrow(x *Node, as dtypes.DType) *Node {
+	switch {
+	case x.DType() == as:
+		return x
+	case as.IsHalfPrecision() && x.Type() == NodeTypeConvertDType && x.Inputs()[0].DType() == as:
+		return x.Inputs()[0]
+	}
+	return ConvertDType(x, as)
+}
+
+// firstGradient is v [..., N, out] times y [..., out, in], in the type of the factors.
+func firstGradient(grad *Node, factor dtypes.DType) *Node {
+	v, y, ok := factors(grad, factor)
+	if !ok {
 		return grad
 	}
-	v, x := dot.Inputs()[0], dot.Inputs()[1]
 	rank := v.Rank()
-	outer := leading(rank - 2)
-	want := append(slices.Clone(v.Shape().Dimensions[:rank-2]), v.Shape().Dimensions[rank-1], x.Shape().Dimensions[rank-1])
-	if !slices.Equal(grad.Shape().Dimensions, want) {
+	return contract(factor, v, rank-1, y, rank-2, leading(rank-2))
+}
+
+// secondGradient is v [..., N, out] transposed times x [..., N, in], with the
+// smaller one of the two transposed: [..., out, in].
+func secondGradient(grad *Node, factor, result dtypes.DType) *Node {
+	v, x, ok := factors(grad, factor)
+	if !ok {
 		return grad
 	}
-	n, out, in := v.Shape().Dimensions[rank-2], want[rank-2], want[rank-1]
-	if n*out <= n*in+out*in {
-		return DotGeneral(swapLast(v), []int{rank - 1}, outer, x, []int{rank - 2}, outer)
+	rank := v.Rank()
+	n, out, in := v.Shape().Dimensions[rank-2], v.Shape().Dimensions[rank-1], x.Shape().Dimensions[rank-1]
+	if want := grad.Shape().Dimensions; want[rank-2] != out || want[rank-1] != in {
+		return grad
 	}
-	return swapLast(DotGeneral(swapLast(x), []int{rank - 1}, outer, v, []int{rank - 2}, outer))
+	if n*out <= n*in+out*in {
+		return contract(result, swapLast(v), rank-1, x, rank-2, leading(rank-2))
+	}
+	return swapLast(contract(result, swapLast(x), rank-1, v, rank-2, leading(rank-2)))
 }
 
 // swapLast exchanges the last two axes.
