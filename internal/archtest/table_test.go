@@ -33,6 +33,7 @@ var packages = []row{
 	{pattern: "internal/reward", layer: vocabulary},
 	{pattern: "internal/tokenizer", layer: vocabulary},
 	{pattern: "internal/chat", layer: vocabulary},
+	{pattern: "internal/chat/jinja", layer: vocabulary, ours: none, stdOnly: true, reason: "templates are hostile, so what they reach is this package alone"},
 	{pattern: "internal/env", layer: vocabulary},
 	{pattern: "internal/config", layer: vocabulary},
 	{pattern: "internal/buildinfo", layer: vocabulary, ours: none, stdOnly: true, reason: "every role prints it first"},

@@ -1,0 +1,198 @@
+package chat
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"temper/internal/chat/jinja"
+)
+
+// Template is the chat template of a checkpoint, rendered as Hugging Face's
+// apply_chat_template renders it. It is immutable and safe for concurrent use.
+type Template struct {
+	name   string
+	source string
+	jinja  *jinja.Template
+	tokens map[string]string // bos_token, eos_token, ...
+}
+
+// Request is what a template is rendered over. Its values are those of JSON in
+// their order; a render does not change them.
+type Request struct {
+	Messages *jinja.List // of *jinja.Dict
+	Tools    *jinja.List // of JSON schemas; nil for none
+	// Vars are further variables, as enable_thinking; nil for none.
+	Vars *jinja.Dict
+	// AddGenerationPrompt ends the text with the start of an assistant turn.
+	AddGenerationPrompt bool
+	// ContinueFinalMessage ends the text inside the last message.
+	ContinueFinalMessage bool
+	// Now is the date of templates that print one.
+	Now time.Time
+}
+
+// Rendered is the text of a Request.
+type Rendered struct {
+	Text string
+	// Generated are the byte ranges of {% generation %} blocks.
+	Generated [][2]int
+}
+
+// continueMark stands at the end of the message to continue while it is rendered.
+const continueMark = "CONTINUE_FINAL_MESSAGE_TAG "
+
+// NewTemplate parses a template. tokens are the special tokens that it may name,
+// by their name in tokenizer_config.json.
+func NewTemplate(name, source string, tokens map[string]string) (*Template, error) {
+	t, err := jinja.Parse(source)
+	if err != nil {
+		return nil, fmt.Errorf("chat template %s: %w", name, err)
+	}
+	return &Template{name: name, source: source, jinja: t, tokens: tokens}, nil
+}
+
+// Name says where the template is from.
+func (t *Template) Name() string { return t.name }
+
+// Render returns the text of a conversation. What the template raises is a
+// *jinja.Exception.
+func (t *Template) Render(req Request) (Rendered, error) {
+	vars, final, err := t.vars(req)
+	if err != nil {
+		return Rendered{}, fmt.Errorf("chat template %s: %w", t.name, err)
+	}
+	out, err := t.jinja.Render(vars, jinja.Options{Now: req.Now})
+	if err != nil {
+		return Rendered{}, fmt.Errorf("chat template %s: %w", t.name, err)
+	}
+	if req.ContinueFinalMessage {
+		if out.Text, err = cutAtMark(out.Text, final); err != nil {
+			return Rendered{}, fmt.Errorf("chat template %s: %w", t.name, err)
+		}
+	}
+	return Rendered(out), nil
+}
+
+// vars are the variables of a render, and the text of the message to continue.
+func (t *Template) vars(req Request) (vars *jinja.Dict, final string, err error) {
+	vars = jinja.NewDict()
+	for _, name := range slices.Sorted(keysOf(t.tokens)) {
+		vars.Set(name, t.tokens[name])
+	}
+	if req.Vars != nil {
+		for _, e := range req.Vars.Entries() {
+			vars.Set(fmt.Sprint(e.Key), e.Value)
+		}
+	}
+	messages, err := aliasReasoning(req.Messages)
+	if err != nil {
+		return nil, "", err
+	}
+	if req.ContinueFinalMessage {
+		if req.AddGenerationPrompt {
+			return nil, "", errors.New("continue_final_message and add_generation_prompt exclude each other")
+		}
+		if final, err = t.mark(messages); err != nil {
+			return nil, "", err
+		}
+	}
+	vars.Set("messages", messages)
+	vars.Set("tools", nil)
+	if req.Tools != nil {
+		vars.Set("tools", req.Tools)
+	}
+	if _, given := vars.Get("documents"); !given {
+		vars.Set("documents", nil)
+	}
+	vars.Set("add_generation_prompt", req.AddGenerationPrompt)
+	return vars, final, nil
+}
+
+func keysOf(m map[string]string) func(yield func(string) bool) {
+	return func(yield func(string) bool) {
+		for k := range m {
+			if !yield(k) {
+				return
+			}
+		}
+	}
+}
+
+// aliasReasoning returns the messages with their reasoning also under the names
+// that templates read, as Hugging Face passes them.
+func aliasReasoning(messages *jinja.List) (*jinja.List, error) {
+	if messages == nil {
+		return nil, errors.New("no messages")
+	}
+	out := &jinja.List{}
+	for i, v := range messages.Items {
+		m, ok := v.(*jinja.Dict)
+		if !ok {
+			return nil, fmt.Errorf("message %d is no object", i)
+		}
+		for _, name := range []string{"reasoning_content", "thinking", "reasoning"} {
+			if reasoning, _ := m.Get(name); reasoning != nil {
+				aliased := jinja.NewDict()
+				aliased.Set("thinking", reasoning)
+				for _, e := range m.Entries() {
+					aliased.Set(fmt.Sprint(e.Key), e.Value)
+				}
+				aliased.Set("reasoning_content", reasoning)
+				m = aliased
+				break
+			}
+		}
+		out.Items = append(out.Items, m)
+	}
+	return out, nil
+}
+
+// mark puts continueMark behind the text of the last of messages, which it may
+// change, and returns that text.
+func (t *Template) mark(messages *jinja.List) (string, error) {
+	if len(messages.Items) == 0 {
+		return "", errors.New("continue_final_message: the conversation is empty")
+	}
+	last := messages.Items[len(messages.Items)-1].(*jinja.Dict).Clone()
+	messages.Items[len(messages.Items)-1] = last
+	if !strings.Contains(t.source, "content") {
+		return "", errors.New("continue_final_message: the template reads no content")
+	}
+	switch content, _ := last.Get("content"); c := content.(type) {
+	case string:
+		last.Set("content", c+continueMark)
+		return c, nil
+	case *jinja.List:
+		parts := &jinja.List{Items: slices.Clone(c.Items)}
+		for i, v := range slices.Backward(parts.Items) {
+			part, ok := v.(*jinja.Dict)
+			if !ok {
+				continue
+			}
+			if text, ok := part.Get("text"); ok {
+				part = part.Clone()
+				part.Set("text", fmt.Sprint(text)+continueMark)
+				parts.Items[i] = part
+				last.Set("content", parts)
+				return fmt.Sprint(text), nil
+			}
+		}
+	}
+	return "", errors.New("continue_final_message: the last message has no text to continue")
+}
+
+// cutAtMark ends the text where the message to continue ends. Where the template
+// trimmed the message, what the template put there is trimmed, too.
+func cutAtMark(text, final string) (string, error) {
+	at := strings.LastIndex(text, strings.TrimSpace(continueMark))
+	if at < 0 || !strings.Contains(text, strings.TrimSpace(final)) {
+		return "", errors.New("continue_final_message: the template leaves the final message out or changes it")
+	}
+	if strings.HasPrefix(text[at:], continueMark) {
+		return text[:at], nil
+	}
+	return strings.TrimRight(text[:at], " \t\n\r\f\v"), nil
+}
