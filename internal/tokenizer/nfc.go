@@ -67,8 +67,8 @@ type mark struct {
 
 // segment is text on its way to form C; its memory is used again.
 type segment struct {
-	marks []mark
-	buf   []byte
+	marks       []mark
+	buf, joined []byte
 }
 
 // decompose sets the segment to the canonically ordered full decomposition of s.
@@ -138,8 +138,7 @@ func (g *segment) pair(c *composer, a, b rune) (rune, bool) {
 		return 0, false
 	}
 	g.buf = utf8.AppendRune(utf8.AppendRune(g.buf[:0], a), b)
-	n := len(g.buf)
-	g.buf = norm.NFC.Append(g.buf, g.buf...)
-	r, width := utf8.DecodeRune(g.buf[n:])
-	return r, width == len(g.buf)-n && !unicode.Is(c.unknown, r)
+	g.joined = norm.NFC.Append(g.joined[:0], g.buf...)
+	r, width := utf8.DecodeRune(g.joined)
+	return r, width == len(g.joined) && !unicode.Is(c.unknown, r)
 }

@@ -91,13 +91,7 @@ func (t *Tokenizer) fillAdded(tokens []addedToken, m *model) error {
 			next++
 		}
 		seen[a.Content] = true
-		// The decoder reads every token in the alphabet of bytes and takes those
-		// that are not spelled in it as they are.
-		content, err := unspell(runes, a.Content)
-		if err != nil {
-			content = []byte(a.Content)
-		}
-		if err := t.put(a.ID, a.Content, content); err != nil {
+		if err := t.put(a.ID, a.Content, t.decoded(runes, &a)); err != nil {
 			return err
 		}
 		t.added = append(t.added, added{
@@ -106,6 +100,20 @@ func (t *Tokenizer) fillAdded(tokens []addedToken, m *model) error {
 		})
 	}
 	return nil
+}
+
+// decoded returns what the decoder of the reference library makes of an added
+// token: it reads every token in the alphabet of bytes and takes those that are
+// not spelled in it as they are. ASCII without spaces is always as it is.
+func (t *Tokenizer) decoded(runes map[rune]byte, a *addedToken) []byte {
+	spelled := a.Content
+	if a.Normalized {
+		spelled = t.normalize(spelled)
+	}
+	if content, err := unspell(runes, spelled); err == nil {
+		return content
+	}
+	return []byte(spelled)
 }
 
 // seal makes the added tokens ready to be found.

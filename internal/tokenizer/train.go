@@ -85,8 +85,10 @@ type word struct {
 
 func newLearner(t *Tokenizer, corpus iter.Seq[string]) *learner {
 	l := &learner{tok: t, words: countPieces(t, corpus), counts: map[pair]int{}, where: map[pair][]int{}, merged: map[string]int32{}}
-	for i := range l.words {
-		l.count(i, 1, nil)
+	for i, w := range l.words {
+		for j := range len(w.ids) - 1 {
+			l.count(pair{w.ids[j], w.ids[j+1]}, w.count, i)
+		}
 	}
 	for p, n := range l.counts {
 		l.queue = append(l.queue, ranked{p, n})
@@ -121,19 +123,11 @@ func countPieces(t *Tokenizer, corpus iter.Seq[string]) []word {
 	return words
 }
 
-// count adds the pairs of word i, times sign, and notes in changed, where given,
-// which pairs it touched.
-func (l *learner) count(i, sign int, changed map[pair]bool) {
-	w := &l.words[i]
-	for j := range len(w.ids) - 1 {
-		p := pair{w.ids[j], w.ids[j+1]}
-		l.counts[p] += sign * w.count
-		if at := l.where[p]; sign > 0 && (len(at) == 0 || at[len(at)-1] != i) {
-			l.where[p] = append(at, i)
-		}
-		if changed != nil {
-			changed[p] = true
-		}
+// count adds n to the count of a pair of word i.
+func (l *learner) count(p pair, n, i int) {
+	l.counts[p] += n
+	if at := l.where[p]; n > 0 && (len(at) == 0 || at[len(at)-1] != i) {
+		l.where[p] = append(at, i)
 	}
 }
 
@@ -158,9 +152,7 @@ func (l *learner) merge(p pair) {
 	changed := map[pair]bool{}
 	slices.Sort(at)
 	for _, i := range slices.Compact(at) {
-		l.count(i, -1, changed)
-		l.words[i].ids = replace(l.words[i].ids, p, id)
-		l.count(i, 1, changed)
+		l.replace(i, p, id, changed)
 	}
 	for q := range changed {
 		if n := l.counts[q]; n > 0 {
@@ -169,6 +161,37 @@ func (l *learner) merge(p pair) {
 			delete(l.counts, q)
 		}
 	}
+}
+
+// replace merges each occurrence of p in word i, from the left, in place, and
+// counts the pairs that this breaks and makes.
+func (l *learner) replace(i int, p pair, id int32, changed map[pair]bool) {
+	w := &l.words[i]
+	update := func(p pair, n int) {
+		l.count(p, n, i)
+		changed[p] = true
+	}
+	out := w.ids[:0]
+	for j := 0; j < len(w.ids); j++ {
+		if j+1 == len(w.ids) || w.ids[j] != p.left || w.ids[j+1] != p.right {
+			out = append(out, w.ids[j])
+			continue
+		}
+		update(p, -w.count)
+		if len(out) > 0 {
+			before := out[len(out)-1]
+			update(pair{before, p.left}, -w.count)
+			update(pair{before, id}, w.count)
+		}
+		if j+2 < len(w.ids) {
+			after := w.ids[j+2]
+			update(pair{p.right, after}, -w.count)
+			update(pair{id, after}, w.count)
+		}
+		out = append(out, id)
+		j++
+	}
+	w.ids = out
 }
 
 // add gives the pair the next rank. It gets the next id, or the id of the token
@@ -188,20 +211,6 @@ func (l *learner) add(p pair) int32 {
 	t.merges.add(p, id)
 	t.order = append(t.order, p)
 	return id
-}
-
-// replace merges each occurrence of p in ids, from the left, in place.
-func replace(ids []int32, p pair, id int32) []int32 {
-	out := ids[:0]
-	for i := 0; i < len(ids); i++ {
-		if i+1 < len(ids) && ids[i] == p.left && ids[i+1] == p.right {
-			out = append(out, id)
-			i++
-			continue
-		}
-		out = append(out, ids[i])
-	}
-	return out
 }
 
 // ranked is a pair with a count it had.
