@@ -77,6 +77,7 @@ func trainerCommand() *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return serveTrainer(cmd.Context(), p, *backend, *concurrent)
 	}
+	cmd.AddCommand(trainerPlanCommand())
 	return cmd
 }
 

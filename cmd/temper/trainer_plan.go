@@ -1,0 +1,153 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"temper/trainer/device"
+	"temper/trainer/estimate"
+	"temper/trainer/estimate/measure"
+)
+
+// planFlags are the words of a question to the estimator.
+type planFlags struct {
+	model, devices, mesh string
+	f32, measure         bool
+	request              estimate.Request
+	asJSON               bool
+}
+
+// trainerPlanCommand answers whether a step fits, from arithmetic alone.
+func trainerPlanCommand() *cobra.Command {
+	var p planFlags
+	cmd := &cobra.Command{
+		Use:   "plan",
+		Short: "Add up the memory and the time of a training step, and say whether it fits",
+		Args:  cobra.NoArgs,
+	}
+	f := cmd.Flags()
+	f.StringVar(&p.model, "model", "0.6b", "config.json of a Qwen3 (or its folder), or 0.6b, 1.7b, 4b, 8b, 14b, 32b")
+	f.StringVar(&p.devices, "devices", "CPU", "number and kind, like 8xMI300X; kinds: MI300X, H200, H100, A100-80, A100-40, CPU")
+	f.StringVar(&p.mesh, "mesh", "", "data x model axis, like 4x2; chosen when empty")
+	f.IntVar(&p.request.Length, "tokens", 4096, "tokens of a row, of one sequence or several packed ones")
+	f.IntVar(&p.request.Rows, "sequences", 1, "rows in a device pass of each data replica")
+	f.BoolVar(&p.request.Remat, "remat", false, "recompute each layer in the backward pass")
+	f.BoolVar(&p.f32, "f32", false, "compute in float32 on a GPU too")
+	f.BoolVar(&p.request.Accumulate, "accumulate", false, "add up the gradients of several passes before an update")
+	f.BoolVar(&p.request.InPlace, "in-place", false, "assume that XLA overwrites donated weights and moments")
+	f.IntVar(&p.request.LogitsChunk, "logits-chunk", 0, "vocabulary entries scored at a time; 0 = all")
+	f.IntVar(&p.request.Slots, "slots", 0, "concurrent rollouts of an engine on the same devices; 0 = none")
+	f.IntVar(&p.request.Context, "context", 0, "tokens of a slot; 0 = --tokens")
+	f.IntVar(&p.request.StepTokens, "step-tokens", 0, "tokens of a whole step, for its time; 0 = one pass")
+	f.IntVar(&p.request.MeanLength, "mean-tokens", 0, "mean tokens of a sequence, for the time of attention; 0 = --tokens")
+	f.Float64Var(&p.request.MFU, "mfu", 0.35, "model FLOP utilisation that the time assumes")
+	f.BoolVar(&p.measure, "measure", false, "make the step on this machine's CPU and compare its peak with the estimate")
+	f.BoolVar(&p.asJSON, "json", false, "print JSON")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := p.resolve(); err != nil {
+			return usageError{err}
+		}
+		s, err := estimate.Plan(p.request)
+		if err != nil {
+			return usageError{fmt.Errorf("plan: %w", err)}
+		}
+		switch {
+		case p.measure:
+			return p.compare(cmd, s)
+		case p.asJSON:
+			return printJSON(cmd.OutOrStdout(), s)
+		}
+		s.Text(cmd.OutOrStdout())
+		return nil
+	}
+	return cmd
+}
+
+// resolve reads the flags that are names.
+func (p *planFlags) resolve() error {
+	var errs []error
+	add := func(flag string, err error) {
+		if err != nil {
+			errs = append(errs, fmt.Errorf("--%s: %w", flag, err))
+		}
+	}
+	r := &p.request
+	var err error
+	r.Model, err = estimate.Model(p.model)
+	add("model", err)
+	r.NumDevices, r.Device, err = estimate.ParseDevices(p.devices)
+	add("devices", err)
+	r.Mesh, err = parseMesh(p.mesh)
+	add("mesh", err)
+	if p.measure && r.Device.Fused {
+		add("measure", errors.New("only on the CPU"))
+	}
+	r.Half = !p.f32
+	if r.Context == 0 {
+		r.Context = r.Length
+	}
+	return errors.Join(errs...)
+}
+
+// parseMesh reads "4x2"; the empty mesh is to be chosen.
+func parseMesh(s string) (device.Mesh, error) {
+	if s == "" {
+		return device.Mesh{}, nil
+	}
+	data, model, _ := strings.Cut(s, "x")
+	d, err1 := strconv.Atoi(data)
+	m, err2 := strconv.Atoi(model)
+	if err1 != nil || err2 != nil || d < 1 || m < 1 {
+		return device.Mesh{}, fmt.Errorf("%q, want data x model, like 4x2", s)
+	}
+	return device.Mesh{Data: d, Model: m, FSDP: d > 1}, nil
+}
+
+// measureEnv marks the process that makes the step, and nothing else before it.
+const measureEnv = "TEMPER_MEASURE_STEP"
+
+// compare makes the step in a process of its own, whose memory nothing else has
+// touched, and prints both figures.
+func (p *planFlags) compare(cmd *cobra.Command, s estimate.Summary) error {
+	r := p.request
+	if os.Getenv(measureEnv) != "" {
+		m, err := measure.Run(cmd.Context(), measure.Step{Model: r.Model, Rows: r.Rows, Length: r.Length, Remat: r.Remat, Repeat: 3})
+		if err != nil {
+			return err
+		}
+		return printJSON(cmd.OutOrStdout(), m)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("measure: %w", err)
+	}
+	child := exec.CommandContext(cmd.Context(), self, os.Args[1:]...) //nolint:gosec // this very command once more
+	child.Env = append(os.Environ(), measureEnv+"=1")
+	child.Stderr = cmd.ErrOrStderr()
+	out, err := child.Output()
+	if err != nil {
+		return fmt.Errorf("measure: %w", err)
+	}
+	var m measure.Result
+	if err := json.Unmarshal(out, &m); err != nil {
+		return fmt.Errorf("measure: %w", err)
+	}
+	c := struct {
+		Predicted int64   `json:"predicted"`
+		Measured  int64   `json:"measured"`
+		Error     float64 `json:"error"`
+	}{s.Report.Peak, m.Peak, float64(s.Report.Peak)/float64(m.Peak) - 1}
+	if p.asJSON {
+		return printJSON(cmd.OutOrStdout(), c)
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%.3g million parameters, %d x %d tokens, remat %v: predicted %.1f MB, measured %.1f MB, %+.1f %%\n",
+		float64(s.Parameters)/1e6, r.Rows, r.Length, r.Remat, float64(c.Predicted)/1e6, float64(c.Measured)/1e6, 100*c.Error)
+	return nil
+}

@@ -1,0 +1,87 @@
+package estimate
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Device is a kind of accelerator.
+type Device struct {
+	Name string `json:"name"`
+	// Memory in bytes; makers' GB are counted as 10^9, which is what they promise at least.
+	Memory int64 `json:"memory"`
+	// FLOPS is the dense peak of matrix products a second: bfloat16 with float32
+	// sums on a GPU, float32 on a CPU.
+	FLOPS float64 `json:"flops"`
+	// Fused tells XLA from the Go backend; see the package's documentation.
+	Fused bool `json:"fused"`
+	// Flash says that the runtime has attention which keeps no score matrix.
+	Flash bool `json:"flash"`
+}
+
+const gb = 1_000_000_000
+
+// Devices lists the known kinds, the CPU of this machine last. Peaks are from
+// the makers' data sheets; that of the CPU is the measured 235 GFLOP/s of one
+// core in a float32 product of the Go backend.
+func Devices() []Device {
+	return []Device{
+		{Name: "MI300X", Memory: 192 * gb, FLOPS: 1307.4e12, Fused: true},
+		{Name: "H200", Memory: 141 * gb, FLOPS: 989.5e12, Fused: true, Flash: true},
+		{Name: "H100", Memory: 80 * gb, FLOPS: 989.5e12, Fused: true, Flash: true},
+		{Name: "A100-80", Memory: 80 * gb, FLOPS: 312e12, Fused: true, Flash: true},
+		{Name: "A100-40", Memory: 40 * gb, FLOPS: 312e12, Fused: true, Flash: true},
+		{Name: "CPU", Memory: ram(), FLOPS: 235e9 * float64(runtime.NumCPU())},
+	}
+}
+
+// ParseDevices reads a number of devices of one kind, like 8xMI300X or CPU.
+func ParseDevices(s string) (int, Device, error) {
+	count, name, times := strings.Cut(s, "x")
+	n := 1
+	if times {
+		var err error
+		if n, err = strconv.Atoi(count); err != nil || n < 1 {
+			return 0, Device{}, fmt.Errorf("devices %q: want a number and a kind, like 8xMI300X", s)
+		}
+	} else {
+		name = s
+	}
+	all := Devices()
+	i := slices.IndexFunc(all, func(d Device) bool { return strings.EqualFold(d.Name, name) })
+	if i < 0 {
+		var names []string
+		for _, d := range all {
+			names = append(names, d.Name)
+		}
+		return 0, Device{}, fmt.Errorf("devices %q: unknown kind %q, want one of %s", s, name, strings.Join(names, ", "))
+	}
+	if !all[i].Fused && n > 1 {
+		return 0, Device{}, fmt.Errorf("devices %q: the Go backend has one device", s)
+	}
+	return n, all[i], nil
+}
+
+// ram is the memory of this machine, 0 where the system does not say.
+func ram() int64 {
+	f, err := os.Open("/proc/meminfo")
+	if err != nil {
+		return 0
+	}
+	defer f.Close() //nolint:errcheck // read only
+	for s := bufio.NewScanner(f); s.Scan(); {
+		if rest, ok := strings.CutPrefix(s.Text(), "MemTotal:"); ok {
+			kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
+			if err != nil {
+				return 0
+			}
+			return kib << 10
+		}
+	}
+	return 0
+}

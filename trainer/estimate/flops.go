@@ -1,0 +1,56 @@
+package estimate
+
+import (
+	"time"
+
+	"temper/trainer/qwen3"
+)
+
+// FLOPs counts the floating-point operations of training on some tokens; a
+// multiply and an add are two.
+type FLOPs struct {
+	// Model is what the mathematics asks for: 6 a token for each parameter in a
+	// matrix product, and 12 L H E a token for each token of its sequence, forward
+	// and backward (PaLM, arXiv 2204.02311, appendix B). The causal mask is not
+	// taken advantage of.
+	Model float64 `json:"model"`
+	// Hardware adds the second forward pass of rematerialisation.
+	Hardware float64 `json:"hardware"`
+}
+
+// Train counts for the given number of tokens in sequences of the given mean length.
+func Train(cfg qwen3.Config, tokens, length int, remat bool) FLOPs {
+	forward := float64(tokens) * (2*float64(matmulParameters(cfg)) +
+		4*float64(cfg.NumHiddenLayers*cfg.NumAttentionHeads*cfg.HeadDim)*float64(length))
+	f := FLOPs{Model: 3 * forward, Hardware: 3 * forward}
+	if remat {
+		f.Hardware += forward
+	}
+	return f
+}
+
+// Time is how long the operations take on the devices at a model FLOP
+// utilisation: the share of the peak that Model operations make up.
+func (f FLOPs) Time(devices int, d Device, mfu float64) time.Duration {
+	return time.Duration(f.Model / (float64(devices) * d.FLOPS * mfu) * float64(time.Second))
+}
+
+// MFU is the model FLOP utilisation of a measured duration.
+func (f FLOPs) MFU(devices int, d Device, took time.Duration) float64 {
+	return f.Model / (took.Seconds() * float64(devices) * d.FLOPS)
+}
+
+// matmulParameters leaves out the norms and the look-up of embeddings, but not
+// the head, be it tied or not.
+func matmulParameters(cfg qwen3.Config) int {
+	n := 0
+	for _, t := range cfg.Tensors() {
+		if len(t.Shape) > 1 {
+			n += t.Size()
+		}
+	}
+	if !cfg.TieWordEmbeddings {
+		n -= cfg.VocabSize * cfg.HiddenSize
+	}
+	return n
+}

@@ -1,0 +1,76 @@
+package estimate
+
+import (
+	"math/bits"
+)
+
+// The Go backend, counted from its graph: float32, one device, no fusion.
+const (
+	// programBytes is the program itself with the garbage of its collector.
+	programBytes = 20 << 20
+	// How many matrices the backward pass of one layer holds besides what was
+	// kept: of the scores [N, H T] and of the hidden and feed-forward sizes.
+	plainScores, plainHidden = 7.5, 4
+	// plainLogits is how many matrices [N, V] the loss and its gradient hold.
+	plainLogits = 12
+	// plainUpdate is how many copies of the gradients an update takes.
+	plainUpdate = 3
+)
+
+// plainState is weights, gradients and moments on the Go backend.
+func (c Config) plainState(p parameters) []Item {
+	items := []Item{
+		{"weights", "float32", "4 P", Always, 4 * p.all},
+		{"gradients", "float32", "4 P", Always, 4 * p.all},
+		{"optimizer", "AdamW moments, float32", "8 P", Always, 8 * p.all},
+		{"optimizer", "update", "12 P", Always, 4 * plainUpdate * p.all},
+	}
+	if c.Accumulate {
+		items = append(items, Item{"gradients", "of the pass under way", "4 P", Always, 4 * p.all})
+	}
+	return items
+}
+
+// plainActivations counts the results that the graph of qwen3.Forward and
+// loss.Logprobs keeps: each operation whose gradient reads its input or output
+// keeps it whole.
+func (c Config) plainActivations() []Item {
+	cfg := c.Model
+	n := int64(c.Rows) * int64(c.Length)
+	d, f := int64(cfg.HiddenSize), int64(cfg.IntermediateSize)
+	q, kv := int64(cfg.NumAttentionHeads*cfg.HeadDim), int64(cfg.NumKeyValueHeads*cfg.HeadDim)
+	ht := int64(cfg.NumAttentionHeads) * int64(c.Length)
+	saved := []Item{
+		{"", "residual stream and norms", "24 N D", "", 6 * pooled(4*n*d)},
+		{"", "queries, keys, values, answer", "16 N (q + kv)", "", 4 * (pooled(4*n*q) + pooled(4*n*kv))},
+		{"", "attention probabilities", "8 N H T", "", 2 * pooled(4*n*ht)},
+		{"", "feed-forward", "20 N F", "", 5 * pooled(4*n*f)},
+	}
+	v := int64(cfg.VocabSize)
+	vocab := "V"
+	if c.LogitsChunk > 0 && int64(c.LogitsChunk) < v {
+		v, vocab = int64(c.LogitsChunk), "chunk"
+	}
+	items := c.kept(saved, Item{"activations", "inputs of layers", "4 L N D", Always, int64(cfg.NumHiddenLayers) * pooled(4*n*d)})
+	return append(items,
+		Item{"activations", "rotary tables by token, all layers", "4 L N (q + kv)", Always, int64(cfg.NumHiddenLayers) * (pooled(4*n*q) + pooled(4*n*kv))},
+		Item{"workspace", "gradients of scores", "30 N H T", Layer, int64(plainScores * float64(pooled(4*n*ht)))},
+		Item{"workspace", "gradients of a layer", "16 N (D + F)", Layer, plainHidden * (pooled(4*n*d) + pooled(4*n*f))},
+		Item{"workspace", "scores over the vocabulary", "48 N " + vocab, Logits, plainLogits * pooled(4*n*v)},
+	)
+}
+
+// pooled is what a buffer of the Go backend takes: its pool rounds sizes up to
+// 2^k or 1.5*2^k, and about half of the pages behind the data are touched.
+func pooled(n int64) int64 {
+	top := int64(1) << (bits.Len64(uint64(n)) - 1)
+	size := top
+	switch {
+	case n == top:
+	case n <= top+top/2:
+		size = top + top/2
+	default:
+		size = 2 * top
+	}
+	return (n + size) / 2
+}

@@ -1,0 +1,286 @@
+package estimate
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"temper/trainer/device"
+	"temper/trainer/qwen3"
+)
+
+// Config is a step and the devices to make it on.
+type Config struct {
+	Model  qwen3.Config
+	Device Device
+	// Mesh of the devices.
+	Mesh device.Mesh
+	// Rows of Length tokens in a device pass of one data replica.
+	Rows, Length int
+	// Remat recomputes each layer in the backward pass.
+	Remat bool
+	// Half computes in bfloat16 with float32 sums; master weights, gradients and
+	// moments stay float32. It is ignored on the CPU.
+	Half bool
+	// LogitsChunk is the number of vocabulary entries whose scores exist at a
+	// time; 0 means all.
+	LogitsChunk int
+	// Accumulate adds up the gradients of several passes before an update.
+	Accumulate bool
+	// InPlace says that an update overwrites donated weights and moments. The Go
+	// backend does; that XLA does it with what GoMLX tells it is unconfirmed.
+	InPlace bool
+	// Slots and Context of an engine on the same devices; no Slots, no engine.
+	Slots, Context int
+}
+
+// Stage says when an item is in memory.
+type Stage string
+
+// Stages of a step. What is always there is counted with each of the others, and
+// the largest of them makes the peak.
+const (
+	Always Stage = "always"
+	Layer  Stage = "layer"  // backward through a layer
+	Logits Stage = "logits" // backward through the head and the loss
+	Update Stage = "update" // the optimizer, where it runs apart from the passes
+)
+
+// Item is bytes on one device.
+type Item struct {
+	Group string `json:"group"`
+	Name  string `json:"name"`
+	How   string `json:"how"` // the formula
+	Stage Stage  `json:"stage"`
+	Bytes int64  `json:"bytes"`
+}
+
+// Report is the memory of one device.
+type Report struct {
+	Items    []Item `json:"items"`
+	PeakAt   Stage  `json:"peak_at"`
+	Peak     int64  `json:"peak"`
+	Memory   int64  `json:"memory"`
+	Headroom int64  `json:"headroom"` // may be negative
+	Fits     bool   `json:"fits"`
+}
+
+// reserve is the part of a GPU's memory that a plan leaves to the runtime, the
+// collectives' buffers and fragmentation.
+const reserve = 0.08
+
+// Estimate adds up the bytes of one device. All mistakes of the configuration
+// are reported at once.
+func Estimate(c Config) (Report, error) {
+	shards, err := device.Shardings(c.Model, c.Mesh)
+	errs := []error{err}
+	for _, f := range []struct {
+		key         string
+		value, most int
+	}{{"sequences", c.Rows, 1 << 20}, {"tokens", c.Length, c.Model.MaxPositionEmbeddings}} {
+		if f.value < 1 || f.value > f.most {
+			errs = append(errs, fmt.Errorf("%s: %d, want 1 to %d", f.key, f.value, f.most))
+		}
+	}
+	if c.LogitsChunk < 0 || c.Slots < 0 || c.Context < 0 || c.Slots > 0 && c.Context < 1 {
+		errs = append(errs, fmt.Errorf("logits chunk %d, slots %d, context %d: want none negative and a context with slots", c.LogitsChunk, c.Slots, c.Context))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return Report{}, err
+	}
+	s := sums(c.Model, shards)
+	var items []Item
+	if c.Device.Fused {
+		items = slices.Concat(c.fusedState(s), c.fusedActivations(), c.engine(s), []Item{
+			{"runtime", "reserve", "8 % of the memory", Always, int64(reserve * float64(c.Device.Memory))},
+		})
+	} else {
+		items = slices.Concat(c.plainState(s), c.plainActivations(), c.engine(s), []Item{
+			{"runtime", "program", "measured", Always, programBytes},
+		})
+	}
+	return c.report(items), nil
+}
+
+// report finds the stage of the peak.
+func (c Config) report(items []Item) Report {
+	at := map[Stage]int64{}
+	for _, i := range items {
+		at[i.Stage] += i.Bytes
+	}
+	r := Report{Items: items, Memory: c.Device.Memory}
+	for _, stage := range []Stage{Layer, Logits, Update} {
+		if r.PeakAt == "" || at[stage] > at[r.PeakAt] {
+			r.PeakAt = stage
+		}
+	}
+	r.Peak = at[Always] + at[r.PeakAt]
+	r.Headroom = r.Memory - r.Peak
+	r.Fits = r.Headroom >= 0
+	return r
+}
+
+// parameters of a model: all, those that one device stores, and those of one
+// layer and of the embeddings that it computes with.
+type parameters struct{ all, stored, layer, table int64 }
+
+func sums(cfg qwen3.Config, shards []device.Sharding) parameters {
+	p := parameters{table: int64(cfg.VocabSize) * int64(cfg.HiddenSize)}
+	size := func(dims []int) int64 {
+		n := int64(1)
+		for _, d := range dims {
+			n *= int64(d)
+		}
+		return n
+	}
+	for _, s := range shards {
+		p.all += size(s.Shape)
+		p.stored += size(s.Shard)
+	}
+	tables := int64(2)
+	if cfg.TieWordEmbeddings {
+		tables = 1
+	}
+	p.layer = (p.all - tables*p.table) / int64(cfg.NumHiddenLayers)
+	return p
+}
+
+// width is the bytes of a number in the forward pass.
+func (c Config) width() int64 {
+	if c.Half && c.Device.Fused {
+		return 2
+	}
+	return 4
+}
+
+// fusedState is what XLA holds of weights, gradients and moments.
+func (c Config) fusedState(p parameters) []Item {
+	m, w := int64(c.Mesh.Model), c.width()
+	items := []Item{
+		{"weights", "master, float32", "4 P / shards", Always, 4 * p.stored},
+		{"gradients", "float32", "4 P / shards", Always, 4 * p.stored},
+		{"optimizer", "AdamW moments, float32", "8 P / shards", Always, 8 * p.stored},
+	}
+	if w < 4 {
+		items = append(items, Item{"weights", "bfloat16 copies", "2 P / shards", Always, w * p.stored})
+	}
+	if c.Mesh.FSDP && c.Mesh.Data > 1 {
+		items = append(items,
+			Item{"weights", "two gathered layers", "2 w layer / model", Layer, 2 * w * p.layer / m},
+			Item{"gradients", "one whole layer", "4 layer / model", Layer, 4 * p.layer / m},
+			Item{"weights", "gathered head", "w V D / model", Logits, w * p.table / m},
+			Item{"gradients", "whole head", "4 V D / model", Logits, 4 * p.table / m},
+		)
+	}
+	stage := Always
+	if c.Accumulate {
+		items = append(items, Item{"gradients", "of the pass under way", "4 P / shards", Always, 4 * p.stored})
+		stage = Update
+	}
+	if !c.InPlace {
+		items = append(items, Item{"optimizer", "new weights and moments", "12 P / shards", stage, 12 * p.stored})
+	}
+	return items
+}
+
+// fusedActivations is what a fused graph keeps for the backward pass, and what
+// the backward pass of one layer needs besides.
+func (c Config) fusedActivations() []Item {
+	cfg, w, m := c.Model, c.width(), int64(c.Mesh.Model)
+	n, l := int64(c.Rows)*int64(c.Length), int64(cfg.NumHiddenLayers)
+	d, f := int64(cfg.HiddenSize), int64(cfg.IntermediateSize)
+	q, kv := int64(cfg.NumAttentionHeads*cfg.HeadDim), int64(cfg.NumKeyValueHeads*cfg.HeadDim)
+	ht := int64(cfg.NumAttentionHeads) * int64(c.Length)
+	saved := []Item{ // of one layer
+		{"", "residual stream and norms", "4 w N D", "", 4 * w * n * d},
+		{"", "queries, keys, values, answer", "w N (3 q + 3 kv) / model", "", w * n * (3*q + 3*kv) / m},
+		{"", "feed-forward", "3 w N F / model", "", 3 * w * n * f / m},
+	}
+	scratch := []Item{
+		{"workspace", "gradients of the residual stream", "2 w N D", Layer, 2 * w * n * d},
+		{"workspace", "gradients of queries, keys, values", "w N (2 q + 2 kv) / model", Layer, w * n * (2*q + 2*kv) / m},
+		{"workspace", "gradients of the feed-forward", "3 w N F / model", Layer, 3 * w * n * f / m},
+	}
+	if c.Device.Flash {
+		saved = append(saved, Item{"", "log-sums of attention", "4 N H / model", "", 4 * n * int64(cfg.NumAttentionHeads) / m})
+	} else {
+		saved = append(saved, Item{"", "attention probabilities", "(4 + w) N H T / model", "", (4 + w) * n * ht / m})
+		scratch = append(scratch, Item{"workspace", "gradients of scores", "8 N H T / model", Layer, 8 * n * ht / m})
+	}
+	v, vocab := int64(cfg.VocabSize)/m, "V / model"
+	if c.LogitsChunk > 0 && int64(c.LogitsChunk) < v {
+		v, vocab = int64(c.LogitsChunk), "chunk"
+	}
+	items := []Item{{"workspace", "scores over the vocabulary", "(12 + w) N " + vocab, Logits, (12 + w) * n * v}}
+	return slices.Concat(c.kept(saved, Item{"activations", "inputs of layers", "w L N D", Always, w * l * n * d}), items, scratch)
+}
+
+// kept turns what one layer saves into items: for all layers, or with remat only
+// the layers' inputs and one layer at a time.
+func (c Config) kept(saved []Item, inputs Item) []Item {
+	items := []Item{}
+	for _, s := range saved {
+		s.Group, s.Stage, s.Name = "activations", Always, s.Name+", all layers"
+		if c.Remat {
+			s.Group, s.Stage, s.Name = "workspace", Layer, s.Name[:len(s.Name)-len(", all layers")]+", one layer"
+		} else {
+			s.Bytes *= int64(c.Model.NumHiddenLayers)
+			s.How = "L " + s.How
+		}
+		items = append(items, s)
+	}
+	if c.Remat {
+		items = append(items, inputs)
+	}
+	return items
+}
+
+// engine is the rollout engine on the same device: whole weights and the caches.
+func (c Config) engine(p parameters) []Item {
+	if c.Slots == 0 {
+		return nil
+	}
+	w := c.width()
+	return []Item{
+		{"rollout", "weights of the engine", "w P", Always, w * p.all},
+		{"rollout", fmt.Sprintf("caches of %d slots of %d tokens", c.Slots, c.Context), "2 w L kv context slots", Always, int64(c.Slots) * int64(c.Context) * CacheBytes(c.Model, int(w))},
+	}
+}
+
+// CacheBytes is the size of the keys and values of one token in numbers of the
+// given width.
+func CacheBytes(cfg qwen3.Config, width int) int64 {
+	return 2 * int64(width) * int64(cfg.NumHiddenLayers) * int64(cfg.NumKeyValueHeads*cfg.HeadDim)
+}
+
+// Choose tries every mesh of n devices and returns the one with the smallest
+// model axis, and so the least traffic, that leaves a tenth of the memory free;
+// without one, that with the lowest peak.
+func Choose(c Config, n int) (device.Mesh, error) {
+	type option struct {
+		mesh device.Mesh
+		peak int64
+	}
+	var options []option
+	var errs []error
+	for model := 1; model <= n; model++ {
+		if n%model != 0 {
+			continue
+		}
+		c.Mesh = device.Mesh{Data: n / model, Model: model, FSDP: n/model > 1}
+		r, err := Estimate(c)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%v: %w", c.Mesh, err))
+			continue
+		}
+		if r.Headroom >= c.Device.Memory/10 {
+			return c.Mesh, nil
+		}
+		options = append(options, option{c.Mesh, r.Peak})
+	}
+	if len(options) == 0 {
+		return device.Mesh{}, errors.Join(errs...)
+	}
+	return slices.MinFunc(options, func(a, b option) int { return cmp.Compare(a.peak, b.peak) }).mesh, nil
+}

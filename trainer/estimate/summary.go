@@ -1,0 +1,176 @@
+package estimate
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"temper/trainer/device"
+)
+
+// Request is a question to the estimator.
+type Request struct {
+	Config
+	NumDevices int
+	// StepTokens of an update on all devices, in sequences of MeanLength; 0 means
+	// one pass, and sequences as long as a row.
+	StepTokens, MeanLength int
+	// MFU is the assumed model FLOP utilisation.
+	MFU float64
+}
+
+// Summary is the answer.
+type Summary struct {
+	Device     Device  `json:"device"`
+	NumDevices int     `json:"num_devices"`
+	Mesh       string  `json:"mesh"`
+	Parameters int     `json:"parameters"`
+	PassTokens int     `json:"pass_tokens"` // of all devices
+	Report     Report  `json:"report"`
+	MFU        float64 `json:"mfu"`
+	StepTokens int     `json:"step_tokens"`
+	FLOPs      FLOPs   `json:"flops"` // of a step
+	StepTime   float64 `json:"step_seconds"`
+	// CacheToken is bytes of keys and values of one token; CacheTokens is how many
+	// more fit into the headroom of a device.
+	CacheToken  int64 `json:"cache_bytes_per_token"`
+	CacheTokens int64 `json:"cache_tokens_in_headroom"`
+	// Advice lists single changes, and what the peak is with each, when it does not fit.
+	Advice []string `json:"advice,omitempty"`
+	how    string
+}
+
+// Plan answers a request. A mesh of no devices is chosen.
+func Plan(r Request) (Summary, error) {
+	if !(r.MFU > 0 && r.MFU <= 1) {
+		return Summary{}, fmt.Errorf("mfu: %v, want more than 0 and at most 1", r.MFU)
+	}
+	if r.Mesh.NumDevices() == 0 {
+		mesh, err := Choose(r.Config, r.NumDevices)
+		if err != nil {
+			return Summary{}, err
+		}
+		r.Mesh = mesh
+	}
+	if n := r.Mesh.NumDevices(); n != r.NumDevices {
+		return Summary{}, fmt.Errorf("mesh %v: %d devices, there are %d", r.Mesh, n, r.NumDevices)
+	}
+	report, err := Estimate(r.Config)
+	if err != nil {
+		return Summary{}, err
+	}
+	s := Summary{
+		Device: r.Device, NumDevices: r.NumDevices, Mesh: r.Mesh.String(), Parameters: r.Model.NumParameters(),
+		PassTokens: r.Rows * r.Length * r.Mesh.Data, Report: report, MFU: r.MFU, StepTokens: r.StepTokens,
+		CacheToken: CacheBytes(r.Model, int(r.width())), how: r.how(),
+	}
+	if s.StepTokens == 0 {
+		s.StepTokens = s.PassTokens
+	}
+	mean := r.MeanLength
+	if mean == 0 {
+		mean = r.Length
+	}
+	s.FLOPs = Train(r.Model, s.StepTokens, mean, r.Remat)
+	s.StepTime = s.FLOPs.Time(r.NumDevices, r.Device, r.MFU).Seconds()
+	s.CacheTokens = max(0, report.Headroom) / s.CacheToken
+	if !report.Fits {
+		s.Advice = advise(r)
+	}
+	return s, nil
+}
+
+// how names the choices of a configuration.
+func (c Config) how() string {
+	words := []string{"float32"}
+	if c.width() == 2 {
+		words[0] = "bfloat16"
+	}
+	add := func(on bool, word string) {
+		if on {
+			words = append(words, word)
+		}
+	}
+	add(c.Remat, "remat")
+	add(c.LogitsChunk > 0, fmt.Sprintf("vocabulary by %d", c.LogitsChunk))
+	add(c.Device.Fused && c.Device.Flash, "flash attention")
+	add(c.Device.Fused && !c.Device.Flash, "attention by matrices")
+	add(c.Accumulate, "several passes to an update")
+	add(c.Device.Fused && !c.InPlace, "updates beside the old state")
+	return strings.Join(words, ", ")
+}
+
+// advise tries single changes and tells what each would do.
+func advise(r Request) []string {
+	var out []string
+	try := func(what string, change func(*Config)) {
+		c := r.Config
+		change(&c)
+		report, err := Estimate(c)
+		if err != nil {
+			return
+		}
+		verdict := "fits"
+		if !report.Fits {
+			verdict = fmt.Sprintf("%.1f GB too many", -gigabytes(report.Headroom))
+		}
+		out = append(out, fmt.Sprintf("%s: peak %.1f GB, %s", what, gigabytes(report.Peak), verdict))
+	}
+	if !r.Remat {
+		try("recompute layers (--remat)", func(c *Config) { c.Remat = true })
+	}
+	if r.LogitsChunk == 0 && r.Model.VocabSize > 16384 {
+		try("take the vocabulary in pieces (--logits-chunk 16384)", func(c *Config) { c.LogitsChunk = 16384 })
+	}
+	if r.Rows > 1 {
+		try(fmt.Sprintf("fewer sequences in a pass (--sequences %d)", r.Rows/2), func(c *Config) { c.Rows /= 2 })
+	}
+	if r.Slots > 0 {
+		try("an engine elsewhere (--slots 0)", func(c *Config) { c.Slots = 0 })
+	}
+	for model := 1; model <= r.NumDevices; model++ {
+		if r.NumDevices%model != 0 || model == r.Mesh.Model {
+			continue
+		}
+		data := r.NumDevices / model
+		try(fmt.Sprintf("another mesh (--mesh %dx%d)", data, model), func(c *Config) {
+			c.Mesh = device.Mesh{Data: data, Model: model, FSDP: data > 1}
+		})
+	}
+	try(fmt.Sprintf("shorter rows (--tokens %d)", r.Length/2), func(c *Config) { c.Length /= 2 })
+	return out
+}
+
+// Text prints the summary for people. Sizes are in GB of 10^9 bytes.
+func (s Summary) Text(w io.Writer) {
+	fmt.Fprintf(w, "%.3g billion parameters on %d x %s: %s; %s\n", float64(s.Parameters)/1e9, s.NumDevices, s.Device.Name, s.Mesh, s.how)
+	fmt.Fprintf(w, "%-12s %-50s %-24s %-7s %9s\n", "GB a device", "what", "bytes", "when", "")
+	for _, i := range s.Report.Items {
+		fmt.Fprintf(w, "%-12s %-50s %-24s %-7s %9.3f\n", i.Group, i.Name, i.How, i.Stage, gigabytes(i.Bytes))
+	}
+	fmt.Fprintf(w, "peak %.3f of %.3f (always and %s), headroom %.3f: ", gigabytes(s.Report.Peak), gigabytes(s.Report.Memory), s.Report.PeakAt, gigabytes(s.Report.Headroom))
+	if s.Report.Fits {
+		fmt.Fprintf(w, "fits\n")
+	} else {
+		fmt.Fprintf(w, "does not fit\n")
+	}
+	for _, a := range s.Advice {
+		fmt.Fprintf(w, "  %s\n", a)
+	}
+	fmt.Fprintf(w, "pass: %d tokens on all devices; step: %d tokens, %.3g FLOP (%.3g with recomputation), %v at an MFU of %.0f %%\n",
+		s.PassTokens, s.StepTokens, s.FLOPs.Model, s.FLOPs.Hardware, roundTime(s.StepTime), 100*s.MFU)
+	fmt.Fprintf(w, "rollouts: %d bytes of keys and values a token, %d tokens in the headroom of a device\n", s.CacheToken, s.CacheTokens)
+}
+
+func gigabytes(n int64) float64 { return float64(n) / gb }
+
+// roundTime keeps three digits.
+func roundTime(seconds float64) time.Duration {
+	d := time.Duration(seconds * float64(time.Second))
+	unit := time.Nanosecond
+	for unit*1000 <= d {
+		unit *= 10
+	}
+	return d.Round(unit)
+}
