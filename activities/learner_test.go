@@ -86,6 +86,8 @@ type chain struct {
 	updates int
 	closed  bool
 	taught  []int // the rows of all supervised updates, in order
+
+	diverges error // of the next supervised update
 }
 
 var _ activities.Learner = (*chain)(nil)
@@ -123,7 +125,7 @@ func (c *chain) SFTStep(_ context.Context, samples []rl.Sample, o config.Optimiz
 		c.taught = append(c.taught, s.Rollout)
 	}
 	err := c.do("sft", rows, o, p)
-	return c.metrics(), err
+	return c.metrics(), errors.Join(err, c.diverges)
 }
 
 func (c *chain) Update(_ context.Context, batch rl.Batch, o trainer.UpdateOptions) (rl.TrainMetrics, error) {

@@ -164,10 +164,23 @@ func (s *session) advance(ctx context.Context) error {
 		s.last, err = s.rlUpdate(ctx, next-s.cfg.SFT.Steps)
 	}
 	if err != nil {
-		return err
+		return s.reported(ctx, err)
 	}
 	s.at, s.known = s.at+1, true
 	return nil
+}
+
+// reported stores what a diverged update says of itself; the error then says where.
+func (s *session) reported(ctx context.Context, err error) error {
+	var diverged *trainer.DivergedError
+	if !errors.As(err, &diverged) {
+		return err
+	}
+	where, saveErr := diverged.Save(ctx, s.store, s.layout.Diverged(s.at+1))
+	if saveErr != nil {
+		return fmt.Errorf("%w; no report: %v", err, saveErr) //nolint:errorlint // the divergence decides what happens next
+	}
+	return fmt.Errorf("%w; report in %s", err, where)
 }
 
 // sftUpdate makes supervised update n, from 1.

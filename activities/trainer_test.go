@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"temper/internal/blob"
 	"temper/internal/config"
 	"temper/internal/rl"
+	"temper/trainer"
 	"temper/trainer/checkpoint"
 )
 
@@ -370,6 +372,27 @@ func TestSupervisedPasses(t *testing.T) {
 	}
 	if slices.Equal(taught[:10], taught[10:]) || len(taught) != 20 {
 		t.Errorf("both passes have one order: %v", taught)
+	}
+}
+
+// TestDivergedUpdateIsReported: the error is final, of one line, and names the
+// report, which is there.
+func TestDivergedUpdateIsReported(t *testing.T) {
+	h := newHouse(t, nil)
+	m := boot(h.store, &fate{})
+	if _, err := m.TrainSFT(t.Context(), activities.TrainSFTInput{Run: h.run, To: 2}); err != nil {
+		t.Fatal(err)
+	}
+	m.learners[0].diverges = &trainer.DivergedError{Report: trainer.Divergence{Step: 3, GradNorm: trainer.Number(math.Inf(1)), Cause: "by a test"}}
+	_, err := m.TrainSFT(t.Context(), activities.TrainSFTInput{Run: h.run, From: 2, To: 4})
+	key := h.layout.Diverged(3)
+	wantKind(t, err, activities.ErrTypeDiverged, "gradient norm +Inf, by a test; report in "+h.store.Locate(key))
+	var stored struct {
+		GradNorm any `json:"grad_norm"`
+		Cause    string
+	}
+	if err := blob.ReadJSON(t.Context(), h.store, key, &stored); err != nil || stored.Cause != "by a test" || stored.GradNorm != "+Inf" {
+		t.Errorf("stored %+v, error %v", stored, err)
 	}
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 
 	"temper/activities"
@@ -32,8 +33,14 @@ type learnerFactory struct {
 }
 
 func (f learnerFactory) make(cfg config.Run, vocabSize int) (activities.Learner, error) {
+	m := modelConfig(cfg, vocabSize)
+	if err := errors.Join(
+		trainer.CheckOptimizer(m, "sft.optimizer", cfg.SFT.Optimizer),
+		trainer.CheckOptimizer(m, "rl.optimizer", cfg.RL.Optimizer)); err != nil {
+		return nil, err
+	}
 	return trainer.New(trainer.Config{
-		Backend: f.backend, Model: modelConfig(cfg, vocabSize), Seed: rl.Seed(cfg.Seed, "trainer"),
+		Backend: f.backend, Model: m, Seed: rl.Seed(cfg.Seed, "trainer"),
 		MicrobatchTokens: cfg.RL.MicrobatchTokens, Temperature: cfg.Rollout.Temperature, Loss: cfg.RL.Loss,
 	})
 }

@@ -109,6 +109,11 @@ func (l Layout) PolicyRef(version int64) string {
 // Checkpoints is the folder of all checkpoints.
 func (l Layout) Checkpoints() string { return l.key("checkpoints") }
 
+// Diverged is the report of an update that was refused, by its cursor.
+func (l Layout) Diverged(cursor int) string {
+	return l.key("diverged", fmt.Sprintf("%06d.json", cursor))
+}
+
 // Eval is one evaluation's result; label says when in the run it was made.
 func (l Layout) Eval(stage int, label string, version int64) string {
 	return l.key("evals", fmt.Sprintf("stage-%02d-%s-v%06d.json", stage, label, version))

@@ -1,0 +1,106 @@
+package trainer
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+
+	"temper/internal/blob"
+	"temper/trainer/checkpoint"
+)
+
+// DivergedError is an update that was refused because its loss or gradient is
+// not finite. It is an ErrDiverged.
+type DivergedError struct {
+	Report Divergence
+}
+
+// Error returns one line: what is not finite, in which tensor, from which sample.
+func (e *DivergedError) Error() string {
+	r := &e.Report
+	return fmt.Sprintf("%v: loss %v, gradient norm %v, %s", ErrDiverged, float64(r.Loss), float64(r.GradNorm), r.Cause)
+}
+
+// Unwrap returns ErrDiverged.
+func (e *DivergedError) Unwrap() error { return ErrDiverged }
+
+// Save stores the report as JSON under key, in the place of one from before, and
+// returns where it is for people to read.
+func (e *DivergedError) Save(ctx context.Context, store blob.Store, key string) (where string, err error) {
+	if _, err := blob.PutJSON(ctx, store, key, &e.Report, blob.Always); err != nil {
+		return "", fmt.Errorf("store the report of a diverged step: %w", err)
+	}
+	return store.Locate(key), nil
+}
+
+// Divergence says what went into a refused update and where it stopped being
+// finite. It holds ids, counts and norms, and no text of any sample.
+type Divergence struct {
+	Step      int                 `json:"step"` // position in the schedule
+	Objective string              `json:"objective"`
+	LR        Number              `json:"lr"`
+	Counters  checkpoint.Counters `json:"counters"` // before the refused update
+	// Loss and GradNorm as the refused update had them. A gradient may be finite in
+	// every value while its norm overflows float32.
+	Loss     Number `json:"loss"`
+	GradNorm Number `json:"grad_norm"`
+	// Cause in words.
+	Cause string `json:"cause"`
+	// Tensor is the first with a value that is not finite: a weight in the order of
+	// the network, else a gradient in the order of the backward pass, head first.
+	Tensor string `json:"tensor,omitempty"`
+	// Passes over the microbatches, made again for this report.
+	Passes []DivergedPass `json:"passes"`
+	// Samples of the worst pass, each alone.
+	Samples []DivergedSample `json:"samples,omitempty"`
+	// Tensors with the gradient of the worst pass, in the order of the network.
+	Tensors []TensorReport `json:"tensors"`
+	// Incomplete says why parts of the report are missing.
+	Incomplete string `json:"incomplete,omitempty"`
+}
+
+// DivergedPass is a device pass of a refused update.
+type DivergedPass struct {
+	Rows     int              `json:"rows"` // of the padded shape
+	Length   int              `json:"length"`
+	Loss     Number           `json:"loss"`      // its part of the loss
+	GradNorm Number           `json:"grad_norm"` // of its part of the gradient, in float64
+	Tensor   string           `json:"tensor,omitempty"`
+	Samples  []DivergedSample `json:"samples"`
+}
+
+// DivergedSample identifies a sample. Loss and GradNorm are set where it was
+// passed through the network alone.
+type DivergedSample struct {
+	Index      int     `json:"index"` // in the batch
+	ProblemID  string  `json:"problem_id"`
+	Rollout    int     `json:"rollout"`
+	Tokens     int     `json:"tokens"`
+	LossTokens int     `json:"loss_tokens"`
+	Advantage  Number  `json:"advantage"`
+	Loss       *Number `json:"loss,omitempty"`
+	GradNorm   *Number `json:"grad_norm,omitempty"`
+}
+
+// TensorReport holds norms, in float64, and counts of values that are not finite.
+type TensorReport struct {
+	Name              string `json:"name"`
+	Frozen            bool   `json:"frozen,omitempty"`
+	WeightNorm        Number `json:"weight_norm"`
+	WeightNotFinite   int    `json:"weight_not_finite"`
+	GradientNorm      Number `json:"gradient_norm"`
+	GradientNotFinite int    `json:"gradient_not_finite"`
+}
+
+// Number is a float64 whose JSON is a string where JSON has no number: "NaN", "+Inf", "-Inf".
+type Number float64
+
+// MarshalJSON implements json.Marshaler.
+func (n Number) MarshalJSON() ([]byte, error) {
+	if x := float64(n); math.IsNaN(x) || math.IsInf(x, 0) {
+		return []byte(strconv.Quote(strconv.FormatFloat(x, 'g', -1, 64))), nil
+	}
+	return json.Marshal(float64(n))
+}

@@ -1,0 +1,184 @@
+package trainer
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/gomlx/gomlx/core/tensors"
+
+	"temper/trainer/qwen3"
+)
+
+// gradientPass returns the sums of a microbatch and its gradient for each
+// trained tensor.
+type gradientPass func(microbatch) ([]*tensors.Tensor, error)
+
+// examine makes the passes of a refused update again, one by one, to find out
+// what is not finite. The state is the one from before the update, so the passes
+// give what they gave; nothing is changed. A failure on the way shortens the report.
+func (t *Trainer) examine(ctx context.Context, micros []microbatch, pass gradientPass, r Divergence) *DivergedError {
+	r.Counters = t.counters
+	if err := t.examineParts(ctx, micros, pass, &r); err != nil {
+		r.Incomplete = err.Error()
+	}
+	r.conclude()
+	return &DivergedError{Report: r}
+}
+
+func (t *Trainer) examineParts(ctx context.Context, micros []microbatch, pass gradientPass, r *Divergence) error {
+	if err := t.examineWeights(r); err != nil {
+		return err
+	}
+	worst := -1
+	for i, mb := range micros {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		p, reports, err := t.examinePass(mb, pass)
+		if err != nil {
+			return err
+		}
+		r.Passes = append(r.Passes, p)
+		if worst < 0 || worse(p, r.Passes[worst]) {
+			worst = i
+			r.takeGradients(reports)
+		}
+	}
+	for _, one := range micros[worst].members {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		alone := micros[worst]
+		alone.rows, alone.members, alone.starts = 1, []*row{one}, []int{0}
+		p, _, err := t.examinePass(alone, pass)
+		if err != nil {
+			return err
+		}
+		s := p.Samples[0]
+		s.Loss, s.GradNorm = &p.Loss, &p.GradNorm
+		r.Samples = append(r.Samples, s)
+	}
+	return nil
+}
+
+// worse ranks what is not finite before any number, and then the larger norm.
+func worse(a, b DivergedPass) bool {
+	bad := func(p DivergedPass) bool { return p.Tensor != "" || !finite(float64(p.Loss)) }
+	if bad(a) != bad(b) {
+		return bad(a)
+	}
+	return a.GradNorm > b.GradNorm
+}
+
+// examinePass makes one pass and measures its gradient by tensor.
+func (t *Trainer) examinePass(mb microbatch, pass gradientPass) (DivergedPass, []TensorReport, error) {
+	out, err := pass(mb)
+	if err != nil {
+		return DivergedPass{}, nil, err
+	}
+	defer finalize(out[1:])
+	sums := meter{lossTokens: 1} // as a sum, not as a mean
+	if err := sums.addSums(out[0]); err != nil {
+		return DivergedPass{}, nil, err
+	}
+	p := DivergedPass{Rows: mb.rows, Length: mb.length, Loss: Number(sums.metrics(0).Loss)}
+	for _, m := range mb.members {
+		p.Samples = append(p.Samples, DivergedSample{
+			Index: m.index, ProblemID: m.sample.ProblemID, Rollout: m.sample.Rollout,
+			Tokens: len(m.sample.Tokens), LossTokens: m.lossTokens, Advantage: Number(m.sample.Advantage),
+		})
+	}
+	reports := make([]TensorReport, len(t.tuning.trained))
+	squares := 0.0
+	for i, spec := range t.tuning.trained {
+		data, err := tensors.CopyFlatData[float32](out[1+i])
+		if err != nil {
+			return DivergedPass{}, nil, fmt.Errorf("gradient of %s: %w", spec.Name, err)
+		}
+		norm, bad := measure(data)
+		squares += norm * norm
+		reports[i] = TensorReport{Name: spec.Name, GradientNorm: Number(norm), GradientNotFinite: bad}
+		if bad > 0 {
+			p.Tensor = spec.Name // the last one in the order of the network is the first in the backward pass
+		}
+	}
+	p.GradNorm = Number(math.Sqrt(squares))
+	return p, reports, nil
+}
+
+// examineWeights measures the weights.
+func (t *Trainer) examineWeights(r *Divergence) error {
+	weights, err := qwen3.Export(t.store, t.cfg.Model)
+	if err != nil {
+		return err
+	}
+	for _, w := range weights {
+		norm, bad := measure(w.Data)
+		frozen := !slices.ContainsFunc(t.tuning.trained, func(s qwen3.TensorSpec) bool { return s.Name == w.Name })
+		r.Tensors = append(r.Tensors, TensorReport{Name: w.Name, Frozen: frozen, WeightNorm: Number(norm), WeightNotFinite: bad})
+	}
+	return nil
+}
+
+// takeGradients replaces the measures of the gradient.
+func (r *Divergence) takeGradients(reports []TensorReport) {
+	for _, from := range reports {
+		at := slices.IndexFunc(r.Tensors, func(to TensorReport) bool { return to.Name == from.Name })
+		r.Tensors[at].GradientNorm, r.Tensors[at].GradientNotFinite = from.GradientNorm, from.GradientNotFinite
+	}
+}
+
+// conclude names the first tensor that is not finite.
+func (r *Divergence) conclude() {
+	largest := TensorReport{}
+	for _, x := range r.Tensors {
+		if x.WeightNotFinite > 0 {
+			r.Tensor, r.Cause = x.Name, "the weight is not finite in "+x.Name
+			return
+		}
+		if x.GradientNorm >= largest.GradientNorm {
+			largest = x
+		}
+	}
+	for _, x := range slices.Backward(r.Tensors) {
+		if x.GradientNotFinite > 0 {
+			r.Tensor, r.Cause = x.Name, "the gradient is first not finite in "+x.Name+r.culprit()
+			return
+		}
+	}
+	switch {
+	case !finite(float64(r.Loss)) && float64(largest.GradientNorm) > 0:
+		r.Cause = "the loss overflows before the gradient does" + r.culprit()
+	case r.Incomplete != "":
+		r.Cause = "the cause is unknown (" + r.Incomplete + ")"
+	case largest.Name == "" || float64(largest.GradientNorm) < math.Sqrt(math.MaxFloat32):
+		r.Cause = "all finite when computed again"
+	default:
+		r.Cause = fmt.Sprintf("whose square overflows, largest in %s (%.3g)%s", largest.Name, float64(largest.GradientNorm), r.culprit())
+	}
+}
+
+// culprit names the first sample that is bad alone, if one is.
+func (r *Divergence) culprit() string {
+	for _, s := range r.Samples {
+		if !finite(float64(*s.Loss)) || !(float64(*s.GradNorm) < math.Sqrt(math.MaxFloat32)) {
+			return fmt.Sprintf(" from sample %d (%s/%d)", s.Index, s.ProblemID, s.Rollout)
+		}
+	}
+	return ""
+}
+
+// measure returns the norm of the values and how many are not finite.
+func measure(data []float32) (norm float64, bad int) {
+	for _, x := range data {
+		norm += float64(x) * float64(x)
+		if !finite(float64(x)) {
+			bad++
+		}
+	}
+	return math.Sqrt(norm), bad
+}
+
+func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
