@@ -68,7 +68,7 @@ func (m *meter) diverged() error {
 func (m *meter) add(o meter) {
 	n := float64(o.lossTokens)
 	o.sums[loss.Loss] *= n // these two are means already
-	o.sums[loss.PolicyLoss] *= n
+	o.sums[loss.Penalty] *= n
 	for i, v := range o.sums {
 		m.take(loss.Measure(i), v)
 	}
@@ -89,5 +89,39 @@ func (m *meter) metrics(lr float64) rl.TrainMetrics {
 		ClipLow: mean(loss.ClipLow), ClipHigh: mean(loss.ClipHigh),
 		PPOKL: mean(loss.OldKL), MismatchKL: mean(loss.RolloutDiff),
 		LossTokens: m.lossTokens, Tokens: m.tokens, Updates: m.updates, SkippedUpdates: m.skipped,
+		ClipDual: mean(loss.ClipDual), Untrained: mean(loss.Untrained), Penalty: mean(loss.Penalty),
+		RefK1: mean(loss.RefK1), RefK2: mean(loss.RefK2), RefK3: mean(loss.RefK3),
+		MismatchMax: m.sums[loss.RolloutDiffMax], RolloutK1: mean(loss.RolloutK1), RolloutK3: mean(loss.RolloutK3),
+		WeightMean: mean(loss.Weight), WeightMax: m.sums[loss.WeightMax],
+		WeightCapped: mean(loss.Capped), WeightLeftOut: mean(loss.LeftOut),
+	}
+}
+
+// Series are the metrics of a step of policy updates under verl's names where
+// it has one. Without a reference policy, or a correction, theirs are 0.
+func Series(m rl.TrainMetrics) map[string]float64 {
+	return map[string]float64{
+		"actor/entropy":           m.Entropy,
+		"actor/grad_norm":         m.GradNorm,
+		"actor/lr":                m.LR,
+		"actor/pg_loss":           m.Loss - m.Penalty,
+		"actor/pg_clipfrac":       m.ClipLow + m.ClipHigh,
+		"actor/pg_clipfrac_low":   m.ClipLow,
+		"actor/pg_clipfrac_high":  m.ClipHigh,
+		"actor/pg_clipfrac_lower": m.ClipDual, // verl's lower is the dual clip
+		"actor/ppo_kl":            m.PPOKL,
+		"actor/kl_loss":           m.RefK3,
+		"actor/kl_k1":             m.RefK1,
+		"actor/kl_k2":             m.RefK2,
+		"actor/untrained_frac":    m.Untrained,
+
+		"training/rollout_actor_logprob_diff_mean":    m.MismatchKL,
+		"training/rollout_actor_logprob_diff_max":     m.MismatchMax,
+		"rollout_corr/kl":                             m.RolloutK1,
+		"rollout_corr/k3_kl":                          m.RolloutK3,
+		"rollout_corr/rollout_is_mean":                m.WeightMean,
+		"rollout_corr/rollout_is_max":                 m.WeightMax,
+		"rollout_corr/rollout_is_ratio_fraction_high": m.WeightCapped,
+		"rollout_corr/rollout_rs_masked_fraction":     m.WeightLeftOut,
 	}
 }

@@ -49,7 +49,7 @@ type Config struct {
 	// Temperature at which the rollouts are sampled; the objective sees the same
 	// distribution. Supervised updates use 1.
 	Temperature float64
-	// Loss holds the clipping bounds of Update.
+	// Loss is the objective of Update.
 	Loss config.Loss
 	// Pack puts several trajectories into one row of a device pass, kept apart by
 	// segments, instead of padding each to a row of its own: few shapes, whatever
@@ -71,8 +71,10 @@ func (c Config) Validate() error {
 	if !(c.Temperature > 0) {
 		errs = append(errs, fmt.Errorf("temperature: %v, want more than 0", c.Temperature))
 	}
-	if !(c.Loss.ClipLow >= 0 && c.Loss.ClipLow < 1 && c.Loss.ClipHigh >= 0) {
-		errs = append(errs, fmt.Errorf("clip bounds: %v and %v, want 0 <= low < 1 and 0 <= high", c.Loss.ClipLow, c.Loss.ClipHigh))
+	if c.Loss != (config.Loss{}) { // supervised updates need none
+		if err := c.Loss.Validate(); err != nil {
+			errs = append(errs, err)
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -126,6 +128,9 @@ func (t *Trainer) Close() {
 	}
 	t.programs = nil
 	t.store.Finalize()
+	if t.reference != nil {
+		t.reference.Finalize()
+	}
 	t.backend.Finalize()
 }
 

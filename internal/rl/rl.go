@@ -177,6 +177,8 @@ type Sample struct {
 	RolloutLogprobs []float32 `json:"rollout_logprobs"`
 	// Advantage is one number per trajectory, broadcast by LossMask.
 	Advantage float32 `json:"advantage"`
+	// Truncated says that the trajectory hit the limit of response tokens.
+	Truncated bool `json:"truncated,omitempty"`
 }
 
 // Batch is all kept trajectories of one step.
@@ -214,4 +216,20 @@ type TrainMetrics struct {
 	Updates    int     `json:"updates"`     // optimizer updates applied
 	// SkippedUpdates were left out for the norm of their gradient.
 	SkippedUpdates int `json:"skipped_updates,omitempty"`
+
+	// Shares and means below are over loss tokens; train is the trainer's policy
+	// before the step, w its ratio to the engine's at the level of the correction.
+	ClipDual      float64 `json:"clip_dual,omitempty"`       // fraction held at the dual clip
+	Untrained     float64 `json:"untrained,omitempty"`       // fraction in no gradient: left out, or of too low entropy
+	Penalty       float64 `json:"penalty,omitempty"`         // part of Loss that holds the policy near the reference
+	RefK1         float64 `json:"ref_k1,omitempty"`          // mean log(policy/reference)
+	RefK2         float64 `json:"ref_k2,omitempty"`          // mean of its square by two
+	RefK3         float64 `json:"ref_k3,omitempty"`          // mean reference/policy - log(reference/policy) - 1
+	MismatchMax   float64 `json:"mismatch_max,omitempty"`    // largest |rollout - train| log-probability of a token
+	RolloutK1     float64 `json:"rollout_k1,omitempty"`      // mean log(rollout/train)
+	RolloutK3     float64 `json:"rollout_k3,omitempty"`      // mean train/rollout - log(train/rollout) - 1
+	WeightMean    float64 `json:"weight_mean,omitempty"`     // mean w, before its cap
+	WeightMax     float64 `json:"weight_max,omitempty"`      // largest w, before its cap
+	WeightCapped  float64 `json:"weight_capped,omitempty"`   // fraction with w above the cap
+	WeightLeftOut float64 `json:"weight_left_out,omitempty"` // fraction with w outside the mask
 }

@@ -12,7 +12,7 @@ type Measure int
 // every one of them.
 const (
 	Loss           Measure = iota // what the gradient is of, already divided by the denominator
-	PolicyLoss                    // Loss without its penalty
+	Penalty                       // its part that holds the policy near the reference
 	Entropy                       // nats, sum over tokens
 	ClipLow                       // tokens held at 1-ClipLow
 	ClipHigh                      // tokens held at 1+ClipHigh
@@ -27,7 +27,7 @@ const (
 	Weight                        // sum of pi_train/pi_rollout, at the level of the correction, before its cap
 	Capped                        // tokens whose weight was above the cap
 	LeftOut                       // tokens whose weight was outside the mask of the correction
-	Trained                       // tokens in the update: neither left out nor below the entropy that trains
+	Untrained                     // tokens in no gradient: left out, or not selected
 	RolloutDiffMax                // largest |log pi_rollout - log pi_train| of a token
 	WeightMax                     // largest weight before its cap
 	NumMeasures

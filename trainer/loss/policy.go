@@ -68,12 +68,12 @@ func Policy(cfg config.Loss, in PolicyInputs) Measures {
 	if inside != nil {
 		trained = LogicalAnd(trained, inside)
 	}
-	p.out[Trained] = maskedCount(trained, in.Mask)
+	p.out[Untrained] = maskedCount(LogicalNot(trained), in.Mask)
 	p.out[OldKL] = Neg(ReduceAllSum(StopGradient(delta)))
-	p.out[PolicyLoss] = Neg(p.mean(gain, trained))
-	p.out[Loss] = p.out[PolicyLoss]
+	p.out[Loss] = Neg(p.mean(gain, trained))
 	if in.RefLogprobs != nil {
-		p.out[Loss] = Add(p.out[PolicyLoss], MulScalar(p.mean(p.penalty(delta), in.Mask), cfg.KL.Coefficient))
+		p.out[Penalty] = MulScalar(p.mean(p.penalty(delta), in.Mask), cfg.KL.Coefficient)
+		p.out[Loss] = Add(p.out[Loss], p.out[Penalty])
 	}
 	return p.out
 }

@@ -58,8 +58,8 @@ func reference(cfg config.Loss, sequences, present []sequence) (total float64, m
 		policy -= gains * share
 		penalty += kls * share
 	}
-	m[loss.PolicyLoss] = policy
-	m[loss.Loss] = policy + cfg.KL.Coefficient*penalty
+	m[loss.Penalty] = cfg.KL.Coefficient * penalty
+	m[loss.Loss] = policy + m[loss.Penalty]
 	return m[loss.Loss], m
 }
 
@@ -114,8 +114,9 @@ func referenceSequence(cfg config.Loss, s, present sequence, m *[loss.NumMeasure
 		}
 		gain := referenceGain(cfg, s.advantage, t.lp, present.tokens[i].lp-old(t), t.lp-old(t), sequenceLog, m)
 		if trains {
-			m[loss.Trained]++
 			gains += weight * gain
+		} else {
+			m[loss.Untrained]++
 		}
 		if cfg.KL.Coefficient > 0 {
 			x := t.ref - t.lp
