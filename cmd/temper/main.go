@@ -95,7 +95,7 @@ func rootCommand() *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(
 		upCommand(), runCommand(), evalCommand(), workerCommand(), trainerCommand(),
-		sandboxCommand(), gatewayCommand(), dataCommand(), benchCommand(), doctorCommand(),
+		sandboxCommand(), gatewayCommand(), dataCommand(), modelCommand(), benchCommand(), doctorCommand(),
 	)
 	asUsage(root)
 	return root

@@ -1,0 +1,19 @@
+// Package hf owns model directories in Hugging Face layout: config.json, the
+// tokenizer's files, and the weights in one safetensors file or in shards under
+// an index. It reads dense Qwen3 models and refuses what the network of
+// trainer/qwen3 does not compute; it writes directories that other tools load.
+//
+// Invariant: what a Model was read from comes back from Save byte for byte,
+// but for the weights that the caller changed. A directory is complete or it is
+// not there.
+package hf
+
+// Files of a directory.
+const (
+	ConfigFile          = "config.json"
+	TokenizerFile       = "tokenizer.json"
+	TokenizerConfigFile = "tokenizer_config.json"
+	TemplateFile        = "chat_template.jinja"
+	weightsFile         = "model.safetensors"
+	indexFile           = "model.safetensors.index.json"
+)

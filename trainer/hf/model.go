@@ -1,0 +1,233 @@
+package hf
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"temper/trainer/qwen3"
+	"temper/trainer/safetensors"
+)
+
+// Bounds of the files that are read whole, in bytes.
+const (
+	maxConfig = 1 << 20
+	maxIndex  = 64 << 20
+	maxOther  = 512 << 20 // tokenizers
+)
+
+// Model is an open directory. The weights stay on disk until they are asked
+// for. Its methods may be called concurrently.
+type Model struct {
+	Config Config
+	path   string
+	shards []*safetensors.File          // by file name
+	at     map[string]*safetensors.File // by tensor
+	other  []string                     // files that Save copies
+	// tiedHead is set when the file stores the head of a tied model, equal to
+	// the embedding.
+	tiedHead bool
+}
+
+// Names of the tensors that a tied model may store twice.
+const (
+	nameEmbed = "model.embed_tokens.weight"
+	nameHead  = "lm_head.weight"
+)
+
+// Load opens a directory and checks it against its config.json without reading
+// the weights: each line of the error is a problem, and all are there. The
+// caller closes the Model.
+func Load(dir string) (*Model, error) {
+	m := &Model{path: dir, at: map[string]*safetensors.File{}}
+	if err := m.load(); err != nil {
+		return nil, errors.Join(named(dir, err), m.Close())
+	}
+	return m, nil
+}
+
+func (m *Model) load() error {
+	entries, err := os.ReadDir(m.path)
+	if err != nil {
+		return errors.Unwrap(err) // the path stands before it
+	}
+	for _, e := range entries {
+		if travels(e.Name()) {
+			m.other = append(m.other, e.Name())
+		}
+	}
+	data, configErr := m.read(ConfigFile, maxConfig)
+	if configErr == nil {
+		m.Config, configErr = ParseConfig(data)
+	}
+	weightsErr := m.open()
+	if configErr != nil || weightsErr != nil {
+		return errors.Join(configErr, weightsErr)
+	}
+	return m.check()
+}
+
+// travels reports whether Save copies a file: whatever is small and describes
+// the model, and no weights of other formats, which would be those of before.
+func travels(name string) bool {
+	if strings.HasPrefix(name, ".") || strings.HasSuffix(name, ".index.json") {
+		return false
+	}
+	return slices.Contains([]string{".json", ".jinja", ".txt", ".md", ".model", ""}, filepath.Ext(name))
+}
+
+// ReadFile returns a file of the directory; a file that is not there is
+// os.ErrNotExist.
+func (m *Model) ReadFile(name string) ([]byte, error) { return m.read(name, maxOther) }
+
+func (m *Model) read(name string, limit int64) ([]byte, error) {
+	f, err := os.Open(filepath.Join(m.path, name))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, errors.Unwrap(err))
+	}
+	defer f.Close() //nolint:errcheck // read only
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if int64(len(data)) > limit {
+		return nil, fmt.Errorf("%s: more than %d bytes", name, limit)
+	}
+	return data, nil
+}
+
+// Close closes the files.
+func (m *Model) Close() error {
+	var errs []error
+	for _, s := range m.shards {
+		errs = append(errs, s.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Shards returns the files of the weights, by name.
+func (m *Model) Shards() []*safetensors.File { return m.shards }
+
+// Files returns the names of the other files of the directory that Save copies.
+func (m *Model) Files() []string { return slices.Clone(m.other) }
+
+// check compares the tensors with the ones that the configuration asks for.
+func (m *Model) check() error {
+	if n := m.Config.NumHiddenLayers; n > len(m.at) { // bounds the list of tensors, too
+		return fmt.Errorf("%s: num_hidden_layers: %d, but the weights are %d tensors", ConfigFile, n, len(m.at))
+	}
+	var errs []error
+	wanted := map[string]bool{}
+	for _, spec := range m.Config.Tensors() {
+		wanted[spec.Name] = true
+		file, ok := m.at[spec.Name]
+		if !ok {
+			errs = append(errs, fmt.Errorf("tensor %s is missing", spec.Name))
+			continue
+		}
+		t, _ := file.Lookup(spec.Name)
+		if !slices.Equal(t.Shape, spec.Shape) {
+			errs = append(errs, fmt.Errorf("%s: tensor %s: shape %v, want %v", file.Name(), t.Name, t.Shape, spec.Shape))
+		}
+		if !t.DType.IsFloat() {
+			errs = append(errs, fmt.Errorf("%s: tensor %s: dtype %s, want F32, F16 or BF16", file.Name(), t.Name, t.DType))
+		}
+	}
+	for _, file := range m.shards {
+		for _, t := range file.Tensors {
+			switch {
+			case wanted[t.Name]:
+			case t.Name == nameHead && m.Config.TieWordEmbeddings:
+				m.tiedHead = true
+			default:
+				errs = append(errs, fmt.Errorf("%s: tensor %s is no part of the network", file.Name(), t.Name))
+			}
+		}
+	}
+	if len(errs) == 0 && m.tiedHead {
+		errs = append(errs, m.checkTiedHead())
+	}
+	return errors.Join(errs...)
+}
+
+// checkTiedHead compares the two copies of a tied model's embedding.
+func (m *Model) checkTiedHead() error {
+	embed, _ := m.at[nameEmbed].Lookup(nameEmbed)
+	head, _ := m.at[nameHead].Lookup(nameHead)
+	same := embed.DType == head.DType && slices.Equal(embed.Shape, head.Shape)
+	if same {
+		var err error
+		same, err = equalReaders(m.at[nameEmbed].Section(embed), m.at[nameHead].Section(head))
+		if err != nil {
+			return err
+		}
+	}
+	if !same {
+		return fmt.Errorf("tie_word_embeddings is true, but %s differs from %s", nameHead, nameEmbed)
+	}
+	return nil
+}
+
+// equalReaders compares two streams of equal length.
+func equalReaders(a, b io.Reader) (bool, error) {
+	x, y := make([]byte, 1<<16), make([]byte, 1<<16)
+	for {
+		n, err := io.ReadFull(a, x)
+		if _, err := io.ReadFull(b, y[:n]); err != nil && n > 0 {
+			return false, err
+		}
+		if string(x[:n]) != string(y[:n]) {
+			return false, nil
+		}
+		switch {
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+			return true, nil
+		case err != nil:
+			return false, err
+		}
+	}
+}
+
+// Tensor reads a weight as float32, which is exact for all three types.
+func (m *Model) Tensor(name string) (qwen3.Tensor, error) {
+	file, ok := m.at[name]
+	if !ok {
+		return qwen3.Tensor{}, fmt.Errorf("%s: tensor %s is missing", m.path, name)
+	}
+	info, _ := file.Lookup(name)
+	values, err := file.Float32s(name)
+	if err != nil {
+		return qwen3.Tensor{}, fmt.Errorf("%s: %w", m.path, err)
+	}
+	return qwen3.Tensor{Name: name, Shape: info.Shape, Data: values}, nil
+}
+
+// All reads the weights one after the other, in the order of Config.Tensors.
+// It ends with the first error.
+func (m *Model) All() iter.Seq2[qwen3.Tensor, error] {
+	return func(yield func(qwen3.Tensor, error) bool) {
+		for _, spec := range m.Config.Tensors() {
+			t, err := m.Tensor(spec.Name)
+			if !yield(t, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Tensors reads all weights: 4 bytes a parameter.
+func (m *Model) Tensors() ([]qwen3.Tensor, error) {
+	var out []qwen3.Tensor
+	for t, err := range m.All() {
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, t)
+	}
+	return out, nil
+}
