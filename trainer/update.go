@@ -66,12 +66,19 @@ func (t *Trainer) step(ctx context.Context, obj objective, samples []rl.Sample, 
 	if len(rows) == 0 {
 		return rl.TrainMetrics{}, errors.New("no token is in the loss")
 	}
+	if rows = t.withoutOverlong(obj, rows); len(rows) == 0 {
+		t.counters.Schedule = p.Step
+		return rl.TrainMetrics{LR: lr}, nil
+	}
 	if err := t.tune(o); err != nil {
 		return rl.TrainMetrics{}, err
 	}
 	parts := deal(rows)
 	undo, err := t.prepare(ctx, obj, parts)
 	if err != nil {
+		return rl.TrainMetrics{}, err
+	}
+	if err := t.annotate(ctx, obj, parts); err != nil {
 		return rl.TrainMetrics{}, err
 	}
 	total := meter{}
@@ -98,7 +105,10 @@ func (t *Trainer) prepare(ctx context.Context, obj objective, parts [][]*row) (u
 		return nil, err
 	}
 	for _, part := range parts[1:] { // the first finds its own, see inHasOld
-		if err := t.score(ctx, obj, part); err != nil {
+		if t.cfg.Loss.OldLogprobs == config.OldRollout {
+			break
+		}
+		if err := t.score(ctx, program{obj, passScore}, part, keepOld); err != nil {
 			return nil, err
 		}
 	}
@@ -220,9 +230,17 @@ func (t *Trainer) donate(p program, args []any, taken []*tensors.Tensor) ([]*ten
 	return t.call(p, shape{}, args...)
 }
 
-// score fills in the old log-probabilities of the rows.
-func (t *Trainer) score(ctx context.Context, obj objective, rows []*row) error {
-	p := program{obj, passScore}
+// scores are what a pass says of a row's targets.
+type scores struct {
+	logprobs []float32
+	entropy  []float32 // nil where the program does not yield it
+}
+
+// keepOld makes the scores those of the policy before the step.
+func keepOld(r *row, v scores) { r.old, r.entropy = v.logprobs, v.entropy }
+
+// score runs a scoring program on the rows and gives keep what it says of each.
+func (t *Trainer) score(ctx context.Context, p program, rows []*row, keep func(*row, scores)) error {
 	for _, mb := range t.microbatches(rows) {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -231,13 +249,22 @@ func (t *Trainer) score(ctx context.Context, obj objective, rows []*row) error {
 		if err != nil {
 			return err
 		}
-		logprobs, err := tensors.CopyFlatData[float32](out[0])
+		values := make([][]float32, 2)
+		for i, x := range out {
+			if values[i], err = tensors.CopyFlatData[float32](x); err != nil {
+				break
+			}
+		}
 		finalize(out)
 		if err != nil {
 			return fmt.Errorf("read log-probabilities: %w", err)
 		}
 		for i, r := range mb.members {
-			r.old = logprobs[mb.starts[i]:][:r.length]
+			v := scores{logprobs: values[0][mb.starts[i]:][:r.length]}
+			if values[1] != nil {
+				v.entropy = values[1][mb.starts[i]:][:r.length]
+			}
+			keep(r, v)
 		}
 	}
 	return nil
@@ -263,7 +290,7 @@ func (t *Trainer) Logprobs(ctx context.Context, samples []rl.Sample) ([][]float3
 			rows = append(rows, &row{sample: &whole, index: i, length: len(whole.Tokens) - 1})
 		}
 	}
-	if err := t.score(ctx, objectiveGRPO, rows); err != nil {
+	if err := t.score(ctx, program{objectiveGRPO, passScore}, rows, keepOld); err != nil {
 		return nil, fmt.Errorf("logprobs: %w", err)
 	}
 	out := make([][]float32, len(samples))
