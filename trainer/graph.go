@@ -100,7 +100,11 @@ func (t *Trainer) build(p program) func(*model.Scope, []*graph.Node) []*graph.No
 
 // logprobs runs the network: log-probabilities and entropies of the targets [B, T].
 func (t *Trainer) logprobs(scope *model.Scope, in []*graph.Node, o objective) (logprobs, entropy *graph.Node) {
-	hidden := qwen3.Forward(scope, t.cfg.Model, modelInputs(in[inTokens]), qwen3.Options{Remat: t.cfg.Remat})
+	options, err := t.cfg.options()
+	if err != nil {
+		panic(err) // New has validated
+	}
+	hidden := qwen3.Forward(scope, t.cfg.Model, modelInputs(in[inTokens]), options)
 	temperature := 1.0
 	if o == objectiveGRPO {
 		temperature = t.cfg.Temperature

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/dtypes"
 	_ "github.com/gomlx/compute/gobackend" // the pure Go backend, "go"
 	"github.com/gomlx/gomlx/ml/model"
 
@@ -57,6 +58,24 @@ type Config struct {
 	Pack bool
 	// Remat halves the memory of activations for about 15 % more time.
 	Remat bool
+	// Compute is the type in which matrices are multiplied: float32, also when
+	// empty, or bfloat16. Weights, moments, gradients and the loss are float32 in
+	// any case. On the CPU float32 is faster.
+	Compute string
+}
+
+// options are the settings of the network.
+func (c Config) options() (qwen3.Options, error) {
+	o := qwen3.Options{Remat: c.Remat}
+	switch c.Compute {
+	case "", "float32":
+		o.Compute = dtypes.Float32
+	case "bfloat16":
+		o.Compute = dtypes.BFloat16
+	default:
+		return o, fmt.Errorf("compute: %q, want float32 or bfloat16", c.Compute)
+	}
+	return o, nil
 }
 
 // Validate reports every field that no trainer can work with.
@@ -70,6 +89,9 @@ func (c Config) Validate() error {
 	}
 	if !(c.Temperature > 0) {
 		errs = append(errs, fmt.Errorf("temperature: %v, want more than 0", c.Temperature))
+	}
+	if _, err := c.options(); err != nil {
+		errs = append(errs, err)
 	}
 	if c.Loss != (config.Loss{}) { // supervised updates need none
 		if err := c.Loss.Validate(); err != nil {
