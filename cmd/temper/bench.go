@@ -21,6 +21,7 @@ func benchCommand() *cobra.Command {
 	}
 	cmd.AddCommand(
 		benchSandboxCommand(), benchContestCommand(), benchScaleCommand(), benchSoakCommand(), benchModelCommand(), benchLayersCommand(),
+		benchTrainerCommand(),
 	)
 	return cmd
 }
