@@ -1,5 +1,5 @@
 // Package checkpoint owns how training state and published policies lie in a
-// blob.Store: the safetensors format, checkpoints as content-addressed shards
+// blob.Store: checkpoints as content-addressed shards
 // under a manifest, policies as folders in Hugging Face layout. It knows no
 // device and no algorithm.
 //

@@ -8,15 +8,17 @@ import (
 	"path"
 
 	"temper/internal/blob"
+	"temper/trainer/hf"
 	"temper/trainer/qwen3"
+	"temper/trainer/safetensors"
 )
 
 // Files of a published policy. With them alone the folder loads in any program
 // that reads Hugging Face checkpoints.
 const (
-	fileConfig    = "config.json"
+	fileConfig    = hf.ConfigFile
 	fileWeights   = "model.safetensors"
-	fileTokenizer = "tokenizer.json"
+	fileTokenizer = hf.TokenizerFile
 	filePolicy    = "policy.json" // the manifest
 )
 
@@ -31,19 +33,6 @@ type Policy struct {
 type policyManifest struct {
 	Format int                 `json:"format"`
 	Files  map[string]blob.Ref `json:"files"`
-}
-
-// configFile is config.json with what qwen3.Config leaves out because it never
-// changes.
-type configFile struct {
-	Architectures    []string `json:"architectures"`
-	ModelType        string   `json:"model_type"`
-	HiddenAct        string   `json:"hidden_act"`
-	AttentionBias    bool     `json:"attention_bias"`
-	AttentionDropout float64  `json:"attention_dropout"`
-	TorchDType       string   `json:"torch_dtype"`
-	UseCache         bool     `json:"use_cache"`
-	qwen3.Config
 }
 
 // Publish stores the policy as a folder in Hugging Face layout and returns the
@@ -87,17 +76,15 @@ func publish(ctx context.Context, store blob.Store, prefix string, p Policy) (bl
 
 // policyFiles encodes the files of a policy.
 func policyFiles(p Policy) (map[string][]byte, error) {
-	config, err := json.MarshalIndent(configFile{
-		Architectures: []string{"Qwen3ForCausalLM"}, ModelType: "qwen3", HiddenAct: "silu", TorchDType: "float32", UseCache: true,
-		Config: p.Model}, "", "  ")
-	if err != nil {
-		return nil, fmt.Errorf("encode %s: %w", fileConfig, err)
-	}
-	weights, err := EncodeSafetensors(p.Weights)
+	config, err := hf.EncodeConfig(p.Model, hf.TorchName(safetensors.F32))
 	if err != nil {
 		return nil, err
 	}
-	files := map[string][]byte{fileConfig: append(config, '\n'), fileWeights: weights}
+	weights, err := encodeTensors(p.Weights)
+	if err != nil {
+		return nil, err
+	}
+	files := map[string][]byte{fileConfig: config, fileWeights: weights}
 	if p.Tokenizer != nil {
 		files[fileTokenizer] = p.Tokenizer
 	}

@@ -220,7 +220,7 @@ func split(tensors []qwen3.Tensor, limit int) [][]qwen3.Tensor {
 
 // putShard stores tensors under the hash of their bytes.
 func putShard(ctx context.Context, store blob.Store, prefix string, tensors []qwen3.Tensor) (blob.Ref, error) {
-	data, err := EncodeSafetensors(tensors)
+	data, err := encodeTensors(tensors)
 	if err != nil {
 		return blob.Ref{}, err
 	}
@@ -238,7 +238,7 @@ func readTensors(ctx context.Context, store blob.Store, ref blob.Ref) ([]qwen3.T
 	if err != nil {
 		return nil, err
 	}
-	tensors, err := DecodeSafetensors(data)
+	tensors, err := decodeTensors(data)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", ref.Key, err)
 	}
