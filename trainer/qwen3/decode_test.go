@@ -138,3 +138,33 @@ func TestChunkAndSingleTokensLeaveTheSameBits(t *testing.T) {
 	}
 	near(t, "chunks of four", got, want, 0)
 }
+
+// TestDecodeEqualsForward holds the two graphs of the network against each
+// other, four sequences of uneven lengths that move at their own pace.
+func TestDecodeEqualsForward(t *testing.T) {
+	cfg := small(true)
+	ts := weightsOf(t, cfg)
+	all := [][]int32{sentence(1, 3), sentence(2, 17), sentence(3, 8), sentence(4, 31)}
+	c := newCached(t, cfg, ts, 5, 32)
+	got := make([][][]float64, len(all))
+	for stepNo := 0; ; stepNo++ {
+		next, at, fed := make([][]int32, 5), make([]int, 5), 0
+		for row := range all {
+			n := min((row+stepNo)%4, len(all[row])-len(got[row]))
+			at[row], next[row] = len(got[row]), all[row][len(got[row]):len(got[row])+n]
+			fed += n
+		}
+		if fed == 0 && stepNo > 3 {
+			break
+		}
+		for row, logits := range c.step(t, 3, next, at) {
+			for _, l := range logits {
+				got[row] = append(got[row], l[:cfg.VocabSize])
+			}
+		}
+	}
+	for row, tokens := range all {
+		want := forward(t, storeOf(t, cfg, ts), cfg, qwen3.Options{}, [][]int32{tokens}, nil, nil)
+		near(t, "decoded", got[row], want, rounding)
+	}
+}
