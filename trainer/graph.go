@@ -70,7 +70,7 @@ func (t *Trainer) build(p program) func(*model.Scope, []*graph.Node) []*graph.No
 		scope.SetTraining(in[0].Graph(), true) // or the backend would freeze the weights into the graph
 		switch p.pass {
 		case passScore, passReference:
-			logprobs, entropy := t.logprobs(scope, in, p.objective)
+			logprobs, entropy, _ := t.logprobs(scope, in, p.objective)
 			if p.pass == passScore && t.cfg.Loss.EntropyFraction > 0 {
 				return []*graph.Node{logprobs, entropy}
 			}
@@ -98,8 +98,10 @@ func (t *Trainer) build(p program) func(*model.Scope, []*graph.Node) []*graph.No
 	}
 }
 
-// logprobs runs the network: log-probabilities and entropies of the targets [B, T].
-func (t *Trainer) logprobs(scope *model.Scope, in []*graph.Node, o objective) (logprobs, entropy *graph.Node) {
+// logprobs runs the network: log-probabilities and entropies of the targets
+// [B, T]. Where the vocabulary is worked off in chunks, the gradient of a loss
+// goes by way of the third result, which is nil otherwise.
+func (t *Trainer) logprobs(scope *model.Scope, in []*graph.Node, o objective) (logprobs, entropy *graph.Node, chunked *loss.Chunked) {
 	options, err := t.cfg.options()
 	if err != nil {
 		panic(err) // New has validated
@@ -109,14 +111,29 @@ func (t *Trainer) logprobs(scope *model.Scope, in []*graph.Node, o objective) (l
 	if o == objectiveGRPO {
 		temperature = t.cfg.Temperature
 	}
-	return loss.Logprobs(qwen3.Logits(scope, t.cfg.Model, hidden), in[inTargets], temperature)
+	targets := in[inTargets]
+	if size := loss.ChunkSize(t.cfg.Loss.MaxLogits, targets.Shape().Size(), t.cfg.Model.VocabSize); size > 0 {
+		chunked = loss.NewChunked(hidden, t.head(scope, hidden.Graph()), targets, temperature, size)
+		return chunked.Logprobs, chunked.Entropy, chunked
+	}
+	logprobs, entropy = loss.Logprobs(qwen3.Logits(scope, t.cfg.Model, hidden), targets, temperature)
+	return logprobs, entropy, nil
+}
+
+// head is the weight that maps hidden states to the vocabulary: [V, D].
+func (t *Trainer) head(scope *model.Scope, g *graph.Graph) *graph.Node {
+	name := "lm_head.weight"
+	if t.cfg.Model.TieWordEmbeddings {
+		name = "model.embed_tokens.weight"
+	}
+	return scope.Store().GetVariable(qwen3.VariablePath(name)).NodeValue(g)
 }
 
 // gradient returns the measures [loss.NumMeasures] of a microbatch and the
 // gradient of its loss for each trained weight, in the order of
 // qwen3.Config.Tensors.
 func (t *Trainer) gradient(scope *model.Scope, in []*graph.Node, o objective) (sums *graph.Node, grads []*graph.Node) {
-	logprobs, entropy := t.logprobs(scope, in, o)
+	logprobs, entropy, chunked := t.logprobs(scope, in, o)
 	var out loss.Measures
 	switch o {
 	case objectiveSFT:
@@ -134,8 +151,11 @@ func (t *Trainer) gradient(scope *model.Scope, in []*graph.Node, o objective) (s
 	for _, spec := range t.tuning.trained {
 		weights = append(weights, t.store.GetVariable(qwen3.VariablePath(spec.Name)).NodeValue(logprobs.Graph()))
 	}
-	grads = graph.Gradient(out[loss.Loss], weights...)
-	return out.Vector(), grads
+	total := out[loss.Loss]
+	if chunked != nil {
+		total = chunked.Surrogate(total)
+	}
+	return out.Vector(), graph.Gradient(total, weights...)
 }
 
 // call runs a program. It notices when a failure left the store without the

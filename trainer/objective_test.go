@@ -240,3 +240,30 @@ func TestObjectivesThatDivideByTheRolloutNeedIt(t *testing.T) {
 		}
 	}
 }
+
+// TestVocabularyInChunksTrainsTheSame: logits that are never whole give the
+// metrics and the gradients of those that are, whatever owns the head.
+func TestVocabularyInChunksTrainsTheSame(t *testing.T) {
+	for _, tied := range []bool{true, false} {
+		for _, l := range []string{"recipe", "entropy", "k3"} {
+			cfg := tinyConfig()
+			cfg.Model.TieWordEmbeddings, cfg.Loss = tied, objectives()[l]
+			chunked := cfg
+			chunked.Loss.MaxLogits, chunked.Remat = 1024, true // 2 or 3 entries at a time
+			a, b := moved(t, cfg), moved(t, chunked)
+			s := samples(7, 60, 3)
+			want, got := update(t, a, 2, s, 2), update(t, b, 2, s, 2)
+			if d := gap(want, got); d > 5e-5 {
+				t.Errorf("%s, tied %v: metrics differ by %v:\n%s", l, tied, d, cmp.Diff(want, got))
+			}
+			x, errA := a.Snapshot()
+			y, errB := b.Snapshot()
+			if err := errors.Join(errA, errB); err != nil {
+				t.Fatal(err)
+			}
+			if d := distance(x.FirstMoments, y.FirstMoments); d > 2e-5 {
+				t.Errorf("%s, tied %v: gradients differ by %v", l, tied, d)
+			}
+		}
+	}
+}
