@@ -1,11 +1,14 @@
 // Package loss owns the objectives of training as graph functions: token
-// log-probabilities, the supervised loss and the clipped policy objective of
-// GRPO. It holds no weights, no state and no reduction over microbatches.
+// log-probabilities, at once or in chunks of the vocabulary, the supervised
+// loss, and the objectives of policy updates with their measures. It holds no
+// weights, no state and no reduction over microbatches.
 //
 // Invariant: every loss is a sum over tokens divided by a denominator that the
-// caller gives, the number of loss tokens of the whole minibatch. The losses and
-// gradients of its microbatches therefore add up to those of the minibatch, in
-// whatever way it is split.
+// caller gives, of the whole minibatch, and what is summed over a sequence is
+// summed by the sequence's number. The losses and gradients of microbatches
+// therefore add up to those of the minibatch, in whatever way it is split,
+// packed or ordered, as long as each sequence stays in one of them.
 //
-// Axes: N tokens (any shape, the same for all arguments of a call), V vocabulary.
+// Axes: N tokens (any shape, the same for all arguments of a call), V
+// vocabulary, C a chunk of it, D width of the hidden states.
 package loss
