@@ -1,0 +1,84 @@
+package chat
+
+import (
+	_ "embed"
+	"fmt"
+	"strings"
+
+	"temper/internal/chat/jinja"
+)
+
+// Names of the built-in formats, for checkpoints with the tokens of Qwen.
+const (
+	// FormatRStar2 is the prompt of rStar2-Agent, with the answer instruction
+	// before the first question alone: conversations only grow.
+	FormatRStar2 = "rstar2"
+	// FormatRStar2Released is the template of the released code, for parity.
+	FormatRStar2Released = "rstar2-released"
+)
+
+// Names of the tools of rStar2-Agent.
+const (
+	ToolPythonStandardIO = "python_code_with_standard_io"
+	ToolJupyter          = "jupyter_code"
+)
+
+//go:embed templates/rstar2.jinja
+var rstar2Source string
+
+//go:embed templates/rstar2-released.jinja
+var rstar2ReleasedSource string
+
+// Builtin returns a built-in format by name.
+func Builtin(name string) (*Template, error) {
+	switch name {
+	case FormatRStar2:
+		return NewTemplate(name, rstar2Source, nil)
+	case FormatRStar2Released:
+		return NewTemplate(name, rstar2ReleasedSource, nil)
+	default:
+		return nil, fmt.Errorf("no built-in chat format %q, only %s", name, strings.Join(BuiltinNames(), ", "))
+	}
+}
+
+// BuiltinNames lists the built-in formats.
+func BuiltinNames() []string { return []string{FormatRStar2, FormatRStar2Released} }
+
+// BuiltinTools returns the JSON schemas of the named tools, in the order given.
+func BuiltinTools(names ...string) (*jinja.List, error) {
+	out := &jinja.List{}
+	for _, name := range names {
+		schema, ok := toolSchema(name)
+		if !ok {
+			return nil, fmt.Errorf("no built-in tool %q, only %s and %s", name, ToolPythonStandardIO, ToolJupyter)
+		}
+		v, err := jinja.Decode([]byte(schema))
+		if err != nil {
+			return nil, fmt.Errorf("schema of tool %s: %w", name, err)
+		}
+		out.Items = append(out.Items, v)
+	}
+	return out, nil
+}
+
+// toolSchema returns what the prompt says of a tool. The texts are those that the
+// policy of the paper was trained on (arXiv 2508.20722, figure 3).
+func toolSchema(name string) (string, bool) {
+	switch name {
+	case ToolPythonStandardIO:
+		return `{"type": "function", "function": {"name": "python_code_with_standard_io",
+"description": "Execute Python code with standard input and capture standard output. This function takes a Python code string and an input string, provides the input string through standard input (stdin) to the code, and captures and returns any output produced through standard output (stdout). If the executed code raises an exception, the error message will be captured and returned instead.",
+"parameters": {"type": "object", "properties": {
+"code": {"type": "string", "description": "A string containing Python code to be executed. The code can read from standard input using the input() function."},
+"input": {"type": "string", "description": "A string that will be provided as standard input to the code when it calls input()."}},
+"required": ["code", "input"]}}}`, true
+	case ToolJupyter:
+		return `{"type": "function", "function": {"name": "jupyter_code",
+"description": "Execute Python code as the next cell of a notebook: names of earlier cells of the conversation are there. Returns what the cell prints and the value of its last expression, or the error that ended it.",
+"parameters": {"type": "object", "properties": {
+"code": {"type": "string", "description": "A string containing the Python code of the cell."}},
+"required": ["code"]}}}`, true
+	default:
+		return "", false
+	}
+}

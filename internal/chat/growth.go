@@ -1,0 +1,225 @@
+package chat
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"temper/internal/chat/jinja"
+	"temper/internal/tokenizer"
+)
+
+// shield stands behind the first character of each control token that a user or
+// tool wrote, while the template runs over it. It is a noncharacter of Unicode.
+const shield = "\U0010FFFE"
+
+// GrowthError says that a template changes what it rendered before, so that a
+// trajectory of tokens would not be what the template says.
+type GrowthError struct {
+	Template string
+	Messages int // the first rendering that differs has this many messages
+	Offset   int // of the first difference, in bytes
+	Had, Got string
+}
+
+// Error names the place and shows both texts.
+func (e *GrowthError) Error() string {
+	return fmt.Sprintf("chat template %s is not append-only: with %d messages the text changes at byte %d from %q to %q",
+		e.Template, e.Messages, e.Offset, e.Had, e.Got)
+}
+
+// CheckAppendOnly renders every beginning of a conversation as a rollout meets it
+// and reports a *GrowthError unless each text extends the one before: up to a
+// question or tool result with the generation prompt, then with the answer. With
+// a tokenizer, which may be nil, the tokens of each tool result and question must
+// extend those before them, too. Use it on a sample conversation before a run.
+func CheckAppendOnly(t *Template, tok *tokenizer.Tokenizer, req Request) error {
+	if req.Messages == nil || len(req.Messages.Items) == 0 {
+		return errors.New("append-only check: no messages")
+	}
+	before := ""
+	var ids []int32
+	for n := 1; n <= len(req.Messages.Items); n++ {
+		if n < len(req.Messages.Items) && roleAt(req.Messages, n) != RoleAssistant && roleAt(req.Messages, n-1) != RoleAssistant {
+			continue // more of the same turn of input follows
+		}
+		step := req
+		step.Messages = &jinja.List{Items: req.Messages.Items[:n]}
+		step.AddGenerationPrompt = roleAt(req.Messages, n-1) != RoleAssistant
+		out, err := t.Render(step)
+		if err != nil {
+			return err
+		}
+		if err := t.extends(before, out.Text, n); err != nil {
+			return err
+		}
+		if tok != nil {
+			next := tok.EncodeSpecial(out.Text)
+			if i := commonTokens(ids, next); step.AddGenerationPrompt && i < len(ids) {
+				return fmt.Errorf("chat template %s: with %d messages token %d changes from %d to %d", t.name, n, i, ids[i], next[min(i, len(next)-1)])
+			}
+			ids = next
+		}
+		before = out.Text
+	}
+	return nil
+}
+
+func roleAt(messages *jinja.List, i int) string {
+	m, ok := messages.Items[i].(*jinja.Dict)
+	if !ok {
+		return ""
+	}
+	role, _ := m.Get("role")
+	s, _ := role.(string)
+	return s
+}
+
+func (t *Template) extends(before, after string, messages int) error {
+	if strings.HasPrefix(after, before) {
+		return nil
+	}
+	i := 0
+	for i < len(before) && i < len(after) && before[i] == after[i] {
+		i++
+	}
+	excerpt := func(s string) string { return strings.ToValidUTF8(s[i:min(i+40, len(s))], "") }
+	return &GrowthError{t.name, messages, i, excerpt(before), excerpt(after)}
+}
+
+func commonTokens(a, b []int32) int {
+	i := 0
+	for i < len(a) && i < len(b) && a[i] == b[i] {
+		i++
+	}
+	return i
+}
+
+// Encode renders a conversation and returns its tokens. Control tokens are those
+// of the template and of system and assistant messages; in what users and tools
+// wrote they are plain text.
+func (t *Template) Encode(tok *tokenizer.Tokenizer, req Request) ([]int32, error) {
+	text, err := t.shielded(tok, req)
+	if err != nil {
+		return nil, err
+	}
+	return encodeShielded(tok, text), nil
+}
+
+// EncodeTurn returns the tokens that follow the end token of the last assistant
+// turn when messages are added to a conversation: the difference of the two
+// renderings, with the generation prompt of the next turn. The tokens of the
+// conversation itself stay as they were sampled.
+func (t *Template) EncodeTurn(tok *tokenizer.Tokenizer, req Request, end string, added ...*jinja.Dict) ([]int32, error) {
+	req.AddGenerationPrompt, req.ContinueFinalMessage = false, false
+	before, err := t.shielded(tok, req)
+	if err != nil {
+		return nil, err
+	}
+	grown := &jinja.List{Items: append([]jinja.Value{}, req.Messages.Items...)}
+	for _, m := range added {
+		grown.Items = append(grown.Items, m)
+	}
+	req.Messages, req.AddGenerationPrompt = grown, true
+	after, err := t.shielded(tok, req)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.extends(before, after, len(grown.Items)); err != nil {
+		return nil, err
+	}
+	at := strings.LastIndex(before, end)
+	if at < 0 || end == "" {
+		return nil, fmt.Errorf("chat template %s: the last turn does not end with %q", t.name, end)
+	}
+	return encodeShielded(tok, after[at+len(end):]), nil
+}
+
+// shielded renders with the control tokens of untrusted messages broken.
+func (t *Template) shielded(tok *tokenizer.Tokenizer, req Request) (string, error) {
+	if req.Messages == nil {
+		return "", fmt.Errorf("chat template %s: no messages", t.name)
+	}
+	out := &jinja.List{Items: make([]jinja.Value, len(req.Messages.Items))}
+	for i, v := range req.Messages.Items {
+		role := roleAt(req.Messages, i)
+		out.Items[i] = v
+		if role == RoleSystem || role == RoleAssistant {
+			continue
+		}
+		safe, err := shieldValue(tok, v)
+		if err != nil {
+			return "", fmt.Errorf("message %d: %w", i, err)
+		}
+		out.Items[i] = safe
+	}
+	req.Messages = out
+	r, err := t.Render(req)
+	return r.Text, err
+}
+
+func shieldValue(tok *tokenizer.Tokenizer, v jinja.Value) (jinja.Value, error) {
+	switch x := v.(type) {
+	case string:
+		return shieldText(tok, x)
+	case *jinja.List:
+		out := &jinja.List{Items: make([]jinja.Value, len(x.Items))}
+		for i, item := range x.Items {
+			var err error
+			if out.Items[i], err = shieldValue(tok, item); err != nil {
+				return nil, err
+			}
+		}
+		return out, nil
+	case *jinja.Dict:
+		out := jinja.NewDict()
+		for _, e := range x.Entries() {
+			value, err := shieldValue(tok, e.Value)
+			if err != nil {
+				return nil, err
+			}
+			out.Set(fmt.Sprint(e.Key), value)
+		}
+		return out, nil
+	default:
+		return v, nil
+	}
+}
+
+// shieldText breaks every control token in text.
+func shieldText(tok *tokenizer.Tokenizer, text string) (string, error) {
+	if strings.Contains(text, shield) {
+		return "", errors.New("text holds the noncharacter U+10FFFE")
+	}
+	for {
+		found := ""
+		for _, id := range tok.Segments(text) {
+			if id >= 0 {
+				found = tok.Decode([]int32{id})
+				break
+			}
+		}
+		if found == "" {
+			return text, nil
+		}
+		_, first := utf8.DecodeRuneInString(found)
+		if first == len(found) || !strings.Contains(text, found) {
+			return "", fmt.Errorf("control token %q cannot be told from text", found)
+		}
+		text = strings.ReplaceAll(text, found, found[:first]+shield+found[first:])
+	}
+}
+
+// encodeShielded cuts text at its control tokens and encodes the rest as plain
+// text, without the shields.
+func encodeShielded(tok *tokenizer.Tokenizer, text string) []int32 {
+	var ids []int32
+	for plain, id := range tok.Segments(text) {
+		ids = append(ids, tok.Encode(strings.ReplaceAll(plain, shield, ""))...)
+		if id >= 0 {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}

@@ -1,0 +1,216 @@
+package chat
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"temper/internal/chat/jinja"
+)
+
+// Toolset are the tools of a conversation, by their JSON schemas.
+type Toolset struct {
+	tools []toolSpec
+}
+
+type toolSpec struct {
+	name       string
+	required   []string
+	properties *jinja.Dict
+}
+
+// Invocation is one call that a turn makes of a Toolset.
+type Invocation struct {
+	Name      string
+	Arguments *jinja.Dict
+	// Refused is the tool response to a call that cannot run; "" for a good one.
+	// Its wording is that of the released rStar2-Agent code.
+	Refused string
+}
+
+// Said is what a turn of text says.
+type Said struct {
+	// Content is the text outside of calls.
+	Content string
+	Calls   []Invocation
+}
+
+// maxClosers bounds how many closing tags are tried for one call.
+const maxClosers = 64
+
+// NewToolset reads the schemas of tools: objects with a function, or functions.
+func NewToolset(schemas *jinja.List) (*Toolset, error) {
+	ts := &Toolset{}
+	for i, v := range schemas.Items {
+		spec, err := readSpec(v)
+		if err != nil {
+			return nil, fmt.Errorf("tool %d: %w", i, err)
+		}
+		if ts.find(spec.name) != nil {
+			return nil, fmt.Errorf("tool %d: a second %q", i, spec.name)
+		}
+		ts.tools = append(ts.tools, spec)
+	}
+	return ts, nil
+}
+
+func readSpec(v jinja.Value) (toolSpec, error) {
+	var spec toolSpec
+	f, _ := v.(*jinja.Dict)
+	if f == nil {
+		return spec, errors.New("schema is no object")
+	}
+	if inner, ok := f.Get("function"); ok {
+		if f, ok = inner.(*jinja.Dict); !ok {
+			return spec, errors.New("function is no object")
+		}
+	}
+	name, _ := f.Get("name")
+	spec.name, _ = name.(string)
+	if spec.name == "" {
+		return spec, errors.New("function has no name")
+	}
+	spec.properties = jinja.NewDict()
+	parameters, _ := f.Get("parameters")
+	p, ok := parameters.(*jinja.Dict)
+	if !ok {
+		return spec, nil
+	}
+	if properties, ok := p.Get("properties"); ok {
+		if spec.properties, ok = properties.(*jinja.Dict); !ok {
+			return spec, errors.New("properties is no object")
+		}
+	}
+	required, _ := p.Get("required")
+	if names, ok := required.(*jinja.List); ok {
+		for _, n := range names.Items {
+			s, ok := n.(string)
+			if !ok {
+				return spec, errors.New("required holds something that is no name")
+			}
+			spec.required = append(spec.required, s)
+		}
+	}
+	return spec, nil
+}
+
+func (ts *Toolset) find(name string) *toolSpec {
+	i := slices.IndexFunc(ts.tools, func(s toolSpec) bool { return s.name == name })
+	if i < 0 {
+		return nil
+	}
+	return &ts.tools[i]
+}
+
+// Parse reads the text of one turn. A call ends at the first closing tag that
+// leaves a JSON value, so that a tag inside a string of the code is code; where
+// none does, at the first. A call that is left open is refused. It never fails.
+func (ts *Toolset) Parse(text string) Said {
+	var said Said
+	var content strings.Builder
+	for {
+		before, rest, found := strings.Cut(text, TokenToolCall)
+		content.WriteString(before)
+		if !found {
+			break
+		}
+		body, after, closed := cutCall(rest)
+		if !closed {
+			said.Calls = append(said.Calls, undecodable("the call is not closed by "+TokenToolCallEnd))
+			break
+		}
+		said.Calls = append(said.Calls, ts.invocation(body))
+		text = after
+	}
+	said.Content = content.String()
+	return said
+}
+
+func cutCall(text string) (body, after string, closed bool) {
+	end := 0
+	for range maxClosers {
+		i := strings.Index(text[end:], TokenToolCallEnd)
+		if i < 0 {
+			break
+		}
+		end += i
+		if json.Valid([]byte(text[:end])) {
+			return text[:end], text[end+len(TokenToolCallEnd):], true
+		}
+		end += len(TokenToolCallEnd)
+	}
+	return strings.Cut(text, TokenToolCallEnd)
+}
+
+func undecodable(why string) Invocation {
+	return Invocation{Refused: "Failed to decode tool call: " + why}
+}
+
+// invocation reads the JSON object of a call.
+func (ts *Toolset) invocation(body string) Invocation {
+	v, err := jinja.Decode([]byte(body))
+	if err != nil {
+		return undecodable("invalid JSON: " + oneLine(err.Error()))
+	}
+	call, ok := v.(*jinja.Dict)
+	if !ok {
+		return undecodable("not a JSON object")
+	}
+	name, ok := call.Get("name")
+	if !ok {
+		return undecodable("'name' is missing")
+	}
+	given, ok := call.Get("arguments")
+	if !ok {
+		return undecodable("'arguments' is missing")
+	}
+	if text, ok := given.(string); ok {
+		if given, err = jinja.Decode([]byte(text)); err != nil {
+			return undecodable("arguments are a string that is no JSON: " + oneLine(err.Error()))
+		}
+	}
+	args, ok := given.(*jinja.Dict)
+	if !ok {
+		return undecodable("arguments must be an object")
+	}
+	s, ok := name.(string)
+	if !ok {
+		return undecodable("name must be a string")
+	}
+	out := Invocation{Name: s, Arguments: args}
+	if why := ts.check(s, args); why != "" {
+		out.Refused = "Error when executing tool: " + why
+	}
+	return out
+}
+
+// check says why a tool cannot take the arguments. Further arguments do no harm.
+func (ts *Toolset) check(name string, args *jinja.Dict) string {
+	spec := ts.find(name)
+	if spec == nil {
+		return "no tool is named " + quote(name)
+	}
+	for _, r := range spec.required {
+		if _, ok := args.Get(r); !ok {
+			return "argument '" + r + "' is missing"
+		}
+	}
+	for _, e := range args.Entries() {
+		key, _ := e.Key.(string)
+		schema, _ := spec.properties.Get(key)
+		property, ok := schema.(*jinja.Dict)
+		if !ok {
+			continue
+		}
+		want, _ := property.Get("type")
+		if _, isText := e.Value.(string); want == "string" && !isText {
+			return "argument '" + key + "' must be a string"
+		}
+	}
+	return ""
+}
+
+// oneLine keeps what a policy reads free of line ends of its own making.
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
