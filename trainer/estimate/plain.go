@@ -1,6 +1,7 @@
 package estimate
 
 import (
+	"fmt"
 	"math/bits"
 )
 
@@ -8,13 +9,17 @@ import (
 const (
 	// programBytes is the program itself with the garbage of its collector.
 	programBytes = 20 << 20
-	// How many matrices the backward pass of one layer holds besides what was
-	// kept: of the scores [N, H T] and of the hidden and feed-forward sizes.
-	plainScores, plainHidden = 7.5, 4
+	// How many matrices the backward pass holds besides what was kept: of the
+	// scores [N, H T] of one layer, and of the hidden and feed-forward sizes.
+	// Gradients of weights wait for a free thread while the pass runs ahead, and
+	// hold on to their factors; with remat they can wait for one layer only.
+	plainScores, plainScoresRemat = 7.5, 7
+	plainHidden, plainHiddenRemat = 14, 2
 	// plainLogits is how many matrices [N, V] the loss and its gradient hold.
-	plainLogits = 12
-	// plainUpdate is how many copies of the gradients an update takes.
-	plainUpdate = 3
+	plainLogits = 13
+	// Copies of the weights in an update, and more of them while the host makes
+	// the first ones.
+	plainUpdate, plainStart = 5, 2
 )
 
 // plainState is weights, gradients and moments on the Go backend.
@@ -23,7 +28,8 @@ func (c Config) plainState(p parameters) []Item {
 		{"weights", "float32", "4 P", Always, 4 * p.all},
 		{"gradients", "float32", "4 P", Always, 4 * p.all},
 		{"optimizer", "AdamW moments, float32", "8 P", Always, 8 * p.all},
-		{"optimizer", "update", "12 P", Always, 4 * plainUpdate * p.all},
+		{"optimizer", "update", "20 P", Always, 4 * plainUpdate * p.all},
+		{"weights", "host copies at the start", "8 P", Update, 4 * plainStart * p.all},
 	}
 	if c.Accumulate {
 		items = append(items, Item{"gradients", "of the pass under way", "4 P", Always, 4 * p.all})
@@ -51,12 +57,16 @@ func (c Config) plainActivations() []Item {
 	if c.LogitsChunk > 0 && int64(c.LogitsChunk) < v {
 		v, vocab = int64(c.LogitsChunk), "chunk"
 	}
+	scores, hidden := plainScores, int64(plainHidden)
+	if c.Remat {
+		scores, hidden = plainScoresRemat, plainHiddenRemat
+	}
 	items := c.kept(saved, Item{"activations", "inputs of layers", "4 L N D", Always, int64(cfg.NumHiddenLayers) * pooled(4*n*d)})
 	return append(items,
 		Item{"activations", "rotary tables by token, all layers", "4 L N (q + kv)", Always, int64(cfg.NumHiddenLayers) * (pooled(4*n*q) + pooled(4*n*kv))},
-		Item{"workspace", "gradients of scores", "30 N H T", Layer, int64(plainScores * float64(pooled(4*n*ht)))},
-		Item{"workspace", "gradients of a layer", "16 N (D + F)", Layer, plainHidden * (pooled(4*n*d) + pooled(4*n*f))},
-		Item{"workspace", "scores over the vocabulary", "48 N " + vocab, Logits, plainLogits * pooled(4*n*v)},
+		Item{"workspace", "gradients of scores", fmt.Sprintf("%g N H T", 4*scores), Layer, int64(scores * float64(pooled(4*n*ht)))},
+		Item{"workspace", "gradients of layers and their factors", fmt.Sprintf("%d N (D + F)", 4*hidden), Layer, hidden * (pooled(4*n*d) + pooled(4*n*f))},
+		Item{"workspace", "scores over the vocabulary", "52 N " + vocab, Logits, plainLogits * pooled(4*n*v)},
 	)
 }
 

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var updateDocuments = flag.Bool("update", false, "rewrite the documents")
+
+const planDocument = "../../docs/plan-14b.md"
+
+// planBlock is a command and its output in the document.
+var planBlock = regexp.MustCompile("(?s)```console\n\\$ temper ([^\n]*)\n(.*?)```")
+
+// TestPlanDocument keeps the figures of the written plan those of the command.
+func TestPlanDocument(t *testing.T) {
+	document, err := os.ReadFile(planDocument)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(planBlock.FindAll(document, -1)); n < 3 {
+		t.Fatalf("%d commands in %s, want at least 3", n, planDocument)
+	}
+	want := planBlock.ReplaceAllFunc(document, func(block []byte) []byte {
+		line := string(planBlock.FindSubmatch(block)[1])
+		var out, errs bytes.Buffer
+		if code := run(strings.Fields(line), &out, &errs); code != 0 {
+			t.Fatalf("temper %s: exit code %d, %s", line, code, errs.String())
+		}
+		return []byte("```console\n$ temper " + line + "\n" + out.String() + "```")
+	})
+	if *updateDocuments {
+		if err := os.WriteFile(planDocument, want, 0o644); err != nil { //nolint:gosec // a document for everybody
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(string(document), string(want)); diff != "" {
+		t.Errorf("%s is not what the command prints; rewrite it with -update (-document +command):\n%s", planDocument, diff)
+	}
+}
+
+func TestPlanUsage(t *testing.T) {
+	for _, c := range []struct{ args, want string }{
+		{"--model 15b", "neither a file nor one of 0.6b, 1.7b, 14b, 32b, 4b, 8b"},
+		{"--devices 8xMI400", `unknown kind "MI400", want one of MI300X`},
+		{"--devices 0xH100", "want a number and a kind"},
+		{"--devices 2xCPU", "the Go backend has one device"},
+		{"--devices 8xH100 --mesh 3", "data x model"},
+		{"--devices 8xH100 --mesh 2x2", "4 devices, there are 8"},
+		{"--devices 16xH100 --model 14b --mesh 1x16", "num_key_value_heads: 8 is not a multiple of the model axis 16"},
+		{"--tokens 50000", "tokens: 50000, want 1 to 40960"},
+		{"--mfu 2", "mfu: 2"},
+		{"--devices 1xH100 --measure", "only on the CPU"},
+		{"--devices x --model y", "--model:"},
+	} {
+		var out, errs bytes.Buffer
+		code := run(append([]string{"trainer", "plan"}, strings.Fields(c.args)...), &out, &errs)
+		if code != exitUser || !strings.Contains(errs.String(), c.want) || out.Len() > 0 {
+			t.Errorf("plan %s: exit code %d, error %q, output %q; want %d and %q", c.args, code, errs.String(), out.String(), exitUser, c.want)
+		}
+	}
+}
