@@ -28,44 +28,29 @@ type added struct {
 type matcher struct {
 	// byFirst lists the tokens by their first byte, the longest first: of several
 	// at one place it wins.
-	byFirst [256][]needle
+	byFirst [256][]*added
 	// only is the one first byte, if there is only one.
 	only     byte
 	hasOnly  bool
 	isFilled bool
+	// unknown are runes that the reference library does not take for words.
+	unknown *unicode.RangeTable
 }
 
-// needle is the text to find a token by.
-type needle struct {
-	text string
-	tok  *added
-}
-
-// newMatcher returns a matcher for the texts of the tokens; of equal texts the
-// first wins, and control tokens come before others.
-func newMatcher(needles []needle) *matcher {
-	m := &matcher{isFilled: len(needles) > 0, hasOnly: len(needles) > 0}
-	slices.SortStableFunc(needles, func(a, b needle) int {
-		return cmp.Or(cmp.Compare(len(b.text), len(a.text)), cmp.Compare(a.tok.order(), b.tok.order()))
-	})
-	for _, n := range needles {
-		m.byFirst[n.text[0]] = append(m.byFirst[n.text[0]], n)
-		m.hasOnly = m.hasOnly && n.text[0] == needles[0].text[0]
-		m.only = n.text[0]
+func newMatcher(tokens []*added) *matcher {
+	m := &matcher{isFilled: len(tokens) > 0, hasOnly: len(tokens) > 0, unknown: sinceUnicode17()}
+	slices.SortStableFunc(tokens, func(a, b *added) int { return cmp.Compare(len(b.content), len(a.content)) })
+	for _, tok := range tokens {
+		first := tok.content[0]
+		m.byFirst[first] = append(m.byFirst[first], tok)
+		m.hasOnly = m.hasOnly && first == tokens[0].content[0]
+		m.only = first
 	}
 	return m
 }
 
-// order is 0 for control tokens, which come first, 1 for others.
-func (a *added) order() int {
-	if a.control {
-		return 0
-	}
-	return 1
-}
-
 // find returns the first match in text at or after from.
-func (m *matcher) find(text string, from int) (at int, found *needle) {
+func (m *matcher) find(text string, from int) (at int, found *added) {
 	for at := from; at < len(text); at++ {
 		if m.hasOnly {
 			skip := strings.IndexByte(text[at:], m.only)
@@ -74,10 +59,9 @@ func (m *matcher) find(text string, from int) (at int, found *needle) {
 			}
 			at += skip
 		}
-		candidates := m.byFirst[text[at]]
-		for i := range candidates {
-			if strings.HasPrefix(text[at:], candidates[i].text) {
-				return at, &candidates[i]
+		for _, tok := range m.byFirst[text[at]] {
+			if strings.HasPrefix(text[at:], tok.content) {
+				return at, tok
 			}
 		}
 	}
@@ -93,22 +77,22 @@ func (m *matcher) cut(text string, yield func(string, *added) bool) bool {
 	}
 	done := 0
 	for from := 0; ; {
-		start, p := m.find(text, from)
-		if p == nil {
+		start, tok := m.find(text, from)
+		if tok == nil {
 			break
 		}
-		end := start + len(p.text)
+		end := start + len(tok.content)
 		from = end
-		if p.tok.singleWord && (endsWithWord(text[:start]) || startsWithWord(text[end:])) {
+		if tok.singleWord && (m.endsWithWord(text[:start]) || m.startsWithWord(text[end:])) {
 			continue
 		}
-		if p.tok.lstrip {
+		if tok.lstrip {
 			start = max(len(strings.TrimRightFunc(text[:start], unicode.IsSpace)), done)
 		}
-		if p.tok.rstrip {
+		if tok.rstrip {
 			end = len(text) - len(strings.TrimLeftFunc(text[end:], unicode.IsSpace))
 		}
-		if !yield(text[done:max(done, start)], p.tok) {
+		if !yield(text[done:max(done, start)], tok) {
 			return false
 		}
 		done = end
@@ -116,18 +100,18 @@ func (m *matcher) cut(text string, yield func(string, *added) bool) bool {
 	return done >= len(text) || yield(text[done:], nil)
 }
 
-func endsWithWord(s string) bool {
+func (m *matcher) endsWithWord(s string) bool {
 	r, _ := utf8.DecodeLastRuneInString(s)
-	return s != "" && isWord(r)
+	return s != "" && m.isWord(r)
 }
 
-func startsWithWord(s string) bool {
+func (m *matcher) startsWithWord(s string) bool {
 	r, _ := utf8.DecodeRuneInString(s)
-	return s != "" && isWord(r)
+	return s != "" && m.isWord(r)
 }
 
 // isWord is \w of Unicode Technical Standard 18, annex C.
-func isWord(r rune) bool {
-	return unicode.In(r, unicode.L, unicode.M, unicode.Nd, unicode.Nl, unicode.Pc,
-		unicode.Other_Alphabetic, unicode.Join_Control)
+func (m *matcher) isWord(r rune) bool {
+	return unicode.In(r, unicode.L, unicode.M, unicode.Nd, unicode.Nl, unicode.Pc, unicode.Other_Alphabetic, unicode.Join_Control) &&
+		!unicode.Is(m.unknown, r)
 }

@@ -8,3 +8,35 @@ func MergesForTest(t *Tokenizer) [][2]string {
 	}
 	return out
 }
+
+// PiecesForTest returns the pieces of text, which merges do not cross.
+func PiecesForTest(t *Tokenizer, text string) []string {
+	var out []string
+	for text != "" {
+		n := t.split.next(text)
+		out = append(out, text[:n])
+		text = text[n:]
+	}
+	return out
+}
+
+// MergeForTest merges one piece both ways, without the cache.
+func MergeForTest(t *Tokenizer, piece string) (short, long []int32) {
+	return t.mergeShort(nil, piece), t.mergeLong(nil, piece)
+}
+
+// NormalizeForTest brings text into the form that the reference library gives it.
+func NormalizeForTest(text string) string { return newComposer().normalize(text) }
+
+// ClassForTest returns the class of each rune, as a letter, and whether it
+// belongs to a word.
+func ClassForTest() func(r rune) (class, word byte) {
+	c, m := newClasses(), newMatcher(nil)
+	return func(r rune) (byte, byte) {
+		word := byte('-')
+		if m.isWord(r) {
+			word = 'w'
+		}
+		return "-LNS"[c.get(r)], word
+	}
+}

@@ -80,6 +80,8 @@ func (t *Tokenizer) fillAdded(tokens []addedToken, m *model) error {
 			return fmt.Errorf("added token with id %d is empty", a.ID)
 		case seen[a.Content]:
 			return fmt.Errorf("added token %q is given twice", a.Content)
+		case a.Normalized && t.normalize(a.Content) != a.Content:
+			return fmt.Errorf("added token %q is normalized but not in form NFC itself: not supported", a.Content)
 		case inVocab && id != a.ID:
 			return fmt.Errorf("added token %q has id %d, the vocabulary says %d", a.Content, a.ID, id)
 		case !inVocab && a.ID != next:
@@ -91,7 +93,7 @@ func (t *Tokenizer) fillAdded(tokens []addedToken, m *model) error {
 			next++
 		}
 		seen[a.Content] = true
-		if err := t.put(a.ID, a.Content, t.decoded(runes, &a)); err != nil {
+		if err := t.put(a.ID, a.Content, decoded(runes, a.Content)); err != nil {
 			return err
 		}
 		t.added = append(t.added, added{
@@ -105,11 +107,7 @@ func (t *Tokenizer) fillAdded(tokens []addedToken, m *model) error {
 // decoded returns what the decoder of the reference library makes of an added
 // token: it reads every token in the alphabet of bytes and takes those that are
 // not spelled in it as they are. ASCII without spaces is always as it is.
-func (t *Tokenizer) decoded(runes map[rune]byte, a *addedToken) []byte {
-	spelled := a.Content
-	if a.Normalized {
-		spelled = t.normalize(spelled)
-	}
+func decoded(runes map[rune]byte, spelled string) []byte {
 	if content, err := unspell(runes, spelled); err == nil {
 		return content
 	}
@@ -119,12 +117,12 @@ func (t *Tokenizer) decoded(runes map[rune]byte, a *addedToken) []byte {
 // seal makes the added tokens ready to be found.
 func (t *Tokenizer) seal() {
 	slices.SortFunc(t.added, func(a, b added) int { return cmp.Compare(a.id, b.id) })
-	var given, normalized []needle
+	var given, normalized []*added
 	for i := range t.added {
 		if a := &t.added[i]; a.normalized {
-			normalized = append(normalized, needle{t.normalize(a.content), a})
+			normalized = append(normalized, a)
 		} else {
-			given = append(given, needle{a.content, a})
+			given = append(given, a)
 		}
 	}
 	t.given, t.normalized = newMatcher(given), newMatcher(normalized)

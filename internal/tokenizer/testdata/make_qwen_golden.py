@@ -1,4 +1,4 @@
-"""Writes qwen_tokenizer.json and qwen_golden.jsonl beside this file.
+"""Writes qwen_tokenizer.json, qwen_golden.jsonl and unicode_golden.json beside this file.
 
 Run once with Python 3.11, tokenizers 0.23.3 (pip install tokenizers==0.23.3):
 
@@ -8,9 +8,11 @@ The tokenizer has the components of Qwen3's: NFC, the Split pattern with its
 lookahead, ByteLevel, and the same added tokens; its vocabulary is learned from
 the texts below. Each line of the golden file is a text with its ids: "ids" with
 added tokens recognised, "plain" with none of them known, and "text", what the
-ids decode to.
+ids decode to. The last file has digests of what the library knows of each code
+point, so that a change of Go's tables is noticed.
 """
 
+import hashlib
 import json
 import pathlib
 import random
@@ -103,6 +105,26 @@ def texts():
         yield "".join(rng.choice(rng.choice((EDGES, WORDS))) for _ in range(rng.randint(2, 14)))
 
 
+def digests():
+    runes = [chr(c) for c in range(0x110000) if not 0xD800 <= c <= 0xDFFF]
+    kinds = dict.fromkeys(runes, "-")
+    for kind, pattern in (("L", r"\p{L}"), ("N", r"\p{N}"), ("S", r"\s")):
+        split = pre_tokenizers.Split(Regex(pattern), behavior="removed", invert=True)
+        for start in range(0, len(runes), 20000):
+            for piece, _ in split.pre_tokenize_str("".join(runes[start:start + 20000])):
+                if len(piece) == 1:
+                    kinds[piece] = kind
+    word = Tokenizer(models.BPE(vocab={}, merges=[]))
+    word.add_tokens([AddedToken("<>", normalized=False, single_word=True)])
+    nfc = normalizers.NFC()
+    texts = {
+        "classes": (kinds[r] for r in runes),
+        "words": ("-" if word.encode(r + "<>").ids else "w" for r in runes),
+        "nfc": (nfc.normalize_str(f"{r} a{r}\u0301{r}\u0345\u0334\n") for r in runes),
+    }
+    return {name: hashlib.sha256("".join(parts).encode()).hexdigest() for name, parts in texts.items()}
+
+
 def main():
     tok = tokenizer()
     tok.save(str(HERE / "qwen_tokenizer.json"), pretty=False)
@@ -114,6 +136,7 @@ def main():
             ids = tok.encode(text).ids
             row = {"in": text, "ids": ids, "plain": plain.encode(text).ids, "text": tok.decode(ids, skip_special_tokens=False)}
             out.write(json.dumps(row) + "\n")
+    (HERE / "unicode_golden.json").write_text(json.dumps(digests(), indent=1) + "\n")
 
 
 if __name__ == "__main__":
