@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
@@ -56,7 +57,9 @@ sqrt(2*layers), norms at one. The same seed gives the same bytes. DIR must be em
 			return err
 		}
 		layout := hf.Layout{DType: d, Files: map[string][]byte{hf.ConfigFile: data}}
-		if err := hf.Create(args[0], parsed.Config, qwen3.ByName(weights), layout); err != nil {
+		if err := hf.Create(args[0], parsed.Config, qwen3.ByName(weights), layout); errors.Is(err, os.ErrExist) {
+			return usageError{err}
+		} else if err != nil {
 			return err
 		}
 		fmt.Fprintf(cmd.OutOrStdout(), "%s: %d parameters in %s\n", args[0], parsed.NumParameters(), dtype)

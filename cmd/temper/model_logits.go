@@ -2,9 +2,11 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 
 	"github.com/spf13/cobra"
 
+	"temper/trainer/device"
 	"temper/trainer/hf"
 )
 
@@ -38,6 +40,9 @@ The weights are widened to float32 and so is the arithmetic, whatever type the f
 			rows, first = hf.AllRows, 0
 		}
 		logits, err := m.Logits(backend, ids, rows)
+		if errors.Is(err, device.ErrName) {
+			return usagef("--backend: %w", err)
+		}
 		if err != nil {
 			return err
 		}

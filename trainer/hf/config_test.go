@@ -1,0 +1,125 @@
+package hf_test
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"temper/trainer/hf"
+	"temper/trainer/qwen3"
+)
+
+// edited returns the committed config.json with other fields; nil removes one.
+func edited(t *testing.T, changes map[string]any) []byte {
+	t.Helper()
+	data, err := os.ReadFile("testdata/tied/config.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(data, &fields); err != nil {
+		t.Fatal(err)
+	}
+	for key, value := range changes {
+		fields[key] = value
+		if value == nil {
+			delete(fields, key)
+		}
+	}
+	if data, err = json.Marshal(fields); err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func tiny() qwen3.Config {
+	return qwen3.Config{VocabSize: 64, HiddenSize: 32, IntermediateSize: 48, NumHiddenLayers: 2, NumAttentionHeads: 4, NumKeyValueHeads: 2,
+		HeadDim: 16, MaxPositionEmbeddings: 128, RopeTheta: 1e6, RMSNormEps: 1e-6, TieWordEmbeddings: true, InitializerRange: 0.02}
+}
+
+// TestConfigOfEitherVersion: transformers 5 writes rope_parameters and dtype
+// where 4 wrote rope_theta, rope_scaling and torch_dtype.
+func TestConfigOfEitherVersion(t *testing.T) {
+	for name, changes := range map[string]map[string]any{
+		"5": {},
+		"4": {"rope_parameters": nil, "dtype": nil, "layer_types": nil, "rope_theta": 1000000, "rope_scaling": json.RawMessage("null"), "torch_dtype": "float32"},
+	} {
+		got, err := hf.ParseConfig(edited(t, changes))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(hf.Config{Config: tiny(), DType: "float32"}, got); diff != "" {
+			t.Errorf("version %s: want (-) got (+):\n%s", name, diff)
+		}
+	}
+}
+
+func TestConfigComesBack(t *testing.T) {
+	data, err := hf.EncodeConfig(tiny(), "bfloat16")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := hf.ParseConfig(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(hf.Config{Config: tiny(), DType: "bfloat16"}, got); diff != "" {
+		t.Errorf("want (-) got (+):\n%s", diff)
+	}
+}
+
+func TestConfigNotes(t *testing.T) {
+	got, err := hf.ParseConfig(edited(t, map[string]any{"head_dim": nil, "rope_parameters": nil, "flux": map[string]any{"a": 1}, "rms_norm_eps": nil}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"head_dim is absent: 128, the default", "rms_norm_eps is absent: 0.000001, the default",
+		"rope_theta is absent: 10000, the default", `flux: {"a":1} is unknown here, and kept`}
+	if diff := cmp.Diff(want, got.Notes); diff != "" {
+		t.Errorf("want (-) got (+):\n%s", diff)
+	}
+	if got.HeadDim != 128 || got.RopeTheta != 1e4 {
+		t.Errorf("head_dim %d, rope_theta %v", got.HeadDim, got.RopeTheta)
+	}
+}
+
+func TestConfigRefuses(t *testing.T) {
+	yarn := map[string]any{"rope_type": "yarn", "factor": 4.0, "rope_theta": 1e6}
+	for want, changes := range map[string]map[string]any{
+		`architectures: [Qwen3MoeForCausalLM], want [Qwen3ForCausalLM]`:         {"architectures": []string{"Qwen3MoeForCausalLM"}},
+		`model_type: "qwen3_moe", want "qwen3"`:                                 {"model_type": "qwen3_moe"},
+		`model_type: "", want "qwen3"`:                                          {"model_type": nil},
+		`num_experts: 128, a mixture of experts is not supported`:               {"num_experts": 128},
+		`quantization_config: quantised weights are not supported`:              {"quantization_config": map[string]any{"bits": 4}},
+		`hidden_act: "gelu", want "silu"`:                                       {"hidden_act": "gelu"},
+		`attention_bias: true, want false`:                                      {"attention_bias": true},
+		`attention_dropout: 0.1, want 0`:                                        {"attention_dropout": 0.1},
+		`use_sliding_window: true, want false`:                                  {"use_sliding_window": true},
+		`layer_types[1]: "sliding_attention", want "full_attention"`:            {"layer_types": []string{"full_attention", "sliding_attention"}},
+		`layer_types: 1 layers, num_hidden_layers is 2`:                         {"layer_types": []string{"full_attention"}},
+		`rope_parameters: type "yarn" is not supported, want "default" or null`: {"rope_parameters": yarn},
+		`rope_scaling: type "linear" is not supported, want "default" or null`:  {"rope_scaling": map[string]any{"type": "linear", "factor": 2}},
+		`rope_scaling: rope_theta 10, elsewhere it is 10000`:                    {"rope_theta": 10000, "rope_parameters": nil, "rope_scaling": map[string]any{"type": "default", "rope_theta": 10}},
+		`rope_parameters: partial_rotary_factor 0.5, want 1`:                    {"rope_parameters": map[string]any{"rope_type": "default", "partial_rotary_factor": 0.5}},
+		`vocab_size: missing`:                                                   {"vocab_size": nil},
+		`hidden_size: "x", want an integer`:                                     {"hidden_size": "x"},
+		`head_dim: 15, want an even number`:                                     {"head_dim": 15},
+	} {
+		_, err := hf.ParseConfig(edited(t, changes))
+		if err == nil || err.Error() != "config.json: "+want {
+			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+	_, err := hf.ParseConfig(edited(t, map[string]any{"rope_parameters": yarn, "num_experts": 8, "hidden_act": "relu"}))
+	if err == nil || strings.Count(err.Error(), "\n") != 2 {
+		t.Errorf("error %v, want three lines", err)
+	}
+	for _, data := range []string{"", "null", "[]", "{", strings.Repeat("[", 1<<20)} {
+		if _, err := hf.ParseConfig([]byte(data)); err == nil {
+			t.Errorf("%.10q is accepted", data)
+		}
+	}
+}
