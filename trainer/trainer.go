@@ -56,6 +56,10 @@ type Config struct {
 	// segments, instead of padding each to a row of its own: few shapes, whatever
 	// the lengths. Log-probabilities are the same up to rounding.
 	Pack bool
+	// MemoryLimit, in bytes of device memory, refuses a step before it starts where
+	// StepBytes estimates more. Without both of them nothing is refused.
+	MemoryLimit int64
+	StepBytes   StepBytes
 	// Remat halves the memory of activations for about 15 % more time.
 	Remat bool
 	// Compute is the type in which matrices are multiplied: float32, also when

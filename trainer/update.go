@@ -23,7 +23,8 @@ type UpdateOptions struct {
 // SFTStep makes one supervised update on the samples: the mean negative
 // log-likelihood of the tokens in their LossMask. Advantages and rollout
 // log-probabilities are ignored.
-// Errors: ErrDiverged, ErrNoState, ctx.Err(), a GraphError, or one that names the sample.
+// Errors: ErrDiverged as a DivergedError, ErrTooLarge, ErrNoState, ctx.Err(),
+// config.Problems, a GraphError, or one that names the sample.
 func (t *Trainer) SFTStep(ctx context.Context, samples []rl.Sample, o config.Optimizer, p Position) (rl.TrainMetrics, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -70,10 +71,13 @@ func (t *Trainer) step(ctx context.Context, obj objective, samples []rl.Sample, 
 		t.counters.Schedule = p.Step
 		return rl.TrainMetrics{LR: lr}, nil
 	}
+	parts := deal(rows)
+	if err := t.fits(parts); err != nil {
+		return rl.TrainMetrics{}, err
+	}
 	if err := t.tune(o); err != nil {
 		return rl.TrainMetrics{}, err
 	}
-	parts := deal(rows)
 	undo, err := t.prepare(ctx, obj, parts)
 	if err != nil {
 		return rl.TrainMetrics{}, err
