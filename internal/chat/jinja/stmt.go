@@ -219,6 +219,9 @@ func (s forStmt) run(st *state) (jump, error) {
 	}
 	l := &loop{items: items}
 	for i, item := range items {
+		if err := st.charge(64); err != nil { // the scope of an iteration
+			return goOn, err
+		}
 		l.index = i
 		vars := map[string]Value{"loop": l}
 		if err := s.target.assign(st, vars, item); err != nil {
