@@ -55,6 +55,7 @@ func recordOf(in LogStepInput) artifact.StepRecord {
 		"down_sampling/after_sampling_trace_num":    float64(in.Rollouts.Kept),
 		"actor/pg_loss":                             in.Train.Metrics.Loss,
 		"actor/lr":                                  in.Train.Metrics.LR,
+		"actor/skipped_updates":                     float64(in.Train.Metrics.SkippedUpdates),
 		"actor/ppo_kl":                              in.Train.Metrics.PPOKL,
 		"actor/pg_clipfrac":                         in.Train.Metrics.ClipHigh,
 		"actor/pg_clipfrac_lower":                   in.Train.Metrics.ClipLow,
