@@ -1,6 +1,9 @@
 package jinja
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // expr is an expression of a template.
 type expr interface {
@@ -203,7 +206,7 @@ func invoke(st *state, f Value, c call) (Value, error) {
 	switch f := f.(type) {
 	case *function:
 		v, err := f.call(st, c)
-		if _, own := err.(*Exception); err != nil && !own {
+		if own := (*Exception)(nil); err != nil && !errors.As(err, &own) {
 			err = fmt.Errorf("%s: %w", f.name, err)
 		}
 		return v, err

@@ -219,6 +219,7 @@ func (p *parser) primary() (expr, error) {
 			return nil, p.fail("bad number %s", t)
 		}
 		return constExpr{f}, nil
+	default:
 	}
 	switch {
 	case p.skipOp("("):

@@ -22,8 +22,8 @@ const (
 	// MaxSource is the longest template, in bytes.
 	MaxSource = 1 << 20
 	// MaxWork is the budget of one render: evaluated nodes plus 1/8 of the bytes
-	// that they make or read. It holds a render to about a second.
-	MaxWork = 10_000_000
+	// that they make or read. It holds a render to less than a second.
+	MaxWork = 5_000_000
 	// MaxOutput is the longest rendered text, in bytes.
 	MaxOutput = 16 << 20
 	// maxDepth bounds the nesting of syntax, of macro calls and of values.

@@ -133,6 +133,9 @@ func (e *encoder) write(v Value, depth int) error {
 	if err := e.st.charge(0); err != nil {
 		return err
 	}
+	if e.b.Len() > MaxOutput {
+		return fmt.Errorf("%w of %d bytes of output", ErrBudget, MaxOutput)
+	}
 	switch x := v.(type) {
 	case nil:
 		e.b.WriteString("null")

@@ -23,33 +23,41 @@ func arith(st *state, op string, a, b Value) (Value, error) {
 	if isNumber(a) && isNumber(b) {
 		return arithNumbers(op, a, b)
 	}
+	switch op {
+	case "+":
+		if v, err := concat(st, a, b); v != nil || err != nil {
+			return v, err
+		}
+	case "*":
+		if _, ok := b.(string); ok {
+			a, b = b, a
+		}
+		s, isText := a.(string)
+		if n, isInt := toInt(b); isText && isInt {
+			return repeat(st, s, n)
+		}
+	case "%":
+		if s, ok := a.(string); ok {
+			return formatPercent(st, s, b)
+		}
+	}
+	return nil, fmt.Errorf("unsupported operand types for %s: '%s' and '%s'", op, typeName(a), typeName(b))
+}
+
+// concat joins two strings or lists; nil for other pairs.
+func concat(st *state, a, b Value) (Value, error) {
 	switch x := a.(type) {
 	case string:
-		switch y := b.(type) {
-		case string:
-			if op == "+" {
-				return x + y, st.charge(len(x) + len(y))
-			}
-		default:
-			if n, ok := toInt(b); ok && op == "*" {
-				return repeat(st, x, n)
-			}
-		}
-		if op == "%" {
-			return formatPercent(st, x, b)
+		if y, ok := b.(string); ok {
+			return x + y, st.charge(len(x) + len(y))
 		}
 	case *List:
-		if y, ok := b.(*List); ok && op == "+" && x.tuple == y.tuple {
+		if y, ok := b.(*List); ok && x.tuple == y.tuple {
 			items := append(append([]Value{}, x.Items...), y.Items...)
 			return &List{items, x.tuple}, st.charge(16 * len(items))
 		}
 	}
-	if s, ok := b.(string); ok && op == "*" {
-		if n, ok := toInt(a); ok {
-			return repeat(st, s, n)
-		}
-	}
-	return nil, fmt.Errorf("unsupported operand types for %s: '%s' and '%s'", op, typeName(a), typeName(b))
+	return nil, nil
 }
 
 func repeat(st *state, s string, n int64) (Value, error) {

@@ -103,15 +103,11 @@ func (p *parser) statements(ends ...string) ([]stmt, error) {
 			p.take()
 			body = append(body, text(t.text))
 		case tokenVariableBegin:
-			p.take()
-			x, err := p.tuple(true)
+			s, err := p.print()
 			if err != nil {
 				return nil, err
 			}
-			if _, err := p.want(tokenVariableEnd, "end of print"); err != nil {
-				return nil, err
-			}
-			body = append(body, printStmt{x, t.line})
+			body = append(body, s)
 		default:
 			p.take()
 			if slices.Contains(ends, p.peek().text) && p.peek().kind == tokenName {
@@ -127,6 +123,16 @@ func (p *parser) statements(ends ...string) ([]stmt, error) {
 			body = append(body, s)
 		}
 	}
+}
+
+func (p *parser) print() (stmt, error) {
+	line := p.take().line
+	x, err := p.tuple(true)
+	if err != nil {
+		return nil, err
+	}
+	_, err = p.want(tokenVariableEnd, "end of print")
+	return printStmt{x, line}, err
 }
 
 // block reads the end of a tag, the statements below it and the name of its end.
@@ -258,9 +264,19 @@ func (p *parser) set(line int) (stmt, error) {
 // target reads what a for or set assigns: names, a name of a namespace, or a
 // tuple of names.
 func (p *parser) target() (target, error) {
+	if p.skipOp("(") {
+		if err := p.deeper(); err != nil {
+			return target{}, err
+		}
+		defer p.shallower()
+		t, err := p.target()
+		if err != nil {
+			return t, err
+		}
+		return t, p.wantOp(")")
+	}
 	var t target
 	for {
-		paren := p.skipOp("(")
 		name, err := p.want(tokenName, "a name")
 		if err != nil {
 			return t, err
@@ -273,19 +289,6 @@ func (p *parser) target() (target, error) {
 			attr, err := p.want(tokenName, "a name")
 			t.attr = attr.text
 			return t, err
-		}
-		if paren && p.isOp(",") {
-			p.take()
-			inner, err := p.target()
-			if err != nil {
-				return t, err
-			}
-			t.names, t.tuple = append(t.names, inner.names...), true
-		}
-		if paren {
-			if err := p.wantOp(")"); err != nil {
-				return t, err
-			}
 		}
 		if !p.skipOp(",") {
 			return t, nil

@@ -1,6 +1,9 @@
 package jinja
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // stmt is a statement of a template.
 type stmt interface {
@@ -110,7 +113,7 @@ func atLine(line int, err error) error {
 	if err == nil {
 		return nil
 	}
-	if _, placed := err.(*lineError); placed {
+	if placed := (*lineError)(nil); errors.As(err, &placed) {
 		return err
 	}
 	return &lineError{line, err}
