@@ -25,8 +25,9 @@ func MergeForTest(t *Tokenizer, piece string) (short, long []int32) {
 	return t.mergeShort(nil, piece), t.mergeLong(nil, piece)
 }
 
-// NormalizeForTest brings text into the form that the reference library gives it.
-func NormalizeForTest(text string) string { return newComposer().normalize(text) }
+// NormalizeForTest returns what brings text into the form that the reference
+// library gives it.
+func NormalizeForTest() func(string) string { return newComposer().normalize }
 
 // ClassForTest returns the class of each rune, as a letter, and whether it
 // belongs to a word.

@@ -78,17 +78,14 @@ func (m *mergeText) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 		return err
 	}
 	var parts []string
-	switch value.Kind() {
-	case '"':
+	if value.Kind() == '"' {
 		var old string
 		if err := json.Unmarshal(value, &old); err != nil {
 			return err
 		}
 		parts = strings.Split(old, " ")
-	case '[':
-		if err := json.Unmarshal(value, &parts); err != nil {
-			return fmt.Errorf("merge %s is not two tokens", value)
-		}
+	} else if err := json.Unmarshal(value, &parts); err != nil {
+		return fmt.Errorf("merge %s is not two tokens", value)
 	}
 	if len(parts) != 2 {
 		return fmt.Errorf("merge %s is not two tokens", value)

@@ -138,6 +138,9 @@ func (g *segment) pair(c *composer, a, b rune) (rune, bool) {
 		return 0, false
 	}
 	g.buf = utf8.AppendRune(utf8.AppendRune(g.buf[:0], a), b)
+	if norm.NFC.Properties(g.buf[utf8.RuneLen(a):]).BoundaryBefore() {
+		return 0, false
+	}
 	g.joined = norm.NFC.Append(g.joined[:0], g.buf...)
 	r, width := utf8.DecodeRune(g.joined)
 	return r, width == len(g.joined) && !unicode.Is(c.unknown, r)

@@ -21,7 +21,7 @@ const (
 // except truncation and padding, which it ignores: see Notes.
 func Parse(data []byte) (*Tokenizer, error) {
 	if len(data) > maxFile {
-		return nil, fmt.Errorf("parse tokenizer: %d bytes or more, the limit is %d", len(data), maxFile)
+		return nil, fmt.Errorf("parse tokenizer: %d bytes, the limit is %d", len(data), maxFile)
 	}
 	var f file
 	if err := jsonv2.Unmarshal(data, &f); err != nil {
@@ -49,8 +49,8 @@ func (t *Tokenizer) fillTables(f *file) error {
 	if err := t.fillBytes(vocab); err != nil {
 		return err
 	}
-	if id := slices.IndexFunc(t.content, func(c []byte) bool { return c == nil }); id >= 0 {
-		return fmt.Errorf("vocabulary has no token with id %d but ids up to %d", id, len(t.content)-1)
+	if err := t.checkIDs(len(vocab)); err != nil {
+		return err
 	}
 	if err := t.fillMerges(&f.Model); err != nil {
 		return err
@@ -67,10 +67,8 @@ func (t *Tokenizer) fillTables(f *file) error {
 	return t.checkTemplate()
 }
 
-// fillAdded sets the added tokens. Their ids must be those that the reference
-// library gives: that of the vocabulary, else the next free one.
+// fillAdded sets the added tokens, in the order of the file.
 func (t *Tokenizer) fillAdded(tokens []addedToken, m *model) error {
-	next := int32(len(m.Vocab))
 	runes := runeBytes()
 	seen := make(map[string]bool, len(tokens))
 	for _, a := range tokens {
@@ -84,13 +82,8 @@ func (t *Tokenizer) fillAdded(tokens []addedToken, m *model) error {
 			return fmt.Errorf("added token %q is normalized but not in form NFC itself: not supported", a.Content)
 		case inVocab && id != a.ID:
 			return fmt.Errorf("added token %q has id %d, the vocabulary says %d", a.Content, a.ID, id)
-		case !inVocab && a.ID != next:
-			return fmt.Errorf("added token %q has id %d, want %d, the first after the vocabulary and the tokens before it", a.Content, a.ID, next)
 		case inVocab && m.IgnoreMerges:
 			return fmt.Errorf("added token %q is in the vocabulary too: not supported with model.ignore_merges", a.Content)
-		}
-		if !inVocab {
-			next++
 		}
 		seen[a.Content] = true
 		if err := t.put(a.ID, a.Content, decoded(runes, a.Content)); err != nil {
@@ -100,6 +93,28 @@ func (t *Tokenizer) fillAdded(tokens []addedToken, m *model) error {
 			id: a.ID, content: a.Content, singleWord: a.SingleWord, lstrip: a.LStrip, rstrip: a.RStrip,
 			normalized: a.Normalized, control: a.Special, inVocab: inVocab,
 		})
+	}
+	return nil
+}
+
+// checkIDs refuses a vocabulary with gaps, and added tokens with other ids than
+// those that the reference library gives them: the next free one after it.
+func (t *Tokenizer) checkIDs(numVocab int) error {
+	for id, content := range t.content[:min(numVocab, len(t.content))] {
+		if content == nil {
+			return fmt.Errorf("vocabulary has no token with id %d but %d tokens", id, numVocab)
+		}
+	}
+	next := int32(numVocab)
+	for i := range t.added {
+		a := &t.added[i]
+		if a.inVocab {
+			continue
+		}
+		if a.id != next {
+			return fmt.Errorf("added token %q has id %d, want %d, the first after the vocabulary and the tokens before it", a.content, a.id, next)
+		}
+		next++
 	}
 	return nil
 }
@@ -212,6 +227,13 @@ func Load(path string) (*Tokenizer, error) {
 		return nil, fmt.Errorf("read tokenizer: %w", err)
 	}
 	defer f.Close() //nolint:errcheck // nothing is written to it
+	info, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("read tokenizer: %w", err)
+	}
+	if info.Size() > maxFile {
+		return nil, fmt.Errorf("%s: %d bytes, the limit is %d", path, info.Size(), maxFile)
+	}
 	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
 		return nil, fmt.Errorf("read tokenizer: %w", err)

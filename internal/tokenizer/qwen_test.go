@@ -26,10 +26,11 @@ func nasty(tok *tokenizer.Tokenizer, t *rapid.T) string {
 }
 
 func TestQwenRoundTrip(t *testing.T) {
+	normalize := tokenizer.NormalizeForTest()
 	tok := load(t, "qwen_tokenizer.json")
 	rapid.Check(t, func(t *rapid.T) {
 		text := nasty(tok, t)
-		want := tokenizer.NormalizeForTest(text)
+		want := normalize(text)
 		ids := tok.Encode(text)
 		if got := tok.Decode(ids); got != want {
 			t.Fatalf("decode(encode(%q)) = %q, want %q", text, got, want)
@@ -154,13 +155,14 @@ func TestConcurrentEncodersAgree(t *testing.T) {
 }
 
 func FuzzQwenRoundTrip(f *testing.F) {
+	normalize := tokenizer.NormalizeForTest()
 	for _, r := range rows[golden](f, "qwen_golden.jsonl", 500)[:80] {
 		f.Add([]byte(r.In))
 	}
 	f.Add([]byte("\xff\xe4\xb8 '\xc5 e\xcc\x81"))
 	tok := load(f, "qwen_tokenizer.json")
 	f.Fuzz(func(t *testing.T, data []byte) {
-		want := tokenizer.NormalizeForTest(string(data))
+		want := normalize(string(data))
 		ids := tok.Encode(string(data))
 		if got := tok.Decode(ids); got != want {
 			t.Fatalf("decode(encode(%q)) = %q, want %q", data, got, want)

@@ -21,6 +21,7 @@ import (
 // TestUnicodeIsThatOfTheReferenceLibrary visits every code point: a newer table
 // in Go or in x/text shows here, and wants a line in unicode.go.
 func TestUnicodeIsThatOfTheReferenceLibrary(t *testing.T) {
+	normalize := tokenizer.NormalizeForTest()
 	data, err := os.ReadFile("testdata/unicode_golden.json")
 	if err != nil {
 		t.Fatal(err)
@@ -38,8 +39,11 @@ func TestUnicodeIsThatOfTheReferenceLibrary(t *testing.T) {
 		k, w := class(r)
 		digests["classes"].Write([]byte{k})
 		digests["words"].Write([]byte{w})
+		if r >= 0x34000 && r < 0xe0000 || r >= 0xe1000 {
+			continue // empty and private planes: nothing to normalize
+		}
 		text := fmt.Sprintf("%c a%c\u0301%c\u0345\u0334\n", r, r, r)
-		_, _ = io.WriteString(digests["nfc"], tokenizer.NormalizeForTest(text)) // a hash takes all bytes
+		_, _ = io.WriteString(digests["nfc"], normalize(text)) // a hash takes all bytes
 	}
 	got := map[string]string{}
 	for name, h := range digests {
@@ -51,6 +55,7 @@ func TestUnicodeIsThatOfTheReferenceLibrary(t *testing.T) {
 }
 
 func TestNormalizeKeepsWhatIsNoUTF8(t *testing.T) {
+	normalize := tokenizer.NormalizeForTest()
 	tests := map[string]string{
 		"e\u0301\xffe\u0301":                     "\u00e9\xff\u00e9",
 		"e\xff\u0301":                            "e\xff\u0301",
@@ -60,7 +65,7 @@ func TestNormalizeKeepsWhatIsNoUTF8(t *testing.T) {
 		"e\u0316" + strings.Repeat("\u0301", 40): "\u00e9\u0316" + strings.Repeat("\u0301", 39),
 	}
 	for in, want := range tests {
-		if got := tokenizer.NormalizeForTest(in); got != want {
+		if got := normalize(in); got != want {
 			t.Errorf("normalize(%q) = %q, want %q", in, got, want)
 		}
 	}
