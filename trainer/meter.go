@@ -114,6 +114,7 @@ func Series(m rl.TrainMetrics) map[string]float64 {
 		"actor/kl_k1":             m.RefK1,
 		"actor/kl_k2":             m.RefK2,
 		"actor/untrained_frac":    m.Untrained,
+		"actor/skipped_updates":   float64(m.SkippedUpdates),
 
 		"training/rollout_actor_logprob_diff_mean":    m.MismatchKL,
 		"training/rollout_actor_logprob_diff_max":     m.MismatchMax,

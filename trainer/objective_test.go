@@ -182,6 +182,20 @@ func TestReferencePolicyHolds(t *testing.T) {
 	}
 }
 
+// TestSeriesHaveTheMeaningOfTheirNames: verl's clip fraction is of both bounds,
+// its lower one of the dual clip, and its policy loss is without the penalty.
+func TestSeriesHaveTheMeaningOfTheirNames(t *testing.T) {
+	got := trainer.Series(rl.TrainMetrics{Loss: 3, Penalty: 1, ClipLow: 0.25, ClipHigh: 0.5, ClipDual: 0.125, RefK3: 7, MismatchKL: 5, MismatchMax: 6, WeightMean: 8})
+	for name, want := range map[string]float64{
+		"actor/pg_loss": 2, "actor/pg_clipfrac": 0.75, "actor/pg_clipfrac_lower": 0.125, "actor/kl_loss": 7,
+		"training/rollout_actor_logprob_diff_mean": 5, "training/rollout_actor_logprob_diff_max": 6, "rollout_corr/rollout_is_mean": 8,
+	} {
+		if got[name] != want {
+			t.Errorf("%s is %v, want %v", name, got[name], want)
+		}
+	}
+}
+
 func TestOverlongTrajectories(t *testing.T) {
 	s := samples(5, 40, 4)
 	s[1].Truncated = true
