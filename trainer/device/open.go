@@ -134,6 +134,9 @@ func start(config string) (backend compute.Backend, err error) {
 		}
 	}()
 	backend, err = compute.NewWithConfig(config)
+	if err != nil && strings.Contains(err.Error(), "No visible GPU devices") { // what PJRT's GPU plugins say
+		return nil, fmt.Errorf("%w: the plugin loads and sees no GPU", ErrNoDevice)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("start: %s", firstLine(err))
 	}

@@ -61,9 +61,9 @@ func (c Config) plainActivations() []Item {
 	if c.Remat {
 		scores, hidden = plainScoresRemat, plainHiddenRemat
 	}
-	items := c.kept(saved, Item{"activations", "inputs of layers", "4 L N D", Always, int64(cfg.NumHiddenLayers) * pooled(4*n*d)})
+	items := c.kept(saved, Item{"activations", "inputs of layers", "4 L N D", Pass, int64(cfg.NumHiddenLayers) * pooled(4*n*d)})
 	return append(items,
-		Item{"activations", "rotary tables by token, all layers", "4 L N (q + kv)", Always, int64(cfg.NumHiddenLayers) * (pooled(4*n*q) + pooled(4*n*kv))},
+		Item{"activations", "rotary tables by token, all layers", "4 L N (q + kv)", Pass, int64(cfg.NumHiddenLayers) * (pooled(4*n*q) + pooled(4*n*kv))},
 		Item{"workspace", "gradients of scores", fmt.Sprintf("%g N H T", 4*scores), Layer, int64(scores * float64(pooled(4*n*ht)))},
 		Item{"workspace", "gradients of layers and their factors", fmt.Sprintf("%d N (D + F)", 4*hidden), Layer, hidden * (pooled(4*n*d) + pooled(4*n*f))},
 		Item{"workspace", "scores over the vocabulary", "52 N " + vocab, Logits, plainLogits * pooled(4*n*v)},

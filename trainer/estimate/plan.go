@@ -38,12 +38,13 @@ type Config struct {
 // Stage says when an item is in memory.
 type Stage string
 
-// Stages of a step. What is always there is counted with each of the others, and
-// the largest of them makes the peak.
+// Stages of a step. What is always there is counted with each of the others, what
+// lasts a pass with its two ends; the largest sum makes the peak.
 const (
 	Always Stage = "always"
-	Layer  Stage = "layer"  // backward through a layer
-	Logits Stage = "logits" // backward through the head and the loss
+	Pass   Stage = "pass"   // forward and backward
+	Layer  Stage = "layer"  // of a pass: backward through a layer
+	Logits Stage = "logits" // of a pass: backward through the head and the loss
 	Update Stage = "update" // the optimizer, where it runs apart from the passes
 )
 
@@ -109,6 +110,8 @@ func (c Config) report(items []Item) Report {
 	for _, i := range items {
 		at[i.Stage] += i.Bytes
 	}
+	at[Layer] += at[Pass]
+	at[Logits] += at[Pass]
 	r := Report{Items: items, Memory: c.Device.Memory}
 	for _, stage := range []Stage{Layer, Logits, Update} {
 		if r.PeakAt == "" || at[stage] > at[r.PeakAt] {
@@ -163,7 +166,7 @@ func (c Config) fusedState(p parameters) []Item {
 		{"optimizer", "AdamW moments, float32", "8 P / shards", Always, 8 * p.stored},
 	}
 	if w < 4 {
-		items = append(items, Item{"weights", "bfloat16 copies", "2 P / shards", Always, w * p.stored})
+		items = append(items, Item{"weights", "bfloat16 copies", "2 P / shards", Pass, w * p.stored})
 	}
 	if c.Mesh.FSDP && c.Mesh.Data > 1 {
 		items = append(items,
@@ -175,7 +178,7 @@ func (c Config) fusedState(p parameters) []Item {
 	}
 	stage := Always
 	if c.Accumulate {
-		items = append(items, Item{"gradients", "of the pass under way", "4 P / shards", Always, 4 * p.stored})
+		items = append(items, Item{"gradients", "of the pass under way", "4 P / shards", Pass, 4 * p.stored})
 		stage = Update
 	}
 	if !c.InPlace {
@@ -213,7 +216,7 @@ func (c Config) fusedActivations() []Item {
 		v, vocab = int64(c.LogitsChunk), "chunk"
 	}
 	items := []Item{{"workspace", "scores over the vocabulary", "(12 + w) N " + vocab, Logits, (12 + w) * n * v}}
-	return slices.Concat(c.kept(saved, Item{"activations", "inputs of layers", "w L N D", Always, w * l * n * d}), items, scratch)
+	return slices.Concat(c.kept(saved, Item{"activations", "inputs of layers", "w L N D", Pass, w * l * n * d}), items, scratch)
 }
 
 // kept turns what one layer saves into items: for all layers, or with remat only
@@ -221,7 +224,7 @@ func (c Config) fusedActivations() []Item {
 func (c Config) kept(saved []Item, inputs Item) []Item {
 	items := []Item{}
 	for _, s := range saved {
-		s.Group, s.Stage, s.Name = "activations", Always, s.Name+", all layers"
+		s.Group, s.Stage, s.Name = "activations", Pass, s.Name+", all layers"
 		if c.Remat {
 			s.Group, s.Stage, s.Name = "workspace", Layer, s.Name[:len(s.Name)-len(", all layers")]+", one layer"
 		} else {

@@ -145,11 +145,11 @@ func advise(r Request) []string {
 // Text prints the summary for people. Sizes are in GB of 10^9 bytes.
 func (s Summary) Text(w io.Writer) {
 	fmt.Fprintf(w, "%.3g billion parameters on %d x %s: %s; %s\n", float64(s.Parameters)/1e9, s.NumDevices, s.Device.Name, s.Mesh, s.how)
-	fmt.Fprintf(w, "%-12s %-50s %-24s %-7s %9s\n", "GB a device", "what", "bytes", "when", "")
+	fmt.Fprintf(w, "%-12s %-50s %-24s %-7s %9s\n", "group", "what", "bytes", "when", "GB")
 	for _, i := range s.Report.Items {
 		fmt.Fprintf(w, "%-12s %-50s %-24s %-7s %9.3f\n", i.Group, i.Name, i.How, i.Stage, gigabytes(i.Bytes))
 	}
-	fmt.Fprintf(w, "peak %.3f of %.3f (always and %s), headroom %.3f: ", gigabytes(s.Report.Peak), gigabytes(s.Report.Memory), s.Report.PeakAt, gigabytes(s.Report.Headroom))
+	fmt.Fprintf(w, "peak %.3f of %.3f GB a device (%s), headroom %.3f: ", gigabytes(s.Report.Peak), gigabytes(s.Report.Memory), s.Report.PeakAt, gigabytes(s.Report.Headroom))
 	if s.Report.Fits {
 		fmt.Fprintf(w, "fits\n")
 	} else {
