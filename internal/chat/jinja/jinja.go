@@ -25,7 +25,7 @@ const (
 	// that they make or read. It holds a render to less than a second.
 	MaxWork = 5_000_000
 	// MaxOutput is the longest rendered text, in bytes.
-	MaxOutput = 16 << 20
+	MaxOutput = 8 << 20
 	// maxDepth bounds the nesting of syntax, of macro calls and of values.
 	maxDepth = 100
 	// maxRange is the longest range(), that of Jinja2's sandbox.

@@ -130,7 +130,7 @@ func (e *encoder) write(v Value, depth int) error {
 	if depth > maxDepth {
 		return fmt.Errorf("%w: nested deeper than %d", ErrBudget, maxDepth)
 	}
-	if err := e.st.charge(0); err != nil {
+	if err := e.st.charge(16); err != nil {
 		return err
 	}
 	if e.b.Len() > MaxOutput {

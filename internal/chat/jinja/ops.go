@@ -148,7 +148,7 @@ func arithInts(op string, a, b int64) (Value, error) {
 
 // equal is Python's ==.
 func equal(st *state, a, b Value) (bool, error) {
-	if err := errors.Join(st.charge(0), st.deeper()); err != nil {
+	if err := errors.Join(st.charge(16), st.deeper()); err != nil {
 		return false, err
 	}
 	defer st.shallower()
