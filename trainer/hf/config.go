@@ -84,7 +84,8 @@ func (p *configParser) get(key string, v any) bool {
 	return true
 }
 
-// required notes an absent field whose default is in v.
+// withDefault decodes a field into v, which holds its default, and notes when it
+// is absent.
 func (p *configParser) withDefault(key string, v any) {
 	if !p.get(key, v) {
 		value, err := json.Marshal(v)
