@@ -26,11 +26,10 @@ func (t *Trainer) microbatches(rows []*row) []microbatch {
 // 11/9 of the fewest possible rows). All rows are as long as the longest
 // sequence needs, rounded up by packedLength.
 //
-// Attention works on whole rows, so a row of T tokens costs T*T whatever stands
-// in it, and per layer and row 12*H*T*T bytes: scores, probabilities and the
-// gradient of one of them; besides the mask, 4*H*T*T for all layers. The padding
-// of packed rows is usually worth more where T stays below the hidden size
-// times four, where attention is the smaller part of a layer.
+// Attention works on whole rows: T*T scores for each of H heads, whatever stands
+// in the row. For the backward pass 4*H*T*T bytes of probabilities stay per row
+// and layer (of one layer with Remat), the mask takes as much once, and the layer
+// being computed a few times that.
 func packed(rows []*row, tokens int) []microbatch {
 	if len(rows) == 0 {
 		return nil

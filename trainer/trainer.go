@@ -54,7 +54,8 @@ type Config struct {
 	Loss config.Loss
 	// Pack puts several trajectories into one row of a device pass, kept apart by
 	// segments, instead of padding each to a row of its own: few shapes, whatever
-	// the lengths. Log-probabilities are the same up to rounding.
+	// the lengths; see MaxGraphs. Log-probabilities keep their bits on the CPU while
+	// rows stay within one panel of its products, and agree within rounding beyond.
 	Pack bool
 	// MemoryLimit, in bytes of device memory, refuses a step before it starts where
 	// StepBytes estimates more. Without both of them nothing is refused.
