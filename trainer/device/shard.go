@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/gomlx/compute/distributed"
+	"github.com/gomlx/gomlx/ml/model"
 
 	"temper/trainer/qwen3"
 )
@@ -106,6 +107,30 @@ func (m Mesh) sharding(t qwen3.TensorSpec) Sharding {
 		s.Shard[row] /= m.Data
 	}
 	return s
+}
+
+// Place tells the variables of a store how they are dealt, before a graph that
+// uses them is built. path maps the name of a weight to its variable: weights
+// and each moment are placed by one call each. A missing variable is an error.
+func Place(store *model.Store, shardings []Sharding, m Mesh, path func(name string) string) error {
+	mesh, err := m.Device()
+	if err != nil {
+		return err
+	}
+	for _, s := range shardings {
+		v := store.GetVariable(path(s.Name))
+		if v == nil {
+			return fmt.Errorf("place %s: no variable %s in the store", s.Name, path(s.Name))
+		}
+		spec, err := s.Spec(mesh)
+		if err != nil {
+			return err
+		}
+		if err := v.SetShardingSpec(spec); err != nil {
+			return fmt.Errorf("place %s: %w", s.Name, err)
+		}
+	}
+	return nil
 }
 
 // BatchSharding is the sharding of an input with B rows of T tokens.

@@ -9,6 +9,7 @@ import (
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/core/tensors/dtensor"
+	"github.com/gomlx/gomlx/ml/model"
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
@@ -118,4 +119,28 @@ func TestShardsMakeTheTensor(t *testing.T) {
 			t.Fatalf("%s on %v: the shards make another tensor", s.Name, m)
 		}
 	})
+}
+
+func TestPlace(t *testing.T) {
+	store, cfg, m := model.NewStore(), small(), device.Mesh{Data: 2, Model: 4, FSDP: true}
+	if err := qwen3.Init(store, cfg, 1); err != nil {
+		t.Fatal(err)
+	}
+	all, err := device.Shardings(cfg, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := device.Place(store, all, m, qwen3.VariablePath); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range all {
+		v := store.GetVariable(qwen3.VariablePath(s.Name))
+		if got := v.ShardingSpec().ShardShape(v.Shape()).Dimensions; !slices.Equal(got, s.Shard) {
+			t.Errorf("%s: the variable is dealt in %v, want %v", s.Name, got, s.Shard)
+		}
+	}
+	absent := func(name string) string { return "/absent/" + name }
+	if err := device.Place(store, all, m, absent); err == nil || !strings.Contains(err.Error(), "no variable /absent/model.embed_tokens.weight") {
+		t.Errorf("store without the variables: %v", err)
+	}
 }
