@@ -80,12 +80,13 @@ func (m mortal) List(ctx context.Context, prefix string) ([]blob.Info, error) {
 // chain is a Learner whose whole state is a hash of all that was done to it, in
 // order: an update that is missing, doubled or misplaced shows.
 type chain struct {
-	fate    *fate
-	vocab   int
-	state   [sha256.Size]byte
-	updates int
-	closed  bool
-	taught  []int // the rows of all supervised updates, in order
+	fate      *fate
+	vocab     int
+	state     [sha256.Size]byte
+	updates   int
+	closed    bool
+	reference [sha256.Size]byte // the state that was made the reference policy
+	taught    []int             // the rows of all supervised updates, in order
 
 	diverges error // of the next supervised update
 }
@@ -129,8 +130,30 @@ func (c *chain) SFTStep(_ context.Context, samples []rl.Sample, o config.Optimiz
 }
 
 func (c *chain) Update(_ context.Context, batch rl.Batch, o trainer.UpdateOptions) (rl.TrainMetrics, error) {
-	err := c.do("update", batch, o)
+	err := c.do("update", batch, o, c.reference)
 	return c.metrics(), err
+}
+
+func (c *chain) KeepReference() error {
+	if c.fate.moment("before reference") {
+		return errDied
+	}
+	c.reference = c.state
+	return nil
+}
+
+func (c *chain) LoadReference(ctx context.Context, store blob.Store, ref blob.Ref) error {
+	_, s, err := checkpoint.Load(ctx, store, ref)
+	if err != nil {
+		return err
+	}
+	if c.fate.moment("before reference %s", ref.Key) {
+		return errDied
+	}
+	for i, v := range s.Weights[0].Data {
+		c.reference[i] = byte(v)
+	}
+	return nil
 }
 
 func (c *chain) metrics() rl.TrainMetrics {

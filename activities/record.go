@@ -2,9 +2,11 @@ package activities
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	"temper/internal/artifact"
+	"temper/trainer"
 )
 
 // LogStep writes the record of a step.
@@ -53,18 +55,12 @@ func recordOf(in LogStepInput) artifact.StepRecord {
 		"reject_equal_reward/solve_equal_all_ones":  float64(in.Rollouts.GroupsAllCorrect),
 		"down_sampling/before_sampling_trace_num":   float64(in.Rollouts.Trajectories),
 		"down_sampling/after_sampling_trace_num":    float64(in.Rollouts.Kept),
-		"actor/pg_loss":                             in.Train.Metrics.Loss,
-		"actor/lr":                                  in.Train.Metrics.LR,
-		"actor/skipped_updates":                     float64(in.Train.Metrics.SkippedUpdates),
-		"actor/ppo_kl":                              in.Train.Metrics.PPOKL,
-		"actor/pg_clipfrac":                         in.Train.Metrics.ClipHigh,
-		"actor/pg_clipfrac_lower":                   in.Train.Metrics.ClipLow,
-		"training/rollout_actor_logprob_diff_mean":  in.Train.Metrics.MismatchKL,
 		"perf/total_num_tokens":                     float64(in.Sample.Tokens),
 		"perf/sample_tokens_per_s":                  perSecond(in.Sample.Tokens, in.Sample.Wall),
 		"perf/train_tokens_per_s":                   perSecond(in.Train.Metrics.Tokens, in.Train.TrainTime),
 		"training/policy_version":                   float64(in.Train.Policy.Version),
 	}
+	maps.Copy(m, trainer.Series(in.Train.Metrics))
 	return artifact.StepRecord{
 		Step: in.Step, Stage: in.Stage, StageName: in.StageName, NumSteps: in.NumSteps,
 		Started: in.Started, Ended: in.Ended, Metrics: m,

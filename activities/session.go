@@ -22,6 +22,8 @@ type Learner interface {
 	SFTStep(ctx context.Context, samples []rl.Sample, o config.Optimizer, p trainer.Position) (rl.TrainMetrics, error)
 	Update(ctx context.Context, batch rl.Batch, o trainer.UpdateOptions) (rl.TrainMetrics, error)
 	ResetOptimizer() error
+	KeepReference() error
+	LoadReference(ctx context.Context, store blob.Store, ref blob.Ref) error
 	Save(ctx context.Context, store blob.Store, prefix string, step int) (blob.Ref, error)
 	Restore(ctx context.Context, store blob.Store, ref blob.Ref) (step int, err error)
 	Publish(ctx context.Context, store blob.Store, prefix string, tokenizerJSON []byte) (blob.Ref, error)
@@ -43,6 +45,8 @@ type session struct {
 	known   bool // at describes the learner; false while an update is made and after one that failed
 	sft     *sftData
 	last    rl.TrainMetrics // of the newest update made here
+	// reference is the cursor of the reference policy that the learner holds; -1 for none.
+	reference int
 }
 
 // cursor of an RL step.
@@ -73,7 +77,7 @@ func (t *Trainer) open(ctx context.Context, run RunRef) (*session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("learner of run %s: %w", run.RunID, err)
 	}
-	t.session = &session{runContext: rc, store: t.Store, learner: learner}
+	t.session = &session{runContext: rc, store: t.Store, learner: learner, reference: -1}
 	return t.session, nil
 }
 
@@ -198,6 +202,9 @@ func (s *session) sftUpdate(ctx context.Context, n int) (rl.TrainMetrics, error)
 // rlUpdate applies the stored batch of an RL step. A step without one is left
 // out: its stage was stopped, or had no problem left, before it.
 func (s *session) rlUpdate(ctx context.Context, step int) (rl.TrainMetrics, error) {
+	if err := s.refer(ctx, step); err != nil {
+		return rl.TrainMetrics{}, err
+	}
 	position := s.schedule(step)
 	if s.freshMoments(step) {
 		if err := s.learner.ResetOptimizer(); err != nil {
@@ -222,6 +229,51 @@ func (s *session) rlUpdate(ctx context.Context, step int) (rl.TrainMetrics, erro
 	return s.learner.Update(ctx, batch, trainer.UpdateOptions{
 		Optimizer: s.cfg.RL.Optimizer, Position: position, NumMinibatches: s.cfg.RL.NumMinibatches,
 	})
+}
+
+// refer gives the learner the reference policy of an RL step, where the
+// objective asks for one: the policy after SFT, and from a stage on that resets
+// the optimizer as a whole, the one at that stage's start.
+func (s *session) refer(ctx context.Context, step int) error {
+	if s.cfg.RL.Loss.KL.Coefficient == 0 {
+		return nil
+	}
+	want := s.cfg.SFT.Steps
+	for _, p := range planOf(s.run.RunID, s.cfg).Stages {
+		if p.FirstStep <= step && s.cfg.Stages[p.Index-1].ResetOptimizer {
+			want = s.cursor(p.FirstStep - 1)
+		}
+	}
+	if s.reference == want {
+		return nil
+	}
+	if err := s.loadReference(ctx, want); err != nil {
+		return fmt.Errorf("reference policy of %s: %w", s.name(want), err)
+	}
+	s.reference = want
+	return nil
+}
+
+// loadReference takes the policy of a cursor from the learner, which is there
+// before the first step that refers to it, or from the checkpoint that is then
+// made and kept of it.
+func (s *session) loadReference(ctx context.Context, cursor int) error {
+	if s.at == cursor {
+		if err := s.save(ctx); err != nil {
+			return err
+		}
+		return s.learner.KeepReference()
+	}
+	saved, err := checkpoint.List(ctx, s.store, s.layout.Checkpoints())
+	if err != nil {
+		return err
+	}
+	for _, c := range saved {
+		if c.Step == cursor {
+			return s.learner.LoadReference(ctx, s.store, c.Ref)
+		}
+	}
+	return fmt.Errorf("no checkpoint of it is left: %w", blob.ErrNotExist)
 }
 
 // freshMoments says whether the optimizer forgets its moments before a step: at

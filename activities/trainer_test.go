@@ -100,7 +100,13 @@ func play(t testing.TB, store blob.Store, f *fate, restart bool, script []func(*
 // TestDeathAtAnyMomentChangesNothing kills the trainer at each of its writes and
 // learner calls in turn: before and after them, with and without the process.
 func TestDeathAtAnyMomentChangesNothing(t *testing.T) {
-	h := newHouse(t, nil)
+	t.Run("recipe", func(t *testing.T) { dieAnywhere(t, nil) })
+	t.Run("with a reference policy", func(t *testing.T) { dieAnywhere(t, map[string]string{"rl.loss.kl.coefficient": "0.1"}) })
+}
+
+func dieAnywhere(t *testing.T, set map[string]string) {
+	t.Helper()
+	h := newHouse(t, set)
 	steps := []int{1, 2, 3, 5} // step 3 has no sample, step 4 was never made, 5 begins a stage
 	h.withBatches(t, steps...)
 	content := dump(t, h.store)
@@ -148,6 +154,39 @@ func TestEachUpdateIsMadeOnce(t *testing.T) {
 	want := []string{"init", "sft", "sft", "sft", "sft", "reset", "update", "update", "update", "reset", "update"}
 	if diff := cmp.Diff(got, want); diff != "" {
 		t.Errorf("got -, want + (step 3 and 6 have no sample)\n%s", diff)
+	}
+}
+
+// TestReferencePolicy: the first stage refers to the policy after SFT, and one
+// that resets the optimizer to the policy at its own start, also when the
+// process that trains is another one.
+func TestReferencePolicy(t *testing.T) {
+	h := newHouse(t, map[string]string{"rl.loss.kl.coefficient": "0.1"})
+	h.withBatches(t, 1, 2, 4, 5)
+	script := h.script(t, 1, 2, 4, 5)
+	m := boot(h.store, &fate{})
+	do := func(activities ...func(*machine) error) [32]byte {
+		t.Helper()
+		for _, activity := range activities {
+			if err := activity(m); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return m.learners[0].state
+	}
+	afterSFT := do(script[:3]...)
+	do(script[3:5]...) // the second of these steps leaves a checkpoint
+	if m.learners[0].reference != afterSFT {
+		t.Error("the first stage does not refer to the policy after SFT")
+	}
+	m = boot(h.store, &fate{})
+	begin := do(script[5])
+	if m.learners[0].reference != afterSFT {
+		t.Error("a new process refers to another policy")
+	}
+	do(script[6])
+	if m.learners[0].reference != begin || begin == afterSFT {
+		t.Error("the second stage does not refer to the policy at its start")
 	}
 }
 

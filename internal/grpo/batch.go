@@ -137,7 +137,7 @@ func (s *Stats) count(before, after []rl.Trajectory) {
 func sample(t *rl.Trajectory, advantage float32) rl.Sample {
 	return rl.Sample{
 		ProblemID: t.ProblemID, Rollout: t.Rollout, Tokens: t.Tokens, LossMask: t.LossMask,
-		RolloutLogprobs: t.RolloutLogprobs, Advantage: advantage,
+		RolloutLogprobs: t.RolloutLogprobs, Advantage: advantage, Truncated: t.StopReason == rl.StopMaxTokens,
 	}
 }
 
