@@ -66,19 +66,19 @@ func LoadFile(path string, set map[string]string) (Run, error) {
 	if absErr != nil {
 		return run, errors.Join(err, absErr)
 	}
-	for _, src := range run.sources() {
-		if src.Path != "" && !filepath.IsAbs(src.Path) {
-			src.Path = filepath.Join(folder, src.Path)
+	for _, p := range run.paths() {
+		if *p != "" && !filepath.IsAbs(*p) {
+			*p = filepath.Join(folder, *p)
 		}
 	}
 	return run, err
 }
 
-// sources are all places that data comes from.
-func (r *Run) sources() []*Source {
-	out := []*Source{&r.SFT.Data}
+// paths are all places on disk that the run starts from.
+func (r *Run) paths() []*string {
+	out := []*string{&r.Model.Path, &r.SFT.Data.Path}
 	for i := range r.Stages {
-		out = append(out, &r.Stages[i].Data)
+		out = append(out, &r.Stages[i].Data.Path)
 	}
 	return out
 }
@@ -98,6 +98,11 @@ func Load(name string, data []byte, set map[string]string) (Run, error) {
 	for _, key := range slices.Sorted(maps.Keys(set)) {
 		b.override(&run, key, set[key])
 	}
+	run.Model.forgetDefaults(func(path string) bool {
+		_, inFile := b.at[path]
+		_, inSet := set[path]
+		return inFile || inSet
+	})
 	for _, found := range run.problems() {
 		found.File = name
 		if pos, ok := b.at[found.Path]; ok {

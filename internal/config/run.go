@@ -27,26 +27,33 @@ type Run struct {
 	Checkpoint Checkpoint `yaml:"checkpoint" json:"checkpoint"`
 }
 
-// Model is the Qwen3 architecture to initialise. The vocabulary size comes
-// from the tokenizer.
+// Model is where a run starts: from random weights of the Qwen3 architecture
+// that the dimensions give, with the vocabulary of the tokenizer, or from a
+// checkpoint, which then says all but MaxContext.
 type Model struct {
-	HiddenSize       int     `yaml:"hidden_size" json:"hidden_size"`
-	NumLayers        int     `yaml:"num_layers" json:"num_layers"`
-	NumHeads         int     `yaml:"num_heads" json:"num_heads"`
-	NumKVHeads       int     `yaml:"num_kv_heads" json:"num_kv_heads"`
-	HeadDim          int     `yaml:"head_dim" json:"head_dim"`
-	IntermediateSize int     `yaml:"intermediate_size" json:"intermediate_size"`
+	// Path of a Qwen3 directory in Hugging Face layout with its tokenizer.json;
+	// empty means random weights. A relative path counts from the folder of the
+	// configuration file. Dimensions cannot be stated beside it.
+	Path string `yaml:"path,omitempty" json:"path,omitempty"`
+
+	HiddenSize       int     `yaml:"hidden_size,omitempty" json:"hidden_size,omitempty"`
+	NumLayers        int     `yaml:"num_layers,omitempty" json:"num_layers,omitempty"`
+	NumHeads         int     `yaml:"num_heads,omitempty" json:"num_heads,omitempty"`
+	NumKVHeads       int     `yaml:"num_kv_heads,omitempty" json:"num_kv_heads,omitempty"`
+	HeadDim          int     `yaml:"head_dim,omitempty" json:"head_dim,omitempty"`
+	IntermediateSize int     `yaml:"intermediate_size,omitempty" json:"intermediate_size,omitempty"`
 	MaxContext       int     `yaml:"max_context" json:"max_context"` // tokens, prompt and response
-	RopeTheta        float64 `yaml:"rope_theta" json:"rope_theta"`
-	RMSNormEps       float64 `yaml:"rms_norm_eps" json:"rms_norm_eps"`
+	RopeTheta        float64 `yaml:"rope_theta,omitempty" json:"rope_theta,omitempty"`
+	RMSNormEps       float64 `yaml:"rms_norm_eps,omitempty" json:"rms_norm_eps,omitempty"`
 	TieEmbeddings    bool    `yaml:"tie_embeddings" json:"tie_embeddings"`
 	// InitializerRange is the standard deviation of fresh weights.
-	InitializerRange float64 `yaml:"initializer_range" json:"initializer_range"`
+	InitializerRange float64 `yaml:"initializer_range,omitempty" json:"initializer_range,omitempty"`
 }
 
 // Tokenizer says how the byte-level vocabulary is made.
 type Tokenizer struct {
 	// NumMerges of byte-level BPE learned from the SFT dialogues; 0 = plain bytes.
+	// A run with model.path takes the tokenizer from there and learns none.
 	NumMerges int `yaml:"num_merges" json:"num_merges"`
 }
 

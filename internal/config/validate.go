@@ -83,13 +83,21 @@ func (r Run) problems() Problems {
 }
 
 func (c *checker) model(m Model) {
+	c.between("model.max_context", m.MaxContext, 16, 1<<20)
+	if m.Path != "" {
+		for _, d := range m.dimensions() {
+			if !d.value.IsZero() {
+				c.add(d.path, "is %v, but model.path (%s) says it: leave it out", d.value, m.Path)
+			}
+		}
+		return
+	}
 	c.between("model.hidden_size", m.HiddenSize, 8, 16384)
 	c.between("model.num_layers", m.NumLayers, 1, 256)
 	c.between("model.num_heads", m.NumHeads, 1, 256)
 	c.between("model.num_kv_heads", m.NumKVHeads, 1, 256)
 	c.between("model.head_dim", m.HeadDim, 4, 512)
 	c.between("model.intermediate_size", m.IntermediateSize, 8, 65536)
-	c.between("model.max_context", m.MaxContext, 16, 1<<20)
 	c.within("model.rope_theta", m.RopeTheta, 10, 1e8)
 	c.within("model.rms_norm_eps", m.RMSNormEps, 1e-12, 1e-2)
 	c.within("model.initializer_range", m.InitializerRange, 1e-6, 1)

@@ -1,0 +1,71 @@
+package config_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"temper/internal/config"
+)
+
+const stageText = "stages: [{name: a, data: {env: chase}}]\n"
+
+// TestRunFromACheckpoint states no dimension, keeps the limits of the run and
+// comes back from its frozen form as it was.
+func TestRunFromACheckpoint(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "run.yaml")
+	if err := os.WriteFile(file, []byte("model: {path: weights/qwen3, max_context: 300}\n"+stageText), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run, err := config.LoadFile(file, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(run.Model, config.Model{Path: filepath.Join(dir, "weights/qwen3"), MaxContext: 300}); diff != "" {
+		t.Errorf("model: got -, want +\n%s", diff)
+	}
+	frozen, err := run.YAML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := config.Load("frozen", frozen, nil)
+	if diff := cmp.Diff(again, run); err != nil || diff != "" {
+		t.Errorf("frozen form: %v, got -, want +\n%s", err, diff)
+	}
+	if back, err := config.Load("x", frozen, map[string]string{"model.path": `""`}); err != nil || back.Model.HiddenSize == 0 {
+		t.Errorf("without the path again: %v, hidden size %d", err, back.Model.HiddenSize)
+	}
+}
+
+func TestCheckpointAndDimensionsExcludeEachOther(t *testing.T) {
+	for name, c := range map[string]struct {
+		model string
+		set   map[string]string
+		want  []string
+	}{
+		"in the file": {"model: {path: q, hidden_size: 96, tie_embeddings: true}\n", nil, []string{
+			"run.yaml:1:18: model.hidden_size: is 96, but model.path (q) says it: leave it out",
+			"run.yaml:1:35: model.tie_embeddings: is true, but model.path (q) says it: leave it out"}},
+		"override": {"model: {path: q}\n", map[string]string{"model.num_layers": "3"}, []string{
+			"model.num_layers: is 3, but model.path (q) says it: leave it out"}},
+		"path as override": {"model: {rope_theta: 1e6}\n", map[string]string{"model.path": "q"}, []string{
+			"model.rope_theta: is 1e+06, but model.path (q) says it: leave it out"}},
+		"limit of the run": {"model: {path: q, max_context: 4}\n", nil, []string{"model.max_context: is 4, want 16 to 1048576"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := config.Load("run.yaml", []byte(c.model+"stages: [{name: a, max_response_tokens: 8, data: {env: chase}}]\n"), c.set)
+			if err == nil {
+				t.Fatal("no error")
+			}
+			for _, want := range c.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("error\n%v\nlacks\n%s", err, want)
+				}
+			}
+		})
+	}
+}
