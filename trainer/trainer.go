@@ -7,10 +7,10 @@ import (
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
-	_ "github.com/gomlx/compute/gobackend" // the pure Go backend, "go"
 	"github.com/gomlx/gomlx/ml/model"
 
 	"temper/internal/config"
+	"temper/trainer/device"
 	"temper/trainer/qwen3"
 )
 
@@ -133,7 +133,7 @@ func New(cfg Config) (*Trainer, error) {
 	}
 	var backend compute.Backend
 	err := guard("backend "+cfg.Backend, func() (err error) {
-		backend, err = compute.NewWithConfig(cfg.Backend)
+		backend, err = device.Open(cfg.Backend)
 		return err
 	})
 	if err != nil {

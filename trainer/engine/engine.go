@@ -11,11 +11,10 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/gomlx/compute"
-	_ "github.com/gomlx/compute/gobackend" // the backend that is always there
 
 	"temper/internal/blob"
 	"temper/internal/policy"
+	backends "temper/trainer/device"
 	"temper/trainer/qwen3"
 )
 
@@ -134,7 +133,7 @@ func openDevice(cfg Config) (*device, error) {
 	if config == "go" {
 		config = "go:ops_sequential" // a shard has one thread
 	}
-	backend, err := compute.NewWithConfig(config)
+	backend, err := backends.Open(config)
 	if err != nil {
 		return nil, fmt.Errorf("open compute backend %q: %w", cfg.Backend, err)
 	}
