@@ -11,7 +11,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-
 	"temper/internal/blob"
 	"temper/internal/policy"
 	backends "temper/trainer/device"
