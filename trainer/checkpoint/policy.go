@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
+	"strings"
 
 	"temper/internal/blob"
 	"temper/trainer/hf"
@@ -27,6 +29,15 @@ type Policy struct {
 	Model     qwen3.Config
 	Weights   []qwen3.Tensor
 	Tokenizer []byte // tokenizer.json; may be nil
+	// Files describe the model to other programs and have no part in it: any of
+	// DescriptionFiles, by name; may be nil.
+	Files map[string][]byte
+}
+
+// DescriptionFiles are the files of a model directory that a policy takes along
+// as they are: those with the chat template.
+func DescriptionFiles() []string {
+	return []string{hf.TokenizerConfigFile, hf.TemplateFile}
 }
 
 // policyManifest names the files of a policy.
@@ -88,6 +99,12 @@ func policyFiles(p Policy) (map[string][]byte, error) {
 	if p.Tokenizer != nil {
 		files[fileTokenizer] = p.Tokenizer
 	}
+	for name, data := range p.Files {
+		if !slices.Contains(DescriptionFiles(), name) {
+			return nil, fmt.Errorf("file %q is no part of a policy, want one of %s", name, strings.Join(DescriptionFiles(), ", "))
+		}
+		files[name] = data
+	}
 	return files, nil
 }
 
@@ -124,7 +141,30 @@ func loadWeights(ctx context.Context, store blob.Store, ref blob.Ref) (Policy, e
 		return Policy{}, err
 	}
 	if tokenizer, ok := m.Files[fileTokenizer]; ok {
-		p.Tokenizer, err = blob.ReadRef(ctx, store, tokenizer)
+		if p.Tokenizer, err = blob.ReadRef(ctx, store, tokenizer); err != nil {
+			return Policy{}, err
+		}
 	}
+	p.Files, err = readFiles(ctx, store, m)
 	return p, err
+}
+
+// readFiles reads the description files that a policy has.
+func readFiles(ctx context.Context, store blob.Store, m policyManifest) (map[string][]byte, error) {
+	var files map[string][]byte
+	for _, name := range DescriptionFiles() {
+		ref, ok := m.Files[name]
+		if !ok {
+			continue
+		}
+		data, err := blob.ReadRef(ctx, store, ref)
+		if err != nil {
+			return nil, err
+		}
+		if files == nil {
+			files = map[string][]byte{}
+		}
+		files[name] = data
+	}
+	return files, nil
 }

@@ -258,6 +258,29 @@ func TestPublishedFolderIsHuggingFaces(t *testing.T) {
 	}
 }
 
+func TestPolicyTakesTheChatTemplateAlong(t *testing.T) {
+	s := memblob.New()
+	want := checkpoint.Policy{Model: model(), Weights: randomTensors(5), Tokenizer: []byte("{}"),
+		Files: map[string][]byte{"chat_template.jinja": []byte("{{ messages }}"), "tokenizer_config.json": []byte(`{"eos_token": "x"}`)}}
+	ref, err := checkpoint.Publish(t.Context(), s, "p", want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, data := range want.Files {
+		if stored, err := blob.ReadKey(t.Context(), s, "p/"+name); err != nil || string(stored) != string(data) {
+			t.Errorf("%s: %q, error %v; want %q", name, stored, err, data)
+		}
+	}
+	got, err := checkpoint.LoadWeights(t.Context(), s, ref)
+	if diff := cmp.Diff(want, got, byName); err != nil || diff != "" {
+		t.Errorf("error %v, want (-) got (+):\n%s", err, diff)
+	}
+	want.Files = map[string][]byte{"config.json": []byte("{}")}
+	if _, err := checkpoint.Publish(t.Context(), s, "q", want); err == nil || !strings.Contains(err.Error(), `"config.json"`) {
+		t.Errorf("a file that would replace the configuration: error %v", err)
+	}
+}
+
 func TestPublishIsIdempotentAndNeverReplaces(t *testing.T) {
 	s := memblob.New()
 	p := checkpoint.Policy{Model: model(), Weights: randomTensors(5)}
