@@ -15,6 +15,7 @@ import (
 	"temper/internal/config"
 	"temper/internal/policy"
 	"temper/sandbox"
+	"temper/trainer/qwen3"
 )
 
 // Control is what the control worker does itself: bookkeeping and pure steps.
@@ -32,7 +33,7 @@ type Control struct {
 type Trainer struct {
 	Store blob.Store
 	// NewLearner makes a learner without weights for a run's model.
-	NewLearner func(cfg config.Run, vocabSize int) (Learner, error)
+	NewLearner func(cfg config.Run, model qwen3.Config) (Learner, error)
 	Now        func() time.Time
 
 	mu      sync.Mutex
@@ -46,7 +47,7 @@ type Rollouts struct {
 	Store    blob.Store
 	Executor sandbox.Executor
 	// NewEngine makes an engine without weights for a run's model.
-	NewEngine func(cfg config.Run, vocabSize int) (Engine, error)
+	NewEngine func(cfg config.Run, model qwen3.Config) (Engine, error)
 	// MaxConcurrent is the number of trajectories of a run under way at a time.
 	MaxConcurrent int
 	Now           func() time.Time

@@ -14,6 +14,7 @@ import (
 	"temper/internal/env"
 	"temper/internal/rollout"
 	"temper/internal/tokenizer"
+	"temper/trainer/qwen3"
 )
 
 // runContext is what a worker needs to know of a run, all of it immutable.
@@ -22,8 +23,12 @@ type runContext struct {
 	layout artifact.Layout
 	cfg    config.Run
 	format *chat.Format
-	// tokenizerJSON is published beside the weights.
+	model  qwen3.Config
+	// start is where the weights come from; nil for random ones.
+	start *Start
+	// tokenizerJSON and files are published beside the weights.
 	tokenizerJSON []byte
+	files         map[string][]byte
 }
 
 func loadRun(ctx context.Context, store blob.Store, run RunRef) (*runContext, error) {
@@ -39,8 +44,10 @@ func loadRun(ctx context.Context, store blob.Store, run RunRef) (*runContext, er
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer of run %s: %w", run.RunID, err)
 	}
-	r.format, err = chat.New(tok, chatConfig(cfg))
-	return r, err
+	if r.format, err = chat.New(tok, chatConfig(cfg)); err != nil {
+		return nil, err
+	}
+	return r, r.readStart(ctx, store)
 }
 
 func chatConfig(cfg config.Run) chat.Config {
@@ -136,7 +143,7 @@ func (r *Rollouts) newEntry(ctx context.Context, run RunRef) (*engineEntry, erro
 	if err != nil {
 		return nil, err
 	}
-	engine, err := r.NewEngine(rc.cfg, rc.format.Tokenizer().VocabSize())
+	engine, err := r.NewEngine(rc.cfg, rc.model)
 	if err != nil {
 		return nil, fmt.Errorf("engine of run %s: %w", run.RunID, err)
 	}

@@ -23,6 +23,7 @@ import (
 	"temper/internal/tokenizer"
 	"temper/sandbox"
 	"temper/sandbox/sandboxtest"
+	"temper/trainer/qwen3"
 )
 
 // house is a store with a run and the activities on fake ports.
@@ -97,8 +98,13 @@ func newHouse(t testing.TB, set map[string]string) *house {
 
 func prepare(t testing.TB, store *memblob.Store, runID string, set map[string]string) *house {
 	t.Helper()
+	return prepareConfig(t, store, runID, testConfig, set)
+}
+
+func prepareConfig(t testing.TB, store *memblob.Store, runID, cfg string, set map[string]string) *house {
+	t.Helper()
 	h := &house{store: store, layout: artifact.Layout{RunID: runID}, control: &activities.Control{Store: store}}
-	in := activities.RunInput{RunID: runID, Config: asString(t, testConfig), Set: set}
+	in := activities.RunInput{RunID: runID, Config: asString(t, cfg), Set: set}
 	var err error
 	if h.plan, err = openRun(t, h.control, in); err != nil {
 		t.Fatal(err)
@@ -286,7 +292,7 @@ func (h *house) rollouts(t testing.TB) (*activities.Rollouts, *scripted) {
 	engine := h.newScripted(t)
 	return &activities.Rollouts{
 		Store: h.store, Executor: &sandboxtest.Fake{Func: python}, MaxConcurrent: 4, Now: still,
-		NewEngine: func(config.Run, int) (activities.Engine, error) { return engine, nil },
+		NewEngine: func(config.Run, qwen3.Config) (activities.Engine, error) { return engine, nil },
 	}, engine
 }
 

@@ -117,6 +117,11 @@ func (c *chain) Init(seed uint64) error {
 	return c.do("init", seed)
 }
 
+func (c *chain) Import(weights []qwen3.Tensor) error {
+	c.state, c.updates = [sha256.Size]byte{}, 0
+	return c.do("import", weights)
+}
+
 func (c *chain) ResetOptimizer() error { return c.do("reset") }
 
 func (c *chain) SFTStep(_ context.Context, samples []rl.Sample, o config.Optimizer, p trainer.Position) (rl.TrainMetrics, error) {
@@ -191,8 +196,6 @@ func (c *chain) Restore(ctx context.Context, store blob.Store, ref blob.Ref) (in
 	return step, nil
 }
 
-func (c *chain) Publish(ctx context.Context, store blob.Store, prefix string, tokenizerJSON []byte) (blob.Ref, error) {
-	return checkpoint.Publish(ctx, store, prefix, checkpoint.Policy{Weights: c.tensors(), Tokenizer: tokenizerJSON})
-}
+func (c *chain) Weights() ([]qwen3.Tensor, error) { return c.tensors(), nil }
 
 func (c *chain) Close() { c.closed = true }

@@ -56,28 +56,52 @@ type preparation struct {
 	out    PrepareDataResult
 }
 
-// dialogues makes the supervised data and, from it, the tokenizer.
+// dialogues makes the supervised data and, from it or the checkpoint that the
+// run starts from, the tokenizer.
 func (p *preparation) dialogues(ctx context.Context) error {
 	ds, err := dataset.Dialogues(p.cfg.SFT.Data, p.cfg.Seed)
 	if err != nil {
 		return permanent(ErrTypeDataset, fmt.Errorf("sft.data: %w", err))
 	}
-	tok, err := chat.TrainTokenizer(chatConfig(p.cfg), ds, p.cfg.Tokenizer.NumMerges)
-	if err != nil {
-		return permanent(ErrTypeDataset, fmt.Errorf("sft.data: %w", err))
+	p.out.Dialogues = len(ds)
+	var data []byte
+	if p.cfg.Model.Path != "" {
+		data, err = p.takeModel(ctx)
+	} else {
+		data, err = p.learnTokenizer(ds)
 	}
-	if p.format, err = chat.New(tok, chatConfig(p.cfg)); err != nil {
+	if err != nil {
 		return err
 	}
-	data, err := tok.Marshal()
-	if err != nil {
-		return err
-	}
-	p.out.Dialogues, p.out.VocabSize = len(ds), tok.VocabSize()
 	if _, err := blob.PutBytes(ctx, p.store, p.layout.Tokenizer(), data, blob.Always); err != nil {
 		return err
 	}
 	return putLines(ctx, p.store, p.layout.Dialogues(), ds)
+}
+
+// learnTokenizer makes the tokenizer from the dialogues.
+func (p *preparation) learnTokenizer(ds []chat.Dialogue) (tokenizerJSON []byte, err error) {
+	tok, err := chat.TrainTokenizer(chatConfig(p.cfg), ds, p.cfg.Tokenizer.NumMerges)
+	if err != nil {
+		return nil, permanent(ErrTypeDataset, fmt.Errorf("sft.data: %w", err))
+	}
+	if p.format, err = chat.New(tok, chatConfig(p.cfg)); err != nil {
+		return nil, err
+	}
+	p.out.VocabSize = tok.VocabSize()
+	return tok.Marshal()
+}
+
+// takeModel stores the checkpoint that the run starts from; its tokenizer is the run's.
+func (p *preparation) takeModel(ctx context.Context) (tokenizerJSON []byte, err error) {
+	d, err := openDirectory(p.cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	p.format, p.out.VocabSize = d.format, d.Config.VocabSize
+	p.out.Start, err = d.store(ctx, p.store, p.layout)
+	return d.tokenizerJSON, err
 }
 
 // stage writes the training and the held-out problems of a stage.

@@ -17,6 +17,7 @@ import (
 	"temper/internal/rl"
 	"temper/sandbox"
 	"temper/sandbox/sandboxtest"
+	"temper/trainer/qwen3"
 )
 
 func (h *house) sampleInput(t testing.TB, stage, step int) activities.SampleGroupsInput {
@@ -201,7 +202,7 @@ func TestEvaluationDoesNotTakeThePolicyAway(t *testing.T) {
 	b := prepare(t, h.store, "other", nil)
 	engines := map[uint64]*scripted{}
 	r, _ := h.rollouts(t)
-	r.NewEngine = func(config.Run, int) (activities.Engine, error) {
+	r.NewEngine = func(config.Run, qwen3.Config) (activities.Engine, error) {
 		e := h.newScripted(t)
 		engines[uint64(len(engines))] = e
 		return e, nil
@@ -232,7 +233,7 @@ func TestEnginesMakeRoom(t *testing.T) {
 	h := newHouse(t, nil)
 	r, _ := h.rollouts(t)
 	var engines []*scripted
-	r.NewEngine = func(config.Run, int) (activities.Engine, error) {
+	r.NewEngine = func(config.Run, qwen3.Config) (activities.Engine, error) {
 		engines = append(engines, h.newScripted(t))
 		return engines[len(engines)-1], nil
 	}

@@ -13,12 +13,14 @@ import (
 	"temper/internal/rl"
 	"temper/trainer"
 	"temper/trainer/checkpoint"
+	"temper/trainer/qwen3"
 )
 
 // Learner is the training state of one policy: weights, optimizer, counters.
 // trainer.Trainer implements it.
 type Learner interface {
 	Init(seed uint64) error
+	Import(weights []qwen3.Tensor) error
 	SFTStep(ctx context.Context, samples []rl.Sample, o config.Optimizer, p trainer.Position) (rl.TrainMetrics, error)
 	Update(ctx context.Context, batch rl.Batch, o trainer.UpdateOptions) (rl.TrainMetrics, error)
 	ResetOptimizer() error
@@ -26,7 +28,7 @@ type Learner interface {
 	LoadReference(ctx context.Context, store blob.Store, ref blob.Ref) error
 	Save(ctx context.Context, store blob.Store, prefix string, step int) (blob.Ref, error)
 	Restore(ctx context.Context, store blob.Store, ref blob.Ref) (step int, err error)
-	Publish(ctx context.Context, store blob.Store, prefix string, tokenizerJSON []byte) (blob.Ref, error)
+	Weights() ([]qwen3.Tensor, error)
 	Close()
 }
 
@@ -73,7 +75,7 @@ func (t *Trainer) open(ctx context.Context, run RunRef) (*session, error) {
 		t.session.learner.Close()
 		t.session = nil
 	}
-	learner, err := t.NewLearner(rc.cfg, rc.format.Tokenizer().VocabSize())
+	learner, err := t.NewLearner(rc.cfg, rc.model)
 	if err != nil {
 		return nil, fmt.Errorf("learner of run %s: %w", run.RunID, err)
 	}
@@ -129,11 +131,23 @@ func (s *session) restore(ctx context.Context, want int) error {
 	if s.known {
 		return nil
 	}
-	if err := s.learner.Init(rl.Seed(s.cfg.Seed, "init")); err != nil {
+	if err := s.begin(ctx); err != nil {
 		return err
 	}
 	s.at, s.known = 0, true
 	return nil
+}
+
+// begin gives the learner the weights that the run starts from.
+func (s *session) begin(ctx context.Context) error {
+	if s.start == nil {
+		return s.learner.Init(rl.Seed(s.cfg.Seed, "init"))
+	}
+	p, err := checkpoint.LoadWeights(ctx, s.store, s.start.Policy)
+	if err != nil {
+		return err
+	}
+	return s.learner.Import(p.Weights)
 }
 
 // save writes a checkpoint of the current cursor and deletes what is too old:

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"temper/internal/artifact"
+	"temper/trainer/checkpoint"
 )
 
 // TrainSFT makes the supervised updates From+1 to To. A retry resumes from the
@@ -155,7 +156,13 @@ func (t *Trainer) trainStep(ctx context.Context, in TrainStepInput) (TrainStepRe
 // stored one again changes nothing.
 func (s *session) publish(ctx context.Context) (Policy, error) {
 	version := int64(s.at - s.cursor(0))
-	ref, err := s.learner.Publish(ctx, s.store, s.layout.Policy(version), s.tokenizerJSON)
+	weights, err := s.learner.Weights()
+	if err != nil {
+		return Policy{}, fmt.Errorf("publish policy %d: %w", version, err)
+	}
+	ref, err := checkpoint.Publish(ctx, s.store, s.layout.Policy(version), checkpoint.Policy{
+		Model: s.model, Weights: weights, Tokenizer: s.tokenizerJSON, Files: s.files,
+	})
 	if err != nil {
 		return Policy{}, fmt.Errorf("publish policy %d: %w", version, err)
 	}

@@ -18,6 +18,7 @@ import (
 	"temper/internal/rl"
 	"temper/trainer"
 	"temper/trainer/checkpoint"
+	"temper/trainer/qwen3"
 )
 
 // machine is a trainer process on a store.
@@ -30,8 +31,8 @@ func boot(store blob.Store, f *fate) *machine {
 	m := &machine{}
 	m.Trainer = &activities.Trainer{
 		Store: mortal{store, f}, Now: still,
-		NewLearner: func(_ config.Run, vocab int) (activities.Learner, error) {
-			m.learners = append(m.learners, &chain{fate: f, vocab: vocab})
+		NewLearner: func(_ config.Run, model qwen3.Config) (activities.Learner, error) {
+			m.learners = append(m.learners, &chain{fate: f, vocab: model.VocabSize})
 			return m.learners[len(m.learners)-1], nil
 		},
 	}

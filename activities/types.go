@@ -81,6 +81,8 @@ type PrepareDataResult struct {
 	DurationMS  int `json:"duration_ms"`
 	NumHeldOut  int `json:"num_held_out"`
 	TokenBudget int `json:"token_budget"` // longest prompt + response that a stage allows
+	// Start is the stored copy of model.path; nil for a run from random weights.
+	Start *Start `json:"start,omitempty"`
 }
 
 // TrainSFTInput asks for supervised updates From+1..To. A retry resumes.

@@ -15,25 +15,12 @@ import (
 	"temper/trainer/qwen3"
 )
 
-// modelConfig is the architecture of a run in Hugging Face's terms.
-func modelConfig(cfg config.Run, vocabSize int) qwen3.Config {
-	m := cfg.Model
-	return qwen3.Config{
-		HiddenSize: m.HiddenSize, NumHiddenLayers: m.NumLayers, NumAttentionHeads: m.NumHeads,
-		NumKeyValueHeads: m.NumKVHeads, HeadDim: m.HeadDim, IntermediateSize: m.IntermediateSize,
-		VocabSize: vocabSize, RopeTheta: m.RopeTheta, RMSNormEps: m.RMSNormEps,
-		TieWordEmbeddings: m.TieEmbeddings, MaxPositionEmbeddings: m.MaxContext,
-		InitializerRange: m.InitializerRange,
-	}
-}
-
 type learnerFactory struct {
 	store   blob.Store
 	backend string
 }
 
-func (f learnerFactory) make(cfg config.Run, vocabSize int) (activities.Learner, error) {
-	m := modelConfig(cfg, vocabSize)
+func (f learnerFactory) make(cfg config.Run, m qwen3.Config) (activities.Learner, error) {
 	if err := errors.Join(
 		trainer.CheckOptimizer(m, "sft.optimizer", cfg.SFT.Optimizer),
 		trainer.CheckOptimizer(m, "rl.optimizer", cfg.RL.Optimizer)); err != nil {
@@ -54,9 +41,9 @@ type engineFactory struct {
 	log   *slog.Logger
 }
 
-func (f engineFactory) make(cfg config.Run, vocabSize int) (activities.Engine, error) {
+func (f engineFactory) make(cfg config.Run, m qwen3.Config) (activities.Engine, error) {
 	return engine.New(engine.Config{
-		Model: modelConfig(cfg, vocabSize), Backend: f.backend, Slots: f.slots, Log: f.log,
+		Model: m, MaxContext: cfg.Model.MaxContext, Backend: f.backend, Slots: f.slots, Log: f.log,
 		LoadWeights: func(ctx context.Context, ref blob.Ref) ([]qwen3.Tensor, error) {
 			p, err := checkpoint.LoadWeights(ctx, f.store, ref)
 			return p.Weights, err
