@@ -18,6 +18,7 @@ const (
 	ErrTypeInvalidConfig = "InvalidConfig" // the user's configuration
 	ErrTypeRunExists     = "RunExists"     // a run id that is taken
 	ErrTypeDiverged      = "Diverged"      // NaN or Inf in loss, gradient or log-probability
+	ErrTypeTooLarge      = "TooLarge"      // a step that does not fit the trainer's memory
 	ErrTypeDataset       = "Dataset"       // a missing or corrupt dataset
 	ErrTypeCorrupt       = "Corrupt"       // stored bytes that do not match their reference
 	ErrTypeNotFound      = "NotFound"      // a policy or step that the run does not have
@@ -61,6 +62,8 @@ func kindOf(err error) string {
 		return ErrTypeInvalidConfig
 	case errors.Is(err, trainer.ErrDiverged), errors.As(err, &notFinite):
 		return ErrTypeDiverged
+	case errors.Is(err, trainer.ErrTooLarge):
+		return ErrTypeTooLarge
 	case errors.Is(err, blob.ErrCorrupt), errors.Is(err, checkpoint.ErrCorrupt):
 		return ErrTypeCorrupt
 	case errors.Is(err, blob.ErrExists):

@@ -24,6 +24,7 @@ func TestErrorsThatNoRetryMends(t *testing.T) {
 		activities.ErrTypeDataset:       activities.Permanent(activities.ErrTypeDataset, errors.New("the cause")),
 		activities.ErrTypeCorrupt:       fmt.Errorf("the cause: %w", blob.ErrCorrupt),
 		activities.ErrTypeDiverged:      fmt.Errorf("the cause: %w", trainer.ErrDiverged),
+		activities.ErrTypeTooLarge:      fmt.Errorf("the cause: %w", trainer.ErrTooLarge),
 		activities.ErrTypeConflict:      fmt.Errorf("the cause: %w", blob.ErrExists),
 	} {
 		wantKind(t, activities.ToTemporal(cause), kind, "the cause")

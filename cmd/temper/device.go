@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
 
 	"temper/activities"
 	"temper/internal/blob"
@@ -26,10 +27,12 @@ func (f learnerFactory) make(cfg config.Run, m qwen3.Config) (activities.Learner
 		trainer.CheckOptimizer(m, "rl.optimizer", cfg.RL.Optimizer)); err != nil {
 		return nil, err
 	}
-	return trainer.New(trainer.Config{
+	c := trainer.Config{
 		Backend: f.backend, Model: m, Seed: rl.Seed(cfg.Seed, "trainer"),
 		MicrobatchTokens: cfg.RL.MicrobatchTokens, Temperature: cfg.Rollout.Temperature, Loss: cfg.RL.Loss,
-	})
+	}
+	limitMemory(&c, memoryLimit(os.DirFS("/")))
+	return trainer.New(c)
 }
 
 type engineFactory struct {

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"bytes"
+	"io/fs"
+	"path"
+	"strconv"
+	"strings"
+
+	"temper/internal/config"
+	"temper/trainer"
+	"temper/trainer/device"
+	"temper/trainer/estimate"
+	"temper/trainer/loss"
+	"temper/trainer/qwen3"
+)
+
+// limitMemory makes the Go backend refuse a step that cannot fit the memory
+// that this process may use. Other devices have memory of their own, and where
+// the system does not say how much there is, nothing is refused.
+func limitMemory(c *trainer.Config, limit int64) {
+	if name, _, _ := strings.Cut(c.Backend, ":"); name == "" || name == "go" {
+		c.MemoryLimit, c.StepBytes = limit, stepBytes(c.Model, c.Loss, c.Remat)
+	}
+}
+
+// stepBytes estimates a pass on the Go backend.
+func stepBytes(m qwen3.Config, l config.Loss, remat bool) trainer.StepBytes {
+	return func(rows, length int, accumulate bool) (int64, error) {
+		c := estimate.Config{
+			Model: m, Mesh: device.Mesh{Data: 1, Model: 1}, Rows: rows, Length: length, Remat: remat, Accumulate: accumulate,
+			LogitsChunk: loss.ChunkSize(l.MaxLogits, rows*length, m.VocabSize),
+		}
+		c.Model.MaxPositionEmbeddings = max(m.MaxPositionEmbeddings, length) // rows are padded beyond it
+		r, err := estimate.Estimate(c)
+		return r.Peak, err
+	}
+}
+
+// memoryLimit is the memory in bytes that this process may use: that of the
+// machine, or less where a control group of either version says so. It is 0
+// where the system does not say. root is the file system from "/" on.
+func memoryLimit(root fs.FS) int64 {
+	limit := machineMemory(root)
+	groups, err := fs.ReadFile(root, "proc/self/cgroup")
+	if err != nil {
+		return limit // no control groups
+	}
+	for line := range strings.Lines(string(groups)) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3) // id:controllers:path
+		if len(parts) != 3 {
+			continue
+		}
+		mount, file := "sys/fs/cgroup", "memory.max"
+		if parts[1] == "memory" {
+			mount, file = "sys/fs/cgroup/memory", "memory.limit_in_bytes"
+		}
+		if parts[1] != "" && parts[1] != "memory" {
+			continue
+		}
+		for dir := path.Clean("/" + parts[2]); ; dir = path.Dir(dir) {
+			if n := readBytes(root, path.Join(mount, dir, file)); n > 0 && (limit == 0 || n < limit) {
+				limit = n
+			}
+			if dir == "/" {
+				break
+			}
+		}
+	}
+	return limit
+}
+
+// machineMemory is the memory of the machine, 0 where the system does not say.
+func machineMemory(root fs.FS) int64 {
+	data, err := fs.ReadFile(root, "proc/meminfo")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(data)) {
+		fields := strings.Fields(line)
+		if len(fields) == 3 && fields[0] == "MemTotal:" && fields[2] == "kB" {
+			kib, err := strconv.ParseInt(fields[1], 10, 64)
+			if err != nil {
+				return 0
+			}
+			return kib << 10
+		}
+	}
+	return 0
+}
+
+// readBytes reads a file of one number; 0 for "max", a missing file and anything else.
+func readBytes(root fs.FS, name string) int64 {
+	data, err := fs.ReadFile(root, name)
+	if err != nil {
+		return 0
+	}
+	n, err := strconv.ParseInt(string(bytes.TrimSpace(data)), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}

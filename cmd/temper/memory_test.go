@@ -1,0 +1,101 @@
+package main
+
+import (
+	"errors"
+	"maps"
+	"testing"
+	"testing/fstest"
+
+	"temper/internal/config"
+	"temper/internal/rl"
+	"temper/trainer"
+	"temper/trainer/qwen3"
+)
+
+func TestMemoryLimit(t *testing.T) {
+	const gib = 1 << 30
+	machine := map[string]string{"proc/meminfo": "MemFree: 7 kB\nMemTotal:        8388608 kB\n"}
+	for name, c := range map[string]struct {
+		files map[string]string
+		want  int64
+	}{
+		"nothing is known": {nil, 0},
+		"machine":          {machine, 8 * gib},
+		"group without a limit": {with(machine, map[string]string{
+			"proc/self/cgroup": "0::/a\n", "sys/fs/cgroup/a/memory.max": "max\n"}), 8 * gib},
+		"limit of a parent": {with(machine, map[string]string{
+			"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/memory.max": "2147483648\n", "sys/fs/cgroup/a/b/memory.max": "3221225472\n"}), 2 * gib},
+		"container": {with(machine, map[string]string{
+			"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "1073741824\n"}), gib},
+		"first version": {with(machine, map[string]string{
+			"proc/self/cgroup":                                  "5:cpu:/x\n4:memory:/x\n",
+			"sys/fs/cgroup/memory/memory.limit_in_bytes":        "9223372036854771712\n",
+			"sys/fs/cgroup/memory/x/memory.limit_in_bytes":      "1073741824\n",
+			"sys/fs/cgroup/cpu/x/memory.limit_in_bytes":         "1\n",
+			"sys/fs/cgroup/memory/elsewhere/memory.limit_bytes": "1\n"}), gib},
+	} {
+		root := fstest.MapFS{}
+		for path, text := range c.files {
+			root[path] = &fstest.MapFile{Data: []byte(text)}
+		}
+		if got := memoryLimit(root); got != c.want {
+			t.Errorf("%s: %d, want %d", name, got, c.want)
+		}
+	}
+}
+
+func with(a, b map[string]string) map[string]string {
+	out := map[string]string{}
+	maps.Copy(out, a)
+	maps.Copy(out, b)
+	return out
+}
+
+// TestTrainerRefusesWhatDoesNotFit, by an estimate that also holds for rows
+// which padding makes longer than the model's positions.
+func TestTrainerRefusesWhatDoesNotFit(t *testing.T) {
+	cfg := trainer.Config{MicrobatchTokens: 4096, Temperature: 1, Model: qwen3.Config{
+		VocabSize: 16, HiddenSize: 8, IntermediateSize: 16, NumHiddenLayers: 1, NumAttentionHeads: 2, NumKeyValueHeads: 1,
+		HeadDim: 4, MaxPositionEmbeddings: 20, RopeTheta: 1e4, RMSNormEps: 1e-6, TieWordEmbeddings: true, InitializerRange: 0.02,
+	}}
+	sample := rl.Sample{Tokens: make([]int32, 20), LossMask: make([]bool, 20)}
+	sample.LossMask[19] = true
+	need, err := stepBytes(cfg.Model, cfg.Loss, false)(1, 32, false)
+	if err != nil || need <= 0 {
+		t.Fatalf("needs %d, error %v", need, err)
+	}
+	for name, c := range map[string]struct {
+		backend string
+		limit   int64
+		refused bool
+	}{
+		"enough":          {"go", need, false},
+		"too little":      {"go", need - 1, true},
+		"by default":      {"", need - 1, true},
+		"unknown":         {"go", 0, false},
+		"with an option":  {"go:ops_sequential", need - 1, true},
+		"device's memory": {"xla:cuda", 1, false},
+	} {
+		own := cfg
+		own.Backend = c.backend
+		limitMemory(&own, c.limit)
+		if c.backend == "xla:cuda" {
+			if own.MemoryLimit != 0 {
+				t.Errorf("%s: limit %d", name, own.MemoryLimit)
+			}
+			continue
+		}
+		tr, err := trainer.New(own)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := tr.Init(1); err != nil {
+			t.Fatal(err)
+		}
+		_, err = tr.SFTStep(t.Context(), []rl.Sample{sample}, config.Default().SFT.Optimizer, trainer.Position{Step: 1, Total: 1})
+		if errors.Is(err, trainer.ErrTooLarge) != c.refused || !c.refused && err != nil {
+			t.Errorf("%s: error %v, refused should be %v", name, err, c.refused)
+		}
+		tr.Close()
+	}
+}
