@@ -132,7 +132,7 @@ func TestRunStartsFromACheckpoint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer m.Close() //nolint:errcheck // read only
+	defer m.Close()
 	if diff := cmp.Diff(m.Config.Config, startModel()); diff != "" || m.Config.DType != "float32" {
 		t.Errorf("published as %s: got -, want +\n%s", m.Config.DType, diff)
 	}
@@ -167,7 +167,7 @@ func open(t testing.TB, dir string) []qwen3.Tensor {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer m.Close() //nolint:errcheck // read only
+	defer m.Close()
 	weights, err := m.Tensors()
 	if err != nil {
 		t.Fatal(err)
