@@ -70,7 +70,7 @@ func (s *submission) overrides() (map[string]string, error) {
 			bad = append(bad, fmt.Errorf("--set %s: want key=value", kv))
 			continue
 		}
-		if strings.HasSuffix(key, ".data.path") && value != "" {
+		if (strings.HasSuffix(key, ".data.path") || key == "model.path") && value != "" {
 			if abs, err := filepath.Abs(value); err == nil {
 				value = abs
 			}

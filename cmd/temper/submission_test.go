@@ -1,0 +1,24 @@
+package main
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestPathsOfOverridesCountFromHere, since other processes read them elsewhere.
+func TestPathsOfOverridesCountFromHere(t *testing.T) {
+	here, err := filepath.Abs(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := submission{set: []string{"model.path=qwen3", "sft.data.path=/abs.jsonl", "stages[0].data.path=", "name=a.path"}}
+	got, err := s.overrides()
+	want := map[string]string{
+		"model.path": filepath.Join(here, "qwen3"), "sft.data.path": "/abs.jsonl", "stages[0].data.path": "", "name": "a.path",
+	}
+	if diff := cmp.Diff(got, want); err != nil || diff != "" {
+		t.Errorf("error %v, got -, want +\n%s", err, diff)
+	}
+}
