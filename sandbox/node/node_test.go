@@ -294,7 +294,7 @@ func TestDrain(t *testing.T) {
 	defer stream.Close()
 	answer := make(chan error, 1)
 	go func() {
-		res, err := stream.Execute(t.Context(), sandbox.Request{Code: "import time\ntime.sleep(1)\nprint(1)"})
+		res, err := stream.Execute(t.Context(), sandbox.Request{Code: "import time\ntime.sleep(3)\nprint(1)"})
 		if err == nil && res.Stdout != "1\n" {
 			err = fmt.Errorf("result %+v", res)
 		}
