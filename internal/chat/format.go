@@ -62,9 +62,14 @@ type Format struct {
 	call, callEnd int32
 }
 
-// New returns the Format of cfg over a tokenizer that has all Specials.
+// required are the specials without which no dialogue can be told from text. The
+// others may be plain text, as they are to a checkpoint's own tokenizer.
+func required() []string { return Specials()[:7] }
+
+// New returns the Format of cfg over a tokenizer that has the special tokens of
+// turns, calls and results.
 func New(tok *tokenizer.Tokenizer, cfg Config) (*Format, error) {
-	for _, s := range Specials() {
+	for _, s := range required() {
 		if _, ok := tok.Special(s); !ok {
 			return nil, fmt.Errorf("tokenizer lacks special token %s", s)
 		}

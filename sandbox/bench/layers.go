@@ -50,41 +50,21 @@ var layerOrder = [][]string{
 // time; the ways take turns in each round.
 func MeasureLayers(ctx context.Context, cfg LayersConfig) (_ []Cost, err error) {
 	cfg = cfg.withDefaults()
-	var ways []*way
+	ways, err := layerWays(ctx, cfg.Python)
 	defer func() {
 		for _, w := range ways {
 			err = errors.Join(err, w.close())
 		}
 	}()
-	for i, added := range layerOrder {
-		var without []string
-		for _, later := range layerOrder[i+1:] {
-			without = append(without, later...)
-		}
-		name := "bare fork"
-		if i > 0 {
-			name = "+ " + fmt.Sprint(added)
-		}
-		w, err := newWay(ctx, name, jail.Config{Python: cfg.Python, Without: without})
-		if err != nil {
-			return nil, err
-		}
-		ways = append(ways, w)
-	}
-	served, err := newWay(ctx, "all, over HTTP", jail.Config{Python: cfg.Python})
 	if err != nil {
 		return nil, err
 	}
-	ways = append(ways, served)
-	if err := served.serve(); err != nil {
-		return nil, err
-	}
 	for round := range cfg.Rounds + 1 {
+		calls := cfg.Calls
+		if round == 0 {
+			calls = 50 // warms up, and is not counted
+		}
 		for _, w := range ways {
-			calls := cfg.Calls
-			if round == 0 {
-				calls = 50 // warms up, and is not counted
-			}
 			cost, err := w.measure(ctx, cfg.Code, calls)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", w.name, err)
@@ -99,6 +79,31 @@ func MeasureLayers(ctx context.Context, cfg LayersConfig) (_ []Cost, err error) 
 		costs[i] = w.median()
 	}
 	return costs, nil
+}
+
+// layerWays opens what MeasureLayers compares. The caller closes them, also with
+// an error.
+func layerWays(ctx context.Context, python string) (ways []*way, err error) {
+	for i, added := range layerOrder {
+		var without []string
+		for _, later := range layerOrder[i+1:] {
+			without = append(without, later...)
+		}
+		name := "bare fork"
+		if i > 0 {
+			name = "+ " + fmt.Sprint(added)
+		}
+		w, err := newWay(ctx, name, jail.Config{Python: python, Without: without})
+		if err != nil {
+			return ways, err
+		}
+		ways = append(ways, w)
+	}
+	served, err := newWay(ctx, "all, over HTTP", jail.Config{Python: python})
+	if err != nil {
+		return ways, err
+	}
+	return append(ways, served), served.serve()
 }
 
 func (c LayersConfig) withDefaults() LayersConfig {
