@@ -23,6 +23,14 @@ var (
 	ErrNotExist = errors.New("blob does not exist")
 	ErrExists   = errors.New("blob exists already")
 	ErrCorrupt  = errors.New("blob does not match its reference")
+	// ErrConflict says that a Swap found something else than the caller had seen.
+	ErrConflict = errors.New("blob changed since it was read")
+	// ErrUnavailable marks a failure of the store's servers, network or space
+	// that passes or that an operator mends while callers wait: retry.
+	ErrUnavailable = errors.New("store is unavailable")
+	// ErrMisconfigured marks an answer that stays the same however often one
+	// asks: a missing bucket, refused credentials, a folder without permission.
+	ErrMisconfigured = errors.New("store is misconfigured")
 )
 
 // Ref points to bytes in a Store and pins their content.
@@ -59,6 +67,14 @@ type Store interface {
 	// the old bytes or the new ones. With IfAbsent at most one of several
 	// concurrent writers succeeds; the others get ErrExists.
 	Put(ctx context.Context, key string, r io.Reader, cond Condition) (Ref, error)
+	// Swap replaces the small blob under key by data if and only if the key still
+	// holds the bytes of old; the zero Ref stands for an absent key. It is
+	// linearizable with the other Swaps and the IfAbsent Puts of the key, across
+	// processes; a key that is swapped must not be overwritten by Always or deleted
+	// at the same time. When the answer of a server is lost, the driver reads back:
+	// a key that holds data is a success, so callers make data unique, for example
+	// by an epoch and a holder. Errors: ErrConflict when the key holds something else.
+	Swap(ctx context.Context, key string, old Ref, data []byte) (Ref, error)
 	// Get opens the bytes under key. Errors: ErrNotExist.
 	Get(ctx context.Context, key string) (io.ReadCloser, error)
 	// Stat describes the blob under key. Errors: ErrNotExist.
@@ -86,6 +102,17 @@ func CheckKey(key string) error {
 func RefOf(key string, data []byte) Ref {
 	sum := sha256.Sum256(data)
 	return Ref{Key: key, SHA256: hex.EncodeToString(sum[:]), Size: int64(len(data))}
+}
+
+// CheckSwap rejects a bad key and an old Ref that names another key.
+func CheckSwap(key string, old Ref) error {
+	if err := CheckKey(key); err != nil {
+		return err
+	}
+	if !old.IsZero() && old.Key != key {
+		return fmt.Errorf("swap %s: the old reference names %s", key, old.Key)
+	}
+	return nil
 }
 
 // PutBytes stores data under key.

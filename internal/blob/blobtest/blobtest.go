@@ -32,6 +32,9 @@ func Run(t *testing.T, open func(t *testing.T) blob.Store) {
 		"bad keys are refused":                         badKeys,
 		"List is sorted and exact":                     list,
 		"Delete is idempotent":                         deletes,
+		"Swap replaces what the caller has seen":       swap,
+		"one of many concurrent Swaps wins":            concurrentSwap,
+		"no Swap is lost":                              countingSwap,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, open(t)) })
 	}

@@ -1,5 +1,6 @@
 // Package fileblob owns a blob.Store on a directory of a local or shared file
-// system: one regular file per key. It does not cache, lock or watch.
+// system: one regular file per key. It does not cache or watch; the one lock it
+// knows orders swaps.
 //
 // Invariant: a file appears under its key by one rename or link of a complete,
 // synced file, so that no reader and no crash can find part of a blob there.

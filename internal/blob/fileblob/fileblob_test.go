@@ -1,12 +1,15 @@
 package fileblob_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -51,27 +54,71 @@ func TestProcessesRace(t *testing.T) {
 		}
 		return
 	}
-	dir := t.TempDir()
 	won := 0
-	var commands []*exec.Cmd
-	var outputs []*strings.Builder
-	for range processes {
-		cmd, out := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestProcessesRace$", "-test.count=1"), &strings.Builder{}
-		cmd.Env = append(os.Environ(), dirVariable+"="+dir)
-		cmd.Stdout, cmd.Stderr = out, out
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		commands, outputs = append(commands, cmd), append(outputs, out)
-	}
-	for i, cmd := range commands {
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("process %d: %v\n%s", i, err, outputs[i])
-		}
-		won += strings.Count(outputs[i].String(), "won")
+	for _, out := range startCopies(t, "TestProcessesRace", t.TempDir(), processes) {
+		won += strings.Count(out, "won")
 	}
 	if won != keys {
 		t.Errorf("%d puts of %d keys won, want one for each", won, keys)
+	}
+}
+
+// TestProcessesCount has several processes count in one blob: no step may get lost.
+func TestProcessesCount(t *testing.T) {
+	const each, processes = 25, 4
+	if dir := os.Getenv(dirVariable); dir != "" {
+		if err := blobtest.CountSwaps(t.Context(), open(t, dir), "count", each); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	dir := t.TempDir()
+	startCopies(t, "TestProcessesCount", dir, processes)
+	got, err := blob.ReadKey(t.Context(), open(t, dir), "count")
+	if want := strconv.Itoa(each * processes); err != nil || string(got) != want {
+		t.Errorf("counted to %s (error %v), want %s", got, err, want)
+	}
+}
+
+// startCopies runs the test in n processes on one folder and returns what they print.
+func startCopies(t *testing.T, test, dir string, n int) []string {
+	t.Helper()
+	commands, outputs := make([]*exec.Cmd, n), make([]strings.Builder, n)
+	for i := range n {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+test+"$", "-test.count=1")
+		cmd.Env = append(os.Environ(), dirVariable+"="+dir)
+		cmd.Stdout, cmd.Stderr = &outputs[i], &outputs[i]
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		commands[i] = cmd
+	}
+	var out []string
+	for i, cmd := range commands {
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("process %d: %v\n%s", i, err, outputs[i].String())
+		}
+		out = append(out, outputs[i].String())
+	}
+	return out
+}
+
+// TestAHeldLockEndsWithTheContext has a swap wait for a lock that nobody gives up.
+func TestAHeldLockEndsWithTheContext(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	f, err := os.Open(filepath.Join(dir, ".staging"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close() //nolint:errcheck // opened for reading only
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := s.Swap(ctx, "k", blob.Ref{}, []byte("x")); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Swap gave %v, want DeadlineExceeded", err)
 	}
 }
 

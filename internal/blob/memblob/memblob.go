@@ -58,6 +58,27 @@ func (s *Store) Put(ctx context.Context, key string, r io.Reader, cond blob.Cond
 	return blob.RefOf(key, data), nil
 }
 
+// Swap implements blob.Store.
+func (s *Store) Swap(ctx context.Context, key string, old blob.Ref, data []byte) (blob.Ref, error) {
+	if err := errors.Join(ctx.Err(), blob.CheckSwap(key, old)); err != nil {
+		return blob.Ref{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var have blob.Ref
+	if e, ok := s.blobs[key]; ok {
+		have = blob.RefOf(key, e.data)
+	}
+	if have != old {
+		return blob.Ref{}, fmt.Errorf("swap %s: %w", key, blob.ErrConflict)
+	}
+	if s.blobs == nil {
+		s.blobs = map[string]entry{}
+	}
+	s.blobs[key] = entry{data: bytes.Clone(data), modTime: time.Now()}
+	return blob.RefOf(key, data), nil
+}
+
 // Get implements blob.Store.
 func (s *Store) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 	e, err := s.lookup(ctx, "get", key)
