@@ -30,6 +30,7 @@ func (f learnerFactory) make(cfg config.Run, m qwen3.Config) (activities.Learner
 	c := trainer.Config{
 		Backend: f.backend, Model: m, Seed: rl.Seed(cfg.Seed, "trainer"),
 		MicrobatchTokens: cfg.RL.MicrobatchTokens, Temperature: cfg.Rollout.Temperature, Loss: cfg.RL.Loss,
+		Pack: cfg.RL.Pack, Compute: cfg.Model.Compute, Remat: cfg.Model.Remat,
 	}
 	limitMemory(&c, memoryLimit(os.DirFS("/")))
 	return trainer.New(c)

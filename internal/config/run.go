@@ -29,7 +29,8 @@ type Run struct {
 
 // Model is where a run starts: from random weights of the Qwen3 architecture
 // that the dimensions give, with the vocabulary of the tokenizer, or from a
-// checkpoint, which then says all but MaxContext.
+// checkpoint, which then says all dimensions but MaxContext. Compute and Remat
+// say how training computes it.
 type Model struct {
 	// Path of a Qwen3 directory in Hugging Face layout with its tokenizer.json;
 	// empty means random weights. A relative path counts from the folder of the
@@ -48,6 +49,15 @@ type Model struct {
 	TieEmbeddings    bool    `yaml:"tie_embeddings" json:"tie_embeddings"`
 	// InitializerRange is the standard deviation of fresh weights.
 	InitializerRange float64 `yaml:"initializer_range,omitempty" json:"initializer_range,omitempty"`
+
+	// Compute is the type in which both kinds of training multiply matrices:
+	// float32 (default) or bfloat16, which halves activations on a GPU and is the
+	// slower one on a CPU. Weights, moments, gradients and the loss are float32 in
+	// any case, and so is the engine.
+	Compute string `yaml:"compute,omitempty" json:"compute,omitempty"`
+	// Remat keeps the inputs of layers alone for the backward pass and computes the
+	// rest again: about half the memory of activations for about 15 % more time.
+	Remat bool `yaml:"remat,omitempty" json:"remat,omitempty"`
 }
 
 // Tokenizer says how the byte-level vocabulary is made.
@@ -89,9 +99,13 @@ type RL struct {
 	GroupSize          int `yaml:"group_size" json:"group_size"`
 	// NumMinibatches is optimizer updates per step.
 	NumMinibatches int `yaml:"num_minibatches" json:"num_minibatches"`
-	// MicrobatchTokens bounds padded tokens in one device pass.
-	MicrobatchTokens int       `yaml:"microbatch_tokens" json:"microbatch_tokens"`
-	Optimizer        Optimizer `yaml:"optimizer" json:"optimizer"`
+	// MicrobatchTokens bounds padded tokens in one device pass, of SFT too.
+	MicrobatchTokens int `yaml:"microbatch_tokens" json:"microbatch_tokens"`
+	// Pack puts several sequences into each row of a device pass, of SFT too, kept
+	// apart by segments: few shapes whatever the lengths. Rows are as long as the
+	// longest sequence, rounded up to a power of two.
+	Pack      bool      `yaml:"pack,omitempty" json:"pack,omitempty"`
+	Optimizer Optimizer `yaml:"optimizer" json:"optimizer"`
 	Loss             Loss      `yaml:"loss" json:"loss"`
 	RoC              RoC       `yaml:"roc" json:"roc"`
 }

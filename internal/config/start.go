@@ -2,6 +2,7 @@ package config
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -17,7 +18,7 @@ func (m *Model) dimensions() []dimension {
 	v := reflect.ValueOf(m).Elem()
 	for i := range v.NumField() {
 		key, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("yaml"), ",")
-		if key != "path" && key != "max_context" {
+		if !slices.Contains([]string{"path", "max_context", "compute", "remat"}, key) {
 			out = append(out, dimension{"model." + key, v.Field(i)})
 		}
 	}

@@ -60,6 +60,7 @@ func (r Run) problems() Problems {
 		c.add("name", "is %q, want 1 to 40 of a-z, 0-9 and '-', not starting with '-'", r.Name)
 	}
 	c.model(r.Model)
+	c.passes(r)
 	c.between("tokenizer.num_merges", r.Tokenizer.NumMerges, 0, 4096)
 	c.sft(r.SFT)
 	c.rl(r.RL)
