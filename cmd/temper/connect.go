@@ -18,7 +18,14 @@ func openStore(p *config.Process) (blob.Store, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
 	}
-	return fileblob.New(p.StoreDir())
+	place, err := p.StorePlace()
+	if err != nil {
+		return nil, err
+	}
+	if place.Kind != config.StoreFile {
+		return nil, usagef("--store %s: this build knows file stores only", place)
+	}
+	return fileblob.New(place.Dir)
 }
 
 // connect dials Temporal and opens the store. check, when given, runs first, so

@@ -257,7 +257,7 @@ func upChildren(p *config.Process, o *upOptions) ([]supervise.Child, error) {
 		}
 	}
 	places := []string{
-		"--home", p.Home, "--temporal", p.TemporalAddress, "--namespace", p.Namespace,
+		"--home", p.Home, "--store", p.Store, "--temporal", p.TemporalAddress, "--namespace", p.Namespace,
 		"--ui", p.UIAddress, "--sandbox", p.SandboxAddress,
 	}
 	token := sandboxTokenKey + "=" + sandboxToken()

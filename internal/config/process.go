@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // Process is where the parts of a service are. It never influences results and
@@ -12,6 +13,8 @@ import (
 type Process struct {
 	// Home holds the store, the Temporal database and the logs.
 	Home string
+	// Store is the URL of the store, "" for the files below Home; see StorePlace.
+	Store string
 	// Python is the interpreter that the sandbox runs.
 	Python string
 	// TemporalAddress is host:port of the Temporal frontend.
@@ -28,6 +31,7 @@ type Process struct {
 func DefaultProcess() Process {
 	return Process{
 		Home:            env("TEMPER_HOME", "temper-data"),
+		Store:           env("TEMPER_STORE", ""),
 		Python:          env("TEMPER_PYTHON", "python3"),
 		TemporalAddress: env("TEMPORAL_ADDRESS", "127.0.0.1:7233"),
 		Namespace:       env("TEMPORAL_NAMESPACE", "default"),
@@ -55,6 +59,11 @@ func (p *Process) Validate() error {
 			out = append(out, Problem{Path: a.name, Msg: fmt.Sprintf("is %q, want host:port", a.addr)})
 		}
 	}
+	if _, err := p.StorePlace(); err != nil {
+		for _, line := range strings.Split(err.Error(), "\n") {
+			out = append(out, Problem{Path: "store (TEMPER_STORE)", Msg: line})
+		}
+	}
 	home, err := filepath.Abs(p.Home)
 	if err != nil {
 		out = append(out, Problem{Path: "home (TEMPER_HOME)", Msg: err.Error()})
@@ -66,8 +75,13 @@ func (p *Process) Validate() error {
 	return nil
 }
 
-// StoreDir is the folder of the embedded file store.
-func (p Process) StoreDir() string { return filepath.Join(p.Home, "store") }
+// StorePlace is where the store is: what Store names, or a folder below Home.
+func (p Process) StorePlace() (StorePlace, error) {
+	if p.Store == "" {
+		return StorePlace{Kind: StoreFile, Dir: filepath.Join(p.Home, "store")}, nil
+	}
+	return ParseStore(p.Store)
+}
 
 // LogDir is the folder of the logs of all roles.
 func (p Process) LogDir() string { return filepath.Join(p.Home, "logs") }
