@@ -47,7 +47,7 @@ func (c *Control) openRun(ctx context.Context, in RunInput) (RunPlan, error) {
 	if err != nil {
 		return RunPlan{}, permanent(ErrTypeInvalidConfig, err)
 	}
-	if err := checkStart(cfg); err != nil {
+	if err := checkStart(ctx, c.Store, cfg); err != nil {
 		return RunPlan{}, err
 	}
 	return c.claim(ctx, in.RunID, cfg, activity.GetInfo(ctx).WorkflowExecution.RunID)

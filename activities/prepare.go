@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"temper/internal/artifact"
@@ -59,13 +60,13 @@ type preparation struct {
 // dialogues makes the supervised data and, from it or the checkpoint that the
 // run starts from, the tokenizer.
 func (p *preparation) dialogues(ctx context.Context) error {
-	ds, err := dataset.Dialogues(p.cfg.SFT.Data, p.cfg.Seed)
+	ds, err := p.readDialogues(ctx)
 	if err != nil {
-		return permanent(ErrTypeDataset, fmt.Errorf("sft.data: %w", err))
+		return fmt.Errorf("sft.data: %w", err)
 	}
 	p.out.Dialogues = len(ds)
 	var data []byte
-	if p.cfg.Model.Path != "" {
+	if p.cfg.Model.Starts() {
 		data, err = p.takeModel(ctx)
 	} else {
 		data, err = p.learnTokenizer(ds)
@@ -77,6 +78,42 @@ func (p *preparation) dialogues(ctx context.Context) error {
 		return err
 	}
 	return putLines(ctx, p.store, p.layout.Dialogues(), ds)
+}
+
+// readDialogues makes or imports the dialogues, none for a run without
+// supervised updates.
+func (p *preparation) readDialogues(ctx context.Context) ([]chat.Dialogue, error) {
+	src := p.cfg.SFT.Data
+	if p.cfg.SFT.Steps == 0 {
+		return nil, nil
+	}
+	if key, stored := config.StoreKey(src.Path); stored {
+		return fromStore(ctx, p.store, key, dataset.ReadDialogues)
+	}
+	ds, err := dataset.Dialogues(src, p.cfg.Seed)
+	return ds, asDataset(err)
+}
+
+// fromStore reads a file of data that lies in the store. A store that fails is
+// no matter of the data. Errors: Dataset.
+func fromStore[T any](ctx context.Context, store blob.Store, key string, read func(io.Reader, string) ([]T, error)) ([]T, error) {
+	data, err := blob.ReadKey(ctx, store, key)
+	if errors.Is(err, blob.ErrNotExist) {
+		return nil, asDataset(fmt.Errorf("%s: %w", store.Locate(key), err))
+	}
+	if err != nil {
+		return nil, err
+	}
+	out, err := read(bytes.NewReader(data), store.Locate(key))
+	return out, asDataset(err)
+}
+
+// asDataset types the error of data that no retry can mend.
+func asDataset(err error) error {
+	if err == nil {
+		return nil
+	}
+	return permanent(ErrTypeDataset, err)
 }
 
 // learnTokenizer makes the tokenizer from the dialogues.
@@ -94,22 +131,22 @@ func (p *preparation) learnTokenizer(ds []chat.Dialogue) (tokenizerJSON []byte, 
 
 // takeModel stores the checkpoint that the run starts from; its tokenizer is the run's.
 func (p *preparation) takeModel(ctx context.Context) (tokenizerJSON []byte, err error) {
-	d, err := openDirectory(p.cfg)
+	s, err := openStart(ctx, p.store, p.cfg)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, d.Close()) }()
-	p.format, p.out.VocabSize = d.format, d.Config.VocabSize
-	p.out.Start, err = d.store(ctx, p.store, p.layout)
-	return d.tokenizerJSON, err
+	defer func() { err = errors.Join(err, s.Close()) }()
+	p.format, p.out.VocabSize = s.format, s.model.VocabSize
+	p.out.Start, err = s.store(ctx, p.store, p.layout)
+	return s.tokenizerJSON, err
 }
 
 // stage writes the training and the held-out problems of a stage.
 func (p *preparation) stage(ctx context.Context, index int, s config.Stage) error {
 	path := fmt.Sprintf("stages[%d].data", index-1)
-	train, heldOut, err := p.problems(s.Data)
+	train, heldOut, err := p.problems(ctx, s.Data)
 	if err != nil {
-		return permanent(ErrTypeDataset, fmt.Errorf("%s: %w", path, err))
+		return fmt.Errorf("%s: %w", path, err)
 	}
 	if len(train) < p.cfg.RL.ProblemsPerStep {
 		return permanent(ErrTypeDataset, fmt.Errorf("%s: %d training problems, want at least rl.problems_per_step (%d)",
@@ -132,22 +169,30 @@ func (p *preparation) stage(ctx context.Context, index int, s config.Stage) erro
 }
 
 // problems generates both splits, or reads a file and holds out its last
-// eval.num_problems problems, half of the file at most.
-func (p *preparation) problems(src config.Source) (train, heldOut []rl.Problem, err error) {
-	train, err = dataset.Problems(src, p.cfg.Seed, env.Train)
+// eval.num_problems problems, half of the file at most. Errors: Dataset.
+func (p *preparation) problems(ctx context.Context, src config.Source) (train, heldOut []rl.Problem, err error) {
+	if src.Path == "" {
+		if train, err = dataset.Problems(src, p.cfg.Seed, env.Train); err == nil {
+			src.Num = p.cfg.Eval.NumProblems
+			heldOut, err = dataset.Problems(src, p.cfg.Seed, env.HeldOut)
+		}
+		return train, heldOut, asDataset(err)
+	}
+	var all []rl.Problem
+	if key, stored := config.StoreKey(src.Path); stored {
+		all, err = fromStore(ctx, p.store, key, dataset.ReadProblems)
+	} else {
+		all, err = dataset.Problems(src, p.cfg.Seed, env.Train)
+		err = asDataset(err)
+	}
+	if err == nil && len(all) < 2 {
+		err = asDataset(fmt.Errorf("%s: 1 problem, want at least 2: one to train on and one to hold out", src.Path))
+	}
 	if err != nil {
 		return nil, nil, err
 	}
-	if src.Path != "" {
-		if len(train) < 2 {
-			return nil, nil, fmt.Errorf("%s: 1 problem, want at least 2: one to train on and one to hold out", src.Path)
-		}
-		cut := len(train) - min(p.cfg.Eval.NumProblems, len(train)/2)
-		return train[:cut], train[cut:], nil
-	}
-	src.Num = p.cfg.Eval.NumProblems
-	heldOut, err = dataset.Problems(src, p.cfg.Seed, env.HeldOut)
-	return train, heldOut, err
+	cut := len(all) - min(p.cfg.Eval.NumProblems, len(all)/2)
+	return all[:cut], all[cut:], nil
 }
 
 const (

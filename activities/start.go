@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,95 +40,155 @@ func modelOf(cfg config.Run, vocabSize int) qwen3.Config {
 	}
 }
 
-// directory is an open checkpoint directory that a run can start from.
-type directory struct {
-	*hf.Model
+// start is what a run can start from: an open checkpoint directory, or a policy
+// of another run of the store.
+type start struct {
+	key           string // of the configuration that names it
+	model         qwen3.Config
 	tokenizerJSON []byte
 	format        *chat.Format
+	files         map[string][]byte // of checkpoint.DescriptionFiles, those there are
+	weights       func() ([]qwen3.Tensor, error)
+	close         func() error
 }
 
-// openDirectory opens model.path and checks that the run can use it, without
-// reading the weights. The error is config.Problems; the caller closes the rest.
-func openDirectory(cfg config.Run) (*directory, error) {
-	m, err := hf.Load(cfg.Model.Path)
+// Close frees what the start holds.
+func (s *start) Close() error { return s.close() }
+
+// openStart opens what the model starts from and checks that the run can use it,
+// without reading the weights. Errors: config.Problems, InvalidConfig; the caller
+// closes the rest.
+func openStart(ctx context.Context, store blob.Store, cfg config.Run) (*start, error) {
+	open := openDirectory
+	if cfg.Model.Run != "" {
+		open = openPolicy
+	}
+	s, err := open(ctx, store, cfg.Model)
 	if err != nil {
-		return nil, config.Problems{{Path: "model.path", Msg: err.Error()}}
+		return nil, err
 	}
+	name := cmp.Or(cfg.Model.Run, cfg.Model.Path)
 	var problems config.Problems
-	if most := m.Config.MaxPositionEmbeddings; cfg.Model.MaxContext > most {
+	if most := s.model.MaxPositionEmbeddings; cfg.Model.MaxContext > most {
 		problems = append(problems, config.Problem{Path: "model.max_context", Msg: fmt.Sprintf(
-			"is %d, but the model in %s has %d positions", cfg.Model.MaxContext, cfg.Model.Path, most)})
+			"is %d, but the model in %s has %d positions", cfg.Model.MaxContext, name, most)})
 	}
-	d := &directory{Model: m}
-	if err := d.readTokenizer(cfg); err != nil {
-		problems = append(problems, config.Problem{Path: "model.path", Msg: fmt.Sprintf("%s: %v", cfg.Model.Path, err)})
+	if err := s.readTokenizer(cfg); err != nil {
+		problems = append(problems, config.Problem{Path: s.key, Msg: fmt.Sprintf("%s: %v", name, err)})
 	}
 	if len(problems) > 0 {
-		return nil, errors.Join(problems, m.Close())
+		return nil, errors.Join(problems, s.Close())
 	}
-	return d, nil
+	return s, nil
 }
 
-func (d *directory) readTokenizer(cfg config.Run) error {
-	var err error
-	if d.tokenizerJSON, err = d.ReadFile(hf.TokenizerFile); err != nil {
-		return err
+func openDirectory(_ context.Context, _ blob.Store, model config.Model) (*start, error) {
+	const key = "model.path"
+	m, err := hf.Load(model.Path)
+	if err != nil {
+		return nil, config.Problems{{Path: key, Msg: err.Error()}}
 	}
-	tok, err := tokenizer.Parse(d.tokenizerJSON)
+	s := &start{key: key, model: m.Config.Config, files: map[string][]byte{}, weights: m.Tensors, close: m.Close}
+	if s.tokenizerJSON, err = m.ReadFile(hf.TokenizerFile); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, errors.Join(err, m.Close())
+	}
+	for _, name := range checkpoint.DescriptionFiles() {
+		data, err := m.ReadFile(name)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, errors.Join(err, m.Close())
+		}
+		s.files[name] = data
+	}
+	return s, nil
+}
+
+// openPolicy opens a published policy of another run.
+func openPolicy(ctx context.Context, store blob.Store, model config.Model) (*start, error) {
+	const key = "model.run"
+	runID, version, err := config.ParsePolicy(model.Run)
+	if err != nil {
+		return nil, config.Problems{{Path: key, Msg: err.Error()}}
+	}
+	layout := artifact.Layout{RunID: runID}
+	published, ok, err := artifact.Lookup[Policy](ctx, store, layout.PolicyRef(version))
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, config.Problems{{Path: key, Msg: fmt.Sprintf("is %s, but %s has no such policy (temper run list shows what is there)",
+			model.Run, store.Locate(layout.Dir()))}}
+	}
+	p, err := checkpoint.LoadDescription(ctx, store, published.Ref)
+	if errors.Is(err, blob.ErrNotExist) {
+		return nil, config.Problems{{Path: key, Msg: fmt.Sprintf("is %s, but the policy is not whole: %v", model.Run, err)}}
+	}
+	if err != nil {
+		return nil, err
+	}
+	weights := func() ([]qwen3.Tensor, error) {
+		p, err := checkpoint.LoadWeights(ctx, store, published.Ref)
+		return p.Weights, err
+	}
+	return &start{
+		key: key, model: p.Model, tokenizerJSON: p.Tokenizer, files: p.Files, weights: weights,
+		close: func() error { return nil },
+	}, nil
+}
+
+func (s *start) readTokenizer(cfg config.Run) error {
+	if s.tokenizerJSON == nil {
+		return fmt.Errorf("%s: no such file", hf.TokenizerFile)
+	}
+	tok, err := tokenizer.Parse(s.tokenizerJSON)
 	if err != nil {
 		return fmt.Errorf("%s: %w", hf.TokenizerFile, err)
 	}
-	if n := tok.VocabSize(); n > d.Config.VocabSize {
-		return fmt.Errorf("%s: %d tokens, but the model's vocabulary is %d", hf.TokenizerFile, n, d.Config.VocabSize)
+	if n := tok.VocabSize(); n > s.model.VocabSize {
+		return fmt.Errorf("%s: %d tokens, but the model's vocabulary is %d", hf.TokenizerFile, n, s.model.VocabSize)
 	}
-	if d.format, err = chat.New(tok, chatConfig(cfg)); err != nil {
+	if s.format, err = chat.New(tok, chatConfig(cfg)); err != nil {
 		return fmt.Errorf("%s: %w", hf.TokenizerFile, err)
 	}
 	return nil
 }
 
-// checkStart finds out whether a run can start from its model.path, if it has one.
-func checkStart(cfg config.Run) error {
-	if cfg.Model.Path == "" {
+// checkStart finds out whether a run can start from what its model names, if anything.
+func checkStart(ctx context.Context, store blob.Store, cfg config.Run) error {
+	if !cfg.Model.Starts() {
 		return nil
 	}
-	d, err := openDirectory(cfg)
+	s, err := openStart(ctx, store, cfg)
 	if err != nil {
 		return err
 	}
-	return d.Close()
+	return s.Close()
 }
 
-// store puts the checkpoint into the run's store. A directory that changed since
-// an earlier attempt is blob.ErrExists.
-func (d *directory) store(ctx context.Context, store blob.Store, layout artifact.Layout) (*Start, error) {
+// store puts what the run starts from into the run's own folder. A directory that
+// changed since an earlier attempt is blob.ErrExists.
+func (s *start) store(ctx context.Context, store blob.Store, layout artifact.Layout) (*Start, error) {
 	dir := path.Join(layout.Dir(), "start")
-	p := checkpoint.Policy{Model: d.Config.Config, Tokenizer: d.tokenizerJSON, Files: map[string][]byte{}}
-	s := &Start{Model: p.Model, Files: map[string]blob.Ref{}}
-	for _, name := range checkpoint.DescriptionFiles() {
-		data, err := d.ReadFile(name)
-		if errors.Is(err, os.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		p.Files[name] = data
-		s.Files[name] = blob.RefOf(path.Join(dir, name), data)
+	p := checkpoint.Policy{Model: s.model, Tokenizer: s.tokenizerJSON, Files: s.files}
+	out := &Start{Model: p.Model, Files: map[string]blob.Ref{}}
+	for name, data := range s.files {
+		out.Files[name] = blob.RefOf(path.Join(dir, name), data)
 	}
 	var err error
-	if p.Weights, err = d.Tensors(); err != nil {
+	if p.Weights, err = s.weights(); err != nil {
 		return nil, err
 	}
-	s.Policy, err = checkpoint.Publish(ctx, store, dir, p)
-	return s, err
+	out.Policy, err = checkpoint.Publish(ctx, store, dir, p)
+	return out, err
 }
 
 // readStart gives a run the architecture: that of the stored checkpoint which it
 // starts from, or the one of its dimensions.
 func (r *runContext) readStart(ctx context.Context, store blob.Store) error {
 	r.model = modelOf(r.cfg, r.format.Tokenizer().VocabSize())
-	if r.cfg.Model.Path == "" {
+	if !r.cfg.Model.Starts() {
 		return nil
 	}
 	ready, _, err := artifact.Lookup[PrepareDataResult](ctx, store, r.layout.DataReady())

@@ -103,7 +103,7 @@ func (t *Trainer) publishPolicy(ctx context.Context, in PublishInput) (Policy, e
 	if err != nil {
 		return Policy{}, err
 	}
-	if in.Step > 0 || !taught {
+	if in.Step > 0 || !taught && cfg.SFT.Steps > 0 {
 		return Policy{}, missing
 	}
 	s, err := t.open(ctx, in.Run)

@@ -47,6 +47,7 @@ func submitCommand() *cobra.Command {
 	}
 	p := processFlags(cmd)
 	s.flags(cmd, "config")
+	cmd.Flags().StringVar(&s.from, "from", "", "start from a policy of another run, RUN or RUN@POLICY (default: its newest), with its tokenizer and without SFT")
 	cmd.Flags().BoolVar(&wait, "wait", false, "follow the run to its end; the path of summary.json is printed last")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if s.config == "" {

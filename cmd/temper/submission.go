@@ -28,6 +28,8 @@ type submission struct {
 	seed   uint64
 	seeded bool
 	set    []string
+	// from is the policy that the run starts from, RUN or RUN@POLICY; see takeFrom.
+	from string
 
 	loaded *config.Run // by load
 }
@@ -48,6 +50,9 @@ func (s *submission) load() (config.Run, error) {
 	}
 	set, err := s.overrides()
 	run, loadErr := config.LoadFile(s.config, set)
+	if s.from != "" && loadErr == nil {
+		run, loadErr = run.From(s.from, set)
+	}
 	err = errors.Join(err, loadErr, checkData(run))
 	if s.runID == "" {
 		s.runID = run.Name + "-" + time.Now().UTC().Format("20060102-150405")
@@ -70,7 +75,8 @@ func (s *submission) overrides() (map[string]string, error) {
 			bad = append(bad, fmt.Errorf("--set %s: want key=value", kv))
 			continue
 		}
-		if (strings.HasSuffix(key, ".data.path") || key == "model.path") && value != "" {
+		_, stored := config.StoreKey(value)
+		if (strings.HasSuffix(key, ".data.path") || key == "model.path") && value != "" && !stored {
 			if abs, err := filepath.Abs(value); err == nil {
 				value = abs
 			}
@@ -86,13 +92,13 @@ func (s *submission) overrides() (map[string]string, error) {
 // checkData reads the files that a configuration names.
 func checkData(run config.Run) error {
 	var bad []error
-	if run.SFT.Data.Path != "" {
+	if onDisk(run.SFT.Data.Path) {
 		if _, err := dataset.Dialogues(run.SFT.Data, run.Seed); err != nil {
 			bad = append(bad, underKey("sft.data.path", err))
 		}
 	}
 	for i, stage := range run.Stages {
-		if stage.Data.Path == "" {
+		if !onDisk(stage.Data.Path) {
 			continue
 		}
 		if _, err := dataset.Problems(stage.Data, run.Seed, env.Train); err != nil {
@@ -102,6 +108,12 @@ func checkData(run config.Run) error {
 	return errors.Join(bad...)
 }
 
+// onDisk tells a file from generated data and from a blob of the store.
+func onDisk(path string) bool {
+	_, stored := config.StoreKey(path)
+	return path != "" && !stored
+}
+
 // underKey puts a key before each line of an error.
 func underKey(key string, err error) error {
 	return errors.New(key + ": " + strings.ReplaceAll(err.Error(), "\n", "\n"+key+": "))
@@ -109,7 +121,10 @@ func underKey(key string, err error) error {
 
 // check is all that can be told before a server is asked.
 func (s *submission) check(ctx context.Context, store blob.Store) error {
-	_, err := s.load()
+	err := s.takeFrom(ctx, store)
+	if err == nil {
+		_, err = s.load()
+	}
 	if artifact.CheckRunID(s.runID) != nil {
 		return err
 	}
@@ -117,6 +132,23 @@ func (s *submission) check(ctx context.Context, store blob.Store) error {
 	if _, statErr := store.Stat(ctx, layout.Plan()); statErr == nil {
 		err = errors.Join(err, usagef("run id %q exists already at %s: choose another", s.runID, store.Locate(layout.Dir())))
 	}
+	return err
+}
+
+// takeFrom gives --from its version, the newest of the run unless it names one.
+func (s *submission) takeFrom(ctx context.Context, store blob.Store) error {
+	if s.from == "" || strings.Contains(s.from, "@") {
+		return nil // the run itself checks the rest
+	}
+	if err := artifact.CheckRunID(s.from); err != nil {
+		return usagef("--from: %w", err)
+	}
+	layout := artifact.Layout{RunID: s.from}
+	version, ok, err := artifact.LastPolicy(ctx, store, layout)
+	if err == nil && !ok {
+		err = usagef("--from: run %q has published no policy at %s (temper run list shows the runs)", s.from, store.Locate(layout.Dir()))
+	}
+	s.from = config.PolicyName(s.from, version)
 	return err
 }
 

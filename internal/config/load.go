@@ -67,7 +67,7 @@ func LoadFile(path string, set map[string]string) (Run, error) {
 		return run, errors.Join(err, absErr)
 	}
 	for _, p := range run.paths() {
-		if *p != "" && !filepath.IsAbs(*p) {
+		if _, stored := StoreKey(*p); *p != "" && !stored && !filepath.IsAbs(*p) {
 			*p = filepath.Join(folder, *p)
 		}
 	}

@@ -69,3 +69,31 @@ func TestCheckpointAndDimensionsExcludeEachOther(t *testing.T) {
 		})
 	}
 }
+
+// TestRecipeFromAPolicy drops what the policy says and keeps the rest; the frozen
+// form of a run that does not use it is as it was.
+func TestRecipeFromAPolicy(t *testing.T) {
+	run, err := config.Load("r.yaml", []byte("model: {hidden_size: 64, max_context: 300, tie_embeddings: true}\nsft: {steps: 9}\n"+stageText), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if frozen, err := run.YAML(); err != nil || strings.Contains(string(frozen), "run:") {
+		t.Errorf("frozen form states what is not used (%v):\n%s", err, frozen)
+	}
+	got, err := run.From("demo@12", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(got.Model, config.Model{Run: "demo@12", MaxContext: 300}); diff != "" || got.SFT.Steps != 0 {
+		t.Errorf("%d supervised updates; model: got -, want +\n%s", got.SFT.Steps, diff)
+	}
+	if got, err := run.From("demo@12", map[string]string{"sft.steps": "9"}); err != nil || got.SFT.Steps != 9 {
+		t.Errorf("%d supervised updates (%v), want the 9 that were asked for", got.SFT.Steps, err)
+	}
+	_, err = run.From("demo", map[string]string{"model.num_layers": "3"})
+	for _, want := range []string{"model.num_layers: is set to 3, but the policy demo says it", `model.run: is "demo", want RUN@POLICY`} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v lacks %q", err, want)
+		}
+	}
+}

@@ -62,7 +62,7 @@ func (r Run) problems() Problems {
 	c.model(r.Model)
 	c.passes(r)
 	c.between("tokenizer.num_merges", r.Tokenizer.NumMerges, 0, 4096)
-	c.sft(r.SFT)
+	c.sft(r.SFT, r.Model.Starts())
 	c.rl(r.RL)
 	c.rollout(r.Rollout)
 	if len(r.Stages) == 0 {
@@ -85,12 +85,8 @@ func (r Run) problems() Problems {
 
 func (c *checker) model(m Model) {
 	c.between("model.max_context", m.MaxContext, 16, 1<<20)
-	if m.Path != "" {
-		for _, d := range m.dimensions() {
-			if !d.value.IsZero() {
-				c.add(d.path, "is %v, but model.path (%s) says it: leave it out", d.value, m.Path)
-			}
-		}
+	if m.Starts() {
+		c.start(m)
 		return
 	}
 	c.between("model.hidden_size", m.HiddenSize, 8, 16384)
@@ -110,10 +106,12 @@ func (c *checker) model(m Model) {
 	}
 }
 
-func (c *checker) sft(s SFT) {
+func (c *checker) sft(s SFT, starts bool) {
 	c.source("sft.data", s.Data)
 	c.between("sft.batch_size", s.BatchSize, 1, 65536)
-	c.atLeast("sft.steps", s.Steps, 1)
+	if !starts || s.Steps < 0 { // random weights know no format
+		c.atLeast("sft.steps", s.Steps, 1)
+	}
 	c.optimizer("sft.optimizer", s.Optimizer)
 }
 

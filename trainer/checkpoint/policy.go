@@ -110,14 +110,23 @@ func policyFiles(p Policy) (map[string][]byte, error) {
 
 // LoadWeights reads the published policy whose manifest is at ref.
 func LoadWeights(ctx context.Context, store blob.Store, ref blob.Ref) (Policy, error) {
-	p, err := loadWeights(ctx, store, ref)
+	p, err := loadPolicy(ctx, store, ref, true)
 	if err != nil {
 		return Policy{}, fmt.Errorf("load policy %s: %w", ref.Key, err)
 	}
 	return p, nil
 }
 
-func loadWeights(ctx context.Context, store blob.Store, ref blob.Ref) (Policy, error) {
+// LoadDescription is LoadWeights without the weights.
+func LoadDescription(ctx context.Context, store blob.Store, ref blob.Ref) (Policy, error) {
+	p, err := loadPolicy(ctx, store, ref, false)
+	if err != nil {
+		return Policy{}, fmt.Errorf("load description of policy %s: %w", ref.Key, err)
+	}
+	return p, nil
+}
+
+func loadPolicy(ctx context.Context, store blob.Store, ref blob.Ref, weights bool) (Policy, error) {
 	data, err := blob.ReadRef(ctx, store, ref)
 	if err != nil {
 		return Policy{}, err
@@ -137,8 +146,10 @@ func loadWeights(ctx context.Context, store blob.Store, ref blob.Ref) (Policy, e
 	if err := json.Unmarshal(config, &p.Model); err != nil {
 		return Policy{}, fmt.Errorf("%s: %w: %w", fileConfig, err, ErrCorrupt)
 	}
-	if p.Weights, err = readTensors(ctx, store, m.Files[fileWeights]); err != nil {
-		return Policy{}, err
+	if weights {
+		if p.Weights, err = readTensors(ctx, store, m.Files[fileWeights]); err != nil {
+			return Policy{}, err
+		}
 	}
 	if tokenizer, ok := m.Files[fileTokenizer]; ok {
 		if p.Tokenizer, err = blob.ReadRef(ctx, store, tokenizer); err != nil {

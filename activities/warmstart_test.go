@@ -1,0 +1,107 @@
+package activities_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"temper/activities"
+	"temper/internal/artifact"
+	"temper/internal/blob"
+	"temper/internal/blob/memblob"
+	"temper/internal/config"
+	"temper/trainer"
+	"temper/trainer/qwen3"
+)
+
+// newTrainer trains for real.
+func newTrainer(store blob.Store) *activities.Trainer {
+	return &activities.Trainer{Store: store, Now: still, NewLearner: func(cfg config.Run, model qwen3.Config) (activities.Learner, error) {
+		return trainer.New(trainer.Config{Model: model, MicrobatchTokens: 1024, Temperature: 1, Loss: cfg.RL.Loss})
+	}}
+}
+
+// TestRunStartsFromAPolicyOfAnotherRun: policy 0 of the child is the parent's
+// policy bit for bit, with its tokenizer and its files, also when the parent is
+// gone after the data was prepared.
+func TestRunStartsFromAPolicyOfAnotherRun(t *testing.T) {
+	parent := newStart(t, writeModel(t, startModel(), nil))
+	parent.learn(t)
+	child := prepareConfig(t, parent.store, "child", startConfig, map[string]string{"model.run": "demo@0", "sft.steps": "0"})
+	want := map[string]string{}
+	for key, data := range dump(t, parent.store) {
+		if name, ok := strings.CutPrefix(key, parent.layout.Policy(0)+"/"); ok && name != "policy.json" {
+			want[name] = data
+		}
+		if strings.HasPrefix(key, parent.layout.Dir()+"/") {
+			if err := parent.store.Delete(t.Context(), key); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	policy, err := newTrainer(child.store).PublishPolicy(t.Context(), activities.PublishInput{Run: child.run})
+	if err != nil || policy.Version != 0 {
+		t.Fatalf("policy %+v, error %v", policy, err)
+	}
+	got := map[string]string{}
+	for name := range want {
+		data, err := blob.ReadKey(t.Context(), child.store, child.layout.Policy(0)+"/"+name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got[name] = string(data)
+	}
+	if diff := cmp.Diff(got, want); diff != "" || len(want) != 5 {
+		t.Errorf("%d files: got -, want +\n%s", len(want), diff)
+	}
+	ready, _, err := artifact.Lookup[activities.PrepareDataResult](t.Context(), child.store, child.layout.DataReady())
+	if err != nil || ready.Dialogues != 0 || ready.VocabSize != startModel().VocabSize {
+		t.Errorf("prepared %+v, error %v: want no dialogues and the policy's vocabulary", ready, err)
+	}
+}
+
+// TestWarmStartsThatCannotBe are refused when the run is opened.
+func TestWarmStartsThatCannotBe(t *testing.T) {
+	parent := newStart(t, writeModel(t, startModel(), nil))
+	parent.learn(t)
+	for name, c := range map[string]struct {
+		set  map[string]string
+		want string
+	}{
+		"no such run":        {map[string]string{"model.run": "nobody@0"}, "model.run: is nobody@0, but"},
+		"no such policy":     {map[string]string{"model.run": "demo@7"}, "has no such policy"},
+		"no version":         {map[string]string{"model.run": "demo"}, `model.run: is "demo", want RUN@POLICY`},
+		"two starts":         {map[string]string{"model.run": "demo@0", "model.path": "/x"}, "model.run: is demo@0 beside model.path (/x)"},
+		"stated dimension":   {map[string]string{"model.run": "demo@0", "model.num_layers": "3"}, "model.num_layers: is 3, but model.run (demo@0) says it"},
+		"too many positions": {map[string]string{"model.run": "demo@0", "model.max_context": "513"}, "model.max_context: is 513, but the model in demo@0 has 512 positions"},
+		"format untaught":    {map[string]string{"model.path": "", "sft.steps": "0"}, "sft.steps: is 0, want at least 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := openRun(t, parent.control, activities.RunInput{RunID: "child", Config: asString(t, startConfig), Set: c.set})
+			wantRefusal(t, err, c.want)
+			if _, err := parent.store.Stat(t.Context(), artifact.Layout{RunID: "child"}.Plan()); err == nil {
+				t.Error("the run id is taken")
+			}
+		})
+	}
+}
+
+// TestProblemsFromTheStore: a stage takes its problems from a blob as it does
+// from a file; one that is not there is an error of the data.
+func TestProblemsFromTheStore(t *testing.T) {
+	store := fill(t, map[string]string{"sets/a.jsonl": more(8)})
+	h := prepare(t, store, "demo", map[string]string{"stages[0].data.path": config.StorePath("sets/a.jsonl")})
+	if n, m := len(h.problems(t, h.layout.TrainProblems(1))), len(h.problems(t, h.layout.HeldOutProblems(1))); n != 4 || m != 4 {
+		t.Errorf("%d problems to train on and %d held out, want 4 and 4", n, m)
+	}
+	c := &activities.Control{Store: memblob.New()}
+	plan, err := openRun(t, c, activities.RunInput{
+		RunID: "x", Config: asString(t, testConfig), Set: map[string]string{"stages[0].data.path": config.StorePath("sets/none.jsonl")},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.PrepareData(t.Context(), activities.PrepareDataInput{Run: activities.RunRef{RunID: plan.RunID, Config: plan.Config}})
+	wantKind(t, err, activities.ErrTypeDataset, "sets/none.jsonl")
+}
