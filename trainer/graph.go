@@ -37,11 +37,12 @@ const (
 	passUpdate                // gradients and the optimizer in one graph
 	passAdd                   // sum of two sets of gradients
 	passApply                 // the optimizer on given gradients
+	passCopy                  // what an update changes, in buffers of its own
 )
 
 func (p program) String() string {
 	return [...]string{"sft", "grpo"}[p.objective] + " " +
-		[...]string{"score", "reference", "gradient", "update", "add", "apply"}[p.pass]
+		[...]string{"score", "reference", "gradient", "update", "add", "apply", "copy"}[p.pass]
 }
 
 // graphKey identifies a compiled graph.
@@ -93,6 +94,12 @@ func (t *Trainer) build(p program) func(*model.Scope, []*graph.Node) []*graph.No
 		case passApply:
 			zero := graph.ScalarZero(in[0].Graph(), in[0].DType()) // the caller has looked at the loss
 			return []*graph.Node{t.adamW(scope, in[0], zero, in[1:])}
+		case passCopy:
+			var out []*graph.Node
+			for _, v := range t.changing() {
+				out = append(out, graph.Identity(v.NodeValue(in[0].Graph())))
+			}
+			return out
 		}
 		panic(fmt.Sprintf("pass %d is not defined", p.pass))
 	}

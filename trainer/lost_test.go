@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"temper/internal/config"
 	"temper/internal/rl"
 	"temper/trainer/qwen3"
@@ -49,6 +51,39 @@ func TestLostStateForcesRestore(t *testing.T) {
 	if err := step(); err != nil {
 		t.Errorf("after the restore: %v", err)
 	}
+}
+
+// TestSavepointBringsLostStateBack: a device call that took weights over and
+// failed in a later update of a step leaves the state from before the step.
+func TestSavepointBringsLostStateBack(t *testing.T) {
+	tr := trapTrainer(t, trapConfig())
+	trapStep(t, tr, story(2, 12))
+	want, err := tr.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := tr.keep()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer before.release()
+	trapStep(t, tr, story(3, 12))
+	if err := tr.store.GetVariable(qwen3.VariablePath("model.norm.weight")).Reset(); err != nil {
+		t.Fatal(err)
+	}
+	failed := errors.New("failed")
+	tr.ready = false
+	if err := before.undo(tr, failed); !errors.Is(err, failed) {
+		t.Errorf("error %v, want the one given", err)
+	}
+	got, err := tr.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the state is another:\n%s", diff)
+	}
+	trapStep(t, tr, story(2, 12)) // and it goes on from there
 }
 
 // absent returns a pointer that must not be followed.

@@ -434,6 +434,7 @@ func TestCancelledStepChangesNothing(t *testing.T) {
 	cfg := tinyConfig()
 	cfg.MicrobatchTokens = 64
 	tr := initialised(t, cfg)
+	update(t, tr, 0, samples(2, 40, 2), 1) // or there were no moments to change
 	before, err := tr.Snapshot()
 	if err != nil {
 		t.Fatal(err)

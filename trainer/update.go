@@ -78,10 +78,11 @@ func (t *Trainer) step(ctx context.Context, obj objective, samples []rl.Sample, 
 	if err := t.tune(o); err != nil {
 		return rl.TrainMetrics{}, err
 	}
-	undo, err := t.prepare(ctx, obj, parts)
+	before, err := t.prepare(ctx, obj, parts)
 	if err != nil {
 		return rl.TrainMetrics{}, err
 	}
+	defer before.release()
 	if err := t.annotate(ctx, obj, parts); err != nil {
 		return rl.TrainMetrics{}, err
 	}
@@ -89,7 +90,7 @@ func (t *Trainer) step(ctx context.Context, obj objective, samples []rl.Sample, 
 	for _, part := range parts {
 		m, err := t.update(ctx, obj, part, o, rate{p.Step, lr})
 		if err != nil {
-			return rl.TrainMetrics{}, undo(err)
+			return rl.TrainMetrics{}, before.undo(t, err)
 		}
 		total.add(m)
 	}
@@ -98,15 +99,11 @@ func (t *Trainer) step(ctx context.Context, obj objective, samples []rl.Sample, 
 }
 
 // prepare makes a step of several updates all or nothing, and gives the later
-// ones the log-probabilities of the policy before the first. undo takes the
-// error of a failed update and takes back the ones before it.
-func (t *Trainer) prepare(ctx context.Context, obj objective, parts [][]*row) (undo func(error) error, err error) {
+// ones the log-probabilities of the policy before the first. The caller releases
+// the savepoint, to which a failed update goes back.
+func (t *Trainer) prepare(ctx context.Context, obj objective, parts [][]*row) (*savepoint, error) {
 	if len(parts) == 1 {
-		return func(err error) error { return err }, nil
-	}
-	before, err := t.snapshot()
-	if err != nil {
-		return nil, err
+		return &savepoint{}, nil
 	}
 	for _, part := range parts[1:] { // the first finds its own, see inHasOld
 		if t.cfg.Loss.OldLogprobs == config.OldRollout {
@@ -116,12 +113,7 @@ func (t *Trainer) prepare(ctx context.Context, obj objective, parts [][]*row) (u
 			return nil, err
 		}
 	}
-	return func(err error) error {
-		if restoreErr := t.restore(before); restoreErr != nil {
-			return errors.Join(err, restoreErr)
-		}
-		return err
-	}, nil
+	return t.keep()
 }
 
 // rate is the learning rate of a step.
