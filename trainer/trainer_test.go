@@ -434,12 +434,12 @@ func TestCancelledStepChangesNothing(t *testing.T) {
 	cfg := tinyConfig()
 	cfg.MicrobatchTokens = 64
 	tr := initialised(t, cfg)
-	update(t, tr, 0, samples(2, 40, 2), 1) // or there were no moments to change
+	update(t, tr, 1, samples(2, 40, 2), 1) // or there were no moments to change
 	before, err := tr.Snapshot()
 	if err != nil {
 		t.Fatal(err)
 	}
-	batch := rl.Batch{Step: 1, Samples: samples(6, 40, 3)}
+	batch := rl.Batch{Step: 2, Samples: samples(6, 40, 3)}
 	for asked := range 100 {
 		_, err := tr.Update(&countdown{Context: t.Context(), left: asked}, batch,
 			trainer.UpdateOptions{Optimizer: adam(), Position: constant(1), NumMinibatches: 2})
