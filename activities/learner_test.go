@@ -196,6 +196,9 @@ func (c *chain) Restore(ctx context.Context, store blob.Store, ref blob.Ref) (in
 	return step, nil
 }
 
-func (c *chain) Weights() ([]qwen3.Tensor, error) { return c.tensors(), nil }
+func (c *chain) Publish(ctx context.Context, store blob.Store, prefix string, p checkpoint.Policy) (blob.Ref, error) {
+	p.Weights = c.tensors()
+	return checkpoint.Publish(ctx, store, prefix, p)
+}
 
 func (c *chain) Close() { c.closed = true }

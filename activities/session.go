@@ -28,7 +28,7 @@ type Learner interface {
 	LoadReference(ctx context.Context, store blob.Store, ref blob.Ref) error
 	Save(ctx context.Context, store blob.Store, prefix string, step int) (blob.Ref, error)
 	Restore(ctx context.Context, store blob.Store, ref blob.Ref) (step int, err error)
-	Weights() ([]qwen3.Tensor, error)
+	Publish(ctx context.Context, store blob.Store, prefix string, p checkpoint.Policy) (blob.Ref, error)
 	Close()
 }
 

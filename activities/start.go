@@ -48,7 +48,7 @@ type start struct {
 	tokenizerJSON []byte
 	format        *chat.Format
 	files         map[string][]byte // of checkpoint.DescriptionFiles, those there are
-	weights       func() ([]qwen3.Tensor, error)
+	weights       func() (checkpoint.Source, error)
 	close         func() error
 }
 
@@ -88,7 +88,7 @@ func openDirectory(_ context.Context, _ blob.Store, model config.Model) (*start,
 	if err != nil {
 		return nil, config.Problems{{Path: key, Msg: err.Error()}}
 	}
-	s := &start{key: key, model: m.Config.Config, files: map[string][]byte{}, weights: m.Tensors, close: m.Close}
+	s := &start{key: key, model: m.Config.Config, files: map[string][]byte{}, weights: func() (checkpoint.Source, error) { return m.Tensor, nil }, close: m.Close}
 	if s.tokenizerJSON, err = m.ReadFile(hf.TokenizerFile); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, errors.Join(err, m.Close())
 	}
@@ -128,9 +128,9 @@ func openPolicy(ctx context.Context, store blob.Store, model config.Model) (*sta
 	if err != nil {
 		return nil, err
 	}
-	weights := func() ([]qwen3.Tensor, error) {
+	weights := func() (checkpoint.Source, error) {
 		p, err := checkpoint.LoadWeights(ctx, store, published.Ref)
-		return p.Weights, err
+		return checkpoint.SourceOf(p.Weights), err
 	}
 	return &start{
 		key: key, model: p.Model, tokenizerJSON: p.Tokenizer, files: p.Files, weights: weights,
@@ -176,11 +176,11 @@ func (s *start) store(ctx context.Context, store blob.Store, layout artifact.Lay
 	for name, data := range s.files {
 		out.Files[name] = blob.RefOf(path.Join(dir, name), data)
 	}
-	var err error
-	if p.Weights, err = s.weights(); err != nil {
+	weights, err := s.weights()
+	if err != nil {
 		return nil, err
 	}
-	out.Policy, err = checkpoint.Publish(ctx, store, dir, p)
+	out.Policy, err = checkpoint.PublishFrom(ctx, store, dir, p, weights)
 	return out, err
 }
 

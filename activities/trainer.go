@@ -156,12 +156,8 @@ func (t *Trainer) trainStep(ctx context.Context, in TrainStepInput) (TrainStepRe
 // stored one again changes nothing.
 func (s *session) publish(ctx context.Context) (Policy, error) {
 	version := int64(s.at - s.cursor(0))
-	weights, err := s.learner.Weights()
-	if err != nil {
-		return Policy{}, fmt.Errorf("publish policy %d: %w", version, err)
-	}
-	ref, err := checkpoint.Publish(ctx, s.store, s.layout.Policy(version), checkpoint.Policy{
-		Model: s.model, Weights: weights, Tokenizer: s.tokenizerJSON, Files: s.files,
+	ref, err := s.learner.Publish(ctx, s.store, s.layout.Policy(version), checkpoint.Policy{
+		Model: s.model, Tokenizer: s.tokenizerJSON, Files: s.files,
 	})
 	if err != nil {
 		return Policy{}, fmt.Errorf("publish policy %d: %w", version, err)

@@ -105,14 +105,19 @@ func (t *Trainer) Restore(ctx context.Context, store blob.Store, ref blob.Ref) (
 	return step, nil
 }
 
-// Publish stores the weights as a policy in Hugging Face layout under prefix.
-// Publishing the same policy again is a no-op; see checkpoint.Publish.
-func (t *Trainer) Publish(ctx context.Context, store blob.Store, prefix string, tokenizerJSON []byte) (blob.Ref, error) {
-	weights, err := t.Weights()
-	if err != nil {
-		return blob.Ref{}, err
+// Publish stores the weights as a policy in Hugging Face layout under prefix,
+// with the tokenizer and the files of p, and holds one tensor at a time on the
+// host. Publishing the same policy again is a no-op; see checkpoint.Publish.
+func (t *Trainer) Publish(ctx context.Context, store blob.Store, prefix string, p checkpoint.Policy) (blob.Ref, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.ready {
+		return blob.Ref{}, fmt.Errorf("publish policy %s: %w", prefix, ErrNoState)
 	}
-	return checkpoint.Publish(ctx, store, prefix, checkpoint.Policy{Model: t.cfg.Model, Weights: weights, Tokenizer: tokenizerJSON})
+	p.Model = t.cfg.Model
+	return checkpoint.PublishFrom(ctx, store, prefix, p, func(name string) (qwen3.Tensor, error) {
+		return qwen3.ExportTensor(t.store, t.cfg.Model, name)
+	})
 }
 
 // Weights copies the weights to the host.

@@ -468,7 +468,7 @@ func TestPublishedPolicyIsThePolicy(t *testing.T) {
 	tr := initialised(t, tinyConfig())
 	s := samples(4, 30, 3)
 	update(t, tr, 1, s, 1)
-	ref, err := tr.Publish(t.Context(), store, "policies/v1", []byte("{}"))
+	ref, err := tr.Publish(t.Context(), store, "policies/v1", checkpoint.Policy{Tokenizer: []byte("{}")})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -111,8 +111,8 @@ type RL struct {
 	// longest sequence, rounded up to a power of two.
 	Pack      bool      `yaml:"pack,omitempty" json:"pack,omitempty"`
 	Optimizer Optimizer `yaml:"optimizer" json:"optimizer"`
-	Loss             Loss      `yaml:"loss" json:"loss"`
-	RoC              RoC       `yaml:"roc" json:"roc"`
+	Loss      Loss      `yaml:"loss" json:"loss"`
+	RoC       RoC       `yaml:"roc" json:"roc"`
 }
 
 // RoC is Resample-on-Correct (arXiv 2508.20722, section 2.2.3).

@@ -50,21 +50,37 @@ type policyManifest struct {
 // Ref of its manifest. Publishing the same policy again is a no-op; another
 // policy under the same prefix is blob.ErrExists, and the stored one stays.
 func Publish(ctx context.Context, store blob.Store, prefix string, p Policy) (blob.Ref, error) {
-	ref, err := publish(ctx, store, prefix, p)
+	return publishNamed(ctx, store, prefix, p, specsOf(p.Weights), SourceOf(p.Weights))
+}
+
+// PublishFrom is Publish for weights that are somewhere else: it asks for each
+// tensor of the model in turn, twice, and holds one at a time. p has no Weights.
+func PublishFrom(ctx context.Context, store blob.Store, prefix string, p Policy, weights Source) (blob.Ref, error) {
+	return publishNamed(ctx, store, prefix, p, p.Model.Tensors(), weights)
+}
+
+func publishNamed(ctx context.Context, store blob.Store, prefix string, p Policy, specs []qwen3.TensorSpec, weights Source) (blob.Ref, error) {
+	file, err := tensorFile(specs, weights)
+	var ref blob.Ref
+	if err == nil {
+		ref, err = publish(ctx, store, prefix, p, file)
+	}
 	if err != nil {
 		return blob.Ref{}, fmt.Errorf("publish policy %s: %w", prefix, err)
 	}
 	return ref, nil
 }
 
-func publish(ctx context.Context, store blob.Store, prefix string, p Policy) (blob.Ref, error) {
-	files, err := policyFiles(p)
+func publish(ctx context.Context, store blob.Store, prefix string, p Policy, weights content) (blob.Ref, error) {
+	files, err := policyFiles(p, weights)
 	if err != nil {
 		return blob.Ref{}, err
 	}
 	m := policyManifest{Format: manifestFormat, Files: map[string]blob.Ref{}}
-	for name, data := range files {
-		m.Files[name] = blob.RefOf(path.Join(prefix, name), data)
+	for name, file := range files {
+		if m.Files[name], err = file.ref(path.Join(prefix, name)); err != nil {
+			return blob.Ref{}, err
+		}
 	}
 	// A complete policy must not be overwritten, so the manifest is asked first.
 	key := path.Join(prefix, filePolicy)
@@ -77,33 +93,29 @@ func publish(ctx context.Context, store blob.Store, prefix string, p Policy) (bl
 	case !errors.Is(err, blob.ErrNotExist):
 		return blob.Ref{}, err
 	}
-	for name, data := range files {
-		if _, err := blob.PutBytes(ctx, store, path.Join(prefix, name), data, blob.Always); err != nil {
+	for name, file := range files {
+		if err := file.put(ctx, store, m.Files[name]); err != nil {
 			return blob.Ref{}, err
 		}
 	}
 	return putManifest(ctx, store, key, m)
 }
 
-// policyFiles encodes the files of a policy.
-func policyFiles(p Policy) (map[string][]byte, error) {
+// policyFiles are the files of a policy but its manifest.
+func policyFiles(p Policy, weights content) (map[string]content, error) {
 	config, err := hf.EncodeConfig(p.Model, hf.TorchName(safetensors.F32))
 	if err != nil {
 		return nil, err
 	}
-	weights, err := encodeTensors(p.Weights)
-	if err != nil {
-		return nil, err
-	}
-	files := map[string][]byte{fileConfig: config, fileWeights: weights}
+	files := map[string]content{fileConfig: bytesOf(config), fileWeights: weights}
 	if p.Tokenizer != nil {
-		files[fileTokenizer] = p.Tokenizer
+		files[fileTokenizer] = bytesOf(p.Tokenizer)
 	}
 	for name, data := range p.Files {
 		if !slices.Contains(DescriptionFiles(), name) {
 			return nil, fmt.Errorf("file %q is no part of a policy, want one of %s", name, strings.Join(DescriptionFiles(), ", "))
 		}
-		files[name] = data
+		files[name] = bytesOf(data)
 	}
 	return files, nil
 }

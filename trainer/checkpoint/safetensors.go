@@ -15,26 +15,69 @@ import (
 // ErrCorrupt means that bytes are no valid checkpoint, policy or safetensors file.
 var ErrCorrupt = fmt.Errorf("checkpoint is corrupt: %w", blob.ErrCorrupt)
 
-// encodeTensors returns the tensors as the bytes of a safetensors file in F32.
-// Equal tensors give equal bytes, whatever their order.
-func encodeTensors(tensors []qwen3.Tensor) ([]byte, error) {
-	values := make(map[string][]float32, len(tensors))
-	infos := make([]safetensors.Info, len(tensors))
+// Source gives tensors by name, one at a time: nobody keeps one after asking for
+// the next. It is asked for each tensor more than once and must give the same.
+type Source func(name string) (qwen3.Tensor, error)
+
+// SourceOf is a Source of tensors in memory.
+func SourceOf(tensors []qwen3.Tensor) Source {
+	lookup := qwen3.ByName(tensors)
+	return func(name string) (qwen3.Tensor, error) {
+		t, ok := lookup(name)
+		if !ok {
+			return t, fmt.Errorf("no tensor %s", name)
+		}
+		return t, nil
+	}
+}
+
+// specsOf lists what tensors in memory look like.
+func specsOf(tensors []qwen3.Tensor) []qwen3.TensorSpec {
+	out := make([]qwen3.TensorSpec, len(tensors))
 	for i, t := range tensors {
-		values[t.Name] = t.Data
+		out[i] = qwen3.TensorSpec{Name: t.Name, Shape: t.Shape}
+	}
+	return out
+}
+
+// tensorFile is a safetensors file in F32 that is made while it is written, with
+// one tensor in memory at a time. Equal tensors give equal bytes, whatever their order.
+func tensorFile(specs []qwen3.TensorSpec, source Source) (content, error) {
+	infos := make([]safetensors.Info, len(specs))
+	for i, t := range specs {
 		infos[i] = safetensors.Info{Name: t.Name, DType: safetensors.F32, Shape: t.Shape}
 	}
 	header, err := safetensors.NewHeader(map[string]string{"format": "pt"}, infos)
 	if err != nil {
 		return nil, fmt.Errorf("encode safetensors: %w", err)
 	}
-	var out bytes.Buffer
-	out.Grow(int(header.FileSize()))
-	err = header.Write(&out, func(w io.Writer, t safetensors.Info) error {
-		return safetensors.PutFloat32s(w, t.DType, values[t.Name])
-	})
+	return func(w io.Writer) error {
+		err := header.Write(w, func(w io.Writer, info safetensors.Info) error {
+			t, err := source(info.Name)
+			if err != nil {
+				return err
+			}
+			return safetensors.PutFloat32s(w, info.DType, t.Data)
+		})
+		if err != nil {
+			return fmt.Errorf("encode safetensors: %w", err)
+		}
+		return nil
+	}, nil
+}
+
+// encodeTensors returns the tensors as the bytes of a safetensors file in F32.
+func encodeTensors(tensors []qwen3.Tensor) ([]byte, error) {
+	file, err := tensorFile(specsOf(tensors), SourceOf(tensors))
 	if err != nil {
-		return nil, fmt.Errorf("encode safetensors: %w", err)
+		return nil, err
+	}
+	var out bytes.Buffer
+	for _, t := range tensors {
+		out.Grow(4 * len(t.Data))
+	}
+	if err := file(&out); err != nil {
+		return nil, err
 	}
 	return out.Bytes(), nil
 }

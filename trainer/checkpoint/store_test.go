@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -297,5 +298,78 @@ func TestPublishIsIdempotentAndNeverReplaces(t *testing.T) {
 	}
 	if got, err := checkpoint.LoadWeights(t.Context(), s, ref); err != nil || got.Weights[0].Data[0] == p.Weights[0].Data[0] {
 		t.Errorf("the first policy was damaged: error %v", err)
+	}
+}
+
+// watchedStore looks at what a Put has asked of its source after some bytes.
+type watchedStore struct {
+	*memblob.Store
+	look func()
+}
+
+func (w watchedStore) Put(ctx context.Context, key string, r io.Reader, cond blob.Condition) (blob.Ref, error) {
+	first := make([]byte, 9)
+	if _, err := io.ReadFull(r, first); err != nil {
+		return blob.Ref{}, err
+	}
+	if strings.HasSuffix(key, ".safetensors") {
+		w.look()
+	}
+	return w.Store.Put(ctx, key, io.MultiReader(bytes.NewReader(first), r), cond)
+}
+
+// TestPublishHoldsOneTensor: a policy is encoded while the store reads it, gives
+// the bytes of one that was in memory, and whose source fails gives no manifest.
+func TestPublishHoldsOneTensor(t *testing.T) {
+	specs := model().Tensors()
+	weights := make([]qwen3.Tensor, len(specs))
+	for i, spec := range specs {
+		weights[i] = qwen3.Tensor{Name: spec.Name, Shape: spec.Shape, Data: make([]float32, spec.Size())}
+		weights[i].Data[0] = float32(i)
+	}
+	asked := 0
+	source := func(name string) (qwen3.Tensor, error) {
+		asked++
+		for _, w := range weights {
+			if w.Name == name {
+				return w, nil
+			}
+		}
+		return qwen3.Tensor{}, errBroken
+	}
+	streamed, whole := memblob.New(), memblob.New()
+	watched := watchedStore{Store: streamed, look: func() {
+		if asked > len(specs)+1 {
+			t.Errorf("%d tensors were asked for before the first was read, want the %d for the hash and one", asked, len(specs))
+		}
+	}}
+	got, errA := checkpoint.PublishFrom(t.Context(), watched, "p", checkpoint.Policy{Model: model()}, source)
+	want, errB := checkpoint.Publish(t.Context(), whole, "p", checkpoint.Policy{Model: model(), Weights: weights})
+	if err := errors.Join(errA, errB); err != nil || got != want || asked != 2*len(specs) {
+		t.Errorf("error %v; streamed %+v, want %+v; %d tensors asked for, want %d", err, got, want, asked, 2*len(specs))
+	}
+	weights = weights[1:]
+	if _, err := checkpoint.PublishFrom(t.Context(), memblob.New(), "p", checkpoint.Policy{Model: model()}, source); !errors.Is(err, errBroken) {
+		t.Errorf("error %v, want that of the source", err)
+	}
+	weights = append(weights, qwen3.Tensor{Name: specs[0].Name, Shape: specs[0].Shape, Data: make([]float32, 1)})
+	if _, err := checkpoint.PublishFrom(t.Context(), memblob.New(), "p", checkpoint.Policy{Model: model()}, source); err == nil || !strings.Contains(err.Error(), specs[0].Name) {
+		t.Errorf("a tensor of another size: error %v", err)
+	}
+	changed := memblob.New()
+	weights[len(weights)-1].Data = make([]float32, specs[0].Size())
+	asked = 0
+	_, err := checkpoint.PublishFrom(t.Context(), changed, "p", checkpoint.Policy{Model: model()}, func(name string) (qwen3.Tensor, error) {
+		x, err := source(name)
+		if asked == 2*len(specs) {
+			x.Data = slices.Repeat([]float32{7}, len(x.Data))
+		}
+		return x, err
+	})
+	if !errors.Is(err, blob.ErrCorrupt) {
+		t.Errorf("weights that change on the way: error %v, want ErrCorrupt", err)
+	}
+	if _, err := changed.Stat(t.Context(), "p/policy.json"); !errors.Is(err, blob.ErrNotExist) {
+		t.Errorf("weights that change on the way have a manifest: %v", err)
 	}
 }

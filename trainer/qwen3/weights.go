@@ -120,22 +120,40 @@ func set(store *model.Store, path string, value *tensors.Tensor) error {
 func Export(store *model.Store, cfg Config) ([]Tensor, error) {
 	var out []Tensor
 	for _, spec := range cfg.Tensors() {
-		v := store.GetVariable(VariablePath(spec.Name))
-		if v == nil {
-			return nil, fmt.Errorf("tensor %s is missing in the store", spec.Name)
-		}
-		if got := v.Shape().Dimensions; !slices.Equal(got, spec.Shape) {
-			return nil, fmt.Errorf("tensor %s: shape %v in the store, want %v", spec.Name, got, spec.Shape)
-		}
-		value, err := v.Value()
+		t, err := export(store, spec)
 		if err != nil {
-			return nil, fmt.Errorf("tensor %s: %w", spec.Name, err)
+			return nil, err
 		}
-		data, err := tensors.CopyFlatData[float32](value)
-		if err != nil {
-			return nil, fmt.Errorf("tensor %s: %w", spec.Name, err)
-		}
-		out = append(out, Tensor{Name: spec.Name, Shape: spec.Shape, Data: data})
+		out = append(out, t)
 	}
 	return out, nil
+}
+
+// ExportTensor copies the tensor of that name out of the store.
+func ExportTensor(store *model.Store, cfg Config, name string) (Tensor, error) {
+	for _, spec := range cfg.Tensors() {
+		if spec.Name == name {
+			return export(store, spec)
+		}
+	}
+	return Tensor{}, fmt.Errorf("tensor %s is not one of the model", name)
+}
+
+func export(store *model.Store, spec TensorSpec) (Tensor, error) {
+	v := store.GetVariable(VariablePath(spec.Name))
+	if v == nil {
+		return Tensor{}, fmt.Errorf("tensor %s is missing in the store", spec.Name)
+	}
+	if got := v.Shape().Dimensions; !slices.Equal(got, spec.Shape) {
+		return Tensor{}, fmt.Errorf("tensor %s: shape %v in the store, want %v", spec.Name, got, spec.Shape)
+	}
+	value, err := v.Value()
+	if err != nil {
+		return Tensor{}, fmt.Errorf("tensor %s: %w", spec.Name, err)
+	}
+	data, err := tensors.CopyFlatData[float32](value)
+	if err != nil {
+		return Tensor{}, fmt.Errorf("tensor %s: %w", spec.Name, err)
+	}
+	return Tensor{Name: spec.Name, Shape: spec.Shape, Data: data}, nil
 }
