@@ -17,7 +17,6 @@ import (
 	"strings"
 
 	"temper/internal/blob"
-	"temper/internal/rl"
 )
 
 // Root is the folder of all runs.
@@ -143,7 +142,7 @@ func (l Layout) EvalTrajectories(stage int, label string, version int64) string 
 // Event is one entry of the run's event log. Two entries of one moment differ in
 // kind or text.
 func (l Layout) Event(unixNano int64, kind, text string) string {
-	return l.key("events", fmt.Sprintf("%020d-%s-%08x.json", unixNano, kind, uint32(rl.Hash(text))))
+	return l.key("events", eventName(unixNano, kind, text))
 }
 
 // Events is the folder of the event log.
