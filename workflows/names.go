@@ -31,6 +31,7 @@ const (
 	TypeStage    = "RLStage"
 	TypeStep     = "RLStep"
 	TypeEvaluate = "EvaluateRun"
+	TypeRetrain  = "Retrain"
 )
 
 // Messages that RLRun and RLStage understand. Each command is both a signal

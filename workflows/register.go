@@ -9,4 +9,5 @@ func Register(r worker.WorkflowRegistry) {
 	r.RegisterWorkflow(RLStage)
 	r.RegisterWorkflow(RLStep)
 	r.RegisterWorkflow(EvaluateRun)
+	r.RegisterWorkflow(Retrain)
 }

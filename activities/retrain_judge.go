@@ -1,0 +1,183 @@
+package activities
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"temper/internal/artifact"
+	"temper/internal/blob"
+	"temper/internal/config"
+	"temper/internal/promotion"
+)
+
+// JudgeRetrain applies the gate to the policy of a re-training and, when it
+// passes, moves the schedule's pointer to it, if nobody else has moved it since
+// the plan was made. It can be repeated at any point: the pointer moves once and
+// the first outcome that was written stands.
+func (c *Control) JudgeRetrain(ctx context.Context, in JudgeRetrainInput) (RetrainOutcome, error) {
+	out, err := c.judgeRetrain(ctx, in)
+	return out, toTemporal(err)
+}
+
+func (c *Control) judgeRetrain(ctx context.Context, in JudgeRetrainInput) (RetrainOutcome, error) {
+	s := artifact.Schedule{ID: in.ID}
+	out, done, err := artifact.Lookup[RetrainOutcome](ctx, c.Store, s.Outcome(in.Plan.RunID))
+	if err != nil {
+		return out, err
+	}
+	if !done {
+		if out, err = c.decide(ctx, in); err != nil {
+			return out, err
+		}
+		if out, err = artifact.PutOnce(ctx, c.Store, s.Outcome(in.Plan.RunID), out); err != nil {
+			return out, err
+		}
+	}
+	if out.Outcome == RetrainPublished || out.Outcome == RetrainRefused {
+		if _, err := artifact.PutOnce(ctx, c.Store, s.Judged(in.Plan.Hash), out); err != nil {
+			return out, err
+		}
+	}
+	return out, c.logOutcome(ctx, in, out)
+}
+
+// decide judges the policy and publishes it.
+func (c *Control) decide(ctx context.Context, in JudgeRetrainInput) (RetrainOutcome, error) {
+	out := RetrainOutcome{RunID: in.Plan.RunID, Policy: in.Policy, From: in.Plan.From, Ended: in.Now}
+	if in.Stopped {
+		out.Outcome, out.Reason = RetrainStopped, "the run was stopped: its policy is not judged, and the next re-training takes the same data"
+		return out, nil
+	}
+	var err error
+	if out.Candidate, out.Good, err = c.scores(ctx, in); err != nil {
+		return out, err
+	}
+	var stages []string
+	for _, s := range out.Candidate {
+		stages = append(stages, s.Stage)
+	}
+	rules, err := promotion.ParseAll(in.Gate, stages)
+	if err != nil {
+		return out, permanent(ErrTypeInvalidConfig, err)
+	}
+	var passed bool
+	out.Verdicts, passed = promotion.Judge(rules, out.Candidate, out.Good)
+	out.Outcome, out.Reason = RetrainRefused, reasons(out.Verdicts, passed)
+	if !passed {
+		return out, nil
+	}
+	moved, by, err := c.publish(ctx, in, out)
+	if err != nil {
+		return out, err
+	}
+	if !moved {
+		out.Outcome = RetrainOvertaken
+		out.Reason = fmt.Sprintf("the last good policy became %s while this one trained; the next re-training starts from there", by)
+		return out, nil
+	}
+	out.Outcome = RetrainPublished
+	return out, nil
+}
+
+// reasons tells why a gate passed or did not.
+func reasons(verdicts []promotion.Verdict, passed bool) string {
+	var texts []string
+	for _, v := range verdicts {
+		if v.Passed == passed {
+			texts = append(texts, v.Text)
+		}
+	}
+	return strings.Join(texts, "; ")
+}
+
+// scores reads what the run measured: its last policy and, for a warm start, its
+// policy 0, which is the last good one bit for bit, both on the run's held-out
+// problems.
+func (c *Control) scores(ctx context.Context, in JudgeRetrainInput) (candidate, good []promotion.Score, err error) {
+	plan, err := c.reopen(ctx, in.Plan.RunID)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, stage := range plan.Stages {
+		// The last stage's end is the end of the run, under the name of the former.
+		score, err := c.score(ctx, plan.RunID, stage, in.Policy.Version, "final", "after")
+		if err != nil {
+			return nil, nil, err
+		}
+		candidate = append(candidate, score)
+		if in.Plan.From == "" {
+			continue
+		}
+		if score, err = c.score(ctx, plan.RunID, stage, 0, "before"); err != nil {
+			return nil, nil, err
+		}
+		good = append(good, score)
+	}
+	return candidate, good, nil
+}
+
+// score reads the first evaluation of a policy that is stored under one of the labels.
+func (c *Control) score(ctx context.Context, runID string, stage StagePlan, version int64, labels ...string) (promotion.Score, error) {
+	layout := artifact.Layout{RunID: runID}
+	for _, label := range labels {
+		e, ok, err := artifact.Lookup[EvalResult](ctx, c.Store, layout.Eval(stage.Index, label, version))
+		if err != nil {
+			return promotion.Score{}, err
+		}
+		if ok {
+			return promotion.Score{Stage: stage.Name, Problems: e.NumProblems, Metrics: map[string]float64{
+				promotion.Accuracy: e.Accuracy, promotion.SampledAccuracy: e.SampledAccuracy, promotion.ToolErrorRate: e.ToolErrorRate,
+				promotion.MeanTokens: e.MeanTokens, promotion.MeanTurns: e.MeanTurns, promotion.MeanCalls: e.MeanCalls,
+			}}, nil
+		}
+	}
+	return promotion.Score{}, permanent(ErrTypeNotFound, fmt.Errorf("run %s: policy %d was not evaluated on stage %s", runID, version, stage.Name))
+}
+
+// publish moves the pointer. When somebody else has moved it, by names their policy.
+func (c *Control) publish(ctx context.Context, in JudgeRetrainInput, out RetrainOutcome) (moved bool, by string, err error) {
+	s := artifact.Schedule{ID: in.ID}
+	data, err := json.MarshalIndent(GoodPolicy{
+		RunID: out.RunID, Policy: out.Policy, From: out.From, Data: in.Plan.Data, Scores: out.Candidate, Published: in.Now,
+	}, "", "  ")
+	if err != nil {
+		return false, "", err
+	}
+	_, err = c.Store.Swap(ctx, s.Good(), in.Plan.Good, append(data, '\n'))
+	if err == nil {
+		return true, "", nil
+	}
+	if !errors.Is(err, blob.ErrConflict) {
+		return false, "", err
+	}
+	now, _, err := readGood(ctx, c.Store, s)
+	// An earlier attempt may have moved the pointer and died before it said so.
+	return now.RunID == out.RunID, config.PolicyName(now.RunID, now.Policy.Version), err
+}
+
+// logOutcome writes the outcome to the event logs of schedule and run.
+func (c *Control) logOutcome(ctx context.Context, in JudgeRetrainInput, out RetrainOutcome) error {
+	kind := map[string]string{RetrainPublished: "publish", RetrainRefused: "refuse", RetrainOvertaken: "refuse", RetrainStopped: "stop"}[out.Outcome]
+	text := fmt.Sprintf("policy %d of run %s %s: %s", out.Policy.Version, out.RunID, out.Outcome, out.Reason)
+	if err := c.logSchedule(ctx, LogRetrainInput{ID: in.ID, Time: out.Ended, Kind: kind, Text: text}); err != nil {
+		return err
+	}
+	event := LogEventInput{Run: RunRef{RunID: out.RunID}, Time: out.Ended, Kind: kind, Text: fmt.Sprintf("schedule %s: %s: %s", in.ID, out.Outcome, out.Reason)}
+	_, err := artifact.PutOnce(ctx, c.Store, artifact.Layout{RunID: out.RunID}.Event(out.Ended.UnixNano(), kind, event.Text), event)
+	return err
+}
+
+// LogRetrain writes one entry of a schedule's event log.
+func (c *Control) LogRetrain(ctx context.Context, in LogRetrainInput) error {
+	return toTemporal(c.logSchedule(ctx, in))
+}
+
+func (c *Control) logSchedule(ctx context.Context, in LogRetrainInput) error {
+	in.Time = in.Time.UTC().Round(time.Nanosecond) // without the clock that only this process has
+	_, err := artifact.PutOnce(ctx, c.Store, artifact.Schedule{ID: in.ID}.Event(in.Time.UnixNano(), in.Kind, in.Text), in)
+	return err
+}

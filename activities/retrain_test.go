@@ -1,0 +1,305 @@
+package activities_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"temper/activities"
+	"temper/internal/artifact"
+	"temper/internal/blob"
+	"temper/internal/blob/memblob"
+	"temper/internal/config"
+)
+
+// nightly is a schedule on a folder of files.
+type nightly struct {
+	*testing.T
+	store   blob.Store
+	control *activities.Control
+	dir     string
+	input   activities.RetrainInput
+}
+
+func newNightly(t *testing.T, store blob.Store) *nightly {
+	n := &nightly{T: t, store: store, control: &activities.Control{Store: store}, dir: t.TempDir()}
+	n.input = activities.RetrainInput{ID: "nightly", Config: asString(t, testConfig), Data: []string{n.dir}, Stages: []string{"first"}}
+	return n
+}
+
+// file writes problems from to to-1 into a file of the folder.
+func (n *nightly) file(name string, from, to int) {
+	n.Helper()
+	var b strings.Builder
+	for i := from; i < to; i++ {
+		fmt.Fprintf(&b, `{"id": "p%d", "env": "chase", "prompt": "k%d?", "answer": "1"}`+"\n", i, i)
+	}
+	if err := os.WriteFile(filepath.Join(n.dir, name), []byte(b.String()), 0o600); err != nil {
+		n.Fatal(err)
+	}
+}
+
+func (n *nightly) plan(runID string) activities.RetrainPlan {
+	n.Helper()
+	plan, err := n.control.PlanRetrain(n.Context(), activities.PlanRetrainInput{Retrain: n.input, RunID: runID})
+	if err != nil {
+		n.Fatal(err)
+	}
+	return plan
+}
+
+// train stands for a run: it leaves what JudgeRetrain reads.
+func (n *nightly) train(plan activities.RetrainPlan, before, after float64) activities.Policy {
+	n.Helper()
+	layout := artifact.Layout{RunID: plan.RunID}
+	policy := activities.Policy{Version: 6, Ref: blob.RefOf(layout.Policy(6), nil)}
+	run := activities.RunPlan{RunID: plan.RunID}
+	for i, name := range []string{"first", "second"} {
+		run.Stages = append(run.Stages, activities.StagePlan{Index: i + 1, Name: name})
+		for key, accuracy := range map[string]float64{layout.Eval(i+1, "before", 0): before, layout.Eval(i+1, []string{"final", "after"}[i], 6): after} {
+			n.put(key, activities.EvalResult{NumProblems: 4, Accuracy: accuracy})
+		}
+	}
+	n.put(layout.Plan(), run)
+	return policy
+}
+
+func (n *nightly) put(key string, v any) {
+	n.Helper()
+	if _, err := blob.PutJSON(n.Context(), n.store, key, v, blob.Always); err != nil {
+		n.Fatal(err)
+	}
+}
+
+func (n *nightly) judgement(plan activities.RetrainPlan, policy activities.Policy) activities.JudgeRetrainInput {
+	return activities.JudgeRetrainInput{ID: "nightly", Gate: n.input.Gate, Plan: plan, Policy: policy, Now: time.Unix(1e9, 0).UTC()}
+}
+
+func (n *nightly) judge(plan activities.RetrainPlan, policy activities.Policy) activities.RetrainOutcome {
+	n.Helper()
+	out, err := n.control.JudgeRetrain(n.Context(), n.judgement(plan, policy))
+	if err != nil {
+		n.Fatal(err)
+	}
+	return out
+}
+
+func (n *nightly) good() (activities.GoodPolicy, bool) {
+	n.Helper()
+	good, ok, err := activities.ReadGood(n.Context(), n.store, "nightly")
+	if err != nil {
+		n.Fatal(err)
+	}
+	return good, ok
+}
+
+// TestRetrainingsInSequence: the first starts as the recipe says, the second from
+// what the first published, on a snapshot of all data; without anything new, or
+// with what was refused, there is nothing to do.
+func TestRetrainingsInSequence(t *testing.T) {
+	n := newNightly(t, memblob.New())
+	n.input.Gate = []string{"accuracy>=+0.1"}
+	if got := n.plan("n1").Nothing; !strings.HasPrefix(got, "no problems at "+n.dir) {
+		t.Errorf("empty folder: %q", got)
+	}
+	n.file("a.jsonl", 0, 4)
+	if got, want := n.plan("n1").Nothing, "4 problems leave 2 to train on, rl.problems_per_step is 3"; got != want {
+		t.Errorf("too few: %q, want %q", got, want)
+	}
+	n.file("b.jsonl", 3, 12) // p3 is the same in both
+	n.file("empty.jsonl", 0, 0)
+	first := n.plan("n1")
+	if first.NumProblems != 12 || first.From != "" || first.Nothing != "" {
+		t.Fatalf("first plan %+v, want 12 problems from the recipe's start", first)
+	}
+	n.checkConfig(first, "", 4)
+	if out := n.judge(first, n.train(first, 0, 0.5)); out.Outcome != activities.RetrainPublished {
+		t.Fatalf("first: %+v", out)
+	}
+	if got := n.plan("n2").Nothing; got != "nothing new: run n1 was published on the same 12 problems and recipe" {
+		t.Errorf("same data: %q", got)
+	}
+	n.file("c.jsonl", 12, 14)
+	second := n.plan("n2")
+	n.checkConfig(second, "n1@6", 0)
+	out := n.judge(second, n.train(second, 0.5, 0.55))
+	if out.Outcome != activities.RetrainRefused || out.Reason != "accuracy 0.55, want at least 0.6 (last good 0.5)" {
+		t.Errorf("second: %s: %s", out.Outcome, out.Reason)
+	}
+	if good, _ := n.good(); good.RunID != "n1" {
+		t.Errorf("last good policy of %s, want n1", good.RunID)
+	}
+	if got := n.plan("n3").Nothing; !strings.HasPrefix(got, "nothing new: run n2 was refused") {
+		t.Errorf("refused data: %q", got)
+	}
+	n.input.Set = map[string]string{"seed": "9"}
+	if got := n.plan("n3"); got.Nothing != "" || got.From != "n1@6" {
+		t.Errorf("another recipe: %+v", got)
+	}
+}
+
+// checkConfig looks at the configuration of a planned run and at the data it names.
+func (n *nightly) checkConfig(plan activities.RetrainPlan, from string, sft int) {
+	n.Helper()
+	cfg, err := config.Load("plan", []byte(plan.Config), nil)
+	if err != nil {
+		n.Fatal(err)
+	}
+	if cfg.Model.Run != from || cfg.SFT.Steps != sft || plan.From != from {
+		n.Errorf("run starts from %q with %d supervised updates, want %q and %d", cfg.Model.Run, cfg.SFT.Steps, from, sft)
+	}
+	key, stored := config.StoreKey(cfg.Stages[0].Data.Path)
+	if !stored || key != plan.Data.Key || cfg.Stages[1].Data.Path != "" {
+		n.Errorf("stages read %q and %q, want %s and generated problems", cfg.Stages[0].Data.Path, cfg.Stages[1].Data.Path, plan.Data.Key)
+	}
+	data, err := blob.ReadRef(n.Context(), n.store, plan.Data)
+	if err != nil || strings.Count(string(data), "\n") != plan.NumProblems {
+		n.Errorf("snapshot of %d lines (%v), want %d", strings.Count(string(data), "\n"), err, plan.NumProblems)
+	}
+}
+
+// TestRetryKeepsThePlan, although a file came meanwhile.
+func TestRetryKeepsThePlan(t *testing.T) {
+	n := newNightly(t, memblob.New())
+	n.file("a.jsonl", 0, 9)
+	first := n.plan("n1")
+	n.file("b.jsonl", 9, 12)
+	if diff := cmp.Diff(n.plan("n1"), first); diff != "" {
+		t.Errorf("second attempt: got -, want +\n%s", diff)
+	}
+	if n.plan("n2").NumProblems != 12 {
+		t.Error("the next re-training does not see the new file")
+	}
+}
+
+// TestJudgementDiesAnywhere: whatever is written when a judgement dies, its retry
+// ends with the same store as one that nothing happened to.
+func TestJudgementDiesAnywhere(t *testing.T) {
+	judged := func(f *fate) (map[string]string, error) {
+		store := memblob.New()
+		n := newNightly(t, store)
+		n.input.Data = []string{"store:sets/"}
+		put(t, store, "sets/a.jsonl", more(9))
+		plan := n.plan("n1")
+		in := n.judgement(plan, n.train(plan, 0, 0.5))
+		c := &activities.Control{Store: mortal{store, f}}
+		_, err := c.JudgeRetrain(t.Context(), in)
+		if f.dead {
+			f.dead = false
+			in.Now = in.Now.Add(time.Hour) // a reset of the workflow asks at another time
+			_, retry := n.control.JudgeRetrain(t.Context(), in)
+			err = errors.Join(map[bool]error{true: errors.New("death was not noticed")}[err == nil], retry)
+		}
+		return dump(t, store), err
+	}
+	want, err := judged(&fate{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := 1; ; at++ {
+		f := &fate{at: at}
+		got, err := judged(f)
+		if err != nil {
+			t.Fatalf("death %d: %v", at, err)
+		}
+		if len(f.names) < at {
+			if at < 5 {
+				t.Fatalf("only %d moments", at)
+			}
+			return
+		}
+		if len(got) != len(want) || !strings.Contains(got["schedules/nightly/good.json"], `"run_id": "n1"`) ||
+			!strings.Contains(got["schedules/nightly/outcomes/n1.json"], activities.RetrainPublished) {
+			t.Errorf("death %s: %d keys, want %d; good %s", f.names[at-1], len(got), len(want), got["schedules/nightly/good.json"])
+		}
+	}
+}
+
+// TestPointerThatMovedMeanwhile stays where it is, and the data is not spent.
+func TestPointerThatMovedMeanwhile(t *testing.T) {
+	n := newNightly(t, memblob.New())
+	n.file("a.jsonl", 0, 9)
+	slow, fast := n.plan("slow"), n.plan("fast")
+	n.judge(fast, n.train(fast, 0, 0.5))
+	if out := n.judge(slow, n.train(slow, 0, 0.9)); out.Outcome != activities.RetrainOvertaken || !strings.Contains(out.Reason, "became fast@6") {
+		t.Errorf("outcome %s: %s", out.Outcome, out.Reason)
+	}
+	if good, _ := n.good(); good.RunID != "fast" {
+		t.Errorf("last good policy of %s, want fast", good.RunID)
+	}
+}
+
+func TestStoppedRunIsNotJudged(t *testing.T) {
+	n := newNightly(t, memblob.New())
+	n.file("a.jsonl", 0, 9)
+	plan := n.plan("n1")
+	in := n.judgement(plan, activities.Policy{Version: 2})
+	in.Stopped = true
+	out, err := n.control.JudgeRetrain(t.Context(), in)
+	if _, ok := n.good(); err != nil || ok || out.Outcome != activities.RetrainStopped {
+		t.Errorf("outcome %+v, error %v", out, err)
+	}
+	if got := n.plan("n2"); got.Nothing != "" {
+		t.Errorf("the data is spent: %s", got.Nothing)
+	}
+}
+
+// TestBadSchedules names every mistake at once.
+func TestBadSchedules(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"a.jsonl": `{"id": "p", "env": "chase", "prompt": "1?", "answer": "1"}` + "\n",
+		"b.jsonl": `{"id": "p", "env": "chase", "prompt": "2?", "answer": "1"}` + "\n",
+		"c.jsonl": "{\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, c := range map[string]struct {
+		input activities.RetrainInput
+		want  []string
+	}{
+		"everything": {activities.RetrainInput{
+			ID: "a/b", Config: asString(t, testConfig), Set: map[string]string{"rl.group_size": "99"},
+			Stages: []string{"third"}, Gate: []string{"fun>=1", "third/accuracy>=1"},
+		}, []string{`schedule id "a/b"`, "rl.group_size: is 99", "data is empty", `stages: no stage "third" in the recipe, want one of first, second`,
+			`unknown metric "fun"`, `no stage "third"`}},
+		"relative paths": {activities.RetrainInput{ID: "a", Config: json.RawMessage(`"recipe.yaml"`), Data: []string{"new/*.jsonl"}},
+			[]string{`config: "recipe.yaml" is relative`, `data: "new/*.jsonl" is relative`}},
+		"bad pattern": {activities.RetrainInput{ID: "a", Config: asString(t, testConfig), Data: []string{"/x/[.jsonl"}}, []string{`"/x/[.jsonl": syntax error in pattern`}},
+		"no match":    {activities.RetrainInput{ID: "a", Config: asString(t, testConfig), Data: []string{dir + "/none*"}}, []string{"no file matches " + dir + "/none*"}},
+		"bad files": {activities.RetrainInput{ID: "a", Config: asString(t, testConfig), Data: []string{dir}},
+			[]string{`b.jsonl: problem "p" differs from the one in ` + dir + "/a.jsonl", "c.jsonl:1: "}},
+		"no recipe": {activities.RetrainInput{ID: "a", Config: json.RawMessage(`"/none/recipe.yaml"`), Data: []string{dir}}, []string{"/none/recipe.yaml: no such file"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := activities.CheckRetrain(t.Context(), memblob.New(), c.input, true)
+			for _, want := range c.want {
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("error\n%v\nlacks %s", err, want)
+				}
+			}
+		})
+	}
+}
+
+// Swap may be the last thing that a process does, too.
+func (m mortal) Swap(ctx context.Context, key string, old blob.Ref, data []byte) (blob.Ref, error) {
+	if m.fate.moment("before swap %s", key) {
+		return blob.Ref{}, errDied
+	}
+	ref, err := m.Store.Swap(ctx, key, old, data)
+	if m.fate.moment("after swap %s", key) {
+		return blob.Ref{}, errDied
+	}
+	return ref, err
+}

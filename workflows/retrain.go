@@ -1,0 +1,151 @@
+package workflows
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"temper/activities"
+	"temper/internal/promotion"
+)
+
+// Retrain makes one re-training of a schedule: it looks for new problems, runs
+// RLRun on them from the last good policy, and publishes what comes out if it
+// passes the gate. A Temporal Schedule starts it; its one argument is what a
+// person writes there, see activities.RetrainInput.
+func Retrain(ctx workflow.Context, in activities.RetrainInput) (activities.RetrainOutcome, error) {
+	r := &retrain{in: in, runID: retrainRunID(workflow.GetInfo(ctx).WorkflowExecution.ID)}
+	out, err := r.execute(ctx)
+	if err == nil {
+		r.showOutcome(ctx, out)
+		return out, nil
+	}
+	if canceled(ctx, err) {
+		r.sayFarewell(ctx, "cancel", "the re-training was cancelled")
+		return activities.RetrainOutcome{}, temporal.NewCanceledError()
+	}
+	err = surface(err)
+	r.sayFarewell(ctx, "fail", err.Error())
+	return activities.RetrainOutcome{}, err
+}
+
+const retrainPrefix = "retrain/"
+
+// RetrainWorkflowID is the workflow id of the re-trainings of a schedule. The
+// server appends the time of each.
+func RetrainWorkflowID(scheduleID string) string { return retrainPrefix + scheduleID }
+
+// retrainRunID names the run of a re-training like its workflow, in the form of a
+// run id: retrain/nightly-2026-11-21T03:00:00Z makes nightly-2026-11-21T03-00-00Z.
+func retrainRunID(workflowID string) string {
+	return RunIDFromWorkflowID(strings.TrimPrefix(workflowID, retrainPrefix))
+}
+
+type retrain struct {
+	in    activities.RetrainInput
+	runID string
+	plan  activities.RetrainPlan
+}
+
+func (r *retrain) execute(ctx workflow.Context) (activities.RetrainOutcome, error) {
+	var control *activities.Control
+	r.show(ctx, "looking for new problems")
+	err := workflow.ExecuteLocalActivity(inline(ctx, "new problems, recipe"), control.PlanRetrain, activities.PlanRetrainInput{
+		Retrain: r.in, RunID: r.runID, Now: workflow.Now(ctx),
+	}).Get(ctx, &r.plan)
+	if err != nil {
+		return activities.RetrainOutcome{}, err
+	}
+	if r.plan.Nothing != "" {
+		out := activities.RetrainOutcome{RunID: r.runID, Outcome: activities.RetrainNothing, Reason: r.plan.Nothing, Ended: workflow.Now(ctx)}
+		return out, r.log(ctx, "nothing", r.plan.Nothing)
+	}
+	text := fmt.Sprintf("run %s begins: %d problems of %d files%s", r.runID, r.plan.NumProblems, r.plan.NumFiles, r.from())
+	if err := r.log(ctx, "start", text); err != nil {
+		return activities.RetrainOutcome{}, err
+	}
+	result, err := r.train(ctx)
+	if err != nil {
+		return activities.RetrainOutcome{}, err
+	}
+	r.show(ctx, "comparing the policies")
+	plan := r.plan
+	plan.Config = "" // the run has it
+	var out activities.RetrainOutcome
+	err = workflow.ExecuteLocalActivity(inline(ctx, "gate"), control.JudgeRetrain, activities.JudgeRetrainInput{
+		ID: r.in.ID, Gate: r.in.Gate, Plan: plan, Policy: result.Policy, Stopped: result.Stopped, Now: workflow.Now(ctx),
+	}).Get(ctx, &out)
+	return out, err
+}
+
+// train runs the child to its end. It is an ordinary run, which can be paused and
+// stopped; when this workflow is ended without having a say, the run is cancelled
+// and not killed, so that it leaves its summary.
+func (r *retrain) train(ctx workflow.Context) (RunResult, error) {
+	r.show(ctx, fmt.Sprintf("training: workflow `%s`", RunWorkflowID(r.runID)))
+	config, err := json.Marshal(r.plan.Config)
+	if err != nil {
+		return RunResult{}, err
+	}
+	child := asChild(ctx, RunWorkflowID(r.runID), fmt.Sprintf("run %s of schedule %s%s", r.runID, r.in.ID, r.from()), temporal.SearchAttributes{})
+	options := workflow.GetChildWorkflowOptions(child)
+	options.ParentClosePolicy = enums.PARENT_CLOSE_POLICY_REQUEST_CANCEL
+	child = workflow.WithChildOptions(child, options)
+	var out RunResult
+	err = workflow.ExecuteChildWorkflow(child, RLRun, activities.RunInput{RunID: r.runID, Config: config}).Get(child, &out)
+	return out, err
+}
+
+// from says where the run starts.
+func (r *retrain) from() string {
+	if r.plan.From == "" {
+		return ", from the recipe's start"
+	}
+	return ", from policy " + r.plan.From
+}
+
+func (r *retrain) log(ctx workflow.Context, kind, text string) error {
+	var control *activities.Control
+	return workflow.ExecuteLocalActivity(inline(ctx, kind), control.LogRetrain, r.event(ctx, kind, text)).Get(ctx, nil)
+}
+
+func (r *retrain) event(ctx workflow.Context, kind, text string) activities.LogRetrainInput {
+	return activities.LogRetrainInput{ID: r.in.ID, Time: workflow.Now(ctx), Kind: kind, Text: text}
+}
+
+// sayFarewell leaves a last line in the schedule's event log, best effort.
+func (r *retrain) sayFarewell(ctx workflow.Context, kind, text string) {
+	r.show(ctx, text)
+	ctx, cancel := farewell(ctx, kind)
+	defer cancel()
+	var control *activities.Control
+	text = fmt.Sprintf("run %s: %s", r.runID, text)
+	if err := workflow.ExecuteLocalActivity(ctx, control.LogRetrain, r.event(ctx, kind, text)).Get(ctx, nil); err != nil {
+		workflow.GetLogger(ctx).Warn("end of re-training not recorded", "schedule", r.in.ID, "err", err)
+	}
+}
+
+// show tells the web UI what the re-training does.
+func (r *retrain) show(ctx workflow.Context, doing string) {
+	text := fmt.Sprintf("**%s**, schedule %s", doing, r.in.ID)
+	if r.plan.NumProblems > 0 {
+		text += fmt.Sprintf("\n\nRun `%s` on %d problems of %d files%s; data `%.12s`", r.runID, r.plan.NumProblems, r.plan.NumFiles, r.from(), r.plan.Data.SHA256)
+	}
+	workflow.SetCurrentDetails(ctx, text)
+}
+
+func (r *retrain) showOutcome(ctx workflow.Context, out activities.RetrainOutcome) {
+	text := fmt.Sprintf("**%s**: %s", out.Outcome, out.Reason)
+	if len(out.Verdicts) > 0 {
+		text += fmt.Sprintf("\n\nPolicy %d of run `%s`%s\n\n| gate | passed | |\n|---|---|---|", out.Policy.Version, out.RunID, r.from())
+		for _, v := range out.Verdicts {
+			text += fmt.Sprintf("\n| %s | %v | %s |", v.Rule, v.Passed, cell(v.Text))
+		}
+		text += "\n\n" + promotion.Table(out.Candidate, out.Good)
+	}
+	workflow.SetCurrentDetails(ctx, text)
+}
