@@ -44,14 +44,18 @@ func loadRun(ctx context.Context, store blob.Store, run RunRef) (*runContext, er
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer of run %s: %w", run.RunID, err)
 	}
-	if r.format, err = chat.New(tok, chatConfig(cfg)); err != nil {
+	tmpl, err := readTemplate(ctx, store, r.layout, cfg)
+	if err != nil {
 		return nil, err
 	}
-	return r, r.readStart(ctx, store)
-}
-
-func chatConfig(cfg config.Run) chat.Config {
-	return chat.Config{SystemPrompt: cfg.Rollout.SystemPrompt, ToolsInPrompt: cfg.Rollout.ToolsInPrompt}
+	if r.format, err = chat.New(tok, chatConfig(cfg, tmpl)); err != nil {
+		return nil, err
+	}
+	if err := r.readStart(ctx, store); err != nil {
+		return nil, err
+	}
+	r.takeTemplate(tmpl)
+	return r, nil
 }
 
 // maxEngines bounds the runs whose engines are kept; each holds its weights and caches.

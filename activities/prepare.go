@@ -53,8 +53,10 @@ type preparation struct {
 	store  blob.Store
 	layout artifact.Layout
 	cfg    config.Run
-	format *chat.Format
-	out    PrepareDataResult
+	// template is nil for the small ChatML.
+	template *chat.Template
+	format   *chat.Format
+	out      PrepareDataResult
 }
 
 // dialogues makes the supervised data and, from it or the checkpoint that the
@@ -67,7 +69,7 @@ func (p *preparation) dialogues(ctx context.Context) error {
 	p.out.Dialogues = len(ds)
 	var data []byte
 	if p.cfg.Model.Starts() {
-		data, err = p.takeModel(ctx)
+		data, err = p.takeModel(ctx, ds)
 	} else {
 		data, err = p.learnTokenizer(ds)
 	}
@@ -75,6 +77,9 @@ func (p *preparation) dialogues(ctx context.Context) error {
 		return err
 	}
 	if _, err := blob.PutBytes(ctx, p.store, p.layout.Tokenizer(), data, blob.Always); err != nil {
+		return err
+	}
+	if err := storeTemplate(ctx, p.store, p.layout, p.template); err != nil {
 		return err
 	}
 	return putLines(ctx, p.store, p.layout.Dialogues(), ds)
@@ -118,11 +123,20 @@ func asDataset(err error) error {
 
 // learnTokenizer makes the tokenizer from the dialogues.
 func (p *preparation) learnTokenizer(ds []chat.Dialogue) (tokenizerJSON []byte, err error) {
-	tok, err := chat.TrainTokenizer(chatConfig(p.cfg), ds, p.cfg.Tokenizer.NumMerges)
+	if p.template, err = findTemplate(p.cfg, "", nil); err != nil {
+		return nil, config.Problems{templateProblem(err)}
+	}
+	format := chatConfig(p.cfg, p.template)
+	plain, err := chat.NewPlain(format)
+	if err != nil {
+		return nil, config.Problems{templateProblem(err)}
+	}
+	adaptDialogues(p.cfg, plain, ds)
+	tok, err := chat.TrainTokenizer(format, ds, p.cfg.Tokenizer.NumMerges)
 	if err != nil {
 		return nil, permanent(ErrTypeDataset, fmt.Errorf("sft.data: %w", err))
 	}
-	if p.format, err = chat.New(tok, chatConfig(p.cfg)); err != nil {
+	if p.format, err = chat.New(tok, format); err != nil {
 		return nil, err
 	}
 	p.out.VocabSize = tok.VocabSize()
@@ -130,13 +144,14 @@ func (p *preparation) learnTokenizer(ds []chat.Dialogue) (tokenizerJSON []byte, 
 }
 
 // takeModel stores the checkpoint that the run starts from; its tokenizer is the run's.
-func (p *preparation) takeModel(ctx context.Context) (tokenizerJSON []byte, err error) {
+func (p *preparation) takeModel(ctx context.Context, ds []chat.Dialogue) (tokenizerJSON []byte, err error) {
 	s, err := openStart(ctx, p.store, p.cfg)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	p.format, p.out.VocabSize = s.format, s.model.VocabSize
+	p.template, p.format, p.out.VocabSize = s.template, s.format, s.model.VocabSize
+	adaptDialogues(p.cfg, p.format, ds)
 	p.out.Start, err = s.store(ctx, p.store, p.layout)
 	return s.tokenizerJSON, err
 }
@@ -226,7 +241,11 @@ func (p *preparation) checkProblems(problems []rl.Problem) error {
 // checkLengths finds prompts that leave no room for the stage's response.
 func (p *preparation) checkLengths(problems []rl.Problem, s config.Stage) error {
 	for _, problem := range problems {
-		need := p.format.Begin(problem.Prompt).PromptTokens() + s.MaxResponseTokens
+		prompt, err := p.format.Begin(problem.Prompt)
+		if err != nil {
+			return permanent(ErrTypeDataset, fmt.Errorf("problem %s: %w", problem.ID, err))
+		}
+		need := prompt.PromptTokens() + s.MaxResponseTokens
 		p.out.TokenBudget = max(p.out.TokenBudget, need)
 		if need > p.cfg.Model.MaxContext {
 			return config.Problems{{Path: "model.max_context", Msg: fmt.Sprintf(

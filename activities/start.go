@@ -46,6 +46,7 @@ type start struct {
 	key           string // of the configuration that names it
 	model         qwen3.Config
 	tokenizerJSON []byte
+	template      *chat.Template // nil for the small ChatML
 	format        *chat.Format
 	files         map[string][]byte // of checkpoint.DescriptionFiles, those there are
 	weights       func() (checkpoint.Source, error)
@@ -73,8 +74,14 @@ func openStart(ctx context.Context, store blob.Store, cfg config.Run) (*start, e
 		problems = append(problems, config.Problem{Path: "model.max_context", Msg: fmt.Sprintf(
 			"is %d, but the model in %s has %d positions", cfg.Model.MaxContext, name, most)})
 	}
-	if err := s.readTokenizer(cfg); err != nil {
+	tok, err := s.readTokenizer()
+	if err != nil {
 		problems = append(problems, config.Problem{Path: s.key, Msg: fmt.Sprintf("%s: %v", name, err)})
+	}
+	if s.template, err = findTemplate(cfg, name, s.files); err != nil {
+		problems = append(problems, templateProblem(err))
+	} else if tok != nil {
+		problems = append(problems, s.readFormat(cfg, name, tok)...)
 	}
 	if len(problems) > 0 {
 		return nil, errors.Join(problems, s.Close())
@@ -138,27 +145,39 @@ func openPolicy(ctx context.Context, store blob.Store, model config.Model) (*sta
 	}, nil
 }
 
-func (s *start) readTokenizer(cfg config.Run) error {
+func (s *start) readTokenizer() (*tokenizer.Tokenizer, error) {
 	if s.tokenizerJSON == nil {
-		return fmt.Errorf("%s: no such file", hf.TokenizerFile)
+		return nil, fmt.Errorf("%s: no such file", hf.TokenizerFile)
 	}
 	tok, err := tokenizer.Parse(s.tokenizerJSON)
 	if err != nil {
-		return fmt.Errorf("%s: %w", hf.TokenizerFile, err)
+		return nil, fmt.Errorf("%s: %w", hf.TokenizerFile, err)
 	}
 	if n := tok.VocabSize(); n > s.model.VocabSize {
-		return fmt.Errorf("%s: %d tokens, but the model's vocabulary is %d", hf.TokenizerFile, n, s.model.VocabSize)
+		return nil, fmt.Errorf("%s: %d tokens, but the model's vocabulary is %d", hf.TokenizerFile, n, s.model.VocabSize)
 	}
-	if s.format, err = chat.New(tok, chatConfig(cfg)); err != nil {
-		return fmt.Errorf("%s: %w", hf.TokenizerFile, err)
-	}
-	return nil
+	return tok, nil
 }
 
-// checkStart finds out whether a run can start from what its model names, if anything.
+// readFormat puts template and tokenizer together.
+func (s *start) readFormat(cfg config.Run, name string, tok *tokenizer.Tokenizer) config.Problems {
+	var err error
+	s.format, err = chat.New(tok, chatConfig(cfg, s.template))
+	switch {
+	case err == nil:
+		return nil
+	case s.template != nil:
+		return config.Problems{templateProblem(err)}
+	default:
+		return config.Problems{{Path: s.key, Msg: fmt.Sprintf("%s: %s: %v", name, hf.TokenizerFile, err)}}
+	}
+}
+
+// checkStart finds out whether a run can start from what its model names, if
+// anything, and prompt with its chat template.
 func checkStart(ctx context.Context, store blob.Store, cfg config.Run) error {
 	if !cfg.Model.Starts() {
-		return nil
+		return checkChat(cfg)
 	}
 	s, err := openStart(ctx, store, cfg)
 	if err != nil {

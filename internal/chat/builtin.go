@@ -3,6 +3,7 @@ package chat
 import (
 	_ "embed"
 	"fmt"
+	"slices"
 	"strings"
 
 	"temper/internal/chat/jinja"
@@ -17,11 +18,48 @@ const (
 	FormatRStar2Released = "rstar2-released"
 )
 
-// Names of the tools of rStar2-Agent.
+// Names of the tools of rStar2-Agent: that of the paper, and those of the released code.
 const (
+	ToolExecutePython    = "execute_python_code_with_standard_io"
 	ToolPythonStandardIO = "python_code_with_standard_io"
 	ToolJupyter          = "jupyter_code"
 )
+
+// NoTools in the place of tools says that there are none.
+const NoTools = "none"
+
+// RolloutTools lists the tools that rollouts can run: Python programs, alike but
+// for name and signature.
+func RolloutTools() []string { return []string{ToolName, ToolExecutePython, ToolPythonStandardIO} }
+
+// DefaultTools are the tools of a format where a run names none.
+func DefaultTools(format string) []string {
+	switch format {
+	case FormatRStar2:
+		return []string{ToolExecutePython}
+	case FormatRStar2Released:
+		return []string{ToolPythonStandardIO}
+	default:
+		return []string{ToolName}
+	}
+}
+
+// rolloutToolset are the named tools; NoTools alone gives nil.
+func rolloutToolset(names []string) (*Toolset, error) {
+	if len(names) == 1 && names[0] == NoTools {
+		return nil, nil //nolint:nilnil // no tools are no fault
+	}
+	for _, name := range names {
+		if !slices.Contains(RolloutTools(), name) {
+			return nil, fmt.Errorf("no tool %q, want %s, or %s alone", name, strings.Join(RolloutTools(), ", "), NoTools)
+		}
+	}
+	schemas, err := BuiltinTools(names...)
+	if err != nil {
+		return nil, err
+	}
+	return NewToolset(schemas)
+}
 
 //go:embed templates/rstar2.jinja
 var rstar2Source string
@@ -50,7 +88,7 @@ func BuiltinTools(names ...string) (*jinja.List, error) {
 	for _, name := range names {
 		schema, ok := toolSchema(name)
 		if !ok {
-			return nil, fmt.Errorf("no built-in tool %q, only %s and %s", name, ToolPythonStandardIO, ToolJupyter)
+			return nil, fmt.Errorf("no built-in tool %q, only %s and %s", name, strings.Join(RolloutTools(), ", "), ToolJupyter)
 		}
 		v, err := jinja.Decode([]byte(schema))
 		if err != nil {
@@ -61,12 +99,19 @@ func BuiltinTools(names ...string) (*jinja.List, error) {
 	return out, nil
 }
 
-// toolSchema returns what the prompt says of a tool. The texts are those that the
-// policy of the paper was trained on (arXiv 2508.20722, figure 3).
+// toolSchema returns what the prompt says of a tool. The texts of rStar2-Agent's
+// are those that the policy of the paper was trained on (arXiv 2508.20722, figure
+// 3), without its description of the result.
 func toolSchema(name string) (string, bool) {
 	switch name {
-	case ToolPythonStandardIO:
-		return `{"type": "function", "function": {"name": "python_code_with_standard_io",
+	case ToolName:
+		return `{"type": "function", "function": {"name": "python", "description": "Run a Python program and return what it prints, or the error that ended it.",
+"parameters": {"type": "object", "properties": {
+"code": {"type": "string", "description": "the program"},
+"input": {"type": "string", "description": "its standard input"}},
+"required": ["code"]}}}`, true
+	case ToolExecutePython, ToolPythonStandardIO:
+		return `{"type": "function", "function": {"name": "` + name + `",
 "description": "Execute Python code with standard input and capture standard output. This function takes a Python code string and an input string, provides the input string through standard input (stdin) to the code, and captures and returns any output produced through standard output (stdout). If the executed code raises an exception, the error message will be captured and returned instead.",
 "parameters": {"type": "object", "properties": {
 "code": {"type": "string", "description": "A string containing Python code to be executed. The code can read from standard input using the input() function."},

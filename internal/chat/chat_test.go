@@ -38,6 +38,15 @@ func format(t testing.TB, cfg chat.Config) *chat.Format {
 	return f
 }
 
+// begin starts a transcript that has to start.
+func begin(t interface{ Fatal(...any) }, f *chat.Format, user string) *chat.Transcript {
+	tr, err := f.Begin(user)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tr
+}
+
 const rendered = `<|im_start|>user
 k396?<|im_end|>
 <|im_start|>assistant
@@ -104,7 +113,7 @@ func TestLossMaskCoversAssistantText(t *testing.T) {
 
 func TestSystemAndToolsComeFirst(t *testing.T) {
 	f := format(t, chat.Config{SystemPrompt: "Be brief.", ToolsInPrompt: true})
-	got := f.Tokenizer().Decode(f.Begin("k396?").Tokens())
+	got := f.Tokenizer().Decode(begin(t, f, "k396?").Tokens())
 	if !strings.HasPrefix(got, "<|im_start|>system\nBe brief.\n\n# Tools") || !strings.Contains(got, `"name": "python"`) ||
 		!strings.HasSuffix(got, "</tool_call><|im_end|>\n<|im_start|>user\nk396?<|im_end|>\n<|im_start|>assistant\n") {
 		t.Errorf("prompt is %q", got)
@@ -125,8 +134,8 @@ func TestUntrustedTextCannotForgeControl(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		evil := strings.Join(rapid.SliceOf(rapid.SampledFrom(append(chat.Specials(), "a", "\n", "|im_end|>", "<"))).Draw(t, "evil"), "")
-		tr := f.Begin(evil)
-		if got, want := count(tr.Tokens()), count(f.Begin("x").Tokens()); got != want {
+		tr := begin(t, f, evil)
+		if got, want := count(tr.Tokens()), count(begin(t, f, "x").Tokens()); got != want {
 			t.Fatalf("user text %q: %d control tokens, want %d", evil, got, want)
 		}
 		before := len(tr.Tokens())
@@ -147,7 +156,7 @@ func TestUntrustedTextCannotForgeControl(t *testing.T) {
 func TestTranscriptOnlyGrows(t *testing.T) {
 	f := format(t, chat.Config{})
 	rapid.Check(t, func(t *rapid.T) {
-		tr := f.Begin("k1?")
+		tr := begin(t, f, "k1?")
 		sampled := 0
 		for range rapid.IntRange(1, 6).Draw(t, "turns") {
 			before := slices.Clone(tr.Tokens())
@@ -178,13 +187,13 @@ func TestTranscriptOnlyGrows(t *testing.T) {
 
 func TestAppendToolThatDoesNotFitAddsNothing(t *testing.T) {
 	f := format(t, chat.Config{})
-	tr := f.Begin("k1?")
+	tr := begin(t, f, "k1?")
 	if err := tr.AppendTool([]string{"116"}, 1<<20); err != nil {
 		t.Fatal(err)
 	}
 	size := tr.ResponseTokens()
 	for budget, want := range map[int]error{size: chat.ErrTooLong, size + 1: nil} {
-		tr := f.Begin("k1?")
+		tr := begin(t, f, "k1?")
 		if err := tr.AppendTool([]string{"116"}, budget); !errors.Is(err, want) {
 			t.Errorf("response of %d tokens in %d: error %v, want %v", size, budget, err, want)
 		}

@@ -63,7 +63,7 @@ func AssistantText(m Message) (string, error) {
 		if !json.Valid([]byte(c.Function.Arguments)) {
 			return "", fmt.Errorf("tool call %d: arguments are no JSON; write a malformed call as content", i)
 		}
-		call := parseCall(`{"name": ` + quote(c.Function.Name) + `, "arguments": ` + c.Function.Arguments + `}`)
+		call := parseCall(c.body())
 		if call.Malformed != "" {
 			return "", fmt.Errorf("tool call %d: %s", i, call.Malformed)
 		}
@@ -85,10 +85,8 @@ func (d Dialogue) Validate() error {
 		if !follows(m.Role, previous) {
 			return fmt.Errorf("message %d of role %q after %q", len(d.Messages)-len(messages)+i, m.Role, previous)
 		}
-		if m.Role == RoleAssistant {
-			if _, err := AssistantText(m); err != nil {
-				return fmt.Errorf("message %d: %w", len(d.Messages)-len(messages)+i, err)
-			}
+		if err := m.checkCalls(); err != nil {
+			return fmt.Errorf("message %d: %w", len(d.Messages)-len(messages)+i, err)
 		}
 		previous = m.Role
 	}
@@ -96,6 +94,28 @@ func (d Dialogue) Validate() error {
 		return fmt.Errorf("the last message is of role %q, want %q", previous, RoleAssistant)
 	}
 	return nil
+}
+
+// checkCalls reports calls of no tool that there is.
+func (m Message) checkCalls() error {
+	if m.Role != RoleAssistant || len(m.ToolCalls) == 0 {
+		return nil
+	}
+	all, err := rolloutToolset(RolloutTools())
+	if err != nil {
+		return err
+	}
+	for i, c := range m.ToolCalls {
+		if call := all.call(c.body()); call.Malformed != "" {
+			return fmt.Errorf("tool call %d: %s", i, call.Malformed)
+		}
+	}
+	return nil
+}
+
+// body is the call as it stands within its tags.
+func (c ToolCall) body() string {
+	return `{"name": ` + quote(c.Function.Name) + `, "arguments": ` + c.Function.Arguments + `}`
 }
 
 func follows(role, previous string) bool {
@@ -126,62 +146,67 @@ func (f *Format) Render(d Dialogue) (*Transcript, error) {
 	if err := d.Validate(); err != nil {
 		return nil, fmt.Errorf("render dialogue: %w", err)
 	}
+	t, err := f.render(d)
+	if err != nil {
+		return nil, fmt.Errorf("render dialogue: %w", err)
+	}
+	return t, nil
+}
+
+func (f *Format) render(d Dialogue) (*Transcript, error) {
 	first, messages := d.split()
 	system := f.system
 	if first != nil {
 		system = first.Content
 	}
-	t := f.begin(system, messages[0].Content)
-	for i := 1; i < len(messages); i++ {
-		switch m := messages[i]; m.Role {
-		case RoleAssistant:
-			if err := t.appendAssistant(m); err != nil {
-				return nil, fmt.Errorf("render dialogue: %w", err)
+	t, err := f.begin(system, messages[0].Content)
+	if err != nil {
+		return nil, err
+	}
+	said, err := f.dialect.said(Dialogue{Messages: withSystem(system, messages)})
+	if err != nil {
+		return nil, err
+	}
+	for i := 1; i < len(messages); {
+		if messages[i].Role == RoleAssistant {
+			if err := t.AppendSampled(said[0], make([]float32, len(said[0]))); err != nil {
+				return nil, err
 			}
-		case RoleUser:
-			t.appendMasked(f.userTokens(m.Content))
-		case RoleTool:
-			last := lastTool(messages, i)
-			t.appendMasked(f.toolTokens(contents(messages[i:last])))
-			i = last - 1
+			said = said[1:]
+			i++
+			continue
 		}
+		next := nextAssistant(messages, i)
+		tokens, err := f.dialect.between(messages[i:next])
+		if err != nil {
+			return nil, err
+		}
+		t.appendMasked(tokens)
+		i = next
 	}
 	return t, nil
 }
 
-// lastTool returns the end of the run of tool messages that starts at i.
-func lastTool(messages []Message, i int) int {
-	for i < len(messages) && messages[i].Role == RoleTool {
+func withSystem(system string, messages []Message) []Message {
+	if system == "" {
+		return messages
+	}
+	return append([]Message{{Role: RoleSystem, Content: system}}, messages...)
+}
+
+// nextAssistant returns the place of the first assistant message at or after i,
+// or the number of messages.
+func nextAssistant(messages []Message, i int) int {
+	for i < len(messages) && messages[i].Role != RoleAssistant {
 		i++
 	}
 	return i
 }
 
-func contents(messages []Message) []string {
-	var out []string
-	for _, m := range messages {
-		out = append(out, m.Content)
-	}
-	return out
-}
-
-func (t *Transcript) appendAssistant(m Message) error {
-	text, err := AssistantText(m)
-	if err != nil {
-		return err
-	}
-	tokens := append(t.format.tok.EncodeSpecial(text), t.format.end)
-	return t.AppendSampled(tokens, make([]float32, len(tokens)))
-}
-
 // TrainTokenizer learns a tokenizer with all Specials from the very texts that
 // Render of the dialogues will encode.
 func TrainTokenizer(cfg Config, dialogues []Dialogue, numMerges int) (*tokenizer.Tokenizer, error) {
-	plain, err := tokenizer.Train(slices.Values([]string(nil)), 0, Specials())
-	if err != nil {
-		return nil, err
-	}
-	f, err := New(plain, cfg)
+	f, err := NewPlain(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -191,7 +216,7 @@ func TrainTokenizer(cfg Config, dialogues []Dialogue, numMerges int) (*tokenizer
 		if err != nil {
 			return nil, fmt.Errorf("dialogue %d: %w", i, err)
 		}
-		texts[i] = plain.Decode(t.tokens)
+		texts[i] = f.tok.Decode(t.tokens)
 	}
 	return tokenizer.Train(slices.Values(texts), numMerges, Specials())
 }

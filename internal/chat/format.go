@@ -1,6 +1,7 @@
-// Package chat owns how a conversation becomes tokens: the ChatML template,
-// the hermes tool-call format, the text of tool responses, and the append-only
-// Transcript that training dialogues and rollouts share. It does not generate,
+// Package chat owns how a conversation becomes tokens: the small ChatML and the
+// chat templates of checkpoints, the hermes tool-call format, the text of tool
+// responses, and the append-only Transcript that training dialogues and rollouts
+// share. It does not generate,
 // run tools or score.
 //
 // Invariant: tokens are only ever appended; what a policy sampled is never
@@ -9,8 +10,7 @@
 package chat
 
 import (
-	"fmt"
-	"strings"
+	"slices"
 
 	"temper/internal/tokenizer"
 )
@@ -30,7 +30,7 @@ const (
 	TokenReasonEnd     = "</reason>"
 )
 
-// The one tool of a policy.
+// The tool of the small ChatML.
 const (
 	ToolName     = "python"
 	ToolArgCode  = "code"  // required string
@@ -45,41 +45,75 @@ func Specials() []string {
 	}
 }
 
-// Config is the part of the template that a run may choose.
+// Config is the part of the format that a run may choose.
 type Config struct {
-	// SystemPrompt is trusted text of the operator; "" for none.
+	// Template writes everything but what a policy samples; nil stands for the
+	// small ChatML, which saves context.
+	Template *Template
+	// Tools name the tools that the prompt shows, see RolloutTools, and with a
+	// template those that there are; none means DefaultTools.
+	Tools []string
+	// Boxed: answers stand in \boxed{} within the answer tags.
+	Boxed bool
+	// SystemPrompt is trusted text of the operator; "" for none, or for the template's own.
 	SystemPrompt string
-	// ToolsInPrompt adds the signature of the tool to the system message.
+	// ToolsInPrompt adds the signature of the tool to the small ChatML's prompt.
 	ToolsInPrompt bool
 }
 
-// Format renders with one tokenizer. It is safe for concurrent use.
+// Format renders with one tokenizer and reads what a policy says. It is safe for
+// concurrent use.
 type Format struct {
-	tok           *tokenizer.Tokenizer
-	system        string
-	toolsInPrompt bool
-	end, pad      int32
-	call, callEnd int32
+	tok     *tokenizer.Tokenizer
+	dialect dialect
+	system  string
+	boxed   bool
+	// end ends a turn; call and callEnd are -1 where tags are plain text.
+	end, pad, call, callEnd int32
 }
 
-// required are the specials without which no dialogue can be told from text. The
-// others may be plain text, as they are to a checkpoint's own tokenizer.
-func required() []string { return Specials()[:7] }
+// dialect writes what nobody samples, and the words of assistants in dialogues.
+type dialect interface {
+	// prompt is the system message, the question and the prefix of the assistant turn.
+	prompt(system, user string) ([]int32, error)
+	// between is what follows the end token of an assistant turn: the results of its
+	// calls or a further question, and the prefix of the next assistant turn.
+	between(added []Message) ([]int32, error)
+	// said is what a policy would sample for each assistant message of a dialogue,
+	// with the end token.
+	said(d Dialogue) ([][]int32, error)
+	// parseCall reads what stands within the tags of a call; parseText the text of a
+	// turn, where the tags are no tokens.
+	parseCall(body string) Call
+	parseText(text string) Parsed
+	// adapt writes an assistant message of another dialect in this one.
+	adapt(m Message) Message
+}
 
-// New returns the Format of cfg over a tokenizer that has the special tokens of
-// turns, calls and results.
+// New returns the Format of cfg over a tokenizer. Its error says why the tokenizer
+// or the template cannot be used for rollouts, and the way out.
 func New(tok *tokenizer.Tokenizer, cfg Config) (*Format, error) {
-	for _, s := range required() {
-		if _, ok := tok.Special(s); !ok {
-			return nil, fmt.Errorf("tokenizer lacks special token %s", s)
-		}
+	f := &Format{tok: tok, system: cfg.SystemPrompt, boxed: cfg.Boxed, call: -1, callEnd: -1}
+	if id, ok := tok.Special(TokenToolCall); ok {
+		f.call = id
 	}
-	f := &Format{tok: tok, system: cfg.SystemPrompt, toolsInPrompt: cfg.ToolsInPrompt}
-	f.end, _ = tok.Special(TokenEnd)
-	f.pad, _ = tok.Special(TokenPad)
-	f.call, _ = tok.Special(TokenToolCall)
-	f.callEnd, _ = tok.Special(TokenToolCallEnd)
-	return f, nil
+	if id, ok := tok.Special(TokenToolCallEnd); ok {
+		f.callEnd = id
+	}
+	if cfg.Template != nil {
+		return f, f.useTemplate(cfg)
+	}
+	return f, f.useChatML(cfg)
+}
+
+// NewPlain returns the Format of cfg over a tokenizer of bytes and Specials, for
+// what does not depend on the tokenizer that a run will have.
+func NewPlain(cfg Config) (*Format, error) {
+	tok, err := tokenizer.Train(slices.Values([]string(nil)), 0, Specials())
+	if err != nil {
+		return nil, err
+	}
+	return New(tok, cfg)
 }
 
 // Stop lists the tokens that end a turn.
@@ -88,93 +122,28 @@ func (f *Format) Stop() []int32 { return []int32{f.end} }
 // Pad is the id that fills unused places of a tensor.
 func (f *Format) Pad() int32 { return f.pad }
 
+// Boxed says where an answer is: in \boxed{} within the answer tags, or between them.
+func (f *Format) Boxed() bool { return f.boxed }
+
 // Tokenizer returns the tokenizer of the format.
 func (f *Format) Tokenizer() *tokenizer.Tokenizer { return f.tok }
 
 // Begin starts a transcript with the prompt for one user message: the system
-// message where configured, the user turn, and the prefix of the assistant turn.
-func (f *Format) Begin(user string) *Transcript {
+// message where there is one, the user turn, and the prefix of the assistant turn.
+func (f *Format) Begin(user string) (*Transcript, error) {
 	return f.begin(f.system, user)
 }
 
-func (f *Format) begin(system, user string) *Transcript {
-	var b builder
-	if f.toolsInPrompt {
-		system = strings.TrimPrefix(system+"\n\n"+toolsBlock(), "\n\n")
+func (f *Format) begin(system, user string) (*Transcript, error) {
+	tokens, err := f.dialect.prompt(system, user)
+	if err != nil {
+		return nil, err
 	}
-	if system != "" {
-		b.trusted(TokenStart + "system\n" + system + TokenEnd + "\n")
-	}
-	b.trusted(TokenStart + "user\n").plain(user).trusted(TokenEnd + "\n" + TokenStart + "assistant\n")
-	tokens := b.encode(f.tok)
 	return &Transcript{
 		format:       f,
 		tokens:       tokens,
 		mask:         make([]bool, len(tokens)),
 		logprobs:     make([]float32, len(tokens)),
 		promptTokens: len(tokens),
-	}
-}
-
-// toolsBlock tells the policy of its tool.
-func toolsBlock() string {
-	return `# Tools
-
-You can call the function described within <tools></tools>:
-<tools>
-{"name": "python", "description": "Run a Python program and return what it prints, or the error that ended it.", "parameters": {"type": "object", "properties": {"code": {"type": "string", "description": "the program"}, "input": {"type": "string", "description": "its standard input"}}, "required": ["code"]}}
-</tools>
-
-Write each call as a JSON object within tags:
-<tool_call>
-{"name": "python", "arguments": {"code": "print(1 + 1)"}}
-</tool_call>`
-}
-
-// builder joins trusted text, in which special tokens count, and plain text, in
-// which they do not. Neighbouring text is encoded together, so that the tokens
-// are those of the whole rendering.
-type builder struct {
-	parts []part
-}
-
-type part struct {
-	text    string
-	trusted bool
-}
-
-func (b *builder) trusted(text string) *builder {
-	b.parts = append(b.parts, part{text, true})
-	return b
-}
-
-func (b *builder) plain(text string) *builder {
-	b.parts = append(b.parts, part{text, false})
-	return b
-}
-
-// encode cuts the text at the special tokens of its trusted parts and encodes
-// what is between them as plain text.
-func (b *builder) encode(tok *tokenizer.Tokenizer) []int32 {
-	var ids []int32
-	var pending strings.Builder
-	flush := func() {
-		ids = append(ids, tok.Encode(pending.String())...)
-		pending.Reset()
-	}
-	for _, p := range b.parts {
-		if !p.trusted {
-			pending.WriteString(p.text)
-			continue
-		}
-		for text, id := range tok.Segments(p.text) {
-			pending.WriteString(text)
-			if id >= 0 {
-				flush()
-				ids = append(ids, id)
-			}
-		}
-	}
-	flush()
-	return ids
+	}, nil
 }

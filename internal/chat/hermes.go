@@ -24,11 +24,15 @@ type Parsed struct {
 }
 
 // ParseTurn reads the sampled tokens of one turn. Calls are delimited by the
-// special tokens, so a tag inside a string of the code is just text. A call that
-// the turn leaves open counts as one malformed call. It never fails.
+// special tokens, so a tag inside a string of the code is just text; by the text
+// of the tags only where the tokenizer has no such tokens, see Toolset.Parse. A
+// call that the turn leaves open counts as one malformed call. It never fails.
 func (f *Format) ParseTurn(tokens []int32) Parsed {
 	if n := len(tokens); n > 0 && tokens[n-1] == f.end {
 		tokens = tokens[:n-1]
+	}
+	if f.call < 0 || f.callEnd < 0 {
+		return f.dialect.parseText(f.tok.Decode(tokens))
 	}
 	var p Parsed
 	var content strings.Builder
@@ -39,7 +43,7 @@ func (f *Format) ParseTurn(tokens []int32) Parsed {
 			content.WriteString(f.tok.Decode(tokens[start:i]))
 			start, open = i+1, true
 		case id == f.callEnd && open:
-			p.Calls = append(p.Calls, parseCall(f.tok.Decode(tokens[start:i])))
+			p.Calls = append(p.Calls, f.dialect.parseCall(f.tok.Decode(tokens[start:i])))
 			start, open = i+1, false
 		}
 	}

@@ -22,28 +22,46 @@ type tokenizerConfig struct {
 	tokens    map[string]string
 }
 
-// LoadTemplate reads the chat template of a checkpoint directory: that of
-// chat_template.jinja, else the chat_template of tokenizer_config.json. Of a list
-// of named templates it takes name; "" stands for tool_use where the request has
-// tools and there is one, else for default.
+// Files of a checkpoint that say how to prompt it.
+const (
+	configFile   = "tokenizer_config.json"
+	templateFile = "chat_template.jinja"
+)
+
+// LoadTemplate reads the chat template of a checkpoint directory; see CheckpointTemplate.
 func LoadTemplate(dir, name string, withTools bool) (*Template, error) {
-	cfg, err := loadTokenizerConfig(filepath.Join(dir, "tokenizer_config.json"))
-	if err != nil {
-		return nil, err
+	files := map[string][]byte{}
+	for file, limit := range map[string]int64{configFile: maxConfigFile, templateFile: jinja.MaxSource} {
+		data, err := readLimited(filepath.Join(dir, file), limit)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		files[file] = data
 	}
-	file := filepath.Join(dir, "chat_template.jinja")
-	source, err := readLimited(file, jinja.MaxSource)
-	if err == nil {
+	return CheckpointTemplate(dir, files, name, withTools)
+}
+
+// CheckpointTemplate reads the chat template of a checkpoint's files, by name: that
+// of chat_template.jinja, else the chat_template of tokenizer_config.json. Of a
+// list of named templates it takes name; "" stands for tool_use where the request
+// has tools and there is one, else for default. from is what errors call the place.
+func CheckpointTemplate(from string, files map[string][]byte, name string, withTools bool) (*Template, error) {
+	cfg, err := parseTokenizerConfig(files[configFile])
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", filepath.Join(from, configFile), err)
+	}
+	if source, ok := files[templateFile]; ok {
+		file := filepath.Join(from, templateFile)
 		if name != "" && name != "default" {
 			return nil, fmt.Errorf("%s is one template and has none named %q", file, name)
 		}
 		return NewTemplate(file, string(source), cfg.tokens)
 	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
 	if len(cfg.templates) == 0 {
-		return nil, fmt.Errorf("%s has no chat template: neither chat_template.jinja nor chat_template in tokenizer_config.json", dir)
+		return nil, fmt.Errorf("%s has no chat template: neither %s nor chat_template in %s", from, templateFile, configFile)
 	}
 	_, hasToolUse := cfg.templates["tool_use"]
 	switch {
@@ -56,9 +74,9 @@ func LoadTemplate(dir, name string, withTools bool) (*Template, error) {
 	text, ok := cfg.templates[name]
 	if !ok {
 		names := slices.Sorted(keysOf(cfg.templates))
-		return nil, fmt.Errorf("%s has no chat template %q, only %s", dir, name, strings.Join(names, ", "))
+		return nil, fmt.Errorf("%s has no chat template %q, only %s", from, name, strings.Join(names, ", "))
 	}
-	return NewTemplate(filepath.Join(dir, "tokenizer_config.json")+":"+name, text, cfg.tokens)
+	return NewTemplate(filepath.Join(from, configFile)+":"+name, text, cfg.tokens)
 }
 
 func readLimited(path string, limit int64) ([]byte, error) {
@@ -72,19 +90,15 @@ func readLimited(path string, limit int64) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// loadTokenizerConfig reads the templates and named tokens; a missing file has none.
-func loadTokenizerConfig(path string) (tokenizerConfig, error) {
+// parseTokenizerConfig reads the templates and named tokens; no data has none.
+func parseTokenizerConfig(data []byte) (tokenizerConfig, error) {
 	cfg := tokenizerConfig{templates: map[string]string{}, tokens: map[string]string{}}
-	data, err := readLimited(path, maxConfigFile)
-	if errors.Is(err, fs.ErrNotExist) {
+	if data == nil {
 		return cfg, nil
-	}
-	if err != nil {
-		return cfg, err
 	}
 	var file map[string]json.RawMessage
 	if err := json.Unmarshal(data, &file); err != nil {
-		return cfg, fmt.Errorf("%s: %w", path, err)
+		return cfg, err
 	}
 	for key, raw := range file {
 		if text, ok := tokenText(raw); ok && strings.HasSuffix(key, "_token") {
@@ -93,7 +107,7 @@ func loadTokenizerConfig(path string) (tokenizerConfig, error) {
 	}
 	if raw, ok := file["chat_template"]; ok && string(raw) != "null" {
 		if err := cfg.addTemplates(raw); err != nil {
-			return cfg, fmt.Errorf("%s: %w", path, err)
+			return cfg, err
 		}
 	}
 	return cfg, nil
@@ -130,6 +144,36 @@ func (c *tokenizerConfig) addTemplates(raw json.RawMessage) error {
 		c.templates[*t.Name] = *t.Template
 	}
 	return nil
+}
+
+// ReadTemplate reads the template of one file.
+func ReadTemplate(path string) (*Template, error) {
+	source, err := readLimited(path, jinja.MaxSource)
+	if err != nil {
+		return nil, err
+	}
+	return NewTemplate(path, string(source), nil)
+}
+
+// storedTemplate is all of a template that a render depends on.
+type storedTemplate struct {
+	Name   string            `json:"name"`
+	Source string            `json:"source"`
+	Tokens map[string]string `json:"tokens,omitempty"`
+}
+
+// Marshal returns the template as JSON, equal bytes for equal templates.
+func (t *Template) Marshal() ([]byte, error) {
+	return json.Marshal(storedTemplate{t.name, t.source, t.tokens})
+}
+
+// UnmarshalTemplate reads what Marshal wrote.
+func UnmarshalTemplate(data []byte) (*Template, error) {
+	var s storedTemplate
+	if err := json.Unmarshal(data, &s); err != nil {
+		return nil, fmt.Errorf("chat template: %w", err)
+	}
+	return NewTemplate(s.Name, s.Source, s.Tokens)
 }
 
 // ParseRequest reads a Request from a JSON object: messages, tools,

@@ -57,6 +57,9 @@ func NewTemplate(name, source string, tokens map[string]string) (*Template, erro
 // Name says where the template is from.
 func (t *Template) Name() string { return t.name }
 
+// Source is the text of the template.
+func (t *Template) Source() string { return t.source }
+
 // Render returns the text of a conversation. What the template raises is a
 // *jinja.Exception.
 func (t *Template) Render(req Request) (Rendered, error) {

@@ -214,3 +214,19 @@ func (ts *Toolset) check(name string, args *jinja.Dict) string {
 
 // oneLine keeps what a policy reads free of line ends of its own making.
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// call reads the JSON object of a call that the sandbox can run.
+func (ts *Toolset) call(body string) Call { return ts.invocation(body).call() }
+
+// call is the program that an invocation asks for.
+func (v Invocation) call() Call {
+	if v.Refused != "" {
+		return Call{Malformed: v.Refused}
+	}
+	c := Call{Name: v.Name}
+	code, _ := v.Arguments.Get(ToolArgCode)
+	input, _ := v.Arguments.Get(ToolArgInput)
+	c.Code, _ = code.(string)
+	c.Input, _ = input.(string)
+	return c
+}

@@ -52,7 +52,14 @@ var ErrTooLong = errors.New("tool response does not fit")
 // of the next assistant turn. When that leaves no room for a further token below
 // maxResponseTokens, it adds nothing and returns ErrTooLong.
 func (t *Transcript) AppendTool(responses []string, maxResponseTokens int) error {
-	tokens := t.format.toolTokens(responses)
+	added := make([]Message, len(responses))
+	for i, r := range responses {
+		added[i] = Message{Role: RoleTool, Content: r}
+	}
+	tokens, err := t.format.dialect.between(added)
+	if err != nil {
+		return err
+	}
 	if t.ResponseTokens()+len(tokens) >= maxResponseTokens {
 		return ErrTooLong
 	}
@@ -65,22 +72,4 @@ func (t *Transcript) appendMasked(tokens []int32) {
 	t.tokens = append(t.tokens, tokens...)
 	t.mask = append(t.mask, make([]bool, len(tokens))...)
 	t.logprobs = append(t.logprobs, make([]float32, len(tokens))...)
-}
-
-// toolTokens renders tool responses as one user turn.
-func (f *Format) toolTokens(responses []string) []int32 {
-	var b builder
-	b.trusted("\n" + TokenStart + "user")
-	for _, r := range responses {
-		b.trusted("\n" + TokenToolResult + "\n").plain(r).trusted("\n" + TokenToolResultEnd)
-	}
-	b.trusted(TokenEnd + "\n" + TokenStart + "assistant\n")
-	return b.encode(f.tok)
-}
-
-// userTokens renders a further user message.
-func (f *Format) userTokens(text string) []int32 {
-	var b builder
-	b.trusted("\n" + TokenStart + "user\n").plain(text).trusted(TokenEnd + "\n" + TokenStart + "assistant\n")
-	return b.encode(f.tok)
 }

@@ -77,6 +77,9 @@ func LoadFile(path string, set map[string]string) (Run, error) {
 // paths are all places on disk that the run starts from.
 func (r *Run) paths() []*string {
 	out := []*string{&r.Model.Path, &r.SFT.Data.Path}
+	if r.Rollout.TemplateFile() {
+		out = append(out, &r.Rollout.ChatTemplate)
+	}
 	for i := range r.Stages {
 		out = append(out, &r.Stages[i].Data.Path)
 	}

@@ -139,7 +139,23 @@ type Rollout struct {
 	MaxToolResponseChars int `yaml:"max_tool_response_chars" json:"max_tool_response_chars"`
 	// MaxCallsPerTurn: further calls of a turn are answered as refused.
 	MaxCallsPerTurn int `yaml:"max_calls_per_turn" json:"max_calls_per_turn"`
+	// ChatTemplate writes prompts, tool results and supervised dialogues: empty is a
+	// small ChatML that saves context; checkpoint is that of model.path or model.run;
+	// rstar2 is the prompt of rStar2-Agent, rstar2-released that of its released code;
+	// anything else is a file ending in .jinja, whose relative path counts from the
+	// folder of the configuration file.
+	ChatTemplate string `yaml:"chat_template,omitempty" json:"chat_template,omitempty"`
+	// Tools are the tools whose schemas the prompt shows: python,
+	// execute_python_code_with_standard_io, python_code_with_standard_io, all of
+	// which run Python; or none alone. Empty is the template's own choice, and with
+	// the small ChatML that of ToolsInPrompt.
+	Tools []string `yaml:"tools,omitempty" json:"tools,omitempty"`
+	// Answer is where the answer stands: tag, between <answer> and </answer>, or
+	// boxed, in \boxed{} between them. Empty is boxed with rstar2 and
+	// rstar2-released, else tag.
+	Answer string `yaml:"answer,omitempty" json:"answer,omitempty"`
 	// SystemPrompt and ToolsInPrompt are off in the small recipes to save context.
+	// With a template, an empty SystemPrompt leaves the choice to it.
 	SystemPrompt  string `yaml:"system_prompt" json:"system_prompt"`
 	ToolsInPrompt bool   `yaml:"tools_in_prompt" json:"tools_in_prompt"`
 }

@@ -65,6 +65,7 @@ func (r Run) problems() Problems {
 	c.sft(r.SFT, r.Model.Starts())
 	c.rl(r.RL)
 	c.rollout(r.Rollout)
+	c.chat(r.Rollout, r.Model)
 	if len(r.Stages) == 0 {
 		c.add("stages", "is empty, want at least one RL stage")
 	}

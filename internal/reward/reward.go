@@ -44,6 +44,50 @@ func ExtractAnswer(text string) (answer string, tags int) {
 	}
 }
 
+// boxes are the commands whose argument is an answer.
+var boxes = []string{`\boxed{`, `\fbox{`}
+
+// ExtractBoxed is ExtractAnswer for answers in \boxed{}: it returns the argument of
+// the last box of the last complete <answer> block, "" where there is none.
+func ExtractBoxed(text string) (answer string, tags int) {
+	block, tags := ExtractAnswer(text)
+	for block != "" {
+		at, after := -1, ""
+		for _, box := range boxes {
+			if i := strings.LastIndex(block, box); i > at {
+				at, after = i, block[i+len(box):]
+			}
+		}
+		if at < 0 {
+			break
+		}
+		if inside, closed := cutGroup(after); closed {
+			return strings.TrimSpace(inside), tags
+		}
+		block = block[:at]
+	}
+	return "", tags
+}
+
+// cutGroup returns the text up to the brace that closes the group it begins in.
+// Escaped braces are text.
+func cutGroup(text string) (inside string, closed bool) {
+	depth := 1
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '\\':
+			i++
+		case '{':
+			depth++
+		case '}':
+			if depth--; depth == 0 {
+				return text[:i], true
+			}
+		}
+	}
+	return "", false
+}
+
 // Equal reports whether two answers are the same text or the same integer.
 func Equal(answer, gold string) bool {
 	answer, gold = strings.TrimSpace(answer), strings.TrimSpace(gold)

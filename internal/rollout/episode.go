@@ -67,8 +67,12 @@ func (e *episode) run(ctx context.Context) (rl.StopReason, error) {
 		if err != nil {
 			return "", err
 		}
-		if err := e.transcript.AppendTool(responses, e.responseLimit()); err != nil {
-			return rl.StopMaxTokens, nil // chat.ErrTooLong is its only error
+		err = e.transcript.AppendTool(responses, e.responseLimit())
+		if errors.Is(err, chat.ErrTooLong) {
+			return rl.StopMaxTokens, nil
+		}
+		if err != nil {
+			return "", fmt.Errorf("tool results: %w", err)
 		}
 	}
 }

@@ -142,9 +142,12 @@ func (r *Runner) sample(ctx context.Context, spec Spec) (*episode, rl.StopReason
 	if err != nil {
 		return nil, "", fmt.Errorf("rollout %s: %w", spec.name(), err)
 	}
+	transcript, err := r.deps.Format.Begin(spec.Problem.Prompt)
+	if err != nil {
+		return nil, "", fmt.Errorf("rollout %s: %w", spec.name(), err)
+	}
 	e := &episode{
-		runner: r, spec: spec, environment: environment, name: spec.name(), version: spec.Version,
-		transcript: r.deps.Format.Begin(spec.Problem.Prompt),
+		runner: r, spec: spec, environment: environment, name: spec.name(), version: spec.Version, transcript: transcript,
 	}
 	if err := e.check(); err != nil {
 		return nil, "", fmt.Errorf("rollout %s: %w", e.name, err)

@@ -16,12 +16,16 @@ import (
 // trajectories are sampled while a verifier job waits for its turn. It returns
 // the failure that left the answer without a verdict.
 func (e *episode) score(ctx context.Context, t *rl.Trajectory) error {
+	extract := reward.ExtractAnswer
+	if e.runner.deps.Format.Boxed() {
+		extract = reward.ExtractBoxed
+	}
 	for _, content := range e.contents {
-		if answer, tags := reward.ExtractAnswer(content); tags > 0 {
+		if answer, tags := extract(content); tags > 0 {
 			t.Answer, t.AnswerTags = answer, t.AnswerTags+tags
 		}
 	}
-	if t.AnswerTags == 0 || t.StopReason != rl.StopAnswered {
+	if t.Answer == "" || t.StopReason != rl.StopAnswered {
 		return nil // no verdict could earn anything
 	}
 	correct, err := e.correct(ctx, t.Answer)

@@ -1,0 +1,153 @@
+package chat
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"temper/internal/tokenizer"
+)
+
+// chatML is the small dialect of the built-in recipes. It saves context: no
+// system message and no signature of the tool unless asked for.
+type chatML struct {
+	tok           *tokenizer.Tokenizer
+	end           int32
+	toolsInPrompt bool
+}
+
+var _ dialect = (*chatML)(nil)
+
+// required are the specials without which no dialogue can be told from text. The
+// others may be plain text, as they are to a checkpoint's own tokenizer.
+func required() []string { return Specials()[:7] }
+
+// useChatML gives the Format the small dialect.
+func (f *Format) useChatML(cfg Config) error {
+	for _, s := range required() {
+		if _, ok := f.tok.Special(s); !ok {
+			return fmt.Errorf("tokenizer lacks special token %s", s)
+		}
+	}
+	for _, name := range cfg.Tools {
+		if name != ToolName {
+			return fmt.Errorf("tool %s needs a chat template: the small format has %s alone", name, ToolName)
+		}
+	}
+	f.end, _ = f.tok.Special(TokenEnd)
+	f.pad, _ = f.tok.Special(TokenPad)
+	f.dialect = &chatML{tok: f.tok, end: f.end, toolsInPrompt: cfg.ToolsInPrompt || slices.Contains(cfg.Tools, ToolName)}
+	return nil
+}
+
+func (c *chatML) prompt(system, user string) ([]int32, error) {
+	var b builder
+	if c.toolsInPrompt {
+		system = strings.TrimPrefix(system+"\n\n"+toolsBlock(), "\n\n")
+	}
+	if system != "" {
+		b.trusted(TokenStart + "system\n" + system + TokenEnd + "\n")
+	}
+	b.trusted(TokenStart + "user\n").plain(user).trusted(TokenEnd + "\n" + TokenStart + "assistant\n")
+	return b.encode(c.tok), nil
+}
+
+// between renders tool responses as one user turn.
+func (c *chatML) between(added []Message) ([]int32, error) {
+	var b builder
+	b.trusted("\n" + TokenStart + "user")
+	for _, m := range added {
+		if m.Role == RoleUser {
+			b.trusted("\n").plain(m.Content)
+			continue
+		}
+		b.trusted("\n" + TokenToolResult + "\n").plain(m.Content).trusted("\n" + TokenToolResultEnd)
+	}
+	b.trusted(TokenEnd + "\n" + TokenStart + "assistant\n")
+	return b.encode(c.tok), nil
+}
+
+func (c *chatML) said(d Dialogue) ([][]int32, error) {
+	var out [][]int32
+	for _, m := range d.Messages {
+		if m.Role != RoleAssistant {
+			continue
+		}
+		text, err := AssistantText(m)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, append(c.tok.EncodeSpecial(text), c.end))
+	}
+	return out, nil
+}
+
+func (c *chatML) parseCall(body string) Call { return parseCall(body) }
+
+// parseText is not needed: the tags are tokens here.
+func (c *chatML) parseText(text string) Parsed { return Parsed{Content: text} }
+
+func (c *chatML) adapt(m Message) Message { return m }
+
+// toolsBlock tells the policy of its tool.
+func toolsBlock() string {
+	return `# Tools
+
+You can call the function described within <tools></tools>:
+<tools>
+{"name": "python", "description": "Run a Python program and return what it prints, or the error that ended it.", "parameters": {"type": "object", "properties": {"code": {"type": "string", "description": "the program"}, "input": {"type": "string", "description": "its standard input"}}, "required": ["code"]}}
+</tools>
+
+Write each call as a JSON object within tags:
+<tool_call>
+{"name": "python", "arguments": {"code": "print(1 + 1)"}}
+</tool_call>`
+}
+
+// builder joins trusted text, in which special tokens count, and plain text, in
+// which they do not. Neighbouring text is encoded together, so that the tokens
+// are those of the whole rendering.
+type builder struct {
+	parts []part
+}
+
+type part struct {
+	text    string
+	trusted bool
+}
+
+func (b *builder) trusted(text string) *builder {
+	b.parts = append(b.parts, part{text, true})
+	return b
+}
+
+func (b *builder) plain(text string) *builder {
+	b.parts = append(b.parts, part{text, false})
+	return b
+}
+
+// encode cuts the text at the special tokens of its trusted parts and encodes
+// what is between them as plain text.
+func (b *builder) encode(tok *tokenizer.Tokenizer) []int32 {
+	var ids []int32
+	var pending strings.Builder
+	flush := func() {
+		ids = append(ids, tok.Encode(pending.String())...)
+		pending.Reset()
+	}
+	for _, p := range b.parts {
+		if !p.trusted {
+			pending.WriteString(p.text)
+			continue
+		}
+		for text, id := range tok.Segments(p.text) {
+			pending.WriteString(text)
+			if id >= 0 {
+				flush()
+				ids = append(ids, id)
+			}
+		}
+	}
+	flush()
+	return ids
+}

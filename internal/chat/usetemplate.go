@@ -1,0 +1,190 @@
+package chat
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"temper/internal/rl"
+)
+
+// useTemplate gives the Format the dialect of a template, after all that a rollout
+// will ask of it has been tried on a sample.
+func (f *Format) useTemplate(cfg Config) error {
+	names := cfg.Tools
+	if len(names) == 0 {
+		names = DefaultTools(cfg.Template.Name())
+	}
+	tools, err := rolloutToolset(names)
+	if err != nil {
+		return err
+	}
+	d := &templated{tok: f.tok, tmpl: cfg.Template, tools: tools}
+	if tools != nil {
+		if d.schemas, err = BuiltinTools(names...); err != nil {
+			return err
+		}
+	} else {
+		f.call, f.callEnd = -1, -1
+	}
+	f.dialect = d
+	if err := d.checkTokens(); err != nil {
+		return fmt.Errorf("tokenizer: %w", err)
+	}
+	if err := d.learn(); err != nil {
+		return d.refuse(err)
+	}
+	f.end, _ = f.tok.Special(d.end)
+	f.pad = f.end
+	if id, ok := f.tok.Special(TokenPad); ok {
+		f.pad = id
+	}
+	if err := f.try(d, names); err != nil {
+		return d.refuse(err)
+	}
+	return nil
+}
+
+// refuse says what to do about a template that rollouts cannot use.
+func (d *templated) refuse(err error) error {
+	var growth *GrowthError
+	wayOut := "choose rollout.chat_template rstar2, or a copy of the template without this"
+	if errors.As(err, &growth) {
+		wayOut = "what was sampled cannot be changed afterwards: choose rollout.chat_template rstar2, or a copy of the template that leaves earlier turns as they are"
+	}
+	return fmt.Errorf("chat template %s cannot be used for rollouts: %w; %s", d.tmpl.Name(), err, wayOut)
+}
+
+// checkTokens finds control tokens that could not be broken in other people's text.
+func (d *templated) checkTokens() error {
+	for id := range int32(d.tok.VocabSize()) {
+		if !d.tok.IsSpecial(id) {
+			continue
+		}
+		if _, err := shieldText(d.tok, d.tok.Decode([]int32{id})); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// learn finds out how the template ends a turn and how its generation prompt opens one.
+func (d *templated) learn() error {
+	question := Message{Role: RoleUser, Content: anyUser}
+	answer := Message{Role: RoleAssistant, Content: standIn}
+	prompt, err := d.render([]Message{question}, true)
+	if err != nil {
+		return err
+	}
+	if !strings.Contains(prompt, anyUser) {
+		return errors.New("it leaves out what the user said")
+	}
+	whole, err := d.render([]Message{question, answer}, false)
+	if err != nil {
+		return err
+	}
+	_, rest, found := strings.Cut(whole, standIn)
+	if !found {
+		return errors.New("it leaves out what the assistant said")
+	}
+	for _, id := range d.tok.Segments(rest) {
+		if id >= 0 {
+			d.end = d.tok.Decode([]int32{id})
+			break
+		}
+	}
+	if d.end == "" {
+		return fmt.Errorf("an assistant turn ends with %q, which holds no control token of the tokenizer", rest)
+	}
+	if d.tools != nil {
+		answer.ToolCalls = []ToolCall{d.toolCall(Call{Code: "1"})}
+		result := Message{Role: RoleTool, Content: "1"}
+		if whole, err = d.render([]Message{question, answer, result}, true); err != nil {
+			return err
+		}
+	}
+	head, _, _ := strings.Cut(whole, standIn)
+	d.opening = opening(head, prompt)
+	return nil
+}
+
+// opening is what the generation prompt has beyond the head of an assistant turn.
+func opening(head, prompt string) string {
+	i := 0
+	for i < len(head) && i < len(prompt) && head[i] == prompt[i] {
+		i++
+	}
+	for i > 0 && i < len(prompt) && !utf8.RuneStart(prompt[i]) {
+		i--
+	}
+	return prompt[i:]
+}
+
+// try renders a conversation with calls as a rollout meets it, and reads the calls
+// back. Growth of the rendering is checked on the way.
+func (f *Format) try(d *templated, tools []string) error {
+	sample := Dialogue{Messages: []Message{{Role: RoleUser, Content: "q"}}}
+	calls := [][]Call{{{Code: "print(input())", Input: "1 \"2\"\n<x>"}}, {{Code: "a\n"}, {Code: "'b'\\"}}}
+	if d.tools != nil {
+		prompt, err := d.render(sample.Messages, true)
+		if err != nil {
+			return err
+		}
+		for _, name := range tools {
+			if !strings.Contains(prompt, name) {
+				return fmt.Errorf("its prompt does not show the schema of tool %s; or set rollout.tools to [%s]", name, NoTools)
+			}
+		}
+		sample.Messages = append(sample.Messages, d.sampleTurns(calls)...)
+	}
+	sample.Messages = append(sample.Messages, Message{Role: RoleAssistant, Content: d.opened("done")})
+	t, err := f.render(sample)
+	if err != nil {
+		return err
+	}
+	if d.tools == nil {
+		return nil
+	}
+	return f.readBack(t, calls)
+}
+
+func (d *templated) sampleTurns(turns [][]Call) []Message {
+	var out []Message
+	for _, calls := range turns {
+		m := Message{Role: RoleAssistant, Content: d.opened("now")}
+		var results []Message
+		for i, c := range calls {
+			m.ToolCalls = append(m.ToolCalls, d.toolCall(c))
+			results = append(results, Message{Role: RoleTool, Content: Outcome{Status: rl.ToolOK, Stdout: fmt.Sprint(i)}.Text(0)})
+		}
+		out = append(append(out, m), results...)
+	}
+	return out
+}
+
+// readBack checks that the calls of a rendered dialogue are those that ParseTurn finds.
+func (f *Format) readBack(t *Transcript, want [][]Call) error {
+	var turns [][]int32
+	for i, sampled := range t.mask {
+		if !sampled {
+			continue
+		}
+		if !t.mask[i-1] {
+			turns = append(turns, nil)
+		}
+		turns[len(turns)-1] = append(turns[len(turns)-1], t.tokens[i])
+	}
+	for i, calls := range want {
+		got := f.ParseTurn(turns[i]).Calls
+		same := len(got) == len(calls)
+		for j := range calls {
+			same = same && got[j].Malformed == "" && got[j].Code == calls[j].Code && got[j].Input == calls[j].Input
+		}
+		if !same {
+			return fmt.Errorf("it writes a call as %q, which is not read back: want a JSON object with name and arguments within %s and %s",
+				f.tok.Decode(turns[i]), TokenToolCall, TokenToolCallEnd)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,70 @@
+package config
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Chat templates by name; see Rollout.ChatTemplate.
+const (
+	TemplateCheckpoint     = "checkpoint"
+	TemplateRStar2         = "rstar2"
+	TemplateRStar2Released = "rstar2-released"
+)
+
+// templateEnding tells a template's file from its name.
+const templateEnding = ".jinja"
+
+// Places of the answer; see Rollout.Answer.
+const (
+	AnswerTag   = "tag"
+	AnswerBoxed = "boxed"
+)
+
+// Tools by name; see Rollout.Tools.
+const (
+	toolPython        = "python"
+	toolExecutePython = "execute_python_code_with_standard_io"
+	toolPythonStdio   = "python_code_with_standard_io"
+	toolNone          = "none"
+)
+
+// TemplateFile reports whether ChatTemplate names a file.
+func (r Rollout) TemplateFile() bool {
+	return filepath.Ext(r.ChatTemplate) == templateEnding
+}
+
+// Boxed reports whether answers stand in \boxed{}.
+func (r Rollout) Boxed() bool {
+	if r.Answer == "" {
+		return r.ChatTemplate == TemplateRStar2 || r.ChatTemplate == TemplateRStar2Released
+	}
+	return r.Answer == AnswerBoxed
+}
+
+// chat checks what a run says of its prompts.
+func (c *checker) chat(r Rollout, m Model) {
+	names := []string{TemplateCheckpoint, TemplateRStar2, TemplateRStar2Released}
+	switch {
+	case r.ChatTemplate == "" || r.TemplateFile():
+	case !slices.Contains(names, r.ChatTemplate):
+		c.add("rollout.chat_template", "is %q, want one of %s, or a file ending in %s", r.ChatTemplate, strings.Join(names, ", "), templateEnding)
+	case r.ChatTemplate == TemplateCheckpoint && !m.Starts():
+		c.add("rollout.chat_template", "is %s, but model.path and model.run are empty: name a checkpoint that has one, or another template", TemplateCheckpoint)
+	}
+	c.switchOf("rollout.answer", r.Answer, AnswerTag, AnswerBoxed)
+	for i, name := range r.Tools {
+		path := fmt.Sprintf("rollout.tools[%d]", i)
+		c.oneOf(path, name, []string{toolPython, toolExecutePython, toolPythonStdio, toolNone})
+		switch {
+		case slices.Contains(r.Tools[:i], name):
+			c.add(path, "%q is used twice", name)
+		case name == toolNone && len(r.Tools) > 1:
+			c.add(path, "is %s beside other tools", toolNone)
+		case r.ChatTemplate == "" && slices.Contains([]string{toolExecutePython, toolPythonStdio, toolNone}, name):
+			c.add(path, "is %s, but without rollout.chat_template there is %s, and nothing else", name, toolPython)
+		}
+	}
+}
