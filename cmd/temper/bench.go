@@ -21,7 +21,7 @@ func benchCommand() *cobra.Command {
 	}
 	cmd.AddCommand(
 		benchSandboxCommand(), benchContestCommand(), benchScaleCommand(), benchSoakCommand(), benchModelCommand(), benchLayersCommand(),
-		benchTrainerCommand(),
+		benchTrainerCommand(), benchChaosCommand(),
 	)
 	return cmd
 }

@@ -56,6 +56,7 @@ var packages = []row{
 	{pattern: "internal/tracker", layer: adapters, planned: true},
 	{pattern: "internal/report", layer: adapters},
 	{pattern: "internal/procmem", layer: adapters},
+	{pattern: "internal/chaos", layer: adapters, reason: "it reads what runs leave and knows no Temporal"},
 	{pattern: "internal/supervise", layer: adapters, ours: none, reason: "it runs any process and knows no role"},
 	{pattern: "trainer", layer: adapters},
 	{pattern: "trainer/...", layer: adapters},

@@ -1,0 +1,221 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"temper/internal/artifact"
+	"temper/internal/blob"
+	"temper/internal/buildinfo"
+	"temper/internal/chaos"
+	"temper/internal/config"
+	"temper/trainer/checkpoint"
+)
+
+// chaosOptions say what `temper bench chaos` does.
+type chaosOptions struct {
+	submission
+	runs, kills int
+	seed        uint64
+	victims     []string
+	dir         string
+	keep        bool
+	asJSON      bool
+	python      string
+	timeout     time.Duration
+}
+
+func benchChaosCommand() *cobra.Command {
+	var o chaosOptions
+	cmd := &cobra.Command{
+		Use:   "chaos",
+		Short: "Kill processes in the middle of runs and compare their bits with an undisturbed one",
+		Long: `Carries out a run undisturbed, then again and again while it kills -9 processes of the
+service at random moments, the supervisor among them, and compares all that the
+runs left in their stores. The seed decides who is killed after how much of a run.
+Ends with code 1 when a bit differs, a prompt is lost or doubled, a checkpoint is
+torn, a process is left behind or a run does not end.`,
+		Args: cobra.NoArgs,
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.config, "config", "configs/ci.yaml", "run configuration (YAML)")
+	f.StringArrayVar(&o.set, "set", nil, "key=value over the configuration; repeatable")
+	f.IntVar(&o.runs, "runs", 20, "disturbed runs")
+	f.IntVar(&o.kills, "kills", 5, "kills of each run")
+	f.Uint64Var(&o.seed, "seed", 1, "decides victims and moments")
+	f.StringSliceVar(&o.victims, "victims", nil, "who is killed; default is everybody: "+fmt.Sprint(victimNames(chaos.Victims())))
+	f.StringVar(&o.dir, "dir", "", "folder of the homes; default is a temporary one")
+	f.BoolVar(&o.keep, "keep", false, "keep the homes of good runs, too")
+	f.BoolVar(&o.asJSON, "json", false, "print JSON")
+	f.StringVar(&o.python, "python", config.DefaultProcess().Python, "interpreter that the sandbox runs (TEMPER_PYTHON)")
+	f.DurationVar(&o.timeout, "timeout", 10*time.Minute, "after which a run is taken for one that does not end")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return o.bench(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+	}
+	return cmd
+}
+
+func victimNames(victims []chaos.Victim) []string {
+	var names []string
+	for _, v := range victims {
+		names = append(names, v.Name)
+	}
+	return names
+}
+
+// chosen are the victims that were asked for.
+func (o *chaosOptions) chosen() ([]chaos.Victim, error) {
+	all := chaos.Victims()
+	if len(o.victims) == 0 {
+		return all, nil
+	}
+	var out []chaos.Victim
+	for _, name := range o.victims {
+		found := false
+		for _, v := range all {
+			if v.Name == name {
+				out, found = append(out, v), true
+			}
+		}
+		if !found {
+			return nil, usagef("--victims: %q is none of %v", name, victimNames(all))
+		}
+	}
+	return out, nil
+}
+
+func (o *chaosOptions) bench(ctx context.Context, out, progress io.Writer) error {
+	if o.runs < 1 || o.kills < 0 {
+		return usagef("--runs %d and --kills %d: want at least 1 and 0", o.runs, o.kills)
+	}
+	victims, err := o.chosen()
+	if err != nil {
+		return err
+	}
+	if _, err := o.load(); err != nil {
+		return err
+	}
+	if err := findPython(o.python); err != nil {
+		return usageError{err}
+	}
+	// What loses its parent comes to us: nothing can hide.
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("adopt orphans: %w", err)
+	}
+	if o.dir == "" {
+		if o.dir, err = os.MkdirTemp("", "temper-chaos-"); err != nil {
+			return err
+		}
+	}
+	h := harness{chaosOptions: o, progress: progress, chaos: chaos.Config{Seed: o.seed, Kills: o.kills, Victims: victims}}
+	report, err := h.all(ctx)
+	if err != nil {
+		return err
+	}
+	if o.asJSON {
+		err = printJSON(out, report)
+	} else {
+		err = report.Text(out)
+	}
+	switch {
+	case err != nil:
+		return err
+	case !report.Good():
+		return fmt.Errorf("runs differ from the undisturbed one; their homes are in %s", o.dir)
+	case o.keep:
+		return nil
+	default:
+		return os.RemoveAll(o.dir)
+	}
+}
+
+// harness carries out the runs.
+type harness struct {
+	*chaosOptions
+	progress io.Writer
+	chaos    chaos.Config
+	calm     chaos.Contents
+}
+
+func (h *harness) all(ctx context.Context) (*chaos.Report, error) {
+	report := &chaos.Report{Build: buildinfo.Line(), Config: filepath.Base(h.config), Store: "file", Seed: h.chaos.Seed}
+	calm, err := h.try(ctx, "calm", nil, 0)
+	if err != nil {
+		return nil, fmt.Errorf("undisturbed run: %w", err)
+	}
+	if calm.Failure != "" {
+		return nil, fmt.Errorf("the undisturbed run failed: %s; its home is %s", calm.Failure, filepath.Join(h.dir, "calm"))
+	}
+	report.Calm, report.Objects = calm.Wall, calm.Objects
+	fmt.Fprintf(h.progress, "undisturbed run: %.1f s, %d objects\n", calm.Wall, calm.Objects)
+	for i := range h.runs {
+		trial, err := h.try(ctx, fmt.Sprintf("run-%03d", i+1), h.chaos.Schedule(i), calm.Objects)
+		if err != nil {
+			return nil, fmt.Errorf("run %d: %w", i+1, err)
+		}
+		report.Trials = append(report.Trials, trial)
+		fmt.Fprintf(h.progress, "run %d/%d: %.1f s, %d kills, %d objects differ\n", i+1, h.runs, trial.Wall, len(trial.Blows), len(trial.Differences))
+	}
+	report.Sum()
+	return report, nil
+}
+
+// try carries out one run in a home of its own and looks at what it left.
+func (h *harness) try(ctx context.Context, name string, kills []chaos.Kill, expect int) (chaos.Trial, error) {
+	host, err := h.newHost(name)
+	if err != nil {
+		return chaos.Trial{}, err
+	}
+	defer host.close()
+	bounded, cancel := context.WithTimeout(ctx, h.timeout)
+	defer cancel()
+	var t chaos.Trial
+	if t.Outcome, err = chaos.Try(bounded, host, kills, expect); err != nil || ctx.Err() != nil || t.Failure != "" {
+		return t, errors.Join(err, ctx.Err())
+	}
+	contents, err := chaos.Read(ctx, host.store, host.Run())
+	if err != nil {
+		return t, err
+	}
+	if h.calm == nil {
+		h.calm = contents
+	}
+	t.Differences = chaos.Compare(h.calm, contents)
+	if t.Prompts, err = chaos.CheckPrompts(ctx, host.store, host.Run()); err != nil {
+		return t, err
+	}
+	if t.Checkpoints, t.Torn, err = verified(ctx, host.store, host.Run()); err != nil {
+		return t, err
+	}
+	if !h.keep && len(t.Differences)+t.Prompts.Lost+t.Prompts.Doubled+len(t.Torn)+len(t.Orphans) == 0 {
+		return t, os.RemoveAll(host.process.Home)
+	}
+	return t, nil
+}
+
+// verified loads every checkpoint and every policy of a run.
+func verified(ctx context.Context, store blob.Store, run artifact.Layout) (good int, torn []string, err error) {
+	entries, err := checkpoint.List(ctx, store, run.Checkpoints())
+	if err != nil {
+		return 0, nil, err
+	}
+	if len(entries) == 0 {
+		torn = append(torn, "no checkpoint is left")
+	}
+	for _, e := range entries {
+		if _, _, err := checkpoint.Load(ctx, store, e.Ref); err != nil {
+			torn = append(torn, fmt.Sprintf("checkpoint %d: %v", e.Step, err))
+			continue
+		}
+		good++
+	}
+	return good, torn, nil
+}

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/client"
+
+	"temper/internal/artifact"
+	"temper/internal/blob"
+	"temper/internal/chaos"
+	"temper/internal/config"
+	"temper/workflows"
+)
+
+// chaosRun is the id of every run of the harness: each has a store of its own,
+// and what they leave is compared key by key.
+const chaosRun = "chaos"
+
+// chaosHost is the real service, started as a person would, in a home and on
+// ports of its own.
+type chaosHost struct {
+	process config.Process
+	asked   submission
+	store   blob.Store
+	log     *os.File
+	client  client.Client // nil until the server was reached
+}
+
+var _ chaos.Host = (*chaosHost)(nil)
+
+func (h *harness) newHost(name string) (*chaosHost, error) {
+	p := config.DefaultProcess()
+	p.Home, p.UIAddress, p.Python = filepath.Join(h.dir, name), "", h.python
+	for _, addr := range []*string{&p.TemporalAddress, &p.SandboxAddress} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer l.Close() //nolint:errcheck // held until all are found
+		*addr = l.Addr().String()
+	}
+	if err := os.MkdirAll(p.Home, 0o755); err != nil {
+		return nil, err
+	}
+	store, err := openStore(&p)
+	if err != nil {
+		return nil, err
+	}
+	log, err := os.Create(filepath.Join(p.Home, "service.log"))
+	if err != nil {
+		return nil, err
+	}
+	asked := h.submission
+	asked.runID = chaosRun
+	return &chaosHost{process: p, asked: asked, store: store, log: log}, nil
+}
+
+func (c *chaosHost) close() {
+	if c.client != nil {
+		c.client.Close()
+	}
+	if s, ok := c.store.(io.Closer); ok {
+		_ = s.Close() // only read
+	}
+	_ = c.log.Close() // a log
+}
+
+// Command implements chaos.Host.
+func (c *chaosHost) Command() (*exec.Cmd, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	p := c.process
+	cmd := exec.Command(self, "up", "--embedded", "--home", p.Home, "--temporal", p.TemporalAddress, "--namespace", p.Namespace,
+		"--ui", p.UIAddress, "--sandbox", p.SandboxAddress, "--python", p.Python)
+	cmd.Stdout, cmd.Stderr = c.log, c.log
+	return cmd, nil
+}
+
+// Store implements chaos.Host.
+func (c *chaosHost) Store() blob.Store { return c.store }
+
+// Run implements chaos.Host.
+func (c *chaosHost) Run() artifact.Layout { return artifact.Layout{RunID: chaosRun} }
+
+// FailPoints implements chaos.Host.
+func (c *chaosHost) FailPoints() string { return "" }
+
+// dialPause lies between two attempts to reach a server that is coming up.
+const dialPause = 50 * time.Millisecond
+
+// Submit implements chaos.Host.
+func (c *chaosHost) Submit(ctx context.Context) error {
+	for {
+		var err error
+		if c.client, err = dial(ctx, &c.process, slog.New(slog.DiscardHandler)); err == nil {
+			return submit(ctx, c.client, &c.asked)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w; see %s", err, c.log.Name())
+		case <-time.After(dialPause):
+		}
+	}
+}
+
+// askTimeout bounds one question to a server that may be dead.
+const askTimeout = 2 * time.Second
+
+// Ended implements chaos.Host.
+func (c *chaosHost) Ended(ctx context.Context) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	id := workflows.RunWorkflowID(chaosRun)
+	d, err := c.client.DescribeWorkflowExecution(ctx, id, "")
+	if err != nil {
+		return false, nil //nolint:nilerr // it is asked again
+	}
+	switch status := d.GetWorkflowExecutionInfo().GetStatus(); status {
+	case enums.WORKFLOW_EXECUTION_STATUS_RUNNING:
+		return false, nil
+	case enums.WORKFLOW_EXECUTION_STATUS_COMPLETED:
+		return true, nil
+	default:
+		err := c.client.GetWorkflow(ctx, id, "").Get(ctx, nil)
+		if err = runFailure(err, chaosRun); err == nil {
+			err = errors.New(status.String())
+		}
+		return true, err
+	}
+}

@@ -1,0 +1,30 @@
+package failpoint
+
+// Point is the name of a place in the code: the area, a slash, the moment.
+type Point string
+
+// Points says of every point where it is. Each has one call of Hit.
+func Points() map[Point]string {
+	return map[Point]string{
+		"prepare/before-ready":       "all data of a run is stored, its mark is not",
+		"filter/after-group":         "a problem of a filter is sampled and stored",
+		"filter/before-result":       "all problems of a filter are sampled, its result is not stored",
+		"evaluate/after-group":       "a problem of an evaluation is sampled and stored",
+		"evaluate/before-result":     "the trajectories of an evaluation are stored, its numbers are not",
+		"sampling/before-group":      "a group of a step is sampled and not stored",
+		"sampling/after-group":       "a group of a step is stored",
+		"batch/before-batch":         "all groups of a step are stored, its batch is not",
+		"batch/before-stats":         "the batch of a step is stored, the record that names it is not",
+		"train/before-update":        "the session stands before the update of a step",
+		"train/after-update":         "the update of a step is made, nothing of it is stored",
+		"train/before-result":        "policy and checkpoint of a step are stored, its result is not",
+		"sft/after-update":           "a supervised update is made, nothing of it is stored",
+		"sft/before-result":          "the checkpoint after supervised updates is stored, their result is not",
+		"policy/before-manifest":     "the files of a policy are stored, its manifest is not",
+		"policy/before-ref":          "the manifest of a policy is stored, the record that names it is not",
+		"checkpoint/before-manifest": "the shards of a checkpoint are stored, its manifest is not",
+		"checkpoint/before-prune":    "a checkpoint is stored, older ones are not deleted",
+		"record/before-step":         "a step is done, its record is not stored",
+		"finish/before-summary":      "the series of a run is stored, its summary is not",
+	}
+}
