@@ -9,6 +9,7 @@ import (
 	"temper/internal/blob"
 	"temper/internal/config"
 	"temper/internal/dataset"
+	"temper/internal/failpoint"
 	"temper/internal/grpo"
 	"temper/internal/rl"
 )
@@ -68,6 +69,7 @@ func (c *Control) buildBatch(ctx context.Context, in BuildBatchInput) (BuildBatc
 	if err != nil {
 		return BuildBatchResult{}, err
 	}
+	failpoint.Hit("batch/before-batch")
 	batch, stats, err := grpo.BuildBatch(in.Step, groups, grpoConfig(cfg.RL), rl.Seed(cfg.Seed, "batch", uint64(in.Step)))
 	if err != nil {
 		return BuildBatchResult{}, permanent(ErrTypeCorrupt, err)
@@ -82,6 +84,7 @@ func (c *Control) buildBatch(ctx context.Context, in BuildBatchInput) (BuildBatc
 			return BuildBatchResult{}, err
 		}
 	}
+	failpoint.Hit("batch/before-stats")
 	return artifact.PutOnce(ctx, c.Store, layout.BatchStats(in.Step), out)
 }
 
@@ -93,7 +96,7 @@ func (c *Control) readGroups(ctx context.Context, layout artifact.Layout, in Bui
 	}
 	groups := make([]rl.Group, len(problems))
 	for i, p := range problems {
-		group, ok, err := lookupGroup(ctx, c.Store, layout, in.Step, p)
+		group, ok, err := lookupGroup(ctx, c.Store, layout.Group(in.Step, p.ID), p)
 		if err != nil {
 			return nil, err
 		}

@@ -6,6 +6,7 @@ import (
 
 	"temper/internal/artifact"
 	"temper/internal/blob"
+	"temper/internal/failpoint"
 	"temper/internal/rl"
 	"temper/internal/rollout"
 )
@@ -32,8 +33,24 @@ func (r *Rollouts) evaluatePolicy(ctx context.Context, in EvaluateInput) (EvalRe
 		return EvalResult{}, err
 	}
 	out.Wall = r.Now().Sub(started)
+	failpoint.Hit("evaluate/before-result")
 	return artifact.PutOnce(ctx, r.Store, key, out)
 }
+
+// evaluation is one under way. Its groups are stored as they end, so that an
+// attempt goes on where the one before died; when all are there, they become one
+// record and their own objects go.
+type evaluation struct {
+	*sampler
+	in       EvaluateInput
+	problems []rl.Problem
+}
+
+// How the rollouts of an evaluation are sampled.
+const (
+	evalGreedy  = "greedy"
+	evalSampled = "sampled"
+)
 
 // evaluate makes a greedy rollout of each problem and some sampled ones.
 func (s *sampler) evaluate(ctx context.Context, in EvaluateInput) (EvalResult, error) {
@@ -41,42 +58,91 @@ func (s *sampler) evaluate(ctx context.Context, in EvaluateInput) (EvalResult, e
 	if err != nil {
 		return EvalResult{}, err
 	}
-	spec := s.spec("eval-greedy", in.Stage, 0)
+	e := evaluation{sampler: s, in: in, problems: problems}
+	path := s.run.layout.EvalTrajectories(in.Stage, in.Label, in.Policy.Version)
+	all, ok, err := lookupTrajectories(ctx, s.store, path)
+	if err == nil && !ok {
+		all, err = e.record(ctx, path)
+	}
+	if err != nil {
+		return EvalResult{}, err
+	}
+	if want := len(problems) * (1 + s.run.cfg.Eval.Rollouts); len(all) != want {
+		return EvalResult{}, fmt.Errorf("%s: %d trajectories, want %d: %w", s.store.Locate(path), len(all), want, blob.ErrCorrupt)
+	}
+	if err := e.tidy(ctx); err != nil {
+		return EvalResult{}, err
+	}
+	out := evalResult(all[:len(problems)], all[len(problems):])
+	out.Stage, out.Label, out.PolicyVersion, out.TrajectoriesPath = in.Stage, in.Label, in.Policy.Version, path
+	return out, nil
+}
+
+// record stores the trajectories, the greedy ones first.
+func (e *evaluation) record(ctx context.Context, path string) ([]rl.Trajectory, error) {
+	spec := e.spec("eval-greedy", e.in.Stage, 0)
 	spec.Temperature = 0
-	greedy, err := s.collect(ctx, spec, problems, 1)
+	all, err := e.collect(ctx, spec, evalGreedy, 1)
 	if err != nil {
-		return EvalResult{}, err
+		return nil, err
 	}
-	sampled, err := s.collect(ctx, s.spec("eval-sampled", in.Stage, 0), problems, s.run.cfg.Eval.Rollouts)
+	sampled, err := e.collect(ctx, e.spec("eval-sampled", e.in.Stage, 0), evalSampled, e.run.cfg.Eval.Rollouts)
 	if err != nil {
-		return EvalResult{}, err
+		return nil, err
 	}
-	out := evalResult(greedy, sampled)
-	out.Stage, out.Label, out.PolicyVersion = in.Stage, in.Label, in.Policy.Version
-	out.TrajectoriesPath = s.run.layout.EvalTrajectories(in.Stage, in.Label, in.Policy.Version)
-	data, err := trajectoryLines(append(greedy, sampled...))
+	all = append(all, sampled...)
+	data, err := trajectoryLines(all)
 	if err != nil {
-		return EvalResult{}, fmt.Errorf("encode evaluation: %w", err)
+		return nil, fmt.Errorf("encode evaluation: %w", err)
 	}
-	_, err = blob.PutBytes(ctx, s.store, out.TrajectoriesPath, data, blob.Always)
-	return out, err
+	failpoint.Hit("evaluate/before-record")
+	_, err = blob.PutBytes(ctx, e.store, path, data, blob.Always)
+	return all, err
 }
 
 // collect makes n rollouts of each problem and returns them in problem order.
-func (s *sampler) collect(ctx context.Context, spec rollout.Spec, problems []rl.Problem, n int) ([]rl.Trajectory, error) {
+// Those of a problem that the infrastructure lost are not stored.
+func (e *evaluation) collect(ctx context.Context, spec rollout.Spec, how string, n int) ([]rl.Trajectory, error) {
+	key := func(problemID string) string {
+		return e.run.layout.EvalGroup(e.in.Stage, e.in.Label, e.in.Policy.Version, how, problemID)
+	}
+	found, todo, err := e.lookup(ctx, e.problems, key)
+	if err != nil {
+		return nil, err
+	}
 	byID := map[string][]rl.Trajectory{}
-	err := s.groups(ctx, spec, problems, n, func(g rl.Group) error {
+	for _, g := range found {
 		byID[g.Problem.ID] = g.Trajectories
-		return nil
+	}
+	err = e.groups(ctx, spec, todo, n, func(g rl.Group) error {
+		byID[g.Problem.ID] = g.Trajectories
+		if lost(g.Trajectories) != nil {
+			return nil
+		}
+		err := writeGroup(ctx, e.store, key(g.Problem.ID), g)
+		failpoint.Hit("evaluate/after-group")
+		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	var out []rl.Trajectory
-	for _, p := range problems {
+	for _, p := range e.problems {
 		out = append(out, byID[p.ID]...)
 	}
 	return out, lost(out)
+}
+
+// tidy deletes the objects of single groups, which the record holds.
+func (e *evaluation) tidy(ctx context.Context) error {
+	for _, how := range []string{evalGreedy, evalSampled} {
+		for _, p := range e.problems {
+			if err := e.store.Delete(ctx, e.run.layout.EvalGroup(e.in.Stage, e.in.Label, e.in.Policy.Version, how, p.ID)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // evalResult sums up greedy and sampled rollouts of the same problems.

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"temper/internal/artifact"
+	"temper/internal/failpoint"
 	"temper/internal/rl"
 )
 
@@ -36,7 +37,33 @@ func (r *Rollouts) filterProblems(ctx context.Context, in FilterInput) (storedFi
 		return storedFilter{}, err
 	}
 	out.Wall = r.Now().Sub(started)
+	failpoint.Hit("filter/before-result")
 	return artifact.PutOnce(ctx, r.Store, key, out)
+}
+
+// filteredProblem is stored as soon as the rollouts of a problem have ended, so
+// that an attempt goes on where the one before died.
+type filteredProblem struct {
+	Rollouts int  `json:"rollouts"`
+	Solved   bool `json:"solved"` // by all of them
+}
+
+// filtered divides problems into those of which it is known whether they are
+// solved, and the others.
+func (s *sampler) filtered(ctx context.Context, stage int, problems []rl.Problem) (solved map[string]bool, todo []rl.Problem, err error) {
+	solved = map[string]bool{}
+	for _, p := range problems {
+		found, ok, err := artifact.Lookup[filteredProblem](ctx, s.store, s.run.layout.FilterProblem(stage, p.ID))
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case ok:
+			solved[p.ID] = found.Solved
+		default:
+			todo = append(todo, p)
+		}
+	}
+	return solved, todo, nil
 }
 
 func (s *sampler) filter(ctx context.Context, stage int) (storedFilter, error) {
@@ -44,16 +71,25 @@ func (s *sampler) filter(ctx context.Context, stage int) (storedFilter, error) {
 	if err != nil {
 		return storedFilter{}, err
 	}
-	solved := map[string]bool{}
+	solved, todo, err := s.filtered(ctx, stage, problems)
+	if err != nil {
+		return storedFilter{}, err
+	}
 	var outage error // nil once a problem has a scored rollout
-	err = s.groups(ctx, s.spec("filter", stage, 0), problems, s.run.cfg.Stages[stage-1].Filter.Rollouts, func(g rl.Group) error {
-		if err := lost(g.Trajectories); len(solved) == 0 || err == nil {
+	scored := len(solved) > 0
+	err = s.groups(ctx, s.spec("filter", stage, 0), todo, s.run.cfg.Stages[stage-1].Filter.Rollouts, func(g rl.Group) error {
+		if err := lost(g.Trajectories); err != nil { // nothing is stored: another attempt samples it again
 			outage = err
+			return nil
 		}
-		solved[g.Problem.ID] = solvedByAll(g.Trajectories)
-		return nil
+		scored = true
+		found := filteredProblem{Rollouts: len(g.Trajectories), Solved: solvedByAll(g.Trajectories)}
+		solved[g.Problem.ID] = found.Solved
+		_, err := artifact.PutOnce(ctx, s.store, s.run.layout.FilterProblem(stage, g.Problem.ID), found)
+		failpoint.Hit("filter/after-group")
+		return err
 	})
-	if err == nil {
+	if err == nil && !scored {
 		err = outage
 	}
 	if err != nil {

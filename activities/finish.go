@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"temper/internal/artifact"
+	"temper/internal/failpoint"
 )
 
 // FinishRun writes the series and the summary of the run.
@@ -35,6 +36,7 @@ func (c *Control) finishRun(ctx context.Context, in FinishRunInput) (FinishRunRe
 	if !in.Policy.Ref.IsZero() {
 		summary.PolicyPath = c.Store.Locate(layout.Policy(in.Policy.Version))
 	}
+	failpoint.Hit("finish/before-summary")
 	if _, err := artifact.PutOnce(ctx, c.Store, layout.Summary(), summary); err != nil {
 		return FinishRunResult{}, err
 	}

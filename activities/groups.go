@@ -7,19 +7,18 @@ import (
 	"errors"
 	"fmt"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/dataset"
 	"temper/internal/rl"
 )
 
 // writeGroup stores a group as JSON lines unless another attempt was faster.
-func writeGroup(ctx context.Context, store blob.Store, layout artifact.Layout, step int, g rl.Group) error {
+func writeGroup(ctx context.Context, store blob.Store, key string, g rl.Group) error {
 	data, err := trajectoryLines(g.Trajectories)
 	if err != nil {
 		return fmt.Errorf("encode group %s: %w", g.Problem.ID, err)
 	}
-	_, err = blob.PutBytes(ctx, store, layout.Group(step, g.Problem.ID), data, blob.IfAbsent)
+	_, err = blob.PutBytes(ctx, store, key, data, blob.IfAbsent)
 	if errors.Is(err, blob.ErrExists) {
 		return nil
 	}
@@ -39,16 +38,21 @@ func trajectoryLines(ts []rl.Trajectory) ([]byte, error) {
 }
 
 // lookupGroup reads the group of a problem; ok is false when none is stored.
-func lookupGroup(ctx context.Context, store blob.Store, layout artifact.Layout, step int, p rl.Problem) (g rl.Group, ok bool, err error) {
-	key := layout.Group(step, p.ID)
+func lookupGroup(ctx context.Context, store blob.Store, key string, p rl.Problem) (g rl.Group, ok bool, err error) {
+	g.Problem = p
+	g.Trajectories, ok, err = lookupTrajectories(ctx, store, key)
+	return g, ok, err
+}
+
+// lookupTrajectories reads what trajectoryLines wrote; ok is false when nothing is stored.
+func lookupTrajectories(ctx context.Context, store blob.Store, key string) (out []rl.Trajectory, ok bool, err error) {
 	data, err := blob.ReadKey(ctx, store, key)
 	if errors.Is(err, blob.ErrNotExist) {
-		return g, false, nil
+		return nil, false, nil
 	}
 	if err != nil {
-		return g, false, err
+		return nil, false, err
 	}
-	g.Problem = p
 	dec := json.NewDecoder(bytes.NewReader(data))
 	for dec.More() {
 		var t rl.Trajectory
@@ -57,11 +61,11 @@ func lookupGroup(ctx context.Context, store blob.Store, layout artifact.Layout, 
 			err = t.Validate()
 		}
 		if err != nil {
-			return g, false, fmt.Errorf("%s: trajectory %d: %w: %w", store.Locate(key), len(g.Trajectories)+1, err, blob.ErrCorrupt)
+			return nil, false, fmt.Errorf("%s: trajectory %d: %w: %w", store.Locate(key), len(out)+1, err, blob.ErrCorrupt)
 		}
-		g.Trajectories = append(g.Trajectories, t)
+		out = append(out, t)
 	}
-	return g, true, nil
+	return out, true, nil
 }
 
 // problemsByID reads the problems of a set in the order of ids.

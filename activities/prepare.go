@@ -14,6 +14,7 @@ import (
 	"temper/internal/config"
 	"temper/internal/dataset"
 	"temper/internal/env"
+	"temper/internal/failpoint"
 	"temper/internal/rl"
 )
 
@@ -44,6 +45,7 @@ func (c *Control) prepareData(ctx context.Context, run RunRef) (PrepareDataResul
 		}
 	}
 	p.out.DurationMS = int(time.Since(started).Milliseconds())
+	failpoint.Hit("prepare/before-ready")
 	return artifact.PutOnce(ctx, c.Store, layout.DataReady(), p.out)
 }
 

@@ -6,12 +6,14 @@ import (
 	"time"
 
 	"temper/internal/artifact"
+	"temper/internal/failpoint"
 	"temper/trainer"
 )
 
 // LogStep writes the record of a step.
 func (c *Control) LogStep(ctx context.Context, in LogStepInput) error {
 	key := artifact.Layout{RunID: in.Run.RunID}.StepLog(in.Step)
+	failpoint.Hit("record/before-step")
 	_, err := artifact.PutOnce(ctx, c.Store, key, recordOf(in))
 	return toTemporal(err)
 }

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"temper/internal/blob"
+	"temper/internal/failpoint"
 	"temper/internal/rl"
 	"temper/internal/rollout"
 )
@@ -72,27 +73,44 @@ func (s *sampler) step(ctx context.Context, in SampleGroupsInput) (SampleGroupsR
 	if err != nil {
 		return out, err
 	}
-	var todo []rl.Problem
-	for _, p := range problems {
-		group, ok, err := lookupGroup(ctx, s.store, layout, in.Step, p)
-		switch {
-		case err != nil:
-			return out, err
-		case ok:
-			out.Reused++
-			out.add(group)
-		default:
-			todo = append(todo, p)
-		}
+	key := func(problemID string) string { return layout.Group(in.Step, problemID) }
+	found, todo, err := s.lookup(ctx, problems, key)
+	if err != nil {
+		return out, err
+	}
+	for _, g := range found {
+		out.Reused++
+		out.add(g)
 	}
 	err = s.groups(ctx, s.spec("train", in.Stage, in.Step), todo, s.run.cfg.RL.RolloutsPerProblem, func(g rl.Group) error {
 		if err := lost(g.Trajectories); err != nil {
 			return fmt.Errorf("group %s: %w", g.Problem.ID, err)
 		}
 		out.add(g)
-		return writeGroup(ctx, s.store, layout, in.Step, g)
+		failpoint.Hit("sampling/before-group")
+		if err := writeGroup(ctx, s.store, key(g.Problem.ID), g); err != nil {
+			return err
+		}
+		failpoint.Hit("sampling/after-group")
+		return nil
 	})
 	return out, err
+}
+
+// lookup divides problems into those whose groups are stored and the others.
+func (s *sampler) lookup(ctx context.Context, problems []rl.Problem, key func(problemID string) string) (found []rl.Group, todo []rl.Problem, err error) {
+	for _, p := range problems {
+		group, ok, err := lookupGroup(ctx, s.store, key(p.ID), p)
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case ok:
+			found = append(found, group)
+		default:
+			todo = append(todo, p)
+		}
+	}
+	return found, todo, nil
 }
 
 // lost is the error of trajectories that the infrastructure lost without

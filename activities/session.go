@@ -10,6 +10,7 @@ import (
 	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/config"
+	"temper/internal/failpoint"
 	"temper/internal/rl"
 	"temper/trainer"
 	"temper/trainer/checkpoint"
@@ -157,6 +158,7 @@ func (s *session) save(ctx context.Context) error {
 	if _, err := s.learner.Save(ctx, s.store, dir, s.at); err != nil {
 		return err
 	}
+	failpoint.Hit("checkpoint/before-prune")
 	entries, err := checkpoint.List(ctx, s.store, dir)
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"temper/internal/artifact"
+	"temper/internal/failpoint"
 	"temper/trainer/checkpoint"
 )
 
@@ -73,6 +74,7 @@ func (t *Trainer) trainSFT(ctx context.Context, in TrainSFTInput) (SFTRecord, er
 			return SFTRecord{}, err
 		}
 		tokens += s.last.Tokens
+		failpoint.Hit("sft/after-update")
 	}
 	out := SFTRecord{To: in.To, Total: s.cfg.SFT.Steps}
 	out.Result.Metrics = s.last
@@ -83,6 +85,7 @@ func (t *Trainer) trainSFT(ctx context.Context, in TrainSFTInput) (SFTRecord, er
 			return SFTRecord{}, err
 		}
 	}
+	failpoint.Hit("sft/before-result")
 	return artifact.PutOnce(ctx, t.Store, key, out)
 }
 
@@ -133,10 +136,12 @@ func (t *Trainer) trainStep(ctx context.Context, in TrainStepInput) (TrainStepRe
 	if err := t.seek(ctx, s.cursor(in.Step-1)); err != nil {
 		return TrainStepResult{}, err
 	}
+	failpoint.Hit("train/before-update")
 	started := t.Now()
 	if err := t.seek(ctx, s.cursor(in.Step)); err != nil {
 		return TrainStepResult{}, err
 	}
+	failpoint.Hit("train/after-update")
 	out := TrainStepResult{Metrics: s.last}
 	if out.Policy, err = s.publish(ctx); err != nil {
 		return TrainStepResult{}, err
@@ -149,6 +154,7 @@ func (t *Trainer) trainStep(ctx context.Context, in TrainStepInput) (TrainStepRe
 		}
 		out.SaveTime = t.Now().Sub(trained)
 	}
+	failpoint.Hit("train/before-result")
 	return artifact.PutOnce(ctx, t.Store, layout.TrainResult(in.Step), out)
 }
 
@@ -162,5 +168,6 @@ func (s *session) publish(ctx context.Context) (Policy, error) {
 	if err != nil {
 		return Policy{}, fmt.Errorf("publish policy %d: %w", version, err)
 	}
+	failpoint.Hit("policy/before-ref")
 	return artifact.PutOnce(ctx, s.store, s.layout.PolicyRef(version), Policy{Version: version, Ref: ref})
 }

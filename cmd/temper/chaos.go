@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,6 +19,7 @@ import (
 	"temper/internal/buildinfo"
 	"temper/internal/chaos"
 	"temper/internal/config"
+	"temper/internal/failpoint"
 	"temper/trainer/checkpoint"
 )
 
@@ -26,6 +29,7 @@ type chaosOptions struct {
 	runs, kills int
 	seed        uint64
 	victims     []string
+	points      []string
 	dir         string
 	keep        bool
 	asJSON      bool
@@ -52,6 +56,7 @@ torn, a process is left behind or a run does not end.`,
 	f.IntVar(&o.kills, "kills", 5, "kills of each run")
 	f.Uint64Var(&o.seed, "seed", 1, "decides victims and moments")
 	f.StringSliceVar(&o.victims, "victims", nil, "who is killed; default is everybody: "+fmt.Sprint(victimNames(chaos.Victims())))
+	f.StringSliceVar(&o.points, "points", nil, "fail points that end their process once in a run, beside the kills; all = every one; dealt out over the runs")
 	f.StringVar(&o.dir, "dir", "", "folder of the homes; default is a temporary one")
 	f.BoolVar(&o.keep, "keep", false, "keep the homes of good runs, too")
 	f.BoolVar(&o.asJSON, "json", false, "print JSON")
@@ -92,11 +97,35 @@ func (o *chaosOptions) chosen() ([]chaos.Victim, error) {
 	return out, nil
 }
 
+// chosenPoints are the fail points that were asked for, in the order of names.
+func chosenPoints(names []string) ([]string, error) {
+	known := failpoint.Points()
+	var out []string
+	for _, name := range names {
+		if name == "all" {
+			for p := range known {
+				out = append(out, string(p))
+			}
+			continue
+		}
+		if _, ok := known[failpoint.Point(name)]; !ok {
+			return nil, usagef("--points: no fail point %q; they are %v", name, slices.Sorted(maps.Keys(known)))
+		}
+		out = append(out, name)
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
+}
+
 func (o *chaosOptions) bench(ctx context.Context, out, progress io.Writer) error {
 	if o.runs < 1 || o.kills < 0 {
 		return usagef("--runs %d and --kills %d: want at least 1 and 0", o.runs, o.kills)
 	}
 	victims, err := o.chosen()
+	if err != nil {
+		return err
+	}
+	points, err := chosenPoints(o.points)
 	if err != nil {
 		return err
 	}
@@ -115,7 +144,7 @@ func (o *chaosOptions) bench(ctx context.Context, out, progress io.Writer) error
 			return err
 		}
 	}
-	h := harness{chaosOptions: o, progress: progress, chaos: chaos.Config{Seed: o.seed, Kills: o.kills, Victims: victims}}
+	h := harness{chaosOptions: o, progress: progress, points: points, chaos: chaos.Config{Seed: o.seed, Kills: o.kills, Victims: victims}}
 	report, err := h.all(ctx)
 	if err != nil {
 		return err
@@ -142,12 +171,13 @@ type harness struct {
 	*chaosOptions
 	progress io.Writer
 	chaos    chaos.Config
+	points   []string
 	calm     chaos.Contents
 }
 
 func (h *harness) all(ctx context.Context) (*chaos.Report, error) {
 	report := &chaos.Report{Build: buildinfo.Line(), Config: filepath.Base(h.config), Store: "file", Seed: h.chaos.Seed}
-	calm, err := h.try(ctx, "calm", nil, 0)
+	calm, err := h.try(ctx, "calm", nil, nil, 0)
 	if err != nil {
 		return nil, fmt.Errorf("undisturbed run: %w", err)
 	}
@@ -157,7 +187,7 @@ func (h *harness) all(ctx context.Context) (*chaos.Report, error) {
 	report.Calm, report.Objects = calm.Wall, calm.Objects
 	fmt.Fprintf(h.progress, "undisturbed run: %.1f s, %d objects\n", calm.Wall, calm.Objects)
 	for i := range h.runs {
-		trial, err := h.try(ctx, fmt.Sprintf("run-%03d", i+1), h.chaos.Schedule(i), calm.Objects)
+		trial, err := h.try(ctx, fmt.Sprintf("run-%03d", i+1), h.share(i), h.chaos.Schedule(i), calm.Objects)
 		if err != nil {
 			return nil, fmt.Errorf("run %d: %w", i+1, err)
 		}
@@ -168,9 +198,18 @@ func (h *harness) all(ctx context.Context) (*chaos.Report, error) {
 	return report, nil
 }
 
+// share is the fail points of one run: they are dealt out in order.
+func (h *harness) share(run int) []string {
+	var out []string
+	for i := run; i < len(h.points); i += h.runs {
+		out = append(out, h.points[i])
+	}
+	return out
+}
+
 // try carries out one run in a home of its own and looks at what it left.
-func (h *harness) try(ctx context.Context, name string, kills []chaos.Kill, expect int) (chaos.Trial, error) {
-	host, err := h.newHost(name)
+func (h *harness) try(ctx context.Context, name string, points []string, kills []chaos.Kill, expect int) (chaos.Trial, error) {
+	host, err := h.newHost(name, points)
 	if err != nil {
 		return chaos.Trial{}, err
 	}
@@ -181,6 +220,7 @@ func (h *harness) try(ctx context.Context, name string, kills []chaos.Kill, expe
 	if t.Outcome, err = chaos.Try(bounded, host, kills, expect); err != nil || ctx.Err() != nil || t.Failure != "" {
 		return t, errors.Join(err, ctx.Err())
 	}
+	t.Unreached = host.unreached()
 	contents, err := chaos.Read(ctx, host.store, host.Run())
 	if err != nil {
 		return t, err

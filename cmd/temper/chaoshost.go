@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"go.temporal.io/api/enums/v1"
@@ -19,6 +20,7 @@ import (
 	"temper/internal/blob"
 	"temper/internal/chaos"
 	"temper/internal/config"
+	"temper/internal/failpoint"
 	"temper/workflows"
 )
 
@@ -33,12 +35,13 @@ type chaosHost struct {
 	asked   submission
 	store   blob.Store
 	log     *os.File
+	points  []string
 	client  client.Client // nil until the server was reached
 }
 
 var _ chaos.Host = (*chaosHost)(nil)
 
-func (h *harness) newHost(name string) (*chaosHost, error) {
+func (h *harness) newHost(name string, points []string) (*chaosHost, error) {
 	p := config.DefaultProcess()
 	p.Home, p.UIAddress, p.Python = filepath.Join(h.dir, name), "", h.python
 	for _, addr := range []*string{&p.TemporalAddress, &p.SandboxAddress} {
@@ -49,7 +52,7 @@ func (h *harness) newHost(name string) (*chaosHost, error) {
 		defer l.Close() //nolint:errcheck // held until all are found
 		*addr = l.Addr().String()
 	}
-	if err := os.MkdirAll(p.Home, 0o755); err != nil {
+	if err := os.MkdirAll(marksDir(&p), 0o755); err != nil {
 		return nil, err
 	}
 	store, err := openStore(&p)
@@ -62,7 +65,21 @@ func (h *harness) newHost(name string) (*chaosHost, error) {
 	}
 	asked := h.submission
 	asked.runID = chaosRun
-	return &chaosHost{process: p, asked: asked, store: store, log: log}, nil
+	return &chaosHost{process: p, asked: asked, store: store, log: log, points: points}, nil
+}
+
+// marksDir is where fail points leave their marks.
+func marksDir(p *config.Process) string { return filepath.Join(p.Home, "failpoints") }
+
+// unreached are the armed fail points that ended nothing.
+func (c *chaosHost) unreached() []string {
+	var out []string
+	for _, name := range c.points {
+		if !failpoint.Reached(marksDir(&c.process), failpoint.Point(name)) {
+			out = append(out, name)
+		}
+	}
+	return out
 }
 
 func (c *chaosHost) close() {
@@ -85,6 +102,10 @@ func (c *chaosHost) Command() (*exec.Cmd, error) {
 	cmd := exec.Command(self, "up", "--embedded", "--home", p.Home, "--temporal", p.TemporalAddress, "--namespace", p.Namespace,
 		"--ui", p.UIAddress, "--sandbox", p.SandboxAddress, "--python", p.Python)
 	cmd.Stdout, cmd.Stderr = c.log, c.log
+	if len(c.points) > 0 {
+		armed := strings.Join(c.points, "=kill,") + "=kill"
+		cmd.Env = append(os.Environ(), failpoint.EnvPoints+"="+armed, failpoint.EnvDir+"="+marksDir(&p))
+	}
 	return cmd, nil
 }
 
@@ -95,7 +116,7 @@ func (c *chaosHost) Store() blob.Store { return c.store }
 func (c *chaosHost) Run() artifact.Layout { return artifact.Layout{RunID: chaosRun} }
 
 // FailPoints implements chaos.Host.
-func (c *chaosHost) FailPoints() string { return "" }
+func (c *chaosHost) FailPoints() string { return marksDir(&c.process) }
 
 // dialPause lies between two attempts to reach a server that is coming up.
 const dialPause = 50 * time.Millisecond

@@ -19,6 +19,7 @@ import (
 
 	"temper/internal/buildinfo"
 	"temper/internal/config"
+	"temper/internal/failpoint"
 )
 
 // Exit codes: 0 done, 1 the system is at fault, 2 the user's input is, 130 a
@@ -50,6 +51,10 @@ func run(args []string, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), signals...)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	if err := failpoint.Check(); err != nil {
+		fmt.Fprintln(stderr, prefixed(err))
+		return exitUser
+	}
 	root := rootCommand()
 	root.SetArgs(args)
 	root.SetOut(stdout)

@@ -72,6 +72,11 @@ func (l Layout) Filter(stage int) string {
 	return l.key("data", fmt.Sprintf("stage-%02d-filter.json", stage))
 }
 
+// FilterProblem is what the filter of a stage found of one problem.
+func (l Layout) FilterProblem(stage int, problemID string) string {
+	return l.key("data", fmt.Sprintf("stage-%02d-filter", stage), problemID+".json")
+}
+
 // Step makes keys within a step's folder.
 func (l Layout) Step(step int, parts ...string) string {
 	return l.key(append([]string{"steps", fmt.Sprintf("%06d", step)}, parts...)...)
@@ -137,6 +142,12 @@ func (l Layout) Eval(stage int, label string, version int64) string {
 // EvalTrajectories is the record of an evaluation's rollouts.
 func (l Layout) EvalTrajectories(stage int, label string, version int64) string {
 	return l.key("evals", fmt.Sprintf("stage-%02d-%s-v%06d.jsonl", stage, label, version))
+}
+
+// EvalGroup is the trajectories of one problem while their evaluation is under
+// way; how says how they were sampled.
+func (l Layout) EvalGroup(stage int, label string, version int64, how, problemID string) string {
+	return l.key("evals", fmt.Sprintf("stage-%02d-%s-v%06d", stage, label, version), how, problemID+".jsonl")
 }
 
 // Event is one entry of the run's event log. Two entries of one moment differ in

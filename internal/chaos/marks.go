@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"temper/internal/failpoint"
 )
 
 // marks watches the folder in which fail points say that they were reached.
@@ -38,17 +40,12 @@ func (m *marks) poll() []mark {
 			continue
 		}
 		data, err := os.ReadFile(file) //nolint:gosec // the folder is the harness's own
-		var v struct {
-			Point string    `json:"point"`
-			Role  string    `json:"role"`
-			PID   int       `json:"pid"`
-			Time  time.Time `json:"time"`
-		}
+		var v failpoint.Mark
 		if err != nil || json.Unmarshal(data, &v) != nil {
 			continue
 		}
 		m.seen[file] = true
-		out = append(out, mark{point: v.Point, victim: v.Role, pid: v.PID, at: v.Time})
+		out = append(out, mark{point: string(v.Point), victim: v.Role, pid: v.PID, at: v.Time})
 	}
 	return out
 }

@@ -58,6 +58,8 @@ type Trial struct {
 	// Checkpoints is how many were loaded and verified; Torn names those that could not be.
 	Checkpoints int      `json:"checkpoints"`
 	Torn        []string `json:"torn,omitempty"`
+	// Unreached names the armed fail points to which the run did not come.
+	Unreached []string `json:"unreached,omitempty"`
 }
 
 // Good says whether nothing was lost, torn, left or different.
@@ -88,7 +90,7 @@ func (r *Report) Sum() {
 			r.Bits += d.Bits
 			r.Notes = append(r.Notes, fmt.Sprintf("run %d: %s is %s, %d bits", i+1, d.Name, d.Kind, d.Bits))
 		}
-		for _, text := range slices.Concat(t.Prompts.Notes, t.Torn, t.Orphans) {
+		for _, text := range slices.Concat(t.Prompts.Notes, t.Torn, t.Orphans, t.Unreached) {
 			r.Notes = append(r.Notes, fmt.Sprintf("run %d: %s", i+1, text))
 		}
 		for _, b := range t.Blows {

@@ -142,8 +142,7 @@ func (t *table) mark(p *point) bool {
 	if err != nil {
 		panic(err) // strings and numbers
 	}
-	path := filepath.Join(t.dir, strings.ReplaceAll(string(p.name), "/", ".")+".json")
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	f, err := os.OpenFile(markPath(t.dir, p.name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if errors.Is(err, fs.ErrExist) {
 		return false
 	}
@@ -155,6 +154,16 @@ func (t *table) mark(p *point) bool {
 	}
 	_ = f.Close() // what was written stays when the process dies
 	return true
+}
+
+func markPath(dir string, name Point) string {
+	return filepath.Join(dir, strings.ReplaceAll(string(name), "/", ".")+".json")
+}
+
+// Reached says whether a point has left its mark in a folder.
+func Reached(dir string, name Point) bool {
+	_, err := os.Stat(markPath(dir, name))
+	return err == nil
 }
 
 // die is kill -9: nothing of this process runs after it.

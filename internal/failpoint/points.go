@@ -10,6 +10,7 @@ func Points() map[Point]string {
 		"filter/after-group":         "a problem of a filter is sampled and stored",
 		"filter/before-result":       "all problems of a filter are sampled, its result is not stored",
 		"evaluate/after-group":       "a problem of an evaluation is sampled and stored",
+		"evaluate/before-record":     "all problems of an evaluation are sampled, its record is not stored",
 		"evaluate/before-result":     "the trajectories of an evaluation are stored, its numbers are not",
 		"sampling/before-group":      "a group of a step is sampled and not stored",
 		"sampling/after-group":       "a group of a step is stored",

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"temper/internal/blob"
+	"temper/internal/failpoint"
 	"temper/trainer/hf"
 	"temper/trainer/qwen3"
 	"temper/trainer/safetensors"
@@ -98,6 +99,7 @@ func publish(ctx context.Context, store blob.Store, prefix string, p Policy, wei
 			return blob.Ref{}, err
 		}
 	}
+	failpoint.Hit("policy/before-manifest")
 	return putManifest(ctx, store, key, m)
 }
 

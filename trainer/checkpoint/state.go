@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"temper/internal/blob"
+	"temper/internal/failpoint"
 	"temper/trainer/qwen3"
 )
 
@@ -81,6 +82,7 @@ func Save(ctx context.Context, store blob.Store, prefix string, step int, state 
 			m.Shards[kind] = append(m.Shards[kind], ref)
 		}
 	}
+	failpoint.Hit("checkpoint/before-manifest")
 	ref, err := putManifest(ctx, store, manifestKey(prefix, step), m)
 	if err != nil {
 		return blob.Ref{}, fmt.Errorf("save checkpoint of step %d: %w", step, err)
