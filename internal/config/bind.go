@@ -51,6 +51,8 @@ func (b *binder) bind(n ast.Node, v reflect.Value, path string) {
 		b.bindStruct(n, v, path)
 	case reflect.Slice:
 		b.bindSlice(n, v, path)
+	case reflect.Map:
+		b.bindMap(n, v, path)
 	default:
 		b.bindScalar(n, v, path)
 	}
@@ -99,6 +101,29 @@ func (b *binder) bindSlice(n ast.Node, v reflect.Value, path string) {
 			d.setDefaults()
 		}
 		b.bind(item, elem, fmt.Sprintf("%s[%d]", path, i))
+	}
+	v.Set(out)
+}
+
+// bindMap reads keys with scalar values into a map of texts.
+func (b *binder) bindMap(n ast.Node, v reflect.Value, path string) {
+	var entries []*ast.MappingValueNode
+	switch m := n.(type) {
+	case *ast.MappingNode:
+		entries = m.Values
+	case *ast.MappingValueNode:
+		entries = []*ast.MappingValueNode{m}
+	default:
+		b.fail(n, path, "want a mapping, have %s", describe(n))
+		return
+	}
+	out := reflect.MakeMap(v.Type())
+	for _, e := range entries {
+		if _, scalar := e.Value.(ast.ScalarNode); !scalar {
+			b.fail(e.Value, join(path, e.Key.GetToken().Value), "want a single value, have %s", describe(e.Value))
+			continue
+		}
+		out.SetMapIndex(reflect.ValueOf(e.Key.GetToken().Value), reflect.ValueOf(e.Value.GetToken().Value))
 	}
 	v.Set(out)
 }

@@ -25,6 +25,8 @@ type Run struct {
 	Stages     []Stage    `yaml:"stages" json:"stages"`
 	Eval       Eval       `yaml:"eval" json:"eval"`
 	Checkpoint Checkpoint `yaml:"checkpoint" json:"checkpoint"`
+	// Amendments are what changed on the way, in the order of their making. See At.
+	Amendments []Amendment `yaml:"amendments,omitempty" json:"amendments,omitempty"`
 }
 
 // Model is where a run starts: from random weights of the Qwen3 architecture
