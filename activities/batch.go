@@ -70,7 +70,7 @@ func (c *Control) buildBatch(ctx context.Context, in BuildBatchInput) (BuildBatc
 		return BuildBatchResult{}, err
 	}
 	failpoint.Hit("batch/before-batch")
-	batch, stats, err := grpo.BuildBatch(in.Step, groups, grpoConfig(cfg.RL), rl.Seed(cfg.Seed, "batch", uint64(in.Step)))
+	batch, stats, err := grpo.BuildBatch(in.Step, groups, grpoConfig(cfg.At(in.Step).RL), rl.Seed(cfg.Seed, "batch", uint64(in.Step)))
 	if err != nil {
 		return BuildBatchResult{}, permanent(ErrTypeCorrupt, err)
 	}

@@ -65,16 +65,15 @@ const maxEngines = 4
 // for the longest time makes room.
 type engines struct {
 	mu     sync.Mutex
-	byRun  map[RunRef]*engineEntry
+	byRun  map[string]*engineEntry // by run id
 	serial int
 }
 
 // engineEntry is the engine of a run. Who holds its turn decides which policy it
 // serves, so that an evaluation cannot take the policy away from a step.
 type engineEntry struct {
-	run    *runContext
+	run    *runContext // written by who has the turn
 	engine Engine
-	runner *rollout.Runner
 	turn   chan struct{}
 	users  int // have or await the turn
 	used   int // serial of the last use
@@ -98,6 +97,14 @@ func (r *Rollouts) acquire(ctx context.Context, run RunRef, p Policy) (*engineEn
 		return nil, nil, context.Cause(ctx)
 	}
 	release := func() { <-entry.turn; leave() }
+	if entry.run.run != run { // amended since
+		rc, err := loadRun(ctx, r.Store, run)
+		if err != nil {
+			release()
+			return nil, nil, err
+		}
+		entry.run = rc
+	}
 	if err := load(ctx, entry.engine, p); err != nil {
 		release()
 		return nil, nil, fmt.Errorf("load policy %d of run %s: %w", p.Version, run.RunID, err)
@@ -122,7 +129,7 @@ func (r *Rollouts) entry(ctx context.Context, run RunRef) (*engineEntry, error) 
 	e := &r.engines
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	entry, ok := e.byRun[run]
+	entry, ok := e.byRun[run.RunID]
 	if !ok {
 		var err error
 		if err = e.makeRoom(); err != nil {
@@ -132,9 +139,9 @@ func (r *Rollouts) entry(ctx context.Context, run RunRef) (*engineEntry, error) 
 			return nil, err
 		}
 		if e.byRun == nil {
-			e.byRun = map[RunRef]*engineEntry{}
+			e.byRun = map[string]*engineEntry{}
 		}
-		e.byRun[run] = entry
+		e.byRun[run.RunID] = entry
 	}
 	e.serial++
 	entry.users++
@@ -151,12 +158,7 @@ func (r *Rollouts) newEntry(ctx context.Context, run RunRef) (*engineEntry, erro
 	if err != nil {
 		return nil, fmt.Errorf("engine of run %s: %w", run.RunID, err)
 	}
-	runner, err := r.newRunner(rc, engine)
-	if err != nil {
-		engine.Close()
-		return nil, err
-	}
-	return &engineEntry{run: rc, engine: engine, runner: runner, turn: make(chan struct{}, 1)}, nil
+	return &engineEntry{run: rc, engine: engine, turn: make(chan struct{}, 1)}, nil
 }
 
 // makeRoom closes the idle engine that was used least recently when there are too many.
@@ -164,13 +166,13 @@ func (e *engines) makeRoom() error {
 	if len(e.byRun) < maxEngines {
 		return nil
 	}
-	var oldest RunRef
+	var oldest string
 	for run, entry := range e.byRun {
-		if entry.users == 0 && (oldest.RunID == "" || entry.used < e.byRun[oldest].used) {
+		if entry.users == 0 && (oldest == "" || entry.used < e.byRun[oldest].used) {
 			oldest = run
 		}
 	}
-	if oldest.RunID == "" {
+	if oldest == "" {
 		return errors.New("all engines of this worker are in use: wait for another run to end or add rollout workers")
 	}
 	e.byRun[oldest].engine.Close()
@@ -197,8 +199,9 @@ const (
 	rolloutMaxBackoff = 10 * time.Second
 )
 
-func (r *Rollouts) newRunner(rc *runContext, engine Engine) (*rollout.Runner, error) {
-	c := rc.cfg.Rollout
+// newRunner makes a runner under the limits of a configuration.
+func (r *Rollouts) newRunner(rc *runContext, cfg config.Run, engine Engine) (*rollout.Runner, error) {
+	c := cfg.Rollout
 	return rollout.New(rollout.Config{
 		ToolTimeout: c.ToolTimeout, ToolMemory: int64(c.ToolMemory),
 		MaxToolResponseChars: c.MaxToolResponseChars, MaxCallsPerTurn: c.MaxCallsPerTurn,

@@ -22,6 +22,7 @@ const (
 	ErrTypeDataset       = "Dataset"       // a missing or corrupt dataset
 	ErrTypeCorrupt       = "Corrupt"       // stored bytes that do not match their reference
 	ErrTypeNotFound      = "NotFound"      // a policy or step that the run does not have
+	ErrTypeRefused       = "Refused"       // a command that makes no sense now
 	ErrTypeConflict      = "Conflict"      // a replay that does not give the stored result
 )
 

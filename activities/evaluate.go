@@ -25,7 +25,7 @@ func (r *Rollouts) evaluatePolicy(ctx context.Context, in EvaluateInput) (EvalRe
 	}
 	started := r.Now()
 	var out EvalResult
-	err := r.sample(ctx, in.Run, in.Policy, func(ctx context.Context, s *sampler) (err error) {
+	err := r.sample(ctx, in.Run, in.Policy, int(in.Policy.Version), func(ctx context.Context, s *sampler) (err error) {
 		out, err = s.evaluate(ctx, in)
 		return err
 	})
@@ -67,7 +67,7 @@ func (s *sampler) evaluate(ctx context.Context, in EvaluateInput) (EvalResult, e
 	if err != nil {
 		return EvalResult{}, err
 	}
-	if want := len(problems) * (1 + s.run.cfg.Eval.Rollouts); len(all) != want {
+	if want := len(problems) * (1 + s.cfg.Eval.Rollouts); len(all) != want {
 		return EvalResult{}, fmt.Errorf("%s: %d trajectories, want %d: %w", s.store.Locate(path), len(all), want, blob.ErrCorrupt)
 	}
 	if err := e.tidy(ctx); err != nil {
@@ -86,7 +86,7 @@ func (e *evaluation) record(ctx context.Context, path string) ([]rl.Trajectory, 
 	if err != nil {
 		return nil, err
 	}
-	sampled, err := e.collect(ctx, e.spec("eval-sampled", e.in.Stage, 0), evalSampled, e.run.cfg.Eval.Rollouts)
+	sampled, err := e.collect(ctx, e.spec("eval-sampled", e.in.Stage, 0), evalSampled, e.cfg.Eval.Rollouts)
 	if err != nil {
 		return nil, err
 	}

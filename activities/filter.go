@@ -29,7 +29,7 @@ func (r *Rollouts) filterProblems(ctx context.Context, in FilterInput) (storedFi
 	}
 	started := r.Now()
 	var out storedFilter
-	err := r.sample(ctx, in.Run, in.Policy, func(ctx context.Context, s *sampler) (err error) {
+	err := r.sample(ctx, in.Run, in.Policy, int(in.Policy.Version)+1, func(ctx context.Context, s *sampler) (err error) {
 		out, err = s.filter(ctx, in.Stage)
 		return err
 	})
@@ -77,7 +77,7 @@ func (s *sampler) filter(ctx context.Context, stage int) (storedFilter, error) {
 	}
 	var outage error // nil once a problem has a scored rollout
 	scored := len(solved) > 0
-	err = s.groups(ctx, s.spec("filter", stage, 0), todo, s.run.cfg.Stages[stage-1].Filter.Rollouts, func(g rl.Group) error {
+	err = s.groups(ctx, s.spec("filter", stage, 0), todo, s.cfg.Stages[stage-1].Filter.Rollouts, func(g rl.Group) error {
 		if err := lost(g.Trajectories); err != nil { // nothing is stored: another attempt samples it again
 			outage = err
 			return nil
@@ -95,7 +95,7 @@ func (s *sampler) filter(ctx context.Context, stage int) (storedFilter, error) {
 	if err != nil {
 		return storedFilter{}, err
 	}
-	out := storedFilter{PolicyVersion: s.policy.Version, RemovedIDs: removable(problems, solved, s.run.cfg.RL.ProblemsPerStep)}
+	out := storedFilter{PolicyVersion: s.policy.Version, RemovedIDs: removable(problems, solved, s.cfg.RL.ProblemsPerStep)}
 	out.Problems, out.Removed = len(problems), len(out.RemovedIDs)
 	out.Left = out.Problems - out.Removed
 	return out, nil

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -40,17 +41,38 @@ func (c *Control) openRun(ctx context.Context, in RunInput) (RunPlan, error) {
 	if err := artifact.CheckRunID(in.RunID); err != nil {
 		return RunPlan{}, permanent(ErrTypeInvalidConfig, err)
 	}
-	if text := bytes.TrimSpace(in.Config); len(text) == 0 || string(text) == "null" {
+	if in.Priority < 0 || in.Priority > maxPriority {
+		return RunPlan{}, permanent(ErrTypeInvalidConfig, fmt.Errorf("priority: is %d, want 1 (first) to %d (last)", in.Priority, maxPriority))
+	}
+	owner := activity.GetInfo(ctx).WorkflowExecution.RunID
+	if in.Fork != nil {
+		return c.openFork(ctx, in, owner)
+	}
+	if !in.configured() {
 		return c.reopen(ctx, in.RunID)
 	}
 	cfg, err := loadConfig(in)
 	if err != nil {
 		return RunPlan{}, permanent(ErrTypeInvalidConfig, err)
 	}
+	if cfg.Fork.RunID != "" {
+		return RunPlan{}, permanent(ErrTypeInvalidConfig, errors.New(`fork: say it beside the configuration ({"fork": {"run_id": ...}}) or use temper run fork`))
+	}
 	if err := checkStart(ctx, c.Store, cfg); err != nil {
 		return RunPlan{}, err
 	}
-	return c.claim(ctx, in.RunID, cfg, activity.GetInfo(ctx).WorkflowExecution.RunID)
+	plan := planOf(in.RunID, cfg)
+	plan.Priority = in.Priority
+	return c.claim(ctx, plan, cfg, owner)
+}
+
+// maxPriority is the priority of the runs that come last.
+const maxPriority = 5
+
+// configured reports whether a configuration is given.
+func (in RunInput) configured() bool {
+	text := bytes.TrimSpace(in.Config)
+	return len(text) > 0 && string(text) != "null"
 }
 
 // loadConfig reads the configuration that a RunInput names or holds. A string
@@ -74,21 +96,22 @@ func loadConfig(in RunInput) (config.Run, error) {
 	}
 }
 
-func (c *Control) claim(ctx context.Context, runID string, cfg config.Run, owner string) (RunPlan, error) {
-	layout := artifact.Layout{RunID: runID}
+// claim stores the plan under the run id, unless somebody has it.
+func (c *Control) claim(ctx context.Context, plan RunPlan, cfg config.Run, owner string) (RunPlan, error) {
+	layout := artifact.Layout{RunID: plan.RunID}
 	data, err := cfg.YAML()
 	if err != nil {
 		return RunPlan{}, err
 	}
-	mine := storedPlan{RunPlan: planOf(runID, cfg), Owner: owner, ConfigYAML: string(data)}
+	mine := storedPlan{RunPlan: plan, Owner: owner, ConfigYAML: string(data)}
 	mine.Config = blob.RefOf(layout.Config(), data)
-	mine.SearchAttributes = c.SearchAttributes
+	mine.SearchAttributes, mine.ProgressAttributes = c.SearchAttributes, c.SearchAttributes
 	stored, err := artifact.PutOnce(ctx, c.Store, layout.Plan(), mine)
 	if err != nil {
 		return RunPlan{}, err
 	}
 	if stored.Owner != owner {
-		return RunPlan{}, permanent(ErrTypeRunExists, fmt.Errorf("run id %q exists already at %s: choose another", runID, c.Store.Locate(layout.Dir())))
+		return RunPlan{}, permanent(ErrTypeRunExists, fmt.Errorf("run id %q exists already at %s: choose another", plan.RunID, c.Store.Locate(layout.Dir())))
 	}
 	_, err = blob.PutBytes(ctx, c.Store, layout.Config(), []byte(stored.ConfigYAML), blob.Always)
 	return stored.RunPlan, err
@@ -96,11 +119,32 @@ func (c *Control) claim(ctx context.Context, runID string, cfg config.Run, owner
 
 // reopen returns the plan of a run that is in the store.
 func (c *Control) reopen(ctx context.Context, runID string) (RunPlan, error) {
-	stored, ok, err := artifact.Lookup[storedPlan](ctx, c.Store, artifact.Layout{RunID: runID}.Plan())
+	plan, ok, err := StoredPlan(ctx, c.Store, runID)
 	if err == nil && !ok {
 		err = permanent(ErrTypeInvalidConfig, fmt.Errorf(`"config" is missing and no run %q is stored: want {"config": "file.yaml"}, YAML text or an object`, runID))
 	}
-	return stored.RunPlan, err
+	return plan, err
+}
+
+// StoredPlan is the plan of a run in the store with all amendments; ok is false
+// when there is no such run.
+func StoredPlan(ctx context.Context, store blob.Store, runID string) (plan RunPlan, ok bool, err error) {
+	layout := artifact.Layout{RunID: runID}
+	stored, ok, err := artifact.Lookup[storedPlan](ctx, store, layout.Plan())
+	if err != nil || !ok {
+		return RunPlan{}, ok, err
+	}
+	newest, amended, err := artifact.Lookup[blob.Ref](ctx, store, layout.NewestConfig())
+	if err != nil || !amended {
+		return stored.RunPlan, true, err
+	}
+	cfg, err := readConfig(ctx, store, RunRef{RunID: runID, Config: newest})
+	if err != nil {
+		return RunPlan{}, true, err
+	}
+	plan = stored.RunPlan
+	plan.Config, plan.Stages = newest, planOf(runID, cfg.Newest()).Stages
+	return plan, true, nil
 }
 
 // planOf is what the workflows need to know of a configuration.
@@ -113,7 +157,26 @@ func planOf(runID string, cfg config.Run) RunPlan {
 		})
 		next += s.Until.Steps
 	}
+	times := map[int]int{}
+	for _, i := range cfg.Repeated() {
+		s := cfg.Stages[i]
+		times[i]++
+		p.Stages = append(p.Stages, StagePlan{
+			Index: len(p.Stages) + 1, Name: fmt.Sprintf("%s.%d", s.Name, times[i]+1), FirstStep: next, Steps: s.Until.Steps, Of: i + 1,
+		})
+		next += s.Until.Steps
+	}
 	return p
+}
+
+// stageAt is the stage that a step belongs to.
+func (p RunPlan) stageAt(step int) (StagePlan, bool) {
+	for _, s := range p.Stages {
+		if step >= s.FirstStep && step < s.FirstStep+s.Steps {
+			return s, true
+		}
+	}
+	return StagePlan{}, false
 }
 
 // readConfig loads the frozen configuration and checks it against its Ref.

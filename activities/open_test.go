@@ -36,7 +36,7 @@ func TestConfigInAllItsForms(t *testing.T) {
 	seed := uint64(7)
 	set := map[string]string{"stages[0].until.steps": "3", "seed": "1"} // Seed wins
 	want := activities.RunPlan{
-		RunID: "demo", Seed: 7, SFTSteps: 4, CheckpointEvery: 2, SearchAttributes: true,
+		RunID: "demo", Seed: 7, SFTSteps: 4, CheckpointEvery: 2, SearchAttributes: true, ProgressAttributes: true,
 		Stages: []activities.StagePlan{
 			{Index: 1, Name: "first", FirstStep: 1, Steps: 3},
 			{Index: 2, Name: "second", FirstStep: 4, Steps: 2, Filter: true},

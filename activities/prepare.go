@@ -36,13 +36,13 @@ func (c *Control) prepareData(ctx context.Context, run RunRef) (PrepareDataResul
 		return PrepareDataResult{}, err
 	}
 	p := preparation{store: c.Store, layout: layout, cfg: cfg}
-	if err := p.dialogues(ctx); err != nil {
-		return PrepareDataResult{}, err
+	if cfg.Fork.RunID != "" {
+		err = p.prepareFork(ctx, run)
+	} else {
+		err = p.prepareNew(ctx)
 	}
-	for i, s := range cfg.Stages {
-		if err := p.stage(ctx, i+1, s); err != nil {
-			return PrepareDataResult{}, err
-		}
+	if err != nil {
+		return PrepareDataResult{}, err
 	}
 	p.out.DurationMS = int(time.Since(started).Milliseconds())
 	failpoint.Hit("prepare/before-ready")
@@ -59,6 +59,19 @@ type preparation struct {
 	template *chat.Template
 	format   *chat.Format
 	out      PrepareDataResult
+}
+
+// prepareNew makes or imports all data.
+func (p *preparation) prepareNew(ctx context.Context) error {
+	if err := p.dialogues(ctx); err != nil {
+		return err
+	}
+	for i, s := range p.cfg.Stages {
+		if err := p.stage(ctx, i+1, s); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // dialogues makes the supervised data and, from it or the checkpoint that the

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"temper/internal/blob"
+	"temper/internal/config"
 	"temper/internal/failpoint"
 	"temper/internal/rl"
 	"temper/internal/rollout"
@@ -14,6 +15,7 @@ import (
 // sampler is one activity's use of a run's engine.
 type sampler struct {
 	run      *runContext
+	cfg      config.Run // as it is at the step that is sampled for
 	store    blob.Store
 	runner   *rollout.Runner
 	policy   Policy
@@ -21,8 +23,8 @@ type sampler struct {
 }
 
 // sample calls f with the engine of a run that serves the policy, while the
-// server is told that the activity lives.
-func (r *Rollouts) sample(ctx context.Context, run RunRef, p Policy, f func(context.Context, *sampler) error) error {
+// server is told that the activity lives. The configuration is as it is at step.
+func (r *Rollouts) sample(ctx context.Context, run RunRef, p Policy, step int, f func(context.Context, *sampler) error) error {
 	s := &sampler{store: r.Store, policy: p}
 	ctx, stop := heartbeat(ctx, func() string { return r.progress(s.finished.Load()) })
 	defer stop()
@@ -31,13 +33,16 @@ func (r *Rollouts) sample(ctx context.Context, run RunRef, p Policy, f func(cont
 		return err
 	}
 	defer release()
-	s.run, s.runner = entry.run, entry.runner
+	s.run, s.cfg = entry.run, entry.run.cfg.At(step)
+	if s.runner, err = r.newRunner(s.run, s.cfg, entry.engine); err != nil {
+		return err
+	}
 	return f(ctx, s)
 }
 
 // spec is the part of a rollout's Spec that the stage decides.
 func (s *sampler) spec(purpose string, stage, step int) rollout.Spec {
-	cfg := s.run.cfg
+	cfg := s.cfg
 	limits := cfg.Stages[stage-1]
 	return rollout.Spec{
 		RunID: s.run.run.RunID, Purpose: purpose, Stage: stage, Step: step, Seed: cfg.Seed, Version: s.policy.Version,
@@ -58,7 +63,7 @@ func (s *sampler) groups(ctx context.Context, spec rollout.Spec, problems []rl.P
 func (r *Rollouts) SampleGroups(ctx context.Context, in SampleGroupsInput) (SampleGroupsResult, error) {
 	started := r.Now()
 	var out SampleGroupsResult
-	err := r.sample(ctx, in.Run, in.Policy, func(ctx context.Context, s *sampler) (err error) {
+	err := r.sample(ctx, in.Run, in.Policy, in.Step, func(ctx context.Context, s *sampler) (err error) {
 		out, err = s.step(ctx, in)
 		return err
 	})
@@ -82,7 +87,7 @@ func (s *sampler) step(ctx context.Context, in SampleGroupsInput) (SampleGroupsR
 		out.Reused++
 		out.add(g)
 	}
-	err = s.groups(ctx, s.spec("train", in.Stage, in.Step), todo, s.run.cfg.RL.RolloutsPerProblem, func(g rl.Group) error {
+	err = s.groups(ctx, s.spec("train", in.Stage, in.Step), todo, s.cfg.RL.RolloutsPerProblem, func(g rl.Group) error {
 		if err := lost(g.Trajectories); err != nil {
 			return fmt.Errorf("group %s: %w", g.Problem.ID, err)
 		}

@@ -50,6 +50,20 @@ type session struct {
 	last    rl.TrainMetrics // of the newest update made here
 	// reference is the cursor of the reference policy that the learner holds; -1 for none.
 	reference int
+	// graphs are the settings that the learner was built for; renew builds another.
+	graphs graphs
+	renew  func(config.Run) (Learner, error)
+}
+
+// graphs are the settings that a learner cannot change any more.
+type graphs struct {
+	Loss             config.Loss
+	Temperature      float64
+	MicrobatchTokens int
+}
+
+func graphsOf(cfg config.Run) graphs {
+	return graphs{Loss: cfg.RL.Loss, Temperature: cfg.Rollout.Temperature, MicrobatchTokens: cfg.RL.MicrobatchTokens}
 }
 
 // cursor of an RL step.
@@ -72,6 +86,10 @@ func (t *Trainer) open(ctx context.Context, run RunRef) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
+	if t.session != nil && t.session.run.RunID == run.RunID {
+		t.session.runContext = rc // amended: what was made stays as it is
+		return t.session, nil
+	}
 	if t.session != nil {
 		t.session.learner.Close()
 		t.session = nil
@@ -80,7 +98,10 @@ func (t *Trainer) open(ctx context.Context, run RunRef) (*session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("learner of run %s: %w", run.RunID, err)
 	}
-	t.session = &session{runContext: rc, store: t.Store, learner: learner, reference: -1}
+	t.session = &session{
+		runContext: rc, store: t.Store, learner: learner, reference: -1, graphs: graphsOf(rc.cfg),
+		renew: func(cfg config.Run) (Learner, error) { return t.NewLearner(cfg, rc.model) },
+	}
 	return t.session, nil
 }
 
@@ -132,6 +153,9 @@ func (s *session) restore(ctx context.Context, want int) error {
 	if s.known {
 		return nil
 	}
+	if from := s.cfg.Fork; from.RunID != "" {
+		return permanent(ErrTypeCorrupt, fmt.Errorf("no readable checkpoint is left of this fork of run %s, step %d: fork that run again", from.RunID, from.Step))
+	}
 	if err := s.begin(ctx); err != nil {
 		return err
 	}
@@ -163,11 +187,12 @@ func (s *session) save(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	keep := map[int]bool{s.cfg.SFT.Steps: true}
-	for _, e := range entries[max(0, len(entries)-s.cfg.Checkpoint.Keep):] {
+	cfg := s.cfg.At(s.at - s.cfg.SFT.Steps)
+	keep := map[int]bool{s.cfg.SFT.Steps: true, s.cursor(s.cfg.Fork.Step): true}
+	for _, e := range entries[max(0, len(entries)-cfg.Checkpoint.Keep):] {
 		keep[e.Step] = true
 	}
-	for _, p := range planOf(s.run.RunID, s.cfg).Stages {
+	for _, p := range planOf(s.run.RunID, cfg).Stages {
 		keep[s.cursor(p.FirstStep+p.Steps-1)] = true
 	}
 	return checkpoint.Prune(ctx, s.store, dir, func(cursor int) bool { return keep[cursor] })
@@ -218,6 +243,10 @@ func (s *session) sftUpdate(ctx context.Context, n int) (rl.TrainMetrics, error)
 // rlUpdate applies the stored batch of an RL step. A step without one is left
 // out: its stage was stopped, or had no problem left, before it.
 func (s *session) rlUpdate(ctx context.Context, step int) (rl.TrainMetrics, error) {
+	cfg := s.cfg.At(step)
+	if err := s.rebuild(ctx, cfg); err != nil {
+		return rl.TrainMetrics{}, err
+	}
 	if err := s.refer(ctx, step); err != nil {
 		return rl.TrainMetrics{}, err
 	}
@@ -243,8 +272,29 @@ func (s *session) rlUpdate(ctx context.Context, step int) (rl.TrainMetrics, erro
 		return rl.TrainMetrics{}, fmt.Errorf("%s: %w: %w", s.store.Locate(s.layout.Batch(step)), err, blob.ErrCorrupt)
 	}
 	return s.learner.Update(ctx, batch, trainer.UpdateOptions{
-		Optimizer: s.cfg.RL.Optimizer, Position: position, NumMinibatches: s.cfg.RL.NumMinibatches,
+		Optimizer: cfg.RL.Optimizer, Position: position, NumMinibatches: cfg.RL.NumMinibatches,
 	})
+}
+
+// rebuild replaces the learner by one for other settings, where an amendment
+// says so. The state goes over by a checkpoint, which keeps every bit of it.
+func (s *session) rebuild(ctx context.Context, cfg config.Run) error {
+	want := graphsOf(cfg)
+	if s.graphs == want {
+		return nil
+	}
+	ref, err := s.learner.Save(ctx, s.store, s.layout.Checkpoints(), s.at)
+	if err != nil {
+		return err
+	}
+	learner, err := s.renew(cfg)
+	if err != nil {
+		return fmt.Errorf("learner for the amended configuration: %w", err)
+	}
+	s.learner.Close()
+	s.learner, s.graphs, s.reference = learner, want, -1
+	_, err = learner.Restore(ctx, s.store, ref)
+	return err
 }
 
 // refer gives the learner the reference policy of an RL step, where the
@@ -255,8 +305,8 @@ func (s *session) refer(ctx context.Context, step int) error {
 		return nil
 	}
 	want := s.cfg.SFT.Steps
-	for _, p := range planOf(s.run.RunID, s.cfg).Stages {
-		if p.FirstStep <= step && s.cfg.Stages[p.Index-1].ResetOptimizer {
+	for _, p := range planOf(s.run.RunID, s.cfg.At(step)).Stages {
+		if p.FirstStep <= step && s.cfg.Stages[p.Source()-1].ResetOptimizer {
 			want = s.cursor(p.FirstStep - 1)
 		}
 	}
@@ -295,9 +345,9 @@ func (s *session) loadReference(ctx context.Context, cursor int) error {
 // freshMoments says whether the optimizer forgets its moments before a step: at
 // the first step of all and at the first of each stage that asks for it.
 func (s *session) freshMoments(step int) bool {
-	for _, p := range planOf(s.run.RunID, s.cfg).Stages {
+	for _, p := range planOf(s.run.RunID, s.cfg.At(step)).Stages {
 		if p.FirstStep == step {
-			return step == 1 || s.cfg.Stages[p.Index-1].FreshMoments()
+			return step == 1 || s.cfg.Stages[p.Source()-1].FreshMoments()
 		}
 	}
 	return false
@@ -308,8 +358,8 @@ func (s *session) freshMoments(step int) bool {
 // asks for it.
 func (s *session) schedule(step int) trainer.Position {
 	begin, end := 1, 0
-	for _, p := range planOf(s.run.RunID, s.cfg).Stages {
-		if p.FirstStep > 1 && s.cfg.Stages[p.Index-1].FreshSchedule() {
+	for _, p := range planOf(s.run.RunID, s.cfg.At(step)).Stages {
+		if p.FirstStep > 1 && s.cfg.Stages[p.Source()-1].FreshSchedule() {
 			if p.FirstStep > step {
 				break
 			}

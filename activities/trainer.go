@@ -20,8 +20,9 @@ func (t *Trainer) TrainSFT(ctx context.Context, in TrainSFTInput) (TrainSFTResul
 	return out.Result, toTemporal(err)
 }
 
-// PublishPolicy publishes the weights after SFT as policy 0. The policy of a
-// later step was published by its TrainStep, and is looked up.
+// PublishPolicy publishes the weights after SFT as policy 0, and those that a
+// fork begins with. Any other policy was published by its TrainStep, and is
+// looked up.
 // Errors: NotFound for a policy that the run does not have yet.
 func (t *Trainer) PublishPolicy(ctx context.Context, in PublishInput) (Policy, error) {
 	var out Policy
@@ -106,14 +107,15 @@ func (t *Trainer) publishPolicy(ctx context.Context, in PublishInput) (Policy, e
 	if err != nil {
 		return Policy{}, err
 	}
-	if in.Step > 0 || !taught && cfg.SFT.Steps > 0 {
+	forked := cfg.Fork.RunID != "" && in.Step == cfg.Fork.Step
+	if !forked && (in.Step > 0 || !taught && cfg.SFT.Steps > 0) {
 		return Policy{}, missing
 	}
 	s, err := t.open(ctx, in.Run)
 	if err != nil {
 		return Policy{}, err
 	}
-	if err := t.seek(ctx, s.cursor(0)); err != nil {
+	if err := t.seek(ctx, s.cursor(in.Step)); err != nil {
 		return Policy{}, err
 	}
 	return s.publish(ctx)

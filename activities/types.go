@@ -2,9 +2,11 @@ package activities
 
 import (
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"temper/internal/blob"
+	"temper/internal/config"
 	"temper/internal/rl"
 )
 
@@ -19,8 +21,49 @@ type RunInput struct {
 	// Seed overrides the configuration's seed.
 	Seed *uint64 `json:"seed,omitempty"`
 	// Set overrides single keys: "rl.roc.enabled" -> "false".
-	Set map[string]string `json:"set,omitempty"`
+	Set Settings `json:"set,omitempty"`
+	// Fork goes on from a checkpoint of another run; Config may be left out then.
+	Fork *ForkFrom `json:"fork,omitempty"`
+	// Priority among runs that wait for the same workers: 1 (first) to 5; 0 = 3.
+	Priority int `json:"priority,omitempty"`
 }
+
+// Settings are keys of a configuration with their values as text. In JSON a
+// value may be a number or a boolean as well.
+type Settings map[string]string
+
+// UnmarshalJSON takes an object of texts, numbers and booleans.
+func (s *Settings) UnmarshalJSON(data []byte) error {
+	var raw map[string]json.RawMessage
+	if err := json.Unmarshal(data, &raw); err != nil {
+		return fmt.Errorf("set: want an object of keys and values: %w", err)
+	}
+	out := make(Settings, len(raw))
+	for key, value := range raw {
+		var text string
+		if json.Unmarshal(value, &text) != nil {
+			text = string(value)
+		}
+		out[key] = text
+	}
+	*s = out
+	return nil
+}
+
+// ForkFrom names a checkpoint of a run.
+type ForkFrom struct {
+	RunID string `json:"run_id"`
+	// Step of the checkpoint, unless From says which; 0 = after SFT.
+	Step int `json:"step,omitempty"`
+	// From is "best" (highest mean reward of the step after it) or "last".
+	From string `json:"from,omitempty"`
+}
+
+// The values of ForkFrom.From.
+const (
+	FromBest = "best"
+	FromLast = "last"
+)
 
 // RunPlan is what the workflows know of a run: small, derived once by OpenRun.
 type RunPlan struct {
@@ -36,6 +79,23 @@ type RunPlan struct {
 	// SearchAttributes says whether the server knows RunID, Stage and Step; an
 	// upsert of an unknown attribute would block the workflow for good.
 	SearchAttributes bool `json:"search_attributes"`
+	// ProgressAttributes says the same of Reward and RunStatus. A plan of an older
+	// program knows nothing of them, and its workflow must not tell them.
+	ProgressAttributes bool `json:"progress_attributes,omitempty"`
+	// Priority of RunInput.
+	Priority int `json:"priority,omitempty"`
+	// Fork is set for a run that goes on from a checkpoint of another.
+	Fork *ForkPlan `json:"fork,omitempty"`
+}
+
+// ForkPlan is where a fork begins and what its parent had by then.
+type ForkPlan struct {
+	RunID string `json:"run_id"`
+	Step  int    `json:"step"`
+	// Made counts the steps that each stage had made, by plan.
+	Made []int `json:"made,omitempty"`
+	// Reports hold the parent's evaluations and filters of the stages.
+	Reports []StageReport `json:"reports,omitempty"`
 }
 
 // NumSteps is the number of RL steps of all stages.
@@ -55,6 +115,19 @@ type StagePlan struct {
 	Steps     int    `json:"steps"`
 	// Filter is set when problems are filtered by the current policy first.
 	Filter bool `json:"filter,omitempty"`
+	// Of is the stage that this one repeats, from 1; 0 = none.
+	Of int `json:"of,omitempty"`
+	// Offset is the number of steps that earlier runs of the stage have made: the
+	// ledger goes on behind them.
+	Offset int `json:"offset,omitempty"`
+}
+
+// Source is the stage, from 1, whose problems and limits this one has.
+func (p StagePlan) Source() int {
+	if p.Of > 0 {
+		return p.Of
+	}
+	return p.Index
 }
 
 // Policy is a published policy. Version 0 is the result of SFT; version n was
@@ -235,6 +308,38 @@ type TrainStepInput struct {
 	Save bool `json:"save"`
 }
 
+// SaveCheckpointInput asks for a checkpoint after Step (0 = after SFT).
+type SaveCheckpointInput struct {
+	Run  RunRef `json:"run"`
+	Step int    `json:"step"`
+}
+
+// AmendRunInput asks for a new amendment of a run's configuration.
+type AmendRunInput struct {
+	Run       RunRef           `json:"run"`
+	Amendment config.Amendment `json:"amendment"`
+}
+
+// AmendRunResult is the configuration with the amendment and the plan by it.
+type AmendRunResult struct {
+	Config blob.Ref    `json:"config"`
+	Stages []StagePlan `json:"stages"`
+	// CheckpointEvery is the number of steps between checkpoints, from FromStep on.
+	CheckpointEvery int `json:"checkpoint_every"`
+	// Text is the amendment in one line.
+	Text string `json:"text"`
+}
+
+// CheckForkInput asks whether a fork would start.
+type CheckForkInput struct {
+	Input RunInput `json:"input"`
+}
+
+// CheckForkResult is the step that the fork would start from.
+type CheckForkResult struct {
+	Step int `json:"step"`
+}
+
 // TrainStepResult is what the update did and the policy it published.
 type TrainStepResult struct {
 	Metrics   rl.TrainMetrics `json:"metrics"`
@@ -276,6 +381,9 @@ type FinishRunInput struct {
 	Policy  Policy         `json:"policy"`
 	// Stopped is set when the run was asked to stop early.
 	Stopped bool `json:"stopped,omitempty"`
+	// Fork is where the run came from, Restarted the run that goes on instead of it.
+	Fork      *ForkFrom `json:"fork,omitempty"`
+	Restarted string    `json:"restarted,omitempty"`
 }
 
 // FinishRunResult points to the summary.
@@ -287,7 +395,7 @@ type FinishRunResult struct {
 type LogEventInput struct {
 	Run  RunRef    `json:"run"`
 	Time time.Time `json:"time"`
-	// Kind is one word: stage, pause, resume, stop, filter, checkpoint.
+	// Kind is one word: stage, pause, resume, stop, filter, checkpoint, skip, amend, repeat, fork, restart.
 	Kind string `json:"kind"`
 	Text string `json:"text"`
 }

@@ -33,6 +33,7 @@ func Start(ctx context.Context, c client.Client, in activities.RunInput) (client
 		TaskQueue:                                QueueControl,
 		StaticSummary:                            "run " + in.RunID,
 		WorkflowExecutionErrorWhenAlreadyStarted: true,
+		Priority:                                 priority(in.Priority),
 	}, TypeRun, in)
 	var running *serviceerror.WorkflowExecutionAlreadyStarted
 	if errors.As(err, &running) {
@@ -127,6 +128,12 @@ func (s RunStatus) with(stage RunStatus) RunStatus {
 	if s.Reason == "" {
 		s.Reason = stage.Reason
 	}
+	if s.By == "" {
+		s.By = stage.By
+	}
+	if s.Since == nil {
+		s.Since = stage.Since
+	}
 	return s
 }
 
@@ -140,13 +147,13 @@ func queryStatus(ctx context.Context, c client.Client, workflowID string) (s Run
 
 // Send gives a run one of the commands and returns its answer. A command that
 // makes no sense now is an error with the run's reason.
-func Send(ctx context.Context, c client.Client, runID, command, reason string) (string, error) {
+func Send(ctx context.Context, c client.Client, runID, command string, arg Command) (string, error) {
 	id, err := FindRun(ctx, c, runID)
 	if err != nil {
 		return "", fmt.Errorf("%s run %s: %w", command, runID, err)
 	}
 	handle, err := c.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
-		WorkflowID: id, UpdateName: command, Args: []any{Command{Reason: reason}},
+		WorkflowID: id, UpdateName: command, Args: []any{arg},
 		WaitForStage: client.WorkflowUpdateStageCompleted,
 	})
 	var answer string

@@ -15,14 +15,46 @@ func (s RunStatus) details() string {
 	if s.Stage > 0 {
 		head += fmt.Sprintf(", stage %d (%s), step %d of %d", s.Stage, s.StageName, s.Step, s.NumSteps)
 	}
-	parts := []string{head + because(s.Reason)}
+	parts := []string{head + s.held()}
 	if s.Child != "" {
 		parts = append(parts, fmt.Sprintf("Steps: workflow `%s`", s.Child))
 	}
+	parts = append(parts, s.facts()...)
 	if len(s.Stages) > 0 {
 		parts = append(parts, stageTable(s.Stages))
 	}
 	return strings.Join(parts, "\n\n")
+}
+
+// held says why, by whom and since when the run is paused or stopping.
+func (s RunStatus) held() string {
+	text := cell(who(s.Reason, s.By))
+	if s.Since != nil {
+		text += ", since " + s.Since.UTC().Format(time.RFC3339)
+	}
+	return text
+}
+
+// facts are what an operator looks for: where the run came from, what changed,
+// what is safe, and where it goes on.
+func (s RunStatus) facts() []string {
+	var out []string
+	if s.Fork != nil {
+		out = append(out, fmt.Sprintf("Fork of run `%s`, step %d", s.Fork.RunID, s.Fork.Step))
+	}
+	if s.Priority != 0 {
+		out = append(out, fmt.Sprintf("Priority %d", s.Priority))
+	}
+	if s.Checkpoint != nil {
+		out = append(out, fmt.Sprintf("Newest checkpoint that is known: step %d", *s.Checkpoint))
+	}
+	for _, a := range s.Amendments {
+		out = append(out, "Amended "+cell(a))
+	}
+	if s.Restarted != "" {
+		out = append(out, fmt.Sprintf("Run `%s` goes on instead", s.Restarted))
+	}
+	return out
 }
 
 func stageTable(stages []StageStatus) string {
@@ -60,7 +92,7 @@ func (o *Outcome) toolErrors() string {
 // stageDetails renders a stage with its newest steps for the web UI.
 func stageDetails(s RunStatus, recent []StepNumbers) string {
 	rows := []string{
-		fmt.Sprintf("**%s**, stage %d (%s), step %d of %d%s", s.State, s.Stage, s.StageName, s.Step, s.NumSteps, because(s.Reason)),
+		fmt.Sprintf("**%s**, stage %d (%s), step %d of %d%s", s.State, s.Stage, s.StageName, s.Step, s.NumSteps, s.held()),
 		"",
 		"| step | reward | tool errors | tokens | tokens/s | loss | time |",
 		"|---|---|---|---|---|---|---|",

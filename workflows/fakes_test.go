@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 
 	"temper/activities"
@@ -26,11 +28,14 @@ type (
 		LogStep(context.Context, activities.LogStepInput) error
 		LogEvent(context.Context, activities.LogEventInput) error
 		FinishRun(context.Context, activities.FinishRunInput) (activities.FinishRunResult, error)
+		AmendRun(context.Context, activities.AmendRunInput) (activities.AmendRunResult, error)
+		CheckFork(context.Context, activities.CheckForkInput) (activities.CheckForkResult, error)
 	}
 	trainerMethods interface {
 		TrainSFT(context.Context, activities.TrainSFTInput) (activities.TrainSFTResult, error)
 		PublishPolicy(context.Context, activities.PublishInput) (activities.Policy, error)
 		TrainStep(context.Context, activities.TrainStepInput) (activities.TrainStepResult, error)
+		SaveCheckpoint(context.Context, activities.SaveCheckpointInput) error
 	}
 	rolloutMethods interface {
 		SampleGroups(context.Context, activities.SampleGroupsInput) (activities.SampleGroupsResult, error)
@@ -66,6 +71,12 @@ type world struct {
 	finish []activities.FinishRunInput
 	trains []activities.TrainStepInput
 	sft    []activities.TrainSFTInput
+	amends []activities.AmendRunInput
+	opened map[string]activities.RunInput
+	// stuck lists calls that last until they are cancelled.
+	stuck map[string]bool
+	// configs maps calls to the key of the configuration that they got.
+	configs map[string]string
 }
 
 func newWorld(stages ...int) *world {
@@ -73,7 +84,7 @@ func newWorld(stages ...int) *world {
 		plan:   activities.RunPlan{RunID: "demo", SFTSteps: 30, CheckpointEvery: 2},
 		left:   1,
 		empty:  map[int]bool{},
-		faults: map[string][]error{},
+		faults: map[string][]error{}, configs: map[string]string{}, opened: map[string]activities.RunInput{},
 	}
 	next := 1
 	for i, n := range stages {
@@ -96,6 +107,22 @@ func (w *world) called(format string, args ...any) error {
 		return f[0]
 	}
 	return nil
+}
+
+// linger holds a stuck call until it is cancelled, as its heartbeat tells it.
+func (w *world) linger(ctx context.Context, format string, args ...any) error {
+	for {
+		w.mu.Lock()
+		stuck := w.stuck[fmt.Sprintf(format, args...)]
+		w.mu.Unlock()
+		if !stuck {
+			return nil
+		}
+		activity.RecordHeartbeat(ctx)
+		if err := wait(ctx, time.Millisecond); err != nil {
+			return err
+		}
+	}
 }
 
 // log returns the calls so far, without the logging ones.
@@ -125,9 +152,44 @@ func (c *fakeControl) OpenRun(_ context.Context, in activities.RunInput) (activi
 	if err := c.w.called("open"); err != nil {
 		return activities.RunPlan{}, err
 	}
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	c.w.opened[in.RunID] = in
 	plan := c.w.plan
-	plan.RunID = in.RunID
+	plan.RunID, plan.Priority = in.RunID, in.Priority
 	return plan, nil
+}
+
+// AmendRun appends a stage where one is repeated, and makes the first stage as
+// long as "steps" says.
+func (c *fakeControl) AmendRun(_ context.Context, in activities.AmendRunInput) (activities.AmendRunResult, error) {
+	if err := c.w.called("amend from %d", in.Amendment.FromStep); err != nil {
+		return activities.AmendRunResult{}, err
+	}
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	c.w.amends = append(c.w.amends, in)
+	stages := slices.Clone(c.w.plan.Stages)
+	for _, a := range c.w.amends {
+		for _, s := range c.w.plan.Stages {
+			if s.Name == a.Amendment.Repeat {
+				last := stages[len(stages)-1]
+				stages = append(stages, activities.StagePlan{
+					Index: len(stages) + 1, Name: s.Name + ".2", FirstStep: last.FirstStep + last.Steps, Steps: s.Steps, Of: s.Index,
+				})
+			}
+		}
+		if n, err := strconv.Atoi(a.Amendment.Set["steps"]); err == nil {
+			stages[0].Steps = n
+		}
+	}
+	return activities.AmendRunResult{
+		Config: blob.RefOf(fmt.Sprintf("config-%d", len(c.w.amends)), nil), Stages: stages, CheckpointEvery: 2, Text: in.Amendment.String(),
+	}, nil
+}
+
+func (c *fakeControl) CheckFork(_ context.Context, in activities.CheckForkInput) (activities.CheckForkResult, error) {
+	return activities.CheckForkResult{Step: 2}, c.w.called("check fork %s of %s", in.Input.RunID, in.Input.Fork.RunID)
 }
 
 func (c *fakeControl) PrepareData(context.Context, activities.PrepareDataInput) (activities.PrepareDataResult, error) {
@@ -136,6 +198,9 @@ func (c *fakeControl) PrepareData(context.Context, activities.PrepareDataInput) 
 
 func (c *fakeControl) SelectProblems(_ context.Context, in activities.SelectProblemsInput) (activities.SelectProblemsResult, error) {
 	err := c.w.called("select %d/%d", in.Step, in.StageStep)
+	c.w.mu.Lock()
+	c.w.configs[fmt.Sprintf("select %d", in.Step)] = in.Run.Config.Key
+	c.w.mu.Unlock()
 	return activities.SelectProblemsResult{ProblemIDs: []string{"p1", "p2", "p3"}}, err
 }
 
@@ -174,8 +239,11 @@ func (c *fakeControl) FinishRun(_ context.Context, in activities.FinishRunInput)
 
 type fakeTrainer struct{ w *world }
 
-func (t *fakeTrainer) TrainSFT(_ context.Context, in activities.TrainSFTInput) (activities.TrainSFTResult, error) {
+func (t *fakeTrainer) TrainSFT(ctx context.Context, in activities.TrainSFTInput) (activities.TrainSFTResult, error) {
 	err := t.w.called("sft %d-%d", in.From, in.To)
+	if err := t.w.linger(ctx, "sft %d-%d", in.From, in.To); err != nil {
+		return activities.TrainSFTResult{}, err
+	}
 	t.w.mu.Lock()
 	defer t.w.mu.Unlock()
 	t.w.sft = append(t.w.sft, in)
@@ -196,18 +264,28 @@ func (t *fakeTrainer) TrainStep(ctx context.Context, in activities.TrainStepInpu
 	return activities.TrainStepResult{Policy: policyAt(in.Step)}, wait(ctx, t.w.hold)
 }
 
+func (t *fakeTrainer) SaveCheckpoint(_ context.Context, in activities.SaveCheckpointInput) error {
+	return t.w.called("save %d", in.Step)
+}
+
 type fakeRollouts struct{ w *world }
 
 func (r *fakeRollouts) SampleGroups(ctx context.Context, in activities.SampleGroupsInput) (activities.SampleGroupsResult, error) {
 	if err := r.w.called("sample %d with %d: %s", in.Step, in.Policy.Version, strings.Join(in.ProblemIDs, ",")); err != nil {
 		return activities.SampleGroupsResult{}, err
 	}
+	if err := r.w.linger(ctx, "sample %d", in.Step); err != nil {
+		return activities.SampleGroupsResult{}, err
+	}
 	n := len(in.ProblemIDs)
 	return activities.SampleGroupsResult{Groups: n, Tokens: 100 * n, Wall: time.Duration(n) * time.Second}, wait(ctx, r.w.hold)
 }
 
-func (r *fakeRollouts) EvaluatePolicy(_ context.Context, in activities.EvaluateInput) (activities.EvalResult, error) {
+func (r *fakeRollouts) EvaluatePolicy(ctx context.Context, in activities.EvaluateInput) (activities.EvalResult, error) {
 	err := r.w.called("eval stage %d %s with %d", in.Stage, in.Label, in.Policy.Version)
+	if err := r.w.linger(ctx, "eval stage %d %s with %d", in.Stage, in.Label, in.Policy.Version); err != nil {
+		return activities.EvalResult{}, err
+	}
 	return activities.EvalResult{Stage: in.Stage, PolicyVersion: in.Policy.Version, Accuracy: 0.25}, err
 }
 

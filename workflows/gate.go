@@ -3,79 +3,122 @@ package workflows
 import (
 	"errors"
 	"fmt"
+	"time"
 
+	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
-)
 
-// Command is the argument of pause, resume and stop. A signal or update
-// without any argument, or with an empty object, is a command without a reason.
-type Command struct {
-	// Reason is shown in the status and in the run's event log.
-	Reason string `json:"reason,omitempty"`
-}
+	"temper/activities"
+)
 
 // errStop leaves a loop at a safe point because a stop was asked for.
 var errStop = errors.New("stopped")
 
-// gateState is what commands have asked for. It crosses continue-as-new and is
-// handed from a run to its stage.
-type gateState struct {
-	Paused   bool   `json:"paused,omitempty"`
-	Stopping bool   `json:"stopping,omitempty"`
-	Reason   string `json:"reason,omitempty"`
+// errSkip leaves a stage at a safe point because it is to be skipped.
+var errSkip = errors.New("skipped")
+
+// holding is what pause, resume and stop have asked for. A run hands it to its
+// stage, and a stage to its run.
+type holding struct {
+	Paused   bool `json:"paused,omitempty"`
+	Stopping bool `json:"stopping,omitempty"`
+	// Now interrupts what is in flight.
+	Now    bool   `json:"now,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	By     string `json:"by,omitempty"`
+	// Since is the time of the order.
+	Since *time.Time `json:"since,omitempty"`
 }
 
-// gate holds a workflow at its safe points while it is paused.
+// gateState is all that commands have asked for. It crosses continue-as-new.
+type gateState struct {
+	holding
+	// Save asks for a checkpoint at the next safe point.
+	Save bool `json:"save,omitempty"`
+	// Skip ends a stage at its next safe point, for the reason in SkipWhy.
+	Skip    bool   `json:"skip,omitempty"`
+	SkipWhy string `json:"skip_why,omitempty"`
+}
+
+// gate holds a workflow at its safe points while it is paused, and interrupts
+// its work where a command says so.
 type gate struct {
 	gateState
 	// scope is "run" or "stage", for messages.
 	scope string
 	// waiting is true while the workflow stands at a safe point.
 	waiting bool
+	// busy counts orders that are being carried out: no new work begins meanwhile.
+	busy int
+	// interrupt cancels the work in flight; nil where there is none.
+	interrupt workflow.CancelFunc
 	// forward passes a changed state on; nil where there is nobody below.
 	forward func(workflow.Context)
-	// peer is the signal by which the workflow above or below hands over its
-	// state, and fromPeer what to do with it.
-	peer     string
-	fromPeer func(gateState)
-	// pending is where commands sent as signals arrive, and the peer's states.
+	// save makes a checkpoint of what is finished.
+	save func(workflow.Context) error
+	// onPause is called with true before a wait and with false after it.
+	onPause func(ctx workflow.Context, paused bool) error
+	// carry carries out the commands that are not the gate's own; see commands.
+	carry map[string]handler
+	// others are the signals besides the commands, and what to do with one.
+	others []inbox
+	// pending is where signals arrive.
 	pending map[string]workflow.ReceiveChannel
 }
 
+// handler refuses a command that makes no sense now, without any effect, or
+// carries it out.
+type handler struct {
+	refuse func(Command) error
+	apply  func(workflow.Context, Command) (string, error)
+}
+
+// inbox is a signal that no person sends. take receives one, if there is one.
+type inbox struct {
+	name string
+	take func(ctx workflow.Context, from workflow.ReceiveChannel) bool
+}
+
 // listen installs the commands as signals and updates. It does not block.
-func (g *gate) listen(ctx workflow.Context, describe map[string]string) error {
-	g.pending = make(map[string]workflow.ReceiveChannel, len(describe))
-	for _, name := range commands() {
-		g.pending[name] = workflow.GetSignalChannelWithOptions(ctx, name,
-			workflow.SignalChannelOptions{Description: describe[name]})
+func (g *gate) listen(ctx workflow.Context) error {
+	g.pending = make(map[string]workflow.ReceiveChannel)
+	for _, name := range g.commands() {
+		g.pending[name] = workflow.GetSignalChannelWithOptions(ctx, name, workflow.SignalChannelOptions{Description: describe(name)})
 		err := workflow.SetUpdateHandlerWithOptions(ctx, name,
-			func(ctx workflow.Context, c Command) (string, error) {
-				g.apply(ctx, name, c)
-				return g.describe(), nil
-			},
+			func(ctx workflow.Context, c Command) (string, error) { return g.apply(ctx, name, c) },
 			workflow.UpdateHandlerOptions{
-				Description: describe[name],
-				Validator:   func(Command) error { return g.refusal(name) },
+				Description: describe(name),
+				Validator:   func(c Command) error { return g.refusal(name, c) },
 			})
 		if err != nil {
 			return fmt.Errorf("update handler %s: %w", name, err)
 		}
 	}
-	g.pending[g.peer] = workflow.GetSignalChannelWithOptions(ctx, g.peer,
-		workflow.SignalChannelOptions{Description: "Between a run and its stage; not for people."})
+	for _, o := range g.others {
+		g.pending[o.name] = workflow.GetSignalChannelWithOptions(ctx, o.name,
+			workflow.SignalChannelOptions{Description: "Between a run and its stage; not for people."})
+	}
 	workflow.Go(ctx, g.serveSignals)
 	return nil
 }
 
-func commands() []string { return []string{CommandPause, CommandResume, CommandStop} }
+func (g *gate) commands() []string {
+	if g.scope == "stage" {
+		return stageCommands()
+	}
+	return commands()
+}
 
 // serveSignals applies signals until the workflow ends. Signals of different
-// names that arrive within one workflow task are applied in the order pause,
-// resume, stop; whoever needs the order of sending uses updates.
+// names that arrive within one workflow task are applied in the order of
+// commands; whoever needs the order of sending uses updates.
 func (g *gate) serveSignals(ctx workflow.Context) {
 	selector := workflow.NewSelector(ctx)
-	for _, name := range g.signals() {
+	for _, name := range g.commands() {
 		selector.AddReceive(g.pending[name], func(workflow.ReceiveChannel, bool) { g.receive(ctx, name) })
+	}
+	for _, o := range g.others {
+		selector.AddReceive(g.pending[o.name], func(from workflow.ReceiveChannel, _ bool) { o.take(ctx, from) })
 	}
 	for {
 		selector.Select(ctx)
@@ -85,105 +128,194 @@ func (g *gate) serveSignals(ctx workflow.Context) {
 // drain applies the signals that have arrived and were not served yet, so that
 // none is lost by continuing as new.
 func (g *gate) drain(ctx workflow.Context) {
-	for _, name := range g.signals() {
+	for _, name := range g.commands() {
 		for g.receive(ctx, name) {
 		}
 	}
+	for _, o := range g.others {
+		for o.take(ctx, g.pending[o.name]) {
+		}
+	}
 }
 
-func (g *gate) signals() []string { return append(commands(), g.peer) }
-
-// receive applies one signal of a name and reports whether there was one.
+// receive applies one signal of a command and reports whether there was one. As
+// a signal cannot be refused, one that makes no sense is dropped with a line in
+// the log.
 func (g *gate) receive(ctx workflow.Context, name string) bool {
-	if name == g.peer {
-		var s gateState
-		ok := g.pending[name].ReceiveAsync(&s)
-		if ok {
-			g.fromPeer(s)
-		}
-		return ok
-	}
 	var c Command
-	ok := g.pending[name].ReceiveAsync(&c)
-	if ok {
-		g.apply(ctx, name, c)
+	if !g.pending[name].ReceiveAsync(&c) {
+		return false
 	}
-	return ok
+	err := g.refusal(name, c)
+	if err == nil {
+		_, err = g.apply(ctx, name, c)
+	}
+	if err != nil {
+		workflow.GetLogger(ctx).Warn("command ignored", "command", name, "err", err)
+	}
+	return true
 }
 
 // refusal says why a command makes no sense now; nil accepts it.
-func (g *gate) refusal(name string) error {
+func (g *gate) refusal(name string, c Command) error {
+	if err := misuse(name, c); err != nil {
+		return err
+	}
 	switch {
-	case g.Stopping:
+	case g.Stopping && (name != CommandStop || !c.Now || g.Now):
 		return fmt.Errorf("the %s is stopping already", g.scope)
-	case name == CommandPause && g.Paused:
+	case name == CommandPause && g.Paused && (!c.Now || g.Now || g.waiting):
 		return fmt.Errorf("the %s is paused already%s", g.scope, because(g.Reason))
 	case name == CommandResume && !g.Paused:
 		return fmt.Errorf("the %s is not paused", g.scope)
-	default:
-		return nil
 	}
+	if h, ok := g.carry[name]; ok {
+		return h.refuse(c)
+	}
+	return nil
 }
 
-// apply carries out a command. As a signal cannot be refused, one that makes
-// no sense is dropped with a line in the log.
-func (g *gate) apply(ctx workflow.Context, name string, c Command) {
-	if err := g.refusal(name); err != nil {
-		workflow.GetLogger(ctx).Warn("command ignored", "command", name, "err", err)
-		return
+// apply carries out a command that is not refused.
+func (g *gate) apply(ctx workflow.Context, name string, c Command) (string, error) {
+	if err := g.refusal(name, c); err != nil { // since it was checked
+		return "", refused(err)
 	}
+	if h, ok := g.carry[name]; ok {
+		return h.apply(ctx, c)
+	}
+	now := workflow.Now(ctx)
 	switch name {
 	case CommandPause:
-		g.gateState = gateState{Paused: true, Reason: c.Reason}
+		g.holding = holding{Paused: true, Now: c.Now, Reason: c.Reason, By: c.By, Since: &now}
 	case CommandResume:
-		g.gateState = gateState{}
+		g.holding = holding{}
 	case CommandStop:
-		g.gateState = gateState{Stopping: true, Reason: c.Reason}
+		g.holding = holding{Stopping: true, Now: c.Now, Reason: c.Reason, By: c.By, Since: &now}
+	case CommandCheckpoint:
+		g.Save = true
+		return g.answer(name), nil
+	}
+	g.changed(ctx)
+	return g.answer(name), nil
+}
+
+// refused is the failure of an update whose command was accepted and turned out
+// to make no sense.
+func refused(err error) error {
+	return temporal.NewNonRetryableApplicationError(err.Error(), activities.ErrTypeRefused, nil)
+}
+
+// changed acts on a changed state: interrupts, and tells who is below.
+func (g *gate) changed(ctx workflow.Context) {
+	if g.Now && g.interrupt != nil {
+		g.interrupt()
 	}
 	if g.forward != nil {
 		g.forward(ctx)
 	}
 }
 
-// describe is the answer to an accepted command.
-func (g *gate) describe() string {
+// answer is the answer to an accepted command.
+func (g *gate) answer(name string) string {
+	when := "at its next safe point"
+	if g.Now {
+		when = "now; the work in flight is interrupted"
+	}
 	switch {
+	case name == CommandCheckpoint && g.waiting:
+		return "a checkpoint is being saved"
+	case name == CommandCheckpoint:
+		return "a checkpoint is saved after the current step"
 	case g.Stopping:
-		return fmt.Sprintf("the %s ends at its next safe point", g.scope)
+		return fmt.Sprintf("the %s ends %s", g.scope, when)
 	case g.Paused && g.waiting:
 		return fmt.Sprintf("the %s is paused", g.scope)
 	case g.Paused:
-		return fmt.Sprintf("the %s pauses at its next safe point", g.scope)
+		return fmt.Sprintf("the %s pauses %s", g.scope, when)
 	default:
 		return fmt.Sprintf("the %s goes on", g.scope)
 	}
 }
 
-// pass is a safe point: it returns at once when nothing was asked for, waits
-// while paused, and returns errStop when the workflow should end. The hook is
-// called with true before the wait and with false after it.
-func (g *gate) pass(ctx workflow.Context, hook func(ctx workflow.Context, paused bool) error) error {
-	for g.Paused && !g.Stopping {
-		if err := g.wait(ctx, hook); err != nil {
+// pass is a safe point: it returns at once when nothing was asked for, saves
+// what was asked for, waits while paused, and returns errStop or errSkip when
+// the workflow should end.
+func (g *gate) pass(ctx workflow.Context) error {
+	for {
+		if err := g.idle(ctx); err != nil {
 			return err
 		}
+		switch {
+		case g.Save:
+			if err := g.checkpoint(ctx); err != nil {
+				return err
+			}
+		case g.Stopping:
+			return errStop
+		case g.Skip:
+			return errSkip
+		case g.Paused:
+			if err := g.wait(ctx); err != nil {
+				return err
+			}
+		default:
+			return ctx.Err()
+		}
 	}
-	if g.Stopping {
-		return errStop
-	}
-	return ctx.Err()
 }
 
-func (g *gate) wait(ctx workflow.Context, hook func(ctx workflow.Context, paused bool) error) error {
+// idle waits for orders that are being carried out.
+func (g *gate) idle(ctx workflow.Context) error {
+	if g.busy == 0 {
+		return nil
+	}
+	return workflow.Await(ctx, func() bool { return g.busy == 0 })
+}
+
+func (g *gate) checkpoint(ctx workflow.Context) error {
+	g.Save = false
+	return g.save(ctx)
+}
+
+// wait stands at the safe point until the pause is over or the workflow is to
+// end. It costs nothing: no timer runs, nothing is asked.
+func (g *gate) wait(ctx workflow.Context) error {
 	g.waiting = true
 	defer func() { g.waiting = false }()
-	if err := hook(ctx, true); err != nil {
+	if err := g.onPause(ctx, true); err != nil {
 		return err
 	}
-	if err := workflow.Await(ctx, func() bool { return !g.Paused || g.Stopping }); err != nil {
-		return err
+	over := func() bool { return !g.Paused || g.Stopping || g.Skip }
+	for !over() {
+		if err := workflow.Await(ctx, func() bool { return over() || g.Save }); err != nil {
+			return err
+		}
+		if g.Save {
+			if err := g.checkpoint(ctx); err != nil {
+				return err
+			}
+		}
 	}
-	return hook(ctx, false)
+	return g.onPause(ctx, false)
+}
+
+// work passes the safe point and does the work; what a command interrupts is
+// done again from there.
+func (g *gate) work(ctx workflow.Context, do func(workflow.Context) error) error {
+	for {
+		if err := g.pass(ctx); err != nil {
+			return err
+		}
+		interrupted := false
+		inner, cancel := workflow.WithCancel(ctx)
+		g.interrupt = func() { interrupted = true; cancel() }
+		err := do(inner)
+		g.interrupt = nil
+		if err == nil || !interrupted || ctx.Err() != nil || !temporal.IsCanceledError(err) {
+			return err
+		}
+		g.Now = false // done
+	}
 }
 
 // settle waits for update handlers that are still running, also when the

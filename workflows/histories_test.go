@@ -55,6 +55,7 @@ func TestHistories(t *testing.T) {
 func playWhole(r recorder, id string) {
 	r.w.plan.Stages[1].Filter = true
 	r.w.plan.SearchAttributes = r.ensureAttributes()
+	r.w.plan.ProgressAttributes = true
 	r.run(id)
 	if got := r.w.finish[0].Policy.Version; got != 3 {
 		r.Errorf("policy %d, want 3", got)
@@ -89,14 +90,14 @@ func playPaused(r recorder, id string) {
 	r.w.plan.Stages[0].Steps, r.w.plan.Stages[1].FirstStep = 4, 5
 	run := r.start(id)
 	await(r, "step 1", func() bool { return r.w.count("train 1") > 0 })
-	if _, err := workflows.Send(r.Context(), r.c, id, workflows.CommandPause, "lunch"); err != nil {
+	if _, err := workflows.Send(r.Context(), r.c, id, workflows.CommandPause, workflows.Command{Reason: "lunch"}); err != nil {
 		r.Fatal(err)
 	}
 	r.awaitState(id, workflows.StatePaused)
 	if s := r.status(id); s.Reason != "lunch" || s.Step == 0 {
 		r.Errorf("status %+v, want paused for lunch after a step", s)
 	}
-	if _, err := workflows.Send(r.Context(), r.c, id, workflows.CommandPause, ""); err == nil {
+	if _, err := workflows.Send(r.Context(), r.c, id, workflows.CommandPause, workflows.Command{}); err == nil {
 		r.Error("a second pause was accepted")
 	}
 	r.signal(workflows.RunWorkflowID(id), workflows.CommandResume, nil)
@@ -126,7 +127,7 @@ func playStopped(r recorder, id string) {
 	r.w.hold = 50 * time.Millisecond
 	run := r.start(id)
 	await(r, "step 1", func() bool { return r.w.count("train 1") > 0 })
-	if _, err := workflows.Send(r.Context(), r.c, id, workflows.CommandStop, "good enough"); err != nil {
+	if _, err := workflows.Send(r.Context(), r.c, id, workflows.CommandStop, workflows.Command{Reason: "good enough"}); err != nil {
 		r.Fatal(err)
 	}
 	r.awaitClosed(run)

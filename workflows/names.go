@@ -34,8 +34,8 @@ const (
 	TypeRetrain  = "Retrain"
 )
 
-// Messages that RLRun and RLStage understand. Each command is both a signal
-// and an update and takes one Command.
+// Messages that RLRun understands, and RLStage in part. Each command is both a
+// signal and an update and takes one Command.
 const (
 	// QueryStatus answers a RunStatus.
 	QueryStatus = "status"
@@ -45,12 +45,24 @@ const (
 	CommandResume = "resume"
 	// CommandStop ends the run, or the stage it is sent to, at the next safe point.
 	CommandStop = "stop"
+	// CommandCheckpoint saves the state at the next safe point.
+	CommandCheckpoint = "checkpoint"
+	// CommandSkipStage ends the current stage, or leaves out a later one.
+	CommandSkipStage = "skip_stage"
+	// CommandRepeatStage runs a stage once more after all others.
+	CommandRepeatStage = "repeat_stage"
+	// CommandAmend changes keys of the configuration from a step on.
+	CommandAmend = "amend"
+	// CommandRestart ends the run and starts another from its checkpoint.
+	CommandRestart = "restart"
 )
 
 // Signals between RLRun and its stage; not meant for people.
 const (
 	signalGate      = "gate"       // run -> stage: the state to take over
 	signalStageGate = "stage_gate" // stage -> run: paused or going again
+	signalOrder     = "order"      // run -> stage: a command that the stage carries out
+	signalReceipt   = "receipt"    // stage -> run: what came of it
 )
 
 // Search attributes, when the server knows them; see RunPlan.SearchAttributes.
@@ -58,6 +70,10 @@ const (
 	AttributeRun   = "RunID" // keyword
 	AttributeStage = "Stage" // keyword, the stage's name
 	AttributeStep  = "Step"  // int, counted through the run
+	// AttributeReward is the mean reward of the newest step that is told: double.
+	AttributeReward = "Reward"
+	// AttributeStatus is the State, kept by the run alone: keyword.
+	AttributeStatus = "RunStatus"
 )
 
 // SearchAttributes are the attributes with their types, for the server.
@@ -66,6 +82,9 @@ func SearchAttributes() map[string]enums.IndexedValueType {
 		AttributeRun:   enums.INDEXED_VALUE_TYPE_KEYWORD,
 		AttributeStage: enums.INDEXED_VALUE_TYPE_KEYWORD,
 		AttributeStep:  enums.INDEXED_VALUE_TYPE_INT,
+
+		AttributeReward: enums.INDEXED_VALUE_TYPE_DOUBLE,
+		AttributeStatus: enums.INDEXED_VALUE_TYPE_KEYWORD,
 	}
 }
 

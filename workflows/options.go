@@ -56,6 +56,7 @@ func retries() *temporal.RetryPolicy {
 			activities.ErrTypeDiverged,
 			activities.ErrTypeDataset,
 			activities.ErrTypeCorrupt,
+			activities.ErrTypeRefused,
 		},
 	}
 }
@@ -126,3 +127,7 @@ func asChild(ctx workflow.Context, id, summary string, attributes temporal.Searc
 		TypedSearchAttributes: attributes,
 	})
 }
+
+// priority is Temporal's for a run's; 0 leaves the server's default, 3. The
+// activities of a child inherit the child's.
+func priority(n int) temporal.Priority { return temporal.Priority{PriorityKey: n} }

@@ -17,10 +17,10 @@ func logEvent(ctx workflow.Context, run activities.RunRef, kind, text string) er
 	}).Get(ctx, nil)
 }
 
-// logPause records that a run stands or goes on, and where.
+// logPause records that a run stands, where and why, or goes on.
 func logPause(ctx workflow.Context, run activities.RunRef, paused bool, reason, where string) error {
 	if paused {
-		return logEvent(ctx, run, CommandPause, where+because(reason))
+		return logEvent(ctx, run, CommandPause, where+reason)
 	}
 	return logEvent(ctx, run, CommandResume, where)
 }
@@ -41,6 +41,51 @@ func searchAttributes(known bool, runID, stage string, step int) temporal.Search
 		updates = append(updates, temporal.NewSearchAttributeKeyInt64(AttributeStep).ValueSet(int64(step)))
 	}
 	return temporal.NewSearchAttributes(updates...)
+}
+
+// runAttributes and stageAttributes are what the run itself is found by.
+func runAttributes(runID string) []temporal.SearchAttributeUpdate {
+	return []temporal.SearchAttributeUpdate{temporal.NewSearchAttributeKeyKeyword(AttributeRun).ValueSet(runID)}
+}
+
+func stageAttributes(name string, last StepNumbers) []temporal.SearchAttributeUpdate {
+	out := []temporal.SearchAttributeUpdate{temporal.NewSearchAttributeKeyKeyword(AttributeStage).ValueSet(name)}
+	if last.Seconds == 0 { // no step was made here
+		return out
+	}
+	return append(out, progressAttributes(last)...)
+}
+
+func progressAttributes(last StepNumbers) []temporal.SearchAttributeUpdate {
+	return []temporal.SearchAttributeUpdate{
+		temporal.NewSearchAttributeKeyInt64(AttributeStep).ValueSet(int64(last.Step)),
+		temporal.NewSearchAttributeKeyFloat64(AttributeReward).ValueSet(last.Reward),
+	}
+}
+
+// describe sets search attributes, where the server knows them.
+func (r *run) describe(ctx workflow.Context, updates []temporal.SearchAttributeUpdate) error {
+	if !r.plan.SearchAttributes {
+		return nil
+	}
+	return workflow.UpsertTypedSearchAttributes(ctx, updates...)
+}
+
+// tell sets the search attribute of the state when that has changed: some ten
+// events in the whole run, one more for each pause.
+func (r *run) tell(ctx workflow.Context) error {
+	state := stateOf(&r.gate, r.doing)
+	if state == r.told || !r.plan.ProgressAttributes {
+		return nil
+	}
+	r.told = state
+	return r.describe(ctx, []temporal.SearchAttributeUpdate{temporal.NewSearchAttributeKeyKeyword(AttributeStatus).ValueSet(string(state))})
+}
+
+// saveCheckpoint saves the state after a step.
+func saveCheckpoint(ctx workflow.Context, run activities.RunRef, step int) error {
+	var trainer *activities.Trainer
+	return workflow.ExecuteActivity(ctx, trainer.SaveCheckpoint, activities.SaveCheckpointInput{Run: run, Step: step}).Get(ctx, nil)
 }
 
 // surface turns the error of an activity, however deep below, into the failure

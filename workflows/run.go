@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"temper/activities"
@@ -23,6 +22,8 @@ type RunResult struct {
 	SummaryPath string            `json:"summary_path"`
 	Policy      activities.Policy `json:"policy"`
 	Stopped     bool              `json:"stopped,omitempty"`
+	// Restarted is the run that goes on instead of this one.
+	Restarted string `json:"restarted,omitempty"`
 }
 
 // RLRun executes a run from its configuration to its final policy. Its input is
@@ -49,14 +50,29 @@ type run struct {
 	// child is the stage that runs now, with its workflow id; nil between stages.
 	child   workflow.ChildWorkflowFuture
 	childID string
+	// orders counts what the stage was asked for, receipts holds what it answered.
+	orders   int
+	receipts map[int]receipt
+
+	// skips are reasons to leave out stages, by index from 0; made counts the
+	// steps of each stage.
+	skips map[int]string
+	made  []int
+	// next is the run that goes on instead of this one, restarted its id once it does.
+	next      *activities.RunInput
+	restarted string
 
 	// doing, stage, step, notes and the rest are what the status tells.
-	doing   State
-	sftStep int
-	stage   int // from 1
-	last    StepNumbers
-	notes   []string // by stage
-	summary string
+	doing      State
+	told       State // as search attribute
+	closing    bool  // the summary is being written
+	sftStep    int
+	stage      int // from 1
+	last       StepNumbers
+	notes      []string // by stage
+	amendments []string
+	saved      int // step of the newest checkpoint that is known; -1 for none
+	summary    string
 }
 
 // setup installs the handlers before anything blocks.
@@ -65,13 +81,12 @@ func (r *run) setup(ctx workflow.Context) error {
 		r.in.RunID = RunIDFromWorkflowID(workflow.GetInfo(ctx).WorkflowExecution.ID)
 	}
 	r.forwarding = workflow.NewMutex(ctx)
-	r.gate = gate{scope: "run", forward: r.forward, peer: signalStageGate, fromPeer: r.stageTold}
-	err := r.gate.listen(ctx, map[string]string{
-		CommandPause:  "Pauses the run at the next safe point: after the current step, chunk of SFT or evaluation. Argument: {\"reason\": \"...\"}, optional.",
-		CommandResume: "Lets the paused run go on.",
-		CommandStop:   "Ends the run at the next safe point and writes its summary. Argument: {\"reason\": \"...\"}, optional.",
-	})
-	if err != nil {
+	r.receipts, r.skips, r.saved = map[int]receipt{}, map[int]string{}, -1
+	r.gate = gate{
+		scope: "run", forward: r.forward, save: r.save, onPause: r.onPause, carry: r.handlers(),
+		others: []inbox{{signalStageGate, r.stageTold}, {signalReceipt, r.takeReceipt}},
+	}
+	if err := r.gate.listen(ctx); err != nil {
 		return err
 	}
 	return workflow.SetQueryHandlerWithOptions(ctx, QueryStatus,
@@ -87,6 +102,30 @@ func (r *run) execute(ctx workflow.Context) error {
 	if err := r.prepare(ctx); err != nil {
 		return err
 	}
+	if err := r.begin(ctx); err != nil {
+		return err
+	}
+	for i := 0; i < len(r.reports); {
+		for ; i < len(r.reports); i++ { // a command may add stages
+			if err := r.runStage(ctx, i); err != nil {
+				return err
+			}
+		}
+		if err := r.evaluateFinal(ctx); err != nil {
+			return err
+		}
+		if err := r.gate.idle(ctx); err != nil { // an order that adds a stage
+			return err
+		}
+	}
+	return nil
+}
+
+// begin makes or takes over the policy that the stages start from.
+func (r *run) begin(ctx workflow.Context) error {
+	if r.plan.Fork != nil {
+		return r.takeOver(ctx, *r.plan.Fork)
+	}
 	if err := r.trainSFT(ctx); err != nil {
 		return err
 	}
@@ -95,21 +134,13 @@ func (r *run) execute(ctx workflow.Context) error {
 			return err
 		}
 	}
-	for i := range r.reports {
-		if err := r.runStage(ctx, i); err != nil {
-			return err
-		}
-		if err := r.evaluate(ctx, i, LabelAfter); err != nil {
-			return err
-		}
-	}
-	return r.evaluateFinal(ctx)
+	return nil
 }
 
 // evaluateFinal measures what the run's policy has kept of the earlier stages.
 func (r *run) evaluateFinal(ctx workflow.Context) error {
 	for i := range r.reports {
-		if after := r.reports[i].After; after.PolicyVersion == r.policy.Version {
+		if after := r.reports[i].After; after.Label != "" && after.PolicyVersion == r.policy.Version {
 			r.reports[i].Final = after
 			r.reports[i].Final.Label = LabelFinal
 			continue
@@ -128,19 +159,15 @@ func (r *run) open(ctx workflow.Context) error {
 		return err
 	}
 	r.ref = activities.RunRef{RunID: r.plan.RunID, Config: r.plan.Config}
-	r.notes = make([]string, len(r.plan.Stages))
+	r.notes, r.made = make([]string, len(r.plan.Stages)), make([]int, len(r.plan.Stages))
 	for _, p := range r.plan.Stages {
 		r.reports = append(r.reports, activities.StageReport{Plan: p})
 	}
-	if !r.plan.SearchAttributes {
-		return nil
-	}
-	return workflow.UpsertTypedSearchAttributes(ctx,
-		temporal.NewSearchAttributeKeyKeyword(AttributeRun).ValueSet(r.plan.RunID))
+	return r.describe(ctx, runAttributes(r.plan.RunID))
 }
 
 func (r *run) prepare(ctx workflow.Context) error {
-	if err := r.gate.pass(ctx, r.onPause); err != nil {
+	if err := r.gate.pass(ctx); err != nil {
 		return err
 	}
 	var control *activities.Control
@@ -153,110 +180,202 @@ func (r *run) prepare(ctx workflow.Context) error {
 func (r *run) trainSFT(ctx workflow.Context) error {
 	var trainer *activities.Trainer
 	for r.sftStep < r.plan.SFTSteps {
-		if err := r.enter(ctx, StateSFT); err != nil {
-			return err
-		}
 		to := min(r.sftStep+SFTChunk, r.plan.SFTSteps)
-		summary := fmt.Sprintf("SFT updates %d-%d of %d", r.sftStep+1, to, r.plan.SFTSteps)
 		var out activities.TrainSFTResult
-		err := workflow.ExecuteActivity(onTrainer(ctx, summary), trainer.TrainSFT,
-			activities.TrainSFTInput{Run: r.ref, From: r.sftStep, To: to, Save: true}).Get(ctx, &out)
+		err := r.work(ctx, StateSFT, func(ctx workflow.Context) error {
+			summary := fmt.Sprintf("SFT updates %d-%d of %d", r.sftStep+1, to, r.plan.SFTSteps)
+			return workflow.ExecuteActivity(r.onTrainer(ctx, summary), trainer.TrainSFT,
+				activities.TrainSFTInput{Run: r.ref, From: r.sftStep, To: to, Save: true}).Get(ctx, &out)
+		})
 		if err != nil {
 			return err
 		}
 		out.TrainTime += r.sft.TrainTime // the metrics are the last chunk's, the time is of all
 		r.sft, r.sftStep = out, to
 	}
-	return workflow.ExecuteActivity(onTrainer(ctx, "policy 0"), trainer.PublishPolicy,
-		activities.PublishInput{Run: r.ref, Step: 0}).Get(ctx, &r.policy)
+	r.saved = 0
+	return r.publish(ctx, 0)
+}
+
+// publish makes a policy of the state after SFT, or of that where a fork begins.
+func (r *run) publish(ctx workflow.Context, step int) error {
+	var trainer *activities.Trainer
+	return workflow.ExecuteActivity(r.onTrainer(ctx, fmt.Sprintf("policy %d", step)), trainer.PublishPolicy,
+		activities.PublishInput{Run: r.ref, Step: step}).Get(ctx, &r.policy)
 }
 
 // evaluate measures the current policy on the held-out problems of stage i.
 func (r *run) evaluate(ctx workflow.Context, i int, label string) error {
-	if err := r.enter(ctx, StateEvaluating); err != nil {
-		return err
-	}
-	report := &r.reports[i]
-	out := map[string]*activities.EvalResult{
-		LabelBefore: &report.Before, LabelAfter: &report.After, LabelFinal: &report.Final,
-	}[label]
-	var rollouts *activities.Rollouts
-	summary := fmt.Sprintf("policy %d on stage %s, %s", r.policy.Version, report.Plan.Name, label)
-	err := workflow.ExecuteActivity(onRollouts(ctx, summary), rollouts.EvaluatePolicy, activities.EvaluateInput{
-		Run: r.ref, Stage: report.Plan.Index, Policy: r.policy, Label: label,
-	}).Get(ctx, out)
+	plan := r.reports[i].Plan
+	var out activities.EvalResult
+	err := r.work(ctx, StateEvaluating, func(ctx workflow.Context) error {
+		var rollouts *activities.Rollouts
+		summary := fmt.Sprintf("policy %d on stage %s, %s", r.policy.Version, plan.Name, label)
+		return workflow.ExecuteActivity(r.onRollouts(ctx, summary), rollouts.EvaluatePolicy, activities.EvaluateInput{
+			Run: r.ref, Stage: plan.Source(), Policy: r.policy, Label: label,
+		}).Get(ctx, &out)
+	})
 	if err != nil {
 		return err
 	}
 	out.Label = label // marks the report as measured
+	report := &r.reports[i]
+	switch label {
+	case LabelBefore:
+		report.Before = out
+	case LabelAfter:
+		report.After = out
+	case LabelFinal:
+		report.Final = out
+	}
 	r.show(ctx)
 	return nil
 }
 
 // runStage runs a stage as a child workflow, which has its own page, history
-// and pause button in the web UI.
+// and pause button in the web UI, and evaluates what came of it.
 func (r *run) runStage(ctx workflow.Context, i int) error {
 	if err := r.enter(ctx, StateTraining); err != nil {
 		return err
 	}
 	plan := r.reports[i].Plan
 	r.stage = plan.Index
-	if err := r.upsertStage(ctx, plan.Name); err != nil {
+	switch over, err := r.passOver(ctx, i); {
+	case err != nil:
+		return err
+	case over:
+		return nil
+	}
+	shown := r.last
+	if !r.plan.ProgressAttributes {
+		shown = StepNumbers{}
+	}
+	if err := r.describe(ctx, stageAttributes(plan.Name, shown)); err != nil {
 		return err
 	}
 	if err := logEvent(ctx, r.ref, "stage", fmt.Sprintf("stage %d (%s) begins: %d steps", plan.Index, plan.Name, plan.Steps)); err != nil {
 		return err
 	}
+	if err := r.gate.idle(ctx); err != nil { // an amendment of the stage's first step
+		return err
+	}
+	out, err := r.runChild(ctx, i)
+	if err != nil {
+		return err
+	}
+	r.policy, r.last = out.Policy, out.Last
+	r.reports[i].Filter, r.notes[i] = out.Filter, out.Note
+	r.made[i] += out.Made
+	r.saved = max(r.saved, out.Saved)
+	if out.Gate.Paused && !r.gate.Stopping {
+		r.gate.holding = out.Gate.holding
+	}
+	r.gate.Save = r.gate.Save || out.Gate.Save
+	return r.evaluate(ctx, i, LabelAfter)
+}
+
+// passOver leaves out a stage that is to be skipped, or that the parent of a
+// fork has finished.
+func (r *run) passOver(ctx workflow.Context, i int) (bool, error) {
+	plan := r.reports[i].Plan
+	if f := r.plan.Fork; f != nil && plan.FirstStep+plan.Steps-1 <= f.Step {
+		r.notes[i] = "made by run " + f.RunID
+		return true, nil
+	}
+	why, skipped := r.skips[i]
+	if !skipped {
+		return false, nil
+	}
+	r.notes[i] = why
+	if err := logEvent(ctx, r.ref, "skip", fmt.Sprintf("stage %d (%s): %s", plan.Index, plan.Name, why)); err != nil {
+		return true, err
+	}
+	return true, r.evaluate(ctx, i, LabelAfter)
+}
+
+func (r *run) runChild(ctx workflow.Context, i int) (StageResult, error) {
+	r.reports[i].Plan.Offset = r.madeBefore(i)
+	plan := r.reports[i].Plan
 	r.childID = StageWorkflowID(r.plan.RunID, plan.Index, plan.Name)
 	child := asChild(ctx, r.childID, fmt.Sprintf("stage %d of %d: %s, steps %d-%d",
 		plan.Index, len(r.reports), plan.Name, plan.FirstStep, plan.FirstStep+plan.Steps-1),
 		searchAttributes(r.plan.SearchAttributes, r.plan.RunID, plan.Name, 0))
+	child = workflow.WithWorkflowPriority(child, priority(r.plan.Priority))
 	r.child = workflow.ExecuteChildWorkflow(child, RLStage, r.stageInput(plan))
 	r.show(ctx)
 	var out StageResult
 	err := r.child.Get(child, &out)
 	r.gate.drain(ctx) // what the stage said last comes before what it returned
 	r.child, r.childID, r.gate.waiting = nil, "", false
-	if err != nil {
-		return err
-	}
-	r.policy, r.last = out.Policy, out.Last
-	r.reports[i].Filter, r.notes[i] = out.Filter, out.Note
-	if out.Gate.Paused && !r.gate.Stopping {
-		r.gate.gateState = out.Gate
-	}
-	return nil
+	return out, err
 }
 
 func (r *run) stageInput(plan activities.StagePlan) StageInput {
+	next := plan.FirstStep
+	if r.plan.Fork != nil {
+		next = max(next, r.plan.Fork.Step+1)
+	}
 	return StageInput{
 		Run: r.ref, Plan: plan, NumSteps: r.plan.NumSteps(), CheckpointEvery: r.plan.CheckpointEvery,
 		NumShards: NumRolloutShards, StepsPerExecution: StepsPerExecution,
-		SearchAttributes: r.plan.SearchAttributes,
+		SearchAttributes: r.plan.SearchAttributes, ProgressAttributes: r.plan.ProgressAttributes, Priority: r.plan.Priority,
 		Progress: StageProgress{
-			NextStep: plan.FirstStep, Policy: r.policy, Gate: r.gate.gateState, Last: r.last, StepSeconds: r.last.Seconds,
+			NextStep: next, Policy: r.policy, Gate: gateState{holding: r.gate.holding}, Last: r.last, StepSeconds: r.last.Seconds,
 		},
 	}
 }
 
-func (r *run) upsertStage(ctx workflow.Context, name string) error {
-	if !r.plan.SearchAttributes {
-		return nil
-	}
-	return workflow.UpsertTypedSearchAttributes(ctx, temporal.NewSearchAttributeKeyKeyword(AttributeStage).ValueSet(name))
+// work does what a command may interrupt, and again after an interruption.
+func (r *run) work(ctx workflow.Context, doing State, do func(workflow.Context) error) error {
+	return r.gate.work(ctx, func(ctx workflow.Context) error {
+		if err := r.turnTo(ctx, doing); err != nil {
+			return err
+		}
+		return do(ctx)
+	})
 }
 
 // enter passes a safe point and shows what the run does next.
 func (r *run) enter(ctx workflow.Context, doing State) error {
-	if err := r.gate.pass(ctx, r.onPause); err != nil {
+	if err := r.gate.pass(ctx); err != nil {
 		return err
 	}
+	return r.turnTo(ctx, doing)
+}
+
+// turnTo shows what the run does now.
+func (r *run) turnTo(ctx workflow.Context, doing State) error {
 	r.doing = doing
 	r.show(ctx)
-	return nil
+	return r.tell(ctx)
 }
 
 func (r *run) onPause(ctx workflow.Context, paused bool) error {
 	r.show(ctx)
-	return logPause(ctx, r.ref, paused, r.gate.Reason, fmt.Sprintf("while %s", r.doing))
+	if err := r.tell(ctx); err != nil {
+		return err
+	}
+	return logPause(ctx, r.ref, paused, who(r.gate.Reason, r.gate.By), fmt.Sprintf("while %s", r.doing))
+}
+
+// save makes a checkpoint between stages; every chunk of SFT ends in one anyway.
+func (r *run) save(ctx workflow.Context) error {
+	if r.doing == StateSFT || r.doing == StatePreparing {
+		return nil
+	}
+	step := int(r.policy.Version)
+	if err := saveCheckpoint(r.onTrainer(ctx, fmt.Sprintf("checkpoint after step %d, as ordered", step)), r.ref, step); err != nil {
+		return err
+	}
+	r.saved = max(r.saved, step)
+	return nil
+}
+
+// onTrainer and onRollouts are the options of activities of this run.
+func (r *run) onTrainer(ctx workflow.Context, summary string) workflow.Context {
+	return workflow.WithPriority(onTrainer(ctx, summary), priority(r.plan.Priority))
+}
+
+func (r *run) onRollouts(ctx workflow.Context, summary string) workflow.Context {
+	return workflow.WithPriority(onRollouts(ctx, summary), priority(r.plan.Priority))
 }

@@ -2,7 +2,9 @@ package workflows
 
 import (
 	"errors"
+	"fmt"
 
+	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
@@ -12,6 +14,7 @@ import (
 // end closes the run in one of three ways: done (or stopped early), cancelled,
 // failed. Whatever happened, the run's folder says so.
 func (r *run) end(ctx workflow.Context, err error) (RunResult, error) {
+	r.closing = true
 	defer settle(ctx)
 	if canceled(ctx, err) {
 		r.sayFarewell(ctx, "cancel", "the run was cancelled", true)
@@ -26,13 +29,18 @@ func (r *run) end(ctx workflow.Context, err error) (RunResult, error) {
 		r.sayFarewell(ctx, "fail", err.Error(), false)
 		return RunResult{}, err
 	}
-	return RunResult{RunID: r.plan.RunID, SummaryPath: r.summary, Policy: r.policy, Stopped: stopped}, nil
+	return RunResult{
+		RunID: r.plan.RunID, SummaryPath: r.summary, Policy: r.policy, Stopped: stopped, Restarted: r.restarted,
+	}, nil
 }
 
 // finish writes the summary.
 func (r *run) finish(ctx workflow.Context, stopped bool) error {
 	if stopped {
-		if err := logEvent(ctx, r.ref, "stop", "the run was stopped"+because(r.gate.Reason)); err != nil {
+		if err := logEvent(ctx, r.ref, "stop", "the run was stopped"+who(r.gate.Reason, r.gate.By)); err != nil {
+			return err
+		}
+		if err := r.startNext(ctx); err != nil {
 			return err
 		}
 	}
@@ -42,16 +50,38 @@ func (r *run) finish(ctx workflow.Context, stopped bool) error {
 	if err != nil {
 		return err
 	}
-	r.doing, r.summary = StateDone, out.SummaryPath
-	r.show(ctx)
-	return nil
+	r.summary = out.SummaryPath
+	return r.turnTo(ctx, StateDone)
+}
+
+// startNext starts the run that a restart asked for. It belongs to nobody: this
+// run ends, and what becomes of the other is its own affair.
+func (r *run) startNext(ctx workflow.Context) error {
+	if r.next == nil {
+		return nil
+	}
+	from := r.next.Fork
+	ctx = workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
+		WorkflowID: RunWorkflowID(r.next.RunID), TaskQueue: QueueControl, ParentClosePolicy: enums.PARENT_CLOSE_POLICY_ABANDON,
+		StaticSummary: fmt.Sprintf("run %s, from step %d of run %s", r.next.RunID, from.Step, from.RunID), Priority: priority(r.next.Priority),
+	})
+	if err := workflow.ExecuteChildWorkflow(ctx, RLRun, *r.next).GetChildWorkflowExecution().Get(ctx, nil); err != nil {
+		// This run ends in any case, and says that nobody goes on.
+		return logEvent(ctx, r.ref, CommandRestart, fmt.Sprintf("run %s did not start: %v", r.next.RunID, err))
+	}
+	r.restarted = r.next.RunID
+	return logEvent(ctx, r.ref, CommandRestart, fmt.Sprintf("run %s goes on from step %d", r.restarted, from.Step))
 }
 
 func (r *run) finishInput(ctx workflow.Context, stopped bool) activities.FinishRunInput {
-	return activities.FinishRunInput{
+	in := activities.FinishRunInput{
 		Run: r.ref, Started: r.started, Ended: workflow.Now(ctx),
-		SFT: r.sft, Stages: r.reports, Policy: r.policy, Stopped: stopped,
+		SFT: r.sft, Stages: r.reports, Policy: r.policy, Stopped: stopped, Restarted: r.restarted,
 	}
+	if f := r.plan.Fork; f != nil {
+		in.Fork = &activities.ForkFrom{RunID: f.RunID, Step: f.Step}
+	}
+	return in
 }
 
 // sayFarewell leaves a last line in the event log, and with summary the numbers
@@ -85,15 +115,24 @@ func (r *run) forward(ctx workflow.Context) {
 	}
 	// A stage that has just ended cannot be told; the run's own next safe point
 	// comes first then.
-	_ = r.child.SignalChildWorkflow(ctx, signalGate, r.gate.gateState).Get(ctx, nil)
+	_ = r.child.SignalChildWorkflow(ctx, signalGate, r.gate.holding).Get(ctx, nil)
 }
 
 // stageTold notes that the stage stands at a safe point or goes on.
-func (r *run) stageTold(state gateState) {
-	if r.gate.Stopping || r.child == nil {
-		return
+func (r *run) stageTold(ctx workflow.Context, from workflow.ReceiveChannel) bool {
+	var state holding
+	if !from.ReceiveAsync(&state) {
+		return false
 	}
-	r.gate.gateState, r.gate.waiting = state, state.Paused
+	if r.gate.Stopping || r.child == nil {
+		return true
+	}
+	r.gate.holding, r.gate.waiting = state, state.Paused
+	r.show(ctx)
+	if err := r.tell(ctx); err != nil {
+		workflow.GetLogger(ctx).Warn("status not told", "run_id", r.ref.RunID, "err", err)
+	}
+	return true
 }
 
 func (r *run) show(ctx workflow.Context) {
@@ -109,10 +148,21 @@ func (r *run) status() RunStatus {
 		RunID: r.in.RunID, State: stateOf(&r.gate, r.doing), Child: r.childID,
 		Stage: r.stage, Step: r.last.Step, NumSteps: r.plan.NumSteps(),
 		SFTStep: r.sftStep, SFTSteps: r.plan.SFTSteps, Last: r.last,
-		PolicyVersion: r.policy.Version, Reason: r.gate.Reason, SummaryPath: r.summary,
+		PolicyVersion: r.policy.Version, Reason: r.gate.Reason, By: r.gate.By, Since: r.gate.Since, SummaryPath: r.summary,
+		Amendments: r.amendments, Priority: r.plan.Priority, Restarted: r.restarted,
+	}
+	if r.saved >= 0 {
+		s.Checkpoint = &r.saved
+	}
+	if f := r.plan.Fork; f != nil {
+		s.Fork = &activities.ForkFrom{RunID: f.RunID, Step: f.Step}
 	}
 	for i, report := range r.reports {
-		s.Stages = append(s.Stages, stageStatus(report, r.notes[i]))
+		note := r.notes[i]
+		if why, ok := r.skips[i]; ok && note == "" {
+			note = "to be " + why
+		}
+		s.Stages = append(s.Stages, stageStatus(report, note))
 		if report.Plan.Index == r.stage {
 			s.StageName = report.Plan.Name
 		}

@@ -19,6 +19,10 @@ type StageInput struct {
 	// StepsPerExecution is the number of steps before the stage continues as new.
 	StepsPerExecution int  `json:"steps_per_execution"`
 	SearchAttributes  bool `json:"search_attributes,omitempty"`
+	// ProgressAttributes says whether step and reward are told as well.
+	ProgressAttributes bool `json:"progress_attributes,omitempty"`
+	// Priority of the run, 0 for the default.
+	Priority int `json:"priority,omitempty"`
 	// Progress is all that crosses continue-as-new.
 	Progress StageProgress `json:"progress"`
 }
@@ -35,6 +39,9 @@ type StageProgress struct {
 	Last     StepNumbers             `json:"last"`
 	// StepSeconds is the running mean of step times.
 	StepSeconds float64 `json:"step_seconds"`
+	// Made counts the steps of this stage, Saved is the last that has a checkpoint.
+	Made  int `json:"made,omitempty"`
+	Saved int `json:"saved,omitempty"`
 }
 
 // StageResult is what the run needs of a finished stage.
@@ -49,6 +56,10 @@ type StageResult struct {
 	// Gate is handed up, so that a pause that found no safe point left in the
 	// stage takes hold in the run.
 	Gate gateState `json:"gate"`
+	// Made counts the steps that the stage made; Saved is the last of them with a
+	// checkpoint, 0 for none.
+	Made  int `json:"made,omitempty"`
+	Saved int `json:"saved,omitempty"`
 }
 
 // RLStage runs the steps of one stage, each as a child RLStep.
@@ -58,8 +69,8 @@ func RLStage(ctx workflow.Context, in StageInput) (StageResult, error) {
 		return StageResult{}, err
 	}
 	note, err := s.run(ctx)
-	if errors.Is(err, errStop) {
-		note, err = s.stopped(ctx)
+	if errors.Is(err, errStop) || errors.Is(err, errSkip) {
+		note, err = s.cut(ctx, err)
 	}
 	settle(ctx)
 	if err != nil {
@@ -68,7 +79,7 @@ func RLStage(ctx workflow.Context, in StageInput) (StageResult, error) {
 	s.gate.drain(ctx)
 	return StageResult{
 		Policy: s.at.Policy, Filter: s.at.Filter, Step: s.at.NextStep - 1,
-		Last: s.at.Last, Note: note, Gate: s.gate.gateState,
+		Last: s.at.Last, Note: note, Gate: s.gate.gateState, Made: s.at.Made, Saved: s.at.Saved,
 	}, nil
 }
 
@@ -77,6 +88,7 @@ type stage struct {
 	at     StageProgress
 	gate   gate
 	done   bool
+	inStep bool          // a step is in flight
 	recent []StepNumbers // newest last, for the web UI
 }
 
@@ -84,13 +96,11 @@ type stage struct {
 const numRecent = 12
 
 func (s *stage) setup(ctx workflow.Context) error {
-	s.gate = gate{gateState: s.at.Gate, scope: "stage", peer: signalGate, fromPeer: s.takeOver}
-	err := s.gate.listen(ctx, map[string]string{
-		CommandPause:  "Pauses the run after the current step. Argument: {\"reason\": \"...\"}, optional.",
-		CommandResume: "Lets the paused run go on.",
-		CommandStop:   "Ends this stage after the current step; the run goes on with its evaluation and the next stage.",
-	})
-	if err != nil {
+	s.gate = gate{
+		gateState: s.at.Gate, scope: "stage", save: s.save, onPause: s.onPause,
+		others: []inbox{{signalGate, s.takeOver}, {signalOrder, s.takeOrder}},
+	}
+	if err := s.gate.listen(ctx); err != nil {
 		return err
 	}
 	return workflow.SetQueryHandlerWithOptions(ctx, QueryStatus,
@@ -99,11 +109,20 @@ func (s *stage) setup(ctx workflow.Context) error {
 }
 
 // takeOver adopts what the run was told; its stop ends the stage, too.
-func (s *stage) takeOver(state gateState) {
-	if !s.gate.Stopping {
-		s.gate.gateState = state
+func (s *stage) takeOver(ctx workflow.Context, from workflow.ReceiveChannel) bool {
+	var state holding
+	if !from.ReceiveAsync(&state) {
+		return false
 	}
+	if !s.gate.Stopping || state.Stopping {
+		s.gate.holding = state
+		s.gate.changed(ctx)
+	}
+	return true
 }
+
+// end is the step after the stage's last; an amendment may move it.
+func (s *stage) end() int { return s.in.Plan.FirstStep + s.in.Plan.Steps }
 
 // run returns a note when no problem was left, and errStop when a stop cut the
 // stage short.
@@ -111,16 +130,17 @@ func (s *stage) run(ctx workflow.Context) (note string, err error) {
 	if note, err = s.filter(ctx); note != "" || err != nil {
 		return note, err
 	}
-	end := s.in.Plan.FirstStep + s.in.Plan.Steps
-	for made := 0; s.at.NextStep < end; made++ {
+	for made := 0; s.at.NextStep < s.end(); made++ {
 		full := made >= s.in.StepsPerExecution || workflow.GetInfo(ctx).GetContinueAsNewSuggested()
 		if full && made > 0 {
 			return "", s.continueAsNew(ctx)
 		}
-		if err := s.gate.pass(ctx, s.onPause); err != nil {
+		if err := s.gate.work(ctx, s.step); err != nil {
 			return "", err
 		}
-		if err := s.step(ctx, s.at.NextStep == end-1); err != nil {
+	}
+	if s.gate.Save {
+		if err := s.gate.checkpoint(ctx); err != nil {
 			return "", err
 		}
 	}
@@ -133,12 +153,11 @@ func (s *stage) filter(ctx workflow.Context) (note string, err error) {
 	if !s.in.Plan.Filter || s.at.Filtered {
 		return "", nil
 	}
-	if err := s.gate.pass(ctx, s.onPause); err != nil {
-		return "", err
-	}
-	var rollouts *activities.Rollouts
-	err = workflow.ExecuteActivity(onRollouts(ctx, "filter of stage "+s.in.Plan.Name), rollouts.FilterProblems,
-		activities.FilterInput{Run: s.in.Run, Stage: s.in.Plan.Index, Policy: s.at.Policy}).Get(ctx, &s.at.Filter)
+	err = s.gate.work(ctx, func(ctx workflow.Context) error {
+		var rollouts *activities.Rollouts
+		return workflow.ExecuteActivity(onRollouts(ctx, "filter of stage "+s.in.Plan.Name), rollouts.FilterProblems,
+			activities.FilterInput{Run: s.in.Run, Stage: s.in.Plan.Source(), Policy: s.at.Policy}).Get(ctx, &s.at.Filter)
+	})
 	if err != nil {
 		return "", err
 	}
@@ -153,26 +172,59 @@ func (s *stage) filter(ctx workflow.Context) (note string, err error) {
 }
 
 // step runs the next step as a child and takes over its policy.
-func (s *stage) step(ctx workflow.Context, last bool) error {
+func (s *stage) step(ctx workflow.Context) error {
 	n := s.at.NextStep
+	save := n == s.end()-1 || s.in.CheckpointEvery > 0 && n%s.in.CheckpointEvery == 0
 	attributes := searchAttributes(s.in.SearchAttributes, s.in.Run.RunID, s.in.Plan.Name, n)
 	child := asChild(ctx, StepWorkflowID(s.in.Run.RunID, n),
 		fmt.Sprintf("step %d of %d, stage %s, policy %d", n, s.in.NumSteps, s.in.Plan.Name, s.at.Policy.Version), attributes)
+	child = workflow.WithWorkflowPriority(child, priority(s.in.Priority))
 	var out StepResult
+	s.inStep = true
 	err := workflow.ExecuteChildWorkflow(child, RLStep, StepInput{
 		Run: s.in.Run, Stage: s.in.Plan, Step: n, NumSteps: s.in.NumSteps, Policy: s.at.Policy,
-		Save: last || s.in.CheckpointEvery > 0 && n%s.in.CheckpointEvery == 0, NumShards: s.in.NumShards,
+		Save: save, NumShards: s.in.NumShards,
 	}).Get(child, &out)
+	s.inStep = false
 	if err != nil {
 		return err
 	}
 	s.at.NextStep++
+	s.at.Made++
+	if save {
+		s.at.Saved = n
+	}
 	s.at.Policy, s.at.Last = out.Policy, out.Numbers
 	s.at.StepSeconds = pace(s.at.StepSeconds, out.Numbers.Seconds)
 	s.recent = append(s.recent, out.Numbers)
 	s.recent = s.recent[max(0, len(s.recent)-numRecent):]
 	s.show(ctx)
-	return nil
+	return s.report(ctx)
+}
+
+// reportEvery is the number of steps after which a stage tells step and reward
+// as search attributes: an event each would be as much as a tenth of a step.
+const reportEvery = 10
+
+func (s *stage) report(ctx workflow.Context) error {
+	if !s.in.ProgressAttributes || s.at.Made%reportEvery != 0 && s.at.NextStep < s.end() {
+		return nil
+	}
+	return workflow.UpsertTypedSearchAttributes(ctx, progressAttributes(s.at.Last)...)
+}
+
+// save makes a checkpoint of the last finished step; before the first one, the
+// stage begins with what is saved already.
+func (s *stage) save(ctx workflow.Context) error {
+	last := s.at.NextStep - 1
+	if s.at.Made == 0 || s.at.Saved == last {
+		return nil
+	}
+	if err := saveCheckpoint(onTrainer(ctx, fmt.Sprintf("checkpoint after step %d, as ordered", last)), s.in.Run, last); err != nil {
+		return err
+	}
+	s.at.Saved = last
+	return logEvent(ctx, s.in.Run, CommandCheckpoint, fmt.Sprintf("after step %d, as ordered", last))
 }
 
 // continueAsNew starts the next execution of the stage with an empty history.
@@ -185,9 +237,14 @@ func (s *stage) continueAsNew(ctx workflow.Context) error {
 	return workflow.NewContinueAsNewError(ctx, RLStage, next)
 }
 
-func (s *stage) stopped(ctx workflow.Context) (string, error) {
-	note := fmt.Sprintf("stopped before step %d%s", s.at.NextStep, because(s.gate.Reason))
-	return note, logEvent(ctx, s.in.Run, "stop", fmt.Sprintf("stage %s: %s", s.in.Plan.Name, note))
+// cut writes down why the stage ended before its last step.
+func (s *stage) cut(ctx workflow.Context, cause error) (string, error) {
+	kind, why := "stop", who(s.gate.Reason, s.gate.By)
+	if errors.Is(cause, errSkip) {
+		kind, why = "skip", s.gate.SkipWhy
+	}
+	note := fmt.Sprintf("%v before step %d%s", cause, s.at.NextStep, why)
+	return note, logEvent(ctx, s.in.Run, kind, fmt.Sprintf("stage %s: %s", s.in.Plan.Name, note))
 }
 
 // onPause writes down a pause or its end and tells the run above, whichever of
@@ -195,11 +252,12 @@ func (s *stage) stopped(ctx workflow.Context) (string, error) {
 func (s *stage) onPause(ctx workflow.Context, paused bool) error {
 	s.show(ctx)
 	if parent := workflow.GetInfo(ctx).ParentWorkflowExecution; parent != nil {
-		state := gateState{Paused: paused, Reason: s.gate.Reason}
+		state := s.gate.holding
+		state.Paused, state.Now = paused, false
 		// A run that is gone needs no news: its end cancels or ends this stage.
 		_ = workflow.SignalExternalWorkflow(ctx, parent.ID, "", signalStageGate, state).Get(ctx, nil)
 	}
-	return logPause(ctx, s.in.Run, paused, s.gate.Reason, fmt.Sprintf("before step %d", s.at.NextStep))
+	return logPause(ctx, s.in.Run, paused, who(s.gate.Reason, s.gate.By), fmt.Sprintf("before step %d", s.at.NextStep))
 }
 
 func (s *stage) show(ctx workflow.Context) {
@@ -217,6 +275,6 @@ func (s *stage) status() RunStatus {
 		Stage: s.in.Plan.Index, StageName: s.in.Plan.Name,
 		Step: step, NumSteps: s.in.NumSteps, Last: s.at.Last,
 		ETASeconds:    s.at.StepSeconds * float64(s.in.NumSteps-step),
-		PolicyVersion: s.at.Policy.Version, Reason: s.gate.Reason,
+		PolicyVersion: s.at.Policy.Version, Reason: s.gate.Reason, By: s.gate.By, Since: s.gate.Since, Priority: s.in.Priority,
 	}
 }

@@ -1,6 +1,10 @@
 package workflows
 
-import "temper/activities"
+import (
+	"time"
+
+	"temper/activities"
+)
 
 // State says what a run or a stage is doing.
 type State string
@@ -39,8 +43,22 @@ type RunStatus struct {
 	// evaluations not counted; 0 = not known.
 	ETASeconds    float64 `json:"eta_seconds"`
 	PolicyVersion int64   `json:"policy_version"`
-	// Reason is what the person who paused or stopped the run gave.
-	Reason string `json:"reason,omitempty"`
+	// Reason is what the person who paused or stopped the run gave, By who that
+	// was, where it was said, and Since when.
+	Reason string     `json:"reason,omitempty"`
+	By     string     `json:"by,omitempty"`
+	Since  *time.Time `json:"since,omitempty"`
+	// Amendments are the changes of the configuration, one line each.
+	Amendments []string `json:"amendments,omitempty"`
+	// Checkpoint is the step of the newest checkpoint that the run knows of; nil
+	// for none, 0 after SFT.
+	Checkpoint *int `json:"checkpoint,omitempty"`
+	// Fork is the checkpoint that the run began with, Restarted the run that goes
+	// on instead of it.
+	Fork      *activities.ForkFrom `json:"fork,omitempty"`
+	Restarted string               `json:"restarted,omitempty"`
+	// Priority among runs, 1 (first) to 5; 0 = the middle.
+	Priority int `json:"priority,omitempty"`
 	// Stages lists accuracy and tool errors of every stage, as far as measured.
 	Stages []StageStatus `json:"stages,omitempty"`
 	// SummaryPath is set when the run is done.

@@ -68,8 +68,8 @@ func (s *step) selectProblems(ctx workflow.Context) ([]string, error) {
 	var control *activities.Control
 	var out activities.SelectProblemsResult
 	err := workflow.ExecuteLocalActivity(inline(ctx, ""), control.SelectProblems, activities.SelectProblemsInput{
-		Run: s.in.Run, Stage: s.in.Stage.Index, Step: s.in.Step,
-		StageStep: s.in.Step - s.in.Stage.FirstStep + 1,
+		Run: s.in.Run, Stage: s.in.Stage.Source(), Step: s.in.Step,
+		StageStep: s.in.Stage.Offset + s.in.Step - s.in.Stage.FirstStep + 1,
 	}).Get(ctx, &out)
 	return out.ProblemIDs, err
 }
@@ -81,7 +81,7 @@ func (s *step) sample(ctx workflow.Context, problems []string) (activities.Sampl
 	for i, ids := range shard(problems, s.in.NumShards) {
 		ctx := onRollouts(ctx, fmt.Sprintf("step %d, shard %d: %d problems", s.in.Step, i+1, len(ids)))
 		futures = append(futures, workflow.ExecuteActivity(ctx, rollouts.SampleGroups, activities.SampleGroupsInput{
-			Run: s.in.Run, Stage: s.in.Stage.Index, Step: s.in.Step, ProblemIDs: ids, Policy: s.in.Policy,
+			Run: s.in.Run, Stage: s.in.Stage.Source(), Step: s.in.Step, ProblemIDs: ids, Policy: s.in.Policy,
 		}))
 	}
 	var sum activities.SampleGroupsResult
@@ -99,7 +99,7 @@ func (s *step) buildBatch(ctx workflow.Context, problems []string) (activities.B
 	var control *activities.Control
 	var out activities.BuildBatchResult
 	err := workflow.ExecuteLocalActivity(inline(ctx, ""), control.BuildBatch, activities.BuildBatchInput{
-		Run: s.in.Run, Stage: s.in.Stage.Index, Step: s.in.Step, ProblemIDs: problems,
+		Run: s.in.Run, Stage: s.in.Stage.Source(), Step: s.in.Step, ProblemIDs: problems,
 	}).Get(ctx, &out)
 	s.log.Rollouts = out.Stats
 	return out, err
@@ -107,7 +107,7 @@ func (s *step) buildBatch(ctx workflow.Context, problems []string) (activities.B
 
 func (s *step) train(ctx workflow.Context, batch activities.BuildBatchResult) (activities.TrainStepResult, error) {
 	var trainer *activities.Trainer
-	in := activities.TrainStepInput{Run: s.in.Run, Stage: s.in.Stage.Index, Step: s.in.Step, Save: s.in.Save}
+	in := activities.TrainStepInput{Run: s.in.Run, Stage: s.in.Stage.Source(), Step: s.in.Step, Save: s.in.Save}
 	if batch.Samples > 0 {
 		in.Batch = batch.Batch
 	}

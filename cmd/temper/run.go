@@ -247,7 +247,7 @@ func steerCommand(name, short string) *cobra.Command {
 			return err
 		}
 		defer c.Close()
-		answer, err := workflows.Send(cmd.Context(), c, args[0], name, reason)
+		answer, err := workflows.Send(cmd.Context(), c, args[0], name, workflows.Command{Reason: reason})
 		if err != nil {
 			return unknownRun(err, args[0])
 		}

@@ -45,6 +45,15 @@ func (l Layout) key(parts ...string) string {
 // Config is the frozen configuration.
 func (l Layout) Config() string { return l.key("config.yaml") }
 
+// AmendedConfig is the configuration with its first n amendments, named by its
+// content.
+func (l Layout) AmendedConfig(n int, sha256 string) string {
+	return l.key("config", fmt.Sprintf("config-%03d-%.12s.yaml", n, sha256))
+}
+
+// NewestConfig says which amended configuration counts.
+func (l Layout) NewestConfig() string { return l.key("config", "newest.json") }
+
 // Plan is the RunPlan that OpenRun made.
 func (l Layout) Plan() string { return l.key("plan.json") }
 

@@ -80,6 +80,9 @@ func Amendable(key string) error {
 // At is the configuration that step works under, counted through the run from
 // 1; it has no amendments any more but those that repeat stages.
 func (r Run) At(step int) Run {
+	if len(r.Amendments) == 0 {
+		return r
+	}
 	out := r.clone()
 	out.Amendments = nil
 	for _, a := range r.Amendments {

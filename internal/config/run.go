@@ -25,8 +25,17 @@ type Run struct {
 	Stages     []Stage    `yaml:"stages" json:"stages"`
 	Eval       Eval       `yaml:"eval" json:"eval"`
 	Checkpoint Checkpoint `yaml:"checkpoint" json:"checkpoint"`
+	// Fork says which run and step this one goes on from; empty for a run from the start.
+	Fork Fork `yaml:"fork,omitempty" json:"fork,omitzero"`
 	// Amendments are what changed on the way, in the order of their making. See At.
 	Amendments []Amendment `yaml:"amendments,omitempty" json:"amendments,omitempty"`
+}
+
+// Fork is the checkpoint of another run that a run goes on from. Steps count on.
+type Fork struct {
+	RunID string `yaml:"run_id,omitempty" json:"run_id,omitempty"`
+	// Step is the last step of that run that this one shares; 0 = after SFT.
+	Step int `yaml:"step,omitempty" json:"step,omitempty"`
 }
 
 // Model is where a run starts: from random weights of the Qwen3 architecture

@@ -26,6 +26,9 @@ func searchAttributes() map[string]enumspb.IndexedValueType {
 		"RunID": enumspb.INDEXED_VALUE_TYPE_KEYWORD,
 		"Stage": enumspb.INDEXED_VALUE_TYPE_KEYWORD,
 		"Step":  enumspb.INDEXED_VALUE_TYPE_INT,
+
+		"Reward":    enumspb.INDEXED_VALUE_TYPE_DOUBLE,
+		"RunStatus": enumspb.INDEXED_VALUE_TYPE_KEYWORD,
 	}
 }
 
@@ -115,7 +118,7 @@ func addSearchAttributes(ctx context.Context, namespace string,
 	defer cancel()
 	return poll(ctx, func() error {
 		_, err := workflows.CountWorkflowExecutions(ctx, &workflowservice.CountWorkflowExecutionsRequest{
-			Namespace: namespace, Query: "RunID = 'none' AND Stage = 'none' AND Step = -1",
+			Namespace: namespace, Query: "RunID = 'none' AND Stage = 'none' AND Step = -1 AND Reward = -1.0 AND RunStatus = 'none'",
 		})
 		return err
 	})

@@ -1,0 +1,416 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"temper/internal/artifact"
+	"temper/internal/blob"
+	"temper/internal/config"
+	"temper/trainer/checkpoint"
+)
+
+// CheckFork finds out whether a fork would start, and from which step, without
+// making anything. Errors: InvalidConfig.
+func (c *Control) CheckFork(ctx context.Context, in CheckForkInput) (CheckForkResult, error) {
+	out, err := c.checkFork(ctx, in.Input)
+	return out, toTemporal(err)
+}
+
+func (c *Control) checkFork(ctx context.Context, in RunInput) (CheckForkResult, error) {
+	if err := artifact.CheckRunID(in.RunID); err != nil {
+		return CheckForkResult{}, permanent(ErrTypeInvalidConfig, err)
+	}
+	_, taken, err := artifact.Lookup[RunPlan](ctx, c.Store, artifact.Layout{RunID: in.RunID}.Plan())
+	if err == nil && taken {
+		err = permanent(ErrTypeRunExists, fmt.Errorf("run id %q exists already: choose another", in.RunID))
+	}
+	if err != nil {
+		return CheckForkResult{}, err
+	}
+	f, err := findFork(ctx, c.Store, in)
+	return CheckForkResult{Step: f.at.Step}, err
+}
+
+// ResolveFork is CheckFork for a program that has the store: it returns the step
+// and the configuration that the fork would have.
+func ResolveFork(ctx context.Context, store blob.Store, in RunInput) (step int, cfg config.Run, err error) {
+	f, err := findFork(ctx, store, in)
+	return f.at.Step, f.cfg, err
+}
+
+// fork is a run that is to go on from a checkpoint of another.
+type fork struct {
+	parent     RunPlan
+	parentCfg  config.Run
+	cfg        config.Run // its own
+	at         config.Fork
+	checkpoint blob.Ref
+}
+
+// findFork reads the parent, finds the checkpoint and makes the configuration.
+func findFork(ctx context.Context, store blob.Store, in RunInput) (fork, error) {
+	var f fork
+	if err := artifact.CheckRunID(in.Fork.RunID); err != nil {
+		return f, permanent(ErrTypeInvalidConfig, fmt.Errorf("fork: %w", err))
+	}
+	parent, ok, err := StoredPlan(ctx, store, in.Fork.RunID)
+	if err == nil && !ok {
+		err = permanent(ErrTypeInvalidConfig, fmt.Errorf("fork: no run %q is stored (temper run list shows what there is)", in.Fork.RunID))
+	}
+	if err != nil {
+		return f, err
+	}
+	f.parent = parent
+	if f.parentCfg, err = readConfig(ctx, store, RunRef{RunID: parent.RunID, Config: parent.Config}); err != nil {
+		return f, err
+	}
+	if err := f.choose(ctx, store, *in.Fork); err != nil {
+		return f, err
+	}
+	return f, f.configure(in)
+}
+
+// choose finds the checkpoint that is asked for.
+func (f *fork) choose(ctx context.Context, store blob.Store, from ForkFrom) error {
+	layout := artifact.Layout{RunID: f.parent.RunID}
+	saved, err := checkpoint.List(ctx, store, layout.Checkpoints())
+	if err != nil {
+		return err
+	}
+	saved = slices.DeleteFunc(saved, func(e checkpoint.Entry) bool { return e.Step < f.parent.SFTSteps })
+	if len(saved) == 0 {
+		return permanent(ErrTypeInvalidConfig, fmt.Errorf(
+			"fork: run %s has no checkpoint after SFT yet: wait for one, or submit its configuration as a run of its own", f.parent.RunID))
+	}
+	step := from.Step
+	switch from.From {
+	case "":
+	case FromLast:
+		step = saved[len(saved)-1].Step - f.parent.SFTSteps
+	case FromBest:
+		if step, err = f.best(ctx, store, saved); err != nil {
+			return err
+		}
+	default:
+		return permanent(ErrTypeInvalidConfig, fmt.Errorf("fork: from is %q, want %s or %s, or a step", from.From, FromBest, FromLast))
+	}
+	var steps []string
+	for _, e := range saved {
+		if e.Step == f.parent.SFTSteps+step {
+			f.at, f.checkpoint = config.Fork{RunID: f.parent.RunID, Step: step}, e.Ref
+			return nil
+		}
+		steps = append(steps, fmt.Sprint(e.Step-f.parent.SFTSteps))
+	}
+	return permanent(ErrTypeInvalidConfig, fmt.Errorf(
+		"fork: run %s has no checkpoint of step %d: name one of %s", f.parent.RunID, step, strings.Join(steps, ", ")))
+}
+
+// best is the checkpoint whose policy earned most: the step after it sampled with it.
+func (f *fork) best(ctx context.Context, store blob.Store, saved []checkpoint.Entry) (int, error) {
+	records, err := artifact.StepRecords(ctx, store, artifact.Layout{RunID: f.parent.RunID})
+	if err != nil {
+		return 0, err
+	}
+	best, most := -1, -1.0
+	for _, e := range saved {
+		step := e.Step - f.parent.SFTSteps
+		for _, r := range records {
+			if r.Step == step+1 && r.Metrics[artifact.MetricReward] > most {
+				best, most = step, r.Metrics[artifact.MetricReward]
+			}
+		}
+	}
+	if best < 0 {
+		return 0, permanent(ErrTypeInvalidConfig, fmt.Errorf(
+			"fork: no step of run %s was made from a checkpoint that is left, so that none is known to be best: name a step or %s", f.parent.RunID, FromLast))
+	}
+	return best, nil
+}
+
+// configure makes the fork's configuration: its own, or the parent's as it is
+// at the next step with what comes later, less what is set anew.
+func (f *fork) configure(in RunInput) error {
+	var err error
+	if in.configured() {
+		in.Fork = nil
+		f.cfg, err = loadConfig(in)
+	} else {
+		f.cfg, err = inherit(f.parentCfg, f.at.Step+1, in)
+	}
+	if err != nil {
+		return permanent(ErrTypeInvalidConfig, err)
+	}
+	f.cfg.Fork = f.at
+	return f.compatible()
+}
+
+func inherit(parent config.Run, step int, in RunInput) (config.Run, error) {
+	base := parent.At(step)
+	base.Fork = config.Fork{}
+	for _, a := range parent.Amendments {
+		if a.FromStep <= step {
+			continue
+		}
+		kept := map[string]string{}
+		for key, value := range a.Set {
+			if _, anew := in.Set[key]; !anew {
+				kept[key] = value
+			}
+		}
+		if a.Set = kept; len(kept) > 0 || a.Repeat != "" {
+			base.Amendments = append(base.Amendments, a)
+		}
+	}
+	data, err := base.YAML()
+	if err != nil {
+		return config.Run{}, err
+	}
+	set := map[string]string{}
+	for key, value := range in.Set {
+		set[key] = value
+	}
+	if in.Seed != nil {
+		set["seed"] = fmt.Sprint(*in.Seed)
+	}
+	return config.Load("configuration of run "+in.Fork.RunID, data, set)
+}
+
+// compatible refuses what the parent's weights and steps do not allow.
+func (f *fork) compatible() error {
+	var out config.Problems
+	differ := func(key string, same bool, why string) {
+		if !same {
+			out = append(out, config.Problem{Path: key, Msg: fmt.Sprintf("differs from run %s, which is forked: %s", f.parent.RunID, why)})
+		}
+	}
+	p := f.parentCfg
+	differ("model", f.cfg.Model == p.Model, "its weights have another shape; submit a run of its own")
+	differ("tokenizer", f.cfg.Tokenizer == p.Tokenizer, "its weights know other tokens; submit a run of its own")
+	differ("rollout.chat_template", f.cfg.Rollout.ChatTemplate == p.Rollout.ChatTemplate, "its weights know this form of conversation; submit a run of its own")
+	differ("sft.steps", f.cfg.SFT.Steps == p.SFT.Steps, "its supervised updates are made")
+	own := planOf("", f.cfg.At(f.at.Step+1))
+	if _, ok := own.stageAt(f.at.Step + 1); !ok {
+		out = append(out, config.Problem{Path: "stages", Msg: fmt.Sprintf(
+			"end with step %d, and the fork begins after step %d: nothing is left to do; raise the last stage's until.steps", own.NumSteps(), f.at.Step)})
+	}
+	for i, s := range planOf("", p.At(f.at.Step)).Stages {
+		if s.FirstStep > f.at.Step || s.Of > 0 {
+			break
+		}
+		same := i < len(own.Stages) && own.Stages[i].FirstStep == s.FirstStep && own.Stages[i].Name == s.Name
+		differ(fmt.Sprintf("stages[%d]", i), same, "the stages that it has begun keep their name and their first step")
+	}
+	if len(out) > 0 {
+		return out
+	}
+	return nil
+}
+
+// openFork claims the run id for a fork and takes the checkpoint over, so that
+// the parent may delete its own.
+func (c *Control) openFork(ctx context.Context, in RunInput, owner string) (RunPlan, error) {
+	layout := artifact.Layout{RunID: in.RunID}
+	mine, again, err := artifact.Lookup[storedPlan](ctx, c.Store, layout.Plan())
+	if err != nil {
+		return RunPlan{}, err
+	}
+	if again && mine.Owner == owner && mine.Fork != nil { // an attempt died behind the claim: the step is chosen
+		if mine.has(ctx, c.Store) {
+			return mine.RunPlan, nil
+		}
+		in.Fork = &ForkFrom{RunID: mine.Fork.RunID, Step: mine.Fork.Step}
+	}
+	f, err := findFork(ctx, c.Store, in)
+	if err != nil {
+		return RunPlan{}, err
+	}
+	plan := planOf(in.RunID, f.cfg.Newest())
+	plan.CheckpointEvery = f.cfg.At(f.at.Step + 1).Checkpoint.EverySteps
+	plan.Priority = in.Priority
+	if plan.Fork, err = f.plan(ctx, c.Store); err != nil {
+		return RunPlan{}, err
+	}
+	if plan, err = c.claim(ctx, plan, f.cfg, owner); err != nil {
+		return RunPlan{}, err
+	}
+	return plan, f.adopt(ctx, c.Store, layout)
+}
+
+// has reports whether the fork's own copy of the checkpoint is there.
+func (p storedPlan) has(ctx context.Context, store blob.Store) bool {
+	saved, err := checkpoint.List(ctx, store, artifact.Layout{RunID: p.RunID}.Checkpoints())
+	return err == nil && slices.ContainsFunc(saved, func(e checkpoint.Entry) bool { return e.Step == p.SFTSteps+p.Fork.Step })
+}
+
+// plan is what the workflow needs to know of the parent.
+func (f *fork) plan(ctx context.Context, store blob.Store) (*ForkPlan, error) {
+	layout := artifact.Layout{RunID: f.parent.RunID}
+	out := &ForkPlan{RunID: f.at.RunID, Step: f.at.Step}
+	for i, s := range f.parent.Stages {
+		made := 0
+		if f.parent.Fork != nil && i < len(f.parent.Fork.Made) {
+			made = f.parent.Fork.Made[i]
+		}
+		for step := s.FirstStep; step < s.FirstStep+s.Steps && step <= f.at.Step; step++ {
+			_, err := store.Stat(ctx, layout.BatchStats(step))
+			if err == nil {
+				made++
+			} else if !errors.Is(err, blob.ErrNotExist) {
+				return nil, err
+			}
+		}
+		out.Made = append(out.Made, made)
+		report, err := f.report(ctx, store, i, s)
+		if err != nil {
+			return nil, err
+		}
+		out.Reports = append(out.Reports, report)
+	}
+	return out, nil
+}
+
+// report is what the parent measured of a stage, as far as it holds for the fork.
+func (f *fork) report(ctx context.Context, store blob.Store, i int, s StagePlan) (StageReport, error) {
+	out := StageReport{Plan: s}
+	if f.parent.Fork != nil && i < len(f.parent.Fork.Reports) {
+		out = f.parent.Fork.Reports[i]
+		out.Plan = s
+	}
+	if !f.sameProblems(s.Source()) {
+		return StageReport{Plan: s}, nil
+	}
+	layout := artifact.Layout{RunID: f.parent.RunID}
+	for label, into := range map[string]*EvalResult{"before": &out.Before, "after": &out.After} {
+		version := int64(0)
+		if label == "after" {
+			version = int64(s.FirstStep + s.Steps - 1)
+		}
+		if version > int64(f.at.Step) {
+			continue
+		}
+		found, ok, err := artifact.Lookup[EvalResult](ctx, store, layout.Eval(s.Source(), label, version))
+		if err != nil {
+			return out, err
+		}
+		if ok {
+			*into = found
+		}
+	}
+	if s.FirstStep > f.at.Step {
+		return out, nil
+	}
+	filter, ok, err := artifact.Lookup[storedFilter](ctx, store, layout.Filter(s.Source()))
+	if ok {
+		out.Filter = filter.FilterResult
+	}
+	return out, err
+}
+
+// sameProblems reports whether the fork has the parent's problems of a stage, from 1.
+func (f *fork) sameProblems(index int) bool {
+	if index > len(f.cfg.Stages) || index > len(f.parentCfg.Stages) {
+		return false
+	}
+	a, b := f.cfg.Stages[index-1].Data, f.parentCfg.Stages[index-1].Data
+	return f.cfg.Seed == f.parentCfg.Seed && f.cfg.Eval.NumProblems == f.parentCfg.Eval.NumProblems &&
+		a.Path == b.Path && a.Env == b.Env && a.Num == b.Num && slices.Equal(a.Levels, b.Levels)
+}
+
+// adopt makes the parent's checkpoint one of the fork's, and the one after SFT
+// where the objective refers to it.
+func (f *fork) adopt(ctx context.Context, store blob.Store, layout artifact.Layout) error {
+	from := artifact.Layout{RunID: f.parent.RunID}.Checkpoints()
+	saved, err := checkpoint.List(ctx, store, from)
+	if err != nil {
+		return err
+	}
+	for _, e := range saved {
+		wanted := e.Step == f.cfg.SFT.Steps+f.at.Step || f.cfg.RL.Loss.KL.Coefficient > 0 && e.Step == f.cfg.SFT.Steps
+		if !wanted {
+			continue
+		}
+		step, state, err := checkpoint.Load(ctx, store, e.Ref)
+		if err != nil {
+			return fmt.Errorf("fork of run %s, step %d: %w", f.parent.RunID, f.at.Step, err)
+		}
+		if _, err := checkpoint.Save(ctx, store, layout.Checkpoints(), step, state); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// prepareFork takes over the parent's tokenizer and what of its data still holds.
+func (p *preparation) prepareFork(ctx context.Context, run RunRef) error {
+	parent, ok, err := StoredPlan(ctx, p.store, p.cfg.Fork.RunID)
+	if err == nil && !ok {
+		err = permanent(ErrTypeNotFound, fmt.Errorf("run %s, which run %s is a fork of, is gone", p.cfg.Fork.RunID, run.RunID))
+	}
+	if err != nil {
+		return err
+	}
+	from := RunRef{RunID: parent.RunID, Config: parent.Config}
+	f := fork{parent: parent, cfg: p.cfg, at: p.cfg.Fork}
+	if f.parentCfg, err = readConfig(ctx, p.store, from); err != nil {
+		return err
+	}
+	theirs := artifact.Layout{RunID: parent.RunID}
+	ready, ok, err := artifact.Lookup[PrepareDataResult](ctx, p.store, theirs.DataReady())
+	if err != nil || !ok {
+		return errors.Join(err, fmt.Errorf("data of run %s: %w", parent.RunID, blob.ErrNotExist))
+	}
+	if err := copyBlob(ctx, p.store, theirs.Tokenizer(), p.layout.Tokenizer()); err != nil {
+		return err
+	}
+	if p.cfg.Rollout.ChatTemplate != "" {
+		if err := copyBlob(ctx, p.store, templateKey(theirs), templateKey(p.layout)); err != nil {
+			return err
+		}
+	}
+	rc, err := loadRun(ctx, p.store, from)
+	if err != nil {
+		return err
+	}
+	p.format, p.out.VocabSize, p.out.Start = rc.format, ready.VocabSize, ready.Start
+	return p.inheritStages(ctx, &f)
+}
+
+func (p *preparation) inheritStages(ctx context.Context, f *fork) error {
+	theirs := artifact.Layout{RunID: f.parent.RunID}
+	for i, s := range p.cfg.Stages {
+		index := i + 1
+		if !f.sameProblems(index) {
+			if err := p.stage(ctx, index, s); err != nil {
+				return err
+			}
+			continue
+		}
+		keys := [][2]string{
+			{theirs.TrainProblems(index), p.layout.TrainProblems(index)},
+			{theirs.HeldOutProblems(index), p.layout.HeldOutProblems(index)},
+		}
+		if f.parent.Stages[i].FirstStep <= f.at.Step {
+			keys = append(keys, [2]string{theirs.Filter(index), p.layout.Filter(index)})
+		}
+		for _, k := range keys {
+			if err := copyBlob(ctx, p.store, k[0], k[1]); err != nil && (k[0] != theirs.Filter(index) || !errors.Is(err, blob.ErrNotExist)) {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func copyBlob(ctx context.Context, store blob.Store, from, to string) error {
+	data, err := blob.ReadKey(ctx, store, from)
+	if err != nil {
+		return err
+	}
+	_, err = blob.PutBytes(ctx, store, to, data, blob.Always)
+	return err
+}

@@ -1,0 +1,131 @@
+package workflows
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"temper/activities"
+)
+
+// Command is the argument of every command, as a signal and as an update: one
+// JSON object. Each command takes Reason and By and what its description names;
+// nothing at all, or an empty object, is a command without a reason.
+type Command struct {
+	// Reason is shown in the status and in the run's event log.
+	Reason string `json:"reason,omitempty"`
+	// By says who gives the command; the server does not tell the run.
+	By string `json:"by,omitempty"`
+	// Now interrupts the work in flight: pause, stop and restart.
+	Now bool `json:"now,omitempty"`
+	// Stage by name: skip_stage and repeat_stage.
+	Stage string `json:"stage,omitempty"`
+	// Set are keys and values: amend and restart.
+	Set activities.Settings `json:"set,omitempty"`
+	// FromStep is the first step under an amendment; 0 = the next one.
+	FromStep int `json:"from_step,omitempty"`
+	// From is the checkpoint of a restart: "best", "last" or the number of a step.
+	From Checkpoint `json:"from,omitempty"`
+	// RunID of the run that a restart begins; empty makes one.
+	RunID string `json:"run_id,omitempty"`
+
+	stated []string // the keys of the JSON object
+}
+
+// Checkpoint is "best", "last" or a step in digits; JSON may state a number.
+type Checkpoint string
+
+// UnmarshalJSON takes a text or a number.
+func (c *Checkpoint) UnmarshalJSON(data []byte) error {
+	var text string
+	if json.Unmarshal(data, &text) != nil {
+		text = string(data)
+	}
+	*c = Checkpoint(text)
+	return nil
+}
+
+// UnmarshalJSON remembers which keys were stated, so that a mistyped one can be
+// refused with a reason.
+func (c *Command) UnmarshalJSON(data []byte) error {
+	type plain Command
+	if err := json.Unmarshal(data, (*plain)(c)); err != nil {
+		return err
+	}
+	var keys map[string]json.RawMessage
+	if err := json.Unmarshal(data, &keys); err != nil {
+		return err
+	}
+	c.stated = slices.Sorted(maps.Keys(keys))
+	return nil
+}
+
+// grammar is what a command takes besides reason and by, and what it does.
+type grammar struct {
+	keys  []string
+	about string // for the web UI
+}
+
+// grammars of the commands of a run; a stage knows the first four.
+func grammars() map[string]grammar {
+	return map[string]grammar{
+		CommandPause: {[]string{"now"}, `Holds the run at the next safe point: after the current step, chunk of SFT or evaluation. ` +
+			`With {"now": true} the work in flight is interrupted and made again after resume, with the same result.`},
+		CommandResume:     {nil, `Lets the paused run go on.`},
+		CommandStop:       {[]string{"now"}, `Ends the run at the next safe point, or with {"now": true} at once, and writes its summary.`},
+		CommandCheckpoint: {nil, `Saves a checkpoint after the current step; at once where the run is paused.`},
+		CommandSkipStage:  {[]string{"stage", "now"}, `Ends the current stage at the next safe point; {"stage": "name"} leaves out a later one.`},
+		CommandRepeatStage: {[]string{"stage"}, `Runs a stage, {"stage": "name"} or the current one, once more after all others. ` +
+			`Steps count on, and no problem is met twice within an epoch.`},
+		CommandAmend: {[]string{"set", "from_step"}, `Changes keys of the configuration from a step on, the next one if "from_step" is missing: ` +
+			`{"set": {"rl.optimizer.lr": 1e-4}, "reason": "..."}.`},
+		CommandRestart: {[]string{"from", "set", "run_id", "now"}, `Ends the run at the next safe point, or with {"now": true} at once, and starts another from its checkpoint: ` +
+			`{"from": "best" | "last" | step, "set": {...}}. The answer names the new run.`},
+	}
+}
+
+// commands lists the commands of a run in the order in which signals that
+// arrive together are applied.
+func commands() []string {
+	return []string{
+		CommandPause, CommandResume, CommandStop, CommandCheckpoint,
+		CommandSkipStage, CommandRepeatStage, CommandAmend, CommandRestart,
+	}
+}
+
+// stageCommands are those that a stage takes itself.
+func stageCommands() []string { return commands()[:4] }
+
+// describe is the description of a command for the web UI.
+func describe(name string) string {
+	return grammars()[name].about + ` Argument: one JSON object; "reason" and "by" are optional.`
+}
+
+// misuse says what the command does not take; nil when it takes everything.
+func misuse(name string, c Command) error {
+	takes := append([]string{"by", "reason"}, grammars()[name].keys...)
+	for _, key := range c.stated {
+		if !slices.Contains(takes, key) {
+			slices.Sort(takes)
+			return fmt.Errorf("%s takes no %q: it takes %s", name, key, strings.Join(takes, ", "))
+		}
+	}
+	return nil
+}
+
+// who says who gave a command and why, for the event log.
+func who(reason, by string) string {
+	text := because(reason)
+	if by != "" {
+		text += " (by " + by + ")"
+	}
+	return text
+}
+
+// stamp is the present in words.
+func stamp(ctx workflow.Context) string { return workflow.Now(ctx).UTC().Format(time.RFC3339) }

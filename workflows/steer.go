@@ -1,0 +1,273 @@
+package workflows
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"go.temporal.io/sdk/workflow"
+
+	"temper/activities"
+	"temper/internal/config"
+)
+
+// handlers are the commands that a run carries out beside those of its gate.
+func (r *run) handlers() map[string]handler {
+	return map[string]handler{
+		CommandCheckpoint:  {refuse: r.refuseUnopened, apply: r.saveNow},
+		CommandSkipStage:   {refuse: r.refuseSkip, apply: r.skipStage},
+		CommandRepeatStage: {refuse: r.refuseRepeat, apply: r.repeatStage},
+		CommandAmend:       {refuse: r.refuseAmend, apply: r.amendRun},
+		CommandRestart:     {refuse: r.refuseRestart, apply: r.restart},
+	}
+}
+
+func (r *run) refuseUnopened(Command) error {
+	switch {
+	case r.ref.RunID == "":
+		return fmt.Errorf("the run has not read its configuration yet: try again in a moment")
+	case r.closing:
+		return fmt.Errorf("the run is over and writes its summary: fork it to go on from one of its checkpoints (temper run fork)")
+	}
+	return nil
+}
+
+func (r *run) saveNow(ctx workflow.Context, c Command) (string, error) {
+	if got, ok := r.ask(ctx, order{Name: CommandCheckpoint, Command: c}); ok {
+		return got.Answer, nil
+	}
+	r.gate.Save = true
+	if r.doing == StateSFT {
+		return "a checkpoint is saved after the current chunk of SFT", nil
+	}
+	return r.gate.answer(CommandCheckpoint), nil
+}
+
+// stageNamed finds a stage by name; an empty one is the current stage.
+func (r *run) stageNamed(name string) (int, error) {
+	var names []string
+	for i, report := range r.reports {
+		if report.Plan.Name == name || name == "" && report.Plan.Index == r.stage {
+			return i, nil
+		}
+		names = append(names, report.Plan.Name)
+	}
+	if name == "" {
+		return 0, fmt.Errorf("no stage runs yet: name one of %s", strings.Join(names, ", "))
+	}
+	return 0, fmt.Errorf("no stage %q: the run has %s", name, strings.Join(names, ", "))
+}
+
+func (r *run) refuseSkip(c Command) error {
+	if err := r.refuseUnopened(c); err != nil {
+		return err
+	}
+	i, err := r.stageNamed(c.Stage)
+	switch {
+	case err != nil:
+		return err
+	case i < r.stage-1 || i == r.stage-1 && r.child == nil:
+		return fmt.Errorf("stage %s is over: run it again by repeat_stage", r.reports[i].Plan.Name)
+	case r.skips[i] != "":
+		return fmt.Errorf("stage %s is skipped already", r.reports[i].Plan.Name)
+	}
+	return nil
+}
+
+func (r *run) skipStage(ctx workflow.Context, c Command) (string, error) {
+	i, err := r.stageNamed(c.Stage)
+	if err != nil {
+		return "", refused(err)
+	}
+	name := r.reports[i].Plan.Name
+	if i == r.stage-1 {
+		if got, ok := r.ask(ctx, order{Name: CommandSkipStage, Command: c}); ok {
+			return got.Answer, nil
+		}
+		return "", refused(fmt.Errorf("stage %s has just ended", name))
+	}
+	r.skips[i] = "skipped" + who(c.Reason, c.By)
+	r.show(ctx)
+	return fmt.Sprintf("stage %s will be skipped", name), nil
+}
+
+func (r *run) refuseRepeat(c Command) error {
+	if err := r.refuseUnopened(c); err != nil {
+		return err
+	}
+	_, err := r.stageNamed(c.Stage)
+	return err
+}
+
+func (r *run) repeatStage(ctx workflow.Context, c Command) (string, error) {
+	i, err := r.stageNamed(c.Stage)
+	if err != nil {
+		return "", refused(err)
+	}
+	source := r.reports[r.reports[i].Plan.Source()-1].Plan.Name
+	out, err := r.amendBy(ctx, c, amendOrder{Amendment: config.Amendment{Repeat: source}})
+	if err != nil {
+		return "", err
+	}
+	last := out.Stages[len(out.Stages)-1]
+	return fmt.Sprintf("stage %s is run once more as %s, steps %d-%d", source, last.Name, last.FirstStep, last.FirstStep+last.Steps-1), nil
+}
+
+func (r *run) refuseAmend(c Command) error {
+	if err := r.refuseUnopened(c); err != nil {
+		return err
+	}
+	if len(c.Set) == 0 {
+		return fmt.Errorf(`amend needs "set": {"set": {"rl.optimizer.lr": 1e-4}, "reason": "..."}`)
+	}
+	if next := r.last.Step + 1; c.FromStep != 0 && c.FromStep < next {
+		return fmt.Errorf("step %d is made: amend from step %d on, or fork the run before it (temper run fork --step %d)", c.FromStep, next, c.FromStep-1)
+	}
+	return nil
+}
+
+func (r *run) amendRun(ctx workflow.Context, c Command) (string, error) {
+	out, err := r.amendBy(ctx, c, amendOrder{Amendment: config.Amendment{FromStep: c.FromStep, Set: c.Set}})
+	if err != nil {
+		return "", err
+	}
+	return "amended " + out.Text, nil
+}
+
+// amendBy has the stage, or else the run itself, change the configuration.
+func (r *run) amendBy(ctx workflow.Context, c Command, a amendOrder) (activities.AmendRunResult, error) {
+	a.Amendment.Reason, a.Amendment.By, a.Amendment.At = c.Reason, c.By, stamp(ctx)
+	out, err := r.amend(ctx, a)
+	if err != nil {
+		return out, err
+	}
+	r.amendments = append(r.amendments, out.Text+who(c.Reason, c.By))
+	r.show(ctx)
+	return out, logEvent(ctx, r.ref, CommandAmend, out.Text+who(c.Reason, c.By))
+}
+
+func (r *run) amend(ctx workflow.Context, a amendOrder) (activities.AmendRunResult, error) {
+	r.gate.busy++ // no stage begins meanwhile
+	defer func() { r.gate.busy-- }()
+	if got, ok := r.ask(ctx, order{Name: CommandAmend, Amendment: &a}); ok {
+		if got.Refused != "" {
+			return activities.AmendRunResult{}, refused(fmt.Errorf("%s", got.Refused))
+		}
+		return *got.Amended, nil
+	}
+	out, err := a.carryOut(ctx, r.ref, r.last.Step+1)
+	if err != nil {
+		return out, surface(err)
+	}
+	r.adopt(out)
+	return out, nil
+}
+
+// adopt goes on under an amended configuration: later stages may be longer or
+// begin later, and stages may have been added.
+func (r *run) adopt(out activities.AmendRunResult) {
+	r.ref.Config, r.plan.CheckpointEvery = out.Config, out.CheckpointEvery
+	r.plan.Stages = out.Stages
+	for i, p := range out.Stages {
+		if i < len(r.reports) {
+			p.Offset = r.reports[i].Plan.Offset
+			r.reports[i].Plan = p
+			continue
+		}
+		again := activities.StageReport{Plan: p, Before: r.reports[p.Source()-1].Before}
+		r.reports, r.notes, r.made = append(r.reports, again), append(r.notes, ""), append(r.made, 0)
+	}
+}
+
+// amendOrder is an amendment whose step is chosen where it is carried out.
+type amendOrder struct {
+	Amendment config.Amendment `json:"amendment"`
+}
+
+// carryOut stores the amendment, from the earliest step on where none is named.
+func (a amendOrder) carryOut(ctx workflow.Context, run activities.RunRef, earliest int) (out activities.AmendRunResult, err error) {
+	switch from := a.Amendment.FromStep; {
+	case from == 0:
+		a.Amendment.FromStep = earliest
+	case from < earliest:
+		return out, refused(fmt.Errorf("step %d has begun: amend from step %d on, or fork the run before it (temper run fork --step %d)", from, earliest, from-1))
+	}
+	var control *activities.Control
+	err = workflow.ExecuteLocalActivity(inline(ctx, "amend"), control.AmendRun,
+		activities.AmendRunInput{Run: run, Amendment: a.Amendment}).Get(ctx, &out)
+	return out, err
+}
+
+func (r *run) refuseRestart(c Command) error {
+	if err := r.refuseUnopened(c); err != nil {
+		return err
+	}
+	if _, err := forkFrom(r.ref.RunID, c.From); err != nil {
+		return err
+	}
+	return nil
+}
+
+// forkFrom reads where a restart begins; nothing said is the best checkpoint.
+func forkFrom(runID string, from Checkpoint) (*activities.ForkFrom, error) {
+	f := &activities.ForkFrom{RunID: runID}
+	switch from {
+	case "", activities.FromBest:
+		f.From = activities.FromBest
+	case activities.FromLast:
+		f.From = activities.FromLast
+	default:
+		step, err := strconv.Atoi(string(from))
+		if err != nil || step < 0 {
+			return nil, fmt.Errorf(`"from" is %q, want "best", "last" or the number of a step`, from)
+		}
+		f.Step = step
+	}
+	return f, nil
+}
+
+// restart checks that the other run can begin, ends this one and has end start
+// the other.
+func (r *run) restart(ctx workflow.Context, c Command) (string, error) {
+	from, err := forkFrom(r.ref.RunID, c.From)
+	if err != nil {
+		return "", refused(err)
+	}
+	next := activities.RunInput{RunID: c.RunID, Fork: from, Set: c.Set, Priority: r.plan.Priority}
+	if next.RunID == "" {
+		next.RunID = r.successor(ctx)
+	}
+	var control *activities.Control
+	var found activities.CheckForkResult
+	err = workflow.ExecuteLocalActivity(inline(ctx, CommandRestart), control.CheckFork, activities.CheckForkInput{Input: next}).Get(ctx, &found)
+	if err != nil {
+		return "", surface(err)
+	}
+	if r.gate.Stopping {
+		return "", refused(fmt.Errorf("the run is stopping already"))
+	}
+	from.From, from.Step = "", found.Step
+	r.next = &next
+	now := workflow.Now(ctx)
+	r.gate.holding = holding{Stopping: true, Now: c.Now, Reason: "restart from step " + strconv.Itoa(found.Step) + because(c.Reason), By: c.By, Since: &now}
+	r.gate.changed(ctx)
+	return fmt.Sprintf("the run ends, and run %s goes on from step %d", next.RunID, found.Step), nil
+}
+
+// successor makes the id of the run that goes on instead of this one.
+func (r *run) successor(ctx workflow.Context) string {
+	suffix := "-r" + workflow.Now(ctx).UTC().Format("0102150405")
+	id := r.ref.RunID
+	return id[:min(len(id), maxRunID-len(suffix))] + suffix
+}
+
+// madeBefore counts the steps that earlier runs of a stage's problems made.
+func (r *run) madeBefore(i int) int {
+	n := 0
+	for j := range i {
+		if r.reports[j].Plan.Source() == r.reports[i].Plan.Source() {
+			n += r.made[j]
+		}
+	}
+	return n
+}
