@@ -32,6 +32,48 @@ func TestExtractAnswer(t *testing.T) {
 	}
 }
 
+func TestExtractBoxed(t *testing.T) {
+	tests := map[string]struct {
+		text, answer string
+		tags         int
+	}{
+		"one":                   {`so <answer>It is \boxed{116}.</answer>`, "116", 1},
+		"braces":                {`<answer>\boxed{\frac{1}{2}}</answer>`, `\frac{1}{2}`, 1},
+		"escaped braces":        {`<answer>\boxed{\{1\}}</answer>`, `\{1\}`, 1},
+		"escaped backslash":     {`<answer>\boxed{a\\}}</answer>`, `a\\`, 1},
+		"last of two":           {`<answer>\boxed{1} or \boxed{ 2 }</answer>`, "2", 1},
+		"other command":         {`<answer>\boxed{1}, \fbox{2}</answer>`, "2", 1},
+		"box inside":            {`<answer>\boxed{\boxed{1}}</answer>`, "1", 1},
+		"no box":                {"<answer>116</answer>", "", 1},
+		"no tag":                {`\boxed{116}`, "", 0},
+		"box outside":           {`\boxed{116}<answer>116</answer>`, "", 1},
+		"box that never closes": {`<answer>\boxed{1} \boxed{2</answer>`, "1", 1},
+		"nothing in the box":    {`<answer>\boxed{}</answer>`, "", 1},
+		"box of the last block": {`<answer>\boxed{1}</answer><answer>2</answer>`, "", 2},
+	}
+	for name, c := range tests {
+		t.Run(name, func(t *testing.T) {
+			answer, tags := reward.ExtractBoxed(c.text)
+			if answer != c.answer || tags != c.tags {
+				t.Errorf("got %q, %d; want %q, %d", answer, tags, c.answer, c.tags)
+			}
+		})
+	}
+}
+
+func FuzzExtractBoxed(f *testing.F) {
+	f.Add(`<answer>\boxed{\frac{1}{2}}</answer>`)
+	f.Fuzz(func(t *testing.T, text string) {
+		answer, tags := reward.ExtractBoxed(text)
+		if _, same := reward.ExtractAnswer(text); same != tags {
+			t.Errorf("%d tags, want %d", tags, same)
+		}
+		if answer != "" && (tags == 0 || !strings.Contains(text, answer)) {
+			t.Errorf("answer %q of %d tags is not in the text", answer, tags)
+		}
+	})
+}
+
 func TestEqual(t *testing.T) {
 	tests := []struct {
 		answer, gold string

@@ -79,7 +79,12 @@ func config() rollout.Config {
 
 func newRunner(t testing.TB, f *chat.Format, engine *policytest.Script, executor sandbox.Executor) *rollout.Runner {
 	t.Helper()
-	r, err := rollout.New(config(), rollout.Deps{Engine: engine, Executor: executor, Format: f, Env: env.ByName, Now: time.Now})
+	return newRunnerWith(t, config(), f, engine, executor)
+}
+
+func newRunnerWith(t testing.TB, cfg rollout.Config, f *chat.Format, engine *policytest.Script, executor sandbox.Executor) *rollout.Runner {
+	t.Helper()
+	r, err := rollout.New(cfg, rollout.Deps{Engine: engine, Executor: executor, Format: f, Env: env.ByName, Now: time.Now})
 	if err != nil {
 		t.Fatal(err)
 	}
