@@ -226,6 +226,24 @@ const (
 	rightShare  = 0.6
 )
 
+// words are how a policy answers and calls.
+type words struct{ answer, call func(string) string }
+
+var (
+	smallWords = words{
+		func(s string) string { return chat.TokenAnswer + s + chat.TokenAnswerEnd },
+		func(code string) string { return chat.RenderCall(chat.Call{Name: chat.ToolName, Code: code}) },
+	}
+	rstar2Words = words{
+		func(s string) string {
+			return "</reason>" + chat.TokenAnswer + `\boxed{` + s + "}" + chat.TokenAnswerEnd
+		},
+		func(code string) string {
+			return "</reason>" + chat.RenderCall(chat.Call{Name: chat.ToolExecutePython, Code: code, Input: "7"})
+		},
+	}
+)
+
 // newScripted plays a policy that knows the answers of the run's problems.
 func (h *house) newScripted(t testing.TB) *scripted {
 	t.Helper()
@@ -237,9 +255,9 @@ func (h *house) newScripted(t testing.TB) *scripted {
 	if err != nil {
 		t.Fatal(err)
 	}
-	format, err := chat.New(tok, chat.Config{})
-	if err != nil {
-		t.Fatal(err)
+	words := smallWords
+	if h.cfg.Rollout.ChatTemplate == config.TemplateRStar2 {
+		words = rstar2Words
 	}
 	answers := map[string]string{}
 	for i := range h.plan.Stages {
@@ -249,20 +267,20 @@ func (h *house) newScripted(t testing.TB) *scripted {
 			}
 		}
 	}
-	end := format.Stop()[0]
+	end, _ := tok.Special(chat.TokenEnd)
 	s := &scripted{knows: func(_ string, req policy.Request) bool { return rl.Uniform(seedOf(req), 1) < rightShare }}
 	reply := func(req policy.Request) []int32 {
 		text := tok.Decode(req.Tokens)
 		say := "I do not know"
 		for prompt, answer := range answers {
 			if strings.Contains(text, prompt) && s.knows(prompt, req) {
-				say = chat.TokenAnswer + answer + chat.TokenAnswerEnd
+				say = words.answer(answer)
 			}
 		}
 		if !strings.Contains(text, chat.TokenToolResult) {
-			say = chat.RenderCall(chat.Call{Name: chat.ToolName, Code: "print(1)"})
+			say = words.call("print(1)")
 			if rl.Uniform(seedOf(req), 2) < brokenShare {
-				say = chat.RenderCall(chat.Call{Name: chat.ToolName, Code: "print("})
+				say = words.call("print(")
 			}
 		}
 		return append(tok.EncodeSpecial(say), end)
