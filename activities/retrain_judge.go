@@ -181,3 +181,22 @@ func (c *Control) logSchedule(ctx context.Context, in LogRetrainInput) error {
 	_, err := artifact.PutOnce(ctx, c.Store, artifact.Schedule{ID: in.ID}.Event(in.Time.UnixNano(), in.Kind, in.Text), in)
 	return err
 }
+
+// RetrainEvents reads the event log of a schedule, oldest first.
+func RetrainEvents(ctx context.Context, store blob.Store, s artifact.Schedule) ([]LogRetrainInput, error) {
+	infos, err := store.List(ctx, s.Events()+"/")
+	if err != nil {
+		return nil, fmt.Errorf("events of schedule %s: %w", s.ID, err)
+	}
+	var out []LogRetrainInput
+	for _, info := range infos {
+		e, ok, err := artifact.Lookup[LogRetrainInput](ctx, store, info.Key)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			out = append(out, e)
+		}
+	}
+	return out, nil
+}

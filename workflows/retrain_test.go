@@ -2,7 +2,6 @@ package workflows_test
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -133,17 +132,14 @@ func TestRetrainWhoseRunIsStopped(t *testing.T) {
 	}
 }
 
-// TestRetrainCancelled ends its run first, with a summary.
+// TestRetrainCancelled ends its run first and judges nothing.
 func TestRetrainCancelled(t *testing.T) {
 	w := newWorld(3)
 	_, err := retrain(t, w, "new", func(env *testsuite.TestWorkflowEnvironment) {
 		s := &scenario{t: t, w: w, env: env}
 		s.when("TrainStep", 2, env.CancelWorkflow)
 	})
-	if err == nil || !strings.Contains(err.Error(), "cancel") || w.count("finish") != 1 || w.count("judge") != 0 {
+	if err == nil || !strings.Contains(err.Error(), "cancel") || w.count("train 3") != 0 || w.count("judge") != 0 {
 		t.Errorf("error %v, calls %v", err, w.log())
-	}
-	if got := fmt.Sprint(w.events); !strings.Contains(got, "cancel: the run was cancelled") || !strings.Contains(got, "nightly/cancel: ") {
-		t.Errorf("events %s", got)
 	}
 }

@@ -74,6 +74,13 @@ func TestBadInput(t *testing.T) {
 		{"sandbox with odd memory", []string{"sandbox", "--memory", "24GB"}, exitUser, []string{`"24GB" for "--memory"`, "KiB, MiB, GiB or TiB"}},
 		{"sandbox with an unknown layer", []string{"sandbox", "--listen", w.other, "--require", "moat"}, exitSystem, []string{"required sandbox layers are off: moat (no such layer)"}},
 		{"service with an unknown layer", []string{"up", "--sandbox-require", "moat", "--temporal", w.closed}, exitUser, []string{"--sandbox-require: required sandbox layers are off: moat (no such layer)"}},
+		{"schedule with every mistake", []string{"schedule", "create", "a/b", "--config", "none.yaml", "--data", "none*.jsonl", "--set", "x", "--cron", "61 * * * *",
+			"--cron", "CRON_TZ=Mars/Base 0 3 * * *", "--gate", "fun>=1", "--overlap", "maybe", "--catchup", "1s", "--every", "1ms"}, exitUser,
+			[]string{`schedule id "a/b"`, "none.yaml: no such file", "no file matches " + w.path("none*.jsonl"), "--set x: want key=value", `minute: "61" is not 0 to 59`,
+				`unknown time zone "Mars/Base"`, `unknown metric "fun"`, `overlap "maybe"`, "catch-up window 1s", "interval 1ms"}},
+		{"schedule without anything", []string{"schedule", "create", "a"}, exitUser, []string{"--config is missing", "neither cron nor interval"}},
+		{"schedule of corrupt problems", []string{"schedule", "create", "a", "--config", good, "--data", problems, "--every", "6h"}, exitUser, []string{problems + ":1: prompt is missing"}},
+		{"schedule of data to come", []string{"schedule", "create", "a", "--config", good, "--data", "none*.jsonl", "--every", "6h", "--paused", "--temporal", w.closed}, exitSystem, []string{"no Temporal server answers at " + w.closed}},
 		{"unknown environment", []string{"data", "generate", "--env", "maze"}, exitUser, []string{`"maze"`, "chase, verbs"}},
 	}
 	for _, tt := range tests {

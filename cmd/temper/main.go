@@ -99,7 +99,7 @@ func rootCommand() *cobra.Command {
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(
-		upCommand(), runCommand(), evalCommand(), workerCommand(), trainerCommand(),
+		upCommand(), runCommand(), evalCommand(), scheduleCommand(), workerCommand(), trainerCommand(),
 		sandboxCommand(), gatewayCommand(), dataCommand(), modelCommand(), benchCommand(), doctorCommand(),
 	)
 	asUsage(root)

@@ -30,6 +30,7 @@ var none = []string{}
 var packages = []row{
 	{pattern: "internal/rl", layer: vocabulary, ours: none, stdOnly: true, reason: "the nouns are shared by everybody and depend on nobody"},
 	{pattern: "internal/grpo", layer: vocabulary, ours: []string{"internal/rl"}, stdOnly: true, reason: "the algorithm is pure functions of the nouns"},
+	{pattern: "internal/cron", layer: vocabulary, ours: none, stdOnly: true, reason: "it judges a line of text"},
 	{pattern: "internal/promotion", layer: vocabulary, ours: none, stdOnly: true, reason: "what is published is decided by numbers alone"},
 	{pattern: "internal/reward", layer: vocabulary},
 	{pattern: "internal/tokenizer", layer: vocabulary},

@@ -1,0 +1,42 @@
+package cron_test
+
+import (
+	"strings"
+	"testing"
+
+	"temper/internal/cron"
+)
+
+func TestCheck(t *testing.T) {
+	for line, want := range map[string]string{
+		"0 3 * * *":                               "",
+		"CRON_TZ=Europe/Berlin 0 3 * * *":         "",
+		"TZ=UTC */15 8-18/2 1,15 jan-jun Mon-fri": "",
+		"0 3 * * 7 # on Sundays":                  "",
+		"0 3 * * * 2027":                          "",
+		"*/2 * * * * * *":                         "",
+		"@daily":                                  "",
+		"@every 6h/1h":                            "",
+		"":                                        "has 0 fields",
+		"0 3 * *":                                 "has 4 fields",
+		"* * * * * * * *":                         "has 8 fields",
+		"CRON_TZ=Mars/Base 0 3 * * *":             `unknown time zone "Mars/Base"`,
+		"CRON_TZ= 0 3 * * *":                      `unknown time zone ""`,
+		"61 24 * * *":                             `minute: "61" is not 0 to 59; hour: "24" is not 0 to 23`,
+		"0 3 * foo *":                             `month: "foo" is not 1 to 12`,
+		"0 5-3 * * *":                             "hour: range 5-3 ends before it begins",
+		"*/0 * * * *":                             `minute: step "0"`,
+		"@fortnightly":                            `unknown word "@fortnightly"`,
+		"@every six":                              `"six" is no duration`,
+		"@every":                                  "want one duration",
+		"0 3 0 * *":                               `day of month: "0" is not 1 to 31`,
+	} {
+		err := cron.Check(line)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: error %v, want %q", line, err, want)
+		}
+		if err != nil && strings.Contains(err.Error(), "\n") {
+			t.Errorf("%q: more than one line: %v", line, err)
+		}
+	}
+}
