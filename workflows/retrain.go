@@ -60,6 +60,7 @@ func (r *retrain) execute(ctx workflow.Context) (activities.RetrainOutcome, erro
 	if err != nil {
 		return activities.RetrainOutcome{}, err
 	}
+	r.runID = r.plan.RunID // the recorded one, also in a replay under another workflow id
 	if r.plan.Nothing != "" {
 		out := activities.RetrainOutcome{RunID: r.runID, Outcome: activities.RetrainNothing, Reason: r.plan.Nothing, Ended: workflow.Now(ctx)}
 		return out, r.log(ctx, "nothing", r.plan.Nothing)
