@@ -22,7 +22,7 @@ func compareCommand() *cobra.Command {
 	p := processFlags(cmd)
 	cmd.Flags().BoolVar(&asCSV, "csv", false, "print the series of all runs as CSV")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		store, err := openStore(p)
+		store, err := openStore(cmd.Context(), p)
 		if err != nil {
 			return err
 		}

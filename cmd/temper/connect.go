@@ -4,17 +4,18 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"time"
 
 	"go.temporal.io/sdk/client"
 
 	"temper/internal/blob"
-	"temper/internal/blob/fileblob"
+	"temper/internal/blob/storeurl"
 	"temper/internal/config"
 	"temper/internal/temporalclient"
 )
 
 // openStore opens the store that the process configuration names.
-func openStore(p *config.Process) (blob.Store, error) {
+func openStore(ctx context.Context, p *config.Process) (blob.Store, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
 	}
@@ -22,16 +23,41 @@ func openStore(p *config.Process) (blob.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if place.Kind != config.StoreFile {
-		return nil, usagef("--store %s: this build knows file stores only", place)
+	return storeurl.Open(ctx, place)
+}
+
+// probeTime bounds how long a store is asked at a start.
+const probeTime = 30 * time.Second
+
+// probeStore finds out that a store cannot be used before anything relies on it.
+func probeStore(ctx context.Context, s blob.Store) error {
+	ctx, cancel := context.WithTimeout(ctx, probeTime)
+	defer cancel()
+	return blob.Probe(ctx, s)
+}
+
+// sweepStore removes what uploads of dead processes left in the store. A store
+// that cannot is no reason not to work.
+func sweepStore(ctx context.Context, s blob.Store, log *slog.Logger) {
+	sweeper, ok := s.(blob.Sweeper)
+	if !ok {
+		return
 	}
-	return fileblob.New(place.Dir)
+	ctx, cancel := context.WithTimeout(ctx, probeTime)
+	defer cancel()
+	n, err := sweeper.Sweep(ctx, time.Now())
+	switch {
+	case err != nil && ctx.Err() == nil:
+		log.Warn("old uploads stay in the store", "err", err)
+	case n > 0:
+		log.Info("old uploads aborted", "num_uploads", n)
+	}
 }
 
 // connect dials Temporal and opens the store. check, when given, runs first, so
 // that a mistake in the input is told even when no server is there.
 func connect(ctx context.Context, p *config.Process, check func(context.Context, blob.Store) error) (client.Client, blob.Store, error) {
-	store, err := openStore(p)
+	store, err := openStore(ctx, p)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -46,7 +72,7 @@ func connect(ctx context.Context, p *config.Process, check func(context.Context,
 
 // connectAs is connect for a process that has checked everything and has a log.
 func connectAs(ctx context.Context, p *config.Process, log *slog.Logger) (client.Client, blob.Store, error) {
-	store, err := openStore(p)
+	store, err := openStore(ctx, p)
 	if err != nil {
 		return nil, nil, err
 	}

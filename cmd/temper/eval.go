@@ -24,7 +24,7 @@ func evalCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx := cmd.Context()
-		store, err := openStore(p)
+		store, err := openStore(cmd.Context(), p)
 		if err != nil {
 			return err
 		}

@@ -45,6 +45,7 @@ func serveControl(ctx context.Context, p *config.Process) error {
 	watch, stop := context.WithCancel(ctx)
 	var watcher sync.WaitGroup
 	watcher.Go(func() { peak.Watch(watch, supervisorPID(), rssInterval) })
+	watcher.Go(func() { sweepStore(watch, store, log) })
 	defer watcher.Wait()
 	defer stop()
 	control := &activities.Control{Store: store, SearchAttributes: known, PeakRSS: peak.Bytes}

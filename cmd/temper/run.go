@@ -121,7 +121,7 @@ func listCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "list", Short: "List the runs of the store", Args: cobra.NoArgs}
 	p := processFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		store, err := openStore(p)
+		store, err := openStore(cmd.Context(), p)
 		if err != nil {
 			return err
 		}
@@ -174,7 +174,7 @@ func showCommand() *cobra.Command {
 	p := processFlags(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the step records as JSON lines")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		store, err := openStore(p)
+		store, err := openStore(cmd.Context(), p)
 		if err != nil {
 			return err
 		}

@@ -171,12 +171,14 @@ func nameOpenRuns(ctx context.Context, c client.Client, s *screen, log *slog.Log
 
 // checkUp finds what is wrong before anything is started, all at once.
 func checkUp(ctx context.Context, p *config.Process, o *upOptions) error {
-	store, err := openStore(p)
+	store, err := openStore(ctx, p)
 	if err != nil {
 		return err
 	}
 	var wrong []error
-	if o.config != "" {
+	if err := probeStore(ctx, store); err != nil {
+		wrong = append(wrong, err)
+	} else if o.config != "" {
 		wrong = append(wrong, o.submission.check(ctx, store))
 	}
 	wrong = append(wrong, findPython(p.Python), checkListeners(p, o.embedded), checkLayers(ctx, p.Python, o.require))

@@ -130,10 +130,13 @@ func ReadKey(ctx context.Context, s Store, key string) ([]byte, error) {
 	return io.ReadAll(rc)
 }
 
+// readInParallel is the size from which ReadRef reads several ranges at once.
+const readInParallel = 32 << 20
+
 // ReadRef returns the bytes a Ref points to and checks them against it.
 // Errors: ErrNotExist, ErrCorrupt.
 func ReadRef(ctx context.Context, s Store, ref Ref) ([]byte, error) {
-	data, err := ReadKey(ctx, s, ref.Key)
+	data, err := readSized(ctx, s, ref)
 	if err != nil {
 		return nil, err
 	}
@@ -142,6 +145,31 @@ func ReadRef(ctx context.Context, s Store, ref Ref) ([]byte, error) {
 			ref.Key, got.Size, got.SHA256, ref.Size, ref.SHA256, ErrCorrupt)
 	}
 	return data, nil
+}
+
+// readSized is ReadKey for a blob whose size is known.
+func readSized(ctx context.Context, s Store, ref Ref) ([]byte, error) {
+	p, ok := s.(ParallelReader)
+	if !ok || ref.Size < readInParallel {
+		return ReadKey(ctx, s, ref.Key)
+	}
+	data := make(fixedBuffer, ref.Size)
+	n, err := p.ReadInto(ctx, ref.Key, data)
+	if errors.Is(err, io.ErrShortWrite) || err == nil && n != ref.Size {
+		return nil, fmt.Errorf("%s: does not have %d bytes: %w", ref.Key, ref.Size, ErrCorrupt)
+	}
+	return data, err
+}
+
+// fixedBuffer is an io.WriterAt of a fixed length.
+type fixedBuffer []byte
+
+// WriteAt implements io.WriterAt.
+func (b fixedBuffer) WriteAt(p []byte, at int64) (int, error) {
+	if at < 0 || at+int64(len(p)) > int64(len(b)) {
+		return 0, io.ErrShortWrite
+	}
+	return copy(b[at:], p), nil
 }
 
 // PutJSON stores v as indented JSON under key.

@@ -1,0 +1,135 @@
+// Package minioblob owns a blob.Store on MinIO and servers like it through
+// minio-go: it makes the bucket where there is none, and can watch for keys.
+//
+// Invariant: the package only translates; what a write or an answer means is
+// decided in package object.
+package minioblob
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+	"github.com/minio/minio-go/v7/pkg/lifecycle"
+
+	"temper/internal/blob"
+	"temper/internal/blob/object"
+)
+
+// Config says which server and bucket.
+type Config struct {
+	// Endpoint is host:port.
+	Endpoint string
+	// TLS encrypts the connection.
+	TLS            bool
+	Bucket, Prefix string
+	// Region is "" where the server is asked for it.
+	Region string
+	// CA is a file of certificates to trust besides the system's, "" for none.
+	CA string
+	// PartSize in bytes, Concurrency and Stall are those of object.Config.
+	PartSize    int64
+	Concurrency int
+	Stall       time.Duration
+}
+
+const (
+	// maxAttempts is the first request and the retries of the library.
+	maxAttempts = 3
+	// keepVersions is for how many days a bucket that we make keeps what was
+	// overwritten or deleted.
+	keepVersions = 7
+)
+
+// Store is the store with its client.
+type Store struct {
+	*object.Store
+	core *minio.Core
+	cfg  Config
+}
+
+var _ blob.Watcher = (*Store)(nil)
+
+// New opens the store and sends nothing; Bootstrap makes the bucket.
+// Errors: blob.ErrMisconfigured when there are no credentials.
+func New(c Config) (*Store, error) {
+	transport, err := object.Transport(c.Stall, c.CA)
+	if err != nil {
+		return nil, err
+	}
+	place := "minio://" + strings.TrimSuffix(c.Endpoint+"/"+c.Bucket+"/"+c.Prefix, "/")
+	chain := credentials.NewChainCredentials([]credentials.Provider{
+		&credentials.EnvAWS{}, &credentials.EnvMinio{}, &credentials.FileAWSCredentials{}, &credentials.FileMinioClient{},
+	})
+	value, err := chain.GetWithContext(&credentials.CredContext{Client: &http.Client{Transport: transport}})
+	if err != nil || value.SignerType.IsAnonymous() {
+		return nil, fmt.Errorf("store %s: no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or MINIO_ROOT_USER and MINIO_ROOT_PASSWORD: %w",
+			place, errors.Join(blob.ErrMisconfigured, err))
+	}
+	core, err := minio.NewCore(c.Endpoint, &minio.Options{
+		Creds: chain, Secure: c.TLS, Transport: transport, Region: c.Region,
+		BucketLookup: minio.BucketLookupPath, MaxRetries: maxAttempts,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("store %s: %w: %w", place, blob.ErrMisconfigured, err)
+	}
+	return &Store{
+		Store: object.New(object.Config{
+			Place: place, Prefix: c.Prefix, PartSize: c.PartSize, Concurrency: c.Concurrency, Stall: c.Stall,
+		}, &api{core: core, bucket: c.Bucket, signBodies: !c.TLS}),
+		core: core, cfg: c,
+	}, nil
+}
+
+// Bootstrap makes the bucket when there is none. A bucket that it makes keeps
+// versions for a week, where the server can. It is idempotent.
+func (s *Store) Bootstrap(ctx context.Context) error {
+	exists, err := s.core.BucketExists(ctx, s.cfg.Bucket)
+	if err != nil {
+		return s.explain(ctx, err)
+	}
+	if exists {
+		return nil
+	}
+	err = s.core.MakeBucket(ctx, s.cfg.Bucket, minio.MakeBucketOptions{Region: s.cfg.Region})
+	switch minio.ToErrorResponse(err).Code {
+	case "BucketAlreadyOwnedByYou", "BucketAlreadyExists":
+		return nil // another process was faster
+	}
+	if err != nil {
+		return s.explain(ctx, err)
+	}
+	// Both are for people who delete by mistake. Nothing here relies on them, and
+	// servers without them are fine.
+	if s.core.EnableVersioning(ctx, s.cfg.Bucket) == nil {
+		rules := lifecycle.NewConfiguration()
+		rules.Rules = []lifecycle.Rule{{
+			ID: "temper-old-versions", Status: "Enabled",
+			NoncurrentVersionExpiration: lifecycle.NoncurrentVersionExpiration{NoncurrentDays: keepVersions},
+		}}
+		_ = s.core.SetBucketLifecycle(ctx, s.cfg.Bucket, rules)
+	}
+	return nil
+}
+
+// explain words an error of the bucket itself.
+func (s *Store) explain(ctx context.Context, err error) error {
+	return s.Explain(ctx, "bucket", s.cfg.Bucket, failure(err))
+}
+
+// Client is minio-go's client of the store, for measurements against it.
+func (s *Store) Client() *minio.Client { return s.core.Client }
+
+// failure turns an error of minio-go into one that package object understands.
+func failure(err error) error {
+	var response minio.ErrorResponse
+	if err == nil || !errors.As(err, &response) || response.StatusCode == 0 {
+		return err
+	}
+	return &object.Failure{Status: response.StatusCode, Code: response.Code, Err: err}
+}

@@ -1,0 +1,137 @@
+package object
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+
+	"github.com/minio/crc64nvme"
+	"golang.org/x/sync/errgroup"
+
+	"temper/internal/blob"
+)
+
+// maxResumes is how often a read that broke off goes on where it was, without a
+// byte of progress in between.
+const maxResumes = 2
+
+// Get implements blob.Store. The stream goes on by itself after a lost
+// connection, and where the server knows the CRC64NVME of the object it ends in
+// ErrCorrupt when other bytes arrived.
+func (s *Store) Get(ctx context.Context, key string) (io.ReadCloser, error) {
+	if err := errors.Join(ctx.Err(), blob.CheckKey(key)); err != nil {
+		return nil, err
+	}
+	body, o, err := s.api.Get(ctx, s.full(key), Range{Length: -1})
+	if err != nil {
+		return nil, s.Explain(ctx, "get", key, err)
+	}
+	return &stream{ctx: ctx, s: s, key: key, body: body, object: o, end: o.Size, sum: crc64nvme.New()}, nil
+}
+
+// stream reads a range of one version of an object.
+type stream struct {
+	ctx     context.Context // of the Get that opened it, as io.Reader has none
+	s       *Store
+	key     string
+	body    io.ReadCloser
+	object  Object
+	at, end int64       // next byte and the one after the last
+	sum     hash.Hash64 // nil for a part of an object
+	broken  int         // resumes since the last byte
+}
+
+func (r *stream) Read(p []byte) (int, error) {
+	for {
+		n, err := r.body.Read(p)
+		if n > 0 {
+			r.at, r.broken = r.at+int64(n), 0
+			if r.sum != nil {
+				_, _ = r.sum.Write(p[:n]) // a hash takes all
+			}
+			return n, nil
+		}
+		if r.at >= r.end {
+			return 0, r.check()
+		}
+		if err == nil {
+			continue
+		}
+		if err := r.resume(err); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// check compares the whole with the server's checksum.
+func (r *stream) check() error {
+	if r.sum != nil && r.object.CRC64 != "" && encodeCRC(r.sum) != r.object.CRC64 {
+		return fmt.Errorf("get %s: CRC64NVME is %s, want %s: %w", r.s.Locate(r.key), encodeCRC(r.sum), r.object.CRC64, blob.ErrCorrupt)
+	}
+	return io.EOF
+}
+
+// resume opens the rest of the same version after the cause broke the stream off.
+func (r *stream) resume(cause error) error {
+	if errors.Is(cause, io.EOF) {
+		cause = io.ErrUnexpectedEOF
+	}
+	r.broken++
+	if r.broken > maxResumes || r.ctx.Err() != nil || r.object.ETag == "" {
+		return r.s.Explain(r.ctx, "get", r.key, cause)
+	}
+	body, _, err := r.s.api.Get(r.ctx, r.s.full(r.key), Range{Offset: r.at, Length: r.end - r.at, ETag: r.object.ETag})
+	if refused(err) || isAbsent(err) {
+		return fmt.Errorf("get %s: it was replaced while it was read: %w", r.s.Locate(r.key), blob.ErrUnavailable)
+	}
+	if err != nil {
+		return r.s.Explain(r.ctx, "get", r.key, err)
+	}
+	_ = r.body.Close() // broken already
+	r.body = body
+	return nil
+}
+
+// Close ends the stream.
+func (r *stream) Close() error { return r.body.Close() }
+
+// ReadInto implements blob.ParallelReader.
+func (s *Store) ReadInto(ctx context.Context, key string, w io.WriterAt) (int64, error) {
+	if err := errors.Join(ctx.Err(), blob.CheckKey(key)); err != nil {
+		return 0, err
+	}
+	o, err := s.api.Head(ctx, s.full(key))
+	if err != nil {
+		return 0, s.Explain(ctx, "get", key, err)
+	}
+	g, groupCtx := errgroup.WithContext(ctx)
+	g.SetLimit(s.cfg.Concurrency)
+	for at := int64(0); at < o.Size && groupCtx.Err() == nil; at += s.cfg.PartSize {
+		g.Go(func() error { return s.readRange(groupCtx, key, o, at, w) })
+	}
+	if err := g.Wait(); err != nil {
+		return 0, s.Explain(ctx, "get", key, err)
+	}
+	return o.Size, nil
+}
+
+// readRange copies the part that begins at a place.
+func (s *Store) readRange(ctx context.Context, key string, o Object, at int64, w io.WriterAt) error {
+	length := min(s.cfg.PartSize, o.Size-at)
+	body, _, err := s.api.Get(ctx, s.full(key), Range{Offset: at, Length: length, ETag: o.ETag})
+	if refused(err) {
+		return fmt.Errorf("get %s: it was replaced while it was read: %w", s.Locate(key), blob.ErrUnavailable)
+	}
+	if err != nil {
+		return err
+	}
+	r := &stream{ctx: ctx, s: s, key: key, body: body, object: o, at: at, end: at + length}
+	defer r.Close() //nolint:errcheck // a read error has been returned already
+	n, err := io.Copy(io.NewOffsetWriter(w, at), r)
+	if err == nil && n != length {
+		err = io.ErrUnexpectedEOF
+	}
+	return err
+}

@@ -1,0 +1,106 @@
+// Package object owns a blob.Store on anything that speaks S3: streaming and
+// multipart puts, conditional writes, resumed reads, and what an answer that got
+// lost means. It sends no request itself: the drivers do, one per client
+// library, behind the small API interface.
+//
+// Invariant: every write carries a nonce, so that after any answer or none the
+// store can be asked whether the bytes under a key are this writer's.
+package object
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"hash"
+	"io"
+	"time"
+
+	"github.com/minio/crc64nvme"
+)
+
+// Object is what a server tells of a key.
+type Object struct {
+	Key     string // with the store's prefix
+	Size    int64
+	ModTime time.Time
+	ETag    string
+	// Nonce names the write that made the object, "" of foreign objects and in listings.
+	Nonce string
+	// CRC64 is the full-object CRC64NVME in base64, "" where the server has none.
+	CRC64 string
+}
+
+// Match is the condition of a write. The zero value writes always.
+type Match struct {
+	Absent bool   // only where there is nothing
+	ETag   string // only over this version
+}
+
+// Body is a request body with its checksum.
+type Body struct {
+	Data  []byte
+	CRC64 string // CRC64NVME in base64
+}
+
+// Range asks for bytes of one version of an object.
+type Range struct {
+	Offset int64
+	Length int64  // negative: to the end
+	ETag   string // "": any version
+}
+
+// Part is an uploaded part.
+type Part struct {
+	Number int // from 1
+	ETag   string
+	CRC64  string
+}
+
+// Whole is what completes an upload.
+type Whole struct {
+	Parts []Part // by number
+	Size  int64
+	CRC64 string
+}
+
+// Upload is a multipart upload that is neither completed nor aborted.
+type Upload struct {
+	Key, ID string
+	Started time.Time
+}
+
+// API is the part of S3 that a client library has to bring. Keys are those of
+// the bucket. A call makes one request, or several where the library retries;
+// all errors that come from an answer are a *Failure. Implementations are safe
+// for concurrent use.
+type API interface {
+	Head(ctx context.Context, key string) (Object, error)
+	Get(ctx context.Context, key string, r Range) (io.ReadCloser, Object, error)
+	Put(ctx context.Context, key string, body Body, m Match, nonce string) error
+	Delete(ctx context.Context, key string) error
+	// List returns one page that begins after the token, and the next token or "".
+	List(ctx context.Context, prefix, token string) ([]Object, string, error)
+
+	Create(ctx context.Context, key, nonce string) (uploadID string, err error)
+	UploadPart(ctx context.Context, key, uploadID string, number int, body Body) (etag string, err error)
+	Complete(ctx context.Context, key, uploadID string, whole Whole, m Match) error
+	Abort(ctx context.Context, key, uploadID string) error
+	// Uploads returns one page of unfinished uploads, like List.
+	Uploads(ctx context.Context, prefix, token string) ([]Upload, string, error)
+}
+
+// NonceHeader is the metadata under which a write leaves its nonce, without the
+// prefix of user metadata.
+const NonceHeader = "temper-write"
+
+// BodyOf adds the checksum to data.
+func BodyOf(data []byte) Body {
+	sum := crc64nvme.New()
+	_, _ = sum.Write(data) // a hash takes all
+	return Body{Data: data, CRC64: encodeCRC(sum)}
+}
+
+// encodeCRC is the form in which S3 writes a CRC64.
+func encodeCRC(sum hash.Hash64) string {
+	return base64.StdEncoding.EncodeToString(binary.BigEndian.AppendUint64(nil, sum.Sum64()))
+}

@@ -1,0 +1,170 @@
+package object
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"net/http"
+
+	"temper/internal/blob"
+)
+
+// maxTries bounds how often a small write is sent again when the server says
+// that another write of the key was under way.
+const maxTries = 5
+
+// Put implements blob.Store. What fits into one part is one request; the rest is
+// a multipart upload that is hashed while it is sent.
+func (s *Store) Put(ctx context.Context, key string, r io.Reader, cond blob.Condition) (blob.Ref, error) {
+	if err := errors.Join(ctx.Err(), blob.CheckKey(key)); err != nil {
+		return blob.Ref{}, err
+	}
+	if cond != blob.Always && cond != blob.IfAbsent {
+		return blob.Ref{}, fmt.Errorf("put %s: condition %d: want Always or IfAbsent", key, cond)
+	}
+	src := &source{ctx: ctx, r: r, sum: sha256.New(), partSize: s.cfg.PartSize}
+	first := s.takeBuffer()
+	defer s.parts.Put(first)
+	if sized, ok := r.(interface{ Len() int }); ok {
+		first.Grow(int(min(int64(sized.Len()), s.cfg.PartSize)) + bytes.MinRead)
+	}
+	if err := src.fill(first); err != nil {
+		return blob.Ref{}, fmt.Errorf("put %s: %w", key, err)
+	}
+	m := Match{Absent: cond == blob.IfAbsent}
+	var err error
+	if src.done {
+		err = s.write(ctx, key, BodyOf(first.Bytes()), m)
+	} else {
+		err = s.upload(ctx, key, src, first, m)
+	}
+	if err != nil {
+		return blob.Ref{}, s.putError(ctx, key, err)
+	}
+	return blob.Ref{Key: key, SHA256: hex.EncodeToString(src.sum.Sum(nil)), Size: src.size}, nil
+}
+
+// putError is Explain for a write, where a refused condition means that the key exists.
+func (s *Store) putError(ctx context.Context, key string, err error) error {
+	var broken *sourceError
+	switch {
+	case errors.As(err, &broken):
+		return fmt.Errorf("put %s: %w", key, broken.err)
+	case refused(err):
+		return fmt.Errorf("put %s: %w", key, blob.ErrExists)
+	default:
+		return s.Explain(ctx, "put", key, err)
+	}
+}
+
+// write puts a small object and finds out what an unclear answer meant.
+func (s *Store) write(ctx context.Context, key string, body Body, m Match) error {
+	nonce := rand.Text()
+	for try := 1; ; try++ {
+		err := s.api.Put(ctx, s.full(key), body, m, nonce)
+		if err == nil {
+			return nil
+		}
+		err = s.settle(ctx, key, nonce, err)
+		if !conflicts(err) || try == maxTries {
+			return err
+		}
+	}
+}
+
+// settle returns nil when the write with the nonce is what the key holds, and
+// otherwise the error that the write got. A HEAD decides, so that the winner of
+// a race whose answer was lost is never told that another one won.
+func (s *Store) settle(ctx context.Context, key, nonce string, got error) error {
+	if !unclear(got) {
+		return got
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), afterwards)
+	defer cancel()
+	o, err := s.api.Head(ctx, s.full(key))
+	if err == nil && o.Nonce == nonce {
+		return nil
+	}
+	return got
+}
+
+// conflicts reports that the server gave way to another request for the key and
+// says nothing about the condition.
+func conflicts(err error) bool {
+	var f *Failure
+	return errors.As(err, &f) && f.Status == http.StatusConflict
+}
+
+func (s *Store) takeBuffer() *bytes.Buffer {
+	if b, ok := s.parts.Get().(*bytes.Buffer); ok {
+		b.Reset()
+		return b
+	}
+	return new(bytes.Buffer)
+}
+
+// source cuts a reader into parts and hashes what passes.
+type source struct {
+	ctx      context.Context // of the Put that owns the source
+	r        io.Reader
+	sum      hash.Hash
+	size     int64
+	partSize int64
+	ahead    []byte // one byte that was read to see whether there is more
+	done     bool
+}
+
+// sourceError is an error of the caller's reader.
+type sourceError struct{ err error }
+
+func (e *sourceError) Error() string { return e.err.Error() }
+func (e *sourceError) Unwrap() error { return e.err }
+
+// fill reads the next part into b. After the last part done is set.
+func (s *source) fill(b *bytes.Buffer) error {
+	_, _ = b.Write(s.ahead) // a buffer takes all
+	_, err := b.ReadFrom(io.LimitReader(s, s.partSize-int64(len(s.ahead))))
+	if err == nil {
+		err = s.peek(int64(b.Len()) < s.partSize)
+	}
+	if err == nil {
+		err = s.ctx.Err()
+	}
+	if err != nil {
+		return &sourceError{err}
+	}
+	_, _ = s.sum.Write(b.Bytes()) // a hash takes all
+	s.size += int64(b.Len())
+	return nil
+}
+
+// peek finds out whether the source has ended, which a short part shows already.
+func (s *source) peek(short bool) error {
+	s.ahead = nil
+	if short {
+		s.done = true
+		return nil
+	}
+	one := make([]byte, 1)
+	_, err := io.ReadFull(s, one)
+	if errors.Is(err, io.EOF) {
+		s.done = true
+		return nil
+	}
+	s.ahead = one
+	return err
+}
+
+// Read reads the caller's reader until the context ends.
+func (s *source) Read(p []byte) (int, error) {
+	if err := s.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return s.r.Read(p)
+}

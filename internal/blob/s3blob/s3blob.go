@@ -1,0 +1,135 @@
+// Package s3blob owns a blob.Store on S3 through the AWS SDK, with its chain of
+// credentials: environment, profiles, SSO, web identity, instance roles.
+//
+// Invariant: the package only translates; what a write or an answer means is
+// decided in package object.
+package s3blob
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+
+	"temper/internal/blob"
+	"temper/internal/blob/object"
+)
+
+// Config says which bucket, and how to reach it.
+type Config struct {
+	Bucket, Prefix string
+	// Region is "" where the environment or the profile names it.
+	Region string
+	// Endpoint is the URL of a server other than AWS, "" for AWS.
+	Endpoint string
+	// PathStyle puts the bucket into the path instead of the host name.
+	PathStyle bool
+	// CA is a file of certificates to trust besides the system's, "" for none.
+	CA string
+	// PartSize in bytes, Concurrency and Stall are those of object.Config.
+	PartSize    int64
+	Concurrency int
+	Stall       time.Duration
+}
+
+const (
+	// fallbackRegion signs for servers that know no regions.
+	fallbackRegion = "us-east-1"
+	// maxAttempts is the first request and the retries of the SDK.
+	maxAttempts = 3
+	maxBackoff  = 2 * time.Second
+)
+
+// Store is the store with its SDK client.
+type Store struct {
+	*object.Store
+	client *s3.Client
+}
+
+// New opens the store. It finds the credentials but sends nothing to the bucket.
+// Errors: blob.ErrMisconfigured when there are no credentials.
+func New(ctx context.Context, c Config) (*Store, error) {
+	pool, err := object.Trust(c.CA)
+	if err != nil {
+		return nil, err
+	}
+	options := []func(*config.LoadOptions) error{
+		// The SDK's own kind of client: it also honours AWS_CA_BUNDLE.
+		config.WithHTTPClient(awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) { object.Tune(t, c.Stall, pool) })),
+		config.WithRetryer(func() aws.Retryer {
+			return retry.NewStandard(func(o *retry.StandardOptions) { o.MaxAttempts, o.MaxBackoff = maxAttempts, maxBackoff })
+		}),
+	}
+	if c.Region != "" {
+		options = append(options, config.WithRegion(c.Region))
+	}
+	cfg, err := config.LoadDefaultConfig(ctx, options...)
+	if err != nil {
+		return nil, fmt.Errorf("AWS configuration: %w: %w", blob.ErrMisconfigured, err)
+	}
+	if cfg.Region == "" {
+		cfg.Region = fallbackRegion
+	}
+	place := "s3://" + strings.TrimSuffix(c.Bucket+"/"+c.Prefix, "/")
+	if _, err := cfg.Credentials.Retrieve(ctx); err != nil {
+		return nil, fmt.Errorf("store %s: no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE or a role: %w (%s)",
+			place, blob.ErrMisconfigured, strings.Join(strings.Fields(err.Error()), " "))
+	}
+	client := s3.NewFromConfig(cfg, func(o *s3.Options) {
+		o.UsePathStyle = c.PathStyle
+		if c.Endpoint != "" {
+			o.BaseEndpoint = aws.String(c.Endpoint)
+		}
+		// Package object brings and checks its own sums.
+		o.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
+		o.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
+	})
+	return &Store{
+		Store: object.New(object.Config{
+			Place: place, Prefix: c.Prefix, PartSize: c.PartSize, Concurrency: c.Concurrency, Stall: c.Stall,
+		}, &api{client: client, bucket: c.Bucket, write: writeOptions(c.Endpoint)}),
+		client: client,
+	}, nil
+}
+
+// writeOptions leave a body unsigned where TLS protects it: its checksum travels
+// in a signed header, and SHA-256 costs more than all else a client does.
+func writeOptions(endpoint string) []func(*s3.Options) {
+	if strings.HasPrefix(endpoint, "http://") {
+		return nil
+	}
+	return []func(*s3.Options){s3.WithAPIOptions(v4.SwapComputePayloadSHA256ForUnsignedPayloadMiddleware)}
+}
+
+// Client is the SDK's client of the store, for measurements against it.
+func (s *Store) Client() *s3.Client { return s.client }
+
+// failure turns an error of the SDK into one that package object understands.
+func failure(err error) error {
+	if err == nil {
+		return nil
+	}
+	var response interface{ HTTPStatusCode() int }
+	if !errors.As(err, &response) || response.HTTPStatusCode() == 0 {
+		var signing *v4.SigningError
+		if errors.As(err, &signing) {
+			return fmt.Errorf("%w: %w", object.ErrCredentials, err)
+		}
+		return err
+	}
+	f := &object.Failure{Status: response.HTTPStatusCode(), Err: err}
+	var coded interface{ ErrorCode() string }
+	if errors.As(err, &coded) && coded.ErrorCode() != "UnknownError" {
+		f.Code = coded.ErrorCode()
+	}
+	return f
+}
