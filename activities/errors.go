@@ -21,6 +21,7 @@ const (
 	ErrTypeTooLarge      = "TooLarge"      // a step that does not fit the trainer's memory
 	ErrTypeDataset       = "Dataset"       // a missing or corrupt dataset
 	ErrTypeCorrupt       = "Corrupt"       // stored bytes that do not match their reference
+	ErrTypeStore         = "Store"         // a store that refuses us: bucket, credentials, permission
 	ErrTypeNotFound      = "NotFound"      // a policy or step that the run does not have
 	ErrTypeRefused       = "Refused"       // a command that makes no sense now
 	ErrTypeConflict      = "Conflict"      // a replay that does not give the stored result
@@ -69,6 +70,8 @@ func kindOf(err error) string {
 		return ErrTypeCorrupt
 	case errors.Is(err, blob.ErrExists):
 		return ErrTypeConflict
+	case errors.Is(err, blob.ErrMisconfigured):
+		return ErrTypeStore
 	default:
 		return ""
 	}

@@ -26,13 +26,14 @@ func TestErrorsThatNoRetryMends(t *testing.T) {
 		activities.ErrTypeDiverged:      fmt.Errorf("the cause: %w", trainer.ErrDiverged),
 		activities.ErrTypeTooLarge:      fmt.Errorf("the cause: %w", trainer.ErrTooLarge),
 		activities.ErrTypeConflict:      fmt.Errorf("the cause: %w", blob.ErrExists),
+		activities.ErrTypeStore:         fmt.Errorf("the cause: %w", blob.ErrMisconfigured),
 	} {
 		wantKind(t, activities.ToTemporal(cause), kind, "the cause")
 		wantKind(t, activities.ToTemporal(fmt.Errorf("step 3: %w", cause)), kind, "step 3: ")
 	}
 	wantKind(t, activities.ToTemporal(fmt.Errorf("load: %w", checkpoint.ErrCorrupt)), activities.ErrTypeCorrupt, "load")
 	wantKind(t, activities.ToTemporal(notFinite), activities.ErrTypeDiverged, "NaN")
-	for _, err := range []error{nil, errDied, context.Canceled, context.DeadlineExceeded, blob.ErrNotExist} {
+	for _, err := range []error{nil, errDied, context.Canceled, context.DeadlineExceeded, blob.ErrNotExist, blob.ErrUnavailable, blob.ErrConflict} {
 		if got := activities.ToTemporal(err); got != err { //nolint:errorlint // the very same error
 			t.Errorf("%v became %v: it may pass, so it is to be retried", err, got)
 		}

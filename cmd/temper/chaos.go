@@ -209,7 +209,7 @@ func (h *harness) share(run int) []string {
 
 // try carries out one run in a home of its own and looks at what it left.
 func (h *harness) try(ctx context.Context, name string, points []string, kills []chaos.Kill, expect int) (chaos.Trial, error) {
-	host, err := h.newHost(name, points)
+	host, err := h.newHost(ctx, name, points)
 	if err != nil {
 		return chaos.Trial{}, err
 	}

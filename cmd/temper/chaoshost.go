@@ -41,7 +41,7 @@ type chaosHost struct {
 
 var _ chaos.Host = (*chaosHost)(nil)
 
-func (h *harness) newHost(name string, points []string) (*chaosHost, error) {
+func (h *harness) newHost(ctx context.Context, name string, points []string) (*chaosHost, error) {
 	p := config.DefaultProcess()
 	p.Home, p.UIAddress, p.Python = filepath.Join(h.dir, name), "", h.python
 	for _, addr := range []*string{&p.TemporalAddress, &p.SandboxAddress} {
@@ -55,7 +55,7 @@ func (h *harness) newHost(name string, points []string) (*chaosHost, error) {
 	if err := os.MkdirAll(marksDir(&p), 0o755); err != nil {
 		return nil, err
 	}
-	store, err := openStore(&p)
+	store, err := openStore(ctx, &p)
 	if err != nil {
 		return nil, err
 	}

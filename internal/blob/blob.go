@@ -120,8 +120,16 @@ func PutBytes(ctx context.Context, s Store, key string, data []byte, cond Condit
 	return s.Put(ctx, key, bytes.NewReader(data), cond)
 }
 
-// ReadKey returns all bytes under key.
+// ReadKey returns all bytes under key. What got damaged on the way is read once more.
 func ReadKey(ctx context.Context, s Store, key string) ([]byte, error) {
+	data, err := readOnce(ctx, s, key)
+	if errors.Is(err, ErrCorrupt) {
+		data, err = readOnce(ctx, s, key)
+	}
+	return data, err
+}
+
+func readOnce(ctx context.Context, s Store, key string) ([]byte, error) {
 	rc, err := s.Get(ctx, key)
 	if err != nil {
 		return nil, err
@@ -133,9 +141,18 @@ func ReadKey(ctx context.Context, s Store, key string) ([]byte, error) {
 // readInParallel is the size from which ReadRef reads several ranges at once.
 const readInParallel = 32 << 20
 
-// ReadRef returns the bytes a Ref points to and checks them against it.
+// ReadRef returns the bytes a Ref points to and checks them against it. What does
+// not match is read once more: it may have been damaged on the way.
 // Errors: ErrNotExist, ErrCorrupt.
 func ReadRef(ctx context.Context, s Store, ref Ref) ([]byte, error) {
+	data, err := readChecked(ctx, s, ref)
+	if errors.Is(err, ErrCorrupt) {
+		data, err = readChecked(ctx, s, ref)
+	}
+	return data, err
+}
+
+func readChecked(ctx context.Context, s Store, ref Ref) ([]byte, error) {
 	data, err := readSized(ctx, s, ref)
 	if err != nil {
 		return nil, err

@@ -29,11 +29,7 @@ const (
 // ends with the test, and puts its account into the environment.
 func StartS3(t *testing.T, args ...string) S3Server {
 	t.Helper()
-	t.Setenv("AWS_ACCESS_KEY_ID", AccessKey)
-	t.Setenv("AWS_SECRET_ACCESS_KEY", SecretKey)
-	t.Setenv("AWS_SESSION_TOKEN", "")
-	t.Setenv("AWS_PROFILE", "")
-	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
+	setAccount(t, AccessKey, SecretKey)
 	cmd := exec.Command(s3dPath(t), append([]string{
 		"--dir", t.TempDir(), "--listen", "127.0.0.1:0", "--bucket", "temper-test", "--exit-with-parent",
 	}, args...)...)

@@ -50,7 +50,7 @@ func New(dir string) (*Store, error) {
 		return nil, fmt.Errorf("file store %s: %w", dir, err)
 	}
 	if err := os.MkdirAll(filepath.Join(abs, staging), 0o755); err != nil {
-		return nil, fmt.Errorf("file store %s: %w", dir, err)
+		return nil, fmt.Errorf("file store %s: %w", dir, explain(abs, err))
 	}
 	root, err := os.OpenRoot(abs)
 	if err != nil {
@@ -76,12 +76,12 @@ func (s *Store) Put(ctx context.Context, key string, r io.Reader, cond blob.Cond
 	}
 	temp, sum, size, err := s.stage(ctx, r)
 	if err != nil {
-		return blob.Ref{}, fmt.Errorf("put %s: %w", key, err)
+		return blob.Ref{}, fmt.Errorf("put %s: %w", key, s.explain(err))
 	}
 	// After a rename the name is gone already; a leftover is swept by a later New.
 	defer s.root.Remove(temp) //nolint:errcheck // see above
 	if err := s.install(temp, key, cond); err != nil {
-		return blob.Ref{}, fmt.Errorf("put %s: %w", key, err)
+		return blob.Ref{}, fmt.Errorf("put %s: %w", key, s.explain(err))
 	}
 	return blob.Ref{Key: key, SHA256: hex.EncodeToString(sum.Sum(nil)), Size: size}, nil
 }
@@ -159,7 +159,7 @@ func (s *Store) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 	}
 	f, err := s.root.Open(key)
 	if err != nil {
-		return nil, notExist("get", key, err)
+		return nil, notExist("get", key, s.explain(err))
 	}
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
 		_ = f.Close() // opened for reading only
@@ -239,7 +239,7 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 	if absent(err) {
 		return nil
 	}
-	return err
+	return s.explain(err)
 }
 
 // Locate returns the absolute path of the key's file.

@@ -22,17 +22,17 @@ func (s *Store) Swap(ctx context.Context, key string, old blob.Ref, data []byte)
 	}
 	temp, _, _, err := s.stage(ctx, bytes.NewReader(data))
 	if err != nil {
-		return blob.Ref{}, fmt.Errorf("swap %s: %w", key, err)
+		return blob.Ref{}, fmt.Errorf("swap %s: %w", key, s.explain(err))
 	}
 	// After a rename the name is gone already; a leftover is swept by a later New.
 	defer s.root.Remove(temp) //nolint:errcheck // see above
 	unlock, err := s.lock(ctx)
 	if err != nil {
-		return blob.Ref{}, fmt.Errorf("swap %s: %w", key, err)
+		return blob.Ref{}, fmt.Errorf("swap %s: %w", key, s.explain(err))
 	}
 	defer unlock()
 	if err := s.replace(ctx, temp, key, old); err != nil {
-		return blob.Ref{}, fmt.Errorf("swap %s: %w", key, err)
+		return blob.Ref{}, fmt.Errorf("swap %s: %w", key, s.explain(err))
 	}
 	return blob.RefOf(key, data), nil
 }

@@ -2,7 +2,9 @@ package minioblob
 
 import (
 	"context"
-	"net/url"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"path"
 	"strings"
 
@@ -21,15 +23,15 @@ func (s *Store) Watch(ctx context.Context, prefix string, seen func(blob.Info) e
 	defer cancel() // ends the listener
 	events := s.core.ListenBucketNotification(ctx, s.cfg.Bucket, within, "", []string{string(notification.ObjectCreatedAll)})
 	for info := range events {
+		var foreign *json.SyntaxError // a listing in XML
+		if errors.As(info.Err, &foreign) {
+			return fmt.Errorf("watch %s: the server sends no events: %w", s.Locate(prefix), blob.ErrMisconfigured)
+		}
 		if info.Err != nil {
 			return s.explain(ctx, info.Err)
 		}
 		for _, record := range info.Records {
-			key, err := url.QueryUnescape(record.S3.Object.Key)
-			if err != nil {
-				continue // no key of ours
-			}
-			key = strings.TrimPrefix(strings.TrimPrefix(key, s.cfg.Prefix), "/")
+			key := strings.TrimPrefix(strings.TrimPrefix(record.S3.Object.Key, s.cfg.Prefix), "/")
 			if err := seen(blob.Info{Key: key, Size: record.S3.Object.Size}); err != nil {
 				return err
 			}

@@ -3,8 +3,11 @@
 package s3blob_test
 
 import (
+	"crypto/rand"
 	"fmt"
 	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"temper/internal/blob"
 	"temper/internal/blob/blobtest"
@@ -32,6 +35,21 @@ func open(t *testing.T, s blobtest.S3Server, prefix string) *s3blob.Store {
 }
 
 const large = 3*(5<<20) + 4321
+
+// TestMinIO runs on a server that is given, as one is not built for the tests.
+func TestMinIO(t *testing.T) {
+	server := blobtest.MinIO(t)
+	prefix := rand.Text()
+	n := 0
+	client := open(t, server, "").Client()
+	_, _ = client.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: &server.Bucket}) // is there since the first time
+	next := func(t *testing.T) blob.Store {
+		n++
+		return open(t, server, fmt.Sprintf("%s/%d", prefix, n))
+	}
+	blobtest.Run(t, next)
+	blobtest.RunLarge(t, large, next)
+}
 
 func TestConformance(t *testing.T) {
 	for name, args := range map[string][]string{"plain": nil, "TLS": {"--tls"}, "versions": {"--versions"}} {
