@@ -334,12 +334,8 @@ func (f *fork) adopt(ctx context.Context, store blob.Store, layout artifact.Layo
 		if !wanted {
 			continue
 		}
-		step, state, err := checkpoint.Load(ctx, store, e.Ref)
-		if err != nil {
+		if _, err := checkpoint.Adopt(ctx, store, e.Ref, layout.Checkpoints()); err != nil {
 			return fmt.Errorf("fork of run %s, step %d: %w", f.parent.RunID, f.at.Step, err)
-		}
-		if _, err := checkpoint.Save(ctx, store, layout.Checkpoints(), step, state); err != nil {
-			return err
 		}
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -171,6 +172,35 @@ func dump(t testing.TB, store blob.Store) map[string]string {
 	}
 	return out
 }
+
+// durable is a dump without what depends on when and by whom it was written and
+// is not read as state: epochs and parents in manifests, the holder of the
+// lease, announcements, shards that no manifest names.
+func durable(t testing.TB, store blob.Store) map[string]string {
+	t.Helper()
+	all := dump(t, store)
+	var manifests strings.Builder
+	for key, data := range all {
+		if strings.HasSuffix(key, "/manifest.json") {
+			all[key] = provenance.ReplaceAllString(data, "")
+			manifests.WriteString(data)
+		}
+		if strings.HasSuffix(key, "/head.json") {
+			all[key] = lease.ReplaceAllString(data, "")
+		}
+	}
+	for key := range all {
+		if strings.Contains(key, "/pending/") || strings.HasPrefix(key, "cas/") && !strings.Contains(manifests.String(), key) {
+			delete(all, key)
+		}
+	}
+	return all
+}
+
+var (
+	provenance = regexp.MustCompile(`(?s)"written": \{.*\}`)
+	lease      = regexp.MustCompile(`(?s)"epoch": .*"step"|"sha256": "\w+",\s+"size": \d+`)
+)
 
 // fill makes a store with the given content.
 func fill(t testing.TB, content map[string]string) *memblob.Store {

@@ -195,7 +195,7 @@ func (s *session) save(ctx context.Context) error {
 	for _, p := range planOf(s.run.RunID, cfg).Stages {
 		keep[s.cursor(p.FirstStep+p.Steps-1)] = true
 	}
-	return checkpoint.Prune(ctx, s.store, dir, func(cursor int) bool { return keep[cursor] })
+	return checkpoint.Prune(ctx, s.store, artifact.Root, dir, func(cursor int) bool { return keep[cursor] })
 }
 
 // advance makes the next update of the run. One that fails, or panics, may have

@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,6 +25,9 @@ const (
 	fileTokenizer = hf.TokenizerFile
 	filePolicy    = "policy.json" // the manifest
 )
+
+// policyFormat is what policy.json says of itself.
+const policyFormat = 1
 
 // Policy is a published policy.
 type Policy struct {
@@ -77,7 +81,7 @@ func publish(ctx context.Context, store blob.Store, prefix string, p Policy, wei
 	if err != nil {
 		return blob.Ref{}, err
 	}
-	m := policyManifest{Format: manifestFormat, Files: map[string]blob.Ref{}}
+	m := policyManifest{Format: policyFormat, Files: map[string]blob.Ref{}}
 	for name, file := range files {
 		if m.Files[name], err = file.ref(path.Join(prefix, name)); err != nil {
 			return blob.Ref{}, err
@@ -149,8 +153,8 @@ func loadPolicy(ctx context.Context, store blob.Store, ref blob.Ref, weights boo
 	if err := strictJSON(data, &m); err != nil {
 		return Policy{}, fmt.Errorf("%w: %w", err, ErrCorrupt)
 	}
-	if m.Format != manifestFormat {
-		return Policy{}, fmt.Errorf("format %d, this program reads %d", m.Format, manifestFormat)
+	if m.Format != policyFormat {
+		return Policy{}, fmt.Errorf("format %d, this program reads %d", m.Format, policyFormat)
 	}
 	var p Policy
 	config, err := blob.ReadRef(ctx, store, m.Files[fileConfig])
@@ -192,4 +196,33 @@ func readFiles(ctx context.Context, store blob.Store, m policyManifest) (map[str
 		files[name] = data
 	}
 	return files, nil
+}
+
+// putManifest stores v under key unless something else is there.
+func putManifest(ctx context.Context, store blob.Store, key string, v any) (blob.Ref, error) {
+	ref, err := blob.PutJSON(ctx, store, key, v, blob.IfAbsent)
+	if !errors.Is(err, blob.ErrExists) {
+		return ref, err
+	}
+	same, ref, readErr := holds(ctx, store, key, v)
+	if readErr != nil {
+		return blob.Ref{}, readErr
+	}
+	if !same {
+		return blob.Ref{}, fmt.Errorf("%s holds other content: %w", key, blob.ErrExists)
+	}
+	return ref, nil
+}
+
+// holds reports whether key holds v as PutJSON writes it.
+func holds(ctx context.Context, store blob.Store, key string, v any) (bool, blob.Ref, error) {
+	stored, err := blob.ReadKey(ctx, store, key)
+	if err != nil {
+		return false, blob.Ref{}, err
+	}
+	data, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return false, blob.Ref{}, fmt.Errorf("encode %s: %w", key, err)
+	}
+	return bytes.Equal(stored, append(data, '\n')), blob.RefOf(key, stored), nil
 }

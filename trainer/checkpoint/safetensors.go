@@ -1,7 +1,7 @@
 package checkpoint
 
 import (
-	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -66,37 +66,10 @@ func tensorFile(specs []qwen3.TensorSpec, source Source) (content, error) {
 	}, nil
 }
 
-// encodeTensors returns the tensors as the bytes of a safetensors file in F32.
-func encodeTensors(tensors []qwen3.Tensor) ([]byte, error) {
-	file, err := tensorFile(specsOf(tensors), SourceOf(tensors))
-	if err != nil {
-		return nil, err
-	}
-	var out bytes.Buffer
-	for _, t := range tensors {
-		out.Grow(4 * len(t.Data))
-	}
-	if err := file(&out); err != nil {
-		return nil, err
-	}
-	return out.Bytes(), nil
-}
-
-// decodeTensors reads a safetensors file of F32, F16 or BF16 tensors. It
-// returns them as float32, sorted by name. Errors wrap ErrCorrupt.
-func decodeTensors(data []byte) ([]qwen3.Tensor, error) {
-	file, err := safetensors.New(bytes.NewReader(data), int64(len(data)), "safetensors")
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", err, ErrCorrupt)
-	}
-	out := make([]qwen3.Tensor, len(file.Tensors))
-	for i, t := range file.Tensors {
-		values, err := file.Float32s(t.Name)
-		if err != nil {
-			return nil, fmt.Errorf("%w: %w", err, ErrCorrupt)
-		}
-		out[i] = qwen3.Tensor{Name: t.Name, Shape: t.Shape, Data: values}
-	}
+// readTensors reads a safetensors file of F32, F16 or BF16 tensors and checks it
+// against its Ref. It returns them as float32, sorted by name.
+func readTensors(ctx context.Context, store blob.Store, ref blob.Ref) ([]qwen3.Tensor, error) {
+	out, err := readShard(ctx, store, ref)
 	slices.SortFunc(out, func(a, b qwen3.Tensor) int { return strings.Compare(a.Name, b.Name) })
-	return out, nil
+	return out, err
 }

@@ -1,14 +1,14 @@
 package checkpoint
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"path"
 	"slices"
 	"strings"
+
+	"golang.org/x/sync/errgroup"
 
 	"temper/internal/blob"
 	"temper/internal/failpoint"
@@ -17,6 +17,7 @@ import (
 
 // State is the full state of training, on the host.
 type State struct {
+	About    About
 	Counters Counters
 	Model    qwen3.Config
 	Weights  []qwen3.Tensor
@@ -34,84 +35,225 @@ type Counters struct {
 	Schedule int `json:"schedule"`
 }
 
-// manifest names every byte of a checkpoint.
-type manifest struct {
-	Format   int                   `json:"format"`
-	Step     int                   `json:"step"`
-	Counters Counters              `json:"counters"`
-	Model    qwen3.Config          `json:"model"`
-	Shards   map[string][]blob.Ref `json:"shards"` // by kind: weights, first_moments, second_moments
-}
-
-const (
-	manifestFormat = 1
-	manifestName   = "manifest.json"
-	// maxShard bounds the values of a shard in bytes; a larger tensor has its own.
-	maxShard = 256 << 20
-)
-
-// Kinds of tensors in a manifest.
-const (
-	kindWeights = "weights"
-	kindFirst   = "first_moments"
-	kindSecond  = "second_moments"
-)
-
 // kinds lists the tensors of the state by kind.
 func (s *State) kinds() map[string]*[]qwen3.Tensor {
 	return map[string]*[]qwen3.Tensor{kindWeights: &s.Weights, kindFirst: &s.FirstMoments, kindSecond: &s.SecondMoments}
 }
 
-func manifestKey(prefix string, step int) string {
-	return path.Join(prefix, fmt.Sprintf("step-%06d", step), manifestName)
+// Size returns the bytes of all tensors.
+func (s *State) Size() int64 {
+	var n int64
+	for _, tensors := range s.kinds() {
+		for _, t := range *tensors {
+			n += 4 * int64(len(t.Data))
+		}
+	}
+	return n
 }
 
-func shardFolder(prefix string) string { return path.Join(prefix, "shards") }
+// SaveOptions change how a checkpoint is written. The zero value is good.
+type SaveOptions struct {
+	// Lease, when given, must be held when the manifest is written; the head then
+	// moves to the checkpoint.
+	Lease *Lease
+	// Repair writes every shard anew, also those that are there: one of them is
+	// damaged.
+	Repair bool
+
+	clock clock
+}
 
 // Save stores the state as the checkpoint of a step and returns the Ref of its
 // manifest. Saving the same state again is a no-op; another state for a step
-// that has a checkpoint is blob.ErrExists, and the stored one stays.
+// that has a checkpoint is blob.ErrExists, and the stored one stays. A manifest
+// that cannot be read is no checkpoint and is replaced.
 func Save(ctx context.Context, store blob.Store, prefix string, step int, state State) (blob.Ref, error) {
-	m := manifest{Format: manifestFormat, Step: step, Counters: state.Counters, Model: state.Model, Shards: map[string][]blob.Ref{}}
-	for kind, tensors := range state.kinds() {
-		for _, shard := range split(*tensors, maxShard) {
-			ref, err := putShard(ctx, store, prefix, shard)
-			if err != nil {
-				return blob.Ref{}, fmt.Errorf("save checkpoint of step %d: %w", step, err)
-			}
-			m.Shards[kind] = append(m.Shards[kind], ref)
-		}
-	}
-	failpoint.Hit("checkpoint/before-manifest")
-	ref, err := putManifest(ctx, store, manifestKey(prefix, step), m)
+	return SaveWith(ctx, store, prefix, step, state, SaveOptions{})
+}
+
+// SaveWith is Save with options. Shards are hashed and stored in parallel, from
+// the state's own memory. Errors: those of Save, ErrFenced.
+func SaveWith(ctx context.Context, store blob.Store, prefix string, step int, state State, o SaveOptions) (blob.Ref, error) {
+	s := saver{store: store, prefix: prefix, o: o}
+	ref, err := s.save(ctx, step, state)
 	if err != nil {
 		return blob.Ref{}, fmt.Errorf("save checkpoint of step %d: %w", step, err)
 	}
 	return ref, nil
 }
 
-// Load reads the checkpoint whose manifest is at ref.
-func Load(ctx context.Context, store blob.Store, ref blob.Ref) (step int, state State, err error) {
-	data, err := blob.ReadRef(ctx, store, ref)
+type saver struct {
+	store  blob.Store
+	prefix string
+	o      SaveOptions
+	shards []*shard
+}
+
+func (s *saver) save(ctx context.Context, step int, state State) (blob.Ref, error) {
+	m := manifest{Format: manifestFormat, Step: step, About: state.About, Counters: state.Counters, Model: state.Model}
+	if err := s.seal(ctx, &state, &m); err != nil {
+		return blob.Ref{}, err
+	}
+	key := manifestKey(s.prefix, step)
+	old, same, err := s.stored(ctx, key, m)
 	if err != nil {
-		return 0, State{}, fmt.Errorf("load checkpoint: %w", err)
+		return blob.Ref{}, err
 	}
-	var m manifest
-	if err := strictJSON(data, &m); err != nil {
-		return 0, State{}, fmt.Errorf("load checkpoint %s: %w: %w", ref.Key, err, ErrCorrupt)
+	if same && !s.o.Repair {
+		return old, s.advance(ctx, step, old)
 	}
-	if m.Format != manifestFormat {
-		return 0, State{}, fmt.Errorf("load checkpoint %s: format %d, this program reads %d", ref.Key, m.Format, manifestFormat)
+	a, err := announce(ctx, s.store, s.prefix, m, s.o.clock)
+	if err != nil {
+		return blob.Ref{}, err
 	}
-	state = State{Counters: m.Counters, Model: m.Model}
-	for kind, tensors := range state.kinds() {
-		for _, shard := range m.Shards[kind] {
-			part, err := readTensors(ctx, store, shard)
-			if err != nil {
-				return 0, State{}, fmt.Errorf("load checkpoint %s: %w", ref.Key, err)
-			}
-			*tensors = append(*tensors, part...)
+	if err := s.upload(ctx, s.o.Repair); err != nil {
+		return blob.Ref{}, err
+	}
+	if waited, err := a.settle(ctx); err != nil {
+		return blob.Ref{}, err
+	} else if waited {
+		if err := s.upload(ctx, false); err != nil {
+			return blob.Ref{}, err
 		}
+	}
+	ref := old
+	failpoint.Hit("checkpoint/before-manifest")
+	if !same {
+		if ref, err = s.commit(ctx, key, old, m); err != nil {
+			return blob.Ref{}, err
+		}
+	}
+	if err := s.advance(ctx, step, ref); err != nil {
+		return blob.Ref{}, err
+	}
+	return ref, a.withdraw(ctx)
+}
+
+// seal hashes all shards and enters them into the manifest.
+func (s *saver) seal(ctx context.Context, state *State, m *manifest) error {
+	byKind := map[string][]*shard{}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(parallel)
+	for kind, tensors := range state.kinds() {
+		for _, part := range split(*tensors, maxShard) {
+			sh, err := newShard(part)
+			if err != nil {
+				return errors.Join(err, g.Wait())
+			}
+			byKind[kind] = append(byKind[kind], sh)
+			s.shards = append(s.shards, sh)
+			g.Go(func() error { return sh.seal(ctx) })
+		}
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	m.Shards = map[string][]blob.Ref{}
+	for kind, shards := range byKind {
+		for _, sh := range shards {
+			m.Shards[kind] = append(m.Shards[kind], sh.ref)
+		}
+	}
+	return nil
+}
+
+// stored compares what is under key with a manifest. old is zero when nothing
+// is there. Another checkpoint there is blob.ErrExists.
+func (s *saver) stored(ctx context.Context, key string, m manifest) (old blob.Ref, same bool, err error) {
+	data, err := blob.ReadKey(ctx, s.store, key)
+	if errors.Is(err, blob.ErrNotExist) {
+		return blob.Ref{}, false, nil
+	}
+	if err != nil {
+		return blob.Ref{}, false, err
+	}
+	old = blob.RefOf(key, data)
+	there, err := decodeManifest(key, data)
+	switch {
+	case err == nil && there.sameState(m):
+		return old, true, nil
+	case errors.Is(err, ErrCorrupt):
+		return old, false, nil
+	default:
+		return blob.Ref{}, false, errors.Join(fmt.Errorf("%s holds other content: %w", key, blob.ErrExists), err)
+	}
+}
+
+// upload stores the shards that are not there, or all of them.
+func (s *saver) upload(ctx context.Context, all bool) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(parallel)
+	for _, sh := range s.shards {
+		g.Go(func() error {
+			if !all {
+				info, err := s.store.Stat(ctx, sh.ref.Key)
+				if err == nil && info.Size == sh.size {
+					return nil
+				}
+				if err != nil && !errors.Is(err, blob.ErrNotExist) {
+					return err
+				}
+			}
+			return sh.put(ctx, s.store)
+		})
+	}
+	return g.Wait()
+}
+
+// commit makes the checkpoint exist. old is a damaged manifest that it replaces.
+func (s *saver) commit(ctx context.Context, key string, old blob.Ref, m manifest) (blob.Ref, error) {
+	if s.o.Lease != nil {
+		if err := s.o.Lease.Check(ctx); err != nil {
+			return blob.Ref{}, err
+		}
+		m.Written.Epoch = s.o.Lease.Epoch()
+		if head := s.o.Lease.Head(); !head.Manifest.IsZero() && head.Step < m.Step {
+			m.Written.Parent = &head.Manifest
+		}
+	}
+	if old.IsZero() {
+		return putManifestOnce(ctx, s.store, key, m) // another trainer may be faster
+	}
+	data, err := m.encode()
+	if err != nil {
+		return blob.Ref{}, err
+	}
+	return s.store.Swap(ctx, key, old, data)
+}
+
+func (s *saver) advance(ctx context.Context, step int, ref blob.Ref) error {
+	if s.o.Lease == nil {
+		return nil
+	}
+	return s.o.Lease.Advance(ctx, step, ref)
+}
+
+// Load reads the checkpoint whose manifest is at ref, and checks every byte.
+// Errors: ErrCorrupt, ErrNewer, blob.ErrNotExist.
+func Load(ctx context.Context, store blob.Store, ref blob.Ref) (step int, state State, err error) {
+	m, err := readManifest(ctx, store, ref)
+	if err != nil {
+		return 0, State{}, fmt.Errorf("load checkpoint %s: %w", ref.Key, err)
+	}
+	state = State{About: m.About, Counters: m.Counters, Model: m.Model}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(parallel)
+	parts := map[string][][]qwen3.Tensor{}
+	for kind := range state.kinds() {
+		shards := make([][]qwen3.Tensor, len(m.Shards[kind]))
+		parts[kind] = shards
+		for i, shard := range m.Shards[kind] {
+			g.Go(func() (err error) {
+				shards[i], err = readShard(ctx, store, shard)
+				return err
+			})
+		}
+	}
+	if err := g.Wait(); err != nil {
+		return 0, State{}, fmt.Errorf("load checkpoint %s: %w", ref.Key, err)
+	}
+	for kind, tensors := range state.kinds() {
+		*tensors = slices.Concat(parts[kind]...)
 	}
 	return m.Step, state, nil
 }
@@ -130,14 +272,13 @@ func List(ctx context.Context, store blob.Store, prefix string) ([]Entry, error)
 	}
 	var out []Entry
 	for _, info := range infos {
-		var step int
-		if n, err := fmt.Sscanf(strings.TrimPrefix(info.Key, prefix+"/"), "step-%06d/", &step); n != 1 || err != nil ||
-			info.Key != manifestKey(prefix, step) {
+		step, ok := stepOf(info.Key)
+		if !ok || !strings.HasPrefix(info.Key, prefix+"/step-") {
 			continue
 		}
 		data, err := blob.ReadKey(ctx, store, info.Key)
 		if errors.Is(err, blob.ErrNotExist) {
-			continue // pruned since it was listed
+			continue // pruned meanwhile
 		}
 		if err != nil {
 			return nil, fmt.Errorf("list checkpoints: %w", err)
@@ -146,139 +287,4 @@ func List(ctx context.Context, store blob.Store, prefix string) ([]Entry, error)
 	}
 	slices.SortFunc(out, func(a, b Entry) int { return a.Step - b.Step })
 	return out, nil
-}
-
-// Prune deletes the checkpoints under the prefix for which keep is false, and
-// then the shards that no checkpoint names. It must not run while a Save under
-// the same prefix does. The newest checkpoint always stays, and nothing is
-// deleted unless it can be read in full.
-func Prune(ctx context.Context, store blob.Store, prefix string, keep func(step int) bool) error {
-	entries, err := List(ctx, store, prefix)
-	if err != nil || len(entries) == 0 {
-		return err
-	}
-	newest := entries[len(entries)-1]
-	if _, _, err := Load(ctx, store, newest.Ref); err != nil {
-		return fmt.Errorf("prune checkpoints: the newest is unreadable, nothing was deleted: %w", err)
-	}
-	used := map[string]bool{}
-	for _, e := range entries {
-		if e.Step == newest.Step || keep(e.Step) {
-			err = markShards(ctx, store, e.Ref.Key, used)
-		} else {
-			err = store.Delete(ctx, e.Ref.Key)
-		}
-		if err != nil {
-			return fmt.Errorf("prune checkpoint of step %d: %w", e.Step, err)
-		}
-	}
-	return sweepShards(ctx, store, prefix, used)
-}
-
-// markShards adds the keys of the shards that a manifest names.
-func markShards(ctx context.Context, store blob.Store, key string, used map[string]bool) error {
-	var m manifest
-	if err := blob.ReadJSON(ctx, store, key, &m); err != nil {
-		return err
-	}
-	for _, refs := range m.Shards {
-		for _, ref := range refs {
-			used[ref.Key] = true
-		}
-	}
-	return nil
-}
-
-// sweepShards deletes the shards that are not in use.
-func sweepShards(ctx context.Context, store blob.Store, prefix string, used map[string]bool) error {
-	shards, err := store.List(ctx, shardFolder(prefix)+"/")
-	if err != nil {
-		return fmt.Errorf("prune checkpoints: %w", err)
-	}
-	for _, info := range shards {
-		if !used[info.Key] {
-			if err := store.Delete(ctx, info.Key); err != nil {
-				return fmt.Errorf("prune %s: %w", info.Key, err)
-			}
-		}
-	}
-	return nil
-}
-
-// split cuts the tensors into runs of at most limit bytes.
-func split(tensors []qwen3.Tensor, limit int) [][]qwen3.Tensor {
-	var out [][]qwen3.Tensor
-	size := 0
-	for _, t := range tensors {
-		n := 4 * len(t.Data)
-		if len(out) == 0 || size+n > limit {
-			out, size = append(out, nil), 0
-		}
-		out[len(out)-1] = append(out[len(out)-1], t)
-		size += n
-	}
-	return out
-}
-
-// putShard stores tensors under the hash of their bytes.
-func putShard(ctx context.Context, store blob.Store, prefix string, tensors []qwen3.Tensor) (blob.Ref, error) {
-	data, err := encodeTensors(tensors)
-	if err != nil {
-		return blob.Ref{}, err
-	}
-	ref := blob.RefOf("", data)
-	ref.Key = path.Join(shardFolder(prefix), ref.SHA256+".safetensors")
-	if _, err := blob.PutBytes(ctx, store, ref.Key, data, blob.IfAbsent); err != nil && !errors.Is(err, blob.ErrExists) {
-		return blob.Ref{}, err
-	}
-	return ref, nil
-}
-
-// readTensors reads a safetensors file and checks it against its Ref.
-func readTensors(ctx context.Context, store blob.Store, ref blob.Ref) ([]qwen3.Tensor, error) {
-	data, err := blob.ReadRef(ctx, store, ref)
-	if err != nil {
-		return nil, err
-	}
-	tensors, err := decodeTensors(data)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", ref.Key, err)
-	}
-	return tensors, nil
-}
-
-// putManifest stores v under key unless something else is there.
-func putManifest(ctx context.Context, store blob.Store, key string, v any) (blob.Ref, error) {
-	ref, err := blob.PutJSON(ctx, store, key, v, blob.IfAbsent)
-	if !errors.Is(err, blob.ErrExists) {
-		return ref, err
-	}
-	same, ref, readErr := holds(ctx, store, key, v)
-	if readErr != nil {
-		return blob.Ref{}, readErr
-	}
-	if !same {
-		return blob.Ref{}, fmt.Errorf("%s holds other content: %w", key, blob.ErrExists)
-	}
-	return ref, nil
-}
-
-// holds reports whether key holds v as PutJSON writes it.
-func holds(ctx context.Context, store blob.Store, key string, v any) (bool, blob.Ref, error) {
-	stored, err := blob.ReadKey(ctx, store, key)
-	if err != nil {
-		return false, blob.Ref{}, err
-	}
-	data, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		return false, blob.Ref{}, fmt.Errorf("encode %s: %w", key, err)
-	}
-	return bytes.Equal(stored, append(data, '\n')), blob.RefOf(key, stored), nil
-}
-
-// strictJSON decodes data and refuses unknown fields.
-func strictJSON(data []byte, v any) error {
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.DisallowUnknownFields()
-	return dec.Decode(v)
 }

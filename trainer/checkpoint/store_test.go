@@ -67,7 +67,7 @@ func keys(t *testing.T, s blob.Store, prefix string) []string {
 
 func save(t *testing.T, s blob.Store, step int, st checkpoint.State) blob.Ref {
 	t.Helper()
-	ref, err := checkpoint.Save(t.Context(), s, "ckpt", step, st)
+	ref, err := checkpoint.Save(t.Context(), s, "runs/r/ckpt", step, st)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func TestSaveLoadRoundTrip(t *testing.T) {
 func TestSaveNeverReplaces(t *testing.T) {
 	s := memblob.New()
 	ref := save(t, s, 12, state(1))
-	if _, err := checkpoint.Save(t.Context(), s, "ckpt", 12, state(2)); !errors.Is(err, blob.ErrExists) {
+	if _, err := checkpoint.Save(t.Context(), s, "runs/r/ckpt", 12, state(2)); !errors.Is(err, blob.ErrExists) {
 		t.Errorf("error %v, want ErrExists", err)
 	}
 	if _, got, err := checkpoint.Load(t.Context(), s, ref); err != nil || got.Counters.TotalUpdates != 1 {
@@ -120,15 +120,15 @@ func (b *brokenStore) Put(ctx context.Context, key string, r io.Reader, cond blo
 // their puts: until the last one nothing is there, and a retry completes it.
 func TestCrashesLeaveNoHalfCheckpoint(t *testing.T) {
 	policy := checkpoint.Policy{Model: model(), Weights: randomTensors(1), Tokenizer: []byte("{}")}
-	for puts := range 4 {
+	for puts := range 5 {
 		s := &brokenStore{Store: memblob.New(), n: puts}
-		if _, err := checkpoint.Save(t.Context(), s, "ckpt", 1, state(1)); !errors.Is(err, errBroken) {
-			t.Fatalf("%d puts: error %v, want that of the store; a checkpoint has 4 blobs", puts, err)
+		if _, err := checkpoint.Save(t.Context(), s, "runs/r/ckpt", 1, state(1)); !errors.Is(err, errBroken) {
+			t.Fatalf("%d puts: error %v, want that of the store; a checkpoint has 3 shards, an announcement and a manifest", puts, err)
 		}
-		if entries, err := checkpoint.List(t.Context(), s, "ckpt"); err != nil || len(entries) != 0 {
+		if entries, err := checkpoint.List(t.Context(), s, "runs/r/ckpt"); err != nil || len(entries) != 0 {
 			t.Errorf("%d puts: checkpoints %v, error %v; want none", puts, entries, err)
 		}
-		if _, err := checkpoint.Publish(t.Context(), &brokenStore{Store: s.Store, n: puts}, "policy", policy); !errors.Is(err, errBroken) {
+		if _, err := checkpoint.Publish(t.Context(), &brokenStore{Store: s.Store, n: min(puts, 3)}, "policy", policy); !errors.Is(err, errBroken) {
 			t.Fatalf("%d puts: error %v, want that of the store; a policy has 4 blobs", puts, err)
 		}
 		if _, err := s.Stat(t.Context(), "policy/policy.json"); !errors.Is(err, blob.ErrNotExist) {
@@ -150,7 +150,7 @@ func TestCrashesLeaveNoHalfCheckpoint(t *testing.T) {
 func TestLoadNoticesDamage(t *testing.T) {
 	s := memblob.New()
 	ref := save(t, s, 1, state(1))
-	shard := keys(t, s, "ckpt/shards/")[1]
+	shard := keys(t, s, "cas/")[1]
 	data, err := blob.ReadKey(t.Context(), s, shard)
 	if err != nil {
 		t.Fatal(err)
@@ -178,7 +178,7 @@ func TestPrune(t *testing.T) {
 	for step, st := range map[int]checkpoint.State{1: state(1), 2: state(2), 3: same, 10: state(4)} {
 		save(t, s, step, st)
 	}
-	entries, err := checkpoint.List(t.Context(), s, "ckpt")
+	entries, err := checkpoint.List(t.Context(), s, "runs/r/ckpt")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,10 +189,10 @@ func TestPrune(t *testing.T) {
 	if diff := cmp.Diff([]int{1, 2, 3, 10}, steps); diff != "" {
 		t.Fatalf("listed:\n%s", diff)
 	}
-	if err := checkpoint.Prune(t.Context(), s, "ckpt", func(step int) bool { return step == 3 }); err != nil {
+	if err := checkpoint.Prune(t.Context(), s, "runs", "runs/r/ckpt", func(step int) bool { return step == 3 }); err != nil {
 		t.Fatal(err)
 	}
-	left, err := checkpoint.List(t.Context(), s, "ckpt")
+	left, err := checkpoint.List(t.Context(), s, "runs/r/ckpt")
 	if err != nil || len(left) != 2 || left[0].Step != 3 || left[1].Step != 10 {
 		t.Fatalf("left %v, error %v; want steps 3 and 10", left, err)
 	}
@@ -201,7 +201,7 @@ func TestPrune(t *testing.T) {
 			t.Errorf("step %d: %v", e.Step, err)
 		}
 	}
-	if n := len(keys(t, s, "ckpt/shards/")); n != 6 {
+	if n := len(keys(t, s, "cas/")); n != 6 {
 		t.Errorf("%d shards left, want the 6 of two checkpoints", n)
 	}
 }
@@ -209,19 +209,19 @@ func TestPrune(t *testing.T) {
 func TestPruneDeletesNothingWhenTheNewestIsBroken(t *testing.T) {
 	s := memblob.New()
 	save(t, s, 1, state(1))
-	old := keys(t, s, "ckpt/")
+	old := keys(t, s, "cas/")
 	save(t, s, 2, state(2))
-	for _, key := range keys(t, s, "ckpt/shards/") {
+	for _, key := range keys(t, s, "cas/") {
 		if !strings.Contains(strings.Join(old, " "), key) {
 			if err := s.Delete(t.Context(), key); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	if err := checkpoint.Prune(t.Context(), s, "ckpt", func(int) bool { return false }); !errors.Is(err, blob.ErrNotExist) {
+	if err := checkpoint.Prune(t.Context(), s, "runs", "runs/r/ckpt", func(int) bool { return false }); !errors.Is(err, blob.ErrNotExist) {
 		t.Errorf("error %v, want the one of the newest checkpoint", err)
 	}
-	if entries, err := checkpoint.List(t.Context(), s, "ckpt"); err != nil || len(entries) != 2 {
+	if entries, err := checkpoint.List(t.Context(), s, "runs/r/ckpt"); err != nil || len(entries) != 2 {
 		t.Errorf("checkpoints %v, error %v; want both", entries, err)
 	}
 }

@@ -1,0 +1,78 @@
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"temper/internal/blob"
+)
+
+// Adopt makes the checkpoint that the manifest src describes one of dstPrefix
+// too, under the same step, and returns its manifest there. Both name the same
+// shards; nothing is copied, and either may be pruned. It is idempotent; another
+// checkpoint of that step there is blob.ErrExists. Errors: ErrCorrupt, ErrNewer,
+// blob.ErrNotExist when src was pruned or a shard is missing.
+func Adopt(ctx context.Context, store blob.Store, src blob.Ref, dstPrefix string) (blob.Ref, error) {
+	ref, err := adopt(ctx, store, src, dstPrefix, clock{})
+	if err != nil {
+		return blob.Ref{}, fmt.Errorf("adopt checkpoint %s: %w", src.Key, err)
+	}
+	return ref, nil
+}
+
+func adopt(ctx context.Context, store blob.Store, src blob.Ref, dstPrefix string, c clock) (blob.Ref, error) {
+	m, err := readManifest(ctx, store, src)
+	if err != nil {
+		return blob.Ref{}, err
+	}
+	a, err := announce(ctx, store, dstPrefix, m, c)
+	if err != nil {
+		return blob.Ref{}, err
+	}
+	if _, err := a.settle(ctx); err != nil {
+		return blob.Ref{}, err
+	}
+	if err := m.complete(ctx, store); err != nil {
+		return blob.Ref{}, errors.Join(err, a.withdraw(ctx))
+	}
+	m.Written = written{Adopted: &src}
+	ref, err := putManifestOnce(ctx, store, manifestKey(dstPrefix, m.Step), m)
+	return ref, errors.Join(err, a.withdraw(ctx))
+}
+
+// complete reports the first shard that is not there in its full length.
+func (m manifest) complete(ctx context.Context, store blob.Store) error {
+	for _, ref := range m.refs() {
+		info, err := store.Stat(ctx, ref.Key)
+		if err == nil && info.Size != ref.Size {
+			err = fmt.Errorf("%s: %d bytes, want %d: %w", ref.Key, info.Size, ref.Size, ErrCorrupt)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// putManifestOnce makes m exist under key and returns the Ref of what is there:
+// m, or another manifest of the same checkpoint.
+func putManifestOnce(ctx context.Context, store blob.Store, key string, m manifest) (blob.Ref, error) {
+	data, err := m.encode()
+	if err != nil {
+		return blob.Ref{}, err
+	}
+	ref, err := blob.PutBytes(ctx, store, key, data, blob.IfAbsent)
+	if !errors.Is(err, blob.ErrExists) {
+		return ref, err
+	}
+	stored, err := blob.ReadKey(ctx, store, key)
+	if err != nil {
+		return blob.Ref{}, err
+	}
+	there, err := decodeManifest(key, stored)
+	if err == nil && !there.sameState(m) {
+		err = fmt.Errorf("%s holds other content: %w", key, blob.ErrExists)
+	}
+	return blob.RefOf(key, stored), err
+}

@@ -1,0 +1,156 @@
+package checkpoint
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+
+	"temper/internal/blob"
+)
+
+// ErrFenced means that another trainer took the run over: whatever this one
+// still does for it must not be written.
+var ErrFenced = errors.New("another trainer took the run over")
+
+// Head says who may write to a run and what its newest checkpoint is.
+type Head struct {
+	Format int `json:"format"`
+	// Epoch grows with every takeover; the holder of the highest may write.
+	Epoch  int64  `json:"epoch"`
+	Holder string `json:"holder"`
+	// Step and Manifest are those of the newest checkpoint; zero before the first.
+	Step     int      `json:"step"`
+	Manifest blob.Ref `json:"manifest"`
+}
+
+const headFormat = 1
+
+// ReadHead returns the head at key. Errors: blob.ErrNotExist, ErrCorrupt, ErrNewer.
+func ReadHead(ctx context.Context, store blob.Store, key string) (Head, error) {
+	h, _, err := readHead(ctx, store, key)
+	return h, err
+}
+
+func readHead(ctx context.Context, store blob.Store, key string) (Head, blob.Ref, error) {
+	data, err := blob.ReadKey(ctx, store, key)
+	if err != nil {
+		return Head{}, blob.Ref{}, err
+	}
+	ref := blob.RefOf(key, data)
+	var h Head
+	if err := json.Unmarshal(data, &h); err != nil {
+		return Head{}, ref, fmt.Errorf("%s: %w: %w", store.Locate(key), err, ErrCorrupt)
+	}
+	if h.Format > headFormat {
+		return Head{}, ref, fmt.Errorf("%s: format %d, this program reads up to %d: update temper: %w", store.Locate(key), h.Format, headFormat, ErrNewer)
+	}
+	return h, ref, nil
+}
+
+// Lease is the right to write to a run, until somebody else takes it. Its
+// methods may be called concurrently.
+type Lease struct {
+	store  blob.Store
+	key    string
+	holder string
+	epoch  int64
+
+	mu   sync.Mutex
+	head Head
+	ref  blob.Ref // of the head as this holder wrote it
+}
+
+// Acquire takes the lease of the head at key, whoever has it: the new epoch is
+// above that of every holder before. holder must be unique among all
+// processes. It does not wait: whoever is asked to train a run is the one who
+// trains it, and the holder before learns that at its next write. A head that
+// cannot be read is replaced, with an epoch above floor.
+func Acquire(ctx context.Context, store blob.Store, key, holder string, floor int64) (*Lease, error) {
+	for {
+		head, ref, err := readHead(ctx, store, key)
+		switch {
+		case errors.Is(err, ErrCorrupt):
+			head = Head{Epoch: floor}
+		case err != nil && !errors.Is(err, blob.ErrNotExist):
+			return nil, fmt.Errorf("take lease: %w", err)
+		}
+		head.Format, head.Epoch, head.Holder = headFormat, max(head.Epoch, floor)+1, holder
+		l := &Lease{store: store, key: key, holder: holder, epoch: head.Epoch}
+		err = l.swap(ctx, ref, head)
+		if err == nil {
+			return l, nil
+		}
+		if !errors.Is(err, blob.ErrConflict) {
+			return nil, fmt.Errorf("take lease: %w", err)
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("take lease: %w", err)
+		}
+	}
+}
+
+// swap replaces the head that old describes. The caller holds l.mu or owns l.
+func (l *Lease) swap(ctx context.Context, old blob.Ref, h Head) error {
+	data, err := json.MarshalIndent(h, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", l.key, err)
+	}
+	ref, err := l.store.Swap(ctx, l.key, old, append(data, '\n'))
+	if err != nil {
+		return err
+	}
+	l.head, l.ref = h, ref
+	return nil
+}
+
+// Epoch is the number of the lease; higher ones came later.
+func (l *Lease) Epoch() int64 { return l.epoch }
+
+// Head is the head as this holder last wrote it.
+func (l *Lease) Head() Head {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.head
+}
+
+// Check fails with ErrFenced when somebody else took the lease.
+func (l *Lease) Check(ctx context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.check(ctx)
+}
+
+func (l *Lease) check(ctx context.Context) error {
+	h, ref, err := readHead(ctx, l.store, l.key)
+	switch {
+	case err == nil && h.Epoch == l.epoch && h.Holder == l.holder:
+		l.head, l.ref = h, ref // as it was, unless the answer to a swap was lost
+		return nil
+	case err == nil:
+		return fmt.Errorf("%s: epoch %d of %s, this is epoch %d of %s: %w", l.store.Locate(l.key), h.Epoch, h.Holder, l.epoch, l.holder, ErrFenced)
+	case errors.Is(err, blob.ErrNotExist), errors.Is(err, ErrCorrupt), errors.Is(err, ErrNewer):
+		return fmt.Errorf("lease of epoch %d is gone: %v: %w", l.epoch, err, ErrFenced) //nolint:errorlint // the run is opened anew
+	default:
+		return err
+	}
+}
+
+// Advance moves the head to a checkpoint, never back. Errors: ErrFenced.
+func (l *Lease) Advance(ctx context.Context, step int, manifest blob.Ref) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h := l.head
+	if step < h.Step || step == h.Step && manifest == h.Manifest {
+		return l.check(ctx)
+	}
+	h.Step, h.Manifest = step, manifest
+	err := l.swap(ctx, l.ref, h)
+	if errors.Is(err, blob.ErrConflict) {
+		if fenced := l.check(ctx); fenced != nil {
+			return fenced
+		}
+	}
+	return err
+}

@@ -1,0 +1,177 @@
+package checkpoint
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+
+	"temper/internal/blob"
+	"temper/trainer/qwen3"
+)
+
+// About says whose state a checkpoint is and where in its run. All of it is a
+// function of the run's configuration and the step.
+type About struct {
+	Run          string `json:"run"`
+	ConfigSHA256 string `json:"config_sha256"` // of the frozen configuration
+	Seed         uint64 `json:"seed"`          // every draw is a function of it and a path
+	// Stage (from 1) and StageStep of the newest update; 0 in supervised training.
+	Stage     int `json:"stage"`
+	StageStep int `json:"stage_step"`
+	// LedgerProblems is how many problems of the stage's order were handed out.
+	LedgerProblems int `json:"ledger_problems"`
+	// MetricsStep is the newest step whose record belongs to this state.
+	MetricsStep int `json:"metrics_step"`
+}
+
+// manifest names every byte of a checkpoint.
+type manifest struct {
+	Format   int                   `json:"format"`
+	Step     int                   `json:"step"`
+	About    About                 `json:"about"`
+	Counters Counters              `json:"counters"`
+	Model    qwen3.Config          `json:"model"`
+	Shards   map[string][]blob.Ref `json:"shards"` // by kind: weights, first_moments, second_moments
+	Written  written               `json:"written"`
+}
+
+// written says how a manifest came to be. It is no part of the state: two
+// manifests that differ in nothing else describe one checkpoint.
+type written struct {
+	Epoch  int64     `json:"epoch"`
+	Parent *blob.Ref `json:"parent,omitempty"` // what the head named before
+	// Adopted is the manifest of another run that this one repeats.
+	Adopted *blob.Ref `json:"adopted,omitempty"`
+}
+
+const (
+	// manifestFormat is what this program writes; it reads all formats from 1.
+	// Format 1 had its shards beside its manifests and no About.
+	manifestFormat = 2
+	manifestName   = "manifest.json"
+)
+
+// Kinds of tensors in a manifest.
+const (
+	kindWeights = "weights"
+	kindFirst   = "first_moments"
+	kindSecond  = "second_moments"
+)
+
+// ErrNewer means that a later version of the program wrote a checkpoint.
+var ErrNewer = errors.New("checkpoint of a newer program")
+
+func manifestKey(prefix string, step int) string {
+	return path.Join(prefix, fmt.Sprintf("step-%06d", step), manifestName)
+}
+
+// stepOf reads the step from a manifest's key.
+func stepOf(key string) (step int, ok bool) {
+	dir, name := path.Split(key)
+	digits, ok := strings.CutPrefix(path.Base(dir), "step-")
+	step, err := strconv.Atoi(digits)
+	return step, ok && err == nil && step >= 0 && name == manifestName && manifestKey(path.Dir(path.Clean(dir)), step) == key
+}
+
+// decodeManifest reads a manifest of any known format.
+func decodeManifest(key string, data []byte) (manifest, error) {
+	var probe struct {
+		Format int `json:"format"`
+	}
+	if err := json.Unmarshal(data, &probe); err != nil {
+		return manifest{}, fmt.Errorf("%s: manifest of %d bytes is damaged: %w: %w", key, len(data), err, ErrCorrupt)
+	}
+	if probe.Format > manifestFormat {
+		return manifest{}, fmt.Errorf("%s: format %d, this program reads up to %d: update temper, or go back to a checkpoint that it wrote: %w",
+			key, probe.Format, manifestFormat, ErrNewer)
+	}
+	var m manifest
+	if err := strictJSON(data, &m); err != nil {
+		return manifest{}, fmt.Errorf("%s: %w: %w", key, err, ErrCorrupt)
+	}
+	if step, ok := stepOf(key); m.Format < 1 || ok && step != m.Step {
+		return manifest{}, fmt.Errorf("%s: format %d, step %d: %w", key, m.Format, m.Step, ErrCorrupt)
+	}
+	for _, refs := range m.Shards {
+		for _, ref := range refs {
+			if len(ref.SHA256) != 64 || ref.Size < 0 || blob.CheckKey(ref.Key) != nil {
+				return manifest{}, fmt.Errorf("%s: shard %q of %d bytes: %w", key, ref.Key, ref.Size, ErrCorrupt)
+			}
+		}
+	}
+	return m, nil
+}
+
+func readManifest(ctx context.Context, store blob.Store, ref blob.Ref) (manifest, error) {
+	data, err := blob.ReadRef(ctx, store, ref)
+	if err != nil {
+		return manifest{}, err
+	}
+	return decodeManifest(ref.Key, data)
+}
+
+// encode returns the bytes of a manifest.
+func (m manifest) encode() ([]byte, error) {
+	data, err := json.MarshalIndent(m, "", "  ")
+	return append(data, '\n'), err
+}
+
+// sameState reports whether two manifests describe one checkpoint.
+func (m manifest) sameState(o manifest) bool {
+	if m.Format == 1 || o.Format == 1 { // other shards and no About
+		return m.Step == o.Step && m.Counters == o.Counters && m.Model == o.Model
+	}
+	m.Written, o.Written = written{}, written{}
+	a, errA := m.encode()
+	b, errB := o.encode()
+	return errA == nil && errB == nil && bytes.Equal(a, b)
+}
+
+// refs lists the shards of a manifest.
+func (m manifest) refs() []blob.Ref {
+	var out []blob.Ref
+	for _, refs := range m.Shards {
+		out = append(out, refs...)
+	}
+	return out
+}
+
+// Description is what a manifest says, without the tensors.
+type Description struct {
+	Step     int
+	About    About
+	Counters Counters
+	Model    qwen3.Config
+	Epoch    int64
+	Size     int64 // bytes of all shards
+	Format   int
+	// Adopted is true for a checkpoint of another run that this one began with.
+	Adopted bool
+}
+
+// Describe reads the manifest at ref and none of the shards.
+// Errors: ErrCorrupt, ErrNewer, blob.ErrNotExist.
+func Describe(ctx context.Context, store blob.Store, ref blob.Ref) (Description, error) {
+	m, err := readManifest(ctx, store, ref)
+	if err != nil {
+		return Description{}, fmt.Errorf("checkpoint: %w", err)
+	}
+	d := Description{Step: m.Step, About: m.About, Counters: m.Counters, Model: m.Model,
+		Epoch: m.Written.Epoch, Format: m.Format, Adopted: m.Written.Adopted != nil}
+	for _, r := range m.refs() {
+		d.Size += r.Size
+	}
+	return d, nil
+}
+
+// strictJSON decodes data and refuses unknown fields.
+func strictJSON(data []byte, v any) error {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	return dec.Decode(v)
+}

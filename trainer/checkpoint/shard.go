@@ -1,0 +1,241 @@
+package checkpoint
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"path"
+
+	"temper/internal/blob"
+	"temper/trainer/qwen3"
+	"temper/trainer/safetensors"
+)
+
+const (
+	// casRoot is the folder of all shards of all runs, by content.
+	casRoot = "cas"
+	// maxShard bounds the values of a shard in bytes; a larger tensor has its own.
+	// Shards are what runs in parallel and what two checkpoints share.
+	maxShard = 64 << 20
+	// parallel is the number of shards read or written at a time. Each holds a
+	// connection or a file and no memory of its own.
+	parallel = 4
+	// piece is read and hashed at a time, so that the hash finds it in the cache.
+	piece = 256 << 10
+)
+
+// shardKey is the key of a shard by its content.
+func shardKey(sha string) string { return path.Join(casRoot, sha[:2], sha+".safetensors") }
+
+// shard is a safetensors file in F32 over tensors that stay where they are.
+// Equal tensors give equal bytes, whatever their order.
+type shard struct {
+	parts [][]byte // the header, then the values of each tensor
+	size  int64
+	ref   blob.Ref // zero before seal
+}
+
+func newShard(tensors []qwen3.Tensor) (*shard, error) {
+	values := make(map[string][]float32, len(tensors))
+	infos := make([]safetensors.Info, len(tensors))
+	for i, t := range tensors {
+		values[t.Name] = t.Data
+		infos[i] = safetensors.Info{Name: t.Name, DType: safetensors.F32, Shape: t.Shape}
+	}
+	header, err := safetensors.NewHeader(map[string]string{"format": "pt"}, infos)
+	if err != nil {
+		return nil, fmt.Errorf("encode safetensors: %w", err)
+	}
+	s := &shard{parts: [][]byte{header.Start()}, size: header.FileSize()}
+	for _, t := range header.Tensors {
+		raw := safetensors.F32Bytes(values[t.Name])
+		if int64(len(raw)) != t.Size() {
+			return nil, fmt.Errorf("encode safetensors: tensor %s has %d bytes, want %d for shape %v", t.Name, len(raw), t.Size(), t.Shape)
+		}
+		s.parts = append(s.parts, raw)
+	}
+	return s, nil
+}
+
+// seal computes the shard's key from its bytes.
+func (s *shard) seal(ctx context.Context) error {
+	sum := sha256.New()
+	for _, part := range s.parts {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		sum.Write(part) //nolint:errcheck // a hash takes everything
+	}
+	sha := hex.EncodeToString(sum.Sum(nil))
+	s.ref = blob.Ref{Key: shardKey(sha), SHA256: sha, Size: s.size}
+	return nil
+}
+
+// put stores the sealed shard and checks that the store got what was sealed.
+func (s *shard) put(ctx context.Context, store blob.Store) error {
+	got, err := store.Put(ctx, s.ref.Key, &reader{shard: s}, blob.Always)
+	if err != nil {
+		return err
+	}
+	if got != s.ref {
+		return fmt.Errorf("%s: the store got %d bytes sha256 %.12s: %w", s.ref.Key, got.Size, got.SHA256, ErrCorrupt)
+	}
+	return nil
+}
+
+// reader reads a shard. It can seek, so that a driver may send it twice and
+// learn its length beforehand.
+type reader struct {
+	*shard
+	at int64
+}
+
+var _ io.ReadSeeker = (*reader)(nil)
+
+// Read implements io.Reader.
+func (r *reader) Read(p []byte) (int, error) {
+	offset := r.at
+	for _, part := range r.parts {
+		if offset < int64(len(part)) {
+			n := copy(p, part[offset:])
+			r.at += int64(n)
+			return n, nil
+		}
+		offset -= int64(len(part))
+	}
+	return 0, io.EOF
+}
+
+// ReadAt implements io.ReaderAt.
+func (r *reader) ReadAt(p []byte, at int64) (int, error) {
+	return io.ReadFull(&reader{shard: r.shard, at: at}, p)
+}
+
+// Seek implements io.Seeker.
+func (r *reader) Seek(offset int64, whence int) (int64, error) {
+	switch whence {
+	case io.SeekCurrent:
+		offset += r.at
+	case io.SeekEnd:
+		offset += r.size
+	}
+	if offset < 0 {
+		return 0, errors.New("seek before the start of a shard")
+	}
+	r.at = offset
+	return offset, nil
+}
+
+// readShard reads a shard and checks every byte of it against its Ref.
+// Errors: ErrCorrupt, blob.ErrNotExist.
+func readShard(ctx context.Context, store blob.Store, ref blob.Ref) ([]qwen3.Tensor, error) {
+	rc, err := store.Get(ctx, ref.Key)
+	if err != nil {
+		return nil, err
+	}
+	defer rc.Close() //nolint:errcheck // nothing was written through this handle
+	in := &hashed{ctx: ctx, r: rc, sum: sha256.New()}
+	tensors, err := in.tensors(ref)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", ref.Key, err)
+	}
+	if got := hex.EncodeToString(in.sum.Sum(nil)); got != ref.SHA256 {
+		return nil, fmt.Errorf("%s: sha256 %.12s, want %.12s: %w", ref.Key, got, ref.SHA256, ErrCorrupt)
+	}
+	return tensors, nil
+}
+
+// hashed reads a file once and hashes what it reads.
+type hashed struct {
+	ctx context.Context //nolint:containedctx // of one readShard
+	r   io.Reader
+	sum hash.Hash
+}
+
+// fill reads len(p) bytes. A file that ends before is corrupt.
+func (h *hashed) fill(p []byte) error {
+	for len(p) > 0 {
+		if err := h.ctx.Err(); err != nil {
+			return err
+		}
+		next := p[:min(len(p), piece)]
+		_, err := io.ReadFull(h.r, next)
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return fmt.Errorf("truncated: %w", ErrCorrupt)
+		}
+		if err != nil {
+			return err
+		}
+		h.sum.Write(next) //nolint:errcheck // a hash takes everything
+		p = p[len(next):]
+	}
+	return nil
+}
+
+// header reads what is before the tensors and returns a file without them.
+func (h *hashed) header(ref blob.Ref) (*safetensors.File, error) {
+	raw := make([]byte, 8)
+	if err := h.fill(raw); err != nil {
+		return nil, err
+	}
+	n := binary.LittleEndian.Uint64(raw)
+	if n > safetensors.MaxHeader || int64(n) > ref.Size-8 {
+		return nil, fmt.Errorf("header of %d bytes in a file of %d: %w", n, ref.Size, ErrCorrupt)
+	}
+	raw = append(raw, make([]byte, n)...)
+	if err := h.fill(raw[8:]); err != nil {
+		return nil, err
+	}
+	file, err := safetensors.New(&reader{shard: &shard{parts: [][]byte{raw}, size: int64(len(raw))}}, ref.Size, path.Base(ref.Key))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", err, ErrCorrupt)
+	}
+	return file, nil
+}
+
+func (h *hashed) tensors(ref blob.Ref) ([]qwen3.Tensor, error) {
+	file, err := h.header(ref)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]qwen3.Tensor, len(file.Tensors))
+	for i, t := range file.Tensors { // in the order of their bytes, which tile the file
+		out[i] = qwen3.Tensor{Name: t.Name, Shape: t.Shape}
+		if t.DType == safetensors.F32 {
+			out[i].Data = make([]float32, t.Size()/4)
+			err = safetensors.FillF32(out[i].Data, h.fill)
+		} else {
+			raw := make([]byte, t.Size())
+			if err = h.fill(raw); err == nil {
+				out[i].Data, err = safetensors.Float32s(t.DType, raw)
+			}
+		}
+		if err != nil {
+			return nil, fmt.Errorf("tensor %s: %w", t.Name, err)
+		}
+	}
+	if n, err := io.ReadFull(h.r, make([]byte, 1)); n > 0 || !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("longer than %d bytes (%v): %w", ref.Size, err, ErrCorrupt)
+	}
+	return out, nil
+}
+
+// split cuts the tensors into runs of at most limit bytes.
+func split(tensors []qwen3.Tensor, limit int) [][]qwen3.Tensor {
+	var out [][]qwen3.Tensor
+	size := 0
+	for _, t := range tensors {
+		n := 4 * len(t.Data)
+		if len(out) == 0 || size+n > limit {
+			out, size = append(out, nil), 0
+		}
+		out[len(out)-1] = append(out[len(out)-1], t)
+		size += n
+	}
+	return out
+}

@@ -1,0 +1,47 @@
+package safetensors
+
+import (
+	"encoding/binary"
+	"math"
+	"unsafe"
+)
+
+// Start returns what a file with the header starts with: everything before the
+// first tensor.
+func (h *Header) Start() []byte { return h.prefix() }
+
+// F32Bytes returns the values as the bytes that a file holds of them. On a
+// little-endian machine nothing is copied: the result is the memory of values,
+// so that writing to one changes the other.
+func F32Bytes(values []float32) []byte {
+	if len(values) == 0 {
+		return nil
+	}
+	if littleEndian() {
+		return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(values))), 4*len(values))
+	}
+	out := make([]byte, 0, 4*len(values))
+	for _, x := range values {
+		out = binary.LittleEndian.AppendUint32(out, math.Float32bits(x))
+	}
+	return out
+}
+
+// FillF32 reads the values of an F32 tensor with read, which fills what it is
+// given, in pieces.
+func FillF32(values []float32, read func([]byte) error) error {
+	if littleEndian() {
+		return read(F32Bytes(values))
+	}
+	raw := make([]byte, 4*len(values))
+	if err := read(raw); err != nil {
+		return err
+	}
+	for i := range values {
+		values[i] = math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:]))
+	}
+	return nil
+}
+
+// littleEndian reports whether the machine keeps numbers as safetensors does.
+func littleEndian() bool { return binary.NativeEndian.Uint16([]byte{1, 0}) == 1 }
