@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"time"
 
 	"go.temporal.io/sdk/client"
@@ -78,6 +79,32 @@ func connectAs(ctx context.Context, p *config.Process, log *slog.Logger) (client
 	}
 	c, err := dial(ctx, p, log)
 	return c, store, err
+}
+
+// connectWorker is connect for a process that works on tasks. Those of its
+// predecessors that died are given back before it returns.
+func connectWorker(ctx context.Context, p *config.Process, role string, log *slog.Logger) (client.Client, blob.Store, func(), error) {
+	store, err := openStore(ctx, p)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	held, err := temporalclient.Hold(filepath.Join(p.Home, "held", role))
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	done := func() { _ = held.Close() } // a successor clears away what is left
+	c, err := temporalclient.Dial(ctx, temporalclient.Config{
+		Address: p.TemporalAddress, Namespace: p.Namespace, Logger: newLogger("client"), Held: held,
+	})
+	if err != nil {
+		done()
+		return nil, nil, nil, err
+	}
+	if given := held.GiveBack(ctx, c, p.Namespace); given.Workers > 0 {
+		log.Info("gave back tasks of processes that died", "workers", given.Workers,
+			"activities", given.Activities, "workflow_tasks", given.WorkflowTasks)
+	}
+	return c, store, func() { c.Close(); done() }, nil
 }
 
 func dial(ctx context.Context, p *config.Process, log *slog.Logger) (client.Client, error) {

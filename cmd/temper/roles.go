@@ -31,11 +31,11 @@ const rssInterval = time.Second
 
 func serveControl(ctx context.Context, p *config.Process) error {
 	log := newLogger("worker")
-	c, store, err := connect(ctx, p, nil)
+	c, store, done, err := connectWorker(ctx, p, "worker", log)
 	if err != nil {
 		return err
 	}
-	defer c.Close()
+	defer done()
 	known, err := temporalclient.EnsureAttributes(ctx, c, p.Namespace, workflows.SearchAttributes())
 	if err != nil {
 		return err
@@ -84,11 +84,11 @@ func trainerCommand() *cobra.Command {
 
 func serveTrainer(ctx context.Context, p *config.Process, backend string, concurrent int) error {
 	log := newLogger("trainer")
-	c, store, err := connect(ctx, p, nil)
+	c, store, done, err := connectWorker(ctx, p, "trainer", log)
 	if err != nil {
 		return err
 	}
-	defer c.Close()
+	defer done()
 	options, err := sandboxOptions()
 	if err != nil {
 		return err

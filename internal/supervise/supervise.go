@@ -47,6 +47,12 @@ type Config struct {
 	// PollInterval is the pause between two calls of Ready until the child is
 	// healthy, a twentieth of that later on. Default 50 ms.
 	PollInterval time.Duration
+	// HangTimeout is how long a child that was healthy may fail every check, at
+	// least MinHangChecks of them, before it is killed and started again. Both
+	// bounds must be exceeded: on a machine that stood still, the time passes
+	// without checks. Default 60 s; negative never kills.
+	HangTimeout   time.Duration
+	MinHangChecks int // default 10
 	// Log gets a line for every change of state.
 	Log *slog.Logger
 }
@@ -56,6 +62,8 @@ const (
 	defaultStopTimeout  = 10 * time.Second
 	defaultMaxStarts    = 5
 	defaultPollInterval = 50 * time.Millisecond
+	defaultHangTimeout  = time.Minute
+	defaultHangChecks   = 10
 	// healthyPolls is how many times slower a healthy child is polled.
 	healthyPolls = 20
 	checkTimeout = 5 * time.Second
@@ -131,6 +139,12 @@ func (c Config) withDefaults() Config {
 	}
 	if c.PollInterval == 0 {
 		c.PollInterval = defaultPollInterval
+	}
+	if c.HangTimeout == 0 {
+		c.HangTimeout = defaultHangTimeout
+	}
+	if c.MinHangChecks == 0 {
+		c.MinHangChecks = defaultHangChecks
 	}
 	c.Backoff = c.Backoff.withDefaults()
 	if c.Log == nil {

@@ -2,9 +2,12 @@ package supervise
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // tender keeps one child alive, in a goroutine of its own.
@@ -162,27 +165,66 @@ func (t *tender) live(ctx context.Context) death {
 	return d
 }
 
-// giveUp ends a process that is to stop, or that did not become healthy in time.
+// giveUp ends a process that is to stop, that did not become healthy in time, or
+// that hangs.
 func (t *tender) giveUp(ctx context.Context, p *process, late error) death {
 	if ctx.Err() != nil {
 		t.set(StateStopping, nil)
 		t.killed = p.stop(t.child.StopTimeout, t.hurry)
 		return death{reason: p.status}
 	}
+	var hung *hungError
+	if errors.As(late, &hung) { // it could not answer SIGTERM either
+		p.signal(unix.SIGKILL)
+		<-p.exited
+		return death{reason: late.Error()}
+	}
 	p.stop(t.child.StopTimeout, t.hurry)
 	return death{reason: late.Error(), hopeless: true}
 }
 
+// hungError says that a child which was healthy does not answer any more.
+type hungError struct {
+	since  time.Duration
+	checks int
+	err    error
+}
+
+func (e *hungError) Error() string {
+	return fmt.Sprintf("killed: no answer for %v, %d checks (%v)", e.since.Round(time.Second), e.checks, e.err)
+}
+
+// silence is the stretch of failed checks that a healthy child is in.
+type silence struct {
+	began  time.Time
+	checks int
+}
+
+// fail counts one failed check and returns an error when there were too many.
+func (s *silence) fail(conf *Config, err error) error {
+	if s.checks == 0 {
+		s.began = time.Now()
+	}
+	s.checks++
+	if since := time.Since(s.began); conf.HangTimeout >= 0 && since >= conf.HangTimeout && s.checks >= conf.MinHangChecks {
+		return &hungError{since, s.checks, err}
+	}
+	return nil
+}
+
 // watch polls Ready and keeps the state in line with it. It returns nil when
-// ctx ends, and an error when the process is not healthy after StartTimeout.
+// ctx ends, and an error when the process is not healthy after StartTimeout or
+// hangs later on.
 func (t *tender) watch(ctx context.Context, p *process) error {
 	t.setHealthyAt(time.Time{})
 	begin, healthy := time.Now(), false
+	var quiet silence
 	for ctx.Err() == nil {
 		err := t.check(ctx)
 		switch {
 		case ctx.Err() != nil || !p.alive():
 		case err == nil:
+			quiet = silence{}
 			if !healthy {
 				healthy = true
 				t.setHealthyAt(time.Now())
@@ -193,6 +235,9 @@ func (t *tender) watch(ctx context.Context, p *process) error {
 			}
 		case healthy:
 			t.set(StateUnhealthy, nil)
+			if hung := quiet.fail(t.conf, err); hung != nil {
+				return hung
+			}
 		case time.Since(begin) >= t.conf.StartTimeout:
 			return fmt.Errorf("not ready after %v (%w)", t.conf.StartTimeout, err)
 		}

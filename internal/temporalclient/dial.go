@@ -29,6 +29,8 @@ type Config struct {
 	Logger *slog.Logger
 	// Timeout bounds the first contact; 0 means 5 s.
 	Timeout time.Duration
+	// Held, when not nil, is told of every task that comes over the connection.
+	Held *Held
 }
 
 const dialTimeout = 5 * time.Second
@@ -58,6 +60,9 @@ func Load(cfg Config) (client.Options, error) {
 		logger = slog.Default()
 	}
 	options.Logger = log.NewStructuredLogger(logger)
+	if cfg.Held != nil {
+		options.ConnectionOptions.DialOptions = append(options.ConnectionOptions.DialOptions, cfg.Held.option())
+	}
 	return options, nil
 }
 

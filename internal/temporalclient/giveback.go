@@ -1,0 +1,109 @@
+package temporalclient
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+)
+
+// ErrTypeWorkerDied is the type of the error of an activity whose worker died.
+// It is retried.
+const ErrTypeWorkerDied = "WorkerDied"
+
+// GivenBack counts what GiveBack told the server.
+type GivenBack struct{ Workers, Activities, WorkflowTasks int }
+
+// giveBackTimeout bounds telling the server of one task.
+const giveBackTimeout = 5 * time.Second
+
+// GiveBack tells the server which tasks were held by processes of this role that
+// died on this machine, so that it hands them out again at once. Call it before
+// this process polls. What cannot be told is left to its time-out.
+func (h *Held) GiveBack(ctx context.Context, c client.Client, namespace string) GivenBack {
+	var out GivenBack
+	dirs, err := filepath.Glob(filepath.Join(filepath.Dir(h.dir), "*-*"))
+	if err != nil {
+		return out // the pattern is right
+	}
+	for _, dir := range dirs {
+		if dir == h.dir {
+			continue
+		}
+		lock, err := lockFile(filepath.Join(dir, heldLock))
+		if err != nil {
+			continue // it lives, or another process is at it
+		}
+		out.Workers++
+		e := estate{client: c, namespace: namespace, out: &out}
+		if e.settle(ctx, dir) == nil {
+			_ = os.RemoveAll(dir) // what is left is tried again and refused
+		}
+		_ = lock.Close() // nothing was written
+	}
+	return out
+}
+
+// estate is what a dead process leaves.
+type estate struct {
+	client    client.Client
+	namespace string
+	out       *GivenBack
+}
+
+func (e estate) settle(ctx context.Context, dir string) error {
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, file := range files {
+		data, err := os.ReadFile(filepath.Join(dir, file.Name()))
+		if err == nil {
+			err = e.give(ctx, strings.TrimPrefix(filepath.Ext(file.Name()), "."), data)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// give tells the server of one thing. A task that it no longer knows is no error.
+func (e estate) give(ctx context.Context, kind string, data []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, giveBackTimeout)
+	defer cancel()
+	var err error
+	switch kind {
+	case heldActivity:
+		err = e.client.CompleteActivity(ctx, data, nil, temporal.NewApplicationErrorWithOptions(
+			"the process that worked on it died", ErrTypeWorkerDied, temporal.ApplicationErrorOptions{NextRetryDelay: time.Millisecond}))
+		if err == nil {
+			e.out.Activities++
+		}
+	case heldWorkflow:
+		_, err = e.client.WorkflowService().RespondWorkflowTaskFailed(ctx, &workflowservice.RespondWorkflowTaskFailedRequest{
+			TaskToken: data, Namespace: e.namespace, Cause: enums.WORKFLOW_TASK_FAILED_CAUSE_WORKFLOW_WORKER_UNHANDLED_FAILURE,
+		})
+		if err == nil {
+			e.out.WorkflowTasks++
+		}
+	case heldSticky:
+		_, err = e.client.WorkflowService().ShutdownWorker(ctx, &workflowservice.ShutdownWorkerRequest{
+			Namespace: e.namespace, StickyTaskQueue: string(data), Reason: "the process died",
+		})
+	default:
+		return nil
+	}
+	var gone *serviceerror.NotFound
+	if errors.As(err, &gone) {
+		return nil
+	}
+	return err
+}
