@@ -16,7 +16,7 @@ func TestStepThatDoesNotFitIsRefused(t *testing.T) {
 	cfg.MicrobatchTokens = 64
 	cfg.MemoryLimit = 40 << 30
 	accumulated := false
-	cfg.StepBytes = func(rows, length int, accumulate bool) (int64, error) {
+	cfg.StepBytes = func(rows, length, _ int, accumulate bool) (int64, error) {
 		accumulated = accumulate
 		return int64(rows*length) << 30, nil
 	}
@@ -41,7 +41,7 @@ func TestStepThatDoesNotFitIsRefused(t *testing.T) {
 	}
 	broken := tinyConfig()
 	broken.MemoryLimit = 1
-	broken.StepBytes = func(int, int, bool) (int64, error) { return 0, fmt.Errorf("no idea") }
+	broken.StepBytes = func(int, int, int, bool) (int64, error) { return 0, fmt.Errorf("no idea") }
 	tr = initialised(t, broken)
 	if err := step(s); err == nil || !strings.Contains(err.Error(), "no idea") {
 		t.Errorf("error %v of the estimate is lost", err)

@@ -165,31 +165,52 @@ func (t *Trainer) gradient(scope *model.Scope, in []*graph.Node, o objective) (s
 	return out.Vector(), graph.Gradient(total, weights...)
 }
 
-// call runs a program. It notices when a failure left the store without the
-// variables that the device call had taken over.
-func (t *Trainer) call(p program, s shape, args ...any) ([]*tensors.Tensor, error) {
-	exec := t.programs[p]
-	if exec == nil {
-		var err error
-		if exec, err = model.NewExec(t.backend, t.storeOf(p), t.build(p)); err != nil {
-			return nil, &GraphError{Op: p.String(), Err: err}
-		}
-		exec.SetMaxCache(-1)
-		t.programs[p] = exec
+// exec returns what runs a program.
+func (t *Trainer) exec(p program) (*model.Exec, error) {
+	if exec := t.programs[p]; exec != nil {
+		return exec, nil
 	}
-	t.graphs[graphKey{p, s}] = true
+	exec, err := model.NewExec(t.backend, t.storeOf(p), t.build(p))
+	if err != nil {
+		return nil, &GraphError{Op: p.String(), Err: err}
+	}
+	exec.SetMaxCache(-1)
+	t.programs[p] = exec
+	return exec, nil
+}
+
+// run calls a program. Several goroutines may at the same time, unless it
+// changes weights.
+func run(p program, exec *model.Exec, args ...any) ([]*tensors.Tensor, error) {
 	var out []*tensors.Tensor
 	err := guard(p.String(), func() (err error) {
 		out, err = exec.Call(args...)
 		return err
 	})
+	return out, err
+}
+
+// call runs a program.
+func (t *Trainer) call(p program, s shape, args ...any) ([]*tensors.Tensor, error) {
+	exec, err := t.exec(p)
 	if err != nil {
-		for v := range t.store.IterVariables() {
-			t.ready = t.ready && v.HasValue()
-		}
+		return nil, err
+	}
+	t.graphs[graphKey{p, s}] = true
+	out, err := run(p, exec, args...)
+	if err != nil {
+		t.checkState()
 		return nil, err
 	}
 	return out, nil
+}
+
+// checkState notices when a failure left the store without the variables that
+// the device call had taken over.
+func (t *Trainer) checkState() {
+	for v := range t.store.IterVariables() {
+		t.ready = t.ready && v.HasValue()
+	}
 }
 
 // guard turns panics and errors of GoMLX into a GraphError.

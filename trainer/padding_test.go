@@ -159,9 +159,15 @@ func TestPackingIsTight(t *testing.T) {
 func TestMaxGraphs(t *testing.T) {
 	cfg := trapConfig()
 	cfg.Model.MaxPositionEmbeddings, cfg.MicrobatchTokens = 12288, 12288
-	plain := cfg.MaxGraphs()
-	cfg.Pack = true
-	if tight := cfg.MaxGraphs(); plain != 3163 || tight != 475 {
-		t.Errorf("at most %d graphs, packed %d; the comment says 3163 and 475", plain, tight)
+	for _, want := range []struct {
+		backend       string
+		plain, packed int
+	}{{"xla:cuda", 3163, 475}, {"go", 819, 131}} {
+		cfg.Backend, cfg.Pack = want.backend, false
+		plain := cfg.MaxGraphs()
+		cfg.Pack = true
+		if packed := cfg.MaxGraphs(); plain != want.plain || packed != want.packed {
+			t.Errorf("%s: at most %d graphs, packed %d; the comment says %d and %d", want.backend, plain, packed, want.plain, want.packed)
+		}
 	}
 }

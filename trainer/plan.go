@@ -188,7 +188,8 @@ func nextRows(n int) int {
 
 // MaxGraphs bounds the number of graphs that a trainer ever compiles, whatever
 // the lengths of its samples. With contexts and microbatches of up to 12288
-// tokens it is 3163, and 475 with packing; few of them meet in one run.
+// tokens it is 3163, and 475 with packing; on the Go backend, which cuts smaller
+// passes, 819 and 131. Few of them meet in one run.
 func (c Config) MaxGraphs() int {
 	shapes, bucket := 0, bucketLength
 	if c.Pack {
@@ -196,7 +197,7 @@ func (c Config) MaxGraphs() int {
 	}
 	for n := 1; n < c.Model.MaxPositionEmbeddings; n = bucket(n) + 1 {
 		length := bucket(n)
-		for r := 1; r == 1 || r*length <= c.MicrobatchTokens; r = nextRows(r) {
+		for r := 1; r == 1 || r*length <= c.passTokens(); r = nextRows(r) {
 			shapes++
 		}
 	}

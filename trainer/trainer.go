@@ -63,6 +63,12 @@ type Config struct {
 	StepBytes   StepBytes
 	// Remat halves the memory of activations for about 15 % more time.
 	Remat bool
+	// Lanes is the most device passes side by side on the Go backend; 0 is one for
+	// each core. No bit of a result depends on it.
+	Lanes int
+	// LaneTokens bounds the padded tokens of a pass of the Go backend where
+	// MicrobatchTokens allows more; 0 is 512. It decides how gradients add up.
+	LaneTokens int
 	// Compute is the type in which matrices are multiplied: float32, also when
 	// empty, or bfloat16. Weights, moments, gradients and the loss are float32 in
 	// any case. On the CPU float32 is faster.
@@ -111,6 +117,7 @@ func (c Config) Validate() error {
 type Trainer struct {
 	cfg     Config
 	backend compute.Backend
+	helpers device.Helpers // of the backend
 
 	mu       sync.Mutex // owns the device and everything below
 	store    *model.Store
@@ -140,7 +147,7 @@ func New(cfg Config) (*Trainer, error) {
 		return nil, fmt.Errorf("trainer: %w", err)
 	}
 	return &Trainer{
-		cfg: cfg, backend: backend, store: model.NewStore(),
+		cfg: cfg, backend: backend, helpers: device.HelpersOf(backend), store: model.NewStore(),
 		programs: map[program]*model.Exec{}, graphs: map[graphKey]bool{},
 	}, nil
 }

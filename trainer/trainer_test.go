@@ -220,7 +220,9 @@ func TestMicrobatchesEqualOneBigBatch(t *testing.T) {
 	for i := range s {
 		cut(s[i:i+1], 34+i)
 	}
-	big := initialised(t, tinyConfig())
+	whole := tinyConfig()
+	whole.LaneTokens = whole.MicrobatchTokens
+	big := initialised(t, whole)
 	want := update(t, big, 1, s, 1)
 	if big.NumGraphs() != 1 {
 		t.Fatalf("%d graphs for one microbatch, want 1", big.NumGraphs())

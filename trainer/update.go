@@ -173,28 +173,23 @@ func (t *Trainer) updateAtOnce(ctx context.Context, obj objective, mb microbatch
 func (t *Trainer) updateInParts(ctx context.Context, obj objective, micros []microbatch, hyper *tensors.Tensor, m *meter) error {
 	var grads []*tensors.Tensor
 	defer func() { finalize(grads) }()
-	for _, mb := range micros {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		out, err := t.gradients(obj, mb, m)
-		if err != nil {
-			return err
-		}
+	p := program{obj, passGradient}
+	feed := func(mb microbatch) []any { return t.feed(p, mb, m) }
+	err := t.passes(ctx, p, micros, feed, func(_ microbatch, out []*tensors.Tensor) error {
 		if err := m.addSums(out[0]); err != nil {
 			finalize(out[1:])
 			return err
 		}
 		if grads == nil {
 			grads = out[1:]
-			continue
+			return nil
 		}
 		sum, err := t.donate(program{pass: passAdd}, nil, append(grads, out[1:]...))
-		grads = nil
-		if err != nil {
-			return err
-		}
 		grads = sum
+		return err
+	})
+	if err != nil {
+		return err
 	}
 	if !m.finite() {
 		return m.diverged()
@@ -237,23 +232,15 @@ func keepOld(r *row, v scores) { r.old, r.entropy = v.logprobs, v.entropy }
 
 // score runs a scoring program on the rows and gives keep what it says of each.
 func (t *Trainer) score(ctx context.Context, p program, rows []*row, keep func(*row, scores)) error {
-	for _, mb := range t.microbatches(rows) {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		out, err := t.call(p, mb.shape, mb.feed(p, 0)...)
-		if err != nil {
-			return err
-		}
+	feed := func(mb microbatch) []any { return mb.feed(p, 0) }
+	return t.passes(ctx, p, t.microbatches(rows), feed, func(mb microbatch, out []*tensors.Tensor) error {
+		defer finalize(out)
 		values := make([][]float32, 2)
 		for i, x := range out {
+			var err error
 			if values[i], err = tensors.CopyFlatData[float32](x); err != nil {
-				break
+				return fmt.Errorf("read log-probabilities: %w", err)
 			}
-		}
-		finalize(out)
-		if err != nil {
-			return fmt.Errorf("read log-probabilities: %w", err)
 		}
 		for i, r := range mb.members {
 			v := scores{logprobs: values[0][mb.starts[i]:][:r.length]}
@@ -262,8 +249,8 @@ func (t *Trainer) score(ctx context.Context, p program, rows []*row, keep func(*
 			}
 			keep(r, v)
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // Logprobs returns the log-probability of each token given the ones before it,

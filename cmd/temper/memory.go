@@ -26,9 +26,9 @@ func limitMemory(c *trainer.Config, limit int64) {
 
 // stepBytes estimates a pass on the Go backend.
 func stepBytes(m qwen3.Config, l config.Loss, remat bool) trainer.StepBytes {
-	return func(rows, length int, accumulate bool) (int64, error) {
+	return func(rows, length, passes int, accumulate bool) (int64, error) {
 		c := estimate.Config{
-			Model: m, Mesh: device.Mesh{Data: 1, Model: 1}, Rows: rows, Length: length, Remat: remat, Accumulate: accumulate,
+			Model: m, Mesh: device.Mesh{Data: 1, Model: 1}, Rows: rows, Length: length, Passes: passes, Remat: remat, Accumulate: accumulate,
 			LogitsChunk: loss.ChunkSize(l.MaxLogits, rows*length, m.VocabSize),
 		}
 		c.Model.MaxPositionEmbeddings = max(m.MaxPositionEmbeddings, length) // rows are padded beyond it

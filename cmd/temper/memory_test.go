@@ -60,7 +60,7 @@ func TestTrainerRefusesWhatDoesNotFit(t *testing.T) {
 	}}
 	sample := rl.Sample{Tokens: make([]int32, 20), LossMask: make([]bool, 20)}
 	sample.LossMask[19] = true
-	need, err := stepBytes(cfg.Model, cfg.Loss, false)(1, 32, false)
+	need, err := stepBytes(cfg.Model, cfg.Loss, false)(1, 32, 1, false)
 	if err != nil || need <= 0 {
 		t.Fatalf("needs %d, error %v", need, err)
 	}

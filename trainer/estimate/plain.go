@@ -32,7 +32,7 @@ func (c Config) plainState(p parameters) []Item {
 		{"weights", "host copies at the start", "8 P", Update, 4 * plainStart * p.all},
 	}
 	if c.Accumulate {
-		items = append(items, Item{"gradients", "of the pass under way", "4 P", Always, 4 * p.all})
+		items = append(items, Item{"gradients", "of the passes under way", "4 P passes", Always, 4 * p.all * int64(max(1, c.Passes))})
 	}
 	return items
 }
@@ -58,7 +58,7 @@ func (c Config) plainActivations() []Item {
 		v, vocab = int64(c.LogitsChunk), "chunk"
 	}
 	scores, hidden := plainScores, int64(plainHidden)
-	if c.Remat {
+	if c.Remat || c.Passes > 1 { // a pass beside others has one thread
 		scores, hidden = plainScoresRemat, plainHiddenRemat
 	}
 	items := c.kept(saved, Item{"activations", "inputs of layers", "4 L N D", Pass, int64(cfg.NumHiddenLayers) * pooled(4*n*d)})
@@ -68,6 +68,17 @@ func (c Config) plainActivations() []Item {
 		Item{"workspace", "gradients of layers and their factors", fmt.Sprintf("%d N (D + F)", 4*hidden), Layer, hidden * (pooled(4*n*d) + pooled(4*n*f))},
 		Item{"workspace", "scores over the vocabulary", "52 N " + vocab, Logits, plainLogits * pooled(4*n*v)},
 	)
+}
+
+// beside makes items of one pass those of all that run side by side.
+func (c Config) beside(items []Item) []Item {
+	if c.Passes > 1 {
+		for i := range items {
+			items[i].Bytes *= int64(c.Passes)
+			items[i].How += " passes"
+		}
+	}
+	return items
 }
 
 // pooled is what a buffer of the Go backend takes: its pool rounds sizes up to

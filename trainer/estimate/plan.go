@@ -18,6 +18,8 @@ type Config struct {
 	Mesh device.Mesh
 	// Rows of Length tokens in a device pass of one data replica.
 	Rows, Length int
+	// Passes side by side on the CPU; 0 is 1. With several, Accumulate is true.
+	Passes int
 	// Remat recomputes each layer in the backward pass.
 	Remat bool
 	// Half computes in bfloat16 with float32 sums; master weights, gradients and
@@ -97,7 +99,7 @@ func Estimate(c Config) (Report, error) {
 			{"runtime", "reserve", "8 % of the memory", Always, int64(reserve * float64(c.Device.Memory))},
 		})
 	} else {
-		items = slices.Concat(c.plainState(s), c.plainActivations(), c.engine(s), []Item{
+		items = slices.Concat(c.plainState(s), c.beside(c.plainActivations()), c.engine(s), []Item{
 			{"runtime", "program", "measured", Always, programBytes},
 		})
 	}

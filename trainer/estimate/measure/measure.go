@@ -23,9 +23,11 @@ import (
 type Step struct {
 	Backend string // of trainer.Config
 	Model   qwen3.Config
-	// Rows sequences of Length tokens each, all in one device pass.
+	// Rows sequences of Length tokens each make a device pass.
 	Rows, Length int
-	Remat        bool
+	// Passes are made side by side; 0 is 1.
+	Passes int
+	Remat  bool
 	// Repeat is the number of steps; the peak is that of all of them.
 	Repeat int
 }
@@ -46,7 +48,7 @@ func Run(ctx context.Context, s Step) (Result, error) {
 	if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0o600); err != nil { // forgets the peak so far
 		return Result{}, fmt.Errorf("reset the peak: %w", err)
 	}
-	tr, err := trainer.New(trainer.Config{Backend: s.Backend, Model: s.Model, MicrobatchTokens: s.Rows * s.Length, Temperature: 1,
+	tr, err := trainer.New(trainer.Config{Backend: s.Backend, Model: s.Model, MicrobatchTokens: s.Rows * s.Length, LaneTokens: s.Rows * s.Length, Lanes: max(1, s.Passes), Temperature: 1,
 		Loss: config.Loss{ClipLow: 0.2, ClipHigh: 0.28}, Remat: s.Remat})
 	if err != nil {
 		return Result{}, err
@@ -70,7 +72,7 @@ func Run(ctx context.Context, s Step) (Result, error) {
 // samples fills the batch: after the shift by one, each row has Length tokens.
 func (s Step) samples() []rl.Sample {
 	draw := rl.Rand(rl.Seed(1, "measure"))
-	out := make([]rl.Sample, s.Rows)
+	out := make([]rl.Sample, s.Rows*max(1, s.Passes))
 	for i := range out {
 		n := s.Length + 1
 		out[i] = rl.Sample{ProblemID: "measure", Rollout: i, Advantage: float32(i%2)*2 - 1, Tokens: make([]int32, n),

@@ -17,8 +17,9 @@ import (
 	"temper/trainer/qwen3"
 )
 
-// bound is how far an estimate may be from a real peak.
-const bound = 0.15
+// How far an estimate may be from a real peak: that of one pass, and that of
+// passes side by side, which need not reach their peaks at the same moment.
+const bound, sideBySideBound = 0.15, 0.25
 
 // stepEnv makes the test binary take one step and print what it took.
 const stepEnv = "TEMPER_MEASURE_STEP"
@@ -56,18 +57,25 @@ func TestPeaks(t *testing.T) {
 		{Model: one, Rows: 31, Length: 128}, {Model: one, Rows: 3, Length: 1024},
 		{Model: five, Rows: 15, Length: 256}, {Model: five, Rows: 15, Length: 256, Remat: true},
 		{Model: five, Rows: 7, Length: 512}, {Model: five, Rows: 7, Length: 512, Remat: true},
+		{Model: one, Rows: 7, Length: 256, Passes: 2}, {Model: one, Rows: 7, Length: 256, Passes: 2, Remat: true},
+		{Model: five, Rows: 7, Length: 256, Passes: 2}, {Model: five, Rows: 2, Length: 256, Passes: 2},
 	} {
 		s.Repeat = 3
-		r, err := estimate.Estimate(estimate.Config{Model: s.Model, Mesh: device.Mesh{Data: 1, Model: 1}, Rows: s.Rows, Length: s.Length, Remat: s.Remat})
+		r, err := estimate.Estimate(estimate.Config{Model: s.Model, Mesh: device.Mesh{Data: 1, Model: 1}, Rows: s.Rows, Length: s.Length,
+			Passes: s.Passes, Accumulate: s.Passes > 1, Remat: s.Remat})
 		if err != nil {
 			t.Fatal(err)
 		}
 		got := peak(t, s)
 		off := float64(r.Peak)/float64(got) - 1
-		t.Logf("%.2g million parameters, %2d x %4d, remat %-5v: predicted %6.1f MB, measured %6.1f MB, %+5.1f %%",
-			float64(s.Model.NumParameters())/1e6, s.Rows, s.Length, s.Remat, float64(r.Peak)/1e6, float64(got)/1e6, 100*off)
-		if math.Abs(off) > bound {
-			t.Errorf("the estimate is off by %.1f %%, want at most %.0f %%", 100*off, 100*bound)
+		t.Logf("%.2g million parameters, %d of %2d x %4d, remat %-5v: predicted %6.1f MB, measured %6.1f MB, %+5.1f %%",
+			float64(s.Model.NumParameters())/1e6, max(1, s.Passes), s.Rows, s.Length, s.Remat, float64(r.Peak)/1e6, float64(got)/1e6, 100*off)
+		limit := bound
+		if s.Passes > 1 {
+			limit = sideBySideBound
+		}
+		if math.Abs(off) > limit {
+			t.Errorf("the estimate is off by %.1f %%, want at most %.0f %%", 100*off, 100*limit)
 		}
 	}
 }
