@@ -42,7 +42,12 @@ func dialServer(t testing.TB) client.Client {
 
 func startServer(t testing.TB) string {
 	t.Helper()
-	dir := t.TempDir()
+	return startServerIn(t, t.TempDir())
+}
+
+// startServerIn keeps the database in dir.
+func startServerIn(t testing.TB, dir string) string {
+	t.Helper()
 	binary := filepath.Join(dir, "temporald")
 	build := exec.Command("go", "build", "-o", binary, ".")
 	build.Dir = filepath.Join("..", "tools", "temporald")
