@@ -78,6 +78,9 @@ func (in RunInput) configured() bool {
 // loadConfig reads the configuration that a RunInput names or holds. A string
 // with a line break is YAML, another string a path, an object the configuration.
 func loadConfig(in RunInput) (config.Run, error) {
+	if err := in.CheckSize(); err != nil {
+		return config.Run{}, err
+	}
 	set := map[string]string{}
 	maps.Copy(set, in.Set)
 	if in.Seed != nil {

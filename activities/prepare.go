@@ -182,6 +182,9 @@ func (p *preparation) stage(ctx context.Context, index int, s config.Stage) erro
 		return permanent(ErrTypeDataset, fmt.Errorf("%s: %d training problems, want at least rl.problems_per_step (%d)",
 			path, len(train), p.cfg.RL.ProblemsPerStep))
 	}
+	if err := checkStepIDs(train, p.cfg.RL.ProblemsPerStep); err != nil {
+		return permanent(ErrTypeDataset, fmt.Errorf("%s: %w", path, err))
+	}
 	for _, set := range [][]rl.Problem{train, heldOut} {
 		if err := p.checkProblems(set); err != nil {
 			return permanent(ErrTypeDataset, fmt.Errorf("%s: %w", path, err))

@@ -50,6 +50,9 @@ func (c *Control) planRetrain(ctx context.Context, in PlanRetrainInput) (Retrain
 	if err := p.compose(ctx, in.Retrain); err != nil {
 		return RetrainPlan{}, err
 	}
+	if err := (RunInput{Config: json.RawMessage(p.plan.Config)}).CheckSize(); err != nil {
+		return RetrainPlan{}, permanent(ErrTypeInvalidConfig, err)
+	}
 	p.plan.RunID, p.plan.NumFiles, p.plan.NumProblems = in.RunID, len(files), len(problems)
 	if p.plan.Nothing, err = p.nothing(ctx, in.Retrain.Data); err != nil || p.plan.Nothing != "" {
 		return RetrainPlan{RunID: in.RunID, Nothing: p.plan.Nothing}, err

@@ -28,6 +28,9 @@ func Start(ctx context.Context, c client.Client, in activities.RunInput) (client
 	if in.RunID == "" {
 		return nil, errors.New("start a run: run id is empty")
 	}
+	if err := in.CheckSize(); err != nil {
+		return nil, fmt.Errorf("start run %s: %w", in.RunID, err)
+	}
 	run, err := c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
 		ID:                                       RunWorkflowID(in.RunID),
 		TaskQueue:                                QueueControl,
