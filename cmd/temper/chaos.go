@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,6 +35,7 @@ type chaosOptions struct {
 	keep        bool
 	asJSON      bool
 	python      string
+	store       string
 	timeout     time.Duration
 }
 
@@ -61,6 +63,7 @@ torn, a process is left behind or a run does not end.`,
 	f.BoolVar(&o.keep, "keep", false, "keep the homes of good runs, too")
 	f.BoolVar(&o.asJSON, "json", false, "print JSON")
 	f.StringVar(&o.python, "python", config.DefaultProcess().Python, "interpreter that the sandbox runs (TEMPER_PYTHON)")
+	f.StringVar(&o.store, "store", "", "URL below which each run gets a store of its own; default is files in its home")
 	f.DurationVar(&o.timeout, "timeout", 10*time.Minute, "after which a run is taken for one that does not end")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return o.bench(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
@@ -176,7 +179,7 @@ type harness struct {
 }
 
 func (h *harness) all(ctx context.Context) (*chaos.Report, error) {
-	report := &chaos.Report{Build: buildinfo.Line(), Config: filepath.Base(h.config), Store: "file", Seed: h.chaos.Seed}
+	report := &chaos.Report{Build: buildinfo.Line(), Config: filepath.Base(h.config), Store: cmp.Or(h.store, "file"), Seed: h.chaos.Seed}
 	calm, err := h.try(ctx, "calm", nil, nil, 0)
 	if err != nil {
 		return nil, fmt.Errorf("undisturbed run: %w", err)
@@ -188,6 +191,9 @@ func (h *harness) all(ctx context.Context) (*chaos.Report, error) {
 	fmt.Fprintf(h.progress, "undisturbed run: %.1f s, %d objects\n", calm.Wall, calm.Objects)
 	for i := range h.runs {
 		trial, err := h.try(ctx, fmt.Sprintf("run-%03d", i+1), h.share(i), h.chaos.Schedule(i), calm.Objects)
+		if err != nil && ctx.Err() != nil {
+			break // the report is of what was done
+		}
 		if err != nil {
 			return nil, fmt.Errorf("run %d: %w", i+1, err)
 		}

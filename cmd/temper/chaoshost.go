@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -44,6 +45,13 @@ var _ chaos.Host = (*chaosHost)(nil)
 func (h *harness) newHost(ctx context.Context, name string, points []string) (*chaosHost, error) {
 	p := config.DefaultProcess()
 	p.Home, p.UIAddress, p.Python = filepath.Join(h.dir, name), "", h.python
+	if p.Store = h.store; p.Store != "" {
+		u, err := url.Parse(p.Store)
+		if err != nil {
+			return nil, usagef("--store: %w", err)
+		}
+		p.Store = u.JoinPath(name).String()
+	}
 	for _, addr := range []*string{&p.TemporalAddress, &p.SandboxAddress} {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -100,7 +108,7 @@ func (c *chaosHost) Command() (*exec.Cmd, error) {
 	}
 	p := c.process
 	cmd := exec.Command(self, "up", "--embedded", "--home", p.Home, "--temporal", p.TemporalAddress, "--namespace", p.Namespace,
-		"--ui", p.UIAddress, "--sandbox", p.SandboxAddress, "--python", p.Python)
+		"--ui", p.UIAddress, "--sandbox", p.SandboxAddress, "--python", p.Python, "--store", p.Store)
 	cmd.Stdout, cmd.Stderr = c.log, c.log
 	if len(c.points) > 0 {
 		armed := strings.Join(c.points, "=kill,") + "=kill"

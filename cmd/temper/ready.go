@@ -22,6 +22,9 @@ func readyPath(p *config.Process, role string) string {
 	return filepath.Join(p.Home, "ready", role)
 }
 
+// peakFile holds the largest memory of the service since temper up started it.
+func peakFile(p *config.Process) string { return filepath.Join(p.Home, "peak-memory") }
+
 // claimHome makes this process the only `temper up` of its home, and forgets
 // who was ready there before: a process id is used again.
 func claimHome(p *config.Process) (release func(), err error) {
@@ -41,6 +44,10 @@ func claimHome(p *config.Process) (release func(), err error) {
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
 	if err := os.RemoveAll(filepath.Join(p.Home, "ready")); err != nil {
+		_ = f.Close() // nothing was written
+		return nil, err
+	}
+	if err := os.Remove(peakFile(p)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		_ = f.Close() // nothing was written
 		return nil, err
 	}

@@ -41,7 +41,7 @@ func serveControl(ctx context.Context, p *config.Process) error {
 		return err
 	}
 	log.Info("control worker starts", "build", buildinfo.Line(), "temporal", p.TemporalAddress, "search_attributes", known)
-	var peak procmem.Peak
+	peak := procmem.Peak{File: peakFile(p)}
 	watch, stop := context.WithCancel(ctx)
 	var watcher sync.WaitGroup
 	watcher.Go(func() { peak.Watch(watch, supervisorPID(), rssInterval) })

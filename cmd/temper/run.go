@@ -65,7 +65,7 @@ func submitCommand() *cobra.Command {
 		out := cmd.OutOrStdout()
 		fmt.Fprintf(out, "run %s started\n", s.runID)
 		if !wait {
-			fmt.Fprintln(out, webUI(p, s.runID))
+			fmt.Fprintln(out, webUI(p, workflows.RunWorkflowID(s.runID)))
 			return nil
 		}
 		return attend(cmd.Context(), c, store, p, s.runID, out)
@@ -98,11 +98,16 @@ func attend(ctx context.Context, c client.Client, store blob.Store, p *config.Pr
 	if err := follow(ctx, c, store, runID, out); err != nil {
 		return err
 	}
-	return finish(ctx, store, p, runID, out)
+	id, err := workflows.FindRun(ctx, c, runID)
+	if err != nil {
+		id = workflows.RunWorkflowID(runID) // the server has forgotten it since
+	}
+	return finish(ctx, store, webUI(p, id), runID, out)
 }
 
-// finish prints the closing tables, the path of the summary last.
-func finish(ctx context.Context, store blob.Store, p *config.Process, runID string, out io.Writer) error {
+// finish prints the closing tables, the path of the summary last. page is the
+// run's in the web UI, if any.
+func finish(ctx context.Context, store blob.Store, page, runID string, out io.Writer) error {
 	layout := artifact.Layout{RunID: runID}
 	var s artifact.Summary
 	if err := blob.ReadJSON(ctx, store, layout.Summary(), &s); err != nil {
@@ -110,7 +115,7 @@ func finish(ctx context.Context, store blob.Store, p *config.Process, runID stri
 	}
 	fmt.Fprintln(out)
 	path := store.Locate(layout.Summary())
-	if err := report.Summary(out, s, report.Links{RunDir: store.Locate(layout.Dir()), SummaryPath: path, WebUI: webUI(p, runID)}); err != nil {
+	if err := report.Summary(out, s, report.Links{RunDir: store.Locate(layout.Dir()), SummaryPath: path, WebUI: page}); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintln(out, path)
@@ -199,7 +204,7 @@ func showCommand() *cobra.Command {
 		if _, err := store.Stat(cmd.Context(), layout.Summary()); err != nil || asJSON {
 			return nil //nolint:nilerr // a run without a summary is still open
 		}
-		return finish(cmd.Context(), store, p, args[0], out)
+		return finish(cmd.Context(), store, webUI(p, workflows.RunWorkflowID(args[0])), args[0], out)
 	}
 	return cmd
 }
@@ -273,11 +278,11 @@ func unknownRun(err error, runID string) error {
 	}
 }
 
-// webUI is the link to a run's page, "" without a web UI.
-func webUI(p *config.Process, runID string) string {
+// webUI is the link to a workflow's page, "" without a web UI.
+func webUI(p *config.Process, workflowID string) string {
 	if p.UIAddress == "" {
 		return ""
 	}
-	id := strings.ReplaceAll(workflows.RunWorkflowID(runID), "/", "%2F")
+	id := strings.ReplaceAll(workflowID, "/", "%2F")
 	return fmt.Sprintf("http://%s/namespaces/%s/workflows/%s", p.UIAddress, p.Namespace, id)
 }

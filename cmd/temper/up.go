@@ -140,14 +140,15 @@ func serve(ctx context.Context, p *config.Process, o *upOptions, s *screen, log 
 	if err := submit(ctx, c, &o.submission); err != nil {
 		return err
 	}
-	s.line("run " + o.runID + " started: " + webUI(p, o.runID))
+	page := webUI(p, workflows.RunWorkflowID(o.runID))
+	s.line("run " + o.runID + " started: " + page)
 	if err := follow(ctx, c, store, o.runID, s); err != nil {
 		if errors.Is(err, errInterrupted) {
 			return fmt.Errorf("%w: run %s goes on when temper up is started again", errInterrupted, o.runID)
 		}
 		return err
 	}
-	if err := finish(ctx, store, p, o.runID, s); err != nil {
+	if err := finish(ctx, store, page, o.runID, s); err != nil {
 		return err
 	}
 	if o.stay || (!o.exit && s.live) {

@@ -70,8 +70,12 @@ func descends(pid, root int, parent map[int]int) bool {
 	return false
 }
 
-// Peak keeps the largest figure that Watch has seen.
-type Peak struct{ bytes atomic.Int64 }
+// Peak keeps the largest figure that Watch has seen, and in File, when that is
+// set, over the death of the watching process.
+type Peak struct {
+	File  string
+	bytes atomic.Int64
+}
 
 // Bytes is the largest figure so far.
 func (p *Peak) Bytes() int64 { return p.bytes.Load() }
@@ -80,12 +84,39 @@ func (p *Peak) Bytes() int64 { return p.bytes.Load() }
 func (p *Peak) Watch(ctx context.Context, root int, interval time.Duration) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
+	p.bytes.Store(p.stored())
 	for {
-		p.bytes.Store(max(p.bytes.Load(), Tree(root)))
+		if now := Tree(root); now > p.bytes.Load() {
+			p.bytes.Store(now)
+			p.store(now)
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
+	}
+}
+
+// stored is the figure of the processes that watched before; what cannot be read
+// counts as nothing.
+func (p *Peak) stored() int64 {
+	if p.File == "" {
+		return 0
+	}
+	data, err := os.ReadFile(p.File)
+	if err != nil {
+		return 0
+	}
+	n, err := strconv.ParseInt(string(data), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+func (p *Peak) store(n int64) {
+	if p.File != "" {
+		_ = os.WriteFile(p.File, strconv.AppendInt(nil, n, 10), 0o600) // the next process then counts from its own start
 	}
 }

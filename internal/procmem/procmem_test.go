@@ -1,8 +1,10 @@
 package procmem_test
 
 import (
+	"context"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -26,5 +28,26 @@ func TestTreeCountsDescendants(t *testing.T) {
 			t.Fatalf("tree is %d bytes, want %d more than %d", procmem.Tree(os.Getpid()), 48<<20, alone)
 		}
 		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// TestPeakOutlivesItsWatcher: a process that starts again goes on from the figure
+// of the one before.
+func TestPeakOutlivesItsWatcher(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "peak")
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	first := procmem.Peak{File: file}
+	first.Watch(ended, os.Getpid(), time.Hour)
+	if first.Bytes() < 1<<20 {
+		t.Fatalf("peak of %d bytes", first.Bytes())
+	}
+	if err := os.WriteFile(file, []byte("123456789012345"), 0o600); err != nil { // it had been more
+		t.Fatal(err)
+	}
+	second := procmem.Peak{File: file}
+	second.Watch(ended, os.Getpid(), time.Hour)
+	if second.Bytes() != 123456789012345 {
+		t.Errorf("peak %d, want that of the process before", second.Bytes())
 	}
 }
