@@ -59,6 +59,7 @@ func examine(ctx context.Context, p *config.Process, out io.Writer) error {
 		_, err := os.Stat(temporald)
 		say(err == nil, "temporald", describe(temporald, err))
 	}
+	storeFinding(ctx, p, say)
 	for _, l := range []struct{ name, addr string }{
 		{"temporal port", p.TemporalAddress}, {"web UI port", p.UIAddress}, {"sandbox port", p.SandboxAddress},
 	} {
@@ -72,6 +73,17 @@ func examine(ctx context.Context, p *config.Process, out io.Writer) error {
 		return fmt.Errorf("%d finding(s) marked MISS", missing)
 	}
 	return nil
+}
+
+// storeFinding uses all that a run needs of the store on a key of its own.
+func storeFinding(ctx context.Context, p *config.Process, say func(bool, string, string)) {
+	store, err := openStore(ctx, p)
+	if err != nil {
+		say(false, "store", err.Error())
+		return
+	}
+	err = probeStore(ctx, store)
+	say(err == nil, "store", describe(store.Locate("")+" takes conditional writes, swaps, reads, listings and deletions", err))
 }
 
 func describe(what string, err error) string {

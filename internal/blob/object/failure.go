@@ -58,7 +58,7 @@ func verdictOf(code string) (verdict, bool) {
 		return verdict{blob.ErrMisconfigured, adviseBucket}, true
 	case "InvalidBucketName":
 		return verdict{blob.ErrMisconfigured, "the bucket's name is not valid: correct the store's URL"}, true
-	case "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "AllAccessDisabled", "AccountProblem", "InvalidToken", "Forbidden":
+	case "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "AllAccessDisabled", "AccountProblem", "InvalidToken", "Forbidden", "XAdminUserNotFound":
 		return verdict{blob.ErrMisconfigured, adviseCredentials}, true
 	case "AuthorizationHeaderMalformed", "PermanentRedirect", "IllegalLocationConstraintException":
 		return verdict{blob.ErrMisconfigured, adviseRegion}, true

@@ -24,7 +24,7 @@ func (s *Store) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 	if err := errors.Join(ctx.Err(), blob.CheckKey(key)); err != nil {
 		return nil, err
 	}
-	body, o, err := s.api.Get(ctx, s.full(key), Range{Length: -1})
+	body, o, err := s.api.Get(ctx, s.Full(key), Range{Length: -1})
 	if err != nil {
 		return nil, s.Explain(ctx, "get", key, err)
 	}
@@ -82,7 +82,7 @@ func (r *stream) resume(cause error) error {
 	if r.broken > maxResumes || r.ctx.Err() != nil || r.object.ETag == "" {
 		return r.s.Explain(r.ctx, "get", r.key, cause)
 	}
-	body, _, err := r.s.api.Get(r.ctx, r.s.full(r.key), Range{Offset: r.at, Length: r.end - r.at, ETag: r.object.ETag})
+	body, _, err := r.s.api.Get(r.ctx, r.s.Full(r.key), Range{Offset: r.at, Length: r.end - r.at, ETag: r.object.ETag})
 	if refused(err) || isAbsent(err) {
 		return fmt.Errorf("get %s: it was replaced while it was read: %w", r.s.Locate(r.key), blob.ErrUnavailable)
 	}
@@ -102,7 +102,7 @@ func (s *Store) ReadInto(ctx context.Context, key string, w io.WriterAt) (int64,
 	if err := errors.Join(ctx.Err(), blob.CheckKey(key)); err != nil {
 		return 0, err
 	}
-	o, err := s.api.Head(ctx, s.full(key))
+	o, err := s.api.Head(ctx, s.Full(key))
 	if err != nil {
 		return 0, s.Explain(ctx, "get", key, err)
 	}
@@ -120,7 +120,7 @@ func (s *Store) ReadInto(ctx context.Context, key string, w io.WriterAt) (int64,
 // readRange copies the part that begins at a place.
 func (s *Store) readRange(ctx context.Context, key string, o Object, at int64, w io.WriterAt) error {
 	length := min(s.cfg.PartSize, o.Size-at)
-	body, _, err := s.api.Get(ctx, s.full(key), Range{Offset: at, Length: length, ETag: o.ETag})
+	body, _, err := s.api.Get(ctx, s.Full(key), Range{Offset: at, Length: length, ETag: o.ETag})
 	if refused(err) {
 		return fmt.Errorf("get %s: it was replaced while it was read: %w", s.Locate(key), blob.ErrUnavailable)
 	}

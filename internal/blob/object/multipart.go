@@ -19,20 +19,20 @@ const maxParts = 10_000
 // one part ahead of sending at most. When it fails, nothing of it stays.
 func (s *Store) upload(ctx context.Context, key string, src *source, first *bytes.Buffer, m Match) error {
 	if m.Absent { // spares the transfer; the completion decides
-		if _, err := s.api.Head(ctx, s.full(key)); err == nil {
+		if _, err := s.api.Head(ctx, s.Full(key)); err == nil {
 			return fmt.Errorf("put %s: %w", key, blob.ErrExists)
 		} else if !isAbsent(err) {
 			return err
 		}
 	}
 	nonce := rand.Text()
-	id, err := s.api.Create(ctx, s.full(key), nonce)
+	id, err := s.api.Create(ctx, s.Full(key), nonce)
 	if err != nil {
 		return err
 	}
 	whole, err := s.sendParts(ctx, key, id, src, first)
 	if err == nil {
-		if err = s.api.Complete(ctx, s.full(key), id, whole, m); err != nil {
+		if err = s.api.Complete(ctx, s.Full(key), id, whole, m); err != nil {
 			err = s.settle(ctx, key, nonce, err)
 		}
 	}
@@ -61,7 +61,7 @@ func (s *Store) sendParts(ctx context.Context, key, id string, src *source, part
 				defer s.parts.Put(data)
 			}
 			body := BodyOf(data.Bytes())
-			etag, err := s.api.UploadPart(ctx, s.full(key), id, number, body)
+			etag, err := s.api.UploadPart(ctx, s.Full(key), id, number, body)
 			p.ETag, p.CRC64 = etag, body.CRC64
 			return err
 		})
@@ -95,5 +95,5 @@ func errJoin(sent, read error) error {
 func (s *Store) abort(ctx context.Context, key, id string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), afterwards)
 	defer cancel()
-	_ = s.api.Abort(ctx, s.full(key), id)
+	_ = s.api.Abort(ctx, s.Full(key), id)
 }

@@ -67,7 +67,7 @@ func (s *Store) putError(ctx context.Context, key string, err error) error {
 func (s *Store) write(ctx context.Context, key string, body Body, m Match) error {
 	nonce := rand.Text()
 	for try := 1; ; try++ {
-		err := s.api.Put(ctx, s.full(key), body, m, nonce)
+		err := s.api.Put(ctx, s.Full(key), body, m, nonce)
 		if err == nil {
 			return nil
 		}
@@ -87,7 +87,7 @@ func (s *Store) settle(ctx context.Context, key, nonce string, got error) error 
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), afterwards)
 	defer cancel()
-	o, err := s.api.Head(ctx, s.full(key))
+	o, err := s.api.Head(ctx, s.Full(key))
 	if err == nil && o.Nonce == nonce {
 		return nil
 	}

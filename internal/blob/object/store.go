@@ -73,8 +73,8 @@ func New(cfg Config, api API) *Store {
 	return &Store{cfg: cfg, api: api}
 }
 
-// full is the key of the bucket.
-func (s *Store) full(key string) string { return path.Join(s.cfg.Prefix, key) }
+// Full is the key of the bucket for a key of the store.
+func (s *Store) Full(key string) string { return path.Join(s.cfg.Prefix, key) }
 
 // Locate returns the URL of a key.
 func (s *Store) Locate(key string) string { return s.cfg.Place + "/" + key }
@@ -84,7 +84,7 @@ func (s *Store) Stat(ctx context.Context, key string) (blob.Info, error) {
 	if err := errors.Join(ctx.Err(), blob.CheckKey(key)); err != nil {
 		return blob.Info{}, err
 	}
-	o, err := s.api.Head(ctx, s.full(key))
+	o, err := s.api.Head(ctx, s.Full(key))
 	if err != nil {
 		return blob.Info{}, s.Explain(ctx, "stat", key, err)
 	}
@@ -125,7 +125,7 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 	if err := errors.Join(ctx.Err(), blob.CheckKey(key)); err != nil {
 		return err
 	}
-	err := s.api.Delete(ctx, s.full(key))
+	err := s.api.Delete(ctx, s.Full(key))
 	if isAbsent(err) {
 		return nil
 	}

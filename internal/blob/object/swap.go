@@ -36,7 +36,7 @@ func (s *Store) Swap(ctx context.Context, key string, old blob.Ref, data []byte)
 // versionOf returns the ETag of the bytes of ref. Errors: ErrConflict when the
 // key holds other bytes or none.
 func (s *Store) versionOf(ctx context.Context, key string, ref blob.Ref) (string, error) {
-	body, o, err := s.api.Get(ctx, s.full(key), Range{Length: -1})
+	body, o, err := s.api.Get(ctx, s.Full(key), Range{Length: -1})
 	if isAbsent(err) {
 		return "", fmt.Errorf("swap %s: it is gone: %w", key, blob.ErrConflict)
 	}

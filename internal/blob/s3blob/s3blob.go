@@ -53,6 +53,7 @@ const (
 type Store struct {
 	*object.Store
 	client *s3.Client
+	bucket string
 }
 
 // New opens the store. It finds the credentials but sends nothing to the bucket.
@@ -86,6 +87,7 @@ func New(ctx context.Context, c Config) (*Store, error) {
 	}
 	client := s3.NewFromConfig(cfg, func(o *s3.Options) {
 		o.UsePathStyle = c.PathStyle
+		o.DisableLogOutputChecksumValidationSkipped = true // package object checks
 		if c.Endpoint != "" {
 			o.BaseEndpoint = aws.String(c.Endpoint)
 		}
@@ -97,7 +99,7 @@ func New(ctx context.Context, c Config) (*Store, error) {
 		Store: object.New(object.Config{
 			Place: place, Prefix: c.Prefix, PartSize: c.PartSize, Concurrency: c.Concurrency, Stall: c.Stall,
 		}, &api{client: client, bucket: c.Bucket, write: writeOptions(c.Endpoint)}),
-		client: client,
+		client: client, bucket: c.Bucket,
 	}, nil
 }
 

@@ -1,0 +1,249 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	mathrand "math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"temper/internal/blob"
+	"temper/internal/config"
+)
+
+const (
+	// benchStoreRounds is how often each transfer is repeated; the median counts.
+	benchStoreRounds = 3
+	// benchStoreOps is how many small operations a latency is measured over.
+	benchStoreOps = 100
+	// benchRacers swap one key at once, benchRaces times.
+	benchRacers, benchRaces = 16, 20
+)
+
+// rawStore is a store that also moves bytes with its client library alone.
+type rawStore interface {
+	RawPut(ctx context.Context, key string, r io.Reader) error
+	RawGet(ctx context.Context, key string, w io.WriterAt) error
+}
+
+func benchStoreCommand() *cobra.Command {
+	size := config.Bytes(1 << 30)
+	cmd := &cobra.Command{
+		Use:   "store",
+		Short: "Measure a store: throughput beside its client library's, latencies, a race of 16 writers",
+		Args:  cobra.NoArgs,
+	}
+	p := processFlags(cmd)
+	text := cmd.Flags().String("size", size.String(), "size of the large blob")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := size.UnmarshalText([]byte(*text)); err != nil || size < 1 {
+			return usagef("--size %q: want a size such as 256MiB", *text)
+		}
+		store, err := openStore(cmd.Context(), p)
+		if err != nil {
+			return err
+		}
+		return benchStore(cmd.Context(), store, int64(size), cmd.OutOrStdout())
+	}
+	return cmd
+}
+
+// benchStore works below a folder of its own and removes what it put there.
+func benchStore(ctx context.Context, store blob.Store, size int64, out io.Writer) (err error) {
+	if err := probeStore(ctx, store); err != nil {
+		return err
+	}
+	b := &storeBench{store: store, folder: "bench/" + rand.Text() + "/", size: size, out: out}
+	defer func() { err = errors.Join(err, b.clean(context.WithoutCancel(ctx))) }()
+	fmt.Fprintf(out, "store %s, large blob %s\n", store.Locate(""), config.Bytes(size))
+	for _, step := range []func(context.Context) error{b.throughput, b.latencies, b.race} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type storeBench struct {
+	store  blob.Store
+	folder string
+	size   int64
+	out    io.Writer
+}
+
+// throughput moves the same bytes by the store and by its library, in turns.
+func (b *storeBench) throughput(ctx context.Context) error {
+	raw, hasRaw := b.store.(rawStore)
+	took := map[string][]time.Duration{}
+	measure := func(name string, move func() error) error {
+		started := time.Now()
+		err := move()
+		took[name] = append(took[name], time.Since(started))
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		return nil
+	}
+	for range benchStoreRounds {
+		moves := []struct {
+			name string
+			move func() error
+		}{
+			{"put", func() error {
+				_, err := b.store.Put(ctx, b.folder+"large", &noise{left: b.size}, blob.Always)
+				return err
+			}},
+			{"get", func() error { return b.get(ctx) }},
+			{"get in parallel", func() error {
+				_, err := blob.ReadInto(ctx, b.store, b.folder+"large", nowhere{})
+				return err
+			}},
+		}
+		if hasRaw {
+			moves = append(moves, []struct {
+				name string
+				move func() error
+			}{
+				{"raw put", func() error { return raw.RawPut(ctx, b.folder+"raw", &noise{left: b.size}) }},
+				{"raw get", func() error { return raw.RawGet(ctx, b.folder+"raw", nowhere{}) }},
+			}...)
+		}
+		for _, m := range moves {
+			if err := measure(m.name, m.move); err != nil {
+				return err
+			}
+		}
+	}
+	for _, row := range []struct{ name, beside string }{{"put", "raw put"}, {"get", "raw get"}, {"get in parallel", "raw get"}, {"raw put", ""}, {"raw get", ""}} {
+		b.rate(row.name, took[row.name], took[row.beside])
+	}
+	return nil
+}
+
+func (b *storeBench) get(ctx context.Context) error {
+	rc, err := b.store.Get(ctx, b.folder+"large")
+	if err != nil {
+		return err
+	}
+	defer rc.Close() //nolint:errcheck // nothing was written through this handle
+	_, err = io.Copy(io.Discard, rc)
+	return err
+}
+
+// rate prints one line of throughput.
+func (b *storeBench) rate(name string, took, beside []time.Duration) {
+	if len(took) == 0 {
+		return
+	}
+	line := fmt.Sprintf("%-18s %8.1f MiB/s", name, float64(b.size)/(1<<20)/middle(took).Seconds())
+	if len(beside) > 0 {
+		line += fmt.Sprintf("   %5.2f x the client library", middle(beside).Seconds()/middle(took).Seconds())
+	}
+	fmt.Fprintln(b.out, line)
+}
+
+// latencies times small operations one after the other.
+func (b *storeBench) latencies(ctx context.Context) error {
+	var swaps, puts []time.Duration
+	var head blob.Ref
+	data := make([]byte, 4<<10)
+	for i := range benchStoreOps {
+		copy(data, fmt.Sprint(i))
+		started := time.Now()
+		if _, err := blob.PutBytes(ctx, b.store, fmt.Sprintf("%ssmall/%d", b.folder, i), data, blob.IfAbsent); err != nil {
+			return err
+		}
+		puts = append(puts, time.Since(started))
+		started = time.Now()
+		next, err := b.store.Swap(ctx, b.folder+"head", head, data)
+		if err != nil {
+			return err
+		}
+		swaps, head = append(swaps, time.Since(started)), next
+	}
+	for _, row := range []struct {
+		name string
+		took []time.Duration
+	}{{"conditional put", puts}, {"swap", swaps}} {
+		slices.Sort(row.took)
+		fmt.Fprintf(b.out, "%-18s %8.2f ms median, %.2f ms p99 (4 KiB, %d times)\n", row.name,
+			ms(middle(row.took)), ms(row.took[len(row.took)*99/100]), len(row.took))
+	}
+	return nil
+}
+
+// race has writers swap one key and counts the winners of each round.
+func (b *storeBench) race(ctx context.Context) error {
+	var old blob.Ref
+	for round := range benchRaces {
+		refs, errs := make([]blob.Ref, benchRacers), make([]error, benchRacers)
+		var wg sync.WaitGroup
+		for w := range benchRacers {
+			wg.Go(func() {
+				refs[w], errs[w] = b.store.Swap(ctx, b.folder+"race", old, fmt.Appendf(nil, "round %d writer %d", round, w))
+			})
+		}
+		wg.Wait()
+		winners := 0
+		for w, err := range errs {
+			if err == nil {
+				winners, old = winners+1, refs[w]
+			} else if !errors.Is(err, blob.ErrConflict) {
+				return fmt.Errorf("race: %w", err)
+			}
+		}
+		if winners != 1 {
+			return fmt.Errorf("race: %d winners in round %d, want one: do not use this store for more than one writer", winners, round)
+		}
+	}
+	fmt.Fprintf(b.out, "race               one winner in each of %d rounds of %d writers\n", benchRaces, benchRacers)
+	return nil
+}
+
+func (b *storeBench) clean(ctx context.Context) error {
+	infos, err := b.store.List(ctx, b.folder)
+	for _, info := range infos {
+		err = errors.Join(err, b.store.Delete(ctx, info.Key))
+	}
+	return err
+}
+
+// middle is the median.
+func middle(took []time.Duration) time.Duration {
+	sorted := slices.Sorted(slices.Values(took))
+	return sorted[len(sorted)/2]
+}
+
+func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// noise is a source of bytes that cost nothing and do not compress.
+type noise struct {
+	left  int64
+	block []byte
+}
+
+// Read implements io.Reader.
+func (n *noise) Read(p []byte) (int, error) {
+	if n.left <= 0 {
+		return 0, io.EOF
+	}
+	if n.block == nil {
+		n.block = make([]byte, 1<<20)
+		_, _ = mathrand.NewChaCha8([32]byte{}).Read(n.block) // never fails
+	}
+	count := copy(p[:min(int64(len(p)), n.left)], n.block)
+	n.left -= int64(count)
+	return count, nil
+}
+
+// nowhere is an io.WriterAt that forgets.
+type nowhere struct{}
+
+// WriteAt implements io.WriterAt.
+func (nowhere) WriteAt(p []byte, _ int64) (int, error) { return len(p), nil }
