@@ -76,3 +76,10 @@ func kindOf(err error) string {
 		return ""
 	}
 }
+
+// IsInvalid reports whether an error is the user's to mend, for who calls this
+// package without Temporal.
+func IsInvalid(err error) bool {
+	kind := kindOf(err)
+	return kind == ErrTypeInvalidConfig || kind == ErrTypeDataset || kind == ErrTypeRunExists
+}

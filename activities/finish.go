@@ -49,6 +49,10 @@ func summarize(in FinishRunInput, records []artifact.StepRecord) artifact.Summar
 		RunID: in.Run.RunID, WallSeconds: wall, Steps: len(records), PolicyVersion: in.Policy.Version,
 		Stopped: in.Stopped, Started: in.Started, Ended: in.Ended, Stages: []artifact.StageSummary{},
 	}
+	if in.Fork != nil {
+		s.ForkOf, s.ForkStep = in.Fork.RunID, in.Fork.Step
+	}
+	s.Restarted = in.Restarted
 	split := artifact.TimeSplit{Train: in.SFT.TrainTime.Seconds()}
 	for _, r := range records {
 		split.Sample += r.Metrics[artifact.MetricGenSeconds]

@@ -239,9 +239,12 @@ func (t *tail) nextStep(ctx context.Context) (*artifact.StepRecord, error) {
 	if n := len(t.records); n > 0 {
 		last = t.records[n-1].Step
 	}
-	plan, _, err := artifact.Lookup[activities.RunPlan](ctx, t.store, t.layout.Plan())
+	plan, _, err := activities.StoredPlan(ctx, t.store, t.layout.RunID)
 	if err != nil {
 		return nil, err
+	}
+	if plan.Fork != nil {
+		last = max(last, plan.Fork.Step)
 	}
 	candidates := []int{last + 1}
 	for _, s := range plan.Stages {

@@ -29,13 +29,8 @@ func runCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(submitCommand(), followCommand(), listCommand(), showCommand(), statusCommand(), compareCommand())
-	for _, c := range []struct{ name, short string }{
-		{workflows.CommandPause, "Hold a run at the next safe point"},
-		{workflows.CommandResume, "Let a paused run go on"},
-		{workflows.CommandStop, "End a run at the next safe point"},
-	} {
-		cmd.AddCommand(steerCommand(c.name, c.short))
-	}
+	cmd.AddCommand(forkCommand())
+	cmd.AddCommand(steerCommands()...)
 	return cmd
 }
 
@@ -49,7 +44,11 @@ func submitCommand() *cobra.Command {
 	s.flags(cmd, "config")
 	cmd.Flags().StringVar(&s.from, "from", "", "start from a policy of another run, RUN or RUN@POLICY (default: its newest), with its tokenizer and without SFT")
 	cmd.Flags().BoolVar(&wait, "wait", false, "follow the run to its end; the path of summary.json is printed last")
+	cmd.Flags().IntVar(&s.priority, "priority", 0, priorityUsage)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := checkPriority(s.priority); err != nil {
+			return err
+		}
 		if s.config == "" {
 			return usagef("--config is missing: name the run's YAML file")
 		}
@@ -62,15 +61,29 @@ func submitCommand() *cobra.Command {
 		if err := submit(cmd.Context(), c, &s); err != nil {
 			return err
 		}
-		out := cmd.OutOrStdout()
-		fmt.Fprintf(out, "run %s started\n", s.runID)
-		if !wait {
-			fmt.Fprintln(out, webUI(p, workflows.RunWorkflowID(s.runID)))
-			return nil
-		}
-		return attend(cmd.Context(), c, store, p, s.runID, out)
+		return started(cmd, c, store, p, s.runID, wait)
 	}
 	return cmd
+}
+
+// started says that a run began, and with wait shows it to its end.
+func started(cmd *cobra.Command, c client.Client, store blob.Store, p *config.Process, runID string, wait bool) error {
+	out := cmd.OutOrStdout()
+	fmt.Fprintf(out, "run %s started\n", runID)
+	if !wait {
+		fmt.Fprintln(out, webUI(p, workflows.RunWorkflowID(runID)))
+		return nil
+	}
+	return attend(cmd.Context(), c, store, p, runID, out)
+}
+
+const priorityUsage = "among runs that wait for the same workers: 1 (first) to 5 (last); 0 is the middle"
+
+func checkPriority(n int) error {
+	if n < 0 || n > 5 {
+		return usagef("--priority: is %d, want 1 (first) to 5 (last)", n)
+	}
+	return nil
 }
 
 func followCommand() *cobra.Command {
@@ -148,7 +161,7 @@ func listCommand() *cobra.Command {
 
 func listLine(ctx context.Context, w io.Writer, store blob.Store, id string) error {
 	layout := artifact.Layout{RunID: id}
-	plan, _, err := artifact.Lookup[activities.RunPlan](ctx, store, layout.Plan())
+	plan, _, err := activities.StoredPlan(ctx, store, id)
 	if err != nil {
 		return err
 	}
@@ -219,47 +232,6 @@ func existingRun(ctx context.Context, store blob.Store, id string) (artifact.Lay
 		return layout, usagef("no run %q in %s (temper run list shows what is there)", id, store.Locate(artifact.Root))
 	}
 	return layout, nil
-}
-
-func statusCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "status RUN", Short: "Ask a run for its status", Args: cobra.ExactArgs(1)}
-	p := processFlags(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, _, err := connect(cmd.Context(), p, nil)
-		if err != nil {
-			return err
-		}
-		defer c.Close()
-		status, err := workflows.Status(cmd.Context(), c, args[0])
-		if err != nil {
-			return unknownRun(err, args[0])
-		}
-		enc := json.NewEncoder(cmd.OutOrStdout())
-		enc.SetIndent("", "  ")
-		return enc.Encode(status)
-	}
-	return cmd
-}
-
-func steerCommand(name, short string) *cobra.Command {
-	var reason string
-	cmd := &cobra.Command{Use: name + " RUN", Short: short, Args: cobra.ExactArgs(1)}
-	p := processFlags(cmd)
-	cmd.Flags().StringVar(&reason, "reason", "", "shown in the status and the event log")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, _, err := connect(cmd.Context(), p, nil)
-		if err != nil {
-			return err
-		}
-		defer c.Close()
-		answer, err := workflows.Send(cmd.Context(), c, args[0], name, workflows.Command{Reason: reason})
-		if err != nil {
-			return unknownRun(err, args[0])
-		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "run %s: %s\n", args[0], answer)
-		return err
-	}
-	return cmd
 }
 
 // unknownRun turns the server's answers into what a person can act on.

@@ -29,7 +29,8 @@ type submission struct {
 	seeded bool
 	set    []string
 	// from is the policy that the run starts from, RUN or RUN@POLICY; see takeFrom.
-	from string
+	from     string
+	priority int
 
 	loaded *config.Run // by load
 }
@@ -67,9 +68,19 @@ func (s *submission) load() (config.Run, error) {
 }
 
 func (s *submission) overrides() (map[string]string, error) {
+	set, err := parseSet(s.set)
+	if s.seeded {
+		set["seed"] = fmt.Sprint(s.seed)
+	}
+	return set, err
+}
+
+// parseSet reads the values of --set and makes paths on disk absolute. It
+// reports every mistake.
+func parseSet(pairs []string) (map[string]string, error) {
 	set := map[string]string{}
 	var bad []error
-	for _, kv := range s.set {
+	for _, kv := range pairs {
 		key, value, ok := strings.Cut(kv, "=")
 		if !ok || key == "" {
 			bad = append(bad, fmt.Errorf("--set %s: want key=value", kv))
@@ -82,9 +93,6 @@ func (s *submission) overrides() (map[string]string, error) {
 			}
 		}
 		set[key] = value
-	}
-	if s.seeded {
-		set["seed"] = fmt.Sprint(s.seed)
 	}
 	return set, errors.Join(bad...)
 }
@@ -166,7 +174,7 @@ func submit(ctx context.Context, c client.Client, s *submission) error {
 	if err != nil {
 		return err
 	}
-	_, err = workflows.Start(ctx, c, activities.RunInput{RunID: s.runID, Config: inline})
+	_, err = workflows.Start(ctx, c, activities.RunInput{RunID: s.runID, Config: inline, Priority: s.priority})
 	if errors.Is(err, workflows.ErrRunning) {
 		return usageError{err}
 	}

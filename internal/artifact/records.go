@@ -91,6 +91,12 @@ type Summary struct {
 	PolicyVersion          int64     `json:"policy_version"`
 	PolicyPath             string    `json:"policy_path"`
 	Stopped                bool      `json:"stopped,omitempty"`
+	// ForkOf and ForkStep are the run and step that this one went on from;
+	// Restarted is the run that goes on instead of this one.
+	ForkOf    string `json:"fork_of,omitempty"`
+	ForkStep  int    `json:"fork_step,omitempty"`
+	Restarted string `json:"restarted,omitempty"`
+
 	Started                time.Time `json:"started"`
 	Ended                  time.Time `json:"ended"`
 }

@@ -1,0 +1,285 @@
+package activities_test
+
+import (
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"temper/activities"
+	"temper/internal/artifact"
+	"temper/internal/blob"
+	"temper/internal/config"
+	"temper/trainer/checkpoint"
+)
+
+// amend changes the run from a step on; later activities get the new Ref.
+func (h *house) amend(t testing.TB, a config.Amendment) (activities.AmendRunResult, error) {
+	t.Helper()
+	out, err := h.control.AmendRun(t.Context(), activities.AmendRunInput{Run: h.run, Amendment: a})
+	if err == nil {
+		h.run.Config = out.Config
+	}
+	return out, err
+}
+
+// TestDeathAfterAnAmendmentChangesNothing: steps before it are made again as the
+// configuration was then, also where the learner must be another one.
+func TestDeathAfterAnAmendmentChangesNothing(t *testing.T) {
+	h := newHouse(t, map[string]string{"checkpoint.every_steps": "9"})
+	steps := []int{1, 2, 4, 5}
+	h.withBatches(t, steps...)
+	script := h.script(t, 1, 2)
+	if _, err := h.amend(t, config.Amendment{FromStep: 4, Set: map[string]string{"rl.optimizer.lr": "1e-5", "rl.loss.clip_high": "0.3"}}); err != nil {
+		t.Fatal(err)
+	}
+	script = append(script, h.script(t, 4, 5)[3:]...)
+	content := dump(t, h.store)
+	undisturbed := fate{}
+	if m := play(t, h.store, &undisturbed, false, script); len(m.learners) != 2 {
+		t.Errorf("%d learners, want another one for other graphs", len(m.learners))
+	}
+	want := dump(t, h.store)
+	for at := 1; at <= undisturbed.count; at++ {
+		f := fate{at: at}
+		store := fill(t, content)
+		play(t, store, &f, true, script)
+		if got := dump(t, store); !maps.Equal(got, want) {
+			t.Fatalf("death %s: got -, want +\n%s", f.names[at-1], cmp.Diff(got, want))
+		}
+	}
+}
+
+// TestAmendmentIsWritten beside the first configuration, and found by its run.
+func TestAmendmentIsWritten(t *testing.T) {
+	h := newHouse(t, nil)
+	first := h.run.Config
+	out, err := h.amend(t, config.Amendment{FromStep: 2, Set: map[string]string{"stages[0].until.steps": "6"}, Reason: "slow", By: "ann"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := (&activities.Control{Store: h.store}).AmendRun(t.Context(), activities.AmendRunInput{
+		Run: activities.RunRef{RunID: "demo", Config: first}, Amendment: config.Amendment{FromStep: 2, Set: map[string]string{"stages[0].until.steps": "6"}, Reason: "slow", By: "ann"},
+	}); err != nil || again.Config != out.Config {
+		t.Errorf("a retry gives %+v (%v), want %+v", again.Config, err, out.Config)
+	}
+	if _, err := h.amend(t, config.Amendment{FromStep: 3, Repeat: "first"}); err != nil {
+		t.Fatal(err)
+	}
+	plan, ok, err := activities.StoredPlan(t.Context(), h.store, "demo")
+	if err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	want := []activities.StagePlan{
+		{Index: 1, Name: "first", FirstStep: 1, Steps: 6},
+		{Index: 2, Name: "second", FirstStep: 7, Steps: 2, Filter: true},
+		{Index: 3, Name: "first.2", FirstStep: 9, Steps: 6, Of: 1},
+	}
+	if diff := cmp.Diff(want, plan.Stages); diff != "" || plan.Config == first {
+		t.Errorf("plan (-want +got):\n%s", diff)
+	}
+	if _, err := blob.ReadRef(t.Context(), h.store, first); err != nil {
+		t.Errorf("the first configuration is gone: %v", err)
+	}
+}
+
+func TestAmendmentsThatCannotBe(t *testing.T) {
+	for name, tt := range map[string]struct {
+		a    config.Amendment
+		want []string
+	}{
+		"unsafe and unknown": {config.Amendment{FromStep: 2, Set: map[string]string{"seed": "9", "rl.lr": "1"}}, []string{"seed: cannot be changed", "temper run fork", "rl.lr: unknown key"}},
+		"behind the end":     {config.Amendment{FromStep: 99, Set: map[string]string{"rl.optimizer.lr": "1e-5"}}, []string{"from_step: is 99, but the run has 6 steps"}},
+		"stage that is over": {config.Amendment{FromStep: 6, Set: map[string]string{"stages[0].until.steps": "9"}}, []string{"stages[0].until.steps: is of stage first, which is over", "repeat_stage"}},
+		"stage cut short":    {config.Amendment{FromStep: 4, Set: map[string]string{"stages[0].until.steps": "2"}}, []string{"stages[0].until.steps: is 2, which ends stage first before step 4", "skip_stage"}},
+		"no room":            {config.Amendment{FromStep: 2, Set: map[string]string{"stages[0].max_response_tokens": "399"}}, []string{"stages[0].max_response_tokens", "model.max_context"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHouse(t, nil)
+			before := dump(t, h.store)
+			_, err := h.amend(t, tt.a)
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			for _, want := range tt.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("error\n%v\nwants %q", err, want)
+				}
+			}
+			if after := dump(t, h.store); !maps.Equal(before, after) {
+				t.Error("a refused amendment wrote something")
+			}
+		})
+	}
+}
+
+// TestCheckpointOnOrder: asking twice makes one.
+func TestCheckpointOnOrder(t *testing.T) {
+	h := newHouse(t, map[string]string{"checkpoint.keep": "9"})
+	h.withBatches(t, 1)
+	f := fate{}
+	m := play(t, h.store, &f, false, h.script(t, 1))
+	for range 2 {
+		if err := m.SaveCheckpoint(t.Context(), activities.SaveCheckpointInput{Run: h.run, Step: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if steps := h.checkpoints(t); !cmp.Equal(steps, []int{2, 4, 5}) {
+		t.Errorf("checkpoints of cursors %v, want 2, 4 and 5", steps)
+	}
+}
+
+// TestForkRepeatsItsParent: without a change, the fork's policies have the bits
+// of the parent's, though its checkpoints begin where it does.
+func TestForkRepeatsItsParent(t *testing.T) {
+	for name, set := range map[string]map[string]string{"recipe": nil, "with a reference policy": {"rl.loss.kl.coefficient": "0.1"}} {
+		t.Run(name, func(t *testing.T) {
+			all := map[string]string{"checkpoint.keep": "9"}
+			maps.Copy(all, set)
+			h := newHouse(t, all)
+			h.withBatches(t, 1, 2, 4, 5)
+			play(t, h.store, &fate{}, false, h.script(t, 1, 2))
+			if _, err := h.amend(t, config.Amendment{FromStep: 5, Set: map[string]string{"rl.optimizer.lr": "1e-5"}}); err != nil {
+				t.Fatal(err)
+			}
+			play(t, h.store, &fate{}, false, h.script(t, 4, 5)[3:])
+
+			child := h.fork(t, "again", activities.ForkFrom{RunID: "demo", Step: 2}, nil)
+			child.withBatches(t, 4, 5)
+			script := child.script(t, 4, 5)[3:]
+			m := boot(h.store, &fate{})
+			p, err := m.PublishPolicy(t.Context(), activities.PublishInput{Run: child.run, Step: 2})
+			if err != nil || p.Version != 2 {
+				t.Fatalf("policy %d: %v", p.Version, err)
+			}
+			for _, activity := range script {
+				if err := activity(m); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, version := range []int64{2, 4, 5} {
+				mine, theirs := child.weights(t, version), h.weights(t, version)
+				if mine != theirs {
+					t.Errorf("policy %d differs from the parent's", version)
+				}
+			}
+		})
+	}
+}
+
+func (h *house) weights(t testing.TB, version int64) string {
+	t.Helper()
+	data, err := blob.ReadKey(t.Context(), h.store, h.layout.Policy(version)+"/model.safetensors")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// fork opens and prepares a fork of the run.
+func (h *house) fork(t testing.TB, runID string, from activities.ForkFrom, set map[string]string) *house {
+	t.Helper()
+	child := &house{store: h.store, layout: artifact.Layout{RunID: runID}, control: h.control, cfg: h.cfg}
+	var err error
+	if child.plan, err = openRun(t, h.control, activities.RunInput{RunID: runID, Fork: &from, Set: set}); err != nil {
+		t.Fatal(err)
+	}
+	child.run = activities.RunRef{RunID: runID, Config: child.plan.Config}
+	if _, err := h.control.PrepareData(t.Context(), activities.PrepareDataInput{Run: child.run}); err != nil {
+		t.Fatal(err)
+	}
+	return child
+}
+
+// TestForkTakesTheDataOver: the ledger deals the same problems, and a stage with
+// other data gets its own.
+func TestForkTakesTheDataOver(t *testing.T) {
+	h := newHouse(t, map[string]string{"checkpoint.keep": "9"})
+	h.withBatches(t, 1, 2)
+	play(t, h.store, &fate{}, false, h.script(t, 1, 2))
+	child := h.fork(t, "again", activities.ForkFrom{RunID: "demo", From: activities.FromLast}, map[string]string{"stages[1].data.levels": "[2]"})
+	if f := child.plan.Fork; f == nil || f.Step != 2 || !cmp.Equal(f.Made, []int{2, 0}) {
+		t.Fatalf("plan %+v, want a fork of step 2 after two steps of the first stage", f)
+	}
+	if got, want := child.selected(t, 1, 3), h.selected(t, 1, 3); !cmp.Equal(got, want) {
+		t.Errorf("step 3 has %v, want the parent's %v", got, want)
+	}
+	a, b := child.problems(t, child.layout.TrainProblems(2)), h.problems(t, h.layout.TrainProblems(2))
+	if cmp.Equal(a, b) {
+		t.Error("the second stage has the parent's problems, want those of its own levels")
+	}
+}
+
+func TestForksThatCannotBe(t *testing.T) {
+	h := newHouse(t, map[string]string{"checkpoint.keep": "9"})
+	prepare(t, h.store, "fresh", nil)
+	h.withBatches(t, 1, 2)
+	play(t, h.store, &fate{}, false, h.script(t, 1, 2))
+	for name, tt := range map[string]struct {
+		in   activities.RunInput
+		want []string
+	}{
+		"missing step":      {activities.RunInput{Fork: &activities.ForkFrom{RunID: "demo", Step: 1}}, []string{"no checkpoint of step 1: name one of 0, 2"}},
+		"nobody":            {activities.RunInput{Fork: &activities.ForkFrom{RunID: "nobody"}}, []string{`no run "nobody"`}},
+		"no checkpoint":     {activities.RunInput{Fork: &activities.ForkFrom{RunID: "fresh", From: activities.FromLast}}, []string{"run fresh has no checkpoint after SFT yet"}},
+		"nothing is best":   {activities.RunInput{Fork: &activities.ForkFrom{RunID: "demo", From: activities.FromBest}}, []string{"none is known to be best", "last"}},
+		"odd choice":        {activities.RunInput{Fork: &activities.ForkFrom{RunID: "demo", From: "first"}}, []string{`from is "first"`}},
+		"other model":       {activities.RunInput{Fork: &activities.ForkFrom{RunID: "demo"}, Set: activities.Settings{"model.num_layers": "2"}}, []string{"model: differs", "shape"}},
+		"other tokenizer":   {activities.RunInput{Fork: &activities.ForkFrom{RunID: "demo"}, Set: activities.Settings{"tokenizer.num_merges": "2"}}, []string{"tokenizer: differs"}},
+		"unknown key":       {activities.RunInput{Fork: &activities.ForkFrom{RunID: "demo"}, Set: activities.Settings{"rl.lr": "2"}}, []string{"rl.lr: unknown key"}},
+		"stage that is cut": {activities.RunInput{Fork: &activities.ForkFrom{RunID: "demo", Step: 2}, Set: activities.Settings{"stages[0].name": "else"}}, []string{"stages[0]: differs"}},
+		"nothing left":      {activities.RunInput{Fork: &activities.ForkFrom{RunID: "demo", Step: 2}, Set: activities.Settings{"stages[0].until.steps": "1", "stages[1].until.steps": "1"}}, []string{"nothing is left to do"}},
+		"odd priority":      {activities.RunInput{Priority: 6, Fork: &activities.ForkFrom{RunID: "demo"}}, []string{"priority: is 6"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := dump(t, h.store)
+			tt.in.RunID = "child"
+			_, err := openRun(t, h.control, tt.in)
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			for _, want := range tt.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("error\n%v\nwants %q", err, want)
+				}
+			}
+			if !maps.Equal(before, dump(t, h.store)) {
+				t.Error("a refused fork wrote something")
+			}
+		})
+	}
+}
+
+// TestForkDoesNotBeginAnew: without its checkpoint a fork fails, and says so.
+func TestForkDoesNotBeginAnew(t *testing.T) {
+	h := newHouse(t, map[string]string{"checkpoint.keep": "9"})
+	h.withBatches(t, 1, 2)
+	play(t, h.store, &fate{}, false, h.script(t, 1, 2))
+	child := h.fork(t, "again", activities.ForkFrom{RunID: "demo", Step: 2}, nil)
+	for key := range dump(t, h.store) {
+		if strings.HasPrefix(key, child.layout.Checkpoints()) {
+			if err := h.store.Delete(t.Context(), key); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	_, err := boot(h.store, &fate{}).PublishPolicy(t.Context(), activities.PublishInput{Run: child.run, Step: 2})
+	if err == nil || !strings.Contains(err.Error(), "no readable checkpoint is left of this fork of run demo, step 2") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// checkpoints lists the cursors that have one.
+func (h *house) checkpoints(t testing.TB) []int {
+	t.Helper()
+	saved, err := checkpoint.List(t.Context(), h.store, h.layout.Checkpoints())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []int
+	for _, e := range saved {
+		out = append(out, e.Step)
+	}
+	return out
+}

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"temper/activities"
+	"temper/internal/artifact"
+	"temper/internal/blob"
+	"temper/internal/config"
+	"temper/workflows"
+)
+
+// forking is what a person asks of a fork.
+type forking struct {
+	parent, runID, config string
+	step                  int
+	best, last, wait      bool
+	set                   []string
+	priority              int
+}
+
+func forkCommand() *cobra.Command {
+	var f forking
+	cmd := &cobra.Command{
+		Use: "fork RUN (--step N | --best | --last)", Short: "Start a run from a checkpoint of another, with changed configuration",
+		Long: "Start a run from a checkpoint of another, with changed configuration.\n\n" +
+			"The new run goes on behind the step of the checkpoint, with the weights, the optimizer, the tokenizer and the problems of the other one. " +
+			"Everything may change but the model, its tokenizer, the supervised stage and the stages that have begun. Without a change it makes the same steps, bit for bit.",
+		Args: cobra.ExactArgs(1),
+	}
+	p := processFlags(cmd)
+	flags := cmd.Flags()
+	flags.IntVar(&f.step, "step", 0, "fork behind this step; it must have a checkpoint; 0 is the policy after SFT")
+	flags.BoolVar(&f.best, "best", false, "fork the checkpoint with the highest reward of the step after it")
+	flags.BoolVar(&f.last, "last", false, "fork the newest checkpoint")
+	flags.StringVar(&f.config, "config", "", "another configuration (YAML) instead of the run's own")
+	flags.StringVar(&f.runID, "run-id", "", "id of the new run; default is the other's, the step and the time")
+	flags.StringArrayVar(&f.set, "set", nil, "key=value over the configuration; repeatable")
+	flags.IntVar(&f.priority, "priority", 0, priorityUsage)
+	flags.BoolVar(&f.wait, "wait", false, "follow the new run to its end")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		f.parent = args[0]
+		if err := f.check(cmd.Flags().Changed("step")); err != nil {
+			return err
+		}
+		in, err := f.input()
+		if err != nil {
+			return err
+		}
+		c, store, err := connect(cmd.Context(), p, func(ctx context.Context, store blob.Store) error { return f.resolve(ctx, store, &in) })
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		_, err = workflows.Start(cmd.Context(), c, in)
+		if errors.Is(err, workflows.ErrRunning) {
+			return usageError{err}
+		}
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "fork of run %s, step %d\n", f.parent, in.Fork.Step)
+		return started(cmd, c, store, p, in.RunID, f.wait)
+	}
+	return cmd
+}
+
+// check reports all that is wrong with the flags.
+func (f *forking) check(stepped bool) error {
+	var bad []error
+	ways := 0
+	for _, chosen := range []bool{stepped, f.best, f.last} {
+		if chosen {
+			ways++
+		}
+	}
+	if ways != 1 {
+		bad = append(bad, errors.New("want one of --step, --best and --last: which checkpoint is forked"))
+	}
+	if f.step < 0 {
+		bad = append(bad, fmt.Errorf("--step: is %d, want 0 or more", f.step))
+	}
+	bad = append(bad, artifact.CheckRunID(f.parent), checkPriority(f.priority))
+	if f.runID != "" {
+		bad = append(bad, artifact.CheckRunID(f.runID))
+	}
+	if err := errors.Join(bad...); err != nil {
+		return usageError{err}
+	}
+	return nil
+}
+
+func (f *forking) input() (activities.RunInput, error) {
+	in := activities.RunInput{RunID: f.runID, Priority: f.priority, Fork: &activities.ForkFrom{RunID: f.parent, Step: f.step}}
+	switch {
+	case f.best:
+		in.Fork.From = activities.FromBest
+	case f.last:
+		in.Fork.From = activities.FromLast
+	}
+	set, err := parseSet(f.set)
+	if err != nil {
+		return in, usageError{err}
+	}
+	in.Set = set
+	if f.config == "" {
+		return in, nil
+	}
+	run, err := config.LoadFile(f.config, set)
+	if err := errors.Join(err, checkData(run)); err != nil {
+		return in, usageError{err}
+	}
+	text, err := run.YAML()
+	if err != nil {
+		return in, err
+	}
+	in.Set = nil // they are in the text
+	in.Config, err = json.Marshal(string(text))
+	return in, err
+}
+
+// resolve finds the step, so that mistakes are told before anything starts.
+func (f *forking) resolve(ctx context.Context, store blob.Store, in *activities.RunInput) error {
+	asked := *in
+	from := *in.Fork
+	asked.Fork = &from
+	step, cfg, err := activities.ResolveFork(ctx, store, asked)
+	if err != nil {
+		return forkError(err)
+	}
+	if err := checkData(cfg); err != nil {
+		return usageError{err}
+	}
+	in.Fork.Step, in.Fork.From = step, ""
+	if in.RunID == "" {
+		suffix := fmt.Sprintf("-s%d-%s", step, time.Now().UTC().Format("0102-150405"))
+		in.RunID = f.parent[:min(len(f.parent), 64-len(suffix))] + suffix
+	}
+	if _, err := store.Stat(ctx, artifact.Layout{RunID: in.RunID}.Plan()); err == nil {
+		return usagef("run id %q exists already: choose another", in.RunID)
+	}
+	return nil
+}
+
+// forkError tells a mistake of the user from a store that fails.
+func forkError(err error) error {
+	if activities.IsInvalid(err) {
+		return usageError{err}
+	}
+	return err
+}

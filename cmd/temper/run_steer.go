@@ -1,0 +1,170 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"temper/activities"
+	"temper/internal/artifact"
+	"temper/internal/config"
+	"temper/workflows"
+)
+
+// steering is what the flags of the commands to a running run say.
+type steering struct {
+	workflows.Command
+	set    []string
+	from   string
+	asJSON bool
+}
+
+// steer is one command to a running run.
+type steer struct {
+	name, use, short, long string
+	flags                  func(*cobra.Command, *steering)
+	check                  func(*steering) error
+}
+
+// now adds the flag of the commands that may interrupt.
+func now(cmd *cobra.Command, s *steering) {
+	cmd.Flags().BoolVar(&s.Now, "now", false, "interrupt the work in flight instead of waiting for the safe point; finished groups are kept, and what is made again has the same bits")
+}
+
+func stageFlag(cmd *cobra.Command, s *steering) {
+	cmd.Flags().StringVar(&s.Stage, "stage", "", "the stage by name; default is the current one")
+}
+
+func setFlag(cmd *cobra.Command, s *steering) {
+	cmd.Flags().StringArrayVar(&s.set, "set", nil, "key=value, for example rl.optimizer.lr=1e-4; repeatable")
+}
+
+// steers lists the commands, in the order of their use.
+func steers() []steer {
+	return []steer{
+		{name: workflows.CommandPause, short: "Hold a run at the next safe point", flags: now},
+		{name: workflows.CommandResume, short: "Let a paused run go on"},
+		{name: workflows.CommandStop, short: "End a run at the next safe point", flags: now},
+		{name: workflows.CommandCheckpoint, short: "Save a checkpoint after the current step; at once while the run is paused"},
+		{
+			name: workflows.CommandSkipStage, use: "skip-stage", short: "End the current stage, or leave out a later one",
+			flags: func(cmd *cobra.Command, s *steering) { stageFlag(cmd, s); now(cmd, s) },
+		},
+		{
+			name: workflows.CommandRepeatStage, use: "repeat-stage", short: "Run a stage once more after all others",
+			long: "Steps count on, and the ledger goes on behind the steps that the stage has made: no problem is met twice within an epoch.", flags: stageFlag,
+		},
+		{
+			name: workflows.CommandAmend, short: "Change keys of a run's configuration from a step on",
+			long: "What was made before stays as it was, also when it is made again after a crash. Keys that the weights, the data or earlier steps depend on are refused: fork the run for them.",
+			flags: func(cmd *cobra.Command, s *steering) {
+				setFlag(cmd, s)
+				cmd.Flags().IntVar(&s.FromStep, "from-step", 0, "the first step under the change; default is the next one that has not begun")
+			},
+			check: func(s *steering) error {
+				if len(s.set) == 0 {
+					return usagef("--set is missing: say what changes, for example --set rl.optimizer.lr=1e-4")
+				}
+				return nil
+			},
+		},
+		{
+			name: workflows.CommandRestart, short: "End a run and start another from its checkpoint",
+			long: "The new run is a fork whose id the answer names; this one ends with its summary.",
+			flags: func(cmd *cobra.Command, s *steering) {
+				setFlag(cmd, s)
+				now(cmd, s)
+				cmd.Flags().StringVar(&s.from, "from", activities.FromBest, "checkpoint: best (highest reward of the step after it), last, or a step")
+				cmd.Flags().StringVar(&s.RunID, "run-id", "", "id of the new run; default is made from this one's")
+			},
+			check: checkRestart,
+		},
+	}
+}
+
+func checkRestart(s *steering) error {
+	if _, err := strconv.ParseUint(s.from, 10, 31); err != nil && s.from != activities.FromBest && s.from != activities.FromLast {
+		return usagef("--from: is %q, want best, last or the number of a step", s.from)
+	}
+	if s.RunID != "" {
+		if err := artifact.CheckRunID(s.RunID); err != nil {
+			return usageError{err}
+		}
+	}
+	s.From = workflows.Checkpoint(s.from)
+	return nil
+}
+
+func steerCommands() []*cobra.Command {
+	var out []*cobra.Command
+	for _, s := range steers() {
+		out = append(out, steerCommand(s))
+	}
+	return out
+}
+
+func steerCommand(about steer) *cobra.Command {
+	var s steering
+	cmd := &cobra.Command{Use: cmp.Or(about.use, about.name) + " RUN", Short: about.short, Args: cobra.ExactArgs(1)}
+	if about.long != "" {
+		cmd.Long = about.short + ".\n\n" + about.long
+	}
+	p := processFlags(cmd)
+	cmd.Flags().StringVar(&s.Reason, "reason", "", "shown in the status and the event log")
+	cmd.Flags().StringVar(&s.By, "by", operator(), "who gives the command; shown beside the reason")
+	cmd.Flags().BoolVar(&s.asJSON, "json", false, `print {"run_id": ..., "answer": ...}`)
+	if about.flags != nil {
+		about.flags(cmd, &s)
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		err := artifact.CheckRunID(args[0])
+		set, setErr := parseSet(s.set)
+		if err := errors.Join(err, setErr); err != nil {
+			return usageError{err}
+		}
+		s.Set = set
+		if about.check != nil {
+			if err := about.check(&s); err != nil {
+				return err
+			}
+		}
+		return s.send(cmd, p, about.name, args[0])
+	}
+	return cmd
+}
+
+func (s *steering) send(cmd *cobra.Command, p *config.Process, name, runID string) error {
+	c, _, err := connect(cmd.Context(), p, nil)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	answer, err := workflows.Send(cmd.Context(), c, runID, name, s.Command)
+	if err != nil {
+		return unknownRun(err, runID)
+	}
+	if s.asJSON {
+		return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]string{"run_id": runID, "command": name, "answer": answer})
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "run %s: %s\n", runID, answer)
+	return err
+}
+
+// operator is who runs this program, as far as the machine knows.
+func operator() string {
+	name := "somebody"
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	if host, err := os.Hostname(); err == nil {
+		name += "@" + strings.SplitN(host, ".", 2)[0]
+	}
+	return name
+}
