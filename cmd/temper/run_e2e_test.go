@@ -219,7 +219,7 @@ func TestSteering(t *testing.T) {
 	}
 	p.temper(0, "run", "pause", "bare-run", "--reason", "lunch")
 	follow.await(`(?i)^pause.*lunch`, 30*time.Second)
-	status := p.temper(0, "run", "status", "bare-run")
+	status := p.temper(0, "run", "status", "bare-run", "--json")
 	if !strings.Contains(status, `"paused"`) || !strings.Contains(status, "lunch") {
 		t.Errorf("status of the paused run:\n%s", status)
 	}
