@@ -32,6 +32,10 @@ var clocked = map[string]bool{
 // clockedFamily begins the names of series that are all times.
 const clockedFamily = "timing_s/"
 
+// writersOwn begin the keys that say which process wrote, or is about to write,
+// a checkpoint: a writer that died leaves its announcement until it is collected.
+var writersOwn = []string{"checkpoints/shards/", "checkpoints/pending/", "head.json"}
+
 // Read loads what a run left. Shards of checkpoints are left out: a crash may
 // leave some that no manifest names; those that one names are checked by loading it.
 func Read(ctx context.Context, store blob.Store, run artifact.Layout) (Contents, error) {
@@ -42,7 +46,7 @@ func Read(ctx context.Context, store blob.Store, run artifact.Layout) (Contents,
 	out := Contents{}
 	for _, info := range infos {
 		name := strings.TrimPrefix(info.Key, run.Dir()+"/")
-		if strings.HasPrefix(name, "checkpoints/shards/") || name == "head.json" {
+		if slices.ContainsFunc(writersOwn, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {
 			continue
 		}
 		data, err := blob.ReadKey(ctx, store, info.Key)
