@@ -12,6 +12,7 @@ import (
 
 	"temper/activities"
 	"temper/internal/blob"
+	"temper/internal/blob/memblob"
 	"temper/internal/chat"
 	"temper/internal/env"
 	"temper/internal/tokenizer"
@@ -59,7 +60,18 @@ func TestPreparedDataIsWhole(t *testing.T) {
 // TestPreparationRepeats: a preparation that died leaves nothing that counts,
 // and the next one gives the same bytes.
 func TestPreparationRepeats(t *testing.T) {
-	h := newHouse(t, nil)
+	t.Run("recipe", func(t *testing.T) { preparationRepeats(t, newHouse(t, nil)) })
+	t.Run("from a checkpoint", func(t *testing.T) {
+		h := prepareConfig(t, memblob.New(), "demo", fromCheckpoint, map[string]string{"model.path": writeModel(t, startModel(), nil)})
+		if len(dump(t, h.store)[h.layout.Dir()+"/start/model.safetensors"]) == 0 {
+			t.Fatal("the checkpoint is not in the run's store")
+		}
+		preparationRepeats(t, h)
+	})
+}
+
+func preparationRepeats(t *testing.T, h *house) {
+	t.Helper()
 	want := dump(t, h.store)
 	delete(want, h.layout.DataReady())
 	for at := 1; ; at++ {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 
 	"temper/activities"
 	"temper/internal/blob"
+	"temper/internal/blob/memblob"
 	"temper/internal/config"
 	"temper/internal/rl"
 	"temper/trainer"
@@ -116,13 +118,26 @@ func endCollections(t testing.TB, store blob.Store) {
 // TestDeathAtAnyMomentChangesNothing kills the trainer at each of its writes and
 // learner calls in turn: before and after them, with and without the process.
 func TestDeathAtAnyMomentChangesNothing(t *testing.T) {
-	t.Run("recipe", func(t *testing.T) { dieAnywhere(t, nil) })
-	t.Run("with a reference policy", func(t *testing.T) { dieAnywhere(t, map[string]string{"rl.loss.kl.coefficient": "0.1"}) })
+	t.Run("recipe", func(t *testing.T) { dieAnywhere(t, newHouse(t, nil)) })
+	t.Run("with a reference policy", func(t *testing.T) {
+		dieAnywhere(t, newHouse(t, map[string]string{"rl.loss.kl.coefficient": "0.1"}))
+	})
+	t.Run("from a checkpoint", func(t *testing.T) {
+		dir := writeModel(t, startModel(), nil)
+		h := prepareConfig(t, memblob.New(), "demo", fromCheckpoint, map[string]string{"model.path": dir})
+		if err := os.RemoveAll(dir); err != nil { // no process may need it any more
+			t.Fatal(err)
+		}
+		dieAnywhere(t, h)
+	})
 }
 
-func dieAnywhere(t *testing.T, set map[string]string) {
+// fromCheckpoint is the test configuration for model.path.
+var fromCheckpoint = strings.Replace(testConfig,
+	"{hidden_size: 8, num_layers: 1, num_heads: 1, num_kv_heads: 1, head_dim: 8, intermediate_size: 8, max_context: 400}", "{max_context: 480}", 1)
+
+func dieAnywhere(t *testing.T, h *house) {
 	t.Helper()
-	h := newHouse(t, set)
 	steps := []int{1, 2, 3, 5} // step 3 has no sample, step 4 was never made, 5 begins a stage
 	h.withBatches(t, steps...)
 	content := dump(t, h.store)
