@@ -35,6 +35,7 @@ func refused(t *testing.T, tr *trainer.Trainer, s []rl.Sample, minibatches int) 
 // TestRefusedUpdateNamesTheSample: one sample of many overflows, in one fused
 // device call, over many passes, and in the last of several updates of a step.
 func TestRefusedUpdateNamesTheSample(t *testing.T) {
+	t.Parallel()
 	for name, row := range map[string]struct {
 		tokens, minibatches int
 		advantage           float32

@@ -161,6 +161,7 @@ func TestDecaySwitches(t *testing.T) {
 // TestSkippedUpdate: an update above the limit is left out and counted, leaves no
 // trace, and the next one is corrected for the updates that were made.
 func TestSkippedUpdate(t *testing.T) {
+	t.Parallel()
 	for name, row := range map[string]struct{ tokens, minibatches int }{"fused": {1 << 14, 1}, "many microbatches": {64, 1}, "minibatches": {1 << 14, 3}} {
 		t.Run(name, func(t *testing.T) {
 			cfg := tinyConfig()

@@ -101,6 +101,7 @@ func gap(a, b rl.TrainMetrics) float64 {
 // are cut, and whether rows hold one trajectory or several, metrics and
 // gradients are the same.
 func TestNoObjectiveDependsOnMicrobatches(t *testing.T) {
+	t.Parallel()
 	for name, l := range objectives() {
 		t.Run(name, func(t *testing.T) {
 			var want rl.TrainMetrics
@@ -111,6 +112,7 @@ func TestNoObjectiveDependsOnMicrobatches(t *testing.T) {
 			}{{1 << 14, false}, {100, false}, {128, true}} {
 				cfg := tinyConfig()
 				cfg.Loss, cfg.MicrobatchTokens, cfg.Pack = l, plan.tokens, plan.pack
+				cfg.Model.NumHiddenLayers = 1 // what is asked here is of the loss
 				tr := moved(t, cfg)
 				s := samples(9, 60, 5)
 				s[3].Truncated = true
@@ -139,6 +141,7 @@ func TestNoObjectiveDependsOnMicrobatches(t *testing.T) {
 // TestFirstUpdateOfEveryObjectiveIsOnPolicy: the old policy is the present one,
 // exactly.
 func TestFirstUpdateOfEveryObjectiveIsOnPolicy(t *testing.T) {
+	t.Parallel()
 	for name, l := range objectives() {
 		cfg := tinyConfig()
 		cfg.Loss, cfg.MicrobatchTokens = l, 64
@@ -164,6 +167,7 @@ func TestFirstUpdateOfEveryObjectiveIsOnPolicy(t *testing.T) {
 // TestReferencePolicyHolds: a penalty needs its reference, sees none at first,
 // and brings a policy that went away nearer again.
 func TestReferencePolicyHolds(t *testing.T) {
+	t.Parallel()
 	cfg := tinyConfig()
 	cfg.Loss.KL.Coefficient = 1
 	tr := initialised(t, cfg)
@@ -280,6 +284,7 @@ func TestObjectivesThatDivideByTheRolloutNeedIt(t *testing.T) {
 // TestVocabularyInChunksTrainsTheSame: logits that are never whole give the
 // metrics and the gradients of those that are, whatever owns the head.
 func TestVocabularyInChunksTrainsTheSame(t *testing.T) {
+	t.Parallel()
 	for _, tied := range []bool{true, false} {
 		for _, l := range []string{"recipe", "entropy", "k3"} {
 			cfg := tinyConfig()

@@ -21,6 +21,7 @@ func packedConfig() trainer.Config {
 // have a row each: log-probabilities, and the loss, the measures and the
 // gradients of an update.
 func TestPackedEqualsUnpacked(t *testing.T) {
+	t.Parallel()
 	for _, tokens := range []int{128, 1 << 14} {
 		s := samples(13, 90, 11)
 		plain, cfg := initialised(t, tinyConfig()), packedConfig()
@@ -69,6 +70,7 @@ func TestPackedSequencesKeepTheirMeans(t *testing.T) {
 // TestPackedLongRowsAgree goes beyond one panel of the CPU backend's products,
 // where the order of sums may differ.
 func TestPackedLongRowsAgree(t *testing.T) {
+	t.Parallel()
 	cfg := tinyConfig()
 	cfg.Model.MaxPositionEmbeddings, cfg.Model.NumHiddenLayers = 1024, 1
 	s := samples(5, 700, 13)

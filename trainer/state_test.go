@@ -76,6 +76,7 @@ func frozenAdam() config.Optimizer {
 // TestTenStepsEqualFiveAndFive: a run that is saved, dropped and restored in the
 // middle ends in the same bits, moments and schedule included.
 func TestTenStepsEqualFiveAndFive(t *testing.T) {
+	t.Parallel()
 	for name, o := range map[string]config.Optimizer{"plain": adam(), "every switch": frozenAdam()} {
 		t.Run(name, func(t *testing.T) {
 			store := memblob.New()
@@ -141,6 +142,7 @@ func TestResetOptimizer(t *testing.T) {
 // TestSameSeedSameBits: neither the number of threads nor chance is in the
 // result, at a size at which the backend spreads operations over its threads.
 func TestSameSeedSameBits(t *testing.T) {
+	t.Parallel()
 	cfg := tinyConfig()
 	cfg.Model.HiddenSize, cfg.Model.HeadDim, cfg.Model.IntermediateSize = 64, 32, 192
 	cfg.MicrobatchTokens = 512

@@ -308,6 +308,7 @@ func TestMinibatches(t *testing.T) {
 // TestDeterminism runs at a size at which the backend spreads operations over
 // its threads.
 func TestDeterminism(t *testing.T) {
+	t.Parallel()
 	cfg := tinyConfig()
 	cfg.Model.HiddenSize, cfg.Model.HeadDim, cfg.Model.IntermediateSize = 64, 32, 192
 	cfg.MicrobatchTokens = 512
@@ -374,6 +375,7 @@ func cut(s []rl.Sample, n int) []rl.Sample {
 }
 
 func TestDivergenceLeavesTheStateAlone(t *testing.T) {
+	t.Parallel()
 	for name, row := range map[string]struct {
 		tokens, minibatches int
 		advantage           float32 // 3e38 overflows in the loss, 3e30 in the norm of the gradients
@@ -496,6 +498,7 @@ func TestPublishedPolicyIsThePolicy(t *testing.T) {
 }
 
 func TestGraphsAreBounded(t *testing.T) {
+	t.Parallel()
 	cfg := tinyConfig()
 	cfg.MicrobatchTokens = 256
 	tr := initialised(t, cfg)

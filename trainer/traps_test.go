@@ -135,6 +135,7 @@ func TestConstantsAreBakedInWithoutSetTraining(t *testing.T) {
 // TestMoreShapesThanTheCacheHolds: GoMLX refuses the 33rd shape of a graph
 // unless it is told otherwise.
 func TestMoreShapesThanTheCacheHolds(t *testing.T) {
+	t.Parallel()
 	cfg := trapConfig()
 	cfg.Model.HiddenSize, cfg.Model.NumHiddenLayers = 8, 1
 	cfg.MicrobatchTokens = 1
@@ -228,6 +229,7 @@ func TestMissingGradientsFailLoudly(t *testing.T) {
 // TestBFloat16Learns: the CPU backend has no softmax in bfloat16, and updates
 // smaller than a bfloat16's last bit must reach the weights all the same.
 func TestBFloat16Learns(t *testing.T) {
+	t.Parallel()
 	losses := map[string]float64{}
 	for _, compute := range []string{"float32", "bfloat16"} {
 		cfg := trapConfig()
