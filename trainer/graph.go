@@ -192,17 +192,28 @@ func run(p program, exec *model.Exec, args ...any) ([]*tensors.Tensor, error) {
 
 // call runs a program.
 func (t *Trainer) call(p program, s shape, args ...any) ([]*tensors.Tensor, error) {
-	exec, err := t.exec(p)
-	if err != nil {
-		return nil, err
-	}
 	t.graphs[graphKey{p, s}] = true
-	out, err := run(p, exec, args...)
+	var out []*tensors.Tensor
+	var err error
+	if t.spread != nil {
+		out, err = t.callSpread(p, args)
+	} else {
+		out, err = t.callAlone(p, args)
+	}
 	if err != nil {
 		t.checkState()
 		return nil, err
 	}
 	return out, nil
+}
+
+// callAlone is call on one device.
+func (t *Trainer) callAlone(p program, args []any) ([]*tensors.Tensor, error) {
+	exec, err := t.exec(p)
+	if err != nil {
+		return nil, err
+	}
+	return run(p, exec, args...)
 }
 
 // checkState notices when a failure left the store without the variables that

@@ -61,6 +61,9 @@ type outcome struct {
 // error no more passes start; the first error counts.
 func (t *Trainer) passes(ctx context.Context, p program, micros []microbatch, feed func(microbatch) []any,
 	take func(microbatch, []*tensors.Tensor) error) error {
+	if t.spread != nil {
+		return t.oneByOne(ctx, p, micros, feed, take)
+	}
 	lanes, err := t.lanes(micros)
 	if err != nil {
 		return err
@@ -108,4 +111,22 @@ func (t *Trainer) passes(ctx context.Context, p program, micros []microbatch, fe
 		t.checkState()
 	}
 	return err
+}
+
+// oneByOne is passes on several devices, which share the work of each pass.
+func (t *Trainer) oneByOne(ctx context.Context, p program, micros []microbatch, feed func(microbatch) []any,
+	take func(microbatch, []*tensors.Tensor) error) error {
+	for _, mb := range micros {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		out, err := t.call(p, mb.shape, feed(mb)...)
+		if err == nil {
+			err = take(mb, out)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

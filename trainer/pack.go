@@ -16,9 +16,9 @@ const packAlign = 16
 // microbatches cuts the rows of a minibatch into device passes.
 func (t *Trainer) microbatches(rows []*row) []microbatch {
 	if t.cfg.Pack {
-		return packed(rows, t.cfg.passTokens())
+		return t.spread.rows(packed(rows, t.cfg.passTokens()))
 	}
-	return microbatches(rows, t.cfg.passTokens())
+	return t.spread.rows(microbatches(rows, t.cfg.passTokens()))
 }
 
 // packed puts several sequences into each row of a pass: the longest first, each

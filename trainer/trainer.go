@@ -41,7 +41,10 @@ func (e *GraphError) Unwrap() error { return e.Err }
 type Config struct {
 	// Backend is GoMLX's name of the device, "go" when empty.
 	Backend string
-	Model   qwen3.Config
+	// Mesh of the backend's devices; the zero mesh is one device. The rows of a
+	// pass are dealt over its data axis. Only XLA backends have several devices.
+	Mesh  device.Mesh
+	Model qwen3.Config
 	// Seed orders the samples of a step into minibatches.
 	Seed uint64
 	// MicrobatchTokens bounds the padded tokens of one device pass. A single
@@ -104,6 +107,9 @@ func (c Config) Validate() error {
 	if _, err := c.options(); err != nil {
 		errs = append(errs, err)
 	}
+	if err := device.CheckMesh(c.Backend, c.Mesh); err != nil {
+		errs = append(errs, err)
+	}
 	if c.Loss != (config.Loss{}) { // supervised updates need none
 		if err := c.Loss.Validate(); err != nil {
 			errs = append(errs, err)
@@ -118,6 +124,7 @@ type Trainer struct {
 	cfg     Config
 	backend compute.Backend
 	helpers device.Helpers // of the backend
+	spread  *spread        // over several devices; nil on one
 
 	mu       sync.Mutex // owns the device and everything below
 	store    *model.Store
@@ -146,8 +153,13 @@ func New(cfg Config) (*Trainer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("trainer: %w", err)
 	}
+	several, err := newSpread(cfg, backend)
+	if err != nil {
+		backend.Finalize()
+		return nil, fmt.Errorf("trainer: %w", err)
+	}
 	return &Trainer{
-		cfg: cfg, backend: backend, helpers: device.HelpersOf(backend), store: model.NewStore(),
+		cfg: cfg, backend: backend, helpers: device.HelpersOf(backend), spread: several, store: model.NewStore(),
 		programs: map[program]*model.Exec{}, graphs: map[graphKey]bool{},
 	}, nil
 }

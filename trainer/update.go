@@ -211,6 +211,13 @@ func (t *Trainer) gradients(obj objective, mb microbatch, m *meter) ([]*tensors.
 
 // donate calls a program that takes the given tensors over.
 func (t *Trainer) donate(p program, args []any, taken []*tensors.Tensor) ([]*tensors.Tensor, error) {
+	if t.spread != nil { // inputs go by way of the host there
+		defer finalize(taken)
+		for _, x := range taken {
+			args = append(args, x)
+		}
+		return t.call(p, shape{}, args...)
+	}
 	for _, x := range taken {
 		d, err := graph.DonateTensorBuffer(x, t.backend, 0)
 		if err != nil {

@@ -12,13 +12,20 @@ import (
 	"temper/internal/rl"
 	"temper/trainer"
 	"temper/trainer/checkpoint"
+	"temper/trainer/device"
 	"temper/trainer/engine"
 	"temper/trainer/qwen3"
 )
 
-type learnerFactory struct {
-	store   blob.Store
+// placement is where training runs.
+type placement struct {
 	backend string
+	mesh    device.Mesh
+}
+
+type learnerFactory struct {
+	store blob.Store
+	on    placement
 }
 
 func (f learnerFactory) make(cfg config.Run, m qwen3.Config) (activities.Learner, error) {
@@ -28,11 +35,11 @@ func (f learnerFactory) make(cfg config.Run, m qwen3.Config) (activities.Learner
 		return nil, err
 	}
 	c := trainer.Config{
-		Backend: f.backend, Model: m, Seed: rl.Seed(cfg.Seed, "trainer"),
+		Backend: f.on.backend, Mesh: f.on.mesh, Model: m, Seed: rl.Seed(cfg.Seed, "trainer"),
 		MicrobatchTokens: cfg.RL.MicrobatchTokens, Temperature: cfg.Rollout.Temperature, Loss: cfg.RL.Loss,
 		Pack: cfg.RL.Pack, Compute: cfg.Model.Compute, Remat: cfg.Model.Remat,
 	}
-	limitMemory(&c, memoryLimit(os.DirFS("/")))
+	limitMemory(&c, cfg.RL.NumMinibatches, memoryLimit(os.DirFS("/")))
 	return trainer.New(c)
 }
 

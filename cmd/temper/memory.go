@@ -7,28 +7,28 @@ import (
 	"strconv"
 	"strings"
 
-	"temper/internal/config"
 	"temper/trainer"
 	"temper/trainer/device"
 	"temper/trainer/estimate"
 	"temper/trainer/loss"
-	"temper/trainer/qwen3"
 )
 
 // limitMemory makes the Go backend refuse a step that cannot fit the memory
 // that this process may use. Other devices have memory of their own, and where
 // the system does not say how much there is, nothing is refused.
-func limitMemory(c *trainer.Config, limit int64) {
+func limitMemory(c *trainer.Config, minibatches int, limit int64) {
 	if name, _, _ := strings.Cut(c.Backend, ":"); name == "" || name == "go" {
-		c.MemoryLimit, c.StepBytes = limit, stepBytes(c.Model, c.Loss, c.Remat)
+		c.MemoryLimit, c.StepBytes = limit, stepBytes(*c, minibatches)
 	}
 }
 
-// stepBytes estimates a pass on the Go backend.
-func stepBytes(m qwen3.Config, l config.Loss, remat bool) trainer.StepBytes {
+// stepBytes estimates passes on the Go backend, in a step of so many updates.
+func stepBytes(of trainer.Config, minibatches int) trainer.StepBytes {
+	m, l := of.Model, of.Loss
 	return func(rows, length, passes int, accumulate bool) (int64, error) {
 		c := estimate.Config{
-			Model: m, Mesh: device.Mesh{Data: 1, Model: 1}, Rows: rows, Length: length, Passes: passes, Remat: remat, Accumulate: accumulate,
+			Model: m, Mesh: device.Mesh{Data: 1, Model: 1}, Rows: rows, Length: length, Passes: passes, Remat: of.Remat, Accumulate: accumulate,
+			Packed: of.Pack, Reference: l.KL.Coefficient > 0, SeveralUpdates: minibatches > 1,
 			LogitsChunk: loss.ChunkSize(l.MaxLogits, rows*length, m.VocabSize),
 		}
 		c.Model.MaxPositionEmbeddings = max(m.MaxPositionEmbeddings, length) // rows are padded beyond it

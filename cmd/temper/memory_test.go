@@ -44,6 +44,37 @@ func TestMemoryLimit(t *testing.T) {
 	}
 }
 
+// TestEverySwitchIsInTheEstimate: what a run keeps beside the pass is counted.
+func TestEverySwitchIsInTheEstimate(t *testing.T) {
+	plain := trainer.Config{Model: qwen3.Config{
+		VocabSize: 512, HiddenSize: 64, IntermediateSize: 128, NumHiddenLayers: 2, NumAttentionHeads: 2, NumKeyValueHeads: 1,
+		HeadDim: 32, MaxPositionEmbeddings: 512, RopeTheta: 1e4, RMSNormEps: 1e-6, TieWordEmbeddings: true, InitializerRange: 0.02,
+	}}
+	need := func(minibatches int, change func(*trainer.Config)) int64 {
+		c := plain
+		change(&c)
+		n, err := stepBytes(c, minibatches)(4, 256, 1, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	nothing := func(*trainer.Config) {}
+	least, weights := need(1, nothing), 4*int64(plain.Model.NumParameters())
+	if got := need(2, nothing); got < least+3*weights {
+		t.Errorf("several updates add %d bytes, want at least the state's %d", got-least, 3*weights)
+	}
+	if got := need(1, func(c *trainer.Config) { c.Loss.KL.Coefficient = 0.1 }); got < least+weights {
+		t.Errorf("a reference policy adds %d bytes, want at least its weights' %d", got-least, weights)
+	}
+	if got := need(1, func(c *trainer.Config) { c.Pack = true }); got <= least {
+		t.Errorf("packing adds %d bytes", got-least)
+	}
+	if got := need(1, func(c *trainer.Config) { c.Remat = true }); got >= least {
+		t.Errorf("recomputation adds %d bytes", got-least)
+	}
+}
+
 func with(a, b map[string]string) map[string]string {
 	out := map[string]string{}
 	maps.Copy(out, a)
@@ -60,7 +91,7 @@ func TestTrainerRefusesWhatDoesNotFit(t *testing.T) {
 	}}
 	sample := rl.Sample{Tokens: make([]int32, 20), LossMask: make([]bool, 20)}
 	sample.LossMask[19] = true
-	need, err := stepBytes(cfg.Model, cfg.Loss, false)(1, 32, 1, false)
+	need, err := stepBytes(cfg, 1)(1, 32, 1, false)
 	if err != nil || need <= 0 {
 		t.Fatalf("needs %d, error %v", need, err)
 	}
@@ -78,7 +109,7 @@ func TestTrainerRefusesWhatDoesNotFit(t *testing.T) {
 	} {
 		own := cfg
 		own.Backend = c.backend
-		limitMemory(&own, c.limit)
+		limitMemory(&own, 1, c.limit)
 		if c.backend == "xla:cuda" {
 			if own.MemoryLimit != 0 {
 				t.Errorf("%s: limit %d", name, own.MemoryLimit)

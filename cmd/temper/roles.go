@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"temper/internal/procmem"
 	"temper/internal/temporalclient"
 	"temper/sandbox/httpapi"
+	"temper/trainer/device"
 	"temper/workers"
 	"temper/workflows"
 )
@@ -74,15 +76,23 @@ func trainerCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "trainer", Short: "Serve training and rollouts on this machine's device", Args: cobra.NoArgs}
 	p := processFlags(cmd)
 	backend := cmd.Flags().String("backend", "go", "GoMLX backend")
+	mesh := cmd.Flags().String("mesh", "", "devices of an XLA backend for training, like data=4,model=2; empty = one device")
 	concurrent := cmd.Flags().Int("concurrent-rollouts", 128, "trajectories under way at a time")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return serveTrainer(cmd.Context(), p, *backend, *concurrent)
+		m, err := device.ParseMesh(*mesh)
+		if err == nil {
+			err = device.CheckMesh(*backend, m)
+		}
+		if err != nil {
+			return usageError{fmt.Errorf("--mesh: %w", err)}
+		}
+		return serveTrainer(cmd.Context(), p, placement{*backend, m}, *concurrent)
 	}
 	cmd.AddCommand(trainerPlanCommand())
 	return cmd
 }
 
-func serveTrainer(ctx context.Context, p *config.Process, backend string, concurrent int) error {
+func serveTrainer(ctx context.Context, p *config.Process, on placement, concurrent int) error {
 	log := newLogger("trainer")
 	c, store, done, err := connectWorker(ctx, p, "trainer", log)
 	if err != nil {
@@ -98,10 +108,10 @@ func serveTrainer(ctx context.Context, p *config.Process, backend string, concur
 		return err
 	}
 	defer executor.Close()
-	log.Info("trainer starts", "build", buildinfo.Line(), "backend", backend, "temporal", p.TemporalAddress, "sandbox", p.SandboxAddress)
-	learners := learnerFactory{store: store, backend: backend}
+	log.Info("trainer starts", "build", buildinfo.Line(), "backend", on.backend, "mesh", on.mesh.String(), "temporal", p.TemporalAddress, "sandbox", p.SandboxAddress)
+	learners := learnerFactory{store: store, on: on}
 	rollouts := &activities.Rollouts{
-		Store: store, Executor: executor, NewEngine: engineFactory{store: store, backend: backend, slots: concurrent, log: log}.make,
+		Store: store, Executor: executor, NewEngine: engineFactory{store: store, backend: on.backend, slots: concurrent, log: log}.make,
 		MaxConcurrent: concurrent, Now: time.Now,
 	}
 	defer activities.CloseEngines(rollouts)

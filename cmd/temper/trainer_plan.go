@@ -20,6 +20,7 @@ import (
 type planFlags struct {
 	model, devices, mesh string
 	f32, measure         bool
+	minibatches          int
 	request              estimate.Request
 	asJSON               bool
 }
@@ -41,6 +42,9 @@ func trainerPlanCommand() *cobra.Command {
 	f.BoolVar(&p.request.Remat, "remat", false, "recompute each layer in the backward pass")
 	f.BoolVar(&p.f32, "f32", false, "compute in float32 on a GPU too")
 	f.BoolVar(&p.request.Accumulate, "accumulate", false, "add up the gradients of several passes before an update")
+	f.BoolVar(&p.request.Packed, "pack", false, "several sequences in a row (rl.pack)")
+	f.BoolVar(&p.request.Reference, "reference", false, "keep a reference policy (rl.loss.kl)")
+	f.IntVar(&p.minibatches, "minibatches", 1, "updates in a step (rl.num_minibatches); with several the state before it is kept")
 	f.BoolVar(&p.request.InPlace, "in-place", false, "assume that XLA overwrites donated weights and moments")
 	f.IntVar(&p.request.LogitsChunk, "logits-chunk", 0, "vocabulary entries scored at a time; 0 = all")
 	f.IntVar(&p.request.Slots, "slots", 0, "concurrent rollouts of an engine on the same devices; 0 = none")
@@ -89,6 +93,13 @@ func (p *planFlags) resolve() error {
 	if p.measure && r.Device.Fused {
 		add("measure", errors.New("only on the CPU"))
 	}
+	if p.minibatches < 1 {
+		add("minibatches", fmt.Errorf("%d, want at least 1", p.minibatches))
+	}
+	if p.measure && (r.Accumulate || r.LogitsChunk > 0 || r.Packed || r.Reference || p.minibatches > 1) {
+		add("measure", errors.New("makes plain steps: leave out --accumulate, --logits-chunk, --pack, --reference and --minibatches"))
+	}
+	r.SeveralUpdates = p.minibatches > 1
 	r.Half = !p.f32
 	if r.Context == 0 {
 		r.Context = r.Length

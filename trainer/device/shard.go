@@ -1,9 +1,11 @@
 package device
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/gomlx/compute/distributed"
@@ -31,6 +33,42 @@ type Mesh struct {
 
 // NumDevices is the number of devices of the mesh.
 func (m Mesh) NumDevices() int { return m.Data * m.Model }
+
+// Several reports whether the mesh has more than one device. The zero mesh is one.
+func (m Mesh) Several() bool { return m.Data > 1 || m.Model > 1 }
+
+// ParseMesh reads "data=4,model=2"; an axis that is not named has one device. With
+// several devices on the data axis the mesh is FSDP. "" is the zero mesh.
+func ParseMesh(s string) (Mesh, error) {
+	if s == "" {
+		return Mesh{}, nil
+	}
+	m := Mesh{Data: 1, Model: 1}
+	seen := map[string]bool{}
+	for _, part := range strings.Split(s, ",") {
+		axis, text, _ := strings.Cut(part, "=")
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || seen[axis] || axis != AxisData && axis != AxisModel {
+			return Mesh{}, fmt.Errorf("mesh %q: want %s and %s with a number of devices each, like data=4,model=2", s, AxisData, AxisModel)
+		}
+		seen[axis] = true
+		if axis == AxisData {
+			m.Data = n
+		} else {
+			m.Model = n
+		}
+	}
+	m.FSDP = m.Data > 1
+	return m, nil
+}
+
+// CheckMesh refuses a mesh on a backend that cannot have one, before it is opened.
+func CheckMesh(backend string, m Mesh) error {
+	if family, _, _ := strings.Cut(backend, ":"); m.Several() && family != familyXLA {
+		return fmt.Errorf("mesh %v: the backend %s drives one device; want an XLA backend, such as xla:cuda", m, cmp.Or(backend, DefaultName))
+	}
+	return nil
+}
 
 // String is like "data 4 x model 2, fsdp".
 func (m Mesh) String() string {
@@ -139,6 +177,23 @@ func BatchSharding(m Mesh, rows, length int) (Sharding, error) {
 		return Sharding{}, fmt.Errorf("batch of %d rows: not a multiple of the data axis %d", rows, m.Data)
 	}
 	return Sharding{Name: "batch", Axes: []string{AxisData, ""}, Shape: []int{rows, length}, Shard: []int{rows / m.Data, length}}, nil
+}
+
+// RowSharding is the sharding of an input with a row of the batch along the axis
+// before the last: [B, T], or [3, B, T] of packed rows.
+func RowSharding(m Mesh, dims []int) (Sharding, error) {
+	n := len(dims)
+	s, err := BatchSharding(m, dims[n-2], dims[n-1])
+	if err != nil {
+		return Sharding{}, err
+	}
+	whole := Whole(dims[:n-2])
+	return Sharding{Name: s.Name, Axes: append(whole.Axes, s.Axes...), Shape: dims, Shard: append(whole.Shard, s.Shard...)}, nil
+}
+
+// Whole is the sharding of what every device has all of.
+func Whole(dims []int) Sharding {
+	return Sharding{Name: "whole", Axes: make([]string, len(dims)), Shape: dims, Shard: slices.Clone(dims)}
 }
 
 // check reports everything about the model that the mesh does not divide.

@@ -12,5 +12,10 @@
 // fuses elementwise operations; its figures count what a fused graph has to keep
 // and are upper estimates that no GPU has confirmed yet.
 //
+// The forward passes that score a batch (rl.loss.entropy_fraction, several
+// minibatches, a reference policy) have no item: they come before the first
+// update and hold less than its backward pass. Engines of the same process are
+// counted only where a plan names their slots.
+//
 // Invariant: the items of a report add up to its peak.
 package estimate

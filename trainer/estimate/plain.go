@@ -15,11 +15,21 @@ const (
 	// hold on to their factors; with remat they can wait for one layer only.
 	plainScores, plainScoresRemat = 7.5, 7
 	plainHidden, plainHiddenRemat = 14, 2
-	// plainLogits is how many matrices [N, V] the loss and its gradient hold.
-	plainLogits = 13
+	// plainLogits is how many matrices [N, V] the loss and its gradient hold. The
+	// backward pass runs ahead into the last layer meanwhile, with or without remat.
+	plainLogits = 5.75
+	// plainPieces is how many matrices [V, D] the gradient of the head takes where
+	// the vocabulary is worked off in chunks: pieces, their concatenation, its products.
+	plainPieces = 5
+	// plainChunk is how many matrices [N, D] each chunk of the vocabulary takes.
+	plainChunk = 5
 	// Copies of the weights in an update, and more of them while the host makes
 	// the first ones.
 	plainUpdate, plainStart = 5, 2
+	// plainKept is how many numbers the size of the weights a step of several updates
+	// keeps to be able to go back: weights and moments, and buffers that the pool
+	// holds because the copies have taken theirs.
+	plainKept = 7
 )
 
 // plainState is weights, gradients and moments on the Go backend.
@@ -33,6 +43,14 @@ func (c Config) plainState(p parameters) []Item {
 	}
 	if c.Accumulate {
 		items = append(items, Item{"gradients", "of the passes under way", "4 P passes", Always, 4 * p.all * int64(max(1, c.Passes))})
+	}
+	if c.Reference {
+		items = append(items,
+			Item{"reference", "weights, float32", "4 P", Always, 4 * p.all},
+			Item{"reference", "host copy at the start", "4 P", Update, 4 * p.all})
+	}
+	if c.SeveralUpdates {
+		items = append(items, Item{"undo", "state before a step of several updates", "28 P", Always, 4 * plainKept * p.all})
 	}
 	return items
 }
@@ -62,11 +80,22 @@ func (c Config) plainActivations() []Item {
 		scores, hidden = plainScoresRemat, plainHiddenRemat
 	}
 	items := c.kept(saved, Item{"activations", "inputs of layers", "4 L N D", Pass, int64(cfg.NumHiddenLayers) * pooled(4*n*d)})
+	if v < int64(cfg.VocabSize) {
+		table := int64(cfg.VocabSize) * d
+		chunks := (int64(cfg.VocabSize) + v - 1) / v
+		items = append(items,
+			Item{"workspace", "gradient of the head in pieces", "20 V D", Logits, plainPieces * 4 * table},
+			Item{"workspace", "hidden states by chunk", "20 N D chunks", Logits, plainChunk * chunks * pooled(4*n*d)})
+	}
+	if c.Packed {
+		items = append(items, Item{"activations", "segments of packed sequences", "5 N T", Pass, pooled(4*n*int64(c.Length)) + pooled(n*int64(c.Length))})
+	}
 	return append(items,
 		Item{"activations", "rotary tables by token, all layers", "4 L N (q + kv)", Pass, int64(cfg.NumHiddenLayers) * (pooled(4*n*q) + pooled(4*n*kv))},
 		Item{"workspace", "gradients of scores", fmt.Sprintf("%g N H T", 4*scores), Layer, int64(scores * float64(pooled(4*n*ht)))},
 		Item{"workspace", "gradients of layers and their factors", fmt.Sprintf("%d N (D + F)", 4*hidden), Layer, hidden * (pooled(4*n*d) + pooled(4*n*f))},
-		Item{"workspace", "scores over the vocabulary", "52 N " + vocab, Logits, plainLogits * pooled(4*n*v)},
+		Item{"workspace", "scores over the vocabulary", fmt.Sprintf("%g N %s", 4*plainLogits, vocab), Logits, int64(plainLogits * float64(pooled(4*n*v)))},
+		Item{"workspace", "gradients of the last layer", fmt.Sprintf("%d N (D + F)", 4*plainHidden), Logits, plainHidden * (pooled(4*n*d) + pooled(4*n*f))},
 	)
 }
 

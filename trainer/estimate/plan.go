@@ -30,6 +30,12 @@ type Config struct {
 	LogitsChunk int
 	// Accumulate adds up the gradients of several passes before an update.
 	Accumulate bool
+	// Packed puts several sequences into a row.
+	Packed bool
+	// Reference keeps a reference policy beside the trained one (rl.loss.kl).
+	Reference bool
+	// SeveralUpdates keeps the state before a step of several minibatches.
+	SeveralUpdates bool
 	// InPlace says that an update overwrites donated weights and moments. The Go
 	// backend does; that XLA does it with what GoMLX tells it is unconfirmed.
 	InPlace bool
@@ -182,6 +188,12 @@ func (c Config) fusedState(p parameters) []Item {
 	if c.Accumulate {
 		items = append(items, Item{"gradients", "of the pass under way", "4 P / shards", Pass, 4 * p.stored})
 		stage = Update
+	}
+	if c.Reference {
+		items = append(items, Item{"reference", "weights, float32", "4 P / shards", Always, 4 * p.stored})
+	}
+	if c.SeveralUpdates {
+		items = append(items, Item{"undo", "state before a step of several updates", "12 P / shards", Always, 12 * p.stored})
 	}
 	if !c.InPlace {
 		items = append(items, Item{"optimizer", "new weights and moments", "12 P / shards", stage, 12 * p.stored})

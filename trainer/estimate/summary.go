@@ -97,6 +97,9 @@ func (c Config) how() string {
 	add(c.Device.Fused && c.Device.Flash, "flash attention")
 	add(c.Device.Fused && !c.Device.Flash, "attention by matrices")
 	add(c.Accumulate, "several passes to an update")
+	add(c.Packed, "packed")
+	add(c.Reference, "reference policy")
+	add(c.SeveralUpdates, "several updates to a step")
 	add(c.Device.Fused && !c.InPlace, "updates beside the old state")
 	return strings.Join(words, ", ")
 }

@@ -127,10 +127,12 @@ func (c *Chunked) logits(from int, after *Node) *Node {
 	return x
 }
 
-// isTarget marks each token's target in a chunk: [N, C].
+// isTarget marks each token's target in the chunk whose logits are x, once those
+// are there, as logits does: [N, C].
 func (c *Chunked) isTarget(from int, x *Node) *Node {
-	ids := AddScalar(Iota(x.Graph(), shapes.Make(c.targets.DType(), x.Shape().Dimensions...), 1), from)
-	return Equal(ids, BroadcastToShape(InsertAxes(c.targets, -1), ids.Shape()))
+	targets := AddScalar(SchedulingBarrier(c.targets, StopGradient(x)), -float64(from)) // [N]
+	ids := Iota(x.Graph(), shapes.Make(c.targets.DType(), x.Shape().Dimensions...), 1)
+	return Equal(ids, BroadcastToShape(InsertAxes(targets, -1), ids.Shape()))
 }
 
 // wide multiplies two matrices over one axis of each and adds up in float32.

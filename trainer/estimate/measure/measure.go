@@ -28,6 +28,13 @@ type Step struct {
 	// Passes are made side by side; 0 is 1.
 	Passes int
 	Remat  bool
+	// Sequences in each row but the first; with more than one they are packed, and
+	// Length is a power of two.
+	Sequences int
+	// Loss beside the bounds of the recipe, which may be left out.
+	Loss config.Loss
+	// Minibatches is the number of updates of a step, of Rows each; 0 is 1.
+	Minibatches int
 	// Repeat is the number of steps; the peak is that of all of them.
 	Repeat int
 }
@@ -48,8 +55,9 @@ func Run(ctx context.Context, s Step) (Result, error) {
 	if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0o600); err != nil { // forgets the peak so far
 		return Result{}, fmt.Errorf("reset the peak: %w", err)
 	}
-	tr, err := trainer.New(trainer.Config{Backend: s.Backend, Model: s.Model, MicrobatchTokens: s.Rows * s.Length, LaneTokens: s.Rows * s.Length, Lanes: max(1, s.Passes), Temperature: 1,
-		Loss: config.Loss{ClipLow: 0.2, ClipHigh: 0.28}, Remat: s.Remat})
+	s.Loss.ClipLow, s.Loss.ClipHigh = 0.2, 0.28
+	tr, err := trainer.New(trainer.Config{Backend: s.Backend, Model: s.Model, MicrobatchTokens: s.Rows * s.Length, LaneTokens: s.Rows * s.Length,
+		Lanes: max(1, s.Passes), Temperature: 1, Loss: s.Loss, Remat: s.Remat, Pack: s.Sequences > 1})
 	if err != nil {
 		return Result{}, err
 	}
@@ -57,11 +65,16 @@ func Run(ctx context.Context, s Step) (Result, error) {
 	if err := tr.Init(1); err != nil {
 		return Result{}, err
 	}
+	if s.Loss.KL.Coefficient > 0 {
+		if err := tr.KeepReference(); err != nil {
+			return Result{}, err
+		}
+	}
 	samples := s.samples()
 	o := config.Optimizer{LR: 1e-4, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, MaxGradNorm: 1, Schedule: "constant"}
 	for i := range s.Repeat {
 		if _, err := tr.Update(ctx, rl.Batch{Step: i, Samples: samples},
-			trainer.UpdateOptions{Optimizer: o, Position: trainer.Position{Step: i + 1}}); err != nil {
+			trainer.UpdateOptions{Optimizer: o, Position: trainer.Position{Step: i + 1}, NumMinibatches: s.Minibatches}); err != nil {
 			return Result{}, err
 		}
 	}
@@ -70,11 +83,19 @@ func Run(ctx context.Context, s Step) (Result, error) {
 }
 
 // samples fills the batch: after the shift by one, each row has Length tokens.
+// Packing makes rows as long as the longest sequence, so the first has one alone.
 func (s Step) samples() []rl.Sample {
 	draw := rl.Rand(rl.Seed(1, "measure"))
-	out := make([]rl.Sample, s.Rows*max(1, s.Passes))
+	num, length := s.Rows*max(1, s.Minibatches)*max(1, s.Passes), s.Length
+	if s.Sequences > 1 {
+		num, length = 1+(s.Rows-1)*s.Sequences, s.Length/s.Sequences
+	}
+	out := make([]rl.Sample, num)
 	for i := range out {
-		n := s.Length + 1
+		n := length + 1
+		if i == 0 {
+			n = s.Length + 1
+		}
 		out[i] = rl.Sample{ProblemID: "measure", Rollout: i, Advantage: float32(i%2)*2 - 1, Tokens: make([]int32, n),
 			LossMask: make([]bool, n), RolloutLogprobs: make([]float32, n)}
 		for p := range n {

@@ -11,15 +11,20 @@ import (
 	"os/exec"
 	"testing"
 
+	"temper/internal/config"
 	"temper/trainer/device"
 	"temper/trainer/estimate"
 	"temper/trainer/estimate/measure"
+	"temper/trainer/loss"
 	"temper/trainer/qwen3"
 )
 
 // How far an estimate may be from a real peak: that of one pass, and that of
-// passes side by side, which need not reach their peaks at the same moment.
-const bound, sideBySideBound = 0.15, 0.25
+// passes side by side, which need not reach their peaks at the same moment. With
+// recomputation the order of the backward pass decides how much of the head's
+// gradient is still there when the first layer is made again, so that shapes
+// which no constant was chosen on may be farther off.
+const bound, sideBySideBound, boundRemat = 0.15, 0.25, 0.3
 
 // stepEnv makes the test binary take one step and print what it took.
 const stepEnv = "TEMPER_MEASURE_STEP"
@@ -44,14 +49,18 @@ func TestMain(m *testing.M) {
 	}
 }
 
+// model has the given sizes; its heads are of 32.
+func model(vocab, hidden, feed, layers, heads int) qwen3.Config {
+	return qwen3.Config{VocabSize: vocab, HiddenSize: hidden, IntermediateSize: feed, NumHiddenLayers: layers, NumAttentionHeads: heads,
+		NumKeyValueHeads: heads / 2, HeadDim: 32, MaxPositionEmbeddings: 4096, RopeTheta: 1e6, RMSNormEps: 1e-6, TieWordEmbeddings: true, InitializerRange: 0.02}
+}
+
 // TestPeaks compares predicted with measured peaks of steps on the Go backend,
-// each in a process of its own.
+// each in a process of its own. The estimator's constants were chosen on these shapes.
 func TestPeaks(t *testing.T) {
-	one := qwen3.Config{VocabSize: 1024, HiddenSize: 128, IntermediateSize: 384, NumHiddenLayers: 4, NumAttentionHeads: 4, NumKeyValueHeads: 2,
-		HeadDim: 32, MaxPositionEmbeddings: 4096, RopeTheta: 1e6, RMSNormEps: 1e-6, TieWordEmbeddings: true, InitializerRange: 0.02}
-	five := one
-	five.HiddenSize, five.IntermediateSize, five.NumHiddenLayers, five.NumAttentionHeads, five.NumKeyValueHeads = 256, 768, 6, 8, 4
-	for _, s := range []measure.Step{
+	one, five := model(1024, 128, 384, 4, 4), model(1024, 256, 768, 6, 8)
+	wide, fat := model(16384, 128, 384, 4, 4), model(1024, 384, 1152, 4, 4)
+	compare(t, bound, []measure.Step{
 		{Model: one, Rows: 15, Length: 256}, {Model: one, Rows: 15, Length: 256, Remat: true},
 		{Model: one, Rows: 7, Length: 512}, {Model: one, Rows: 7, Length: 512, Remat: true},
 		{Model: one, Rows: 31, Length: 128}, {Model: one, Rows: 3, Length: 1024},
@@ -59,23 +68,58 @@ func TestPeaks(t *testing.T) {
 		{Model: five, Rows: 7, Length: 512}, {Model: five, Rows: 7, Length: 512, Remat: true},
 		{Model: one, Rows: 7, Length: 256, Passes: 2}, {Model: one, Rows: 7, Length: 256, Passes: 2, Remat: true},
 		{Model: five, Rows: 7, Length: 256, Passes: 2}, {Model: five, Rows: 2, Length: 256, Passes: 2},
-	} {
+		{Model: wide, Rows: 5, Length: 256}, {Model: wide, Rows: 5, Length: 256, Loss: chunked(5 * 256 * 2048)},
+		{Model: wide, Rows: 5, Length: 256, Remat: true, Loss: chunked(5 * 256 * 512)},
+		{Model: fat, Rows: 1, Length: 64, Minibatches: 4}, {Model: fat, Rows: 1, Length: 64, Loss: reference()},
+	})
+}
+
+// TestOtherPeaks is TestPeaks on shapes, and mixtures of switches, that no
+// constant was chosen on.
+func TestOtherPeaks(t *testing.T) {
+	two, six := model(3000, 160, 448, 5, 6), model(8192, 224, 640, 7, 6)
+	mixed := chunked(3 * 320 * 1024)
+	mixed.EntropyFraction, mixed.KL = 0.2, reference().KL
+	compare(t, boundRemat, []measure.Step{
+		{Model: two, Rows: 11, Length: 160}, {Model: two, Rows: 5, Length: 448, Remat: true},
+		{Model: two, Rows: 7, Length: 256, Sequences: 4}, {Model: two, Rows: 3, Length: 512, Sequences: 8, Remat: true},
+		{Model: two, Rows: 5, Length: 288, Minibatches: 2},
+		{Model: six, Rows: 3, Length: 320}, {Model: six, Rows: 3, Length: 320, Loss: chunked(3 * 320 * 2048)},
+		{Model: six, Rows: 3, Length: 320, Loss: reference()}, {Model: six, Rows: 3, Length: 320, Loss: config.Loss{EntropyFraction: 0.2}},
+		{Model: six, Rows: 3, Length: 320, Loss: mixed, Minibatches: 2, Remat: true},
+	})
+}
+
+func chunked(maxLogits int) config.Loss { return config.Loss{MaxLogits: maxLogits} }
+
+func reference() config.Loss { return config.Loss{KL: config.KL{Coefficient: 0.1}} }
+
+func compare(t *testing.T, remat float64, steps []measure.Step) {
+	t.Helper()
+	for _, s := range steps {
 		s.Repeat = 3
-		r, err := estimate.Estimate(estimate.Config{Model: s.Model, Mesh: device.Mesh{Data: 1, Model: 1}, Rows: s.Rows, Length: s.Length,
-			Passes: s.Passes, Accumulate: s.Passes > 1, Remat: s.Remat})
+		r, err := estimate.Estimate(estimate.Config{
+			Model: s.Model, Mesh: device.Mesh{Data: 1, Model: 1}, Rows: s.Rows, Length: s.Length, Remat: s.Remat,
+			Passes: s.Passes, Accumulate: s.Passes > 1,
+			LogitsChunk: loss.ChunkSize(s.Loss.MaxLogits, s.Rows*s.Length, s.Model.VocabSize), Packed: s.Sequences > 1,
+			Reference: s.Loss.KL.Coefficient > 0, SeveralUpdates: s.Minibatches > 1,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		got := peak(t, s)
 		off := float64(r.Peak)/float64(got) - 1
-		t.Logf("%.2g million parameters, %d of %2d x %4d, remat %-5v: predicted %6.1f MB, measured %6.1f MB, %+5.1f %%",
-			float64(s.Model.NumParameters())/1e6, max(1, s.Passes), s.Rows, s.Length, s.Remat, float64(r.Peak)/1e6, float64(got)/1e6, 100*off)
-		limit := bound
+		t.Logf("%.2g million parameters, vocabulary %5d, %d of %2d x %4d, remat %-5v sequences %d, updates %d, max_logits %d, kl %v, entropy %v: predicted %6.1f MB (%s), measured %6.1f MB, %+5.1f %%",
+			float64(s.Model.NumParameters())/1e6, s.Model.VocabSize, max(1, s.Passes), s.Rows, s.Length, s.Remat, max(1, s.Sequences), max(1, s.Minibatches), s.Loss.MaxLogits,
+			s.Loss.KL.Coefficient > 0, s.Loss.EntropyFraction > 0, float64(r.Peak)/1e6, r.PeakAt, float64(got)/1e6, 100*off)
+		most := bound
 		if s.Passes > 1 {
-			limit = sideBySideBound
+			most = sideBySideBound
+		} else if s.Remat {
+			most = remat
 		}
-		if math.Abs(off) > limit {
-			t.Errorf("the estimate is off by %.1f %%, want at most %.0f %%", 100*off, 100*limit)
+		if math.Abs(off) > most {
+			t.Errorf("the estimate is off by %.1f %%, want at most %.0f %%", 100*off, 100*most)
 		}
 	}
 }
