@@ -5,6 +5,7 @@ package main_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -292,4 +293,26 @@ func TestUnreachableSandbox(t *testing.T) {
 		r.end(0, 30*time.Second)
 	}
 	noOrphans(t, time.Second)
+}
+
+// TestRunWithEverySwitchOfPasses makes the pipeline's run once more, with
+// sequences packed, matrices multiplied in bfloat16 and layers computed again.
+func TestRunWithEverySwitchOfPasses(t *testing.T) {
+	p := newPlace(t)
+	p.start("up", "--run", ciConfig, "--run-id", "switches", "--seed", "3", "--exit",
+		"--set", "rl.pack=true", "--set", "model.compute=bfloat16", "--set", "model.remat=true").end(0, runTimeout)
+	noOrphans(t, 5*time.Second)
+	folder := filepath.Join(p.home, "store", "runs", "switches")
+	if _, err := os.Stat(filepath.Join(folder, "policies", fmt.Sprintf("v%06d", ciSteps), "model.safetensors")); err != nil {
+		t.Error(err)
+	}
+	config, err := os.ReadFile(filepath.Join(folder, "config.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"pack: true", "compute: bfloat16", "remat: true"} {
+		if !strings.Contains(string(config), key) {
+			t.Errorf("the run's configuration lacks %q", key)
+		}
+	}
 }
