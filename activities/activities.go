@@ -35,6 +35,9 @@ type Trainer struct {
 	// NewLearner makes a learner without weights for a run's model.
 	NewLearner func(cfg config.Run, model qwen3.Config) (Learner, error)
 	Now        func() time.Time
+	// Background runs the storing of a checkpoint beside the activities; nil
+	// means a goroutine.
+	Background func(task func())
 
 	mu      sync.Mutex
 	session *session

@@ -115,6 +115,6 @@ func (t *Trainer) SaveCheckpoint(ctx context.Context, in SaveCheckpointInput) er
 		if err := t.seek(ctx, s.cursor(in.Step)); err != nil {
 			return err
 		}
-		return s.save(ctx)
+		return s.saveNow(ctx)
 	}))
 }

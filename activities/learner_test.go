@@ -175,6 +175,10 @@ func (c *chain) tensors() []qwen3.Tensor {
 	return []qwen3.Tensor{t}
 }
 
+func (c *chain) Snapshot() (checkpoint.State, error) {
+	return checkpoint.State{Counters: checkpoint.Counters{TotalUpdates: int64(c.updates)}, Weights: c.tensors()}, nil
+}
+
 func (c *chain) Save(ctx context.Context, store blob.Store, prefix string, step int) (blob.Ref, error) {
 	return checkpoint.Save(ctx, store, prefix, step, checkpoint.State{
 		Counters: checkpoint.Counters{TotalUpdates: int64(c.updates)}, Weights: c.tensors(),

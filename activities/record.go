@@ -83,4 +83,6 @@ type SFTRecord struct {
 	To     int            `json:"to"`
 	Total  int            `json:"total"`
 	Result TrainSFTResult `json:"result"`
+	// Saved is true when a checkpoint was asked for.
+	Saved bool `json:"saved,omitempty"`
 }

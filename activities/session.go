@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/config"
-	"temper/internal/failpoint"
 	"temper/internal/rl"
 	"temper/trainer"
 	"temper/trainer/checkpoint"
@@ -28,6 +28,8 @@ type Learner interface {
 	KeepReference() error
 	LoadReference(ctx context.Context, store blob.Store, ref blob.Ref) error
 	Save(ctx context.Context, store blob.Store, prefix string, step int) (blob.Ref, error)
+	// Snapshot copies the state to the host; the copy shares nothing with the learner.
+	Snapshot() (checkpoint.State, error)
 	Restore(ctx context.Context, store blob.Store, ref blob.Ref) (step int, err error)
 	Publish(ctx context.Context, store blob.Store, prefix string, p checkpoint.Policy) (blob.Ref, error)
 	Close()
@@ -53,6 +55,12 @@ type session struct {
 	// graphs are the settings that the learner was built for; renew builds another.
 	graphs graphs
 	renew  func(config.Run) (Learner, error)
+
+	lease      *checkpoint.Lease
+	upload     *upload // the save under way; nil for none
+	background func(task func())
+	now        func() time.Time
+	damaged    []int // cursors of checkpoints that could not be read
 }
 
 // graphs are the settings that a learner cannot change any more.
@@ -80,7 +88,7 @@ func (s *session) name(cursor int) string {
 // open makes the run's session the current one. The caller holds t.mu.
 func (t *Trainer) open(ctx context.Context, run RunRef) (*session, error) {
 	if t.session != nil && t.session.run == run {
-		return t.session, nil
+		return t.session, t.session.resume(ctx)
 	}
 	rc, err := loadRun(ctx, t.Store, run)
 	if err != nil {
@@ -88,21 +96,48 @@ func (t *Trainer) open(ctx context.Context, run RunRef) (*session, error) {
 	}
 	if t.session != nil && t.session.run.RunID == run.RunID {
 		t.session.runContext = rc // amended: what was made stays as it is
-		return t.session, nil
+		return t.session, t.session.resume(ctx)
 	}
 	if t.session != nil {
-		t.session.learner.Close()
-		t.session = nil
+		if err := t.session.flush(ctx); err != nil && !errors.Is(err, checkpoint.ErrFenced) {
+			return nil, err
+		}
+		t.drop()
 	}
 	learner, err := t.NewLearner(rc.cfg, rc.model)
 	if err != nil {
 		return nil, fmt.Errorf("learner of run %s: %w", run.RunID, err)
 	}
-	t.session = &session{
+	background := t.Background
+	if background == nil {
+		background = func(task func()) { go task() }
+	}
+	s := &session{
+		background: background, now: t.Now,
 		runContext: rc, store: t.Store, learner: learner, reference: -1, graphs: graphsOf(rc.cfg),
 		renew: func(cfg config.Run) (Learner, error) { return t.NewLearner(cfg, rc.model) },
 	}
-	return t.session, nil
+	if err := s.lead(ctx); err != nil {
+		learner.Close()
+		return nil, err
+	}
+	t.session = s
+	return s, nil
+}
+
+// resume goes on with a session in another activity: it learns how the save
+// under way ended, and takes the lease back when another trainer made the
+// activities between. The state is still that of its cursor.
+func (s *session) resume(ctx context.Context) error {
+	if err := s.outcome(ctx); err != nil && !errors.Is(err, checkpoint.ErrFenced) {
+		return err
+	}
+	err := s.lease.Check(ctx)
+	if !errors.Is(err, checkpoint.ErrFenced) {
+		return err
+	}
+	s.abandon()
+	return s.lead(ctx)
 }
 
 // seek brings the current session to a cursor, by going on from where it is, or
@@ -148,7 +183,11 @@ func (s *session) restore(ctx context.Context, want int) error {
 		if !errors.Is(err, checkpoint.ErrCorrupt) && !errors.Is(err, blob.ErrCorrupt) && !errors.Is(err, blob.ErrNotExist) {
 			return err
 		}
+		s.damaged = append(s.damaged, c.Step)
 		warn(ctx, "checkpoint is unreadable, taking an older one", "run_id", s.run.RunID, "ref", c.Ref.Key, "err", err)
+		if err := s.warnOperator(ctx, fmt.Sprintf("checkpoint of %s is unreadable, an older one is taken and the updates since are made again: %v", s.name(c.Step), err)); err != nil {
+			return err
+		}
 	}
 	if s.known {
 		return nil
@@ -163,6 +202,14 @@ func (s *session) restore(ctx context.Context, want int) error {
 	return nil
 }
 
+// warnOperator enters a warning into the run's event log.
+func (s *session) warnOperator(ctx context.Context, text string) error {
+	now := s.now()
+	_, err := artifact.PutOnce(ctx, s.store, s.layout.Event(now.UnixNano(), "warning", text),
+		LogEventInput{Run: s.run, Time: now, Kind: "warning", Text: text})
+	return err
+}
+
 // begin gives the learner the weights that the run starts from.
 func (s *session) begin(ctx context.Context) error {
 	if s.start == nil {
@@ -173,29 +220,6 @@ func (s *session) begin(ctx context.Context) error {
 		return err
 	}
 	return s.learner.Import(p.Weights)
-}
-
-// save writes a checkpoint of the current cursor and deletes what is too old:
-// the newest ones stay, and the last of SFT and of each stage.
-func (s *session) save(ctx context.Context) error {
-	dir := s.layout.Checkpoints()
-	if _, err := s.learner.Save(ctx, s.store, dir, s.at); err != nil {
-		return err
-	}
-	failpoint.Hit("checkpoint/before-prune")
-	entries, err := checkpoint.List(ctx, s.store, dir)
-	if err != nil {
-		return err
-	}
-	cfg := s.cfg.At(s.at - s.cfg.SFT.Steps)
-	keep := map[int]bool{s.cfg.SFT.Steps: true, s.cursor(s.cfg.Fork.Step): true}
-	for _, e := range entries[max(0, len(entries)-cfg.Checkpoint.Keep):] {
-		keep[e.Step] = true
-	}
-	for _, p := range planOf(s.run.RunID, cfg).Stages {
-		keep[s.cursor(p.FirstStep+p.Steps-1)] = true
-	}
-	return checkpoint.Prune(ctx, s.store, artifact.Root, dir, func(cursor int) bool { return keep[cursor] })
 }
 
 // advance makes the next update of the run. One that fails, or panics, may have
@@ -212,7 +236,7 @@ func (s *session) advance(ctx context.Context) error {
 		return s.reported(ctx, err)
 	}
 	s.at, s.known = s.at+1, true
-	return nil
+	return s.owed(ctx)
 }
 
 // reported stores what a diverged update says of itself; the error then says where.
@@ -325,7 +349,7 @@ func (s *session) refer(ctx context.Context, step int) error {
 // made and kept of it.
 func (s *session) loadReference(ctx context.Context, cursor int) error {
 	if s.at == cursor {
-		if err := s.save(ctx); err != nil {
+		if err := s.saveNow(ctx); err != nil {
 			return err
 		}
 		return s.learner.KeepReference()

@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"temper/internal/artifact"
@@ -53,7 +54,11 @@ func (t *Trainer) work(ctx context.Context, f func(context.Context) error) error
 	defer stop()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return f(ctx)
+	err := f(ctx)
+	if errors.Is(err, checkpoint.ErrFenced) {
+		t.drop()
+	}
+	return err
 }
 
 func (t *Trainer) trainSFT(ctx context.Context, in TrainSFTInput) (SFTRecord, error) {
@@ -81,11 +86,10 @@ func (t *Trainer) trainSFT(ctx context.Context, in TrainSFTInput) (SFTRecord, er
 	out.Result.Metrics = s.last
 	out.Result.TrainTime = t.Now().Sub(started)
 	out.Result.TokensPerSec = perSecond(tokens, out.Result.TrainTime)
-	if in.Save {
-		if err := s.save(ctx); err != nil {
-			return SFTRecord{}, err
-		}
+	if err := s.saveFor(ctx, in.Save, in.To == s.cfg.SFT.Steps); err != nil {
+		return SFTRecord{}, err
 	}
+	out.Saved = in.Save
 	failpoint.Hit("sft/before-result")
 	return artifact.PutOnce(ctx, t.Store, key, out)
 }
@@ -150,12 +154,10 @@ func (t *Trainer) trainStep(ctx context.Context, in TrainStepInput) (TrainStepRe
 	}
 	trained := t.Now()
 	out.TrainTime = trained.Sub(started)
-	if in.Save {
-		if err := s.save(ctx); err != nil {
-			return TrainStepResult{}, err
-		}
-		out.SaveTime = t.Now().Sub(trained)
+	if err := s.saveFor(ctx, in.Save, s.endsStage(in.Step)); err != nil {
+		return TrainStepResult{}, err
 	}
+	out.Saved, out.SaveTime = in.Save, t.Now().Sub(trained)
 	failpoint.Hit("train/before-result")
 	return artifact.PutOnce(ctx, t.Store, layout.TrainResult(in.Step), out)
 }
@@ -164,6 +166,9 @@ func (t *Trainer) trainStep(ctx context.Context, in TrainStepInput) (TrainStepRe
 // stored one again changes nothing.
 func (s *session) publish(ctx context.Context) (Policy, error) {
 	version := int64(s.at - s.cursor(0))
+	if err := s.lease.Check(ctx); err != nil {
+		return Policy{}, err
+	}
 	ref, err := s.learner.Publish(ctx, s.store, s.layout.Policy(version), checkpoint.Policy{
 		Model: s.model, Tokenizer: s.tokenizerJSON, Files: s.files,
 	})

@@ -345,7 +345,10 @@ type TrainStepResult struct {
 	Metrics   rl.TrainMetrics `json:"metrics"`
 	Policy    Policy          `json:"policy"`
 	TrainTime time.Duration   `json:"train_ns"`
-	SaveTime  time.Duration   `json:"save_ns"`
+	// SaveTime is what the step waited for its checkpoint.
+	SaveTime time.Duration `json:"save_ns"`
+	// Saved is true when a checkpoint was asked for.
+	Saved bool `json:"saved,omitempty"`
 }
 
 // LogStepInput is everything a step has to say.

@@ -116,12 +116,17 @@ func serveTrainer(ctx context.Context, p *config.Process, on placement, concurre
 	}
 	defer activities.CloseEngines(rollouts)
 	trainer := &activities.Trainer{Store: store, NewLearner: learners.make, Now: time.Now}
+	defer activities.CloseTrainer(trainer, savePatience)
 	return serveAll(ctx, p, "trainer",
 		func(ctx context.Context, o workers.Options) error { return workers.RunTrainer(ctx, c, trainer, o) },
 		func(ctx context.Context, o workers.Options) error {
 			return workers.RunRollout(ctx, c, rollouts, rolloutSlots, o)
 		})
 }
+
+// savePatience is what a save under way gets after the worker has drained; the
+// supervisor kills 15 s after it asked, of which draining may take 10.
+const savePatience = 3 * time.Second
 
 // rolloutSlots: activities of different runs share the device; more would only
 // hold more caches.

@@ -30,7 +30,8 @@ func runCommand() *cobra.Command {
 	}
 	cmd.AddCommand(submitCommand(), followCommand(), listCommand(), showCommand(), statusCommand(), compareCommand())
 	cmd.AddCommand(forkCommand())
-	cmd.AddCommand(steerCommands()...)
+	cmd.AddCommand(steerCommands()...,
+		runCheckpointsCommand(), runPinCommand(), runUnpinCommand())
 	return cmd
 }
 

@@ -138,6 +138,9 @@ func LastPolicy(ctx context.Context, s blob.Store, l Layout) (version int64, ok 
 // Checkpoints is the folder of all checkpoints.
 func (l Layout) Checkpoints() string { return l.key("checkpoints") }
 
+// Head says who may write to the run and which checkpoint is its newest.
+func (l Layout) Head() string { return l.key("head.json") }
+
 // Diverged is the report of an update that was refused, by its cursor.
 func (l Layout) Diverged(cursor int) string {
 	return l.key("diverged", fmt.Sprintf("%06d.json", cursor))

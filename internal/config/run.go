@@ -216,4 +216,8 @@ type Checkpoint struct {
 	EverySteps int `yaml:"every_steps" json:"every_steps"`
 	// Keep is the number of newest checkpoints kept; the last of each stage stays.
 	Keep int `yaml:"keep" json:"keep"`
+	// EveryNth keeps those of the steps that it divides; 0 = none for that.
+	EveryNth int `yaml:"every_nth" json:"every_nth"`
+	// Best is the number kept for the mean reward of their steps' batches.
+	Best int `yaml:"best" json:"best"`
 }

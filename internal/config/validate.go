@@ -81,6 +81,8 @@ func (r Run) problems() Problems {
 	c.between("eval.rollouts", r.Eval.Rollouts, 1, 1024)
 	c.atLeast("checkpoint.every_steps", r.Checkpoint.EverySteps, 1)
 	c.atLeast("checkpoint.keep", r.Checkpoint.Keep, 1)
+	c.atLeast("checkpoint.every_nth", r.Checkpoint.EveryNth, 0)
+	c.atLeast("checkpoint.best", r.Checkpoint.Best, 0)
 	r.amendments(c)
 	return c.out
 }

@@ -141,16 +141,18 @@ func (l *Lease) check(ctx context.Context) error {
 func (l *Lease) Advance(ctx context.Context, step int, manifest blob.Ref) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	h := l.head
-	if step < h.Step || step == h.Step && manifest == h.Manifest {
-		return l.check(ctx)
-	}
-	h.Step, h.Manifest = step, manifest
-	err := l.swap(ctx, l.ref, h)
-	if errors.Is(err, blob.ErrConflict) {
-		if fenced := l.check(ctx); fenced != nil {
-			return fenced
+	for {
+		h := l.head
+		if step < h.Step || step == h.Step && manifest == h.Manifest {
+			return l.check(ctx)
 		}
+		h.Step, h.Manifest = step, manifest
+		err := l.swap(ctx, l.ref, h)
+		if !errors.Is(err, blob.ErrConflict) {
+			return err
+		}
+		if err := l.check(ctx); err != nil {
+			return err
+		} // else the answer to an earlier swap was lost, and the head is known now
 	}
-	return err
 }
