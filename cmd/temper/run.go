@@ -30,8 +30,8 @@ func runCommand() *cobra.Command {
 	}
 	cmd.AddCommand(submitCommand(), followCommand(), listCommand(), showCommand(), statusCommand(), compareCommand())
 	cmd.AddCommand(forkCommand())
-	cmd.AddCommand(steerCommands()...,
-		runCheckpointsCommand(), runPinCommand(), runUnpinCommand())
+	cmd.AddCommand(steerCommands()...)
+	cmd.AddCommand(runCheckpointsCommand(), runPinCommand(), runUnpinCommand())
 	return cmd
 }
 
