@@ -27,9 +27,10 @@ type Learner interface {
 	ResetOptimizer() error
 	KeepReference() error
 	LoadReference(ctx context.Context, store blob.Store, ref blob.Ref) error
-	Save(ctx context.Context, store blob.Store, prefix string, step int) (blob.Ref, error)
 	// Snapshot copies the state to the host; the copy shares nothing with the learner.
 	Snapshot() (checkpoint.State, error)
+	// RestoreState replaces the state by a snapshot, also one of another learner.
+	RestoreState(s checkpoint.State) error
 	Restore(ctx context.Context, store blob.Store, ref blob.Ref) (step int, err error)
 	Publish(ctx context.Context, store blob.Store, prefix string, p checkpoint.Policy) (blob.Ref, error)
 	Close()
@@ -268,7 +269,7 @@ func (s *session) sftUpdate(ctx context.Context, n int) (rl.TrainMetrics, error)
 // out: its stage was stopped, or had no problem left, before it.
 func (s *session) rlUpdate(ctx context.Context, step int) (rl.TrainMetrics, error) {
 	cfg := s.cfg.At(step)
-	if err := s.rebuild(ctx, cfg); err != nil {
+	if err := s.rebuild(cfg); err != nil {
 		return rl.TrainMetrics{}, err
 	}
 	if err := s.refer(ctx, step); err != nil {
@@ -301,13 +302,13 @@ func (s *session) rlUpdate(ctx context.Context, step int) (rl.TrainMetrics, erro
 }
 
 // rebuild replaces the learner by one for other settings, where an amendment
-// says so. The state goes over by a checkpoint, which keeps every bit of it.
-func (s *session) rebuild(ctx context.Context, cfg config.Run) error {
+// says so. The state goes over by way of the host, with every bit of it.
+func (s *session) rebuild(cfg config.Run) error {
 	want := graphsOf(cfg)
 	if s.graphs == want {
 		return nil
 	}
-	ref, err := s.learner.Save(ctx, s.store, s.layout.Checkpoints(), s.at)
+	state, err := s.learner.Snapshot()
 	if err != nil {
 		return err
 	}
@@ -317,8 +318,7 @@ func (s *session) rebuild(ctx context.Context, cfg config.Run) error {
 	}
 	s.learner.Close()
 	s.learner, s.graphs, s.reference = learner, want, -1
-	_, err = learner.Restore(ctx, s.store, ref)
-	return err
+	return learner.RestoreState(state)
 }
 
 // refer gives the learner the reference policy of an RL step, where the
