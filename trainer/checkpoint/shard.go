@@ -69,7 +69,7 @@ func (s *shard) seal(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		sum.Write(part) //nolint:errcheck // a hash takes everything
+		sum.Write(part)
 	}
 	sha := hex.EncodeToString(sum.Sum(nil))
 	s.ref = blob.Ref{Key: shardKey(sha), SHA256: sha, Size: s.size}
@@ -171,7 +171,7 @@ func (h *hashed) fill(p []byte) error {
 		if err != nil {
 			return err
 		}
-		h.sum.Write(next) //nolint:errcheck // a hash takes everything
+		h.sum.Write(next)
 		p = p[len(next):]
 	}
 	return nil
@@ -219,8 +219,10 @@ func (h *hashed) tensors(ref blob.Ref) ([]qwen3.Tensor, error) {
 			return nil, fmt.Errorf("tensor %s: %w", t.Name, err)
 		}
 	}
-	if n, err := io.ReadFull(h.r, make([]byte, 1)); n > 0 || !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("longer than %d bytes (%v): %w", ref.Size, err, ErrCorrupt)
+	if n, err := io.ReadFull(h.r, make([]byte, 1)); n > 0 {
+		return nil, fmt.Errorf("longer than %d bytes: %w", ref.Size, ErrCorrupt)
+	} else if !errors.Is(err, io.EOF) {
+		return nil, err
 	}
 	return out, nil
 }
