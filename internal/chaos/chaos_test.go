@@ -34,7 +34,7 @@ func TestScheduleIsAFunctionOfTheSeed(t *testing.T) {
 		}
 		return out
 	}
-	if text(c, 1) != text(c, 1) {
+	if first, second := text(c, 1), text(c, 1); first != second {
 		t.Error("two schedules of one seed differ")
 	}
 	other := c

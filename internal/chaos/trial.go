@@ -36,7 +36,6 @@ type Host interface {
 const (
 	pollInterval = 10 * time.Millisecond
 	askInterval  = 500 * time.Millisecond
-	closeTimeout = 2 * time.Minute
 	stopTimeout  = time.Minute
 	// orphanTimeout is what the kernel may take to reap what was killed.
 	orphanTimeout = 10 * time.Second
@@ -156,38 +155,29 @@ func (t *trial) run(ctx context.Context, kills []Kill) error {
 		return fmt.Errorf("submit the run: %w", err)
 	}
 	t.began = time.Now()
-	var due time.Time // of the next kill; zero before its share of the run is reached
+	next := schedule{kills: kills}
+	defer func() { t.out.Missed += len(next.kills) }()
 	var asked time.Time
 	for {
-		if err := t.look(ctx); err != nil {
-			return err
-		}
+		t.look(ctx)
 		now := time.Now()
-		switch {
-		case len(kills) == 0:
-		case due.IsZero():
-			if float64(len(t.seen)) >= kills[0].After*float64(t.expect) {
-				due = now.Add(kills[0].Delay)
-			}
-		case !now.Before(due):
-			if err := t.kill(ctx, kills[0]); err != nil {
+		if k, ok := next.due(now, float64(len(t.seen))/float64(max(1, t.expect))); ok {
+			if err := t.kill(ctx, k); err != nil {
 				return err
 			}
-			kills, due = kills[1:], time.Time{}
 		}
 		if now.Sub(asked) >= askInterval {
 			asked = now
 			if ended, failure := t.host.Ended(ctx); ended {
-				t.out.Missed += len(kills)
 				if failure != nil {
 					t.out.Failure = failure.Error()
 				}
-				return t.look(ctx)
+				t.look(ctx)
+				return nil
 			}
 		}
 		select {
 		case <-ctx.Done():
-			t.out.Missed += len(kills)
 			t.out.Failure = fmt.Sprintf("did not end: %v", context.Cause(ctx))
 			return nil
 		case <-time.After(pollInterval):
@@ -195,17 +185,41 @@ func (t *trial) run(ctx context.Context, kills []Kill) error {
 	}
 }
 
-// look takes note of new objects and of fail points that were reached.
-func (t *trial) look(ctx context.Context) error {
+// schedule is the kills that are still to be dealt.
+type schedule struct {
+	kills []Kill
+	at    time.Time // of the first; zero before its share of the run is reached
+}
+
+// due returns the next kill when its moment has come; share is how much of the
+// run there is.
+func (s *schedule) due(now time.Time, share float64) (Kill, bool) {
+	if len(s.kills) == 0 {
+		return Kill{}, false
+	}
+	k := s.kills[0]
+	if s.at.IsZero() {
+		if share >= k.After {
+			s.at = now.Add(k.Delay)
+		}
+		return k, false
+	}
+	if now.Before(s.at) {
+		return k, false
+	}
+	s.kills, s.at = s.kills[1:], time.Time{}
+	return k, true
+}
+
+// look takes note of new objects and of fail points that were reached. A store
+// whose server is dead just now is looked at again.
+func (t *trial) look(ctx context.Context) {
 	for _, m := range t.marks.poll() {
 		t.note(Blow{Victim: m.victim, Point: m.point, PID: m.pid, at: m.at})
 	}
 	infos, err := t.host.Store().List(ctx, t.host.Run().Dir()+"/")
-	if ctx.Err() != nil {
-		return nil
-	}
 	if err != nil {
-		return nil //nolint:nilerr // the store's server may be dead just now
+		return
 	}
 	fresh := false
 	for _, info := range infos {
@@ -217,7 +231,6 @@ func (t *trial) look(ctx context.Context) error {
 	if fresh {
 		t.fresh = append(t.fresh, time.Now())
 	}
-	return nil
 }
 
 // note adds a blow.
@@ -257,9 +270,7 @@ func (t *trial) kill(ctx context.Context, k Kill) error {
 		return nil
 	}
 	p := found[k.Pick%uint64(len(found))]
-	if err := t.look(ctx); err != nil { // what was there before the kill is no progress
-		return err
-	}
+	t.look(ctx) // what was there before the kill is no progress
 	at := time.Now()
 	if err := syscall.Kill(p.PID, syscall.SIGKILL); errors.Is(err, syscall.ESRCH) {
 		t.out.Missed++
