@@ -46,7 +46,7 @@ func (c content) put(ctx context.Context, store blob.Store, want blob.Ref) error
 	done := make(chan error, 1)
 	go func() {
 		err := c(w)
-		w.CloseWithError(err) //nolint:errcheck // always nil
+		w.CloseWithError(err)
 		done <- err
 	}()
 	got, err := store.Put(ctx, want.Key, r, blob.Always)
