@@ -76,49 +76,58 @@ func findFork(ctx context.Context, store blob.Store, in RunInput) (fork, error) 
 
 // choose finds the checkpoint that is asked for.
 func (f *fork) choose(ctx context.Context, store blob.Store, from ForkFrom) error {
-	layout := artifact.Layout{RunID: f.parent.RunID}
-	saved, err := checkpoint.List(ctx, store, layout.Checkpoints())
+	step, manifest, err := pickCheckpoint(ctx, store, f.parent, from)
 	if err != nil {
-		return err
+		return fmt.Errorf("fork: %w", err)
 	}
-	saved = slices.DeleteFunc(saved, func(e checkpoint.Entry) bool { return e.Step < f.parent.SFTSteps })
+	f.at, f.checkpoint = config.Fork{RunID: f.parent.RunID, Step: step}, manifest
+	return nil
+}
+
+// pickCheckpoint finds a checkpoint of a run from the end of SFT on.
+func pickCheckpoint(ctx context.Context, store blob.Store, run RunPlan, from ForkFrom) (step int, manifest blob.Ref, err error) {
+	refuse := func(format string, args ...any) (int, blob.Ref, error) {
+		return 0, blob.Ref{}, permanent(ErrTypeInvalidConfig, fmt.Errorf(format, args...))
+	}
+	saved, err := checkpoint.List(ctx, store, artifact.Layout{RunID: run.RunID}.Checkpoints())
+	if err != nil {
+		return 0, blob.Ref{}, err
+	}
+	saved = slices.DeleteFunc(saved, func(e checkpoint.Entry) bool { return e.Step < run.SFTSteps })
 	if len(saved) == 0 {
-		return permanent(ErrTypeInvalidConfig, fmt.Errorf(
-			"fork: run %s has no checkpoint after SFT yet: wait for one, or submit its configuration as a run of its own", f.parent.RunID))
+		return refuse("run %s has no checkpoint after SFT yet: wait for one, or submit its configuration as a run of its own", run.RunID)
 	}
-	step := from.Step
+	step = from.Step
 	switch from.From {
 	case "":
 	case FromLast:
-		step = saved[len(saved)-1].Step - f.parent.SFTSteps
+		step = saved[len(saved)-1].Step - run.SFTSteps
 	case FromBest:
-		if step, err = f.best(ctx, store, saved); err != nil {
-			return err
+		if step, err = bestCheckpoint(ctx, store, run, saved); err != nil {
+			return 0, blob.Ref{}, err
 		}
 	default:
-		return permanent(ErrTypeInvalidConfig, fmt.Errorf("fork: from is %q, want %s or %s, or a step", from.From, FromBest, FromLast))
+		return refuse("from is %q, want %s or %s, or a step", from.From, FromBest, FromLast)
 	}
 	var steps []string
 	for _, e := range saved {
-		if e.Step == f.parent.SFTSteps+step {
-			f.at, f.checkpoint = config.Fork{RunID: f.parent.RunID, Step: step}, e.Ref
-			return nil
+		if e.Step == run.SFTSteps+step {
+			return step, e.Ref, nil
 		}
-		steps = append(steps, fmt.Sprint(e.Step-f.parent.SFTSteps))
+		steps = append(steps, fmt.Sprint(e.Step-run.SFTSteps))
 	}
-	return permanent(ErrTypeInvalidConfig, fmt.Errorf(
-		"fork: run %s has no checkpoint of step %d: name one of %s", f.parent.RunID, step, strings.Join(steps, ", ")))
+	return refuse("run %s has no checkpoint of step %d: name one of %s", run.RunID, step, strings.Join(steps, ", "))
 }
 
-// best is the checkpoint whose policy earned most: the step after it sampled with it.
-func (f *fork) best(ctx context.Context, store blob.Store, saved []checkpoint.Entry) (int, error) {
-	records, err := artifact.StepRecords(ctx, store, artifact.Layout{RunID: f.parent.RunID})
+// bestCheckpoint is the one whose policy earned most: the step after it sampled with it.
+func bestCheckpoint(ctx context.Context, store blob.Store, run RunPlan, saved []checkpoint.Entry) (int, error) {
+	records, err := artifact.StepRecords(ctx, store, artifact.Layout{RunID: run.RunID})
 	if err != nil {
 		return 0, err
 	}
 	best, most := -1, -1.0
 	for _, e := range saved {
-		step := e.Step - f.parent.SFTSteps
+		step := e.Step - run.SFTSteps
 		for _, r := range records {
 			if r.Step == step+1 && r.Metrics[artifact.MetricReward] > most {
 				best, most = step, r.Metrics[artifact.MetricReward]
@@ -127,7 +136,7 @@ func (f *fork) best(ctx context.Context, store blob.Store, saved []checkpoint.En
 	}
 	if best < 0 {
 		return 0, permanent(ErrTypeInvalidConfig, fmt.Errorf(
-			"fork: no step of run %s was made from a checkpoint that is left, so that none is known to be best: name a step or %s", f.parent.RunID, FromLast))
+			"no step of run %s was made from a checkpoint that is left, so that none is known to be best: name a step or %s", run.RunID, FromLast))
 	}
 	return best, nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -68,12 +69,12 @@ sqrt(2*layers), norms at one. The same seed gives the same bytes. DIR must be em
 	return cmd
 }
 
-// dtypeNamed finds a type by torch's word for it.
+// dtypeNamed finds a type by torch's word for it or by its own.
 func dtypeNamed(name string) (safetensors.DType, error) {
 	for _, d := range []safetensors.DType{safetensors.F32, safetensors.BF16, safetensors.F16} {
-		if hf.TorchName(d) == name {
+		if hf.TorchName(d) == name || strings.EqualFold(string(d), name) {
 			return d, nil
 		}
 	}
-	return "", usagef("dtype %q, want float32, bfloat16 or float16", name)
+	return "", usagef("dtype %q, want float32 (f32), bfloat16 (bf16) or float16 (f16)", name)
 }

@@ -72,15 +72,15 @@ func TestModelInitThenLogits(t *testing.T) {
 func TestModelBadInput(t *testing.T) {
 	config := filepath.Join(tiedModel, "config.json")
 	for want, args := range map[string][]string{
-		"none: no such file or directory":                      {"inspect", "none"},
-		"--config is missing":                                  {"init", "out"},
-		`dtype "int8", want float32, bfloat16 or float16`:      {"init", "out", "--config", config, "--dtype", "int8"},
-		"the directory is not empty":                           {"init", tiedModel, "--config", config},
-		"model_type: \"\", want \"qwen3\"":                     {"init", "out", "--config", filepath.Join(untiedModel, "model.safetensors.index.json")},
-		"--ids: 0 ids, want 1 to 128":                          {"logits", tiedModel},
-		"--ids: id 64 at position 1 is outside the vocabulary": {"logits", tiedModel, "--ids", "3,64"},
-		"--ids: 129 ids, want 1 to 128":                        {"logits", tiedModel, "--ids", strings.Repeat("1,", 128) + "1"},
-		`--backend: backend "warp": unknown backend`:           {"logits", tiedModel, "--ids", "1", "--backend", "warp"},
+		"none: no such file or directory": {"inspect", "none"},
+		"--config is missing":             {"init", "out"},
+		`dtype "int8", want float32 (f32), bfloat16 (bf16) or float16 (f16)`: {"init", "out", "--config", config, "--dtype", "int8"},
+		"the directory is not empty":                                         {"init", tiedModel, "--config", config},
+		"model_type: \"\", want \"qwen3\"":                                   {"init", "out", "--config", filepath.Join(untiedModel, "model.safetensors.index.json")},
+		"--ids: 0 ids, want 1 to 128":                                        {"logits", tiedModel},
+		"--ids: id 64 at position 1 is outside the vocabulary":               {"logits", tiedModel, "--ids", "3,64"},
+		"--ids: 129 ids, want 1 to 128":                                      {"logits", tiedModel, "--ids", strings.Repeat("1,", 128) + "1"},
+		`--backend: backend "warp": unknown backend`:                         {"logits", tiedModel, "--ids", "1", "--backend", "warp"},
 	} {
 		var stdout, stderr bytes.Buffer
 		code := run(append([]string{"model"}, args...), &stdout, &stderr)

@@ -31,7 +31,7 @@ func runCommand() *cobra.Command {
 	cmd.AddCommand(submitCommand(), followCommand(), listCommand(), showCommand(), statusCommand(), compareCommand())
 	cmd.AddCommand(forkCommand())
 	cmd.AddCommand(steerCommands()...)
-	cmd.AddCommand(runCheckpointsCommand(), runPinCommand(), runUnpinCommand())
+	cmd.AddCommand(runCheckpointsCommand(), runPinCommand(), runUnpinCommand(), runExportCommand())
 	return cmd
 }
 

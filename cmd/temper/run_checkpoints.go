@@ -5,7 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
+	"io"
+	"slices"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -18,10 +19,12 @@ import (
 )
 
 func runCheckpointsCommand() *cobra.Command {
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "checkpoints RUN", Short: "List the checkpoints of a run, their size and why they are kept", Args: cobra.ExactArgs(1),
 	}
 	p := processFlags(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		store, err := openStore(cmd.Context(), p)
 		if err != nil {
@@ -31,60 +34,110 @@ func runCheckpointsCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		t := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 4, 2, ' ', 0)
-		fmt.Fprintln(t, "CURSOR\tSTEP\tSIZE\tEPOCH\tKEPT AS")
-		if err := checkpointLines(cmd.Context(), t, store, layout); err != nil {
+		rows, err := checkpointRows(cmd.Context(), store, layout)
+		if err != nil {
 			return err
 		}
-		return t.Flush()
+		if asJSON {
+			return printJSON(cmd.OutOrStdout(), rows)
+		}
+		return printCheckpoints(cmd.OutOrStdout(), rows)
 	}
 	return cmd
 }
 
-func checkpointLines(ctx context.Context, t *tabwriter.Writer, store blob.Store, layout artifact.Layout) error {
+// checkpointRow is a line of temper run checkpoints.
+type checkpointRow struct {
+	// Step is that of RL; 0 up to the end of SFT.
+	Step int `json:"step"`
+	// Cursor counts all updates, those of SFT too.
+	Cursor int    `json:"cursor"`
+	Bytes  int64  `json:"bytes"`
+	Epoch  int64  `json:"epoch"` // of the lease under which it was written
+	Kept   string `json:"kept"`
+	// Damage is what is wrong with a manifest that cannot be read.
+	Damage string `json:"damage,omitempty"`
+	sft    int
+}
+
+func printCheckpoints(out io.Writer, rows []checkpointRow) error {
+	t := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(t, "STEP\tCURSOR\tSIZE\tEPOCH\tKEPT")
+	for _, r := range rows {
+		step := fmt.Sprint(r.Step)
+		if r.Cursor <= r.sft && r.sft > 0 {
+			step = fmt.Sprintf("sft %d/%d", r.Cursor, r.sft)
+		}
+		if r.Damage != "" {
+			fmt.Fprintf(t, "%s\t%d\t\t\tdamaged: %s\n", step, r.Cursor, r.Damage)
+			continue
+		}
+		fmt.Fprintf(t, "%s\t%d\t%.1f MiB\t%d\t%s\n", step, r.Cursor, float64(r.Bytes)/(1<<20), r.Epoch, r.Kept)
+	}
+	return t.Flush()
+}
+
+func checkpointRows(ctx context.Context, store blob.Store, layout artifact.Layout) ([]checkpointRow, error) {
 	cfg, err := storedConfig(ctx, store, layout)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	entries, err := checkpoint.List(ctx, store, layout.Checkpoints())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var cursors []int
 	for _, e := range entries {
 		cursors = append(cursors, e.Step)
 	}
+	newest := cfg.SFT.Steps
+	if len(cursors) > 0 {
+		newest = cursors[len(cursors)-1]
+	}
+	cfg = cfg.At(max(0, newest-cfg.SFT.Steps)) // as the newest save saw it
 	kept, err := activities.Retained(ctx, store, layout.RunID, cfg, cursors)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	rows := []checkpointRow{}
 	for _, e := range entries {
-		d, err := checkpoint.Describe(ctx, store, e.Ref)
-		if err != nil {
-			fmt.Fprintf(t, "%d\t\t\t\tdamaged: %v\n", e.Step, err)
-			continue
+		r := checkpointRow{Step: max(0, e.Step-cfg.SFT.Steps), Cursor: e.Step, sft: cfg.SFT.Steps, Kept: cmp.Or(kept[e.Step], "until the next save")}
+		if d, err := checkpoint.Describe(ctx, store, e.Ref); err != nil {
+			r.Damage = err.Error()
+		} else {
+			r.Bytes, r.Epoch = d.Size, d.Epoch
 		}
-		fmt.Fprintf(t, "%d\t%d\t%.1f MiB\t%d\t%s\n", e.Step, max(0, e.Step-cfg.SFT.Steps), float64(d.Size)/(1<<20), d.Epoch, cmp.Or(kept[e.Step], "until the next save"))
+		rows = append(rows, r)
 	}
-	return nil
+	return rows, nil
 }
 
-// storedConfig reads the configuration that a run was started with.
+// storedConfig reads the configuration of a run; its amendments lie beside it.
 func storedConfig(ctx context.Context, store blob.Store, layout artifact.Layout) (config.Run, error) {
-	data, err := blob.ReadKey(ctx, store, layout.Config())
+	plan, ok, err := activities.StoredPlan(ctx, store, layout.RunID)
 	if err != nil {
 		return config.Run{}, err
 	}
-	return config.Load(layout.Config(), data, nil)
+	ref := plan.Config
+	if !ok {
+		ref.Key = layout.Config()
+	}
+	data, err := blob.ReadKey(ctx, store, ref.Key)
+	if err != nil {
+		return config.Run{}, err
+	}
+	cfg, err := config.Load(ref.Key, data, nil)
+	return cfg, err
 }
 
 func runPinCommand() *cobra.Command {
-	var reason string
-	cmd := &cobra.Command{Use: "pin RUN CURSOR", Short: "Keep a checkpoint until it is unpinned", Args: cobra.ExactArgs(2)}
+	var step, reason string
+	cmd := &cobra.Command{Use: "pin RUN --step N", Short: "Keep a checkpoint until it is unpinned", Args: cobra.ExactArgs(1)}
 	p := processFlags(cmd)
+	cmd.Flags().StringVar(&step, "step", "", "the step of the checkpoint; 0 or sft is the one after SFT")
 	cmd.Flags().StringVar(&reason, "reason", "by an operator", "shown by temper run checkpoints")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return onCheckpoint(cmd, p, args, func(store blob.Store, prefix string, cursor int) error {
+		return onCheckpoint(cmd, p, args[0], step, func(store blob.Store, prefix string, cursor int) error {
 			return checkpoint.Pin(cmd.Context(), store, prefix, cursor, reason)
 		})
 	}
@@ -92,33 +145,52 @@ func runPinCommand() *cobra.Command {
 }
 
 func runUnpinCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "unpin RUN CURSOR", Short: "Let a pinned checkpoint go", Args: cobra.ExactArgs(2)}
+	var step string
+	cmd := &cobra.Command{Use: "unpin RUN --step N", Short: "Let a pinned checkpoint go", Args: cobra.ExactArgs(1)}
 	p := processFlags(cmd)
+	cmd.Flags().StringVar(&step, "step", "", "the step of the checkpoint; 0 or sft is the one after SFT")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return onCheckpoint(cmd, p, args, func(store blob.Store, prefix string, cursor int) error {
+		return onCheckpoint(cmd, p, args[0], step, func(store blob.Store, prefix string, cursor int) error {
 			return checkpoint.Unpin(cmd.Context(), store, prefix, cursor)
 		})
 	}
 	return cmd
 }
 
-// onCheckpoint does something to the checkpoint that the arguments name.
-func onCheckpoint(cmd *cobra.Command, p *config.Process, args []string, do func(blob.Store, string, int) error) error {
-	cursor, err := strconv.Atoi(args[1])
-	if err != nil || cursor < 0 {
-		return usagef("cursor %q: want a number of temper run checkpoints %s", args[1], args[0])
+// onCheckpoint does something to the checkpoint of a step and says what it is
+// kept as from then on.
+func onCheckpoint(cmd *cobra.Command, p *config.Process, runID, text string, do func(blob.Store, string, int) error) error {
+	if text == "" {
+		return usagef("--step is missing: name a step of temper run checkpoints %s", runID)
 	}
-	store, err := openStore(cmd.Context(), p)
+	step, err := parseStep(text)
 	if err != nil {
 		return err
 	}
-	layout, err := existingRun(cmd.Context(), store, args[0])
+	ctx := cmd.Context()
+	store, err := openStore(ctx, p)
 	if err != nil {
 		return err
 	}
+	layout, err := existingRun(ctx, store, runID)
+	if err != nil {
+		return err
+	}
+	cfg, err := storedConfig(ctx, store, layout)
+	if err != nil {
+		return err
+	}
+	cursor := cfg.SFT.Steps + step
 	err = do(store, layout.Checkpoints(), cursor)
 	if errors.Is(err, blob.ErrNotExist) {
-		return usagef("run %s has no complete checkpoint of cursor %d (temper run checkpoints %s lists them): %w", args[0], cursor, args[0], err)
+		return usagef("run %s has no complete checkpoint of step %d (temper run checkpoints %s lists them): %w", runID, step, runID, err)
+	}
+	if err != nil {
+		return err
+	}
+	rows, err := checkpointRows(ctx, store, layout)
+	if i := slices.IndexFunc(rows, func(r checkpointRow) bool { return r.Cursor == cursor }); i >= 0 && err == nil {
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "checkpoint of step %d is kept: %s\n", step, rows[i].Kept)
 	}
 	return err
 }

@@ -236,10 +236,30 @@ func Load(ctx context.Context, store blob.Store, ref blob.Ref) (step int, state 
 		return 0, State{}, fmt.Errorf("load checkpoint %s: %w", ref.Key, err)
 	}
 	state = State{About: m.About, Counters: m.Counters, Model: m.Model}
+	if err := loadKinds(ctx, store, m, state.kinds()); err != nil {
+		return 0, State{}, fmt.Errorf("load checkpoint %s: %w", ref.Key, err)
+	}
+	return m.Step, state, nil
+}
+
+// LoadModel is Load for the weights alone.
+func LoadModel(ctx context.Context, store blob.Store, ref blob.Ref) (model qwen3.Config, weights []qwen3.Tensor, err error) {
+	m, err := readManifest(ctx, store, ref)
+	if err == nil {
+		err = loadKinds(ctx, store, m, map[string]*[]qwen3.Tensor{kindWeights: &weights})
+	}
+	if err != nil {
+		return qwen3.Config{}, nil, fmt.Errorf("load weights of checkpoint %s: %w", ref.Key, err)
+	}
+	return m.Model, weights, nil
+}
+
+// loadKinds reads the tensors of the given kinds.
+func loadKinds(ctx context.Context, store blob.Store, m manifest, kinds map[string]*[]qwen3.Tensor) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallel)
 	parts := map[string][][]qwen3.Tensor{}
-	for kind := range state.kinds() {
+	for kind := range kinds {
 		shards := make([][]qwen3.Tensor, len(m.Shards[kind]))
 		parts[kind] = shards
 		for i, shard := range m.Shards[kind] {
@@ -250,12 +270,12 @@ func Load(ctx context.Context, store blob.Store, ref blob.Ref) (step int, state 
 		}
 	}
 	if err := g.Wait(); err != nil {
-		return 0, State{}, fmt.Errorf("load checkpoint %s: %w", ref.Key, err)
+		return err
 	}
-	for kind, tensors := range state.kinds() {
+	for kind, tensors := range kinds {
 		*tensors = slices.Concat(parts[kind]...)
 	}
-	return m.Step, state, nil
+	return nil
 }
 
 // Entry is a checkpoint in a store.

@@ -1,0 +1,223 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.temporal.io/sdk/testsuite"
+
+	"temper/activities"
+	"temper/internal/artifact"
+	"temper/internal/blob"
+	"temper/internal/blob/fileblob"
+	"temper/internal/config"
+	"temper/trainer"
+	"temper/trainer/qwen3"
+)
+
+const savedConfig = `
+name: test
+seed: 5
+model: {hidden_size: 8, num_layers: 1, num_heads: 1, num_kv_heads: 1, head_dim: 8, intermediate_size: 8, max_context: 400}
+tokenizer: {num_merges: 20}
+sft: {data: {env: chase, levels: [1], num: 10}, batch_size: 4, steps: 2}
+rl: {problems_per_step: 3, rollouts_per_problem: 6, group_size: 4, roc: {min_positive: 1, min_negative: 1}}
+stages: [{name: only, data: {env: chase, levels: [1], num: 7}, max_response_tokens: 120, max_turns: 3, until: {steps: 9}}]
+eval: {num_problems: 4}
+checkpoint: {every_steps: 1, keep: 2}
+`
+
+// savedRun is a home with a run of two SFT updates and three RL steps, each with
+// a checkpoint; the steps' batches are empty. It returns the store's folder.
+func savedRun(t *testing.T) string {
+	t.Helper()
+	home := t.TempDir()
+	t.Setenv("TEMPER_HOME", home)
+	t.Setenv("TEMPER_STORE", "")
+	dir := filepath.Join(home, "store")
+	store, err := fileblob.New(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	control := &activities.Control{Store: store}
+	var suite testsuite.WorkflowTestSuite
+	env := suite.NewTestActivityEnvironment()
+	env.RegisterActivity(control)
+	text, err := json.Marshal(savedConfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	value, err := env.ExecuteActivity(control.OpenRun, activities.RunInput{RunID: "demo", Config: text})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var plan activities.RunPlan
+	if err := value.Get(&plan); err != nil {
+		t.Fatal(err)
+	}
+	run := activities.RunRef{RunID: plan.RunID, Config: plan.Config}
+	if _, err := control.PrepareData(t.Context(), activities.PrepareDataInput{Run: run}); err != nil {
+		t.Fatal(err)
+	}
+	tr := &activities.Trainer{Store: store, Now: time.Now, Background: func(task func()) { task() },
+		NewLearner: func(cfg config.Run, model qwen3.Config) (activities.Learner, error) {
+			return trainer.New(trainer.Config{Model: model, MicrobatchTokens: 1024, Temperature: 1, Loss: cfg.RL.Loss})
+		}}
+	if _, err := tr.TrainSFT(t.Context(), activities.TrainSFTInput{Run: run, To: 2, Save: true}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tr.PublishPolicy(t.Context(), activities.PublishInput{Run: run}); err != nil {
+		t.Fatal(err)
+	}
+	layout := artifact.Layout{RunID: "demo"}
+	for step := 1; step <= 3; step++ {
+		if _, err := blob.PutJSON(t.Context(), store, layout.BatchStats(step), activities.BuildBatchResult{}, blob.Always); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tr.TrainStep(t.Context(), activities.TrainStepInput{Run: run, Step: step, Save: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// TestExportLoads: an export in f32 has the bits of the published policy, one in
+// bf16 half the bytes, and both are whole for temper model.
+func TestExportLoads(t *testing.T) {
+	dir := savedRun(t)
+	want := output(t, "model", "logits", filepath.Join(dir, "runs/demo/policies/v000000"), "--ids", "1,2,3", "--all")
+	bytes := map[string]int64{}
+	for name, flags := range map[string][]string{
+		"newest": nil, "last": {"--last"}, "step": {"--step", "3"}, "sft": {"--step", "sft"}, "policy": {"--policy", "0"}, "bf16": {"--step", "0", "--dtype", "bfloat16"},
+	} {
+		out := filepath.Join(t.TempDir(), "new", "out")
+		if name != "bf16" {
+			flags = append(flags, "--dtype", "f32")
+		}
+		if text := output(t, append([]string{"run", "export", "demo", out}, flags...)...); !strings.Contains(text, out) {
+			t.Errorf("%s: printed %q", name, text)
+		}
+		var report modelReport
+		if err := json.Unmarshal([]byte(output(t, "model", "inspect", out, "--json")), &report); err != nil {
+			t.Fatal(err)
+		}
+		if len(report.Problems) != 1 || !strings.HasPrefix(report.Problems[0], "tokenizer_config.json") { // the run has no template of its own
+			t.Errorf("%s: problems %v", name, report.Problems)
+		}
+		info, err := os.Stat(filepath.Join(out, "model.safetensors"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		bytes[name] = info.Size()
+		got := output(t, "model", "logits", out, "--ids", "1,2,3", "--all")
+		if same := got == want; same != (name != "bf16") {
+			t.Errorf("%s: equal to the published policy: %v", name, same)
+		}
+		left, err := os.ReadDir(filepath.Dir(out))
+		if err != nil || len(left) != 1 {
+			t.Errorf("%s: %d entries beside the export (%v)", name, len(left), err)
+		}
+	}
+	if bytes["bf16"] > bytes["sft"]*6/10 {
+		t.Errorf("bf16 takes %d bytes of %d", bytes["bf16"], bytes["sft"])
+	}
+}
+
+// TestCheckpointCommands: what is listed, pinned and refused, by the steps that
+// every other command counts in.
+func TestCheckpointCommands(t *testing.T) {
+	dir := savedRun(t)
+	list := func() map[string]string {
+		t.Helper()
+		var rows []checkpointRow
+		if err := json.Unmarshal([]byte(output(t, "run", "checkpoints", "demo", "--json")), &rows); err != nil {
+			t.Fatal(err)
+		}
+		out := map[string]string{}
+		for _, r := range rows {
+			if r.Bytes == 0 || r.Cursor != r.Step+2 || r.Epoch < 1 {
+				t.Errorf("row %+v", r)
+			}
+			out[string(rune('0'+r.Step))] = r.Kept
+		}
+		return out
+	}
+	if got := list(); len(got) != 3 || got["0"] != "end of SFT" || got["2"] != "one of the newest 2" || got["3"] == "" {
+		t.Errorf("listed %v", got)
+	}
+	if text := output(t, "run", "checkpoints", "demo"); !strings.Contains(text, "STEP") || !strings.Contains(text, "sft 2/2") {
+		t.Errorf("printed\n%s", text)
+	}
+	if text := output(t, "run", "pin", "demo", "--step", "3", "--reason", "good"); text != "checkpoint of step 3 is kept: pinned: good\n" {
+		t.Errorf("pin printed %q", text)
+	}
+	output(t, "run", "pin", "demo", "--step", "sft")
+	if text := output(t, "run", "unpin", "demo", "--step", "3"); text != "checkpoint of step 3 is kept: one of the newest 2\n" {
+		t.Errorf("unpin printed %q", text)
+	}
+	output(t, "run", "unpin", "demo", "--step", "0")
+	manifest := filepath.Join(dir, "runs/demo/checkpoints/step-000004/manifest.json")
+	if err := os.WriteFile(manifest, []byte(`{"format":2,`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if text := output(t, "run", "checkpoints", "demo"); !strings.Contains(text, "damaged: ") {
+		t.Errorf("a truncated manifest is not told:\n%s", text)
+	}
+	full := t.TempDir()
+	if err := os.WriteFile(filepath.Join(full, "x"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want, args := range map[string][]string{
+		"--step is missing":                                        {"run", "pin", "demo"},
+		`--step: is "x", want the number of a step`:                {"run", "unpin", "demo", "--step", "x"},
+		"run demo has no complete checkpoint of step 7":            {"run", "pin", "demo", "--step", "7"},
+		"run demo has no checkpoint of step 1: name one of 0, 2, ": {"run", "export", "demo", filepath.Join(t.TempDir(), "x"), "--step", "1"},
+		"run demo has no policy 9":                                 {"run", "export", "demo", filepath.Join(t.TempDir(), "x"), "--policy", "9"},
+		"none is known to be best":                                 {"run", "export", "demo", filepath.Join(t.TempDir(), "x"), "--best"},
+		full + ": want an empty directory or none":                 {"run", "export", "demo", full},
+		`dtype "int4"`:                                             {"run", "export", "demo", filepath.Join(t.TempDir(), "x"), "--dtype", "int4"},
+		`no run "nobody"`:                                          {"run", "export", "nobody", filepath.Join(t.TempDir(), "x")},
+		"want one of --step, --policy, --best and --last":          {"run", "export", "demo", filepath.Join(t.TempDir(), "x"), "--best", "--policy", "1"},
+	} {
+		var stdout, stderr bytes.Buffer
+		if code := run(args, &stdout, &stderr); code != exitUser || !strings.Contains(stderr.String(), want) {
+			t.Errorf("%v: exit code %d, %q; want 2 and %q", args, code, stderr.String(), want)
+		}
+	}
+}
+
+// TestStoreGC: garbage that is old enough goes, a checkpoint's shards never.
+func TestStoreGC(t *testing.T) {
+	dir := savedRun(t)
+	garbage := filepath.Join(dir, "cas/ab", strings.Repeat("ab", 32)+".safetensors")
+	if err := os.MkdirAll(filepath.Dir(garbage), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, age := range []time.Duration{time.Minute, 3 * time.Hour} {
+		if err := os.WriteFile(garbage, []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(garbage, time.Now(), time.Now().Add(-age)); err != nil {
+			t.Fatal(err)
+		}
+		old := age > time.Hour
+		if text := output(t, "store", "gc", "--dry-run"); strings.Contains(text, "would delete 1 ") != old {
+			t.Errorf("age %v: dry run printed %q", age, text)
+		}
+		if _, err := os.Stat(garbage); err != nil {
+			t.Fatalf("a dry run deleted: %v", err)
+		}
+		if text := output(t, "store", "gc"); strings.Contains(text, "; deleted 1 ") != old {
+			t.Errorf("age %v: printed %q", age, text)
+		}
+		if _, err := os.Stat(garbage); os.IsNotExist(err) != old {
+			t.Errorf("age %v: garbage: %v", age, err)
+		}
+	}
+	output(t, "run", "export", "demo", filepath.Join(t.TempDir(), "x"), "--step", "2")
+}

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"temper/activities"
+	"temper/internal/blob"
+	"temper/trainer/checkpoint"
+	"temper/trainer/hf"
+	"temper/trainer/qwen3"
+)
+
+// exporting is what a person asks of an export.
+type exporting struct {
+	runID, dir, dtype, step string
+	policy                  int64
+	best, last              bool
+}
+
+func runExportCommand() *cobra.Command {
+	e := exporting{}
+	cmd := &cobra.Command{
+		Use: "export RUN DIR", Short: "Write a checkpoint or a policy of a run as a Hugging Face directory",
+		Long: `Writes DIR with the weights, config.json, tokenizer.json and, where the run has one, the chat template:
+what transformers, vLLM and temper model read. DIR must be empty or absent; it appears whole or not at all.
+Without a choice it is the newest checkpoint.`,
+		Args: cobra.ExactArgs(2),
+	}
+	p := processFlags(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&e.step, "step", "", "the checkpoint of this step; 0 or sft is the one after SFT")
+	flags.Int64Var(&e.policy, "policy", 0, "this published policy instead of a checkpoint")
+	flags.BoolVar(&e.best, "best", false, "the checkpoint with the highest reward of the step after it")
+	flags.BoolVar(&e.last, "last", false, "the newest checkpoint")
+	flags.StringVar(&e.dtype, "dtype", "bf16", "type of the weights: bf16, f32 (all bits of the training) or f16")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		e.runID, e.dir = args[0], args[1]
+		chosen := 0
+		for _, name := range []string{"step", "policy", "best", "last"} {
+			if flags.Changed(name) {
+				chosen++
+			}
+		}
+		if chosen > 1 {
+			return usagef("want one of --step, --policy, --best and --last: what is exported")
+		}
+		dtype, err := dtypeNamed(e.dtype)
+		if err != nil {
+			return err
+		}
+		store, err := openStore(cmd.Context(), p)
+		if err != nil {
+			return err
+		}
+		if _, err := existingRun(cmd.Context(), store, e.runID); err != nil {
+			return err
+		}
+		what, policy, err := e.read(cmd.Context(), store, cmd.Flags().Changed("policy"))
+		if err != nil {
+			return forkError(err)
+		}
+		layout := hf.Layout{DType: dtype, Files: map[string][]byte{hf.TokenizerFile: policy.Tokenizer}}
+		for name, data := range policy.Files {
+			layout.Files[name] = data
+		}
+		err = hf.Create(e.dir, policy.Model, qwen3.ByName(policy.Weights), layout)
+		if errors.Is(err, os.ErrExist) {
+			return usageError{err}
+		}
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %s of run %s, %d parameters in %s\n", e.dir, what, e.runID, policy.Model.NumParameters(), hf.TorchName(dtype))
+		return err
+	}
+	return cmd
+}
+
+// read finds what is to be exported and says what it is.
+func (e *exporting) read(ctx context.Context, store blob.Store, published bool) (what string, p checkpoint.Policy, err error) {
+	if err := refuseFull(e.dir); err != nil {
+		return "", p, err
+	}
+	if published {
+		p, err = activities.PublishedPolicy(ctx, store, e.runID, e.policy)
+		return fmt.Sprintf("policy %d", e.policy), p, err
+	}
+	from := activities.ForkFrom{RunID: e.runID, From: activities.FromLast}
+	switch {
+	case e.best:
+		from.From = activities.FromBest
+	case e.step != "":
+		from.From = ""
+		if from.Step, err = parseStep(e.step); err != nil {
+			return "", p, err
+		}
+	}
+	step, manifest, err := activities.FindCheckpoint(ctx, store, from)
+	if err != nil {
+		return "", p, err
+	}
+	p, err = activities.CheckpointPolicy(ctx, store, e.runID, manifest)
+	return fmt.Sprintf("checkpoint of step %d", step), p, err
+}
+
+// refuseFull spares the reading of weights that cannot be written.
+func refuseFull(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, os.ErrNotExist) || err == nil && len(entries) == 0 {
+		return nil
+	}
+	if err == nil {
+		err = os.ErrExist
+	}
+	return usagef("%s: want an empty directory or none: %w", dir, err)
+}
+
+// parseStep reads the step of a checkpoint as people name it.
+func parseStep(text string) (int, error) {
+	if text == "sft" {
+		return 0, nil
+	}
+	step, err := strconv.Atoi(text)
+	if err != nil || step < 0 {
+		return 0, usagef("--step: is %q, want the number of a step, or sft", text)
+	}
+	return step, nil
+}
