@@ -24,7 +24,7 @@ const (
 	ErrTypeStore         = "Store"         // a store that refuses us: bucket, credentials, permission
 	ErrTypeNotFound      = "NotFound"      // a policy or step that the run does not have
 	ErrTypeRefused       = "Refused"       // a command that makes no sense now
-	ErrTypeConflict      = "Conflict"      // a replay that does not give the stored result
+	ErrTypeConflict      = "Conflict"      // a replay or a checkpoint that does not fit what is stored
 )
 
 // permanentError is an error that no retry can mend.
@@ -68,7 +68,7 @@ func kindOf(err error) string {
 		return ErrTypeTooLarge
 	case errors.Is(err, blob.ErrCorrupt), errors.Is(err, checkpoint.ErrCorrupt):
 		return ErrTypeCorrupt
-	case errors.Is(err, blob.ErrExists):
+	case errors.Is(err, blob.ErrExists), errors.Is(err, checkpoint.ErrMismatch):
 		return ErrTypeConflict
 	case errors.Is(err, blob.ErrMisconfigured):
 		return ErrTypeStore

@@ -81,7 +81,7 @@ func (m mortal) List(ctx context.Context, prefix string) ([]blob.Info, error) {
 // order: an update that is missing, doubled or misplaced shows.
 type chain struct {
 	fate      *fate
-	vocab     int
+	model     qwen3.Config
 	state     [sha256.Size]byte
 	updates   int
 	closed    bool
@@ -176,7 +176,7 @@ func (c *chain) tensors() []qwen3.Tensor {
 }
 
 func (c *chain) Snapshot() (checkpoint.State, error) {
-	return checkpoint.State{Counters: checkpoint.Counters{TotalUpdates: int64(c.updates)}, Weights: c.tensors()}, nil
+	return checkpoint.State{Model: c.model, Counters: checkpoint.Counters{TotalUpdates: int64(c.updates)}, Weights: c.tensors()}, nil
 }
 
 func (c *chain) RestoreState(s checkpoint.State) error {

@@ -64,7 +64,7 @@ func TestFencedTrainerWritesNothing(t *testing.T) {
 	before := 0
 	older := &activities.Trainer{Store: book, Now: still, Background: func(task func()) { task() },
 		NewLearner: func(_ config.Run, model qwen3.Config) (activities.Learner, error) {
-			return &overtaken{chain: &chain{fate: &fate{}, vocab: model.VocabSize}, takeover: func() {
+			return &overtaken{chain: &chain{fate: &fate{}, model: model}, takeover: func() {
 				play(t, h.store, &fate{}, false, script[3:])
 				before = len(book.writes)
 			}}, nil

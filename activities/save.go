@@ -3,8 +3,6 @@ package activities
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -12,6 +10,7 @@ import (
 	"time"
 
 	"temper/internal/artifact"
+	"temper/internal/blob"
 	"temper/internal/failpoint"
 	"temper/trainer/checkpoint"
 )
@@ -40,7 +39,7 @@ func (s *session) save(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if state.About, err = s.about(s.at); err != nil {
+	if state.About, err = s.about(ctx, s.at); err != nil {
 		return err
 	}
 	s.beginUpload(ctx, s.at, state)
@@ -157,7 +156,7 @@ func (s *session) owed(ctx context.Context) error {
 	cursors := []int{s.at}
 	for _, e := range entries {
 		if e.Step == s.at && !slices.Contains(s.damaged, s.at) {
-			return nil
+			return s.lease.Advance(ctx, e.Step, e.Ref) // its process died in between
 		}
 		if e.Step != s.at {
 			cursors = append(cursors, e.Step)
@@ -179,27 +178,6 @@ func (s *session) wasSaved(ctx context.Context) (bool, error) {
 	}
 	r, ok, err := artifact.Lookup[TrainStepResult](ctx, s.store, s.layout.TrainResult(s.at-s.cfg.SFT.Steps))
 	return ok && r.Saved, err
-}
-
-// about says where in the run a cursor is.
-func (s *session) about(cursor int) (checkpoint.About, error) {
-	step := max(0, cursor-s.cfg.SFT.Steps)
-	a := checkpoint.About{Run: s.run.RunID, Seed: s.cfg.Seed, MetricsStep: step}
-	cfg := s.cfg.At(step)
-	cfg.Amendments = nil // what they change of this step is in its keys
-	data, err := cfg.YAML()
-	if err != nil {
-		return a, err
-	}
-	sum := sha256.Sum256(data)
-	a.ConfigSHA256 = hex.EncodeToString(sum[:])
-	for _, p := range planOf(s.run.RunID, s.cfg.At(step)).Stages {
-		if step >= p.FirstStep && step < p.FirstStep+p.Steps {
-			a.Stage, a.StageStep = p.Index, step-p.FirstStep+1
-			a.LedgerProblems = a.StageStep * cfg.RL.ProblemsPerStep
-		}
-	}
-	return a, nil
 }
 
 // prune deletes the checkpoints that nothing keeps, after a save of the cursor.
@@ -230,19 +208,28 @@ func (s *session) kept(ctx context.Context, cursors []int, at int) (map[int]stri
 }
 
 // lead takes the run's lease, for a new session and after another trainer had it.
-func (s *session) lead(ctx context.Context) error {
+func (s *session) lead(ctx context.Context) (err error) {
+	s.lease, err = checkpoint.Acquire(ctx, s.store, s.layout.Head(), newHolder(), s.newestEpoch)
+	return err
+}
+
+// newestEpoch is the highest epoch under which a checkpoint of the run was
+// written: what is known of the lease without a head.
+func (s *session) newestEpoch(ctx context.Context) (int64, error) {
 	entries, err := checkpoint.List(ctx, s.store, s.layout.Checkpoints())
 	if err != nil {
-		return err
+		return 0, err
 	}
-	floor := int64(0)
+	newest := int64(0)
 	for _, e := range entries {
-		if d, err := checkpoint.Describe(ctx, s.store, e.Ref); err == nil {
-			floor = max(floor, d.Epoch)
+		d, err := checkpoint.Describe(ctx, s.store, e.Ref)
+		if err == nil {
+			newest = max(newest, d.Epoch)
+		} else if !errors.Is(err, checkpoint.ErrCorrupt) && !errors.Is(err, blob.ErrNotExist) {
+			return 0, err
 		}
 	}
-	s.lease, err = checkpoint.Acquire(ctx, s.store, s.layout.Head(), newHolder(), floor)
-	return err
+	return newest, nil
 }
 
 // newHolder names a holder of a lease as no other is named.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"temper/internal/artifact"
@@ -61,7 +60,8 @@ type session struct {
 	upload     *upload // the save under way; nil for none
 	background func(task func())
 	now        func() time.Time
-	damaged    []int // cursors of checkpoints that could not be read
+	damaged    []int  // cursors of checkpoints that could not be read
+	frozen     []byte // config.yaml; nil until it is needed
 }
 
 // graphs are the settings that a learner cannot change any more.
@@ -158,69 +158,6 @@ func (t *Trainer) seek(ctx context.Context, want int) error {
 		}
 	}
 	return nil
-}
-
-// restore loads the newest checkpoint at or before want, unless the state is as
-// far already; without a checkpoint it starts over. An unreadable one is passed
-// over: all updates since an older one can be made again.
-func (s *session) restore(ctx context.Context, want int) error {
-	saved, err := checkpoint.List(ctx, s.store, s.layout.Checkpoints())
-	if err != nil {
-		return err
-	}
-	if s.at > want {
-		s.known = false
-	}
-	for _, c := range slices.Backward(saved) {
-		if c.Step > want || s.known && c.Step <= s.at {
-			continue
-		}
-		s.known = false
-		_, err := s.learner.Restore(ctx, s.store, c.Ref)
-		if err == nil {
-			s.at, s.known = c.Step, true
-			return nil
-		}
-		if !errors.Is(err, checkpoint.ErrCorrupt) && !errors.Is(err, blob.ErrCorrupt) && !errors.Is(err, blob.ErrNotExist) {
-			return err
-		}
-		s.damaged = append(s.damaged, c.Step)
-		warn(ctx, "checkpoint is unreadable, taking an older one", "run_id", s.run.RunID, "ref", c.Ref.Key, "err", err)
-		if err := s.warnOperator(ctx, fmt.Sprintf("checkpoint of %s is unreadable, an older one is taken and the updates since are made again: %v", s.name(c.Step), err)); err != nil {
-			return err
-		}
-	}
-	if s.known {
-		return nil
-	}
-	if from := s.cfg.Fork; from.RunID != "" {
-		return permanent(ErrTypeCorrupt, fmt.Errorf("no readable checkpoint is left of this fork of run %s, step %d: fork that run again", from.RunID, from.Step))
-	}
-	if err := s.begin(ctx); err != nil {
-		return err
-	}
-	s.at, s.known = 0, true
-	return nil
-}
-
-// warnOperator enters a warning into the run's event log.
-func (s *session) warnOperator(ctx context.Context, text string) error {
-	now := s.now()
-	_, err := artifact.PutOnce(ctx, s.store, s.layout.Event(now.UnixNano(), "warning", text),
-		LogEventInput{Run: s.run, Time: now, Kind: "warning", Text: text})
-	return err
-}
-
-// begin gives the learner the weights that the run starts from.
-func (s *session) begin(ctx context.Context) error {
-	if s.start == nil {
-		return s.learner.Init(rl.Seed(s.cfg.Seed, "init"))
-	}
-	p, err := checkpoint.LoadWeights(ctx, s.store, s.start.Policy)
-	if err != nil {
-		return err
-	}
-	return s.learner.Import(p.Weights)
 }
 
 // advance makes the next update of the run. One that fails, or panics, may have
@@ -360,6 +297,9 @@ func (s *session) loadReference(ctx context.Context, cursor int) error {
 	}
 	for _, c := range saved {
 		if c.Step == cursor {
+			if err := s.fits(ctx, c); err != nil {
+				return err
+			}
 			return s.learner.LoadReference(ctx, s.store, c.Ref)
 		}
 	}

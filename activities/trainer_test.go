@@ -35,7 +35,7 @@ func boot(store blob.Store, f *fate) *machine {
 	m.Trainer = &activities.Trainer{
 		Store: mortal{store, f}, Now: still, Background: func(task func()) { task() }, // moments have an order
 		NewLearner: func(_ config.Run, model qwen3.Config) (activities.Learner, error) {
-			m.learners = append(m.learners, &chain{fate: f, vocab: model.VocabSize})
+			m.learners = append(m.learners, &chain{fate: f, model: model})
 			return m.learners[len(m.learners)-1], nil
 		},
 	}

@@ -182,7 +182,7 @@ func TestCheckpointCommands(t *testing.T) {
 		full + ": want an empty directory or none":                 {"run", "export", "demo", full},
 		`dtype "int4"`:                                             {"run", "export", "demo", filepath.Join(t.TempDir(), "x"), "--dtype", "int4"},
 		`no run "nobody"`:                                          {"run", "export", "nobody", filepath.Join(t.TempDir(), "x")},
-		"want one of --step, --policy, --best and --last":          {"run", "export", "demo", filepath.Join(t.TempDir(), "x"), "--best", "--policy", "1"},
+		"--policy and --best exclude each other":                   {"run", "export", "demo", filepath.Join(t.TempDir(), "x"), "--best", "--policy", "1"},
 	} {
 		var stdout, stderr bytes.Buffer
 		if code := run(args, &stdout, &stderr); code != exitUser || !strings.Contains(stderr.String(), want) {

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -41,14 +43,8 @@ Without a choice it is the newest checkpoint.`,
 	flags.StringVar(&e.dtype, "dtype", "bf16", "type of the weights: bf16, f32 (all bits of the training) or f16")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		e.runID, e.dir = args[0], args[1]
-		chosen := 0
-		for _, name := range []string{"step", "policy", "best", "last"} {
-			if flags.Changed(name) {
-				chosen++
-			}
-		}
-		if chosen > 1 {
-			return usagef("want one of --step, --policy, --best and --last: what is exported")
+		if err := onlyOne(cmd, "step", "policy", "best", "last"); err != nil {
+			return err
 		}
 		dtype, err := dtypeNamed(e.dtype)
 		if err != nil {
@@ -80,6 +76,15 @@ Without a choice it is the newest checkpoint.`,
 		return err
 	}
 	return cmd
+}
+
+// onlyOne refuses several flags that exclude each other.
+func onlyOne(cmd *cobra.Command, names ...string) error {
+	given := slices.DeleteFunc(names, func(name string) bool { return !cmd.Flags().Changed(name) })
+	if len(given) > 1 {
+		return usagef("--%s exclude each other: want one", strings.Join(given, " and --"))
+	}
+	return nil
 }
 
 // read finds what is to be exported and says what it is.

@@ -65,20 +65,12 @@ type Lease struct {
 // Acquire takes the lease of the head at key, whoever has it: the new epoch is
 // above that of every holder before. holder must be unique among all
 // processes. It does not wait: whoever is asked to train a run is the one who
-// trains it, and the holder before learns that at its next write. A head that
-// cannot be read is replaced, with an epoch above floor.
-func Acquire(ctx context.Context, store blob.Store, key, holder string, floor int64) (*Lease, error) {
+// trains it, and the holder before learns that at its next write. floor is asked
+// when there is no head or one that cannot be read, which is replaced: the new
+// epoch is above it. Errors: ErrNewer.
+func Acquire(ctx context.Context, store blob.Store, key, holder string, floor func(context.Context) (int64, error)) (*Lease, error) {
 	for {
-		head, ref, err := readHead(ctx, store, key)
-		switch {
-		case errors.Is(err, ErrCorrupt):
-			head = Head{Epoch: floor}
-		case err != nil && !errors.Is(err, blob.ErrNotExist):
-			return nil, fmt.Errorf("take lease: %w", err)
-		}
-		head.Format, head.Epoch, head.Holder = headFormat, max(head.Epoch, floor)+1, holder
-		l := &Lease{store: store, key: key, holder: holder, epoch: head.Epoch}
-		err = l.swap(ctx, ref, head)
+		l, err := acquire(ctx, store, key, holder, floor)
 		if err == nil {
 			return l, nil
 		}
@@ -89,6 +81,23 @@ func Acquire(ctx context.Context, store blob.Store, key, holder string, floor in
 			return nil, fmt.Errorf("take lease: %w", err)
 		}
 	}
+}
+
+func acquire(ctx context.Context, store blob.Store, key, holder string, floor func(context.Context) (int64, error)) (*Lease, error) {
+	head, ref, err := readHead(ctx, store, key)
+	if errors.Is(err, ErrCorrupt) || errors.Is(err, blob.ErrNotExist) {
+		head = Head{}
+		head.Epoch, err = floor(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	head.Format, head.Epoch, head.Holder = headFormat, head.Epoch+1, holder
+	l := &Lease{store: store, key: key, holder: holder, epoch: head.Epoch}
+	if err := l.swap(ctx, ref, head); err != nil {
+		return nil, err
+	}
+	return l, nil
 }
 
 // swap replaces the head that old describes. The caller holds l.mu or owns l.

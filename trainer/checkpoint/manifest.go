@@ -18,7 +18,7 @@ import (
 // function of the run's configuration and the step.
 type About struct {
 	Run          string `json:"run"`
-	ConfigSHA256 string `json:"config_sha256"` // of the frozen configuration
+	ConfigSHA256 string `json:"config_sha256"` // of the frozen configuration and the amendments up to the step
 	Seed         uint64 `json:"seed"`          // every draw is a function of it and a path
 	// Stage (from 1) and StageStep of the newest update; 0 in supervised training.
 	Stage     int `json:"stage"`

@@ -1,0 +1,55 @@
+package checkpoint
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"temper/trainer/qwen3"
+)
+
+// ErrMismatch means that a checkpoint is whole and not one of this run: another
+// run, configuration or architecture made it.
+var ErrMismatch = errors.New("checkpoint does not fit")
+
+// Fits tells a checkpoint that another run, configuration or architecture made.
+// want is what the run's own checkpoint of the step would say of itself; one
+// that was adopted says it of the run that it comes from, and one of format 1 says
+// nothing. Errors: ErrMismatch, with all that differs.
+func (d Description) Fits(want About, model qwen3.Config) error {
+	var differs []string
+	differ := func(what string, have, want any) {
+		if have != want {
+			differs = append(differs, fmt.Sprintf("%s is %v, want %v", what, have, want))
+		}
+	}
+	if !d.Adopted && d.Format > 1 {
+		differ("run", d.About.Run, want.Run)
+		differ("seed", d.About.Seed, want.Seed)
+		differ("config_sha256", fmt.Sprintf("%.12s", d.About.ConfigSHA256), fmt.Sprintf("%.12s", want.ConfigSHA256))
+	}
+	have, need := fields(d.Model), fields(model)
+	for _, key := range slices.Sorted(maps.Keys(need)) {
+		differ("model."+key, have[key], need[key])
+	}
+	if len(differs) > 0 {
+		return fmt.Errorf("%s: %w", strings.Join(differs, "; "), ErrMismatch)
+	}
+	return nil
+}
+
+// fields is a model's configuration by the keys of config.json.
+func fields(model qwen3.Config) map[string]any {
+	data, err := json.Marshal(model)
+	if err != nil {
+		panic(err) // numbers, one of them not finite
+	}
+	var out map[string]any
+	if err := json.Unmarshal(data, &out); err != nil {
+		panic(err)
+	}
+	return out
+}
