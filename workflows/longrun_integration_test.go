@@ -4,6 +4,7 @@ package workflows_test
 
 import (
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
@@ -18,6 +19,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/worker"
 
+	"temper/activities"
 	"temper/internal/temporalclient"
 	"temper/workflows"
 )
@@ -66,8 +68,46 @@ func TestLongRun(t *testing.T) {
 	t.Logf("per step: %.1f events, %.0f bytes of history, %.1f actions without heartbeats, %.0f bytes of database",
 		per(cost.events), per(cost.bytes), per(cost.actions), per(grown))
 	t.Logf("largest history: %d events, %d bytes, of %s", cost.mostEvents, cost.mostBytes, cost.largest)
+	t.Logf("%d workflows, %d of them continued as new", cost.workflows, cost.continued)
+	if want := continuations(w.plan.Stages, workflows.StepsPerExecution); cost.continued != want {
+		t.Errorf("%d executions continued as new, want %d", cost.continued, want)
+	}
 	if cost.builds["build-1"] == 0 || cost.builds["build-2"] == 0 {
 		t.Errorf("workflow tasks by build: %v, want some of both", cost.builds)
+	}
+}
+
+// continuations is how often stages continue as new.
+func continuations(stages []activities.StagePlan, perExecution int) (n int) {
+	for _, s := range stages {
+		n += (s.Steps - 1) / perExecution
+	}
+	return n
+}
+
+// TestStageContinuesOnTheServer makes a stage in several executions, one after the
+// other, which a run of few steps does not come to.
+func TestStageContinuesOnTheServer(t *testing.T) {
+	const steps, perExecution = 11, 4
+	c := dialServer(t)
+	w := newWorld(steps)
+	defer serve(t, c, w)()
+	in := stageInput(w, perExecution)
+	in.Run.RunID = uniqueRun(t, "continued")
+	data, err := json.Marshal(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := workflows.StageWorkflowID(in.Run.RunID, 1, "hop1")
+	start(t, c, id, workflows.TypeStage, string(data))
+	awaitFor(t, "the end of the stage", 5*time.Minute, closed(c, id))
+	checkEachStepOnce(t, w, steps)
+	if cost := costOf(t, c, id); cost.continued != continuations(w.plan.Stages, perExecution) || cost.mostEvents > 150 {
+		t.Errorf("%d executions continued as new, %d events in the longest; want %d and few", cost.continued, cost.mostEvents, continuations(w.plan.Stages, perExecution))
+	}
+	var out workflows.StageResult
+	if err := c.GetWorkflow(t.Context(), id, "").Get(t.Context(), &out); err != nil || out.Step != steps || out.Policy.Version != steps {
+		t.Errorf("the stage ends with %+v, %v; want step and policy %d", out, err, steps)
 	}
 }
 
@@ -144,10 +184,10 @@ func databaseBytes(t *testing.T, dir string) (n int) {
 
 // cost is what a run and all workflows below it left on the server.
 type cost struct {
-	events, bytes, actions           int
-	mostEvents, mostBytes, workflows int
-	largest                          string
-	builds                           map[string]int // workflow tasks
+	events, bytes, actions, continued int
+	mostEvents, mostBytes, workflows  int
+	largest                           string
+	builds                            map[string]int // workflow tasks
 }
 
 func costOf(t *testing.T, c client.Client, runWorkflow string) *cost {
@@ -162,6 +202,9 @@ func costOf(t *testing.T, c client.Client, runWorkflow string) *cost {
 			t.Fatal(err)
 		}
 		for _, e := range found.Executions {
+			if e.Status == enums.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW {
+				out.continued++
+			}
 			out.add(t, c, e.Execution.WorkflowId, e.Execution.RunId)
 		}
 		if page = found.NextPageToken; len(page) == 0 {

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -45,16 +46,39 @@ func startServer(t testing.TB) string {
 	return startServerIn(t, t.TempDir())
 }
 
+// temporald is where TestMain wants the server, and buildTemporald puts it there
+// once for all tests: linking it takes longer than most of them.
+var (
+	temporald      string
+	buildTemporald = sync.OnceValue(func() error {
+		build := exec.Command("go", "build", "-buildvcs=false", "-ldflags=-s -w", "-o", temporald, ".")
+		build.Dir = filepath.Join("..", "tools", "temporald")
+		if out, err := build.CombinedOutput(); err != nil {
+			return fmt.Errorf("build temporald: %w\n%s", err, out)
+		}
+		return nil
+	})
+)
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "temper-workflows-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	temporald = filepath.Join(dir, "temporald")
+	code := m.Run()
+	_ = os.RemoveAll(dir) // a temporary folder
+	os.Exit(code)
+}
+
 // startServerIn keeps the database in dir.
 func startServerIn(t testing.TB, dir string) string {
 	t.Helper()
-	binary := filepath.Join(dir, "temporald")
-	build := exec.Command("go", "build", "-o", binary, ".")
-	build.Dir = filepath.Join("..", "tools", "temporald")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build temporald: %v\n%s", err, out)
+	if err := buildTemporald(); err != nil {
+		t.Fatal(err)
 	}
-	server := exec.Command(binary, "--db", filepath.Join(dir, "temporal.db"),
+	server := exec.Command(temporald, "--db", filepath.Join(dir, "temporal.db"),
 		"--port", freePort(t), "--ui-port", "0", "--exit-with-parent")
 	var stderr bytes.Buffer // the server complains when pollers leave: shown only on failure
 	server.Stderr = &stderr
