@@ -9,9 +9,9 @@ import (
 	"temper/trainer/device"
 )
 
-// defaultLaneTokens are few, so that a minibatch of the usual size has a pass for
+// DefaultLaneTokens are few, so that a minibatch of the usual size has a pass for
 // each of several cores and none of them waits long for the last one.
-const defaultLaneTokens = 512
+const DefaultLaneTokens = 512
 
 // passTokens bounds the padded tokens of a device pass. It is a matter of the
 // configuration alone, so that how a minibatch is cut, and with it every bit of
@@ -23,7 +23,7 @@ func (c Config) passTokens() int {
 	case c.LaneTokens > 0:
 		return min(c.MicrobatchTokens, c.LaneTokens)
 	}
-	return min(c.MicrobatchTokens, defaultLaneTokens)
+	return min(c.MicrobatchTokens, DefaultLaneTokens)
 }
 
 // lanes is how many of the passes run side by side: one on each core of the CPU

@@ -19,6 +19,7 @@ import (
 // planFlags are the words of a question to the estimator.
 type planFlags struct {
 	model, devices, mesh string
+	run, about           string // a configuration file, and what it says
 	f32, measure         bool
 	minibatches          int
 	request              estimate.Request
@@ -35,6 +36,7 @@ func trainerPlanCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&p.model, "model", "0.6b", "config.json of a Qwen3 (or its folder), or 0.6b, 1.7b, 4b, 8b, 14b, 32b")
+	f.StringVar(&p.run, "run", "", "configuration of a run, which answers what the other flags leave open")
 	f.StringVar(&p.devices, "devices", "CPU", "number and kind, like 8xMI300X; kinds: MI300X, H200, H100, A100-80, A100-40, CPU")
 	f.StringVar(&p.mesh, "mesh", "", "data x model axis, like 4x2; chosen when empty")
 	f.IntVar(&p.request.Length, "tokens", 4096, "tokens of a row, of one sequence or several packed ones")
@@ -55,7 +57,7 @@ func trainerPlanCommand() *cobra.Command {
 	f.BoolVar(&p.measure, "measure", false, "make the step on this machine's CPU and compare its peak with the estimate")
 	f.BoolVar(&p.asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := p.resolve(); err != nil {
+		if err := p.resolve(cmd.Flags().Changed); err != nil {
 			return usageError{err}
 		}
 		s, err := estimate.Plan(p.request)
@@ -68,14 +70,15 @@ func trainerPlanCommand() *cobra.Command {
 		case p.asJSON:
 			return printJSON(cmd.OutOrStdout(), s)
 		}
+		fmt.Fprint(cmd.OutOrStdout(), p.about)
 		s.Text(cmd.OutOrStdout())
 		return nil
 	}
 	return cmd
 }
 
-// resolve reads the flags that are names.
-func (p *planFlags) resolve() error {
+// resolve reads the flags that are names. stated tells which ones the user gave.
+func (p *planFlags) resolve(stated func(flag string) bool) error {
 	var errs []error
 	add := func(flag string, err error) {
 		if err != nil {
@@ -90,6 +93,9 @@ func (p *planFlags) resolve() error {
 	add("devices", err)
 	r.Mesh, err = parseMesh(p.mesh)
 	add("mesh", err)
+	if p.run != "" && len(errs) == 0 {
+		add("run", p.fromRun(stated))
+	}
 	if p.measure && r.Device.Fused {
 		add("measure", errors.New("only on the CPU"))
 	}

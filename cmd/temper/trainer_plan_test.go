@@ -59,11 +59,46 @@ func TestPlanUsage(t *testing.T) {
 		{"--mfu 2", "mfu: 2"},
 		{"--devices 1xH100 --measure", "only on the CPU"},
 		{"--devices x --model y", "--model:"},
+		{"--run ../../configs/none.yaml", "--run: configuration: open"},
+		{"--run ../../configs/rstar2-14b.yaml", "--run: model.path is not there, name the network with --model"},
 	} {
 		var out, errs bytes.Buffer
 		code := run(append([]string{"trainer", "plan"}, strings.Fields(c.args)...), &out, &errs)
 		if code != exitUser || !strings.Contains(errs.String(), c.want) || out.Len() > 0 {
 			t.Errorf("plan %s: exit code %d, error %q, output %q; want %d and %q", c.args, code, errs.String(), out.String(), exitUser, c.want)
 		}
+	}
+}
+
+// TestPlanOfARun: the command in the paper's configuration runs as it stands there
+// and says that a step fits; flags go before the configuration.
+func TestPlanOfARun(t *testing.T) {
+	document, err := os.ReadFile("../../configs/rstar2-14b.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stated := regexp.MustCompile(`(?m)^#   temper (trainer plan .*)$`).FindSubmatch(document)
+	if stated == nil {
+		t.Fatal("no command in the configuration")
+	}
+	t.Chdir("../..")
+	for _, c := range []struct{ flags, want string }{
+		{"", "16 kept of each; contexts of up to 14336 tokens (model.max_context), 1 in a pass"},
+		{"", "bfloat16, remat, vocabulary by 18992"},
+		{"", "step: 40960000 tokens"},
+		{"", ": fits"},
+		{"--remat=false", "too many"},
+		{"--tokens 2048", ", 8 in a pass"},
+		{"--run configs/demo.yaml --devices CPU --model 0.6b", "demo: 12 problems of 16 rollouts"},
+	} {
+		var out, errs bytes.Buffer
+		args := append(strings.Fields(string(stated[1])), strings.Fields(c.flags)...)
+		if code := run(args, &out, &errs); code != 0 || !strings.Contains(out.String(), c.want) {
+			t.Errorf("temper %s: exit code %d, %s\n%s\nwant %q", strings.Join(args, " "), code, &errs, &out, c.want)
+		}
+	}
+	var out, errs bytes.Buffer
+	if code := run([]string{"trainer", "plan", "--run", "configs/demo.yaml"}, &out, &errs); code != 0 || !strings.Contains(out.String(), "0.000401 billion parameters on 1 x CPU") {
+		t.Errorf("the plan of the demo: exit code %d, %s\n%s", code, &errs, &out)
 	}
 }

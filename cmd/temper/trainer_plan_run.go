@@ -1,0 +1,85 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+
+	"temper/internal/chat"
+	"temper/internal/config"
+	"temper/trainer"
+	"temper/trainer/estimate"
+	"temper/trainer/loss"
+	"temper/trainer/qwen3"
+)
+
+// fromRun answers what a configuration says and the flags do not.
+func (p *planFlags) fromRun(stated func(flag string) bool) error {
+	cfg, err := config.LoadFile(p.run, nil)
+	if err != nil {
+		return err
+	}
+	r := &p.request
+	if !stated("model") {
+		if r.Model, err = modelOfRun(cfg); err != nil {
+			return err
+		}
+	}
+	set := func(flag string, value func()) {
+		if !stated(flag) {
+			value()
+		}
+	}
+	pass := cfg.RL.MicrobatchTokens
+	if !r.Device.Fused { // its passes are short, and there is one on each core
+		pass = min(pass, trainer.DefaultLaneTokens)
+		r.Passes = runtime.GOMAXPROCS(0)
+		r.Accumulate = true
+	}
+	kept := cfg.RL.ProblemsPerStep * cfg.RL.GroupSize
+	set("tokens", func() { r.Length = cfg.Model.MaxContext })
+	set("sequences", func() { r.Rows = max(1, pass/r.Length) })
+	set("remat", func() { r.Remat = cfg.Model.Remat })
+	set("f32", func() { p.f32 = cfg.Model.Compute != config.ComputeBFloat16 })
+	set("pack", func() { r.Packed = cfg.RL.Pack })
+	set("reference", func() { r.Reference = cfg.RL.Loss.KL.Coefficient > 0 })
+	set("minibatches", func() { p.minibatches = cfg.RL.NumMinibatches })
+	set("accumulate", func() { r.Accumulate = r.Accumulate || kept/max(1, p.minibatches) > r.Rows })
+	set("logits-chunk", func() { r.LogitsChunk = loss.ChunkSize(cfg.RL.Loss.MaxLogits, r.Rows*r.Length, r.Model.VocabSize) })
+	set("step-tokens", func() {
+		mean := r.MeanLength
+		if mean == 0 {
+			mean = r.Length
+		}
+		r.StepTokens = kept * mean
+	})
+	p.about = fmt.Sprintf("%s: %d problems of %d rollouts a step, %d kept of each; contexts of up to %d tokens (model.max_context), "+
+		"%d in a pass (rl.microbatch_tokens %d)\n",
+		cfg.Name, cfg.RL.ProblemsPerStep, cfg.RL.RolloutsPerProblem, cfg.RL.GroupSize, cfg.Model.MaxContext, r.Rows, cfg.RL.MicrobatchTokens)
+	return nil
+}
+
+// modelOfRun is the network that a run trains. Its vocabulary is the largest
+// that the tokenizer may learn.
+func modelOfRun(cfg config.Run) (qwen3.Config, error) {
+	m := cfg.Model
+	if m.Run != "" {
+		return qwen3.Config{}, fmt.Errorf("model.run %s is in a store: name the network with --model", m.Run)
+	}
+	if m.Path != "" {
+		model, err := estimate.Model(m.Path)
+		if err != nil {
+			return model, fmt.Errorf("model.path is not there, name the network with --model: %w", err)
+		}
+		return model, nil
+	}
+	plain, err := chat.NewPlain(chat.Config{})
+	if err != nil {
+		return qwen3.Config{}, err
+	}
+	return qwen3.Config{
+		HiddenSize: m.HiddenSize, NumHiddenLayers: m.NumLayers, NumAttentionHeads: m.NumHeads, NumKeyValueHeads: m.NumKVHeads,
+		HeadDim: m.HeadDim, IntermediateSize: m.IntermediateSize, VocabSize: plain.Tokenizer().VocabSize() + cfg.Tokenizer.NumMerges,
+		RopeTheta: m.RopeTheta, RMSNormEps: m.RMSNormEps, TieWordEmbeddings: m.TieEmbeddings,
+		MaxPositionEmbeddings: m.MaxContext, InitializerRange: m.InitializerRange,
+	}, nil
+}
