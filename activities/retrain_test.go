@@ -146,6 +146,23 @@ func TestRetrainingsInSequence(t *testing.T) {
 	}
 }
 
+// TestWorsePolicyIsRefused under the gate that holds when none is stated.
+func TestWorsePolicyIsRefused(t *testing.T) {
+	n := newNightly(t, memblob.New())
+	n.input.Gate = nil
+	n.file("a.jsonl", 0, 12)
+	first := n.plan("n1")
+	if out := n.judge(first, n.train(first, 0, 0.5)); out.Outcome != activities.RetrainPublished {
+		t.Fatalf("first: %+v", out)
+	}
+	n.file("b.jsonl", 12, 14)
+	second := n.plan("n2")
+	out := n.judge(second, n.train(second, 0.5, 0.48))
+	if good, _ := n.good(); out.Outcome != activities.RetrainRefused || good.RunID != "n1" || out.Reason != "accuracy 0.48, want at least 0.5 (last good 0.5)" {
+		t.Errorf("%s: %s; last good policy of %s", out.Outcome, out.Reason, good.RunID)
+	}
+}
+
 // checkConfig looks at the configuration of a planned run and at the data it names.
 func (n *nightly) checkConfig(plan activities.RetrainPlan, from string, sft int) {
 	n.Helper()

@@ -65,7 +65,7 @@ func (r *retrain) execute(ctx workflow.Context) (activities.RetrainOutcome, erro
 		out := activities.RetrainOutcome{RunID: r.runID, Outcome: activities.RetrainNothing, Reason: r.plan.Nothing, Ended: workflow.Now(ctx)}
 		return out, r.log(ctx, "nothing", r.plan.Nothing)
 	}
-	text := fmt.Sprintf("run %s begins: %d problems of %d files%s", r.runID, r.plan.NumProblems, r.plan.NumFiles, r.from())
+	text := fmt.Sprintf("run %s begins: %d problems of %s%s", r.runID, r.plan.NumProblems, r.files(), r.from())
 	if err := r.log(ctx, "start", text); err != nil {
 		return activities.RetrainOutcome{}, err
 	}
@@ -101,6 +101,13 @@ func (r *retrain) train(ctx workflow.Context) (RunResult, error) {
 	return out, err
 }
 
+func (r *retrain) files() string {
+	if r.plan.NumFiles == 1 {
+		return "one file"
+	}
+	return fmt.Sprintf("%d files", r.plan.NumFiles)
+}
+
 // from says where the run starts.
 func (r *retrain) from() string {
 	if r.plan.From == "" {
@@ -134,7 +141,7 @@ func (r *retrain) sayFarewell(ctx workflow.Context, kind, text string) {
 func (r *retrain) show(ctx workflow.Context, doing string) {
 	text := fmt.Sprintf("**%s**, schedule %s", doing, r.in.ID)
 	if r.plan.NumProblems > 0 {
-		text += fmt.Sprintf("\n\nRun `%s` on %d problems of %d files%s; data `%.12s`", r.runID, r.plan.NumProblems, r.plan.NumFiles, r.from(), r.plan.Data.SHA256)
+		text += fmt.Sprintf("\n\nRun `%s` on %d problems of %s%s; data `%.12s`", r.runID, r.plan.NumProblems, r.files(), r.from(), r.plan.Data.SHA256)
 	}
 	workflow.SetCurrentDetails(ctx, text)
 }

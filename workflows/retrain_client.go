@@ -66,7 +66,7 @@ const minCatchup = 10 * time.Second
 func (s ScheduleSpec) Validate() error {
 	var bad []error
 	if len(s.Cron) == 0 && s.Every == 0 {
-		bad = append(bad, errors.New("neither cron nor interval: say when to re-train"))
+		bad = append(bad, errors.New("neither cron nor interval: say when to re-train (--cron, --every)"))
 	}
 	if s.Every != 0 && s.Every < time.Second {
 		bad = append(bad, fmt.Errorf("interval %s: want at least 1s", s.Every))
@@ -87,7 +87,7 @@ func CreateSchedule(ctx context.Context, c client.Client, spec ScheduleSpec) err
 		return err
 	}
 	id := spec.Retrain.ID
-	times := client.ScheduleSpec{CronExpressions: spec.Cron}
+	times := client.ScheduleSpec{CronExpressions: commented(spec.Cron)}
 	if spec.Every > 0 {
 		times.Intervals = []client.ScheduleIntervalSpec{{Every: spec.Every}}
 	}
@@ -108,12 +108,25 @@ func CreateSchedule(ctx context.Context, c client.Client, spec ScheduleSpec) err
 	return nil
 }
 
+// commented makes each line its own comment: the server turns lines into calendars
+// and keeps nothing else of what a person wrote.
+func commented(lines []string) []string {
+	var out []string
+	for _, line := range lines {
+		times, _, _ := strings.Cut(line, "#")
+		out = append(out, times+" # "+line)
+	}
+	return out
+}
+
 // Schedule is a schedule of re-trainings as the server has it.
 type Schedule struct {
 	ID     string
 	Paused bool
 	Note   string
-	Next   []time.Time
+	// When are the cron lines and intervals; of Schedules none is known.
+	When []string
+	Next []time.Time
 	// Recent and Running are the workflow ids of re-trainings, newest last.
 	Recent, Running []string
 	// Skipped and Missed count re-trainings that were left out because another one
@@ -177,10 +190,25 @@ func FindSchedule(ctx context.Context, c client.Client, id string) (Schedule, er
 			s.Overlap = name
 		}
 	}
+	s.When = when(d.Schedule.Spec)
 	for _, r := range d.Info.RunningWorkflows {
 		s.Running = append(s.Running, r.WorkflowID)
 	}
 	return s, s.readArgument(action.Args)
+}
+
+// when tells the times of a schedule, some of which people may have edited.
+func when(spec *client.ScheduleSpec) (out []string) {
+	for _, c := range spec.Calendars {
+		if c.Comment == "" {
+			c.Comment = "a calendar without a comment (see the web UI)"
+		}
+		out = append(out, c.Comment)
+	}
+	for _, i := range spec.Intervals {
+		out = append(out, fmt.Sprintf("every %s", i.Every))
+	}
+	return out
 }
 
 // readArgument decodes the argument, which people may have edited.

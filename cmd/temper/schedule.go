@@ -109,10 +109,7 @@ func (o *scheduleOrder) check(ctx context.Context, store blob.Store) error {
 	in := &o.spec.Retrain
 	var err error
 	in.Set, err = o.overrides()
-	bad = append(bad, err, o.spec.Validate())
-	for _, line := range o.spec.Cron {
-		bad = append(bad, cron.Check(line))
-	}
+	bad = append(bad, err, o.spec.Validate(), cron.CheckAll(o.spec.Cron))
 	for _, pattern := range o.data {
 		if _, stored := config.StoreKey(pattern); !stored {
 			if pattern, err = filepath.Abs(pattern); err != nil {
@@ -181,7 +178,7 @@ func nextTime(s workflows.Schedule) string {
 	case s.Paused:
 		return ", paused"
 	case len(s.Next) > 0:
-		return ", next at " + s.Next[0].Format(time.RFC3339)
+		return ", next at " + s.Next[0].UTC().Format(time.RFC3339)
 	default:
 		return ", never due"
 	}

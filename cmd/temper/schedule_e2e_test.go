@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -92,6 +93,9 @@ func TestScheduledRetraining(t *testing.T) {
 	if out := r.temper(2, "schedule", "create", "nightly", "--config", ciConfig, "--data", r.data, "--every", "6h"); !strings.Contains(out, "schedule nightly exists already") {
 		t.Errorf("second schedule of the id:\n%s", out)
 	}
+	if out := r.show(); !strings.Contains(out, "when         CRON_TZ=Europe/Berlin 0 3 * * *\n") || !strings.Contains(out, "ci.yaml --set eval.num_problems=4 --set") {
+		t.Errorf("show:\n%s", out)
+	}
 	r.retrain("publish")
 	first := r.good()
 	if first.From != "" {
@@ -153,4 +157,33 @@ func (r *retrainer) plainClient() {
 	if out := r.show(); !strings.Contains(out, "schedule     nightly, paused") || !strings.Contains(out, "from elsewhere") {
 		r.t.Errorf("show:\n%s", out)
 	}
+}
+
+// TestWorsePolicyIsRefused ruins a good policy by a learning rate that is far too
+// high, under the gate that a schedule has when it states none.
+func TestWorsePolicyIsRefused(t *testing.T) {
+	r := &retrainer{place: newPlace(t), t: t, data: t.TempDir()}
+	up := r.start("up")
+	up.await("^submit a run with", time.Minute)
+	r.problems("a.jsonl", "11")
+	recipe := filepath.Join(t.TempDir(), "recipe.yaml")
+	text := strings.NewReplacer("steps: 160", "steps: 260", "num: 2048", "num: 4096").Replace(string(readAll(t, ciConfig)))
+	writeAll(t, recipe, []byte(text))
+	r.temper(0, "schedule", "create", "nightly", "--config", recipe, "--data", r.data, "--stage", "hops-1", "--every", "24h", "--set", "eval.num_problems=6",
+		"--set", "stages[0].until.steps=1", "--set", "stages[1].until.steps=1", "--set", "stages[2].until.steps=1")
+	r.retrain("publish")
+	first := r.good()
+
+	ruin := strings.Replace(text, "lr: 4e-4", "lr: 1e-1", 1)
+	if ruin == text {
+		t.Fatal("the recipe has another learning rate")
+	}
+	writeAll(t, recipe, []byte(ruin))
+	r.problems("b.jsonl", "12")
+	shown := r.retrain("refuse")
+	if r.good() != first || !regexp.MustCompile(`refused: accuracy 0(\.\d+)?, want at least 0\.\d+ \(last good 0\.\d+\)`).MatchString(shown) {
+		t.Errorf("last good policy %+v, was %+v:\n%s", r.good(), first, shown)
+	}
+	up.signal(syscall.SIGINT)
+	up.end(0, 40*time.Second)
 }

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -40,7 +43,7 @@ func scheduleListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", s.ID, strings.TrimPrefix(nextTime(s), ", "), goodName(good), last)
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", s.ID, strings.TrimPrefix(strings.TrimPrefix(nextTime(s), ", "), "next at "), goodName(good), last)
 		}
 		return t.Flush()
 	}
@@ -78,7 +81,10 @@ func scheduleShowCommand() *cobra.Command {
 		}
 		fmt.Fprintf(out, "good policy  %s\n", goodName(good))
 		if ok {
-			fmt.Fprintf(out, "published    %s, %s\n\n%s\n", good.Published.Format(time.RFC3339), store.Locate(good.Policy.Ref.Key), promotion.Table(good.Scores, nil))
+			fmt.Fprintf(out, "published    %s, %s\n\n", good.Published.Format(time.RFC3339), store.Locate(good.Policy.Ref.Key))
+			if err := showScores(out, good.Scores); err != nil {
+				return err
+			}
 		}
 		events, err := activities.RetrainEvents(cmd.Context(), store, artifact.Schedule{ID: s.ID})
 		if err != nil {
@@ -88,7 +94,7 @@ func scheduleShowCommand() *cobra.Command {
 		for _, e := range events[max(0, len(events)-maxEvents):] {
 			fmt.Fprintf(out, "%s  %-8s %s\n", e.Time.Format(time.RFC3339), e.Kind, e.Text)
 		}
-		_, err = fmt.Fprintln(out, scheduleUI(p, s.ID))
+		_, err = fmt.Fprintf(out, "\n%s\n", scheduleUI(p, s.ID))
 		return err
 	}
 	return cmd
@@ -104,10 +110,52 @@ func showSchedule(out io.Writer, s workflows.Schedule) {
 	if len(gate) == 0 {
 		gate = []string{promotion.DefaultRule}
 	}
-	fmt.Fprintf(out, "recipe       %.200s %v\ndata         %s\ngate         %s\n", in.Config, in.Set, strings.Join(in.Data, ", "), strings.Join(gate, ", "))
-	fmt.Fprintf(out, "policies     overlap %s, catch-up %s, pause on failure %v\n", s.Overlap, s.Catchup, s.PauseOnFailure)
-	fmt.Fprintf(out, "left out     %d for overlap, %d missed for longer than the catch-up window\n", s.Skipped, s.Missed)
+	fmt.Fprintf(out, "when         %s\n", strings.Join(s.When, "; "))
+	fmt.Fprintf(out, "recipe       %s\ndata         %s\ngate         %s\n", recipeName(in), strings.Join(in.Data, ", "), strings.Join(gate, ", "))
+	if len(in.Stages) > 0 {
+		fmt.Fprintf(out, "stages       %s\n", strings.Join(in.Stages, ", "))
+	}
+	fmt.Fprintf(out, "overlap      %s; catch-up %s after an outage", s.Overlap, s.Catchup)
+	if s.PauseOnFailure {
+		fmt.Fprint(out, "; pauses on a failure")
+	}
+	fmt.Fprintln(out)
+	if s.Skipped+s.Missed > 0 {
+		fmt.Fprintf(out, "left out     %d while another one was going on, %d later than the catch-up\n", s.Skipped, s.Missed)
+	}
 	if len(s.Running) > 0 {
 		fmt.Fprintf(out, "going on     %s\n", strings.Join(s.Running, ", "))
 	}
+}
+
+// recipeName is the path of a recipe, or the beginning of its text, and what is set over it.
+func recipeName(in activities.RetrainInput) string {
+	var text string
+	if json.Unmarshal(in.Config, &text) != nil {
+		text = string(in.Config)
+	}
+	if strings.Contains(text, "\n") {
+		text = fmt.Sprintf("%.60q", text)
+	}
+	for _, key := range slices.Sorted(maps.Keys(in.Set)) {
+		text += fmt.Sprintf(" --set %s=%s", key, in.Set[key])
+	}
+	return text
+}
+
+// showScores prints a line for each stage.
+func showScores(out io.Writer, scores []promotion.Score) error {
+	t := tabwriter.NewWriter(out, 0, 4, 2, ' ', tabwriter.AlignRight)
+	for i, s := range scores {
+		names := slices.Sorted(maps.Keys(s.Metrics))
+		if i == 0 {
+			fmt.Fprintf(t, "stage\tproblems\t%s\t\n", strings.Join(names, "\t"))
+		}
+		fmt.Fprintf(t, "%s\t%d\t", s.Stage, s.Problems)
+		for _, name := range names {
+			fmt.Fprintf(t, "%.4g\t", s.Metrics[name])
+		}
+		fmt.Fprintln(t)
+	}
+	return t.Flush()
 }

@@ -5,6 +5,7 @@
 package cron
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -38,15 +39,36 @@ func Check(line string) error {
 	return nil
 }
 
-func check(line string) error {
+// CheckAll checks the lines of one schedule, which are in one time zone.
+func CheckAll(lines []string) error {
+	var bad []error
+	for i, line := range lines {
+		bad = append(bad, Check(line))
+		first, _, _ := cutZone(lines[0])
+		if zone, _, _ := cutZone(line); zone != first {
+			bad = append(bad, fmt.Errorf("cron line %d is in the time zone %q and line 1 in %q: begin all with the same CRON_TZ, or make two schedules", i+1, cmp.Or(zone, "UTC"), cmp.Or(first, "UTC")))
+		}
+	}
+	return errors.Join(bad...)
+}
+
+// cutZone takes the zone from the beginning of a line.
+func cutZone(line string) (zone, rest string, found bool) {
 	line = strings.TrimSpace(line)
-	if strings.HasPrefix(line, "TZ=") || strings.HasPrefix(line, "CRON_TZ=") {
-		zone, rest, _ := strings.Cut(line, " ")
-		_, zone, _ = strings.Cut(zone, "=")
+	if !strings.HasPrefix(line, "TZ=") && !strings.HasPrefix(line, "CRON_TZ=") {
+		return "", line, false
+	}
+	zone, rest, _ = strings.Cut(line, " ")
+	_, zone, _ = strings.Cut(zone, "=")
+	return zone, rest, true
+}
+
+func check(line string) error {
+	zone, line, zoned := cutZone(line)
+	if zoned {
 		if _, err := time.LoadLocation(zone); err != nil || zone == "" {
 			return fmt.Errorf("unknown time zone %q, want one such as Europe/Berlin", zone)
 		}
-		line = rest
 	}
 	line, _, _ = strings.Cut(line, "#")
 	fields := strings.Fields(line)

@@ -40,3 +40,19 @@ func TestCheck(t *testing.T) {
 		}
 	}
 }
+
+// TestOneZone: the server takes lines of one time zone alone, and says it badly.
+func TestOneZone(t *testing.T) {
+	berlin, here := "CRON_TZ=Europe/Berlin 0 3 * * *", "@hourly"
+	for _, lines := range [][]string{nil, {berlin, "TZ=Europe/Berlin 0 4 * * *"}, {here, "0 3 * * *"}} {
+		if err := cron.CheckAll(lines); err != nil {
+			t.Errorf("%q: %v", lines, err)
+		}
+	}
+	err := cron.CheckAll([]string{berlin, here, "99 * * * *"})
+	for _, want := range []string{`line 2 is in the time zone "UTC" and line 1 in "Europe/Berlin"`, `"99" is not 0 to 59`} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+}
