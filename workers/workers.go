@@ -14,6 +14,8 @@ import (
 
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/worker"
+
+	"temper/internal/buildinfo"
 )
 
 const (
@@ -27,6 +29,8 @@ const (
 	// stickyTimeout is how long a workflow task waits for the worker that holds
 	// the workflow in its cache before any worker may take it.
 	stickyTimeout = 3 * time.Second
+	// deployment names all workers of the service for the server.
+	deployment = "temper"
 	// DefaultStopTimeout is the time that running activities get to end by
 	// themselves when the worker drains.
 	DefaultStopTimeout = 10 * time.Second
@@ -54,6 +58,11 @@ func (o Options) base() worker.Options {
 		WorkerStopTimeout:                stop,
 		MaxConcurrentActivityTaskPollers: numPollers,
 		MaxHeartbeatThrottleInterval:     heartbeatEvery,
+		// The server writes down who did what; it routes by it only where versioning is
+		// used, which would tie a run to a build that is gone after a deploy.
+		DeploymentOptions: worker.DeploymentOptions{
+			Version: worker.WorkerDeploymentVersion{DeploymentName: deployment, BuildID: buildinfo.Version()},
+		},
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/sdk/worker"
 
 	"temper/activities"
+	"temper/internal/buildinfo"
 )
 
 func lazyClient(t *testing.T, address string) client.Client {
@@ -44,6 +45,18 @@ func TestTrainerHasOneSlot(t *testing.T) {
 	o := trainerOptions(Options{})
 	if o.MaxConcurrentActivityExecutionSize != 1 || !o.DisableWorkflowWorker {
 		t.Errorf("slots %d, workflow worker disabled %v; want 1 and true", o.MaxConcurrentActivityExecutionSize, o.DisableWorkflowWorker)
+	}
+}
+
+// TestWorkersTellTheirBuild without opting into versioning, under which a run
+// would wait for the build that it began on.
+func TestWorkersTellTheirBuild(t *testing.T) {
+	for name, o := range map[string]worker.Options{
+		"control": controlOptions(Options{}), "trainer": trainerOptions(Options{}), "rollout": rolloutOptions(0, Options{}),
+	} {
+		if d := o.DeploymentOptions; d.Version.BuildID != buildinfo.Version() || d.Version.DeploymentName == "" || d.UseVersioning || o.UseBuildIDForVersioning { //nolint:staticcheck // must stay off
+			t.Errorf("%s: %+v, want the build and no versioning", name, d)
+		}
 	}
 }
 
