@@ -50,6 +50,9 @@ type Config struct {
 	// Template writes everything but what a policy samples; nil stands for the
 	// small ChatML, which saves context.
 	Template *Template
+	// Vars are variables of the template, as enable_thinking. Texts of true, false and
+	// whole numbers become such values.
+	Vars map[string]string
 	// Tools name the tools that the prompt shows, see RolloutTools, and with a
 	// template those that there are; none means DefaultTools.
 	Tools []string

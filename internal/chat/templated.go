@@ -3,8 +3,10 @@ package chat
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"temper/internal/chat/jinja"
@@ -18,6 +20,7 @@ import (
 type templated struct {
 	tok  *tokenizer.Tokenizer
 	tmpl *Template
+	vars *jinja.Dict
 	// tools and schemas are nil where there are none.
 	tools   *Toolset
 	schemas *jinja.List
@@ -167,7 +170,23 @@ func (d *templated) render(messages []Message, addGenerationPrompt bool) (string
 	if err != nil {
 		return "", err
 	}
-	return d.tmpl.shielded(d.tok, Request{Messages: list, Tools: d.schemas, AddGenerationPrompt: addGenerationPrompt})
+	return d.tmpl.shielded(d.tok, Request{Messages: list, Tools: d.schemas, Vars: d.vars, AddGenerationPrompt: addGenerationPrompt})
+}
+
+// variables are the values that texts stand for, in the order of their names.
+func variables(texts map[string]string) *jinja.Dict {
+	vars := jinja.NewDict()
+	for _, name := range slices.Sorted(maps.Keys(texts)) {
+		text := texts[name]
+		var value jinja.Value = text
+		if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+			value = n
+		} else if text == "true" || text == "false" {
+			value = text == "true"
+		}
+		vars.Set(name, value)
+	}
+	return vars
 }
 
 // list writes messages as values of the template, in the form that Hugging Face's

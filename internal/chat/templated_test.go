@@ -355,3 +355,35 @@ func TestAdapt(t *testing.T) {
 		t.Errorf("error %v, want what a turn has to begin with", err)
 	}
 }
+
+// TestVariablesReachTheTemplate as switches, numbers and texts.
+func TestVariablesReachTheTemplate(t *testing.T) {
+	const plain = "{{- '<|im_start|>assistant\\n' }}"
+	source := strings.Replace(loadTemplate(t, "chatml-tools", nil).Source(), plain, plain+
+		"{%- if thinking is defined and thinking is false %}{{ '<think>' ~ (depth + 1) ~ style }}{% endif %}", 1)
+	tmpl, err := chat.NewTemplate("own", source, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		vars map[string]string
+		want string
+	}{
+		{nil, "<|im_start|>assistant\n"},
+		{map[string]string{"thinking": "true", "depth": "1", "style": "x"}, "<|im_start|>assistant\n"},
+		{map[string]string{"thinking": "false", "depth": "41", "style": "007x"}, "<|im_start|>assistant\n<think>42007x"},
+	} {
+		tok := withSpecials(t)
+		f, err := chat.New(tok, chat.Config{Template: tmpl, Vars: c.vars})
+		if err != nil {
+			t.Fatal(err)
+		}
+		begun, err := f.Begin("q")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := tok.Decode(begun.Tokens()); !strings.HasSuffix(got, c.want) {
+			t.Errorf("%v: the prompt is %q, want it to end in %q", c.vars, got, c.want)
+		}
+	}
+}

@@ -20,7 +20,7 @@ func (f *Format) useTemplate(cfg Config) error {
 	if err != nil {
 		return err
 	}
-	d := &templated{tok: f.tok, tmpl: cfg.Template, tools: tools}
+	d := &templated{tok: f.tok, tmpl: cfg.Template, vars: variables(cfg.Vars), tools: tools}
 	if tools != nil {
 		if d.schemas, err = BuiltinTools(names...); err != nil {
 			return err

@@ -2,7 +2,9 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -31,6 +33,9 @@ const (
 	toolNone          = "none"
 )
 
+// variable is what a template can name.
+var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
 // TemplateFile reports whether ChatTemplate names a file.
 func (r Rollout) TemplateFile() bool {
 	return filepath.Ext(r.ChatTemplate) == templateEnding
@@ -53,6 +58,17 @@ func (c *checker) chat(r Rollout, m Model) {
 		c.add("rollout.chat_template", "is %q, want one of %s, or a file ending in %s", r.ChatTemplate, strings.Join(names, ", "), templateEnding)
 	case r.ChatTemplate == TemplateCheckpoint && !m.Starts():
 		c.add("rollout.chat_template", "is %s, but model.path and model.run are empty: name a checkpoint that has one, or another template", TemplateCheckpoint)
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.TemplateVars)) {
+		path := "rollout.template_vars." + name
+		switch {
+		case r.ChatTemplate == "":
+			c.add(path, "is set, but rollout.chat_template is empty: the small ChatML has no variables")
+		case !variable.MatchString(name):
+			c.add(path, "is no name of a variable: want letters, digits and _")
+		case slices.Contains([]string{"messages", "tools", "add_generation_prompt"}, name):
+			c.add(path, "is the rollout's to say")
+		}
 	}
 	c.switchOf("rollout.answer", r.Answer, AnswerTag, AnswerBoxed)
 	for i, name := range r.Tools {

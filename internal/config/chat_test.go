@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"maps"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -20,6 +21,10 @@ func TestChatKeys(t *testing.T) {
 		"released":           {"{chat_template: rstar2-released, tools: [python_code_with_standard_io, python], answer: tag}", nil},
 		"a file":             {"{chat_template: mine.jinja, tools: [none]}", nil},
 		"small with a tool":  {"{tools: [python], tools_in_prompt: true}", nil},
+		"variables":          {"{chat_template: rstar2, template_vars: {enable_thinking: false, depth: 3}}", nil},
+		"bad variables": {"{chat_template: rstar2, template_vars: {messages: x, a-b: y}}", []string{
+			"rollout.template_vars.messages: is the rollout's to say", "rollout.template_vars.a-b: is no name of a variable"}},
+		"variables of none": {"{template_vars: {a: 1}}", []string{"rollout.template_vars.a: is set, but rollout.chat_template is empty"}},
 		"unknown template":   {"{chat_template: llama}", []string{`rollout.chat_template: is "llama", want one of checkpoint, rstar2, rstar2-released, or a file ending in .jinja`}},
 		"no checkpoint":      {"{chat_template: checkpoint}", []string{"rollout.chat_template: is checkpoint, but model.path and model.run are empty"}},
 		"unknown tool":       {"{chat_template: rstar2, tools: [bash]}", []string{`rollout.tools[0]: is "bash", want one of python, `}},
@@ -74,5 +79,23 @@ func TestNamesAreThoseOfTheFormat(t *testing.T) {
 		if err != nil || !run.Rollout.Boxed() {
 			t.Errorf("%s: boxed %v, error %v", name, run.Rollout.Boxed(), err)
 		}
+	}
+}
+
+// TestTemplateVarsSurviveTheFrozenForm, in which they are quoted.
+func TestTemplateVarsSurviveTheFrozenForm(t *testing.T) {
+	const text = "stages: [{name: a, max_response_tokens: 64}]\nrollout: {chat_template: rstar2, template_vars: {thinking: false, depth: 3, style: \"a: b\"}}\n"
+	run, err := config.Load("f", []byte(text), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"thinking": "false", "depth": "3", "style": "a: b"}
+	data, err := run.YAML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := config.Load("frozen", data, nil)
+	if err != nil || !maps.Equal(run.Rollout.TemplateVars, want) || !maps.Equal(again.Rollout.TemplateVars, want) {
+		t.Errorf("got %v, then %v (%v), want %v", run.Rollout.TemplateVars, again.Rollout.TemplateVars, err, want)
 	}
 }

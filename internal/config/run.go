@@ -156,6 +156,9 @@ type Rollout struct {
 	// anything else is a file ending in .jinja, whose relative path counts from the
 	// folder of the configuration file.
 	ChatTemplate string `yaml:"chat_template,omitempty" json:"chat_template,omitempty"`
+	// TemplateVars are variables of the template, such as {enable_thinking: false}:
+	// true and false are switches, whole numbers are numbers, and the rest is text.
+	TemplateVars map[string]string `yaml:"template_vars,omitempty" json:"template_vars,omitempty"`
 	// Tools are the tools whose schemas the prompt shows: python,
 	// execute_python_code_with_standard_io, python_code_with_standard_io, all of
 	// which run Python; or none alone. Empty is the template's own choice, and with
