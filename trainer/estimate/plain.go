@@ -26,6 +26,11 @@ const (
 	// Copies of the weights in an update, and more of them while the host makes
 	// the first ones.
 	plainUpdate, plainStart = 5, 2
+	// plainOverlap is the part of one pass's workspace that each further pass beside
+	// it has at the same moment. What a pass keeps it has for as long as it runs, its
+	// workspace but once; with remat layer after layer, so that the passes meet. Fitted
+	// on pairs of passes.
+	plainOverlap, plainOverlapRemat = 0.25, 1
 	// plainKept is how many numbers the size of the weights a step of several updates
 	// keeps to be able to go back: weights and moments, and buffers that the pool
 	// holds because the copies have taken theirs.
@@ -101,10 +106,20 @@ func (c Config) plainActivations() []Item {
 
 // beside makes items of one pass those of all that run side by side.
 func (c Config) beside(items []Item) []Item {
-	if c.Passes > 1 {
-		for i := range items {
+	more := float64(max(1, c.Passes) - 1)
+	overlap := plainOverlap
+	if c.Remat {
+		overlap = plainOverlapRemat
+	}
+	for i := range items {
+		switch {
+		case more == 0:
+		case items[i].Stage == Pass:
 			items[i].Bytes *= int64(c.Passes)
 			items[i].How += " passes"
+		default:
+			items[i].Bytes = int64(float64(items[i].Bytes) * (1 + overlap*more))
+			items[i].How += fmt.Sprintf(" (1 + %g (passes - 1))", overlap)
 		}
 	}
 	return items
