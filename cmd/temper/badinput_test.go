@@ -89,6 +89,16 @@ func TestBadInput(t *testing.T) {
 		{"schedule without anything", []string{"schedule", "create", "a"}, exitUser, []string{"--config is missing", "neither cron nor interval"}},
 		{"schedule of corrupt problems", []string{"schedule", "create", "a", "--config", good, "--data", problems, "--every", "6h"}, exitUser, []string{problems + ":1: prompt is missing"}},
 		{"schedule of data to come", []string{"schedule", "create", "a", "--config", good, "--data", "none*.jsonl", "--every", "6h", "--paused", "--temporal", w.closed}, exitSystem, []string{"no Temporal server answers at " + w.closed}},
+		{"store without its server", []string{"up", "--store", "s3d://" + w.busy, "--ui", w.closed, "--temporal", w.closed, "--run", good, "--set", "seed=x"}, exitUser,
+			[]string{w.busy + " is in use by another process: choose another with --store", "s3d not found: build it with ./task build:s3d", "seed: want"}},
+		{"store on the network", []string{"up", "--store", "s3d://10.0.0.1:9000"}, exitUser, []string{"store (TEMPER_STORE): is no loopback address", "--tls"}},
+		{"store of another home", []string{"run", "list", "--store", "s3d://" + w.closed}, exitSystem, []string{"no account of the S3 server", "name the same --home"}},
+		{"store that does not answer", []string{"run", "show", "x", "--store", "minio://" + w.closed + "/b/p"}, exitSystem, []string{"credentials"}},
+		{"bench of no size", []string{"bench", "store", "--size", "many"}, exitUser, []string{`--size "many": want a size such as 256MiB`}},
+		{"bench of nothing", []string{"bench", "store", "--size", "0"}, exitUser, []string{`--size "0": want a size`}},
+		{"bench of a bad store", []string{"bench", "store", "--store", "gs://b"}, exitUser, []string{"want file, s3, minio or s3d"}},
+		{"bench with an argument", []string{"bench", "store", "x"}, exitUser, []string{"temper bench store"}},
+		{"chaos without a server", []string{"bench", "chaos", "--victims", "s3d"}, exitUser, []string{`--victims: "s3d" is none of`}},
 		{"unknown environment", []string{"data", "generate", "--env", "maze"}, exitUser, []string{`"maze"`, "chase, verbs"}},
 	}
 	for _, tt := range tests {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -57,13 +58,13 @@ torn, a process is left behind or a run does not end.`,
 	f.IntVar(&o.runs, "runs", 20, "disturbed runs")
 	f.IntVar(&o.kills, "kills", 5, "kills of each run")
 	f.Uint64Var(&o.seed, "seed", 1, "decides victims and moments")
-	f.StringSliceVar(&o.victims, "victims", nil, "who is killed; default is everybody: "+fmt.Sprint(victimNames(chaos.Victims())))
+	f.StringSliceVar(&o.victims, "victims", nil, "who is killed; default is everybody: "+fmt.Sprint(victimNames(chaos.Victims()))+", and s3d with --store s3d:")
 	f.StringSliceVar(&o.points, "points", nil, "fail points that end their process once in a run, beside the kills; all = every one; dealt out over the runs")
 	f.StringVar(&o.dir, "dir", "", "folder of the homes; default is a temporary one")
 	f.BoolVar(&o.keep, "keep", false, "keep the homes of good runs, too")
 	f.BoolVar(&o.asJSON, "json", false, "print JSON")
 	f.StringVar(&o.python, "python", config.DefaultProcess().Python, "interpreter that the sandbox runs (TEMPER_PYTHON)")
-	f.StringVar(&o.store, "store", "", "URL below which each run gets a store of its own; default is files in its home")
+	f.StringVar(&o.store, "store", "", "URL below which each run gets a store of its own, or s3d://127.0.0.1:0 for an S3 server of each run; default is files in its home")
 	f.DurationVar(&o.timeout, "timeout", 10*time.Minute, "after which a run is taken for one that does not end")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return o.bench(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
@@ -79,9 +80,17 @@ func victimNames(victims []chaos.Victim) []string {
 	return names
 }
 
+// servesStore says whether each run has an S3 server of its own.
+func (o *chaosOptions) servesStore() bool {
+	return strings.HasPrefix(o.store, string(config.StoreS3D)+":")
+}
+
 // chosen are the victims that were asked for.
 func (o *chaosOptions) chosen() ([]chaos.Victim, error) {
 	all := chaos.Victims()
+	if o.servesStore() {
+		all = append(all, chaos.ObjectStore())
+	}
 	if len(o.victims) == 0 {
 		return all, nil
 	}
@@ -227,24 +236,37 @@ func (h *harness) try(ctx context.Context, name string, points []string, kills [
 		return t, errors.Join(err, ctx.Err())
 	}
 	t.Unreached = host.unreached()
-	contents, err := chaos.Read(ctx, host.store, host.Run())
-	if err != nil {
-		return t, err
-	}
-	if h.calm == nil {
-		h.calm = contents
-	}
-	t.Differences = chaos.Compare(h.calm, contents)
-	if t.Prompts, err = chaos.CheckPrompts(ctx, host.store, host.Run()); err != nil {
-		return t, err
-	}
-	if t.Checkpoints, t.Torn, err = verified(ctx, host.store, host.Run()); err != nil {
+	if err := h.inspect(ctx, host, &t); err != nil {
 		return t, err
 	}
 	if !h.keep && len(t.Differences)+t.Prompts.Lost+t.Prompts.Doubled+len(t.Torn)+len(t.Orphans) == 0 {
 		return t, os.RemoveAll(host.process.Home)
 	}
 	return t, nil
+}
+
+// inspect compares what a run left, when its service is gone.
+func (h *harness) inspect(ctx context.Context, host *chaosHost, t *chaos.Trial) error {
+	stop, err := host.serveStore(ctx)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	contents, err := chaos.Read(ctx, host.store, host.Run())
+	if err != nil {
+		return err
+	}
+	if h.calm == nil {
+		h.calm = contents
+	}
+	t.Differences = chaos.Compare(h.calm, contents)
+	if t.Prompts, err = chaos.CheckPrompts(ctx, host.store, host.Run()); err != nil {
+		return err
+	}
+	if t.Checkpoints, t.Torn, err = verified(ctx, host.store, host.Run()); err != nil {
+		return err
+	}
+	return nil
 }
 
 // verified loads every checkpoint and every policy of a run.

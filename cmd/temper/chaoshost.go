@@ -22,6 +22,7 @@ import (
 	"temper/internal/chaos"
 	"temper/internal/config"
 	"temper/internal/failpoint"
+	"temper/internal/supervise"
 	"temper/workflows"
 )
 
@@ -45,14 +46,15 @@ var _ chaos.Host = (*chaosHost)(nil)
 func (h *harness) newHost(ctx context.Context, name string, points []string) (*chaosHost, error) {
 	p := config.DefaultProcess()
 	p.Home, p.UIAddress, p.Python = filepath.Join(h.dir, name), "", h.python
-	if p.Store = h.store; p.Store != "" {
+	if p.Store = h.store; p.Store != "" && !h.servesStore() {
 		u, err := url.Parse(p.Store)
 		if err != nil {
 			return nil, usagef("--store: %w", err)
 		}
 		p.Store = u.JoinPath(name).String()
 	}
-	for _, addr := range []*string{&p.TemporalAddress, &p.SandboxAddress} {
+	storeAddr := ""
+	for _, addr := range []*string{&p.TemporalAddress, &p.SandboxAddress, &storeAddr} {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			return nil, err
@@ -62,6 +64,12 @@ func (h *harness) newHost(ctx context.Context, name string, points []string) (*c
 	}
 	if err := os.MkdirAll(marksDir(&p), 0o755); err != nil {
 		return nil, err
+	}
+	if h.servesStore() {
+		p.Store = string(config.StoreS3D) + "://" + storeAddr
+		if _, _, err := storeAccount(&p); err != nil { // the store is opened before its server is there
+			return nil, err
+		}
 	}
 	store, err := openStore(ctx, &p)
 	if err != nil {
@@ -88,6 +96,26 @@ func (c *chaosHost) unreached() []string {
 		}
 	}
 	return out
+}
+
+// serveStore starts the store's server, which ended with the service, until the
+// returned function is called.
+func (c *chaosHost) serveStore(ctx context.Context) (stop func(), err error) {
+	if !servesStore(&c.process) {
+		return func() {}, nil
+	}
+	child, err := storeChild(&c.process)
+	if err != nil {
+		return nil, err
+	}
+	sup, err := supervise.New(supervise.Config{Children: []supervise.Child{child}})
+	if err != nil {
+		return nil, err
+	}
+	if err := sup.Start(ctx); err != nil {
+		return nil, err
+	}
+	return func() { _ = sup.Stop(context.WithoutCancel(ctx)) }, nil // only read
 }
 
 func (c *chaosHost) close() {

@@ -77,6 +77,14 @@ func examine(ctx context.Context, p *config.Process, out io.Writer) error {
 
 // storeFinding uses all that a run needs of the store on a key of its own.
 func storeFinding(ctx context.Context, p *config.Process, say func(bool, string, string)) {
+	if place, err := p.StorePlace(); err == nil && place.Kind == config.StoreS3D && supervise.CheckListen(storeAddress(place)) == nil {
+		path, err := s3dPath()
+		if err == nil {
+			err = findS3D()
+		}
+		say(err == nil, "store", describe(path+", which temper up starts on "+storeAddress(place), err))
+		return
+	}
 	store, err := openStore(ctx, p)
 	if err != nil {
 		say(false, "store", err.Error())

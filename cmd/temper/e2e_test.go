@@ -25,7 +25,7 @@ import (
 // The tests of this file start the real binaries, as a person would. The test
 // process adopts what loses its parent, so that nothing can hide from it.
 
-// bin is the folder with temper and temporald; TestMain fills it.
+// bin is the folder with temper, temporald and s3d; TestMain fills it.
 var bin string
 
 func TestMain(m *testing.M) {
@@ -50,17 +50,19 @@ func withBinaries(test func() int) (int, error) {
 	if err := goBuild(".", filepath.Join(dir, "temper")); err != nil {
 		return 1, err
 	}
-	temporald, err := filepath.Abs("../../bin/temporald")
-	if err != nil {
-		return 1, err
-	}
-	if _, err := os.Stat(temporald); err != nil {
-		if err := goBuild("../../tools/temporald", temporald); err != nil {
+	for _, server := range []string{"temporald", "s3d"} {
+		built, err := filepath.Abs("../../bin/" + server)
+		if err != nil {
 			return 1, err
 		}
-	}
-	if err := os.Symlink(temporald, filepath.Join(dir, "temporald")); err != nil {
-		return 1, err
+		if _, err := os.Stat(built); err != nil {
+			if err := goBuild("../../tools/"+server, built); err != nil {
+				return 1, err
+			}
+		}
+		if err := os.Symlink(built, filepath.Join(dir, server)); err != nil {
+			return 1, err
+		}
 	}
 	return test(), nil
 }

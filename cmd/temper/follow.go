@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,16 +61,13 @@ func (t *tail) until(ctx context.Context, c client.Client, workflowID string, en
 	for {
 		select {
 		case err := <-ended:
-			if e := t.poll(ctx); e != nil && err == nil {
-				err = e
-			}
-			return err
+			return cmp.Or(err, t.last(ctx))
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-late:
 			return nil
 		case <-tick.C:
-			if err := t.poll(ctx); err != nil {
+			if err := t.patient(t.poll(ctx)); err != nil {
 				return err
 			}
 			t.complain(ctx, c, workflowID)
@@ -77,6 +75,40 @@ func (t *tail) until(ctx context.Context, c client.Client, workflowID string, en
 			if _, err := t.store.Stat(ctx, t.layout.Summary()); err == nil && late == nil {
 				late = time.After(closeTimeout)
 			}
+		}
+	}
+}
+
+// patient lets a store that does not answer pass, as the run itself does, and
+// tells of it once.
+func (t *tail) patient(err error) error {
+	if err == nil {
+		t.silent = false
+	}
+	if !errors.Is(err, blob.ErrUnavailable) {
+		return err
+	}
+	if !t.silent {
+		t.silent = true
+		t.line("waiting for the store: " + err.Error())
+	}
+	return nil
+}
+
+// last polls once more when the run has ended, and gives a store that comes back
+// some time.
+func (t *tail) last(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
+	defer cancel()
+	for {
+		err := t.poll(ctx)
+		if err == nil || t.patient(err) != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(followInterval):
 		}
 	}
 }
@@ -114,6 +146,7 @@ type tail struct {
 	records  []artifact.StepRecord
 	found    []finding // since the last poll
 	asked    time.Time // when trouble was last asked for
+	silent   bool      // the store was silent at the last poll, and that was told
 }
 
 // finding is a new record as a line.

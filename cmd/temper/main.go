@@ -131,7 +131,7 @@ func processFlags(cmd *cobra.Command) *config.Process {
 	p := config.DefaultProcess()
 	f := cmd.Flags()
 	f.StringVar(&p.Home, "home", p.Home, "folder of the store, the logs and the embedded Temporal database (TEMPER_HOME)")
-	f.StringVar(&p.Store, "store", p.Store, "URL of the store: file:///dir, s3://bucket/prefix or minio://host:port/bucket/prefix; default files below --home (TEMPER_STORE)")
+	f.StringVar(&p.Store, "store", p.Store, "URL of the store: file:///dir, s3://bucket/prefix or minio://host:port/bucket/prefix, or s3d://127.0.0.1:port for the server of temper up; default files below --home (TEMPER_STORE)")
 	f.StringVar(&p.TemporalAddress, "temporal", p.TemporalAddress, "host:port of the Temporal frontend (TEMPORAL_ADDRESS)")
 	f.StringVar(&p.Namespace, "namespace", p.Namespace, "Temporal namespace (TEMPORAL_NAMESPACE)")
 	f.StringVar(&p.UIAddress, "ui", p.UIAddress, "host:port of the Temporal web UI (TEMPER_UI_ADDRESS)")

@@ -215,8 +215,12 @@ func showCommand() *cobra.Command {
 			}
 			fmt.Fprintln(out, report.StepLine(r, report.ETA(records[:i+1])))
 		}
-		if _, err := store.Stat(cmd.Context(), layout.Summary()); err != nil || asJSON {
-			return nil //nolint:nilerr // a run without a summary is still open
+		_, err = store.Stat(cmd.Context(), layout.Summary())
+		if errors.Is(err, blob.ErrNotExist) || asJSON { // a run without a summary is still open
+			return nil
+		}
+		if err != nil {
+			return err
 		}
 		return finish(cmd.Context(), store, webUI(p, workflows.RunWorkflowID(args[0])), args[0], out)
 	}
@@ -229,10 +233,11 @@ func existingRun(ctx context.Context, store blob.Store, id string) (artifact.Lay
 	if err := artifact.CheckRunID(id); err != nil {
 		return layout, usageError{err}
 	}
-	if _, err := store.Stat(ctx, layout.Config()); err != nil {
+	_, err := store.Stat(ctx, layout.Config())
+	if errors.Is(err, blob.ErrNotExist) {
 		return layout, usagef("no run %q in %s (temper run list shows what is there)", id, store.Locate(artifact.Root))
 	}
-	return layout, nil
+	return layout, err
 }
 
 // unknownRun turns the server's answers into what a person can act on.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -142,10 +143,11 @@ func (f *forking) resolve(ctx context.Context, store blob.Store, in *activities.
 		suffix := fmt.Sprintf("-s%d-%s", step, time.Now().UTC().Format("0102-150405"))
 		in.RunID = f.parent[:min(len(f.parent), 64-len(suffix))] + suffix
 	}
-	if _, err := store.Stat(ctx, artifact.Layout{RunID: in.RunID}.Plan()); err == nil {
-		return usagef("run id %q exists already: choose another", in.RunID)
+	_, err = store.Stat(ctx, artifact.Layout{RunID: in.RunID}.Plan())
+	if errors.Is(err, blob.ErrNotExist) {
+		return nil
 	}
-	return nil
+	return cmp.Or(err, usagef("run id %q exists already: choose another", in.RunID))
 }
 
 // forkError tells a mistake of the user from a store that fails.

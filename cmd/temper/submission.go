@@ -137,8 +137,11 @@ func (s *submission) check(ctx context.Context, store blob.Store) error {
 		return err
 	}
 	layout := artifact.Layout{RunID: s.runID}
-	if _, statErr := store.Stat(ctx, layout.Plan()); statErr == nil {
+	switch _, statErr := store.Stat(ctx, layout.Plan()); {
+	case statErr == nil:
 		err = errors.Join(err, usagef("run id %q exists already at %s: choose another", s.runID, store.Locate(layout.Dir())))
+	case !errors.Is(statErr, blob.ErrNotExist):
+		err = errors.Join(err, statErr)
 	}
 	return err
 }

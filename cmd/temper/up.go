@@ -39,7 +39,8 @@ func upCommand() *cobra.Command {
 		Use:   "up",
 		Short: "Start the whole service on this machine, and a run with --run",
 		Long: `Starts and keeps alive: a Temporal server with its web UI on a durable file (unless
-TEMPORAL_ADDRESS names one), the sandbox, the control worker and the trainer.
+TEMPORAL_ADDRESS names one), the sandbox, the control worker and the trainer; with
+--store s3d://127.0.0.1:9000 also an S3 server on that port with its data below --home.
 The sandbox answers to nobody without the token in TEMPER_SANDBOX_TOKEN; when that
 is not set, only what is started here knows the token.
 Ctrl-C stops everything; what was done is kept and goes on at the next start.`,
@@ -131,6 +132,11 @@ func serve(ctx context.Context, p *config.Process, o *upOptions, s *screen, log 
 		return err
 	}
 	defer c.Close()
+	if servesStore(p) { // it was not there before
+		if err := o.checkStore(ctx, store); err != nil {
+			return err
+		}
+	}
 	nameOpenRuns(ctx, c, s, log)
 	if o.config == "" {
 		s.line("submit a run with: temper run submit --config configs/demo.yaml --wait      (Ctrl-C stops)")
@@ -172,17 +178,10 @@ func nameOpenRuns(ctx context.Context, c client.Client, s *screen, log *slog.Log
 
 // checkUp finds what is wrong before anything is started, all at once.
 func checkUp(ctx context.Context, p *config.Process, o *upOptions) error {
-	store, err := openStore(ctx, p)
-	if err != nil {
+	if err := p.Validate(); err != nil {
 		return err
 	}
-	var wrong []error
-	if err := probeStore(ctx, store); err != nil {
-		wrong = append(wrong, err)
-	} else if o.config != "" {
-		wrong = append(wrong, o.submission.check(ctx, store))
-	}
-	wrong = append(wrong, findPython(p.Python), checkListeners(p, o.embedded), checkLayers(ctx, p.Python, o.require))
+	wrong := []error{checkUpStore(ctx, p, o), findPython(p.Python), checkListeners(p, o.embedded), checkLayers(ctx, p.Python, o.require)}
 	if o.embedded {
 		if path, err := temporaldPath(); err != nil {
 			wrong = append(wrong, err)
@@ -203,12 +202,33 @@ func checkUp(ctx context.Context, p *config.Process, o *upOptions) error {
 	return err
 }
 
+// checkUpStore checks the store and the run against it. One that is not there
+// before it is started can only be asked afterwards.
+func checkUpStore(ctx context.Context, p *config.Process, o *upOptions) error {
+	if !servesStore(p) {
+		store, err := openStore(ctx, p)
+		if err != nil {
+			return err
+		}
+		return o.checkStore(ctx, store)
+	}
+	err := findS3D()
+	if o.config != "" {
+		_, loadErr := o.load()
+		err = errors.Join(err, loadErr)
+	}
+	return err
+}
+
 // checkListeners finds ports that are taken or asked for twice.
 func checkListeners(p *config.Process, embedded bool) error {
 	type listener struct{ flag, addr string }
 	listeners := []listener{{"--sandbox", p.SandboxAddress}}
 	if embedded {
 		listeners = append(listeners, listener{"--temporal", p.TemporalAddress}, listener{"--ui", p.UIAddress})
+	}
+	if place, err := p.StorePlace(); err == nil && place.Kind == config.StoreS3D {
+		listeners = append(listeners, listener{"--store", storeAddress(place)})
 	}
 	var wrong []error
 	usedBy := map[string]string{}
@@ -222,7 +242,7 @@ func checkListeners(p *config.Process, embedded bool) error {
 		}
 		usedBy[l.addr] = l.flag
 		if err := supervise.CheckListen(l.addr); err != nil {
-			wrong = append(wrong, fmt.Errorf("%w: choose another with %s HOST:PORT, or stop the other process", err, l.flag))
+			wrong = append(wrong, fmt.Errorf("%w: choose another with %s, or stop the other process", err, l.flag))
 		}
 	}
 	return errors.Join(wrong...)
@@ -276,6 +296,13 @@ func upChildren(p *config.Process, o *upOptions) ([]supervise.Child, error) {
 			return nil, err
 		}
 		children = append(children, temporal)
+	}
+	if servesStore(p) {
+		store, err := storeChild(p)
+		if err != nil {
+			return nil, err
+		}
+		children = append(children, store)
 	}
 	return append(children,
 		role("sandbox", append(scrubbedEnv(), token), httpReady("http://"+p.SandboxAddress+"/healthz"), sandboxArgs...),

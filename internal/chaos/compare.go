@@ -18,14 +18,15 @@ import (
 // what the clock put there.
 type Contents map[string][]byte
 
-// clocked are the JSON keys whose values come from the clock, from the machine
-// or from Temporal's ids. Anything else of a run is a function of its
+// clocked are the JSON keys whose values come from the clock, from the machine,
+// from Temporal's ids or from who wrote. Anything else of a run is a function of its
 // configuration; a new key that is not must be added here.
 var clocked = map[string]bool{
 	"started": true, "ended": true, "time": true, "duration_ms": true, "owner": true,
 	"wall_ns": true, "sample_ns": true, "tool_ns": true, "train_ns": true, "save_ns": true, "tokens_per_sec": true,
 	"wall_seconds": true, "peak_rss_bytes": true, "time_split": true, "policy_path": true,
 	"orchestration_ms_per_step": true, "orchestration_share": true,
+	"written":         true, // of a checkpoint: the epoch of its writer, and the manifest before it with its writer's
 	"perf/throughput": true, "perf/sample_tokens_per_s": true, "perf/train_tokens_per_s": true,
 }
 

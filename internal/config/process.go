@@ -80,8 +80,15 @@ func (p Process) StorePlace() (StorePlace, error) {
 	if p.Store == "" {
 		return StorePlace{Kind: StoreFile, Dir: filepath.Join(p.Home, "store")}, nil
 	}
-	return ParseStore(p.Store)
+	place, err := ParseStore(p.Store)
+	if place.Kind == StoreS3D {
+		place.Account = filepath.Join(p.S3Dir(), "account")
+	}
+	return place, err
 }
+
+// S3Dir is the folder of the S3 server that `temper up` starts: account and data.
+func (p Process) S3Dir() string { return filepath.Join(p.Home, "s3") }
 
 // LogDir is the folder of the logs of all roles.
 func (p Process) LogDir() string { return filepath.Join(p.Home, "logs") }

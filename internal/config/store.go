@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"path"
 	"path/filepath"
@@ -19,6 +20,8 @@ const (
 	StoreFile  StoreKind = "file"
 	StoreS3    StoreKind = "s3"
 	StoreMinIO StoreKind = "minio"
+	// StoreS3D is the S3 server that `temper up` starts, with its data below Home.
+	StoreS3D StoreKind = "s3d"
 )
 
 // StorePlace is where the store is, out of a store URL:
@@ -26,9 +29,10 @@ const (
 //	file:///folder
 //	s3://bucket/prefix?region=R&endpoint=https://host:port&path_style=true
 //	minio://host:port/bucket/prefix?tls=true&region=R
+//	s3d://127.0.0.1:port/prefix
 //
 // It never holds a secret: those come from the environment and the credential
-// chains of the drivers.
+// chains of the drivers, or from the file Account.
 type StorePlace struct {
 	Kind StoreKind
 	// Dir is the folder of StoreFile.
@@ -37,6 +41,8 @@ type StorePlace struct {
 	Bucket, Prefix string
 	// Endpoint is host:port for StoreMinIO and a URL for StoreS3, where "" is AWS.
 	Endpoint string
+	// Account is the file with the account of StoreS3D, which Process.StorePlace knows.
+	Account string
 	// Region is "" where the driver is to find out.
 	Region string
 	// PathStyle puts the bucket into the path instead of the host name.
@@ -62,18 +68,22 @@ var storeOptions = map[StoreKind][]string{
 	StoreFile:  {},
 	StoreS3:    {"region", "endpoint", "path_style", "ca", "part_size", "concurrency"},
 	StoreMinIO: {"region", "tls", "ca", "part_size", "concurrency"},
+	StoreS3D:   {"part_size", "concurrency"},
 }
+
+// S3DBucket is the one bucket of StoreS3D.
+const S3DBucket = "temper"
 
 // ParseStore reads a store URL. The error names every problem and repeats no secret.
 func ParseStore(text string) (StorePlace, error) {
 	u, err := url.Parse(text)
 	if err != nil { // whose text would repeat the URL
-		return StorePlace{}, errors.New("is not a URL: want file:///folder, s3://bucket/prefix or minio://host:port/bucket/prefix")
+		return StorePlace{}, errors.New("is not a URL: want file:///folder, s3://bucket/prefix, minio://host:port/bucket/prefix or s3d://127.0.0.1:port")
 	}
 	s := StorePlace{Kind: StoreKind(u.Scheme)}
 	known, ok := storeOptions[s.Kind]
 	if !ok {
-		return StorePlace{}, fmt.Errorf("has the scheme %q: want file, s3 or minio", u.Scheme)
+		return StorePlace{}, fmt.Errorf("has the scheme %q: want file, s3, minio or s3d", u.Scheme)
 	}
 	var problems []error
 	if u.User != nil {
@@ -103,6 +113,12 @@ func (s *StorePlace) place(u *url.URL) error {
 		}
 		s.Endpoint, bucketPath = u.Host, strings.TrimPrefix(u.Path, "/")
 		s.PathStyle = true
+	case StoreS3D:
+		// Plain HTTP and an account in a file: nothing for a network.
+		if port, err := strconv.ParseUint(u.Port(), 10, 16); err != nil || port == 0 || !net.ParseIP(u.Hostname()).IsLoopback() {
+			return errors.New("is no loopback address with a port: want s3d://127.0.0.1:port; to share a server, start s3d with --tls and name it by s3://")
+		}
+		s.Endpoint, s.PathStyle, bucketPath = "http://"+u.Host, true, S3DBucket+u.Path
 	case StoreS3:
 	}
 	s.Bucket, s.Prefix, _ = strings.Cut(bucketPath, "/")
@@ -183,6 +199,8 @@ func (s StorePlace) String() string {
 		return "s3://" + path.Join(s.Bucket, s.Prefix)
 	case StoreMinIO:
 		return "minio://" + path.Join(s.Endpoint, s.Bucket, s.Prefix)
+	case StoreS3D:
+		return "s3d://" + path.Join(strings.TrimPrefix(s.Endpoint, "http://"), s.Prefix)
 	case StoreFile:
 	}
 	return s.Dir

@@ -20,6 +20,10 @@ func TestParseStore(t *testing.T) {
 		"minio://h:9000/b/p?tls=true&ca=/etc/ca.pem": {
 			Kind: config.StoreMinIO, Endpoint: "h:9000", Bucket: "b", Prefix: "p", TLS: true, CA: "/etc/ca.pem", PathStyle: true,
 		},
+		"s3d://127.0.0.1:9000/p?concurrency=2": {
+			Kind: config.StoreS3D, Endpoint: "http://127.0.0.1:9000", Bucket: config.S3DBucket, Prefix: "p", PathStyle: true, Concurrency: 2,
+		},
+		"s3d://[::1]:9000": {Kind: config.StoreS3D, Endpoint: "http://[::1]:9000", Bucket: config.S3DBucket, PathStyle: true},
 	} {
 		got, err := config.ParseStore(text)
 		if err != nil {
@@ -33,8 +37,8 @@ func TestParseStore(t *testing.T) {
 
 func TestParseStoreRefuses(t *testing.T) {
 	for text, want := range map[string]string{
-		"/var/lib":                         "want file, s3 or minio",
-		"gs://bucket":                      "want file, s3 or minio",
+		"/var/lib":                         "want file, s3, minio or s3d",
+		"gs://bucket":                      "want file, s3, minio or s3d",
 		"file://relative/dir":              "three slashes",
 		"file:///x?tls=true":               "takes none",
 		"s3://":                            "names no bucket",
@@ -44,6 +48,10 @@ func TestParseStoreRefuses(t *testing.T) {
 		"s3://b?concurrency=many":          "cannot read",
 		"minio://host/bucket":              "no host and port",
 		"minio://host:1":                   "names no bucket",
+		"s3d://10.0.0.1:9000":              "no loopback address",
+		"s3d://temper":                     "no loopback address",
+		"s3d://127.0.0.1:0":                "no loopback address",
+		"s3d://127.0.0.1:9000?tls=true":    "unknown option",
 		"s3://b#x":                         "fragment",
 		"s3://key:hunter2@b":               "holds a user or a password",
 		"s3://b?secret_access_key=hunter2": "unknown option",

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"time"
 
@@ -35,6 +36,9 @@ type Config struct {
 	PathStyle bool
 	// CA is a file of certificates to trust besides the system's, "" for none.
 	CA string
+	// Account is a file like ~/.aws/credentials whose default profile is taken
+	// instead of what the environment and the chain say, "" for those.
+	Account string
 	// PartSize in bytes, Concurrency and Stall are those of object.Config.
 	PartSize    int64
 	Concurrency int
@@ -73,7 +77,11 @@ func New(ctx context.Context, c Config) (*Store, error) {
 	if c.Region != "" {
 		options = append(options, config.WithRegion(c.Region))
 	}
-	cfg, err := config.LoadDefaultConfig(ctx, options...)
+	account, err := accountOf(c.Account)
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := config.LoadDefaultConfig(ctx, append(options, account...)...)
 	if err != nil {
 		return nil, fmt.Errorf("AWS configuration: %w: %w", blob.ErrMisconfigured, err)
 	}
@@ -100,6 +108,20 @@ func New(ctx context.Context, c Config) (*Store, error) {
 			Place: place, Prefix: c.Prefix, PartSize: c.PartSize, Concurrency: c.Concurrency, Stall: c.Stall,
 		}, &api{client: client, bucket: c.Bucket, write: writeOptions(c.Endpoint)}),
 		client: client, bucket: c.Bucket,
+	}, nil
+}
+
+// accountOf takes the credentials from one file alone. A named profile is what
+// the SDK prefers to the environment.
+func accountOf(file string) ([]func(*config.LoadOptions) error, error) {
+	if file == "" {
+		return nil, nil
+	}
+	if _, err := os.Stat(file); err != nil {
+		return nil, fmt.Errorf("no account of the S3 server: temper up makes one at its first start; name the same --home: %w: %w", blob.ErrMisconfigured, err)
+	}
+	return []func(*config.LoadOptions) error{
+		config.WithSharedCredentialsFiles([]string{file}), config.WithSharedConfigFiles([]string{}), config.WithSharedConfigProfile("default"),
 	}, nil
 }
 

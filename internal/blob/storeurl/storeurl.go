@@ -23,10 +23,10 @@ func Open(ctx context.Context, p config.StorePlace) (blob.Store, error) {
 	switch p.Kind {
 	case config.StoreFile:
 		return fileblob.New(p.Dir)
-	case config.StoreS3:
+	case config.StoreS3, config.StoreS3D:
 		return s3blob.New(ctx, s3blob.Config{
 			Bucket: p.Bucket, Prefix: p.Prefix, Region: p.Region, Endpoint: p.Endpoint, PathStyle: p.PathStyle, CA: p.CA,
-			PartSize: int64(p.PartSize), Concurrency: p.Concurrency,
+			Account: p.Account, PartSize: int64(p.PartSize), Concurrency: p.Concurrency,
 		})
 	case config.StoreMinIO:
 		s, err := minioblob.New(minioblob.Config{
@@ -38,6 +38,6 @@ func Open(ctx context.Context, p config.StorePlace) (blob.Store, error) {
 		}
 		return s, s.Bootstrap(ctx)
 	default:
-		return nil, fmt.Errorf("store %s: want a file, s3 or minio store", p)
+		return nil, fmt.Errorf("store %s: want a file, s3, minio or s3d store", p)
 	}
 }

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"temper/internal/blob"
+	"temper/internal/config"
+	"temper/internal/supervise"
+)
+
+// An S3 server on this machine belongs to a home: its data and its account lie
+// there, and the account is made once, out of chance. The server gets it by its
+// environment, clients read the file; the sandbox is given neither.
+
+// accountFormat is that of ~/.aws/credentials, so that other clients can use the file.
+const accountFormat = "[default]\naws_access_key_id = %s\naws_secret_access_key = %s\n"
+
+// servesStore says whether `temper up` starts the server of the store.
+func servesStore(p *config.Process) bool {
+	place, err := p.StorePlace()
+	return err == nil && place.Kind == config.StoreS3D
+}
+
+// storeAccount is the account of the home's S3 server, made when there is none.
+func storeAccount(p *config.Process) (access, secret string, err error) {
+	place, err := p.StorePlace()
+	if err != nil {
+		return "", "", err
+	}
+	text, err := os.ReadFile(place.Account)
+	if errors.Is(err, fs.ErrNotExist) {
+		text = fmt.Appendf(nil, accountFormat, rand.Text(), rand.Text())
+		err = writeAccount(place.Account, text)
+	}
+	if err != nil {
+		return "", "", fmt.Errorf("account of the S3 server: %w", err)
+	}
+	if _, err := fmt.Sscanf(string(text), accountFormat, &access, &secret); err != nil {
+		return "", "", fmt.Errorf("%s is not as it was written: remove it and a new account is made (no data is lost)", place.Account)
+	}
+	return access, secret, nil
+}
+
+// writeAccount makes the whole file appear at once, for its owner alone.
+func writeAccount(path string, text []byte) error {
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(dir, "account-*") // 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) //nolint:errcheck // after the rename the name is gone
+	_, err = f.Write(text)
+	if err == nil {
+		err = f.Sync()
+	}
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
+
+// s3dPath is where the S3 server is: beside this binary.
+func s3dPath() (string, error) {
+	self, err := os.Executable()
+	return filepath.Join(filepath.Dir(self), "s3d"), err
+}
+
+// findS3D tells that the S3 server is not built.
+func findS3D() error {
+	path, err := s3dPath()
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(path); err != nil {
+		return fmt.Errorf("%s not found: build it with ./task build:s3d, or name another store", path)
+	}
+	return nil
+}
+
+// storeChild is the S3 server of the store.
+func storeChild(p *config.Process) (supervise.Child, error) {
+	place, err := p.StorePlace()
+	if err != nil {
+		return supervise.Child{}, err
+	}
+	path, err := s3dPath()
+	if err != nil {
+		return supervise.Child{}, err
+	}
+	access, secret, err := storeAccount(p)
+	if err != nil {
+		return supervise.Child{}, err
+	}
+	return supervise.Child{
+		Name: "s3", Path: path,
+		Args: []string{"--dir", p.S3Dir(), "--listen", storeAddress(place), "--bucket", config.S3DBucket, "--exit-with-parent"},
+		Env: []string{
+			"PATH=" + os.Getenv("PATH"), "AWS_ACCESS_KEY_ID=" + access, "AWS_SECRET_ACCESS_KEY=" + secret,
+		},
+		LogFile: filepath.Join(p.LogDir(), "s3.log"), StopTimeout: 15 * time.Second,
+		Ready: httpReady(place.Endpoint + "/healthz"),
+	}, nil
+}
+
+// storeAddress is host:port of the S3 server.
+func storeAddress(place config.StorePlace) string {
+	return strings.TrimPrefix(place.Endpoint, "http://")
+}
+
+// checkStore finds out that a store cannot be used, or that it cannot take the
+// run, before anything relies on it.
+func (o *upOptions) checkStore(ctx context.Context, store blob.Store) error {
+	if err := probeStore(ctx, store); err != nil || o.config == "" {
+		return err
+	}
+	return o.submission.check(ctx, store)
+}

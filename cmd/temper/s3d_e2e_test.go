@@ -1,0 +1,136 @@
+//go:build integration
+
+package main_test
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"temper/internal/artifact"
+	"temper/internal/blob"
+	"temper/internal/blob/fileblob"
+	"temper/internal/chaos"
+)
+
+// TestRunOnS3 makes the pipeline's run on an S3 server that dies in the middle
+// of it, and wants the objects of a run on files, byte for byte.
+func TestRunOnS3(t *testing.T) {
+	p := newPlace(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = l.Close() // nobody dialed
+	args := []string{"up", "--run", ciConfig, "--run-id", "twin", "--exit"}
+	up := p.start(append(args, "--store", "s3d://"+l.Addr().String())...)
+	up.await(`^step +2/`, runTimeout)
+	noAccount(t, p, up)
+	up.killService("s3")
+	up.await(`^service s3: healthy \(pid \d+\), restart 1 after: signal: killed`, time.Minute)
+	up.end(0, runTimeout)
+	noOrphans(t, 5*time.Second)
+	if got, want := lastLine(up.text()), "s3://temper/runs/twin/summary.json"; got != want {
+		t.Errorf("last line %q, want %q", got, want)
+	}
+	calm := newPlace(t)
+	calm.start(args...).end(0, runTimeout)
+	// The server keeps objects as files under their keys.
+	want, got := filepath.Join(calm.home, "store"), filepath.Join(p.home, "s3/buckets/temper")
+	if diff := chaos.Compare(contents(t, want), contents(t, got)); len(diff) > 0 {
+		t.Errorf("the run on S3 differs from the one on files: %+v", diff)
+	}
+	if out := p.temper(1, "run", "show", "twin", "--store", "s3d://"+l.Addr().String()); !strings.Contains(out, "unavailable") {
+		t.Errorf("without the server:\n%s", out)
+	}
+	sameShards(t, want, got)
+}
+
+// contents is what the run left in a folder of objects.
+func contents(t *testing.T, dir string) chaos.Contents {
+	t.Helper()
+	store, err := fileblob.New(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close() //nolint:errcheck // only read
+	c, err := chaos.Read(t.Context(), store, artifact.Layout{RunID: "twin"})
+	if err != nil || len(c) < 50 {
+		t.Fatalf("%d objects in %s (%v)", len(c), dir, err)
+	}
+	return c
+}
+
+// sameShards compares the weights and optimizer states of all checkpoints.
+func sameShards(t *testing.T, want, got string) {
+	t.Helper()
+	shards := func(dir string) map[string]blob.Info {
+		store, err := fileblob.New(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer store.Close() //nolint:errcheck // only read
+		infos, err := store.List(t.Context(), "cas/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := map[string]blob.Info{}
+		for _, i := range infos {
+			out[i.Key] = i
+		}
+		return out
+	}
+	a, b := shards(want), shards(got)
+	for key := range a {
+		if b[key].Size != a[key].Size {
+			t.Errorf("shard %s has %d bytes on files and %d on S3", key, a[key].Size, b[key].Size)
+		}
+	}
+	if len(a) == 0 {
+		t.Error("no shards to compare")
+	}
+}
+
+// noAccount looks for the secret of the store where programs of the model, other
+// users and logs could see it.
+func noAccount(t *testing.T, p *place, up *running) {
+	t.Helper()
+	path := filepath.Join(p.home, "s3/account")
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Fatalf("the account has the mode %v (%v), want 0600", info.Mode(), err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, secret, found := bytes.Cut(bytes.TrimSpace(text), []byte("aws_secret_access_key = "))
+	if !found {
+		t.Fatalf("no secret in %s", path)
+	}
+	pid := up.await(`^service sandbox: healthy \(pid (\d+)\)`, time.Minute)[1]
+	for _, path := range []string{fmt.Sprintf("/proc/%s/environ", pid), fmt.Sprintf("/proc/%s/cmdline", pid)} {
+		data, err := os.ReadFile(path)
+		if err != nil || len(data) == 0 || bytes.Contains(data, secret) {
+			t.Errorf("%s is unreadable or holds the secret (%v)", path, err)
+		}
+	}
+	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	logs, err := filepath.Glob(filepath.Join(p.home, "logs/*"))
+	if err != nil || len(logs) == 0 {
+		t.Fatalf("no logs (%v)", err)
+	}
+	for _, path := range append(lines, logs...) {
+		if data, err := os.ReadFile(path); err == nil && bytes.Contains(data, secret) { // processes end
+			t.Errorf("%s holds the secret", path)
+		}
+	}
+}
