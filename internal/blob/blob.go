@@ -153,40 +153,42 @@ func ReadRef(ctx context.Context, s Store, ref Ref) ([]byte, error) {
 }
 
 func readChecked(ctx context.Context, s Store, ref Ref) ([]byte, error) {
-	data, err := readSized(ctx, s, ref)
+	if p, ok := s.(ParallelReader); ok && ref.Size >= readInParallel {
+		return readFollowed(ctx, p, ref)
+	}
+	data, err := ReadKey(ctx, s, ref.Key)
 	if err != nil {
 		return nil, err
 	}
 	if got := RefOf(ref.Key, data); got != ref {
-		return nil, fmt.Errorf("%s: have %d bytes sha256 %.12s, want %d bytes sha256 %.12s: %w",
-			ref.Key, got.Size, got.SHA256, ref.Size, ref.SHA256, ErrCorrupt)
+		return nil, mismatch(got, ref)
 	}
 	return data, nil
 }
 
-// readSized is ReadKey for a blob whose size is known.
-func readSized(ctx context.Context, s Store, ref Ref) ([]byte, error) {
-	p, ok := s.(ParallelReader)
-	if !ok || ref.Size < readInParallel {
-		return ReadKey(ctx, s, ref.Key)
-	}
-	data := make(fixedBuffer, ref.Size)
-	n, err := p.ReadInto(ctx, ref.Key, data)
+// readFollowed reads several ranges at once and hashes behind them.
+func readFollowed(ctx context.Context, p ParallelReader, ref Ref) ([]byte, error) {
+	b := newHashedBuffer(ref.Size)
+	sum := make(chan string, 1)
+	go func() { sum <- b.sum() }()
+	n, err := p.ReadInto(ctx, ref.Key, b)
+	b.close()
+	got := Ref{Key: ref.Key, SHA256: <-sum, Size: n}
 	if errors.Is(err, io.ErrShortWrite) || err == nil && n != ref.Size {
 		return nil, fmt.Errorf("%s: does not have %d bytes: %w", ref.Key, ref.Size, ErrCorrupt)
 	}
-	return data, err
+	if err != nil {
+		return nil, err
+	}
+	if got != ref {
+		return nil, mismatch(got, ref)
+	}
+	return b.data, nil
 }
 
-// fixedBuffer is an io.WriterAt of a fixed length.
-type fixedBuffer []byte
-
-// WriteAt implements io.WriterAt.
-func (b fixedBuffer) WriteAt(p []byte, at int64) (int, error) {
-	if at < 0 || at+int64(len(p)) > int64(len(b)) {
-		return 0, io.ErrShortWrite
-	}
-	return copy(b[at:], p), nil
+func mismatch(got, want Ref) error {
+	return fmt.Errorf("%s: have %d bytes sha256 %.12s, want %d bytes sha256 %.12s: %w",
+		want.Key, got.Size, got.SHA256, want.Size, want.SHA256, ErrCorrupt)
 }
 
 // PutJSON stores v as indented JSON under key.

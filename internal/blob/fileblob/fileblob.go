@@ -8,7 +8,6 @@ package fileblob
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -93,8 +92,7 @@ func (s *Store) stage(ctx context.Context, r io.Reader) (name string, sum hash.H
 		return "", nil, 0, err
 	}
 	name = path.Join(staging, filepath.Base(f.Name()))
-	sum = sha256.New()
-	size, err = io.Copy(io.MultiWriter(f, sum), &contextReader{ctx: ctx, r: r})
+	sum, size, err = copyHashed(ctx, f, r)
 	if err == nil {
 		err = f.Chmod(0o644)
 	}
@@ -154,6 +152,15 @@ func (s *Store) syncParents(dir string) error {
 
 // Get implements blob.Store.
 func (s *Store) Get(ctx context.Context, key string) (io.ReadCloser, error) {
+	f, err := s.open(ctx, key)
+	if err != nil {
+		return nil, err // not a nil file in an interface
+	}
+	return f, nil
+}
+
+// open opens the file of a key.
+func (s *Store) open(ctx context.Context, key string) (*os.File, error) {
 	if err := errors.Join(ctx.Err(), checkKey(key)); err != nil {
 		return nil, err
 	}
