@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
@@ -13,7 +14,7 @@ import (
 
 const (
 	// readRange is what one goroutine reads in a row, readers how many there are.
-	readRange, readers = 8 << 20, 4
+	readRange, readers = 16 << 20, 2
 )
 
 var _ blob.ParallelReader = (*Store)(nil)
@@ -31,9 +32,20 @@ func (s *Store) ReadInto(ctx context.Context, key string, w io.WriterAt) (int64,
 		return 0, notExist("get", key, err)
 	}
 	g, groupCtx := errgroup.WithContext(ctx)
-	g.SetLimit(readers)
-	for at := int64(0); at < info.Size() && groupCtx.Err() == nil; at += readRange {
-		g.Go(func() error { return copyRange(groupCtx, f, w, at, min(readRange, info.Size()-at)) })
+	var next atomic.Int64 // where the next range begins
+	for range min(readers, (info.Size()+readRange-1)/readRange) {
+		g.Go(func() error {
+			buf := make([]byte, min(block, info.Size()))
+			for {
+				at := next.Add(readRange) - readRange
+				if at >= info.Size() {
+					return nil
+				}
+				if err := copyRange(groupCtx, f, w, buf, span{at, min(at+readRange, info.Size())}); err != nil {
+					return err
+				}
+			}
+		})
 	}
 	if err := g.Wait(); err != nil {
 		return 0, fmt.Errorf("get %s: %w", key, s.explain(err))
@@ -41,24 +53,26 @@ func (s *Store) ReadInto(ctx context.Context, key string, w io.WriterAt) (int64,
 	return info.Size(), ctx.Err()
 }
 
-// copyRange copies length bytes from at.
-func copyRange(ctx context.Context, r io.ReaderAt, w io.WriterAt, at, length int64) error {
-	buf := make([]byte, min(block, length))
-	for end := at + length; at < end; {
+// span is a part of a file.
+type span struct{ at, end int64 }
+
+// copyRange copies one range, a buffer at a time.
+func copyRange(ctx context.Context, r io.ReaderAt, w io.WriterAt, buf []byte, s span) error {
+	for s.at < s.end {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		n, err := r.ReadAt(buf[:min(block, end-at)], at)
+		n, err := r.ReadAt(buf[:min(int64(len(buf)), s.end-s.at)], s.at)
 		if n == 0 && errors.Is(err, io.EOF) { // it was cut off by somebody else
 			return io.ErrUnexpectedEOF
 		}
 		if err != nil && !errors.Is(err, io.EOF) {
 			return err
 		}
-		if _, err := w.WriteAt(buf[:n], at); err != nil {
+		if _, err := w.WriteAt(buf[:n], s.at); err != nil {
 			return err
 		}
-		at += int64(n)
+		s.at += int64(n)
 	}
 	return nil
 }

@@ -88,7 +88,7 @@ func statusVerdict(status int) verdict {
 		return verdict{blob.ErrMisconfigured, adviseRegion}
 	case status == http.StatusInsufficientStorage:
 		return verdict{blob.ErrUnavailable, adviseFull}
-	case status == http.StatusTooManyRequests || status == http.StatusRequestTimeout || status >= http.StatusInternalServerError:
+	case status == http.StatusTooManyRequests || status == http.StatusConflict || status == http.StatusRequestTimeout || status >= http.StatusInternalServerError:
 		return verdict{blob.ErrUnavailable, adviseWait}
 	default:
 		return verdict{blob.ErrMisconfigured, "the server refuses the request"}
