@@ -57,6 +57,7 @@ func retries() *temporal.RetryPolicy {
 			activities.ErrTypeDataset,
 			activities.ErrTypeCorrupt,
 			activities.ErrTypeRefused,
+			activities.ErrTypeStore,
 		},
 	}
 }

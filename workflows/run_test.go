@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/sdk/testsuite"
 
 	"temper/activities"
+	"temper/internal/blob"
 	"temper/workflows"
 )
 
@@ -137,12 +138,35 @@ func TestInfrastructureErrorsAreSurvived(t *testing.T) {
 	}
 }
 
+// TestAnOutageOfTheStoreIsWaitedFor: many failed attempts of each kind of
+// activity end in the same run. (The test environment gives up after a minute,
+// the server does not.)
+func TestAnOutageOfTheStoreIsWaitedFor(t *testing.T) {
+	const attempts = 8
+	w := newWorld(1)
+	calls := []string{"prepare", "sample 1 with 0: p1,p2,p3", "batch 1", "train 1", "log 1", "finish"}
+	for _, call := range calls {
+		for range attempts {
+			w.faults[call] = append(w.faults[call], fmt.Errorf("put runs/r/x: the server does not answer: %w", blob.ErrUnavailable))
+		}
+	}
+	env := newEnv(t, w)
+	runDemo(env)
+	resultOf(t, env)
+	for _, call := range calls {
+		if got := w.count(call); got != attempts+1 {
+			t.Errorf("%s: %d attempts, want %d", call, got, attempts+1)
+		}
+	}
+}
+
 func TestFinalErrorsFailTheRunAtOnce(t *testing.T) {
 	for call, kind := range map[string]string{
 		"open":                       activities.ErrTypeInvalidConfig,
 		"prepare":                    activities.ErrTypeDataset,
 		"train 1":                    activities.ErrTypeDiverged,
 		"eval stage 1 before with 0": activities.ErrTypeCorrupt,
+		"batch 1":                    activities.ErrTypeStore,
 	} {
 		t.Run(kind, func(t *testing.T) {
 			w := newWorld(1)
