@@ -58,7 +58,7 @@ func contents(t *testing.T, dir string) chaos.Contents {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer store.Close() //nolint:errcheck // only read
+	defer store.Close()
 	c, err := chaos.Read(t.Context(), store, artifact.Layout{RunID: "twin"})
 	if err != nil || len(c) < 50 {
 		t.Fatalf("%d objects in %s (%v)", len(c), dir, err)
@@ -74,7 +74,7 @@ func sameShards(t *testing.T, want, got string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer store.Close() //nolint:errcheck // only read
+		defer store.Close()
 		infos, err := store.List(t.Context(), "cas/")
 		if err != nil {
 			t.Fatal(err)

@@ -127,7 +127,7 @@ func TestMistakesEndWithOneLineAndTheirCode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer taken.Close() //nolint:errcheck // nobody dialed
+	defer taken.Close()
 	used := t.TempDir()
 	start(t, "server", "--dir", used, "--listen", "127.0.0.1:0")
 	file := filepath.Join(t.TempDir(), "file")

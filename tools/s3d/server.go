@@ -178,7 +178,7 @@ func (s *server) wait(ctx context.Context) error {
 		}
 	case <-ctx.Done():
 		select {
-		case <-s.done:
+		case _ = <-s.done: // it was told to end
 		case <-time.After(stopTimeout):
 		}
 	}

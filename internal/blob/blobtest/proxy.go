@@ -127,6 +127,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		flip(body)
 		r.Body = io.NopCloser(bytes.NewReader(body))
+	default: // the answer is harmed, or nothing
 	}
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(pr *httputil.ProxyRequest) {
@@ -170,6 +171,7 @@ func harm(ctx context.Context, fault Fault, resp *http.Response) error {
 		flip(body)
 		resp.Body = io.NopCloser(bytes.NewReader(body))
 		return err
+	default: // the request was harmed, or nothing
 	}
 	return nil
 }
