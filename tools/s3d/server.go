@@ -178,7 +178,7 @@ func (s *server) wait(ctx context.Context) error {
 		}
 	case <-ctx.Done():
 		select {
-		case _ = <-s.done: // it was told to end
+		case <-s.done: //nolint:errcheck // it was told to end
 		case <-time.After(stopTimeout):
 		}
 	}
