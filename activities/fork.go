@@ -13,14 +13,15 @@ import (
 	"temper/trainer/checkpoint"
 )
 
-// CheckFork finds out whether a fork would start, and from which step, without
-// making anything. Errors: InvalidConfig.
+// CheckFork finds out whether a fork would start, and from which step. With Hold
+// it pins the checkpoint for the fork, which unpins it when it has its own. A
+// retry gives the same. Errors: InvalidConfig, which changes nothing.
 func (c *Control) CheckFork(ctx context.Context, in CheckForkInput) (CheckForkResult, error) {
-	out, err := c.checkFork(ctx, in.Input)
+	out, err := c.checkFork(ctx, in.Input, in.Hold)
 	return out, toTemporal(err)
 }
 
-func (c *Control) checkFork(ctx context.Context, in RunInput) (CheckForkResult, error) {
+func (c *Control) checkFork(ctx context.Context, in RunInput, hold bool) (CheckForkResult, error) {
 	if err := artifact.CheckRunID(in.RunID); err != nil {
 		return CheckForkResult{}, permanent(ErrTypeInvalidConfig, err)
 	}
@@ -32,7 +33,33 @@ func (c *Control) checkFork(ctx context.Context, in RunInput) (CheckForkResult, 
 		return CheckForkResult{}, err
 	}
 	f, err := findFork(ctx, c.Store, in)
+	if err == nil && hold {
+		err = f.hold(ctx, c.Store, in.RunID)
+	}
 	return CheckForkResult{Step: f.at.Step}, err
+}
+
+// held is the reason of the pin on a checkpoint that a fork will begin with.
+func held(runID string) string { return "run " + runID + " begins with it" }
+
+// hold pins the checkpoint for the fork, unless somebody has pinned it.
+func (f *fork) hold(ctx context.Context, store blob.Store, runID string) error {
+	layout, cursor := artifact.Layout{RunID: f.parent.RunID}, f.parent.SFTSteps+f.at.Step
+	pins, err := checkpoint.Pins(ctx, store, layout.Checkpoints())
+	if _, pinned := pins[cursor]; pinned || err != nil {
+		return err
+	}
+	return checkpoint.Pin(ctx, store, layout.Checkpoints(), cursor, held(runID))
+}
+
+// release takes back what hold did.
+func (p RunPlan) release(ctx context.Context, store blob.Store) error {
+	layout, cursor := artifact.Layout{RunID: p.Fork.RunID}, p.SFTSteps+p.Fork.Step
+	pins, err := checkpoint.Pins(ctx, store, layout.Checkpoints())
+	if err != nil || pins[cursor].Reason != held(p.RunID) {
+		return err
+	}
+	return checkpoint.Unpin(ctx, store, layout.Checkpoints(), cursor)
 }
 
 // ResolveFork is CheckFork for a program that has the store: it returns the step
@@ -49,6 +76,7 @@ type fork struct {
 	cfg        config.Run // its own
 	at         config.Fork
 	checkpoint blob.Ref
+	skips      []Skip // of the parent, where the configuration is the parent's
 }
 
 // findFork reads the parent, finds the checkpoint and makes the configuration.
@@ -70,6 +98,11 @@ func findFork(ctx context.Context, store blob.Store, in RunInput) (fork, error) 
 	}
 	if err := f.choose(ctx, store, *in.Fork); err != nil {
 		return f, err
+	}
+	if !in.configured() {
+		if f.skips, err = skips(ctx, store, parent); err != nil {
+			return f, err
+		}
 	}
 	return f, f.configure(in)
 }
@@ -230,7 +263,7 @@ func (c *Control) openFork(ctx context.Context, in RunInput, owner string) (RunP
 	}
 	if again && mine.Owner == owner && mine.Fork != nil { // an attempt died behind the claim: the step is chosen
 		if mine.has(ctx, c.Store) {
-			return mine.RunPlan, nil
+			return mine.RunPlan, mine.release(ctx, c.Store)
 		}
 		in.Fork = &ForkFrom{RunID: mine.Fork.RunID, Step: mine.Fork.Step}
 	}
@@ -247,7 +280,10 @@ func (c *Control) openFork(ctx context.Context, in RunInput, owner string) (RunP
 	if plan, err = c.claim(ctx, plan, f.cfg, owner); err != nil {
 		return RunPlan{}, err
 	}
-	return plan, f.adopt(ctx, c.Store, layout)
+	if err := f.adopt(ctx, c.Store, layout); err != nil {
+		return RunPlan{}, err
+	}
+	return plan, plan.release(ctx, c.Store)
 }
 
 // has reports whether the fork's own copy of the checkpoint is there.
@@ -259,7 +295,7 @@ func (p storedPlan) has(ctx context.Context, store blob.Store) bool {
 // plan is what the workflow needs to know of the parent.
 func (f *fork) plan(ctx context.Context, store blob.Store) (*ForkPlan, error) {
 	layout := artifact.Layout{RunID: f.parent.RunID}
-	out := &ForkPlan{RunID: f.at.RunID, Step: f.at.Step}
+	out := &ForkPlan{RunID: f.at.RunID, Step: f.at.Step, Skips: f.skips}
 	for i, s := range f.parent.Stages {
 		made := 0
 		if f.parent.Fork != nil && i < len(f.parent.Fork.Made) {
@@ -297,7 +333,7 @@ func (f *fork) report(ctx context.Context, store blob.Store, i int, s StagePlan)
 	for label, into := range map[string]*EvalResult{"before": &out.Before, "after": &out.After} {
 		version := int64(0)
 		if label == "after" {
-			version = int64(s.FirstStep + s.Steps - 1)
+			version = f.lastOf(s)
 		}
 		if version > int64(f.at.Step) {
 			continue
@@ -318,6 +354,42 @@ func (f *fork) report(ctx context.Context, store blob.Store, i int, s StagePlan)
 		out.Filter = filter.FilterResult
 	}
 	return out, err
+}
+
+// lastOf is the last step that the parent made of a stage, or is to make.
+func (f *fork) lastOf(s StagePlan) int64 {
+	for _, skip := range f.skips {
+		if skip.Stage == s.Index {
+			return int64(s.FirstStep + skip.After - 1)
+		}
+	}
+	return int64(s.FirstStep + s.Steps - 1)
+}
+
+// skips are the stages that a run was told to end early or leave out, with those
+// that it has from its own parent.
+func skips(ctx context.Context, store blob.Store, run RunPlan) ([]Skip, error) {
+	var out []Skip
+	if run.Fork != nil {
+		out = append(out, run.Fork.Skips...)
+	}
+	events, err := store.List(ctx, artifact.Layout{RunID: run.RunID}.Events()+"/")
+	if err != nil {
+		return nil, err
+	}
+	for _, info := range events {
+		if artifact.EventKind(info.Key) != EventSkip {
+			continue
+		}
+		var e LogEventInput
+		if err := blob.ReadJSON(ctx, store, info.Key, &e); err != nil {
+			return nil, err
+		}
+		if e.Skip != nil {
+			out = append(out, *e.Skip)
+		}
+	}
+	return out, nil
 }
 
 // sameProblems reports whether the fork has the parent's problems of a stage, from 1.
@@ -350,7 +422,8 @@ func (f *fork) adopt(ctx context.Context, store blob.Store, layout artifact.Layo
 	return nil
 }
 
-// prepareFork takes over the parent's tokenizer and what of its data still holds.
+// prepareFork copies the parent's start, tokenizer and what of its data still
+// holds: the fork does not need the parent's folder from here on.
 func (p *preparation) prepareFork(ctx context.Context, run RunRef) error {
 	parent, ok, err := StoredPlan(ctx, p.store, p.cfg.Fork.RunID)
 	if err == nil && !ok {
@@ -381,7 +454,10 @@ func (p *preparation) prepareFork(ctx context.Context, run RunRef) error {
 	if err != nil {
 		return err
 	}
-	p.format, p.out.VocabSize, p.out.Start = rc.format, ready.VocabSize, ready.Start
+	p.format, p.out.VocabSize = rc.format, ready.VocabSize
+	if p.out.Start, err = ready.Start.copyTo(ctx, p.store, p.layout); err != nil {
+		return err
+	}
 	return p.inheritStages(ctx, &f)
 }
 

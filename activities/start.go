@@ -189,7 +189,7 @@ func checkStart(ctx context.Context, store blob.Store, cfg config.Run) error {
 // store puts what the run starts from into the run's own folder. A directory that
 // changed since an earlier attempt is blob.ErrExists.
 func (s *start) store(ctx context.Context, store blob.Store, layout artifact.Layout) (*Start, error) {
-	dir := path.Join(layout.Dir(), "start")
+	dir := startDir(layout)
 	p := checkpoint.Policy{Model: s.model, Tokenizer: s.tokenizerJSON, Files: s.files}
 	out := &Start{Model: p.Model, Files: map[string]blob.Ref{}}
 	for name, data := range s.files {
@@ -202,6 +202,24 @@ func (s *start) store(ctx context.Context, store blob.Store, layout artifact.Lay
 	out.Policy, err = checkpoint.PublishFrom(ctx, store, dir, p, weights)
 	return out, err
 }
+
+// copyTo makes the start of a run that of another too, with files of its own.
+func (s *Start) copyTo(ctx context.Context, store blob.Store, layout artifact.Layout) (*Start, error) {
+	if s == nil {
+		return nil, nil //nolint:nilnil // the parent began with random weights, and so does the other
+	}
+	dir := startDir(layout)
+	out := &Start{Model: s.Model, Files: map[string]blob.Ref{}}
+	for name, ref := range s.Files {
+		ref.Key = path.Join(dir, name)
+		out.Files[name] = ref
+	}
+	var err error
+	out.Policy, err = checkpoint.CopyPolicy(ctx, store, s.Policy, dir)
+	return out, err
+}
+
+func startDir(layout artifact.Layout) string { return path.Join(layout.Dir(), "start") }
 
 // readStart gives a run the architecture: that of the stored checkpoint which it
 // starts from, or the one of its dimensions.

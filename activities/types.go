@@ -96,6 +96,8 @@ type ForkPlan struct {
 	Made []int `json:"made,omitempty"`
 	// Reports hold the parent's evaluations and filters of the stages.
 	Reports []StageReport `json:"reports,omitempty"`
+	// Skips are the parent's, also those that its later steps are to come to.
+	Skips []Skip `json:"skips,omitempty"`
 }
 
 // NumSteps is the number of RL steps of all stages.
@@ -333,6 +335,8 @@ type AmendRunResult struct {
 // CheckForkInput asks whether a fork would start.
 type CheckForkInput struct {
 	Input RunInput `json:"input"`
+	// Hold keeps the checkpoint until the fork has begun.
+	Hold bool `json:"hold,omitempty"`
 }
 
 // CheckForkResult is the step that the fork would start from.
@@ -401,4 +405,17 @@ type LogEventInput struct {
 	// Kind is one word: stage, pause, resume, stop, filter, checkpoint, skip, amend, repeat, fork, restart.
 	Kind string `json:"kind"`
 	Text string `json:"text"`
+	// Skip is set where a stage is told to end; forks read it.
+	Skip *Skip `json:"skip,omitempty"`
+}
+
+// EventSkip is the kind of the event that holds a Skip.
+const EventSkip = "skip"
+
+// Skip is a stage that was told to end before its last step, or to be left out.
+type Skip struct {
+	Stage int `json:"stage"` // index from 1
+	// After is the number of its steps that are made; 0 leaves the stage out.
+	After int    `json:"after"`
+	Why   string `json:"why,omitempty"`
 }

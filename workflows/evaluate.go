@@ -36,7 +36,7 @@ func EvaluateRun(ctx workflow.Context, in EvaluateRunInput) (EvaluateRunResult, 
 func evaluateRun(ctx workflow.Context, in EvaluateRunInput, out *EvaluateRunResult) error {
 	var control *activities.Control
 	var plan activities.RunPlan
-	err := workflow.ExecuteLocalActivity(inline(ctx, ""), control.OpenRun, activities.RunInput{RunID: in.RunID}).Get(ctx, &plan)
+	err := workflow.ExecuteLocalActivity(inline(ctx, "open run "+in.RunID), control.OpenRun, activities.RunInput{RunID: in.RunID}).Get(ctx, &plan)
 	if err != nil {
 		return err
 	}
@@ -47,7 +47,7 @@ func evaluateRun(ctx workflow.Context, in EvaluateRunInput, out *EvaluateRunResu
 	ref := activities.RunRef{RunID: plan.RunID, Config: plan.Config}
 	// Publishing a published version again only looks it up.
 	var trainer *activities.Trainer
-	err = workflow.ExecuteActivity(lookup(ctx, fmt.Sprintf("policy %d", version)), trainer.PublishPolicy,
+	err = workflow.ExecuteActivity(lookup(ctx, fmt.Sprintf("publish policy %d", version)), trainer.PublishPolicy,
 		activities.PublishInput{Run: ref, Step: int(version)}).Get(ctx, &out.Policy)
 	if err != nil {
 		return err

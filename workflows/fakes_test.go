@@ -60,6 +60,8 @@ type world struct {
 	// empty lists steps whose batch has no sample; left is the filter's answer.
 	empty map[int]bool
 	left  int
+	// opening, when set, is called by OpenRun.
+	opening func(context.Context) error
 	// hold makes every sampling and training last so long.
 	hold time.Duration
 
@@ -68,6 +70,7 @@ type world struct {
 	faults map[string][]error
 	calls  []string
 	events []string
+	skips  []activities.Skip
 	finish []activities.FinishRunInput
 	trains []activities.TrainStepInput
 	sft    []activities.TrainSFTInput
@@ -148,9 +151,14 @@ func policyAt(version int) activities.Policy {
 
 type fakeControl struct{ w *world }
 
-func (c *fakeControl) OpenRun(_ context.Context, in activities.RunInput) (activities.RunPlan, error) {
+func (c *fakeControl) OpenRun(ctx context.Context, in activities.RunInput) (activities.RunPlan, error) {
 	if err := c.w.called("open"); err != nil {
 		return activities.RunPlan{}, err
+	}
+	if c.w.opening != nil {
+		if err := c.w.opening(ctx); err != nil {
+			return activities.RunPlan{}, err
+		}
 	}
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
@@ -226,6 +234,9 @@ func (c *fakeControl) LogEvent(_ context.Context, in activities.LogEventInput) e
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
 	c.w.events = append(c.w.events, in.Kind+": "+in.Text)
+	if in.Skip != nil {
+		c.w.skips = append(c.w.skips, *in.Skip)
+	}
 	return nil
 }
 

@@ -42,6 +42,7 @@ func TestHistories(t *testing.T) {
 	for name, play := range map[string]func(recorder, string){
 		"whole": playWhole, "paused": playPaused, "retried": playRetried,
 		"stopped": playStopped, "cancelled": playCancelled, "refused": playRefused, "continued": playContinued,
+		"steered": playSteered, "forked": playForked, "restarted": playRestarted,
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(2, 1)
@@ -190,6 +191,64 @@ func playContinued(r recorder, id string) {
 		r.Errorf("first execution ended by %v", last)
 	}
 	r.keep("continued-stage-2", stage)
+}
+
+// playSteered gives every command that is not shown elsewhere.
+func playSteered(r recorder, id string) {
+	r.w.hold = 100 * time.Millisecond
+	r.w.plan.Stages[0].Steps, r.w.plan.Stages[1].FirstStep = 4, 5
+	run := r.start(id)
+	await(r, "step 1", func() bool { return r.w.count("train 1") > 0 })
+	r.send(id, workflows.CommandPause, workflows.Command{Now: true, Reason: "look", By: "ann"})
+	r.awaitState(id, workflows.StatePaused)
+	r.send(id, workflows.CommandCheckpoint, workflows.Command{})
+	r.send(id, workflows.CommandAmend, workflows.Command{Set: activities.Settings{"rl.optimizer.lr": "1e-5"}, Reason: "too fast"})
+	r.send(id, workflows.CommandSkipStage, workflows.Command{Stage: "hop2", Reason: "not needed"})
+	r.send(id, workflows.CommandRepeatStage, workflows.Command{Stage: "hop1"})
+	r.send(id, workflows.CommandResume, workflows.Command{})
+	await(r, "step 2", func() bool { return r.w.count("train 2") > 0 })
+	r.send(id, workflows.CommandSkipStage, workflows.Command{Reason: "solved"})
+	r.awaitClosed(run)
+	if in := r.w.finish[0]; len(in.Stages) != 3 || len(r.w.amends) != 2 || len(r.w.skips) != 2 {
+		r.Errorf("%d stages, amendments %+v, skips %+v", len(in.Stages), r.w.amends, r.w.skips)
+	}
+	r.keep("steered-run", workflows.RunWorkflowID(id))
+	r.keep("steered-stage", workflows.StageWorkflowID(id, 1, "hop1"))
+	r.keep("steered-repeated", workflows.StageWorkflowID(id, 3, "hop1.2"))
+}
+
+func playForked(r recorder, id string) {
+	r.w.plan.Stages[0].Steps, r.w.plan.Stages[1].FirstStep = 4, 5
+	r.w.plan.Fork = &activities.ForkPlan{RunID: "parent", Step: 1, Made: []int{1, 0}, Skips: []activities.Skip{{Stage: 1, After: 3, Why: "skipped"}}}
+	r.run(id)
+	if got := r.w.count("train"); got != 3 {
+		r.Errorf("%d steps, want 2, 3 and 5", got)
+	}
+	r.keep("forked-run", workflows.RunWorkflowID(id))
+	r.keep("forked-stage", workflows.StageWorkflowID(id, 1, "hop1"))
+}
+
+func playRestarted(r recorder, id string) {
+	r.w.hold = 100 * time.Millisecond
+	run := r.start(id)
+	await(r, "step 1", func() bool { return r.w.count("train 1") > 0 })
+	r.w.mu.Lock()
+	r.w.plan.Fork = &activities.ForkPlan{RunID: id, Step: 2} // for the other run
+	r.w.mu.Unlock()
+	r.send(id, workflows.CommandRestart, workflows.Command{From: "2", RunID: id + "-on", Reason: "collapse"})
+	r.awaitClosed(run)
+	await(r, "end of the other run", closed(r.c, workflows.RunWorkflowID(id+"-on")))
+	if got := r.w.finish[0].Restarted; got != id+"-on" {
+		r.Errorf("restarted as %q", got)
+	}
+	r.keep("restarted-run", workflows.RunWorkflowID(id))
+}
+
+func (r recorder) send(id, command string, arg workflows.Command) {
+	r.Helper()
+	if _, err := workflows.Send(r.Context(), r.c, id, command, arg); err != nil {
+		r.Fatal(err)
+	}
 }
 
 func (r recorder) ensureAttributes() bool {

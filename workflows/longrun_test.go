@@ -51,6 +51,7 @@ func newPaperEnv(t *testing.T, w *world, weights *scale) *testsuite.TestWorkflow
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(silent{})
 	env := suite.NewTestWorkflowEnvironment()
+	env.SetWorkerOptions(patient())
 	workflows.Register(env)
 	env.RegisterActivity(&paperControl{&fakeControl{w}})
 	trainer, rollouts := &fakeTrainer{w}, &fakeRollouts{w}

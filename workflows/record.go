@@ -11,10 +11,18 @@ import (
 
 // logEvent adds a line to the run's event log.
 func logEvent(ctx workflow.Context, run activities.RunRef, kind, text string) error {
+	return write(ctx, activities.LogEventInput{Run: run, Kind: kind, Text: text})
+}
+
+// logSkip adds a line that forks of the run read, too.
+func logSkip(ctx workflow.Context, run activities.RunRef, skip activities.Skip, text string) error {
+	return write(ctx, activities.LogEventInput{Run: run, Kind: activities.EventSkip, Text: text, Skip: &skip})
+}
+
+func write(ctx workflow.Context, e activities.LogEventInput) error {
 	var control *activities.Control
-	return workflow.ExecuteLocalActivity(inline(ctx, kind), control.LogEvent, activities.LogEventInput{
-		Run: run, Time: workflow.Now(ctx), Kind: kind, Text: text,
-	}).Get(ctx, nil)
+	e.Time = workflow.Now(ctx)
+	return workflow.ExecuteLocalActivity(inline(ctx, "event log: "+e.Kind), control.LogEvent, e).Get(ctx, nil)
 }
 
 // logPause records that a run stands, where and why, or goes on.

@@ -2,10 +2,12 @@ package workflows_test
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
 
+	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/history/v1"
 	"go.temporal.io/sdk/worker"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -13,14 +15,16 @@ import (
 	"temper/workflows"
 )
 
-// fixtures are histories recorded on a real server; see TestHistories.
+// fixtures are histories recorded on a real server, see TestHistories: those of
+// today's shapes, and in folders those of older programs.
 func fixtures(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob("testdata/histories/*.json")
-	if err != nil || len(files) == 0 {
+	older, olderErr := filepath.Glob("testdata/histories/*/*.json")
+	if err := errors.Join(err, olderErr); err != nil || len(files) == 0 || len(older) == 0 {
 		t.Fatalf("no recorded histories: %v", err)
 	}
-	return files
+	return append(files, older...)
 }
 
 func replay(t *testing.T, data []byte) error {
@@ -46,6 +50,41 @@ func TestReplay(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// TestEverythingHasASummary: the web UI names each activity and child by what it
+// is for, in every history that the present code records.
+func TestEverythingHasASummary(t *testing.T) {
+	files, err := filepath.Glob("testdata/histories/*.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := &history.History{}
+		if err := protojson.Unmarshal(data, h); err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range h.Events {
+			switch e.EventType {
+			case enums.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED, enums.EVENT_TYPE_MARKER_RECORDED,
+				enums.EVENT_TYPE_START_CHILD_WORKFLOW_EXECUTION_INITIATED, enums.EVENT_TYPE_TIMER_STARTED:
+			default:
+				continue
+			}
+			seen++
+			if summary := string(e.GetUserMetadata().GetSummary().GetData()); len(summary) < len(`"12345"`) {
+				t.Errorf("%s: event %d, %v, has summary %q", filepath.Base(file), e.EventId, e.EventType, summary)
+			}
+		}
+	}
+	if seen < 100 {
+		t.Errorf("%d events seen", seen)
 	}
 }
 

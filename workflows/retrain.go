@@ -54,7 +54,7 @@ type retrain struct {
 func (r *retrain) execute(ctx workflow.Context) (activities.RetrainOutcome, error) {
 	var control *activities.Control
 	r.show(ctx, "looking for new problems")
-	err := workflow.ExecuteLocalActivity(inline(ctx, "new problems, recipe"), control.PlanRetrain, activities.PlanRetrainInput{
+	err := workflow.ExecuteLocalActivity(inline(ctx, "plan: new problems, recipe"), control.PlanRetrain, activities.PlanRetrainInput{
 		Retrain: r.in, RunID: r.runID, Now: workflow.Now(ctx),
 	}).Get(ctx, &r.plan)
 	if err != nil {
@@ -77,7 +77,7 @@ func (r *retrain) execute(ctx workflow.Context) (activities.RetrainOutcome, erro
 	plan := r.plan
 	plan.Config = "" // the run has it
 	var out activities.RetrainOutcome
-	err = workflow.ExecuteLocalActivity(inline(ctx, "gate"), control.JudgeRetrain, activities.JudgeRetrainInput{
+	err = workflow.ExecuteLocalActivity(inline(ctx, "judge the new policy at the gate"), control.JudgeRetrain, activities.JudgeRetrainInput{
 		ID: r.in.ID, Gate: r.in.Gate, Plan: plan, Policy: result.Policy, Stopped: result.Stopped, Now: workflow.Now(ctx),
 	}).Get(ctx, &out)
 	return out, err
@@ -118,7 +118,7 @@ func (r *retrain) from() string {
 
 func (r *retrain) log(ctx workflow.Context, kind, text string) error {
 	var control *activities.Control
-	return workflow.ExecuteLocalActivity(inline(ctx, kind), control.LogRetrain, r.event(ctx, kind, text)).Get(ctx, nil)
+	return workflow.ExecuteLocalActivity(inline(ctx, "event log: "+kind), control.LogRetrain, r.event(ctx, kind, text)).Get(ctx, nil)
 }
 
 func (r *retrain) event(ctx workflow.Context, kind, text string) activities.LogRetrainInput {

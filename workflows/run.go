@@ -57,7 +57,9 @@ type run struct {
 	// skips are reasons to leave out stages, by index from 0; made counts the
 	// steps of each stage.
 	skips map[int]string
-	made  []int
+	// inherited are those of a fork's parent, by index from 1.
+	inherited map[int]activities.Skip
+	made      []int
 	// next is the run that goes on instead of this one, restarted its id once it does.
 	next      *activities.RunInput
 	restarted string
@@ -155,15 +157,20 @@ func (r *run) evaluateFinal(ctx workflow.Context) error {
 // open freezes the configuration and learns the plan.
 func (r *run) open(ctx workflow.Context) error {
 	var control *activities.Control
-	if err := workflow.ExecuteLocalActivity(inline(ctx, ""), control.OpenRun, r.in).Get(ctx, &r.plan); err != nil {
+	if err := workflow.ExecuteLocalActivity(inline(ctx, "open run "+r.in.RunID), control.OpenRun, r.in).Get(ctx, &r.plan); err != nil {
 		return err
 	}
+	r.take()
+	return r.describe(ctx, runAttributes(r.plan.RunID))
+}
+
+// take goes by the plan that OpenRun gave.
+func (r *run) take() {
 	r.ref = activities.RunRef{RunID: r.plan.RunID, Config: r.plan.Config}
 	r.notes, r.made = make([]string, len(r.plan.Stages)), make([]int, len(r.plan.Stages))
 	for _, p := range r.plan.Stages {
 		r.reports = append(r.reports, activities.StageReport{Plan: p})
 	}
-	return r.describe(ctx, runAttributes(r.plan.RunID))
 }
 
 func (r *run) prepare(ctx workflow.Context) error {
@@ -171,7 +178,7 @@ func (r *run) prepare(ctx workflow.Context) error {
 		return err
 	}
 	var control *activities.Control
-	return workflow.ExecuteLocalActivity(inline(ctx, "problems, dialogues, tokenizer"), control.PrepareData,
+	return workflow.ExecuteLocalActivity(inline(ctx, "prepare problems, dialogues, tokenizer"), control.PrepareData,
 		activities.PrepareDataInput{Run: r.ref}).Get(ctx, nil)
 }
 
@@ -200,7 +207,7 @@ func (r *run) trainSFT(ctx workflow.Context) error {
 // publish makes a policy of the state after SFT, or of that where a fork begins.
 func (r *run) publish(ctx workflow.Context, step int) error {
 	var trainer *activities.Trainer
-	return workflow.ExecuteActivity(r.onTrainer(ctx, fmt.Sprintf("policy %d", step)), trainer.PublishPolicy,
+	return workflow.ExecuteActivity(r.onTrainer(ctx, fmt.Sprintf("publish policy %d", step)), trainer.PublishPolicy,
 		activities.PublishInput{Run: r.ref, Step: step}).Get(ctx, &r.policy)
 }
 
@@ -210,7 +217,7 @@ func (r *run) evaluate(ctx workflow.Context, i int, label string) error {
 	var out activities.EvalResult
 	err := r.work(ctx, StateEvaluating, func(ctx workflow.Context) error {
 		var rollouts *activities.Rollouts
-		summary := fmt.Sprintf("policy %d on stage %s, %s", r.policy.Version, plan.Name, label)
+		summary := fmt.Sprintf("evaluate policy %d on stage %s, %s", r.policy.Version, plan.Name, label)
 		return workflow.ExecuteActivity(r.onRollouts(ctx, summary), rollouts.EvaluatePolicy, activities.EvaluateInput{
 			Run: r.ref, Stage: plan.Source(), Policy: r.policy, Label: label,
 		}).Get(ctx, &out)
@@ -264,8 +271,14 @@ func (r *run) runStage(ctx workflow.Context, i int) error {
 		return err
 	}
 	r.policy, r.last = out.Policy, out.Last
-	r.reports[i].Filter, r.notes[i] = out.Filter, out.Note
+	r.reports[i].Filter = out.Filter
+	if out.Note != "" {
+		r.notes[i] = out.Note
+	}
 	r.made[i] += out.Made
+	if err := r.noteCut(ctx, i, out); err != nil {
+		return err
+	}
 	r.saved = max(r.saved, out.Saved)
 	if out.Gate.Paused && !r.gate.Stopping {
 		r.gate.holding = out.Gate.holding
@@ -281,6 +294,9 @@ func (r *run) passOver(ctx workflow.Context, i int) (bool, error) {
 	if f := r.plan.Fork; f != nil && plan.FirstStep+plan.Steps-1 <= f.Step {
 		r.notes[i] = "made by run " + f.RunID
 		return true, nil
+	}
+	if over, err := r.passInherited(ctx, i); over || err != nil {
+		return over, err
 	}
 	why, skipped := r.skips[i]
 	if !skipped {
@@ -311,12 +327,16 @@ func (r *run) runChild(ctx workflow.Context, i int) (StageResult, error) {
 }
 
 func (r *run) stageInput(plan activities.StagePlan) StageInput {
-	next := plan.FirstStep
+	next, before := plan.FirstStep, 0
 	if r.plan.Fork != nil {
 		next = max(next, r.plan.Fork.Step+1)
 	}
+	if skip, ok := r.inheritedSkip(plan.Index); ok {
+		before = plan.FirstStep + skip.After
+	}
 	return StageInput{
-		Run: r.ref, Plan: plan, NumSteps: r.plan.NumSteps(), CheckpointEvery: r.plan.CheckpointEvery,
+		EndBefore: before,
+		Run:       r.ref, Plan: plan, NumSteps: r.plan.NumSteps(), CheckpointEvery: r.plan.CheckpointEvery,
 		NumShards: NumRolloutShards, StepsPerExecution: StepsPerExecution,
 		SearchAttributes: r.plan.SearchAttributes, ProgressAttributes: r.plan.ProgressAttributes, Priority: r.plan.Priority,
 		Progress: StageProgress{

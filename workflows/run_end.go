@@ -46,7 +46,7 @@ func (r *run) finish(ctx workflow.Context, stopped bool) error {
 	}
 	var control *activities.Control
 	var out activities.FinishRunResult
-	err := workflow.ExecuteLocalActivity(inline(ctx, ""), control.FinishRun, r.finishInput(ctx, stopped)).Get(ctx, &out)
+	err := workflow.ExecuteLocalActivity(inline(ctx, "write the summary"), control.FinishRun, r.finishInput(ctx, stopped)).Get(ctx, &out)
 	if err != nil {
 		return err
 	}
@@ -87,12 +87,17 @@ func (r *run) finishInput(ctx workflow.Context, stopped bool) activities.FinishR
 // sayFarewell leaves a last line in the event log, and with summary the numbers
 // so far. It is best effort: a run that cannot write still ends.
 func (r *run) sayFarewell(ctx workflow.Context, kind, text string, summary bool) {
-	if r.ref.RunID == "" {
-		return // OpenRun made nothing
-	}
-	ctx, cancel := farewell(ctx, kind)
+	ctx, cancel := farewell(ctx, "last words: "+kind)
 	defer cancel()
 	var control *activities.Control
+	if r.ref.RunID == "" {
+		// A cancellation met OpenRun, which may have claimed the run id: it is asked
+		// again, so that what is in the store has an end. A refused run has nothing.
+		if err := r.openAgain(ctx, summary); err != nil {
+			workflow.GetLogger(ctx).Warn("run ends without a folder", "run_id", r.in.RunID, "err", err)
+			return
+		}
+	}
 	err := workflow.ExecuteLocalActivity(ctx, control.LogEvent, activities.LogEventInput{
 		Run: r.ref, Time: workflow.Now(ctx), Kind: kind, Text: text,
 	}).Get(ctx, nil)
@@ -102,6 +107,19 @@ func (r *run) sayFarewell(ctx workflow.Context, kind, text string, summary bool)
 	if err != nil {
 		workflow.GetLogger(ctx).Warn("end of run not recorded", "run_id", r.ref.RunID, "err", err)
 	}
+}
+
+// openAgain learns the plan for a run that is cancelled.
+func (r *run) openAgain(ctx workflow.Context, cancelled bool) error {
+	if !cancelled {
+		return errors.New("nothing was opened")
+	}
+	var control *activities.Control
+	if err := workflow.ExecuteLocalActivity(ctx, control.OpenRun, r.in).Get(ctx, &r.plan); err != nil {
+		return err
+	}
+	r.take()
+	return nil
 }
 
 // forward hands the state to the running stage, one at a time and in order.

@@ -1,6 +1,7 @@
 package workflows_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/worker"
 
 	"temper/activities"
 	"temper/internal/blob"
@@ -25,9 +27,13 @@ func newEnv(t *testing.T, w *world) *testsuite.TestWorkflowEnvironment {
 	env.RegisterActivity(&fakeControl{w})
 	env.RegisterActivity(&fakeTrainer{w})
 	env.RegisterActivity(&fakeRollouts{w})
-	env.SetTestTimeout(20 * time.Second)
+	env.SetTestTimeout(time.Minute)
+	env.SetWorkerOptions(patient())
 	return env
 }
+
+// patient tells a busy machine from a workflow that blocks.
+func patient() worker.Options { return worker.Options{DeadlockDetectionTimeout: time.Minute} }
 
 func runDemo(env *testsuite.TestWorkflowEnvironment) {
 	env.ExecuteWorkflow(workflows.RLRun, activities.RunInput{RunID: "demo"})
@@ -225,6 +231,29 @@ func TestCancelledRunLeavesItsSummary(t *testing.T) {
 	}
 	if len(w.finish) != 1 || !w.finish[0].Stopped {
 		t.Errorf("finish inputs: %+v, want one of a stopped run", w.finish)
+	}
+}
+
+// TestRunCancelledWhileItOpens: what OpenRun may have claimed by then gets its end.
+func TestRunCancelledWhileItOpens(t *testing.T) {
+	w := newWorld(2)
+	env := newEnv(t, w)
+	w.opening = func(ctx context.Context) error {
+		if w.count("open") == 1 {
+			env.CancelWorkflow()
+			<-ctx.Done()
+		}
+		return ctx.Err()
+	}
+	runDemo(env)
+	if err := env.GetWorkflowError(); !temporal.IsCanceledError(err) {
+		t.Fatalf("error %v, want a cancellation", err)
+	}
+	if len(w.finish) != 1 || !w.finish[0].Stopped || w.finish[0].Run.RunID != "demo" {
+		t.Errorf("finish inputs: %+v, want one of a stopped run", w.finish)
+	}
+	if want := []string{"cancel: the run was cancelled"}; !slices.Equal(w.events, want) {
+		t.Errorf("events %q, want %q", w.events, want)
 	}
 }
 

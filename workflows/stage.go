@@ -23,6 +23,9 @@ type StageInput struct {
 	ProgressAttributes bool `json:"progress_attributes,omitempty"`
 	// Priority of the run, 0 for the default.
 	Priority int `json:"priority,omitempty"`
+	// EndBefore is the step that a fork's stage ends before, as its parent's did; 0
+	// = none.
+	EndBefore int `json:"end_before,omitempty"`
 	// Progress is all that crosses continue-as-new.
 	Progress StageProgress `json:"progress"`
 }
@@ -53,6 +56,8 @@ type StageResult struct {
 	Last StepNumbers `json:"last"`
 	// Note says why the stage ended before its last step; empty when it did not.
 	Note string `json:"note,omitempty"`
+	// Cut is "skip" or "stop" where a command ended the stage.
+	Cut string `json:"cut,omitempty"`
 	// Gate is handed up, so that a pause that found no safe point left in the
 	// stage takes hold in the run.
 	Gate gateState `json:"gate"`
@@ -69,8 +74,9 @@ func RLStage(ctx workflow.Context, in StageInput) (StageResult, error) {
 		return StageResult{}, err
 	}
 	note, err := s.run(ctx)
+	cut := ""
 	if errors.Is(err, errStop) || errors.Is(err, errSkip) {
-		note, err = s.cut(ctx, err)
+		cut, note, err = s.cut(ctx, err)
 	}
 	settle(ctx)
 	if err != nil {
@@ -79,7 +85,7 @@ func RLStage(ctx workflow.Context, in StageInput) (StageResult, error) {
 	s.gate.drain(ctx)
 	return StageResult{
 		Policy: s.at.Policy, Filter: s.at.Filter, Step: s.at.NextStep - 1,
-		Last: s.at.Last, Note: note, Gate: s.gate.gateState, Made: s.at.Made, Saved: s.at.Saved,
+		Last: s.at.Last, Note: note, Cut: cut, Gate: s.gate.gateState, Made: s.at.Made, Saved: s.at.Saved,
 	}, nil
 }
 
@@ -122,7 +128,13 @@ func (s *stage) takeOver(ctx workflow.Context, from workflow.ReceiveChannel) boo
 }
 
 // end is the step after the stage's last; an amendment may move it.
-func (s *stage) end() int { return s.in.Plan.FirstStep + s.in.Plan.Steps }
+func (s *stage) end() int {
+	end := s.in.Plan.FirstStep + s.in.Plan.Steps
+	if s.in.EndBefore > 0 {
+		return min(end, s.in.EndBefore)
+	}
+	return end
+}
 
 // run returns a note when no problem was left, and errStop when a stop cut the
 // stage short.
@@ -155,7 +167,7 @@ func (s *stage) filter(ctx workflow.Context) (note string, err error) {
 	}
 	err = s.gate.work(ctx, func(ctx workflow.Context) error {
 		var rollouts *activities.Rollouts
-		return workflow.ExecuteActivity(onRollouts(ctx, "filter of stage "+s.in.Plan.Name), rollouts.FilterProblems,
+		return workflow.ExecuteActivity(onRollouts(ctx, "filter the problems of stage "+s.in.Plan.Name), rollouts.FilterProblems,
 			activities.FilterInput{Run: s.in.Run, Stage: s.in.Plan.Source(), Policy: s.at.Policy}).Get(ctx, &s.at.Filter)
 	})
 	if err != nil {
@@ -238,13 +250,13 @@ func (s *stage) continueAsNew(ctx workflow.Context) error {
 }
 
 // cut writes down why the stage ended before its last step.
-func (s *stage) cut(ctx workflow.Context, cause error) (string, error) {
-	kind, why := "stop", who(s.gate.Reason, s.gate.By)
+func (s *stage) cut(ctx workflow.Context, cause error) (kind, note string, err error) {
+	kind, why := CommandStop, who(s.gate.Reason, s.gate.By)
 	if errors.Is(cause, errSkip) {
-		kind, why = "skip", s.gate.SkipWhy
+		kind, why = activities.EventSkip, s.gate.SkipWhy
 	}
-	note := fmt.Sprintf("%v before step %d%s", cause, s.at.NextStep, why)
-	return note, logEvent(ctx, s.in.Run, kind, fmt.Sprintf("stage %s: %s", s.in.Plan.Name, note))
+	note = fmt.Sprintf("%v before step %d%s", cause, s.at.NextStep, why)
+	return kind, note, logEvent(ctx, s.in.Run, kind, fmt.Sprintf("stage %s: %s", s.in.Plan.Name, note))
 }
 
 // onPause writes down a pause or its end and tells the run above, whichever of

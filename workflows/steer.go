@@ -88,7 +88,8 @@ func (r *run) skipStage(ctx workflow.Context, c Command) (string, error) {
 	}
 	r.skips[i] = "skipped" + who(c.Reason, c.By)
 	r.show(ctx)
-	return fmt.Sprintf("stage %s will be skipped", name), nil
+	text := fmt.Sprintf("stage %s will be skipped", name)
+	return text, logSkip(ctx, r.ref, activities.Skip{Stage: i + 1, Why: r.skips[i]}, text+who(c.Reason, c.By))
 }
 
 func (r *run) refuseRepeat(c Command) error {
@@ -193,7 +194,7 @@ func (a amendOrder) carryOut(ctx workflow.Context, run activities.RunRef, earlie
 		return out, refused(fmt.Errorf("step %d has begun: amend from step %d on, or fork the run before it (temper run fork --step %d)", from, earliest, from-1))
 	}
 	var control *activities.Control
-	err = workflow.ExecuteLocalActivity(inline(ctx, "amend"), control.AmendRun,
+	err = workflow.ExecuteLocalActivity(inline(ctx, "amend "+a.Amendment.String()), control.AmendRun,
 		activities.AmendRunInput{Run: run, Amendment: a.Amendment}).Get(ctx, &out)
 	return out, err
 }
@@ -239,7 +240,8 @@ func (r *run) restart(ctx workflow.Context, c Command) (string, error) {
 	}
 	var control *activities.Control
 	var found activities.CheckForkResult
-	err = workflow.ExecuteLocalActivity(inline(ctx, CommandRestart), control.CheckFork, activities.CheckForkInput{Input: next}).Get(ctx, &found)
+	err = workflow.ExecuteLocalActivity(inline(ctx, "find and hold the checkpoint to restart from"), control.CheckFork,
+		activities.CheckForkInput{Input: next, Hold: true}).Get(ctx, &found)
 	if err != nil {
 		return "", surface(err)
 	}

@@ -3,6 +3,7 @@ package workflows_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -154,11 +155,21 @@ func TestSkipOfTheCurrentAndOfALaterStage(t *testing.T) {
 		t.Errorf("result %+v, want policy 6 of the third stage", got)
 	}
 	want := []string{
-		"stage: stage 1 (hop1) begins: 3 steps", "skip: stage hop1: skipped before step 2: solved",
+		"stage: stage 1 (hop1) begins: 3 steps", "skip: stage hop2 will be skipped: not needed (by ann)",
+		"skip: stage hop1: skipped before step 2: solved", "skip: stage 1 (hop1) ends before step 2 in forks of this run, too",
 		"skip: stage 2 (hop2): skipped: not needed (by ann)", "stage: stage 3 (hop3) begins: 1 steps",
 	}
+	slices.Sort(want) // two commands are carried out side by side
+	slices.Sort(w.events)
 	if diff := cmp.Diff(want, w.events); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	skips := []activities.Skip{
+		{Stage: 1, After: 1, Why: "skipped before step 2: solved"}, {Stage: 2, Why: "skipped: not needed (by ann)"},
+	}
+	slices.SortFunc(w.skips, func(a, b activities.Skip) int { return a.Stage - b.Stage })
+	if diff := cmp.Diff(skips, w.skips); diff != "" {
+		t.Errorf("recorded for forks (-want +got):\n%s", diff)
 	}
 	if notes := statusOf(t, s.env).Stages; notes[1].Note != "skipped: not needed (by ann)" {
 		t.Errorf("stages %+v, want the reason in the second", notes)
@@ -338,6 +349,51 @@ func TestForkBeginsBehindItsCheckpoint(t *testing.T) {
 	}
 	if got := statusOf(t, s.env); got.Fork == nil || got.Fork.Step != 4 || got.Stages[0].Note != "made by run parent" {
 		t.Errorf("status %+v", got)
+	}
+}
+
+// TestForkSkipsWhatItsParentSkipped: a stage that the parent was told to end
+// ends at the same step, one that had ended by the fork's step is not begun, one
+// that was to be left out is left out.
+func TestForkSkipsWhatItsParentSkipped(t *testing.T) {
+	after := activities.EvalResult{Label: "after", PolicyVersion: 1}
+	for name, tt := range map[string]struct {
+		skips []activities.Skip
+		want  []string
+	}{
+		"in the middle": {
+			[]activities.Skip{{Stage: 1, After: 2, Why: "solved"}},
+			[]string{"select 2/2", "eval stage 1 after with 2", "select 4/1", "select 5/2", "eval stage 2 after with 5", "eval stage 1 final with 5"},
+		},
+		"at the fork": {
+			[]activities.Skip{{Stage: 1, After: 1, Why: "solved"}},
+			[]string{"select 4/1", "select 5/2", "eval stage 2 after with 5", "eval stage 1 final with 5"},
+		},
+		"a later one": {
+			[]activities.Skip{{Stage: 2, Why: "not needed"}},
+			[]string{"select 2/2", "select 3/3", "eval stage 1 after with 3", "eval stage 2 after with 3"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(3, 2)
+			w.plan.Fork = &activities.ForkPlan{
+				RunID: "parent", Step: 1, Made: []int{1, 0}, Skips: tt.skips, Reports: []activities.StageReport{{After: after}, {}},
+			}
+			s := newScenario(t, w)
+			s.run()
+			var got []string
+			for _, call := range w.log() {
+				if strings.HasPrefix(call, "select ") || strings.HasPrefix(call, "eval ") {
+					got = append(got, call)
+				}
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("calls (-want +got):\n%s", diff)
+			}
+			if note := statusOf(t, s.env).Stages[tt.skips[0].Stage-1].Note; note != tt.skips[0].Why+", as in run parent" {
+				t.Errorf("note %q", note)
+			}
+		})
 	}
 }
 

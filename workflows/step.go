@@ -61,13 +61,13 @@ func (s *step) run(ctx workflow.Context) error {
 	}
 	var control *activities.Control
 	s.log.Ended = workflow.Now(ctx)
-	return workflow.ExecuteLocalActivity(inline(ctx, ""), control.LogStep, s.log).Get(ctx, nil)
+	return workflow.ExecuteLocalActivity(inline(ctx, fmt.Sprintf("step %d: write the record", s.in.Step)), control.LogStep, s.log).Get(ctx, nil)
 }
 
 func (s *step) selectProblems(ctx workflow.Context) ([]string, error) {
 	var control *activities.Control
 	var out activities.SelectProblemsResult
-	err := workflow.ExecuteLocalActivity(inline(ctx, ""), control.SelectProblems, activities.SelectProblemsInput{
+	err := workflow.ExecuteLocalActivity(inline(ctx, fmt.Sprintf("step %d: select problems", s.in.Step)), control.SelectProblems, activities.SelectProblemsInput{
 		Run: s.in.Run, Stage: s.in.Stage.Source(), Step: s.in.Step,
 		StageStep: s.in.Stage.Offset + s.in.Step - s.in.Stage.FirstStep + 1,
 	}).Get(ctx, &out)
@@ -79,7 +79,7 @@ func (s *step) sample(ctx workflow.Context, problems []string) (activities.Sampl
 	var rollouts *activities.Rollouts
 	var futures []workflow.Future
 	for i, ids := range shard(problems, s.in.NumShards) {
-		ctx := onRollouts(ctx, fmt.Sprintf("step %d, shard %d: %d problems", s.in.Step, i+1, len(ids)))
+		ctx := onRollouts(ctx, fmt.Sprintf("step %d: sample %d problems, shard %d", s.in.Step, len(ids), i+1))
 		futures = append(futures, workflow.ExecuteActivity(ctx, rollouts.SampleGroups, activities.SampleGroupsInput{
 			Run: s.in.Run, Stage: s.in.Stage.Source(), Step: s.in.Step, ProblemIDs: ids, Policy: s.in.Policy,
 		}))
@@ -98,7 +98,7 @@ func (s *step) sample(ctx workflow.Context, problems []string) (activities.Sampl
 func (s *step) buildBatch(ctx workflow.Context, problems []string) (activities.BuildBatchResult, error) {
 	var control *activities.Control
 	var out activities.BuildBatchResult
-	err := workflow.ExecuteLocalActivity(inline(ctx, ""), control.BuildBatch, activities.BuildBatchInput{
+	err := workflow.ExecuteLocalActivity(inline(ctx, fmt.Sprintf("step %d: build the batch of %d problems", s.in.Step, len(problems))), control.BuildBatch, activities.BuildBatchInput{
 		Run: s.in.Run, Stage: s.in.Stage.Source(), Step: s.in.Step, ProblemIDs: problems,
 	}).Get(ctx, &out)
 	s.log.Rollouts = out.Stats
@@ -112,7 +112,7 @@ func (s *step) train(ctx workflow.Context, batch activities.BuildBatchResult) (a
 		in.Batch = batch.Batch
 	}
 	var out activities.TrainStepResult
-	ctx = onTrainer(ctx, fmt.Sprintf("step %d: %d samples", s.in.Step, batch.Samples))
+	ctx = onTrainer(ctx, fmt.Sprintf("step %d: train on %d samples", s.in.Step, batch.Samples))
 	err := workflow.ExecuteActivity(ctx, trainer.TrainStep, in).Get(ctx, &out)
 	return out, err
 }

@@ -23,6 +23,10 @@ func (r *run) takeOver(ctx workflow.Context, f activities.ForkPlan) error {
 		}
 	}
 	r.last.Step = f.Step
+	r.inherited = map[int]activities.Skip{}
+	for _, skip := range f.Skips {
+		r.inherited[skip.Stage] = skip
+	}
 	if err := logEvent(ctx, r.ref, "fork", fmt.Sprintf("of run %s, step %d", f.RunID, f.Step)); err != nil {
 		return err
 	}
@@ -30,4 +34,44 @@ func (r *run) takeOver(ctx workflow.Context, f activities.ForkPlan) error {
 		return err
 	}
 	return r.publish(ctx, f.Step)
+}
+
+// inheritedSkip is what the parent of a fork was told of a stage, by its index
+// from 1.
+func (r *run) inheritedSkip(index int) (activities.Skip, bool) {
+	skip, ok := r.inherited[index]
+	return skip, ok
+}
+
+// passInherited leaves out a stage that ended in the parent where the fork
+// begins, or before, or that the parent was to leave out.
+func (r *run) passInherited(ctx workflow.Context, i int) (bool, error) {
+	plan := r.reports[i].Plan
+	skip, ok := r.inheritedSkip(plan.Index)
+	if !ok {
+		return false, nil
+	}
+	why := fmt.Sprintf("%s, as in run %s", skip.Why, r.plan.Fork.RunID)
+	r.notes[i] = why
+	if plan.FirstStep+skip.After > max(plan.FirstStep, r.plan.Fork.Step+1) {
+		return false, nil // some of its steps are to be made; see StageInput.EndBefore
+	}
+	if err := logEvent(ctx, r.ref, activities.EventSkip, fmt.Sprintf("stage %d (%s): %s", plan.Index, plan.Name, why)); err != nil {
+		return true, err
+	}
+	if r.reports[i].After.Label != "" {
+		return true, nil // measured by the parent
+	}
+	return true, r.evaluate(ctx, i, LabelAfter)
+}
+
+// noteCut writes down where a stage ended by a command, for the forks of this
+// run. The end of the whole run is no such order.
+func (r *run) noteCut(ctx workflow.Context, i int, out StageResult) error {
+	plan := r.reports[i].Plan
+	if out.Cut == "" || out.Cut == CommandStop && r.gate.Stopping {
+		return nil
+	}
+	skip := activities.Skip{Stage: plan.Index, After: out.Step + 1 - plan.FirstStep, Why: out.Note}
+	return logSkip(ctx, r.ref, skip, fmt.Sprintf("stage %d (%s) ends before step %d in forks of this run, too", plan.Index, plan.Name, out.Step+1))
 }

@@ -168,6 +168,15 @@ func (l Layout) Event(unixNano int64, kind, text string) string {
 	return l.key("events", eventName(unixNano, kind, text))
 }
 
+// EventKind is the kind in the key of an event.
+func EventKind(key string) string {
+	_, name, _ := strings.Cut(path.Base(key), "-")
+	if i := strings.LastIndexByte(name, '-'); i >= 0 {
+		name = name[:i]
+	}
+	return name
+}
+
 // Events is the folder of the event log.
 func (l Layout) Events() string { return l.key("events") }
 

@@ -86,19 +86,19 @@ type Summary struct {
 	// OrchestrationMSPerStep is the median time from one step's start to the next
 	// outside sampling, tools, training and checkpoints; OrchestrationShare is its
 	// share of the median step.
-	OrchestrationMSPerStep float64   `json:"orchestration_ms_per_step"`
-	OrchestrationShare     float64   `json:"orchestration_share"`
-	PolicyVersion          int64     `json:"policy_version"`
-	PolicyPath             string    `json:"policy_path"`
-	Stopped                bool      `json:"stopped,omitempty"`
+	OrchestrationMSPerStep float64 `json:"orchestration_ms_per_step"`
+	OrchestrationShare     float64 `json:"orchestration_share"`
+	PolicyVersion          int64   `json:"policy_version"`
+	PolicyPath             string  `json:"policy_path"`
+	Stopped                bool    `json:"stopped,omitempty"`
 	// ForkOf and ForkStep are the run and step that this one went on from;
 	// Restarted is the run that goes on instead of this one.
 	ForkOf    string `json:"fork_of,omitempty"`
 	ForkStep  int    `json:"fork_step,omitempty"`
 	Restarted string `json:"restarted,omitempty"`
 
-	Started                time.Time `json:"started"`
-	Ended                  time.Time `json:"ended"`
+	Started time.Time `json:"started"`
+	Ended   time.Time `json:"ended"`
 }
 
 // StepRecords reads the records of all steps of a run, in order.

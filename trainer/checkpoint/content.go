@@ -22,6 +22,19 @@ func bytesOf(data []byte) content {
 	}
 }
 
+// storedContent is the content of another blob.
+func storedContent(ctx context.Context, store blob.Store, key string) content {
+	return func(w io.Writer) error {
+		r, err := store.Get(ctx, key)
+		if err != nil {
+			return err
+		}
+		defer r.Close() //nolint:errcheck // nothing was written through this handle
+		_, err = io.Copy(w, r)
+		return err
+	}
+}
+
 // ref is the Ref that the content has under key.
 func (c content) ref(key string) (blob.Ref, error) {
 	sum, n := sha256.New(), &length{}

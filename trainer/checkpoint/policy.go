@@ -126,6 +126,39 @@ func policyFiles(p Policy, weights content) (map[string]content, error) {
 	return files, nil
 }
 
+// CopyPolicy stores the published policy whose manifest is at src under another
+// prefix, byte for byte and without holding it in memory, and returns the Ref of
+// its manifest there. It is idempotent; another policy there is blob.ErrExists.
+func CopyPolicy(ctx context.Context, store blob.Store, src blob.Ref, prefix string) (blob.Ref, error) {
+	ref, err := copyPolicy(ctx, store, src, prefix)
+	if err != nil {
+		return blob.Ref{}, fmt.Errorf("copy policy %s to %s: %w", src.Key, prefix, err)
+	}
+	return ref, nil
+}
+
+func copyPolicy(ctx context.Context, store blob.Store, src blob.Ref, prefix string) (blob.Ref, error) {
+	from, err := readPolicyManifest(ctx, store, src)
+	if err != nil {
+		return blob.Ref{}, err
+	}
+	m := policyManifest{Format: from.Format, Files: map[string]blob.Ref{}}
+	for name, ref := range from.Files {
+		ref.Key = path.Join(prefix, name)
+		m.Files[name] = ref
+	}
+	key := path.Join(prefix, filePolicy)
+	if same, ref, err := holds(ctx, store, key, m); err == nil && same {
+		return ref, nil
+	}
+	for name, ref := range from.Files {
+		if err := storedContent(ctx, store, ref.Key).put(ctx, store, m.Files[name]); err != nil {
+			return blob.Ref{}, err
+		}
+	}
+	return putManifest(ctx, store, key, m)
+}
+
 // LoadWeights reads the published policy whose manifest is at ref.
 func LoadWeights(ctx context.Context, store blob.Store, ref blob.Ref) (Policy, error) {
 	p, err := loadPolicy(ctx, store, ref, true)
@@ -145,16 +178,9 @@ func LoadDescription(ctx context.Context, store blob.Store, ref blob.Ref) (Polic
 }
 
 func loadPolicy(ctx context.Context, store blob.Store, ref blob.Ref, weights bool) (Policy, error) {
-	data, err := blob.ReadRef(ctx, store, ref)
+	m, err := readPolicyManifest(ctx, store, ref)
 	if err != nil {
 		return Policy{}, err
-	}
-	var m policyManifest
-	if err := strictJSON(data, &m); err != nil {
-		return Policy{}, fmt.Errorf("%w: %w", err, ErrCorrupt)
-	}
-	if m.Format != policyFormat {
-		return Policy{}, fmt.Errorf("format %d, this program reads %d", m.Format, policyFormat)
 	}
 	var p Policy
 	config, err := blob.ReadRef(ctx, store, m.Files[fileConfig])
@@ -176,6 +202,20 @@ func loadPolicy(ctx context.Context, store blob.Store, ref blob.Ref, weights boo
 	}
 	p.Files, err = readFiles(ctx, store, m)
 	return p, err
+}
+
+func readPolicyManifest(ctx context.Context, store blob.Store, ref blob.Ref) (m policyManifest, err error) {
+	data, err := blob.ReadRef(ctx, store, ref)
+	if err != nil {
+		return m, err
+	}
+	if err := strictJSON(data, &m); err != nil {
+		return m, fmt.Errorf("%w: %w", err, ErrCorrupt)
+	}
+	if m.Format != policyFormat {
+		return m, fmt.Errorf("format %d, this program reads %d", m.Format, policyFormat)
+	}
+	return m, nil
 }
 
 // readFiles reads the description files that a policy has.
