@@ -2,8 +2,10 @@ package activities_test
 
 import (
 	"maps"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -270,6 +272,71 @@ func TestForkDoesNotBeginAnew(t *testing.T) {
 	_, err := boot(h.store, &fate{}).PublishPolicy(t.Context(), activities.PublishInput{Run: child.run, Step: 2})
 	if err == nil || !strings.Contains(err.Error(), "no readable checkpoint is left of this fork of run demo, step 2") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// TestRestartHoldsItsCheckpoint: the checkpoint that a restart has chosen stays
+// while the run goes on to its end, and is let go when the other run has its own.
+// A pin that somebody has put there is left alone.
+func TestRestartHoldsItsCheckpoint(t *testing.T) {
+	for _, pinned := range []bool{false, true} {
+		h := newHouse(t, map[string]string{"checkpoint.keep": "1", "checkpoint.every_steps": "1"})
+		h.withBatches(t, 1, 2, 4, 5)
+		play(t, h.store, &fate{}, false, h.script(t, 1, 2))
+		if pinned {
+			if err := checkpoint.Pin(t.Context(), h.store, h.layout.Checkpoints(), 6, "mine"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		in := activities.RunInput{RunID: "again", Fork: &activities.ForkFrom{RunID: "demo", Step: 2}}
+		for range 2 {
+			if out, err := h.control.CheckFork(t.Context(), activities.CheckForkInput{Input: in, Hold: true}); err != nil || out.Step != 2 {
+				t.Fatal(out, err)
+			}
+		}
+		play(t, h.store, &fate{}, false, h.script(t, 4, 5)[3:])
+		if steps := h.checkpoints(t); !slices.Contains(steps, 6) {
+			t.Fatalf("checkpoints of cursors %v, want 6 to be held", steps)
+		}
+		child := h.fork(t, "again", *in.Fork, nil)
+		if steps := child.checkpoints(t); !slices.Contains(steps, 6) {
+			t.Errorf("the other run has the checkpoints of cursors %v, want 6", steps)
+		}
+		pins, err := checkpoint.Pins(t.Context(), h.store, h.layout.Checkpoints())
+		if _, still := pins[6]; err != nil || still != pinned {
+			t.Errorf("pins %v (%v) after the other run began, pinned by hand: %v", pins, err, pinned)
+		}
+	}
+}
+
+// TestForkInheritsSkips: orders to end stages are read from the parent's log and,
+// for a fork of a fork, from its plan; a configuration of its own has none.
+func TestForkInheritsSkips(t *testing.T) {
+	h := newHouse(t, map[string]string{"checkpoint.keep": "9"})
+	h.withBatches(t, 1, 2)
+	play(t, h.store, &fate{}, false, h.script(t, 1, 2))
+	want := []activities.Skip{{Stage: 1, After: 3, Why: "solved"}, {Stage: 2, Why: "not needed"}}
+	for i, skip := range want {
+		e := activities.LogEventInput{Run: h.run, Time: time.Unix(int64(i), 0), Kind: activities.EventSkip, Text: skip.Why, Skip: &skip}
+		if err := h.control.LogEvent(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	from := activities.ForkFrom{RunID: "demo", Step: 2}
+	child := h.fork(t, "again", from, nil)
+	grandchild := child.fork(t, "third", activities.ForkFrom{RunID: "again", Step: 2}, nil)
+	for _, run := range []*house{child, grandchild} {
+		if diff := cmp.Diff(want, run.plan.Fork.Skips); diff != "" {
+			t.Errorf("skips of run %s (-want +got):\n%s", run.plan.RunID, diff)
+		}
+	}
+	cfg, err := blob.ReadRef(t.Context(), h.store, h.run.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := openRun(t, h.control, activities.RunInput{RunID: "own", Fork: &from, Config: asString(t, string(cfg))})
+	if err != nil || len(own.Fork.Skips) != 0 {
+		t.Errorf("skips %v (%v) under a configuration of its own, want none", own.Fork.Skips, err)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"temper/internal/blob/memblob"
 	"temper/internal/config"
 	"temper/trainer"
+	"temper/trainer/checkpoint"
 	"temper/trainer/qwen3"
 )
 
@@ -58,6 +59,41 @@ func TestRunStartsFromAPolicyOfAnotherRun(t *testing.T) {
 	ready, _, err := artifact.Lookup[activities.PrepareDataResult](t.Context(), child.store, child.layout.DataReady())
 	if err != nil || ready.Dialogues != 0 || ready.VocabSize != startModel().VocabSize {
 		t.Errorf("prepared %+v, error %v: want no dialogues and the policy's vocabulary", ready, err)
+	}
+}
+
+// TestForkOfARunWithAStartStandsAlone: the fork has the model, the files and the
+// bits of its parent when that is gone.
+func TestForkOfARunWithAStartStandsAlone(t *testing.T) {
+	parent := newStart(t, writeModel(t, startModel(), nil))
+	parent.learn(t)
+	child := parent.fork(t, "again", activities.ForkFrom{RunID: "demo"}, nil)
+	want := map[string]string{}
+	for key, data := range dump(t, parent.store) {
+		if name, ok := strings.CutPrefix(key, parent.layout.Policy(0)+"/"); ok && name != "policy.json" {
+			want[name] = data
+		}
+		if strings.HasPrefix(key, parent.layout.Dir()+"/") {
+			if err := parent.store.Delete(t.Context(), key); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if _, err := newTrainer(child.store).PublishPolicy(t.Context(), activities.PublishInput{Run: child.run}); err != nil {
+		t.Fatal(err)
+	}
+	for name := range want {
+		got, err := blob.ReadKey(t.Context(), child.store, child.layout.Policy(0)+"/"+name)
+		if err != nil || string(got) != want[name] {
+			t.Errorf("%s is not the parent's (%v)", name, err)
+		}
+	}
+	ready, _, err := artifact.Lookup[activities.PrepareDataResult](t.Context(), child.store, child.layout.DataReady())
+	if err != nil || ready.Start == nil {
+		t.Fatalf("prepared %+v, error %v", ready, err)
+	}
+	if p, err := checkpoint.LoadWeights(t.Context(), child.store, ready.Start.Policy); err != nil || len(p.Weights) == 0 || len(p.Files) != len(descriptions) {
+		t.Errorf("the fork's start: %d tensors, %d files, error %v", len(p.Weights), len(p.Files), err)
 	}
 }
 

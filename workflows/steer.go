@@ -194,7 +194,7 @@ func (a amendOrder) carryOut(ctx workflow.Context, run activities.RunRef, earlie
 		return out, refused(fmt.Errorf("step %d has begun: amend from step %d on, or fork the run before it (temper run fork --step %d)", from, earliest, from-1))
 	}
 	var control *activities.Control
-	err = workflow.ExecuteLocalActivity(inline(ctx, "amend "+a.Amendment.String()), control.AmendRun,
+	err = workflow.ExecuteLocalActivity(inline(ctx, fmt.Sprintf("amend the configuration from step %d", a.Amendment.FromStep)), control.AmendRun,
 		activities.AmendRunInput{Run: run, Amendment: a.Amendment}).Get(ctx, &out)
 	return out, err
 }

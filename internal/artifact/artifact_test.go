@@ -27,6 +27,15 @@ func TestRunIDs(t *testing.T) {
 	}
 }
 
+func TestEventKind(t *testing.T) {
+	l := artifact.Layout{RunID: "a-b"}
+	for _, kind := range []string{"skip", "fail", "two-words"} {
+		if got := artifact.EventKind(l.Event(7, kind, "a text")); got != kind {
+			t.Errorf("kind %q, want %q", got, kind)
+		}
+	}
+}
+
 func TestRunIDForm(t *testing.T) {
 	for _, id := range []string{"a", "demo-20260501.2_x", "0", strings.Repeat("x", 64)} {
 		if err := artifact.CheckRunID(id); err != nil {
