@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/converter"
 
 	"temper/activities"
 )
@@ -66,28 +64,6 @@ func FindRun(ctx context.Context, c client.Client, runID string) (string, error)
 		return "", err // a server without the attribute cannot be asked that way
 	}
 	return found.GetExecutions()[0].GetExecution().GetWorkflowId(), nil
-}
-
-// OpenRuns lists the runs that are going on, by run id.
-func OpenRuns(ctx context.Context, c client.Client) ([]string, error) {
-	found, err := c.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-		Query: fmt.Sprintf("WorkflowType = '%s' AND ExecutionStatus = 'Running'", TypeRun),
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list open runs: %w", err)
-	}
-	var ids []string
-	for _, e := range found.GetExecutions() {
-		id := RunIDFromWorkflowID(e.GetExecution().GetWorkflowId())
-		if named, ok := e.GetSearchAttributes().GetIndexedFields()[AttributeRun]; ok {
-			if err := converter.GetDefaultDataConverter().FromPayload(named, &id); err != nil {
-				return nil, fmt.Errorf("search attribute %s: %w", AttributeRun, err)
-			}
-		}
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
-	return ids, nil
 }
 
 // Evaluate starts the evaluation of a finished run.

@@ -1,21 +1,18 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
-	"temper/activities"
 	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/config"
@@ -133,57 +130,6 @@ func finish(ctx context.Context, store blob.Store, page, runID string, out io.Wr
 		return err
 	}
 	_, err := fmt.Fprintln(out, path)
-	return err
-}
-
-func listCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "list", Short: "List the runs of the store", Args: cobra.NoArgs}
-	p := processFlags(cmd)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		store, err := openStore(cmd.Context(), p)
-		if err != nil {
-			return err
-		}
-		ids, err := artifact.RunIDs(cmd.Context(), store)
-		if err != nil {
-			return err
-		}
-		t := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 4, 2, ' ', 0)
-		fmt.Fprintln(t, "RUN\tSTATE\tSTEPS\tSEED\tACCURACY BY STAGE")
-		for _, id := range ids {
-			if err := listLine(cmd.Context(), t, store, id); err != nil {
-				return err
-			}
-		}
-		return t.Flush()
-	}
-	return cmd
-}
-
-func listLine(ctx context.Context, w io.Writer, store blob.Store, id string) error {
-	layout := artifact.Layout{RunID: id}
-	plan, _, err := activities.StoredPlan(ctx, store, id)
-	if err != nil {
-		return err
-	}
-	s, done, err := artifact.Lookup[artifact.Summary](ctx, store, layout.Summary())
-	if err != nil {
-		return err
-	}
-	state, steps, accuracy := "open", "", ""
-	if done {
-		state, steps = "done", fmt.Sprint(s.Steps)
-		for _, st := range s.Stages {
-			accuracy += fmt.Sprintf("%s %s -> %s  ", st.Name, cmp.Or(report.Number(st.AccuracyBefore, 2), "-"), cmp.Or(report.Number(st.AccuracyAfter, 2), "-"))
-		}
-	} else if records, err := artifact.StepRecords(ctx, store, layout); err == nil {
-		steps = fmt.Sprintf("%d/%d", len(records), plan.NumSteps())
-		if events, err := store.List(ctx, layout.Events()+"/"); err == nil && len(events) > 0 &&
-			strings.HasSuffix(events[len(events)-1].Key, "-fail.json") {
-			state = "failed"
-		}
-	}
-	_, err = fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\n", id, state, steps, plan.Seed, accuracy)
 	return err
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -67,6 +68,9 @@ func TestSteeredRunKeepsItsBits(t *testing.T) {
 	}
 	if out := p.temper(0, "run", "status", s.run); !strings.Contains(out, "paused") || !strings.Contains(out, "lunch") {
 		t.Errorf("status in words:\n%s", out)
+	}
+	if out := p.temper(0, "run", "list"); !regexp.MustCompile(`(?m)^calm +done`).MatchString(out) || !regexp.MustCompile(`(?m)^held +paused +0/7`).MatchString(out) {
+		t.Errorf("run list:\n%s", out)
 	}
 	restingCosts(t)
 	p.temper(0, "run", "checkpoint", s.run, "--reason", "to be sure")

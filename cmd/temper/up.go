@@ -167,12 +167,12 @@ func serve(ctx context.Context, p *config.Process, o *upOptions, s *screen, log 
 // nameOpenRuns tells of runs that an earlier service left open: they go on now.
 // A server that does not let us list is no reason not to serve.
 func nameOpenRuns(ctx context.Context, c client.Client, s *screen, log *slog.Logger) {
-	ids, err := workflows.OpenRuns(ctx, c)
+	open, err := workflows.OpenRuns(ctx, c)
 	if err != nil {
 		log.Warn("open runs are unknown", "err", err)
 	}
-	for _, id := range ids {
-		s.line(fmt.Sprintf("run %s goes on: temper run follow %s shows it", id, id))
+	for _, run := range open {
+		s.line(fmt.Sprintf("run %s goes on: temper run follow %s shows it", run.RunID, run.RunID))
 	}
 }
 
