@@ -79,13 +79,13 @@ func grammars() map[string]grammar {
 		CommandResume:     {nil, `Lets the paused run go on.`},
 		CommandStop:       {[]string{"now"}, `Ends the run at the next safe point, or with {"now": true} at once, and writes its summary.`},
 		CommandCheckpoint: {nil, `Saves a checkpoint after the current step; at once where the run is paused.`},
-		CommandSkipStage:  {[]string{"stage", "now"}, `Ends the current stage at the next safe point; {"stage": "name"} leaves out a later one.`},
+		CommandSkipStage:  {[]string{"stage", "now"}, `Ends the current stage at the next safe point, or with {"now": true} at once; {"stage": "name"} leaves out a later one. Forks of the run do the same.`},
 		CommandRepeatStage: {[]string{"stage"}, `Runs a stage, {"stage": "name"} or the current one, once more after all others. ` +
 			`Steps count on, and no problem is met twice within an epoch.`},
 		CommandAmend: {[]string{"set", "from_step"}, `Changes keys of the configuration from a step on, the next one if "from_step" is missing: ` +
 			`{"set": {"rl.optimizer.lr": 1e-4}, "reason": "..."}.`},
 		CommandRestart: {[]string{"from", "set", "run_id", "now"}, `Ends the run at the next safe point, or with {"now": true} at once, and starts another from its checkpoint: ` +
-			`{"from": "best" | "last" | step, "set": {...}}. The answer names the new run.`},
+			`{"from": "best" | "last" | step, "set": {...}, "run_id": "..."}. Without "from" it is the best, and the answer names the new run.`},
 	}
 }
 

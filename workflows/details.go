@@ -13,11 +13,14 @@ func (s RunStatus) details() string {
 		head += fmt.Sprintf(", SFT update %d of %d", s.SFTStep, s.SFTSteps)
 	}
 	if s.Stage > 0 {
-		head += fmt.Sprintf(", stage %d (%s), step %d of %d", s.Stage, s.StageName, s.Step, s.NumSteps)
+		head += fmt.Sprintf(", stage %d (%s)", s.Stage, s.StageName)
+		if s.Child == "" || s.State == StatePaused { // else only the stage knows
+			head += fmt.Sprintf(", step %d of %d", s.Step, s.NumSteps)
+		}
 	}
 	parts := []string{head + s.held()}
 	if s.Child != "" {
-		parts = append(parts, fmt.Sprintf("Steps: workflow `%s`", s.Child))
+		parts = append(parts, fmt.Sprintf("The steps are on the page of workflow `%s`.", s.Child))
 	}
 	parts = append(parts, s.facts()...)
 	if len(s.Stages) > 0 {
@@ -46,7 +49,7 @@ func (s RunStatus) facts() []string {
 		out = append(out, fmt.Sprintf("Priority %d", s.Priority))
 	}
 	if s.Checkpoint != nil {
-		out = append(out, fmt.Sprintf("Newest checkpoint that is known: step %d", *s.Checkpoint))
+		out = append(out, fmt.Sprintf("A checkpoint is saved after step %d", *s.Checkpoint))
 	}
 	for _, a := range s.Amendments {
 		out = append(out, "Amended "+cell(a))

@@ -138,14 +138,18 @@ func (r *run) forward(ctx workflow.Context) {
 
 // stageTold notes that the stage stands at a safe point or goes on.
 func (r *run) stageTold(ctx workflow.Context, from workflow.ReceiveChannel) bool {
-	var state holding
-	if !from.ReceiveAsync(&state) {
+	var news stageNews
+	if !from.ReceiveAsync(&news) {
 		return false
 	}
 	if r.gate.Stopping || r.child == nil {
 		return true
 	}
-	r.gate.holding, r.gate.waiting = state, state.Paused
+	r.gate.holding, r.gate.waiting = news.holding, news.Paused
+	r.saved = max(r.saved, news.Saved)
+	if news.Last.Step > r.last.Step {
+		r.last = news.Last
+	}
 	r.show(ctx)
 	if err := r.tell(ctx); err != nil {
 		workflow.GetLogger(ctx).Warn("status not told", "run_id", r.ref.RunID, "err", err)

@@ -259,12 +259,19 @@ func (s *stage) cut(ctx workflow.Context, cause error) (kind, note string, err e
 	return kind, note, logEvent(ctx, s.in.Run, kind, fmt.Sprintf("stage %s: %s", s.in.Plan.Name, note))
 }
 
+// stageNews is what a stage tells its run at a pause and its end.
+type stageNews struct {
+	holding
+	Last  StepNumbers `json:"last"`
+	Saved int         `json:"saved,omitempty"`
+}
+
 // onPause writes down a pause or its end and tells the run above, whichever of
 // the two was given the command.
 func (s *stage) onPause(ctx workflow.Context, paused bool) error {
 	s.show(ctx)
 	if parent := workflow.GetInfo(ctx).ParentWorkflowExecution; parent != nil {
-		state := s.gate.holding
+		state := stageNews{holding: s.gate.holding, Last: s.at.Last, Saved: s.at.Saved}
 		state.Paused, state.Now = paused, false
 		// A run that is gone needs no news: its end cancels or ends this stage.
 		_ = workflow.SignalExternalWorkflow(ctx, parent.ID, "", signalStageGate, state).Get(ctx, nil)
