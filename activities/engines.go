@@ -191,12 +191,13 @@ func CloseEngines(r *Rollouts) {
 	r.engines.byRun = nil
 }
 
-// Pauses between attempts on an engine or a sandbox that fails: 14 attempts
-// span more than a minute, enough for a killed process to come back.
+// Pauses between attempts on an engine or a sandbox that fails: 70 attempts
+// span more than a minute, enough for a killed process to come back, and none is
+// long beside what its start takes.
 const (
-	rolloutAttempts   = 14
+	rolloutAttempts   = 70
 	rolloutBackoff    = 50 * time.Millisecond
-	rolloutMaxBackoff = 10 * time.Second
+	rolloutMaxBackoff = time.Second
 )
 
 // newRunner makes a runner under the limits of a configuration.

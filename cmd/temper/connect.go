@@ -102,7 +102,7 @@ func connectWorker(ctx context.Context, p *config.Process, role string, log *slo
 	}
 	if given := held.GiveBack(ctx, c, p.Namespace); given.Workers > 0 {
 		log.Info("gave back tasks of processes that died", "workers", given.Workers,
-			"activities", given.Activities, "workflow_tasks", given.WorkflowTasks)
+			"activities", given.Activities, "unnoted", given.Unnoted, "workflow_tasks", given.WorkflowTasks)
 	}
 	return c, store, func() { c.Close(); done() }, nil
 }

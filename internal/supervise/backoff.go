@@ -2,9 +2,12 @@ package supervise
 
 import "time"
 
-// Backoff is the schedule of restarts: Initial, then twice as long each time up
-// to Max. There is no jitter: children of one machine do not crowd anything,
-// and a schedule that can be predicted can be read in a log.
+// Backoff is the schedule of restarts. After the n-th death in a row a child
+// starts again Initial * 2^(n-1) after it was healthy, Max at most, and at least
+// Initial after it died: one that served for a while is back at once, and one that
+// dies again and again does so ever more rarely. There is no jitter: children of
+// one machine do not crowd anything, and a schedule that can be predicted can be
+// read in a log.
 type Backoff struct {
 	Initial time.Duration // default 200 ms
 	Max     time.Duration // default 10 s
@@ -32,12 +35,13 @@ func (b Backoff) next(deaths int, healthyFor time.Duration) (int, time.Duration)
 	if healthyFor >= b.ResetAfter {
 		deaths = 0
 	}
-	d := b.Initial
+	apart := b.Initial
 	for range deaths {
-		if d >= b.Max/2 {
-			return deaths + 1, b.Max
+		if apart >= b.Max/2 {
+			apart = b.Max
+			break
 		}
-		d *= 2
+		apart *= 2
 	}
-	return deaths + 1, min(d, b.Max)
+	return deaths + 1, min(max(apart-healthyFor, b.Initial), b.Max)
 }

@@ -14,12 +14,28 @@ func TestBackoffDoublesAndBeginsAnew(t *testing.T) {
 	b := Backoff{Initial: 1, Max: 10, ResetAfter: 100}
 	var got []time.Duration
 	deaths := 0
-	for _, healthyFor := range []time.Duration{0, 99, 5, 0, 0, 0, 100, 0} {
+	for _, healthyFor := range []time.Duration{0, 0, 0, 0, 0, 0, 100, 0} {
 		var pause time.Duration
 		deaths, pause = b.next(deaths, healthyFor)
 		got = append(got, pause)
 	}
 	want := []time.Duration{1, 2, 4, 8, 10, 10, 1, 2}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("pauses (-want +got):\n%s", diff)
+	}
+}
+
+// TestChildThatServedIsBackSoon: the time of its health counts as pause.
+func TestChildThatServedIsBackSoon(t *testing.T) {
+	b := Backoff{Initial: 1, Max: 10, ResetAfter: 100}
+	var got []time.Duration
+	deaths := 0
+	for _, healthyFor := range []time.Duration{50, 50, 50, 50, 3, 0, 50} {
+		var pause time.Duration
+		deaths, pause = b.next(deaths, healthyFor)
+		got = append(got, pause)
+	}
+	want := []time.Duration{1, 1, 1, 1, 7, 10, 1}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("pauses (-want +got):\n%s", diff)
 	}

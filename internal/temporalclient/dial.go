@@ -23,7 +23,8 @@ type Config struct {
 	Address string
 	// Namespace of the runs.
 	Namespace string
-	// Identity is shown by the server; empty = pid@host.
+	// Identity is shown by the server; empty = pid@host, or role, process and host
+	// when there is Held.
 	Identity string
 	// Logger takes the SDK's lines; nil = slog.Default.
 	Logger *slog.Logger
@@ -55,6 +56,9 @@ func Load(cfg Config) (client.Options, error) {
 		options.Namespace = client.DefaultNamespace
 	}
 	options.Identity = cfg.Identity
+	if options.Identity == "" && cfg.Held != nil {
+		options.Identity = identity(cfg.Held.dir)
+	}
 	logger := cfg.Logger
 	if logger == nil {
 		logger = slog.Default()

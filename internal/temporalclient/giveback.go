@@ -19,8 +19,9 @@ import (
 // It is retried.
 const ErrTypeWorkerDied = "WorkerDied"
 
-// GivenBack counts what GiveBack told the server.
-type GivenBack struct{ Workers, Activities, WorkflowTasks int }
+// GivenBack counts what GiveBack told the server. Unnoted activities are those
+// that the server named and no list.
+type GivenBack struct{ Workers, Activities, Unnoted, WorkflowTasks int }
 
 // giveBackTimeout bounds telling the server of one task.
 const giveBackTimeout = 5 * time.Second
@@ -34,6 +35,7 @@ func (h *Held) GiveBack(ctx context.Context, c client.Client, namespace string) 
 	if err != nil {
 		return out // the pattern is right
 	}
+	e := estate{client: c, namespace: namespace, out: &out, dead: map[string]bool{}}
 	for _, dir := range dirs {
 		if dir == h.dir {
 			continue
@@ -43,20 +45,64 @@ func (h *Held) GiveBack(ctx context.Context, c client.Client, namespace string) 
 			continue // it lives, or another process is at it
 		}
 		out.Workers++
-		e := estate{client: c, namespace: namespace, out: &out}
+		e.dead[identity(dir)] = true
 		if e.settle(ctx, dir) == nil {
 			_ = os.RemoveAll(dir) // what is left is tried again and refused
 		}
 		_ = lock.Close() // nothing was written
 	}
+	if out.Workers > 0 {
+		_ = e.unnoted(ctx) // what was not found runs into its time-out
+	}
 	return out
 }
 
-// estate is what a dead process leaves.
+// estate is what dead processes leave.
 type estate struct {
 	client    client.Client
 	namespace string
 	out       *GivenBack
+	dead      map[string]bool // by the identity that the server knows
+}
+
+// maxOpen bounds the workflows that are searched for tasks that nobody noted.
+const maxOpen = 200
+
+// unnoted gives back activities that the server had handed to a process which
+// died before it could write that down: the server names the process that it takes
+// for the worker. Between the question and the answer such an activity may time
+// out and go to a living worker, whose attempt is then made again.
+func (e estate) unnoted(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, giveBackTimeout)
+	defer cancel()
+	open, err := e.client.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
+		Namespace: e.namespace, PageSize: maxOpen, Query: "ExecutionStatus = 'Running'",
+	})
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, w := range open.GetExecutions() {
+		id, run := w.GetExecution().GetWorkflowId(), w.GetExecution().GetRunId()
+		d, err := e.client.DescribeWorkflowExecution(ctx, id, run)
+		errs = append(errs, err)
+		for _, a := range d.GetPendingActivities() {
+			if a.GetState() != enums.PENDING_ACTIVITY_STATE_STARTED || !e.dead[a.GetLastWorkerIdentity()] {
+				continue
+			}
+			err := e.client.CompleteActivityByID(ctx, e.namespace, id, run, a.GetActivityId(), nil, workerDied())
+			if errs = append(errs, err); err == nil {
+				e.out.Unnoted++
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// workerDied is how an activity ends whose worker died: it is handed out again at once.
+func workerDied() error {
+	return temporal.NewApplicationErrorWithOptions("the process that worked on it died", ErrTypeWorkerDied,
+		temporal.ApplicationErrorOptions{NextRetryDelay: time.Millisecond})
 }
 
 func (e estate) settle(ctx context.Context, dir string) error {
@@ -82,8 +128,7 @@ func (e estate) give(ctx context.Context, kind string, data []byte) error {
 	var err error
 	switch kind {
 	case heldActivity:
-		err = e.client.CompleteActivity(ctx, data, nil, temporal.NewApplicationErrorWithOptions(
-			"the process that worked on it died", ErrTypeWorkerDied, temporal.ApplicationErrorOptions{NextRetryDelay: time.Millisecond}))
+		err = e.client.CompleteActivity(ctx, data, nil, workerDied())
 		if err == nil {
 			e.out.Activities++
 		}

@@ -53,6 +53,16 @@ func Hold(folder string) (*Held, error) {
 	return &Held{dir: dir, lock: lock}, nil
 }
 
+// identity is how the server knows the process that owns a folder: no two have
+// the same.
+func identity(dir string) string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return fmt.Sprintf("%s %s@%s", filepath.Base(filepath.Dir(dir)), filepath.Base(dir), host)
+}
+
 // Close ends the list of a process that ends in order, and holds nothing.
 func (h *Held) Close() error {
 	return errors.Join(os.RemoveAll(h.dir), h.lock.Close())

@@ -96,7 +96,7 @@ func TestOnlyTheDeadAreTakenOver(t *testing.T) {
 	if err := dead.lock.Close(); err != nil { // the kernel does so when it dies
 		t.Fatal(err)
 	}
-	if given := heir.GiveBack(t.Context(), nil, "default"); given != (GivenBack{Workers: 1}) {
+	if given := heir.GiveBack(t.Context(), serve(t, &server{}, nil), "default"); given != (GivenBack{Workers: 1}) {
 		t.Errorf("gave back %+v, want what one dead worker held", given)
 	}
 	if _, err := os.Stat(dead.dir); err == nil {

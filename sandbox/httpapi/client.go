@@ -20,7 +20,7 @@ import (
 // Times of a Client between attempts to open its stream.
 const (
 	firstPause = 50 * time.Millisecond
-	lastPause  = 2 * time.Second
+	lastPause  = 500 * time.Millisecond
 	// noStreamFor is how long a server that serves no streams is not asked again.
 	noStreamFor = 10 * time.Second
 )

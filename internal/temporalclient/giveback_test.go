@@ -1,0 +1,108 @@
+package temporalclient
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+
+	commonpb "go.temporal.io/api/common/v1"
+	"go.temporal.io/api/enums/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"google.golang.org/grpc"
+)
+
+// server has one open workflow with the activities in pending, and notes what is failed.
+type server struct {
+	workflowservice.UnimplementedWorkflowServiceServer
+	pending []*workflowpb.PendingActivityInfo
+
+	mu         sync.Mutex
+	failed     []string // by id
+	identities []string // of those who asked
+}
+
+func (s *server) ListWorkflowExecutions(context.Context, *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+	open := &workflowpb.WorkflowExecutionInfo{Execution: &commonpb.WorkflowExecution{WorkflowId: "w", RunId: "r"}}
+	return &workflowservice.ListWorkflowExecutionsResponse{Executions: []*workflowpb.WorkflowExecutionInfo{open}}, nil
+}
+
+func (s *server) DescribeWorkflowExecution(context.Context, *workflowservice.DescribeWorkflowExecutionRequest) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+	return &workflowservice.DescribeWorkflowExecutionResponse{PendingActivities: s.pending}, nil
+}
+
+func (s *server) RespondActivityTaskFailedById(_ context.Context, r *workflowservice.RespondActivityTaskFailedByIdRequest) (*workflowservice.RespondActivityTaskFailedByIdResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failed = append(s.failed, r.GetWorkflowId()+"/"+r.GetActivityId()+" "+r.GetFailure().GetApplicationFailureInfo().GetType())
+	s.identities = append(s.identities, r.GetIdentity())
+	return &workflowservice.RespondActivityTaskFailedByIdResponse{}, nil
+}
+
+// serve returns a client of the server.
+func serve(t *testing.T, s *server, held *Held) client.Client {
+	t.Helper()
+	t.Setenv("TEMPORAL_CONFIG_FILE", filepath.Join(t.TempDir(), "absent.toml"))
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := grpc.NewServer()
+	workflowservice.RegisterWorkflowServiceServer(g, s)
+	served := make(chan error, 1)
+	go func() { served <- g.Serve(l) }()
+	t.Cleanup(func() {
+		g.Stop()
+		if err := <-served; err != nil {
+			t.Errorf("serve: %v", err)
+		}
+	})
+	c, err := Dial(t.Context(), Config{Address: l.Addr().String(), Held: held})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// TestTasksThatNobodyNotedAreGivenBack: the server says who has them.
+func TestTasksThatNobodyNotedAreGivenBack(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "trainer")
+	var lists []*Held
+	for range 3 {
+		h, err := Hold(folder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lists = append(lists, h)
+	}
+	living, dead, heir := lists[0], lists[1], lists[2]
+	activity := func(id string, state enums.PendingActivityState, worker string) *workflowpb.PendingActivityInfo {
+		return &workflowpb.PendingActivityInfo{ActivityId: id, State: state, LastWorkerIdentity: worker}
+	}
+	started, waiting := enums.PENDING_ACTIVITY_STATE_STARTED, enums.PENDING_ACTIVITY_STATE_SCHEDULED
+	s := &server{pending: []*workflowpb.PendingActivityInfo{
+		activity("lost", started, identity(dead.dir)),
+		activity("to be tried again", waiting, identity(dead.dir)),
+		activity("in good hands", started, identity(living.dir)),
+		activity("elsewhere", started, "7@other"),
+	}}
+	if err := dead.lock.Close(); err != nil { // the kernel does so when it dies
+		t.Fatal(err)
+	}
+	given := heir.GiveBack(t.Context(), serve(t, s, heir), "default")
+	if given != (GivenBack{Workers: 1, Unnoted: 1}) || !slices.Equal(s.failed, []string{"w/lost " + ErrTypeWorkerDied}) {
+		t.Errorf("gave back %+v, failed %q", given, s.failed)
+	}
+	if want := identity(heir.dir); !slices.Equal(s.identities, []string{want}) {
+		t.Errorf("identity %q, want %q: a later heir could not tell who died", s.identities, want)
+	}
+	if _, err := os.Stat(dead.dir); err == nil {
+		t.Error("the list of the dead stays")
+	}
+}
