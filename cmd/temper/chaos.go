@@ -185,6 +185,7 @@ type harness struct {
 	chaos    chaos.Config
 	points   []string
 	calm     chaos.Contents
+	pace     chaos.Outcome // of the undisturbed run
 }
 
 func (h *harness) all(ctx context.Context) (*chaos.Report, error) {
@@ -196,7 +197,7 @@ func (h *harness) all(ctx context.Context) (*chaos.Report, error) {
 	if calm.Failure != "" {
 		return nil, fmt.Errorf("the undisturbed run failed: %s; its home is %s", calm.Failure, filepath.Join(h.dir, "calm"))
 	}
-	report.Calm, report.Objects = calm.Wall, calm.Objects
+	report.Calm, report.Objects, h.pace = calm.Wall, calm.Objects, calm.Outcome
 	fmt.Fprintf(h.progress, "undisturbed run: %.1f s, %d objects\n", calm.Wall, calm.Objects)
 	for i := range h.runs {
 		trial, err := h.try(ctx, fmt.Sprintf("run-%03d", i+1), h.share(i), h.chaos.Schedule(i), calm.Objects)
@@ -206,6 +207,7 @@ func (h *harness) all(ctx context.Context) (*chaos.Report, error) {
 		if err != nil {
 			return nil, fmt.Errorf("run %d: %w", i+1, err)
 		}
+		trial.Beside(&h.pace)
 		report.Trials = append(report.Trials, trial)
 		fmt.Fprintf(h.progress, "run %d/%d: %.1f s, %d kills, %d objects differ\n", i+1, h.runs, trial.Wall, len(trial.Blows), len(trial.Differences))
 	}

@@ -56,7 +56,8 @@ func serveControl(ctx context.Context, p *config.Process) error {
 	})
 }
 
-// serveAll runs the workers of a role and announces it when all of them poll.
+// serveAll runs the workers of a role, announces it when all of them poll, and
+// vouches for the process from then on.
 func serveAll(ctx context.Context, p *config.Process, role string, serve ...func(context.Context, workers.Options) error) error {
 	var started atomic.Int32
 	options := workers.Options{OnStart: func() error {
@@ -69,7 +70,18 @@ func serveAll(ctx context.Context, p *config.Process, role string, serve ...func
 	for _, s := range serve {
 		g.Go(func() error { return s(ctx, options) })
 	}
-	return g.Wait()
+	ended := make(chan error, 1)
+	go func() { ended <- g.Wait() }()
+	tick := time.NewTicker(touchEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-ended:
+			return err
+		case <-tick.C:
+			touchReady(p, role)
+		}
+	}
 }
 
 func trainerCommand() *cobra.Command {

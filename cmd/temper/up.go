@@ -181,7 +181,7 @@ func checkUp(ctx context.Context, p *config.Process, o *upOptions) error {
 	if err := p.Validate(); err != nil {
 		return err
 	}
-	wrong := []error{checkUpStore(ctx, p, o), findPython(p.Python), checkListeners(p, o.embedded), checkLayers(ctx, p.Python, o.require)}
+	wrong := []error{checkUpStore(ctx, p, o), findPython(p.Python), awaitListeners(ctx, p, o.embedded), checkLayers(ctx, p.Python, o.require)}
 	if o.embedded {
 		if path, err := temporaldPath(); err != nil {
 			wrong = append(wrong, err)
@@ -306,8 +306,8 @@ func upChildren(p *config.Process, o *upOptions) ([]supervise.Child, error) {
 	}
 	return append(children,
 		role("sandbox", append(scrubbedEnv(), token), httpReady("http://"+p.SandboxAddress+"/healthz"), sandboxArgs...),
-		role("worker", env, readyFile(p, "worker"), append([]string{"worker"}, places...)...),
-		role("trainer", append(env, token), readyFile(p, "trainer"), append([]string{"trainer"}, places...)...),
+		role("worker", env, readyFile(p, "worker", staleAfter), append([]string{"worker"}, places...)...),
+		role("trainer", append(env, token), readyFile(p, "trainer", staleAfter), append([]string{"trainer"}, places...)...),
 	), nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -106,9 +107,32 @@ func TestMeasureTellsTheFirstObjectFromTheLongestPause(t *testing.T) {
 	start := time.Unix(100, 0)
 	at := func(s float64) time.Time { return start.Add(time.Duration(s * float64(time.Second))) }
 	blows := []Blow{{at: at(1)}, {at: at(10)}}
-	measure(blows, []time.Time{at(0.5), at(1.5), at(6), at(7), at(12), at(13)})
+	var beats []beat
+	for i, s := range []float64{0.5, 1.5, 6, 7, 12, 13} {
+		beats = append(beats, beat{at(s), i + 1})
+	}
+	measure(blows, beats)
 	if blows[0].Progress != 0.5 || blows[0].Stall != 5 || blows[1].Progress != 2 || blows[1].Stall != 2 {
 		t.Errorf("%+v, want 0.5 and 5 s, then 2 and 2 s", blows)
+	}
+}
+
+// TestPausesOfAnUndisturbedRunAreNoCost: a kill in the middle of work that is long
+// by itself has to answer for the rest alone.
+func TestPausesOfAnUndisturbedRunAreNoCost(t *testing.T) {
+	at := func(s float64) time.Time { return time.Unix(100, 0).Add(time.Duration(s * float64(time.Second))) }
+	calm := Outcome{beats: []beat{{at(0), 0}, {at(10), 1}, {at(11), 5}, {at(14), 6}}}
+	out := Outcome{Blows: []Blow{
+		{After: 0, until: 1, Stall: 12}, {After: 1, until: 5, Stall: 4}, {After: 3, until: 6, Stall: 2}, {After: 6, until: 7, Stall: 1},
+	}}
+	out.Beside(&calm)
+	for i, want := range []Blow{{Usual: 10}, {Usual: 1}, {Usual: 3}, {Usual: 0}} {
+		if got := out.Blows[i].Usual; got != want.Usual {
+			t.Errorf("kill %d: usually %v s, want %v", i, got, want.Usual)
+		}
+	}
+	if got := []Seconds{out.Blows[0].Extra(), out.Blows[1].Extra(), out.Blows[2].Extra()}; !slices.Equal(got, []Seconds{2, 3, 0}) {
+		t.Errorf("the kills added %v s", got)
 	}
 }
 

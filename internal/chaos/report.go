@@ -29,6 +29,7 @@ type Report struct {
 	Wall     Seconds `json:"median_wall_s"`
 	Progress Spread  `json:"progress_s"`
 	Stall    Spread  `json:"stall_s"`
+	Extra    Spread  `json:"extra_s"`
 	// By is a line for each kind of victim and each fail point.
 	By     []Line   `json:"by"`
 	Trials []Trial  `json:"trials"`
@@ -48,6 +49,8 @@ type Line struct {
 	Kills    int    `json:"kills"`
 	Progress Spread `json:"progress_s"`
 	Stall    Spread `json:"stall_s"`
+	// Extra is Stall without what an undisturbed run takes at the same place.
+	Extra Spread `json:"extra_s"`
 }
 
 // Trial is one run with what was found in its store.
@@ -101,22 +104,22 @@ func (r *Report) Sum() {
 	}
 	for line, blows := range kinds {
 		line.Kills = len(blows)
-		line.Progress, line.Stall = spreads(blows)
+		line.Progress, line.Stall, line.Extra = spreads(blows)
 		r.By = append(r.By, line)
 	}
 	slices.SortFunc(r.By, func(a, b Line) int {
 		return cmp.Or(cmp.Compare(a.Point, b.Point), cmp.Compare(a.Victim, b.Victim))
 	})
-	r.Progress, r.Stall = spreads(all)
+	r.Progress, r.Stall, r.Extra = spreads(all)
 	r.Wall = spread(walls).Median
 }
 
-func spreads(blows []Blow) (progress, stall Spread) {
-	var first, longest []Seconds
+func spreads(blows []Blow) (progress, stall, extra Spread) {
+	var first, longest, added []Seconds
 	for _, b := range blows {
-		first, longest = append(first, b.Progress), append(longest, b.Stall)
+		first, longest, added = append(first, b.Progress), append(longest, b.Stall), append(added, b.Extra())
 	}
-	return spread(first), spread(longest)
+	return spread(first), spread(longest), spread(added)
 }
 
 func spread(xs []Seconds) Spread {
@@ -130,12 +133,13 @@ func spread(xs []Seconds) Spread {
 // Text writes the report for people.
 func (r *Report) Text(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(t, "victim\tfail point\tkills\tprogress, median s\tworst s\tlongest pause, median s\tworst s\t\n")
+	fmt.Fprintf(t, "victim\tfail point\tkills\tprogress, median s\tworst s\tlongest pause, median s\tworst s\tadded by the kill, median s\tworst s\t\n")
 	for _, l := range r.By {
-		fmt.Fprintf(t, "%s\t%s\t%d\t%.2f\t%.2f\t%.2f\t%.2f\t\n", l.Victim, cmp.Or(l.Point, "-"), l.Kills,
-			l.Progress.Median, l.Progress.Worst, l.Stall.Median, l.Stall.Worst)
+		fmt.Fprintf(t, "%s\t%s\t%d\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t\n", l.Victim, cmp.Or(l.Point, "-"), l.Kills,
+			l.Progress.Median, l.Progress.Worst, l.Stall.Median, l.Stall.Worst, l.Extra.Median, l.Extra.Worst)
 	}
-	fmt.Fprintf(t, "all\t\t%d\t%.2f\t%.2f\t%.2f\t%.2f\t\n", r.Kills, r.Progress.Median, r.Progress.Worst, r.Stall.Median, r.Stall.Worst)
+	fmt.Fprintf(t, "all\t\t%d\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t\n", r.Kills, r.Progress.Median, r.Progress.Worst,
+		r.Stall.Median, r.Stall.Worst, r.Extra.Median, r.Extra.Worst)
 	if err := t.Flush(); err != nil {
 		return err
 	}

@@ -56,8 +56,21 @@ type Blow struct {
 	// Stall is the longest time without one between this kill and the next: what
 	// was under way elsewhere may still come after a kill, and then nothing.
 	Stall Seconds `json:"stall_s"`
+	// Usual is the longest time without a new object over the same objects in the
+	// undisturbed run: what Stall is to be compared with.
+	Usual Seconds `json:"usual_s"`
 
+	at    time.Time
+	until int // objects of the run that Stall looks at
+}
+
+// Extra is what the kill added to the longest time without a new object.
+func (b Blow) Extra() Seconds { return max(0, b.Stall-b.Usual) }
+
+// beat is a moment at which there was something new.
+type beat struct {
 	at time.Time
+	n  int // objects seen then
 }
 
 // Seconds is a duration in JSON.
@@ -75,6 +88,28 @@ type Outcome struct {
 	Orphans []string `json:"orphans,omitempty"`
 	// Failure is why the run did not end well; "" when it did.
 	Failure string `json:"failure,omitempty"`
+
+	beats []beat // the first is the start of the run
+}
+
+// Beside fills in what an undisturbed run takes where this one was killed.
+func (o *Outcome) Beside(calm *Outcome) {
+	for i := range o.Blows {
+		o.Blows[i].Usual = calm.longest(o.Blows[i].After, o.Blows[i].until)
+	}
+}
+
+// longest is the longest time without a new object between one number of objects
+// and another.
+func (o *Outcome) longest(from, to int) Seconds {
+	var out Seconds
+	for i := 1; i < len(o.beats); i++ {
+		before, after := o.beats[i-1], o.beats[i]
+		if after.n > from && before.n < max(to, from+1) {
+			out = max(out, seconds(after.at.Sub(before.at)))
+		}
+	}
+	return out
 }
 
 // trial is one run under way.
@@ -84,7 +119,6 @@ type trial struct {
 	marks  *marks
 	began  time.Time
 	seen   map[string]bool
-	fresh  []time.Time // when there was something new
 	out    Outcome
 
 	mu sync.Mutex // guards up and stopping
@@ -107,7 +141,7 @@ func Try(ctx context.Context, host Host, kills []Kill, expect int) (Outcome, err
 	err := t.run(ctx, kills)
 	t.out.Wall = seconds(time.Since(t.began))
 	t.out.Objects = len(t.seen)
-	measure(t.out.Blows, t.fresh)
+	measure(t.out.Blows, t.out.beats)
 	t.stop()
 	t.out.Orphans = orphans()
 	return t.out, err
@@ -155,6 +189,7 @@ func (t *trial) run(ctx context.Context, kills []Kill) error {
 		return fmt.Errorf("submit the run: %w", err)
 	}
 	t.began = time.Now()
+	t.out.beats = []beat{{at: t.began}}
 	next := schedule{kills: kills}
 	defer func() { t.out.Missed += len(next.kills) }()
 	var asked time.Time
@@ -229,7 +264,7 @@ func (t *trial) look(ctx context.Context) {
 		}
 	}
 	if fresh {
-		t.fresh = append(t.fresh, time.Now())
+		t.out.beats = append(t.out.beats, beat{time.Now(), len(t.seen)})
 	}
 }
 
@@ -241,16 +276,18 @@ func (t *trial) note(b Blow) {
 
 // measure fills in what follows from when there was something new. Both are in
 // the order of time.
-func measure(blows []Blow, fresh []time.Time) {
+func measure(blows []Blow, beats []beat) {
 	for i := range blows {
 		last, end := blows[i].at, time.Time{}
 		if i+1 < len(blows) {
 			end = blows[i+1].at
 		}
-		for _, at := range fresh {
+		for _, b := range beats {
+			at := b.at
 			if !at.After(blows[i].at) {
 				continue
 			}
+			blows[i].until = b.n
 			if last == blows[i].at {
 				blows[i].Progress = seconds(at.Sub(last))
 			}
