@@ -88,6 +88,7 @@ func (s *session) beginUpload(ctx context.Context, cursor int, state checkpoint.
 
 // put stores a checkpoint and deletes what is too old.
 func (s *session) put(ctx context.Context, u *upload) error {
+	failpoint.Hit("checkpoint/before-shards")
 	o := checkpoint.SaveOptions{Lease: s.lease, Repair: slices.Contains(s.damaged, u.cursor)}
 	if _, err := checkpoint.SaveWith(ctx, s.store, s.layout.Checkpoints(), u.cursor, u.state, o); err != nil {
 		return err

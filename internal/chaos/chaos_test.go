@@ -108,8 +108,8 @@ func TestMeasureTellsTheFirstObjectFromTheLongestPause(t *testing.T) {
 	at := func(s float64) time.Time { return start.Add(time.Duration(s * float64(time.Second))) }
 	blows := []Blow{{at: at(1)}, {at: at(10)}}
 	var beats []beat
-	for i, s := range []float64{0.5, 1.5, 6, 7, 12, 13} {
-		beats = append(beats, beat{at(s), i + 1})
+	for _, s := range []float64{0.5, 1.5, 6, 7, 12, 13} {
+		beats = append(beats, beat{at: at(s)})
 	}
 	measure(blows, beats)
 	if blows[0].Progress != 0.5 || blows[0].Stall != 5 || blows[1].Progress != 2 || blows[1].Stall != 2 {
@@ -121,18 +121,16 @@ func TestMeasureTellsTheFirstObjectFromTheLongestPause(t *testing.T) {
 // by itself has to answer for the rest alone.
 func TestPausesOfAnUndisturbedRunAreNoCost(t *testing.T) {
 	at := func(s float64) time.Time { return time.Unix(100, 0).Add(time.Duration(s * float64(time.Second))) }
-	calm := Outcome{beats: []beat{{at(0), 0}, {at(10), 1}, {at(11), 5}, {at(14), 6}}}
-	out := Outcome{Blows: []Blow{
-		{After: 0, until: 1, Stall: 12}, {After: 1, until: 5, Stall: 4}, {After: 3, until: 6, Stall: 2}, {After: 6, until: 7, Stall: 1},
+	calm := Outcome{beats: []beat{{at: at(0)}, {at(10), []string{"sft"}}, {at(11), []string{"a", "b"}}}}
+	out := Outcome{Blows: []Blow{{at: at(1)}, {at: at(13)}, {at: at(20)}}, beats: []beat{
+		{at: at(0)}, {at(12.5), []string{"sft", "events/7"}}, {at(15), []string{"b"}}, {at(16), []string{"new"}}, {at(20.5), []string{"a"}},
 	}}
+	measure(out.Blows, out.beats)
 	out.Beside(&calm)
-	for i, want := range []Blow{{Usual: 10}, {Usual: 1}, {Usual: 3}, {Usual: 0}} {
-		if got := out.Blows[i].Usual; got != want.Usual {
-			t.Errorf("kill %d: usually %v s, want %v", i, got, want.Usual)
+	for i, want := range []Seconds{1.5, 3.5, 0} {
+		if got := out.Blows[i].Extra; got != want {
+			t.Errorf("kill %d added %v s, want %v", i, got, want)
 		}
-	}
-	if got := []Seconds{out.Blows[0].Extra(), out.Blows[1].Extra(), out.Blows[2].Extra()}; !slices.Equal(got, []Seconds{2, 3, 0}) {
-		t.Errorf("the kills added %v s", got)
 	}
 }
 

@@ -49,7 +49,7 @@ type Line struct {
 	Kills    int    `json:"kills"`
 	Progress Spread `json:"progress_s"`
 	Stall    Spread `json:"stall_s"`
-	// Extra is Stall without what an undisturbed run takes at the same place.
+	// Extra is what the kills added to the waits of the undisturbed run.
 	Extra Spread `json:"extra_s"`
 }
 
@@ -117,7 +117,7 @@ func (r *Report) Sum() {
 func spreads(blows []Blow) (progress, stall, extra Spread) {
 	var first, longest, added []Seconds
 	for _, b := range blows {
-		first, longest, added = append(first, b.Progress), append(longest, b.Stall), append(added, b.Extra())
+		first, longest, added = append(first, b.Progress), append(longest, b.Stall), append(added, b.Extra)
 	}
 	return spread(first), spread(longest), spread(added)
 }

@@ -56,21 +56,24 @@ type Blow struct {
 	// Stall is the longest time without one between this kill and the next: what
 	// was under way elsewhere may still come after a kill, and then nothing.
 	Stall Seconds `json:"stall_s"`
-	// Usual is the longest time without a new object over the same objects in the
-	// undisturbed run: what Stall is to be compared with.
-	Usual Seconds `json:"usual_s"`
+	// Extra is the longest part of a time without a new object that the undisturbed
+	// run did not wait for the same object.
+	Extra Seconds `json:"extra_s"`
 
 	at    time.Time
-	until int // objects of the run that Stall looks at
+	waits []wait // between this kill and the next
 }
-
-// Extra is what the kill added to the longest time without a new object.
-func (b Blow) Extra() Seconds { return max(0, b.Stall-b.Usual) }
 
 // beat is a moment at which there was something new.
 type beat struct {
-	at time.Time
-	n  int // objects seen then
+	at   time.Time
+	keys []string
+}
+
+// wait is a time without a new object, and what ended it.
+type wait struct {
+	took Seconds
+	keys []string
 }
 
 // Seconds is a duration in JSON.
@@ -92,24 +95,24 @@ type Outcome struct {
 	beats []beat // the first is the start of the run
 }
 
-// Beside fills in what an undisturbed run takes where this one was killed.
+// Beside compares the waits after kills with those of the undisturbed run.
 func (o *Outcome) Beside(calm *Outcome) {
-	for i := range o.Blows {
-		o.Blows[i].Usual = calm.longest(o.Blows[i].After, o.Blows[i].until)
-	}
-}
-
-// longest is the longest time without a new object between one number of objects
-// and another.
-func (o *Outcome) longest(from, to int) Seconds {
-	var out Seconds
-	for i := 1; i < len(o.beats); i++ {
-		before, after := o.beats[i-1], o.beats[i]
-		if after.n > from && before.n < max(to, from+1) {
-			out = max(out, seconds(after.at.Sub(before.at)))
+	usual := map[string]Seconds{}
+	for i := 1; i < len(calm.beats); i++ {
+		for _, key := range calm.beats[i].keys {
+			usual[key] = seconds(calm.beats[i].at.Sub(calm.beats[i-1].at))
 		}
 	}
-	return out
+	for i := range o.Blows {
+		b := &o.Blows[i]
+		for _, w := range b.waits {
+			var anyway Seconds
+			for _, key := range w.keys {
+				anyway = max(anyway, usual[key])
+			}
+			b.Extra = max(b.Extra, w.took-anyway)
+		}
+	}
 }
 
 // trial is one run under way.
@@ -256,15 +259,15 @@ func (t *trial) look(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	fresh := false
+	var fresh []string
 	for _, info := range infos {
 		if !t.seen[info.Key] {
 			t.seen[info.Key] = true
-			fresh = true
+			fresh = append(fresh, info.Key)
 		}
 	}
-	if fresh {
-		t.out.beats = append(t.out.beats, beat{time.Now(), len(t.seen)})
+	if len(fresh) > 0 {
+		t.out.beats = append(t.out.beats, beat{time.Now(), fresh})
 	}
 }
 
@@ -287,7 +290,7 @@ func measure(blows []Blow, beats []beat) {
 			if !at.After(blows[i].at) {
 				continue
 			}
-			blows[i].until = b.n
+			blows[i].waits = append(blows[i].waits, wait{seconds(at.Sub(last)), b.keys})
 			if last == blows[i].at {
 				blows[i].Progress = seconds(at.Sub(last))
 			}

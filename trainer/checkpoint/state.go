@@ -123,9 +123,11 @@ func (s *saver) save(ctx context.Context, step int, state State) (blob.Ref, erro
 			return blob.Ref{}, err
 		}
 	}
+	failpoint.Hit("checkpoint/before-head")
 	if err := s.advance(ctx, step, ref); err != nil {
 		return blob.Ref{}, err
 	}
+	failpoint.Hit("checkpoint/before-withdraw")
 	return ref, a.withdraw(ctx)
 }
 
@@ -194,7 +196,11 @@ func (s *saver) upload(ctx context.Context, all bool) error {
 					return err
 				}
 			}
-			return sh.put(ctx, s.store)
+			if err := sh.put(ctx, s.store); err != nil {
+				return err
+			}
+			failpoint.Hit("checkpoint/after-shard")
+			return nil
 		})
 	}
 	return g.Wait()
