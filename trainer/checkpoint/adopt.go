@@ -10,7 +10,8 @@ import (
 
 // Adopt makes the checkpoint that the manifest src describes one of dstPrefix
 // too, under the same step, and returns its manifest there. Both name the same
-// shards; nothing is copied, and either may be pruned. It is idempotent; another
+// shards, and either may be pruned; only what a garbage collection that does not
+// end may delete is copied. It is idempotent; another
 // checkpoint of that step there is blob.ErrExists. Errors: ErrCorrupt, ErrNewer,
 // blob.ErrNotExist when src was pruned or a shard is missing.
 func Adopt(ctx context.Context, store blob.Store, src blob.Ref, dstPrefix string) (blob.Ref, error) {
@@ -26,19 +27,48 @@ func adopt(ctx context.Context, store blob.Store, src blob.Ref, dstPrefix string
 	if err != nil {
 		return blob.Ref{}, err
 	}
-	a, err := announce(ctx, store, dstPrefix, m, c)
+	a, m, err := claim(ctx, store, dstPrefix, m, c, func(m manifest, moved map[string]string) error {
+		for _, ref := range m.refs() {
+			if err := copyShard(ctx, store, ref, moved[ref.Key]); err != nil {
+				return err
+			}
+		}
+		return m.complete(ctx, store)
+	})
 	if err != nil {
-		return blob.Ref{}, err
-	}
-	if _, err := a.settle(ctx); err != nil {
-		return blob.Ref{}, err
-	}
-	if err := m.complete(ctx, store); err != nil {
-		return blob.Ref{}, errors.Join(err, a.withdraw(ctx))
+		return blob.Ref{}, withdrawn(ctx, a, err)
 	}
 	m.Written = written{Adopted: &src}
 	ref, err := putManifestOnce(ctx, store, manifestKey(dstPrefix, m.Step), m)
 	return ref, errors.Join(err, a.withdraw(ctx))
+}
+
+// withdrawn ends the announcement of a manifest that is not written.
+func withdrawn(ctx context.Context, a *announcement, err error) error {
+	if a == nil {
+		return err
+	}
+	return errors.Join(err, a.withdraw(ctx))
+}
+
+// copyShard stores a shard that was moved from another key, unless it is there.
+func copyShard(ctx context.Context, store blob.Store, ref blob.Ref, from string) error {
+	if from == "" {
+		return nil
+	}
+	if _, err := store.Stat(ctx, ref.Key); !errors.Is(err, blob.ErrNotExist) {
+		return err
+	}
+	rc, err := store.Get(ctx, from)
+	if err != nil {
+		return err
+	}
+	defer rc.Close() //nolint:errcheck // nothing was written through this handle
+	got, err := store.Put(ctx, ref.Key, rc, blob.Always)
+	if err == nil && got != ref {
+		err = fmt.Errorf("%s: %d bytes sha256 %.12s: %w", from, got.Size, got.SHA256, ErrCorrupt)
+	}
+	return err
 }
 
 // complete reports the first shard that is not there in its full length.

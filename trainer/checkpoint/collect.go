@@ -84,7 +84,7 @@ func (c *collector) collect(ctx context.Context) (_ Collected, err error) {
 
 // candidates lists the shards that nothing names and that are old enough.
 func (c *collector) candidates(ctx context.Context) (map[string]int64, error) {
-	old, err := c.mark(ctx)
+	old, err := c.markStill(ctx, c.clock.time())
 	if err != nil {
 		return nil, err
 	}
@@ -128,11 +128,7 @@ func (c *collector) sweepOnly(ctx context.Context) (err error) {
 		err = errors.Join(err, c.store.Delete(context.WithoutCancel(ctx), key)) // else writers would wait for it
 	}()
 	seen := c.out
-	_, err = c.mark(ctx)
-	for errors.Is(err, errMoved) && c.clock.time().Sub(began) < maxCollect {
-		_, err = c.mark(ctx)
-	}
-	if err != nil {
+	if _, err := c.markStill(ctx, began); err != nil {
 		return err
 	}
 	c.out = seen
@@ -154,6 +150,16 @@ func (c *collector) sweepOnly(ctx context.Context) (err error) {
 
 // errMoved: an announcement became a manifest that the list does not have.
 var errMoved = errors.New("checkpoints were written faster than they can be listed: try again")
+
+// markStill is mark, repeated while announcements become manifests.
+func (c *collector) markStill(ctx context.Context, began time.Time) (old []blob.Info, err error) {
+	for {
+		old, err = c.mark(ctx)
+		if !errors.Is(err, errMoved) || c.clock.time().Sub(began) > maxCollect {
+			return old, err
+		}
+	}
+}
 
 // mark fills used and returns the shards that lie beside manifests, as older
 // programs stored them. Keys come in order, announcements before manifests, so
@@ -220,7 +226,7 @@ func (c *collector) markPending(ctx context.Context, key string) error {
 	return nil
 }
 
-var shardForm = regexp.MustCompile(`(^cas/[0-9a-f]{2}|/shards)/[0-9a-f]{64}\.safetensors$`)
+var shardForm = regexp.MustCompile(`(^cas/[0-9a-f]{2}|/shards)/[0-9a-f]{64}(-[0-9A-Z]+)?\.safetensors$`)
 
 // tidy removes what processes that died left behind.
 func (c *collector) tidy(ctx context.Context) error {

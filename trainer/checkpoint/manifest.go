@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -126,10 +127,29 @@ func (m manifest) sameState(o manifest) bool {
 	if m.Format == 1 || o.Format == 1 { // other shards and no About
 		return m.Step == o.Step && m.Counters == o.Counters && m.Model == o.Model
 	}
-	m.Written, o.Written = written{}, written{}
+	m, o = m.essence(), o.essence()
 	a, errA := m.encode()
 	b, errB := o.encode()
 	return errA == nil && errB == nil && bytes.Equal(a, b)
+}
+
+// places reports whether all shards of o are where m has them.
+func (m manifest) places(o manifest) bool {
+	return !slices.ContainsFunc(o.refs(), func(ref blob.Ref) bool { return !slices.Contains(m.refs(), ref) })
+}
+
+// essence is the manifest without what is no part of the state: how it came to
+// be, and where its shards lie.
+func (m manifest) essence() manifest {
+	shards := map[string][]blob.Ref{}
+	for kind, refs := range m.Shards {
+		for _, ref := range refs {
+			ref.Key = ""
+			shards[kind] = append(shards[kind], ref)
+		}
+	}
+	m.Written, m.Shards = written{}, shards
+	return m
 }
 
 // refs lists the shards of a manifest.

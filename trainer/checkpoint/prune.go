@@ -60,8 +60,25 @@ func (p pruner) prune(ctx context.Context, keep func(step int) bool) error {
 			return fmt.Errorf("step %d: %w", e.Step, err)
 		}
 	}
+	for _, e := range entries {
+		if err := p.spare(ctx, e, dropped); err != nil {
+			return fmt.Errorf("step %d: %w", e.Step, err)
+		}
+	}
 	c := collector{store: p.store, root: p.root, clock: p.clock, only: dropped}
 	_, err = c.collect(ctx)
+	return err
+}
+
+// spare takes out of dropped what a checkpoint that stays names.
+func (p pruner) spare(ctx context.Context, e Entry, dropped map[string]int64) error {
+	m, err := readManifest(ctx, p.store, e.Ref)
+	if errors.Is(err, blob.ErrNotExist) || errors.Is(err, ErrCorrupt) || errors.Is(err, blob.ErrCorrupt) {
+		return nil // dropped, or for the collection to judge
+	}
+	for _, ref := range m.refs() {
+		delete(dropped, ref.Key)
+	}
 	return err
 }
 
@@ -80,8 +97,9 @@ func (p pruner) drop(ctx context.Context, e Entry, dropped map[string]int64) err
 	if err != nil {
 		return err
 	}
-	if _, err := a.settle(ctx); err != nil {
-		return err
+	_, lost, err := a.settle(ctx)
+	if err != nil || len(lost) > 0 { // then a pin could not put it back: later
+		return withdrawn(ctx, a, err)
 	}
 	if err := p.store.Delete(ctx, e.Ref.Key); err != nil {
 		return err
@@ -89,7 +107,9 @@ func (p pruner) drop(ctx context.Context, e Entry, dropped map[string]int64) err
 	_, err = p.store.Stat(ctx, pinKey(p.prefix, e.Step))
 	switch {
 	case err == nil && m.Format > 0:
-		_, err = putManifestOnce(ctx, p.store, e.Ref.Key, m)
+		if err = m.complete(ctx, p.store); err == nil { // else another prune was faster
+			_, err = putManifestOnce(ctx, p.store, e.Ref.Key, m)
+		}
 	case errors.Is(err, blob.ErrNotExist):
 		for _, ref := range m.refs() {
 			dropped[ref.Key] = ref.Size
@@ -136,16 +156,21 @@ func pin(ctx context.Context, store blob.Store, prefix string, m manifest, reaso
 	if err != nil {
 		return err
 	}
-	if _, err := a.settle(ctx); err != nil {
-		return err
+	_, lost, err := a.settle(ctx)
+	if err == nil {
+		err = m.complete(ctx, store)
 	}
-	if err := m.complete(ctx, store); err != nil {
-		return errors.Join(err, a.withdraw(ctx))
+	if err != nil {
+		return withdrawn(ctx, a, err)
 	}
 	if _, err := blob.PutJSON(ctx, store, pinKey(prefix, m.Step), Pinned{Step: m.Step, Reason: reason}, blob.Always); err != nil {
 		return err
 	}
-	_, err = putManifestOnce(ctx, store, manifestKey(prefix, m.Step), m)
+	if len(lost) == 0 {
+		_, err = putManifestOnce(ctx, store, manifestKey(prefix, m.Step), m)
+	} else if _, err = store.Stat(ctx, manifestKey(prefix, m.Step)); errors.Is(err, blob.ErrNotExist) {
+		err = errors.Join(err, store.Delete(ctx, pinKey(prefix, m.Step))) // pruned, and its shards may go
+	}
 	return errors.Join(err, a.withdraw(ctx))
 }
 

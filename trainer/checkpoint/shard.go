@@ -18,7 +18,8 @@ import (
 
 const (
 	// casRoot is the folder of all shards of all runs, by content.
-	casRoot = "cas"
+	casRoot     = "cas"
+	shardSuffix = ".safetensors"
 	// maxShard bounds the values of a shard in bytes; a larger tensor has its own.
 	// Shards are what runs in parallel and what two checkpoints share.
 	maxShard = 64 << 20
@@ -30,7 +31,7 @@ const (
 )
 
 // shardKey is the key of a shard by its content.
-func shardKey(sha string) string { return path.Join(casRoot, sha[:2], sha+".safetensors") }
+func shardKey(sha string) string { return path.Join(casRoot, sha[:2], sha+shardSuffix) }
 
 // shard is a safetensors file in F32 over tensors that stay where they are.
 // Equal tensors give equal bytes, whatever their order.

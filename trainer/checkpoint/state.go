@@ -95,30 +95,29 @@ func (s *saver) save(ctx context.Context, step int, state State) (blob.Ref, erro
 		return blob.Ref{}, err
 	}
 	key := manifestKey(s.prefix, step)
-	old, same, err := s.stored(ctx, key, m)
+	old, there, same, err := s.stored(ctx, key, m)
 	if err != nil {
 		return blob.Ref{}, err
 	}
 	if same && !s.o.Repair {
 		return old, s.advance(ctx, step, old)
 	}
-	a, err := announce(ctx, s.store, s.prefix, m, s.o.clock)
+	if same {
+		s.place(&m, there)
+	}
+	repair := s.o.Repair
+	a, m, err := claim(ctx, s.store, s.prefix, m, s.o.clock, func(m manifest, moved map[string]string) error {
+		s.follow(moved)
+		err := s.upload(ctx, repair)
+		repair = false
+		return err
+	})
 	if err != nil {
-		return blob.Ref{}, err
-	}
-	if err := s.upload(ctx, s.o.Repair); err != nil {
-		return blob.Ref{}, err
-	}
-	if waited, err := a.settle(ctx); err != nil {
-		return blob.Ref{}, err
-	} else if waited {
-		if err := s.upload(ctx, false); err != nil {
-			return blob.Ref{}, err
-		}
+		return blob.Ref{}, err // the announcement stays: the shards are there for the next attempt
 	}
 	ref := old
 	failpoint.Hit("checkpoint/before-manifest")
-	if !same {
+	if !same || !there.places(m) {
 		if ref, err = s.commit(ctx, key, old, m); err != nil {
 			return blob.Ref{}, err
 		}
@@ -161,23 +160,52 @@ func (s *saver) seal(ctx context.Context, state *State, m *manifest) error {
 
 // stored compares what is under key with a manifest. old is zero when nothing
 // is there. Another checkpoint there is blob.ErrExists.
-func (s *saver) stored(ctx context.Context, key string, m manifest) (old blob.Ref, same bool, err error) {
+func (s *saver) stored(ctx context.Context, key string, m manifest) (old blob.Ref, there manifest, same bool, err error) {
 	data, err := blob.ReadKey(ctx, s.store, key)
 	if errors.Is(err, blob.ErrNotExist) {
-		return blob.Ref{}, false, nil
+		return blob.Ref{}, there, false, nil
 	}
 	if err != nil {
-		return blob.Ref{}, false, err
+		return blob.Ref{}, there, false, err
 	}
 	old = blob.RefOf(key, data)
-	there, err := decodeManifest(key, data)
+	there, err = decodeManifest(key, data)
 	switch {
 	case err == nil && there.sameState(m):
-		return old, true, nil
+		return old, there, true, nil
 	case errors.Is(err, ErrCorrupt):
-		return old, false, nil
+		return old, there, false, nil
 	default:
-		return blob.Ref{}, false, errors.Join(fmt.Errorf("%s holds other content: %w", key, blob.ErrExists), err)
+		return blob.Ref{}, there, false, errors.Join(fmt.Errorf("%s holds other content: %w", key, blob.ErrExists), err)
+	}
+}
+
+// place gives the shards of m the keys that they have in another manifest.
+func (s *saver) place(m *manifest, there manifest) {
+	known := map[string]string{}
+	for _, ref := range there.refs() {
+		known[ref.SHA256] = ref.Key
+	}
+	moved := map[string]string{}
+	for _, refs := range m.Shards {
+		for i, ref := range refs {
+			if key := known[ref.SHA256]; key != "" && key != ref.Key {
+				refs[i].Key = key
+				moved[key] = ref.Key
+			}
+		}
+	}
+	s.follow(moved)
+}
+
+// follow gives the shards the keys that they were moved to.
+func (s *saver) follow(moved map[string]string) {
+	for to, from := range moved {
+		for _, sh := range s.shards {
+			if sh.ref.Key == from {
+				sh.ref.Key = to
+			}
+		}
 	}
 }
 
