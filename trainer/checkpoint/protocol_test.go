@@ -179,8 +179,10 @@ func (w *world) begin(choice int) {
 			return err
 		}
 	}
-	w.log = append(w.log, fmt.Sprintf("process %d: %s", p.id, name))
+	w.note("process %d: %s", p.id, name)
+	w.mu.Lock()
 	w.alive++
+	w.mu.Unlock()
 	go func() {
 		err := work(context.Background())
 		w.mu.Lock()
@@ -203,17 +205,36 @@ func (w *world) litter(ctx context.Context, n int) error {
 // calls lists what waits, in an order that does not depend on the machine.
 func (w *world) calls() []*call {
 	synctest.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	slices.SortStableFunc(w.waiting, func(a, b *call) int {
 		return cmp.Or(cmp.Compare(a.process.id, b.process.id), cmp.Compare(a.name, b.name))
 	})
-	return w.waiting
+	return slices.Clone(w.waiting)
+}
+
+// note adds a line to what a failed test shows.
+func (w *world) note(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.log = append(w.log, fmt.Sprintf(format, args...))
+}
+
+// living is the number of processes that have not ended.
+func (w *world) living() int {
+	synctest.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.alive
 }
 
 // let makes a call happen.
 func (w *world) let(i int) {
+	w.mu.Lock()
 	c := w.waiting[i]
 	w.waiting = slices.Delete(w.waiting, i, i+1)
-	w.log = append(w.log, fmt.Sprintf("process %d: %s", c.process.id, c.name))
+	w.mu.Unlock()
+	w.note("process %d: %s", c.process.id, c.name)
 	close(c.do)
 	synctest.Wait()
 }
@@ -223,18 +244,18 @@ func (w *world) act(choice int) {
 	calls := w.calls()
 	kind, rest := choice%32, choice/32
 	switch {
-	case (kind < 4 || len(calls) == 0) && w.alive < 5:
+	case (kind < 4 || len(calls) == 0) && w.living() < 5:
 		w.begin(rest)
 	case kind == 4: // time passes, more than anyone waits for another
 		pause := []time.Duration{time.Second, time.Minute, maxCollect + slack + time.Second, time.Hour}[rest%4]
-		w.log = append(w.log, fmt.Sprint("pause ", pause))
+		w.note("pause %v", pause)
 		time.Sleep(pause)
 	case kind == 5 && len(calls) > 0:
 		p := calls[rest%len(calls)].process
 		w.mu.Lock()
 		p.dead = true
 		w.mu.Unlock()
-		w.log = append(w.log, fmt.Sprintf("process %d is killed", p.id))
+		w.note("process %d is killed", p.id)
 	case len(calls) > 0:
 		w.let(w.pick(calls, kind, rest))
 	default: // all wait for time
@@ -281,7 +302,7 @@ func (w *world) missing() string {
 
 // finish lets all processes come to their end, and reports what missing does.
 func (w *world) finish() (lost string) {
-	for w.alive > 0 {
+	for w.living() > 0 {
 		if len(w.calls()) > 0 {
 			w.let(0)
 		} else {
@@ -290,7 +311,7 @@ func (w *world) finish() (lost string) {
 		if lost == "" {
 			lost = w.missing()
 			if lost != "" {
-				w.log = append(w.log, "LOST "+lost)
+				w.note("LOST %s", lost)
 			}
 		}
 	}

@@ -16,7 +16,7 @@ import (
 
 // until lets the calls of the newest process happen up to the one named.
 func (w *world) until(name string) bool {
-	for w.alive > 0 {
+	for w.living() > 0 {
 		calls := w.calls()
 		for i, c := range calls {
 			if c.process.id != w.started-1 {
@@ -29,7 +29,7 @@ func (w *world) until(name string) bool {
 			break
 		}
 		time.Sleep(pollCollect)
-		if len(w.calls()) == 0 || w.waiting[len(w.waiting)-1].process.id != w.started-1 {
+		if calls := w.calls(); len(calls) == 0 || calls[len(calls)-1].process.id != w.started-1 {
 			return false
 		}
 	}
@@ -65,8 +65,8 @@ func TestSleepingCollectionTakesNothing(t *testing.T) {
 				}
 				w.begin(choice)
 				w.until("nothing")
-				if w.alive != 1 {
-					t.Fatalf("%d processes live, want the collection alone:\n%s", w.alive, strings.Join(w.log, "\n"))
+				if w.living() != 1 {
+					t.Fatalf("%d processes live, want the collection alone:\n%s", w.living(), strings.Join(w.log, "\n"))
 				}
 				lost := w.finish()
 				if name == "adopt" { // what the backup's manifest names was not to be had

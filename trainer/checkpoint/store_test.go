@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -104,13 +105,18 @@ func TestSaveNeverReplaces(t *testing.T) {
 // brokenStore fails each Put after the first n.
 type brokenStore struct {
 	*memblob.Store
-	n int
+	mu sync.Mutex // shards are put in parallel
+	n  int
 }
 
 var errBroken = errors.New("store broke")
 
 func (b *brokenStore) Put(ctx context.Context, key string, r io.Reader, cond blob.Condition) (blob.Ref, error) {
-	if b.n--; b.n < 0 {
+	b.mu.Lock()
+	b.n--
+	broke := b.n < 0
+	b.mu.Unlock()
+	if broke {
 		return blob.Ref{}, errBroken
 	}
 	return b.Store.Put(ctx, key, r, cond)
