@@ -370,7 +370,7 @@ func (w *world) play(choices []int) string {
 func TestNoCollectionTakesANamedShard(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		draw := rand.New(rand.NewPCG(rapid.Uint64().Draw(r, "seed"), 0))
-		choices := make([]int, rapid.IntRange(1, 400).Draw(r, "length"))
+		choices := make([]int, rapid.IntRange(1, 200).Draw(r, "length"))
 		for i := range choices {
 			choices[i] = draw.IntN(1 << 20)
 		}
