@@ -104,7 +104,7 @@ func connectWorker(ctx context.Context, p *config.Process, role string, log *slo
 		log.Info("gave back tasks of processes that died", "workers", given.Workers,
 			"activities", given.Activities, "unnoted", given.Unnoted, "workflow_tasks", given.WorkflowTasks)
 	}
-	return c, store, func() { c.Close(); done() }, nil
+	return c, store, func() { done(); c.Close() }, nil
 }
 
 func dial(ctx context.Context, p *config.Process, log *slog.Logger) (client.Client, error) {

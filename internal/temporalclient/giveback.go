@@ -26,9 +26,15 @@ type GivenBack struct{ Workers, Activities, Unnoted, WorkflowTasks int }
 // giveBackTimeout bounds telling the server of one task.
 const giveBackTimeout = 5 * time.Second
 
+// askAgain is when the server is asked once more what the dead hold, counted from
+// the time before. Its list of workflows is late by moments, and a task that came
+// up just then may have gone to a poll of the dead.
+var askAgain = [...]time.Duration{time.Second, 2 * time.Second, 4 * time.Second}
+
 // GiveBack tells the server which tasks were held by processes of this role that
 // died on this machine, so that it hands them out again at once. Call it before
-// this process polls. What cannot be told is left to its time-out.
+// this process polls. It looks again in the background for some seconds, until
+// Close. What cannot be told is left to its time-out.
 func (h *Held) GiveBack(ctx context.Context, c client.Client, namespace string) GivenBack {
 	var out GivenBack
 	dirs, err := filepath.Glob(filepath.Join(filepath.Dir(h.dir), "*-*"))
@@ -52,9 +58,24 @@ func (h *Held) GiveBack(ctx context.Context, c client.Client, namespace string) 
 		_ = lock.Close() // nothing was written
 	}
 	if out.Workers > 0 {
-		_ = e.unnoted(ctx) // what was not found runs into its time-out
+		_ = e.unnoted(ctx) // what was not found is asked for again
+		later := e
+		later.out = &GivenBack{} // its counts interest nobody
+		h.asking.Go(func() { later.again(h.open) })
 	}
 	return out
+}
+
+// again looks for what nobody noted a few times more, until ctx ends.
+func (e estate) again(ctx context.Context) {
+	for _, pause := range askAgain {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+			_ = e.unnoted(ctx) // what was not found runs into its time-out
+		}
+	}
 }
 
 // estate is what dead processes leave.

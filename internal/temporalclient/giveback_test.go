@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	commonpb "go.temporal.io/api/common/v1"
 	"go.temporal.io/api/enums/v1"
@@ -104,5 +105,14 @@ func TestTasksThatNobodyNotedAreGivenBack(t *testing.T) {
 	}
 	if _, err := os.Stat(dead.dir); err == nil {
 		t.Error("the list of the dead stays")
+	}
+	for n := 0; n < 2; { // and is asked again, for what its list of workflows did not have yet
+		time.Sleep(10 * time.Millisecond)
+		s.mu.Lock()
+		n = len(s.failed)
+		s.mu.Unlock()
+	}
+	if err := heir.Close(); err != nil {
+		t.Error(err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
@@ -27,6 +28,10 @@ import (
 type Held struct {
 	dir  string
 	lock *os.File // locked as long as this process lives
+
+	open   context.Context // until Close; GiveBack goes on in the background
+	end    context.CancelFunc
+	asking sync.WaitGroup
 }
 
 // Kinds of files in the folder of a process; each holds bytes of the server.
@@ -50,7 +55,9 @@ func Hold(folder string) (*Held, error) {
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	return &Held{dir: dir, lock: lock}, nil
+	h := &Held{dir: dir, lock: lock}
+	h.open, h.end = context.WithCancel(context.Background())
+	return h, nil
 }
 
 // identity is how the server knows the process that owns a folder: no two have
@@ -65,6 +72,8 @@ func identity(dir string) string {
 
 // Close ends the list of a process that ends in order, and holds nothing.
 func (h *Held) Close() error {
+	h.end()
+	h.asking.Wait()
 	return errors.Join(os.RemoveAll(h.dir), h.lock.Close())
 }
 
