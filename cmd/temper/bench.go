@@ -20,7 +20,7 @@ func benchCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(
-		benchSandboxCommand(), benchStoreCommand(), benchContestCommand(), benchScaleCommand(), benchSoakCommand(), benchModelCommand(), benchLayersCommand(),
+		benchSandboxCommand(), benchStoreCommand(), benchCheckpointCommand(), benchContestCommand(), benchScaleCommand(), benchSoakCommand(), benchModelCommand(), benchLayersCommand(),
 		benchTrainerCommand(), benchChaosCommand(),
 	)
 	return cmd

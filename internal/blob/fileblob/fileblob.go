@@ -73,7 +73,12 @@ func (s *Store) Put(ctx context.Context, key string, r io.Reader, cond blob.Cond
 			return blob.Ref{}, fmt.Errorf("put %s: %w", key, blob.ErrExists)
 		}
 	}
-	temp, sum, size, err := s.stage(ctx, r)
+	var sum hash.Hash
+	var size int64
+	temp, err := s.stage(func(f *os.File) (err error) {
+		sum, size, err = copyHashed(ctx, f, r)
+		return err
+	})
 	if err != nil {
 		return blob.Ref{}, fmt.Errorf("put %s: %w", key, s.explain(err))
 	}
@@ -85,14 +90,14 @@ func (s *Store) Put(ctx context.Context, key string, r io.Reader, cond blob.Cond
 	return blob.Ref{Key: key, SHA256: hex.EncodeToString(sum.Sum(nil)), Size: size}, nil
 }
 
-// stage copies r to a synced file of its own and returns its name.
-func (s *Store) stage(ctx context.Context, r io.Reader) (name string, sum hash.Hash, size int64, err error) {
+// stage has a file of its own filled, syncs it and returns its name.
+func (s *Store) stage(fill func(*os.File) error) (name string, err error) {
 	f, err := os.CreateTemp(filepath.Join(s.dir, staging), "put-*")
 	if err != nil {
-		return "", nil, 0, err
+		return "", err
 	}
 	name = path.Join(staging, filepath.Base(f.Name()))
-	sum, size, err = copyHashed(ctx, f, r)
+	err = fill(f)
 	if err == nil {
 		err = f.Chmod(0o644)
 	}
@@ -104,9 +109,9 @@ func (s *Store) stage(ctx context.Context, r io.Reader) (name string, sum hash.H
 	}
 	if err != nil {
 		_ = s.root.Remove(name) // a leftover is swept by a later New
-		return "", nil, 0, err
+		return "", err
 	}
-	return name, sum, size, nil
+	return name, nil
 }
 
 // install gives the staged file its key and makes the name durable.

@@ -20,7 +20,10 @@ func (s *Store) Swap(ctx context.Context, key string, old blob.Ref, data []byte)
 	if err := errors.Join(ctx.Err(), checkKey(key), blob.CheckSwap(key, old)); err != nil {
 		return blob.Ref{}, err
 	}
-	temp, _, _, err := s.stage(ctx, bytes.NewReader(data))
+	temp, err := s.stage(func(f *os.File) error {
+		_, _, err := copyHashed(ctx, f, bytes.NewReader(data))
+		return err
+	})
 	if err != nil {
 		return blob.Ref{}, fmt.Errorf("swap %s: %w", key, s.explain(err))
 	}

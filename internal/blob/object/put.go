@@ -29,15 +29,30 @@ func (s *Store) Put(ctx context.Context, key string, r io.Reader, cond blob.Cond
 		return blob.Ref{}, fmt.Errorf("put %s: condition %d: want Always or IfAbsent", key, cond)
 	}
 	src := &source{ctx: ctx, r: r, sum: sha256.New(), partSize: s.cfg.PartSize}
+	if err := s.send(ctx, key, src, Match{Absent: cond == blob.IfAbsent}); err != nil {
+		return blob.Ref{}, err
+	}
+	return blob.Ref{Key: key, SHA256: hex.EncodeToString(src.sum.Sum(nil)), Size: src.size}, nil
+}
+
+// PutHashed implements blob.HashedPutter.
+func (s *Store) PutHashed(ctx context.Context, want blob.Ref, r io.Reader) error {
+	if err := errors.Join(ctx.Err(), blob.CheckKey(want.Key)); err != nil {
+		return err
+	}
+	return s.send(ctx, want.Key, &source{ctx: ctx, r: r, want: &want, partSize: s.cfg.PartSize}, Match{})
+}
+
+// send moves all of the source under key.
+func (s *Store) send(ctx context.Context, key string, src *source, m Match) error {
 	first := s.takeBuffer()
 	defer s.parts.Put(first)
-	if sized, ok := r.(interface{ Len() int }); ok {
+	if sized, ok := src.r.(interface{ Len() int }); ok {
 		first.Grow(int(min(int64(sized.Len()), s.cfg.PartSize)) + bytes.MinRead)
 	}
 	if err := src.fill(first); err != nil {
-		return blob.Ref{}, fmt.Errorf("put %s: %w", key, err)
+		return fmt.Errorf("put %s: %w", key, err)
 	}
-	m := Match{Absent: cond == blob.IfAbsent}
 	var err error
 	if src.done {
 		err = s.write(ctx, key, BodyOf(first.Bytes()), m)
@@ -45,9 +60,9 @@ func (s *Store) Put(ctx context.Context, key string, r io.Reader, cond blob.Cond
 		err = s.upload(ctx, key, src, first, m)
 	}
 	if err != nil {
-		return blob.Ref{}, s.putError(ctx, key, err)
+		return s.putError(ctx, key, err)
 	}
-	return blob.Ref{Key: key, SHA256: hex.EncodeToString(src.sum.Sum(nil)), Size: src.size}, nil
+	return nil
 }
 
 // putError is Explain for a write, where a refused condition means that the key exists.
@@ -113,7 +128,8 @@ func (s *Store) takeBuffer() *bytes.Buffer {
 type source struct {
 	ctx      context.Context // of the Put that owns the source
 	r        io.Reader
-	sum      hash.Hash
+	sum      hash.Hash // nil where the caller has hashed
+	want     *blob.Ref // nil, or what the caller has hashed
 	size     int64
 	partSize int64
 	ahead    []byte // one byte that was read to see whether there is more
@@ -139,8 +155,15 @@ func (s *source) fill(b *bytes.Buffer) error {
 	if err != nil {
 		return &sourceError{err}
 	}
-	_, _ = s.sum.Write(b.Bytes()) // a hash takes all
+	if s.sum != nil {
+		_, _ = s.sum.Write(b.Bytes()) // a hash takes all
+	}
 	s.size += int64(b.Len())
+	if s.done && s.want != nil {
+		if err := blob.CheckSize(*s.want, s.size); err != nil {
+			return &sourceError{err} // before the object exists
+		}
+	}
 	return nil
 }
 

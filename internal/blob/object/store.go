@@ -60,6 +60,7 @@ var (
 	_ blob.Store          = (*Store)(nil)
 	_ blob.ParallelReader = (*Store)(nil)
 	_ blob.Sweeper        = (*Store)(nil)
+	_ blob.HashedPutter   = (*Store)(nil)
 )
 
 // New returns the store.
