@@ -90,9 +90,14 @@ func (s *session) beginUpload(ctx context.Context, cursor int, state checkpoint.
 func (s *session) put(ctx context.Context, u *upload) error {
 	failpoint.Hit("checkpoint/before-shards")
 	o := checkpoint.SaveOptions{Lease: s.lease, Repair: slices.Contains(s.damaged, u.cursor)}
-	if _, err := checkpoint.SaveWith(ctx, s.store, s.layout.Checkpoints(), u.cursor, u.state, o); err != nil {
+	started := s.now()
+	ref, err := checkpoint.SaveWith(ctx, s.store, s.layout.Checkpoints(), u.cursor, u.state, o)
+	if err != nil {
 		return err
 	}
+	took, size := s.now().Sub(started), u.state.Size()
+	inform(ctx, "checkpoint saved", "run_id", s.run.RunID, "checkpoint", u.cursor, "ref", ref.Key, "bytes", size,
+		"duration_ms", took.Milliseconds(), "mib_per_s", perSecond(int(size), took)/(1<<20))
 	failpoint.Hit("checkpoint/before-prune")
 	return s.prune(ctx, u.cursor)
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"temper/sandbox/bench"
 	"temper/sandbox/httpapi"
 	"temper/sandbox/sandboxtest"
+	trainerbench "temper/trainer/bench"
 )
 
 // calculator serves the sandbox's interfaces with the answer 2.
@@ -104,6 +106,36 @@ func TestBenchBadInput(t *testing.T) {
 		var out, errOut bytes.Buffer
 		if code := run(append([]string{"bench"}, args...), &out, &errOut); code != exitUser || !strings.Contains(errOut.String(), want) {
 			t.Errorf("%v: exit %d, %s; want exit %d and %q", args, code, errOut.String(), exitUser, want)
+		}
+	}
+}
+
+// TestBenchCheckpoint has figures and leaves no bytes in the store.
+func TestBenchCheckpoint(t *testing.T) {
+	home := t.TempDir()
+	var out, errOut bytes.Buffer
+	if code := run([]string{"bench", "checkpoint", "--home", home, "--size", "1MiB", "--rounds", "1", "--json"}, &out, &errOut); code != 0 {
+		t.Fatalf("exit %d: %s", code, errOut.String())
+	}
+	var r trainerbench.CheckpointReport
+	if err := json.Unmarshal(out.Bytes(), &r); err != nil {
+		t.Fatal(err)
+	}
+	if r.SaveOf <= 0 || r.LoadOf <= 0 || r.Bytes < 900<<10 {
+		t.Errorf("%+v", r)
+	}
+	err := filepath.WalkDir(home, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.Type().IsRegular() {
+			t.Errorf("%s is left", path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	for _, flags := range [][]string{{"--size", "1KiB"}, {"--rounds", "0"}} {
+		if code := run(append([]string{"bench", "checkpoint", "--home", home}, flags...), &out, &errOut); code != 2 {
+			t.Errorf("%v: exit %d, want 2", flags, code)
 		}
 	}
 }

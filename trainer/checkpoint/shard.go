@@ -128,7 +128,11 @@ func (r *reader) WriteTo(w io.Writer) (written int64, err error) {
 
 // ReadAt implements io.ReaderAt.
 func (r *reader) ReadAt(p []byte, at int64) (int, error) {
-	return io.ReadFull(&reader{shard: r.shard, at: at}, p)
+	n, err := io.ReadFull(&reader{shard: r.shard, at: at}, p)
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		err = io.EOF
+	}
+	return n, err
 }
 
 // Seek implements io.Seeker.

@@ -35,6 +35,7 @@ func Run(t *testing.T, open func(t *testing.T) blob.Store) {
 		"Swap replaces what the caller has seen":       swap,
 		"one of many concurrent Swaps wins":            concurrentSwap,
 		"no Swap is lost":                              countingSwap,
+		"a hash that is given is never believed":       hashedPut,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, open(t)) })
 	}
