@@ -172,7 +172,7 @@ func (b *saver) round(ctx context.Context, step int, r *CheckpointReport) (out C
 			return out, err
 		}
 	}
-	state, kinds = checkpoint.State{}, nil //nolint:wastedassign,ineffassign // gives the memory back before the load
+	state, kinds = checkpoint.State{}, nil // gives the memory back before the load
 	if r.Shards, err = b.forget(ctx); err != nil {
 		return out, err
 	}

@@ -14,7 +14,7 @@ func TestCheckpointMeasuresAllAndLeavesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer files.Close() //nolint:errcheck // nothing to be done
+	defer files.Close()
 	for name, store := range map[string]blob.Store{"with a raw client": files, "without": memblob.New()} {
 		const size = 2 << 20
 		r, err := bench.Checkpoint(t.Context(), bench.CheckpointConfig{Store: store, Size: size, Rounds: 2})

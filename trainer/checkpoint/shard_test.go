@@ -69,7 +69,7 @@ func TestStateThatChangedWhileItWasSavedIsNotLoaded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer files.Close() //nolint:errcheck // nothing to be done
+	defer files.Close()
 	state := State{Weights: someTensors()}
 	value := &state.Weights[0].Data[0]
 	store := &spoiling{Store: files, spoil: func() { *value = 8 }}
