@@ -48,10 +48,11 @@ func CheckpointPolicy(ctx context.Context, store blob.Store, runID string, manif
 func PublishedPolicy(ctx context.Context, store blob.Store, runID string, version int64) (checkpoint.Policy, error) {
 	p, ok, err := artifact.Lookup[Policy](ctx, store, artifact.Layout{RunID: runID}.PolicyRef(version))
 	if err == nil && !ok {
-		err = permanent(ErrTypeInvalidConfig, fmt.Errorf("run %s has no policy %d", runID, version))
+		err = missingPolicy(ctx, store, ErrTypeInvalidConfig, runID, version)
 	}
 	if err != nil {
 		return checkpoint.Policy{}, err
 	}
-	return checkpoint.LoadWeights(ctx, store, p.Ref)
+	out, err := checkpoint.LoadWeights(ctx, store, p.Ref)
+	return out, vanished(ctx, store, runID, version, err)
 }

@@ -86,7 +86,7 @@ func (s *session) beginUpload(ctx context.Context, cursor int, state checkpoint.
 	})
 }
 
-// put stores a checkpoint and deletes what is too old.
+// put stores a checkpoint and deletes what is too old: checkpoints, then policies.
 func (s *session) put(ctx context.Context, u *upload) error {
 	failpoint.Hit("checkpoint/before-shards")
 	o := checkpoint.SaveOptions{Lease: s.lease, Repair: slices.Contains(s.damaged, u.cursor)}
@@ -99,7 +99,11 @@ func (s *session) put(ctx context.Context, u *upload) error {
 	inform(ctx, "checkpoint saved", "run_id", s.run.RunID, "checkpoint", u.cursor, "ref", ref.Key, "bytes", size,
 		"duration_ms", took.Milliseconds(), "mib_per_s", perSecond(int(size), took)/(1<<20))
 	failpoint.Hit("checkpoint/before-prune")
-	return s.prune(ctx, u.cursor)
+	if err := s.prune(ctx, u.cursor); err != nil {
+		return err
+	}
+	failpoint.Hit("policy/before-prune")
+	return s.prunePolicies(ctx, u.cursor)
 }
 
 // flush waits for the save under way. One that failed is begun again with the

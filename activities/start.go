@@ -125,10 +125,12 @@ func openPolicy(ctx context.Context, store blob.Store, model config.Model) (*sta
 		return nil, err
 	}
 	if !ok {
-		return nil, config.Problems{{Path: key, Msg: fmt.Sprintf("is %s, but %s has no such policy (temper run list shows what is there)",
-			model.Run, store.Locate(layout.Dir()))}}
+		return nil, asProblem(key, model.Run, missingPolicy(ctx, store, ErrTypeInvalidConfig, runID, version))
 	}
 	p, err := checkpoint.LoadDescription(ctx, store, published.Ref)
+	if err = vanished(ctx, store, runID, version, err); IsInvalid(err) {
+		return nil, asProblem(key, model.Run, err)
+	}
 	if errors.Is(err, blob.ErrNotExist) {
 		return nil, config.Problems{{Path: key, Msg: fmt.Sprintf("is %s, but the policy is not whole: %v", model.Run, err)}}
 	}
@@ -137,12 +139,20 @@ func openPolicy(ctx context.Context, store blob.Store, model config.Model) (*sta
 	}
 	weights := func() (checkpoint.Source, error) {
 		p, err := checkpoint.LoadWeights(ctx, store, published.Ref)
-		return checkpoint.SourceOf(p.Weights), err
+		return checkpoint.SourceOf(p.Weights), asProblem(key, model.Run, vanished(ctx, store, runID, version, err))
 	}
 	return &start{
 		key: key, model: p.Model, tokenizerJSON: p.Tokenizer, files: p.Files, weights: weights,
 		close: func() error { return nil },
 	}, nil
+}
+
+// asProblem says which key names a start that cannot be, if that is the error.
+func asProblem(key, name string, err error) error {
+	if !IsInvalid(err) {
+		return err
+	}
+	return config.Problems{{Path: key, Msg: fmt.Sprintf("is %s, but %v", name, err)}}
 }
 
 func (s *start) readTokenizer() (*tokenizer.Tokenizer, error) {

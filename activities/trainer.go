@@ -96,9 +96,11 @@ func (t *Trainer) trainSFT(ctx context.Context, in TrainSFTInput) (SFTRecord, er
 
 func (t *Trainer) publishPolicy(ctx context.Context, in PublishInput) (Policy, error) {
 	layout := artifact.Layout{RunID: in.Run.RunID}
-	missing := permanent(ErrTypeNotFound, fmt.Errorf("run %s has no policy %d", in.Run.RunID, in.Step))
+	missing := func() error {
+		return missingPolicy(ctx, t.Store, ErrTypeNotFound, in.Run.RunID, int64(in.Step))
+	}
 	if in.Step < 0 {
-		return Policy{}, missing
+		return Policy{}, missing()
 	}
 	if p, ok, err := artifact.Lookup[Policy](ctx, t.Store, layout.PolicyRef(int64(in.Step))); ok || err != nil {
 		return p, err
@@ -113,7 +115,7 @@ func (t *Trainer) publishPolicy(ctx context.Context, in PublishInput) (Policy, e
 	}
 	forked := cfg.Fork.RunID != "" && in.Step == cfg.Fork.Step
 	if !forked && (in.Step > 0 || !taught && cfg.SFT.Steps > 0) {
-		return Policy{}, missing
+		return Policy{}, missing()
 	}
 	s, err := t.open(ctx, in.Run)
 	if err != nil {

@@ -106,7 +106,7 @@ func TestWarmStartsThatCannotBe(t *testing.T) {
 		want string
 	}{
 		"no such run":        {map[string]string{"model.run": "nobody@0"}, "model.run: is nobody@0, but"},
-		"no such policy":     {map[string]string{"model.run": "demo@7"}, "has no such policy"},
+		"no such policy":     {map[string]string{"model.run": "demo@7"}, "model.run: is demo@7, but run demo has no policy 7: it has 0, the nearest is 0"},
 		"no version":         {map[string]string{"model.run": "demo"}, `model.run: is "demo", want RUN@POLICY`},
 		"two starts":         {map[string]string{"model.run": "demo@0", "model.path": "/x"}, "model.run: is demo@0 beside model.path (/x)"},
 		"stated dimension":   {map[string]string{"model.run": "demo@0", "model.num_layers": "3"}, "model.num_layers: is 3, but model.run (demo@0) says it"},

@@ -119,22 +119,6 @@ func (l Layout) PolicyRef(version int64) string {
 	return l.key("policies", fmt.Sprintf("v%06d.json", version))
 }
 
-// LastPolicy is the newest policy that a run has published; ok is false when it
-// has none yet.
-func LastPolicy(ctx context.Context, s blob.Store, l Layout) (version int64, ok bool, err error) {
-	infos, err := s.List(ctx, l.key("policies")+"/v")
-	if err != nil {
-		return 0, false, fmt.Errorf("list policies of run %s: %w", l.RunID, err)
-	}
-	for _, info := range infos {
-		var v int64
-		if n, err := fmt.Sscanf(path.Base(info.Key), "v%d.json", &v); err == nil && n == 1 && info.Key == l.PolicyRef(v) {
-			version, ok = max(version, v), true
-		}
-	}
-	return version, ok, nil
-}
-
 // Checkpoints is the folder of all checkpoints.
 func (l Layout) Checkpoints() string { return l.key("checkpoints") }
 

@@ -223,4 +223,9 @@ type Checkpoint struct {
 	EveryNth int `yaml:"every_nth" json:"every_nth"`
 	// Best is the number kept for the mean reward of their steps' batches.
 	Best int `yaml:"best" json:"best"`
+	// KeepPolicies is the number of newest published policies kept; 0 keeps all.
+	// Others are deleted after the next checkpoint is stored, except policy 0, the
+	// last of each stage, and those that were evaluated, that a schedule starts
+	// from, or whose step has a checkpoint that stays or a pin.
+	KeepPolicies int `yaml:"keep_policies" json:"keep_policies"`
 }

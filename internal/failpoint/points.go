@@ -29,6 +29,8 @@ func Points() map[Point]string {
 		"checkpoint/before-head":     "the manifest of a checkpoint is stored, the head names an older one",
 		"checkpoint/before-withdraw": "the head names a checkpoint, its announcement stays",
 		"checkpoint/before-prune":    "a checkpoint is stored, older ones are not deleted",
+		"policy/before-prune":        "old checkpoints are deleted, old policies are not",
+		"policy/between-deletes":     "a policy is no longer named, its files are still there",
 		"record/before-step":         "a step is done, its record is not stored",
 		"finish/before-summary":      "the series of a run is stored, its summary is not",
 	}

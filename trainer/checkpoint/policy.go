@@ -159,6 +159,13 @@ func copyPolicy(ctx context.Context, store blob.Store, src blob.Ref, prefix stri
 	return putManifest(ctx, store, key, m)
 }
 
+// DropPolicy deletes the manifest of the policy under the prefix, so that what is
+// left of it is no policy. Its files are the caller's to delete. One that is not
+// there is no error.
+func DropPolicy(ctx context.Context, store blob.Store, prefix string) error {
+	return store.Delete(ctx, path.Join(prefix, filePolicy))
+}
+
 // LoadWeights reads the published policy whose manifest is at ref.
 func LoadWeights(ctx context.Context, store blob.Store, ref blob.Ref) (Policy, error) {
 	p, err := loadPolicy(ctx, store, ref, true)

@@ -22,6 +22,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"temper/internal/blob"
 )
 
@@ -117,32 +119,50 @@ func (s *Store) stage(fill func(*os.File) error) (name string, err error) {
 // install gives the staged file its key and makes the name durable.
 func (s *Store) install(temp, key string, cond blob.Condition) error {
 	parent := path.Dir(key)
-	if err := s.root.MkdirAll(parent, 0o755); err != nil {
-		return err
+	for {
+		err := s.root.MkdirAll(parent, 0o755)
+		if err == nil {
+			err = s.name(temp, key, cond)
+		}
+		if err == nil {
+			return s.syncParents(parent)
+		}
+		// A Delete may have removed the empty folder meanwhile. Without the staged
+		// file there is nothing to try again.
+		if !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if _, gone := s.root.Lstat(temp); gone != nil {
+			return err
+		}
 	}
+}
+
+// name gives the staged file its key, in a folder that is there.
+func (s *Store) name(temp, key string, cond blob.Condition) error {
 	switch cond {
 	case blob.IfAbsent:
 		err := s.root.Link(temp, key)
 		if errors.Is(err, fs.ErrExist) {
 			return blob.ErrExists
 		}
-		if err != nil {
-			return err
-		}
+		return err
 	case blob.Always:
-		if err := s.root.Rename(temp, key); err != nil {
-			return err
-		}
+		return s.root.Rename(temp, key)
 	default:
 		return fmt.Errorf("condition %d: want Always or IfAbsent", cond)
 	}
-	return s.syncParents(parent)
 }
 
-// syncParents makes the entries of dir and of the directories above it durable.
+// syncParents makes the entries of dir and of the directories above it durable. A
+// folder that is gone has lost its last key to a Delete.
 func (s *Store) syncParents(dir string) error {
 	for {
 		d, err := s.root.Open(dir)
+		if absent(err) && dir != "." {
+			dir = path.Dir(dir)
+			continue
+		}
 		if err != nil {
 			return err
 		}
@@ -239,7 +259,8 @@ func (s *Store) List(ctx context.Context, prefix string) ([]blob.Info, error) {
 	return out, nil
 }
 
-// Delete implements blob.Store. Folders stay, so that a concurrent Put finds its own.
+// Delete implements blob.Store. Folders that become empty go; a concurrent Put
+// makes its own again.
 func (s *Store) Delete(ctx context.Context, key string) error {
 	if err := errors.Join(ctx.Err(), checkKey(key)); err != nil {
 		return err
@@ -248,10 +269,28 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 	if err == nil && !info.IsDir() {
 		err = s.root.Remove(key)
 	}
-	if absent(err) {
-		return nil
+	if err != nil && !absent(err) {
+		return s.explain(err)
 	}
-	return s.explain(err)
+	s.removeEmpty(path.Dir(key))
+	return nil
+}
+
+// removeEmpty removes dir and the folders above it until one is not empty, or
+// somebody else is faster. It is best effort: an empty folder is no key.
+func (s *Store) removeEmpty(dir string) {
+	for ; dir != "."; dir = path.Dir(dir) {
+		parent, err := s.root.Open(path.Dir(dir))
+		if err != nil {
+			return
+		}
+		// Only rmdir: by now the name may be that of a blob.
+		err = unix.Unlinkat(int(parent.Fd()), path.Base(dir), unix.AT_REMOVEDIR)
+		_ = parent.Close() // opened for reading only
+		if err != nil {
+			return
+		}
+	}
 }
 
 // Locate returns the absolute path of the key's file.

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -179,5 +180,67 @@ func TestNewSweepsOldRemainsOnly(t *testing.T) {
 	}
 	if _, err := blob.PutBytes(t.Context(), s, ".staging/x", nil, blob.Always); err == nil {
 		t.Error("a key in the staging folder was accepted")
+	}
+}
+
+// TestEmptyFoldersGo with their last key, up to the store's own.
+func TestEmptyFoldersGo(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	for _, key := range []string{"a/b/c/d", "a/b/e", "f"} {
+		if _, err := blob.PutBytes(t.Context(), s, key, []byte(key), blob.Always); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct{ key, gone, stays string }{
+		{"a/b/c/d", "a/b/c", "a/b/e"}, {"a/b/e", "a", "f"}, {"f", "f", ".staging"}, {"x/y", "x", "."},
+	} {
+		if err := s.Delete(t.Context(), c.key); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(filepath.Join(dir, c.gone)); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("after the deletion of %s: %s is there (%v)", c.key, c.gone, err)
+		}
+		if _, err := os.Stat(filepath.Join(dir, c.stays)); err != nil {
+			t.Errorf("after the deletion of %s: %v", c.key, err)
+		}
+	}
+}
+
+// TestPutsAndDeletesShareFolders: a Put whose folder a Delete takes away still
+// stores its blob, under each condition.
+func TestPutsAndDeletesShareFolders(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	const workers, rounds = 8, 60
+	var all sync.WaitGroup
+	for w := range workers {
+		all.Go(func() {
+			key := fmt.Sprintf("steps/one/%d", w)
+			if w%2 == 0 {
+				key = fmt.Sprintf("steps/one/deeper/%d", w)
+			}
+			for round := range rounds {
+				cond := blob.Always
+				if round%2 == 0 {
+					cond = blob.IfAbsent
+				}
+				ref, err := blob.PutBytes(t.Context(), s, key, fmt.Append(nil, round), cond)
+				if err == nil {
+					_, err = blob.ReadRef(t.Context(), s, ref)
+				}
+				if err == nil {
+					err = s.Delete(t.Context(), key)
+				}
+				if err != nil {
+					t.Errorf("worker %d, round %d: %v", w, round, err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
+		t.Errorf("left: %v (%v), want the staging folder alone", entries, err)
 	}
 }

@@ -1,0 +1,95 @@
+package artifact
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"temper/internal/blob"
+)
+
+// StoredPolicy is what the store has of a published policy.
+type StoredPolicy struct {
+	Version int64
+	// Whole is true for a policy that its run has. What is not whole is being
+	// published, or was being deleted.
+	Whole bool
+	// Files are the keys in the policy's folder.
+	Files []string
+}
+
+// StoredPolicies lists what there is of the policies of a run, by version.
+func StoredPolicies(ctx context.Context, s blob.Store, l Layout) ([]StoredPolicy, error) {
+	infos, err := s.List(ctx, l.key("policies")+"/v")
+	if err != nil {
+		return nil, fmt.Errorf("list policies of run %s: %w", l.RunID, err)
+	}
+	found := map[int64]StoredPolicy{}
+	for _, info := range infos {
+		name, _, inFolder := strings.Cut(strings.TrimPrefix(info.Key, l.key("policies")+"/"), "/")
+		version, err := strconv.ParseInt(strings.TrimPrefix(strings.TrimSuffix(name, ".json"), "v"), 10, 64)
+		if err != nil {
+			continue
+		}
+		p := found[version]
+		p.Version = version
+		switch {
+		case inFolder && path.Base(l.Policy(version)) == name:
+			p.Files = append(p.Files, info.Key)
+		case info.Key == l.PolicyRef(version):
+			p.Whole = true
+		default:
+			continue
+		}
+		found[version] = p
+	}
+	out := make([]StoredPolicy, 0, len(found))
+	for _, p := range found {
+		out = append(out, p)
+	}
+	slices.SortFunc(out, func(a, b StoredPolicy) int { return int(a.Version - b.Version) })
+	return out, nil
+}
+
+// Policies lists the versions of the policies that a run has, sorted.
+func Policies(ctx context.Context, s blob.Store, l Layout) ([]int64, error) {
+	stored, err := StoredPolicies(ctx, s, l)
+	var out []int64
+	for _, p := range stored {
+		if p.Whole {
+			out = append(out, p.Version)
+		}
+	}
+	return out, err
+}
+
+// LastPolicy is the newest policy that a run has; ok is false when it has none yet.
+func LastPolicy(ctx context.Context, s blob.Store, l Layout) (version int64, ok bool, err error) {
+	have, err := Policies(ctx, s, l)
+	if err != nil || len(have) == 0 {
+		return 0, false, err
+	}
+	return have[len(have)-1], true, nil
+}
+
+// EvaluatedPolicies lists the versions that an evaluation has begun to measure, sorted.
+func EvaluatedPolicies(ctx context.Context, s blob.Store, l Layout) ([]int64, error) {
+	infos, err := s.List(ctx, l.key("evals")+"/")
+	if err != nil {
+		return nil, fmt.Errorf("list evaluations of run %s: %w", l.RunID, err)
+	}
+	var out []int64
+	for _, info := range infos {
+		name, _, _ := strings.Cut(strings.TrimPrefix(info.Key, l.key("evals")+"/"), "/")
+		name = strings.TrimSuffix(strings.TrimSuffix(name, ".json"), ".jsonl")
+		version, err := strconv.ParseInt(name[strings.LastIndex(name, "-v")+len("-v"):], 10, 64)
+		if strings.Contains(name, "-v") && err == nil {
+			out = append(out, version)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
+}
