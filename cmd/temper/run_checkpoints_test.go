@@ -177,7 +177,7 @@ func TestCheckpointCommands(t *testing.T) {
 		`--step: is "x", want the number of a step`:                {"run", "unpin", "demo", "--step", "x"},
 		"run demo has no complete checkpoint of step 7":            {"run", "pin", "demo", "--step", "7"},
 		"run demo has no checkpoint of step 1: name one of 0, 2, ": {"run", "export", "demo", filepath.Join(t.TempDir(), "x"), "--step", "1"},
-		"run demo has no policy 9: it has 0, the nearest is 0":     {"run", "export", "demo", filepath.Join(t.TempDir(), "x"), "--policy", "9"},
+		"run demo has no policy 9: it has 0-3, the nearest is 3":     {"run", "export", "demo", filepath.Join(t.TempDir(), "x"), "--policy", "9"},
 		"none is known to be best":                                 {"run", "export", "demo", filepath.Join(t.TempDir(), "x"), "--best"},
 		full + ": want an empty directory or none":                 {"run", "export", "demo", full},
 		`dtype "int4"`:                           {"run", "export", "demo", filepath.Join(t.TempDir(), "x"), "--dtype", "int4"},
