@@ -19,7 +19,7 @@ import (
 // TestEveryFailPoint lets a service die once at every named point and by the
 // hand of the harness, over few runs, and wants the bits of an undisturbed one.
 func TestEveryFailPoint(t *testing.T) {
-	cmd := exec.Command(filepath.Join(bin, "temper"), "bench", "chaos", "--config", ciConfig, "--set", "sft.steps=12",
+	cmd := exec.Command(filepath.Join(bin, "temper"), "bench", "chaos", "--config", ciConfig, "--set", "sft.steps=12", "--set", "checkpoint.keep_policies=2",
 		"--runs", "3", "--kills", "2", "--points", "all", "--timeout", "6m", "--json", "--dir", t.TempDir())
 	cmd.Env = environment()
 	var progress strings.Builder
