@@ -231,6 +231,27 @@ func TestSlowSavesKeepTheSamePolicies(t *testing.T) {
 	}
 }
 
+// TestLostCheckpointsCostNoPolicy: a trainer that makes checkpoints again, behind
+// the newest policy, deletes none whose checkpoint is yet to come.
+func TestLostCheckpointsCostNoPolicy(t *testing.T) {
+	h := newHouse(t, map[string]string{"checkpoint.keep_policies": "2", "checkpoint.keep": "3", "stages[0].until.steps": "12"})
+	steps := []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}
+	h.withBatches(t, steps...)
+	script := h.script(t, steps...)
+	last := len(script) - 1
+	play(t, h.store, &fate{}, false, script[:last])
+	for _, step := range []int{4, 6, 8} {
+		key := fmt.Sprintf("%s/step-%06d/manifest.json", h.layout.Checkpoints(), h.plan.SFTSteps+step)
+		if err := h.store.Delete(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	play(t, h.store, &fate{}, false, script[last:])
+	if diff := cmp.Diff(policiesOf(t, h.store, h.layout), []int64{0, 6, 8, 9, 10}); diff != "" {
+		t.Errorf("got -, want +\n%s", diff)
+	}
+}
+
 // TestDroppedPoliciesAreNamed: who asks for one learns which there are.
 func TestDroppedPoliciesAreNamed(t *testing.T) {
 	h := newPruned(t, nil)
