@@ -43,6 +43,16 @@ func CheckpointPolicy(ctx context.Context, store blob.Store, runID string, manif
 	return checkpoint.Policy{Model: model, Weights: weights, Tokenizer: rc.tokenizerJSON, Files: rc.files}, nil
 }
 
+// HasPolicy finds out whether a run has a policy of a version.
+// Errors: InvalidConfig, naming those that it has.
+func HasPolicy(ctx context.Context, store blob.Store, runID string, version int64) error {
+	_, ok, err := artifact.Lookup[Policy](ctx, store, artifact.Layout{RunID: runID}.PolicyRef(version))
+	if err == nil && !ok {
+		err = missingPolicy(ctx, store, ErrTypeInvalidConfig, runID, version)
+	}
+	return err
+}
+
 // PublishedPolicy reads a policy that a run has published.
 // Errors: InvalidConfig for one that it has not.
 func PublishedPolicy(ctx context.Context, store blob.Store, runID string, version int64) (checkpoint.Policy, error) {

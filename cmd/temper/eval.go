@@ -1,13 +1,16 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
+	"temper/activities"
 	"temper/internal/artifact"
+	"temper/internal/blob"
 	"temper/workflows"
 )
 
@@ -33,13 +36,8 @@ func evalCommand() *cobra.Command {
 			return err
 		}
 		in := workflows.EvaluateRunInput{RunID: layout.RunID, Version: &version}
-		if !cmd.Flags().Changed("version") {
-			// A run that was stopped early has no policy of its last planned step.
-			summary, _, err := artifact.Lookup[artifact.Summary](ctx, store, layout.Summary())
-			if err != nil {
-				return err
-			}
-			version = summary.PolicyVersion
+		if version, err = evalVersion(ctx, store, layout, version, cmd.Flags().Changed("version")); err != nil {
+			return err
 		}
 		c, _, err := connect(ctx, p, nil)
 		if err != nil {
@@ -68,4 +66,15 @@ func evalCommand() *cobra.Command {
 		return t.Flush()
 	}
 	return cmd
+}
+
+// evalVersion is the policy to evaluate: the one that is asked for, which has to
+// be there, or the last.
+func evalVersion(ctx context.Context, store blob.Store, layout artifact.Layout, version int64, asked bool) (int64, error) {
+	if asked {
+		return version, forkError(activities.HasPolicy(ctx, store, layout.RunID, version))
+	}
+	// A run that was stopped early has no policy of its last planned step.
+	summary, _, err := artifact.Lookup[artifact.Summary](ctx, store, layout.Summary())
+	return summary.PolicyVersion, err
 }
