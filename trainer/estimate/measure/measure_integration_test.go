@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"os/exec"
+	"slices"
 	"testing"
 
 	"temper/internal/config"
@@ -22,7 +23,8 @@ import (
 // How far an estimate may be from a real peak, that of passes side by side too. With
 // recomputation the order of the backward pass decides how much of the head's
 // gradient is still there when the first layer is made again, so that shapes
-// which no constant was chosen on may be farther off.
+// which no constant was chosen on may be farther off, and passes side by side, of
+// which it depends on the moment how much one still holds while the other works.
 const bound, boundRemat = 0.15, 0.3
 
 // stepEnv makes the test binary take one step and print what it took.
@@ -91,6 +93,9 @@ func TestOtherPeaks(t *testing.T) {
 	})
 }
 
+// met reports whether the peak of a step is a matter of moments.
+func met(s measure.Step) bool { return s.Remat && s.Passes > 1 }
+
 func chunked(maxLogits int) config.Loss { return config.Loss{MaxLogits: maxLogits} }
 
 func reference() config.Loss { return config.Loss{KL: config.KL{Coefficient: 0.1}} }
@@ -109,6 +114,11 @@ func compare(t *testing.T, remat float64, steps []measure.Step) {
 			t.Fatal(err)
 		}
 		got := peak(t, s)
+		if met(s) { // the median of three: by chance the passes meet at their worst, or never
+			all := []int64{got, peak(t, s), peak(t, s)}
+			slices.Sort(all)
+			got = all[1]
+		}
 		off := float64(r.Peak)/float64(got) - 1
 		t.Logf("%.2g million parameters, vocabulary %5d, %d of %2d x %4d, remat %-5v sequences %d, updates %d, max_logits %d, kl %v, entropy %v: predicted %6.1f MB (%s), measured %6.1f MB, %+5.1f %%",
 			float64(s.Model.NumParameters())/1e6, s.Model.VocabSize, max(1, s.Passes), s.Rows, s.Length, s.Remat, max(1, s.Sequences), max(1, s.Minibatches), s.Loss.MaxLogits,
@@ -116,6 +126,9 @@ func compare(t *testing.T, remat float64, steps []measure.Step) {
 		most := bound
 		if s.Remat {
 			most = remat
+		}
+		if met(s) {
+			most = boundRemat
 		}
 		if math.Abs(off) > most {
 			t.Errorf("the estimate is off by %.1f %%, want at most %.0f %%", 100*off, 100*most)
