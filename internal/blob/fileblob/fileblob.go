@@ -33,6 +33,9 @@ const (
 	// staleAfter is the age at which a staged file is taken for the remains of a
 	// process that died.
 	staleAfter = 24 * time.Hour
+	// maxRaces is how often in a row a Put may lose its folder to a Delete before
+	// the error is taken for one that lasts.
+	maxRaces = 100
 )
 
 // Store keeps each blob as a file below one directory.
@@ -119,7 +122,7 @@ func (s *Store) stage(fill func(*os.File) error) (name string, err error) {
 // install gives the staged file its key and makes the name durable.
 func (s *Store) install(temp, key string, cond blob.Condition) error {
 	parent := path.Dir(key)
-	for {
+	for try := 1; ; try++ {
 		err := s.root.MkdirAll(parent, 0o755)
 		if err == nil {
 			err = s.name(temp, key, cond)
@@ -127,12 +130,10 @@ func (s *Store) install(temp, key string, cond blob.Condition) error {
 		if err == nil {
 			return s.syncParents(parent)
 		}
-		// A Delete may have removed the empty folder meanwhile. Without the staged
-		// file there is nothing to try again.
-		if !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		if _, gone := s.root.Lstat(temp); gone != nil {
+		// A Delete that removes the empty folder meanwhile shows as either: a folder
+		// that is made by another is there for mkdir and gone for who looks at it.
+		raced := errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist)
+		if !raced || try == maxRaces {
 			return err
 		}
 	}
