@@ -5,6 +5,8 @@ import (
 	"maps"
 	"time"
 
+	"go.temporal.io/sdk/activity"
+
 	"temper/internal/artifact"
 	"temper/internal/failpoint"
 	"temper/trainer"
@@ -18,11 +20,44 @@ func (c *Control) LogStep(ctx context.Context, in LogStepInput) error {
 	return toTemporal(err)
 }
 
-// LogEvent writes one entry of the run's event log.
+// LogEvent writes one entry of the run's event log, once: its time is part of its
+// key, and differs when the task of a dead worker is repeated.
 func (c *Control) LogEvent(ctx context.Context, in LogEventInput) error {
-	key := artifact.Layout{RunID: in.Run.RunID}.Event(in.Time.UnixNano(), in.Kind, in.Text)
+	if activity.IsActivity(ctx) {
+		info := activity.GetInfo(ctx)
+		in.ID = info.WorkflowType.Name + "/" + info.ActivityID
+	}
+	return toTemporal(c.logEvent(ctx, in))
+}
+
+func (c *Control) logEvent(ctx context.Context, in LogEventInput) error {
+	layout := artifact.Layout{RunID: in.Run.RunID}
+	key := layout.Event(in.Time.UnixNano(), in.Kind, in.Text)
+	if in.ID != "" {
+		if there, err := c.hasEvent(ctx, layout, key, in.ID); there || err != nil {
+			return err
+		}
+	}
 	_, err := artifact.PutOnce(ctx, c.Store, key, in)
-	return toTemporal(err)
+	return err
+}
+
+// hasEvent reports whether the entry with an id is there, under the key of any time.
+func (c *Control) hasEvent(ctx context.Context, layout artifact.Layout, key, id string) (bool, error) {
+	infos, err := c.Store.List(ctx, layout.Events()+"/")
+	if err != nil {
+		return false, err
+	}
+	for _, info := range infos {
+		if !artifact.SameEvent(info.Key, key) {
+			continue
+		}
+		e, ok, err := artifact.Lookup[LogEventInput](ctx, c.Store, info.Key)
+		if err != nil || ok && e.ID == id {
+			return true, err
+		}
+	}
+	return false, nil
 }
 
 func recordOf(in LogStepInput) artifact.StepRecord {

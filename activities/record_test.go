@@ -155,3 +155,28 @@ func TestEventsDoNotHideEachOther(t *testing.T) {
 		t.Errorf("%d events (%v), want 2", len(infos), err)
 	}
 }
+
+// TestRepeatedEventIsLoggedOnce: a worker that dies has its task repeated at
+// another time. The same words at another place of the workflow are another event.
+func TestRepeatedEventIsLoggedOnce(t *testing.T) {
+	h := newHouse(t, nil)
+	count := func() int {
+		infos, err := h.store.List(t.Context(), h.layout.Events()+"/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(infos)
+	}
+	for i, want := range []int{1, 1, 2} {
+		e := activities.LogEventInput{
+			Run: h.run, Time: begin().Add(time.Duration(i) * time.Second), Kind: "stage", Text: "stage 1 begins",
+			ID: []string{"RLRun/7", "RLRun/7", "RLRun/9"}[i],
+		}
+		if err := h.control.LogEvent(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+		if got := count(); got != want {
+			t.Errorf("%d events after attempt %d, want %d", got, i+1, want)
+		}
+	}
+}

@@ -152,6 +152,13 @@ func (l Layout) Event(unixNano int64, kind, text string) string {
 	return l.key("events", eventName(unixNano, kind, text))
 }
 
+// SameEvent reports whether two keys are of the same event but for its time.
+func SameEvent(a, b string) bool {
+	_, a, _ = strings.Cut(path.Base(a), "-")
+	_, b, _ = strings.Cut(path.Base(b), "-")
+	return a == b
+}
+
 // EventKind is the kind in the key of an event.
 func EventKind(key string) string {
 	_, name, _ := strings.Cut(path.Base(key), "-")
