@@ -23,7 +23,7 @@ const roleHome = "TEMPER_TEST_ROLE_HOME"
 func TestRoleActs(t *testing.T) {
 	home := os.Getenv(roleHome)
 	if home == "" {
-		t.SkipNow()
+		t.Skip("is the child of TestStoppedRoleIsStartedAgain, and runs there")
 	}
 	ctx, stop := signal.NotifyContext(t.Context(), syscall.SIGTERM)
 	defer stop()
