@@ -28,9 +28,10 @@ const (
 	plainUpdate, plainStart = 5, 2
 	// plainOverlap is the part of one pass's workspace that each further pass beside
 	// it has at the same moment. What a pass keeps it has for as long as it runs, its
-	// workspace but once; with remat layer after layer, so that the passes meet. Fitted
-	// on pairs of passes.
-	plainOverlap, plainOverlapRemat = 0.25, 1
+	// workspace but once; with remat layer after layer, so that the passes meet, and
+	// the pool keeps buffers of both kinds of stage meanwhile. Fitted on pairs of
+	// passes, those with remat with a core for each.
+	plainOverlap, plainOverlapRemat = 0.25, 1.8
 	// plainKept is how many numbers the size of the weights a step of several updates
 	// keeps to be able to go back: weights and moments, and buffers that the pool
 	// holds because the copies have taken theirs.
