@@ -9,6 +9,7 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 	"github.com/gomlx/gomlx/support/exceptions"
 
+	"temper/trainer/device"
 	"temper/trainer/loss"
 	"temper/trainer/qwen3"
 )
@@ -113,17 +114,20 @@ func (t *Trainer) logprobs(scope *model.Scope, in []*graph.Node, o objective) (l
 	if err != nil {
 		panic(err) // New has validated
 	}
-	hidden := qwen3.Forward(scope, t.cfg.Model, modelInputs(in[inTokens]), options)
-	temperature := 1.0
+	temperature, head := 1.0, qwen3.Logits
 	if o == objectiveGRPO {
-		temperature = t.cfg.Temperature
+		temperature = float64(float32(t.cfg.Temperature)) // as requests to the engine state it
+		if device.Threads(t.cfg.Backend) {
+			options.LikeDecode, head = true, qwen3.LogitsLikeDecode
+		}
 	}
+	hidden := qwen3.Forward(scope, t.cfg.Model, modelInputs(in[inTokens]), options)
 	targets := in[inTargets]
 	if size := loss.ChunkSize(t.cfg.Loss.MaxLogits, targets.Shape().Size(), t.cfg.Model.VocabSize); size > 0 {
 		chunked = loss.NewChunked(hidden, t.head(scope, hidden.Graph()), targets, temperature, size)
 		return chunked.Logprobs, chunked.Entropy, chunked
 	}
-	logprobs, entropy = loss.Logprobs(qwen3.Logits(scope, t.cfg.Model, hidden), targets, temperature)
+	logprobs, entropy = loss.Logprobs(head(scope, t.cfg.Model, hidden), targets, temperature)
 	return logprobs, entropy, nil
 }
 

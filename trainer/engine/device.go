@@ -51,7 +51,7 @@ func stepGraph(scope *model.Scope, cfg qwen3.Config, in []*graph.Node) []*graph.
 		Tokens: part(in[0], 0), Rows: part(in[0], 1), Positions: part(in[0], 2), Answers: part(in[0], 3),
 		Queries: part(in[1], 0), Lengths: part(in[1], 1),
 	}, in[3:])
-	tokens, logprobs := sample(qwen3.DecodeLogits(scope, cfg, hidden),
+	tokens, logprobs := sample(qwen3.DecodeLogits(scope, cfg, hidden), cfg.VocabSize,
 		sampling{uniform: part(in[2], 0), scale: part(in[2], 1), greedy: part(in[2], 2)})
 	return append([]*graph.Node{tokens, logprobs}, caches...)
 }

@@ -17,15 +17,20 @@ type sampling struct {
 
 // sample selects one token per row of logits [N, V] by inverting the cumulative
 // distribution of softmax(scale * logits) at the draw, and returns it with its
-// log-probability under that same distribution: int32 [N], float32 [N].
+// log-probability under that same distribution: int32 [N], float32 [N]. Columns
+// from vocab on are padding far below the others.
+//
+// The log-probability is made by the operations of loss.Logprobs, and over as
+// many columns, so that the trainer finds its bits again.
 //
 // The draw has 24 bits and stays below 1, so draw*total rounds below the last
 // cumulative value: the selected token always has a probability above 0.
-func sample(logits *graph.Node, by sampling) (tokens, logprobs *graph.Node) {
+func sample(logits *graph.Node, vocab int, by sampling) (tokens, logprobs *graph.Node) {
 	g, rows := logits.Graph(), logits.Shape().Dimensions[0]
 	column := func(n *graph.Node) *graph.Node { return graph.Reshape(n, rows, 1) }
 	scaled := graph.Mul(logits, column(by.scale))
-	weights := graph.Exp(graph.Sub(scaled, graph.ReduceAndKeep(scaled, graph.ReduceMax, 1))) // [N, V]
+	z := graph.Sub(scaled, graph.ReduceAndKeep(scaled, graph.ReduceMax, 1)) // [N, V]
+	weights := graph.Exp(z)                                                 // [N, V]
 	cumulative := graph.CumSum(weights, 1)
 	last := graph.SliceAxis(cumulative, 1, graph.AxisElem(-1)) // [N, 1]
 	below := graph.LessOrEqual(cumulative, graph.Mul(last, column(by.uniform)))
@@ -34,8 +39,11 @@ func sample(logits *graph.Node, by sampling) (tokens, logprobs *graph.Node) {
 	tokens = graph.Where(graph.GreaterThan(by.greedy, graph.ScalarZero(g, dtypes.Float32)), likeliest, tokens)
 
 	chosen := graph.Equal(graph.Iota(g, shapes.Make(dtypes.Int32, weights.Shape().Dimensions...), 1), column(tokens))
-	weight := graph.ReduceSum(graph.Where(chosen, weights, graph.ZerosLike(weights)), 1)
-	return tokens, graph.Log(graph.Div(weight, graph.ReduceSum(weights, 1)))
+	target := graph.ReduceSum(graph.Where(chosen, z, graph.ZerosLike(z)), 1) // [N], a sum with one term
+	if vocab < weights.Shape().Dimensions[1] {
+		weights = graph.SliceAxis(weights, 1, graph.AxisRange(0, vocab))
+	}
+	return tokens, graph.Sub(target, graph.Log(graph.ReduceSum(weights, 1)))
 }
 
 // scaleOf returns the sampling inputs for a temperature. Greedy decoding

@@ -48,7 +48,7 @@ func TestSampleInvertsTheCDF(t *testing.T) {
 		t.Fatal(err)
 	}
 	exec, err := graph.NewExec(backend, func(l, u, s, g *graph.Node) (*graph.Node, *graph.Node) {
-		return sample(l, sampling{uniform: u, scale: s, greedy: g})
+		return sample(l, l.Shape().Dimensions[1], sampling{uniform: u, scale: s, greedy: g})
 	})
 	if err != nil {
 		t.Fatal(err)

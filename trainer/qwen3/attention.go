@@ -3,15 +3,33 @@ package qwen3
 import (
 	"math"
 
+	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 	. "github.com/gomlx/gomlx/core/graph"
 )
 
-// fullAttention is grouped-query attention over whole sequences, by matrix products.
+// fullAttention is grouped-query attention over whole sequences.
 type fullAttention struct {
 	cfg        Config
 	batch, seq int
 	mask       *Node // [B, K, G, T, T]
+	// fused makes the answers by the single operation that DecodeStep uses.
+	fused bool
+	same  *Node // bool [B, T, T], the keys of each query's segment; nil where a row is one
+	remat bool
+}
+
+func newAttention(cfg Config, in Inputs, opts Options) fullAttention {
+	batch, seq := in.Tokens.Shape().Dimensions[0], in.Tokens.Shape().Dimensions[1]
+	a := fullAttention{cfg: cfg, batch: batch, seq: seq, remat: opts.Remat,
+		mask: attentionMask(cfg, in.Segments, in.Tokens.Graph(), batch, seq)}
+	if opts.LikeDecode && !opts.Compute.IsHalfPrecision() {
+		a.fused = true
+		if in.Segments != nil {
+			a.same = Equal(InsertAxes(in.Segments, 2), InsertAxes(in.Segments, 1))
+		}
+	}
+	return a
 }
 
 // attentionMask is what attention adds to its scores: 0 where a query may look,
@@ -36,6 +54,27 @@ func attentionMask(cfg Config, segments *Node, g *Graph, batch, seq int) *Node {
 // Values are transposed once, so that no product transposes a [T, T] matrix,
 // neither on the way forward nor in a gradient.
 func (a fullAttention) attend(q, k, v *Node) *Node {
+	if !a.fused {
+		return a.byProducts(q, k, v)
+	}
+	b, t, n := a.batch, a.seq, a.batch*a.seq
+	heads := func(x *Node) *Node { return Reshape(x, b, t, x.Shape().Dimensions[1], a.cfg.HeadDim) }
+	o, fused := InternalFusedOpCaller(func() *Node {
+		options := &compute.ScaledDotProductAttentionConfig{Causal: true}
+		if a.same != nil {
+			options.Mask = InternalBackendOutputs(a.same)[0]
+		}
+		o, _ := BackendFusedScaledDotProductAttention(heads(q), heads(k), heads(v), compute.AttentionAxesLayoutBSHD, options)
+		return o
+	}, func() *Node { return Reshape(a.byProducts(q, k, v), b, t, a.cfg.NumAttentionHeads, a.cfg.HeadDim) }, true)
+	if fused && a.remat {
+		// GoMLX makes a copy of this operation that returns its queries.
+		o = o.Checkpoint()
+	}
+	return Reshape(o, n, -1)
+}
+
+func (a fullAttention) byProducts(q, k, v *Node) *Node {
 	b, t, e := a.batch, a.seq, a.cfg.HeadDim
 	h, kv, groups := a.cfg.NumAttentionHeads, a.cfg.NumKeyValueHeads, a.cfg.groups()
 	q = narrow(MulScalar(q, 1/math.Sqrt(float64(e))), v.DType())

@@ -92,15 +92,23 @@ func (d decoder) node(name string) *Node {
 	return v.NodeValue(d.g)
 }
 
-// matmul is x [..., in] times a stored [in, out] weight.
+// matmul is x [N, in] times a weight [in, out], which may be stored in panels.
 func (d decoder) matmul(x *Node, name string) *Node {
-	return DotGeneral(x, []int{x.Rank() - 1}, nil, d.node(name), []int{0}, nil)
+	depth := x.Shape().Dimensions[1]
+	var parts []*Node
+	for from := 0; from < depth; {
+		panel := d.node(panelName(name, len(parts))) // [to - from, out]
+		to := from + panel.Shape().Dimensions[0]
+		parts = append(parts, DotGeneral(panelOf(x, 1, from, to), []int{1}, nil, panel, []int{0}, nil))
+		from = to
+	}
+	return addUp(parts)
 }
 
 // norm is x / rms(x) * weight over the last axis.
 func (d decoder) norm(x *Node, name string) *Node {
 	ms := ReduceAndKeep(Square(x), ReduceMean, -1)
-	return Mul(Mul(x, Rsqrt(AddScalar(ms, d.cfg.RMSNormEps))), ExpandLeftToRank(d.node(name), x.Rank()))
+	return Mul(Mul(x, Inverse(Sqrt(AddScalar(ms, d.cfg.RMSNormEps)))), ExpandLeftToRank(d.node(name), x.Rank()))
 }
 
 // qkv projects x [N, D] to queries [N, H, E], keys and values [N, K, E].

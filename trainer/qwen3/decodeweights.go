@@ -45,15 +45,34 @@ func ImportDecode(store *model.Store, cfg Config, lookup func(name string) (Tens
 		case spec.Name == nameEmbed || len(spec.Shape) == 1:
 			err = put(spec.Name, t.Data, spec.Shape...)
 		default:
-			err = put(spec.Name, transpose(t, spec.Shape[0]), spec.Shape[1], spec.Shape[0])
+			err = putPanels(put, spec.Name, t, spec.Shape[0])
 		}
 		if err != nil {
 			return err
 		}
 	}
 	head, _ := lookup(cfg.headName())
-	return put(nameHead, transpose(head, cfg.PaddedVocab()), cfg.HiddenSize, cfg.PaddedVocab())
+	return putPanels(put, nameHead, head, cfg.PaddedVocab())
 }
+
+// putPanels stores a weight [out, in] as [in, width], in panels of rows.
+func putPanels(put func(name string, data []float32, shape ...int) error, name string, t Tensor, width int) error {
+	data, depth := transpose(t, width), t.Shape[1]
+	n := storedPanels(depth, width)
+	for i := range n {
+		from, to := panelAt(i, depth)
+		if n == 1 {
+			to = depth
+		}
+		if err := put(panelName(name, i), data[from*width:to*width], to-from, width); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// panelName names a panel of a weight.
+func panelName(name string, i int) string { return fmt.Sprintf("%s.panel%d", name, i) }
 
 // transpose turns [out, in] into [in, width]; columns beyond out are zero.
 func transpose(t Tensor, width int) []float32 {

@@ -30,6 +30,11 @@ type Options struct {
 	// Remat recomputes each layer in the backward pass instead of keeping its
 	// activations: about half the memory, about 15 % slower.
 	Remat bool
+	// LikeDecode makes the sums of DecodeStep, so that the CPU backend finds the
+	// very bits again that it decoded with. It costs time, and there is no such
+	// thing with a Compute of less than float32 or for an attention that the
+	// backend has no single operation for: there it changes nothing.
+	LikeDecode bool
 }
 
 // Forward returns the hidden states [B, T, D] after the final norm, in the type
@@ -39,7 +44,7 @@ type Options struct {
 // matrices fast and everything else element by element, and each weight's
 // gradient transposes its input.
 func Forward(scope *model.Scope, cfg Config, in Inputs, opts Options) *Node {
-	w := weights{scope: scope, cfg: cfg, g: in.Tokens.Graph(), compute: opts.Compute}
+	w := weights{scope: scope, cfg: cfg, g: in.Tokens.Graph(), compute: opts.Compute, likeDecode: opts.LikeDecode}
 	if w.compute == dtypes.InvalidDType {
 		w.compute = dtypes.Float32
 	}
@@ -51,7 +56,7 @@ func Forward(scope *model.Scope, cfg Config, in Inputs, opts Options) *Node {
 		positions = Iota(w.g, shapes.Make(dtypes.Int32, batch, seq), 1)
 	}
 	rope := newRope(w.g, cfg, Reshape(positions, -1), seq)
-	att := fullAttention{cfg: cfg, batch: batch, seq: seq, mask: attentionMask(cfg, in.Segments, w.g, batch, seq)}
+	att := newAttention(cfg, in, opts)
 
 	x := w.embed(Reshape(in.Tokens, -1)) // [N, D]
 	for i := range cfg.NumHiddenLayers {
@@ -71,10 +76,23 @@ func Forward(scope *model.Scope, cfg Config, in Inputs, opts Options) *Node {
 // Logits maps hidden states [..., D] to scores over the vocabulary [..., V],
 // float32 from whatever type.
 func Logits(scope *model.Scope, cfg Config, hidden *Node) *Node {
+	return logits(scope, cfg, hidden, func(x, y *Node) *Node { return productAs(dtypes.Float32, x, y) })
+}
+
+// LogitsLikeDecode is Logits with the sums of DecodeLogits; see Options.
+func LogitsLikeDecode(scope *model.Scope, cfg Config, hidden *Node) *Node {
+	if hidden.DType() != dtypes.Float32 {
+		return Logits(scope, cfg, hidden)
+	}
+	return logits(scope, cfg, hidden, productLikeDecode)
+}
+
+// logits is a product of hidden states [..., D] and the head.
+func logits(scope *model.Scope, cfg Config, hidden *Node, product func(x, y *Node) *Node) *Node {
 	w := weights{scope: scope, cfg: cfg, g: hidden.Graph()}
 	scope.SetTraining(w.g, true)
 	dims := slices.Clone(hidden.Shape().Dimensions)
-	logits := productAs(dtypes.Float32, Reshape(hidden, -1, cfg.HiddenSize), w.node(cfg.headName())) // [N, V]
+	logits := product(Reshape(hidden, -1, cfg.HiddenSize), w.node(cfg.headName())) // [N, V]
 	dims[len(dims)-1] = cfg.VocabSize
 	return Reshape(logits, dims...)
 }
@@ -86,6 +104,8 @@ type weights struct {
 	g     *Graph
 	// compute is the type of the factors of products.
 	compute dtypes.DType
+	// likeDecode asks for products with the sums of DecodeStep.
+	likeDecode bool
 }
 
 // node returns the variable with the given name as a node.
@@ -104,6 +124,9 @@ func (w weights) embed(tokens *Node) *Node {
 
 // linear is x [N, in] times a stored [out, in] weight, in the type of products: [N, out].
 func (w weights) linear(name string, x *Node) *Node {
+	if w.likeDecode {
+		return productLikeDecode(narrow(x, w.compute), w.node(name))
+	}
 	return product(narrow(x, w.compute), w.node(name))
 }
 

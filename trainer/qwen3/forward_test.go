@@ -1,6 +1,7 @@
 package qwen3_test
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -76,7 +77,7 @@ func forward(t *testing.T, store *model.Store, cfg qwen3.Config, opts qwen3.Opti
 		if segments != nil {
 			inputs.Segments = in[len(in)-1]
 		}
-		return qwen3.Logits(s, cfg, qwen3.Forward(s, cfg, inputs, opts))
+		return head(opts)(s, cfg, qwen3.Forward(s, cfg, inputs, opts))
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -92,6 +93,14 @@ func forward(t *testing.T, store *model.Store, cfg qwen3.Config, opts qwen3.Opti
 		t.Fatal(err)
 	}
 	return rows(t, out[0], cfg.VocabSize)
+}
+
+// head maps hidden states to logits.
+func head(opts qwen3.Options) func(*model.Scope, qwen3.Config, *graph.Node) *graph.Node {
+	if opts.LikeDecode {
+		return qwen3.LogitsLikeDecode
+	}
+	return qwen3.Logits
 }
 
 // rows splits a tensor into rows of the given width.
@@ -144,18 +153,27 @@ func sentence(seed uint64, n int) []int32 {
 // The logits are of order 1 to 10; float32 against float64 leaves 1e-5 or so.
 const rounding = 1e-4
 
+// ways are those in which the same function is computed.
+var ways = []qwen3.Options{{}, {LikeDecode: true}, {Remat: true}, {Remat: true, LikeDecode: true}}
+
 func TestForwardEqualsReference(t *testing.T) {
-	for _, tied := range []bool{true, false} {
-		cfg := small(tied)
+	for i, opts := range ways {
+		cfg := small(i%2 == 0)
 		ts := weightsOf(t, cfg)
 		tokens := [][]int32{sentence(1, 13), sentence(2, 13)}
-		got := forward(t, storeOf(t, cfg, ts), cfg, qwen3.Options{}, tokens, nil, nil)
+		got := forward(t, storeOf(t, cfg, ts), cfg, opts, tokens, nil, nil)
 		ref := newReference(cfg, ts)
-		near(t, "forward", got, append(ref.logits(tokens[0]), ref.logits(tokens[1])...), rounding)
+		near(t, fmt.Sprintf("forward with %+v", opts), got, append(ref.logits(tokens[0]), ref.logits(tokens[1])...), rounding)
 	}
 }
 
 func TestPackedAndPaddedEqualAlone(t *testing.T) {
+	for _, opts := range ways {
+		t.Run(fmt.Sprintf("%+v", opts), func(t *testing.T) { packedAndPaddedEqualAlone(t, opts) })
+	}
+}
+
+func packedAndPaddedEqualAlone(t *testing.T, opts qwen3.Options) {
 	cfg := small(true)
 	ts := weightsOf(t, cfg)
 	ref := newReference(cfg, ts)
@@ -167,7 +185,7 @@ func TestPackedAndPaddedEqualAlone(t *testing.T) {
 		slices.Concat(slices.Repeat([]int32{1}, 6), slices.Repeat([]int32{0}, 7)),
 	}
 	positions := [][]int32{{0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 5, 6, 7}, {0, 1, 2, 3, 4, 5, 0, 0, 0, 0, 0, 0, 0}}
-	got := forward(t, storeOf(t, cfg, ts), cfg, qwen3.Options{}, tokens, positions, segments)
+	got := forward(t, storeOf(t, cfg, ts), cfg, opts, tokens, positions, segments)
 	near(t, "first of a packed row", got[:5], ref.logits(a), rounding)
 	near(t, "second of a packed row", got[5:13], ref.logits(b), rounding)
 	near(t, "padded row", got[13:19], ref.logits(c), rounding)
@@ -177,7 +195,7 @@ func TestPackedAndPaddedEqualAlone(t *testing.T) {
 		}
 	}
 	tokens[1] = slices.Concat(c, []int32{0, 1, 2, 3, 4, 5, 6})
-	other := forward(t, storeOf(t, cfg, ts), cfg, qwen3.Options{}, tokens, positions, segments)
+	other := forward(t, storeOf(t, cfg, ts), cfg, opts, tokens, positions, segments)
 	near(t, "other padding", other[:19], got[:19], 0)
 }
 
@@ -199,7 +217,7 @@ func TestPositionsAreUsed(t *testing.T) {
 func gradient(t *testing.T, cfg qwen3.Config, opts qwen3.Options, ts []qwen3.Tensor, names []string) (float64, [][]float64) {
 	t.Helper()
 	exec, err := model.NewExec(backend(t), storeOf(t, cfg, ts), func(s *model.Scope, tokens *graph.Node) []*graph.Node {
-		logits := qwen3.Logits(s, cfg, qwen3.Forward(s, cfg, qwen3.Inputs{Tokens: tokens}, opts))
+		logits := head(opts)(s, cfg, qwen3.Forward(s, cfg, qwen3.Inputs{Tokens: tokens}, opts))
 		logps := graph.LogSoftmax(graph.SliceAxis(logits, 1, graph.AxisRange(0, -1)), -1)
 		next := graph.OneHot(graph.SliceAxis(tokens, 1, graph.AxisRangeToEnd(1)), cfg.VocabSize, logits.DType())
 		loss := graph.Neg(graph.ReduceAllMean(graph.ReduceSum(graph.Mul(logps, next), -1)))
@@ -245,9 +263,13 @@ func TestGradientEqualsFiniteDifferences(t *testing.T) {
 	for _, spec := range cfg.Tensors() {
 		names = append(names, spec.Name)
 	}
-	loss, grads := gradient(t, cfg, qwen3.Options{}, ts, names)
-	if want := referenceLoss(cfg, ts); math.Abs(loss-want) > rounding {
-		t.Errorf("loss %v, reference %v", loss, want)
+	var grads [][][]float64
+	for _, opts := range ways {
+		loss, g := gradient(t, cfg, opts, ts, names)
+		if want := referenceLoss(cfg, ts); math.Abs(loss-want) > rounding {
+			t.Errorf("%+v: loss %v, reference %v", opts, loss, want)
+		}
+		grads = append(grads, g)
 	}
 	for i := range ts {
 		k := (7 * i) % len(ts[i].Data)
@@ -259,25 +281,28 @@ func TestGradientEqualsFiniteDifferences(t *testing.T) {
 		down := referenceLoss(cfg, ts)
 		ts[i].Data[k] = keep
 		want := (up - down) / (2 * h)
-		if d := math.Abs(grads[i][k] - want); d > 2e-4+1e-3*math.Abs(want) {
-			t.Errorf("%s[%d]: gradient %v, finite difference %v", names[i], k, grads[i][k], want)
+		for w, opts := range ways {
+			if d := math.Abs(grads[w][i][k] - want); d > 2e-4+1e-3*math.Abs(want) {
+				t.Errorf("%+v: %s[%d]: gradient %v, finite difference %v", opts, names[i], k, grads[w][i][k], want)
+			}
 		}
 	}
 }
 
+// TestRematChangesNothing: GoMLX answers with the queries where it makes fused
+// attention again, so that a way of its own has to keep the answers.
 func TestRematChangesNothing(t *testing.T) {
 	cfg := small(false)
 	ts := weightsOf(t, cfg)
-	var names []string
-	for _, spec := range cfg.Tensors() {
-		names = append(names, spec.Name)
+	names := tensorNames(cfg)
+	for _, like := range []bool{false, true} {
+		loss, want := gradient(t, cfg, qwen3.Options{LikeDecode: like}, ts, names)
+		again, got := gradient(t, cfg, qwen3.Options{LikeDecode: like, Remat: true}, ts, names)
+		if loss != again {
+			t.Errorf("like decoding %v: loss %v with remat, %v without", like, again, loss)
+		}
+		near(t, "gradients with remat", got, want, 1e-6)
 	}
-	loss, want := gradient(t, cfg, qwen3.Options{}, ts, names)
-	again, got := gradient(t, cfg, qwen3.Options{Remat: true}, ts, names)
-	if loss != again {
-		t.Errorf("loss %v with remat, %v without", again, loss)
-	}
-	near(t, "gradients with remat", got, want, 1e-6)
 }
 
 func TestImportExport(t *testing.T) {

@@ -1,0 +1,102 @@
+package qwen3
+
+import (
+	"os"
+	"strconv"
+
+	"github.com/gomlx/compute/dtypes"
+	. "github.com/gomlx/gomlx/core/graph"
+	"golang.org/x/sys/cpu"
+)
+
+// panelDepth is the number of terms of a product that are added up one after
+// the other; a longer sum is the sum of its panels in their order.
+//
+// That is how the CPU backend's kernel for large products adds, with AVX-512 and
+// with AVX2. Its kernel for small ones makes a single chain of a factor [in, out],
+// so that cutting the factors into panels gives both the same bits: what a token
+// yields then depends neither on how many others are in the pass nor on whether
+// DecodeStep or Forward makes it. With any other depth only the last bits differ.
+func panelDepth() int {
+	x := cpu.X86
+	wide := x.HasAVX512F && x.HasAVX512BW && x.HasAVX512CD && x.HasAVX512DQ && x.HasAVX512VL
+	if allowed, err := strconv.ParseBool(os.Getenv("GOMLX_GO_SIMD_AVX512")); err == nil && !allowed {
+		wide = false // as it is in the backend
+	}
+	if wide {
+		return 192
+	}
+	return 128
+}
+
+// smallProduct is the number of multiplications from which on the CPU backend
+// takes its kernel for large products.
+const smallProduct = 4 << 20
+
+// tailColumns is what the number of columns must be a multiple of: the kernel
+// for small products rounds the rest twice for each term.
+const tailColumns = 16
+
+// fewestRows is the least number of tokens in a pass.
+const fewestRows = 8
+
+// storedPanels is the number of panels in which a weight [in, out] is stored for
+// decoding: one where all of its products are large.
+func storedPanels(depth, width int) int {
+	if fewestRows*depth*width >= smallProduct {
+		return 1
+	}
+	return numPanels(depth)
+}
+
+// numPanels is the number of panels of a sum of so many terms.
+func numPanels(depth int) int { return (depth + panelDepth() - 1) / panelDepth() }
+
+// panelAt bounds a panel.
+func panelAt(i, depth int) (from, to int) {
+	return i * panelDepth(), min(depth, (i+1)*panelDepth())
+}
+
+// panelOf is a part of an axis, or all of it.
+func panelOf(x *Node, axis, from, to int) *Node {
+	if from == 0 && to == x.Shape().Dimensions[axis] {
+		return x
+	}
+	return SliceAxis(x, axis, AxisRange(from, to))
+}
+
+// productLikeDecode is product of x [N, in] and y [out, in] in float32 with the
+// sums of DecodeStep. Small ones are cut into panels with the second factor in
+// the layout of the kernel that makes one chain of each; their gradient is product's.
+func productLikeDecode(x, y *Node) *Node {
+	n, depth, width := x.Shape().Dimensions[0], x.Shape().Dimensions[1], y.Shape().Dimensions[0]
+	if x.DType() != dtypes.Float32 || n*depth*width >= smallProduct {
+		return product(x, y)
+	}
+	out, _ := InternalFusedOpCaller(func() *Node { return inPanels(x, y) }, func() *Node { return product(x, y) }, true)
+	return out
+}
+
+// inPanels adds up the products of the panels of x [N, in] and y [out, in].
+func inPanels(x, y *Node) *Node {
+	width, depth := y.Shape().Dimensions[0], y.Shape().Dimensions[1]
+	y = swapLast(y) // [in, out]
+	if rest := width % tailColumns; rest != 0 {
+		y = Pad(y, ScalarZero(y.Graph(), y.DType()), PadAxis{}, PadAxis{End: tailColumns - rest})
+	}
+	parts := make([]*Node, numPanels(depth))
+	for i := range parts {
+		from, to := panelAt(i, depth)
+		parts[i] = contract(x.DType(), panelOf(x, 1, from, to), 1, panelOf(y, 0, from, to), 0, nil)
+	}
+	return panelOf(addUp(parts), 1, 0, width)
+}
+
+// addUp is the sum of the parts in their order.
+func addUp(parts []*Node) *Node {
+	sum := parts[0]
+	for _, p := range parts[1:] {
+		sum = Add(sum, p)
+	}
+	return sum
+}
