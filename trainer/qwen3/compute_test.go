@@ -109,6 +109,9 @@ func TestBFloat16ReachesEveryProduct(t *testing.T) {
 	for n := range gradientNodes(t, small(false), qwen3.Options{Compute: dtypes.BFloat16}) {
 		switch n.Type() {
 		case graph.NodeTypeDotGeneral:
+			if n.Inputs()[1].Type() == graph.NodeTypeConstant {
+				continue // the rotation of the CPU backend
+			}
 			products++
 			for _, x := range n.Inputs() {
 				if x.DType() != dtypes.BFloat16 {
@@ -136,8 +139,8 @@ func TestProductsNeedNoTransposes(t *testing.T) {
 			continue
 		}
 		a, b := n.Inputs()[0].Shape().Dimensions, n.Inputs()[1].Shape().Dimensions
-		last := len(a) - 1
-		if a[last] != b[last] && a[last] != b[last-1] { // equal only where they are contracted, see small
+		contracted, last := a[len(a)-1], len(b)-1
+		if contracted != b[last] && contracted != b[last-1] { // equal only where they are contracted, see small
 			t.Errorf("a product of %v and %v contracts the first factor's axis before the last", a, b)
 		}
 	}

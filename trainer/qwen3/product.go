@@ -93,14 +93,6 @@ func secondGradient(grad *Node, factor, result dtypes.DType) *Node {
 	return swapLast(contract(result, swapLast(x), rank-1, v, rank-2, leading(rank-2)))
 }
 
-// swapLast exchanges the last two axes.
-func swapLast(x *Node) *Node {
-	axes := leading(x.Rank())
-	n := len(axes)
-	axes[n-2], axes[n-1] = axes[n-1], axes[n-2]
-	return TransposeAllAxes(x, axes...)
-}
-
 // leading returns 0..n-1.
 func leading(n int) []int {
 	axes := make([]int, n)

@@ -13,6 +13,10 @@ import (
 type rope struct {
 	positions *Node // int32 [N]
 	cos, sin  *Node // [length, E/2]
+	// The same for the CPU backend, which slices and pads element by element: angles
+	// for both halves, and the matrix of a quarter turn, which makes (-b, a) of (a, b).
+	cosBoth, sinBoth *Node // [length, E]
+	turn             *Node // [E, E]
 }
 
 // newRope makes tables for positions below length, computed on the host in
@@ -26,24 +30,59 @@ func newRope(g *Graph, cfg Config, positions *Node, length int) rope {
 			cos[p*half+i], sin[p*half+i] = float32(math.Cos(angle)), float32(math.Sin(angle))
 		}
 	}
-	table := func(data []float32) *Node {
-		return ConstTensor(g, tensors.FromFlatDataAndDimensions(data, length, half))
+	turn := make([]float32, 4*half*half)
+	for i := range half {
+		turn[(half+i)*2*half+i], turn[i*2*half+half+i] = -1, 1
 	}
-	return rope{positions: positions, cos: table(cos), sin: table(sin)}
+	table := func(data []float32, rows int) *Node {
+		return ConstTensor(g, tensors.FromFlatDataAndDimensions(data, rows, len(data)/rows))
+	}
+	return rope{
+		positions: positions, cos: table(cos, length), sin: table(sin, length),
+		cosBoth: table(doubled(cos, half), length), sinBoth: table(doubled(sin, half), length), turn: table(turn, 2*half),
+	}
+}
+
+// doubled repeats each row.
+func doubled(data []float32, row int) []float32 {
+	out := make([]float32, 0, 2*len(data))
+	for at := 0; at < len(data); at += row {
+		out = append(append(out, data[at:at+row]...), data[at:at+row]...)
+	}
+	return out
 }
 
 // angles returns the cosines and sines of each token for a number of heads:
-// [N, heads, E/2] each. Looking every head's up costs less than broadcasting
-// over a middle axis in each layer, forward and back.
+// [N, heads, E/2] each.
 func (r rope) angles(heads int) (cos, sin *Node) {
+	return r.at(heads, r.cos), r.at(heads, r.sin)
+}
+
+// at is a table's row for each token and head: [N, heads, width]. Looking every
+// head's up costs less than broadcasting over a middle axis in each layer, forward
+// and back.
+func (r rope) at(heads int, table *Node) *Node {
 	at := BroadcastToDims(InsertAxes(r.positions, -1), r.positions.Shape().Dimensions[0], heads)
-	at = InsertAxes(at, -1)
-	return Gather(r.cos, at), Gather(r.sin, at)
+	return Gather(table, InsertAxes(at, -1))
 }
 
 // apply rotates x [N, heads, E]; element i of the first half pairs with element
-// i of the second, as in Hugging Face's rotate_half.
+// i of the second, as in Hugging Face's rotate_half. Both ways have the same bits:
+// each sum of the product is one element and zeros.
 func (r rope) apply(x *Node) *Node {
+	if onHost(x.Graph()) {
+		return r.byProduct(x)
+	}
+	return r.bySlices(x)
+}
+
+func (r rope) byProduct(x *Node) *Node {
+	heads := x.Shape().Dimensions[1]
+	turned := DotGeneral(x, []int{2}, nil, r.turn, []int{0}, nil) // [N, heads, E]
+	return Add(Mul(x, r.at(heads, r.cosBoth)), Mul(turned, r.at(heads, r.sinBoth)))
+}
+
+func (r rope) bySlices(x *Node) *Node {
 	cos, sin := r.angles(x.Shape().Dimensions[1])
 	half := x.Shape().Dimensions[2] / 2
 	a := SliceAxis(x, 2, AxisRange(0, half))
