@@ -2,7 +2,6 @@ package workers
 
 import (
 	"context"
-	"net"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +11,7 @@ import (
 
 	"temper/activities"
 	"temper/internal/buildinfo"
+	"temper/internal/freeport"
 )
 
 func lazyClient(t *testing.T, address string) client.Client {
@@ -77,17 +77,13 @@ func TestStopTimeoutIsSet(t *testing.T) {
 
 // TestUnreachableServerIsAnError: a worker that cannot start says which queue.
 func TestUnreachableServerIsAnError(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	addrs, err := freeport.Addresses(1)
 	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	if err := l.Close(); err != nil { // nobody listens there now
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	err = RunTrainer(ctx, lazyClient(t, address), &activities.Trainer{}, Options{StopTimeout: time.Second})
+	err = RunTrainer(ctx, lazyClient(t, addrs[0]), &activities.Trainer{}, Options{StopTimeout: time.Second})
 	if err == nil || !strings.Contains(err.Error(), "temper-trainer") {
 		t.Errorf("error %v, want one that names the queue", err)
 	}

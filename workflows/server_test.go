@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"syscall"
 	"testing"
@@ -21,6 +20,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/worker"
 
+	"temper/internal/freeport"
 	"temper/internal/temporalclient"
 	"temper/workflows"
 )
@@ -108,15 +108,15 @@ func startServerIn(t testing.TB, dir string) string {
 
 func freePort(t testing.TB) string {
 	t.Helper()
-	for port := 18300; port < 18320; port++ {
-		l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port))
-		if err == nil {
-			_ = l.Close()
-			return strconv.Itoa(port)
-		}
+	addrs, err := freeport.Addresses(1)
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("no free port in 18300-18319")
-	return ""
+	_, port, err := net.SplitHostPort(addrs[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
 }
 
 // serve runs the three workers with the fakes, with the pollers and slots of

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/url"
 	"os"
 	"os/exec"
@@ -22,6 +21,7 @@ import (
 	"temper/internal/chaos"
 	"temper/internal/config"
 	"temper/internal/failpoint"
+	"temper/internal/freeport"
 	"temper/internal/supervise"
 	"temper/workflows"
 )
@@ -53,20 +53,16 @@ func (h *harness) newHost(ctx context.Context, name string, points []string) (*c
 		}
 		p.Store = u.JoinPath(name).String()
 	}
-	storeAddr := ""
-	for _, addr := range []*string{&p.TemporalAddress, &p.SandboxAddress, &storeAddr} {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer l.Close() //nolint:errcheck // held until all are found
-		*addr = l.Addr().String()
+	addrs, err := freeport.Addresses(3)
+	if err != nil {
+		return nil, err
 	}
+	p.TemporalAddress, p.SandboxAddress = addrs[0], addrs[1]
 	if err := os.MkdirAll(marksDir(&p), 0o755); err != nil {
 		return nil, err
 	}
 	if h.servesStore() {
-		p.Store = string(config.StoreS3D) + "://" + storeAddr
+		p.Store = string(config.StoreS3D) + "://" + addrs[2]
 		if _, _, err := storeAccount(&p); err != nil { // the store is opened before its server is there
 			return nil, err
 		}

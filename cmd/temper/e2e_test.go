@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,6 +19,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"temper/internal/freeport"
 )
 
 // The tests of this file start the real binaries, as a person would. The test
@@ -84,16 +85,11 @@ type place struct {
 
 func newPlace(t *testing.T) *place {
 	t.Helper()
-	p := &place{t: t, home: t.TempDir()}
-	for _, addr := range []*string{&p.temporal, &p.ui, &p.sandbox} {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close() // all are held until all are found
-		*addr = l.Addr().String()
+	addrs, err := freeport.Addresses(3)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return p
+	return &place{t: t, home: t.TempDir(), temporal: addrs[0], ui: addrs[1], sandbox: addrs[2]}
 }
 
 func (p *place) flags() []string {

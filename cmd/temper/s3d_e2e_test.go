@@ -5,7 +5,6 @@ package main_test
 import (
 	"bytes"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,19 +15,20 @@ import (
 	"temper/internal/blob"
 	"temper/internal/blob/fileblob"
 	"temper/internal/chaos"
+	"temper/internal/freeport"
 )
 
 // TestRunOnS3 makes the pipeline's run on an S3 server that dies in the middle
 // of it, and wants the objects of a run on files, byte for byte.
 func TestRunOnS3(t *testing.T) {
 	p := newPlace(t)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	addrs, err := freeport.Addresses(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = l.Close() // nobody dialed
+	store := "s3d://" + addrs[0]
 	args := []string{"up", "--run", ciConfig, "--run-id", "twin", "--exit"}
-	up := p.start(append(args, "--store", "s3d://"+l.Addr().String())...)
+	up := p.start(append(args, "--store", store)...)
 	up.await(`^step +2/`, runTimeout)
 	noAccount(t, p, up)
 	up.killService("s3")
@@ -45,7 +45,7 @@ func TestRunOnS3(t *testing.T) {
 	if diff := chaos.Compare(contents(t, want), contents(t, got)); len(diff) > 0 {
 		t.Errorf("the run on S3 differs from the one on files: %+v", diff)
 	}
-	if out := p.temper(1, "run", "show", "twin", "--store", "s3d://"+l.Addr().String()); !strings.Contains(out, "unavailable") {
+	if out := p.temper(1, "run", "show", "twin", "--store", store); !strings.Contains(out, "unavailable") {
 		t.Errorf("without the server:\n%s", out)
 	}
 	sameShards(t, want, got)

@@ -39,6 +39,7 @@ var packages = []row{
 	{pattern: "internal/env", layer: vocabulary},
 	{pattern: "internal/config", layer: vocabulary},
 	{pattern: "internal/failpoint", layer: vocabulary, ours: none, stdOnly: true, reason: "any package may name a place where a crash must not matter"},
+	{pattern: "internal/freeport", layer: vocabulary, ours: none, stdOnly: true, reason: "tests of every layer ask it"},
 	{pattern: "internal/buildinfo", layer: vocabulary, ours: none, stdOnly: true, reason: "every role prints it first"},
 	{pattern: "internal/archtest", layer: vocabulary, ours: none, stdOnly: true, reason: "the judge is no party"},
 

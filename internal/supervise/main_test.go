@@ -14,6 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"temper/internal/freeport"
 	"temper/internal/supervise"
 )
 
@@ -126,12 +127,11 @@ func server(t *testing.T, dir, name string) supervise.Child {
 
 func freeAddr(t *testing.T) string {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	addrs, err := freeport.Addresses(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = ln.Close() }() // nobody dialed
-	return ln.Addr().String()
+	return addrs[0]
 }
 
 // supervisor has the quick back-off that tests want. It is stopped at the end.

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"temper/internal/freeport"
 	"temper/internal/temporalclient"
 )
 
@@ -41,15 +42,11 @@ func TestSettingsInOrderOfPrecedence(t *testing.T) {
 
 func TestNobodyListens(t *testing.T) {
 	isolate(t)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	addrs, err := freeport.Addresses(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := l.Addr().String()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	checkUnreachable(t, address, "connection refused")
+	checkUnreachable(t, addrs[0], "connection refused")
 }
 
 // TestSomethingElseListens: the port is open, and what is behind it is silent.

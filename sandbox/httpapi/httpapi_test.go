@@ -268,24 +268,23 @@ func TestWindowEnds(t *testing.T) {
 	}
 }
 
-// slow is an executor that only ends with its context, which it reports.
-type slow struct{ ended chan time.Time }
-
-func (s slow) Execute(ctx context.Context, _ sandbox.Request) (sandbox.Result, error) {
-	<-ctx.Done()
-	s.ended <- time.Now()
-	return sandbox.Result{}, ctx.Err()
-}
-
 func TestDeadlineAndCancelReachTheExecutor(t *testing.T) {
-	s := slow{ended: make(chan time.Time, 1)}
-	c, url := serve(t, s, httpapi.Config{})
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if _, err := c.Execute(ctx, sandbox.Request{ID: "a"}); !errors.Is(err, context.DeadlineExceeded) {
+	g := newGate()
+	c, url := serve(t, g, httpapi.Config{})
+	ctx := newDue(t)
+	failed := make(chan error, 1)
+	call := func(ctx context.Context, id string) {
+		_, err := c.Execute(ctx, sandbox.Request{ID: id})
+		failed <- err
+	}
+	go call(ctx, "a")
+	receive(t, g.started)
+	checkDeadline(t, receive(t, g.deadlines))
+	close(ctx.over)
+	if err := receive(t, failed); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got error %v, want %v", err, context.DeadlineExceeded)
 	}
-	<-s.ended
+	receive(t, g.ended)
 	// The header alone must be enough: here the client waits for ever.
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+httpapi.PathExecute, strings.NewReader(`{}`))
 	if err != nil {
@@ -297,19 +296,18 @@ func TestDeadlineAndCancelReachTheExecutor(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	if <-s.ended; resp.StatusCode != http.StatusGatewayTimeout {
+	if receive(t, g.ended); resp.StatusCode != http.StatusGatewayTimeout {
 		t.Errorf("got %s, want 504", resp.Status)
 	}
+	receive(t, g.started)
 	gone, leave := context.WithCancel(t.Context())
-	time.AfterFunc(20*time.Millisecond, leave)
-	if _, err := c.Execute(gone, sandbox.Request{ID: "b"}); !errors.Is(err, context.Canceled) {
+	go call(gone, "b")
+	receive(t, g.started)
+	leave()
+	if err := receive(t, failed); !errors.Is(err, context.Canceled) {
 		t.Errorf("got error %v, want %v", err, context.Canceled)
 	}
-	select {
-	case <-s.ended:
-	case <-time.After(5 * time.Second):
-		t.Error("the executor never learned that its caller left")
-	}
+	receive(t, g.ended) // the executor learns that its caller left
 }
 
 func TestToken(t *testing.T) {
