@@ -35,7 +35,9 @@ func (s *session) save(ctx context.Context) error {
 	if err := s.flush(ctx); err != nil {
 		return err
 	}
-	state, err := s.learner.Snapshot()
+	room := s.room
+	s.room = checkpoint.State{}
+	state, err := s.learner.Snapshot(room)
 	if err != nil {
 		return err
 	}
@@ -134,6 +136,7 @@ func (s *session) outcome(ctx context.Context) error {
 	}
 	s.upload = nil
 	if u.err == nil {
+		s.room = u.state
 		return nil
 	}
 	if !errors.Is(u.err, checkpoint.ErrFenced) {

@@ -27,7 +27,8 @@ type Learner interface {
 	KeepReference() error
 	LoadReference(ctx context.Context, store blob.Store, ref blob.Ref) error
 	// Snapshot copies the state to the host; the copy shares nothing with the learner.
-	Snapshot() (checkpoint.State, error)
+	// It may take the memory of room, an earlier copy that nobody reads any more.
+	Snapshot(room checkpoint.State) (checkpoint.State, error)
 	// RestoreState replaces the state by a snapshot, also one of another learner.
 	RestoreState(s checkpoint.State) error
 	Restore(ctx context.Context, store blob.Store, ref blob.Ref) (step int, err error)
@@ -57,7 +58,8 @@ type session struct {
 	renew  func(config.Run) (Learner, error)
 
 	lease      *checkpoint.Lease
-	upload     *upload // the save under way; nil for none
+	upload     *upload          // the save under way; nil for none
+	room       checkpoint.State // the copy of the save before, whose memory the next one takes
 	background func(task func())
 	now        func() time.Time
 	damaged    []int  // cursors of checkpoints that could not be read
@@ -245,7 +247,7 @@ func (s *session) rebuild(cfg config.Run) error {
 	if s.graphs == want {
 		return nil
 	}
-	state, err := s.learner.Snapshot()
+	state, err := s.learner.Snapshot(checkpoint.State{})
 	if err != nil {
 		return err
 	}

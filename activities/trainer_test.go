@@ -146,8 +146,11 @@ func dieAnywhere(t *testing.T, h *house) {
 	script := h.script(t, steps...)
 
 	undisturbed := fate{}
-	play(t, h.store, &undisturbed, false, script)
+	m := play(t, h.store, &undisturbed, false, script)
 	want := durable(t, h.store)
+	if m.learners[0].rooms == 0 {
+		t.Fatal("no save takes the memory of an earlier one")
+	}
 	if undisturbed.count < 80 {
 		t.Fatalf("only %d moments: the world is not watched", undisturbed.count)
 	}

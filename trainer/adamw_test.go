@@ -7,6 +7,7 @@ import (
 
 	"temper/internal/rl"
 	"temper/trainer"
+	"temper/trainer/checkpoint"
 	"temper/trainer/qwen3"
 )
 
@@ -25,7 +26,7 @@ func TestAdamWByHand(t *testing.T) {
 		}
 		return m
 	}
-	before, err := tr.Snapshot()
+	before, err := tr.Snapshot(checkpoint.State{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +36,7 @@ func TestAdamWByHand(t *testing.T) {
 	before.FirstMoments, before.SecondMoments = zeros(before.Weights), zeros(before.Weights)
 	for n := 1; n <= 2; n++ {
 		norm := step(n).GradNorm
-		after, err := tr.Snapshot()
+		after, err := tr.Snapshot(checkpoint.State{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,7 +100,7 @@ func TestGradientMatchesFiniteDifferences(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		after, err := tr.Snapshot()
+		after, err := tr.Snapshot(checkpoint.State{})
 		if err != nil {
 			t.Fatal(err)
 		}

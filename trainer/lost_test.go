@@ -9,6 +9,7 @@ import (
 
 	"temper/internal/config"
 	"temper/internal/rl"
+	"temper/trainer/checkpoint"
 	"temper/trainer/qwen3"
 )
 
@@ -25,7 +26,7 @@ func TestLostStateForcesRestore(t *testing.T) {
 	if err := tr.Init(1); err != nil {
 		t.Fatal(err)
 	}
-	state, err := tr.Snapshot()
+	state, err := tr.Snapshot(checkpoint.State{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +59,7 @@ func TestLostStateForcesRestore(t *testing.T) {
 func TestSavepointBringsLostStateBack(t *testing.T) {
 	tr := trapTrainer(t, trapConfig())
 	trapStep(t, tr, story(2, 12))
-	want, err := tr.Snapshot()
+	want, err := tr.Snapshot(checkpoint.State{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +77,7 @@ func TestSavepointBringsLostStateBack(t *testing.T) {
 	if err := before.undo(tr, failed); !errors.Is(err, failed) {
 		t.Errorf("error %v, want the one given", err)
 	}
-	got, err := tr.Snapshot()
+	got, err := tr.Snapshot(checkpoint.State{})
 	if err != nil {
 		t.Fatal(err)
 	}

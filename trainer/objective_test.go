@@ -12,6 +12,7 @@ import (
 	"temper/internal/config"
 	"temper/internal/rl"
 	"temper/trainer"
+	"temper/trainer/checkpoint"
 )
 
 // objectives are the switches that change what a trainer does around a loss.
@@ -48,7 +49,7 @@ func moved(t *testing.T, cfg trainer.Config) *trainer.Trainer {
 	if _, err := other.SFTStep(t.Context(), samples(4, 40, 8), adam(), constant(1)); err != nil {
 		t.Fatal(err)
 	}
-	state, err := other.Snapshot()
+	state, err := other.Snapshot(checkpoint.State{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,8 +126,8 @@ func TestNoObjectiveDependsOnMicrobatches(t *testing.T) {
 				if d := gap(want, got); d > 2e-5 || got.LossTokens != want.LossTokens {
 					t.Errorf("%+v: metrics differ by %v:\n%s", plan, d, cmp.Diff(want, got))
 				}
-				a, errA := first.Snapshot()
-				b, errB := tr.Snapshot()
+				a, errA := first.Snapshot(checkpoint.State{})
+				b, errB := tr.Snapshot(checkpoint.State{})
 				if err := errors.Join(errA, errB); err != nil {
 					t.Fatal(err)
 				}
@@ -297,8 +298,8 @@ func TestVocabularyInChunksTrainsTheSame(t *testing.T) {
 			if d := gap(want, got); d > 5e-5 {
 				t.Errorf("%s, tied %v: metrics differ by %v:\n%s", l, tied, d, cmp.Diff(want, got))
 			}
-			x, errA := a.Snapshot()
-			y, errB := b.Snapshot()
+			x, errA := a.Snapshot(checkpoint.State{})
+			y, errB := b.Snapshot(checkpoint.State{})
 			if err := errors.Join(errA, errB); err != nil {
 				t.Fatal(err)
 			}

@@ -9,6 +9,7 @@ import (
 
 	"temper/internal/config"
 	"temper/trainer"
+	"temper/trainer/checkpoint"
 )
 
 func packedConfig() trainer.Config {
@@ -39,8 +40,8 @@ func TestPackedEqualsUnpacked(t *testing.T) {
 		if math.Abs(a.Loss-b.Loss) > 1e-6 || math.Abs(a.GradNorm-b.GradNorm) > 1e-6*a.GradNorm || math.Abs(a.Entropy-b.Entropy) > 1e-6*a.Entropy {
 			t.Errorf("%d tokens: packed %+v, unpacked %+v", tokens, b, a)
 		}
-		x, errA := plain.Snapshot()
-		y, errB := tight.Snapshot()
+		x, errA := plain.Snapshot(checkpoint.State{})
+		y, errB := tight.Snapshot(checkpoint.State{})
 		if err := errors.Join(errA, errB); err != nil {
 			t.Fatal(err)
 		}

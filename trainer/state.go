@@ -69,10 +69,12 @@ func (t *Trainer) Counters() checkpoint.Counters {
 }
 
 // Snapshot copies the full state to the host; it shares nothing with the trainer.
-func (t *Trainer) Snapshot() (checkpoint.State, error) {
+// It writes into the memory of room, an earlier snapshot that nobody reads any
+// more, where the sizes are the same; the zero State is no room.
+func (t *Trainer) Snapshot(room checkpoint.State) (checkpoint.State, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.snapshot()
+	return t.snapshot(room)
 }
 
 // RestoreState replaces the full state by a snapshot. After an error the
@@ -86,7 +88,7 @@ func (t *Trainer) RestoreState(s checkpoint.State) error {
 // Save stores the full state as the checkpoint of a step. Saving the same state
 // again is a no-op; see checkpoint.Save.
 func (t *Trainer) Save(ctx context.Context, store blob.Store, prefix string, step int) (blob.Ref, error) {
-	s, err := t.Snapshot()
+	s, err := t.Snapshot(checkpoint.State{})
 	if err != nil {
 		return blob.Ref{}, err
 	}
@@ -128,27 +130,6 @@ func (t *Trainer) Weights() ([]qwen3.Tensor, error) {
 		return nil, fmt.Errorf("weights: %w", ErrNoState)
 	}
 	return qwen3.Export(t.store, t.cfg.Model)
-}
-
-func (t *Trainer) snapshot() (checkpoint.State, error) {
-	if !t.ready {
-		return checkpoint.State{}, fmt.Errorf("snapshot: %w", ErrNoState)
-	}
-	s := checkpoint.State{Counters: t.counters, Model: t.cfg.Model}
-	var err error
-	if s.Weights, err = qwen3.Export(t.store, t.cfg.Model); err != nil {
-		return checkpoint.State{}, fmt.Errorf("snapshot: %w", err)
-	}
-	if t.counters.Updates == 0 {
-		return s, nil // all moments are zero
-	}
-	if s.FirstMoments, err = t.exportMoments(firstMomentPath); err != nil {
-		return checkpoint.State{}, fmt.Errorf("snapshot: %w", err)
-	}
-	if s.SecondMoments, err = t.exportMoments(secondMomentPath); err != nil {
-		return checkpoint.State{}, fmt.Errorf("snapshot: %w", err)
-	}
-	return s, nil
 }
 
 func (t *Trainer) restore(s checkpoint.State) error {
@@ -265,27 +246,6 @@ func (t *Trainer) setMoment(path string, spec qwen3.TensorSpec, data []float32) 
 	}
 	v.SetTrainable(false)
 	return nil
-}
-
-// exportMoments copies one moment of all trained weights to the host.
-func (t *Trainer) exportMoments(path func(string) string) ([]qwen3.Tensor, error) {
-	var out []qwen3.Tensor
-	for _, spec := range t.cfg.Model.Tensors() {
-		v := t.store.GetVariable(path(spec.Name))
-		if v == nil {
-			continue // frozen
-		}
-		value, err := v.Value()
-		if err != nil {
-			return nil, fmt.Errorf("moments of %s: %w", spec.Name, err)
-		}
-		data, err := tensors.CopyFlatData[float32](value)
-		if err != nil {
-			return nil, fmt.Errorf("moments of %s: %w", spec.Name, err)
-		}
-		out = append(out, qwen3.Tensor{Name: spec.Name, Shape: spec.Shape, Data: data})
-	}
-	return out, nil
 }
 
 // dropUpdates forgets the graphs that read or write moments.

@@ -17,7 +17,7 @@ import (
 
 func snapshot(t testing.TB, tr *trainer.Trainer) checkpoint.State {
 	t.Helper()
-	s, err := tr.Snapshot()
+	s, err := tr.Snapshot(checkpoint.State{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,6 +137,35 @@ func TestResetOptimizer(t *testing.T) {
 	got, want := snapshot(t, tr), snapshot(t, fresh)
 	want.Counters.TotalUpdates++
 	sameState(t, "after the reset", got, want)
+}
+
+// TestSnapshotTakesItsRoom: a snapshot in the memory of an earlier one has the
+// same bits as one in its own, also when the room does not fit.
+func TestSnapshotTakesItsRoom(t *testing.T) {
+	tr := initialised(t, tinyConfig())
+	begin := snapshot(t, tr) // has no moments
+	update(t, tr, 1, samples(4, 30, 3), 1)
+	first, err := tr.Snapshot(begin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sameState(t, "with room for weights alone", first, snapshot(t, tr))
+	update(t, tr, 2, samples(4, 30, 4), 1)
+	room := first.SecondMoments[3].Data
+	first.Weights[1].Data = first.Weights[1].Data[1:] // no room any more
+	second, err := tr.Snapshot(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sameState(t, "with room", second, snapshot(t, tr))
+	if &second.SecondMoments[3].Data[0] != &room[0] {
+		t.Error("the snapshot has taken new memory")
+	}
+	update(t, tr, 3, samples(4, 30, 5), 1)
+	kept := second.Weights[0].Data[0]
+	if now := snapshot(t, tr); now.Weights[0].Data[0] == kept || second.Weights[0].Data[0] != kept {
+		t.Error("a snapshot changes with the trainer")
+	}
 }
 
 // TestSameSeedSameBits: neither the number of threads nor chance is in the

@@ -240,8 +240,8 @@ func TestMicrobatchesEqualOneBigBatch(t *testing.T) {
 		}
 		// AdamW divides by sqrt(v), which turns the rounding of tiny gradients into
 		// differences up to the learning rate, so the first moments are compared.
-		a, errA := big.Snapshot()
-		b, errB := small.Snapshot()
+		a, errA := big.Snapshot(checkpoint.State{})
+		b, errB := small.Snapshot(checkpoint.State{})
 		if err := errors.Join(errA, errB); err != nil {
 			t.Fatal(err)
 		}
@@ -394,7 +394,7 @@ func TestDivergenceLeavesTheStateAlone(t *testing.T) {
 			if row.tokens == 1<<14 && tr.NumGraphs() != 1 {
 				t.Fatalf("%d graphs for one microbatch, want 1", tr.NumGraphs())
 			}
-			before, err := tr.Snapshot()
+			before, err := tr.Snapshot(checkpoint.State{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -407,7 +407,7 @@ func TestDivergenceLeavesTheStateAlone(t *testing.T) {
 			if !errors.Is(err, trainer.ErrDiverged) {
 				t.Fatalf("error %v, want ErrDiverged", err)
 			}
-			after, err := tr.Snapshot()
+			after, err := tr.Snapshot(checkpoint.State{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -439,7 +439,7 @@ func TestCancelledStepChangesNothing(t *testing.T) {
 	cfg.MicrobatchTokens = 64
 	tr := initialised(t, cfg)
 	update(t, tr, 1, samples(2, 40, 2), 1) // or there were no moments to change
-	before, err := tr.Snapshot()
+	before, err := tr.Snapshot(checkpoint.State{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -456,7 +456,7 @@ func TestCancelledStepChangesNothing(t *testing.T) {
 		if !errors.Is(err, context.Canceled) {
 			t.Fatalf("error %v, want context.Canceled", err)
 		}
-		after, err := tr.Snapshot()
+		after, err := tr.Snapshot(checkpoint.State{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -522,7 +522,7 @@ func TestNoStateNoTraining(t *testing.T) {
 	if _, err := tr.Logprobs(t.Context(), samples(2, 20, 1)); !errors.Is(err, trainer.ErrNoState) {
 		t.Errorf("Logprobs: %v, want ErrNoState", err)
 	}
-	if _, err := tr.Snapshot(); !errors.Is(err, trainer.ErrNoState) {
+	if _, err := tr.Snapshot(checkpoint.State{}); !errors.Is(err, trainer.ErrNoState) {
 		t.Errorf("Snapshot: %v, want ErrNoState", err)
 	}
 }
@@ -554,8 +554,8 @@ func TestRematChangesNothing(t *testing.T) {
 	if math.Abs(a.Loss-b.Loss) > 1e-6 || math.Abs(a.GradNorm-b.GradNorm) > 1e-6 {
 		t.Errorf("loss %v and gradient norm %v, want %v and %v", b.Loss, b.GradNorm, a.Loss, a.GradNorm)
 	}
-	x, errA := plain.Snapshot()
-	y, errB := remat.Snapshot()
+	x, errA := plain.Snapshot(checkpoint.State{})
+	y, errB := remat.Snapshot(checkpoint.State{})
 	if err := errors.Join(errA, errB); err != nil {
 		t.Fatal(err)
 	}

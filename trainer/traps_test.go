@@ -15,6 +15,7 @@ import (
 
 	"temper/internal/config"
 	"temper/internal/rl"
+	"temper/trainer/checkpoint"
 	"temper/trainer/qwen3"
 )
 
@@ -151,7 +152,7 @@ func TestMoreShapesThanTheCacheHolds(t *testing.T) {
 // weights over leaves none. The trainer must say so instead of going on.
 func TestFailedCallDoesNotTrainOn(t *testing.T) {
 	tr := trapTrainer(t, trapConfig())
-	state, err := tr.Snapshot()
+	state, err := tr.Snapshot(checkpoint.State{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +191,7 @@ func TestRematWithFusedAttention(t *testing.T) {
 			cfg.Remat, cfg.Pack = remat, pack
 			tr := trapTrainer(t, cfg)
 			trapStep(t, tr, story(5, 30))
-			state, err := tr.Snapshot()
+			state, err := tr.Snapshot(checkpoint.State{})
 			if err != nil {
 				t.Fatal(err)
 			}

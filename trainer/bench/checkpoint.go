@@ -145,7 +145,7 @@ func modelOf(parameters int64) qwen3.Config {
 // round saves and loads a state that no round before had.
 func (b *saver) round(ctx context.Context, step int, r *CheckpointReport) (out CheckpointRound, err error) {
 	var state checkpoint.State
-	if out.Stall, err = timed(func() (err error) { state, err = b.trainer.Snapshot(); return err }); err != nil {
+	if out.Stall, err = timed(func() (err error) { state, err = b.trainer.Snapshot(checkpoint.State{}); return err }); err != nil {
 		return out, err
 	}
 	r.Bytes = state.Size()

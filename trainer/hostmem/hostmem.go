@@ -1,0 +1,63 @@
+// Package hostmem owns how large buffers of host memory are made and filled. It
+// keeps none of them.
+//
+// Invariant: what it returns is ordinary memory of the garbage collector; all it
+// changes is the size of the pages and the number of hands that copy.
+package hostmem
+
+import (
+	"runtime"
+	"sync"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// hugePage is the size and alignment of a large page of the kernel.
+	hugePage = 2 << 20
+	// copyAlone is the number of values below which a second goroutine costs more
+	// than it brings.
+	copyAlone = 1 << 20
+)
+
+// Floats returns n zeros. Memory that is new to the process comes in large pages
+// where the kernel has them: the first write to each small one costs more than
+// the copy that makes it.
+func Floats(n int) []float32 {
+	values := make([]float32, n)
+	advise(unsafe.Pointer(unsafe.SliceData(values)), 4*uintptr(n))
+	return values
+}
+
+// Bytes is Floats for bytes.
+func Bytes(n int64) []byte {
+	data := make([]byte, n)
+	advise(unsafe.Pointer(unsafe.SliceData(data)), uintptr(n))
+	return data
+}
+
+// advise asks for large pages in what lies between their boundaries. It is best
+// effort: a kernel without them gives small ones.
+func advise(start unsafe.Pointer, size uintptr) {
+	skip := (hugePage - uintptr(start)%hugePage) % hugePage
+	if size < skip+hugePage {
+		return
+	}
+	length := (size - skip) / hugePage * hugePage
+	_ = unix.Madvise(unsafe.Slice((*byte)(unsafe.Add(start, skip)), length), unix.MADV_HUGEPAGE)
+}
+
+// Copy copies src to dst, which is as long, with all processors.
+func Copy(dst, src []float32) {
+	if len(src) < copyAlone {
+		copy(dst, src)
+		return
+	}
+	share := (len(src) + runtime.GOMAXPROCS(0) - 1) / runtime.GOMAXPROCS(0)
+	var wg sync.WaitGroup
+	for at := 0; at < len(src); at += share {
+		wg.Go(func() { copy(dst[at:], src[at:min(at+share, len(src))]) })
+	}
+	wg.Wait()
+}
