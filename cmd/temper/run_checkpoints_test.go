@@ -222,3 +222,36 @@ func TestStoreGC(t *testing.T) {
 	}
 	output(t, "run", "export", "demo", filepath.Join(t.TempDir(), "x"), "--step", "2")
 }
+
+// TestStoreVerify: all is well, and then a bit of a shard is not.
+func TestStoreVerify(t *testing.T) {
+	dir := savedRun(t)
+	if text := output(t, "store", "verify"); !strings.HasPrefix(text, "3 checkpoints, ") || !strings.HasSuffix(text, "; 0 damaged\n") {
+		t.Errorf("printed %q", text)
+	}
+	shards, err := filepath.Glob(filepath.Join(dir, "cas/*/*.safetensors"))
+	if err != nil || len(shards) == 0 {
+		t.Fatalf("shards %v, error %v", shards, err)
+	}
+	data, err := os.ReadFile(shards[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	data[len(data)-1] ^= 1
+	if err := os.WriteFile(shards[0], data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var stdout, stderr bytes.Buffer
+	code := run([]string{"store", "verify", "demo"}, &stdout, &stderr)
+	if code == 0 || !strings.Contains(stderr.String(), "1 objects are damaged") {
+		t.Errorf("exit code %d, %q", code, stderr.String())
+	}
+	for _, want := range []string{filepath.Base(shards[0]) + ": sha256 ", "  is part of runs/demo/checkpoints/step-", "; 1 damaged\n"} {
+		if !strings.Contains(stdout.String(), want) {
+			t.Errorf("printed %q, want %q in it", stdout.String(), want)
+		}
+	}
+	if code := run([]string{"store", "verify", "nobody"}, &stdout, &stderr); code != exitUser {
+		t.Errorf("an unknown run: exit code %d", code)
+	}
+}

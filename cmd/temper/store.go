@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"path"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,7 +17,7 @@ func storeCommand() *cobra.Command {
 		Use: "store", Short: "Look after the store", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(storeGCCommand())
+	cmd.AddCommand(storeGCCommand(), storeVerifyCommand())
 	return cmd
 }
 
@@ -56,4 +58,52 @@ func storeGCCommand() *cobra.Command {
 		return err
 	}
 	return cmd
+}
+
+func storeVerifyCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "verify [RUN]", Short: "Read all checkpoints, of all runs or one, and hold every byte to its SHA-256", Args: cobra.MaximumNArgs(1),
+	}
+	p := processFlags(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		store, err := openStore(cmd.Context(), p)
+		if err != nil {
+			return err
+		}
+		folder := artifact.Root
+		if len(args) > 0 {
+			layout, err := existingRun(cmd.Context(), store, args[0])
+			if err != nil {
+				return err
+			}
+			folder = layout.Checkpoints()
+		}
+		found, err := checkpoint.Verify(cmd.Context(), store, folder)
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			err = printJSON(cmd.OutOrStdout(), found)
+		} else {
+			printVerified(cmd.OutOrStdout(), found)
+		}
+		if n := len(found.Damaged); err == nil && n > 0 {
+			err = fmt.Errorf("%d objects are damaged: a run goes on from its newest whole checkpoint by itself; "+
+				"bring the objects back from a copy of the store, or delete the manifests that name them", n)
+		}
+		return err
+	}
+	return cmd
+}
+
+func printVerified(out io.Writer, v checkpoint.Verified) {
+	fmt.Fprintf(out, "%d checkpoints, %d shards of %.1f MiB; %d damaged\n", v.Checkpoints, v.Shards, float64(v.Bytes)/(1<<20), len(v.Damaged))
+	for _, d := range v.Damaged {
+		fmt.Fprintf(out, "%s: %s\n", d.Key, d.Problem)
+		for _, manifest := range d.Checkpoints {
+			fmt.Fprintf(out, "  is part of %s\n", path.Dir(manifest))
+		}
+	}
 }

@@ -69,7 +69,7 @@ func tensorFile(specs []qwen3.TensorSpec, source Source) (content, error) {
 // readTensors reads a safetensors file of F32, F16 or BF16 tensors and checks it
 // against its Ref. It returns them as float32, sorted by name.
 func readTensors(ctx context.Context, store blob.Store, ref blob.Ref) ([]qwen3.Tensor, error) {
-	out, err := readShard(ctx, store, ref)
+	out, err := readShard(ctx, store, ref, sha256Of(ref))
 	slices.SortFunc(out, func(a, b qwen3.Tensor) int { return strings.Compare(a.Name, b.Name) })
 	return out, err
 }

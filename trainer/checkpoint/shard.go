@@ -10,8 +10,11 @@ import (
 	"hash"
 	"io"
 	"path"
+	"slices"
 
 	"temper/internal/blob"
+	"temper/internal/blob/checksum"
+	"temper/trainer/hostmem"
 	"temper/trainer/qwen3"
 	"temper/trainer/safetensors"
 )
@@ -39,6 +42,7 @@ type shard struct {
 	parts [][]byte // the header, then the values of each tensor
 	size  int64
 	ref   blob.Ref // zero before seal
+	crc   string   // CRC64NVME, "" before seal
 }
 
 func newShard(tensors []qwen3.Tensor) (*shard, error) {
@@ -63,15 +67,19 @@ func newShard(tensors []qwen3.Tensor) (*shard, error) {
 	return s, nil
 }
 
-// seal computes the shard's key from its bytes.
+// seal computes the shard's key and checksum from its bytes.
 func (s *shard) seal(ctx context.Context) error {
-	sum := sha256.New()
+	sum, crc := sha256.New(), checksum.New()
 	for _, part := range s.parts {
-		if err := ctx.Err(); err != nil {
-			return err
+		for next := range slices.Chunk(part, piece) {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			sum.Write(next)
+			crc.Write(next)
 		}
-		sum.Write(part)
 	}
+	s.crc = checksum.Encode(crc)
 	sha := hex.EncodeToString(sum.Sum(nil))
 	s.ref = blob.Ref{Key: shardKey(sha), SHA256: sha, Size: s.size}
 	return nil
@@ -150,21 +158,50 @@ func (r *reader) Seek(offset int64, whence int) (int64, error) {
 	return offset, nil
 }
 
-// readShard reads a shard and checks every byte of it against its Ref.
+// digest is how a shard is checked: by a sum over all of its bytes.
+type digest struct {
+	hash.Hash
+	name, want string
+	text       func(hash.Hash) string
+}
+
+// digestOf is the cheapest check that a manifest allows for a shard.
+func (m manifest) digestOf(ref blob.Ref) digest {
+	if crc := m.CRC64NVME[ref.SHA256]; crc != "" {
+		sum := checksum.New()
+		return digest{Hash: sum, name: "crc64nvme", want: crc, text: func(hash.Hash) string { return checksum.Encode(sum) }}
+	}
+	return sha256Of(ref)
+}
+
+// sha256Of is the check by the shard's name.
+func sha256Of(ref blob.Ref) digest {
+	return digest{Hash: sha256.New(), name: "sha256", want: ref.SHA256, text: func(h hash.Hash) string { return hex.EncodeToString(h.Sum(nil)) }}
+}
+
+// check compares the sum of what was written with the wanted one.
+func (d digest) check() error {
+	if got := d.text(d.Hash); got != d.want {
+		return fmt.Errorf("%s %.12s, want %.12s: %w", d.name, got, d.want, ErrCorrupt)
+	}
+	return nil
+}
+
+// readShard reads a shard and checks every byte of it by the sum.
 // Errors: ErrCorrupt, blob.ErrNotExist.
-func readShard(ctx context.Context, store blob.Store, ref blob.Ref) ([]qwen3.Tensor, error) {
+func readShard(ctx context.Context, store blob.Store, ref blob.Ref, sum digest) ([]qwen3.Tensor, error) {
 	rc, err := store.Get(ctx, ref.Key)
 	if err != nil {
 		return nil, err
 	}
 	defer rc.Close() //nolint:errcheck // nothing was written through this handle
-	in := &hashed{ctx: ctx, r: rc, sum: sha256.New()}
+	in := &hashed{ctx: ctx, r: rc, sum: sum}
 	tensors, err := in.tensors(ref)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", ref.Key, err)
 	}
-	if got := hex.EncodeToString(in.sum.Sum(nil)); got != ref.SHA256 {
-		return nil, fmt.Errorf("%s: sha256 %.12s, want %.12s: %w", ref.Key, got, ref.SHA256, ErrCorrupt)
+	if err := sum.check(); err != nil {
+		return nil, fmt.Errorf("%s: %w", ref.Key, err)
 	}
 	return tensors, nil
 }
@@ -226,7 +263,7 @@ func (h *hashed) tensors(ref blob.Ref) ([]qwen3.Tensor, error) {
 	for i, t := range file.Tensors { // in the order of their bytes, which tile the file
 		out[i] = qwen3.Tensor{Name: t.Name, Shape: t.Shape}
 		if t.DType == safetensors.F32 {
-			out[i].Data = make([]float32, t.Size()/4)
+			out[i].Data = hostmem.Floats(int(t.Size() / 4))
 			err = safetensors.FillF32(out[i].Data, h.fill)
 		} else {
 			raw := make([]byte, t.Size())

@@ -149,10 +149,11 @@ func (s *saver) seal(ctx context.Context, state *State, m *manifest) error {
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	m.Shards = map[string][]blob.Ref{}
+	m.Shards, m.CRC64NVME = map[string][]blob.Ref{}, map[string]string{}
 	for kind, shards := range byKind {
 		for _, sh := range shards {
 			m.Shards[kind] = append(m.Shards[kind], sh.ref)
+			m.CRC64NVME[sh.ref.SHA256] = sh.crc
 		}
 	}
 	return nil
@@ -298,7 +299,7 @@ func loadKinds(ctx context.Context, store blob.Store, m manifest, kinds map[stri
 		parts[kind] = shards
 		for i, shard := range m.Shards[kind] {
 			g.Go(func() (err error) {
-				shards[i], err = readShard(ctx, store, shard)
+				shards[i], err = readShard(ctx, store, shard, m.digestOf(shard))
 				return err
 			})
 		}

@@ -7,10 +7,10 @@ import (
 	"hash"
 	"io"
 
-	"github.com/minio/crc64nvme"
 	"golang.org/x/sync/errgroup"
 
 	"temper/internal/blob"
+	"temper/internal/blob/checksum"
 )
 
 // maxResumes is how often a read that broke off goes on where it was, without a
@@ -28,7 +28,7 @@ func (s *Store) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, s.Explain(ctx, "get", key, err)
 	}
-	return &stream{ctx: ctx, s: s, key: key, body: body, object: o, end: o.Size, sum: crc64nvme.New()}, nil
+	return &stream{ctx: ctx, s: s, key: key, body: body, object: o, end: o.Size, sum: checksum.New()}, nil
 }
 
 // stream reads a range of one version of an object.
@@ -67,8 +67,8 @@ func (r *stream) Read(p []byte) (int, error) {
 
 // check compares the whole with the server's checksum.
 func (r *stream) check() error {
-	if r.sum != nil && r.object.CRC64 != "" && encodeCRC(r.sum) != r.object.CRC64 {
-		return fmt.Errorf("get %s: CRC64NVME is %s, want %s: %w", r.s.Locate(r.key), encodeCRC(r.sum), r.object.CRC64, blob.ErrCorrupt)
+	if r.sum != nil && r.object.CRC64 != "" && checksum.Encode(r.sum) != r.object.CRC64 {
+		return fmt.Errorf("get %s: CRC64NVME is %s, want %s: %w", r.s.Locate(r.key), checksum.Encode(r.sum), r.object.CRC64, blob.ErrCorrupt)
 	}
 	return io.EOF
 }

@@ -6,10 +6,10 @@ import (
 	"crypto/rand"
 	"fmt"
 
-	"github.com/minio/crc64nvme"
 	"golang.org/x/sync/errgroup"
 
 	"temper/internal/blob"
+	"temper/internal/blob/checksum"
 )
 
 // maxParts is the limit of S3.
@@ -46,7 +46,7 @@ func (s *Store) upload(ctx context.Context, key string, src *source, first *byte
 func (s *Store) sendParts(ctx context.Context, key, id string, src *source, part *bytes.Buffer) (Whole, error) {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(s.cfg.Concurrency)
-	sum := crc64nvme.New()
+	sum := checksum.New()
 	var parts []*Part
 	for {
 		if len(parts) == maxParts {
@@ -76,7 +76,7 @@ func (s *Store) sendParts(ctx context.Context, key, id string, src *source, part
 	if err := g.Wait(); err != nil {
 		return Whole{}, err
 	}
-	whole := Whole{Size: src.size, CRC64: encodeCRC(sum)}
+	whole := Whole{Size: src.size, CRC64: checksum.Encode(sum)}
 	for _, p := range parts {
 		whole.Parts = append(whole.Parts, *p)
 	}

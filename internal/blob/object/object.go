@@ -9,13 +9,10 @@ package object
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/binary"
-	"hash"
 	"io"
 	"time"
 
-	"github.com/minio/crc64nvme"
+	"temper/internal/blob/checksum"
 )
 
 // Object is what a server tells of a key.
@@ -95,12 +92,7 @@ const NonceHeader = "temper-write"
 
 // BodyOf adds the checksum to data.
 func BodyOf(data []byte) Body {
-	sum := crc64nvme.New()
+	sum := checksum.New()
 	_, _ = sum.Write(data) // a hash takes all
-	return Body{Data: data, CRC64: encodeCRC(sum)}
-}
-
-// encodeCRC is the form in which S3 writes a CRC64.
-func encodeCRC(sum hash.Hash64) string {
-	return base64.StdEncoding.EncodeToString(binary.BigEndian.AppendUint64(nil, sum.Sum64()))
+	return Body{Data: data, CRC64: checksum.Encode(sum)}
 }
