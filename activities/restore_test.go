@@ -133,7 +133,7 @@ func TestRestoreRefusesWhatIsNotItsOwn(t *testing.T) {
 		"another configuration": {`"config_sha256": "`, `"config_sha256": "0000`, activities.ErrTypeConflict, []string{"config_sha256 is 0000", "put back the configuration", "/step-000006"}},
 		"another run":           {`"run": "demo"`, `"run": "other"`, activities.ErrTypeConflict, []string{"run is other, want demo", "move the folder away"}},
 		"another architecture":  {`"hidden_size": 8`, `"hidden_size": 16`, activities.ErrTypeConflict, []string{"model.hidden_size is 16, want 8"}},
-		"a newer program":       {`"format": 2`, `"format": 3`, "", []string{"format 3, this program reads up to 2: update temper"}},
+		"a newer program":       {`"format": 3`, `"format": 4`, "", []string{"format 4, this program reads up to 3: update temper"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			content := maps.Clone(healthy)
