@@ -32,6 +32,7 @@ func Start(ctx context.Context, c client.Client, in activities.RunInput) (client
 	run, err := c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
 		ID:                                       RunWorkflowID(in.RunID),
 		TaskQueue:                                QueueControl,
+		WorkflowTaskTimeout:                      taskTimeout,
 		StaticSummary:                            "run " + in.RunID,
 		WorkflowExecutionErrorWhenAlreadyStarted: true,
 		Priority:                                 priority(in.Priority),
@@ -69,7 +70,7 @@ func FindRun(ctx context.Context, c client.Client, runID string) (string, error)
 // Evaluate starts the evaluation of a finished run.
 func Evaluate(ctx context.Context, c client.Client, in EvaluateRunInput) (client.WorkflowRun, error) {
 	run, err := c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
-		ID: EvaluateWorkflowID(in.RunID, in.Version), TaskQueue: QueueControl, StaticSummary: "evaluation of run " + in.RunID,
+		ID: EvaluateWorkflowID(in.RunID, in.Version), TaskQueue: QueueControl, WorkflowTaskTimeout: taskTimeout, StaticSummary: "evaluation of run " + in.RunID,
 	}, TypeEvaluate, in)
 	if err != nil {
 		return nil, fmt.Errorf("evaluate run %s: %w", in.RunID, err)

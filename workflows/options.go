@@ -25,6 +25,12 @@ const (
 const (
 	// heartbeatTimeout is how long a dead worker stays unnoticed.
 	heartbeatTimeout = 15 * time.Second
+	// taskTimeout is how long a workflow task waits for a worker that died with it
+	// before it could note it; see package temporalclient. A replay of
+	// 2,815 events was measured at 0.1 s, and longer control work extends its task
+	// at 80 % of its time. From the fourth attempt on the server gives a task more
+	// time, so that a machine under any load gets through.
+	taskTimeout = 3 * time.Second
 	// trainTimeout and rolloutTimeout bound one attempt. They are generous: a
 	// lost worker is noticed by its heartbeat, a wedged one by the activity's
 	// own watch over its progress.
@@ -123,6 +129,7 @@ func asChild(ctx workflow.Context, id, summary string, attributes temporal.Searc
 	return workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
 		WorkflowID:            id,
 		TaskQueue:             QueueControl,
+		WorkflowTaskTimeout:   taskTimeout,
 		WaitForCancellation:   true,
 		StaticSummary:         summary,
 		TypedSearchAttributes: attributes,

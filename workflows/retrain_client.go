@@ -95,7 +95,7 @@ func CreateSchedule(ctx context.Context, c client.Client, spec ScheduleSpec) err
 		ID: id, Spec: times, Overlap: overlap, CatchupWindow: spec.Catchup,
 		PauseOnFailure: spec.PauseOnFailure, Paused: spec.Paused, Note: spec.Note,
 		Action: &client.ScheduleWorkflowAction{
-			ID: RetrainWorkflowID(id), Workflow: TypeRetrain, TaskQueue: QueueControl,
+			ID: RetrainWorkflowID(id), Workflow: TypeRetrain, TaskQueue: QueueControl, WorkflowTaskTimeout: taskTimeout,
 			Args: []any{spec.Retrain}, StaticSummary: "re-training of schedule " + id,
 		},
 	})

@@ -62,7 +62,7 @@ func (r *run) startNext(ctx workflow.Context) error {
 	}
 	from := r.next.Fork
 	ctx = workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
-		WorkflowID: RunWorkflowID(r.next.RunID), TaskQueue: QueueControl, ParentClosePolicy: enums.PARENT_CLOSE_POLICY_ABANDON,
+		WorkflowID: RunWorkflowID(r.next.RunID), TaskQueue: QueueControl, WorkflowTaskTimeout: taskTimeout, ParentClosePolicy: enums.PARENT_CLOSE_POLICY_ABANDON,
 		StaticSummary: fmt.Sprintf("run %s, from step %d of run %s", r.next.RunID, from.Step, from.RunID), Priority: priority(r.next.Priority),
 	})
 	if err := workflow.ExecuteChildWorkflow(ctx, RLRun, *r.next).GetChildWorkflowExecution().Get(ctx, nil); err != nil {

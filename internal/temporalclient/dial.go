@@ -65,7 +65,7 @@ func Load(cfg Config) (client.Options, error) {
 	}
 	options.Logger = log.NewStructuredLogger(logger)
 	if cfg.Held != nil {
-		options.ConnectionOptions.DialOptions = append(options.ConnectionOptions.DialOptions, cfg.Held.option())
+		options.ConnectionOptions.DialOptions = append(options.ConnectionOptions.DialOptions, cfg.Held.options()...)
 	}
 	return options, nil
 }

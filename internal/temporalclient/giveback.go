@@ -6,10 +6,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
+	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
@@ -41,7 +43,12 @@ func (h *Held) GiveBack(ctx context.Context, c client.Client, namespace string) 
 	if err != nil {
 		return out // the pattern is right
 	}
-	e := estate{client: c, namespace: namespace, out: &out, dead: map[string]bool{}}
+	h.mine.serve(h, c, namespace)
+	dead := map[string]bool{} // by the identity that the server knows
+	e := estate{client: c, namespace: namespace, identity: identity(h.dir), out: &out, open: h.open, background: &h.asking}
+	e.lost = func(_ string, a *workflowpb.PendingActivityInfo) bool {
+		return dead[a.GetLastWorkerIdentity()]
+	}
 	for _, dir := range dirs {
 		if dir == h.dir {
 			continue
@@ -51,7 +58,7 @@ func (h *Held) GiveBack(ctx context.Context, c client.Client, namespace string) 
 			continue // it lives, or another process is at it
 		}
 		out.Workers++
-		e.dead[identity(dir)] = true
+		dead[identity(dir)] = true
 		if e.settle(ctx, dir) == nil {
 			_ = os.RemoveAll(dir) // what is left is tried again and refused
 		}
@@ -78,12 +85,17 @@ func (e estate) again(ctx context.Context) {
 	}
 }
 
-// estate is what dead processes leave.
+// estate is what dead processes leave, or what never arrived at a living one.
 type estate struct {
 	client    client.Client
 	namespace string
+	identity  string // of who asks
 	out       *GivenBack
-	dead      map[string]bool // by the identity that the server knows
+	// lost says that nobody works on an activity which the server takes for started.
+	lost func(run string, a *workflowpb.PendingActivityInfo) bool
+	// open and background are for what goes on beside the heir's own work.
+	open       context.Context
+	background *sync.WaitGroup
 }
 
 // maxOpen bounds the workflows that are searched for tasks that nobody noted.
@@ -108,7 +120,7 @@ func (e estate) unnoted(ctx context.Context) error {
 		d, err := e.client.DescribeWorkflowExecution(ctx, id, run)
 		errs = append(errs, err)
 		for _, a := range d.GetPendingActivities() {
-			if a.GetState() != enums.PENDING_ACTIVITY_STATE_STARTED || !e.dead[a.GetLastWorkerIdentity()] {
+			if a.GetState() != enums.PENDING_ACTIVITY_STATE_STARTED || !e.lost(run, a) {
 				continue
 			}
 			err := e.client.CompleteActivityByID(ctx, e.namespace, id, run, a.GetActivityId(), nil, workerDied())
@@ -161,9 +173,7 @@ func (e estate) give(ctx context.Context, kind string, data []byte) error {
 			e.out.WorkflowTasks++
 		}
 	case heldSticky:
-		_, err = e.client.WorkflowService().ShutdownWorker(ctx, &workflowservice.ShutdownWorkerRequest{
-			Namespace: e.namespace, StickyTaskQueue: string(data), Reason: "the process died",
-		})
+		e.background.Go(func() { e.empty(e.open, data) })
 	default:
 		return nil
 	}

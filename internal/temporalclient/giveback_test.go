@@ -46,7 +46,7 @@ func (s *server) RespondActivityTaskFailedById(_ context.Context, r *workflowser
 }
 
 // serve returns a client of the server.
-func serve(t *testing.T, s *server, held *Held) client.Client {
+func serve(t *testing.T, s workflowservice.WorkflowServiceServer, held *Held) client.Client {
 	t.Helper()
 	t.Setenv("TEMPORAL_CONFIG_FILE", filepath.Join(t.TempDir(), "absent.toml"))
 	l, err := net.Listen("tcp", "127.0.0.1:0")

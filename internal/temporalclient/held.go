@@ -9,11 +9,13 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/status"
 )
 
@@ -32,6 +34,8 @@ type Held struct {
 	open   context.Context // until Close; GiveBack goes on in the background
 	end    context.CancelFunc
 	asking sync.WaitGroup
+
+	mine mine
 }
 
 // Kinds of files in the folder of a process; each holds bytes of the server.
@@ -72,6 +76,7 @@ func identity(dir string) string {
 
 // Close ends the list of a process that ends in order, and holds nothing.
 func (h *Held) Close() error {
+	h.mine.close()
 	h.end()
 	h.asking.Wait()
 	return errors.Join(os.RemoveAll(h.dir), h.lock.Close())
@@ -90,33 +95,56 @@ func lockFile(path string) (*os.File, error) {
 	return f, nil
 }
 
-// option watches the calls of a connection.
-func (h *Held) option() grpc.DialOption { return grpc.WithChainUnaryInterceptor(h.watch) }
+// options watch the calls of a connection, and have it come back soon after its
+// server does.
+func (h *Held) options() []grpc.DialOption {
+	again := backoff.DefaultConfig
+	again.BaseDelay, again.MaxDelay = 100*time.Millisecond, 500*time.Millisecond
+	return []grpc.DialOption{
+		grpc.WithChainUnaryInterceptor(h.watch),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: again, MinConnectTimeout: dialTimeout}),
+	}
+}
 
 // watch notes what is handed out and what is answered.
 func (h *Held) watch(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, call grpc.UnaryInvoker, options ...grpc.CallOption) error {
-	err := call(ctx, method, req, reply, conn, options...)
+	err := call(ctx, method, req, reply, conn, append(options, waits(req)...)...)
 	if answered, ok := req.(interface{ GetTaskToken() []byte }); ok && settled(err) && isAnswer(req) {
 		h.drop(answered.GetTaskToken())
 	}
 	if err != nil {
+		h.brokenPoll(req, err)
 		return err
 	}
 	switch r := reply.(type) {
 	case *workflowservice.PollActivityTaskQueueResponse:
-		h.take(heldActivity, r.GetTaskToken())
+		h.takeActivity(r)
 	case *workflowservice.PollWorkflowTaskQueueResponse:
 		h.takeWorkflow(r)
 	case *workflowservice.RespondWorkflowTaskCompletedResponse:
 		h.takeWorkflow(r.GetWorkflowTask())
 		for _, a := range r.GetActivityTasks() {
-			h.take(heldActivity, a.GetTaskToken())
+			h.takeActivity(a)
 		}
 	}
 	if r, ok := req.(*workflowservice.RespondWorkflowTaskCompletedRequest); ok {
-		h.take(heldSticky, []byte(r.GetStickyAttributes().GetWorkerTaskQueue().GetName()))
+		h.take(heldSticky, noteOf(r.GetStickyAttributes().GetWorkerTaskQueue()))
 	}
 	return nil
+}
+
+// waits makes polls and answers wait for a server that is restarting. The SDK's own
+// pauses between attempts grow to ten seconds, and nobody would poll a server that
+// is back.
+func waits(req any) []grpc.CallOption {
+	switch req.(type) {
+	case *workflowservice.PollActivityTaskQueueRequest, *workflowservice.PollWorkflowTaskQueueRequest:
+	default:
+		if !isAnswer(req) {
+			return nil
+		}
+	}
+	return []grpc.CallOption{grpc.WaitForReady(true)}
 }
 
 // settled says whether the server is done with a task after an answer to it.
@@ -135,6 +163,12 @@ func isAnswer(req any) bool {
 	default:
 		return false
 	}
+}
+
+// takeActivity also remembers which activity it is, see lost.go.
+func (h *Held) takeActivity(task *workflowservice.PollActivityTaskQueueResponse) {
+	h.mine.take(task)
+	h.take(heldActivity, task.GetTaskToken())
 }
 
 // takeWorkflow leaves out queries, which nobody has to take over.
@@ -162,6 +196,7 @@ func (h *Held) take(kind string, token []byte) {
 }
 
 func (h *Held) drop(token []byte) {
+	h.mine.drop(token)
 	for _, kind := range []string{heldActivity, heldWorkflow} {
 		_ = os.Remove(h.path(token) + "." + kind) // mostly one of them is absent
 	}

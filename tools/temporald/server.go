@@ -188,6 +188,10 @@ func newTemporal(o options, db *config.SQL, ports []int) (temporal.Server, error
 	)
 }
 
+// taskTimeout is that of workflows whose client asks for none: a workflow task
+// whose worker died waits so long, at most, and stock is 10 s.
+const taskTimeout = 3 * time.Second
+
 // settings are the departures from stock behaviour. With one shard, the stock
 // 20 polls per second cost 50 ms at every hop; a second task-queue partition
 // only adds hops on one machine.
@@ -200,6 +204,7 @@ func settings() dynamicconfig.StaticClient {
 		dynamicconfig.MatchingNumTaskqueueReadPartitions.Key():  1,
 		dynamicconfig.MatchingNumTaskqueueWritePartitions.Key(): 1,
 		dynamicconfig.HistoryCacheHostLevelMaxSize.Key():        8096,
+		dynamicconfig.DefaultWorkflowTaskTimeout.Key():          taskTimeout,
 	}
 }
 
