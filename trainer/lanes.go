@@ -87,17 +87,23 @@ func (t *Trainer) passes(ctx context.Context, p program, micros []microbatch, fe
 		}()
 	}
 	started := 0
-	for i, mb := range micros {
-		for err == nil && started < min(i+lanes, len(micros)) {
+	fill := func(most int) {
+		for err == nil && started < min(most, len(micros)) {
 			if err = ctx.Err(); err == nil {
 				start(started)
 				started++
 			}
 		}
+	}
+	fill(lanes)
+	for i, mb := range micros {
 		if i == started {
 			break // only after an error
 		}
 		o := <-under[i]
+		if o.err == nil {
+			fill(i + 1 + lanes) // before take, which would leave a core idle
+		}
 		switch {
 		case err != nil:
 			finalize(o.out)

@@ -4,6 +4,8 @@ import (
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/support/exceptions"
+
+	"temper/trainer/vjp"
 )
 
 // Logprobs returns for each token log p(target) under softmax(logits /
@@ -12,10 +14,12 @@ import (
 // arXiv 2508.20722, section 2.2).
 //
 // All that is taken of the vocabulary axis are a maximum, two sums and one
-// element, and no logarithm. A vocabulary in pieces would merge those four.
+// element, and no logarithm. A vocabulary in pieces would merge those four. The
+// gradient is one product over that axis and one element put into it.
 //
 //	log p = z[target] - log s,  H = log s - sum(e^z z) / s
 //	z = x - max x,  s = sum e^z,  x = logits / temperature
+//	d log p / d x = onehot(target) - e^z / s
 func Logprobs(logits, targets *Node, temperature float64) (logprobs, entropy *Node) {
 	tokens := targets.Shape().Dimensions
 	logits.AssertRank(targets.Rank() + 1)
@@ -28,16 +32,18 @@ func Logprobs(logits, targets *Node, temperature float64) (logprobs, entropy *No
 	if temperature != 1 {
 		x = MulScalar(x, 1/temperature)
 	}
-	z := Sub(x, StopGradient(ReduceAndKeep(x, ReduceMax, -1))) // [N, V]
-	e := Exp(z)                                                // [N, V]
-	sum := ReduceSum(e, -1)                                    // [N]
-	logSum := Log(sum)                                         // [N]
-
 	rows := Iota(logits.Graph(), shapes.Make(targets.DType(), n), 0) // [N]
 	at := Stack([]*Node{rows, Reshape(targets, n)}, -1)              // [N, 2]
-	logprobs = Sub(Gather(z, at), logSum)                            // [N]
 
-	weighted := ReduceSum(Mul(StopGradient(e), StopGradient(z)), -1) // [N]
-	entropy = Sub(StopGradient(logSum), Div(weighted, StopGradient(sum)))
+	z := func(x *Node) *Node { return Sub(x, ReduceAndKeep(x, ReduceMax, -1)) } // [N, V]
+	sum := func(x *Node) *Node { return ReduceSum(Exp(z(x)), -1) }              // [N]
+	logprobs = vjp.With(x,
+		func(x *Node) *Node { return Sub(Gather(z(x), at), Log(sum(x))) }, // [N]
+		func(x, v *Node) *Node {
+			softmax := Mul(Exp(z(x)), InsertAxes(Neg(Div(v, sum(x))), -1)) // [N, V]
+			return ScatterSum(softmax, at, v, true, true)
+		})
+	weighted := ReduceSum(Mul(Exp(z(x)), z(x)), -1) // [N]
+	entropy = StopGradient(Sub(Log(sum(x)), Div(weighted, sum(x))))
 	return Reshape(logprobs, tokens...), Reshape(entropy, tokens...)
 }

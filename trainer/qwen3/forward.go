@@ -76,7 +76,12 @@ func Forward(scope *model.Scope, cfg Config, in Inputs, opts Options) *Node {
 // Logits maps hidden states [..., D] to scores over the vocabulary [..., V],
 // float32 from whatever type.
 func Logits(scope *model.Scope, cfg Config, hidden *Node) *Node {
-	return logits(scope, cfg, hidden, func(x, y *Node) *Node { return productAs(dtypes.Float32, x, y) })
+	return logits(scope, cfg, hidden, func(x, y *Node) *Node {
+		if x.DType() != dtypes.Float32 {
+			return productAs(dtypes.Float32, x, y)
+		}
+		return weighted(x, y, cfg.VocabSize)
+	})
 }
 
 // LogitsLikeDecode is Logits with the sums of DecodeLogits; see Options.
@@ -122,13 +127,8 @@ func (w weights) embed(tokens *Node) *Node {
 	return Gather(w.node(nameEmbed), InsertAxes(tokens, -1))
 }
 
-// linear is x [N, in] times a stored [out, in] weight, in the type of products: [N, out].
-func (w weights) linear(name string, x *Node) *Node {
-	if w.likeDecode {
-		return productLikeDecode(narrow(x, w.compute), w.node(name))
-	}
-	return product(narrow(x, w.compute), w.node(name))
-}
+// linear is linears with one weight.
+func (w weights) linear(name string, x *Node) *Node { return w.linears(x, name)[0] }
 
 // norm is x / rms(x) * weight over the last axis.
 func (w weights) norm(name string, x *Node) *Node {
@@ -143,18 +143,18 @@ func wide(x *Node) *Node { return narrow(x, dtypes.Float32) }
 // qkv projects x [N, D] of layer i to queries [N, H, E], keys and values [N, K, E].
 func (w weights) qkv(i int, x *Node, rope rope) (q, k, v *Node) {
 	x = narrow(w.norm(layerName(i, nameAttnNorm), x), w.compute)
-	heads := func(name string, n int) *Node {
-		return Reshape(w.linear(layerName(i, name), x), x.Shape().Dimensions[0], n, w.cfg.HeadDim)
+	qkv := w.linears(x, layerName(i, nameQ), layerName(i, nameK), layerName(i, nameV))
+	for j := range qkv {
+		qkv[j] = Reshape(qkv[j], x.Shape().Dimensions[0], -1, w.cfg.HeadDim)
 	}
-	q = rope.apply(w.norm(layerName(i, nameQNorm), wide(heads(nameQ, w.cfg.NumAttentionHeads))))
-	k = rope.apply(w.norm(layerName(i, nameKNorm), wide(heads(nameK, w.cfg.NumKeyValueHeads))))
-	return q, k, heads(nameV, w.cfg.NumKeyValueHeads)
+	q = rope.apply(w.norm(layerName(i, nameQNorm), wide(qkv[0])))
+	k = rope.apply(w.norm(layerName(i, nameKNorm), wide(qkv[1])))
+	return q, k, qkv[2]
 }
 
 // mlp is the SwiGLU of layer i with its norm: [N, D].
 func (w weights) mlp(i int, x *Node) *Node {
 	x = narrow(w.norm(layerName(i, nameMLPNorm), x), w.compute)
-	gate := wide(w.linear(layerName(i, nameGate), x)) // [N, F]
-	up := wide(w.linear(layerName(i, nameUp), x))     // [N, F]
-	return w.linear(layerName(i, nameDown), Mul(Mul(gate, Sigmoid(gate)), up))
+	both := w.linears(x, layerName(i, nameGate), layerName(i, nameUp))
+	return w.linear(layerName(i, nameDown), Mul(silu(wide(both[0])), wide(both[1])))
 }
