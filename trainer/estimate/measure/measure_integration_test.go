@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math"
 	"os"
 	"os/exec"
 	"slices"
@@ -118,7 +117,7 @@ func compare(t *testing.T, remat float64, steps []measure.Step) {
 			slices.Sort(all)
 			got = all[1]
 		}
-		off := float64(r.Peak)/float64(got) - 1
+		off, over := float64(r.Peak)/float64(got)-1, float64(r.Peak)/float64(max(got, atOnce(t, s)))-1
 		t.Logf("%.2g million parameters, vocabulary %5d, %d of %2d x %4d, remat %-5v sequences %d, updates %d, max_logits %d, kl %v, entropy %v: predicted %6.1f MB (%s), measured %6.1f MB, %+5.1f %%",
 			float64(s.Model.NumParameters())/1e6, s.Model.VocabSize, max(1, s.Passes), s.Rows, s.Length, s.Remat, max(1, s.Sequences), max(1, s.Minibatches), s.Loss.MaxLogits,
 			s.Loss.KL.Coefficient > 0, s.Loss.EntropyFraction > 0, float64(r.Peak)/1e6, r.PeakAt, float64(got)/1e6, 100*off)
@@ -126,10 +125,24 @@ func compare(t *testing.T, remat float64, steps []measure.Step) {
 		if s.Remat && s.Passes < 2 {
 			most = remat
 		}
-		if math.Abs(off) > most {
-			t.Errorf("the estimate is off by %.1f %%, want at most %.0f %%", 100*off, 100*most)
+		if off < -most || over > most {
+			t.Errorf("the estimate is %.1f %% above what the step took and %.1f %% above what its passes take at once, want from %.0f %% to %.0f %%",
+				100*off, 100*over, -100*most, 100*most)
 		}
 	}
+}
+
+// atOnce is what the passes side by side would take if each had its peak at the
+// same moment, and 0 for one pass. How near they come to it depends on the moment:
+// a machine that is busy with other work keeps them apart.
+func atOnce(t *testing.T, s measure.Step) int64 {
+	t.Helper()
+	passes := int64(s.Passes)
+	if passes < 2 {
+		return 0
+	}
+	s.Passes = 1
+	return passes * peak(t, s)
 }
 
 // peak takes the step in another process.
