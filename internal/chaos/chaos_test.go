@@ -157,8 +157,8 @@ func TestVictimsAreFoundByTheirCommandLines(t *testing.T) {
 		return cmd.Process.Pid
 	}
 	t.Chdir(dir)
-	script := "sleep 60 & wait\n"
-	for _, name := range []string{"sandbox", "worker"} {
+	// The worker's child never becomes another program.
+	for name, script := range map[string]string{"sandbox": "sleep 60 & wait\n", "worker": "(sleep 60; true) & wait\n"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(script), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -19,16 +19,22 @@ type Victim struct {
 
 // role is a process of the temper binary in one of its roles.
 func role(name string) func(Process, []Process) bool {
-	return func(p Process, _ []Process) bool {
-		return len(p.Args) > 1 && filepath.Base(p.Args[0]) == "temper" && p.Args[1] == name
+	return func(p Process, ancestors []Process) bool {
+		return len(p.Args) > 1 && filepath.Base(p.Args[0]) == "temper" && p.Args[1] == name && !unborn(p, ancestors)
 	}
 }
 
 // program is a process of another binary.
 func program(name string) func(Process, []Process) bool {
-	return func(p Process, _ []Process) bool {
-		return len(p.Args) > 0 && filepath.Base(p.Args[0]) == name
+	return func(p Process, ancestors []Process) bool {
+		return len(p.Args) > 0 && filepath.Base(p.Args[0]) == name && !unborn(p, ancestors)
 	}
+}
+
+// unborn tells a child that does not run its own program yet: until then it has
+// the command line of its parent.
+func unborn(p Process, ancestors []Process) bool {
+	return len(ancestors) > 0 && slices.Equal(p.Args, ancestors[0].Args)
 }
 
 // interpreter is anything that a sandbox started for itself.

@@ -145,24 +145,24 @@ func TestOutputOfACellIsCutByItself(t *testing.T) {
 	}
 }
 
-// TestNothingRunsBetweenCells: a thread counts only while a cell runs, and prints
-// into the cell that is current.
+// TestNothingRunsBetweenCells: a thread runs only while a cell does, so that its
+// time has a gap, and prints into the cell that is current.
 func TestNothingRunsBetweenCells(t *testing.T) {
 	_, in := open(t, jail.Config{})
 	k := kernel(t, in, sandbox.Request{})
-	cellOf(t, k, code("import threading, time", "n = 0", "def count():", "    global n",
-		"    while True:", "        n += 1", "        time.sleep(.001)",
-		"threading.Thread(target=count, daemon=True).start()"))
-	before := cellOf(t, k, code("n")).Value
-	time.Sleep(300 * time.Millisecond)
-	after := cellOf(t, k, code("n")).Value
-	a, _ := strconv.Atoi(before)
-	b, err := strconv.Atoi(after)
-	if err != nil || b-a > 50 {
-		t.Errorf("counted from %s to %s between two cells", before, after)
+	cellOf(t, k, code("import threading, time", "gap, turns, begun = 0, 0, threading.Event()", "def watch():", "    global gap, turns",
+		"    last = time.monotonic()", "    begun.set()", "    while True:", "        time.sleep(.001)", "        now = time.monotonic()",
+		"        gap, last, turns = max(gap, now - last), now, turns + 1",
+		"threading.Thread(target=watch, daemon=True).start()", "seen = begun.wait()"))
+	const pause = 500 * time.Millisecond
+	time.Sleep(pause)
+	res := cellOf(t, k, code("before = turns", "while turns < before + 2: time.sleep(.001)", "gap"))
+	if gap, err := strconv.ParseFloat(res.Value, 64); err != nil || gap < pause.Seconds() {
+		t.Errorf("a thread ran between two cells: its longest rest in %v is %s s (%v)", pause, res.Value, err)
 	}
-	cellOf(t, k, code("def late():", "    time.sleep(.05)", "    print('late')", "threading.Thread(target=late).start()"))
-	if res := cellOf(t, k, code("time.sleep(.3)")); res.Stdout != "late\n" {
+	cellOf(t, k, code("now, done = threading.Event(), threading.Event()", "def late():", "    now.wait()", "    print('late')", "    done.set()",
+		"threading.Thread(target=late).start()"))
+	if res := cellOf(t, k, code("now.set()", "over = done.wait()")); res.Stdout != "late\n" {
 		t.Errorf("got %+v", res)
 	}
 }
