@@ -192,7 +192,7 @@ func (w *witness) attack(t *testing.T, j *jail.Jail, a attack) {
 	}
 	a.judge(t, res)
 	if got := run(t, w.in, fingerprint); got.Stdout != w.clean {
-		t.Errorf("the next call finds\n%s%s\nwant\n%s", got.Stdout, got.Stderr, w.clean)
+		t.Errorf("the next call ends with %s (%s) and finds\n%s%s\nwant\n%s", got.Status, got.Reason, got.Stdout, got.Stderr, w.clean)
 	}
 }
 

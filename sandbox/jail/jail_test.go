@@ -57,6 +57,17 @@ func TestJailConforms(t *testing.T) {
 }
 
 // TestPlainModeStillRuns holds for machines without any namespaces.
+// TestMaskOfTheService: what the service keeps to itself does not lock programs
+// out of their own root, and they see the usual mask.
+func TestMaskOfTheService(t *testing.T) {
+	was := syscall.Umask(0o077)
+	defer syscall.Umask(was)
+	_, in := open(t, jail.Config{})
+	if res := run(t, in, sandbox.Request{Code: "import os, threading\noct(os.umask(0))"}); res.Value != "'0o22'" {
+		t.Errorf("got %+v", res)
+	}
+}
+
 func TestPlainModeStillRuns(t *testing.T) {
 	j, in := open(t, jail.Config{}.WithMode(jail.ModePlain))
 	var off []string

@@ -46,6 +46,7 @@ def make(number, args, mask):
 
 def prepare(cfg):
     """Builds the zygote's jail and finds out which layers hold."""
+    os.umask(0o022)  # other users enter the folders made here, whatever the service's own mask
     layers = Layers()
     jail = Jail(cfg, layers)
     namespaces = cfg["mode"] != "plain"
