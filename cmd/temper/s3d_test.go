@@ -16,12 +16,17 @@ import (
 	"temper/internal/blob"
 	"temper/internal/blob/memblob"
 	"temper/internal/config"
+	"temper/internal/freeport"
 )
 
 func s3dProcess(t *testing.T) *config.Process {
 	t.Helper()
+	addrs, err := freeport.Addresses(1) // which users other than root may listen on, too
+	if err != nil {
+		t.Fatal(err)
+	}
 	p := config.DefaultProcess()
-	p.Home, p.Store = t.TempDir(), "s3d://127.0.0.1:9"
+	p.Home, p.Store = t.TempDir(), "s3d://"+addrs[0]
 	return &p
 }
 
