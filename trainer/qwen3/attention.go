@@ -12,79 +12,120 @@ import (
 type fullAttention struct {
 	cfg        Config
 	batch, seq int
+	same       *Node // bool [B, T, T], the keys of each query's segment; nil where a row is one
 	mask       *Node // [B, K, G, T, T]
-	// fused makes the answers by the single operation that DecodeStep uses.
-	fused bool
-	same  *Node // bool [B, T, T], the keys of each query's segment; nil where a row is one
-	remat bool
+	remat      bool
+	// single makes the answers by the one operation that DecodeStep uses.
+	single bool
 }
 
+// newAttention prepares what all layers share.
 func newAttention(cfg Config, in Inputs, opts Options) fullAttention {
 	batch, seq := in.Tokens.Shape().Dimensions[0], in.Tokens.Shape().Dimensions[1]
 	a := fullAttention{cfg: cfg, batch: batch, seq: seq, remat: opts.Remat,
-		mask: attentionMask(cfg, in.Segments, in.Tokens.Graph(), batch, seq)}
-	if opts.LikeDecode && !opts.Compute.IsHalfPrecision() {
-		a.fused = true
-		if in.Segments != nil {
-			a.same = Equal(InsertAxes(in.Segments, 2), InsertAxes(in.Segments, 1))
-		}
+		single: opts.LikeDecode && !opts.Compute.IsHalfPrecision()}
+	if in.Segments != nil {
+		in.Segments.AssertDims(batch, seq)
+		a.same = Equal(InsertAxes(in.Segments, 2), InsertAxes(in.Segments, 1))
 	}
+	a.mask = a.far(in.Tokens.Graph())
 	return a
 }
 
-// attentionMask is what attention adds to its scores: 0 where a query may look,
-// a large negative number elsewhere. It is spread to the scores' shape
-// [B, K, G, T, T] once for all layers, which then add it at full speed.
-func attentionMask(cfg Config, segments *Node, g *Graph, batch, seq int) *Node {
-	allowed := InsertAxes(LowerTriangular(g, seq), 0) // [1, T, T]
-	if segments != nil {
-		segments.AssertRank(2)
-		same := Equal(InsertAxes(segments, 2), InsertAxes(segments, 1)) // [B, T, T]
-		allowed = LogicalAnd(BroadcastToShape(allowed, same.Shape()), same)
+// far is what attention adds to its scores: 0 where a query may look, a large
+// negative number elsewhere. It is spread to the scores' shape [B, K, G, T, T]
+// once for all layers, which then add it at full speed.
+func (a fullAttention) far(g *Graph) *Node {
+	allowed := InsertAxes(LowerTriangular(g, a.seq), 0) // [1, T, T]
+	if a.same != nil {
+		allowed = LogicalAnd(BroadcastToShape(allowed, a.same.Shape()), a.same)
 	}
 	// Half of the range leaves room for the score, so that the sum stays finite.
 	zero, far := ScalarZero(g, dtypes.Float32), Const(g, float32(-math.MaxFloat32/2))
 	mask := InsertAxes(Where(allowed, zero, far), 1, 1) // [B or 1, 1, 1, T, T]
-	return BroadcastToDims(mask, batch, cfg.NumKeyValueHeads, cfg.groups(), seq, seq)
+	return BroadcastToDims(mask, a.batch, a.cfg.NumKeyValueHeads, a.cfg.groups(), a.seq, a.seq)
 }
 
 // attend answers queries q [N, H, E] from keys and values k, v [N, K, E], in the
-// type of v: [N, H*E].
+// type of v: [N, H, E].
 //
-// Values are transposed once, so that no product transposes a [T, T] matrix,
-// neither on the way forward nor in a gradient.
+// The gradient is written out: what GoMLX derives makes the softmax twice and
+// copies matrices [T, T] again and again.
 func (a fullAttention) attend(q, k, v *Node) *Node {
-	if !a.fused {
-		return a.byProducts(q, k, v)
-	}
-	b, t, n := a.batch, a.seq, a.batch*a.seq
-	heads := func(x *Node) *Node { return Reshape(x, b, t, x.Shape().Dimensions[1], a.cfg.HeadDim) }
-	o, fused := InternalFusedOpCaller(func() *Node {
-		options := &compute.ScaledDotProductAttentionConfig{Causal: true}
-		if a.same != nil {
-			options.Mask = InternalBackendOutputs(a.same)[0]
+	var probs *Node
+	answer := func() *Node {
+		if a.single {
+			return a.singly(q, k, v)
 		}
-		o, _ := BackendFusedScaledDotProductAttention(heads(q), heads(k), heads(v), compute.AttentionAxesLayoutBSHD, options)
-		return o
-	}, func() *Node { return Reshape(a.byProducts(q, k, v), b, t, a.cfg.NumAttentionHeads, a.cfg.HeadDim) }, true)
-	if fused && a.remat {
-		// GoMLX makes a copy of this operation that returns its queries.
-		o = o.Checkpoint()
+		h := a.byHead(q, k, v)
+		probs = a.probs(h)
+		return a.byToken(contract(v.DType(), narrow(probs, v.DType()), 3, h.v, 2, leading(2)))
 	}
-	return Reshape(o, n, -1)
+	o, custom := withGradient(answer, func(in []*Node, grad *Node) []*Node {
+		if a.single { // or the probabilities of all layers are there before any is wanted
+			in[0] = SchedulingBarrier(in[0], grad)
+		}
+		h, p := a.byHead(in[0], in[1], in[2]), probs
+		if a.remat || a.single {
+			p = a.probs(h)
+		}
+		return a.gradients(h, p, grad)
+	}, q, k, v)
+	switch {
+	case !custom && a.single: // the backend has no such operation
+		a.single = false
+		return a.attend(q, k, v)
+	case !custom:
+		return answer()
+	case a.single && a.remat:
+		return o.Checkpoint() // GoMLX answers with the queries where it makes the operation again
+	}
+	return o
 }
 
-func (a fullAttention) byProducts(q, k, v *Node) *Node {
-	b, t, e := a.batch, a.seq, a.cfg.HeadDim
-	h, kv, groups := a.cfg.NumAttentionHeads, a.cfg.NumKeyValueHeads, a.cfg.groups()
-	q = narrow(MulScalar(q, 1/math.Sqrt(float64(e))), v.DType())
-	k = narrow(k, v.DType())
-	q = TransposeAllAxes(Reshape(q, b, t, h, e), 0, 2, 1, 3)       // [B, H, T, E]
-	k = TransposeAllAxes(Reshape(k, b, t, kv, e), 0, 2, 1, 3)      // [B, K, T, E]
-	v = TransposeAllAxes(Reshape(v, b, t, kv, e), 0, 2, 3, 1)      // [B, K, E, T]
-	scores := wide(product(Reshape(q, b, kv, groups*t, e), k))     // [B, K, G*T, T]
-	scores = Add(Reshape(scores, b, kv, groups, t, t), a.mask)     // [B, K, G, T, T]
-	probs := Reshape(Softmax(scores, -1), b, kv, groups*t, t)      // [B, K, G*T, T]
-	o := Reshape(product(narrow(probs, v.DType()), v), b, h, t, e) // [B, H, T, E]
-	return Reshape(TransposeAllAxes(o, 0, 2, 1, 3), b*t, h*e)
+// singly is attend by a single operation.
+func (a fullAttention) singly(q, k, v *Node) *Node {
+	byRow := func(x *Node) *Node { return Reshape(x, a.batch, a.seq, x.Shape().Dimensions[1], a.cfg.HeadDim) }
+	options := &compute.ScaledDotProductAttentionConfig{Causal: true}
+	if a.same != nil {
+		options.Mask = InternalBackendOutputs(a.same)[0]
+	}
+	o, _ := BackendFusedScaledDotProductAttention(byRow(q), byRow(k), byRow(v), compute.AttentionAxesLayoutBSHD, options)
+	return Reshape(o, q.Shape().Dimensions...)
+}
+
+// headwise is what the products of attention take, in the type of the values.
+type headwise struct {
+	queries *Node // [N, H, E], scaled
+	q, k, v *Node // [B, K, G*T, E] of the same, [B, K, T, E] twice
+}
+
+// byHead sorts queries, keys and values by head.
+func (a fullAttention) byHead(q, k, v *Node) headwise {
+	q = narrow(MulScalar(q, a.scale()), v.DType())
+	return headwise{queries: q, q: a.heads(q), k: a.heads(narrow(k, v.DType())), v: a.heads(v)}
+}
+
+// scale is that of the scores.
+func (a fullAttention) scale() float64 { return 1 / math.Sqrt(float64(a.cfg.HeadDim)) }
+
+// probs are the weights of the keys of each query: float32 [B, K, G*T, T].
+func (a fullAttention) probs(h headwise) *Node {
+	scores := wide(contract(h.q.DType(), h.q, 3, h.k, 3, leading(2))) // [B, K, G*T, T]
+	p := Softmax(Add(Reshape(scores, a.mask.Shape().Dimensions...), a.mask), -1)
+	return Reshape(p, scores.Shape().Dimensions...)
+}
+
+// heads sorts x [N, H or K, E] by keys' heads: [B, K, G*T or T, E].
+func (a fullAttention) heads(x *Node) *Node {
+	kv, e := a.cfg.NumKeyValueHeads, a.cfg.HeadDim
+	x = TransposeAllAxes(Reshape(x, a.batch, a.seq, -1, e), 0, 2, 1, 3) // [B, H or K, T, E]
+	return Reshape(x, a.batch, kv, -1, e)
+}
+
+// byToken is the inverse of heads.
+func (a fullAttention) byToken(x *Node) *Node {
+	e := a.cfg.HeadDim
+	x = TransposeAllAxes(Reshape(x, a.batch, -1, a.seq, e), 0, 2, 1, 3) // [B, T, H or K, E]
+	return Reshape(x, a.batch*a.seq, -1, e)
 }

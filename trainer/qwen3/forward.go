@@ -64,7 +64,7 @@ func Forward(scope *model.Scope, cfg Config, in Inputs, opts Options) *Node {
 			x = x.Checkpoint()
 		}
 		q, k, v := w.qkv(i, x, rope) // [N, H|K|K, E]
-		x = Add(x, wide(w.linear(layerName(i, nameO), att.attend(q, k, v))))
+		x = Add(x, wide(w.linear(layerName(i, nameO), Reshape(att.attend(q, k, v), batch*seq, -1))))
 		x = Add(x, wide(w.mlp(i, x)))
 	}
 	if opts.Remat {
@@ -89,7 +89,7 @@ func LogitsLikeDecode(scope *model.Scope, cfg Config, hidden *Node) *Node {
 	if hidden.DType() != dtypes.Float32 {
 		return Logits(scope, cfg, hidden)
 	}
-	return logits(scope, cfg, hidden, productLikeDecode)
+	return logits(scope, cfg, hidden, func(x, y *Node) *Node { return productLikeDecode(x, y, cfg.VocabSize) })
 }
 
 // logits is a product of hidden states [..., D] and the head.

@@ -17,7 +17,7 @@ func (w weights) linears(x *Node, names ...string) []*Node {
 	out := make([]*Node, len(names))
 	for i, y := range ys {
 		if w.likeDecode {
-			out[i] = productLikeDecode(x, y)
+			out[i] = productLikeDecode(x, y, width)
 		} else {
 			out[i] = weighted(x, y, width)
 		}

@@ -65,16 +65,17 @@ func panelOf(x *Node, axis, from, to int) *Node {
 	return SliceAxis(x, axis, AxisRange(from, to))
 }
 
-// productLikeDecode is product of x [N, in] and y [out, in] in float32 with the
-// sums of DecodeStep. Small ones are cut into panels with the second factor in
-// the layout of the kernel that makes one chain of each; their gradient is product's.
-func productLikeDecode(x, y *Node) *Node {
-	n, depth, width := x.Shape().Dimensions[0], x.Shape().Dimensions[1], y.Shape().Dimensions[0]
-	if x.DType() != dtypes.Float32 || n*depth*width >= smallProduct {
-		return product(x, y)
+// productLikeDecode is weighted with the sums of DecodeStep, in float32. Small
+// products are cut into panels, with the weight in the layout of the kernel that
+// makes one chain of each; their gradient is that of weighted.
+func productLikeDecode(x, y *Node, width int) *Node {
+	n, in, out := x.Shape().Dimensions[0], x.Shape().Dimensions[1], y.Shape().Dimensions[0]
+	if x.DType() != dtypes.Float32 || n*in*out >= smallProduct {
+		return weighted(x, y, width)
 	}
-	out, _ := InternalFusedOpCaller(func() *Node { return inPanels(x, y) }, func() *Node { return product(x, y) }, true)
-	return out
+	sum, _ := InternalFusedOpCaller(
+		func() *Node { return inPanels(x, y) }, func() *Node { return weighted(x, y, width) }, true)
+	return sum
 }
 
 // inPanels adds up the products of the panels of x [N, in] and y [out, in].

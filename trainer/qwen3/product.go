@@ -24,9 +24,8 @@ func productAs(result dtypes.DType, x, y *Node) *Node {
 	if yType != factor {
 		y = ConvertDType(y, factor)
 	}
-	if factor.IsHalfPrecision() { // GoMLX would multiply in float32 on the way back
-		x = IdentityWithCustomGradient(x, func(_, grad *Node) *Node { return firstGradient(grad, factor) })
-	}
+	// GoMLX would multiply half precision in float32 on the way back, and copies float32.
+	x = IdentityWithCustomGradient(x, func(_, grad *Node) *Node { return firstGradient(grad, factor) })
 	outer := leading(x.Rank() - 2)
 	return contract(result, x, x.Rank()-1, y, y.Rank()-1, outer)
 }
