@@ -1,6 +1,7 @@
 package jail
 
 import (
+	"errors"
 	"os"
 	"strings"
 	"time"
@@ -42,7 +43,8 @@ func (c *capture) open() {
 	c.file, c.fd = os.NewFile(uintptr(c.fd), "output"), -1
 }
 
-// read drains the stream until its end, a deadline, or a flood.
+// read drains the stream until its end, a flood, or a deadline, at which it takes
+// what is there: on a busy machine it may not have read before.
 func (c *capture) read() {
 	buf := make([]byte, 8<<10)
 	for {
@@ -52,6 +54,11 @@ func (c *capture) read() {
 			c.flooded = true
 			c.flood <- struct{}{} // has room for both streams
 		}
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			if raw, err := c.file.SyscallConn(); err == nil {
+				_ = raw.Control(func(fd uintptr) { c.sweep(int(fd)) }) // fails with a closed file only
+			}
+		}
 		if err != nil || c.flooded {
 			break
 		}
@@ -59,11 +66,12 @@ func (c *capture) read() {
 	_ = c.file.Close() // read side; nothing to lose
 }
 
-// sweep takes what a dead writer left in the pipe.
-func (c *capture) sweep() {
+// sweep takes what a dead writer left in the pipe fd. What strays of the program
+// still write is bounded like all output.
+func (c *capture) sweep(fd int) {
 	var buf [4 << 10]byte
-	for {
-		n, err := unix.Read(c.fd, buf[:])
+	for c.total <= c.bound {
+		n, err := unix.Read(fd, buf[:])
 		if err == unix.EINTR {
 			continue
 		}
