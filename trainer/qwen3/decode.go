@@ -159,12 +159,17 @@ func (d decoder) attend(q, k, v *Node) *Node {
 	return Gather(all, InsertAxes(d.in.Answers, -1))
 }
 
-// mlp is the SwiGLU of layer i with its norm: [N, D].
+// mlp is the SwiGLU of layer i with its norm: [N, D]. The panels of its middle are
+// made apart: the CPU backend cuts matrices element by element.
 func (d decoder) mlp(i int, x *Node) *Node {
 	x = d.norm(x, layerName(i, nameMLPNorm))
-	gate := d.matmul(x, layerName(i, nameGate)) // [N, F]
-	up := d.matmul(x, layerName(i, nameUp))     // [N, F]
-	return d.matmul(Mul(Mul(gate, Sigmoid(gate)), up), layerName(i, nameDown))
+	parts := make([]*Node, storedPanels(d.cfg.IntermediateSize, d.cfg.HiddenSize))
+	for p := range parts {
+		gate := d.matmul(x, panelName(layerName(i, nameGate), p)) // [N, panel]
+		up := d.matmul(x, panelName(layerName(i, nameUp), p))     // [N, panel]
+		parts[p] = DotGeneral(Mul(Mul(gate, Sigmoid(gate)), up), []int{1}, nil, d.node(panelName(layerName(i, nameDown), p)), []int{0}, nil)
+	}
+	return addUp(parts)
 }
 
 // angles looks up the cosines and sines of the tokens' positions: [N, 1, E] each.

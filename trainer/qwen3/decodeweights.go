@@ -2,6 +2,7 @@ package qwen3
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/model"
@@ -44,6 +45,8 @@ func ImportDecode(store *model.Store, cfg Config, lookup func(name string) (Tens
 			continue
 		case spec.Name == nameEmbed || len(spec.Shape) == 1:
 			err = put(spec.Name, t.Data, spec.Shape...)
+		case strings.HasSuffix(spec.Name, nameGate) || strings.HasSuffix(spec.Name, nameUp):
+			err = putParts(put, spec.Name, t, cfg.HiddenSize)
 		default:
 			err = putPanels(put, spec.Name, t, spec.Shape[0])
 		}
@@ -60,11 +63,23 @@ func putPanels(put func(name string, data []float32, shape ...int) error, name s
 	data, depth := transpose(t, width), t.Shape[1]
 	n := storedPanels(depth, width)
 	for i := range n {
-		from, to := panelAt(i, depth)
-		if n == 1 {
-			to = depth
-		}
+		from, to := storedPanel(i, n, depth)
 		if err := put(panelName(name, i), data[from*width:to*width], to-from, width); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// putParts stores a weight [out, in] as so many weights [in, part] beside one
+// another, whose results are the panels of what a product of width columns takes.
+func putParts(put func(name string, data []float32, shape ...int) error, name string, t Tensor, width int) error {
+	out, in := t.Shape[0], t.Shape[1]
+	n := storedPanels(out, width)
+	for i := range n {
+		from, to := storedPanel(i, n, out)
+		part := Tensor{Shape: []int{to - from, in}, Data: t.Data[from*in : to*in]}
+		if err := putPanels(put, panelName(name, i), part, to-from); err != nil {
 			return err
 		}
 	}

@@ -49,6 +49,14 @@ func storedPanels(depth, width int) int {
 	return numPanels(depth)
 }
 
+// storedPanel bounds one of n stored panels.
+func storedPanel(i, n, depth int) (from, to int) {
+	if n == 1 {
+		return 0, depth
+	}
+	return panelAt(i, depth)
+}
+
 // numPanels is the number of panels of a sum of so many terms.
 func numPanels(depth int) int { return (depth + panelDepth() - 1) / panelDepth() }
 
