@@ -27,9 +27,9 @@ type Control struct {
 	PeakRSS func() int64
 }
 
-// Trainer updates policies. It holds the training state of one run at a time
-// and can rebuild it from the store at any moment. Its activities run one after
-// another.
+// Trainer updates policies. It trains one run at a time, keeps the states of a few
+// others, and can rebuild each from the store at any moment. Its activities run one
+// after another.
 type Trainer struct {
 	Store blob.Store
 	// NewLearner makes a learner without weights for a run's model.
@@ -38,9 +38,15 @@ type Trainer struct {
 	// Background runs the storing of a checkpoint beside the activities; nil
 	// means a goroutine.
 	Background func(task func())
+	// MaxResident is how many runs keep their state here while another one is
+	// trained, and MaxResidentBytes what all of them together may take, with the one
+	// that is trained; 0 keeps none.
+	MaxResident      int
+	MaxResidentBytes int64
 
 	mu      sync.Mutex
 	session *session
+	parked  []*session   // of runs that wait, the longest first
 	doing   atomic.Value // string: for people who look at heartbeats
 }
 

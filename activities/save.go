@@ -254,22 +254,26 @@ func newHolder() string {
 	return fmt.Sprintf("%s/%d/%s", host, os.Getpid(), rand.Text()[:12])
 }
 
-// CloseTrainer ends the trainer's session after its worker has stopped. A save
+// CloseTrainer ends the trainer's sessions after its worker has stopped. A save
 // under way gets the time of patience to come to its end; one that does not is
 // made again by whoever goes on with the run.
 func CloseTrainer(t *Trainer, patience time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s := t.session
-	if s == nil {
-		return
-	}
-	if s.upload != nil {
-		select {
-		case <-s.upload.done:
-		case <-time.After(patience):
+	late := time.After(patience)
+	for _, s := range append(t.parked, t.session) {
+		if s != nil && s.upload != nil {
+			select {
+			case <-s.upload.done:
+			case <-late:
+				late = time.After(0) // for the others
+			}
 		}
 	}
+	for _, s := range t.parked {
+		s.close()
+	}
+	t.parked = nil
 	t.drop()
 }
 
@@ -278,7 +282,6 @@ func (t *Trainer) drop() {
 	if t.session == nil {
 		return
 	}
-	t.session.abandon()
-	t.session.learner.Close()
+	t.session.close()
 	t.session = nil
 }

@@ -101,15 +101,35 @@ func (t *Trainer) open(ctx context.Context, run RunRef) (*session, error) {
 		t.session.runContext = rc // amended: what was made stays as it is
 		return t.session, t.session.resume(ctx)
 	}
-	if t.session != nil {
-		if err := t.session.flush(ctx); err != nil && !errors.Is(err, checkpoint.ErrFenced) {
-			return nil, err
-		}
-		t.drop()
+	back, err := t.waiting(ctx, run.RunID)
+	if err != nil {
+		return nil, err
 	}
+	if back != nil {
+		return t.takeBack(ctx, back, rc)
+	}
+	if err := t.park(ctx, sizeOf(rc.model)); err != nil {
+		return nil, err
+	}
+	return t.first(ctx, rc)
+}
+
+// takeBack makes a session that waited the current one.
+func (t *Trainer) takeBack(ctx context.Context, s *session, rc *runContext) (*session, error) {
+	if err := t.park(ctx, s.size()); err != nil {
+		t.parked = append(t.parked, s)
+		return nil, err
+	}
+	s.runContext = rc
+	t.session = s
+	return s, s.resume(ctx)
+}
+
+// first makes a session of a run that has none here.
+func (t *Trainer) first(ctx context.Context, rc *runContext) (*session, error) {
 	learner, err := t.NewLearner(rc.cfg, rc.model)
 	if err != nil {
-		return nil, fmt.Errorf("learner of run %s: %w", run.RunID, err)
+		return nil, fmt.Errorf("learner of run %s: %w", rc.run.RunID, err)
 	}
 	background := t.Background
 	if background == nil {

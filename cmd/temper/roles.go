@@ -90,6 +90,9 @@ func trainerCommand() *cobra.Command {
 	backend := cmd.Flags().String("backend", "go", "GoMLX backend")
 	mesh := cmd.Flags().String("mesh", "", "devices of an XLA backend for training, like data=4,model=2; empty = one device")
 	concurrent := cmd.Flags().Int("concurrent-rollouts", 128, "trajectories under way at a time")
+	var keep resident
+	cmd.Flags().IntVar(&keep.runs, "resident-runs", 3, "runs whose state stays in memory while another one is trained; 0 = none")
+	cmd.Flags().Int64Var(&keep.mib, "resident-mib", 1024, "MiB that their states and that of the run in training may take, at 16 bytes a parameter")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		m, err := device.ParseMesh(*mesh)
 		if err == nil {
@@ -98,13 +101,22 @@ func trainerCommand() *cobra.Command {
 		if err != nil {
 			return usageError{fmt.Errorf("--mesh: %w", err)}
 		}
-		return serveTrainer(cmd.Context(), p, placement{*backend, m}, *concurrent)
+		if keep.runs < 0 || keep.mib < 0 {
+			return usagef("--resident-runs %d and --resident-mib %d: want at least 0", keep.runs, keep.mib)
+		}
+		return serveTrainer(cmd.Context(), p, placement{*backend, m}, *concurrent, keep)
 	}
 	cmd.AddCommand(trainerPlanCommand())
 	return cmd
 }
 
-func serveTrainer(ctx context.Context, p *config.Process, on placement, concurrent int) error {
+// resident is how much of the runs that take turns stays in memory.
+type resident struct {
+	runs int
+	mib  int64
+}
+
+func serveTrainer(ctx context.Context, p *config.Process, on placement, concurrent int, keep resident) error {
 	log := newLogger("trainer")
 	c, store, done, err := connectWorker(ctx, p, "trainer", log)
 	if err != nil {
@@ -127,7 +139,9 @@ func serveTrainer(ctx context.Context, p *config.Process, on placement, concurre
 		MaxConcurrent: concurrent, Now: time.Now,
 	}
 	defer activities.CloseEngines(rollouts)
-	trainer := &activities.Trainer{Store: store, NewLearner: learners.make, Now: time.Now}
+	trainer := &activities.Trainer{
+		Store: store, NewLearner: learners.make, Now: time.Now, MaxResident: keep.runs, MaxResidentBytes: keep.mib << 20,
+	}
 	defer activities.CloseTrainer(trainer, savePatience)
 	return serveAll(ctx, p, "trainer",
 		func(ctx context.Context, o workers.Options) error { return workers.RunTrainer(ctx, c, trainer, o) },
