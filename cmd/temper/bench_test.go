@@ -121,7 +121,7 @@ func TestBenchCheckpoint(t *testing.T) {
 	if err := json.Unmarshal(out.Bytes(), &r); err != nil {
 		t.Fatal(err)
 	}
-	if r.SaveOf <= 0 || r.LoadOf <= 0 || r.Bytes < 900<<10 {
+	if r.SaveOf.Least <= 0 || r.LoadOf.Least <= 0 || r.Bytes < 900<<10 {
 		t.Errorf("%+v", r)
 	}
 	err := filepath.WalkDir(home, func(path string, entry fs.DirEntry, err error) error {

@@ -26,9 +26,10 @@ func benchCheckpointCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 	}
 	p := processFlags(cmd)
-	text := cmd.Flags().String("size", size.String(), "size of the state: weights and two moments, 12 bytes a parameter; needs four times that in memory")
+	text := cmd.Flags().String("size", size.String(), "size of the state: weights and two moments, 12 bytes a parameter; needs five times that in memory")
 	cmd.Flags().StringVar(&c.Backend, "backend", c.Backend, "device that the state is copied from")
 	cmd.Flags().IntVar(&c.Rounds, "rounds", benchStoreRounds, "checkpoints, of which the median counts")
+	cmd.Flags().BoolVar(&c.Cold, "cold", false, "read files from the disk, not from the page cache")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := size.UnmarshalText([]byte(*text)); err != nil || size < 1<<20 {
@@ -81,15 +82,16 @@ func openBenchStore(ctx context.Context, p *config.Process) (blob.Store, error) 
 func printCheckpoint(out io.Writer, r bench.CheckpointReport) {
 	fmt.Fprintf(out, "store %s\nstate of %s in %d shards, %.1fM parameters, medians of %d; peak RSS %d MiB\n",
 		r.Store, config.Bytes(r.Bytes), r.Shards, float64(r.Bytes)/12e6, len(r.Rounds), r.PeakRSS>>20)
-	line := func(name string, took, raw bench.Cost, share float64) {
+	line := func(name string, took, raw bench.Cost, share bench.Share) {
 		mib := float64(r.Bytes) / (1 << 20)
 		fmt.Fprintf(out, "%-16s %10.1f ms %9.1f MiB/s, CPU %8.1f ms", name, ms(took.Wall), mib/took.Wall.Seconds(), ms(took.CPU))
 		if raw.Wall > 0 {
-			fmt.Fprintf(out, "   %5.2f x the client library (%.1f MiB/s, CPU %.1f ms)", share, mib/raw.Wall.Seconds(), ms(raw.CPU))
+			fmt.Fprintf(out, "   %5.2f x the client library (%.2f to %.2f; it: %.1f MiB/s, CPU %.1f ms)", share.Median, share.Least, share.Most, mib/raw.Wall.Seconds(), ms(raw.CPU))
 		}
 		fmt.Fprintln(out)
 	}
-	line("training waits", r.Median.Stall, bench.Cost{}, 0)
+	line("first wait", r.First, bench.Cost{}, bench.Share{})
+	line("training waits", r.Median.Stall, bench.Cost{}, bench.Share{})
 	line("save behind it", r.Median.Save, r.Median.RawPut, r.SaveOf)
 	line("load and verify", r.Median.Load, r.Median.RawGet, r.LoadOf)
 }

@@ -8,6 +8,8 @@ import (
 	"io"
 	"io/fs"
 	mathrand "math/rand/v2"
+	"runtime"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -20,7 +22,7 @@ import (
 
 const (
 	// benchStoreRounds is how often each transfer is repeated; the median counts.
-	benchStoreRounds = 3
+	benchStoreRounds = 5
 	// benchStoreOps is how many small operations a latency is measured over.
 	benchStoreOps = 100
 	// benchRacers swap one key at once, benchRaces times.
@@ -35,6 +37,7 @@ type rawStore interface {
 
 func benchStoreCommand() *cobra.Command {
 	size := config.Bytes(1 << 30)
+	var cold bool
 	cmd := &cobra.Command{
 		Use:   "store",
 		Short: "Measure a store: throughput beside its client library's, latencies, a race of 16 writers",
@@ -42,6 +45,7 @@ func benchStoreCommand() *cobra.Command {
 	}
 	p := processFlags(cmd)
 	text := cmd.Flags().String("size", size.String(), "size of the large blob")
+	cmd.Flags().BoolVar(&cold, "cold", false, "read files from the disk, not from the page cache")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := size.UnmarshalText([]byte(*text)); err != nil || size < 1 {
 			return usagef("--size %q: want a size such as 256MiB", *text)
@@ -50,19 +54,27 @@ func benchStoreCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return benchStore(cmd.Context(), store, int64(size), cmd.OutOrStdout())
+		b := &storeBench{store: store, folder: "bench/" + rand.Text() + "/", size: int64(size), cold: cold, out: cmd.OutOrStdout()}
+		return b.run(cmd.Context())
 	}
 	return cmd
 }
 
-// benchStore works below a folder of its own and removes what it put there.
-func benchStore(ctx context.Context, store blob.Store, size int64, out io.Writer) (err error) {
-	if err := probeStore(ctx, store); err != nil {
+// storeBench works below a folder of its own and removes what it put there.
+type storeBench struct {
+	store  blob.Store
+	folder string
+	size   int64
+	cold   bool // reads come from the disk
+	out    io.Writer
+}
+
+func (b *storeBench) run(ctx context.Context) (err error) {
+	if err := probeStore(ctx, b.store); err != nil {
 		return err
 	}
-	b := &storeBench{store: store, folder: "bench/" + rand.Text() + "/", size: size, out: out}
 	defer func() { err = errors.Join(err, b.clean(context.WithoutCancel(ctx))) }()
-	fmt.Fprintf(out, "store %s, large blob %s\n", store.Locate(""), config.Bytes(size))
+	fmt.Fprintf(b.out, "store %s, large blob %s\n", b.store.Locate(""), config.Bytes(b.size))
 	for _, step := range []func(context.Context) error{b.throughput, b.latencies, b.race} {
 		if err := step(ctx); err != nil {
 			return err
@@ -71,50 +83,66 @@ func benchStore(ctx context.Context, store blob.Store, size int64, out io.Writer
 	return nil
 }
 
-type storeBench struct {
-	store  blob.Store
-	folder string
-	size   int64
-	out    io.Writer
-}
-
 // transfer is one way to move the large blob.
 type transfer struct {
 	name, beside string
 	move         func(context.Context) error
+	warm         func(context.Context) error // what comes before it, untimed; nil for nothing
 }
 
 // throughput moves the same bytes by the store and by its library, in turns.
 func (b *storeBench) throughput(ctx context.Context) error {
 	large, rawKey := b.folder+"large", b.folder+"raw"
 	var ref blob.Ref
+	into := make(memory, b.size)
+	clear(into) // touches it
+	verify := func(ctx context.Context) error {
+		_, err := blob.ReadRef(ctx, b.store, ref)
+		return err
+	}
 	transfers := []transfer{
 		{"put", "raw put", func(ctx context.Context) (err error) {
 			ref, err = b.store.Put(ctx, large, &noise{left: b.size}, blob.Always)
 			return err
-		}},
-		{"get", "raw get", func(ctx context.Context) error { return b.get(ctx, large) }},
+		}, nil},
+		{"get", "raw get", func(ctx context.Context) error { return b.get(ctx, large) }, nil},
 		{"get in parallel", "raw get", func(ctx context.Context) error {
 			_, err := blob.ReadInto(ctx, b.store, large, nowhere{})
 			return err
-		}},
-		{"get and verify", "raw get to memory", func(ctx context.Context) error {
-			_, err := blob.ReadRef(ctx, b.store, ref)
-			return err
-		}},
+		}, nil},
+		// The raw one has its memory already, so the heap is given it here.
+		{"get and verify", "raw get to memory", verify, verify},
 	}
 	if raw, ok := b.store.(rawStore); ok {
 		transfers = append(transfers,
-			transfer{"raw put", "", func(ctx context.Context) error { return raw.RawPut(ctx, rawKey, &noise{left: b.size}) }},
-			transfer{"raw get", "", func(ctx context.Context) error { return raw.RawGet(ctx, rawKey, nowhere{}) }},
-			transfer{"raw get to memory", "", func(ctx context.Context) error { return raw.RawGet(ctx, rawKey, make(memory, b.size)) }})
+			transfer{"raw put", "", func(ctx context.Context) error { return raw.RawPut(ctx, rawKey, &noise{left: b.size}) }, nil},
+			transfer{"raw get", "", func(ctx context.Context) error { return raw.RawGet(ctx, rawKey, nowhere{}) }, nil},
+			transfer{"raw get to memory", "", func(ctx context.Context) error { return raw.RawGet(ctx, rawKey, into) }, nil})
 	}
+	return b.compare(ctx, transfers, large, rawKey)
+}
+
+// compare repeats the transfers, in the other order every second time, as each
+// finds the machine as the one before it leaves it. The memory of garbage is kept,
+// so that none measures how the kernel, or the host of a virtual machine, gives memory.
+func (b *storeBench) compare(ctx context.Context, transfers []transfer, keys ...string) error {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	took := map[string][]time.Duration{}
-	for range benchStoreRounds {
-		for _, t := range transfers {
-			if err := b.forget(large, rawKey); err != nil {
+	for round := range benchStoreRounds {
+		for i := range transfers {
+			t := transfers[i]
+			if round%2 == 1 {
+				t = transfers[len(transfers)-1-i]
+			}
+			if t.warm != nil {
+				if err := t.warm(ctx); err != nil {
+					return fmt.Errorf("%s: %w", t.name, err)
+				}
+			}
+			if err := b.forget(keys...); err != nil {
 				return err
 			}
+			runtime.GC()
 			started := time.Now()
 			if err := t.move(ctx); err != nil {
 				return fmt.Errorf("%s: %w", t.name, err)
@@ -128,10 +156,10 @@ func (b *storeBench) throughput(ctx context.Context) error {
 	return nil
 }
 
-// forget lets a store on files read from the disk, not from memory.
+// forget lets a store on files read from the disk, where that is asked for.
 func (b *storeBench) forget(keys ...string) error {
 	f, ok := b.store.(interface{ Forget(key string) error })
-	if !ok {
+	if !ok || !b.cold {
 		return nil
 	}
 	for _, key := range keys {
@@ -153,14 +181,20 @@ func (b *storeBench) get(ctx context.Context, key string) error {
 	return err
 }
 
-// rate prints one line of throughput.
+// rate prints one line of throughput: the medians, and what the rounds say of
+// ours beside the library's.
 func (b *storeBench) rate(name string, took, beside []time.Duration) {
 	if len(took) == 0 {
 		return
 	}
 	line := fmt.Sprintf("%-18s %8.1f MiB/s", name, float64(b.size)/(1<<20)/middle(took).Seconds())
 	if len(beside) > 0 {
-		line += fmt.Sprintf("   %5.2f x the client library", middle(beside).Seconds()/middle(took).Seconds())
+		shares := make([]float64, len(took))
+		for round := range took {
+			shares[round] = beside[round].Seconds() / took[round].Seconds()
+		}
+		slices.Sort(shares)
+		line += fmt.Sprintf("   %5.2f x the client library (%.2f to %.2f)", shares[len(shares)/2], shares[0], shares[len(shares)-1])
 	}
 	fmt.Fprintln(b.out, line)
 }

@@ -8,13 +8,16 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"temper/internal/blob"
 	"temper/internal/config"
 	"temper/trainer"
 	"temper/trainer/checkpoint"
+	"temper/trainer/hostmem"
 	"temper/trainer/qwen3"
 	"temper/trainer/safetensors"
 )
@@ -37,6 +40,10 @@ type CheckpointConfig struct {
 	// Backend is the device that the state is copied from; "" is the CPU backend.
 	Backend string
 	Rounds  int
+	// Cold drops files from the page cache before each load. A virtual machine
+	// whose host takes free memory back pays for that with times that say nothing
+	// about either side, so it is not the default.
+	Cold bool
 }
 
 // CheckpointRound is what one checkpoint took.
@@ -54,15 +61,25 @@ type CheckpointRound struct {
 
 // CheckpointReport has the rounds, their medians, and what follows from these.
 type CheckpointReport struct {
-	Store   string            `json:"store"`
-	Model   qwen3.Config      `json:"model"`
-	Bytes   int64             `json:"bytes"`
-	Shards  int               `json:"shards"`
-	Rounds  []CheckpointRound `json:"rounds"`
-	Median  CheckpointRound   `json:"median"`
-	SaveOf  float64           `json:"save_of_raw,omitempty"` // share of the raw throughput
-	LoadOf  float64           `json:"load_of_raw,omitempty"`
-	PeakRSS int64             `json:"peak_rss_bytes"`
+	Store  string       `json:"store"`
+	Model  qwen3.Config `json:"model"`
+	Bytes  int64        `json:"bytes"`
+	Shards int          `json:"shards"`
+	// First is the wait for the first save, which has to get its memory.
+	First  Cost              `json:"first_stall"`
+	Rounds []CheckpointRound `json:"rounds"`
+	Median CheckpointRound   `json:"median"`
+	// SaveOf and LoadOf are shares of the raw throughput of the same round.
+	SaveOf  Share `json:"save_of_raw,omitzero"`
+	LoadOf  Share `json:"load_of_raw,omitzero"`
+	PeakRSS int64 `json:"peak_rss_bytes"`
+}
+
+// Share is a ratio over the rounds.
+type Share struct {
+	Median float64 `json:"median"`
+	Least  float64 `json:"least"`
+	Most   float64 `json:"most"`
 }
 
 // rawStore is a store that also moves bytes with its client library alone.
@@ -72,7 +89,7 @@ type rawStore interface {
 }
 
 // Checkpoint measures what saving and loading the state of a model cost. It
-// holds up to four times the size in memory.
+// holds up to five times the size in memory.
 func Checkpoint(ctx context.Context, c CheckpointConfig) (CheckpointReport, error) {
 	if c.Size < minCheckpoint || c.Rounds < 1 {
 		return CheckpointReport{}, fmt.Errorf("%d bytes, %d rounds: want at least %d and 1", c.Size, c.Rounds, minCheckpoint)
@@ -82,7 +99,13 @@ func Checkpoint(ctx context.Context, c CheckpointConfig) (CheckpointReport, erro
 		return CheckpointReport{}, err
 	}
 	defer b.trainer.Close()
+	// Garbage is collected before each part and its memory kept: a part that has to
+	// get its memory anew measures the kernel, and below a hypervisor the host.
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	r := CheckpointReport{Store: c.Store.Locate(""), Model: b.model}
+	if r.First, err = timed(b.snapshot); err != nil {
+		return CheckpointReport{}, err
+	}
 	for step := 1; step <= c.Rounds; step++ {
 		round, err := b.round(ctx, step, &r)
 		err = errors.Join(err, clean(context.WithoutCancel(ctx), c.Store))
@@ -99,12 +122,18 @@ func Checkpoint(ctx context.Context, c CheckpointConfig) (CheckpointReport, erro
 // saver has a trainer with a full state.
 type saver struct {
 	store   blob.Store
+	raw     rawStore // nil where there is none
+	cold    bool
 	model   qwen3.Config
 	trainer *trainer.Trainer
+	state   checkpoint.State // the newest copy, and the room of the next one
+	saved   blob.Ref
+	into    memory // of the raw client's loads; touched before
 }
 
 func newSaver(c CheckpointConfig) (*saver, error) {
-	b := &saver{store: c.Store, model: modelOf(c.Size / bytesAParameter)}
+	b := &saver{store: c.Store, cold: c.Cold, model: modelOf(c.Size / bytesAParameter)}
+	b.raw, _ = c.Store.(rawStore)
 	weights, err := qwen3.InitialTensors(b.model, 1)
 	if err != nil {
 		return nil, err
@@ -142,64 +171,100 @@ func modelOf(parameters int64) qwen3.Config {
 	}
 }
 
-// round saves and loads a state that no round before had.
+// snapshot is what the training waits for.
+func (b *saver) snapshot() (err error) {
+	b.state, err = b.trainer.Snapshot(b.state)
+	return err
+}
+
+func (b *saver) kinds() [][]qwen3.Tensor {
+	return [][]qwen3.Tensor{b.state.Weights, b.state.FirstMoments, b.state.SecondMoments}
+}
+
+// round saves and loads a state that no round before had. The store and its
+// client go first in turns, as who comes second finds the machine as the first
+// one leaves it.
 func (b *saver) round(ctx context.Context, step int, r *CheckpointReport) (out CheckpointRound, err error) {
-	var state checkpoint.State
-	if out.Stall, err = timed(func() (err error) { state, err = b.trainer.Snapshot(checkpoint.State{}); return err }); err != nil {
+	if out.Stall, err = timed(b.snapshot); err != nil {
 		return out, err
 	}
-	r.Bytes = state.Size()
-	kinds := [][]qwen3.Tensor{state.Weights, state.FirstMoments, state.SecondMoments}
-	for kind, tensors := range kinds {
+	r.Bytes = b.state.Size()
+	for kind, tensors := range b.kinds() {
 		for _, t := range tensors { // all shards differ, as those of a training do
-			t.Data[0] = float32(step*len(kinds) + kind)
+			t.Data[0] = float32(step*len(b.kinds()) + kind)
 		}
 	}
 	lease, err := checkpoint.Acquire(ctx, b.store, runFolder+"/head.json", rand.Text(), func(context.Context) (int64, error) { return 0, nil })
 	if err != nil {
 		return out, err
 	}
-	var ref blob.Ref
-	if out.Save, err = timed(func() (err error) {
-		ref, err = checkpoint.SaveWith(ctx, b.store, runFolder+"/checkpoints", step, state, checkpoint.SaveOptions{Lease: lease})
-		return err
-	}); err != nil {
+	saves := []part{
+		{&out.Save, func() (err error) {
+			b.saved, err = checkpoint.SaveWith(ctx, b.store, runFolder+"/checkpoints", step, b.state, checkpoint.SaveOptions{Lease: lease})
+			return err
+		}},
+		{&out.RawPut, func() error { return b.raw.RawPut(ctx, rawKey, readerOf(b.kinds())) }},
+	}
+	loads := []part{
+		{&out.Load, func() error { _, _, err := checkpoint.Load(ctx, b.store, b.saved); return err }},
+		{&out.RawGet, func() error { return b.raw.RawGet(ctx, rawKey, b.into) }},
+	}
+	if b.raw != nil && b.into == nil {
+		b.into = hostmem.Bytes(r.Bytes)
+		clear(b.into)
+	}
+	if err := b.turns(step, saves); err != nil {
 		return out, err
 	}
-	raw, isRaw := b.store.(rawStore)
-	if isRaw {
-		if out.RawPut, err = timed(func() error { return raw.RawPut(ctx, rawKey, readerOf(kinds)) }); err != nil {
-			return out, err
+	if err := loads[0].call(); err != nil { // the heap then has the memory that a load takes, as the client has
+		return out, err
+	}
+	if r.Shards, err = b.prepare(ctx); err != nil {
+		return out, err
+	}
+	return out, b.turns(step, loads)
+}
+
+// part is one of the two sides of a comparison.
+type part struct {
+	cost *Cost
+	call func() error
+}
+
+// turns times ours and the raw one, in an order that changes with each step.
+func (b *saver) turns(step int, parts []part) error {
+	if b.raw == nil {
+		parts = parts[:1]
+	} else if step%2 == 0 {
+		slices.Reverse(parts)
+	}
+	for _, p := range parts {
+		var err error
+		if *p.cost, err = timed(p.call); err != nil {
+			return err
 		}
 	}
-	state, kinds = checkpoint.State{}, nil // gives the memory back before the load
-	if r.Shards, err = b.forget(ctx); err != nil {
-		return out, err
-	}
-	if out.Load, err = timed(func() error { _, _, err := checkpoint.Load(ctx, b.store, ref); return err }); err != nil || !isRaw {
-		return out, err
-	}
-	out.RawGet, err = timed(func() error { return raw.RawGet(ctx, rawKey, make(memory, r.Bytes)) })
-	return out, err
+	return nil
 }
 
 // timed measures a call on a heap without garbage.
 func timed(call func() error) (Cost, error) {
-	debug.FreeOSMemory()
+	runtime.GC()
 	begin := now()
 	err := call()
 	return begin.since(1), err
 }
 
-// forget lets a store on files read from the disk, not from memory, and counts the shards.
-func (b *saver) forget(ctx context.Context) (shards int, err error) {
+// prepare counts the shards, and lets a store on files read from the disk where
+// that is asked for.
+func (b *saver) prepare(ctx context.Context) (shards int, err error) {
 	infos, err := b.store.List(ctx, "")
 	f, _ := b.store.(interface{ Forget(key string) error })
 	for _, info := range infos {
 		if strings.HasSuffix(info.Key, ".safetensors") {
 			shards++
 		}
-		if f == nil {
+		if f == nil || !b.cold {
 			continue
 		}
 		if gone := f.Forget(info.Key); !errors.Is(gone, fs.ErrNotExist) {
@@ -233,8 +298,19 @@ func (r *CheckpointReport) medians() {
 		RawPut: of(func(r CheckpointRound) Cost { return r.RawPut }),
 		RawGet: of(func(r CheckpointRound) Cost { return r.RawGet }),
 	}
-	r.SaveOf = r.Median.RawPut.Wall.Seconds() / r.Median.Save.Wall.Seconds()
-	r.LoadOf = r.Median.RawGet.Wall.Seconds() / r.Median.Load.Wall.Seconds()
+	r.SaveOf = shareOf(r.Rounds, func(r CheckpointRound) (ours, raw Cost) { return r.Save, r.RawPut })
+	r.LoadOf = shareOf(r.Rounds, func(r CheckpointRound) (ours, raw Cost) { return r.Load, r.RawGet })
+}
+
+// shareOf compares two costs round by round, zero where there is no raw one.
+func shareOf(rounds []CheckpointRound, costs func(CheckpointRound) (ours, raw Cost)) Share {
+	var all []float64
+	for _, r := range rounds {
+		ours, raw := costs(r)
+		all = append(all, raw.Wall.Seconds()/ours.Wall.Seconds())
+	}
+	slices.Sort(all)
+	return Share{Median: all[len(all)/2], Least: all[0], Most: all[len(all)-1]}
 }
 
 // readerOf reads the values of tensors where they are.

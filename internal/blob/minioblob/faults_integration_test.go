@@ -3,7 +3,6 @@
 package minioblob_test
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -14,14 +13,11 @@ import (
 )
 
 func TestFaults(t *testing.T) {
-	const stall = 300 * time.Millisecond
 	server := blobtest.StartS3(t)
 	proxy := blobtest.NewProxy(t, server.Endpoint)
-	n := 0
-	blobtest.RunFaults(t, proxy, large, stall, func(t *testing.T) blob.Store {
-		n++
+	blobtest.RunFaults(t, proxy, large, func(t *testing.T, folder string, stall time.Duration) blob.Store {
 		s, err := minioblob.New(minioblob.Config{
-			Endpoint: strings.TrimPrefix(proxy.URL, "http://"), Bucket: server.Bucket, Prefix: fmt.Sprintf("faults/%d", n), Region: server.Region,
+			Endpoint: strings.TrimPrefix(proxy.URL, "http://"), Bucket: server.Bucket, Prefix: "faults/" + folder, Region: server.Region,
 			PartSize: 5 << 20, Concurrency: 2, Stall: stall,
 		})
 		if err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
 	"github.com/minio/minio-go/v7/pkg/lifecycle"
+	"github.com/minio/minio-go/v7/pkg/s3utils"
 
 	"temper/internal/blob"
 	"temper/internal/blob/object"
@@ -63,6 +64,9 @@ func New(c Config) (*Store, error) {
 		return nil, err
 	}
 	place := "minio://" + strings.TrimSuffix(c.Endpoint+"/"+c.Bucket+"/"+c.Prefix, "/")
+	if err := s3utils.CheckValidBucketName(c.Bucket); err != nil {
+		return nil, fmt.Errorf("store %s: the bucket's name %q is not valid: correct the store's URL: %w: %w", place, c.Bucket, blob.ErrMisconfigured, err)
+	}
 	chain := credentials.NewChainCredentials([]credentials.Provider{
 		&credentials.EnvAWS{}, &credentials.EnvMinio{}, &credentials.FileAWSCredentials{}, &credentials.FileMinioClient{},
 	})
@@ -119,7 +123,7 @@ func (s *Store) Bootstrap(ctx context.Context) error {
 
 // explain words an error of the bucket itself.
 func (s *Store) explain(ctx context.Context, err error) error {
-	return s.Explain(ctx, "bucket", s.cfg.Bucket, failure(err))
+	return s.Explain(ctx, "open bucket", "", failure(err))
 }
 
 // Client is minio-go's client of the store, for measurements against it.

@@ -2,6 +2,7 @@ package object
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -136,7 +137,15 @@ func explained(err error) bool {
 func (s *Store) networkAdvice(err error) string {
 	var dns *net.DNSError
 	var timeout net.Error
+	var authority x509.UnknownAuthorityError
+	var name x509.HostnameError
 	switch {
+	case errors.Is(err, http.ErrSchemeMismatch):
+		return s.cfg.Place + " speaks plain HTTP, not TLS: correct endpoint= (https://) or tls= in the store's URL, or the server"
+	case errors.As(err, &authority):
+		return fmt.Sprintf("the certificate of %s is by nobody who is trusted here: name its authority's file by ca= in the store's URL", s.cfg.Place)
+	case errors.As(err, &name):
+		return fmt.Sprintf("the certificate of %s is not for that host: %s", s.cfg.Place, oneLine(rootOf(err)))
 	case errors.As(err, &dns) && dns.IsNotFound:
 		return fmt.Sprintf("the host %s is unknown: correct the store's URL or the name service", dns.Name)
 	case errors.As(err, &timeout) && timeout.Timeout():

@@ -3,7 +3,6 @@
 package s3blob_test
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -13,14 +12,11 @@ import (
 )
 
 func TestFaults(t *testing.T) {
-	const stall = 300 * time.Millisecond
 	server := blobtest.StartS3(t)
 	proxy := blobtest.NewProxy(t, server.Endpoint)
-	n := 0
-	blobtest.RunFaults(t, proxy, large, stall, func(t *testing.T) blob.Store {
-		n++
+	blobtest.RunFaults(t, proxy, large, func(t *testing.T, folder string, stall time.Duration) blob.Store {
 		s, err := s3blob.New(t.Context(), s3blob.Config{
-			Bucket: server.Bucket, Prefix: fmt.Sprintf("faults/%d", n), Region: server.Region, Endpoint: proxy.URL, PathStyle: true,
+			Bucket: server.Bucket, Prefix: "faults/" + folder, Region: server.Region, Endpoint: proxy.URL, PathStyle: true,
 			PartSize: 5 << 20, Concurrency: 2, Stall: stall,
 		})
 		if err != nil {

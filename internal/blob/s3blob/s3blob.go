@@ -20,6 +20,8 @@ import (
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/smithy-go"
+	"github.com/aws/smithy-go/logging"
 
 	"temper/internal/blob"
 	"temper/internal/blob/object"
@@ -70,6 +72,7 @@ func New(ctx context.Context, c Config) (*Store, error) {
 	options := []func(*config.LoadOptions) error{
 		// The SDK's own kind of client: it also honours AWS_CA_BUNDLE.
 		config.WithHTTPClient(awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) { object.Tune(t, c.Stall, pool) })),
+		config.WithLogger(logging.Nop{}), // what matters comes as an error; lines of its own are no part of a log of JSON
 		config.WithRetryer(func() aws.Retryer {
 			return retry.NewStandard(func(o *retry.StandardOptions) { o.MaxAttempts, o.MaxBackoff = maxAttempts, maxBackoff })
 		}),
@@ -83,15 +86,14 @@ func New(ctx context.Context, c Config) (*Store, error) {
 	}
 	cfg, err := config.LoadDefaultConfig(ctx, append(options, account...)...)
 	if err != nil {
-		return nil, fmt.Errorf("AWS configuration: %w: %w", blob.ErrMisconfigured, err)
+		return nil, fmt.Errorf("AWS configuration (variables AWS_* and the files of profiles): %s: %w", strings.Join(strings.Fields(err.Error()), " "), blob.ErrMisconfigured)
 	}
 	if cfg.Region == "" {
 		cfg.Region = fallbackRegion
 	}
 	place := "s3://" + strings.TrimSuffix(c.Bucket+"/"+c.Prefix, "/")
 	if _, err := cfg.Credentials.Retrieve(ctx); err != nil {
-		return nil, fmt.Errorf("store %s: no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE or a role: %w (%s)",
-			place, blob.ErrMisconfigured, strings.Join(strings.Fields(err.Error()), " "))
+		return nil, fmt.Errorf("store %s: %s: %w (%s)", place, credentialAdvice(err), blob.ErrMisconfigured, strings.Join(strings.Fields(err.Error()), " "))
 	}
 	client := s3.NewFromConfig(cfg, func(o *s3.Options) {
 		o.UsePathStyle = c.PathStyle
@@ -109,6 +111,16 @@ func New(ctx context.Context, c Config) (*Store, error) {
 		}, &api{client: client, bucket: c.Bucket, write: writeOptions(c.Endpoint)}),
 		client: client, bucket: c.Bucket,
 	}, nil
+}
+
+// credentialAdvice tells a role that was refused from an account that is missing.
+func credentialAdvice(err error) string {
+	var op *smithy.OperationError
+	if errors.As(err, &op) && op.Service() == "STS" || os.Getenv("AWS_WEB_IDENTITY_TOKEN_FILE") != "" {
+		return "the token service gives no credentials for the role: check AWS_ROLE_ARN or the profile's role_arn, " +
+			"AWS_WEB_IDENTITY_TOKEN_FILE and whom the role trusts"
+	}
+	return "no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE or a role"
 }
 
 // accountOf takes the credentials from one file alone. A named profile is what

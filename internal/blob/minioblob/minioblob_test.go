@@ -1,0 +1,18 @@
+package minioblob_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"temper/internal/blob"
+	"temper/internal/blob/minioblob"
+)
+
+// TestBucketNameIsAMistake: it stays wrong however often a server is asked.
+func TestBucketNameIsAMistake(t *testing.T) {
+	_, err := minioblob.New(minioblob.Config{Endpoint: "127.0.0.1:9", Bucket: "B_", Prefix: "p"})
+	if !errors.Is(err, blob.ErrMisconfigured) || !strings.Contains(err.Error(), `the bucket's name "B_" is not valid`) {
+		t.Errorf("error %v, want a misconfigured store", err)
+	}
+}
