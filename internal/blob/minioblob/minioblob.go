@@ -64,9 +64,6 @@ func New(c Config) (*Store, error) {
 		return nil, err
 	}
 	place := "minio://" + strings.TrimSuffix(c.Endpoint+"/"+c.Bucket+"/"+c.Prefix, "/")
-	if err := s3utils.CheckValidBucketName(c.Bucket); err != nil {
-		return nil, fmt.Errorf("store %s: the bucket's name %q is not valid: correct the store's URL: %w: %w", place, c.Bucket, blob.ErrMisconfigured, err)
-	}
 	chain := credentials.NewChainCredentials([]credentials.Provider{
 		&credentials.EnvAWS{}, &credentials.EnvMinio{}, &credentials.FileAWSCredentials{}, &credentials.FileMinioClient{},
 	})
@@ -74,6 +71,9 @@ func New(c Config) (*Store, error) {
 	if err != nil || value.SignerType.IsAnonymous() {
 		return nil, fmt.Errorf("store %s: no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or MINIO_ROOT_USER and MINIO_ROOT_PASSWORD: %w",
 			place, errors.Join(blob.ErrMisconfigured, err))
+	}
+	if err := s3utils.CheckValidBucketName(c.Bucket); err != nil {
+		return nil, fmt.Errorf("store %s: the bucket's name %q is not valid: correct the store's URL: %w: %w", place, c.Bucket, blob.ErrMisconfigured, err)
 	}
 	core, err := minio.NewCore(c.Endpoint, &minio.Options{
 		Creds: chain, Secure: c.TLS, Transport: transport, Region: c.Region,
