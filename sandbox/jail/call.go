@@ -210,7 +210,7 @@ func (f *files) collect() {
 			// processes can outlive their namespace. It fails when read has ended.
 			_ = c.file.SetReadDeadline(time.Now().Add(time.Second))
 		} else {
-			c.sweep(c.fd)
+			c.takeFrom(c.fd)
 		}
 	}
 	f.readers.Wait()

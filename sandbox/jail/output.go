@@ -20,7 +20,7 @@ const (
 )
 
 // capture keeps the head and the tail of one output stream. It reads a pipe
-// either as it comes (open, read) or when the writer is dead (sweep).
+// either as it comes (open, read) or what is there (takeFrom).
 type capture struct {
 	fd      int      // non-blocking; -1 when file owns it or it is closed
 	file    *os.File // set by open
@@ -56,7 +56,7 @@ func (c *capture) read() {
 		}
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			if raw, err := c.file.SyscallConn(); err == nil {
-				_ = raw.Control(func(fd uintptr) { c.sweep(int(fd)) }) // fails with a closed file only
+				_ = raw.Control(func(fd uintptr) { c.takeFrom(int(fd)) }) // fails with a closed file only
 			}
 		}
 		if err != nil || c.flooded {
@@ -64,22 +64,6 @@ func (c *capture) read() {
 		}
 	}
 	_ = c.file.Close() // read side; nothing to lose
-}
-
-// sweep takes what a dead writer left in the pipe fd. What strays of the program
-// still write is bounded like all output.
-func (c *capture) sweep(fd int) {
-	var buf [4 << 10]byte
-	for c.total <= c.bound {
-		n, err := unix.Read(fd, buf[:])
-		if err == unix.EINTR {
-			continue
-		}
-		if err != nil || n <= 0 { // EAGAIN: a stray process holds the other end
-			return
-		}
-		c.add(buf[:n])
-	}
 }
 
 // close ends read, and closes what was never read.
