@@ -27,11 +27,7 @@ func evalCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx := cmd.Context()
-		store, err := openStore(cmd.Context(), p)
-		if err != nil {
-			return err
-		}
-		layout, err := existingRun(ctx, store, args[0])
+		store, layout, err := openRun(ctx, p, args[0])
 		if err != nil {
 			return err
 		}

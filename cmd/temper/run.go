@@ -139,11 +139,7 @@ func showCommand() *cobra.Command {
 	p := processFlags(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the step records as JSON lines")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		store, err := openStore(cmd.Context(), p)
-		if err != nil {
-			return err
-		}
-		layout, err := existingRun(cmd.Context(), store, args[0])
+		store, layout, err := openRun(cmd.Context(), p, args[0])
 		if err != nil {
 			return err
 		}
@@ -171,6 +167,16 @@ func showCommand() *cobra.Command {
 		return finish(cmd.Context(), store, webUI(p, workflows.RunWorkflowID(args[0])), args[0], out)
 	}
 	return cmd
+}
+
+// openRun opens the store of the process and checks that a run id names a run in it.
+func openRun(ctx context.Context, p *config.Process, id string) (blob.Store, artifact.Layout, error) {
+	store, err := openStore(ctx, p)
+	if err != nil {
+		return nil, artifact.Layout{}, err
+	}
+	layout, err := existingRun(ctx, store, id)
+	return store, layout, err
 }
 
 // existingRun checks that a run id names a run in the store.

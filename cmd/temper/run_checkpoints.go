@@ -26,11 +26,7 @@ func runCheckpointsCommand() *cobra.Command {
 	p := processFlags(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		store, err := openStore(cmd.Context(), p)
-		if err != nil {
-			return err
-		}
-		layout, err := existingRun(cmd.Context(), store, args[0])
+		store, layout, err := openRun(cmd.Context(), p, args[0])
 		if err != nil {
 			return err
 		}
@@ -168,11 +164,7 @@ func onCheckpoint(cmd *cobra.Command, p *config.Process, runID, text string, do 
 		return err
 	}
 	ctx := cmd.Context()
-	store, err := openStore(ctx, p)
-	if err != nil {
-		return err
-	}
-	layout, err := existingRun(ctx, store, runID)
+	store, layout, err := openRun(ctx, p, runID)
 	if err != nil {
 		return err
 	}

@@ -21,11 +21,7 @@ func runDuCommand() *cobra.Command {
 	p := processFlags(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		store, err := openStore(cmd.Context(), p)
-		if err != nil {
-			return err
-		}
-		layout, err := existingRun(cmd.Context(), store, args[0])
+		store, layout, err := openRun(cmd.Context(), p, args[0])
 		if err != nil {
 			return err
 		}
