@@ -221,6 +221,7 @@ func TestForksThatCannotBe(t *testing.T) {
 	prepare(t, h.store, "fresh", nil)
 	h.withBatches(t, 1, 2)
 	play(t, h.store, &fate{}, false, h.script(t, 1, 2))
+	play(t, h.store, &fate{}, false, prepare(t, h.store, "young", nil).script(t))
 	for name, tt := range map[string]struct {
 		in   activities.RunInput
 		want []string
@@ -228,7 +229,7 @@ func TestForksThatCannotBe(t *testing.T) {
 		"missing step":      {activities.RunInput{Fork: &activities.ForkFrom{RunID: "demo", Step: 1}}, []string{"no checkpoint of step 1: name one of 0, 2"}},
 		"nobody":            {activities.RunInput{Fork: &activities.ForkFrom{RunID: "nobody"}}, []string{`no run "nobody"`}},
 		"no checkpoint":     {activities.RunInput{Fork: &activities.ForkFrom{RunID: "fresh", From: activities.FromLast}}, []string{"run fresh has no checkpoint after SFT yet"}},
-		"nothing is best":   {activities.RunInput{Fork: &activities.ForkFrom{RunID: "demo", From: activities.FromBest}}, []string{"none is known to be best", "last"}},
+		"nothing is best":   {activities.RunInput{Fork: &activities.ForkFrom{RunID: "young", From: activities.FromBest}}, []string{"none is known to be best", "last"}},
 		"odd choice":        {activities.RunInput{Fork: &activities.ForkFrom{RunID: "demo", From: "first"}}, []string{`from is "first"`}},
 		"other model":       {activities.RunInput{Fork: &activities.ForkFrom{RunID: "demo"}, Set: activities.Settings{"model.num_layers": "2"}}, []string{"model: differs", "shape"}},
 		"other tokenizer":   {activities.RunInput{Fork: &activities.ForkFrom{RunID: "demo"}, Set: activities.Settings{"tokenizer.num_merges": "2"}}, []string{"tokenizer: differs"}},

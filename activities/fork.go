@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -54,12 +55,17 @@ func (f *fork) hold(ctx context.Context, store blob.Store, runID string) error {
 
 // release takes back what hold did.
 func (p RunPlan) release(ctx context.Context, store blob.Store) error {
-	layout, cursor := artifact.Layout{RunID: p.Fork.RunID}, p.SFTSteps+p.Fork.Step
-	pins, err := checkpoint.Pins(ctx, store, layout.Checkpoints())
-	if err != nil || pins[cursor].Reason != held(p.RunID) {
+	return unpinFor(ctx, store, p.Fork.RunID, p.SFTSteps+p.Fork.Step, p.RunID)
+}
+
+// unpinFor removes the pin on a parent's checkpoint that a fork has made.
+func unpinFor(ctx context.Context, store blob.Store, parent string, cursor int, runID string) error {
+	dir := artifact.Layout{RunID: parent}.Checkpoints()
+	pins, err := checkpoint.Pins(ctx, store, dir)
+	if err != nil || pins[cursor].Reason != held(runID) {
 		return err
 	}
-	return checkpoint.Unpin(ctx, store, layout.Checkpoints(), cursor)
+	return checkpoint.Unpin(ctx, store, dir, cursor)
 }
 
 // ResolveFork is CheckFork for a program that has the store: it returns the step
@@ -152,26 +158,21 @@ func pickCheckpoint(ctx context.Context, store blob.Store, run RunPlan, from For
 	return refuse("run %s has no checkpoint of step %d: name one of %s", run.RunID, step, strings.Join(steps, ", "))
 }
 
-// bestCheckpoint is the one whose policy earned most: the step after it sampled with it.
+// bestCheckpoint is the first in the order of rewards of bestCursors.
 func bestCheckpoint(ctx context.Context, store blob.Store, run RunPlan, saved []checkpoint.Entry) (int, error) {
-	records, err := artifact.StepRecords(ctx, store, artifact.Layout{RunID: run.RunID})
+	var cursors []int
+	for _, e := range saved {
+		cursors = append(cursors, e.Step)
+	}
+	best, err := bestCursors(ctx, store, run.RunID, run.SFTSteps, cursors, math.MaxInt)
 	if err != nil {
 		return 0, err
 	}
-	best, most := -1, -1.0
-	for _, e := range saved {
-		step := e.Step - run.SFTSteps
-		for _, r := range records {
-			if r.Step == step+1 && r.Metrics[artifact.MetricReward] > most {
-				best, most = step, r.Metrics[artifact.MetricReward]
-			}
-		}
-	}
-	if best < 0 {
+	if len(best) == 0 {
 		return 0, permanent(ErrTypeInvalidConfig, fmt.Errorf(
 			"no step of run %s was made from a checkpoint that is left, so that none is known to be best: name a step or %s", run.RunID, FromLast))
 	}
-	return best, nil
+	return best[0] - run.SFTSteps, nil
 }
 
 // configure makes the fork's configuration: its own, or the parent's as it is
@@ -267,23 +268,47 @@ func (c *Control) openFork(ctx context.Context, in RunInput, owner string) (RunP
 		}
 		in.Fork = &ForkFrom{RunID: mine.Fork.RunID, Step: mine.Fork.Step}
 	}
-	f, err := findFork(ctx, c.Store, in)
+	f, err := c.findAndHold(ctx, in)
 	if err != nil {
 		return RunPlan{}, err
 	}
 	plan := planOf(in.RunID, f.cfg.Newest())
 	plan.CheckpointEvery = f.cfg.At(f.at.Step + 1).Checkpoint.EverySteps
 	plan.Priority = in.Priority
-	if plan.Fork, err = f.plan(ctx, c.Store); err != nil {
-		return RunPlan{}, err
+	if plan.Fork, err = f.plan(ctx, c.Store); err == nil {
+		plan, err = c.claim(ctx, plan, f.cfg, owner)
 	}
-	if plan, err = c.claim(ctx, plan, f.cfg, owner); err != nil {
-		return RunPlan{}, err
+	if err != nil {
+		return RunPlan{}, errors.Join(err, f.letGo(ctx, c.Store, in.RunID))
 	}
 	if err := f.adopt(ctx, c.Store, layout); err != nil {
 		return RunPlan{}, err
 	}
 	return plan, plan.release(ctx, c.Store)
+}
+
+// maxChoices bounds how often a checkpoint is chosen that is deleted before it is
+// pinned.
+const maxChoices = 5
+
+// findAndHold finds the checkpoint and pins it until it is adopted: a parent that
+// goes on deletes old ones. Where one was deleted before the pin, the choice is made
+// again, and a step that was named is refused with those that are left.
+func (c *Control) findAndHold(ctx context.Context, in RunInput) (f fork, err error) {
+	for range maxChoices {
+		if f, err = findFork(ctx, c.Store, in); err != nil {
+			return f, err
+		}
+		if err = f.hold(ctx, c.Store, in.RunID); !errors.Is(err, blob.ErrNotExist) {
+			return f, err
+		}
+	}
+	return f, err
+}
+
+// letGo takes back what hold did.
+func (f *fork) letGo(ctx context.Context, store blob.Store, runID string) error {
+	return unpinFor(ctx, store, f.parent.RunID, f.parent.SFTSteps+f.at.Step, runID)
 }
 
 // has reports whether the fork's own copy of the checkpoint is there.
@@ -409,6 +434,9 @@ func (f *fork) adopt(ctx context.Context, store blob.Store, layout artifact.Layo
 	saved, err := checkpoint.List(ctx, store, from)
 	if err != nil {
 		return err
+	}
+	if !slices.ContainsFunc(saved, func(e checkpoint.Entry) bool { return e.Step == f.cfg.SFT.Steps+f.at.Step }) {
+		return fmt.Errorf("fork of run %s, step %d: its checkpoint was deleted meanwhile: %w", f.parent.RunID, f.at.Step, blob.ErrNotExist)
 	}
 	for _, e := range saved {
 		wanted := e.Step == f.cfg.SFT.Steps+f.at.Step || f.cfg.RL.Loss.KL.Coefficient > 0 && e.Step == f.cfg.SFT.Steps

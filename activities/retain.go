@@ -45,7 +45,7 @@ func Retained(ctx context.Context, store blob.Store, runID string, cfg config.Ru
 			keep(cursor, fmt.Sprintf("step divides by %d", c.EveryNth))
 		}
 	}
-	best, err := bestSteps(ctx, store, runID, sft, cursors)
+	best, err := bestCursors(ctx, store, runID, sft, cursors, newestOf(cursors)-sft)
 	for i, cursor := range best {
 		if i < c.Best {
 			keep(cursor, fmt.Sprintf("one of the best %d by %s", c.Best, artifact.MetricReward))
@@ -54,16 +54,26 @@ func Retained(ctx context.Context, store blob.Store, runID string, cfg config.Ru
 	return out, err
 }
 
-// bestSteps orders cursors of RL steps by the mean reward of their batches, the
-// best first, of equal ones the newest.
-func bestSteps(ctx context.Context, store blob.Store, runID string, sft int, cursors []int) ([]int, error) {
+func newestOf(cursors []int) int {
+	if len(cursors) == 0 {
+		return 0
+	}
+	return cursors[len(cursors)-1]
+}
+
+// bestCursors orders checkpoints from the end of SFT on by what their policies
+// earned, the best first, of equal ones the newest: the mean reward of the step
+// after each, which sampled with it. It knows steps up to newest; a checkpoint
+// without a step after it is left out.
+func bestCursors(ctx context.Context, store blob.Store, runID string, sft int, cursors []int, newest int) ([]int, error) {
 	reward := map[int]float64{}
 	var out []int
 	for _, cursor := range cursors {
-		if cursor <= sft {
+		after := cursor - sft + 1
+		if cursor < sft || after > newest {
 			continue
 		}
-		built, ok, err := artifact.Lookup[BuildBatchResult](ctx, store, artifact.Layout{RunID: runID}.BatchStats(cursor-sft))
+		built, ok, err := artifact.Lookup[BuildBatchResult](ctx, store, artifact.Layout{RunID: runID}.BatchStats(after))
 		if err != nil {
 			return nil, err
 		}

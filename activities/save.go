@@ -88,7 +88,8 @@ func (s *session) beginUpload(ctx context.Context, cursor int, state checkpoint.
 	})
 }
 
-// put stores a checkpoint and deletes what is too old: checkpoints, then policies.
+// put stores a checkpoint and deletes what is too old: checkpoints, then policies,
+// then trajectories.
 func (s *session) put(ctx context.Context, u *upload) error {
 	failpoint.Hit("checkpoint/before-shards")
 	o := checkpoint.SaveOptions{Lease: s.lease, Repair: slices.Contains(s.damaged, u.cursor)}
@@ -105,7 +106,10 @@ func (s *session) put(ctx context.Context, u *upload) error {
 		return err
 	}
 	failpoint.Hit("policy/before-prune")
-	return s.prunePolicies(ctx, u.cursor)
+	if err := s.prunePolicies(ctx, u.cursor); err != nil {
+		return err
+	}
+	return s.pruneTrajectories(ctx, u.cursor)
 }
 
 // flush waits for the save under way. One that failed is begun again with the

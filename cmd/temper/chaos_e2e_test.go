@@ -20,7 +20,7 @@ import (
 // hand of the harness, over few runs, and wants the bits of an undisturbed one.
 func TestEveryFailPoint(t *testing.T) {
 	cmd := exec.Command(filepath.Join(bin, "temper"), "bench", "chaos", "--config", ciConfig, "--set", "sft.steps=12", "--set", "checkpoint.keep_policies=2",
-		"--runs", "3", "--kills", "2", "--points", "all", "--timeout", "6m", "--json", "--dir", t.TempDir())
+		"--runs", "5", "--kills", "1", "--points", "all", "--timeout", "6m", "--json", "--dir", t.TempDir())
 	cmd.Env = environment()
 	var progress strings.Builder
 	cmd.Stderr = &progress

@@ -64,12 +64,17 @@ func usageOf(ctx context.Context, store blob.Store, layout artifact.Layout) (sto
 		{Kind: "batches", Unit: "step"}, {Kind: "records", Unit: "step"}, {Kind: "evaluations", Unit: "evaluation"}, {Kind: "data"},
 	}
 	var u storeUsage
+	sampled := map[string]bool{} // folders of trajectories that are left
 	for _, i := range infos {
 		name := strings.TrimPrefix(i.Key, layout.Dir()+"/")
 		kind, counted := kindOf(name)
 		k := &kinds[kind]
 		k.Objects++
 		k.Bytes += i.Size
+		if kind == kindTrajectories {
+			counted = !sampled[path.Dir(name)]
+			sampled[path.Dir(name)] = true
+		}
 		if counted {
 			k.Count++
 		}
@@ -78,7 +83,7 @@ func usageOf(ctx context.Context, store blob.Store, layout artifact.Layout) (sto
 		}
 	}
 	for i := range kinds {
-		if kinds[i].Unit == "step" {
+		if kinds[i].Unit == "step" && i != kindTrajectories { // old ones may be deleted
 			kinds[i].Count = u.Steps
 		}
 	}

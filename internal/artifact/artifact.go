@@ -86,6 +86,9 @@ func (l Layout) FilterProblem(stage int, problemID string) string {
 	return l.key("data", fmt.Sprintf("stage-%02d-filter", stage), problemID+".json")
 }
 
+// Steps is the folder of all steps.
+func (l Layout) Steps() string { return l.key("steps") }
+
 // Step makes keys within a step's folder.
 func (l Layout) Step(step int, parts ...string) string {
 	return l.key(append([]string{"steps", fmt.Sprintf("%06d", step)}, parts...)...)

@@ -221,11 +221,17 @@ type Checkpoint struct {
 	Keep int `yaml:"keep" json:"keep"`
 	// EveryNth keeps those of the steps that it divides; 0 = none for that.
 	EveryNth int `yaml:"every_nth" json:"every_nth"`
-	// Best is the number kept for the mean reward of their steps' batches.
+	// Best is the number kept for what their policies earned: the mean reward of the
+	// step after the checkpoint, which sampled with it. --best chooses by the same.
 	Best int `yaml:"best" json:"best"`
 	// KeepPolicies is the number of newest published policies kept; 0 keeps all.
 	// Others are deleted after the next checkpoint is stored, except policy 0, the
 	// last of each stage, and those that were evaluated, that a schedule starts
 	// from, or whose step has a checkpoint that stays or a pin.
 	KeepPolicies int `yaml:"keep_policies" json:"keep_policies"`
+	// KeepTrajectories is the number of newest steps whose trajectories are kept; 0
+	// keeps all. Those of others are deleted after the next checkpoint is stored.
+	// Batches stay, which is all that a replay reads; forks and repeated stages
+	// sample anew.
+	KeepTrajectories int `yaml:"keep_trajectories" json:"keep_trajectories"`
 }

@@ -83,6 +83,7 @@ func (r Run) problems() Problems {
 	c.atLeast("checkpoint.keep", r.Checkpoint.Keep, 1)
 	c.atLeast("checkpoint.every_nth", r.Checkpoint.EveryNth, 0)
 	c.atLeast("checkpoint.best", r.Checkpoint.Best, 0)
+	c.atLeast("checkpoint.keep_trajectories", r.Checkpoint.KeepTrajectories, 0)
 	if n := r.Checkpoint.KeepPolicies; n < 0 || n == 1 {
 		c.add("checkpoint.keep_policies", "is %d, want 0 for all, or at least 2: a step samples from one while it publishes the next", n)
 	}

@@ -1,0 +1,113 @@
+package activities_test
+
+import (
+	"context"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"temper/activities"
+	"temper/internal/blob"
+	"temper/trainer/checkpoint"
+)
+
+// meddled is a store in which something happens before the first put or list of a
+// key that holds a text.
+type meddled struct {
+	blob.Store
+	text   string
+	meddle func()
+}
+
+func (m *meddled) Put(ctx context.Context, key string, r io.Reader, cond blob.Condition) (blob.Ref, error) {
+	m.at(key)
+	return m.Store.Put(ctx, key, r, cond)
+}
+
+func (m *meddled) List(ctx context.Context, prefix string) ([]blob.Info, error) {
+	m.at(prefix)
+	return m.Store.List(ctx, prefix)
+}
+
+func (m *meddled) at(key string) {
+	if m.meddle != nil && strings.Contains(key, m.text) {
+		first := m.meddle
+		m.meddle = nil
+		first()
+	}
+}
+
+// TestForkOfARunThatPrunes: the checkpoint that a fork has chosen is deleted before
+// it is pinned, and then another one is chosen; and once it is pinned it stays until
+// the fork has its own.
+func TestForkOfARunThatPrunes(t *testing.T) {
+	for name, c := range map[string]struct {
+		when string
+		want int
+	}{
+		"before it is looked for": {"checkpoints/pins", 4},
+		"before the pin":          {"checkpoints/pins/0", 2}, // which brings it back
+		"before the claim":        {"runs/child/plan.json", 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHouse(t, nil) // keeps one checkpoint beside the ends of SFT and stages
+			h.withBatches(t, sixSteps...)
+			script := h.script(t, sixSteps...)
+			parent := boot(h.store, &fate{})
+			run(t, parent, script[:5]) // to the checkpoint of step 2
+			m := &meddled{Store: h.store, text: c.when, meddle: func() { run(t, parent, script[5:7]) }}
+			plan, err := openRun(t, &activities.Control{Store: m}, activities.RunInput{
+				RunID: "child", Fork: &activities.ForkFrom{RunID: "demo", From: activities.FromLast},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if plan.Fork == nil || plan.Fork.Step != c.want {
+				t.Fatalf("fork of step %d, want %d", plan.Fork.Step, c.want)
+			}
+			entries, err := checkpoint.List(t.Context(), h.store, "runs/child/checkpoints")
+			if err != nil || !slices.ContainsFunc(entries, func(e checkpoint.Entry) bool { return e.Step == plan.SFTSteps+c.want }) {
+				t.Errorf("the fork has %v (%v), want the checkpoint of step %d", entries, err, c.want)
+			}
+			pins, err := checkpoint.Pins(t.Context(), h.store, h.layout.Checkpoints())
+			if err != nil || len(pins) != 0 {
+				t.Errorf("pins %v (%v) stay", pins, err)
+			}
+		})
+	}
+}
+
+// TestBestIsOneOrder: what retention keeps as best is what a fork takes as best, the
+// checkpoint before the step that earned most.
+func TestBestIsOneOrder(t *testing.T) {
+	h := newHouse(t, map[string]string{"checkpoint.best": "1", "checkpoint.every_steps": "1", "stages[0].until.steps": "6", "checkpoint.keep": "1"})
+	for step, reward := range []float64{0.1, 0.2, 0.9, 0.3, 0.2} {
+		built := activities.BuildBatchResult{Stats: activities.StepRollouts{RewardMean: reward}}
+		if _, err := blob.PutJSON(t.Context(), h.store, h.layout.BatchStats(step+1), built, blob.Always); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m := boot(h.store, &fate{})
+	run(t, m, h.script(t))
+	for step := 1; step <= 5; step++ {
+		if _, err := m.TrainStep(t.Context(), activities.TrainStepInput{Run: h.run, Step: step, Save: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var left []int
+	entries, err := checkpoint.List(t.Context(), h.store, h.layout.Checkpoints())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		left = append(left, e.Step-h.plan.SFTSteps)
+	}
+	if want := []int{0, 2, 5}; !slices.Equal(left, want) { // end of SFT, best, newest
+		t.Errorf("checkpoints %v stay, want %v: step 3, made from 2, earned most", left, want)
+	}
+	plan, err := openRun(t, h.control, activities.RunInput{RunID: "child", Fork: &activities.ForkFrom{RunID: "demo", From: activities.FromBest}})
+	if err != nil || plan.Fork.Step != 2 {
+		t.Errorf("fork %+v (%v), want of step 2", plan.Fork, err)
+	}
+}

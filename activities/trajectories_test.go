@@ -1,0 +1,95 @@
+package activities_test
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"temper/internal/blob"
+)
+
+// withTrajectories stores two groups for each step, as sampling did.
+func (h *house) withTrajectories(t *testing.T, steps ...int) {
+	t.Helper()
+	for _, step := range steps {
+		for _, problem := range []string{"p1", "p2"} {
+			put(t, h.store, h.layout.Group(step, problem), fmt.Sprintf("{\"step\": %d}\n", step))
+		}
+	}
+}
+
+// stepsWithTrajectories counts the groups of each step.
+func (h *house) stepsWithTrajectories(t *testing.T, store blob.Store) map[int]int {
+	t.Helper()
+	out := map[int]int{}
+	for key := range dump(t, store) {
+		var step int
+		if _, err := fmt.Sscanf(strings.TrimPrefix(key, h.layout.Steps()), "/%06d/trajectories/", &step); err == nil {
+			out[step]++
+		}
+	}
+	return out
+}
+
+func newSampled(t *testing.T, keep string) *house {
+	t.Helper()
+	h := newHouse(t, map[string]string{"checkpoint.keep_trajectories": keep})
+	h.withBatches(t, sixSteps...)
+	h.withTrajectories(t, sixSteps...)
+	return h
+}
+
+// TestTrajectoriesThatStay: those of the newest steps, and all that the newest
+// checkpoint does not contain.
+func TestTrajectoriesThatStay(t *testing.T) {
+	for name, c := range map[string]struct {
+		keep  string
+		steps int
+		want  map[int]int
+	}{
+		"all":                    {"0", 6, map[int]int{1: 2, 2: 2, 3: 2, 4: 2, 5: 2, 6: 2}},
+		"of two steps":           {"2", 6, map[int]int{5: 2, 6: 2}},
+		"more than there are":    {"9", 6, map[int]int{1: 2, 2: 2, 3: 2, 4: 2, 5: 2, 6: 2}},
+		"not in the checkpoint":  {"1", 3, map[int]int{2: 2, 3: 2, 4: 2, 5: 2, 6: 2}}, // saved after 2
+		"without any checkpoint": {"1", 1, map[int]int{1: 2, 2: 2, 3: 2, 4: 2, 5: 2, 6: 2}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newSampled(t, c.keep)
+			play(t, h.store, &fate{}, false, h.script(t, sixSteps[:c.steps]...))
+			if diff := cmp.Diff(h.stepsWithTrajectories(t, h.store), c.want); diff != "" {
+				t.Errorf("groups by step: got -, want +\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestDeathAmongDeletesOfTrajectories: what one deletion leaves the next one takes,
+// and nothing else changes, the trained policies least of all.
+func TestDeathAmongDeletesOfTrajectories(t *testing.T) {
+	h := newSampled(t, "1")
+	content := dump(t, h.store)
+	script := h.script(t, sixSteps...)
+	undisturbed := fate{}
+	calm := fill(t, content)
+	play(t, calm, &undisturbed, false, script)
+	want, deaths := durable(t, calm), 0
+	for at, moment := range undisturbed.names {
+		if !strings.Contains(moment, "/trajectories/") {
+			continue
+		}
+		for _, restart := range []bool{true, false} {
+			store := fill(t, content)
+			play(t, store, &fate{at: at + 1}, restart, script)
+			deaths++
+			if got := durable(t, store); !maps.Equal(got, want) {
+				t.Fatalf("death %s, new process %v: got -, want +\n%s", moment, restart, cmp.Diff(got, want))
+			}
+		}
+	}
+	if deaths != 2*5*2 {
+		t.Errorf("%d deaths, want one before each of ten deletes, with and without the process", deaths)
+	}
+}
