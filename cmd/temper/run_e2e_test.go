@@ -37,6 +37,7 @@ func TestWholeRun(t *testing.T) {
 		t.Errorf("last line %q, want %q", got, want)
 	}
 	checkSummary(t, filepath.Join(folder, "summary.json"))
+	checkOnPolicy(t, filepath.Join(folder, "metrics.jsonl"))
 	for _, pattern := range []string{
 		"config.yaml", "plan.json", "tokenizer.json", "metrics.jsonl", "data/*-train.jsonl", "data/*-heldout.jsonl", "data/*-filter.json",
 		"steps/000007/step.json", "steps/000007/train.json", "steps/000007/trajectories/*.jsonl", "checkpoints/*/manifest.json",
@@ -56,6 +57,35 @@ func TestWholeRun(t *testing.T) {
 		t.Errorf("second run of the same id:\n%s", out)
 	}
 	checkEval(t, p)
+}
+
+// checkOnPolicy: in every step the trainer finds the engine's log-probabilities
+// again to the last bit.
+func checkOnPolicy(t *testing.T, path string) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps := 0
+	for line := range strings.Lines(string(data)) {
+		var step struct{ Metrics map[string]float64 }
+		if err := json.Unmarshal([]byte(line), &step); err != nil {
+			t.Fatal(err)
+		}
+		if _, updated := step.Metrics["actor/ppo_kl"]; !updated {
+			continue
+		}
+		steps++
+		for _, key := range []string{"actor/ppo_kl", "training/rollout_actor_logprob_diff_mean", "training/rollout_actor_logprob_diff_max"} {
+			if v, ok := step.Metrics[key]; !ok || v != 0 {
+				t.Errorf("step %d: %s is %v, want exactly 0", steps, key, v)
+			}
+		}
+	}
+	if steps != ciSteps {
+		t.Errorf("metrics of %d updates, want %d", steps, ciSteps)
+	}
 }
 
 func checkSummary(t *testing.T, path string) {

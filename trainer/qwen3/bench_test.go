@@ -23,17 +23,18 @@ func BenchmarkGradient(b *testing.B) {
 		TieWordEmbeddings: true, InitializerRange: 0.02,
 	}
 	for _, c := range []struct {
-		batch, seq int
-		remat      bool
-	}{{32, 136, false}, {32, 128, false}, {32, 136, true}} {
-		b.Run(fmt.Sprintf("%dx%d/remat=%v", c.batch, c.seq, c.remat), func(b *testing.B) {
+		batch, seq  int
+		remat, like bool
+	}{{32, 136, false, false}, {32, 128, false, false}, {32, 136, true, false}, {2, 256, false, false}, {2, 256, false, true}} {
+		b.Run(fmt.Sprintf("%dx%d/remat=%v/like=%v", c.batch, c.seq, c.remat, c.like), func(b *testing.B) {
+			opts := qwen3.Options{Remat: c.remat, LikeDecode: c.like}
 			store := model.NewStore()
 			if err := qwen3.Init(store, cfg, 1); err != nil {
 				b.Fatal(err)
 			}
 			exec, err := model.NewExec(backend(b), store, func(s *model.Scope, tokens *graph.Node) []*graph.Node {
-				hidden := qwen3.Forward(s, cfg, qwen3.Inputs{Tokens: tokens}, qwen3.Options{Remat: c.remat})
-				logps := graph.LogSoftmax(qwen3.Logits(s, cfg, hidden), -1)
+				hidden := qwen3.Forward(s, cfg, qwen3.Inputs{Tokens: tokens}, opts)
+				logps := graph.LogSoftmax(head(opts)(s, cfg, hidden), -1)
 				target := graph.OneHot(tokens, cfg.VocabSize, dtypes.Float32)
 				loss := graph.Neg(graph.ReduceAllMean(graph.ReduceSum(graph.Mul(logps, target), -1)))
 				return append([]*graph.Node{loss}, s.BuildTrainableVariablesGradientsGraph(loss)...)
