@@ -147,7 +147,7 @@ func New(cfg Config) (*Trainer, error) {
 	}
 	var backend compute.Backend
 	err := guard("backend "+cfg.Backend, func() (err error) {
-		backend, err = device.Open(cfg.Backend)
+		backend, err = device.Open(device.InOrder(cfg.Backend))
 		return err
 	})
 	if err != nil {

@@ -14,6 +14,17 @@ func Threads(name string) bool {
 	return family == familyGo || family == ""
 }
 
+// InOrder is the name of a backend that makes the operations of a call one after
+// the other, in the order in which the graph was built: what a pass needs for its
+// gradients, and no longer, is then in memory, the same at every call, and nearer
+// to the processor. Other families, and names with options, are as they are.
+func InOrder(name string) string {
+	if name == "" || name == familyGo {
+		return familyGo + ":ops_sequential,creation_order"
+	}
+	return name
+}
+
 // Helpers are the threads over which a backend of the Go family spreads the parts
 // of one operation. The zero value is that of other backends, which have none
 // that can be steered.

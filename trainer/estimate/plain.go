@@ -5,33 +5,43 @@ import (
 	"math/bits"
 )
 
-// The Go backend, counted from its graph: float32, one device, no fusion.
+// The Go backend, counted from the buffers that its passes hold when operations
+// run one after the other in the order of the graph (device.InOrder): float32, one
+// device, no fusion. Buffers go back to a pool for each size, which keeps the most
+// that were ever in use of it: what two stages of a pass need adds up unless their
+// buffers are of one size.
 const (
 	// programBytes is the program itself with the garbage of its collector.
 	programBytes = 20 << 20
-	// How many matrices the backward pass holds besides what was kept: of the
-	// scores [N, H T] of one layer, and of the hidden and feed-forward sizes.
-	// Gradients of weights wait for a free thread while the pass runs ahead, and
-	// hold on to their factors; with remat they can wait for one layer only.
-	plainScores, plainScoresRemat = 7.5, 7
-	plainHidden, plainHiddenRemat = 14, 2
-	// plainLogits is how many matrices [N, V] the loss and its gradient hold. The
-	// backward pass runs ahead into the last layer meanwhile, with or without remat.
-	plainLogits = 5.75
-	// plainPieces is how many matrices [V, D] the gradient of the head takes where
-	// the vocabulary is worked off in chunks: pieces, their concatenation, its products.
-	plainPieces = 5
-	// plainChunk is how many matrices [N, D] each chunk of the vocabulary takes.
-	plainChunk = 5
-	// Copies of the weights in an update, and more of them while the host makes
-	// the first ones.
-	plainUpdate, plainStart = 5, 2
+	// Matrices that a layer keeps for its gradient, with probabilities where the
+	// objective is supervised: policy updates make them again.
+	keptHidden, keptQueries, keptKeys, keptScores, keptFeed = 6, 4, 4, 1, 4
+	// Matrices besides, while one layer's gradient is made.
+	plainHidden, plainQueries, plainKeys, plainScores, plainFeed = 4, 4, 5, 3, 1
+	// The same, with those of the layer, where it is made again.
+	rematHidden, rematQueries, rematKeys, rematFeed = 6, 7, 9, 5
+	// plainMasks is how many matrices [T, T] are at hand.
+	plainMasks = 4
+	// plainLogits is how many matrices [N, V] the loss and its gradient hold, and
+	// plainChunks how many of a chunk where the vocabulary is worked off in chunks.
+	plainLogits, plainChunks = 2, 4
+	// plainTables is how many matrices [V, D] the gradients of the head and of the
+	// embeddings take, and plainPieces those that chunks of them are put together from.
+	plainTables, plainPieces = 3, 1
+	// plainUpdate is the copies of the weights that an update holds for one tensor
+	// at a time, as a part of all of them, and plainStart those of the host at the start.
+	plainUpdate, plainStart = 0.25, 2
+	// packingBytes is where products rearrange their factors.
+	packingBytes = 17 << 20
+	// plainSlack is the part of a pass's buffers by which the heap outgrows them,
+	// because the collector has taken some from the pools and not given them back:
+	// more of those that a layer frees and the next one takes again.
+	// Passes side by side do not need all of theirs at the same moment.
+	plainSlack, plainSlackRemat = 0.04, 0.25
 	// plainOverlap is the part of one pass's workspace that each further pass beside
 	// it has at the same moment. What a pass keeps it has for as long as it runs, its
-	// workspace but once; with remat layer after layer, so that the passes meet, and
-	// the pool keeps buffers of both kinds of stage meanwhile. Fitted on pairs of
-	// passes, those with remat with a core for each.
-	plainOverlap, plainOverlapRemat = 0.25, 1.8
+	// workspace but once, with remat layer after layer.
+	plainOverlap, plainOverlapRemat = 0.25, 0.5
 	// plainKept is how many numbers the size of the weights a step of several updates
 	// keeps to be able to go back: weights and moments, and buffers that the pool
 	// holds because the copies have taken theirs.
@@ -44,16 +54,14 @@ func (c Config) plainState(p parameters) []Item {
 		{"weights", "float32", "4 P", Always, 4 * p.all},
 		{"gradients", "float32", "4 P", Always, 4 * p.all},
 		{"optimizer", "AdamW moments, float32", "8 P", Always, 8 * p.all},
-		{"optimizer", "update", "20 P", Always, 4 * plainUpdate * p.all},
-		{"weights", "host copies at the start", "8 P", Update, 4 * plainStart * p.all},
+		{"optimizer", "update, tensor after tensor", "P", Always, int64(4 * plainUpdate * float64(p.all))},
+		{"weights", "host copies at the start", "8 P", Always, 4 * plainStart * p.all},
 	}
 	if c.Accumulate {
 		items = append(items, Item{"gradients", "of the passes under way", "4 P passes", Always, 4 * p.all * int64(max(1, c.Passes))})
 	}
 	if c.Reference {
-		items = append(items,
-			Item{"reference", "weights, float32", "4 P", Always, 4 * p.all},
-			Item{"reference", "host copy at the start", "4 P", Update, 4 * p.all})
+		items = append(items, Item{"reference", "weights, float32", "4 P", Always, 4 * p.all})
 	}
 	if c.SeveralUpdates {
 		items = append(items, Item{"undo", "state before a step of several updates", "28 P", Always, 4 * plainKept * p.all})
@@ -62,47 +70,66 @@ func (c Config) plainState(p parameters) []Item {
 }
 
 // plainActivations counts the results that the graph of qwen3.Forward and
-// loss.Logprobs keeps: each operation whose gradient reads its input or output
-// keeps it whole.
+// loss.Logprobs keeps, and those that its gradient holds for a while.
 func (c Config) plainActivations() []Item {
 	cfg := c.Model
-	n := int64(c.Rows) * int64(c.Length)
-	d, f := int64(cfg.HiddenSize), int64(cfg.IntermediateSize)
-	q, kv := int64(cfg.NumAttentionHeads*cfg.HeadDim), int64(cfg.NumKeyValueHeads*cfg.HeadDim)
-	ht := int64(cfg.NumAttentionHeads) * int64(c.Length)
-	saved := []Item{
-		{"", "residual stream and norms", "24 N D", "", 6 * pooled(4*n*d)},
-		{"", "queries, keys, values, answer", "16 N (q + kv)", "", 4 * (pooled(4*n*q) + pooled(4*n*kv))},
-		{"", "attention probabilities", "8 N H T", "", 2 * pooled(4*n*ht)},
-		{"", "feed-forward", "20 N F", "", 5 * pooled(4*n*f)},
+	n, l := int64(c.Rows)*int64(c.Length), int64(cfg.NumHiddenLayers)
+	hidden, feed := pooled(4*n*int64(cfg.HiddenSize)), pooled(4*n*int64(cfg.IntermediateSize))
+	queries, keys := pooled(4*n*int64(cfg.NumAttentionHeads*cfg.HeadDim)), pooled(4*n*int64(cfg.NumKeyValueHeads*cfg.HeadDim))
+	width := 4 * n * int64(cfg.NumAttentionHeads) * int64(c.Length)
+	scores := pooled(width)
+	var items []Item
+	if c.Remat {
+		items = []Item{
+			{"activations", "inputs of layers", "4 L N D", Pass, l * hidden},
+			{"activations", "answers of attention, all layers", "4 L N q", Pass, l * queries},
+			{"workspace", "residual stream and norms, one layer", fmt.Sprintf("%d N D", 4*rematHidden), Layer, rematHidden * hidden},
+			{"workspace", "queries and answer, one layer", fmt.Sprintf("%d N q", 4*rematQueries), Layer, rematQueries * queries},
+			{"workspace", "keys and values, one layer", fmt.Sprintf("%d N kv", 4*rematKeys), Layer, rematKeys * keys},
+			{"workspace", "attention scores, one layer", fmt.Sprintf("%d N H T", 4*plainScores), Layer, plainScores * scores},
+			{"workspace", "feed-forward, one layer", fmt.Sprintf("%d N F", 4*rematFeed), Layer, rematFeed * feed},
+		}
+	} else {
+		items = []Item{
+			{"activations", "residual stream and norms, all layers", fmt.Sprintf("%d L N D", 4*keptHidden), Pass, l * keptHidden * hidden},
+			{"activations", "queries and answer, all layers", fmt.Sprintf("%d L N q", 4*keptQueries), Pass, l * keptQueries * queries},
+			{"activations", "keys and values, all layers", fmt.Sprintf("%d L N kv", 4*keptKeys), Pass, l * keptKeys * keys},
+			{"activations", "feed-forward, all layers", fmt.Sprintf("%d L N F", 4*keptFeed), Pass, l * keptFeed * feed},
+			{"workspace", "gradients of the residual stream", fmt.Sprintf("%d N D", 4*plainHidden), Layer, plainHidden * hidden},
+			{"workspace", "gradients of queries and answer", fmt.Sprintf("%d N q", 4*plainQueries), Layer, plainQueries * queries},
+			{"workspace", "gradients of keys and values", fmt.Sprintf("%d N kv", 4*plainKeys), Layer, plainKeys * keys},
+			{"workspace", "gradients of scores", fmt.Sprintf("%d N H T", 4*plainScores), Layer, plainScores * scores},
+			{"workspace", "gradients of the feed-forward", fmt.Sprintf("%d N F", 4*plainFeed), Layer, plainFeed * feed},
+		}
 	}
-	v := int64(cfg.VocabSize)
-	vocab := "V"
-	if c.LogitsChunk > 0 && int64(c.LogitsChunk) < v {
-		v, vocab = int64(c.LogitsChunk), "chunk"
+	if c.Supervised && !c.Remat {
+		items = append(items, Item{"activations", "attention probabilities, all layers", fmt.Sprintf("%d L N H T", 4*keptScores), Pass, l * keptScores * scores})
 	}
-	scores, hidden := plainScores, int64(plainHidden)
-	if c.Remat || c.Passes > 1 { // a pass beside others has one thread
-		scores, hidden = plainScoresRemat, plainHiddenRemat
-	}
-	items := c.kept(saved, Item{"activations", "inputs of layers", "4 L N D", Pass, int64(cfg.NumHiddenLayers) * pooled(4*n*d)})
-	if v < int64(cfg.VocabSize) {
-		table := int64(cfg.VocabSize) * d
-		chunks := (int64(cfg.VocabSize) + v - 1) / v
-		items = append(items,
-			Item{"workspace", "gradient of the head in pieces", "20 V D", Logits, plainPieces * 4 * table},
-			Item{"workspace", "hidden states by chunk", "20 N D chunks", Logits, plainChunk * chunks * pooled(4*n*d)})
-	}
+	items = append(items, Item{"activations", "causal masks and their parts", fmt.Sprintf("%d T T", 4*plainMasks), Pass, plainMasks * pooled(4*int64(c.Length)*int64(c.Length))})
 	if c.Packed {
 		items = append(items, Item{"activations", "segments of packed sequences", "5 N T", Pass, pooled(4*n*int64(c.Length)) + pooled(n*int64(c.Length))})
 	}
-	return append(items,
-		Item{"activations", "rotary tables by token, all layers", "4 L N (q + kv)", Pass, int64(cfg.NumHiddenLayers) * (pooled(4*n*q) + pooled(4*n*kv))},
-		Item{"workspace", "gradients of scores", fmt.Sprintf("%g N H T", 4*scores), Layer, int64(scores * float64(pooled(4*n*ht)))},
-		Item{"workspace", "gradients of layers and their factors", fmt.Sprintf("%d N (D + F)", 4*hidden), Layer, hidden * (pooled(4*n*d) + pooled(4*n*f))},
-		Item{"workspace", "scores over the vocabulary", fmt.Sprintf("%g N %s", 4*plainLogits, vocab), Logits, int64(plainLogits * float64(pooled(4*n*v)))},
-		Item{"workspace", "gradients of the last layer", fmt.Sprintf("%d N (D + F)", 4*plainHidden), Logits, plainHidden * (pooled(4*n*d) + pooled(4*n*f))},
-	)
+	return append(items, c.plainHead(n, bucket(width))...)
+}
+
+// plainHead counts what the head and the loss hold of n tokens. Matrices of the
+// bucket of attention's scores are the same buffers.
+func (c Config) plainHead(n, scores int64) []Item {
+	v, d, vocab := int64(c.Model.VocabSize), int64(c.Model.HiddenSize), "V"
+	tables, matrices := int64(plainTables), int64(plainLogits)
+	table := pooled(4 * v * d)
+	if chunk := int64(c.LogitsChunk); chunk > 0 && chunk < v {
+		v, vocab = chunk, "chunk"
+		tables, matrices = tables+plainPieces, plainChunks
+	}
+	how := fmt.Sprintf("%d N %s", 4*matrices, vocab)
+	if bucket(4*n*v) == scores {
+		matrices = max(0, matrices-plainScores)
+	}
+	return []Item{
+		{"workspace", "gradients of the head and the embeddings", fmt.Sprintf("%d V D", 4*tables), Logits, tables * table},
+		{"workspace", "scores over the vocabulary", how, Logits, matrices * pooled(4*n*v)},
+	}
 }
 
 // beside makes items of one pass those of all that run side by side.
@@ -112,9 +139,19 @@ func (c Config) beside(items []Item) []Item {
 	if c.Remat {
 		overlap = plainOverlapRemat
 	}
+	if more == 0 {
+		sum := 0.0
+		for _, i := range items {
+			if c.Remat && i.Stage != Logits {
+				sum += plainSlackRemat * float64(i.Bytes)
+			} else {
+				sum += plainSlack * float64(i.Bytes)
+			}
+		}
+		return append(items, Item{"runtime", "slack of the collector", fmt.Sprintf("%g of a pass", plainSlack), Pass, int64(sum)})
+	}
 	for i := range items {
 		switch {
-		case more == 0:
 		case items[i].Stage == Pass:
 			items[i].Bytes *= int64(c.Passes)
 			items[i].How += " passes"
@@ -126,17 +163,18 @@ func (c Config) beside(items []Item) []Item {
 	return items
 }
 
-// pooled is what a buffer of the Go backend takes: its pool rounds sizes up to
-// 2^k or 1.5*2^k, and about half of the pages behind the data are touched.
-func pooled(n int64) int64 {
+// pooled is what a buffer of the Go backend takes: all of its bucket, but for a
+// part of the pages behind the data.
+func pooled(n int64) int64 { return (n + 3*bucket(n)) / 4 }
+
+// bucket is the size to which the pool rounds a buffer up: 2^k or 1.5*2^k.
+func bucket(n int64) int64 {
 	top := int64(1) << (bits.Len64(uint64(n)) - 1)
-	size := top
 	switch {
 	case n == top:
+		return top
 	case n <= top+top/2:
-		size = top + top/2
-	default:
-		size = 2 * top
+		return top + top/2
 	}
-	return (n + size) / 2
+	return 2 * top
 }

@@ -30,6 +30,9 @@ type Config struct {
 	LogitsChunk int
 	// Accumulate adds up the gradients of several passes before an update.
 	Accumulate bool
+	// Supervised is an update of supervised learning, which keeps attention's
+	// probabilities on the CPU where a policy update makes them again.
+	Supervised bool
 	// Packed puts several sequences into a row.
 	Packed bool
 	// Reference keeps a reference policy beside the trained one (rl.loss.kl).
@@ -107,6 +110,7 @@ func Estimate(c Config) (Report, error) {
 	} else {
 		items = slices.Concat(c.plainState(s), c.beside(c.plainActivations()), c.engine(s), []Item{
 			{"runtime", "program", "measured", Always, programBytes},
+			{"runtime", "rearranged factors of products", "measured", Always, packingBytes},
 		})
 	}
 	return c.report(items), nil
@@ -127,6 +131,9 @@ func (c Config) report(items []Item) Report {
 		}
 	}
 	r.Peak = at[Always] + at[r.PeakAt]
+	if !c.Device.Fused { // its pools keep what the other stage of a pass has held
+		r.Peak = at[Always] + at[Layer] + at[Logits] - at[Pass]
+	}
 	r.Headroom = r.Memory - r.Peak
 	r.Fits = r.Headroom >= 0
 	return r

@@ -19,11 +19,8 @@ import (
 	"temper/trainer/qwen3"
 )
 
-// How far an estimate may be from a real peak, that of passes side by side too. With
-// recomputation the order of the backward pass decides how much of the head's
-// gradient is still there when the first layer is made again, so that shapes
-// which no constant was chosen on may be farther off.
-const bound, boundRemat = 0.15, 0.3
+// How far an estimate may be from a real peak, that of passes side by side too.
+const bound = 0.15
 
 // stepEnv makes the test binary take one step and print what it took.
 const stepEnv = "TEMPER_MEASURE_STEP"
@@ -59,7 +56,7 @@ func model(vocab, hidden, feed, layers, heads int) qwen3.Config {
 func TestPeaks(t *testing.T) {
 	one, five := model(1024, 128, 384, 4, 4), model(1024, 256, 768, 6, 8)
 	wide, fat := model(16384, 128, 384, 4, 4), model(1024, 384, 1152, 4, 4)
-	compare(t, bound, []measure.Step{
+	compare(t, []measure.Step{
 		{Model: one, Rows: 15, Length: 256}, {Model: one, Rows: 15, Length: 256, Remat: true},
 		{Model: one, Rows: 7, Length: 512}, {Model: one, Rows: 7, Length: 512, Remat: true},
 		{Model: one, Rows: 31, Length: 128}, {Model: one, Rows: 3, Length: 1024},
@@ -76,10 +73,10 @@ func TestPeaks(t *testing.T) {
 // TestOtherPeaks is TestPeaks on shapes, and mixtures of switches, that no
 // constant was chosen on.
 func TestOtherPeaks(t *testing.T) {
-	two, six := model(3000, 160, 448, 5, 6), model(8192, 224, 640, 7, 6)
+	two, six, eight := model(3000, 160, 448, 5, 6), model(8192, 224, 640, 7, 6), model(5000, 192, 600, 8, 4)
 	mixed := chunked(3 * 320 * 1024)
 	mixed.EntropyFraction, mixed.KL = 0.2, reference().KL
-	compare(t, boundRemat, []measure.Step{
+	compare(t, []measure.Step{
 		{Model: two, Rows: 11, Length: 160}, {Model: two, Rows: 5, Length: 448, Remat: true},
 		{Model: two, Rows: 7, Length: 256, Sequences: 4}, {Model: two, Rows: 3, Length: 512, Sequences: 8, Remat: true},
 		{Model: two, Rows: 5, Length: 288, Minibatches: 2},
@@ -88,17 +85,21 @@ func TestOtherPeaks(t *testing.T) {
 		{Model: six, Rows: 3, Length: 320}, {Model: six, Rows: 3, Length: 320, Loss: chunked(3 * 320 * 2048)},
 		{Model: six, Rows: 3, Length: 320, Loss: reference()}, {Model: six, Rows: 3, Length: 320, Loss: config.Loss{EntropyFraction: 0.2}},
 		{Model: six, Rows: 3, Length: 320, Loss: mixed, Minibatches: 2, Remat: true},
+		{Model: six, Rows: 3, Length: 320, Remat: true}, {Model: two, Rows: 7, Length: 160, Remat: true},
+		{Model: eight, Rows: 3, Length: 448, Remat: true}, {Model: eight, Rows: 5, Length: 224, Remat: true},
+		{Model: eight, Rows: 3, Length: 448},
 	})
 }
 
-// met reports whether the peak of a step is a matter of moments.
-func met(s measure.Step) bool { return s.Remat && s.Passes > 1 }
+// met reports whether the peak of a step is a matter of moments: how passes meet, or
+// when the collector takes buffers that are a tenth of the whole from their pool.
+func met(s measure.Step) bool { return s.Remat && s.Passes > 1 || s.Length >= 1024 }
 
 func chunked(maxLogits int) config.Loss { return config.Loss{MaxLogits: maxLogits} }
 
 func reference() config.Loss { return config.Loss{KL: config.KL{Coefficient: 0.1}} }
 
-func compare(t *testing.T, remat float64, steps []measure.Step) {
+func compare(t *testing.T, steps []measure.Step) {
 	t.Helper()
 	for _, s := range steps {
 		s.Repeat = 3
@@ -112,7 +113,7 @@ func compare(t *testing.T, remat float64, steps []measure.Step) {
 			t.Fatal(err)
 		}
 		got := peak(t, s)
-		if met(s) { // the median of three: it depends on the moment how the passes meet
+		if met(s) { // the median of three
 			all := []int64{got, peak(t, s), peak(t, s)}
 			slices.Sort(all)
 			got = all[1]
@@ -121,13 +122,9 @@ func compare(t *testing.T, remat float64, steps []measure.Step) {
 		t.Logf("%.2g million parameters, vocabulary %5d, %d of %2d x %4d, remat %-5v sequences %d, updates %d, max_logits %d, kl %v, entropy %v: predicted %6.1f MB (%s), measured %6.1f MB, %+5.1f %%",
 			float64(s.Model.NumParameters())/1e6, s.Model.VocabSize, max(1, s.Passes), s.Rows, s.Length, s.Remat, max(1, s.Sequences), max(1, s.Minibatches), s.Loss.MaxLogits,
 			s.Loss.KL.Coefficient > 0, s.Loss.EntropyFraction > 0, float64(r.Peak)/1e6, r.PeakAt, float64(got)/1e6, 100*off)
-		most := bound
-		if s.Remat && s.Passes < 2 {
-			most = remat
-		}
-		if off < -most || over > most {
+		if off < -bound || over > bound {
 			t.Errorf("the estimate is %.1f %% above what the step took and %.1f %% above what its passes take at once, want from %.0f %% to %.0f %%",
-				100*off, 100*over, -100*most, 100*most)
+				100*off, 100*over, -100*bound, 100*bound)
 		}
 	}
 }
