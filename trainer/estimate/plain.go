@@ -16,10 +16,11 @@ const (
 	// Matrices that a layer keeps for its gradient, with probabilities where the
 	// objective is supervised: policy updates make them again.
 	keptHidden, keptQueries, keptKeys, keptScores, keptFeed = 6, 4, 4, 1, 4
-	// Matrices besides, while one layer's gradient is made.
-	plainHidden, plainQueries, plainKeys, plainScores, plainFeed = 4, 4, 5, 3, 1
+	// Matrices besides, while one layer's gradient is made; of scores 3, and one that
+	// the collector has taken from its pool.
+	plainHidden, plainQueries, plainKeys, plainScores, plainFeed = 4, 4, 5, 4, 1
 	// The same, with those of the layer, where it is made again.
-	rematHidden, rematQueries, rematKeys, rematFeed = 6, 7, 9, 5
+	rematHidden, rematQueries, rematKeys, rematScores, rematFeed = 6, 7, 9, 3, 5
 	// plainMasks is how many matrices [T, T] are at hand.
 	plainMasks = 4
 	// plainLogits is how many matrices [N, V] the loss and its gradient hold, and
@@ -76,8 +77,8 @@ func (c Config) plainActivations() []Item {
 	n, l := int64(c.Rows)*int64(c.Length), int64(cfg.NumHiddenLayers)
 	hidden, feed := pooled(4*n*int64(cfg.HiddenSize)), pooled(4*n*int64(cfg.IntermediateSize))
 	queries, keys := pooled(4*n*int64(cfg.NumAttentionHeads*cfg.HeadDim)), pooled(4*n*int64(cfg.NumKeyValueHeads*cfg.HeadDim))
-	width := 4 * n * int64(cfg.NumAttentionHeads) * int64(c.Length)
-	scores := pooled(width)
+	width := int64(cfg.NumAttentionHeads) * int64(c.Length)
+	scores := pooled(4 * n * width)
 	var items []Item
 	if c.Remat {
 		items = []Item{
@@ -86,7 +87,7 @@ func (c Config) plainActivations() []Item {
 			{"workspace", "residual stream and norms, one layer", fmt.Sprintf("%d N D", 4*rematHidden), Layer, rematHidden * hidden},
 			{"workspace", "queries and answer, one layer", fmt.Sprintf("%d N q", 4*rematQueries), Layer, rematQueries * queries},
 			{"workspace", "keys and values, one layer", fmt.Sprintf("%d N kv", 4*rematKeys), Layer, rematKeys * keys},
-			{"workspace", "attention scores, one layer", fmt.Sprintf("%d N H T", 4*plainScores), Layer, plainScores * scores},
+			{"workspace", "attention scores, one layer", fmt.Sprintf("%d N H T", 4*rematScores), Layer, rematScores * scores},
 			{"workspace", "feed-forward, one layer", fmt.Sprintf("%d N F", 4*rematFeed), Layer, rematFeed * feed},
 		}
 	} else {
@@ -109,11 +110,11 @@ func (c Config) plainActivations() []Item {
 	if c.Packed {
 		items = append(items, Item{"activations", "segments of packed sequences", "5 N T", Pass, pooled(4*n*int64(c.Length)) + pooled(n*int64(c.Length))})
 	}
-	return append(items, c.plainHead(n, bucket(width))...)
+	return append(items, c.plainHead(n, width)...)
 }
 
-// plainHead counts what the head and the loss hold of n tokens. Matrices of the
-// bucket of attention's scores are the same buffers.
+// plainHead counts what the head and the loss hold of n tokens, whose attention has
+// so many scores each. Matrices of that size are the same buffers.
 func (c Config) plainHead(n, scores int64) []Item {
 	v, d, vocab := int64(c.Model.VocabSize), int64(c.Model.HiddenSize), "V"
 	tables, matrices := int64(plainTables), int64(plainLogits)
@@ -123,8 +124,8 @@ func (c Config) plainHead(n, scores int64) []Item {
 		tables, matrices = tables+plainPieces, plainChunks
 	}
 	how := fmt.Sprintf("%d N %s", 4*matrices, vocab)
-	if bucket(4*n*v) == scores {
-		matrices = max(0, matrices-plainScores)
+	if v == scores {
+		matrices = max(0, matrices-rematScores)
 	}
 	return []Item{
 		{"workspace", "gradients of the head and the embeddings", fmt.Sprintf("%d V D", 4*tables), Logits, tables * table},

@@ -92,8 +92,11 @@ func TestOtherPeaks(t *testing.T) {
 }
 
 // met reports whether the peak of a step is a matter of moments: how passes meet, or
-// when the collector takes buffers that are a tenth of the whole from their pool.
-func met(s measure.Step) bool { return s.Remat && s.Passes > 1 || s.Length >= 1024 }
+// when the collector takes buffers that are a tenth of the whole from their pool, or
+// the copies of the state from which several updates start.
+func met(s measure.Step) bool {
+	return s.Remat && s.Passes > 1 || s.Length >= 1024 || s.Minibatches > 1
+}
 
 func chunked(maxLogits int) config.Loss { return config.Loss{MaxLogits: maxLogits} }
 
