@@ -90,10 +90,15 @@ func TestTwoSubmitsOfOneID(t *testing.T) {
 	if !strings.Contains(texts[loser], "going on already") && !strings.Contains(texts[loser], "exists already") {
 		t.Errorf("the loser says:\n%s", texts[loser])
 	}
+	// A submit returns when the server has the run; its first activity opens it.
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		if _, err := os.Stat(filepath.Join(p.home, "store/runs/twin/config.yaml")); err == nil {
+			break
+		} else if time.Now().After(deadline) {
+			t.Fatalf("the winner left no run: %v", err)
+		}
+	}
 	up.signal(syscall.SIGINT)
 	up.end(0, 30*time.Second)
 	noOrphans(t, 5*time.Second)
-	if _, err := os.Stat(filepath.Join(p.home, "store/runs/twin/config.yaml")); err != nil {
-		t.Errorf("the winner left no run: %v", err)
-	}
 }
