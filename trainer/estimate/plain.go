@@ -114,7 +114,7 @@ func (c Config) plainActivations() []Item {
 }
 
 // plainHead counts what the head and the loss hold of n tokens, whose attention has
-// so many scores each. Matrices of that size are the same buffers.
+// so many scores each. Matrices of nearly that size are the same buffers.
 func (c Config) plainHead(n, scores int64) []Item {
 	v, d, vocab := int64(c.Model.VocabSize), int64(c.Model.HiddenSize), "V"
 	tables, matrices := int64(plainTables), int64(plainLogits)
@@ -124,7 +124,7 @@ func (c Config) plainHead(n, scores int64) []Item {
 		tables, matrices = tables+plainPieces, plainChunks
 	}
 	how := fmt.Sprintf("%d N %s", 4*matrices, vocab)
-	if v == scores {
+	if apart := v - scores; 32*max(apart, -apart) <= scores {
 		matrices = max(0, matrices-rematScores)
 	}
 	return []Item{
