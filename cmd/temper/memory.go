@@ -22,7 +22,12 @@ func limitMemory(c *trainer.Config, minibatches int, limit int64) {
 	}
 }
 
-// stepBytes estimates passes on the Go backend, in a step of so many updates.
+// savedBytes is what a save copies of each parameter, its weight and two moments.
+// The memory of the copy is kept for the next one.
+const savedBytes = 12
+
+// stepBytes estimates passes on the Go backend, in a step of so many updates, with
+// the copy of a save beside them.
 func stepBytes(of trainer.Config, minibatches int) trainer.StepBytes {
 	m, l := of.Model, of.Loss
 	return func(rows, length, passes int, accumulate bool) (int64, error) {
@@ -34,7 +39,7 @@ func stepBytes(of trainer.Config, minibatches int) trainer.StepBytes {
 		}
 		c.Model.MaxPositionEmbeddings = max(m.MaxPositionEmbeddings, length) // rows are padded beyond it
 		r, err := estimate.Estimate(c)
-		return r.Peak, err
+		return r.Peak + savedBytes*int64(m.NumParameters()), err
 	}
 }
 

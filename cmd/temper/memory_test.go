@@ -9,6 +9,8 @@ import (
 	"temper/internal/config"
 	"temper/internal/rl"
 	"temper/trainer"
+	"temper/trainer/device"
+	"temper/trainer/estimate"
 	"temper/trainer/qwen3"
 )
 
@@ -44,12 +46,34 @@ func TestMemoryLimit(t *testing.T) {
 	}
 }
 
-// TestEverySwitchIsInTheEstimate: what a run keeps beside the pass is counted.
-func TestEverySwitchIsInTheEstimate(t *testing.T) {
-	plain := trainer.Config{Model: qwen3.Config{
+// TestStepIsCountedWithASave: the copy of the state lies in the same memory.
+func TestStepIsCountedWithASave(t *testing.T) {
+	c := trainer.Config{Model: smallModel()}
+	with, err := stepBytes(c, 1)(4, 256, 1, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	alone, err := estimate.Estimate(estimate.Config{
+		Model: c.Model, Mesh: device.Mesh{Data: 1, Model: 1}, Rows: 4, Length: 256, Passes: 1, Supervised: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := alone.Peak + 12*int64(c.Model.NumParameters()); with != want {
+		t.Errorf("%d bytes, want %d", with, want)
+	}
+}
+
+func smallModel() qwen3.Config {
+	return qwen3.Config{
 		VocabSize: 512, HiddenSize: 64, IntermediateSize: 128, NumHiddenLayers: 2, NumAttentionHeads: 2, NumKeyValueHeads: 1,
 		HeadDim: 32, MaxPositionEmbeddings: 512, RopeTheta: 1e4, RMSNormEps: 1e-6, TieWordEmbeddings: true, InitializerRange: 0.02,
-	}}
+	}
+}
+
+// TestEverySwitchIsInTheEstimate: what a run keeps beside the pass is counted.
+func TestEverySwitchIsInTheEstimate(t *testing.T) {
+	plain := trainer.Config{Model: smallModel()}
 	need := func(minibatches int, change func(*trainer.Config)) int64 {
 		c := plain
 		change(&c)
