@@ -27,8 +27,8 @@ const (
 	// plainChunks how many of a chunk where the vocabulary is worked off in chunks.
 	plainLogits, plainChunks = 2, 4
 	// plainTables is how many matrices [V, D] the gradients of the head and of the
-	// embeddings take, and plainPieces those that chunks of them are put together from.
-	plainTables, plainPieces = 3, 1
+	// embeddings take.
+	plainTables = 3
 	// plainUpdate is the copies of the weights that an update holds for one tensor
 	// at a time, as a part of all of them, and plainStart those of the host at the start.
 	plainUpdate, plainStart = 0.25, 2
@@ -62,7 +62,7 @@ func (c Config) plainState(p parameters) []Item {
 		items = append(items, Item{"gradients", "of the passes under way", "4 P passes", Always, 4 * p.all * int64(max(1, c.Passes))})
 	}
 	if c.Reference {
-		items = append(items, Item{"reference", "weights, float32", "4 P", Always, 4 * p.all})
+		items = append(items, Item{"reference", "weights, float32, and what they were copied from", "8 P", Always, 8 * p.all})
 	}
 	if c.SeveralUpdates {
 		items = append(items, Item{"undo", "state before a step of several updates", "28 P", Always, 4 * plainKept * p.all})
@@ -114,22 +114,30 @@ func (c Config) plainActivations() []Item {
 }
 
 // plainHead counts what the head and the loss hold of n tokens, whose attention has
-// so many scores each. Matrices of nearly that size are the same buffers.
+// so many scores each. Matrices of the same bucket are the same buffers.
 func (c Config) plainHead(n, scores int64) []Item {
 	v, d, vocab := int64(c.Model.VocabSize), int64(c.Model.HiddenSize), "V"
 	tables, matrices := int64(plainTables), int64(plainLogits)
-	table := pooled(4 * v * d)
+	table := 4 * v * d
 	if chunk := int64(c.LogitsChunk); chunk > 0 && chunk < v {
 		v, vocab = chunk, "chunk"
-		tables, matrices = tables+plainPieces, plainChunks
+		matrices = plainChunks
 	}
-	how := fmt.Sprintf("%d N %s", 4*matrices, vocab)
-	if apart := v - scores; 32*max(apart, -apart) <= scores {
-		matrices = max(0, matrices-rematScores)
+	free := int64(plainScores) // of attention, while the head works
+	if c.Remat {
+		free = rematScores
+	}
+	matrix, how := 4*n*v, fmt.Sprintf("%d N %s", 4*matrices, vocab)
+	if bucket(matrix) == bucket(4*n*scores) {
+		shared := min(free, matrices)
+		matrices, free = matrices-shared, free-shared
+	}
+	if !c.Remat && bucket(table) == bucket(4*n*scores) { // between layers made again the collector takes them
+		tables -= min(free, tables)
 	}
 	return []Item{
-		{"workspace", "gradients of the head and the embeddings", fmt.Sprintf("%d V D", 4*tables), Logits, tables * table},
-		{"workspace", "scores over the vocabulary", how, Logits, matrices * pooled(4*n*v)},
+		{"workspace", "gradients of the head and the embeddings", fmt.Sprintf("%d V D", 4*plainTables), Logits, tables * pooled(table)},
+		{"workspace", "scores over the vocabulary", how, Logits, matrices * pooled(matrix)},
 	}
 }
 
