@@ -70,8 +70,8 @@ func TestPeaks(t *testing.T) {
 	})
 }
 
-// TestOtherPeaks is TestPeaks on shapes, and mixtures of switches, that no
-// constant was chosen on.
+// TestOtherPeaks is TestPeaks on other shapes, and mixtures of switches. The
+// estimator's rules were corrected by some of them, see decision 13.
 func TestOtherPeaks(t *testing.T) {
 	two, six, eight := model(3000, 160, 448, 5, 6), model(8192, 224, 640, 7, 6), model(5000, 192, 600, 8, 4)
 	mixed := chunked(3 * 320 * 1024)
