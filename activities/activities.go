@@ -1,22 +1,20 @@
-// Package activities holds the Temporal activities: thin structs of ports that
-// resolve references, call one package and write references back. It owns the
-// mapping from errors to Temporal's error types and no algorithm.
+// Package activities holds the Temporal activities: it takes an input, calls one
+// function of a package that knows no Temporal, and gives its result back, while
+// the server learns that the work lives. It owns heartbeats and the mapping from
+// errors to Temporal's, and no algorithm.
 //
 // Invariant: every activity is idempotent by (run, step): repeating one gives
 // the stored answer and changes nothing.
 package activities
 
 import (
-	"sync"
-	"sync/atomic"
-	"time"
-
 	"temper/internal/blob"
-	"temper/internal/config"
-	"temper/internal/policy"
-	"temper/sandbox"
-	"temper/trainer/qwen3"
+	"temper/internal/learner"
+	"temper/internal/sampling"
 )
+
+// Each exported method of the three types is registered as an activity under its
+// name, which stored histories know.
 
 // Control is what the control worker does itself: bookkeeping and pure steps.
 type Control struct {
@@ -27,46 +25,9 @@ type Control struct {
 	PeakRSS func() int64
 }
 
-// Trainer updates policies. It trains one run at a time, keeps the states of a few
-// others, and can rebuild each from the store at any moment. Its activities run one
-// after another.
-type Trainer struct {
-	Store blob.Store
-	// NewLearner makes a learner without weights for a run's model.
-	NewLearner func(cfg config.Run, model qwen3.Config) (Learner, error)
-	Now        func() time.Time
-	// Background runs the storing of a checkpoint beside the activities; nil
-	// means a goroutine.
-	Background func(task func())
-	// MaxResident is how many runs keep their state here while another one is
-	// trained, and MaxResidentBytes what all of them together may take, with the one
-	// that is trained; 0 keeps none.
-	MaxResident      int
-	MaxResidentBytes int64
-
-	mu      sync.Mutex
-	session *session
-	parked  []*session   // of runs that wait, the longest first
-	doing   atomic.Value // string: for people who look at heartbeats
-}
+// Trainer updates policies, one activity after another.
+type Trainer struct{ Learner *learner.Service }
 
 // Rollouts samples trajectories. Activities of different runs work side by side,
 // those of one run one after another.
-type Rollouts struct {
-	Store    blob.Store
-	Executor sandbox.Executor
-	// NewEngine makes an engine without weights for a run's model.
-	NewEngine func(cfg config.Run, model qwen3.Config) (Engine, error)
-	// MaxConcurrent is the number of trajectories of a run under way at a time.
-	MaxConcurrent int
-	Now           func() time.Time
-
-	engines engines
-	trouble atomic.Pointer[string] // see watchedExecutor
-}
-
-// Engine is a policy engine whose weights can be replaced and that can be closed.
-type Engine interface {
-	policy.Loader
-	Close()
-}
+type Rollouts struct{ Sampling *sampling.Service }

@@ -13,11 +13,12 @@ import (
 	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/config"
+	"temper/internal/run"
 	"temper/trainer/checkpoint"
 )
 
 // amend changes the run from a step on; later activities get the new Ref.
-func (h *house) amend(t testing.TB, a config.Amendment) (activities.AmendRunResult, error) {
+func (h *house) amend(t testing.TB, a config.Amendment) (run.Amended, error) {
 	t.Helper()
 	out, err := h.control.AmendRun(t.Context(), activities.AmendRunInput{Run: h.run, Amendment: a})
 	if err == nil {
@@ -65,18 +66,18 @@ func TestAmendmentIsWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	if again, err := (&activities.Control{Store: h.store}).AmendRun(t.Context(), activities.AmendRunInput{
-		Run: activities.RunRef{RunID: "demo", Config: first}, Amendment: config.Amendment{FromStep: 2, Set: map[string]string{"stages[0].until.steps": "6"}, Reason: "slow", By: "ann"},
+		Run: run.Ref{RunID: "demo", Config: first}, Amendment: config.Amendment{FromStep: 2, Set: map[string]string{"stages[0].until.steps": "6"}, Reason: "slow", By: "ann"},
 	}); err != nil || again.Config != out.Config {
 		t.Errorf("a retry gives %+v (%v), want %+v", again.Config, err, out.Config)
 	}
 	if _, err := h.amend(t, config.Amendment{FromStep: 3, Repeat: "first"}); err != nil {
 		t.Fatal(err)
 	}
-	plan, ok, err := activities.StoredPlan(t.Context(), h.store, "demo")
+	plan, ok, err := run.StoredPlan(t.Context(), h.store, "demo")
 	if err != nil || !ok {
 		t.Fatal(ok, err)
 	}
-	want := []activities.StagePlan{
+	want := []run.Stage{
 		{Index: 1, Name: "first", FirstStep: 1, Steps: 6},
 		{Index: 2, Name: "second", FirstStep: 7, Steps: 2, Filter: true},
 		{Index: 3, Name: "first.2", FirstStep: 9, Steps: 6, Of: 1},
@@ -150,7 +151,7 @@ func TestForkRepeatsItsParent(t *testing.T) {
 			}
 			play(t, h.store, &fate{}, false, h.script(t, 4, 5)[3:])
 
-			child := h.fork(t, "again", activities.ForkFrom{RunID: "demo", Step: 2}, nil)
+			child := h.fork(t, "again", run.ForkFrom{RunID: "demo", Step: 2}, nil)
 			child.withBatches(t, 4, 5)
 			script := child.script(t, 4, 5)[3:]
 			m := boot(h.store, &fate{})
@@ -183,14 +184,14 @@ func (h *house) weights(t testing.TB, version int64) string {
 }
 
 // fork opens and prepares a fork of the run.
-func (h *house) fork(t testing.TB, runID string, from activities.ForkFrom, set map[string]string) *house {
+func (h *house) fork(t testing.TB, runID string, from run.ForkFrom, set map[string]string) *house {
 	t.Helper()
 	child := &house{store: h.store, layout: artifact.Layout{RunID: runID}, control: h.control, cfg: h.cfg}
 	var err error
-	if child.plan, err = openRun(t, h.control, activities.RunInput{RunID: runID, Fork: &from, Set: set}); err != nil {
+	if child.plan, err = openRun(t, h.control, run.Input{RunID: runID, Fork: &from, Set: set}); err != nil {
 		t.Fatal(err)
 	}
-	child.run = activities.RunRef{RunID: runID, Config: child.plan.Config}
+	child.run = run.Ref{RunID: runID, Config: child.plan.Config}
 	if _, err := h.control.PrepareData(t.Context(), activities.PrepareDataInput{Run: child.run}); err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +204,7 @@ func TestForkTakesTheDataOver(t *testing.T) {
 	h := newHouse(t, map[string]string{"checkpoint.keep": "9"})
 	h.withBatches(t, 1, 2)
 	play(t, h.store, &fate{}, false, h.script(t, 1, 2))
-	child := h.fork(t, "again", activities.ForkFrom{RunID: "demo", From: activities.FromLast}, map[string]string{"stages[1].data.levels": "[2]"})
+	child := h.fork(t, "again", run.ForkFrom{RunID: "demo", From: run.FromLast}, map[string]string{"stages[1].data.levels": "[2]"})
 	if f := child.plan.Fork; f == nil || f.Step != 2 || !cmp.Equal(f.Made, []int{2, 0}) {
 		t.Fatalf("plan %+v, want a fork of step 2 after two steps of the first stage", f)
 	}
@@ -223,20 +224,20 @@ func TestForksThatCannotBe(t *testing.T) {
 	play(t, h.store, &fate{}, false, h.script(t, 1, 2))
 	play(t, h.store, &fate{}, false, prepare(t, h.store, "young", nil).script(t))
 	for name, tt := range map[string]struct {
-		in   activities.RunInput
+		in   run.Input
 		want []string
 	}{
-		"missing step":      {activities.RunInput{Fork: &activities.ForkFrom{RunID: "demo", Step: 1}}, []string{"no checkpoint of step 1: name one of 0, 2"}},
-		"nobody":            {activities.RunInput{Fork: &activities.ForkFrom{RunID: "nobody"}}, []string{`no run "nobody"`}},
-		"no checkpoint":     {activities.RunInput{Fork: &activities.ForkFrom{RunID: "fresh", From: activities.FromLast}}, []string{"run fresh has no checkpoint after SFT yet"}},
-		"nothing is best":   {activities.RunInput{Fork: &activities.ForkFrom{RunID: "young", From: activities.FromBest}}, []string{"none is known to be best", "last"}},
-		"odd choice":        {activities.RunInput{Fork: &activities.ForkFrom{RunID: "demo", From: "first"}}, []string{`from is "first"`}},
-		"other model":       {activities.RunInput{Fork: &activities.ForkFrom{RunID: "demo"}, Set: activities.Settings{"model.num_layers": "2"}}, []string{"model: differs", "shape"}},
-		"other tokenizer":   {activities.RunInput{Fork: &activities.ForkFrom{RunID: "demo"}, Set: activities.Settings{"tokenizer.num_merges": "2"}}, []string{"tokenizer: differs"}},
-		"unknown key":       {activities.RunInput{Fork: &activities.ForkFrom{RunID: "demo"}, Set: activities.Settings{"rl.lr": "2"}}, []string{"rl.lr: unknown key"}},
-		"stage that is cut": {activities.RunInput{Fork: &activities.ForkFrom{RunID: "demo", Step: 2}, Set: activities.Settings{"stages[0].name": "else"}}, []string{"stages[0]: differs"}},
-		"nothing left":      {activities.RunInput{Fork: &activities.ForkFrom{RunID: "demo", Step: 2}, Set: activities.Settings{"stages[0].until.steps": "1", "stages[1].until.steps": "1"}}, []string{"nothing is left to do"}},
-		"odd priority":      {activities.RunInput{Priority: 6, Fork: &activities.ForkFrom{RunID: "demo"}}, []string{"priority: is 6"}},
+		"missing step":      {run.Input{Fork: &run.ForkFrom{RunID: "demo", Step: 1}}, []string{"no checkpoint of step 1: name one of 0, 2"}},
+		"nobody":            {run.Input{Fork: &run.ForkFrom{RunID: "nobody"}}, []string{`no run "nobody"`}},
+		"no checkpoint":     {run.Input{Fork: &run.ForkFrom{RunID: "fresh", From: run.FromLast}}, []string{"run fresh has no checkpoint after SFT yet"}},
+		"nothing is best":   {run.Input{Fork: &run.ForkFrom{RunID: "young", From: run.FromBest}}, []string{"none is known to be best", "last"}},
+		"odd choice":        {run.Input{Fork: &run.ForkFrom{RunID: "demo", From: "first"}}, []string{`from is "first"`}},
+		"other model":       {run.Input{Fork: &run.ForkFrom{RunID: "demo"}, Set: run.Settings{"model.num_layers": "2"}}, []string{"model: differs", "shape"}},
+		"other tokenizer":   {run.Input{Fork: &run.ForkFrom{RunID: "demo"}, Set: run.Settings{"tokenizer.num_merges": "2"}}, []string{"tokenizer: differs"}},
+		"unknown key":       {run.Input{Fork: &run.ForkFrom{RunID: "demo"}, Set: run.Settings{"rl.lr": "2"}}, []string{"rl.lr: unknown key"}},
+		"stage that is cut": {run.Input{Fork: &run.ForkFrom{RunID: "demo", Step: 2}, Set: run.Settings{"stages[0].name": "else"}}, []string{"stages[0]: differs"}},
+		"nothing left":      {run.Input{Fork: &run.ForkFrom{RunID: "demo", Step: 2}, Set: run.Settings{"stages[0].until.steps": "1", "stages[1].until.steps": "1"}}, []string{"nothing is left to do"}},
+		"odd priority":      {run.Input{Priority: 6, Fork: &run.ForkFrom{RunID: "demo"}}, []string{"priority: is 6"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := dump(t, h.store)
@@ -262,7 +263,7 @@ func TestForkDoesNotBeginAnew(t *testing.T) {
 	h := newHouse(t, map[string]string{"checkpoint.keep": "9"})
 	h.withBatches(t, 1, 2)
 	play(t, h.store, &fate{}, false, h.script(t, 1, 2))
-	child := h.fork(t, "again", activities.ForkFrom{RunID: "demo", Step: 2}, nil)
+	child := h.fork(t, "again", run.ForkFrom{RunID: "demo", Step: 2}, nil)
 	for key := range dump(t, h.store) {
 		if strings.HasPrefix(key, child.layout.Checkpoints()) {
 			if err := h.store.Delete(t.Context(), key); err != nil {
@@ -289,7 +290,7 @@ func TestRestartHoldsItsCheckpoint(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		in := activities.RunInput{RunID: "again", Fork: &activities.ForkFrom{RunID: "demo", Step: 2}}
+		in := run.Input{RunID: "again", Fork: &run.ForkFrom{RunID: "demo", Step: 2}}
 		for range 2 {
 			if out, err := h.control.CheckFork(t.Context(), activities.CheckForkInput{Input: in, Hold: true}); err != nil || out.Step != 2 {
 				t.Fatal(out, err)
@@ -316,26 +317,26 @@ func TestForkInheritsSkips(t *testing.T) {
 	h := newHouse(t, map[string]string{"checkpoint.keep": "9"})
 	h.withBatches(t, 1, 2)
 	play(t, h.store, &fate{}, false, h.script(t, 1, 2))
-	want := []activities.Skip{{Stage: 1, After: 3, Why: "solved"}, {Stage: 2, Why: "not needed"}}
+	want := []run.Skip{{Stage: 1, After: 3, Why: "solved"}, {Stage: 2, Why: "not needed"}}
 	for i, skip := range want {
-		e := activities.LogEventInput{Run: h.run, Time: time.Unix(int64(i), 0), Kind: activities.EventSkip, Text: skip.Why, Skip: &skip}
+		e := run.Event{Run: h.run, Time: time.Unix(int64(i), 0), Kind: run.EventSkip, Text: skip.Why, Skip: &skip}
 		if err := h.control.LogEvent(t.Context(), e); err != nil {
 			t.Fatal(err)
 		}
 	}
-	from := activities.ForkFrom{RunID: "demo", Step: 2}
+	from := run.ForkFrom{RunID: "demo", Step: 2}
 	child := h.fork(t, "again", from, nil)
-	grandchild := child.fork(t, "third", activities.ForkFrom{RunID: "again", Step: 2}, nil)
-	for _, run := range []*house{child, grandchild} {
-		if diff := cmp.Diff(want, run.plan.Fork.Skips); diff != "" {
-			t.Errorf("skips of run %s (-want +got):\n%s", run.plan.RunID, diff)
+	grandchild := child.fork(t, "third", run.ForkFrom{RunID: "again", Step: 2}, nil)
+	for _, r := range []*house{child, grandchild} {
+		if diff := cmp.Diff(want, r.plan.Fork.Skips); diff != "" {
+			t.Errorf("skips of run %s (-want +got):\n%s", r.plan.RunID, diff)
 		}
 	}
 	cfg, err := blob.ReadRef(t.Context(), h.store, h.run.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	own, err := openRun(t, h.control, activities.RunInput{RunID: "own", Fork: &from, Config: asString(t, string(cfg))})
+	own, err := openRun(t, h.control, run.Input{RunID: "own", Fork: &from, Config: asString(t, string(cfg))})
 	if err != nil || len(own.Fork.Skips) != 0 {
 		t.Errorf("skips %v (%v) under a configuration of its own, want none", own.Fork.Skips, err)
 	}

@@ -1,13 +1,17 @@
 package activities_test
 
 import (
+	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"temper/activities"
+	"temper/internal/fault"
 	"temper/internal/rl"
+	"temper/internal/run"
 )
 
 // TestEpochCoversEachProblemOnce: 7 problems in steps of 3.
@@ -73,7 +77,7 @@ func TestBatchNumbers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := activities.StepRollouts{
+	want := run.StepRollouts{
 		RewardMean:       4. / 7,
 		ToolErrorRate:    3. / 6,
 		CorrectErrorRate: 1. / 4, KeptErrorRate: 1. / 4,
@@ -113,11 +117,15 @@ func TestBatchNumbers(t *testing.T) {
 
 func (h *house) putGroup(t testing.TB, step int, id string, group []rl.Trajectory) {
 	t.Helper()
-	lines, err := activities.TrajectoryLines(group)
-	if err != nil {
-		t.Fatal(err)
+	var lines strings.Builder
+	enc := json.NewEncoder(&lines)
+	enc.SetEscapeHTML(false)
+	for _, tr := range group {
+		if err := enc.Encode(tr); err != nil {
+			t.Fatal(err)
+		}
 	}
-	put(t, h.store, h.layout.Group(step, id), string(lines))
+	put(t, h.store, h.layout.Group(step, id), lines.String())
 }
 
 func TestStepWithoutSignalHasNoBatch(t *testing.T) {
@@ -142,5 +150,5 @@ func TestRecordThatMustNotBeTrainedOn(t *testing.T) {
 		h.putGroup(t, 1, id, []rl.Trajectory{trajectory(ids[0], 0, 1, rl.StopAnswered)}) // ids[0] in all groups
 	}
 	_, err := h.control.BuildBatch(t.Context(), activities.BuildBatchInput{Run: h.run, Stage: 1, Step: 1, ProblemIDs: ids})
-	wantKind(t, err, activities.ErrTypeCorrupt, "build batch step 1")
+	wantKind(t, err, string(fault.Corrupt), "build batch step 1")
 }

@@ -13,6 +13,7 @@ import (
 	"temper/internal/blob/memblob"
 	"temper/internal/chat"
 	"temper/internal/rl"
+	"temper/internal/run"
 	"temper/trainer/hf"
 )
 
@@ -154,7 +155,7 @@ func TestTemplatesThatARunCannotUse(t *testing.T) {
 			if c.path != "" {
 				set["model.path"] = c.path
 			}
-			_, err := openRun(t, &activities.Control{Store: store}, activities.RunInput{RunID: "x", Config: asString(t, c.config), Set: set})
+			_, err := openRun(t, &activities.Control{Store: store}, run.Input{RunID: "x", Config: asString(t, c.config), Set: set})
 			wantRefusal(t, err, c.want...)
 			if left := dump(t, store); len(left) != 0 {
 				t.Errorf("left %v", left)

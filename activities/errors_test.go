@@ -13,6 +13,7 @@ import (
 	"temper/activities"
 	"temper/internal/blob"
 	"temper/internal/config"
+	"temper/internal/fault"
 	"temper/trainer"
 	"temper/trainer/checkpoint"
 )
@@ -20,19 +21,19 @@ import (
 func TestErrorsThatNoRetryMends(t *testing.T) {
 	_, notFinite := json.Marshal(math.NaN())
 	for kind, cause := range map[string]error{
-		activities.ErrTypeInvalidConfig: config.Problems{{Path: "seed", Msg: "the cause"}},
-		activities.ErrTypeDataset:       activities.Permanent(activities.ErrTypeDataset, errors.New("the cause")),
-		activities.ErrTypeCorrupt:       fmt.Errorf("the cause: %w", blob.ErrCorrupt),
-		activities.ErrTypeDiverged:      fmt.Errorf("the cause: %w", trainer.ErrDiverged),
-		activities.ErrTypeTooLarge:      fmt.Errorf("the cause: %w", trainer.ErrTooLarge),
-		activities.ErrTypeConflict:      fmt.Errorf("the cause: %w", blob.ErrExists),
-		activities.ErrTypeStore:         fmt.Errorf("the cause: %w", blob.ErrMisconfigured),
+		string(fault.InvalidConfig): config.Problems{{Path: "seed", Msg: "the cause"}},
+		string(fault.Dataset):       fault.New(fault.Dataset, errors.New("the cause")),
+		string(fault.Corrupt):       fmt.Errorf("the cause: %w", blob.ErrCorrupt),
+		string(fault.Diverged):      fmt.Errorf("the cause: %w", trainer.ErrDiverged),
+		string(fault.TooLarge):      fmt.Errorf("the cause: %w", trainer.ErrTooLarge),
+		string(fault.Conflict):      fmt.Errorf("the cause: %w", blob.ErrExists),
+		string(fault.Store):         fmt.Errorf("the cause: %w", blob.ErrMisconfigured),
 	} {
 		wantKind(t, activities.ToTemporal(cause), kind, "the cause")
 		wantKind(t, activities.ToTemporal(fmt.Errorf("step 3: %w", cause)), kind, "step 3: ")
 	}
-	wantKind(t, activities.ToTemporal(fmt.Errorf("load: %w", checkpoint.ErrCorrupt)), activities.ErrTypeCorrupt, "load")
-	wantKind(t, activities.ToTemporal(notFinite), activities.ErrTypeDiverged, "NaN")
+	wantKind(t, activities.ToTemporal(fmt.Errorf("load: %w", checkpoint.ErrCorrupt)), string(fault.Corrupt), "load")
+	wantKind(t, activities.ToTemporal(notFinite), string(fault.Diverged), "NaN")
 	for _, err := range []error{nil, errDied, context.Canceled, context.DeadlineExceeded, blob.ErrNotExist, blob.ErrUnavailable, blob.ErrConflict} {
 		if got := activities.ToTemporal(err); got != err { //nolint:errorlint // the very same error
 			t.Errorf("%v became %v: it may pass, so it is to be retried", err, got)

@@ -12,6 +12,7 @@ import (
 	"temper/activities"
 	"temper/internal/policy"
 	"temper/internal/rl"
+	"temper/internal/run"
 	"temper/sandbox"
 )
 
@@ -29,7 +30,7 @@ func TestEvaluationNumbers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := activities.EvalResult{
+	want := run.Evaluation{
 		Stage: 1, Label: "after", PolicyVersion: 3, NumProblems: 4, Accuracy: 0.75,
 		TrajectoriesPath: h.layout.EvalTrajectories(1, "after", 3),
 	}
@@ -67,10 +68,10 @@ func TestEvaluationNumbers(t *testing.T) {
 func TestEvaluationDuringAnOutage(t *testing.T) {
 	h := newHouse(t, nil)
 	first := h.problems(t, h.layout.HeldOutProblems(1))[0].ID
-	evaluate := func(t *testing.T, fails func(sandbox.Request) bool) (out activities.EvalResult, err error) {
+	evaluate := func(t *testing.T, fails func(sandbox.Request) bool) (out run.Evaluation, err error) {
 		r, engine := h.rollouts(t)
 		engine.knows = func(string, policy.Request) bool { return true }
-		r.Executor = down(fails)
+		r.Sampling.Executor = down(fails)
 		synctest.Test(t, func(*testing.T) {
 			out, err = r.EvaluatePolicy(context.Background(), activities.EvaluateInput{Run: h.run, Stage: 1, Label: "after", Policy: policyRef(1)})
 		})
@@ -105,7 +106,7 @@ func TestFilterNumbers(t *testing.T) {
 		}
 		in := activities.FilterInput{Run: h.run, Stage: 2, Policy: policyRef(4)}
 		got, err := r.FilterProblems(t.Context(), in)
-		want := activities.FilterResult{Problems: 6, Removed: removed, Left: 6 - removed}
+		want := run.FilterResult{Problems: 6, Removed: removed, Left: 6 - removed}
 		if diff := cmp.Diff(got, want); err != nil || diff != "" {
 			t.Errorf("%d solved (%v): got -, want +\n%s", solved, err, diff)
 			continue
@@ -133,7 +134,7 @@ func TestFilterIgnoresLostRollouts(t *testing.T) {
 	lost := h.problems(t, h.layout.TrainProblems(2))[:4]
 	r, engine := h.rollouts(t)
 	engine.knows = func(string, policy.Request) bool { return true }
-	r.Executor = down(func(req sandbox.Request) bool {
+	r.Sampling.Executor = down(func(req sandbox.Request) bool {
 		return slices.ContainsFunc(lost, func(p rl.Problem) bool { return strings.Contains(req.ID, p.ID+"/1/") })
 	})
 	synctest.Test(t, func(t *testing.T) {

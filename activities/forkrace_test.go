@@ -9,6 +9,7 @@ import (
 
 	"temper/activities"
 	"temper/internal/blob"
+	"temper/internal/run"
 	"temper/trainer/checkpoint"
 )
 
@@ -55,10 +56,10 @@ func TestForkOfARunThatPrunes(t *testing.T) {
 			h.withBatches(t, sixSteps...)
 			script := h.script(t, sixSteps...)
 			parent := boot(h.store, &fate{})
-			run(t, parent, script[:5]) // to the checkpoint of step 2
-			m := &meddled{Store: h.store, text: c.when, meddle: func() { run(t, parent, script[5:7]) }}
-			plan, err := openRun(t, &activities.Control{Store: m}, activities.RunInput{
-				RunID: "child", Fork: &activities.ForkFrom{RunID: "demo", From: activities.FromLast},
+			carryOut(t, parent, script[:5]) // to the checkpoint of step 2
+			m := &meddled{Store: h.store, text: c.when, meddle: func() { carryOut(t, parent, script[5:7]) }}
+			plan, err := openRun(t, &activities.Control{Store: m}, run.Input{
+				RunID: "child", Fork: &run.ForkFrom{RunID: "demo", From: run.FromLast},
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -83,13 +84,13 @@ func TestForkOfARunThatPrunes(t *testing.T) {
 func TestBestIsOneOrder(t *testing.T) {
 	h := newHouse(t, map[string]string{"checkpoint.best": "1", "checkpoint.every_steps": "1", "stages[0].until.steps": "6", "checkpoint.keep": "1"})
 	for step, reward := range []float64{0.1, 0.2, 0.9, 0.3, 0.2} {
-		built := activities.BuildBatchResult{Stats: activities.StepRollouts{RewardMean: reward}}
+		built := run.BuiltBatch{Stats: run.StepRollouts{RewardMean: reward}}
 		if _, err := blob.PutJSON(t.Context(), h.store, h.layout.BatchStats(step+1), built, blob.Always); err != nil {
 			t.Fatal(err)
 		}
 	}
 	m := boot(h.store, &fate{})
-	run(t, m, h.script(t))
+	carryOut(t, m, h.script(t))
 	for step := 1; step <= 5; step++ {
 		if _, err := m.TrainStep(t.Context(), activities.TrainStepInput{Run: h.run, Step: step, Save: true}); err != nil {
 			t.Fatal(err)
@@ -106,7 +107,7 @@ func TestBestIsOneOrder(t *testing.T) {
 	if want := []int{0, 2, 5}; !slices.Equal(left, want) { // end of SFT, best, newest
 		t.Errorf("checkpoints %v stay, want %v: step 3, made from 2, earned most", left, want)
 	}
-	plan, err := openRun(t, h.control, activities.RunInput{RunID: "child", Fork: &activities.ForkFrom{RunID: "demo", From: activities.FromBest}})
+	plan, err := openRun(t, h.control, run.Input{RunID: "child", Fork: &run.ForkFrom{RunID: "demo", From: run.FromBest}})
 	if err != nil || plan.Fork.Step != 2 {
 		t.Errorf("fork %+v (%v), want of step 2", plan.Fork, err)
 	}

@@ -57,17 +57,3 @@ func watch(done <-chan struct{}, progress func() string, beat func(string)) bool
 		beat(now)
 	}
 }
-
-// inform logs what operators follow.
-func inform(ctx context.Context, message string, pairs ...any) {
-	if activity.IsActivity(ctx) {
-		activity.GetLogger(ctx).Info(message, pairs...)
-	}
-}
-
-// warn logs what an operator should know though the activity goes on.
-func warn(ctx context.Context, message string, pairs ...any) {
-	if activity.IsActivity(ctx) {
-		activity.GetLogger(ctx).Warn(message, pairs...)
-	}
-}

@@ -21,18 +21,19 @@ import (
 	"temper/internal/policy"
 	"temper/internal/policy/policytest"
 	"temper/internal/rl"
+	"temper/internal/run"
+	"temper/internal/sampling"
 	"temper/internal/tokenizer"
 	"temper/sandbox"
 	"temper/sandbox/sandboxtest"
-	"temper/trainer/qwen3"
 )
 
 // house is a store with a run and the activities on fake ports.
 type house struct {
 	store   *memblob.Store
 	layout  artifact.Layout
-	plan    activities.RunPlan
-	run     activities.RunRef
+	plan    run.Plan
+	run     run.Ref
 	cfg     config.Run
 	control *activities.Control
 }
@@ -67,7 +68,7 @@ func asString(t testing.TB, yaml string) json.RawMessage {
 
 // openRun runs OpenRun as an activity of a workflow execution that is the same
 // for all calls.
-func openRun(t testing.TB, c *activities.Control, in activities.RunInput) (activities.RunPlan, error) {
+func openRun(t testing.TB, c *activities.Control, in run.Input) (run.Plan, error) {
 	t.Helper()
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(quiet{})
@@ -75,9 +76,9 @@ func openRun(t testing.TB, c *activities.Control, in activities.RunInput) (activ
 	env.RegisterActivity(c)
 	value, err := env.ExecuteActivity(c.OpenRun, in)
 	if err != nil {
-		return activities.RunPlan{}, err
+		return run.Plan{}, err
 	}
-	var plan activities.RunPlan
+	var plan run.Plan
 	if err := value.Get(&plan); err != nil {
 		t.Fatal(err)
 	}
@@ -105,15 +106,15 @@ func prepare(t testing.TB, store *memblob.Store, runID string, set map[string]st
 func prepareConfig(t testing.TB, store *memblob.Store, runID, cfg string, set map[string]string) *house {
 	t.Helper()
 	h := &house{store: store, layout: artifact.Layout{RunID: runID}, control: &activities.Control{Store: store}}
-	in := activities.RunInput{RunID: runID, Config: asString(t, cfg), Set: set}
+	in := run.Input{RunID: runID, Config: asString(t, cfg), Set: set}
 	var err error
 	if h.plan, err = openRun(t, h.control, in); err != nil {
 		t.Fatal(err)
 	}
-	if h.cfg, err = activities.LoadConfig(in); err != nil {
+	if h.cfg, err = run.LoadConfig(in); err != nil {
 		t.Fatal(err)
 	}
-	h.run = activities.RunRef{RunID: runID, Config: h.plan.Config}
+	h.run = run.Ref{RunID: runID, Config: h.plan.Config}
 	if _, err := h.control.PrepareData(t.Context(), activities.PrepareDataInput{Run: h.run}); err != nil {
 		t.Fatal(err)
 	}
@@ -220,8 +221,8 @@ func put(t testing.TB, store blob.Store, key, data string) {
 }
 
 // policyRef is a policy that scripted engines can load.
-func policyRef(version int64) activities.Policy {
-	return activities.Policy{Version: version, Ref: blob.RefOf(fmt.Sprintf("policies/%d", version), nil)}
+func policyRef(version int64) run.Policy {
+	return run.Policy{Version: version, Ref: blob.RefOf(fmt.Sprintf("policies/%d", version), nil)}
 }
 
 // scripted is a policy that looks the answer up and tells it, or makes one of
@@ -338,10 +339,10 @@ func python(req sandbox.Request) (sandbox.Result, error) {
 // rollouts serves every run with a scripted engine of its own.
 func (h *house) rollouts(t testing.TB) (*activities.Rollouts, *scripted) {
 	engine := h.newScripted(t)
-	return &activities.Rollouts{
+	return &activities.Rollouts{Sampling: sampling.New(sampling.Config{
 		Store: h.store, Executor: &sandboxtest.Fake{Func: python}, MaxConcurrent: 4, Now: still,
-		NewEngine: func(config.Run, qwen3.Config) (activities.Engine, error) { return engine, nil },
-	}, engine
+		NewEngine: func(*run.Loaded) (sampling.Engine, error) { return engine, nil },
+	})}, engine
 }
 
 // still is a clock that stands, so that stored results hold no measured time.

@@ -8,9 +8,9 @@ import (
 	"fmt"
 	"io"
 
-	"temper/activities"
 	"temper/internal/blob"
 	"temper/internal/config"
+	"temper/internal/learner"
 	"temper/internal/rl"
 	"temper/trainer"
 	"temper/trainer/checkpoint"
@@ -92,7 +92,7 @@ type chain struct {
 	diverges error // of the next supervised update
 }
 
-var _ activities.Learner = (*chain)(nil)
+var _ learner.Learner = (*chain)(nil)
 
 // do adds to the chain. A learner that dies may have changed its state.
 func (c *chain) do(what string, args ...any) error {

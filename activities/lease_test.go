@@ -11,9 +11,9 @@ import (
 
 	"temper/activities"
 	"temper/internal/blob"
-	"temper/internal/config"
+	"temper/internal/learner"
+	"temper/internal/run"
 	"temper/trainer/checkpoint"
-	"temper/trainer/qwen3"
 )
 
 // ledger records which keys a trainer changes.
@@ -62,13 +62,13 @@ func TestFencedTrainerWritesNothing(t *testing.T) {
 
 	book := &ledger{Store: h.store}
 	before := 0
-	older := &activities.Trainer{Store: book, Now: still, Background: func(task func()) { task() },
-		NewLearner: func(_ config.Run, model qwen3.Config) (activities.Learner, error) {
-			return &overtaken{chain: &chain{fate: &fate{}, model: model}, takeover: func() {
+	older := &activities.Trainer{Learner: learner.NewService(learner.Config{Store: book, Now: still, Background: func(task func()) { task() },
+		New: func(r *run.Loaded) (learner.Learner, error) {
+			return &overtaken{chain: &chain{fate: &fate{}, model: r.Model}, takeover: func() {
 				play(t, h.store, &fate{}, false, script[3:])
 				before = len(book.writes)
 			}}, nil
-		}}
+		}})}
 	for _, activity := range script[:3] {
 		if err := activity(&machine{Trainer: older}); err != nil {
 			t.Fatal(err)

@@ -6,12 +6,14 @@ import (
 	"testing"
 
 	"temper/activities"
+	"temper/internal/fault"
+	"temper/internal/run"
 )
 
 // TestWhatIsTooLongToBeSent is refused with the limit and the way out.
 func TestWhatIsTooLongToBeSent(t *testing.T) {
-	long := testConfig + "rollout: {system_prompt: " + strings.Repeat("x", activities.MaxConfigBytes) + "}\n"
-	_, err := openRun(t, &activities.Control{Store: fill(t, nil)}, activities.RunInput{RunID: "x", Config: asString(t, long)})
+	long := testConfig + "rollout: {system_prompt: " + strings.Repeat("x", run.MaxConfigBytes) + "}\n"
+	_, err := openRun(t, &activities.Control{Store: fill(t, nil)}, run.Input{RunID: "x", Config: asString(t, long)})
 	wantRefusal(t, err, "want at most 48KiB: shorten rollout.system_prompt, or name a file")
 
 	var lines strings.Builder
@@ -19,7 +21,7 @@ func TestWhatIsTooLongToBeSent(t *testing.T) {
 		fmt.Fprintf(&lines, `{"id": "%0190d", "env": "chase", "prompt": "k1?", "answer": "1"}`+"\n", i)
 	}
 	err = prepareError(t, map[string]string{"stages[0].data.path": write(t, lines.String()), "rl.problems_per_step": "256", "stages[1].data.num": "300"})
-	wantKind(t, err, activities.ErrTypeDataset, "stages[0].data: the ids of a step's 256 problems take 49408B, want at most 48KiB")
+	wantKind(t, err, string(fault.Dataset), "stages[0].data: the ids of a step's 256 problems take 49408B, want at most 48KiB")
 	err = prepareError(t, map[string]string{"stages[0].data.path": write(t, lines.String()), "rl.problems_per_step": "250", "stages[1].data.num": "300"})
 	if err != nil {
 		t.Errorf("just small enough: %v", err)

@@ -16,6 +16,8 @@ import (
 	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/config"
+	"temper/internal/fault"
+	"temper/internal/run"
 )
 
 // TestConfigInAllItsForms gives the same plan and the same frozen bytes.
@@ -24,7 +26,7 @@ func TestConfigInAllItsForms(t *testing.T) {
 	if err := os.WriteFile(path, []byte(testConfig), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := activities.LoadConfig(activities.RunInput{Config: asString(t, testConfig)})
+	cfg, err := run.LoadConfig(run.Input{Config: asString(t, testConfig)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,9 +37,9 @@ func TestConfigInAllItsForms(t *testing.T) {
 	object = bytes.Replace(object, []byte(`"tool_timeout":4000000000`), []byte(`"tool_timeout":"4s"`), 1)
 	seed := uint64(7)
 	set := map[string]string{"stages[0].until.steps": "3", "seed": "1"} // Seed wins
-	want := activities.RunPlan{
+	want := run.Plan{
 		RunID: "demo", Seed: 7, SFTSteps: 4, CheckpointEvery: 2, SearchAttributes: true, ProgressAttributes: true,
-		Stages: []activities.StagePlan{
+		Stages: []run.Stage{
 			{Index: 1, Name: "first", FirstStep: 1, Steps: 3},
 			{Index: 2, Name: "second", FirstStep: 4, Steps: 2, Filter: true},
 		},
@@ -46,7 +48,7 @@ func TestConfigInAllItsForms(t *testing.T) {
 		"path": asString(t, path), "YAML": asString(t, testConfig), "object": object,
 	} {
 		c := &activities.Control{Store: fill(t, nil), SearchAttributes: true}
-		got, err := openRun(t, c, activities.RunInput{RunID: "demo", Config: raw, Seed: &seed, Set: set})
+		got, err := openRun(t, c, run.Input{RunID: "demo", Config: raw, Seed: &seed, Set: set})
 		if err != nil {
 			t.Fatalf("%s: %v", form, err)
 		}
@@ -69,24 +71,24 @@ func TestConfigInAllItsForms(t *testing.T) {
 
 func TestOpenRunRefuses(t *testing.T) {
 	tests := map[string]struct {
-		in    activities.RunInput
+		in    run.Input
 		names []string
 	}{
-		"run id":        {activities.RunInput{RunID: "a/b", Config: asString(t, testConfig)}, []string{`"a/b"`}},
-		"all mistakes":  {activities.RunInput{RunID: "x", Config: asString(t, "seed: -1\nrl:\n  group_sise: 4\n")}, []string{"group_sise", "seed"}},
-		"an override":   {activities.RunInput{RunID: "x", Config: asString(t, testConfig), Set: map[string]string{"rl.group_size": "99"}}, []string{"rl.group_size"}},
-		"a path":        {activities.RunInput{RunID: "x", Config: asString(t, "not-there.yaml")}, []string{"not-there.yaml"}},
-		"no path":       {activities.RunInput{RunID: "x", Config: asString(t, "demo")}, []string{`"demo"`, ".yaml"}},
-		"a number":      {activities.RunInput{RunID: "x", Config: json.RawMessage("7")}, []string{"config"}},
-		"no config":     {activities.RunInput{RunID: "x"}, []string{`"config" is missing`}},
-		"a null config": {activities.RunInput{RunID: "x", Config: json.RawMessage("null")}, []string{`"config" is missing`}},
+		"run id":        {run.Input{RunID: "a/b", Config: asString(t, testConfig)}, []string{`"a/b"`}},
+		"all mistakes":  {run.Input{RunID: "x", Config: asString(t, "seed: -1\nrl:\n  group_sise: 4\n")}, []string{"group_sise", "seed"}},
+		"an override":   {run.Input{RunID: "x", Config: asString(t, testConfig), Set: map[string]string{"rl.group_size": "99"}}, []string{"rl.group_size"}},
+		"a path":        {run.Input{RunID: "x", Config: asString(t, "not-there.yaml")}, []string{"not-there.yaml"}},
+		"no path":       {run.Input{RunID: "x", Config: asString(t, "demo")}, []string{`"demo"`, ".yaml"}},
+		"a number":      {run.Input{RunID: "x", Config: json.RawMessage("7")}, []string{"config"}},
+		"no config":     {run.Input{RunID: "x"}, []string{`"config" is missing`}},
+		"a null config": {run.Input{RunID: "x", Config: json.RawMessage("null")}, []string{`"config" is missing`}},
 	}
 	for name, c := range tests {
 		t.Run(name, func(t *testing.T) {
 			store := fill(t, nil)
 			_, err := openRun(t, &activities.Control{Store: store}, c.in)
 			var app *temporal.ApplicationError
-			if !errors.As(err, &app) || app.Type() != activities.ErrTypeInvalidConfig || !app.NonRetryable() {
+			if !errors.As(err, &app) || app.Type() != string(fault.InvalidConfig) || !app.NonRetryable() {
 				t.Fatalf("error %v, want a final InvalidConfig", err)
 			}
 			for _, text := range c.names {
@@ -104,8 +106,8 @@ func TestOpenRunRefuses(t *testing.T) {
 // TestRetryGetsTheFirstPlan even when the file has changed or a write was lost
 // in between; another workflow does not get the id.
 func TestRetryGetsTheFirstPlan(t *testing.T) {
-	in := activities.RunInput{RunID: "demo", Config: asString(t, testConfig)}
-	other := activities.RunInput{RunID: "demo", Config: asString(t, testConfig), Set: map[string]string{"seed": "8"}}
+	in := run.Input{RunID: "demo", Config: asString(t, testConfig)}
+	other := run.Input{RunID: "demo", Config: asString(t, testConfig), Set: map[string]string{"seed": "8"}}
 	for at := 1; at <= 4; at++ {
 		store := fill(t, nil)
 		f := fate{at: at}
@@ -123,7 +125,7 @@ func TestRetryGetsTheFirstPlan(t *testing.T) {
 		if _, err := blob.ReadRef(t.Context(), store, plan.Config); err != nil {
 			t.Errorf("death %s: %v", f.names[at-1], err)
 		}
-		again, err := openRun(t, &activities.Control{Store: store}, activities.RunInput{RunID: "demo"})
+		again, err := openRun(t, &activities.Control{Store: store}, run.Input{RunID: "demo"})
 		if diff := cmp.Diff(again, plan); err != nil || diff != "" {
 			t.Errorf("reopened (%v): got -, want +\n%s", err, diff)
 		}
@@ -135,9 +137,9 @@ func TestRunIDThatIsTaken(t *testing.T) {
 	content := dump(t, h.store)
 	content[h.layout.Plan()] = strings.Replace(content[h.layout.Plan()], `"owner": "`, `"owner": "another `, 1)
 	store := fill(t, content)
-	_, err := openRun(t, &activities.Control{Store: store}, activities.RunInput{RunID: "demo", Config: asString(t, testConfig)})
+	_, err := openRun(t, &activities.Control{Store: store}, run.Input{RunID: "demo", Config: asString(t, testConfig)})
 	var app *temporal.ApplicationError
-	if !errors.As(err, &app) || app.Type() != activities.ErrTypeRunExists || !strings.Contains(app.Message(), store.Locate(artifact.Layout{RunID: "demo"}.Dir())) {
+	if !errors.As(err, &app) || app.Type() != string(fault.RunExists) || !strings.Contains(app.Message(), store.Locate(artifact.Layout{RunID: "demo"}.Dir())) {
 		t.Errorf("error %v, want RunExists with the place", err)
 	}
 	if diff := cmp.Diff(dump(t, store), content); diff != "" {

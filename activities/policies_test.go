@@ -15,6 +15,8 @@ import (
 	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/blob/memblob"
+	"temper/internal/fault"
+	"temper/internal/run"
 	"temper/trainer/checkpoint"
 )
 
@@ -96,7 +98,7 @@ func TestDeathAtAnyMomentKeepsTheSamePolicies(t *testing.T) {
 	for i, step := range sixSteps {
 		train := script[3+i]
 		script[3+i] = func(m *machine) error {
-			policy, ok, err := artifact.Lookup[activities.Policy](t.Context(), store, h.layout.PolicyRef(int64(step-1)))
+			policy, ok, err := artifact.Lookup[run.Policy](t.Context(), store, h.layout.PolicyRef(int64(step-1)))
 			if err != nil || !ok {
 				t.Fatalf("step %d: policy %d is gone (%v)", step, step-1, err)
 			}
@@ -155,8 +157,8 @@ func TestHalfDeletedPolicyIsNone(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, p := range stored {
-			_, err := activities.PublishedPolicy(t.Context(), store, "demo", p.Version)
-			if (err == nil) != p.Whole || err != nil && !activities.IsInvalid(err) {
+			_, err := run.PublishedPolicy(t.Context(), store, "demo", p.Version)
+			if (err == nil) != p.Whole || err != nil && !fault.IsUsers(err) {
 				t.Errorf("death %s: policy %d, whole %v: error %v", moment, p.Version, p.Whole, err)
 			}
 		}
@@ -185,7 +187,7 @@ func TestFencedTrainerDeletesNoPolicy(t *testing.T) {
 	play(t, h.store, &fate{}, false, script[:6]) // up to step 3
 	before := policiesOf(t, h.store, h.layout)
 	m := boot(h.store, &fate{})
-	m.Store = lookingUp{h.store, func() {
+	m.Learner.Store = lookingUp{h.store, func() {
 		_, err := checkpoint.Acquire(t.Context(), h.store, h.layout.Head(), "another", func(context.Context) (int64, error) { return 0, nil })
 		if err != nil {
 			t.Error(err)
@@ -213,8 +215,8 @@ func TestSlowSavesKeepTheSamePolicies(t *testing.T) {
 	want := durable(t, h.store)
 	store := fill(t, content)
 	m := boot(store, &fate{})
-	m.Store = store // moments of two goroutines have no order
-	m.Background = func(task func()) {
+	m.Learner.Store = store // moments of two goroutines have no order
+	m.Learner.Background = func(task func()) {
 		go func() {
 			time.Sleep(20 * time.Millisecond)
 			task()
@@ -225,7 +227,7 @@ func TestSlowSavesKeepTheSamePolicies(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	activities.CloseTrainer(m.Trainer, time.Minute)
+	m.Learner.Close(time.Minute)
 	if diff := cmp.Diff(durable(t, store), want); diff != "" {
 		t.Errorf("got -, want +\n%s", diff)
 	}
@@ -261,15 +263,15 @@ func TestDroppedPoliciesAreNamed(t *testing.T) {
 		9:  "run demo has no policy 9: it has 0, 4-6, the nearest is 6",
 		-1: "run demo has no policy -1: it has 0, 4-6, the nearest is 0",
 	} {
-		_, err := activities.PublishedPolicy(t.Context(), h.store, "demo", version)
-		if err == nil || err.Error() != want || !activities.IsInvalid(err) {
+		_, err := run.PublishedPolicy(t.Context(), h.store, "demo", version)
+		if err == nil || err.Error() != want || !fault.IsUsers(err) {
 			t.Errorf("export: got %v, want %s", err, want)
 		}
 		_, err = m.PublishPolicy(t.Context(), activities.PublishInput{Run: h.run, Step: int(version)})
-		wantKind(t, err, activities.ErrTypeNotFound, want)
+		wantKind(t, err, string(fault.NotFound), want)
 	}
 	for _, start := range []string{"demo@2", "demo@9"} {
-		_, err := openRun(t, h.control, activities.RunInput{RunID: "child", Config: asString(t, startConfig), Set: map[string]string{"model.run": start}})
+		_, err := openRun(t, h.control, run.Input{RunID: "child", Config: asString(t, startConfig), Set: map[string]string{"model.run": start}})
 		wantRefusal(t, err, fmt.Sprintf("model.run: is %s, but run demo has no policy", start))
 	}
 }
@@ -279,7 +281,7 @@ func TestDroppedPoliciesAreNamed(t *testing.T) {
 func TestPolicyThatVanishesBeforeTheCopy(t *testing.T) {
 	parent := newStart(t, writeModel(t, startModel(), nil))
 	parent.learn(t)
-	plan, err := openRun(t, parent.control, activities.RunInput{
+	plan, err := openRun(t, parent.control, run.Input{
 		RunID: "child", Config: asString(t, startConfig), Set: map[string]string{"model.run": "demo@0", "sft.steps": "0"},
 	})
 	if err != nil {
@@ -293,6 +295,6 @@ func TestPolicyThatVanishesBeforeTheCopy(t *testing.T) {
 		}
 	}
 	put(t, parent.store, parent.layout.PolicyRef(4), "{}")
-	_, err = parent.control.PrepareData(t.Context(), activities.PrepareDataInput{Run: activities.RunRef{RunID: plan.RunID, Config: plan.Config}})
+	_, err = parent.control.PrepareData(t.Context(), activities.PrepareDataInput{Run: run.Ref{RunID: plan.RunID, Config: plan.Config}})
 	wantRefusal(t, err, "model.run: is demo@0, but run demo has no policy 0: it has 4, the nearest is 4")
 }

@@ -15,6 +15,8 @@ import (
 	"temper/internal/blob/memblob"
 	"temper/internal/chat"
 	"temper/internal/env"
+	"temper/internal/fault"
+	"temper/internal/run"
 	"temper/internal/tokenizer"
 )
 
@@ -125,19 +127,19 @@ func TestBadDataIsNamed(t *testing.T) {
 		kind         string
 		names        []string
 	}{
-		"corrupt lines": {"stages[0].data.path", good + "{\n" + good, activities.ErrTypeDataset,
+		"corrupt lines": {"stages[0].data.path", good + "{\n" + good, string(fault.Dataset),
 			[]string{"stages[0].data: ", "data.jsonl:2: ", "data.jsonl:3: "}},
 		"unknown environment": {"stages[0].data.path", strings.Repeat(good, 1) + strings.NewReplacer(`"a"`, `"b"`, "chase", "maze").Replace(good) + more(6),
-			activities.ErrTypeDataset, []string{`problem "b"`, "maze"}},
+			string(fault.Dataset), []string{`problem "b"`, "maze"}},
 		"id that is no file name": {"stages[0].data.path", strings.Replace(good, `"a"`, `"a\\b"`, 1) + more(6),
-			activities.ErrTypeDataset, []string{`a\\b`, "backslash"}},
+			string(fault.Dataset), []string{`a\\b`, "backslash"}},
 		"id that is too long": {"stages[0].data.path", strings.Replace(good, `"a"`, `"`+strings.Repeat("a", 300)+`"`, 1) + more(6),
-			activities.ErrTypeDataset, []string{"300 bytes"}},
-		"too few problems":    {"stages[0].data.path", more(4), activities.ErrTypeDataset, []string{"2 training problems", "problems_per_step (3)"}},
-		"nothing to hold out": {"stages[0].data.path", good, activities.ErrTypeDataset, []string{"at least 2"}},
+			string(fault.Dataset), []string{"300 bytes"}},
+		"too few problems":    {"stages[0].data.path", more(4), string(fault.Dataset), []string{"2 training problems", "problems_per_step (3)"}},
+		"nothing to hold out": {"stages[0].data.path", good, string(fault.Dataset), []string{"at least 2"}},
 		"prompt that leaves no room": {"stages[0].data.path", strings.Replace(good, "k1?", strings.Repeat("why ", 500), 1) + more(6),
-			activities.ErrTypeInvalidConfig, []string{"model.max_context", "problem a"}},
-		"corrupt dialogue": {"sft.data.path", `{"messages": [{"role": "user", "content": "q"}]}`, activities.ErrTypeDataset,
+			string(fault.InvalidConfig), []string{"model.max_context", "problem a"}},
+		"corrupt dialogue": {"sft.data.path", `{"messages": [{"role": "user", "content": "q"}]}`, string(fault.Dataset),
 			[]string{"sft.data: ", "data.jsonl:1: "}},
 	}
 	for name, c := range tests {
@@ -148,7 +150,7 @@ func TestBadDataIsNamed(t *testing.T) {
 			}
 		})
 	}
-	wantKind(t, prepareError(t, map[string]string{"sft.data.path": "not-there.jsonl"}), activities.ErrTypeDataset, "not-there.jsonl")
+	wantKind(t, prepareError(t, map[string]string{"sft.data.path": "not-there.jsonl"}), string(fault.Dataset), "not-there.jsonl")
 }
 
 // more is n good lines.
@@ -173,12 +175,12 @@ func write(t testing.TB, content string) string {
 func prepareError(t testing.TB, set map[string]string) error {
 	t.Helper()
 	c := &activities.Control{Store: fill(t, nil)}
-	plan, err := openRun(t, c, activities.RunInput{RunID: "bad", Config: asString(t, testConfig), Set: set})
+	plan, err := openRun(t, c, run.Input{RunID: "bad", Config: asString(t, testConfig), Set: set})
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, err = c.PrepareData(context.Background(), activities.PrepareDataInput{
-		Run: activities.RunRef{RunID: plan.RunID, Config: plan.Config},
+		Run: run.Ref{RunID: plan.RunID, Config: plan.Config},
 	})
 	return err
 }

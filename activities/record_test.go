@@ -14,6 +14,7 @@ import (
 	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/rl"
+	"temper/internal/run"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -45,15 +46,15 @@ func (h *house) logStep(t testing.TB, n int) activities.LogStepInput {
 	t.Helper()
 	in := activities.LogStepInput{
 		Run: h.run, Stage: 1, StageName: "first", Step: n, NumSteps: 6,
-		Sample: activities.SampleGroupsResult{
+		Sample: run.Sampled{
 			Groups: 3, Trajectories: 18, Tokens: 900, Wall: 4 * time.Second, SampleTime: 60 * time.Second, ToolTime: 20 * time.Second,
 		},
-		Rollouts: activities.StepRollouts{
+		Rollouts: run.StepRollouts{
 			RewardMean: 0.5, ToolErrorRate: 0.25, CorrectErrorRate: 0.125, KeptErrorRate: 0.0625, MeanResponseTokens: 50, MeanTurns: 2,
 			MeanCalls: 1.5, ClipRatio: 0.1, Groups: 3, GroupsAllCorrect: 1, GroupsAllWrong: 1, Trajectories: 18, Kept: 4, InfraErrors: 9,
 			PErrMean: 0.3, PFormatMean: 0.2,
 		},
-		Train: activities.TrainStepResult{
+		Train: run.Trained{
 			Metrics: rl.TrainMetrics{
 				Loss: 0.01, GradNorm: 1.5, LR: 1e-3, Entropy: 0.7, ClipLow: 0.02, ClipHigh: 0.03, PPOKL: 0.004, MismatchKL: 0.005,
 				LossTokens: 80, Tokens: 600, Updates: 1,
@@ -86,18 +87,18 @@ func TestSummary(t *testing.T) {
 	for n := 1; n <= 3; n++ {
 		h.logStep(t, n)
 	}
-	eval := func(label string, version int64, accuracy float64) activities.EvalResult {
-		return activities.EvalResult{
+	eval := func(label string, version int64, accuracy float64) run.Evaluation {
+		return run.Evaluation{
 			Stage: 1, Label: label, PolicyVersion: version, NumProblems: 4, Accuracy: accuracy, ToolErrorRate: 0.25, MeanTokens: 40, MeanTurns: 2.5,
 			Wall: 2 * time.Second, SampleTime: 3 * time.Second, ToolTime: 3 * time.Second,
 		}
 	}
 	in := activities.FinishRunInput{
 		Run: h.run, Started: begin(), Ended: begin().Add(100 * time.Second),
-		SFT: activities.TrainSFTResult{TrainTime: 20 * time.Second},
-		Stages: []activities.StageReport{
+		SFT: run.SFTResult{TrainTime: 20 * time.Second},
+		Stages: []run.StageReport{
 			{Plan: h.plan.Stages[0], Before: eval("before", 0, 0), After: eval("after", 2, 0.75), Final: eval("final", 3, 0.5)},
-			{Plan: h.plan.Stages[1], Before: eval("before", 0, 0.25), Filter: activities.FilterResult{Problems: 6, Removed: 2, Left: 4, Wall: 5 * time.Second}},
+			{Plan: h.plan.Stages[1], Before: eval("before", 0, 0.25), Filter: run.FilterResult{Problems: 6, Removed: 2, Left: 4, Wall: 5 * time.Second}},
 		},
 		Policy: policyRef(3), Stopped: true,
 	}
@@ -123,7 +124,7 @@ func TestSummary(t *testing.T) {
 func TestSummaryOfARunThatDidNothing(t *testing.T) {
 	h := newHouse(t, nil)
 	_, err := h.control.FinishRun(t.Context(), activities.FinishRunInput{
-		Run: h.run, Started: begin(), Ended: begin(), Stages: []activities.StageReport{{Plan: h.plan.Stages[0]}}, Stopped: true,
+		Run: h.run, Started: begin(), Ended: begin(), Stages: []run.StageReport{{Plan: h.plan.Stages[0]}}, Stopped: true,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -146,7 +147,7 @@ func TestSummaryOfARunThatDidNothing(t *testing.T) {
 func TestEventsDoNotHideEachOther(t *testing.T) {
 	h := newHouse(t, nil)
 	for _, text := range []string{"stage 1 begins", "stage 2 begins", "stage 1 begins"} {
-		if err := h.control.LogEvent(t.Context(), activities.LogEventInput{Run: h.run, Time: begin(), Kind: "stage", Text: text}); err != nil {
+		if err := h.control.LogEvent(t.Context(), run.Event{Run: h.run, Time: begin(), Kind: "stage", Text: text}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -168,7 +169,7 @@ func TestRepeatedEventIsLoggedOnce(t *testing.T) {
 		return len(infos)
 	}
 	for i, want := range []int{1, 1, 2} {
-		e := activities.LogEventInput{
+		e := run.Event{
 			Run: h.run, Time: begin().Add(time.Duration(i) * time.Second), Kind: "stage", Text: "stage 1 begins",
 			ID: []string{"RLRun/7", "RLRun/7", "RLRun/9"}[i],
 		}

@@ -32,8 +32,8 @@ func byTurns(a, b []func(*machine) error) (out []func(*machine) error) {
 	return out
 }
 
-// run carries a script out on a machine without faults.
-func run(t *testing.T, m *machine, script []func(*machine) error) {
+// carryOut carries a script out on a machine without faults.
+func carryOut(t *testing.T, m *machine, script []func(*machine) error) {
 	t.Helper()
 	for i, activity := range script {
 		if err := activity(m); err != nil {
@@ -70,8 +70,8 @@ func TestRunsByTurnsKeepTheirState(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			store, f := fill(t, prepared), &fate{}
 			m := boot(store, f)
-			m.MaxResident, m.MaxResidentBytes = c.runs, c.bytes
-			run(t, m, byTurns(first, second))
+			m.Learner.MaxResident, m.Learner.MaxResidentBytes = c.runs, c.bytes
+			carryOut(t, m, byTurns(first, second))
 			if kept := len(m.learners) == 2 && restores(f) == 0; kept != c.kept {
 				t.Errorf("%d learners, %d restores; kept %v, want %v", len(m.learners), restores(f), kept, c.kept)
 			}
@@ -98,10 +98,10 @@ func TestStateOfALostLeaseIsForgotten(t *testing.T) {
 	store = fill(t, prepared)
 	f := &fate{}
 	m := boot(store, f)
-	m.MaxResident, m.MaxResidentBytes = 1, math.MaxInt64
-	run(t, m, slices.Concat(first[:4], second[:1])) // the first run waits after step 1
-	run(t, boot(store, &fate{}), first[4:5])        // another trainer makes its step 2
-	run(t, m, slices.Concat(first[5:], second[1:]))
+	m.Learner.MaxResident, m.Learner.MaxResidentBytes = 1, math.MaxInt64
+	carryOut(t, m, slices.Concat(first[:4], second[:1])) // the first run waits after step 1
+	carryOut(t, boot(store, &fate{}), first[4:5])        // another trainer makes its step 2
+	carryOut(t, m, slices.Concat(first[5:], second[1:]))
 	if !m.learners[0].closed || restores(f) != 1 {
 		t.Errorf("closed %v, %d restores; want the state of the lost lease gone and that of step 2 restored", m.learners[0].closed, restores(f))
 	}

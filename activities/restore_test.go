@@ -13,9 +13,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"temper/activities"
 	"temper/internal/blob"
 	"temper/internal/blob/fileblob"
+	"temper/internal/fault"
 	"temper/trainer/checkpoint"
 )
 
@@ -37,7 +37,7 @@ func TestRestoreGoesByTheHead(t *testing.T) {
 	h.withBatches(t, 1, 2, 3)
 	play(t, h.store, &fate{}, false, h.script(t, 1, 2))
 	m := boot(h.store, &fate{})
-	m.Store = listless{h.store}
+	m.Learner.Store = listless{h.store}
 	if err := h.script(t, 3)[3](m); err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func TestRestoreGoesByTheHead(t *testing.T) {
 		t.Fatal(err)
 	}
 	m = boot(h.store, &fate{})
-	m.Store = listless{h.store}
+	m.Learner.Store = listless{h.store}
 	if err := h.script(t, 3)[3](m); !errors.Is(err, errListed) {
 		t.Errorf("without a head: error %v, want the one of the list", err)
 	}
@@ -130,9 +130,9 @@ func TestRestoreRefusesWhatIsNotItsOwn(t *testing.T) {
 		kind      string // "" is retried: another worker may be able to
 		want      []string
 	}{
-		"another configuration": {`"config_sha256": "`, `"config_sha256": "0000`, activities.ErrTypeConflict, []string{"config_sha256 is 0000", "put back the configuration", "/step-000006"}},
-		"another run":           {`"run": "demo"`, `"run": "other"`, activities.ErrTypeConflict, []string{"run is other, want demo", "move the folder away"}},
-		"another architecture":  {`"hidden_size": 8`, `"hidden_size": 16`, activities.ErrTypeConflict, []string{"model.hidden_size is 16, want 8"}},
+		"another configuration": {`"config_sha256": "`, `"config_sha256": "0000`, string(fault.Conflict), []string{"config_sha256 is 0000", "put back the configuration", "/step-000006"}},
+		"another run":           {`"run": "demo"`, `"run": "other"`, string(fault.Conflict), []string{"run is other, want demo", "move the folder away"}},
+		"another architecture":  {`"hidden_size": 8`, `"hidden_size": 16`, string(fault.Conflict), []string{"model.hidden_size is 16, want 8"}},
 		"a newer program":       {`"format": 3`, `"format": 4`, "", []string{"format 4, this program reads up to 3: update temper"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -29,7 +29,7 @@ func TestEvaluationAndFilterResume(t *testing.T) {
 			h.store = fill(t, prepared)
 			r, _ := h.rollouts(t)
 			calm := fate{}
-			r.Store = mortal{h.store, &calm}
+			r.Sampling.Store = mortal{h.store, &calm}
 			if err := work(r); err != nil {
 				t.Fatal(err)
 			}
@@ -53,7 +53,7 @@ func dieAndResume(t *testing.T, h *house, work func(*activities.Rollouts) error,
 	t.Helper()
 	f := fate{at: at}
 	r, _ := h.rollouts(t)
-	r.Store = mortal{h.store, &f}
+	r.Sampling.Store = mortal{h.store, &f}
 	if err := work(r); !errors.Is(err, errDied) {
 		t.Fatalf("moment %d: error %v", at, err)
 	}

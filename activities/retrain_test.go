@@ -18,6 +18,8 @@ import (
 	"temper/internal/blob"
 	"temper/internal/blob/memblob"
 	"temper/internal/config"
+	"temper/internal/retrain"
+	"temper/internal/run"
 )
 
 // nightly is a schedule on a folder of files.
@@ -26,12 +28,12 @@ type nightly struct {
 	store   blob.Store
 	control *activities.Control
 	dir     string
-	input   activities.RetrainInput
+	input   retrain.Input
 }
 
 func newNightly(t *testing.T, store blob.Store) *nightly {
 	n := &nightly{T: t, store: store, control: &activities.Control{Store: store}, dir: t.TempDir()}
-	n.input = activities.RetrainInput{ID: "nightly", Config: asString(t, testConfig), Data: []string{n.dir}, Stages: []string{"first"}}
+	n.input = retrain.Input{ID: "nightly", Config: asString(t, testConfig), Data: []string{n.dir}, Stages: []string{"first"}}
 	return n
 }
 
@@ -47,7 +49,7 @@ func (n *nightly) file(name string, from, to int) {
 	}
 }
 
-func (n *nightly) plan(runID string) activities.RetrainPlan {
+func (n *nightly) plan(runID string) retrain.Plan {
 	n.Helper()
 	plan, err := n.control.PlanRetrain(n.Context(), activities.PlanRetrainInput{Retrain: n.input, RunID: runID})
 	if err != nil {
@@ -57,18 +59,18 @@ func (n *nightly) plan(runID string) activities.RetrainPlan {
 }
 
 // train stands for a run: it leaves what JudgeRetrain reads.
-func (n *nightly) train(plan activities.RetrainPlan, before, after float64) activities.Policy {
+func (n *nightly) train(plan retrain.Plan, before, after float64) run.Policy {
 	n.Helper()
 	layout := artifact.Layout{RunID: plan.RunID}
-	policy := activities.Policy{Version: 6, Ref: blob.RefOf(layout.Policy(6), nil)}
-	run := activities.RunPlan{RunID: plan.RunID}
+	policy := run.Policy{Version: 6, Ref: blob.RefOf(layout.Policy(6), nil)}
+	made := run.Plan{RunID: plan.RunID}
 	for i, name := range []string{"first", "second"} {
-		run.Stages = append(run.Stages, activities.StagePlan{Index: i + 1, Name: name})
+		made.Stages = append(made.Stages, run.Stage{Index: i + 1, Name: name})
 		for key, accuracy := range map[string]float64{layout.Eval(i+1, "before", 0): before, layout.Eval(i+1, []string{"final", "after"}[i], 6): after} {
-			n.put(key, activities.EvalResult{NumProblems: 4, Accuracy: accuracy})
+			n.put(key, run.Evaluation{NumProblems: 4, Accuracy: accuracy})
 		}
 	}
-	n.put(layout.Plan(), run)
+	n.put(layout.Plan(), made)
 	return policy
 }
 
@@ -79,11 +81,11 @@ func (n *nightly) put(key string, v any) {
 	}
 }
 
-func (n *nightly) judgement(plan activities.RetrainPlan, policy activities.Policy) activities.JudgeRetrainInput {
+func (n *nightly) judgement(plan retrain.Plan, policy run.Policy) activities.JudgeRetrainInput {
 	return activities.JudgeRetrainInput{ID: "nightly", Gate: n.input.Gate, Plan: plan, Policy: policy, Now: time.Unix(1e9, 0).UTC()}
 }
 
-func (n *nightly) judge(plan activities.RetrainPlan, policy activities.Policy) activities.RetrainOutcome {
+func (n *nightly) judge(plan retrain.Plan, policy run.Policy) retrain.Outcome {
 	n.Helper()
 	out, err := n.control.JudgeRetrain(n.Context(), n.judgement(plan, policy))
 	if err != nil {
@@ -92,9 +94,9 @@ func (n *nightly) judge(plan activities.RetrainPlan, policy activities.Policy) a
 	return out
 }
 
-func (n *nightly) good() (activities.GoodPolicy, bool) {
+func (n *nightly) good() (retrain.GoodPolicy, bool) {
 	n.Helper()
-	good, ok, err := activities.ReadGood(n.Context(), n.store, "nightly")
+	good, ok, err := retrain.ReadGood(n.Context(), n.store, "nightly")
 	if err != nil {
 		n.Fatal(err)
 	}
@@ -121,7 +123,7 @@ func TestRetrainingsInSequence(t *testing.T) {
 		t.Fatalf("first plan %+v, want 12 problems from the recipe's start", first)
 	}
 	n.checkConfig(first, "", 4)
-	if out := n.judge(first, n.train(first, 0, 0.5)); out.Outcome != activities.RetrainPublished {
+	if out := n.judge(first, n.train(first, 0, 0.5)); out.Outcome != retrain.Published {
 		t.Fatalf("first: %+v", out)
 	}
 	if got := n.plan("n2").Nothing; got != "nothing new: run n1 was published on the same 12 problems and recipe" {
@@ -131,7 +133,7 @@ func TestRetrainingsInSequence(t *testing.T) {
 	second := n.plan("n2")
 	n.checkConfig(second, "n1@6", 0)
 	out := n.judge(second, n.train(second, 0.5, 0.55))
-	if out.Outcome != activities.RetrainRefused || out.Reason != "accuracy 0.55, want at least 0.6 (last good 0.5)" {
+	if out.Outcome != retrain.Refused || out.Reason != "accuracy 0.55, want at least 0.6 (last good 0.5)" {
 		t.Errorf("second: %s: %s", out.Outcome, out.Reason)
 	}
 	if good, _ := n.good(); good.RunID != "n1" {
@@ -152,19 +154,19 @@ func TestWorsePolicyIsRefused(t *testing.T) {
 	n.input.Gate = nil
 	n.file("a.jsonl", 0, 12)
 	first := n.plan("n1")
-	if out := n.judge(first, n.train(first, 0, 0.5)); out.Outcome != activities.RetrainPublished {
+	if out := n.judge(first, n.train(first, 0, 0.5)); out.Outcome != retrain.Published {
 		t.Fatalf("first: %+v", out)
 	}
 	n.file("b.jsonl", 12, 14)
 	second := n.plan("n2")
 	out := n.judge(second, n.train(second, 0.5, 0.48))
-	if good, _ := n.good(); out.Outcome != activities.RetrainRefused || good.RunID != "n1" || out.Reason != "accuracy 0.48, want at least 0.5 (last good 0.5)" {
+	if good, _ := n.good(); out.Outcome != retrain.Refused || good.RunID != "n1" || out.Reason != "accuracy 0.48, want at least 0.5 (last good 0.5)" {
 		t.Errorf("%s: %s; last good policy of %s", out.Outcome, out.Reason, good.RunID)
 	}
 }
 
 // checkConfig looks at the configuration of a planned run and at the data it names.
-func (n *nightly) checkConfig(plan activities.RetrainPlan, from string, sft int) {
+func (n *nightly) checkConfig(plan retrain.Plan, from string, sft int) {
 	n.Helper()
 	cfg, err := config.Load("plan", []byte(plan.Config), nil)
 	if err != nil {
@@ -234,7 +236,7 @@ func TestJudgementDiesAnywhere(t *testing.T) {
 			return
 		}
 		if len(got) != len(want) || !strings.Contains(got["schedules/nightly/good.json"], `"run_id": "n1"`) ||
-			!strings.Contains(got["schedules/nightly/outcomes/n1.json"], activities.RetrainPublished) {
+			!strings.Contains(got["schedules/nightly/outcomes/n1.json"], retrain.Published) {
 			t.Errorf("death %s: %d keys, want %d; good %s", f.names[at-1], len(got), len(want), got["schedules/nightly/good.json"])
 		}
 	}
@@ -246,7 +248,7 @@ func TestPointerThatMovedMeanwhile(t *testing.T) {
 	n.file("a.jsonl", 0, 9)
 	slow, fast := n.plan("slow"), n.plan("fast")
 	n.judge(fast, n.train(fast, 0, 0.5))
-	if out := n.judge(slow, n.train(slow, 0, 0.9)); out.Outcome != activities.RetrainOvertaken || !strings.Contains(out.Reason, "became fast@6") {
+	if out := n.judge(slow, n.train(slow, 0, 0.9)); out.Outcome != retrain.Overtaken || !strings.Contains(out.Reason, "became fast@6") {
 		t.Errorf("outcome %s: %s", out.Outcome, out.Reason)
 	}
 	if good, _ := n.good(); good.RunID != "fast" {
@@ -258,10 +260,10 @@ func TestStoppedRunIsNotJudged(t *testing.T) {
 	n := newNightly(t, memblob.New())
 	n.file("a.jsonl", 0, 9)
 	plan := n.plan("n1")
-	in := n.judgement(plan, activities.Policy{Version: 2})
+	in := n.judgement(plan, run.Policy{Version: 2})
 	in.Stopped = true
 	out, err := n.control.JudgeRetrain(t.Context(), in)
-	if _, ok := n.good(); err != nil || ok || out.Outcome != activities.RetrainStopped {
+	if _, ok := n.good(); err != nil || ok || out.Outcome != retrain.Stopped {
 		t.Errorf("outcome %+v, error %v", out, err)
 	}
 	if got := n.plan("n2"); got.Nothing != "" {
@@ -282,24 +284,24 @@ func TestBadSchedules(t *testing.T) {
 		}
 	}
 	for name, c := range map[string]struct {
-		input activities.RetrainInput
+		input retrain.Input
 		want  []string
 	}{
-		"everything": {activities.RetrainInput{
+		"everything": {retrain.Input{
 			ID: "a/b", Config: asString(t, testConfig), Set: map[string]string{"rl.group_size": "99"},
 			Stages: []string{"third"}, Gate: []string{"fun>=1", "third/accuracy>=1"},
 		}, []string{`schedule id "a/b"`, "rl.group_size: is 99", "data is empty", `stages: no stage "third" in the recipe, want one of first, second`,
 			`unknown metric "fun"`, `no stage "third"`}},
-		"relative paths": {activities.RetrainInput{ID: "a", Config: json.RawMessage(`"recipe.yaml"`), Data: []string{"new/*.jsonl"}},
+		"relative paths": {retrain.Input{ID: "a", Config: json.RawMessage(`"recipe.yaml"`), Data: []string{"new/*.jsonl"}},
 			[]string{`config: "recipe.yaml" is relative`, `data: "new/*.jsonl" is relative`}},
-		"bad pattern": {activities.RetrainInput{ID: "a", Config: asString(t, testConfig), Data: []string{"/x/[.jsonl"}}, []string{`"/x/[.jsonl": syntax error in pattern`}},
-		"no match":    {activities.RetrainInput{ID: "a", Config: asString(t, testConfig), Data: []string{dir + "/none*"}}, []string{"no file matches " + dir + "/none*"}},
-		"bad files": {activities.RetrainInput{ID: "a", Config: asString(t, testConfig), Data: []string{dir}},
+		"bad pattern": {retrain.Input{ID: "a", Config: asString(t, testConfig), Data: []string{"/x/[.jsonl"}}, []string{`"/x/[.jsonl": syntax error in pattern`}},
+		"no match":    {retrain.Input{ID: "a", Config: asString(t, testConfig), Data: []string{dir + "/none*"}}, []string{"no file matches " + dir + "/none*"}},
+		"bad files": {retrain.Input{ID: "a", Config: asString(t, testConfig), Data: []string{dir}},
 			[]string{`b.jsonl: problem "p" differs from the one in ` + dir + "/a.jsonl", "c.jsonl:1: "}},
-		"no recipe": {activities.RetrainInput{ID: "a", Config: json.RawMessage(`"/none/recipe.yaml"`), Data: []string{dir}}, []string{"/none/recipe.yaml: no such file"}},
+		"no recipe": {retrain.Input{ID: "a", Config: json.RawMessage(`"/none/recipe.yaml"`), Data: []string{dir}}, []string{"/none/recipe.yaml: no such file"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := activities.CheckRetrain(t.Context(), memblob.New(), c.input, true)
+			err := retrain.Check(t.Context(), memblob.New(), c.input, true)
 			for _, want := range c.want {
 				if err == nil || !strings.Contains(err.Error(), want) {
 					t.Errorf("error\n%v\nlacks %s", err, want)

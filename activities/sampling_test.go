@@ -13,11 +13,12 @@ import (
 
 	"temper/activities"
 	"temper/internal/blob"
-	"temper/internal/config"
+	"temper/internal/fault"
 	"temper/internal/rl"
+	"temper/internal/run"
+	"temper/internal/sampling"
 	"temper/sandbox"
 	"temper/sandbox/sandboxtest"
-	"temper/trainer/qwen3"
 )
 
 func (h *house) sampleInput(t testing.TB, stage, step int) activities.SampleGroupsInput {
@@ -46,7 +47,7 @@ func TestSampledGroups(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := activities.SampleGroupsResult{Groups: 3, Trajectories: 18}
+	want := run.Sampled{Groups: 3, Trajectories: 18}
 	rewards := map[float64]int{}
 	for _, id := range in.ProblemIDs {
 		for i, tr := range readLines[rl.Trajectory](t, h.store, h.layout.Group(2, id)) {
@@ -65,7 +66,7 @@ func TestSampledGroups(t *testing.T) {
 	if diff := cmp.Diff(engine.loads, []int64{1}); diff != "" {
 		t.Errorf("loaded policies: %s", diff)
 	}
-	activities.CloseEngines(r)
+	r.Sampling.Close()
 	if !engine.closed {
 		t.Error("the engine is left open")
 	}
@@ -86,7 +87,7 @@ func TestSamplingResumes(t *testing.T) {
 		h.store = fill(t, prepared)
 		f := fate{at: at}
 		r, _ := h.rollouts(t)
-		r.Store = mortal{h.store, &f}
+		r.Sampling.Store = mortal{h.store, &f}
 		if _, err := r.SampleGroups(t.Context(), in); !errors.Is(err, errDied) {
 			t.Fatalf("moment %d: error %v", at, err)
 		}
@@ -114,7 +115,7 @@ func TestDamagedGroupIsNoEndlessRetry(t *testing.T) {
 	put(t, h.store, h.layout.Group(1, in.ProblemIDs[1]), `{"problem_id": "x"`)
 	r, _ := h.rollouts(t)
 	_, err := r.SampleGroups(t.Context(), in)
-	wantKind(t, err, activities.ErrTypeCorrupt, in.ProblemIDs[1])
+	wantKind(t, err, string(fault.Corrupt), in.ProblemIDs[1])
 }
 
 // down is a sandbox that fails for the given problems' programs.
@@ -132,10 +133,10 @@ func down(fails func(req sandbox.Request) bool) *sandboxtest.Fake {
 func TestOutageIsNoReward(t *testing.T) {
 	h := newHouse(t, nil)
 	in := h.sampleInput(t, 1, 1)
-	sample := func(t *testing.T, fails func(sandbox.Request) bool) (activities.SampleGroupsResult, error) {
+	sample := func(t *testing.T, fails func(sandbox.Request) bool) (run.Sampled, error) {
 		r, _ := h.rollouts(t)
-		r.Executor = down(fails)
-		var out activities.SampleGroupsResult
+		r.Sampling.Executor = down(fails)
+		var out run.Sampled
 		var err error
 		synctest.Test(t, func(*testing.T) { out, err = r.SampleGroups(context.Background(), in) })
 		return out, err
@@ -178,13 +179,13 @@ func TestOutageIsNoReward(t *testing.T) {
 func TestUnpublishedPolicyIsNotFound(t *testing.T) {
 	h := newHouse(t, nil)
 	r, engine := h.rollouts(t)
-	in := activities.EvaluateInput{Run: h.run, Stage: 1, Label: "final", Policy: activities.Policy{Version: 9}}
+	in := activities.EvaluateInput{Run: h.run, Stage: 1, Label: "final", Policy: run.Policy{Version: 9}}
 	_, err := r.EvaluatePolicy(t.Context(), in)
-	wantKind(t, err, activities.ErrTypeNotFound, "policy 9 of run demo")
+	wantKind(t, err, string(fault.NotFound), "policy 9 of run demo")
 	engine.fail = fmt.Errorf("read policies/9: %w", blob.ErrNotExist)
 	in.Policy = policyRef(9)
 	_, err = r.EvaluatePolicy(t.Context(), in)
-	wantKind(t, err, activities.ErrTypeNotFound, "policies/9")
+	wantKind(t, err, string(fault.NotFound), "policies/9")
 	engine.fail = errDied
 	if _, err = r.EvaluatePolicy(t.Context(), in); !errors.Is(err, errDied) {
 		t.Errorf("error %v, want the store's, to be retried", err)
@@ -202,7 +203,7 @@ func TestEvaluationDoesNotTakeThePolicyAway(t *testing.T) {
 	b := prepare(t, h.store, "other", nil)
 	engines := map[uint64]*scripted{}
 	r, _ := h.rollouts(t)
-	r.NewEngine = func(config.Run, qwen3.Config) (activities.Engine, error) {
+	r.Sampling.NewEngine = func(*run.Loaded) (sampling.Engine, error) {
 		e := h.newScripted(t)
 		engines[uint64(len(engines))] = e
 		return e, nil
@@ -233,11 +234,11 @@ func TestEnginesMakeRoom(t *testing.T) {
 	h := newHouse(t, nil)
 	r, _ := h.rollouts(t)
 	var engines []*scripted
-	r.NewEngine = func(config.Run, qwen3.Config) (activities.Engine, error) {
+	r.Sampling.NewEngine = func(*run.Loaded) (sampling.Engine, error) {
 		engines = append(engines, h.newScripted(t))
 		return engines[len(engines)-1], nil
 	}
-	var runs []activities.RunRef
+	var runs []run.Ref
 	for n := range 5 {
 		runs = append(runs, prepare(t, h.store, fmt.Sprint("run", n), nil).run)
 	}

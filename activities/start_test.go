@@ -16,7 +16,9 @@ import (
 	"temper/activities"
 	"temper/internal/blob/memblob"
 	"temper/internal/chat"
-	"temper/internal/config"
+	"temper/internal/fault"
+	"temper/internal/learner"
+	"temper/internal/run"
 	"temper/trainer"
 	"temper/trainer/checkpoint"
 	"temper/trainer/hf"
@@ -83,11 +85,11 @@ func newStart(t testing.TB, dir string) *house {
 
 // learn makes the supervised update with a real trainer and returns the files
 // of the policy after it.
-func (h *house) learn(t testing.TB) (policy activities.Policy, dir string) {
+func (h *house) learn(t testing.TB) (policy run.Policy, dir string) {
 	t.Helper()
-	m := &activities.Trainer{Store: h.store, Now: still, NewLearner: func(cfg config.Run, model qwen3.Config) (activities.Learner, error) {
-		return trainer.New(trainer.Config{Model: model, MicrobatchTokens: 1024, Temperature: 1, Loss: cfg.RL.Loss})
-	}}
+	m := &activities.Trainer{Learner: learner.NewService(learner.Config{Store: h.store, Now: still, New: func(r *run.Loaded) (learner.Learner, error) {
+		return trainer.New(trainer.Config{Model: r.Model, MicrobatchTokens: 1024, Temperature: 1, Loss: r.Config.RL.Loss})
+	}})}
 	if _, err := m.TrainSFT(t.Context(), activities.TrainSFTInput{Run: h.run, To: 1, Save: true}); err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +192,7 @@ func TestDirectoryThatChangesUnderAStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := h.control.PrepareData(t.Context(), activities.PrepareDataInput{Run: h.run})
-	wantKind(t, err, activities.ErrTypeConflict, "start/policy.json")
+	wantKind(t, err, string(fault.Conflict), "start/policy.json")
 }
 
 // TestStartsThatCannotBe are refused when the run is opened, before anything is stored.
@@ -216,7 +218,7 @@ func TestStartsThatCannotBe(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			store := fill(t, nil)
-			_, err := openRun(t, &activities.Control{Store: store}, activities.RunInput{
+			_, err := openRun(t, &activities.Control{Store: store}, run.Input{
 				RunID: "x", Config: asString(t, startConfig), Set: map[string]string{"model.path": c.dir},
 			})
 			wantRefusal(t, err, c.want...)
@@ -225,7 +227,7 @@ func TestStartsThatCannotBe(t *testing.T) {
 			}
 		})
 	}
-	_, err := openRun(t, &activities.Control{Store: fill(t, nil)}, activities.RunInput{
+	_, err := openRun(t, &activities.Control{Store: fill(t, nil)}, run.Input{
 		RunID: "x", Config: asString(t, testConfig), Set: map[string]string{"model.path": writeModel(t, startModel(), nil)},
 	})
 	wantRefusal(t, err, "model.hidden_size: is 8, but model.path")
@@ -239,7 +241,7 @@ func wantRefusal(t *testing.T, err error, texts ...string) {
 		t.Fatalf("error %v, want one of an application", err)
 	}
 	for _, text := range texts {
-		wantKind(t, app, activities.ErrTypeInvalidConfig, text)
+		wantKind(t, app, string(fault.InvalidConfig), text)
 	}
 }
 

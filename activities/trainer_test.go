@@ -17,11 +17,12 @@ import (
 	"temper/activities"
 	"temper/internal/blob"
 	"temper/internal/blob/memblob"
-	"temper/internal/config"
+	"temper/internal/fault"
+	"temper/internal/learner"
 	"temper/internal/rl"
+	"temper/internal/run"
 	"temper/trainer"
 	"temper/trainer/checkpoint"
-	"temper/trainer/qwen3"
 )
 
 // machine is a trainer process on a store.
@@ -32,13 +33,13 @@ type machine struct {
 
 func boot(store blob.Store, f *fate) *machine {
 	m := &machine{}
-	m.Trainer = &activities.Trainer{
+	m.Trainer = &activities.Trainer{Learner: learner.NewService(learner.Config{
 		Store: mortal{store, f}, Now: still, Background: func(task func()) { task() }, // moments have an order
-		NewLearner: func(_ config.Run, model qwen3.Config) (activities.Learner, error) {
-			m.learners = append(m.learners, &chain{fate: f, model: model})
+		New: func(r *run.Loaded) (learner.Learner, error) {
+			m.learners = append(m.learners, &chain{fate: f, model: r.Model})
 			return m.learners[len(m.learners)-1], nil
 		},
-	}
+	})}
 	return m
 }
 
@@ -46,14 +47,14 @@ func boot(store blob.Store, f *fate) *machine {
 func (h *house) withBatches(t testing.TB, steps ...int) {
 	t.Helper()
 	for _, step := range steps {
-		var built activities.BuildBatchResult
+		var built run.BuiltBatch
 		if step%3 != 0 {
 			data, err := json.Marshal(rl.Batch{Step: step, Samples: []rl.Sample{{ProblemID: fmt.Sprint("p", step)}}})
 			if err != nil {
 				t.Fatal(err)
 			}
 			put(t, h.store, h.layout.Batch(step), string(data))
-			built = activities.BuildBatchResult{Batch: blob.RefOf(h.layout.Batch(step), data), Samples: 1}
+			built = run.BuiltBatch{Batch: blob.RefOf(h.layout.Batch(step), data), Samples: 1}
 		}
 		if _, err := blob.PutJSON(t.Context(), h.store, h.layout.BatchStats(step), built, blob.Always); err != nil {
 			t.Fatal(err)
@@ -404,11 +405,11 @@ func TestWhatARunDoesNotHaveIsNotFound(t *testing.T) {
 		_, err := m.PublishPolicy(t.Context(), activities.PublishInput{Run: h.run, Step: step})
 		return err
 	}
-	wantKind(t, publish(0), activities.ErrTypeNotFound, "no policy 0")
+	wantKind(t, publish(0), string(fault.NotFound), "no policy 0")
 	h.withBatches(t, 1)
 	play(t, h.store, &fate{}, true, h.script(t, 1))
 	for _, step := range []int{-1, 2, 99} {
-		wantKind(t, publish(step), activities.ErrTypeNotFound, fmt.Sprint("no policy ", step))
+		wantKind(t, publish(step), string(fault.NotFound), fmt.Sprint("no policy ", step))
 	}
 	for _, step := range []int{0, 1} {
 		if err := publish(step); err != nil {
@@ -419,7 +420,7 @@ func TestWhatARunDoesNotHaveIsNotFound(t *testing.T) {
 		t.Error("a look-up took the device")
 	}
 	_, err := m.TrainStep(t.Context(), activities.TrainStepInput{Run: h.run, Step: 2})
-	wantKind(t, err, activities.ErrTypeNotFound, "no batch of step 2")
+	wantKind(t, err, string(fault.NotFound), "no batch of step 2")
 }
 
 // wantKind checks type, text and that Temporal will not retry.
@@ -461,39 +462,12 @@ func TestDivergedUpdateIsReported(t *testing.T) {
 	m.learners[0].diverges = &trainer.DivergedError{Report: trainer.Divergence{Step: 3, GradNorm: trainer.Number(math.Inf(1)), Cause: "by a test"}}
 	_, err := m.TrainSFT(t.Context(), activities.TrainSFTInput{Run: h.run, From: 2, To: 4})
 	key := h.layout.Diverged(3)
-	wantKind(t, err, activities.ErrTypeDiverged, "gradient norm +Inf, by a test; report in "+h.store.Locate(key))
+	wantKind(t, err, string(fault.Diverged), "gradient norm +Inf, by a test; report in "+h.store.Locate(key))
 	var stored struct {
 		GradNorm any `json:"grad_norm"`
 		Cause    string
 	}
 	if err := blob.ReadJSON(t.Context(), h.store, key, &stored); err != nil || stored.Cause != "by a test" || stored.GradNorm != "+Inf" {
 		t.Errorf("stored %+v, error %v", stored, err)
-	}
-}
-
-// TestStageResets: a stage states what of the optimizer begins anew with it. One
-// that says nothing keeps moments and schedule.
-func TestStageResets(t *testing.T) {
-	whole := [][2]int{{1, 6}, {2, 6}, {3, 6}, {4, 6}, {5, 6}, {6, 6}}
-	parts := [][2]int{{1, 4}, {2, 4}, {3, 4}, {4, 4}, {1, 2}, {2, 2}}
-	for name, row := range map[string]struct {
-		optimizer, moments, schedule bool
-		positions                    [][2]int
-		resets                       []int
-	}{
-		"optimizer": {optimizer: true, positions: parts, resets: []int{1, 5}},
-		"moments":   {moments: true, positions: whole, resets: []int{1, 5}},
-		"schedule":  {schedule: true, positions: parts, resets: []int{1}},
-		"nothing":   {positions: whole, resets: []int{1}},
-	} {
-		h := newHouse(t, nil)
-		stage := &h.cfg.Stages[1]
-		stage.ResetOptimizer, stage.ResetMoments, stage.ResetSchedule = row.optimizer, row.moments, row.schedule
-		if diff := cmp.Diff(activities.Schedules(h.cfg), row.positions); diff != "" {
-			t.Errorf("%s: positions: got -, want +\n%s", name, diff)
-		}
-		if diff := cmp.Diff(activities.Resets(h.cfg), row.resets); diff != "" {
-			t.Errorf("%s: resets: got -, want +\n%s", name, diff)
-		}
 	}
 }

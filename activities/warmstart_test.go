@@ -11,16 +11,18 @@ import (
 	"temper/internal/blob"
 	"temper/internal/blob/memblob"
 	"temper/internal/config"
+	"temper/internal/fault"
+	"temper/internal/learner"
+	"temper/internal/run"
 	"temper/trainer"
 	"temper/trainer/checkpoint"
-	"temper/trainer/qwen3"
 )
 
 // newTrainer trains for real.
 func newTrainer(store blob.Store) *activities.Trainer {
-	return &activities.Trainer{Store: store, Now: still, NewLearner: func(cfg config.Run, model qwen3.Config) (activities.Learner, error) {
-		return trainer.New(trainer.Config{Model: model, MicrobatchTokens: 1024, Temperature: 1, Loss: cfg.RL.Loss})
-	}}
+	return &activities.Trainer{Learner: learner.NewService(learner.Config{Store: store, Now: still, New: func(r *run.Loaded) (learner.Learner, error) {
+		return trainer.New(trainer.Config{Model: r.Model, MicrobatchTokens: 1024, Temperature: 1, Loss: r.Config.RL.Loss})
+	}})}
 }
 
 // TestRunStartsFromAPolicyOfAnotherRun: policy 0 of the child is the parent's
@@ -56,7 +58,7 @@ func TestRunStartsFromAPolicyOfAnotherRun(t *testing.T) {
 	if diff := cmp.Diff(got, want); diff != "" || len(want) != 5 {
 		t.Errorf("%d files: got -, want +\n%s", len(want), diff)
 	}
-	ready, _, err := artifact.Lookup[activities.PrepareDataResult](t.Context(), child.store, child.layout.DataReady())
+	ready, _, err := artifact.Lookup[run.Prepared](t.Context(), child.store, child.layout.DataReady())
 	if err != nil || ready.Dialogues != 0 || ready.VocabSize != startModel().VocabSize {
 		t.Errorf("prepared %+v, error %v: want no dialogues and the policy's vocabulary", ready, err)
 	}
@@ -67,7 +69,7 @@ func TestRunStartsFromAPolicyOfAnotherRun(t *testing.T) {
 func TestForkOfARunWithAStartStandsAlone(t *testing.T) {
 	parent := newStart(t, writeModel(t, startModel(), nil))
 	parent.learn(t)
-	child := parent.fork(t, "again", activities.ForkFrom{RunID: "demo"}, nil)
+	child := parent.fork(t, "again", run.ForkFrom{RunID: "demo"}, nil)
 	want := map[string]string{}
 	for key, data := range dump(t, parent.store) {
 		if name, ok := strings.CutPrefix(key, parent.layout.Policy(0)+"/"); ok && name != "policy.json" {
@@ -88,7 +90,7 @@ func TestForkOfARunWithAStartStandsAlone(t *testing.T) {
 			t.Errorf("%s is not the parent's (%v)", name, err)
 		}
 	}
-	ready, _, err := artifact.Lookup[activities.PrepareDataResult](t.Context(), child.store, child.layout.DataReady())
+	ready, _, err := artifact.Lookup[run.Prepared](t.Context(), child.store, child.layout.DataReady())
 	if err != nil || ready.Start == nil {
 		t.Fatalf("prepared %+v, error %v", ready, err)
 	}
@@ -114,7 +116,7 @@ func TestWarmStartsThatCannotBe(t *testing.T) {
 		"format untaught":    {map[string]string{"model.path": "", "sft.steps": "0"}, "sft.steps: is 0, want at least 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := openRun(t, parent.control, activities.RunInput{RunID: "child", Config: asString(t, startConfig), Set: c.set})
+			_, err := openRun(t, parent.control, run.Input{RunID: "child", Config: asString(t, startConfig), Set: c.set})
 			wantRefusal(t, err, c.want)
 			if _, err := parent.store.Stat(t.Context(), artifact.Layout{RunID: "child"}.Plan()); err == nil {
 				t.Error("the run id is taken")
@@ -132,12 +134,12 @@ func TestProblemsFromTheStore(t *testing.T) {
 		t.Errorf("%d problems to train on and %d held out, want 4 and 4", n, m)
 	}
 	c := &activities.Control{Store: memblob.New()}
-	plan, err := openRun(t, c, activities.RunInput{
+	plan, err := openRun(t, c, run.Input{
 		RunID: "x", Config: asString(t, testConfig), Set: map[string]string{"stages[0].data.path": config.StorePath("sets/none.jsonl")},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = c.PrepareData(t.Context(), activities.PrepareDataInput{Run: activities.RunRef{RunID: plan.RunID, Config: plan.Config}})
-	wantKind(t, err, activities.ErrTypeDataset, "sets/none.jsonl")
+	_, err = c.PrepareData(t.Context(), activities.PrepareDataInput{Run: run.Ref{RunID: plan.RunID, Config: plan.Config}})
+	wantKind(t, err, string(fault.Dataset), "sets/none.jsonl")
 }

@@ -1,13 +1,14 @@
 package trainer
 
 import (
-	"errors"
 	"fmt"
+
+	"temper/internal/fault"
 )
 
 // ErrTooLarge means that a step was not started because one of its passes needs
 // more memory than there is. The state is as it was.
-var ErrTooLarge = errors.New("step does not fit the memory")
+var ErrTooLarge = fault.Newf(fault.TooLarge, "step does not fit the memory")
 
 // StepBytes estimates the peak of device memory, in bytes, while passes over rows
 // of length tokens each, padding included, run side by side. accumulate says that

@@ -10,6 +10,7 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 
 	"temper/internal/config"
+	"temper/internal/fault"
 	"temper/trainer/device"
 	"temper/trainer/qwen3"
 )
@@ -18,7 +19,7 @@ import (
 var (
 	// ErrDiverged means that a loss or a gradient was not finite. The state is
 	// as it was before the call; the same call fails again.
-	ErrDiverged = errors.New("training diverged")
+	ErrDiverged = fault.Newf(fault.Diverged, "training diverged")
 	// ErrNoState means that the trainer holds no weights, or that a failed device
 	// call consumed them: Init or Restore first.
 	ErrNoState = errors.New("trainer holds no state")

@@ -10,7 +10,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 
-	"temper/activities"
+	"temper/internal/run"
 )
 
 // The functions below are the client's side of the contract: what the command
@@ -22,7 +22,7 @@ var ErrRunning = errors.New("is going on already")
 
 // Start starts a run; in.RunID must be set. A run that has ended is refused by
 // the run itself (RunExists). Errors: ErrRunning.
-func Start(ctx context.Context, c client.Client, in activities.RunInput) (client.WorkflowRun, error) {
+func Start(ctx context.Context, c client.Client, in run.Input) (client.WorkflowRun, error) {
 	if in.RunID == "" {
 		return nil, errors.New("start a run: run id is empty")
 	}

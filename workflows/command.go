@@ -10,7 +10,7 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
-	"temper/activities"
+	"temper/internal/run"
 )
 
 // Command is the argument of every command, as a signal and as an update: one
@@ -26,7 +26,7 @@ type Command struct {
 	// Stage by name: skip_stage and repeat_stage.
 	Stage string `json:"stage,omitempty"`
 	// Set are keys and values: amend and restart.
-	Set activities.Settings `json:"set,omitempty"`
+	Set run.Settings `json:"set,omitempty"`
 	// FromStep is the first step under an amendment; 0 = the next one.
 	FromStep int `json:"from_step,omitempty"`
 	// From is the checkpoint of a restart: "best", "last" or the number of a step.

@@ -15,7 +15,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
 
-	"temper/activities"
+	"temper/internal/run"
 	"temper/workflows"
 )
 
@@ -100,7 +100,7 @@ type answer struct {
 // run executes the demo to its end.
 func (s *scenario) run() workflows.RunResult {
 	s.t.Helper()
-	s.env.ExecuteWorkflow(workflows.RLRun, activities.RunInput{RunID: "demo"})
+	s.env.ExecuteWorkflow(workflows.RLRun, run.Input{RunID: "demo"})
 	return resultOf(s.t, s.env)
 }
 
@@ -137,9 +137,9 @@ func (s *scenario) checkPaused(step int) {
 	if got := s.w.count("log"); got != step {
 		s.t.Errorf("%d steps while paused, want %d", got, step)
 	}
-	run := statusOf(s.t, s.env)
-	if run.State != workflows.StatePaused || run.Child != stageWorkflow || run.Reason != "lunch" {
-		s.t.Errorf("run status %+v, want paused for lunch, child %s", run, stageWorkflow)
+	flow := statusOf(s.t, s.env)
+	if flow.State != workflows.StatePaused || flow.Child != stageWorkflow || flow.Reason != "lunch" {
+		s.t.Errorf("run status %+v, want paused for lunch, child %s", flow, stageWorkflow)
 	}
 	stage := decodeStatus(s.t)(s.env.QueryWorkflowByID(stageWorkflow, workflows.QueryStatus))
 	if stage.State != workflows.StatePaused || stage.Step != step || stage.Last.Step != step {

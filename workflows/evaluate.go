@@ -6,6 +6,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"temper/activities"
+	"temper/internal/run"
 )
 
 // EvaluateRunInput names a run and one of its published policies.
@@ -17,9 +18,9 @@ type EvaluateRunInput struct {
 
 // EvaluateRunResult holds one evaluation per stage.
 type EvaluateRunResult struct {
-	RunID  string                  `json:"run_id"`
-	Policy activities.Policy       `json:"policy"`
-	Stages []activities.EvalResult `json:"stages"`
+	RunID  string           `json:"run_id"`
+	Policy run.Policy       `json:"policy"`
+	Stages []run.Evaluation `json:"stages"`
 }
 
 // EvaluateRun measures a published policy on the held-out problems of every
@@ -35,8 +36,8 @@ func EvaluateRun(ctx workflow.Context, in EvaluateRunInput) (EvaluateRunResult, 
 
 func evaluateRun(ctx workflow.Context, in EvaluateRunInput, out *EvaluateRunResult) error {
 	var control *activities.Control
-	var plan activities.RunPlan
-	err := workflow.ExecuteLocalActivity(inline(ctx, "open run "+in.RunID), control.OpenRun, activities.RunInput{RunID: in.RunID}).Get(ctx, &plan)
+	var plan run.Plan
+	err := workflow.ExecuteLocalActivity(inline(ctx, "open run "+in.RunID), control.OpenRun, run.Input{RunID: in.RunID}).Get(ctx, &plan)
 	if err != nil {
 		return err
 	}
@@ -44,7 +45,7 @@ func evaluateRun(ctx workflow.Context, in EvaluateRunInput, out *EvaluateRunResu
 	if in.Version != nil {
 		version = *in.Version
 	}
-	ref := activities.RunRef{RunID: plan.RunID, Config: plan.Config}
+	ref := run.Ref{RunID: plan.RunID, Config: plan.Config}
 	// Publishing a published version again only looks it up.
 	var trainer *activities.Trainer
 	err = workflow.ExecuteActivity(lookup(ctx, fmt.Sprintf("publish policy %d", version)), trainer.PublishPolicy,
@@ -63,9 +64,9 @@ func evaluateRun(ctx workflow.Context, in EvaluateRunInput, out *EvaluateRunResu
 	return nil
 }
 
-func evaluateFinal(ctx workflow.Context, ref activities.RunRef, stage activities.StagePlan, policy activities.Policy) (activities.EvalResult, error) {
+func evaluateFinal(ctx workflow.Context, ref run.Ref, stage run.Stage, policy run.Policy) (run.Evaluation, error) {
 	var rollouts *activities.Rollouts
-	var out activities.EvalResult
+	var out run.Evaluation
 	ctx = onRollouts(ctx, fmt.Sprintf("policy %d on stage %s", policy.Version, stage.Name))
 	err := workflow.ExecuteActivity(ctx, rollouts.EvaluatePolicy, activities.EvaluateInput{
 		Run: ref, Stage: stage.Index, Policy: policy, Label: LabelFinal,

@@ -15,32 +15,33 @@ import (
 	"temper/activities"
 	"temper/internal/blob"
 	"temper/internal/rl"
+	"temper/internal/run"
 )
 
 // The method sets that the workflows call; the fakes and the real structs must
 // both have them, so that a fake cannot drift away.
 type (
 	controlMethods interface {
-		OpenRun(context.Context, activities.RunInput) (activities.RunPlan, error)
-		PrepareData(context.Context, activities.PrepareDataInput) (activities.PrepareDataResult, error)
+		OpenRun(context.Context, run.Input) (run.Plan, error)
+		PrepareData(context.Context, activities.PrepareDataInput) (run.Prepared, error)
 		SelectProblems(context.Context, activities.SelectProblemsInput) (activities.SelectProblemsResult, error)
-		BuildBatch(context.Context, activities.BuildBatchInput) (activities.BuildBatchResult, error)
+		BuildBatch(context.Context, activities.BuildBatchInput) (run.BuiltBatch, error)
 		LogStep(context.Context, activities.LogStepInput) error
-		LogEvent(context.Context, activities.LogEventInput) error
-		FinishRun(context.Context, activities.FinishRunInput) (activities.FinishRunResult, error)
-		AmendRun(context.Context, activities.AmendRunInput) (activities.AmendRunResult, error)
+		LogEvent(context.Context, run.Event) error
+		FinishRun(context.Context, activities.FinishRunInput) (run.FinishResult, error)
+		AmendRun(context.Context, activities.AmendRunInput) (run.Amended, error)
 		CheckFork(context.Context, activities.CheckForkInput) (activities.CheckForkResult, error)
 	}
 	trainerMethods interface {
-		TrainSFT(context.Context, activities.TrainSFTInput) (activities.TrainSFTResult, error)
-		PublishPolicy(context.Context, activities.PublishInput) (activities.Policy, error)
-		TrainStep(context.Context, activities.TrainStepInput) (activities.TrainStepResult, error)
+		TrainSFT(context.Context, activities.TrainSFTInput) (run.SFTResult, error)
+		PublishPolicy(context.Context, activities.PublishInput) (run.Policy, error)
+		TrainStep(context.Context, activities.TrainStepInput) (run.Trained, error)
 		SaveCheckpoint(context.Context, activities.SaveCheckpointInput) error
 	}
 	rolloutMethods interface {
-		SampleGroups(context.Context, activities.SampleGroupsInput) (activities.SampleGroupsResult, error)
-		EvaluatePolicy(context.Context, activities.EvaluateInput) (activities.EvalResult, error)
-		FilterProblems(context.Context, activities.FilterInput) (activities.FilterResult, error)
+		SampleGroups(context.Context, activities.SampleGroupsInput) (run.Sampled, error)
+		EvaluatePolicy(context.Context, activities.EvaluateInput) (run.Evaluation, error)
+		FilterProblems(context.Context, activities.FilterInput) (run.FilterResult, error)
 	}
 )
 
@@ -56,7 +57,7 @@ var (
 // world is what the fake activities share: the plan they serve, what was
 // called, and faults to inject.
 type world struct {
-	plan activities.RunPlan
+	plan run.Plan
 	// empty lists steps whose batch has no sample; left is the filter's answer.
 	empty map[int]bool
 	left  int
@@ -70,12 +71,12 @@ type world struct {
 	faults map[string][]error
 	calls  []string
 	events []string
-	skips  []activities.Skip
+	skips  []run.Skip
 	finish []activities.FinishRunInput
 	trains []activities.TrainStepInput
 	sft    []activities.TrainSFTInput
 	amends []activities.AmendRunInput
-	opened map[string]activities.RunInput
+	opened map[string]run.Input
 	// stuck lists calls that last until they are cancelled.
 	stuck map[string]bool
 	// configs maps calls to the key of the configuration that they got.
@@ -84,14 +85,14 @@ type world struct {
 
 func newWorld(stages ...int) *world {
 	w := &world{
-		plan:   activities.RunPlan{RunID: "demo", SFTSteps: 30, CheckpointEvery: 2},
+		plan:   run.Plan{RunID: "demo", SFTSteps: 30, CheckpointEvery: 2},
 		left:   1,
 		empty:  map[int]bool{},
-		faults: map[string][]error{}, configs: map[string]string{}, opened: map[string]activities.RunInput{},
+		faults: map[string][]error{}, configs: map[string]string{}, opened: map[string]run.Input{},
 	}
 	next := 1
 	for i, n := range stages {
-		w.plan.Stages = append(w.plan.Stages, activities.StagePlan{
+		w.plan.Stages = append(w.plan.Stages, run.Stage{
 			Index: i + 1, Name: fmt.Sprintf("hop%d", i+1), FirstStep: next, Steps: n,
 		})
 		next += n
@@ -145,19 +146,19 @@ func (w *world) count(prefix string) int {
 	return n
 }
 
-func policyAt(version int) activities.Policy {
-	return activities.Policy{Version: int64(version), Ref: blob.RefOf(fmt.Sprintf("policy/%d", version), nil)}
+func policyAt(version int) run.Policy {
+	return run.Policy{Version: int64(version), Ref: blob.RefOf(fmt.Sprintf("policy/%d", version), nil)}
 }
 
 type fakeControl struct{ w *world }
 
-func (c *fakeControl) OpenRun(ctx context.Context, in activities.RunInput) (activities.RunPlan, error) {
+func (c *fakeControl) OpenRun(ctx context.Context, in run.Input) (run.Plan, error) {
 	if err := c.w.called("open"); err != nil {
-		return activities.RunPlan{}, err
+		return run.Plan{}, err
 	}
 	if c.w.opening != nil {
 		if err := c.w.opening(ctx); err != nil {
-			return activities.RunPlan{}, err
+			return run.Plan{}, err
 		}
 	}
 	c.w.mu.Lock()
@@ -170,9 +171,9 @@ func (c *fakeControl) OpenRun(ctx context.Context, in activities.RunInput) (acti
 
 // AmendRun appends a stage where one is repeated, and makes the first stage as
 // long as "steps" says.
-func (c *fakeControl) AmendRun(_ context.Context, in activities.AmendRunInput) (activities.AmendRunResult, error) {
+func (c *fakeControl) AmendRun(_ context.Context, in activities.AmendRunInput) (run.Amended, error) {
 	if err := c.w.called("amend from %d", in.Amendment.FromStep); err != nil {
-		return activities.AmendRunResult{}, err
+		return run.Amended{}, err
 	}
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
@@ -182,7 +183,7 @@ func (c *fakeControl) AmendRun(_ context.Context, in activities.AmendRunInput) (
 		for _, s := range c.w.plan.Stages {
 			if s.Name == a.Amendment.Repeat {
 				last := stages[len(stages)-1]
-				stages = append(stages, activities.StagePlan{
+				stages = append(stages, run.Stage{
 					Index: len(stages) + 1, Name: s.Name + ".2", FirstStep: last.FirstStep + last.Steps, Steps: s.Steps, Of: s.Index,
 				})
 			}
@@ -191,7 +192,7 @@ func (c *fakeControl) AmendRun(_ context.Context, in activities.AmendRunInput) (
 			stages[0].Steps = n
 		}
 	}
-	return activities.AmendRunResult{
+	return run.Amended{
 		Config: blob.RefOf(fmt.Sprintf("config-%d", len(c.w.amends)), nil), Stages: stages, CheckpointEvery: 2, Text: in.Amendment.String(),
 	}, nil
 }
@@ -200,8 +201,8 @@ func (c *fakeControl) CheckFork(_ context.Context, in activities.CheckForkInput)
 	return activities.CheckForkResult{Step: 2}, c.w.called("check fork %s of %s", in.Input.RunID, in.Input.Fork.RunID)
 }
 
-func (c *fakeControl) PrepareData(context.Context, activities.PrepareDataInput) (activities.PrepareDataResult, error) {
-	return activities.PrepareDataResult{Problems: 8}, c.w.called("prepare")
+func (c *fakeControl) PrepareData(context.Context, activities.PrepareDataInput) (run.Prepared, error) {
+	return run.Prepared{Problems: 8}, c.w.called("prepare")
 }
 
 func (c *fakeControl) SelectProblems(_ context.Context, in activities.SelectProblemsInput) (activities.SelectProblemsResult, error) {
@@ -212,13 +213,13 @@ func (c *fakeControl) SelectProblems(_ context.Context, in activities.SelectProb
 	return activities.SelectProblemsResult{ProblemIDs: []string{"p1", "p2", "p3"}}, err
 }
 
-func (c *fakeControl) BuildBatch(_ context.Context, in activities.BuildBatchInput) (activities.BuildBatchResult, error) {
+func (c *fakeControl) BuildBatch(_ context.Context, in activities.BuildBatchInput) (run.BuiltBatch, error) {
 	if err := c.w.called("batch %d", in.Step); err != nil {
-		return activities.BuildBatchResult{}, err
+		return run.BuiltBatch{}, err
 	}
-	out := activities.BuildBatchResult{
+	out := run.BuiltBatch{
 		Batch: blob.RefOf(fmt.Sprintf("batch/%d", in.Step), nil), Samples: 6,
-		Stats: activities.StepRollouts{RewardMean: 0.5, ToolErrorRate: 0.1, MeanResponseTokens: 40},
+		Stats: run.StepRollouts{RewardMean: 0.5, ToolErrorRate: 0.1, MeanResponseTokens: 40},
 	}
 	if c.w.empty[in.Step] {
 		out.Samples = 0
@@ -230,7 +231,7 @@ func (c *fakeControl) LogStep(_ context.Context, in activities.LogStepInput) err
 	return c.w.called("log %d", in.Step)
 }
 
-func (c *fakeControl) LogEvent(_ context.Context, in activities.LogEventInput) error {
+func (c *fakeControl) LogEvent(_ context.Context, in run.Event) error {
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
 	c.w.events = append(c.w.events, in.Kind+": "+in.Text)
@@ -240,39 +241,39 @@ func (c *fakeControl) LogEvent(_ context.Context, in activities.LogEventInput) e
 	return nil
 }
 
-func (c *fakeControl) FinishRun(_ context.Context, in activities.FinishRunInput) (activities.FinishRunResult, error) {
+func (c *fakeControl) FinishRun(_ context.Context, in activities.FinishRunInput) (run.FinishResult, error) {
 	err := c.w.called("finish")
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
 	c.w.finish = append(c.w.finish, in)
-	return activities.FinishRunResult{SummaryPath: "runs/" + in.Run.RunID + "/summary.json"}, err
+	return run.FinishResult{SummaryPath: "runs/" + in.Run.RunID + "/summary.json"}, err
 }
 
 type fakeTrainer struct{ w *world }
 
-func (t *fakeTrainer) TrainSFT(ctx context.Context, in activities.TrainSFTInput) (activities.TrainSFTResult, error) {
+func (t *fakeTrainer) TrainSFT(ctx context.Context, in activities.TrainSFTInput) (run.SFTResult, error) {
 	err := t.w.called("sft %d-%d", in.From, in.To)
 	if err := t.w.linger(ctx, "sft %d-%d", in.From, in.To); err != nil {
-		return activities.TrainSFTResult{}, err
+		return run.SFTResult{}, err
 	}
 	t.w.mu.Lock()
 	defer t.w.mu.Unlock()
 	t.w.sft = append(t.w.sft, in)
-	return activities.TrainSFTResult{Metrics: rl.TrainMetrics{Loss: 1.5}, TrainTime: time.Second}, err
+	return run.SFTResult{Metrics: rl.TrainMetrics{Loss: 1.5}, TrainTime: time.Second}, err
 }
 
-func (t *fakeTrainer) PublishPolicy(_ context.Context, in activities.PublishInput) (activities.Policy, error) {
+func (t *fakeTrainer) PublishPolicy(_ context.Context, in activities.PublishInput) (run.Policy, error) {
 	return policyAt(in.Step), t.w.called("publish %d", in.Step)
 }
 
-func (t *fakeTrainer) TrainStep(ctx context.Context, in activities.TrainStepInput) (activities.TrainStepResult, error) {
+func (t *fakeTrainer) TrainStep(ctx context.Context, in activities.TrainStepInput) (run.Trained, error) {
 	if err := t.w.called("train %d", in.Step); err != nil {
-		return activities.TrainStepResult{}, err
+		return run.Trained{}, err
 	}
 	t.w.mu.Lock()
 	t.w.trains = append(t.w.trains, in)
 	t.w.mu.Unlock()
-	return activities.TrainStepResult{Policy: policyAt(in.Step)}, wait(ctx, t.w.hold)
+	return run.Trained{Policy: policyAt(in.Step)}, wait(ctx, t.w.hold)
 }
 
 func (t *fakeTrainer) SaveCheckpoint(_ context.Context, in activities.SaveCheckpointInput) error {
@@ -281,28 +282,28 @@ func (t *fakeTrainer) SaveCheckpoint(_ context.Context, in activities.SaveCheckp
 
 type fakeRollouts struct{ w *world }
 
-func (r *fakeRollouts) SampleGroups(ctx context.Context, in activities.SampleGroupsInput) (activities.SampleGroupsResult, error) {
+func (r *fakeRollouts) SampleGroups(ctx context.Context, in activities.SampleGroupsInput) (run.Sampled, error) {
 	if err := r.w.called("sample %d with %d: %s", in.Step, in.Policy.Version, strings.Join(in.ProblemIDs, ",")); err != nil {
-		return activities.SampleGroupsResult{}, err
+		return run.Sampled{}, err
 	}
 	if err := r.w.linger(ctx, "sample %d", in.Step); err != nil {
-		return activities.SampleGroupsResult{}, err
+		return run.Sampled{}, err
 	}
 	n := len(in.ProblemIDs)
-	return activities.SampleGroupsResult{Groups: n, Tokens: 100 * n, Wall: time.Duration(n) * time.Second}, wait(ctx, r.w.hold)
+	return run.Sampled{Groups: n, Tokens: 100 * n, Wall: time.Duration(n) * time.Second}, wait(ctx, r.w.hold)
 }
 
-func (r *fakeRollouts) EvaluatePolicy(ctx context.Context, in activities.EvaluateInput) (activities.EvalResult, error) {
+func (r *fakeRollouts) EvaluatePolicy(ctx context.Context, in activities.EvaluateInput) (run.Evaluation, error) {
 	err := r.w.called("eval stage %d %s with %d", in.Stage, in.Label, in.Policy.Version)
 	if err := r.w.linger(ctx, "eval stage %d %s with %d", in.Stage, in.Label, in.Policy.Version); err != nil {
-		return activities.EvalResult{}, err
+		return run.Evaluation{}, err
 	}
-	return activities.EvalResult{Stage: in.Stage, PolicyVersion: in.Policy.Version, Accuracy: 0.25}, err
+	return run.Evaluation{Stage: in.Stage, PolicyVersion: in.Policy.Version, Accuracy: 0.25}, err
 }
 
-func (r *fakeRollouts) FilterProblems(_ context.Context, in activities.FilterInput) (activities.FilterResult, error) {
+func (r *fakeRollouts) FilterProblems(_ context.Context, in activities.FilterInput) (run.FilterResult, error) {
 	err := r.w.called("filter stage %d with %d", in.Stage, in.Policy.Version)
-	return activities.FilterResult{Problems: 8, Removed: 8 - r.w.left, Left: r.w.left}, err
+	return run.FilterResult{Problems: 8, Removed: 8 - r.w.left, Left: r.w.left}, err
 }
 
 func wait(ctx context.Context, d time.Duration) error {

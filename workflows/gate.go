@@ -8,7 +8,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
-	"temper/activities"
+	"temper/internal/fault"
 )
 
 // errStop leaves a loop at a safe point because a stop was asked for.
@@ -202,7 +202,7 @@ func (g *gate) apply(ctx workflow.Context, name string, c Command) (string, erro
 // refused is the failure of an update whose command was accepted and turned out
 // to make no sense.
 func refused(err error) error {
-	return temporal.NewNonRetryableApplicationError(err.Error(), activities.ErrTypeRefused, nil)
+	return temporal.NewNonRetryableApplicationError(err.Error(), string(fault.Refused), nil)
 }
 
 // changed acts on a changed state: interrupts, and tells who is below.

@@ -20,7 +20,8 @@ import (
 	"go.temporal.io/sdk/worker"
 	"google.golang.org/protobuf/encoding/protojson"
 
-	"temper/activities"
+	"temper/internal/fault"
+	"temper/internal/run"
 	"temper/internal/temporalclient"
 	"temper/workflows"
 )
@@ -89,7 +90,7 @@ var stepEvents = []string{
 func playPaused(r recorder, id string) {
 	r.w.hold = 50 * time.Millisecond
 	r.w.plan.Stages[0].Steps, r.w.plan.Stages[1].FirstStep = 4, 5
-	run := r.start(id)
+	flow := r.start(id)
 	await(r, "step 1", func() bool { return r.w.count("train 1") > 0 })
 	if _, err := workflows.Send(r.Context(), r.c, id, workflows.CommandPause, workflows.Command{Reason: "lunch"}); err != nil {
 		r.Fatal(err)
@@ -107,7 +108,7 @@ func playPaused(r recorder, id string) {
 	r.signal(stage, workflows.CommandPause, struct{}{})
 	r.awaitState(id, workflows.StatePaused)
 	r.signal(stage, workflows.CommandResume, nil)
-	r.awaitClosed(run)
+	r.awaitClosed(flow)
 	if got := r.w.finish[0].Policy.Version; got != 5 {
 		r.Errorf("policy %d, want 5", got)
 	}
@@ -126,12 +127,12 @@ func playRetried(r recorder, id string) {
 
 func playStopped(r recorder, id string) {
 	r.w.hold = 50 * time.Millisecond
-	run := r.start(id)
+	flow := r.start(id)
 	await(r, "step 1", func() bool { return r.w.count("train 1") > 0 })
 	if _, err := workflows.Send(r.Context(), r.c, id, workflows.CommandStop, workflows.Command{Reason: "good enough"}); err != nil {
 		r.Fatal(err)
 	}
-	r.awaitClosed(run)
+	r.awaitClosed(flow)
 	if !r.w.finish[0].Stopped {
 		r.Error("finished as if it had not been stopped")
 	}
@@ -141,13 +142,13 @@ func playStopped(r recorder, id string) {
 
 func playCancelled(r recorder, id string) {
 	r.w.hold = 300 * time.Millisecond
-	run := r.start(id)
+	flow := r.start(id)
 	await(r, "step 1", func() bool { return r.w.count("sample 1") > 0 })
-	if err := r.c.CancelWorkflow(r.Context(), run.GetID(), ""); err != nil {
+	if err := r.c.CancelWorkflow(r.Context(), flow.GetID(), ""); err != nil {
 		r.Fatal(err)
 	}
-	r.awaitClosed(run)
-	d, err := r.c.DescribeWorkflowExecution(r.Context(), run.GetID(), "")
+	r.awaitClosed(flow)
+	d, err := r.c.DescribeWorkflowExecution(r.Context(), flow.GetID(), "")
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -163,9 +164,9 @@ func playCancelled(r recorder, id string) {
 
 // playRefused: a wrong configuration fails at once with its message.
 func playRefused(r recorder, id string) {
-	r.w.faults["open"] = []error{finalError(activities.ErrTypeInvalidConfig, "rl.group_size: 32 is above 16")}
-	run := r.start(id)
-	err := run.Get(r.Context(), nil)
+	r.w.faults["open"] = []error{finalError(string(fault.InvalidConfig), "rl.group_size: 32 is above 16")}
+	flow := r.start(id)
+	err := flow.Get(r.Context(), nil)
 	if err == nil || !cmp.Equal(r.w.count("open"), 1) {
 		r.Errorf("error %v after %d attempts, want one failed attempt", err, r.w.count("open"))
 	}
@@ -197,18 +198,18 @@ func playContinued(r recorder, id string) {
 func playSteered(r recorder, id string) {
 	r.w.hold = 100 * time.Millisecond
 	r.w.plan.Stages[0].Steps, r.w.plan.Stages[1].FirstStep = 4, 5
-	run := r.start(id)
+	flow := r.start(id)
 	await(r, "step 1", func() bool { return r.w.count("train 1") > 0 })
 	r.send(id, workflows.CommandPause, workflows.Command{Now: true, Reason: "look", By: "ann"})
 	r.awaitState(id, workflows.StatePaused)
 	r.send(id, workflows.CommandCheckpoint, workflows.Command{})
-	r.send(id, workflows.CommandAmend, workflows.Command{Set: activities.Settings{"rl.optimizer.lr": "1e-5"}, Reason: "too fast"})
+	r.send(id, workflows.CommandAmend, workflows.Command{Set: run.Settings{"rl.optimizer.lr": "1e-5"}, Reason: "too fast"})
 	r.send(id, workflows.CommandSkipStage, workflows.Command{Stage: "hop2", Reason: "not needed"})
 	r.send(id, workflows.CommandRepeatStage, workflows.Command{Stage: "hop1"})
 	r.send(id, workflows.CommandResume, workflows.Command{})
 	await(r, "step 2", func() bool { return r.w.count("train 2") > 0 })
 	r.send(id, workflows.CommandSkipStage, workflows.Command{Reason: "solved"})
-	r.awaitClosed(run)
+	r.awaitClosed(flow)
 	if in := r.w.finish[0]; len(in.Stages) != 3 || len(r.w.amends) != 2 || len(r.w.skips) != 2 {
 		r.Errorf("%d stages, amendments %+v, skips %+v", len(in.Stages), r.w.amends, r.w.skips)
 	}
@@ -219,7 +220,7 @@ func playSteered(r recorder, id string) {
 
 func playForked(r recorder, id string) {
 	r.w.plan.Stages[0].Steps, r.w.plan.Stages[1].FirstStep = 4, 5
-	r.w.plan.Fork = &activities.ForkPlan{RunID: "parent", Step: 1, Made: []int{1, 0}, Skips: []activities.Skip{{Stage: 1, After: 3, Why: "skipped"}}}
+	r.w.plan.Fork = &run.ForkPlan{RunID: "parent", Step: 1, Made: []int{1, 0}, Skips: []run.Skip{{Stage: 1, After: 3, Why: "skipped"}}}
 	r.run(id)
 	if got := r.w.count("train"); got != 3 {
 		r.Errorf("%d steps, want 2, 3 and 5", got)
@@ -230,13 +231,13 @@ func playForked(r recorder, id string) {
 
 func playRestarted(r recorder, id string) {
 	r.w.hold = 100 * time.Millisecond
-	run := r.start(id)
+	flow := r.start(id)
 	await(r, "step 1", func() bool { return r.w.count("train 1") > 0 })
 	r.w.mu.Lock()
-	r.w.plan.Fork = &activities.ForkPlan{RunID: id, Step: 2} // for the other run
+	r.w.plan.Fork = &run.ForkPlan{RunID: id, Step: 2} // for the other run
 	r.w.mu.Unlock()
 	r.send(id, workflows.CommandRestart, workflows.Command{From: "2", RunID: id + "-on", Reason: "collapse"})
-	r.awaitClosed(run)
+	r.awaitClosed(flow)
 	await(r, "end of the other run", closed(r.c, workflows.RunWorkflowID(id+"-on")))
 	if got := r.w.finish[0].Restarted; got != id+"-on" {
 		r.Errorf("restarted as %q", got)
@@ -269,9 +270,9 @@ func (r recorder) run(id string) {
 	r.awaitClosed(r.start(id))
 }
 
-func (r recorder) awaitClosed(run client.WorkflowRun) {
+func (r recorder) awaitClosed(flow client.WorkflowRun) {
 	r.Helper()
-	await(r, "end of "+run.GetID(), closed(r.c, run.GetID()))
+	await(r, "end of "+flow.GetID(), closed(r.c, flow.GetID()))
 }
 
 func (r recorder) status(id string) workflows.RunStatus {
@@ -374,13 +375,13 @@ func TestRunSurvivesTheRestartOfItsWorkers(t *testing.T) {
 	r := recorder{T: t, c: c, w: w}
 	stop := serve(t, c, w)
 	id := uniqueRun(t, "restarted")
-	run := r.start(id)
+	flow := r.start(id)
 	await(t, "sampling", func() bool { return w.count("sample 1") > 0 })
 	stop()
 	w.hold = 0
 	began := time.Now()
 	defer serve(t, c, w)()
-	r.awaitClosed(run)
+	r.awaitClosed(flow)
 	t.Logf("closed %v after the restart", time.Since(began).Round(time.Millisecond))
 	if got := w.count("sample 1"); got != 2 {
 		t.Errorf("%d attempts of the sampling, want 2", got)
@@ -404,8 +405,8 @@ func BenchmarkStep(b *testing.B) {
 		b.Fatal(err)
 	}
 	b.ResetTimer()
-	run := start(b, c, workflows.StageWorkflowID(in.Run.RunID, 1, "hop1"), workflows.TypeStage, string(data))
-	if err := run.Get(b.Context(), nil); err != nil {
+	flow := start(b, c, workflows.StageWorkflowID(in.Run.RunID, 1, "hop1"), workflows.TypeStage, string(data))
+	if err := flow.Get(b.Context(), nil); err != nil {
 		b.Fatal(err)
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/worker"
 
-	"temper/activities"
+	"temper/internal/run"
 	"temper/internal/temporalclient"
 	"temper/workflows"
 )
@@ -52,11 +52,11 @@ func TestLongRun(t *testing.T) {
 	time.Sleep(2 * time.Second) // the server's own housekeeping comes first
 	before, began := databaseBytes(t, dir), time.Now()
 	id := uniqueRun(t, "long")
-	run := start(t, c, workflows.RunWorkflowID(id), workflows.TypeRun, `{"config": "configs/demo.yaml"}`)
+	flow := start(t, c, workflows.RunWorkflowID(id), workflows.TypeRun, `{"config": "configs/demo.yaml"}`)
 	awaitFor(t, "the middle of the run", 30*time.Minute, func() bool { return w.count("train") > n/2 })
 	stop()
 	defer serveBuild(t, c, w, "build-2")()
-	awaitFor(t, "the end of the run", 30*time.Minute, closed(c, run.GetID()))
+	awaitFor(t, "the end of the run", 30*time.Minute, closed(c, flow.GetID()))
 	wall := time.Since(began)
 	checkEachStepOnce(t, w, n)
 	weights.check(t)
@@ -78,7 +78,7 @@ func TestLongRun(t *testing.T) {
 }
 
 // continuations is how often stages continue as new.
-func continuations(stages []activities.StagePlan, perExecution int) (n int) {
+func continuations(stages []run.Stage, perExecution int) (n int) {
 	for _, s := range stages {
 		n += (s.Steps - 1) / perExecution
 	}

@@ -9,6 +9,7 @@ import (
 	"go.temporal.io/sdk/testsuite"
 
 	"temper/activities"
+	"temper/internal/run"
 	"temper/workflows"
 )
 
@@ -36,7 +37,7 @@ func (c paperControl) SelectProblems(ctx context.Context, in activities.SelectPr
 	return out, err
 }
 
-func (c paperControl) BuildBatch(ctx context.Context, in activities.BuildBatchInput) (activities.BuildBatchResult, error) {
+func (c paperControl) BuildBatch(ctx context.Context, in activities.BuildBatchInput) (run.BuiltBatch, error) {
 	out, err := c.fakeControl.BuildBatch(ctx, in)
 	out.Stats.Groups, out.Stats.Trajectories = paperProblems, paperProblems*paperRollouts
 	return out, err

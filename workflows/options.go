@@ -6,7 +6,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
-	"temper/activities"
+	"temper/internal/fault"
 )
 
 // Sizes that decide how work is cut into activities and histories. They travel
@@ -57,13 +57,13 @@ func retries() *temporal.RetryPolicy {
 		BackoffCoefficient: 2,
 		MaximumInterval:    10 * time.Second,
 		NonRetryableErrorTypes: []string{
-			activities.ErrTypeInvalidConfig,
-			activities.ErrTypeRunExists,
-			activities.ErrTypeDiverged,
-			activities.ErrTypeDataset,
-			activities.ErrTypeCorrupt,
-			activities.ErrTypeRefused,
-			activities.ErrTypeStore,
+			string(fault.InvalidConfig),
+			string(fault.RunExists),
+			string(fault.Diverged),
+			string(fault.Dataset),
+			string(fault.Corrupt),
+			string(fault.Refused),
+			string(fault.Store),
 		},
 	}
 }

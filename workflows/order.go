@@ -5,7 +5,7 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
-	"temper/activities"
+	"temper/internal/run"
 )
 
 // order is a command that a run has its stage carry out, because the stage alone
@@ -25,12 +25,12 @@ type receipt struct {
 	// Refused is why nothing was done.
 	Refused string `json:"refused,omitempty"`
 	// Amended is set where the configuration was changed.
-	Amended *activities.AmendRunResult `json:"amended,omitempty"`
+	Amended *run.Amended `json:"amended,omitempty"`
 }
 
 // ask has the stage carry out an order. It returns false when there is no stage,
 // or it ended before it took the order: the run does it itself then.
-func (r *run) ask(ctx workflow.Context, o order) (receipt, bool) {
+func (r *runFlow) ask(ctx workflow.Context, o order) (receipt, bool) {
 	child := r.child
 	if child == nil {
 		return receipt{}, false
@@ -50,7 +50,7 @@ func (r *run) ask(ctx workflow.Context, o order) (receipt, bool) {
 }
 
 // takeReceipt keeps what the stage answered for who waits for it.
-func (r *run) takeReceipt(_ workflow.Context, from workflow.ReceiveChannel) bool {
+func (r *runFlow) takeReceipt(_ workflow.Context, from workflow.ReceiveChannel) bool {
 	var got receipt
 	if !from.ReceiveAsync(&got) {
 		return false
@@ -112,7 +112,7 @@ func (s *stage) amend(ctx workflow.Context, a amendOrder) receipt {
 }
 
 // adopt goes on under an amended configuration.
-func (s *stage) adopt(out activities.AmendRunResult) {
+func (s *stage) adopt(out run.Amended) {
 	s.in.Run.Config = out.Config
 	s.in.CheckpointEvery = out.CheckpointEvery
 	s.in.NumSteps = 0

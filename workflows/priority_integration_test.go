@@ -14,7 +14,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/worker"
 
-	"temper/activities"
+	"temper/internal/run"
 	"temper/workflows"
 )
 
@@ -32,7 +32,7 @@ func TestRunsComeInTheOrderOfTheirPriority(t *testing.T) {
 	var runs, stages []string
 	for _, p := range priorities {
 		id := uniqueRun(t, fmt.Sprintf("priority-%d", p))
-		if _, err := workflows.Start(t.Context(), c, activities.RunInput{RunID: id, Priority: p, Config: json.RawMessage(`"x"`)}); err != nil {
+		if _, err := workflows.Start(t.Context(), c, run.Input{RunID: id, Priority: p, Config: json.RawMessage(`"x"`)}); err != nil {
 			t.Fatal(err)
 		}
 		await(t, "the queue has "+id, waits(c, workflows.RunWorkflowID(id)))

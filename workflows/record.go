@@ -7,30 +7,31 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"temper/activities"
+	"temper/internal/run"
 )
 
 // logEvent adds a line to the run's event log.
-func logEvent(ctx workflow.Context, run activities.RunRef, kind, text string) error {
-	return write(ctx, activities.LogEventInput{Run: run, Kind: kind, Text: text})
+func logEvent(ctx workflow.Context, ref run.Ref, kind, text string) error {
+	return write(ctx, run.Event{Run: ref, Kind: kind, Text: text})
 }
 
 // logSkip adds a line that forks of the run read, too.
-func logSkip(ctx workflow.Context, run activities.RunRef, skip activities.Skip, text string) error {
-	return write(ctx, activities.LogEventInput{Run: run, Kind: activities.EventSkip, Text: text, Skip: &skip})
+func logSkip(ctx workflow.Context, ref run.Ref, skip run.Skip, text string) error {
+	return write(ctx, run.Event{Run: ref, Kind: run.EventSkip, Text: text, Skip: &skip})
 }
 
-func write(ctx workflow.Context, e activities.LogEventInput) error {
+func write(ctx workflow.Context, e run.Event) error {
 	var control *activities.Control
 	e.Time = workflow.Now(ctx)
 	return workflow.ExecuteLocalActivity(inline(ctx, "event log: "+e.Kind), control.LogEvent, e).Get(ctx, nil)
 }
 
 // logPause records that a run stands, where and why, or goes on.
-func logPause(ctx workflow.Context, run activities.RunRef, paused bool, reason, where string) error {
+func logPause(ctx workflow.Context, ref run.Ref, paused bool, reason, where string) error {
 	if paused {
-		return logEvent(ctx, run, CommandPause, where+reason)
+		return logEvent(ctx, ref, CommandPause, where+reason)
 	}
-	return logEvent(ctx, run, CommandResume, where)
+	return logEvent(ctx, ref, CommandResume, where)
 }
 
 // searchAttributes describes a workflow for the list of the web UI. Stage and
@@ -72,7 +73,7 @@ func progressAttributes(last StepNumbers) []temporal.SearchAttributeUpdate {
 }
 
 // describe sets search attributes, where the server knows them.
-func (r *run) describe(ctx workflow.Context, updates []temporal.SearchAttributeUpdate) error {
+func (r *runFlow) describe(ctx workflow.Context, updates []temporal.SearchAttributeUpdate) error {
 	if !r.plan.SearchAttributes {
 		return nil
 	}
@@ -81,7 +82,7 @@ func (r *run) describe(ctx workflow.Context, updates []temporal.SearchAttributeU
 
 // tell sets the search attribute of the state when that has changed: some ten
 // events in the whole run, one more for each pause.
-func (r *run) tell(ctx workflow.Context) error {
+func (r *runFlow) tell(ctx workflow.Context) error {
 	state := stateOf(&r.gate, r.doing)
 	if state == r.told || !r.plan.ProgressAttributes {
 		return nil
@@ -91,9 +92,9 @@ func (r *run) tell(ctx workflow.Context) error {
 }
 
 // saveCheckpoint saves the state after a step.
-func saveCheckpoint(ctx workflow.Context, run activities.RunRef, step int) error {
+func saveCheckpoint(ctx workflow.Context, ref run.Ref, step int) error {
 	var trainer *activities.Trainer
-	return workflow.ExecuteActivity(ctx, trainer.SaveCheckpoint, activities.SaveCheckpointInput{Run: run, Step: step}).Get(ctx, nil)
+	return workflow.ExecuteActivity(ctx, trainer.SaveCheckpoint, activities.SaveCheckpointInput{Run: ref, Step: step}).Get(ctx, nil)
 }
 
 // surface turns the error of an activity, however deep below, into the failure

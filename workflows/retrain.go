@@ -11,14 +11,16 @@ import (
 
 	"temper/activities"
 	"temper/internal/promotion"
+	"temper/internal/retrain"
+	"temper/internal/run"
 )
 
 // Retrain makes one re-training of a schedule: it looks for new problems, runs
 // RLRun on them from the last good policy, and publishes what comes out if it
 // passes the gate. A Temporal Schedule starts it; its one argument is what a
-// person writes there, see activities.RetrainInput.
-func Retrain(ctx workflow.Context, in activities.RetrainInput) (activities.RetrainOutcome, error) {
-	r := &retrain{in: in, runID: retrainRunID(workflow.GetInfo(ctx).WorkflowExecution.ID)}
+// person writes there, see retrain.Input.
+func Retrain(ctx workflow.Context, in retrain.Input) (retrain.Outcome, error) {
+	r := &retraining{in: in, runID: retrainRunID(workflow.GetInfo(ctx).WorkflowExecution.ID)}
 	out, err := r.execute(ctx)
 	if err == nil {
 		r.showOutcome(ctx, out)
@@ -26,11 +28,11 @@ func Retrain(ctx workflow.Context, in activities.RetrainInput) (activities.Retra
 	}
 	if canceled(ctx, err) {
 		r.sayFarewell(ctx, "cancel", "the re-training was cancelled")
-		return activities.RetrainOutcome{}, temporal.NewCanceledError()
+		return retrain.Outcome{}, temporal.NewCanceledError()
 	}
 	err = surface(err)
 	r.sayFarewell(ctx, "fail", err.Error())
-	return activities.RetrainOutcome{}, err
+	return retrain.Outcome{}, err
 }
 
 const retrainPrefix = "retrain/"
@@ -45,38 +47,38 @@ func retrainRunID(workflowID string) string {
 	return RunIDFromWorkflowID(strings.TrimPrefix(workflowID, retrainPrefix))
 }
 
-type retrain struct {
-	in    activities.RetrainInput
+type retraining struct {
+	in    retrain.Input
 	runID string
-	plan  activities.RetrainPlan
+	plan  retrain.Plan
 }
 
-func (r *retrain) execute(ctx workflow.Context) (activities.RetrainOutcome, error) {
+func (r *retraining) execute(ctx workflow.Context) (retrain.Outcome, error) {
 	var control *activities.Control
 	r.show(ctx, "looking for new problems")
 	err := workflow.ExecuteLocalActivity(inline(ctx, "plan: new problems, recipe"), control.PlanRetrain, activities.PlanRetrainInput{
 		Retrain: r.in, RunID: r.runID, Now: workflow.Now(ctx),
 	}).Get(ctx, &r.plan)
 	if err != nil {
-		return activities.RetrainOutcome{}, err
+		return retrain.Outcome{}, err
 	}
 	r.runID = r.plan.RunID // the recorded one, also in a replay under another workflow id
 	if r.plan.Nothing != "" {
-		out := activities.RetrainOutcome{RunID: r.runID, Outcome: activities.RetrainNothing, Reason: r.plan.Nothing, Ended: workflow.Now(ctx)}
+		out := retrain.Outcome{RunID: r.runID, Outcome: retrain.Nothing, Reason: r.plan.Nothing, Ended: workflow.Now(ctx)}
 		return out, r.log(ctx, "nothing", r.plan.Nothing)
 	}
 	text := fmt.Sprintf("run %s begins: %d problems of %s%s", r.runID, r.plan.NumProblems, r.files(), r.from())
 	if err := r.log(ctx, "start", text); err != nil {
-		return activities.RetrainOutcome{}, err
+		return retrain.Outcome{}, err
 	}
 	result, err := r.train(ctx)
 	if err != nil {
-		return activities.RetrainOutcome{}, err
+		return retrain.Outcome{}, err
 	}
 	r.show(ctx, "comparing the policies")
 	plan := r.plan
 	plan.Config = "" // the run has it
-	var out activities.RetrainOutcome
+	var out retrain.Outcome
 	err = workflow.ExecuteLocalActivity(inline(ctx, "judge the new policy at the gate"), control.JudgeRetrain, activities.JudgeRetrainInput{
 		ID: r.in.ID, Gate: r.in.Gate, Plan: plan, Policy: result.Policy, Stopped: result.Stopped, Now: workflow.Now(ctx),
 	}).Get(ctx, &out)
@@ -86,7 +88,7 @@ func (r *retrain) execute(ctx workflow.Context) (activities.RetrainOutcome, erro
 // train runs the child to its end. It is an ordinary run, which can be paused and
 // stopped; when this workflow is ended without having a say, the run is cancelled
 // and not killed, so that it leaves its summary.
-func (r *retrain) train(ctx workflow.Context) (RunResult, error) {
+func (r *retraining) train(ctx workflow.Context) (RunResult, error) {
 	r.show(ctx, fmt.Sprintf("training: workflow `%s`", RunWorkflowID(r.runID)))
 	config, err := json.Marshal(r.plan.Config)
 	if err != nil {
@@ -97,11 +99,11 @@ func (r *retrain) train(ctx workflow.Context) (RunResult, error) {
 	options.ParentClosePolicy = enums.PARENT_CLOSE_POLICY_REQUEST_CANCEL
 	child = workflow.WithChildOptions(child, options)
 	var out RunResult
-	err = workflow.ExecuteChildWorkflow(child, RLRun, activities.RunInput{RunID: r.runID, Config: config}).Get(child, &out)
+	err = workflow.ExecuteChildWorkflow(child, RLRun, run.Input{RunID: r.runID, Config: config}).Get(child, &out)
 	return out, err
 }
 
-func (r *retrain) files() string {
+func (r *retraining) files() string {
 	if r.plan.NumFiles == 1 {
 		return "one file"
 	}
@@ -109,24 +111,24 @@ func (r *retrain) files() string {
 }
 
 // from says where the run starts.
-func (r *retrain) from() string {
+func (r *retraining) from() string {
 	if r.plan.From == "" {
 		return ", from the recipe's start"
 	}
 	return ", from policy " + r.plan.From
 }
 
-func (r *retrain) log(ctx workflow.Context, kind, text string) error {
+func (r *retraining) log(ctx workflow.Context, kind, text string) error {
 	var control *activities.Control
 	return workflow.ExecuteLocalActivity(inline(ctx, "event log: "+kind), control.LogRetrain, r.event(ctx, kind, text)).Get(ctx, nil)
 }
 
-func (r *retrain) event(ctx workflow.Context, kind, text string) activities.LogRetrainInput {
-	return activities.LogRetrainInput{ID: r.in.ID, Time: workflow.Now(ctx), Kind: kind, Text: text}
+func (r *retraining) event(ctx workflow.Context, kind, text string) retrain.Event {
+	return retrain.Event{ID: r.in.ID, Time: workflow.Now(ctx), Kind: kind, Text: text}
 }
 
 // sayFarewell leaves a last line in the schedule's event log, best effort.
-func (r *retrain) sayFarewell(ctx workflow.Context, kind, text string) {
+func (r *retraining) sayFarewell(ctx workflow.Context, kind, text string) {
 	r.show(ctx, text)
 	ctx, cancel := farewell(ctx, kind)
 	defer cancel()
@@ -138,7 +140,7 @@ func (r *retrain) sayFarewell(ctx workflow.Context, kind, text string) {
 }
 
 // show tells the web UI what the re-training does.
-func (r *retrain) show(ctx workflow.Context, doing string) {
+func (r *retraining) show(ctx workflow.Context, doing string) {
 	text := fmt.Sprintf("**%s**, schedule %s", doing, r.in.ID)
 	if r.plan.NumProblems > 0 {
 		text += fmt.Sprintf("\n\nRun `%s` on %d problems of %s%s; data `%.12s`", r.runID, r.plan.NumProblems, r.files(), r.from(), r.plan.Data.SHA256)
@@ -146,7 +148,7 @@ func (r *retrain) show(ctx workflow.Context, doing string) {
 	workflow.SetCurrentDetails(ctx, text)
 }
 
-func (r *retrain) showOutcome(ctx workflow.Context, out activities.RetrainOutcome) {
+func (r *retraining) showOutcome(ctx workflow.Context, out retrain.Outcome) {
 	text := fmt.Sprintf("**%s**: %s", out.Outcome, out.Reason)
 	if len(out.Verdicts) > 0 {
 		text += fmt.Sprintf("\n\nPolicy %d of run `%s`%s\n\n| gate | passed | |\n|---|---|---|", out.Policy.Version, out.RunID, r.from())

@@ -15,7 +15,7 @@ import (
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 
-	"temper/activities"
+	"temper/internal/retrain"
 )
 
 // DefaultCatchup is how late a re-training may start after an outage of the
@@ -45,7 +45,7 @@ func overlapPolicy(name string) (enums.ScheduleOverlapPolicy, error) {
 // ScheduleSpec is a schedule of re-trainings.
 type ScheduleSpec struct {
 	// Retrain is the argument of each re-training; its ID is the schedule's.
-	Retrain activities.RetrainInput
+	Retrain retrain.Input
 	// Cron lines, with CRON_TZ= in front where the zone is not UTC.
 	Cron []string
 	// Every is an interval; 0 for none.
@@ -62,7 +62,7 @@ type ScheduleSpec struct {
 const minCatchup = 10 * time.Second
 
 // Validate reports everything that is wrong with the times and policies. What the
-// argument says is checked by activities.CheckRetrain, and cron lines by package cron.
+// argument says is checked by retrain.Check, and cron lines by package cron.
 func (s ScheduleSpec) Validate() error {
 	var bad []error
 	if len(s.Cron) == 0 && s.Every == 0 {
@@ -136,7 +136,7 @@ type Schedule struct {
 	Catchup         time.Duration
 	PauseOnFailure  bool
 	// Retrain is the argument; of Schedules only the ID is known.
-	Retrain activities.RetrainInput
+	Retrain retrain.Input
 }
 
 // Schedules lists the schedules whose action is a re-training, by id.

@@ -10,14 +10,17 @@ import (
 	"go.temporal.io/sdk/testsuite"
 
 	"temper/activities"
+	"temper/internal/fault"
+	"temper/internal/retrain"
+	"temper/internal/run"
 	"temper/workflows"
 )
 
 // retrainMethods are what Retrain calls beside its run; see controlMethods.
 type retrainMethods interface {
-	PlanRetrain(context.Context, activities.PlanRetrainInput) (activities.RetrainPlan, error)
-	JudgeRetrain(context.Context, activities.JudgeRetrainInput) (activities.RetrainOutcome, error)
-	LogRetrain(context.Context, activities.LogRetrainInput) error
+	PlanRetrain(context.Context, activities.PlanRetrainInput) (retrain.Plan, error)
+	JudgeRetrain(context.Context, activities.JudgeRetrainInput) (retrain.Outcome, error)
+	LogRetrain(context.Context, retrain.Event) error
 }
 
 var (
@@ -26,34 +29,34 @@ var (
 )
 
 // PlanRetrain finds nothing new in the data "old".
-func (c *fakeControl) PlanRetrain(_ context.Context, in activities.PlanRetrainInput) (activities.RetrainPlan, error) {
+func (c *fakeControl) PlanRetrain(_ context.Context, in activities.PlanRetrainInput) (retrain.Plan, error) {
 	err := c.w.called("plan %s", in.RunID)
 	if in.Retrain.Data[0] == "old" {
-		return activities.RetrainPlan{RunID: in.RunID, Nothing: "nothing new"}, err
+		return retrain.Plan{RunID: in.RunID, Nothing: "nothing new"}, err
 	}
-	return activities.RetrainPlan{RunID: in.RunID, NumProblems: 9, NumFiles: 2, From: "before@7", Config: "name: nightly\n"}, err
+	return retrain.Plan{RunID: in.RunID, NumProblems: 9, NumFiles: 2, From: "before@7", Config: "name: nightly\n"}, err
 }
 
-func (c *fakeControl) JudgeRetrain(_ context.Context, in activities.JudgeRetrainInput) (activities.RetrainOutcome, error) {
+func (c *fakeControl) JudgeRetrain(_ context.Context, in activities.JudgeRetrainInput) (retrain.Outcome, error) {
 	err := c.w.called("judge %s policy %d stopped %v", in.Plan.RunID, in.Policy.Version, in.Stopped)
-	return activities.RetrainOutcome{RunID: in.Plan.RunID, Outcome: activities.RetrainPublished, Reason: "better", Policy: in.Policy}, err
+	return retrain.Outcome{RunID: in.Plan.RunID, Outcome: retrain.Published, Reason: "better", Policy: in.Policy}, err
 }
 
-func (c *fakeControl) LogRetrain(_ context.Context, in activities.LogRetrainInput) error {
-	return c.LogEvent(context.Background(), activities.LogEventInput{Kind: in.ID + "/" + in.Kind, Text: in.Text})
+func (c *fakeControl) LogRetrain(_ context.Context, in retrain.Event) error {
+	return c.LogEvent(context.Background(), run.Event{Kind: in.ID + "/" + in.Kind, Text: in.Text})
 }
 
 const retrainWorkflow = "retrain/nightly-2026-11-21T03:00:00Z"
 
-func retrain(t *testing.T, w *world, data string, change func(*testsuite.TestWorkflowEnvironment)) (activities.RetrainOutcome, error) {
+func runRetrain(t *testing.T, w *world, data string, change func(*testsuite.TestWorkflowEnvironment)) (retrain.Outcome, error) {
 	t.Helper()
 	env := newEnv(t, w)
 	env.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: retrainWorkflow, TaskQueue: workflows.QueueControl})
 	if change != nil {
 		change(env)
 	}
-	env.ExecuteWorkflow(workflows.Retrain, activities.RetrainInput{ID: "nightly", Data: []string{data}})
-	var out activities.RetrainOutcome
+	env.ExecuteWorkflow(workflows.Retrain, retrain.Input{ID: "nightly", Data: []string{data}})
+	var out retrain.Outcome
 	err := env.GetWorkflowError()
 	if err == nil {
 		err = env.GetWorkflowResult(&out)
@@ -72,7 +75,7 @@ func TestRetrain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(2, 1)
 			w.faults = faults
-			out, err := retrain(t, w, "new", nil)
+			out, err := runRetrain(t, w, "new", nil)
 			if err != nil || out.RunID != run || out.Policy.Version != 3 {
 				t.Fatalf("outcome %+v, error %v", out, err)
 			}
@@ -90,8 +93,8 @@ func TestRetrain(t *testing.T) {
 
 func TestRetrainWithoutNewProblems(t *testing.T) {
 	w := newWorld(1)
-	out, err := retrain(t, w, "old", nil)
-	if err != nil || out.Outcome != activities.RetrainNothing || out.Reason != "nothing new" {
+	out, err := runRetrain(t, w, "old", nil)
+	if err != nil || out.Outcome != retrain.Nothing || out.Reason != "nothing new" {
 		t.Errorf("outcome %+v, error %v", out, err)
 	}
 	if w.count("open") != 0 || w.count("judge") != 0 {
@@ -106,8 +109,8 @@ func TestRetrainWithoutNewProblems(t *testing.T) {
 // that asks for it, and publishes nothing.
 func TestRetrainWhoseRunFails(t *testing.T) {
 	w := newWorld(2)
-	w.faults["train 2"] = []error{finalError(activities.ErrTypeDiverged, "loss is NaN")}
-	_, err := retrain(t, w, "new", nil)
+	w.faults["train 2"] = []error{finalError(string(fault.Diverged), "loss is NaN")}
+	_, err := runRetrain(t, w, "new", nil)
 	if err == nil || !strings.Contains(err.Error(), "loss is NaN") || w.count("judge") != 0 {
 		t.Errorf("error %v, calls %v", err, w.log())
 	}
@@ -119,7 +122,7 @@ func TestRetrainWhoseRunFails(t *testing.T) {
 // TestRetrainWhoseRunIsStopped tells the judgement so.
 func TestRetrainWhoseRunIsStopped(t *testing.T) {
 	w := newWorld(3)
-	_, err := retrain(t, w, "new", func(env *testsuite.TestWorkflowEnvironment) {
+	_, err := runRetrain(t, w, "new", func(env *testsuite.TestWorkflowEnvironment) {
 		s := &scenario{t: t, w: w, env: env}
 		s.when("TrainStep", 2, func() {
 			if err := env.SignalWorkflowByID("rl/nightly-2026-11-21T03-00-00Z", workflows.CommandStop, nil); err != nil {
@@ -135,7 +138,7 @@ func TestRetrainWhoseRunIsStopped(t *testing.T) {
 // TestRetrainCancelled ends its run first and judges nothing.
 func TestRetrainCancelled(t *testing.T) {
 	w := newWorld(3)
-	_, err := retrain(t, w, "new", func(env *testsuite.TestWorkflowEnvironment) {
+	_, err := runRetrain(t, w, "new", func(env *testsuite.TestWorkflowEnvironment) {
 		s := &scenario{t: t, w: w, env: env}
 		s.when("TrainStep", 2, env.CancelWorkflow)
 	})

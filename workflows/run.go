@@ -7,6 +7,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"temper/activities"
+	"temper/internal/run"
 )
 
 // Labels of the evaluations of a stage.
@@ -18,31 +19,31 @@ const (
 
 // RunResult is the result of RLRun.
 type RunResult struct {
-	RunID       string            `json:"run_id"`
-	SummaryPath string            `json:"summary_path"`
-	Policy      activities.Policy `json:"policy"`
-	Stopped     bool              `json:"stopped,omitempty"`
+	RunID       string     `json:"run_id"`
+	SummaryPath string     `json:"summary_path"`
+	Policy      run.Policy `json:"policy"`
+	Stopped     bool       `json:"stopped,omitempty"`
 	// Restarted is the run that goes on instead of this one.
 	Restarted string `json:"restarted,omitempty"`
 }
 
 // RLRun executes a run from its configuration to its final policy. Its input is
-// what a person writes; see activities.RunInput.
-func RLRun(ctx workflow.Context, in activities.RunInput) (RunResult, error) {
-	r := &run{in: in, doing: StatePreparing, started: workflow.Now(ctx)}
+// what a person writes; see run.Input.
+func RLRun(ctx workflow.Context, in run.Input) (RunResult, error) {
+	r := &runFlow{in: in, doing: StatePreparing, started: workflow.Now(ctx)}
 	if err := r.setup(ctx); err != nil {
 		return RunResult{}, err
 	}
 	return r.end(ctx, r.execute(ctx))
 }
 
-type run struct {
-	in      activities.RunInput
-	plan    activities.RunPlan
-	ref     activities.RunRef
-	policy  activities.Policy
-	sft     activities.TrainSFTResult
-	reports []activities.StageReport
+type runFlow struct {
+	in      run.Input
+	plan    run.Plan
+	ref     run.Ref
+	policy  run.Policy
+	sft     run.SFTResult
+	reports []run.StageReport
 	started time.Time
 
 	gate       gate
@@ -58,10 +59,10 @@ type run struct {
 	// steps of each stage.
 	skips map[int]string
 	// inherited are those of a fork's parent, by index from 1.
-	inherited map[int]activities.Skip
+	inherited map[int]run.Skip
 	made      []int
 	// next is the run that goes on instead of this one, restarted its id once it does.
-	next      *activities.RunInput
+	next      *run.Input
 	restarted string
 
 	// doing, stage, step, notes and the rest are what the status tells.
@@ -78,7 +79,7 @@ type run struct {
 }
 
 // setup installs the handlers before anything blocks.
-func (r *run) setup(ctx workflow.Context) error {
+func (r *runFlow) setup(ctx workflow.Context) error {
 	if r.in.RunID == "" {
 		r.in.RunID = RunIDFromWorkflowID(workflow.GetInfo(ctx).WorkflowExecution.ID)
 	}
@@ -97,7 +98,7 @@ func (r *run) setup(ctx workflow.Context) error {
 }
 
 // execute is the run. It returns errStop when a stop cut it short.
-func (r *run) execute(ctx workflow.Context) error {
+func (r *runFlow) execute(ctx workflow.Context) error {
 	if err := r.open(ctx); err != nil {
 		return err
 	}
@@ -124,7 +125,7 @@ func (r *run) execute(ctx workflow.Context) error {
 }
 
 // begin makes or takes over the policy that the stages start from.
-func (r *run) begin(ctx workflow.Context) error {
+func (r *runFlow) begin(ctx workflow.Context) error {
 	if r.plan.Fork != nil {
 		return r.takeOver(ctx, *r.plan.Fork)
 	}
@@ -140,7 +141,7 @@ func (r *run) begin(ctx workflow.Context) error {
 }
 
 // evaluateFinal measures what the run's policy has kept of the earlier stages.
-func (r *run) evaluateFinal(ctx workflow.Context) error {
+func (r *runFlow) evaluateFinal(ctx workflow.Context) error {
 	for i := range r.reports {
 		if after := r.reports[i].After; after.Label != "" && after.PolicyVersion == r.policy.Version {
 			r.reports[i].Final = after
@@ -155,7 +156,7 @@ func (r *run) evaluateFinal(ctx workflow.Context) error {
 }
 
 // open freezes the configuration and learns the plan.
-func (r *run) open(ctx workflow.Context) error {
+func (r *runFlow) open(ctx workflow.Context) error {
 	var control *activities.Control
 	if err := workflow.ExecuteLocalActivity(inline(ctx, "open run "+r.in.RunID), control.OpenRun, r.in).Get(ctx, &r.plan); err != nil {
 		return err
@@ -165,15 +166,15 @@ func (r *run) open(ctx workflow.Context) error {
 }
 
 // take goes by the plan that OpenRun gave.
-func (r *run) take() {
-	r.ref = activities.RunRef{RunID: r.plan.RunID, Config: r.plan.Config}
+func (r *runFlow) take() {
+	r.ref = run.Ref{RunID: r.plan.RunID, Config: r.plan.Config}
 	r.notes, r.made = make([]string, len(r.plan.Stages)), make([]int, len(r.plan.Stages))
 	for _, p := range r.plan.Stages {
-		r.reports = append(r.reports, activities.StageReport{Plan: p})
+		r.reports = append(r.reports, run.StageReport{Plan: p})
 	}
 }
 
-func (r *run) prepare(ctx workflow.Context) error {
+func (r *runFlow) prepare(ctx workflow.Context) error {
 	if err := r.gate.pass(ctx); err != nil {
 		return err
 	}
@@ -184,11 +185,11 @@ func (r *run) prepare(ctx workflow.Context) error {
 
 // trainSFT teaches the format in chunks, each ending in a checkpoint and
 // followed by a safe point, and publishes the result as policy 0.
-func (r *run) trainSFT(ctx workflow.Context) error {
+func (r *runFlow) trainSFT(ctx workflow.Context) error {
 	var trainer *activities.Trainer
 	for r.sftStep < r.plan.SFTSteps {
 		to := min(r.sftStep+SFTChunk, r.plan.SFTSteps)
-		var out activities.TrainSFTResult
+		var out run.SFTResult
 		err := r.work(ctx, StateSFT, func(ctx workflow.Context) error {
 			summary := fmt.Sprintf("SFT updates %d-%d of %d", r.sftStep+1, to, r.plan.SFTSteps)
 			return workflow.ExecuteActivity(r.onTrainer(ctx, summary), trainer.TrainSFT,
@@ -205,16 +206,16 @@ func (r *run) trainSFT(ctx workflow.Context) error {
 }
 
 // publish makes a policy of the state after SFT, or of that where a fork begins.
-func (r *run) publish(ctx workflow.Context, step int) error {
+func (r *runFlow) publish(ctx workflow.Context, step int) error {
 	var trainer *activities.Trainer
 	return workflow.ExecuteActivity(r.onTrainer(ctx, fmt.Sprintf("publish policy %d", step)), trainer.PublishPolicy,
 		activities.PublishInput{Run: r.ref, Step: step}).Get(ctx, &r.policy)
 }
 
 // evaluate measures the current policy on the held-out problems of stage i.
-func (r *run) evaluate(ctx workflow.Context, i int, label string) error {
+func (r *runFlow) evaluate(ctx workflow.Context, i int, label string) error {
 	plan := r.reports[i].Plan
-	var out activities.EvalResult
+	var out run.Evaluation
 	err := r.work(ctx, StateEvaluating, func(ctx workflow.Context) error {
 		var rollouts *activities.Rollouts
 		summary := fmt.Sprintf("evaluate policy %d on stage %s, %s", r.policy.Version, plan.Name, label)
@@ -241,7 +242,7 @@ func (r *run) evaluate(ctx workflow.Context, i int, label string) error {
 
 // runStage runs a stage as a child workflow, which has its own page, history
 // and pause button in the web UI, and evaluates what came of it.
-func (r *run) runStage(ctx workflow.Context, i int) error {
+func (r *runFlow) runStage(ctx workflow.Context, i int) error {
 	if err := r.enter(ctx, StateTraining); err != nil {
 		return err
 	}
@@ -289,7 +290,7 @@ func (r *run) runStage(ctx workflow.Context, i int) error {
 
 // passOver leaves out a stage that is to be skipped, or that the parent of a
 // fork has finished.
-func (r *run) passOver(ctx workflow.Context, i int) (bool, error) {
+func (r *runFlow) passOver(ctx workflow.Context, i int) (bool, error) {
 	plan := r.reports[i].Plan
 	if f := r.plan.Fork; f != nil && plan.FirstStep+plan.Steps-1 <= f.Step {
 		r.notes[i] = "made by run " + f.RunID
@@ -309,7 +310,7 @@ func (r *run) passOver(ctx workflow.Context, i int) (bool, error) {
 	return true, r.evaluate(ctx, i, LabelAfter)
 }
 
-func (r *run) runChild(ctx workflow.Context, i int) (StageResult, error) {
+func (r *runFlow) runChild(ctx workflow.Context, i int) (StageResult, error) {
 	r.reports[i].Plan.Offset = r.madeBefore(i)
 	plan := r.reports[i].Plan
 	r.childID = StageWorkflowID(r.plan.RunID, plan.Index, plan.Name)
@@ -326,7 +327,7 @@ func (r *run) runChild(ctx workflow.Context, i int) (StageResult, error) {
 	return out, err
 }
 
-func (r *run) stageInput(plan activities.StagePlan) StageInput {
+func (r *runFlow) stageInput(plan run.Stage) StageInput {
 	next, before := plan.FirstStep, 0
 	if r.plan.Fork != nil {
 		next = max(next, r.plan.Fork.Step+1)
@@ -346,7 +347,7 @@ func (r *run) stageInput(plan activities.StagePlan) StageInput {
 }
 
 // work does what a command may interrupt, and again after an interruption.
-func (r *run) work(ctx workflow.Context, doing State, do func(workflow.Context) error) error {
+func (r *runFlow) work(ctx workflow.Context, doing State, do func(workflow.Context) error) error {
 	return r.gate.work(ctx, func(ctx workflow.Context) error {
 		if err := r.turnTo(ctx, doing); err != nil {
 			return err
@@ -356,7 +357,7 @@ func (r *run) work(ctx workflow.Context, doing State, do func(workflow.Context) 
 }
 
 // enter passes a safe point and shows what the run does next.
-func (r *run) enter(ctx workflow.Context, doing State) error {
+func (r *runFlow) enter(ctx workflow.Context, doing State) error {
 	if err := r.gate.pass(ctx); err != nil {
 		return err
 	}
@@ -364,13 +365,13 @@ func (r *run) enter(ctx workflow.Context, doing State) error {
 }
 
 // turnTo shows what the run does now.
-func (r *run) turnTo(ctx workflow.Context, doing State) error {
+func (r *runFlow) turnTo(ctx workflow.Context, doing State) error {
 	r.doing = doing
 	r.show(ctx)
 	return r.tell(ctx)
 }
 
-func (r *run) onPause(ctx workflow.Context, paused bool) error {
+func (r *runFlow) onPause(ctx workflow.Context, paused bool) error {
 	r.show(ctx)
 	if err := r.tell(ctx); err != nil {
 		return err
@@ -379,7 +380,7 @@ func (r *run) onPause(ctx workflow.Context, paused bool) error {
 }
 
 // save makes a checkpoint between stages; every chunk of SFT ends in one anyway.
-func (r *run) save(ctx workflow.Context) error {
+func (r *runFlow) save(ctx workflow.Context) error {
 	if r.doing == StateSFT || r.doing == StatePreparing {
 		return nil
 	}
@@ -392,10 +393,10 @@ func (r *run) save(ctx workflow.Context) error {
 }
 
 // onTrainer and onRollouts are the options of activities of this run.
-func (r *run) onTrainer(ctx workflow.Context, summary string) workflow.Context {
+func (r *runFlow) onTrainer(ctx workflow.Context, summary string) workflow.Context {
 	return workflow.WithPriority(onTrainer(ctx, summary), priority(r.plan.Priority))
 }
 
-func (r *run) onRollouts(ctx workflow.Context, summary string) workflow.Context {
+func (r *runFlow) onRollouts(ctx workflow.Context, summary string) workflow.Context {
 	return workflow.WithPriority(onRollouts(ctx, summary), priority(r.plan.Priority))
 }

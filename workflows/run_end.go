@@ -9,11 +9,12 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"temper/activities"
+	"temper/internal/run"
 )
 
 // end closes the run in one of three ways: done (or stopped early), cancelled,
 // failed. Whatever happened, the run's folder says so.
-func (r *run) end(ctx workflow.Context, err error) (RunResult, error) {
+func (r *runFlow) end(ctx workflow.Context, err error) (RunResult, error) {
 	r.closing = true
 	defer settle(ctx)
 	if canceled(ctx, err) {
@@ -35,7 +36,7 @@ func (r *run) end(ctx workflow.Context, err error) (RunResult, error) {
 }
 
 // finish writes the summary.
-func (r *run) finish(ctx workflow.Context, stopped bool) error {
+func (r *runFlow) finish(ctx workflow.Context, stopped bool) error {
 	if stopped {
 		if err := logEvent(ctx, r.ref, "stop", "the run was stopped"+who(r.gate.Reason, r.gate.By)); err != nil {
 			return err
@@ -45,7 +46,7 @@ func (r *run) finish(ctx workflow.Context, stopped bool) error {
 		}
 	}
 	var control *activities.Control
-	var out activities.FinishRunResult
+	var out run.FinishResult
 	err := workflow.ExecuteLocalActivity(inline(ctx, "write the summary"), control.FinishRun, r.finishInput(ctx, stopped)).Get(ctx, &out)
 	if err != nil {
 		return err
@@ -56,7 +57,7 @@ func (r *run) finish(ctx workflow.Context, stopped bool) error {
 
 // startNext starts the run that a restart asked for. It belongs to nobody: this
 // run ends, and what becomes of the other is its own affair.
-func (r *run) startNext(ctx workflow.Context) error {
+func (r *runFlow) startNext(ctx workflow.Context) error {
 	if r.next == nil {
 		return nil
 	}
@@ -73,20 +74,20 @@ func (r *run) startNext(ctx workflow.Context) error {
 	return logEvent(ctx, r.ref, CommandRestart, fmt.Sprintf("run %s goes on from step %d", r.restarted, from.Step))
 }
 
-func (r *run) finishInput(ctx workflow.Context, stopped bool) activities.FinishRunInput {
+func (r *runFlow) finishInput(ctx workflow.Context, stopped bool) activities.FinishRunInput {
 	in := activities.FinishRunInput{
 		Run: r.ref, Started: r.started, Ended: workflow.Now(ctx),
 		SFT: r.sft, Stages: r.reports, Policy: r.policy, Stopped: stopped, Restarted: r.restarted,
 	}
 	if f := r.plan.Fork; f != nil {
-		in.Fork = &activities.ForkFrom{RunID: f.RunID, Step: f.Step}
+		in.Fork = &run.ForkFrom{RunID: f.RunID, Step: f.Step}
 	}
 	return in
 }
 
 // sayFarewell leaves a last line in the event log, and with summary the numbers
 // so far. It is best effort: a run that cannot write still ends.
-func (r *run) sayFarewell(ctx workflow.Context, kind, text string, summary bool) {
+func (r *runFlow) sayFarewell(ctx workflow.Context, kind, text string, summary bool) {
 	ctx, cancel := farewell(ctx, "last words: "+kind)
 	defer cancel()
 	var control *activities.Control
@@ -98,7 +99,7 @@ func (r *run) sayFarewell(ctx workflow.Context, kind, text string, summary bool)
 			return
 		}
 	}
-	err := workflow.ExecuteLocalActivity(ctx, control.LogEvent, activities.LogEventInput{
+	err := workflow.ExecuteLocalActivity(ctx, control.LogEvent, run.Event{
 		Run: r.ref, Time: workflow.Now(ctx), Kind: kind, Text: text,
 	}).Get(ctx, nil)
 	if err == nil && summary {
@@ -110,7 +111,7 @@ func (r *run) sayFarewell(ctx workflow.Context, kind, text string, summary bool)
 }
 
 // openAgain learns the plan for a run that is cancelled.
-func (r *run) openAgain(ctx workflow.Context, cancelled bool) error {
+func (r *runFlow) openAgain(ctx workflow.Context, cancelled bool) error {
 	if !cancelled {
 		return errors.New("nothing was opened")
 	}
@@ -123,7 +124,7 @@ func (r *run) openAgain(ctx workflow.Context, cancelled bool) error {
 }
 
 // forward hands the state to the running stage, one at a time and in order.
-func (r *run) forward(ctx workflow.Context) {
+func (r *runFlow) forward(ctx workflow.Context) {
 	if err := r.forwarding.Lock(ctx); err != nil {
 		return // cancelled: the stage is being cancelled, too
 	}
@@ -137,7 +138,7 @@ func (r *run) forward(ctx workflow.Context) {
 }
 
 // stageTold notes that the stage stands at a safe point or goes on.
-func (r *run) stageTold(ctx workflow.Context, from workflow.ReceiveChannel) bool {
+func (r *runFlow) stageTold(ctx workflow.Context, from workflow.ReceiveChannel) bool {
 	var news stageNews
 	if !from.ReceiveAsync(&news) {
 		return false
@@ -157,7 +158,7 @@ func (r *run) stageTold(ctx workflow.Context, from workflow.ReceiveChannel) bool
 	return true
 }
 
-func (r *run) show(ctx workflow.Context) {
+func (r *runFlow) show(ctx workflow.Context) {
 	workflow.SetCurrentDetails(ctx, r.status().details())
 }
 
@@ -165,7 +166,7 @@ func (r *run) show(ctx workflow.Context) {
 // stage, and whoever wants the steps asks it. One signal per step would cost
 // the run three events and a workflow task each, for a number that is looked
 // at now and then.
-func (r *run) status() RunStatus {
+func (r *runFlow) status() RunStatus {
 	s := RunStatus{
 		RunID: r.in.RunID, State: stateOf(&r.gate, r.doing), Child: r.childID,
 		Stage: r.stage, Step: r.last.Step, NumSteps: r.plan.NumSteps(),
@@ -177,7 +178,7 @@ func (r *run) status() RunStatus {
 		s.Checkpoint = &r.saved
 	}
 	if f := r.plan.Fork; f != nil {
-		s.Fork = &activities.ForkFrom{RunID: f.RunID, Step: f.Step}
+		s.Fork = &run.ForkFrom{RunID: f.RunID, Step: f.Step}
 	}
 	for i, report := range r.reports {
 		note := r.notes[i]
@@ -192,7 +193,7 @@ func (r *run) status() RunStatus {
 	return s
 }
 
-func stageStatus(report activities.StageReport, note string) StageStatus {
+func stageStatus(report run.StageReport, note string) StageStatus {
 	s := StageStatus{Name: report.Plan.Name, Steps: report.Plan.Steps, Note: note}
 	if report.Before.Label != "" {
 		s.Before = outcomeOf(report.Before)

@@ -13,8 +13,9 @@ import (
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/worker"
 
-	"temper/activities"
 	"temper/internal/blob"
+	"temper/internal/fault"
+	"temper/internal/run"
 	"temper/workflows"
 )
 
@@ -36,7 +37,7 @@ func newEnv(t *testing.T, w *world) *testsuite.TestWorkflowEnvironment {
 func patient() worker.Options { return worker.Options{DeadlockDetectionTimeout: time.Minute} }
 
 func runDemo(env *testsuite.TestWorkflowEnvironment) {
-	env.ExecuteWorkflow(workflows.RLRun, activities.RunInput{RunID: "demo"})
+	env.ExecuteWorkflow(workflows.RLRun, run.Input{RunID: "demo"})
 }
 
 func resultOf(t *testing.T, env *testsuite.TestWorkflowEnvironment) workflows.RunResult {
@@ -123,7 +124,7 @@ func TestRunIDComesFromTheWorkflowID(t *testing.T) {
 	w := newWorld(1)
 	env := newEnv(t, w)
 	env.SetStartWorkflowOptions(startOptions("rl/night run"))
-	env.ExecuteWorkflow(workflows.RLRun, activities.RunInput{})
+	env.ExecuteWorkflow(workflows.RLRun, run.Input{})
 	if got := resultOf(t, env).RunID; got != "night-run" {
 		t.Errorf("run id %q, want night-run", got)
 	}
@@ -168,11 +169,11 @@ func TestAnOutageOfTheStoreIsWaitedFor(t *testing.T) {
 
 func TestFinalErrorsFailTheRunAtOnce(t *testing.T) {
 	for call, kind := range map[string]string{
-		"open":                       activities.ErrTypeInvalidConfig,
-		"prepare":                    activities.ErrTypeDataset,
-		"train 1":                    activities.ErrTypeDiverged,
-		"eval stage 1 before with 0": activities.ErrTypeCorrupt,
-		"batch 1":                    activities.ErrTypeStore,
+		"open":                       string(fault.InvalidConfig),
+		"prepare":                    string(fault.Dataset),
+		"train 1":                    string(fault.Diverged),
+		"eval stage 1 before with 0": string(fault.Corrupt),
+		"batch 1":                    string(fault.Store),
 	} {
 		t.Run(kind, func(t *testing.T) {
 			w := newWorld(1)

@@ -7,15 +7,16 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"temper/activities"
+	"temper/internal/run"
 )
 
 // StageInput is one stage of a run and how far it has come.
 type StageInput struct {
-	Run             activities.RunRef    `json:"run"`
-	Plan            activities.StagePlan `json:"plan"`
-	NumSteps        int                  `json:"num_steps"` // of the run
-	CheckpointEvery int                  `json:"checkpoint_every"`
-	NumShards       int                  `json:"num_shards"`
+	Run             run.Ref   `json:"run"`
+	Plan            run.Stage `json:"plan"`
+	NumSteps        int       `json:"num_steps"` // of the run
+	CheckpointEvery int       `json:"checkpoint_every"`
+	NumShards       int       `json:"num_shards"`
 	// StepsPerExecution is the number of steps before the stage continues as new.
 	StepsPerExecution int  `json:"steps_per_execution"`
 	SearchAttributes  bool `json:"search_attributes,omitempty"`
@@ -33,13 +34,13 @@ type StageInput struct {
 // StageProgress is how far a stage has come.
 type StageProgress struct {
 	// NextStep is counted through the run.
-	NextStep int               `json:"next_step"`
-	Policy   activities.Policy `json:"policy"`
-	Gate     gateState         `json:"gate"`
+	NextStep int        `json:"next_step"`
+	Policy   run.Policy `json:"policy"`
+	Gate     gateState  `json:"gate"`
 	// Filtered is true once the stage's problems were filtered.
-	Filtered bool                    `json:"filtered,omitempty"`
-	Filter   activities.FilterResult `json:"filter"`
-	Last     StepNumbers             `json:"last"`
+	Filtered bool             `json:"filtered,omitempty"`
+	Filter   run.FilterResult `json:"filter"`
+	Last     StepNumbers      `json:"last"`
 	// StepSeconds is the running mean of step times.
 	StepSeconds float64 `json:"step_seconds"`
 	// Made counts the steps of this stage, Saved is the last that has a checkpoint.
@@ -49,8 +50,8 @@ type StageProgress struct {
 
 // StageResult is what the run needs of a finished stage.
 type StageResult struct {
-	Policy activities.Policy       `json:"policy"`
-	Filter activities.FilterResult `json:"filter"`
+	Policy run.Policy       `json:"policy"`
+	Filter run.FilterResult `json:"filter"`
 	// Step is the last finished step, counted through the run.
 	Step int         `json:"step"`
 	Last StepNumbers `json:"last"`
@@ -253,7 +254,7 @@ func (s *stage) continueAsNew(ctx workflow.Context) error {
 func (s *stage) cut(ctx workflow.Context, cause error) (kind, note string, err error) {
 	kind, why := CommandStop, who(s.gate.Reason, s.gate.By)
 	if errors.Is(cause, errSkip) {
-		kind, why = activities.EventSkip, s.gate.SkipWhy
+		kind, why = run.EventSkip, s.gate.SkipWhy
 	}
 	note = fmt.Sprintf("%v before step %d%s", cause, s.at.NextStep, why)
 	return kind, note, logEvent(ctx, s.in.Run, kind, fmt.Sprintf("stage %s: %s", s.in.Plan.Name, note))

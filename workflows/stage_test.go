@@ -10,13 +10,13 @@ import (
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
 
-	"temper/activities"
+	"temper/internal/run"
 	"temper/workflows"
 )
 
 func stageInput(w *world, perExecution int) workflows.StageInput {
 	return workflows.StageInput{
-		Run: activities.RunRef{RunID: "demo"}, Plan: w.plan.Stages[0], NumSteps: w.plan.NumSteps(),
+		Run: run.Ref{RunID: "demo"}, Plan: w.plan.Stages[0], NumSteps: w.plan.NumSteps(),
 		CheckpointEvery: 2, NumShards: 1, StepsPerExecution: perExecution,
 		Progress: workflows.StageProgress{NextStep: 1},
 	}

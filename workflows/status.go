@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"temper/activities"
+	"temper/internal/run"
 )
 
 // State says what a run or a stage is doing.
@@ -55,8 +56,8 @@ type RunStatus struct {
 	Checkpoint *int `json:"checkpoint,omitempty"`
 	// Fork is the checkpoint that the run began with, Restarted the run that goes
 	// on instead of it.
-	Fork      *activities.ForkFrom `json:"fork,omitempty"`
-	Restarted string               `json:"restarted,omitempty"`
+	Fork      *run.ForkFrom `json:"fork,omitempty"`
+	Restarted string        `json:"restarted,omitempty"`
 	// Priority among runs, 1 (first) to 5; 0 = the middle.
 	Priority int `json:"priority,omitempty"`
 	// Stages lists accuracy and tool errors of every stage, as far as measured.
@@ -82,7 +83,7 @@ type Outcome struct {
 	ToolErrorRate float64 `json:"tool_error_rate"`
 }
 
-func outcomeOf(e activities.EvalResult) *Outcome {
+func outcomeOf(e run.Evaluation) *Outcome {
 	return &Outcome{Accuracy: e.Accuracy, ToolErrorRate: e.ToolErrorRate}
 }
 

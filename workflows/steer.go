@@ -9,10 +9,11 @@ import (
 
 	"temper/activities"
 	"temper/internal/config"
+	"temper/internal/run"
 )
 
 // handlers are the commands that a run carries out beside those of its gate.
-func (r *run) handlers() map[string]handler {
+func (r *runFlow) handlers() map[string]handler {
 	return map[string]handler{
 		CommandCheckpoint:  {refuse: r.refuseUnopened, apply: r.saveNow},
 		CommandSkipStage:   {refuse: r.refuseSkip, apply: r.skipStage},
@@ -22,7 +23,7 @@ func (r *run) handlers() map[string]handler {
 	}
 }
 
-func (r *run) refuseUnopened(Command) error {
+func (r *runFlow) refuseUnopened(Command) error {
 	switch {
 	case r.ref.RunID == "":
 		return fmt.Errorf("the run has not read its configuration yet: try again in a moment")
@@ -32,7 +33,7 @@ func (r *run) refuseUnopened(Command) error {
 	return nil
 }
 
-func (r *run) saveNow(ctx workflow.Context, c Command) (string, error) {
+func (r *runFlow) saveNow(ctx workflow.Context, c Command) (string, error) {
 	if got, ok := r.ask(ctx, order{Name: CommandCheckpoint, Command: c}); ok {
 		return got.Answer, nil
 	}
@@ -44,7 +45,7 @@ func (r *run) saveNow(ctx workflow.Context, c Command) (string, error) {
 }
 
 // stageNamed finds a stage by name; an empty one is the current stage.
-func (r *run) stageNamed(name string) (int, error) {
+func (r *runFlow) stageNamed(name string) (int, error) {
 	var names []string
 	for i, report := range r.reports {
 		if report.Plan.Name == name || name == "" && report.Plan.Index == r.stage {
@@ -58,7 +59,7 @@ func (r *run) stageNamed(name string) (int, error) {
 	return 0, fmt.Errorf("no stage %q: the run has %s", name, strings.Join(names, ", "))
 }
 
-func (r *run) refuseSkip(c Command) error {
+func (r *runFlow) refuseSkip(c Command) error {
 	if err := r.refuseUnopened(c); err != nil {
 		return err
 	}
@@ -74,7 +75,7 @@ func (r *run) refuseSkip(c Command) error {
 	return nil
 }
 
-func (r *run) skipStage(ctx workflow.Context, c Command) (string, error) {
+func (r *runFlow) skipStage(ctx workflow.Context, c Command) (string, error) {
 	i, err := r.stageNamed(c.Stage)
 	if err != nil {
 		return "", refused(err)
@@ -89,10 +90,10 @@ func (r *run) skipStage(ctx workflow.Context, c Command) (string, error) {
 	r.skips[i] = "skipped" + who(c.Reason, c.By)
 	r.show(ctx)
 	text := fmt.Sprintf("stage %s will be skipped", name)
-	return text, logSkip(ctx, r.ref, activities.Skip{Stage: i + 1, Why: r.skips[i]}, text+who(c.Reason, c.By))
+	return text, logSkip(ctx, r.ref, run.Skip{Stage: i + 1, Why: r.skips[i]}, text+who(c.Reason, c.By))
 }
 
-func (r *run) refuseRepeat(c Command) error {
+func (r *runFlow) refuseRepeat(c Command) error {
 	if err := r.refuseUnopened(c); err != nil {
 		return err
 	}
@@ -100,7 +101,7 @@ func (r *run) refuseRepeat(c Command) error {
 	return err
 }
 
-func (r *run) repeatStage(ctx workflow.Context, c Command) (string, error) {
+func (r *runFlow) repeatStage(ctx workflow.Context, c Command) (string, error) {
 	i, err := r.stageNamed(c.Stage)
 	if err != nil {
 		return "", refused(err)
@@ -114,7 +115,7 @@ func (r *run) repeatStage(ctx workflow.Context, c Command) (string, error) {
 	return fmt.Sprintf("stage %s is run once more as %s, steps %d-%d", source, last.Name, last.FirstStep, last.FirstStep+last.Steps-1), nil
 }
 
-func (r *run) refuseAmend(c Command) error {
+func (r *runFlow) refuseAmend(c Command) error {
 	if err := r.refuseUnopened(c); err != nil {
 		return err
 	}
@@ -127,7 +128,7 @@ func (r *run) refuseAmend(c Command) error {
 	return nil
 }
 
-func (r *run) amendRun(ctx workflow.Context, c Command) (string, error) {
+func (r *runFlow) amendRun(ctx workflow.Context, c Command) (string, error) {
 	out, err := r.amendBy(ctx, c, amendOrder{Amendment: config.Amendment{FromStep: c.FromStep, Set: c.Set}})
 	if err != nil {
 		return "", err
@@ -136,7 +137,7 @@ func (r *run) amendRun(ctx workflow.Context, c Command) (string, error) {
 }
 
 // amendBy has the stage, or else the run itself, change the configuration.
-func (r *run) amendBy(ctx workflow.Context, c Command, a amendOrder) (activities.AmendRunResult, error) {
+func (r *runFlow) amendBy(ctx workflow.Context, c Command, a amendOrder) (run.Amended, error) {
 	a.Amendment.Reason, a.Amendment.By, a.Amendment.At = c.Reason, c.By, stamp(ctx)
 	out, err := r.amend(ctx, a)
 	if err != nil {
@@ -147,12 +148,12 @@ func (r *run) amendBy(ctx workflow.Context, c Command, a amendOrder) (activities
 	return out, logEvent(ctx, r.ref, CommandAmend, out.Text+who(c.Reason, c.By))
 }
 
-func (r *run) amend(ctx workflow.Context, a amendOrder) (activities.AmendRunResult, error) {
+func (r *runFlow) amend(ctx workflow.Context, a amendOrder) (run.Amended, error) {
 	r.gate.busy++ // no stage begins meanwhile
 	defer func() { r.gate.busy-- }()
 	if got, ok := r.ask(ctx, order{Name: CommandAmend, Amendment: &a}); ok {
 		if got.Refused != "" {
-			return activities.AmendRunResult{}, refused(fmt.Errorf("%s", got.Refused))
+			return run.Amended{}, refused(fmt.Errorf("%s", got.Refused))
 		}
 		return *got.Amended, nil
 	}
@@ -166,7 +167,7 @@ func (r *run) amend(ctx workflow.Context, a amendOrder) (activities.AmendRunResu
 
 // adopt goes on under an amended configuration: later stages may be longer or
 // begin later, and stages may have been added.
-func (r *run) adopt(out activities.AmendRunResult) {
+func (r *runFlow) adopt(out run.Amended) {
 	r.ref.Config, r.plan.CheckpointEvery = out.Config, out.CheckpointEvery
 	r.plan.Stages = out.Stages
 	for i, p := range out.Stages {
@@ -175,7 +176,7 @@ func (r *run) adopt(out activities.AmendRunResult) {
 			r.reports[i].Plan = p
 			continue
 		}
-		again := activities.StageReport{Plan: p, Before: r.reports[p.Source()-1].Before}
+		again := run.StageReport{Plan: p, Before: r.reports[p.Source()-1].Before}
 		r.reports, r.notes, r.made = append(r.reports, again), append(r.notes, ""), append(r.made, 0)
 	}
 }
@@ -186,7 +187,7 @@ type amendOrder struct {
 }
 
 // carryOut stores the amendment, from the earliest step on where none is named.
-func (a amendOrder) carryOut(ctx workflow.Context, run activities.RunRef, earliest int) (out activities.AmendRunResult, err error) {
+func (a amendOrder) carryOut(ctx workflow.Context, ref run.Ref, earliest int) (out run.Amended, err error) {
 	switch from := a.Amendment.FromStep; {
 	case from == 0:
 		a.Amendment.FromStep = earliest
@@ -195,11 +196,11 @@ func (a amendOrder) carryOut(ctx workflow.Context, run activities.RunRef, earlie
 	}
 	var control *activities.Control
 	err = workflow.ExecuteLocalActivity(inline(ctx, fmt.Sprintf("amend the configuration from step %d", a.Amendment.FromStep)), control.AmendRun,
-		activities.AmendRunInput{Run: run, Amendment: a.Amendment}).Get(ctx, &out)
+		activities.AmendRunInput{Run: ref, Amendment: a.Amendment}).Get(ctx, &out)
 	return out, err
 }
 
-func (r *run) refuseRestart(c Command) error {
+func (r *runFlow) refuseRestart(c Command) error {
 	if err := r.refuseUnopened(c); err != nil {
 		return err
 	}
@@ -210,13 +211,13 @@ func (r *run) refuseRestart(c Command) error {
 }
 
 // forkFrom reads where a restart begins; nothing said is the best checkpoint.
-func forkFrom(runID string, from Checkpoint) (*activities.ForkFrom, error) {
-	f := &activities.ForkFrom{RunID: runID}
+func forkFrom(runID string, from Checkpoint) (*run.ForkFrom, error) {
+	f := &run.ForkFrom{RunID: runID}
 	switch from {
-	case "", activities.FromBest:
-		f.From = activities.FromBest
-	case activities.FromLast:
-		f.From = activities.FromLast
+	case "", run.FromBest:
+		f.From = run.FromBest
+	case run.FromLast:
+		f.From = run.FromLast
 	default:
 		step, err := strconv.Atoi(string(from))
 		if err != nil || step < 0 {
@@ -229,12 +230,12 @@ func forkFrom(runID string, from Checkpoint) (*activities.ForkFrom, error) {
 
 // restart checks that the other run can begin, ends this one and has end start
 // the other.
-func (r *run) restart(ctx workflow.Context, c Command) (string, error) {
+func (r *runFlow) restart(ctx workflow.Context, c Command) (string, error) {
 	from, err := forkFrom(r.ref.RunID, c.From)
 	if err != nil {
 		return "", refused(err)
 	}
-	next := activities.RunInput{RunID: c.RunID, Fork: from, Set: c.Set, Priority: r.plan.Priority}
+	next := run.Input{RunID: c.RunID, Fork: from, Set: c.Set, Priority: r.plan.Priority}
 	if next.RunID == "" {
 		next.RunID = r.successor(ctx)
 	}
@@ -257,14 +258,14 @@ func (r *run) restart(ctx workflow.Context, c Command) (string, error) {
 }
 
 // successor makes the id of the run that goes on instead of this one.
-func (r *run) successor(ctx workflow.Context) string {
+func (r *runFlow) successor(ctx workflow.Context) string {
 	suffix := "-r" + workflow.Now(ctx).UTC().Format("0102150405")
 	id := r.ref.RunID
 	return id[:min(len(id), maxRunID-len(suffix))] + suffix
 }
 
 // madeBefore counts the steps that earlier runs of a stage's problems made.
-func (r *run) madeBefore(i int) int {
+func (r *runFlow) madeBefore(i int) int {
 	n := 0
 	for j := range i {
 		if r.reports[j].Plan.Source() == r.reports[i].Plan.Source() {

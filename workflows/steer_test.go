@@ -11,7 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.temporal.io/sdk/testsuite"
 
-	"temper/activities"
+	"temper/internal/fault"
+	"temper/internal/run"
 	"temper/workflows"
 )
 
@@ -164,10 +165,10 @@ func TestSkipOfTheCurrentAndOfALaterStage(t *testing.T) {
 	if diff := cmp.Diff(want, w.events); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
-	skips := []activities.Skip{
+	skips := []run.Skip{
 		{Stage: 1, After: 1, Why: "skipped before step 2: solved"}, {Stage: 2, Why: "skipped: not needed (by ann)"},
 	}
-	slices.SortFunc(w.skips, func(a, b activities.Skip) int { return a.Stage - b.Stage })
+	slices.SortFunc(w.skips, func(a, b run.Skip) int { return a.Stage - b.Stage })
 	if diff := cmp.Diff(skips, w.skips); diff != "" {
 		t.Errorf("recorded for forks (-want +got):\n%s", diff)
 	}
@@ -250,7 +251,7 @@ func TestAmendmentBeforeTheFirstStage(t *testing.T) {
 // TestRefusedAmendmentChangesNothing: the update fails with the activity's words.
 func TestRefusedAmendmentChangesNothing(t *testing.T) {
 	w := newWorld(2)
-	w.faults["amend from 2"] = []error{finalError(activities.ErrTypeInvalidConfig, "seed: cannot be changed on the way")}
+	w.faults["amend from 2"] = []error{finalError(string(fault.InvalidConfig), "seed: cannot be changed on the way")}
 	s := newScenario(t, w)
 	var got *answer
 	s.when("TrainStep", 1, func() { got = s.update(runWorkflow, workflows.CommandAmend, command(t, `{"set": {"seed": 2}}`)) })
@@ -270,7 +271,7 @@ func TestRestartStartsTheOtherRun(t *testing.T) {
 	s := newScenario(t, w)
 	var got *answer
 	s.when("TrainStep", 2, func() {
-		w.plan.Fork = &activities.ForkPlan{RunID: "demo", Step: 2} // for the other run
+		w.plan.Fork = &run.ForkPlan{RunID: "demo", Step: 2} // for the other run
 		got = s.update(runWorkflow, workflows.CommandRestart,
 			command(t, `{"from": "best", "set": {"rl.optimizer.lr": 1e-5}, "run_id": "again", "reason": "collapse"}`))
 	})
@@ -327,9 +328,9 @@ func TestSkipOfAStageThatIsOver(t *testing.T) {
 // measured, the stage from its middle on.
 func TestForkBeginsBehindItsCheckpoint(t *testing.T) {
 	w := newWorld(3, 2, 1)
-	before := activities.EvalResult{Label: "before", Accuracy: 0.125}
-	w.plan.Fork = &activities.ForkPlan{RunID: "parent", Step: 4, Made: []int{3, 1, 0}, Reports: []activities.StageReport{
-		{Before: before, After: activities.EvalResult{Label: "after", PolicyVersion: 3}}, {Before: before}, {Before: before},
+	before := run.Evaluation{Label: "before", Accuracy: 0.125}
+	w.plan.Fork = &run.ForkPlan{RunID: "parent", Step: 4, Made: []int{3, 1, 0}, Reports: []run.StageReport{
+		{Before: before, After: run.Evaluation{Label: "after", PolicyVersion: 3}}, {Before: before}, {Before: before},
 	}}
 	w.plan.Priority = 2
 	s := newScenario(t, w)
@@ -356,28 +357,28 @@ func TestForkBeginsBehindItsCheckpoint(t *testing.T) {
 // ends at the same step, one that had ended by the fork's step is not begun, one
 // that was to be left out is left out.
 func TestForkSkipsWhatItsParentSkipped(t *testing.T) {
-	after := activities.EvalResult{Label: "after", PolicyVersion: 1}
+	after := run.Evaluation{Label: "after", PolicyVersion: 1}
 	for name, tt := range map[string]struct {
-		skips []activities.Skip
+		skips []run.Skip
 		want  []string
 	}{
 		"in the middle": {
-			[]activities.Skip{{Stage: 1, After: 2, Why: "solved"}},
+			[]run.Skip{{Stage: 1, After: 2, Why: "solved"}},
 			[]string{"select 2/2", "eval stage 1 after with 2", "select 4/1", "select 5/2", "eval stage 2 after with 5", "eval stage 1 final with 5"},
 		},
 		"at the fork": {
-			[]activities.Skip{{Stage: 1, After: 1, Why: "solved"}},
+			[]run.Skip{{Stage: 1, After: 1, Why: "solved"}},
 			[]string{"select 4/1", "select 5/2", "eval stage 2 after with 5", "eval stage 1 final with 5"},
 		},
 		"a later one": {
-			[]activities.Skip{{Stage: 2, Why: "not needed"}},
+			[]run.Skip{{Stage: 2, Why: "not needed"}},
 			[]string{"select 2/2", "select 3/3", "eval stage 1 after with 3", "eval stage 2 after with 3"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(3, 2)
-			w.plan.Fork = &activities.ForkPlan{
-				RunID: "parent", Step: 1, Made: []int{1, 0}, Skips: tt.skips, Reports: []activities.StageReport{{After: after}, {}},
+			w.plan.Fork = &run.ForkPlan{
+				RunID: "parent", Step: 1, Made: []int{1, 0}, Skips: tt.skips, Reports: []run.StageReport{{After: after}, {}},
 			}
 			s := newScenario(t, w)
 			s.run()

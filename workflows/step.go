@@ -6,15 +6,16 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"temper/activities"
+	"temper/internal/run"
 )
 
 // StepInput says which step to make and from which policy.
 type StepInput struct {
-	Run      activities.RunRef    `json:"run"`
-	Stage    activities.StagePlan `json:"stage"`
-	Step     int                  `json:"step"`
-	NumSteps int                  `json:"num_steps"`
-	Policy   activities.Policy    `json:"policy"`
+	Run      run.Ref    `json:"run"`
+	Stage    run.Stage  `json:"stage"`
+	Step     int        `json:"step"`
+	NumSteps int        `json:"num_steps"`
+	Policy   run.Policy `json:"policy"`
 	// Save asks for a checkpoint after the update.
 	Save      bool `json:"save,omitempty"`
 	NumShards int  `json:"num_shards"`
@@ -22,8 +23,8 @@ type StepInput struct {
 
 // StepResult is the policy that the step published and its numbers.
 type StepResult struct {
-	Policy  activities.Policy `json:"policy"`
-	Numbers StepNumbers       `json:"numbers"`
+	Policy  run.Policy  `json:"policy"`
+	Numbers StepNumbers `json:"numbers"`
 }
 
 // RLStep makes one step: select, sample, build the batch, train and publish,
@@ -75,7 +76,7 @@ func (s *step) selectProblems(ctx workflow.Context) ([]string, error) {
 }
 
 // sample asks every shard for its part of the problems at once and adds up.
-func (s *step) sample(ctx workflow.Context, problems []string) (activities.SampleGroupsResult, error) {
+func (s *step) sample(ctx workflow.Context, problems []string) (run.Sampled, error) {
 	var rollouts *activities.Rollouts
 	var futures []workflow.Future
 	for i, ids := range shard(problems, s.in.NumShards) {
@@ -84,9 +85,9 @@ func (s *step) sample(ctx workflow.Context, problems []string) (activities.Sampl
 			Run: s.in.Run, Stage: s.in.Stage.Source(), Step: s.in.Step, ProblemIDs: ids, Policy: s.in.Policy,
 		}))
 	}
-	var sum activities.SampleGroupsResult
+	var sum run.Sampled
 	for _, f := range futures {
-		var part activities.SampleGroupsResult
+		var part run.Sampled
 		if err := f.Get(ctx, &part); err != nil {
 			return sum, err
 		}
@@ -95,9 +96,9 @@ func (s *step) sample(ctx workflow.Context, problems []string) (activities.Sampl
 	return sum, nil
 }
 
-func (s *step) buildBatch(ctx workflow.Context, problems []string) (activities.BuildBatchResult, error) {
+func (s *step) buildBatch(ctx workflow.Context, problems []string) (run.BuiltBatch, error) {
 	var control *activities.Control
-	var out activities.BuildBatchResult
+	var out run.BuiltBatch
 	err := workflow.ExecuteLocalActivity(inline(ctx, fmt.Sprintf("step %d: build the batch of %d problems", s.in.Step, len(problems))), control.BuildBatch, activities.BuildBatchInput{
 		Run: s.in.Run, Stage: s.in.Stage.Source(), Step: s.in.Step, ProblemIDs: problems,
 	}).Get(ctx, &out)
@@ -105,13 +106,13 @@ func (s *step) buildBatch(ctx workflow.Context, problems []string) (activities.B
 	return out, err
 }
 
-func (s *step) train(ctx workflow.Context, batch activities.BuildBatchResult) (activities.TrainStepResult, error) {
+func (s *step) train(ctx workflow.Context, batch run.BuiltBatch) (run.Trained, error) {
 	var trainer *activities.Trainer
 	in := activities.TrainStepInput{Run: s.in.Run, Stage: s.in.Stage.Source(), Step: s.in.Step, Save: s.in.Save}
 	if batch.Samples > 0 {
 		in.Batch = batch.Batch
 	}
-	var out activities.TrainStepResult
+	var out run.Trained
 	ctx = onTrainer(ctx, fmt.Sprintf("step %d: train on %d samples", s.in.Step, batch.Samples))
 	err := workflow.ExecuteActivity(ctx, trainer.TrainStep, in).Get(ctx, &out)
 	return out, err
@@ -129,7 +130,7 @@ func shard(ids []string, n int) [][]string {
 
 // addSampled adds a shard. Shards run side by side: the wall time and its split
 // are those of the slowest one.
-func addSampled(sum, part activities.SampleGroupsResult) activities.SampleGroupsResult {
+func addSampled(sum, part run.Sampled) run.Sampled {
 	sum.Groups += part.Groups
 	sum.Reused += part.Reused
 	sum.Trajectories += part.Trajectories

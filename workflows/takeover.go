@@ -5,12 +5,12 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
-	"temper/activities"
+	"temper/internal/run"
 )
 
 // takeOver begins a fork: its parent has made the steps up to the checkpoint and
 // measured them.
-func (r *run) takeOver(ctx workflow.Context, f activities.ForkPlan) error {
+func (r *runFlow) takeOver(ctx workflow.Context, f run.ForkPlan) error {
 	r.sftStep, r.saved = r.plan.SFTSteps, f.Step
 	for i := range r.reports {
 		if i < len(f.Reports) {
@@ -23,7 +23,7 @@ func (r *run) takeOver(ctx workflow.Context, f activities.ForkPlan) error {
 		}
 	}
 	r.last.Step = f.Step
-	r.inherited = map[int]activities.Skip{}
+	r.inherited = map[int]run.Skip{}
 	for _, skip := range f.Skips {
 		r.inherited[skip.Stage] = skip
 	}
@@ -38,14 +38,14 @@ func (r *run) takeOver(ctx workflow.Context, f activities.ForkPlan) error {
 
 // inheritedSkip is what the parent of a fork was told of a stage, by its index
 // from 1.
-func (r *run) inheritedSkip(index int) (activities.Skip, bool) {
+func (r *runFlow) inheritedSkip(index int) (run.Skip, bool) {
 	skip, ok := r.inherited[index]
 	return skip, ok
 }
 
 // passInherited leaves out a stage that ended in the parent where the fork
 // begins, or before, or that the parent was to leave out.
-func (r *run) passInherited(ctx workflow.Context, i int) (bool, error) {
+func (r *runFlow) passInherited(ctx workflow.Context, i int) (bool, error) {
 	plan := r.reports[i].Plan
 	skip, ok := r.inheritedSkip(plan.Index)
 	if !ok {
@@ -56,7 +56,7 @@ func (r *run) passInherited(ctx workflow.Context, i int) (bool, error) {
 	if plan.FirstStep+skip.After > max(plan.FirstStep, r.plan.Fork.Step+1) {
 		return false, nil // some of its steps are to be made; see StageInput.EndBefore
 	}
-	if err := logEvent(ctx, r.ref, activities.EventSkip, fmt.Sprintf("stage %d (%s): %s", plan.Index, plan.Name, why)); err != nil {
+	if err := logEvent(ctx, r.ref, run.EventSkip, fmt.Sprintf("stage %d (%s): %s", plan.Index, plan.Name, why)); err != nil {
 		return true, err
 	}
 	if r.reports[i].After.Label != "" {
@@ -67,11 +67,11 @@ func (r *run) passInherited(ctx workflow.Context, i int) (bool, error) {
 
 // noteCut writes down where a stage ended by a command, for the forks of this
 // run. The end of the whole run is no such order.
-func (r *run) noteCut(ctx workflow.Context, i int, out StageResult) error {
+func (r *runFlow) noteCut(ctx workflow.Context, i int, out StageResult) error {
 	plan := r.reports[i].Plan
 	if out.Cut == "" || out.Cut == CommandStop && r.gate.Stopping {
 		return nil
 	}
-	skip := activities.Skip{Stage: plan.Index, After: out.Step + 1 - plan.FirstStep, Why: out.Note}
+	skip := run.Skip{Stage: plan.Index, After: out.Step + 1 - plan.FirstStep, Why: out.Note}
 	return logSkip(ctx, r.ref, skip, fmt.Sprintf("stage %d (%s) ends before step %d in forks of this run, too", plan.Index, plan.Name, out.Step+1))
 }

@@ -8,7 +8,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
 
-	"temper/activities"
+	"temper/internal/sampling"
 )
 
 // Trouble is an activity of a run that failed and is being retried, or that
@@ -54,7 +54,7 @@ func troubles(ctx context.Context, c client.Client, workflowID string, depth int
 func troubleOf(a *workflow.PendingActivityInfo) string {
 	var progress string
 	if err := converter.GetDefaultDataConverter().FromPayloads(a.GetHeartbeatDetails(), &progress); err == nil {
-		if now := activities.TroubleIn(progress); now != "" {
+		if now := sampling.TroubleIn(progress); now != "" {
 			return now
 		}
 	}

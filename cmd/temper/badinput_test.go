@@ -104,7 +104,7 @@ func TestBadInput(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			var out, errs strings.Builder
-			if code := run(tt.args, &out, &errs); code != tt.code {
+			if code := execute(tt.args, &out, &errs); code != tt.code {
 				t.Errorf("exit code %d, want %d", code, tt.code)
 			}
 			for _, want := range tt.want {
@@ -127,7 +127,7 @@ func TestUnreachableNamedServer(t *testing.T) {
 	w := newWrongWorld(t)
 	t.Setenv("TEMPORAL_ADDRESS", w.closed)
 	var out, errs strings.Builder
-	code := run([]string{"up", "--sandbox", w.other, "--python", "sh"}, &out, &errs)
+	code := execute([]string{"up", "--sandbox", w.other, "--python", "sh"}, &out, &errs)
 	if code != exitSystem || !strings.Contains(errs.String(), "no Temporal server answers at "+w.closed) {
 		t.Errorf("exit code %d, stderr %q; want %d and the address", code, errs.String(), exitSystem)
 	}

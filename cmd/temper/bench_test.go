@@ -47,7 +47,7 @@ func TestBenchSandboxAgainstAServer(t *testing.T) {
 	} {
 		var out, errOut bytes.Buffer
 		args := append([]string{"bench", "sandbox", "--url", url, "--calls", "150", "--json"}, args...)
-		if code := run(args, &out, &errOut); code != 0 {
+		if code := execute(args, &out, &errOut); code != 0 {
 			t.Errorf("%v: exit %d: %s", args, code, errOut.String())
 			continue
 		}
@@ -63,7 +63,7 @@ func TestBenchSandboxAgainstAServer(t *testing.T) {
 
 func TestBenchSandboxSaysThatNobodyAnswers(t *testing.T) {
 	var out, errOut bytes.Buffer
-	code := run([]string{"bench", "sandbox", "--url", "http://127.0.0.1:1", "--api", "codejudge-run", "--calls", "3"}, &out, &errOut)
+	code := execute([]string{"bench", "sandbox", "--url", "http://127.0.0.1:1", "--api", "codejudge-run", "--calls", "3"}, &out, &errOut)
 	if code != exitSystem || !strings.Contains(out.String(), "failed: 3 no_answer") || !strings.Contains(errOut.String(), "no call of 3") {
 		t.Errorf("exit %d\n%s%s", code, out.String(), errOut.String())
 	}
@@ -71,7 +71,7 @@ func TestBenchSandboxSaysThatNobodyAnswers(t *testing.T) {
 
 func TestBenchCompareAgainstServers(t *testing.T) {
 	var out, errOut bytes.Buffer
-	code := run([]string{"bench", "compare", "--levels", "4,8", "--rounds", "2", "--min-calls", "20", "--programs", "trivial",
+	code := execute([]string{"bench", "compare", "--levels", "4,8", "--rounds", "2", "--min-calls", "20", "--programs", "trivial",
 		"--service", "name=one,url=" + calculator(t) + ",api=native-stream,cpu=" + strconv.Itoa(os.Getpid()),
 		"--service", "name=two,url=" + calculator(t) + ",api=native,cpu=" + strconv.Itoa(os.Getpid()),
 	}, &out, &errOut)
@@ -104,7 +104,7 @@ func TestBenchBadInput(t *testing.T) {
 		`mix "": want one of`: {"model", "--mix", ""},
 	} {
 		var out, errOut bytes.Buffer
-		if code := run(append([]string{"bench"}, args...), &out, &errOut); code != exitUser || !strings.Contains(errOut.String(), want) {
+		if code := execute(append([]string{"bench"}, args...), &out, &errOut); code != exitUser || !strings.Contains(errOut.String(), want) {
 			t.Errorf("%v: exit %d, %s; want exit %d and %q", args, code, errOut.String(), exitUser, want)
 		}
 	}
@@ -114,7 +114,7 @@ func TestBenchBadInput(t *testing.T) {
 func TestBenchCheckpoint(t *testing.T) {
 	home := t.TempDir()
 	var out, errOut bytes.Buffer
-	if code := run([]string{"bench", "checkpoint", "--home", home, "--size", "1MiB", "--rounds", "1", "--json"}, &out, &errOut); code != 0 {
+	if code := execute([]string{"bench", "checkpoint", "--home", home, "--size", "1MiB", "--rounds", "1", "--json"}, &out, &errOut); code != 0 {
 		t.Fatalf("exit %d: %s", code, errOut.String())
 	}
 	var r trainerbench.CheckpointReport
@@ -134,7 +134,7 @@ func TestBenchCheckpoint(t *testing.T) {
 		t.Error(err)
 	}
 	for _, flags := range [][]string{{"--size", "1KiB"}, {"--rounds", "0"}} {
-		if code := run(append([]string{"bench", "checkpoint", "--home", home}, flags...), &out, &errOut); code != 2 {
+		if code := execute(append([]string{"bench", "checkpoint", "--home", home}, flags...), &out, &errOut); code != 2 {
 			t.Errorf("%v: exit %d, want 2", flags, code)
 		}
 	}

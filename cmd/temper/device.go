@@ -6,10 +6,11 @@ import (
 	"log/slog"
 	"os"
 
-	"temper/activities"
 	"temper/internal/blob"
-	"temper/internal/config"
+	"temper/internal/learner"
 	"temper/internal/rl"
+	"temper/internal/run"
+	"temper/internal/sampling"
 	"temper/trainer"
 	"temper/trainer/checkpoint"
 	"temper/trainer/device"
@@ -28,7 +29,8 @@ type learnerFactory struct {
 	on    placement
 }
 
-func (f learnerFactory) make(cfg config.Run, m qwen3.Config) (activities.Learner, error) {
+func (f learnerFactory) make(r *run.Loaded) (learner.Learner, error) {
+	cfg, m := r.Config, r.Model
 	if err := errors.Join(
 		trainer.CheckOptimizer(m, "sft.optimizer", cfg.SFT.Optimizer),
 		trainer.CheckOptimizer(m, "rl.optimizer", cfg.RL.Optimizer)); err != nil {
@@ -52,9 +54,9 @@ type engineFactory struct {
 	log   *slog.Logger
 }
 
-func (f engineFactory) make(cfg config.Run, m qwen3.Config) (activities.Engine, error) {
+func (f engineFactory) make(r *run.Loaded) (sampling.Engine, error) {
 	return engine.New(engine.Config{
-		Model: m, MaxContext: cfg.Model.MaxContext, Backend: f.backend, Slots: f.slots, Log: f.log,
+		Model: r.Model, MaxContext: r.Config.Model.MaxContext, Backend: f.backend, Slots: f.slots, Log: f.log,
 		LoadWeights: func(ctx context.Context, ref blob.Ref) ([]qwen3.Tensor, error) {
 			p, err := checkpoint.LoadWeights(ctx, f.store, ref)
 			return p.Weights, err

@@ -11,7 +11,9 @@ import (
 	"temper/internal/blob"
 	"temper/internal/blob/memblob"
 	"temper/internal/config"
+	"temper/internal/learner"
 	"temper/internal/rl"
+	"temper/internal/run"
 	"temper/trainer/checkpoint"
 )
 
@@ -51,7 +53,7 @@ func TestSwitchesTrain(t *testing.T) {
 }
 
 // switchesRun stores a run that is ready to train.
-func switchesRun(t *testing.T, store blob.Store, set map[string]string) (run activities.RunRef, vocab int) {
+func switchesRun(t *testing.T, store blob.Store, set map[string]string) (ref run.Ref, vocab int) {
 	t.Helper()
 	cfg, err := config.Load("switches.yaml", []byte(switchesConfig), set)
 	if err != nil {
@@ -61,23 +63,23 @@ func switchesRun(t *testing.T, store blob.Store, set map[string]string) (run act
 	if err != nil {
 		t.Fatal(err)
 	}
-	run.RunID = "switches"
-	if run.Config, err = blob.PutBytes(t.Context(), store, artifact.Layout{RunID: run.RunID}.Config(), text, blob.Always); err != nil {
+	ref.RunID = "switches"
+	if ref.Config, err = blob.PutBytes(t.Context(), store, artifact.Layout{RunID: ref.RunID}.Config(), text, blob.Always); err != nil {
 		t.Fatal(err)
 	}
-	ready, err := (&activities.Control{Store: store}).PrepareData(t.Context(), activities.PrepareDataInput{Run: run})
+	ready, err := (&activities.Control{Store: store}).PrepareData(t.Context(), activities.PrepareDataInput{Run: ref})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return run, ready.VocabSize
+	return ref, ready.VocabSize
 }
 
 // trained is loss and gradient norm of SFT's second update and of the run's step.
 func trained(t *testing.T, set map[string]string) []float64 {
 	t.Helper()
 	store := memblob.New()
-	run, vocab := switchesRun(t, store, set)
-	layout := artifact.Layout{RunID: run.RunID}
+	ref, vocab := switchesRun(t, store, set)
+	layout := artifact.Layout{RunID: ref.RunID}
 	batch := rl.Batch{Step: 1}
 	draw := rl.Rand(9)
 	for i := range 12 {
@@ -92,19 +94,19 @@ func trained(t *testing.T, set map[string]string) []float64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ref, err := blob.PutBytes(t.Context(), store, layout.Batch(1), data, blob.Always)
+	stored, err := blob.PutBytes(t.Context(), store, layout.Batch(1), data, blob.Always)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := blob.PutJSON(t.Context(), store, layout.BatchStats(1), activities.BuildBatchResult{Batch: ref, Samples: len(batch.Samples)}, blob.Always); err != nil {
+	if _, err := blob.PutJSON(t.Context(), store, layout.BatchStats(1), run.BuiltBatch{Batch: stored, Samples: len(batch.Samples)}, blob.Always); err != nil {
 		t.Fatal(err)
 	}
-	worker := &activities.Trainer{Store: store, NewLearner: learnerFactory{store: store}.make, Now: time.Now}
-	taught, err := worker.TrainSFT(t.Context(), activities.TrainSFTInput{Run: run, To: 2, Save: true})
+	worker := &activities.Trainer{Learner: learner.NewService(learner.Config{Store: store, New: learnerFactory{store: store}.make, Now: time.Now})}
+	taught, err := worker.TrainSFT(t.Context(), activities.TrainSFTInput{Run: ref, To: 2, Save: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := worker.TrainStep(t.Context(), activities.TrainStepInput{Run: run, Step: 1, Save: true})
+	out, err := worker.TrainStep(t.Context(), activities.TrainStepInput{Run: ref, Step: 1, Save: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"temper/activities"
 	"temper/internal/artifact"
 	"temper/internal/blob"
+	"temper/internal/run"
 	"temper/workflows"
 )
 
@@ -68,7 +68,7 @@ func evalCommand() *cobra.Command {
 // be there, or the last.
 func evalVersion(ctx context.Context, store blob.Store, layout artifact.Layout, version int64, asked bool) (int64, error) {
 	if asked {
-		return version, forkError(activities.HasPolicy(ctx, store, layout.RunID, version))
+		return version, forkError(run.HasPolicy(ctx, store, layout.RunID, version))
 	}
 	// A run that was stopped early has no policy of its last planned step.
 	summary, _, err := artifact.Lookup[artifact.Summary](ctx, store, layout.Summary())

@@ -14,10 +14,11 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
-	"temper/activities"
 	"temper/internal/artifact"
 	"temper/internal/blob"
+	"temper/internal/fault"
 	"temper/internal/report"
+	"temper/internal/run"
 	"temper/workflows"
 )
 
@@ -128,7 +129,7 @@ func runFailure(err error, runID string) error {
 		return err
 	}
 	switch app.Type() {
-	case activities.ErrTypeInvalidConfig, activities.ErrTypeRunExists, activities.ErrTypeDataset:
+	case string(fault.InvalidConfig), string(fault.RunExists), string(fault.Dataset):
 		return usageError{errors.New(app.Message())}
 	default:
 		return fmt.Errorf("run %s: %s", runID, app.Message())
@@ -204,7 +205,7 @@ func (t *tail) pollSFT(ctx context.Context) error {
 		if t.seen[info.Key] {
 			continue
 		}
-		var r activities.SFTRecord
+		var r run.SFTRecord
 		if err := blob.ReadJSON(ctx, t.store, info.Key, &r); err != nil {
 			return err
 		}
@@ -224,7 +225,7 @@ func (t *tail) pollEvents(ctx context.Context) error {
 		if t.seen[info.Key] {
 			continue
 		}
-		var e activities.LogEventInput
+		var e run.Event
 		if err := blob.ReadJSON(ctx, t.store, info.Key, &e); err != nil {
 			return err
 		}
@@ -243,7 +244,7 @@ func (t *tail) pollEvals(ctx context.Context) error {
 		if t.seen[info.Key] || !strings.HasSuffix(info.Key, ".json") {
 			continue
 		}
-		var e activities.EvalResult
+		var e run.Evaluation
 		if err := blob.ReadJSON(ctx, t.store, info.Key, &e); err != nil {
 			return err
 		}
@@ -272,7 +273,7 @@ func (t *tail) nextStep(ctx context.Context) (*artifact.StepRecord, error) {
 	if n := len(t.records); n > 0 {
 		last = t.records[n-1].Step
 	}
-	plan, _, err := activities.StoredPlan(ctx, t.store, t.layout.RunID)
+	plan, _, err := run.StoredPlan(ctx, t.store, t.layout.RunID)
 	if err != nil {
 		return nil, err
 	}

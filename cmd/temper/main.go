@@ -40,10 +40,10 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 // errInterrupted ends a wait for a run that goes on.
 var errInterrupted = errors.New("interrupted")
 
-func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+func main() { os.Exit(execute(os.Args[1:], os.Stdout, os.Stderr)) }
 
-// run executes one command line and returns the exit code.
-func run(args []string, stdout, stderr io.Writer) int {
+// execute runs one command line and returns the exit code.
+func execute(args []string, stdout, stderr io.Writer) int {
 	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) { // nohup has it ignored
 		signals = append(signals, syscall.SIGHUP)

@@ -17,7 +17,7 @@ const (
 func output(t *testing.T, args ...string) string {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	if code := run(args, &stdout, &stderr); code != 0 {
+	if code := execute(args, &stdout, &stderr); code != 0 {
 		t.Fatalf("%v: exit code %d: %s", args, code, stderr.String())
 	}
 	return stdout.String()
@@ -83,7 +83,7 @@ func TestModelBadInput(t *testing.T) {
 		`--backend: backend "warp": unknown backend`:                         {"logits", tiedModel, "--ids", "1", "--backend", "warp"},
 	} {
 		var stdout, stderr bytes.Buffer
-		code := run(append([]string{"model"}, args...), &stdout, &stderr)
+		code := execute(append([]string{"model"}, args...), &stdout, &stderr)
 		if code != exitUser || !strings.Contains(stderr.String(), want) {
 			t.Errorf("model %v: exit code %d, %q, want 2 and %q", args, code, stderr.String(), want)
 		}

@@ -13,7 +13,9 @@ import (
 	"temper/activities"
 	"temper/internal/buildinfo"
 	"temper/internal/config"
+	"temper/internal/learner"
 	"temper/internal/procmem"
+	"temper/internal/sampling"
 	"temper/internal/temporalclient"
 	"temper/sandbox/httpapi"
 	"temper/trainer/device"
@@ -134,19 +136,21 @@ func serveTrainer(ctx context.Context, p *config.Process, on placement, concurre
 	defer executor.Close()
 	log.Info("trainer starts", "build", buildinfo.Line(), "backend", on.backend, "mesh", on.mesh.String(), "temporal", p.TemporalAddress, "sandbox", p.SandboxAddress)
 	learners := learnerFactory{store: store, on: on}
-	rollouts := &activities.Rollouts{
+	samples := sampling.New(sampling.Config{
 		Store: store, Executor: executor, NewEngine: engineFactory{store: store, backend: on.backend, slots: concurrent, log: log}.make,
 		MaxConcurrent: concurrent, Now: time.Now,
-	}
-	defer activities.CloseEngines(rollouts)
-	trainer := &activities.Trainer{
-		Store: store, NewLearner: learners.make, Now: time.Now, MaxResident: keep.runs, MaxResidentBytes: keep.mib << 20,
-	}
-	defer activities.CloseTrainer(trainer, savePatience)
+	})
+	defer samples.Close()
+	learning := learner.NewService(learner.Config{
+		Store: store, New: learners.make, Now: time.Now, Log: log, MaxResident: keep.runs, MaxResidentBytes: keep.mib << 20,
+	})
+	defer learning.Close(savePatience)
 	return serveAll(ctx, p, "trainer",
-		func(ctx context.Context, o workers.Options) error { return workers.RunTrainer(ctx, c, trainer, o) },
 		func(ctx context.Context, o workers.Options) error {
-			return workers.RunRollout(ctx, c, rollouts, rolloutSlots, o)
+			return workers.RunTrainer(ctx, c, &activities.Trainer{Learner: learning}, o)
+		},
+		func(ctx context.Context, o workers.Options) error {
+			return workers.RunRollout(ctx, c, &activities.Rollouts{Sampling: samples}, rolloutSlots, o)
 		})
 }
 

@@ -11,10 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"temper/activities"
 	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/config"
+	"temper/internal/run"
 	"temper/trainer/checkpoint"
 )
 
@@ -91,7 +91,7 @@ func checkpointRows(ctx context.Context, store blob.Store, layout artifact.Layou
 		newest = cursors[len(cursors)-1]
 	}
 	cfg = cfg.At(max(0, newest-cfg.SFT.Steps)) // as the newest save saw it
-	kept, err := activities.Retained(ctx, store, layout.RunID, cfg, cursors)
+	kept, err := run.Retained(ctx, store, layout.RunID, cfg, cursors)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +110,7 @@ func checkpointRows(ctx context.Context, store blob.Store, layout artifact.Layou
 
 // storedConfig reads the configuration of a run; its amendments lie beside it.
 func storedConfig(ctx context.Context, store blob.Store, layout artifact.Layout) (config.Run, error) {
-	plan, ok, err := activities.StoredPlan(ctx, store, layout.RunID)
+	plan, ok, err := run.StoredPlan(ctx, store, layout.RunID)
 	if err != nil {
 		return config.Run{}, err
 	}

@@ -15,9 +15,9 @@ import (
 	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/blob/fileblob"
-	"temper/internal/config"
+	"temper/internal/learner"
+	"temper/internal/run"
 	"temper/trainer"
-	"temper/trainer/qwen3"
 )
 
 const savedConfig = `
@@ -52,34 +52,34 @@ func savedRun(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	value, err := env.ExecuteActivity(control.OpenRun, activities.RunInput{RunID: "demo", Config: text})
+	value, err := env.ExecuteActivity(control.OpenRun, run.Input{RunID: "demo", Config: text})
 	if err != nil {
 		t.Fatal(err)
 	}
-	var plan activities.RunPlan
+	var plan run.Plan
 	if err := value.Get(&plan); err != nil {
 		t.Fatal(err)
 	}
-	run := activities.RunRef{RunID: plan.RunID, Config: plan.Config}
-	if _, err := control.PrepareData(t.Context(), activities.PrepareDataInput{Run: run}); err != nil {
+	ref := run.Ref{RunID: plan.RunID, Config: plan.Config}
+	if _, err := control.PrepareData(t.Context(), activities.PrepareDataInput{Run: ref}); err != nil {
 		t.Fatal(err)
 	}
-	tr := &activities.Trainer{Store: store, Now: time.Now, Background: func(task func()) { task() },
-		NewLearner: func(cfg config.Run, model qwen3.Config) (activities.Learner, error) {
-			return trainer.New(trainer.Config{Model: model, MicrobatchTokens: 1024, Temperature: 1, Loss: cfg.RL.Loss})
-		}}
-	if _, err := tr.TrainSFT(t.Context(), activities.TrainSFTInput{Run: run, To: 2, Save: true}); err != nil {
+	tr := &activities.Trainer{Learner: learner.NewService(learner.Config{Store: store, Now: time.Now, Background: func(task func()) { task() },
+		New: func(r *run.Loaded) (learner.Learner, error) {
+			return trainer.New(trainer.Config{Model: r.Model, MicrobatchTokens: 1024, Temperature: 1, Loss: r.Config.RL.Loss})
+		}})}
+	if _, err := tr.TrainSFT(t.Context(), activities.TrainSFTInput{Run: ref, To: 2, Save: true}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tr.PublishPolicy(t.Context(), activities.PublishInput{Run: run}); err != nil {
+	if _, err := tr.PublishPolicy(t.Context(), activities.PublishInput{Run: ref}); err != nil {
 		t.Fatal(err)
 	}
 	layout := artifact.Layout{RunID: "demo"}
 	for step := 1; step <= 3; step++ {
-		if _, err := blob.PutJSON(t.Context(), store, layout.BatchStats(step), activities.BuildBatchResult{}, blob.Always); err != nil {
+		if _, err := blob.PutJSON(t.Context(), store, layout.BatchStats(step), run.BuiltBatch{}, blob.Always); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := tr.TrainStep(t.Context(), activities.TrainStepInput{Run: run, Step: step, Save: true}); err != nil {
+		if _, err := tr.TrainStep(t.Context(), activities.TrainStepInput{Run: ref, Step: step, Save: true}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -189,7 +189,7 @@ func TestCheckpointCommands(t *testing.T) {
 		"--policy and --best exclude each other": {"run", "export", "demo", filepath.Join(t.TempDir(), "x"), "--best", "--policy", "1"},
 	} {
 		var stdout, stderr bytes.Buffer
-		if code := run(args, &stdout, &stderr); code != exitUser || !strings.Contains(stderr.String(), want) {
+		if code := execute(args, &stdout, &stderr); code != exitUser || !strings.Contains(stderr.String(), want) {
 			t.Errorf("%v: exit code %d, %q; want 2 and %q", args, code, stderr.String(), want)
 		}
 	}
@@ -245,7 +245,7 @@ func TestStoreVerify(t *testing.T) {
 		t.Fatal(err)
 	}
 	var stdout, stderr bytes.Buffer
-	code := run([]string{"store", "verify", "demo"}, &stdout, &stderr)
+	code := execute([]string{"store", "verify", "demo"}, &stdout, &stderr)
 	if code == 0 || !strings.Contains(stderr.String(), "1 objects are damaged") {
 		t.Errorf("exit code %d, %q", code, stderr.String())
 	}
@@ -254,7 +254,7 @@ func TestStoreVerify(t *testing.T) {
 			t.Errorf("printed %q, want %q in it", stdout.String(), want)
 		}
 	}
-	if code := run([]string{"store", "verify", "nobody"}, &stdout, &stderr); code != exitUser {
+	if code := execute([]string{"store", "verify", "nobody"}, &stdout, &stderr); code != exitUser {
 		t.Errorf("an unknown run: exit code %d", code)
 	}
 }

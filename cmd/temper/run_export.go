@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"temper/activities"
 	"temper/internal/blob"
+	"temper/internal/run"
 	"temper/trainer/checkpoint"
 	"temper/trainer/hf"
 	"temper/trainer/qwen3"
@@ -93,24 +93,24 @@ func (e *exporting) read(ctx context.Context, store blob.Store, published bool) 
 		return "", p, err
 	}
 	if published {
-		p, err = activities.PublishedPolicy(ctx, store, e.runID, e.policy)
+		p, err = run.PublishedPolicy(ctx, store, e.runID, e.policy)
 		return fmt.Sprintf("policy %d", e.policy), p, err
 	}
-	from := activities.ForkFrom{RunID: e.runID, From: activities.FromLast}
+	from := run.ForkFrom{RunID: e.runID, From: run.FromLast}
 	switch {
 	case e.best:
-		from.From = activities.FromBest
+		from.From = run.FromBest
 	case e.step != "":
 		from.From = ""
 		if from.Step, err = parseStep(e.step); err != nil {
 			return "", p, err
 		}
 	}
-	step, manifest, err := activities.FindCheckpoint(ctx, store, from)
+	step, manifest, err := run.FindCheckpoint(ctx, store, from)
 	if err != nil {
 		return "", p, err
 	}
-	p, err = activities.CheckpointPolicy(ctx, store, e.runID, manifest)
+	p, err = run.CheckpointPolicy(ctx, store, e.runID, manifest)
 	return fmt.Sprintf("checkpoint of step %d", step), p, err
 }
 

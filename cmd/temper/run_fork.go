@@ -10,10 +10,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"temper/activities"
 	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/config"
+	"temper/internal/fault"
+	"temper/internal/run"
 	"temper/workflows"
 )
 
@@ -97,13 +98,13 @@ func (f *forking) check(stepped bool) error {
 	return nil
 }
 
-func (f *forking) input() (activities.RunInput, error) {
-	in := activities.RunInput{RunID: f.runID, Priority: f.priority, Fork: &activities.ForkFrom{RunID: f.parent, Step: f.step}}
+func (f *forking) input() (run.Input, error) {
+	in := run.Input{RunID: f.runID, Priority: f.priority, Fork: &run.ForkFrom{RunID: f.parent, Step: f.step}}
 	switch {
 	case f.best:
-		in.Fork.From = activities.FromBest
+		in.Fork.From = run.FromBest
 	case f.last:
-		in.Fork.From = activities.FromLast
+		in.Fork.From = run.FromLast
 	}
 	set, err := parseSet(f.set)
 	if err != nil {
@@ -127,11 +128,11 @@ func (f *forking) input() (activities.RunInput, error) {
 }
 
 // resolve finds the step, so that mistakes are told before anything starts.
-func (f *forking) resolve(ctx context.Context, store blob.Store, in *activities.RunInput) error {
+func (f *forking) resolve(ctx context.Context, store blob.Store, in *run.Input) error {
 	asked := *in
 	from := *in.Fork
 	asked.Fork = &from
-	step, cfg, err := activities.ResolveFork(ctx, store, asked)
+	step, cfg, err := run.ResolveFork(ctx, store, asked)
 	if err != nil {
 		return forkError(err)
 	}
@@ -152,7 +153,7 @@ func (f *forking) resolve(ctx context.Context, store blob.Store, in *activities.
 
 // forkError tells a mistake of the user from a store that fails.
 func forkError(err error) error {
-	if activities.IsInvalid(err) {
+	if fault.IsUsers(err) {
 		return usageError{err}
 	}
 	return err

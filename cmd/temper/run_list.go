@@ -10,11 +10,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"temper/activities"
 	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/config"
 	"temper/internal/report"
+	"temper/internal/run"
 	"temper/internal/temporalclient"
 	"temper/workflows"
 )
@@ -102,7 +102,7 @@ func (l *listing) rows(ctx context.Context) ([]listRow, error) {
 
 func (l *listing) row(ctx context.Context, id string) (listRow, error) {
 	layout, row := artifact.Layout{RunID: id}, listRow{id: id}
-	plan, _, err := activities.StoredPlan(ctx, l.store, id)
+	plan, _, err := run.StoredPlan(ctx, l.store, id)
 	if err != nil {
 		return row, err
 	}

@@ -12,9 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"temper/activities"
 	"temper/internal/artifact"
 	"temper/internal/config"
+	"temper/internal/run"
 	"temper/workflows"
 )
 
@@ -81,7 +81,7 @@ func steers() []steer {
 			flags: func(cmd *cobra.Command, s *steering) {
 				setFlag(cmd, s)
 				now(cmd, s)
-				cmd.Flags().StringVar(&s.from, "from", activities.FromBest, "checkpoint: best (highest reward of the step after it), last, or a step")
+				cmd.Flags().StringVar(&s.from, "from", run.FromBest, "checkpoint: best (highest reward of the step after it), last, or a step")
 				cmd.Flags().StringVar(&s.RunID, "run-id", "", "id of the new run; default is made from this one's")
 			},
 			check: checkRestart,
@@ -90,7 +90,7 @@ func steers() []steer {
 }
 
 func checkRestart(s *steering) error {
-	if _, err := strconv.ParseUint(s.from, 10, 31); err != nil && s.from != activities.FromBest && s.from != activities.FromLast {
+	if _, err := strconv.ParseUint(s.from, 10, 31); err != nil && s.from != run.FromBest && s.from != run.FromLast {
 		return usagef("--from: is %q, want best, last or the number of a step", s.from)
 	}
 	if s.RunID != "" {

@@ -161,7 +161,7 @@ func TestUpRefusesAStoreThatRefuses(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", "someone")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "hunter2-hunter2")
 	var out, errs strings.Builder
-	code := run([]string{"up", "--store", "s3://b/p?path_style=true&endpoint=" + server.URL, "--temporal", w.closed, "--python", "sh", "--run", "../../configs/ci.yaml"}, &out, &errs)
+	code := execute([]string{"up", "--store", "s3://b/p?path_style=true&endpoint=" + server.URL, "--temporal", w.closed, "--python", "sh", "--run", "../../configs/ci.yaml"}, &out, &errs)
 	if code != exitUser || !strings.Contains(errs.String(), "credentials") || strings.Contains(errs.String(), "hunter2") {
 		t.Errorf("exit code %d, stderr %q; want %d and what to do about the credentials", code, errs.String(), exitUser)
 	}

@@ -14,12 +14,12 @@ import (
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 
-	"temper/activities"
 	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/config"
 	"temper/internal/cron"
 	"temper/internal/promotion"
+	"temper/internal/retrain"
 	"temper/workflows"
 )
 
@@ -125,7 +125,7 @@ func (o *scheduleOrder) check(ctx context.Context, store blob.Store) error {
 	}
 	if o.config != "" {
 		// Data that comes later is what --paused is for.
-		bad = append(bad, activities.CheckRetrain(ctx, store, *in, !o.spec.Paused))
+		bad = append(bad, retrain.Check(ctx, store, *in, !o.spec.Paused))
 	}
 	if err := errors.Join(bad...); err != nil {
 		return usageError{err}
@@ -194,7 +194,7 @@ func scheduleUI(p *config.Process, id string) string {
 
 // lastOutcome reads how the newest re-training of a schedule ended, "" when none has.
 func lastOutcome(ctx context.Context, store blob.Store, id string) (string, error) {
-	events, err := activities.RetrainEvents(ctx, store, artifact.Schedule{ID: id})
+	events, err := retrain.Events(ctx, store, artifact.Schedule{ID: id})
 	if err != nil || len(events) == 0 {
 		return "", err
 	}

@@ -12,10 +12,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"temper/activities"
 	"temper/internal/artifact"
 	"temper/internal/config"
 	"temper/internal/promotion"
+	"temper/internal/retrain"
 	"temper/workflows"
 )
 
@@ -35,7 +35,7 @@ func scheduleListCommand() *cobra.Command {
 		t := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 4, 2, ' ', 0)
 		fmt.Fprintln(t, "SCHEDULE\tNEXT\tGOOD POLICY\tLAST")
 		for _, s := range found {
-			good, _, err := activities.ReadGood(cmd.Context(), store, s.ID)
+			good, _, err := retrain.ReadGood(cmd.Context(), store, s.ID)
 			if err != nil {
 				return err
 			}
@@ -50,7 +50,7 @@ func scheduleListCommand() *cobra.Command {
 	return cmd
 }
 
-func goodName(good activities.GoodPolicy) string {
+func goodName(good retrain.GoodPolicy) string {
 	if good.RunID == "" {
 		return "none yet"
 	}
@@ -75,7 +75,7 @@ func scheduleShowCommand() *cobra.Command {
 		}
 		out := cmd.OutOrStdout()
 		showSchedule(out, s)
-		good, ok, err := activities.ReadGood(cmd.Context(), store, s.ID)
+		good, ok, err := retrain.ReadGood(cmd.Context(), store, s.ID)
 		if err != nil {
 			return err
 		}
@@ -86,7 +86,7 @@ func scheduleShowCommand() *cobra.Command {
 				return err
 			}
 		}
-		events, err := activities.RetrainEvents(cmd.Context(), store, artifact.Schedule{ID: s.ID})
+		events, err := retrain.Events(cmd.Context(), store, artifact.Schedule{ID: s.ID})
 		if err != nil {
 			return err
 		}
@@ -129,7 +129,7 @@ func showSchedule(out io.Writer, s workflows.Schedule) {
 }
 
 // recipeName is the path of a recipe, or the beginning of its text, and what is set over it.
-func recipeName(in activities.RetrainInput) string {
+func recipeName(in retrain.Input) string {
 	var text string
 	if json.Unmarshal(in.Config, &text) != nil {
 		text = string(in.Config)

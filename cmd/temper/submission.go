@@ -12,12 +12,12 @@ import (
 	"github.com/spf13/cobra"
 	"go.temporal.io/sdk/client"
 
-	"temper/activities"
 	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/config"
 	"temper/internal/dataset"
 	"temper/internal/env"
+	"temper/internal/run"
 	"temper/workflows"
 )
 
@@ -50,21 +50,21 @@ func (s *submission) load() (config.Run, error) {
 		return *s.loaded, nil
 	}
 	set, err := s.overrides()
-	run, loadErr := config.LoadFile(s.config, set)
+	cfg, loadErr := config.LoadFile(s.config, set)
 	if s.from != "" && loadErr == nil {
-		run, loadErr = run.From(s.from, set)
+		cfg, loadErr = cfg.From(s.from, set)
 	}
-	err = errors.Join(err, loadErr, checkData(run))
+	err = errors.Join(err, loadErr, checkData(cfg))
 	if s.runID == "" {
-		s.runID = run.Name + "-" + time.Now().UTC().Format("20060102-150405")
+		s.runID = cfg.Name + "-" + time.Now().UTC().Format("20060102-150405")
 	} else {
 		err = errors.Join(err, artifact.CheckRunID(s.runID))
 	}
 	if err != nil {
-		return run, usageError{err}
+		return cfg, usageError{err}
 	}
-	s.loaded = &run
-	return run, nil
+	s.loaded = &cfg
+	return cfg, nil
 }
 
 func (s *submission) overrides() (map[string]string, error) {
@@ -98,18 +98,18 @@ func parseSet(pairs []string) (map[string]string, error) {
 }
 
 // checkData reads the files that a configuration names.
-func checkData(run config.Run) error {
+func checkData(cfg config.Run) error {
 	var bad []error
-	if onDisk(run.SFT.Data.Path) {
-		if _, err := dataset.Dialogues(run.SFT.Data, run.Seed); err != nil {
+	if onDisk(cfg.SFT.Data.Path) {
+		if _, err := dataset.Dialogues(cfg.SFT.Data, cfg.Seed); err != nil {
 			bad = append(bad, underKey("sft.data.path", err))
 		}
 	}
-	for i, stage := range run.Stages {
+	for i, stage := range cfg.Stages {
 		if !onDisk(stage.Data.Path) {
 			continue
 		}
-		if _, err := dataset.Problems(stage.Data, run.Seed, env.Train); err != nil {
+		if _, err := dataset.Problems(stage.Data, cfg.Seed, env.Train); err != nil {
 			bad = append(bad, underKey(fmt.Sprintf("stages[%d].data.path", i), err))
 		}
 	}
@@ -165,11 +165,11 @@ func (s *submission) takeFrom(ctx context.Context, store blob.Store) error {
 
 // submit starts the workflow exactly as a plain Temporal client would.
 func submit(ctx context.Context, c client.Client, s *submission) error {
-	run, err := s.load()
+	cfg, err := s.load()
 	if err != nil {
 		return err
 	}
-	text, err := run.YAML()
+	text, err := cfg.YAML()
 	if err != nil {
 		return err
 	}
@@ -177,7 +177,7 @@ func submit(ctx context.Context, c client.Client, s *submission) error {
 	if err != nil {
 		return err
 	}
-	_, err = workflows.Start(ctx, c, activities.RunInput{RunID: s.runID, Config: inline, Priority: s.priority})
+	_, err = workflows.Start(ctx, c, run.Input{RunID: s.runID, Config: inline, Priority: s.priority})
 	if errors.Is(err, workflows.ErrRunning) {
 		return usageError{err}
 	}

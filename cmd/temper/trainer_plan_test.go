@@ -30,7 +30,7 @@ func TestPlanDocument(t *testing.T) {
 	want := planBlock.ReplaceAllFunc(document, func(block []byte) []byte {
 		line := string(planBlock.FindSubmatch(block)[1])
 		var out, errs bytes.Buffer
-		if code := run(strings.Fields(line), &out, &errs); code != 0 {
+		if code := execute(strings.Fields(line), &out, &errs); code != 0 {
 			t.Fatalf("temper %s: exit code %d, %s", line, code, errs.String())
 		}
 		return []byte("```console\n$ temper " + line + "\n" + out.String() + "```")
@@ -63,7 +63,7 @@ func TestPlanUsage(t *testing.T) {
 		{"--run ../../configs/rstar2-14b.yaml", "--run: model.path is not there, name the network with --model"},
 	} {
 		var out, errs bytes.Buffer
-		code := run(append([]string{"trainer", "plan"}, strings.Fields(c.args)...), &out, &errs)
+		code := execute(append([]string{"trainer", "plan"}, strings.Fields(c.args)...), &out, &errs)
 		if code != exitUser || !strings.Contains(errs.String(), c.want) || out.Len() > 0 {
 			t.Errorf("plan %s: exit code %d, error %q, output %q; want %d and %q", c.args, code, errs.String(), out.String(), exitUser, c.want)
 		}
@@ -93,12 +93,12 @@ func TestPlanOfARun(t *testing.T) {
 	} {
 		var out, errs bytes.Buffer
 		args := append(strings.Fields(string(stated[1])), strings.Fields(c.flags)...)
-		if code := run(args, &out, &errs); code != 0 || !strings.Contains(out.String(), c.want) {
+		if code := execute(args, &out, &errs); code != 0 || !strings.Contains(out.String(), c.want) {
 			t.Errorf("temper %s: exit code %d, %s\n%s\nwant %q", strings.Join(args, " "), code, &errs, &out, c.want)
 		}
 	}
 	var out, errs bytes.Buffer
-	if code := run([]string{"trainer", "plan", "--run", "configs/demo.yaml"}, &out, &errs); code != 0 || !strings.Contains(out.String(), "0.000401 billion parameters on 1 x CPU") {
+	if code := execute([]string{"trainer", "plan", "--run", "configs/demo.yaml"}, &out, &errs); code != 0 || !strings.Contains(out.String(), "0.000401 billion parameters on 1 x CPU") {
 		t.Errorf("the plan of the demo: exit code %d, %s\n%s", code, &errs, &out)
 	}
 }

@@ -16,13 +16,15 @@ import (
 	"path"
 	"strings"
 	"time"
+
+	"temper/internal/fault"
 )
 
 // Errors of the port. Wrap them; callers use errors.Is.
 var (
 	ErrNotExist = errors.New("blob does not exist")
-	ErrExists   = errors.New("blob exists already")
-	ErrCorrupt  = errors.New("blob does not match its reference")
+	ErrExists   = fault.Newf(fault.Conflict, "blob exists already")
+	ErrCorrupt  = fault.Newf(fault.Corrupt, "blob does not match its reference")
 	// ErrConflict says that a Swap found something else than the caller had seen.
 	ErrConflict = errors.New("blob changed since it was read")
 	// ErrUnavailable marks a failure of the store's servers, network or space
@@ -30,7 +32,7 @@ var (
 	ErrUnavailable = errors.New("store is unavailable")
 	// ErrMisconfigured marks an answer that stays the same however often one
 	// asks: a missing bucket, refused credentials, a folder without permission.
-	ErrMisconfigured = errors.New("store is misconfigured")
+	ErrMisconfigured = fault.Newf(fault.Store, "store is misconfigured")
 )
 
 // Ref points to bytes in a Store and pins their content.

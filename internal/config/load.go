@@ -19,6 +19,8 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
+
+	"temper/internal/fault"
 )
 
 var durationType = reflect.TypeFor[time.Duration]()
@@ -51,6 +53,9 @@ func (ps Problems) Error() string {
 	}
 	return strings.Join(lines, "\n")
 }
+
+// FaultKind says that problems are the user's to mend.
+func (ps Problems) FaultKind() fault.Kind { return fault.InvalidConfig }
 
 // LoadFile reads a run's configuration from a YAML file, applies the overrides
 // and validates. Relative paths in it count from the folder of the file and

@@ -2,18 +2,18 @@ package checkpoint
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
+	"temper/internal/fault"
 	"temper/trainer/qwen3"
 )
 
 // ErrMismatch means that a checkpoint is whole and not one of this run: another
 // run, configuration or architecture made it.
-var ErrMismatch = errors.New("checkpoint does not fit")
+var ErrMismatch = fault.Newf(fault.Conflict, "checkpoint does not fit")
 
 // Fits tells a checkpoint that another run, configuration or architecture made.
 // want is what the run's own checkpoint of the step would say of itself; one

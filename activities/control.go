@@ -1,0 +1,95 @@
+package activities
+
+import (
+	"context"
+
+	"go.temporal.io/sdk/activity"
+
+	"temper/internal/retrain"
+	"temper/internal/run"
+	"temper/internal/sampling"
+)
+
+// OpenRun validates the configuration, claims the run id for the workflow
+// execution and freezes the configuration; see run.Open. Errors: InvalidConfig,
+// RunExists.
+func (c *Control) OpenRun(ctx context.Context, in run.Input) (run.Plan, error) {
+	plan, err := run.Open(ctx, c.Store, in, run.Claim{
+		Owner: activity.GetInfo(ctx).WorkflowExecution.RunID, SearchAttributes: c.SearchAttributes,
+	})
+	return plan, toTemporal(err)
+}
+
+// CheckFork finds out whether a fork would start, and from which step; see
+// run.CheckFork. Errors: InvalidConfig.
+func (c *Control) CheckFork(ctx context.Context, in CheckForkInput) (CheckForkResult, error) {
+	step, err := run.CheckFork(ctx, c.Store, in.Input, in.Hold)
+	return CheckForkResult{Step: step}, toTemporal(err)
+}
+
+// AmendRun adds an amendment to a run's configuration; see run.AddAmendment.
+// Errors: InvalidConfig.
+func (c *Control) AmendRun(ctx context.Context, in AmendRunInput) (run.Amended, error) {
+	out, err := run.AddAmendment(ctx, c.Store, in)
+	return out, toTemporal(err)
+}
+
+// PrepareData makes or imports all data of a run. Errors: Dataset, InvalidConfig.
+func (c *Control) PrepareData(ctx context.Context, in PrepareDataInput) (run.Prepared, error) {
+	out, err := run.Prepare(ctx, c.Store, in.Run)
+	return out, toTemporal(err)
+}
+
+// SelectProblems names the problems of a step.
+func (c *Control) SelectProblems(ctx context.Context, in SelectProblemsInput) (SelectProblemsResult, error) {
+	ids, err := sampling.SelectProblems(ctx, c.Store, in)
+	return SelectProblemsResult{ProblemIDs: ids}, toTemporal(err)
+}
+
+// BuildBatch turns the groups of a step into the batch that the trainer gets.
+func (c *Control) BuildBatch(ctx context.Context, in BuildBatchInput) (run.BuiltBatch, error) {
+	out, err := sampling.BuildBatch(ctx, c.Store, in)
+	return out, toTemporal(err)
+}
+
+// LogStep writes the record of a step.
+func (c *Control) LogStep(ctx context.Context, in LogStepInput) error {
+	return toTemporal(run.LogStep(ctx, c.Store, in))
+}
+
+// LogEvent writes one entry of the run's event log, once.
+func (c *Control) LogEvent(ctx context.Context, in run.Event) error {
+	if activity.IsActivity(ctx) {
+		info := activity.GetInfo(ctx)
+		in.ID = info.WorkflowType.Name + "/" + info.ActivityID
+	}
+	return toTemporal(run.LogEvent(ctx, c.Store, in))
+}
+
+// FinishRun writes the series and the summary of the run.
+func (c *Control) FinishRun(ctx context.Context, in FinishRunInput) (run.FinishResult, error) {
+	peak := int64(0)
+	if c.PeakRSS != nil {
+		peak = c.PeakRSS()
+	}
+	out, err := run.Finish(ctx, c.Store, in, peak)
+	return out, toTemporal(err)
+}
+
+// PlanRetrain finds new problems and plans a re-training on them; see
+// retrain.MakePlan. Errors: InvalidConfig, Dataset.
+func (c *Control) PlanRetrain(ctx context.Context, in PlanRetrainInput) (retrain.Plan, error) {
+	plan, err := retrain.MakePlan(ctx, c.Store, in)
+	return plan, toTemporal(err)
+}
+
+// JudgeRetrain applies the gate to the policy of a re-training; see retrain.Judge.
+func (c *Control) JudgeRetrain(ctx context.Context, in JudgeRetrainInput) (retrain.Outcome, error) {
+	out, err := retrain.Judge(ctx, c.Store, in)
+	return out, toTemporal(err)
+}
+
+// LogRetrain writes one entry of a schedule's event log.
+func (c *Control) LogRetrain(ctx context.Context, in retrain.Event) error {
+	return toTemporal(retrain.LogEvent(ctx, c.Store, in))
+}

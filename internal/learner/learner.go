@@ -1,0 +1,51 @@
+// Package learner trains the policy of a run: it brings a training session to
+// any update of the run, by going on from where it is or from the newest
+// checkpoint, saves and restores it, publishes policies, and keeps the states of
+// a few runs in memory. What an update computes is behind the port Learner.
+//
+// Invariant: the state at a cursor is a function of the run's configuration and
+// of its stored batches, whichever process made it.
+package learner
+
+import (
+	"context"
+
+	"temper/internal/blob"
+	"temper/internal/config"
+	"temper/internal/rl"
+	"temper/trainer"
+	"temper/trainer/checkpoint"
+	"temper/trainer/qwen3"
+)
+
+// Learner is the training state of one policy: weights, optimizer, counters.
+// trainer.Trainer implements it. It is used by one goroutine at a time.
+type Learner interface {
+	// Init draws fresh weights from a seed.
+	Init(seed uint64) error
+	// Import takes weights; the optimizer starts afresh.
+	Import(weights []qwen3.Tensor) error
+	// SFTStep makes one supervised update.
+	SFTStep(ctx context.Context, samples []rl.Sample, o config.Optimizer, p trainer.Position) (rl.TrainMetrics, error)
+	// Update makes the policy updates of one step.
+	Update(ctx context.Context, batch rl.Batch, o trainer.UpdateOptions) (rl.TrainMetrics, error)
+	// ResetOptimizer forgets the moments.
+	ResetOptimizer() error
+	// KeepReference makes the current policy the reference policy.
+	KeepReference() error
+	// LoadReference makes the policy of a checkpoint the reference policy.
+	LoadReference(ctx context.Context, store blob.Store, ref blob.Ref) error
+	// Snapshot copies the state to the host; the copy shares nothing with the learner.
+	// It may take the memory of room, an earlier copy that nobody reads any more.
+	Snapshot(room checkpoint.State) (checkpoint.State, error)
+	// RestoreState replaces the state by a snapshot, also one of another learner.
+	RestoreState(s checkpoint.State) error
+	// Restore replaces the state by a stored checkpoint.
+	Restore(ctx context.Context, store blob.Store, ref blob.Ref) (step int, err error)
+	// Publish stores the weights as a policy.
+	Publish(ctx context.Context, store blob.Store, prefix string, p checkpoint.Policy) (blob.Ref, error)
+	// Close frees the state. A closed learner is not used again.
+	Close()
+}
+
+var _ Learner = (*trainer.Trainer)(nil)

@@ -1,0 +1,218 @@
+package learner
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"temper/internal/artifact"
+	"temper/internal/blob"
+	"temper/internal/failpoint"
+	"temper/internal/retrain"
+	"temper/internal/run"
+	"temper/trainer/checkpoint"
+)
+
+// retention deletes what a run keeps no longer, after a save: checkpoints, then
+// policies, then trajectories. It goes by the run as it was when the save began.
+type retention struct {
+	*run.Loaded
+	store blob.Store
+	lease *checkpoint.Lease
+}
+
+func (k retention) timetable() timetable { return timetable{k.Config} }
+
+func (k retention) prune(ctx context.Context, cursor int) error {
+	failpoint.Hit("checkpoint/before-prune")
+	if err := k.pruneCheckpoints(ctx, cursor); err != nil {
+		return err
+	}
+	failpoint.Hit("policy/before-prune")
+	if err := k.prunePolicies(ctx, cursor); err != nil {
+		return err
+	}
+	return k.pruneTrajectories(ctx, cursor)
+}
+
+// kept says why checkpoints stay, by cursor; at is the cursor whose settings count.
+func (k retention) kept(ctx context.Context, cursors []int, at int) (map[int]string, error) {
+	return run.Retained(ctx, k.store, k.Ref.RunID, k.Config.At(max(0, at-k.Config.SFT.Steps)), cursors)
+}
+
+// saved lists the cursors that have a checkpoint.
+func (k retention) saved(ctx context.Context) ([]int, error) {
+	entries, err := checkpoint.List(ctx, k.store, k.Layout.Checkpoints())
+	if err != nil {
+		return nil, err
+	}
+	var cursors []int
+	for _, e := range entries {
+		cursors = append(cursors, e.Step)
+	}
+	return cursors, nil
+}
+
+func (k retention) pruneCheckpoints(ctx context.Context, cursor int) error {
+	cursors, err := k.saved(ctx)
+	if err != nil {
+		return err
+	}
+	kept, err := k.kept(ctx, cursors, cursor)
+	if err != nil {
+		return err
+	}
+	if err := k.lease.Check(ctx); err != nil {
+		return err
+	}
+	return checkpoint.Prune(ctx, k.store, artifact.Root, k.Layout.Checkpoints(), func(cursor int) bool { return kept[cursor] != "" })
+}
+
+// prunePolicies looks at the policies before the cursor alone, whose steps are
+// over: which of them stay is a function of the run at that cursor, whenever the
+// trainer gets to it, and what a later save keeps no earlier one deletes.
+func (k retention) prunePolicies(ctx context.Context, cursor int) error {
+	at := int64(cursor - k.Config.SFT.Steps)
+	if at < 0 || k.Config.At(int(at)).Checkpoint.KeepPolicies == 0 {
+		return nil
+	}
+	stored, err := artifact.StoredPolicies(ctx, k.store, k.Layout)
+	if err != nil {
+		return err
+	}
+	kept, err := k.keptPolicies(ctx, at, stored)
+	if err != nil {
+		return err
+	}
+	for _, p := range stored {
+		if p.Version >= at || kept[p.Version] && p.Whole {
+			continue
+		}
+		if err := k.lease.Check(ctx); err != nil {
+			return err
+		}
+		if err := k.deletePolicy(ctx, p); err != nil {
+			return fmt.Errorf("delete policy %d: %w", p.Version, err)
+		}
+	}
+	return nil
+}
+
+// keptPolicies are the versions that stay after a save of the policy at.
+func (k retention) keptPolicies(ctx context.Context, at int64, stored []artifact.StoredPolicy) (map[int64]bool, error) {
+	cfg := k.Config.At(int(at))
+	out := map[int64]bool{0: true, int64(cfg.Fork.Step): true}
+	for _, p := range run.PlanOf(k.Ref.RunID, cfg).Stages {
+		out[int64(p.FirstStep+p.Steps-1)] = true
+	}
+	newest := 0
+	for _, p := range slices.Backward(stored) {
+		if p.Whole && p.Version <= at && newest < cfg.Checkpoint.KeepPolicies {
+			out[p.Version] = true
+			newest++
+		}
+	}
+	if err := k.keepWithCheckpoints(ctx, int(at), out); err != nil {
+		return nil, err
+	}
+	evaluated, err := artifact.EvaluatedPolicies(ctx, k.store, k.Layout)
+	if err != nil {
+		return nil, err
+	}
+	good, err := retrain.GoodPolicies(ctx, k.store, k.Ref.RunID)
+	if err != nil {
+		return nil, err
+	}
+	for _, version := range slices.Concat(evaluated, good) {
+		out[version] = true
+	}
+	return out, nil
+}
+
+// keepWithCheckpoints adds the policies whose step has a checkpoint that stays,
+// or a pin.
+func (k retention) keepWithCheckpoints(ctx context.Context, at int, out map[int64]bool) error {
+	cursors, err := k.saved(ctx)
+	if err != nil {
+		return err
+	}
+	first := k.timetable().cursor(0)
+	kept, err := k.kept(ctx, cursors, first+at)
+	if err != nil {
+		return err
+	}
+	pins, err := checkpoint.Pins(ctx, k.store, k.Layout.Checkpoints())
+	if err != nil {
+		return err
+	}
+	for cursor := range kept {
+		out[int64(cursor-first)] = true
+	}
+	for cursor := range pins {
+		out[int64(cursor-first)] = true
+	}
+	return nil
+}
+
+// deletePolicy takes a policy out of the store: first what says that there is
+// one, then the manifest, then the files. A policy that is deleted by half is
+// none, and is deleted by the next prune.
+func (k retention) deletePolicy(ctx context.Context, p artifact.StoredPolicy) error {
+	if err := k.store.Delete(ctx, k.Layout.PolicyRef(p.Version)); err != nil {
+		return err
+	}
+	failpoint.Hit("policy/between-deletes")
+	if err := checkpoint.DropPolicy(ctx, k.store, k.Layout.Policy(p.Version)); err != nil {
+		return err
+	}
+	for _, key := range p.Files {
+		if err := k.store.Delete(ctx, key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pruneTrajectories deletes the trajectories of old steps. A step's trajectories
+// are read until its batch is stored, by nothing after that: replays, forks and
+// repeated stages go by batches, checkpoints and problems, all of which stay. So
+// those of steps that the saved checkpoint contains may go, and which ones do is
+// a function of the cursor: a death between two deletes leaves the rest to the
+// next save.
+func (k retention) pruneTrajectories(ctx context.Context, cursor int) error {
+	at := cursor - k.Config.SFT.Steps
+	if at < 1 {
+		return nil
+	}
+	keep := k.Config.At(at).Checkpoint.KeepTrajectories
+	if keep == 0 || at <= keep {
+		return nil
+	}
+	infos, err := k.store.List(ctx, k.Layout.Steps()+"/")
+	if err != nil {
+		return err
+	}
+	for _, info := range infos {
+		if step, ok := stepOfGroup(k.Layout, info.Key); !ok || step > at-keep {
+			continue
+		}
+		if err := k.lease.Check(ctx); err != nil {
+			return err
+		}
+		if err := k.store.Delete(ctx, info.Key); err != nil {
+			return fmt.Errorf("delete trajectories: %w", err)
+		}
+	}
+	return nil
+}
+
+// stepOfGroup reads the step from the key of a group; ok is false for other keys.
+func stepOfGroup(layout artifact.Layout, key string) (step int, ok bool) {
+	folder, problem := path.Split(strings.TrimPrefix(key, layout.Steps()+"/"))
+	number, rest, _ := strings.Cut(folder, "/")
+	step, err := strconv.Atoi(number)
+	return step, err == nil && rest == "trajectories/" && path.Ext(problem) == ".jsonl"
+}

@@ -1,0 +1,136 @@
+package learner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"temper/internal/failpoint"
+	"temper/internal/series"
+	"temper/trainer/checkpoint"
+)
+
+// A save has two halves. The copy of the state to the host is all that training
+// waits for; hashing and storing it goes on in the background. One save is under
+// way at a time, so that there is one copy: the next one waits for it, and none
+// is skipped, so that which checkpoints a run has does not depend on how fast
+// the store is.
+
+// saver stores copies of a run's training state. Its methods are called by one
+// goroutine at a time.
+type saver struct {
+	background func(task func())
+	now        func() time.Time
+	log        *slog.Logger
+
+	upload *upload          // the save under way; nil for none
+	room   checkpoint.State // the copy of the save before, whose memory the next one takes
+}
+
+// upload is a save under way.
+type upload struct {
+	cursor int
+	state  checkpoint.State
+	keep   retention
+	repair bool // a damaged checkpoint of the cursor is in the store
+	cancel context.CancelFunc
+	done   chan struct{}
+	err    error // after done
+}
+
+// takeRoom gives away the memory of the last copy.
+func (v *saver) takeRoom() checkpoint.State {
+	room := v.room
+	v.room = checkpoint.State{}
+	return room
+}
+
+// begin stores a copied state in the background.
+func (v *saver) begin(ctx context.Context, u *upload) {
+	ctx, u.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	u.done = make(chan struct{})
+	v.upload = u
+	v.background(func() {
+		defer close(u.done)
+		defer u.cancel()
+		u.err = v.store(ctx, u)
+	})
+}
+
+// store stores a checkpoint and deletes what nothing keeps any more.
+func (v *saver) store(ctx context.Context, u *upload) error {
+	failpoint.Hit("checkpoint/before-shards")
+	k := u.keep
+	started := v.now()
+	ref, err := checkpoint.SaveWith(ctx, k.store, k.Layout.Checkpoints(), u.cursor, u.state, checkpoint.SaveOptions{Lease: k.lease, Repair: u.repair})
+	if err != nil {
+		return err
+	}
+	took, size := v.now().Sub(started), u.state.Size()
+	v.log.InfoContext(ctx, "checkpoint saved", "run_id", k.Ref.RunID, "checkpoint", u.cursor, "ref", ref.Key, "bytes", size,
+		"duration_ms", took.Milliseconds(), "mib_per_s", series.PerSecond(int(size), took)/(1<<20))
+	return k.prune(ctx, u.cursor)
+}
+
+// flush waits for the save under way. One that failed is begun again with the
+// same copy, and its error returned: the activity is repeated, and no checkpoint
+// is lost.
+func (v *saver) flush(ctx context.Context) error {
+	if v.upload == nil {
+		return nil
+	}
+	select {
+	case <-v.upload.done:
+		return v.outcome(ctx)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// outcome is flush for a save that may still be under way: it does not wait.
+func (v *saver) outcome(ctx context.Context) error {
+	u := v.upload
+	if u == nil {
+		return nil
+	}
+	select {
+	case <-u.done:
+	default:
+		return nil
+	}
+	v.upload = nil
+	if u.err == nil {
+		v.room = u.state
+		return nil
+	}
+	if !errors.Is(u.err, checkpoint.ErrFenced) {
+		v.begin(ctx, &upload{cursor: u.cursor, state: u.state, keep: u.keep, repair: u.repair})
+	}
+	return fmt.Errorf("checkpoint of %s: %w", u.keep.timetable().name(u.cursor), u.err)
+}
+
+// abandon ends the save under way; what it stored is found by the next one.
+func (v *saver) abandon() {
+	if v.upload == nil {
+		return
+	}
+	v.upload.cancel()
+	<-v.upload.done
+	v.upload = nil
+}
+
+// wait gives the save under way until late to come to its end, and reports
+// whether it did.
+func (v *saver) wait(late <-chan time.Time) bool {
+	if v.upload == nil {
+		return true
+	}
+	select {
+	case <-v.upload.done:
+		return true
+	case <-late:
+		return false
+	}
+}

@@ -1,0 +1,297 @@
+package learner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"temper/internal/artifact"
+	"temper/internal/blob"
+	"temper/internal/failpoint"
+	"temper/internal/fault"
+	"temper/internal/run"
+	"temper/internal/series"
+	"temper/trainer/checkpoint"
+)
+
+// Config is what a Service works with.
+type Config struct {
+	Store blob.Store
+	// New makes a learner without weights for a run, by its configuration and model.
+	New func(*run.Loaded) (Learner, error)
+	Now func() time.Time
+	// Background runs the storing of a checkpoint beside the calls; nil means a
+	// goroutine.
+	Background func(task func())
+	// Log is for operators; nil discards.
+	Log *slog.Logger
+	// MaxResident is how many runs keep their state here while another one is
+	// trained, and MaxResidentBytes what all of them together may take, with the one
+	// that is trained; 0 keeps none.
+	MaxResident      int
+	MaxResidentBytes int64
+}
+
+// Service updates policies. It trains one run at a time, keeps the states of a
+// few others, and can rebuild each from the store at any moment. Its calls run
+// one after another. Each is idempotent by run and step.
+type Service struct {
+	Config
+	mu      sync.Mutex
+	current *session
+	parked  residents
+	doing   atomic.Value // string
+}
+
+// NewService makes a service that trains nothing yet.
+func NewService(c Config) *Service {
+	if c.Background == nil {
+		c.Background = func(task func()) { go task() }
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	t := &Service{Config: c}
+	t.parked.limits = &t.Config
+	return t
+}
+
+// Doing says what the service is at, for people who look.
+func (t *Service) Doing() string {
+	doing, _ := t.doing.Load().(string)
+	return doing
+}
+
+// SFTInput asks for supervised updates From+1..To. A retry resumes.
+type SFTInput struct {
+	Run      run.Ref `json:"run"`
+	From, To int
+	// Save asks for a checkpoint at To.
+	Save bool `json:"save"`
+}
+
+// TrainSFT makes the supervised updates From+1 to To. A retry resumes from the
+// newest checkpoint.
+func (t *Service) TrainSFT(ctx context.Context, in SFTInput) (run.SFTResult, error) {
+	defer t.lock()()
+	out, err := t.trainSFT(ctx, in)
+	return out.Result, t.settle(err)
+}
+
+// PublishInput asks for the weights at Step as a served policy.
+type PublishInput struct {
+	Run  run.Ref `json:"run"`
+	Step int     `json:"step"` // 0 = after SFT
+}
+
+// Publish publishes the weights after SFT as policy 0, and those that a fork
+// begins with. Any other policy was published by its TrainStep, and is looked up.
+// Errors: NotFound for a policy that the run does not have yet.
+func (t *Service) Publish(ctx context.Context, in PublishInput) (run.Policy, error) {
+	defer t.lock()()
+	out, err := t.publishPolicy(ctx, in)
+	return out, t.settle(err)
+}
+
+// StepInput asks for the update of a step. It is applied exactly once.
+type StepInput struct {
+	Run   run.Ref  `json:"run"`
+	Stage int      `json:"stage"`
+	Step  int      `json:"step"`
+	Batch blob.Ref `json:"batch"` // zero: the step makes no update
+	// Save asks for a checkpoint after the step.
+	Save bool `json:"save"`
+}
+
+// TrainStep applies the batch of a step exactly once and publishes the policy
+// that comes of it.
+func (t *Service) TrainStep(ctx context.Context, in StepInput) (run.Trained, error) {
+	defer t.lock()()
+	out, err := t.trainStep(ctx, in)
+	return out, t.settle(err)
+}
+
+// SaveInput asks for a checkpoint after Step (0 = after SFT).
+type SaveInput struct {
+	Run  run.Ref `json:"run"`
+	Step int     `json:"step"`
+}
+
+// SaveCheckpoint saves the state after a step. One that is there stays.
+func (t *Service) SaveCheckpoint(ctx context.Context, in SaveInput) error {
+	defer t.lock()()
+	s, err := t.open(ctx, in.Run)
+	if err == nil {
+		err = t.seek(ctx, s.timetable().cursor(in.Step))
+	}
+	if err == nil {
+		err = s.saveNow(ctx)
+	}
+	return t.settle(err)
+}
+
+// Close ends all sessions, when no call runs any more. A save under way gets the
+// time of patience to come to its end; one that does not is made again by whoever
+// goes on with the run.
+func (t *Service) Close(patience time.Duration) {
+	defer t.lock()()
+	late := time.After(patience)
+	for _, s := range append(slices.Clone(t.parked.sessions), t.current) {
+		if s != nil && !s.saves.wait(late) {
+			late = time.After(0) // for the others
+		}
+	}
+	t.parked.close()
+	t.drop()
+}
+
+// lock takes the service and returns what gives it back.
+func (t *Service) lock() (unlock func()) {
+	t.mu.Lock()
+	return t.mu.Unlock
+}
+
+// settle drops the session whose lease another trainer has.
+func (t *Service) settle(err error) error {
+	if errors.Is(err, checkpoint.ErrFenced) {
+		t.drop()
+	}
+	return err
+}
+
+// drop ends the current session.
+func (t *Service) drop() {
+	if t.current != nil {
+		t.current.close()
+		t.current = nil
+	}
+}
+
+func (t *Service) trainSFT(ctx context.Context, in SFTInput) (run.SFTRecord, error) {
+	key := artifact.Layout{RunID: in.Run.RunID}.SFTResult(in.To)
+	if done, ok, err := artifact.Lookup[run.SFTRecord](ctx, t.Store, key); ok || err != nil {
+		return done, err
+	}
+	s, err := t.open(ctx, in.Run)
+	if err != nil {
+		return run.SFTRecord{}, err
+	}
+	if err := t.seek(ctx, in.From); err != nil {
+		return run.SFTRecord{}, err
+	}
+	started := t.Now()
+	tokens := 0
+	for n := in.From + 1; n <= in.To; n++ {
+		if err := t.seek(ctx, n); err != nil {
+			return run.SFTRecord{}, err
+		}
+		tokens += s.last.Tokens
+		failpoint.Hit("sft/after-update")
+	}
+	out := run.SFTRecord{To: in.To, Total: s.Config.SFT.Steps}
+	out.Result.Metrics = s.last
+	out.Result.TrainTime = t.Now().Sub(started)
+	out.Result.TokensPerSec = series.PerSecond(tokens, out.Result.TrainTime)
+	if err := s.saveIfAsked(ctx, in.Save, in.To == s.Config.SFT.Steps); err != nil {
+		return run.SFTRecord{}, err
+	}
+	out.Saved = in.Save
+	failpoint.Hit("sft/before-result")
+	return artifact.PutOnce(ctx, t.Store, key, out)
+}
+
+func (t *Service) publishPolicy(ctx context.Context, in PublishInput) (run.Policy, error) {
+	layout := artifact.Layout{RunID: in.Run.RunID}
+	missing := func() error {
+		return run.MissingPolicy(ctx, t.Store, fault.NotFound, in.Run.RunID, int64(in.Step))
+	}
+	if in.Step < 0 {
+		return run.Policy{}, missing()
+	}
+	if p, ok, err := artifact.Lookup[run.Policy](ctx, t.Store, layout.PolicyRef(int64(in.Step))); ok || err != nil {
+		return p, err
+	}
+	cfg, err := run.ReadConfig(ctx, t.Store, in.Run)
+	if err != nil {
+		return run.Policy{}, err
+	}
+	_, taught, err := artifact.Lookup[run.SFTRecord](ctx, t.Store, layout.SFTResult(cfg.SFT.Steps))
+	if err != nil {
+		return run.Policy{}, err
+	}
+	forked := cfg.Fork.RunID != "" && in.Step == cfg.Fork.Step
+	if !forked && (in.Step > 0 || !taught && cfg.SFT.Steps > 0) {
+		return run.Policy{}, missing()
+	}
+	s, err := t.open(ctx, in.Run)
+	if err != nil {
+		return run.Policy{}, err
+	}
+	if err := t.seek(ctx, s.timetable().cursor(in.Step)); err != nil {
+		return run.Policy{}, err
+	}
+	return s.publish(ctx)
+}
+
+func (t *Service) trainStep(ctx context.Context, in StepInput) (run.Trained, error) {
+	layout := artifact.Layout{RunID: in.Run.RunID}
+	if done, ok, err := artifact.Lookup[run.Trained](ctx, t.Store, layout.TrainResult(in.Step)); ok || err != nil {
+		return done, err
+	}
+	if _, ok, err := artifact.Lookup[run.BuiltBatch](ctx, t.Store, layout.BatchStats(in.Step)); err != nil {
+		return run.Trained{}, err
+	} else if !ok {
+		return run.Trained{}, fault.Newf(fault.NotFound, "run %s has no batch of step %d", in.Run.RunID, in.Step)
+	}
+	s, err := t.open(ctx, in.Run)
+	if err != nil {
+		return run.Trained{}, err
+	}
+	at := s.timetable()
+	if err := t.seek(ctx, at.cursor(in.Step-1)); err != nil {
+		return run.Trained{}, err
+	}
+	failpoint.Hit("train/before-update")
+	started := t.Now()
+	if err := t.seek(ctx, at.cursor(in.Step)); err != nil {
+		return run.Trained{}, err
+	}
+	failpoint.Hit("train/after-update")
+	out := run.Trained{Metrics: s.last}
+	if out.Policy, err = s.publish(ctx); err != nil {
+		return run.Trained{}, err
+	}
+	trained := t.Now()
+	out.TrainTime = trained.Sub(started)
+	if err := s.saveIfAsked(ctx, in.Save, at.endsStage(in.Step)); err != nil {
+		return run.Trained{}, err
+	}
+	out.Saved, out.SaveTime = in.Save, t.Now().Sub(trained)
+	failpoint.Hit("train/before-result")
+	return artifact.PutOnce(ctx, t.Store, layout.TrainResult(in.Step), out)
+}
+
+// seek brings the current session to a cursor, by going on from where it is, or
+// from the newest checkpoint before.
+func (t *Service) seek(ctx context.Context, want int) error {
+	s := t.current
+	if !s.valid || s.at > want || s.at+1 < want {
+		t.doing.Store("restoring")
+		if err := s.restore(ctx, want); err != nil {
+			return fmt.Errorf("restore run %s: %w", s.Ref.RunID, err)
+		}
+	}
+	for s.at < want {
+		name := s.timetable().name(s.at + 1)
+		t.doing.Store(name)
+		if err := s.advance(ctx); err != nil {
+			return fmt.Errorf("run %s, %s: %w", s.Ref.RunID, name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,291 @@
+package learner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"temper/internal/artifact"
+	"temper/internal/blob"
+	"temper/internal/config"
+	"temper/internal/failpoint"
+	"temper/internal/rl"
+	"temper/internal/run"
+	"temper/trainer"
+	"temper/trainer/checkpoint"
+)
+
+// session is the training state of one run in this process. It can be rebuilt
+// from the newest checkpoint and the stored data and batches since.
+type session struct {
+	*run.Loaded
+	store   blob.Store
+	learner Learner
+	at      int  // cursor
+	valid   bool // at describes the learner; false while an update is made and after one that failed
+	sft     *sftData
+	last    rl.TrainMetrics // of the newest update made here
+	// reference is the cursor of the reference policy that the learner holds; -1 for none.
+	reference int
+	// graphs are the settings that the learner was built for; build makes another.
+	graphs graphs
+	build  func(*run.Loaded) (Learner, error)
+
+	lease   *checkpoint.Lease
+	saves   saver
+	now     func() time.Time
+	damaged []int  // cursors of checkpoints that could not be read
+	frozen  []byte // config.yaml; nil until it is needed
+}
+
+func (s *session) timetable() timetable { return timetable{s.Config} }
+
+func (s *session) retention() retention {
+	return retention{Loaded: s.Loaded, store: s.store, lease: s.lease}
+}
+
+// resume goes on with a session in another activity: it learns how the save
+// under way ended, and takes the lease back when another trainer made the
+// activities between. The state is still that of its cursor.
+func (s *session) resume(ctx context.Context) error {
+	if err := s.saves.outcome(ctx); err != nil && !errors.Is(err, checkpoint.ErrFenced) {
+		return err
+	}
+	err := s.lease.Check(ctx)
+	if !errors.Is(err, checkpoint.ErrFenced) {
+		return err
+	}
+	s.saves.abandon()
+	return s.acquireLease(ctx)
+}
+
+// advance makes the next update of the run. One that fails, or panics, may have
+// changed a part of the state.
+func (s *session) advance(ctx context.Context) error {
+	s.valid = false
+	var err error
+	if next := s.at + 1; next <= s.Config.SFT.Steps {
+		s.last, err = s.sftUpdate(ctx, next)
+	} else {
+		s.last, err = s.rlUpdate(ctx, next-s.Config.SFT.Steps)
+	}
+	if err != nil {
+		return s.reportDivergence(ctx, err)
+	}
+	s.at, s.valid = s.at+1, true
+	return s.finishInterruptedSave(ctx)
+}
+
+// reportDivergence stores what a diverged update says of itself; the error then
+// says where.
+func (s *session) reportDivergence(ctx context.Context, err error) error {
+	var diverged *trainer.DivergedError
+	if !errors.As(err, &diverged) {
+		return err
+	}
+	where, saveErr := diverged.Save(ctx, s.store, s.Layout.Diverged(s.at+1))
+	if saveErr != nil {
+		return fmt.Errorf("%w; no report: %v", err, saveErr) //nolint:errorlint // the divergence decides what happens next
+	}
+	return fmt.Errorf("%w; report in %s", err, where)
+}
+
+// sftUpdate makes supervised update n, from 1.
+func (s *session) sftUpdate(ctx context.Context, n int) (rl.TrainMetrics, error) {
+	if s.sft == nil {
+		data, err := readSFT(ctx, s.store, s.Loaded)
+		if err != nil {
+			return rl.TrainMetrics{}, err
+		}
+		s.sft = data
+	}
+	return s.learner.SFTStep(ctx, s.sft.batch(n, s.Config.SFT.BatchSize), s.Config.SFT.Optimizer, trainer.Position{Step: n, Total: s.Config.SFT.Steps})
+}
+
+// rlUpdate applies the stored batch of an RL step. A step without one is left
+// out: its stage was stopped, or had no problem left, before it.
+func (s *session) rlUpdate(ctx context.Context, step int) (rl.TrainMetrics, error) {
+	cfg := s.Config.At(step)
+	if err := s.rebuild(cfg); err != nil {
+		return rl.TrainMetrics{}, err
+	}
+	if err := s.ensureReference(ctx, step); err != nil {
+		return rl.TrainMetrics{}, err
+	}
+	if s.timetable().freshMoments(step) {
+		if err := s.learner.ResetOptimizer(); err != nil {
+			return rl.TrainMetrics{}, err
+		}
+	}
+	built, ok, err := artifact.Lookup[run.BuiltBatch](ctx, s.store, s.Layout.BatchStats(step))
+	if err != nil {
+		return rl.TrainMetrics{}, err
+	}
+	if !ok || built.Samples == 0 { // none, or no group of the step had a signal
+		return rl.TrainMetrics{}, nil
+	}
+	data, err := blob.ReadRef(ctx, s.store, built.Batch)
+	if err != nil {
+		return rl.TrainMetrics{}, err
+	}
+	var batch rl.Batch
+	if err := json.Unmarshal(data, &batch); err != nil {
+		return rl.TrainMetrics{}, fmt.Errorf("%s: %w: %w", s.store.Locate(s.Layout.Batch(step)), err, blob.ErrCorrupt)
+	}
+	return s.learner.Update(ctx, batch, trainer.UpdateOptions{
+		Optimizer: cfg.RL.Optimizer, Position: s.timetable().position(step), NumMinibatches: cfg.RL.NumMinibatches,
+	})
+}
+
+// rebuild replaces the learner by one for other settings, where an amendment
+// says so. The state goes over by way of the host, with every bit of it.
+func (s *session) rebuild(cfg config.Run) error {
+	want := graphsOf(cfg)
+	if s.graphs == want {
+		return nil
+	}
+	state, err := s.learner.Snapshot(checkpoint.State{})
+	if err != nil {
+		return err
+	}
+	amended := *s.Loaded
+	amended.Config = cfg
+	learner, err := s.build(&amended)
+	if err != nil {
+		return fmt.Errorf("learner for the amended configuration: %w", err)
+	}
+	s.learner.Close()
+	s.learner, s.graphs, s.reference = learner, want, -1
+	return learner.RestoreState(state)
+}
+
+// ensureReference gives the learner the reference policy of an RL step, where
+// the objective asks for one.
+func (s *session) ensureReference(ctx context.Context, step int) error {
+	want, ok := s.timetable().reference(step)
+	if !ok || s.reference == want {
+		return nil
+	}
+	if err := s.loadReference(ctx, want); err != nil {
+		return fmt.Errorf("reference policy of %s: %w", s.timetable().name(want), err)
+	}
+	s.reference = want
+	return nil
+}
+
+// loadReference takes the policy of a cursor from the learner, which is there
+// before the first step that refers to it, or from the checkpoint that is then
+// made and kept of it.
+func (s *session) loadReference(ctx context.Context, cursor int) error {
+	if s.at == cursor {
+		if err := s.saveNow(ctx); err != nil {
+			return err
+		}
+		return s.learner.KeepReference()
+	}
+	saved, err := checkpoint.List(ctx, s.store, s.Layout.Checkpoints())
+	if err != nil {
+		return err
+	}
+	for _, c := range saved {
+		if c.Step == cursor {
+			if err := s.fits(ctx, c); err != nil {
+				return err
+			}
+			return s.learner.LoadReference(ctx, s.store, c.Ref)
+		}
+	}
+	return fmt.Errorf("no checkpoint of it is left: %w", blob.ErrNotExist)
+}
+
+// save copies the state of the current cursor and begins to store it.
+func (s *session) save(ctx context.Context) error {
+	if err := s.saves.flush(ctx); err != nil {
+		return err
+	}
+	state, err := s.learner.Snapshot(s.saves.takeRoom())
+	if err != nil {
+		return err
+	}
+	if state.About, err = s.about(ctx, s.at); err != nil {
+		return err
+	}
+	s.saves.begin(ctx, &upload{cursor: s.at, state: state, keep: s.retention(), repair: slices.Contains(s.damaged, s.at)})
+	return nil
+}
+
+// saveNow is save, and waits until the checkpoint exists.
+func (s *session) saveNow(ctx context.Context) error {
+	if err := s.save(ctx); err != nil {
+		return err
+	}
+	return s.saves.flush(ctx)
+}
+
+// saveIfAsked saves when it was asked for, and checks in any case that a result
+// may still be stored. The last checkpoint of a stretch is waited for: nobody may
+// come back to this run who would make it again.
+func (s *session) saveIfAsked(ctx context.Context, asked, last bool) error {
+	switch {
+	case asked && last:
+		return s.saveNow(ctx)
+	case asked:
+		if err := s.save(ctx); err != nil {
+			return err
+		}
+	}
+	return s.lease.Check(ctx)
+}
+
+// finishInterruptedSave saves the current cursor again when a save was asked for
+// there and did not come to its end before its process did.
+func (s *session) finishInterruptedSave(ctx context.Context) error {
+	asked, err := s.wasSaved(ctx, s.at)
+	if err != nil || !asked {
+		return err
+	}
+	entries, err := checkpoint.List(ctx, s.store, s.Layout.Checkpoints())
+	if err != nil {
+		return err
+	}
+	cursors := []int{s.at}
+	for _, e := range entries {
+		if e.Step == s.at && !slices.Contains(s.damaged, s.at) {
+			return s.lease.Advance(ctx, e.Step, e.Ref) // its process died in between
+		}
+		if e.Step != s.at {
+			cursors = append(cursors, e.Step)
+		}
+	}
+	slices.Sort(cursors)
+	if kept, err := s.retention().kept(ctx, cursors, s.at); err != nil || kept[s.at] == "" {
+		return err
+	}
+	return s.save(ctx)
+}
+
+// publish stores the weights at the current cursor as a policy. Publishing a
+// stored one again changes nothing.
+func (s *session) publish(ctx context.Context) (run.Policy, error) {
+	version := int64(s.at - s.timetable().cursor(0))
+	if err := s.lease.Check(ctx); err != nil {
+		return run.Policy{}, err
+	}
+	ref, err := s.learner.Publish(ctx, s.store, s.Layout.Policy(version), checkpoint.Policy{
+		Model: s.Model, Tokenizer: s.TokenizerJSON, Files: s.Files,
+	})
+	if err != nil {
+		return run.Policy{}, fmt.Errorf("publish policy %d: %w", version, err)
+	}
+	failpoint.Hit("policy/before-ref")
+	return artifact.PutOnce(ctx, s.store, s.Layout.PolicyRef(version), run.Policy{Version: version, Ref: ref})
+}
+
+// close ends a session and frees its learner.
+func (s *session) close() {
+	s.saves.abandon()
+	s.learner.Close()
+}

@@ -1,0 +1,89 @@
+package learner
+
+import (
+	"fmt"
+	"slices"
+
+	"temper/internal/config"
+	"temper/internal/run"
+	"temper/trainer"
+)
+
+// timetable answers what a run's configuration says of each update. A run's
+// training counts updates in one cursor: the supervised updates first, then the
+// RL steps. A checkpoint's step is its cursor.
+type timetable struct{ cfg config.Run }
+
+// cursor of an RL step.
+func (t timetable) cursor(step int) int { return t.cfg.SFT.Steps + step }
+
+// name says which update a cursor stands for.
+func (t timetable) name(cursor int) string {
+	if cursor <= t.cfg.SFT.Steps {
+		return fmt.Sprintf("SFT update %d", cursor)
+	}
+	return fmt.Sprintf("step %d", cursor-t.cfg.SFT.Steps)
+}
+
+// stages are those of the plan as it is at a step.
+func (t timetable) stages(step int) []run.Stage { return run.PlanOf("", t.cfg.At(step)).Stages }
+
+// endsStage reports whether a step is the last of its stage.
+func (t timetable) endsStage(step int) bool {
+	return slices.ContainsFunc(t.stages(step), func(p run.Stage) bool { return p.FirstStep+p.Steps-1 == step })
+}
+
+// freshMoments says whether the optimizer forgets its moments before a step: at
+// the first step of all and at the first of each stage that asks for it.
+func (t timetable) freshMoments(step int) bool {
+	for _, p := range t.stages(step) {
+		if p.FirstStep == step {
+			return step == 1 || t.cfg.Stages[p.Source()-1].FreshMoments()
+		}
+	}
+	return false
+}
+
+// position is the place of a step in its stretch of the learning-rate schedule.
+// A stretch begins at the first step of all and at the first of each stage that
+// asks for it.
+func (t timetable) position(step int) trainer.Position {
+	begin, end := 1, 0
+	for _, p := range t.stages(step) {
+		if p.FirstStep > 1 && t.cfg.Stages[p.Source()-1].FreshSchedule() {
+			if p.FirstStep > step {
+				break
+			}
+			begin = p.FirstStep
+		}
+		end = p.FirstStep + p.Steps - 1
+	}
+	return trainer.Position{Step: step - begin + 1, Total: end - begin + 1}
+}
+
+// reference is the cursor of the reference policy of a step: the policy after
+// SFT, and from a stage on that resets the optimizer as a whole, the one at that
+// stage's start. ok is false where the objective has no reference policy.
+func (t timetable) reference(step int) (cursor int, ok bool) {
+	if t.cfg.RL.Loss.KL.Coefficient == 0 {
+		return 0, false
+	}
+	cursor = t.cfg.SFT.Steps
+	for _, p := range t.stages(step) {
+		if p.FirstStep <= step && t.cfg.Stages[p.Source()-1].ResetOptimizer {
+			cursor = t.cursor(p.FirstStep - 1)
+		}
+	}
+	return cursor, true
+}
+
+// graphs are the settings that a learner cannot change once it is built.
+type graphs struct {
+	Loss             config.Loss
+	Temperature      float64
+	MicrobatchTokens int
+}
+
+func graphsOf(cfg config.Run) graphs {
+	return graphs{Loss: cfg.RL.Loss, Temperature: cfg.Rollout.Temperature, MicrobatchTokens: cfg.RL.MicrobatchTokens}
+}

@@ -1,0 +1,117 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"temper/internal/artifact"
+	"temper/internal/blob"
+	"temper/internal/config"
+)
+
+// AmendInput asks for a new amendment of a run's configuration.
+type AmendInput struct {
+	Run       Ref              `json:"run"`
+	Amendment config.Amendment `json:"amendment"`
+}
+
+// Amended is the configuration with the amendment and the plan by it.
+type Amended struct {
+	Config blob.Ref `json:"config"`
+	Stages []Stage  `json:"stages"`
+	// CheckpointEvery is the number of steps between checkpoints, from FromStep on.
+	CheckpointEvery int `json:"checkpoint_every"`
+	// Text is the amendment in one line.
+	Text string `json:"text"`
+}
+
+// AddAmendment stores the configuration with one more amendment under a name of
+// its own, so that whoever holds an older Ref goes on with what that says. A
+// retry gives the same Ref. Errors: InvalidConfig, which changes nothing.
+func AddAmendment(ctx context.Context, store blob.Store, in AmendInput) (Amended, error) {
+	cfg, err := ReadConfig(ctx, store, in.Run)
+	if err != nil {
+		return Amended{}, err
+	}
+	before := PlanOf(in.Run.RunID, cfg.Newest())
+	cfg.Amendments = append(cfg.Amendments, in.Amendment)
+	if err := cfg.Validate(); err != nil {
+		return Amended{}, err
+	}
+	after := PlanOf(in.Run.RunID, cfg.Newest())
+	if err := errors.Join(checkPlan(before, after, in.Amendment.FromStep), checkRoom(ctx, store, in.Run, cfg)); err != nil {
+		return Amended{}, err
+	}
+	data, err := cfg.YAML()
+	if err != nil {
+		return Amended{}, err
+	}
+	layout := artifact.Layout{RunID: in.Run.RunID}
+	ref := blob.RefOf("", data)
+	ref.Key = layout.AmendedConfig(len(cfg.Amendments), ref.SHA256)
+	if _, err := blob.PutBytes(ctx, store, ref.Key, data, blob.Always); err != nil {
+		return Amended{}, err
+	}
+	if _, err := blob.PutJSON(ctx, store, layout.NewestConfig(), ref, blob.Always); err != nil {
+		return Amended{}, err
+	}
+	return Amended{
+		Config: ref, Stages: after.Stages, CheckpointEvery: cfg.Newest().Checkpoint.EverySteps, Text: in.Amendment.String(),
+	}, nil
+}
+
+// checkPlan refuses a change of the plan that steps before from would see.
+func checkPlan(before, after Plan, from int) error {
+	var out config.Problems
+	if most := before.NumSteps(); from > most && after.NumSteps() == most {
+		out = append(out, config.Problem{Path: "from_step", Msg: fmt.Sprintf("is %d, but the run has %d steps: name an earlier one or leave it out", from, most)})
+	}
+	for i, old := range before.Stages {
+		now := after.Stages[i]
+		key := fmt.Sprintf("stages[%d].until.steps", old.Source()-1)
+		switch {
+		case old.Steps == now.Steps:
+		case now.FirstStep+now.Steps-1 < from && old.FirstStep < from:
+			out = append(out, config.Problem{Path: key, Msg: fmt.Sprintf(
+				"is %d, which ends stage %s before step %d: end it by skip_stage, or run it again by repeat_stage", now.Steps, old.Name, from)})
+		case old.FirstStep+old.Steps <= from-1:
+			out = append(out, config.Problem{Path: key, Msg: fmt.Sprintf("is of stage %s, which is over by step %d: run it again by repeat_stage", old.Name, from)})
+		}
+	}
+	if len(out) > 0 {
+		return out
+	}
+	return nil
+}
+
+// checkRoom refuses response limits that do not leave a prompt its room.
+func checkRoom(ctx context.Context, store blob.Store, run Ref, cfg config.Run) error {
+	grown := map[int]config.Stage{}
+	newest := cfg.Newest()
+	for i, s := range newest.Stages {
+		if s.MaxResponseTokens > cfg.Stages[i].MaxResponseTokens {
+			grown[i+1] = s
+		}
+	}
+	if len(grown) == 0 {
+		return nil
+	}
+	rc, err := Load(ctx, store, run)
+	if err != nil {
+		return err
+	}
+	p := preparation{layout: rc.Layout, cfg: newest, format: rc.Format}
+	for index, s := range grown {
+		for _, key := range []string{rc.Layout.TrainProblems(index), rc.Layout.HeldOutProblems(index)} {
+			problems, err := ReadProblems(ctx, store, key)
+			if err != nil {
+				return err
+			}
+			if err := p.checkLengths(problems, s); err != nil {
+				return fmt.Errorf("stages[%d].max_response_tokens: %w", index-1, err)
+			}
+		}
+	}
+	return nil
+}

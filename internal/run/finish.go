@@ -1,0 +1,157 @@
+package run
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"temper/internal/artifact"
+	"temper/internal/blob"
+	"temper/internal/failpoint"
+)
+
+// FinishInput closes a run.
+type FinishInput struct {
+	Run     Ref           `json:"run"`
+	Started time.Time     `json:"started"`
+	Ended   time.Time     `json:"ended"`
+	SFT     SFTResult     `json:"sft"`
+	Stages  []StageReport `json:"stages"`
+	Policy  Policy        `json:"policy"`
+	// Stopped is set when the run was asked to stop early.
+	Stopped bool `json:"stopped,omitempty"`
+	// Fork is where the run came from, Restarted the run that goes on instead of it.
+	Fork      *ForkFrom `json:"fork,omitempty"`
+	Restarted string    `json:"restarted,omitempty"`
+}
+
+// FinishResult points to the summary.
+type FinishResult struct {
+	SummaryPath string `json:"summary_path"`
+}
+
+// Finish writes the series and the summary of the run. peakRSS is the largest
+// memory of the service so far in bytes, 0 where it is not known.
+func Finish(ctx context.Context, store blob.Store, in FinishInput, peakRSS int64) (FinishResult, error) {
+	layout := artifact.Layout{RunID: in.Run.RunID}
+	cfg, err := ReadConfig(ctx, store, in.Run)
+	if err != nil {
+		return FinishResult{}, err
+	}
+	records, err := artifact.StepRecords(ctx, store, layout)
+	if err != nil {
+		return FinishResult{}, err
+	}
+	if err := putLines(ctx, store, layout.Metrics(), records); err != nil {
+		return FinishResult{}, err
+	}
+	summary := summarize(in, records)
+	summary.Seed, summary.ConfigSHA256 = cfg.Seed, in.Run.Config.SHA256
+	summary.PeakRSSBytes = peakRSS
+	if !in.Policy.Ref.IsZero() {
+		summary.PolicyPath = store.Locate(layout.Policy(in.Policy.Version))
+	}
+	failpoint.Hit("finish/before-summary")
+	if _, err := artifact.PutOnce(ctx, store, layout.Summary(), summary); err != nil {
+		return FinishResult{}, err
+	}
+	return FinishResult{SummaryPath: store.Locate(layout.Summary())}, nil
+}
+
+func summarize(in FinishInput, records []artifact.StepRecord) artifact.Summary {
+	wall := in.Ended.Sub(in.Started).Seconds()
+	s := artifact.Summary{
+		RunID: in.Run.RunID, WallSeconds: wall, Steps: len(records), PolicyVersion: in.Policy.Version,
+		Stopped: in.Stopped, Started: in.Started, Ended: in.Ended, Stages: []artifact.StageSummary{},
+	}
+	if in.Fork != nil {
+		s.ForkOf, s.ForkStep = in.Fork.RunID, in.Fork.Step
+	}
+	s.Restarted = in.Restarted
+	split := artifact.TimeSplit{Train: in.SFT.TrainTime.Seconds()}
+	for _, r := range records {
+		split.Sample += r.Metrics[artifact.MetricGenSeconds]
+		split.Tool += r.Metrics[artifact.MetricToolSeconds]
+		split.Train += r.Metrics[artifact.MetricTrainSeconds]
+	}
+	for _, st := range in.Stages {
+		s.Stages = append(s.Stages, stageSummary(st))
+		for _, e := range evaluations(st) {
+			gen, tool := splitWall(e.Wall, e.SampleTime, e.ToolTime)
+			split.Sample += gen.Seconds()
+			split.Tool += tool.Seconds()
+		}
+		split.Sample += st.Filter.Wall.Seconds()
+	}
+	split.Other = max(0, wall-split.Sample-split.Tool-split.Train)
+	s.TimeSplit = split
+	s.OrchestrationMSPerStep, s.OrchestrationShare = orchestration(records)
+	return s
+}
+
+// orchestration is the median time of a step outside sampling, tools, training
+// and saving, in milliseconds, and its share of the median step. A step lasts
+// from its start to the start of the next one, so that starting and ending the
+// child workflow and writing the record count; the last step of a stage has no
+// next one and is left out.
+func orchestration(records []artifact.StepRecord) (ms, share float64) {
+	var steps, others []float64
+	for i := 0; i+1 < len(records); i++ {
+		r, next := records[i], records[i+1]
+		if next.Stage != r.Stage || next.Step != r.Step+1 {
+			continue
+		}
+		step := next.Started.Sub(r.Started).Seconds()
+		other := step
+		for _, part := range []string{
+			artifact.MetricGenSeconds, artifact.MetricToolSeconds, artifact.MetricTrainSeconds, artifact.MetricSaveSeconds,
+		} {
+			other -= r.Metrics[part]
+		}
+		steps, others = append(steps, step), append(others, max(0, other))
+	}
+	if m := median(steps); m > 0 {
+		share = median(others) / m
+	}
+	return 1000 * median(others), share
+}
+
+// evaluations lists those that were made, each once: the last stage's end is the
+// end of the run.
+func evaluations(st StageReport) []Evaluation {
+	made := []Evaluation{st.Before, st.After}
+	if st.Final.PolicyVersion != st.After.PolicyVersion {
+		made = append(made, st.Final)
+	}
+	return made
+}
+
+// stageSummary leaves out what was not measured: a run that was stopped early
+// says nothing about the stages it did not reach.
+func stageSummary(st StageReport) artifact.StageSummary {
+	out := artifact.StageSummary{
+		Name: st.Plan.Name, Steps: st.Plan.Steps,
+		ProblemsFiltered: st.Filter.Removed, ProblemsTotal: st.Filter.Problems,
+	}
+	if b := st.Before; b.Label != "" {
+		out.AccuracyBefore, out.ToolErrorRateBefore = &b.Accuracy, &b.ToolErrorRate
+		out.MeanTokensBefore, out.MeanTurnsBefore = &b.MeanTokens, &b.MeanTurns
+	}
+	if e := st.After; e.Label != "" {
+		out.AccuracyStageEnd, out.ToolErrorRateStageEnd = &e.Accuracy, &e.ToolErrorRate
+	}
+	if a := st.Final; a.Label != "" {
+		out.AccuracyAfter, out.ToolErrorRateAfter = &a.Accuracy, &a.ToolErrorRate
+		out.MeanTokens, out.MeanTurns = &a.MeanTokens, &a.MeanTurns
+	}
+	return out
+}
+
+func median(xs []float64) float64 {
+	if len(xs) == 0 {
+		return 0
+	}
+	sorted := slices.SortedFunc(slices.Values(xs), cmp.Compare[float64])
+	return sorted[len(sorted)/2]
+}

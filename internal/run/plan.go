@@ -1,0 +1,85 @@
+package run
+
+import (
+	"temper/internal/blob"
+)
+
+// Plan is what the workflows know of a run: small, derived once by OpenRun.
+type Plan struct {
+	RunID string `json:"run_id"`
+	Seed  uint64 `json:"seed"`
+	// Config is the frozen configuration in the store.
+	Config blob.Ref `json:"config"`
+	// SFTSteps is the number of supervised updates.
+	SFTSteps int `json:"sft_steps"`
+	// CheckpointEvery is the number of RL steps between checkpoints.
+	CheckpointEvery int     `json:"checkpoint_every"`
+	Stages          []Stage `json:"stages"`
+	// SearchAttributes says whether the server knows RunID, Stage and Step; an
+	// upsert of an unknown attribute would block the workflow for good.
+	SearchAttributes bool `json:"search_attributes"`
+	// ProgressAttributes says the same of Reward and RunStatus. A plan of an older
+	// program knows nothing of them, and its workflow must not tell them.
+	ProgressAttributes bool `json:"progress_attributes,omitempty"`
+	// Priority of Input.
+	Priority int `json:"priority,omitempty"`
+	// Fork is set for a run that goes on from a checkpoint of another.
+	Fork *ForkPlan `json:"fork,omitempty"`
+}
+
+// NumSteps is the number of RL steps of all stages.
+func (p Plan) NumSteps() int {
+	n := 0
+	for _, s := range p.Stages {
+		n += s.Steps
+	}
+	return n
+}
+
+// ForkPlan is where a fork begins and what its parent had by then.
+type ForkPlan struct {
+	RunID string `json:"run_id"`
+	Step  int    `json:"step"`
+	// Made counts the steps that each stage had made, by plan.
+	Made []int `json:"made,omitempty"`
+	// Reports hold the parent's evaluations and filters of the stages.
+	Reports []StageReport `json:"reports,omitempty"`
+	// Skips are the parent's, also those that its later steps are to come to.
+	Skips []Skip `json:"skips,omitempty"`
+}
+
+// Stage is one RL stage. Steps are numbered through the whole run, from 1.
+type Stage struct {
+	Index     int    `json:"index"` // from 1
+	Name      string `json:"name"`
+	FirstStep int    `json:"first_step"`
+	Steps     int    `json:"steps"`
+	// Filter is set when problems are filtered by the current policy first.
+	Filter bool `json:"filter,omitempty"`
+	// Of is the stage that this one repeats, from 1; 0 = none.
+	Of int `json:"of,omitempty"`
+	// Offset is the number of steps that earlier runs of the stage have made: the
+	// ledger goes on behind them.
+	Offset int `json:"offset,omitempty"`
+}
+
+// Source is the stage, from 1, whose problems and limits this one has.
+func (p Stage) Source() int {
+	if p.Of > 0 {
+		return p.Of
+	}
+	return p.Index
+}
+
+// Policy is a published policy. Version 0 is the result of SFT; version n was
+// published by step n.
+type Policy struct {
+	Version int64    `json:"version"`
+	Ref     blob.Ref `json:"ref"`
+}
+
+// Ref names a run and its frozen configuration; every activity takes it.
+type Ref struct {
+	RunID  string   `json:"run_id"`
+	Config blob.Ref `json:"config"`
+}

@@ -1,0 +1,135 @@
+package run
+
+import (
+	"time"
+
+	"temper/internal/blob"
+	"temper/internal/rl"
+)
+
+// Prepared counts what was made.
+type Prepared struct {
+	Dialogues   int `json:"dialogues"`
+	Problems    int `json:"problems"`
+	VocabSize   int `json:"vocab_size"`
+	DurationMS  int `json:"duration_ms"`
+	NumHeldOut  int `json:"num_held_out"`
+	TokenBudget int `json:"token_budget"` // longest prompt + response that a stage allows
+	// Start is the stored copy of model.path; nil for a run from random weights.
+	Start *Start `json:"start,omitempty"`
+}
+
+// SFTResult is the last update's metrics.
+type SFTResult struct {
+	Metrics      rl.TrainMetrics `json:"metrics"`
+	TokensPerSec float64         `json:"tokens_per_sec"`
+	TrainTime    time.Duration   `json:"train_ns"`
+}
+
+// Evaluation is what one evaluation measured. Accuracy, MeanTokens and
+// MeanTurns are of greedy rollouts; ToolErrorRate is of sampled ones, since
+// greedy decoding hides the errors that sampling makes.
+type Evaluation struct {
+	Stage            int           `json:"stage"`
+	Label            string        `json:"label"`
+	PolicyVersion    int64         `json:"policy_version"`
+	NumProblems      int           `json:"num_problems"`
+	Accuracy         float64       `json:"accuracy"`
+	SampledAccuracy  float64       `json:"sampled_accuracy"`
+	ToolErrorRate    float64       `json:"tool_error_rate"`
+	GreedyErrorRate  float64       `json:"greedy_tool_error_rate"`
+	MeanTokens       float64       `json:"mean_tokens"` // response tokens
+	MeanTurns        float64       `json:"mean_turns"`
+	MeanCalls        float64       `json:"mean_calls"`
+	InfraErrors      int           `json:"infra_errors"`
+	SampleTime       time.Duration `json:"sample_ns"`
+	ToolTime         time.Duration `json:"tool_ns"`
+	Wall             time.Duration `json:"wall_ns"`
+	TrajectoriesPath string        `json:"trajectories"`
+}
+
+// SFTRecord is the stored outcome of a stretch of supervised updates.
+type SFTRecord struct {
+	To     int       `json:"to"`
+	Total  int       `json:"total"`
+	Result SFTResult `json:"result"`
+	// Saved is true when a checkpoint was asked for.
+	Saved bool `json:"saved,omitempty"`
+}
+
+// FilterResult counts what the filter did. Left == 0 ends the stage at once.
+type FilterResult struct {
+	Problems int           `json:"problems"`
+	Removed  int           `json:"removed"`
+	Left     int           `json:"left"`
+	Wall     time.Duration `json:"wall_ns"`
+}
+
+// StoredFilter is a FilterResult with the problems that were removed.
+type StoredFilter struct {
+	FilterResult
+	PolicyVersion int64    `json:"policy_version"`
+	RemovedIDs    []string `json:"removed_ids"`
+}
+
+// Sampled sums up what was sampled; the groups are in the store.
+type Sampled struct {
+	Groups       int           `json:"groups"`
+	Reused       int           `json:"reused"` // groups found from an earlier attempt
+	Trajectories int           `json:"trajectories"`
+	Tokens       int           `json:"tokens"` // response tokens
+	ToolCalls    int           `json:"tool_calls"`
+	InfraErrors  int           `json:"infra_errors"`
+	Wall         time.Duration `json:"wall_ns"`
+	// SampleTime and ToolTime split Wall by what the rollouts waited for.
+	SampleTime time.Duration `json:"sample_ns"`
+	ToolTime   time.Duration `json:"tool_ns"`
+}
+
+// BuiltBatch points to the batch; Samples == 0 means that no group had a
+// signal and the step makes no update.
+type BuiltBatch struct {
+	Batch   blob.Ref     `json:"batch"`
+	Samples int          `json:"samples"`
+	Stats   StepRollouts `json:"stats"`
+}
+
+// StepRollouts are the rollout numbers of a step that a person watches.
+type StepRollouts struct {
+	RewardMean         float64 `json:"reward_mean"`
+	ToolErrorRate      float64 `json:"tool_error_rate"`      // over all calls of all trajectories
+	CorrectErrorRate   float64 `json:"correct_error_rate"`   // over the calls of correct trajectories, sampled
+	KeptErrorRate      float64 `json:"kept_error_rate"`      // the same after resampling
+	MeanResponseTokens float64 `json:"mean_response_tokens"` //
+	MeanTurns          float64 `json:"mean_turns"`
+	MeanCalls          float64 `json:"mean_calls"`
+	ClipRatio          float64 `json:"clip_ratio"` // share of trajectories that hit the token limit
+	Groups             int     `json:"groups"`
+	GroupsAllCorrect   int     `json:"groups_all_correct"`
+	GroupsAllWrong     int     `json:"groups_all_wrong"`
+	Trajectories       int     `json:"trajectories"`
+	Kept               int     `json:"kept"`
+	InfraErrors        int     `json:"infra_errors"`
+	PErrMean           float64 `json:"p_err_mean"`    // over correct trajectories
+	PFormatMean        float64 `json:"p_format_mean"` // over correct trajectories
+}
+
+// Trained is what the update did and the policy it published.
+type Trained struct {
+	Metrics   rl.TrainMetrics `json:"metrics"`
+	Policy    Policy          `json:"policy"`
+	TrainTime time.Duration   `json:"train_ns"`
+	// SaveTime is what the step waited for its checkpoint.
+	SaveTime time.Duration `json:"save_ns"`
+	// Saved is true when a checkpoint was asked for.
+	Saved bool `json:"saved,omitempty"`
+}
+
+// StageReport is the outcome of one stage for the summary.
+type StageReport struct {
+	Plan   Stage        `json:"plan"`
+	Before Evaluation   `json:"before"` // after SFT, before any RL
+	After  Evaluation   `json:"after"`  // at the end of the stage
+	Final  Evaluation   `json:"final"`  // at the end of the run
+	Filter FilterResult `json:"filter"`
+}

@@ -1,0 +1,87 @@
+package run
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"temper/internal/artifact"
+	"temper/internal/blob"
+	"temper/internal/config"
+	"temper/trainer/checkpoint"
+)
+
+// Retained says why checkpoints of a run stay, by cursor: those that are absent
+// go with the next save. It is a function of the cursors and of what the steps'
+// batches say, all of which is stored before a checkpoint is.
+func Retained(ctx context.Context, store blob.Store, runID string, cfg config.Run, cursors []int) (map[int]string, error) {
+	cursors = slices.Sorted(slices.Values(cursors))
+	out := map[int]string{}
+	keep := func(cursor int, why string) {
+		if slices.Contains(cursors, cursor) && out[cursor] == "" {
+			out[cursor] = why
+		}
+	}
+	sft := cfg.SFT.Steps
+	keep(sft, "end of SFT")
+	keep(sft+cfg.Fork.Step, "start of the fork")
+	for _, p := range PlanOf(runID, cfg).Stages {
+		keep(sft+p.FirstStep+p.Steps-1, "end of stage "+p.Name)
+	}
+	pins, err := checkpoint.Pins(ctx, store, artifact.Layout{RunID: runID}.Checkpoints())
+	if err != nil {
+		return nil, err
+	}
+	for cursor, p := range pins {
+		keep(cursor, "pinned: "+p.Reason)
+	}
+	c := cfg.Checkpoint
+	for i, cursor := range cursors {
+		if i >= len(cursors)-c.Keep {
+			keep(cursor, fmt.Sprintf("one of the newest %d", c.Keep))
+		}
+		if n := cursor - sft; c.EveryNth > 0 && n > 0 && n%c.EveryNth == 0 {
+			keep(cursor, fmt.Sprintf("step divides by %d", c.EveryNth))
+		}
+	}
+	best, err := BestCursors(ctx, store, runID, sft, cursors, newestOf(cursors)-sft)
+	for i, cursor := range best {
+		if i < c.Best {
+			keep(cursor, fmt.Sprintf("one of the best %d by %s", c.Best, artifact.MetricReward))
+		}
+	}
+	return out, err
+}
+
+func newestOf(cursors []int) int {
+	if len(cursors) == 0 {
+		return 0
+	}
+	return cursors[len(cursors)-1]
+}
+
+// BestCursors orders checkpoints from the end of SFT on by what their policies
+// earned, the best first, of equal ones the newest: the mean reward of the step
+// after each, which sampled with it. It knows steps up to newest; a checkpoint
+// without a step after it is left out.
+func BestCursors(ctx context.Context, store blob.Store, runID string, sft int, cursors []int, newest int) ([]int, error) {
+	reward := map[int]float64{}
+	var out []int
+	for _, cursor := range cursors {
+		after := cursor - sft + 1
+		if cursor < sft || after > newest {
+			continue
+		}
+		built, ok, err := artifact.Lookup[BuiltBatch](ctx, store, artifact.Layout{RunID: runID}.BatchStats(after))
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			reward[cursor] = built.Stats.RewardMean
+			out = append(out, cursor)
+		}
+	}
+	slices.SortFunc(out, func(a, b int) int { return cmp.Or(cmp.Compare(reward[b], reward[a]), cmp.Compare(b, a)) })
+	return out, nil
+}

@@ -1,0 +1,165 @@
+package sampling
+
+import (
+	"context"
+	"fmt"
+
+	"temper/internal/artifact"
+	"temper/internal/blob"
+	"temper/internal/failpoint"
+	"temper/internal/rl"
+	"temper/internal/rollout"
+	"temper/internal/run"
+	"temper/internal/series"
+)
+
+// EvaluateInput asks for held-out accuracy of a policy on one stage's problems.
+type EvaluateInput struct {
+	Run    run.Ref    `json:"run"`
+	Stage  int        `json:"stage"` // index from 1
+	Policy run.Policy `json:"policy"`
+	// Label names the result: "before" or "after" of a stage, or "final".
+	Label string `json:"label"`
+}
+
+// Evaluate measures a policy on the held-out problems of a stage.
+// Errors: NotFound for a policy that was never published.
+func (r *Service) Evaluate(ctx context.Context, in EvaluateInput, progress *Progress) (run.Evaluation, error) {
+	key := artifact.Layout{RunID: in.Run.RunID}.Eval(in.Stage, in.Label, in.Policy.Version)
+	if done, ok, err := artifact.Lookup[run.Evaluation](ctx, r.Store, key); ok || err != nil {
+		return done, err
+	}
+	started := r.Now()
+	var out run.Evaluation
+	err := r.with(ctx, target{in.Run, in.Policy, int(in.Policy.Version)}, progress, func(s *sampler) (err error) {
+		out, err = s.evaluate(ctx, in)
+		return err
+	})
+	if err != nil {
+		return run.Evaluation{}, err
+	}
+	out.Wall = r.Now().Sub(started)
+	failpoint.Hit("evaluate/before-result")
+	return artifact.PutOnce(ctx, r.Store, key, out)
+}
+
+// evaluation is one under way. Its groups are stored as they end, so that an
+// attempt goes on where the one before died; when all are there, they become one
+// record and their own objects go.
+type evaluation struct {
+	*sampler
+	in       EvaluateInput
+	problems []rl.Problem
+}
+
+// How the rollouts of an evaluation are sampled.
+const (
+	evalGreedy  = "greedy"
+	evalSampled = "sampled"
+)
+
+// evaluate makes a greedy rollout of each problem and some sampled ones.
+func (s *sampler) evaluate(ctx context.Context, in EvaluateInput) (run.Evaluation, error) {
+	problems, err := run.ReadProblems(ctx, s.store, s.run.Layout.HeldOutProblems(in.Stage))
+	if err != nil {
+		return run.Evaluation{}, err
+	}
+	e := evaluation{sampler: s, in: in, problems: problems}
+	path := s.run.Layout.EvalTrajectories(in.Stage, in.Label, in.Policy.Version)
+	all, ok, err := lookupTrajectories(ctx, s.store, path)
+	if err == nil && !ok {
+		all, err = e.record(ctx, path)
+	}
+	if err != nil {
+		return run.Evaluation{}, err
+	}
+	if want := len(problems) * (1 + s.cfg.Eval.Rollouts); len(all) != want {
+		return run.Evaluation{}, fmt.Errorf("%s: %d trajectories, want %d: %w", s.store.Locate(path), len(all), want, blob.ErrCorrupt)
+	}
+	if err := e.tidy(ctx); err != nil {
+		return run.Evaluation{}, err
+	}
+	out := evalResult(all[:len(problems)], all[len(problems):])
+	out.Stage, out.Label, out.PolicyVersion, out.TrajectoriesPath = in.Stage, in.Label, in.Policy.Version, path
+	return out, nil
+}
+
+// record stores the trajectories, the greedy ones first.
+func (e *evaluation) record(ctx context.Context, path string) ([]rl.Trajectory, error) {
+	spec := e.spec("eval-greedy", e.in.Stage, 0)
+	spec.Temperature = 0
+	all, err := e.collect(ctx, spec, evalGreedy, 1)
+	if err != nil {
+		return nil, err
+	}
+	sampled, err := e.collect(ctx, e.spec("eval-sampled", e.in.Stage, 0), evalSampled, e.cfg.Eval.Rollouts)
+	if err != nil {
+		return nil, err
+	}
+	all = append(all, sampled...)
+	data, err := trajectoryLines(all)
+	if err != nil {
+		return nil, fmt.Errorf("encode evaluation: %w", err)
+	}
+	failpoint.Hit("evaluate/before-record")
+	_, err = blob.PutBytes(ctx, e.store, path, data, blob.Always)
+	return all, err
+}
+
+// collect makes n rollouts of each problem and returns them in problem order.
+// Those of a problem that the infrastructure lost are not stored.
+func (e *evaluation) collect(ctx context.Context, spec rollout.Spec, how string, n int) ([]rl.Trajectory, error) {
+	key := func(problemID string) string {
+		return e.run.Layout.EvalGroup(e.in.Stage, e.in.Label, e.in.Policy.Version, how, problemID)
+	}
+	found, todo, err := e.lookup(ctx, e.problems, key)
+	if err != nil {
+		return nil, err
+	}
+	byID := map[string][]rl.Trajectory{}
+	for _, g := range found {
+		byID[g.Problem.ID] = g.Trajectories
+	}
+	err = e.groups(ctx, spec, todo, n, func(g rl.Group) error {
+		byID[g.Problem.ID] = g.Trajectories
+		if lost(g.Trajectories) != nil {
+			return nil
+		}
+		err := writeGroup(ctx, e.store, key(g.Problem.ID), g)
+		failpoint.Hit("evaluate/after-group")
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	var out []rl.Trajectory
+	for _, p := range e.problems {
+		out = append(out, byID[p.ID]...)
+	}
+	return out, lost(out)
+}
+
+// tidy deletes the objects of single groups, which the record holds.
+func (e *evaluation) tidy(ctx context.Context) error {
+	for _, how := range []string{evalGreedy, evalSampled} {
+		for _, p := range e.problems {
+			if err := e.store.Delete(ctx, e.run.Layout.EvalGroup(e.in.Stage, e.in.Label, e.in.Policy.Version, how, p.ID)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// evalResult sums up greedy and sampled rollouts of the same problems.
+func evalResult(greedy, sampled []rl.Trajectory) run.Evaluation {
+	g, s := tally(greedy), tally(sampled)
+	return run.Evaluation{
+		NumProblems: len(greedy),
+		Accuracy:    g.mean(g.reward), SampledAccuracy: s.mean(s.reward),
+		ToolErrorRate: series.Ratio(s.failed, s.calls), GreedyErrorRate: series.Ratio(g.failed, g.calls),
+		MeanTokens: g.mean(float64(g.tokens)), MeanTurns: g.mean(float64(g.turns)), MeanCalls: g.mean(float64(g.calls)),
+		InfraErrors: g.infra + s.infra,
+		SampleTime:  g.sample + s.sample, ToolTime: g.tool + s.tool,
+	}
+}

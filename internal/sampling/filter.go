@@ -1,0 +1,127 @@
+package sampling
+
+import (
+	"context"
+
+	"temper/internal/artifact"
+	"temper/internal/failpoint"
+	"temper/internal/rl"
+	"temper/internal/run"
+)
+
+// FilterInput asks for the offline filter of a stage with the given policy.
+type FilterInput struct {
+	Run    run.Ref    `json:"run"`
+	Stage  int        `json:"stage"`
+	Policy run.Policy `json:"policy"`
+}
+
+// Filter samples every training problem of a stage with the current policy and
+// removes those that all rollouts solve (recipe, RL stage 3).
+func (r *Service) Filter(ctx context.Context, in FilterInput, progress *Progress) (run.FilterResult, error) {
+	key := artifact.Layout{RunID: in.Run.RunID}.Filter(in.Stage)
+	if done, ok, err := artifact.Lookup[run.StoredFilter](ctx, r.Store, key); ok || err != nil {
+		return done.FilterResult, err
+	}
+	started := r.Now()
+	var out run.StoredFilter
+	err := r.with(ctx, target{in.Run, in.Policy, int(in.Policy.Version) + 1}, progress, func(s *sampler) (err error) {
+		out, err = s.filter(ctx, in.Stage)
+		return err
+	})
+	if err != nil {
+		return run.FilterResult{}, err
+	}
+	out.Wall = r.Now().Sub(started)
+	failpoint.Hit("filter/before-result")
+	out, err = artifact.PutOnce(ctx, r.Store, key, out)
+	return out.FilterResult, err
+}
+
+// filteredProblem is stored as soon as the rollouts of a problem have ended, so
+// that an attempt goes on where the one before died.
+type filteredProblem struct {
+	Rollouts int  `json:"rollouts"`
+	Solved   bool `json:"solved"` // by all of them
+}
+
+// filtered divides problems into those of which it is known whether they are
+// solved, and the others.
+func (s *sampler) filtered(ctx context.Context, stage int, problems []rl.Problem) (solved map[string]bool, todo []rl.Problem, err error) {
+	solved = map[string]bool{}
+	for _, p := range problems {
+		found, ok, err := artifact.Lookup[filteredProblem](ctx, s.store, s.run.Layout.FilterProblem(stage, p.ID))
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case ok:
+			solved[p.ID] = found.Solved
+		default:
+			todo = append(todo, p)
+		}
+	}
+	return solved, todo, nil
+}
+
+func (s *sampler) filter(ctx context.Context, stage int) (run.StoredFilter, error) {
+	problems, err := run.ReadProblems(ctx, s.store, s.run.Layout.TrainProblems(stage))
+	if err != nil {
+		return run.StoredFilter{}, err
+	}
+	solved, todo, err := s.filtered(ctx, stage, problems)
+	if err != nil {
+		return run.StoredFilter{}, err
+	}
+	var outage error // nil once a problem has a scored rollout
+	scored := len(solved) > 0
+	err = s.groups(ctx, s.spec("filter", stage, 0), todo, s.cfg.Stages[stage-1].Filter.Rollouts, func(g rl.Group) error {
+		if err := lost(g.Trajectories); err != nil { // nothing is stored: another attempt samples it again
+			outage = err
+			return nil
+		}
+		scored = true
+		found := filteredProblem{Rollouts: len(g.Trajectories), Solved: solvedByAll(g.Trajectories)}
+		solved[g.Problem.ID] = found.Solved
+		_, err := artifact.PutOnce(ctx, s.store, s.run.Layout.FilterProblem(stage, g.Problem.ID), found)
+		failpoint.Hit("filter/after-group")
+		return err
+	})
+	if err == nil && !scored {
+		err = outage
+	}
+	if err != nil {
+		return run.StoredFilter{}, err
+	}
+	out := run.StoredFilter{PolicyVersion: s.policy.Version, RemovedIDs: removable(problems, solved, s.cfg.RL.ProblemsPerStep)}
+	out.Problems, out.Removed = len(problems), len(out.RemovedIDs)
+	out.Left = out.Problems - out.Removed
+	return out, nil
+}
+
+// removable lists the solved problems. A stage needs one step's worth of
+// problems: the last of the solved ones stay to fill it up, unless nothing is
+// left to learn at all.
+func removable(problems []rl.Problem, solved map[string]bool, perStep int) []string {
+	ids := []string{}
+	for _, p := range problems {
+		if solved[p.ID] {
+			ids = append(ids, p.ID)
+		}
+	}
+	left := len(problems) - len(ids)
+	if left == 0 {
+		return ids
+	}
+	return ids[:len(ids)-max(0, perStep-left)]
+}
+
+// solvedByAll: a rollout that the infrastructure lost is no evidence, so that
+// its problem stays.
+func solvedByAll(ts []rl.Trajectory) bool {
+	for i := range ts {
+		if ts[i].Reward != 1 || ts[i].StopReason == rl.StopInfraError {
+			return false
+		}
+	}
+	return len(ts) > 0
+}

@@ -1,0 +1,68 @@
+package sampling
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"temper/internal/blob"
+	"temper/internal/rl"
+)
+
+// writeGroup stores a group as JSON lines unless another attempt was faster.
+func writeGroup(ctx context.Context, store blob.Store, key string, g rl.Group) error {
+	data, err := trajectoryLines(g.Trajectories)
+	if err != nil {
+		return fmt.Errorf("encode group %s: %w", g.Problem.ID, err)
+	}
+	_, err = blob.PutBytes(ctx, store, key, data, blob.IfAbsent)
+	if errors.Is(err, blob.ErrExists) {
+		return nil
+	}
+	return err
+}
+
+func trajectoryLines(ts []rl.Trajectory) ([]byte, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	for i := range ts {
+		if err := enc.Encode(&ts[i]); err != nil {
+			return nil, err
+		}
+	}
+	return buf.Bytes(), nil
+}
+
+// lookupGroup reads the group of a problem; ok is false when none is stored.
+func lookupGroup(ctx context.Context, store blob.Store, key string, p rl.Problem) (g rl.Group, ok bool, err error) {
+	g.Problem = p
+	g.Trajectories, ok, err = lookupTrajectories(ctx, store, key)
+	return g, ok, err
+}
+
+// lookupTrajectories reads what trajectoryLines wrote; ok is false when nothing is stored.
+func lookupTrajectories(ctx context.Context, store blob.Store, key string) (out []rl.Trajectory, ok bool, err error) {
+	data, err := blob.ReadKey(ctx, store, key)
+	if errors.Is(err, blob.ErrNotExist) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	dec := json.NewDecoder(bytes.NewReader(data))
+	for dec.More() {
+		var t rl.Trajectory
+		err := dec.Decode(&t)
+		if err == nil {
+			err = t.Validate()
+		}
+		if err != nil {
+			return nil, false, fmt.Errorf("%s: trajectory %d: %w: %w", store.Locate(key), len(out)+1, err, blob.ErrCorrupt)
+		}
+		out = append(out, t)
+	}
+	return out, true, nil
+}

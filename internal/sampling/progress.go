@@ -1,0 +1,62 @@
+package sampling
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+
+	"temper/sandbox"
+)
+
+// Progress is how far a call has come, for people who look and for a watch that
+// ends what does not move. It may be read while the call runs.
+type Progress struct {
+	groups  atomic.Int64
+	trouble *atomic.Pointer[string] // of the service's sandbox
+}
+
+// NewProgress makes the progress of one call.
+func (r *Service) NewProgress() *Progress { return &Progress{trouble: &r.trouble} }
+
+// String is one line.
+func (p *Progress) String() string {
+	if trouble := p.trouble.Load(); trouble != nil {
+		return troublePrefix + *trouble
+	}
+	return fmt.Sprintf("%d groups finished", p.groups.Load())
+}
+
+// troublePrefix marks the progress of a call whose sandbox does not answer.
+const troublePrefix = "waiting for the sandbox: "
+
+// TroubleIn returns what a call waits for according to its progress, "" when it
+// waits for nothing.
+func TroubleIn(progress string) string {
+	trouble, ok := strings.CutPrefix(progress, troublePrefix)
+	if !ok {
+		return ""
+	}
+	return trouble
+}
+
+// watchedExecutor remembers why the sandbox cannot be reached. Rollouts wait
+// for a good while before they give up; a person should not have to.
+type watchedExecutor struct {
+	sandbox.Executor
+	trouble *atomic.Pointer[string] // nil when the last call went through
+}
+
+// Execute implements sandbox.Executor.
+func (w watchedExecutor) Execute(ctx context.Context, req sandbox.Request) (sandbox.Result, error) {
+	res, err := w.Executor.Execute(ctx, req)
+	switch {
+	case err == nil:
+		w.trouble.Store(nil)
+	case errors.Is(err, sandbox.ErrUnavailable):
+		text := err.Error()
+		w.trouble.Store(&text)
+	}
+	return res, err
+}

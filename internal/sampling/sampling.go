@@ -1,0 +1,206 @@
+// Package sampling owns what is sampled for a run: one engine for each run that
+// is served, the groups of a step, evaluations, the offline filter, and the batch
+// that comes of a step's groups. How one trajectory is made is package rollout's.
+//
+// Invariant: what a step samples is a function of the run and the step. A group
+// that is stored is kept as it is, whichever worker made it.
+package sampling
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"temper/internal/blob"
+	"temper/internal/config"
+	"temper/internal/failpoint"
+	"temper/internal/policy"
+	"temper/internal/rl"
+	"temper/internal/rollout"
+	"temper/internal/run"
+	"temper/sandbox"
+)
+
+// Engine is a policy engine whose weights can be replaced and that can be closed.
+type Engine interface {
+	policy.Loader
+	Close()
+}
+
+// Config is what a Service works with.
+type Config struct {
+	Store    blob.Store
+	Executor sandbox.Executor
+	// NewEngine makes an engine without weights for a run, by its configuration and
+	// model.
+	NewEngine func(*run.Loaded) (Engine, error)
+	// MaxConcurrent is the number of trajectories of a run under way at a time.
+	MaxConcurrent int
+	Now           func() time.Time
+}
+
+// Service samples trajectories. Calls for different runs work side by side, those
+// for one run one after another.
+type Service struct {
+	Config
+	engines engines
+	trouble atomic.Pointer[string] // see watchedExecutor
+}
+
+// New makes a service without engines.
+func New(c Config) *Service { return &Service{Config: c} }
+
+// Close ends all engines. No call may be under way.
+func (r *Service) Close() { r.engines.close() }
+
+// sampler is one call's use of a run's engine.
+type sampler struct {
+	run      *run.Loaded
+	cfg      config.Run // as it is at the step that is sampled for
+	store    blob.Store
+	runner   *rollout.Runner
+	policy   run.Policy
+	progress *Progress
+}
+
+// target says for which run, with which policy and by the configuration of which
+// step is sampled.
+type target struct {
+	run    run.Ref
+	policy run.Policy
+	step   int
+}
+
+// with calls f with the engine of a run that serves the policy.
+func (r *Service) with(ctx context.Context, t target, progress *Progress, f func(*sampler) error) error {
+	entry, release, err := r.acquire(ctx, t.run, t.policy)
+	if err != nil {
+		return err
+	}
+	defer release()
+	s := &sampler{store: r.Store, policy: t.policy, progress: progress, run: entry.run, cfg: entry.run.Config.At(t.step)}
+	if s.runner, err = r.newRunner(s.run, s.cfg, entry.engine); err != nil {
+		return err
+	}
+	return f(s)
+}
+
+// spec is the part of a rollout's Spec that the stage decides.
+func (s *sampler) spec(purpose string, stage, step int) rollout.Spec {
+	cfg := s.cfg
+	limits := cfg.Stages[stage-1]
+	return rollout.Spec{
+		RunID: s.run.Ref.RunID, Purpose: purpose, Stage: stage, Step: step, Seed: cfg.Seed, Version: s.policy.Version,
+		Temperature: float32(cfg.Rollout.Temperature), MaxResponseTokens: limits.MaxResponseTokens, MaxTurns: limits.MaxTurns,
+	}
+}
+
+// groups samples n trajectories of each problem; see rollout.Runner.Groups.
+func (s *sampler) groups(ctx context.Context, spec rollout.Spec, problems []rl.Problem, n int, done func(rl.Group) error) error {
+	return s.runner.Groups(ctx, spec, problems, n, func(g rl.Group) error {
+		s.progress.groups.Add(1)
+		return done(g)
+	})
+}
+
+// GroupsInput asks for the groups of some problems of a step.
+type GroupsInput struct {
+	Run        run.Ref    `json:"run"`
+	Stage      int        `json:"stage"`
+	Step       int        `json:"step"`
+	ProblemIDs []string   `json:"problem_ids"`
+	Policy     run.Policy `json:"policy"`
+}
+
+// SampleGroups samples the groups of a step. Groups that are in the store
+// already, from an attempt that died, are kept as they are.
+func (r *Service) SampleGroups(ctx context.Context, in GroupsInput, progress *Progress) (run.Sampled, error) {
+	started := r.Now()
+	var out run.Sampled
+	err := r.with(ctx, target{in.Run, in.Policy, in.Step}, progress, func(s *sampler) (err error) {
+		out, err = s.step(ctx, in)
+		return err
+	})
+	out.Wall = r.Now().Sub(started)
+	return out, err
+}
+
+func (s *sampler) step(ctx context.Context, in GroupsInput) (run.Sampled, error) {
+	var out run.Sampled
+	layout := s.run.Layout
+	problems, err := run.ProblemsByID(ctx, s.store, layout.TrainProblems(in.Stage), in.ProblemIDs)
+	if err != nil {
+		return out, err
+	}
+	key := func(problemID string) string { return layout.Group(in.Step, problemID) }
+	found, todo, err := s.lookup(ctx, problems, key)
+	if err != nil {
+		return out, err
+	}
+	for _, g := range found {
+		out.Reused++
+		addGroup(&out, g)
+	}
+	err = s.groups(ctx, s.spec("train", in.Stage, in.Step), todo, s.cfg.RL.RolloutsPerProblem, func(g rl.Group) error {
+		if err := lost(g.Trajectories); err != nil {
+			return fmt.Errorf("group %s: %w", g.Problem.ID, err)
+		}
+		addGroup(&out, g)
+		failpoint.Hit("sampling/before-group")
+		if err := writeGroup(ctx, s.store, key(g.Problem.ID), g); err != nil {
+			return err
+		}
+		failpoint.Hit("sampling/after-group")
+		return nil
+	})
+	return out, err
+}
+
+// lookup divides problems into those whose groups are stored and the others.
+func (s *sampler) lookup(ctx context.Context, problems []rl.Problem, key func(problemID string) string) (found []rl.Group, todo []rl.Problem, err error) {
+	for _, p := range problems {
+		group, ok, err := lookupGroup(ctx, s.store, key(p.ID), p)
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case ok:
+			found = append(found, group)
+		default:
+			todo = append(todo, p)
+		}
+	}
+	return found, todo, nil
+}
+
+// lost is the error of trajectories that the infrastructure lost without
+// exception. They are not stored, and so will be sampled again: a service that
+// is down must not spend the problems of a run.
+func lost(ts []rl.Trajectory) error {
+	for i := range ts {
+		if ts[i].StopReason != rl.StopInfraError {
+			return nil
+		}
+	}
+	if len(ts) == 0 {
+		return nil
+	}
+	return fmt.Errorf("the infrastructure lost all %d trajectories, the first by: %s", len(ts), ts[0].Err)
+}
+
+// addGroup counts a group.
+func addGroup(s *run.Sampled, g rl.Group) {
+	s.Groups++
+	for i := range g.Trajectories {
+		t := &g.Trajectories[i]
+		calls, _ := t.ToolCounts()
+		s.Trajectories++
+		s.ToolCalls += calls
+		s.Tokens += t.ResponseTokens()
+		s.SampleTime += t.SampleTime
+		s.ToolTime += t.ToolTime
+		if t.StopReason == rl.StopInfraError {
+			s.InfraErrors++
+		}
+	}
+}
