@@ -29,7 +29,7 @@ type EvaluateRunResult struct {
 func EvaluateRun(ctx workflow.Context, in EvaluateRunInput) (EvaluateRunResult, error) {
 	out := EvaluateRunResult{RunID: in.RunID}
 	if err := evaluateRun(ctx, in, &out); err != nil {
-		return EvaluateRunResult{}, surface(err)
+		return EvaluateRunResult{}, asFailure(err)
 	}
 	return out, nil
 }

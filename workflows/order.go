@@ -28,36 +28,62 @@ type receipt struct {
 	Amended *run.Amended `json:"amended,omitempty"`
 }
 
-// ask has the stage carry out an order. It returns false when there is no stage,
+// stageLink is how a run reaches the stage under way.
+type stageLink struct {
+	forwarding workflow.Mutex
+	// child is the stage that runs now; nil between stages.
+	child workflow.ChildWorkflowFuture
+	// orders counts what the stage was asked for, receipts holds what it answered.
+	orders   int
+	receipts map[int]receipt
+	// adopt takes over a configuration that the stage has amended.
+	adopt func(run.Amended)
+}
+
+// forward hands what was asked for to the stage, one state at a time: the newest.
+func (l *stageLink) forward(ctx workflow.Context, newest func() holding) {
+	if err := l.forwarding.Lock(ctx); err != nil {
+		return // cancelled: the stage is being cancelled, too
+	}
+	defer l.forwarding.Unlock()
+	if l.child == nil {
+		return
+	}
+	// A stage that has just ended cannot be told; the run's own next safe point
+	// comes first then.
+	_ = l.child.SignalChildWorkflow(ctx, signalGate, newest()).Get(ctx, nil)
+}
+
+// ask has the stage carry out an ordel. It returns false when there is no stage,
 // or it ended before it took the order: the run does it itself then.
-func (r *runFlow) ask(ctx workflow.Context, o order) (receipt, bool) {
-	child := r.child
+func (l *stageLink) ask(ctx workflow.Context, o order) (receipt, bool) {
+	child := l.child
 	if child == nil {
 		return receipt{}, false
 	}
-	r.orders++
-	o.ID = r.orders
+	l.orders++
+	o.ID = l.orders
 	if err := child.SignalChildWorkflow(ctx, signalOrder, o).Get(ctx, nil); err != nil {
 		return receipt{}, false
 	}
 	var got receipt
-	have := func() (ok bool) { got, ok = r.receipts[o.ID]; return ok }
-	if err := workflow.Await(ctx, func() bool { return have() || r.child != child }); err != nil {
+	have := func() (ok bool) { got, ok = l.receipts[o.ID]; return ok }
+	if err := workflow.Await(ctx, func() bool { return have() || l.child != child }); err != nil {
 		return receipt{}, false
 	}
-	delete(r.receipts, o.ID)
+	delete(l.receipts, o.ID)
 	return got, got.ID == o.ID
 }
 
 // takeReceipt keeps what the stage answered for who waits for it.
-func (r *runFlow) takeReceipt(_ workflow.Context, from workflow.ReceiveChannel) bool {
+func (l *stageLink) takeReceipt(_ workflow.Context, from workflow.ReceiveChannel) bool {
 	var got receipt
 	if !from.ReceiveAsync(&got) {
 		return false
 	}
-	r.receipts[got.ID] = got
+	l.receipts[got.ID] = got
 	if got.Amended != nil {
-		r.adopt(*got.Amended)
+		l.adopt(*got.Amended)
 	}
 	return true
 }
@@ -105,7 +131,7 @@ func (s *stage) amend(ctx workflow.Context, a amendOrder) receipt {
 	}
 	out, err := a.carryOut(ctx, s.in.Run, earliest)
 	if err != nil {
-		return receipt{Refused: surface(err).Error()}
+		return receipt{Refused: asFailure(err).Error()}
 	}
 	s.adopt(out)
 	return receipt{Answer: out.Text, Amended: &out}

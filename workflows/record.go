@@ -72,35 +72,16 @@ func progressAttributes(last StepNumbers) []temporal.SearchAttributeUpdate {
 	}
 }
 
-// describe sets search attributes, where the server knows them.
-func (r *runFlow) describe(ctx workflow.Context, updates []temporal.SearchAttributeUpdate) error {
-	if !r.plan.SearchAttributes {
-		return nil
-	}
-	return workflow.UpsertTypedSearchAttributes(ctx, updates...)
-}
-
-// tell sets the search attribute of the state when that has changed: some ten
-// events in the whole run, one more for each pause.
-func (r *runFlow) tell(ctx workflow.Context) error {
-	state := stateOf(&r.gate, r.doing)
-	if state == r.told || !r.plan.ProgressAttributes {
-		return nil
-	}
-	r.told = state
-	return r.describe(ctx, []temporal.SearchAttributeUpdate{temporal.NewSearchAttributeKeyKeyword(AttributeStatus).ValueSet(string(state))})
-}
-
 // saveCheckpoint saves the state after a step.
 func saveCheckpoint(ctx workflow.Context, ref run.Ref, step int) error {
 	var trainer *activities.Trainer
 	return workflow.ExecuteActivity(ctx, trainer.SaveCheckpoint, activities.SaveCheckpointInput{Run: ref, Step: step}).Get(ctx, nil)
 }
 
-// surface turns the error of an activity, however deep below, into the failure
+// asFailure turns the error of an activity, however deep below, into the failure
 // of the workflow: its message is what a person reads first, its type what a
 // client switches on. The chain stays as its cause.
-func surface(err error) error {
+func asFailure(err error) error {
 	var app *temporal.ApplicationError
 	if !errors.As(err, &app) {
 		return err

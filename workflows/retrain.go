@@ -27,11 +27,11 @@ func Retrain(ctx workflow.Context, in retrain.Input) (retrain.Outcome, error) {
 		return out, nil
 	}
 	if canceled(ctx, err) {
-		r.sayFarewell(ctx, "cancel", "the re-training was cancelled")
+		r.recordEnd(ctx, "cancel", "the re-training was cancelled")
 		return retrain.Outcome{}, temporal.NewCanceledError()
 	}
-	err = surface(err)
-	r.sayFarewell(ctx, "fail", err.Error())
+	err = asFailure(err)
+	r.recordEnd(ctx, "fail", err.Error())
 	return retrain.Outcome{}, err
 }
 
@@ -127,8 +127,8 @@ func (r *retraining) event(ctx workflow.Context, kind, text string) retrain.Even
 	return retrain.Event{ID: r.in.ID, Time: workflow.Now(ctx), Kind: kind, Text: text}
 }
 
-// sayFarewell leaves a last line in the schedule's event log, best effort.
-func (r *retraining) sayFarewell(ctx workflow.Context, kind, text string) {
+// recordEnd leaves a last line in the schedule's event log, best effort.
+func (r *retraining) recordEnd(ctx workflow.Context, kind, text string) {
 	r.show(ctx, text)
 	ctx, cancel := farewell(ctx, kind)
 	defer cancel()

@@ -30,52 +30,24 @@ type RunResult struct {
 // RLRun executes a run from its configuration to its final policy. Its input is
 // what a person writes; see run.Input.
 func RLRun(ctx workflow.Context, in run.Input) (RunResult, error) {
-	r := &runFlow{in: in, doing: StatePreparing, started: workflow.Now(ctx)}
+	r := &runFlow{in: in, course: newCourse(), started: workflow.Now(ctx)}
 	if err := r.setup(ctx); err != nil {
 		return RunResult{}, err
 	}
-	return r.end(ctx, r.execute(ctx))
+	return ending{r}.close(ctx, r.execute(ctx))
 }
 
+// runFlow is the execution of a run. What it knows is in its course, what it was
+// told in its gate, and the stage under way behind its link.
 type runFlow struct {
+	course
 	in      run.Input
-	plan    run.Plan
-	ref     run.Ref
-	policy  run.Policy
-	sft     run.SFTResult
-	reports []run.StageReport
 	started time.Time
-
-	gate       gate
-	forwarding workflow.Mutex
-	// child is the stage that runs now, with its workflow id; nil between stages.
-	child   workflow.ChildWorkflowFuture
-	childID string
-	// orders counts what the stage was asked for, receipts holds what it answered.
-	orders   int
-	receipts map[int]receipt
-
-	// skips are reasons to leave out stages, by index from 0; made counts the
-	// steps of each stage.
-	skips map[int]string
-	// inherited are those of a fork's parent, by index from 1.
-	inherited map[int]run.Skip
-	made      []int
-	// next is the run that goes on instead of this one, restarted its id once it does.
-	next      *run.Input
-	restarted string
-
-	// doing, stage, step, notes and the rest are what the status tells.
-	doing      State
-	told       State // as search attribute
-	closing    bool  // the summary is being written
-	sftStep    int
-	stage      int // from 1
-	last       StepNumbers
-	notes      []string // by stage
-	amendments []string
-	saved      int // step of the newest checkpoint that is known; -1 for none
-	summary    string
+	gate    gate
+	link    stageLink
+	// next is the run that goes on instead of this one.
+	next *run.Input
+	told State // as search attribute
 }
 
 // setup installs the handlers before anything blocks.
@@ -83,11 +55,11 @@ func (r *runFlow) setup(ctx workflow.Context) error {
 	if r.in.RunID == "" {
 		r.in.RunID = RunIDFromWorkflowID(workflow.GetInfo(ctx).WorkflowExecution.ID)
 	}
-	r.forwarding = workflow.NewMutex(ctx)
-	r.receipts, r.skips, r.saved = map[int]receipt{}, map[int]string{}, -1
+	r.link = stageLink{forwarding: workflow.NewMutex(ctx), receipts: map[int]receipt{}, adopt: r.adopt}
 	r.gate = gate{
-		scope: "run", forward: r.forward, save: r.save, onPause: r.onPause, carry: r.handlers(),
-		others: []inbox{{signalStageGate, r.stageTold}, {signalReceipt, r.takeReceipt}},
+		scope: "run", save: r.save, onPause: r.onPause, carry: steering{r}.handlers(),
+		forward: func(ctx workflow.Context) { r.link.forward(ctx, func() holding { return r.gate.holding }) },
+		others:  []inbox{{signalStageGate, r.stageTold}, {signalReceipt, r.link.takeReceipt}},
 	}
 	if err := r.gate.listen(ctx); err != nil {
 		return err
@@ -127,7 +99,7 @@ func (r *runFlow) execute(ctx workflow.Context) error {
 // begin makes or takes over the policy that the stages start from.
 func (r *runFlow) begin(ctx workflow.Context) error {
 	if r.plan.Fork != nil {
-		return r.takeOver(ctx, *r.plan.Fork)
+		return inheritance{r}.begin(ctx, *r.plan.Fork)
 	}
 	if err := r.trainSFT(ctx); err != nil {
 		return err
@@ -161,17 +133,8 @@ func (r *runFlow) open(ctx workflow.Context) error {
 	if err := workflow.ExecuteLocalActivity(inline(ctx, "open run "+r.in.RunID), control.OpenRun, r.in).Get(ctx, &r.plan); err != nil {
 		return err
 	}
-	r.take()
+	r.applyPlan()
 	return r.describe(ctx, runAttributes(r.plan.RunID))
-}
-
-// take goes by the plan that OpenRun gave.
-func (r *runFlow) take() {
-	r.ref = run.Ref{RunID: r.plan.RunID, Config: r.plan.Config}
-	r.notes, r.made = make([]string, len(r.plan.Stages)), make([]int, len(r.plan.Stages))
-	for _, p := range r.plan.Stages {
-		r.reports = append(r.reports, run.StageReport{Plan: p})
-	}
 }
 
 func (r *runFlow) prepare(ctx workflow.Context) error {
@@ -277,7 +240,7 @@ func (r *runFlow) runStage(ctx workflow.Context, i int) error {
 		r.notes[i] = out.Note
 	}
 	r.made[i] += out.Made
-	if err := r.noteCut(ctx, i, out); err != nil {
+	if err := (inheritance{r}).noteCut(ctx, i, out); err != nil {
 		return err
 	}
 	r.saved = max(r.saved, out.Saved)
@@ -296,7 +259,7 @@ func (r *runFlow) passOver(ctx workflow.Context, i int) (bool, error) {
 		r.notes[i] = "made by run " + f.RunID
 		return true, nil
 	}
-	if over, err := r.passInherited(ctx, i); over || err != nil {
+	if over, err := (inheritance{r}).passOver(ctx, i); over || err != nil {
 		return over, err
 	}
 	why, skipped := r.skips[i]
@@ -310,6 +273,7 @@ func (r *runFlow) passOver(ctx workflow.Context, i int) (bool, error) {
 	return true, r.evaluate(ctx, i, LabelAfter)
 }
 
+// runChild runs the workflow of a stage to its end.
 func (r *runFlow) runChild(ctx workflow.Context, i int) (StageResult, error) {
 	r.reports[i].Plan.Offset = r.madeBefore(i)
 	plan := r.reports[i].Plan
@@ -318,32 +282,15 @@ func (r *runFlow) runChild(ctx workflow.Context, i int) (StageResult, error) {
 		plan.Index, len(r.reports), plan.Name, plan.FirstStep, plan.FirstStep+plan.Steps-1),
 		searchAttributes(r.plan.SearchAttributes, r.plan.RunID, plan.Name, 0))
 	child = workflow.WithWorkflowPriority(child, priority(r.plan.Priority))
-	r.child = workflow.ExecuteChildWorkflow(child, RLStage, r.stageInput(plan))
+	in := r.stageInput(plan)
+	in.Progress.Gate = gateState{holding: r.gate.holding}
+	r.link.child = workflow.ExecuteChildWorkflow(child, RLStage, in)
 	r.show(ctx)
 	var out StageResult
-	err := r.child.Get(child, &out)
+	err := r.link.child.Get(child, &out)
 	r.gate.drain(ctx) // what the stage said last comes before what it returned
-	r.child, r.childID, r.gate.waiting = nil, "", false
+	r.link.child, r.childID, r.gate.waiting = nil, "", false
 	return out, err
-}
-
-func (r *runFlow) stageInput(plan run.Stage) StageInput {
-	next, before := plan.FirstStep, 0
-	if r.plan.Fork != nil {
-		next = max(next, r.plan.Fork.Step+1)
-	}
-	if skip, ok := r.inheritedSkip(plan.Index); ok {
-		before = plan.FirstStep + skip.After
-	}
-	return StageInput{
-		EndBefore: before,
-		Run:       r.ref, Plan: plan, NumSteps: r.plan.NumSteps(), CheckpointEvery: r.plan.CheckpointEvery,
-		NumShards: NumRolloutShards, StepsPerExecution: StepsPerExecution,
-		SearchAttributes: r.plan.SearchAttributes, ProgressAttributes: r.plan.ProgressAttributes, Priority: r.plan.Priority,
-		Progress: StageProgress{
-			NextStep: next, Policy: r.policy, Gate: gateState{holding: r.gate.holding}, Last: r.last, StepSeconds: r.last.Seconds,
-		},
-	}
 }
 
 // work does what a command may interrupt, and again after an interruption.
@@ -368,12 +315,12 @@ func (r *runFlow) enter(ctx workflow.Context, doing State) error {
 func (r *runFlow) turnTo(ctx workflow.Context, doing State) error {
 	r.doing = doing
 	r.show(ctx)
-	return r.tell(ctx)
+	return r.publishState(ctx)
 }
 
 func (r *runFlow) onPause(ctx workflow.Context, paused bool) error {
 	r.show(ctx)
-	if err := r.tell(ctx); err != nil {
+	if err := r.publishState(ctx); err != nil {
 		return err
 	}
 	return logPause(ctx, r.ref, paused, who(r.gate.Reason, r.gate.By), fmt.Sprintf("while %s", r.doing))
@@ -392,11 +339,23 @@ func (r *runFlow) save(ctx workflow.Context) error {
 	return nil
 }
 
-// onTrainer and onRollouts are the options of activities of this run.
-func (r *runFlow) onTrainer(ctx workflow.Context, summary string) workflow.Context {
-	return workflow.WithPriority(onTrainer(ctx, summary), priority(r.plan.Priority))
-}
-
-func (r *runFlow) onRollouts(ctx workflow.Context, summary string) workflow.Context {
-	return workflow.WithPriority(onRollouts(ctx, summary), priority(r.plan.Priority))
+// stageTold notes that the stage stands at a safe point or goes on.
+func (r *runFlow) stageTold(ctx workflow.Context, from workflow.ReceiveChannel) bool {
+	var news stageNews
+	if !from.ReceiveAsync(&news) {
+		return false
+	}
+	if r.gate.Stopping || r.link.child == nil {
+		return true
+	}
+	r.gate.holding, r.gate.waiting = news.holding, news.Paused
+	r.saved = max(r.saved, news.Saved)
+	if news.Last.Step > r.last.Step {
+		r.last = news.Last
+	}
+	r.show(ctx)
+	if err := r.publishState(ctx); err != nil {
+		workflow.GetLogger(ctx).Warn("status not told", "run_id", r.ref.RunID, "err", err)
+	}
+	return true
 }

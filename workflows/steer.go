@@ -3,7 +3,6 @@ package workflows
 import (
 	"fmt"
 	"strconv"
-	"strings"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -12,8 +11,11 @@ import (
 	"temper/internal/run"
 )
 
+// steering carries out what a person asks of a run.
+type steering struct{ *runFlow }
+
 // handlers are the commands that a run carries out beside those of its gate.
-func (r *runFlow) handlers() map[string]handler {
+func (r steering) handlers() map[string]handler {
 	return map[string]handler{
 		CommandCheckpoint:  {refuse: r.refuseUnopened, apply: r.saveNow},
 		CommandSkipStage:   {refuse: r.refuseSkip, apply: r.skipStage},
@@ -23,7 +25,7 @@ func (r *runFlow) handlers() map[string]handler {
 	}
 }
 
-func (r *runFlow) refuseUnopened(Command) error {
+func (r steering) refuseUnopened(Command) error {
 	switch {
 	case r.ref.RunID == "":
 		return fmt.Errorf("the run has not read its configuration yet: try again in a moment")
@@ -33,8 +35,8 @@ func (r *runFlow) refuseUnopened(Command) error {
 	return nil
 }
 
-func (r *runFlow) saveNow(ctx workflow.Context, c Command) (string, error) {
-	if got, ok := r.ask(ctx, order{Name: CommandCheckpoint, Command: c}); ok {
+func (r steering) saveNow(ctx workflow.Context, c Command) (string, error) {
+	if got, ok := r.link.ask(ctx, order{Name: CommandCheckpoint, Command: c}); ok {
 		return got.Answer, nil
 	}
 	r.gate.Save = true
@@ -44,22 +46,7 @@ func (r *runFlow) saveNow(ctx workflow.Context, c Command) (string, error) {
 	return r.gate.answer(CommandCheckpoint), nil
 }
 
-// stageNamed finds a stage by name; an empty one is the current stage.
-func (r *runFlow) stageNamed(name string) (int, error) {
-	var names []string
-	for i, report := range r.reports {
-		if report.Plan.Name == name || name == "" && report.Plan.Index == r.stage {
-			return i, nil
-		}
-		names = append(names, report.Plan.Name)
-	}
-	if name == "" {
-		return 0, fmt.Errorf("no stage runs yet: name one of %s", strings.Join(names, ", "))
-	}
-	return 0, fmt.Errorf("no stage %q: the run has %s", name, strings.Join(names, ", "))
-}
-
-func (r *runFlow) refuseSkip(c Command) error {
+func (r steering) refuseSkip(c Command) error {
 	if err := r.refuseUnopened(c); err != nil {
 		return err
 	}
@@ -67,7 +54,7 @@ func (r *runFlow) refuseSkip(c Command) error {
 	switch {
 	case err != nil:
 		return err
-	case i < r.stage-1 || i == r.stage-1 && r.child == nil:
+	case i < r.stage-1 || i == r.stage-1 && r.link.child == nil:
 		return fmt.Errorf("stage %s is over: run it again by repeat_stage", r.reports[i].Plan.Name)
 	case r.skips[i] != "":
 		return fmt.Errorf("stage %s is skipped already", r.reports[i].Plan.Name)
@@ -75,14 +62,14 @@ func (r *runFlow) refuseSkip(c Command) error {
 	return nil
 }
 
-func (r *runFlow) skipStage(ctx workflow.Context, c Command) (string, error) {
+func (r steering) skipStage(ctx workflow.Context, c Command) (string, error) {
 	i, err := r.stageNamed(c.Stage)
 	if err != nil {
 		return "", refused(err)
 	}
 	name := r.reports[i].Plan.Name
 	if i == r.stage-1 {
-		if got, ok := r.ask(ctx, order{Name: CommandSkipStage, Command: c}); ok {
+		if got, ok := r.link.ask(ctx, order{Name: CommandSkipStage, Command: c}); ok {
 			return got.Answer, nil
 		}
 		return "", refused(fmt.Errorf("stage %s has just ended", name))
@@ -93,7 +80,7 @@ func (r *runFlow) skipStage(ctx workflow.Context, c Command) (string, error) {
 	return text, logSkip(ctx, r.ref, run.Skip{Stage: i + 1, Why: r.skips[i]}, text+who(c.Reason, c.By))
 }
 
-func (r *runFlow) refuseRepeat(c Command) error {
+func (r steering) refuseRepeat(c Command) error {
 	if err := r.refuseUnopened(c); err != nil {
 		return err
 	}
@@ -101,7 +88,7 @@ func (r *runFlow) refuseRepeat(c Command) error {
 	return err
 }
 
-func (r *runFlow) repeatStage(ctx workflow.Context, c Command) (string, error) {
+func (r steering) repeatStage(ctx workflow.Context, c Command) (string, error) {
 	i, err := r.stageNamed(c.Stage)
 	if err != nil {
 		return "", refused(err)
@@ -115,7 +102,7 @@ func (r *runFlow) repeatStage(ctx workflow.Context, c Command) (string, error) {
 	return fmt.Sprintf("stage %s is run once more as %s, steps %d-%d", source, last.Name, last.FirstStep, last.FirstStep+last.Steps-1), nil
 }
 
-func (r *runFlow) refuseAmend(c Command) error {
+func (r steering) refuseAmend(c Command) error {
 	if err := r.refuseUnopened(c); err != nil {
 		return err
 	}
@@ -128,7 +115,7 @@ func (r *runFlow) refuseAmend(c Command) error {
 	return nil
 }
 
-func (r *runFlow) amendRun(ctx workflow.Context, c Command) (string, error) {
+func (r steering) amendRun(ctx workflow.Context, c Command) (string, error) {
 	out, err := r.amendBy(ctx, c, amendOrder{Amendment: config.Amendment{FromStep: c.FromStep, Set: c.Set}})
 	if err != nil {
 		return "", err
@@ -137,7 +124,7 @@ func (r *runFlow) amendRun(ctx workflow.Context, c Command) (string, error) {
 }
 
 // amendBy has the stage, or else the run itself, change the configuration.
-func (r *runFlow) amendBy(ctx workflow.Context, c Command, a amendOrder) (run.Amended, error) {
+func (r steering) amendBy(ctx workflow.Context, c Command, a amendOrder) (run.Amended, error) {
 	a.Amendment.Reason, a.Amendment.By, a.Amendment.At = c.Reason, c.By, stamp(ctx)
 	out, err := r.amend(ctx, a)
 	if err != nil {
@@ -148,10 +135,10 @@ func (r *runFlow) amendBy(ctx workflow.Context, c Command, a amendOrder) (run.Am
 	return out, logEvent(ctx, r.ref, CommandAmend, out.Text+who(c.Reason, c.By))
 }
 
-func (r *runFlow) amend(ctx workflow.Context, a amendOrder) (run.Amended, error) {
+func (r steering) amend(ctx workflow.Context, a amendOrder) (run.Amended, error) {
 	r.gate.busy++ // no stage begins meanwhile
 	defer func() { r.gate.busy-- }()
-	if got, ok := r.ask(ctx, order{Name: CommandAmend, Amendment: &a}); ok {
+	if got, ok := r.link.ask(ctx, order{Name: CommandAmend, Amendment: &a}); ok {
 		if got.Refused != "" {
 			return run.Amended{}, refused(fmt.Errorf("%s", got.Refused))
 		}
@@ -159,26 +146,10 @@ func (r *runFlow) amend(ctx workflow.Context, a amendOrder) (run.Amended, error)
 	}
 	out, err := a.carryOut(ctx, r.ref, r.last.Step+1)
 	if err != nil {
-		return out, surface(err)
+		return out, asFailure(err)
 	}
 	r.adopt(out)
 	return out, nil
-}
-
-// adopt goes on under an amended configuration: later stages may be longer or
-// begin later, and stages may have been added.
-func (r *runFlow) adopt(out run.Amended) {
-	r.ref.Config, r.plan.CheckpointEvery = out.Config, out.CheckpointEvery
-	r.plan.Stages = out.Stages
-	for i, p := range out.Stages {
-		if i < len(r.reports) {
-			p.Offset = r.reports[i].Plan.Offset
-			r.reports[i].Plan = p
-			continue
-		}
-		again := run.StageReport{Plan: p, Before: r.reports[p.Source()-1].Before}
-		r.reports, r.notes, r.made = append(r.reports, again), append(r.notes, ""), append(r.made, 0)
-	}
 }
 
 // amendOrder is an amendment whose step is chosen where it is carried out.
@@ -200,7 +171,7 @@ func (a amendOrder) carryOut(ctx workflow.Context, ref run.Ref, earliest int) (o
 	return out, err
 }
 
-func (r *runFlow) refuseRestart(c Command) error {
+func (r steering) refuseRestart(c Command) error {
 	if err := r.refuseUnopened(c); err != nil {
 		return err
 	}
@@ -230,7 +201,7 @@ func forkFrom(runID string, from Checkpoint) (*run.ForkFrom, error) {
 
 // restart checks that the other run can begin, ends this one and has end start
 // the other.
-func (r *runFlow) restart(ctx workflow.Context, c Command) (string, error) {
+func (r steering) restart(ctx workflow.Context, c Command) (string, error) {
 	from, err := forkFrom(r.ref.RunID, c.From)
 	if err != nil {
 		return "", refused(err)
@@ -244,7 +215,7 @@ func (r *runFlow) restart(ctx workflow.Context, c Command) (string, error) {
 	err = workflow.ExecuteLocalActivity(inline(ctx, "find and hold the checkpoint to restart from"), control.CheckFork,
 		activities.CheckForkInput{Input: next, Hold: true}).Get(ctx, &found)
 	if err != nil {
-		return "", surface(err)
+		return "", asFailure(err)
 	}
 	if r.gate.Stopping {
 		return "", refused(fmt.Errorf("the run is stopping already"))
@@ -258,19 +229,8 @@ func (r *runFlow) restart(ctx workflow.Context, c Command) (string, error) {
 }
 
 // successor makes the id of the run that goes on instead of this one.
-func (r *runFlow) successor(ctx workflow.Context) string {
+func (r steering) successor(ctx workflow.Context) string {
 	suffix := "-r" + workflow.Now(ctx).UTC().Format("0102150405")
 	id := r.ref.RunID
 	return id[:min(len(id), maxRunID-len(suffix))] + suffix
-}
-
-// madeBefore counts the steps that earlier runs of a stage's problems made.
-func (r *runFlow) madeBefore(i int) int {
-	n := 0
-	for j := range i {
-		if r.reports[j].Plan.Source() == r.reports[i].Plan.Source() {
-			n += r.made[j]
-		}
-	}
-	return n
 }

@@ -8,9 +8,13 @@ import (
 	"temper/internal/run"
 )
 
-// takeOver begins a fork: its parent has made the steps up to the checkpoint and
+// inheritance is what a fork has from its parent, and what it leaves to its own
+// forks.
+type inheritance struct{ *runFlow }
+
+// begin begins a fork: its parent has made the steps up to the checkpoint and
 // measured them.
-func (r *runFlow) takeOver(ctx workflow.Context, f run.ForkPlan) error {
+func (r inheritance) begin(ctx workflow.Context, f run.ForkPlan) error {
 	r.sftStep, r.saved = r.plan.SFTSteps, f.Step
 	for i := range r.reports {
 		if i < len(f.Reports) {
@@ -36,16 +40,9 @@ func (r *runFlow) takeOver(ctx workflow.Context, f run.ForkPlan) error {
 	return r.publish(ctx, f.Step)
 }
 
-// inheritedSkip is what the parent of a fork was told of a stage, by its index
-// from 1.
-func (r *runFlow) inheritedSkip(index int) (run.Skip, bool) {
-	skip, ok := r.inherited[index]
-	return skip, ok
-}
-
-// passInherited leaves out a stage that ended in the parent where the fork
+// passOver leaves out a stage that ended in the parent where the fork
 // begins, or before, or that the parent was to leave out.
-func (r *runFlow) passInherited(ctx workflow.Context, i int) (bool, error) {
+func (r inheritance) passOver(ctx workflow.Context, i int) (bool, error) {
 	plan := r.reports[i].Plan
 	skip, ok := r.inheritedSkip(plan.Index)
 	if !ok {
@@ -67,7 +64,7 @@ func (r *runFlow) passInherited(ctx workflow.Context, i int) (bool, error) {
 
 // noteCut writes down where a stage ended by a command, for the forks of this
 // run. The end of the whole run is no such order.
-func (r *runFlow) noteCut(ctx workflow.Context, i int, out StageResult) error {
+func (r inheritance) noteCut(ctx workflow.Context, i int, out StageResult) error {
 	plan := r.reports[i].Plan
 	if out.Cut == "" || out.Cut == CommandStop && r.gate.Stopping {
 		return nil

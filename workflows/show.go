@@ -1,0 +1,74 @@
+package workflows
+
+import (
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"temper/internal/run"
+)
+
+// show renders the run for the web UI.
+func (r *runFlow) show(ctx workflow.Context) {
+	workflow.SetCurrentDetails(ctx, r.status().details())
+}
+
+// status is answered without any message from the stage: the run names the
+// stage, and whoever wants the steps asks it. One signal per step would cost
+// the run three events and a workflow task each, for a number that is looked
+// at now and then.
+func (r *runFlow) status() RunStatus {
+	s := RunStatus{
+		RunID: r.in.RunID, State: stateOf(&r.gate, r.doing), Child: r.childID,
+		Stage: r.stage, Step: r.last.Step, NumSteps: r.plan.NumSteps(),
+		SFTStep: r.sftStep, SFTSteps: r.plan.SFTSteps, Last: r.last,
+		PolicyVersion: r.policy.Version, Reason: r.gate.Reason, By: r.gate.By, Since: r.gate.Since, SummaryPath: r.summary,
+		Amendments: r.amendments, Priority: r.plan.Priority, Restarted: r.restarted,
+	}
+	if r.saved >= 0 {
+		s.Checkpoint = &r.saved
+	}
+	if f := r.plan.Fork; f != nil {
+		s.Fork = &run.ForkFrom{RunID: f.RunID, Step: f.Step}
+	}
+	for i, report := range r.reports {
+		note := r.notes[i]
+		if why, ok := r.skips[i]; ok && note == "" {
+			note = "to be " + why
+		}
+		s.Stages = append(s.Stages, stageStatus(report, note))
+		if report.Plan.Index == r.stage {
+			s.StageName = report.Plan.Name
+		}
+	}
+	return s
+}
+
+func stageStatus(report run.StageReport, note string) StageStatus {
+	s := StageStatus{Name: report.Plan.Name, Steps: report.Plan.Steps, Note: note}
+	if report.Before.Label != "" {
+		s.Before = outcomeOf(report.Before)
+	}
+	if report.After.Label != "" {
+		s.After = outcomeOf(report.After)
+	}
+	return s
+}
+
+// describe sets search attributes, where the server knows them.
+func (r *runFlow) describe(ctx workflow.Context, updates []temporal.SearchAttributeUpdate) error {
+	if !r.plan.SearchAttributes {
+		return nil
+	}
+	return workflow.UpsertTypedSearchAttributes(ctx, updates...)
+}
+
+// publishState sets the search attribute of the state when that has changed: some ten
+// events in the whole run, one more for each pause.
+func (r *runFlow) publishState(ctx workflow.Context) error {
+	state := stateOf(&r.gate, r.doing)
+	if state == r.told || !r.plan.ProgressAttributes {
+		return nil
+	}
+	r.told = state
+	return r.describe(ctx, []temporal.SearchAttributeUpdate{temporal.NewSearchAttributeKeyKeyword(AttributeStatus).ValueSet(string(state))})
+}
