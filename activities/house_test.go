@@ -53,7 +53,7 @@ stages:
   - {name: first, data: {env: chase, levels: [1], num: 7}, max_response_tokens: 120, max_turns: 3, until: {steps: 4}}
   - {name: second, data: {env: verbs, levels: [1, 2], num: 6}, max_response_tokens: 120, max_turns: 3, until: {steps: 2}, filter: {rollouts: 2}, reset_optimizer: true}
 eval: {num_problems: 4}
-checkpoint: {every_steps: 2, keep: 1}
+checkpoint: {every_steps: 2, keep: 1, best: 0}
 `
 
 // asString writes a configuration as the JSON string that RunInput takes.

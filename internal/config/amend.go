@@ -5,24 +5,25 @@ import (
 	"maps"
 	"math"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 )
 
-// Amendment changes a run on its way. It says from which step on; what was made
-// before it is made again, after a crash, as the configuration was then.
+// Amendment changes a run from a step on. After a crash, earlier steps are made
+// again as the configuration was then.
 type Amendment struct {
 	// FromStep is the first step under the change, counted through the run from 1.
-	FromStep int `yaml:"from_step" json:"from_step"`
-	// Set holds keys and their values, for example "rl.optimizer.lr": "1e-4". See
-	// Amendable for the keys.
+	FromStep int `yaml:"from_step" json:"from_step" range:"1.." unit:"step"`
+	// Set holds keys that can be amended and their new values, for example
+	// {rl.optimizer.lr: "1e-4"}.
 	Set map[string]string `yaml:"set,omitempty" json:"set,omitempty"`
-	// Repeat names a stage that is run once more, after all others.
+	// Repeat is the name of a stage that runs once more, after all others.
 	Repeat string `yaml:"repeat,omitempty" json:"repeat,omitempty"`
+	// Reason is the operator's reason.
 	Reason string `yaml:"reason,omitempty" json:"reason,omitempty"`
-	By     string `yaml:"by,omitempty" json:"by,omitempty"`
-	// At is the time of the order, RFC 3339.
+	// By is who gave the order.
+	By string `yaml:"by,omitempty" json:"by,omitempty"`
+	// At is the time of the order, as RFC 3339.
 	At string `yaml:"at,omitempty" json:"at,omitempty"`
 }
 
@@ -38,47 +39,65 @@ func (a Amendment) String() string {
 	return fmt.Sprintf("from step %d: %s", a.FromStep, strings.Join(parts, ", "))
 }
 
-// amendable are the keys that a run can change on its way. The other keys decide
-// what the weights, the data or the steps before were.
-var amendable = regexp.MustCompile(`^(` + strings.Join([]string{
-	`rl\.optimizer\.(lr|beta1|beta2|eps|weight_decay|max_grad_norm|skip_grad_norm|warmup_steps|schedule|min_lr_ratio|decay_steps)`,
-	`rl\.(num_minibatches|microbatch_tokens|rollouts_per_problem|group_size)`,
-	`rl\.loss\.(clip_low|clip_high|dual_clip|overlong|entropy_fraction|max_logits|aggregation|constant_tokens)`,
-	`rl\.roc\.[a-z_]+`,
-	`rollout\.(temperature|tool_timeout|tool_memory|max_tool_response_chars|max_calls_per_turn)`,
-	`stages\[\d+\]\.(max_response_tokens|max_turns|until\.steps)`,
-	`checkpoint\.[a-z_.]+`,
-	`eval\.[a-z_.]+`,
-}, "|") + `)$`)
-
-// fixed says why a key cannot be changed, by its beginning; the longest one counts.
-var fixed = []struct{ prefix, why string }{
-	{"seed", "every draw of the run so far came from it"},
-	{"model.", "the weights have this shape"},
-	{"tokenizer.", "the weights know these tokens"},
-	{"sft.", "the supervised updates are made"},
-	{"eval.num_problems", "the held-out problems are set aside"},
-	{"rl.problems_per_step", "the ledger counts in it: problems of the epoch would be met twice or never"},
-	{"rl.loss.kl.", "the reference policy is chosen at the start"},
-	{"rollout.", "the prompts of the run have this form"},
-	{"stages", "the problems of the stages are made and dealt out"},
-}
-
-// Amendable says why a key cannot be amended; nil means that it can be.
+// Amendable says why a key cannot be amended; nil means that it can be. The tags
+// "amend" of the fields along the key decide:
+//
+//	yes        this key, and every key below it that has no tag of its own
+//	some: WHY  not this key; keys below it have a tag that says yes
+//	no: WHY    neither this key nor any key below it
+//
+// A key without a tag follows the section that it is in. A section as a whole is
+// never amendable, so that an amendment names every value that it changes.
 func Amendable(key string) error {
-	for _, f := range fixed {
-		if strings.HasPrefix(key, f.prefix) && (key == f.prefix || !amendable.MatchString(key) || f.prefix == "eval.num_problems") {
-			return fmt.Errorf("cannot be changed on the way: %s; fork the run instead (temper run fork --set %s=...)", f.why, key)
+	t := reflect.TypeFor[Run]()
+	verdict, why := "", ""
+	for _, part := range strings.Split(key, ".") {
+		name, index := splitIndex(part)
+		if t.Kind() != reflect.Struct {
+			break
+		}
+		f, ok := typeByKey(t, name)
+		if !ok {
+			return fmt.Errorf("unknown key %q (known here: %s)", name, strings.Join(keysOf(t), ", "))
+		}
+		if t = f.Type; index >= 0 && t.Kind() == reflect.Slice {
+			t = t.Elem()
+		}
+		if tag := f.Tag.Get("amend"); tag != "" && verdict != "no" {
+			verdict, why, _ = strings.Cut(tag, ": ")
 		}
 	}
-	if !amendable.MatchString(key) {
-		return fmt.Errorf("cannot be changed on the way: fork the run instead (temper run fork --set %s=...)", key)
+	switch {
+	case verdict == "yes" && t.Kind() == reflect.Struct:
+		return fmt.Errorf("is a section: name the keys in it one by one (%s)", strings.Join(keysOf(t), ", "))
+	case verdict == "yes":
+		return nil
+	case why != "":
+		why = ": " + why
 	}
-	return nil
+	return fmt.Errorf("cannot be changed during a run%s; fork the run instead (temper run fork --set %s=...)", why, key)
 }
 
-// At is the configuration that step works under, counted through the run from
-// 1; it has no amendments any more but those that repeat stages.
+// lrJump is the factor by which an amendment may move the learning rate without
+// a warning.
+const lrJump = 10
+
+// Warnings lists what is allowed but probably a mistake in a change of a run's
+// configuration, one line each. before and after are the configurations of the
+// step before the change and of the first one under it.
+func Warnings(before, after Run) []string {
+	var out []string
+	from, to := before.RL.Optimizer.LR, after.RL.Optimizer.LR
+	low, high := min(from, to), max(from, to)
+	if high > low*lrJump*(1+1e-9) { // ten times, whatever the rounding, is no jump
+		out = append(out, fmt.Sprintf("rl.optimizer.lr: moves from %g to %g, by a factor of %.3g: more than %d at once is usually a mistake",
+			from, to, high/low, lrJump))
+	}
+	return out
+}
+
+// At is the configuration of a step, counted through the run from 1. The only
+// amendments left in it are those that repeat stages.
 func (r Run) At(step int) Run {
 	if len(r.Amendments) == 0 {
 		return r
@@ -103,7 +122,7 @@ func (r Run) At(step int) Run {
 // Newest is the configuration with all amendments.
 func (r Run) Newest() Run { return r.At(math.MaxInt) }
 
-// Repeated lists the stages that are run once more, by their index from 0, in order.
+// Repeated lists the stages that run once more, by index from 0, in order.
 func (r Run) Repeated() []int {
 	var out []int
 	for _, a := range r.Amendments {
@@ -122,11 +141,10 @@ func (r Run) clone() Run {
 	return r
 }
 
-// amendments checks each amendment, and the configuration as it is under it.
+// amendments checks each amendment and the configuration that it leads to.
 func (r Run) amendments(c *checker) {
 	for i, a := range r.Amendments {
 		path := fmt.Sprintf("amendments[%d]", i)
-		c.atLeast(path+".from_step", a.FromStep, 1)
 		if len(a.Set) == 0 && a.Repeat == "" {
 			c.add(path+".set", "is empty, want keys and values")
 		}

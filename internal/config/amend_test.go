@@ -76,6 +76,8 @@ func TestBadAmendmentsAreRefused(t *testing.T) {
 		"wrong type":       {config.Amendment{FromStep: 1, Set: map[string]string{"rl.optimizer.lr": "fast"}}, []string{"rl.optimizer.lr: want a number"}},
 		"out of range":     {config.Amendment{FromStep: 2, Set: map[string]string{"rl.group_size": "99"}}, []string{"rl.group_size: from step 2: is 99, above rl.rollouts_per_problem"}},
 		"nothing":          {config.Amendment{FromStep: 0}, []string{"from_step: is 0", "set: is empty"}},
+		"a section":        {config.Amendment{FromStep: 1, Set: map[string]string{"checkpoint": "{keep: 3}"}}, []string{"checkpoint: is a section: name the keys in it one by one (best, "}},
+		"shared type":      {config.Amendment{FromStep: 1, Set: map[string]string{"sft.optimizer.lr": "1"}}, []string{"sft.optimizer.lr: cannot be changed during a run: the supervised updates are made; fork"}},
 		"repeat of nobody": {config.Amendment{FromStep: 1, Repeat: "three"}, []string{`no stage "three"`}},
 		"several at once": {config.Amendment{FromStep: 1, Set: map[string]string{"seed": "2", "rl.optimizer.lr": "x", "no": "y"}},
 			[]string{"seed: cannot", "rl.optimizer.lr: want", "no: unknown key"}},
@@ -91,5 +93,22 @@ func TestBadAmendmentsAreRefused(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestWarnings: only a jump of the learning rate by more than ten, up or down.
+func TestWarnings(t *testing.T) {
+	before := amended()
+	for lr, want := range map[float64]string{
+		4e-4: "", 4e-3: "", 4e-5: "", 1e-3: "",
+		0.1:  "rl.optimizer.lr: moves from 0.0004 to 0.1, by a factor of 250: more than 10 at once",
+		1e-5: "rl.optimizer.lr: moves from 0.0004 to 1e-05, by a factor of 40: more than 10 at once",
+	} {
+		after := before
+		after.RL.Optimizer.LR = lr
+		got := strings.Join(config.Warnings(before, after), "\n")
+		if (got == "") != (want == "") || !strings.HasPrefix(got, want) {
+			t.Errorf("lr %g: %q, want %q", lr, got, want)
+		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"encoding"
 	"fmt"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -192,34 +191,4 @@ func describe(n ast.Node) string {
 	default:
 		return strconv.Quote(n.GetToken().Value)
 	}
-}
-
-func fieldByKey(v reflect.Value, key string) (reflect.Value, bool) {
-	for i := range v.NumField() {
-		if keyOf(v.Type().Field(i)) == key {
-			return v.Field(i), true
-		}
-	}
-	return reflect.Value{}, false
-}
-
-func keyOf(f reflect.StructField) string {
-	name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
-	return name
-}
-
-func keysOf(t reflect.Type) []string {
-	keys := make([]string, 0, t.NumField())
-	for i := range t.NumField() {
-		keys = append(keys, keyOf(t.Field(i)))
-	}
-	slices.Sort(keys)
-	return keys
-}
-
-func join(path, key string) string {
-	if path == "" {
-		return key
-	}
-	return path + "." + key
 }

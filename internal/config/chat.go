@@ -70,10 +70,8 @@ func (c *checker) chat(r Rollout, m Model) {
 			c.add(path, "is the rollout's to say")
 		}
 	}
-	c.switchOf("rollout.answer", r.Answer, AnswerTag, AnswerBoxed)
 	for i, name := range r.Tools {
 		path := fmt.Sprintf("rollout.tools[%d]", i)
-		c.oneOf(path, name, []string{toolPython, toolExecutePython, toolPythonStdio, toolNone})
 		switch {
 		case slices.Contains(r.Tools[:i], name):
 			c.add(path, "%q is used twice", name)

@@ -68,6 +68,12 @@ func TestBadInputNamesEveryKeyAndLineAtOnce(t *testing.T) {
 		{"bad duration", "rollout: {tool_timeout: 4}\nstages: [{name: a, until: {steps: 1}}]", nil, []string{`rollout.tool_timeout: want a duration such as "4s", have "4"`}},
 		{"overrides", "stages: [{name: a}]", map[string]string{"rl.rocc.enabled": "true", "seed": "x", "stages[4].name": "b"},
 			[]string{`--set rl.rocc.enabled=true: rl.rocc.enabled: unknown key "rocc"`, "--set seed=x: seed: want", "no element stages[4]"}},
+		{"levels", "stages: [{name: a, data: {env: math, levels: [4, 1, 1]}}]", nil,
+			[]string{"stages[0].data.levels[0]: environment math has levels 1 to 3, not 4", "stages[0].data.levels[2]: 1 is given twice"}},
+		{"roc", "rl: {roc: {mode: best, smoothing: 0, min_positive: 7, min_negative: -2}}\nstages: [{name: a}]", nil,
+			[]string{`rl.roc.mode: is "best", want one of paper, released`, "rl.roc.smoothing: is 0, want 1e-06 to 1e+06", "rl.roc.min_negative: is -2, want at least 0"}},
+		{"roc minima", "rl: {roc: {min_positive: 7, min_negative: 2}}\nstages: [{name: a}]", nil,
+			[]string{"f.yaml:1:12: rl.roc.min_positive: plus rl.roc.min_negative is 9, above rl.group_size (8)"}},
 		{"twice", "seed: 1\nseed: 2\n", nil, []string{"f.yaml:2"}},
 	}
 	for _, tt := range tests {

@@ -6,13 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"os"
 	"path/filepath"
 	"reflect"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -180,8 +177,6 @@ func parseYAML(data []byte) (ast.Node, *Problem) {
 	return f.Docs[0].Body, nil
 }
 
-var indexPart = regexp.MustCompile(`^([a-z0-9_]*)\[(\d+)\]$`)
-
 // override sets one key path, for example "stages[1].until.steps" -> "5".
 func (b *binder) override(run *Run, path, value string) {
 	sub := &binder{file: "--set " + path + "=" + value, at: b.at}
@@ -210,15 +205,7 @@ func (b *binder) override(run *Run, path, value string) {
 // field finds the value of a key path, or says what is wrong with the path.
 func field(v reflect.Value, path string) (found reflect.Value, problem string) {
 	for _, part := range strings.Split(path, ".") {
-		key, index := part, -1
-		if m := indexPart.FindStringSubmatch(part); m != nil {
-			key = m[1]
-			n, err := strconv.Atoi(m[2])
-			if err != nil {
-				n = math.MaxInt // beyond any list
-			}
-			index = n
-		}
+		key, index := splitIndex(part)
 		if v.Kind() != reflect.Struct {
 			return v, fmt.Sprintf("no such key: %q is no mapping", part)
 		}

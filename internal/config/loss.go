@@ -1,6 +1,7 @@
 package config
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 )
@@ -48,57 +49,62 @@ const (
 // with two bounds is the recipe's objective (arXiv 2508.20722, section 2.2):
 // clipped ratios of tokens, one mean over all of them, nothing else.
 type Loss struct {
-	// Objective: grpo (default; arXiv 2402.03300), gspo (arXiv 2507.18071) or
-	// cispo (arXiv 2506.13585).
-	Objective string `yaml:"objective,omitempty" json:"objective,omitempty"`
-	// ClipLow and ClipHigh hold the ratio within [1-ClipLow, 1+ClipHigh]. GSPO's
-	// paper has 3e-4 and 4e-4; CISPO's has no lower bound, which is ClipLow 1.
-	ClipLow  float64 `yaml:"clip_low" json:"clip_low"`
-	ClipHigh float64 `yaml:"clip_high" json:"clip_high"`
-	// DualClip is the largest ratio that a token of negative advantage counts with
-	// (arXiv 1912.09729; usual: 3); 0 = no such bound.
-	DualClip float64 `yaml:"dual_clip,omitempty" json:"dual_clip,omitempty"`
-	// Aggregation: token_mean (default; DAPO, arXiv 2503.14476, equation 8),
-	// sequence_mean (GRPO, arXiv 2402.03300, equation 3) or constant (Dr. GRPO,
-	// arXiv 2503.20783, section 3.2).
-	Aggregation string `yaml:"aggregation,omitempty" json:"aggregation,omitempty"`
-	// ConstantTokens divides the sum of each sequence with aggregation constant:
-	// the largest number of response tokens.
-	ConstantTokens int `yaml:"constant_tokens,omitempty" json:"constant_tokens,omitempty"`
-	// OldLogprobs is the denominator of the ratio: recompute (default), the
-	// trainer's own log-probabilities, or rollout, the engine's, which then also
-	// correct for what differs between the two.
-	OldLogprobs string `yaml:"old_logprobs,omitempty" json:"old_logprobs,omitempty"`
-	// Correction weighs tokens by how far the trainer's policy is from the
-	// engine's that sampled them.
+	// Objective is the surrogate: grpo clips the ratio of each token (arXiv 2402.03300),
+	// gspo that of the whole sequence (arXiv 2507.18071), and cispo uses the clipped
+	// ratio as a weight of the log-probability (arXiv 2506.13585).
+	Objective string `yaml:"objective,omitempty" json:"objective,omitempty" enum:"grpo|gspo|cispo" empty:"grpo"`
+	// ClipLow holds the ratio at or above 1 - clip_low. The paper of GSPO has 3e-4;
+	// that of CISPO has no lower bound, which is 1.
+	ClipLow float64 `yaml:"clip_low" json:"clip_low" range:"1e-05..1" amend:"yes"`
+	// ClipHigh holds the ratio at or below 1 + clip_high. The paper of GSPO has 4e-4.
+	ClipHigh float64 `yaml:"clip_high" json:"clip_high" range:"1e-05..100" amend:"yes"`
+	// DualClip is the largest ratio with which a token of negative advantage counts
+	// (arXiv 1912.09729; usual: 3). It must be more than 1 + clip_high. 0 means no such bound.
+	DualClip float64 `yaml:"dual_clip,omitempty" json:"dual_clip,omitempty" range:"0|1.001..1000" amend:"yes"`
+	// Aggregation is the mean over tokens: token_mean is over all loss tokens of the
+	// minibatch (DAPO, arXiv 2503.14476, equation 8), sequence_mean over the means of the
+	// sequences (GRPO, arXiv 2402.03300, equation 3), and constant over the sums of the
+	// sequences, each divided by constant_tokens (Dr. GRPO, arXiv 2503.20783, section 3.2).
+	Aggregation string `yaml:"aggregation,omitempty" json:"aggregation,omitempty" enum:"token_mean|sequence_mean|constant" empty:"token_mean" amend:"yes"`
+	// ConstantTokens divides the sum of each sequence with aggregation constant, and only
+	// there. It is the largest number of response tokens.
+	ConstantTokens int `yaml:"constant_tokens,omitempty" json:"constant_tokens,omitempty" range:"0..16777216" unit:"tokens" amend:"yes"`
+	// OldLogprobs is the denominator of the ratio: recompute is the log-probabilities of
+	// the trainer before the step; rollout is those of the engine, which then also
+	// correct for the difference between the two.
+	OldLogprobs string `yaml:"old_logprobs,omitempty" json:"old_logprobs,omitempty" enum:"recompute|rollout" empty:"recompute"`
+	// Correction weighs tokens by the distance of the trainer's policy from the engine's
+	// policy that sampled them.
 	Correction Correction `yaml:"correction,omitempty" json:"correction,omitzero"`
 	// KL holds the policy near a reference policy.
-	KL KL `yaml:"kl,omitempty" json:"kl,omitzero"`
-	// Overlong: keep (default), or mask, which leaves trajectories that hit the
-	// limit of response tokens out of the update but not out of their group's baseline.
-	Overlong string `yaml:"overlong,omitempty" json:"overlong,omitempty"`
-	// EntropyFraction trains on this part of each minibatch's loss tokens alone,
-	// those of highest entropy under the policy before the step (arXiv 2506.01939;
-	// usual: 0.2), with the denominator of all. 0 = all. It costs a forward pass.
-	EntropyFraction float64 `yaml:"entropy_fraction,omitempty" json:"entropy_fraction,omitempty"`
-	// MaxLogits bounds tokens times vocabulary that exist at once in a device
-	// pass, in both kinds of training; beyond it the vocabulary is worked off in
-	// chunks, which costs one more product with the head. 0 = no bound.
-	MaxLogits int `yaml:"max_logits,omitempty" json:"max_logits,omitempty"`
+	KL KL `yaml:"kl,omitempty" json:"kl,omitzero" amend:"no: the reference policy is chosen at the start"`
+	// Overlong says what becomes of trajectories that hit the limit of response tokens:
+	// keep trains on them; mask leaves them out of the update but not out of the
+	// baseline of their group.
+	Overlong string `yaml:"overlong,omitempty" json:"overlong,omitempty" enum:"keep|mask" empty:"keep" amend:"yes"`
+	// EntropyFraction trains only on this share of the loss tokens of each minibatch: those
+	// of highest entropy under the policy before the step (arXiv 2506.01939; usual: 0.2).
+	// The denominator remains that of all tokens. 0 means all. It costs a forward pass.
+	EntropyFraction float64 `yaml:"entropy_fraction,omitempty" json:"entropy_fraction,omitempty" range:"0..1" amend:"yes"`
+	// MaxLogits bounds tokens times vocabulary that exist at once in a device pass, in SFT
+	// too. Beyond it the vocabulary is worked off in chunks, which costs one more product
+	// with the head. 0 means no bound.
+	MaxLogits int `yaml:"max_logits,omitempty" json:"max_logits,omitempty" range:"0|1024.." unit:"logits" amend:"yes"`
 }
 
 // Correction is importance sampling between the two policies that should be
 // one: w = pi_old / pi_rollout, of a token or of a sequence's product.
 type Correction struct {
-	// Level: token or sequence; empty = no correction.
-	Level string `yaml:"level,omitempty" json:"level,omitempty"`
-	// Cap makes min(w, Cap) the weight (truncated importance sampling; usual: 2).
-	// 0 = w itself with a mask, which is what IcePop does.
-	Cap float64 `yaml:"cap,omitempty" json:"cap,omitempty"`
-	// MaskLow and MaskHigh leave out what has w outside of them (IcePop and
-	// masked importance sampling; usual: 0.5 and 5). Both 0 = no mask.
-	MaskLow  float64 `yaml:"mask_low,omitempty" json:"mask_low,omitempty"`
-	MaskHigh float64 `yaml:"mask_high,omitempty" json:"mask_high,omitempty"`
+	// Level is what a weight belongs to: a token or a whole sequence.
+	Level string `yaml:"level,omitempty" json:"level,omitempty" enum:"token|sequence" empty:"no correction"`
+	// Cap makes min(w, cap) the weight (truncated importance sampling; usual: 2). 0 means
+	// w itself, which needs a mask (IcePop).
+	Cap float64 `yaml:"cap,omitempty" json:"cap,omitempty" range:"0|1..1000"`
+	// MaskLow leaves out what has a lower w (IcePop and masked importance sampling;
+	// usual: 0.5). It goes with mask_high.
+	MaskLow float64 `yaml:"mask_low,omitempty" json:"mask_low,omitempty" range:"0..1"`
+	// MaskHigh leaves out what has a higher w (usual: 5). 0 means no mask.
+	MaskHigh float64 `yaml:"mask_high,omitempty" json:"mask_high,omitempty" range:"0|1..1000"`
 }
 
 // Masks reports whether weights out of range are left out.
@@ -106,17 +112,18 @@ func (c Correction) Masks() bool { return c.MaskHigh > 0 }
 
 // KL is the penalty for leaving the reference policy.
 type KL struct {
-	// Coefficient of the penalty; 0 = none, and no reference policy is loaded.
-	Coefficient float64 `yaml:"coefficient,omitempty" json:"coefficient,omitempty"`
-	// Estimator: k3 (default; arXiv 2402.03300, equation 4), or k3_ratio, times
-	// pi/pi_old, which is right off policy too (arXiv 2512.02556, equation 7).
-	Estimator string `yaml:"estimator,omitempty" json:"estimator,omitempty"`
+	// Coefficient is the weight of the penalty. 0 means none, and no reference policy is loaded.
+	Coefficient float64 `yaml:"coefficient,omitempty" json:"coefficient,omitempty" range:"0..100"`
+	// Estimator estimates the divergence: k3 (arXiv 2402.03300, equation 4), or k3_ratio,
+	// which multiplies it by pi/pi_old and is right off policy too (arXiv 2512.02556, equation 7).
+	Estimator string `yaml:"estimator,omitempty" json:"estimator,omitempty" enum:"k3|k3_ratio" empty:"k3"`
 }
 
 // Validate reports every problem of the objective at once, as Problems whose
 // paths are below "rl.loss".
 func (l Loss) Validate() error {
 	c := &checker{}
+	c.byTags("rl.loss", reflect.ValueOf(l), nil)
 	c.loss("rl.loss", l)
 	if len(c.out) > 0 {
 		return c.out
@@ -124,41 +131,17 @@ func (l Loss) Validate() error {
 	return nil
 }
 
-// switchOf checks a switch that may be left out.
-func (c *checker) switchOf(path, have string, known ...string) {
-	if have != "" {
-		c.oneOf(path, have, known)
-	}
-}
-
+// loss checks what one tag cannot say.
 func (c *checker) loss(path string, l Loss) {
-	c.switchOf(path+".objective", l.Objective, ObjectiveGRPO, ObjectiveGSPO, ObjectiveCISPO)
-	c.within(path+".clip_low", l.ClipLow, 1e-5, 1)
-	c.within(path+".clip_high", l.ClipHigh, 1e-5, 100)
-	if l.DualClip != 0 {
-		c.within(path+".dual_clip", l.DualClip, 1.001, 1000)
-	}
 	if l.DualClip != 0 && l.DualClip <= 1+l.ClipHigh {
 		c.add(path+".dual_clip", "is %g, want more than 1 + %s.clip_high (%g)", l.DualClip, path, 1+l.ClipHigh)
 	}
-	c.switchOf(path+".aggregation", l.Aggregation, AggregateTokens, AggregateSequences, AggregateConstant)
 	if (l.Aggregation == AggregateConstant) != (l.ConstantTokens != 0) {
 		c.add(path+".constant_tokens", "is %d with aggregation %q: constant, and no other, divides by it", l.ConstantTokens, l.Aggregation)
 	}
-	if l.ConstantTokens != 0 {
-		c.between(path+".constant_tokens", l.ConstantTokens, 1, 1<<24)
-	}
-	c.switchOf(path+".old_logprobs", l.OldLogprobs, OldRecompute, OldRollout)
-	c.switchOf(path+".overlong", l.Overlong, OverlongKeep, OverlongMask)
 	c.correction(path+".correction", l.Correction)
-	c.switchOf(path+".kl.estimator", l.KL.Estimator, EstimatorK3, EstimatorK3Ratio)
-	c.within(path+".kl.coefficient", l.KL.Coefficient, 0, 100)
 	if l.KL.Estimator != "" && l.KL.Coefficient == 0 {
 		c.add(path+".kl.estimator", "is %q, but %s.kl.coefficient is 0", l.KL.Estimator, path)
-	}
-	c.within(path+".entropy_fraction", l.EntropyFraction, 0, 1)
-	if l.MaxLogits != 0 {
-		c.atLeast(path+".max_logits", l.MaxLogits, 1<<10)
 	}
 	c.conflicts(path, l)
 }
@@ -183,13 +166,8 @@ func (c *checker) conflicts(path string, l Loss) {
 }
 
 func (c *checker) correction(path string, k Correction) {
-	c.switchOf(path+".level", k.Level, CorrectToken, CorrectSequence)
-	if k.Cap != 0 {
-		c.within(path+".cap", k.Cap, 1, 1000)
-	}
-	if k.MaskLow != 0 || k.MaskHigh != 0 {
-		c.within(path+".mask_low", k.MaskLow, 0, 1)
-		c.within(path+".mask_high", k.MaskHigh, 1, 1000)
+	if k.MaskLow != 0 && k.MaskHigh == 0 {
+		c.add(path+".mask_high", "is 0 beside %s.mask_low %g, want 1 to 1000", path, k.MaskLow)
 	}
 	stated := k.Cap != 0 || k.Masks()
 	switch {

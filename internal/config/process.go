@@ -3,13 +3,15 @@ package config
 import (
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
 // Process is where the parts of a service are. It never influences results and
-// is not stored with a run.
+// is never stored with a run.
 type Process struct {
 	// Home holds the store, the Temporal database and the logs.
 	Home string
@@ -25,29 +27,55 @@ type Process struct {
 	UIAddress string
 	// SandboxAddress is host:port of the sandbox node.
 	SandboxAddress string
+	// Webhook is the URL that gets the troubles of runs, "" for none; see Watch. Such a
+	// URL is often a secret, so it comes from the environment alone: flags show in the
+	// list of processes, and a Run is stored.
+	Webhook Secret
 }
+
+// Secret is a text that no log, error or stored document shows. Its own type
+// makes that the default; string(s) is the text.
+type Secret string
+
+// hidden stands in for a Secret.
+const hidden = "[hidden]"
+
+// String implements fmt.Stringer.
+func (s Secret) String() string {
+	if s == "" {
+		return ""
+	}
+	return hidden
+}
+
+// GoString implements fmt.GoStringer.
+func (s Secret) GoString() string { return strconv.Quote(s.String()) }
+
+// MarshalText implements encoding.TextMarshaler, which JSON, YAML and slog use.
+func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // DefaultProcess reads the environment over the embedded defaults.
 func DefaultProcess() Process {
 	return Process{
-		Home:            env("TEMPER_HOME", "temper-data"),
-		Store:           env("TEMPER_STORE", ""),
-		Python:          env("TEMPER_PYTHON", "python3"),
-		TemporalAddress: env("TEMPORAL_ADDRESS", "127.0.0.1:7233"),
-		Namespace:       env("TEMPORAL_NAMESPACE", "default"),
-		UIAddress:       env("TEMPER_UI_ADDRESS", "127.0.0.1:8233"),
-		SandboxAddress:  env("TEMPER_SANDBOX_ADDRESS", "127.0.0.1:8765"),
+		Home:            fromEnv("TEMPER_HOME", "temper-data"),
+		Store:           fromEnv("TEMPER_STORE", ""),
+		Python:          fromEnv("TEMPER_PYTHON", "python3"),
+		TemporalAddress: fromEnv("TEMPORAL_ADDRESS", "127.0.0.1:7233"),
+		Namespace:       fromEnv("TEMPORAL_NAMESPACE", "default"),
+		UIAddress:       fromEnv("TEMPER_UI_ADDRESS", "127.0.0.1:8233"),
+		SandboxAddress:  fromEnv("TEMPER_SANDBOX_ADDRESS", "127.0.0.1:8765"),
+		Webhook:         Secret(fromEnv("TEMPER_WATCH_WEBHOOK", "")),
 	}
 }
 
-func env(key, fallback string) string {
+func fromEnv(key, fallback string) string {
 	if v := os.Getenv(key); v != "" {
 		return v
 	}
 	return fallback
 }
 
-// Validate reports what is wrong with the addresses and makes Home absolute.
+// Validate reports every mistake in the addresses and makes Home absolute.
 func (p *Process) Validate() error {
 	var out Problems
 	for _, a := range []struct{ name, addr string }{
@@ -63,6 +91,10 @@ func (p *Process) Validate() error {
 		for _, line := range strings.Split(err.Error(), "\n") {
 			out = append(out, Problem{Path: "store (TEMPER_STORE)", Msg: line})
 		}
+	}
+	if u, err := url.Parse(string(p.Webhook)); p.Webhook != "" && (err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https")) {
+		// Without the value, and without err, which repeats it.
+		out = append(out, Problem{Path: "webhook (TEMPER_WATCH_WEBHOOK)", Msg: "is no URL: want https://host/path or http://host/path"})
 	}
 	home, err := filepath.Abs(p.Home)
 	if err != nil {

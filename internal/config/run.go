@@ -1,237 +1,281 @@
 // Package config owns what a run is (Run: the science, stored and hashed with
-// the run) and where its parts are (Process: addresses, folders, flags). It
-// decodes strictly, fills defaults in one place and validates everything at once.
+// the run) and where its parts are (Process: addresses, folders, secrets). It
+// decodes strictly, fills defaults in one place and reports all problems at once.
+// docs/configuration.md and the JSON Schema are generated from its declarations.
 //
 // Invariant: a Run that Validate accepts can be executed by every package
 // without further range checks.
 package config
 
-import "time"
+//go:generate go run ./docgen
+
+import (
+	"time"
+
+	"temper/internal/grpo"
+)
 
 // Run is the science of one run: everything that its result depends on.
-// YAML keys are the snake_case of the fields; unknown keys are errors.
+// YAML keys are the snake_case of the fields; unknown keys are errors. The tags
+// of the fields are explained in keys.go, their comments become the documentation.
 type Run struct {
-	// Name prefixes generated run ids.
-	Name string `yaml:"name" json:"name"`
-	// Seed is the root of every random draw.
-	Seed uint64 `yaml:"seed" json:"seed"`
+	// Name is the first part of generated run ids.
+	Name string `yaml:"name" json:"name" form:"name"`
+	// Seed is the root of every random draw of the run.
+	Seed uint64 `yaml:"seed" json:"seed" amend:"no: every draw of the run so far came from it"`
 
-	Model     Model     `yaml:"model" json:"model"`
-	Tokenizer Tokenizer `yaml:"tokenizer" json:"tokenizer"`
-	SFT       SFT       `yaml:"sft" json:"sft"`
-	RL        RL        `yaml:"rl" json:"rl"`
-	Rollout   Rollout   `yaml:"rollout" json:"rollout"`
-	// Stages run in order after SFT.
-	Stages     []Stage    `yaml:"stages" json:"stages"`
-	Eval       Eval       `yaml:"eval" json:"eval"`
-	Checkpoint Checkpoint `yaml:"checkpoint" json:"checkpoint"`
-	// Fork says which run and step this one goes on from; empty for a run from the start.
+	// Model is what the run starts from and how training computes it.
+	Model Model `yaml:"model" json:"model" amend:"no: the weights have this shape"`
+	// Tokenizer says how the vocabulary is made.
+	Tokenizer Tokenizer `yaml:"tokenizer" json:"tokenizer" amend:"no: the weights know these tokens"`
+	// SFT is the supervised stage before the RL stages.
+	SFT SFT `yaml:"sft" json:"sft" amend:"no: the supervised updates are made"`
+	// RL is the update rule of all RL stages.
+	RL RL `yaml:"rl" json:"rl"`
+	// Rollout is how trajectories are sampled.
+	Rollout Rollout `yaml:"rollout" json:"rollout" amend:"some: the prompts of the run have this form"`
+	// Stages are the RL stages. They run in this order, after SFT.
+	Stages []Stage `yaml:"stages" json:"stages" required:"yes" amend:"some: the problems of the stages are made and dealt out"`
+	// Eval is how held-out problems are measured.
+	Eval Eval `yaml:"eval" json:"eval" amend:"yes"`
+	// Checkpoint says what is saved and what is deleted.
+	Checkpoint Checkpoint `yaml:"checkpoint" json:"checkpoint" amend:"yes"`
+	// Watch says what counts as trouble and whether the run stops for it.
+	Watch Watch `yaml:"watch" json:"watch" amend:"yes"`
+	// Fork is the checkpoint of another run that this run continues. temper run fork
+	// writes it; a configuration that is submitted leaves it out.
 	Fork Fork `yaml:"fork,omitempty" json:"fork,omitzero"`
-	// Amendments are what changed on the way, in the order of their making. See At.
+	// Amendments are the changes that people made during the run, oldest first. temper
+	// run amend writes them; a configuration that is submitted leaves them out.
 	Amendments []Amendment `yaml:"amendments,omitempty" json:"amendments,omitempty"`
 }
 
-// Fork is the checkpoint of another run that a run goes on from. Steps count on.
+// Fork is the checkpoint of another run that a run continues. Steps count on.
 type Fork struct {
+	// RunID is the id of the other run.
 	RunID string `yaml:"run_id,omitempty" json:"run_id,omitempty"`
-	// Step is the last step of that run that this one shares; 0 = after SFT.
-	Step int `yaml:"step,omitempty" json:"step,omitempty"`
+	// Step is the last step that both runs share; 0 is the end of SFT.
+	Step int `yaml:"step,omitempty" json:"step,omitempty" unit:"steps"`
 }
 
-// Model is where a run starts: from random weights of the Qwen3 architecture
-// that the dimensions give, with the vocabulary of the tokenizer, or from a
-// checkpoint or a policy of another run, which then says all dimensions but
-// MaxContext. Compute and Remat say how training computes it.
+// Model is where a run starts. It starts from random weights of the Qwen3
+// architecture with the dimensions below, or from a checkpoint (path) or a policy
+// of another run (run). A checkpoint brings its dimensions along: beside path or
+// run, only max_context, compute and remat may be stated.
 type Model struct {
-	// Path of a Qwen3 directory in Hugging Face layout with its tokenizer.json;
-	// empty means random weights. A relative path counts from the folder of the
-	// configuration file. Dimensions cannot be stated beside it.
-	Path string `yaml:"path,omitempty" json:"path,omitempty"`
-	// Run names a published policy of another run in the same store to start
-	// from, as RUN@POLICY (demo@120): its weights with its tokenizer. It stands in
-	// for Path.
+	// Path is a Qwen3 directory in Hugging Face layout with its tokenizer.json; empty
+	// means random weights. A relative path counts from the folder of the
+	// configuration file.
+	Path string `yaml:"path,omitempty" json:"path,omitempty" path:"yes"`
+	// Run names a published policy of another run in the same store, as RUN@POLICY
+	// (demo@120). The run starts from its weights and its tokenizer. It excludes path.
 	Run string `yaml:"run,omitempty" json:"run,omitempty"`
 
-	HiddenSize       int     `yaml:"hidden_size,omitempty" json:"hidden_size,omitempty"`
-	NumLayers        int     `yaml:"num_layers,omitempty" json:"num_layers,omitempty"`
-	NumHeads         int     `yaml:"num_heads,omitempty" json:"num_heads,omitempty"`
-	NumKVHeads       int     `yaml:"num_kv_heads,omitempty" json:"num_kv_heads,omitempty"`
-	HeadDim          int     `yaml:"head_dim,omitempty" json:"head_dim,omitempty"`
-	IntermediateSize int     `yaml:"intermediate_size,omitempty" json:"intermediate_size,omitempty"`
-	MaxContext       int     `yaml:"max_context" json:"max_context"` // tokens, prompt and response
-	RopeTheta        float64 `yaml:"rope_theta,omitempty" json:"rope_theta,omitempty"`
-	RMSNormEps       float64 `yaml:"rms_norm_eps,omitempty" json:"rms_norm_eps,omitempty"`
-	TieEmbeddings    bool    `yaml:"tie_embeddings" json:"tie_embeddings"`
-	// InitializerRange is the standard deviation of fresh weights.
-	InitializerRange float64 `yaml:"initializer_range,omitempty" json:"initializer_range,omitempty"`
+	// HiddenSize is the width of the residual stream.
+	HiddenSize int `yaml:"hidden_size,omitempty" json:"hidden_size,omitempty" range:"8..16384"`
+	// NumLayers is the number of transformer blocks.
+	NumLayers int `yaml:"num_layers,omitempty" json:"num_layers,omitempty" range:"1..256"`
+	// NumHeads is the number of query heads, a multiple of num_kv_heads.
+	NumHeads int `yaml:"num_heads,omitempty" json:"num_heads,omitempty" range:"1..256"`
+	// NumKVHeads is the number of heads of keys and values.
+	NumKVHeads int `yaml:"num_kv_heads,omitempty" json:"num_kv_heads,omitempty" range:"1..256"`
+	// HeadDim is the width of one head. It must be even.
+	HeadDim int `yaml:"head_dim,omitempty" json:"head_dim,omitempty" range:"4..512"`
+	// IntermediateSize is the width of the feed-forward layers.
+	IntermediateSize int `yaml:"intermediate_size,omitempty" json:"intermediate_size,omitempty" range:"8..65536"`
+	// MaxContext is the longest sequence, prompt and response together.
+	MaxContext int `yaml:"max_context" json:"max_context" range:"16..1048576" unit:"tokens"`
+	// RopeTheta is the base of the rotary position embedding.
+	RopeTheta float64 `yaml:"rope_theta,omitempty" json:"rope_theta,omitempty" range:"10..1e+08"`
+	// RMSNormEps is added under the root of each normalization.
+	RMSNormEps float64 `yaml:"rms_norm_eps,omitempty" json:"rms_norm_eps,omitempty" range:"1e-12..0.01"`
+	// TieEmbeddings uses the embedding table as the output head.
+	TieEmbeddings bool `yaml:"tie_embeddings" json:"tie_embeddings"`
+	// InitializerRange is the standard deviation of random weights.
+	InitializerRange float64 `yaml:"initializer_range,omitempty" json:"initializer_range,omitempty" range:"1e-06..1"`
 
-	// Compute is the type in which both kinds of training multiply matrices:
-	// float32 (default) or bfloat16, which halves activations on a GPU and is the
-	// slower one on a CPU. Weights, moments, gradients and the loss are float32 in
-	// any case, and so is the engine.
-	Compute string `yaml:"compute,omitempty" json:"compute,omitempty"`
-	// Remat keeps the inputs of layers alone for the backward pass and computes the
+	// Compute is the type in which training multiplies matrices. bfloat16 halves the
+	// memory of activations on a GPU and is slower on a CPU. Weights, moments, gradients,
+	// the loss and the engine are always float32.
+	Compute string `yaml:"compute,omitempty" json:"compute,omitempty" enum:"float32|bfloat16" empty:"float32"`
+	// Remat keeps only the inputs of layers for the backward pass and computes the
 	// rest again: about half the memory of activations for about 15 % more time.
 	Remat bool `yaml:"remat,omitempty" json:"remat,omitempty"`
 }
 
-// Tokenizer says how the byte-level vocabulary is made.
+// Tokenizer says how the byte-level vocabulary is made. A run that starts from
+// model.path or model.run takes the tokenizer from there and ignores this section.
 type Tokenizer struct {
-	// NumMerges of byte-level BPE learned from the SFT dialogues; 0 = plain bytes.
-	// A run with model.path or model.run takes the tokenizer from there and learns none.
-	NumMerges int `yaml:"num_merges" json:"num_merges"`
+	// NumMerges is the number of merges of byte-level BPE learned from the SFT
+	// dialogues; 0 means plain bytes.
+	NumMerges int `yaml:"num_merges" json:"num_merges" range:"0..4096" unit:"merges"`
 }
 
-// Source names where problems or dialogues come from: a file or a generator.
+// Source says where problems or dialogues come from: a file or a generator.
 type Source struct {
-	// Path of a JSONL file; empty means generated by Env. A relative path counts
-	// from the folder of the configuration file; "store:KEY" is a blob of the store.
-	Path string `yaml:"path,omitempty" json:"path,omitempty"`
-	// Env names the environment: chase, verbs or math. Lines of a file name their own.
+	// Path is a JSONL file; see data.md for its format. Empty means that env generates
+	// the data. A relative path counts from the folder of the configuration file;
+	// "store:KEY" is a blob of the store.
+	Path string `yaml:"path,omitempty" json:"path,omitempty" path:"yes"`
+	// Env is the environment that generates the data. The lines of a file name their own.
 	Env string `yaml:"env" json:"env"`
-	// Levels to draw from in equal shares (chase: hops; verbs: operators; math: integers, fractions, roots).
+	// Levels are the levels of difficulty to draw from, in equal shares: chase has 1 to
+	// 5 (lookups), verbs 1 to 3 (operators) and math 1 to 3 (integers, fractions, roots).
+	// They do not matter with path.
 	Levels []int `yaml:"levels" json:"levels"`
-	// Num problems or dialogues to generate; ignored with Path.
-	Num int `yaml:"num" json:"num"`
+	// Num is the number of problems or dialogues to generate. It does not matter with path.
+	Num int `yaml:"num" json:"num" range:"1..10000000" unit:"lines"`
 }
 
-// SFT is the supervised stage that teaches the format and nothing else.
+// SFT is the supervised stage, which teaches the format and nothing else.
 type SFT struct {
+	// Data is the source of the dialogues.
 	Data Source `yaml:"data" json:"data"`
-	// BatchSize is dialogues per update.
-	BatchSize int `yaml:"batch_size" json:"batch_size"`
-	// Steps is the number of updates; the data is reshuffled for each pass. 0 is
-	// for a run that starts from a policy which knows the format.
-	Steps     int       `yaml:"steps" json:"steps"`
+	// BatchSize is the number of dialogues in an update.
+	BatchSize int `yaml:"batch_size" json:"batch_size" range:"1..65536" unit:"dialogues"`
+	// Steps is the number of updates. The data is shuffled again for each pass over it. 0
+	// is only for a run with model.path or model.run, whose policy knows the format.
+	Steps int `yaml:"steps" json:"steps" range:"0.." unit:"updates"`
+	// Optimizer makes the supervised updates.
 	Optimizer Optimizer `yaml:"optimizer" json:"optimizer"`
 }
 
-// RL is the update rule shared by all stages.
+// RL is the update rule that all RL stages share.
 type RL struct {
-	// ProblemsPerStep is the number of groups sampled in a step.
-	ProblemsPerStep int `yaml:"problems_per_step" json:"problems_per_step"`
-	// RolloutsPerProblem is sampled (2G); GroupSize is kept (G).
-	RolloutsPerProblem int `yaml:"rollouts_per_problem" json:"rollouts_per_problem"`
-	GroupSize          int `yaml:"group_size" json:"group_size"`
-	// NumMinibatches is optimizer updates per step.
-	NumMinibatches int `yaml:"num_minibatches" json:"num_minibatches"`
-	// MicrobatchTokens bounds padded tokens in one device pass, of SFT too.
-	MicrobatchTokens int `yaml:"microbatch_tokens" json:"microbatch_tokens"`
-	// Pack puts several sequences into each row of a device pass, of SFT too, kept
-	// apart by segments: few shapes whatever the lengths. Rows are as long as the
-	// longest sequence, rounded up to a power of two.
-	Pack      bool      `yaml:"pack,omitempty" json:"pack,omitempty"`
+	// ProblemsPerStep is the number of groups sampled in a step, one for each problem.
+	ProblemsPerStep int `yaml:"problems_per_step" json:"problems_per_step" range:"1..65536" unit:"problems" amend:"no: the ledger counts in it: problems of the epoch would be met twice or never"`
+	// RolloutsPerProblem is the number of trajectories sampled of each problem.
+	RolloutsPerProblem int `yaml:"rollouts_per_problem" json:"rollouts_per_problem" range:"2..4096" unit:"trajectories" amend:"yes"`
+	// GroupSize is the number of trajectories kept of each problem, at most
+	// rollouts_per_problem. rl.roc chooses them.
+	GroupSize int `yaml:"group_size" json:"group_size" range:"2..4096" unit:"trajectories" amend:"yes"`
+	// NumMinibatches is the number of optimizer updates in a step.
+	NumMinibatches int `yaml:"num_minibatches" json:"num_minibatches" range:"1..1024" unit:"updates" amend:"yes"`
+	// MicrobatchTokens bounds the tokens in one device pass, padding included. It holds
+	// for SFT too.
+	MicrobatchTokens int `yaml:"microbatch_tokens" json:"microbatch_tokens" range:"256.." unit:"tokens" amend:"yes"`
+	// Pack puts several sequences into each row of a device pass and keeps them apart by
+	// segments, so that there are few shapes whatever the lengths. Rows are as long as
+	// the longest sequence, rounded up to a power of two. It holds for SFT too.
+	Pack bool `yaml:"pack,omitempty" json:"pack,omitempty"`
+	// Optimizer makes the policy updates.
 	Optimizer Optimizer `yaml:"optimizer" json:"optimizer"`
-	Loss      Loss      `yaml:"loss" json:"loss"`
-	RoC       RoC       `yaml:"roc" json:"roc"`
-}
-
-// RoC is Resample-on-Correct (arXiv 2508.20722, section 2.2.3).
-type RoC struct {
-	// Enabled false keeps a uniform sample of GroupSize instead (plain GRPO).
-	Enabled bool `yaml:"enabled" json:"enabled"`
-	// Mode: paper (inverse-penalty sampling) or released (lowest-penalty top-k).
-	Mode string `yaml:"mode" json:"mode"`
-	// Smoothing s turns a penalty p into the weight 1/(p+s); the paper states none.
-	Smoothing float64 `yaml:"smoothing" json:"smoothing"`
-	// MinPositive and MinNegative are kept at least, where they exist. The paper
-	// states none (0); the released code has 2 and 2.
-	MinPositive int `yaml:"min_positive" json:"min_positive"`
-	MinNegative int `yaml:"min_negative" json:"min_negative"`
+	// Loss is the objective of the policy updates.
+	Loss Loss `yaml:"loss" json:"loss"`
+	// RoC is Resample-on-Correct, which chooses the trajectories to keep.
+	RoC grpo.RoC `yaml:"roc" json:"roc" amend:"yes"`
 }
 
 // Rollout is how trajectories are sampled.
 type Rollout struct {
-	Temperature float64 `yaml:"temperature" json:"temperature"`
-	// Tool limits, enforced by the sandbox.
-	ToolTimeout time.Duration `yaml:"tool_timeout" json:"tool_timeout"`
-	ToolMemory  Bytes         `yaml:"tool_memory" json:"tool_memory"`
-	// MaxToolResponseChars cuts a tool response in the middle.
-	MaxToolResponseChars int `yaml:"max_tool_response_chars" json:"max_tool_response_chars"`
-	// MaxCallsPerTurn: further calls of a turn are answered as refused.
-	MaxCallsPerTurn int `yaml:"max_calls_per_turn" json:"max_calls_per_turn"`
-	// ChatTemplate writes prompts, tool results and supervised dialogues: empty is a
-	// small ChatML that saves context; checkpoint is that of model.path or model.run;
-	// rstar2 is the prompt of rStar2-Agent, rstar2-released that of its released code;
-	// anything else is a file ending in .jinja, whose relative path counts from the
-	// folder of the configuration file.
-	ChatTemplate string `yaml:"chat_template,omitempty" json:"chat_template,omitempty"`
-	// TemplateVars are variables of the template, such as {enable_thinking: false}:
-	// true and false are switches, whole numbers are numbers, and the rest is text.
+	// Temperature divides the logits before a token is drawn.
+	Temperature float64 `yaml:"temperature" json:"temperature" range:"0.01..10" amend:"yes"`
+	// ToolTimeout is how long one tool call may take.
+	ToolTimeout time.Duration `yaml:"tool_timeout" json:"tool_timeout" range:"10ms..1h" amend:"yes"`
+	// ToolMemory is how much memory one tool call may use.
+	ToolMemory Bytes `yaml:"tool_memory" json:"tool_memory" range:"64MiB.." amend:"yes"`
+	// MaxToolResponseChars is the length beyond which a tool response is cut in the middle.
+	MaxToolResponseChars int `yaml:"max_tool_response_chars" json:"max_tool_response_chars" range:"16..1048576" unit:"characters" amend:"yes"`
+	// MaxCallsPerTurn is the number of tool calls of a turn that run. The others are
+	// answered with a refusal.
+	MaxCallsPerTurn int `yaml:"max_calls_per_turn" json:"max_calls_per_turn" range:"1..64" unit:"calls" amend:"yes"`
+	// ChatTemplate writes prompts, tool results and supervised dialogues. Empty is a
+	// small ChatML that saves context; checkpoint is the template of model.path or
+	// model.run; rstar2 is the prompt of rStar2-Agent and rstar2-released that of its
+	// released code. Any other value is a file ending in .jinja, whose relative path
+	// counts from the folder of the configuration file.
+	ChatTemplate string `yaml:"chat_template,omitempty" json:"chat_template,omitempty" path:"jinja"`
+	// TemplateVars are variables of the template, for example {enable_thinking: false}.
+	// true and false are switches, whole numbers are numbers, everything else is text.
 	TemplateVars map[string]string `yaml:"template_vars,omitempty" json:"template_vars,omitempty"`
-	// Tools are the tools whose schemas the prompt shows: python,
-	// execute_python_code_with_standard_io, python_code_with_standard_io, all of
-	// which run Python; or none alone. Empty is the template's own choice, and with
-	// the small ChatML that of ToolsInPrompt.
-	Tools []string `yaml:"tools,omitempty" json:"tools,omitempty"`
-	// Answer is where the answer stands: tag, between <answer> and </answer>, or
-	// boxed, in \boxed{} between them. Empty is boxed with rstar2 and
-	// rstar2-released, else tag.
-	Answer string `yaml:"answer,omitempty" json:"answer,omitempty"`
-	// SystemPrompt and ToolsInPrompt are off in the small recipes to save context.
-	// With a template, an empty SystemPrompt leaves the choice to it.
-	SystemPrompt  string `yaml:"system_prompt" json:"system_prompt"`
-	ToolsInPrompt bool   `yaml:"tools_in_prompt" json:"tools_in_prompt"`
+	// Tools are the tools whose schemas the prompt shows. All of them run Python; none
+	// stands alone. An empty list leaves the choice to the template, and to
+	// tools_in_prompt without a template.
+	Tools []string `yaml:"tools,omitempty" json:"tools,omitempty" enum:"python|execute_python_code_with_standard_io|python_code_with_standard_io|none"`
+	// Answer is where the answer stands: tag is between <answer> and </answer>, boxed is
+	// in \boxed{} between them. Empty is boxed with rstar2 and rstar2-released, and tag
+	// otherwise.
+	Answer string `yaml:"answer,omitempty" json:"answer,omitempty" enum:"tag|boxed" empty:"by chat_template"`
+	// SystemPrompt is the system message. With a template, an empty text leaves it to
+	// the template. It is empty in the small recipes to save context.
+	SystemPrompt string `yaml:"system_prompt" json:"system_prompt"`
+	// ToolsInPrompt shows the schema of the tool in the small ChatML. It is off in the
+	// small recipes to save context.
+	ToolsInPrompt bool `yaml:"tools_in_prompt" json:"tools_in_prompt"`
 }
 
 // Stage is a stretch of RL with fixed data and limits.
 type Stage struct {
-	Name string `yaml:"name" json:"name"`
+	// Name is the name of the stage, unique in the run.
+	Name string `yaml:"name" json:"name" form:"name" required:"yes"`
+	// Data is the source of the problems.
 	Data Source `yaml:"data" json:"data"`
-	// MaxResponseTokens counts sampled and tool tokens of a trajectory.
-	MaxResponseTokens int `yaml:"max_response_tokens" json:"max_response_tokens"`
-	// MaxTurns is the number of generations of a trajectory.
-	MaxTurns int    `yaml:"max_turns" json:"max_turns"`
-	Until    Until  `yaml:"until" json:"until"`
-	Filter   Filter `yaml:"filter" json:"filter"`
-	// What the optimizer forgets at the stage's start; a stage that says nothing
-	// keeps all. The first stage of a run always starts afresh. See Stage.FreshMoments.
-	// ResetOptimizer is both of the following.
+	// MaxResponseTokens bounds the tokens of a trajectory after its prompt, those of tool
+	// results included. It must be less than model.max_context.
+	MaxResponseTokens int `yaml:"max_response_tokens" json:"max_response_tokens" range:"8.." unit:"tokens" amend:"yes"`
+	// MaxTurns is the number of generations in a trajectory.
+	MaxTurns int `yaml:"max_turns" json:"max_turns" range:"1..1000" unit:"turns" amend:"yes"`
+	// Until says when the stage ends.
+	Until Until `yaml:"until" json:"until"`
+	// Filter removes problems before the stage starts.
+	Filter Filter `yaml:"filter" json:"filter"`
+	// ResetOptimizer sets both reset_moments and reset_schedule. A stage that resets
+	// nothing goes on with the optimizer of the stage before; the first stage always
+	// starts with a fresh one.
 	ResetOptimizer bool `yaml:"reset_optimizer" json:"reset_optimizer"`
-	// ResetMoments sets the moments and the age that corrects their bias to zero.
+	// ResetMoments sets the moments of the optimizer to zero at the start of the stage,
+	// and the age that corrects their bias.
 	ResetMoments bool `yaml:"reset_moments,omitempty" json:"reset_moments,omitempty"`
-	// ResetSchedule starts warm-up and schedule anew, up to the next stage that does.
+	// ResetSchedule starts warm-up and schedule again at the start of the stage. They
+	// then last to the next stage that does so.
 	ResetSchedule bool `yaml:"reset_schedule,omitempty" json:"reset_schedule,omitempty"`
 }
 
 // Until ends a stage.
 type Until struct {
-	Steps int `yaml:"steps" json:"steps"`
+	// Steps is the number of RL steps of the stage.
+	Steps int `yaml:"steps" json:"steps" range:"1.." unit:"steps" amend:"yes"`
 }
 
 // Filter removes problems once, before the stage starts (recipe: stage 3).
 type Filter struct {
-	// Rollouts per problem sampled with the current policy; 0 = no filter.
-	// A problem solved by all of them is removed.
-	Rollouts int `yaml:"rollouts" json:"rollouts"`
+	// Rollouts is the number of trajectories sampled of each problem with the policy at
+	// the start of the stage. A problem solved by all of them is removed. 0 means no filter.
+	Rollouts int `yaml:"rollouts" json:"rollouts" range:"0..1024" unit:"trajectories"`
 }
 
 // Eval measures held-out problems of each stage: one greedy rollout each for
 // accuracy, and rollouts at the training temperature for the tool-error rate.
 type Eval struct {
-	NumProblems int `yaml:"num_problems" json:"num_problems"`
-	// Rollouts is the number of sampled rollouts per problem.
-	Rollouts int `yaml:"rollouts" json:"rollouts"`
+	// NumProblems is the number of held-out problems of each stage. With a file of
+	// problems these are its last lines, at most half of it.
+	NumProblems int `yaml:"num_problems" json:"num_problems" range:"1..100000" unit:"problems" amend:"no: the held-out problems are set aside"`
+	// Rollouts is the number of trajectories sampled of each held-out problem.
+	Rollouts int `yaml:"rollouts" json:"rollouts" range:"1..1024" unit:"trajectories"`
 }
 
-// Checkpoint says how often the full training state is saved.
+// Checkpoint says how often the full training state is saved, and what is deleted
+// when a checkpoint has been stored.
 type Checkpoint struct {
-	EverySteps int `yaml:"every_steps" json:"every_steps"`
-	// Keep is the number of newest checkpoints kept; the last of each stage stays.
-	Keep int `yaml:"keep" json:"keep"`
-	// EveryNth keeps those of the steps that it divides; 0 = none for that.
-	EveryNth int `yaml:"every_nth" json:"every_nth"`
-	// Best is the number kept for what their policies earned: the mean reward of the
-	// step after the checkpoint, which sampled with it. --best chooses by the same.
-	Best int `yaml:"best" json:"best"`
-	// KeepPolicies is the number of newest published policies kept; 0 keeps all.
-	// Others are deleted after the next checkpoint is stored, except policy 0, the
-	// last of each stage, and those that were evaluated, that a schedule starts
-	// from, or whose step has a checkpoint that stays or a pin.
-	KeepPolicies int `yaml:"keep_policies" json:"keep_policies"`
-	// KeepTrajectories is the number of newest steps whose trajectories are kept; 0
-	// keeps all. Those of others are deleted after the next checkpoint is stored.
-	// Batches stay, which is all that a replay reads; forks and repeated stages
-	// sample anew.
-	KeepTrajectories int `yaml:"keep_trajectories" json:"keep_trajectories"`
+	// EverySteps is the number of steps from one checkpoint to the next.
+	EverySteps int `yaml:"every_steps" json:"every_steps" range:"1.." unit:"steps"`
+	// Keep is the number of newest checkpoints that are kept. The last one of each
+	// stage is always kept.
+	Keep int `yaml:"keep" json:"keep" range:"1.." unit:"checkpoints"`
+	// EveryNth also keeps the checkpoints of steps that it divides; 0 keeps none for that.
+	EveryNth int `yaml:"every_nth" json:"every_nth" range:"0.." unit:"steps"`
+	// Best is the number of checkpoints that are kept because their policies earned
+	// most: the mean reward of the step after the checkpoint, which sampled with it.
+	// --best chooses by the same number. 0 keeps none for that.
+	Best int `yaml:"best" json:"best" range:"0.." unit:"checkpoints"`
+	// KeepPolicies is the number of newest published policies that are kept; 0 keeps
+	// all. It is not 1, because a step samples from one policy while it publishes the
+	// next. The others are deleted, except policy 0, the last of each stage, and those
+	// that were evaluated, that a schedule starts from, or whose step has a checkpoint
+	// that stays or a pin.
+	KeepPolicies int `yaml:"keep_policies" json:"keep_policies" range:"0|2.." unit:"policies"`
+	// KeepTrajectories is the number of newest steps whose trajectories are kept; 0 keeps
+	// all. Batches always stay, and a replay reads nothing else; forks and repeated
+	// stages sample again.
+	KeepTrajectories int `yaml:"keep_trajectories" json:"keep_trajectories" range:"0.." unit:"steps"`
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -12,7 +13,10 @@ import (
 // random ones.
 func (m Model) Starts() bool { return m.Path != "" || m.Run != "" }
 
-// dimension is a field of Model that a checkpoint says for itself.
+// besideStart are the keys of the model that a checkpoint leaves to the run.
+var besideStart = []string{"path", "run", "max_context", "compute", "remat"}
+
+// dimension is a field of Model that a checkpoint brings along.
 type dimension struct {
 	path  string
 	value reflect.Value
@@ -23,9 +27,7 @@ func (m *Model) dimensions() []dimension {
 	var out []dimension
 	v := reflect.ValueOf(m).Elem()
 	for i := range v.NumField() {
-		switch key := keyOf(v.Type().Field(i)); key {
-		case "path", "run", "max_context", "compute", "remat":
-		default:
+		if key := keyOf(v.Type().Field(i)); !slices.Contains(besideStart, key) {
 			out = append(out, dimension{"model." + key, v.Field(i)})
 		}
 	}

@@ -16,14 +16,7 @@ import (
 	"temper/internal/rl"
 )
 
-// Config says how groups become a batch.
-type Config struct {
-	// GroupSize is the number of trajectories kept of each group.
-	GroupSize int
-	RoC       RoC
-}
-
-// Stats tells what BuildBatch did.
+// Stats counts what BuildBatch did.
 type Stats struct {
 	Groups            int `json:"groups"`
 	DroppedAllWrong   int `json:"dropped_all_wrong"`
@@ -88,25 +81,19 @@ func DropUniform(groups []rl.Group, stats *Stats) []rl.Group {
 	return kept
 }
 
-// BuildBatch drops uniform groups, resamples the others and gives each kept
-// trajectory its advantage. Samples are ordered by problem id and Rollout. The
-// batch is empty when no group is left. An error names a record that must not
-// be trained on.
-func BuildBatch(step int, groups []rl.Group, cfg Config, seed uint64) (rl.Batch, Stats, error) {
+// BuildBatch drops uniform groups, resamples the others to groupSize and gives each
+// kept trajectory its advantage. Samples are ordered by problem id and Rollout. The
+// batch is empty when no group is left. An error names a record that must not be
+// trained on.
+func BuildBatch(step int, groups []rl.Group, groupSize int, roc RoC, seed uint64) (rl.Batch, Stats, error) {
 	var stats Stats
 	batch := rl.Batch{Step: step}
-	if err := cfg.RoC.validate(cfg.GroupSize); err != nil {
-		return batch, stats, fmt.Errorf("build batch step %d: %w", step, err)
-	}
 	if err := check(groups); err != nil {
 		return batch, stats, fmt.Errorf("build batch step %d: %w", step, err)
 	}
 	groups = slices.SortedFunc(slices.Values(groups), func(a, b rl.Group) int { return cmp.Compare(a.Problem.ID, b.Problem.ID) })
 	for _, g := range DropUniform(groups, &stats) {
-		kept, err := Resample(g.Trajectories, cfg.GroupSize, cfg.RoC, seed)
-		if err != nil {
-			return batch, stats, fmt.Errorf("build batch step %d: %w", step, err)
-		}
+		kept := Resample(g.Trajectories, groupSize, roc, seed)
 		stats.count(g.Trajectories, kept)
 		advantages := Advantages(kept)
 		for i := range kept {

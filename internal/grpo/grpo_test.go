@@ -10,7 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"temper/internal/config"
 	"temper/internal/grpo"
 	"temper/internal/rl"
 )
@@ -69,10 +68,7 @@ func TestResampleKeepsEveryCountPromise(t *testing.T) {
 		size := rapid.IntRange(1, 12).Draw(t, "G")
 		g := drawGroup(t, "p", rapid.IntRange(1, 30).Draw(t, "n"))
 		cfg := drawRoC(t, size)
-		kept, err := grpo.Resample(g.Trajectories, size, cfg, 5)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kept := grpo.Resample(g.Trajectories, size, cfg, 5)
 		pos, neg := scored(g.Trajectories)
 		keptPos, keptNeg := scored(kept)
 		if len(kept) != min(size, pos+neg) {
@@ -114,10 +110,7 @@ func TestReleasedCounts(t *testing.T) {
 			ts = append(ts, made("p", i, reward))
 		}
 		cfg := grpo.RoC{Enabled: true, Mode: grpo.ModeReleased, MinPositive: 2, MinNegative: 2}
-		kept, err := grpo.Resample(ts, 16, cfg, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kept := grpo.Resample(ts, 16, cfg, 1)
 		if _, got := scored(kept); got != want || len(kept) != 16 {
 			t.Errorf("%d negatives of 32: %d kept of %d, want %d of 16", neg, got, len(kept), want)
 		}
@@ -129,10 +122,7 @@ func TestReleasedKeepsTheCleanest(t *testing.T) {
 		made("p", 0, 1, rl.ToolError), made("p", 1, 1, rl.ToolOK), made("p", 2, 1), made("p", 3, 1, rl.ToolOK, rl.ToolError, rl.ToolOK),
 		made("p", 4, 0), made("p", 5, 0), made("p", 6, 0), made("p", 7, 0),
 	}
-	kept, err := grpo.Resample(ts, 4, grpo.RoC{Enabled: true, Mode: grpo.ModeReleased}, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kept := grpo.Resample(ts, 4, grpo.RoC{Enabled: true, Mode: grpo.ModeReleased}, 1)
 	var got []int
 	for _, tr := range kept {
 		got = append(got, tr.Rollout)
@@ -152,10 +142,7 @@ func TestPaperWeights(t *testing.T) {
 	}
 	counts := map[int]int{}
 	for seed := range uint64(seeds) {
-		kept, err := grpo.Resample(ts, 2, grpo.RoC{Enabled: true, Mode: grpo.ModePaper, Smoothing: smoothing}, seed)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kept := grpo.Resample(ts, 2, grpo.RoC{Enabled: true, Mode: grpo.ModePaper, Smoothing: smoothing}, seed)
 		for _, tr := range kept {
 			counts[tr.Rollout]++
 		}
@@ -176,10 +163,7 @@ func TestFailuresAreChosenBlindToQuality(t *testing.T) {
 		cfg := drawRoC(t, size)
 		seed := rapid.Uint64().Draw(t, "seed")
 		failures := func(ts []rl.Trajectory) (out []int) {
-			kept, err := grpo.Resample(ts, size, cfg, seed)
-			if err != nil {
-				t.Fatal(err)
-			}
+			kept := grpo.Resample(ts, size, cfg, seed)
 			for _, tr := range kept {
 				if tr.Reward == 0 {
 					out = append(out, tr.Rollout)
@@ -204,13 +188,13 @@ func TestFailuresAreChosenBlindToQuality(t *testing.T) {
 func TestOrderOfArrivalDoesNotMatter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.IntRange(1, 8).Draw(t, "G")
-		cfg := grpo.Config{GroupSize: size, RoC: drawRoC(t, size)}
+		roc := drawRoC(t, size)
 		var groups []rl.Group
 		for i := range rapid.IntRange(0, 5).Draw(t, "groups") {
 			groups = append(groups, drawGroup(t, fmt.Sprintf("p%d", i), rapid.IntRange(1, 12).Draw(t, "n")))
 		}
 		seed := rapid.Uint64().Draw(t, "seed")
-		batch, stats, err := grpo.BuildBatch(3, groups, cfg, seed)
+		batch, stats, err := grpo.BuildBatch(3, groups, size, roc, seed)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -218,20 +202,20 @@ func TestOrderOfArrivalDoesNotMatter(t *testing.T) {
 		for i := range shuffled {
 			shuffled[i].Trajectories = rapid.Permutation(shuffled[i].Trajectories).Draw(t, "inner order")
 		}
-		again, _, err := grpo.BuildBatch(3, shuffled, cfg, seed)
+		again, _, err := grpo.BuildBatch(3, shuffled, size, roc, seed)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(again, batch); diff != "" {
 			t.Fatalf("another order, another batch:\n%s", diff)
 		}
-		checkBatch(t, groups, batch, stats, cfg)
+		checkBatch(t, groups, batch, stats, size)
 	})
 }
 
 // checkBatch: nothing of the system's failures, advantages that sum to zero per
 // group and have the sign of success, and counts that add up.
-func checkBatch(t *rapid.T, groups []rl.Group, batch rl.Batch, stats grpo.Stats, cfg grpo.Config) {
+func checkBatch(t *rapid.T, groups []rl.Group, batch rl.Batch, stats grpo.Stats, groupSize int) {
 	type key struct {
 		problem string
 		rollout int
@@ -258,7 +242,7 @@ func checkBatch(t *rapid.T, groups []rl.Group, batch rl.Batch, stats grpo.Stats,
 		sizes[s.ProblemID]++
 	}
 	for problem, sum := range sums {
-		if math.Abs(sum) > 1e-5 || sizes[problem] > cfg.GroupSize {
+		if math.Abs(sum) > 1e-5 || sizes[problem] > groupSize {
 			t.Fatalf("group %s: advantages sum to %v over %d", problem, sum, sizes[problem])
 		}
 	}
@@ -270,16 +254,16 @@ func checkBatch(t *rapid.T, groups []rl.Group, batch rl.Batch, stats grpo.Stats,
 
 // TestInfraFailureLeavesTheBaseline: with and without it, the same advantages.
 func TestInfraFailureLeavesTheBaseline(t *testing.T) {
-	cfg := grpo.Config{GroupSize: 8, RoC: grpo.RoC{Enabled: true, Mode: grpo.ModePaper, Smoothing: 0.1}}
+	roc := grpo.RoC{Enabled: true, Mode: grpo.ModePaper, Smoothing: 0.1}
 	g := rl.Group{Problem: rl.Problem{ID: "p"}, Trajectories: []rl.Trajectory{made("p", 0, 1), made("p", 1, 0), made("p", 2, 1)}}
-	want, _, err := grpo.BuildBatch(0, []rl.Group{g}, cfg, 1)
+	want, _, err := grpo.BuildBatch(0, []rl.Group{g}, 8, roc, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	failed := made("p", 3, 0)
 	failed.StopReason = rl.StopInfraError
 	g.Trajectories = append(g.Trajectories, failed)
-	got, stats, err := grpo.BuildBatch(0, []rl.Group{g}, cfg, 1)
+	got, stats, err := grpo.BuildBatch(0, []rl.Group{g}, 8, roc, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -287,7 +271,7 @@ func TestInfraFailureLeavesTheBaseline(t *testing.T) {
 		t.Errorf("excluded %d, diff\n%s", stats.ExcludedInfra, diff)
 	}
 	onlyInfraWrong := rl.Group{Problem: rl.Problem{ID: "p"}, Trajectories: []rl.Trajectory{made("p", 0, 1), failed}}
-	if got, stats, err = grpo.BuildBatch(0, []rl.Group{onlyInfraWrong}, cfg, 1); err != nil || len(got.Samples) != 0 || stats.DroppedAllCorrect != 1 {
+	if got, stats, err = grpo.BuildBatch(0, []rl.Group{onlyInfraWrong}, 8, roc, 1); err != nil || len(got.Samples) != 0 || stats.DroppedAllCorrect != 1 {
 		t.Errorf("an infrastructure failure served as the wrong answer: %+v, %v", stats, err)
 	}
 }
@@ -350,21 +334,17 @@ func TestBuildBatchRefusesBadRecords(t *testing.T) {
 	good := func() rl.Group {
 		return rl.Group{Problem: rl.Problem{ID: "p"}, Trajectories: []rl.Trajectory{made("p", 0, 1), made("p", 1, 0)}}
 	}
-	cfg := grpo.Config{GroupSize: 2, RoC: grpo.RoC(config.RoC{Enabled: true, Mode: "paper", Smoothing: 0.1})}
-	for want, change := range map[string]func(*rl.Group, *grpo.Config){
-		"never scored":    func(g *rl.Group, _ *grpo.Config) { g.Trajectories[0].StopReason = "" },
-		"given twice":     func(g *rl.Group, _ *grpo.Config) { g.Trajectories[1].Rollout = 0 },
-		"in group p":      func(g *rl.Group, _ *grpo.Config) { g.Trajectories[1].ProblemID = "q" },
-		"reward NaN":      func(g *rl.Group, _ *grpo.Config) { g.Trajectories[1].Reward = math.NaN() },
-		"lengths differ":  func(g *rl.Group, _ *grpo.Config) { g.Trajectories[1].LossMask = nil },
-		"group_size is 0": func(_ *rl.Group, c *grpo.Config) { c.GroupSize = 0 },
-		"roc.mode":        func(_ *rl.Group, c *grpo.Config) { c.RoC.Mode = "best" },
-		"roc.smoothing":   func(_ *rl.Group, c *grpo.Config) { c.RoC.Smoothing = 0 },
-		"min_positive 3":  func(_ *rl.Group, c *grpo.Config) { c.RoC.MinPositive = 3 },
+	roc := grpo.RoC{Enabled: true, Mode: grpo.ModePaper, Smoothing: 0.1}
+	for want, change := range map[string]func(*rl.Group){
+		"never scored":   func(g *rl.Group) { g.Trajectories[0].StopReason = "" },
+		"given twice":    func(g *rl.Group) { g.Trajectories[1].Rollout = 0 },
+		"in group p":     func(g *rl.Group) { g.Trajectories[1].ProblemID = "q" },
+		"reward NaN":     func(g *rl.Group) { g.Trajectories[1].Reward = math.NaN() },
+		"lengths differ": func(g *rl.Group) { g.Trajectories[1].LossMask = nil },
 	} {
-		g, c := good(), cfg
-		change(&g, &c)
-		if _, _, err := grpo.BuildBatch(7, []rl.Group{g}, c, 1); err == nil || !strings.Contains(err.Error(), want) {
+		g := good()
+		change(&g)
+		if _, _, err := grpo.BuildBatch(7, []rl.Group{g}, 2, roc, 1); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want one naming %q", err, want)
 		}
 	}

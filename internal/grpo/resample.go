@@ -2,7 +2,6 @@ package grpo
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
 
@@ -19,44 +18,36 @@ const (
 	ModeReleased = "released"
 )
 
-// RoC configures Resample-on-Correct. Fields are those of config.RoC.
+// RoC is Resample-on-Correct (arXiv 2508.20722, section 2.2.3): how the trajectories
+// of a group that are trained on are chosen. It is the section rl.roc of a run's
+// configuration, which checks it by the tags below; this package relies on that.
 type RoC struct {
-	Enabled bool
-	Mode    string
-	// Smoothing s turns a penalty p into the weight 1/(p+s).
-	Smoothing float64
-	// MinPositive and MinNegative are kept at least, where they exist.
-	MinPositive int
-	MinNegative int
-}
-
-func (c RoC) validate(groupSize int) error {
-	switch {
-	case groupSize < 1:
-		return fmt.Errorf("group_size is %d, want at least 1", groupSize)
-	case !c.Enabled:
-		return nil
-	case c.Mode != ModePaper && c.Mode != ModeReleased:
-		return fmt.Errorf("roc.mode is %q, want %s or %s", c.Mode, ModePaper, ModeReleased)
-	case c.Mode == ModePaper && !(c.Smoothing > 0):
-		return fmt.Errorf("roc.smoothing is %v, want above 0", c.Smoothing)
-	case c.MinPositive < 0 || c.MinNegative < 0 || c.MinPositive+c.MinNegative > groupSize:
-		return fmt.Errorf("roc.min_positive %d and min_negative %d do not fit group_size %d", c.MinPositive, c.MinNegative, groupSize)
-	}
-	return nil
+	// Enabled chooses by the quality of tool use. false keeps a uniform sample of
+	// group_size instead, which is plain GRPO.
+	Enabled bool `yaml:"enabled" json:"enabled"`
+	// Mode is how correct trajectories are chosen: paper draws them with probabilities
+	// inverse to their penalties, released takes those with the lowest penalties as the
+	// released code does.
+	Mode string `yaml:"mode" json:"mode" enum:"paper|released"`
+	// Smoothing is s in 1/(p+s), the weight of a trajectory with penalty p. The paper
+	// states none.
+	Smoothing float64 `yaml:"smoothing" json:"smoothing" range:"1e-06..1e+06"`
+	// MinPositive is the number of correct trajectories that are kept at least, as far as
+	// there are any. The paper states none, which is 0; the released code has 2.
+	MinPositive int `yaml:"min_positive" json:"min_positive" range:"0.." unit:"trajectories"`
+	// MinNegative is the same for wrong trajectories. Together with min_positive it is at
+	// most group_size.
+	MinNegative int `yaml:"min_negative" json:"min_negative" range:"0.." unit:"trajectories"`
 }
 
 // Resample returns the trajectories of a scored group that are kept, ordered by
 // Rollout: groupSize of them, or all when there are not more. Trajectories with
 // reward 1 are positives, the others negatives. Every draw is keyed by the
 // trajectory's problem and Rollout, so the order of the input does not matter.
-func Resample(trajectories []rl.Trajectory, groupSize int, cfg RoC, seed uint64) ([]rl.Trajectory, error) {
-	if err := cfg.validate(groupSize); err != nil {
-		return nil, err
-	}
+func Resample(trajectories []rl.Trajectory, groupSize int, cfg RoC, seed uint64) []rl.Trajectory {
 	kept := slices.SortedFunc(slices.Values(trajectories), byRollout)
 	if len(kept) <= groupSize {
-		return kept, nil
+		return kept
 	}
 	if !cfg.Enabled {
 		kept = lowest(kept, groupSize, uniformKeys(kept, seed))
@@ -64,7 +55,7 @@ func Resample(trajectories []rl.Trajectory, groupSize int, cfg RoC, seed uint64)
 		kept = resampleOnCorrect(kept, groupSize, cfg, seed)
 	}
 	slices.SortFunc(kept, byRollout)
-	return kept, nil
+	return kept
 }
 
 func byRollout(a, b rl.Trajectory) int { return cmp.Compare(a.Rollout, b.Rollout) }

@@ -7,7 +7,6 @@ import (
 
 	"temper/internal/artifact"
 	"temper/internal/blob"
-	"temper/internal/config"
 	"temper/internal/dataset"
 	"temper/internal/failpoint"
 	"temper/internal/fault"
@@ -80,7 +79,8 @@ func BuildBatch(ctx context.Context, store blob.Store, in BatchInput) (run.Built
 		return run.BuiltBatch{}, err
 	}
 	failpoint.Hit("batch/before-batch")
-	batch, stats, err := grpo.BuildBatch(in.Step, groups, grpoConfig(cfg.At(in.Step).RL), rl.Seed(cfg.Seed, "batch", uint64(in.Step)))
+	update := cfg.At(in.Step).RL
+	batch, stats, err := grpo.BuildBatch(in.Step, groups, update.GroupSize, update.RoC, rl.Seed(cfg.Seed, "batch", uint64(in.Step)))
 	if err != nil {
 		return run.BuiltBatch{}, fault.New(fault.Corrupt, err)
 	}
@@ -116,13 +116,6 @@ func readGroups(ctx context.Context, store blob.Store, layout artifact.Layout, i
 		groups[i] = group
 	}
 	return groups, nil
-}
-
-func grpoConfig(c config.RL) grpo.Config {
-	return grpo.Config{GroupSize: c.GroupSize, RoC: grpo.RoC{
-		Enabled: c.RoC.Enabled, Mode: c.RoC.Mode, Smoothing: c.RoC.Smoothing,
-		MinPositive: c.RoC.MinPositive, MinNegative: c.RoC.MinNegative,
-	}}
 }
 
 // rolloutNumbers are the numbers of a step over all that was sampled.
