@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -37,10 +36,10 @@ type submission struct {
 
 func (s *submission) flags(cmd *cobra.Command, configFlag string) {
 	f := cmd.Flags()
-	f.StringVar(&s.config, configFlag, "", "run configuration (YAML); relative data paths in it count from its folder")
+	f.StringVar(&s.config, configFlag, "", "run configuration (YAML); relative paths in it count from its folder")
 	f.StringVar(&s.runID, "run-id", "", "id of the run; default is the configuration's name and the time")
 	f.Uint64Var(&s.seed, "seed", 0, "seed, over the configuration's")
-	f.StringArrayVar(&s.set, "set", nil, "key=value over the configuration, for example rl.roc.enabled=false; repeatable; relative data paths count from here")
+	f.StringArrayVar(&s.set, "set", nil, "key=value over the configuration, for example rl.roc.enabled=false; repeatable; relative paths in it count from the working folder")
 }
 
 // load validates the configuration and its datasets here, so that mistakes are
@@ -75,8 +74,8 @@ func (s *submission) overrides() (map[string]string, error) {
 	return set, err
 }
 
-// parseSet reads the values of --set and makes paths on disk absolute. It
-// reports every mistake.
+// parseSet reads the values of --set; relative paths in them count from the working
+// folder. It reports every mistake.
 func parseSet(pairs []string) (map[string]string, error) {
 	set := map[string]string{}
 	var bad []error
@@ -86,15 +85,10 @@ func parseSet(pairs []string) (map[string]string, error) {
 			bad = append(bad, fmt.Errorf("--set %s: want key=value", kv))
 			continue
 		}
-		_, stored := config.StoreKey(value)
-		if (strings.HasSuffix(key, ".data.path") || key == "model.path") && value != "" && !stored {
-			if abs, err := filepath.Abs(value); err == nil {
-				value = abs
-			}
-		}
 		set[key] = value
 	}
-	return set, errors.Join(bad...)
+	set, err := config.ResolvePaths(set)
+	return set, errors.Join(append(bad, err)...)
 }
 
 // checkData reads the files that a configuration names.

@@ -58,7 +58,7 @@ func Amendable(key string) error {
 		}
 		f, ok := typeByKey(t, name)
 		if !ok {
-			return fmt.Errorf("unknown key %q (known here: %s)", name, strings.Join(keysOf(t), ", "))
+			return fmt.Errorf("unknown key %q%s", name, known(name, t))
 		}
 		if t = f.Type; index >= 0 && t.Kind() == reflect.Slice {
 			t = t.Elem()

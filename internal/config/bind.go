@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"reflect"
 	"strconv"
-	"strings"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
@@ -76,7 +75,7 @@ func (b *binder) bindStruct(n ast.Node, v reflect.Value, path string) {
 		field, ok := fieldByKey(v, key)
 		switch {
 		case !ok:
-			b.fail(e.Key, join(path, key), "unknown key (known here: %s)", strings.Join(keysOf(v.Type()), ", "))
+			b.fail(e.Key, join(path, key), "unknown key%s", known(key, v.Type()))
 		case seen[key]:
 			b.fail(e.Key, join(path, key), "stated twice")
 		default:

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -107,6 +108,64 @@ func TestRelativeDataPathsCountFromTheFileThatStatesThem(t *testing.T) {
 	got := []string{run.SFT.Data.Path, run.Stages[0].Data.Path, run.Stages[1].Data.Path}
 	if d := cmp.Diff(got, []string{filepath.Join(dir, "data/sft.jsonl"), "/abs/a.jsonl", ""}); d != "" {
 		t.Errorf("paths (-got +want):\n%s", d)
+	}
+}
+
+// TestOverridesCountFromTheWorkingFolder, in whatever form they state a path.
+func TestOverridesCountFromTheWorkingFolder(t *testing.T) {
+	dir, here := t.TempDir(), t.TempDir()
+	file := filepath.Join(dir, "run.yaml")
+	text := "sft: {data: {path: a.jsonl}}\nstages: [{name: a, data: {path: b.jsonl}}, {name: b}]\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(here)
+	inFile := []string{"", filepath.Join(dir, "a.jsonl"), filepath.Join(dir, "b.jsonl"), "", ""}
+	for name, c := range map[string]struct {
+		set  map[string]string
+		at   int
+		want string
+	}{
+		"a key":          {map[string]string{"sft.data.path": "x.jsonl"}, 1, filepath.Join(here, "x.jsonl")},
+		"a quoted key":   {map[string]string{"sft.data.path": `"x y.jsonl"`}, 1, filepath.Join(here, "x y.jsonl")},
+		"a section":      {map[string]string{"sft.data": "{path: ../x.jsonl, num: 3}"}, 1, filepath.Join(filepath.Dir(here), "x.jsonl")},
+		"two levels":     {map[string]string{"sft": "{steps: 3, data: {path: x.jsonl}}"}, 1, filepath.Join(here, "x.jsonl")},
+		"an element":     {map[string]string{"stages[0].data": "{path: x.jsonl}"}, 2, filepath.Join(here, "x.jsonl")},
+		"all elements":   {map[string]string{"stages": "[{name: a}, {name: b, data: {path: x.jsonl}}]"}, 3, filepath.Join(here, "x.jsonl")},
+		"both":           {map[string]string{"sft.data": "{path: x.jsonl}", "sft.data.path": "y.jsonl"}, 1, filepath.Join(here, "y.jsonl")},
+		"absolute":       {map[string]string{"sft.data": "{path: /x.jsonl}"}, 1, "/x.jsonl"},
+		"a blob":         {map[string]string{"sft.data.path": "store:x.jsonl"}, 1, "store:x.jsonl"},
+		"none":           {map[string]string{"sft.data.path": "", "sft.data.num": "4"}, 1, ""},
+		"something else": {map[string]string{"seed": "3", "sft.data.num": "4"}, 1, inFile[1]},
+		"a template":     {map[string]string{"rollout.chat_template": "x.jinja"}, 4, filepath.Join(here, "x.jinja")},
+		"a built-in one": {map[string]string{"rollout.chat_template": "rstar2"}, 4, "rstar2"},
+		"its section":    {map[string]string{"rollout": "{chat_template: x.jinja}"}, 4, filepath.Join(here, "x.jinja")},
+		"another start":  {map[string]string{"model.path": "weights"}, 0, filepath.Join(here, "weights")},
+		"start, section": {map[string]string{"model": "{path: weights}"}, 0, filepath.Join(here, "weights")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set, err := config.ResolvePaths(c.set)
+			if err != nil {
+				t.Fatal(err)
+			}
+			run, err := config.LoadFile(file, set)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := []string{run.Model.Path, run.SFT.Data.Path, run.Stages[0].Data.Path, run.Stages[1].Data.Path, run.Rollout.ChatTemplate}
+			want := slices.Clone(inFile)
+			if want[c.at] = c.want; name == "all elements" {
+				want[2] = ""
+			}
+			if d := cmp.Diff(got, want); d != "" {
+				t.Errorf("paths (-got +want):\n%s", d)
+			}
+		})
+	}
+	for _, set := range []map[string]string{nil, {"nope": "x"}, {"stages[0].x.y": "1"}, {"seed[0]": "[}"}, {"model.path": "[}"}} {
+		if out, err := config.ResolvePaths(set); err != nil || len(out) != len(set) {
+			t.Errorf("%v became %v (%v)", set, out, err)
+		}
 	}
 }
 

@@ -190,6 +190,16 @@ func keysOf(t reflect.Type) []string {
 	return keys
 }
 
+// known ends the error about an unknown key of a section.
+func known(wrong string, section reflect.Type) string {
+	keys := keysOf(section)
+	text := " (known here: " + strings.Join(keys, ", ") + ")"
+	if meant := Closest(wrong, keys); meant != "" {
+		text = "; did you mean " + meant + "?" + text
+	}
+	return text
+}
+
 func join(path, key string) string {
 	if path == "" {
 		return key
@@ -210,4 +220,41 @@ func splitIndex(part string) (key string, index int) {
 		index = math.MaxInt // beyond any list
 	}
 	return m[1], index
+}
+
+// Closest is the known word that a wrong one was probably meant to be, "" for none:
+// one that takes at most two insertions, deletions or replacements of letters, or
+// one in a short word.
+func Closest(wrong string, known []string) string {
+	best, fewest := "", 3
+	if len(wrong) > 64 {
+		return ""
+	}
+	for _, word := range known {
+		if d := distance(strings.ToLower(wrong), word); d < fewest && d <= len(word)/2 {
+			best, fewest = word, d
+		}
+	}
+	return best
+}
+
+// distance is Levenshtein's.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			replaced := diagonal
+			if a[i] != b[j] {
+				replaced++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(replaced, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
 }

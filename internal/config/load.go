@@ -56,8 +56,9 @@ func (ps Problems) FaultKind() fault.Kind { return fault.InvalidConfig }
 
 // LoadFile reads a run's configuration from a YAML file, applies the overrides
 // and validates. Relative paths in it count from the folder of the file and
-// come back absolute, so that every process finds them. The error is Problems
-// when the content is at fault.
+// come back absolute, so that every process finds them. Those of overrides do so
+// too, unless ResolvePaths has made them absolute. The error is Problems when the
+// content is at fault.
 func LoadFile(path string, set map[string]string) (Run, error) {
 	data, err := os.ReadFile(path) //nolint:gosec // the user names the file
 	if err != nil {
@@ -68,24 +69,98 @@ func LoadFile(path string, set map[string]string) (Run, error) {
 	if absErr != nil {
 		return run, errors.Join(err, absErr)
 	}
-	for _, p := range run.paths() {
-		if _, stored := StoreKey(*p); *p != "" && !stored && !filepath.IsAbs(*p) {
-			*p = filepath.Join(folder, *p)
+	for _, p := range diskPaths(reflect.ValueOf(&run).Elem(), "", "") {
+		if !filepath.IsAbs(p.value.String()) {
+			p.value.SetString(filepath.Join(folder, p.value.String()))
 		}
 	}
 	return run, err
 }
 
-// paths are all places on disk that the run starts from.
-func (r *Run) paths() []*string {
-	out := []*string{&r.Model.Path, &r.SFT.Data.Path}
-	if r.Rollout.TemplateFile() {
-		out = append(out, &r.Rollout.ChatTemplate)
-	}
-	for i := range r.Stages {
-		out = append(out, &r.Stages[i].Data.Path)
+// diskPath is a text that is a place on disk.
+type diskPath struct {
+	key   string
+	value reflect.Value
+}
+
+// diskPaths are all places on disk at and below v, which has the given key and the
+// tag "path" of its field.
+func diskPaths(v reflect.Value, key, tag string) []diskPath {
+	var out []diskPath
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			f := v.Type().Field(i)
+			out = append(out, diskPaths(v.Field(i), join(key, keyOf(f)), f.Tag.Get("path"))...)
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			out = append(out, diskPaths(v.Index(i), fmt.Sprintf("%s[%d]", key, i), tag)...)
+		}
+	case reflect.String:
+		_, stored := StoreKey(v.String())
+		if v.String() != "" && !stored && (tag == "yes" || tag == "jinja" && filepath.Ext(v.String()) == templateEnding) {
+			out = append(out, diskPath{key, v})
+		}
 	}
 	return out
+}
+
+// ResolvePaths returns overrides whose relative paths count from the working
+// folder: as they are, with a further override for each path that is not absolute.
+// A path may be a value ("sft.data.path") or lie inside one ("sft.data" set to
+// "{path: lines.jsonl}"). Keys that do not exist are left to Load, which refuses them.
+func ResolvePaths(set map[string]string) (map[string]string, error) {
+	out := maps.Clone(set)
+	for _, key := range slices.Sorted(maps.Keys(set)) {
+		t, tag := typeOfKey(key)
+		node, problem := parseYAML([]byte(set[key]))
+		if t == nil {
+			continue
+		}
+		v := reflect.New(t).Elem()
+		if v.Kind() == reflect.String { // as override takes it
+			v.SetString(set[key])
+		}
+		if problem == nil && node != nil {
+			(&binder{at: map[string]position{}}).bind(node, v, key)
+		}
+		for _, p := range diskPaths(v, key, tag) {
+			full, err := filepath.Abs(p.value.String())
+			if err != nil {
+				return out, fmt.Errorf("--set %s: %w", key, err)
+			}
+			// A key set by itself wins over its section, as in Load.
+			if _, stated := set[p.key]; !stated || p.key == key {
+				out[p.key] = full
+			}
+		}
+	}
+	return out, nil
+}
+
+// typeOfKey is the type of a key's value and the tag "path" of its field; nil when
+// there is no such key.
+func typeOfKey(key string) (t reflect.Type, path string) {
+	t = reflect.TypeFor[Run]()
+	for _, part := range strings.Split(key, ".") {
+		name, index := splitIndex(part)
+		if t.Kind() != reflect.Struct {
+			return nil, ""
+		}
+		f, ok := typeByKey(t, name)
+		if !ok {
+			return nil, ""
+		}
+		t, path = f.Type, f.Tag.Get("path")
+		if index >= 0 {
+			if t.Kind() != reflect.Slice {
+				return nil, ""
+			}
+			t = t.Elem()
+		}
+	}
+	return t, path
 }
 
 // Load decodes YAML (or JSON) strictly over the defaults, applies overrides of
@@ -211,7 +286,7 @@ func field(v reflect.Value, path string) (found reflect.Value, problem string) {
 		}
 		inner, ok := fieldByKey(v, key)
 		if !ok {
-			return v, fmt.Sprintf("unknown key %q (known here: %s)", key, strings.Join(keysOf(v.Type()), ", "))
+			return v, fmt.Sprintf("unknown key %q%s", key, known(key, v.Type()))
 		}
 		if v = inner; index >= 0 {
 			if v.Kind() != reflect.Slice || index >= v.Len() {

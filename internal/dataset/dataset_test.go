@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -105,7 +106,7 @@ func TestLedgerRefusesWhatCannotFillAStep(t *testing.T) {
 
 func TestReadNamesEveryBadLine(t *testing.T) {
 	file := `{"id": "a", "env": "chase", "prompt": "k1?", "answer": "1"}
-{"id": "b", "env": "chase", "prompt": "k1?"
+{"id": "b", "env": "chase", "prompt": "k1?
 
 {"id": "c", "env": "chase", "prompt": "k1?", "answer": "1", "colour": "red"}
 {"id": "a", "env": "chase", "prompt": "k2?", "answer": "2"}
@@ -123,7 +124,7 @@ func TestReadNamesEveryBadLine(t *testing.T) {
 	if len(lines) != len(want) {
 		t.Fatalf("got %d lines:\n%v", len(lines), err)
 	}
-	for i, names := range []string{"cut short", "colour", "line 1 already", "without '/'", "answer", "text after", "prompt is missing"} {
+	for i, names := range []string{"prompt", "colour", "line 1 already", "without '/'", "answer: want a text in quotes, have a number", "text after", "missing or empty: prompt"} {
 		if !strings.HasPrefix(lines[i], want[i]) || !strings.Contains(lines[i], names) {
 			t.Errorf("line %q, want %q naming %q", lines[i], want[i], names)
 		}
@@ -137,6 +138,126 @@ func TestReadBoundsItsError(t *testing.T) {
 	}
 	if _, err := dataset.ReadDialogues(strings.NewReader("\n"), "f"); err == nil {
 		t.Error("an empty file was accepted")
+	}
+}
+
+// TestLineErrorsNameTheField and the fields there are.
+func TestLineErrorsNameTheField(t *testing.T) {
+	const good = `"id": "a", "env": "chase", "prompt": "k1?"`
+	for line, want := range map[string]string{
+		`{"id": "a", "anwser": "1"}`:                  `f:1: unknown field "anwser": want id, env, level, prompt, answer, fixture; did you mean answer?`,
+		`{"Answer": "1"}`:                             `f:1: unknown field "Answer": want id, env, level, prompt, answer, fixture; did you mean answer?`,
+		`{"id": "a", "question": "1"}`:                `f:1: unknown field "question": want id, env, level, prompt, answer, fixture`,
+		`{"id": "a"}`:                                 "f:1: missing or empty: env, prompt, answer",
+		`{` + good + `, "answer": null}`:              "f:1: missing or empty: answer",
+		`{` + good + `, "answer": 7}`:                 "f:1: answer: want a text in quotes, have a number",
+		`{` + good + `, "answer": ["7"]}`:             "f:1: answer: want a text in quotes, have a list",
+		`{` + good + `, "level": "2"}`:                "f:1: level: want a whole number, have a text",
+		`{` + good + `, "level": 1.5}`:                "f:1: level: want a whole number, have 1.5",
+		`{"id": "a", "id": "b"}`:                      "f:1: id is given twice",
+		`["a"]`:                                       "f:1: want a JSON object {...}, have a list",
+		`[` + strings.Repeat("[", 50000):              "f:1: want a JSON object {...}, have a list",
+		`{"prompt": ` + strings.Repeat("[", 50000):    "f:1: prompt[0][0][0][0][0][0][0]...: no JSON at byte 10011: exceeded max depth",
+		`{"x": ` + strings.Repeat(`{"x":`, 50000):     `f:1: unknown field "x": want id, env, level, prompt, answer, fixture`,
+		`{"id": "a", "prompt": "k1`:                   "f:1: prompt: the JSON object is cut short",
+		`id,prompt,answer`:                            "f:1: no JSON at byte 1: invalid character 'i' at start of value",
+		"{\"id\": \"a\xff\"}":                         "f:1: id: not UTF-8 at byte 10",
+		`{"id": "\ud800"}`:                            "f:1: id: no JSON at byte 9: invalid surrogate pair `\\ud800\"}` in string",
+		"{\"id\": \"a\x00\"}":                         "f:1: id: no JSON at byte 10: invalid character '\\x00' in string (expecting non-control character)",
+		"{\"id\": \"a\x1b[31m\", \"env\": \"chase\"}": "f:1: id: no JSON at byte 10: invalid character '\\x1b' in string (expecting non-control character)",
+		"\xff\xfe{\x00":                               "f: is UTF-16, want UTF-8",
+		"\x1f\x8b\x08":                                "f: is compressed, want plain JSON lines",
+	} {
+		_, err := dataset.ReadProblems(strings.NewReader(line), "f")
+		if err == nil || err.Error() != want {
+			t.Errorf("%.60q:\ngot  %v\nwant %s", line, err, want)
+		}
+	}
+	dialogue := func(message string) string {
+		return `{"messages": [{"role": "user", "content": "q"}, ` + message + `]}`
+	}
+	for line, want := range map[string]string{
+		dialogue(`{"role": "assistant", "text": "x"}`): `f:1: messages[1]: unknown field "text": want role, content, tool_calls`,
+		dialogue(`{"content": "x"}`):                   "f:1: missing or empty: messages[1].role",
+		dialogue(`{"role": "assistant", "tool_calls": [{"function": {"name": "python", "arguments": {"code": "1"}}}]}`):    "f:1: messages[1].tool_calls[0].function.arguments: want a text in quotes, have an object",
+		dialogue(`{"role": "assistant", "tool_calls": [{"id": "c1", "function": {"name": "python", "arguments": "{}"}}]}`): `f:1: messages[1].tool_calls[0]: unknown field "id": want type, function`,
+		`{"message": []}`: `f:1: unknown field "message": want messages; did you mean messages?`,
+		`{}`:              "f:1: missing or empty: messages",
+	} {
+		_, err := dataset.ReadDialogues(strings.NewReader(line), "f")
+		if err == nil || err.Error() != want {
+			t.Errorf("%s:\ngot  %v\nwant %s", line, err, want)
+		}
+	}
+}
+
+// TestOddButGoodFiles: a byte order mark, Windows line ends, blank lines, no line
+// break at the end.
+func TestOddButGoodFiles(t *testing.T) {
+	line := func(id string) string {
+		return `{"id": "` + id + `", "env": "chase", "prompt": "k1?", "answer": "1"}`
+	}
+	problems, err := dataset.ReadProblems(strings.NewReader("\ufeff"+line("a")+"\r\n\r\n \t\n"+line("b")), "f")
+	if err != nil || len(problems) != 2 || problems[0].ID != "a" || problems[1].ID != "b" {
+		t.Errorf("%v, %v", problems, err)
+	}
+	_, err = dataset.ReadProblems(strings.NewReader("\ufeff"+line("a")+"\r\n"+line("a")+"\r\n"), "f")
+	if err == nil || err.Error() != `f:2: id "a" is on line 1 already` {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestHugeLinesAreSkipped: the lines after one are read, and none is kept.
+func TestHugeLinesAreSkipped(t *testing.T) {
+	big := `{"id": "big", "prompt": "` + strings.Repeat("x", 16<<20) + "\"}\n"
+	_, err := dataset.ReadProblems(strings.NewReader(big+"{}\n"+big), "f")
+	const want = "f:1: is longer than 16 MiB, the limit of one line\nf:2: missing or empty: id, env, prompt, answer\nf:3: is longer than 16 MiB, the limit of one line"
+	if err == nil || err.Error() != want {
+		t.Errorf("error\n%v\nwant\n%s", err, want)
+	}
+	longest := `{"id": "a", "env": "chase", "answer": "1", "prompt": "`
+	longest += strings.Repeat("x", 16<<20-len(longest)-3) + "\"}\n"
+	if ps, err := dataset.ReadProblems(strings.NewReader(longest), "f"); err != nil || len(ps) != 1 {
+		t.Errorf("a line of exactly 16 MiB: %v", err)
+	}
+}
+
+// FuzzRead: each error line names the file, is printable and bounded, and what is
+// accepted comes back from its own file as it was.
+func FuzzRead(f *testing.F) {
+	f.Add([]byte(`{"id": "a", "env": "chase", "prompt": "k1?", "answer": "1"}`))
+	f.Add([]byte("\ufeff{\"id\": \"a\"}\r\n[[[\n\x00\xff\n{\"messages\": [{\"role\": 1}]}"))
+	f.Add([]byte(`{"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		problems, err := dataset.ReadProblems(bytes.NewReader(data), "f")
+		checkRead(t, problems, err)
+		if err == nil {
+			again, err := dataset.Problems(config.Source{Path: write(t, problems)}, 0, env.Train)
+			if diff := cmp.Diff(problems, again); err != nil || diff != "" {
+				t.Errorf("written and read again: %v\n%s", err, diff)
+			}
+		}
+		dialogues, err := dataset.ReadDialogues(bytes.NewReader(data), "f")
+		checkRead(t, dialogues, err)
+	})
+}
+
+func checkRead[T any](t *testing.T, read []T, err error) {
+	t.Helper()
+	if err == nil {
+		if len(read) == 0 {
+			t.Error("nothing read, and no error")
+		}
+		return
+	}
+	lines := strings.Split(err.Error(), "\n")
+	if len(lines) > 21 {
+		t.Errorf("%d lines of errors", len(lines))
+	}
+	for _, line := range lines {
+		if !strings.HasPrefix(line, "f:") || len(line) > 1000 || strings.ContainsFunc(line, func(r rune) bool { return r != ' ' && !strconv.IsPrint(r) }) {
+			t.Errorf("error line %q", line)
+		}
 	}
 }
 
