@@ -1,6 +1,7 @@
 package activities_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -9,7 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"temper/activities"
+	"temper/internal/blob"
 	"temper/internal/fault"
+	"temper/internal/grpo"
 	"temper/internal/rl"
 	"temper/internal/run"
 )
@@ -91,10 +94,25 @@ func TestBatchNumbers(t *testing.T) {
 	if got.Stats.PErrMean <= 0 || got.Stats.PErrMean >= 1 {
 		t.Errorf("mean error penalty of correct trajectories %v", got.Stats.PErrMean)
 	}
-	batch := readLines[rl.Batch](t, h.store, h.layout.Batch(1))[0]
 	var advantages []float32
-	for _, s := range batch.Samples {
-		advantages = append(advantages, s.Advantage)
+	for _, g := range readLines[run.StoredBatch](t, h.store, h.layout.Batch(1))[0].Groups {
+		if (g.Fate == grpo.FateKept) != (g.ProblemID == ids[0]) || (g.NumSamples > 0) != (g.Fate == grpo.FateKept) {
+			t.Errorf("group %s: fate %s with %d samples", g.ProblemID, g.Fate, g.NumSamples)
+		}
+		if g.NumSamples == 0 {
+			continue
+		}
+		data, err := blob.ReadRef(t.Context(), h.store, g.Samples)
+		if err != nil {
+			t.Fatal(err)
+		}
+		samples, err := rl.ReadSamples(bytes.NewReader(data))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range samples {
+			advantages = append(advantages, s.Advantage)
+		}
 	}
 	if got.Samples != 3 || len(advantages) != 3 || advantages[0] <= 0 || advantages[2] >= 0 {
 		t.Errorf("%d samples with advantages %v", got.Samples, advantages)
@@ -128,18 +146,21 @@ func (h *house) putGroup(t testing.TB, step int, id string, group []rl.Trajector
 	put(t, h.store, h.layout.Group(step, id), lines.String())
 }
 
-func TestStepWithoutSignalHasNoBatch(t *testing.T) {
+// TestStepWithoutSignalHasNoSamples, but says what became of its groups.
+func TestStepWithoutSignalHasNoSamples(t *testing.T) {
 	h := newHouse(t, nil)
 	ids := h.selected(t, 1, 1)
 	for _, id := range ids {
 		h.putGroup(t, 1, id, []rl.Trajectory{trajectory(id, 0, 1, rl.StopAnswered), trajectory(id, 1, 1, rl.StopAnswered)})
 	}
 	got, err := h.control.BuildBatch(t.Context(), activities.BuildBatchInput{Run: h.run, Stage: 1, Step: 1, ProblemIDs: ids})
-	if err != nil || got.Samples != 0 || !got.Batch.IsZero() || got.Stats.GroupsAllCorrect != 3 {
+	if err != nil || got.Samples != 0 || got.Stats.GroupsAllCorrect != 3 {
 		t.Errorf("%+v (%v)", got, err)
 	}
-	if _, ok := dump(t, h.store)[h.layout.Batch(1)]; ok {
-		t.Error("an empty batch was stored")
+	for key := range dump(t, h.store) {
+		if strings.HasPrefix(key, h.layout.Step(1, "samples")) {
+			t.Errorf("samples of a group without a signal are stored: %s", key)
+		}
 	}
 }
 
@@ -150,5 +171,5 @@ func TestRecordThatMustNotBeTrainedOn(t *testing.T) {
 		h.putGroup(t, 1, id, []rl.Trajectory{trajectory(ids[0], 0, 1, rl.StopAnswered)}) // ids[0] in all groups
 	}
 	_, err := h.control.BuildBatch(t.Context(), activities.BuildBatchInput{Run: h.run, Stage: 1, Step: 1, ProblemIDs: ids})
-	wantKind(t, err, string(fault.Corrupt), "build batch step 1")
+	wantKind(t, err, string(fault.Corrupt), "step 1: trajectory ")
 }

@@ -92,7 +92,7 @@ func TestBestIsOneOrder(t *testing.T) {
 	m := boot(h.store, &fate{})
 	carryOut(t, m, h.script(t))
 	for step := 1; step <= 5; step++ {
-		if _, err := m.TrainStep(t.Context(), activities.TrainStepInput{Run: h.run, Step: step, Save: true}); err != nil {
+		if _, err := m.TrainStep(t.Context(), h.stepInput(t, step, true)); err != nil {
 			t.Fatal(err)
 		}
 	}

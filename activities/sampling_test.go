@@ -47,7 +47,10 @@ func TestSampledGroups(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := run.Sampled{Groups: 3, Trajectories: 18}
+	want := run.Sampled{Groups: 3, Trajectories: 18, Shards: got.Shards}
+	if len(got.Shards) != 1 {
+		t.Fatalf("%d shards, want the one that was sampled", len(got.Shards))
+	}
 	rewards := map[float64]int{}
 	for _, id := range in.ProblemIDs {
 		for i, tr := range readLines[rl.Trajectory](t, h.store, h.layout.Group(2, id)) {

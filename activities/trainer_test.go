@@ -15,6 +15,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"temper/activities"
+	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/blob/memblob"
 	"temper/internal/fault"
@@ -62,6 +63,16 @@ func (h *house) withBatches(t testing.TB, steps ...int) {
 	}
 }
 
+// stepInput asks for the update of a step by the batch that is stored.
+func (h *house) stepInput(t testing.TB, step int, save bool) activities.TrainStepInput {
+	t.Helper()
+	built, _, err := artifact.Lookup[run.BuiltBatch](t.Context(), h.store, h.layout.BatchStats(step))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return activities.TrainStepInput{Run: h.run, Step: step, Batch: built.Batch, Save: save}
+}
+
 // script is the activities that a trainer gets in a run, in order.
 func (h *house) script(t testing.TB, steps ...int) []func(*machine) error {
 	sft := func(from, to int) func(*machine) error {
@@ -76,7 +87,7 @@ func (h *house) script(t testing.TB, steps ...int) []func(*machine) error {
 	}}
 	for _, step := range steps {
 		script = append(script, func(m *machine) error {
-			_, err := m.TrainStep(t.Context(), activities.TrainStepInput{Run: h.run, Step: step, Save: step%2 == 0})
+			_, err := m.TrainStep(t.Context(), h.stepInput(t, step, step%2 == 0))
 			return err
 		})
 	}

@@ -68,7 +68,7 @@ type StageResult struct {
 	Saved int `json:"saved,omitempty"`
 }
 
-// RLStage runs the steps of one stage, each as a child RLStep.
+// RLStage makes the steps of one stage, one after another: sample, then learn.
 func RLStage(ctx workflow.Context, in StageInput) (StageResult, error) {
 	s := &stage{in: in, at: in.Progress}
 	if err := s.setup(ctx); err != nil {
@@ -95,14 +95,18 @@ type stage struct {
 	at     StageProgress
 	gate   gate
 	done   bool
-	inStep bool          // a step is in flight
-	recent []StepNumbers // newest last, for the web UI
+	inStep bool // a step is in flight
+	// ownSteps is false for a stage that began under a program whose steps were
+	// child workflows.
+	ownSteps bool
+	recent   []StepNumbers // newest last, for the web UI
 }
 
 // numRecent is the number of steps shown in the web UI.
 const numRecent = 12
 
 func (s *stage) setup(ctx workflow.Context) error {
+	s.ownSteps = workflow.GetVersion(ctx, changeSplitStep, workflow.DefaultVersion, 1) == 1
 	s.gate = gate{
 		gateState: s.at.Gate, scope: "stage", save: s.save, onPause: s.onPause,
 		others: []inbox{{signalGate, s.takeOver}, {signalOrder, s.takeOrder}},
@@ -184,27 +188,22 @@ func (s *stage) filter(ctx workflow.Context) (note string, err error) {
 	return note, logEvent(ctx, s.in.Run, "filter", fmt.Sprintf("stage %s: %s", s.in.Plan.Name, text))
 }
 
-// step runs the next step as a child and takes over its policy.
+// step makes the next step and takes over its policy.
 func (s *stage) step(ctx workflow.Context) error {
 	n := s.at.NextStep
-	save := n == s.end()-1 || s.in.CheckpointEvery > 0 && n%s.in.CheckpointEvery == 0
-	attributes := searchAttributes(s.in.SearchAttributes, s.in.Run.RunID, s.in.Plan.Name, n)
-	child := asChild(ctx, StepWorkflowID(s.in.Run.RunID, n),
-		fmt.Sprintf("step %d of %d, stage %s, policy %d", n, s.in.NumSteps, s.in.Plan.Name, s.at.Policy.Version), attributes)
-	child = workflow.WithWorkflowPriority(child, priority(s.in.Priority))
-	var out StepResult
-	s.inStep = true
-	err := workflow.ExecuteChildWorkflow(child, RLStep, StepInput{
+	in := StepInput{
 		Run: s.in.Run, Stage: s.in.Plan, Step: n, NumSteps: s.in.NumSteps, Policy: s.at.Policy,
-		Save: save, NumShards: s.in.NumShards,
-	}).Get(child, &out)
+		Save: n == s.end()-1 || s.in.CheckpointEvery > 0 && n%s.in.CheckpointEvery == 0, NumShards: s.in.NumShards,
+	}
+	s.inStep = true
+	out, err := s.makeStep(ctx, in)
 	s.inStep = false
 	if err != nil {
 		return err
 	}
 	s.at.NextStep++
 	s.at.Made++
-	if save {
+	if in.Save {
 		s.at.Saved = n
 	}
 	s.at.Policy, s.at.Last = out.Policy, out.Numbers
@@ -213,6 +212,27 @@ func (s *stage) step(ctx workflow.Context) error {
 	s.recent = s.recent[max(0, len(s.recent)-numRecent):]
 	s.show(ctx)
 	return s.report(ctx)
+}
+
+// changeSplitStep is the change by which a stage makes its steps itself: sample,
+// then learn. Before it each step was a child workflow.
+const changeSplitStep = "split-step"
+
+func (s *stage) makeStep(ctx workflow.Context, in StepInput) (StepResult, error) {
+	if s.ownSteps {
+		step := newStep(ctx, in)
+		batch, err := step.sample(ctx)
+		if err != nil {
+			return StepResult{}, err
+		}
+		return step.learn(ctx, batch)
+	}
+	attributes := searchAttributes(s.in.SearchAttributes, in.Run.RunID, s.in.Plan.Name, in.Step)
+	child := asChild(ctx, StepWorkflowID(in.Run.RunID, in.Step),
+		fmt.Sprintf("step %d of %d, stage %s, policy %d", in.Step, in.NumSteps, s.in.Plan.Name, in.Policy.Version), attributes)
+	var out StepResult
+	err := workflow.ExecuteChildWorkflow(workflow.WithWorkflowPriority(child, priority(s.in.Priority)), RLStep, in).Get(child, &out)
+	return out, err
 }
 
 // reportEvery is the number of steps after which a stage tells step and reward

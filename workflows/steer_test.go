@@ -267,7 +267,7 @@ func TestRefusedAmendmentChangesNothing(t *testing.T) {
 // TestRestartStartsTheOtherRun: this run ends with its summary, the other one
 // goes on from the checkpoint under the changed configuration.
 func TestRestartStartsTheOtherRun(t *testing.T) {
-	w := newWorld(4)
+	w := newWorld(40)
 	s := newScenario(t, w)
 	var got *answer
 	s.when("TrainStep", 2, func() {
@@ -275,7 +275,7 @@ func TestRestartStartsTheOtherRun(t *testing.T) {
 		got = s.update(runWorkflow, workflows.CommandRestart,
 			command(t, `{"from": "best", "set": {"rl.optimizer.lr": 1e-5}, "run_id": "again", "reason": "collapse"}`))
 	})
-	if res := s.run(); !res.Stopped || res.Restarted != "again" || res.Policy.Version == 4 {
+	if res := s.run(); !res.Stopped || res.Restarted != "again" || res.Policy.Version == 40 {
 		t.Errorf("result %+v, want stopped before its end and restarted as again", res)
 	}
 	if got.failed != nil || fmt.Sprint(got.text) != "the run ends, and run again goes on from step 2" {

@@ -6,6 +6,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"temper/activities"
+	"temper/internal/blob"
 	"temper/internal/run"
 )
 
@@ -27,42 +28,58 @@ type StepResult struct {
 	Numbers StepNumbers `json:"numbers"`
 }
 
-// RLStep makes one step: select, sample, build the batch, train and publish,
-// log. A step is small enough to be finished before a pause takes hold.
+// RLStep makes one step as a workflow of its own. Stages that began under an older
+// program go on with it; today's make their steps themselves, see stage.step.
 func RLStep(ctx workflow.Context, in StepInput) (StepResult, error) {
-	s := step{in: in, log: activities.LogStepInput{
-		Run: in.Run, Stage: in.Stage.Index, StageName: in.Stage.Name,
-		Step: in.Step, NumSteps: in.NumSteps, Started: workflow.Now(ctx),
-	}}
-	if err := s.run(ctx); err != nil {
+	s := newStep(ctx, in)
+	batch, err := s.sample(ctx)
+	if err != nil {
 		return StepResult{}, err
 	}
-	return StepResult{Policy: s.log.Train.Policy, Numbers: numbersOf(s.log)}, nil
+	return s.learn(ctx, batch)
 }
 
+// step is one step under way: sample, then learn.
 type step struct {
 	in  StepInput
 	log activities.LogStepInput
 }
 
-func (s *step) run(ctx workflow.Context) error {
+func newStep(ctx workflow.Context, in StepInput) *step {
+	return &step{in: in, log: activities.LogStepInput{
+		Run: in.Run, Stage: in.Stage.Index, StageName: in.Stage.Name,
+		Step: in.Step, NumSteps: in.NumSteps, Started: workflow.Now(ctx),
+	}}
+}
+
+// sample selects the problems of the step, samples their groups with the policy of
+// the input and builds the batch.
+func (s *step) sample(ctx workflow.Context) (run.BuiltBatch, error) {
 	problems, err := s.selectProblems(ctx)
 	if err != nil {
-		return err
+		return run.BuiltBatch{}, err
 	}
-	if s.log.Sample, err = s.sample(ctx, problems); err != nil {
-		return err
-	}
-	batch, err := s.buildBatch(ctx, problems)
+	shards, err := s.sampleGroups(ctx, problems)
 	if err != nil {
-		return err
+		return run.BuiltBatch{}, err
 	}
+	return s.buildBatch(ctx, problems, shards)
+}
+
+// learn applies the batch, publishes the policy that comes of it and writes the
+// record of the step.
+func (s *step) learn(ctx workflow.Context, batch run.BuiltBatch) (StepResult, error) {
+	var err error
 	if s.log.Train, err = s.train(ctx, batch); err != nil {
-		return err
+		return StepResult{}, err
 	}
 	var control *activities.Control
 	s.log.Ended = workflow.Now(ctx)
-	return workflow.ExecuteLocalActivity(inline(ctx, fmt.Sprintf("step %d: write the record", s.in.Step)), control.LogStep, s.log).Get(ctx, nil)
+	err = workflow.ExecuteLocalActivity(inline(ctx, fmt.Sprintf("step %d: write the record", s.in.Step)), control.LogStep, s.log).Get(ctx, nil)
+	if err != nil {
+		return StepResult{}, err
+	}
+	return StepResult{Policy: s.log.Train.Policy, Numbers: numbersOf(s.log)}, nil
 }
 
 func (s *step) selectProblems(ctx workflow.Context) ([]string, error) {
@@ -75,8 +92,9 @@ func (s *step) selectProblems(ctx workflow.Context) ([]string, error) {
 	return out.ProblemIDs, err
 }
 
-// sample asks every shard for its part of the problems at once and adds up.
-func (s *step) sample(ctx workflow.Context, problems []string) (run.Sampled, error) {
+// sampleGroups asks every shard for its part of the problems at once and adds up.
+// It returns where the records of the groups are.
+func (s *step) sampleGroups(ctx workflow.Context, problems []string) ([]blob.Ref, error) {
 	var rollouts *activities.Rollouts
 	var futures []workflow.Future
 	for i, ids := range shard(problems, s.in.NumShards) {
@@ -86,21 +104,24 @@ func (s *step) sample(ctx workflow.Context, problems []string) (run.Sampled, err
 		}))
 	}
 	var sum run.Sampled
+	var shards []blob.Ref
 	for _, f := range futures {
 		var part run.Sampled
 		if err := f.Get(ctx, &part); err != nil {
-			return sum, err
+			return nil, err
 		}
+		shards = append(shards, part.Shards...)
 		sum = addSampled(sum, part)
 	}
-	return sum, nil
+	s.log.Sample = sum
+	return shards, nil
 }
 
-func (s *step) buildBatch(ctx workflow.Context, problems []string) (run.BuiltBatch, error) {
+func (s *step) buildBatch(ctx workflow.Context, problems []string, shards []blob.Ref) (run.BuiltBatch, error) {
 	var control *activities.Control
 	var out run.BuiltBatch
 	err := workflow.ExecuteLocalActivity(inline(ctx, fmt.Sprintf("step %d: build the batch of %d problems", s.in.Step, len(problems))), control.BuildBatch, activities.BuildBatchInput{
-		Run: s.in.Run, Stage: s.in.Stage.Source(), Step: s.in.Step, ProblemIDs: problems,
+		Run: s.in.Run, Stage: s.in.Stage.Source(), Step: s.in.Step, ProblemIDs: problems, Shards: shards,
 	}).Get(ctx, &out)
 	s.log.Rollouts = out.Stats
 	return out, err
@@ -108,7 +129,7 @@ func (s *step) buildBatch(ctx workflow.Context, problems []string) (run.BuiltBat
 
 func (s *step) train(ctx workflow.Context, batch run.BuiltBatch) (run.Trained, error) {
 	var trainer *activities.Trainer
-	in := activities.TrainStepInput{Run: s.in.Run, Stage: s.in.Stage.Source(), Step: s.in.Step, Save: s.in.Save}
+	in := activities.TrainStepInput{Run: s.in.Run, Step: s.in.Step, Save: s.in.Save}
 	if batch.Samples > 0 {
 		in.Batch = batch.Batch
 	}

@@ -106,7 +106,7 @@ func trained(t *testing.T, set map[string]string) []float64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := worker.TrainStep(t.Context(), activities.TrainStepInput{Run: ref, Step: 1, Save: true})
+	out, err := worker.TrainStep(t.Context(), activities.TrainStepInput{Run: ref, Step: 1, Batch: stored, Save: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -99,7 +99,18 @@ func (l Layout) Group(step int, problemID string) string {
 	return l.Step(step, "trajectories", problemID+".jsonl")
 }
 
-// Batch is what the trainer got in a step.
+// Samples is what the trainer gets of one problem in a step.
+func (l Layout) Samples(step int, problemID string) string {
+	return l.Step(step, "samples", problemID+".bin")
+}
+
+// Shard is what one call has sampled in a step, named by its problems. It goes when
+// the batch is stored.
+func (l Layout) Shard(step int, sha256 string) string {
+	return l.Step(step, "shards", fmt.Sprintf("%.16s.json", sha256))
+}
+
+// Batch says what the trainer got in a step, and what it did not get.
 func (l Layout) Batch(step int) string { return l.Step(step, "batch.json") }
 
 // BatchStats is the result of building that batch.

@@ -1,7 +1,6 @@
 package grpo_test
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -184,71 +183,68 @@ func TestFailuresAreChosenBlindToQuality(t *testing.T) {
 	})
 }
 
-// TestOrderOfArrivalDoesNotMatter, neither of groups nor of trajectories.
+// TestOrderOfArrivalDoesNotMatter to what is trained on.
 func TestOrderOfArrivalDoesNotMatter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.IntRange(1, 8).Draw(t, "G")
 		roc := drawRoC(t, size)
-		var groups []rl.Group
-		for i := range rapid.IntRange(0, 5).Draw(t, "groups") {
-			groups = append(groups, drawGroup(t, fmt.Sprintf("p%d", i), rapid.IntRange(1, 12).Draw(t, "n")))
-		}
+		g := drawGroup(t, "p", rapid.IntRange(1, 12).Draw(t, "n"))
 		seed := rapid.Uint64().Draw(t, "seed")
-		batch, stats, err := grpo.BuildBatch(3, groups, size, roc, seed)
+		kept, samples, fate, err := grpo.BuildGroup(g, size, roc, seed)
 		if err != nil {
 			t.Fatal(err)
 		}
-		shuffled := rapid.Permutation(groups).Draw(t, "order")
-		for i := range shuffled {
-			shuffled[i].Trajectories = rapid.Permutation(shuffled[i].Trajectories).Draw(t, "inner order")
-		}
-		again, _, err := grpo.BuildBatch(3, shuffled, size, roc, seed)
+		shuffled := rl.Group{Problem: g.Problem, Trajectories: rapid.Permutation(g.Trajectories).Draw(t, "order")}
+		keptAgain, again, fateAgain, err := grpo.BuildGroup(shuffled, size, roc, seed)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(again, batch); diff != "" {
-			t.Fatalf("another order, another batch:\n%s", diff)
+		if diff := cmp.Diff(again, samples); diff != "" || fate != fateAgain || !cmp.Equal(keptAgain, kept) {
+			t.Fatalf("another order, fate %s instead of %s, other samples:\n%s", fateAgain, fate, diff)
 		}
-		checkBatch(t, groups, batch, stats, size)
+		checkGroup(t, g, kept, samples, fate, size)
 	})
 }
 
-// checkBatch: nothing of the system's failures, advantages that sum to zero per
-// group and have the sign of success, and counts that add up.
-func checkBatch(t *rapid.T, groups []rl.Group, batch rl.Batch, stats grpo.Stats, groupSize int) {
-	type key struct {
-		problem string
-		rollout int
-	}
-	byKey := map[key]rl.Trajectory{}
-	for _, g := range groups {
-		for _, tr := range g.Trajectories {
-			byKey[key{tr.ProblemID, tr.Rollout}] = tr
+// checkGroup: nothing of the system's failures, advantages that sum to zero and
+// have the sign of success, and a fate that fits the rewards.
+func checkGroup(t *rapid.T, g rl.Group, kept []rl.Trajectory, samples []rl.Sample, fate grpo.Fate, groupSize int) {
+	byRollout := map[int]rl.Trajectory{}
+	rewards := map[float64]bool{}
+	for _, tr := range g.Trajectories {
+		byRollout[tr.Rollout] = tr
+		if tr.StopReason != rl.StopInfraError {
+			rewards[tr.Reward] = true
 		}
 	}
-	sums, sizes := map[string]float64{}, map[string]int{}
-	for _, s := range batch.Samples {
-		tr := byKey[key{s.ProblemID, s.Rollout}]
+	sum := 0.0
+	for i, s := range samples {
+		tr := byRollout[s.Rollout]
 		if tr.StopReason == rl.StopInfraError {
 			t.Fatalf("%s/%d failed for the system's sake and is trained on", s.ProblemID, s.Rollout)
 		}
 		if (s.Advantage > 0) != (tr.Reward > 0) && s.Advantage != 0 {
 			t.Fatalf("reward %v has advantage %v", tr.Reward, s.Advantage)
 		}
-		if !cmp.Equal(s.Tokens, tr.Tokens) || !cmp.Equal(s.LossMask, tr.LossMask) || !cmp.Equal(s.RolloutLogprobs, tr.RolloutLogprobs) {
+		if !cmp.Equal(s.Tokens, tr.Tokens) || !cmp.Equal(s.LossMask, tr.LossMask) || !cmp.Equal(s.RolloutLogprobs, tr.RolloutLogprobs) || kept[i].Rollout != s.Rollout {
 			t.Fatalf("%s/%d lost or changed tokens", s.ProblemID, s.Rollout)
 		}
-		sums[s.ProblemID] += float64(s.Advantage)
-		sizes[s.ProblemID]++
+		sum += float64(s.Advantage)
 	}
-	for problem, sum := range sums {
-		if math.Abs(sum) > 1e-5 || sizes[problem] > groupSize {
-			t.Fatalf("group %s: advantages sum to %v over %d", problem, sum, sizes[problem])
-		}
+	if math.Abs(sum) > 1e-5 || len(samples) > groupSize || len(kept) != len(samples) {
+		t.Fatalf("advantages sum to %v over %d", sum, len(samples))
 	}
-	dropped := stats.DroppedAllCorrect + stats.DroppedAllWrong + stats.DroppedEmpty
-	if stats.Groups != len(groups) || len(sums)+dropped != len(groups) || stats.Kept != len(batch.Samples) {
-		t.Fatalf("stats %+v for %d groups, %d in the batch", stats, len(groups), len(sums))
+	want := grpo.FateKept
+	switch {
+	case len(rewards) == 0:
+		want = grpo.FateEmpty
+	case len(rewards) == 1 && rewards[0]:
+		want = grpo.FateAllWrong
+	case len(rewards) == 1:
+		want = grpo.FateAllCorrect
+	}
+	if fate != want || (len(samples) > 0) != (want == grpo.FateKept) {
+		t.Fatalf("rewards %v: fate %s with %d samples, want %s", rewards, fate, len(samples), want)
 	}
 }
 
@@ -256,23 +252,23 @@ func checkBatch(t *rapid.T, groups []rl.Group, batch rl.Batch, stats grpo.Stats,
 func TestInfraFailureLeavesTheBaseline(t *testing.T) {
 	roc := grpo.RoC{Enabled: true, Mode: grpo.ModePaper, Smoothing: 0.1}
 	g := rl.Group{Problem: rl.Problem{ID: "p"}, Trajectories: []rl.Trajectory{made("p", 0, 1), made("p", 1, 0), made("p", 2, 1)}}
-	want, _, err := grpo.BuildBatch(0, []rl.Group{g}, 8, roc, 1)
+	_, want, _, err := grpo.BuildGroup(g, 8, roc, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	failed := made("p", 3, 0)
 	failed.StopReason = rl.StopInfraError
 	g.Trajectories = append(g.Trajectories, failed)
-	got, stats, err := grpo.BuildBatch(0, []rl.Group{g}, 8, roc, 1)
+	_, got, _, err := grpo.BuildGroup(g, 8, roc, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(got, want); diff != "" || stats.ExcludedInfra != 1 || len(got.Samples) != 3 {
-		t.Errorf("excluded %d, diff\n%s", stats.ExcludedInfra, diff)
+	if diff := cmp.Diff(got, want); diff != "" || len(got) != 3 {
+		t.Errorf("%d samples, diff\n%s", len(got), diff)
 	}
 	onlyInfraWrong := rl.Group{Problem: rl.Problem{ID: "p"}, Trajectories: []rl.Trajectory{made("p", 0, 1), failed}}
-	if got, stats, err = grpo.BuildBatch(0, []rl.Group{onlyInfraWrong}, 8, roc, 1); err != nil || len(got.Samples) != 0 || stats.DroppedAllCorrect != 1 {
-		t.Errorf("an infrastructure failure served as the wrong answer: %+v, %v", stats, err)
+	if _, got, fate, err := grpo.BuildGroup(onlyInfraWrong, 8, roc, 1); err != nil || len(got) != 0 || fate != grpo.FateAllCorrect {
+		t.Errorf("an infrastructure failure served as the wrong answer: %s, %v", fate, err)
 	}
 }
 
@@ -330,7 +326,7 @@ func TestAdvantages(t *testing.T) {
 	}
 }
 
-func TestBuildBatchRefusesBadRecords(t *testing.T) {
+func TestBuildGroupRefusesBadRecords(t *testing.T) {
 	good := func() rl.Group {
 		return rl.Group{Problem: rl.Problem{ID: "p"}, Trajectories: []rl.Trajectory{made("p", 0, 1), made("p", 1, 0)}}
 	}
@@ -344,7 +340,7 @@ func TestBuildBatchRefusesBadRecords(t *testing.T) {
 	} {
 		g := good()
 		change(&g)
-		if _, _, err := grpo.BuildBatch(7, []rl.Group{g}, 2, roc, 1); err == nil || !strings.Contains(err.Error(), want) {
+		if _, _, _, err := grpo.BuildGroup(g, 2, roc, 1); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want one naming %q", err, want)
 		}
 	}

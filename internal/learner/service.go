@@ -100,10 +100,11 @@ func (t *Service) Publish(ctx context.Context, in PublishInput) (run.Policy, err
 
 // StepInput asks for the update of a step. It is applied exactly once.
 type StepInput struct {
-	Run   run.Ref  `json:"run"`
-	Stage int      `json:"stage"`
-	Step  int      `json:"step"`
-	Batch blob.Ref `json:"batch"` // zero: the step makes no update
+	Run  run.Ref `json:"run"`
+	Step int     `json:"step"`
+	// Batch is what the update is made of, as BuildBatch gave it; zero for a step
+	// that makes no update.
+	Batch blob.Ref `json:"batch"`
 	// Save asks for a checkpoint after the step.
 	Save bool `json:"save"`
 }
@@ -243,10 +244,8 @@ func (t *Service) trainStep(ctx context.Context, in StepInput) (run.Trained, err
 	if done, ok, err := artifact.Lookup[run.Trained](ctx, t.Store, layout.TrainResult(in.Step)); ok || err != nil {
 		return done, err
 	}
-	if _, ok, err := artifact.Lookup[run.BuiltBatch](ctx, t.Store, layout.BatchStats(in.Step)); err != nil {
+	if err := t.checkBatch(ctx, in); err != nil {
 		return run.Trained{}, err
-	} else if !ok {
-		return run.Trained{}, fault.Newf(fault.NotFound, "run %s has no batch of step %d", in.Run.RunID, in.Step)
 	}
 	s, err := t.open(ctx, in.Run)
 	if err != nil {
@@ -274,6 +273,21 @@ func (t *Service) trainStep(ctx context.Context, in StepInput) (run.Trained, err
 	out.Saved, out.SaveTime = in.Save, t.Now().Sub(trained)
 	failpoint.Hit("train/before-result")
 	return artifact.PutOnce(ctx, t.Store, layout.TrainResult(in.Step), out)
+}
+
+// checkBatch refuses an update by another batch than the stored one, which is what
+// a replay of the step goes by. Errors: NotFound, Conflict.
+func (t *Service) checkBatch(ctx context.Context, in StepInput) error {
+	built, ok, err := artifact.Lookup[run.BuiltBatch](ctx, t.Store, artifact.Layout{RunID: in.Run.RunID}.BatchStats(in.Step))
+	switch {
+	case err != nil:
+		return err
+	case !ok:
+		return fault.Newf(fault.NotFound, "run %s has no batch of step %d", in.Run.RunID, in.Step)
+	case built.Samples > 0 && built.Batch != in.Batch:
+		return fault.Newf(fault.Conflict, "run %s, step %d: asked to train on batch %.12s, but %.12s is stored", in.Run.RunID, in.Step, in.Batch.SHA256, built.Batch.SHA256)
+	}
+	return nil
 }
 
 // seek brings the current session to a cursor, by going on from where it is, or

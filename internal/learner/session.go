@@ -2,7 +2,6 @@ package learner
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -127,13 +126,9 @@ func (s *session) rlUpdate(ctx context.Context, step int) (rl.TrainMetrics, erro
 	if !ok || built.Samples == 0 { // none, or no group of the step had a signal
 		return rl.TrainMetrics{}, nil
 	}
-	data, err := blob.ReadRef(ctx, s.store, built.Batch)
+	batch, err := readBatch(ctx, s.store, built.Batch)
 	if err != nil {
 		return rl.TrainMetrics{}, err
-	}
-	var batch rl.Batch
-	if err := json.Unmarshal(data, &batch); err != nil {
-		return rl.TrainMetrics{}, fmt.Errorf("%s: %w: %w", s.store.Locate(s.Layout.Batch(step)), err, blob.ErrCorrupt)
 	}
 	return s.learner.Update(ctx, batch, trainer.UpdateOptions{
 		Optimizer: cfg.RL.Optimizer, Position: s.timetable().position(step), NumMinibatches: cfg.RL.NumMinibatches,

@@ -84,6 +84,8 @@ type Sampled struct {
 	// SampleTime and ToolTime split Wall by what the rollouts waited for.
 	SampleTime time.Duration `json:"sample_ns"`
 	ToolTime   time.Duration `json:"tool_ns"`
+	// Shards point to the records of the groups, which BuildBatch reads.
+	Shards []blob.Ref `json:"shards,omitempty"`
 }
 
 // BuiltBatch points to the batch; Samples == 0 means that no group had a

@@ -1,147 +1,196 @@
 package sampling
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 
 	"temper/internal/artifact"
 	"temper/internal/blob"
-	"temper/internal/dataset"
 	"temper/internal/failpoint"
 	"temper/internal/fault"
 	"temper/internal/grpo"
-	"temper/internal/rl"
 	"temper/internal/run"
 	"temper/internal/series"
 )
 
-// SelectInput asks for the problems of a step.
-type SelectInput struct {
-	Run   run.Ref `json:"run"`
-	Stage int     `json:"stage"`
-	Step  int     `json:"step"`
-	// StageStep counts the step within its stage, from 1.
-	StageStep int `json:"stage_step"`
-}
-
-// SelectProblems names the problems of a step: the stage's problems less the
-// filtered ones, each exactly once an epoch, in an order drawn from the seed.
-func SelectProblems(ctx context.Context, store blob.Store, in SelectInput) ([]string, error) {
-	layout := artifact.Layout{RunID: in.Run.RunID}
-	cfg, err := run.ReadConfig(ctx, store, in.Run)
-	if err != nil {
-		return nil, err
-	}
-	problems, err := run.ReadProblems(ctx, store, layout.TrainProblems(in.Stage))
-	if err != nil {
-		return nil, err
-	}
-	filter, _, err := artifact.Lookup[run.StoredFilter](ctx, store, layout.Filter(in.Stage))
-	if err != nil {
-		return nil, err
-	}
-	removed := make(map[string]bool, len(filter.RemovedIDs))
-	for _, id := range filter.RemovedIDs {
-		removed[id] = true
-	}
-	ledger, err := dataset.NewLedger(rl.Seed(cfg.Seed, "ledger", uint64(in.Stage)), problems, cfg.RL.ProblemsPerStep, removed)
-	if err != nil {
-		return nil, err
-	}
-	var ids []string
-	for _, p := range ledger.Step(in.StageStep - 1) {
-		ids = append(ids, p.ID)
-	}
-	return ids, nil
-}
-
-// BatchInput asks for the batch of a step from its stored groups.
+// BatchInput asks for the batch of a step.
 type BatchInput struct {
 	Run        run.Ref  `json:"run"`
 	Stage      int      `json:"stage"`
 	Step       int      `json:"step"`
 	ProblemIDs []string `json:"problem_ids"`
+	// Shards are what SampleGroups has stored of the groups, see run.Sampled. Without
+	// them the groups themselves are read.
+	Shards []blob.Ref `json:"shards,omitempty"`
 }
 
-// BuildBatch turns the groups of a step into the batch that the trainer gets.
+// BuildBatch puts the groups of a step together to the batch that the trainer
+// gets: a list of references to samples that were stored when each group ended.
+// It reads one record of each shard and no content.
 func BuildBatch(ctx context.Context, store blob.Store, in BatchInput) (run.BuiltBatch, error) {
 	layout := artifact.Layout{RunID: in.Run.RunID}
 	if done, ok, err := artifact.Lookup[run.BuiltBatch](ctx, store, layout.BatchStats(in.Step)); ok || err != nil {
 		return done, err
 	}
-	cfg, err := run.ReadConfig(ctx, store, in.Run)
+	batch, ref, err := storedBatch(ctx, store, layout.Batch(in.Step))
+	if errors.Is(err, blob.ErrNotExist) {
+		batch, ref, err = collectBatch(ctx, store, in)
+	}
 	if err != nil {
 		return run.BuiltBatch{}, err
 	}
-	groups, err := readGroups(ctx, store, layout, in)
-	if err != nil {
-		return run.BuiltBatch{}, err
-	}
-	failpoint.Hit("batch/before-batch")
-	update := cfg.At(in.Step).RL
-	batch, stats, err := grpo.BuildBatch(in.Step, groups, update.GroupSize, update.RoC, rl.Seed(cfg.Seed, "batch", uint64(in.Step)))
-	if err != nil {
-		return run.BuiltBatch{}, fault.New(fault.Corrupt, err)
-	}
-	out := run.BuiltBatch{Samples: len(batch.Samples), Stats: rolloutNumbers(groups, stats)}
-	if out.Samples > 0 {
-		data, err := json.Marshal(batch)
-		if err != nil {
-			return run.BuiltBatch{}, fmt.Errorf("encode batch of step %d: %w", in.Step, err)
-		}
-		if out.Batch, err = blob.PutBytes(ctx, store, layout.Batch(in.Step), data, blob.Always); err != nil {
+	for _, shard := range in.Shards { // the batch has all of it
+		if err := store.Delete(ctx, shard.Key); err != nil {
 			return run.BuiltBatch{}, err
 		}
+	}
+	out := run.BuiltBatch{Batch: ref, Stats: rolloutNumbers(batch.Groups, in.ProblemIDs)}
+	for i := range batch.Groups {
+		out.Samples += batch.Groups[i].NumSamples
 	}
 	failpoint.Hit("batch/before-stats")
 	return artifact.PutOnce(ctx, store, layout.BatchStats(in.Step), out)
 }
 
-// readGroups reads the groups of a step in the order of its problems.
-func readGroups(ctx context.Context, store blob.Store, layout artifact.Layout, in BatchInput) ([]rl.Group, error) {
+// storedBatch reads the batch that an attempt before has stored.
+func storedBatch(ctx context.Context, store blob.Store, key string) (run.StoredBatch, blob.Ref, error) {
+	data, err := blob.ReadKey(ctx, store, key)
+	if err != nil {
+		return run.StoredBatch{}, blob.Ref{}, err
+	}
+	var batch run.StoredBatch
+	if err := json.Unmarshal(data, &batch); err != nil {
+		return batch, blob.Ref{}, fmt.Errorf("decode %s: %w: %w", store.Locate(key), err, blob.ErrCorrupt)
+	}
+	if len(batch.Groups) == 0 { // of an older program, which died behind it
+		return batch, blob.Ref{}, blob.ErrNotExist
+	}
+	return batch, blob.RefOf(key, data), nil
+}
+
+// collectBatch stores the batch, from the shards or from the groups themselves.
+func collectBatch(ctx context.Context, store blob.Store, in BatchInput) (run.StoredBatch, blob.Ref, error) {
+	batch := run.StoredBatch{Step: in.Step}
+	var err error
+	if len(in.Shards) > 0 {
+		batch.Groups, err = readShards(ctx, store, in.Shards)
+	} else {
+		batch.Groups, err = recordGroups(ctx, store, in)
+	}
+	if err == nil {
+		err = checkComplete(batch.Groups, in)
+	}
+	if err != nil {
+		return batch, blob.Ref{}, err
+	}
+	failpoint.Hit("batch/before-batch")
+	data, err := json.Marshal(batch)
+	if err != nil {
+		return batch, blob.Ref{}, fmt.Errorf("encode batch of step %d: %w", in.Step, err)
+	}
+	ref, err := blob.PutBytes(ctx, store, artifact.Layout{RunID: in.Run.RunID}.Batch(in.Step), data, blob.Always)
+	return batch, ref, err
+}
+
+func readShards(ctx context.Context, store blob.Store, shards []blob.Ref) ([]run.GroupRecord, error) {
+	var out []run.GroupRecord
+	for _, shard := range shards {
+		data, err := blob.ReadRef(ctx, store, shard)
+		if err != nil {
+			return nil, err
+		}
+		var groups []run.GroupRecord
+		if err := json.Unmarshal(data, &groups); err != nil {
+			return nil, fmt.Errorf("decode %s: %w: %w", store.Locate(shard.Key), err, blob.ErrCorrupt)
+		}
+		out = append(out, groups...)
+	}
+	return out, nil
+}
+
+// recordGroups makes the records of groups that were sampled by an older program.
+func recordGroups(ctx context.Context, store blob.Store, in BatchInput) ([]run.GroupRecord, error) {
+	layout := artifact.Layout{RunID: in.Run.RunID}
+	cfg, err := run.ReadConfig(ctx, store, in.Run)
+	if err != nil {
+		return nil, err
+	}
 	problems, err := run.ProblemsByID(ctx, store, layout.TrainProblems(in.Stage), in.ProblemIDs)
 	if err != nil {
 		return nil, err
 	}
-	groups := make([]rl.Group, len(problems))
-	for i, p := range problems {
+	recorder := newRecorder(store, layout, in.Step, cfg)
+	var out []run.GroupRecord
+	for _, p := range problems {
 		group, ok, err := lookupGroup(ctx, store, layout.Group(in.Step, p.ID), p)
+		if err == nil && !ok {
+			err = fmt.Errorf("%s: no group of problem %s in step %d", store.Locate(layout.Group(in.Step, p.ID)), p.ID, in.Step)
+		}
 		if err != nil {
 			return nil, err
 		}
-		if !ok {
-			return nil, fmt.Errorf("%s: no group of problem %s in step %d", store.Locate(layout.Group(in.Step, p.ID)), p.ID, in.Step)
+		record, err := recorder.record(ctx, group)
+		if err != nil {
+			return nil, err
 		}
-		groups[i] = group
+		out = append(out, record)
 	}
-	return groups, nil
+	return out, nil
 }
 
-// rolloutNumbers are the numbers of a step over all that was sampled.
-func rolloutNumbers(groups []rl.Group, stats grpo.Stats) run.StepRollouts {
-	var all, correct counts
+// checkComplete sorts groups by problem and refuses one that is missing, was not
+// asked for or is there twice.
+func checkComplete(groups []run.GroupRecord, in BatchInput) error {
+	slices.SortFunc(groups, func(a, b run.GroupRecord) int { return cmp.Compare(a.ProblemID, b.ProblemID) })
+	var have []string
+	for i := range groups {
+		have = append(have, groups[i].ProblemID)
+	}
+	if want := slices.Sorted(slices.Values(in.ProblemIDs)); !slices.Equal(have, want) {
+		return fault.Newf(fault.Corrupt, "batch of step %d: the shards have %d groups, which are not those of the step's %d problems", in.Step, len(have), len(want))
+	}
+	return nil
+}
+
+// rolloutNumbers are the numbers of a step over all that was sampled. order is
+// that of the problems in the step, in which means are summed up.
+func rolloutNumbers(groups []run.GroupRecord, order []string) run.StepRollouts {
+	byID := make(map[string]*run.GroupRecord, len(groups))
+	for i := range groups {
+		byID[groups[i].ProblemID] = &groups[i]
+	}
+	out := run.StepRollouts{Groups: len(groups)}
+	var all, correct, kept run.Tally
 	var pErr, pFormat float64
-	for _, g := range groups {
-		for i := range g.Trajectories {
-			t := &g.Trajectories[i]
-			all.add(t)
-			if t.Reward > 0 && t.StopReason != rl.StopInfraError {
-				correct.add(t)
-				e, f := grpo.Penalties(t)
-				pErr += e
-				pFormat += f
-			}
+	for _, id := range order {
+		g := byID[id]
+		all.Merge(g.All)
+		correct.Merge(g.Correct)
+		kept.Merge(g.KeptCorrect)
+		out.InfraErrors += g.InfraErrors
+		out.Kept += g.NumSamples
+		switch g.Fate {
+		case grpo.FateAllCorrect:
+			out.GroupsAllCorrect++
+		case grpo.FateAllWrong:
+			out.GroupsAllWrong++
+		case grpo.FateKept, grpo.FateEmpty:
+		}
+		for i := range g.ErrorPenalties {
+			pErr += g.ErrorPenalties[i]
+			pFormat += g.FormatPenalties[i]
 		}
 	}
-	return run.StepRollouts{
-		RewardMean:    all.mean(all.reward),
-		ToolErrorRate: series.Ratio(all.failed, all.calls), CorrectErrorRate: series.Ratio(correct.failed, correct.calls),
-		KeptErrorRate:      stats.CorrectAfter.ToolErrorsFrac,
-		MeanResponseTokens: all.mean(float64(all.tokens)), MeanTurns: all.mean(float64(all.turns)),
-		MeanCalls: all.mean(float64(all.calls)), ClipRatio: all.mean(float64(all.clipped)),
-		Groups: stats.Groups, GroupsAllCorrect: stats.DroppedAllCorrect, GroupsAllWrong: stats.DroppedAllWrong,
-		Trajectories: all.n + all.infra, Kept: stats.Kept, InfraErrors: all.infra,
-		PErrMean: correct.mean(pErr), PFormatMean: correct.mean(pFormat),
-	}
+	out.RewardMean = all.Mean(all.Reward)
+	out.ToolErrorRate, out.CorrectErrorRate = series.Ratio(all.Failed, all.Calls), series.Ratio(correct.Failed, correct.Calls)
+	out.KeptErrorRate = series.Ratio(kept.Failed, kept.Calls)
+	out.MeanResponseTokens, out.MeanTurns = all.Mean(float64(all.Tokens)), all.Mean(float64(all.Turns))
+	out.MeanCalls, out.ClipRatio = all.Mean(float64(all.Calls)), all.Mean(float64(all.Clipped))
+	out.Trajectories = all.Num + out.InfraErrors
+	out.PErrMean, out.PFormatMean = correct.Mean(pErr), correct.Mean(pFormat)
+	return out
 }

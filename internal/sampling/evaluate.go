@@ -125,7 +125,7 @@ func (e *evaluation) collect(ctx context.Context, spec rollout.Spec, how string,
 		if lost(g.Trajectories) != nil {
 			return nil
 		}
-		err := writeGroup(ctx, e.store, key(g.Problem.ID), g)
+		_, err := writeGroup(ctx, e.store, key(g.Problem.ID), g)
 		failpoint.Hit("evaluate/after-group")
 		return err
 	})
@@ -156,9 +156,9 @@ func evalResult(greedy, sampled []rl.Trajectory) run.Evaluation {
 	g, s := tally(greedy), tally(sampled)
 	return run.Evaluation{
 		NumProblems: len(greedy),
-		Accuracy:    g.mean(g.reward), SampledAccuracy: s.mean(s.reward),
-		ToolErrorRate: series.Ratio(s.failed, s.calls), GreedyErrorRate: series.Ratio(g.failed, g.calls),
-		MeanTokens: g.mean(float64(g.tokens)), MeanTurns: g.mean(float64(g.turns)), MeanCalls: g.mean(float64(g.calls)),
+		Accuracy:    g.Mean(g.Reward), SampledAccuracy: s.Mean(s.Reward),
+		ToolErrorRate: series.Ratio(s.Failed, s.Calls), GreedyErrorRate: series.Ratio(g.Failed, g.Calls),
+		MeanTokens: g.Mean(float64(g.Tokens)), MeanTurns: g.Mean(float64(g.Turns)), MeanCalls: g.Mean(float64(g.Calls)),
 		InfraErrors: g.infra + s.infra,
 		SampleTime:  g.sample + s.sample, ToolTime: g.tool + s.tool,
 	}

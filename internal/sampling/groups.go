@@ -11,17 +11,19 @@ import (
 	"temper/internal/rl"
 )
 
-// writeGroup stores a group as JSON lines unless another attempt was faster.
-func writeGroup(ctx context.Context, store blob.Store, key string, g rl.Group) error {
+// writeGroup stores a group as JSON lines unless another attempt was faster, and
+// returns the one that is stored.
+func writeGroup(ctx context.Context, store blob.Store, key string, g rl.Group) (rl.Group, error) {
 	data, err := trajectoryLines(g.Trajectories)
 	if err != nil {
-		return fmt.Errorf("encode group %s: %w", g.Problem.ID, err)
+		return g, fmt.Errorf("encode group %s: %w", g.Problem.ID, err)
 	}
 	_, err = blob.PutBytes(ctx, store, key, data, blob.IfAbsent)
 	if errors.Is(err, blob.ErrExists) {
-		return nil
+		stored, _, err := lookupGroup(ctx, store, key, g.Problem)
+		return stored, err
 	}
-	return err
+	return g, err
 }
 
 func trajectoryLines(ts []rl.Trajectory) ([]byte, error) {

@@ -138,22 +138,40 @@ func (s *sampler) step(ctx context.Context, in GroupsInput) (run.Sampled, error)
 	if err != nil {
 		return out, err
 	}
+	records := map[string]run.GroupRecord{}
+	recorder := newRecorder(s.store, layout, in.Step, s.run.Config)
+	keep := func(g rl.Group) (err error) {
+		addGroup(&out, g)
+		records[g.Problem.ID], err = recorder.record(ctx, g)
+		return err
+	}
 	for _, g := range found {
 		out.Reused++
-		addGroup(&out, g)
+		if err := keep(g); err != nil {
+			return out, err
+		}
 	}
 	err = s.groups(ctx, s.spec("train", in.Stage, in.Step), todo, s.cfg.RL.RolloutsPerProblem, func(g rl.Group) error {
 		if err := lost(g.Trajectories); err != nil {
 			return fmt.Errorf("group %s: %w", g.Problem.ID, err)
 		}
-		addGroup(&out, g)
 		failpoint.Hit("sampling/before-group")
-		if err := writeGroup(ctx, s.store, key(g.Problem.ID), g); err != nil {
+		stored, err := writeGroup(ctx, s.store, key(g.Problem.ID), g)
+		if err != nil {
 			return err
 		}
 		failpoint.Hit("sampling/after-group")
-		return nil
+		return keep(stored)
 	})
+	if err != nil {
+		return out, err
+	}
+	ordered := make([]run.GroupRecord, len(problems))
+	for i, p := range problems {
+		ordered[i] = records[p.ID]
+	}
+	shard, err := recorder.storeShard(ctx, ordered)
+	out.Shards = []blob.Ref{shard}
 	return out, err
 }
 

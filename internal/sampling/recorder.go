@@ -1,0 +1,89 @@
+package sampling
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"temper/internal/artifact"
+	"temper/internal/blob"
+	"temper/internal/config"
+	"temper/internal/failpoint"
+	"temper/internal/fault"
+	"temper/internal/grpo"
+	"temper/internal/rl"
+	"temper/internal/run"
+)
+
+// recorder makes of each group that ends the samples that the trainer gets, and a
+// record of what became of it. Which trajectories are kept is a function of the
+// group and the configuration, so that it does not matter who records it.
+type recorder struct {
+	store     blob.Store
+	layout    artifact.Layout
+	step      int
+	groupSize int
+	roc       grpo.RoC
+	seed      uint64
+}
+
+func newRecorder(store blob.Store, layout artifact.Layout, step int, cfg config.Run) recorder {
+	update := cfg.At(step).RL
+	return recorder{
+		store: store, layout: layout, step: step, groupSize: update.GroupSize, roc: update.RoC,
+		seed: rl.Seed(cfg.Seed, "batch", uint64(step)),
+	}
+}
+
+// record stores the samples of a group. Errors: Corrupt for a group that must not
+// be trained on.
+func (r recorder) record(ctx context.Context, g rl.Group) (run.GroupRecord, error) {
+	kept, samples, fate, err := grpo.BuildGroup(g, r.groupSize, r.roc, r.seed)
+	if err != nil {
+		return run.GroupRecord{}, fault.Newf(fault.Corrupt, "step %d: %w", r.step, err)
+	}
+	out := run.GroupRecord{ProblemID: g.Problem.ID, Fate: fate, NumSamples: len(samples)}
+	for i := range g.Trajectories {
+		t := &g.Trajectories[i]
+		if t.StopReason == rl.StopInfraError {
+			out.InfraErrors++
+			continue
+		}
+		out.All.Add(t)
+		if t.Reward > 0 {
+			out.Correct.Add(t)
+			pErr, pFormat := grpo.Penalties(t)
+			out.ErrorPenalties = append(out.ErrorPenalties, pErr)
+			out.FormatPenalties = append(out.FormatPenalties, pFormat)
+		}
+	}
+	for i := range kept {
+		if kept[i].Reward > 0 {
+			out.KeptCorrect.Add(&kept[i])
+		}
+	}
+	if len(samples) == 0 {
+		return out, nil
+	}
+	var buf bytes.Buffer
+	if err := rl.WriteSamples(&buf, samples); err != nil {
+		return run.GroupRecord{}, fault.Newf(fault.Corrupt, "step %d: %w", r.step, err)
+	}
+	failpoint.Hit("sampling/before-samples")
+	out.Samples, err = blob.PutBytes(ctx, r.store, r.layout.Samples(r.step, g.Problem.ID), buf.Bytes(), blob.Always)
+	return out, err
+}
+
+// storeShard stores the records of the groups of one call, for the batch.
+func (r recorder) storeShard(ctx context.Context, groups []run.GroupRecord) (blob.Ref, error) {
+	var ids []byte
+	for i := range groups {
+		ids = append(append(ids, groups[i].ProblemID...), 0)
+	}
+	data, err := json.Marshal(groups)
+	if err != nil {
+		return blob.Ref{}, fmt.Errorf("encode groups of step %d: %w", r.step, err)
+	}
+	return blob.PutBytes(ctx, r.store, r.layout.Shard(r.step, blob.RefOf("", ids).SHA256), data, blob.Always)
+}
