@@ -23,6 +23,8 @@ type Control struct {
 	SearchAttributes bool
 	// PeakRSS is the largest memory of the whole service so far, in bytes; nil = not known.
 	PeakRSS func() int64
+
+	selector sampling.Selector
 }
 
 // Trainer updates policies, one activity after another.

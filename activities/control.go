@@ -42,7 +42,7 @@ func (c *Control) PrepareData(ctx context.Context, in PrepareDataInput) (run.Pre
 
 // SelectProblems names the problems of a step.
 func (c *Control) SelectProblems(ctx context.Context, in SelectProblemsInput) (SelectProblemsResult, error) {
-	ids, err := sampling.SelectProblems(ctx, c.Store, in)
+	ids, err := c.selector.Select(ctx, c.Store, in)
 	return SelectProblemsResult{ProblemIDs: ids}, toTemporal(err)
 }
 

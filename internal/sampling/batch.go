@@ -34,7 +34,7 @@ type BatchInput struct {
 func BuildBatch(ctx context.Context, store blob.Store, in BatchInput) (run.BuiltBatch, error) {
 	layout := artifact.Layout{RunID: in.Run.RunID}
 	if done, ok, err := artifact.Lookup[run.BuiltBatch](ctx, store, layout.BatchStats(in.Step)); ok || err != nil {
-		return done, err
+		return done, errors.Join(err, dropShards(ctx, store, in.Shards))
 	}
 	batch, ref, err := storedBatch(ctx, store, layout.Batch(in.Step))
 	if errors.Is(err, blob.ErrNotExist) {
@@ -43,10 +43,8 @@ func BuildBatch(ctx context.Context, store blob.Store, in BatchInput) (run.Built
 	if err != nil {
 		return run.BuiltBatch{}, err
 	}
-	for _, shard := range in.Shards { // the batch has all of it
-		if err := store.Delete(ctx, shard.Key); err != nil {
-			return run.BuiltBatch{}, err
-		}
+	if err := dropShards(ctx, store, in.Shards); err != nil {
+		return run.BuiltBatch{}, err
 	}
 	out := run.BuiltBatch{Batch: ref, Stats: rolloutNumbers(batch.Groups, in.ProblemIDs)}
 	for i := range batch.Groups {
@@ -54,6 +52,16 @@ func BuildBatch(ctx context.Context, store blob.Store, in BatchInput) (run.Built
 	}
 	failpoint.Hit("batch/before-stats")
 	return artifact.PutOnce(ctx, store, layout.BatchStats(in.Step), out)
+}
+
+// dropShards deletes what the batch has all of.
+func dropShards(ctx context.Context, store blob.Store, shards []blob.Ref) error {
+	for _, shard := range shards {
+		if err := store.Delete(ctx, shard.Key); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // storedBatch reads the batch that an attempt before has stored.

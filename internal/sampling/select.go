@@ -2,6 +2,9 @@ package sampling
 
 import (
 	"context"
+	"errors"
+	"strings"
+	"sync"
 
 	"temper/internal/artifact"
 	"temper/internal/blob"
@@ -19,9 +22,66 @@ type SelectInput struct {
 	StageStep int `json:"stage_step"`
 }
 
-// SelectProblems names the problems of a step: the stage's problems less the
-// filtered ones, each exactly once an epoch, in an order drawn from the seed.
-func SelectProblems(ctx context.Context, store blob.Store, in SelectInput) ([]string, error) {
+// Selector deals out the problems of steps. It keeps the order of the problems of
+// a few stages, so that a step does not read them all again. The zero value is
+// ready, and may be used by several goroutines.
+type Selector struct {
+	mu      sync.Mutex
+	ledgers map[ledgerKey]*dataset.Ledger
+}
+
+// ledgerKey is all that the order of a stage's problems depends on.
+type ledgerKey struct {
+	run      run.Ref
+	stage    int
+	problems blob.Info
+	filter   blob.Info
+}
+
+// maxLedgers bounds the stages whose problems are kept in memory, by their ids.
+const maxLedgers = 8
+
+// Select names the problems of a step: the stage's problems less the filtered
+// ones, each exactly once an epoch, in an order drawn from the seed.
+func (s *Selector) Select(ctx context.Context, store blob.Store, in SelectInput) ([]string, error) {
+	ledger, err := s.ledger(ctx, store, in)
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	for _, p := range ledger.Step(in.StageStep - 1) {
+		ids = append(ids, p.ID)
+	}
+	return ids, nil
+}
+
+func (s *Selector) ledger(ctx context.Context, store blob.Store, in SelectInput) (*dataset.Ledger, error) {
+	layout := artifact.Layout{RunID: in.Run.RunID}
+	key := ledgerKey{run: in.Run, stage: in.Stage}
+	var err error
+	if key.problems, err = store.Stat(ctx, layout.TrainProblems(in.Stage)); err != nil {
+		return nil, err
+	}
+	if key.filter, err = store.Stat(ctx, layout.Filter(in.Stage)); err != nil && !errors.Is(err, blob.ErrNotExist) {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if ledger, ok := s.ledgers[key]; ok {
+		return ledger, nil
+	}
+	ledger, err := readLedger(ctx, store, in)
+	if err != nil {
+		return nil, err
+	}
+	if s.ledgers == nil || len(s.ledgers) >= maxLedgers {
+		s.ledgers = map[ledgerKey]*dataset.Ledger{}
+	}
+	s.ledgers[key] = ledger
+	return ledger, nil
+}
+
+func readLedger(ctx context.Context, store blob.Store, in SelectInput) (*dataset.Ledger, error) {
 	layout := artifact.Layout{RunID: in.Run.RunID}
 	cfg, err := run.ReadConfig(ctx, store, in.Run)
 	if err != nil {
@@ -31,6 +91,9 @@ func SelectProblems(ctx context.Context, store blob.Store, in SelectInput) ([]st
 	if err != nil {
 		return nil, err
 	}
+	for i := range problems {
+		problems[i] = rl.Problem{ID: strings.Clone(problems[i].ID)}
+	}
 	filter, _, err := artifact.Lookup[run.StoredFilter](ctx, store, layout.Filter(in.Stage))
 	if err != nil {
 		return nil, err
@@ -39,13 +102,5 @@ func SelectProblems(ctx context.Context, store blob.Store, in SelectInput) ([]st
 	for _, id := range filter.RemovedIDs {
 		removed[id] = true
 	}
-	ledger, err := dataset.NewLedger(rl.Seed(cfg.Seed, "ledger", uint64(in.Stage)), problems, cfg.RL.ProblemsPerStep, removed)
-	if err != nil {
-		return nil, err
-	}
-	var ids []string
-	for _, p := range ledger.Step(in.StageStep - 1) {
-		ids = append(ids, p.ID)
-	}
-	return ids, nil
+	return dataset.NewLedger(rl.Seed(cfg.Seed, "ledger", uint64(in.Stage)), problems, cfg.RL.ProblemsPerStep, removed)
 }
