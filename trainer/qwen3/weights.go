@@ -9,17 +9,14 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 
 	"temper/internal/rl"
+	"temper/trainer/tensor"
 )
 
 // ScopeName is the scope of all weights below the root of a store.
 const ScopeName = "qwen3"
 
 // Tensor is one weight on the host.
-type Tensor struct {
-	Name  string
-	Shape []int
-	Data  []float32 // row-major
-}
+type Tensor = tensor.Named
 
 // VariablePath is where the store keeps the weight with a Hugging Face name.
 func VariablePath(name string) string { return model.JoinPath("/", ScopeName, name) }
@@ -48,16 +45,7 @@ func InitialTensors(cfg Config, seed uint64) ([]Tensor, error) {
 }
 
 // ByName makes tensors findable for Import and ImportDecode.
-func ByName(ts []Tensor) func(name string) (Tensor, bool) {
-	m := make(map[string]Tensor, len(ts))
-	for _, t := range ts {
-		m[t.Name] = t
-	}
-	return func(name string) (Tensor, bool) {
-		t, ok := m[name]
-		return t, ok
-	}
-}
+func ByName(ts []Tensor) func(name string) (Tensor, bool) { return tensor.ByName(ts) }
 
 // initial draws the start values of one tensor.
 func initial(spec TensorSpec, seed uint64) Tensor {
