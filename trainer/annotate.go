@@ -8,64 +8,66 @@ import (
 	"slices"
 
 	"temper/internal/config"
+	"temper/trainer/packing"
+	"temper/trainer/pass"
 )
 
 // withoutOverlong leaves out the trajectories that hit the limit of response
 // tokens, where the objective asks for it. They have had their part in the
 // advantages of their group.
-func (t *Trainer) withoutOverlong(obj objective, rows []*row) []*row {
-	if obj != objectiveGRPO || t.cfg.Loss.Overlong != config.OverlongMask {
+func (s *step) withoutOverlong(rows []*packing.Row) []*packing.Row {
+	if s.objective != pass.Policy || s.loss.Overlong != config.OverlongMask {
 		return rows
 	}
-	return slices.DeleteFunc(rows, func(r *row) bool { return r.sample.Truncated })
+	return slices.DeleteFunc(rows, func(r *packing.Row) bool { return r.Sample.Truncated })
 }
 
 // annotate gives the rows of a policy update what the objective needs beside the
-// samples. All of it is of the policies before the step.
-func (t *Trainer) annotate(ctx context.Context, obj objective, parts [][]*row) error {
-	if obj != objectiveGRPO {
+// samples. All of it belongs to the policies from before the step.
+func (s *step) annotate(ctx context.Context, parts [][]*packing.Row) error {
+	if s.objective != pass.Policy {
 		return nil
 	}
 	rows := slices.Concat(parts...)
-	if t.cfg.Loss.OldLogprobs == config.OldRollout || t.cfg.Loss.Correction.Level != "" {
+	if s.loss.OldLogprobs == config.OldRollout || s.loss.Correction.Level != "" {
 		if err := checkRollout(rows); err != nil {
 			return err
 		}
 	}
-	if t.cfg.Loss.KL.Coefficient > 0 {
-		if t.reference == nil {
-			return fmt.Errorf("rl.loss.kl.coefficient is %g: %w", t.cfg.Loss.KL.Coefficient, ErrNoReference)
+	if s.loss.KL.Coefficient > 0 {
+		if !s.reference.Held() {
+			return fmt.Errorf("rl.loss.kl.coefficient is %g: %w", s.loss.KL.Coefficient, ErrNoReference)
 		}
-		keep := func(r *row, v scores) { r.reference = v.logprobs }
-		if err := t.score(ctx, program{obj, passReference}, rows, keep); err != nil {
+		keep := func(r *packing.Row, v scores) { r.Reference = v.logprobs }
+		if err := s.scorer.score(ctx, s.program(pass.Reference), rows, keep); err != nil {
 			return err
 		}
 	}
-	if t.cfg.Loss.EntropyFraction == 0 {
+	if s.loss.EntropyFraction == 0 {
 		return nil
 	}
-	unknown := slices.DeleteFunc(rows, func(r *row) bool { return r.entropy != nil })
-	keep := func(r *row, v scores) { r.entropy = v.entropy }
-	if err := t.score(ctx, program{obj, passScore}, unknown, keep); err != nil {
+	unknown := slices.DeleteFunc(rows, func(r *packing.Row) bool { return r.Entropy != nil })
+	keep := func(r *packing.Row, v scores) { r.Entropy = v.entropy }
+	if err := s.scorer.score(ctx, s.program(pass.Score), unknown, keep); err != nil {
 		return err
 	}
 	for _, part := range parts {
-		selectUncertain(part, t.cfg.Loss.EntropyFraction)
+		selectUncertain(part, s.loss.EntropyFraction)
 	}
 	return nil
 }
 
 // checkRollout refuses samples without the engine's log-probabilities where the
 // objective divides by them.
-func checkRollout(rows []*row) error {
+func checkRollout(rows []*packing.Row) error {
 	for _, r := range rows {
-		s := r.sample
+		s := r.Sample
 		if s.RolloutLogprobs == nil {
-			return fmt.Errorf("sample %d (%s/%d): has no rollout log-probabilities, which rl.loss divides by", r.index, s.ProblemID, s.Rollout)
+			return fmt.Errorf("sample %d (%s/%d): has no rollout log-probabilities, which rl.loss divides by", r.Index, s.ProblemID, s.Rollout)
 		}
 		for p, in := range s.LossMask {
 			if x := float64(s.RolloutLogprobs[p]); in && (math.IsNaN(x) || math.IsInf(x, 0)) {
-				return fmt.Errorf("sample %d (%s/%d): rollout log-probability of token %d is %v", r.index, s.ProblemID, s.Rollout, p, x)
+				return fmt.Errorf("sample %d (%s/%d): rollout log-probability of token %d is %v", r.Index, s.ProblemID, s.Rollout, p, x)
 			}
 		}
 	}
@@ -75,24 +77,24 @@ func checkRollout(rows []*row) error {
 // selectUncertain selects the fraction of the minibatch's loss tokens at which
 // the policy was least certain, at least one: those at or above a quantile of
 // the entropy (arXiv 2506.01939, section 5), equal ones in the order of the samples.
-func selectUncertain(rows []*row, fraction float64) {
+func selectUncertain(rows []*packing.Row, fraction float64) {
 	type token struct {
-		row *row
+		row *packing.Row
 		at  int
 	}
 	var all []token
 	for _, r := range rows {
-		r.selected = make([]bool, r.length)
-		for p, in := range r.sample.LossMask[1 : r.length+1] {
+		r.Selected = make([]bool, r.Length)
+		for p, in := range r.Sample.LossMask[1 : r.Length+1] {
 			if in {
 				all = append(all, token{r, p})
 			}
 		}
 	}
 	slices.SortFunc(all, func(a, b token) int {
-		return cmp.Or(cmp.Compare(b.row.entropy[b.at], a.row.entropy[a.at]), cmp.Compare(a.row.index, b.row.index), cmp.Compare(a.at, b.at))
+		return cmp.Or(cmp.Compare(b.row.Entropy[b.at], a.row.Entropy[a.at]), cmp.Compare(a.row.Index, b.row.Index), cmp.Compare(a.at, b.at))
 	})
 	for _, x := range all[:max(1, int(fraction*float64(len(all))))] {
-		x.row.selected[x.at] = true
+		x.row.Selected[x.at] = true
 	}
 }

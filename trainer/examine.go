@@ -8,57 +8,85 @@ import (
 
 	"github.com/gomlx/gomlx/core/tensors"
 
+	"temper/trainer/device"
+	"temper/trainer/packing"
 	"temper/trainer/qwen3"
+	"temper/trainer/state"
 )
 
-// gradientPass returns the sums of a microbatch and its gradient for each
-// trained tensor.
-type gradientPass func(microbatch) ([]*tensors.Tensor, error)
-
-// examine makes the passes of a refused update again, one by one, to find out
-// what is not finite. The state is the one from before the update, so the passes
-// give what they gave; nothing is changed. A failure on the way shortens the report.
-func (t *Trainer) examine(ctx context.Context, micros []microbatch, pass gradientPass, r Divergence) *DivergedError {
-	r.Counters = t.counters
-	if err := t.examineParts(ctx, micros, pass, &r); err != nil {
-		r.Incomplete = err.Error()
+// explain returns the error of an update that was refused, with a report of what is
+// not finite.
+func (s *step) explain(ctx context.Context, micros []packing.Microbatch, m meter) *DivergedError {
+	report := Divergence{
+		Step: s.position.Step, Objective: s.objective.String(), LR: Number(s.lr), Counters: s.state.Counters(),
+		Loss: Number(m.metrics(0).Loss * float64(m.lossTokens)), GradNorm: Number(m.norm),
 	}
-	r.conclude()
-	return &DivergedError{Report: r}
+	e := examiner{
+		state: s.state, trained: s.state.Tuning().Trained, report: &report,
+		gradient: func(mb packing.Microbatch) ([]*tensors.Tensor, error) { return s.gradient(mb, &m) },
+	}
+	if err := e.examine(ctx, micros); err != nil {
+		report.Incomplete = err.Error()
+	}
+	report.conclude()
+	return &DivergedError{Report: report}
 }
 
-func (t *Trainer) examineParts(ctx context.Context, micros []microbatch, pass gradientPass, r *Divergence) error {
-	if err := t.examineWeights(r); err != nil {
+// examiner makes the passes of a refused update again, one by one, to find out what
+// is not finite. The state is the one from before the update, so the passes yield
+// what they yielded then. Nothing is changed. A failure on the way shortens the
+// report.
+type examiner struct {
+	state    *state.State
+	trained  []qwen3.TensorSpec
+	gradient func(packing.Microbatch) ([]*tensors.Tensor, error)
+	report   *Divergence
+}
+
+func (e examiner) examine(ctx context.Context, micros []packing.Microbatch) error {
+	if err := e.examineWeights(); err != nil {
 		return err
 	}
-	worst := -1
+	r, worst := e.report, -1
 	for i, mb := range micros {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		p, reports, err := t.examinePass(mb, pass)
+		p, reports, err := e.examinePass(mb)
 		if err != nil {
 			return err
 		}
 		r.Passes = append(r.Passes, p)
 		if worst < 0 || worse(p, r.Passes[worst]) {
 			worst = i
-			r.takeGradients(reports)
+			r.setGradients(reports)
 		}
 	}
-	for _, one := range micros[worst].members {
+	for _, row := range micros[worst].Members {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		alone := micros[worst]
-		alone.rows, alone.members, alone.starts = 1, []*row{one}, []int{0}
-		p, _, err := t.examinePass(alone, pass)
+		p, _, err := e.examinePass(micros[worst].Alone(row))
 		if err != nil {
 			return err
 		}
 		s := p.Samples[0]
 		s.Loss, s.GradNorm = &p.Loss, &p.GradNorm
 		r.Samples = append(r.Samples, s)
+	}
+	return nil
+}
+
+// examineWeights measures the weights.
+func (e examiner) examineWeights() error {
+	weights, err := e.state.Weights()
+	if err != nil {
+		return err
+	}
+	for _, w := range weights {
+		norm, bad := measure(w.Data)
+		frozen := !slices.ContainsFunc(e.trained, func(s qwen3.TensorSpec) bool { return s.Name == w.Name })
+		e.report.Tensors = append(e.report.Tensors, TensorReport{Name: w.Name, Frozen: frozen, WeightNorm: Number(norm), WeightNotFinite: bad})
 	}
 	return nil
 }
@@ -73,26 +101,26 @@ func worse(a, b DivergedPass) bool {
 }
 
 // examinePass makes one pass and measures its gradient by tensor.
-func (t *Trainer) examinePass(mb microbatch, pass gradientPass) (DivergedPass, []TensorReport, error) {
-	out, err := pass(mb)
+func (e examiner) examinePass(mb packing.Microbatch) (DivergedPass, []TensorReport, error) {
+	out, err := e.gradient(mb)
 	if err != nil {
 		return DivergedPass{}, nil, err
 	}
-	defer finalize(out[1:])
+	defer device.Free(out[1:]...)
 	sums := meter{lossTokens: 1} // as a sum, not as a mean
 	if err := sums.addSums(out[0]); err != nil {
 		return DivergedPass{}, nil, err
 	}
-	p := DivergedPass{Rows: mb.rows, Length: mb.length, Loss: Number(sums.metrics(0).Loss)}
-	for _, m := range mb.members {
+	p := DivergedPass{Rows: mb.Rows, Length: mb.Length, Loss: Number(sums.metrics(0).Loss)}
+	for _, r := range mb.Members {
 		p.Samples = append(p.Samples, DivergedSample{
-			Index: m.index, ProblemID: m.sample.ProblemID, Rollout: m.sample.Rollout,
-			Tokens: len(m.sample.Tokens), LossTokens: m.lossTokens, Advantage: Number(m.sample.Advantage),
+			Index: r.Index, ProblemID: r.Sample.ProblemID, Rollout: r.Sample.Rollout,
+			Tokens: len(r.Sample.Tokens), LossTokens: r.LossTokens, Advantage: Number(r.Sample.Advantage),
 		})
 	}
-	reports := make([]TensorReport, len(t.tuning.trained))
+	reports := make([]TensorReport, len(e.trained))
 	squares := 0.0
-	for i, spec := range t.tuning.trained {
+	for i, spec := range e.trained {
 		data, err := tensors.CopyFlatData[float32](out[1+i])
 		if err != nil {
 			return DivergedPass{}, nil, fmt.Errorf("gradient of %s: %w", spec.Name, err)
@@ -108,22 +136,8 @@ func (t *Trainer) examinePass(mb microbatch, pass gradientPass) (DivergedPass, [
 	return p, reports, nil
 }
 
-// examineWeights measures the weights.
-func (t *Trainer) examineWeights(r *Divergence) error {
-	weights, err := qwen3.Export(t.store, t.cfg.Model)
-	if err != nil {
-		return err
-	}
-	for _, w := range weights {
-		norm, bad := measure(w.Data)
-		frozen := !slices.ContainsFunc(t.tuning.trained, func(s qwen3.TensorSpec) bool { return s.Name == w.Name })
-		r.Tensors = append(r.Tensors, TensorReport{Name: w.Name, Frozen: frozen, WeightNorm: Number(norm), WeightNotFinite: bad})
-	}
-	return nil
-}
-
-// takeGradients replaces the measures of the gradient.
-func (r *Divergence) takeGradients(reports []TensorReport) {
+// setGradients replaces the measures of the gradient.
+func (r *Divergence) setGradients(reports []TensorReport) {
 	for _, from := range reports {
 		at := slices.IndexFunc(r.Tensors, func(to TensorReport) bool { return to.Name == from.Name })
 		r.Tensors[at].GradientNorm, r.Tensors[at].GradientNotFinite = from.GradientNorm, from.GradientNotFinite

@@ -35,7 +35,7 @@ func TestLostStateForcesRestore(t *testing.T) {
 		_, err := tr.SFTStep(t.Context(), sample, config.Optimizer{LR: 1, Schedule: "constant"}, Position{Step: 1})
 		return err
 	}
-	v := tr.store.GetVariable(qwen3.VariablePath("model.norm.weight"))
+	v := tr.state.Store().GetVariable(qwen3.VariablePath("model.norm.weight"))
 	if err := v.Reset(); err != nil {
 		t.Fatal(err)
 	}
@@ -63,19 +63,21 @@ func TestSavepointBringsLostStateBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, err := tr.keep()
+	before, err := tr.passes.Savepoint()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer before.release()
+	defer before.Release()
 	trapStep(t, tr, story(3, 12))
-	if err := tr.store.GetVariable(qwen3.VariablePath("model.norm.weight")).Reset(); err != nil {
+	if err := tr.state.Store().GetVariable(qwen3.VariablePath("model.norm.weight")).Reset(); err != nil {
 		t.Fatal(err)
 	}
-	failed := errors.New("failed")
-	tr.ready = false
-	if err := before.undo(tr, failed); !errors.Is(err, failed) {
-		t.Errorf("error %v, want the one given", err)
+	tr.state.Verify()
+	if tr.state.Ready() {
+		t.Error("a state without a weight is ready")
+	}
+	if err := tr.state.GoBack(before); err != nil {
+		t.Error(err)
 	}
 	got, err := tr.Snapshot(checkpoint.State{})
 	if err != nil {
@@ -85,24 +87,4 @@ func TestSavepointBringsLostStateBack(t *testing.T) {
 		t.Errorf("the state is another:\n%s", diff)
 	}
 	trapStep(t, tr, story(2, 12)) // and it goes on from there
-}
-
-// absent returns a pointer that must not be followed.
-func absent() *row { return nil }
-
-func TestGuardCatchesPanics(t *testing.T) {
-	for want, fn := range map[string]func() error{
-		"x graph: boom":  func() error { panic("boom") },
-		"x graph: loud":  func() error { panic(errors.New("loud")) },
-		"x graph: plain": func() error { return errors.New("plain") },
-		"x graph: runtime panic: : runtime error": func() error { return errors.New(string(rune(absent().length))) },
-	} {
-		var graphErr *GraphError
-		if err := guard("x", fn); !errors.As(err, &graphErr) || !strings.HasPrefix(err.Error(), want) || graphErr.Stack == "" {
-			t.Errorf("error %v, want %q", err, want)
-		}
-	}
-	if err := guard("x", func() error { return nil }); err != nil {
-		t.Error(err)
-	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"temper/internal/rl"
+	"temper/trainer/device"
 	"temper/trainer/loss"
 )
 
@@ -26,14 +27,14 @@ func (m *meter) addSums(x *tensors.Tensor) error {
 		return fmt.Errorf("read sums: %w", err)
 	}
 	for i, v := range values {
-		m.take(loss.Measure(i), float64(v))
+		m.addMeasure(loss.Measure(i), float64(v))
 	}
-	finalize([]*tensors.Tensor{x})
+	device.Free(x)
 	return nil
 }
 
-// take adds a measure of a part to that of the whole.
-func (m *meter) take(i loss.Measure, v float64) {
+// addMeasure adds a measure of a part to that of the whole.
+func (m *meter) addMeasure(i loss.Measure, v float64) {
 	if i.IsMax() {
 		m.sums[i] = max(m.sums[i], v)
 		return
@@ -41,27 +42,25 @@ func (m *meter) take(i loss.Measure, v float64) {
 	m.sums[i] += v
 }
 
-// setNorm takes the norm of the gradients, which the graph has checked.
+// setNorm reads the norm of the gradients, which the graph has checked.
 func (m *meter) setNorm(x *tensors.Tensor) error {
 	values, err := tensors.CopyFlatData[float32](x)
 	if err != nil {
 		return fmt.Errorf("read gradient norm: %w", err)
 	}
 	m.norm = float64(values[0])
-	finalize([]*tensors.Tensor{x})
+	device.Free(x)
 	if !m.finite() {
-		return m.diverged()
+		return ErrDiverged
 	}
 	return nil
 }
 
+// finite reports whether the loss and the norm are. The graph of the optimizer
+// makes no update otherwise.
 func (m *meter) finite() bool {
 	sum := m.sums[loss.Loss] + m.norm
 	return !math.IsNaN(sum) && !math.IsInf(sum, 0)
-}
-
-func (m *meter) diverged() error {
-	return fmt.Errorf("loss %v, gradient norm %v: %w", m.sums[loss.Loss], m.norm, ErrDiverged)
 }
 
 // add weighs another update by its loss tokens.
@@ -70,7 +69,7 @@ func (m *meter) add(o meter) {
 	o.sums[loss.Loss] *= n // these two are means already
 	o.sums[loss.Penalty] *= n
 	for i, v := range o.sums {
-		m.take(loss.Measure(i), v)
+		m.addMeasure(loss.Measure(i), v)
 	}
 	m.norm += o.norm * n
 	m.tokens += o.tokens
@@ -94,35 +93,5 @@ func (m *meter) metrics(lr float64) rl.TrainMetrics {
 		MismatchMax: m.sums[loss.RolloutDiffMax], RolloutK1: mean(loss.RolloutK1), RolloutK3: mean(loss.RolloutK3),
 		WeightMean: mean(loss.Weight), WeightMax: m.sums[loss.WeightMax],
 		WeightCapped: mean(loss.Capped), WeightLeftOut: mean(loss.LeftOut),
-	}
-}
-
-// Series are the metrics of a step of policy updates under verl's names where
-// it has one. Without a reference policy, or a correction, theirs are 0.
-func Series(m rl.TrainMetrics) map[string]float64 {
-	return map[string]float64{
-		"actor/entropy":           m.Entropy,
-		"actor/grad_norm":         m.GradNorm,
-		"actor/lr":                m.LR,
-		"actor/pg_loss":           m.Loss - m.Penalty,
-		"actor/pg_clipfrac":       m.ClipLow + m.ClipHigh,
-		"actor/pg_clipfrac_low":   m.ClipLow,
-		"actor/pg_clipfrac_high":  m.ClipHigh,
-		"actor/pg_clipfrac_lower": m.ClipDual, // verl's lower is the dual clip
-		"actor/ppo_kl":            m.PPOKL,
-		"actor/kl_loss":           m.RefK3,
-		"actor/kl_k1":             m.RefK1,
-		"actor/kl_k2":             m.RefK2,
-		"actor/untrained_frac":    m.Untrained,
-		"actor/skipped_updates":   float64(m.SkippedUpdates),
-
-		"training/rollout_actor_logprob_diff_mean":    m.MismatchKL,
-		"training/rollout_actor_logprob_diff_max":     m.MismatchMax,
-		"rollout_corr/kl":                             m.RolloutK1,
-		"rollout_corr/k3_kl":                          m.RolloutK3,
-		"rollout_corr/rollout_is_mean":                m.WeightMean,
-		"rollout_corr/rollout_is_max":                 m.WeightMax,
-		"rollout_corr/rollout_is_ratio_fraction_high": m.WeightCapped,
-		"rollout_corr/rollout_rs_masked_fraction":     m.WeightLeftOut,
 	}
 }

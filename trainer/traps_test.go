@@ -16,6 +16,8 @@ import (
 	"temper/internal/config"
 	"temper/internal/rl"
 	"temper/trainer/checkpoint"
+	"temper/trainer/packing"
+	"temper/trainer/pass"
 	"temper/trainer/qwen3"
 )
 
@@ -141,8 +143,8 @@ func TestMoreShapesThanTheCacheHolds(t *testing.T) {
 	cfg.Model.HiddenSize, cfg.Model.NumHiddenLayers = 8, 1
 	cfg.MicrobatchTokens = 1
 	tr := trapTrainer(t, cfg)
-	for n := 1; tr.NumGraphs() <= 34; n = bucketLength(n) + 1 {
-		if _, err := tr.Logprobs(t.Context(), story(1, bucketLength(n)+1)); err != nil {
+	for n := 16; tr.NumGraphs() <= 34; n += 16 * (1 + n/256) {
+		if _, err := tr.Logprobs(t.Context(), story(1, n+1)); err != nil {
 			t.Fatalf("graph %d: %v", tr.NumGraphs(), err)
 		}
 	}
@@ -157,16 +159,16 @@ func TestFailedCallDoesNotTrainOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := trapStep(t, tr, story(2, 20)).Loss
-	p := program{objectiveSFT, passUpdate}
-	if _, err := tr.call(p, shape{1, 1}, "no tensor"); err == nil {
+	p := pass.Program{Objective: pass.Supervised, Kind: pass.Update}
+	if _, err := tr.passes.Call(p, packing.Shape{Rows: 1, Length: 1}, "no tensor"); err == nil {
 		t.Fatal("a call with nonsense succeeded")
 	}
-	for v := range tr.store.IterVariables() { // what the worst such call leaves
+	for v := range tr.state.Store().IterVariables() { // what the worst such call leaves
 		if err := v.Reset(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := tr.call(p, shape{1, 1}, "no tensor"); err == nil {
+	if _, err := tr.passes.Call(p, packing.Shape{Rows: 1, Length: 1}, "no tensor"); err == nil {
 		t.Fatal("a call with nonsense succeeded")
 	}
 	if _, err := tr.Logprobs(t.Context(), story(1, 20)); !errors.Is(err, ErrNoState) {
@@ -244,7 +246,7 @@ func TestBFloat16Learns(t *testing.T) {
 		if losses[compute] > first/2 {
 			t.Errorf("%s: loss went from %v to %v in 40 steps, want less than half", compute, first, losses[compute])
 		}
-		for v := range tr.store.IterVariables() {
+		for v := range tr.state.Store().IterVariables() {
 			if v.Shape().DType != dtypes.Float32 {
 				t.Errorf("%s: %s is kept in %s", compute, v.Path(), v.Shape().DType)
 			}

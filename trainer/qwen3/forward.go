@@ -102,6 +102,11 @@ func logits(scope *model.Scope, cfg Config, hidden *Node, product func(x, y *Nod
 	return Reshape(logits, dims...)
 }
 
+// Head is the weight that maps hidden states to the vocabulary: [V, D].
+func Head(scope *model.Scope, cfg Config, g *Graph) *Node {
+	return weights{scope: scope, cfg: cfg, g: g}.node(cfg.headName())
+}
+
 // weights gives graph functions access to the variables of a store.
 type weights struct {
 	scope *model.Scope

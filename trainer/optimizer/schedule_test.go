@@ -1,4 +1,4 @@
-package trainer_test
+package optimizer_test
 
 import (
 	"math"
@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"temper/internal/config"
-	"temper/trainer"
+	"temper/trainer/optimizer"
 )
 
 func TestLearningRate(t *testing.T) {
@@ -42,21 +42,21 @@ func TestLearningRate(t *testing.T) {
 		{"wsd", 2, 10, 10, 30, 0, 1.0 / 31}, // a decay longer than the schedule is cut at its start
 	} {
 		o := config.Optimizer{LR: 1, WarmupSteps: row.warmup, Schedule: row.schedule, MinLRRatio: row.floor, DecaySteps: row.decay}
-		got, err := trainer.LearningRate(o, trainer.Position{Step: row.step, Total: row.total})
+		got, err := optimizer.LearningRate(o, optimizer.Position{Step: row.step, Total: row.total})
 		if err != nil || math.Abs(got-row.want) > 1e-12 {
 			t.Errorf("%+v: %v, error %v", row, got, err)
 		}
 	}
 	for _, bad := range []struct {
 		schedule string
-		p        trainer.Position
+		p        optimizer.Position
 		want     string
 	}{
-		{"constant", trainer.Position{}, "schedule: step 0, want at least 1"},
-		{"linear", trainer.Position{Step: 5, Total: 4}, "schedule: step 5 of 4"},
-		{"step", trainer.Position{Step: 1, Total: 4}, `schedule: "step", want constant, linear, cosine or wsd`},
+		{"constant", optimizer.Position{}, "schedule: step 0, want at least 1"},
+		{"linear", optimizer.Position{Step: 5, Total: 4}, "schedule: step 5 of 4"},
+		{"step", optimizer.Position{Step: 1, Total: 4}, `schedule: "step", want constant, linear, cosine or wsd`},
 	} {
-		if _, err := trainer.LearningRate(config.Optimizer{Schedule: bad.schedule}, bad.p); err == nil || err.Error() != bad.want {
+		if _, err := optimizer.LearningRate(config.Optimizer{Schedule: bad.schedule}, bad.p); err == nil || err.Error() != bad.want {
 			t.Errorf("%+v: error %v", bad, err)
 		}
 	}
@@ -74,7 +74,7 @@ func TestLearningRateFalls(t *testing.T) {
 		}
 		last := o.LR
 		for step := o.WarmupSteps + 1; step <= total; step++ {
-			lr, err := trainer.LearningRate(o, trainer.Position{Step: step, Total: total})
+			lr, err := optimizer.LearningRate(o, optimizer.Position{Step: step, Total: total})
 			if err != nil || lr > last || lr < o.LR*o.MinLRRatio || lr <= 0 {
 				t.Fatalf("step %d: rate %v after %v, error %v", step, lr, last, err)
 			}

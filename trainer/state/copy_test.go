@@ -1,4 +1,4 @@
-package trainer
+package state
 
 import (
 	"slices"

@@ -1,0 +1,138 @@
+package trainer
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/gomlx/compute/dtypes"
+
+	"temper/internal/config"
+	"temper/trainer/device"
+	"temper/trainer/packing"
+	"temper/trainer/pass"
+	"temper/trainer/qwen3"
+)
+
+// Config of a Trainer.
+type Config struct {
+	// Backend is GoMLX's name of the device, "go" when empty.
+	Backend string
+	// Mesh of the backend's devices; the zero mesh is one device. The rows of a
+	// pass are dealt over its data axis. Only XLA backends have several devices.
+	Mesh  device.Mesh
+	Model qwen3.Config
+	// Seed orders the samples of a step into minibatches.
+	Seed uint64
+	// MicrobatchTokens bounds the padded tokens of one device pass. A single
+	// longer trajectory still makes a pass of its own.
+	MicrobatchTokens int
+	// Temperature at which the rollouts are sampled; the objective sees the same
+	// distribution. Supervised updates use 1.
+	Temperature float64
+	// Loss is the objective of Update.
+	Loss config.Loss
+	// Pack puts several trajectories into one row of a device pass, kept apart by
+	// segments, instead of padding each to a row of its own. Whatever the lengths,
+	// there are then few shapes; see MaxGraphs. On the CPU, log-probabilities keep
+	// their bits while a row stays within one panel of the products; beyond that they
+	// agree within rounding.
+	Pack bool
+	// MemoryLimit, in bytes of device memory, refuses a step before it starts where
+	// StepBytes estimates more. Without both of them nothing is refused.
+	MemoryLimit int64
+	StepBytes   StepBytes
+	// Remat halves the memory of activations for about 15 % more time.
+	Remat bool
+	// Lanes bounds the device passes that run side by side on the Go backend; 0 is
+	// one for each core. No bit of a result depends on it.
+	Lanes int
+	// LaneTokens bounds the padded tokens of a pass of the Go backend where
+	// MicrobatchTokens allows more; 0 is DefaultLaneTokens. It decides the order in
+	// which gradients add up.
+	LaneTokens int
+	// Compute is the type in which matrices are multiplied: float32, also when
+	// empty, or bfloat16. Weights, moments, gradients and the loss are float32 in
+	// any case. On the CPU float32 is faster.
+	Compute string
+}
+
+// DefaultLaneTokens is low enough that a minibatch of the usual size has a pass for
+// each of several cores, and none of them waits long for the last one.
+const DefaultLaneTokens = 512
+
+// StepBytes estimates the memory of a step; see pass.StepBytes.
+type StepBytes = pass.StepBytes
+
+// Validate reports every field that no trainer can work with.
+func (c Config) Validate() error {
+	var errs []error
+	if err := c.Model.Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("model: %w", err))
+	}
+	if c.MicrobatchTokens < 1 {
+		errs = append(errs, fmt.Errorf("microbatch tokens: %d, want at least 1", c.MicrobatchTokens))
+	}
+	if !(c.Temperature > 0) {
+		errs = append(errs, fmt.Errorf("temperature: %v, want more than 0", c.Temperature))
+	}
+	if _, err := c.options(); err != nil {
+		errs = append(errs, err)
+	}
+	if err := device.CheckMesh(c.Backend, c.Mesh); err != nil {
+		errs = append(errs, err)
+	}
+	if c.Loss != (config.Loss{}) { // supervised updates need none
+		if err := c.Loss.Validate(); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// MaxGraphs bounds the number of graphs that a trainer ever compiles, whatever
+// the lengths of its samples. With contexts and microbatches of up to 12288
+// tokens it is 3163, and 475 with packing; on the Go backend, which cuts smaller
+// passes, 819 and 131. A run meets few of them.
+func (c Config) MaxGraphs() int {
+	return pass.MaxGraphs(c.plan().NumShapes(c.Model.MaxPositionEmbeddings))
+}
+
+// plan is how minibatches are cut into passes. It follows from the configuration
+// alone, so no bit of the sum of gradients depends on cores or memory.
+func (c Config) plan() packing.Plan {
+	p := packing.Plan{Tokens: c.MicrobatchTokens, Pack: c.Pack}
+	if device.Threads(c.Backend) {
+		limit := c.LaneTokens
+		if limit <= 0 {
+			limit = DefaultLaneTokens
+		}
+		p.Tokens = min(p.Tokens, limit)
+	}
+	if c.Mesh.Several() {
+		p.RowsMultiple = c.Mesh.Data
+	}
+	return p
+}
+
+// passes is the configuration of the device passes. Validate has accepted c.
+func (c Config) passes() (pass.Config, error) {
+	options, err := c.options()
+	return pass.Config{
+		Backend: c.Backend, Mesh: c.Mesh, Network: c.Model, Options: options, Loss: c.Loss, Temperature: c.Temperature,
+		Lanes: c.Lanes, Memory: pass.Memory{Limit: c.MemoryLimit, Bytes: c.StepBytes},
+	}, err
+}
+
+// options are the settings of the network.
+func (c Config) options() (qwen3.Options, error) {
+	o := qwen3.Options{Remat: c.Remat}
+	switch c.Compute {
+	case "", "float32":
+		o.Compute = dtypes.Float32
+	case "bfloat16":
+		o.Compute = dtypes.BFloat16
+	default:
+		return o, fmt.Errorf("compute: %q, want float32 or bfloat16", c.Compute)
+	}
+	return o, nil
+}

@@ -1,0 +1,131 @@
+package optimizer
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"temper/internal/config"
+	"temper/trainer/qwen3"
+)
+
+// Tuning is what the graphs of updates are built for.
+type Tuning struct {
+	Trained                       []qwen3.TensorSpec // in the order of qwen3.Config.Tensors
+	DecayVectors, DecayEmbeddings bool
+}
+
+// TuningOf returns the tuning that an optimizer's configuration asks for. The
+// error is config.Problems.
+func TuningOf(m qwen3.Config, o config.Optimizer) (Tuning, error) {
+	trained, problems := trainable(m, o.Freeze)
+	if len(problems) > 0 {
+		return Tuning{}, problems
+	}
+	return Tuning{Trained: trained, DecayVectors: o.DecayVectors, DecayEmbeddings: o.DecayEmbeddings}, nil
+}
+
+// Equal reports whether graphs built for one tuning serve the other.
+func (t Tuning) Equal(o Tuning) bool {
+	return t.DecayVectors == o.DecayVectors && t.DecayEmbeddings == o.DecayEmbeddings &&
+		slices.EqualFunc(t.Trained, o.Trained, func(x, y qwen3.TensorSpec) bool { return x.Name == y.Name })
+}
+
+// Trains reports whether a tensor is among the trained ones.
+func (t Tuning) Trains(name string) bool {
+	return slices.ContainsFunc(t.Trained, func(s qwen3.TensorSpec) bool { return s.Name == name })
+}
+
+// decays reports whether weight decay applies to a tensor. It always applies to
+// matrices. Two switches decide about the others: norms and biases, which are
+// vectors, and the embedding table, whose rows of rare tokens get no gradient that
+// could hold against the decay.
+func (t Tuning) decays(spec qwen3.TensorSpec) bool {
+	switch {
+	case len(spec.Shape) < 2:
+		return t.DecayVectors
+	case strings.Contains(spec.Name, "embed_tokens"):
+		return t.DecayEmbeddings
+	default:
+		return true
+	}
+}
+
+// Check reports what Config.Validate cannot know of an optimizer without the
+// model: patterns of Freeze that match no tensor, and a Freeze that leaves nothing
+// to train. The error is config.Problems, with the given key before that of each
+// problem.
+func Check(m qwen3.Config, key string, o config.Optimizer) error {
+	_, problems := trainable(m, o.Freeze)
+	for i := range problems {
+		problems[i].Path = strings.TrimPrefix(key+"."+problems[i].Path, ".")
+	}
+	if len(problems) > 0 {
+		return problems
+	}
+	return nil
+}
+
+// trainable returns the tensors that no pattern freezes, in the order of
+// qwen3.Config.Tensors.
+func trainable(m qwen3.Config, freeze []string) ([]qwen3.TensorSpec, config.Problems) {
+	var problems config.Problems
+	specs := m.Tensors()
+	frozen := make([]bool, len(specs))
+	for i, pattern := range freeze {
+		key, hits := fmt.Sprintf("freeze[%d]", i), 0
+		for at, spec := range specs {
+			hit, err := path.Match(pattern, spec.Name)
+			if err != nil {
+				problems = append(problems, config.Problem{Path: key, Msg: fmt.Sprintf("pattern %q: %v", pattern, err)})
+				hits = -1
+				break
+			}
+			if hit {
+				hits++
+				frozen[at] = true
+			}
+		}
+		if hits == 0 {
+			problems = append(problems, config.Problem{
+				Path: key, Msg: fmt.Sprintf("%q matches no tensor; the model has %s", pattern, strings.Join(kinds(specs), ", "))})
+		}
+	}
+	var out []qwen3.TensorSpec
+	for at, spec := range specs {
+		if !frozen[at] {
+			out = append(out, spec)
+		}
+	}
+	if len(out) == 0 && len(problems) == 0 {
+		problems = config.Problems{{Path: "freeze", Msg: "freezes every tensor of the model, which leaves nothing to train"}}
+	}
+	return out, problems
+}
+
+// kinds names the tensors with those of all layers as one: model.layers.0-27.mlp.up_proj.weight.
+func kinds(specs []qwen3.TensorSpec) []string {
+	layer := regexp.MustCompile(`^model\.layers\.(\d+)\.`)
+	last := 0
+	var out []string
+	for _, spec := range specs {
+		at := layer.FindStringSubmatch(spec.Name)
+		if at == nil {
+			out = append(out, spec.Name)
+			continue
+		}
+		last, _ = strconv.Atoi(at[1]) // the expression admits digits only
+		if last == 0 {
+			out = append(out, spec.Name)
+		}
+	}
+	if last > 0 {
+		for i, name := range out {
+			out[i] = strings.Replace(name, "model.layers.0.", fmt.Sprintf("model.layers.0-%d.", last), 1)
+		}
+	}
+	return out
+}

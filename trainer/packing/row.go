@@ -1,0 +1,111 @@
+// Package packing decides which tokens meet in which device pass: it turns samples
+// into rows, deals rows into minibatches, and cuts a minibatch into microbatches,
+// padded or packed. It makes no tensors and knows no device.
+//
+// Invariant: the result is a pure function of the samples, the plan and the seed.
+// Neither cores nor free memory have a part in it, so the order in which gradients
+// add up, and every bit of their sum, does not depend on the machine.
+//
+// Axes in comments: B rows of a microbatch, T tokens of a row.
+package packing
+
+import (
+	"fmt"
+	"math"
+
+	"temper/internal/rl"
+)
+
+// Row is a sample as a device pass sees it: positions 0..Length-1, each of which
+// predicts the token after it. The tokens after the last one in the loss have no
+// influence and are cut off.
+type Row struct {
+	Sample     *rl.Sample
+	Index      int // in the caller's samples
+	Length     int
+	LossTokens int
+
+	// What is known of the row's targets, Length values each. All of it belongs to
+	// policies from before the step; nil is what the objective does not ask for.
+
+	Old       []float32 // log-probabilities under the policy before the step
+	Reference []float32 // log-probabilities under the reference policy
+	Entropy   []float32 // of the policy before the step
+	Selected  []bool    // which targets train; nil trains all of the LossMask
+}
+
+// Limits of a sample, given by the network.
+type Limits struct {
+	VocabSize int
+	MaxTokens int // positions that the network can tell apart
+}
+
+// Rows checks the samples and drops those without a token in the loss.
+func Rows(samples []rl.Sample, limits Limits) ([]*Row, error) {
+	var out []*Row
+	for i := range samples {
+		s := &samples[i]
+		if err := limits.Check(s); err != nil {
+			return nil, fmt.Errorf("sample %d (%s/%d): %w", i, s.ProblemID, s.Rollout, err)
+		}
+		r := &Row{Sample: s, Index: i}
+		for p, in := range s.LossMask {
+			if in {
+				r.Length = p
+				r.LossTokens++
+			}
+		}
+		if r.LossTokens > 0 {
+			out = append(out, r)
+		}
+	}
+	return out, nil
+}
+
+// Check refuses a sample that would train something else than its author meant.
+func (l Limits) Check(s *rl.Sample) error {
+	n := len(s.Tokens)
+	switch {
+	case len(s.LossMask) != n:
+		return fmt.Errorf("%d tokens but %d mask entries", n, len(s.LossMask))
+	case s.RolloutLogprobs != nil && len(s.RolloutLogprobs) != n:
+		return fmt.Errorf("%d tokens but %d rollout log-probabilities", n, len(s.RolloutLogprobs))
+	case n > l.MaxTokens:
+		return fmt.Errorf("%d tokens, the model holds %d", n, l.MaxTokens)
+	case n > 0 && s.LossMask[0]:
+		return fmt.Errorf("the first token is in the loss, but nothing predicts it")
+	case math.IsNaN(float64(s.Advantage)) || math.IsInf(float64(s.Advantage), 0):
+		return fmt.Errorf("advantage is %v", s.Advantage)
+	}
+	for p, token := range s.Tokens {
+		if token < 0 || int(token) >= l.VocabSize {
+			return fmt.Errorf("token %d at position %d is outside the vocabulary of %d", token, p, l.VocabSize)
+		}
+	}
+	return nil
+}
+
+// Count returns the tokens of the rows: all of them, and those in the loss.
+func Count(rows []*Row) (all, inLoss int) {
+	for _, r := range rows {
+		all += r.Length
+		inLoss += r.LossTokens
+	}
+	return all, inLoss
+}
+
+// Minibatches deals the rows into n parts of nearly equal size, in an order
+// that depends on seed and step alone.
+func Minibatches(rows []*Row, n int, seed uint64, step int) [][]*Row {
+	if n <= 1 || len(rows) < 2 {
+		return [][]*Row{rows}
+	}
+	n = min(n, len(rows))
+	order := rl.Rand(rl.Seed(seed, "minibatch", uint64(step))).Perm(len(rows))
+	out := make([][]*Row, n)
+	for i, at := range order {
+		k := i * n / len(rows)
+		out[k] = append(out[k], rows[at])
+	}
+	return out
+}

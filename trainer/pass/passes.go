@@ -1,0 +1,218 @@
+// Package pass owns the device: it builds and compiles the graphs of training and
+// calls them, one after another, side by side, or over the devices of a mesh. A
+// pass is one call. The package changes the weights only as its programs say; it
+// decides neither which passes a step makes nor what their results mean.
+//
+// Invariant: what a pass yields depends on its program, its inputs and the state,
+// not on which passes run beside it or have run before.
+//
+// Axes in comments: B rows of a microbatch, T tokens of a row.
+package pass
+
+import (
+	"fmt"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/gomlx/gomlx/ml/model"
+
+	"temper/internal/config"
+	"temper/trainer/device"
+	"temper/trainer/packing"
+	"temper/trainer/qwen3"
+	"temper/trainer/state"
+)
+
+// Config of the passes; trainer.Config explains each field.
+type Config struct {
+	Backend     string
+	Mesh        device.Mesh
+	Network     qwen3.Config
+	Options     qwen3.Options
+	Loss        config.Loss
+	Temperature float64
+	Lanes       int
+	Memory      Memory
+}
+
+// Passes calls the programs of one state on one backend. Its methods must not be
+// called at the same time.
+type Passes struct {
+	cfg       Config
+	backend   compute.Backend
+	helpers   device.Helpers // of the backend
+	sharding  *sharding      // over several devices; nil on one
+	state     *state.State
+	reference *state.Reference
+	builder   builder
+	compiled  map[Program]*model.Exec
+	graphs    map[graphKey]bool // what was compiled
+	layout    int               // the state's, for which the update programs were compiled
+}
+
+// graphKey identifies a compiled graph.
+type graphKey struct {
+	program Program
+	shape   packing.Shape
+}
+
+// Open opens the device.
+func Open(cfg Config, s *state.State, reference *state.Reference) (*Passes, error) {
+	var backend compute.Backend
+	err := guard("backend "+cfg.Backend, func() (err error) {
+		backend, err = device.Open(device.InOrder(cfg.Backend))
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	sharding, err := newSharding(cfg, backend)
+	if err != nil {
+		backend.Finalize()
+		return nil, err
+	}
+	return &Passes{
+		cfg: cfg, backend: backend, helpers: device.HelpersOf(backend), sharding: sharding,
+		state: s, reference: reference, builder: newBuilder(cfg, s),
+		compiled: map[Program]*model.Exec{}, graphs: map[graphKey]bool{},
+	}, nil
+}
+
+// Close releases the device. State and reference, whose variables lie on it, are
+// closed before.
+func (p *Passes) Close() {
+	for _, exec := range p.compiled {
+		exec.Finalize()
+	}
+	p.compiled = nil
+	p.backend.Finalize()
+}
+
+// NumGraphs is the number of graphs compiled for the present layout of the state.
+func (p *Passes) NumGraphs() int { return len(p.graphs) }
+
+// MaxGraphs bounds NumGraphs, where microbatches have so many shapes: each kind of
+// pass over a microbatch for two objectives, and the three other kinds once.
+func MaxGraphs(shapes int) int { return 2*int(Add)*shapes + 3 }
+
+// Savepoint copies what an update changes, on the device.
+func (p *Passes) Savepoint() (*state.Savepoint, error) {
+	nothing := tensors.FromScalar(float32(0))
+	defer device.Free(nothing)
+	copies, err := p.Call(Program{Kind: Copy}, packing.Shape{}, nothing)
+	if err != nil {
+		return nil, err
+	}
+	return p.state.Savepoint(copies), nil
+}
+
+// Call makes one pass with inputs of a shape; programs that do not work on a
+// microbatch have the zero shape. The caller owns the results.
+func (p *Passes) Call(program Program, shape packing.Shape, args ...any) ([]*tensors.Tensor, error) {
+	p.forgetStale()
+	p.graphs[graphKey{program, shape}] = true
+	var out []*tensors.Tensor
+	var err error
+	if p.sharding != nil {
+		out, err = p.callSharded(program, args)
+	} else {
+		out, err = p.callWhole(program, args)
+	}
+	if err != nil {
+		p.state.Verify()
+		return nil, err
+	}
+	return out, nil
+}
+
+// Donate is Call for a program without a microbatch, whose last inputs are taken
+// over: their memory can hold the results.
+func (p *Passes) Donate(program Program, args []any, taken []*tensors.Tensor) ([]*tensors.Tensor, error) {
+	if p.sharding != nil { // inputs go by way of the host there
+		defer device.Free(taken...)
+		for _, x := range taken {
+			args = append(args, x)
+		}
+		return p.Call(program, packing.Shape{}, args...)
+	}
+	for _, x := range taken {
+		d, err := graph.DonateTensorBuffer(x, p.backend, 0)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", program, err)
+		}
+		args = append(args, d)
+	}
+	return p.Call(program, packing.Shape{}, args...)
+}
+
+// callWhole is Call on one device.
+func (p *Passes) callWhole(program Program, args []any) ([]*tensors.Tensor, error) {
+	exec, err := p.compile(program)
+	if err != nil {
+		return nil, err
+	}
+	return execute(program, exec, args)
+}
+
+// compile returns what executes a program on one device. The graph itself is
+// compiled with its first call.
+func (p *Passes) compile(program Program) (*model.Exec, error) {
+	if exec := p.compiled[program]; exec != nil {
+		return exec, nil
+	}
+	exec, err := p.newExec(program)
+	if err != nil {
+		return nil, err
+	}
+	exec.SetMaxCache(-1) // GoMLX refuses the 33rd shape otherwise
+	p.compiled[program] = exec
+	return exec, nil
+}
+
+func (p *Passes) newExec(program Program) (*model.Exec, error) {
+	exec, err := model.NewExec(p.backend, p.storeOf(program), p.builder.build(program))
+	if err != nil {
+		return nil, &GraphError{Op: program.String(), Err: err}
+	}
+	return exec, nil
+}
+
+// storeOf holds the weights that a program reads.
+func (p *Passes) storeOf(program Program) *model.Store {
+	if program.Kind == Reference {
+		return p.reference.Store()
+	}
+	return p.state.Store()
+}
+
+// forgetStale drops the programs that read or write moments, when the state has
+// others now than those that they were compiled for.
+func (p *Passes) forgetStale() {
+	if p.layout == p.state.Layout() {
+		return
+	}
+	p.layout = p.state.Layout()
+	for program, exec := range p.compiled {
+		if program.Kind != Score {
+			exec.Finalize()
+			delete(p.compiled, program)
+		}
+	}
+	for key := range p.graphs {
+		if key.program.Kind != Score {
+			delete(p.graphs, key)
+		}
+	}
+}
+
+// execute calls a program. Several goroutines may do so at the same time, unless
+// the program changes weights.
+func execute(program Program, exec *model.Exec, args []any) ([]*tensors.Tensor, error) {
+	var out []*tensors.Tensor
+	err := guard(program.String(), func() (err error) {
+		out, err = exec.Call(args...)
+		return err
+	})
+	return out, err
+}

@@ -1,0 +1,77 @@
+package trainer
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/gomlx/gomlx/core/tensors"
+
+	"temper/internal/rl"
+	"temper/trainer/device"
+	"temper/trainer/feed"
+	"temper/trainer/packing"
+	"temper/trainer/pass"
+)
+
+// scorer asks a policy about the targets of rows, and changes nothing.
+type scorer struct {
+	passes *pass.Passes
+	plan   packing.Plan
+}
+
+// scores are what a pass says of a row's targets.
+type scores struct {
+	logprobs []float32
+	entropy  []float32 // nil where the program does not yield it
+}
+
+// keepOld makes the scores those of the policy before the step.
+func keepOld(r *packing.Row, v scores) { r.Old, r.Entropy = v.logprobs, v.entropy }
+
+// score runs a scoring program on the rows and gives keep what it says of each.
+func (s scorer) score(ctx context.Context, p pass.Program, rows []*packing.Row, keep func(*packing.Row, scores)) error {
+	return s.passes.Each(ctx, p, s.plan.Microbatches(rows), feed.Scoring, func(mb packing.Microbatch, out []*tensors.Tensor) error {
+		defer device.Free(out...)
+		values := make([][]float32, 2)
+		for i, x := range out {
+			var err error
+			if values[i], err = tensors.CopyFlatData[float32](x); err != nil {
+				return fmt.Errorf("read log-probabilities: %w", err)
+			}
+		}
+		for i, r := range mb.Members {
+			v := scores{logprobs: values[0][mb.Starts[i]:][:r.Length]}
+			if values[1] != nil {
+				v.entropy = values[1][mb.Starts[i]:][:r.Length]
+			}
+			keep(r, v)
+		}
+		return nil
+	})
+}
+
+// logprobs scores every token of the samples, 0 for the first.
+func (s scorer) logprobs(ctx context.Context, samples []rl.Sample, limits packing.Limits) ([][]float32, error) {
+	var rows []*packing.Row
+	for i := range samples {
+		whole := rl.Sample{ProblemID: samples[i].ProblemID, Rollout: samples[i].Rollout, Tokens: samples[i].Tokens}
+		whole.LossMask = make([]bool, len(whole.Tokens))
+		if err := limits.Check(&whole); err != nil {
+			return nil, fmt.Errorf("sample %d: %w", i, err)
+		}
+		if len(whole.Tokens) > 1 {
+			rows = append(rows, &packing.Row{Sample: &whole, Index: i, Length: len(whole.Tokens) - 1})
+		}
+	}
+	if err := s.score(ctx, pass.Program{Objective: pass.Policy, Kind: pass.Score}, rows, keepOld); err != nil {
+		return nil, err
+	}
+	out := make([][]float32, len(samples))
+	for i := range samples {
+		out[i] = make([]float32, len(samples[i].Tokens))
+	}
+	for _, r := range rows {
+		copy(out[r.Index][1:], r.Old)
+	}
+	return out, nil
+}

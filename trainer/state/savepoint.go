@@ -1,0 +1,48 @@
+package state
+
+import (
+	"fmt"
+
+	"github.com/gomlx/gomlx/core/tensors"
+
+	"temper/trainer/checkpoint"
+	"temper/trainer/device"
+	"temper/trainer/optimizer"
+)
+
+// Savepoint is what a step of several updates changes, as it was before the step.
+// The copies are buffers of the device; nothing goes by way of the host. The zero
+// value belongs to a step of one update, which changes everything or nothing by
+// itself.
+type Savepoint struct {
+	counters checkpoint.Counters
+	copies   []*tensors.Tensor // in the order of optimizer.Variables
+}
+
+// Savepoint takes over copies of the variables that an update changes, in the order
+// of optimizer.Variables. The caller releases it.
+func (s *State) Savepoint(copies []*tensors.Tensor) *Savepoint {
+	return &Savepoint{counters: s.counters, copies: copies}
+}
+
+// GoBack makes the state that of a savepoint again, and uses the savepoint up.
+func (s *State) GoBack(to *Savepoint) error {
+	if to.copies == nil {
+		return nil
+	}
+	for i, v := range optimizer.Variables(s.store, s.tuning) {
+		if err := v.SetValue(to.copies[i]); err != nil {
+			s.ready = false
+			return fmt.Errorf("take back %s: %w", v.Path(), err)
+		}
+	}
+	to.copies = nil // they are the state now
+	s.counters, s.ready = to.counters, true
+	return nil
+}
+
+// Release frees the copies that were not needed.
+func (p *Savepoint) Release() {
+	device.Free(p.copies...)
+	p.copies = nil
+}

@@ -1,0 +1,167 @@
+// Package state owns what training changes: the weights of a policy, AdamW's
+// moments and the counters on which the next update depends, as variables of one
+// store. It copies them to the host and back. It runs no graph and makes no update.
+//
+// Invariant: a state is either whole or not ready, and one that is not ready is
+// refused until Init, Import or Restore replaces it.
+package state
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/gomlx/gomlx/ml/model"
+
+	"temper/internal/config"
+	"temper/trainer/checkpoint"
+	"temper/trainer/optimizer"
+	"temper/trainer/qwen3"
+	"temper/trainer/tensor"
+)
+
+// ErrNone means that there are no weights, or that a failed device call consumed
+// them: Init or Restore first.
+var ErrNone = errors.New("trainer holds no state")
+
+// State is the state of one policy's training. Its methods must not be called at
+// the same time.
+type State struct {
+	network  qwen3.Config
+	store    *model.Store
+	moments  moments
+	counters checkpoint.Counters
+	tuning   optimizer.Tuning
+	ready    bool
+	layout   int
+}
+
+// New returns a state that is not ready.
+func New(network qwen3.Config) *State {
+	store := model.NewStore()
+	return &State{network: network, store: store, moments: moments{network: network, store: store}}
+}
+
+// Close frees the variables.
+func (s *State) Close() {
+	s.ready = false
+	s.store.Finalize()
+}
+
+// Init starts training from the random weights of a seed.
+func (s *State) Init(seed uint64) error {
+	s.ready = false
+	if err := qwen3.Init(s.store, s.network, seed); err != nil {
+		return fmt.Errorf("init: %w", err)
+	}
+	return s.start()
+}
+
+// Import starts training from given weights, for example a published policy.
+func (s *State) Import(weights []tensor.Named) error {
+	s.ready = false
+	if err := qwen3.Import(s.store, s.network, tensor.ByName(weights)); err != nil {
+		return fmt.Errorf("import: %w", err)
+	}
+	return s.start()
+}
+
+// start sets counters and moments to zero for fresh weights.
+func (s *State) start() error {
+	s.counters = checkpoint.Counters{}
+	if err := s.moments.zero(); err != nil {
+		return err
+	}
+	s.ready = true
+	return nil
+}
+
+// Restore replaces the full state by a snapshot. After an error the state is not
+// ready.
+func (s *State) Restore(from checkpoint.State) error {
+	s.ready = false
+	if from.Model != s.network {
+		return fmt.Errorf("restore: state of the model %+v, this trainer has %+v", from.Model, s.network)
+	}
+	if err := qwen3.Import(s.store, s.network, tensor.ByName(from.Weights)); err != nil {
+		return fmt.Errorf("restore: %w", err)
+	}
+	changed, err := s.moments.restore(from)
+	if changed {
+		s.layout++
+	}
+	if err != nil {
+		return fmt.Errorf("restore: %w", err)
+	}
+	s.counters = from.Counters
+	s.ready = true
+	return nil
+}
+
+// ResetOptimizer forgets the moments and their age, which corrects their bias.
+// The weights and the total of updates stay. With fresh moments the first updates
+// are as large as the learning rate in every weight, whatever the gradient, so the
+// learning rate should warm up again, or be low.
+func (s *State) ResetOptimizer() error {
+	if !s.ready {
+		return fmt.Errorf("reset optimizer: %w", ErrNone)
+	}
+	s.counters.Updates, s.counters.Schedule = 0, 0
+	return s.moments.zero()
+}
+
+// Tune prepares for updates by an optimizer: it makes moments for the tensors that
+// the optimizer trains, and drops all others. Between two resets, while moments
+// count, the trained tensors must stay the same.
+func (s *State) Tune(o config.Optimizer) error {
+	next, err := optimizer.TuningOf(s.network, o)
+	if err != nil {
+		return err
+	}
+	if s.counters.Updates > 0 {
+		if err := s.moments.checkTrained(next, s.counters.Updates); err != nil {
+			return err
+		}
+	}
+	if !s.tuning.Equal(next) {
+		s.layout++
+	}
+	s.tuning = next
+	changed, err := s.moments.hold(next.Trained)
+	if changed {
+		s.layout++
+	}
+	return err
+}
+
+// Ready reports whether the state is whole.
+func (s *State) Ready() bool { return s.ready }
+
+// Verify is called after a failed device call. Such a call may have taken variables
+// over and lost them; the state is then not ready any more.
+func (s *State) Verify() {
+	for v := range s.store.IterVariables() {
+		s.ready = s.ready && v.HasValue()
+	}
+}
+
+// Counters returns the numbers of updates made.
+func (s *State) Counters() checkpoint.Counters { return s.counters }
+
+// CountUpdate counts an update of the weights.
+func (s *State) CountUpdate() {
+	s.counters.Updates++
+	s.counters.TotalUpdates++
+}
+
+// SetSchedule notes the place in the learning-rate schedule.
+func (s *State) SetSchedule(step int) { s.counters.Schedule = step }
+
+// Tuning is what the graphs of updates are built for.
+func (s *State) Tuning() optimizer.Tuning { return s.tuning }
+
+// Layout is a number that changes whenever the tuning or the set of moments does:
+// graphs of updates that were built before refer to other variables.
+func (s *State) Layout() int { return s.layout }
+
+// Store holds the variables.
+func (s *State) Store() *model.Store { return s.store }

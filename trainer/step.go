@@ -1,0 +1,116 @@
+package trainer
+
+import (
+	"context"
+	"errors"
+
+	"temper/internal/config"
+	"temper/internal/rl"
+	"temper/trainer/optimizer"
+	"temper/trainer/packing"
+	"temper/trainer/pass"
+	"temper/trainer/qwen3"
+	"temper/trainer/state"
+)
+
+// step makes the updates of one call of SFTStep or Update, all of them or none.
+type step struct {
+	passes    *pass.Passes
+	state     *state.State
+	reference *state.Reference
+	scorer    scorer
+
+	model     qwen3.Config
+	loss      config.Loss
+	memory    pass.Memory
+	objective pass.Objective
+	optimizer config.Optimizer
+	position  Position
+	lr        float64 // at the position
+}
+
+// run makes one update for each part that deal makes of the samples.
+func (s *step) run(ctx context.Context, samples []rl.Sample, deal func([]*packing.Row) [][]*packing.Row) (rl.TrainMetrics, error) {
+	if !s.state.Ready() {
+		return rl.TrainMetrics{}, ErrNoState
+	}
+	var err error
+	if s.lr, err = optimizer.LearningRate(s.optimizer, s.position); err != nil {
+		return rl.TrainMetrics{}, err
+	}
+	rows, err := packing.Rows(samples, limitsOf(s.model))
+	if err != nil {
+		return rl.TrainMetrics{}, err
+	}
+	if len(rows) == 0 {
+		return rl.TrainMetrics{}, errors.New("no token is in the loss")
+	}
+	if rows = s.withoutOverlong(rows); len(rows) == 0 {
+		s.state.SetSchedule(s.position.Step)
+		return rl.TrainMetrics{LR: s.lr}, nil
+	}
+	parts := deal(rows)
+	if err := s.memory.Check(s.microbatches(parts)); err != nil {
+		return rl.TrainMetrics{}, err
+	}
+	if err := s.state.Tune(s.optimizer); err != nil {
+		return rl.TrainMetrics{}, err
+	}
+	return s.updateAll(ctx, parts)
+}
+
+// updateAll makes an update on each part. An error takes all of them back.
+func (s *step) updateAll(ctx context.Context, parts [][]*packing.Row) (rl.TrainMetrics, error) {
+	before, err := s.prepare(ctx, parts)
+	if err != nil {
+		return rl.TrainMetrics{}, err
+	}
+	defer before.Release()
+	if err := s.annotate(ctx, parts); err != nil {
+		return rl.TrainMetrics{}, err
+	}
+	total := meter{}
+	for _, rows := range parts {
+		m, err := s.update(ctx, rows)
+		if err != nil {
+			if lost := s.state.GoBack(before); lost != nil {
+				err = errors.Join(err, lost)
+			}
+			return rl.TrainMetrics{}, err
+		}
+		total.add(m)
+	}
+	s.state.SetSchedule(s.position.Step)
+	return total.metrics(s.lr), nil
+}
+
+// prepare gives the later of several updates the log-probabilities of the policy
+// before the first, and makes the savepoint to which a failed update goes back. The
+// caller releases it.
+func (s *step) prepare(ctx context.Context, parts [][]*packing.Row) (*state.Savepoint, error) {
+	if len(parts) == 1 {
+		return &state.Savepoint{}, nil
+	}
+	for _, rows := range parts[1:] { // the first update finds its own, see feed.HasOld
+		if s.loss.OldLogprobs == config.OldRollout {
+			break
+		}
+		if err := s.scorer.score(ctx, s.program(pass.Score), rows, keepOld); err != nil {
+			return nil, err
+		}
+	}
+	return s.passes.Savepoint()
+}
+
+func (s *step) program(kind pass.Kind) pass.Program {
+	return pass.Program{Objective: s.objective, Kind: kind}
+}
+
+// microbatches cuts the rows of each update into device passes.
+func (s *step) microbatches(parts [][]*packing.Row) [][]packing.Microbatch {
+	var out [][]packing.Microbatch
+	for _, rows := range parts {
+		out = append(out, s.scorer.plan.Microbatches(rows))
+	}
+	return out
+}
