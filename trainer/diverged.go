@@ -11,8 +11,8 @@ import (
 	"temper/trainer/checkpoint"
 )
 
-// DivergedError is an update that was refused because its loss or gradient is
-// not finite. It is an ErrDiverged.
+// DivergedError is an update that was refused because its loss, its gradient or one
+// of its metrics is not finite. It is an ErrDiverged.
 type DivergedError struct {
 	Report Divergence
 }
@@ -46,6 +46,8 @@ type Divergence struct {
 	// every value while its norm overflows float32.
 	Loss     Number `json:"loss"`
 	GradNorm Number `json:"grad_norm"`
+	// Metric is the first measure that is not finite; the loss is one of them.
+	Metric string `json:"metric,omitempty"`
 	// Cause in words.
 	Cause string `json:"cause"`
 	// Tensor is the first with a value that is not finite: a weight in the order of
@@ -67,12 +69,13 @@ type DivergedPass struct {
 	Length   int              `json:"length"`
 	Loss     Number           `json:"loss"`      // its part of the loss
 	GradNorm Number           `json:"grad_norm"` // of its part of the gradient, in float64
+	Metric   string           `json:"metric,omitempty"`
 	Tensor   string           `json:"tensor,omitempty"`
 	Samples  []DivergedSample `json:"samples"`
 }
 
-// DivergedSample identifies a sample. Loss and GradNorm are set where it was
-// passed through the network alone.
+// DivergedSample identifies a sample. Loss, GradNorm and Metric are those of a pass
+// over this sample alone, where one was made.
 type DivergedSample struct {
 	Index      int     `json:"index"` // in the batch
 	ProblemID  string  `json:"problem_id"`
@@ -82,6 +85,7 @@ type DivergedSample struct {
 	Advantage  Number  `json:"advantage"`
 	Loss       *Number `json:"loss,omitempty"`
 	GradNorm   *Number `json:"grad_norm,omitempty"`
+	Metric     string  `json:"metric,omitempty"`
 }
 
 // TensorReport holds norms, in float64, and counts of values that are not finite.

@@ -52,7 +52,7 @@ func TestRefusedUpdateNamesTheSample(t *testing.T) {
 			cfg.MicrobatchTokens = row.tokens
 			tr := initialised(t, cfg)
 			update(t, tr, 1, samples(6, 40, 3), 1)
-			s := samples(9, 40, 4)
+			s := cut(samples(9, 40, 4), 17) // of one length, which makes one pass
 			s[5].Advantage = row.advantage
 			diverged, err := refused(t, tr, s, row.minibatches)
 			for _, want := range []string{"update of step 2: training diverged: loss ", row.want, " from sample 5 (p/5)"} {
@@ -78,6 +78,46 @@ func TestRefusedUpdateNamesTheSample(t *testing.T) {
 			}
 			if len(r.Tensors) != len(weights(t, tr)) {
 				t.Errorf("%d tensors in the report", len(r.Tensors))
+			}
+			update(t, tr, 2, samples(6, 40, 3), 1) // goes on as if nothing had been
+		})
+	}
+}
+
+// TestRefusedUpdateNamesTheMetric: a metric that is not finite refuses an update
+// whose loss and gradient are. Here it is the mismatch with the engine, of one token
+// that the engine has given no number.
+func TestRefusedUpdateNamesTheMetric(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		tokens, minibatches int
+		logprob             float64
+	}{
+		"infinite, fused":       {1 << 14, 1, math.Inf(-1)},
+		"infinite, in parts":    {32, 1, math.Inf(-1)},
+		"infinite, minibatches": {1 << 14, 3, math.Inf(-1)},
+		"NaN, fused":            {1 << 14, 1, math.NaN()},
+		"NaN, in parts":         {32, 1, math.NaN()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := tinyConfig()
+			cfg.MicrobatchTokens = row.tokens
+			tr := initialised(t, cfg)
+			update(t, tr, 1, samples(6, 40, 3), 1)
+			s := cut(samples(9, 40, 4), 17)
+			for p, in := range s[5].LossMask {
+				if in {
+					s[5].RolloutLogprobs[p] = float32(row.logprob)
+					break
+				}
+			}
+			diverged, err := refused(t, tr, s, row.minibatches)
+			const metric = "rollout_diff"
+			if want := "the metric " + metric + " is not finite from sample 5 (p/5)"; !strings.HasSuffix(err.Error(), want) {
+				t.Errorf("error %q, want %q at its end", err, want)
+			}
+			if r := diverged.Report; r.Metric != metric || math.IsNaN(float64(r.Loss)) || math.IsInf(float64(r.Loss), 0) {
+				t.Errorf("metric %q with loss %v, want %q with a finite loss", r.Metric, r.Loss, metric)
 			}
 			update(t, tr, 2, samples(6, 40, 3), 1) // goes on as if nothing had been
 		})

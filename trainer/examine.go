@@ -19,7 +19,7 @@ import (
 func (s *step) explain(ctx context.Context, micros []packing.Microbatch, m meter) *DivergedError {
 	report := Divergence{
 		Step: s.position.Step, Objective: s.objective.String(), LR: Number(s.lr), Counters: s.state.Counters(),
-		Loss: Number(m.metrics(0).Loss * float64(m.lossTokens)), GradNorm: Number(m.norm),
+		Loss: Number(m.metrics(0).Loss * float64(m.lossTokens)), GradNorm: Number(m.norm), Metric: m.notFinite(),
 	}
 	e := examiner{
 		state: s.state, trained: s.state.Tuning().Trained, report: &report,
@@ -71,7 +71,7 @@ func (e examiner) examine(ctx context.Context, micros []packing.Microbatch) erro
 			return err
 		}
 		s := p.Samples[0]
-		s.Loss, s.GradNorm = &p.Loss, &p.GradNorm
+		s.Loss, s.GradNorm, s.Metric = &p.Loss, &p.GradNorm, p.Metric
 		r.Samples = append(r.Samples, s)
 	}
 	return nil
@@ -93,7 +93,7 @@ func (e examiner) examineWeights() error {
 
 // worse ranks what is not finite before any number, and then the larger norm.
 func worse(a, b DivergedPass) bool {
-	bad := func(p DivergedPass) bool { return p.Tensor != "" || !finite(float64(p.Loss)) }
+	bad := func(p DivergedPass) bool { return p.Tensor != "" || p.Metric != "" }
 	if bad(a) != bad(b) {
 		return bad(a)
 	}
@@ -111,7 +111,7 @@ func (e examiner) examinePass(mb packing.Microbatch) (DivergedPass, []TensorRepo
 	if err := sums.addSums(out[0]); err != nil {
 		return DivergedPass{}, nil, err
 	}
-	p := DivergedPass{Rows: mb.Rows, Length: mb.Length, Loss: Number(sums.metrics(0).Loss)}
+	p := DivergedPass{Rows: mb.Rows, Length: mb.Length, Loss: Number(sums.metrics(0).Loss), Metric: sums.notFinite()}
 	for _, r := range mb.Members {
 		p.Samples = append(p.Samples, DivergedSample{
 			Index: r.Index, ProblemID: r.Sample.ProblemID, Rollout: r.Sample.Rollout,
@@ -167,6 +167,8 @@ func (r *Divergence) conclude() {
 		r.Cause = "the loss overflows before the gradient does" + r.culprit()
 	case r.Incomplete != "":
 		r.Cause = "the cause is unknown (" + r.Incomplete + ")"
+	case r.Metric != "":
+		r.Cause = "the metric " + r.Metric + " is not finite" + r.culprit()
 	case largest.Name == "" || float64(largest.GradientNorm) < math.Sqrt(math.MaxFloat32):
 		r.Cause = "all finite when computed again"
 	default:
@@ -177,7 +179,7 @@ func (r *Divergence) conclude() {
 // culprit names the first sample that is bad alone, if one is.
 func (r *Divergence) culprit() string {
 	for _, s := range r.Samples {
-		if !finite(float64(*s.Loss)) || !(float64(*s.GradNorm) < math.Sqrt(math.MaxFloat32)) {
+		if s.Metric != "" || !(float64(*s.GradNorm) < math.Sqrt(math.MaxFloat32)) {
 			return fmt.Sprintf(" from sample %d (%s/%d)", s.Index, s.ProblemID, s.Rollout)
 		}
 	}

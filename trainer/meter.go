@@ -2,7 +2,6 @@ package trainer
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/gomlx/gomlx/core/tensors"
 
@@ -56,11 +55,18 @@ func (m *meter) setNorm(x *tensors.Tensor) error {
 	return nil
 }
 
-// finite reports whether the loss and the norm are. The graph of the optimizer
-// makes no update otherwise.
-func (m *meter) finite() bool {
-	sum := m.sums[loss.Loss] + m.norm
-	return !math.IsNaN(sum) && !math.IsInf(sum, 0)
+// finite reports whether every measure and the norm are. The graph of an update
+// changes nothing otherwise.
+func (m *meter) finite() bool { return m.notFinite() == "" && finite(m.norm) }
+
+// notFinite names the first measure that is not finite, "" for none.
+func (m *meter) notFinite() string {
+	for i, v := range m.sums {
+		if !finite(v) {
+			return loss.Measure(i).String()
+		}
+	}
+	return ""
 }
 
 // add weighs another update by its loss tokens.

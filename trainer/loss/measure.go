@@ -19,7 +19,7 @@ const (
 	ClipDual                      // tokens of negative advantage held at DualClip
 	OldKL                         // sum of log pi_old - log pi
 	RefK1                         // sum of log pi - log pi_ref
-	RefK2                         // sum of its square by two
+	RefK2                         // sum of half its square
 	RefK3                         // sum of pi_ref/pi - log(pi_ref/pi) - 1
 	RolloutDiff                   // sum of |log pi_rollout - log pi_train|
 	RolloutK1                     // sum of log pi_rollout - log pi_train
@@ -32,6 +32,14 @@ const (
 	WeightMax                     // largest weight before its cap
 	NumMeasures
 )
+
+// String names the measure in reports.
+func (m Measure) String() string {
+	return [NumMeasures]string{
+		"loss", "penalty", "entropy", "clip_low", "clip_high", "clip_dual", "old_kl", "ref_k1", "ref_k2", "ref_k3",
+		"rollout_diff", "rollout_k1", "rollout_k3", "weight", "capped", "left_out", "untrained", "rollout_diff_max", "weight_max",
+	}[m]
+}
 
 // IsMax reports whether the measure of a minibatch is the largest of its
 // microbatches', not their sum.

@@ -54,7 +54,7 @@ func (b builder) build(p Program) func(*model.Scope, []*graph.Node) []*graph.Nod
 		case Update:
 			last := len(in) - 1
 			sums, grads := b.gradient(scope, in[:last], p.Objective)
-			watched := graph.Reshape(graph.SliceAxis(sums, 0, graph.AxisElem(int(loss.Loss))))
+			watched := graph.ReduceAllSum(graph.Sub(sums, sums)) // 0, or NaN where a measure is not finite
 			return []*graph.Node{sums, b.adamW(scope, in[last], watched, grads)}
 		case Add:
 			half := len(in) / 2
