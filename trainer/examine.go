@@ -167,7 +167,7 @@ func (r *Divergence) conclude() {
 		r.Cause = "the loss overflows before the gradient does" + r.culprit()
 	case r.Incomplete != "":
 		r.Cause = "the cause is unknown (" + r.Incomplete + ")"
-	case r.Metric != "":
+	case slices.ContainsFunc(r.Passes, func(p DivergedPass) bool { return p.Metric != "" }):
 		r.Cause = "the metric " + r.Metric + " is not finite" + r.culprit()
 	case largest.Name == "" || float64(largest.GradientNorm) < math.Sqrt(math.MaxFloat32):
 		r.Cause = "all finite when computed again"
