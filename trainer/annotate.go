@@ -12,9 +12,8 @@ import (
 	"temper/trainer/pass"
 )
 
-// withoutOverlong leaves out the trajectories that hit the limit of response
-// tokens, where the objective asks for it. They have had their part in the
-// advantages of their group.
+// withoutOverlong leaves out the trajectories that hit the limit of response tokens,
+// where the objective asks for it. They still count in the advantages of their group.
 func (s *step) withoutOverlong(rows []*packing.Row) []*packing.Row {
 	if s.objective != pass.Policy || s.loss.Overlong != config.OverlongMask {
 		return rows
@@ -74,9 +73,9 @@ func checkRollout(rows []*packing.Row) error {
 	return nil
 }
 
-// selectUncertain selects the fraction of the minibatch's loss tokens at which
-// the policy was least certain, at least one: those at or above a quantile of
-// the entropy (arXiv 2506.01939, section 5), equal ones in the order of the samples.
+// selectUncertain selects the fraction of the minibatch's loss tokens at which the
+// policy was least certain, those above a quantile of the entropy (arXiv 2506.01939,
+// section 5). It selects at least one token; ties go to the earlier sample.
 func selectUncertain(rows []*packing.Row, fraction float64) {
 	type token struct {
 		row *packing.Row

@@ -26,8 +26,8 @@ func (e *DivergedError) Error() string {
 // Unwrap returns ErrDiverged.
 func (e *DivergedError) Unwrap() error { return ErrDiverged }
 
-// Save stores the report as JSON under key, in the place of one from before, and
-// returns where it is for people to read.
+// Save stores the report as JSON under key, in place of an earlier one, and returns its
+// location for people to read.
 func (e *DivergedError) Save(ctx context.Context, store blob.Store, key string) (where string, err error) {
 	if _, err := blob.PutJSON(ctx, store, key, &e.Report, blob.Always); err != nil {
 		return "", fmt.Errorf("store the report of a diverged step: %w", err)
@@ -35,29 +35,29 @@ func (e *DivergedError) Save(ctx context.Context, store blob.Store, key string) 
 	return store.Locate(key), nil
 }
 
-// Divergence says what went into a refused update and where it stopped being
+// Divergence reports what went into a refused update, and where values stopped being
 // finite. It holds ids, counts and norms, and no text of any sample.
 type Divergence struct {
 	Step      int                 `json:"step"` // position in the schedule
 	Objective string              `json:"objective"`
 	LR        Number              `json:"lr"`
 	Counters  checkpoint.Counters `json:"counters"` // before the refused update
-	// Loss and GradNorm as the refused update had them. A gradient may be finite in
-	// every value while its norm overflows float32.
+	// Loss and GradNorm of the refused update. A gradient may be finite in every value
+	// while its norm overflows float32.
 	Loss     Number `json:"loss"`
 	GradNorm Number `json:"grad_norm"`
 	// Metric is the first measure that is not finite; the loss is one of them.
 	Metric string `json:"metric,omitempty"`
 	// Cause in words.
 	Cause string `json:"cause"`
-	// Tensor is the first with a value that is not finite: a weight in the order of
-	// the network, else a gradient in the order of the backward pass, head first.
+	// Tensor is the first one with a value that is not finite. Weights come first, in the
+	// order of the network, then gradients, in the order of the backward pass.
 	Tensor string `json:"tensor,omitempty"`
-	// Passes over the microbatches, made again for this report.
+	// Passes over the microbatches, repeated for this report.
 	Passes []DivergedPass `json:"passes"`
-	// Samples of the worst pass, each alone.
+	// Samples of the worst pass, each in a pass of its own.
 	Samples []DivergedSample `json:"samples,omitempty"`
-	// Tensors with the gradient of the worst pass, in the order of the network.
+	// Tensors, in the order of the network, with their gradients in the worst pass.
 	Tensors []TensorReport `json:"tensors"`
 	// Incomplete says why parts of the report are missing.
 	Incomplete string `json:"incomplete,omitempty"`
@@ -88,7 +88,8 @@ type DivergedSample struct {
 	Metric     string  `json:"metric,omitempty"`
 }
 
-// TensorReport holds norms, in float64, and counts of values that are not finite.
+// TensorReport holds norms, computed in float64, and counts of values that are not
+// finite.
 type TensorReport struct {
 	Name              string `json:"name"`
 	Frozen            bool   `json:"frozen,omitempty"`

@@ -1,11 +1,16 @@
-// Package trainer owns the policy being trained: its weights, AdamW's moments
-// and the counters on which the next update depends, all on one device. It
-// turns batches into updates; it neither samples nor scores, and it decides
-// nothing about when to save or publish.
+// Package trainer turns batches into updates of a policy. It neither samples nor
+// scores rollouts, and it does not decide when to save or publish. A Trainer puts
+// together the packages below it, each of which has one job:
 //
-// Invariant: a call either applies all of its updates or none. On the CPU
-// backend the state after it is a pure function, bit for bit, of the state
-// before it, the configuration and the arguments.
+//	packing    which tokens meet in which device pass
+//	feed       the inputs of a pass, as tensors
+//	optimizer  AdamW, what it trains, and its learning rate
+//	state      weights, moments, counters; their copies on the host
+//	pass       the graphs: built, compiled, called side by side or over a mesh
 //
-// Axes in comments: B rows of a microbatch, T tokens of a row.
+// What is left here is the step: one call of SFTStep or Update.
+//
+// Invariant: a call applies either all of its updates or none. On the CPU backend the
+// state after it is a pure function, bit for bit, of the state before it, the
+// configuration and the arguments.
 package trainer

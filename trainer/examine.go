@@ -91,7 +91,7 @@ func (e examiner) examineWeights() error {
 	return nil
 }
 
-// worse ranks what is not finite before any number, and then the larger norm.
+// worse ranks a pass that is not finite above all others, and then by the norm.
 func worse(a, b DivergedPass) bool {
 	bad := func(p DivergedPass) bool { return p.Tensor != "" || p.Metric != "" }
 	if bad(a) != bad(b) {
@@ -136,7 +136,7 @@ func (e examiner) examinePass(mb packing.Microbatch) (DivergedPass, []TensorRepo
 	return p, reports, nil
 }
 
-// setGradients replaces the measures of the gradient.
+// setGradients replaces the gradients in the reports of the tensors.
 func (r *Divergence) setGradients(reports []TensorReport) {
 	for _, from := range reports {
 		at := slices.IndexFunc(r.Tensors, func(to TensorReport) bool { return to.Name == from.Name })
@@ -144,7 +144,7 @@ func (r *Divergence) setGradients(reports []TensorReport) {
 	}
 }
 
-// conclude names the first tensor that is not finite.
+// conclude fills in the tensor and the cause.
 func (r *Divergence) conclude() {
 	largest := TensorReport{}
 	for _, x := range r.Tensors {
@@ -176,7 +176,7 @@ func (r *Divergence) conclude() {
 	}
 }
 
-// culprit names the first sample that is bad alone, if one is.
+// culprit names the first sample that diverges in a pass of its own; "" for none.
 func (r *Divergence) culprit() string {
 	for _, s := range r.Samples {
 		if s.Metric != "" || !(float64(*s.GradNorm) < math.Sqrt(math.MaxFloat32)) {

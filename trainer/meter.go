@@ -69,8 +69,8 @@ func (m *meter) notFinite() string {
 	return ""
 }
 
-// add weighs another update by its loss tokens.
-func (m *meter) add(o meter) {
+// addUpdate adds another update, weighted by its loss tokens.
+func (m *meter) addUpdate(o meter) {
 	n := float64(o.lossTokens)
 	o.sums[loss.Loss] *= n // these two are means already
 	o.sums[loss.Penalty] *= n

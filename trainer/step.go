@@ -29,8 +29,8 @@ type step struct {
 	lr        float64 // at the position
 }
 
-// run makes one update for each part that deal makes of the samples.
-func (s *step) run(ctx context.Context, samples []rl.Sample, deal func([]*packing.Row) [][]*packing.Row) (rl.TrainMetrics, error) {
+// apply makes one update for each part that deal makes of the samples.
+func (s *step) apply(ctx context.Context, samples []rl.Sample, deal func([]*packing.Row) [][]*packing.Row) (rl.TrainMetrics, error) {
 	if !s.state.Ready() {
 		return rl.TrainMetrics{}, ErrNoState
 	}
@@ -78,7 +78,7 @@ func (s *step) updateAll(ctx context.Context, parts [][]*packing.Row) (rl.TrainM
 			}
 			return rl.TrainMetrics{}, err
 		}
-		total.add(m)
+		total.addUpdate(m)
 	}
 	s.state.SetSchedule(s.position.Step)
 	return total.metrics(s.lr), nil

@@ -130,7 +130,7 @@ func (t *Trainer) SFTStep(ctx context.Context, samples []rl.Sample, o config.Opt
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	whole := func(rows []*packing.Row) [][]*packing.Row { return [][]*packing.Row{rows} }
-	metrics, err := t.newStep(pass.Supervised, o, p).run(ctx, samples, whole)
+	metrics, err := t.newStep(pass.Supervised, o, p).apply(ctx, samples, whole)
 	if err != nil {
 		return rl.TrainMetrics{}, fmt.Errorf("sft step %d: %w", p.Step, err)
 	}
@@ -155,7 +155,7 @@ func (t *Trainer) Update(ctx context.Context, batch rl.Batch, o UpdateOptions) (
 	deal := func(rows []*packing.Row) [][]*packing.Row {
 		return packing.Minibatches(rows, o.NumMinibatches, t.cfg.Seed, batch.Step)
 	}
-	metrics, err := t.newStep(pass.Policy, o.Optimizer, o.Position).run(ctx, batch.Samples, deal)
+	metrics, err := t.newStep(pass.Policy, o.Optimizer, o.Position).apply(ctx, batch.Samples, deal)
 	if err != nil {
 		return rl.TrainMetrics{}, fmt.Errorf("update of step %d: %w", batch.Step, err)
 	}

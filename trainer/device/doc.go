@@ -1,5 +1,6 @@
 // Package device opens the accelerator that a graph runs on, by a name given at
-// run time, and says how a Qwen3 is spread over several devices of one host.
+// run time, and decides how the tensors of a Qwen3 are sharded over several devices
+// of one host.
 //
 //	go                         the pure Go backend: every build has it
 //	xla:cuda xla:rocm xla:cpu  XLA, through a PJRT plugin found by its name

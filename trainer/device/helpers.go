@@ -7,17 +7,18 @@ import (
 	"github.com/gomlx/compute"
 )
 
-// Threads says whether the device of a backend is the processor and calls from
+// Threads reports whether the device of a backend is the CPU, so that calls from
 // several goroutines run side by side on its cores.
 func Threads(name string) bool {
 	family, _, _ := strings.Cut(name, ":")
 	return family == familyGo || family == ""
 }
 
-// InOrder is the name of a backend that makes the operations of a call one after
-// the other, in the order in which the graph was built: what a pass needs for its
-// gradients, and no longer, is then in memory, the same at every call, and nearer
-// to the processor. Other families, and names with options, are as they are.
+// InOrder adds options to the name of the Go backend: it then runs the operations of
+// a call one after another, in the order in which the graph was built. Memory holds
+// what the gradients of a pass still need, the same amount at every call, and the
+// caches of the CPU are used better. Names of other families, and names that have
+// options already, are returned unchanged.
 func InOrder(name string) string {
 	if name == "" || name == familyGo {
 		return familyGo + ":ops_sequential,creation_order"
@@ -25,9 +26,8 @@ func InOrder(name string) string {
 	return name
 }
 
-// Helpers are the threads over which a backend of the Go family spreads the parts
-// of one operation. The zero value is that of other backends, which have none
-// that can be steered.
+// Helpers are the threads over which a backend of the Go family distributes the parts
+// of one operation. The zero value belongs to other backends, and does nothing.
 type Helpers struct {
 	set func(parallelism int)
 	all int // the parallelism with which the backend was opened
@@ -35,10 +35,10 @@ type Helpers struct {
 
 // HelpersOf returns the helpers of a backend.
 //
-// The backend takes their number as an option, once and for all, and prints a line
-// on standard output for it. Its type has them as an exported field with exported
-// methods, but lives in an internal package, hence the reflection. Where a later
-// version has something else there, the backend has no helpers to steer.
+// The option of the backend for their number is fixed when it is opened, and prints a
+// line on standard output. The threads are an exported field with exported methods,
+// of a type in an internal package, so reflection is the only way to them. If a later
+// version changes the field, the result is the zero value.
 func HelpersOf(b compute.Backend) Helpers {
 	v := reflect.ValueOf(b)
 	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct {
@@ -58,16 +58,16 @@ func HelpersOf(b compute.Backend) Helpers {
 	return Helpers{set: p.SetMaxParallelism, all: p.MaxParallelism()}
 }
 
-// Rest keeps each call on the goroutine that makes it. Several calls at the same
-// time are faster so: each has a core, and none hands its parts around. What they
-// compute is the same, to the bit. No call may be under way.
+// Rest keeps each call on the goroutine that makes it. Several calls at the same time
+// run faster that way, since each has a core of its own and none distributes its
+// parts. The results have the same bits. No call may be running.
 func (h Helpers) Rest() {
 	if h.set != nil {
 		h.set(0)
 	}
 }
 
-// Work lets calls spread over helpers again. No call may be under way.
+// Work lets calls use the helpers again. No call may be running.
 func (h Helpers) Work() {
 	if h.set != nil {
 		h.set(h.all)

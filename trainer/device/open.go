@@ -40,19 +40,19 @@ func Open(name string) (compute.Backend, error) {
 	if name == "" {
 		name = DefaultName
 	}
-	backend, err := open(name)
+	backend, err := openFamily(name)
 	if err != nil {
 		return nil, fmt.Errorf("backend %q: %w", name, err)
 	}
 	return backend, nil
 }
 
-// open chooses by family.
-func open(name string) (compute.Backend, error) {
+// openFamily opens a backend of the family in the name.
+func openFamily(name string) (compute.Backend, error) {
 	family, rest, colon := strings.Cut(name, ":")
 	switch family {
 	case familyGo:
-		return start(name)
+		return startBackend(name)
 	case familyXLA, familyONNX:
 		library, options, _ := strings.Cut(rest, ",")
 		if library == "" {
@@ -68,7 +68,7 @@ func open(name string) (compute.Backend, error) {
 		if options != "" {
 			path += "," + options
 		}
-		return start(family + ":" + path)
+		return startBackend(family + ":" + path)
 	}
 	if colon {
 		return nil, fmt.Errorf("%w family %q: want go, xla or onnx", ErrName, family)
@@ -76,7 +76,7 @@ func open(name string) (compute.Backend, error) {
 	return nil, fmt.Errorf("%w: want go, %s or %s", ErrName, forms(familyXLA), forms(familyONNX))
 }
 
-// forms says how a name of the family looks.
+// forms lists the forms of a family's names.
 func forms(family string) string {
 	if family == familyONNX {
 		return "onnx:/path/of/libonnxruntime.so"
@@ -95,18 +95,8 @@ func compiled(family string) bool {
 	return family == familyGo
 }
 
-// Families lists the families of backends that this binary was built with.
-func Families() []string {
-	var out []string
-	for _, f := range []string{familyGo, familyXLA, familyONNX} {
-		if compiled(f) {
-			out = append(out, f)
-		}
-	}
-	return out
-}
-
-// libraryPath finds the shared library: an absolute path, or for XLA a plugin's name.
+// libraryPath finds the shared library, given an absolute path or, for XLA, the name of
+// a plugin.
 func libraryPath(family, library string) (string, error) {
 	if !filepath.IsAbs(library) {
 		if family == familyONNX || strings.ContainsRune(library, filepath.Separator) {
@@ -124,10 +114,10 @@ func libraryPath(family, library string) (string, error) {
 	return library, nil
 }
 
-// start makes the backend and checks that it drives something. The constructors
-// panic on a library that is not one of theirs, and return typed nil pointers
-// beside their errors.
-func start(config string) (backend compute.Backend, err error) {
+// startBackend starts the backend and checks that it drives a device. The constructors panic
+// on a library that is not one of theirs, and return typed nil pointers beside their
+// errors.
+func startBackend(config string) (backend compute.Backend, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			backend, err = nil, fmt.Errorf("start: %v", p)
@@ -147,7 +137,7 @@ func start(config string) (backend compute.Backend, err error) {
 	return backend, nil
 }
 
-// firstLine is an error without the stack that some libraries print with it.
+// firstLine is the text of an error without the stack that some libraries append.
 func firstLine(err error) string {
 	line, _, _ := strings.Cut(err.Error(), "\n")
 	return line

@@ -11,12 +11,11 @@ import (
 	"strings"
 )
 
-// PluginPathEnv names the folders, separated by colons, in which plugins are
-// looked for instead of the usual ones. go-xla and JAX read the same variable.
+// PluginPathEnv names the folders, separated by colons, that are searched for plugins
+// instead of the usual ones. go-xla and JAX read the same variable.
 const PluginPathEnv = "PJRT_PLUGIN_LIBRARY_PATH"
 
-// Plugin is a PJRT plugin on this machine. That it is there does not mean that
-// its device is.
+// Plugin is a PJRT plugin on this machine. The device that it drives may be absent.
 type Plugin struct {
 	Name string // what follows "xla:"
 	Path string // absolute
@@ -25,8 +24,8 @@ type Plugin struct {
 // pluginFile matches the file names under which PJRT plugins are installed.
 var pluginFile = regexp.MustCompile(`^(?:pjrt_c_api_(.+)_plugin|pjrt[-_]plugin[-_](.+))\.so$`)
 
-// Plugins lists the PJRT plugins in the search path, by name. Of several with
-// one name the first in the path counts. It works in builds without XLA too.
+// Plugins lists the PJRT plugins in the search path, sorted by name. The first one in
+// the path wins where several have the same name. Builds without XLA have it too.
 func Plugins() []Plugin {
 	found := map[string]string{}
 	for _, dir := range pluginDirs() {
@@ -78,7 +77,7 @@ func findPlugin(name string) (string, error) {
 		ErrNoPlugin, name, strings.Join(listed, ", "), strings.Join(pluginDirs(), ":"), PluginPathEnv)
 }
 
-// pluginDirs is the search path, as go-xla has it.
+// pluginDirs is the search path of go-xla.
 func pluginDirs() []string {
 	if path, ok := os.LookupEnv(PluginPathEnv); ok {
 		return slices.DeleteFunc(filepath.SplitList(path), func(d string) bool { return d == "" })

@@ -20,12 +20,12 @@ const (
 	AxisModel = "model"
 )
 
-// Mesh arranges the devices of one host. Rows of a batch are dealt over the data
+// Mesh arranges the devices of one host. The rows of a batch are divided over the data
 // axis; heads, feed-forward columns and the vocabulary over the model axis
-// (Megatron-LM, arXiv 1909.08053, section 3). With FSDP the other dimension of
-// each matrix is dealt over the data axis as well, so that a weight, its
-// gradient and its moments are stored once and not once for each data replica
-// (ZeRO stage 3, arXiv 1910.02054, section 5).
+// (Megatron-LM, arXiv 1909.08053, section 3). With FSDP the other dimension of each
+// matrix is divided over the data axis as well, so that a weight, its gradient and its
+// moments are stored once, and not once for each data replica (ZeRO stage 3, arXiv
+// 1910.02054, section 5).
 type Mesh struct {
 	Data, Model int
 	FSDP        bool
@@ -37,8 +37,8 @@ func (m Mesh) NumDevices() int { return m.Data * m.Model }
 // Several reports whether the mesh has more than one device. The zero mesh is one.
 func (m Mesh) Several() bool { return m.Data > 1 || m.Model > 1 }
 
-// ParseMesh reads "data=4,model=2"; an axis that is not named has one device. With
-// several devices on the data axis the mesh is FSDP. "" is the zero mesh.
+// ParseMesh reads "data=4,model=2". An axis that is not named has one device. A mesh
+// with several devices on the data axis is FSDP. "" is the zero mesh.
 func ParseMesh(s string) (Mesh, error) {
 	if s == "" {
 		return Mesh{}, nil
@@ -87,7 +87,7 @@ func (m Mesh) Device() (*distributed.DeviceMesh, error) {
 	return distributed.NewDeviceMesh([]int{m.Data, m.Model}, []string{AxisData, AxisModel})
 }
 
-// Sharding says how one tensor is dealt over a mesh.
+// Sharding says how one tensor is divided over a mesh.
 type Sharding struct {
 	Name string
 	// Axes names the mesh axis of each tensor axis; "" keeps it whole.
@@ -114,8 +114,8 @@ func (s Sharding) Spec(mesh *distributed.DeviceMesh) (*distributed.ShardingSpec,
 }
 
 // Shardings returns the sharding of each weight, in the order of cfg.Tensors.
-// Gradients and moments are dealt as their weights are. Every dimension that a
-// mesh axis does not divide is reported at once.
+// Gradients and moments are sharded as their weights are. The error names every
+// dimension that is not a multiple of its mesh axis.
 func Shardings(cfg qwen3.Config, m Mesh) ([]Sharding, error) {
 	if err := m.check(cfg); err != nil {
 		return nil, err
@@ -147,9 +147,9 @@ func (m Mesh) sharding(t qwen3.TensorSpec) Sharding {
 	return s
 }
 
-// Place tells the variables of a store how they are dealt, before a graph that
-// uses them is built. path maps the name of a weight to its variable: weights
-// and each moment are placed by one call each. A missing variable is an error.
+// Place sets the shardings of a store's variables. It comes before the first graph
+// that uses them. path maps the name of a weight to its variable, so weights, first
+// moments and second moments take one call each. A missing variable is an error.
 func Place(store *model.Store, shardings []Sharding, m Mesh, path func(name string) string) error {
 	mesh, err := m.Device()
 	if err != nil {
@@ -179,8 +179,8 @@ func BatchSharding(m Mesh, rows, length int) (Sharding, error) {
 	return Sharding{Name: "batch", Axes: []string{AxisData, ""}, Shape: []int{rows, length}, Shard: []int{rows / m.Data, length}}, nil
 }
 
-// RowSharding is the sharding of an input with a row of the batch along the axis
-// before the last: [B, T], or [3, B, T] of packed rows.
+// RowSharding is the sharding of an input whose axis before the last is that of the
+// rows: [B, T], or [3, B, T] of packed rows.
 func RowSharding(m Mesh, dims []int) (Sharding, error) {
 	n := len(dims)
 	s, err := BatchSharding(m, dims[n-2], dims[n-1])
@@ -191,12 +191,12 @@ func RowSharding(m Mesh, dims []int) (Sharding, error) {
 	return Sharding{Name: s.Name, Axes: append(whole.Axes, s.Axes...), Shape: dims, Shard: append(whole.Shard, s.Shard...)}, nil
 }
 
-// Whole is the sharding of what every device has all of.
+// Whole is the sharding of an input that every device holds completely.
 func Whole(dims []int) Sharding {
 	return Sharding{Name: "whole", Axes: make([]string, len(dims)), Shape: dims, Shard: slices.Clone(dims)}
 }
 
-// check reports everything about the model that the mesh does not divide.
+// check reports every dimension of the model that is not a multiple of its mesh axis.
 func (m Mesh) check(cfg qwen3.Config) error {
 	if err := cfg.Validate(); err != nil {
 		return fmt.Errorf("model: %w", err)
@@ -205,9 +205,9 @@ func (m Mesh) check(cfg qwen3.Config) error {
 		return fmt.Errorf("mesh: data %d, model %d: want at least 1 of each", m.Data, m.Model)
 	}
 	var errs []error
-	divides := func(key string, value int, axis string, by int) {
-		if value%by != 0 {
-			errs = append(errs, fmt.Errorf("%s: %d is not a multiple of the %s axis %d", key, value, axis, by))
+	divides := func(key string, value int, axis string, size int) {
+		if value%size != 0 {
+			errs = append(errs, fmt.Errorf("%s: %d is not a multiple of the %s axis %d", key, value, axis, size))
 		}
 	}
 	divides("num_key_value_heads", cfg.NumKeyValueHeads, AxisModel, m.Model)
@@ -220,8 +220,8 @@ func (m Mesh) check(cfg qwen3.Config) error {
 	return errors.Join(errs...)
 }
 
-// intoResidual reports whether a weight projects back into the residual stream,
-// so that the axis to split is its input.
+// intoResidual reports whether a weight projects back into the residual stream. The
+// model axis then divides its input instead of its output.
 func intoResidual(name string) bool {
 	return strings.HasSuffix(name, ".self_attn.o_proj.weight") || strings.HasSuffix(name, ".mlp.down_proj.weight")
 }

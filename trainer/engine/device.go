@@ -10,6 +10,7 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 
 	"temper/trainer/qwen3"
+	"temper/trainer/tensor"
 )
 
 // device is the model on one backend: weights, caches, the step graph. It
@@ -56,9 +57,10 @@ func stepGraph(scope *model.Scope, cfg qwen3.Config, in []*graph.Node) []*graph.
 	return append([]*graph.Node{tokens, logprobs}, caches...)
 }
 
-// load replaces the weights. The caches of the old ones are worthless after it.
-func (d *device) load(weights []qwen3.Tensor) error {
-	return guard(func() error { return qwen3.ImportDecode(d.store, d.cfg, qwen3.ByName(weights)) })
+// load replaces the weights. What the caches hold was made with the old ones and is
+// of no use afterwards.
+func (d *device) load(weights []tensor.Named) error {
+	return guard(func() error { return qwen3.ImportDecode(d.store, d.cfg, tensor.ByName(weights)) })
 }
 
 // reset replaces the caches by empty ones.
@@ -72,9 +74,9 @@ func (d *device) reset() {
 	}
 }
 
-// run executes a step and fills the step's outputs. After an error the caches
-// are lost: call reset.
-func (d *device) run(s *step) error {
+// execute makes the device pass of a step and fills the step's outputs. After an
+// error the caches are lost: call reset.
+func (d *device) execute(s *step) error {
 	return guard(func() error {
 		n, c := len(s.uniform), len(s.queries)/d.rows
 		args := []any{

@@ -6,6 +6,6 @@
 // policies only through Config.LoadWeights.
 //
 // Invariant: tokens and log-probabilities of a request depend on the weights
-// and the request alone, bit for bit. Neither the other requests of a step, nor
-// the row, nor an eviction in between can be seen. DESIGN.md says how.
+// and the request alone, bit for bit. The other requests of a step, the row of the
+// request and an eviction in between leave no trace. DESIGN.md explains how.
 package engine

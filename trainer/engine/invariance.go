@@ -8,23 +8,23 @@ import (
 	"temper/trainer/qwen3"
 )
 
-// maxRows is the number of tokens in the largest step: enough for the CPU
-// kernels to run at full speed, and few enough that all of a small model's
-// products stay with the kernel for small matrices, which rounds every row alike.
+// maxRows is the number of tokens in the largest step. With so many the CPU kernels
+// run at full speed, and all products of a small model still use the kernel for
+// small matrices, which rounds every row alike.
 const maxRows = 64
 
-// maxChunk bounds the tokens that one sequence brings to a step.
+// maxChunk bounds the tokens of one sequence in a step.
 const maxChunk = 16
 
-// probeTokens is the length of the sequence that the shapes are compared on:
+// probeTokens is the length of the sequence on which the shapes are compared. It is
 // more than a chunk, and more than a vector of the attention kernel.
 const probeTokens = 18
 
 // invariantShapes returns the step shapes whose results are bit-identical to
-// those of the largest shape, whatever row a sequence sits in and whatever runs
-// beside it. Which kernels a backend picks for which size is its own business,
-// so the claim is tested on the device at hand at every start: a sequence is run
-// alone through the largest shape, then in a crowd through each shape.
+// those of the largest shape, whatever row a sequence is in and whatever runs beside
+// it. A backend is free to choose a kernel by size, so the claim is tested on the
+// device itself at every start: a sequence runs alone through the largest shape, and
+// then among others through each shape.
 func invariantShapes(d *device) ([]shape, error) {
 	weights, err := probeWeights(d.cfg)
 	if err != nil {
@@ -55,15 +55,16 @@ func invariantShapes(d *device) ([]shape, error) {
 	return shapes, nil
 }
 
-// probeWeights are start weights of the model, large enough that every bit counts.
+// probeWeights are start weights of the model, large enough that a difference in any
+// sum reaches the result.
 func probeWeights(cfg qwen3.Config) ([]qwen3.Tensor, error) {
 	cfg.InitializerRange = max(cfg.InitializerRange, 0.1)
 	return qwen3.InitialTensors(cfg, 1)
 }
 
-// probe runs a fixed sequence through steps of one shape and returns the bits of
-// what each of its tokens yields. With a crowd, all other rows of the step are
-// busy with other sequences.
+// probe runs a fixed sequence through steps of one shape, and returns for each of its
+// tokens the bits of what was sampled. With a crowd, all other tokens of a step belong
+// to other sequences.
 func probe(d *device, s shape, row int, crowd bool) ([]uint64, error) {
 	d.reset()
 	tokens := make([]int32, probeTokens)
@@ -80,7 +81,7 @@ func probe(d *device, s shape, row int, crowd bool) ([]uint64, error) {
 		}
 		feeds = append(feeds, feed{row: row, tokens: tokens[at : at+n], position: at, uniform: 0.5, scale: 1})
 		st.fill(feeds, d.rows, d.length)
-		if err := d.run(st); err != nil {
+		if err := d.execute(st); err != nil {
 			return nil, fmt.Errorf("step of %d tokens: %w", s.n, err)
 		}
 		for i := feeds[len(feeds)-1].last - n + 1; n > 0; i, n, at = i+1, n-1, at+1 {

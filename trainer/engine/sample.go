@@ -12,19 +12,19 @@ import (
 type sampling struct {
 	uniform *graph.Node // [N], the draw in [0, 1)
 	scale   *graph.Node // [N], 1 / temperature
-	greedy  *graph.Node // [N], above 0 takes the most likely token instead
+	greedy  *graph.Node // [N]; a value above 0 selects the most likely token instead
 }
 
 // sample selects one token per row of logits [N, V] by inverting the cumulative
 // distribution of softmax(scale * logits) at the draw, and returns it with its
 // log-probability under that same distribution: int32 [N], float32 [N]. Columns
-// from vocab on are padding far below the others.
+// from vocab on are padding with logits far below the others.
 //
-// The log-probability is made by the operations of loss.Logprobs, and over as
-// many columns, so that the trainer finds its bits again.
+// The log-probability comes from the operations of loss.Logprobs, over the same
+// number of columns, so that the trainer computes the same bits.
 //
-// The draw has 24 bits and stays below 1, so draw*total rounds below the last
-// cumulative value: the selected token always has a probability above 0.
+// The draw has 24 bits and stays below 1, so draw*total rounds to less than the last
+// cumulative value. The selected token therefore has a probability above 0.
 func sample(logits *graph.Node, vocab int, by sampling) (tokens, logprobs *graph.Node) {
 	g, rows := logits.Graph(), logits.Shape().Dimensions[0]
 	column := func(n *graph.Node) *graph.Node { return graph.Reshape(n, rows, 1) }

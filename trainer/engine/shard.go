@@ -9,7 +9,7 @@ import (
 
 	"temper/internal/policy"
 	"temper/internal/rl"
-	"temper/trainer/qwen3"
+	"temper/trainer/tensor"
 )
 
 // job is a request in a shard. It carries the context of its caller because the
@@ -33,12 +33,12 @@ type answer struct {
 
 // swap asks a shard to change its weights once its jobs have finished.
 type swap struct {
-	weights []qwen3.Tensor
+	weights []tensor.Named
 	version int64
 	done    chan error // holds one
 }
 
-// counters are what a shard tells about itself.
+// counters are the figures of a shard for Stats.
 type counters struct {
 	generated, prefilled, steps, evictions, rows atomic.Int64
 	active, idle, queued                         atomic.Int64
@@ -53,7 +53,7 @@ type shard struct {
 	version int64
 	waiting []*job
 	swap    *swap
-	turn    int // which slot is served first when there are more jobs than rows in a step
+	first   int // the slot that is served first, where there are more jobs than rows in a step
 
 	jobs     chan *job
 	releases chan string
@@ -62,7 +62,7 @@ type shard struct {
 	stats    *counters
 }
 
-// newShard prepares a shard; run must be called to make it work.
+// newShard prepares a shard, which works while serve runs.
 func newShard(dev *device, shapes []shape, queue int) *shard {
 	return &shard{
 		dev: dev, shapes: shapes, steps: map[shape]*step{}, slots: newSlots(dev.rows - 1), version: -1,
@@ -71,23 +71,23 @@ func newShard(dev *device, shapes []shape, queue int) *shard {
 	}
 }
 
-// run serves until quit is closed.
-func (s *shard) run() {
+// serve answers requests until quit is closed.
+func (s *shard) serve() {
 	for {
 		if !s.receive() {
-			s.fail(errClosed)
+			s.endAll(errClosed)
 			return
 		}
 		s.dropCancelled()
 		s.admit()
 		s.swapWeights()
 		s.step()
-		s.publish()
+		s.publishStats()
 	}
 }
 
-// receive takes everything that is waiting in the channels; with nothing to do
-// it blocks for the first. It returns false when the shard must end.
+// receive takes everything that is waiting in the channels. A shard with nothing to
+// do blocks until something arrives. The result is false when the shard must end.
 func (s *shard) receive() bool {
 	active, _ := s.slots.count()
 	idle := active == 0 && len(s.waiting) == 0 && s.swap == nil
@@ -139,23 +139,23 @@ func (s *shard) dropCancelled() {
 		if j.ctx.Err() == nil {
 			return false
 		}
-		s.end(j, answer{err: j.ctx.Err()})
+		s.answerJob(j, answer{err: j.ctx.Err()})
 		return true
 	})
 }
 
-// admit gives rows to waiting jobs in their order; a job whose session has a row
-// need not wait for others. With a swap pending nothing is admitted.
+// admit gives rows to waiting jobs in their order. A job whose session has a row
+// does not wait for the jobs before it. While a swap is pending no job is admitted.
 func (s *shard) admit() {
 	if s.swap != nil {
 		return
 	}
 	s.waiting = slices.DeleteFunc(s.waiting, func(j *job) bool {
 		if s.version < 0 || (j.req.Version >= 0 && j.req.Version != s.version) {
-			s.end(j, answer{err: fmt.Errorf("version %d requested, %d served: %w", j.req.Version, s.version, policy.ErrStaleVersion)})
+			s.answerJob(j, answer{err: fmt.Errorf("version %d requested, %d served: %w", j.req.Version, s.version, policy.ErrStaleVersion)})
 			return true
 		}
-		return s.slots.take(j) != nil
+		return s.slots.assignRow(j) != nil
 	})
 }
 
@@ -184,10 +184,10 @@ func (s *shard) step() {
 	for _, f := range feeds {
 		tokens, longest = tokens+len(f.tokens), max(longest, len(f.tokens))
 	}
-	st := s.buffers(pick(s.shapes, tokens, longest))
+	st := s.buffers(smallestShape(s.shapes, tokens, longest))
 	st.fill(feeds, s.dev.rows, s.dev.length)
-	if err := s.dev.run(st); err != nil {
-		s.reopen(err)
+	if err := s.dev.execute(st); err != nil {
+		s.startOver(err)
 		return
 	}
 	s.stats.steps.Add(1)
@@ -200,31 +200,31 @@ func (s *shard) step() {
 		}
 		s.stats.prefilled.Add(int64(len(feeds[i].tokens) - 1))
 		s.stats.generated.Add(1)
-		s.sampled(sl, st.sampled[feeds[i].last], st.logprobs[feeds[i].last])
+		s.appendSampled(sl, st.sampled[feeds[i].last], st.logprobs[feeds[i].last])
 	}
 }
 
-// plan chooses what the next step feeds: one token of each job, in turn if there
-// are more jobs than rows, then as many more of the contexts as fit.
+// plan chooses what the next step feeds: one token of each job, then as many more of
+// the contexts as fit. Where there are more jobs than rows in a step, jobs take turns.
 func (s *shard) plan() (feeds []feed, fed []*slot) {
 	largest := s.shapes[len(s.shapes)-1]
-	room := largest.n
+	free := largest.n
 	for i := range s.slots.all {
-		sl := s.slots.all[(s.turn+i)%len(s.slots.all)]
+		sl := s.slots.all[(s.first+i)%len(s.slots.all)]
 		if sl.job == nil {
 			continue
 		}
-		if room == 0 {
-			s.turn = (s.turn + i) % len(s.slots.all)
+		if free == 0 {
+			s.first = (s.first + i) % len(s.slots.all)
 			break
 		}
-		room--
+		free--
 		fed = append(fed, sl)
 	}
 	for _, sl := range fed {
 		j, at := sl.job, len(sl.cached)
-		n := min(len(j.context)-at, largest.chunk, room+1)
-		room -= n - 1
+		n := min(len(j.context)-at, largest.chunk, free+1)
+		free -= n - 1
 		feeds = append(feeds, feed{
 			row: sl.row, tokens: j.context[at : at+n], position: at,
 			uniform: rl.Uniform(j.req.Seed, len(j.context)), scale: j.scale, greedy: j.greedy,
@@ -243,8 +243,8 @@ func (s *shard) buffers(sh shape) *step {
 	return st
 }
 
-// sampled appends a token to the job of a slot and ends the job if it must.
-func (s *shard) sampled(sl *slot, token int32, logprob float32) {
+// appendSampled appends a token to the job of a slot, and ends a job that is complete.
+func (s *shard) appendSampled(sl *slot, token int32, logprob float32) {
 	j := sl.job
 	j.context, j.logprobs = append(j.context, token), append(j.logprobs, logprob)
 	gen := policy.Generation{Tokens: j.context[len(j.req.Tokens):], Logprobs: j.logprobs, Version: s.version}
@@ -261,19 +261,19 @@ func (s *shard) sampled(sl *slot, token int32, logprob float32) {
 
 // finish ends the job of a slot.
 func (s *shard) finish(sl *slot, a answer) {
-	s.end(sl.job, a)
+	s.answerJob(sl.job, a)
 	s.slots.finish(sl)
 }
 
-// end answers a job.
-func (s *shard) end(j *job, a answer) {
+// answerJob ends a job.
+func (s *shard) answerJob(j *job, a answer) {
 	s.stats.queued.Add(-1)
 	j.done <- a
 }
 
-// reopen fails the running jobs after an error of the device and starts over
-// with empty caches.
-func (s *shard) reopen(err error) {
+// startOver fails the running jobs after an error of the device and empties the
+// caches.
+func (s *shard) startOver(err error) {
 	for _, sl := range s.slots.all {
 		if sl.job != nil {
 			s.finish(sl, answer{err: err})
@@ -283,8 +283,8 @@ func (s *shard) reopen(err error) {
 	s.dev.reset()
 }
 
-// fail ends everything with err.
-func (s *shard) fail(err error) {
+// endAll answers every job and a pending swap with err.
+func (s *shard) endAll(err error) {
 	for _, sl := range s.slots.all {
 		if sl.job != nil {
 			s.finish(sl, answer{err: err})
@@ -303,12 +303,12 @@ func (s *shard) fail(err error) {
 		break
 	}
 	for _, j := range s.waiting {
-		s.end(j, answer{err: err})
+		s.answerJob(j, answer{err: err})
 	}
 }
 
-// publish copies the slot table's figures for Stats.
-func (s *shard) publish() {
+// publishStats copies the slot table's figures for Stats.
+func (s *shard) publishStats() {
 	active, idle := s.slots.count()
 	s.stats.active.Store(int64(active))
 	s.stats.idle.Store(int64(idle))

@@ -13,8 +13,8 @@ type slot struct {
 	used uint64
 }
 
-// slots assigns cache rows to jobs and keeps the rows of idle sessions as long
-// as the device can be kept busy without them.
+// slots assigns cache rows to jobs. The rows of idle sessions are kept as long as
+// the device stays busy without them.
 //
 // Invariant: a session owns at most one row.
 type slots struct {
@@ -23,9 +23,9 @@ type slots struct {
 	evictions int64
 }
 
-// evictBelow is the number of busy rows from which on a job waits rather than
-// take an idle session's row: steps are well filled then, and that session's
-// tool is likely to answer before its tokens could be fed again.
+// evictBelow is the number of busy rows at which a job stops taking the row of an
+// idle session, and waits. Steps are well filled at that point, and the tool of the
+// idle session is likely to answer sooner than its tokens could be fed again.
 const evictBelow = 16
 
 // newSlots makes n empty rows.
@@ -37,17 +37,17 @@ func newSlots(n int) *slots {
 	return s
 }
 
-// take gives a job its session's row, else an empty one, else, when the device
-// has little to do, that of the session which has been idle for longest. It
+// assignRow gives a job the row of its session, or an empty row, or, when the device
+// has little to do, the row of the session that has been idle for longest. It
 // returns nil when the job must wait.
-func (s *slots) take(j *job) *slot {
+func (s *slots) assignRow(j *job) *slot {
 	var empty, oldest *slot
 	session, busy := j.req.Session, 0
 	for _, sl := range s.all {
 		switch {
 		case session != "" && sl.session == session:
 			if sl.job == nil {
-				return s.start(sl, j)
+				return sl.beginJob(j)
 			}
 			session = "" // the session is generating already: serve this request without one
 		case sl.job != nil:
@@ -66,12 +66,13 @@ func (s *slots) take(j *job) *slot {
 		return nil
 	}
 	empty.session, empty.cached = session, empty.cached[:0]
-	return s.start(empty, j)
+	return empty.beginJob(j)
 }
 
-// start puts the job into the row and keeps of the cache what its context begins
-// with. At least the last token of the context is fed again: its logits are needed.
-func (s *slots) start(sl *slot, j *job) *slot {
+// beginJob puts a job into a row and keeps the part of the cache that the job's context
+// begins with. The last token of the context is always fed again, since its logits
+// are needed.
+func (sl *slot) beginJob(j *job) *slot {
 	n, limit := 0, min(len(sl.cached), len(j.context)-1)
 	for n < limit && sl.cached[n] == j.context[n] {
 		n++

@@ -14,7 +14,7 @@ func jobOf(session string, context ...int32) *job {
 // play runs a job from taking a row to finishing with its context cached.
 func play(t *testing.T, s *slots, j *job) *slot {
 	t.Helper()
-	sl := s.take(j)
+	sl := s.assignRow(j)
 	if sl == nil {
 		t.Fatalf("no row for session %q", j.req.Session)
 	}
@@ -52,7 +52,7 @@ func TestRowKeepsTheCommonPastOnly(t *testing.T) {
 		{[]int32{1}, 0},
 	} {
 		j := jobOf("a", c.context...)
-		sl := s.take(j)
+		sl := s.assignRow(j)
 		if len(sl.cached) != c.kept {
 			t.Errorf("context %v: %d tokens kept, want %d", c.context, len(sl.cached), c.kept)
 		}
@@ -66,15 +66,15 @@ func TestFullStepsSpareIdleSessions(t *testing.T) {
 	play(t, s, jobOf("idle", 1))
 	play(t, s, jobOf("older", 1))
 	for range evictBelow - 1 {
-		s.take(jobOf(""))
+		s.assignRow(jobOf(""))
 	}
-	if s.take(jobOf("x")) == nil || s.evictions != 1 {
+	if s.assignRow(jobOf("x")) == nil || s.evictions != 1 {
 		t.Fatalf("with %d busy rows an idle session must give way", evictBelow-1)
 	}
-	if s.take(jobOf("y")) != nil {
+	if s.assignRow(jobOf("y")) != nil {
 		t.Errorf("with %d busy rows an idle session must keep its row", evictBelow)
 	}
-	if s.take(jobOf("older", 1, 2)) == nil {
+	if s.assignRow(jobOf("older", 1, 2)) == nil {
 		t.Error("a session must get its own row at any time")
 	}
 }
@@ -83,7 +83,7 @@ func TestFullStepsSpareIdleSessions(t *testing.T) {
 func TestPlanServesEveryJobInTurn(t *testing.T) {
 	s := &shard{shapes: []shape{{8, 1}, {8, 4}}, slots: newSlots(20)}
 	for range 20 {
-		if s.slots.take(jobOf("", 1, 2, 3, 4, 5, 6, 7, 8, 9)) == nil {
+		if s.slots.assignRow(jobOf("", 1, 2, 3, 4, 5, 6, 7, 8, 9)) == nil {
 			t.Fatal("no row")
 		}
 	}
@@ -109,9 +109,9 @@ func TestPlanServesEveryJobInTurn(t *testing.T) {
 
 func TestPlanFillsTheStepWithContext(t *testing.T) {
 	s := &shard{shapes: []shape{{8, 1}, {8, 4}}, slots: newSlots(3)}
-	long := s.slots.take(jobOf("", 1, 2, 3, 4, 5, 6, 7, 8, 9))
+	long := s.slots.assignRow(jobOf("", 1, 2, 3, 4, 5, 6, 7, 8, 9))
 	for range 2 {
-		sl := s.slots.take(jobOf("", 1, 2))
+		sl := s.slots.assignRow(jobOf("", 1, 2))
 		sl.cached = []int32{1}
 	}
 	feeds, _ := s.plan()

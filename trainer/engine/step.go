@@ -10,12 +10,13 @@ type feed struct {
 	uniform  float32 // selects the token after the last of tokens
 	scale    float32
 	greedy   float32
-	// last is where the step's answer for the last of tokens stands; set by fill.
+	// last is the index, among the outputs of the step, of what follows the last of
+	// tokens. fill sets it.
 	last int
 }
 
-// step holds the inputs and outputs of one device pass over n rows of tokens,
-// at most chunk per sequence, in buffers that are used again.
+// step holds the inputs and outputs of one device pass over n tokens, at most chunk
+// of them from one sequence. The buffers are used for many passes.
 type step struct {
 	n, chunk  int
 	ints      []int32   // [4, n]
@@ -43,8 +44,8 @@ func newStep(n, chunk, cacheRows int) *step {
 	return s
 }
 
-// fill writes the feeds into the inputs. What is left of the n rows goes to the
-// padding row of the cache, which nothing attends to.
+// fill writes the feeds into the inputs. The rest of the n tokens is padding; it goes
+// to the last row of the cache, which no query attends to.
 func (s *step) fill(feeds []feed, cacheRows, cacheLength int) {
 	clear(s.attention)
 	i := 0
@@ -70,9 +71,9 @@ func (s *step) fill(feeds []feed, cacheRows, cacheLength int) {
 // shape is the size of a step graph.
 type shape struct{ n, chunk int }
 
-// pick returns the smallest shape that holds the number of tokens and the
+// smallestShape returns the smallest shape that holds the number of tokens and the
 // longest feed.
-func pick(shapes []shape, tokens, longest int) shape {
+func smallestShape(shapes []shape, tokens, longest int) shape {
 	i := slices.IndexFunc(shapes, func(s shape) bool { return s.n >= tokens && s.chunk >= longest })
 	return shapes[i]
 }

@@ -13,22 +13,22 @@ import (
 // Device is a kind of accelerator.
 type Device struct {
 	Name string `json:"name"`
-	// Memory in bytes; makers' GB are counted as 10^9, which is what they promise at least.
+	// Memory in bytes. A maker's GB is counted as 10^9, the least that it can mean.
 	Memory int64 `json:"memory"`
-	// FLOPS is the dense peak of matrix products a second: bfloat16 with float32
-	// sums on a GPU, float32 on a CPU.
+	// FLOPS is the peak of dense matrix products, in operations a second: bfloat16 with
+	// float32 sums on a GPU, float32 on a CPU.
 	FLOPS float64 `json:"flops"`
-	// Fused tells XLA from the Go backend; see the package's documentation.
+	// Fused is true for XLA and false for the Go backend; see the package's documentation.
 	Fused bool `json:"fused"`
-	// Flash says that the runtime has attention which keeps no score matrix.
+	// Flash is true where the runtime's attention keeps no score matrix.
 	Flash bool `json:"flash"`
 }
 
 const gb = 1_000_000_000
 
-// Devices lists the known kinds, the CPU of this machine last. Peaks are from
-// the makers' data sheets; that of the CPU is the measured 235 GFLOP/s of one
-// core in a float32 product of the Go backend.
+// Devices lists the known kinds, the CPU of this machine last. Peaks are from the
+// makers' data sheets. For the CPU it is 235 GFLOP/s a core, measured in a float32
+// product of the Go backend.
 func Devices() []Device {
 	return []Device{
 		{Name: "MI300X", Memory: 192 * gb, FLOPS: 1307.4e12, Fused: true},

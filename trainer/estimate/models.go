@@ -13,9 +13,9 @@ import (
 	"temper/trainer/qwen3"
 )
 
-// named returns the dense models of the Qwen3 family (arXiv 2505.09388, table 1),
-// as their config.json files have them.
-func named() map[string]qwen3.Config {
+// family returns the dense models of the Qwen3 family (arXiv 2505.09388, table 1),
+// with the values of their config.json files.
+func family() map[string]qwen3.Config {
 	const tied, untied = true, false
 	model := func(hidden, feed, layers, heads int, tie bool) qwen3.Config {
 		return qwen3.Config{VocabSize: 151936, HiddenSize: hidden, IntermediateSize: feed, NumHiddenLayers: layers,
@@ -32,10 +32,10 @@ func named() map[string]qwen3.Config {
 	}
 }
 
-// Model returns the dimensions of a named size, or those in a config.json (or
-// the folder that holds one).
+// Model returns the dimensions of a size such as 0.6b, or those in a config.json or in
+// the folder that holds one.
 func Model(name string) (qwen3.Config, error) {
-	if cfg, ok := named()[strings.ToLower(name)]; ok {
+	if cfg, ok := family()[strings.ToLower(name)]; ok {
 		return cfg, nil
 	}
 	path := name
@@ -44,7 +44,7 @@ func Model(name string) (qwen3.Config, error) {
 	}
 	data, err := os.ReadFile(path) //nolint:gosec // the user's file
 	if errors.Is(err, os.ErrNotExist) {
-		return qwen3.Config{}, fmt.Errorf("model %q: neither a file nor one of %s", name, strings.Join(slices.Sorted(maps.Keys(named())), ", "))
+		return qwen3.Config{}, fmt.Errorf("model %q: neither a file nor one of %s", name, strings.Join(slices.Sorted(maps.Keys(family())), ", "))
 	}
 	if err != nil {
 		return qwen3.Config{}, fmt.Errorf("model: %w", err)

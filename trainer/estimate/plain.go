@@ -5,51 +5,51 @@ import (
 	"math/bits"
 )
 
-// The Go backend, counted from the buffers that its passes hold when operations
-// run one after the other in the order of the graph (device.InOrder): float32, one
-// device, no fusion. Buffers go back to a pool for each size, which keeps the most
-// that were ever in use of it: what two stages of a pass need adds up unless their
-// buffers are of one size.
+// The Go backend: float32, one device, no fusion. The figures count the buffers that
+// its passes hold when operations run one after another in the order of the graph
+// (device.InOrder). There is a pool for each size of buffer, which keeps as many as were
+// ever in use at once. The buffers of two stages of a pass therefore add up, unless
+// they have the same size.
 const (
-	// programBytes is the program itself with the garbage of its collector.
+	// programBytes is the program itself, with memory that the collector has not freed yet.
 	programBytes = 20 << 20
-	// Matrices that a layer keeps for its gradient, with probabilities where the
-	// objective is supervised: policy updates make them again.
+	// Matrices that a layer keeps for its gradient. Probabilities (Scores) count where the
+	// objective is supervised; policy updates compute them again.
 	keptHidden, keptQueries, keptKeys, keptScores, keptFeed = 6, 4, 4, 1, 4
-	// Matrices besides, while one layer's gradient is made; of scores 3, and one that
-	// the collector has taken from its pool.
+	// Further matrices while the gradient of one layer is computed. The 4 of scores are 3,
+	// and one that the collector has taken from its pool.
 	plainHidden, plainQueries, plainKeys, plainScores, plainFeed = 4, 4, 5, 4, 1
-	// The same, with those of the layer, where it is made again.
+	// The same with Remat, including the matrices of the layer that is computed again.
 	rematHidden, rematQueries, rematKeys, rematScores, rematFeed = 6, 7, 9, 3, 5
-	// plainMasks is how many matrices [T, T] are at hand.
+	// plainMasks is the number of matrices [T, T].
 	plainMasks = 4
-	// plainLogits is how many matrices [N, V] the loss and its gradient hold, and
-	// plainChunks how many of a chunk where the vocabulary is worked off in chunks.
+	// plainLogits is the number of matrices [N, V] that the loss and its gradient hold.
+	// With the vocabulary in chunks, plainChunks is the number of matrices [N, chunk].
 	plainLogits, plainChunks = 2, 4
-	// plainTables is how many matrices [V, D] the gradients of the head and of the
-	// embeddings take.
+	// plainTables is the number of matrices [V, D] for the gradients of the head and of
+	// the embeddings.
 	plainTables = 3
-	// plainUpdate is the copies of the weights that an update holds for one tensor
-	// at a time, as a part of all of them, and plainStart those of the host at the start.
+	// plainUpdate is what an update holds for one tensor at a time, as a part of a copy of
+	// all weights. plainStart is the number of copies on the host at the start.
 	plainUpdate, plainStart = 0.25, 2
-	// packingBytes is where products rearrange their factors.
+	// packingBytes is the space in which products rearrange their factors.
 	packingBytes = 17 << 20
-	// plainSlack is the part of a pass's buffers by which the heap outgrows them,
-	// because the collector has taken some from the pools and not given them back:
-	// more of those that a layer frees and the next one takes again.
-	// Passes side by side do not need all of theirs at the same moment.
+	// plainSlack is the part by which the heap is larger than the buffers of a pass: the
+	// collector has taken some from the pools and not freed them yet. It is more for
+	// buffers that one layer frees and the next one takes again. It does not apply to
+	// passes side by side, which do not need all of their buffers at the same moment.
 	plainSlack, plainSlackRemat = 0.04, 0.25
-	// plainOverlap is the part of one pass's workspace that each further pass beside
-	// it has at the same moment. What a pass keeps it has for as long as it runs, its
-	// workspace but once, with remat layer after layer.
+	// plainOverlap is the part of its workspace that each further pass holds at the moment
+	// of the peak. A pass holds what it keeps as long as it runs, but its workspace only
+	// for a moment: once, or with Remat once in each layer.
 	plainOverlap, plainOverlapRemat = 0.25, 0.5
-	// plainKept is how many numbers the size of the weights a step of several updates
-	// keeps to be able to go back: weights and moments, and buffers that the pool
-	// holds because the copies have taken theirs.
+	// plainKept is what a step of several updates keeps to be able to go back, in copies
+	// of the weights: weights and moments, and the buffers that the pool holds in
+	// addition, because the copies occupy theirs.
 	plainKept = 7
 )
 
-// plainState is weights, gradients and moments on the Go backend.
+// plainState lists weights, gradients and moments on the Go backend.
 func (c Config) plainState(p parameters) []Item {
 	items := []Item{
 		{"weights", "float32", "4 P", Always, 4 * p.all},
@@ -70,8 +70,8 @@ func (c Config) plainState(p parameters) []Item {
 	return items
 }
 
-// plainActivations counts the results that the graph of qwen3.Forward and
-// loss.Logprobs keeps, and those that its gradient holds for a while.
+// plainActivations lists the results that the graph of qwen3.Forward and loss.Logprobs
+// keeps, and those that its gradient holds for a time.
 func (c Config) plainActivations() []Item {
 	cfg := c.Model
 	n, l := int64(c.Rows)*int64(c.Length), int64(cfg.NumHiddenLayers)
@@ -113,8 +113,8 @@ func (c Config) plainActivations() []Item {
 	return append(items, c.plainHead(n, width)...)
 }
 
-// plainHead counts what the head and the loss hold of n tokens, whose attention has
-// so many scores each. Matrices of the same bucket are the same buffers.
+// plainHead lists what the head and the loss hold for n tokens, each with so many
+// attention scores. Matrices of the same bucket share buffers.
 func (c Config) plainHead(n, scores int64) []Item {
 	v, d, vocab := int64(c.Model.VocabSize), int64(c.Model.HiddenSize), "V"
 	tables, matrices := int64(plainTables), int64(plainLogits)
@@ -141,8 +141,9 @@ func (c Config) plainHead(n, scores int64) []Item {
 	}
 }
 
-// beside makes items of one pass those of all that run side by side.
-func (c Config) beside(items []Item) []Item {
+// sideBySide turns the items of one pass into those of all passes that run at the same
+// time.
+func (c Config) sideBySide(items []Item) []Item {
 	more := float64(max(1, c.Passes) - 1)
 	overlap := plainOverlap
 	if c.Remat {
@@ -172,8 +173,8 @@ func (c Config) beside(items []Item) []Item {
 	return items
 }
 
-// pooled is what a buffer of the Go backend takes: all of its bucket, but for a
-// part of the pages behind the data.
+// pooled is the memory of a buffer of the Go backend: its whole bucket, less a part of
+// the pages behind the data, which are never touched.
 func pooled(n int64) int64 { return (n + 3*bucket(n)) / 4 }
 
 // bucket is the size to which the pool rounds a buffer up: 2^k or 1.5*2^k.

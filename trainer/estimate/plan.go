@@ -30,8 +30,8 @@ type Config struct {
 	LogitsChunk int
 	// Accumulate adds up the gradients of several passes before an update.
 	Accumulate bool
-	// Supervised is an update of supervised learning, which keeps attention's
-	// probabilities on the CPU where a policy update makes them again.
+	// Supervised is an update of supervised learning. On the CPU it keeps the
+	// probabilities of attention, which a policy update computes again.
 	Supervised bool
 	// Packed puts several sequences into a row.
 	Packed bool
@@ -39,8 +39,8 @@ type Config struct {
 	Reference bool
 	// SeveralUpdates keeps the state before a step of several minibatches.
 	SeveralUpdates bool
-	// InPlace says that an update overwrites donated weights and moments. The Go
-	// backend does; that XLA does it with what GoMLX tells it is unconfirmed.
+	// InPlace is true where an update overwrites donated weights and moments. The Go
+	// backend does so. Whether XLA does, given what GoMLX passes to it, is unconfirmed.
 	InPlace bool
 	// Slots and Context of an engine on the same devices; no Slots, no engine.
 	Slots, Context int
@@ -49,8 +49,8 @@ type Config struct {
 // Stage says when an item is in memory.
 type Stage string
 
-// Stages of a step. What is always there is counted with each of the others, what
-// lasts a pass with its two ends; the largest sum makes the peak.
+// Stages of a step. Items of Always count in every other stage, and items of Pass in
+// Layer and in Logits as well. The stage with the largest sum is the peak.
 const (
 	Always Stage = "always"
 	Pass   Stage = "pass"   // forward and backward
@@ -78,12 +78,12 @@ type Report struct {
 	Fits     bool   `json:"fits"`
 }
 
-// reserve is the part of a GPU's memory that a plan leaves to the runtime, the
-// collectives' buffers and fragmentation.
+// reserve is the part of a GPU's memory that a plan leaves for the runtime, the buffers
+// of collectives, and fragmentation.
 const reserve = 0.08
 
-// Estimate adds up the bytes of one device. All mistakes of the configuration
-// are reported at once.
+// Estimate adds up the bytes of one device. The error names all mistakes of the
+// configuration.
 func Estimate(c Config) (Report, error) {
 	shards, err := device.Shardings(c.Model, c.Mesh)
 	errs := []error{err}
@@ -101,14 +101,14 @@ func Estimate(c Config) (Report, error) {
 	if err := errors.Join(errs...); err != nil {
 		return Report{}, err
 	}
-	s := sums(c.Model, shards)
+	s := countParameters(c.Model, shards)
 	var items []Item
 	if c.Device.Fused {
 		items = slices.Concat(c.fusedState(s), c.fusedActivations(), c.engine(s), []Item{
 			{"runtime", "reserve", "8 % of the memory", Always, int64(reserve * float64(c.Device.Memory))},
 		})
 	} else {
-		items = slices.Concat(c.plainState(s), c.beside(c.plainActivations()), c.engine(s), []Item{
+		items = slices.Concat(c.plainState(s), c.sideBySide(c.plainActivations()), c.engine(s), []Item{
 			{"runtime", "program", "measured", Always, programBytes},
 			{"runtime", "rearranged factors of products", "measured", Always, packingBytes},
 		})
@@ -131,7 +131,7 @@ func (c Config) report(items []Item) Report {
 		}
 	}
 	r.Peak = at[Always] + at[r.PeakAt]
-	if !c.Device.Fused { // its pools keep what the other stage of a pass has held
+	if !c.Device.Fused { // its pools keep the buffers of both stages of a pass
 		r.Peak = at[Always] + at[Layer] + at[Logits] - at[Pass]
 	}
 	r.Headroom = r.Memory - r.Peak
@@ -139,11 +139,11 @@ func (c Config) report(items []Item) Report {
 	return r
 }
 
-// parameters of a model: all, those that one device stores, and those of one
-// layer and of the embeddings that it computes with.
+// parameters are numbers of weights: of the whole model, of what one device stores, of
+// one layer, and of the table of embeddings.
 type parameters struct{ all, stored, layer, table int64 }
 
-func sums(cfg qwen3.Config, shards []device.Sharding) parameters {
+func countParameters(cfg qwen3.Config, shards []device.Sharding) parameters {
 	p := parameters{table: int64(cfg.VocabSize) * int64(cfg.HiddenSize)}
 	size := func(dims []int) int64 {
 		n := int64(1)
@@ -164,7 +164,7 @@ func sums(cfg qwen3.Config, shards []device.Sharding) parameters {
 	return p
 }
 
-// width is the bytes of a number in the forward pass.
+// width is the size in bytes of a number in the forward pass.
 func (c Config) width() int64 {
 	if c.Half && c.Device.Fused {
 		return 2
@@ -172,7 +172,7 @@ func (c Config) width() int64 {
 	return 4
 }
 
-// fusedState is what XLA holds of weights, gradients and moments.
+// fusedState lists weights, gradients and moments under XLA.
 func (c Config) fusedState(p parameters) []Item {
 	m, w := int64(c.Mesh.Model), c.width()
 	items := []Item{
@@ -208,8 +208,8 @@ func (c Config) fusedState(p parameters) []Item {
 	return items
 }
 
-// fusedActivations is what a fused graph keeps for the backward pass, and what
-// the backward pass of one layer needs besides.
+// fusedActivations lists what a fused graph keeps for the backward pass, and what the
+// backward pass of one layer needs in addition.
 func (c Config) fusedActivations() []Item {
 	cfg, w, m := c.Model, c.width(), int64(c.Mesh.Model)
 	n, l := int64(c.Rows)*int64(c.Length), int64(cfg.NumHiddenLayers)
@@ -237,12 +237,12 @@ func (c Config) fusedActivations() []Item {
 		v, vocab = int64(c.LogitsChunk), "chunk"
 	}
 	items := []Item{{"workspace", "scores over the vocabulary", "(12 + w) N " + vocab, Logits, (12 + w) * n * v}}
-	return slices.Concat(c.kept(saved, Item{"activations", "inputs of layers", "w L N D", Pass, w * l * n * d}), items, scratch)
+	return slices.Concat(c.savedItems(saved, Item{"activations", "inputs of layers", "w L N D", Pass, w * l * n * d}), items, scratch)
 }
 
-// kept turns what one layer saves into items: for all layers, or with remat only
-// the layers' inputs and one layer at a time.
-func (c Config) kept(saved []Item, inputs Item) []Item {
+// savedItems turns what one layer saves into items: for all layers, or, with Remat, the
+// inputs of all layers and the rest for one layer at a time.
+func (c Config) savedItems(saved []Item, inputs Item) []Item {
 	items := []Item{}
 	for _, s := range saved {
 		s.Group, s.Stage, s.Name = "activations", Pass, s.Name+", all layers"
@@ -272,15 +272,15 @@ func (c Config) engine(p parameters) []Item {
 	}
 }
 
-// CacheBytes is the size of the keys and values of one token in numbers of the
-// given width.
+// CacheBytes is the size of the keys and values of one token, in numbers of so many
+// bytes.
 func CacheBytes(cfg qwen3.Config, width int) int64 {
 	return 2 * int64(width) * int64(cfg.NumHiddenLayers) * int64(cfg.NumKeyValueHeads*cfg.HeadDim)
 }
 
-// Choose tries every mesh of n devices and returns the one with the smallest
-// model axis, and so the least traffic, that leaves a tenth of the memory free;
-// without one, that with the lowest peak.
+// Choose tries every mesh of n devices. It returns the one with the smallest model axis,
+// and so with the least traffic, that leaves a tenth of the memory free. If there is
+// none, it returns the mesh with the lowest peak.
 func Choose(c Config, n int) (device.Mesh, error) {
 	type option struct {
 		mesh device.Mesh

@@ -13,8 +13,8 @@ import (
 type Request struct {
 	Config
 	NumDevices int
-	// StepTokens of an update on all devices, in sequences of MeanLength; 0 means
-	// one pass, and sequences as long as a row.
+	// StepTokens is the number of tokens of an update on all devices, 0 for one pass.
+	// MeanLength is that of their sequences, 0 for the length of a row.
 	StepTokens, MeanLength int
 	// MFU is the assumed model FLOP utilisation.
 	MFU float64
@@ -32,16 +32,16 @@ type Summary struct {
 	StepTokens int     `json:"step_tokens"`
 	FLOPs      FLOPs   `json:"flops"` // of a step
 	StepTime   float64 `json:"step_seconds"`
-	// CacheToken is bytes of keys and values of one token; CacheTokens is how many
-	// more fit into the headroom of a device.
+	// CacheToken is the size in bytes of the keys and values of one token. CacheTokens is
+	// the number of tokens that fit into the headroom of a device.
 	CacheToken  int64 `json:"cache_bytes_per_token"`
 	CacheTokens int64 `json:"cache_tokens_in_headroom"`
-	// Advice lists single changes, and what the peak is with each, when it does not fit.
+	// Advice lists single changes and the peak with each, where the plan does not fit.
 	Advice []string `json:"advice,omitempty"`
 	how    string
 }
 
-// Plan answers a request. A mesh of no devices is chosen.
+// Plan answers a request. It chooses a mesh where the request has none.
 func Plan(r Request) (Summary, error) {
 	if !(r.MFU > 0 && r.MFU <= 1) {
 		return Summary{}, fmt.Errorf("mfu: %v, want more than 0 and at most 1", r.MFU)
@@ -63,7 +63,7 @@ func Plan(r Request) (Summary, error) {
 	s := Summary{
 		Device: r.Device, NumDevices: r.NumDevices, Mesh: r.Mesh.String(), Parameters: r.Model.NumParameters(),
 		PassTokens: r.Rows * r.Length * r.Mesh.Data, Report: report, MFU: r.MFU, StepTokens: r.StepTokens,
-		CacheToken: CacheBytes(r.Model, int(r.width())), how: r.how(),
+		CacheToken: CacheBytes(r.Model, int(r.width())), how: r.choices(),
 	}
 	if s.StepTokens == 0 {
 		s.StepTokens = s.PassTokens
@@ -81,8 +81,8 @@ func Plan(r Request) (Summary, error) {
 	return s, nil
 }
 
-// how names the choices of a configuration.
-func (c Config) how() string {
+// choices names the choices of a configuration.
+func (c Config) choices() string {
 	words := []string{"float32"}
 	if c.width() == 2 {
 		words[0] = "bfloat16"
@@ -104,7 +104,7 @@ func (c Config) how() string {
 	return strings.Join(words, ", ")
 }
 
-// advise tries single changes and tells what each would do.
+// advise tries single changes and describes the effect of each.
 func advise(r Request) []string {
 	var out []string
 	try := func(what string, change func(*Config)) {

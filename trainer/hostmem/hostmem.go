@@ -1,8 +1,8 @@
-// Package hostmem owns how large buffers of host memory are made and filled. It
-// keeps none of them.
+// Package hostmem allocates and fills large buffers of host memory. It keeps none of
+// them.
 //
-// Invariant: what it returns is ordinary memory of the garbage collector; all it
-// changes is the size of the pages and the number of hands that copy.
+// Invariant: the buffers are ordinary memory of the garbage collector. Only the size
+// of their pages, and the number of goroutines that copy, differ from make and copy.
 package hostmem
 
 import (
@@ -17,13 +17,13 @@ const (
 	// hugePage is the size and alignment of a large page of the kernel.
 	hugePage = 2 << 20
 	// copyAlone is the number of values below which a second goroutine costs more
-	// than it brings.
+	// than it saves.
 	copyAlone = 1 << 20
 )
 
 // Floats returns n zeros. Memory that is new to the process comes in large pages
-// where the kernel has them: the first write to each small one costs more than
-// the copy that makes it.
+// where the kernel has them. The first write to a small page costs more than copying
+// its content.
 func Floats(n int) []float32 {
 	values := make([]float32, n)
 	advise(unsafe.Pointer(unsafe.SliceData(values)), 4*uintptr(n))
@@ -37,8 +37,8 @@ func Bytes(n int64) []byte {
 	return data
 }
 
-// advise asks for large pages in what lies between their boundaries. It is best
-// effort: a kernel without them gives small ones.
+// advise asks for large pages within the range, between their boundaries. A kernel
+// without large pages ignores it.
 func advise(start unsafe.Pointer, size uintptr) {
 	skip := (hugePage - uintptr(start)%hugePage) % hugePage
 	if size < skip+hugePage {
@@ -48,7 +48,7 @@ func advise(start unsafe.Pointer, size uintptr) {
 	_ = unix.Madvise(unsafe.Slice((*byte)(unsafe.Add(start, skip)), length), unix.MADV_HUGEPAGE)
 }
 
-// Copy copies src to dst, which is as long, with all processors.
+// Copy copies src to dst, which has the same length, on all processors.
 func Copy(dst, src []float32) {
 	if len(src) < copyAlone {
 		copy(dst, src)

@@ -7,9 +7,9 @@ import (
 	"temper/internal/config"
 )
 
-// Denominator is what the sum over a minibatch is divided by, from its loss
-// tokens and its sequences that have any. A sequence is whole within one
-// microbatch.
+// Denominator is what the sum over a minibatch is divided by. tokens is the number of
+// its loss tokens, sequences the number of its sequences that have any. Each sequence
+// lies within one microbatch.
 //
 //	token_mean     sum_i sum_t x_it / sum_i n_i         (DAPO, arXiv 2503.14476, equation 8)
 //	sequence_mean  sum_i (sum_t x_it / n_i) / sequences (GRPO, arXiv 2402.03300, equation 3)
@@ -32,8 +32,8 @@ func NeedsSequences(cfg config.Loss) bool {
 		cfg.Correction.Level == config.CorrectSequence
 }
 
-// mean adds the values up over the tokens where mask is true, the mean of the
-// configuration but for what other microbatches add.
+// mean sums the values over the tokens where mask is true and divides by the
+// denominator: this microbatch's part of the configured mean.
 func (p *policy) mean(values, mask *Node) *Node {
 	if p.cfg.Aggregation == config.AggregateSequences {
 		values = Div(values, p.lengths())
@@ -49,8 +49,8 @@ func (p *policy) lengths() *Node {
 	return p.numTokens
 }
 
-// sequenceSums gives each token the sum of the values over its sequence. Values
-// are 0 where no token is in the loss. No gradient flows: [N].
+// sequenceSums returns, for each token, the sum of the values over its sequence: [N].
+// The caller has set the values outside the loss to 0. No gradient flows.
 func (p *policy) sequenceSums(values *Node) *Node {
 	n := values.Shape().Size()
 	at := Reshape(p.in.Sequences, n, 1)                                                 // [N, 1]
@@ -59,8 +59,8 @@ func (p *policy) sequenceSums(values *Node) *Node {
 	return StopGradient(Reshape(Gather(sums, at), p.in.Logprobs.Shape().Dimensions...)) // [N]
 }
 
-// MaskedSum adds the values where mask is true up to a scalar. What stands
-// elsewhere has no influence, not even when it is infinite.
+// MaskedSum is the sum of the values where mask is true, a scalar. Values elsewhere
+// have no influence, not even infinite ones.
 func MaskedSum(values, mask *Node) *Node {
 	return ReduceAllSum(Where(mask, values, ZerosLike(values)))
 }

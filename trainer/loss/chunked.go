@@ -7,12 +7,14 @@ import (
 	"github.com/gomlx/gomlx/support/exceptions"
 )
 
-// maxChunks bounds the chunks of a vocabulary: each is a handful of nodes, twice.
+// maxChunks bounds the chunks of a vocabulary, since each adds about ten nodes to
+// the forward graph and as many to the backward graph.
 const maxChunks = 256
 
-// ChunkSize is the largest part of the vocabulary whose logits keep within a
-// bound for so many tokens, in nearly equal parts and at most 256 of them; 0
-// where all logits at once do, or where the bound is 0.
+// ChunkSize is the size of the chunks into which the vocabulary is cut, so that the
+// logits of one chunk for all tokens are at most maxLogits numbers. The chunks are
+// nearly equal, and at most 256. It is 0 where the whole vocabulary is within the
+// bound, or where maxLogits is 0.
 func ChunkSize(maxLogits, tokens, vocab int) int {
 	if maxLogits == 0 || tokens*vocab <= maxLogits {
 		return 0
@@ -24,26 +26,25 @@ func ChunkSize(maxLogits, tokens, vocab int) int {
 	return (vocab + chunks - 1) / chunks
 }
 
-// Chunked is Logprobs from hidden states and the weight of the head, without
-// the logits of the whole vocabulary: neither forward nor backward does a node
-// hold more than [N, chunk] of them. The running maximum and sum are those of
-// "Online normalizer calculation for softmax" (arXiv 1805.02867, algorithm 3);
-// the backward pass makes each chunk's logits again.
+// Chunked computes Logprobs from hidden states and the weight of the head without the
+// logits of the whole vocabulary. No node, forward or backward, holds more than
+// [N, chunk] of them. The running maximum and sum follow "Online normalizer
+// calculation for softmax" (arXiv 1805.02867, algorithm 3). The backward pass computes
+// the logits of each chunk a second time.
 type Chunked struct {
-	// Logprobs and Entropy are those of the function Logprobs, in the shape of
-	// the targets. Gradients reach hidden states and head through Surrogate alone.
+	// Logprobs and Entropy are the results of the function Logprobs, in the shape of
+	// the targets. They carry no gradient to hidden states and head; Surrogate does.
 	Logprobs, Entropy *Node
 
 	hidden, head *Node // [N, D], [V, D]
 	targets      *Node // [N]
 	scale        float64
 	chunk        int
-	logSum       *Node // [N], with the maximum: log sum e^x
+	logSum       *Node // [N], log sum e^x
 }
 
-// NewChunked builds the forward pass of hidden states [..., D] with a head
-// [V, D] for targets [...], in chunks of the vocabulary. Products are in the
-// type of the hidden states, sums in float32.
+// NewChunked builds the forward pass for hidden states [..., D], a head [V, D] and
+// targets [...]. Products are in the type of the hidden states, sums in float32.
 func NewChunked(hidden, head, targets *Node, temperature float64, chunk int) *Chunked {
 	dims := targets.Shape().Dimensions
 	hidden.AssertDims(append(append([]int{}, dims...), -1)...)
@@ -80,12 +81,14 @@ func NewChunked(hidden, head, targets *Node, temperature float64, chunk int) *Ch
 	return c
 }
 
-// Surrogate returns a scalar whose gradient, for all that hidden states and head
-// depend on, is that of a loss in which Logprobs occur:
+// Surrogate returns a scalar to differentiate in the place of a loss that was built
+// from Logprobs. For everything below hidden states and head, its gradient is the
+// gradient of the loss:
 //
 //	d log p_t / d x = onehot(t) - softmax(x)
 //
-// Its value says nothing. What the loss depends on besides has no gradient in it.
+// Its value has no meaning. It carries no gradient to anything else that the loss
+// depends on.
 func (c *Chunked) Surrogate(loss *Node) *Node {
 	v := Reshape(StopGradient(Gradient(loss, c.Logprobs)[0]), c.targets.Shape().Size(), 1) // [N, 1]
 	dHidden := Zeros(c.hidden.Graph(), shapes.Make(dtypes.Float32, c.hidden.Shape().Dimensions...))
@@ -95,48 +98,49 @@ func (c *Chunked) Surrogate(loss *Node) *Node {
 		x := c.logits(from, last)                                // [N, C]
 		p := Exp(Sub(x, StopGradient(InsertAxes(c.logSum, -1)))) // [N, C]
 		one := ConvertDType(c.isTarget(from, x), dtypes.Float32)
-		dx := narrow(MulScalar(Mul(Sub(one, p), v), c.scale), c.hidden.DType()) // [N, C]
-		dHidden = Add(dHidden, wide(dx, 1, c.part(from), 0))                    // [N, D]
-		dHead = append(dHead, wide(dx, 0, StopGradient(c.hidden), 0))           // [C, D]
+		dx := convertTo(MulScalar(Mul(Sub(one, p), v), c.scale), c.hidden.DType()) // [N, C]
+		dHidden = Add(dHidden, dotInFloat32(dx, 1, c.headChunk(from), 0))          // [N, D]
+		dHead = append(dHead, dotInFloat32(dx, 0, StopGradient(c.hidden), 0))      // [C, D]
 		last = dHidden
 	}
 	whole := dHead[0]
 	if len(dHead) > 1 {
 		whole = Concatenate(dHead, 0) // [V, D]
 	}
-	inner := func(x, grad *Node) *Node { return ReduceAllSum(Mul(narrow(x, dtypes.Float32), StopGradient(grad))) }
+	inner := func(x, grad *Node) *Node { return ReduceAllSum(Mul(convertTo(x, dtypes.Float32), StopGradient(grad))) }
 	return Add(inner(c.hidden, dHidden), inner(c.head, whole))
 }
 
 func (c *Chunked) vocab() int { return c.head.Shape().Dimensions[0] }
 
-// part is a chunk of the head in the type of the hidden states: [C, D].
-func (c *Chunked) part(from int) *Node {
+// headChunk is a chunk of the head in the type of the hidden states: [C, D].
+func (c *Chunked) headChunk(from int) *Node {
 	to := min(from+c.chunk, c.vocab())
-	return narrow(StopGradient(SliceAxis(c.head, 0, AxisRange(from, to))), c.hidden.DType())
+	return convertTo(StopGradient(SliceAxis(c.head, 0, AxisRange(from, to))), c.hidden.DType())
 }
 
-// logits are those of a chunk, divided by the temperature, once after is there:
-// without that order a backend may make the chunks all at the same time: [N, C].
+// logits are the logits of a chunk divided by the temperature: [N, C]. They are not
+// computed before the node after; without an order a backend could hold all chunks at
+// the same time.
 func (c *Chunked) logits(from int, after *Node) *Node {
 	hidden := SchedulingBarrier(StopGradient(c.hidden), after)
-	x := wide(hidden, 1, c.part(from), 1)
+	x := dotInFloat32(hidden, 1, c.headChunk(from), 1)
 	if c.scale != 1 {
 		x = MulScalar(x, c.scale)
 	}
 	return x
 }
 
-// isTarget marks each token's target in the chunk whose logits are x, once those
-// are there, as logits does: [N, C].
+// isTarget marks each token's target in the chunk whose logits are x: [N, C]. It is not
+// computed before x, for the reason given at logits.
 func (c *Chunked) isTarget(from int, x *Node) *Node {
 	targets := AddScalar(SchedulingBarrier(c.targets, StopGradient(x)), -float64(from)) // [N]
 	ids := Iota(x.Graph(), shapes.Make(c.targets.DType(), x.Shape().Dimensions...), 1)
 	return Equal(ids, BroadcastToShape(InsertAxes(targets, -1), ids.Shape()))
 }
 
-// wide multiplies two matrices over one axis of each and adds up in float32.
-func wide(a *Node, axisA int, b *Node, axisB int) *Node {
+// dotInFloat32 multiplies two matrices over one axis of each, with sums in float32.
+func dotInFloat32(a *Node, axisA int, b *Node, axisB int) *Node {
 	dot := Dot(a, b)
 	if a.DType() != dtypes.Float32 {
 		dot = dot.WithOutputDType(dtypes.Float32)
@@ -144,8 +148,8 @@ func wide(a *Node, axisA int, b *Node, axisB int) *Node {
 	return dot.General([]int{axisA}, nil, []int{axisB}, nil)
 }
 
-// narrow converts to a type where x has another.
-func narrow(x *Node, as dtypes.DType) *Node {
+// convertTo converts x to a type that it may have already.
+func convertTo(x *Node, as dtypes.DType) *Node {
 	if x.DType() == as {
 		return x
 	}

@@ -6,33 +6,33 @@ import (
 	"temper/internal/config"
 )
 
-// maxK3 bounds the penalty of a token as verl does, where its exponential would
-// drown all others; such a token has no gradient.
+// maxK3 bounds the penalty of a token, as in verl: otherwise the exponential of one
+// token could exceed the sum of all others. A token at the bound has no gradient.
 const maxK3 = 10
 
-// correct weighs tokens by the policy that trains over the one that sampled,
-// which rounding, kernels or precision hold apart:
+// correct weights tokens by the ratio of the policy that trains to the policy that
+// sampled. The two differ by rounding, kernels and precision.
 //
 //	w_t = pi_train(y_t) / pi_rollout(y_t)                  level token
 //	w_t = prod of these over the sequence of t             level sequence
 //	weight = min(w, cap)                                   truncated importance sampling
 //	inside = mask_low <= w <= mask_high                    masked importance sampling
 //
-// Truncation at the token is that of "Your Efficient RL Framework Secretly
-// Brings You Off-Policy RL Training" (Yao et al., 2025); both bounds at the
-// sequence are those of "When Speed Kills Stability" (Liu et al., 2025); weight
-// w inside and nothing outside at the token is IcePop (arXiv 2510.18855). The
-// measures are taken without a correction too, at the level of tokens. No
-// gradient flows. What is nil does not apply.
+// Truncation at the token comes from "Your Efficient RL Framework Secretly Brings
+// You Off-Policy RL Training" (Yao et al., 2025), both bounds at the sequence from
+// "When Speed Kills Stability" (Liu et al., 2025). IcePop (arXiv 2510.18855) masks at
+// the token and keeps the weight w inside. The measures are taken at the level of
+// tokens even where no correction is configured. No gradient flows. A result that
+// does not apply is nil.
 func (p *policy) correct(train *Node) (weight, inside *Node) {
 	cfg, mask := p.cfg.Correction, p.in.Mask
-	apart := StopGradient(Where(mask, Sub(p.in.RolloutLogprobs, train), ZerosLike(train))) // [N]
+	diff := StopGradient(Where(mask, Sub(p.in.RolloutLogprobs, train), ZerosLike(train))) // [N]
 	p.out[RolloutDiff] = AbsDifference(p.in.RolloutLogprobs, train, mask)
-	p.out[RolloutDiffMax] = maskedMax(Abs(apart), mask)
-	p.out[RolloutK1] = ReduceAllSum(apart)
-	p.out[RolloutK3] = MaskedSum(k3(Neg(apart)), mask)
+	p.out[RolloutDiffMax] = maskedMax(Abs(diff), mask)
+	p.out[RolloutK1] = ReduceAllSum(diff)
+	p.out[RolloutK3] = MaskedSum(k3(Neg(diff)), mask)
 
-	log := Neg(apart)
+	log := Neg(diff)
 	if cfg.Level == config.CorrectSequence {
 		log = p.sequenceSums(log)
 	}
@@ -62,9 +62,9 @@ func (p *policy) correct(train *Node) (weight, inside *Node) {
 //	k3 = pi_ref/pi - log(pi_ref/pi) - 1              (GRPO, arXiv 2402.03300, equation 4)
 //	k3_ratio = (pi/pi_old) k3                        (arXiv 2512.02556, equation 7)
 //
-// k3 has the right mean for tokens that the policy itself sampled; k3_ratio
-// also has the right gradient, and holds for the later updates of a step. The
-// names are those of J. Schulman, "Approximating KL divergence", 2020.
+// k3 is unbiased for tokens that the policy itself sampled. k3_ratio has an unbiased
+// gradient as well, and stays so in the later updates of a step. The names come from
+// J. Schulman, "Approximating KL divergence", 2020.
 func (p *policy) penalty(delta *Node) *Node {
 	mask := p.in.Mask
 	d := Where(mask, Sub(StopGradient(p.in.RefLogprobs), p.in.Logprobs), ZerosLike(p.in.Logprobs)) // [N]
@@ -84,9 +84,9 @@ func k3(log *Node) *Node {
 	return MinScalar(AddScalar(Sub(Exp(log), log), -1), maxK3)
 }
 
-// AbsDifference adds |a - b| up over the tokens where mask is true. With the
-// engine's and the trainer's log-probabilities of one policy it measures how
-// far the two implementations are apart.
+// AbsDifference is the sum of |a - b| over the tokens where mask is true. Given the
+// engine's and the trainer's log-probabilities of one policy, it measures how far the
+// two implementations differ.
 func AbsDifference(a, b, mask *Node) *Node {
 	return MaskedSum(Abs(Sub(a, b)), mask)
 }

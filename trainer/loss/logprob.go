@@ -13,9 +13,9 @@ import (
 // carries no gradient: the recipe has no entropy bonus (rStar2-Agent,
 // arXiv 2508.20722, section 2.2).
 //
-// All that is taken of the vocabulary axis are a maximum, two sums and one
-// element, and no logarithm. A vocabulary in pieces would merge those four. The
-// gradient is one product over that axis and one element put into it.
+// Only a maximum, two sums and one element are computed over the vocabulary axis,
+// and no logarithm. Chunked merges those four from chunk to chunk. The gradient is
+// one product over that axis, with one element added to it.
 //
 //	log p = z[target] - log s,  H = log s - sum(e^z z) / s
 //	z = x - max x,  s = sum e^z,  x = logits / temperature

@@ -4,15 +4,15 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 )
 
-// Measure is a number that a microbatch yields besides its gradient. All but
-// the maxima add up over the microbatches of a minibatch.
+// Measure is a number that a microbatch yields beside its gradient. Measures add up
+// over the microbatches of a minibatch, except those of IsMax.
 type Measure int
 
-// The measures. A token counts where the LossMask of the samples is true, for
-// every one of them.
+// The measures. All of them count the tokens where the LossMask of the samples is
+// true.
 const (
-	Loss           Measure = iota // what the gradient is of, already divided by the denominator
-	Penalty                       // its part that holds the policy near the reference
+	Loss           Measure = iota // what is differentiated, already divided by the denominator
+	Penalty                       // the part of the loss that holds the policy near the reference
 	Entropy                       // nats, sum over tokens
 	ClipLow                       // tokens held at 1-ClipLow
 	ClipHigh                      // tokens held at 1+ClipHigh
@@ -41,15 +41,15 @@ func (m Measure) String() string {
 	}[m]
 }
 
-// IsMax reports whether the measure of a minibatch is the largest of its
-// microbatches', not their sum.
+// IsMax reports whether the measure of a minibatch is the largest of those of its
+// microbatches, and not their sum.
 func (m Measure) IsMax() bool { return m == RolloutDiffMax || m == WeightMax }
 
-// Measures are scalars; what does not apply is nil.
+// Measures are scalars; one that does not apply is nil.
 type Measures [NumMeasures]*Node
 
-// Vector is the measures in their order, 0 for those that do not apply, without
-// a gradient: float32 [NumMeasures].
+// Vector holds the measures in their order, 0 for those that do not apply: float32
+// [NumMeasures]. It carries no gradient.
 func (m *Measures) Vector() *Node {
 	zero := ScalarZero(m[Loss].Graph(), m[Loss].DType())
 	all := make([]*Node, NumMeasures)

@@ -7,8 +7,8 @@ import (
 	"temper/internal/config"
 )
 
-// maxLogRatio bounds |log ratio| as verl does (clamp of 20), so that one token
-// on which the policies differ absurdly cannot overflow the sum.
+// maxLogRatio bounds |log ratio|, as in verl (clamp of 20), so that one token on which
+// the policies differ without measure cannot overflow the sum.
 const maxLogRatio = 20
 
 // PolicyInputs are the tokens of a microbatch.
@@ -19,11 +19,11 @@ type PolicyInputs struct {
 	RefLogprobs     *Node // float32 [N] of the reference policy; nil without a penalty
 	Advantages      *Node // float32 [N], one number per trajectory, repeated
 	Mask            *Node // bool [N], the LossMask
-	// Selected are the tokens of Mask that train; nil = all. Means and measures
-	// are over Mask all the same.
+	// Selected are the tokens of Mask that train; nil is all of them. Means and
+	// measures are over Mask in either case.
 	Selected *Node // bool [N]
-	// Sequences numbers the trajectory of each token, 0 <= number < N, any number
-	// outside Mask; nil where NeedsSequences is false.
+	// Sequences is the number of each token's trajectory, 0 <= number < N. Outside Mask
+	// it may be any number. It is nil where NeedsSequences is false.
 	Sequences   *Node // int32 [N]
 	Denominator *Node // float32 scalar, see Denominator
 }
@@ -40,13 +40,13 @@ type policy struct {
 //
 //	L = -mean(m_t w_t gain_t) + beta mean(kl_t)
 //
-// gain is the surrogate of the objective (see grpo, gspo, cispo), w and m the
-// weight and the mask of the rollout correction (see correct), kl the penalty
-// (see penalty) and mean that of Denominator. There is no entropy bonus: the
-// recipe removed it for stability (rStar2-Agent, arXiv 2508.20722, section 2.2).
+// gain is the surrogate of the objective (see clipped, sequenceRatio, cispo), w and m
+// are the weight and the mask of the rollout correction (see correct), kl is the
+// penalty (see penalty), and mean divides by Denominator. There is no entropy bonus:
+// the recipe removed it for stability (rStar2-Agent, arXiv 2508.20722, section 2.2).
 //
-// With old_logprobs rollout, the ratios of the objective are against the
-// engine's policy and OldLogprobs are not used.
+// With old_logprobs: rollout, the ratios of the objective are against the engine's
+// policy, and OldLogprobs are not used.
 func Policy(cfg config.Loss, in PolicyInputs) Measures {
 	p := &policy{cfg: cfg, in: in}
 	p.check()
@@ -78,7 +78,7 @@ func Policy(cfg config.Loss, in PolicyInputs) Measures {
 	return p.out
 }
 
-// check refuses inputs that do not belong together.
+// check refuses inputs whose shapes or settings contradict one another.
 func (p *policy) check() {
 	if err := p.cfg.Validate(); err != nil {
 		exceptions.Panicf("objective: %v", err)
@@ -94,6 +94,6 @@ func (p *policy) check() {
 		exceptions.Panicf("objective %q, mean %q, correction %q: want the sequence of each token", p.cfg.Objective, p.cfg.Aggregation, p.cfg.Correction.Level)
 	}
 	if (p.cfg.KL.Coefficient > 0) != (p.in.RefLogprobs != nil) {
-		exceptions.Panicf("coefficient of the penalty is %v: reference log-probabilities go with one above 0 and no other", p.cfg.KL.Coefficient)
+		exceptions.Panicf("coefficient of the penalty is %v: want reference log-probabilities exactly where it is above 0", p.cfg.KL.Coefficient)
 	}
 }

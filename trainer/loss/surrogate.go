@@ -6,8 +6,8 @@ import (
 	"temper/internal/config"
 )
 
-// gain is what an update makes larger, per token, from the difference of
-// log-probabilities to the old policy: [N].
+// gain is what an update increases, for each token: [N]. delta is the log-probability
+// minus that under the old policy.
 func (p *policy) gain(delta *Node) *Node {
 	switch p.cfg.Objective {
 	case config.ObjectiveGSPO:
@@ -24,10 +24,9 @@ func (p *policy) gain(delta *Node) *Node {
 //	gain = min(r A, clip(r, 1-low, 1+high) A)              (PPO, arXiv 1707.06347, equation 7)
 //	gain = max(min(r A, clip(r, 1-low, 1+high) A), c A)    where A < 0, with a dual clip c
 //
-// with bounds of their own below and above ("clip-higher": DAPO, arXiv
-// 2503.14476, equation 10); the dual clip is that of arXiv 1912.09729.
-// One bound is needed for each sign: the upper one where A > 0, the lower one
-// and c where A < 0.
+// The bounds below and above differ ("clip-higher": DAPO, arXiv 2503.14476,
+// equation 10); the dual clip comes from arXiv 1912.09729. The sign of A decides which
+// bounds matter: the upper one where A > 0, the lower one and c where A < 0.
 func (p *policy) clipped(ratio *Node) *Node {
 	advantages, mask := p.in.Advantages, p.in.Mask
 	zero := ScalarZero(ratio.Graph(), advantages.DType())
@@ -52,15 +51,15 @@ func (p *policy) clipped(ratio *Node) *Node {
 //	s_i  = (pi(y_i) / pi_old(y_i)) ^ (1/n_i)     (GSPO, arXiv 2507.18071, equation 7)
 //	s_it = sg(s_i) pi_it / sg(pi_it)             (equation 14)
 //
-// In a mean over sequences with one advantage per sequence, value and gradient
-// are those of equation 5 (section 4.3 there).
+// In a mean over sequences with one advantage per sequence, value and gradient equal
+// those of equation 5 (section 4.3 there).
 func (p *policy) sequenceRatio(delta *Node) *Node {
 	mean := Div(p.sequenceSums(delta), p.lengths()) // [N]
 	own := Where(p.in.Mask, Sub(p.in.Logprobs, StopGradient(p.in.Logprobs)), ZerosLike(delta))
 	return Exp(Add(ClipScalar(mean, -maxLogRatio, maxLogRatio), own))
 }
 
-// cispo lets every token keep its gradient and bounds its weight instead:
+// cispo keeps the gradient of every token and bounds its weight instead:
 //
 //	gain = sg(clip(r, 1-low, 1+high)) A log pi     (arXiv 2506.13585, equations 4 and 5)
 func (p *policy) cispo(delta *Node) *Node {

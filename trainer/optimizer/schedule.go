@@ -15,13 +15,13 @@ type Position struct {
 	Total int
 }
 
-// LearningRate is linear in the step up to the end of the warm-up, where it
-// reaches the peak, and then follows the schedule:
+// LearningRate rises linearly with the step and reaches its peak at the end of the
+// warm-up. From there it follows the schedule
 //
 //	LR (floor + (1-floor) f)   with   f = 1, 1-p, (1 + cos(pi p)) / 2
 //
-// of the progress p through what decays. Decaying schedules reach their floor
-// one step after the last, so that no update is spent on a rate of zero.
+// where p is the progress through the decay. A decaying schedule reaches its floor one
+// step after the last, so that no update has a rate of zero.
 func LearningRate(o config.Optimizer, p Position) (float64, error) {
 	if p.Step < 1 {
 		return 0, fmt.Errorf("schedule: step %d, want at least 1", p.Step)

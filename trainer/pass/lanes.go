@@ -89,13 +89,13 @@ func (l *launcher) startUpTo(ctx context.Context, n int) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		l.start()
+		l.launch()
 	}
 	return nil
 }
 
-// start starts the next pass.
-func (l *launcher) start() {
+// launch starts the next pass.
+func (l *launcher) launch() {
 	mb, done := l.micros[l.started], make(chan result, 1)
 	l.passes.graphs[graphKey{l.program, mb.Shape}] = true
 	args := l.feed(mb)

@@ -12,10 +12,10 @@ import (
 type fullAttention struct {
 	cfg        Config
 	batch, seq int
-	same       *Node // bool [B, T, T], the keys of each query's segment; nil where a row is one
+	same       *Node // bool [B, T, T], which keys are of the query's segment; nil where a row has one segment
 	mask       *Node // [B, K, G, T, T]
 	remat      bool
-	// single makes the answers by the one operation that DecodeStep uses.
+	// single computes the answers by the one fused operation that DecodeStep uses.
 	single bool
 }
 
@@ -28,19 +28,19 @@ func newAttention(cfg Config, in Inputs, opts Options) fullAttention {
 		in.Segments.AssertDims(batch, seq)
 		a.same = Equal(InsertAxes(in.Segments, 2), InsertAxes(in.Segments, 1))
 	}
-	a.mask = a.far(in.Tokens.Graph())
+	a.mask = a.additiveMask(in.Tokens.Graph())
 	return a
 }
 
-// far is what attention adds to its scores: 0 where a query may look, a large
-// negative number elsewhere. It is spread to the scores' shape [B, K, G, T, T]
-// once for all layers, which then add it at full speed.
-func (a fullAttention) far(g *Graph) *Node {
+// additiveMask is what attention adds to its scores: 0 where a query may look, a large
+// negative number elsewhere. It is broadcast to the shape of the scores,
+// [B, K, G, T, T], once for all layers, since an addition of equal shapes is fast.
+func (a fullAttention) additiveMask(g *Graph) *Node {
 	allowed := InsertAxes(LowerTriangular(g, a.seq), 0) // [1, T, T]
 	if a.same != nil {
 		allowed = LogicalAnd(BroadcastToShape(allowed, a.same.Shape()), a.same)
 	}
-	// Half of the range leaves room for the score, so that the sum stays finite.
+	// With half of the range the sum with a score stays finite.
 	zero, far := ScalarZero(g, dtypes.Float32), Const(g, float32(-math.MaxFloat32/2))
 	mask := InsertAxes(Where(allowed, zero, far), 1, 1) // [B or 1, 1, 1, T, T]
 	return BroadcastToDims(mask, a.batch, a.cfg.NumKeyValueHeads, a.cfg.groups(), a.seq, a.seq)
@@ -49,20 +49,20 @@ func (a fullAttention) far(g *Graph) *Node {
 // attend answers queries q [N, H, E] from keys and values k, v [N, K, E], in the
 // type of v: [N, H, E].
 //
-// The gradient is written out: what GoMLX derives makes the softmax twice and
-// copies matrices [T, T] again and again.
+// The gradient is written by hand. The one that GoMLX derives computes the softmax
+// twice and copies matrices [T, T] several times.
 func (a fullAttention) attend(q, k, v *Node) *Node {
 	var probs *Node
 	answer := func() *Node {
 		if a.single {
-			return a.singly(q, k, v)
+			return a.fusedAnswers(q, k, v)
 		}
 		h := a.byHead(q, k, v)
 		probs = a.probs(h)
 		return a.byToken(contract(v.DType(), narrow(probs, v.DType()), 3, h.v, 2, leading(2)))
 	}
 	o, custom := withGradient(answer, func(in []*Node, grad *Node) []*Node {
-		if a.single { // or the probabilities of all layers are there before any is wanted
+		if a.single { // or a backend may compute the probabilities of all layers at once
 			in[0] = SchedulingBarrier(in[0], grad)
 		}
 		h, p := a.byHead(in[0], in[1], in[2]), probs
@@ -78,13 +78,13 @@ func (a fullAttention) attend(q, k, v *Node) *Node {
 	case !custom:
 		return answer()
 	case a.single && a.remat:
-		return o.Checkpoint() // GoMLX answers with the queries where it makes the operation again
+		return o.Checkpoint() // where GoMLX recomputes the operation, it returns the queries instead
 	}
 	return o
 }
 
-// singly is attend by a single operation.
-func (a fullAttention) singly(q, k, v *Node) *Node {
+// fusedAnswers is attend by a single operation of the backend.
+func (a fullAttention) fusedAnswers(q, k, v *Node) *Node {
 	byRow := func(x *Node) *Node { return Reshape(x, a.batch, a.seq, x.Shape().Dimensions[1], a.cfg.HeadDim) }
 	options := &compute.ScaledDotProductAttentionConfig{Causal: true}
 	if a.same != nil {
@@ -94,29 +94,29 @@ func (a fullAttention) singly(q, k, v *Node) *Node {
 	return Reshape(o, q.Shape().Dimensions...)
 }
 
-// headwise is what the products of attention take, in the type of the values.
+// headwise holds the factors of attention's products, in the type of the values.
 type headwise struct {
 	queries *Node // [N, H, E], scaled
-	q, k, v *Node // [B, K, G*T, E] of the same, [B, K, T, E] twice
+	q, k, v *Node // [B, K, G*T, E] of the queries, [B, K, T, E] twice
 }
 
-// byHead sorts queries, keys and values by head.
+// byHead arranges queries, keys and values by head.
 func (a fullAttention) byHead(q, k, v *Node) headwise {
 	q = narrow(MulScalar(q, a.scale()), v.DType())
 	return headwise{queries: q, q: a.heads(q), k: a.heads(narrow(k, v.DType())), v: a.heads(v)}
 }
 
-// scale is that of the scores.
+// scale is the factor of the scores.
 func (a fullAttention) scale() float64 { return 1 / math.Sqrt(float64(a.cfg.HeadDim)) }
 
-// probs are the weights of the keys of each query: float32 [B, K, G*T, T].
+// probs are the weights of the keys for each query: float32 [B, K, G*T, T].
 func (a fullAttention) probs(h headwise) *Node {
 	scores := wide(contract(h.q.DType(), h.q, 3, h.k, 3, leading(2))) // [B, K, G*T, T]
 	p := Softmax(Add(Reshape(scores, a.mask.Shape().Dimensions...), a.mask), -1)
 	return Reshape(p, scores.Shape().Dimensions...)
 }
 
-// heads sorts x [N, H or K, E] by keys' heads: [B, K, G*T or T, E].
+// heads arranges x [N, H or K, E] by key/value head: [B, K, G*T or T, E].
 func (a fullAttention) heads(x *Node) *Node {
 	kv, e := a.cfg.NumKeyValueHeads, a.cfg.HeadDim
 	x = TransposeAllAxes(Reshape(x, a.batch, a.seq, -1, e), 0, 2, 1, 3) // [B, H or K, T, E]

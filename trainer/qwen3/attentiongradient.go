@@ -5,11 +5,12 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 )
 
-// gradients are those of queries, keys and values for that of the answers, grad
-// [N, H, E], with dS = P * (dP - sum dP P) for the scores.
+// gradients returns the gradients with respect to queries, keys and values, given the
+// one with respect to the answers, grad [N, H, E]. For the scores,
+// dS = P * (dP - sum dP P).
 //
-// A gradient of keys or values is a product that contracts the first axis of
-// both factors. Transposing the small one, [T, E], leaves the one of [T, T] as it is.
+// The gradient of keys or values is a product over the first axis of both factors.
+// The smaller factor, [T, E], is transposed, so that the factor [T, T] is not.
 func (a fullAttention) gradients(h headwise, p, grad *Node) []*Node {
 	outer, factor := leading(2), h.v.DType()
 	grad = narrow(grad, factor)
@@ -23,8 +24,9 @@ func (a fullAttention) gradients(h headwise, p, grad *Node) []*Node {
 	return []*Node{MulScalar(dq, a.scale()), a.rows(dk), a.rows(dv)}
 }
 
-// columns sorts x [N, H, E] by keys' heads and transposes each: [B, K, E, G*T].
-// The CPU backend transposes matrices fast, and blocks of rows.
+// columns arranges x [N, H, E] by key/value head and transposes each head:
+// [B, K, E, G*T]. The CPU backend is fast at transposing matrices, and at moving whole
+// rows.
 func (a fullAttention) columns(x *Node) *Node {
 	kv, groups, e := a.cfg.NumKeyValueHeads, a.cfg.groups(), a.cfg.HeadDim
 	x = swapLast(Reshape(x, a.batch*a.seq, -1))                                    // [H*E, N]
@@ -32,22 +34,23 @@ func (a fullAttention) columns(x *Node) *Node {
 	return Reshape(x, a.batch, kv, e, groups*a.seq)
 }
 
-// rows transposes x [B, K, E, T] for each head and sorts it by token: [N, K, E].
+// rows transposes each head of x [B, K, E, T] and arranges the result by token:
+// [N, K, E].
 func (a fullAttention) rows(x *Node) *Node {
 	kv, e := a.cfg.NumKeyValueHeads, a.cfg.HeadDim
 	x = TransposeAllAxes(x, 1, 2, 0, 3) // [K, E, B, T]
 	return Reshape(swapLast(Reshape(x, kv*e, a.batch*a.seq)), a.batch*a.seq, kv, e)
 }
 
-// withGradient gives what is computed from inputs [N, .., E] a gradient of its
-// own: for the inputs, made again where a layer is, and the gradient of the
-// result, which has the shape and type of the first input except that its type
-// may be the last one's. custom is false where GoMLX is told not to exchange
-// operations; then there is no result.
+// withGradient gives a result that is computed from inputs [N, .., E] a gradient
+// written by hand. gradient gets the inputs, recomputed where the layer is
+// rematerialised, and the gradient of the result. The result has the shape of the
+// first input and the type of the last. custom is false where GoMLX may not replace
+// operations; there is no result then.
 //
-// GoMLX lets a gradient flow into another node than the one that was computed.
-// Here that is a scaffold which nothing executes: it hands the inputs to gradient
-// before they ask for theirs.
+// GoMLX can send a gradient into another node than the one that was computed. Here
+// that node is a scaffold that nothing executes: it passes its inputs to gradient
+// before GoMLX asks for the gradient of each.
 func withGradient(result func() *Node, gradient func(in []*Node, grad *Node) []*Node, inputs ...*Node) (out *Node, custom bool) {
 	var grads []*Node
 	last := inputs[len(inputs)-1].DType()
@@ -58,10 +61,10 @@ func withGradient(result func() *Node, gradient func(in []*Node, grad *Node) []*
 		}
 		first := SliceAxis(Concatenate(joined, 1), 1, AxisRange(0, inputs[0].Shape().Dimensions[1]))
 		return IdentityWithCustomGradient(ConvertDType(first, last), func(x, grad *Node) *Node {
-			in := below(x, NodeTypeConcatenate).Inputs()
+			in := firstAncestor(x, NodeTypeConcatenate).Inputs()
 			given := make([]*Node, len(in))
 			for i := range in {
-				given[i] = below(in[i], NodeTypeIdentity).Inputs()[0]
+				given[i] = firstAncestor(in[i], NodeTypeIdentity).Inputs()[0]
 			}
 			grads = gradient(given, grad)
 			return grad
@@ -70,8 +73,8 @@ func withGradient(result func() *Node, gradient func(in []*Node, grad *Node) []*
 	return InternalFusedOpCaller(result, scaffold, true)
 }
 
-// below finds a node of a type among x and the first inputs that lead to it.
-func below(x *Node, t NodeType) *Node {
+// firstAncestor follows first inputs from x to a node of the given type.
+func firstAncestor(x *Node, t NodeType) *Node {
 	for x.Type() != t {
 		x = x.Inputs()[0]
 	}

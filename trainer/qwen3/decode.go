@@ -10,22 +10,24 @@ import (
 	"github.com/gomlx/gomlx/support/exceptions"
 )
 
-// DecodeInputs describes N tokens of up to R sequences with a cache row each.
-// A sequence may bring up to C tokens at once, the next ones of its context.
+// DecodeInputs describes N tokens of up to R sequences, each of which has a row of the
+// caches. A sequence may bring up to C tokens at once, the next ones of its context.
 //
-// Attention runs as C batches over the R cache rows, each with one query per
-// row and no more keys than that query may see. A prompt that is prefilled in
-// one step therefore goes through the very operations that would have decoded
-// it token by token, and leaves the same bits in the cache.
+// Attention runs as C batches over the R cache rows. Each batch has one query per row,
+// and exactly the keys that this query may see. A prompt that is prefilled in one step
+// therefore takes the same operations as one that is decoded token by token, and
+// leaves the same bits in the cache.
 type DecodeInputs struct {
 	Tokens    *Node // int32 [N]
 	Rows      *Node // int32 [N], the cache row of each token, below R
 	Positions *Node // int32 [N], its position, below S; unique per row
-	// Queries says which of the N tokens is the c-th query of a row; any where Lengths is 0.
+	// Queries is the index, among the N tokens, of the c-th query of a row. It may be any
+	// where Lengths is 0.
 	Queries *Node // int32 [C, R]
-	// Lengths is the number of keys which that query sees: its position + 1, or 0 for no query.
+	// Lengths is the number of keys that the query sees: its position + 1, or 0 where
+	// there is no query.
 	Lengths *Node // int32 [C, R]
-	// Answers is where each token's own query stands in [C, R], flattened.
+	// Answers is the index of each token's own query in [C, R], flattened.
 	Answers *Node // int32 [N]
 }
 
@@ -35,9 +37,9 @@ func (c Config) CacheShape(rows, length int) shapes.Shape {
 	return shapes.Make(dtypes.Float32, rows, length, c.NumKeyValueHeads, c.HeadDim)
 }
 
-// DecodeStep feeds tokens through the network and their keys and values into
-// the caches. It returns the hidden states [N, D] after the final norm and the
-// new caches, which should be fed back donated. It reads the weights that
+// DecodeStep passes tokens through the network and writes their keys and values to the
+// caches. It returns the hidden states [N, D] after the final norm, and the new
+// caches, which the caller should donate to the next step. It reads the weights that
 // ImportDecode put into the store.
 func DecodeStep(scope *model.Scope, cfg Config, in DecodeInputs, caches []*Node) (hidden *Node, updated []*Node) {
 	if len(caches) != 2*cfg.NumHiddenLayers {
@@ -47,12 +49,12 @@ func DecodeStep(scope *model.Scope, cfg Config, in DecodeInputs, caches []*Node)
 	scope.SetTraining(d.g, true)
 	d.at = Stack([]*Node{in.Rows, in.Positions}, -1) // [N, 2]
 	d.cos, d.sin = d.angles(caches[0].Shape().Dimensions[1])
-	d.turn = ConstTensor(d.g, rotateHalf(cfg.HeadDim))
+	d.quarter = ConstTensor(d.g, rotateHalf(cfg.HeadDim))
 
 	x := Gather(d.node(nameEmbed), InsertAxes(in.Tokens, -1)) // [N, D]
 	for i := range cfg.NumHiddenLayers {
 		q, k, v := d.qkv(i, x)
-		k, v = d.write(caches[2*i], k), d.write(caches[2*i+1], v)
+		k, v = d.writeCache(caches[2*i], k), d.writeCache(caches[2*i+1], v)
 		x = Add(x, d.matmul(d.attend(q, k, v), layerName(i, nameO)))
 		x = Add(x, d.mlp(i, x))
 		updated = append(updated, k, v)
@@ -60,8 +62,8 @@ func DecodeStep(scope *model.Scope, cfg Config, in DecodeInputs, caches []*Node)
 	return d.norm(x, nameNorm), updated
 }
 
-// DecodeLogits maps hidden states [M, D] to scores [M, PaddedVocab]. The
-// columns beyond the vocabulary are far below any score.
+// DecodeLogits maps hidden states [M, D] to scores [M, PaddedVocab]. The columns
+// beyond the vocabulary hold -1e30, which is below any score.
 func DecodeLogits(scope *model.Scope, cfg Config, hidden *Node) *Node {
 	d := decoder{scope: scope, cfg: cfg, g: hidden.Graph()}
 	scope.SetTraining(d.g, true)
@@ -72,7 +74,7 @@ func DecodeLogits(scope *model.Scope, cfg Config, hidden *Node) *Node {
 	return Add(d.matmul(hidden, nameHead), InsertAxes(ConstTensor(d.g, tensors.FromFlatDataAndDimensions(pad, len(pad))), 0))
 }
 
-// decoder is what the layers of one DecodeStep share.
+// decoder holds what the layers of one DecodeStep share.
 type decoder struct {
 	scope    *model.Scope
 	cfg      Config
@@ -80,7 +82,7 @@ type decoder struct {
 	in       DecodeInputs
 	at       *Node // int32 [N, 2], row and position of each token
 	cos, sin *Node // [N, 1, E]
-	turn     *Node // [E, E]
+	quarter  *Node // [E, E], a quarter turn; see rotateHalf
 }
 
 // node returns a weight of the decode layout.
@@ -122,17 +124,17 @@ func (d decoder) qkv(i int, x *Node) (q, k, v *Node) {
 	return q, k, heads(nameV, d.cfg.NumKeyValueHeads)
 }
 
-// rotate applies the rotary positions to x [N, heads, E]. A product with a
-// signed permutation is exact, and cheaper here than slices and concatenation.
+// rotate applies the rotary positions to x [N, heads, E]. A product with a signed
+// permutation is exact, and costs less here than slices and concatenation.
 func (d decoder) rotate(x *Node) *Node {
-	turned := DotGeneral(x, []int{2}, nil, d.turn, []int{0}, nil)
+	turned := DotGeneral(x, []int{2}, nil, d.quarter, []int{0}, nil)
 	return Add(Mul(x, d.cos), Mul(turned, d.sin))
 }
 
-// write stores values [N, K, E] of the tokens in a cache [R, S, K, E]. The only
-// scatter of all backends adds; taking the old value away first is exact and
-// makes it an assignment.
-func (d decoder) write(cache, values *Node) *Node {
+// writeCache stores values [N, K, E] of the tokens in a cache [R, S, K, E]. The only
+// scatter that every backend has is one that adds. Subtracting the old value first is
+// exact and makes it an assignment.
+func (d decoder) writeCache(cache, values *Node) *Node {
 	old := Gather(cache, d.at)
 	cache = ScatterSum(cache, d.at, Neg(old), false, true)
 	return ScatterSum(cache, d.at, values, false, true)
@@ -159,8 +161,9 @@ func (d decoder) attend(q, k, v *Node) *Node {
 	return Gather(all, InsertAxes(d.in.Answers, -1))
 }
 
-// mlp is the SwiGLU of layer i with its norm: [N, D]. The panels of its middle are
-// made apart: the CPU backend cuts matrices element by element.
+// mlp is the SwiGLU of layer i with its norm: [N, D]. Each panel of the intermediate
+// values is computed by itself, because the CPU backend slices matrices element by
+// element.
 func (d decoder) mlp(i int, x *Node) *Node {
 	x = d.norm(x, layerName(i, nameMLPNorm))
 	parts := make([]*Node, storedPanels(d.cfg.IntermediateSize, d.cfg.HiddenSize))

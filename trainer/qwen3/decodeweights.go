@@ -8,9 +8,9 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 )
 
-// decodeScope holds the weights of DecodeStep. Linear weights are [in, out]
-// there: with few rows the CPU backend multiplies that layout about twice as
-// fast as [out, in], and rounds each row alike whatever the number of rows.
+// decodeScope holds the weights of DecodeStep. Its linear weights are [in, out]. With
+// few rows the CPU backend multiplies that layout about twice as fast as [out, in],
+// and rounds each row in the same way, whatever the number of rows.
 const decodeScope = ScopeName + "_decode"
 
 // vocabMultiple is the width of the widest column tile of the CPU kernels.
@@ -25,14 +25,14 @@ func (c Config) PaddedVocab() int {
 	return (c.VocabSize + vocabMultiple - 1) / vocabMultiple * vocabMultiple
 }
 
-// ImportDecode puts the weights into the store in the layout that DecodeStep
-// reads, replacing the ones that are there. It reports what Import reports.
+// ImportDecode puts the weights into the store in the layout that DecodeStep reads, in
+// place of those that are there. Errors: those of Import.
 func ImportDecode(store *model.Store, cfg Config, lookup func(name string) (Tensor, bool)) error {
 	if err := cfg.CheckTensors(lookup); err != nil {
 		return err
 	}
-	put := func(name string, data []float32, shape ...int) error {
-		if err := set(store, decodePath(name), tensors.FromFlatDataAndDimensions(data, shape...)); err != nil {
+	storeWeight := func(name string, data []float32, shape ...int) error {
+		if err := setVariable(store, decodePath(name), tensors.FromFlatDataAndDimensions(data, shape...)); err != nil {
 			return fmt.Errorf("set %s for decoding: %w", name, err)
 		}
 		return nil
@@ -44,42 +44,45 @@ func ImportDecode(store *model.Store, cfg Config, lookup func(name string) (Tens
 		case spec.Name == nameHead:
 			continue
 		case spec.Name == nameEmbed || len(spec.Shape) == 1:
-			err = put(spec.Name, t.Data, spec.Shape...)
+			err = storeWeight(spec.Name, t.Data, spec.Shape...)
 		case strings.HasSuffix(spec.Name, nameGate) || strings.HasSuffix(spec.Name, nameUp):
-			err = putParts(put, spec.Name, t, cfg.HiddenSize)
+			err = storeParts(storeWeight, spec.Name, t, cfg.HiddenSize)
 		default:
-			err = putPanels(put, spec.Name, t, spec.Shape[0])
+			err = storePanels(storeWeight, spec.Name, t, spec.Shape[0])
 		}
 		if err != nil {
 			return err
 		}
 	}
 	head, _ := lookup(cfg.headName())
-	return putPanels(put, nameHead, head, cfg.PaddedVocab())
+	return storePanels(storeWeight, nameHead, head, cfg.PaddedVocab())
 }
 
-// putPanels stores a weight [out, in] as [in, width], in panels of rows.
-func putPanels(put func(name string, data []float32, shape ...int) error, name string, t Tensor, width int) error {
+// storeFunc stores a weight of the decode layout.
+type storeFunc func(name string, data []float32, shape ...int) error
+
+// storePanels stores a weight [out, in] as [in, width], in panels of rows.
+func storePanels(store storeFunc, name string, t Tensor, width int) error {
 	data, depth := transpose(t, width), t.Shape[1]
 	n := storedPanels(depth, width)
 	for i := range n {
 		from, to := storedPanel(i, n, depth)
-		if err := put(panelName(name, i), data[from*width:to*width], to-from, width); err != nil {
+		if err := store(panelName(name, i), data[from*width:to*width], to-from, width); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// putParts stores a weight [out, in] as so many weights [in, part] beside one
-// another, whose results are the panels of what a product of width columns takes.
-func putParts(put func(name string, data []float32, shape ...int) error, name string, t Tensor, width int) error {
+// storeParts cuts a weight [out, in] into weights [in, part]. Their results are the
+// panels of the factor that a later product, of width columns, takes.
+func storeParts(store storeFunc, name string, t Tensor, width int) error {
 	out, in := t.Shape[0], t.Shape[1]
 	n := storedPanels(out, width)
 	for i := range n {
 		from, to := storedPanel(i, n, out)
 		part := Tensor{Shape: []int{to - from, in}, Data: t.Data[from*in : to*in]}
-		if err := putPanels(put, panelName(name, i), part, to-from); err != nil {
+		if err := storePanels(store, panelName(name, i), part, to-from); err != nil {
 			return err
 		}
 	}

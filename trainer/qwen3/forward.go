@@ -10,8 +10,8 @@ import (
 	"github.com/gomlx/gomlx/support/exceptions"
 )
 
-// Inputs are the tokens of a forward pass. Rows are padded on the right; give
-// padding a segment of its own, and ignore its hidden states.
+// Inputs are the tokens of a forward pass. Rows are padded on the right. Padding has a
+// segment of its own, and the caller ignores its hidden states.
 type Inputs struct {
 	Tokens *Node // int32 [B, T]
 	// Positions of the tokens within their sequence, below T; nil means 0..T-1.
@@ -30,19 +30,18 @@ type Options struct {
 	// Remat recomputes each layer in the backward pass instead of keeping its
 	// activations: about half the memory, about 15 % slower.
 	Remat bool
-	// LikeDecode makes the sums of DecodeStep, so that the CPU backend finds the
-	// very bits again that it decoded with. It costs time, and there is no such
-	// thing with a Compute of less than float32 or for an attention that the
-	// backend has no single operation for: there it changes nothing.
+	// LikeDecode adds in the order of DecodeStep, so that the CPU backend computes the
+	// same bits that it decoded with. It costs time. It has no effect where Compute is
+	// less than float32, or where the backend has no fused operation for attention.
 	LikeDecode bool
 }
 
 // Forward returns the hidden states [B, T, D] after the final norm, in the type
 // of Options.Compute.
 //
-// Outside attention the tokens are one axis N = B*T: the CPU backend transposes
-// matrices fast and everything else element by element, and each weight's
-// gradient transposes its input.
+// Outside attention the tokens are one axis N = B*T. The gradient of each weight
+// transposes the input of the weight, and the CPU backend transposes a matrix fast but
+// anything else element by element.
 func Forward(scope *model.Scope, cfg Config, in Inputs, opts Options) *Node {
 	w := weights{scope: scope, cfg: cfg, g: in.Tokens.Graph(), compute: opts.Compute, likeDecode: opts.LikeDecode}
 	if w.compute == dtypes.InvalidDType {
@@ -73,8 +72,8 @@ func Forward(scope *model.Scope, cfg Config, in Inputs, opts Options) *Node {
 	return Reshape(narrow(w.norm(nameNorm, x), w.compute), batch, seq, cfg.HiddenSize)
 }
 
-// Logits maps hidden states [..., D] to scores over the vocabulary [..., V],
-// float32 from whatever type.
+// Logits maps hidden states [..., D] of any type to scores over the vocabulary
+// [..., V] in float32.
 func Logits(scope *model.Scope, cfg Config, hidden *Node) *Node {
 	return logits(scope, cfg, hidden, func(x, y *Node) *Node {
 		if x.DType() != dtypes.Float32 {
@@ -127,7 +126,7 @@ func (w weights) node(name string) *Node {
 	return v.NodeValue(w.g)
 }
 
-// embed looks tokens [N] up: [N, D].
+// embed looks up the embeddings of tokens [N]: [N, D].
 func (w weights) embed(tokens *Node) *Node {
 	return Gather(w.node(nameEmbed), InsertAxes(tokens, -1))
 }

@@ -5,8 +5,8 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 )
 
-// linears is x [N, in] times each of some stored [out, in] weights, in the type
-// of products: [N, out] each.
+// linears multiplies x [N, in] by each of the named weights, stored as [out, in], in
+// the type of products: [N, out] each.
 func (w weights) linears(x *Node, names ...string) []*Node {
 	x = narrow(x, w.compute)
 	ys, width := make([]*Node, len(names)), 0
@@ -25,10 +25,10 @@ func (w weights) linears(x *Node, names ...string) []*Node {
 	return out
 }
 
-// weighted is product of x [N, in] and a weight y [out, in]. In float32 its value
-// needs no copy of the weight, and its gradients need neither that nor a change of
-// layout but for the factor that is transposed: x, once for all weights of the
-// given width together that share it, or each weight's own v.
+// weighted is the product of x [N, in] and a weight y [out, in]. In float32 neither the
+// value nor the gradients copy the weight. The gradient of the weight transposes one
+// factor: x, once for all weights that share it, whose widths add up to width; or, where
+// that is more, the v of each weight.
 func weighted(x, y *Node, width int) *Node {
 	if x.DType() != dtypes.Float32 {
 		return product(x, y)
@@ -57,7 +57,7 @@ func weightGradient(grad *Node, transposeX bool) *Node {
 	if !ok {
 		return grad
 	}
-	if x.Type() == NodeTypeIdentity { // what the gradient of x hangs on
+	if x.Type() == NodeTypeIdentity { // the node that carries the gradient of x
 		x = x.Inputs()[0]
 	}
 	if transposeX {

@@ -9,19 +9,20 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// panelDepth is the number of terms of a product that are added up one after
-// the other; a longer sum is the sum of its panels in their order.
+// panelDepth is the number of terms of a product that are added one after another. A
+// longer sum is the sum of its panels in their order.
 //
-// That is how the CPU backend's kernel for large products adds, with AVX-512 and
-// with AVX2. Its kernel for small ones makes a single chain of a factor [in, out],
-// so that cutting the factors into panels gives both the same bits: what a token
-// yields then depends neither on how many others are in the pass nor on whether
-// DecodeStep or Forward makes it. With any other depth only the last bits differ.
+// The CPU backend's kernel for large products adds in that way; the depth differs
+// between AVX-512 and AVX2. Its kernel for small products adds all terms of a factor
+// [in, out] in a single chain. Cutting the factors of small products into panels gives
+// both kernels the same bits. The result for a token then depends neither on the number
+// of tokens in the pass nor on whether DecodeStep or Forward computes it. With any
+// other depth only the last bits differ.
 func panelDepth() int {
 	x := cpu.X86
 	wide := x.HasAVX512F && x.HasAVX512BW && x.HasAVX512CD && x.HasAVX512DQ && x.HasAVX512VL
 	if allowed, err := strconv.ParseBool(os.Getenv("GOMLX_GO_SIMD_AVX512")); err == nil && !allowed {
-		wide = false // as it is in the backend
+		wide = false // the backend reads the same variable
 	}
 	if wide {
 		return 192
@@ -29,19 +30,19 @@ func panelDepth() int {
 	return 128
 }
 
-// smallProduct is the number of multiplications from which on the CPU backend
-// takes its kernel for large products.
+// smallProduct is the number of multiplications at which the CPU backend begins to use
+// its kernel for large products.
 const smallProduct = 4 << 20
 
-// tailColumns is what the number of columns must be a multiple of: the kernel
-// for small products rounds the rest twice for each term.
+// tailColumns divides the number of columns: in the remainder, the kernel for small
+// products rounds twice for each term.
 const tailColumns = 16
 
 // fewestRows is the least number of tokens in a pass.
 const fewestRows = 8
 
 // storedPanels is the number of panels in which a weight [in, out] is stored for
-// decoding: one where all of its products are large.
+// decoding. It is one where all products with the weight are large.
 func storedPanels(depth, width int) int {
 	if fewestRows*depth*width >= smallProduct {
 		return 1
@@ -49,7 +50,7 @@ func storedPanels(depth, width int) int {
 	return numPanels(depth)
 }
 
-// storedPanel bounds one of n stored panels.
+// storedPanel returns the bounds of panel i of n stored ones.
 func storedPanel(i, n, depth int) (from, to int) {
 	if n == 1 {
 		return 0, depth
@@ -60,12 +61,12 @@ func storedPanel(i, n, depth int) (from, to int) {
 // numPanels is the number of panels of a sum of so many terms.
 func numPanels(depth int) int { return (depth + panelDepth() - 1) / panelDepth() }
 
-// panelAt bounds a panel.
+// panelAt returns the bounds of panel i.
 func panelAt(i, depth int) (from, to int) {
 	return i * panelDepth(), min(depth, (i+1)*panelDepth())
 }
 
-// panelOf is a part of an axis, or all of it.
+// panelOf is a part of an axis of x; x itself where the part is all of it.
 func panelOf(x *Node, axis, from, to int) *Node {
 	if from == 0 && to == x.Shape().Dimensions[axis] {
 		return x
@@ -73,9 +74,9 @@ func panelOf(x *Node, axis, from, to int) *Node {
 	return SliceAxis(x, axis, AxisRange(from, to))
 }
 
-// productLikeDecode is weighted with the sums of DecodeStep, in float32. Small
-// products are cut into panels, with the weight in the layout of the kernel that
-// makes one chain of each; their gradient is that of weighted.
+// productLikeDecode is weighted with the sums of DecodeStep, in float32. It cuts small
+// products into panels, with the weight in the layout of the kernel that adds each
+// panel in one chain. Their gradient is that of weighted.
 func productLikeDecode(x, y *Node, width int) *Node {
 	n, in, out := x.Shape().Dimensions[0], x.Shape().Dimensions[1], y.Shape().Dimensions[0]
 	if x.DType() != dtypes.Float32 || n*in*out >= smallProduct {
@@ -86,7 +87,7 @@ func productLikeDecode(x, y *Node, width int) *Node {
 	return sum
 }
 
-// inPanels adds up the products of the panels of x [N, in] and y [out, in].
+// inPanels is the sum of the products of the panels of x [N, in] and y [out, in].
 func inPanels(x, y *Node) *Node {
 	width, depth := y.Shape().Dimensions[0], y.Shape().Dimensions[1]
 	y = swapLast(y) // [in, out]

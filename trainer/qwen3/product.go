@@ -5,15 +5,14 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 )
 
-// product is x [..., N, in] times y [..., out, in] over their last axis, for each
-// index of the leading axes: [..., N, out]. It multiplies in x's type, adds up
-// in float32 and returns x's type; y's gradient has y's type, so that a float32
-// weight gets a float32 gradient from half-precision factors.
+// product multiplies x [..., N, in] and y [..., out, in] over their last axis, for
+// each index of the leading axes: [..., N, out]. It multiplies in x's type, adds in
+// float32 and returns x's type. y's gradient has y's type, so that a float32 weight
+// gets a float32 gradient from half-precision factors.
 //
-// The gradient of y, v^T x, contracts the first axis of both factors. The CPU
-// backend brings both into its own layout for that, element by element, which
-// costs more than the product itself. Transposing only the smaller one gives
-// the same sums.
+// The gradient of y, v^T x, contracts the first axis of both factors. For that the CPU
+// backend copies both into its own layout, element by element, which costs more than
+// the product itself. Transposing only the smaller one gives the same sums.
 func product(x, y *Node) *Node { return productAs(x.DType(), x, y) }
 
 // productAs is product with another type of result.
@@ -24,7 +23,7 @@ func productAs(result dtypes.DType, x, y *Node) *Node {
 	if yType != factor {
 		y = ConvertDType(y, factor)
 	}
-	// GoMLX would multiply half precision in float32 on the way back, and copies float32.
+	// In the backward pass GoMLX would multiply half precision in float32, and copy float32.
 	x = IdentityWithCustomGradient(x, func(_, grad *Node) *Node { return firstGradient(grad, factor) })
 	outer := leading(x.Rank() - 2)
 	return contract(result, x, x.Rank()-1, y, y.Rank()-1, outer)
@@ -39,9 +38,9 @@ func contract(result dtypes.DType, a *Node, axisA int, b *Node, axisB int, outer
 	return dot.General([]int{axisA}, outer, []int{axisB}, outer)
 }
 
-// factors finds the two factors of a product's gradient as GoMLX builds it, a
-// product between changes of type and layout. Without one there, ok is false:
-// then the gradient is right as it is, but slower.
+// factors finds the two factors in the gradient of a product. GoMLX builds it as a
+// product with changes of type and layout around it. Where there is no such product, ok
+// is false, and the gradient is right as it is, but slower.
 func factors(grad *Node, as dtypes.DType) (v, other *Node, ok bool) {
 	dot := grad
 	for dot.Type() == NodeTypeTranspose || dot.Type() == NodeTypeConvertDType {
@@ -53,7 +52,8 @@ func factors(grad *Node, as dtypes.DType) (v, other *Node, ok bool) {
 	return narrow(dot.Inputs()[0], as), narrow(dot.Inputs()[1], as), true
 }
 
-// narrow converts to a type, if only by taking a widening from it back.
+// narrow converts x to a type. Where x was widened from that type, it returns what was
+// widened.
 func narrow(x *Node, as dtypes.DType) *Node {
 	switch {
 	case x.DType() == as:
@@ -64,7 +64,8 @@ func narrow(x *Node, as dtypes.DType) *Node {
 	return ConvertDType(x, as)
 }
 
-// firstGradient is v [..., N, out] times y [..., out, in], in the type of the factors.
+// firstGradient is v y for v [..., N, out] and y [..., out, in], in the type of the
+// factors.
 func firstGradient(grad *Node, factor dtypes.DType) *Node {
 	v, y, ok := factors(grad, factor)
 	if !ok {
@@ -74,8 +75,8 @@ func firstGradient(grad *Node, factor dtypes.DType) *Node {
 	return contract(factor, v, rank-1, y, rank-2, leading(rank-2))
 }
 
-// secondGradient is v [..., N, out] transposed times x [..., N, in], with the
-// smaller one of the two transposed: [..., out, in].
+// secondGradient is v^T x for v [..., N, out] and x [..., N, in], computed by
+// transposing the smaller of the two: [..., out, in].
 func secondGradient(grad *Node, factor, result dtypes.DType) *Node {
 	v, x, ok := factors(grad, factor)
 	if !ok {

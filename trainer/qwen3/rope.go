@@ -14,9 +14,9 @@ type rope struct {
 	positions *Node // int32 [N]
 	cos, sin  *Node // [length, E/2]
 	// The same for the CPU backend, which slices and pads element by element: angles
-	// for both halves, and the matrix of a quarter turn, which makes (-b, a) of (a, b).
+	// for both halves, and the matrix that maps (a, b) to (-b, a).
 	cosBoth, sinBoth *Node // [length, E]
-	turn             *Node // [E, E]
+	quarter          *Node // [E, E]
 }
 
 // newRope makes tables for positions below length, computed on the host in
@@ -39,7 +39,7 @@ func newRope(g *Graph, cfg Config, positions *Node, length int) rope {
 	}
 	return rope{
 		positions: positions, cos: table(cos, length), sin: table(sin, length),
-		cosBoth: table(doubled(cos, half), length), sinBoth: table(doubled(sin, half), length), turn: table(turn, 2*half),
+		cosBoth: table(doubled(cos, half), length), sinBoth: table(doubled(sin, half), length), quarter: table(turn, 2*half),
 	}
 }
 
@@ -55,20 +55,20 @@ func doubled(data []float32, row int) []float32 {
 // angles returns the cosines and sines of each token for a number of heads:
 // [N, heads, E/2] each.
 func (r rope) angles(heads int) (cos, sin *Node) {
-	return r.at(heads, r.cos), r.at(heads, r.sin)
+	return r.perHead(heads, r.cos), r.perHead(heads, r.sin)
 }
 
-// at is a table's row for each token and head: [N, heads, width]. Looking every
-// head's up costs less than broadcasting over a middle axis in each layer, forward
-// and back.
-func (r rope) at(heads int, table *Node) *Node {
+// perHead is the row of a table for each token and head: [N, heads, width]. A lookup
+// for every head costs less than broadcasting over a middle axis in each layer,
+// forward and backward.
+func (r rope) perHead(heads int, table *Node) *Node {
 	at := BroadcastToDims(InsertAxes(r.positions, -1), r.positions.Shape().Dimensions[0], heads)
 	return Gather(table, InsertAxes(at, -1))
 }
 
-// apply rotates x [N, heads, E]; element i of the first half pairs with element
-// i of the second, as in Hugging Face's rotate_half. Both ways have the same bits:
-// each sum of the product is one element and zeros.
+// apply rotates x [N, heads, E]. Element i of the first half pairs with element i of
+// the second, as in Hugging Face's rotate_half. The product and the slices give the same
+// bits, since each sum of the product is one element and zeros.
 func (r rope) apply(x *Node) *Node {
 	if onHost(x.Graph()) {
 		return r.byProduct(x)
@@ -78,8 +78,8 @@ func (r rope) apply(x *Node) *Node {
 
 func (r rope) byProduct(x *Node) *Node {
 	heads := x.Shape().Dimensions[1]
-	turned := DotGeneral(x, []int{2}, nil, r.turn, []int{0}, nil) // [N, heads, E]
-	return Add(Mul(x, r.at(heads, r.cosBoth)), Mul(turned, r.at(heads, r.sinBoth)))
+	turned := DotGeneral(x, []int{2}, nil, r.quarter, []int{0}, nil) // [N, heads, E]
+	return Add(Mul(x, r.perHead(heads, r.cosBoth)), Mul(turned, r.perHead(heads, r.sinBoth)))
 }
 
 func (r rope) bySlices(x *Node) *Node {

@@ -4,19 +4,20 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 )
 
-// The CPU backend transposes a matrix in blocks, row after row of its input. Rows
-// of a result that are a multiple of pageRow numbers apart fall into the same few
-// lines of the first cache and drive one another out; at pageRow/2 they do not.
+// pageRow is a distance in numbers. The CPU backend transposes a matrix in blocks, row
+// after row of its input. Rows of the result that are a multiple of pageRow apart fall
+// into the same few lines of the first-level cache and evict one another; rows that are
+// pageRow/2 apart do not.
 const pageRow = 512
 
-// onHost says whether a graph runs on the CPU backend, whose costs decide how
-// some functions of this package are put together. The results are the same.
+// onHost reports whether a graph runs on the CPU backend. Some functions of this package
+// choose their operations by its costs. The results are the same.
 func onHost(g *Graph) bool { return g.Backend().String() == "go" }
 
 // swapLast exchanges the last two axes.
 //
-// Of several matrices the CPU backend moves element by element; rows of all of
-// them side by side are one matrix that it transposes in blocks.
+// The CPU backend transposes several matrices element by element. With their rows side
+// by side they are one matrix, which it transposes in blocks.
 func swapLast(x *Node) *Node {
 	rank := x.Rank()
 	axes := leading(rank)
@@ -35,8 +36,8 @@ func swapLast(x *Node) *Node {
 	return Reshape(x, dims...)
 }
 
-// swapMatrix is the transpose of x [n, m], cut so that no row of a result is a
-// multiple of pageRow: [m, n].
+// swapMatrix is the transpose of x [n, m], in parts so that the rows of no result are a
+// multiple of pageRow long: [m, n].
 func swapMatrix(x *Node) *Node {
 	const part = pageRow / 2
 	n, m := x.Shape().Dimensions[0], x.Shape().Dimensions[1]

@@ -31,7 +31,7 @@ func Init(store *model.Store, cfg Config, seed uint64) error {
 }
 
 // InitialTensors returns the start weights of the seed in the order of
-// Config.Tensors. Each tensor has its own stream, so that its values do not
+// Config.Tensors. Each tensor draws from a stream of its own, so its values do not
 // depend on the other tensors.
 func InitialTensors(cfg Config, seed uint64) ([]Tensor, error) {
 	if err := cfg.Validate(); err != nil {
@@ -44,7 +44,7 @@ func InitialTensors(cfg Config, seed uint64) ([]Tensor, error) {
 	return ts, nil
 }
 
-// ByName makes tensors findable for Import and ImportDecode.
+// ByName returns a lookup for Import and ImportDecode.
 func ByName(ts []Tensor) func(name string) (Tensor, bool) { return tensor.ByName(ts) }
 
 // initial draws the start values of one tensor.
@@ -61,16 +61,16 @@ func initial(spec TensorSpec, seed uint64) Tensor {
 	return t
 }
 
-// Import puts every weight of the configuration into the store, replacing the
-// ones that are there. It reports all missing tensors and wrong shapes at once
-// and then leaves the store as it was. The data is copied.
+// Import puts every weight of the configuration into the store, in place of those that
+// are there. The data is copied. The error names all missing tensors and wrong shapes;
+// the store is then unchanged.
 func Import(store *model.Store, cfg Config, lookup func(name string) (Tensor, bool)) error {
 	if err := cfg.CheckTensors(lookup); err != nil {
 		return err
 	}
 	for _, spec := range cfg.Tensors() {
 		t, _ := lookup(spec.Name) // checked above
-		if err := set(store, VariablePath(spec.Name), tensors.FromFlatDataAndDimensions(t.Data, spec.Shape...)); err != nil {
+		if err := setVariable(store, VariablePath(spec.Name), tensors.FromFlatDataAndDimensions(t.Data, spec.Shape...)); err != nil {
 			return fmt.Errorf("set %s: %w", spec.Name, err)
 		}
 	}
@@ -94,8 +94,8 @@ func (c Config) CheckTensors(lookup func(name string) (Tensor, bool)) error {
 	return errors.Join(errs...)
 }
 
-// set creates the variable or replaces its value.
-func set(store *model.Store, path string, value *tensors.Tensor) error {
+// setVariable creates the variable or replaces its value.
+func setVariable(store *model.Store, path string, value *tensors.Tensor) error {
 	if v := store.GetVariable(path); v != nil {
 		return v.SetValue(value)
 	}

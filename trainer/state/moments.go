@@ -53,7 +53,7 @@ func (m moments) hold(trained []qwen3.TensorSpec) (changed bool, err error) {
 			if !keep[spec.Name] {
 				return m.store.DeleteVariable(path)
 			}
-			return m.set(path, spec, make([]float32, spec.Size()))
+			return m.setMoment(path, spec, make([]float32, spec.Size()))
 		})
 		if err != nil {
 			return changed, fmt.Errorf("moments of %s: %w", spec.Name, err)
@@ -69,7 +69,7 @@ func (m moments) zero() error {
 			if m.store.GetVariable(path) == nil {
 				return nil
 			}
-			return m.set(path, spec, make([]float32, spec.Size()))
+			return m.setMoment(path, spec, make([]float32, spec.Size()))
 		})
 		if err != nil {
 			return err
@@ -107,15 +107,15 @@ func (m moments) restore(from checkpoint.State) (changed bool, err error) {
 	for _, spec := range trained {
 		a, _ := first(spec.Name) // both were found above
 		b, _ := second(spec.Name)
-		if err := errors.Join(m.set(optimizer.FirstMomentPath(spec.Name), spec, a.Data), m.set(optimizer.SecondMomentPath(spec.Name), spec, b.Data)); err != nil {
+		if err := errors.Join(m.setMoment(optimizer.FirstMomentPath(spec.Name), spec, a.Data), m.setMoment(optimizer.SecondMomentPath(spec.Name), spec, b.Data)); err != nil {
 			return changed, err
 		}
 	}
 	return changed, nil
 }
 
-// set fills the variable of a moment, which need not exist yet.
-func (m moments) set(path string, spec qwen3.TensorSpec, data []float32) error {
+// setMoment fills the variable of a moment, which need not exist yet.
+func (m moments) setMoment(path string, spec qwen3.TensorSpec, data []float32) error {
 	value := tensors.FromFlatDataAndDimensions(data, spec.Shape...)
 	v := m.store.GetVariable(path)
 	if v != nil {

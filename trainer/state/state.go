@@ -53,7 +53,7 @@ func (s *State) Init(seed uint64) error {
 	if err := qwen3.Init(s.store, s.network, seed); err != nil {
 		return fmt.Errorf("init: %w", err)
 	}
-	return s.start()
+	return s.beginFresh()
 }
 
 // Import starts training from given weights, for example a published policy.
@@ -62,11 +62,11 @@ func (s *State) Import(weights []tensor.Named) error {
 	if err := qwen3.Import(s.store, s.network, tensor.ByName(weights)); err != nil {
 		return fmt.Errorf("import: %w", err)
 	}
-	return s.start()
+	return s.beginFresh()
 }
 
-// start sets counters and moments to zero for fresh weights.
-func (s *State) start() error {
+// beginFresh sets counters and moments to zero for fresh weights.
+func (s *State) beginFresh() error {
 	s.counters = checkpoint.Counters{}
 	if err := s.moments.zero(); err != nil {
 		return err

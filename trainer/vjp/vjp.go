@@ -1,20 +1,21 @@
-// Package vjp gives functions of graphs gradients of their own, where those that
-// GoMLX derives from the parts cost more. It knows nothing of what is computed.
+// Package vjp replaces the gradient of a graph function by one written by hand
+// (a vector-Jacobian product), where the one that GoMLX derives costs more. It does
+// not know what the function computes.
 //
-// Invariant: values are those of the function as it stands, to the bit.
+// Invariant: the value is the function's own, to the bit.
 package vjp
 
 import (
 	"github.com/gomlx/gomlx/core/graph"
 )
 
-// With is f(x), whose gradient by x is gradient(x, v) for the gradient v by f(x).
-// f is called twice and must build the same nodes each time. Where x is made again
-// for the gradient, gradient gets the new one; it must not hold on to others that
-// depend on x.
+// With returns f(x). When v is the gradient with respect to f(x), the gradient with
+// respect to x is gradient(x, v). f is called twice and must build the same nodes
+// each time. Rematerialisation builds x a second time for the backward pass and hands
+// that node to gradient, which must not use older nodes that depend on x.
 func With(x *graph.Node, f func(x *graph.Node) *graph.Node, gradient func(x, v *graph.Node) *graph.Node) *graph.Node {
-	// The second function is never computed: what GoMLX derives from it is a chain
-	// of nodes whose ends are replaced, and which nothing reads.
+	// Nothing executes the second function. It exists for GoMLX to derive a gradient
+	// from: a chain of nodes whose two ends have gradients of their own.
 	out, _ := graph.InternalFusedOpCaller(func() *graph.Node { return f(x) }, func() *graph.Node {
 		var v *graph.Node
 		x := graph.IdentityWithCustomGradient(x, func(x, _ *graph.Node) *graph.Node { return gradient(x.Inputs()[0], v) })

@@ -1,8 +1,8 @@
-// Package measure holds the estimator to the truth: it makes real training steps
-// on this machine and reads how much memory they took.
+// Package measure checks the estimator: it makes real training steps on this machine
+// and reads how much memory they took.
 //
-// Invariant: a figure is of the whole process, so a caller that wants more than
-// one makes a process for each.
+// Invariant: a figure is that of the whole process, so each measurement needs a process
+// of its own.
 package measure
 
 import (
@@ -25,13 +25,13 @@ type Step struct {
 	Model   qwen3.Config
 	// Rows sequences of Length tokens each make a device pass.
 	Rows, Length int
-	// Passes are made side by side; 0 is 1.
+	// Passes is the number of passes side by side; 0 is 1.
 	Passes int
 	Remat  bool
-	// Sequences in each row but the first; with more than one they are packed, and
-	// Length is a power of two.
+	// Sequences is the number of sequences in each row but the first. With more than one
+	// they are packed, and Length is a power of two.
 	Sequences int
-	// Loss beside the bounds of the recipe, which may be left out.
+	// Loss is the objective. Run sets the bounds of the recipe in it.
 	Loss config.Loss
 	// Minibatches is the number of updates of a step, of Rows each; 0 is 1.
 	Minibatches int
@@ -39,7 +39,7 @@ type Step struct {
 	Repeat int
 }
 
-// Result is the resident memory of this process in bytes.
+// Result is the resident memory of the process, in bytes.
 type Result struct {
 	Before int64 `json:"before"` // before the trainer exists
 	Peak   int64 `json:"peak"`   // from then until after the last step
@@ -83,7 +83,7 @@ func Run(ctx context.Context, s Step) (Result, error) {
 }
 
 // samples fills the batch: after the shift by one, each row has Length tokens.
-// Packing makes rows as long as the longest sequence, so the first has one alone.
+// Packing makes rows as long as the longest sequence, so the first row has only one.
 func (s Step) samples() []rl.Sample {
 	draw := rl.Rand(rl.Seed(1, "measure"))
 	num, length := s.Rows*max(1, s.Minibatches)*max(1, s.Passes), s.Length
