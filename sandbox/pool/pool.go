@@ -23,7 +23,8 @@ import (
 
 // Interpreter runs programs until it dies; *jail.Interpreter is one.
 type Interpreter interface {
-	// Run answers with jail.ErrDied when the interpreter ended first.
+	// Run answers with jail.ErrDied when the interpreter ended first, and with
+	// jail.ErrStarved when the program was not given the time to reach its limits.
 	Run(ctx context.Context, req sandbox.Request) (sandbox.Result, error)
 	// Done is closed when the interpreter is gone.
 	Done() <-chan struct{}
