@@ -194,13 +194,14 @@ func openFiles(req sandbox.Request, memory int) (_ *files, err error) {
 	return f, nil
 }
 
-// stage returns how far the child has come.
-func (f *files) stage() uint32 {
-	var b [4]byte
-	if _, err := unix.Pread(f.memory, b[:], 0); err != nil {
-		return stageEntered // the limits hold for it as for any other
+// begun returns when the program began, by the monotonic clock; 0 when its layers do
+// not hold yet. The child notes it before it runs a line of the program.
+func (f *files) begun() time.Duration {
+	var b [stampAt + 8]byte
+	if _, err := unix.Pread(f.memory, b[:], 0); err != nil || binary.LittleEndian.Uint32(b[:]) == stageForked {
+		return 0
 	}
-	return binary.LittleEndian.Uint32(b[:])
+	return time.Duration(binary.LittleEndian.Uint64(b[stampAt:]))
 }
 
 // drain starts to read the output as it comes.

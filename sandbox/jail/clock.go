@@ -28,6 +28,13 @@ const (
 	lostLooks   = 4           // that do not find the program
 )
 
+// A program that runs over its limit is looked at so often in the time of its limit,
+// and at most every shortestLook.
+const (
+	looksPerLimit = 20
+	shortestLook  = 20 * time.Millisecond
+)
+
 // clock holds a program to its wall and CPU limits. The wall time leaves out what
 // the program waited for a core, since that depends on its neighbours: a program
 // that sleeps or computes for longer than its limit is stopped, and one that is
@@ -44,16 +51,18 @@ type clock struct {
 
 	begun  time.Duration // when the program began
 	before map[int]turns // of its threads by then
-	waited time.Duration // since then, by one thread, at the last look
-	cpu    time.Duration // at the last look; -1 before the first
+	waited time.Duration // for a core since then, in the program's favour
+	proven time.Duration // for a core since then, at least
+	looked bool          // the next two are of the last look
+	at     time.Duration
+	cpu    time.Duration
 	claim  time.Duration // when the program first claimed to have answered
 	lost   int           // looks that did not find the program
 }
 
 func newClock(limits sandbox.Limits, slack time.Duration, look func() census) *clock {
 	return &clock{
-		limits: limits, bound: limits.Wall + max(slackFactor*limits.Wall, slack),
-		look: look, due: limits.Wall, cpu: -1,
+		limits: limits, bound: limits.Wall + max(slackFactor*limits.Wall, slack), look: look, due: limits.Wall,
 	}
 }
 
@@ -85,7 +94,7 @@ func (c *clock) check(elapsed, cpu time.Duration) (stop, time.Duration) {
 func (c *clock) extension(elapsed, cpu time.Duration) (more time.Duration, why stop) {
 	now := c.look()
 	switch {
-	case now.entering: // the program starts after this
+	case now.entering:
 		c.begin(elapsed, now)
 		return c.limits.Wall, stoppedByStarvation
 	case now.ended:
@@ -93,25 +102,40 @@ func (c *clock) extension(elapsed, cpu time.Duration) (more time.Duration, why s
 	case c.about(now, elapsed):
 		return lookAgain, stoppedByWall
 	}
-	longest, sum := c.waits(now, cpu)
-	c.waited = longest
-	// Waits of several threads may lie over each other, so that their sum gives a
-	// program time but no excuse.
+	c.begun = max(c.begun, now.begun)
+	// The kernel counts a wait when it ends. One that began before the last look may
+	// be long; a program that has run since then is in a short one.
+	unknown := now.waiting && cpu < c.limits.Wall && !(c.looked && cpu > c.cpu)
+	c.note(now, elapsed, cpu)
 	why = stoppedByStarvation
-	if c.counted(elapsed, cpu, longest) >= c.limits.Wall {
+	if c.counted(elapsed, cpu, c.proven) >= c.limits.Wall {
 		why = stoppedByWall
 	}
-	if left := c.limits.Wall - c.counted(elapsed, cpu, max(longest, sum)); left > 0 {
-		return left, why
-	}
-	// The kernel counts a wait when it ends: a thread that is ready and has not run
-	// since the last look may be in a long one.
-	waits := now.ready && (c.cpu < 0 || c.cpu == cpu)
-	c.cpu = cpu
-	if waits {
+	left := c.limits.Wall - c.counted(elapsed, cpu, c.waited)
+	switch {
+	case left > 0:
+		return min(left, max(c.limits.Wall/looksPerLimit, shortestLook)), why
+	case unknown:
 		return lookAgain, stoppedByStarvation
+	default:
+		return 0, stoppedByWall
 	}
-	return 0, stoppedByWall
+}
+
+// note adds up what the program has waited for a core. The kernel knows it of each
+// living thread. A program that waits now has waited since the last look for as long
+// as it has not run, which also holds for the waits of threads that have ended.
+func (c *clock) note(now census, elapsed, cpu time.Duration) {
+	var since time.Duration
+	if c.looked && now.waiting {
+		since = max(0, elapsed-c.at-(cpu-c.cpu))
+	}
+	longest, sum := c.waits(now, cpu)
+	// Waits of several threads may lie over each other, so that their sum gives a
+	// program time but no excuse.
+	c.proven = max(c.proven+since, longest)
+	c.waited = max(c.waited+since, longest, sum)
+	c.looked, c.at, c.cpu = true, elapsed, cpu
 }
 
 // counted is the wall time of a program that waited for a core for so long. One that
@@ -154,5 +178,5 @@ func (c *clock) about(now census, elapsed time.Duration) bool {
 
 // starved is the error of a program that was stopped at the bound.
 func (c *clock) starved() error {
-	return fmt.Errorf("%w: it waited %v or more of %v for a core", ErrStarved, c.waited.Round(time.Millisecond), c.bound)
+	return fmt.Errorf("%w: it waited %v or more of %v for a core", ErrStarved, c.proven.Round(time.Millisecond), c.bound)
 }

@@ -262,12 +262,7 @@ func (k *Kernel) cpuTime() time.Duration {
 	if k.pid <= 0 {
 		return k.call.cpuTime()
 	}
-	// The clock of a process is the complement of its id, tagged (clock_getcpuclockid(3)).
-	var used unix.Timespec
-	if unix.ClockGettime(int32(^k.pid<<3|2), &used) != nil {
-		return 0
-	}
-	return time.Duration(used.Nano())
+	return processTime(k.pid)
 }
 
 // peakMemory returns the largest resident size of the kernel so far. Looking costs

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // cpuTime returns the processor time of the program so far, all threads
@@ -75,52 +77,94 @@ func (c *call) findPID(inside int) int {
 // census is what the kernel says of the threads of a program.
 type census struct {
 	threads map[int]turns // nil when they are not known
-	ready   bool          // a thread has a core or wants one
-	ended   bool          // every thread is dead
+	waiting bool          // a thread wants a core, and none has one
+	ended   bool          // no thread runs the program any more
 
-	entering bool // the program has not begun; its jail says so
-	answered bool // the program says that it has ended
+	entering bool          // the program has not begun; its jail says so
+	begun    time.Duration // when it began, or 0 where its time began with its clock
+	answered bool          // the program says that it has ended
 }
 
 // turns is how long a thread had a core, and how long it wanted one and had none.
 type turns struct{ ran, waited time.Duration }
 
+// A look is blurred when the owner itself lost its core meanwhile: its parts are of
+// different moments. It may take lookTime, and lookTime for so many threads more.
+const (
+	lookTime    = time.Millisecond
+	lookThreads = 8
+	lookTries   = 4
+)
+
 // threads looks at the threads of a process.
-func threads(pid int) census {
+func threads(pid int) (c census) {
+	for range lookTries {
+		start := time.Now()
+		c = lookOnce(pid)
+		if time.Since(start) < lookTime*time.Duration(1+len(c.threads)/lookThreads) {
+			break
+		}
+	}
+	return c
+}
+
+func lookOnce(pid int) census {
 	dir := fmt.Sprintf("/proc/%d/task", pid)
 	entries, err := os.ReadDir(dir)
 	if pid <= 0 || err != nil {
 		return census{}
 	}
+	before := processTime(pid)
 	c := census{threads: make(map[int]turns, len(entries)), ended: true}
 	for _, entry := range entries {
 		thread, err := strconv.Atoi(entry.Name())
 		if err != nil {
 			continue
 		}
-		switch threadState(dir, entry.Name()) {
-		case 'Z', 'X', 0: // 0: gone meanwhile
+		state, dead := threadState(dir, entry.Name())
+		if dead {
 			continue
-		case 'R':
-			c.ready = true
+		}
+		if state == 'R' {
+			c.waiting = true // or running
 		}
 		c.ended = false
 		if text, err := os.ReadFile(dir + "/" + entry.Name() + "/schedstat"); err == nil {
 			c.threads[thread] = parseTurns(text)
 		}
 	}
+	if processTime(pid) > before {
+		c.waiting = false
+	}
 	return c
 }
 
-// threadState returns the letter of a thread's state, 0 when it is gone.
-func threadState(dir, thread string) byte {
-	text, err := os.ReadFile(dir + "/" + thread + "/stat")
-	// The second field is the name in parentheses, which may hold anything.
-	at := bytes.LastIndexByte(text, ')') + len(") ")
-	if err != nil || at >= len(text) {
+// processTime returns the processor time of a process so far, all threads together;
+// zero when it is gone.
+func processTime(pid int) time.Duration {
+	var used unix.Timespec
+	// The clock of a process is the complement of its id, tagged (clock_getcpuclockid(3)).
+	if unix.ClockGettime(int32(^pid<<3|2), &used) != nil {
 		return 0
 	}
-	return text[at]
+	return time.Duration(used.Nano())
+}
+
+// exiting is the bit of a thread's flags that says that it runs no program any more
+// (PF_EXITING). What is left of it waits for the kernel, which may take long.
+const exiting = 0x4
+
+// threadState returns the letter of a thread's state, and whether its program is over.
+func threadState(dir, thread string) (state byte, dead bool) {
+	text, err := os.ReadFile(dir + "/" + thread + "/stat")
+	// The second field is the name in parentheses, which may hold anything.
+	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
+	if err != nil || len(fields) < 7 {
+		return 0, true // gone meanwhile
+	}
+	flags, err := strconv.ParseUint(string(fields[6]), 10, 32)
+	state = fields[0][0]
+	return state, err != nil || flags&exiting != 0 || state == 'Z' || state == 'X'
 }
 
 // parseTurns reads a schedstat: nanoseconds with a core, nanoseconds in its queue, and

@@ -30,7 +30,7 @@ type watch struct {
 	files *files
 	clock *clock
 	timer *time.Timer
-	pid   int // of the program, as the zygote sees it
+	known times // at the last tick
 	why   stop
 }
 
@@ -90,7 +90,7 @@ func (w *watch) tick() {
 		w.timer.Reset(patience)
 		return
 	}
-	w.pid = used.pid
+	w.known = used
 	why, next := w.clock.check(used.wall, used.cpu)
 	if why != notStopped {
 		w.halt(why)
@@ -101,7 +101,11 @@ func (w *watch) tick() {
 
 // look returns what is known of the threads of the program.
 func (w *watch) look() census {
-	now := threads(w.call.findPID(w.pid))
-	now.entering = w.files.stage() == stageForked
+	now := threads(w.call.findPID(w.known.pid))
+	if begun := w.files.begun(); begun > 0 {
+		now.begun = begun - w.known.fork
+	} else {
+		now.entering = true
+	}
 	return now
 }
