@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"temper/sandbox"
+	"temper/sandbox/drain"
 	"temper/sandbox/jail"
 )
 
@@ -392,23 +393,13 @@ func (p *Pool) Close(ctx context.Context) error {
 	already := p.closed
 	p.closed = true
 	p.mu.Unlock()
-	drained := make(chan struct{})
-	go func() {
-		p.calls.Wait()
-		close(drained)
-	}()
-	var err error
-	select {
-	case <-drained:
-	case <-ctx.Done():
-		err = ctx.Err()
-	}
-	if !already {
-		close(p.closing)
-		p.stop()
-	}
+	err := drain.Wait(ctx, &p.calls, func() {
+		if !already {
+			close(p.closing)
+			p.stop()
+		}
+	})
 	p.owners.Wait()
-	<-drained
 	return err
 }
 
