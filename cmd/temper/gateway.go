@@ -81,7 +81,7 @@ func mountOnGateway(g *gateway.Gateway, build string, log *slog.Logger) (sandbox
 func gatewaySources(g *gateway.Gateway, build string) metrics.Sources {
 	return metrics.Sources{
 		Build: build,
-		Slots: func() metrics.Slots { return metrics.Slots(g.Load()) },
+		Load:  g.Load,
 		Nodes: func() []metrics.Node {
 			var nodes []metrics.Node
 			for _, n := range g.Stats().Nodes {

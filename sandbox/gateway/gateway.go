@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"temper/sandbox"
+	"temper/sandbox/drain"
 	"temper/sandbox/httpapi"
 )
 
@@ -256,19 +257,7 @@ func (g *Gateway) inside() int {
 // ctx.Err() when calls had to be given up.
 func (g *Gateway) Close(ctx context.Context) error {
 	g.Drain()
-	drained := make(chan struct{})
-	go func() {
-		g.calls.Wait()
-		close(drained)
-	}()
-	var err error
-	select {
-	case <-drained:
-	case <-ctx.Done():
-		err = ctx.Err()
-	}
-	g.end()
-	<-drained
+	err := drain.Wait(ctx, &g.calls, g.end)
 	g.owners.Wait()
 	return err
 }

@@ -63,7 +63,7 @@ func Serve(ctx context.Context, cfg Service, logger *slog.Logger) error {
 	if err != nil {
 		return errors.Join(err, s.Close())
 	}
-	err = s.Serve(ctx, handler(g, cfg, logger), server.Life{
+	err = s.Serve(ctx, handler(g, cfg, logger), server.Hooks{
 		Ready: func() { ready(s, cfg, logger) },
 		Drain: func() {
 			g.Drain()

@@ -46,8 +46,8 @@ func FuzzStreamFrame(f *testing.F) {
 	f.Add([]byte("{\"call\":{\"id\":\"a\"}}\n\n{\"call\":{\"id\":\"a\"}}\n{\"call\":{\"id\":\"a\",\"code\":\"x\"}}\n"))
 	f.Add([]byte(`{"call":null}` + "\n" + `{"cancel":"\u0000"}` + "\r\n" + `[[[[`))
 	f.Add([]byte("\xff\n{}\nnull\n{\"call\":{\"id\":\"\"}}\n{\"call\":{\"id\":\"x\",\"id\":\"y\"}}"))
-	handler := NewHandler(&sandboxtest.Fake{}, Config{})
 	f.Fuzz(func(t *testing.T, body []byte) {
+		handler := NewHandler(&sandboxtest.Fake{}, Config{}) // no input finds the ids of another
 		want := 0
 		ids := map[string]int{}
 		for line := range bytes.SplitSeq(body, []byte("\n")) {
@@ -89,8 +89,8 @@ func FuzzBatchBody(f *testing.F) {
 	f.Add([]byte(`{"calls":[],"calls":[{}]}`))
 	f.Add([]byte(`{"calls":null}`))
 	f.Add([]byte(`{"calls":[[[[[]]]]]} x`))
-	handler := NewHandler(&sandboxtest.Fake{}, Config{})
 	f.Fuzz(func(t *testing.T, body []byte) {
+		handler := NewHandler(&sandboxtest.Fake{}, Config{}) // no input finds the ids of another
 		post := func(accept string) (int, []byte) {
 			r := httptest.NewRequest(http.MethodPost, PathBatch, bytes.NewReader(body))
 			r.Header.Set("Accept", accept)

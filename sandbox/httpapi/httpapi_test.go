@@ -377,16 +377,25 @@ func TestBadAddresses(t *testing.T) {
 	}
 }
 
+// FuzzHandler checks that any body gets an answer in JSON, and the same one when it
+// is sent again. A handler remembers ids, so each input has its own.
 func FuzzHandler(f *testing.F) {
 	f.Add(`{"id":"a","code":"print(1)","limits":{"wall_ns":5}}`)
 	f.Add(`{"limits":null}`)
 	f.Add(`[]`)
-	handler := httpapi.NewHandler(&sandboxtest.Fake{}, httpapi.Config{})
 	f.Fuzz(func(t *testing.T, body string) {
-		w := httptest.NewRecorder()
-		handler.ServeHTTP(w, httptest.NewRequest(http.MethodPost, httpapi.PathExecute, strings.NewReader(body)))
-		if !json.Valid(w.Body.Bytes()) || w.Code != 200 && w.Code != 400 {
-			t.Errorf("body %q: got %d %q", body, w.Code, w.Body)
+		handler := httpapi.NewHandler(&sandboxtest.Fake{}, httpapi.Config{})
+		post := func() (int, string) {
+			w := httptest.NewRecorder()
+			handler.ServeHTTP(w, httptest.NewRequest(http.MethodPost, httpapi.PathExecute, strings.NewReader(body)))
+			return w.Code, w.Body.String()
+		}
+		code, text := post()
+		if !json.Valid([]byte(text)) || code != 200 && code != 400 {
+			t.Errorf("body %q: got %d %q", body, code, text)
+		}
+		if again, repeated := post(); again != code || repeated != text {
+			t.Errorf("body %q: got %d %q, then %d %q", body, code, text, again, repeated)
 		}
 	})
 }

@@ -2,6 +2,7 @@ package jail
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"sync"
@@ -12,11 +13,9 @@ import (
 	"temper/sandbox"
 )
 
-// Patience with a zygote that does not answer, after which it is killed.
-const (
-	forkTimeout = 30 * time.Second
-	exitTimeout = 5 * time.Second
-)
+// patience is how long a zygote may take to answer, or a killed child to end, before
+// the zygote is killed with all it holds. Both need a core, which may be long in coming.
+const patience = 30 * time.Second
 
 // call is one child in flight.
 type call struct {
@@ -89,8 +88,8 @@ func (c *call) ask(patience time.Duration) (times, bool) {
 }
 
 // run executes req, whose limits are complete, in a fresh child and returns its
-// result. The error is ErrDied when the zygote ended first and ctx.Err() when
-// ctx ended first; in both cases the program is dead.
+// result. The error is ErrDied when the zygote ended first, ErrStarved when the
+// machine was too busy, and ctx.Err() when ctx ended first; the program is dead then.
 func (z *zygote) run(ctx context.Context, req sandbox.Request) (sandbox.Result, error) {
 	req.Limits = fill(req.Limits, z.jail.cfg.Defaults)
 	if why := z.jail.Refuse(req); why != "" {
@@ -116,12 +115,14 @@ func (z *zygote) run(ctx context.Context, req sandbox.Request) (sandbox.Result, 
 		return sandbox.Result{}, err
 	}
 	files.closeRemote()
-	stopped := z.supervise(ctx, c, req.Limits, files)
-	if stopped == stoppedByContext {
+	stopped, starved := z.supervise(ctx, c, req.Limits, files)
+	switch {
+	case stopped == stoppedByContext:
 		return sandbox.Result{}, ctx.Err()
-	}
-	if c.err != nil {
+	case c.err != nil:
 		return sandbox.Result{}, c.err
+	case starved != nil:
+		return sandbox.Result{}, starved
 	}
 	return files.result(req, c.exit, stopped)
 }
@@ -191,6 +192,16 @@ func openFiles(req sandbox.Request, memory int) (_ *files, err error) {
 		f.remote = append(f.remote, stdin)
 	}
 	return f, nil
+}
+
+// begun returns when the program began, by the monotonic clock; 0 when its layers do
+// not hold yet. The child notes it before it runs a line of the program.
+func (f *files) begun() time.Duration {
+	var b [stampAt + 8]byte
+	if _, err := unix.Pread(f.memory, b[:], 0); err != nil || binary.LittleEndian.Uint32(b[:]) == stageForked {
+		return 0
+	}
+	return time.Duration(binary.LittleEndian.Uint64(b[stampAt:]))
 }
 
 // drain starts to read the output as it comes.

@@ -25,10 +25,10 @@ type cell struct {
 	fixture  bool
 	readers  sync.WaitGroup
 	timer    *time.Timer
+	clock    *clock
 	why      stop
 	start    time.Time
 	used     time.Duration // processor time of the kernel before the cell
-	look     time.Time     // when to look at the processor time next
 }
 
 // cell runs code as the next cell; limits are complete and mu is held. A kernel
@@ -41,6 +41,7 @@ func (k *Kernel) cell(ctx context.Context, req sandbox.Request, code string, kin
 		return sandbox.Result{}, fmt.Errorf("%w: the kernel has ended", ErrDied)
 	}
 	c := &cell{kernel: k, limits: req.Limits, fixture: kind == kindFixtureCode, flood: make(chan struct{}, 2)}
+	c.clock = newClock(req.Limits, k.zygote.jail.cfg.slack, c.look)
 	for i := range c.output {
 		c.output[i] = newCapture(-1, req.Limits.Output, c.flood)
 		if unbounded {
@@ -70,6 +71,8 @@ func (c *cell) outcome(ctx context.Context, res *sandbox.Result) error {
 	switch {
 	case c.why == stoppedByContext:
 		return ctx.Err()
+	case c.why == stoppedByStarvation && c.kernel.call.err == nil:
+		return c.clock.starved()
 	case c.answered:
 		return c.read(res)
 	default:
@@ -107,8 +110,8 @@ func (c *cell) run(ctx context.Context) {
 	k := c.kernel
 	c.used = k.cpuTime()
 	c.start = time.Now()
-	c.look = c.start.Add(c.limits.CPU)
-	c.timer = time.NewTimer(min(drainAfter, c.limits.Wall, c.limits.CPU))
+	// Before a wall limit can strike, since the first tick begins the clock.
+	c.timer = time.NewTimer(min(drainAfter, c.limits.Wall/2, c.limits.CPU))
 	defer c.timer.Stop()
 	_, _ = k.bell.Write([]byte{1}) // fails when the kernel is gone, which is seen below
 	k.signal(unix.SIGCONT)
@@ -147,7 +150,7 @@ func (c *cell) halt(reason stop) {
 	}
 	c.why = reason
 	c.kernel.call.kill()
-	c.timer.Reset(exitTimeout)
+	c.timer.Reset(patience)
 }
 
 // tick does what is due at now and sets the timer for what comes next.
@@ -156,28 +159,35 @@ func (c *cell) tick(now time.Time) {
 		c.kernel.zygote.kill() // it does not answer; serve fails all of its calls
 		return
 	}
-	c.drain()
-	end := c.start.Add(c.limits.Wall)
-	if !now.Before(end) {
-		c.halt(stoppedByWall)
+	elapsed := now.Sub(c.start)
+	if !c.draining {
+		c.drain()
+		// The threads may have waited in earlier cells, and what they waited of this
+		// one cannot be told apart: the time until here does not count.
+		c.clock.begin(elapsed, c.look())
+	}
+	why, next := c.clock.check(elapsed, c.kernel.cpuTime()-c.used)
+	if why != notStopped {
+		c.halt(why)
 		return
 	}
-	if !now.Before(c.look) {
-		left := c.limits.CPU - (c.kernel.cpuTime() - c.used)
-		if left <= 0 {
-			c.halt(stoppedByCPU)
-			return
-		}
-		c.look = now.Add(max(left, time.Millisecond))
+	c.timer.Reset(next)
+}
+
+// look returns what is known of the threads of the kernel. The kernel may have
+// answered already, when the owner is the one who waits for a core.
+func (c *cell) look() census {
+	k := c.kernel
+	now := threads(k.PID())
+	var head [8]byte
+	if _, err := unix.Pread(k.call.slot.memory, head[:], 0); err == nil {
+		now.answered = binary.LittleEndian.Uint32(head[:]) == stageFinished && binary.LittleEndian.Uint32(head[4:]) == k.number
 	}
-	c.timer.Reset(min(end.Sub(now), c.look.Sub(now)))
+	return now
 }
 
 // drain starts to read the output as it comes.
 func (c *cell) drain() {
-	if c.draining {
-		return
-	}
 	c.draining = true
 	for i, out := range c.output {
 		c.readers.Go(func() { c.follow(out, c.kernel.output[i].file) })

@@ -22,8 +22,9 @@ type Interpreter struct {
 }
 
 // Run executes req in a fresh child and returns its result; zero limits take the
-// defaults of the jail. The error is ErrDied when the zygote ended first and
-// ctx.Err() when ctx ended first; in both cases the program is dead.
+// defaults of the jail. The error is ErrDied when the zygote ended first, ErrStarved
+// when the machine was too busy, and ctx.Err() when ctx ended first; the program is
+// dead then.
 func (in *Interpreter) Run(ctx context.Context, req sandbox.Request) (sandbox.Result, error) {
 	if req.Session != "" { // a call that forgets would be a wrong answer
 		return sandbox.Result{ID: req.ID, Status: sandbox.StatusRefused, Reason: "sessions are not served here"}, nil

@@ -67,7 +67,8 @@ type Config struct {
 	// Logger receives what a zygote writes on its standard error; nil discards.
 	Logger *slog.Logger
 
-	modes []Mode // what to try, in this order; every mode when nil
+	modes []Mode        // what to try, in this order; every mode when nil
+	slack time.Duration // see clock; defaultSlack when zero
 }
 
 func (c Config) withDefaults() Config {
@@ -85,6 +86,9 @@ func (c Config) withDefaults() Config {
 	})
 	if c.modes == nil {
 		c.modes = []Mode{ModeRoot, ModeUser, ModePlain}
+	}
+	if c.slack == 0 {
+		c.slack = defaultSlack
 	}
 	if c.TmpBytes == 0 {
 		c.TmpBytes = 32 << 20

@@ -208,8 +208,8 @@ func (k *Kernel) listen() {
 
 // entered waits until every layer holds around the kernel.
 func (k *Kernel) entered(ctx context.Context) error {
-	patience := time.NewTimer(forkTimeout)
-	defer patience.Stop()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
 	select {
 	case <-k.rung:
 		return nil
@@ -220,9 +220,9 @@ func (k *Kernel) entered(ctx context.Context) error {
 		return fmt.Errorf("the jail could not be entered %s", k.note())
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-patience.C:
+	case <-timer.C:
 		k.zygote.kill() // it does not answer; serve fails all of its calls
-		return fmt.Errorf("%w: no kernel within %v", ErrDied, forkTimeout)
+		return fmt.Errorf("%w: no kernel within %v", ErrDied, patience)
 	}
 }
 
@@ -238,7 +238,7 @@ func (k *Kernel) identify() {
 	if err != nil {
 		return
 	}
-	used, ok := k.call.ask(askPatience)
+	used, ok := k.call.ask(patience)
 	ids, err := status(pid, "NSpid")
 	if !ok || err != nil || !seenAs(ids, used.pid) {
 		_ = unix.Close(pidfd) // of another process
@@ -262,12 +262,7 @@ func (k *Kernel) cpuTime() time.Duration {
 	if k.pid <= 0 {
 		return k.call.cpuTime()
 	}
-	// The clock of a process is the complement of its id, tagged (clock_getcpuclockid(3)).
-	var used unix.Timespec
-	if unix.ClockGettime(int32(^k.pid<<3|2), &used) != nil {
-		return 0
-	}
-	return time.Duration(used.Nano())
+	return processTime(k.pid)
 }
 
 // peakMemory returns the largest resident size of the kernel so far. Looking costs
@@ -292,7 +287,8 @@ func (k *Kernel) note() string {
 // Run runs req.Code as the next cell and returns its result. Wall, processor time
 // and output are limited for the cell by itself. The kernel is gone when the status
 // is neither ok nor error, when the cell ended the process (Spent tells), and when
-// the error is not nil: ErrDied when the zygote or the kernel ended first, or ctx.Err().
+// the error is not nil: ErrDied when the zygote or the kernel ended first, ErrStarved
+// when the machine was too busy, or ctx.Err().
 func (k *Kernel) Run(ctx context.Context, req sandbox.Request) (sandbox.Result, error) {
 	req.Limits = fill(req.Limits, k.zygote.jail.cfg.Defaults)
 	if why := k.zygote.jail.Refuse(req); why != "" {
@@ -368,11 +364,11 @@ func (k *Kernel) Close() {
 
 // gone waits for the end of a kernel that was killed.
 func (k *Kernel) gone() {
-	patience := time.NewTimer(exitTimeout)
-	defer patience.Stop()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
 	select {
 	case <-k.call.ended:
-	case <-patience.C:
+	case <-timer.C:
 		k.zygote.kill() // it does not answer; serve fails all of its calls
 		<-k.call.ended
 	}

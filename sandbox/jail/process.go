@@ -7,15 +7,14 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
-// askPatience is how long a figure of a running child may take.
-const askPatience = 2 * time.Second
-
 // cpuTime returns the processor time of the program so far, all threads
-// together; zero when the zygote does not tell.
+// together; zero when the zygote does not answer.
 func (c *call) cpuTime() time.Duration {
-	used, _ := c.ask(askPatience)
+	used, _ := c.ask(patience)
 	return used.cpu
 }
 
@@ -39,9 +38,21 @@ func (c *call) hostPID() int {
 	if known != 0 {
 		return known
 	}
-	used, ok := c.ask(askPatience)
+	used, ok := c.ask(patience)
 	if !ok {
 		return -1
+	}
+	return c.findPID(used.pid)
+}
+
+// findPID returns the process id of the child that has the id inside in the
+// zygote's namespace, or -1.
+func (c *call) findPID(inside int) int {
+	c.mu.Lock()
+	known := c.pid
+	c.mu.Unlock()
+	if known != 0 {
+		return known
 	}
 	zygote := c.zygote.pid()
 	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", zygote, zygote))
@@ -53,7 +64,7 @@ func (c *call) hostPID() int {
 		if err != nil {
 			continue
 		}
-		if ids, err := status(pid, "NSpid"); err == nil && seenAs(ids, used.pid) {
+		if ids, err := status(pid, "NSpid"); err == nil && seenAs(ids, inside) {
 			c.mu.Lock()
 			c.pid = pid
 			c.mu.Unlock()
@@ -61,6 +72,116 @@ func (c *call) hostPID() int {
 		}
 	}
 	return -1
+}
+
+// census is what the kernel says of the threads of a program.
+type census struct {
+	threads map[int]turns // nil when they are not known
+	waiting bool          // a thread wants a core, and none has one
+	ended   bool          // no thread runs the program any more
+
+	entering bool          // the program has not begun; its jail says so
+	begun    time.Duration // when it began, or 0 where its time began with its clock
+	answered bool          // the program says that it has ended
+}
+
+// turns is how long a thread had a core, and how long it wanted one and had none.
+type turns struct{ ran, waited time.Duration }
+
+// A look is blurred when the owner itself lost its core meanwhile: its parts are of
+// different moments. It may take lookTime, and lookTime for so many threads more.
+const (
+	lookTime    = time.Millisecond
+	lookThreads = 8
+	lookTries   = 4
+)
+
+// threads looks at the threads of a process.
+func threads(pid int) (c census) {
+	for range lookTries {
+		start := time.Now()
+		c = lookOnce(pid)
+		if time.Since(start) < lookTime*time.Duration(1+len(c.threads)/lookThreads) {
+			break
+		}
+	}
+	return c
+}
+
+func lookOnce(pid int) census {
+	dir := fmt.Sprintf("/proc/%d/task", pid)
+	entries, err := os.ReadDir(dir)
+	if pid <= 0 || err != nil {
+		return census{}
+	}
+	before := processTime(pid)
+	c := census{threads: make(map[int]turns, len(entries)), ended: true}
+	for _, entry := range entries {
+		thread, err := strconv.Atoi(entry.Name())
+		if err != nil {
+			continue
+		}
+		state, dead := threadState(dir, entry.Name())
+		if dead {
+			continue
+		}
+		if state == 'R' {
+			c.waiting = true // or running
+		}
+		c.ended = false
+		if text, err := os.ReadFile(dir + "/" + entry.Name() + "/schedstat"); err == nil {
+			c.threads[thread] = parseTurns(text)
+		}
+	}
+	if processTime(pid) > before {
+		c.waiting = false
+	}
+	return c
+}
+
+// processTime returns the processor time of a process so far, all threads together;
+// zero when it is gone.
+func processTime(pid int) time.Duration {
+	var used unix.Timespec
+	// The clock of a process is the complement of its id, tagged (clock_getcpuclockid(3)).
+	if unix.ClockGettime(int32(^pid<<3|2), &used) != nil {
+		return 0
+	}
+	return time.Duration(used.Nano())
+}
+
+// exiting is the bit of a thread's flags that says that it runs no program any more
+// (PF_EXITING). What is left of it waits for the kernel, which may take long.
+const exiting = 0x4
+
+// threadState returns the letter of a thread's state, and whether its program is over.
+func threadState(dir, thread string) (state byte, dead bool) {
+	text, err := os.ReadFile(dir + "/" + thread + "/stat")
+	// The second field is the name in parentheses, which may hold anything.
+	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
+	if err != nil || len(fields) < 7 {
+		return 0, true // gone meanwhile
+	}
+	flags, err := strconv.ParseUint(string(fields[6]), 10, 32)
+	state = fields[0][0]
+	return state, err != nil || flags&exiting != 0 || state == 'Z' || state == 'X'
+}
+
+// parseTurns reads a schedstat: nanoseconds with a core, nanoseconds in its queue, and
+// how often the thread got one.
+func parseTurns(schedstat []byte) turns {
+	var ns [2]int64
+	for i, field := range bytes.Fields(schedstat) {
+		if i == len(ns) {
+			break
+		}
+		n, err := strconv.ParseInt(string(field), 10, 64)
+		if err != nil {
+			return turns{}
+		}
+		ns[i] = n
+	}
+	return turns{time.Duration(ns[0]), time.Duration(ns[1])}
 }
 
 // seenAs tells whether ids, those of a process from the outermost namespace to its

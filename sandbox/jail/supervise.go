@@ -21,27 +21,34 @@ const (
 	stoppedByCPU
 	stoppedByFlood
 	stoppedByContext
+	stoppedByStarvation
 )
 
 // watch enforces on one program what it cannot enforce on itself.
 type watch struct {
-	call   *call
-	limits sandbox.Limits
-	files  *files
-	timer  *time.Timer
-	why    stop
+	call  *call
+	files *files
+	clock *clock
+	timer *time.Timer
+	known times // at the last tick
+	why   stop
 }
 
 // supervise waits for the end of the program. When it returns, the program is dead.
-func (z *zygote) supervise(ctx context.Context, c *call, limits sandbox.Limits, f *files) stop {
+// The error is that of a program that was stopped because it starved.
+func (z *zygote) supervise(ctx context.Context, c *call, limits sandbox.Limits, f *files) (stop, error) {
 	first := min(drainAfter, limits.Wall, limits.CPU)
-	w := &watch{call: c, limits: limits, files: f, timer: time.NewTimer(first)}
+	w := &watch{call: c, files: f, timer: time.NewTimer(first)}
+	w.clock = newClock(limits, z.jail.cfg.slack, w.look)
 	defer w.timer.Stop()
 	cancelled := ctx.Done()
 	for {
 		select {
 		case <-c.ended:
-			return w.why
+			if w.why == stoppedByStarvation {
+				return w.why, w.clock.starved()
+			}
+			return w.why, nil
 		case <-cancelled:
 			cancelled = nil
 			w.halt(stoppedByContext)
@@ -60,7 +67,7 @@ func (w *watch) halt(reason stop) {
 	}
 	w.why = reason
 	w.call.kill()
-	w.timer.Reset(exitTimeout)
+	w.timer.Reset(patience)
 }
 
 // tick looks at a program that is still there and sets the timer for the next look.
@@ -73,24 +80,32 @@ func (w *watch) tick() {
 	if !w.files.draining {
 		w.files.drain()
 	}
-	used, ok := w.call.ask(forkTimeout)
+	used, ok := w.call.ask(patience)
 	if !ok {
 		select {
 		case <-w.call.ended:
 		default:
 			w.call.zygote.kill() // it does not answer
 		}
-		w.timer.Reset(exitTimeout)
+		w.timer.Reset(patience)
 		return
 	}
-	switch {
-	case used.wall >= w.limits.Wall:
-		w.halt(stoppedByWall)
-	case used.cpu >= w.limits.CPU:
-		w.halt(stoppedByCPU)
-	default:
-		// With one thread the processor time cannot pass its limit any sooner; with
-		// more it is seen a little late.
-		w.timer.Reset(max(time.Millisecond, min(w.limits.Wall-used.wall, w.limits.CPU-used.cpu)))
+	w.known = used
+	why, next := w.clock.check(used.wall, used.cpu)
+	if why != notStopped {
+		w.halt(why)
+		return
 	}
+	w.timer.Reset(next)
+}
+
+// look returns what is known of the threads of the program.
+func (w *watch) look() census {
+	now := threads(w.call.findPID(w.known.pid))
+	if begun := w.files.begun(); begun > 0 {
+		now.begun = begun - w.known.fork
+	} else {
+		now.entering = true
+	}
+	return now
 }

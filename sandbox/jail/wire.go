@@ -180,7 +180,8 @@ type report struct {
 	op    byte
 	slot  uint32
 	value int32
-	wall  time.Duration // since the fork
+	fork  time.Duration // when, by the monotonic clock
+	wall  time.Duration // since then
 	usage []byte
 }
 
@@ -192,7 +193,8 @@ func parseReport(p []byte) (report, error) {
 	stamp := func(at int) int64 { return int64(u64(p[at:]))*1e9 + int64(u64(p[at+8:])) }
 	return report{
 		op: byte(u64(p)), slot: uint32(u64(p[reportSlot:])), value: int32(u64(p[reportValue:])),
-		wall: time.Duration(stamp(reportNow) - stamp(reportStart)), usage: p[reportUsage:],
+		fork: time.Duration(stamp(reportStart)), wall: time.Duration(stamp(reportNow) - stamp(reportStart)),
+		usage: p[reportUsage:],
 	}, nil
 }
 
@@ -213,15 +215,16 @@ func (r report) exit() exit {
 	}
 }
 
-// times is how long a child has run, and its process id as the zygote sees it.
+// times is how long a child has run, when it was forked by the monotonic clock, and
+// its process id as the zygote sees it.
 type times struct {
-	wall, cpu time.Duration
-	pid       int
+	wall, cpu, fork time.Duration
+	pid             int
 }
 
 func (r report) times() times {
 	i64 := func(at int) int64 { return int64(binary.NativeEndian.Uint64(r.usage[at:])) }
-	return times{wall: r.wall, pid: int(r.value), cpu: time.Duration(i64(0)*1e9 + i64(8))}
+	return times{wall: r.wall, fork: r.fork, pid: int(r.value), cpu: time.Duration(i64(0)*1e9 + i64(8))}
 }
 
 // The memory file of a call: header, fixture, code, then, from a page of its own,
@@ -230,6 +233,7 @@ func (r report) times() times {
 // program's.
 const (
 	headerSize = 20
+	stampAt    = 4 // when the program began; it takes the place of two lengths
 	valueMax   = 64 << 10
 	recordHead = 28
 	fieldRoom  = 16<<10 + 64

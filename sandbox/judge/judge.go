@@ -1,7 +1,7 @@
 // Package judge decides whether an answer is right, off the training path: its
 // jobs are programs that run through the same executor, queue and fairness as
-// the programs of the policy. It owns the kinds of jobs, the language of final
-// answers and the rule of what a failure means; rewards belong to its callers.
+// the programs of the policy. It owns the language of final answers and the rule
+// of what a failure means; rewards belong to its callers.
 //
 // What a model wrote is data here. The text of an answer is parsed in Go by a
 // parser of bounded depth and size; what only computer algebra can decide goes to
@@ -17,7 +17,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"temper/sandbox"
@@ -42,7 +41,6 @@ const (
 	MethodSympy     Method = "sympy"     // computer algebra in the sandbox
 	MethodFractions Method = "fractions" // exact values at random points in the sandbox, without sympy
 	MethodFloat     Method = "float"     // values to 12 digits in the sandbox, without sympy
-	MethodOutput    Method = "output"    // a program ran and its output was compared
 	MethodRefused   Method = "refused"   // the answer is beyond a limit
 	MethodUndecided Method = "undecided" // the answer could not be decided within the limits of a job
 )
@@ -55,20 +53,8 @@ type Verdict struct {
 	Reason string
 }
 
-// Job is one question: an Output or a Math.
-type Job interface {
-	judge(ctx context.Context, j *Judge) (Verdict, error)
-}
-
-var (
-	_ Job = Output{}
-	_ Job = Math{}
-)
-
 // Config bounds the jobs of a Judge. Zero fields take the stated defaults.
 type Config struct {
-	// Concurrency bounds the jobs of one Batch that are under way; 64.
-	Concurrency int
 	// Math limits the program of a Math job; 3 s of CPU, 30 s of wall time. A job
 	// that runs out of wall time alone is an error: the machine was slow, not the answer.
 	Math sandbox.Limits
@@ -82,9 +68,6 @@ type Judge struct {
 
 // New returns a Judge over exec.
 func New(exec sandbox.Executor, cfg Config) *Judge {
-	if cfg.Concurrency <= 0 {
-		cfg.Concurrency = 64
-	}
 	if cfg.Math.CPU == 0 {
 		cfg.Math.CPU = 3 * time.Second
 	}
@@ -100,34 +83,11 @@ func New(exec sandbox.Executor, cfg Config) *Judge {
 // Do judges one job. It is idempotent for the ID of the job. While the executor
 // is overloaded it waits, until ctx ends. Errors: ErrInvalid,
 // sandbox.ErrUnavailable (also as ErrStarved), ctx.Err().
-func (j *Judge) Do(ctx context.Context, job Job) (Verdict, error) {
+func (j *Judge) Do(ctx context.Context, job Math) (Verdict, error) {
 	if err := ctx.Err(); err != nil {
 		return Verdict{}, err
 	}
 	return job.judge(ctx, j)
-}
-
-// Answer is what became of one job of a Batch.
-type Answer struct {
-	Verdict Verdict
-	Err     error
-}
-
-// Batch judges jobs concurrently and returns their answers in the same order.
-// One job's error does not touch the others.
-func (j *Judge) Batch(ctx context.Context, jobs []Job) []Answer {
-	answers := make([]Answer, len(jobs))
-	slots := make(chan struct{}, j.cfg.Concurrency)
-	var running sync.WaitGroup
-	for i, job := range jobs {
-		slots <- struct{}{}
-		running.Go(func() {
-			defer func() { <-slots }()
-			answers[i].Verdict, answers[i].Err = j.Do(ctx, job)
-		})
-	}
-	running.Wait()
-	return answers
 }
 
 // overloadWait is the pause where an overloaded executor gives no advice.

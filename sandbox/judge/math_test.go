@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/big"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"pgregory.net/rapid"
@@ -219,10 +221,11 @@ func TestInfrastructureIsNeverWrong(t *testing.T) {
 
 func TestInvalidJobs(t *testing.T) {
 	j := judge.New(unused(t), judge.Config{})
-	for name, job := range map[string]judge.Job{
-		"no id": judge.Math{Answer: "1", Truth: "1"}, "no truth": judge.Math{ID: "1", Answer: "1"}, "endless truth": judge.Math{ID: "1", Answer: "1", Truth: strings.Repeat("1", 70_000)},
-		"truth of no text": judge.Math{ID: "1", Answer: "1", Truth: "\xff"}, "output without id": judge.Output{Code: "1"},
-		"unknown comparison": judge.Output{ID: "1", Compare: "vague"}, "endless output": judge.Output{ID: "1", Expected: strings.Repeat("1", 9<<20)},
+	for name, job := range map[string]judge.Math{
+		"no id":            {Answer: "1", Truth: "1"},
+		"no truth":         {ID: "1", Answer: "1"},
+		"endless truth":    {ID: "1", Answer: "1", Truth: strings.Repeat("1", 70_000)},
+		"truth of no text": {ID: "1", Answer: "1", Truth: "\xff"},
 	} {
 		if v, err := j.Do(t.Context(), job); !errors.Is(err, judge.ErrInvalid) || v != (judge.Verdict{}) {
 			t.Errorf("%s: %+v, %v", name, v, err)
@@ -233,6 +236,31 @@ func TestInvalidJobs(t *testing.T) {
 	if _, err := j.Do(ctx, judge.Math{ID: "1", Answer: "1", Truth: "1"}); !errors.Is(err, context.Canceled) {
 		t.Errorf("ended context: %v", err)
 	}
+}
+
+// TestOverloadIsWaitedOut for as long as the caller waits.
+func TestOverloadIsWaitedOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		full := 3
+		j := judge.New(&sandboxtest.Fake{Func: func(sandbox.Request) (sandbox.Result, error) {
+			if full--; full >= 0 {
+				return sandbox.Result{}, &sandbox.Overloaded{Detail: "full", RetryAfter: 70 * time.Millisecond}
+			}
+			return sandbox.Result{Status: sandbox.StatusOK, Stdout: "sympy 1\n"}, nil
+		}}, judge.Config{})
+		job := judge.Math{ID: "1", Answer: `\sqrt 2`, Truth: "x"}
+		start := time.Now()
+		if v, err := j.Do(t.Context(), job); err != nil || !v.Equal || time.Since(start) != 210*time.Millisecond {
+			t.Errorf("%+v, %v after %v", v, err, time.Since(start))
+		}
+		full = math.MaxInt
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		start = time.Now()
+		if _, err := j.Do(ctx, job); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Minute {
+			t.Errorf("%v after %v", err, time.Since(start))
+		}
+	})
 }
 
 // TestRationals draws numbers and ways to write them.

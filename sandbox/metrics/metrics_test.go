@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"temper/sandbox"
+	"temper/sandbox/httpapi"
 	"temper/sandbox/metrics"
 	"temper/sandbox/sandboxtest"
 )
@@ -126,7 +127,7 @@ func everySource() metrics.Sources {
 		waiting[fmt.Sprintf("run%02d", i)] = i
 	}
 	return metrics.Sources{
-		Slots:    func() metrics.Slots { return metrics.Slots{Slots: 8, Busy: 7, Waiting: 6, Queue: 5, Draining: true} },
+		Load:     func() httpapi.Load { return httpapi.Load{Slots: 8, Busy: 7, Waiting: 6, Queue: 5, Draining: true} },
 		Zygotes:  func() metrics.Zygotes { return metrics.Zygotes{Alive: 4, Deaths: 3} },
 		Sessions: func() metrics.Sessions { return metrics.Sessions{Live: 2, Known: 9} },
 		Nodes: func() []metrics.Node {

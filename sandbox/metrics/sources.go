@@ -6,12 +6,14 @@ import (
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"temper/sandbox/httpapi"
 )
 
 // Sources are asked whenever the series are; those that are nil show nothing.
 // Each returns at once and is safe for concurrent use.
 type Sources struct {
-	Slots    func() Slots
+	Load     func() httpapi.Load
 	Zygotes  func() Zygotes
 	Sessions func() Sessions
 	Nodes    func() []Node
@@ -20,16 +22,6 @@ type Sources struct {
 	Layers map[string]bool
 	// Build names the program that runs.
 	Build string
-}
-
-// Slots is the state of admission, in a node or in a gateway.
-type Slots struct {
-	Slots   int // programs that may run at a time
-	Busy    int
-	Waiting int
-	Queue   int // calls that may wait
-	// Draining is true when new calls are refused, because the process ends.
-	Draining bool
 }
 
 // Zygotes is the state of the warm interpreters of a node.
@@ -101,8 +93,8 @@ func (s *snapshot) Collect(ch chan<- prometheus.Metric) {
 	for layer, on := range s.sources.Layers {
 		out.send(gauge("layer_on", "1 when the isolation layer holds.", "layer"), flag(on), layer)
 	}
-	if read := s.sources.Slots; read != nil {
-		out.slots(read())
+	if read := s.sources.Load; read != nil {
+		out.load(read())
 	}
 	if read := s.sources.Zygotes; read != nil {
 		z := read()
@@ -122,7 +114,7 @@ func (s *snapshot) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-func (s sink) slots(n Slots) {
+func (s sink) load(n httpapi.Load) {
 	s.send(gauge("slots", "Programs that may run at a time."), float64(n.Slots))
 	s.send(gauge("slots_busy", "Programs that run."), float64(n.Busy))
 	s.send(gauge("queue_calls", "Calls that wait for a slot."), float64(n.Waiting))

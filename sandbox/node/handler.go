@@ -44,7 +44,7 @@ func (n *node) sources() metrics.Sources {
 	}
 	return metrics.Sources{
 		Build: n.cfg.Build, Layers: layers,
-		Slots: func() metrics.Slots { return metrics.Slots(n.load()) },
+		Load: n.load,
 		Zygotes: func() metrics.Zygotes {
 			s := n.pool.Stats()
 			return metrics.Zygotes{Alive: s.Zygotes, Deaths: s.Deaths}

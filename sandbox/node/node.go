@@ -83,7 +83,7 @@ func Serve(ctx context.Context, cfg Config, logger *slog.Logger) error {
 	if err != nil {
 		return errors.Join(err, s.Close())
 	}
-	err = s.Serve(ctx, n.handler(), server.Life{
+	err = s.Serve(ctx, n.handler(), server.Hooks{
 		Ready: func() { n.ready(s) }, Drain: n.drain, Finish: n.finish, Timeout: cfg.Drain,
 	})
 	switch {

@@ -18,12 +18,14 @@ import (
 	"time"
 
 	"temper/sandbox"
+	"temper/sandbox/drain"
 	"temper/sandbox/jail"
 )
 
 // Interpreter runs programs until it dies; *jail.Interpreter is one.
 type Interpreter interface {
-	// Run answers with jail.ErrDied when the interpreter ended first.
+	// Run answers with jail.ErrDied when the interpreter ended first, and with
+	// jail.ErrStarved when the program was not given the time to reach its limits.
 	Run(ctx context.Context, req sandbox.Request) (sandbox.Result, error)
 	// Done is closed when the interpreter is gone.
 	Done() <-chan struct{}
@@ -391,23 +393,13 @@ func (p *Pool) Close(ctx context.Context) error {
 	already := p.closed
 	p.closed = true
 	p.mu.Unlock()
-	drained := make(chan struct{})
-	go func() {
-		p.calls.Wait()
-		close(drained)
-	}()
-	var err error
-	select {
-	case <-drained:
-	case <-ctx.Done():
-		err = ctx.Err()
-	}
-	if !already {
-		close(p.closing)
-		p.stop()
-	}
+	err := drain.Wait(ctx, &p.calls, func() {
+		if !already {
+			close(p.closing)
+			p.stop()
+		}
+	})
 	p.owners.Wait()
-	<-drained
 	return err
 }
 

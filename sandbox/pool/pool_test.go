@@ -71,7 +71,7 @@ func (f *fakes) started() int {
 	return len(f.all)
 }
 
-// behave understands four programs.
+// behave understands five programs.
 func behave(ctx context.Context, in *fake, req sandbox.Request) (sandbox.Result, error) {
 	wait := func(d time.Duration) (sandbox.Result, error) {
 		select {
@@ -89,6 +89,8 @@ func behave(ctx context.Context, in *fake, req sandbox.Request) (sandbox.Result,
 	case "poison":
 		in.die()
 		return sandbox.Result{}, jail.ErrDied
+	case "starve":
+		return sandbox.Result{}, fmt.Errorf("%w: no core", jail.ErrStarved)
 	case "broken":
 		return sandbox.Result{}, errors.New("no more pipes")
 	default:
@@ -129,6 +131,21 @@ func TestEveryCallGetsItsOwnAnswer(t *testing.T) {
 		calls.Wait()
 		if s := p.Stats(); s.Executed != 500 || s.Busy != 0 || s.Waiting != 0 {
 			t.Errorf("stats %+v after 500 calls", s)
+		}
+	})
+}
+
+// TestStarvedCallIsUnavailable and costs neither its interpreter nor a second run.
+func TestStarvedCallIsUnavailable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakes{}
+		p := newPool(t, f, pool.Config{Zygotes: 1})
+		_, err := p.Execute(t.Context(), sandbox.Request{Code: "starve"})
+		if !errors.Is(err, sandbox.ErrUnavailable) || !errors.Is(err, jail.ErrStarved) {
+			t.Errorf("got error %v", err)
+		}
+		if f.started() != 1 || f.all[0].ran.Load() != 1 {
+			t.Errorf("%d interpreters, the first ran %d programs", f.started(), f.all[0].ran.Load())
 		}
 	})
 }

@@ -101,9 +101,9 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// Life is what the owner of a server does at its turning points. Every field may
+// Hooks are what the owner of a server does at its turning points. Every field may
 // be left out.
-type Life struct {
+type Hooks struct {
 	// Ready is called when requests are about to be answered.
 	Ready func()
 	// Drain announces, without waiting, that no new work is taken.
@@ -135,14 +135,14 @@ const (
 // meanwhile are still given to handler, which refuses them. The error is nil
 // when all work was finished; it wraps context.DeadlineExceeded when Finish ran
 // out of time.
-func (s *Server) Serve(ctx context.Context, handler http.Handler, life Life) error {
+func (s *Server) Serve(ctx context.Context, handler http.Handler, hooks Hooks) error {
 	base, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
 	hs := s.http(base, handler)
 	failed := make(chan error, 1)
 	go func() { failed <- s.accept(hs) }()
-	if life.Ready != nil {
-		life.Ready()
+	if hooks.Ready != nil {
+		hooks.Ready()
 	}
 	var err error
 	select {
@@ -150,16 +150,16 @@ func (s *Server) Serve(ctx context.Context, handler http.Handler, life Life) err
 		err = fmt.Errorf("serve %s: %w", s.Address(), err)
 	case <-ctx.Done():
 	}
-	if life.Drain != nil {
-		life.Drain()
+	if hooks.Drain != nil {
+		hooks.Drain()
 	}
-	if life.Finish != nil {
-		if life.Timeout <= 0 {
-			life.Timeout = 10 * time.Second
+	if hooks.Finish != nil {
+		if hooks.Timeout <= 0 {
+			hooks.Timeout = 10 * time.Second
 		}
-		inside, cancel := context.WithTimeout(base, life.Timeout)
+		inside, cancel := context.WithTimeout(base, hooks.Timeout)
 		defer cancel()
-		err = errors.Join(err, life.Finish(inside))
+		err = errors.Join(err, hooks.Finish(inside))
 	}
 	return errors.Join(err, shutdown(base, hs, cut))
 }

@@ -23,7 +23,7 @@ import (
 
 // start serves handler until the test ends or stop is called, which returns what
 // Serve returned.
-func start(t *testing.T, cfg server.Config, handler http.HandlerFunc, life server.Life) (url string, stop func() error) {
+func start(t *testing.T, cfg server.Config, handler http.HandlerFunc, hooks server.Hooks) (url string, stop func() error) {
 	t.Helper()
 	if cfg.Listen == "" {
 		cfg.Listen = "127.0.0.1:0"
@@ -34,7 +34,7 @@ func start(t *testing.T, cfg server.Config, handler http.HandlerFunc, life serve
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- s.Serve(ctx, handler, life) }()
+	go func() { done <- s.Serve(ctx, handler, hooks) }()
 	stopped := false
 	stop = func() error {
 		stopped = true
@@ -90,8 +90,8 @@ func get(t *testing.T, c *http.Client, url string, edit func(*http.Request)) (in
 func TestProtocols(t *testing.T) {
 	ca := newAuthority(t)
 	files := ca.issue("server", 1)
-	plain, _ := start(t, server.Config{}, proto, server.Life{})
-	secure, _ := start(t, server.Config{TLS: files}, proto, server.Life{})
+	plain, _ := start(t, server.Config{}, proto, server.Hooks{})
+	secure, _ := start(t, server.Config{TLS: files}, proto, server.Hooks{})
 	for _, c := range []struct {
 		url  string
 		set  func(*http.Protocols)
@@ -106,7 +106,7 @@ func TestProtocols(t *testing.T) {
 }
 
 func TestToken(t *testing.T) {
-	url, _ := start(t, server.Config{Token: "secret"}, proto, server.Life{})
+	url, _ := start(t, server.Config{Token: "secret"}, proto, server.Hooks{})
 	c := client(t, nil, http1)
 	for _, tt := range []struct {
 		path, header string
@@ -132,8 +132,8 @@ func TestToken(t *testing.T) {
 }
 
 func TestPagesOfBrowsersAreRefused(t *testing.T) {
-	open, _ := start(t, server.Config{}, proto, server.Life{})
-	guarded, _ := start(t, server.Config{Token: "secret"}, proto, server.Life{})
+	open, _ := start(t, server.Config{}, proto, server.Hooks{})
+	guarded, _ := start(t, server.Config{Token: "secret"}, proto, server.Hooks{})
 	c := client(t, nil, http1)
 	for _, tt := range []struct {
 		name string
@@ -224,7 +224,7 @@ func TestUnixSocketIsTheOwners(t *testing.T) {
 		l.(*net.UnixListener).SetUnlinkOnClose(false)
 		l.Close() // the file of a process that was killed
 	}
-	url, _ := start(t, server.Config{Listen: "unix:" + path}, proto, server.Life{})
+	url, _ := start(t, server.Config{Listen: "unix:" + path}, proto, server.Hooks{})
 	if url != "unix:"+path {
 		t.Errorf("URL %q", url)
 	}
@@ -241,7 +241,7 @@ func TestClientCertificates(t *testing.T) {
 	ca, stranger := newAuthority(t), newAuthority(t)
 	files := ca.issue("server", 1)
 	files.ClientCA = ca.file
-	url, _ := start(t, server.Config{TLS: files}, proto, server.Life{})
+	url, _ := start(t, server.Config{TLS: files}, proto, server.Hooks{})
 	mine, theirs := ca.issue("client", 2), stranger.issue("client", 3)
 	for _, c := range []struct {
 		name      string
@@ -266,7 +266,7 @@ func TestCertificateIsReloaded(t *testing.T) {
 	ca := newAuthority(t)
 	files := ca.issue("server", 1)
 	var log bytes.Buffer
-	url, _ := start(t, server.Config{TLS: files, Logger: slog.New(slog.NewTextHandler(&log, nil))}, proto, server.Life{})
+	url, _ := start(t, server.Config{TLS: files, Logger: slog.New(slog.NewTextHandler(&log, nil))}, proto, server.Hooks{})
 	serial := func() int64 {
 		c := client(t, ca.trust(), http1)
 		resp, err := c.Post(url, "", nil)
@@ -317,7 +317,7 @@ func TestDrain(t *testing.T) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	}
-	url, stop := start(t, server.Config{}, handler, server.Life{
+	url, stop := start(t, server.Config{}, handler, server.Hooks{
 		Drain: func() { close(draining) },
 		Finish: func(ctx context.Context) error {
 			select {
@@ -363,7 +363,7 @@ func TestDrain(t *testing.T) {
 }
 
 func TestDrainTimeout(t *testing.T) {
-	_, stop := start(t, server.Config{}, proto, server.Life{
+	_, stop := start(t, server.Config{}, proto, server.Hooks{
 		Timeout: time.Millisecond,
 		Finish:  func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
 	})

@@ -73,7 +73,7 @@ func (h *host) last() *fake {
 
 // fake is a kernel whose state is the list of words it was given. Its cells are
 // "show", "sleep", "stop" (met a limit), "exit" (ended itself), "crash" (its
-// interpreter died), "fail" and any word.
+// interpreter died), "starve" (got no core), "fail" and any word.
 type fake struct {
 	host  *host
 	mu    sync.Mutex
@@ -120,6 +120,9 @@ func (k *fake) Run(ctx context.Context, req sandbox.Request) (sandbox.Result, er
 	case "crash":
 		k.Close()
 		return sandbox.Result{}, fmt.Errorf("%w: for a test", jail.ErrDied)
+	case "starve":
+		k.Close()
+		return sandbox.Result{}, fmt.Errorf("%w: for a test", jail.ErrStarved)
 	case "fail":
 		res.Status = sandbox.StatusError
 	}

@@ -14,8 +14,8 @@ import (
 // Kernel runs cells until it dies; *jail.Kernel is one.
 type Kernel interface {
 	// Run runs a cell. The kernel is gone after a status other than ok and error
-	// and after an error: jail.ErrDied when it or its interpreter ended first, or
-	// ctx.Err().
+	// and after an error: jail.ErrDied when it or its interpreter ended first,
+	// jail.ErrStarved, or ctx.Err().
 	Run(ctx context.Context, req sandbox.Request) (sandbox.Result, error)
 	// Replay runs a cell bounded by ctx alone; what comes of it is dropped.
 	Replay(ctx context.Context, code, stdin string) error

@@ -36,6 +36,7 @@ import (
 	"time"
 
 	"temper/sandbox"
+	"temper/sandbox/drain"
 	"temper/sandbox/jail"
 )
 
@@ -294,19 +295,7 @@ func (m *Manager) Close(ctx context.Context) error {
 	already := m.closed
 	m.closed = true
 	m.mu.Unlock()
-	drained := make(chan struct{})
-	go func() {
-		m.calls.Wait()
-		close(drained)
-	}()
-	var err error
-	select {
-	case <-drained:
-	case <-ctx.Done():
-		err = ctx.Err()
-	}
-	m.end()
-	<-drained
+	err := drain.Wait(ctx, &m.calls, m.end)
 	if !already {
 		close(m.stop)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"temper/sandbox"
+	"temper/sandbox/jail"
 	"temper/sandbox/sandboxtest"
 	"temper/sandbox/session"
 )
@@ -108,6 +109,19 @@ func TestEveryLossIsReplayed(t *testing.T) {
 			t.Errorf("a cell that no interpreter survives: %+v", res)
 		}
 		shows(t, m, "s", "a fail b")
+	})
+}
+
+// TestStarvedCellIsUnavailable and leaves no trace.
+func TestStarvedCellIsUnavailable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, &host{}, session.Config{})
+		exec(t, m, "s", "a")
+		_, err := m.Execute(t.Context(), sandbox.Request{ID: "b", Session: "s", Code: "starve"})
+		if !errors.Is(err, sandbox.ErrUnavailable) || !errors.Is(err, jail.ErrStarved) {
+			t.Errorf("got error %v", err)
+		}
+		shows(t, m, "s", "a")
 	})
 }
 

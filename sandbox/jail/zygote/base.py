@@ -75,6 +75,7 @@ import gc
 import json
 import os
 import struct
+import time
 
 os.environ.pop("LD_BIND_NOW")  # meant for this process alone: see zygote.go
 

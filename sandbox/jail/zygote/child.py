@@ -137,6 +137,7 @@ class Jail:
 # The memory file begins with how far the child has come; see wire.go for the rest.
 STAGE = struct.Struct("<II")
 HEADER = struct.Struct("<IIIII")  # stage, then fixture, code, place of the record, limit of the value
+BEGUN = struct.Struct("<Q")  # takes the place of both lengths: when the program began
 
 
 def child(jail, shared, leave=os._exit):
@@ -147,6 +148,7 @@ def child(jail, shared, leave=os._exit):
         at = HEADER.size
         fixture = bytes(shared[at : at + fixture_len])
         code = bytes(shared[at + fixture_len : at + fixture_len + code_len])
+        BEGUN.pack_into(shared, 4, time.monotonic_ns())
         window = jail.block.window
 
         def seal(stage):
