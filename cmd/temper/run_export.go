@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -16,6 +18,7 @@ import (
 	"temper/trainer/checkpoint"
 	"temper/trainer/hf"
 	"temper/trainer/qwen3"
+	"temper/trainer/safetensors"
 )
 
 // exporting is what a person asks of an export.
@@ -29,9 +32,9 @@ func runExportCommand() *cobra.Command {
 	e := exporting{}
 	cmd := &cobra.Command{
 		Use: "export RUN DIR", Short: "Write a checkpoint or a policy of a run as a Hugging Face directory",
-		Long: `Writes DIR with the weights, config.json, tokenizer.json and, where the run has one, the chat template:
-what transformers, vLLM and temper model read. DIR must be empty or absent; it appears whole or not at all.
-Without a choice it is the newest checkpoint.`,
+		Long: `Writes DIR with the weights, the tokenizer, the chat template, and what tells transformers, vLLM and
+temper model how the run prompts, samples and stops. DIR must be empty or absent; it appears whole or
+not at all. Without a choice it is the newest checkpoint.`,
 		Args: cobra.ExactArgs(2),
 	}
 	p := processFlags(cmd)
@@ -54,28 +57,61 @@ Without a choice it is the newest checkpoint.`,
 		if err != nil {
 			return err
 		}
-		if _, err := existingRun(cmd.Context(), store, e.runID); err != nil {
-			return err
-		}
-		what, policy, err := e.read(cmd.Context(), store, cmd.Flags().Changed("policy"))
-		if err != nil {
-			return forkError(err)
-		}
-		layout := hf.Layout{DType: dtype, Files: map[string][]byte{hf.TokenizerFile: policy.Tokenizer}}
-		for name, data := range policy.Files {
-			layout.Files[name] = data
-		}
-		err = hf.Create(e.dir, policy.Model, qwen3.ByName(policy.Weights), layout)
-		if errors.Is(err, os.ErrExist) {
-			return usageError{err}
-		}
-		if err != nil {
-			return err
-		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %s of run %s, %d parameters in %s\n", e.dir, what, e.runID, policy.Model.NumParameters(), hf.TorchName(dtype))
-		return err
+		return e.export(cmd.Context(), store, dtype, cmd.Flags().Changed("policy"), cmd.OutOrStdout())
 	}
 	return cmd
+}
+
+// export writes what was asked for, and says what it is.
+func (e *exporting) export(ctx context.Context, store blob.Store, dtype safetensors.DType, published bool, out io.Writer) error {
+	if _, err := existingRun(ctx, store, e.runID); err != nil {
+		return err
+	}
+	what, policy, err := e.read(ctx, store, published)
+	if err != nil {
+		return forkError(err)
+	}
+	files, err := e.describe(ctx, store, policy, dtype)
+	if err != nil {
+		return err
+	}
+	err = hf.Create(e.dir, policy.Model, qwen3.ByName(policy.Weights), hf.Layout{DType: dtype, Files: files})
+	if errors.Is(err, os.ErrExist) {
+		return usageError{err}
+	}
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "%s: %s of run %s, %d parameters in %s\n", e.dir, what, e.runID, policy.Model.NumParameters(), hf.TorchName(dtype))
+	return err
+}
+
+// describe makes the files beside the weights. A stored policy holds only what
+// the run itself needs; what other programs need is added here.
+func (e *exporting) describe(ctx context.Context, store blob.Store, policy checkpoint.Policy, dtype safetensors.DType) (map[string][]byte, error) {
+	plan, ok, err := run.StoredPlan(ctx, store, e.runID)
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, usagef("run %s has no plan: it was never opened", e.runID)
+	}
+	loaded, err := run.Load(ctx, store, run.Ref{RunID: e.runID, Config: plan.Config})
+	if err != nil {
+		return nil, err
+	}
+	format := loaded.Format
+	token := func(id int32) hf.Token { return hf.Token{ID: id, Text: format.Tokenizer().Decode([]int32{id})} }
+	generation := hf.Generation{Pad: token(format.Pad()), Template: format.Source(), Temperature: loaded.Config.Rollout.Temperature}
+	for _, id := range format.Stop() {
+		generation.Stop = append(generation.Stop, token(id))
+	}
+	files := maps.Clone(policy.Files)
+	if files == nil {
+		files = map[string][]byte{}
+	}
+	files[hf.TokenizerFile] = policy.Tokenizer
+	return hf.Describe(policy.Model, dtype, files, generation)
 }
 
 // onlyOne refuses several flags that exclude each other.

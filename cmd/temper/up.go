@@ -31,6 +31,7 @@ type upOptions struct {
 	exit, stay bool
 	embedded   bool // start our own Temporal server
 	require    []string
+	uiHosts    string
 }
 
 func upCommand() *cobra.Command {
@@ -52,6 +53,7 @@ Ctrl-C stops everything; what was done is kept and goes on at the next start.`,
 	cmd.Flags().BoolVar(&o.stay, "stay", false, "keep serving when the run has ended (default on a terminal)")
 	cmd.Flags().BoolVar(&o.embedded, "embedded", false, "start the embedded Temporal server on --temporal's port even if TEMPORAL_ADDRESS is set")
 	cmd.Flags().StringSliceVar(&o.require, "sandbox-require", nil, "isolation layers without which to refuse to start; all = every layer")
+	cmd.Flags().StringVar(&o.uiHosts, "ui-host", os.Getenv("TEMPER_UI_HOST"), "further host names under which browsers may open the web UI, with commas; loopback names always may (TEMPER_UI_HOST)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		o.seeded = cmd.Flags().Changed("seed")
 		if !o.embedded {
@@ -291,7 +293,7 @@ func upChildren(p *config.Process, o *upOptions) ([]supervise.Child, error) {
 	}
 	var children []supervise.Child
 	if o.embedded {
-		temporal, err := temporalChild(p)
+		temporal, err := temporalChild(p, o.uiHosts)
 		if err != nil {
 			return nil, err
 		}
@@ -311,7 +313,7 @@ func upChildren(p *config.Process, o *upOptions) ([]supervise.Child, error) {
 	), nil
 }
 
-func temporalChild(p *config.Process) (supervise.Child, error) {
+func temporalChild(p *config.Process, uiHosts string) (supervise.Child, error) {
 	path, err := temporaldPath()
 	if err != nil {
 		return supervise.Child{}, err
@@ -322,11 +324,12 @@ func temporalChild(p *config.Process) (supervise.Child, error) {
 	}
 	args := []string{"--db", p.TemporalDB(), "--ip", host, "--port", port, "--namespace", p.Namespace, "--exit-with-parent", "--ui-port", "0"}
 	if p.UIAddress != "" {
-		_, uiPort, err := net.SplitHostPort(p.UIAddress)
+		uiHost, uiPort, err := net.SplitHostPort(p.UIAddress)
 		if err != nil {
 			return supervise.Child{}, err
 		}
 		args[len(args)-1] = uiPort
+		args = append(args, "--ui-host", uiHost+","+uiHosts) // the address that we print must work
 	}
 	return supervise.Child{
 		Name: "temporal", Path: path, Args: args, LogFile: filepath.Join(p.LogDir(), "temporal.log"),

@@ -91,6 +91,8 @@ type dialect interface {
 	parseText(text string) Parsed
 	// adapt writes an assistant message of another dialect in this one.
 	adapt(m Message) Message
+	// source is the dialect as a chat template; system is the run's prompt.
+	source(system string) string
 }
 
 // New returns the Format of cfg over a tokenizer. Its error says why the tokenizer

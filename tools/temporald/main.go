@@ -35,6 +35,7 @@ type options struct {
 	port           int
 	uiPort         int
 	httpPort       int
+	uiHosts        hostList
 	namespace      string
 	retention      time.Duration
 	logLevel       string
@@ -76,6 +77,7 @@ func parse(args []string) (options, error) {
 	fs.IntVar(&o.port, "port", 7233, "gRPC port")
 	fs.IntVar(&o.uiPort, "ui-port", 8233, "web UI port; 0 = no UI")
 	fs.IntVar(&o.httpPort, "http-port", 0, "HTTP API port; 0 = no HTTP API")
+	fs.Var(&o.uiHosts, "ui-host", "further `host` under which browsers may use the UI and the HTTP API, beside loopback names; several with commas")
 	fs.StringVar(&o.namespace, "namespace", "default", "namespace, created when absent")
 	fs.DurationVar(&o.retention, "retention", 720*time.Hour, "how long closed workflows are kept")
 	fs.StringVar(&o.logLevel, "log-level", "error", "debug, info, warn or error; logs go to stderr")

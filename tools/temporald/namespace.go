@@ -11,9 +11,6 @@ import (
 	namespacepb "go.temporal.io/api/namespace/v1"
 	"go.temporal.io/api/operatorservice/v1"
 	"go.temporal.io/api/workflowservice/v1"
-	"go.temporal.io/server/common/config"
-	"go.temporal.io/server/common/persistence/sql/sqlplugin/sqlite"
-	sqliteschema "go.temporal.io/server/schema/sqlite"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -30,35 +27,6 @@ func searchAttributes() map[string]enumspb.IndexedValueType {
 		"Reward":    enumspb.INDEXED_VALUE_TYPE_DOUBLE,
 		"RunStatus": enumspb.INDEXED_VALUE_TYPE_KEYWORD,
 	}
-}
-
-// databaseConfig opens the file so that an acknowledged event survives a power loss.
-func databaseConfig(path string) *config.SQL {
-	return &config.SQL{
-		PluginName:   sqlite.PluginName,
-		DatabaseName: path,
-		ConnectAttributes: map[string]string{
-			"mode": "rwc", "journal_mode": "wal", "synchronous": "full", "busy_timeout": "5000",
-		},
-	}
-}
-
-// prepareDatabase creates the schema and the namespace where they are missing.
-func prepareDatabase(db *config.SQL, o options) error {
-	if !exists(o.db) {
-		if err := sqliteschema.SetupSchema(db); err != nil {
-			return fmt.Errorf("--db %s: create schema: %w", o.db, err)
-		}
-	}
-	ns, err := sqliteschema.NewNamespaceConfig(clusterName, o.namespace, false, searchAttributes())
-	if err != nil {
-		return err
-	}
-	ns.Detail.Config.Retention = durationpb.New(o.retention)
-	if err := sqliteschema.CreateNamespaces(db, ns); err != nil {
-		return fmt.Errorf("--db %s: %w", o.db, err)
-	}
-	return nil
 }
 
 // configureNamespace waits for the frontend and brings a namespace of an

@@ -5,14 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"strconv"
 	"syscall"
 	"time"
 
-	uiserver "github.com/temporalio/ui-server/v2/server"
-	uiconfig "github.com/temporalio/ui-server/v2/server/config"
-	uioptions "github.com/temporalio/ui-server/v2/server/server_options"
 	"go.temporal.io/server/common/authorization"
 	"go.temporal.io/server/common/cluster"
 	"go.temporal.io/server/common/config"
@@ -103,11 +99,10 @@ func freePorts(n int) ([]int, error) {
 	return ports, nil
 }
 
-// server is the running pair of Temporal and its UI.
+// server is Temporal with what stands before it for browsers.
 type server struct {
 	temporal temporal.Server
-	ui       *uiserver.Server // nil without UI
-	uiDone   chan struct{}
+	fronts   []*front
 }
 
 func startServer(ctx context.Context, o options) (*server, error) {
@@ -118,19 +113,22 @@ func startServer(ctx context.Context, o options) (*server, error) {
 	if err := prepareDatabase(db, o); err != nil {
 		return nil, err
 	}
-	ports, err := freePorts(3)
+	ports, err := freePorts(4)
 	if err != nil {
 		return nil, err
 	}
-	ts, err := newTemporal(o, db, ports)
+	inner := newInnerAPI(o, ports[3])
+	ts, err := newTemporal(o, db, ports, inner)
 	if err != nil {
 		return nil, err
 	}
 	if err := ts.Start(); err != nil {
 		return nil, fmt.Errorf("start server: %w", err)
 	}
-	s := &server{temporal: ts, uiDone: make(chan struct{})}
-	s.startUI(o)
+	s := &server{temporal: ts}
+	if s.fronts, err = openFronts(o, inner); err != nil {
+		return nil, errors.Join(err, ts.Stop())
+	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	if err := errors.Join(configureNamespace(ctx, o), waitUI(ctx, o)); err != nil {
@@ -140,7 +138,7 @@ func startServer(ctx context.Context, o options) (*server, error) {
 }
 
 // newTemporal builds the four services of one cluster with one history shard.
-func newTemporal(o options, db *config.SQL, ports []int) (temporal.Server, error) {
+func newTemporal(o options, db *config.SQL, ports []int, inner innerAPI) (temporal.Server, error) {
 	internal := func(i int) config.Service {
 		return config.Service{RPC: config.RPC{GRPCPort: ports[i], BindOnLocalHost: true}}
 	}
@@ -159,7 +157,7 @@ func newTemporal(o options, db *config.SQL, ports []int) (temporal.Server, error
 		},
 		DCRedirectionPolicy: config.DCRedirectionPolicy{Policy: "noop"},
 		Services: map[string]config.Service{
-			string(primitives.FrontendService): {RPC: config.RPC{GRPCPort: o.port, HTTPPort: o.httpPort, BindOnIP: o.ip}},
+			string(primitives.FrontendService): {RPC: config.RPC{GRPCPort: o.port, HTTPPort: inner.port, BindOnIP: o.ip}},
 			string(primitives.HistoryService):  internal(0),
 			string(primitives.MatchingService): internal(1),
 			string(primitives.WorkerService):   internal(2),
@@ -184,7 +182,7 @@ func newTemporal(o options, db *config.SQL, ports []int) (temporal.Server, error
 		}),
 		temporal.WithLogger(log.NewZapLogger(log.BuildZapLogger(log.Config{Level: o.logLevel}))),
 		temporal.WithAuthorizer(authorization.NewNoopAuthorizer()),
-		temporal.WithDynamicConfigClient(settings()),
+		temporal.WithDynamicConfigClient(settings(inner)),
 	)
 }
 
@@ -195,7 +193,7 @@ const taskTimeout = 3 * time.Second
 // settings are the departures from stock behaviour. With one shard, the stock
 // 20 polls per second cost 50 ms at every hop; a second task-queue partition
 // only adds hops on one machine.
-func settings() dynamicconfig.StaticClient {
+func settings(inner innerAPI) dynamicconfig.StaticClient {
 	return dynamicconfig.StaticClient{
 		dynamicconfig.WorkflowPauseEnabled.Key():                true,
 		dynamicconfig.TransferProcessorMaxPollRPS.Key():         2000,
@@ -205,51 +203,12 @@ func settings() dynamicconfig.StaticClient {
 		dynamicconfig.MatchingNumTaskqueueWritePartitions.Key(): 1,
 		dynamicconfig.HistoryCacheHostLevelMaxSize.Key():        8096,
 		dynamicconfig.DefaultWorkflowTaskTimeout.Key():          taskTimeout,
+		dynamicconfig.FrontendHTTPAllowedHosts.Key():            []string{inner.host},
 	}
-}
-
-// startUI serves the embedded web UI until stop.
-func (s *server) startUI(o options) {
-	if o.uiPort == 0 {
-		close(s.uiDone)
-		return
-	}
-	s.ui = uiserver.NewServer(uioptions.WithConfigProvider(&uiconfig.Config{
-		Host: o.ip, Port: o.uiPort, TemporalGRPCAddress: o.frontend(), DefaultNamespace: o.namespace,
-		EnableUI: true, HideLogs: true, DisableNewsFetch: true,
-		// Plain HTTP on a private address: a secure cookie would break every form of the UI.
-		CORS: uiconfig.CORS{CookieInsecure: true},
-	}))
-	go func() {
-		defer close(s.uiDone)
-		_ = s.ui.Start() // ends the process by itself when it cannot listen; nil after stop
-	}()
 }
 
 func (s *server) stop() error {
-	if s.ui != nil {
-		s.ui.Stop()
-	}
-	<-s.uiDone
-	return s.temporal.Stop()
-}
-
-// waitUI returns when the UI answers.
-func waitUI(ctx context.Context, o options) error {
-	if o.uiPort == 0 {
-		return nil
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, o.uiURL()+"/healthz", nil)
-	if err != nil {
-		return err
-	}
-	return poll(ctx, func() error {
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			return fmt.Errorf("web UI: %w", err)
-		}
-		return resp.Body.Close()
-	})
+	return errors.Join(closeFronts(s.fronts), s.temporal.Stop())
 }
 
 // poll calls f until it succeeds and returns its last error when ctx ends first.

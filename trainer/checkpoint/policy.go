@@ -17,8 +17,8 @@ import (
 	"temper/trainer/safetensors"
 )
 
-// Files of a published policy. With them alone the folder loads in any program
-// that reads Hugging Face checkpoints.
+// Files of a published policy, named as Hugging Face names them. They are what
+// runs need; `temper run export` adds what other programs need besides.
 const (
 	fileConfig    = hf.ConfigFile
 	fileWeights   = "model.safetensors"
@@ -51,21 +51,13 @@ type policyManifest struct {
 	Files  map[string]blob.Ref `json:"files"`
 }
 
-// Publish stores the policy as a folder in Hugging Face layout and returns the
-// Ref of its manifest. Publishing the same policy again is a no-op; another
-// policy under the same prefix is blob.ErrExists, and the stored one stays.
-func Publish(ctx context.Context, store blob.Store, prefix string, p Policy) (blob.Ref, error) {
-	return publishNamed(ctx, store, prefix, p, specsOf(p.Weights), SourceOf(p.Weights))
-}
-
-// PublishFrom is Publish for weights that are somewhere else: it asks for each
-// tensor of the model in turn, twice, and holds one at a time. p has no Weights.
+// PublishFrom stores a policy as a folder in Hugging Face layout and returns the
+// Ref of its manifest. It asks weights for each tensor of the model in turn,
+// twice, and holds one at a time; p has no Weights. Publishing the same policy
+// again is a no-op. Another policy under the same prefix is blob.ErrExists, and
+// the stored one stays.
 func PublishFrom(ctx context.Context, store blob.Store, prefix string, p Policy, weights Source) (blob.Ref, error) {
-	return publishNamed(ctx, store, prefix, p, p.Model.Tensors(), weights)
-}
-
-func publishNamed(ctx context.Context, store blob.Store, prefix string, p Policy, specs []qwen3.TensorSpec, weights Source) (blob.Ref, error) {
-	file, err := tensorFile(specs, weights)
+	file, err := tensorFile(p.Model.Tensors(), weights)
 	var ref blob.Ref
 	if err == nil {
 		ref, err = publish(ctx, store, prefix, p, file)

@@ -31,15 +31,6 @@ func SourceOf(tensors []qwen3.Tensor) Source {
 	}
 }
 
-// specsOf lists what tensors in memory look like.
-func specsOf(tensors []qwen3.Tensor) []qwen3.TensorSpec {
-	out := make([]qwen3.TensorSpec, len(tensors))
-	for i, t := range tensors {
-		out[i] = qwen3.TensorSpec{Name: t.Name, Shape: t.Shape}
-	}
-	return out
-}
-
 // tensorFile is a safetensors file in F32 that is made while it is written, with
 // one tensor in memory at a time. Equal tensors give equal bytes, whatever their order.
 func tensorFile(specs []qwen3.TensorSpec, source Source) (content, error) {

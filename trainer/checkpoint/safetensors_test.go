@@ -10,29 +10,7 @@ import (
 	"temper/internal/blob"
 	"temper/internal/blob/memblob"
 	"temper/trainer/checkpoint"
-	"temper/trainer/qwen3"
 )
-
-// TestFormatOnDiskStays pins the bytes of a policy's weights and with them of
-// every checkpoint: an older program must read them and equal tensors must go
-// on sharing their shards.
-func TestFormatOnDiskStays(t *testing.T) {
-	s := memblob.New()
-	tensors := []qwen3.Tensor{{Name: "b", Shape: []int{2}, Data: []float32{1, -2}}, {Name: "a", Shape: []int{1, 1}, Data: []float32{0.5}}}
-	if _, err := checkpoint.Publish(t.Context(), s, "p", checkpoint.Policy{Model: model(), Weights: tensors}); err != nil {
-		t.Fatal(err)
-	}
-	got, err := blob.ReadKey(t.Context(), s, "p/model.safetensors")
-	if err != nil {
-		t.Fatal(err)
-	}
-	header := `{"__metadata__":{"format":"pt"},"a":{"dtype":"F32","shape":[1,1],"data_offsets":[0,4]},"b":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}}`
-	header += strings.Repeat(" ", (8-len(header)%8)%8)
-	want := string([]byte{byte(len(header)), 0, 0, 0, 0, 0, 0, 0}) + header + "\x00\x00\x00\x3f\x00\x00\x80\x3f\x00\x00\x00\xc0"
-	if string(got) != want {
-		t.Errorf("bytes\n%q, want\n%q", got, want)
-	}
-}
 
 func TestCheckpointsKeepEveryBit(t *testing.T) {
 	s := memblob.New()
@@ -61,7 +39,7 @@ func TestCheckpointsKeepEveryBit(t *testing.T) {
 func TestBrokenShardIsCorrupt(t *testing.T) {
 	s := memblob.New()
 	p := checkpoint.Policy{Model: model(), Weights: randomTensors(1)}
-	ref, err := checkpoint.Publish(t.Context(), s, "p", p)
+	ref, err := publish(t.Context(), s, "p", p)
 	if err != nil {
 		t.Fatal(err)
 	}

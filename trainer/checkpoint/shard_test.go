@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strings"
 	"testing"
 	"testing/iotest"
 
@@ -17,6 +18,27 @@ func someTensors() []qwen3.Tensor {
 	return []qwen3.Tensor{
 		{Name: "a", Shape: []int{3}, Data: []float32{1, 2, 3}}, {Name: "empty", Shape: []int{0}},
 		{Name: "b", Shape: []int{2, 2}, Data: []float32{4, 5, 6, 7}},
+	}
+}
+
+// TestFormatOnDiskStays pins the bytes of a policy's weights and with them of
+// every checkpoint: an older program must read them and equal tensors must go
+// on sharing their shards.
+func TestFormatOnDiskStays(t *testing.T) {
+	tensors := []qwen3.Tensor{{Name: "b", Shape: []int{2}, Data: []float32{1, -2}}, {Name: "a", Shape: []int{1, 1}, Data: []float32{0.5}}}
+	file, err := tensorFile([]qwen3.TensorSpec{{Name: "b", Shape: []int{2}}, {Name: "a", Shape: []int{1, 1}}}, SourceOf(tensors))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got bytes.Buffer
+	if err := file(&got); err != nil {
+		t.Fatal(err)
+	}
+	header := `{"__metadata__":{"format":"pt"},"a":{"dtype":"F32","shape":[1,1],"data_offsets":[0,4]},"b":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}}`
+	header += strings.Repeat(" ", (8-len(header)%8)%8)
+	want := string([]byte{byte(len(header)), 0, 0, 0, 0, 0, 0, 0}) + header + "\x00\x00\x00\x3f\x00\x00\x80\x3f\x00\x00\x00\xc0"
+	if got.String() != want {
+		t.Errorf("bytes\n%q, want\n%q", got.String(), want)
 	}
 }
 

@@ -24,7 +24,8 @@ type Layout struct {
 }
 
 // Create writes a model as a new directory. weight is asked once for each tensor
-// of the configuration, so that it can make them one at a time. The directory appears whole or not at all.
+// of the configuration, so that it can make them one at a time. The directory
+// appears whole or not at all. One that is there and not empty is os.ErrExist.
 func Create(dir string, model qwen3.Config, weight func(name string) (qwen3.Tensor, bool), layout Layout) error {
 	if err := model.Validate(); err != nil {
 		return named(ConfigFile, err)

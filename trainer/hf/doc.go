@@ -3,9 +3,7 @@
 // an index. It reads dense Qwen3 models and refuses what the network of
 // trainer/qwen3 does not compute; it writes directories that other tools load.
 //
-// Invariant: what a Model was read from comes back from Save byte for byte,
-// but for the weights that the caller changed. A directory is complete or it is
-// not there.
+// Invariant: a directory is complete or it is not there.
 package hf
 
 // Files of a directory.
@@ -14,6 +12,7 @@ const (
 	TokenizerFile       = "tokenizer.json"
 	TokenizerConfigFile = "tokenizer_config.json"
 	TemplateFile        = "chat_template.jinja"
+	GenerationFile      = "generation_config.json"
 	weightsFile         = "model.safetensors"
 	indexFile           = "model.safetensors.index.json"
 )

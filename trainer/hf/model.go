@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"temper/trainer/qwen3"
 	"temper/trainer/safetensors"
@@ -28,10 +27,6 @@ type Model struct {
 	path   string
 	shards []*safetensors.File          // by file name
 	at     map[string]*safetensors.File // by tensor
-	other  []string                     // files that Save copies
-	// tiedHead is set when the file stores the head of a tied model, equal to
-	// the embedding.
-	tiedHead bool
 }
 
 // Names of the tensors that a tied model may store twice.
@@ -52,14 +47,8 @@ func Load(dir string) (*Model, error) {
 }
 
 func (m *Model) load() error {
-	entries, err := os.ReadDir(m.path)
-	if err != nil {
-		return errors.Unwrap(err) // the path stands before it
-	}
-	for _, e := range entries {
-		if travels(e.Name()) {
-			m.other = append(m.other, e.Name())
-		}
+	if _, err := os.ReadDir(m.path); err != nil {
+		return errors.Unwrap(err) // the caller names the path
 	}
 	data, configErr := m.read(ConfigFile, maxConfig)
 	if configErr == nil {
@@ -70,15 +59,6 @@ func (m *Model) load() error {
 		return errors.Join(configErr, weightsErr)
 	}
 	return m.check()
-}
-
-// travels reports whether Save copies a file: whatever is small and describes
-// the model, and no weights of other formats, which would be those of before.
-func travels(name string) bool {
-	if strings.HasPrefix(name, ".") || strings.HasSuffix(name, ".index.json") {
-		return false
-	}
-	return slices.Contains([]string{".json", ".jinja", ".txt", ".md", ".model", ""}, filepath.Ext(name))
 }
 
 // ReadFile returns a file of the directory; a file that is not there is
@@ -113,16 +93,13 @@ func (m *Model) Close() error {
 // Shards returns the files of the weights, by name.
 func (m *Model) Shards() []*safetensors.File { return m.shards }
 
-// Files returns the names of the other files of the directory that Save copies.
-func (m *Model) Files() []string { return slices.Clone(m.other) }
-
 // check compares the tensors with the ones that the configuration asks for.
 func (m *Model) check() error {
 	if n := m.Config.NumHiddenLayers; n > len(m.at) { // bounds the list of tensors, too
 		return fmt.Errorf("%s: num_hidden_layers: %d, but the weights are %d tensors", ConfigFile, n, len(m.at))
 	}
 	var errs []error
-	wanted := map[string]bool{}
+	wanted, storedHead := map[string]bool{}, false
 	for _, spec := range m.Config.Tensors() {
 		wanted[spec.Name] = true
 		file, ok := m.at[spec.Name]
@@ -143,13 +120,13 @@ func (m *Model) check() error {
 			switch {
 			case wanted[t.Name]:
 			case t.Name == nameHead && m.Config.TieWordEmbeddings:
-				m.tiedHead = true
+				storedHead = true
 			default:
 				errs = append(errs, fmt.Errorf("%s: tensor %s is no part of the network", file.Name(), t.Name))
 			}
 		}
 	}
-	if len(errs) == 0 && m.tiedHead {
+	if len(errs) == 0 && storedHead {
 		errs = append(errs, m.checkTiedHead())
 	}
 	return errors.Join(errs...)
