@@ -1,15 +1,14 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"temper/internal/cli"
 	"temper/internal/config"
 	"temper/sandbox/bench"
 )
@@ -64,15 +63,15 @@ Without --url: compares warm interpreters with a fresh isolated interpreter for 
 func compareLocal(cmd *cobra.Command, o benchSandboxFlags) error {
 	for _, name := range []string{"api", "rate", "duration", "seed", "mix", "program", "want", "timeout", "cpu-of"} {
 		if cmd.Flags().Changed(name) {
-			return usagef("--%s needs --url", name)
+			return cli.Usagef("--%s needs --url", name)
 		}
 	}
 	o.local.Calls, o.local.Concurrency = o.calls, o.concurrency
 	if o.local.Calls < 10 {
-		return usagef("--calls is %d, want at least 10", o.local.Calls)
+		return cli.Usagef("--calls is %d, want at least 10", o.local.Calls)
 	}
-	if err := findPython(o.local.Python); err != nil {
-		return usageError{err}
+	if err := cli.FindPython(o.local.Python); err != nil {
+		return cli.Usage(err)
 	}
 	c, err := bench.Compare(cmd.Context(), o.local)
 	if err != nil {
@@ -80,7 +79,7 @@ func compareLocal(cmd *cobra.Command, o benchSandboxFlags) error {
 	}
 	out := cmd.OutOrStdout()
 	if o.asJSON {
-		return printJSON(out, c)
+		return cli.PrintJSON(out, c)
 	}
 	fmt.Fprintf(out, "%-10s %10s %10s %10s %10s %10s %12s %8s\n", "", "calls/s", "mean", "p50", "p99", "service", "CPU a call", "failed")
 	for _, row := range []struct {
@@ -117,11 +116,11 @@ func (s *serviceFlags) register(cmd *cobra.Command) {
 func (s *serviceFlags) connect() (bench.Target, bench.CPU, error) {
 	cpu, err := bench.ParseCPU(s.cpuOf)
 	if err != nil {
-		return nil, cpu, usagef("--cpu-of: %w", err)
+		return nil, cpu, cli.Usagef("--cpu-of: %w", err)
 	}
 	target, err := bench.Connect(s.url, bench.Options{API: bench.API(s.api), Token: os.Getenv("TEMPER_SANDBOX_TOKEN")})
 	if err != nil {
-		return nil, cpu, usagef("--url, --api: %w", err)
+		return nil, cpu, cli.Usagef("--url, --api: %w", err)
 	}
 	return target, cpu, nil
 }
@@ -142,8 +141,8 @@ func (n *nodeFlags) register(cmd *cobra.Command) {
 
 // start runs a node of this binary.
 func (n *nodeFlags) start(cmd *cobra.Command) (*bench.Child, error) {
-	if err := findPython(n.python); err != nil {
-		return nil, usageError{err}
+	if err := cli.FindPython(n.python); err != nil {
+		return nil, cli.Usage(err)
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -164,17 +163,11 @@ func withNode(cmd *cobra.Command, n nodeFlags, api string, use func(target bench
 	stop := func() error { return node.Stop(15 * time.Second) }
 	target, err := bench.Connect(node.Address, bench.Options{API: bench.API(api), Token: os.Getenv("TEMPER_SANDBOX_TOKEN")})
 	if err != nil {
-		return errors.Join(usagef("--api: %w", err), stop())
+		return errors.Join(cli.Usagef("--api: %w", err), stop())
 	}
 	err = use(target, node)
 	target.Close()
 	return errors.Join(err, stop())
-}
-
-func printJSON(out io.Writer, v any) error {
-	enc := json.NewEncoder(out)
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
 }
 
 func round(d time.Duration) time.Duration { return d.Round(10 * time.Microsecond) }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"temper/internal/cli"
 	"temper/sandbox"
 	"temper/sandbox/bench"
 	"temper/sandbox/httpapi"
@@ -64,7 +65,7 @@ func TestBenchSandboxAgainstAServer(t *testing.T) {
 func TestBenchSandboxSaysThatNobodyAnswers(t *testing.T) {
 	var out, errOut bytes.Buffer
 	code := execute([]string{"bench", "sandbox", "--url", "http://127.0.0.1:1", "--api", "codejudge-run", "--calls", "3"}, &out, &errOut)
-	if code != exitSystem || !strings.Contains(out.String(), "failed: 3 no_answer") || !strings.Contains(errOut.String(), "no call of 3") {
+	if code != cli.ExitSystem || !strings.Contains(out.String(), "failed: 3 no_answer") || !strings.Contains(errOut.String(), "no call of 3") {
 		t.Errorf("exit %d\n%s%s", code, out.String(), errOut.String())
 	}
 }
@@ -104,8 +105,8 @@ func TestBenchBadInput(t *testing.T) {
 		`mix "": want one of`: {"model", "--mix", ""},
 	} {
 		var out, errOut bytes.Buffer
-		if code := execute(append([]string{"bench"}, args...), &out, &errOut); code != exitUser || !strings.Contains(errOut.String(), want) {
-			t.Errorf("%v: exit %d, %s; want exit %d and %q", args, code, errOut.String(), exitUser, want)
+		if code := execute(append([]string{"bench"}, args...), &out, &errOut); code != cli.ExitUser || !strings.Contains(errOut.String(), want) {
+			t.Errorf("%v: exit %d, %s; want exit %d and %q", args, code, errOut.String(), cli.ExitUser, want)
 		}
 	}
 }

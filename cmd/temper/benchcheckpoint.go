@@ -12,6 +12,7 @@ import (
 
 	"temper/internal/blob"
 	"temper/internal/blob/storeurl"
+	"temper/internal/cli"
 	"temper/internal/config"
 	"temper/trainer/bench"
 )
@@ -25,7 +26,7 @@ func benchCheckpointCommand() *cobra.Command {
 		Short: "Measure checkpoints: how long training waits for one, and saving and loading beside the store's client library",
 		Args:  cobra.NoArgs,
 	}
-	p := processFlags(cmd)
+	p := cli.ProcessFlags(cmd)
 	text := cmd.Flags().String("size", size.String(), "size of the state: weights and two moments, 12 bytes a parameter; needs five times that in memory")
 	cmd.Flags().StringVar(&c.Backend, "backend", c.Backend, "device that the state is copied from")
 	cmd.Flags().IntVar(&c.Rounds, "rounds", benchStoreRounds, "checkpoints, of which the median counts")
@@ -33,10 +34,10 @@ func benchCheckpointCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := size.UnmarshalText([]byte(*text)); err != nil || size < 1<<20 {
-			return usagef("--size %q: want a size such as 256MiB, at least 1MiB", *text)
+			return cli.Usagef("--size %q: want a size such as 256MiB, at least 1MiB", *text)
 		}
 		if c.Rounds < 1 {
-			return usagef("--rounds is %d, want at least 1", c.Rounds)
+			return cli.Usagef("--rounds is %d, want at least 1", c.Rounds)
 		}
 		var err error
 		if c.Store, err = openBenchStore(cmd.Context(), p); err != nil {
@@ -48,7 +49,7 @@ func benchCheckpointCommand() *cobra.Command {
 			return err
 		}
 		if asJSON {
-			return printJSON(cmd.OutOrStdout(), r)
+			return cli.PrintJSON(cmd.OutOrStdout(), r)
 		}
 		printCheckpoint(cmd.OutOrStdout(), r)
 		return nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"temper/internal/cli"
 	"temper/sandbox/bench"
 )
 
@@ -47,12 +48,12 @@ round, and prints the medians. Ratios say how many times better the first servic
 
 func runContest(cmd *cobra.Command, o contestFlags) error {
 	if len(o.services) < 2 {
-		return usagef("--service is given %d times, want at least two", len(o.services))
+		return cli.Usagef("--service is given %d times, want at least two", len(o.services))
 	}
 	for _, name := range o.programs {
 		mix, err := bench.NamedMix(name, 0)
 		if err != nil {
-			return usagef("--programs: %w", err)
+			return cli.Usagef("--programs: %w", err)
 		}
 		o.plan.Programs = append(o.plan.Programs, mix(0))
 	}
@@ -60,7 +61,7 @@ func runContest(cmd *cobra.Command, o contestFlags) error {
 	for i, text := range o.services {
 		c, err := parseContender(text)
 		if err != nil {
-			return usagef("--service %s: %w", text, err)
+			return cli.Usagef("--service %s: %w", text, err)
 		}
 		defer c.Target.Close()
 		contenders[i] = c
@@ -72,7 +73,7 @@ func runContest(cmd *cobra.Command, o contestFlags) error {
 	}
 	cells, err := bench.Contend(cmd.Context(), contenders, o.plan)
 	if o.asJSON {
-		return errors.Join(err, printJSON(cmd.OutOrStdout(), cells))
+		return errors.Join(err, cli.PrintJSON(cmd.OutOrStdout(), cells))
 	}
 	printCells(cmd.OutOrStdout(), cells)
 	return err

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"temper/internal/cli"
 	"temper/internal/config"
 	"temper/sandbox/bench"
 )
@@ -26,10 +27,10 @@ func benchLayersCommand() *cobra.Command {
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if cfg.Calls < 10 || cfg.Rounds < 1 {
-			return usagef("--calls is %d and --rounds %d: want at least 10 and 1", cfg.Calls, cfg.Rounds)
+			return cli.Usagef("--calls is %d and --rounds %d: want at least 10 and 1", cfg.Calls, cfg.Rounds)
 		}
-		if err := findPython(cfg.Python); err != nil {
-			return usageError{err}
+		if err := cli.FindPython(cfg.Python); err != nil {
+			return cli.Usage(err)
 		}
 		costs, err := bench.MeasureLayers(cmd.Context(), cfg)
 		if err != nil {
@@ -37,7 +38,7 @@ func benchLayersCommand() *cobra.Command {
 		}
 		out := cmd.OutOrStdout()
 		if asJSON {
-			return printJSON(out, costs)
+			return cli.PrintJSON(out, costs)
 		}
 		fmt.Fprintf(out, "%-32s %8s %8s %8s %8s %10s\n", "CPU of a call, microseconds", "child", "fork", "owner", "total", "of bare")
 		us := func(d time.Duration) int64 { return d.Microseconds() }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"temper/internal/cli"
 	"temper/sandbox/bench"
 )
 
@@ -51,14 +52,14 @@ func (l *loadFlags) load(o benchSandboxFlags) (bench.Load, error) {
 	if l.program != "" {
 		code, err := os.ReadFile(l.program)
 		if err != nil {
-			return load, usagef("--program: %w", err)
+			return load, cli.Usagef("--program: %w", err)
 		}
 		load.Mix = bench.Only(bench.Program{Name: l.program, Code: string(code), Want: strings.TrimSpace(l.want)})
 		return load, nil
 	}
 	mix, err := bench.NamedMix(l.mix, l.seed)
 	if err != nil {
-		return load, usagef("--mix: %w", err)
+		return load, cli.Usagef("--mix: %w", err)
 	}
 	load.Mix = mix
 	return load, nil
@@ -67,7 +68,7 @@ func (l *loadFlags) load(o benchSandboxFlags) (bench.Load, error) {
 func runLoad(cmd *cobra.Command, o benchSandboxFlags) error {
 	for _, name := range []string{"python", "code"} {
 		if cmd.Flags().Changed(name) {
-			return usagef("--%s is for the comparison without --url", name)
+			return cli.Usagef("--%s is for the comparison without --url", name)
 		}
 	}
 	load, err := o.load.load(o)
@@ -80,14 +81,14 @@ func runLoad(cmd *cobra.Command, o benchSandboxFlags) error {
 	}
 	defer target.Close()
 	if err := load.Check(target); err != nil {
-		return usageError{err}
+		return cli.Usage(err)
 	}
 	f, err := bench.Measure(cmd.Context(), target, load, cpu)
 	if err != nil {
 		return err
 	}
 	if o.asJSON {
-		err = printJSON(cmd.OutOrStdout(), f)
+		err = cli.PrintJSON(cmd.OutOrStdout(), f)
 	} else {
 		printFigures(cmd.OutOrStdout(), f)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"temper/internal/cli"
 	"temper/sandbox/bench"
 )
 
@@ -43,11 +44,11 @@ func benchModelCommand() *cobra.Command {
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if cfg.Calls < 10 || cfg.Duration <= 0 || own < 0 {
-			return usagef("--calls is %d, --duration %v and --own %v: want at least 10, more than 0, and no less than 0", cfg.Calls, cfg.Duration, own)
+			return cli.Usagef("--calls is %d, --duration %v and --own %v: want at least 10, more than 0, and no less than 0", cfg.Calls, cfg.Duration, own)
 		}
 		var err error
 		if cfg.Mix, err = bench.NamedMix(mix, cfg.Seed); err != nil {
-			return usagef("--mix: %w", err)
+			return cli.Usagef("--mix: %w", err)
 		}
 		cfg.Cores, cfg.Slots, cfg.Prefix = runtime.NumCPU(), node.slots, uniquePrefix("model")
 		return withNode(cmd, node, api, func(target bench.Target, node *bench.Child) error {
@@ -57,7 +58,7 @@ func benchModelCommand() *cobra.Command {
 				return err
 			}
 			if asJSON {
-				return printJSON(cmd.OutOrStdout(), r)
+				return cli.PrintJSON(cmd.OutOrStdout(), r)
 			}
 			printChecks(cmd.OutOrStdout(), r)
 			return printCores(cmd.OutOrStdout(), r, own)

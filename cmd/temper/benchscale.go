@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"temper/internal/cli"
 	"temper/internal/config"
 	"temper/sandbox/bench"
 )
@@ -33,10 +34,10 @@ func benchScaleCommand() *cobra.Command {
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if cfg.Calls < 1 || cfg.Nodes < 1 {
-			return usagef("--calls is %d and --nodes %d, want at least 1 of each", cfg.Calls, cfg.Nodes)
+			return cli.Usagef("--calls is %d and --nodes %d, want at least 1 of each", cfg.Calls, cfg.Nodes)
 		}
-		if err := findPython(cfg.Python); err != nil {
-			return usageError{err}
+		if err := cli.FindPython(cfg.Python); err != nil {
+			return cli.Usage(err)
 		}
 		self, err := os.Executable()
 		if err != nil {
@@ -59,7 +60,7 @@ func runScale(cmd *cobra.Command, cfg bench.ScaleConfig, asJSON bool) error {
 	}
 	out := cmd.OutOrStdout()
 	if asJSON {
-		if err := printJSON(out, r); err != nil {
+		if err := cli.PrintJSON(out, r); err != nil {
 			return err
 		}
 	} else {

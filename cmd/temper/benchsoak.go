@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"temper/internal/cli"
 	"temper/sandbox/bench"
 )
 
@@ -32,11 +33,11 @@ func benchSoakCommand() *cobra.Command {
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if cfg.Calls < 10 || cfg.Concurrency < 1 {
-			return usagef("--calls is %d and --concurrency %d, want at least 10 and 1", cfg.Calls, cfg.Concurrency)
+			return cli.Usagef("--calls is %d and --concurrency %d, want at least 10 and 1", cfg.Calls, cfg.Concurrency)
 		}
 		var err error
 		if cfg.Mix, err = bench.NamedMix(mix, seed); err != nil {
-			return usagef("--mix: %w", err)
+			return cli.Usagef("--mix: %w", err)
 		}
 		cfg.Prefix = uniquePrefix("soak")
 		return withNode(cmd, node, api, func(target bench.Target, node *bench.Child) error {
@@ -59,7 +60,7 @@ func runSoak(cmd *cobra.Command, cfg bench.SoakConfig, asJSON bool) error {
 		return err
 	}
 	if asJSON {
-		err = printJSON(out, r)
+		err = cli.PrintJSON(out, r)
 	} else {
 		printSoak(out, r)
 	}

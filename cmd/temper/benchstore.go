@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"temper/internal/blob"
+	"temper/internal/cli"
 	"temper/internal/config"
 )
 
@@ -43,12 +44,12 @@ func benchStoreCommand() *cobra.Command {
 		Short: "Measure a store: throughput beside its client library's, latencies, a race of 16 writers",
 		Args:  cobra.NoArgs,
 	}
-	p := processFlags(cmd)
+	p := cli.ProcessFlags(cmd)
 	text := cmd.Flags().String("size", size.String(), "size of the large blob")
 	cmd.Flags().BoolVar(&cold, "cold", false, "read files from the disk, not from the page cache")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := size.UnmarshalText([]byte(*text)); err != nil || size < 1 {
-			return usagef("--size %q: want a size such as 256MiB", *text)
+			return cli.Usagef("--size %q: want a size such as 256MiB", *text)
 		}
 		store, err := openStore(cmd.Context(), p)
 		if err != nil {

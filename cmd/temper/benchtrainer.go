@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"temper/internal/cli"
 	"temper/trainer/bench"
 )
 
@@ -47,20 +48,20 @@ func benchTrainerCommand() *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		var err error
 		if cfg.Model, err = bench.Model(model); err != nil {
-			return usagef("--model: %w", err)
+			return cli.Usagef("--model: %w", err)
 		}
 		if slots < 0 {
-			return usagef("--slots is %d, want at least 0", slots)
+			return cli.Usagef("--slots is %d, want at least 0", slots)
 		}
 		if err := cfg.Validate(); err != nil {
-			return usageError{err}
+			return cli.Usage(err)
 		}
 		r, err := measureTrainer(cmd, cfg, cpuProfile, slots)
 		if err != nil {
 			return err
 		}
 		if asJSON {
-			return printJSON(cmd.OutOrStdout(), r)
+			return cli.PrintJSON(cmd.OutOrStdout(), r)
 		}
 		printTrainer(cmd.OutOrStdout(), r)
 		return nil

@@ -20,6 +20,7 @@ import (
 	"temper/internal/blob"
 	"temper/internal/buildinfo"
 	"temper/internal/chaos"
+	"temper/internal/cli"
 	"temper/internal/config"
 	"temper/internal/failpoint"
 	"temper/trainer/checkpoint"
@@ -103,7 +104,7 @@ func (o *chaosOptions) chosen() ([]chaos.Victim, error) {
 			}
 		}
 		if !found {
-			return nil, usagef("--victims: %q is none of %v", name, victimNames(all))
+			return nil, cli.Usagef("--victims: %q is none of %v", name, victimNames(all))
 		}
 	}
 	return out, nil
@@ -121,7 +122,7 @@ func chosenPoints(names []string) ([]string, error) {
 			continue
 		}
 		if _, ok := known[failpoint.Point(name)]; !ok {
-			return nil, usagef("--points: no fail point %q; they are %v", name, slices.Sorted(maps.Keys(known)))
+			return nil, cli.Usagef("--points: no fail point %q; they are %v", name, slices.Sorted(maps.Keys(known)))
 		}
 		out = append(out, name)
 	}
@@ -131,7 +132,7 @@ func chosenPoints(names []string) ([]string, error) {
 
 func (o *chaosOptions) bench(ctx context.Context, out, progress io.Writer) error {
 	if o.runs < 1 || o.kills < 0 {
-		return usagef("--runs %d and --kills %d: want at least 1 and 0", o.runs, o.kills)
+		return cli.Usagef("--runs %d and --kills %d: want at least 1 and 0", o.runs, o.kills)
 	}
 	victims, err := o.chosen()
 	if err != nil {
@@ -144,8 +145,8 @@ func (o *chaosOptions) bench(ctx context.Context, out, progress io.Writer) error
 	if _, err := o.load(); err != nil {
 		return err
 	}
-	if err := findPython(o.python); err != nil {
-		return usageError{err}
+	if err := cli.FindPython(o.python); err != nil {
+		return cli.Usage(err)
 	}
 	// What loses its parent comes to us: nothing can hide.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
@@ -162,7 +163,7 @@ func (o *chaosOptions) bench(ctx context.Context, out, progress io.Writer) error
 		return err
 	}
 	if o.asJSON {
-		err = printJSON(out, report)
+		err = cli.PrintJSON(out, report)
 	} else {
 		err = report.Text(out)
 	}

@@ -19,6 +19,7 @@ import (
 	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/chaos"
+	"temper/internal/cli"
 	"temper/internal/config"
 	"temper/internal/failpoint"
 	"temper/internal/freeport"
@@ -49,7 +50,7 @@ func (h *harness) newHost(ctx context.Context, name string, points []string) (*c
 	if p.Store = h.store; p.Store != "" && !h.servesStore() {
 		u, err := url.Parse(p.Store)
 		if err != nil {
-			return nil, usagef("--store: %w", err)
+			return nil, cli.Usagef("--store: %w", err)
 		}
 		p.Store = u.JoinPath(name).String()
 	}

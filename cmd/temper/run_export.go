@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"temper/internal/blob"
+	"temper/internal/cli"
 	"temper/internal/run"
 	"temper/trainer/checkpoint"
 	"temper/trainer/hf"
@@ -34,7 +35,7 @@ what transformers, vLLM and temper model read. DIR must be empty or absent; it a
 Without a choice it is the newest checkpoint.`,
 		Args: cobra.ExactArgs(2),
 	}
-	p := processFlags(cmd)
+	p := cli.ProcessFlags(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&e.step, "step", "", "the checkpoint of this step; 0 or sft is the one after SFT")
 	flags.Int64Var(&e.policy, "policy", 0, "this published policy instead of a checkpoint")
@@ -67,7 +68,7 @@ Without a choice it is the newest checkpoint.`,
 		}
 		err = hf.Create(e.dir, policy.Model, qwen3.ByName(policy.Weights), layout)
 		if errors.Is(err, os.ErrExist) {
-			return usageError{err}
+			return cli.Usage(err)
 		}
 		if err != nil {
 			return err
@@ -82,7 +83,7 @@ Without a choice it is the newest checkpoint.`,
 func onlyOne(cmd *cobra.Command, names ...string) error {
 	given := slices.DeleteFunc(names, func(name string) bool { return !cmd.Flags().Changed(name) })
 	if len(given) > 1 {
-		return usagef("--%s exclude each other: want one", strings.Join(given, " and --"))
+		return cli.Usagef("--%s exclude each other: want one", strings.Join(given, " and --"))
 	}
 	return nil
 }
@@ -123,7 +124,7 @@ func refuseFull(dir string) error {
 	if err == nil {
 		err = os.ErrExist
 	}
-	return usagef("%s: want an empty directory or none: %w", dir, err)
+	return cli.Usagef("%s: want an empty directory or none: %w", dir, err)
 }
 
 // parseStep reads the step of a checkpoint as people name it.
@@ -133,7 +134,7 @@ func parseStep(text string) (int, error) {
 	}
 	step, err := strconv.Atoi(text)
 	if err != nil || step < 0 {
-		return 0, usagef("--step: is %q, want the number of a step, or sft", text)
+		return 0, cli.Usagef("--step: is %q, want the number of a step, or sft", text)
 	}
 	return step, nil
 }

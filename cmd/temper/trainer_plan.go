@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"temper/internal/cli"
 	"temper/trainer/device"
 	"temper/trainer/estimate"
 	"temper/trainer/estimate/measure"
@@ -58,17 +59,17 @@ func trainerPlanCommand() *cobra.Command {
 	f.BoolVar(&p.asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := p.resolve(cmd.Flags().Changed); err != nil {
-			return usageError{err}
+			return cli.Usage(err)
 		}
 		s, err := estimate.Plan(p.request)
 		if err != nil {
-			return usageError{fmt.Errorf("plan: %w", err)}
+			return cli.Usage(fmt.Errorf("plan: %w", err))
 		}
 		switch {
 		case p.measure:
 			return p.compare(cmd, s)
 		case p.asJSON:
-			return printJSON(cmd.OutOrStdout(), s)
+			return cli.PrintJSON(cmd.OutOrStdout(), s)
 		}
 		fmt.Fprint(cmd.OutOrStdout(), p.about)
 		s.Text(cmd.OutOrStdout())
@@ -139,7 +140,7 @@ func (p *planFlags) compare(cmd *cobra.Command, s estimate.Summary) error {
 		if err != nil {
 			return err
 		}
-		return printJSON(cmd.OutOrStdout(), m)
+		return cli.PrintJSON(cmd.OutOrStdout(), m)
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -162,7 +163,7 @@ func (p *planFlags) compare(cmd *cobra.Command, s estimate.Summary) error {
 		Error     float64 `json:"error"`
 	}{s.Report.Peak, m.Peak, float64(s.Report.Peak)/float64(m.Peak) - 1}
 	if p.asJSON {
-		return printJSON(cmd.OutOrStdout(), c)
+		return cli.PrintJSON(cmd.OutOrStdout(), c)
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "%.3g million parameters, %d x %d tokens, remat %v: predicted %.1f MB, measured %.1f MB, %+.1f %%\n",
 		float64(s.Parameters)/1e6, r.Rows, r.Length, r.Remat, float64(c.Predicted)/1e6, float64(c.Measured)/1e6, 100*c.Error)

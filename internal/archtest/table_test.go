@@ -74,6 +74,7 @@ var packages = []row{
 	{pattern: "workflows", layer: durable},
 	{pattern: "internal/temporalclient", layer: durable},
 
+	{pattern: "internal/cli", layer: composition, ours: []string{"internal/config"}, reason: "every command line ends alike, whatever it runs"},
 	{pattern: "workers", layer: composition},
 	{pattern: "ui/...", layer: composition, planned: true},
 	{pattern: "cmd/...", layer: composition},
@@ -97,8 +98,8 @@ var homes = []home{
 	{"go.temporal.io/server/...", nil, "the server lives in a module of its own, tools/temporald", true},
 	{"github.com/temporalio/ui-server/...", nil, "the UI lives in a module of its own, tools/temporald", true},
 	{"go.temporal.io/...", []string{"workflows", "activities", "workers", "internal/temporalclient", "cmd/..."}, "what does the work can run without Temporal", true},
-	{"github.com/spf13/...", []string{"cmd/..."}, "flags end at the command", true},
-	{"github.com/lmittmann/...", []string{"cmd/..."}, "libraries log through slog", true},
+	{"github.com/spf13/...", []string{"cmd/...", "internal/cli"}, "flags end at the command", true},
+	{"github.com/lmittmann/...", []string{"internal/cli"}, "libraries log through slog", true},
 	{"github.com/goccy/go-yaml/...", []string{"internal/config"}, "one strict decoder of configurations", true},
 	{"github.com/elastic/...", []string{"sandbox/..."}, "seccomp is the jail's business", true},
 	{"log", nil, "log/slog is the one logger", true},
