@@ -14,7 +14,7 @@ import (
 	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/blob/fileblob"
-	"temper/internal/chaos"
+	"temper/tools/bench/chaos"
 	"temper/internal/freeport"
 )
 
