@@ -62,7 +62,7 @@ torn, a process is left behind or a run does not end.`,
 	f.StringVar(&o.store, "store", "", "URL below which each run gets a store of its own, or s3d://127.0.0.1:0 for an S3 server of each run; default is files in its home")
 	f.DurationVar(&o.timeout, "timeout", 10*time.Minute, "after which a run is taken for one that does not end")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return o.run(cmd.Context(), service, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		return o.carryOut(cmd.Context(), service, cmd.OutOrStdout(), cmd.ErrOrStderr())
 	}
 	return cmd
 }
@@ -127,7 +127,7 @@ func chosenPoints(names []string) ([]string, error) {
 	return slices.Compact(out), nil
 }
 
-func (o *chaosOptions) run(ctx context.Context, service Service, out, progress io.Writer) error {
+func (o *chaosOptions) carryOut(ctx context.Context, service Service, out, progress io.Writer) error {
 	if o.runs < 1 || o.kills < 0 {
 		return cli.Usagef("--runs %d and --kills %d: want at least 1 and 0", o.runs, o.kills)
 	}
@@ -145,7 +145,8 @@ func (o *chaosOptions) run(ctx context.Context, service Service, out, progress i
 	if err := cli.FindPython(o.python); err != nil {
 		return cli.Usage(err)
 	}
-	// What loses its parent comes to us: nothing can hide.
+	// Processes that lose their parent become children of this one, so that none
+	// can hide.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("adopt orphans: %w", err)
 	}
@@ -155,7 +156,7 @@ func (o *chaosOptions) run(ctx context.Context, service Service, out, progress i
 		}
 	}
 	h := harness{chaosOptions: o, service: service, progress: progress, points: points, chaos: chaos.Config{Seed: o.seed, Kills: o.kills, Victims: victims}}
-	report, err := h.all(ctx)
+	report, err := h.tryAll(ctx)
 	if err != nil {
 		return err
 	}

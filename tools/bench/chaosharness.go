@@ -24,7 +24,7 @@ type harness struct {
 	pace     chaos.Outcome // of the undisturbed run
 }
 
-func (h *harness) all(ctx context.Context) (*chaos.Report, error) {
+func (h *harness) tryAll(ctx context.Context) (*chaos.Report, error) {
 	report := &chaos.Report{Build: buildinfo.Line(), Config: filepath.Base(h.config), Store: cmp.Or(h.store, "file"), Seed: h.chaos.Seed}
 	calm, err := h.try(ctx, "calm", nil, nil, 0)
 	if err != nil {
@@ -51,7 +51,7 @@ func (h *harness) all(ctx context.Context) (*chaos.Report, error) {
 	return report, nil
 }
 
-// share is the fail points of one run: they are dealt out in order.
+// share returns the fail points of one run: they are dealt out in order.
 func (h *harness) share(run int) []string {
 	var out []string
 	for i := run; i < len(h.points); i += h.runs {

@@ -32,8 +32,8 @@ import (
 // and what they leave is compared key by key.
 const chaosRun = "chaos"
 
-// chaosHost is the real service, started as a person would, in a home and on
-// ports of its own.
+// chaosHost is the real service, started as a person would start it, in a home and
+// on ports of its own.
 type chaosHost struct {
 	process config.Process
 	asked   Run
@@ -84,7 +84,7 @@ func (h *harness) newHost(ctx context.Context, name string, points []string) (*c
 // marksDir is where fail points leave their marks.
 func marksDir(p *config.Process) string { return filepath.Join(p.Home, "failpoints") }
 
-// unreached are the armed fail points that ended nothing.
+// unreached returns the armed fail points at which nothing ended.
 func (c *chaosHost) unreached() []string {
 	var out []string
 	for _, name := range c.points {
@@ -95,8 +95,8 @@ func (c *chaosHost) unreached() []string {
 	return out
 }
 
-// serveStore starts the store's server, which ended with the service, until the
-// returned function is called.
+// serveStore starts the store's server again, which ended with the service. The
+// returned function stops it.
 func (c *chaosHost) serveStore(ctx context.Context) (stop func(), err error) {
 	if place, err := c.process.StorePlace(); err != nil || place.Kind != config.StoreS3D {
 		return func() {}, err
@@ -151,7 +151,7 @@ func (c *chaosHost) Run() artifact.Layout { return artifact.Layout{RunID: chaosR
 // FailPoints implements chaos.Host.
 func (c *chaosHost) FailPoints() string { return marksDir(&c.process) }
 
-// dialPause lies between two attempts to reach a server that is coming up.
+// dialPause is the pause between two attempts to reach a server that is starting.
 const dialPause = 50 * time.Millisecond
 
 // Submit implements chaos.Host.

@@ -40,7 +40,7 @@ func (l *loadFlags) register(cmd *cobra.Command) {
 	f.DurationVar(&l.timeout, "timeout", 10*time.Minute, "how long a call is waited for")
 }
 
-// load makes the bench's load of the flags.
+// load turns the flags into a load.
 func (l *loadFlags) load(o sandboxFlags) (loadgen.Load, error) {
 	load := loadgen.Load{
 		Concurrency: o.concurrency, Calls: o.calls, Rate: l.rate, Duration: l.duration, Seed: l.seed,

@@ -79,7 +79,8 @@ func printChecks(out io.Writer, r sandboxbench.CheckReport) {
 	}
 }
 
-// printCores turns the measured demand into cores. The client runs elsewhere then.
+// printCores turns the measured demand into cores. It assumes that the client runs
+// on another machine.
 func printCores(out io.Writer, r sandboxbench.CheckReport, own time.Duration) error {
 	s := r.Station
 	s.Overhead, s.Own, s.Slots = r.Service.CPU, own, 0

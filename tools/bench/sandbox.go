@@ -11,7 +11,8 @@ import (
 	"temper/tools/bench/sandboxbench"
 )
 
-// sandboxFlags are those of both halves of the command.
+// sandboxFlags are the flags of both: the load with --url, and the comparison
+// without.
 type sandboxFlags struct {
 	local       sandboxbench.Config
 	load        loadFlags

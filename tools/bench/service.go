@@ -14,7 +14,7 @@ import (
 	"temper/tools/bench/sandboxbench"
 )
 
-// serviceFlags name a service that runs elsewhere, or how to start one.
+// serviceFlags name a service that is running.
 type serviceFlags struct {
 	url   string
 	api   string
@@ -28,7 +28,7 @@ func (s *serviceFlags) register(cmd *cobra.Command) {
 	f.StringSliceVar(&s.cpuOf, "cpu-of", nil, "whose CPU is the service's: process ids, each with its descendants, and cgroup folders")
 }
 
-// connect returns the service and who tells its processor time.
+// connect returns the service, and what its processor time is read from.
 func (s *serviceFlags) connect() (loadgen.Target, loadgen.CPU, error) {
 	cpu, err := loadgen.ParseCPU(s.cpuOf)
 	if err != nil {
@@ -70,7 +70,7 @@ func (n *nodeFlags) start(cmd *cobra.Command) (*sandboxbench.Child, error) {
 	}})
 }
 
-// withNode calls use with a node of its own and the flags that reach it.
+// withNode starts a node, calls use with it, and stops it.
 func withNode(cmd *cobra.Command, n nodeFlags, api string, use func(target loadgen.Target, node *sandboxbench.Child) error) error {
 	node, err := n.start(cmd)
 	if err != nil {

@@ -8,7 +8,7 @@
 //
 // Two kinds of runtime are told apart. The Go backend keeps the result of every
 // operation that a gradient needs, in float32; its figures are counted from the
-// graph and held to real steps within 15 % by the tests of package measure. XLA
+// graph and held to real steps within 15 % by the tests of tools/bench/trainerbench. XLA
 // fuses elementwise operations; its figures count what a fused graph has to keep
 // and are upper estimates that no GPU has confirmed yet.
 //

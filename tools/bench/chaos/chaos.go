@@ -1,5 +1,5 @@
-// Package chaos kills the processes of a service in the middle of a run and
-// tells whether the run ends as one that nobody touched. It owns the schedule of
+// Package chaos kills the processes of a service in the middle of a run and says
+// whether the run ends like one that nobody disturbed. It owns the schedule of
 // kills, the search for victims, and the comparison of what runs leave in the
 // store. How a service is started and asked is its Host's business.
 //

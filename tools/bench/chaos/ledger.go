@@ -26,9 +26,9 @@ type Prompts struct {
 }
 
 // CheckPrompts counts, from the trajectories that are stored, how often each
-// problem of a stage was sampled. After every step, each problem left by the
-// stage's filter must have been had as often as there were whole epochs, or once
-// more. It does not ask the ledger, whose promise it checks.
+// problem of a stage was sampled. After every step, each problem that the stage's
+// filter kept must have been sampled once for each whole epoch, or once more. It
+// does not ask the ledger, whose promise it checks.
 func CheckPrompts(ctx context.Context, store blob.Store, run artifact.Layout) (Prompts, error) {
 	data, err := blob.ReadKey(ctx, store, run.Config())
 	if err != nil {
@@ -114,11 +114,11 @@ func (c *census) step(ctx context.Context, step int) error {
 	for _, id := range c.problems {
 		switch had := c.had[id]; {
 		case had < c.total/n:
-			c.lost(1, fmt.Sprintf("step %d: problem %s was had %d times in %d epochs", step, id, had, c.total/n))
-			c.had[id] = c.total / n // told once
+			c.lost(1, fmt.Sprintf("step %d: problem %s was sampled %d times in %d epochs", step, id, had, c.total/n))
+			c.had[id] = c.total / n // reported once
 		case had > (c.total+n-1)/n:
 			c.out.Doubled++
-			c.out.Notes = append(c.out.Notes, fmt.Sprintf("step %d: problem %s was had %d times in %d epochs", step, id, had, (c.total+n-1)/n))
+			c.out.Notes = append(c.out.Notes, fmt.Sprintf("step %d: problem %s was sampled %d times in %d epochs", step, id, had, (c.total+n-1)/n))
 			c.had[id] = (c.total + n - 1) / n
 		}
 	}

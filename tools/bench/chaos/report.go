@@ -16,7 +16,7 @@ type Report struct {
 	Seed     uint64  `json:"seed"`
 	Runs     int     `json:"runs"`
 	Kills    int     `json:"kills"`
-	Missed   int     `json:"missed"` // kills whose moment or victim did not come
+	Missed   int     `json:"missed"` // kills whose moment did not come, or that found no victim
 	Objects  int     `json:"objects"`
 	Undead   int     `json:"runs_that_did_not_end"`
 	Differs  int     `json:"differing_objects"`

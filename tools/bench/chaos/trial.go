@@ -21,8 +21,8 @@ type Host interface {
 	Command() (*exec.Cmd, error)
 	// Submit starts the run; the service may need some more time to be there.
 	Submit(ctx context.Context) error
-	// Ended says whether the run has ended, and the error with which it failed.
-	// While it cannot be told, ended is false.
+	// Ended says whether the run has ended, and the error with which it failed. It
+	// is false as long as the service does not answer.
 	Ended(ctx context.Context) (ended bool, failure error)
 	// Store is where the run keeps its objects.
 	Store() blob.Store
@@ -37,83 +37,9 @@ const (
 	pollInterval = 10 * time.Millisecond
 	askInterval  = 500 * time.Millisecond
 	stopTimeout  = time.Minute
-	// orphanTimeout is what the kernel may take to reap what was killed.
+	// orphanTimeout is how long the kernel may take to reap what was killed.
 	orphanTimeout = 10 * time.Second
 )
-
-// Blow is a kill that was dealt.
-type Blow struct {
-	Victim string `json:"victim"`
-	// Point is the fail point at which the process ended itself; "" for a kill from outside.
-	Point string `json:"point,omitempty"`
-	PID   int    `json:"pid,omitempty"`
-	// After is how many objects of the run had been seen.
-	After int `json:"after_objects"`
-	// At counts from the start of the run.
-	At Seconds `json:"at_s"`
-	// Progress is the time to the next object of the run that is new in the store.
-	Progress Seconds `json:"progress_s"`
-	// Stall is the longest time without one between this kill and the next: what
-	// was under way elsewhere may still come after a kill, and then nothing.
-	Stall Seconds `json:"stall_s"`
-	// Extra is the longest part of a time without a new object that the undisturbed
-	// run did not wait for the same object.
-	Extra Seconds `json:"extra_s"`
-
-	at    time.Time
-	waits []wait // between this kill and the next
-}
-
-// beat is a moment at which there was something new.
-type beat struct {
-	at   time.Time
-	keys []string
-}
-
-// wait is a time without a new object, and what ended it.
-type wait struct {
-	took Seconds
-	keys []string
-}
-
-// Seconds is a duration in JSON.
-type Seconds float64
-
-func seconds(d time.Duration) Seconds { return Seconds(d.Seconds()) }
-
-// Outcome is what one run went through.
-type Outcome struct {
-	Blows []Blow `json:"blows"`
-	// Missed counts kills whose moment or victim did not come.
-	Missed  int      `json:"missed,omitempty"`
-	Wall    Seconds  `json:"wall_s"`
-	Objects int      `json:"objects"`
-	Orphans []string `json:"orphans,omitempty"`
-	// Failure is why the run did not end well; "" when it did.
-	Failure string `json:"failure,omitempty"`
-
-	beats []beat // the first is the start of the run
-}
-
-// Beside compares the waits after kills with those of the undisturbed run.
-func (o *Outcome) Beside(calm *Outcome) {
-	usual := map[string]Seconds{}
-	for i := 1; i < len(calm.beats); i++ {
-		for _, key := range calm.beats[i].keys {
-			usual[key] = seconds(calm.beats[i].at.Sub(calm.beats[i-1].at))
-		}
-	}
-	for i := range o.Blows {
-		b := &o.Blows[i]
-		for _, w := range b.waits {
-			var anyway Seconds
-			for _, key := range w.keys {
-				anyway = max(anyway, usual[key])
-			}
-			b.Extra = max(b.Extra, w.took-anyway)
-		}
-	}
-}
 
 // trial is one run under way.
 type trial struct {
@@ -141,7 +67,7 @@ func Try(ctx context.Context, host Host, kills []Kill, expect int) (Outcome, err
 	if err := t.start(); err != nil {
 		return t.out, err
 	}
-	err := t.run(ctx, kills)
+	err := t.submitAndKill(ctx, kills)
 	t.out.Wall = seconds(time.Since(t.began))
 	t.out.Objects = len(t.seen)
 	measure(t.out.Blows, t.out.beats)
@@ -187,7 +113,7 @@ func (t *trial) keep() {
 	}
 }
 
-func (t *trial) run(ctx context.Context, kills []Kill) error {
+func (t *trial) submitAndKill(ctx context.Context, kills []Kill) error {
 	if err := t.host.Submit(ctx); err != nil {
 		return fmt.Errorf("submit the run: %w", err)
 	}
@@ -249,8 +175,8 @@ func (s *schedule) due(now time.Time, share float64) (Kill, bool) {
 	return k, true
 }
 
-// look takes note of new objects and of fail points that were reached. A store
-// whose server is dead just now is looked at again.
+// look records new objects, and fail points that were reached. A store whose server
+// is dead at the moment is read at the next look.
 func (t *trial) look(ctx context.Context) {
 	for _, m := range t.marks.poll() {
 		t.note(Blow{Victim: m.victim, Point: m.point, PID: m.pid, at: m.at})
@@ -277,32 +203,7 @@ func (t *trial) note(b Blow) {
 	t.out.Blows = append(t.out.Blows, b)
 }
 
-// measure fills in what follows from when there was something new. Both are in
-// the order of time.
-func measure(blows []Blow, beats []beat) {
-	for i := range blows {
-		last, end := blows[i].at, time.Time{}
-		if i+1 < len(blows) {
-			end = blows[i+1].at
-		}
-		for _, b := range beats {
-			at := b.at
-			if !at.After(blows[i].at) {
-				continue
-			}
-			blows[i].waits = append(blows[i].waits, wait{seconds(at.Sub(last)), b.keys})
-			if last == blows[i].at {
-				blows[i].Progress = seconds(at.Sub(last))
-			}
-			blows[i].Stall = max(blows[i].Stall, seconds(at.Sub(last)))
-			if last = at; !end.IsZero() && at.After(end) {
-				break
-			}
-		}
-	}
-}
-
-// kill deals one kill, when somebody of the kind lives.
+// kill deals one kill, if a process of the victim's kind is alive.
 func (t *trial) kill(ctx context.Context, k Kill) error {
 	found := k.Victim.Find(os.Getpid())
 	if len(found) == 0 {
@@ -353,7 +254,8 @@ func orphans() []string {
 	return out
 }
 
-// reap collects what died after its parent: this process is its heir.
+// reap waits for processes that died after their parents: this process has adopted
+// them.
 func reap() {
 	for {
 		var status syscall.WaitStatus

@@ -21,20 +21,20 @@ type Victim struct {
 // role is a process of the temper binary in one of its roles.
 func role(name string) func(Process, []Process) bool {
 	return func(p Process, ancestors []Process) bool {
-		return len(p.Args) > 1 && filepath.Base(p.Args[0]) == "temper" && p.Args[1] == name && !unborn(p, ancestors)
+		return len(p.Args) > 1 && filepath.Base(p.Args[0]) == "temper" && p.Args[1] == name && !beforeExec(p, ancestors)
 	}
 }
 
 // program is a process of another binary.
 func program(name string) func(Process, []Process) bool {
 	return func(p Process, ancestors []Process) bool {
-		return len(p.Args) > 0 && filepath.Base(p.Args[0]) == name && !unborn(p, ancestors)
+		return len(p.Args) > 0 && filepath.Base(p.Args[0]) == name && !beforeExec(p, ancestors)
 	}
 }
 
-// unborn tells a child that does not run its own program yet: until then it has
-// the command line of its parent.
-func unborn(p Process, ancestors []Process) bool {
+// beforeExec is true of a child that does not run its own program yet: until then
+// it has the command line of its parent.
+func beforeExec(p Process, ancestors []Process) bool {
 	return len(ancestors) > 0 && slices.Equal(p.Args, ancestors[0].Args)
 }
 
@@ -43,7 +43,7 @@ func interpreter(p Process, ancestors []Process) bool {
 	return slices.ContainsFunc(ancestors, func(a Process) bool { return role(Sandbox)(a, nil) })
 }
 
-// Names of the victims that need more than being killed, or that others find.
+// Names of victims that the code refers to.
 const (
 	Supervisor  = "up"
 	Sandbox     = "sandbox"

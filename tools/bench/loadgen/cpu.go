@@ -13,12 +13,12 @@ import (
 	"temper/tools/bench/meter"
 )
 
-// CPU says whose processor time is that of a service: process trees, cgroups, or
-// both. The zero value measures nothing.
+// CPU names the process trees and cgroups whose processor time is that of a
+// service. The zero value measures nothing.
 //
-// A tree counts each process with the children that it has waited for. What
-// escapes a tree (a child of a process that ignores SIGCHLD, a daemon, a helper
-// started elsewhere) is seen by a cgroup only.
+// A tree counts each process with the children that it has waited for. Only a
+// cgroup sees what leaves a tree: a child of a process that ignores SIGCHLD, a
+// daemon, a helper that was started elsewhere.
 type CPU struct {
 	PIDs    []int
 	Cgroups []string
@@ -109,9 +109,9 @@ func Measure(ctx context.Context, target Target, load Load, cpu CPU) (Figures, e
 	return f, err
 }
 
-// Quiet waits until the service uses less than a twentieth of a core, so that
-// what one load leaves behind is not in the figures of the next. Without a known
-// service it waits for patience, which bounds the wait in any case.
+// Quiet waits until the service uses less than a twentieth of a core, so that what
+// one load leaves behind is not in the figures of the next. Without a known service
+// it waits for patience, and it never waits longer.
 func Quiet(ctx context.Context, cpu CPU, patience time.Duration) error {
 	const look = 500 * time.Millisecond
 	if !cpu.Known() {

@@ -40,7 +40,8 @@ type Figures struct {
 	P99All  time.Duration `json:"p99_all_ns"`
 	Service time.Duration `json:"service_ns"` // mean wall time of the child alone
 	// ServiceVariation is the squared coefficient of variation of the programs' own
-	// processor time, which a queueing model needs; 0 when the service does not tell.
+	// processor time, which a queueing model needs; 0 when the service does not
+	// report it.
 	ServiceVariation float64 `json:"service_variation"`
 	// CPU is the processor time of the whole service divided by the good calls, which
 	// a busy machine does not inflate; zero when nobody measured it.

@@ -27,16 +27,16 @@ type Load struct {
 	Seed     uint64
 	// Mix gives the program of each call; print(1+1) when nil.
 	Mix Mix
-	// Prefix begins the ID of each call and should be unlike that of any other load.
+	// Prefix begins the ID of each call. No other load should use the same one.
 	Prefix string
 	// Timeout is how long the generator waits for an answer, with repetitions after
 	// refusals; 10 minutes when zero.
 	Timeout time.Duration
-	// Progress, when set, is told the number of calls that have ended.
+	// Progress, when set, is called with the number of calls that have ended.
 	Progress func(ended int)
 }
 
-// Check says what makes no sense about the load on such a target.
+// Check reports why the load makes no sense on this target.
 func (l Load) Check(target Target) error {
 	switch {
 	case l.Rate < 0 || l.Rate > 0 && l.Duration <= 0:
@@ -109,9 +109,9 @@ func (g *generator) closed(ctx context.Context) {
 	wait.Wait()
 }
 
-// open starts each call at its drawn time. A call that cannot start then, because
-// of the bound or of a late wake-up, still counts its time from there: a stalled
-// service must not hide the calls that would have come meanwhile.
+// open starts each call at its drawn time. A call that starts later, because of the
+// bound or of a late wake-up, still counts its time from there: a stalled service
+// must not hide the calls that would have come meanwhile.
 func (g *generator) open(ctx context.Context) {
 	due := arrivals(g.load)
 	g.records = make([]record, len(due))
@@ -158,8 +158,9 @@ func arrivals(load Load) []time.Duration {
 	}
 }
 
-// exchange sends calls first to first+n-1, those again that were refused for load
-// with advice when to come back, and records them.
+// exchange sends the calls first to first+n-1 and records their outcomes. When the
+// service refuses a call for load and says when to come back, the call is sent
+// again.
 func (g *generator) exchange(ctx context.Context, first, n int, start time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, g.load.Timeout)
 	defer cancel()

@@ -37,7 +37,7 @@ func APIs() []API {
 // batchSize is that of the paper's send workers.
 const batchSize = 64
 
-// maxAnswer bounds a response: a service under test is no authority.
+// maxAnswer bounds a response: a service under test is not trusted.
 const maxAnswer = 256 << 20
 
 // Options say how to reach a service.
@@ -47,7 +47,7 @@ type Options struct {
 }
 
 // Connect returns the service at address: an http or https URL, host:port, or
-// unix:/path. It answers nothing yet: a service that is not there loses calls.
+// unix:/path. Connect sends nothing: when no service is there, the calls are lost.
 func Connect(address string, o Options) (Target, error) {
 	base, dial, err := ParseAddress(address)
 	if err != nil {
@@ -89,7 +89,7 @@ func ParseAddress(address string) (base string, dial DialFunc, err error) {
 	return "http://" + address, d.DialContext, nil
 }
 
-// httpTarget makes one request of each exchange.
+// httpTarget sends each exchange as one request.
 type httpTarget struct {
 	base, token string
 	api         API

@@ -10,7 +10,7 @@ import (
 	"temper/sandbox"
 )
 
-// Program is what a call runs and what must come of it.
+// Program is what a call runs, and how it must end.
 type Program struct {
 	Name   string
 	Code   string
@@ -47,7 +47,8 @@ func Numpy() Program {
 	return Program{Name: "numpy", Code: "import numpy\nprint(int(round(numpy.linalg.det(2*numpy.eye(3)))))", Want: "8"}
 }
 
-// Own prints what only its call prints, so that an answer given to another call shows.
+// Own gives each call an output that no other call has, so that an answer that
+// belongs to another call is found.
 func Own(prefix string) Mix {
 	return func(i int) Program {
 		id := fmt.Sprintf("%s-%d", prefix, i)
@@ -100,11 +101,12 @@ func Hostile() []Program {
 	return list
 }
 
-// Cycle is after how many calls a mix repeats: windows of a load that are a
-// multiple of it hold the same programs.
+// Cycle is the number of calls after which a mix repeats. Parts of a load whose
+// lengths are multiples of it hold the same programs.
 const Cycle = 1000
 
-// share is a part of a mix: so many of 1,000 calls, evenly of these programs.
+// share is a part of a mix: a number of the calls of a cycle, spread evenly over
+// some programs.
 type share struct {
 	of       int
 	programs []Program

@@ -44,7 +44,7 @@ type audit struct {
 	duplicated, unasked int
 }
 
-// asked notes a call, again when it is sent again.
+// asked records that a call was sent, or sent again.
 func (a *audit) asked(id string) {
 	a.mu.Lock()
 	a.answered[id] = false
@@ -119,7 +119,7 @@ func (t *streamTarget) Do(ctx context.Context, calls []Call) []Outcome {
 	}
 }
 
-// stream is the open stream, a new one when there is none.
+// stream returns the open stream, or opens one.
 func (t *streamTarget) stream(ctx context.Context) (*stream, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -219,7 +219,8 @@ func (s *stream) fail(err error) {
 
 func (s *stream) cause() string { return (*s.why.Load()).Error() }
 
-// expect tells where the answer to id goes; false when the stream has ended.
+// expect registers where the answer to id goes. It returns false when the stream
+// has ended.
 func (s *stream) expect(id string, answer chan<- serverFrame) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -243,8 +244,7 @@ func (s *stream) send(ctx context.Context, f clientFrame) bool {
 	}
 }
 
-// abandon gives a call up. That the service hears of it is a courtesy: a stream
-// that is full goes on without.
+// abandon gives up a call. The service is told only when the stream has room.
 func (s *stream) abandon(id string) {
 	s.mu.Lock()
 	delete(s.waiting, id)
@@ -276,7 +276,7 @@ func (s *stream) write(body *io.PipeWriter) {
 	}
 }
 
-// read hands answers to those who wait until the response ends.
+// read passes answers to their callers until the response ends.
 func (s *stream) read(body io.ReadCloser, audit *audit) {
 	dec := json.NewDecoder(bufio.NewReaderSize(body, 64<<10))
 	for {
@@ -287,7 +287,7 @@ func (s *stream) read(body io.ReadCloser, audit *audit) {
 			return
 		}
 		if f.ID == "" {
-			continue // the load
+			continue // a frame that reports the load
 		}
 		audit.answer(f.ID)
 		s.mu.Lock()

@@ -46,7 +46,7 @@ type Outcome struct {
 	Class  Class
 	Kind   string // of a failed call
 	Detail string
-	// Wall and CPU are what the program used, when the service tells.
+	// Wall and CPU are what the program used, when the service reports it.
 	Wall, CPU time.Duration
 	// RetryAfter, when positive, asks to send the call again.
 	RetryAfter time.Duration
@@ -86,7 +86,7 @@ func (t executorTarget) Do(ctx context.Context, calls []Call) []Outcome {
 	return out
 }
 
-// advised is how long an overload without advice is waited for.
+// advised is the pause after a refusal that does not say when to come back.
 const advised = 100 * time.Millisecond
 
 // ofError is the outcome of a call that an executor answered with err.

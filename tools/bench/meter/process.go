@@ -56,7 +56,7 @@ func ParseStat(line []byte) (Process, error) {
 	return p, err
 }
 
-// Processes reads all that are visible; those that end meanwhile are left out.
+// Processes reads all visible processes. It leaves out those that end meanwhile.
 func Processes() map[int]Process {
 	out := map[int]Process{}
 	paths, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is well-formed

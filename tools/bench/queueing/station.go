@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// Station is the queueing model of a service: a queue before Cores equal cores.
-// A call needs Overhead (the sandbox, the transport and, on a shared machine, the
-// client) plus Own (the program itself) of a core, in turns with others, and
-// spends Idle not on a core at all: asleep, or on the way. At most Slots calls are
-// past the queue.
+// Station is the queueing model of a service: a queue before Cores equal cores. A
+// call needs Overhead (the sandbox, the transport and, on a shared machine, the
+// client) plus Own (the program itself) of processor time, in turns with other
+// calls. During Idle it needs no core: it sleeps, or it is on its way. At most
+// Slots calls are past the queue.
 type Station struct {
 	Cores    int
 	Slots    int // 0 for no bound
@@ -27,7 +27,7 @@ type Station struct {
 	Variation float64
 }
 
-// Prediction is what the model says of a load.
+// Prediction is what the model says about a load.
 type Prediction struct {
 	Response    time.Duration // mean, from call to answer
 	PerSecond   float64
@@ -79,7 +79,8 @@ func (s Station) Closed(n int) (Prediction, error) {
 //
 //	w(j) = Idle^(n-j)/(n-j)! * D^j / (min(1, k) * ... * min(j, k)).
 //
-// The weights are kept as logarithms: they leave the range of a float64.
+// The weights are kept as logarithms, because they would leave the range of a
+// float64.
 func (s Station) throughput(n int) float64 {
 	d, k, z := s.Demand(), float64(s.Cores), s.Idle.Seconds()
 	if z == 0 {

@@ -110,18 +110,8 @@ func readyAddress(line []byte) string {
 // PID is the process id.
 func (c *Child) PID() int { return c.cmd.Process.Pid }
 
-// Alive is false when the process has ended.
-func (c *Child) Alive() bool {
-	select {
-	case <-c.exited:
-		return false
-	default:
-		return true
-	}
-}
-
-// Kill ends the process at once, as kill -9 does, and waits for its end. What it
-// has started must end by itself.
+// Kill ends the process at once, as kill -9 does, and waits for its end. The
+// processes that it started must end by themselves.
 func (c *Child) Kill() error {
 	err := c.cmd.Process.Kill()
 	c.owner.Wait()
@@ -173,7 +163,7 @@ func removeCgroup(dir string) error {
 				below = append(below, path)
 			}
 			return nil
-		}) // what cannot be walked cannot be removed, and that is told
+		}) // what cannot be walked cannot be removed either, and the removal reports it
 		err = nil
 		for _, path := range slices.Backward(below) {
 			err = errors.Join(err, os.Remove(path))
@@ -186,7 +176,8 @@ func removeCgroup(dir string) error {
 	return err
 }
 
-// cgroupPeak is the most memory that a cgroup has held; 0 where nobody tells.
+// cgroupPeak is the most memory that a cgroup has held; 0 where the kernel does not
+// report it.
 func cgroupPeak(dir string) int64 {
 	for _, name := range []string{"memory.max_usage_in_bytes", "memory.peak"} {
 		text, err := os.ReadFile(filepath.Join(dir, name)) //nolint:gosec // a cgroup of this process
@@ -201,7 +192,7 @@ func cgroupPeak(dir string) int64 {
 	return 0
 }
 
-// tail keeps the end of what a process says of itself.
+// tail keeps the end of what a process writes to stderr.
 type tail struct {
 	mu   sync.Mutex
 	text []byte

@@ -114,7 +114,8 @@ func measure(ctx context.Context, cfg jail.Config, load loadgen.Load) (_ loadgen
 	return figures, j.Report(), nil
 }
 
-// spending sums the processor time of this process and of the interpreters it saw start.
+// spending sums the processor time of this process and of the interpreters that it
+// watches.
 type spending struct {
 	mu           sync.Mutex
 	interpreters []*jail.Interpreter

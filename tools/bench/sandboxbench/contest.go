@@ -25,16 +25,17 @@ type Plan struct {
 	// MinCalls are made at least at each level; a level makes no fewer calls than
 	// it has in flight. 400.
 	MinCalls int
-	// Budget bounds the expected time of one round of one contender: a level that
-	// the last one's pace puts above it is skipped and says so. 10 minutes.
+	// Budget bounds the expected time of one round of one contender. When the pace
+	// at the level before puts a level above it, that level is skipped and its cell
+	// says so. 10 minutes.
 	Budget time.Duration
 	// Timeout of a call; see loadgen.Load. An hour, so that the service's own limits decide.
 	Timeout time.Duration
-	// Settle is the most that is waited for a contender to become quiet. 60 s.
+	// Settle is the longest wait for a contender to become quiet. 60 s.
 	Settle time.Duration
 	// Prefix begins the IDs of all calls.
 	Prefix string
-	// Done, when set, is told each round as it ends.
+	// Done, when set, is called with each round when it ends.
 	Done func(Round)
 }
 
@@ -47,7 +48,7 @@ type Round struct {
 	Figures   loadgen.Figures `json:"figures"`
 }
 
-// Cell is what a contest found of one contender at one level: medians of the
+// Cell is what a contest found out about one contender at one level: medians of the
 // rounds, field by field.
 type Cell struct {
 	Program   string        `json:"program"`
@@ -96,8 +97,8 @@ func (p Plan) withDefaults() Plan {
 	return p
 }
 
-// contest is a running plan. pace is the time of a call of each contender at the
-// level before, by its place.
+// contest is a running plan. pace has the time of a call at the level before, for
+// each contender in their order.
 type contest struct {
 	plan       Plan
 	contenders []Contender
@@ -125,8 +126,8 @@ func Contend(ctx context.Context, contenders []Contender, plan Plan) ([]Cell, er
 	return cells, nil
 }
 
-// warm makes each contender do once what it does the first time only, and takes
-// a first look at its pace.
+// warm lets each contender do what it does only the first time, and takes a first
+// measure of its pace.
 func (c *contest) warm(ctx context.Context, program loadgen.Program) error {
 	c.pace = make([]time.Duration, len(c.contenders))
 	for i := range c.contenders {
@@ -187,7 +188,8 @@ func (c *contest) level(ctx context.Context, program loadgen.Program, level int)
 	return cells, nil
 }
 
-// settle bounds the wait for quiet; where nobody can tell, it is short.
+// settle bounds the wait for quiet. It is short where the processor time is
+// unknown.
 func (c *contest) settle(of Contender) time.Duration {
 	if of.CPU.Known() {
 		return c.plan.Settle

@@ -24,7 +24,7 @@ type Inventory struct {
 	SharedFiles int   `json:"shared_files"`     // in /dev/shm
 	SharedBytes int64 `json:"shared_bytes"`     // tmpfs and shared memory of the machine
 	TempFiles   int   `json:"temp_files"`       // in the temporary folder
-	// Strangers are processes of user ids that had none when the soak began.
+	// Strangers are processes of users that had none when the soak began.
 	Strangers int `json:"strangers"`
 }
 
@@ -32,18 +32,17 @@ type Inventory struct {
 type surveyor struct {
 	root  int
 	known map[uint32]bool // user ids that were there before
-	own   map[int]bool    // the service's processes at the start: its zygotes have ids of their own
 }
 
 func newSurveyor(root int) *surveyor {
-	s := &surveyor{root: root, known: map[uint32]bool{}, own: map[int]bool{}}
+	s := &surveyor{root: root, known: map[uint32]bool{}}
 	for _, p := range meter.Processes() {
 		s.known[p.UID] = true
 	}
 	return s
 }
 
-func (s *surveyor) take() (Inventory, error) {
+func (s *surveyor) survey() (Inventory, error) {
 	all := meter.Processes()
 	members := meter.Tree(all, s.root)
 	if len(members) == 0 {
@@ -118,9 +117,9 @@ func folders(dir string) int {
 	return count
 }
 
-// growth names what has grown from a to b beyond its floor and 5 %. What a
-// program could have left behind is told apart from what a service may keep for a
-// while: memory is judged between other inventories than counts.
+// growth names what has grown from a to b by more than its floor and 5 %. It judges
+// either memory, which a service may keep for a while, or counts, which show what
+// programs left behind: the two are compared between different inventories.
 func growth(a, b Inventory, memory bool) []string {
 	type item struct {
 		name         string

@@ -46,9 +46,9 @@ var layerOrder = [][]string{
 	{"tmpfs"},
 }
 
-// MeasureLayers returns what a call costs with no layer of its own, with one more
-// after the other, with all, and with all over HTTP. One caller makes one call at a
-// time; the ways take turns in each round.
+// MeasureLayers returns what a call costs without any layer, with one layer more at
+// a time, with all of them, and with all of them over HTTP. One caller makes one
+// call at a time; the ways take turns in each round.
 func MeasureLayers(ctx context.Context, cfg LayersConfig) (_ []Cost, err error) {
 	cfg = cfg.withDefaults()
 	ways, err := layerWays(ctx, cfg.Python)
@@ -126,7 +126,7 @@ type way struct {
 	interpreter *jail.Interpreter
 	exec        sandbox.Executor
 	costs       []Cost
-	stops       []func() error // in the order of their making
+	stops       []func() error // in the order in which they were added
 	calls       int
 }
 
@@ -150,7 +150,8 @@ func (d direct) Execute(ctx context.Context, req sandbox.Request) (sandbox.Resul
 	return d.Run(ctx, req)
 }
 
-// serve puts the HTTP interface of a node and a client of it between.
+// serve puts a node's HTTP interface and its client between the caller and the
+// interpreter.
 func (w *way) serve() error {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

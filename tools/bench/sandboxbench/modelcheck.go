@@ -28,7 +28,7 @@ type CheckConfig struct {
 	Prefix   string
 }
 
-// Check is one load with what the model said of it before.
+// Check is one load, and what the model predicted before it ran.
 type Check struct {
 	Load      string        `json:"load"`
 	Predicted time.Duration `json:"predicted_ns"`
@@ -72,7 +72,7 @@ func CheckModel(ctx context.Context, cfg CheckConfig) (CheckReport, error) {
 			return report, err
 		}
 		load := loadgen.Load{Concurrency: n, Calls: max(cfg.Calls, 4*n)}
-		if err := report.run(ctx, cfg, fmt.Sprintf("closed, %d callers", n), load, p); err != nil {
+		if err := report.checkLoad(ctx, cfg, fmt.Sprintf("closed, %d callers", n), load, p); err != nil {
 			return report, err
 		}
 	}
@@ -84,7 +84,7 @@ func CheckModel(ctx context.Context, cfg CheckConfig) (CheckReport, error) {
 		}
 		load := loadgen.Load{Rate: rate, Duration: cfg.Duration, Seed: cfg.Seed}
 		name := fmt.Sprintf("open, %.0f a second (%.0f %%)", rate, 100*share)
-		if err := report.run(ctx, cfg, name, load, p); err != nil {
+		if err := report.checkLoad(ctx, cfg, name, load, p); err != nil {
 			return report, err
 		}
 	}
@@ -112,8 +112,9 @@ func calibrate(ctx context.Context, cfg CheckConfig) (CheckReport, error) {
 	if full.Failed+alone.Failed > 0 {
 		return report, fmt.Errorf("calibration: %d calls failed, first %s%s", full.Failed+alone.Failed, full.Failure, alone.Failure)
 	}
-	// The processor time does not know how fast the run was, so that a prediction
-	// from it can fail. Where nobody measures it, the pace itself must do.
+	// The processor time does not depend on how fast the run was, so a prediction
+	// made from it can turn out wrong. Where it is not measured, the pace of the
+	// run takes its place.
 	demand := full.CPU + full.ClientCPU
 	if !cfg.CPU.Known() {
 		demand = time.Duration(float64(cfg.Cores) / full.PerSecond * float64(time.Second))
@@ -126,7 +127,7 @@ func calibrate(ctx context.Context, cfg CheckConfig) (CheckReport, error) {
 	return report, nil
 }
 
-func (r *CheckReport) run(ctx context.Context, cfg CheckConfig, name string, load loadgen.Load, p queueing.Prediction) error {
+func (r *CheckReport) checkLoad(ctx context.Context, cfg CheckConfig, name string, load loadgen.Load, p queueing.Prediction) error {
 	load.Mix, load.Prefix = cfg.Mix, fmt.Sprintf("%s-%d", cfg.Prefix, len(r.Checks))
 	f, err := loadgen.Run(ctx, cfg.Target, load)
 	if err != nil {

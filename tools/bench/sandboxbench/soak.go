@@ -20,8 +20,9 @@ type SoakConfig struct {
 	Seed        uint64
 	Prefix      string
 	Timeout     time.Duration // of a call: 2 minutes
-	// Note, when set, is told each tenth as it ends, before them a number 0 without
-	// calls for the inventory that they are compared with.
+	// Note, when set, is called with each tenth when it ends. Before them it is
+	// called with a tenth 0 without calls, which has the inventory that the others
+	// are compared with.
 	Note func(Tenth)
 }
 
@@ -37,10 +38,11 @@ type SoakReport struct {
 	Before Inventory `json:"before"` // warm, before the first tenth
 	Tenths []Tenth   `json:"tenths"`
 	Failed int       `json:"failed"`
-	// Leaks name what grew and did not come back.
+	// Leaks name what grew and did not shrink again.
 	Leaks []string `json:"leaks,omitempty"`
-	// Drift is the last tenth's calls a second by the first's, less one; CPUDrift the
-	// same of processor time for a call, which other work on the machine hardly moves.
+	// Drift is the last tenth's calls a second divided by the first's, minus one.
+	// CPUDrift is the same for the processor time of a call, which other work on
+	// the machine hardly changes.
 	Drift    float64 `json:"drift"`
 	CPUDrift float64 `json:"cpu_drift"`
 }
@@ -71,7 +73,7 @@ func Soak(ctx context.Context, cfg SoakConfig) (SoakReport, error) {
 	s := newSurveyor(cfg.PID)
 	var report SoakReport
 	each := cfg.Calls / tenths
-	if _, err := s.run(ctx, cfg, 0, min(each, loadgen.Cycle)); err != nil { // warm
+	if _, err := s.putLoad(ctx, cfg, 0, min(each, loadgen.Cycle)); err != nil { // warm
 		return report, err
 	}
 	var err error
@@ -83,7 +85,7 @@ func Soak(ctx context.Context, cfg SoakConfig) (SoakReport, error) {
 	}
 	for number := 1; number <= tenths; number++ {
 		t := Tenth{Number: number}
-		if t.Figures, err = s.run(ctx, cfg, number, each); err != nil {
+		if t.Figures, err = s.putLoad(ctx, cfg, number, each); err != nil {
 			return report, err
 		}
 		if t.Inventory, err = s.settled(ctx, report.Before); err != nil {
@@ -99,7 +101,7 @@ func Soak(ctx context.Context, cfg SoakConfig) (SoakReport, error) {
 	return report, nil
 }
 
-func (s *surveyor) run(ctx context.Context, cfg SoakConfig, number, calls int) (loadgen.Figures, error) {
+func (s *surveyor) putLoad(ctx context.Context, cfg SoakConfig, number, calls int) (loadgen.Figures, error) {
 	load := loadgen.Load{
 		Concurrency: cfg.Concurrency, Calls: calls, Mix: cfg.Mix, Timeout: cfg.Timeout,
 		Prefix: fmt.Sprintf("%s-%d", cfg.Prefix, number),
@@ -108,13 +110,13 @@ func (s *surveyor) run(ctx context.Context, cfg SoakConfig, number, calls int) (
 }
 
 // settled takes inventories until one is no larger than before, or for 10 s: what
-// is about to be cleaned up is no leak.
+// is cleaned up a moment later is no leak.
 func (s *surveyor) settled(ctx context.Context, before Inventory) (Inventory, error) {
 	var inv Inventory
 	for range 20 {
 		var err error
 		loadgen.Rest(ctx, 500*time.Millisecond)
-		if inv, err = s.take(); err != nil {
+		if inv, err = s.survey(); err != nil {
 			return inv, err
 		}
 		if before != (Inventory{}) && len(growth(before, inv, false)) == 0 || ctx.Err() != nil {
@@ -131,7 +133,7 @@ func (s *surveyor) settled(ctx context.Context, before Inventory) (Inventory, er
 // answers of its idempotency window, some minutes of calls, and no more.
 const settledAfter = 7
 
-// judge fills what the tenths say together.
+// judge fills in what follows from all tenths.
 func (r *SoakReport) judge() {
 	first, last := r.Tenths[0], r.Tenths[len(r.Tenths)-1]
 	r.Leaks = append(growth(r.Before, last.Inventory, false), growth(r.Tenths[settledAfter-1].Inventory, last.Inventory, true)...)

@@ -41,9 +41,9 @@ type CheckpointConfig struct {
 	// Backend is the device that the state is copied from; "" is the CPU backend.
 	Backend string
 	Rounds  int
-	// Cold drops files from the page cache before each load. A virtual machine
-	// whose host takes free memory back pays for that with times that say nothing
-	// about either side, so it is not the default.
+	// Cold drops files from the page cache before each load. On a virtual machine
+	// whose host takes back free memory the times then say nothing about either
+	// side, so it is not the default.
 	Cold bool
 }
 
@@ -51,9 +51,9 @@ type CheckpointConfig struct {
 type CheckpointRound struct {
 	// Stall is how long the training waits: the copy of the state to the host.
 	Stall meter.Cost `json:"stall"`
-	// Save is from the copy to a manifest and a head that name it.
+	// Save lasts from the copy until a manifest and a head name it.
 	Save meter.Cost `json:"save"`
-	// Load is from the store to tensors whose every byte was checked.
+	// Load lasts until all tensors are in memory and every byte was checked.
 	Load meter.Cost `json:"load"`
 	// RawPut and RawGet move the same bytes as one blob, zero where the store cannot.
 	RawPut meter.Cost `json:"raw_put,omitzero"`
@@ -66,7 +66,7 @@ type CheckpointReport struct {
 	Model  qwen3.Config `json:"model"`
 	Bytes  int64        `json:"bytes"`
 	Shards int          `json:"shards"`
-	// First is the wait for the first save, which has to get its memory.
+	// First is the wait for the first save, which also allocates its memory.
 	First  meter.Cost        `json:"first_stall"`
 	Rounds []CheckpointRound `json:"rounds"`
 	Median CheckpointRound   `json:"median"`
@@ -94,8 +94,8 @@ func Checkpoint(ctx context.Context, c CheckpointConfig) (CheckpointReport, erro
 		return CheckpointReport{}, err
 	}
 	defer b.trainer.Close()
-	// Garbage is collected before each part and its memory kept: a part that has to
-	// get its memory anew measures the kernel, and below a hypervisor the host.
+	// Garbage is collected before each part and its memory is kept: a part that has
+	// to allocate memory measures the kernel and, on a virtual machine, the host.
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	r := CheckpointReport{Store: c.Store.Locate(""), Model: b.model}
 	if r.First, err = timed(b.snapshot); err != nil {
@@ -148,7 +148,8 @@ func newSaver(c CheckpointConfig) (*saver, error) {
 	return b, nil
 }
 
-// modelOf has about that many parameters, a quarter of them in the embedding.
+// modelOf returns a model of about that many parameters, a quarter of them in the
+// embedding.
 func modelOf(parameters int64) qwen3.Config {
 	m := qwen3.Config{HeadDim: 128, MaxPositionEmbeddings: 512, RopeTheta: 1e6, RMSNormEps: 1e-6, TieWordEmbeddings: true, InitializerRange: 0.02}
 	for hidden := 4096; ; hidden /= 2 {
@@ -176,9 +177,9 @@ func (b *saver) kinds() [][]qwen3.Tensor {
 	return [][]qwen3.Tensor{b.state.Weights, b.state.FirstMoments, b.state.SecondMoments}
 }
 
-// round saves and loads a state that no round before had. The store and its
-// client go first in turns, as who comes second finds the machine as the first
-// one leaves it.
+// round saves and loads a state that no earlier round had. The store and its client
+// take turns at going first, because the second meets the machine in the state in
+// which the first left it.
 func (b *saver) round(ctx context.Context, step int, r *CheckpointReport) (out CheckpointRound, err error) {
 	if out.Stall, err = timed(b.snapshot); err != nil {
 		return out, err
@@ -226,7 +227,7 @@ type part struct {
 	call func() error
 }
 
-// turns times ours and the raw one, in an order that changes with each step.
+// turns times our part and the raw one, and changes their order with each step.
 func (b *saver) turns(step int, parts []part) error {
 	if b.raw == nil {
 		parts = parts[:1]
@@ -250,8 +251,7 @@ func timed(call func() error) (meter.Cost, error) {
 	return begin.Since(1), err
 }
 
-// prepare counts the shards, and lets a store on files read from the disk where
-// that is asked for.
+// prepare counts the shards and, for cold loads, drops files from the page cache.
 func (b *saver) prepare(ctx context.Context) (shards int, err error) {
 	infos, err := b.store.List(ctx, "")
 	f, _ := b.store.(interface{ Forget(key string) error })
@@ -300,7 +300,7 @@ func shareOf(rounds []CheckpointRound, costs func(CheckpointRound) (ours, raw me
 	return Share{Median: all[len(all)/2], Least: all[0], Most: all[len(all)-1]}
 }
 
-// readerOf reads the values of tensors where they are.
+// readerOf reads the values of the tensors in place.
 func readerOf(kinds [][]qwen3.Tensor) io.Reader {
 	var parts []io.Reader
 	for _, tensors := range kinds {

@@ -62,7 +62,7 @@ type storeBench struct {
 type transfer struct {
 	name, beside string
 	move         func(context.Context) error
-	warm         func(context.Context) error // what comes before it, untimed; nil for nothing
+	warm         func(context.Context) error // runs before each move, untimed; may be nil
 }
 
 // throughput moves the same bytes by the store and by its library, in turns.
@@ -85,7 +85,8 @@ func (b *storeBench) throughput(ctx context.Context) error {
 			_, err := blob.ReadInto(ctx, b.Store, large, nowhere{})
 			return err
 		}, nil},
-		// The raw one has its memory already, so the heap is given it here.
+		// The raw transfer has its memory already; the untimed call gives the heap
+		// as much.
 		{"get and verify", "raw get to memory", verify, verify},
 	}
 	if raw, ok := b.Store.(rawStore); ok {
@@ -97,9 +98,10 @@ func (b *storeBench) throughput(ctx context.Context) error {
 	return b.compare(ctx, transfers, large, rawKey)
 }
 
-// compare repeats the transfers, in the other order every second time, as each
-// finds the machine as the one before it leaves it. The memory of garbage is kept,
-// so that none measures how the kernel, or the host of a virtual machine, gives memory.
+// compare repeats the transfers and reverses their order every second time, because
+// each one meets the machine in the state in which the one before left it. Freed
+// memory is kept, so that no transfer measures how the kernel, or the host of a
+// virtual machine, hands out memory.
 func (b *storeBench) compare(ctx context.Context, transfers []transfer, keys ...string) error {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	took := map[string][]time.Duration{}
@@ -131,7 +133,7 @@ func (b *storeBench) compare(ctx context.Context, transfers []transfer, keys ...
 	return nil
 }
 
-// forget lets a store on files read from the disk, where that is asked for.
+// forget drops files from the page cache, where cold reads are asked for.
 func (b *storeBench) forget(keys ...string) error {
 	f, ok := b.Store.(interface{ Forget(key string) error })
 	if !ok || !b.Cold {
@@ -151,13 +153,13 @@ func (b *storeBench) get(ctx context.Context, key string) error {
 		return err
 	}
 	defer rc.Close() //nolint:errcheck // nothing was written through this handle
-	// Plain ones: both have blocks of their own.
+	// The wrappers hide methods that would copy with blocks of their own.
 	_, err = io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{rc}, make([]byte, 1<<20))
 	return err
 }
 
-// rate prints one line of throughput: the medians, and what the rounds say of
-// ours beside the library's.
+// rate prints one line of throughput: the median, and the ratio to the library's
+// throughput over the rounds.
 func (b *storeBench) rate(name string, took, beside []time.Duration) {
 	if len(took) == 0 {
 		return

@@ -97,7 +97,7 @@ func (c *chain) close() {
 	c.end()
 }
 
-func (c *chain) run(calls int) error {
+func (c *chain) multiply(calls int) error {
 	for range calls {
 		out, err := c.exec.Call(c.in)
 		if err != nil {
@@ -115,7 +115,7 @@ func runAll(chains []*chain, calls int) error {
 	errs := make([]error, len(chains))
 	var wg sync.WaitGroup
 	for i, c := range chains {
-		wg.Go(func() { errs[i] = c.run(calls) })
+		wg.Go(func() { errs[i] = c.multiply(calls) })
 	}
 	wg.Wait()
 	return errors.Join(errs...)

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// kind is a kind of work and what the names of its functions hold.
+// kind is a kind of work, and parts of the names of its functions.
 type kind struct {
 	name  string
 	parts []string
