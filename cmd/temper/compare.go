@@ -8,6 +8,7 @@ import (
 
 	"temper/internal/artifact"
 	"temper/internal/blob"
+	"temper/internal/cli"
 	"temper/internal/config"
 	"temper/internal/report"
 )
@@ -19,7 +20,7 @@ func compareCommand() *cobra.Command {
 		Short: "Compare finished runs: tool errors in correct trajectories, accuracy, length",
 		Args:  cobra.MinimumNArgs(1),
 	}
-	p := processFlags(cmd)
+	p := cli.ProcessFlags(cmd)
 	cmd.Flags().BoolVar(&asCSV, "csv", false, "print the series of all runs as CSV")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		store, err := openStore(cmd.Context(), p)
@@ -49,7 +50,7 @@ func compared(ctx context.Context, store blob.Store, id string) (report.Compared
 	}
 	summary, done, err := artifact.Lookup[artifact.Summary](ctx, store, layout.Summary())
 	if err == nil && !done {
-		err = usagef("run %q has no summary yet", id)
+		err = cli.Usagef("run %q has no summary yet", id)
 	}
 	if err != nil {
 		return report.Compared{}, err

@@ -11,6 +11,7 @@ import (
 
 	"temper/internal/blob"
 	"temper/internal/blob/storeurl"
+	"temper/internal/cli"
 	"temper/internal/config"
 	"temper/internal/temporalclient"
 )
@@ -67,7 +68,7 @@ func connect(ctx context.Context, p *config.Process, check func(context.Context,
 			return nil, nil, err
 		}
 	}
-	c, err := dial(ctx, p, newLogger("client"))
+	c, err := dial(ctx, p, cli.NewLogger("client"))
 	return c, store, err
 }
 
@@ -94,7 +95,7 @@ func connectWorker(ctx context.Context, p *config.Process, role string, log *slo
 	}
 	done := func() { _ = held.Close() } // a successor clears away what is left
 	c, err := temporalclient.Dial(ctx, temporalclient.Config{
-		Address: p.TemporalAddress, Namespace: p.Namespace, Logger: newLogger("client"), Held: held,
+		Address: p.TemporalAddress, Namespace: p.Namespace, Logger: cli.NewLogger("client"), Held: held,
 	})
 	if err != nil {
 		done()

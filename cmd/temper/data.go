@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"temper/internal/cli"
 	"temper/internal/config"
 	"temper/internal/dataset"
 	"temper/internal/env"
@@ -39,7 +40,7 @@ files with stages[i].data.path and sft.data.path.`,
 		if dialogues {
 			ds, err := dataset.Dialogues(src, seed)
 			if err != nil {
-				return usageError{err}
+				return cli.Usage(err)
 			}
 			return dataset.Write(cmd.OutOrStdout(), ds)
 		}
@@ -49,7 +50,7 @@ files with stages[i].data.path and sft.data.path.`,
 		}
 		ps, err := dataset.Problems(src, seed, split)
 		if err != nil {
-			return usageError{err}
+			return cli.Usage(err)
 		}
 		return dataset.Write(cmd.OutOrStdout(), ps)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"temper/internal/buildinfo"
+	"temper/internal/cli"
 	"temper/internal/config"
 	"temper/internal/supervise"
 	"temper/sandbox/jail"
@@ -26,7 +27,7 @@ func doctorCommand() *cobra.Command {
 		Short: "Tell what this machine and this binary can do, and what is missing",
 		Args:  cobra.NoArgs,
 	}
-	p := processFlags(cmd)
+	p := cli.ProcessFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := p.Validate(); err != nil {
 			return err

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"temper/internal/freeport"
+	"temper/internal/testbin"
 )
 
 // The tests of this file start the real binaries, as a person would. The test
@@ -48,33 +49,10 @@ func withBinaries(test func() int) (int, error) {
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // a temporary folder
 	bin = dir
-	if err := goBuild(".", filepath.Join(dir, "temper")); err != nil {
+	if err := testbin.Build("../..", dir); err != nil {
 		return 1, err
 	}
-	for _, server := range []string{"temporald", "s3d"} {
-		built, err := filepath.Abs("../../bin/" + server)
-		if err != nil {
-			return 1, err
-		}
-		if _, err := os.Stat(built); err != nil {
-			if err := goBuild("../../tools/"+server, built); err != nil {
-				return 1, err
-			}
-		}
-		if err := os.Symlink(built, filepath.Join(dir, server)); err != nil {
-			return 1, err
-		}
-	}
 	return test(), nil
-}
-
-func goBuild(dir, out string) error {
-	cmd := exec.Command("go", "build", "-buildvcs=false", "-o", out, ".")
-	cmd.Dir = dir
-	if text, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build %s: %w\n%s", dir, err, text)
-	}
-	return nil
 }
 
 // place is a home with addresses of its own.
@@ -102,23 +80,12 @@ func (p *place) temper(code int, args ...string) string {
 	ctx, cancel := context.WithTimeout(p.t.Context(), 3*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(bin, "temper"), append(args, p.flags()...)...)
-	cmd.Env = environment()
+	cmd.Env = testbin.Environment()
 	out, err := cmd.CombinedOutput()
 	if cmd.ProcessState.ExitCode() != code {
 		p.t.Fatalf("temper %s: %v, want exit code %d\n%s", strings.Join(args, " "), err, code, out)
 	}
 	return string(out)
-}
-
-// environment is free of what would lead the binaries elsewhere.
-func environment() []string {
-	var env []string
-	for _, kv := range os.Environ() {
-		if !strings.HasPrefix(kv, "TEMPORAL_") && !strings.HasPrefix(kv, "TEMPER_") {
-			env = append(env, kv)
-		}
-	}
-	return env
 }
 
 // running is a started temper with what it has said so far.
@@ -142,7 +109,7 @@ func (p *place) launch(name string, args ...string) *running {
 	p.t.Helper()
 	r := &running{t: p.t, done: make(chan struct{})}
 	r.cmd = exec.Command(filepath.Join(bin, name), args...)
-	r.cmd.Env = environment()
+	r.cmd.Env = testbin.Environment()
 	read, write, err := os.Pipe()
 	if err != nil {
 		p.t.Fatal(err)

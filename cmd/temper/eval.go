@@ -10,6 +10,7 @@ import (
 
 	"temper/internal/artifact"
 	"temper/internal/blob"
+	"temper/internal/cli"
 	"temper/internal/run"
 	"temper/workflows"
 )
@@ -22,7 +23,7 @@ func evalCommand() *cobra.Command {
 		Short: "Evaluate a policy of a finished run on the held-out problems of every stage",
 		Args:  cobra.ExactArgs(1),
 	}
-	p := processFlags(cmd)
+	p := cli.ProcessFlags(cmd)
 	cmd.Flags().Int64Var(&version, "version", 0, "policy version; default is the last")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -16,6 +16,7 @@ import (
 
 	"temper/internal/artifact"
 	"temper/internal/blob"
+	"temper/internal/cli"
 	"temper/internal/fault"
 	"temper/internal/report"
 	"temper/internal/run"
@@ -49,7 +50,7 @@ func follow(ctx context.Context, c client.Client, store blob.Store, runID string
 	defer cancel()
 	err = t.until(ctx, c, workflowID, ended)
 	if ctx.Err() != nil {
-		return fmt.Errorf("%w: run %s goes on while the service is up; temper run follow %s shows it", errInterrupted, runID, runID)
+		return fmt.Errorf("%w: run %s goes on while the service is up; temper run follow %s shows it", cli.ErrInterrupted, runID, runID)
 	}
 	return runFailure(err, runID)
 }
@@ -130,7 +131,7 @@ func runFailure(err error, runID string) error {
 	}
 	switch app.Type() {
 	case string(fault.InvalidConfig), string(fault.RunExists), string(fault.Dataset):
-		return usageError{errors.New(app.Message())}
+		return cli.Usage(errors.New(app.Message()))
 	default:
 		return fmt.Errorf("run %s: %s", runID, app.Message())
 	}

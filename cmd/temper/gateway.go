@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"temper/internal/buildinfo"
+	"temper/internal/cli"
 	"temper/sandbox"
 	"temper/sandbox/codejudge"
 	"temper/sandbox/gateway"
@@ -37,7 +38,7 @@ func gatewayCommand() *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		config, err := server.ClientTLS(ca, cert, key)
 		if err := errors.Join(checkGateway(&cfg), err); err != nil {
-			return usageError{err}
+			return cli.Usage(err)
 		}
 		cfg.NodeTLS = config
 		log := sandboxLogger("gateway", *debug)

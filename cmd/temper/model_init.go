@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"temper/internal/cli"
 	"temper/trainer/hf"
 	"temper/trainer/qwen3"
 	"temper/trainer/safetensors"
@@ -30,15 +31,15 @@ sqrt(2*layers), norms at one. The same seed gives the same bytes. DIR must be em
 	f.StringVar(&dtype, "dtype", "", "float32, bfloat16 or float16; empty means what the config says, else float32")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if config == "" {
-			return usagef("--config is missing")
+			return cli.Usagef("--config is missing")
 		}
 		data, err := os.ReadFile(config)
 		if err != nil {
-			return usageError{err}
+			return cli.Usage(err)
 		}
 		parsed, err := hf.ParseConfig(data)
 		if err != nil {
-			return usageError{err}
+			return cli.Usage(err)
 		}
 		for _, name := range []string{dtype, parsed.DType, "float32"} {
 			if name != "" {
@@ -51,7 +52,7 @@ sqrt(2*layers), norms at one. The same seed gives the same bytes. DIR must be em
 			return err
 		}
 		if data, err = hf.WithDType(data, d); err != nil {
-			return usageError{err}
+			return cli.Usage(err)
 		}
 		weights, err := qwen3.InitialTensors(parsed.Config, seed)
 		if err != nil {
@@ -59,7 +60,7 @@ sqrt(2*layers), norms at one. The same seed gives the same bytes. DIR must be em
 		}
 		layout := hf.Layout{DType: d, Files: map[string][]byte{hf.ConfigFile: data}}
 		if err := hf.Create(args[0], parsed.Config, qwen3.ByName(weights), layout); errors.Is(err, os.ErrExist) {
-			return usageError{err}
+			return cli.Usage(err)
 		} else if err != nil {
 			return err
 		}
@@ -76,5 +77,5 @@ func dtypeNamed(name string) (safetensors.DType, error) {
 			return d, nil
 		}
 	}
-	return "", usagef("dtype %q, want float32 (f32), bfloat16 (bf16) or float16 (f16)", name)
+	return "", cli.Usagef("dtype %q, want float32 (f32), bfloat16 (bf16) or float16 (f16)", name)
 }

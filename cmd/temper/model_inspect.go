@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"temper/internal/cli"
 	"temper/trainer/hf"
 	"temper/trainer/qwen3"
 )
@@ -48,7 +49,7 @@ template) is listed as a problem.`,
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		m, err := hf.Load(args[0])
 		if err != nil {
-			return usageError{err}
+			return cli.Usage(err)
 		}
 		defer m.Close() //nolint:errcheck // read only
 		report := inspectModel(args[0], m)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"temper/internal/cli"
 	"temper/trainer/device"
 	"temper/trainer/hf"
 )
@@ -29,11 +30,11 @@ The weights are widened to float32 and so is the arithmetic, whatever type the f
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		m, err := hf.Load(args[0])
 		if err != nil {
-			return usageError{err}
+			return cli.Usage(err)
 		}
 		defer m.Close() //nolint:errcheck // read only
 		if err := m.CheckIDs(ids); err != nil {
-			return usagef("--ids: %w", err)
+			return cli.Usagef("--ids: %w", err)
 		}
 		rows, first := hf.LastRow, len(ids)-1
 		if all {
@@ -41,7 +42,7 @@ The weights are widened to float32 and so is the arithmetic, whatever type the f
 		}
 		logits, err := m.Logits(backend, ids, rows)
 		if errors.Is(err, device.ErrName) {
-			return usagef("--backend: %w", err)
+			return cli.Usagef("--backend: %w", err)
 		}
 		if err != nil {
 			return err

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"temper/internal/chat"
+	"temper/internal/cli"
 	"temper/internal/tokenizer"
 )
 
@@ -56,36 +57,36 @@ func renderModel(in io.Reader, out io.Writer, dir string, f renderFlags) error {
 		return fmt.Errorf("read standard input: %w", err)
 	}
 	if len(data) > maxRenderInput {
-		return usagef("standard input is longer than %d bytes", maxRenderInput)
+		return cli.Usagef("standard input is longer than %d bytes", maxRenderInput)
 	}
 	req, err := chat.ParseRequest(data)
 	if err != nil {
-		return usageError{err}
+		return cli.Usage(err)
 	}
 	if f.date != "" {
 		if req.Now, err = time.Parse(time.DateOnly, f.date); err != nil {
-			return usagef("--date %s: want a day as 2006-01-02", f.date)
+			return cli.Usagef("--date %s: want a day as 2006-01-02", f.date)
 		}
 	}
 	tmpl, err := renderTemplate(dir, f, req.Tools != nil)
 	if err != nil {
-		return usageError{err}
+		return cli.Usage(err)
 	}
 	var tok *tokenizer.Tokenizer
 	if f.ids || f.check {
 		if tok, err = tokenizer.Load(filepath.Join(dir, "tokenizer.json")); err != nil {
-			return usageError{err}
+			return cli.Usage(err)
 		}
 	}
 	if f.check {
 		if err := chat.CheckAppendOnly(tmpl, tok, req); err != nil {
-			return usageError{err}
+			return cli.Usage(err)
 		}
 		return nil
 	}
 	rendered, err := tmpl.Render(req)
 	if err != nil {
-		return usageError{err}
+		return cli.Usage(err)
 	}
 	if f.ids {
 		return json.NewEncoder(out).Encode(append([]int32{}, tok.EncodeSpecial(rendered.Text)...))

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"temper/internal/chat"
+	"temper/internal/cli"
 	"temper/internal/tokenizer"
 )
 
@@ -80,7 +81,7 @@ func TestModelRender(t *testing.T) {
 		"nested deeper than":         {strings.Repeat("[", 1000)},
 		"messages has the wrong typ": {`{"messages": {}}`},
 	} {
-		if out, err := run(bad[0], bad[1:]...); err == nil || !strings.Contains(err.Error(), want) || exitCode(err) != exitUser || out != "" {
+		if out, err := run(bad[0], bad[1:]...); err == nil || !strings.Contains(err.Error(), want) || cli.ExitCode(err) != cli.ExitUser || out != "" {
 			t.Errorf("%q: printed %q, error %v, want %q", bad, out, err, want)
 		}
 	}

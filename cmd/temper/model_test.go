@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"temper/internal/cli"
 )
 
 const (
@@ -84,7 +86,7 @@ func TestModelBadInput(t *testing.T) {
 	} {
 		var stdout, stderr bytes.Buffer
 		code := execute(append([]string{"model"}, args...), &stdout, &stderr)
-		if code != exitUser || !strings.Contains(stderr.String(), want) {
+		if code != cli.ExitUser || !strings.Contains(stderr.String(), want) {
 			t.Errorf("model %v: exit code %d, %q, want 2 and %q", args, code, stderr.String(), want)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"temper/internal/cli"
 	"temper/internal/tokenizer"
 )
 
@@ -32,11 +33,11 @@ writes their text, added tokens included and bytes that are not UTF-8 as U+FFFD.
 	f.BoolVar(&noSpecial, "no-special", false, "take special tokens in the text as plain text and add none around it")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if decode && noSpecial {
-			return usagef("--decode and --no-special exclude each other")
+			return cli.Usagef("--decode and --no-special exclude each other")
 		}
 		tok, err := tokenizer.Load(filepath.Join(args[0], "tokenizer.json"))
 		if err != nil {
-			return usageError{err}
+			return cli.Usage(err)
 		}
 		for _, note := range tok.Notes() {
 			fmt.Fprintln(cmd.ErrOrStderr(), "temper: tokenizer.json:", note)
@@ -65,7 +66,7 @@ func readTokenizeInput(r io.Reader) ([]byte, error) {
 		return nil, fmt.Errorf("read stdin: %w", err)
 	}
 	if len(input) > maxTokenizeInput {
-		return nil, usagef("stdin has more than %d bytes", maxTokenizeInput)
+		return nil, cli.Usagef("stdin has more than %d bytes", maxTokenizeInput)
 	}
 	return input, nil
 }
@@ -74,7 +75,7 @@ func readTokenizeInput(r io.Reader) ([]byte, error) {
 func writeText(w io.Writer, tok *tokenizer.Tokenizer, input []byte) error {
 	var ids []int32
 	if err := json.Unmarshal(input, &ids); err != nil {
-		return usagef("stdin is not a JSON array of token ids: %w", err)
+		return cli.Usagef("stdin is not a JSON array of token ids: %w", err)
 	}
 	var unknown []error
 	for i, id := range ids {
@@ -83,7 +84,7 @@ func writeText(w io.Writer, tok *tokenizer.Tokenizer, input []byte) error {
 		}
 	}
 	if len(unknown) > 0 {
-		return usageError{errors.Join(unknown...)}
+		return cli.Usage(errors.Join(unknown...))
 	}
 	_, err := io.WriteString(w, tok.Text(ids))
 	return err

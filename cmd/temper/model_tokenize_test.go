@@ -3,12 +3,12 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"temper/internal/cli"
 	"temper/internal/tokenizer"
 )
 
@@ -97,8 +97,7 @@ func TestTokenizeRefusesBadInput(t *testing.T) {
 	for name, c := range tests {
 		t.Run(name, func(t *testing.T) {
 			stdout, _, err := tokenize(t, c.stdin, c.args...)
-			var usage usageError
-			if stdout != "" || !errors.As(err, &usage) || !strings.Contains(err.Error(), c.want) {
+			if stdout != "" || cli.ExitCode(err) != cli.ExitUser || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("stdout %q, error %v, want a usage error with %q", stdout, err, c.want)
 			}
 		})

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"temper/internal/cli"
 	"temper/internal/config"
 )
 
@@ -82,7 +83,7 @@ func lockHome(p *config.Process) (*os.File, error) {
 		}
 		_ = f.Close() // nothing was written
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, usagef("another temper up serves %s: stop it, or choose another folder with --home", p.Home)
+			return nil, cli.Usagef("another temper up serves %s: stop it, or choose another folder with --home", p.Home)
 		}
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}

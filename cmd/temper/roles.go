@@ -12,6 +12,7 @@ import (
 
 	"temper/activities"
 	"temper/internal/buildinfo"
+	"temper/internal/cli"
 	"temper/internal/config"
 	"temper/internal/learner"
 	"temper/internal/procmem"
@@ -25,7 +26,7 @@ import (
 
 func workerCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "worker", Short: "Serve workflows and bookkeeping (control worker)", Args: cobra.NoArgs}
-	p := processFlags(cmd)
+	p := cli.ProcessFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return serveControl(cmd.Context(), p) }
 	return cmd
 }
@@ -34,7 +35,7 @@ func workerCommand() *cobra.Command {
 const rssInterval = time.Second
 
 func serveControl(ctx context.Context, p *config.Process) error {
-	log := newLogger("worker")
+	log := cli.NewLogger("worker")
 	c, store, done, err := connectWorker(ctx, p, "worker", log)
 	if err != nil {
 		return err
@@ -88,7 +89,7 @@ func serveAll(ctx context.Context, p *config.Process, role string, serve ...func
 
 func trainerCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "trainer", Short: "Serve training and rollouts on this machine's device", Args: cobra.NoArgs}
-	p := processFlags(cmd)
+	p := cli.ProcessFlags(cmd)
 	backend := cmd.Flags().String("backend", "go", "GoMLX backend")
 	mesh := cmd.Flags().String("mesh", "", "devices of an XLA backend for training, like data=4,model=2; empty = one device")
 	concurrent := cmd.Flags().Int("concurrent-rollouts", 128, "trajectories under way at a time")
@@ -101,10 +102,10 @@ func trainerCommand() *cobra.Command {
 			err = device.CheckMesh(*backend, m)
 		}
 		if err != nil {
-			return usageError{fmt.Errorf("--mesh: %w", err)}
+			return cli.Usage(fmt.Errorf("--mesh: %w", err))
 		}
 		if keep.runs < 0 || keep.mib < 0 {
-			return usagef("--resident-runs %d and --resident-mib %d: want at least 0", keep.runs, keep.mib)
+			return cli.Usagef("--resident-runs %d and --resident-mib %d: want at least 0", keep.runs, keep.mib)
 		}
 		return serveTrainer(cmd.Context(), p, placement{*backend, m}, *concurrent, keep)
 	}
@@ -119,7 +120,7 @@ type resident struct {
 }
 
 func serveTrainer(ctx context.Context, p *config.Process, on placement, concurrent int, keep resident) error {
-	log := newLogger("trainer")
+	log := cli.NewLogger("trainer")
 	c, store, done, err := connectWorker(ctx, p, "trainer", log)
 	if err != nil {
 		return err

@@ -15,6 +15,7 @@ import (
 
 	"temper/internal/artifact"
 	"temper/internal/blob"
+	"temper/internal/cli"
 	"temper/internal/config"
 	"temper/internal/report"
 	"temper/workflows"
@@ -38,7 +39,7 @@ func submitCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "submit --config FILE", Short: "Start a run", Args: cobra.NoArgs,
 	}
-	p := processFlags(cmd)
+	p := cli.ProcessFlags(cmd)
 	s.flags(cmd, "config")
 	cmd.Flags().StringVar(&s.from, "from", "", "start from a policy of another run, RUN or RUN@POLICY (default: its newest), with its tokenizer and without SFT")
 	cmd.Flags().BoolVar(&wait, "wait", false, "follow the run to its end; the path of summary.json is printed last")
@@ -48,7 +49,7 @@ func submitCommand() *cobra.Command {
 			return err
 		}
 		if s.config == "" {
-			return usagef("--config is missing: name the run's YAML file")
+			return cli.Usagef("--config is missing: name the run's YAML file")
 		}
 		s.seeded = cmd.Flags().Changed("seed")
 		c, store, err := connect(cmd.Context(), p, s.check)
@@ -79,7 +80,7 @@ const priorityUsage = "among runs that wait for the same workers: 1 (first) to 5
 
 func checkPriority(n int) error {
 	if n < 0 || n > 5 {
-		return usagef("--priority: is %d, want 1 (first) to 5 (last)", n)
+		return cli.Usagef("--priority: is %d, want 1 (first) to 5 (last)", n)
 	}
 	return nil
 }
@@ -89,10 +90,10 @@ func followCommand() *cobra.Command {
 		Use: "follow RUN", Short: "Show the progress of a run to its end; the path of summary.json is printed last",
 		Args: cobra.ExactArgs(1),
 	}
-	p := processFlags(cmd)
+	p := cli.ProcessFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := artifact.CheckRunID(args[0]); err != nil {
-			return usageError{err}
+			return cli.Usage(err)
 		}
 		c, store, err := connect(cmd.Context(), p, nil)
 		if err != nil {
@@ -136,7 +137,7 @@ func finish(ctx context.Context, store blob.Store, page, runID string, out io.Wr
 func showCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{Use: "show RUN", Short: "Show a run: its steps and its tables", Args: cobra.ExactArgs(1)}
-	p := processFlags(cmd)
+	p := cli.ProcessFlags(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the step records as JSON lines")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		store, layout, err := openRun(cmd.Context(), p, args[0])
@@ -183,11 +184,11 @@ func openRun(ctx context.Context, p *config.Process, id string) (blob.Store, art
 func existingRun(ctx context.Context, store blob.Store, id string) (artifact.Layout, error) {
 	layout := artifact.Layout{RunID: id}
 	if err := artifact.CheckRunID(id); err != nil {
-		return layout, usageError{err}
+		return layout, cli.Usage(err)
 	}
 	_, err := store.Stat(ctx, layout.Config())
 	if errors.Is(err, blob.ErrNotExist) {
-		return layout, usagef("no run %q in %s (temper run list shows what is there)", id, store.Locate(artifact.Root))
+		return layout, cli.Usagef("no run %q in %s (temper run list shows what is there)", id, store.Locate(artifact.Root))
 	}
 	return layout, err
 }
@@ -198,11 +199,11 @@ func unknownRun(err error, runID string) error {
 	var refused *temporal.ApplicationError
 	switch {
 	case errors.As(err, &missing):
-		return usagef("run %q is not running on this Temporal server (temper run list shows what the store has)", runID)
+		return cli.Usagef("run %q is not running on this Temporal server (temper run list shows what the store has)", runID)
 	case errors.As(err, &refused):
-		return usagef("run %s: %s", runID, refused.Message())
+		return cli.Usagef("run %s: %s", runID, refused.Message())
 	case strings.Contains(err.Error(), "already completed"): // an update of a closed workflow
-		return usagef("run %s has ended already", runID)
+		return cli.Usagef("run %s has ended already", runID)
 	default:
 		return err
 	}

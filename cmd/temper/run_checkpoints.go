@@ -13,6 +13,7 @@ import (
 
 	"temper/internal/artifact"
 	"temper/internal/blob"
+	"temper/internal/cli"
 	"temper/internal/config"
 	"temper/internal/run"
 	"temper/trainer/checkpoint"
@@ -23,7 +24,7 @@ func runCheckpointsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "checkpoints RUN", Short: "List the checkpoints of a run, their size and why they are kept", Args: cobra.ExactArgs(1),
 	}
-	p := processFlags(cmd)
+	p := cli.ProcessFlags(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		store, layout, err := openRun(cmd.Context(), p, args[0])
@@ -35,7 +36,7 @@ func runCheckpointsCommand() *cobra.Command {
 			return err
 		}
 		if asJSON {
-			return printJSON(cmd.OutOrStdout(), rows)
+			return cli.PrintJSON(cmd.OutOrStdout(), rows)
 		}
 		return printCheckpoints(cmd.OutOrStdout(), rows)
 	}
@@ -129,7 +130,7 @@ func storedConfig(ctx context.Context, store blob.Store, layout artifact.Layout)
 func runPinCommand() *cobra.Command {
 	var step, reason string
 	cmd := &cobra.Command{Use: "pin RUN --step N", Short: "Keep a checkpoint until it is unpinned", Args: cobra.ExactArgs(1)}
-	p := processFlags(cmd)
+	p := cli.ProcessFlags(cmd)
 	cmd.Flags().StringVar(&step, "step", "", "the step of the checkpoint; 0 or sft is the one after SFT")
 	cmd.Flags().StringVar(&reason, "reason", "by an operator", "shown by temper run checkpoints")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -143,7 +144,7 @@ func runPinCommand() *cobra.Command {
 func runUnpinCommand() *cobra.Command {
 	var step string
 	cmd := &cobra.Command{Use: "unpin RUN --step N", Short: "Let a pinned checkpoint go", Args: cobra.ExactArgs(1)}
-	p := processFlags(cmd)
+	p := cli.ProcessFlags(cmd)
 	cmd.Flags().StringVar(&step, "step", "", "the step of the checkpoint; 0 or sft is the one after SFT")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return onCheckpoint(cmd, p, args[0], step, func(store blob.Store, prefix string, cursor int) error {
@@ -157,7 +158,7 @@ func runUnpinCommand() *cobra.Command {
 // kept as from then on.
 func onCheckpoint(cmd *cobra.Command, p *config.Process, runID, text string, do func(blob.Store, string, int) error) error {
 	if text == "" {
-		return usagef("--step is missing: name a step of temper run checkpoints %s", runID)
+		return cli.Usagef("--step is missing: name a step of temper run checkpoints %s", runID)
 	}
 	step, err := parseStep(text)
 	if err != nil {
@@ -175,7 +176,7 @@ func onCheckpoint(cmd *cobra.Command, p *config.Process, runID, text string, do 
 	cursor := cfg.SFT.Steps + step
 	err = do(store, layout.Checkpoints(), cursor)
 	if errors.Is(err, blob.ErrNotExist) {
-		return usagef("run %s has no complete checkpoint of step %d (temper run checkpoints %s lists them): %w", runID, step, runID, err)
+		return cli.Usagef("run %s has no complete checkpoint of step %d (temper run checkpoints %s lists them): %w", runID, step, runID, err)
 	}
 	if err != nil {
 		return err

@@ -15,6 +15,7 @@ import (
 	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/blob/fileblob"
+	"temper/internal/cli"
 	"temper/internal/learner"
 	"temper/internal/run"
 	"temper/trainer"
@@ -189,7 +190,7 @@ func TestCheckpointCommands(t *testing.T) {
 		"--policy and --best exclude each other": {"run", "export", "demo", filepath.Join(t.TempDir(), "x"), "--best", "--policy", "1"},
 	} {
 		var stdout, stderr bytes.Buffer
-		if code := execute(args, &stdout, &stderr); code != exitUser || !strings.Contains(stderr.String(), want) {
+		if code := execute(args, &stdout, &stderr); code != cli.ExitUser || !strings.Contains(stderr.String(), want) {
 			t.Errorf("%v: exit code %d, %q; want 2 and %q", args, code, stderr.String(), want)
 		}
 	}
@@ -254,7 +255,7 @@ func TestStoreVerify(t *testing.T) {
 			t.Errorf("printed %q, want %q in it", stdout.String(), want)
 		}
 	}
-	if code := execute([]string{"store", "verify", "nobody"}, &stdout, &stderr); code != exitUser {
+	if code := execute([]string{"store", "verify", "nobody"}, &stdout, &stderr); code != cli.ExitUser {
 		t.Errorf("an unknown run: exit code %d", code)
 	}
 }

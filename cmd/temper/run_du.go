@@ -12,13 +12,14 @@ import (
 
 	"temper/internal/artifact"
 	"temper/internal/blob"
+	"temper/internal/cli"
 	"temper/trainer/checkpoint"
 )
 
 func runDuCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{Use: "du RUN", Short: "Add up the bytes of a run in the store by kind, and for a step", Args: cobra.ExactArgs(1)}
-	p := processFlags(cmd)
+	p := cli.ProcessFlags(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		store, layout, err := openRun(cmd.Context(), p, args[0])
@@ -30,7 +31,7 @@ func runDuCommand() *cobra.Command {
 			return err
 		}
 		if asJSON {
-			return printJSON(cmd.OutOrStdout(), u)
+			return cli.PrintJSON(cmd.OutOrStdout(), u)
 		}
 		return u.print(cmd.OutOrStdout())
 	}

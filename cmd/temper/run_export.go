@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"temper/internal/blob"
+	"temper/internal/cli"
 	"temper/internal/run"
 	"temper/trainer/checkpoint"
 	"temper/trainer/hf"
@@ -37,7 +38,7 @@ temper model how the run prompts, samples and stops. DIR must be empty or absent
 not at all. Without a choice it is the newest checkpoint.`,
 		Args: cobra.ExactArgs(2),
 	}
-	p := processFlags(cmd)
+	p := cli.ProcessFlags(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&e.step, "step", "", "the checkpoint of this step; 0 or sft is the one after SFT")
 	flags.Int64Var(&e.policy, "policy", 0, "this published policy instead of a checkpoint")
@@ -77,7 +78,7 @@ func (e *exporting) export(ctx context.Context, store blob.Store, dtype safetens
 	}
 	err = hf.Create(e.dir, policy.Model, qwen3.ByName(policy.Weights), hf.Layout{DType: dtype, Files: files})
 	if errors.Is(err, os.ErrExist) {
-		return usageError{err}
+		return cli.Usage(err)
 	}
 	if err != nil {
 		return err
@@ -94,7 +95,7 @@ func (e *exporting) describe(ctx context.Context, store blob.Store, policy check
 		return nil, err
 	}
 	if !ok {
-		return nil, usagef("run %s has no plan: it was never opened", e.runID)
+		return nil, cli.Usagef("run %s has no plan: it was never opened", e.runID)
 	}
 	loaded, err := run.Load(ctx, store, run.Ref{RunID: e.runID, Config: plan.Config})
 	if err != nil {
@@ -118,7 +119,7 @@ func (e *exporting) describe(ctx context.Context, store blob.Store, policy check
 func onlyOne(cmd *cobra.Command, names ...string) error {
 	given := slices.DeleteFunc(names, func(name string) bool { return !cmd.Flags().Changed(name) })
 	if len(given) > 1 {
-		return usagef("--%s exclude each other: want one", strings.Join(given, " and --"))
+		return cli.Usagef("--%s exclude each other: want one", strings.Join(given, " and --"))
 	}
 	return nil
 }
@@ -159,7 +160,7 @@ func refuseFull(dir string) error {
 	if err == nil {
 		err = os.ErrExist
 	}
-	return usagef("%s: want an empty directory or none: %w", dir, err)
+	return cli.Usagef("%s: want an empty directory or none: %w", dir, err)
 }
 
 // parseStep reads the step of a checkpoint as people name it.
@@ -169,7 +170,7 @@ func parseStep(text string) (int, error) {
 	}
 	step, err := strconv.Atoi(text)
 	if err != nil || step < 0 {
-		return 0, usagef("--step: is %q, want the number of a step, or sft", text)
+		return 0, cli.Usagef("--step: is %q, want the number of a step, or sft", text)
 	}
 	return step, nil
 }

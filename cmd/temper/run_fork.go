@@ -12,6 +12,7 @@ import (
 
 	"temper/internal/artifact"
 	"temper/internal/blob"
+	"temper/internal/cli"
 	"temper/internal/config"
 	"temper/internal/fault"
 	"temper/internal/run"
@@ -36,7 +37,7 @@ func forkCommand() *cobra.Command {
 			"Everything may change but the model, its tokenizer, the supervised stage and the stages that have begun. Without a change it makes the same steps, bit for bit.",
 		Args: cobra.ExactArgs(1),
 	}
-	p := processFlags(cmd)
+	p := cli.ProcessFlags(cmd)
 	flags := cmd.Flags()
 	flags.IntVar(&f.step, "step", 0, "fork behind this step; it must have a checkpoint; 0 is the policy after SFT")
 	flags.BoolVar(&f.best, "best", false, "fork the checkpoint with the highest reward of the step after it")
@@ -62,7 +63,7 @@ func forkCommand() *cobra.Command {
 		defer c.Close()
 		_, err = workflows.Start(cmd.Context(), c, in)
 		if errors.Is(err, workflows.ErrRunning) {
-			return usageError{err}
+			return cli.Usage(err)
 		}
 		if err != nil {
 			return err
@@ -93,7 +94,7 @@ func (f *forking) check(stepped bool) error {
 		bad = append(bad, artifact.CheckRunID(f.runID))
 	}
 	if err := errors.Join(bad...); err != nil {
-		return usageError{err}
+		return cli.Usage(err)
 	}
 	return nil
 }
@@ -108,7 +109,7 @@ func (f *forking) input() (run.Input, error) {
 	}
 	set, err := parseSet(f.set)
 	if err != nil {
-		return in, usageError{err}
+		return in, cli.Usage(err)
 	}
 	in.Set = set
 	if f.config == "" {
@@ -116,7 +117,7 @@ func (f *forking) input() (run.Input, error) {
 	}
 	run, err := config.LoadFile(f.config, set)
 	if err := errors.Join(err, checkData(run)); err != nil {
-		return in, usageError{err}
+		return in, cli.Usage(err)
 	}
 	text, err := run.YAML()
 	if err != nil {
@@ -137,7 +138,7 @@ func (f *forking) resolve(ctx context.Context, store blob.Store, in *run.Input) 
 		return forkError(err)
 	}
 	if err := checkData(cfg); err != nil {
-		return usageError{err}
+		return cli.Usage(err)
 	}
 	in.Fork.Step, in.Fork.From = step, ""
 	if in.RunID == "" {
@@ -148,13 +149,13 @@ func (f *forking) resolve(ctx context.Context, store blob.Store, in *run.Input) 
 	if errors.Is(err, blob.ErrNotExist) {
 		return nil
 	}
-	return cmp.Or(err, usagef("run id %q exists already: choose another", in.RunID))
+	return cmp.Or(err, cli.Usagef("run id %q exists already: choose another", in.RunID))
 }
 
 // forkError tells a mistake of the user from a store that fails.
 func forkError(err error) error {
 	if fault.IsUsers(err) {
-		return usageError{err}
+		return cli.Usage(err)
 	}
 	return err
 }

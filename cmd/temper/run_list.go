@@ -12,6 +12,7 @@ import (
 
 	"temper/internal/artifact"
 	"temper/internal/blob"
+	"temper/internal/cli"
 	"temper/internal/config"
 	"temper/internal/report"
 	"temper/internal/run"
@@ -25,7 +26,7 @@ func listCommand() *cobra.Command {
 		Long: "List the runs of the store, and of the server where one is there.\n\n" +
 			"A run that has not ended has the state that the server tells, and is lost where the server does not have it. Without a server it is open.",
 	}
-	p := processFlags(cmd)
+	p := cli.ProcessFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		store, err := openStore(cmd.Context(), p)
 		if err != nil {
@@ -64,7 +65,7 @@ type listRow struct{ id, state, steps, seed, accuracy string }
 
 func (l *listing) ask(ctx context.Context, p *config.Process) error {
 	c, err := temporalclient.Dial(ctx, temporalclient.Config{
-		Address: p.TemporalAddress, Namespace: p.Namespace, Logger: newLogger("client"), Timeout: listTimeout,
+		Address: p.TemporalAddress, Namespace: p.Namespace, Logger: cli.NewLogger("client"), Timeout: listTimeout,
 	})
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"temper/internal/cli"
 	"temper/internal/report"
 	"temper/workflows"
 )
@@ -16,7 +17,7 @@ import (
 func statusCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{Use: "status RUN", Short: "Ask a run for its status", Args: cobra.ExactArgs(1)}
-	p := processFlags(cmd)
+	p := cli.ProcessFlags(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the whole answer as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, _, err := connect(cmd.Context(), p, nil)

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"temper/internal/artifact"
+	"temper/internal/cli"
 	"temper/internal/config"
 	"temper/internal/run"
 	"temper/workflows"
@@ -70,7 +71,7 @@ func steers() []steer {
 			},
 			check: func(s *steering) error {
 				if len(s.set) == 0 {
-					return usagef("--set is missing: say what changes, for example --set rl.optimizer.lr=1e-4")
+					return cli.Usagef("--set is missing: say what changes, for example --set rl.optimizer.lr=1e-4")
 				}
 				return nil
 			},
@@ -91,11 +92,11 @@ func steers() []steer {
 
 func checkRestart(s *steering) error {
 	if _, err := strconv.ParseUint(s.from, 10, 31); err != nil && s.from != run.FromBest && s.from != run.FromLast {
-		return usagef("--from: is %q, want best, last or the number of a step", s.from)
+		return cli.Usagef("--from: is %q, want best, last or the number of a step", s.from)
 	}
 	if s.RunID != "" {
 		if err := artifact.CheckRunID(s.RunID); err != nil {
-			return usageError{err}
+			return cli.Usage(err)
 		}
 	}
 	s.From = workflows.Checkpoint(s.from)
@@ -116,7 +117,7 @@ func steerCommand(about steer) *cobra.Command {
 	if about.long != "" {
 		cmd.Long = about.short + ".\n\n" + about.long
 	}
-	p := processFlags(cmd)
+	p := cli.ProcessFlags(cmd)
 	cmd.Flags().StringVar(&s.Reason, "reason", "", "shown in the status and the event log")
 	cmd.Flags().StringVar(&s.By, "by", operator(), "who gives the command; shown beside the reason")
 	cmd.Flags().BoolVar(&s.asJSON, "json", false, `print {"run_id": ..., "answer": ...}`)
@@ -127,7 +128,7 @@ func steerCommand(about steer) *cobra.Command {
 		err := artifact.CheckRunID(args[0])
 		set, setErr := parseSet(s.set)
 		if err := errors.Join(err, setErr); err != nil {
-			return usageError{err}
+			return cli.Usage(err)
 		}
 		s.Set = set
 		if about.check != nil {

@@ -14,8 +14,8 @@ import (
 	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/blob/fileblob"
-	"temper/internal/chaos"
 	"temper/internal/freeport"
+	"temper/tools/bench/chaos"
 )
 
 // TestRunOnS3 makes the pipeline's run on an S3 server that dies in the middle

@@ -15,6 +15,7 @@ import (
 	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/blob/memblob"
+	"temper/internal/cli"
 	"temper/internal/config"
 	"temper/internal/freeport"
 )
@@ -162,8 +163,8 @@ func TestUpRefusesAStoreThatRefuses(t *testing.T) {
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "hunter2-hunter2")
 	var out, errs strings.Builder
 	code := execute([]string{"up", "--store", "s3://b/p?path_style=true&endpoint=" + server.URL, "--temporal", w.closed, "--python", "sh", "--run", "../../configs/ci.yaml"}, &out, &errs)
-	if code != exitUser || !strings.Contains(errs.String(), "credentials") || strings.Contains(errs.String(), "hunter2") {
-		t.Errorf("exit code %d, stderr %q; want %d and what to do about the credentials", code, errs.String(), exitUser)
+	if code != cli.ExitUser || !strings.Contains(errs.String(), "credentials") || strings.Contains(errs.String(), "hunter2") {
+		t.Errorf("exit code %d, stderr %q; want %d and what to do about the credentials", code, errs.String(), cli.ExitUser)
 	}
 	if out.Len() > 0 || asked.Load() == 0 || asked.Load() > 3 {
 		t.Errorf("stdout %q after %d requests: something was started, or a refusal was tried again", out.String(), asked.Load())

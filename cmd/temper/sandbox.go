@@ -7,7 +7,6 @@ import (
 	"math"
 	"net"
 	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"temper/internal/buildinfo"
+	"temper/internal/cli"
 	"temper/internal/config"
 	"temper/internal/supervise"
 	"temper/sandbox/gateway"
@@ -44,9 +44,9 @@ func sandboxCommand() *cobra.Command {
 	f.StringVar(&j.advertise, "advertise", "", "host:port at which that gateway reaches this node; the address of --listen by default")
 	debug := f.Bool("debug", false, "also log some of the calls, never their code or output")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		err := errors.Join(findPython(cfg.Python), checkSandboxListen(cfg.Server.Listen), cfg.Server.Check(), checkSizes(&cfg), j.check(cfg.Server.Listen))
+		err := errors.Join(cli.FindPython(cfg.Python), checkSandboxListen(cfg.Server.Listen), cfg.Server.Check(), checkSizes(&cfg), j.check(cfg.Server.Listen))
 		if err != nil {
-			return usageError{err}
+			return cli.Usage(err)
 		}
 		return serveSandbox(cmd, cfg, j, sandboxLogger("sandbox", *debug))
 	}
@@ -159,7 +159,7 @@ const (
 func sandboxOptions() (httpapi.Options, error) {
 	config, err := server.ClientTLS(os.Getenv(sandboxCAKey), os.Getenv(sandboxClientCertKey), os.Getenv(sandboxClientKeyKey))
 	if err != nil {
-		return httpapi.Options{}, usageError{err}
+		return httpapi.Options{}, cli.Usage(err)
 	}
 	return httpapi.Options{Token: os.Getenv(sandboxTokenKey), TLS: config}, nil
 }
@@ -181,10 +181,10 @@ func checkSizes(cfg *node.Config) error {
 	return errors.Join(wrong...)
 }
 
-// sandboxLogger is newLogger, or with debug a log of everything for machines.
+// sandboxLogger is cli.NewLogger, or with debug a log of everything for machines.
 func sandboxLogger(role string, debug bool) *slog.Logger {
 	if !debug {
-		return newLogger(role)
+		return cli.NewLogger(role)
 	}
 	return slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})).With("role", role)
 }
@@ -195,14 +195,6 @@ func checkSandboxListen(addr string) error {
 	}
 	if err := supervise.CheckListen(addr); err != nil {
 		return fmt.Errorf("--listen: %w", err)
-	}
-	return nil
-}
-
-// findPython says what to do when there is no such interpreter.
-func findPython(name string) error {
-	if _, err := exec.LookPath(name); err != nil {
-		return fmt.Errorf("python %q not found: install python3 or name an interpreter with --python", name)
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 
 	"temper/internal/artifact"
 	"temper/internal/blob"
+	"temper/internal/cli"
 	"temper/internal/config"
 	"temper/internal/cron"
 	"temper/internal/promotion"
@@ -61,7 +62,7 @@ func scheduleCreateCommand() *cobra.Command {
 		Short: "Make a schedule of re-trainings: warm start from the last good policy, publish behind a gate",
 		Args:  cobra.ExactArgs(1),
 	}
-	p := processFlags(cmd)
+	p := cli.ProcessFlags(cmd)
 	f := cmd.Flags()
 	f.StringVar(&o.config, "config", "", "base recipe (YAML), read again by each re-training")
 	f.StringArrayVar(&o.set, "set", nil, "key=value over the recipe; repeatable")
@@ -85,7 +86,7 @@ func scheduleCreateCommand() *cobra.Command {
 		err = workflows.CreateSchedule(cmd.Context(), c, o.spec)
 		var refused *serviceerror.InvalidArgument
 		if errors.Is(err, workflows.ErrScheduleExists) || errors.As(err, &refused) {
-			return usageError{err}
+			return cli.Usage(err)
 		}
 		if err != nil {
 			return err
@@ -128,7 +129,7 @@ func (o *scheduleOrder) check(ctx context.Context, store blob.Store) error {
 		bad = append(bad, retrain.Check(ctx, store, *in, !o.spec.Paused))
 	}
 	if err := errors.Join(bad...); err != nil {
-		return usageError{err}
+		return cli.Usage(err)
 	}
 	return nil
 }
@@ -137,7 +138,7 @@ func (o *scheduleOrder) check(ctx context.Context, store blob.Store) error {
 func scheduleAction(name, short string, act func(context.Context, client.ScheduleHandle, string) error) *cobra.Command {
 	var note string
 	cmd := &cobra.Command{Use: name + " ID", Short: short, Args: cobra.ExactArgs(1)}
-	p := processFlags(cmd)
+	p := cli.ProcessFlags(cmd)
 	if name == "pause" || name == "resume" {
 		cmd.Flags().StringVar(&note, "note", "", "shown in the web UI and by temper schedule show")
 	}
@@ -152,7 +153,7 @@ func scheduleAction(name, short string, act func(context.Context, client.Schedul
 			return unknownSchedule(err, args[0])
 		}
 		if name == "trigger" && len(s.Running) > 0 && s.Overlap == workflows.Overlaps()[0] {
-			return usagef("schedule %s: re-training %s is going on, and the overlap policy is skip: wait for its end", s.ID, s.Running[0])
+			return cli.Usagef("schedule %s: re-training %s is going on, and the overlap policy is skip: wait for its end", s.ID, s.Running[0])
 		}
 		if err := act(cmd.Context(), c.ScheduleClient().GetHandle(cmd.Context(), args[0]), note); err != nil {
 			return fmt.Errorf("%s schedule %s: %w", name, args[0], err)
@@ -168,7 +169,7 @@ func scheduleAction(name, short string, act func(context.Context, client.Schedul
 func unknownSchedule(err error, id string) error {
 	var missing *serviceerror.NotFound
 	if errors.As(err, &missing) {
-		return usagef("no schedule %q of re-trainings on this Temporal server (temper schedule list shows them)", id)
+		return cli.Usagef("no schedule %q of re-trainings on this Temporal server (temper schedule list shows them)", id)
 	}
 	return err
 }

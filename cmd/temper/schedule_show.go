@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"temper/internal/artifact"
+	"temper/internal/cli"
 	"temper/internal/config"
 	"temper/internal/promotion"
 	"temper/internal/retrain"
@@ -21,7 +22,7 @@ import (
 
 func scheduleListCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "list", Short: "List the schedules of re-trainings", Args: cobra.NoArgs}
-	p := processFlags(cmd)
+	p := cli.ProcessFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, store, err := connect(cmd.Context(), p, nil)
 		if err != nil {
@@ -62,7 +63,7 @@ const maxEvents = 20
 
 func scheduleShowCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "show ID", Short: "Show a schedule: its argument, its last good policy and what its re-trainings did", Args: cobra.ExactArgs(1)}
-	p := processFlags(cmd)
+	p := cli.ProcessFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, store, err := connect(cmd.Context(), p, nil)
 		if err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"temper/internal/artifact"
+	"temper/internal/cli"
 	"temper/trainer/checkpoint"
 )
 
@@ -27,13 +28,13 @@ func storeGCCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "gc", Short: "Delete the shards that no checkpoint of any run names; runs may go on meanwhile", Args: cobra.NoArgs,
 	}
-	p := processFlags(cmd)
+	p := cli.ProcessFlags(cmd)
 	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "say what would be deleted")
 	cmd.Flags().DurationVar(&o.Grace, "grace", checkpoint.Grace, "leave younger shards alone")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if o.Grace < time.Minute {
-			return usagef("--grace is %v, want at least 1m", o.Grace)
+			return cli.Usagef("--grace is %v, want at least 1m", o.Grace)
 		}
 		store, err := openStore(cmd.Context(), p)
 		if err != nil {
@@ -44,7 +45,7 @@ func storeGCCommand() *cobra.Command {
 			return err
 		}
 		if asJSON {
-			return printJSON(cmd.OutOrStdout(), found)
+			return cli.PrintJSON(cmd.OutOrStdout(), found)
 		}
 		verb, more := "deleted", ""
 		if o.DryRun {
@@ -65,7 +66,7 @@ func storeVerifyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "verify [RUN]", Short: "Read all checkpoints, of all runs or one, and hold every byte to its SHA-256", Args: cobra.MaximumNArgs(1),
 	}
-	p := processFlags(cmd)
+	p := cli.ProcessFlags(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		store, err := openStore(cmd.Context(), p)
@@ -85,7 +86,7 @@ func storeVerifyCommand() *cobra.Command {
 			return err
 		}
 		if asJSON {
-			err = printJSON(cmd.OutOrStdout(), found)
+			err = cli.PrintJSON(cmd.OutOrStdout(), found)
 		} else {
 			printVerified(cmd.OutOrStdout(), found)
 		}

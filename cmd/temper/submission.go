@@ -13,6 +13,7 @@ import (
 
 	"temper/internal/artifact"
 	"temper/internal/blob"
+	"temper/internal/cli"
 	"temper/internal/config"
 	"temper/internal/dataset"
 	"temper/internal/env"
@@ -60,7 +61,7 @@ func (s *submission) load() (config.Run, error) {
 		err = errors.Join(err, artifact.CheckRunID(s.runID))
 	}
 	if err != nil {
-		return cfg, usageError{err}
+		return cfg, cli.Usage(err)
 	}
 	s.loaded = &cfg
 	return cfg, nil
@@ -133,7 +134,7 @@ func (s *submission) check(ctx context.Context, store blob.Store) error {
 	layout := artifact.Layout{RunID: s.runID}
 	switch _, statErr := store.Stat(ctx, layout.Plan()); {
 	case statErr == nil:
-		err = errors.Join(err, usagef("run id %q exists already at %s: choose another", s.runID, store.Locate(layout.Dir())))
+		err = errors.Join(err, cli.Usagef("run id %q exists already at %s: choose another", s.runID, store.Locate(layout.Dir())))
 	case !errors.Is(statErr, blob.ErrNotExist):
 		err = errors.Join(err, statErr)
 	}
@@ -146,12 +147,12 @@ func (s *submission) takeFrom(ctx context.Context, store blob.Store) error {
 		return nil // the run itself checks the rest
 	}
 	if err := artifact.CheckRunID(s.from); err != nil {
-		return usagef("--from: %w", err)
+		return cli.Usagef("--from: %w", err)
 	}
 	layout := artifact.Layout{RunID: s.from}
 	version, ok, err := artifact.LastPolicy(ctx, store, layout)
 	if err == nil && !ok {
-		err = usagef("--from: run %q has published no policy at %s (temper run list shows the runs)", s.from, store.Locate(layout.Dir()))
+		err = cli.Usagef("--from: run %q has published no policy at %s (temper run list shows the runs)", s.from, store.Locate(layout.Dir()))
 	}
 	s.from = config.PolicyName(s.from, version)
 	return err
@@ -173,7 +174,7 @@ func submit(ctx context.Context, c client.Client, s *submission) error {
 	}
 	_, err = workflows.Start(ctx, c, run.Input{RunID: s.runID, Config: inline, Priority: s.priority})
 	if errors.Is(err, workflows.ErrRunning) {
-		return usageError{err}
+		return cli.Usage(err)
 	}
 	return err
 }

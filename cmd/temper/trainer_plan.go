@@ -1,19 +1,16 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"temper/internal/cli"
 	"temper/trainer/device"
 	"temper/trainer/estimate"
-	"temper/trainer/estimate/measure"
 )
 
 // planFlags are the words of a question to the estimator.
@@ -58,17 +55,17 @@ func trainerPlanCommand() *cobra.Command {
 	f.BoolVar(&p.asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := p.resolve(cmd.Flags().Changed); err != nil {
-			return usageError{err}
+			return cli.Usage(err)
 		}
 		s, err := estimate.Plan(p.request)
 		if err != nil {
-			return usageError{fmt.Errorf("plan: %w", err)}
+			return cli.Usage(fmt.Errorf("plan: %w", err))
 		}
 		switch {
 		case p.measure:
-			return p.compare(cmd, s)
+			return comparePlan(cmd, p.request, s, p.asJSON)
 		case p.asJSON:
-			return printJSON(cmd.OutOrStdout(), s)
+			return cli.PrintJSON(cmd.OutOrStdout(), s)
 		}
 		fmt.Fprint(cmd.OutOrStdout(), p.about)
 		s.Text(cmd.OutOrStdout())
@@ -125,46 +122,4 @@ func parseMesh(s string) (device.Mesh, error) {
 		return device.Mesh{}, fmt.Errorf("%q, want data x model, like 4x2", s)
 	}
 	return device.Mesh{Data: d, Model: m, FSDP: d > 1}, nil
-}
-
-// measureEnv marks the process that makes the step, and nothing else before it.
-const measureEnv = "TEMPER_MEASURE_STEP"
-
-// compare makes the step in a process of its own, whose memory nothing else has
-// touched, and prints both figures.
-func (p *planFlags) compare(cmd *cobra.Command, s estimate.Summary) error {
-	r := p.request
-	if os.Getenv(measureEnv) != "" {
-		m, err := measure.Run(cmd.Context(), measure.Step{Model: r.Model, Rows: r.Rows, Length: r.Length, Remat: r.Remat, Repeat: 3})
-		if err != nil {
-			return err
-		}
-		return printJSON(cmd.OutOrStdout(), m)
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return fmt.Errorf("measure: %w", err)
-	}
-	child := exec.CommandContext(cmd.Context(), self, os.Args[1:]...) //nolint:gosec // this very command once more
-	child.Env = append(os.Environ(), measureEnv+"=1")
-	child.Stderr = cmd.ErrOrStderr()
-	out, err := child.Output()
-	if err != nil {
-		return fmt.Errorf("measure: %w", err)
-	}
-	var m measure.Result
-	if err := json.Unmarshal(out, &m); err != nil {
-		return fmt.Errorf("measure: %w", err)
-	}
-	c := struct {
-		Predicted int64   `json:"predicted"`
-		Measured  int64   `json:"measured"`
-		Error     float64 `json:"error"`
-	}{s.Report.Peak, m.Peak, float64(s.Report.Peak)/float64(m.Peak) - 1}
-	if p.asJSON {
-		return printJSON(cmd.OutOrStdout(), c)
-	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%.3g million parameters, %d x %d tokens, remat %v: predicted %.1f MB, measured %.1f MB, %+.1f %%\n",
-		float64(s.Parameters)/1e6, r.Rows, r.Length, r.Remat, float64(c.Predicted)/1e6, float64(c.Measured)/1e6, 100*c.Error)
-	return nil
 }

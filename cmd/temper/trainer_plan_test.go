@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"temper/internal/cli"
 )
 
 var updateDocuments = flag.Bool("update", false, "rewrite the documents")
@@ -64,8 +66,8 @@ func TestPlanUsage(t *testing.T) {
 	} {
 		var out, errs bytes.Buffer
 		code := execute(append([]string{"trainer", "plan"}, strings.Fields(c.args)...), &out, &errs)
-		if code != exitUser || !strings.Contains(errs.String(), c.want) || out.Len() > 0 {
-			t.Errorf("plan %s: exit code %d, error %q, output %q; want %d and %q", c.args, code, errs.String(), out.String(), exitUser, c.want)
+		if code != cli.ExitUser || !strings.Contains(errs.String(), c.want) || out.Len() > 0 {
+			t.Errorf("plan %s: exit code %d, error %q, output %q; want %d and %q", c.args, code, errs.String(), out.String(), cli.ExitUser, c.want)
 		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"temper/internal/buildinfo"
+	"temper/internal/cli"
 	"temper/internal/config"
 	"temper/internal/supervise"
 	"temper/internal/temporalclient"
@@ -47,7 +48,7 @@ is not set, only what is started here knows the token.
 Ctrl-C stops everything; what was done is kept and goes on at the next start.`,
 		Args: cobra.NoArgs,
 	}
-	p := processFlags(cmd)
+	p := cli.ProcessFlags(cmd)
 	o.flags(cmd, "run")
 	cmd.Flags().BoolVar(&o.exit, "exit", false, "stop when the run of --run has ended (default without a terminal)")
 	cmd.Flags().BoolVar(&o.stay, "stay", false, "keep serving when the run has ended (default on a terminal)")
@@ -70,14 +71,14 @@ Ctrl-C stops everything; what was done is kept and goes on at the next start.`,
 // check finds flags that do not go together.
 func (o *upOptions) check(cmd *cobra.Command) error {
 	if o.exit && o.stay {
-		return usagef("--exit and --stay exclude each other")
+		return cli.Usagef("--exit and --stay exclude each other")
 	}
 	if o.config != "" {
 		return nil
 	}
 	for _, flag := range []string{"run-id", "seed", "set", "exit"} {
 		if cmd.Flags().Changed(flag) {
-			return usagef("--%s is for a run: name its configuration with --run", flag)
+			return cli.Usagef("--%s is for a run: name its configuration with --run", flag)
 		}
 	}
 	return nil
@@ -117,7 +118,7 @@ func up(ctx context.Context, p *config.Process, o *upOptions, out io.Writer) err
 		}
 		err = serve(ctx, p, o, s, log)
 	} else if ctx.Err() != nil {
-		err = fmt.Errorf("%w during the start", errInterrupted)
+		err = fmt.Errorf("%w during the start", cli.ErrInterrupted)
 	}
 	if ctx.Err() != nil {
 		s.line("stopping the services (Ctrl-C once more kills them)")
@@ -151,8 +152,8 @@ func serve(ctx context.Context, p *config.Process, o *upOptions, s *screen, log 
 	page := webUI(p, workflows.RunWorkflowID(o.runID))
 	s.line("run " + o.runID + " started: " + page)
 	if err := follow(ctx, c, store, o.runID, s); err != nil {
-		if errors.Is(err, errInterrupted) {
-			return fmt.Errorf("%w: run %s goes on when temper up is started again", errInterrupted, o.runID)
+		if errors.Is(err, cli.ErrInterrupted) {
+			return fmt.Errorf("%w: run %s goes on when temper up is started again", cli.ErrInterrupted, o.runID)
 		}
 		return err
 	}
@@ -183,7 +184,7 @@ func checkUp(ctx context.Context, p *config.Process, o *upOptions) error {
 	if err := p.Validate(); err != nil {
 		return err
 	}
-	wrong := []error{checkUpStore(ctx, p, o), findPython(p.Python), awaitListeners(ctx, p, o.embedded), checkLayers(ctx, p.Python, o.require)}
+	wrong := []error{checkUpStore(ctx, p, o), cli.FindPython(p.Python), awaitListeners(ctx, p, o.embedded), checkLayers(ctx, p.Python, o.require)}
 	if o.embedded {
 		if path, err := temporaldPath(); err != nil {
 			wrong = append(wrong, err)
@@ -192,7 +193,7 @@ func checkUp(ctx context.Context, p *config.Process, o *upOptions) error {
 		}
 	}
 	if err := errors.Join(wrong...); err != nil {
-		return usageError{err}
+		return cli.Usage(err)
 	}
 	if o.embedded {
 		return nil
@@ -253,7 +254,7 @@ func checkListeners(p *config.Process, embedded bool) error {
 // checkLayers starts a jail for a moment when layers are required, so that a
 // lacking one is told at once and not by a child that does not start.
 func checkLayers(ctx context.Context, python string, require []string) error {
-	if len(require) == 0 || findPython(python) != nil {
+	if len(require) == 0 || cli.FindPython(python) != nil {
 		return nil
 	}
 	j, err := jail.New(ctx, jail.Config{Python: python, Require: require})

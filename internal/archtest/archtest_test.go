@@ -154,9 +154,13 @@ func place(pkg string, rows []row) (best row, ok bool) {
 	return best, ok
 }
 
-// homeOf finds the rule with the longest path that covers the import.
+// homeOf finds the rule of exactly the import, or else the one with the longest
+// path that covers it.
 func homeOf(imported string, homes []home) (best home, ok bool) {
 	for _, h := range homes {
+		if h.path == imported {
+			return h, true
+		}
 		covers := matches(h.path, imported) || strings.TrimSuffix(h.path, "/...") == imported
 		if covers && (!ok || len(h.path) > len(best.path)) {
 			best, ok = h, true

@@ -38,6 +38,12 @@ func TestCheckCatches(t *testing.T) {
 		{"testing in a binary", edge{pkg: "internal/rollout", path: "testing"}, "only conformance suites"},
 		{"testing in a suite", edge{pkg: "internal/blob/blobtest", path: "testing/fstest"}, ""},
 		{"testing in a test", edge{pkg: "internal/rollout", path: "testing", inTest: true}, ""},
+		{"the instruments in the command", edge{pkg: "cmd/temper", path: "temper/tools/bench"}, ""},
+		{"one instrument in the command", edge{pkg: "cmd/temper", path: "temper/tools/bench/chaos"}, "carries no instruments"},
+		{"one instrument in a test of the command", edge{pkg: "cmd/temper", path: "temper/tools/bench/chaos", inTest: true}, ""},
+		{"the instruments in the product", edge{pkg: "workers", path: "temper/tools/bench"}, "carries no instruments"},
+		{"one instrument in another", edge{pkg: "tools/bench/sandboxbench", path: "temper/tools/bench/loadgen"}, ""},
+		{"built programs outside tests", edge{pkg: "cmd/temper", path: "temper/internal/testbin"}, "only nobody"},
 		{"a draw without a seed", edge{pkg: "internal/env", path: "math/rand"}, "rl.Seed"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -42,6 +42,7 @@ var packages = []row{
 	{pattern: "internal/config", layer: vocabulary},
 	{pattern: "internal/failpoint", layer: vocabulary, ours: none, stdOnly: true, reason: "any package may name a place where a crash must not matter"},
 	{pattern: "internal/freeport", layer: vocabulary, ours: none, stdOnly: true, reason: "tests of every layer ask it"},
+	{pattern: "internal/testbin", layer: vocabulary, ours: none, stdOnly: true, reason: "it builds the programs and knows none of them"},
 	{pattern: "internal/buildinfo", layer: vocabulary, ours: none, stdOnly: true, reason: "every role prints it first"},
 	{pattern: "internal/archtest", layer: vocabulary, ours: none, stdOnly: true, reason: "the judge is no party"},
 
@@ -64,7 +65,6 @@ var packages = []row{
 	{pattern: "internal/tracker", layer: adapters, planned: true},
 	{pattern: "internal/report", layer: adapters},
 	{pattern: "internal/procmem", layer: adapters},
-	{pattern: "internal/chaos", layer: adapters, reason: "it reads what runs leave and knows no Temporal"},
 	{pattern: "internal/supervise", layer: adapters, ours: none, reason: "it runs any process and knows no role"},
 	{pattern: "trainer", layer: adapters},
 	{pattern: "trainer/...", layer: adapters},
@@ -74,12 +74,23 @@ var packages = []row{
 	{pattern: "workflows", layer: durable},
 	{pattern: "internal/temporalclient", layer: durable},
 
+	{pattern: "internal/cli", layer: composition, ours: []string{"internal/config"}, reason: "every command line ends alike, whatever it runs"},
 	{pattern: "workers", layer: composition},
 	{pattern: "ui/...", layer: composition, planned: true},
 	{pattern: "cmd/...", layer: composition},
+
+	{pattern: "tools/bench", layer: composition},
+	{pattern: "tools/bench/meter", layer: adapters, ours: none, stdOnly: true, reason: "it reads clocks and /proc and knows nothing of what is measured"},
+	{pattern: "tools/bench/queueing", layer: vocabulary, ours: none, stdOnly: true, reason: "a prediction is arithmetic"},
+	{pattern: "tools/bench/loadgen", layer: adapters, ours: []string{"sandbox/...", "tools/bench/meter"}, reason: "it puts load on any executor, ours or not"},
+	{pattern: "tools/bench/sandboxbench", layer: adapters, ours: []string{"sandbox/...", "tools/bench/..."}, reason: "the sandbox is measured without the rest"},
+	{pattern: "tools/bench/trainerbench", layer: adapters},
+	{pattern: "tools/bench/storebench", layer: adapters},
+	{pattern: "tools/bench/chaos", layer: adapters, reason: "it reads what runs leave and knows no Temporal"},
 }
 
-// home says which packages may import a path; with "/..." it covers what is below.
+// home says which packages may import a path; with "/..." it covers what is below,
+// and the path itself unless that has a row of its own.
 type home struct {
 	path   string
 	only   []string
@@ -90,17 +101,20 @@ type home struct {
 
 // homes keeps each dependency where it can be replaced.
 var homes = []home{
-	{"github.com/gomlx/...", []string{"trainer/..."}, "one place knows about tensors and devices", true},
+	{"github.com/gomlx/...", []string{"trainer/...", "tools/bench/trainerbench"}, "one place knows about tensors and devices", true},
 	{"github.com/hashicorp/nomad/...", []string{"jobs/..."}, "one place knows about the cluster", true},
 	{"github.com/aws/...", []string{"internal/blob/..."}, "an SDK stays in its driver", true},
 	{"github.com/minio/...", []string{"internal/blob/..."}, "an SDK stays in its driver", true},
 	{"go.temporal.io/server/...", nil, "the server lives in a module of its own, tools/temporald", true},
 	{"github.com/temporalio/ui-server/...", nil, "the UI lives in a module of its own, tools/temporald", true},
-	{"go.temporal.io/...", []string{"workflows", "activities", "workers", "internal/temporalclient", "cmd/..."}, "what does the work can run without Temporal", true},
-	{"github.com/spf13/...", []string{"cmd/..."}, "flags end at the command", true},
-	{"github.com/lmittmann/...", []string{"cmd/..."}, "libraries log through slog", true},
+	{"go.temporal.io/...", []string{"workflows", "activities", "workers", "internal/temporalclient", "cmd/...", "tools/bench"}, "what does the work can run without Temporal", true},
+	{"github.com/spf13/...", []string{"cmd/...", "internal/cli", "tools/bench"}, "flags end at the command", true},
+	{"github.com/lmittmann/...", []string{"internal/cli"}, "libraries log through slog", true},
 	{"github.com/goccy/go-yaml/...", []string{"internal/config"}, "one strict decoder of configurations", true},
 	{"github.com/elastic/...", []string{"sandbox/..."}, "seccomp is the jail's business", true},
+	{"temper/tools/bench", []string{"cmd/temper", "tools/bench"}, "the product carries no instruments", true},
+	{"temper/tools/bench/...", []string{"tools/bench/..."}, "the product carries no instruments", false},
+	{"temper/internal/testbin", nil, "programs are built by tests alone", false},
 	{"log", nil, "log/slog is the one logger", true},
 	{"math/rand", nil, "draws come from rl.Seed", true},
 	{"testing/...", []string{"internal/blob/blobtest", "internal/policy/policytest", "sandbox/sandboxtest"}, "only conformance suites are test code outside test files", false},

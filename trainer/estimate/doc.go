@@ -8,7 +8,7 @@
 //
 // There are two kinds of runtime. The Go backend keeps the result of every operation
 // that a gradient needs, in float32. Its figures are counted from the graph, and the
-// tests of package measure hold them to real steps within 15 %. XLA fuses elementwise
+// tests of tools/bench/trainerbench hold them to real steps within 15 %. XLA fuses elementwise
 // operations. Its figures count what a fused graph has to keep; they are upper
 // estimates that no GPU has confirmed yet.
 //

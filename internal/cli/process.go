@@ -1,0 +1,54 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+
+	"github.com/lmittmann/tint"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"temper/internal/config"
+)
+
+// ProcessFlags adds the flags that say where things are.
+func ProcessFlags(cmd *cobra.Command) *config.Process {
+	p := config.DefaultProcess()
+	f := cmd.Flags()
+	f.StringVar(&p.Home, "home", p.Home, "folder of the store, the logs and the embedded Temporal database (TEMPER_HOME)")
+	f.StringVar(&p.Store, "store", p.Store, "URL of the store: file:///dir, s3://bucket/prefix or minio://host:port/bucket/prefix, or s3d://127.0.0.1:port for the server of temper up; default files below --home (TEMPER_STORE)")
+	f.StringVar(&p.TemporalAddress, "temporal", p.TemporalAddress, "host:port of the Temporal frontend (TEMPORAL_ADDRESS)")
+	f.StringVar(&p.Namespace, "namespace", p.Namespace, "Temporal namespace (TEMPORAL_NAMESPACE)")
+	f.StringVar(&p.UIAddress, "ui", p.UIAddress, "host:port of the Temporal web UI (TEMPER_UI_ADDRESS)")
+	f.StringVar(&p.SandboxAddress, "sandbox", p.SandboxAddress, "host:port of the sandbox node (TEMPER_SANDBOX_ADDRESS)")
+	f.StringVar(&p.Python, "python", p.Python, "interpreter that the sandbox runs (TEMPER_PYTHON)")
+	return &p
+}
+
+// NewLogger writes text for people on a terminal and JSON elsewhere.
+func NewLogger(role string) *slog.Logger {
+	var h slog.Handler = slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo})
+	if term.IsTerminal(int(os.Stderr.Fd())) {
+		h = tint.NewTextHandler(os.Stderr, nil)
+	}
+	return slog.New(h).With("role", role)
+}
+
+// FindPython says what to do when there is no such interpreter.
+func FindPython(name string) error {
+	if _, err := exec.LookPath(name); err != nil {
+		return fmt.Errorf("python %q not found: install python3 or name an interpreter with --python", name)
+	}
+	return nil
+}
+
+// PrintJSON prints v for machines, indented.
+func PrintJSON(out io.Writer, v any) error {
+	enc := json.NewEncoder(out)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}

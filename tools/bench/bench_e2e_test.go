@@ -1,0 +1,77 @@
+//go:build integration
+
+package bench_test
+
+import (
+	"encoding/json"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"temper/tools/bench/sandboxbench"
+)
+
+// benchJSON runs a bench of the real binary and decodes what it prints.
+func benchJSON(t *testing.T, v any, args ...string) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), filepath.Join(bin, "temper"), append([]string{"bench"}, args...)...).Output()
+	if len(out) == 0 && err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(out, v); err != nil {
+		t.Fatalf("%v in %s", err, out)
+	}
+}
+
+// A step's calls, scaled down, through a gateway and nodes that come and go.
+func TestBenchScale(t *testing.T) {
+	var r sandboxbench.ScaleReport
+	benchJSON(t, &r, "scale", "--calls", "2000", "--nodes", "2", "--slots", "16", "--json")
+	if !r.Exact() || r.Calls != 2000 {
+		t.Errorf("lost %d, duplicated %d, unasked %d, wrong %d of %d calls: %s", r.Lost, r.Duplicated, r.Unasked, r.Wrong, r.Calls, r.Failure)
+	}
+	killed, added := 0, 0
+	for _, m := range r.Members {
+		if m.Killed {
+			killed++
+		}
+		if m.Added {
+			added++
+		}
+		if m.PeakRSS < 1<<20 {
+			t.Errorf("%s: peak RSS of %d bytes", m.Name, m.PeakRSS)
+		}
+	}
+	if len(r.Members) != 4 || killed != 1 || added != 1 {
+		t.Errorf("members %+v, want a gateway and three nodes, one killed, one added", r.Members)
+	}
+}
+
+// What a soak looks for, scaled down. The pace of so few calls says nothing, and
+// what else is on the machine belongs to other tests.
+func TestBenchSoak(t *testing.T) {
+	var r sandboxbench.SoakReport
+	benchJSON(t, &r, "soak", "--calls", "2000", "--mix", "soak-stdlib", "--json")
+	if r.Failed > 0 || len(r.Tenths) != 10 {
+		t.Fatalf("%d failed, %d tenths", r.Failed, len(r.Tenths))
+	}
+	before, after := r.Before, r.Tenths[9].Inventory
+	if after.Processes > before.Processes+4 || after.Descriptors > before.Descriptors+16 {
+		t.Errorf("processes %d to %d, descriptors %d to %d", before.Processes, after.Processes, before.Descriptors, after.Descriptors)
+	}
+}
+
+// A prediction must be of the right size even on a busy machine: the number of
+// cores it leads to is read by people.
+func TestBenchModel(t *testing.T) {
+	var r sandboxbench.CheckReport
+	benchJSON(t, &r, "model", "--calls", "300", "--duration", "1s", "--json")
+	if len(r.Checks) != 6 || r.Station.Overhead <= 0 {
+		t.Fatalf("%+v", r)
+	}
+	for _, c := range r.Checks {
+		if c.Failed > 0 || c.Predicted <= 0 || c.Measured < c.Predicted/4 {
+			t.Errorf("%+v", c)
+		}
+	}
+}

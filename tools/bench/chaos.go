@@ -1,0 +1,178 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"temper/internal/cli"
+	"temper/internal/config"
+	"temper/internal/failpoint"
+	"temper/tools/bench/chaos"
+)
+
+// chaosOptions say what `temper bench chaos` does.
+type chaosOptions struct {
+	config      string
+	set         []string
+	runs, kills int
+	seed        uint64
+	victims     []string
+	points      []string
+	dir         string
+	keep        bool
+	asJSON      bool
+	python      string
+	store       string
+	timeout     time.Duration
+}
+
+func chaosCommand(service Service) *cobra.Command {
+	var o chaosOptions
+	cmd := &cobra.Command{
+		Use:   "chaos",
+		Short: "Kill processes in the middle of runs and compare their bits with an undisturbed one",
+		Long: `Carries out a run undisturbed, then again and again while it kills -9 processes of the
+service at random moments, the supervisor among them, and compares all that the
+runs left in their stores. The seed decides who is killed after how much of a run.
+Ends with code 1 when a bit differs, a prompt is lost or doubled, a checkpoint is
+torn, a process is left behind or a run does not end.`,
+		Args: cobra.NoArgs,
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.config, "config", "configs/ci.yaml", "run configuration (YAML)")
+	f.StringArrayVar(&o.set, "set", nil, "key=value over the configuration; repeatable")
+	f.IntVar(&o.runs, "runs", 20, "disturbed runs")
+	f.IntVar(&o.kills, "kills", 5, "kills of each run")
+	f.Uint64Var(&o.seed, "seed", 1, "decides victims and moments")
+	f.StringSliceVar(&o.victims, "victims", nil, "who is killed; default is everybody: "+fmt.Sprint(victimNames(chaos.Victims()))+", and s3d with --store s3d:")
+	f.StringSliceVar(&o.points, "points", nil, "fail points that end their process once in a run, beside the kills; all = every one; dealt out over the runs")
+	f.StringVar(&o.dir, "dir", "", "folder of the homes; default is a temporary one")
+	f.BoolVar(&o.keep, "keep", false, "keep the homes of good runs, too")
+	f.BoolVar(&o.asJSON, "json", false, "print JSON")
+	f.StringVar(&o.python, "python", config.DefaultProcess().Python, "interpreter that the sandbox runs (TEMPER_PYTHON)")
+	f.StringVar(&o.store, "store", "", "URL below which each run gets a store of its own, or s3d://127.0.0.1:0 for an S3 server of each run; default is files in its home")
+	f.DurationVar(&o.timeout, "timeout", 10*time.Minute, "after which a run is taken for one that does not end")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return o.carryOut(cmd.Context(), service, cmd.OutOrStdout(), cmd.ErrOrStderr())
+	}
+	return cmd
+}
+
+// asked is the run that is carried out again and again.
+func (o *chaosOptions) asked() Run { return Run{ID: chaosRun, Config: o.config, Set: o.set} }
+
+func victimNames(victims []chaos.Victim) []string {
+	var names []string
+	for _, v := range victims {
+		names = append(names, v.Name)
+	}
+	return names
+}
+
+// servesStore says whether each run has an S3 server of its own.
+func (o *chaosOptions) servesStore() bool {
+	return strings.HasPrefix(o.store, string(config.StoreS3D)+":")
+}
+
+// chosen are the victims that were asked for.
+func (o *chaosOptions) chosen() ([]chaos.Victim, error) {
+	all := chaos.Victims()
+	if o.servesStore() {
+		all = append(all, chaos.ObjectStore())
+	}
+	if len(o.victims) == 0 {
+		return all, nil
+	}
+	var out []chaos.Victim
+	for _, name := range o.victims {
+		found := false
+		for _, v := range all {
+			if v.Name == name {
+				out, found = append(out, v), true
+			}
+		}
+		if !found {
+			return nil, cli.Usagef("--victims: %q is none of %v", name, victimNames(all))
+		}
+	}
+	return out, nil
+}
+
+// chosenPoints are the fail points that were asked for, in the order of names.
+func chosenPoints(names []string) ([]string, error) {
+	known := failpoint.Points()
+	var out []string
+	for _, name := range names {
+		if name == "all" {
+			for p := range known {
+				out = append(out, string(p))
+			}
+			continue
+		}
+		if _, ok := known[failpoint.Point(name)]; !ok {
+			return nil, cli.Usagef("--points: no fail point %q; they are %v", name, slices.Sorted(maps.Keys(known)))
+		}
+		out = append(out, name)
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
+}
+
+func (o *chaosOptions) carryOut(ctx context.Context, service Service, out, progress io.Writer) error {
+	if o.runs < 1 || o.kills < 0 {
+		return cli.Usagef("--runs %d and --kills %d: want at least 1 and 0", o.runs, o.kills)
+	}
+	victims, err := o.chosen()
+	if err != nil {
+		return err
+	}
+	points, err := chosenPoints(o.points)
+	if err != nil {
+		return err
+	}
+	if err := service.CheckRun(o.asked()); err != nil {
+		return err
+	}
+	if err := cli.FindPython(o.python); err != nil {
+		return cli.Usage(err)
+	}
+	// Processes that lose their parent become children of this one, so that none
+	// can hide.
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("adopt orphans: %w", err)
+	}
+	if o.dir == "" {
+		if o.dir, err = os.MkdirTemp("", "temper-chaos-"); err != nil {
+			return err
+		}
+	}
+	h := harness{chaosOptions: o, service: service, progress: progress, points: points, chaos: chaos.Config{Seed: o.seed, Kills: o.kills, Victims: victims}}
+	report, err := h.tryAll(ctx)
+	if err != nil {
+		return err
+	}
+	if o.asJSON {
+		err = cli.PrintJSON(out, report)
+	} else {
+		err = report.Text(out)
+	}
+	switch {
+	case err != nil:
+		return err
+	case !report.Good():
+		return fmt.Errorf("runs differ from the undisturbed one; their homes are in %s", o.dir)
+	case o.keep:
+		return nil
+	default:
+		return os.RemoveAll(o.dir)
+	}
+}

@@ -1,0 +1,60 @@
+//go:build integration
+
+package bench_test
+
+import (
+	"encoding/json"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"temper/internal/failpoint"
+	"temper/internal/testbin"
+)
+
+// TestEveryFailPoint lets a service die once at every named point and by the
+// hand of the harness, over few runs, and wants the bits of an undisturbed one.
+func TestEveryFailPoint(t *testing.T) {
+	cmd := exec.Command(filepath.Join(bin, "temper"), "bench", "chaos", "--config", "../../configs/ci.yaml", "--set", "sft.steps=12", "--set", "checkpoint.keep_policies=2",
+		"--runs", "5", "--kills", "1", "--points", "all", "--timeout", "6m", "--json", "--dir", t.TempDir())
+	cmd.Env = testbin.Environment()
+	var progress strings.Builder
+	cmd.Stderr = &progress
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v\n%s\n%s", err, progress.String(), out)
+	}
+	var report struct {
+		Bits   int64 `json:"differing_bits"`
+		Trials []struct {
+			Unreached []string `json:"unreached"`
+			Blows     []struct {
+				Point string `json:"point"`
+			} `json:"blows"`
+		} `json:"trials"`
+	}
+	if err := json.Unmarshal(out, &report); err != nil {
+		t.Fatal(err)
+	}
+	died := map[string]bool{}
+	kills := 0
+	for _, trial := range report.Trials {
+		for _, b := range trial.Blows {
+			kills++
+			died[b.Point] = true
+		}
+		if len(trial.Unreached) > 0 {
+			t.Errorf("the run never came to %v", trial.Unreached)
+		}
+	}
+	for name := range failpoint.Points() {
+		if !died[string(name)] {
+			t.Errorf("nothing died at %s", name)
+		}
+	}
+	if kills < len(failpoint.Points())+3 {
+		t.Errorf("%d kills only", kills)
+	}
+	t.Logf("%d kills\n%s", kills, progress.String())
+}

@@ -1,0 +1,202 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/client"
+
+	"temper/internal/artifact"
+	"temper/internal/blob"
+	"temper/internal/cli"
+	"temper/internal/config"
+	"temper/internal/failpoint"
+	"temper/internal/freeport"
+	"temper/internal/supervise"
+	"temper/internal/temporalclient"
+	"temper/tools/bench/chaos"
+	"temper/workflows"
+)
+
+// chaosRun is the id of every run of the harness: each has a store of its own,
+// and what they leave is compared key by key.
+const chaosRun = "chaos"
+
+// chaosHost is the real service, started as a person would start it, in a home and
+// on ports of its own.
+type chaosHost struct {
+	process config.Process
+	asked   Run
+	service Service
+	store   blob.Store
+	log     *os.File
+	points  []string
+	client  client.Client // nil until the server was reached
+}
+
+var _ chaos.Host = (*chaosHost)(nil)
+
+func (h *harness) newHost(ctx context.Context, name string, points []string) (*chaosHost, error) {
+	p := config.DefaultProcess()
+	p.Home, p.UIAddress, p.Python = filepath.Join(h.dir, name), "", h.python
+	if p.Store = h.store; p.Store != "" && !h.servesStore() {
+		u, err := url.Parse(p.Store)
+		if err != nil {
+			return nil, cli.Usagef("--store: %w", err)
+		}
+		p.Store = u.JoinPath(name).String()
+	}
+	addrs, err := freeport.Addresses(3)
+	if err != nil {
+		return nil, err
+	}
+	p.TemporalAddress, p.SandboxAddress = addrs[0], addrs[1]
+	if err := os.MkdirAll(marksDir(&p), 0o755); err != nil {
+		return nil, err
+	}
+	if h.servesStore() {
+		p.Store = string(config.StoreS3D) + "://" + addrs[2]
+		if _, err := h.service.StoreServer(&p); err != nil { // makes the account, without which the store cannot be opened
+			return nil, err
+		}
+	}
+	store, err := h.service.OpenStore(ctx, &p)
+	if err != nil {
+		return nil, err
+	}
+	log, err := os.Create(filepath.Join(p.Home, "service.log"))
+	if err != nil {
+		return nil, err
+	}
+	return &chaosHost{process: p, asked: h.asked(), service: h.service, store: store, log: log, points: points}, nil
+}
+
+// marksDir is where fail points leave their marks.
+func marksDir(p *config.Process) string { return filepath.Join(p.Home, "failpoints") }
+
+// unreached returns the armed fail points at which nothing ended.
+func (c *chaosHost) unreached() []string {
+	var out []string
+	for _, name := range c.points {
+		if !failpoint.Reached(marksDir(&c.process), failpoint.Point(name)) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// serveStore starts the store's server again, which ended with the service. The
+// returned function stops it.
+func (c *chaosHost) serveStore(ctx context.Context) (stop func(), err error) {
+	if place, err := c.process.StorePlace(); err != nil || place.Kind != config.StoreS3D {
+		return func() {}, err
+	}
+	child, err := c.service.StoreServer(&c.process)
+	if err != nil {
+		return nil, err
+	}
+	sup, err := supervise.New(supervise.Config{Children: []supervise.Child{child}})
+	if err != nil {
+		return nil, err
+	}
+	if err := sup.Start(ctx); err != nil {
+		return nil, err
+	}
+	return func() { _ = sup.Stop(context.WithoutCancel(ctx)) }, nil // only read
+}
+
+func (c *chaosHost) close() {
+	if c.client != nil {
+		c.client.Close()
+	}
+	if s, ok := c.store.(io.Closer); ok {
+		_ = s.Close() // only read
+	}
+	_ = c.log.Close() // a log
+}
+
+// Command implements chaos.Host.
+func (c *chaosHost) Command() (*exec.Cmd, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	p := c.process
+	cmd := exec.Command(self, "up", "--embedded", "--home", p.Home, "--temporal", p.TemporalAddress, "--namespace", p.Namespace,
+		"--ui", p.UIAddress, "--sandbox", p.SandboxAddress, "--python", p.Python, "--store", p.Store)
+	cmd.Stdout, cmd.Stderr = c.log, c.log
+	if len(c.points) > 0 {
+		armed := strings.Join(c.points, "=kill,") + "=kill"
+		cmd.Env = append(os.Environ(), failpoint.EnvPoints+"="+armed, failpoint.EnvDir+"="+marksDir(&p))
+	}
+	return cmd, nil
+}
+
+// Store implements chaos.Host.
+func (c *chaosHost) Store() blob.Store { return c.store }
+
+// Run implements chaos.Host.
+func (c *chaosHost) Run() artifact.Layout { return artifact.Layout{RunID: chaosRun} }
+
+// FailPoints implements chaos.Host.
+func (c *chaosHost) FailPoints() string { return marksDir(&c.process) }
+
+// dialPause is the pause between two attempts to reach a server that is starting.
+const dialPause = 50 * time.Millisecond
+
+// Submit implements chaos.Host.
+func (c *chaosHost) Submit(ctx context.Context) error {
+	for {
+		var err error
+		if c.client, err = c.dial(ctx); err == nil {
+			return c.service.Submit(ctx, c.client, c.asked)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w; see %s", err, c.log.Name())
+		case <-time.After(dialPause):
+		}
+	}
+}
+
+func (c *chaosHost) dial(ctx context.Context) (client.Client, error) {
+	return temporalclient.Dial(ctx, temporalclient.Config{
+		Address: c.process.TemporalAddress, Namespace: c.process.Namespace, Logger: slog.New(slog.DiscardHandler),
+	})
+}
+
+// askTimeout bounds one question to a server that may be dead.
+const askTimeout = 2 * time.Second
+
+// Ended implements chaos.Host.
+func (c *chaosHost) Ended(ctx context.Context) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	id := workflows.RunWorkflowID(chaosRun)
+	d, err := c.client.DescribeWorkflowExecution(ctx, id, "")
+	if err != nil {
+		return false, nil //nolint:nilerr // it is asked again
+	}
+	switch status := d.GetWorkflowExecutionInfo().GetStatus(); status {
+	case enums.WORKFLOW_EXECUTION_STATUS_RUNNING:
+		return false, nil
+	case enums.WORKFLOW_EXECUTION_STATUS_COMPLETED:
+		return true, nil
+	default:
+		err := c.client.GetWorkflow(ctx, id, "").Get(ctx, nil)
+		if err = c.service.RunFailure(err, chaosRun); err == nil {
+			err = errors.New(status.String())
+		}
+		return true, err
+	}
+}
