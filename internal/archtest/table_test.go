@@ -34,6 +34,7 @@ var packages = []row{
 	{pattern: "internal/promotion", layer: vocabulary, ours: none, stdOnly: true, reason: "what is published is decided by numbers alone"},
 	{pattern: "internal/fault", layer: vocabulary, ours: none, stdOnly: true, reason: "any package may say that no retry helps, and none needs Temporal for it"},
 	{pattern: "internal/series", layer: vocabulary},
+	{pattern: "internal/watch", layer: vocabulary},
 	{pattern: "internal/reward", layer: vocabulary},
 	{pattern: "internal/tokenizer", layer: vocabulary},
 	{pattern: "internal/chat", layer: vocabulary},
