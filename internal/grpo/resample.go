@@ -19,8 +19,10 @@ const (
 )
 
 // RoC is Resample-on-Correct (arXiv 2508.20722, section 2.2.3): how the trajectories
-// of a group that are trained on are chosen. It is the section rl.roc of a run's
-// configuration, which checks it by the tags below; this package relies on that.
+// of a group that are trained on are chosen.
+//
+// It is the section rl.roc of a run's configuration, which checks it by the tags
+// below. This package relies on that.
 type RoC struct {
 	// Enabled chooses by the quality of tool use. false keeps a uniform sample of
 	// group_size instead, which is plain GRPO.
@@ -29,7 +31,7 @@ type RoC struct {
 	// inverse to their penalties, released takes those with the lowest penalties as the
 	// released code does.
 	Mode string `yaml:"mode" json:"mode" enum:"paper|released"`
-	// Smoothing is s in 1/(p+s), the weight of a trajectory with penalty p. The paper
+	// Smoothing is the s in 1/(p+s), the weight of a trajectory with penalty p. The paper
 	// states none.
 	Smoothing float64 `yaml:"smoothing" json:"smoothing" range:"1e-06..1e+06"`
 	// MinPositive is the number of correct trajectories that are kept at least, as far as
