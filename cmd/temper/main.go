@@ -100,7 +100,7 @@ func rootCommand() *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(
 		upCommand(), runCommand(), evalCommand(), scheduleCommand(), workerCommand(), trainerCommand(),
-		sandboxCommand(), gatewayCommand(), dataCommand(), modelCommand(), benchCommand(), doctorCommand(), storeCommand(),
+		sandboxCommand(), gatewayCommand(), dataCommand(), configCommand(), modelCommand(), benchCommand(), doctorCommand(), storeCommand(),
 	)
 	asUsage(root)
 	return root
