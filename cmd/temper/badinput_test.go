@@ -47,7 +47,7 @@ func TestBadInput(t *testing.T) {
 		{"corrupt dialogues", []string{"run", "submit", "--config", good, "--set", "sft.data.path=" + sft}, exitUser, []string{"sft.data.path: " + sft + ":1: "}},
 		{"start from a run without policies", []string{"run", "submit", "--config", good, "--from", "nobody"}, exitUser, []string{`--from: run "nobody" has published no policy`}},
 		{"start from a policy and a stated dimension", []string{"run", "submit", "--config", good, "--from", "a@1", "--set", "model.num_layers=1"}, exitUser,
-			[]string{"model.num_layers: is set to 1, but the policy a@1 says it"}},
+			[]string{"model.num_layers: is set to 1, but the policy a@1 has its own"}},
 		{"run id that exists", []string{"run", "submit", "--config", good, "--run-id", "taken"}, exitUser, []string{`run id "taken" exists already`}},
 		{"run that does not exist", []string{"run", "show", "nobody"}, exitUser, []string{`no run "nobody"`}},
 		{"evaluation of no run", []string{"eval", "nobody"}, exitUser, []string{`no run "nobody"`}},

@@ -1,10 +1,10 @@
-// Package grpo owns the verbs on groups: dropping groups that teach nothing,
-// Resample-on-Correct and advantages. It is pure, and leaves passes and padding
-// to the trainer.
+// Package grpo owns what happens to groups before training: it drops groups that
+// teach nothing, resamples the others and computes advantages. It is pure; device
+// passes and padding belong to the trainer.
 //
-// Invariant: a trajectory that failed for the system's sake (StopInfraError) is
-// in no baseline and no batch, and results do not depend on the order in which
-// groups or trajectories arrive.
+// Invariant: a trajectory that the infrastructure lost (StopInfraError) is in no
+// baseline and no batch, and results do not depend on the order in which groups or
+// trajectories arrive.
 package grpo
 
 import (
@@ -21,14 +21,15 @@ type Stats struct {
 	Groups            int `json:"groups"`
 	DroppedAllWrong   int `json:"dropped_all_wrong"`
 	DroppedAllCorrect int `json:"dropped_all_correct"`
-	DroppedEmpty      int `json:"dropped_empty"` // nothing but infrastructure failures
+	DroppedEmpty      int `json:"dropped_empty"` // all trajectories lost to the infrastructure
 	ExcludedInfra     int `json:"excluded_infra"`
-	// KeptUniform groups lost one of the two rewards in resampling: advantage 0.
+	// KeptUniform counts groups whose kept trajectories all have the same reward, and
+	// so advantage 0.
 	KeptUniform int `json:"kept_uniform"`
 	Kept        int `json:"kept"`
 	KeptCorrect int `json:"kept_correct"`
-	// Among correct trajectories of the groups not dropped, before and after
-	// resampling: failed tool calls by all tool calls, and mean penalties.
+	// CorrectBefore and CorrectAfter are the quality of correct trajectories of the
+	// groups that were not dropped, before and after resampling.
 	CorrectBefore Quality `json:"correct_before"`
 	CorrectAfter  Quality `json:"correct_after"`
 }
@@ -57,8 +58,8 @@ func (q *Quality) add(t *rl.Trajectory) {
 	}
 }
 
-// DropUniform removes infrastructure failures from groups and then the groups
-// whose rewards are all equal. It counts into stats.
+// DropUniform removes trajectories that the infrastructure lost, and then the groups
+// whose rewards are all equal. It adds to stats what it removed.
 func DropUniform(groups []rl.Group, stats *Stats) []rl.Group {
 	var kept []rl.Group
 	for _, g := range groups {

@@ -84,9 +84,9 @@ func resampleOnCorrect(sorted []rl.Trajectory, groupSize int, cfg RoC, seed uint
 
 func positive(t *rl.Trajectory) bool { return t.Reward > 0 }
 
-// keptNegatives is the number of negatives among groupSize kept of pos+neg: the
-// proportional share, moved as little as needed to keep the stated minima and to
-// have enough of both.
+// keptNegatives is the number of negatives among the groupSize trajectories kept of
+// pos+neg. It is the proportional share, moved as little as the minima and the
+// numbers there are demand.
 func keptNegatives(pos, neg, groupSize int, cfg RoC) int {
 	share := math.Floor(float64(neg*groupSize) / float64(pos+neg))
 	if cfg.Mode == ModeReleased {
@@ -112,7 +112,7 @@ func lowest(ts []rl.Trajectory, n int, keys []float64) []rl.Trajectory {
 	return kept
 }
 
-// uniformKeys give each subset of a size the same chance to have the lowest keys.
+// uniformKeys gives every subset of a size the same chance to have the lowest keys.
 func uniformKeys(ts []rl.Trajectory, seed uint64) []float64 {
 	keys := make([]float64, len(ts))
 	for i := range ts {
@@ -121,9 +121,9 @@ func uniformKeys(ts []rl.Trajectory, seed uint64) []float64 {
 	return keys
 }
 
-// weightedKeys are exponential draws with rates 1/(p+s): the lowest of them are a
-// sample without replacement with probabilities proportional to the rates
-// (Efraimidis and Spirakis 2006).
+// weightedKeys draws each key from an exponential distribution with rate 1/(p+s). The
+// lowest keys are then a sample without replacement with probabilities proportional
+// to the rates (Efraimidis and Spirakis 2006).
 func weightedKeys(ts []rl.Trajectory, smoothing float64, seed uint64) []float64 {
 	keys := make([]float64, len(ts))
 	for i := range ts {
@@ -142,7 +142,7 @@ func penaltyKeys(ts []rl.Trajectory) []float64 {
 	return keys
 }
 
-// draw is the trajectory's own number in [0, 1).
+// draw is a number in [0, 1) that belongs to the trajectory, whatever the order.
 func draw(t *rl.Trajectory, seed uint64) float64 {
 	return rl.Rand(rl.Seed(seed, "resample", rl.Hash(t.ProblemID), uint64(t.Rollout))).Float64()
 }
