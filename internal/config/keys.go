@@ -104,6 +104,7 @@ func (c *checker) field(path string, v reflect.Value, tag reflect.StructTag, ski
 			c.field(fmt.Sprintf("%s[%d]", path, i), v.Index(i), tag, skip)
 		}
 		return
+	default: // a single value
 	}
 	if r, ok := RangeOf(tag); ok {
 		c.inRange(path, v, r)

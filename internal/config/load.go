@@ -102,6 +102,7 @@ func diskPaths(v reflect.Value, key, tag string) []diskPath {
 		if v.String() != "" && !stored && (tag == "yes" || tag == "jinja" && filepath.Ext(v.String()) == templateEnding) {
 			out = append(out, diskPath{key, v})
 		}
+	default: // no text
 	}
 	return out
 }

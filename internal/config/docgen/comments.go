@@ -52,12 +52,16 @@ func (c comments) add(file *ast.File) {
 			name := file.Name.Name + "." + spec.Name.Name
 			c[name] = oneLine(decl.Doc.Text())
 			if t, ok := spec.Type.(*ast.StructType); ok {
-				for _, f := range t.Fields.List {
-					for _, n := range f.Names {
-						c[name+"."+n.Name] = oneLine(f.Doc.Text())
-					}
-				}
+				c.addFields(name, t)
 			}
+		}
+	}
+}
+
+func (c comments) addFields(name string, t *ast.StructType) {
+	for _, f := range t.Fields.List {
+		for _, n := range f.Names {
+			c[name+"."+n.Name] = oneLine(f.Doc.Text())
 		}
 	}
 }
