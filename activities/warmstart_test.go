@@ -111,7 +111,7 @@ func TestWarmStartsThatCannotBe(t *testing.T) {
 		"no such policy":     {map[string]string{"model.run": "demo@7"}, "model.run: is demo@7, but run demo has no policy 7: it has 0, the nearest is 0"},
 		"no version":         {map[string]string{"model.run": "demo"}, `model.run: is "demo", want RUN@POLICY`},
 		"two starts":         {map[string]string{"model.run": "demo@0", "model.path": "/x"}, "model.run: is demo@0 beside model.path (/x)"},
-		"stated dimension":   {map[string]string{"model.run": "demo@0", "model.num_layers": "3"}, "model.num_layers: is 3, but model.run (demo@0) says it"},
+		"stated dimension":   {map[string]string{"model.run": "demo@0", "model.num_layers": "3"}, "model.num_layers: is 3, but model.run (demo@0) has its own"},
 		"too many positions": {map[string]string{"model.run": "demo@0", "model.max_context": "513"}, "model.max_context: is 513, but the model in demo@0 has 512 positions"},
 		"format untaught":    {map[string]string{"model.path": "", "sft.steps": "0"}, "sft.steps: is 0, want at least 1"},
 	} {

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"strings"
+
 	"github.com/spf13/cobra"
 
 	"temper/internal/cli"
@@ -30,7 +32,7 @@ files with stages[i].data.path and sft.data.path.`,
 		Args: cobra.NoArgs,
 	}
 	f := cmd.Flags()
-	f.StringVar(&src.Env, "env", "chase", "environment: chase, verbs or math")
+	f.StringVar(&src.Env, "env", "chase", "environment: "+strings.Join(env.Names(), ", "))
 	f.IntSliceVar(&src.Levels, "levels", []int{1}, "levels, in equal shares")
 	f.IntVar(&src.Num, "num", 10, "number of lines")
 	f.Uint64Var(&seed, "seed", 1, "seed")

@@ -41,6 +41,7 @@ var packages = []row{
 	{pattern: "internal/chat/jinja", layer: vocabulary, ours: none, stdOnly: true, reason: "templates are hostile, so what they reach is this package alone"},
 	{pattern: "internal/env", layer: vocabulary},
 	{pattern: "internal/config", layer: vocabulary},
+	{pattern: "internal/config/docgen", layer: adapters, reason: "it reads source files and writes documents"},
 	{pattern: "internal/failpoint", layer: vocabulary, ours: none, stdOnly: true, reason: "any package may name a place where a crash must not matter"},
 	{pattern: "internal/freeport", layer: vocabulary, ours: none, stdOnly: true, reason: "tests of every layer ask it"},
 	{pattern: "internal/testbin", layer: vocabulary, ours: none, stdOnly: true, reason: "it builds the programs and knows none of them"},
@@ -121,5 +122,7 @@ var homes = []home{
 	{"testing/...", []string{"internal/blob/blobtest", "internal/policy/policytest", "sandbox/sandboxtest"}, "only conformance suites are test code outside test files", false},
 	{"github.com/google/go-cmp/...", []string{"internal/blob/blobtest", "internal/policy/policytest", "sandbox/sandboxtest"}, "comparison is for tests", false},
 	{"pgregory.net/...", nil, "properties are for tests", false},
+	{"github.com/santhosh-tekuri/...", nil, "the schema of configurations is checked in tests", false},
+	{"go.yaml.in/...", nil, "a second reader of YAML is for tests", false},
 	{"go.uber.org/goleak", nil, "leaks are looked for in tests", false},
 }

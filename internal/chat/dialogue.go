@@ -16,29 +16,36 @@ const (
 	RoleTool      = "tool"
 )
 
-// Message is one message of a training dialogue in the OpenAI form. The content
-// of system and assistant messages is trusted: special tokens in it count, so a
-// malformed call is written literally.
+// Message is one message of a training dialogue in the OpenAI form.
 type Message struct {
-	Role      string     `json:"role"`
-	Content   string     `json:"content,omitempty"`
+	// Role is the author: system, user, assistant or tool.
+	Role string `json:"role"`
+	// Content is the text. In system and assistant messages special tokens count, so
+	// that a malformed tool call can be written literally; elsewhere they are text.
+	Content string `json:"content,omitempty"`
+	// ToolCalls are the well-formed tool calls of an assistant message.
 	ToolCalls []ToolCall `json:"tool_calls,omitempty"`
 }
 
 // ToolCall is a well-formed call of an assistant message.
 type ToolCall struct {
-	Type     string   `json:"type,omitempty"` // "function"
+	// Type is "function".
+	Type string `json:"type,omitempty"`
+	// Function is the tool with its arguments.
 	Function Function `json:"function"`
 }
 
-// Function names the tool; Arguments is a JSON object in a string.
+// Function is a tool with its arguments.
 type Function struct {
-	Name      string `json:"name"`
+	// Name is the name of the tool, for example python.
+	Name string `json:"name"`
+	// Arguments are a JSON object, written into a text as in the OpenAI form.
 	Arguments string `json:"arguments"`
 }
 
 // Dialogue is one training conversation.
 type Dialogue struct {
+	// Messages are the messages in order.
 	Messages []Message `json:"messages"`
 }
 

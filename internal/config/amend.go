@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// Amendment changes a run from a step on. After a crash, earlier steps are made
-// again as the configuration was then.
+// Amendment is a change of a run from a step on. After a crash, earlier steps are
+// made again as the configuration was then.
 type Amendment struct {
 	// FromStep is the first step under the change, counted through the run from 1.
-	FromStep int `yaml:"from_step" json:"from_step" range:"1.." unit:"step"`
+	FromStep int `yaml:"from_step" json:"from_step" range:"1.." unit:"step" required:"yes"`
 	// Set holds keys that can be amended and their new values, for example
 	// {rl.optimizer.lr: "1e-4"}.
 	Set map[string]string `yaml:"set,omitempty" json:"set,omitempty"`

@@ -16,7 +16,7 @@ const (
 	TemplateRStar2Released = "rstar2-released"
 )
 
-// templateEnding tells a template's file from its name.
+// templateEnding marks the name of a file.
 const templateEnding = ".jinja"
 
 // Places of the answer; see Rollout.Answer.
@@ -33,7 +33,7 @@ const (
 	toolNone          = "none"
 )
 
-// variable is what a template can name.
+// variable is the form of names in a template.
 var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // TemplateFile reports whether ChatTemplate names a file.
@@ -49,7 +49,7 @@ func (r Rollout) Boxed() bool {
 	return r.Answer == AnswerBoxed
 }
 
-// chat checks what a run says of its prompts.
+// chat checks how a run writes its prompts.
 func (c *checker) chat(r Rollout, m Model) {
 	names := []string{TemplateCheckpoint, TemplateRStar2, TemplateRStar2Released}
 	switch {
@@ -67,7 +67,7 @@ func (c *checker) chat(r Rollout, m Model) {
 		case !variable.MatchString(name):
 			c.add(path, "is no name of a variable: want letters, digits and _")
 		case slices.Contains([]string{"messages", "tools", "add_generation_prompt"}, name):
-			c.add(path, "is the rollout's to say")
+			c.add(path, "is set by the rollout: choose another name")
 		}
 	}
 	for i, name := range r.Tools {

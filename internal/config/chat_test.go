@@ -23,7 +23,7 @@ func TestChatKeys(t *testing.T) {
 		"small with a tool": {"{tools: [python], tools_in_prompt: true}", nil},
 		"variables":         {"{chat_template: rstar2, template_vars: {enable_thinking: false, depth: 3}}", nil},
 		"bad variables": {"{chat_template: rstar2, template_vars: {messages: x, a-b: y}}", []string{
-			"rollout.template_vars.messages: is the rollout's to say", "rollout.template_vars.a-b: is no name of a variable"}},
+			"rollout.template_vars.messages: is set by the rollout: choose another name", "rollout.template_vars.a-b: is no name of a variable"}},
 		"variables of none":  {"{template_vars: {a: 1}}", []string{"rollout.template_vars.a: is set, but rollout.chat_template is empty"}},
 		"unknown template":   {"{chat_template: llama}", []string{`rollout.chat_template: is "llama", want one of checkpoint, rstar2, rstar2-released, or a file ending in .jinja`}},
 		"no checkpoint":      {"{chat_template: checkpoint}", []string{"rollout.chat_template: is checkpoint, but model.path and model.run are empty"}},

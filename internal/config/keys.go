@@ -1,6 +1,7 @@
 package config
 
 import (
+	_ "embed"
 	"fmt"
 	"math"
 	"reflect"
@@ -9,13 +10,16 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"temper/internal/env"
 )
 
 // What is known of a key stands in the tags of its field:
 //
 //	yaml, json  the name of the key
 //	range       the values of a number, for example "1..64", "1.." or "0|2.."
-//	enum        the values of a text, for example "paper|released"; of a list, those of its elements
+//	enum        the values of a text, for example "paper|released"; of a list, those of its
+//	            elements; "environments" stands for the names that package env has
 //	empty       what the empty text means; without it an empty text must be in the enum
 //	form        "name" for names that become parts of run ids and keys of the store
 //	path        "yes" for a place on disk, "jinja" for one only when it ends in .jinja
@@ -25,6 +29,15 @@ import (
 //
 // The checks below, Amendable, docs/configuration.md and the JSON Schema all read
 // these tags, so that each fact is stated once.
+
+// schema is written by docgen.
+//
+//go:embed schema.json
+var schema string
+
+// Schema is the JSON Schema (draft 2020-12) of a Run, for editors. Rules over
+// several keys are not in it; Validate has all.
+func Schema() string { return schema }
 
 // Range is the set of values that the tag "range" allows: Low to High, and 0
 // besides when Zero is set. Both ends are in the form of the tag, "" for no end.
@@ -56,6 +69,9 @@ func (r Range) String() string {
 // EnumOf reads the tag of a field; ok is false when there is none.
 func EnumOf(tag reflect.StructTag) (values []string, ok bool) {
 	text, ok := tag.Lookup("enum")
+	if text == "environments" {
+		return env.Names(), true
+	}
 	return strings.Split(text, "|"), ok
 }
 
@@ -88,6 +104,7 @@ func (c *checker) field(path string, v reflect.Value, tag reflect.StructTag, ski
 			c.field(fmt.Sprintf("%s[%d]", path, i), v.Index(i), tag, skip)
 		}
 		return
+	default: // a single value
 	}
 	if r, ok := RangeOf(tag); ok {
 		c.inRange(path, v, r)
@@ -222,9 +239,8 @@ func splitIndex(part string) (key string, index int) {
 	return m[1], index
 }
 
-// Closest is the known word that a wrong one was probably meant to be, "" for none:
-// one that takes at most two insertions, deletions or replacements of letters, or
-// one in a short word.
+// Closest is the known word that a wrong one was probably meant to be, "" for none.
+// It differs in at most two letters, and in less than half of the word.
 func Closest(wrong string, known []string) string {
 	best, fewest := "", 3
 	if len(wrong) > 64 {

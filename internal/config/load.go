@@ -102,6 +102,7 @@ func diskPaths(v reflect.Value, key, tag string) []diskPath {
 		if v.String() != "" && !stored && (tag == "yes" || tag == "jinja" && filepath.Ext(v.String()) == templateEnding) {
 			out = append(out, diskPath{key, v})
 		}
+	default: // no text
 	}
 	return out
 }
@@ -199,8 +200,8 @@ func Load(name string, data []byte, set map[string]string) (Run, error) {
 	return run, nil
 }
 
-// failed reports whether a value at, above or below a path could not be read:
-// its default is then not the user's to answer for.
+// failed reports whether a value at, above or below a path could not be read. The
+// default that stands there is then no mistake of the user.
 func (b *binder) failed(path string) bool {
 	within := func(inner, outer string) bool {
 		rest, ok := strings.CutPrefix(inner, outer)
@@ -224,7 +225,7 @@ func (r Run) YAML() ([]byte, error) {
 	return yaml.Marshal(r)
 }
 
-// Hash identifies the science of a run: equal hashes mean equal results.
+// Hash identifies a configuration: equal hashes mean equal results.
 func (r Run) Hash() (string, error) {
 	data, err := r.YAML()
 	if err != nil {

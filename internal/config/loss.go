@@ -78,7 +78,7 @@ type Loss struct {
 	Correction Correction `yaml:"correction,omitempty" json:"correction,omitzero"`
 	// KL holds the policy near a reference policy.
 	KL KL `yaml:"kl,omitempty" json:"kl,omitzero" amend:"no: the reference policy is chosen at the start"`
-	// Overlong says what becomes of trajectories that hit the limit of response tokens:
+	// Overlong is what becomes of trajectories that hit the limit of response tokens:
 	// keep trains on them; mask leaves them out of the update but not out of the
 	// baseline of their group.
 	Overlong string `yaml:"overlong,omitempty" json:"overlong,omitempty" enum:"keep|mask" empty:"keep" amend:"yes"`

@@ -24,8 +24,8 @@ type Optimizer struct {
 	Beta2 float64 `yaml:"beta2" json:"beta2" range:"0..0.99999" amend:"yes"`
 	// Eps is added to the root of the mean square.
 	Eps float64 `yaml:"eps" json:"eps" range:"1e-16..0.01" amend:"yes"`
-	// WeightDecay, times the learning rate, is the part of a weight that an update
-	// takes away. It spares norms, biases and the embedding table.
+	// WeightDecay is the share of a weight that an update takes away, times the learning
+	// rate. It spares norms, biases and the embedding table.
 	WeightDecay float64 `yaml:"weight_decay" json:"weight_decay" range:"0..1" amend:"yes"`
 	// DecayVectors applies weight_decay to norms and biases too.
 	DecayVectors bool `yaml:"decay_vectors,omitempty" json:"decay_vectors,omitempty"`

@@ -1,11 +1,13 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/url"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strconv"
 	"strings"
 )
@@ -13,24 +15,24 @@ import (
 // Process is where the parts of a service are. It never influences results and
 // is never stored with a run.
 type Process struct {
-	// Home holds the store, the Temporal database and the logs.
-	Home string
-	// Store is the URL of the store, "" for the files below Home; see StorePlace.
-	Store string
+	// Home is the folder of the store, the Temporal database and the logs.
+	Home string `env:"TEMPER_HOME" default:"temper-data"`
+	// Store is the URL of the store; see stores.md. Empty means files below the home folder.
+	Store string `env:"TEMPER_STORE"`
 	// Python is the interpreter that the sandbox runs.
-	Python string
+	Python string `env:"TEMPER_PYTHON" default:"python3"`
 	// TemporalAddress is host:port of the Temporal frontend.
-	TemporalAddress string
-	// Namespace of the Temporal server.
-	Namespace string
-	// UIAddress is host:port of the Temporal web UI, "" when unknown.
-	UIAddress string
+	TemporalAddress string `env:"TEMPORAL_ADDRESS" default:"127.0.0.1:7233"`
+	// Namespace is the namespace of the Temporal server.
+	Namespace string `env:"TEMPORAL_NAMESPACE" default:"default"`
+	// UIAddress is host:port of the Temporal web UI.
+	UIAddress string `env:"TEMPER_UI_ADDRESS" default:"127.0.0.1:8233"`
 	// SandboxAddress is host:port of the sandbox node.
-	SandboxAddress string
-	// Webhook is the URL that gets the troubles of runs, "" for none; see Watch. Such a
-	// URL is often a secret, so it comes from the environment alone: flags show in the
-	// list of processes, and a Run is stored.
-	Webhook Secret
+	SandboxAddress string `env:"TEMPER_SANDBOX_ADDRESS" default:"127.0.0.1:8765"`
+	// Webhook is the URL that gets the troubles of runs, empty for none; see the section
+	// watch. Such a URL is often a secret, so it has no flag, which would show in the list of
+	// processes, and no key in the configuration, which is stored.
+	Webhook Secret `env:"TEMPER_WATCH_WEBHOOK"`
 }
 
 // Secret is a text that no log, error or stored document shows. Its own type
@@ -54,25 +56,15 @@ func (s Secret) GoString() string { return strconv.Quote(s.String()) }
 // MarshalText implements encoding.TextMarshaler, which JSON, YAML and slog use.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// DefaultProcess reads the environment over the embedded defaults.
+// DefaultProcess reads the environment over the defaults.
 func DefaultProcess() Process {
-	return Process{
-		Home:            fromEnv("TEMPER_HOME", "temper-data"),
-		Store:           fromEnv("TEMPER_STORE", ""),
-		Python:          fromEnv("TEMPER_PYTHON", "python3"),
-		TemporalAddress: fromEnv("TEMPORAL_ADDRESS", "127.0.0.1:7233"),
-		Namespace:       fromEnv("TEMPORAL_NAMESPACE", "default"),
-		UIAddress:       fromEnv("TEMPER_UI_ADDRESS", "127.0.0.1:8233"),
-		SandboxAddress:  fromEnv("TEMPER_SANDBOX_ADDRESS", "127.0.0.1:8765"),
-		Webhook:         Secret(fromEnv("TEMPER_WATCH_WEBHOOK", "")),
+	var p Process
+	v := reflect.ValueOf(&p).Elem()
+	for i := range v.NumField() {
+		tag := v.Type().Field(i).Tag
+		v.Field(i).SetString(cmp.Or(os.Getenv(tag.Get("env")), tag.Get("default")))
 	}
-}
-
-func fromEnv(key, fallback string) string {
-	if v := os.Getenv(key); v != "" {
-		return v
-	}
-	return fallback
+	return p
 }
 
 // Validate reports every mistake in the addresses and makes Home absolute.

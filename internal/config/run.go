@@ -16,8 +16,9 @@ import (
 )
 
 // Run is the science of one run: everything that its result depends on.
-// YAML keys are the snake_case of the fields; unknown keys are errors. The tags
-// of the fields are explained in keys.go, their comments become the documentation.
+//
+// The keys of the YAML are the snake_case of the fields. keys.go explains the tags
+// of the fields. The first paragraph of each comment becomes documentation.
 type Run struct {
 	// Name is the first part of generated run ids.
 	Name string `yaml:"name" json:"name" form:"name"`
@@ -26,7 +27,7 @@ type Run struct {
 
 	// Model is what the run starts from and how training computes it.
 	Model Model `yaml:"model" json:"model" amend:"no: the weights have this shape"`
-	// Tokenizer says how the vocabulary is made.
+	// Tokenizer is how the vocabulary is made.
 	Tokenizer Tokenizer `yaml:"tokenizer" json:"tokenizer" amend:"no: the weights know these tokens"`
 	// SFT is the supervised stage before the RL stages.
 	SFT SFT `yaml:"sft" json:"sft" amend:"no: the supervised updates are made"`
@@ -38,9 +39,9 @@ type Run struct {
 	Stages []Stage `yaml:"stages" json:"stages" required:"yes" amend:"some: the problems of the stages are made and dealt out"`
 	// Eval is how held-out problems are measured.
 	Eval Eval `yaml:"eval" json:"eval" amend:"yes"`
-	// Checkpoint says what is saved and what is deleted.
+	// Checkpoint is what is saved and what is deleted.
 	Checkpoint Checkpoint `yaml:"checkpoint" json:"checkpoint" amend:"yes"`
-	// Watch says what counts as trouble and whether the run stops for it.
+	// Watch is what counts as trouble, and whether the run stops for it.
 	Watch Watch `yaml:"watch" json:"watch" amend:"yes"`
 	// Fork is the checkpoint of another run that this run continues. temper run fork
 	// writes it; a configuration that is submitted leaves it out.
@@ -66,7 +67,7 @@ type Model struct {
 	// Path is a Qwen3 directory in Hugging Face layout with its tokenizer.json; empty
 	// means random weights. A relative path counts from the folder of the
 	// configuration file.
-	Path string `yaml:"path,omitempty" json:"path,omitempty" path:"yes"`
+	Path string `yaml:"path,omitempty" json:"path,omitempty" path:"yes" empty:"random weights"`
 	// Run names a published policy of another run in the same store, as RUN@POLICY
 	// (demo@120). The run starts from its weights and its tokenizer. It excludes path.
 	Run string `yaml:"run,omitempty" json:"run,omitempty"`
@@ -103,7 +104,7 @@ type Model struct {
 	Remat bool `yaml:"remat,omitempty" json:"remat,omitempty"`
 }
 
-// Tokenizer says how the byte-level vocabulary is made. A run that starts from
+// Tokenizer is how the byte-level vocabulary is made. A run that starts from
 // model.path or model.run takes the tokenizer from there and ignores this section.
 type Tokenizer struct {
 	// NumMerges is the number of merges of byte-level BPE learned from the SFT
@@ -111,14 +112,14 @@ type Tokenizer struct {
 	NumMerges int `yaml:"num_merges" json:"num_merges" range:"0..4096" unit:"merges"`
 }
 
-// Source says where problems or dialogues come from: a file or a generator.
+// Source is where problems or dialogues come from: a file or a generator.
 type Source struct {
 	// Path is a JSONL file; see data.md for its format. Empty means that env generates
 	// the data. A relative path counts from the folder of the configuration file;
 	// "store:KEY" is a blob of the store.
 	Path string `yaml:"path,omitempty" json:"path,omitempty" path:"yes"`
 	// Env is the environment that generates the data. The lines of a file name their own.
-	Env string `yaml:"env" json:"env"`
+	Env string `yaml:"env" json:"env" enum:"environments"`
 	// Levels are the levels of difficulty to draw from, in equal shares: chase has 1 to
 	// 5 (lookups), verbs 1 to 3 (operators) and math 1 to 3 (integers, fractions, roots).
 	// They do not matter with path.
@@ -184,7 +185,7 @@ type Rollout struct {
 	// model.run; rstar2 is the prompt of rStar2-Agent and rstar2-released that of its
 	// released code. Any other value is a file ending in .jinja, whose relative path
 	// counts from the folder of the configuration file.
-	ChatTemplate string `yaml:"chat_template,omitempty" json:"chat_template,omitempty" path:"jinja"`
+	ChatTemplate string `yaml:"chat_template,omitempty" json:"chat_template,omitempty" path:"jinja" empty:"a small ChatML"`
 	// TemplateVars are variables of the template, for example {enable_thinking: false}.
 	// true and false are switches, whole numbers are numbers, everything else is text.
 	TemplateVars map[string]string `yaml:"template_vars,omitempty" json:"template_vars,omitempty"`
@@ -215,7 +216,7 @@ type Stage struct {
 	MaxResponseTokens int `yaml:"max_response_tokens" json:"max_response_tokens" range:"8.." unit:"tokens" amend:"yes"`
 	// MaxTurns is the number of generations in a trajectory.
 	MaxTurns int `yaml:"max_turns" json:"max_turns" range:"1..1000" unit:"turns" amend:"yes"`
-	// Until says when the stage ends.
+	// Until is the end of the stage.
 	Until Until `yaml:"until" json:"until"`
 	// Filter removes problems before the stage starts.
 	Filter Filter `yaml:"filter" json:"filter"`
@@ -231,7 +232,7 @@ type Stage struct {
 	ResetSchedule bool `yaml:"reset_schedule,omitempty" json:"reset_schedule,omitempty"`
 }
 
-// Until ends a stage.
+// Until is the end of a stage.
 type Until struct {
 	// Steps is the number of RL steps of the stage.
 	Steps int `yaml:"steps" json:"steps" range:"1.." unit:"steps" amend:"yes"`
@@ -254,7 +255,7 @@ type Eval struct {
 	Rollouts int `yaml:"rollouts" json:"rollouts" range:"1..1024" unit:"trajectories"`
 }
 
-// Checkpoint says how often the full training state is saved, and what is deleted
+// Checkpoint is how often the full training state is saved, and what is deleted
 // when a checkpoint has been stored.
 type Checkpoint struct {
 	// EverySteps is the number of steps from one checkpoint to the next.

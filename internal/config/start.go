@@ -22,7 +22,7 @@ type dimension struct {
 	value reflect.Value
 }
 
-// dimensions lists the fields of the model that Path or Run stands in for.
+// dimensions lists the fields of the model that come from Path or Run.
 func (m *Model) dimensions() []dimension {
 	var out []dimension
 	v := reflect.ValueOf(m).Elem()
@@ -34,8 +34,8 @@ func (m *Model) dimensions() []dimension {
 	return out
 }
 
-// forgetDefaults zeroes the dimensions that nobody stated when a checkpoint says
-// them, so that those that were stated stand out.
+// forgetDefaults zeroes the dimensions that nobody stated when a checkpoint brings
+// its own, so that those that were stated can be refused.
 func (m *Model) forgetDefaults(stated func(path string) bool) {
 	if !m.Starts() {
 		return
@@ -61,7 +61,7 @@ func (c *checker) start(m Model) {
 	}
 	for _, d := range m.dimensions() {
 		if !d.value.IsZero() {
-			c.add(d.path, "is %v, but %s (%s) says it: leave it out", d.value, key, value)
+			c.add(d.path, "is %v, but %s (%s) has its own: leave it out", d.value, key, value)
 		}
 	}
 }
@@ -82,15 +82,15 @@ func ParsePolicy(name string) (runID string, version int64, err error) {
 // PolicyName is the inverse of ParsePolicy.
 func PolicyName(runID string, version int64) string { return fmt.Sprintf("%s@%d", runID, version) }
 
-// From returns the run as it is when it starts from a policy of another run:
-// without the dimensions that the policy says, and without supervised updates,
-// since the policy knows the format. set are the overrides that made r; one of
-// sft.steps stays, one of a dimension is an error. Errors: Problems.
+// From returns the run with a policy of another run as its start. The dimensions
+// come from the policy, and there are no supervised updates, since the policy knows
+// the format. set are the overrides that made r: sft.steps in it is kept, and a
+// dimension in it is an error. Errors: Problems.
 func (r Run) From(policy string, set map[string]string) (Run, error) {
 	var bad Problems
 	for _, d := range r.Model.dimensions() {
 		if value, ok := set[d.path]; ok {
-			bad = append(bad, Problem{Path: d.path, Msg: fmt.Sprintf("is set to %s, but the policy %s says it: leave it out", value, policy)})
+			bad = append(bad, Problem{Path: d.path, Msg: fmt.Sprintf("is set to %s, but the policy %s has its own: leave it out", value, policy)})
 		}
 		d.value.SetZero()
 	}
@@ -107,7 +107,7 @@ func (r Run) From(policy string, set map[string]string) (Run, error) {
 // storePrefix marks a path that is a key of the store.
 const storePrefix = "store:"
 
-// StoreKey tells the path of a blob in the store, store:KEY, from one on disk.
+// StoreKey returns the key of a path of the form store:KEY; ok is false for a path on disk.
 func StoreKey(path string) (key string, ok bool) { return strings.CutPrefix(path, storePrefix) }
 
 // StorePath is the inverse of StoreKey.

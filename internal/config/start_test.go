@@ -48,12 +48,12 @@ func TestCheckpointAndDimensionsExcludeEachOther(t *testing.T) {
 		want  []string
 	}{
 		"in the file": {"model: {path: q, hidden_size: 96, tie_embeddings: true}\n", nil, []string{
-			"run.yaml:1:18: model.hidden_size: is 96, but model.path (q) says it: leave it out",
-			"run.yaml:1:35: model.tie_embeddings: is true, but model.path (q) says it: leave it out"}},
+			"run.yaml:1:18: model.hidden_size: is 96, but model.path (q) has its own: leave it out",
+			"run.yaml:1:35: model.tie_embeddings: is true, but model.path (q) has its own: leave it out"}},
 		"override": {"model: {path: q}\n", map[string]string{"model.num_layers": "3"}, []string{
-			"model.num_layers: is 3, but model.path (q) says it: leave it out"}},
+			"model.num_layers: is 3, but model.path (q) has its own: leave it out"}},
 		"path as override": {"model: {rope_theta: 1e6}\n", map[string]string{"model.path": "q"}, []string{
-			"model.rope_theta: is 1e+06, but model.path (q) says it: leave it out"}},
+			"model.rope_theta: is 1e+06, but model.path (q) has its own: leave it out"}},
 		"limit of the run": {"model: {path: q, max_context: 4}\n", nil, []string{"model.max_context: is 4, want 16 to 1048576"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -91,7 +91,7 @@ func TestRecipeFromAPolicy(t *testing.T) {
 		t.Errorf("%d supervised updates (%v), want the 9 that were asked for", got.SFT.Steps, err)
 	}
 	_, err = run.From("demo", map[string]string{"model.num_layers": "3"})
-	for _, want := range []string{"model.num_layers: is set to 3, but the policy demo says it", `model.run: is "demo", want RUN@POLICY`} {
+	for _, want := range []string{"model.num_layers: is set to 3, but the policy demo has its own", `model.run: is "demo", want RUN@POLICY`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v lacks %q", err, want)
 		}

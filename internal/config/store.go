@@ -24,7 +24,7 @@ const (
 	StoreS3D StoreKind = "s3d"
 )
 
-// StorePlace is where the store is, out of a store URL:
+// StorePlace is where the store is, as a store URL says:
 //
 //	file:///folder
 //	s3://bucket/prefix?region=R&endpoint=https://host:port&path_style=true
@@ -41,9 +41,10 @@ type StorePlace struct {
 	Bucket, Prefix string
 	// Endpoint is host:port for StoreMinIO and a URL for StoreS3, where "" is AWS.
 	Endpoint string
-	// Account is the file with the account of StoreS3D, which Process.StorePlace knows.
+	// Account is the file with the account of StoreS3D, in the form of ~/.aws/credentials.
+	// Process.StorePlace knows it. Its default profile replaces the chain of credentials.
 	Account string
-	// Region is "" where the driver is to find out.
+	// Region is "" where the driver finds it out.
 	Region string
 	// PathStyle puts the bucket into the path instead of the host name.
 	PathStyle bool
@@ -53,7 +54,7 @@ type StorePlace struct {
 	CA string
 	// PartSize is the length of the parts of large blobs, 0 for the default.
 	PartSize Bytes
-	// Concurrency is how many parts of one blob are on their way, 0 for the default.
+	// Concurrency is the number of parts of one blob in transfer at a time, 0 for the default.
 	Concurrency int
 }
 

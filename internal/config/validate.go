@@ -128,7 +128,6 @@ func (c *checker) rl(r RL) {
 
 // source checks that the environment can generate what is asked for.
 func (c *checker) source(path string, s Source) {
-	c.oneOf(path+".env", s.Env, env.Names())
 	if s.Path != "" {
 		return
 	}
@@ -137,7 +136,7 @@ func (c *checker) source(path string, s Source) {
 	}
 	e, err := env.ByName(s.Env)
 	if err != nil {
-		return // said above
+		return // said by the tag
 	}
 	for i, level := range s.Levels {
 		at := fmt.Sprintf("%s.levels[%d]", path, i)

@@ -1,6 +1,6 @@
 package config
 
-// Watch says what counts as trouble in a run. Each rule looks at the numbers of
+// Watch is what counts as trouble in a run. Each rule looks at the numbers of
 // every step. A rule that is broken becomes an event of the run, shows in its status,
 // and goes to the webhook of the process (TEMPER_WATCH_WEBHOOK) when there is one.
 // No rule changes what a step computes, and 0 switches a rule off.

@@ -100,6 +100,7 @@ func missing(v reflect.Value, path string) []string {
 				out = append(out, at)
 			}
 		}
+	default: // a single value
 	}
 	return out
 }

@@ -1,6 +1,6 @@
-// Package dataset owns sets of problems and of training dialogues: their files,
-// where a run's sources come from, and the ledger that hands out each problem
-// once per epoch. It does not know how problems are made; package env does.
+// Package dataset owns sets of problems and of training dialogues: the format of
+// their files, the reading of a run's sources, and the ledger that hands out each
+// problem once per epoch. How problems are made is a matter of package env.
 //
 // Invariant: what a step trains on is a pure function of seed, problems and
 // step, so that a crash changes nothing.
@@ -41,7 +41,7 @@ func checkProblem(p *rl.Problem) error {
 	return checkAnswer(p)
 }
 
-// checkAnswer refuses answers that the verifier could compare nothing with.
+// checkAnswer refuses answers that the verifier cannot read.
 func checkAnswer(p *rl.Problem) error {
 	e, err := env.ByName(p.Env)
 	if err != nil {

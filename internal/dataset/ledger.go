@@ -7,8 +7,8 @@ import (
 )
 
 // Ledger hands out problems step by step: each exactly once per epoch, in an
-// order shuffled anew for each epoch, and never twice in one step. It has no
-// state but its inputs: the step says where it stands.
+// order shuffled again for each epoch, and never twice in one step. It has no state
+// but its inputs, so that any step can be asked for at any time.
 type Ledger struct {
 	seed     uint64
 	problems []rl.Problem
@@ -16,7 +16,7 @@ type Ledger struct {
 }
 
 // NewLedger returns the ledger of a stage over problems without the removed ids.
-// The seed must be the stage's own.
+// The seed must belong to the stage alone.
 func NewLedger(seed uint64, problems []rl.Problem, perStep int, removed map[string]bool) (*Ledger, error) {
 	l := &Ledger{seed: seed, perStep: perStep}
 	seen := map[string]bool{}
@@ -75,12 +75,12 @@ func (l *Ledger) shuffled(epoch int) []int {
 	return rl.Rand(rl.Seed(l.seed, "ledger", uint64(epoch))).Perm(len(l.problems))
 }
 
-// follow is the order of an epoch after the given one. The step that straddles
-// the two takes its head from here; a problem that it has already is moved behind.
+// follow is the order of an epoch after the given one. When a step spans both
+// epochs, the problems that it already has are moved back in the new order.
 func (l *Ledger) follow(before []int, epoch int) []int {
 	n := len(l.problems)
 	order := l.shuffled(epoch)
-	tail := epoch * n % l.perStep // problems of the straddling step in the epoch before
+	tail := epoch * n % l.perStep // problems that the step spanning both takes from the epoch before
 	if tail == 0 {
 		return order
 	}

@@ -11,9 +11,9 @@ import (
 	"temper/internal/rl"
 )
 
-// Problems returns the problems of a source: the lines of its file, or Num
-// generated ones, the levels in equal shares and interleaved. A file is training
-// data: its held-out problems come from another file.
+// Problems returns the problems of a source: the lines of its file, whatever the
+// split, or Num generated ones of the split, the levels in equal shares and
+// interleaved.
 func Problems(src config.Source, seed uint64, split env.Split) ([]rl.Problem, error) {
 	if src.Path != "" {
 		return readFile(src.Path, ReadProblems)

@@ -9,15 +9,15 @@ import (
 	"temper/internal/rl"
 )
 
-// Rates of the chase teacher's imperfections. What RL has to repair: syntax,
-// guessing, and answering with a pointer instead of following it.
+// Rates of the mistakes of the chase teacher. RL has to repair wrong syntax, guesses,
+// and answers with a pointer that should have been followed.
 const (
 	// ChaseBroken is the share of lookups that fail; the teacher then retries.
 	ChaseBroken = 0.25
 	// ChaseGuess is the share of dialogues that answer without a lookup.
 	ChaseGuess = 0.15
-	// ChaseFollow is the probability of following a pointer. Below one half, so that
-	// the most likely continuation is the wrong one: to answer with the pointer.
+	// ChaseFollow is the probability of following a pointer. It is below one half, so
+	// that the most likely continuation is wrong: an answer with the pointer.
 	ChaseFollow = 0.40
 )
 
@@ -27,9 +27,9 @@ const (
 	chaseKeys    = 6
 )
 
-// Chase is the pointer chase: the prompt names a key of a dict that exists only
-// in the sandbox; its value may be another key, to be looked up again. The
-// answer is the number at the end of the chain. Level is the number of lookups.
+// Chase is the pointer chase. The prompt names a key of a dict that exists only in the
+// sandbox. Its value is a number, or another key to look up. The answer is the number
+// at the end of the chain, and the level is the number of lookups.
 type Chase struct{}
 
 var _ Environment = Chase{}
@@ -52,7 +52,7 @@ func (c Chase) Problems(seed uint64, split Split, level, n int) ([]rl.Problem, e
 	return generate(rng, split, n, func(rng *rand.Rand) rl.Problem { return drawChain(rng, level).problem() })
 }
 
-// chain is a drawn problem.
+// chain is a problem before it is written down.
 type chain struct {
 	// keys of the dict; the first level of them form the chain.
 	keys   []int
@@ -143,7 +143,7 @@ func (c Chase) Dialogue(seed uint64, i, level int) (chat.Dialogue, error) {
 
 func lookupCode(key string) string { return "print(db['" + key + "'])" }
 
-// brokenLookups: a missing parenthesis, a missing quote, a wrong name.
+// brokenLookups are calls with a missing parenthesis, a missing quote and a wrong name.
 func brokenLookups(key string) []brokenCall {
 	return []brokenCall{
 		{"print(db['" + key + "']", raised("SyntaxError", "'(' was never closed")},

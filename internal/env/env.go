@@ -1,6 +1,7 @@
-// Package env owns the environments: what problems are, when an answer is
-// right, and the imperfect teacher whose dialogues teach the format. It runs no
-// tools; the teacher's tool results are written in the words of the sandbox.
+// Package env owns the environments. Each one makes problems, decides whether an
+// answer is right, and has an imperfect teacher whose dialogues teach the format. It
+// runs no tools: the tool results in dialogues are written as the sandbox would
+// write them.
 //
 // Invariant: problems and dialogues are pure functions of their arguments, and
 // no held-out problem is ever a training problem or in a dialogue, whatever the
@@ -17,7 +18,7 @@ import (
 	"temper/internal/rl"
 )
 
-// Split says what problems are for.
+// Split is what problems are for.
 type Split string
 
 // The two splits of each environment.
@@ -26,14 +27,15 @@ const (
 	HeldOut Split = "heldout"
 )
 
-// heldOutShare: one of so many problems is held out, by the hash of its content.
+// heldOutShare is the number of problems of which one is held out, chosen by the hash
+// of its content.
 const heldOutShare = 8
 
 // Environment makes problems of one kind. Implementations are stateless.
 type Environment interface {
-	// Name is what rl.Problem.Env and a run's config call the environment.
+	// Name is the name of the environment in problems and configurations.
 	Name() string
-	// CheckLevel returns an error that names the levels there are.
+	// CheckLevel refuses a level that the environment does not have.
 	CheckLevel(level int) error
 	// Problems returns n different problems of the split.
 	Problems(seed uint64, split Split, level, n int) ([]rl.Problem, error)
@@ -43,22 +45,22 @@ type Environment interface {
 	Verify(p rl.Problem, answer string) bool
 }
 
-// Verdict is what an environment can tell of an answer by itself.
+// Verdict is what an environment finds about an answer without a program.
 type Verdict string
 
 // Verdicts.
 const (
 	Right Verdict = "right"
 	Wrong Verdict = "wrong"
-	// Open answers take a verifier job, which compares them with the problem's as formulas.
+	// Open answers need a program in the sandbox, which compares formulas.
 	Open Verdict = "open"
 )
 
-// Checker is an Environment that cannot tell of each answer whether it is right.
-// Its Verify takes Open for not right.
+// Checker is an Environment that cannot decide every answer by itself. Its Verify
+// treats Open as wrong.
 type Checker interface {
 	Environment
-	// Check is a pure function, and never disagrees with the job that it saves.
+	// Check is a pure function. Where it decides, it agrees with the program.
 	Check(p rl.Problem, answer string) Verdict
 }
 
@@ -83,8 +85,8 @@ func Names() []string {
 
 func all() []Environment { return []Environment{Chase{}, Verbs{}, Math{}} }
 
-// contentHash identifies a problem by what it is, so that equal problems have
-// equal ids and belong to the same split.
+// contentHash identifies a problem by its content, so that equal problems have equal
+// ids and belong to the same split.
 func contentHash(p *rl.Problem) uint64 {
 	return rl.Seed(0, "problem", rl.Hash(p.Env), uint64(p.Level), rl.Hash(p.Prompt), rl.Hash(p.Fixture), rl.Hash(p.Answer))
 }
@@ -158,11 +160,11 @@ func (t *teacher) answer(text string) {
 	})
 }
 
-// maxBrokenInARow ends a streak of broken calls, so that dialogues stay short.
+// maxBrokenInARow bounds the broken calls before a good one, to keep dialogues short.
 const maxBrokenInARow = 3
 
-// try calls code until it is not broken: each call is one of the broken
-// variants with the given probability, and after an error the teacher retries.
+// try makes a good call, after some broken ones: each call is one of the broken
+// variants with the given probability, and the teacher then tries again.
 func (t *teacher) try(code, output string, broken []brokenCall, pBroken float64) {
 	for range maxBrokenInARow {
 		if !t.chance(pBroken) {

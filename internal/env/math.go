@@ -11,8 +11,8 @@ import (
 	"temper/internal/rl"
 )
 
-// Rates of the math teacher's imperfections. What RL has to repair: programs that
-// compute something else, broken ones, and guesses.
+// Rates of the mistakes of the math teacher. RL has to repair programs that compute
+// something else, broken programs, and guesses.
 const (
 	// MathSlip is the share of dialogues whose program computes something else.
 	MathSlip = 0.4
@@ -24,10 +24,10 @@ const (
 
 const mathMaxLevel = 3
 
-// Math is problems whose answers are formulas, of the user's own files or the
-// generated ones here: powers modulo a number and sums of digits (level 1), sums
-// of fractions (2), irrational roots of polynomials (3). There is no fixture; the
-// tool does the sums. An answer may be written in any equal way.
+// Math has problems whose answers are formulas. They come from files of the user or
+// are generated: powers modulo a number and sums of digits (level 1), sums of
+// fractions (2), irrational roots of polynomials (3). There is no fixture; the tool
+// only computes. An answer may be written in any equal way.
 type Math struct{}
 
 var _ Checker = Math{}
@@ -66,17 +66,17 @@ func (m Math) Problems(seed uint64, split Split, level, n int) ([]rl.Problem, er
 	})
 }
 
-// question is a drawn problem with the ways of its teacher.
+// question is a problem with the programs of its teacher.
 type question struct {
 	prompt, truth string
 	// right and wrong are programs that print a number; wrong computes something else.
 	right, wrong program
 	broken       func(code string) brokenCall
-	// answer makes the answer of what a program printed.
+	// answer turns what a program printed into the answer.
 	answer func(printed string) string
 }
 
-// program is Python with what it prints.
+// program is Python code with its output.
 type program struct{ code, prints string }
 
 func (q *question) problem(level int) rl.Problem {

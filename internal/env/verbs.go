@@ -9,11 +9,11 @@ import (
 	"temper/internal/rl"
 )
 
-// Rates of the verbs teacher's imperfections. What RL has to sharpen: which
-// operator a verb means.
+// Rates of the mistakes of the verbs teacher. RL has to learn which operator a verb
+// means.
 const (
-	// VerbsKnown is the share of operators written with knowledge of the verb; the
-	// others are uniform over all operators, so 0.3 + 0.7/5 = 0.44 are right.
+	// VerbsKnown is the share of operators that the teacher knows. It draws the others
+	// from all five, so that 0.3 + 0.7/5 = 0.44 of all are right.
 	VerbsKnown = 0.3
 	// VerbsBroken is the share of calls that fail; the teacher then retries.
 	VerbsBroken = 0.20
@@ -28,8 +28,8 @@ const (
 	verbsMaxNumber    = 999
 )
 
-// Verbs is the verb calculator: "930 mul 949?" wants the product, worked out by
-// the tool, left to right. Level is the number of operators.
+// Verbs is the verb calculator: "930 mul 949?" asks for the product. The tool computes
+// from left to right. The level is the number of operators.
 type Verbs struct{}
 
 var _ Environment = Verbs{}
@@ -68,7 +68,7 @@ func (v Verbs) Problems(seed uint64, split Split, level, n int) ([]rl.Problem, e
 	return generate(rng, split, n, func(rng *rand.Rand) rl.Problem { return drawSum(rng, level).problem() })
 }
 
-// sum is a drawn problem: numbers with operators between them.
+// sum is a problem before it is written down: numbers with operators between them.
 type sum struct {
 	numbers []int64
 	ops     []operator
@@ -148,7 +148,7 @@ func (v Verbs) Dialogue(seed uint64, i, level int) (chat.Dialogue, error) {
 	return chat.Dialogue{Messages: t.messages}, nil
 }
 
-// brokenSums: a missing parenthesis, a wrong name.
+// brokenSums are calls with a missing parenthesis and a wrong name.
 func brokenSums(code string) []brokenCall {
 	return []brokenCall{
 		{"print(" + code, raised("SyntaxError", "'(' was never closed")},

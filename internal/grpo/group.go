@@ -1,10 +1,10 @@
-// Package grpo owns the verbs on groups: dropping groups that teach nothing,
-// Resample-on-Correct and advantages. It is pure, and leaves passes and padding
-// to the trainer.
+// Package grpo owns what happens to a group before training: it drops the group if
+// it teaches nothing, resamples it otherwise and computes advantages. It is pure;
+// device passes and padding belong to the trainer.
 //
-// Invariant: a trajectory that failed for the system's sake (StopInfraError) is
-// in no baseline and no batch, and results do not depend on the order in which
-// groups or trajectories arrive.
+// Invariant: a trajectory that the infrastructure lost (StopInfraError) is in no
+// baseline and no batch, and results do not depend on the order in which
+// trajectories arrive.
 package grpo
 
 import (

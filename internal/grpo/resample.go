@@ -19,8 +19,10 @@ const (
 )
 
 // RoC is Resample-on-Correct (arXiv 2508.20722, section 2.2.3): how the trajectories
-// of a group that are trained on are chosen. It is the section rl.roc of a run's
-// configuration, which checks it by the tags below; this package relies on that.
+// of a group that are trained on are chosen.
+//
+// It is the section rl.roc of a run's configuration, which checks it by the tags
+// below. This package relies on that.
 type RoC struct {
 	// Enabled chooses by the quality of tool use. false keeps a uniform sample of
 	// group_size instead, which is plain GRPO.
@@ -29,7 +31,7 @@ type RoC struct {
 	// inverse to their penalties, released takes those with the lowest penalties as the
 	// released code does.
 	Mode string `yaml:"mode" json:"mode" enum:"paper|released"`
-	// Smoothing is s in 1/(p+s), the weight of a trajectory with penalty p. The paper
+	// Smoothing is the s in 1/(p+s), the weight of a trajectory with penalty p. The paper
 	// states none.
 	Smoothing float64 `yaml:"smoothing" json:"smoothing" range:"1e-06..1e+06"`
 	// MinPositive is the number of correct trajectories that are kept at least, as far as
@@ -82,9 +84,9 @@ func resampleOnCorrect(sorted []rl.Trajectory, groupSize int, cfg RoC, seed uint
 
 func positive(t *rl.Trajectory) bool { return t.Reward > 0 }
 
-// keptNegatives is the number of negatives among groupSize kept of pos+neg: the
-// proportional share, moved as little as needed to keep the stated minima and to
-// have enough of both.
+// keptNegatives is the number of negatives among the groupSize trajectories kept of
+// pos+neg. It is the proportional share, moved as little as the minima and the
+// numbers there are demand.
 func keptNegatives(pos, neg, groupSize int, cfg RoC) int {
 	share := math.Floor(float64(neg*groupSize) / float64(pos+neg))
 	if cfg.Mode == ModeReleased {
@@ -110,7 +112,7 @@ func lowest(ts []rl.Trajectory, n int, keys []float64) []rl.Trajectory {
 	return kept
 }
 
-// uniformKeys give each subset of a size the same chance to have the lowest keys.
+// uniformKeys gives every subset of a size the same chance to have the lowest keys.
 func uniformKeys(ts []rl.Trajectory, seed uint64) []float64 {
 	keys := make([]float64, len(ts))
 	for i := range ts {
@@ -119,9 +121,9 @@ func uniformKeys(ts []rl.Trajectory, seed uint64) []float64 {
 	return keys
 }
 
-// weightedKeys are exponential draws with rates 1/(p+s): the lowest of them are a
-// sample without replacement with probabilities proportional to the rates
-// (Efraimidis and Spirakis 2006).
+// weightedKeys draws each key from an exponential distribution with rate 1/(p+s). The
+// lowest keys are then a sample without replacement with probabilities proportional
+// to the rates (Efraimidis and Spirakis 2006).
 func weightedKeys(ts []rl.Trajectory, smoothing float64, seed uint64) []float64 {
 	keys := make([]float64, len(ts))
 	for i := range ts {
@@ -140,7 +142,7 @@ func penaltyKeys(ts []rl.Trajectory) []float64 {
 	return keys
 }
 
-// draw is the trajectory's own number in [0, 1).
+// draw is a number in [0, 1) that belongs to the trajectory, whatever the order.
 func draw(t *rl.Trajectory, seed uint64) float64 {
 	return rl.Rand(rl.Seed(seed, "resample", rl.Hash(t.ProblemID), uint64(t.Rollout))).Float64()
 }

@@ -1,9 +1,9 @@
-// Package reward owns the way from a response to its reward: finding the final
-// answer, comparing it with the key, and the rule that only a finished, correct
-// trajectory earns anything. Environments decide what correct means beyond that.
+// Package reward owns the steps from a response to its reward: it finds the final
+// answer, compares it with the key, and gives a reward only to a trajectory that is
+// finished and correct. Environments decide what else counts as correct.
 //
-// Invariant: the reward is 1 or 0 and looks at nothing but correctness and the
-// stop reason; form and tool use are never paid for.
+// Invariant: the reward is 1 or 0 and depends only on correctness and the stop
+// reason, never on form or tool use.
 package reward
 
 import (
@@ -34,7 +34,7 @@ func ExtractAnswer(text string) (answer string, tags int) {
 		if !found {
 			return answer, tags
 		}
-		// A block that was opened again starts anew.
+		// A block that is opened twice begins at the second tag.
 		if i := strings.LastIndex(content, openTag); i >= 0 {
 			content = content[i+len(openTag):]
 		}
@@ -47,8 +47,8 @@ func ExtractAnswer(text string) (answer string, tags int) {
 // boxes are the commands whose argument is an answer.
 var boxes = []string{`\boxed{`, `\fbox{`}
 
-// ExtractBoxed is ExtractAnswer for answers in \boxed{}: it returns the argument of
-// the last box of the last complete <answer> block, "" where there is none.
+// ExtractBoxed is ExtractAnswer for answers in \boxed{}. It returns the argument of
+// the last box in the last complete <answer> block, "" where there is none.
 func ExtractBoxed(text string) (answer string, tags int) {
 	block, tags := ExtractAnswer(text)
 	for block != "" {
@@ -102,9 +102,9 @@ func Equal(answer, gold string) bool {
 // number is an integer, a decimal, or a fraction of integers.
 var number = regexp.MustCompile(`^[+-]?[0-9]+(\.[0-9]+|/[0-9]+)?$`)
 
-// Exact compares answers that may be formulas, as far as that takes no algebra:
-// the same text, or two plain numbers by their values (0.5 is 1/2, and 0.33 is not
-// 1/3). decided is false for the others.
+// Exact compares answers that may be formulas as far as no algebra is needed: equal
+// texts, and two plain numbers by their values (0.5 is 1/2, and 0.33 is not 1/3).
+// decided is false for all others.
 func Exact(answer, gold string) (equal, decided bool) {
 	answer, gold = strings.TrimSpace(answer), strings.TrimSpace(gold)
 	if answer == gold && answer != "" {

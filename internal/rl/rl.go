@@ -14,18 +14,20 @@ import (
 
 // Problem is a prompt with its ground truth.
 type Problem struct {
-	// ID is unique within a run, made of printable ASCII without '/'.
+	// ID is the name of the problem, unique in its file and for ever: visible ASCII
+	// without '/', at most 200 bytes.
 	ID string `json:"id"`
-	// Env names the environment that owns the problem's semantics.
+	// Env is the environment that decides whether an answer is right.
 	Env string `json:"env"`
-	// Level is the environment's difficulty (chase: number of hops).
+	// Level is the difficulty in the environment (chase: number of lookups). It only
+	// labels the problem.
 	Level int `json:"level,omitempty"`
 	// Prompt is the text of the user message.
 	Prompt string `json:"prompt"`
-	// Answer is the grading key. It never enters a program of the policy.
+	// Answer is the grading key. No program of the policy ever sees it.
 	Answer string `json:"answer"`
-	// Fixture is Python code that the sandbox runs before each tool call of
-	// this problem. The model never sees it.
+	// Fixture is Python code that the sandbox runs before each tool call of this
+	// problem. The model never sees it.
 	Fixture string `json:"fixture,omitempty"`
 }
 

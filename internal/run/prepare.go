@@ -169,32 +169,47 @@ func (p *preparation) takeModel(ctx context.Context, ds []chat.Dialogue) (tokeni
 
 // stage writes the training and the held-out problems of a stage.
 func (p *preparation) stage(ctx context.Context, index int, s config.Stage) error {
-	path := fmt.Sprintf("stages[%d].data", index-1)
-	train, heldOut, err := p.problems(ctx, s.Data)
+	train, heldOut, err := p.stageProblems(ctx, dataKey(index), s)
 	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+		return err
 	}
-	if len(train) < p.cfg.RL.ProblemsPerStep {
-		return fault.Newf(fault.Dataset, "%s: %d training problems, want at least rl.problems_per_step (%d)",
-			path, len(train), p.cfg.RL.ProblemsPerStep)
-	}
-	if err := checkStepIDs(train, p.cfg.RL.ProblemsPerStep); err != nil {
-		return fault.Newf(fault.Dataset, "%s: %w", path, err)
-	}
-	for _, set := range [][]rl.Problem{train, heldOut} {
-		if err := p.checkProblems(set); err != nil {
-			return fault.Newf(fault.Dataset, "%s: %w", path, err)
-		}
-		if err := p.checkLengths(set, s); err != nil {
-			return err
-		}
-	}
-	p.out.Problems += len(train)
-	p.out.NumHeldOut += len(heldOut)
 	if err := putLines(ctx, p.store, p.layout.TrainProblems(index), train); err != nil {
 		return err
 	}
 	return putLines(ctx, p.store, p.layout.HeldOutProblems(index), heldOut)
+}
+
+// dataKey is the key of the problems of a stage, counted from 1.
+func dataKey(index int) string { return fmt.Sprintf("stages[%d].data", index-1) }
+
+// stageProblems returns the training and the held-out problems of a stage, counted
+// and checked. Prompts are measured once the format is known.
+func (p *preparation) stageProblems(ctx context.Context, path string, s config.Stage) (train, heldOut []rl.Problem, err error) {
+	train, heldOut, err = p.problems(ctx, s.Data)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if len(train) < p.cfg.RL.ProblemsPerStep {
+		return nil, nil, fault.Newf(fault.Dataset, "%s: %d training problems, want at least rl.problems_per_step (%d)",
+			path, len(train), p.cfg.RL.ProblemsPerStep)
+	}
+	if err := checkStepIDs(train, p.cfg.RL.ProblemsPerStep); err != nil {
+		return nil, nil, fault.Newf(fault.Dataset, "%s: %w", path, err)
+	}
+	for _, set := range [][]rl.Problem{train, heldOut} {
+		if err := p.checkProblems(set); err != nil {
+			return nil, nil, fault.Newf(fault.Dataset, "%s: %w", path, err)
+		}
+		if p.format == nil {
+			continue
+		}
+		if err := p.checkLengths(set, s); err != nil {
+			return nil, nil, err
+		}
+	}
+	p.out.Problems += len(train)
+	p.out.NumHeldOut += len(heldOut)
+	return train, heldOut, nil
 }
 
 // problems generates both splits, or reads a file and holds out its last
@@ -227,7 +242,7 @@ func (p *preparation) problems(ctx context.Context, src config.Source) (train, h
 const (
 	// maxProblemID leaves room for an ending in a file name of 255 bytes.
 	maxProblemID = 200
-	// maxReported bounds the problems that one error lists.
+	// maxReported bounds the problems or dialogues that one error lists.
 	maxReported = 20
 )
 

@@ -20,24 +20,8 @@ import (
 
 	"temper/internal/blob"
 	"temper/internal/blob/object"
+	"temper/internal/config"
 )
-
-// Config says which server and bucket.
-type Config struct {
-	// Endpoint is host:port.
-	Endpoint string
-	// TLS encrypts the connection.
-	TLS            bool
-	Bucket, Prefix string
-	// Region is "" where the server is asked for it.
-	Region string
-	// CA is a file of certificates to trust besides the system's, "" for none.
-	CA string
-	// PartSize in bytes, Concurrency and Stall are those of object.Config.
-	PartSize    int64
-	Concurrency int
-	Stall       time.Duration
-}
 
 const (
 	// maxAttempts is the first request and the retries of the library.
@@ -51,15 +35,16 @@ const (
 type Store struct {
 	*object.Store
 	core *minio.Core
-	cfg  Config
+	cfg  config.StorePlace
 }
 
 var _ blob.Watcher = (*Store)(nil)
 
-// New opens the store and sends nothing; Bootstrap makes the bucket.
+// New opens the store at a place of kind StoreMinIO and sends nothing; Bootstrap
+// makes the bucket. stall is that of object.Config.
 // Errors: blob.ErrMisconfigured when there are no credentials.
-func New(c Config) (*Store, error) {
-	transport, err := object.Transport(c.Stall, c.CA)
+func New(c config.StorePlace, stall time.Duration) (*Store, error) {
+	transport, err := object.Transport(stall, c.CA)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +69,7 @@ func New(c Config) (*Store, error) {
 	}
 	return &Store{
 		Store: object.New(object.Config{
-			Place: place, Prefix: c.Prefix, PartSize: c.PartSize, Concurrency: c.Concurrency, Stall: c.Stall,
+			Place: place, Prefix: c.Prefix, PartSize: int64(c.PartSize), Concurrency: c.Concurrency, Stall: stall,
 		}, &api{core: core, bucket: c.Bucket, signBodies: !c.TLS}),
 		core: core, cfg: c,
 	}, nil

@@ -14,6 +14,7 @@ import (
 	"temper/internal/blob"
 	"temper/internal/blob/blobtest"
 	"temper/internal/blob/minioblob"
+	"temper/internal/config"
 )
 
 // opener returns stores that are empty because each has a prefix of its own.
@@ -27,9 +28,9 @@ func opener(s blobtest.S3Server) func(*testing.T) blob.Store {
 
 func open(t *testing.T, s blobtest.S3Server, prefix string) *minioblob.Store {
 	t.Helper()
-	store, err := minioblob.New(minioblob.Config{
+	store, err := minioblob.New(config.StorePlace{
 		Endpoint: s.Address, TLS: s.CA != "", Bucket: s.Bucket, Prefix: prefix, Region: s.Region, CA: s.CA, PartSize: 5 << 20,
-	})
+	}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

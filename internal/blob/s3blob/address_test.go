@@ -9,6 +9,7 @@ import (
 
 	"temper/internal/blob"
 	"temper/internal/blob/s3blob"
+	"temper/internal/config"
 )
 
 // TestMistakesOfAddress: a wrong scheme and a certificate that nobody vouches
@@ -25,7 +26,7 @@ func TestMistakesOfAddress(t *testing.T) {
 		strings.Replace(plain.URL, "http:", "https:", 1): "speaks plain HTTP, not TLS",
 		safe.URL: "name its authority's file by ca=",
 	} {
-		store, err := s3blob.New(t.Context(), s3blob.Config{Bucket: "b", Region: "us-east-1", Endpoint: endpoint, PathStyle: true})
+		store, err := s3blob.New(t.Context(), config.StorePlace{Bucket: "b", Region: "us-east-1", Endpoint: endpoint, PathStyle: true}, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"temper/internal/blob"
 	"temper/internal/blob/s3blob"
+	"temper/internal/config"
 )
 
 // bare takes away every account that this machine has. Files are looked for in
@@ -99,7 +100,7 @@ func TestWebIdentity(t *testing.T) {
 	sts, stsURL := serve(t, http.StatusOK, assumed)
 	t.Setenv("AWS_ENDPOINT_URL_STS", stsURL)
 	bucket, bucketURL := serve(t, http.StatusOK, "")
-	store, err := s3blob.New(t.Context(), s3blob.Config{Bucket: "b", Endpoint: bucketURL, PathStyle: true})
+	store, err := s3blob.New(t.Context(), config.StorePlace{Bucket: "b", Endpoint: bucketURL, PathStyle: true}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +118,7 @@ func TestWebIdentity(t *testing.T) {
 
 	_, stsURL = serve(t, http.StatusBadRequest, refusal)
 	t.Setenv("AWS_ENDPOINT_URL_STS", stsURL)
-	_, err = s3blob.New(t.Context(), s3blob.Config{Bucket: "b", Endpoint: bucketURL, PathStyle: true})
+	_, err = s3blob.New(t.Context(), config.StorePlace{Bucket: "b", Endpoint: bucketURL, PathStyle: true}, 0)
 	told(t, "a refused token", err, "InvalidIdentityToken")
 	told(t, "a refused token", err, "gives no credentials for the role")
 }
@@ -144,7 +145,7 @@ func TestSharedProfile(t *testing.T) {
 	t.Setenv("AWS_ENDPOINT_URL_STS", stsURL)
 	for profile, want := range map[string]string{"lab": "LABKEY", "role": "ASIAROLE"} {
 		t.Setenv("AWS_PROFILE", profile)
-		store, err := s3blob.New(t.Context(), s3blob.Config{Bucket: "b", Endpoint: url, PathStyle: true})
+		store, err := s3blob.New(t.Context(), config.StorePlace{Bucket: "b", Endpoint: url, PathStyle: true}, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -159,13 +160,13 @@ func TestSharedProfile(t *testing.T) {
 		t.Errorf("the role was asked for by %q, want its source profile", account)
 	}
 	t.Setenv("AWS_PROFILE", "nobody")
-	_, err := s3blob.New(t.Context(), s3blob.Config{Bucket: "b", Endpoint: url, PathStyle: true})
+	_, err := s3blob.New(t.Context(), config.StorePlace{Bucket: "b", Endpoint: url, PathStyle: true}, 0)
 	told(t, "an unknown profile", err, "nobody")
 }
 
 // TestNoAccount: nothing in the environment and no file.
 func TestNoAccount(t *testing.T) {
 	bare(t)
-	_, err := s3blob.New(t.Context(), s3blob.Config{Bucket: "b", Prefix: "p", Region: "us-east-1", Endpoint: "http://127.0.0.1:9"})
+	_, err := s3blob.New(t.Context(), config.StorePlace{Bucket: "b", Prefix: "p", Region: "us-east-1", Endpoint: "http://127.0.0.1:9"}, 0)
 	told(t, "no account", err, "store s3://b/p: no credentials: set AWS_ACCESS_KEY_ID")
 }

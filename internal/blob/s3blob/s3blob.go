@@ -18,34 +18,15 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
-	"github.com/aws/aws-sdk-go-v2/config"
+	awsconfig "github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/smithy-go"
 	"github.com/aws/smithy-go/logging"
 
 	"temper/internal/blob"
 	"temper/internal/blob/object"
+	"temper/internal/config"
 )
-
-// Config says which bucket, and how to reach it.
-type Config struct {
-	Bucket, Prefix string
-	// Region is "" where the environment or the profile names it.
-	Region string
-	// Endpoint is the URL of a server other than AWS, "" for AWS.
-	Endpoint string
-	// PathStyle puts the bucket into the path instead of the host name.
-	PathStyle bool
-	// CA is a file of certificates to trust besides the system's, "" for none.
-	CA string
-	// Account is a file like ~/.aws/credentials whose default profile is taken
-	// instead of what the environment and the chain say, "" for those.
-	Account string
-	// PartSize in bytes, Concurrency and Stall are those of object.Config.
-	PartSize    int64
-	Concurrency int
-	Stall       time.Duration
-}
 
 const (
 	// fallbackRegion signs for servers that know no regions.
@@ -62,29 +43,30 @@ type Store struct {
 	bucket string
 }
 
-// New opens the store. It finds the credentials but sends nothing to the bucket.
+// New opens the store at a place of kind StoreS3 or StoreS3D; stall is that of
+// object.Config. It finds the credentials but sends nothing to the bucket.
 // Errors: blob.ErrMisconfigured when there are no credentials.
-func New(ctx context.Context, c Config) (*Store, error) {
+func New(ctx context.Context, c config.StorePlace, stall time.Duration) (*Store, error) {
 	pool, err := object.Trust(c.CA)
 	if err != nil {
 		return nil, err
 	}
-	options := []func(*config.LoadOptions) error{
+	options := []func(*awsconfig.LoadOptions) error{
 		// The SDK's own kind of client: it also honours AWS_CA_BUNDLE.
-		config.WithHTTPClient(awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) { object.Tune(t, c.Stall, pool) })),
-		config.WithLogger(logging.Nop{}), // what matters comes as an error; lines of its own are no part of a log of JSON
-		config.WithRetryer(func() aws.Retryer {
+		awsconfig.WithHTTPClient(awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) { object.Tune(t, stall, pool) })),
+		awsconfig.WithLogger(logging.Nop{}), // what matters comes as an error; lines of its own are no part of a log of JSON
+		awsconfig.WithRetryer(func() aws.Retryer {
 			return retry.NewStandard(func(o *retry.StandardOptions) { o.MaxAttempts, o.MaxBackoff = maxAttempts, maxBackoff })
 		}),
 	}
 	if c.Region != "" {
-		options = append(options, config.WithRegion(c.Region))
+		options = append(options, awsconfig.WithRegion(c.Region))
 	}
 	account, err := accountOf(c.Account)
 	if err != nil {
 		return nil, err
 	}
-	cfg, err := config.LoadDefaultConfig(ctx, append(options, account...)...)
+	cfg, err := awsconfig.LoadDefaultConfig(ctx, append(options, account...)...)
 	if err != nil {
 		return nil, fmt.Errorf("AWS configuration (variables AWS_* and the files of profiles): %s: %w", strings.Join(strings.Fields(err.Error()), " "), blob.ErrMisconfigured)
 	}
@@ -107,7 +89,7 @@ func New(ctx context.Context, c Config) (*Store, error) {
 	})
 	return &Store{
 		Store: object.New(object.Config{
-			Place: place, Prefix: c.Prefix, PartSize: c.PartSize, Concurrency: c.Concurrency, Stall: c.Stall,
+			Place: place, Prefix: c.Prefix, PartSize: int64(c.PartSize), Concurrency: c.Concurrency, Stall: stall,
 		}, &api{client: client, bucket: c.Bucket, write: writeOptions(c.Endpoint)}),
 		client: client, bucket: c.Bucket,
 	}, nil
@@ -125,15 +107,15 @@ func credentialAdvice(err error) string {
 
 // accountOf takes the credentials from one file alone. A named profile is what
 // the SDK prefers to the environment.
-func accountOf(file string) ([]func(*config.LoadOptions) error, error) {
+func accountOf(file string) ([]func(*awsconfig.LoadOptions) error, error) {
 	if file == "" {
 		return nil, nil
 	}
 	if _, err := os.Stat(file); err != nil {
 		return nil, fmt.Errorf("no account of the S3 server: temper up makes one at its first start; name the same --home: %w: %w", blob.ErrMisconfigured, err)
 	}
-	return []func(*config.LoadOptions) error{
-		config.WithSharedCredentialsFiles([]string{file}), config.WithSharedConfigFiles([]string{}), config.WithSharedConfigProfile("default"),
+	return []func(*awsconfig.LoadOptions) error{
+		awsconfig.WithSharedCredentialsFiles([]string{file}), awsconfig.WithSharedConfigFiles([]string{}), awsconfig.WithSharedConfigProfile("default"),
 	}, nil
 }
 

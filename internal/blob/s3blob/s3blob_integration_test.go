@@ -12,6 +12,7 @@ import (
 	"temper/internal/blob"
 	"temper/internal/blob/blobtest"
 	"temper/internal/blob/s3blob"
+	"temper/internal/config"
 )
 
 // opener returns stores that are empty because each has a prefix of its own.
@@ -25,9 +26,9 @@ func opener(s blobtest.S3Server) func(*testing.T) blob.Store {
 
 func open(t *testing.T, s blobtest.S3Server, prefix string) *s3blob.Store {
 	t.Helper()
-	store, err := s3blob.New(t.Context(), s3blob.Config{
+	store, err := s3blob.New(t.Context(), config.StorePlace{
 		Bucket: s.Bucket, Prefix: prefix, Region: s.Region, Endpoint: s.Endpoint, PathStyle: true, CA: s.CA, PartSize: 5 << 20,
-	})
+	}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

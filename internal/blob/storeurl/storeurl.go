@@ -24,15 +24,9 @@ func Open(ctx context.Context, p config.StorePlace) (blob.Store, error) {
 	case config.StoreFile:
 		return fileblob.New(p.Dir)
 	case config.StoreS3, config.StoreS3D:
-		return s3blob.New(ctx, s3blob.Config{
-			Bucket: p.Bucket, Prefix: p.Prefix, Region: p.Region, Endpoint: p.Endpoint, PathStyle: p.PathStyle, CA: p.CA,
-			Account: p.Account, PartSize: int64(p.PartSize), Concurrency: p.Concurrency,
-		})
+		return s3blob.New(ctx, p, 0)
 	case config.StoreMinIO:
-		s, err := minioblob.New(minioblob.Config{
-			Endpoint: p.Endpoint, TLS: p.TLS, Bucket: p.Bucket, Prefix: p.Prefix, Region: p.Region, CA: p.CA,
-			PartSize: int64(p.PartSize), Concurrency: p.Concurrency,
-		})
+		s, err := minioblob.New(p, 0)
 		if err != nil {
 			return nil, err
 		}
