@@ -16,10 +16,10 @@
 //   - A call that the executor refuses for load waits in line, first come first
 //     served, until the time that the original gives a call (19 s; an hour for
 //     long batches) is over; then it is a "queue_timeout". When even the line is
-//     full the answer is 429 with Retry-After.
-//   - When no executor can be reached the answer is 503 with Retry-After. If that
-//     befalls a part of a batch only, the part is answered "queue_timeout", the
-//     one reason on which clients ask again.
+//     full, the answer is 429 with Retry-After.
+//   - When no executor can be reached, the answer is 503 with Retry-After. If only
+//     some items of a batch are affected, these are answered "queue_timeout", the
+//     one reason for which clients ask again.
 //   - Bodies are bounded (413), a client that hangs up frees its slots, output is
 //     never taken for a marker, and text that is no UTF-8 does not lose the call.
 //
@@ -37,7 +37,7 @@ import (
 	"temper/sandbox"
 )
 
-// Load is what GET /status tells.
+// Load is the answer to GET /status.
 type Load struct {
 	Queue   int `json:"queue"`       // calls that wait
 	Workers int `json:"num_workers"` // calls that can run at once
@@ -146,7 +146,7 @@ func NewHandler(exec sandbox.Executor, cfg Config) http.Handler {
 	return mux
 }
 
-// refuseOthers answers what no route takes in the shape of the original.
+// refuseOthers answers requests that no other route takes, in the shape of the original.
 func (h *handler) refuseOthers(mux *http.ServeMux) {
 	for _, path := range Paths() {
 		allow := http.MethodPost
@@ -161,7 +161,7 @@ func (h *handler) refuseOthers(mux *http.ServeMux) {
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { h.fail(w, http.StatusNotFound, "Not Found") })
 }
 
-// guard lets only callers with the token in.
+// guard refuses callers without the token.
 func (h *handler) guard(next http.HandlerFunc) http.HandlerFunc {
 	want := []byte("Bearer " + h.cfg.Token)
 	return func(w http.ResponseWriter, r *http.Request) {

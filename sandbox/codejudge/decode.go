@@ -10,7 +10,7 @@ import (
 	"uuid"
 )
 
-// echoBytes bounds the input that a complaint repeats; greater ones are left out.
+// echoBytes bounds the input that a complaint repeats; a larger input is left out.
 const echoBytes = 4 << 10
 
 // echo returns raw for a complaint, or null where it is too much to repeat.
@@ -30,7 +30,7 @@ type fields struct {
 }
 
 // newFields returns nil and a complaint when raw, which is valid JSON, is no object.
-// Names count with their case, and the last of equal names, as in the original.
+// As in the original, case matters in names, and the last of equal names counts.
 func newFields(raw json.RawMessage, loc []any) (*fields, []detail) {
 	f := &fields{raw: raw, loc: loc}
 	if !bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{")) || json.Unmarshal(raw, &f.members) != nil {

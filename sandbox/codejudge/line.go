@@ -15,9 +15,9 @@ const (
 	shortestRound = 16
 )
 
-// line lets calls through to the executor, first come first served, as many at
-// once as the executor was seen to admit: it grows while calls wait and none is
-// refused, and a refusal sets it to what the executor held then.
+// line lets calls through to the executor, first come first served. It lets through
+// as many at once as the executor was seen to admit: the number grows while calls
+// wait and none is refused, and a refusal sets it to what the executor held then.
 type line struct {
 	mu    sync.Mutex
 	limit int
@@ -70,8 +70,8 @@ func (l *line) enter(ctx context.Context, p *place) error {
 }
 
 // leave ends what enter began; refused says that the executor was overloaded. It
-// tells whether a refused call has to wait before it enters again: not while
-// other calls of the line are running, whose end it waits for anyway.
+// reports whether a refused call has to pause before it enters again. It need not
+// while other calls of the line run: it waits for one of them to end anyway.
 func (l *line) leave(refused bool) (pause bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -21,8 +21,8 @@ const (
 	attempts     = 5
 )
 
-// outputSlack is what a program that is compared may print beyond what is
-// expected of it, such as blanks at the end.
+// outputSlack is how much more than the expected output a program may print, such
+// as blanks at the end.
 const (
 	outputSlack = 64 << 10
 	outputMost  = 16 << 20

@@ -131,8 +131,8 @@ func (h *handler) busy(w http.ResponseWriter) {
 	h.fail(w, http.StatusTooManyRequests, "too many submissions wait, come back later")
 }
 
-// unreached answers a request of which nothing could be run. A caller that has
-// gone does not read it.
+// unreached answers a request when no program of it could be run. A caller that has
+// gone does not read the answer.
 func (h *handler) unreached(w http.ResponseWriter, err error) {
 	if !errors.Is(err, context.Canceled) {
 		h.cfg.Logger.Warn("sandbox is unavailable", "err", err)

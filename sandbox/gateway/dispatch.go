@@ -9,7 +9,7 @@ import (
 	"temper/sandbox"
 )
 
-// errShutdown answers calls that a gateway which ends cannot take or keep.
+// errShutdown answers the calls that a gateway refuses or gives up when it ends.
 var errShutdown = fmt.Errorf("%w: gateway is shutting down", sandbox.ErrUnavailable)
 
 // admit lets c in and sends it on its way. Otherwise c has its answer.
@@ -83,8 +83,8 @@ func size(req *sandbox.Request) int64 {
 	return int64(n)
 }
 
-// enqueue puts c where those wait that may go where it may. Calls that come back
-// go before those that have not had a node.
+// enqueue puts c into the queue of the calls that may run on the same nodes. A call
+// that comes back goes before those that have not had a node.
 func (g *Gateway) enqueue(c *call) {
 	q := &g.shared
 	if c.session != nil {
@@ -103,7 +103,7 @@ func (g *Gateway) enqueue(c *call) {
 	}
 }
 
-// dispatch hands out what the free slots allow: the node with the largest free
+// dispatch hands out calls while there are free slots: the node with the largest free
 // share takes the next call, whoever sent it.
 func (g *Gateway) dispatch(now time.Time) {
 	for g.waiting > 0 {
@@ -121,9 +121,9 @@ func (g *Gateway) dispatch(now time.Time) {
 	}
 }
 
-// quarantine sets a node aside while there are suspects: it gets nothing else,
-// and them one by one when it is empty. It is one node at most, so that suspects
-// cost no more than its slots.
+// quarantine sets one node aside while there are suspects. The node finishes what it
+// has, then gets the suspects one by one and nothing else. It is one node at most, so
+// that suspects cost no more than its slots.
 func (g *Gateway) quarantine() {
 	if g.ward != nil && (!g.ward.accepting() || g.suspects.n == 0 && g.ward.inFlight == 0) {
 		g.ward = nil
@@ -286,7 +286,7 @@ func (g *Gateway) failed(ctx context.Context, c *call, n *node, err error, now t
 	return nil
 }
 
-// late tells whether what is left of a caller's time is not worth another try.
+// late reports whether the caller has too little time left for another try.
 func late(ctx context.Context, now time.Time) bool {
 	deadline, ok := ctx.Deadline()
 	return ok && deadline.Sub(now) < 10*time.Millisecond
@@ -303,7 +303,7 @@ func (g *Gateway) release(c *call) {
 	}
 }
 
-// abandon takes out a call that ends without an attempt under way.
+// abandon removes a call that ends while no attempt is under way.
 func (g *Gateway) abandon(c *call, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

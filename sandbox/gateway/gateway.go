@@ -114,7 +114,7 @@ type Gateway struct {
 var _ sandbox.Executor = (*Gateway)(nil)
 
 // New returns a gateway that starts to dial its nodes. The error names every
-// address that is none. Close ends it; ctx gives only values.
+// address that cannot be understood. Close ends it; ctx gives only values.
 func New(ctx context.Context, cfg Config) (*Gateway, error) {
 	cfg = cfg.withDefaults()
 	g := &Gateway{

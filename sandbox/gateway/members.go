@@ -319,7 +319,7 @@ func (g *Gateway) meet(now time.Time) {
 	}
 }
 
-// forsaken tells that no node has taken calls for longer than patience lasts.
+// forsaken reports whether no node has taken calls for longer than patience lasts.
 func (g *Gateway) forsaken(now time.Time) bool {
 	return !g.lonely.IsZero() && now.Sub(g.lonely) >= g.cfg.Patience
 }

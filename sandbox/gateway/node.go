@@ -17,7 +17,7 @@ type node struct {
 	retire context.CancelFunc
 
 	load     httpapi.Load
-	others   int           // calls of other gateways there, as load tells
+	others   int           // calls of other gateways there, by its load
 	leaving  bool          // unlisted by hand: finishes what it has
 	empty    chan struct{} // closed when a leaving node has nothing left
 	inFlight int
@@ -38,7 +38,7 @@ const peakPeriod = 2 * time.Second
 // call does not meet the same death twice.
 func (n *node) alive() bool { return n.link.Err() == nil }
 
-// accepting tells whether new calls may be meant for n at all.
+// accepting reports whether new calls may be meant for n at all.
 func (n *node) accepting() bool {
 	return n.load.Slots > 0 && !n.leaving && !n.load.Draining && n.alive()
 }
@@ -62,7 +62,7 @@ func (n *node) refresh(now time.Time) {
 // came first.
 func (n *node) free() int { return max(1, n.load.Slots-n.others) - n.inFlight }
 
-// room tells whether n takes another call now.
+// room reports whether n takes another call now.
 func (n *node) room(prefetch int, now time.Time) bool {
 	return n.free() > -prefetch && !n.pauses.on(now) && n.accepting()
 }

@@ -35,7 +35,7 @@ type Service struct {
 	OnReady func(Ready)
 }
 
-// Ready is what a gateway tells when it takes calls; its nodes may come later.
+// Ready describes a gateway that takes calls; its nodes may come later.
 type Ready struct {
 	Address string // host:port or unix:/path
 	URL     string // the same with its scheme

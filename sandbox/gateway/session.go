@@ -24,8 +24,9 @@ type SessionLimits struct {
 	CellBytes int64
 	// Waiting is the number of cells that may wait for their own session: 16.
 	Waiting int
-	// Idle is how long a session is safe from being forgotten: 15 min. Where all
-	// are, a new one has to wait: forgetting one would falsify its next cell.
+	// Idle is how long an unused session is kept in any case: 15 min. While all
+	// sessions are that young a new one has to wait: the next cell of a forgotten
+	// one would get a wrong answer.
 	Idle time.Duration
 }
 
@@ -102,7 +103,7 @@ func (ss *sessions) full(req *sandbox.Request) string {
 	return ""
 }
 
-// join gives c its session. The detail tells why there is no place for it.
+// join gives c its session. The detail says why there is no place for it.
 func (ss *sessions) join(c *call, now time.Time) (detail string) {
 	s := ss.known[keyOf(&c.req)]
 	if s != nil && len(s.pending) >= ss.limits.Waiting {
@@ -173,8 +174,8 @@ type SessionCloser interface {
 	CloseSession(ctx context.Context, run, name string) (bool, error)
 }
 
-// closeAt frees what a session holds on its node. Without that the kernel ends
-// by itself when it has been idle for long, so a failure is only noted.
+// closeAt ends a session on its node. If that fails, the kernel still ends when it has
+// been idle for long, so a failure is only logged.
 func (g *Gateway) closeAt(n *node, closer SessionCloser, key sessionKey) {
 	ctx, cancel := context.WithTimeout(n.life, dialTimeout)
 	defer cancel()
@@ -183,8 +184,8 @@ func (g *Gateway) closeAt(n *node, closer SessionCloser, key sessionKey) {
 	}
 }
 
-// record adds a cell that was answered to what a new kernel has to repeat. What
-// ended its kernel, by a limit or by itself, left no state behind.
+// record adds a cell that was answered to those that a new kernel has to repeat. A
+// cell that ended its kernel, by a limit or by itself, left no state behind.
 func (ss *sessions) record(c *call, n *node, res *sandbox.Result) {
 	s := c.session
 	if s.home != nil && s.home != n {

@@ -108,7 +108,7 @@ func (m *member) stats() NodeStats {
 	return s
 }
 
-// Load is what the gateway announces to those who have it as their node.
+// Load is what the gateway announces to its clients, as a node does.
 func (g *Gateway) Load() httpapi.Load {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -128,9 +128,9 @@ const (
 	maxAdvice  = 30 * time.Second
 )
 
-// advice is the time in which an eighth of the queue drains at the rate of the
-// last seconds: long enough that there is room for more than the one who asks
-// first, short enough that nodes do not run dry.
+// advice is the time in which an eighth of the queue drains at the rate of the last
+// seconds. That is long enough for room for more than one caller, and short enough
+// that nodes do not run dry.
 func (g *Gateway) advice(now time.Time) time.Duration {
 	rate := g.drained.perSecond(now)
 	if rate == 0 {

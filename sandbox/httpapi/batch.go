@@ -52,8 +52,8 @@ func (h *handler) batch(w http.ResponseWriter, r *http.Request) { //nolint:conte
 	h.send(w, http.StatusOK, append(body, "]}"...))
 }
 
-// splitBatch finds the calls of a batch without a look into them, so that one
-// that is not acceptable leaves its neighbours alone.
+// splitBatch finds the calls of a batch without decoding them, so that a bad call
+// does not spoil its neighbours.
 func splitBatch(data []byte) ([]jsontext.Value, *Failure) {
 	var body struct {
 		Calls rawCalls `json:"calls"`
@@ -69,7 +69,7 @@ func splitBatch(data []byte) ([]jsontext.Value, *Failure) {
 	return body.Calls, nil
 }
 
-// rawCalls is an array that is given once.
+// rawCalls is an array; a body may give it only once.
 type rawCalls []jsontext.Value
 
 // UnmarshalJSONFrom implements json.UnmarshalerFrom.
@@ -111,7 +111,7 @@ func (h *handler) batchLines(ctx context.Context, w http.ResponseWriter, raws []
 	sender.Wait()
 }
 
-// answerRaw answers one item of a batch, and one that is no call with a Failure.
+// answerRaw answers one item of a batch; the answer is a Failure if it is no call.
 func (h *handler) answerRaw(ctx context.Context, raw jsontext.Value) (id string, _ Answer) {
 	if len(raw) > maxCallBody {
 		return idOf(raw), Answer{Error: tooLarge("call", maxCallBody)}

@@ -355,8 +355,8 @@ func (c *Client) request(ctx context.Context, method, path string, body []byte, 
 	return nil, nil
 }
 
-// refused reads the Failure of a response. What stands between client and server
-// may say that there is too much to do without a word of this API.
+// refused reads the Failure of a response. A proxy between client and server may
+// answer 429 in words of its own.
 func refused(resp *http.Response, data []byte) (*Failure, error) {
 	var body failureBody
 	if json.Unmarshal(data, &body) != nil || body.Error.Code == "" {

@@ -139,7 +139,7 @@ func unmarshalAnswer(data []byte, v any) error {
 	return json.Unmarshal(data, v, jsonv1.FormatDurationAsNano(true))
 }
 
-// reason says in one line, in words of the wire, what unmarshal met.
+// reason explains an error of unmarshal in one line, in the terms of the wire.
 func reason(err error) string {
 	var syntax *jsontext.SyntacticError
 	var semantic *json.SemanticError
@@ -155,7 +155,7 @@ func reason(err error) string {
 	}
 }
 
-// maxPointer bounds what a message repeats of names that the caller chose.
+// maxPointer bounds how much of the caller's names a message repeats.
 const maxPointer = 64
 
 func within(at jsontext.Pointer) string {
@@ -199,8 +199,8 @@ func nameOf(k jsontext.Kind) string {
 	}
 }
 
-// idOf reads what it can of a frame that is not acceptable as a whole: the id of
-// its call. It returns "" when that comes after the fault.
+// idOf finds the id of the call in a frame that is malformed elsewhere. It returns ""
+// when the id comes after the fault.
 func idOf(line []byte) string {
 	dec := jsontext.NewDecoder(bytes.NewBuffer(line))
 	if !enter(dec) {

@@ -21,7 +21,7 @@ type Config struct {
 	Token string
 	// Status is what GET /v1/status answers; nil answers an empty object.
 	Status func() any
-	// Load is what streams are told at once, every second, and when Draining
+	// Load is what streams announce at once, every second, and when Draining
 	// changes. A stream of a draining server ends when no call is in flight on
 	// it. Nil says that there are no slots.
 	Load func() Load
@@ -80,7 +80,7 @@ func (h *handler) routes() http.Handler {
 	return mux
 }
 
-// guard lets only callers with the token in.
+// guard refuses callers without the token.
 func (h *handler) guard(next http.HandlerFunc) http.HandlerFunc {
 	want := []byte("Bearer " + h.cfg.Token)
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -147,8 +147,8 @@ func (h *handler) answer(ctx context.Context, req *sandbox.Request) Answer {
 	return Answer{Result: res}
 }
 
-// run executes one call. It is the one frame here that holds a Request and a Result
-// by value: calls wait in it, and a gateway holds many.
+// run executes one call. No other frame here holds a Request or a Result by value:
+// a call waits in all of them, and a gateway has many calls that wait.
 func (h *handler) run(ctx context.Context, req *sandbox.Request) (_ *sandbox.Result, err error) {
 	res := new(sandbox.Result)
 	*res, err = h.exec.Execute(ctx, *req)

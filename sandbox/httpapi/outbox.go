@@ -10,9 +10,9 @@ import (
 	"sync"
 )
 
-// outbox collects the lines that one side of a stream has to send. Whoever has a
-// line appends it and goes on; the one sender takes all there is at a time, so
-// that lines share writes exactly while the socket is busy, and none waits.
+// outbox collects the lines that one side of a stream has to send. Callers append a
+// line and go on. One sender takes all lines that are there, so that lines share a
+// write while the socket is busy, and none waits when it is not.
 type outbox struct {
 	limit int // bytes above which wait blocks
 
@@ -86,19 +86,19 @@ func (o *outbox) idle() bool {
 	return len(o.pending) == 0
 }
 
-// take returns all that is to be sent, at once or when there is something. The
+// take returns everything that is to be sent, and waits when there is nothing. The
 // bytes are the caller's until the next call. At the end it returns io.EOF.
 func (o *outbox) take() ([]byte, error) {
 	for {
-		// Callers that are about to run may have lines too: let them before a
-		// write that costs more than the line.
+		// Goroutines that are about to run may have lines too. Let them append first:
+		// a write costs more than a line.
 		runtime.Gosched()
 		o.mu.Lock()
 		if len(o.pending) > 0 {
 			out := o.pending
 			o.pending, o.spare = o.spare[:0], out
 			if cap(o.pending) > 4*o.limit {
-				o.pending = nil // one great line is no reason to keep its memory
+				o.pending = nil // one long line is no reason to keep its memory
 			}
 			o.release()
 			o.mu.Unlock()
@@ -113,7 +113,7 @@ func (o *outbox) take() ([]byte, error) {
 	}
 }
 
-// release lets those go who wait for room.
+// release wakes those who wait for room.
 func (o *outbox) release() {
 	if o.room != nil {
 		close(o.room)
@@ -130,8 +130,8 @@ func (o *outbox) close() {
 	o.signal()
 }
 
-// drain writes everything to w until the outbox is closed, and flushes when
-// nothing more waits. Busy is told when a write begins and ends.
+// drain writes everything to w until the outbox is closed, and flushes when nothing
+// more waits. It calls busy when a write begins and ends.
 func (o *outbox) drain(w http.ResponseWriter, busy func(bool)) error {
 	flusher := http.NewResponseController(w)
 	for {
@@ -235,7 +235,7 @@ func (l *lines) skip() error {
 func (l *lines) fill() error {
 	const least = 64 << 10
 	if l.start == l.end && len(l.buf) > 16*least {
-		l.buf, l.start, l.end = nil, 0, 0 // one great line is no reason to keep its memory
+		l.buf, l.start, l.end = nil, 0, 0 // one long line is no reason to keep its memory
 	}
 	if l.start > 0 && (l.start == l.end || len(l.buf)-l.end < least/2) {
 		l.end = copy(l.buf, l.buf[l.start:l.end])

@@ -15,8 +15,8 @@ import (
 // maxDeadline is in milliseconds.
 const maxDeadline = int64(365 * 24 * time.Hour / time.Millisecond)
 
-// bounds of one stream on the server. A stream that is at one of the first three
-// is not read until there is room again; one that is above the others is ended.
+// bounds of one stream on the server. A stream that has reached one of the first three
+// is not read until there is room again; one that exceeds one of the others is ended.
 type bounds struct {
 	calls  int           // in flight
 	taken  int           // bytes of the lines of calls in flight
@@ -107,8 +107,8 @@ func (s *serverStream) send(w http.ResponseWriter) error {
 	})
 }
 
-// report says the load from time to time, ends the stream of a draining server
-// when nothing is in flight, and that of a caller that does not read.
+// report sends the load from time to time. It ends the stream when the server drains
+// and nothing is in flight, and when the caller does not read.
 func (s *serverStream) report(ctx context.Context, said Load) {
 	const perPeriod = 10
 	tick := time.NewTicker(loadPeriod / perPeriod)

@@ -22,8 +22,8 @@ const (
 	silence     = 10 * loadPeriod // after which a peer is taken for dead
 )
 
-// maxUnsent bounds the bytes that wait to be sent on a stream before those who
-// would add to them wait.
+// maxUnsent bounds the bytes that wait to be sent on a stream; at the bound, callers
+// wait.
 const maxUnsent = 4 << 20
 
 // errNoStream means that the server is there and serves no streams.
@@ -32,10 +32,10 @@ var errNoStream = errors.New("the server serves no streams")
 // errNotAllowed means that the server does not serve this caller.
 var errNotAllowed = errors.New("not allowed")
 
-// errClosed is why a stream ended that its owner closed.
+// errClosed is the cause of a stream's end when its owner closed it.
 var errClosed = errors.New("closed")
 
-// goneError is what calls get whose connection ended before their answer came, or
+// goneError is the error of a call whose connection ended before the answer came, or
 // could not be made.
 type goneError struct {
 	address string
@@ -258,7 +258,7 @@ func (s *Stream) run(life context.Context) {
 	close(s.done)
 }
 
-// fail ends the stream; the first cause is the one that is told.
+// fail ends the stream; calls get the first cause.
 func (s *Stream) fail(cause error) {
 	s.mu.Lock()
 	if s.err == nil {

@@ -48,8 +48,8 @@ func newWindow(ttl time.Duration) *window {
 	return &window{ttl: ttl, bytes: windowBytes, count: windowCount, entries: make(map[string]*entry)}
 }
 
-// do runs call unless the ID of req has an answer or is about to get one. Results
-// are pointers because a copy lies on the stack of a call that waits.
+// do runs call unless the ID of req has an answer or is about to get one. Results are
+// pointers: a call that waits would have a copy of the Result on its stack.
 func (w *window) do(ctx context.Context, req *sandbox.Request, call func() (*sandbox.Result, error)) (*sandbox.Result, error) {
 	if req.ID == "" {
 		return call()

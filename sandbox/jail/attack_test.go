@@ -293,7 +293,7 @@ func strangers(t *testing.T, zygote int) []int {
 	return found
 }
 
-// descends tells whether a chain of parents leads from pid to ancestor.
+// descends reports whether a chain of parents leads from pid to ancestor.
 func descends(pid, ancestor int) bool {
 	for pid > 1 {
 		if pid == ancestor {

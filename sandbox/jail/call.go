@@ -133,7 +133,7 @@ const (
 	kindKernel = 1
 )
 
-// send asks for the child of c, which gets the descriptors in remote.
+// send asks the zygote for the child of c, which gets the descriptors in remote.
 func (z *zygote) send(c *call, kind, uid uint32, limits sandbox.Limits, remote []int) error {
 	// The kernel's own limit counts in ticks and whole seconds: it is the backstop.
 	seconds := uint64(limits.CPU/time.Second) + 2

@@ -31,8 +31,8 @@ type cell struct {
 	used     time.Duration // processor time of the kernel before the cell
 }
 
-// cell runs code as the next cell; limits are complete and mu is held. A kernel
-// whose state is not what the history says is dead when cell returns.
+// cell runs code as the next cell; limits are complete and mu is held. When it returns,
+// the kernel is either in the state that its history gives or dead.
 func (k *Kernel) cell(ctx context.Context, req sandbox.Request, code string, kind uint32, unbounded bool) (sandbox.Result, error) {
 	if err := ctx.Err(); err != nil {
 		return sandbox.Result{}, err
@@ -65,7 +65,7 @@ func (k *Kernel) cell(ctx context.Context, req sandbox.Request, code string, kin
 	return res, nil
 }
 
-// outcome runs the cell and names what came of it.
+// outcome runs the cell and fills in its result.
 func (c *cell) outcome(ctx context.Context, res *sandbox.Result) error {
 	c.run(ctx)
 	switch {
@@ -80,7 +80,7 @@ func (c *cell) outcome(ctx context.Context, res *sandbox.Result) error {
 	}
 }
 
-// put lays the cell where the kernel looks for it.
+// put writes the cell to where the kernel reads it.
 func (k *Kernel) put(code, stdin string, kind uint32, limit int64) error {
 	k.number++
 	b := make([]byte, 0, codeAt-cellAt+len(code))
@@ -284,7 +284,7 @@ func (c *cell) read(res *sandbox.Result) error {
 	return nil
 }
 
-// bury names the outcome of a cell that the kernel did not survive.
+// bury fills in the result of a cell that ended its kernel.
 func (c *cell) bury(res *sandbox.Result) error {
 	call := c.kernel.call
 	if call.err != nil {
@@ -322,7 +322,7 @@ func (c *cell) flooded(res *sandbox.Result) bool {
 	return true
 }
 
-// spoiled is the outcome of a program that spoke for its kernel.
+// spoiled is the result of a program that wrote to the bell or the memory of its kernel.
 func spoiled(res *sandbox.Result, why string) {
 	res.Status = sandbox.StatusKilled
 	res.Reason = "disturbed its kernel: " + why

@@ -16,10 +16,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Defaults of a cgroup. Memory is a share of what the machine, or the cgroup that
-// the owner runs in, has: the rest is the owner's. Less than the usual weight lets the
-// owner answer while every core runs programs; version 1 divides the weight of a
-// group by the cores that it runs on, so there it is for each core.
+// Defaults of a cgroup. Programs get a share of the memory of the machine, or of the
+// cgroup that the owner runs in; the rest is the owner's. The cpu weight is below the
+// usual one, so that the owner can answer while every core runs programs. Version 1
+// divides the weight of a group by the cores that it runs on, so there it is for each core.
 const (
 	memoryShareNum = 3
 	memoryShareDen = 4
@@ -80,7 +80,7 @@ func newCgroup(cfg cgroupConfig) (*cgroup, error) {
 	return c, nil
 }
 
-// enclose makes the cgroup of all zygotes of j and tells what came of it.
+// enclose makes the cgroup of all zygotes of j and returns whether it holds.
 func (j *Jail) enclose() Layer {
 	layer := Layer{Name: "cgroup"}
 	group, err := newCgroup(cgroupConfig{memory: j.cfg.TotalMemory})
@@ -171,8 +171,8 @@ func (c *cgroup) add(pid int) error {
 	return nil
 }
 
-// oomKills counts the processes that the kernel has killed because all of them
-// together were above the limit; 0 where it does not tell.
+// oomKills returns how many processes the kernel has killed because all of them
+// together were above the limit; 0 where it does not count.
 func (c *cgroup) oomKills() int {
 	text, err := os.ReadFile(c.events)
 	if err != nil {

@@ -159,7 +159,7 @@ func (c *clock) waits(now census, cpu time.Duration) (longest, sum time.Duration
 	return longest, sum
 }
 
-// about tells whether a program that claims to have answered, or was not found, may
+// about reports whether a program that claims to have answered, or was not found, may
 // have ended: its word, and a listing of processes that come and go, count for a
 // moment only.
 func (c *clock) about(now census, elapsed time.Duration) bool {

@@ -57,7 +57,7 @@ type code struct {
 	arena string // arenaAlloc
 }
 
-// layout tells the zygote the offsets and sizes it needs.
+// layout holds the offsets and sizes that the zygote needs.
 func layout() map[string]int {
 	return map[string]int{
 		"control": blockControl, "signals": blockSignals, "flags": blockFlags, "tid": blockTID,

@@ -6,7 +6,7 @@ import (
 	"temper/sandbox"
 )
 
-// usesAny tells whether the text of req seems to import one of modules or to use
+// usesAny reports whether the text of req seems to import one of modules or to use
 // an attribute of it. A wrong guess costs time only, an import in the child or a
 // dearer fork: either zygote runs any program.
 func usesAny(req sandbox.Request, modules []string) bool {
@@ -53,7 +53,7 @@ func uses(text, module string) bool {
 	}
 }
 
-// word tells whether c can be part of a name; any byte beyond ASCII counts.
+// word reports whether c can be part of a name; any byte beyond ASCII counts.
 func word(c byte) bool {
 	return c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c >= 0x80
 }

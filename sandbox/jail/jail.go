@@ -2,7 +2,7 @@
 // interpreter (the zygote) forks a child for each call, and the child locks
 // itself in before it runs a line of the program. The package owns the layers of
 // that isolation and the life of one zygote; queues, restarts and retries belong
-// to package pool. DESIGN.md tells what each layer is for.
+// to package pool. DESIGN.md says what each layer is for.
 //
 // Invariant: when Run returns, no process of the program is alive, or the
 // zygote that held it is dead.
@@ -191,7 +191,7 @@ func (j *Jail) learn(ctx context.Context) error {
 	return fmt.Errorf("start a sandbox interpreter: %w", errors.Join(failures...))
 }
 
-// Report tells which layers hold.
+// Report says which layers hold.
 func (j *Jail) Report() Report { return j.report }
 
 // Defaults returns the limits that a request with zero limits runs under.

@@ -155,7 +155,7 @@ func (k *Kernel) open() (remote []int, err error) {
 	if k.stdin, err = memoryFile(nil, 0); err != nil {
 		return nil, err
 	}
-	// The program gets a way to read it only: it is nobody's disk.
+	// The program may only read it: it is not meant for storage.
 	input, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", k.stdin), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("standard input: %w", err)
@@ -226,9 +226,9 @@ func (k *Kernel) entered(ctx context.Context) error {
 	}
 }
 
-// identify takes hold of the process, which spares the zygote a part in each cell.
-// The number of a process can change hands until something holds it, so it is
-// compared once more after that. Without a hold all goes through the zygote.
+// identify opens a pidfd of the process, so that a cell needs nothing from the zygote.
+// Until then the kernel could give the process id to another process, so the id is
+// compared once more. Without a pidfd everything goes through the zygote.
 func (k *Kernel) identify() {
 	pid := k.call.hostPID()
 	if pid <= 0 {
@@ -286,7 +286,7 @@ func (k *Kernel) note() string {
 
 // Run runs req.Code as the next cell and returns its result. Wall, processor time
 // and output are limited for the cell by itself. The kernel is gone when the status
-// is neither ok nor error, when the cell ended the process (Spent tells), and when
+// is neither ok nor error, when the cell ended the process (see Spent), and when
 // the error is not nil: ErrDied when the zygote or the kernel ended first, ErrStarved
 // when the machine was too busy, or ctx.Err().
 func (k *Kernel) Run(ctx context.Context, req sandbox.Request) (sandbox.Result, error) {
@@ -300,7 +300,7 @@ func (k *Kernel) Run(ctx context.Context, req sandbox.Request) (sandbox.Result, 
 }
 
 // Replay runs code as the next cell without another limit than ctx and drops its
-// output and its errors. Spent tells whether the cell ended the kernel.
+// output and its errors. Spent reports whether the cell ended the kernel.
 func (k *Kernel) Replay(ctx context.Context, code, stdin string) error {
 	req := sandbox.Request{Stdin: stdin}
 	if len(code) > maxSource || len(stdin) > maxSource {
@@ -313,7 +313,7 @@ func (k *Kernel) Replay(ctx context.Context, code, stdin string) error {
 	return err
 }
 
-// Spent tells whether the last cell itself ended the kernel, or met a limit.
+// Spent reports whether the last cell ended the kernel or met a limit.
 func (k *Kernel) Spent() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

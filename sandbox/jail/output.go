@@ -43,8 +43,8 @@ func (c *capture) open() {
 	c.file, c.fd = os.NewFile(uintptr(c.fd), "output"), -1
 }
 
-// read drains the stream until its end, a flood, or a deadline, at which it takes
-// what is there: on a busy machine it may not have read before.
+// read reads the stream until its end, a flood, or a deadline. At the deadline it takes
+// what is there: on a busy machine it may not have read anything before.
 func (c *capture) read() {
 	buf := make([]byte, 8<<10)
 	for {

@@ -18,8 +18,8 @@ func (c *call) cpuTime() time.Duration {
 	return used.cpu
 }
 
-// peakMemory returns the largest resident size of the program so far; zero when
-// the kernel does not tell.
+// peakMemory returns the largest resident size of the program so far; zero when it is
+// not known.
 func (c *call) peakMemory() int64 {
 	text, _ := status(c.hostPID(), "VmHWM") // zero is the answer without it
 	kib, err := strconv.ParseInt(string(bytes.TrimSuffix(text, []byte(" kB"))), 10, 64)
@@ -184,7 +184,7 @@ func parseTurns(schedstat []byte) turns {
 	return turns{time.Duration(ns[0]), time.Duration(ns[1])}
 }
 
-// seenAs tells whether ids, those of a process from the outermost namespace to its
+// seenAs reports whether ids, those of a process from the outermost namespace to its
 // own, has id in the namespace of the zygote. There a child is not the first
 // process, which it is in a namespace of its own.
 func seenAs(ids []byte, id int) bool {

@@ -13,8 +13,8 @@ import (
 // maxSource bounds the code, the fixture and the standard input of a request.
 const maxSource = 1 << 20
 
-// Refuse tells in one line why req, whose limits are complete, is not
-// acceptable; empty when it is.
+// Refuse returns in one line why req, whose limits are complete, is not acceptable;
+// empty when it is.
 func (j *Jail) Refuse(req sandbox.Request) string {
 	for _, part := range []struct {
 		name string
@@ -46,7 +46,7 @@ func (j *Jail) Refuse(req sandbox.Request) string {
 	return ""
 }
 
-// result reads what the dead program left and names its outcome.
+// result makes the result of a dead program from what it left.
 func (f *files) result(req sandbox.Request, e exit, stopped stop) (sandbox.Result, error) {
 	f.collect()
 	res := sandbox.Result{
@@ -105,7 +105,7 @@ func readLeft(memory int, recordAt int64) (left, error) {
 	}
 }
 
-// signaled names the outcome of a program that a signal ended.
+// signaled fills in the result of a program that a signal ended.
 func signaled(res *sandbox.Result, e exit, limits sandbox.Limits) {
 	sig := e.status.Signal()
 	res.ExitCode = 128 + int(sig)
@@ -129,7 +129,7 @@ func cpuLimit(res *sandbox.Result, limits sandbox.Limits) {
 	res.ExitCode = 128 + int(unix.SIGKILL)
 }
 
-// exited names the outcome of a program that ended by itself.
+// exited fills in the result of a program that ended by itself.
 func (l left) exited(res *sandbox.Result, code int) {
 	res.ExitCode = code
 	if l.stage != stageEntered && l.stage != stageFixture {
@@ -155,8 +155,8 @@ func (l left) exited(res *sandbox.Result, code int) {
 	apply(res, r, l.stage == stageFixture)
 }
 
-// apply adds the record of a finished program; only when a fixture ran may it tell
-// that the fixture failed.
+// apply adds the record of a finished program. A record may say that the fixture
+// failed only if the program ended in its fixture.
 func apply(res *sandbox.Result, r record, fixture bool) {
 	valid := func(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 	res.Value = valid(r.value)

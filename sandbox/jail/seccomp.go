@@ -27,7 +27,7 @@ type policy struct {
 // what moves data inside the kernel (splice, tee, sendfile, copy_file_range,
 // vmsplice), what passes descriptors (sendmsg, recvmsg), link, what reaches beyond
 // the call through files of the shared root (flock, and fadvise64, which empties
-// the page cache under others), what tells of others' memory (mincore), and old or
+// the page cache under others), what shows others' memory (mincore), and old or
 // rare calls that Python does without.
 const allowed = `
 read write readv writev pread64 pwrite64 close close_range lseek

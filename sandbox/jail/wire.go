@@ -18,7 +18,7 @@ import (
 //
 //	owner -> zygote  setup as JSON, then
 //	                 'C' request + descriptors: start a child
-//	                 'K' send the child of a slot a signal, 'Q' tell its times
+//	                 'K' send the child of a slot a signal, 'Q' ask for its times
 //	zygote -> owner  'H' and hello as JSON, once, then
 //	                 'X' the child of a slot has ended and nothing of it is left
 //	                 'F' it could not be made
@@ -198,7 +198,7 @@ func parseReport(p []byte) (report, error) {
 	}, nil
 }
 
-// exit is what wait4 told of a child.
+// exit is what wait4 says of a child.
 type exit struct {
 	status unix.WaitStatus
 	wall   time.Duration

@@ -222,7 +222,7 @@ func (z *zygote) serve() {
 		z.dispatch(r)
 	}
 	_ = z.cmd.Process.Kill() // gone already, or beyond talking to
-	_ = z.cmd.Wait()         // its ProcessState tells how it ended
+	_ = z.cmd.Wait()         // its ProcessState says how it ended
 	_ = z.ctl.Close()        // nothing is left to say on it
 	z.mu.Lock()
 	defer z.mu.Unlock()

@@ -95,7 +95,7 @@ func word(text string) string {
 // shortWord is the longest text of letters that may also be a product of variables.
 const shortWord = 3
 
-// onlyWord tells whether words cannot be a formula.
+// onlyWord reports whether words cannot be a formula.
 func onlyWord(w string) bool {
 	return len(w) > shortWord && !isFunction(w) || strings.Contains(w, " ")
 }

@@ -40,7 +40,7 @@ type node struct {
 	valued bool
 }
 
-// scalar tells whether n is one value, not a list or a relation of values.
+// scalar reports whether n is one value, not a list or a relation of values.
 func (n *node) scalar() bool {
 	switch n.op {
 	case opTuple, opSet, opBare, opUnion, opEqual, opLess, opAtMost, opUnequal:

@@ -36,7 +36,7 @@ func realPool(t *testing.T, cfg jail.Config) *pool.Pool {
 	return p
 }
 
-// hasSympy tells whether the interpreter of the jail would find sympy.
+// hasSympy reports whether the interpreter of the jail would find sympy.
 func hasSympy(t *testing.T) bool {
 	return exec.CommandContext(t.Context(), "python3", "-c", "import sympy").Run() == nil
 }

@@ -49,7 +49,7 @@ const (
 type Verdict struct {
 	Equal  bool
 	Method Method
-	// Reason tells in one line why an answer is not equal, where that is not plain.
+	// Reason says in one line why an answer is not equal, where that is not plain.
 	Reason string
 }
 

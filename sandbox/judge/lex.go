@@ -41,7 +41,7 @@ const (
 	thousandGroup = 3
 )
 
-// isFunction tells whether a word is applied to what follows.
+// isFunction reports whether a word is applied to what follows.
 func isFunction(name string) bool {
 	switch name {
 	case "sqrt", "sin", "cos", "tan", "cot", "sec", "csc", "arcsin", "arccos", "arctan",
@@ -182,7 +182,7 @@ func (l *lexer) number() error {
 	return nil
 }
 
-// thousands tells whether a comma and exactly three digits follow.
+// thousands reports whether a comma and exactly three digits follow.
 func (l *lexer) thousands() bool {
 	return l.at < len(l.text) && l.text[l.at] == ',' && l.run(l.at+1, isDigit) == l.at+1+thousandGroup
 }

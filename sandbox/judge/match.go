@@ -36,7 +36,7 @@ const (
 // where it can, and otherwise by what known says of them.
 type matcher struct {
 	known map[[2]string]tri
-	pairs []pair // values that known does not tell, each once
+	pairs []pair // values that known does not hold, each once
 	seen  map[[2]string]bool
 	steps int
 }
@@ -73,7 +73,7 @@ func (m *matcher) same(a, b *node) tri {
 	}
 }
 
-// unordered tells which lists have no order: sets, and lists without brackets.
+// unordered reports whether a list has no order: sets, and lists without brackets.
 func unordered(o op) bool { return o == opSet || o == opBare }
 
 // defined compares "x = value" with a value.
@@ -106,7 +106,7 @@ func (m *matcher) each(a, b []*node) tri {
 	return out
 }
 
-// within tells whether every element of a is one of b.
+// within reports whether every element of a is one of b.
 func (m *matcher) within(a, b []*node) tri {
 	out := yes
 	for _, x := range a {
@@ -227,7 +227,7 @@ func percent(a, b *node) (*node, *node) {
 	return nil, nil
 }
 
-// sendable tells whether the numbers of n are small enough to leave this process.
+// sendable reports whether the numbers of n are small enough to leave this process.
 func (n *node) sendable() bool {
 	const most = 14_000 // bits, below what Python prints and reads in decimal
 	ok := n.op != opNum || bits(n.num) <= most

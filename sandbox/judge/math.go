@@ -171,8 +171,8 @@ func (q Math) ask(ctx context.Context, j *Judge, m *matcher) (Method, error) {
 	case sandbox.StatusOK:
 		return q.note(m, res.Stdout)
 	case sandbox.StatusTimeLimit:
-		// The program computes and never waits: one that was stopped with CPU time
-		// left was kept from running.
+		// The program computes and never waits. If it was stopped before it had used
+		// its CPU time, the machine kept it from running.
 		if limits.CPU > 0 && res.Usage.CPU < limits.CPU*9/10 {
 			return "", fmt.Errorf("judge job %s: %w: %s after %v of CPU time", q.ID, ErrStarved, res.Reason, res.Usage.CPU)
 		}

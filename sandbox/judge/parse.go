@@ -51,7 +51,7 @@ func (p *parser) next() token {
 	return t
 }
 
-// is tells whether the next token is one of marks or names.
+// is reports whether the next token is one of marks or names.
 func (p *parser) is(texts ...string) bool {
 	t := p.peek()
 	if t.kind == tokMark || t.kind == tokName {
@@ -288,7 +288,7 @@ func (p *parser) fraction(num, den *big.Rat) (*node, error) {
 	return &node{op: opNum, num: new(big.Rat).Quo(num, den)}, nil
 }
 
-// startsFactor tells whether what follows is multiplied without a sign.
+// startsFactor reports whether what follows is multiplied without a sign.
 func (p *parser) startsFactor() bool {
 	t := p.peek()
 	switch t.kind {

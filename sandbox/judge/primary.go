@@ -114,7 +114,7 @@ func (p *parser) named(name string) (*node, error) {
 	return &node{op: opSym, name: name}, nil
 }
 
-// isGreek tells whether a command is a symbol.
+// isGreek reports whether a command is a symbol.
 func isGreek(name string) bool {
 	const known = " pi infty alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho sigma tau phi varphi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega ell "
 	return strings.Contains(known, " "+name+" ")

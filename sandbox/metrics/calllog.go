@@ -20,7 +20,7 @@ type callLog struct {
 	skipped atomic.Int64 // since the last line
 }
 
-// write tells how a call ended. The names that the caller chose are cut: a
+// write logs how a call ended. The names that the caller chose are cut: a
 // caller may put anything there.
 func (l *callLog) write(ctx context.Context, req *sandbox.Request, res *sandbox.Result, status string, total time.Duration) {
 	if !l.logger.Enabled(ctx, slog.LevelDebug) {

@@ -18,7 +18,7 @@ type Sources struct {
 	Sessions func() Sessions
 	Nodes    func() []Node
 	Router   func() Router
-	// Layers tells of each isolation layer whether it holds.
+	// Layers says of each isolation layer whether it holds.
 	Layers map[string]bool
 	// Build names the program that runs.
 	Build string

@@ -30,7 +30,7 @@ func (n *node) status() Status {
 	}
 }
 
-// load is what streams are told.
+// load is what streams announce.
 func (n *node) load() httpapi.Load {
 	s := n.pool.Stats()
 	return httpapi.Load{Slots: s.Slots, Busy: s.Busy, Waiting: s.Waiting, Queue: s.Queue, Draining: n.gate.draining()}
@@ -56,8 +56,7 @@ func (n *node) sources() metrics.Sources {
 	}
 }
 
-// handler puts every API of the node on one listener. Who may call is the
-// listener's business.
+// handler serves every API of the node. Who may call is the listener's business.
 func (n *node) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", httpapi.NewHandler(n.exec, httpapi.Config{

@@ -19,7 +19,7 @@ import (
 	"temper/sandbox/session"
 )
 
-// Ready is what a node tells when it takes calls.
+// Ready describes a node that takes calls.
 type Ready struct {
 	Address string // host:port or unix:/path
 	URL     string // the same with its scheme
@@ -121,7 +121,7 @@ func start(ctx context.Context, cfg Config, logger *slog.Logger) (*node, error) 
 	return n, nil
 }
 
-// ready tells the log and the owner of the node that it takes calls.
+// ready says in the log, and to the owner of the node, that it takes calls.
 func (n *node) ready(s *server.Server) {
 	report, stats, limits := n.jail.Report(), n.pool.Stats(), n.jail.Defaults()
 	on, off := []string{}, []string{}

@@ -33,8 +33,8 @@ func (p *Pool) Do(ctx context.Context, req sandbox.Request, f func(ctx context.C
 	return nil
 }
 
-// spread moves a pick to the next of the interpreters that are as idle: what f
-// leaves on one stays there, and must not gather on the first.
+// spread moves a pick to the next of the equally idle interpreters, so that what f
+// leaves behind does not gather on the first.
 func (p *Pool) spread(w *worker, in Interpreter) (*worker, Interpreter) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -10,7 +10,7 @@ const (
 	minAdvice  = 50 * time.Millisecond
 	idleAdvice = time.Second // while the pace is not known
 	maxAdvice  = 5 * time.Second
-	recent     = 8 * time.Second // what ended longer ago tells nothing of now
+	recent     = 8 * time.Second // what ended longer ago says nothing about now
 )
 
 // pace remembers when slots became free.
@@ -27,9 +27,9 @@ func (p *pace) add(now time.Time) {
 	p.n++
 }
 
-// advice is the time in which an eighth of a full queue drains at the recent pace:
-// long enough that there is room for more than the one who asks first, short enough
-// that slots do not run dry.
+// advice is the time in which an eighth of a full queue drains at the recent pace.
+// That is long enough for room for more than one caller, and short enough that slots
+// do not run dry.
 func (p *pace) advice(now time.Time, queue int) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()

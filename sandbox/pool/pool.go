@@ -104,8 +104,8 @@ type worker struct {
 	inFlight    int
 }
 
-// alive is false too for an interpreter whose death keep has yet to see, so that
-// a call does not meet the same death twice.
+// alive is also false for an interpreter that has died but that keep has not replaced
+// yet, so that a call does not meet the same death twice.
 func (w *worker) alive() bool {
 	if w.interpreter == nil {
 		return false
@@ -253,7 +253,7 @@ func (p *Pool) final(ctx context.Context, err error) error {
 	}
 }
 
-// alone runs a call that two interpreters did not survive on one of its own; a
+// alone runs a call during which two interpreters died on an interpreter of its own. A
 // call that ends that one too is answered as killed.
 func (p *Pool) alone(ctx context.Context, req sandbox.Request) (sandbox.Result, error) {
 	select {

@@ -24,7 +24,7 @@ func Run(t *testing.T, open func(t *testing.T) sandbox.Executor) {
 	t.Run("the same program gives the same answer", func(t *testing.T) { deterministic(t, exec) })
 }
 
-// runCases runs the table; adapt may change a request, and tells whether it is run.
+// runCases runs the table; adapt may change a request, and reports whether to run it.
 func runCases(t *testing.T, exec sandbox.Executor, adapt func(name string, req *sandbox.Request) bool) {
 	t.Helper()
 	for _, c := range cases() {
@@ -57,7 +57,7 @@ func runCases(t *testing.T, exec sandbox.Executor, adapt func(name string, req *
 	}
 }
 
-// endsSession tells whether a program with that outcome ends the kernel it runs in.
+// endsSession reports whether a program with that outcome ends the kernel it runs in.
 func endsSession(code string, status sandbox.Status) bool {
 	switch status {
 	case sandbox.StatusOK, sandbox.StatusError:

@@ -15,8 +15,8 @@ import (
 // pathPing is the health check of Code-Judge clients.
 const pathPing = "/ping"
 
-// guard lets in those who may call. Health checks are open to all: they tell
-// nothing but that the process lives.
+// guard refuses those who may not call. Health checks are open to all: they only
+// show that the process lives.
 func (s *Server) guard(next http.Handler) http.Handler {
 	fromPage := http.NewCrossOriginProtection()
 	want := sha256.Sum256([]byte(s.cfg.Token))
@@ -45,7 +45,7 @@ func bears(r *http.Request, want [sha256.Size]byte) bool {
 	return ok && subtle.ConstantTimeCompare(got[:], want[:]) == 1
 }
 
-// named tells whether a request means this server by an address or by the name
+// named reports whether a request means this server by an address or by the name
 // that it listens at. A page that has its own name resolve to this machine calls
 // with that name.
 func (s *Server) named(host string) bool {
@@ -74,7 +74,7 @@ func deny(w http.ResponseWriter, status int, code httpapi.Code, message string) 
 	_, _ = w.Write(append(body, '\n')) // the caller has gone when this fails
 }
 
-// isNoise tells of errors that come from strangers.
+// isNoise reports whether an error is one that strangers can cause.
 func isNoise(message string) bool {
 	return strings.HasPrefix(message, "http: TLS handshake error")
 }

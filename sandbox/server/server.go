@@ -193,7 +193,7 @@ func (s *Server) accept(hs *http.Server) error {
 }
 
 // shutdown ends a server whose work is done. Idle streams would hold it up for
-// ever, so they are told to end, then cut: they carry no answer any more.
+// ever, so they are asked to end, then cut: they carry no answer any more.
 func shutdown(ctx context.Context, hs *http.Server, cut context.CancelFunc) error {
 	for _, step := range []func(){func() {}, cut} {
 		step()

@@ -40,8 +40,8 @@ type entry struct {
 	fatal bool
 }
 
-// prepare settles what the history of s is before req runs, and tells why req
-// cannot be the next cell, if so.
+// prepare decides what the history of s is before req runs. It returns why req cannot
+// be the next cell, empty when it can.
 func (m *Manager) prepare(s *session, req sandbox.Request) (why string, err error) {
 	m.mu.Lock()
 	if s.dropped {
@@ -51,7 +51,7 @@ func (m *Manager) prepare(s *session, req sandbox.Request) (why string, err erro
 	var stale Kernel
 	if !s.known || req.History != nil && !s.ran(req.History) {
 		if why, err = m.adopt(s, req); why == "" && err == nil {
-			stale = m.take(s)
+			stale = m.detach(s)
 		}
 	}
 	if why == "" && err == nil {
@@ -62,14 +62,14 @@ func (m *Manager) prepare(s *session, req sandbox.Request) (why string, err erro
 	return why, err
 }
 
-// ran tells whether the history of s is the given one. Codes decide: the caller
-// cannot tell the inputs.
+// ran reports whether the history of s is the given one. Only the codes are compared:
+// the caller does not send the inputs.
 func (s *session) ran(history []string) bool {
 	return slices.EqualFunc(s.cells, history, func(e entry, code string) bool { return e.code == code })
 }
 
-// adopt takes over what req says of its session. Where that begins as the history
-// known here, the cells keep the input that they had. mu is held.
+// adopt makes the history of req that of the session. The cells at its start that are
+// known here keep the input that they had. mu is held.
 func (m *Manager) adopt(s *session, req sandbox.Request) (why string, err error) {
 	cells := make([]entry, 0, len(req.History)+1)
 	same := true
@@ -96,7 +96,7 @@ func (m *Manager) adopt(s *session, req sandbox.Request) (why string, err error)
 	return "", nil
 }
 
-// fits tells whether req can be the next cell of s. mu is held.
+// fits returns why req cannot be the next cell of s, if so. mu is held.
 func (m *Manager) fits(s *session, req sandbox.Request) (why string, err error) {
 	size := int64(len(req.Code) + len(req.Stdin))
 	switch {
@@ -125,7 +125,7 @@ func (m *Manager) learn(s *session, req sandbox.Request, res *sandbox.Result) {
 	m.bytes += size
 }
 
-// forget removes s from the books, but for its kernel. mu is held.
+// forget removes s from the books, except for its kernel. mu is held.
 func (m *Manager) forget(s *session) {
 	delete(m.sessions, s.key)
 	m.bytes -= s.bytes

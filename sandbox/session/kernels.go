@@ -19,7 +19,7 @@ type Kernel interface {
 	Run(ctx context.Context, req sandbox.Request) (sandbox.Result, error)
 	// Replay runs a cell bounded by ctx alone; what comes of it is dropped.
 	Replay(ctx context.Context, code, stdin string) error
-	// Spent tells whether the last cell itself ended the kernel, or met a limit.
+	// Spent reports whether the last cell ended the kernel or met a limit.
 	Spent() bool
 	// Done is closed when the kernel is gone.
 	Done() <-chan struct{}
@@ -68,9 +68,9 @@ func gone(k Kernel) bool {
 	}
 }
 
-// take removes the kernel of s from the books and returns it, nil for none. The
-// caller, who holds mu, discards it after.
-func (m *Manager) take(s *session) Kernel {
+// detach removes the kernel of s from the books and returns it, nil for none. The
+// caller holds mu, and discards the kernel after that.
+func (m *Manager) detach(s *session) Kernel {
 	k := s.kernel
 	if k == nil {
 		return nil
@@ -84,7 +84,7 @@ func (m *Manager) take(s *session) Kernel {
 	return k
 }
 
-// discard ends a kernel that is in no book any more.
+// discard ends a kernel that was detached.
 func (m *Manager) discard(k Kernel) {
 	if k != nil {
 		k.Close()
@@ -107,7 +107,7 @@ func (m *Manager) ready(ctx context.Context, s *session, req sandbox.Request, st
 			m.mu.Unlock()
 			return s.kernel, nil
 		}
-		dead = m.take(s)
+		dead = m.detach(s)
 	}
 	victim, err := m.reserve()
 	m.mu.Unlock()
@@ -140,15 +140,16 @@ func (m *Manager) reserve() (victim Kernel, err error) {
 		if front == nil {
 			return nil, overloaded("%d kernels run", m.cfg.MaxKernels)
 		}
-		victim = m.take(front.Value.(*session))
+		victim = m.detach(front.Value.(*session))
 		m.stats.Evicted++
 	}
 	m.kernels++
 	return victim, nil
 }
 
-// rest files the kernel of s, and the cell that it has run, by how the cell ended.
-func (m *Manager) rest(s *session, k Kernel, req sandbox.Request, res *sandbox.Result, err error) {
+// settle ends a cell of s: it adds the cell to the history if it counts, and keeps the
+// kernel for the next cell or drops it.
+func (m *Manager) settle(s *session, k Kernel, req sandbox.Request, res *sandbox.Result, err error) {
 	m.mu.Lock()
 	if err == nil {
 		res.SessionEnded = k.Spent()
@@ -159,7 +160,7 @@ func (m *Manager) rest(s *session, k Kernel, req sandbox.Request, res *sandbox.R
 	case keep:
 		s.place, s.rested = m.idle.PushBack(s), time.Now()
 	case s.kernel == k: // otherwise the session was dropped meanwhile
-		m.take(s)
+		m.detach(s)
 	}
 	m.mu.Unlock()
 	if !keep {
@@ -167,8 +168,8 @@ func (m *Manager) rest(s *session, k Kernel, req sandbox.Request, res *sandbox.R
 	}
 }
 
-// rebuild starts a kernel and runs the history of s in it. A cell that ends the
-// kernel did so when it was first run, or would have: it is left out from then on.
+// rebuild starts a kernel and runs the history of s in it. A cell that ends the kernel
+// is left out from then on.
 func (m *Manager) rebuild(ctx context.Context, s *session, req sandbox.Request, start Start) (Kernel, error) {
 	within, cancel := context.WithTimeout(ctx, m.cfg.Replay)
 	defer cancel()
@@ -198,7 +199,7 @@ func (m *Manager) rebuild(ctx context.Context, s *session, req sandbox.Request, 
 	}
 }
 
-// replay runs the history of s in k and tells whether a cell of it ended k.
+// replay runs the history of s in k and reports whether a cell of it ended k.
 func (m *Manager) replay(ctx context.Context, s *session, k Kernel) (fatal bool, err error) {
 	ran := false
 	for i, c := range s.cells {
@@ -224,8 +225,8 @@ func (m *Manager) replay(ctx context.Context, s *session, k Kernel) (fatal bool,
 	return false, nil
 }
 
-// late names the error of a rebuild that ran out of its own time, or was refused
-// what it was once granted.
+// late returns the error of a rebuild. It explains two cases: the rebuild took too
+// long, or a kernel that could be made before was refused.
 func (m *Manager) late(ctx, within context.Context, s *session, err error) error {
 	var refusal *jail.Refused
 	if s.proven && errors.As(err, &refusal) {
@@ -263,12 +264,12 @@ func (m *Manager) expired(now time.Time) []Kernel {
 		if now.Sub(s.rested) < m.cfg.Idle {
 			break
 		}
-		kernels = append(kernels, m.take(s))
+		kernels = append(kernels, m.detach(s))
 		m.stats.Expired++
 	}
 	for _, s := range m.sessions {
 		if s.inside == 0 && now.Sub(s.last) >= m.cfg.Forget {
-			if kernel := m.take(s); kernel != nil {
+			if kernel := m.detach(s); kernel != nil {
 				kernels = append(kernels, kernel)
 			}
 			m.forget(s)

@@ -4,15 +4,16 @@
 // kernels; how a kernel is isolated belongs to package jail, who may run when to
 // package pool.
 //
-// A session is its history: the cells that were answered with ok or error and
-// did not end their kernel. A kernel is a cache of it. It is dropped when it has been idle, when another session needs
-// its place, when its interpreter dies, and after every cell that was stopped from
-// outside (time, memory, output, a signal, a caller that went away), since such a
-// cell leaves off anywhere. The next cell then finds a new kernel in which the
-// history has been run again, output dropped, errors ignored. A cell that was
-// stopped, and one that ended the process itself (os._exit), thus leaves no trace,
-// and its Result says so (SessionEnded); one that raised keeps what it did before. What is not a function of the
-// history does not survive a rebuild unchanged: clocks, os.urandom, races of threads.
+// A session is its history: the cells that were answered with ok or error and did not
+// end their kernel. A kernel is a cache of the history. It is dropped when it has been
+// idle, when another session needs its place, when its interpreter dies, and after
+// every cell that was stopped from outside (time, memory, output, a signal, a caller
+// that went away), since such a cell may stop anywhere. The next cell then gets a new
+// kernel, in which the history has been run again, output dropped, errors ignored. So
+// a cell that was stopped, or that ended the process itself (os._exit), leaves no
+// trace, and its Result says so (SessionEnded); what a cell did before it raised stays.
+// What is not a function of the history may differ after a rebuild: clocks, os.urandom,
+// races of threads.
 //
 // Between two cells a kernel is stopped: its threads and timers do not run.
 //
@@ -212,8 +213,8 @@ func (m *Manager) leave(s *session) {
 
 var errDropped = errors.New("the session was dropped")
 
-// deaths is the number of interpreters that may die under a cell before the cell
-// is held to be the cause; patience is how long it waits for one to come back.
+// deaths is the number of interpreters that may die during a cell before the cell is
+// taken for the cause; patience is how long it waits for one to come back.
 const (
 	deaths   = 3
 	patience = 30 * time.Second
@@ -265,14 +266,14 @@ func (m *Manager) attempt(ctx context.Context, s *session, req sandbox.Request, 
 		queued := time.Since(arrived)
 		res, err = k.Run(ctx, req)
 		res.Usage.Queue = queued
-		m.rest(s, k, req, &res, err)
+		m.settle(s, k, req, &res, err)
 		return err
 	})
 	return res, err
 }
 
-// Drop ends a session and forgets its history; cells that wait or run are refused.
-// It tells whether there was one.
+// Drop ends a session and forgets its history; cells that wait or run are refused. It
+// reports whether there was one.
 func (m *Manager) Drop(run, name string) bool {
 	m.mu.Lock()
 	s := m.sessions[key{run, name}]
@@ -281,7 +282,7 @@ func (m *Manager) Drop(run, name string) bool {
 		return false
 	}
 	m.forget(s)
-	k := m.take(s)
+	k := m.detach(s)
 	m.mu.Unlock()
 	m.discard(k)
 	return true
@@ -303,7 +304,7 @@ func (m *Manager) Close(ctx context.Context) error {
 	m.mu.Lock()
 	var kernels []Kernel
 	for _, s := range m.sessions {
-		kernels = append(kernels, m.take(s))
+		kernels = append(kernels, m.detach(s))
 	}
 	m.mu.Unlock()
 	for _, k := range kernels {
