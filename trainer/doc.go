@@ -4,7 +4,8 @@
 //
 //	packing    which tokens meet in which device pass
 //	feed       the inputs of a pass, as tensors
-//	optimizer  AdamW, what it trains, and its learning rate
+//	schedule   the learning rate of a step
+//	optimizer  AdamW, and which tensors it trains
 //	state      weights, moments, counters; their copies on the host
 //	pass       the graphs: built, compiled, called side by side or over a mesh
 //

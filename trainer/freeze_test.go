@@ -58,28 +58,8 @@ func TestFrozenTensorsStay(t *testing.T) {
 	}
 }
 
-func TestFreezeMistakes(t *testing.T) {
-	m := tinyConfig().Model
-	err := trainer.CheckOptimizer(m, "rl.optimizer", config.Optimizer{Freeze: []string{"model.norm.*", "embed*", "model.[", "lm_head*"}})
+func TestFreezeMistakeLeavesTheStateAlone(t *testing.T) {
 	var problems config.Problems
-	if !errors.As(err, &problems) || len(problems) != 3 {
-		t.Fatalf("error %v, want three problems", err)
-	}
-	for i, want := range []string{
-		`rl.optimizer.freeze[1]: "embed*" matches no tensor; the model has model.embed_tokens.weight, model.layers.0-1.input_layernorm.weight, `,
-		`rl.optimizer.freeze[2]: pattern "model.[": syntax error in pattern`,
-		`rl.optimizer.freeze[3]: "lm_head*" matches no tensor`, // a tied head has none
-	} {
-		if !strings.Contains(problems[i].String(), want) {
-			t.Errorf("problem %q, want %q", problems[i], want)
-		}
-	}
-	if err := trainer.CheckOptimizer(m, "", config.Optimizer{Freeze: []string{"*"}}); err == nil || !strings.Contains(err.Error(), "leaves nothing to train") {
-		t.Errorf("everything frozen: error %v", err)
-	}
-	if err := trainer.CheckOptimizer(m, "", adam()); err != nil {
-		t.Errorf("nothing frozen: %v", err)
-	}
 	tr := initialised(t, tinyConfig())
 	o := adam()
 	o.Freeze = []string{"embed*"}

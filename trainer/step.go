@@ -6,10 +6,10 @@ import (
 
 	"temper/internal/config"
 	"temper/internal/rl"
-	"temper/trainer/optimizer"
 	"temper/trainer/packing"
 	"temper/trainer/pass"
 	"temper/trainer/qwen3"
+	"temper/trainer/schedule"
 	"temper/trainer/state"
 )
 
@@ -35,7 +35,7 @@ func (s *step) apply(ctx context.Context, samples []rl.Sample, deal func([]*pack
 		return rl.TrainMetrics{}, ErrNoState
 	}
 	var err error
-	if s.lr, err = optimizer.LearningRate(s.optimizer, s.position); err != nil {
+	if s.lr, err = schedule.LearningRate(s.optimizer, s.position); err != nil {
 		return rl.TrainMetrics{}, err
 	}
 	rows, err := packing.Rows(samples, limitsOf(s.model))

@@ -14,6 +14,7 @@ import (
 	"temper/trainer/packing"
 	"temper/trainer/pass"
 	"temper/trainer/qwen3"
+	"temper/trainer/schedule"
 	"temper/trainer/state"
 	"temper/trainer/tensor"
 )
@@ -38,7 +39,7 @@ var (
 type GraphError = pass.GraphError
 
 // Position is a place in the learning-rate schedule.
-type Position = optimizer.Position
+type Position = schedule.Position
 
 // CheckOptimizer reports what Config.Validate cannot know of an optimizer without
 // the model; see optimizer.Check.

@@ -70,6 +70,9 @@ var packages = []row{
 	{pattern: "internal/supervise", layer: adapters, ours: none, reason: "it runs any process and knows no role"},
 	{pattern: "trainer", layer: adapters},
 	{pattern: "trainer/...", layer: adapters},
+	{pattern: "trainer/tensor", layer: adapters, ours: none, stdOnly: true, reason: "ports hand weights on without a network"},
+	{pattern: "trainer/packing", layer: adapters, ours: []string{"internal/rl"}, stdOnly: true, reason: "which tokens meet in a pass is decided without a device"},
+	{pattern: "trainer/schedule", layer: adapters, ours: []string{"internal/config"}, stdOnly: true, reason: "a learning rate is arithmetic"},
 	{pattern: "jobs/...", layer: adapters, planned: true},
 
 	{pattern: "activities", layer: durable, ours: []string{"internal/blob", "internal/fault", "internal/run", "internal/learner", "internal/sampling", "internal/retrain"}, reason: "activities are a border: what they do is done by packages without Temporal, and none of them knows a device"},

@@ -15,7 +15,7 @@ import (
 	"temper/internal/rl"
 	"temper/trainer"
 	"temper/trainer/checkpoint"
-	"temper/trainer/qwen3"
+	"temper/trainer/tensor"
 )
 
 // Learner is the training state of one policy: weights, optimizer, counters.
@@ -24,7 +24,7 @@ type Learner interface {
 	// Init draws fresh weights from a seed.
 	Init(seed uint64) error
 	// Import takes weights; the optimizer starts afresh.
-	Import(weights []qwen3.Tensor) error
+	Import(weights []tensor.Named) error
 	// SFTStep makes one supervised update.
 	SFTStep(ctx context.Context, samples []rl.Sample, o config.Optimizer, p trainer.Position) (rl.TrainMetrics, error)
 	// Update makes the policy updates of one step.

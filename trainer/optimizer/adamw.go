@@ -1,6 +1,6 @@
-// Package optimizer owns AdamW: which tensors it trains, the rate of a step, and
-// the graph that turns gradients into new weights and moments. It holds no weights
-// and no moments itself; those are variables of a store, under the paths named here.
+// Package optimizer owns AdamW: which tensors it trains, and the graph that turns
+// gradients into new weights and moments. It holds no weights and no moments itself;
+// those are variables of a store, under the paths named here.
 //
 // Invariant: an update changes the weights and moments of all trained tensors, or
 // of none.

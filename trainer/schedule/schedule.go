@@ -1,4 +1,8 @@
-package optimizer
+// Package schedule owns the learning rate of a step. It is arithmetic on the
+// configuration and knows no tensors.
+//
+// Invariant: every step of a schedule has a rate above zero.
+package schedule
 
 import (
 	"fmt"

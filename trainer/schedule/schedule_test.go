@@ -1,4 +1,4 @@
-package optimizer_test
+package schedule_test
 
 import (
 	"math"
@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"temper/internal/config"
-	"temper/trainer/optimizer"
+	"temper/trainer/schedule"
 )
 
 func TestLearningRate(t *testing.T) {
@@ -42,21 +42,21 @@ func TestLearningRate(t *testing.T) {
 		{"wsd", 2, 10, 10, 30, 0, 1.0 / 31}, // a decay longer than the schedule is cut at its start
 	} {
 		o := config.Optimizer{LR: 1, WarmupSteps: row.warmup, Schedule: row.schedule, MinLRRatio: row.floor, DecaySteps: row.decay}
-		got, err := optimizer.LearningRate(o, optimizer.Position{Step: row.step, Total: row.total})
+		got, err := schedule.LearningRate(o, schedule.Position{Step: row.step, Total: row.total})
 		if err != nil || math.Abs(got-row.want) > 1e-12 {
 			t.Errorf("%+v: %v, error %v", row, got, err)
 		}
 	}
 	for _, bad := range []struct {
 		schedule string
-		p        optimizer.Position
+		p        schedule.Position
 		want     string
 	}{
-		{"constant", optimizer.Position{}, "schedule: step 0, want at least 1"},
-		{"linear", optimizer.Position{Step: 5, Total: 4}, "schedule: step 5 of 4"},
-		{"step", optimizer.Position{Step: 1, Total: 4}, `schedule: "step", want constant, linear, cosine or wsd`},
+		{"constant", schedule.Position{}, "schedule: step 0, want at least 1"},
+		{"linear", schedule.Position{Step: 5, Total: 4}, "schedule: step 5 of 4"},
+		{"step", schedule.Position{Step: 1, Total: 4}, `schedule: "step", want constant, linear, cosine or wsd`},
 	} {
-		if _, err := optimizer.LearningRate(config.Optimizer{Schedule: bad.schedule}, bad.p); err == nil || err.Error() != bad.want {
+		if _, err := schedule.LearningRate(config.Optimizer{Schedule: bad.schedule}, bad.p); err == nil || err.Error() != bad.want {
 			t.Errorf("%+v: error %v", bad, err)
 		}
 	}
@@ -74,7 +74,7 @@ func TestLearningRateFalls(t *testing.T) {
 		}
 		last := o.LR
 		for step := o.WarmupSteps + 1; step <= total; step++ {
-			lr, err := optimizer.LearningRate(o, optimizer.Position{Step: step, Total: total})
+			lr, err := schedule.LearningRate(o, schedule.Position{Step: step, Total: total})
 			if err != nil || lr > last || lr < o.LR*o.MinLRRatio || lr <= 0 {
 				t.Fatalf("step %d: rate %v after %v, error %v", step, lr, last, err)
 			}
