@@ -38,6 +38,7 @@ type State struct {
 
 	mu       sync.Mutex
 	pending  map[string]bool // parts that do not serve yet
+	served   chan struct{}   // closed when there are none
 	draining bool
 	needs    map[string]func(context.Context) error
 	progress map[string]func() error
@@ -50,11 +51,14 @@ type State struct {
 // New describes a process that is ready once it serves each of the parts.
 func New(name string, parts ...string) *State {
 	s := &State{
-		name: name, started: time.Now(), pending: map[string]bool{},
+		name: name, started: time.Now(), pending: map[string]bool{}, served: make(chan struct{}),
 		needs: map[string]func(context.Context) error{}, progress: map[string]func() error{},
 	}
 	for _, p := range parts {
 		s.pending[p] = true
+	}
+	if len(parts) == 0 {
+		close(s.served)
 	}
 	return s
 }
@@ -63,8 +67,17 @@ func New(name string, parts ...string) *State {
 func (s *State) Serving(part string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !s.pending[part] {
+		return
+	}
 	delete(s.pending, part)
+	if len(s.pending) == 0 {
+		close(s.served)
+	}
 }
+
+// Served is closed once all parts serve.
+func (s *State) Served() <-chan struct{} { return s.served }
 
 // Drain says that the process takes no new work, because it is about to end.
 func (s *State) Drain() {

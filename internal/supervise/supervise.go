@@ -73,7 +73,7 @@ const (
 	healthyPolls = 20
 	// maxStartFactor bounds the start of a child that is busy without an end.
 	maxStartFactor = 10
-	checkTimeout = 5 * time.Second
+	checkTimeout   = 5 * time.Second
 )
 
 // State is what a child is doing.
