@@ -308,7 +308,7 @@ func TestUnreachableSandbox(t *testing.T) {
 	}
 	server := p.launch("temporald", "--db", filepath.Join(p.home, "temporal.db"), "--port", port, "--ui-port", "0")
 	server.await(`"ready":true`, time.Minute)
-	worker, trainer := p.start("worker"), p.start("trainer")
+	worker, trainer := p.start("worker"), p.start("trainer", "--with-rollouts")
 	submit := p.start("run", "submit", "--config", ciConfig, "--wait")
 	submit.await(`^retrying \w+: .*sandbox.*`+regexp.QuoteMeta(p.sandbox), runTimeout)
 	sandbox := p.launch("temper", "sandbox", "--listen", p.sandbox)

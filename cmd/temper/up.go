@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"go.temporal.io/sdk/client"
 
 	"temper/internal/buildinfo"
 	"temper/internal/cli"
@@ -147,6 +146,7 @@ func serve(ctx context.Context, p *config.Process, o *upOptions, s *screen, log 
 	}
 	nameOpenRuns(ctx, c, s, log)
 	if o.config == "" {
+		defer showRuns(ctx, c, s, "")()
 		s.line("submit a run with: temper run submit --config configs/demo.yaml --wait      (Ctrl-C stops)")
 		<-ctx.Done()
 		return nil
@@ -156,6 +156,7 @@ func serve(ctx context.Context, p *config.Process, o *upOptions, s *screen, log 
 	}
 	page := webUI(p, workflows.RunWorkflowID(o.runID))
 	s.line("run " + o.runID + " started: " + page)
+	defer showRuns(ctx, c, s, o.runID)()
 	if err := follow(ctx, c, store, o.runID, s); err != nil {
 		if errors.Is(err, cli.ErrInterrupted) {
 			return fmt.Errorf("%w: run %s goes on when temper up is started again", cli.ErrInterrupted, o.runID)
@@ -170,16 +171,4 @@ func serve(ctx context.Context, p *config.Process, o *upOptions, s *screen, log 
 		<-ctx.Done()
 	}
 	return nil
-}
-
-// nameOpenRuns tells of runs that an earlier service left open: they go on now.
-// A server that does not let us list is no reason not to serve.
-func nameOpenRuns(ctx context.Context, c client.Client, s *screen, log *slog.Logger) {
-	open, err := workflows.OpenRuns(ctx, c)
-	if err != nil {
-		log.Warn("open runs are unknown", "err", err)
-	}
-	for _, run := range open {
-		s.line(fmt.Sprintf("run %s goes on: temper run follow %s shows it", run.RunID, run.RunID))
-	}
 }
