@@ -68,7 +68,7 @@ func (p Place) connect(ctx context.Context, role string, v *Vitals) (*connection
 	}
 	forget := func() { _ = held.Close() } // a successor clears away what is left
 	c, err := temporalclient.Dial(ctx, temporalclient.Config{
-		Address: p.TemporalAddress, Namespace: p.Namespace, Logger: p.Log.With("role", "client"), Held: held,
+		Address: p.TemporalAddress, Namespace: p.Namespace, Logger: p.Log.With("queue_of", role), Held: held,
 		Metrics: sdkMetrics{registry: v.Metrics},
 	})
 	if err != nil {

@@ -26,7 +26,14 @@ type ControlOptions struct {
 	// MemoryOf is the process whose descendants make up the service; a summary has
 	// their largest memory. 0 is this process.
 	MemoryOf int
+	// RolloutShards is into how many parts the steps of runs that begin here cut their
+	// sampling, so that as many rollout roles share it; 0 is one. A run keeps the
+	// number with which it began, and has the same bits with any.
+	RolloutShards int
 }
+
+// MaxRolloutShards bounds the activities of one step, which its history lists.
+const MaxRolloutShards = 256
 
 // Control serves workflows and their bookkeeping. Several control roles may run
 // side by side.
@@ -62,7 +69,7 @@ func serveControl(ctx context.Context, o ControlOptions, v *Vitals) error {
 	watchers.Go(func() { sweepStore(watch, conn.store, o.Log) })
 	defer watchers.Wait()
 	defer stop()
-	control := &activities.Control{Store: conn.store, SearchAttributes: known, PeakRSS: peak.Bytes}
+	control := &activities.Control{Store: conn.store, SearchAttributes: known, PeakRSS: peak.Bytes, RolloutShards: o.RolloutShards}
 	return controlWorker(control).serve(ctx, conn.client, func() { v.Serving(workflows.QueueControl) })
 }
 

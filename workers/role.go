@@ -81,7 +81,7 @@ func (r Role) Serve(ctx context.Context, o ServeOptions) error {
 		return err
 	}
 	defer l.Close()
-	o.Log.Info("role starts", "role", r.Name, "health", l.Address())
+	o.Log.Info("health is served", "address", l.Address())
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	g, ctx := errgroup.WithContext(ctx)

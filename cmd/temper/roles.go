@@ -58,12 +58,16 @@ func (f *roleFlags) serve(cmd *cobra.Command, r workers.Role, log *slog.Logger) 
 func workerCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "worker", Short: "Serve workflows and bookkeeping (control worker)", Args: cobra.NoArgs}
 	f := addRoleFlags(cmd)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		place, err := f.place("worker")
-		if err != nil {
+	o := workers.ControlOptions{MemoryOf: supervisorPID()}
+	cmd.Flags().IntVar(&o.RolloutShards, "rollout-shards", 1, "parts into which each step of runs that begin here cuts its sampling, for as many temper rollout processes; changes no bit of a run")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
+		if o.RolloutShards < 1 || o.RolloutShards > workers.MaxRolloutShards {
+			return cli.Usagef("--rollout-shards: is %d, want 1 to %d", o.RolloutShards, workers.MaxRolloutShards)
+		}
+		if o.Place, err = f.place("worker"); err != nil {
 			return err
 		}
-		return f.serve(cmd, workers.Control(workers.ControlOptions{Place: place, MemoryOf: supervisorPID()}), place.Log)
+		return f.serve(cmd, workers.Control(o), o.Log)
 	}
 	return cmd
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -50,7 +51,8 @@ func upChildren(p *config.Process, o *upOptions) ([]supervise.Child, error) {
 	}
 	token := workers.SandboxTokenKey + "=" + sandboxToken()
 	env := append(os.Environ(), supervisedKey+"=1")
-	children = append(children, sandboxChild(p, o, self, token), roleChild(p, self, "worker", env, "worker"))
+	children = append(children, sandboxChild(p, o, self, token),
+		roleChild(p, self, "worker", env, "worker", "--rollout-shards", strconv.Itoa(max(1, o.rolloutWorkers))))
 	env = append(env, token)
 	if o.rolloutWorkers == 0 {
 		return append(children, roleChild(p, self, "trainer", env, "trainer", "--with-rollouts")), nil
