@@ -76,11 +76,11 @@ func (r Role) Serve(ctx context.Context, o ServeOptions) error {
 	if err := health.CheckAddress(o.Listen, o.Insecure); err != nil {
 		return err
 	}
-	l, err := health.Listen(o.Listen, v.Handler(metricsHandler(v.Metrics)), o.Log)
+	l, err := health.Listen(ctx, o.Listen, v.Handler(metricsHandler(v.Metrics)), o.Log)
 	if err != nil {
 		return err
 	}
-	defer l.Close()
+	defer l.Close(ctx)
 	o.Log.Info("health is served", "address", l.Address())
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -18,11 +18,11 @@ import (
 
 func listen(t *testing.T, address string, s *health.State) *health.Listener {
 	t.Helper()
-	l, err := health.Listen(address, s.Handler(nil), slog.New(slog.DiscardHandler))
+	l, err := health.Listen(t.Context(), address, s.Handler(nil), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(l.Close)
+	t.Cleanup(func() { l.Close(context.Background()) })
 	return l
 }
 
@@ -100,11 +100,11 @@ func TestNeedThatDoesNotAnswer(t *testing.T) {
 func TestSocketBelowADeepHome(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), strings.Repeat("deep/", 30))
 	address := health.UnixPrefix + filepath.Join(dir, "trainer")
-	dead, err := health.Listen(address, health.New("dead").Handler(nil), slog.New(slog.DiscardHandler))
+	dead, err := health.Listen(t.Context(), address, health.New("dead").Handler(nil), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	dead.Close()
+	dead.Close(t.Context())
 	if _, err := os.Stat(filepath.Join(dir, "trainer")); err != nil {
 		t.Fatalf("a socket that nobody serves should be left: %v", err)
 	}
@@ -120,7 +120,7 @@ func TestSocketBelowADeepHome(t *testing.T) {
 	if info, err := os.Stat(filepath.Join(dir, "trainer")); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("mode %v (%v), want 0600", info.Mode(), err)
 	}
-	if _, err := health.Listen(address, http.NotFoundHandler(), slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "another process serves it") {
+	if _, err := health.Listen(t.Context(), address, http.NotFoundHandler(), slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "another process serves it") {
 		t.Errorf("a second listener: %v", err)
 	}
 }
@@ -130,7 +130,7 @@ func TestPatience(t *testing.T) {
 	l := listen(t, "127.0.0.1:0", s)
 	p := &health.Probe{Address: l.Address(), Patience: 300 * time.Millisecond}
 	says(t, "first", p.Ready(t.Context()), "")
-	l.Close()
+	l.Close(t.Context())
 	says(t, "gone for a moment", p.Alive(t.Context()), "")
 	time.Sleep(350 * time.Millisecond)
 	says(t, "gone", p.Alive(t.Context()), "no good answer for")

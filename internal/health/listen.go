@@ -54,8 +54,8 @@ type Listener struct {
 
 // Listen opens the address and serves the handler there. The file of a Unix
 // socket that nobody serves any more is replaced.
-func Listen(address string, handler http.Handler, log *slog.Logger) (*Listener, error) {
-	l, err := open(address)
+func Listen(ctx context.Context, address string, handler http.Handler, log *slog.Logger) (*Listener, error) {
+	l, err := open(ctx, address)
 	if err != nil {
 		return nil, err
 	}
@@ -81,9 +81,10 @@ func Listen(address string, handler http.Handler, log *slog.Logger) (*Listener, 
 // Address is host:port, with the port that was found for port 0, or unix:/path.
 func (l *Listener) Address() string { return l.address }
 
-// Close ends the listener after a moment for answers under way.
-func (l *Listener) Close() {
-	ctx, cancel := context.WithTimeout(context.Background(), lastWords)
+// Close ends the listener after a moment for answers under way, also when ctx has
+// ended already.
+func (l *Listener) Close(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
 	defer cancel()
 	if l.server.Shutdown(ctx) != nil {
 		_ = l.server.Close() // nothing is left to do when this fails
@@ -107,10 +108,10 @@ func onlyByAddress(next http.Handler) http.Handler {
 	})
 }
 
-func open(address string) (net.Listener, error) {
+func open(ctx context.Context, address string) (net.Listener, error) {
 	path, isUnix := strings.CutPrefix(address, UnixPrefix)
 	if !isUnix {
-		l, err := net.Listen("tcp", address)
+		l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 		if err != nil {
 			return nil, fmt.Errorf("health address %s: %w", address, reason(err))
 		}
@@ -124,7 +125,7 @@ func open(address string) (net.Listener, error) {
 		return nil, fmt.Errorf("health address %s: %w", address, err)
 	}
 	defer release()
-	if conn, err := net.Dial("unix", short); err == nil {
+	if conn, err := new(net.Dialer).DialContext(ctx, "unix", short); err == nil {
 		return nil, errors.Join(fmt.Errorf("health address %s: another process serves it", address), conn.Close())
 	}
 	if info, err := os.Stat(path); err == nil && info.Mode()&os.ModeSocket != 0 {
@@ -132,7 +133,7 @@ func open(address string) (net.Listener, error) {
 			return nil, fmt.Errorf("health address %s: %w", address, err)
 		}
 	}
-	l, err := (&net.ListenConfig{}).Listen(context.Background(), "unix", short)
+	l, err := new(net.ListenConfig).Listen(ctx, "unix", short)
 	if err != nil {
 		return nil, fmt.Errorf("health address %s: %w", address, reason(err))
 	}
