@@ -23,6 +23,9 @@ type Control struct {
 	SearchAttributes bool
 	// PeakRSS is the largest memory of the whole service so far, in bytes; nil = not known.
 	PeakRSS func() int64
+	// RolloutShards is into how many parts the steps of runs that begin here cut their
+	// sampling; 0 is one.
+	RolloutShards int
 
 	selector sampling.Selector
 }

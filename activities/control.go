@@ -17,6 +17,7 @@ func (c *Control) OpenRun(ctx context.Context, in run.Input) (run.Plan, error) {
 	plan, err := run.Open(ctx, c.Store, in, run.Claim{
 		Owner: activity.GetInfo(ctx).WorkflowExecution.RunID, SearchAttributes: c.SearchAttributes,
 	})
+	plan.NumRolloutShards = c.RolloutShards
 	return plan, toTemporal(err)
 }
 

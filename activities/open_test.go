@@ -20,6 +20,27 @@ import (
 	"temper/internal/run"
 )
 
+// TestShardsAreOfThePlace: two control workers with different numbers leave the same
+// plan in the store.
+func TestShardsAreOfThePlace(t *testing.T) {
+	var stored [][]byte
+	for _, shards := range []int{0, 3} {
+		c := &activities.Control{Store: fill(t, nil), RolloutShards: shards}
+		plan, err := openRun(t, c, run.Input{RunID: "demo", Config: asString(t, testConfig)})
+		if err != nil || plan.NumRolloutShards != shards {
+			t.Errorf("the plan has %d shards (%v), want %d", plan.NumRolloutShards, err, shards)
+		}
+		data, err := blob.ReadKey(t.Context(), c.Store, artifact.Layout{RunID: "demo"}.Plan())
+		if err != nil {
+			t.Fatal(err)
+		}
+		stored = append(stored, data)
+	}
+	if !bytes.Equal(stored[0], stored[1]) {
+		t.Errorf("the stored plans differ:\n%s\n%s", stored[0], stored[1])
+	}
+}
+
 // TestConfigInAllItsForms gives the same plan and the same frozen bytes.
 func TestConfigInAllItsForms(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "run.yaml")

@@ -2,33 +2,85 @@ package workers
 
 import (
 	"context"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
 
-	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/worker"
 
 	"temper/activities"
+	"temper/internal/buildinfo"
+	"temper/internal/config"
+	"temper/internal/procmem"
+	"temper/internal/temporalclient"
 	"temper/workflows"
 )
 
-// RunControl serves workflows and control activities until ctx ends. Several
-// control workers may run side by side.
-func RunControl(ctx context.Context, c client.Client, control *activities.Control, o Options) error {
-	return service{
-		queue: workflows.QueueControl, options: controlOptions(o), onStart: o.OnStart,
-		register: func(r worker.Registry) { registerControl(r, control) },
-	}.run(ctx, c)
+// rssInterval is short enough to see an evaluation's peak.
+const rssInterval = time.Second
+
+// ControlOptions are what a control role can be told.
+type ControlOptions struct {
+	Place
+	// MemoryOf is the process whose descendants make up the service; a summary has
+	// their largest memory. 0 is this process.
+	MemoryOf int
+	// RolloutShards is into how many parts the steps of runs that begin here cut their
+	// sampling, so that as many rollout roles share it; 0 is one. A run keeps the
+	// number with which it began, and has the same bits with any.
+	RolloutShards int
 }
 
-func controlOptions(o Options) worker.Options {
-	options := o.base()
+// MaxRolloutShards bounds the activities of one step, which its history lists.
+const MaxRolloutShards = 256
+
+// Control serves workflows and their bookkeeping. Several control roles may run
+// side by side.
+func Control(o ControlOptions) Role {
+	return Role{
+		Name: "worker", Needs: []Need{NeedTemporal, NeedStore}, Queues: []string{workflows.QueueControl},
+		Run: func(ctx context.Context, v *Vitals) error { return serveControl(ctx, o, v) },
+	}
+}
+
+// PeakFile holds the largest memory of the service since `temper up` started it.
+func PeakFile(p *config.Process) string { return filepath.Join(p.Home, "peak-memory") }
+
+func serveControl(ctx context.Context, o ControlOptions, v *Vitals) error {
+	conn, err := o.connect(ctx, "worker", v)
+	if err != nil {
+		return err
+	}
+	defer conn.close()
+	known, err := temporalclient.EnsureAttributes(ctx, conn.client, o.Namespace, workflows.SearchAttributes())
+	if err != nil {
+		return err
+	}
+	o.Log.Info("control worker starts", "build", buildinfo.Line(), "temporal", o.TemporalAddress, "search_attributes", known)
+	peak := procmem.Peak{File: PeakFile(&o.Process)}
+	of := o.MemoryOf
+	if of == 0 {
+		of = os.Getpid()
+	}
+	watch, stop := context.WithCancel(ctx)
+	var watchers sync.WaitGroup
+	watchers.Go(func() { peak.Watch(watch, of, rssInterval) })
+	watchers.Go(func() { sweepStore(watch, conn.store, o.Log) })
+	defer watchers.Wait()
+	defer stop()
+	control := &activities.Control{Store: conn.store, SearchAttributes: known, PeakRSS: peak.Bytes, RolloutShards: o.RolloutShards}
+	return controlWorker(control).serve(ctx, conn.client, func() { v.Serving(workflows.QueueControl) })
+}
+
+func controlWorker(control *activities.Control) queueWorker {
+	options := baseOptions()
 	options.MaxConcurrentWorkflowTaskPollers = numPollers
 	// The workflows of a killed worker wait so long for it before another one,
 	// or its successor, replays them.
 	options.StickyScheduleToStartTimeout = stickyTimeout
-	return options
-}
-
-func registerControl(r worker.Registry, control *activities.Control) {
-	workflows.Register(r)
-	r.RegisterActivity(control)
+	return queueWorker{queue: workflows.QueueControl, options: options, register: func(r worker.Registry) {
+		workflows.Register(r)
+		r.RegisterActivity(control)
+	}}
 }

@@ -2,35 +2,68 @@ package workers
 
 import (
 	"context"
+	"time"
 
-	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/worker"
 
 	"temper/activities"
+	"temper/internal/buildinfo"
+	"temper/internal/sampling"
+	"temper/sandbox/httpapi"
+	"temper/trainer/device"
 	"temper/workflows"
 )
 
-// DefaultRolloutSlots is the number of rollout activities of one worker. They
-// share its engine, and one SampleGroups fills it alone; the rest is room for
-// an evaluation beside it.
-const DefaultRolloutSlots = 4
-
-// RunRollout serves sampling and evaluation until ctx ends. slots 0 means
-// DefaultRolloutSlots.
-func RunRollout(ctx context.Context, c client.Client, rollouts *activities.Rollouts, slots int, o Options) error {
-	return service{
-		queue: workflows.QueueRollout, options: rolloutOptions(slots, o), onStart: o.OnStart,
-		register: func(r worker.Registry) { r.RegisterActivity(rollouts) },
-	}.run(ctx, c)
+// RolloutOptions are what a rollout role can be told.
+type RolloutOptions struct {
+	Place
+	// Backend for tensors; empty is the Go backend.
+	Backend string
+	// Concurrent is the number of trajectories of a run under way at a time.
+	Concurrent int
+	// Slots is the number of activities at a time. With several, runs share the
+	// device; with one, the shards of a step spread over the rollout roles that are
+	// free. 0 is one.
+	Slots int
+	// Sandbox is how to call the sandbox at Place.SandboxAddress.
+	Sandbox httpapi.Options
 }
 
-func rolloutOptions(slots int, o Options) worker.Options {
-	if slots <= 0 {
-		slots = DefaultRolloutSlots
+// Rollout samples trajectories and evaluates policies. Several rollout roles share
+// the shards of each step; each loads the policy by itself.
+func Rollout(o RolloutOptions) Role {
+	return Role{
+		Name: "rollout", Needs: []Need{NeedTemporal, NeedStore, NeedSandbox, NeedDevice}, Queues: []string{workflows.QueueRollout},
+		Run: func(ctx context.Context, v *Vitals) error { return serveRollout(ctx, o, v) },
 	}
-	options := o.base()
-	options.DisableWorkflowWorker = true
-	options.MaxConcurrentActivityExecutionSize = slots
-	options.MaxConcurrentActivityTaskPollers = min(slots, numPollers)
-	return options
+}
+
+func serveRollout(ctx context.Context, o RolloutOptions, v *Vitals) error {
+	conn, err := o.connect(ctx, "rollout", v)
+	if err != nil {
+		return err
+	}
+	defer conn.close()
+	executor, err := httpapi.NewClient(o.SandboxAddress, o.Sandbox)
+	if err != nil {
+		return err
+	}
+	defer executor.Close()
+	v.Need(string(NeedSandbox), executor.Health)
+	v.Need(string(NeedDevice), func(context.Context) error { return device.Check(o.Backend) })
+	o.Log.Info("rollouts start", "build", buildinfo.Line(), "backend", o.Backend, "temporal", o.TemporalAddress, "sandbox", o.SandboxAddress)
+	engines := newEngineFactory(conn.store, o.Backend, o.Concurrent, o.Log)
+	v.Metrics.MustRegister(engines)
+	service := sampling.New(sampling.Config{
+		Store: conn.store, Executor: executor, NewEngine: engines.make, MaxConcurrent: o.Concurrent, Now: time.Now,
+	})
+	defer service.Close()
+	return rolloutWorker(&activities.Rollouts{Sampling: service}, o.Slots).serve(ctx, conn.client, func() { v.Serving(workflows.QueueRollout) })
+}
+
+func rolloutWorker(rollouts *activities.Rollouts, slots int) queueWorker {
+	return queueWorker{
+		queue: workflows.QueueRollout, options: activityOptions(max(1, slots)),
+		register: func(r worker.Registry) { r.RegisterActivity(rollouts) },
+	}
 }

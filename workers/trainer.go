@@ -2,28 +2,62 @@ package workers
 
 import (
 	"context"
+	"time"
 
-	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/worker"
 
 	"temper/activities"
+	"temper/internal/buildinfo"
+	"temper/internal/learner"
+	"temper/trainer/device"
 	"temper/workflows"
 )
 
-// RunTrainer serves the trainer's activities until ctx ends, one at a time:
-// the worker owns one device, and a policy is updated in order.
-func RunTrainer(ctx context.Context, c client.Client, trainer *activities.Trainer, o Options) error {
-	return service{
-		queue: workflows.QueueTrainer, options: trainerOptions(o), onStart: o.OnStart,
-		register: func(r worker.Registry) { r.RegisterActivity(trainer) },
-	}.run(ctx, c)
+// savePatience is the time that a save under way gets after the worker has drained.
+// The supervisor kills 15 s after it asked, and draining may take 10 of them.
+const savePatience = 3 * time.Second
+
+// TrainerOptions are what a trainer role can be told.
+type TrainerOptions struct {
+	Place
+	// Backend for tensors; empty is the Go backend.
+	Backend string
+	// Mesh of devices; the zero value is one device.
+	Mesh device.Mesh
+	// ResidentRuns is how many runs keep their state in memory while another one is
+	// trained, and ResidentBytes what the states of all may take together.
+	ResidentRuns  int
+	ResidentBytes int64
 }
 
-func trainerOptions(o Options) worker.Options {
-	options := o.base()
-	options.DisableWorkflowWorker = true
-	options.MaxConcurrentActivityExecutionSize = 1
-	// A poller holds a slot while it polls, so that one slot feeds one poller.
-	options.MaxConcurrentActivityTaskPollers = 1
-	return options
+// Trainer updates policies, one activity at a time: it owns its device, and a policy
+// is updated in order. It does not sample.
+func Trainer(o TrainerOptions) Role {
+	return Role{
+		Name: "trainer", Needs: []Need{NeedTemporal, NeedStore, NeedDevice}, Queues: []string{workflows.QueueTrainer},
+		Run: func(ctx context.Context, v *Vitals) error { return serveTrainer(ctx, o, v) },
+	}
+}
+
+func serveTrainer(ctx context.Context, o TrainerOptions, v *Vitals) error {
+	conn, err := o.connect(ctx, "trainer", v)
+	if err != nil {
+		return err
+	}
+	defer conn.close()
+	v.Need(string(NeedDevice), func(context.Context) error { return device.Check(o.Backend) })
+	o.Log.Info("trainer starts", "build", buildinfo.Line(), "backend", o.Backend, "mesh", o.Mesh.String(), "temporal", o.TemporalAddress)
+	service := learner.NewService(learner.Config{
+		Store: conn.store, New: learnerFactory{backend: o.Backend, mesh: o.Mesh}.make, Now: time.Now, Log: o.Log,
+		MaxResident: o.ResidentRuns, MaxResidentBytes: o.ResidentBytes,
+	})
+	defer service.Close(savePatience)
+	return trainerWorker(&activities.Trainer{Learner: service}).serve(ctx, conn.client, func() { v.Serving(workflows.QueueTrainer) })
+}
+
+func trainerWorker(trainer *activities.Trainer) queueWorker {
+	return queueWorker{
+		queue: workflows.QueueTrainer, options: activityOptions(1),
+		register: func(r worker.Registry) { r.RegisterActivity(trainer) },
+	}
 }

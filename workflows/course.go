@@ -111,7 +111,7 @@ func (r *course) stageInput(plan run.Stage) StageInput {
 	return StageInput{
 		EndBefore: before,
 		Run:       r.ref, Plan: plan, NumSteps: r.plan.NumSteps(), CheckpointEvery: r.plan.CheckpointEvery,
-		NumShards: NumRolloutShards, StepsPerExecution: StepsPerExecution,
+		NumShards: max(NumRolloutShards, r.plan.NumRolloutShards), StepsPerExecution: StepsPerExecution,
 		SearchAttributes: r.plan.SearchAttributes, ProgressAttributes: r.plan.ProgressAttributes, Priority: r.plan.Priority,
 		Progress: StageProgress{
 			NextStep: next, Policy: r.policy, Last: r.last, StepSeconds: r.last.Seconds,

@@ -18,7 +18,8 @@ const (
 	// StepsPerExecution is the number of steps after which a stage continues as
 	// new. A step adds about 13 events to the stage; the server warns at 4,096.
 	StepsPerExecution = 200
-	// NumRolloutShards is the number of SampleGroups of one step.
+	// NumRolloutShards is the least number of SampleGroups of one step; the control
+	// worker that opens a run may ask for more.
 	NumRolloutShards = 1
 )
 

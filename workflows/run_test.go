@@ -52,6 +52,20 @@ func resultOf(t *testing.T, env *testsuite.TestWorkflowEnvironment) workflows.Ru
 	return out
 }
 
+// TestPlaceDecidesHowSamplingIsCut: the plan of who opened the run counts.
+func TestPlaceDecidesHowSamplingIsCut(t *testing.T) {
+	for shards, want := range map[int]int{0: 1, 1: 1, 2: 2} {
+		w := newWorld(1)
+		w.plan.NumRolloutShards = shards
+		env := newEnv(t, w)
+		runDemo(env)
+		resultOf(t, env)
+		if got := w.count("sample 1 "); got != want {
+			t.Errorf("%d shards: %d calls for the first step, want %d: %v", shards, got, want, w.log())
+		}
+	}
+}
+
 func TestRunOrder(t *testing.T) {
 	w := newWorld(2, 1)
 	w.empty[2] = true

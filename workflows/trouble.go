@@ -1,9 +1,12 @@
 package workflows
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"strings"
 
+	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/workflow/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
@@ -11,17 +14,17 @@ import (
 	"temper/internal/sampling"
 )
 
-// Trouble is an activity of a run that failed and is being retried, or that
-// retries within itself.
+// Trouble is an activity of a run that failed and is being retried, that retries
+// within itself, or that no process asks for.
 type Trouble struct {
 	Activity string
 	Attempt  int
 	Message  string // of the failure, its first line
 }
 
-// Troubles asks the server for the activities of a run, named by its workflow
-// id, and of its current stage and step that failed at least once. What cannot
-// be asked is left out: it is for the eye only.
+// Troubles asks the server for the activities of a run, named by its workflow id,
+// and of its current stage and step that are in trouble. What cannot be asked is left
+// out: it is for the eye only.
 func Troubles(ctx context.Context, c client.Client, workflowID string) []Trouble {
 	return troubles(ctx, c, workflowID, 0)
 }
@@ -39,7 +42,7 @@ func troubles(ctx context.Context, c client.Client, workflowID string, depth int
 	}
 	var out []Trouble
 	for _, a := range described.GetPendingActivities() {
-		if message := troubleOf(a); message != "" {
+		if message := cmp.Or(troubleOf(a), unserved(ctx, c, a)); message != "" {
 			message, _, _ = strings.Cut(message, "\n")
 			out = append(out, Trouble{Activity: a.GetActivityType().GetName(), Attempt: int(a.GetAttempt()), Message: message})
 		}
@@ -59,4 +62,30 @@ func troubleOf(a *workflow.PendingActivityInfo) string {
 		}
 	}
 	return a.GetLastFailure().GetMessage()
+}
+
+// commandOf is the command that starts a process which polls a queue of activities.
+func commandOf(queue string) string {
+	switch queue {
+	case QueueTrainer:
+		return "temper trainer"
+	case QueueRollout:
+		return "temper rollout"
+	default:
+		return ""
+	}
+}
+
+// unserved says that an activity waits in a queue that nobody has polled for minutes.
+// A process that is busy with another run does not poll either.
+func unserved(ctx context.Context, c client.Client, a *workflow.PendingActivityInfo) string {
+	queue := a.GetActivityOptions().GetTaskQueue().GetName()
+	if a.GetState() != enums.PENDING_ACTIVITY_STATE_SCHEDULED || commandOf(queue) == "" {
+		return ""
+	}
+	described, err := c.DescribeTaskQueue(ctx, queue, enums.TASK_QUEUE_TYPE_ACTIVITY)
+	if err != nil || len(described.GetPollers()) > 0 {
+		return ""
+	}
+	return fmt.Sprintf("no process polls %s; is %s running?", queue, commandOf(queue))
 }

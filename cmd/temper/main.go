@@ -46,7 +46,7 @@ func rootCommand() *cobra.Command {
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.AddCommand(
-		upCommand(), runCommand(), evalCommand(), scheduleCommand(), workerCommand(), trainerCommand(),
+		upCommand(), runCommand(), evalCommand(), scheduleCommand(), workerCommand(), trainerCommand(), rolloutCommand(),
 		sandboxCommand(), gatewayCommand(), dataCommand(), configCommand(), modelCommand(), benchCommand(), doctorCommand(), storeCommand(),
 	)
 	return root

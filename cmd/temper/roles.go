@@ -1,164 +1,187 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"sync"
-	"sync/atomic"
-	"time"
+	"log/slog"
+	"os"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 
-	"temper/activities"
-	"temper/internal/buildinfo"
 	"temper/internal/cli"
 	"temper/internal/config"
-	"temper/internal/learner"
-	"temper/internal/procmem"
-	"temper/internal/sampling"
-	"temper/internal/temporalclient"
-	"temper/sandbox/httpapi"
+	"temper/internal/health"
+	"temper/sandbox/server"
 	"temper/trainer/device"
 	"temper/workers"
-	"temper/workflows"
 )
 
-func workerCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "worker", Short: "Serve workflows and bookkeeping (control worker)", Args: cobra.NoArgs}
-	p := cli.ProcessFlags(cmd)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return serveControl(cmd.Context(), p) }
-	return cmd
+// supervisedKey marks a process that `temper up` has started.
+const supervisedKey = "TEMPER_SUPERVISED"
+
+// roleFlags are common to the roles that poll a queue.
+type roleFlags struct {
+	process  *config.Process
+	listen   string
+	insecure bool
 }
 
-// rssInterval is short enough to see an evaluation's peak.
-const rssInterval = time.Second
+func addRoleFlags(cmd *cobra.Command) *roleFlags {
+	f := &roleFlags{process: cli.ProcessFlags(cmd)}
+	cmd.Flags().StringVar(&f.listen, "listen", "127.0.0.1:0", "host:port or unix:/path of /healthz, /readyz and /metrics; port 0 takes a free one, and the ready line names it")
+	cmd.Flags().BoolVar(&f.insecure, "insecure", false, "let other machines read health and metrics, which have no token")
+	return f
+}
 
-func serveControl(ctx context.Context, p *config.Process) error {
-	log := cli.NewLogger("worker")
-	c, store, done, err := connectWorker(ctx, p, "worker", log)
-	if err != nil {
-		return err
+// place checks the flags and returns what they say.
+func (f *roleFlags) place(name string) (workers.Place, error) {
+	if err := f.process.Validate(); err != nil {
+		return workers.Place{}, err
 	}
-	defer done()
-	known, err := temporalclient.EnsureAttributes(ctx, c, p.Namespace, workflows.SearchAttributes())
-	if err != nil {
-		return err
+	if err := health.CheckAddress(f.listen, f.insecure); err != nil {
+		return workers.Place{}, cli.Usagef("--listen: %w", err)
 	}
-	log.Info("control worker starts", "build", buildinfo.Line(), "temporal", p.TemporalAddress, "search_attributes", known)
-	peak := procmem.Peak{File: peakFile(p)}
-	watch, stop := context.WithCancel(ctx)
-	var watcher sync.WaitGroup
-	watcher.Go(func() { peak.Watch(watch, supervisorPID(), rssInterval) })
-	watcher.Go(func() { sweepStore(watch, store, log) })
-	defer watcher.Wait()
-	defer stop()
-	control := &activities.Control{Store: store, SearchAttributes: known, PeakRSS: peak.Bytes}
-	return serveAll(ctx, p, "worker", func(ctx context.Context, o workers.Options) error {
-		return workers.RunControl(ctx, c, control, o)
+	return workers.Place{Process: *f.process, Log: cli.NewLogger(name)}, nil
+}
+
+// serve runs a role and prints one line when it polls its queues.
+func (f *roleFlags) serve(cmd *cobra.Command, r workers.Role, log *slog.Logger) error {
+	return r.Serve(cmd.Context(), workers.ServeOptions{
+		Listen: f.listen, Insecure: f.insecure, Log: log,
+		OnReady: func(address string) {
+			if err := server.WriteReady(cmd.OutOrStdout(), address, map[string]any{"role": r.Name}); err != nil {
+				log.Error("ready line is not written", "err", err)
+			}
+		},
 	})
 }
 
-// serveAll runs the workers of a role, announces it when all of them poll, and
-// vouches for the process from then on.
-func serveAll(ctx context.Context, p *config.Process, role string, serve ...func(context.Context, workers.Options) error) error {
-	var started atomic.Int32
-	options := workers.Options{OnStart: func() error {
-		if int(started.Add(1)) < len(serve) {
-			return nil
+func workerCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "worker", Short: "Serve workflows and bookkeeping (control worker)", Args: cobra.NoArgs}
+	f := addRoleFlags(cmd)
+	o := workers.ControlOptions{MemoryOf: supervisorPID()}
+	cmd.Flags().IntVar(&o.RolloutShards, "rollout-shards", 1, "parts into which each step of runs that begin here cuts its sampling, for as many temper rollout processes; changes no bit of a run")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
+		if o.RolloutShards < 1 || o.RolloutShards > workers.MaxRolloutShards {
+			return cli.Usagef("--rollout-shards: is %d, want 1 to %d", o.RolloutShards, workers.MaxRolloutShards)
 		}
-		return announceReady(p, role)
-	}}
-	g, ctx := errgroup.WithContext(ctx)
-	for _, s := range serve {
-		g.Go(func() error { return s(ctx, options) })
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- g.Wait() }()
-	tick := time.NewTicker(touchEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case err := <-ended:
+		if o.Place, err = f.place("worker"); err != nil {
 			return err
-		case <-tick.C:
-			touchReady(p, role)
 		}
+		return f.serve(cmd, workers.Control(o), o.Log)
 	}
+	return cmd
 }
 
+// supervisorPID is the process whose descendants make up the service: the
+// supervisor that started this role, or this process itself.
+func supervisorPID() int {
+	if os.Getenv(supervisedKey) != "" {
+		return os.Getppid()
+	}
+	return os.Getpid()
+}
+
+// rolloutFlags are those of every process that samples.
+type rolloutFlags struct{ concurrent int }
+
+func (f *rolloutFlags) add(cmd *cobra.Command) {
+	cmd.Flags().IntVar(&f.concurrent, "concurrent-rollouts", 128, "trajectories under way at a time")
+}
+
+// role is the rollout role with so many activities at a time.
+func (f *rolloutFlags) role(place workers.Place, backend string, slots int) (workers.Role, error) {
+	if f.concurrent < 1 {
+		return workers.Role{}, cli.Usagef("--concurrent-rollouts: is %d, want at least 1", f.concurrent)
+	}
+	sandbox, err := workers.SandboxClientOptions()
+	if err != nil {
+		return workers.Role{}, cli.Usage(err)
+	}
+	return workers.Rollout(workers.RolloutOptions{
+		Place: place, Backend: backend, Concurrent: f.concurrent, Slots: slots, Sandbox: sandbox,
+	}), nil
+}
+
+// slotsBesideTrainer lets the activities of two runs share the device that the
+// trainer has as well; more would only hold more caches.
+const slotsBesideTrainer = 2
+
 func trainerCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "trainer", Short: "Serve training and rollouts on this machine's device", Args: cobra.NoArgs}
-	p := cli.ProcessFlags(cmd)
-	backend := cmd.Flags().String("backend", "go", "GoMLX backend")
-	mesh := cmd.Flags().String("mesh", "", "devices of an XLA backend for training, like data=4,model=2; empty = one device")
-	concurrent := cmd.Flags().Int("concurrent-rollouts", 128, "trajectories under way at a time")
-	var keep resident
-	cmd.Flags().IntVar(&keep.runs, "resident-runs", 3, "runs whose state stays in memory while another one is trained; 0 = none")
-	cmd.Flags().Int64Var(&keep.mib, "resident-mib", 1024, "MiB that their states and that of the run in training may take, at 16 bytes a parameter")
+	cmd := &cobra.Command{
+		Use: "trainer", Short: "Serve training on this machine's device", Args: cobra.NoArgs,
+		Long: `Serves training on this machine's device. Trajectories are sampled by temper rollout,
+in as many processes as you start, or by this process too with --with-rollouts.`,
+	}
+	f := addRoleFlags(cmd)
+	var o workers.TrainerOptions
+	var sampling rolloutFlags
+	var residentMiB int64
+	flags := cmd.Flags()
+	flags.StringVar(&o.Backend, "backend", "go", "GoMLX backend")
+	mesh := flags.String("mesh", "", "devices of an XLA backend for training, like data=4,model=2; empty = one device")
+	withRollouts := flags.Bool("with-rollouts", false, "sample in this process, too")
+	sampling.add(cmd)
+	flags.IntVar(&o.ResidentRuns, "resident-runs", 3, "runs whose state stays in memory while another one is trained; 0 = none")
+	flags.Int64Var(&residentMiB, "resident-mib", 1024, "MiB that their states and that of the run in training may take, at 16 bytes a parameter")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		m, err := device.ParseMesh(*mesh)
 		if err == nil {
-			err = device.CheckMesh(*backend, m)
+			err = device.CheckMesh(o.Backend, m)
 		}
 		if err != nil {
 			return cli.Usage(fmt.Errorf("--mesh: %w", err))
 		}
-		if keep.runs < 0 || keep.mib < 0 {
-			return cli.Usagef("--resident-runs %d and --resident-mib %d: want at least 0", keep.runs, keep.mib)
+		if o.ResidentRuns < 0 || residentMiB < 0 {
+			return cli.Usagef("--resident-runs %d and --resident-mib %d: want at least 0", o.ResidentRuns, residentMiB)
 		}
-		return serveTrainer(cmd.Context(), p, placement{*backend, m}, *concurrent, keep)
+		if o.Place, err = f.place("trainer"); err != nil {
+			return err
+		}
+		o.Mesh, o.ResidentBytes = m, residentMiB<<20
+		role := workers.Trainer(o)
+		if *withRollouts {
+			rollouts, err := sampling.role(o.Place, o.Backend, slotsBesideTrainer)
+			if err != nil {
+				return err
+			}
+			role = workers.Together("trainer", role, rollouts)
+		}
+		return f.serve(cmd, role, o.Log)
 	}
 	cmd.AddCommand(trainerPlanCommand())
 	return cmd
 }
 
-// resident is how much of the runs that take turns stays in memory.
-type resident struct {
-	runs int
-	mib  int64
+func rolloutCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "rollout", Short: "Serve sampling and evaluation on this machine's device", Args: cobra.NoArgs,
+		Long: `Serves sampling and evaluation on this machine's device. Several such processes, here or
+on other machines, share the shards of each step: see --rollout-shards of temper worker.`,
+	}
+	f := addRoleFlags(cmd)
+	var sampling rolloutFlags
+	sampling.add(cmd)
+	backend := cmd.Flags().String("backend", "go", "GoMLX backend")
+	slots := cmd.Flags().Int("slots", 1, "activities at a time; with one, the shards of a step spread over the processes that are free")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *slots < 1 {
+			return cli.Usagef("--slots: is %d, want at least 1", *slots)
+		}
+		place, err := f.place("rollout")
+		if err != nil {
+			return err
+		}
+		role, err := sampling.role(place, *backend, *slots)
+		if err != nil {
+			return err
+		}
+		return f.serve(cmd, role, place.Log)
+	}
+	return cmd
 }
 
-func serveTrainer(ctx context.Context, p *config.Process, on placement, concurrent int, keep resident) error {
-	log := cli.NewLogger("trainer")
-	c, store, done, err := connectWorker(ctx, p, "trainer", log)
-	if err != nil {
-		return err
-	}
-	defer done()
-	options, err := sandboxOptions()
-	if err != nil {
-		return err
-	}
-	executor, err := httpapi.NewClient(p.SandboxAddress, options)
-	if err != nil {
-		return err
-	}
-	defer executor.Close()
-	log.Info("trainer starts", "build", buildinfo.Line(), "backend", on.backend, "mesh", on.mesh.String(), "temporal", p.TemporalAddress, "sandbox", p.SandboxAddress)
-	learners := learnerFactory{store: store, on: on}
-	samples := sampling.New(sampling.Config{
-		Store: store, Executor: executor, NewEngine: engineFactory{store: store, backend: on.backend, slots: concurrent, log: log}.make,
-		MaxConcurrent: concurrent, Now: time.Now,
-	})
-	defer samples.Close()
-	learning := learner.NewService(learner.Config{
-		Store: store, New: learners.make, Now: time.Now, Log: log, MaxResident: keep.runs, MaxResidentBytes: keep.mib << 20,
-	})
-	defer learning.Close(savePatience)
-	return serveAll(ctx, p, "trainer",
-		func(ctx context.Context, o workers.Options) error {
-			return workers.RunTrainer(ctx, c, &activities.Trainer{Learner: learning}, o)
-		},
-		func(ctx context.Context, o workers.Options) error {
-			return workers.RunRollout(ctx, c, &activities.Rollouts{Sampling: samples}, rolloutSlots, o)
-		})
+// healthSocket is where a child of `temper up` answers for its health: below the
+// home, where no other user and no page of a browser can ask.
+func healthSocket(p *config.Process, child string) string {
+	return health.UnixPrefix + socketDir(p) + "/" + child
 }
-
-// savePatience is what a save under way gets after the worker has drained; the
-// supervisor kills 15 s after it asked, of which draining may take 10.
-const savePatience = 3 * time.Second
-
-// rolloutSlots: activities of different runs share the device; more would only
-// hold more caches.
-const rolloutSlots = 2

@@ -310,13 +310,15 @@ func TestUnreachableSandbox(t *testing.T) {
 	server.await(`"ready":true`, time.Minute)
 	worker, trainer := p.start("worker"), p.start("trainer")
 	submit := p.start("run", "submit", "--config", ciConfig, "--wait")
+	submit.await(`^retrying \w+: no process polls temper-rollout; is temper rollout running\?`, runTimeout)
+	rollout := p.start("rollout")
 	submit.await(`^retrying \w+: .*sandbox.*`+regexp.QuoteMeta(p.sandbox), runTimeout)
 	sandbox := p.launch("temper", "sandbox", "--listen", p.sandbox)
 	submit.end(0, runTimeout)
 	if last := lastLine(submit.text()); !strings.HasSuffix(last, "summary.json") {
 		t.Errorf("last line %q, want the path of the summary", last)
 	}
-	for _, r := range []*running{trainer, worker, sandbox, server} {
+	for _, r := range []*running{rollout, trainer, worker, sandbox, server} {
 		r.signal(syscall.SIGTERM)
 		r.end(0, 30*time.Second)
 	}

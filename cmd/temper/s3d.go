@@ -9,16 +9,16 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"temper/internal/blob"
 	"temper/internal/config"
+	"temper/internal/health"
 	"temper/internal/supervise"
 )
 
 // An S3 server on this machine belongs to a home: its data and its account lie
-// there, and the account is made once, out of chance. The server gets it by its
-// environment, clients read the file; the sandbox is given neither.
+// there, and the account is drawn at random once. The server gets it through its
+// environment, clients read the file, and the sandbox gets neither.
 
 // accountFormat is that of ~/.aws/credentials, so that other clients can use the file.
 const accountFormat = "[default]\naws_access_key_id = %s\naws_secret_access_key = %s\n"
@@ -79,7 +79,7 @@ func s3dPath() (string, error) {
 	return filepath.Join(filepath.Dir(self), "s3d"), err
 }
 
-// findS3D tells that the S3 server is not built.
+// findS3D returns an error when the S3 server is not built.
 func findS3D() error {
 	path, err := s3dPath()
 	if err != nil {
@@ -111,8 +111,8 @@ func storeChild(p *config.Process) (supervise.Child, error) {
 		Env: []string{
 			"PATH=" + os.Getenv("PATH"), "AWS_ACCESS_KEY_ID=" + access, "AWS_SECRET_ACCESS_KEY=" + secret,
 		},
-		LogFile: filepath.Join(p.LogDir(), "s3.log"), StopTimeout: 15 * time.Second,
-		Ready: httpReady(place.Endpoint + "/healthz"),
+		LogFile: filepath.Join(p.LogDir(), "s3.log"), StopTimeout: childStopTimeout,
+		Ready: (&health.Probe{Address: place.Endpoint, Patience: silence}).Alive,
 	}, nil
 }
 
@@ -121,8 +121,8 @@ func storeAddress(place config.StorePlace) string {
 	return strings.TrimPrefix(place.Endpoint, "http://")
 }
 
-// checkStore finds out that a store cannot be used, or that it cannot take the
-// run, before anything relies on it.
+// checkStore finds out that a store cannot be used, or has no place for the run,
+// before anything relies on it.
 func (o *upOptions) checkStore(ctx context.Context, store blob.Store) error {
 	if err := probeStore(ctx, store); err != nil || o.config == "" {
 		return err

@@ -12,21 +12,21 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 
 	"temper/internal/buildinfo"
 	"temper/internal/cli"
 	"temper/internal/config"
 	"temper/internal/supervise"
-	"temper/sandbox/gateway"
 	"temper/sandbox/httpapi"
 	"temper/sandbox/jail"
 	"temper/sandbox/node"
 	"temper/sandbox/server"
+	"temper/workers"
 )
 
 func sandboxCommand() *cobra.Command {
-	cfg := node.Config{Build: buildinfo.Line()}
+	o := workers.SandboxOptions{Node: node.Config{Build: buildinfo.Line()}}
+	cfg := &o.Node
 	cmd := &cobra.Command{Use: "sandbox", Short: "Serve isolated Python execution", Args: cobra.NoArgs}
 	p := config.DefaultProcess()
 	serverFlags(cmd, &cfg.Server, p.SandboxAddress)
@@ -39,90 +39,34 @@ func sandboxCommand() *cobra.Command {
 	f.StringSliceVar(&cfg.Require, "require", nil, "isolation layers without which to refuse to start; all = every layer")
 	f.Var((*byteSize)(&cfg.Memory), "memory", "bound of all programs together, such as 24GiB; 0 = three quarters of what there is")
 	f.DurationVar(&cfg.Drain, "drain", 10*time.Second, "how long calls may go on after SIGTERM")
-	var j joining
-	f.StringVar(&j.gateway, "join", "", "URL of a gateway that this node serves")
-	f.StringVar(&j.advertise, "advertise", "", "host:port at which that gateway reaches this node; the address of --listen by default")
+	f.StringVar(&o.Gateway, "join", "", "URL of a gateway that this node serves")
+	f.StringVar(&o.Advertise, "advertise", "", "host:port at which that gateway reaches this node; the address of --listen by default")
 	debug := f.Bool("debug", false, "also log some of the calls, never their code or output")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		err := errors.Join(cli.FindPython(cfg.Python), checkSandboxListen(cfg.Server.Listen), cfg.Server.Check(), checkSizes(&cfg), j.check(cfg.Server.Listen))
+		err := errors.Join(cli.FindPython(cfg.Python), checkSandboxListen(cfg.Server.Listen), cfg.Server.Check(), checkSizes(cfg), o.Check())
 		if err != nil {
 			return cli.Usage(err)
 		}
-		return serveSandbox(cmd, cfg, j, sandboxLogger("sandbox", *debug))
+		o.Log = sandboxLogger("sandbox", *debug)
+		cfg.OnReady = func(ready node.Ready) { printReady(cmd, o.Log, ready) }
+		return workers.Sandbox(o).Serve(cmd.Context(), workers.ServeOptions{Log: o.Log})
 	}
 	return cmd
-}
-
-// serveSandbox runs a node and keeps it listed with its gateway while it takes
-// calls; either ends the other.
-func serveSandbox(cmd *cobra.Command, cfg node.Config, j joining, log *slog.Logger) error {
-	g, ctx := errgroup.WithContext(cmd.Context())
-	cfg.OnReady = func(ready node.Ready) {
-		printReady(cmd, log, ready)
-		if j.gateway != "" {
-			g.Go(func() error { return gateway.Join(ctx, j.gateway, j.address(ready), cfg.Server.Token, log) })
-		}
-	}
-	g.Go(func() error { return node.Serve(ctx, cfg, log) })
-	return g.Wait()
-}
-
-// joining says which gateway a node serves, and where that finds it.
-type joining struct{ gateway, advertise string }
-
-// check finds what is wrong before the node is started.
-func (j joining) check(listen string) error {
-	if j.gateway == "" {
-		if j.advertise != "" {
-			return errors.New("--advertise is for a gateway: name it with --join")
-		}
-		return nil
-	}
-	var wrong []error
-	if err := gateway.CheckNodes([]string{j.gateway}); err != nil {
-		wrong = append(wrong, fmt.Errorf("--join: %w", err))
-	}
-	if j.advertise != "" {
-		if host, port, err := net.SplitHostPort(j.advertise); err != nil || host == "" || port == "" {
-			wrong = append(wrong, fmt.Errorf("--advertise: is %q, want host:port", j.advertise))
-		}
-		return errors.Join(wrong...)
-	}
-	host, _, err := net.SplitHostPort(listen)
-	if ip := net.ParseIP(host); err != nil || host == "" || ip != nil && ip.IsUnspecified() {
-		wrong = append(wrong, fmt.Errorf("--advertise is missing: %s is no address that a gateway can call", listen))
-	}
-	return errors.Join(wrong...)
-}
-
-// address is where the gateway reaches the node.
-func (j joining) address(ready node.Ready) string {
-	switch {
-	case j.advertise == "":
-		return ready.URL
-	case strings.HasPrefix(ready.URL, "https://"):
-		return "https://" + j.advertise
-	default:
-		return j.advertise
-	}
 }
 
 // serverFlags adds what a node and a gateway have in common. The token comes from
 // the environment: every user of a machine sees the flags of a process.
 func serverFlags(cmd *cobra.Command, cfg *server.Config, listen string) {
-	cfg.Token = os.Getenv(sandboxTokenKey)
+	cfg.Token = os.Getenv(workers.SandboxTokenKey)
 	f := cmd.Flags()
 	f.StringVar(&cfg.Listen, "listen", listen, "host:port or unix:/path")
 	f.StringVar(&cfg.TLS.Cert, "tls-cert", "", "PEM file of the certificate to serve with TLS; read again when it changes")
 	f.StringVar(&cfg.TLS.Key, "tls-key", "", "PEM file of its private key")
 	f.StringVar(&cfg.TLS.ClientCA, "tls-client-ca", "", "PEM file of the authorities of which clients need a certificate")
-	f.BoolVar(&cfg.Insecure, "insecure", false, "serve other machines without a token ("+sandboxTokenKey+")")
+	f.BoolVar(&cfg.Insecure, "insecure", false, "serve other machines without a token ("+workers.SandboxTokenKey+")")
 }
 
-// sandboxTokenKey names the bearer token of sandbox nodes, gateways and their clients.
-const sandboxTokenKey = "TEMPER_SANDBOX_TOKEN"
-
-// byteSize is a flag for an amount of memory.
+// byteSize is a flag that takes an amount of memory.
 type byteSize int64
 
 // String implements pflag.Value.
@@ -145,23 +89,6 @@ func (b *byteSize) Set(text string) error {
 	}
 	*b = byteSize(n << shift)
 	return nil
-}
-
-// Files with which clients of the sandbox speak TLS, where it does not have a
-// certificate of the machine's authorities.
-const (
-	sandboxCAKey         = "TEMPER_SANDBOX_TLS_CA"
-	sandboxClientCertKey = "TEMPER_SANDBOX_TLS_CERT"
-	sandboxClientKeyKey  = "TEMPER_SANDBOX_TLS_KEY"
-)
-
-// sandboxOptions is how the environment says that clients reach the sandbox.
-func sandboxOptions() (httpapi.Options, error) {
-	config, err := server.ClientTLS(os.Getenv(sandboxCAKey), os.Getenv(sandboxClientCertKey), os.Getenv(sandboxClientKeyKey))
-	if err != nil {
-		return httpapi.Options{}, cli.Usage(err)
-	}
-	return httpapi.Options{Token: os.Getenv(sandboxTokenKey), TLS: config}, nil
 }
 
 // checkSizes finds sizes of a node below zero.
@@ -191,7 +118,7 @@ func sandboxLogger(role string, debug bool) *slog.Logger {
 
 func checkSandboxListen(addr string) error {
 	if _, _, err := net.SplitHostPort(addr); strings.HasPrefix(addr, httpapi.UnixPrefix) || err != nil {
-		return nil // a socket, or told with more by the check of the address
+		return nil // a socket, or reported with more detail by the check of the address
 	}
 	if err := supervise.CheckListen(addr); err != nil {
 		return fmt.Errorf("--listen: %w", err)

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"temper/internal/config"
-	"temper/sandbox/node"
+	"temper/workers"
 )
 
 // TestSandboxFlagsAreDescribed holds docs/sandbox.md to the flags that there are.
@@ -47,7 +47,7 @@ func TestServiceSharesItsToken(t *testing.T) {
 		for _, c := range children {
 			token := ""
 			for _, kv := range c.Env { // the last one counts
-				if v, ok := strings.CutPrefix(kv, sandboxTokenKey+"="); ok {
+				if v, ok := strings.CutPrefix(kv, workers.SandboxTokenKey+"="); ok {
 					token = v
 				}
 			}
@@ -61,11 +61,11 @@ func TestServiceSharesItsToken(t *testing.T) {
 		}
 		return got
 	}
-	t.Setenv(sandboxTokenKey, "chosen")
+	t.Setenv(workers.SandboxTokenKey, "chosen")
 	if diff := cmp.Diff(tokens(), []string{"sandbox chosen", "worker chosen", "trainer chosen"}); diff != "" {
 		t.Errorf("tokens (-got +want):\n%s", diff)
 	}
-	t.Setenv(sandboxTokenKey, "")
+	t.Setenv(workers.SandboxTokenKey, "")
 	first, second := tokens(), tokens()
 	_, made, _ := strings.Cut(first[0], " ")
 	if diff := cmp.Diff(first, []string{"sandbox " + made, "worker ", "trainer " + made}); diff != "" || len(made) < 20 {
@@ -87,21 +87,6 @@ func TestByteSize(t *testing.T) {
 		var b byteSize
 		if err := b.Set(text); err == nil {
 			t.Errorf("%q is taken for %d", text, int64(b))
-		}
-	}
-}
-
-func TestAddressOfANodeThatJoins(t *testing.T) {
-	plain, secure := node.Ready{URL: "http://10.0.0.4:8765"}, node.Ready{URL: "https://0.0.0.0:8765"}
-	for _, c := range []struct {
-		advertise string
-		ready     node.Ready
-		want      string
-	}{
-		{"", plain, "http://10.0.0.4:8765"}, {"a:1", plain, "a:1"}, {"a:1", secure, "https://a:1"},
-	} {
-		if got := (joining{advertise: c.advertise}).address(c.ready); got != c.want {
-			t.Errorf("%+v: got %q, want %q", c, got, c.want)
 		}
 	}
 }

@@ -8,14 +8,16 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/term"
 
 	"temper/internal/supervise"
 )
 
-// screen is the status screen of `temper up`. On a terminal the services stay
-// in a block below the lines that scroll; elsewhere every change is a line.
+// screen is the status screen of `temper up`. On a terminal the services and the
+// runs stay in a block below the lines that scroll; elsewhere every change of a
+// service is a line.
 //
 // Invariant: on a terminal the cursor stands at the start of the line below the
 // block, and no line of the block is wider than the terminal.
@@ -27,7 +29,8 @@ type screen struct {
 
 	mu      sync.Mutex
 	block   []string // what is drawn now
-	status  string   // the progress line of the run
+	status  string   // the progress of the run that is followed
+	runs    []string // the progress of the others
 	partial []byte
 	last    map[string]string // state of each service as last shown
 	closed  bool
@@ -38,8 +41,8 @@ type screen struct {
 
 const (
 	redrawInterval = 250 * time.Millisecond
-	// maxStatusLines bounds the progress on a narrow terminal.
-	maxStatusLines = 4
+	// maxFold bounds the lines of one run or service on a narrow terminal.
+	maxFold = 4
 )
 
 func newScreen(out io.Writer, snapshot func() []supervise.ChildState) *screen {
@@ -57,7 +60,7 @@ func isTerminal(w io.Writer) bool {
 	return ok && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(f.Fd()))
 }
 
-// sizeOf asks the terminal each time: a person may resize it.
+// sizeOf asks the terminal each time, because a person may resize it.
 func sizeOf(w io.Writer) func() (int, int) {
 	return func() (int, int) {
 		if f, ok := w.(*os.File); ok {
@@ -112,6 +115,14 @@ func (s *screen) setStatus(text string) {
 	s.show("")
 }
 
+// setRuns shows the progress of further runs in the block.
+func (s *screen) setRuns(lines []string) {
+	s.mu.Lock()
+	s.runs = lines
+	s.mu.Unlock()
+	s.show("")
+}
+
 // show writes lines that stay, if any, and brings the block up to date, all in
 // one write so that nothing flickers.
 func (s *screen) show(lines string) {
@@ -131,7 +142,7 @@ func (s *screen) show(lines string) {
 			return
 		}
 		b.WriteString(erase(s.block, width))
-		b.WriteString(lines)
+		b.WriteString(foldLines(lines, width-1))
 		for _, l := range block {
 			b.WriteString(l + "\n")
 		}
@@ -140,16 +151,29 @@ func (s *screen) show(lines string) {
 	_, _ = io.WriteString(s.out, b.String()) // a terminal that is gone takes the process with it
 }
 
-// layout is the block for a terminal of the given size.
+// layout is the block for a terminal of the given size. What does not fit is named.
 func (s *screen) layout(width, height int) []string {
-	block := []string{"", fmt.Sprintf("  %-9s %-10s %8s  %s", "service", "state", "pid", "restarts")}
-	for _, c := range s.snapshot() {
-		block = append(block, fmt.Sprintf("  %-9s %-10s %8d  %d %s", c.Name, c.State, c.PID, c.Restarts, c.LastExit))
+	states := s.snapshot()
+	name := len("service")
+	for _, c := range states {
+		name = max(name, len(c.Name))
+	}
+	block := []string{"", fmt.Sprintf("  %-*s %-10s %8s  %s", name, "service", "state", "pid", "restarts")}
+	for _, c := range states {
+		block = append(block, foldBlock(fmt.Sprintf("%-*s %-10s %8d  %d", name, c.Name, c.State, c.PID, c.Restarts), c.LastExit, width-1)...)
 	}
 	if s.status != "" {
-		block = append(block, wrapFields(s.status, width-3, maxStatusLines)...)
+		block = append(block, foldBlock("", s.status, width-1)...)
 	}
 	// The last line of the terminal is the cursor's.
+	for i, run := range s.runs {
+		lines := foldBlock("", run, width-1)
+		if left := len(s.runs) - i; len(block)+len(lines) > height-2 && (left > 1 || len(block)+len(lines) > height-1) {
+			block = append(block, fmt.Sprintf("  and %d more: temper run list", left))
+			break
+		}
+		block = append(block, lines...)
+	}
 	block = block[:max(1, min(len(block), height-1))]
 	for i, l := range block {
 		block[i] = truncate(strings.TrimRight(l, " "), width-1)
@@ -157,24 +181,28 @@ func (s *screen) layout(width, height int) []string {
 	return block
 }
 
-// wrapFields breaks a text between its fields, which are two spaces apart.
-func wrapFields(text string, width, maxLines int) []string {
-	var lines []string
-	line := " "
-	for _, field := range strings.Split(text, "  ") {
-		field = strings.TrimSpace(field)
-		switch {
-		case field == "":
-		case line != " " && len(line)+2+len(field) > width && len(lines) < maxLines-1:
-			lines = append(lines, line)
-			line = "    " + field
-		case line == " ":
-			line += " " + field
-		default:
-			line += "  " + field
-		}
+// foldBlock is one entry of the block: a head that keeps its columns, and text.
+func foldBlock(head, text string, width int) []string {
+	f := folder{width: width, first: "  ", rest: "      ", cut: true}
+	if head != "" {
+		f.first += head + " "
 	}
-	return append(lines, line)
+	lines := f.fold(text)
+	return lines[:min(len(lines), maxFold)]
+}
+
+// foldLines folds lines that stay.
+func foldLines(text string, width int) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\n")
+		if utf8.RuneCountInString(line) > width {
+			f := folder{width: width, rest: "    "}
+			line = strings.Join(f.fold(line), "\n")
+		}
+		b.WriteString(line + "\n")
+	}
+	return b.String()
 }
 
 func truncate(text string, width int) string {
@@ -185,8 +213,8 @@ func truncate(text string, width int) string {
 	return string(runes[:max(0, width)])
 }
 
-// erase removes the block that was drawn. A terminal that became narrower has
-// wrapped its lines.
+// erase removes the block that was drawn. A terminal that has become narrower has
+// wrapped the block's lines.
 func erase(block []string, width int) string {
 	rows := 0
 	for _, l := range block {

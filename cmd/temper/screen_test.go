@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"temper/internal/supervise"
+	"temper/workflows"
 )
 
 // TestBlockStaysWholeOnATerminal draws on a small terminal with long names,
@@ -51,7 +52,7 @@ func TestBlockStaysWholeOnATerminal(t *testing.T) {
 	}
 }
 
-// TestBlockFitsTheTerminal: what is too much is cut, never wrapped.
+// TestBlockFitsTheTerminal: what is too much for it is cut, never wrapped by it.
 func TestBlockFitsTheTerminal(t *testing.T) {
 	for _, size := range []struct{ width, height int }{{80, 24}, {20, 24}, {5, 3}, {1, 1}} {
 		v := &vt{width: size.width, height: size.height}
@@ -70,6 +71,51 @@ func TestBlockFitsTheTerminal(t *testing.T) {
 			}
 		}
 		s.close()
+	}
+}
+
+// TestEveryRunIsShown, in 80 columns and with as many lines as there are; runs for
+// which there is no room are counted.
+func TestEveryRunIsShown(t *testing.T) {
+	v := &vt{width: 80, height: 24}
+	s := newTestScreen(v)
+	s.states = []supervise.ChildState{
+		{Name: "rollout-10", State: supervise.StateHealthy, PID: 7},
+		{Name: "trainer", State: supervise.StateHealthy, PID: 12345, Restarts: 3, LastExit: "killed: no answer for 1m0s, 10 checks (no good answer for 1m15s: context deadline exceeded)"},
+	}
+	var runs []string
+	for i := range 4 {
+		runs = append(runs, runLine(workflows.RunStatus{
+			RunID: fmt.Sprintf("chase-2026-11-22-run-%d", i), State: workflows.StateTraining, StageName: "hops-and-verbs", Step: i, NumSteps: 100,
+			Last: workflows.StepNumbers{Seconds: 2, Reward: 0.5, ToolErrorRate: 0.25}, ETASeconds: 3600,
+		}))
+	}
+	s.setRuns(runs)
+	text := v.text()
+	for i := range 4 {
+		for _, want := range []string{fmt.Sprintf("run chase-2026-11-22-run-%d", i), fmt.Sprintf("step %d/100", i)} {
+			if strings.Count(text, want) != 1 {
+				t.Errorf("%q is not there once:\n%s", want, text)
+			}
+		}
+	}
+	for _, want := range []string{"deadline exceeded)", "eta 1h0m0s", "tool errors 25.0%"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is cut off:\n%s", want, text)
+		}
+	}
+	for line := range strings.Lines(text) {
+		if len(strings.TrimRight(line, "\n")) > 79 {
+			t.Errorf("line of %d columns: %s", len(line), line)
+		}
+	}
+	block := strings.Join(s.layout(80, 12), "\n")
+	if !strings.Contains(block, "run chase-2026-11-22-run-1") || !strings.Contains(block, "and 2 more: temper run list") {
+		t.Errorf("on 12 lines:\n%s", block)
+	}
+	s.line("retrying SampleGroups: " + strings.Repeat("the sandbox does not answer ", 5) + "http://127.0.0.1:8233/" + strings.Repeat("long", 20))
+	if text := v.text(); !strings.Contains(text, "\n    http://127.0.0.1:8233/") {
+		t.Errorf("a long line is not folded before its address:\n%s", text)
 	}
 }
 

@@ -67,6 +67,7 @@ var packages = []row{
 	{pattern: "internal/tracker", layer: adapters, planned: true},
 	{pattern: "internal/report", layer: adapters},
 	{pattern: "internal/procmem", layer: adapters},
+	{pattern: "internal/health", layer: adapters, ours: none, stdOnly: true, reason: "any process may say how it is, and any may ask"},
 	{pattern: "internal/supervise", layer: adapters, ours: none, reason: "it runs any process and knows no role"},
 	{pattern: "trainer", layer: adapters},
 	{pattern: "trainer/...", layer: adapters},
@@ -116,6 +117,7 @@ var homes = []home{
 	{"github.com/spf13/...", []string{"cmd/...", "internal/cli", "tools/bench"}, "flags end at the command", true},
 	{"github.com/lmittmann/...", []string{"internal/cli"}, "libraries log through slog", true},
 	{"github.com/goccy/go-yaml/...", []string{"internal/config"}, "one strict decoder of configurations", true},
+	{"github.com/prometheus/...", []string{"workers", "sandbox/..."}, "roles export series; what they count does not know how", true},
 	{"github.com/elastic/...", []string{"sandbox/..."}, "seccomp is the jail's business", true},
 	{"temper/tools/bench", []string{"cmd/temper", "tools/bench"}, "the product carries no instruments", true},
 	{"temper/tools/bench/...", []string{"tools/bench/..."}, "the product carries no instruments", false},
@@ -128,4 +130,17 @@ var homes = []home{
 	{"github.com/santhosh-tekuri/...", nil, "the schema of configurations is checked in tests", false},
 	{"go.yaml.in/...", nil, "a second reader of YAML is for tests", false},
 	{"go.uber.org/goleak", nil, "leaks are looked for in tests", false},
+}
+
+// maker says which packages may call a constructor outside of tests.
+type maker struct {
+	pkg, name string
+	only      []string
+	reason    string
+}
+
+// makers keeps each thing that owns a device or much memory where its limits are set.
+var makers = []maker{
+	{"temper/trainer", "New", []string{"workers", "trainer/..."}, "only workers builds learners: it sets their memory limit"},
+	{"temper/trainer/engine", "New", []string{"workers", "trainer/..."}, "only workers builds engines: it counts them and sets their slots"},
 }

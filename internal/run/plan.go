@@ -25,6 +25,9 @@ type Plan struct {
 	Priority int `json:"priority,omitempty"`
 	// Fork is set for a run that goes on from a checkpoint of another.
 	Fork *ForkPlan `json:"fork,omitempty"`
+	// NumRolloutShards is into how many parts the sampling of a step is cut; 0 is one.
+	// It belongs to the place, not to the run: it is not stored, and no bit depends on it.
+	NumRolloutShards int `json:"num_rollout_shards,omitempty"`
 }
 
 // NumSteps is the number of RL steps of all stages.

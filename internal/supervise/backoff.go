@@ -3,16 +3,16 @@ package supervise
 import "time"
 
 // Backoff is the schedule of restarts. After the n-th death in a row a child
-// starts again Initial * 2^(n-1) after it was healthy, Max at most, and at least
-// Initial after it died: one that served for a while is back at once, and one that
-// dies again and again does so ever more rarely. There is no jitter: children of
-// one machine do not crowd anything, and a schedule that can be predicted can be
-// read in a log.
+// starts again Initial * 2^(n-1) after it became healthy, but at most Max and at
+// least Initial after it died. So a child that served for a while is back at once,
+// and one that dies again and again starts less and less often. There is no jitter:
+// the children of one machine do not crowd anything, and a schedule without chance
+// can be read in a log.
 type Backoff struct {
 	Initial time.Duration // default 200 ms
 	Max     time.Duration // default 10 s
 	// ResetAfter is how long a child must have been healthy for the schedule to
-	// begin anew. Default 30 s.
+	// start over. Default 30 s.
 	ResetAfter time.Duration
 }
 
@@ -29,8 +29,8 @@ func (b Backoff) withDefaults() Backoff {
 	return b
 }
 
-// next counts one more death, after the child was healthy for the given time,
-// and returns the deaths in a row with the pause that follows them.
+// next counts one more death of a child that was healthy for the given time. It
+// returns the number of deaths in a row and the pause before the next start.
 func (b Backoff) next(deaths int, healthyFor time.Duration) (int, time.Duration) {
 	if healthyFor >= b.ResetAfter {
 		deaths = 0

@@ -74,3 +74,25 @@ func TestSlowChildIsLeftAlone(t *testing.T) {
 		})
 	}
 }
+
+// TestReadyIsAskedOnce: a child that lacks something later on is not started again
+// for it, as long as it lives.
+func TestReadyIsAskedOnce(t *testing.T) {
+	c := server(t, t.TempDir(), "a")
+	listening := c.Ready
+	var ready, alive atomic.Int64
+	c.Ready = func(ctx context.Context) error {
+		err := listening(ctx)
+		if err == nil && ready.Add(1) > 1 {
+			return errors.New("lacks something")
+		}
+		return err
+	}
+	c.Alive = func(ctx context.Context) error { alive.Add(1); return listening(ctx) }
+	s := supervisor(t, supervise.Config{Children: []supervise.Child{c}, HangTimeout: time.Nanosecond, MinHangChecks: 1})
+	mustStart(t, s)
+	eventually(t, "checks of its life", func() bool { return alive.Load() >= 3 })
+	if now := s.Snapshot()[0]; now.State != supervise.StateHealthy || now.Restarts != 0 || ready.Load() != 1 {
+		t.Errorf("%+v after %d good checks of readiness, want one and no restart", now, ready.Load())
+	}
+}

@@ -44,7 +44,7 @@ func TestChildThatServedIsBackSoon(t *testing.T) {
 // A child must not die with the thread that happened to ask for it.
 func TestProcessSurvivesTheThreadOfItsCaller(t *testing.T) {
 	s := newSpawner()
-	s.run()
+	s.open()
 	defer s.close()
 	started := make(chan *process)
 	go func() {
@@ -82,5 +82,48 @@ func TestTailKeepsTheLastLinesOfThisLife(t *testing.T) {
 	}
 	if got := tail(path, int64(len(text))); got != "" {
 		t.Errorf("tail of a life that wrote nothing = %q", got)
+	}
+}
+
+func TestTailHasNoStacks(t *testing.T) {
+	for name, c := range map[string]struct{ text, want string }{
+		"panic":       {"before\npanic: no room\n\ngoroutine 1 [running]:\nmain.main()\n\t/a.go:3 +0x1d\n" + strings.Repeat("deep\n", 20000), "  before\n  panic: no room"},
+		"fatal error": {"fatal error: out of memory\n\nruntime stack:\nruntime.throw({0x1, 0x2})\n", "  fatal error: out of memory"},
+		"python":      {"before\nTraceback (most recent call last):\n  File \"a.py\", line 1\n    import b\nImportError: no b\n", "  before\n  ImportError: no b"},
+		"none":        {"a goroutine ended\n", "  a goroutine ended"},
+	} {
+		path := t.TempDir() + "/log"
+		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := tail(path, 0); got != c.want {
+			t.Errorf("%s: tail = %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// TestClockStopsWhileTheProcessIsBusy, whether it runs or waits for a processor.
+func TestClockStopsWhileTheProcessIsBusy(t *testing.T) {
+	if busyTime(os.Getpid()) == 0 {
+		t.Skip("this system does not say for how long a thread was busy")
+	}
+	const span = 500 * time.Millisecond
+	busy := startClock(os.Getpid(), span)
+	busy.busy = busyTime(os.Getpid())
+	for end := time.Now().Add(2 * span); time.Now().Before(end); {
+		if busy.expired() {
+			t.Fatal("a process that works the whole time stood still")
+		}
+	}
+	if busy.limit = span / 100; !busy.expired() {
+		t.Error("a process may be busy without an end")
+	}
+	idle := startClock(1<<30, span) // nobody
+	if idle.expired() {
+		t.Error("expired at once")
+	}
+	time.Sleep(span + 10*time.Millisecond)
+	if !idle.expired() {
+		t.Error("a process that does nothing has all the time there is")
 	}
 }

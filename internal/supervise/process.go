@@ -20,8 +20,8 @@ type process struct {
 }
 
 // spawner starts processes from one thread that lives as long as they do: the
-// kernel sends the parent-death signal when the forking thread ends, not the
-// process.
+// kernel sends the parent-death signal when the thread that forked ends, and not
+// when its process does.
 type spawner struct {
 	jobs chan func()
 	done chan struct{}
@@ -31,7 +31,7 @@ func newSpawner() *spawner {
 	return &spawner{jobs: make(chan func()), done: make(chan struct{})}
 }
 
-func (s *spawner) run() {
+func (s *spawner) open() {
 	go func() {
 		defer close(s.done)
 		runtime.LockOSThread()
@@ -42,7 +42,7 @@ func (s *spawner) run() {
 	}()
 }
 
-// close returns when the thread is given back; no process may run any more.
+// close ends the thread. No process may run any more.
 func (s *spawner) close() {
 	close(s.jobs)
 	<-s.done
@@ -72,8 +72,8 @@ func (s *spawner) start(c Child) (*process, error) {
 	return p, nil
 }
 
-// wait sweeps up the process group before the leader is reaped: until then its
-// number cannot belong to anybody else.
+// wait kills what is left of the process group before it reaps the leader: until
+// then the number of the group cannot belong to anybody else.
 func (p *process) wait(cmd *exec.Cmd) {
 	defer close(p.exited)
 	for {
@@ -103,7 +103,7 @@ func (p *process) stop(timeout time.Duration, hurry <-chan struct{}) (killed boo
 	return true
 }
 
-// signal reaches the leader alone; its group is swept up when it is gone.
+// signal reaches the leader alone; wait kills its group when it is gone.
 func (p *process) signal(sig unix.Signal) {
 	select {
 	case <-p.exited: // the number may be somebody else's by now

@@ -26,9 +26,12 @@ type Child struct {
 	// LogFile gets stdout and stderr, appended.
 	LogFile string
 	// Ready returns nil when the child can be used. It is polled, one call at a
-	// time, as long as the process lives, and must return when ctx is done; a
-	// call gets at most 5 s.
+	// time, until it does so for the first time in the life of a process. It must
+	// return when ctx is done; a call gets at most 5 s.
 	Ready func(ctx context.Context) error
+	// Alive is polled in the same way from then on. It returns an error when the
+	// child makes no progress, so that a new start would help. Nil means Ready.
+	Alive func(ctx context.Context) error
 	// StopTimeout is what lies between SIGTERM and SIGKILL.
 	StopTimeout time.Duration
 }
@@ -38,17 +41,19 @@ type Config struct {
 	// Children start in this order, each when the one before is healthy, and
 	// stop in the reverse order.
 	Children []Child
-	// StartTimeout is how long a started child may take to be healthy. Default 60 s.
+	// StartTimeout is how long a started child may stand still before it is healthy.
+	// The time in which it runs, or waits for a processor, does not count, up to
+	// maxStartFactor times as much. Default 60 s.
 	StartTimeout time.Duration
 	// MaxStarts is how often a child may die before it was ever healthy. Default 5.
 	MaxStarts int
 	// Backoff is the pause before each restart.
 	Backoff Backoff
-	// PollInterval is the pause between two calls of Ready until the child is
-	// healthy, a twentieth of that later on. Default 50 ms.
+	// PollInterval is the pause between two calls of Ready. Calls of Alive are
+	// healthyPolls times as far apart. Default 50 ms.
 	PollInterval time.Duration
-	// HangTimeout is how long a child that was healthy may fail every check, at
-	// least MinHangChecks of them, before it is killed and started again. Both
+	// HangTimeout is how long a child that was healthy may fail every call of Alive,
+	// at least MinHangChecks of them, before it is killed and started again. Both
 	// bounds must be exceeded: on a machine that stood still, the time passes
 	// without checks. Default 60 s; negative never kills.
 	HangTimeout   time.Duration
@@ -66,7 +71,9 @@ const (
 	defaultHangChecks   = 10
 	// healthyPolls is how many times slower a healthy child is polled.
 	healthyPolls = 20
-	checkTimeout = 5 * time.Second
+	// maxStartFactor bounds the start of a child that is busy without an end.
+	maxStartFactor = 10
+	checkTimeout   = 5 * time.Second
 )
 
 // State is what a child is doing.
@@ -125,6 +132,9 @@ func New(conf Config) (*Supervisor, error) {
 		if c.StopTimeout == 0 {
 			c.StopTimeout = defaultStopTimeout
 		}
+		if c.Alive == nil {
+			c.Alive = c.Ready
+		}
 		s.tenders = append(s.tenders, newTender(c, &s.conf, s.spawner, s.hurry))
 	}
 	return s, nil
@@ -154,11 +164,11 @@ func (c Config) withDefaults() Config {
 }
 
 // Start returns when all children are healthy. When one cannot be brought up,
-// or ctx ends first, it stops those that run and says why. Later, ctx is not
-// looked at: children are kept alive until Stop.
+// or ctx ends first, it stops those that run and says why. Once it has returned,
+// ctx no longer matters: children are kept alive until Stop.
 func (s *Supervisor) Start(ctx context.Context) error {
 	s.started = true
-	s.spawner.run()
+	s.spawner.open()
 	for _, t := range s.tenders {
 		t.start() //nolint:contextcheck // children live until Stop, not until the start-up's context ends
 		var err error

@@ -36,11 +36,11 @@ func newTender(c Child, conf *Config, spawner *spawner, hurry <-chan struct{}) *
 	}
 }
 
-// start begins to tend; stop ends it.
+// start begins to keep the child alive; stop ends that.
 func (t *tender) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	t.cancel = cancel
-	go t.run(ctx)
+	go t.keepAlive(ctx)
 }
 
 // stop returns when the child and its goroutine are gone.
@@ -97,8 +97,8 @@ type death struct {
 	log        string // last lines of its log
 }
 
-// run lives through one process after the other until ctx ends.
-func (t *tender) run(ctx context.Context) {
+// keepAlive starts one process after the other until ctx ends.
+func (t *tender) keepAlive(ctx context.Context) {
 	defer close(t.done)
 	early, inARow := 0, 0
 	for {
@@ -114,14 +114,12 @@ func (t *tender) run(ctx context.Context) {
 				return
 			}
 		}
-		var pause time.Duration
-		inARow, pause = t.conf.Backoff.next(inARow, d.healthyFor)
+		var wait time.Duration
+		inARow, wait = t.conf.Backoff.next(inARow, d.healthyFor)
 		t.set(StateBackoff, func(s *ChildState) { s.PID, s.LastExit = 0, d.reason })
-		select {
-		case <-ctx.Done():
+		if !pause(ctx, wait) {
 			t.set(StateStopped, nil)
 			return
-		case <-time.After(pause):
 		}
 		t.set(StateStarting, func(s *ChildState) { s.Restarts++ })
 	}
@@ -165,8 +163,8 @@ func (t *tender) live(ctx context.Context) death {
 	return d
 }
 
-// giveUp ends a process that is to stop, that did not become healthy in time, or
-// that hangs.
+// giveUp ends a process that was asked to stop, that did not become healthy in
+// time, or that hangs.
 func (t *tender) giveUp(ctx context.Context, p *process, late error) death {
 	if ctx.Err() != nil {
 		t.set(StateStopping, nil)
@@ -174,7 +172,7 @@ func (t *tender) giveUp(ctx context.Context, p *process, late error) death {
 		return death{reason: p.status}
 	}
 	var hung *hungError
-	if errors.As(late, &hung) { // it could not answer SIGTERM either
+	if errors.As(late, &hung) { // it could not act on SIGTERM either
 		p.signal(unix.SIGKILL)
 		<-p.exited
 		return death{reason: late.Error()}
@@ -212,52 +210,72 @@ func (s *silence) fail(conf *Config, err error) error {
 	return nil
 }
 
-// watch polls Ready and keeps the state in line with it. It returns nil when
-// ctx ends, and an error when the process is not healthy after StartTimeout or
+// watch polls Ready, then Alive, and keeps the state in line with them. It returns
+// nil when ctx ends, and an error when the process does not become healthy or
 // hangs later on.
 func (t *tender) watch(ctx context.Context, p *process) error {
 	t.setHealthyAt(time.Time{})
-	begin, healthy := time.Now(), false
+	if err := t.awaitReady(ctx, p); err != nil || ctx.Err() != nil {
+		return err
+	}
+	t.setHealthyAt(time.Now())
+	t.set(StateHealthy, nil)
+	if !t.wasHealthy() {
+		close(t.healthy)
+	}
 	var quiet silence
-	for ctx.Err() == nil {
-		err := t.check(ctx)
+	for pause(ctx, healthyPolls*t.conf.PollInterval) {
+		err := check(ctx, t.child.Alive)
 		switch {
 		case ctx.Err() != nil || !p.alive():
 		case err == nil:
 			quiet = silence{}
-			if !healthy {
-				healthy = true
-				t.setHealthyAt(time.Now())
-			}
 			t.set(StateHealthy, nil)
-			if !t.wasHealthy() {
-				close(t.healthy)
-			}
-		case healthy:
+		default:
 			t.set(StateUnhealthy, nil)
 			if hung := quiet.fail(t.conf, err); hung != nil {
 				return hung
 			}
-		case time.Since(begin) >= t.conf.StartTimeout:
-			return fmt.Errorf("not ready after %v (%w)", t.conf.StartTimeout, err)
-		}
-		pause := t.conf.PollInterval
-		if healthy {
-			pause *= healthyPolls
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
 		}
 	}
 	return nil
 }
 
-// check bounds one call of Ready, so that a hung child is noticed.
-func (t *tender) check(ctx context.Context) error {
+// awaitReady returns when the process is ready, or has stood still for too long.
+func (t *tender) awaitReady(ctx context.Context, p *process) error {
+	clock := startClock(p.pid, t.conf.StartTimeout)
+	for {
+		err := check(ctx, t.child.Ready)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case !p.alive():
+		case err == nil:
+			return nil
+		case clock.expired():
+			return fmt.Errorf("not ready after %v (%w)", clock.elapsed().Round(10*time.Millisecond), err)
+		}
+		if !pause(ctx, t.conf.PollInterval) {
+			return nil
+		}
+	}
+}
+
+// pause reports whether the time passed before ctx ended.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// check bounds one call, so that a hung child is noticed.
+func check(ctx context.Context, ask func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	return t.child.Ready(ctx)
+	return ask(ctx)
 }
 
 func (t *tender) setHealthyAt(at time.Time) {

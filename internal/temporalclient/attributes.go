@@ -83,7 +83,7 @@ func missing(ctx context.Context, c client.Client, namespace string, want Attrib
 	return lacking, nil
 }
 
-// notForUs says that the server keeps its operator service from clients.
+// notForUs reports whether the server denies clients its operator service.
 func notForUs(err error) bool {
 	var denied *serviceerror.PermissionDenied
 	var absent *serviceerror.Unimplemented

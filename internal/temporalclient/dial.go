@@ -1,6 +1,6 @@
-// Package temporalclient owns the connection to the Temporal server: where it
-// is, how to say that it is not there, and which search attributes it knows.
-// It does not know runs.
+// Package temporalclient owns the connection to the Temporal server: its address,
+// the message when nobody answers there, the search attributes of its namespace, and
+// the tasks that a worker holds over it. It does not know runs.
 //
 // Invariant: settings come from the same file and TEMPORAL_* variables as those
 // of the temporal command, so that both talk to the same server.
@@ -30,8 +30,10 @@ type Config struct {
 	Logger *slog.Logger
 	// Timeout bounds the first contact; 0 means 5 s.
 	Timeout time.Duration
-	// Held, when not nil, is told of every task that comes over the connection.
+	// Held, when not nil, sees every task that comes over the connection.
 	Held *Held
+	// Metrics takes the counts of the SDK; nil discards them.
+	Metrics client.MetricsHandler
 }
 
 const dialTimeout = 5 * time.Second
@@ -64,6 +66,7 @@ func Load(cfg Config) (client.Options, error) {
 		logger = slog.Default()
 	}
 	options.Logger = log.NewStructuredLogger(logger)
+	options.MetricsHandler = cfg.Metrics
 	if cfg.Held != nil {
 		options.ConnectionOptions.DialOptions = append(options.ConnectionOptions.DialOptions, cfg.Held.options()...)
 	}

@@ -20,13 +20,13 @@ import (
 )
 
 // Held writes down, in a folder on this machine, the tasks that a worker process
-// holds. The server cannot tell a worker that died from one that is silent, and
-// waits for a time-out; the next process of the same role on the machine can: the
-// kernel has released the dead one's lock. It gives the tasks back at once, see
-// GiveBack.
+// holds. The server cannot tell a dead worker from a silent one, and waits for a
+// time-out. The next process of the same role on the machine can, because the kernel
+// has released the dead one's lock; it gives the tasks back at once, see GiveBack.
 //
-// It is a hint only. A token that the server no longer honours is refused by it,
-// and a task that was never written down runs into its time-out.
+// The notes are hints only. The server refuses a token that it no longer honours,
+// and a task that was never written down runs into its time-out. A process on another
+// machine finds no notes of its predecessor and works without them.
 type Held struct {
 	dir  string
 	lock *os.File // locked as long as this process lives
@@ -35,7 +35,8 @@ type Held struct {
 	end    context.CancelFunc
 	asking sync.WaitGroup
 
-	mine mine
+	own   ownActivities
+	polls polls
 }
 
 // Kinds of files in the folder of a process; each holds bytes of the server.
@@ -46,7 +47,7 @@ const (
 	heldLock     = "lock"
 )
 
-// Hold begins the list of this process in a folder of its role.
+// Hold begins the list of this process in the folder of its role.
 func Hold(folder string) (*Held, error) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return nil, err
@@ -64,8 +65,8 @@ func Hold(folder string) (*Held, error) {
 	return h, nil
 }
 
-// identity is how the server knows the process that owns a folder: no two have
-// the same.
+// identity is the name under which the server knows the process that owns a
+// folder. No two processes have the same.
 func identity(dir string) string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -74,16 +75,16 @@ func identity(dir string) string {
 	return fmt.Sprintf("%s %s@%s", filepath.Base(filepath.Dir(dir)), filepath.Base(dir), host)
 }
 
-// Close ends the list of a process that ends in order, and holds nothing.
+// Close removes the list of a process that ends in order and so holds no task.
 func (h *Held) Close() error {
-	h.mine.close()
+	h.own.close()
 	h.end()
 	h.asking.Wait()
 	return errors.Join(os.RemoveAll(h.dir), h.lock.Close())
 }
 
-// lockFile locks a file that it makes; unix.EWOULDBLOCK means that another
-// process lives.
+// lockFile makes a file and locks it. The error unix.EWOULDBLOCK means that the
+// process that holds the lock lives.
 func lockFile(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -95,8 +96,8 @@ func lockFile(path string) (*os.File, error) {
 	return f, nil
 }
 
-// options watch the calls of a connection, and have it come back soon after its
-// server does.
+// options watch the calls of a connection, and let it reconnect soon after its
+// server is back.
 func (h *Held) options() []grpc.DialOption {
 	again := backoff.DefaultConfig
 	again.BaseDelay, again.MaxDelay = 100*time.Millisecond, 500*time.Millisecond
@@ -106,37 +107,39 @@ func (h *Held) options() []grpc.DialOption {
 	}
 }
 
-// watch notes what is handed out and what is answered.
+// watch notes the tasks that are handed out and drops those that are answered.
 func (h *Held) watch(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, call grpc.UnaryInvoker, options ...grpc.CallOption) error {
-	err := call(ctx, method, req, reply, conn, append(options, waits(req)...)...)
-	if answered, ok := req.(interface{ GetTaskToken() []byte }); ok && settled(err) && isAnswer(req) {
+	done := h.polls.begin(req)
+	err := call(ctx, method, req, reply, conn, append(options, waitForServer(req)...)...)
+	done()
+	if answered, ok := req.(interface{ GetTaskToken() []byte }); ok && isSettled(err) && isAnswer(req) {
 		h.drop(answered.GetTaskToken())
 	}
 	if err != nil {
-		h.brokenPoll(req, err)
+		h.noteBrokenPoll(req, err)
 		return err
 	}
 	switch r := reply.(type) {
 	case *workflowservice.PollActivityTaskQueueResponse:
-		h.takeActivity(r)
+		h.noteActivity(r)
 	case *workflowservice.PollWorkflowTaskQueueResponse:
-		h.takeWorkflow(r)
+		h.noteWorkflow(r)
 	case *workflowservice.RespondWorkflowTaskCompletedResponse:
-		h.takeWorkflow(r.GetWorkflowTask())
+		h.noteWorkflow(r.GetWorkflowTask())
 		for _, a := range r.GetActivityTasks() {
-			h.takeActivity(a)
+			h.noteActivity(a)
 		}
 	}
 	if r, ok := req.(*workflowservice.RespondWorkflowTaskCompletedRequest); ok {
-		h.take(heldSticky, noteOf(r.GetStickyAttributes().GetWorkerTaskQueue()))
+		h.note(heldSticky, noteOf(r.GetStickyAttributes().GetWorkerTaskQueue()))
 	}
 	return nil
 }
 
-// waits makes polls and answers wait for a server that is restarting. The SDK's own
-// pauses between attempts grow to ten seconds, and nobody would poll a server that
-// is back.
-func waits(req any) []grpc.CallOption {
+// waitForServer makes polls and answers wait for a server that is restarting. The
+// SDK's own pauses between attempts grow to ten seconds, in which nobody would poll
+// a server that is back.
+func waitForServer(req any) []grpc.CallOption {
 	switch req.(type) {
 	case *workflowservice.PollActivityTaskQueueRequest, *workflowservice.PollWorkflowTaskQueueRequest:
 	default:
@@ -147,13 +150,13 @@ func waits(req any) []grpc.CallOption {
 	return []grpc.CallOption{grpc.WaitForReady(true)}
 }
 
-// settled says whether the server is done with a task after an answer to it.
-func settled(err error) bool {
+// isSettled reports whether the server is done with a task after an answer to it.
+func isSettled(err error) bool {
 	var gone *serviceerror.NotFound
 	return err == nil || errors.As(serviceerror.FromStatus(status.Convert(err)), &gone) || errors.As(err, &gone)
 }
 
-// isAnswer tells the end of a task from a heartbeat.
+// isAnswer reports whether a request ends a task, as a heartbeat does not.
 func isAnswer(req any) bool {
 	switch req.(type) {
 	case *workflowservice.RespondActivityTaskCompletedRequest, *workflowservice.RespondActivityTaskFailedRequest,
@@ -165,16 +168,16 @@ func isAnswer(req any) bool {
 	}
 }
 
-// takeActivity also remembers which activity it is, see lost.go.
-func (h *Held) takeActivity(task *workflowservice.PollActivityTaskQueueResponse) {
-	h.mine.take(task)
-	h.take(heldActivity, task.GetTaskToken())
+// noteActivity also remembers which activity it is, see lost.go.
+func (h *Held) noteActivity(task *workflowservice.PollActivityTaskQueueResponse) {
+	h.own.take(task)
+	h.note(heldActivity, task.GetTaskToken())
 }
 
-// takeWorkflow leaves out queries, which nobody has to take over.
-func (h *Held) takeWorkflow(task *workflowservice.PollWorkflowTaskQueueResponse) {
+// noteWorkflow leaves out queries, which nobody has to take over.
+func (h *Held) noteWorkflow(task *workflowservice.PollWorkflowTaskQueueResponse) {
 	if task.GetQuery() == nil {
-		h.take(heldWorkflow, task.GetTaskToken())
+		h.note(heldWorkflow, task.GetTaskToken())
 	}
 }
 
@@ -183,8 +186,8 @@ func (h *Held) path(token []byte) string {
 	return filepath.Join(h.dir, hex.EncodeToString(sum[:16]))
 }
 
-// take and drop are best-effort: without the file, the time-out decides.
-func (h *Held) take(kind string, token []byte) {
+// note and drop are best-effort: without the file, the time-out decides.
+func (h *Held) note(kind string, token []byte) {
 	if len(token) == 0 {
 		return
 	}
@@ -196,7 +199,7 @@ func (h *Held) take(kind string, token []byte) {
 }
 
 func (h *Held) drop(token []byte) {
-	h.mine.drop(token)
+	h.own.drop(token)
 	for _, kind := range []string{heldActivity, heldWorkflow} {
 		_ = os.Remove(h.path(token) + "." + kind) // mostly one of them is absent
 	}

@@ -12,102 +12,104 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// When a server dies between writing down that it gave an activity to this process
-// and sending it, nobody works on it until its heartbeat times out. This process
-// can tell: its poll broke, and what the server takes for started by it before
-// that, and what it does not have, was lost.
+// A server may die after it wrote down that it gave an activity to this process,
+// and before it sent the activity. Then nobody works on it until its heartbeat times
+// out. This process can find out earlier: its poll broke, so every activity that the
+// server says this process had started by then, and that the process does not have,
+// was lost.
 
-// mine is which activities this process has, and when a poll for them last broke.
-type mine struct {
+// ownActivities knows which activities this process works on, and when a poll for
+// them last broke.
+type ownActivities struct {
 	mu     sync.Mutex
 	held   map[string]activityID // by task token
 	broken time.Time             // the newest broken poll
-	asks   bool                  // somebody asks the server about it
+	asks   bool                  // the server is being asked what that poll lost
 	closed bool
 	search func() // nil before there is a server to ask
 }
 
-// activityID names an activity in the way that the server lists it.
+// activityID names an activity as the server lists it.
 type activityID struct{ run, id string }
 
-func (m *mine) take(task *workflowservice.PollActivityTaskQueueResponse) {
+func (o *ownActivities) take(task *workflowservice.PollActivityTaskQueueResponse) {
 	if len(task.GetTaskToken()) == 0 {
 		return
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.held == nil {
-		m.held = map[string]activityID{}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.held == nil {
+		o.held = map[string]activityID{}
 	}
-	m.held[string(task.GetTaskToken())] = activityID{task.GetWorkflowExecution().GetRunId(), task.GetActivityId()}
+	o.held[string(task.GetTaskToken())] = activityID{task.GetWorkflowExecution().GetRunId(), task.GetActivityId()}
 }
 
-func (m *mine) drop(token []byte) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.held, string(token))
+func (o *ownActivities) drop(token []byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.held, string(token))
 }
 
-func (m *mine) close() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.closed = true
+func (o *ownActivities) close() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.closed = true
 }
 
-// serve says which server to ask.
-func (m *mine) serve(h *Held, c client.Client, namespace string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	e := estate{client: c, namespace: namespace, out: &GivenBack{}, lost: func(run string, a *workflowpb.PendingActivityInfo) bool {
-		return a.GetLastWorkerIdentity() == identity(h.dir) && m.neverCame(activityID{run, a.GetActivityId()}, a.GetLastStartedTime().AsTime())
+// connectTo says which server to ask.
+func (o *ownActivities) connectTo(h *Held, c client.Client, namespace string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	orphans := orphanedTasks{client: c, namespace: namespace, out: &GivenBack{}, lost: func(run string, a *workflowpb.PendingActivityInfo) bool {
+		return a.GetLastWorkerIdentity() == identity(h.dir) && o.neverCame(activityID{run, a.GetActivityId()}, a.GetLastStartedTime().AsTime())
 	}}
-	m.search = func() { h.asking.Go(func() { m.seek(h.open, e) }) }
+	o.search = func() { h.asking.Go(func() { o.findLost(h.open, orphans) }) }
 }
 
-// neverCame reports whether an activity that the server started at a moment for
-// this process was lost with a poll. The clocks of both have to agree to
-// milliseconds, as they do on one machine: one that is ahead loses a hint.
-func (m *mine) neverCame(id activityID, started time.Time) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, held := range m.held {
+// neverCame reports whether an activity that the server gave to this process at a
+// moment was lost with a poll. It compares the clocks of both, which agree on one
+// machine. Where they do not, an activity may run into its time-out.
+func (o *ownActivities) neverCame(id activityID, started time.Time) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, held := range o.held {
 		if held == id {
 			return false
 		}
 	}
-	return started.Before(m.broken)
+	return started.Before(o.broken)
 }
 
-// brokenPoll is told of a call that failed.
-func (h *Held) brokenPoll(req any, err error) {
+// noteBrokenPoll looks at a call that failed.
+func (h *Held) noteBrokenPoll(req any, err error) {
 	if _, ok := req.(*workflowservice.PollActivityTaskQueueRequest); ok && status.Code(err) == codes.Unavailable {
-		h.mine.broke(time.Now())
+		h.own.pollBroke(time.Now())
 	}
 }
 
-// broke begins to ask the server what was lost, unless that is under way.
-func (m *mine) broke(at time.Time) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.broken = at
-	if m.asks || m.closed || m.search == nil {
+// pollBroke begins to ask the server what was lost, unless that is under way.
+func (o *ownActivities) pollBroke(at time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.broken = at
+	if o.asks || o.closed || o.search == nil {
 		return
 	}
-	m.asks = true
-	m.search()
+	o.asks = true
+	o.search()
 }
 
 const (
-	// askPause lies between questions to a server that comes up again.
+	// askPause lies between two questions to a server that is coming up again.
 	askPause = 500 * time.Millisecond
-	// numAsks is how often one that answers is asked: its list of workflows is late
-	// by moments.
+	// numAsks is how many answers are awaited: the server's list of workflows is a
+	// moment behind.
 	numAsks = 5
 )
 
-// seek asks until the server has answered often enough since the last broken poll,
+// findLost asks until the server has answered often enough since the last broken poll,
 // or ctx ends.
-func (m *mine) seek(ctx context.Context, e estate) {
+func (o *ownActivities) findLost(ctx context.Context, orphans orphanedTasks) {
 	var broken time.Time
 	for answers := 0; ; {
 		select {
@@ -115,19 +117,26 @@ func (m *mine) seek(ctx context.Context, e estate) {
 			return
 		case <-time.After(askPause):
 		}
-		err := e.unnoted(ctx)
-		m.mu.Lock()
-		if !m.broken.Equal(broken) {
-			broken, answers = m.broken, 0
+		err := orphans.giveBackUnnoted(ctx)
+		o.mu.Lock()
+		if !o.broken.Equal(broken) {
+			broken, answers = o.broken, 0
 		}
 		if err == nil {
 			answers++
 		}
 		if answers >= numAsks {
-			m.asks = false
-			m.mu.Unlock()
+			o.asks = false
+			o.mu.Unlock()
 			return
 		}
-		m.mu.Unlock()
+		o.mu.Unlock()
 	}
+}
+
+// count is the number of activities that this process works on.
+func (o *ownActivities) count() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.held)
 }

@@ -43,15 +43,15 @@ func TestWhatABrokenPollLostIsGivenBack(t *testing.T) {
 	for _, harmless := range []error{status.Error(codes.DeadlineExceeded, "nothing to do"), errors.New("another")} {
 		call(t, h, &workflowservice.PollActivityTaskQueueRequest{}, nil, harmless)
 	}
-	if h.mine.asks {
+	if h.own.asks {
 		t.Error("a poll that found nothing counts as broken")
 	}
 	call(t, h, &workflowservice.PollActivityTaskQueueRequest{}, nil, status.Error(codes.Unavailable, "connection reset"))
 	for asks := true; asks; { // ends by itself
 		time.Sleep(10 * time.Millisecond)
-		h.mine.mu.Lock()
-		asks = h.mine.asks
-		h.mine.mu.Unlock()
+		h.own.mu.Lock()
+		asks = h.own.asks
+		h.own.mu.Unlock()
 	}
 	want := "w/lost " + ErrTypeWorkerDied
 	if slices.ContainsFunc(s.failed, func(id string) bool { return id != want }) || len(s.failed) != numAsks {
@@ -61,7 +61,7 @@ func TestWhatABrokenPollLostIsGivenBack(t *testing.T) {
 		t.Error(err)
 	}
 	call(t, h, &workflowservice.PollActivityTaskQueueRequest{}, nil, status.Error(codes.Unavailable, "connection reset"))
-	if h.mine.asks {
+	if h.own.asks {
 		t.Error("asks after its end")
 	}
 }

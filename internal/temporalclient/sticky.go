@@ -11,11 +11,12 @@ import (
 )
 
 // A worker has a queue of its own, the sticky one, for the workflows in its cache.
-// What the server puts there after its death waits for a time-out of seconds. The
-// heir takes it out and fails it, after which any worker may have it.
+// A task that the server puts there after the worker's death waits for a time-out of
+// seconds. The next process takes the task out and fails it; then any worker may
+// have it.
 
-// noteOf is the note about a sticky queue: its name and that of the queue which it
-// belongs to.
+// noteOf is the note about a sticky queue: its name and the name of the queue that
+// it belongs to.
 func noteOf(q *taskqueuepb.TaskQueue) []byte {
 	if q.GetNormalName() == "" {
 		return []byte(q.GetName())
@@ -23,41 +24,40 @@ func noteOf(q *taskqueuepb.TaskQueue) []byte {
 	return []byte(q.GetName() + "\n" + q.GetNormalName())
 }
 
-// stickyPoll bounds one poll. The server answers it a second earlier, and refuses
-// less than two. It is not broken off: a task could get lost with the answer.
+// stickyPoll bounds one poll. The server answers a second earlier than that, and
+// refuses less than two. A poll is never cancelled: a task could get lost with it.
 const stickyPoll = 3 * time.Second
 
-// empty takes out what waits in the sticky queue of a dead worker and tells the
-// server that nobody serves it.
-func (e estate) empty(ctx context.Context, note []byte) {
+// emptyStickyQueue takes out what waits in the sticky queue of a dead worker, then
+// reports to the server that nobody serves the queue.
+func (o orphanedTasks) emptyStickyQueue(ctx context.Context, note []byte) {
 	name, normal, _ := strings.Cut(string(note), "\n")
-	for normal != "" && e.takeOut(ctx, name, normal) {
+	for normal != "" && o.takeOut(ctx, name, normal) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, giveBackTimeout)
 	defer cancel()
 	// Best effort: the server finds out by itself after ten seconds.
-	_, _ = e.client.WorkflowService().ShutdownWorker(ctx, &workflowservice.ShutdownWorkerRequest{
-		Namespace: e.namespace, Identity: e.identity, StickyTaskQueue: name, Reason: "the process died",
+	_, _ = o.client.WorkflowService().ShutdownWorker(ctx, &workflowservice.ShutdownWorkerRequest{
+		Namespace: o.namespace, Identity: o.identity, StickyTaskQueue: name, Reason: "the process died",
 	})
 }
 
 // takeOut fails one task of a queue and reports whether there may be more. The
-// server may give it one of the normal queue instead, which loses nothing but an
-// attempt.
-func (e estate) takeOut(ctx context.Context, name, normal string) bool {
+// server may hand out a task of the normal queue instead; then only an attempt is lost.
+func (o orphanedTasks) takeOut(ctx context.Context, name, normal string) bool {
 	poll, cancel := context.WithTimeout(ctx, stickyPoll)
 	defer cancel()
-	task, err := e.client.WorkflowService().PollWorkflowTaskQueue(poll, &workflowservice.PollWorkflowTaskQueueRequest{
-		Namespace: e.namespace, Identity: e.identity,
+	task, err := o.client.WorkflowService().PollWorkflowTaskQueue(poll, &workflowservice.PollWorkflowTaskQueueRequest{
+		Namespace: o.namespace, Identity: o.identity,
 		TaskQueue: &taskqueuepb.TaskQueue{Name: name, NormalName: normal, Kind: enums.TASK_QUEUE_KIND_STICKY},
 	})
-	if err != nil || len(task.GetTaskToken()) == 0 || task.GetQuery() != nil { // who asks asks again elsewhere
+	if err != nil || len(task.GetTaskToken()) == 0 || task.GetQuery() != nil { // a query is asked again elsewhere
 		return false
 	}
 	ctx, stop := context.WithTimeout(ctx, giveBackTimeout)
 	defer stop()
-	_, err = e.client.WorkflowService().RespondWorkflowTaskFailed(ctx, &workflowservice.RespondWorkflowTaskFailedRequest{
-		Namespace: e.namespace, Identity: e.identity, TaskToken: task.GetTaskToken(), Cause: enums.WORKFLOW_TASK_FAILED_CAUSE_RESET_STICKY_TASK_QUEUE,
+	_, err = o.client.WorkflowService().RespondWorkflowTaskFailed(ctx, &workflowservice.RespondWorkflowTaskFailedRequest{
+		Namespace: o.namespace, Identity: o.identity, TaskToken: task.GetTaskToken(), Cause: enums.WORKFLOW_TASK_FAILED_CAUSE_RESET_STICKY_TASK_QUEUE,
 	})
 	return err == nil
 }

@@ -34,6 +34,7 @@ const (
 	PathStream   = "/v1/stream"
 	PathSessions = "/v1/sessions/" // and the name of one, for DELETE; ?run= names its run
 	PathHealth   = "/healthz"
+	PathReady    = "/readyz" // nodes and gateways answer it beside the API
 	PathStatus   = "/v1/status"
 )
 

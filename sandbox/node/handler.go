@@ -71,5 +71,10 @@ func (n *node) handler() http.Handler {
 		mux.Handle(path, judge)
 	}
 	mux.Handle("GET "+metrics.Path, n.metrics.Handler())
+	mux.HandleFunc("GET "+httpapi.PathReady, func(w http.ResponseWriter, _ *http.Request) {
+		if n.gate.draining() {
+			http.Error(w, "draining", http.StatusServiceUnavailable)
+		}
+	})
 	return mux
 }

@@ -22,7 +22,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 	want := sha256.Sum256([]byte(s.cfg.Token))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
-		case r.Method == http.MethodGet && (r.URL.Path == httpapi.PathHealth || r.URL.Path == pathPing):
+		case r.Method == http.MethodGet && isHealthCheck(r.URL.Path):
 		case s.cfg.Token != "":
 			if !bears(r, want) {
 				w.Header().Set("WWW-Authenticate", "Bearer")
@@ -35,6 +35,10 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+func isHealthCheck(path string) bool {
+	return path == httpapi.PathHealth || path == httpapi.PathReady || path == pathPing
 }
 
 // bears compares digests, so that neither the text nor the length of the token

@@ -124,7 +124,7 @@ func TestToken(t *testing.T) {
 			t.Errorf("%s with %q: got %d %s, want %d", tt.path, tt.header, got, body, tt.want)
 		}
 	}
-	for _, path := range []string{httpapi.PathHealth, "/ping"} {
+	for _, path := range []string{httpapi.PathHealth, httpapi.PathReady, "/ping"} {
 		if got, _ := get(t, c, url+path, func(r *http.Request) { r.Method = http.MethodGet }); got != 200 {
 			t.Errorf("GET %s without a token: got %d, want 200", path, got)
 		}

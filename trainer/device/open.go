@@ -47,33 +47,54 @@ func Open(name string) (compute.Backend, error) {
 	return backend, nil
 }
 
+// Check returns the error of Open as far as it can be known without starting the
+// backend: by its name, by the build, or because there is no library.
+func Check(name string) error {
+	if name == "" {
+		name = DefaultName
+	}
+	if _, err := resolve(name); err != nil {
+		return fmt.Errorf("backend %q: %w", name, err)
+	}
+	return nil
+}
+
 // openFamily opens a backend of the family in the name.
 func openFamily(name string) (compute.Backend, error) {
+	full, err := resolve(name)
+	if err != nil {
+		return nil, err
+	}
+	return startBackend(full)
+}
+
+// resolve completes a name with the path of its library.
+func resolve(name string) (string, error) {
 	family, rest, colon := strings.Cut(name, ":")
 	switch family {
 	case familyGo:
-		return startBackend(name)
+		return name, nil
 	case familyXLA, familyONNX:
 		library, options, _ := strings.Cut(rest, ",")
 		if library == "" {
-			return nil, fmt.Errorf("%w: %s needs a library after the colon: %s", ErrName, family, forms(family))
+			return "", fmt.Errorf("%w: %s needs a library after the colon: %s", ErrName, family, forms(family))
 		}
 		if !compiled(family) {
-			return nil, fmt.Errorf("%w: build it with ./task build:%s (go build -tags %[2]s, needs a C compiler)", ErrNotBuilt, family)
+			return "", fmt.Errorf("%w: build it with ./task build:%s (go build -tags %[2]s, needs a C compiler)", ErrNotBuilt, family)
 		}
 		path, err := libraryPath(family, library)
 		if err != nil {
-			return nil, err
+			return "", err
 		}
 		if options != "" {
 			path += "," + options
 		}
-		return startBackend(family + ":" + path)
+		return family + ":" + path, nil
 	}
 	if colon {
-		return nil, fmt.Errorf("%w family %q: want go, xla or onnx", ErrName, family)
+		return "", fmt.Errorf("%w family %q: want go, xla or onnx", ErrName, family)
 	}
-	return nil, fmt.Errorf("%w: want go, %s or %s", ErrName, forms(familyXLA), forms(familyONNX))
+	return "", fmt.Errorf("%w: want go, %s or %s", ErrName, forms(familyXLA), forms(familyONNX))
 }
 
 // forms lists the forms of a family's names.

@@ -22,6 +22,9 @@ func TestOpenGo(t *testing.T) {
 			t.Errorf("Open(%q): %d devices, want 1", name, got)
 		}
 		backend.Finalize()
+		if err := device.Check(name); err != nil {
+			t.Errorf("Check(%q): %v", name, err)
+		}
 	}
 }
 
@@ -61,6 +64,9 @@ func TestOpenErrors(t *testing.T) {
 		{"onnx:libonnxruntime.so", unless(onnx, device.ErrName), ""},
 		{"onnx:" + filepath.Join(dir, "absent.so"), unless(onnx, device.ErrNoPlugin), ""},
 	} {
+		if err := device.Check(c.name); c.want != nil && (!errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text)) {
+			t.Errorf("Check(%q): %v, want %v", c.name, err, c.want)
+		}
 		backend, err := device.Open(c.name)
 		switch {
 		case err == nil || backend != nil:

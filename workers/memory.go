@@ -1,4 +1,4 @@
-package main
+package workers
 
 import (
 	"bytes"
@@ -13,27 +13,27 @@ import (
 	"temper/trainer/loss"
 )
 
-// limitMemory makes the Go backend refuse a step that cannot fit the memory
-// that this process may use. Other devices have memory of their own, and where
-// the system does not say how much there is, nothing is refused.
+// limitMemory makes the Go backend refuse a step that cannot fit into the memory
+// that this process may use. Other devices have memory of their own. Where the
+// system does not say how much memory there is, nothing is refused.
 func limitMemory(c *trainer.Config, minibatches int, limit int64) {
 	if name, _, _ := strings.Cut(c.Backend, ":"); name == "" || name == "go" {
 		c.MemoryLimit, c.StepBytes = limit, stepBytes(*c, minibatches)
 	}
 }
 
-// savedBytes is what a save copies of each parameter, its weight and two moments.
-// The memory of the copy is kept for the next one.
+// savedBytes is what a save copies of each parameter: its weight and two moments.
+// The memory of the copy is kept for the next save.
 const savedBytes = 12
 
-// stepBytes estimates passes on the Go backend, in a step of so many updates, with
-// the copy of a save beside them.
+// stepBytes estimates the memory of passes on the Go backend, in a step of so many
+// updates, with the copy of a save beside them.
 func stepBytes(of trainer.Config, minibatches int) trainer.StepBytes {
 	m, l := of.Model, of.Loss
 	return func(rows, length, passes int, accumulate bool) (int64, error) {
 		c := estimate.Config{
 			Model: m, Mesh: device.Mesh{Data: 1, Model: 1}, Rows: rows, Length: length, Passes: passes, Remat: of.Remat, Accumulate: accumulate,
-			Supervised: true, // a run may begin so, and that takes more
+			Supervised: true, // a run may begin with such updates, which take more
 			Packed:     of.Pack, Reference: l.KL.Coefficient > 0, SeveralUpdates: minibatches > 1,
 			LogitsChunk: loss.ChunkSize(l.MaxLogits, rows*length, m.VocabSize),
 		}

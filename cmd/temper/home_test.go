@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"temper/internal/config"
+	"temper/internal/health"
 	"temper/internal/supervise"
 	"temper/workers"
 )
@@ -27,26 +28,32 @@ func TestRoleActs(t *testing.T) {
 	}
 	ctx, stop := signal.NotifyContext(t.Context(), syscall.SIGTERM)
 	defer stop()
-	err := serveAll(ctx, &config.Process{Home: home}, "worker", func(ctx context.Context, o workers.Options) error {
-		if err := o.OnStart(); err != nil {
-			return err
-		}
+	role := workers.Role{Name: "worker", Queues: []string{"q"}, Run: func(ctx context.Context, v *workers.Vitals) error {
+		v.Serving("q")
 		<-ctx.Done()
 		return nil
-	})
+	}}
+	err := role.Serve(ctx, workers.ServeOptions{Listen: healthSocket(&config.Process{Home: home}, "worker"), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
 // TestStoppedRoleIsStartedAgain: a process that lives and does not run is no
-// worker, though its process id answers.
+// worker, although the kernel accepts connections for it.
 func TestStoppedRoleIsStartedAgain(t *testing.T) {
 	p := &config.Process{Home: t.TempDir()}
-	child := supervise.Child{
-		Name: "worker", Path: os.Args[0], Args: []string{"-test.run=^TestRoleActs$"}, Env: append(os.Environ(), roleHome+"="+p.Home),
-		LogFile: p.Home + "/log", Ready: readyFile(p, "worker", 4*touchEvery), StopTimeout: 10 * time.Second,
+	child := roleChild(p, os.Args[0], "worker", append(os.Environ(), roleHome+"="+p.Home))
+	probe := &health.Probe{Address: healthSocket(p, "worker"), Patience: 4 * time.Second}
+	brief := func(ask func(context.Context) error) func(context.Context) error {
+		return func(ctx context.Context) error {
+			ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+			defer cancel()
+			return ask(ctx)
+		}
 	}
+	child.Args, child.Ready, child.Alive = []string{"-test.run=^TestRoleActs$"}, probe.Ready, brief(probe.Alive)
+	child.LogFile = p.Home + "/log"
 	s, err := supervise.New(supervise.Config{
 		Children: []supervise.Child{child}, PollInterval: 10 * time.Millisecond, HangTimeout: time.Second, MinHangChecks: 4,
 		Log: slog.New(slog.DiscardHandler),
@@ -65,7 +72,7 @@ func TestStoppedRoleIsStartedAgain(t *testing.T) {
 	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		now := s.Snapshot()[0]
 		if now.PID != before.PID && now.State == supervise.StateHealthy {
-			if !strings.Contains(now.LastExit, "has not run for") {
+			if !strings.Contains(now.LastExit, "no good answer for") {
 				t.Errorf("it ended by %q, which does not say why", now.LastExit)
 			}
 			return
@@ -89,7 +96,7 @@ func TestPortsOfAKilledServiceAreAwaited(t *testing.T) {
 	if wasKilled(p) {
 		t.Error("a home that was never served had its service killed")
 	}
-	if err := announceReady(p, "worker"); err != nil { // which only an orderly end takes back
+	if err := os.Mkdir(socketDir(p), 0o700); err != nil { // which only an orderly end removes
 		t.Fatal(err)
 	}
 	time.AfterFunc(200*time.Millisecond, func() { _ = l.Close() })
@@ -98,9 +105,6 @@ func TestPortsOfAKilledServiceAreAwaited(t *testing.T) {
 	}
 	release, err := claimHome(p)
 	if err != nil {
-		t.Fatal(err)
-	}
-	if err := announceReady(p, "worker"); err != nil {
 		t.Fatal(err)
 	}
 	if wasKilled(p) {

@@ -1,4 +1,4 @@
-package main
+package workers
 
 import (
 	"encoding/json"
@@ -101,7 +101,7 @@ func trained(t *testing.T, set map[string]string) []float64 {
 	if _, err := blob.PutJSON(t.Context(), store, layout.BatchStats(1), run.BuiltBatch{Batch: stored, Samples: len(batch.Samples)}, blob.Always); err != nil {
 		t.Fatal(err)
 	}
-	worker := &activities.Trainer{Learner: learner.NewService(learner.Config{Store: store, New: learnerFactory{store: store}.make, Now: time.Now})}
+	worker := &activities.Trainer{Learner: learner.NewService(learner.Config{Store: store, New: learnerFactory{}.make, Now: time.Now})}
 	taught, err := worker.TrainSFT(t.Context(), activities.TrainSFTInput{Run: ref, To: 2, Save: true})
 	if err != nil {
 		t.Fatal(err)

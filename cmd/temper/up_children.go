@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"temper/internal/config"
+	"temper/internal/health"
+	"temper/internal/supervise"
+	"temper/internal/temporalclient"
+	"temper/workers"
+)
+
+// childStopTimeout lies between SIGTERM and SIGKILL: a worker drains for 10 s, and
+// then a save may go on for 3.
+const childStopTimeout = 15 * time.Second
+
+// silence is how long a child that is alive may give no answer before the screen
+// says so. The supervisor waits for its own time-out on top of that: a busy machine
+// may stop a process for some seconds, and that is no reason to kill it. An activity
+// that makes no progress in a process that runs is found by the activity's own watch.
+const silence = 15 * time.Second
+
+// upChildren lists the processes in start order.
+func upChildren(p *config.Process, o *upOptions) ([]supervise.Child, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	var children []supervise.Child
+	if o.embedded {
+		temporal, err := temporalChild(p, o.uiHosts)
+		if err != nil {
+			return nil, err
+		}
+		children = append(children, temporal)
+	}
+	if servesStore(p) {
+		store, err := storeChild(p)
+		if err != nil {
+			return nil, err
+		}
+		children = append(children, store)
+	}
+	token := workers.SandboxTokenKey + "=" + sandboxToken()
+	env := append(os.Environ(), supervisedKey+"=1")
+	children = append(children, sandboxChild(p, o, self, token),
+		roleChild(p, self, "worker", env, "worker", "--rollout-shards", strconv.Itoa(max(1, o.rolloutWorkers))))
+	env = append(env, token)
+	if o.rolloutWorkers == 0 {
+		return append(children, roleChild(p, self, "trainer", env, "trainer", "--with-rollouts")), nil
+	}
+	children = append(children, roleChild(p, self, "trainer", env, "trainer"))
+	for i := range o.rolloutWorkers {
+		children = append(children, roleChild(p, self, fmt.Sprintf("rollout-%d", i+1), env, "rollout"))
+	}
+	return children, nil
+}
+
+// roleChild is a role of this binary that polls a queue. Its health is asked at a
+// socket: it is started when it can be used, and kept as long as it lives.
+func roleChild(p *config.Process, self, name string, env []string, args ...string) supervise.Child {
+	probe := &health.Probe{Address: healthSocket(p, name), Patience: silence}
+	args = append(args, "--listen", probe.Address, "--home", p.Home, "--store", p.Store, "--temporal", p.TemporalAddress,
+		"--namespace", p.Namespace, "--ui", p.UIAddress, "--sandbox", p.SandboxAddress)
+	return supervise.Child{
+		Name: name, Path: self, Args: args, Env: env, Ready: probe.Ready, Alive: probe.Alive,
+		LogFile: filepath.Join(p.LogDir(), name+".log"), StopTimeout: childStopTimeout,
+	}
+}
+
+// sandboxChild gets no environment but what its interpreters may see, and the token.
+func sandboxChild(p *config.Process, o *upOptions, self, token string) supervise.Child {
+	probe := &health.Probe{Address: p.SandboxAddress, Patience: silence}
+	args := []string{"sandbox", "--listen", p.SandboxAddress, "--python", p.Python}
+	if len(o.require) > 0 {
+		args = append(args, "--require", strings.Join(o.require, ","))
+	}
+	return supervise.Child{
+		Name: "sandbox", Path: self, Args: args, Env: append(scrubbedEnv(), token), Ready: probe.Ready, Alive: probe.Alive,
+		LogFile: filepath.Join(p.LogDir(), "sandbox.log"), StopTimeout: childStopTimeout,
+	}
+}
+
+// temporaldPath is where the embedded Temporal server is: beside this binary.
+func temporaldPath() (string, error) {
+	self, err := os.Executable()
+	return filepath.Join(filepath.Dir(self), "temporald"), err
+}
+
+func temporalChild(p *config.Process, uiHosts string) (supervise.Child, error) {
+	path, err := temporaldPath()
+	if err != nil {
+		return supervise.Child{}, err
+	}
+	host, port, err := net.SplitHostPort(p.TemporalAddress)
+	if err != nil {
+		return supervise.Child{}, err
+	}
+	args := []string{"--db", p.TemporalDB(), "--ip", host, "--port", port, "--namespace", p.Namespace, "--exit-with-parent", "--ui-port", "0"}
+	if p.UIAddress != "" {
+		uiHost, uiPort, err := net.SplitHostPort(p.UIAddress)
+		if err != nil {
+			return supervise.Child{}, err
+		}
+		args[len(args)-1] = uiPort
+		args = append(args, "--ui-host", uiHost+","+uiHosts) // the address that we print must work
+	}
+	return supervise.Child{
+		Name: "temporal", Path: path, Args: args, LogFile: filepath.Join(p.LogDir(), "temporal.log"),
+		StopTimeout: childStopTimeout,
+		Ready: func(ctx context.Context) error {
+			c, err := temporalclient.Dial(ctx, temporalclient.Config{Address: p.TemporalAddress, Namespace: p.Namespace})
+			if err != nil {
+				return err
+			}
+			c.Close()
+			return nil
+		},
+	}, nil
+}
+
+// sandboxToken is the token of the environment, or one that nobody knows: all users
+// of a machine share its loopback address, and the sandbox runs their programs as
+// this user.
+func sandboxToken() string {
+	if token := os.Getenv(workers.SandboxTokenKey); token != "" {
+		return token
+	}
+	return rand.Text()
+}
+
+// scrubbedEnv is all that the sandbox sees of the environment, besides its token,
+// which it keeps from its interpreters. It has no other secret.
+func scrubbedEnv() []string {
+	env := []string{"LANG=C.UTF-8", supervisedKey + "=1"}
+	for _, key := range []string{"PATH", "PYENV_ROOT", "PYENV_VERSION", "HOME"} {
+		if v, ok := os.LookupEnv(key); ok {
+			env = append(env, key+"="+v)
+		}
+	}
+	return env
+}

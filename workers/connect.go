@@ -1,0 +1,119 @@
+package workers
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"go.temporal.io/sdk/client"
+
+	"temper/internal/blob"
+	"temper/internal/blob/storeurl"
+	"temper/internal/config"
+	"temper/internal/temporalclient"
+)
+
+// Place is what every role knows of its surroundings.
+type Place struct {
+	config.Process
+	Log *slog.Logger
+}
+
+// OpenStore opens the store that a process configuration names.
+func OpenStore(ctx context.Context, p *config.Process) (blob.Store, error) {
+	if err := p.Validate(); err != nil {
+		return nil, err
+	}
+	place, err := p.StorePlace()
+	if err != nil {
+		return nil, err
+	}
+	return storeurl.Open(ctx, place)
+}
+
+// probeTime bounds how long a store is asked at a start.
+const probeTime = 30 * time.Second
+
+// ProbeStore finds out that a store cannot be used before anything relies on it.
+func ProbeStore(ctx context.Context, s blob.Store) error {
+	ctx, cancel := context.WithTimeout(ctx, probeTime)
+	defer cancel()
+	return blob.Probe(ctx, s)
+}
+
+// Dial connects a client of the service that works on no tasks.
+func Dial(ctx context.Context, p *config.Process, log *slog.Logger) (client.Client, error) {
+	return temporalclient.Dial(ctx, temporalclient.Config{Address: p.TemporalAddress, Namespace: p.Namespace, Logger: log})
+}
+
+// connection is what a role that polls a queue works with.
+type connection struct {
+	client client.Client
+	store  blob.Store
+	close  func()
+}
+
+// connect reaches Temporal and the store. Tasks that predecessors on this machine
+// held when they died are given back before it returns. v is told of both needs.
+func (p Place) connect(ctx context.Context, role string, v *Vitals) (*connection, error) {
+	store, err := OpenStore(ctx, &p.Process)
+	if err != nil {
+		return nil, err
+	}
+	held, err := temporalclient.Hold(filepath.Join(p.Home, "held", role))
+	if err != nil {
+		return nil, err
+	}
+	forget := func() { _ = held.Close() } // a successor clears away what is left
+	c, err := temporalclient.Dial(ctx, temporalclient.Config{
+		Address: p.TemporalAddress, Namespace: p.Namespace, Logger: p.Log.With("queue_of", role), Held: held,
+		Metrics: sdkMetrics{registry: v.Metrics},
+	})
+	if err != nil {
+		forget()
+		return nil, err
+	}
+	if given := held.GiveBack(ctx, c, p.Namespace); given.Workers > 0 {
+		p.Log.Info("gave back tasks of processes that died", "workers", given.Workers,
+			"activities", given.Activities, "unnoted", given.Unnoted, "workflow_tasks", given.WorkflowTasks)
+	}
+	v.Progress("polls of the "+role, held.Stuck)
+	v.Need(string(NeedTemporal), func(ctx context.Context) error {
+		_, err := c.CheckHealth(ctx, &client.CheckHealthRequest{})
+		return err
+	})
+	v.Need(string(NeedStore), func(ctx context.Context) error { return answers(ctx, store) })
+	return &connection{client: c, store: store, close: func() { forget(); c.Close() }}, nil
+}
+
+// storeQuestion is a key that is never written.
+const storeQuestion = "probe/health"
+
+// answers asks a store for something small; that it is not there is an answer.
+func answers(ctx context.Context, s blob.Store) error {
+	_, err := s.Stat(ctx, storeQuestion)
+	if errors.Is(err, blob.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// sweepStore removes what uploads of dead processes left in the store. A store
+// that cannot do so is no reason not to work.
+func sweepStore(ctx context.Context, s blob.Store, log *slog.Logger) {
+	sweeper, ok := s.(blob.Sweeper)
+	if !ok {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, probeTime)
+	defer cancel()
+	n, err := sweeper.Sweep(ctx, time.Now())
+	switch {
+	case err != nil && ctx.Err() == nil:
+		log.Warn("old uploads stay in the store", "err", err)
+	case n > 0:
+		log.Info("old uploads aborted", "num_uploads", n)
+	}
+}

@@ -1,0 +1,127 @@
+package workers
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"temper/internal/blob"
+	"temper/internal/run"
+	"temper/internal/sampling"
+	"temper/trainer/checkpoint"
+	"temper/trainer/engine"
+	"temper/trainer/qwen3"
+)
+
+// engineFactory makes the engines of a process, one for each run, and shows what
+// they count. An engine that another process serves would be made here as well.
+type engineFactory struct {
+	store   blob.Store
+	backend string
+	// slots is the number of concurrent rollouts: with fewer, the caches of
+	// trajectories that wait for a tool are evicted and filled again.
+	slots int
+	log   *slog.Logger
+
+	mu     sync.Mutex
+	open   map[*engine.Engine]bool
+	closed engine.Stats // counts of engines that are gone
+}
+
+func newEngineFactory(store blob.Store, backend string, slots int, log *slog.Logger) *engineFactory {
+	return &engineFactory{store: store, backend: backend, slots: slots, log: log, open: map[*engine.Engine]bool{}}
+}
+
+func (f *engineFactory) make(r *run.Loaded) (sampling.Engine, error) {
+	e, err := engine.New(engine.Config{
+		Model: r.Model, MaxContext: r.Config.Model.MaxContext, Backend: f.backend, Slots: f.slots, Log: f.log,
+		LoadWeights: func(ctx context.Context, ref blob.Ref) ([]qwen3.Tensor, error) {
+			p, err := checkpoint.LoadWeights(ctx, f.store, ref)
+			return p.Weights, err
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.open[e] = true
+	return countedEngine{e, f}, nil
+}
+
+// countedEngine leaves its counts behind when it is closed.
+type countedEngine struct {
+	*engine.Engine
+	factory *engineFactory
+}
+
+// Close implements sampling.Engine.
+func (e countedEngine) Close() {
+	e.Engine.Close()
+	f := e.factory
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.open[e.Engine] {
+		delete(f.open, e.Engine)
+		f.closed = addCounts(f.closed, e.Stats())
+	}
+}
+
+func addCounts(a, b engine.Stats) engine.Stats {
+	a.Generated += b.Generated
+	a.Prefilled += b.Prefilled
+	a.Steps += b.Steps
+	a.Rows += b.Rows
+	a.Evictions += b.Evictions
+	return a
+}
+
+var (
+	engineTokens    = prometheus.NewDesc("rl_engine_tokens_total", "Tokens that went through the engines: sampled, or fed as context.", []string{"kind"}, nil)
+	enginePasses    = prometheus.NewDesc("rl_engine_passes_total", "Device passes of the engines.", nil, nil)
+	engineRows      = prometheus.NewDesc("rl_engine_rows_total", "Rows of all passes, with padding.", nil, nil)
+	engineEvictions = prometheus.NewDesc("rl_engine_evictions_total", "Idle sessions that lost their cache to others.", nil, nil)
+	engineSlots     = prometheus.NewDesc("rl_engine_slots", "Slots of the engines by state.", []string{"state"}, nil)
+	engineRequests  = prometheus.NewDesc("rl_engine_requests", "Requests that run or wait.", nil, nil)
+	engineCount     = prometheus.NewDesc("rl_engines", "Engines in memory, one for each run.", nil, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (f *engineFactory) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{engineTokens, enginePasses, engineRows, engineEvictions, engineSlots, engineRequests, engineCount} {
+		to <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (f *engineFactory) Collect(to chan<- prometheus.Metric) {
+	f.mu.Lock()
+	sum, count := f.closed, len(f.open)
+	for e := range f.open {
+		s := e.Stats()
+		sum = addCounts(sum, s)
+		sum.Slots += s.Slots
+		sum.Active += s.Active
+		sum.Idle += s.Idle
+		sum.Requests += s.Requests
+	}
+	f.mu.Unlock()
+	counter := func(d *prometheus.Desc, n int64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
+	}
+	gauge := func(d *prometheus.Desc, n int, labels ...string) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(n), labels...)
+	}
+	counter(engineTokens, sum.Generated, "sampled")
+	counter(engineTokens, sum.Prefilled, "context")
+	counter(enginePasses, sum.Steps)
+	counter(engineRows, sum.Rows)
+	counter(engineEvictions, sum.Evictions)
+	gauge(engineSlots, sum.Slots-sum.Active-sum.Idle, "free")
+	gauge(engineSlots, sum.Active, "generating")
+	gauge(engineSlots, sum.Idle, "kept")
+	gauge(engineRequests, sum.Requests)
+	gauge(engineCount, count)
+}

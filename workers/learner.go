@@ -1,0 +1,34 @@
+package workers
+
+import (
+	"errors"
+	"os"
+
+	"temper/internal/learner"
+	"temper/internal/rl"
+	"temper/internal/run"
+	"temper/trainer"
+	"temper/trainer/device"
+)
+
+// learnerFactory makes the learners of a process.
+type learnerFactory struct {
+	backend string
+	mesh    device.Mesh
+}
+
+func (f learnerFactory) make(r *run.Loaded) (learner.Learner, error) {
+	cfg, m := r.Config, r.Model
+	if err := errors.Join(
+		trainer.CheckOptimizer(m, "sft.optimizer", cfg.SFT.Optimizer),
+		trainer.CheckOptimizer(m, "rl.optimizer", cfg.RL.Optimizer)); err != nil {
+		return nil, err
+	}
+	c := trainer.Config{
+		Backend: f.backend, Mesh: f.mesh, Model: m, Seed: rl.Seed(cfg.Seed, "trainer"),
+		MicrobatchTokens: cfg.RL.MicrobatchTokens, Temperature: cfg.Rollout.Temperature, Loss: cfg.RL.Loss,
+		Pack: cfg.RL.Pack, Compute: cfg.Model.Compute, Remat: cfg.Model.Remat,
+	}
+	limitMemory(&c, cfg.RL.NumMinibatches, memoryLimit(os.DirFS("/")))
+	return trainer.New(c)
+}

@@ -1,0 +1,111 @@
+package workers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"temper/sandbox/gateway"
+	"temper/sandbox/httpapi"
+	"temper/sandbox/node"
+	"temper/sandbox/server"
+)
+
+// Variables of the environment by which a process calls the sandbox. A token does not
+// belong on a command line: every user of a machine sees it there.
+const (
+	// SandboxTokenKey is the bearer token of nodes, gateways and their clients.
+	SandboxTokenKey = "TEMPER_SANDBOX_TOKEN" //nolint:gosec // a name
+	// Files with which clients speak TLS, where the sandbox has no certificate of the
+	// machine's authorities.
+	SandboxCAKey         = "TEMPER_SANDBOX_TLS_CA"
+	SandboxClientCertKey = "TEMPER_SANDBOX_TLS_CERT"
+	SandboxClientKeyKey  = "TEMPER_SANDBOX_TLS_KEY"
+)
+
+// SandboxClientOptions reads from the environment how to call the sandbox.
+func SandboxClientOptions() (httpapi.Options, error) {
+	config, err := server.ClientTLS(os.Getenv(SandboxCAKey), os.Getenv(SandboxClientCertKey), os.Getenv(SandboxClientKeyKey))
+	if err != nil {
+		return httpapi.Options{}, err
+	}
+	return httpapi.Options{Token: os.Getenv(SandboxTokenKey), TLS: config}, nil
+}
+
+// SandboxOptions are what a sandbox role can be told.
+type SandboxOptions struct {
+	Node node.Config
+	// Gateway is the URL of a gateway that the node serves; empty for none.
+	Gateway string
+	// Advertise is host:port at which that gateway reaches the node; empty is the
+	// address where the node listens.
+	Advertise string
+	Log       *slog.Logger
+}
+
+// Sandbox runs isolated programs. It needs nothing but its machine, and answers for
+// its health on the address where it takes calls.
+func Sandbox(o SandboxOptions) Role {
+	return Role{Name: "sandbox", OwnListener: true, Run: func(ctx context.Context, _ *Vitals) error { return serveSandbox(ctx, o) }}
+}
+
+// serveSandbox runs a node and keeps it listed with its gateway while it takes
+// calls. When one of them ends, so does the other.
+func serveSandbox(ctx context.Context, o SandboxOptions) error {
+	g, ctx := errgroup.WithContext(ctx)
+	tell := o.Node.OnReady
+	o.Node.OnReady = func(ready node.Ready) {
+		if tell != nil {
+			tell(ready)
+		}
+		if o.Gateway != "" {
+			g.Go(func() error { return gateway.Join(ctx, o.Gateway, o.address(ready), o.Node.Server.Token, o.Log) })
+		}
+	}
+	g.Go(func() error { return node.Serve(ctx, o.Node, o.Log) })
+	return g.Wait()
+}
+
+// Check finds what is wrong with the gateway and the address for it before the node
+// is started.
+func (o SandboxOptions) Check() error {
+	if o.Gateway == "" {
+		if o.Advertise != "" {
+			return errors.New("--advertise is for a gateway: name it with --join")
+		}
+		return nil
+	}
+	var wrong []error
+	if err := gateway.CheckNodes([]string{o.Gateway}); err != nil {
+		wrong = append(wrong, fmt.Errorf("--join: %w", err))
+	}
+	if o.Advertise != "" {
+		if host, port, err := net.SplitHostPort(o.Advertise); err != nil || host == "" || port == "" {
+			wrong = append(wrong, fmt.Errorf("--advertise: is %q, want host:port", o.Advertise))
+		}
+		return errors.Join(wrong...)
+	}
+	host, _, err := net.SplitHostPort(o.Node.Server.Listen)
+	if ip := net.ParseIP(host); err != nil || host == "" || ip != nil && ip.IsUnspecified() {
+		wrong = append(wrong, fmt.Errorf("--advertise is missing: %s is no address that a gateway can call", o.Node.Server.Listen))
+	}
+	return errors.Join(wrong...)
+}
+
+// address is where the gateway reaches the node.
+func (o SandboxOptions) address(ready node.Ready) string {
+	switch {
+	case o.Advertise == "":
+		return ready.URL
+	case strings.HasPrefix(ready.URL, "https://"):
+		return "https://" + o.Advertise
+	default:
+		return o.Advertise
+	}
+}
