@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"temper/internal/chaos"
 	"temper/internal/freeport"
+	"temper/tools/bench/chaos"
 )
 
 // scattered is a service whose roles are processes of their own, each with a home of

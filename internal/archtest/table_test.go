@@ -141,6 +141,6 @@ type maker struct {
 
 // makers keeps each thing that owns a device or much memory where its limits are set.
 var makers = []maker{
-	{"temper/trainer", "New", []string{"workers", "trainer/..."}, "only workers builds learners: it sets their memory limit"},
-	{"temper/trainer/engine", "New", []string{"workers", "trainer/..."}, "only workers builds engines: it counts them and sets their slots"},
+	{"temper/trainer", "New", []string{"workers", "trainer/...", "tools/bench/..."}, "only workers builds learners: it sets their memory limit"},
+	{"temper/trainer/engine", "New", []string{"workers", "trainer/...", "tools/bench/..."}, "only workers builds engines: it counts them and sets their slots"},
 }
