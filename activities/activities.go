@@ -8,8 +8,11 @@
 package activities
 
 import (
+	"context"
+
 	"temper/internal/blob"
 	"temper/internal/learner"
+	"temper/internal/run"
 	"temper/internal/sampling"
 )
 
@@ -26,6 +29,8 @@ type Control struct {
 	// RolloutShards is into how many parts the steps of runs that begin here cut their
 	// sampling; 0 is one.
 	RolloutShards int
+	// Notify tells somebody outside of alerts, as well as it can; nil tells nobody.
+	Notify func(context.Context, run.Notice)
 
 	selector sampling.Selector
 }

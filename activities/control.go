@@ -53,9 +53,18 @@ func (c *Control) BuildBatch(ctx context.Context, in BuildBatchInput) (run.Built
 	return out, toTemporal(err)
 }
 
-// LogStep writes the record of a step.
-func (c *Control) LogStep(ctx context.Context, in LogStepInput) error {
-	return toTemporal(run.LogStep(ctx, c.Store, in))
+// LogStep writes the record of a step, holds the step to the rules of the run's
+// watch, and tells whoever is to know.
+func (c *Control) LogStep(ctx context.Context, in LogStepInput) (run.Watched, error) {
+	err := run.LogStep(ctx, c.Store, in)
+	if err != nil {
+		return run.Watched{}, toTemporal(err)
+	}
+	out, err := run.WatchStep(ctx, c.Store, in)
+	if err == nil && len(out.Alerts) > 0 && c.Notify != nil {
+		c.Notify(ctx, run.Notice{RunID: in.Run.RunID, Stage: in.StageName, Step: in.Step, NumSteps: in.NumSteps, Alerts: out.Alerts})
+	}
+	return out, toTemporal(err)
 }
 
 // LogEvent writes one entry of the run's event log, once.
@@ -72,6 +81,9 @@ func (c *Control) FinishRun(ctx context.Context, in FinishRunInput) (run.FinishR
 	peak := int64(0)
 	if c.PeakRSS != nil {
 		peak = c.PeakRSS()
+	}
+	if err := run.WarnOfNoUpdate(ctx, c.Store, in); err != nil {
+		return run.FinishResult{}, toTemporal(err)
 	}
 	out, err := run.Finish(ctx, c.Store, in, peak)
 	return out, toTemporal(err)

@@ -40,11 +40,10 @@ func golden(t *testing.T, name, got string) {
 // begin is when the recorded run started.
 func begin() time.Time { return time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC) }
 
-// logStep records step n of 10 s: 4 s of rollouts, a quarter of them waiting
+// stepNumbers are those of step n of 10 s: 4 s of rollouts, a quarter of them waiting
 // for tools, 3 s of training, 2 s of saving and 1 s of anything else.
-func (h *house) logStep(t testing.TB, n int) activities.LogStepInput {
-	t.Helper()
-	in := activities.LogStepInput{
+func (h *house) stepNumbers(n int) activities.LogStepInput {
+	return activities.LogStepInput{
 		Run: h.run, Stage: 1, StageName: "first", Step: n, NumSteps: 6,
 		Sample: run.Sampled{
 			Groups: 3, Trajectories: 18, Tokens: 900, Wall: 4 * time.Second, SampleTime: 60 * time.Second, ToolTime: 20 * time.Second,
@@ -63,7 +62,13 @@ func (h *house) logStep(t testing.TB, n int) activities.LogStepInput {
 		},
 		Started: begin().Add(time.Duration(n) * 10 * time.Second), Ended: begin().Add(time.Duration(n+1) * 10 * time.Second),
 	}
-	if err := h.control.LogStep(t.Context(), in); err != nil {
+}
+
+// logStep records step n.
+func (h *house) logStep(t testing.TB, n int) activities.LogStepInput {
+	t.Helper()
+	in := h.stepNumbers(n)
+	if _, err := h.control.LogStep(t.Context(), in); err != nil {
 		t.Fatal(err)
 	}
 	return in
@@ -73,7 +78,7 @@ func TestStepRecord(t *testing.T) {
 	h := newHouse(t, nil)
 	in := h.logStep(t, 1)
 	in.Rollouts.RewardMean = 9 // a repeated activity changes nothing
-	if err := h.control.LogStep(t.Context(), in); err != nil {
+	if _, err := h.control.LogStep(t.Context(), in); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "step.golden", dump(t, h.store)[h.layout.StepLog(1)])

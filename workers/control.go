@@ -69,7 +69,7 @@ func serveControl(ctx context.Context, o ControlOptions, v *Vitals) error {
 	watchers.Go(func() { sweepStore(watch, conn.store, o.Log) })
 	defer watchers.Wait()
 	defer stop()
-	control := &activities.Control{Store: conn.store, SearchAttributes: known, PeakRSS: peak.Bytes, RolloutShards: o.RolloutShards}
+	control := &activities.Control{Store: conn.store, SearchAttributes: known, PeakRSS: peak.Bytes, RolloutShards: o.RolloutShards, Notify: webhook(o.Webhook, o.Log)}
 	return controlWorker(control).serve(ctx, conn.client, func() { v.Serving(workflows.QueueControl) })
 }
 

@@ -101,7 +101,7 @@ func Status(ctx context.Context, c client.Client, runID string) (RunStatus, erro
 // with adds what the current stage knows better.
 func (s RunStatus) with(stage RunStatus) RunStatus {
 	s.Step, s.Last, s.ETASeconds = stage.Step, stage.Last, stage.ETASeconds
-	s.PolicyVersion = stage.PolicyVersion
+	s.PolicyVersion, s.Alerts = stage.PolicyVersion, stage.Alerts
 	if s.State != StateStopping && stage.State != StateDone {
 		s.State = stage.State
 	}

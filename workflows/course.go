@@ -35,6 +35,7 @@ type course struct {
 	saved      int // step of the newest checkpoint that is known; -1 for none
 	summary    string
 	restarted  string // the run that goes on instead of this one
+	alerts     []string
 }
 
 func newCourse() course {

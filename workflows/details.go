@@ -51,6 +51,9 @@ func (s RunStatus) facts() []string {
 	if s.Checkpoint != nil {
 		out = append(out, fmt.Sprintf("A checkpoint is saved after step %d", *s.Checkpoint))
 	}
+	for _, a := range s.Alerts {
+		out = append(out, "**Trouble**: "+cell(a))
+	}
 	for _, a := range s.Amendments {
 		out = append(out, "Amended "+cell(a))
 	}
@@ -97,9 +100,14 @@ func stageDetails(s RunStatus, recent []StepNumbers) string {
 	rows := []string{
 		fmt.Sprintf("**%s**, stage %d (%s), step %d of %d%s", s.State, s.Stage, s.StageName, s.Step, s.NumSteps, s.held()),
 		"",
+	}
+	for _, a := range s.Alerts {
+		rows = append(rows, "**Trouble**: "+cell(a), "")
+	}
+	rows = append(rows,
 		"| step | reward | tool errors | tokens | tokens/s | loss | time |",
 		"|---|---|---|---|---|---|---|",
-	}
+	)
 	for _, n := range recent {
 		rows = append(rows, fmt.Sprintf("| %d | %.3f | %.3f | %.0f | %.0f | %.4f | %s |", n.Step, n.Reward, n.ToolErrorRate,
 			n.ResponseTokens, n.TokensPerSec, n.Loss, time.Duration(n.Seconds*float64(time.Second)).Round(time.Millisecond)))

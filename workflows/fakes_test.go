@@ -26,7 +26,7 @@ type (
 		PrepareData(context.Context, activities.PrepareDataInput) (run.Prepared, error)
 		SelectProblems(context.Context, activities.SelectProblemsInput) (activities.SelectProblemsResult, error)
 		BuildBatch(context.Context, activities.BuildBatchInput) (run.BuiltBatch, error)
-		LogStep(context.Context, activities.LogStepInput) error
+		LogStep(context.Context, activities.LogStepInput) (run.Watched, error)
 		LogEvent(context.Context, run.Event) error
 		FinishRun(context.Context, activities.FinishRunInput) (run.FinishResult, error)
 		AmendRun(context.Context, activities.AmendRunInput) (run.Amended, error)
@@ -76,6 +76,8 @@ type world struct {
 	trains []activities.TrainStepInput
 	sft    []activities.TrainSFTInput
 	amends []activities.AmendRunInput
+	// watched is what the watch says of steps.
+	watched map[int]run.Watched
 	opened map[string]run.Input
 	// stuck lists calls that last until they are cancelled.
 	stuck map[string]bool
@@ -227,8 +229,9 @@ func (c *fakeControl) BuildBatch(_ context.Context, in activities.BuildBatchInpu
 	return out, nil
 }
 
-func (c *fakeControl) LogStep(_ context.Context, in activities.LogStepInput) error {
-	return c.w.called("log %d", in.Step)
+func (c *fakeControl) LogStep(_ context.Context, in activities.LogStepInput) (run.Watched, error) {
+	err := c.w.called("log %d", in.Step)
+	return c.w.watched[in.Step], err
 }
 
 func (c *fakeControl) LogEvent(_ context.Context, in run.Event) error {

@@ -345,6 +345,11 @@ func (r *runFlow) stageTold(ctx workflow.Context, from workflow.ReceiveChannel) 
 	if !from.ReceiveAsync(&news) {
 		return false
 	}
+	r.alerts = news.Alerts
+	if news.OnlyAlerts {
+		r.show(ctx)
+		return true
+	}
 	if r.gate.Stopping || r.link.child == nil {
 		return true
 	}

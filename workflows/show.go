@@ -22,7 +22,7 @@ func (r *runFlow) status() RunStatus {
 		Stage: r.stage, Step: r.last.Step, NumSteps: r.plan.NumSteps(),
 		SFTStep: r.sftStep, SFTSteps: r.plan.SFTSteps, Last: r.last,
 		PolicyVersion: r.policy.Version, Reason: r.gate.Reason, By: r.gate.By, Since: r.gate.Since, SummaryPath: r.summary,
-		Amendments: r.amendments, Priority: r.plan.Priority, Restarted: r.restarted,
+		Amendments: r.amendments, Alerts: r.alerts, Priority: r.plan.Priority, Restarted: r.restarted,
 	}
 	if r.saved >= 0 {
 		s.Checkpoint = &r.saved

@@ -3,6 +3,7 @@ package workflows
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -43,6 +44,10 @@ type StageProgress struct {
 	Last     StepNumbers      `json:"last"`
 	// StepSeconds is the running mean of step times.
 	StepSeconds float64 `json:"step_seconds"`
+	// Alerts are the troubles of the run that stand, one line each.
+	Alerts []string `json:"alerts,omitempty"`
+	// StallAfter is the time after which a step counts as stalled; 0 = never.
+	StallAfter time.Duration `json:"stall_after_ns,omitempty"`
 	// Made counts the steps of this stage, Saved is the last that has a checkpoint.
 	Made  int `json:"made,omitempty"`
 	Saved int `json:"saved,omitempty"`
@@ -196,7 +201,9 @@ func (s *stage) step(ctx workflow.Context) error {
 		Save: n == s.end()-1 || s.in.CheckpointEvery > 0 && n%s.in.CheckpointEvery == 0, NumShards: s.in.NumShards,
 	}
 	s.inStep = true
+	ended := s.watchFor(ctx, n)
 	out, err := s.makeStep(ctx, in)
+	ended()
 	s.inStep = false
 	if err != nil {
 		return err
@@ -210,6 +217,7 @@ func (s *stage) step(ctx workflow.Context) error {
 	s.at.StepSeconds = pace(s.at.StepSeconds, out.Numbers.Seconds)
 	s.recent = append(s.recent, out.Numbers)
 	s.recent = s.recent[max(0, len(s.recent)-numRecent):]
+	s.heed(ctx, out.Watched)
 	s.show(ctx)
 	return s.report(ctx)
 }
@@ -283,8 +291,12 @@ func (s *stage) cut(ctx workflow.Context, cause error) (kind, note string, err e
 // stageNews is what a stage tells its run at a pause and its end.
 type stageNews struct {
 	holding
-	Last  StepNumbers `json:"last"`
-	Saved int         `json:"saved,omitempty"`
+	// Alerts are the troubles that stand. Where only they are news, the rest says
+	// nothing.
+	Alerts     []string    `json:"alerts,omitempty"`
+	OnlyAlerts bool        `json:"only_alerts,omitempty"`
+	Last       StepNumbers `json:"last"`
+	Saved      int         `json:"saved,omitempty"`
 }
 
 // onPause writes down a pause or its end and tells the run above, whichever of
@@ -292,7 +304,7 @@ type stageNews struct {
 func (s *stage) onPause(ctx workflow.Context, paused bool) error {
 	s.show(ctx)
 	if parent := workflow.GetInfo(ctx).ParentWorkflowExecution; parent != nil {
-		state := stageNews{holding: s.gate.holding, Last: s.at.Last, Saved: s.at.Saved}
+		state := stageNews{holding: s.gate.holding, Alerts: s.at.Alerts, Last: s.at.Last, Saved: s.at.Saved}
 		state.Paused, state.Now = paused, false
 		// A run that is gone needs no news: its end cancels or ends this stage.
 		_ = workflow.SignalExternalWorkflow(ctx, parent.ID, "", signalStageGate, state).Get(ctx, nil)
@@ -315,6 +327,6 @@ func (s *stage) status() RunStatus {
 		Stage: s.in.Plan.Index, StageName: s.in.Plan.Name,
 		Step: step, NumSteps: s.in.NumSteps, Last: s.at.Last,
 		ETASeconds:    s.at.StepSeconds * float64(s.in.NumSteps-step),
-		PolicyVersion: s.at.Policy.Version, Reason: s.gate.Reason, By: s.gate.By, Since: s.gate.Since, Priority: s.in.Priority,
+		PolicyVersion: s.at.Policy.Version, Reason: s.gate.Reason, By: s.gate.By, Since: s.gate.Since, Priority: s.in.Priority, Alerts: s.at.Alerts,
 	}
 }

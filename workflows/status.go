@@ -51,6 +51,8 @@ type RunStatus struct {
 	Since  *time.Time `json:"since,omitempty"`
 	// Amendments are the changes of the configuration, one line each.
 	Amendments []string `json:"amendments,omitempty"`
+	// Alerts are the troubles that stand, one line each; see config.Watch.
+	Alerts []string `json:"alerts,omitempty"`
 	// Checkpoint is the step of the newest checkpoint that the run knows of; nil
 	// for none, 0 after SFT.
 	Checkpoint *int `json:"checkpoint,omitempty"`

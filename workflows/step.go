@@ -26,6 +26,8 @@ type StepInput struct {
 type StepResult struct {
 	Policy  run.Policy  `json:"policy"`
 	Numbers StepNumbers `json:"numbers"`
+	// Watched is what the watch says of the step.
+	Watched run.Watched `json:"watched,omitzero"`
 }
 
 // RLStep makes one step as a workflow of its own. Stages that began under an older
@@ -75,11 +77,9 @@ func (s *step) learn(ctx workflow.Context, batch run.BuiltBatch) (StepResult, er
 	}
 	var control *activities.Control
 	s.log.Ended = workflow.Now(ctx)
-	err = workflow.ExecuteLocalActivity(inline(ctx, fmt.Sprintf("step %d: write the record", s.in.Step)), control.LogStep, s.log).Get(ctx, nil)
-	if err != nil {
-		return StepResult{}, err
-	}
-	return StepResult{Policy: s.log.Train.Policy, Numbers: numbersOf(s.log)}, nil
+	out := StepResult{Policy: s.log.Train.Policy, Numbers: numbersOf(s.log)}
+	err = workflow.ExecuteLocalActivity(inline(ctx, fmt.Sprintf("step %d: write the record", s.in.Step)), control.LogStep, s.log).Get(ctx, &out.Watched)
+	return out, err
 }
 
 func (s *step) selectProblems(ctx workflow.Context) ([]string, error) {

@@ -119,6 +119,9 @@ func (l Layout) BatchStats(step int) string { return l.Step(step, "rollouts.json
 // TrainResult is what the update of a step did.
 func (l Layout) TrainResult(step int) string { return l.Step(step, "train.json") }
 
+// Watch is what the rules of the run's watch know after a step.
+func (l Layout) Watch(step int) string { return l.Step(step, "watch.json") }
+
 // StepLog is the line of numbers of a step.
 func (l Layout) StepLog(step int) string { return l.Step(step, "step.json") }
 

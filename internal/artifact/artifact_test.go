@@ -56,7 +56,7 @@ func TestKeys(t *testing.T) {
 	keys := []string{
 		l.Config(), l.Plan(), l.Tokenizer(), l.DataReady(), l.Dialogues(), l.Metrics(), l.Summary(), l.Checkpoints(), l.Events(),
 		l.TrainProblems(1), l.TrainProblems(2), l.HeldOutProblems(1), l.Filter(1),
-		l.Group(1, "p"), l.Group(2, "p"), l.Group(1, "q"), l.Samples(1, "p"), l.Samples(2, "p"), l.Samples(1, "q"), l.Shard(1, "ab"), l.Shard(2, "ab"), l.Batch(1), l.BatchStats(1), l.TrainResult(1), l.StepLog(1),
+		l.Group(1, "p"), l.Group(2, "p"), l.Group(1, "q"), l.Samples(1, "p"), l.Samples(2, "p"), l.Samples(1, "q"), l.Shard(1, "ab"), l.Shard(2, "ab"), l.Batch(1), l.BatchStats(1), l.TrainResult(1), l.StepLog(1), l.Watch(1), l.Watch(2),
 		l.SFTResult(25), l.Diverged(25), l.Diverged(26), l.Policy(1), l.PolicyRef(1), l.Policy(2),
 		l.Eval(1, "before", 0), l.Eval(2, "before", 0), l.Eval(1, "after", 0), l.Eval(1, "before", 1), l.EvalTrajectories(1, "before", 0),
 		l.Event(1, "stop", "a"), l.Event(1, "stop", "b"), l.Event(2, "stop", "a"), l.Event(1, "stage", "a"),

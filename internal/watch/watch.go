@@ -63,6 +63,8 @@ type State struct {
 	Broken map[string]int `json:"broken,omitempty"`
 	// Standing are the alerts whose rule is still broken.
 	Standing []Alert `json:"standing,omitempty"`
+	// Updates counts the optimizer updates of the run so far.
+	Updates int `json:"updates"`
 	// Walls are the times of the latest steps in nanoseconds, newest last.
 	Walls []time.Duration `json:"walls_ns,omitempty"`
 }
@@ -88,12 +90,12 @@ type verdict struct {
 // begins with a fresh state.
 func (s State) Next(cfg config.Watch, n Step) (State, []Alert) {
 	if s.Stage != n.Stage {
-		s = State{Stage: n.Stage, BestReward: n.Reward, BestStep: n.Step, Walls: s.Walls}
+		s = State{Stage: n.Stage, BestReward: n.Reward, BestStep: n.Step, Updates: s.Updates, Walls: s.Walls}
 	}
 	if n.Reward > s.BestReward || s.BestStep == 0 {
 		s.BestReward, s.BestStep = n.Reward, n.Step
 	}
-	out := State{Stage: s.Stage, BestReward: s.BestReward, BestStep: s.BestStep, Broken: map[string]int{}}
+	out := State{Stage: s.Stage, BestReward: s.BestReward, BestStep: s.BestStep, Updates: s.Updates + n.Updates, Broken: map[string]int{}}
 	out.Walls = append(slices.Clone(s.Walls), n.Wall)
 	out.Walls = out.Walls[max(0, len(out.Walls)-numWalls):]
 	var begun []Alert

@@ -1,0 +1,66 @@
+package workflows
+
+import (
+	"fmt"
+	"slices"
+
+	"go.temporal.io/sdk/workflow"
+
+	"temper/internal/run"
+	"temper/internal/watch"
+)
+
+// byWatch is who pauses a run that is in trouble.
+const byWatch = "watch"
+
+// heed shows what the watch says of a step, tells the run above when that has
+// changed, and holds the stage before its next step where an alert asks for it.
+func (s *stage) heed(ctx workflow.Context, w run.Watched) {
+	s.at.StallAfter = w.StallAfter
+	changed := !slices.Equal(s.at.Alerts, w.Standing)
+	s.at.Alerts = w.Standing
+	if changed {
+		s.tellAlerts(ctx)
+	}
+	for _, a := range w.Alerts {
+		if a.Pause && !s.gate.Paused && !s.gate.Stopping {
+			now := workflow.Now(ctx)
+			s.gate.holding = holding{Paused: true, Reason: a.Text, By: byWatch, Since: &now}
+			s.gate.changed(ctx)
+		}
+	}
+}
+
+// tellAlerts lets the run show the alerts, too.
+func (s *stage) tellAlerts(ctx workflow.Context) {
+	if parent := workflow.GetInfo(ctx).ParentWorkflowExecution; parent != nil {
+		// A run that is gone needs no news.
+		_ = workflow.SignalExternalWorkflow(ctx, parent.ID, "", signalStageGate, stageNews{OnlyAlerts: true, Alerts: s.at.Alerts}).Get(ctx, nil)
+	}
+}
+
+// watchFor raises an alert when a step takes much longer than the ones before, and
+// returns what ends the wait. A stage of an older program does not wait.
+func (s *stage) watchFor(ctx workflow.Context, step int) (ended func()) {
+	after := s.at.StallAfter
+	if after <= 0 || !s.ownSteps {
+		return func() {}
+	}
+	waiting, cancel := workflow.WithCancel(ctx)
+	timer := workflow.NewTimerWithOptions(waiting, after, workflow.TimerOptions{Summary: fmt.Sprintf("step %d counts as stalled", step)})
+	workflow.Go(waiting, func(waiting workflow.Context) {
+		if timer.Get(waiting, nil) != nil {
+			return // the step has ended
+		}
+		telling, done := workflow.NewDisconnectedContext(waiting) // the step may end meanwhile
+		defer done()
+		alert := watch.Stalled(step, after)
+		s.at.Alerts = append(slices.Clone(s.at.Alerts), alert.Text)
+		s.show(telling)
+		if err := logEvent(telling, s.in.Run, run.EventAlert, alert.Text); err != nil {
+			workflow.GetLogger(telling).Warn("alert not recorded", "run_id", s.in.Run.RunID, "step", step, "err", err)
+		}
+		s.tellAlerts(telling)
+	})
+	return cancel
+}
