@@ -78,7 +78,7 @@ type world struct {
 	amends []activities.AmendRunInput
 	// watched is what the watch says of steps.
 	watched map[int]run.Watched
-	opened map[string]run.Input
+	opened  map[string]run.Input
 	// stuck lists calls that last until they are cancelled.
 	stuck map[string]bool
 	// configs maps calls to the key of the configuration that they got.
