@@ -70,7 +70,7 @@ func (c *call) request(p *packet) {
 
 // ask returns how long the program has run; false when it has ended or the zygote
 // does not answer in time.
-func (c *call) ask(patience time.Duration) (times, bool) {
+func (c *call) ask() (times, bool) {
 	select {
 	case <-c.told: // late, of an earlier question
 	default:

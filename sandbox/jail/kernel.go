@@ -238,7 +238,7 @@ func (k *Kernel) identify() {
 	if err != nil {
 		return
 	}
-	used, ok := k.call.ask(patience)
+	used, ok := k.call.ask()
 	ids, err := status(pid, "NSpid")
 	if !ok || err != nil || !seenAs(ids, used.pid) {
 		_ = unix.Close(pidfd) // of another process

@@ -14,7 +14,7 @@ import (
 // cpuTime returns the processor time of the program so far, all threads
 // together; zero when the zygote does not answer.
 func (c *call) cpuTime() time.Duration {
-	used, _ := c.ask(patience)
+	used, _ := c.ask()
 	return used.cpu
 }
 
@@ -38,7 +38,7 @@ func (c *call) hostPID() int {
 	if known != 0 {
 		return known
 	}
-	used, ok := c.ask(patience)
+	used, ok := c.ask()
 	if !ok {
 		return -1
 	}

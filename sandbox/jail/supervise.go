@@ -80,7 +80,7 @@ func (w *watch) tick() {
 	if !w.files.draining {
 		w.files.drain()
 	}
-	used, ok := w.call.ask(patience)
+	used, ok := w.call.ask()
 	if !ok {
 		select {
 		case <-w.call.ended:
