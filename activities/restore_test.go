@@ -111,8 +111,8 @@ func TestRestorePassesDamageOver(t *testing.T) {
 			if (events != "") != (c.warn != "") || !strings.Contains(events, c.warn) {
 				t.Errorf("events %q, want %q", events, c.warn)
 			}
-			head, err := checkpoint.ReadHead(t.Context(), store, h.layout.Head())
-			if err != nil || head.Step != 8 || head.Epoch < 2 {
+			var head checkpoint.Head
+			if err := blob.ReadJSON(t.Context(), store, h.layout.Head(), &head); err != nil || head.Step != 8 || head.Epoch < 2 {
 				t.Errorf("head %+v, error %v: want cursor 8 and an epoch above the one before", head, err)
 			}
 		})

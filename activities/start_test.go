@@ -170,9 +170,12 @@ func open(t testing.TB, dir string) []qwen3.Tensor {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	weights, err := m.Tensors()
-	if err != nil {
-		t.Fatal(err)
+	var weights []qwen3.Tensor
+	for tensor, err := range m.All() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		weights = append(weights, tensor)
 	}
 	return byName(weights)
 }

@@ -39,7 +39,7 @@ func modelInspectCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "inspect DIR",
-		Short: "Tell what a model directory holds, and what is wrong with it",
+		Short: "Show what a model directory holds, and what is wrong with it",
 		Long: `Reads the headers and the small files of DIR, not the weights. What keeps the model from being
 loaded is the error, all of it at once; what only keeps it from talking (no tokenizer, no chat
 template) is listed as a problem.`,

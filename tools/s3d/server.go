@@ -125,7 +125,8 @@ func lockDir(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// freeAddress replaces port 0 by a port that is free now, and tells of a taken one.
+// freeAddress replaces port 0 with a port that is free now. A port that is
+// taken is an error.
 func freeAddress(listen string) (string, error) {
 	l, err := net.Listen("tcp", listen)
 	if err != nil {

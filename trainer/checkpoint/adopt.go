@@ -10,10 +10,10 @@ import (
 
 // Adopt makes the checkpoint that the manifest src describes one of dstPrefix
 // too, under the same step, and returns its manifest there. Both name the same
-// shards, and either may be pruned; only what a garbage collection that does not
-// end may delete is copied. It is idempotent; another
-// checkpoint of that step there is blob.ErrExists. Errors: ErrCorrupt, ErrNewer,
-// blob.ErrNotExist when src was pruned or a shard is missing.
+// shards, and either may be pruned; a shard is copied only where a garbage
+// collection that never ends might delete it. It is idempotent; another
+// checkpoint of that step there is blob.ErrExists. Errors: ErrCorrupt,
+// ErrNewer, blob.ErrNotExist when src was pruned or a shard is missing.
 func Adopt(ctx context.Context, store blob.Store, src blob.Ref, dstPrefix string) (blob.Ref, error) {
 	ref, err := adopt(ctx, store, src, dstPrefix, clock{})
 	if err != nil {

@@ -15,25 +15,26 @@ import (
 )
 
 // A checkpoint that is about to exist and a garbage collection exclude each
-// other as in Dekker's algorithm: each first writes that it is there, then looks
-// for the other. A writer announces the shards that it will name, and then
-// waits for the collections that it sees and that may delete one of them; a
-// collection says what it may delete, and then keeps the shards of the
-// announcements that it sees. One of both sees the other. A collection that does
-// not end may be dead, or asleep before its next deletion: what it may delete is
-// stored once more, under a key that it does not know.
+// other as in Dekker's algorithm: each first writes that it is there, then
+// looks for the other. A writer announces the shards that it will name, and
+// then waits for the collections that it sees and that may delete one of them;
+// a collection says what it may delete, and then keeps the shards of the
+// announcements that it sees. At least one of the two sees the other. A
+// collection that does not end may be dead, or asleep before its next deletion:
+// what it may delete is stored once more, under a key that it does not know.
 
 const (
 	pendingFolder = "pending"       // below a prefix: announcements
 	collectFolder = casRoot + "/gc" // collections under way
-	// maxCollect bounds a collection after it began; it stops deleting then, and
-	// who waits for it waits no longer than that and slack for its last deletion.
+	// maxCollect bounds a collection after it began; it stops deleting then, and a
+	// writer that waits for it gives up after that time and some slack for its
+	// last deletion.
 	maxCollect = 2 * time.Minute
 	slack      = 30 * time.Second
 	// maxSave bounds the time from an announcement to its manifest.
 	maxSave = 12 * time.Hour
-	// pendingLost is when what a process left behind no longer counts: far beyond
-	// the time that a process may sleep between two calls and still be alive.
+	// pendingLost is the age at which what a process left behind no longer counts.
+	// No live process sleeps that long between two calls.
 	pendingLost = 7 * 24 * time.Hour
 	// pollCollect is the pause between two looks at a collection.
 	pollCollect = 200 * time.Millisecond
@@ -130,7 +131,8 @@ func (a *announcement) settle(ctx context.Context) (waited bool, lost []string, 
 	return len(a.other) > 0, lost, nil
 }
 
-// await reports whether a collection comes to its end in the time that one has.
+// await reports whether a collection ends within the time that collections
+// have.
 func (a *announcement) await(ctx context.Context, key string) (ended bool, err error) {
 	for {
 		_, err := a.store.Stat(ctx, key)
@@ -146,10 +148,10 @@ func (a *announcement) await(ctx context.Context, key string) (ended bool, err e
 	}
 }
 
-// claim announces the shards of m and has put store them, until
-// no collection can delete one. put is told what was moved to another key, and
-// may be called again. The manifest that may now be
-// written is returned with the announcement, which is to be withdrawn then.
+// claim announces the shards of m and calls put to store them. It repeats both
+// until no collection can delete one of them; put gets the keys that have
+// changed. It returns the manifest that may now be written, and the
+// announcement, which the caller withdraws after that.
 func claim(ctx context.Context, store blob.Store, prefix string, m manifest, c clock, put func(m manifest, moved map[string]string) error) (*announcement, manifest, error) {
 	moved := map[string]string{} // from new keys to old ones
 	a, err := announce(ctx, store, prefix, m, c)
@@ -172,13 +174,13 @@ func claim(ctx context.Context, store blob.Store, prefix string, m manifest, c c
 		if err != nil {
 			return a, m, err
 		}
-		next.before = append(a.before, a.key) // withdrawn with it, lest a list that is under way misses both
+		next.before = append(a.before, a.key) // withdrawn together, so that a listing under way sees one of them
 		a = next
 	}
 }
 
-// move gives the shards with the given keys others, which nobody knows yet.
-// Equal shards stay one.
+// move gives the shards with the given keys new ones, which nobody knows yet.
+// Equal shards go on sharing a key.
 func (m manifest) move(keys []string, moved map[string]string) manifest {
 	anew := map[string]string{}
 	shards := map[string][]blob.Ref{}

@@ -36,13 +36,13 @@ type Collected struct {
 	Young   int   `json:"young"`
 	Deleted int   `json:"deleted"`
 	Freed   int64 `json:"freed"` // bytes
-	// Unfinished is true when the time of a collection was over first: repeat it.
+	// Unfinished is true when the collection ran out of time: repeat it.
 	Unfinished bool `json:"unfinished,omitempty"`
 }
 
 // Collect deletes the shards that no checkpoint below root names, and that no
-// save that is under way will. It may run beside anything. A manifest that
-// cannot be read stops it before the first deletion.
+// save that is under way will. It may run beside anything. If a manifest cannot
+// be read, it stops before the first deletion.
 func Collect(ctx context.Context, store blob.Store, root string, o CollectOptions) (Collected, error) {
 	if o.Grace == 0 {
 		o.Grace = Grace
@@ -113,7 +113,7 @@ func (c *collector) candidates(ctx context.Context) (map[string]int64, error) {
 	return out, nil
 }
 
-// sweepOnly deletes those of the candidates that are still not in use.
+// sweepOnly deletes the candidates that are still not in use.
 func (c *collector) sweepOnly(ctx context.Context) (err error) {
 	began := c.clock.time()
 	var m mark

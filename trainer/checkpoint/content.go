@@ -52,8 +52,8 @@ func (l *length) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// put stores the content as it is made. What does not come out as want says is
-// an error; the blob is then of no use, and no manifest names it.
+// put stores the content as it is made. Content that differs from want is an
+// error; no manifest names that blob.
 func (c content) put(ctx context.Context, store blob.Store, want blob.Ref) error {
 	r, w := io.Pipe()
 	done := make(chan error, 1)

@@ -11,14 +11,14 @@ import (
 	"temper/trainer/qwen3"
 )
 
-// ErrMismatch means that a checkpoint is whole and not one of this run: another
-// run, configuration or architecture made it.
+// ErrMismatch means that a checkpoint is whole, but that another run,
+// configuration or architecture made it.
 var ErrMismatch = fault.Newf(fault.Conflict, "checkpoint does not fit")
 
-// Fits tells a checkpoint that another run, configuration or architecture made.
-// want is what the run's own checkpoint of the step would say of itself; one
-// that was adopted says it of the run that it comes from, and one of format 1 says
-// nothing. Errors: ErrMismatch, with all that differs.
+// Fits fails for a checkpoint that another run, configuration or architecture
+// made. want is what the run's own checkpoint of the step would say of itself;
+// one that was adopted says it of the run that it comes from, and one of format
+// 1 says nothing. Errors: ErrMismatch, with all that differs.
 func (d Description) Fits(want About, model qwen3.Config) error {
 	var differs []string
 	differ := func(what string, have, want any) {

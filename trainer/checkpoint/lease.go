@@ -10,8 +10,8 @@ import (
 	"temper/internal/blob"
 )
 
-// ErrFenced means that another trainer took the run over: whatever this one
-// still does for it must not be written.
+// ErrFenced means that another trainer took the run over: this one must not
+// write for it any more.
 var ErrFenced = errors.New("another trainer took the run over")
 
 // Head says who may write to a run and what its newest checkpoint is.
@@ -27,12 +27,7 @@ type Head struct {
 
 const headFormat = 1
 
-// ReadHead returns the head at key. Errors: blob.ErrNotExist, ErrCorrupt, ErrNewer.
-func ReadHead(ctx context.Context, store blob.Store, key string) (Head, error) {
-	h, _, err := readHead(ctx, store, key)
-	return h, err
-}
-
+// readHead returns the head at key. Errors: blob.ErrNotExist, ErrCorrupt, ErrNewer.
 func readHead(ctx context.Context, store blob.Store, key string) (Head, blob.Ref, error) {
 	data, err := blob.ReadKey(ctx, store, key)
 	if err != nil {
@@ -63,11 +58,11 @@ type Lease struct {
 }
 
 // Acquire takes the lease of the head at key, whoever has it: the new epoch is
-// above that of every holder before. holder must be unique among all
-// processes. It does not wait: whoever is asked to train a run is the one who
-// trains it, and the holder before learns that at its next write. floor is asked
-// when there is no head or one that cannot be read, which is replaced: the new
-// epoch is above it. Errors: ErrNewer.
+// above that of every holder before. holder must be unique among all processes.
+// It does not wait: whoever is asked to train a run is the one who trains it,
+// and the holder before learns that at its next write. Where there is no head,
+// or one that cannot be read and is replaced, Acquire calls floor, and the new
+// epoch is above its result. Errors: ErrNewer.
 func Acquire(ctx context.Context, store blob.Store, key, holder string, floor func(context.Context) (int64, error)) (*Lease, error) {
 	for {
 		l, err := acquire(ctx, store, key, holder, floor)

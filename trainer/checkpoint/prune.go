@@ -70,7 +70,7 @@ func (p pruner) prune(ctx context.Context, keep func(step int) bool) error {
 	return err
 }
 
-// spare takes out of dropped what a checkpoint that stays names.
+// spare removes from dropped the shards that a remaining checkpoint names.
 func (p pruner) spare(ctx context.Context, e Entry, dropped map[string]int64) error {
 	m, err := readManifest(ctx, p.store, e.Ref)
 	if errors.Is(err, blob.ErrNotExist) || errors.Is(err, ErrCorrupt) || errors.Is(err, blob.ErrCorrupt) {
@@ -92,13 +92,13 @@ func (p pruner) drop(ctx context.Context, e Entry, dropped map[string]int64) err
 	if err != nil && !errors.Is(err, ErrCorrupt) { // a damaged one names nothing
 		return err
 	}
-	// Should a pin put it back, no collection may have missed it meanwhile.
+	// A pin may put it back, and then no collection may have missed it.
 	a, err := announce(ctx, p.store, p.prefix, m, p.clock)
 	if err != nil {
 		return err
 	}
 	_, lost, err := a.settle(ctx)
-	if err != nil || len(lost) > 0 { // then a pin could not put it back: later
+	if err != nil || len(lost) > 0 { // a pin could not put it back, so a later prune drops it
 		return withdrawn(ctx, a, err)
 	}
 	if err := p.store.Delete(ctx, e.Ref.Key); err != nil {
@@ -150,7 +150,7 @@ func Pin(ctx context.Context, store blob.Store, prefix string, step int, reason 
 	return nil
 }
 
-// pin writes the pin and then, should a prune have been faster, the manifest.
+// pin writes the pin, and then the manifest if a prune deleted it first.
 func pin(ctx context.Context, store blob.Store, prefix string, m manifest, reason string, c clock) error {
 	a, err := announce(ctx, store, prefix, m, c)
 	if err != nil {
@@ -174,8 +174,8 @@ func pin(ctx context.Context, store blob.Store, prefix string, m manifest, reaso
 	return errors.Join(err, a.withdraw(ctx))
 }
 
-// Unpin lets the checkpoint of a step go with the next prune. One that is not
-// pinned is no error.
+// Unpin lets the next prune delete the checkpoint of a step. It is no error if
+// nothing pins that step.
 func Unpin(ctx context.Context, store blob.Store, prefix string, step int) error {
 	return store.Delete(ctx, pinKey(prefix, step))
 }

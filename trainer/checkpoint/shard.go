@@ -213,7 +213,7 @@ type hashed struct {
 	sum hash.Hash
 }
 
-// fill reads len(p) bytes. A file that ends before is corrupt.
+// fill reads len(p) bytes. A file that ends earlier is corrupt.
 func (h *hashed) fill(p []byte) error {
 	for len(p) > 0 {
 		if err := h.ctx.Err(); err != nil {

@@ -24,7 +24,7 @@ type Verified struct {
 	Damaged []Damage `json:"damaged,omitempty"`
 }
 
-// Damage is an object that is not what it is to be.
+// Damage is an object whose bytes are not those that a manifest names.
 type Damage struct {
 	Key     string `json:"key"`
 	Problem string `json:"problem"`
@@ -32,9 +32,9 @@ type Damage struct {
 	Checkpoints []string `json:"checkpoints"`
 }
 
-// Verify reads every shard that a checkpoint below the prefix names, and holds it
-// to its SHA-256, which pins the content against intent, and to the checksum by
-// which loads find damage. It changes nothing and holds no shard in memory.
+// Verify reads every shard that a checkpoint below the prefix names, and
+// compares it with its SHA-256, which nobody can forge, and with the checksum
+// by which loads find damage. It changes nothing and holds no shard in memory.
 // Damage is no error: it is reported.
 func Verify(ctx context.Context, store blob.Store, prefix string) (Verified, error) {
 	v := verifier{store: store, shards: map[blob.Ref]*named{}}
@@ -139,7 +139,7 @@ func (v *verifier) shard(ctx context.Context, ref blob.Ref, n *named) error {
 	return err
 }
 
-// read holds the bytes of a shard to all that is known of them.
+// read compares the bytes of a shard with every sum that is known of them.
 func (v *verifier) read(ctx context.Context, ref blob.Ref, n *named) error {
 	rc, err := v.store.Get(ctx, ref.Key)
 	if err != nil {
@@ -165,7 +165,7 @@ func (v *verifier) read(ctx context.Context, ref blob.Ref, n *named) error {
 	return nil
 }
 
-// still are those of the manifests that were not pruned meanwhile.
+// still returns the manifests that were not pruned meanwhile.
 func (v *verifier) still(ctx context.Context, keys []string) (there []string, err error) {
 	for _, key := range keys {
 		_, err := v.store.Stat(ctx, key)

@@ -196,15 +196,3 @@ func (m *Model) All() iter.Seq2[qwen3.Tensor, error] {
 		}
 	}
 }
-
-// Tensors reads all weights: 4 bytes a parameter.
-func (m *Model) Tensors() ([]qwen3.Tensor, error) {
-	var out []qwen3.Tensor
-	for t, err := range m.All() {
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, t)
-	}
-	return out, nil
-}

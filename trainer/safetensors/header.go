@@ -35,7 +35,7 @@ type Header struct {
 	raw      []byte // the JSON as it is in the file, with its padding
 }
 
-// FormatError tells what is wrong with a file. Every defect of a file's content
+// FormatError says what is wrong with a file. Every defect of a file's content
 // is one; failures to read are not.
 type FormatError struct {
 	File    string // as Open or New call it
