@@ -7,13 +7,15 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"temper/internal/chat"
 )
 
 // Chat templates by name; see Rollout.ChatTemplate.
 const (
 	TemplateCheckpoint     = "checkpoint"
-	TemplateRStar2         = "rstar2"
-	TemplateRStar2Released = "rstar2-released"
+	TemplateRStar2         = chat.FormatRStar2
+	TemplateRStar2Released = chat.FormatRStar2Released
 )
 
 // templateEnding marks the name of a file.
@@ -23,14 +25,6 @@ const templateEnding = ".jinja"
 const (
 	AnswerTag   = "tag"
 	AnswerBoxed = "boxed"
-)
-
-// Tools by name; see Rollout.Tools.
-const (
-	toolPython        = "python"
-	toolExecutePython = "execute_python_code_with_standard_io"
-	toolPythonStdio   = "python_code_with_standard_io"
-	toolNone          = "none"
 )
 
 // variable is the form of names in a template.
@@ -70,15 +64,16 @@ func (c *checker) chat(r Rollout, m Model) {
 			c.add(path, "is set by the rollout: choose another name")
 		}
 	}
+	known := append(chat.RolloutTools(), chat.NoTools)
 	for i, name := range r.Tools {
 		path := fmt.Sprintf("rollout.tools[%d]", i)
 		switch {
 		case slices.Contains(r.Tools[:i], name):
 			c.add(path, "%q is used twice", name)
-		case name == toolNone && len(r.Tools) > 1:
-			c.add(path, "is %s beside other tools", toolNone)
-		case r.ChatTemplate == "" && slices.Contains([]string{toolExecutePython, toolPythonStdio, toolNone}, name):
-			c.add(path, "is %s, but without rollout.chat_template there is %s, and nothing else", name, toolPython)
+		case name == chat.NoTools && len(r.Tools) > 1:
+			c.add(path, "is %s beside other tools", chat.NoTools)
+		case r.ChatTemplate == "" && name != chat.ToolName && slices.Contains(known, name):
+			c.add(path, "is %s, but without rollout.chat_template there is %s, and nothing else", name, chat.ToolName)
 		}
 	}
 }
