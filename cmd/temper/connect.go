@@ -42,10 +42,3 @@ func connectAs(ctx context.Context, p *config.Process, log *slog.Logger) (client
 	c, err := workers.Dial(ctx, p, log)
 	return c, store, err
 }
-
-func dial(ctx context.Context, p *config.Process, log *slog.Logger) (client.Client, error) {
-	return workers.Dial(ctx, p, log)
-}
-
-// probeStore finds out that a store cannot be used before anything relies on it.
-func probeStore(ctx context.Context, s blob.Store) error { return workers.ProbeStore(ctx, s) }

@@ -19,6 +19,7 @@ import (
 	"temper/internal/config"
 	"temper/internal/supervise"
 	"temper/sandbox/jail"
+	"temper/workers"
 )
 
 func doctorCommand() *cobra.Command {
@@ -91,7 +92,7 @@ func storeFinding(ctx context.Context, p *config.Process, say func(bool, string,
 		say(false, "store", err.Error())
 		return
 	}
-	err = probeStore(ctx, store)
+	err = workers.ProbeStore(ctx, store)
 	say(err == nil, "store", describe(store.Locate("")+" takes conditional writes, swaps, reads, listings and deletions", err))
 }
 

@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 )
 
 func TestFold(t *testing.T) {
@@ -32,22 +33,20 @@ func TestFold(t *testing.T) {
 	}
 }
 
-func FuzzFold(f *testing.F) {
-	f.Add("a  b c", 7)
-	f.Add(strings.Repeat("x", 50), 5)
-	f.Fuzz(func(t *testing.T, text string, width int) {
-		width = 3 + min(max(width, 0), 200)
-		fd := folder{width: width, rest: " ", cut: true}
-		lines := fd.fold(text)
-		var b strings.Builder
+// TestFoldLosesNothing, and keeps every line within a width that has room for a word.
+func TestFoldLosesNothing(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.StringMatching(`[a-z\x{e4} ]{0,60}`).Draw(t, "text")
+		f := folder{width: rapid.IntRange(3, 40).Draw(t, "width"), rest: " ", cut: true}
+		lines := f.fold(text)
 		for _, l := range lines {
-			if utf8.RuneCountInString(l) > width && utf8.ValidString(text) {
-				t.Errorf("line of %d columns, want at most %d: %q", utf8.RuneCountInString(l), width, l)
+			if n := utf8.RuneCountInString(l); n > f.width {
+				t.Fatalf("line of %d columns, want at most %d: %q", n, f.width, l)
 			}
-			b.WriteString(l)
 		}
-		if utf8.ValidString(text) && strings.Join(strings.Fields(b.String()), "") != strings.Join(strings.Fields(text), "") {
-			t.Errorf("%q became %q", text, lines)
+		squeeze := func(s string) string { return strings.Join(strings.Fields(s), "") }
+		if squeeze(strings.Join(lines, " ")) != squeeze(text) {
+			t.Fatalf("%q became %q", text, lines)
 		}
 	})
 }

@@ -14,6 +14,7 @@ import (
 	"temper/internal/config"
 	"temper/internal/health"
 	"temper/internal/supervise"
+	"temper/workers"
 )
 
 // An S3 server on this machine belongs to a home: its data and its account lie
@@ -124,7 +125,7 @@ func storeAddress(place config.StorePlace) string {
 // checkStore finds out that a store cannot be used, or has no place for the run,
 // before anything relies on it.
 func (o *upOptions) checkStore(ctx context.Context, store blob.Store) error {
-	if err := probeStore(ctx, store); err != nil || o.config == "" {
+	if err := workers.ProbeStore(ctx, store); err != nil || o.config == "" {
 		return err
 	}
 	return o.submission.check(ctx, store)
