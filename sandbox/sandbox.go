@@ -1,6 +1,6 @@
 // Package sandbox owns the vocabulary of running untrusted code: Request,
-// Limits, Result, Status, Usage and the Executor port. It imports only the
-// standard library, and nothing under sandbox/ imports anything of ours but itself.
+// Limits, Result, Usage and the Executor port. It imports the standard library and
+// its own sandbox/status, and nothing under sandbox/ imports anything of ours but itself.
 //
 // Invariant: a program that fails is a Result with a Status; a system that
 // fails is an error.
@@ -10,6 +10,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"temper/sandbox/status"
 )
 
 // Errors of the port. Wrap them; callers use errors.Is.
@@ -41,19 +43,21 @@ func RetryAfter(err error, fallback time.Duration) time.Duration {
 	return fallback
 }
 
-// Status is the outcome of a program.
-type Status string
+// Status is the outcome of a program; status.Malformed is not among those that an
+// Executor gives.
+type Status = status.Status
 
-// Outcomes. StatusInternal is the only one that does not describe the program.
+// The outcomes by the names that users of the sandbox know. StatusInternal is the
+// only one that does not describe the program; it is never shown to a policy.
 const (
-	StatusOK          Status = "ok"
-	StatusError       Status = "error"        // uncaught exception or non-zero exit
-	StatusTimeLimit   Status = "time_limit"   // wall or CPU time
-	StatusMemoryLimit Status = "memory_limit" // address space or cgroup
-	StatusOutputLimit Status = "output_limit" // stdout or stderr
-	StatusKilled      Status = "killed"       // died by a signal of its own doing
-	StatusRefused     Status = "refused"      // the request itself is not acceptable
-	StatusInternal    Status = "internal"     // the sandbox failed; never shown to a policy
+	StatusOK          = status.OK
+	StatusError       = status.Error
+	StatusTimeLimit   = status.TimeLimit
+	StatusMemoryLimit = status.MemoryLimit
+	StatusOutputLimit = status.OutputLimit
+	StatusKilled      = status.Killed
+	StatusRefused     = status.Refused
+	StatusInternal    = status.Internal
 )
 
 // Profile says what an interpreter has imported before a program starts. Any

@@ -54,8 +54,8 @@ func CallMessage(calls ...Call) Message {
 	m := Message{Role: RoleAssistant}
 	for _, c := range calls {
 		args := `{"code": ` + quote(c.Code)
-		if c.Input != "" {
-			args += `, "input": ` + quote(c.Input)
+		if c.Stdin != "" {
+			args += `, "input": ` + quote(c.Stdin)
 		}
 		m.ToolCalls = append(m.ToolCalls, ToolCall{Type: "function", Function: Function{Name: c.Name, Arguments: args + "}"}})
 	}

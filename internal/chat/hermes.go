@@ -11,7 +11,7 @@ import (
 type Call struct {
 	Name  string
 	Code  string
-	Input string
+	Stdin string // the argument ToolArgInput
 	// Malformed says in one line why the call cannot run; "" for a good one.
 	Malformed string
 }
@@ -81,13 +81,13 @@ func parseCall(body string) Call {
 	if !ok {
 		return malformed(ToolArgCode + " must be a string")
 	}
-	var input string
+	var stdin string
 	if _, given := args[ToolArgInput]; given {
-		if input, ok = stringMember(args, ToolArgInput); !ok {
+		if stdin, ok = stringMember(args, ToolArgInput); !ok {
 			return malformed(ToolArgInput + " must be a string")
 		}
 	}
-	return Call{Name: name, Code: code, Input: input}
+	return Call{Name: name, Code: code, Stdin: stdin}
 }
 
 func stringMember(object map[string]json.RawMessage, name string) (string, bool) {
@@ -101,8 +101,8 @@ func stringMember(object map[string]json.RawMessage, name string) (string, bool)
 // RenderCall returns the text of a call, with its tags.
 func RenderCall(c Call) string {
 	args := `"code": ` + quote(c.Code)
-	if c.Input != "" {
-		args += `, "input": ` + quote(c.Input)
+	if c.Stdin != "" {
+		args += `, "input": ` + quote(c.Stdin)
 	}
 	return TokenToolCall + "\n" + `{"name": ` + quote(c.Name) + `, "arguments": {` + args + "}}\n" + TokenToolCallEnd
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"temper/internal/rl"
+	"temper/sandbox/status"
 )
 
 // cutMark stands for what a long tool response lost in its middle.
@@ -14,7 +14,7 @@ const cutMark = "...(truncated)..."
 // Outcome is how a tool call ended, as far as a policy may see it. It holds no
 // times or addresses, so equal programs give equal text.
 type Outcome struct {
-	Status   rl.ToolStatus
+	Status   status.Status
 	Stdout   string
 	Stderr   string // shown only for a failed program without an exception
 	Value    string // repr of the last expression
@@ -34,24 +34,24 @@ func (o Outcome) Text(maxChars int) string {
 
 func (o Outcome) text() string {
 	switch o.Status {
-	case rl.ToolOK:
+	case status.OK:
 		if text := lines(o.Stdout, o.Value); text != "" {
 			return text
 		}
 		return "(no output)"
-	case rl.ToolError:
+	case status.Error:
 		return lines(o.Stdout, o.failure())
-	case rl.ToolTimeout:
+	case status.TimeLimit:
 		return "TimeLimit: the program took too long"
-	case rl.ToolMemory:
+	case status.MemoryLimit:
 		return "MemoryLimit: the program used too much memory"
-	case rl.ToolOutput:
+	case status.OutputLimit:
 		return "OutputLimit: the program printed too much"
-	case rl.ToolKilled:
+	case status.Killed:
 		return "Killed: the program was killed by a signal"
-	case rl.ToolRefused:
+	case status.Refused:
 		return "Refused: " + o.Reason
-	case rl.ToolMalformed:
+	case status.Malformed:
 		return o.Reason
 	default:
 		return "Failed: " + string(o.Status)

@@ -69,7 +69,7 @@ func (d *templated) betweenText(added []Message) (string, error) {
 	}
 	turn := Message{Role: RoleAssistant, Content: d.opened(standIn)}
 	for range numCalls {
-		turn.ToolCalls = append(turn.ToolCalls, d.toolCall(Call{Code: standIn, Input: standIn}))
+		turn.ToolCalls = append(turn.ToolCalls, d.toolCall(Call{Code: standIn, Stdin: standIn}))
 	}
 	text, err := d.render(append([]Message{{Role: RoleUser, Content: anyUser}, turn}, added...), true)
 	if err != nil {
@@ -268,8 +268,8 @@ func (d *templated) parseText(text string) Parsed {
 func (d *templated) toolCall(c Call) ToolCall {
 	spec := d.tools.tools[0]
 	arguments := `{"code": ` + quote(c.Code)
-	if c.Input != "" || slices.Contains(spec.required, ToolArgInput) {
-		arguments += `, "input": ` + quote(c.Input)
+	if c.Stdin != "" || slices.Contains(spec.required, ToolArgInput) {
+		arguments += `, "input": ` + quote(c.Stdin)
 	}
 	return ToolCall{Type: "function", Function: Function{Name: spec.name, Arguments: arguments + "}"}}
 }

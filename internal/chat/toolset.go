@@ -225,8 +225,8 @@ func (v Invocation) call() Call {
 	}
 	c := Call{Name: v.Name}
 	code, _ := v.Arguments.Get(ToolArgCode)
-	input, _ := v.Arguments.Get(ToolArgInput)
+	stdin, _ := v.Arguments.Get(ToolArgInput)
 	c.Code, _ = code.(string)
-	c.Input, _ = input.(string)
+	c.Stdin, _ = stdin.(string)
 	return c
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"temper/internal/rl"
+	"temper/sandbox/status"
 )
 
 // useTemplate gives the Format the dialect of a template, after all that a rollout
@@ -125,7 +125,7 @@ func opening(head, prompt string) string {
 // back. Growth of the rendering is checked on the way.
 func (f *Format) try(d *templated, tools []string) error {
 	sample := Dialogue{Messages: []Message{{Role: RoleUser, Content: "q"}}}
-	calls := [][]Call{{{Code: "print(input())", Input: "1 \"2\"\n<x>"}}, {{Code: "a\n"}, {Code: "'b'\\"}}}
+	calls := [][]Call{{{Code: "print(input())", Stdin: "1 \"2\"\n<x>"}}, {{Code: "a\n"}, {Code: "'b'\\"}}}
 	if d.tools != nil {
 		prompt, err := d.render(sample.Messages, true)
 		if err != nil {
@@ -156,7 +156,7 @@ func (d *templated) sampleTurns(turns [][]Call) []Message {
 		var results []Message
 		for i, c := range calls {
 			m.ToolCalls = append(m.ToolCalls, d.toolCall(c))
-			results = append(results, Message{Role: RoleTool, Content: Outcome{Status: rl.ToolOK, Stdout: fmt.Sprint(i)}.Text(0)})
+			results = append(results, Message{Role: RoleTool, Content: Outcome{Status: status.OK, Stdout: fmt.Sprint(i)}.Text(0)})
 		}
 		out = append(append(out, m), results...)
 	}
@@ -179,7 +179,7 @@ func (f *Format) readBack(t *Transcript, want [][]Call) error {
 		got := f.ParseTurn(turns[i]).Calls
 		same := len(got) == len(calls)
 		for j := range calls {
-			same = same && got[j].Malformed == "" && got[j].Code == calls[j].Code && got[j].Input == calls[j].Input
+			same = same && got[j].Malformed == "" && got[j].Code == calls[j].Code && got[j].Stdin == calls[j].Stdin
 		}
 		if !same {
 			return fmt.Errorf("it writes a call as %q, which is not read back: want a JSON object with name and arguments within %s and %s",

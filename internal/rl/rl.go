@@ -1,7 +1,7 @@
 // Package rl owns the nouns of agentic reinforcement learning: problems,
 // trajectories, groups, batches, the reasons why things stop, and the seeds
 // from which every random draw of a run comes. It holds no behaviour beyond
-// small pure helpers and imports only the standard library.
+// small pure helpers and imports the standard library and the words of sandbox/status.
 //
 // Invariant: in a Trajectory, Tokens, LossMask and RolloutLogprobs have equal
 // length, and LossMask is true exactly on tokens that the policy sampled.
@@ -10,6 +10,8 @@ package rl
 import (
 	"fmt"
 	"time"
+
+	"temper/sandbox/status"
 )
 
 // Problem is a prompt with its ground truth.
@@ -52,24 +54,6 @@ const (
 	StopInfraError StopReason = "infra_error" // engine or sandbox failed for good; excluded from its group
 )
 
-// ToolStatus is the outcome of one tool call as the trainer sees it.
-type ToolStatus string
-
-// Outcomes of a tool call. Everything but ToolOK counts as an error in ToolErrorRate.
-const (
-	ToolOK        ToolStatus = "ok"
-	ToolError     ToolStatus = "error"      // the program raised or exited non-zero
-	ToolTimeout   ToolStatus = "time_limit" // its own time limit
-	ToolMemory    ToolStatus = "memory_limit"
-	ToolOutput    ToolStatus = "output_limit"
-	ToolKilled    ToolStatus = "killed"    // died by a signal
-	ToolRefused   ToolStatus = "refused"   // the sandbox refused the request itself
-	ToolMalformed ToolStatus = "malformed" // the call was no valid JSON or named no known tool
-)
-
-// Failed reports whether the status counts as a tool error.
-func (s ToolStatus) Failed() bool { return s != ToolOK }
-
 // ToolCall is one parsed or malformed call with its answer.
 type ToolCall struct {
 	// ID is the call id (idempotency key) sent to the sandbox; empty when malformed.
@@ -77,7 +61,7 @@ type ToolCall struct {
 	Name     string        `json:"name,omitempty"`
 	Code     string        `json:"code,omitempty"`
 	Stdin    string        `json:"stdin,omitempty"`
-	Status   ToolStatus    `json:"status"`
+	Status   status.Status `json:"status"`
 	Response string        `json:"response"` // text shown to the policy, after truncation
 	Wall     time.Duration `json:"-"`        // as measured by the sandbox; not part of the run's bits
 }

@@ -12,6 +12,7 @@ import (
 	"temper/internal/policy"
 	"temper/internal/rl"
 	"temper/sandbox"
+	"temper/sandbox/status"
 )
 
 // episode is one trajectory under way.
@@ -150,13 +151,13 @@ func (e *episode) runCalls(ctx context.Context, calls []chat.Call) ([]string, er
 // runCall answers the i-th call of the last turn.
 func (e *episode) runCall(ctx context.Context, i int, c chat.Call) (rl.ToolCall, error) {
 	cfg := &e.runner.cfg
-	call := rl.ToolCall{Name: c.Name, Code: c.Code, Stdin: c.Input}
+	call := rl.ToolCall{Name: c.Name, Code: c.Code, Stdin: c.Stdin}
 	var outcome chat.Outcome
 	switch {
 	case cfg.MaxCallsPerTurn > 0 && i >= cfg.MaxCallsPerTurn:
-		outcome = chat.Outcome{Status: rl.ToolRefused, Reason: fmt.Sprintf("at most %d calls per turn", cfg.MaxCallsPerTurn)}
+		outcome = chat.Outcome{Status: status.Refused, Reason: fmt.Sprintf("at most %d calls per turn", cfg.MaxCallsPerTurn)}
 	case c.Malformed != "":
-		outcome = chat.Outcome{Status: rl.ToolMalformed, Reason: c.Malformed}
+		outcome = chat.Outcome{Status: status.Malformed, Reason: c.Malformed}
 	default:
 		call.ID = e.callID(i, c)
 		res, err := e.execute(ctx, call)
@@ -174,7 +175,7 @@ func (e *episode) runCall(ctx context.Context, i int, c chat.Call) (rl.ToolCall,
 // callID is unique and deterministic. It holds a hash of the program, so that an
 // executor that remembers ids can never answer with another program's result.
 func (e *episode) callID(i int, c chat.Call) string {
-	program := rl.Seed(0, "call", rl.Hash(e.spec.Problem.Fixture), rl.Hash(c.Code), rl.Hash(c.Input))
+	program := rl.Seed(0, "call", rl.Hash(e.spec.Problem.Fixture), rl.Hash(c.Code), rl.Hash(c.Stdin))
 	return fmt.Sprintf("%s/%d/%d/%08x", e.name, len(e.turns)-1, i, uint32(program))
 }
 
@@ -190,7 +191,7 @@ func (e *episode) execute(ctx context.Context, call rl.ToolCall) (sandbox.Result
 		if res, err = e.runner.deps.Executor.Execute(ctx, req); err != nil {
 			return fmt.Errorf("sandbox: %w", err)
 		}
-		if _, known := toolStatus(res.Status); !known {
+		if !res.Status.OfProgram() {
 			return fmt.Errorf("sandbox: call %s ended with status %q: %s", req.ID, res.Status, res.Reason)
 		}
 		if req.Fixture != "" && res.Status == sandbox.StatusRefused && strings.HasPrefix(res.Reason, "fixture") {
