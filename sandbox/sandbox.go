@@ -101,7 +101,11 @@ type Request struct {
 	// dropped, their errors ignored. Nil leaves the executor with what it knows; an
 	// empty one that is not nil says that the session begins here.
 	History []string `json:"history,omitzero"`
-	Limits  Limits   `json:"limits"`
+	// HistoryStdin holds the standard inputs of the cells of History by their place;
+	// "" for those beyond its end. Nil says that the caller does not know them: a
+	// cell that the executor ran itself then keeps the input that it had.
+	HistoryStdin []string `json:"history_stdin,omitzero"`
+	Limits       Limits   `json:"limits"`
 }
 
 // Usage is what one program consumed.

@@ -127,6 +127,7 @@ func (n *fakeNode) ran(part func(sandbox.Request) string) []string {
 }
 
 func byID(r sandbox.Request) string      { return r.ID }
+func byInputs(r sandbox.Request) string  { return fmt.Sprintf("%q", r.HistoryStdin) }
 func byHistory(r sandbox.Request) string { return strings.Join(r.History, ",") }
 
 func (l *fakeLink) Load() httpapi.Load {
