@@ -70,13 +70,16 @@ func (c *checker) chat(r Rollout, m Model) {
 			c.add(path, "is set by the rollout: choose another name")
 		}
 	}
-	for i, name := range r.Tools {
+	tools := r.Tools.Names()
+	for i, name := range tools {
 		path := fmt.Sprintf("rollout.tools[%d]", i)
 		switch {
-		case slices.Contains(r.Tools[:i], name):
+		case slices.Contains(tools[:i], name):
 			c.add(path, "%q is used twice", name)
-		case name == toolNone && len(r.Tools) > 1:
+		case name == toolNone && len(tools) > 1:
 			c.add(path, "is %s beside other tools", toolNone)
+		case name == toolNone && r.Tools[i].Options != ToolOptions{}:
+			c.add(path, "is %s and has options", toolNone)
 		case r.ChatTemplate == "" && slices.Contains([]string{toolExecutePython, toolPythonStdio, toolNone}, name):
 			c.add(path, "is %s, but without rollout.chat_template there is %s, and nothing else", name, toolPython)
 		}
