@@ -142,6 +142,13 @@ type Result struct {
 	Usage        Usage `json:"usage"`
 }
 
+// SessionCloser is an Executor that can end a session before it has been idle for long.
+type SessionCloser interface {
+	// CloseSession ends the session of that name in run, and reports whether there
+	// was one.
+	CloseSession(ctx context.Context, run, name string) (bool, error)
+}
+
 // Executor runs programs. Implementations are safe for concurrent use.
 type Executor interface {
 	// Execute runs req and returns its one Result. When ctx ends first the

@@ -2,6 +2,7 @@ package chat
 
 import (
 	_ "embed"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -97,6 +98,31 @@ func BuiltinTools(names ...string) (*jinja.List, error) {
 		out.Items = append(out.Items, v)
 	}
 	return out, nil
+}
+
+// sessionNote ends the description of a tool whose calls share one process.
+const sessionNote = " Names that earlier calls of the conversation defined are still there."
+
+// describeSessions adds the note to the schemas of the named tools.
+func describeSessions(schemas *jinja.List, names []string) error {
+	for _, v := range schemas.Items {
+		schema, _ := v.(*jinja.Dict)
+		if schema == nil {
+			return errors.New("schema of a tool is no object")
+		}
+		inner, _ := schema.Get("function")
+		function, _ := inner.(*jinja.Dict)
+		if function == nil {
+			return errors.New("schema of a tool has no function")
+		}
+		name, _ := function.Get("name")
+		if text, _ := name.(string); slices.Contains(names, text) {
+			description, _ := function.Get("description")
+			text, _ := description.(string)
+			function.Set("description", text+sessionNote)
+		}
+	}
+	return nil
 }
 
 // toolSchema returns what the prompt says of a tool. The texts of rStar2-Agent's

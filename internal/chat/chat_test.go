@@ -252,3 +252,31 @@ func TestOutcomeText(t *testing.T) {
 		}
 	}
 }
+
+// TestPromptSaysWhichToolsKeepTheirVariables, and says nothing else differently.
+func TestPromptSaysWhichToolsKeepTheirVariables(t *testing.T) {
+	const note = " Names that earlier calls of the conversation defined are still there."
+	prompt := func(cfg chat.Config) string {
+		f, err := chat.NewPlain(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f.Tokenizer().Decode(begin(t, f, "q").Tokens())
+	}
+	tmpl, err := chat.Builtin(chat.FormatRStar2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, cfg := range map[string]chat.Config{
+		"small ChatML": {Tools: []string{chat.ToolName}},
+		"template":     {Template: tmpl, Tools: []string{chat.ToolExecutePython, chat.ToolName}},
+	} {
+		without := prompt(cfg)
+		cfg.SessionTools = []string{chat.ToolName}
+		with := prompt(cfg)
+		before, after, found := strings.Cut(with, note)
+		if !found || before+after != without || !strings.HasSuffix(before, "or the error that ended it.") {
+			t.Errorf("%s: prompt with a session is %q", name, with)
+		}
+	}
+}

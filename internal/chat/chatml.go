@@ -14,6 +14,7 @@ type chatML struct {
 	tok           *tokenizer.Tokenizer
 	end           int32
 	toolsInPrompt bool
+	session       bool // of the tool
 }
 
 var _ dialect = (*chatML)(nil)
@@ -36,14 +37,17 @@ func (f *Format) useChatML(cfg Config) error {
 	}
 	f.end, _ = f.tok.Special(TokenEnd)
 	f.pad, _ = f.tok.Special(TokenPad)
-	f.dialect = &chatML{tok: f.tok, end: f.end, toolsInPrompt: cfg.ToolsInPrompt || slices.Contains(cfg.Tools, ToolName)}
+	f.dialect = &chatML{
+		tok: f.tok, end: f.end, session: slices.Contains(cfg.SessionTools, ToolName),
+		toolsInPrompt: cfg.ToolsInPrompt || slices.Contains(cfg.Tools, ToolName),
+	}
 	return nil
 }
 
 func (c *chatML) prompt(system, user string) ([]int32, error) {
 	var b builder
 	if c.toolsInPrompt {
-		system = strings.TrimPrefix(system+"\n\n"+toolsBlock(), "\n\n")
+		system = strings.TrimPrefix(system+"\n\n"+toolsBlock(c.session), "\n\n")
 	}
 	if system != "" {
 		b.trusted(TokenStart + "system\n" + system + TokenEnd + "\n")
@@ -90,12 +94,16 @@ func (c *chatML) parseText(text string) Parsed { return Parsed{Content: text} }
 func (c *chatML) adapt(m Message) Message { return m }
 
 // toolsBlock tells the policy of its tool.
-func toolsBlock() string {
+func toolsBlock(session bool) string {
+	note := ""
+	if session {
+		note = sessionNote
+	}
 	return `# Tools
 
 You can call the function described within <tools></tools>:
 <tools>
-{"name": "python", "description": "Run a Python program and return what it prints, or the error that ended it.", "parameters": {"type": "object", "properties": {"code": {"type": "string", "description": "the program"}, "input": {"type": "string", "description": "its standard input"}}, "required": ["code"]}}
+{"name": "python", "description": "Run a Python program and return what it prints, or the error that ended it.` + note + `", "parameters": {"type": "object", "properties": {"code": {"type": "string", "description": "the program"}, "input": {"type": "string", "description": "its standard input"}}, "required": ["code"]}}
 </tools>
 
 Write each call as a JSON object within tags:

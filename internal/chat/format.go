@@ -56,6 +56,9 @@ type Config struct {
 	// Tools name the tools that the prompt shows, see RolloutTools, and with a
 	// template those that there are; none means DefaultTools.
 	Tools []string
+	// SessionTools are those of Tools whose calls share one Python process; the
+	// prompt says so.
+	SessionTools []string
 	// Boxed: answers stand in \boxed{} within the answer tags.
 	Boxed bool
 	// SystemPrompt is trusted text of the operator; "" for none, or for the template's own.

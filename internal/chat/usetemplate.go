@@ -25,6 +25,9 @@ func (f *Format) useTemplate(cfg Config) error {
 		if d.schemas, err = BuiltinTools(names...); err != nil {
 			return err
 		}
+		if err := describeSessions(d.schemas, cfg.SessionTools); err != nil {
+			return err
+		}
 	} else {
 		f.call, f.callEnd = -1, -1
 	}

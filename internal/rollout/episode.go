@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,6 +24,7 @@ type episode struct {
 	name        string
 	version     int64 // pinned by the first generation
 	transcript  *chat.Transcript
+	kernel      *kernel
 	turns       []rl.Turn
 	// contents are the turns' texts outside tool calls, where an answer counts:
 	// neither a tool's output nor code can answer.
@@ -158,6 +160,8 @@ func (e *episode) runCall(ctx context.Context, i int, c chat.Call) (rl.ToolCall,
 		outcome = chat.Outcome{Status: status.Refused, Reason: fmt.Sprintf("at most %d calls per turn", cfg.MaxCallsPerTurn)}
 	case c.Malformed != "":
 		outcome = chat.Outcome{Status: status.Malformed, Reason: c.Malformed}
+	case e.inKernel(c.Name) && e.kernel.refusal(call) != "":
+		outcome = chat.Outcome{Status: status.Refused, Reason: e.kernel.refusal(call)}
 	default:
 		call.ID = e.callID(i, c)
 		res, err := e.execute(ctx, call)
@@ -172,10 +176,19 @@ func (e *episode) runCall(ctx context.Context, i int, c chat.Call) (rl.ToolCall,
 	return call, nil
 }
 
-// callID is unique and deterministic. It holds a hash of the program, so that an
-// executor that remembers ids can never answer with another program's result.
+// inKernel reports whether calls of the tool run in the session of the trajectory.
+func (e *episode) inKernel(tool string) bool {
+	return slices.Contains(e.runner.cfg.SessionTools, tool)
+}
+
+// callID is unique and deterministic. It holds a hash of the program, and of the
+// cells before it where there are any, so that an executor that remembers ids can
+// never answer with another program's result.
 func (e *episode) callID(i int, c chat.Call) string {
 	program := rl.Seed(0, "call", rl.Hash(e.spec.Problem.Fixture), rl.Hash(c.Code), rl.Hash(c.Stdin))
+	if e.inKernel(c.Name) {
+		program = rl.Seed(program, "session", e.kernel.mark)
+	}
 	return fmt.Sprintf("%s/%d/%d/%08x", e.name, len(e.turns)-1, i, uint32(program))
 }
 
@@ -184,6 +197,9 @@ func (e *episode) execute(ctx context.Context, call rl.ToolCall) (sandbox.Result
 	req := sandbox.Request{
 		ID: call.ID, Run: e.spec.RunID, Code: call.Code, Stdin: call.Stdin, Fixture: e.spec.Problem.Fixture,
 		Limits: sandbox.Limits{Wall: e.runner.cfg.ToolTimeout, Memory: e.runner.cfg.ToolMemory},
+	}
+	if e.inKernel(call.Name) {
+		e.kernel.enter(&req)
 	}
 	var res sandbox.Result
 	err := e.runner.retry(ctx, func() error {
@@ -199,6 +215,9 @@ func (e *episode) execute(ctx context.Context, call rl.ToolCall) (sandbox.Result
 		}
 		return nil
 	})
+	if err == nil && e.inKernel(call.Name) {
+		e.kernel.record(req, res)
+	}
 	return res, err
 }
 

@@ -30,6 +30,9 @@ type Config struct {
 	MaxToolResponseChars int
 	// MaxCallsPerTurn: further calls of a turn are answered as refused; 0 means no limit.
 	MaxCallsPerTurn int
+	// SessionTools are the tools whose calls share one Python process for the length
+	// of a trajectory; the calls of others are programs of their own.
+	SessionTools []string
 	// MaxConcurrent is the number of trajectories that are sampled at a time, and of
 	// verifier jobs under way beside them; at least 1.
 	MaxConcurrent int
@@ -43,6 +46,9 @@ type Config struct {
 type Deps struct {
 	Engine   policy.Engine
 	Executor sandbox.Executor
+	// Sessions ends the sessions of Executor; nil leaves them until they have been
+	// idle for long.
+	Sessions sandbox.SessionCloser
 	Format   *chat.Format
 	// Env finds a problem's environment, for its verifier.
 	Env func(name string) (env.Environment, error)
@@ -148,11 +154,13 @@ func (r *Runner) sample(ctx context.Context, spec Spec) (*episode, rl.StopReason
 	}
 	e := &episode{
 		runner: r, spec: spec, environment: environment, name: spec.name(), version: spec.Version, transcript: transcript,
+		kernel: newKernel(spec.name()),
 	}
 	if err := e.check(); err != nil {
 		return nil, "", fmt.Errorf("rollout %s: %w", e.name, err)
 	}
 	defer r.deps.Engine.Release(e.name)
+	defer e.closeKernel(ctx)
 	stop, err := e.run(ctx)
 	return e, stop, err
 }

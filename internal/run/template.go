@@ -16,7 +16,7 @@ import (
 func chatConfig(cfg config.Run, tmpl *chat.Template) chat.Config {
 	r := cfg.Rollout
 	return chat.Config{
-		Template: tmpl, Vars: r.TemplateVars, Tools: r.Tools.Names(), Boxed: r.Boxed(), SystemPrompt: r.SystemPrompt, ToolsInPrompt: r.ToolsInPrompt,
+		Template: tmpl, Vars: r.TemplateVars, Tools: r.Tools.Names(), SessionTools: r.Tools.WithSession(), Boxed: r.Boxed(), SystemPrompt: r.SystemPrompt, ToolsInPrompt: r.ToolsInPrompt,
 	}
 }
 

@@ -196,7 +196,7 @@ func (l *fakeLink) sleep(ctx context.Context, req sandbox.Request) (sandbox.Resu
 	}
 }
 
-var _ gateway.SessionCloser = (*fakeLink)(nil)
+var _ sandbox.SessionCloser = (*fakeLink)(nil)
 
 // open returns a gateway over the nodes of f that ends with the test.
 func open(t *testing.T, f *fleet, cfg gateway.Config) *gateway.Gateway {

@@ -165,21 +165,16 @@ func (g *Gateway) CloseSession(run, name string) bool {
 	}
 	g.sessions.drop(s)
 	if n := s.home; n != nil && n.alive() && !g.closed {
-		if closer, ok := n.link.(SessionCloser); ok {
+		if closer, ok := n.link.(sandbox.SessionCloser); ok {
 			g.owners.Go(func() { g.closeAt(n, closer, s.key) })
 		}
 	}
 	return true
 }
 
-// SessionCloser is a Link that can end a session before it is idle for long.
-type SessionCloser interface {
-	CloseSession(ctx context.Context, run, name string) (bool, error)
-}
-
 // closeAt ends a session on its node. If that fails, the kernel still ends when it has
 // been idle for long, so a failure is only logged.
-func (g *Gateway) closeAt(n *node, closer SessionCloser, key sessionKey) {
+func (g *Gateway) closeAt(n *node, closer sandbox.SessionCloser, key sessionKey) {
 	ctx, cancel := context.WithTimeout(n.life, dialTimeout)
 	defer cancel()
 	if _, err := closer.CloseSession(ctx, key.run, key.name); err != nil {
