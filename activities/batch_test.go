@@ -14,8 +14,8 @@ import (
 	"temper/internal/fault"
 	"temper/internal/grpo"
 	"temper/internal/rl"
-	"temper/sandbox/status"
 	"temper/internal/run"
+	"temper/sandbox/status"
 )
 
 // TestEpochCoversEachProblemOnce: 7 problems in steps of 3.

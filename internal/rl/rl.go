@@ -29,7 +29,7 @@ type Problem struct {
 	// Answer is the grading key. No program of the policy ever sees it.
 	Answer string `json:"answer"`
 	// Fixture is Python code that the sandbox runs before each tool call of this
-	// problem. The model never sees it.
+	// problem, or once before the first call of a session. The model never sees it.
 	Fixture string `json:"fixture,omitempty"`
 }
 
