@@ -96,46 +96,6 @@ func commonTokens(a, b []int32) int {
 	return i
 }
 
-// Encode renders a conversation and returns its tokens. Control tokens are those
-// of the template and of system and assistant messages; in what users and tools
-// wrote they are plain text.
-func (t *Template) Encode(tok *tokenizer.Tokenizer, req Request) ([]int32, error) {
-	text, err := t.shielded(tok, req)
-	if err != nil {
-		return nil, err
-	}
-	return encodeShielded(tok, text), nil
-}
-
-// EncodeTurn returns the tokens that follow the end token of the last assistant
-// turn when messages are added to a conversation: the difference of the two
-// renderings, with the generation prompt of the next turn. The tokens of the
-// conversation itself stay as they were sampled.
-func (t *Template) EncodeTurn(tok *tokenizer.Tokenizer, req Request, end string, added ...*jinja.Dict) ([]int32, error) {
-	req.AddGenerationPrompt, req.ContinueFinalMessage = false, false
-	before, err := t.shielded(tok, req)
-	if err != nil {
-		return nil, err
-	}
-	grown := &jinja.List{Items: append([]jinja.Value{}, req.Messages.Items...)}
-	for _, m := range added {
-		grown.Items = append(grown.Items, m)
-	}
-	req.Messages, req.AddGenerationPrompt = grown, true
-	after, err := t.shielded(tok, req)
-	if err != nil {
-		return nil, err
-	}
-	if err := t.extends(before, after, len(grown.Items)); err != nil {
-		return nil, err
-	}
-	at := strings.LastIndex(before, end)
-	if at < 0 || end == "" {
-		return nil, fmt.Errorf("chat template %s: the last turn does not end with %q", t.name, end)
-	}
-	return encodeShielded(tok, after[at+len(end):]), nil
-}
-
 // shielded renders with the control tokens of untrusted messages broken.
 func (t *Template) shielded(tok *tokenizer.Tokenizer, req Request) (string, error) {
 	if req.Messages == nil {

@@ -66,12 +66,23 @@ func TestToolsetParse(t *testing.T) {
 	}
 }
 
+func toJSON(v jinja.Value) (string, error) {
+	tmpl, err := jinja.Parse("{{ v|tojson }}")
+	if err != nil {
+		return "", err
+	}
+	vars := jinja.NewDict()
+	vars.Set("v", v)
+	out, err := tmpl.Render(vars, jinja.Options{})
+	return out.Text, err
+}
+
 func describe(t testing.TB, call chat.Invocation) string {
 	t.Helper()
 	if call.Refused != "" {
 		return call.Refused
 	}
-	args, err := jinja.Encode(call.Arguments)
+	args, err := toJSON(call.Arguments)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +100,7 @@ func TestToolsetReadsAnyCode(t *testing.T) {
 		}
 		args := jinja.NewDict()
 		args.Set("code", code)
-		text, err := jinja.Encode(args)
+		text, err := toJSON(args)
 		if err != nil {
 			t.Fatal(err)
 		}

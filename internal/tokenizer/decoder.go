@@ -1,9 +1,6 @@
 package tokenizer
 
-import (
-	"slices"
-	"unicode/utf8"
-)
+import "unicode/utf8"
 
 // Decoder turns ids into text one at a time and holds back a UTF-8 sequence
 // until it is complete, so that each piece can be shown as it comes: every piece
@@ -36,19 +33,13 @@ func (d *Decoder) Flush() string {
 	return string(utf8.RuneError)
 }
 
-// Text returns ids as valid UTF-8 for people. Control tokens give their content:
-// WithoutControl drops them.
+// Text returns ids as valid UTF-8 for people. Control tokens give their content.
 func (t *Tokenizer) Text(ids []int32) string {
 	text, rest := validPart([]byte(t.Decode(ids)))
 	if len(rest) > 0 {
 		text += string(utf8.RuneError)
 	}
 	return text
-}
-
-// WithoutControl returns ids without the control tokens.
-func (t *Tokenizer) WithoutControl(ids []int32) []int32 {
-	return slices.DeleteFunc(slices.Clone(ids), t.IsControl)
 }
 
 // validPart returns b with what is not UTF-8 replaced, up to the bytes at its

@@ -75,13 +75,6 @@ func (t *Tokenizer) Special(content string) (int32, bool) {
 // yields, such as <|im_start|> or <tool_call>.
 func (t *Tokenizer) IsSpecial(id int32) bool { return t.addedAt(id) != nil }
 
-// IsControl reports whether id is an added token that the file calls special:
-// one that is no part of a text for people, such as <|im_end|>.
-func (t *Tokenizer) IsControl(id int32) bool {
-	a := t.addedAt(id)
-	return a != nil && a.control
-}
-
 func (t *Tokenizer) addedAt(id int32) *added {
 	i, found := slices.BinarySearchFunc(t.added, id, func(a added, id int32) int { return int(a.id) - int(id) })
 	if !found {

@@ -119,13 +119,6 @@ type encoder struct {
 	item, pair string // separators
 }
 
-// Encode returns v as json.dumps(v, ensure_ascii=False) writes it.
-func Encode(v Value) (string, error) {
-	e := &encoder{st: &state{}, item: ", ", pair: ": "}
-	err := e.write(v, 0)
-	return e.b.String(), err
-}
-
 func (e *encoder) write(v Value, depth int) error {
 	if depth > maxDepth {
 		return fmt.Errorf("%w: nested deeper than %d", ErrBudget, maxDepth)
