@@ -12,7 +12,7 @@ func (f *Format) Adapt(d Dialogue) Dialogue {
 			if f.boxed {
 				m.Content = boxAnswers(m.Content)
 			}
-			m = f.dialect.adapt(m)
+			m = f.dialect.adaptMessage(m)
 		}
 		out.Messages[i] = m
 	}

@@ -19,13 +19,13 @@ type chatML struct {
 
 var _ dialect = (*chatML)(nil)
 
-// required are the specials without which no dialogue can be told from text. The
+// requiredSpecials are the specials without which no dialogue can be told from text. The
 // others may be plain text, as they are to a checkpoint's own tokenizer.
-func required() []string { return Specials()[:7] }
+func requiredSpecials() []string { return Specials()[:7] }
 
 // useChatML gives the Format the small dialect.
 func (f *Format) useChatML(cfg Config) error {
-	for _, s := range required() {
+	for _, s := range requiredSpecials() {
 		if _, ok := f.tok.Special(s); !ok {
 			return fmt.Errorf("tokenizer lacks special token %s", s)
 		}
@@ -56,8 +56,8 @@ func (c *chatML) prompt(system, user string) ([]int32, error) {
 	return b.encode(c.tok), nil
 }
 
-// between renders tool responses as one user turn.
-func (c *chatML) between(added []Message) ([]int32, error) {
+// textBetweenTurns renders tool responses as one user turn.
+func (c *chatML) textBetweenTurns(added []Message) ([]int32, error) {
 	var b builder
 	b.trusted("\n" + TokenStart + "user")
 	for _, m := range added {
@@ -71,7 +71,7 @@ func (c *chatML) between(added []Message) ([]int32, error) {
 	return b.encode(c.tok), nil
 }
 
-func (c *chatML) said(d Dialogue) ([][]int32, error) {
+func (c *chatML) assistantTurns(d Dialogue) ([][]int32, error) {
 	var out [][]int32
 	for _, m := range d.Messages {
 		if m.Role != RoleAssistant {
@@ -89,9 +89,9 @@ func (c *chatML) said(d Dialogue) ([][]int32, error) {
 func (c *chatML) parseCall(body string) Call { return parseCall(body) }
 
 // parseText is not needed: the tags are tokens here.
-func (c *chatML) parseText(text string) Parsed { return Parsed{Content: text} }
+func (c *chatML) parseText(text string) ParsedTurn { return ParsedTurn{Content: text} }
 
-func (c *chatML) adapt(m Message) Message { return m }
+func (c *chatML) adaptMessage(m Message) Message { return m }
 
 // toolsBlock tells the policy of its tool.
 func toolsBlock(session bool) string {

@@ -70,7 +70,7 @@ func AssistantText(m Message) (string, error) {
 		if !json.Valid([]byte(c.Function.Arguments)) {
 			return "", fmt.Errorf("tool call %d: arguments are no JSON; write a malformed call as content", i)
 		}
-		call := parseCall(c.body())
+		call := parseCall(c.callBody())
 		if call.Malformed != "" {
 			return "", fmt.Errorf("tool call %d: %s", i, call.Malformed)
 		}
@@ -89,7 +89,7 @@ func (d Dialogue) Validate() error {
 	_, messages := d.split()
 	previous := ""
 	for i, m := range messages {
-		if !follows(m.Role, previous) {
+		if !roleMayFollow(m.Role, previous) {
 			return fmt.Errorf("message %d of role %q after %q", len(d.Messages)-len(messages)+i, m.Role, previous)
 		}
 		if err := m.checkCalls(); err != nil {
@@ -113,19 +113,19 @@ func (m Message) checkCalls() error {
 		return err
 	}
 	for i, c := range m.ToolCalls {
-		if call := all.call(c.body()); call.Malformed != "" {
+		if call := all.parseCall(c.callBody()); call.Malformed != "" {
 			return fmt.Errorf("tool call %d: %s", i, call.Malformed)
 		}
 	}
 	return nil
 }
 
-// body is the call as it stands within its tags.
-func (c ToolCall) body() string {
+// callBody is the call as it stands within its tags.
+func (c ToolCall) callBody() string {
 	return `{"name": ` + quote(c.Function.Name) + `, "arguments": ` + c.Function.Arguments + `}`
 }
 
-func follows(role, previous string) bool {
+func roleMayFollow(role, previous string) bool {
 	switch role {
 	case RoleUser:
 		return previous == "" || previous == RoleAssistant
@@ -170,7 +170,7 @@ func (f *Format) render(d Dialogue) (*Transcript, error) {
 	if err != nil {
 		return nil, err
 	}
-	said, err := f.dialect.said(Dialogue{Messages: withSystem(system, messages)})
+	said, err := f.dialect.assistantTurns(Dialogue{Messages: withSystem(system, messages)})
 	if err != nil {
 		return nil, err
 	}
@@ -184,7 +184,7 @@ func (f *Format) render(d Dialogue) (*Transcript, error) {
 			continue
 		}
 		next := nextAssistant(messages, i)
-		tokens, err := f.dialect.between(messages[i:next])
+		tokens, err := f.dialect.textBetweenTurns(messages[i:next])
 		if err != nil {
 			return nil, err
 		}

@@ -84,16 +84,16 @@ type dialect interface {
 	prompt(system, user string) ([]int32, error)
 	// between is what follows the end token of an assistant turn: the results of its
 	// calls or a further question, and the prefix of the next assistant turn.
-	between(added []Message) ([]int32, error)
+	textBetweenTurns(added []Message) ([]int32, error)
 	// said is what a policy would sample for each assistant message of a dialogue,
 	// with the end token.
-	said(d Dialogue) ([][]int32, error)
+	assistantTurns(d Dialogue) ([][]int32, error)
 	// parseCall reads what stands within the tags of a call; parseText the text of a
 	// turn, where the tags are no tokens.
 	parseCall(body string) Call
-	parseText(text string) Parsed
+	parseText(text string) ParsedTurn
 	// adapt writes an assistant message of another dialect in this one.
-	adapt(m Message) Message
+	adaptMessage(m Message) Message
 	// source is the dialect as a chat template; system is the run's prompt.
 	source(system string) string
 }

@@ -51,7 +51,7 @@ func CheckAppendOnly(t *Template, tok *tokenizer.Tokenizer, req Request) error {
 		if err != nil {
 			return err
 		}
-		if err := t.extends(before, out.Text, n); err != nil {
+		if err := t.checkExtends(before, out.Text, n); err != nil {
 			return err
 		}
 		if tok != nil {
@@ -76,7 +76,7 @@ func roleAt(messages *jinja.List, i int) string {
 	return s
 }
 
-func (t *Template) extends(before, after string, messages int) error {
+func (t *Template) checkExtends(before, after string, messages int) error {
 	if strings.HasPrefix(after, before) {
 		return nil
 	}
@@ -96,8 +96,8 @@ func commonTokens(a, b []int32) int {
 	return i
 }
 
-// shielded renders with the control tokens of untrusted messages broken.
-func (t *Template) shielded(tok *tokenizer.Tokenizer, req Request) (string, error) {
+// renderShielded renders with the control tokens of untrusted messages broken.
+func (t *Template) renderShielded(tok *tokenizer.Tokenizer, req Request) (string, error) {
 	if req.Messages == nil {
 		return "", fmt.Errorf("chat template %s: no messages", t.name)
 	}

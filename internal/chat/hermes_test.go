@@ -45,7 +45,7 @@ func TestParseTurn(t *testing.T) {
 	for name, c := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := f.ParseTurn(f.Tokenizer().EncodeSpecial(c.text))
-			if diff := cmp.Diff(got, chat.Parsed{Content: c.content, Calls: c.calls}); diff != "" {
+			if diff := cmp.Diff(got, chat.ParsedTurn{Content: c.content, Calls: c.calls}); diff != "" {
 				t.Errorf("got -, want +\n%s", diff)
 			}
 		})
@@ -62,7 +62,7 @@ func TestParseReadsWhatRenderWrites(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := f.ParseTurn(f.Tokenizer().EncodeSpecial(text))
-		if diff := cmp.Diff(got, chat.Parsed{Content: "\n", Calls: []chat.Call{call, call}}); diff != "" {
+		if diff := cmp.Diff(got, chat.ParsedTurn{Content: "\n", Calls: []chat.Call{call, call}}); diff != "" {
 			t.Fatalf("got -, want +\n%s", diff)
 		}
 	})

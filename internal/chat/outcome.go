@@ -35,12 +35,12 @@ func (o Outcome) Text(maxChars int) string {
 func (o Outcome) text() string {
 	switch o.Status {
 	case status.OK:
-		if text := lines(o.Stdout, o.Value); text != "" {
+		if text := joinBlocks(o.Stdout, o.Value); text != "" {
 			return text
 		}
 		return "(no output)"
 	case status.Error:
-		return lines(o.Stdout, o.failure())
+		return joinBlocks(o.Stdout, o.failure())
 	case status.TimeLimit:
 		return "TimeLimit: the program took too long"
 	case status.MemoryLimit:
@@ -62,7 +62,7 @@ func (o Outcome) text() string {
 func (o Outcome) failure() string {
 	switch {
 	case o.ErrType == "" && o.Stderr != "":
-		return lines(o.Stderr, fmt.Sprintf("exit status %d", o.ExitCode))
+		return joinBlocks(o.Stderr, fmt.Sprintf("exit status %d", o.ExitCode))
 	case o.ErrType == "":
 		return fmt.Sprintf("exit status %d", o.ExitCode)
 	}
@@ -76,8 +76,8 @@ func (o Outcome) failure() string {
 	return text
 }
 
-// lines joins non-empty blocks, each without its final newline.
-func lines(blocks ...string) string {
+// joinBlocks joins non-empty blocks, each without its final newline.
+func joinBlocks(blocks ...string) string {
 	var kept []string
 	for _, b := range blocks {
 		if b = strings.TrimSuffix(b, "\n"); b != "" {

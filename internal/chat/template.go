@@ -63,7 +63,7 @@ func (t *Template) Source() string { return t.source }
 // Render returns the text of a conversation. What the template raises is a
 // *jinja.Exception.
 func (t *Template) Render(req Request) (Rendered, error) {
-	vars, final, err := t.vars(req)
+	vars, final, err := t.renderVars(req)
 	if err != nil {
 		return Rendered{}, fmt.Errorf("chat template %s: %w", t.name, err)
 	}
@@ -79,8 +79,8 @@ func (t *Template) Render(req Request) (Rendered, error) {
 	return Rendered(out), nil
 }
 
-// vars are the variables of a render, and the text of the message to continue.
-func (t *Template) vars(req Request) (vars *jinja.Dict, final string, err error) {
+// renderVars are the variables of a render, and the text of the message to continue.
+func (t *Template) renderVars(req Request) (vars *jinja.Dict, final string, err error) {
 	vars = jinja.NewDict()
 	for _, name := range slices.Sorted(keysOf(t.tokens)) {
 		vars.Set(name, t.tokens[name])
@@ -98,7 +98,7 @@ func (t *Template) vars(req Request) (vars *jinja.Dict, final string, err error)
 		if req.AddGenerationPrompt {
 			return nil, "", errors.New("continue_final_message and add_generation_prompt exclude each other")
 		}
-		if final, err = t.mark(messages); err != nil {
+		if final, err = t.markFinalMessage(messages); err != nil {
 			return nil, "", err
 		}
 	}
@@ -153,9 +153,9 @@ func aliasReasoning(messages *jinja.List) (*jinja.List, error) {
 	return out, nil
 }
 
-// mark puts continueMark behind the text of the last of messages, which it may
+// markFinalMessage puts continueMark behind the text of the last of messages, which it may
 // change, and returns that text.
-func (t *Template) mark(messages *jinja.List) (string, error) {
+func (t *Template) markFinalMessage(messages *jinja.List) (string, error) {
 	if len(messages.Items) == 0 {
 		return "", errors.New("continue_final_message: the conversation is empty")
 	}

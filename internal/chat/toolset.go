@@ -31,7 +31,7 @@ type Invocation struct {
 }
 
 // Said is what a turn of text says.
-type Said struct {
+type ParsedText struct {
 	// Content is the text outside of calls.
 	Content string
 	Calls   []Invocation
@@ -48,7 +48,7 @@ func NewToolset(schemas *jinja.List) (*Toolset, error) {
 		if err != nil {
 			return nil, fmt.Errorf("tool %d: %w", i, err)
 		}
-		if ts.find(spec.name) != nil {
+		if ts.findTool(spec.name) != nil {
 			return nil, fmt.Errorf("tool %d: a second %q", i, spec.name)
 		}
 		ts.tools = append(ts.tools, spec)
@@ -96,7 +96,7 @@ func readSpec(v jinja.Value) (toolSpec, error) {
 	return spec, nil
 }
 
-func (ts *Toolset) find(name string) *toolSpec {
+func (ts *Toolset) findTool(name string) *toolSpec {
 	i := slices.IndexFunc(ts.tools, func(s toolSpec) bool { return s.name == name })
 	if i < 0 {
 		return nil
@@ -107,8 +107,8 @@ func (ts *Toolset) find(name string) *toolSpec {
 // Parse reads the text of one turn. A call ends at the first closing tag that
 // leaves a JSON value, so that a tag inside a string of the code is code; where
 // none does, at the first. A call that is left open is refused. It never fails.
-func (ts *Toolset) Parse(text string) Said {
-	var said Said
+func (ts *Toolset) Parse(text string) ParsedText {
+	var said ParsedText
 	var content strings.Builder
 	for {
 		before, rest, found := strings.Cut(text, TokenToolCall)
@@ -118,7 +118,7 @@ func (ts *Toolset) Parse(text string) Said {
 		}
 		body, after, closed := cutCall(rest)
 		if !closed {
-			said.Calls = append(said.Calls, undecodable("the call is not closed by "+TokenToolCallEnd))
+			said.Calls = append(said.Calls, undecodableCall("the call is not closed by "+TokenToolCallEnd))
 			break
 		}
 		said.Calls = append(said.Calls, ts.invocation(body))
@@ -144,7 +144,7 @@ func cutCall(text string) (body, after string, closed bool) {
 	return strings.Cut(text, TokenToolCallEnd)
 }
 
-func undecodable(why string) Invocation {
+func undecodableCall(why string) Invocation {
 	return Invocation{Refused: "Failed to decode tool call: " + why}
 }
 
@@ -152,43 +152,43 @@ func undecodable(why string) Invocation {
 func (ts *Toolset) invocation(body string) Invocation {
 	v, err := jinja.Decode([]byte(body))
 	if err != nil {
-		return undecodable("invalid JSON: " + oneLine(err.Error()))
+		return undecodableCall("invalid JSON: " + oneLine(err.Error()))
 	}
 	call, ok := v.(*jinja.Dict)
 	if !ok {
-		return undecodable("not a JSON object")
+		return undecodableCall("not a JSON object")
 	}
 	name, ok := call.Get("name")
 	if !ok {
-		return undecodable("'name' is missing")
+		return undecodableCall("'name' is missing")
 	}
 	given, ok := call.Get("arguments")
 	if !ok {
-		return undecodable("'arguments' is missing")
+		return undecodableCall("'arguments' is missing")
 	}
 	if text, ok := given.(string); ok {
 		if given, err = jinja.Decode([]byte(text)); err != nil {
-			return undecodable("arguments are a string that is no JSON: " + oneLine(err.Error()))
+			return undecodableCall("arguments are a string that is no JSON: " + oneLine(err.Error()))
 		}
 	}
 	args, ok := given.(*jinja.Dict)
 	if !ok {
-		return undecodable("arguments must be an object")
+		return undecodableCall("arguments must be an object")
 	}
 	s, ok := name.(string)
 	if !ok {
-		return undecodable("name must be a string")
+		return undecodableCall("name must be a string")
 	}
 	out := Invocation{Name: s, Arguments: args}
-	if why := ts.check(s, args); why != "" {
+	if why := ts.checkArguments(s, args); why != "" {
 		out.Refused = "Error when executing tool: " + why
 	}
 	return out
 }
 
-// check says why a tool cannot take the arguments. Further arguments do no harm.
-func (ts *Toolset) check(name string, args *jinja.Dict) string {
-	spec := ts.find(name)
+// checkArguments says why a tool cannot take the arguments. Further arguments do no harm.
+func (ts *Toolset) checkArguments(name string, args *jinja.Dict) string {
+	spec := ts.findTool(name)
 	if spec == nil {
 		return "no tool is named " + quote(name)
 	}
@@ -215,11 +215,11 @@ func (ts *Toolset) check(name string, args *jinja.Dict) string {
 // oneLine keeps what a policy reads free of line ends of its own making.
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// call reads the JSON object of a call that the sandbox can run.
-func (ts *Toolset) call(body string) Call { return ts.invocation(body).call() }
+// parseCall reads the JSON object of a call that the sandbox can run.
+func (ts *Toolset) parseCall(body string) Call { return ts.invocation(body).program() }
 
-// call is the program that an invocation asks for.
-func (v Invocation) call() Call {
+// program is the program that an invocation asks for.
+func (v Invocation) program() Call {
 	if v.Refused != "" {
 		return Call{Malformed: v.Refused}
 	}

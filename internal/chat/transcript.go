@@ -56,7 +56,7 @@ func (t *Transcript) AppendTool(responses []string, maxResponseTokens int) error
 	for i, r := range responses {
 		added[i] = Message{Role: RoleTool, Content: r}
 	}
-	tokens, err := t.format.dialect.between(added)
+	tokens, err := t.format.dialect.textBetweenTurns(added)
 	if err != nil {
 		return err
 	}

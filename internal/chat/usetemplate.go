@@ -20,7 +20,7 @@ func (f *Format) useTemplate(cfg Config) error {
 	if err != nil {
 		return err
 	}
-	d := &templated{tok: f.tok, tmpl: cfg.Template, vars: variables(cfg.Vars), tools: tools}
+	d := &templated{tok: f.tok, tmpl: cfg.Template, vars: templateVariables(cfg.Vars), tools: tools}
 	if tools != nil {
 		if d.schemas, err = BuiltinTools(names...); err != nil {
 			return err
@@ -35,22 +35,22 @@ func (f *Format) useTemplate(cfg Config) error {
 	if err := d.checkTokens(); err != nil {
 		return fmt.Errorf("tokenizer: %w", err)
 	}
-	if err := d.learn(); err != nil {
-		return d.refuse(err)
+	if err := d.learnTurnForm(); err != nil {
+		return d.refusal(err)
 	}
 	f.end, _ = f.tok.Special(d.end)
 	f.pad = f.end
 	if id, ok := f.tok.Special(TokenPad); ok {
 		f.pad = id
 	}
-	if err := f.try(d, names); err != nil {
-		return d.refuse(err)
+	if err := f.tryConversation(d, names); err != nil {
+		return d.refusal(err)
 	}
 	return nil
 }
 
-// refuse says what to do about a template that rollouts cannot use.
-func (d *templated) refuse(err error) error {
+// refusal says what to do about a template that rollouts cannot use.
+func (d *templated) refusal(err error) error {
 	var growth *GrowthError
 	wayOut := "choose rollout.chat_template rstar2, or a copy of the template without this"
 	if errors.As(err, &growth) {
@@ -72,8 +72,8 @@ func (d *templated) checkTokens() error {
 	return nil
 }
 
-// learn finds out how the template ends a turn and how its generation prompt opens one.
-func (d *templated) learn() error {
+// learnTurnForm finds out how the template ends a turn and how its generation prompt opens one.
+func (d *templated) learnTurnForm() error {
 	question := Message{Role: RoleUser, Content: anyUser}
 	answer := Message{Role: RoleAssistant, Content: standIn}
 	prompt, err := d.render([]Message{question}, true)
@@ -108,12 +108,12 @@ func (d *templated) learn() error {
 		}
 	}
 	head, _, _ := strings.Cut(whole, standIn)
-	d.opening = opening(head, prompt)
+	d.opening = openingOf(head, prompt)
 	return nil
 }
 
-// opening is what the generation prompt has beyond the head of an assistant turn.
-func opening(head, prompt string) string {
+// openingOf is what the generation prompt has beyond the head of an assistant turn.
+func openingOf(head, prompt string) string {
 	i := 0
 	for i < len(head) && i < len(prompt) && head[i] == prompt[i] {
 		i++
@@ -124,9 +124,9 @@ func opening(head, prompt string) string {
 	return prompt[i:]
 }
 
-// try renders a conversation with calls as a rollout meets it, and reads the calls
+// tryConversation renders a conversation with calls as a rollout meets it, and reads the calls
 // back. Growth of the rendering is checked on the way.
-func (f *Format) try(d *templated, tools []string) error {
+func (f *Format) tryConversation(d *templated, tools []string) error {
 	sample := Dialogue{Messages: []Message{{Role: RoleUser, Content: "q"}}}
 	calls := [][]Call{{{Code: "print(input())", Stdin: "1 \"2\"\n<x>"}}, {{Code: "a\n"}, {Code: "'b'\\"}}}
 	if d.tools != nil {
@@ -141,7 +141,7 @@ func (f *Format) try(d *templated, tools []string) error {
 		}
 		sample.Messages = append(sample.Messages, d.sampleTurns(calls)...)
 	}
-	sample.Messages = append(sample.Messages, Message{Role: RoleAssistant, Content: d.opened("done")})
+	sample.Messages = append(sample.Messages, Message{Role: RoleAssistant, Content: d.withOpening("done")})
 	t, err := f.render(sample)
 	if err != nil {
 		return err
@@ -155,7 +155,7 @@ func (f *Format) try(d *templated, tools []string) error {
 func (d *templated) sampleTurns(turns [][]Call) []Message {
 	var out []Message
 	for _, calls := range turns {
-		m := Message{Role: RoleAssistant, Content: d.opened("now")}
+		m := Message{Role: RoleAssistant, Content: d.withOpening("now")}
 		var results []Message
 		for i, c := range calls {
 			m.ToolCalls = append(m.ToolCalls, d.toolCall(c))

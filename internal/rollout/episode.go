@@ -33,8 +33,8 @@ type episode struct {
 	toolTime   time.Duration
 }
 
-// check names what makes the Spec impossible.
-func (e *episode) check() error {
+// checkSpec names what makes the Spec impossible.
+func (e *episode) checkSpec() error {
 	prompt, most := e.transcript.PromptTokens(), e.runner.deps.Engine.MaxContext()
 	switch {
 	case prompt >= most:
@@ -47,12 +47,12 @@ func (e *episode) check() error {
 	return nil
 }
 
-// run is the agent loop. A turn that was cut short stops the trajectory before
+// runTurns is the agent loop. A turn that was cut short stops the trajectory before
 // anything else is looked at; then no call means an answer; then the turn limit;
 // then room for the results.
-func (e *episode) run(ctx context.Context) (rl.StopReason, error) {
+func (e *episode) runTurns(ctx context.Context) (rl.StopReason, error) {
 	for {
-		sampled, finish, err := e.sample(ctx)
+		sampled, finish, err := e.generateTurn(ctx)
 		if err != nil {
 			return "", err
 		}
@@ -66,7 +66,7 @@ func (e *episode) run(ctx context.Context) (rl.StopReason, error) {
 		case len(e.turns) >= e.spec.MaxTurns:
 			return rl.StopMaxTurns, nil
 		}
-		responses, err := e.runCalls(ctx, parsed.Calls)
+		responses, err := e.answerCalls(ctx, parsed.Calls)
 		if err != nil {
 			return "", err
 		}
@@ -86,8 +86,8 @@ func (e *episode) responseLimit() int {
 	return min(e.spec.MaxResponseTokens, e.runner.deps.Engine.MaxContext()-e.transcript.PromptTokens())
 }
 
-// sample generates one turn and appends it.
-func (e *episode) sample(ctx context.Context) ([]int32, rl.FinishReason, error) {
+// generateTurn generates one turn and appends it.
+func (e *episode) generateTurn(ctx context.Context) ([]int32, rl.FinishReason, error) {
 	start := e.runner.deps.Now()
 	defer func() { e.sampleTime += e.runner.deps.Now().Sub(start) }()
 	req := policy.Request{
@@ -133,14 +133,14 @@ func checkGeneration(req policy.Request, gen policy.Generation) error {
 	return nil
 }
 
-// runCalls answers the calls of the last turn in order.
-func (e *episode) runCalls(ctx context.Context, calls []chat.Call) ([]string, error) {
+// answerCalls answers the calls of the last turn in order.
+func (e *episode) answerCalls(ctx context.Context, calls []chat.Call) ([]string, error) {
 	start := e.runner.deps.Now()
 	defer func() { e.toolTime += e.runner.deps.Now().Sub(start) }()
 	turn := &e.turns[len(e.turns)-1]
 	var responses []string
 	for i, c := range calls {
-		call, err := e.runCall(ctx, i, c)
+		call, err := e.answerCall(ctx, i, c)
 		if err != nil {
 			return nil, err
 		}
@@ -150,8 +150,8 @@ func (e *episode) runCalls(ctx context.Context, calls []chat.Call) ([]string, er
 	return responses, nil
 }
 
-// runCall answers the i-th call of the last turn.
-func (e *episode) runCall(ctx context.Context, i int, c chat.Call) (rl.ToolCall, error) {
+// answerCall answers the i-th call of the last turn.
+func (e *episode) answerCall(ctx context.Context, i int, c chat.Call) (rl.ToolCall, error) {
 	cfg := &e.runner.cfg
 	call := rl.ToolCall{Name: c.Name, Code: c.Code, Stdin: c.Stdin}
 	var outcome chat.Outcome
@@ -164,7 +164,7 @@ func (e *episode) runCall(ctx context.Context, i int, c chat.Call) (rl.ToolCall,
 		outcome = chat.Outcome{Status: status.Refused, Reason: e.kernel.refusal(call)}
 	default:
 		call.ID = e.callID(i, c)
-		res, err := e.execute(ctx, call)
+		res, err := e.runProgram(ctx, call)
 		if err != nil {
 			return rl.ToolCall{}, err
 		}
@@ -192,14 +192,14 @@ func (e *episode) callID(i int, c chat.Call) string {
 	return fmt.Sprintf("%s/%d/%d/%08x", e.name, len(e.turns)-1, i, uint32(program))
 }
 
-// execute runs a program until the sandbox gives its result.
-func (e *episode) execute(ctx context.Context, call rl.ToolCall) (sandbox.Result, error) {
+// runProgram runs a program until the sandbox gives its result.
+func (e *episode) runProgram(ctx context.Context, call rl.ToolCall) (sandbox.Result, error) {
 	req := sandbox.Request{
 		ID: call.ID, Run: e.spec.RunID, Code: call.Code, Stdin: call.Stdin, Fixture: e.spec.Problem.Fixture,
 		Limits: sandbox.Limits{Wall: e.runner.cfg.ToolTimeout, Memory: e.runner.cfg.ToolMemory},
 	}
 	if e.inKernel(call.Name) {
-		e.kernel.enter(&req)
+		e.kernel.addCellTo(&req)
 	}
 	var res sandbox.Result
 	err := e.runner.retry(ctx, func() error {
@@ -216,7 +216,7 @@ func (e *episode) execute(ctx context.Context, call rl.ToolCall) (sandbox.Result
 		return nil
 	})
 	if err == nil && e.inKernel(call.Name) {
-		e.kernel.record(req, res)
+		e.kernel.recordCell(req, res)
 	}
 	return res, err
 }

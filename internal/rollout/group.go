@@ -35,13 +35,13 @@ func (r *Runner) Groups(ctx context.Context, spec Spec, problems []rl.Problem, n
 	for _, p := range problems {
 		g := &pendingGroup{group: rl.Group{Problem: p, Trajectories: make([]rl.Trajectory, n)}}
 		for i := range n {
-			if r.acquire(ctx) != nil {
+			if r.acquireSlot(ctx) != nil {
 				break // the cause is returned below
 			}
 			wg.Go(func() {
 				s := spec
 				s.Problem, s.Rollout = p, i
-				last, err := g.run(ctx, r, s)
+				last, err := g.runTrajectory(ctx, r, s)
 				if err == nil && last {
 					calling.Lock()
 					defer calling.Unlock()
@@ -65,10 +65,10 @@ type pendingGroup struct {
 	finished atomic.Int64
 }
 
-// run runs one trajectory in the caller's slot, which it gives back when nothing
+// runTrajectory runs one trajectory in the caller's slot, which it gives back when nothing
 // is left to sample, and reports whether it was the last of the group.
-func (g *pendingGroup) run(ctx context.Context, r *Runner, s Spec) (last bool, err error) {
-	t, err := r.rollout(ctx, s)
+func (g *pendingGroup) runTrajectory(ctx context.Context, r *Runner, s Spec) (last bool, err error) {
+	t, err := r.runInSlot(ctx, s)
 	if err != nil {
 		return false, err
 	}
@@ -76,8 +76,8 @@ func (g *pendingGroup) run(ctx context.Context, r *Runner, s Spec) (last bool, e
 	return g.finished.Add(1) == int64(len(g.group.Trajectories)), nil
 }
 
-// acquire waits for a slot.
-func (r *Runner) acquire(ctx context.Context) error {
+// acquireSlot waits for a slot.
+func (r *Runner) acquireSlot(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -89,4 +89,4 @@ func (r *Runner) acquire(ctx context.Context) error {
 	}
 }
 
-func (r *Runner) release() { <-r.slots }
+func (r *Runner) releaseSlot() { <-r.slots }

@@ -51,18 +51,18 @@ func (k *kernel) refusal(call rl.ToolCall) string {
 	return ""
 }
 
-// enter makes req the next cell. The interpreter has the numeric modules from the
+// addCellTo makes req the next cell. The interpreter has the numeric modules from the
 // start, whatever the cells import: where a process is made again all cells are
 // known at once, and a choice by their imports would not be the first one.
-func (k *kernel) enter(req *sandbox.Request) {
+func (k *kernel) addCellTo(req *sandbox.Request) {
 	k.used = true
 	req.Session, req.Profile = k.name, sandbox.ProfileNumeric
 	req.History, req.HistoryStdin = k.code, k.stdin
 }
 
-// record adds a cell that was answered, unless it left no trace: it was stopped,
+// recordCell adds a cell that was answered, unless it left no trace: it was stopped,
 // or ended the process itself.
-func (k *kernel) record(req sandbox.Request, res sandbox.Result) {
+func (k *kernel) recordCell(req sandbox.Request, res sandbox.Result) {
 	if res.SessionEnded || res.Status != sandbox.StatusOK && res.Status != sandbox.StatusError {
 		return
 	}

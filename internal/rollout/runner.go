@@ -112,20 +112,20 @@ func (s *Spec) TrajectorySeed() uint64 {
 // there is no trajectory: ctx ended, the version is not served
 // (policy.ErrStaleVersion), or the Spec cannot be run.
 func (r *Runner) Rollout(ctx context.Context, spec Spec) (rl.Trajectory, error) {
-	if err := r.acquire(ctx); err != nil {
+	if err := r.acquireSlot(ctx); err != nil {
 		return rl.Trajectory{}, err
 	}
-	return r.rollout(ctx, spec)
+	return r.runInSlot(ctx, spec)
 }
 
-// rollout runs a trajectory in a slot that the caller holds and gives the slot
+// runInSlot runs a trajectory in a slot that the caller holds and gives the slot
 // back as soon as nothing is left to sample.
-func (r *Runner) rollout(ctx context.Context, spec Spec) (rl.Trajectory, error) {
-	e, stop, err := r.sample(ctx, spec)
+func (r *Runner) runInSlot(ctx context.Context, spec Spec) (rl.Trajectory, error) {
+	e, stop, err := r.runAgentLoop(ctx, spec)
 	if e == nil {
 		return rl.Trajectory{}, err
 	}
-	t := e.trajectory(stop)
+	t := e.newTrajectory(stop)
 	if err == nil {
 		err = e.score(ctx, &t)
 	}
@@ -140,10 +140,10 @@ func (r *Runner) rollout(ctx context.Context, spec Spec) (rl.Trajectory, error) 
 	return t, nil
 }
 
-// sample runs the agent loop and gives back the slot and the engine's session. No
+// runAgentLoop runs the agent loop and gives back the slot and the engine's session. No
 // episode means that there is none to run; with an error it has no end of its own.
-func (r *Runner) sample(ctx context.Context, spec Spec) (*episode, rl.StopReason, error) {
-	defer r.release()
+func (r *Runner) runAgentLoop(ctx context.Context, spec Spec) (*episode, rl.StopReason, error) {
+	defer r.releaseSlot()
 	environment, err := r.deps.Env(spec.Problem.Env)
 	if err != nil {
 		return nil, "", fmt.Errorf("rollout %s: %w", spec.name(), err)
@@ -156,17 +156,17 @@ func (r *Runner) sample(ctx context.Context, spec Spec) (*episode, rl.StopReason
 		runner: r, spec: spec, environment: environment, name: spec.name(), version: spec.Version, transcript: transcript,
 		kernel: newKernel(spec.name()),
 	}
-	if err := e.check(); err != nil {
+	if err := e.checkSpec(); err != nil {
 		return nil, "", fmt.Errorf("rollout %s: %w", e.name, err)
 	}
 	defer r.deps.Engine.Release(e.name)
 	defer e.closeKernel(ctx)
-	stop, err := e.run(ctx)
+	stop, err := e.runTurns(ctx)
 	return e, stop, err
 }
 
-// trajectory turns the finished episode into its record, as yet without a reward.
-func (e *episode) trajectory(stop rl.StopReason) rl.Trajectory {
+// newTrajectory turns the finished episode into its record, as yet without a reward.
+func (e *episode) newTrajectory(stop rl.StopReason) rl.Trajectory {
 	tr := e.transcript
 	return rl.Trajectory{
 		ProblemID:       e.spec.Problem.ID,

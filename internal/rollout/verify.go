@@ -28,7 +28,7 @@ func (e *episode) score(ctx context.Context, t *rl.Trajectory) error {
 	if t.Answer == "" || t.StopReason != rl.StopAnswered {
 		return nil // no verdict could earn anything
 	}
-	correct, err := e.correct(ctx, t.Answer)
+	correct, err := e.isCorrect(ctx, t.Answer)
 	if err != nil {
 		return err
 	}
@@ -36,8 +36,8 @@ func (e *episode) score(ctx context.Context, t *rl.Trajectory) error {
 	return nil
 }
 
-// correct asks the environment, and the judge for what the environment leaves open.
-func (e *episode) correct(ctx context.Context, answer string) (bool, error) {
+// isCorrect asks the environment, and the judge for what the environment leaves open.
+func (e *episode) isCorrect(ctx context.Context, answer string) (bool, error) {
 	checker, ok := e.environment.(env.Checker)
 	if !ok {
 		return e.environment.Verify(e.spec.Problem, answer), nil
@@ -46,14 +46,14 @@ func (e *episode) correct(ctx context.Context, answer string) (bool, error) {
 	case env.Right, env.Wrong:
 		return verdict == env.Right, nil
 	case env.Open:
-		return e.judge(ctx, answer)
+		return e.runVerifierJob(ctx, answer)
 	default:
 		return false, fmt.Errorf("environment %s has no verdict %q", checker.Name(), verdict)
 	}
 }
 
-// judge runs a verifier job through the executor of the tool calls.
-func (e *episode) judge(ctx context.Context, answer string) (bool, error) {
+// runVerifierJob runs a verifier job through the executor of the tool calls.
+func (e *episode) runVerifierJob(ctx context.Context, answer string) (bool, error) {
 	r := e.runner
 	select {
 	case r.judging <- struct{}{}:

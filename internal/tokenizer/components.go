@@ -88,10 +88,10 @@ func (t *Tokenizer) setSplit(p *problems, pre *preTokenizer) {
 	case pre == nil:
 		p.addf("pre_tokenizer is missing, want Split then ByteLevel")
 	case pre.Type == "ByteLevel":
-		if is(pre.AddPrefixSpace, true) {
+		if isType(pre.AddPrefixSpace, true) {
 			p.addf("pre_tokenizer.add_prefix_space true is not supported")
 		}
-		if is(pre.UseRegex, true) {
+		if isType(pre.UseRegex, true) {
 			t.regex, t.byLevel, t.split = gpt2Regex, true, newSplitter(gpt2Regex)
 		} else {
 			p.addf("pre_tokenizer.use_regex false is not supported without a Split")
@@ -110,13 +110,13 @@ func (t *Tokenizer) setSteps(p *problems, split, level *step) {
 	if split.Behavior != "Isolated" {
 		p.addf("%s[0].behavior %q is not supported, want Isolated", at, split.Behavior)
 	}
-	if is(split.Invert, false) {
+	if isType(split.Invert, false) {
 		p.addf("%s[0].invert true is not supported", at)
 	}
-	if is(level.AddPrefixSpace, true) {
+	if isType(level.AddPrefixSpace, true) {
 		p.addf("%s[1].add_prefix_space true is not supported", at)
 	}
-	if is(level.UseRegex, true) {
+	if isType(level.UseRegex, true) {
 		p.addf("%s[1].use_regex true is not supported after a Split", at)
 	}
 	if split.Pattern == nil || split.Pattern.Regex == "" {
@@ -131,8 +131,8 @@ func (t *Tokenizer) setSteps(p *problems, split, level *step) {
 
 func isNull(m json.RawMessage) bool { return len(m) == 0 || string(m) == "null" }
 
-// is returns the value of a field, missing where the file does not have it.
-func is(b *bool, missing bool) bool {
+// isType returns the value of a field, missing where the file does not have it.
+func isType(b *bool, missing bool) bool {
 	if b == nil {
 		return missing
 	}

@@ -86,7 +86,7 @@ func (t *Tokenizer) fillAdded(tokens []addedToken, m *model) error {
 			return fmt.Errorf("added token %q is in the vocabulary too: not supported with model.ignore_merges", a.Content)
 		}
 		seen[a.Content] = true
-		if err := t.put(a.ID, a.Content, decoded(runes, a.Content)); err != nil {
+		if err := t.setContent(a.ID, a.Content, decodeContent(runes, a.Content)); err != nil {
 			return err
 		}
 		t.added = append(t.added, added{
@@ -119,10 +119,10 @@ func (t *Tokenizer) checkIDs(numVocab int) error {
 	return nil
 }
 
-// decoded returns what the decoder of the reference library makes of an added
+// decodeContent returns what the decoder of the reference library makes of an added
 // token: it reads every token in the alphabet of bytes and takes those that are
 // not spelled in it as they are. ASCII without spaces is always as it is.
-func decoded(runes map[rune]byte, spelled string) []byte {
+func decodeContent(runes map[rune]byte, spelled string) []byte {
 	if content, err := unspell(runes, spelled); err == nil {
 		return content
 	}
@@ -159,7 +159,7 @@ func (t *Tokenizer) fillVocab(vocab map[string]int32) error {
 		if err != nil {
 			return err
 		}
-		if err := t.put(vocab[name], name, content); err != nil {
+		if err := t.setContent(vocab[name], name, content); err != nil {
 			return err
 		}
 	}
@@ -180,8 +180,8 @@ func (t *Tokenizer) fillBytes(vocab map[string]int32) error {
 	return nil
 }
 
-// put gives an id its bytes.
-func (t *Tokenizer) put(id int32, name string, content []byte) error {
+// setContent gives an id its bytes.
+func (t *Tokenizer) setContent(id int32, name string, content []byte) error {
 	if id < 0 || id >= maxVocab {
 		return fmt.Errorf("token %q has id %d, want 0 to %d", name, id, maxVocab-1)
 	}

@@ -57,11 +57,11 @@ func (w *words) next(s string) int {
 	first, n := w.of(s)
 	switch {
 	case first == letter:
-		return n + w.run(s[n:], letter)
+		return n + w.runLength(s[n:], letter)
 	case first == number:
 		return w.numbers(s)
 	case !isNewline(s[0]):
-		if run := w.run(s[n:], letter); run > 0 {
+		if run := w.runLength(s[n:], letter); run > 0 {
 			return n + run
 		}
 	}
@@ -69,7 +69,7 @@ func (w *words) next(s string) int {
 	if s[0] == ' ' {
 		at = 1
 	}
-	if run := w.run(s[at:], other); run > 0 {
+	if run := w.runLength(s[at:], other); run > 0 {
 		at += run
 		for at < len(s) && isNewline(s[at]) {
 			at++
@@ -103,7 +103,7 @@ func (g *gpt2) next(s string) int {
 		at = 1
 	}
 	if k, _ := g.of(s[at:]); k != space && at < len(s) {
-		return at + g.run(s[at:], k)
+		return at + g.runLength(s[at:], k)
 	}
 	return g.spaces(s, false)
 }

@@ -69,8 +69,8 @@ func (c *classes) get(r rune) class {
 	return class(c[r/classesPerByte] >> (uint(r%classesPerByte) * 2) & 3)
 }
 
-// run returns how many first bytes of s are of class k.
-func (c *classes) run(s string, k class) int {
+// runLength returns how many first bytes of s are of class k.
+func (c *classes) runLength(s string, k class) int {
 	i := 0
 	for i < len(s) {
 		got, n := c.of(s[i:])

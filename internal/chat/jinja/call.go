@@ -16,9 +16,9 @@ type call struct {
 // absent stands for an argument that the call does not give.
 type absent struct{}
 
-// take returns the arguments in the order of the parameters, absent where the
+// bindArgs returns the arguments in the order of the parameters, absent where the
 // call gives none. Arguments beyond them are an error.
-func (c call) take(params ...string) ([]Value, error) {
+func (c call) bindArgs(params ...string) ([]Value, error) {
 	if len(c.args) > len(params) {
 		return nil, fmt.Errorf("takes at most %d arguments, got %d", len(params), len(c.args))
 	}
@@ -37,9 +37,9 @@ func (c call) take(params ...string) ([]Value, error) {
 	return out, nil
 }
 
-// need is take where the first n arguments must be given.
-func (c call) need(n int, params ...string) ([]Value, error) {
-	out, err := c.take(params...)
+// bindRequired is take where the first n arguments must be given.
+func (c call) bindRequired(n int, params ...string) ([]Value, error) {
+	out, err := c.bindArgs(params...)
 	if err != nil {
 		return nil, err
 	}
@@ -66,8 +66,8 @@ func (c call) without(name string) call {
 	return out
 }
 
-// or returns v, or def where v is absent.
-func or(v, def Value) Value {
+// argOr returns v, or def where v is absent.
+func argOr(v, def Value) Value {
 	if _, missing := v.(absent); missing {
 		return def
 	}

@@ -120,7 +120,7 @@ func (x dictExpr) eval(st *state) (Value, error) {
 	}
 	d := NewDict()
 	for i, k := range keys {
-		if !d.put(k, values[i]) {
+		if !d.setKey(k, values[i]) {
 			return nil, fmt.Errorf("unhashable type: '%s'", typeName(k))
 		}
 	}
@@ -321,7 +321,7 @@ func (x compareExpr) eval(st *state) (Value, error) {
 		if err != nil {
 			return nil, err
 		}
-		ok, err := holds(st, op, left, right)
+		ok, err := compareHolds(st, op, left, right)
 		if err != nil || !ok {
 			return false, err
 		}
@@ -330,7 +330,7 @@ func (x compareExpr) eval(st *state) (Value, error) {
 	return true, nil
 }
 
-func holds(st *state, op string, a, b Value) (bool, error) {
+func compareHolds(st *state, op string, a, b Value) (bool, error) {
 	switch op {
 	case "==":
 		return equal(st, a, b)

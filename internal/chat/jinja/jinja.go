@@ -91,7 +91,7 @@ func (t *Template) Render(vars *Dict, opts Options) (Result, error) {
 		}
 		st.scope.vars[name] = e.Value
 	}
-	if _, err := st.run(t.body); err != nil {
+	if _, err := st.exec(t.body); err != nil {
 		return Result{}, err
 	}
 	return Result{Text: st.out.text.String(), Generated: st.out.generated}, nil
@@ -171,7 +171,7 @@ func (st *state) capture(body []stmt, parent *scope, names map[string]Value) (st
 	defer st.shallower()
 	saved, out := st.scope, st.out
 	st.scope, st.out = &scope{vars: names, parent: parent}, &output{}
-	_, err := st.run(body)
+	_, err := st.exec(body)
 	text := st.out.text.String()
 	st.scope, st.out = saved, out
 	return text, err

@@ -102,7 +102,7 @@ func decodeObject(dec *json.Decoder, depth int) (Value, error) {
 		if err != nil {
 			return nil, err
 		}
-		d.put(key, v)
+		d.setKey(key, v)
 	}
 	_, err := dec.Token()
 	return d, err
@@ -272,12 +272,12 @@ func writeJSONString(b *strings.Builder, s string, ascii bool) {
 
 // filterToJSON is Hugging Face's tojson: no HTML escapes, members in order.
 func filterToJSON(st *state, v Value, c call) (Value, error) {
-	a, err := c.take("ensure_ascii", "indent", "separators", "sort_keys")
+	a, err := c.bindArgs("ensure_ascii", "indent", "separators", "sort_keys")
 	if err != nil {
 		return nil, err
 	}
-	e := &encoder{st: st, ascii: truth(or(a[0], false)), sorted: truth(or(a[3], false)), item: ", ", pair: ": "}
-	switch indent := or(a[1], nil).(type) {
+	e := &encoder{st: st, ascii: truth(argOr(a[0], false)), sorted: truth(argOr(a[3], false)), item: ", ", pair: ": "}
+	switch indent := argOr(a[1], nil).(type) {
 	case nil:
 	case string:
 		e.pretty, e.indent, e.item = true, indent, ","
@@ -288,7 +288,7 @@ func filterToJSON(st *state, v Value, c call) (Value, error) {
 		}
 		e.pretty, e.indent, e.item = true, strings.Repeat(" ", int(max(n, 0))), ","
 	}
-	if s, ok := or(a[2], nil).(*List); ok {
+	if s, ok := argOr(a[2], nil).(*List); ok {
 		if len(s.Items) != 2 {
 			return nil, fmt.Errorf("separators must be two strings")
 		}

@@ -193,7 +193,7 @@ func equalLists(st *state, a, b []Value) (bool, error) {
 
 func equalDicts(st *state, a, b *Dict) (bool, error) {
 	for _, e := range a.entries {
-		v, ok := b.get(e.Key)
+		v, ok := b.lookUp(e.Key)
 		if !ok {
 			return false, nil
 		}
@@ -253,7 +253,7 @@ func contains(st *state, v, item Value) (bool, error) {
 		}
 		return strings.Contains(x, s), st.charge(len(x))
 	case *Dict:
-		_, ok := x.get(item)
+		_, ok := x.lookUp(item)
 		return ok, nil
 	case *List:
 		for _, y := range x.Items {
@@ -276,7 +276,7 @@ func getItem(v, key Value) (Value, error) {
 	case undefined:
 		return nil, x.err()
 	case *Dict:
-		if item, ok := x.get(key); ok {
+		if item, ok := x.lookUp(key); ok {
 			return item, nil
 		}
 	case *List:
@@ -323,7 +323,7 @@ func getAttr(v Value, name string) (Value, error) {
 		return attr, nil
 	}
 	if d, ok := v.(*Dict); ok {
-		if item, ok := d.get(name); ok {
+		if item, ok := d.lookUp(name); ok {
 			return item, nil
 		}
 	}
@@ -335,7 +335,7 @@ func getAttr(v Value, name string) (Value, error) {
 
 // slice is v[start:stop:step].
 func slice(st *state, v Value, bounds [3]Value) (Value, error) {
-	n, ok := size(v)
+	n, ok := lengthOf(v)
 	if u, missing := v.(undefined); missing {
 		return nil, u.err()
 	}

@@ -14,7 +14,7 @@ type parser struct {
 
 func (p *parser) peek() token { return p.tokens[p.pos] }
 
-func (p *parser) take() token {
+func (p *parser) advance() token {
 	t := p.tokens[p.pos]
 	if t.kind != tokenEOF {
 		p.pos++
@@ -70,7 +70,7 @@ func (p *parser) want(kind tokenKind, what string) (token, error) {
 	if p.peek().kind != kind {
 		return token{}, p.fail("expected %s, got %s", what, p.peek())
 	}
-	return p.take(), nil
+	return p.advance(), nil
 }
 
 // deeper bounds the recursion of the parser; the caller defers shallower.
@@ -100,7 +100,7 @@ func (p *parser) statements(ends ...string) ([]stmt, error) {
 			}
 			return body, nil
 		case tokenData:
-			p.take()
+			p.advance()
 			body = append(body, text(t.text))
 		case tokenVariableBegin:
 			s, err := p.print()
@@ -109,7 +109,7 @@ func (p *parser) statements(ends ...string) ([]stmt, error) {
 			}
 			body = append(body, s)
 		default:
-			p.take()
+			p.advance()
 			if slices.Contains(ends, p.peek().text) && p.peek().kind == tokenName {
 				return body, nil
 			}
@@ -126,7 +126,7 @@ func (p *parser) statements(ends ...string) ([]stmt, error) {
 }
 
 func (p *parser) print() (stmt, error) {
-	line := p.take().line
+	line := p.advance().line
 	x, err := p.tuple(true)
 	if err != nil {
 		return nil, err
@@ -144,7 +144,7 @@ func (p *parser) block(end string) ([]stmt, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.take()
+	p.advance()
 	return body, nil
 }
 
@@ -153,7 +153,7 @@ func (p *parser) statement() (stmt, error) {
 	if t.kind != tokenName {
 		return nil, p.fail("expected a statement, got %s", t)
 	}
-	p.take()
+	p.advance()
 	switch t.text {
 	case "for":
 		return p.forLoop(t.line)
@@ -209,7 +209,7 @@ func (p *parser) forLoop(line int) (stmt, error) {
 	if s.body, err = p.statements("endfor", "else"); err != nil {
 		return nil, err
 	}
-	if p.take().text == "else" {
+	if p.advance().text == "else" {
 		if s.orElse, err = p.block("endfor"); err != nil {
 			return nil, err
 		}
@@ -232,7 +232,7 @@ func (p *parser) ifElse() (stmt, error) {
 			return nil, err
 		}
 		s.arms = append(s.arms, ifArm{test, body})
-		switch p.take().text {
+		switch p.advance().text {
 		case "endif":
 			return s, nil
 		case "else":

@@ -7,7 +7,7 @@ import (
 
 // stmt is a statement of a template.
 type stmt interface {
-	run(st *state) (jump, error)
+	exec(st *state) (jump, error)
 }
 
 // jump is how a statement leaves the ones around it.
@@ -88,12 +88,12 @@ type target struct {
 	tuple bool
 }
 
-func (st *state) run(body []stmt) (jump, error) {
+func (st *state) exec(body []stmt) (jump, error) {
 	for _, s := range body {
 		if err := st.charge(0); err != nil {
 			return goOn, err
 		}
-		if j, err := s.run(st); j != goOn || err != nil {
+		if j, err := s.exec(st); j != goOn || err != nil {
 			return j, err
 		}
 	}
@@ -104,7 +104,7 @@ func (st *state) run(body []stmt) (jump, error) {
 func (st *state) inScope(names map[string]Value, body []stmt) (jump, error) {
 	saved := st.scope
 	st.scope = &scope{vars: names, parent: saved}
-	j, err := st.run(body)
+	j, err := st.exec(body)
 	st.scope = saved
 	return j, err
 }
@@ -128,11 +128,11 @@ type lineError struct {
 func (e *lineError) Error() string { return fmt.Sprintf("line %d: %v", e.line, e.err) }
 func (e *lineError) Unwrap() error { return e.err }
 
-func (j jump) run(*state) (jump, error) { return j, nil }
+func (j jump) exec(*state) (jump, error) { return j, nil }
 
-func (t text) run(st *state) (jump, error) { return goOn, st.write(string(t)) }
+func (t text) exec(st *state) (jump, error) { return goOn, st.write(string(t)) }
 
-func (s printStmt) run(st *state) (jump, error) {
+func (s printStmt) exec(st *state) (jump, error) {
 	v, err := st.eval(s.x)
 	if err == nil {
 		err = st.write(str(v))
@@ -140,7 +140,7 @@ func (s printStmt) run(st *state) (jump, error) {
 	return goOn, atLine(s.line, err)
 }
 
-func (s setStmt) run(st *state) (jump, error) {
+func (s setStmt) exec(st *state) (jump, error) {
 	v, err := st.eval(s.x)
 	if err == nil {
 		err = s.target.assign(st, st.scope.vars, v)
@@ -148,7 +148,7 @@ func (s setStmt) run(st *state) (jump, error) {
 	return goOn, atLine(s.line, err)
 }
 
-func (s setBlock) run(st *state) (jump, error) {
+func (s setBlock) exec(st *state) (jump, error) {
 	v, err := st.filtered(s.x, s.body)
 	if err == nil {
 		err = s.target.assign(st, st.scope.vars, v)
@@ -199,20 +199,20 @@ func (t target) assign(st *state, vars map[string]Value, v Value) error {
 	return nil
 }
 
-func (s ifStmt) run(st *state) (jump, error) {
+func (s ifStmt) exec(st *state) (jump, error) {
 	for _, arm := range s.arms {
 		v, err := st.eval(arm.test)
 		if err != nil {
 			return goOn, err
 		}
 		if truth(v) {
-			return st.run(arm.body)
+			return st.exec(arm.body)
 		}
 	}
-	return st.run(s.orElse)
+	return st.exec(s.orElse)
 }
 
-func (s forStmt) run(st *state) (jump, error) {
+func (s forStmt) exec(st *state) (jump, error) {
 	items, err := s.items(st)
 	if err != nil {
 		return goOn, atLine(s.line, err)
@@ -270,7 +270,7 @@ func (s forStmt) items(st *state) ([]Value, error) {
 	return kept, nil
 }
 
-func (s macroStmt) run(st *state) (jump, error) {
+func (s macroStmt) exec(st *state) (jump, error) {
 	st.scope.vars[s.name] = closure(st.scope, s.name, s.params, s.body)
 	return goOn, nil
 }
@@ -287,7 +287,7 @@ func closure(defined *scope, name string, params []param, body []stmt) *function
 		for i, p := range params {
 			names[i] = p.name
 		}
-		values, err := c.take(names...)
+		values, err := c.bindArgs(names...)
 		if err != nil {
 			return nil, err
 		}
@@ -318,7 +318,7 @@ func (st *state) evalIn(s *scope, x expr) (Value, error) {
 	return v, err
 }
 
-func (s callStmt) run(st *state) (jump, error) {
+func (s callStmt) exec(st *state) (jump, error) {
 	f, err := st.eval(s.call.f)
 	if err != nil {
 		return goOn, atLine(s.line, err)
@@ -337,7 +337,7 @@ func (s callStmt) run(st *state) (jump, error) {
 	return goOn, atLine(s.line, err)
 }
 
-func (s filterStmt) run(st *state) (jump, error) {
+func (s filterStmt) exec(st *state) (jump, error) {
 	v, err := st.filtered(s.x, s.body)
 	if err == nil {
 		err = st.write(str(v))
@@ -345,7 +345,7 @@ func (s filterStmt) run(st *state) (jump, error) {
 	return goOn, atLine(s.line, err)
 }
 
-func (s withStmt) run(st *state) (jump, error) {
+func (s withStmt) exec(st *state) (jump, error) {
 	values, err := st.evalAll(s.values)
 	if err != nil {
 		return goOn, atLine(s.line, err)
@@ -357,8 +357,8 @@ func (s withStmt) run(st *state) (jump, error) {
 	return st.inScope(vars, s.body)
 }
 
-// run notes where the block lies in the text of the render.
-func (s generationStmt) run(st *state) (jump, error) {
+// exec notes where the block lies in the text of the render.
+func (s generationStmt) exec(st *state) (jump, error) {
 	start := st.out.text.Len()
 	_, err := st.inScope(map[string]Value{}, s.body)
 	if st.out.main {

@@ -57,21 +57,21 @@ func (d *Dict) Len() int { return len(d.entries) }
 func (d *Dict) Entries() []Entry { return d.entries }
 
 // Get returns the value of a string key.
-func (d *Dict) Get(key string) (Value, bool) { return d.get(key) }
+func (d *Dict) Get(key string) (Value, bool) { return d.lookUp(key) }
 
 // Set puts a value under a string key, at the end when the key is new.
-func (d *Dict) Set(key string, v Value) { d.put(key, v) }
+func (d *Dict) Set(key string, v Value) { d.setKey(key, v) }
 
 // Clone returns a Dict with the same pairs.
 func (d *Dict) Clone() *Dict {
 	out := NewDict()
 	for _, e := range d.entries {
-		out.put(e.Key, e.Value)
+		out.setKey(e.Key, e.Value)
 	}
 	return out
 }
 
-func (d *Dict) get(key Value) (Value, bool) {
+func (d *Dict) lookUp(key Value) (Value, bool) {
 	k, ok := hashable(key)
 	if !ok {
 		return nil, false
@@ -83,7 +83,7 @@ func (d *Dict) get(key Value) (Value, bool) {
 	return d.entries[i].Value, true
 }
 
-func (d *Dict) put(key, v Value) bool {
+func (d *Dict) setKey(key, v Value) bool {
 	k, ok := hashable(key)
 	if !ok {
 		return false
@@ -340,8 +340,8 @@ func writeQuoted(b *strings.Builder, s string) {
 	b.WriteRune(quote)
 }
 
-// size is the length of v in Python, false when it has none.
-func size(v Value) (int, bool) {
+// lengthOf is the length of v in Python, false when it has none.
+func lengthOf(v Value) (int, bool) {
 	switch x := v.(type) {
 	case string:
 		return utf8.RuneCountInString(x), true
