@@ -8,19 +8,20 @@ import (
 	"temper/internal/tokenizer"
 )
 
-// chatML is the small dialect of the built-in recipes. It saves context: no
-// system message and no signature of the tool unless asked for.
+// chatML is the small dialect of the built-in recipes. It saves context: it shows
+// no system message and no signature of the tool unless a run asks for them.
 type chatML struct {
 	tok           *tokenizer.Tokenizer
 	end           int32
 	toolsInPrompt bool
-	session       bool // of the tool
+	session       bool // the calls of the tool share one process
 }
 
 var _ dialect = (*chatML)(nil)
 
-// requiredSpecials are the specials without which no dialogue can be told from text. The
-// others may be plain text, as they are to a checkpoint's own tokenizer.
+// requiredSpecials returns the special tokens that mark where messages and calls
+// begin and end. The others may be plain text, as they are for the tokenizers of
+// many checkpoints.
 func requiredSpecials() []string { return Specials()[:7] }
 
 // useChatML gives the Format the small dialect.
@@ -88,12 +89,12 @@ func (c *chatML) assistantTurns(d Dialogue) ([][]int32, error) {
 
 func (c *chatML) parseCall(body string) Call { return parseCall(body) }
 
-// parseText is not needed: the tags are tokens here.
+// parseText finds no calls: in this dialect the tags are always tokens.
 func (c *chatML) parseText(text string) ParsedTurn { return ParsedTurn{Content: text} }
 
 func (c *chatML) adaptMessage(m Message) Message { return m }
 
-// toolsBlock tells the policy of its tool.
+// toolsBlock describes the tool to the policy.
 func toolsBlock(session bool) string {
 	note := ""
 	if session {

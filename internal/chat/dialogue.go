@@ -82,9 +82,9 @@ func AssistantText(m Message) (string, error) {
 	return text, nil
 }
 
-// Validate reports what Render would refuse. Order of roles: an optional
-// system, then user, assistant, and after it tool results or a user message; the
-// last one is of the assistant.
+// Validate reports what Render would refuse. The roles have this order: an optional
+// system message, a user message, an assistant message, and after each of these
+// tool results or another user message. The last message is the assistant's.
 func (d Dialogue) Validate() error {
 	_, messages := d.split()
 	previous := ""
@@ -103,7 +103,7 @@ func (d Dialogue) Validate() error {
 	return nil
 }
 
-// checkCalls reports calls of no tool that there is.
+// checkCalls reports calls that name no tool or do not fit its schema.
 func (m Message) checkCalls() error {
 	if m.Role != RoleAssistant || len(m.ToolCalls) == 0 {
 		return nil
@@ -120,7 +120,7 @@ func (m Message) checkCalls() error {
 	return nil
 }
 
-// callBody is the call as it stands within its tags.
+// callBody returns the JSON object of the call, which stands between its tags.
 func (c ToolCall) callBody() string {
 	return `{"name": ` + quote(c.Function.Name) + `, "arguments": ` + c.Function.Arguments + `}`
 }
@@ -138,7 +138,7 @@ func roleMayFollow(role, previous string) bool {
 	}
 }
 
-// split cuts the system message off, nil when there is none.
+// split separates the system message, nil when there is none, from the others.
 func (d Dialogue) split() (*Message, []Message) {
 	if len(d.Messages) > 0 && d.Messages[0].Role == RoleSystem {
 		return &d.Messages[0], d.Messages[1:]
@@ -201,8 +201,8 @@ func withSystem(system string, messages []Message) []Message {
 	return append([]Message{{Role: RoleSystem, Content: system}}, messages...)
 }
 
-// nextAssistant returns the place of the first assistant message at or after i,
-// or the number of messages.
+// nextAssistant returns the index of the first assistant message at or after i, or
+// the number of messages when there is none.
 func nextAssistant(messages []Message, i int) int {
 	for i < len(messages) && messages[i].Role != RoleAssistant {
 		i++
@@ -210,8 +210,8 @@ func nextAssistant(messages []Message, i int) int {
 	return i
 }
 
-// TrainTokenizer learns a tokenizer with all Specials from the very texts that
-// Render of the dialogues will encode.
+// TrainTokenizer learns a tokenizer with all Specials from the texts that Render
+// makes of the dialogues.
 func TrainTokenizer(cfg Config, dialogues []Dialogue, numMerges int) (*tokenizer.Tokenizer, error) {
 	f, err := NewPlain(cfg)
 	if err != nil {

@@ -10,12 +10,12 @@ import (
 	"temper/internal/tokenizer"
 )
 
-// shield stands behind the first character of each control token that a user or
-// tool wrote, while the template runs over it. It is a noncharacter of Unicode.
+// shield breaks the control tokens that a user or a tool wrote: it follows their
+// first character while the template runs. It is a noncharacter of Unicode.
 const shield = "\U0010FFFE"
 
-// GrowthError says that a template changes what it rendered before, so that a
-// trajectory of tokens would not be what the template says.
+// GrowthError says that a template changes text that it has already rendered. The
+// tokens of a trajectory would then differ from what the template renders.
 type GrowthError struct {
 	Template string
 	Messages int // the first rendering that differs has this many messages
@@ -29,11 +29,11 @@ func (e *GrowthError) Error() string {
 		e.Template, e.Messages, e.Offset, e.Had, e.Got)
 }
 
-// CheckAppendOnly renders every beginning of a conversation as a rollout meets it
-// and reports a *GrowthError unless each text extends the one before: up to a
-// question or tool result with the generation prompt, then with the answer. With
-// a tokenizer, which may be nil, the tokens of each tool result and question must
-// extend those before them, too. Use it on a sample conversation before a run.
+// CheckAppendOnly renders the conversation as it grows during a rollout: up to each
+// question or tool result with the generation prompt, then with the answer. It
+// returns a *GrowthError unless each text extends the one before. With a tokenizer,
+// which may be nil, the tokens of each question and tool result must extend the
+// tokens before them too. Use it on a sample conversation before a run.
 func CheckAppendOnly(t *Template, tok *tokenizer.Tokenizer, req Request) error {
 	if req.Messages == nil || len(req.Messages.Items) == 0 {
 		return errors.New("append-only check: no messages")
@@ -42,7 +42,7 @@ func CheckAppendOnly(t *Template, tok *tokenizer.Tokenizer, req Request) error {
 	var ids []int32
 	for n := 1; n <= len(req.Messages.Items); n++ {
 		if n < len(req.Messages.Items) && roleAt(req.Messages, n) != RoleAssistant && roleAt(req.Messages, n-1) != RoleAssistant {
-			continue // more of the same turn of input follows
+			continue // another message of the same turn follows
 		}
 		step := req
 		step.Messages = &jinja.List{Items: req.Messages.Items[:n]}
@@ -96,7 +96,8 @@ func commonTokens(a, b []int32) int {
 	return i
 }
 
-// renderShielded renders with the control tokens of untrusted messages broken.
+// renderShielded renders the request after breaking the control tokens in messages
+// of users and tools.
 func (t *Template) renderShielded(tok *tokenizer.Tokenizer, req Request) (string, error) {
 	if req.Messages == nil {
 		return "", fmt.Errorf("chat template %s: no messages", t.name)

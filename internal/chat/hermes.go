@@ -11,22 +11,22 @@ import (
 type Call struct {
 	Name  string
 	Code  string
-	Stdin string // the argument ToolArgInput
-	// Malformed says in one line why the call cannot run; "" for a good one.
+	Stdin string // from the argument ToolArgInput
+	// Malformed says in one line why the call cannot run; empty when it can.
 	Malformed string
 }
 
-// Parsed is what a turn says.
+// ParsedTurn is the content of a turn.
 type ParsedTurn struct {
 	// Content is the text outside tool calls.
 	Content string
 	Calls   []Call
 }
 
-// ParseTurn reads the sampled tokens of one turn. Calls are delimited by the
-// special tokens, so a tag inside a string of the code is just text; by the text
-// of the tags only where the tokenizer has no such tokens, see Toolset.Parse. A
-// call that the turn leaves open counts as one malformed call. It never fails.
+// ParseTurn reads the sampled tokens of one turn. The special tokens delimit calls,
+// so the text of a tag inside a string of the code is just text. Where the tokenizer
+// has no such tokens, the text of the tags delimits them; see Toolset.Parse. A call
+// that the turn does not close counts as one malformed call. ParseTurn never fails.
 func (f *Format) ParseTurn(tokens []int32) ParsedTurn {
 	if n := len(tokens); n > 0 && tokens[n-1] == f.end {
 		tokens = tokens[:n-1]

@@ -8,7 +8,7 @@ import (
 	"temper/sandbox/status"
 )
 
-// cutMark stands for what a long tool response lost in its middle.
+// cutMark replaces the middle of a tool response that is too long.
 const cutMark = "...(truncated)..."
 
 // Outcome is how a tool call ended, as far as a policy may see it. It holds no
@@ -25,9 +25,9 @@ type Outcome struct {
 	Reason   string // why a request was refused, or the line of a malformed call
 }
 
-// Text is the tool response: at most maxChars characters, cut in the middle;
-// 0 means no limit. What a killed program printed is left out, for it depends on
-// how far it came.
+// Text returns the tool response of at most maxChars characters, cut in the middle;
+// 0 means no limit. It leaves out what a stopped program printed, because that
+// depends on how far the program came.
 func (o Outcome) Text(maxChars int) string {
 	return cutMiddle(o.text(), maxChars)
 }
@@ -58,7 +58,7 @@ func (o Outcome) text() string {
 	}
 }
 
-// failure is the line of an exception or of a non-zero exit.
+// failure returns the line for an exception or a non-zero exit.
 func (o Outcome) failure() string {
 	switch {
 	case o.ErrType == "" && o.Stderr != "":

@@ -13,30 +13,30 @@ import (
 	"temper/internal/tokenizer"
 )
 
-// templated is the dialect of a chat template. What a policy says never reaches
-// the template: between turns it sees a stand-in, so that no model text can change
-// what the system writes. Text of users and tools reaches it with its control
-// tokens broken.
+// templated is the dialect of a chat template. The template never sees the text of a
+// policy: between turns it gets a stand-in, so that no model text can change what
+// the system writes. It sees the text of users and tools with control tokens broken.
 type templated struct {
 	tok  *tokenizer.Tokenizer
 	tmpl *Template
 	vars *jinja.Dict
-	// tools and schemas are nil where there are none.
+	// tools and schemas are nil when the run has no tools.
 	tools   *Toolset
 	schemas *jinja.List
 	// end is the control token that ends an assistant turn.
 	end string
-	// opening is what the generation prompt says already of the turn, as <reason>.
+	// opening is the beginning of the turn that the generation prompt already
+	// contains, such as <reason>.
 	opening string
 }
 
 var _ dialect = (*templated)(nil)
 
-// standIn is what the template sees of a turn's words: a noncharacter of Unicode,
-// which no text of users or tools keeps.
+// standIn replaces the text of a turn in what the template sees. It is a noncharacter
+// of Unicode, which is removed from the text of users and tools.
 const standIn = "\U0010FFFF"
 
-// anyUser stands for the question where only what follows it is of interest.
+// anyUser is the question of a render in which only the text after it matters.
 const anyUser = "What is asked?"
 
 func (d *templated) prompt(system, user string) ([]int32, error) {
@@ -55,8 +55,8 @@ func (d *templated) textBetweenTurns(added []Message) ([]int32, error) {
 	return encodeShielded(d.tok, text), nil
 }
 
-// renderBetweenTurns renders a conversation whose one turn is a stand-in and returns what
-// follows the end of that turn.
+// renderBetweenTurns renders a conversation whose only turn is a stand-in, and returns
+// the text after the end of that turn.
 func (d *templated) renderBetweenTurns(added []Message) (string, error) {
 	numCalls := 0
 	for _, m := range added {
@@ -86,9 +86,8 @@ func (d *templated) renderBetweenTurns(added []Message) (string, error) {
 	return rest, nil
 }
 
-// assistantTurns renders the dialogue up to each turn and up to the next one: what lies
-// between is the turn, if the template only ever appends, and then what the loop
-// itself puts between turns.
+// assistantTurns renders the dialogue up to each turn and up to the next one. If the
+// template only appends, the difference is the turn and the text between turns.
 func (d *templated) assistantTurns(dialogue Dialogue) ([][]int32, error) {
 	messages := dialogue.Messages
 	at := nextAssistant(messages, 0)
@@ -118,8 +117,8 @@ func (d *templated) assistantTurns(dialogue Dialogue) ([][]int32, error) {
 	return out, nil
 }
 
-// cutTurn cuts a turn out of two renderings, of which the second has also what was
-// added after it.
+// cutTurn returns the turn by which two renderings differ. The second one also
+// contains the messages that were added after the turn.
 func (d *templated) cutTurn(before, after string, added []Message, n int) (string, error) {
 	if err := d.tmpl.checkExtends(before, after, n); err != nil {
 		return "", d.openingError(err)
@@ -135,8 +134,8 @@ func (d *templated) cutTurn(before, after string, added []Message, n int) (strin
 	return text, nil
 }
 
-// cutLastTurn cuts the last turn out of two renderings. The text of an answer that
-// the template would rewrite is the answer itself: nothing comes after it.
+// cutLastTurn returns the last turn, by which two renderings differ. Where the template
+// would rewrite the answer, the turn is the answer as it is: nothing follows it.
 func (d *templated) cutLastTurn(before, after string, messages []Message) (string, error) {
 	if text, ok := strings.CutPrefix(after, before); ok {
 		at := strings.LastIndex(text, d.end)
@@ -154,7 +153,7 @@ func (d *templated) cutLastTurn(before, after string, messages []Message) (strin
 	return text + d.end, nil
 }
 
-// openingError names the likely cause of a difference where the prompt opens the turn.
+// openingError adds the likely cause of a difference when the prompt opens the turn.
 func (d *templated) openingError(err error) error {
 	if d.opening == "" {
 		return err
@@ -164,7 +163,8 @@ func (d *templated) openingError(err error) error {
 
 func excerpt(s string) string { return strings.ToValidUTF8(s[:min(60, len(s))], "") }
 
-// render renders messages; text of users and tools holds no control token and no stand-in.
+// render renders messages. Text of users and tools contains no control token and no
+// stand-in then.
 func (d *templated) render(messages []Message, addGenerationPrompt bool) (string, error) {
 	list, err := d.messageList(messages)
 	if err != nil {
@@ -173,7 +173,7 @@ func (d *templated) render(messages []Message, addGenerationPrompt bool) (string
 	return d.tmpl.renderShielded(d.tok, Request{Messages: list, Tools: d.schemas, Vars: d.vars, AddGenerationPrompt: addGenerationPrompt})
 }
 
-// templateVariables are the values that texts stand for, in the order of their names.
+// templateVariables turns texts into values, in the order of their names.
 func templateVariables(texts map[string]string) *jinja.Dict {
 	vars := jinja.NewDict()
 	for _, name := range slices.Sorted(maps.Keys(texts)) {
@@ -225,10 +225,10 @@ func (d *templated) messageList(messages []Message) (*jinja.List, error) {
 	return out, nil
 }
 
-// noncharacters keeps the marks of this package out of other people's text.
+// noncharacters removes the marks of this package from the text of users and tools.
 var noncharacters = strings.NewReplacer(shield, "\uFFFD", standIn, "\uFFFD")
 
-// callName is the id of a call: nine letters and digits, as some templates want it.
+// callName returns the id of a call: nine letters and digits, as some templates demand.
 func callName(i int) string { return fmt.Sprintf("call%05d", i) }
 
 func callValue(c ToolCall, i int) (jinja.Value, error) {
@@ -264,7 +264,7 @@ func (d *templated) parseText(text string) ParsedTurn {
 	return p
 }
 
-// toolCall is a call of the first tool, with all of its arguments that are required.
+// toolCall returns a call of the first tool with all of its required arguments.
 func (d *templated) toolCall(c Call) ToolCall {
 	spec := d.tools.tools[0]
 	arguments := `{"code": ` + quote(c.Code)
@@ -274,7 +274,7 @@ func (d *templated) toolCall(c Call) ToolCall {
 	return ToolCall{Type: "function", Function: Function{Name: spec.name, Arguments: arguments + "}"}}
 }
 
-// adaptMessage names the tool, and begins the turn as its prompt does.
+// adaptMessage renames the tool and begins the turn with the opening of the prompt.
 func (d *templated) adaptMessage(m Message) Message {
 	m.ToolCalls = slices.Clone(m.ToolCalls)
 	for i, c := range m.ToolCalls {
@@ -288,11 +288,11 @@ func (d *templated) adaptMessage(m Message) Message {
 	return m
 }
 
-// openTag is an opening that a closing tag has to follow.
+// openTag matches an opening that needs a closing tag.
 var openTag = regexp.MustCompile(`<(\w+)>\s*$`)
 
-// withOpening puts the opening of the generation prompt before the words of a turn, and
-// closes what it opens.
+// withOpening puts the opening of the generation prompt before the words of a turn and
+// closes the tag that it opens.
 func (d *templated) withOpening(words string) string {
 	if m := openTag.FindStringSubmatch(d.opening); m != nil {
 		return d.opening + "</" + m[1] + ">" + words

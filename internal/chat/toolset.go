@@ -10,7 +10,7 @@ import (
 	"temper/internal/chat/jinja"
 )
 
-// Toolset are the tools of a conversation, by their JSON schemas.
+// Toolset holds the tools of a conversation, known by their JSON schemas.
 type Toolset struct {
 	tools []toolSpec
 }
@@ -25,12 +25,12 @@ type toolSpec struct {
 type Invocation struct {
 	Name      string
 	Arguments *jinja.Dict
-	// Refused is the tool response to a call that cannot run; "" for a good one.
-	// Its wording is that of the released rStar2-Agent code.
+	// Refused is the tool response to a call that cannot run; empty when it can. The
+	// wording is that of the released rStar2-Agent code.
 	Refused string
 }
 
-// Said is what a turn of text says.
+// ParsedText is the content of a turn that was read as text.
 type ParsedText struct {
 	// Content is the text outside of calls.
 	Content string
@@ -104,9 +104,10 @@ func (ts *Toolset) findTool(name string) *toolSpec {
 	return &ts.tools[i]
 }
 
-// Parse reads the text of one turn. A call ends at the first closing tag that
-// leaves a JSON value, so that a tag inside a string of the code is code; where
-// none does, at the first. A call that is left open is refused. It never fails.
+// Parse reads the text of one turn. A call ends at the first closing tag after which
+// its body is valid JSON, so that a tag inside a string of the code is code. Where no
+// closing tag makes it valid, the call ends at the first one. A call that is not
+// closed is refused. Parse never fails.
 func (ts *Toolset) Parse(text string) ParsedText {
 	var said ParsedText
 	var content strings.Builder
@@ -186,7 +187,8 @@ func (ts *Toolset) invocation(body string) Invocation {
 	return out
 }
 
-// checkArguments says why a tool cannot take the arguments. Further arguments do no harm.
+// checkArguments says why a tool cannot take the arguments; empty when it can. It
+// accepts arguments that the schema does not name.
 func (ts *Toolset) checkArguments(name string, args *jinja.Dict) string {
 	spec := ts.findTool(name)
 	if spec == nil {
@@ -212,13 +214,13 @@ func (ts *Toolset) checkArguments(name string, args *jinja.Dict) string {
 	return ""
 }
 
-// oneLine keeps what a policy reads free of line ends of its own making.
+// oneLine replaces line ends, so that a policy cannot put any into a refusal.
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
 // parseCall reads the JSON object of a call that the sandbox can run.
 func (ts *Toolset) parseCall(body string) Call { return ts.invocation(body).program() }
 
-// program is the program that an invocation asks for.
+// program returns the program that an invocation asks for.
 func (v Invocation) program() Call {
 	if v.Refused != "" {
 		return Call{Malformed: v.Refused}

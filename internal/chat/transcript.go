@@ -16,8 +16,8 @@ type Transcript struct {
 	promptTokens int
 }
 
-// Tokens returns all tokens; the caller must not change them, and may append to
-// the slice without touching the transcript.
+// Tokens returns all tokens. The caller must not change them; appending to the slice
+// does not affect the transcript.
 func (t *Transcript) Tokens() []int32 { return slices.Clip(t.tokens) }
 
 // LossMask is true exactly on sampled tokens; the caller must not change it.

@@ -9,8 +9,8 @@ import (
 	"temper/sandbox/status"
 )
 
-// useTemplate gives the Format the dialect of a template, after all that a rollout
-// will ask of it has been tried on a sample.
+// useTemplate gives the Format the dialect of a template. It first tries everything
+// that a rollout needs of the template on a sample conversation.
 func (f *Format) useTemplate(cfg Config) error {
 	names := cfg.Tools
 	if len(names) == 0 {
@@ -49,7 +49,7 @@ func (f *Format) useTemplate(cfg Config) error {
 	return nil
 }
 
-// refusal says what to do about a template that rollouts cannot use.
+// refusal adds to an error what to do about a template that rollouts cannot use.
 func (d *templated) refusal(err error) error {
 	var growth *GrowthError
 	wayOut := "choose rollout.chat_template rstar2, or a copy of the template without this"
@@ -59,7 +59,8 @@ func (d *templated) refusal(err error) error {
 	return fmt.Errorf("chat template %s cannot be used for rollouts: %w; %s", d.tmpl.Name(), err, wayOut)
 }
 
-// checkTokens finds control tokens that could not be broken in other people's text.
+// checkTokens returns an error when a control token cannot be broken in the text of
+// users and tools.
 func (d *templated) checkTokens() error {
 	for id := range int32(d.tok.VocabSize()) {
 		if !d.tok.IsSpecial(id) {
@@ -112,7 +113,8 @@ func (d *templated) learnTurnForm() error {
 	return nil
 }
 
-// openingOf is what the generation prompt has beyond the head of an assistant turn.
+// openingOf returns the end of the generation prompt: what follows the part that it
+// shares with the head of an assistant turn.
 func openingOf(head, prompt string) string {
 	i := 0
 	for i < len(head) && i < len(prompt) && head[i] == prompt[i] {
@@ -124,8 +126,8 @@ func openingOf(head, prompt string) string {
 	return prompt[i:]
 }
 
-// tryConversation renders a conversation with calls as a rollout meets it, and reads the calls
-// back. Growth of the rendering is checked on the way.
+// tryConversation renders a conversation with calls as a rollout does, reads the calls
+// back, and checks that the text only grows.
 func (f *Format) tryConversation(d *templated, tools []string) error {
 	sample := Dialogue{Messages: []Message{{Role: RoleUser, Content: "q"}}}
 	calls := [][]Call{{{Code: "print(input())", Stdin: "1 \"2\"\n<x>"}}, {{Code: "a\n"}, {Code: "'b'\\"}}}

@@ -200,16 +200,17 @@ type TrainMetrics struct {
 	LossTokens int     `json:"loss_tokens"` // denominator of the loss
 	Tokens     int     `json:"tokens"`      // all tokens passed through the network, padding excluded
 	Updates    int     `json:"updates"`     // optimizer updates applied
-	// SkippedUpdates were left out for the norm of their gradient.
+	// SkippedUpdates is the number of updates left out because of their gradient norm.
 	SkippedUpdates int `json:"skipped_updates,omitempty"`
 
-	// Shares and means below are over loss tokens; train is the trainer's policy
-	// before the step, w its ratio to the engine's at the level of the correction.
+	// The fractions and means below are over loss tokens. "train" is the trainer's policy
+	// before the step, w the ratio of its probability to the engine's, at the level of
+	// the correction.
 	ClipDual      float64 `json:"clip_dual,omitempty"`       // fraction held at the dual clip
-	Untrained     float64 `json:"untrained,omitempty"`       // fraction in no gradient: left out, or of too low entropy
+	Untrained     float64 `json:"untrained,omitempty"`       // fraction outside the gradient: left out, or entropy too low
 	Penalty       float64 `json:"penalty,omitempty"`         // part of Loss that holds the policy near the reference
 	RefK1         float64 `json:"ref_k1,omitempty"`          // mean log(policy/reference)
-	RefK2         float64 `json:"ref_k2,omitempty"`          // mean of its square by two
+	RefK2         float64 `json:"ref_k2,omitempty"`          // mean of half the square of that
 	RefK3         float64 `json:"ref_k3,omitempty"`          // mean reference/policy - log(reference/policy) - 1
 	MismatchMax   float64 `json:"mismatch_max,omitempty"`    // largest |rollout - train| log-probability of a token
 	RolloutK1     float64 `json:"rollout_k1,omitempty"`      // mean log(rollout/train)

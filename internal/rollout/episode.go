@@ -16,7 +16,7 @@ import (
 	"temper/sandbox/status"
 )
 
-// episode is one trajectory under way.
+// episode is one trajectory that is being sampled.
 type episode struct {
 	runner      *Runner
 	spec        Spec
@@ -26,14 +26,14 @@ type episode struct {
 	transcript  *chat.Transcript
 	kernel      *kernel
 	turns       []rl.Turn
-	// contents are the turns' texts outside tool calls, where an answer counts:
-	// neither a tool's output nor code can answer.
+	// contents holds the text of each turn outside its tool calls. An answer counts
+	// only there, not in code or in the output of a tool.
 	contents   []string
 	sampleTime time.Duration
 	toolTime   time.Duration
 }
 
-// checkSpec names what makes the Spec impossible.
+// checkSpec returns an error when the Spec cannot be run.
 func (e *episode) checkSpec() error {
 	prompt, most := e.transcript.PromptTokens(), e.runner.deps.Engine.MaxContext()
 	switch {
@@ -47,9 +47,9 @@ func (e *episode) checkSpec() error {
 	return nil
 }
 
-// runTurns is the agent loop. A turn that was cut short stops the trajectory before
-// anything else is looked at; then no call means an answer; then the turn limit;
-// then room for the results.
+// runTurns is the agent loop. A turn that was cut at the token limit stops the
+// trajectory, whatever it says. Otherwise a turn without a call is the answer; then
+// the turn limit stops the trajectory, and last a lack of room for the tool results.
 func (e *episode) runTurns(ctx context.Context) (rl.StopReason, error) {
 	for {
 		sampled, finish, err := e.generateTurn(ctx)
@@ -119,7 +119,8 @@ func (e *episode) generateTurn(ctx context.Context) ([]int32, rl.FinishReason, e
 	return gen.Tokens, gen.Finish, nil
 }
 
-// checkGeneration rejects what breaks the contract of policy.Engine.
+// checkGeneration returns an error when a generation breaks the contract of
+// policy.Engine.
 func checkGeneration(req policy.Request, gen policy.Generation) error {
 	n := len(gen.Tokens)
 	switch {
@@ -199,7 +200,7 @@ func (e *episode) runProgram(ctx context.Context, call rl.ToolCall) (sandbox.Res
 		Limits: sandbox.Limits{Wall: e.runner.cfg.ToolTimeout, Memory: e.runner.cfg.ToolMemory},
 	}
 	if e.inKernel(call.Name) {
-		e.kernel.addCellTo(&req)
+		e.kernel.asCell(&req)
 	}
 	var res sandbox.Result
 	err := e.runner.retry(ctx, func() error {
@@ -221,13 +222,13 @@ func (e *episode) runProgram(ctx context.Context, call rl.ToolCall) (sandbox.Res
 	return res, err
 }
 
-// errDataset marks what the data set is to blame for: not the policy, and no other
-// attempt can help.
+// errDataset marks a fault of the data set. The policy is not to blame, and another
+// attempt cannot help.
 var errDataset = errors.New("fault of the data set")
 
-// retry calls f until it succeeds: it waits out an overload without end, and
-// gives up on anything else after MaxAttempts. A wrong version, a fault of the
-// data set and the end of ctx are not worth another attempt.
+// retry calls f until it succeeds. It waits as long as there is an overload, and gives
+// up after MaxAttempts other errors. It does not try again after a wrong version, a
+// fault of the data set or the end of ctx.
 func (r *Runner) retry(ctx context.Context, f func() error) error {
 	pause := r.cfg.Backoff
 	for attempt := 1; ; {

@@ -23,10 +23,10 @@ func (r *Runner) Group(ctx context.Context, spec Spec, n int) (rl.Group, error) 
 	return out, nil
 }
 
-// Groups runs one group of n trajectories for each problem and calls done for
-// each group as it finishes, one call at a time. Trajectories start in the order
-// of problems as the runner's slots allow, so the first groups finish early. The
-// first error, also of done, ends everything; no goroutine outlives the call.
+// Groups runs one group of n trajectories for each problem and calls done when a group
+// has finished, for one group at a time. Trajectories start in the order of problems
+// as slots become free, so that the first groups finish early. The first error, of a
+// trajectory or of done, ends everything. No goroutine outlives the call.
 func (r *Runner) Groups(ctx context.Context, spec Spec, problems []rl.Problem, n int, done func(rl.Group) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -59,14 +59,14 @@ func (r *Runner) Groups(ctx context.Context, spec Spec, problems []rl.Problem, n
 	return context.Cause(ctx)
 }
 
-// pendingGroup is a group under way.
+// pendingGroup is a group whose trajectories are being sampled.
 type pendingGroup struct {
 	group    rl.Group
 	finished atomic.Int64
 }
 
-// runTrajectory runs one trajectory in the caller's slot, which it gives back when nothing
-// is left to sample, and reports whether it was the last of the group.
+// runTrajectory runs one trajectory in the slot that the caller holds, and reports
+// whether it was the last of the group.
 func (g *pendingGroup) runTrajectory(ctx context.Context, r *Runner, s Spec) (last bool, err error) {
 	t, err := r.runInSlot(ctx, s)
 	if err != nil {

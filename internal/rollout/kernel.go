@@ -10,37 +10,38 @@ import (
 	"temper/sandbox"
 )
 
-// Bounds of a session. They are those of a node and of a gateway, whichever is
-// smaller, so that a trajectory does not depend on which of them answers it.
+// Bounds of a session. Nodes and gateways have bounds of their own, and these are the
+// smaller ones, so that a trajectory does not depend on who answers its calls.
 const (
 	maxSessionCalls = 256
 	maxSessionBytes = 1 << 20
 )
 
-// closePatience bounds how long a finished trajectory waits for the end of its kernel.
+// closePatience is how long a finished trajectory waits for the end of its session.
 const closePatience = 2 * time.Second
 
 // kernel is the session of one trajectory: its calls run as cells of one Python
-// process. It keeps the cells that left a trace and sends them with each call, so
-// that a process which died, was evicted or is on another node is made again from
-// them, and what an earlier attempt at the trajectory left behind is dropped.
+// process. It keeps the cells that left a trace and sends them with each call. From
+// them the sandbox can make the process again after it died, was evicted or moved to
+// another node, and it drops a process that an earlier attempt left behind.
 type kernel struct {
 	name  string
 	code  []string
 	stdin []string
 	bytes int
 	used  bool // a cell was sent
-	// mark is a hash of the cells: what a call of the session gives depends on them.
+	// mark is a hash of the cells. The result of a call depends on them.
 	mark uint64
 }
 
 func newKernel(trajectory string) *kernel {
-	// Names of sessions are short, those of trajectories need not be. Two that share
-	// a name share a process and stay apart by their cells.
+	// The name of a session is limited in length, that of a trajectory is not. Should
+	// two have one hash, they still get the right results, because each call states
+	// its cells.
 	return &kernel{name: strconv.FormatUint(rl.Hash(trajectory), 16), code: []string{}, stdin: []string{}}
 }
 
-// refusal says why the call cannot be the next cell, "" when it can.
+// refusal says why the call cannot be the next cell; empty when it can.
 func (k *kernel) refusal(call rl.ToolCall) string {
 	switch {
 	case len(k.code) >= maxSessionCalls:
@@ -51,10 +52,10 @@ func (k *kernel) refusal(call rl.ToolCall) string {
 	return ""
 }
 
-// addCellTo makes req the next cell. The interpreter has the numeric modules from the
-// start, whatever the cells import: where a process is made again all cells are
-// known at once, and a choice by their imports would not be the first one.
-func (k *kernel) addCellTo(req *sandbox.Request) {
+// asCell makes req the next cell. It always asks for the interpreter with the numeric
+// modules. Left to itself, the sandbox chooses by the imports of all cells that it
+// knows, and would choose differently when it makes a process again.
+func (k *kernel) asCell(req *sandbox.Request) {
 	k.used = true
 	req.Session, req.Profile = k.name, sandbox.ProfileNumeric
 	req.History, req.HistoryStdin = k.code, k.stdin
@@ -71,9 +72,8 @@ func (k *kernel) recordCell(req sandbox.Request, res sandbox.Result) {
 	k.mark = rl.Seed(k.mark, "cell", rl.Hash(req.Code), rl.Hash(req.Stdin))
 }
 
-// closeKernel ends the session of the trajectory, also when ctx is over. A process
-// that cannot be reached ends by itself when it has been idle for long, so a failure
-// is of no concern.
+// closeKernel ends the session of the trajectory, also when ctx is over. It ignores a
+// failure: the sandbox ends a session that has been idle for long.
 func (e *episode) closeKernel(ctx context.Context) {
 	closer := e.runner.deps.Sessions
 	if !e.kernel.used || closer == nil {

@@ -33,8 +33,8 @@ type Config struct {
 	// SessionTools are the tools whose calls share one Python process for the length
 	// of a trajectory; the calls of others are programs of their own.
 	SessionTools []string
-	// MaxConcurrent is the number of trajectories that are sampled at a time, and of
-	// verifier jobs under way beside them; at least 1.
+	// MaxConcurrent is the number of trajectories that are sampled at a time, and also
+	// the number of verifier jobs that run beside them; at least 1.
 	MaxConcurrent int
 	// MaxAttempts is how often a failing engine or sandbox is tried, at least 1.
 	MaxAttempts int
@@ -83,7 +83,7 @@ func New(cfg Config, deps Deps) (*Runner, error) {
 // Spec says which trajectory to run.
 type Spec struct {
 	RunID string
-	// Purpose keeps draws and call ids of, say, evaluation apart from training.
+	// Purpose separates draws and call ids, for example of evaluation and training.
 	Purpose string
 	Stage   int
 	Step    int
@@ -140,8 +140,9 @@ func (r *Runner) runInSlot(ctx context.Context, spec Spec) (rl.Trajectory, error
 	return t, nil
 }
 
-// runAgentLoop runs the agent loop and gives back the slot and the engine's session. No
-// episode means that there is none to run; with an error it has no end of its own.
+// runAgentLoop samples a trajectory and then gives back the slot, the session of the
+// sandbox and that of the engine. It returns no episode when the Spec cannot be run,
+// and no StopReason when an error ended the episode.
 func (r *Runner) runAgentLoop(ctx context.Context, spec Spec) (*episode, rl.StopReason, error) {
 	defer r.releaseSlot()
 	environment, err := r.deps.Env(spec.Problem.Env)
@@ -165,7 +166,7 @@ func (r *Runner) runAgentLoop(ctx context.Context, spec Spec) (*episode, rl.Stop
 	return e, stop, err
 }
 
-// newTrajectory turns the finished episode into its record, as yet without a reward.
+// newTrajectory returns the record of the finished episode, without a reward so far.
 func (e *episode) newTrajectory(stop rl.StopReason) rl.Trajectory {
 	tr := e.transcript
 	return rl.Trajectory{

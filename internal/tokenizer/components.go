@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// problems collects what a file asks for and this package does not do.
+// problems collects the features of a file that this package does not implement.
 type problems []string
 
 func (p *problems) addf(format string, args ...any) { *p = append(*p, fmt.Sprintf(format, args...)) }
@@ -18,8 +18,8 @@ func (p problems) err() error {
 	return fmt.Errorf("%s", strings.Join(p, "; "))
 }
 
-// components sets everything but the tables from the file. It names all fields
-// that this package does not implement.
+// components sets everything but the tables from the file. Its error names all
+// fields that this package does not implement.
 func (t *Tokenizer) components(f *file) error {
 	var p problems
 	if f.Model.Type != "BPE" {
@@ -81,8 +81,8 @@ func typeOf(raw json.RawMessage) string {
 	return c.Type
 }
 
-// setSplit accepts Split with a known pattern then ByteLevel without its own, or
-// ByteLevel alone, whose own pattern is GPT-2's.
+// setSplit accepts a Split with a known pattern followed by a ByteLevel without one,
+// or a ByteLevel alone, whose pattern is GPT-2's.
 func (t *Tokenizer) setSplit(p *problems, pre *preTokenizer) {
 	switch {
 	case pre == nil:

@@ -17,8 +17,8 @@ const (
 	maxFile = 128 << 20
 )
 
-// Parse reads tokenizer.json. It refuses what it would not follow exactly,
-// except truncation and padding, which it ignores: see Notes.
+// Parse reads tokenizer.json. It refuses a file that it would not follow exactly. It
+// ignores truncation and padding; see Notes.
 func Parse(data []byte) (*Tokenizer, error) {
 	if len(data) > maxFile {
 		return nil, fmt.Errorf("parse tokenizer: %d bytes, the limit is %d", len(data), maxFile)
@@ -119,9 +119,9 @@ func (t *Tokenizer) checkIDs(numVocab int) error {
 	return nil
 }
 
-// decodeContent returns what the decoder of the reference library makes of an added
-// token: it reads every token in the alphabet of bytes and takes those that are
-// not spelled in it as they are. ASCII without spaces is always as it is.
+// decodeContent returns the text that the decoder of the reference library gives for an
+// added token. The library reads every token in the alphabet of bytes and keeps a
+// token that is not spelled in it. ASCII without spaces never changes.
 func decodeContent(runes map[rune]byte, spelled string) []byte {
 	if content, err := unspell(runes, spelled); err == nil {
 		return content
@@ -129,7 +129,7 @@ func decodeContent(runes map[rune]byte, spelled string) []byte {
 	return []byte(spelled)
 }
 
-// seal makes the added tokens ready to be found.
+// seal builds the tables that find added tokens.
 func (t *Tokenizer) seal() {
 	slices.SortFunc(t.added, func(a, b added) int { return cmp.Compare(a.id, b.id) })
 	var given, normalized []*added

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// expression reads `a if b else c` and what is below it.
+// expression reads `a if b else c` and everything that binds more tightly.
 func (p *parser) expression() (expr, error) {
 	if err := p.deeper(); err != nil {
 		return nil, err
@@ -29,8 +29,8 @@ func (p *parser) expression() (expr, error) {
 	return x, err
 }
 
-// tuple reads an expression, or a tuple of them where commas follow; without cond
-// a following `if` is not part of it.
+// tuple reads an expression, or a tuple when commas follow. Without cond, an `if`
+// that follows is not part of the expression.
 func (p *parser) tuple(cond bool) (expr, error) {
 	one := p.or
 	if cond {
@@ -244,7 +244,7 @@ func (p *parser) parenthesis() (expr, error) {
 	return x, p.wantOp(")")
 }
 
-// items reads expressions up to the closing operator; a final comma may stand.
+// items reads expressions up to the closing operator. A final comma is allowed.
 func (p *parser) items(closer string) ([]expr, error) {
 	var items []expr
 	for !p.skipOp(closer) {
@@ -302,7 +302,7 @@ func (p *parser) postfix(x expr) (expr, error) {
 			case tokenName:
 				x = attrExpr{x, t.text}
 			case tokenInteger:
-				n, _ := strconv.ParseInt(t.text, 10, 64) // out of range is an index that no list has
+				n, _ := strconv.ParseInt(t.text, 10, 64) // a number out of range becomes an index that no list has
 				x = itemExpr{x, constExpr{n}}
 			default:
 				return nil, p.fail("expected a name after the dot")
@@ -400,7 +400,7 @@ func (p *parser) filter(x expr) (expr, error) {
 	return f, err
 }
 
-// test reads what follows `is`.
+// test reads the test that follows `is`.
 func (p *parser) test(x expr) (expr, error) {
 	negated := p.skipName("not")
 	name, err := p.want(tokenName, "the name of a test")

@@ -17,9 +17,9 @@ import (
 // MaxJSONDepth is the deepest nesting that Decode accepts.
 const MaxJSONDepth = maxDepth / 2
 
-// Decode reads one JSON value. Objects keep the order of their members; of equal
-// names the first gives the place and the last the value, as in Python. Numbers
-// with a point or exponent are floats, others integers.
+// Decode reads one JSON value. Objects keep the order of their members. Where a name
+// occurs twice, the first decides the place and the last the value, as in Python.
+// Numbers with a point or an exponent are floats, the others integers.
 func Decode(data []byte) (Value, error) {
 	if !utf8.Valid(data) {
 		return nil, fmt.Errorf("invalid UTF-8")
@@ -63,7 +63,7 @@ func decodeValue(dec *json.Decoder, depth int) (Value, error) {
 func decodeNumber(s string) (Value, error) {
 	if strings.ContainsAny(s, ".eE") {
 		f, err := strconv.ParseFloat(s, 64)
-		if err != nil && !errors.Is(err, strconv.ErrRange) { // out of range is an infinity, as in Python
+		if err != nil && !errors.Is(err, strconv.ErrRange) { // a number out of range is an infinity, as in Python
 			return nil, fmt.Errorf("number %s: %w", s, err)
 		}
 		return f, nil
@@ -164,7 +164,7 @@ func jsonFloat(f float64) string {
 	}
 }
 
-// next writes what stands before the i-th item or member.
+// next writes the separator and the line end before the i-th item or member.
 func (e *encoder) next(i, depth int) error {
 	if i > 0 {
 		if err := e.st.charge(len(e.item) + len(e.pair)); err != nil {
@@ -175,7 +175,7 @@ func (e *encoder) next(i, depth int) error {
 	return e.newline(depth)
 }
 
-// newline starts a line of a pretty text.
+// newline starts a new line when the text is indented.
 func (e *encoder) newline(depth int) error {
 	if !e.pretty {
 		return nil

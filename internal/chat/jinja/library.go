@@ -8,7 +8,7 @@ import (
 
 type filterFunc func(st *state, v Value, c call) (Value, error)
 
-// library is what templates may call.
+// library holds the functions, filters and tests that templates may call.
 type library struct {
 	filters map[string]filterFunc
 	tests   map[string]filterFunc
@@ -187,8 +187,8 @@ func tests() map[string]filterFunc {
 	return out
 }
 
-// identical is Python's `is` where CPython defines it; numbers and strings that
-// are equal need not be one object.
+// identical is Python's `is` as far as CPython defines it. Equal numbers or strings
+// need not be one object.
 func identical(a, b Value) bool {
 	switch x := a.(type) {
 	case nil, bool, *List, *Dict, *namespace, *loop, *function:
@@ -225,8 +225,8 @@ func nameTest(known func(*library, string) bool) filterFunc {
 	}
 }
 
-// isCased is Python's islower and isupper: some cased character and none of the
-// other case.
+// isCased is Python's islower and isupper: there is a character of the wanted case
+// and none of the other.
 func isCased(s string, want, other func(rune) bool) bool {
 	return strings.IndexFunc(s, want) >= 0 && strings.IndexFunc(s, other) < 0
 }

@@ -50,7 +50,7 @@ func endOf(st *state, v Value, last bool) (Value, error) {
 	}
 }
 
-// attrPath reads an attribute of dots, as filters take it: "function.name".
+// attrPath reads an attribute whose name may have dots, such as "function.name".
 func attrPath(v, attr Value) (Value, error) {
 	name, ok := attr.(string)
 	if !ok {
@@ -105,7 +105,8 @@ func filterReverse(st *state, v Value, _ call) (Value, error) {
 	return l, nil
 }
 
-// sortKey folds case where the filter does, and reads the attribute.
+// sortKey returns the attribute of v by which a filter sorts, in lower case unless
+// the filter is case-sensitive.
 func sortKey(v, attr Value, caseSensitive bool) (Value, error) {
 	if attr != nil {
 		var err error
@@ -121,7 +122,7 @@ func sortKey(v, attr Value, caseSensitive bool) (Value, error) {
 
 type keyed struct{ key, v Value }
 
-// sorted sorts stably by key; pairs without order are an error.
+// sorted sorts stably by key. Keys that cannot be compared are an error.
 func sorted(st *state, items []keyed, reverse bool) ([]Value, error) {
 	var failed error
 	slices.SortStableFunc(items, func(a, b keyed) int {
@@ -347,8 +348,8 @@ func filterBatch(st *state, v Value, c call) (Value, error) {
 	return out, st.charge(16*len(items) + 16*int(n))
 }
 
-// selectItems is select, reject, selectattr and rejectattr: without a test, the truth
-// of the item decides.
+// selectItems is select, reject, selectattr and rejectattr. Without a test, an item
+// counts by its truth.
 func selectItems(st *state, v Value, c call, byAttr, keep bool) (Value, error) {
 	items, err := iterate(st, v)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// attribute returns the attribute of a Python object that a template may read.
-// What changes a value is not there, as in Jinja2's immutable sandbox.
+// attribute returns an attribute of a Python object. Methods that change the object
+// do not exist, as in Jinja2's immutable sandbox.
 func attribute(v Value, name string) (Value, bool) {
 	if strings.HasPrefix(name, "_") {
 		return nil, false

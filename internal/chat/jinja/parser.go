@@ -73,7 +73,7 @@ func (p *parser) want(kind tokenKind, what string) (token, error) {
 	return p.advance(), nil
 }
 
-// deeper bounds the recursion of the parser; the caller defers shallower.
+// deeper bounds the recursion of the parser. The caller defers shallower.
 func (p *parser) deeper() error {
 	p.depth++
 	if p.depth > maxDepth {
@@ -84,8 +84,8 @@ func (p *parser) deeper() error {
 
 func (p *parser) shallower() { p.depth-- }
 
-// statements reads up to a statement named by one of ends, whose name is the next
-// token then, or to the end of the template when there are no ends.
+// statements reads statements until it meets one whose name is in ends; that name is
+// then the next token. Without ends it reads to the end of the template.
 func (p *parser) statements(ends ...string) ([]stmt, error) {
 	if err := p.deeper(); err != nil {
 		return nil, err
@@ -135,7 +135,8 @@ func (p *parser) print() (stmt, error) {
 	return printStmt{x, line}, err
 }
 
-// block reads the end of a tag, the statements below it and the name of its end.
+// block reads the rest of a tag, the statements after it, and the name of the tag that
+// ends it.
 func (p *parser) block(end string) ([]stmt, error) {
 	if _, err := p.want(tokenBlockEnd, "end of statement"); err != nil {
 		return nil, err
@@ -261,8 +262,8 @@ func (p *parser) set(line int) (stmt, error) {
 	return setBlock{target, filters, body, line}, err
 }
 
-// target reads what a for or set assigns: names, a name of a namespace, or a
-// tuple of names.
+// target reads what a for or a set assigns to: a name, an attribute of a namespace,
+// or a tuple of names.
 func (p *parser) target() (target, error) {
 	if p.skipOp("(") {
 		if err := p.deeper(); err != nil {

@@ -10,7 +10,7 @@ type stmt interface {
 	exec(st *state) (jump, error)
 }
 
-// jump is how a statement leaves the ones around it.
+// jump says how the statements around a statement go on after it.
 type jump int
 
 const (
@@ -80,8 +80,8 @@ type (
 	generationStmt struct{ body []stmt }
 )
 
-// target is what an assignment sets: a name, names of a tuple, or an attribute of
-// a namespace.
+// target is what an assignment sets: a name, the names of a tuple, or an attribute
+// of a namespace.
 type target struct {
 	names []string
 	attr  string
@@ -119,7 +119,7 @@ func atLine(line int, err error) error {
 	return &lineError{line, err}
 }
 
-// lineError places an error; the innermost place counts.
+// lineError adds the line to an error. The innermost line counts.
 type lineError struct {
 	line int
 	err  error
@@ -156,7 +156,7 @@ func (s setBlock) exec(st *state) (jump, error) {
 	return goOn, atLine(s.line, err)
 }
 
-// filtered evaluates x over what body writes.
+// filtered evaluates x with the output of body as its input.
 func (st *state) filtered(x expr, body []stmt) (Value, error) {
 	text, err := st.capture(body, st.scope, map[string]Value{})
 	if err != nil {
@@ -241,7 +241,7 @@ func (s forStmt) exec(st *state) (jump, error) {
 	return goOn, nil
 }
 
-// items are what the loop runs over: those that pass its test.
+// items returns the items of the loop that pass its test.
 func (s forStmt) items(st *state) ([]Value, error) {
 	v, err := st.eval(s.over)
 	if err != nil {
@@ -275,7 +275,7 @@ func (s macroStmt) exec(st *state) (jump, error) {
 	return goOn, nil
 }
 
-// closure is a macro: its body runs in a scope below that of its definition.
+// closure returns a macro. Its body runs in a scope below that of its definition.
 func closure(defined *scope, name string, params []param, body []stmt) *function {
 	return &function{name, func(st *state, c call) (Value, error) {
 		vars := map[string]Value{}
@@ -357,7 +357,7 @@ func (s withStmt) exec(st *state) (jump, error) {
 	return st.inScope(vars, s.body)
 }
 
-// exec notes where the block lies in the text of the render.
+// exec records which bytes of the rendered text the block writes.
 func (s generationStmt) exec(st *state) (jump, error) {
 	start := st.out.text.Len()
 	_, err := st.inScope(map[string]Value{}, s.body)

@@ -82,8 +82,8 @@ func splitSep(s, sep string, limit int, fromRight bool) []string {
 	return out
 }
 
-// splitSpace splits at runs of white space; the last piece of a limited split
-// keeps its inner runs.
+// splitSpace splits at runs of white space. When the number of splits is limited, the
+// last piece keeps the white space inside it.
 func splitSpace(s string, limit int, fromRight bool) []string {
 	var out []string
 	if fromRight {
@@ -111,7 +111,7 @@ func splitSpace(s string, limit int, fromRight bool) []string {
 	return out
 }
 
-// affix is startswith and endswith; a tuple holds alternatives.
+// affix is startswith and endswith. A tuple lists alternatives.
 func affix(st *state, s string, start bool, c call) (Value, error) {
 	a, err := c.bindRequired(1, "prefix")
 	if err != nil {
@@ -227,7 +227,7 @@ func replace(st *state, s string, c call) (Value, error) {
 	return strings.Replace(s, before, after, times), st.charge(len(s) + times*len(after))
 }
 
-// splitLines splits at line boundaries of Python and keeps no end.
+// splitLines splits at Python's line boundaries and drops the line ends.
 func splitLines(st *state, s string, c call) (Value, error) {
 	a, err := c.bindArgs("keepends")
 	if err != nil {
@@ -278,7 +278,7 @@ func joinMethod(st *state, sep string, c call) (Value, error) {
 	return join(st, parts, sep)
 }
 
-// join charges before it builds.
+// join charges the budget before it builds the text.
 func join(st *state, parts []string, sep string) (Value, error) {
 	n := len(sep) * max(len(parts)-1, 0)
 	for _, p := range parts {
@@ -332,7 +332,7 @@ func pad(st *state, s, name string, c call) (Value, error) {
 			sign, s = s[:1], s[1:]
 		}
 		return sign + strings.Repeat("0", n) + s, nil
-	default: // center: Python's extra place
+	default: // center: where Python puts an odd blank
 		left := n/2 + n&int(width)&1
 		return strings.Repeat(fill, left) + s + strings.Repeat(fill, n-left), nil
 	}
