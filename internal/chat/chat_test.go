@@ -278,5 +278,13 @@ func TestPromptSaysWhichToolsKeepTheirVariables(t *testing.T) {
 		if !found || before+after != without || !strings.HasSuffix(before, "or the error that ended it.") {
 			t.Errorf("%s: prompt with a session is %q", name, with)
 		}
+		f, err := chat.NewPlain(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The tools of a template are arguments of it, those of the small ChatML are not.
+		if got, want := strings.Count(f.Source(), note), strings.Count("small ChatML", name); got != want {
+			t.Errorf("%s: the exported template has the note %d times, want %d", name, got, want)
+		}
 	}
 }
