@@ -15,6 +15,7 @@ import (
 	"temper/internal/grpo"
 	"temper/internal/rl"
 	"temper/internal/run"
+	"temper/sandbox/status"
 )
 
 // TestEpochCoversEachProblemOnce: 7 problems in steps of 3.
@@ -44,7 +45,7 @@ func TestEpochCoversEachProblemOnce(t *testing.T) {
 }
 
 // trajectory is one with the given tool calls, each of 1 token, after a prompt of 1.
-func trajectory(problem string, rollout int, reward float64, stop rl.StopReason, calls ...rl.ToolStatus) rl.Trajectory {
+func trajectory(problem string, rollout int, reward float64, stop rl.StopReason, calls ...status.Status) rl.Trajectory {
 	t := rl.Trajectory{ProblemID: problem, Rollout: rollout, Reward: reward, StopReason: stop, PromptTokens: 1, AnswerTags: 1}
 	n := len(calls) + 2
 	t.Tokens, t.LossMask, t.RolloutLogprobs = make([]int32, n), make([]bool, n), make([]float32, n)
@@ -65,13 +66,13 @@ func TestBatchNumbers(t *testing.T) {
 	ids := h.selected(t, 1, 1)
 	for id, group := range map[string][]rl.Trajectory{
 		ids[0]: { // teaches
-			trajectory(ids[0], 0, 1, rl.StopAnswered, rl.ToolOK),
-			trajectory(ids[0], 1, 1, rl.StopAnswered, rl.ToolError, rl.ToolOK, rl.ToolOK),
-			trajectory(ids[0], 2, 0, rl.StopMaxTokens, rl.ToolMalformed),
-			trajectory(ids[0], 3, 0, rl.StopInfraError, rl.ToolOK, rl.ToolOK),
+			trajectory(ids[0], 0, 1, rl.StopAnswered, status.OK),
+			trajectory(ids[0], 1, 1, rl.StopAnswered, status.Error, status.OK, status.OK),
+			trajectory(ids[0], 2, 0, rl.StopMaxTokens, status.Malformed),
+			trajectory(ids[0], 3, 0, rl.StopInfraError, status.OK, status.OK),
 		},
 		ids[1]: {trajectory(ids[1], 0, 1, rl.StopAnswered), trajectory(ids[1], 1, 1, rl.StopAnswered)},
-		ids[2]: {trajectory(ids[2], 0, 0, rl.StopAnswered), trajectory(ids[2], 1, 0, rl.StopMaxTurns, rl.ToolTimeout)},
+		ids[2]: {trajectory(ids[2], 0, 0, rl.StopAnswered), trajectory(ids[2], 1, 0, rl.StopMaxTurns, status.TimeLimit)},
 	} {
 		h.putGroup(t, 1, id, group)
 	}

@@ -270,7 +270,7 @@ var (
 			return "</reason>" + chat.TokenAnswer + `\boxed{` + s + "}" + chat.TokenAnswerEnd
 		},
 		func(code string) string {
-			return "</reason>" + chat.RenderCall(chat.Call{Name: chat.ToolExecutePython, Code: code, Input: "7"})
+			return "</reason>" + chat.RenderCall(chat.Call{Name: chat.ToolExecutePython, Code: code, Stdin: "7"})
 		},
 	}
 )

@@ -1,6 +1,6 @@
 // Package sandbox owns the vocabulary of running untrusted code: Request,
-// Limits, Result, Status, Usage and the Executor port. It imports only the
-// standard library, and nothing under sandbox/ imports anything of ours but itself.
+// Limits, Result, Usage and the Executor port. It imports the standard library and
+// its own sandbox/status, and nothing under sandbox/ imports anything of ours but itself.
 //
 // Invariant: a program that fails is a Result with a Status; a system that
 // fails is an error.
@@ -10,6 +10,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"temper/sandbox/status"
 )
 
 // Errors of the port. Wrap them; callers use errors.Is.
@@ -41,19 +43,21 @@ func RetryAfter(err error, fallback time.Duration) time.Duration {
 	return fallback
 }
 
-// Status is the outcome of a program.
-type Status string
+// Status is the outcome of a program; status.Malformed is not among those that an
+// Executor gives.
+type Status = status.Status
 
-// Outcomes. StatusInternal is the only one that does not describe the program.
+// The outcomes by the names that users of the sandbox know. StatusInternal is the
+// only one that does not describe the program; it is never shown to a policy.
 const (
-	StatusOK          Status = "ok"
-	StatusError       Status = "error"        // uncaught exception or non-zero exit
-	StatusTimeLimit   Status = "time_limit"   // wall or CPU time
-	StatusMemoryLimit Status = "memory_limit" // address space or cgroup
-	StatusOutputLimit Status = "output_limit" // stdout or stderr
-	StatusKilled      Status = "killed"       // died by a signal of its own doing
-	StatusRefused     Status = "refused"      // the request itself is not acceptable
-	StatusInternal    Status = "internal"     // the sandbox failed; never shown to a policy
+	StatusOK          = status.OK
+	StatusError       = status.Error
+	StatusTimeLimit   = status.TimeLimit
+	StatusMemoryLimit = status.MemoryLimit
+	StatusOutputLimit = status.OutputLimit
+	StatusKilled      = status.Killed
+	StatusRefused     = status.Refused
+	StatusInternal    = status.Internal
 )
 
 // Profile says what an interpreter has imported before a program starts. Any
@@ -97,7 +101,11 @@ type Request struct {
 	// dropped, their errors ignored. Nil leaves the executor with what it knows; an
 	// empty one that is not nil says that the session begins here.
 	History []string `json:"history,omitzero"`
-	Limits  Limits   `json:"limits"`
+	// HistoryStdin holds the standard inputs of the cells of History by their place;
+	// "" for those beyond its end. Nil says that the caller does not know them: a
+	// cell that the executor ran itself then keeps the input that it had.
+	HistoryStdin []string `json:"history_stdin,omitzero"`
+	Limits       Limits   `json:"limits"`
 }
 
 // Usage is what one program consumed.
@@ -132,6 +140,13 @@ type Result struct {
 	// cell starts from the replayed history without this one.
 	SessionEnded bool  `json:"session_ended,omitempty"`
 	Usage        Usage `json:"usage"`
+}
+
+// SessionCloser is an Executor that can end a session before it has been idle for long.
+type SessionCloser interface {
+	// CloseSession ends the session of that name in run, and reports whether there
+	// was one.
+	CloseSession(ctx context.Context, run, name string) (bool, error)
 }
 
 // Executor runs programs. Implementations are safe for concurrent use.

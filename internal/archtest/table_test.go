@@ -28,7 +28,7 @@ var none = []string{}
 
 // packages is the layer table of the architecture.
 var packages = []row{
-	{pattern: "internal/rl", layer: vocabulary, ours: none, stdOnly: true, reason: "the nouns are shared by everybody and depend on nobody"},
+	{pattern: "internal/rl", layer: vocabulary, ours: []string{"sandbox/status"}, stdOnly: true, reason: "the nouns are shared by everybody; a tool call ends as the sandbox says, and there is one list of its words"},
 	{pattern: "internal/grpo", layer: vocabulary, ours: []string{"internal/rl"}, stdOnly: true, reason: "the algorithm is pure functions of the nouns"},
 	{pattern: "internal/cron", layer: vocabulary, ours: none, stdOnly: true, reason: "it judges a line of text"},
 	{pattern: "internal/promotion", layer: vocabulary, ours: none, stdOnly: true, reason: "what is published is decided by numbers alone"},
@@ -52,7 +52,8 @@ var packages = []row{
 	{pattern: "internal/blob/blobtest", layer: ports, ours: []string{"internal/blob"}, reason: "a suite that knows a driver tests that driver only"},
 	{pattern: "internal/policy", layer: ports, stdOnly: true, reason: "a port is not bound to an engine"},
 	{pattern: "internal/policy/policytest", layer: ports},
-	{pattern: "sandbox", layer: ports, ours: none, stdOnly: true, reason: "the sandbox is a product of its own and runs beside hostile code"},
+	{pattern: "sandbox", layer: ports, ours: []string{"sandbox/status"}, stdOnly: true, reason: "the sandbox is a product of its own and runs beside hostile code"},
+	{pattern: "sandbox/status", layer: vocabulary, ours: none, stdOnly: true, reason: "sandbox and internal/rl share these words, and neither may import the other"},
 
 	{pattern: "sandbox/...", layer: adapters, ours: []string{"sandbox/..."}, reason: "the sandbox is a product of its own and runs beside hostile code"},
 	{pattern: "internal/blob/...", layer: adapters},

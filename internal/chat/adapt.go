@@ -2,9 +2,9 @@ package chat
 
 import "strings"
 
-// Adapt writes a dialogue of the built-in teachers, who speak the small ChatML, in
-// the words of the format: its tool, its form of answers, and what its generation
-// prompt opens a turn with.
+// Adapt rewrites a dialogue of the built-in teachers for this format. The teachers
+// write the small ChatML; the result uses the tool of the format, its form of
+// answers, and the words with which its generation prompt opens a turn.
 func (f *Format) Adapt(d Dialogue) Dialogue {
 	out := Dialogue{Messages: make([]Message, len(d.Messages))}
 	for i, m := range d.Messages {
@@ -12,7 +12,7 @@ func (f *Format) Adapt(d Dialogue) Dialogue {
 			if f.boxed {
 				m.Content = boxAnswers(m.Content)
 			}
-			m = f.dialect.adapt(m)
+			m = f.dialect.adaptMessage(m)
 		}
 		out.Messages[i] = m
 	}

@@ -2,6 +2,7 @@ package chat
 
 import (
 	_ "embed"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -25,14 +26,14 @@ const (
 	ToolJupyter          = "jupyter_code"
 )
 
-// NoTools in the place of tools says that there are none.
+// NoTools as the only name of a list of tools means that there are no tools.
 const NoTools = "none"
 
-// RolloutTools lists the tools that rollouts can run: Python programs, alike but
-// for name and signature.
+// RolloutTools lists the tools that rollouts can run. All of them run Python
+// programs; they differ in name and signature.
 func RolloutTools() []string { return []string{ToolName, ToolExecutePython, ToolPythonStandardIO} }
 
-// DefaultTools are the tools of a format where a run names none.
+// DefaultTools returns the tools of a format for a run that names none.
 func DefaultTools(format string) []string {
 	switch format {
 	case FormatRStar2:
@@ -44,10 +45,10 @@ func DefaultTools(format string) []string {
 	}
 }
 
-// rolloutToolset are the named tools; NoTools alone gives nil.
+// rolloutToolset returns the named tools, nil for NoTools.
 func rolloutToolset(names []string) (*Toolset, error) {
 	if len(names) == 1 && names[0] == NoTools {
-		return nil, nil //nolint:nilnil // no tools are no fault
+		return nil, nil //nolint:nilnil // having no tools is no error
 	}
 	for _, name := range names {
 		if !slices.Contains(RolloutTools(), name) {
@@ -99,9 +100,34 @@ func BuiltinTools(names ...string) (*jinja.List, error) {
 	return out, nil
 }
 
-// toolSchema returns what the prompt says of a tool. The texts of rStar2-Agent's
-// are those that the policy of the paper was trained on (arXiv 2508.20722, figure
-// 3), without its description of the result.
+// sessionNote ends the description of a tool whose calls share one process.
+const sessionNote = " Names that earlier calls of the conversation defined are still there."
+
+// describeSessions adds the note to the schemas of the named tools.
+func describeSessions(schemas *jinja.List, names []string) error {
+	for _, v := range schemas.Items {
+		schema, _ := v.(*jinja.Dict)
+		if schema == nil {
+			return errors.New("schema of a tool is no object")
+		}
+		inner, _ := schema.Get("function")
+		function, _ := inner.(*jinja.Dict)
+		if function == nil {
+			return errors.New("schema of a tool has no function")
+		}
+		name, _ := function.Get("name")
+		if text, _ := name.(string); slices.Contains(names, text) {
+			description, _ := function.Get("description")
+			text, _ := description.(string)
+			function.Set("description", text+sessionNote)
+		}
+	}
+	return nil
+}
+
+// toolSchema returns the JSON schema that the prompt shows for a tool. The texts for
+// the tools of rStar2-Agent are those that the policy of the paper was trained on
+// (arXiv 2508.20722, figure 3), without the description of the result.
 func toolSchema(name string) (string, bool) {
 	switch name {
 	case ToolName:

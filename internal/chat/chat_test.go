@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"temper/internal/chat"
-	"temper/internal/rl"
+	"temper/sandbox/status"
 )
 
 // example is a dialogue with a failing call, a good one and an answer.
@@ -19,7 +19,7 @@ func example() chat.Dialogue {
 		{Role: chat.RoleUser, Content: "k396?"},
 		chat.CallMessage(chat.Call{Name: chat.ToolName, Code: "print(db['k396']"}),
 		{Role: chat.RoleTool, Content: "SyntaxError at line 1: '(' was never closed"},
-		chat.CallMessage(chat.Call{Name: chat.ToolName, Code: "print(db['k396'])", Input: "a \"b\"\n<x>"}),
+		chat.CallMessage(chat.Call{Name: chat.ToolName, Code: "print(db['k396'])", Stdin: "a \"b\"\n<x>"}),
 		{Role: chat.RoleTool, Content: "116"},
 		{Role: chat.RoleAssistant, Content: "<answer>116</answer>"},
 	}}
@@ -232,23 +232,59 @@ func TestOutcomeText(t *testing.T) {
 		max     int
 		want    string
 	}{
-		"stdout":           {chat.Outcome{Status: rl.ToolOK, Stdout: "k116\n"}, 0, "k116"},
-		"value":            {chat.Outcome{Status: rl.ToolOK, Value: "'k116'"}, 0, "'k116'"},
-		"both":             {chat.Outcome{Status: rl.ToolOK, Stdout: "a\n\n", Value: "6"}, 0, "a\n\n6"},
-		"nothing":          {chat.Outcome{Status: rl.ToolOK}, 0, "(no output)"},
-		"exception":        {chat.Outcome{Status: rl.ToolError, ErrType: "NameError", ErrMsg: "name 'bd' is not defined", ErrLine: 1}, 0, "NameError at line 1: name 'bd' is not defined"},
-		"bare exception":   {chat.Outcome{Status: rl.ToolError, ErrType: "ValueError"}, 0, "ValueError"},
-		"printed before":   {chat.Outcome{Status: rl.ToolError, Stdout: "1\n", ErrType: "KeyError", ErrMsg: "2", ErrLine: 3}, 0, "1\nKeyError at line 3: 2"},
-		"exit":             {chat.Outcome{Status: rl.ToolError, ExitCode: 3}, 0, "exit status 3"},
-		"exit with stderr": {chat.Outcome{Status: rl.ToolError, Stderr: "bad\n", ExitCode: 1}, 0, "bad\nexit status 1"},
-		"time limit":       {chat.Outcome{Status: rl.ToolTimeout, Stdout: "1\n2\n", Reason: "after 2.013s"}, 0, "TimeLimit: the program took too long"},
-		"refused":          {chat.Outcome{Status: rl.ToolRefused, Reason: "at most 2 calls per turn"}, 0, "Refused: at most 2 calls per turn"},
-		"cut":              {chat.Outcome{Status: rl.ToolOK, Stdout: "\u00e9bcdefghij"}, 5, "\u00e9bc...(truncated)...ij"},
-		"just fits":        {chat.Outcome{Status: rl.ToolOK, Stdout: "\u00e9bcde"}, 5, "\u00e9bcde"},
+		"stdout":           {chat.Outcome{Status: status.OK, Stdout: "k116\n"}, 0, "k116"},
+		"value":            {chat.Outcome{Status: status.OK, Value: "'k116'"}, 0, "'k116'"},
+		"both":             {chat.Outcome{Status: status.OK, Stdout: "a\n\n", Value: "6"}, 0, "a\n\n6"},
+		"nothing":          {chat.Outcome{Status: status.OK}, 0, "(no output)"},
+		"exception":        {chat.Outcome{Status: status.Error, ErrType: "NameError", ErrMsg: "name 'bd' is not defined", ErrLine: 1}, 0, "NameError at line 1: name 'bd' is not defined"},
+		"bare exception":   {chat.Outcome{Status: status.Error, ErrType: "ValueError"}, 0, "ValueError"},
+		"printed before":   {chat.Outcome{Status: status.Error, Stdout: "1\n", ErrType: "KeyError", ErrMsg: "2", ErrLine: 3}, 0, "1\nKeyError at line 3: 2"},
+		"exit":             {chat.Outcome{Status: status.Error, ExitCode: 3}, 0, "exit status 3"},
+		"exit with stderr": {chat.Outcome{Status: status.Error, Stderr: "bad\n", ExitCode: 1}, 0, "bad\nexit status 1"},
+		"time limit":       {chat.Outcome{Status: status.TimeLimit, Stdout: "1\n2\n", Reason: "after 2.013s"}, 0, "TimeLimit: the program took too long"},
+		"refused":          {chat.Outcome{Status: status.Refused, Reason: "at most 2 calls per turn"}, 0, "Refused: at most 2 calls per turn"},
+		"cut":              {chat.Outcome{Status: status.OK, Stdout: "\u00e9bcdefghij"}, 5, "\u00e9bc...(truncated)...ij"},
+		"just fits":        {chat.Outcome{Status: status.OK, Stdout: "\u00e9bcde"}, 5, "\u00e9bcde"},
 	}
 	for name, c := range tests {
 		if got := c.outcome.Text(c.max); got != c.want {
 			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// TestPromptSaysWhichToolsKeepTheirVariables, and says nothing else differently.
+func TestPromptSaysWhichToolsKeepTheirVariables(t *testing.T) {
+	const note = " Names that earlier calls of the conversation defined are still there."
+	prompt := func(cfg chat.Config) string {
+		f, err := chat.NewPlain(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f.Tokenizer().Decode(begin(t, f, "q").Tokens())
+	}
+	tmpl, err := chat.Builtin(chat.FormatRStar2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, cfg := range map[string]chat.Config{
+		"small ChatML": {Tools: []string{chat.ToolName}},
+		"template":     {Template: tmpl, Tools: []string{chat.ToolExecutePython, chat.ToolName}},
+	} {
+		without := prompt(cfg)
+		cfg.SessionTools = []string{chat.ToolName}
+		with := prompt(cfg)
+		before, after, found := strings.Cut(with, note)
+		if !found || before+after != without || !strings.HasSuffix(before, "or the error that ended it.") {
+			t.Errorf("%s: prompt with a session is %q", name, with)
+		}
+		f, err := chat.NewPlain(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The tools of a template are arguments of it, those of the small ChatML are not.
+		if got, want := strings.Count(f.Source(), note), strings.Count("small ChatML", name); got != want {
+			t.Errorf("%s: the exported template has the note %d times, want %d", name, got, want)
 		}
 	}
 }

@@ -8,23 +8,25 @@ import (
 	"temper/internal/tokenizer"
 )
 
-// chatML is the small dialect of the built-in recipes. It saves context: no
-// system message and no signature of the tool unless asked for.
+// chatML is the small dialect of the built-in recipes. It saves context: it shows
+// no system message and no signature of the tool unless a run asks for them.
 type chatML struct {
 	tok           *tokenizer.Tokenizer
 	end           int32
 	toolsInPrompt bool
+	session       bool // the calls of the tool share one process
 }
 
 var _ dialect = (*chatML)(nil)
 
-// required are the specials without which no dialogue can be told from text. The
-// others may be plain text, as they are to a checkpoint's own tokenizer.
-func required() []string { return Specials()[:7] }
+// requiredSpecials returns the special tokens that mark where messages and calls
+// begin and end. The others may be plain text, as they are for the tokenizers of
+// many checkpoints.
+func requiredSpecials() []string { return Specials()[:7] }
 
 // useChatML gives the Format the small dialect.
 func (f *Format) useChatML(cfg Config) error {
-	for _, s := range required() {
+	for _, s := range requiredSpecials() {
 		if _, ok := f.tok.Special(s); !ok {
 			return fmt.Errorf("tokenizer lacks special token %s", s)
 		}
@@ -36,14 +38,17 @@ func (f *Format) useChatML(cfg Config) error {
 	}
 	f.end, _ = f.tok.Special(TokenEnd)
 	f.pad, _ = f.tok.Special(TokenPad)
-	f.dialect = &chatML{tok: f.tok, end: f.end, toolsInPrompt: cfg.ToolsInPrompt || slices.Contains(cfg.Tools, ToolName)}
+	f.dialect = &chatML{
+		tok: f.tok, end: f.end, session: slices.Contains(cfg.SessionTools, ToolName),
+		toolsInPrompt: cfg.ToolsInPrompt || slices.Contains(cfg.Tools, ToolName),
+	}
 	return nil
 }
 
 func (c *chatML) prompt(system, user string) ([]int32, error) {
 	var b builder
 	if c.toolsInPrompt {
-		system = strings.TrimPrefix(system+"\n\n"+toolsBlock(), "\n\n")
+		system = strings.TrimPrefix(system+"\n\n"+toolsBlock(c.session), "\n\n")
 	}
 	if system != "" {
 		b.trusted(TokenStart + "system\n" + system + TokenEnd + "\n")
@@ -52,8 +57,8 @@ func (c *chatML) prompt(system, user string) ([]int32, error) {
 	return b.encode(c.tok), nil
 }
 
-// between renders tool responses as one user turn.
-func (c *chatML) between(added []Message) ([]int32, error) {
+// textBetweenTurns renders tool responses as one user turn.
+func (c *chatML) textBetweenTurns(added []Message) ([]int32, error) {
 	var b builder
 	b.trusted("\n" + TokenStart + "user")
 	for _, m := range added {
@@ -67,7 +72,7 @@ func (c *chatML) between(added []Message) ([]int32, error) {
 	return b.encode(c.tok), nil
 }
 
-func (c *chatML) said(d Dialogue) ([][]int32, error) {
+func (c *chatML) assistantTurns(d Dialogue) ([][]int32, error) {
 	var out [][]int32
 	for _, m := range d.Messages {
 		if m.Role != RoleAssistant {
@@ -84,18 +89,22 @@ func (c *chatML) said(d Dialogue) ([][]int32, error) {
 
 func (c *chatML) parseCall(body string) Call { return parseCall(body) }
 
-// parseText is not needed: the tags are tokens here.
-func (c *chatML) parseText(text string) Parsed { return Parsed{Content: text} }
+// parseText finds no calls: in this dialect the tags are always tokens.
+func (c *chatML) parseText(text string) ParsedTurn { return ParsedTurn{Content: text} }
 
-func (c *chatML) adapt(m Message) Message { return m }
+func (c *chatML) adaptMessage(m Message) Message { return m }
 
-// toolsBlock tells the policy of its tool.
-func toolsBlock() string {
+// toolsBlock describes the tool to the policy.
+func toolsBlock(session bool) string {
+	note := ""
+	if session {
+		note = sessionNote
+	}
 	return `# Tools
 
 You can call the function described within <tools></tools>:
 <tools>
-{"name": "python", "description": "Run a Python program and return what it prints, or the error that ended it.", "parameters": {"type": "object", "properties": {"code": {"type": "string", "description": "the program"}, "input": {"type": "string", "description": "its standard input"}}, "required": ["code"]}}
+{"name": "python", "description": "Run a Python program and return what it prints, or the error that ended it.` + note + `", "parameters": {"type": "object", "properties": {"code": {"type": "string", "description": "the program"}, "input": {"type": "string", "description": "its standard input"}}, "required": ["code"]}}
 </tools>
 
 Write each call as a JSON object within tags:

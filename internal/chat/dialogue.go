@@ -54,8 +54,8 @@ func CallMessage(calls ...Call) Message {
 	m := Message{Role: RoleAssistant}
 	for _, c := range calls {
 		args := `{"code": ` + quote(c.Code)
-		if c.Input != "" {
-			args += `, "input": ` + quote(c.Input)
+		if c.Stdin != "" {
+			args += `, "input": ` + quote(c.Stdin)
 		}
 		m.ToolCalls = append(m.ToolCalls, ToolCall{Type: "function", Function: Function{Name: c.Name, Arguments: args + "}"}})
 	}
@@ -70,7 +70,7 @@ func AssistantText(m Message) (string, error) {
 		if !json.Valid([]byte(c.Function.Arguments)) {
 			return "", fmt.Errorf("tool call %d: arguments are no JSON; write a malformed call as content", i)
 		}
-		call := parseCall(c.body())
+		call := parseCall(c.callBody())
 		if call.Malformed != "" {
 			return "", fmt.Errorf("tool call %d: %s", i, call.Malformed)
 		}
@@ -82,14 +82,14 @@ func AssistantText(m Message) (string, error) {
 	return text, nil
 }
 
-// Validate reports what Render would refuse. Order of roles: an optional
-// system, then user, assistant, and after it tool results or a user message; the
-// last one is of the assistant.
+// Validate reports what Render would refuse. The roles have this order: an optional
+// system message, a user message, an assistant message, and after each of these
+// tool results or another user message. The last message is the assistant's.
 func (d Dialogue) Validate() error {
 	_, messages := d.split()
 	previous := ""
 	for i, m := range messages {
-		if !follows(m.Role, previous) {
+		if !roleMayFollow(m.Role, previous) {
 			return fmt.Errorf("message %d of role %q after %q", len(d.Messages)-len(messages)+i, m.Role, previous)
 		}
 		if err := m.checkCalls(); err != nil {
@@ -103,7 +103,7 @@ func (d Dialogue) Validate() error {
 	return nil
 }
 
-// checkCalls reports calls of no tool that there is.
+// checkCalls reports calls that name no tool or do not fit its schema.
 func (m Message) checkCalls() error {
 	if m.Role != RoleAssistant || len(m.ToolCalls) == 0 {
 		return nil
@@ -113,19 +113,19 @@ func (m Message) checkCalls() error {
 		return err
 	}
 	for i, c := range m.ToolCalls {
-		if call := all.call(c.body()); call.Malformed != "" {
+		if call := all.parseCall(c.callBody()); call.Malformed != "" {
 			return fmt.Errorf("tool call %d: %s", i, call.Malformed)
 		}
 	}
 	return nil
 }
 
-// body is the call as it stands within its tags.
-func (c ToolCall) body() string {
+// callBody returns the JSON object of the call, which stands between its tags.
+func (c ToolCall) callBody() string {
 	return `{"name": ` + quote(c.Function.Name) + `, "arguments": ` + c.Function.Arguments + `}`
 }
 
-func follows(role, previous string) bool {
+func roleMayFollow(role, previous string) bool {
 	switch role {
 	case RoleUser:
 		return previous == "" || previous == RoleAssistant
@@ -138,7 +138,7 @@ func follows(role, previous string) bool {
 	}
 }
 
-// split cuts the system message off, nil when there is none.
+// split separates the system message, nil when there is none, from the others.
 func (d Dialogue) split() (*Message, []Message) {
 	if len(d.Messages) > 0 && d.Messages[0].Role == RoleSystem {
 		return &d.Messages[0], d.Messages[1:]
@@ -170,7 +170,7 @@ func (f *Format) render(d Dialogue) (*Transcript, error) {
 	if err != nil {
 		return nil, err
 	}
-	said, err := f.dialect.said(Dialogue{Messages: withSystem(system, messages)})
+	said, err := f.dialect.assistantTurns(Dialogue{Messages: withSystem(system, messages)})
 	if err != nil {
 		return nil, err
 	}
@@ -184,7 +184,7 @@ func (f *Format) render(d Dialogue) (*Transcript, error) {
 			continue
 		}
 		next := nextAssistant(messages, i)
-		tokens, err := f.dialect.between(messages[i:next])
+		tokens, err := f.dialect.textBetweenTurns(messages[i:next])
 		if err != nil {
 			return nil, err
 		}
@@ -201,8 +201,8 @@ func withSystem(system string, messages []Message) []Message {
 	return append([]Message{{Role: RoleSystem, Content: system}}, messages...)
 }
 
-// nextAssistant returns the place of the first assistant message at or after i,
-// or the number of messages.
+// nextAssistant returns the index of the first assistant message at or after i, or
+// the number of messages when there is none.
 func nextAssistant(messages []Message, i int) int {
 	for i < len(messages) && messages[i].Role != RoleAssistant {
 		i++
@@ -210,8 +210,8 @@ func nextAssistant(messages []Message, i int) int {
 	return i
 }
 
-// TrainTokenizer learns a tokenizer with all Specials from the very texts that
-// Render of the dialogues will encode.
+// TrainTokenizer learns a tokenizer with all Specials from the texts that Render
+// makes of the dialogues.
 func TrainTokenizer(cfg Config, dialogues []Dialogue, numMerges int) (*tokenizer.Tokenizer, error) {
 	f, err := NewPlain(cfg)
 	if err != nil {

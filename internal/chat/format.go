@@ -1,8 +1,7 @@
 // Package chat owns how a conversation becomes tokens: the small ChatML and the
 // chat templates of checkpoints, the hermes tool-call format, the text of tool
 // responses, and the append-only Transcript that training dialogues and rollouts
-// share. It does not generate,
-// run tools or score.
+// share. It does not generate, run tools or score.
 //
 // Invariant: tokens are only ever appended; what a policy sampled is never
 // decoded and encoded again, and text of users and tools never becomes a
@@ -50,15 +49,19 @@ type Config struct {
 	// Template writes everything but what a policy samples; nil stands for the
 	// small ChatML, which saves context.
 	Template *Template
-	// Vars are variables of the template, as enable_thinking. Texts of true, false and
-	// whole numbers become such values.
+	// Vars are variables of the template, such as enable_thinking. The texts true and
+	// false become booleans, whole numbers become integers.
 	Vars map[string]string
-	// Tools name the tools that the prompt shows, see RolloutTools, and with a
-	// template those that there are; none means DefaultTools.
+	// Tools are the names of the tools that the prompt shows; see RolloutTools. With a
+	// template the policy can call no others. Empty means DefaultTools.
 	Tools []string
-	// Boxed: answers stand in \boxed{} within the answer tags.
+	// SessionTools are those of Tools whose calls share one Python process; the
+	// prompt says so.
+	SessionTools []string
+	// Boxed says that an answer stands in \boxed{} within the answer tags.
 	Boxed bool
-	// SystemPrompt is trusted text of the operator; "" for none, or for the template's own.
+	// SystemPrompt is trusted text of the operator. Empty means none, or that of the
+	// template.
 	SystemPrompt string
 	// ToolsInPrompt adds the signature of the tool to the small ChatML's prompt.
 	ToolsInPrompt bool
@@ -71,32 +74,34 @@ type Format struct {
 	dialect dialect
 	system  string
 	boxed   bool
-	// end ends a turn; call and callEnd are -1 where tags are plain text.
+	// end is the token that ends a turn. call and callEnd are the tags of a call, -1
+	// where they are plain text.
 	end, pad, call, callEnd int32
 }
 
-// dialect writes what nobody samples, and the words of assistants in dialogues.
+// dialect writes the parts of a conversation that no policy samples, and the
+// assistant messages of training dialogues.
 type dialect interface {
-	// prompt is the system message, the question and the prefix of the assistant turn.
+	// prompt returns the system message, the question and the prefix of the assistant turn.
 	prompt(system, user string) ([]int32, error)
-	// between is what follows the end token of an assistant turn: the results of its
-	// calls or a further question, and the prefix of the next assistant turn.
-	between(added []Message) ([]int32, error)
-	// said is what a policy would sample for each assistant message of a dialogue,
-	// with the end token.
-	said(d Dialogue) ([][]int32, error)
-	// parseCall reads what stands within the tags of a call; parseText the text of a
-	// turn, where the tags are no tokens.
+	// textBetweenTurns returns what follows the end token of an assistant turn: the
+	// results of its calls or a further question, and the prefix of the next turn.
+	textBetweenTurns(added []Message) ([]int32, error)
+	// assistantTurns returns the tokens that a policy would sample for each assistant
+	// message of a dialogue, with the end token.
+	assistantTurns(d Dialogue) ([][]int32, error)
+	// parseCall reads what stands between the tags of a call. parseText reads the text
+	// of a whole turn where the tags are not tokens.
 	parseCall(body string) Call
-	parseText(text string) Parsed
-	// adapt writes an assistant message of another dialect in this one.
-	adapt(m Message) Message
+	parseText(text string) ParsedTurn
+	// adaptMessage rewrites an assistant message of another dialect in this one.
+	adaptMessage(m Message) Message
 	// source is the dialect as a chat template; system is the run's prompt.
 	source(system string) string
 }
 
-// New returns the Format of cfg over a tokenizer. Its error says why the tokenizer
-// or the template cannot be used for rollouts, and the way out.
+// New returns the Format of cfg over a tokenizer. The error says why the tokenizer
+// or the template cannot be used for rollouts, and what to do about it.
 func New(tok *tokenizer.Tokenizer, cfg Config) (*Format, error) {
 	f := &Format{tok: tok, system: cfg.SystemPrompt, boxed: cfg.Boxed, call: -1, callEnd: -1}
 	if id, ok := tok.Special(TokenToolCall); ok {
@@ -127,7 +132,8 @@ func (f *Format) Stop() []int32 { return []int32{f.end} }
 // Pad is the id that fills unused places of a tensor.
 func (f *Format) Pad() int32 { return f.pad }
 
-// Boxed says where an answer is: in \boxed{} within the answer tags, or between them.
+// Boxed reports whether an answer stands in \boxed{} within the answer tags, rather
+// than directly between them.
 func (f *Format) Boxed() bool { return f.boxed }
 
 // Tokenizer returns the tokenizer of the format.

@@ -10,12 +10,12 @@ import (
 	"temper/internal/tokenizer"
 )
 
-// shield stands behind the first character of each control token that a user or
-// tool wrote, while the template runs over it. It is a noncharacter of Unicode.
+// shield breaks the control tokens that a user or a tool wrote: it follows their
+// first character while the template runs. It is a noncharacter of Unicode.
 const shield = "\U0010FFFE"
 
-// GrowthError says that a template changes what it rendered before, so that a
-// trajectory of tokens would not be what the template says.
+// GrowthError says that a template changes text that it has already rendered. The
+// tokens of a trajectory would then differ from what the template renders.
 type GrowthError struct {
 	Template string
 	Messages int // the first rendering that differs has this many messages
@@ -29,11 +29,11 @@ func (e *GrowthError) Error() string {
 		e.Template, e.Messages, e.Offset, e.Had, e.Got)
 }
 
-// CheckAppendOnly renders every beginning of a conversation as a rollout meets it
-// and reports a *GrowthError unless each text extends the one before: up to a
-// question or tool result with the generation prompt, then with the answer. With
-// a tokenizer, which may be nil, the tokens of each tool result and question must
-// extend those before them, too. Use it on a sample conversation before a run.
+// CheckAppendOnly renders the conversation as it grows during a rollout: up to each
+// question or tool result with the generation prompt, then with the answer. It
+// returns a *GrowthError unless each text extends the one before. With a tokenizer,
+// which may be nil, the tokens of each question and tool result must extend the
+// tokens before them too. Use it on a sample conversation before a run.
 func CheckAppendOnly(t *Template, tok *tokenizer.Tokenizer, req Request) error {
 	if req.Messages == nil || len(req.Messages.Items) == 0 {
 		return errors.New("append-only check: no messages")
@@ -42,7 +42,7 @@ func CheckAppendOnly(t *Template, tok *tokenizer.Tokenizer, req Request) error {
 	var ids []int32
 	for n := 1; n <= len(req.Messages.Items); n++ {
 		if n < len(req.Messages.Items) && roleAt(req.Messages, n) != RoleAssistant && roleAt(req.Messages, n-1) != RoleAssistant {
-			continue // more of the same turn of input follows
+			continue // another message of the same turn follows
 		}
 		step := req
 		step.Messages = &jinja.List{Items: req.Messages.Items[:n]}
@@ -51,7 +51,7 @@ func CheckAppendOnly(t *Template, tok *tokenizer.Tokenizer, req Request) error {
 		if err != nil {
 			return err
 		}
-		if err := t.extends(before, out.Text, n); err != nil {
+		if err := t.checkExtends(before, out.Text, n); err != nil {
 			return err
 		}
 		if tok != nil {
@@ -76,7 +76,7 @@ func roleAt(messages *jinja.List, i int) string {
 	return s
 }
 
-func (t *Template) extends(before, after string, messages int) error {
+func (t *Template) checkExtends(before, after string, messages int) error {
 	if strings.HasPrefix(after, before) {
 		return nil
 	}
@@ -96,48 +96,9 @@ func commonTokens(a, b []int32) int {
 	return i
 }
 
-// Encode renders a conversation and returns its tokens. Control tokens are those
-// of the template and of system and assistant messages; in what users and tools
-// wrote they are plain text.
-func (t *Template) Encode(tok *tokenizer.Tokenizer, req Request) ([]int32, error) {
-	text, err := t.shielded(tok, req)
-	if err != nil {
-		return nil, err
-	}
-	return encodeShielded(tok, text), nil
-}
-
-// EncodeTurn returns the tokens that follow the end token of the last assistant
-// turn when messages are added to a conversation: the difference of the two
-// renderings, with the generation prompt of the next turn. The tokens of the
-// conversation itself stay as they were sampled.
-func (t *Template) EncodeTurn(tok *tokenizer.Tokenizer, req Request, end string, added ...*jinja.Dict) ([]int32, error) {
-	req.AddGenerationPrompt, req.ContinueFinalMessage = false, false
-	before, err := t.shielded(tok, req)
-	if err != nil {
-		return nil, err
-	}
-	grown := &jinja.List{Items: append([]jinja.Value{}, req.Messages.Items...)}
-	for _, m := range added {
-		grown.Items = append(grown.Items, m)
-	}
-	req.Messages, req.AddGenerationPrompt = grown, true
-	after, err := t.shielded(tok, req)
-	if err != nil {
-		return nil, err
-	}
-	if err := t.extends(before, after, len(grown.Items)); err != nil {
-		return nil, err
-	}
-	at := strings.LastIndex(before, end)
-	if at < 0 || end == "" {
-		return nil, fmt.Errorf("chat template %s: the last turn does not end with %q", t.name, end)
-	}
-	return encodeShielded(tok, after[at+len(end):]), nil
-}
-
-// shielded renders with the control tokens of untrusted messages broken.
-func (t *Template) shielded(tok *tokenizer.Tokenizer, req Request) (string, error) {
+// renderShielded renders the request after breaking the control tokens in messages
+// of users and tools.
+func (t *Template) renderShielded(tok *tokenizer.Tokenizer, req Request) (string, error) {
 	if req.Messages == nil {
 		return "", fmt.Errorf("chat template %s: no messages", t.name)
 	}

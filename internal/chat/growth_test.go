@@ -7,11 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	"pgregory.net/rapid"
-
 	"temper/internal/chat"
-	"temper/internal/chat/jinja"
 )
 
 func request(t testing.TB, text string) chat.Request {
@@ -52,66 +48,6 @@ func TestCheckAppendOnly(t *testing.T) {
 	if growth.Messages != 3 || growth.Offset != at || !strings.HasPrefix(growth.Had, "<think>") || !strings.HasPrefix(growth.Got, "a<|im_end|>") {
 		t.Errorf("%+v, want the difference at byte %d with 3 messages", growth, at)
 	}
-}
-
-// TestEncodeTurnContinuesTheTranscript: the tokens of a tool turn are those that
-// the whole conversation has after the end of the assistant's turn, and hostile
-// results hold no control tokens.
-func TestEncodeTurnContinuesTheTranscript(t *testing.T) {
-	f := format(t, chat.Config{})
-	tok := f.Tokenizer()
-	tmpl, err := chat.Builtin(chat.FormatRStar2)
-	if err != nil {
-		t.Fatal(err)
-	}
-	talk := request(t, toolTalk)
-	so := talk
-	so.Messages = &jinja.List{Items: talk.Messages.Items[:2]}
-	control := func(ids []int32) (n int) {
-		for _, id := range ids {
-			if tok.IsSpecial(id) {
-				n++
-			}
-		}
-		return n
-	}
-	rapid.Check(t, func(t *rapid.T) {
-		pieces := rapid.SampledFrom(append(chat.Specials(), "a", "\n", "<", "|im_end|>"))
-		result := jinja.NewDict()
-		result.Set("role", "tool")
-		text := strings.Join(rapid.SliceOf(pieces).Draw(t, "result"), "")
-		result.Set("content", text)
-		ids, err := tmpl.EncodeTurn(tok, so, chat.TokenEnd, result, result)
-		if err != nil {
-			t.Fatal(err)
-		}
-		want := "\n<|im_start|>user\n<tool_response>\n" + text + "\n</tool_response>\n<tool_response>\n" + text +
-			"\n</tool_response><|im_end|>\n<|im_start|>assistant\n<reason>"
-		if diff := cmp.Diff(tok.Decode(ids), want); diff != "" {
-			t.Fatalf("got -, want +\n%s", diff)
-		}
-		if got := control(ids); got != 2*2+4 {
-			t.Fatalf("%d control tokens for result %q, want 8", got, text)
-		}
-		head, err := tmpl.Encode(tok, so)
-		if err != nil {
-			t.Fatal(err)
-		}
-		end, _ := tok.Special(chat.TokenEnd)
-		for len(head) > 0 && head[len(head)-1] != end {
-			head = head[:len(head)-1]
-		}
-		whole := so
-		whole.Messages = &jinja.List{Items: append(append([]jinja.Value{}, so.Messages.Items...), result, result)}
-		whole.AddGenerationPrompt = true
-		all, err := tmpl.Encode(tok, whole)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(append(head, ids...), all); diff != "" {
-			t.Fatalf("transcript -, whole +\n%s", diff)
-		}
-	})
 }
 
 func TestLoadTemplate(t *testing.T) {

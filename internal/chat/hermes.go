@@ -11,30 +11,30 @@ import (
 type Call struct {
 	Name  string
 	Code  string
-	Input string
-	// Malformed says in one line why the call cannot run; "" for a good one.
+	Stdin string // from the argument ToolArgInput
+	// Malformed says in one line why the call cannot run; empty when it can.
 	Malformed string
 }
 
-// Parsed is what a turn says.
-type Parsed struct {
+// ParsedTurn is the content of a turn.
+type ParsedTurn struct {
 	// Content is the text outside tool calls.
 	Content string
 	Calls   []Call
 }
 
-// ParseTurn reads the sampled tokens of one turn. Calls are delimited by the
-// special tokens, so a tag inside a string of the code is just text; by the text
-// of the tags only where the tokenizer has no such tokens, see Toolset.Parse. A
-// call that the turn leaves open counts as one malformed call. It never fails.
-func (f *Format) ParseTurn(tokens []int32) Parsed {
+// ParseTurn reads the sampled tokens of one turn. The special tokens delimit calls,
+// so the text of a tag inside a string of the code is just text. Where the tokenizer
+// has no such tokens, the text of the tags delimits them; see Toolset.Parse. A call
+// that the turn does not close counts as one malformed call. ParseTurn never fails.
+func (f *Format) ParseTurn(tokens []int32) ParsedTurn {
 	if n := len(tokens); n > 0 && tokens[n-1] == f.end {
 		tokens = tokens[:n-1]
 	}
 	if f.call < 0 || f.callEnd < 0 {
 		return f.dialect.parseText(f.tok.Decode(tokens))
 	}
-	var p Parsed
+	var p ParsedTurn
 	var content strings.Builder
 	start, open := 0, false
 	for i, id := range tokens {
@@ -48,7 +48,7 @@ func (f *Format) ParseTurn(tokens []int32) Parsed {
 		}
 	}
 	if open {
-		p.Calls = append(p.Calls, malformed("not closed"))
+		p.Calls = append(p.Calls, malformedCall("not closed"))
 	} else {
 		content.WriteString(f.tok.Decode(tokens[start:]))
 	}
@@ -56,7 +56,7 @@ func (f *Format) ParseTurn(tokens []int32) Parsed {
 	return p
 }
 
-func malformed(why string) Call {
+func malformedCall(why string) Call {
 	return Call{Malformed: "Failed to decode tool call: " + why}
 }
 
@@ -65,29 +65,29 @@ func malformed(why string) Call {
 func parseCall(body string) Call {
 	var call, args map[string]json.RawMessage
 	if !utf8.ValidString(body) || json.Unmarshal([]byte(body), &call) != nil || call == nil {
-		return malformed("invalid JSON object")
+		return malformedCall("invalid JSON object")
 	}
 	name, ok := stringMember(call, "name")
 	if !ok {
-		return malformed("name must be a string")
+		return malformedCall("name must be a string")
 	}
 	if name != ToolName {
-		return malformed("unknown tool, use " + ToolName)
+		return malformedCall("unknown tool, use " + ToolName)
 	}
 	if json.Unmarshal(call["arguments"], &args) != nil || args == nil {
-		return malformed("arguments must be an object")
+		return malformedCall("arguments must be an object")
 	}
 	code, ok := stringMember(args, ToolArgCode)
 	if !ok {
-		return malformed(ToolArgCode + " must be a string")
+		return malformedCall(ToolArgCode + " must be a string")
 	}
-	var input string
+	var stdin string
 	if _, given := args[ToolArgInput]; given {
-		if input, ok = stringMember(args, ToolArgInput); !ok {
-			return malformed(ToolArgInput + " must be a string")
+		if stdin, ok = stringMember(args, ToolArgInput); !ok {
+			return malformedCall(ToolArgInput + " must be a string")
 		}
 	}
-	return Call{Name: name, Code: code, Input: input}
+	return Call{Name: name, Code: code, Stdin: stdin}
 }
 
 func stringMember(object map[string]json.RawMessage, name string) (string, bool) {
@@ -101,8 +101,8 @@ func stringMember(object map[string]json.RawMessage, name string) (string, bool)
 // RenderCall returns the text of a call, with its tags.
 func RenderCall(c Call) string {
 	args := `"code": ` + quote(c.Code)
-	if c.Input != "" {
-		args += `, "input": ` + quote(c.Input)
+	if c.Stdin != "" {
+		args += `, "input": ` + quote(c.Stdin)
 	}
 	return TokenToolCall + "\n" + `{"name": ` + quote(c.Name) + `, "arguments": {` + args + "}}\n" + TokenToolCallEnd
 }

@@ -23,7 +23,7 @@ func TestParseTurn(t *testing.T) {
 	}{
 		"no call":             {"<answer>1</answer><|im_end|>", nil, "<answer>1</answer>"},
 		"one call":            {"a" + good + "b<|im_end|>", []chat.Call{{Name: "python", Code: "print(1)"}}, "ab"},
-		"input":               {`<tool_call>{"name":"python","arguments":{"code":"c","input":"i"}}</tool_call>`, []chat.Call{{Name: "python", Code: "c", Input: "i"}}, ""},
+		"input":               {`<tool_call>{"name":"python","arguments":{"code":"c","input":"i"}}</tool_call>`, []chat.Call{{Name: "python", Code: "c", Stdin: "i"}}, ""},
 		"two, second bad":     {good + "<tool_call>x</tool_call>", append([]chat.Call{{Name: "python", Code: "print(1)"}}, bad("invalid JSON object")...), ""},
 		"not closed":          {"x<tool_call>\n{", bad("not closed"), "x"},
 		"empty":               {"<tool_call></tool_call>", bad("invalid JSON object"), ""},
@@ -45,7 +45,7 @@ func TestParseTurn(t *testing.T) {
 	for name, c := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := f.ParseTurn(f.Tokenizer().EncodeSpecial(c.text))
-			if diff := cmp.Diff(got, chat.Parsed{Content: c.content, Calls: c.calls}); diff != "" {
+			if diff := cmp.Diff(got, chat.ParsedTurn{Content: c.content, Calls: c.calls}); diff != "" {
 				t.Errorf("got -, want +\n%s", diff)
 			}
 		})
@@ -56,13 +56,13 @@ func TestParseTurn(t *testing.T) {
 func TestParseReadsWhatRenderWrites(t *testing.T) {
 	f := format(t, chat.Config{})
 	rapid.Check(t, func(t *rapid.T) {
-		call := chat.Call{Name: chat.ToolName, Code: rapid.String().Draw(t, "code"), Input: rapid.String().Draw(t, "input")}
+		call := chat.Call{Name: chat.ToolName, Code: rapid.String().Draw(t, "code"), Stdin: rapid.String().Draw(t, "input")}
 		text, err := chat.AssistantText(chat.CallMessage(call, call))
 		if err != nil {
 			t.Fatal(err)
 		}
 		got := f.ParseTurn(f.Tokenizer().EncodeSpecial(text))
-		if diff := cmp.Diff(got, chat.Parsed{Content: "\n", Calls: []chat.Call{call, call}}); diff != "" {
+		if diff := cmp.Diff(got, chat.ParsedTurn{Content: "\n", Calls: []chat.Call{call, call}}); diff != "" {
 			t.Fatalf("got -, want +\n%s", diff)
 		}
 	})

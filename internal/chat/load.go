@@ -44,10 +44,10 @@ func LoadTemplate(dir, name string, withTools bool) (*Template, error) {
 	return CheckpointTemplate(dir, files, name, withTools)
 }
 
-// CheckpointTemplate reads the chat template of a checkpoint's files, by name: that
-// of chat_template.jinja, else the chat_template of tokenizer_config.json. Of a
-// list of named templates it takes name; "" stands for tool_use where the request
-// has tools and there is one, else for default. from is what errors call the place.
+// CheckpointTemplate reads the chat template among a checkpoint's files:
+// chat_template.jinja if there is one, else chat_template in tokenizer_config.json.
+// name chooses from a list of named templates. An empty name means tool_use where
+// withTools is set and the list has it, else default. from names the place in errors.
 func CheckpointTemplate(from string, files map[string][]byte, name string, withTools bool) (*Template, error) {
 	cfg, err := parseTokenizerConfig(files[configFile])
 	if err != nil {
@@ -90,7 +90,7 @@ func readLimited(path string, limit int64) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// parseTokenizerConfig reads the templates and named tokens; no data has none.
+// parseTokenizerConfig reads the templates and the named tokens. Empty data has none.
 func parseTokenizerConfig(data []byte) (tokenizerConfig, error) {
 	cfg := tokenizerConfig{templates: map[string]string{}, tokens: map[string]string{}}
 	if data == nil {
@@ -177,8 +177,8 @@ func UnmarshalTemplate(data []byte) (*Template, error) {
 }
 
 // ParseRequest reads a Request from a JSON object: messages, tools,
-// add_generation_prompt, continue_final_message; every other member is a variable
-// of the template, as enable_thinking.
+// add_generation_prompt, continue_final_message. Every other member is a variable
+// of the template, such as enable_thinking.
 func ParseRequest(data []byte) (Request, error) {
 	v, err := jinja.Decode(data)
 	if err != nil {

@@ -5,16 +5,16 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"temper/internal/rl"
+	"temper/sandbox/status"
 )
 
-// cutMark stands for what a long tool response lost in its middle.
+// cutMark replaces the middle of a tool response that is too long.
 const cutMark = "...(truncated)..."
 
 // Outcome is how a tool call ended, as far as a policy may see it. It holds no
 // times or addresses, so equal programs give equal text.
 type Outcome struct {
-	Status   rl.ToolStatus
+	Status   status.Status
 	Stdout   string
 	Stderr   string // shown only for a failed program without an exception
 	Value    string // repr of the last expression
@@ -25,44 +25,44 @@ type Outcome struct {
 	Reason   string // why a request was refused, or the line of a malformed call
 }
 
-// Text is the tool response: at most maxChars characters, cut in the middle;
-// 0 means no limit. What a killed program printed is left out, for it depends on
-// how far it came.
+// Text returns the tool response of at most maxChars characters, cut in the middle;
+// 0 means no limit. It leaves out what a stopped program printed, because that
+// depends on how far the program came.
 func (o Outcome) Text(maxChars int) string {
 	return cutMiddle(o.text(), maxChars)
 }
 
 func (o Outcome) text() string {
 	switch o.Status {
-	case rl.ToolOK:
-		if text := lines(o.Stdout, o.Value); text != "" {
+	case status.OK:
+		if text := joinBlocks(o.Stdout, o.Value); text != "" {
 			return text
 		}
 		return "(no output)"
-	case rl.ToolError:
-		return lines(o.Stdout, o.failure())
-	case rl.ToolTimeout:
+	case status.Error:
+		return joinBlocks(o.Stdout, o.failure())
+	case status.TimeLimit:
 		return "TimeLimit: the program took too long"
-	case rl.ToolMemory:
+	case status.MemoryLimit:
 		return "MemoryLimit: the program used too much memory"
-	case rl.ToolOutput:
+	case status.OutputLimit:
 		return "OutputLimit: the program printed too much"
-	case rl.ToolKilled:
+	case status.Killed:
 		return "Killed: the program was killed by a signal"
-	case rl.ToolRefused:
+	case status.Refused:
 		return "Refused: " + o.Reason
-	case rl.ToolMalformed:
+	case status.Malformed:
 		return o.Reason
 	default:
 		return "Failed: " + string(o.Status)
 	}
 }
 
-// failure is the line of an exception or of a non-zero exit.
+// failure returns the line for an exception or a non-zero exit.
 func (o Outcome) failure() string {
 	switch {
 	case o.ErrType == "" && o.Stderr != "":
-		return lines(o.Stderr, fmt.Sprintf("exit status %d", o.ExitCode))
+		return joinBlocks(o.Stderr, fmt.Sprintf("exit status %d", o.ExitCode))
 	case o.ErrType == "":
 		return fmt.Sprintf("exit status %d", o.ExitCode)
 	}
@@ -76,8 +76,8 @@ func (o Outcome) failure() string {
 	return text
 }
 
-// lines joins non-empty blocks, each without its final newline.
-func lines(blocks ...string) string {
+// joinBlocks joins non-empty blocks, each without its final newline.
+func joinBlocks(blocks ...string) string {
 	var kept []string
 	for _, b := range blocks {
 		if b = strings.TrimSuffix(b, "\n"); b != "" {

@@ -23,7 +23,7 @@ func (d *templated) source(string) string { return d.tmpl.Source() }
 func (c *chatML) source(system string) string {
 	tools := ""
 	if c.toolsInPrompt {
-		tools = toolsBlock()
+		tools = toolsBlock(c.session)
 	}
 	return fmt.Sprintf("{%%- set system_prompt = %s %%}\n{%%- set tools_block = %s %%}\n%s",
 		jinjaString(system), jinjaString(tools), strings.TrimSuffix(chatMLSource, "\n"))

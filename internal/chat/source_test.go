@@ -51,7 +51,7 @@ func sourceDialogues() map[string][]chat.Message {
 	answer := chat.Message{Role: chat.RoleAssistant, Content: "<answer>4</answer>\n"}
 	tool := func(text string) chat.Message { return chat.Message{Role: chat.RoleTool, Content: text} }
 	call := chat.Call{Name: chat.ToolName, Code: "print('</tool_call>')\r\n\tx = \"<a> & \u2028\u2029\u00e9\U0001f600\" # \\n \x00\b\f\x1f\x7f"}
-	input := chat.Call{Name: chat.ToolName, Code: "print(input())", Input: "1 \"2\"\n<x>"}
+	input := chat.Call{Name: chat.ToolName, Code: "print(input())", Stdin: "1 \"2\"\n<x>"}
 	spoken := chat.CallMessage(call, input)
 	spoken.Content = "Let me look.\n"
 	return map[string][]chat.Message{

@@ -19,18 +19,18 @@ type Template struct {
 	tokens map[string]string // bos_token, eos_token, ...
 }
 
-// Request is what a template is rendered over. Its values are those of JSON in
-// their order; a render does not change them.
+// Request is the input of a template. Its values are JSON values with their members
+// in order; a render does not change them.
 type Request struct {
 	Messages *jinja.List // of *jinja.Dict
 	Tools    *jinja.List // of JSON schemas; nil for none
-	// Vars are further variables, as enable_thinking; nil for none.
+	// Vars are further variables, such as enable_thinking; nil for none.
 	Vars *jinja.Dict
 	// AddGenerationPrompt ends the text with the start of an assistant turn.
 	AddGenerationPrompt bool
 	// ContinueFinalMessage ends the text inside the last message.
 	ContinueFinalMessage bool
-	// Now is the date of templates that print one.
+	// Now is the date for templates that print one.
 	Now time.Time
 }
 
@@ -41,11 +41,11 @@ type Rendered struct {
 	Generated [][2]int
 }
 
-// continueMark stands at the end of the message to continue while it is rendered.
+// continueMark marks the end of the message to continue during the render.
 const continueMark = "CONTINUE_FINAL_MESSAGE_TAG "
 
-// NewTemplate parses a template. tokens are the special tokens that it may name,
-// by their name in tokenizer_config.json.
+// NewTemplate parses a template. tokens maps names in tokenizer_config.json to the
+// special tokens that the template may use by these names.
 func NewTemplate(name, source string, tokens map[string]string) (*Template, error) {
 	t, err := jinja.Parse(source)
 	if err != nil {
@@ -54,16 +54,16 @@ func NewTemplate(name, source string, tokens map[string]string) (*Template, erro
 	return &Template{name: name, source: source, jinja: t, tokens: tokens}, nil
 }
 
-// Name says where the template is from.
+// Name says where the template comes from.
 func (t *Template) Name() string { return t.name }
 
 // Source is the text of the template.
 func (t *Template) Source() string { return t.source }
 
-// Render returns the text of a conversation. What the template raises is a
-// *jinja.Exception.
+// Render returns the text of a conversation. An exception that the template raises
+// is a *jinja.Exception.
 func (t *Template) Render(req Request) (Rendered, error) {
-	vars, final, err := t.vars(req)
+	vars, final, err := t.renderVars(req)
 	if err != nil {
 		return Rendered{}, fmt.Errorf("chat template %s: %w", t.name, err)
 	}
@@ -79,8 +79,8 @@ func (t *Template) Render(req Request) (Rendered, error) {
 	return Rendered(out), nil
 }
 
-// vars are the variables of a render, and the text of the message to continue.
-func (t *Template) vars(req Request) (vars *jinja.Dict, final string, err error) {
+// renderVars returns the variables of a render and the text of the message to continue.
+func (t *Template) renderVars(req Request) (vars *jinja.Dict, final string, err error) {
 	vars = jinja.NewDict()
 	for _, name := range slices.Sorted(keysOf(t.tokens)) {
 		vars.Set(name, t.tokens[name])
@@ -98,7 +98,7 @@ func (t *Template) vars(req Request) (vars *jinja.Dict, final string, err error)
 		if req.AddGenerationPrompt {
 			return nil, "", errors.New("continue_final_message and add_generation_prompt exclude each other")
 		}
-		if final, err = t.mark(messages); err != nil {
+		if final, err = t.markFinalMessage(messages); err != nil {
 			return nil, "", err
 		}
 	}
@@ -124,8 +124,8 @@ func keysOf(m map[string]string) func(yield func(string) bool) {
 	}
 }
 
-// aliasReasoning returns the messages with their reasoning also under the names
-// that templates read, as Hugging Face passes them.
+// aliasReasoning copies the reasoning of each message to all names under which
+// templates look for it, as Hugging Face does.
 func aliasReasoning(messages *jinja.List) (*jinja.List, error) {
 	if messages == nil {
 		return nil, errors.New("no messages")
@@ -153,9 +153,9 @@ func aliasReasoning(messages *jinja.List) (*jinja.List, error) {
 	return out, nil
 }
 
-// mark puts continueMark behind the text of the last of messages, which it may
-// change, and returns that text.
-func (t *Template) mark(messages *jinja.List) (string, error) {
+// markFinalMessage appends continueMark to the text of the last message and returns
+// the text without it. It changes the list, not the message.
+func (t *Template) markFinalMessage(messages *jinja.List) (string, error) {
 	if len(messages.Items) == 0 {
 		return "", errors.New("continue_final_message: the conversation is empty")
 	}
@@ -187,8 +187,8 @@ func (t *Template) mark(messages *jinja.List) (string, error) {
 	return "", errors.New("continue_final_message: the last message has no text to continue")
 }
 
-// cutAtMark ends the text where the message to continue ends. Where the template
-// trimmed the message, what the template put there is trimmed, too.
+// cutAtMark cuts the text where the message to continue ends. Where the template has
+// trimmed the message, it also trims the white space that the template put there.
 func cutAtMark(text, final string) (string, error) {
 	at := strings.LastIndex(text, strings.TrimSpace(continueMark))
 	if at < 0 || !strings.Contains(text, strings.TrimSpace(final)) {

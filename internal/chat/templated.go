@@ -13,30 +13,30 @@ import (
 	"temper/internal/tokenizer"
 )
 
-// templated is the dialect of a chat template. What a policy says never reaches
-// the template: between turns it sees a stand-in, so that no model text can change
-// what the system writes. Text of users and tools reaches it with its control
-// tokens broken.
+// templated is the dialect of a chat template. The template never sees the text of a
+// policy: between turns it gets a stand-in, so that no model text can change what
+// the system writes. It sees the text of users and tools with control tokens broken.
 type templated struct {
 	tok  *tokenizer.Tokenizer
 	tmpl *Template
 	vars *jinja.Dict
-	// tools and schemas are nil where there are none.
+	// tools and schemas are nil when the run has no tools.
 	tools   *Toolset
 	schemas *jinja.List
 	// end is the control token that ends an assistant turn.
 	end string
-	// opening is what the generation prompt says already of the turn, as <reason>.
+	// opening is the beginning of the turn that the generation prompt already
+	// contains, such as <reason>.
 	opening string
 }
 
 var _ dialect = (*templated)(nil)
 
-// standIn is what the template sees of a turn's words: a noncharacter of Unicode,
-// which no text of users or tools keeps.
+// standIn replaces the text of a turn in what the template sees. It is a noncharacter
+// of Unicode, which is removed from the text of users and tools.
 const standIn = "\U0010FFFF"
 
-// anyUser stands for the question where only what follows it is of interest.
+// anyUser is the question of a render in which only the text after it matters.
 const anyUser = "What is asked?"
 
 func (d *templated) prompt(system, user string) ([]int32, error) {
@@ -47,17 +47,17 @@ func (d *templated) prompt(system, user string) ([]int32, error) {
 	return encodeShielded(d.tok, text), nil
 }
 
-func (d *templated) between(added []Message) ([]int32, error) {
-	text, err := d.betweenText(added)
+func (d *templated) textBetweenTurns(added []Message) ([]int32, error) {
+	text, err := d.renderBetweenTurns(added)
 	if err != nil {
 		return nil, err
 	}
 	return encodeShielded(d.tok, text), nil
 }
 
-// betweenText renders a conversation whose one turn is a stand-in and returns what
-// follows the end of that turn.
-func (d *templated) betweenText(added []Message) (string, error) {
+// renderBetweenTurns renders a conversation whose only turn is a stand-in, and returns
+// the text after the end of that turn.
+func (d *templated) renderBetweenTurns(added []Message) (string, error) {
 	numCalls := 0
 	for _, m := range added {
 		if m.Role == RoleTool {
@@ -67,9 +67,9 @@ func (d *templated) betweenText(added []Message) (string, error) {
 	if numCalls > 0 && d.tools == nil {
 		return "", errors.New("a tool result, but the run has no tools: rollout.tools is none")
 	}
-	turn := Message{Role: RoleAssistant, Content: d.opened(standIn)}
+	turn := Message{Role: RoleAssistant, Content: d.withOpening(standIn)}
 	for range numCalls {
-		turn.ToolCalls = append(turn.ToolCalls, d.toolCall(Call{Code: standIn, Input: standIn}))
+		turn.ToolCalls = append(turn.ToolCalls, d.toolCall(Call{Code: standIn, Stdin: standIn}))
 	}
 	text, err := d.render(append([]Message{{Role: RoleUser, Content: anyUser}, turn}, added...), true)
 	if err != nil {
@@ -86,10 +86,9 @@ func (d *templated) betweenText(added []Message) (string, error) {
 	return rest, nil
 }
 
-// said renders the dialogue up to each turn and up to the next one: what lies
-// between is the turn, if the template only ever appends, and then what the loop
-// itself puts between turns.
-func (d *templated) said(dialogue Dialogue) ([][]int32, error) {
+// assistantTurns renders the dialogue up to each turn and up to the next one. If the
+// template only appends, the difference is the turn and the text between turns.
+func (d *templated) assistantTurns(dialogue Dialogue) ([][]int32, error) {
 	messages := dialogue.Messages
 	at := nextAssistant(messages, 0)
 	before, err := d.render(messages[:at], true)
@@ -105,9 +104,9 @@ func (d *templated) said(dialogue Dialogue) ([][]int32, error) {
 		}
 		var text string
 		if next == len(messages) {
-			text, err = d.lastTurn(before, after, messages)
+			text, err = d.cutLastTurn(before, after, messages)
 		} else {
-			text, err = d.turn(before, after, messages[at+1:next], next)
+			text, err = d.cutTurn(before, after, messages[at+1:next], next)
 		}
 		if err != nil {
 			return nil, err
@@ -118,13 +117,13 @@ func (d *templated) said(dialogue Dialogue) ([][]int32, error) {
 	return out, nil
 }
 
-// turn cuts a turn out of two renderings, of which the second has also what was
-// added after it.
-func (d *templated) turn(before, after string, added []Message, n int) (string, error) {
-	if err := d.tmpl.extends(before, after, n); err != nil {
+// cutTurn returns the turn by which two renderings differ. The second one also
+// contains the messages that were added after the turn.
+func (d *templated) cutTurn(before, after string, added []Message, n int) (string, error) {
+	if err := d.tmpl.checkExtends(before, after, n); err != nil {
 		return "", d.openingError(err)
 	}
-	follows, err := d.betweenText(added)
+	follows, err := d.renderBetweenTurns(added)
 	if err != nil {
 		return "", err
 	}
@@ -135,9 +134,9 @@ func (d *templated) turn(before, after string, added []Message, n int) (string, 
 	return text, nil
 }
 
-// lastTurn cuts the last turn out of two renderings. The text of an answer that
-// the template would rewrite is the answer itself: nothing comes after it.
-func (d *templated) lastTurn(before, after string, messages []Message) (string, error) {
+// cutLastTurn returns the last turn, by which two renderings differ. Where the template
+// would rewrite the answer, the turn is the answer as it is: nothing follows it.
+func (d *templated) cutLastTurn(before, after string, messages []Message) (string, error) {
 	if text, ok := strings.CutPrefix(after, before); ok {
 		at := strings.LastIndex(text, d.end)
 		if at < 0 {
@@ -145,7 +144,7 @@ func (d *templated) lastTurn(before, after string, messages []Message) (string, 
 		}
 		return text[:at+len(d.end)], nil
 	}
-	growth := d.tmpl.extends(before, after, len(messages))
+	growth := d.tmpl.checkExtends(before, after, len(messages))
 	last := messages[len(messages)-1]
 	text, ok := strings.CutPrefix(last.Content, d.opening)
 	if !ok || len(last.ToolCalls) > 0 {
@@ -154,7 +153,7 @@ func (d *templated) lastTurn(before, after string, messages []Message) (string, 
 	return text + d.end, nil
 }
 
-// openingError names the likely cause of a difference where the prompt opens the turn.
+// openingError adds the likely cause of a difference when the prompt opens the turn.
 func (d *templated) openingError(err error) error {
 	if d.opening == "" {
 		return err
@@ -164,17 +163,18 @@ func (d *templated) openingError(err error) error {
 
 func excerpt(s string) string { return strings.ToValidUTF8(s[:min(60, len(s))], "") }
 
-// render renders messages; text of users and tools holds no control token and no stand-in.
+// render renders messages. Text of users and tools contains no control token and no
+// stand-in then.
 func (d *templated) render(messages []Message, addGenerationPrompt bool) (string, error) {
-	list, err := d.list(messages)
+	list, err := d.messageList(messages)
 	if err != nil {
 		return "", err
 	}
-	return d.tmpl.shielded(d.tok, Request{Messages: list, Tools: d.schemas, Vars: d.vars, AddGenerationPrompt: addGenerationPrompt})
+	return d.tmpl.renderShielded(d.tok, Request{Messages: list, Tools: d.schemas, Vars: d.vars, AddGenerationPrompt: addGenerationPrompt})
 }
 
-// variables are the values that texts stand for, in the order of their names.
-func variables(texts map[string]string) *jinja.Dict {
+// templateVariables turns texts into values, in the order of their names.
+func templateVariables(texts map[string]string) *jinja.Dict {
 	vars := jinja.NewDict()
 	for _, name := range slices.Sorted(maps.Keys(texts)) {
 		text := texts[name]
@@ -189,9 +189,9 @@ func variables(texts map[string]string) *jinja.Dict {
 	return vars
 }
 
-// list writes messages as values of the template, in the form that Hugging Face's
+// messageList writes messages as values of the template, in the form that Hugging Face's
 // apply_chat_template takes: arguments are objects, calls and results have ids.
-func (d *templated) list(messages []Message) (*jinja.List, error) {
+func (d *templated) messageList(messages []Message) (*jinja.List, error) {
 	out := &jinja.List{}
 	called, answered := 0, 0
 	for _, m := range messages {
@@ -225,10 +225,10 @@ func (d *templated) list(messages []Message) (*jinja.List, error) {
 	return out, nil
 }
 
-// noncharacters keeps the marks of this package out of other people's text.
+// noncharacters removes the marks of this package from the text of users and tools.
 var noncharacters = strings.NewReplacer(shield, "\uFFFD", standIn, "\uFFFD")
 
-// callName is the id of a call: nine letters and digits, as some templates want it.
+// callName returns the id of a call: nine letters and digits, as some templates demand.
 func callName(i int) string { return fmt.Sprintf("call%05d", i) }
 
 func callValue(c ToolCall, i int) (jinja.Value, error) {
@@ -247,53 +247,53 @@ func callValue(c ToolCall, i int) (jinja.Value, error) {
 
 func (d *templated) parseCall(body string) Call {
 	if d.tools == nil {
-		return malformed("there are no tools")
+		return malformedCall("there are no tools")
 	}
-	return d.tools.call(body)
+	return d.tools.parseCall(body)
 }
 
-func (d *templated) parseText(text string) Parsed {
+func (d *templated) parseText(text string) ParsedTurn {
 	if d.tools == nil {
-		return Parsed{Content: text}
+		return ParsedTurn{Content: text}
 	}
 	said := d.tools.Parse(text)
-	p := Parsed{Content: said.Content}
+	p := ParsedTurn{Content: said.Content}
 	for _, v := range said.Calls {
-		p.Calls = append(p.Calls, v.call())
+		p.Calls = append(p.Calls, v.program())
 	}
 	return p
 }
 
-// toolCall is a call of the first tool, with all of its arguments that are required.
+// toolCall returns a call of the first tool with all of its required arguments.
 func (d *templated) toolCall(c Call) ToolCall {
 	spec := d.tools.tools[0]
 	arguments := `{"code": ` + quote(c.Code)
-	if c.Input != "" || slices.Contains(spec.required, ToolArgInput) {
-		arguments += `, "input": ` + quote(c.Input)
+	if c.Stdin != "" || slices.Contains(spec.required, ToolArgInput) {
+		arguments += `, "input": ` + quote(c.Stdin)
 	}
 	return ToolCall{Type: "function", Function: Function{Name: spec.name, Arguments: arguments + "}"}}
 }
 
-// adapt names the tool, and begins the turn as its prompt does.
-func (d *templated) adapt(m Message) Message {
+// adaptMessage renames the tool and begins the turn with the opening of the prompt.
+func (d *templated) adaptMessage(m Message) Message {
 	m.ToolCalls = slices.Clone(m.ToolCalls)
 	for i, c := range m.ToolCalls {
-		if call := parseCall(c.body()); call.Malformed == "" && d.tools != nil {
+		if call := parseCall(c.callBody()); call.Malformed == "" && d.tools != nil {
 			m.ToolCalls[i] = d.toolCall(call)
 		}
 	}
 	if !strings.HasPrefix(m.Content, d.opening) {
-		m.Content = d.opened(m.Content)
+		m.Content = d.withOpening(m.Content)
 	}
 	return m
 }
 
-// openTag is an opening that a closing tag has to follow.
+// openTag matches an opening that needs a closing tag.
 var openTag = regexp.MustCompile(`<(\w+)>\s*$`)
 
-// opened puts the opening of the generation prompt before the words of a turn, and
-// closes what it opens.
-func (d *templated) opened(words string) string {
+// withOpening puts the opening of the generation prompt before the words of a turn and
+// closes the tag that it opens.
+func (d *templated) withOpening(words string) string {
 	if m := openTag.FindStringSubmatch(d.opening); m != nil {
 		return d.opening + "</" + m[1] + ">" + words
 	}

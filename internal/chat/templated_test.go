@@ -96,7 +96,7 @@ func talk(t *rapid.T, turn func(string) string, tool string) chat.Dialogue {
 		}
 		var calls []chat.Call
 		for range rapid.IntRange(1, 3).Draw(t, "calls") {
-			calls = append(calls, chat.Call{Name: tool, Code: text(t, "code"), Input: text(t, "input")})
+			calls = append(calls, chat.Call{Name: tool, Code: text(t, "code"), Stdin: text(t, "input")})
 		}
 		m := chat.CallMessage(calls...)
 		m.Content = turn(text(t, "said"))

@@ -10,7 +10,7 @@ import (
 	"temper/internal/chat/jinja"
 )
 
-// Toolset are the tools of a conversation, by their JSON schemas.
+// Toolset holds the tools of a conversation, known by their JSON schemas.
 type Toolset struct {
 	tools []toolSpec
 }
@@ -25,13 +25,13 @@ type toolSpec struct {
 type Invocation struct {
 	Name      string
 	Arguments *jinja.Dict
-	// Refused is the tool response to a call that cannot run; "" for a good one.
-	// Its wording is that of the released rStar2-Agent code.
+	// Refused is the tool response to a call that cannot run; empty when it can. The
+	// wording is that of the released rStar2-Agent code.
 	Refused string
 }
 
-// Said is what a turn of text says.
-type Said struct {
+// ParsedText is the content of a turn that was read as text.
+type ParsedText struct {
 	// Content is the text outside of calls.
 	Content string
 	Calls   []Invocation
@@ -48,7 +48,7 @@ func NewToolset(schemas *jinja.List) (*Toolset, error) {
 		if err != nil {
 			return nil, fmt.Errorf("tool %d: %w", i, err)
 		}
-		if ts.find(spec.name) != nil {
+		if ts.findTool(spec.name) != nil {
 			return nil, fmt.Errorf("tool %d: a second %q", i, spec.name)
 		}
 		ts.tools = append(ts.tools, spec)
@@ -96,7 +96,7 @@ func readSpec(v jinja.Value) (toolSpec, error) {
 	return spec, nil
 }
 
-func (ts *Toolset) find(name string) *toolSpec {
+func (ts *Toolset) findTool(name string) *toolSpec {
 	i := slices.IndexFunc(ts.tools, func(s toolSpec) bool { return s.name == name })
 	if i < 0 {
 		return nil
@@ -104,11 +104,12 @@ func (ts *Toolset) find(name string) *toolSpec {
 	return &ts.tools[i]
 }
 
-// Parse reads the text of one turn. A call ends at the first closing tag that
-// leaves a JSON value, so that a tag inside a string of the code is code; where
-// none does, at the first. A call that is left open is refused. It never fails.
-func (ts *Toolset) Parse(text string) Said {
-	var said Said
+// Parse reads the text of one turn. A call ends at the first closing tag after which
+// its body is valid JSON, so that a tag inside a string of the code is code. Where no
+// closing tag makes it valid, the call ends at the first one. A call that is not
+// closed is refused. Parse never fails.
+func (ts *Toolset) Parse(text string) ParsedText {
+	var said ParsedText
 	var content strings.Builder
 	for {
 		before, rest, found := strings.Cut(text, TokenToolCall)
@@ -118,7 +119,7 @@ func (ts *Toolset) Parse(text string) Said {
 		}
 		body, after, closed := cutCall(rest)
 		if !closed {
-			said.Calls = append(said.Calls, undecodable("the call is not closed by "+TokenToolCallEnd))
+			said.Calls = append(said.Calls, undecodableCall("the call is not closed by "+TokenToolCallEnd))
 			break
 		}
 		said.Calls = append(said.Calls, ts.invocation(body))
@@ -144,7 +145,7 @@ func cutCall(text string) (body, after string, closed bool) {
 	return strings.Cut(text, TokenToolCallEnd)
 }
 
-func undecodable(why string) Invocation {
+func undecodableCall(why string) Invocation {
 	return Invocation{Refused: "Failed to decode tool call: " + why}
 }
 
@@ -152,43 +153,44 @@ func undecodable(why string) Invocation {
 func (ts *Toolset) invocation(body string) Invocation {
 	v, err := jinja.Decode([]byte(body))
 	if err != nil {
-		return undecodable("invalid JSON: " + oneLine(err.Error()))
+		return undecodableCall("invalid JSON: " + oneLine(err.Error()))
 	}
 	call, ok := v.(*jinja.Dict)
 	if !ok {
-		return undecodable("not a JSON object")
+		return undecodableCall("not a JSON object")
 	}
 	name, ok := call.Get("name")
 	if !ok {
-		return undecodable("'name' is missing")
+		return undecodableCall("'name' is missing")
 	}
 	given, ok := call.Get("arguments")
 	if !ok {
-		return undecodable("'arguments' is missing")
+		return undecodableCall("'arguments' is missing")
 	}
 	if text, ok := given.(string); ok {
 		if given, err = jinja.Decode([]byte(text)); err != nil {
-			return undecodable("arguments are a string that is no JSON: " + oneLine(err.Error()))
+			return undecodableCall("arguments are a string that is no JSON: " + oneLine(err.Error()))
 		}
 	}
 	args, ok := given.(*jinja.Dict)
 	if !ok {
-		return undecodable("arguments must be an object")
+		return undecodableCall("arguments must be an object")
 	}
 	s, ok := name.(string)
 	if !ok {
-		return undecodable("name must be a string")
+		return undecodableCall("name must be a string")
 	}
 	out := Invocation{Name: s, Arguments: args}
-	if why := ts.check(s, args); why != "" {
+	if why := ts.checkArguments(s, args); why != "" {
 		out.Refused = "Error when executing tool: " + why
 	}
 	return out
 }
 
-// check says why a tool cannot take the arguments. Further arguments do no harm.
-func (ts *Toolset) check(name string, args *jinja.Dict) string {
-	spec := ts.find(name)
+// checkArguments says why a tool cannot take the arguments; empty when it can. It
+// accepts arguments that the schema does not name.
+func (ts *Toolset) checkArguments(name string, args *jinja.Dict) string {
+	spec := ts.findTool(name)
 	if spec == nil {
 		return "no tool is named " + quote(name)
 	}
@@ -212,21 +214,21 @@ func (ts *Toolset) check(name string, args *jinja.Dict) string {
 	return ""
 }
 
-// oneLine keeps what a policy reads free of line ends of its own making.
+// oneLine replaces line ends, so that a policy cannot put any into a refusal.
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// call reads the JSON object of a call that the sandbox can run.
-func (ts *Toolset) call(body string) Call { return ts.invocation(body).call() }
+// parseCall reads the JSON object of a call that the sandbox can run.
+func (ts *Toolset) parseCall(body string) Call { return ts.invocation(body).program() }
 
-// call is the program that an invocation asks for.
-func (v Invocation) call() Call {
+// program returns the program that an invocation asks for.
+func (v Invocation) program() Call {
 	if v.Refused != "" {
 		return Call{Malformed: v.Refused}
 	}
 	c := Call{Name: v.Name}
 	code, _ := v.Arguments.Get(ToolArgCode)
-	input, _ := v.Arguments.Get(ToolArgInput)
+	stdin, _ := v.Arguments.Get(ToolArgInput)
 	c.Code, _ = code.(string)
-	c.Input, _ = input.(string)
+	c.Stdin, _ = stdin.(string)
 	return c
 }

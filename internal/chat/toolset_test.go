@@ -25,7 +25,7 @@ func toolset(t testing.TB) *chat.Toolset {
 }
 
 func TestToolsetParse(t *testing.T) {
-	const undecodable, failed = "Failed to decode tool call: ", "Error when executing tool: "
+	const undecodableCall, failed = "Failed to decode tool call: ", "Error when executing tool: "
 	tests := map[string]struct {
 		text    string
 		calls   []string // "name arguments" or the refusal
@@ -33,19 +33,19 @@ func TestToolsetParse(t *testing.T) {
 	}{
 		"no call":                {"<answer>1</answer>", nil, "<answer>1</answer>"},
 		"one call":               {`a<tool_call>{"name": "jupyter_code", "arguments": {"code": "1"}}</tool_call>b`, []string{`jupyter_code {"code": "1"}`}, "ab"},
-		"several, one bad":       {`<tool_call>{"name": "jupyter_code", "arguments": {"code": "1"}}</tool_call><tool_call>[</tool_call><tool_call>{"name": "python_code_with_standard_io", "arguments": {"code": "c", "input": ""}}</tool_call>`, []string{`jupyter_code {"code": "1"}`, undecodable + "invalid JSON: unexpected end of JSON input", `python_code_with_standard_io {"code": "c", "input": ""}`}, ""},
-		"not closed":             {`x<tool_call>{"name": "jupyter_code"`, []string{undecodable + "the call is not closed by </tool_call>"}, "x"},
+		"several, one bad":       {`<tool_call>{"name": "jupyter_code", "arguments": {"code": "1"}}</tool_call><tool_call>[</tool_call><tool_call>{"name": "python_code_with_standard_io", "arguments": {"code": "c", "input": ""}}</tool_call>`, []string{`jupyter_code {"code": "1"}`, undecodableCall + "invalid JSON: unexpected end of JSON input", `python_code_with_standard_io {"code": "c", "input": ""}`}, ""},
+		"not closed":             {`x<tool_call>{"name": "jupyter_code"`, []string{undecodableCall + "the call is not closed by </tool_call>"}, "x"},
 		"closing tag in code":    {`<tool_call>{"name": "jupyter_code", "arguments": {"code": "print('</tool_call>')"}}</tool_call>`, []string{`jupyter_code {"code": "print('</tool_call>')"}`}, ""},
 		"opening tag in code":    {`<tool_call>{"name": "jupyter_code", "arguments": {"code": "'<tool_call>'"}}</tool_call>`, []string{`jupyter_code {"code": "'<tool_call>'"}`}, ""},
-		"nested":                 {`<tool_call><tool_call>{}</tool_call></tool_call>`, []string{undecodable + "invalid JSON: invalid character '<' looking for beginning of value"}, "</tool_call>"},
+		"nested":                 {`<tool_call><tool_call>{}</tool_call></tool_call>`, []string{undecodableCall + "invalid JSON: invalid character '<' looking for beginning of value"}, "</tool_call>"},
 		"closed without opening": {"a</tool_call>b", nil, "a</tool_call>b"},
 		"arguments in a string":  {`<tool_call>{"name": "jupyter_code", "arguments": "{\"code\": \"1\"}"}</tool_call>`, []string{`jupyter_code {"code": "1"}`}, ""},
-		"string is no JSON":      {`<tool_call>{"name": "jupyter_code", "arguments": "1 +"}</tool_call>`, []string{undecodable + "arguments are a string that is no JSON: text after the JSON value"}, ""},
-		"arguments are a list":   {`<tool_call>{"name": "jupyter_code", "arguments": []}</tool_call>`, []string{undecodable + "arguments must be an object"}, ""},
-		"no object":              {`<tool_call>"x"</tool_call>`, []string{undecodable + "not a JSON object"}, ""},
-		"no name":                {`<tool_call>{"arguments": {}}</tool_call>`, []string{undecodable + "'name' is missing"}, ""},
-		"no arguments":           {`<tool_call>{"name": "jupyter_code"}</tool_call>`, []string{undecodable + "'arguments' is missing"}, ""},
-		"name is a number":       {`<tool_call>{"name": 1, "arguments": {}}</tool_call>`, []string{undecodable + "name must be a string"}, ""},
+		"string is no JSON":      {`<tool_call>{"name": "jupyter_code", "arguments": "1 +"}</tool_call>`, []string{undecodableCall + "arguments are a string that is no JSON: text after the JSON value"}, ""},
+		"arguments are a list":   {`<tool_call>{"name": "jupyter_code", "arguments": []}</tool_call>`, []string{undecodableCall + "arguments must be an object"}, ""},
+		"no object":              {`<tool_call>"x"</tool_call>`, []string{undecodableCall + "not a JSON object"}, ""},
+		"no name":                {`<tool_call>{"arguments": {}}</tool_call>`, []string{undecodableCall + "'name' is missing"}, ""},
+		"no arguments":           {`<tool_call>{"name": "jupyter_code"}</tool_call>`, []string{undecodableCall + "'arguments' is missing"}, ""},
+		"name is a number":       {`<tool_call>{"name": 1, "arguments": {}}</tool_call>`, []string{undecodableCall + "name must be a string"}, ""},
 		"unknown tool":           {`<tool_call>{"name": "bash", "arguments": {}}</tool_call>`, []string{failed + `no tool is named "bash"`}, ""},
 		"missing argument":       {`<tool_call>{"name": "python_code_with_standard_io", "arguments": {"code": "1"}}</tool_call>`, []string{failed + "argument 'input' is missing"}, ""},
 		"further argument":       {`<tool_call>{"name": "jupyter_code", "arguments": {"code": "1", "x": 2}}</tool_call>`, []string{`jupyter_code {"code": "1", "x": 2}`}, ""},
@@ -66,12 +66,23 @@ func TestToolsetParse(t *testing.T) {
 	}
 }
 
+func toJSON(v jinja.Value) (string, error) {
+	tmpl, err := jinja.Parse("{{ v|tojson }}")
+	if err != nil {
+		return "", err
+	}
+	vars := jinja.NewDict()
+	vars.Set("v", v)
+	out, err := tmpl.Render(vars, jinja.Options{})
+	return out.Text, err
+}
+
 func describe(t testing.TB, call chat.Invocation) string {
 	t.Helper()
 	if call.Refused != "" {
 		return call.Refused
 	}
-	args, err := jinja.Encode(call.Arguments)
+	args, err := toJSON(call.Arguments)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +100,7 @@ func TestToolsetReadsAnyCode(t *testing.T) {
 		}
 		args := jinja.NewDict()
 		args.Set("code", code)
-		text, err := jinja.Encode(args)
+		text, err := toJSON(args)
 		if err != nil {
 			t.Fatal(err)
 		}

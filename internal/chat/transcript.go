@@ -16,8 +16,8 @@ type Transcript struct {
 	promptTokens int
 }
 
-// Tokens returns all tokens; the caller must not change them, and may append to
-// the slice without touching the transcript.
+// Tokens returns all tokens. The caller must not change them; appending to the slice
+// does not affect the transcript.
 func (t *Transcript) Tokens() []int32 { return slices.Clip(t.tokens) }
 
 // LossMask is true exactly on sampled tokens; the caller must not change it.
@@ -56,7 +56,7 @@ func (t *Transcript) AppendTool(responses []string, maxResponseTokens int) error
 	for i, r := range responses {
 		added[i] = Message{Role: RoleTool, Content: r}
 	}
-	tokens, err := t.format.dialect.between(added)
+	tokens, err := t.format.dialect.textBetweenTurns(added)
 	if err != nil {
 		return err
 	}

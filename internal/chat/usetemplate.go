@@ -6,11 +6,11 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"temper/internal/rl"
+	"temper/sandbox/status"
 )
 
-// useTemplate gives the Format the dialect of a template, after all that a rollout
-// will ask of it has been tried on a sample.
+// useTemplate gives the Format the dialect of a template. It first tries everything
+// that a rollout needs of the template on a sample conversation.
 func (f *Format) useTemplate(cfg Config) error {
 	names := cfg.Tools
 	if len(names) == 0 {
@@ -20,9 +20,12 @@ func (f *Format) useTemplate(cfg Config) error {
 	if err != nil {
 		return err
 	}
-	d := &templated{tok: f.tok, tmpl: cfg.Template, vars: variables(cfg.Vars), tools: tools}
+	d := &templated{tok: f.tok, tmpl: cfg.Template, vars: templateVariables(cfg.Vars), tools: tools}
 	if tools != nil {
 		if d.schemas, err = BuiltinTools(names...); err != nil {
+			return err
+		}
+		if err := describeSessions(d.schemas, cfg.SessionTools); err != nil {
 			return err
 		}
 	} else {
@@ -32,22 +35,22 @@ func (f *Format) useTemplate(cfg Config) error {
 	if err := d.checkTokens(); err != nil {
 		return fmt.Errorf("tokenizer: %w", err)
 	}
-	if err := d.learn(); err != nil {
-		return d.refuse(err)
+	if err := d.learnTurnForm(); err != nil {
+		return d.refusal(err)
 	}
 	f.end, _ = f.tok.Special(d.end)
 	f.pad = f.end
 	if id, ok := f.tok.Special(TokenPad); ok {
 		f.pad = id
 	}
-	if err := f.try(d, names); err != nil {
-		return d.refuse(err)
+	if err := f.tryConversation(d, names); err != nil {
+		return d.refusal(err)
 	}
 	return nil
 }
 
-// refuse says what to do about a template that rollouts cannot use.
-func (d *templated) refuse(err error) error {
+// refusal adds to an error what to do about a template that rollouts cannot use.
+func (d *templated) refusal(err error) error {
 	var growth *GrowthError
 	wayOut := "choose rollout.chat_template rstar2, or a copy of the template without this"
 	if errors.As(err, &growth) {
@@ -56,7 +59,8 @@ func (d *templated) refuse(err error) error {
 	return fmt.Errorf("chat template %s cannot be used for rollouts: %w; %s", d.tmpl.Name(), err, wayOut)
 }
 
-// checkTokens finds control tokens that could not be broken in other people's text.
+// checkTokens returns an error when a control token cannot be broken in the text of
+// users and tools.
 func (d *templated) checkTokens() error {
 	for id := range int32(d.tok.VocabSize()) {
 		if !d.tok.IsSpecial(id) {
@@ -69,8 +73,8 @@ func (d *templated) checkTokens() error {
 	return nil
 }
 
-// learn finds out how the template ends a turn and how its generation prompt opens one.
-func (d *templated) learn() error {
+// learnTurnForm finds out how the template ends a turn and how its generation prompt opens one.
+func (d *templated) learnTurnForm() error {
 	question := Message{Role: RoleUser, Content: anyUser}
 	answer := Message{Role: RoleAssistant, Content: standIn}
 	prompt, err := d.render([]Message{question}, true)
@@ -105,12 +109,13 @@ func (d *templated) learn() error {
 		}
 	}
 	head, _, _ := strings.Cut(whole, standIn)
-	d.opening = opening(head, prompt)
+	d.opening = openingOf(head, prompt)
 	return nil
 }
 
-// opening is what the generation prompt has beyond the head of an assistant turn.
-func opening(head, prompt string) string {
+// openingOf returns the end of the generation prompt: what follows the part that it
+// shares with the head of an assistant turn.
+func openingOf(head, prompt string) string {
 	i := 0
 	for i < len(head) && i < len(prompt) && head[i] == prompt[i] {
 		i++
@@ -121,11 +126,11 @@ func opening(head, prompt string) string {
 	return prompt[i:]
 }
 
-// try renders a conversation with calls as a rollout meets it, and reads the calls
-// back. Growth of the rendering is checked on the way.
-func (f *Format) try(d *templated, tools []string) error {
+// tryConversation renders a conversation with calls as a rollout does, reads the calls
+// back, and checks that the text only grows.
+func (f *Format) tryConversation(d *templated, tools []string) error {
 	sample := Dialogue{Messages: []Message{{Role: RoleUser, Content: "q"}}}
-	calls := [][]Call{{{Code: "print(input())", Input: "1 \"2\"\n<x>"}}, {{Code: "a\n"}, {Code: "'b'\\"}}}
+	calls := [][]Call{{{Code: "print(input())", Stdin: "1 \"2\"\n<x>"}}, {{Code: "a\n"}, {Code: "'b'\\"}}}
 	if d.tools != nil {
 		prompt, err := d.render(sample.Messages, true)
 		if err != nil {
@@ -138,7 +143,7 @@ func (f *Format) try(d *templated, tools []string) error {
 		}
 		sample.Messages = append(sample.Messages, d.sampleTurns(calls)...)
 	}
-	sample.Messages = append(sample.Messages, Message{Role: RoleAssistant, Content: d.opened("done")})
+	sample.Messages = append(sample.Messages, Message{Role: RoleAssistant, Content: d.withOpening("done")})
 	t, err := f.render(sample)
 	if err != nil {
 		return err
@@ -152,11 +157,11 @@ func (f *Format) try(d *templated, tools []string) error {
 func (d *templated) sampleTurns(turns [][]Call) []Message {
 	var out []Message
 	for _, calls := range turns {
-		m := Message{Role: RoleAssistant, Content: d.opened("now")}
+		m := Message{Role: RoleAssistant, Content: d.withOpening("now")}
 		var results []Message
 		for i, c := range calls {
 			m.ToolCalls = append(m.ToolCalls, d.toolCall(c))
-			results = append(results, Message{Role: RoleTool, Content: Outcome{Status: rl.ToolOK, Stdout: fmt.Sprint(i)}.Text(0)})
+			results = append(results, Message{Role: RoleTool, Content: Outcome{Status: status.OK, Stdout: fmt.Sprint(i)}.Text(0)})
 		}
 		out = append(append(out, m), results...)
 	}
@@ -179,7 +184,7 @@ func (f *Format) readBack(t *Transcript, want [][]Call) error {
 		got := f.ParseTurn(turns[i]).Calls
 		same := len(got) == len(calls)
 		for j := range calls {
-			same = same && got[j].Malformed == "" && got[j].Code == calls[j].Code && got[j].Input == calls[j].Input
+			same = same && got[j].Malformed == "" && got[j].Code == calls[j].Code && got[j].Stdin == calls[j].Stdin
 		}
 		if !same {
 			return fmt.Errorf("it writes a call as %q, which is not read back: want a JSON object with name and arguments within %s and %s",

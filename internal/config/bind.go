@@ -40,6 +40,12 @@ func nodePosition(n ast.Node) position {
 // bind sets v from n. The value keeps its default where the tree says nothing.
 func (b *binder) bind(n ast.Node, v reflect.Value, path string) {
 	b.at[path] = nodePosition(n)
+	if own, ok := v.Addr().Interface().(interface {
+		bindNode(b *binder, n ast.Node, path string)
+	}); ok {
+		own.bindNode(b, n, path)
+		return
+	}
 	if u, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
 		b.bindText(n, u, path)
 		return
@@ -57,12 +63,8 @@ func (b *binder) bind(n ast.Node, v reflect.Value, path string) {
 }
 
 func (b *binder) bindStruct(n ast.Node, v reflect.Value, path string) {
-	var entries []*ast.MappingValueNode
-	switch m := n.(type) {
-	case *ast.MappingNode:
-		entries = m.Values
-	case *ast.MappingValueNode:
-		entries = []*ast.MappingValueNode{m}
+	switch n.(type) {
+	case *ast.MappingNode, *ast.MappingValueNode:
 	case *ast.NullNode:
 		return
 	default:
@@ -70,7 +72,7 @@ func (b *binder) bindStruct(n ast.Node, v reflect.Value, path string) {
 		return
 	}
 	seen := map[string]bool{}
-	for _, e := range entries {
+	for _, e := range mappingEntries(n) {
 		key := e.Key.GetToken().Value
 		field, ok := fieldByKey(v, key)
 		switch {
@@ -83,6 +85,19 @@ func (b *binder) bindStruct(n ast.Node, v reflect.Value, path string) {
 			b.at[join(path, key)] = nodePosition(e.Key)
 		}
 		seen[key] = true
+	}
+}
+
+// mappingEntries returns the entries of a mapping, which has a form of its own when
+// it has one entry.
+func mappingEntries(n ast.Node) []*ast.MappingValueNode {
+	switch m := n.(type) {
+	case *ast.MappingNode:
+		return m.Values
+	case *ast.MappingValueNode:
+		return []*ast.MappingValueNode{m}
+	default:
+		return nil
 	}
 }
 
@@ -105,18 +120,14 @@ func (b *binder) bindSlice(n ast.Node, v reflect.Value, path string) {
 
 // bindMap reads keys with scalar values into a map of texts.
 func (b *binder) bindMap(n ast.Node, v reflect.Value, path string) {
-	var entries []*ast.MappingValueNode
-	switch m := n.(type) {
-	case *ast.MappingNode:
-		entries = m.Values
-	case *ast.MappingValueNode:
-		entries = []*ast.MappingValueNode{m}
+	switch n.(type) {
+	case *ast.MappingNode, *ast.MappingValueNode:
 	default:
 		b.fail(n, path, "want a mapping, have %s", describe(n))
 		return
 	}
 	out := reflect.MakeMap(v.Type())
-	for _, e := range entries {
+	for _, e := range mappingEntries(n) {
 		if _, scalar := e.Value.(ast.ScalarNode); !scalar {
 			b.fail(e.Value, join(path, e.Key.GetToken().Value), "want a single value, have %s", describe(e.Value))
 			continue

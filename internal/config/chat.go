@@ -65,13 +65,16 @@ func (c *checker) chat(r Rollout, m Model) {
 		}
 	}
 	known := append(chat.RolloutTools(), chat.NoTools)
-	for i, name := range r.Tools {
+	tools := r.Tools.Names()
+	for i, name := range tools {
 		path := fmt.Sprintf("rollout.tools[%d]", i)
 		switch {
-		case slices.Contains(r.Tools[:i], name):
+		case slices.Contains(tools[:i], name):
 			c.add(path, "%q is used twice", name)
-		case name == chat.NoTools && len(r.Tools) > 1:
+		case name == chat.NoTools && len(tools) > 1:
 			c.add(path, "is %s beside other tools", chat.NoTools)
+		case name == chat.NoTools && r.Tools[i].Options != ToolOptions{}:
+			c.add(path, "is %s and has options", chat.NoTools)
 		case r.ChatTemplate == "" && name != chat.ToolName && slices.Contains(known, name):
 			c.add(path, "is %s, but without rollout.chat_template there is %s, and nothing else", name, chat.ToolName)
 		}

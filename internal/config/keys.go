@@ -97,6 +97,10 @@ func (c *checker) byTags(path string, v reflect.Value, skip func(path string) bo
 func (c *checker) field(path string, v reflect.Value, tag reflect.StructTag, skip func(string) bool) {
 	switch v.Kind() {
 	case reflect.Struct:
+		if tool, ok := v.Interface().(Tool); ok {
+			c.field(path, reflect.ValueOf(tool.Name), tag, skip)
+			return
+		}
 		c.byTags(path, v, skip)
 		return
 	case reflect.Slice:

@@ -282,6 +282,12 @@ func (b *binder) override(run *Run, path, value string) {
 func field(v reflect.Value, path string) (found reflect.Value, problem string) {
 	for _, part := range strings.Split(path, ".") {
 		key, index := splitIndex(part)
+		if own, ok := v.Addr().Interface().(interface {
+			byKey(name string) reflect.Value
+		}); ok {
+			v = own.byKey(part)
+			continue
+		}
 		if v.Kind() != reflect.Struct {
 			return v, fmt.Sprintf("no such key: %q is no mapping", part)
 		}

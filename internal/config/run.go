@@ -191,8 +191,9 @@ type Rollout struct {
 	TemplateVars map[string]string `yaml:"template_vars,omitempty" json:"template_vars,omitempty"`
 	// Tools are the tools whose schemas the prompt shows. All of them run Python; none
 	// stands alone. An empty list leaves the choice to the template, and to
-	// tools_in_prompt without a template.
-	Tools []string `yaml:"tools,omitempty" json:"tools,omitempty" enum:"python|execute_python_code_with_standard_io|python_code_with_standard_io|none"`
+	// tools_in_prompt without a template. A mapping from names to options is the other
+	// form: {python: {session: true}} in place of [python].
+	Tools Tools `yaml:"tools,omitempty" json:"tools,omitempty" enum:"python|execute_python_code_with_standard_io|python_code_with_standard_io|none"`
 	// Answer is where the answer stands: tag is between <answer> and </answer>, boxed is
 	// in \boxed{} between them. Empty is boxed with rstar2 and rstar2-released, and tag
 	// otherwise.

@@ -16,6 +16,7 @@ import (
 	"temper/internal/chat"
 	"temper/internal/reward"
 	"temper/internal/rl"
+	"temper/sandbox/status"
 )
 
 // Split is what problems are for.
@@ -183,9 +184,9 @@ type brokenCall struct {
 }
 
 func printed(text string) chat.Outcome {
-	return chat.Outcome{Status: rl.ToolOK, Stdout: text + "\n"}
+	return chat.Outcome{Status: status.OK, Stdout: text + "\n"}
 }
 
 func raised(kind, message string) chat.Outcome {
-	return chat.Outcome{Status: rl.ToolError, ErrType: kind, ErrMsg: message, ErrLine: 1}
+	return chat.Outcome{Status: status.Error, ErrType: kind, ErrMsg: message, ErrLine: 1}
 }

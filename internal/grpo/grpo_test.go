@@ -11,10 +11,11 @@ import (
 
 	"temper/internal/grpo"
 	"temper/internal/rl"
+	"temper/sandbox/status"
 )
 
 // made is a trajectory with the given reward and quality.
-func made(problem string, rollout int, reward float64, statuses ...rl.ToolStatus) rl.Trajectory {
+func made(problem string, rollout int, reward float64, statuses ...status.Status) rl.Trajectory {
 	t := rl.Trajectory{
 		ProblemID: problem, Rollout: rollout, Reward: reward, StopReason: rl.StopAnswered, AnswerTags: 1,
 		Tokens: []int32{1, int32(rollout), 3}, PromptTokens: 1, LossMask: []bool{false, true, true},
@@ -28,7 +29,7 @@ func made(problem string, rollout int, reward float64, statuses ...rl.ToolStatus
 
 func drawGroup(t *rapid.T, problem string, n int) rl.Group {
 	g := rl.Group{Problem: rl.Problem{ID: problem}}
-	statuses := []rl.ToolStatus{rl.ToolOK, rl.ToolOK, rl.ToolError, rl.ToolTimeout, rl.ToolMalformed}
+	statuses := []status.Status{status.OK, status.OK, status.Error, status.TimeLimit, status.Malformed}
 	for i := range n {
 		tr := made(problem, i, float64(rapid.IntRange(0, 1).Draw(t, "reward")), rapid.SliceOfN(rapid.SampledFrom(statuses), 0, 3).Draw(t, "calls")...)
 		tr.AnswerTags = rapid.IntRange(0, 3).Draw(t, "tags")
@@ -118,7 +119,7 @@ func TestReleasedCounts(t *testing.T) {
 
 func TestReleasedKeepsTheCleanest(t *testing.T) {
 	ts := []rl.Trajectory{
-		made("p", 0, 1, rl.ToolError), made("p", 1, 1, rl.ToolOK), made("p", 2, 1), made("p", 3, 1, rl.ToolOK, rl.ToolError, rl.ToolOK),
+		made("p", 0, 1, status.Error), made("p", 1, 1, status.OK), made("p", 2, 1), made("p", 3, 1, status.OK, status.Error, status.OK),
 		made("p", 4, 0), made("p", 5, 0), made("p", 6, 0), made("p", 7, 0),
 	}
 	kept := grpo.Resample(ts, 4, grpo.RoC{Enabled: true, Mode: grpo.ModeReleased}, 1)
@@ -136,8 +137,8 @@ func TestReleasedKeepsTheCleanest(t *testing.T) {
 func TestPaperWeights(t *testing.T) {
 	const smoothing, seeds = 0.5, 20000
 	ts := []rl.Trajectory{
-		made("p", 0, 1, rl.ToolOK), made("p", 1, 1, rl.ToolError), // weights 1/0.5 and 1/1.5
-		made("p", 2, 0, rl.ToolOK), made("p", 3, 0, rl.ToolError),
+		made("p", 0, 1, status.OK), made("p", 1, 1, status.Error), // weights 1/0.5 and 1/1.5
+		made("p", 2, 0, status.OK), made("p", 3, 0, status.Error),
 	}
 	counts := map[int]int{}
 	for seed := range uint64(seeds) {
@@ -174,7 +175,7 @@ func TestFailuresAreChosenBlindToQuality(t *testing.T) {
 		for i := range g.Trajectories {
 			if tr := &g.Trajectories[i]; tr.Reward == 0 {
 				tr.AnswerTags = rapid.IntRange(0, 5).Draw(t, "tags")
-				tr.Turns[0].Calls = []rl.ToolCall{{Status: rapid.SampledFrom([]rl.ToolStatus{rl.ToolOK, rl.ToolError}).Draw(t, "status")}}
+				tr.Turns[0].Calls = []rl.ToolCall{{Status: rapid.SampledFrom([]status.Status{status.OK, status.Error}).Draw(t, "status")}}
 			}
 		}
 		if diff := cmp.Diff(failures(g.Trajectories), want); diff != "" {
@@ -275,16 +276,16 @@ func TestInfraFailureLeavesTheBaseline(t *testing.T) {
 func TestPenalties(t *testing.T) {
 	tests := map[string]struct {
 		tags, turns   int
-		statuses      []rl.ToolStatus
+		statuses      []status.Status
 		pErr, pFormat float64
 	}{
-		"clean":          {1, 2, []rl.ToolStatus{rl.ToolOK}, 0, 0},
+		"clean":          {1, 2, []status.Status{status.OK}, 0, 0},
 		"no call":        {1, 1, nil, 0.5, 0},
-		"half failed":    {1, 2, []rl.ToolStatus{rl.ToolOK, rl.ToolTimeout}, 0.5, 0},
-		"malformed":      {1, 2, []rl.ToolStatus{rl.ToolMalformed}, 1, 0},
-		"no answer":      {0, 2, []rl.ToolStatus{rl.ToolOK}, 0, 1},
-		"two answers":    {2, 4, []rl.ToolStatus{rl.ToolOK}, 0, 0.25},
-		"many answers":   {9, 2, []rl.ToolStatus{rl.ToolOK}, 0, 1},
+		"half failed":    {1, 2, []status.Status{status.OK, status.TimeLimit}, 0.5, 0},
+		"malformed":      {1, 2, []status.Status{status.Malformed}, 1, 0},
+		"no answer":      {0, 2, []status.Status{status.OK}, 0, 1},
+		"two answers":    {2, 4, []status.Status{status.OK}, 0, 0.25},
+		"many answers":   {9, 2, []status.Status{status.OK}, 0, 1},
 		"nothing at all": {0, 0, nil, 0.5, 1},
 	}
 	for name, c := range tests {
@@ -296,7 +297,7 @@ func TestPenalties(t *testing.T) {
 			t.Errorf("%s: %v, %v; want %v, %v", name, pErr, pFormat, c.pErr, c.pFormat)
 		}
 	}
-	printed := made("p", 0, 1, rl.ToolOK)
+	printed := made("p", 0, 1, status.OK)
 	printed.Turns[0].Calls[0].Response = "Error: error"
 	if pErr, _ := grpo.Penalties(&printed); pErr != 0 {
 		t.Errorf("a printed word counts as a failed call: %v", pErr)

@@ -1,7 +1,7 @@
 // Package rl owns the nouns of agentic reinforcement learning: problems,
 // trajectories, groups, batches, the reasons why things stop, and the seeds
 // from which every random draw of a run comes. It holds no behaviour beyond
-// small pure helpers and imports only the standard library.
+// small pure helpers and imports the standard library and the words of sandbox/status.
 //
 // Invariant: in a Trajectory, Tokens, LossMask and RolloutLogprobs have equal
 // length, and LossMask is true exactly on tokens that the policy sampled.
@@ -10,6 +10,8 @@ package rl
 import (
 	"fmt"
 	"time"
+
+	"temper/sandbox/status"
 )
 
 // Problem is a prompt with its ground truth.
@@ -27,7 +29,7 @@ type Problem struct {
 	// Answer is the grading key. No program of the policy ever sees it.
 	Answer string `json:"answer"`
 	// Fixture is Python code that the sandbox runs before each tool call of this
-	// problem. The model never sees it.
+	// problem, or once before the first call of a session. The model never sees it.
 	Fixture string `json:"fixture,omitempty"`
 }
 
@@ -52,24 +54,6 @@ const (
 	StopInfraError StopReason = "infra_error" // engine or sandbox failed for good; excluded from its group
 )
 
-// ToolStatus is the outcome of one tool call as the trainer sees it.
-type ToolStatus string
-
-// Outcomes of a tool call. Everything but ToolOK counts as an error in ToolErrorRate.
-const (
-	ToolOK        ToolStatus = "ok"
-	ToolError     ToolStatus = "error"      // the program raised or exited non-zero
-	ToolTimeout   ToolStatus = "time_limit" // its own time limit
-	ToolMemory    ToolStatus = "memory_limit"
-	ToolOutput    ToolStatus = "output_limit"
-	ToolKilled    ToolStatus = "killed"    // died by a signal
-	ToolRefused   ToolStatus = "refused"   // the sandbox refused the request itself
-	ToolMalformed ToolStatus = "malformed" // the call was no valid JSON or named no known tool
-)
-
-// Failed reports whether the status counts as a tool error.
-func (s ToolStatus) Failed() bool { return s != ToolOK }
-
 // ToolCall is one parsed or malformed call with its answer.
 type ToolCall struct {
 	// ID is the call id (idempotency key) sent to the sandbox; empty when malformed.
@@ -77,7 +61,7 @@ type ToolCall struct {
 	Name     string        `json:"name,omitempty"`
 	Code     string        `json:"code,omitempty"`
 	Stdin    string        `json:"stdin,omitempty"`
-	Status   ToolStatus    `json:"status"`
+	Status   status.Status `json:"status"`
 	Response string        `json:"response"` // text shown to the policy, after truncation
 	Wall     time.Duration `json:"-"`        // as measured by the sandbox; not part of the run's bits
 }
@@ -216,16 +200,17 @@ type TrainMetrics struct {
 	LossTokens int     `json:"loss_tokens"` // denominator of the loss
 	Tokens     int     `json:"tokens"`      // all tokens passed through the network, padding excluded
 	Updates    int     `json:"updates"`     // optimizer updates applied
-	// SkippedUpdates were left out for the norm of their gradient.
+	// SkippedUpdates is the number of updates left out because of their gradient norm.
 	SkippedUpdates int `json:"skipped_updates,omitempty"`
 
-	// Shares and means below are over loss tokens; train is the trainer's policy
-	// before the step, w its ratio to the engine's at the level of the correction.
+	// The fractions and means below are over loss tokens. "train" is the trainer's policy
+	// before the step, w the ratio of its probability to the engine's, at the level of
+	// the correction.
 	ClipDual      float64 `json:"clip_dual,omitempty"`       // fraction held at the dual clip
-	Untrained     float64 `json:"untrained,omitempty"`       // fraction in no gradient: left out, or of too low entropy
+	Untrained     float64 `json:"untrained,omitempty"`       // fraction outside the gradient: left out, or entropy too low
 	Penalty       float64 `json:"penalty,omitempty"`         // part of Loss that holds the policy near the reference
 	RefK1         float64 `json:"ref_k1,omitempty"`          // mean log(policy/reference)
-	RefK2         float64 `json:"ref_k2,omitempty"`          // mean of its square by two
+	RefK2         float64 `json:"ref_k2,omitempty"`          // mean of half the square of that
 	RefK3         float64 `json:"ref_k3,omitempty"`          // mean reference/policy - log(reference/policy) - 1
 	MismatchMax   float64 `json:"mismatch_max,omitempty"`    // largest |rollout - train| log-probability of a token
 	RolloutK1     float64 `json:"rollout_k1,omitempty"`      // mean log(rollout/train)

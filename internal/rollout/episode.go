@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,9 +13,10 @@ import (
 	"temper/internal/policy"
 	"temper/internal/rl"
 	"temper/sandbox"
+	"temper/sandbox/status"
 )
 
-// episode is one trajectory under way.
+// episode is one trajectory that is being sampled.
 type episode struct {
 	runner      *Runner
 	spec        Spec
@@ -22,16 +24,17 @@ type episode struct {
 	name        string
 	version     int64 // pinned by the first generation
 	transcript  *chat.Transcript
+	kernel      *kernel
 	turns       []rl.Turn
-	// contents are the turns' texts outside tool calls, where an answer counts:
-	// neither a tool's output nor code can answer.
+	// contents holds the text of each turn outside its tool calls. An answer counts
+	// only there, not in code or in the output of a tool.
 	contents   []string
 	sampleTime time.Duration
 	toolTime   time.Duration
 }
 
-// check names what makes the Spec impossible.
-func (e *episode) check() error {
+// checkSpec returns an error when the Spec cannot be run.
+func (e *episode) checkSpec() error {
 	prompt, most := e.transcript.PromptTokens(), e.runner.deps.Engine.MaxContext()
 	switch {
 	case prompt >= most:
@@ -44,12 +47,12 @@ func (e *episode) check() error {
 	return nil
 }
 
-// run is the agent loop. A turn that was cut short stops the trajectory before
-// anything else is looked at; then no call means an answer; then the turn limit;
-// then room for the results.
-func (e *episode) run(ctx context.Context) (rl.StopReason, error) {
+// runTurns is the agent loop. A turn that was cut at the token limit stops the
+// trajectory, whatever it says. Otherwise a turn without a call is the answer; then
+// the turn limit stops the trajectory, and last a lack of room for the tool results.
+func (e *episode) runTurns(ctx context.Context) (rl.StopReason, error) {
 	for {
-		sampled, finish, err := e.sample(ctx)
+		sampled, finish, err := e.generateTurn(ctx)
 		if err != nil {
 			return "", err
 		}
@@ -63,7 +66,7 @@ func (e *episode) run(ctx context.Context) (rl.StopReason, error) {
 		case len(e.turns) >= e.spec.MaxTurns:
 			return rl.StopMaxTurns, nil
 		}
-		responses, err := e.runCalls(ctx, parsed.Calls)
+		responses, err := e.answerCalls(ctx, parsed.Calls)
 		if err != nil {
 			return "", err
 		}
@@ -83,8 +86,8 @@ func (e *episode) responseLimit() int {
 	return min(e.spec.MaxResponseTokens, e.runner.deps.Engine.MaxContext()-e.transcript.PromptTokens())
 }
 
-// sample generates one turn and appends it.
-func (e *episode) sample(ctx context.Context) ([]int32, rl.FinishReason, error) {
+// generateTurn generates one turn and appends it.
+func (e *episode) generateTurn(ctx context.Context) ([]int32, rl.FinishReason, error) {
 	start := e.runner.deps.Now()
 	defer func() { e.sampleTime += e.runner.deps.Now().Sub(start) }()
 	req := policy.Request{
@@ -116,7 +119,8 @@ func (e *episode) sample(ctx context.Context) ([]int32, rl.FinishReason, error) 
 	return gen.Tokens, gen.Finish, nil
 }
 
-// checkGeneration rejects what breaks the contract of policy.Engine.
+// checkGeneration returns an error when a generation breaks the contract of
+// policy.Engine.
 func checkGeneration(req policy.Request, gen policy.Generation) error {
 	n := len(gen.Tokens)
 	switch {
@@ -130,14 +134,14 @@ func checkGeneration(req policy.Request, gen policy.Generation) error {
 	return nil
 }
 
-// runCalls answers the calls of the last turn in order.
-func (e *episode) runCalls(ctx context.Context, calls []chat.Call) ([]string, error) {
+// answerCalls answers the calls of the last turn in order.
+func (e *episode) answerCalls(ctx context.Context, calls []chat.Call) ([]string, error) {
 	start := e.runner.deps.Now()
 	defer func() { e.toolTime += e.runner.deps.Now().Sub(start) }()
 	turn := &e.turns[len(e.turns)-1]
 	var responses []string
 	for i, c := range calls {
-		call, err := e.runCall(ctx, i, c)
+		call, err := e.answerCall(ctx, i, c)
 		if err != nil {
 			return nil, err
 		}
@@ -147,19 +151,21 @@ func (e *episode) runCalls(ctx context.Context, calls []chat.Call) ([]string, er
 	return responses, nil
 }
 
-// runCall answers the i-th call of the last turn.
-func (e *episode) runCall(ctx context.Context, i int, c chat.Call) (rl.ToolCall, error) {
+// answerCall answers the i-th call of the last turn.
+func (e *episode) answerCall(ctx context.Context, i int, c chat.Call) (rl.ToolCall, error) {
 	cfg := &e.runner.cfg
-	call := rl.ToolCall{Name: c.Name, Code: c.Code, Stdin: c.Input}
+	call := rl.ToolCall{Name: c.Name, Code: c.Code, Stdin: c.Stdin}
 	var outcome chat.Outcome
 	switch {
 	case cfg.MaxCallsPerTurn > 0 && i >= cfg.MaxCallsPerTurn:
-		outcome = chat.Outcome{Status: rl.ToolRefused, Reason: fmt.Sprintf("at most %d calls per turn", cfg.MaxCallsPerTurn)}
+		outcome = chat.Outcome{Status: status.Refused, Reason: fmt.Sprintf("at most %d calls per turn", cfg.MaxCallsPerTurn)}
 	case c.Malformed != "":
-		outcome = chat.Outcome{Status: rl.ToolMalformed, Reason: c.Malformed}
+		outcome = chat.Outcome{Status: status.Malformed, Reason: c.Malformed}
+	case e.inKernel(c.Name) && e.kernel.refusal(call) != "":
+		outcome = chat.Outcome{Status: status.Refused, Reason: e.kernel.refusal(call)}
 	default:
 		call.ID = e.callID(i, c)
-		res, err := e.execute(ctx, call)
+		res, err := e.runProgram(ctx, call)
 		if err != nil {
 			return rl.ToolCall{}, err
 		}
@@ -171,18 +177,30 @@ func (e *episode) runCall(ctx context.Context, i int, c chat.Call) (rl.ToolCall,
 	return call, nil
 }
 
-// callID is unique and deterministic. It holds a hash of the program, so that an
-// executor that remembers ids can never answer with another program's result.
+// inKernel reports whether calls of the tool run in the session of the trajectory.
+func (e *episode) inKernel(tool string) bool {
+	return slices.Contains(e.runner.cfg.SessionTools, tool)
+}
+
+// callID is unique and deterministic. It holds a hash of the program, and of the
+// cells before it where there are any, so that an executor that remembers ids can
+// never answer with another program's result.
 func (e *episode) callID(i int, c chat.Call) string {
-	program := rl.Seed(0, "call", rl.Hash(e.spec.Problem.Fixture), rl.Hash(c.Code), rl.Hash(c.Input))
+	program := rl.Seed(0, "call", rl.Hash(e.spec.Problem.Fixture), rl.Hash(c.Code), rl.Hash(c.Stdin))
+	if e.inKernel(c.Name) {
+		program = rl.Seed(program, "session", e.kernel.mark)
+	}
 	return fmt.Sprintf("%s/%d/%d/%08x", e.name, len(e.turns)-1, i, uint32(program))
 }
 
-// execute runs a program until the sandbox gives its result.
-func (e *episode) execute(ctx context.Context, call rl.ToolCall) (sandbox.Result, error) {
+// runProgram runs a program until the sandbox gives its result.
+func (e *episode) runProgram(ctx context.Context, call rl.ToolCall) (sandbox.Result, error) {
 	req := sandbox.Request{
 		ID: call.ID, Run: e.spec.RunID, Code: call.Code, Stdin: call.Stdin, Fixture: e.spec.Problem.Fixture,
 		Limits: sandbox.Limits{Wall: e.runner.cfg.ToolTimeout, Memory: e.runner.cfg.ToolMemory},
+	}
+	if e.inKernel(call.Name) {
+		e.kernel.asCell(&req)
 	}
 	var res sandbox.Result
 	err := e.runner.retry(ctx, func() error {
@@ -190,7 +208,7 @@ func (e *episode) execute(ctx context.Context, call rl.ToolCall) (sandbox.Result
 		if res, err = e.runner.deps.Executor.Execute(ctx, req); err != nil {
 			return fmt.Errorf("sandbox: %w", err)
 		}
-		if _, known := toolStatus(res.Status); !known {
+		if !res.Status.OfProgram() {
 			return fmt.Errorf("sandbox: call %s ended with status %q: %s", req.ID, res.Status, res.Reason)
 		}
 		if req.Fixture != "" && res.Status == sandbox.StatusRefused && strings.HasPrefix(res.Reason, "fixture") {
@@ -198,16 +216,19 @@ func (e *episode) execute(ctx context.Context, call rl.ToolCall) (sandbox.Result
 		}
 		return nil
 	})
+	if err == nil && e.inKernel(call.Name) {
+		e.kernel.recordCell(req, res)
+	}
 	return res, err
 }
 
-// errDataset marks what the data set is to blame for: not the policy, and no other
-// attempt can help.
+// errDataset marks a fault of the data set. The policy is not to blame, and another
+// attempt cannot help.
 var errDataset = errors.New("fault of the data set")
 
-// retry calls f until it succeeds: it waits out an overload without end, and
-// gives up on anything else after MaxAttempts. A wrong version, a fault of the
-// data set and the end of ctx are not worth another attempt.
+// retry calls f until it succeeds. It waits as long as there is an overload, and gives
+// up after MaxAttempts other errors. It does not try again after a wrong version, a
+// fault of the data set or the end of ctx.
 func (r *Runner) retry(ctx context.Context, f func() error) error {
 	pause := r.cfg.Backoff
 	for attempt := 1; ; {

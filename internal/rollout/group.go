@@ -23,10 +23,10 @@ func (r *Runner) Group(ctx context.Context, spec Spec, n int) (rl.Group, error) 
 	return out, nil
 }
 
-// Groups runs one group of n trajectories for each problem and calls done for
-// each group as it finishes, one call at a time. Trajectories start in the order
-// of problems as the runner's slots allow, so the first groups finish early. The
-// first error, also of done, ends everything; no goroutine outlives the call.
+// Groups runs one group of n trajectories for each problem and calls done when a group
+// has finished, for one group at a time. Trajectories start in the order of problems
+// as slots become free, so that the first groups finish early. The first error, of a
+// trajectory or of done, ends everything. No goroutine outlives the call.
 func (r *Runner) Groups(ctx context.Context, spec Spec, problems []rl.Problem, n int, done func(rl.Group) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -35,13 +35,13 @@ func (r *Runner) Groups(ctx context.Context, spec Spec, problems []rl.Problem, n
 	for _, p := range problems {
 		g := &pendingGroup{group: rl.Group{Problem: p, Trajectories: make([]rl.Trajectory, n)}}
 		for i := range n {
-			if r.acquire(ctx) != nil {
+			if r.acquireSlot(ctx) != nil {
 				break // the cause is returned below
 			}
 			wg.Go(func() {
 				s := spec
 				s.Problem, s.Rollout = p, i
-				last, err := g.run(ctx, r, s)
+				last, err := g.runTrajectory(ctx, r, s)
 				if err == nil && last {
 					calling.Lock()
 					defer calling.Unlock()
@@ -59,16 +59,16 @@ func (r *Runner) Groups(ctx context.Context, spec Spec, problems []rl.Problem, n
 	return context.Cause(ctx)
 }
 
-// pendingGroup is a group under way.
+// pendingGroup is a group whose trajectories are being sampled.
 type pendingGroup struct {
 	group    rl.Group
 	finished atomic.Int64
 }
 
-// run runs one trajectory in the caller's slot, which it gives back when nothing
-// is left to sample, and reports whether it was the last of the group.
-func (g *pendingGroup) run(ctx context.Context, r *Runner, s Spec) (last bool, err error) {
-	t, err := r.rollout(ctx, s)
+// runTrajectory runs one trajectory in the slot that the caller holds, and reports
+// whether it was the last of the group.
+func (g *pendingGroup) runTrajectory(ctx context.Context, r *Runner, s Spec) (last bool, err error) {
+	t, err := r.runInSlot(ctx, s)
 	if err != nil {
 		return false, err
 	}
@@ -76,8 +76,8 @@ func (g *pendingGroup) run(ctx context.Context, r *Runner, s Spec) (last bool, e
 	return g.finished.Add(1) == int64(len(g.group.Trajectories)), nil
 }
 
-// acquire waits for a slot.
-func (r *Runner) acquire(ctx context.Context) error {
+// acquireSlot waits for a slot.
+func (r *Runner) acquireSlot(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -89,4 +89,4 @@ func (r *Runner) acquire(ctx context.Context) error {
 	}
 }
 
-func (r *Runner) release() { <-r.slots }
+func (r *Runner) releaseSlot() { <-r.slots }

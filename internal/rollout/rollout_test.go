@@ -19,6 +19,7 @@ import (
 	"temper/internal/rl"
 	"temper/internal/rollout"
 	"temper/sandbox"
+	"temper/sandbox/status"
 )
 
 func TestLookUpAndAnswer(t *testing.T) {
@@ -34,7 +35,7 @@ func TestLookUpAndAnswer(t *testing.T) {
 		t.Errorf("trajectory %+v", tr)
 	}
 	want := []rl.ToolCall{{
-		ID: got[0].ID, Name: "python", Code: "print(db['k396'])", Status: rl.ToolOK, Response: "116", Wall: time.Millisecond,
+		ID: got[0].ID, Name: "python", Code: "print(db['k396'])", Status: status.OK, Response: "116", Wall: time.Millisecond,
 	}}
 	if diff := cmp.Diff(tr.Turns[0].Calls, want); diff != "" {
 		t.Errorf("calls: got -, want +\n%s", diff)
@@ -221,12 +222,12 @@ func TestManyCallsOfATurnAreAnsweredInOrder(t *testing.T) {
 	}))
 	got := run(t, r, spec())
 	var responses []string
-	var statuses []rl.ToolStatus
+	var statuses []status.Status
 	for _, c := range got.Turns[0].Calls {
 		responses, statuses = append(responses, c.Response), append(statuses, c.Status)
 	}
 	wantResponses := []string{"ran a", "Failed to decode tool call: invalid JSON object", "Refused: at most 2 calls per turn"}
-	if !slices.Equal(responses, wantResponses) || !slices.Equal(statuses, []rl.ToolStatus{rl.ToolOK, rl.ToolMalformed, rl.ToolRefused}) {
+	if !slices.Equal(responses, wantResponses) || !slices.Equal(statuses, []status.Status{status.OK, status.Malformed, status.Refused}) {
 		t.Errorf("responses %q, statuses %v", responses, statuses)
 	}
 	at := -1

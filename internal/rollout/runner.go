@@ -30,8 +30,11 @@ type Config struct {
 	MaxToolResponseChars int
 	// MaxCallsPerTurn: further calls of a turn are answered as refused; 0 means no limit.
 	MaxCallsPerTurn int
-	// MaxConcurrent is the number of trajectories that are sampled at a time, and of
-	// verifier jobs under way beside them; at least 1.
+	// SessionTools are the tools whose calls share one Python process for the length
+	// of a trajectory; the calls of others are programs of their own.
+	SessionTools []string
+	// MaxConcurrent is the number of trajectories that are sampled at a time, and also
+	// the number of verifier jobs that run beside them; at least 1.
 	MaxConcurrent int
 	// MaxAttempts is how often a failing engine or sandbox is tried, at least 1.
 	MaxAttempts int
@@ -43,6 +46,9 @@ type Config struct {
 type Deps struct {
 	Engine   policy.Engine
 	Executor sandbox.Executor
+	// Sessions ends the sessions of Executor; nil leaves them until they have been
+	// idle for long.
+	Sessions sandbox.SessionCloser
 	Format   *chat.Format
 	// Env finds a problem's environment, for its verifier.
 	Env func(name string) (env.Environment, error)
@@ -77,7 +83,7 @@ func New(cfg Config, deps Deps) (*Runner, error) {
 // Spec says which trajectory to run.
 type Spec struct {
 	RunID string
-	// Purpose keeps draws and call ids of, say, evaluation apart from training.
+	// Purpose separates draws and call ids, for example of evaluation and training.
 	Purpose string
 	Stage   int
 	Step    int
@@ -106,20 +112,20 @@ func (s *Spec) TrajectorySeed() uint64 {
 // there is no trajectory: ctx ended, the version is not served
 // (policy.ErrStaleVersion), or the Spec cannot be run.
 func (r *Runner) Rollout(ctx context.Context, spec Spec) (rl.Trajectory, error) {
-	if err := r.acquire(ctx); err != nil {
+	if err := r.acquireSlot(ctx); err != nil {
 		return rl.Trajectory{}, err
 	}
-	return r.rollout(ctx, spec)
+	return r.runInSlot(ctx, spec)
 }
 
-// rollout runs a trajectory in a slot that the caller holds and gives the slot
+// runInSlot runs a trajectory in a slot that the caller holds and gives the slot
 // back as soon as nothing is left to sample.
-func (r *Runner) rollout(ctx context.Context, spec Spec) (rl.Trajectory, error) {
-	e, stop, err := r.sample(ctx, spec)
+func (r *Runner) runInSlot(ctx context.Context, spec Spec) (rl.Trajectory, error) {
+	e, stop, err := r.runAgentLoop(ctx, spec)
 	if e == nil {
 		return rl.Trajectory{}, err
 	}
-	t := e.trajectory(stop)
+	t := e.newTrajectory(stop)
 	if err == nil {
 		err = e.score(ctx, &t)
 	}
@@ -134,10 +140,11 @@ func (r *Runner) rollout(ctx context.Context, spec Spec) (rl.Trajectory, error) 
 	return t, nil
 }
 
-// sample runs the agent loop and gives back the slot and the engine's session. No
-// episode means that there is none to run; with an error it has no end of its own.
-func (r *Runner) sample(ctx context.Context, spec Spec) (*episode, rl.StopReason, error) {
-	defer r.release()
+// runAgentLoop samples a trajectory and then gives back the slot, the session of the
+// sandbox and that of the engine. It returns no episode when the Spec cannot be run,
+// and no StopReason when an error ended the episode.
+func (r *Runner) runAgentLoop(ctx context.Context, spec Spec) (*episode, rl.StopReason, error) {
+	defer r.releaseSlot()
 	environment, err := r.deps.Env(spec.Problem.Env)
 	if err != nil {
 		return nil, "", fmt.Errorf("rollout %s: %w", spec.name(), err)
@@ -148,17 +155,19 @@ func (r *Runner) sample(ctx context.Context, spec Spec) (*episode, rl.StopReason
 	}
 	e := &episode{
 		runner: r, spec: spec, environment: environment, name: spec.name(), version: spec.Version, transcript: transcript,
+		kernel: newKernel(spec.name()),
 	}
-	if err := e.check(); err != nil {
+	if err := e.checkSpec(); err != nil {
 		return nil, "", fmt.Errorf("rollout %s: %w", e.name, err)
 	}
 	defer r.deps.Engine.Release(e.name)
-	stop, err := e.run(ctx)
+	defer e.closeKernel(ctx)
+	stop, err := e.runTurns(ctx)
 	return e, stop, err
 }
 
-// trajectory turns the finished episode into its record, as yet without a reward.
-func (e *episode) trajectory(stop rl.StopReason) rl.Trajectory {
+// newTrajectory returns the record of the finished episode, without a reward so far.
+func (e *episode) newTrajectory(stop rl.StopReason) rl.Trajectory {
 	tr := e.transcript
 	return rl.Trajectory{
 		ProblemID:       e.spec.Problem.ID,

@@ -11,10 +11,9 @@ import (
 	"temper/sandbox/judge"
 )
 
-// score finds the answer of a finished episode and rewards it. It runs when the
-// trajectory's slot and the engine's session are free again, so that other
-// trajectories are sampled while a verifier job waits for its turn. It returns
-// the failure that left the answer without a verdict.
+// score finds the answer of a finished episode and sets its reward. The slot of the
+// trajectory is free by then, so that others are sampled while a verifier job waits
+// for its turn. An error means that nobody could judge the answer.
 func (e *episode) score(ctx context.Context, t *rl.Trajectory) error {
 	extract := reward.ExtractAnswer
 	if e.runner.deps.Format.Boxed() {
@@ -28,7 +27,7 @@ func (e *episode) score(ctx context.Context, t *rl.Trajectory) error {
 	if t.Answer == "" || t.StopReason != rl.StopAnswered {
 		return nil // no verdict could earn anything
 	}
-	correct, err := e.correct(ctx, t.Answer)
+	correct, err := e.isCorrect(ctx, t.Answer)
 	if err != nil {
 		return err
 	}
@@ -36,8 +35,8 @@ func (e *episode) score(ctx context.Context, t *rl.Trajectory) error {
 	return nil
 }
 
-// correct asks the environment, and the judge for what the environment leaves open.
-func (e *episode) correct(ctx context.Context, answer string) (bool, error) {
+// isCorrect asks the environment, and the judge where the environment cannot decide.
+func (e *episode) isCorrect(ctx context.Context, answer string) (bool, error) {
 	checker, ok := e.environment.(env.Checker)
 	if !ok {
 		return e.environment.Verify(e.spec.Problem, answer), nil
@@ -46,14 +45,14 @@ func (e *episode) correct(ctx context.Context, answer string) (bool, error) {
 	case env.Right, env.Wrong:
 		return verdict == env.Right, nil
 	case env.Open:
-		return e.judge(ctx, answer)
+		return e.runVerifierJob(ctx, answer)
 	default:
 		return false, fmt.Errorf("environment %s has no verdict %q", checker.Name(), verdict)
 	}
 }
 
-// judge runs a verifier job through the executor of the tool calls.
-func (e *episode) judge(ctx context.Context, answer string) (bool, error) {
+// runVerifierJob runs a verifier job through the executor of the tool calls.
+func (e *episode) runVerifierJob(ctx context.Context, answer string) (bool, error) {
 	r := e.runner
 	select {
 	case r.judging <- struct{}{}:
@@ -70,7 +69,8 @@ func (e *episode) judge(ctx context.Context, answer string) (bool, error) {
 		verdict, err = r.judge.Do(ctx, job)
 		switch {
 		case errors.Is(err, judge.ErrStarved):
-			// The first name has its answer, too early; verdicts do not depend on names.
+			// The sandbox would repeat its answer to the first name. A verdict does not
+			// depend on the name of its job.
 			starved++
 			job.ID = fmt.Sprintf("%s/%d", e.verifyID(answer), starved)
 		case errors.Is(err, judge.ErrInvalid):
@@ -84,8 +84,8 @@ func (e *episode) judge(ctx context.Context, answer string) (bool, error) {
 	return verdict.Equal, nil
 }
 
-// verifyID names the job of the trajectory's answer; it holds a hash of what is
-// compared, for the reason of callID.
+// verifyID names the verifier job of the trajectory. It holds a hash of what is
+// compared, for the same reason as callID.
 func (e *episode) verifyID(answer string) string {
 	return fmt.Sprintf("%s/verify/%08x", e.name, uint32(rl.Seed(0, "verify", rl.Hash(answer), rl.Hash(e.spec.Problem.Answer))))
 }

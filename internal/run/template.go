@@ -16,7 +16,7 @@ import (
 func chatConfig(cfg config.Run, tmpl *chat.Template) chat.Config {
 	r := cfg.Rollout
 	return chat.Config{
-		Template: tmpl, Vars: r.TemplateVars, Tools: r.Tools, Boxed: r.Boxed(), SystemPrompt: r.SystemPrompt, ToolsInPrompt: r.ToolsInPrompt,
+		Template: tmpl, Vars: r.TemplateVars, Tools: r.Tools.Names(), SessionTools: r.Tools.WithSession(), Boxed: r.Boxed(), SystemPrompt: r.SystemPrompt, ToolsInPrompt: r.ToolsInPrompt,
 	}
 }
 
@@ -25,7 +25,7 @@ func chatConfig(cfg config.Run, tmpl *chat.Template) chat.Config {
 // starts from, and from where they are.
 func findTemplate(cfg config.Run, from string, files map[string][]byte) (*chat.Template, error) {
 	name := cfg.Rollout.ChatTemplate
-	withTools := len(cfg.Rollout.Tools) != 1 || cfg.Rollout.Tools[0] != chat.NoTools
+	withTools := len(cfg.Rollout.Tools) != 1 || cfg.Rollout.Tools[0].Name != chat.NoTools
 	switch {
 	case name == "":
 		return nil, nil //nolint:nilnil // the small ChatML has no template

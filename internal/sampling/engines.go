@@ -13,6 +13,7 @@ import (
 	"temper/internal/fault"
 	"temper/internal/rollout"
 	"temper/internal/run"
+	"temper/sandbox"
 )
 
 // maxEngines bounds the runs whose engines are kept; each holds its weights and caches.
@@ -160,12 +161,14 @@ const (
 // newRunner makes a runner under the limits of a configuration.
 func (r *Service) newRunner(loaded *run.Loaded, cfg config.Run, engine Engine) (*rollout.Runner, error) {
 	c := cfg.Rollout
+	sessions, _ := r.Executor.(sandbox.SessionCloser)
 	return rollout.New(rollout.Config{
 		ToolTimeout: c.ToolTimeout, ToolMemory: int64(c.ToolMemory),
 		MaxToolResponseChars: c.MaxToolResponseChars, MaxCallsPerTurn: c.MaxCallsPerTurn,
+		SessionTools:  c.Tools.WithSession(),
 		MaxConcurrent: r.MaxConcurrent, MaxAttempts: rolloutAttempts,
 		Backoff: rolloutBackoff, MaxBackoff: rolloutMaxBackoff,
 	}, rollout.Deps{
-		Engine: engine, Executor: watchedExecutor{r.Executor, &r.trouble}, Format: loaded.Format, Env: env.ByName, Now: r.Now,
+		Engine: engine, Executor: watchedExecutor{r.Executor, &r.trouble}, Sessions: sessions, Format: loaded.Format, Env: env.ByName, Now: r.Now,
 	})
 }

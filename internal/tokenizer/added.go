@@ -12,28 +12,29 @@ import (
 type added struct {
 	id      int32
 	content string
-	// singleWord: not beside a letter, digit or underscore.
+	// singleWord means that it is not found beside a letter, digit or underscore.
 	singleWord bool
-	// lstrip and rstrip take the whitespace beside the token with it.
+	// lstrip and rstrip make the whitespace beside the token part of it.
 	lstrip, rstrip bool
-	// normalized: found in the normalized text, not in the text as it is given.
+	// normalized means that it is looked for in the normalized text, not in the text
+	// as it was given.
 	normalized bool
-	// control is what files call special: no part of the text when decoding for people.
+	// control is what files call special: the token is not part of a text for people.
 	control bool
-	// inVocab: the model's vocabulary lists it too.
+	// inVocab means that the vocabulary of the model lists it too.
 	inVocab bool
 }
 
 // matcher finds added tokens in one pass.
 type matcher struct {
-	// byFirst lists the tokens by their first byte, the longest first: of several
-	// at one place it wins.
+	// byFirst lists the tokens by their first byte, the longest first, because the
+	// longest wins where several match.
 	byFirst [256][]*added
-	// only is the one first byte, if there is only one.
+	// only is the first byte of all tokens, if they share it.
 	only     byte
 	hasOnly  bool
 	isFilled bool
-	// unknown are runes that the reference library does not take for words.
+	// unknown holds word runes that the reference library does not know.
 	unknown *unicode.RangeTable
 }
 

@@ -1,7 +1,7 @@
 package tokenizer
 
-// shortPiece bounds the pieces that are merged by looking at all ranks after
-// each merge; longer ones take a heap.
+// shortPiece is the longest piece for which each merge looks at all ranks. Longer
+// pieces use a heap.
 const shortPiece = 64
 
 // noMerge is the rank of two tokens that no merge joins.
@@ -38,9 +38,9 @@ func (t *Tokenizer) mergePiece(ids []int32, piece string) []int32 {
 	return t.mergeLong(ids, piece)
 }
 
-// mergeShort keeps the ranks of all neighbours beside the tokens, on the stack.
+// mergeShort keeps the tokens and the ranks of all neighbours on the stack.
 func (t *Tokenizer) mergeShort(ids []int32, piece string) []int32 {
-	var toks, ranks [shortPiece]int32 // ranks[i] is that of tokens i and i+1
+	var toks, ranks [shortPiece]int32 // ranks[i] is the rank of tokens i and i+1
 	n := len(piece)
 	for i := range n {
 		toks[i] = t.byteIDs[piece[i]]
@@ -94,7 +94,7 @@ func (t *Tokenizer) mergeLong(ids []int32, piece string) []int32 {
 
 // node is a token of a long piece, at the place of its first byte.
 type node struct {
-	id, rank   int32 // rank is that of the token and the next one
+	id, rank   int32 // rank is the rank of the token and the next one
 	prev, next int
 }
 
@@ -139,7 +139,8 @@ func (l *list) join(at int) {
 	l.rate(at)
 }
 
-// candidates is a heap of merges by rank, then place: the rank above placeBits.
+// candidates is a heap of merges ordered by rank, then by place. An entry has the rank
+// above placeBits and the place below.
 type candidates []uint64
 
 // placeBits is enough for any text in memory; ranks are below 1 << 24.

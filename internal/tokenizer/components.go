@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// problems collects what a file asks for and this package does not do.
+// problems collects the features of a file that this package does not implement.
 type problems []string
 
 func (p *problems) addf(format string, args ...any) { *p = append(*p, fmt.Sprintf(format, args...)) }
@@ -18,8 +18,8 @@ func (p problems) err() error {
 	return fmt.Errorf("%s", strings.Join(p, "; "))
 }
 
-// components sets everything but the tables from the file. It names all fields
-// that this package does not implement.
+// components sets everything but the tables from the file. Its error names all
+// fields that this package does not implement.
 func (t *Tokenizer) components(f *file) error {
 	var p problems
 	if f.Model.Type != "BPE" {
@@ -81,17 +81,17 @@ func typeOf(raw json.RawMessage) string {
 	return c.Type
 }
 
-// setSplit accepts Split with a known pattern then ByteLevel without its own, or
-// ByteLevel alone, whose own pattern is GPT-2's.
+// setSplit accepts a Split with a known pattern followed by a ByteLevel without one,
+// or a ByteLevel alone, whose pattern is GPT-2's.
 func (t *Tokenizer) setSplit(p *problems, pre *preTokenizer) {
 	switch {
 	case pre == nil:
 		p.addf("pre_tokenizer is missing, want Split then ByteLevel")
 	case pre.Type == "ByteLevel":
-		if is(pre.AddPrefixSpace, true) {
+		if isType(pre.AddPrefixSpace, true) {
 			p.addf("pre_tokenizer.add_prefix_space true is not supported")
 		}
-		if is(pre.UseRegex, true) {
+		if isType(pre.UseRegex, true) {
 			t.regex, t.byLevel, t.split = gpt2Regex, true, newSplitter(gpt2Regex)
 		} else {
 			p.addf("pre_tokenizer.use_regex false is not supported without a Split")
@@ -110,13 +110,13 @@ func (t *Tokenizer) setSteps(p *problems, split, level *step) {
 	if split.Behavior != "Isolated" {
 		p.addf("%s[0].behavior %q is not supported, want Isolated", at, split.Behavior)
 	}
-	if is(split.Invert, false) {
+	if isType(split.Invert, false) {
 		p.addf("%s[0].invert true is not supported", at)
 	}
-	if is(level.AddPrefixSpace, true) {
+	if isType(level.AddPrefixSpace, true) {
 		p.addf("%s[1].add_prefix_space true is not supported", at)
 	}
-	if is(level.UseRegex, true) {
+	if isType(level.UseRegex, true) {
 		p.addf("%s[1].use_regex true is not supported after a Split", at)
 	}
 	if split.Pattern == nil || split.Pattern.Regex == "" {
@@ -131,8 +131,8 @@ func (t *Tokenizer) setSteps(p *problems, split, level *step) {
 
 func isNull(m json.RawMessage) bool { return len(m) == 0 || string(m) == "null" }
 
-// is returns the value of a field, missing where the file does not have it.
-func is(b *bool, missing bool) bool {
+// isType returns the value of a field, missing where the file does not have it.
+func isType(b *bool, missing bool) bool {
 	if b == nil {
 		return missing
 	}

@@ -1,16 +1,13 @@
 package tokenizer
 
-import (
-	"slices"
-	"unicode/utf8"
-)
+import "unicode/utf8"
 
-// Decoder turns ids into text one at a time and holds back a UTF-8 sequence
-// until it is complete, so that each piece can be shown as it comes: every piece
-// is valid UTF-8, and the pieces with what Flush gives are the Text of the ids.
+// Decoder turns ids into text one at a time. It holds back a UTF-8 sequence until it
+// is complete, so that every piece is valid UTF-8 and can be shown at once. All
+// pieces, with the result of Flush, are the Text of the ids.
 type Decoder struct {
 	tok *Tokenizer
-	// pending may become one rune.
+	// pending is the beginning of a rune.
 	pending []byte
 }
 
@@ -27,7 +24,7 @@ func (d *Decoder) Push(id int32) string {
 	return text
 }
 
-// Flush ends the text: what is held back is not going to be complete.
+// Flush ends the text. It returns a replacement for an incomplete sequence.
 func (d *Decoder) Flush() string {
 	if len(d.pending) == 0 {
 		return ""
@@ -36,8 +33,7 @@ func (d *Decoder) Flush() string {
 	return string(utf8.RuneError)
 }
 
-// Text returns ids as valid UTF-8 for people. Control tokens give their content:
-// WithoutControl drops them.
+// Text returns ids as valid UTF-8 for people. Control tokens appear by their content.
 func (t *Tokenizer) Text(ids []int32) string {
 	text, rest := validPart([]byte(t.Decode(ids)))
 	if len(rest) > 0 {
@@ -46,13 +42,8 @@ func (t *Tokenizer) Text(ids []int32) string {
 	return text
 }
 
-// WithoutControl returns ids without the control tokens.
-func (t *Tokenizer) WithoutControl(ids []int32) []int32 {
-	return slices.DeleteFunc(slices.Clone(ids), t.IsControl)
-}
-
-// validPart returns b with what is not UTF-8 replaced, up to the bytes at its
-// end that may yet become a rune.
+// validPart returns b with invalid UTF-8 replaced, and as rest the bytes at its end
+// that may still become a rune.
 func validPart(b []byte) (text string, rest []byte) {
 	if utf8.Valid(b) {
 		return string(b), nil
@@ -72,8 +63,8 @@ func validPart(b []byte) (text string, rest []byte) {
 	return string(out), b
 }
 
-// badPrefix returns how many first bytes of b, which begins with no rune, are
-// the longest beginning of one (the maximal subpart of Unicode, chapter 3.9).
+// badPrefix returns how many bytes at the start of b form the longest beginning of a
+// rune (the maximal subpart of Unicode, chapter 3.9). b does not begin with a rune.
 func badPrefix(b []byte) int {
 	n := 1
 	if utf8.FullRune(b[:n]) {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// file is tokenizer.json, as far as it is supported.
+// file is the supported part of tokenizer.json.
 type file struct {
 	Version       string          `json:"version"`
 	Truncation    json.RawMessage `json:"truncation"`

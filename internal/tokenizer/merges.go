@@ -7,17 +7,17 @@ import (
 	"sync/atomic"
 )
 
-// mergeTable maps pairs to ranks: open addressing, at most half full. A lower
-// rank merges first.
+// mergeTable maps pairs to ranks. It is a hash table with open addressing that is at
+// most half full. Lower ranks merge first.
 type mergeTable struct {
 	slots []mergeSlot
-	// ids is what the merge of each rank gives.
+	// ids holds the result of the merge of each rank.
 	ids []int32
 }
 
 type mergeSlot struct {
 	pair
-	rank int32 // plus one, 0 for an empty slot
+	rank int32 // the rank plus one, 0 for an empty slot
 }
 
 // newMergeTable returns a table with room for n merges.
@@ -52,10 +52,10 @@ func (m *mergeTable) rank(left, right int32) int32 {
 	return noMerge
 }
 
-// product returns what the merge of a rank gives.
+// product returns the token that the merge of a rank makes.
 func (m *mergeTable) product(rank int32) int32 { return m.ids[rank] }
 
-// add gives p, which has none, the next rank.
+// add gives p the next rank. p must have none yet.
 func (m *mergeTable) add(p pair, id int32) {
 	if 2*len(m.ids)+2 > len(m.slots) {
 		bigger := mergeTable{slots: make([]mergeSlot, 2*len(m.slots))}
@@ -76,8 +76,8 @@ const (
 	maxCached = 32
 )
 
-// cache remembers the ids of pieces. A piece has one place; the last one there
-// wins. Readers and writers need no lock: an entry never changes.
+// cache remembers the ids of pieces. Each piece has one slot, which holds the last
+// piece put there. It needs no lock because an entry never changes.
 type cache struct {
 	seed    maphash.Seed
 	entries []atomic.Pointer[entry]

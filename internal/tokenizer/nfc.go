@@ -18,8 +18,8 @@ type composer struct {
 
 func newComposer() *composer { return &composer{unknown: sinceUnicode10()} }
 
-// normalize returns s in form C, s itself when it is already: what norm.NFC
-// holds for normal is normal for fewer known runes too.
+// normalize returns s in form C, and s itself when it already is: a text that norm.NFC
+// considers normal is also normal for a library that knows fewer runes.
 func (c *composer) normalize(s string) string {
 	if norm.NFC.IsNormalString(s) {
 		return s
@@ -42,8 +42,8 @@ func (c *composer) normalize(s string) string {
 	return string(out)
 }
 
-// segmentLen returns the length of the first part of s that can be normalized
-// alone: nothing composes with ASCII before it or across a byte that is not UTF-8.
+// segmentLen returns the length of the first part of s that can be normalized alone.
+// It ends before ASCII and at bytes that are not UTF-8: nothing composes across these.
 func segmentLen(s string) int {
 	r, n := utf8.DecodeRuneInString(s)
 	if r == utf8.RuneError && n == 1 {
@@ -65,7 +65,7 @@ type mark struct {
 	ccc uint8
 }
 
-// segment is text on its way to form C; its memory is used again.
+// segment is text that is being brought into form C. Its memory is reused.
 type segment struct {
 	marks       []mark
 	buf, joined []byte

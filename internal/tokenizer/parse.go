@@ -17,8 +17,8 @@ const (
 	maxFile = 128 << 20
 )
 
-// Parse reads tokenizer.json. It refuses what it would not follow exactly,
-// except truncation and padding, which it ignores: see Notes.
+// Parse reads tokenizer.json. It refuses a file that it would not follow exactly. It
+// ignores truncation and padding; see Notes.
 func Parse(data []byte) (*Tokenizer, error) {
 	if len(data) > maxFile {
 		return nil, fmt.Errorf("parse tokenizer: %d bytes, the limit is %d", len(data), maxFile)
@@ -86,7 +86,7 @@ func (t *Tokenizer) fillAdded(tokens []addedToken, m *model) error {
 			return fmt.Errorf("added token %q is in the vocabulary too: not supported with model.ignore_merges", a.Content)
 		}
 		seen[a.Content] = true
-		if err := t.put(a.ID, a.Content, decoded(runes, a.Content)); err != nil {
+		if err := t.setContent(a.ID, a.Content, decodeContent(runes, a.Content)); err != nil {
 			return err
 		}
 		t.added = append(t.added, added{
@@ -119,17 +119,17 @@ func (t *Tokenizer) checkIDs(numVocab int) error {
 	return nil
 }
 
-// decoded returns what the decoder of the reference library makes of an added
-// token: it reads every token in the alphabet of bytes and takes those that are
-// not spelled in it as they are. ASCII without spaces is always as it is.
-func decoded(runes map[rune]byte, spelled string) []byte {
+// decodeContent returns the text that the decoder of the reference library gives for an
+// added token. The library reads every token in the alphabet of bytes and keeps a
+// token that is not spelled in it. ASCII without spaces never changes.
+func decodeContent(runes map[rune]byte, spelled string) []byte {
 	if content, err := unspell(runes, spelled); err == nil {
 		return content
 	}
 	return []byte(spelled)
 }
 
-// seal makes the added tokens ready to be found.
+// seal builds the tables that find added tokens.
 func (t *Tokenizer) seal() {
 	slices.SortFunc(t.added, func(a, b added) int { return cmp.Compare(a.id, b.id) })
 	var given, normalized []*added
@@ -159,7 +159,7 @@ func (t *Tokenizer) fillVocab(vocab map[string]int32) error {
 		if err != nil {
 			return err
 		}
-		if err := t.put(vocab[name], name, content); err != nil {
+		if err := t.setContent(vocab[name], name, content); err != nil {
 			return err
 		}
 	}
@@ -180,8 +180,8 @@ func (t *Tokenizer) fillBytes(vocab map[string]int32) error {
 	return nil
 }
 
-// put gives an id its bytes.
-func (t *Tokenizer) put(id int32, name string, content []byte) error {
+// setContent gives an id its bytes.
+func (t *Tokenizer) setContent(id int32, name string, content []byte) error {
 	if id < 0 || id >= maxVocab {
 		return fmt.Errorf("token %q has id %d, want 0 to %d", name, id, maxVocab-1)
 	}

@@ -32,7 +32,7 @@ func newSplitter(regex string) splitter {
 	}
 }
 
-// digits takes each ASCII digit alone and everything between digits together.
+// digits makes each ASCII digit a piece, and everything between two digits one piece.
 type digits struct{}
 
 func (digits) next(s string) int {
@@ -57,11 +57,11 @@ func (w *words) next(s string) int {
 	first, n := w.of(s)
 	switch {
 	case first == letter:
-		return n + w.run(s[n:], letter)
+		return n + w.runLength(s[n:], letter)
 	case first == number:
 		return w.numbers(s)
 	case !isNewline(s[0]):
-		if run := w.run(s[n:], letter); run > 0 {
+		if run := w.runLength(s[n:], letter); run > 0 {
 			return n + run
 		}
 	}
@@ -69,7 +69,7 @@ func (w *words) next(s string) int {
 	if s[0] == ' ' {
 		at = 1
 	}
-	if run := w.run(s[at:], other); run > 0 {
+	if run := w.runLength(s[at:], other); run > 0 {
 		at += run
 		for at < len(s) && isNewline(s[at]) {
 			at++
@@ -103,14 +103,14 @@ func (g *gpt2) next(s string) int {
 		at = 1
 	}
 	if k, _ := g.of(s[at:]); k != space && at < len(s) {
-		return at + g.run(s[at:], k)
+		return at + g.runLength(s[at:], k)
 	}
 	return g.spaces(s, false)
 }
 
-// spaces takes whitespace: `\s+(?!\S)|\s+`, all of it but the last rune, which
-// may begin the next piece; with lines first `\s*[\r\n]+`, up to the last end of
-// a line.
+// spaces matches whitespace: `\s+(?!\S)|\s+` is all of it but the last rune, which may
+// begin the next piece. With lines, `\s*[\r\n]+` comes first and reaches to the last
+// line end.
 func (c *classes) spaces(s string, lines bool) int {
 	at, last, line := 0, 0, 0
 	for at < len(s) {
@@ -136,8 +136,8 @@ func (c *classes) spaces(s string, lines bool) int {
 
 func isNewline(b byte) bool { return b == '\r' || b == '\n' }
 
-// longS is what s also matches when case is ignored. No other rune beyond ASCII
-// folds to a letter of a contraction.
+// longS also matches an s when case is ignored. No other rune beyond ASCII folds to a
+// letter of a contraction.
 const longS = "\u017f"
 
 // contraction returns the length of an English contraction at the start of s.

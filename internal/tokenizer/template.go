@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// processor is a post_processor, as far as it is supported.
+// processor is the supported part of a post_processor.
 type processor struct {
 	Type          string                 `json:"type"`
 	Processors    []json.RawMessage      `json:"processors"`
@@ -88,7 +88,7 @@ func (t *Tokenizer) setTemplate(p *problems, key string, c *processor) {
 	}
 }
 
-// checkTemplate refuses a template with ids that no token has.
+// checkTemplate refuses a template with the ids of tokens that do not exist.
 func (t *Tokenizer) checkTemplate() error {
 	for _, id := range slices.Concat(t.before, t.after) {
 		if id < 0 || int(id) >= len(t.content) {

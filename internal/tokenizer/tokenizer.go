@@ -1,8 +1,7 @@
-// Package tokenizer owns the map between bytes and token ids: byte-level BPE
-// in the tokenizer.json format of Hugging Face, whose ids it gives exactly for
-// the components it knows and whose other components it refuses by name, and a
-// deterministic trainer for it. It knows nothing of chat templates; package chat
-// does.
+// Package tokenizer owns the map between bytes and token ids: byte-level BPE in the
+// tokenizer.json format of Hugging Face, and a deterministic trainer for it. For the
+// components that it knows it gives exactly the ids of the reference library; it
+// refuses others by name. Chat templates belong to package chat.
 //
 // Invariant: Decode(Encode(x)) is x, in normalization form C where the file asks
 // for it, for any bytes x; bytes that are not UTF-8 stay. Encode never yields an
@@ -25,28 +24,28 @@ type pair struct{ left, right int32 }
 
 // Tokenizer is immutable and safe for concurrent use.
 type Tokenizer struct {
-	// content is the bytes of each id.
+	// content holds the bytes of each id.
 	content [][]byte
 	byteIDs [numBytes]int32
 	merges  mergeTable
 	// order lists the pairs of merges by rank, for writing.
 	order []pair
-	// whole maps bytes to their id where a piece in the vocabulary is one token
-	// whatever the merges say (ignore_merges); else nil.
+	// whole maps bytes to their id, nil unless the file says ignore_merges: a piece that
+	// is in the vocabulary is then one token, whatever the merges are.
 	whole map[string]int32
 	cache *cache
 
-	// added sorted by id, and how they are found: in the text as given, then in
-	// the normalized text between those.
+	// added holds the added tokens sorted by id. The matchers find them, first in the
+	// text as given, then in the normalized text between those.
 	added             []added
 	given, normalized *matcher
 	// nfc is nil without a normalizer.
 	nfc *composer
-	// regex is what split follows, byLevel whether ByteLevel brings it.
+	// regex is the pattern of split; byLevel says that it is the one of ByteLevel.
 	regex   string
 	byLevel bool
 	split   splitter
-	// before and after are what a template puts around a text.
+	// before and after are the tokens that a template puts around a text.
 	before, after []int32
 	post          json.RawMessage
 	notes         []string
@@ -58,7 +57,7 @@ func (t *Tokenizer) VocabSize() int { return len(t.content) }
 // NumMerges is the number of merges.
 func (t *Tokenizer) NumMerges() int { return len(t.order) }
 
-// Notes says what of the file has no effect here.
+// Notes lists the parts of the file that have no effect here.
 func (t *Tokenizer) Notes() []string { return slices.Clone(t.notes) }
 
 // Special returns the id of the added token with the given content.
@@ -75,13 +74,6 @@ func (t *Tokenizer) Special(content string) (int32, bool) {
 // yields, such as <|im_start|> or <tool_call>.
 func (t *Tokenizer) IsSpecial(id int32) bool { return t.addedAt(id) != nil }
 
-// IsControl reports whether id is an added token that the file calls special:
-// one that is no part of a text for people, such as <|im_end|>.
-func (t *Tokenizer) IsControl(id int32) bool {
-	a := t.addedAt(id)
-	return a != nil && a.control
-}
-
 func (t *Tokenizer) addedAt(id int32) *added {
 	i, found := slices.BinarySearchFunc(t.added, id, func(a added, id int32) int { return int(a.id) - int(id) })
 	if !found {
@@ -97,8 +89,8 @@ func (t *Tokenizer) Encode(text string) []int32 {
 	return t.appendPlain(nil, text)
 }
 
-// EncodeSpecial returns the ids of trusted text, with added tokens recognised:
-// the leftmost one first, of several at one place the longest.
+// EncodeSpecial returns the ids of trusted text and recognises added tokens: the
+// leftmost first, and the longest where several begin at one place.
 func (t *Tokenizer) EncodeSpecial(text string) []int32 {
 	var ids []int32
 	for plain, id := range t.Segments(text) {
@@ -115,9 +107,9 @@ func (t *Tokenizer) PostProcess(ids []int32) []int32 {
 	return slices.Concat(t.before, ids, t.after)
 }
 
-// Segments cuts trusted text at its added tokens: each plain text comes with the
-// token after it, the last one, if any, with -1. The whitespace that a token
-// strips is in no segment.
+// Segments cuts trusted text at its added tokens. Each plain text comes with the id of
+// the token after it; a text at the end comes with -1. The whitespace that a token
+// strips belongs to no segment.
 func (t *Tokenizer) Segments(text string) iter.Seq2[string, int32] {
 	return func(yield func(string, int32) bool) {
 		t.given.cut(text, func(plain string, tok *added) bool {
@@ -165,11 +157,11 @@ func (t *Tokenizer) appendPlain(ids []int32, text string) []int32 {
 	return ids
 }
 
-// bytesPerToken is what text usually takes, or less.
+// bytesPerToken is the usual number of bytes of a token, or less.
 const bytesPerToken = 3
 
-// Decode returns the bytes of ids; unknown ids give nothing. The bytes need not
-// be valid UTF-8: Text and Decoder give text for people.
+// Decode returns the bytes of ids and skips unknown ids. The bytes need not be valid
+// UTF-8; Text and Decoder return text for people.
 func (t *Tokenizer) Decode(ids []int32) string {
 	var b strings.Builder
 	for _, id := range ids {

@@ -11,12 +11,12 @@ import (
 // minPairCount is how often a pair must occur to be worth a merge.
 const minPairCount = 2
 
-// Train learns up to numMerges merges from the texts of corpus, in which the
-// given special tokens are recognised and never merged. It learns fewer when no
-// pair occurs twice. The ids are the 256 bytes, the specials, the merges. Equal
-// multisets of texts give equal tokenizers: the most frequent pair is merged
-// first, among equals the one with the smallest ids. A merge costs what the
-// pieces with its pair cost, not what the corpus does.
+// Train learns up to numMerges merges from the texts of corpus. It recognises the
+// given special tokens and never merges them. It learns fewer merges when no pair
+// occurs twice. The ids are the 256 bytes, the specials, then the merges. Equal
+// multisets of texts give equal tokenizers: the most frequent pair is merged first,
+// and among equals the one with the smallest ids. The cost of a merge grows with the
+// pieces that have its pair, not with the corpus.
 func Train(corpus iter.Seq[string], numMerges int, specials []string) (*Tokenizer, error) {
 	if numMerges < 0 {
 		return nil, fmt.Errorf("num_merges is %d, want at least 0", numMerges)
@@ -54,7 +54,8 @@ func base(specials []string) (*Tokenizer, error) {
 	return t, nil
 }
 
-// validSpecial keeps the spelling of specials apart from bytes and merges in a file.
+// validSpecial refuses a special whose spelling could be that of a byte or a merge in
+// the file.
 func validSpecial(s string) bool {
 	for _, c := range []byte(s) {
 		if c < '!' || c > '~' {
@@ -72,7 +73,7 @@ type learner struct {
 	// where lists the words that a pair has been in.
 	where map[pair][]int
 	queue ranking
-	// merged is the id of each spelling that a merge has given.
+	// merged holds the id of each spelling that a merge made.
 	merged map[string]int32
 }
 
@@ -131,8 +132,8 @@ func (l *learner) count(p pair, n, i int) {
 	}
 }
 
-// mostFrequent returns the pair to merge next. Counts in the queue that are no
-// longer true are dropped: the true one is there too.
+// mostFrequent returns the pair to merge next. It drops outdated counts from the
+// queue: the current count of the pair is in it too.
 func (l *learner) mostFrequent() (pair, bool) {
 	for len(l.queue) > 0 {
 		r := heap.Pop(&l.queue).(ranked)
@@ -143,8 +144,8 @@ func (l *learner) mostFrequent() (pair, bool) {
 	return pair{}, false
 }
 
-// merge replaces p in the corpus. A pair that occurs again after its merge, when
-// another merge has spelled one of its tokens anew, is merged as before.
+// merge replaces p in the corpus. A pair may occur again after its merge, when another
+// merge makes one of its tokens; it is then merged as before.
 func (l *learner) merge(p pair) {
 	id := l.add(p)
 	at := l.where[p]
@@ -163,8 +164,8 @@ func (l *learner) merge(p pair) {
 	}
 }
 
-// replace merges each occurrence of p in word i, from the left, in place, and
-// counts the pairs that this breaks and makes.
+// replace merges each occurrence of p in word i from the left, in place, and updates
+// the counts of the pairs that this removes and adds.
 func (l *learner) replace(i int, p pair, id int32, changed map[pair]bool) {
 	w := &l.words[i]
 	update := func(p pair, n int) {
@@ -194,8 +195,8 @@ func (l *learner) replace(i int, p pair, id int32, changed map[pair]bool) {
 	w.ids = out
 }
 
-// add gives the pair the next rank. It gets the next id, or the id of the token
-// that other merges have spelled already: a file has one id per spelling.
+// add gives the pair the next rank and the next id, or the id of a token with the same
+// spelling that other merges have made: a file has one id per spelling.
 func (l *learner) add(p pair) int32 {
 	t := l.tok
 	if rank := t.merges.rank(p.left, p.right); rank != noMerge {
@@ -213,7 +214,7 @@ func (l *learner) add(p pair) int32 {
 	return id
 }
 
-// ranked is a pair with a count it had.
+// ranked is a pair with its count at some time.
 type ranked struct {
 	pair
 	count int

@@ -5,11 +5,11 @@ import (
 	"unicode/utf8"
 )
 
-// class is the part of a pattern's alphabet that a rune is in.
+// class is the kind of a rune as far as the patterns care.
 type class byte
 
-// The classes that the known patterns tell apart. Bytes that are not UTF-8 are
-// other, each alone, like the replacement rune that stands for them.
+// The classes that the known patterns distinguish. Bytes that are not UTF-8 are other,
+// each on its own, like the replacement rune.
 const (
 	other  class = iota // [^\s\p{L}\p{N}]
 	letter              // \p{L}
@@ -20,8 +20,8 @@ const (
 // classesPerByte is how many runes share a byte of the table.
 const classesPerByte = 4
 
-// classes holds two bits for each rune, so that a rune of any script costs one
-// load. The reference library's regular expressions know Unicode 16.
+// classes holds two bits for each rune, so that classifying a rune of any script is one
+// load. The regular expressions of the reference library know Unicode 16.
 type classes [(unicode.MaxRune + 1) / classesPerByte]byte
 
 func newClasses() *classes {
@@ -69,8 +69,8 @@ func (c *classes) get(r rune) class {
 	return class(c[r/classesPerByte] >> (uint(r%classesPerByte) * 2) & 3)
 }
 
-// run returns how many first bytes of s are of class k.
-func (c *classes) run(s string, k class) int {
+// runLength returns how many first bytes of s are of class k.
+func (c *classes) runLength(s string, k class) int {
 	i := 0
 	for i < len(s) {
 		got, n := c.of(s[i:])
@@ -82,8 +82,8 @@ func (c *classes) run(s string, k class) int {
 	return i
 }
 
-// sinceUnicode17 lists the letters, marks and numbers that Go's tables have and
-// those of the reference library, one version older, do not.
+// sinceUnicode17 lists the letters, marks and numbers that Go's tables have but those
+// of the reference library, which are one version older, do not.
 func sinceUnicode17() *unicode.RangeTable {
 	return &unicode.RangeTable{
 		R16: []unicode.Range16{
@@ -98,8 +98,8 @@ func sinceUnicode17() *unicode.RangeTable {
 	}
 }
 
-// sinceUnicode10 lists the runes that Go's normalization reorders or decomposes
-// and that of the reference library, made for Unicode 9, leaves alone.
+// sinceUnicode10 lists the runes that Go's normalization reorders or decomposes but that
+// of the reference library, made for Unicode 9, leaves alone.
 func sinceUnicode10() *unicode.RangeTable {
 	return &unicode.RangeTable{
 		R16: []unicode.Range16{

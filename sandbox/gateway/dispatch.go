@@ -76,11 +76,8 @@ func (g *Gateway) admissible(c *call, now time.Time) error {
 
 // size is what a call is charged: its texts and what is kept beside them.
 func size(req *sandbox.Request) int64 {
-	n := len(req.ID) + len(req.Code) + len(req.Stdin) + len(req.Fixture) + len(req.Run) + len(req.Session)
-	for _, cell := range req.History {
-		n += len(cell)
-	}
-	return int64(n)
+	n := len(req.ID) + len(req.Fixture) + len(req.Run) + len(req.Session)
+	return int64(n) + cellBytes(req) + historyBytes(req)
 }
 
 // enqueue puts c into the queue of the calls that may run on the same nodes. A call

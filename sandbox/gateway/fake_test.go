@@ -127,6 +127,7 @@ func (n *fakeNode) ran(part func(sandbox.Request) string) []string {
 }
 
 func byID(r sandbox.Request) string      { return r.ID }
+func byInputs(r sandbox.Request) string  { return fmt.Sprintf("%q", r.HistoryStdin) }
 func byHistory(r sandbox.Request) string { return strings.Join(r.History, ",") }
 
 func (l *fakeLink) Load() httpapi.Load {
@@ -195,7 +196,7 @@ func (l *fakeLink) sleep(ctx context.Context, req sandbox.Request) (sandbox.Resu
 	}
 }
 
-var _ gateway.SessionCloser = (*fakeLink)(nil)
+var _ sandbox.SessionCloser = (*fakeLink)(nil)
 
 // open returns a gateway over the nodes of f that ends with the test.
 func open(t *testing.T, f *fleet, cfg gateway.Config) *gateway.Gateway {

@@ -97,8 +97,8 @@ type nodeLink struct {
 }
 
 var (
-	_ Link          = (*nodeLink)(nil)
-	_ SessionCloser = (*nodeLink)(nil)
+	_ Link                  = (*nodeLink)(nil)
+	_ sandbox.SessionCloser = (*nodeLink)(nil)
 )
 
 func dial(ctx context.Context, address string, opts httpapi.Options) (Link, error) {

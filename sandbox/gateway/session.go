@@ -72,10 +72,11 @@ type session struct {
 	key     sessionKey
 	home    *node // that has the kernel, perhaps gone by now; nil before the first answer
 	history []string
-	bytes   int64   // of history
-	current *call   // admitted first, waiting or running
-	pending []*call // behind current
-	coming  int64   // bytes of code of current and pending
+	stdin   []string // of the cells of history; nil when a caller did not say
+	bytes   int64    // of history and stdin
+	current *call    // admitted first, waiting or running
+	pending []*call  // behind current
+	coming  int64    // bytes of code and input of current and pending
 	used    time.Time
 	place   *list.Element // in sessions.used; nil once forgotten
 }
@@ -86,7 +87,7 @@ func newSessions(limits SessionLimits) sessions {
 
 // full says why a cell cannot be added to the record of its session.
 func (ss *sessions) full(req *sandbox.Request) string {
-	cells, bytes := len(req.History), historyBytes(req.History)
+	cells, bytes := len(req.History), historyBytes(req)
 	if s := ss.known[keyOf(req)]; s != nil {
 		if req.History == nil {
 			cells, bytes = len(s.history), s.bytes
@@ -95,10 +96,12 @@ func (ss *sessions) full(req *sandbox.Request) string {
 		bytes += s.coming
 	}
 	switch {
+	case len(req.HistoryStdin) > len(req.History):
+		return fmt.Sprintf("history_stdin has %d inputs for the %d cells of history", len(req.HistoryStdin), len(req.History))
 	case cells >= ss.limits.Cells:
 		return fmt.Sprintf("session has %d cells, the limit", cells)
-	case bytes+int64(len(req.Code)) > ss.limits.CellBytes:
-		return fmt.Sprintf("session: %d bytes of code and this cell's %d are above the limit of %d", bytes, len(req.Code), ss.limits.CellBytes)
+	case bytes+cellBytes(req) > ss.limits.CellBytes:
+		return fmt.Sprintf("session: %d bytes of cells and this cell's %d are above the limit of %d", bytes, cellBytes(req), ss.limits.CellBytes)
 	}
 	return ""
 }
@@ -109,7 +112,7 @@ func (ss *sessions) join(c *call, now time.Time) (detail string) {
 	if s != nil && len(s.pending) >= ss.limits.Waiting {
 		return fmt.Sprintf("%d cells of the session wait, the limit", len(s.pending))
 	}
-	added := int64(len(c.req.Code)) + historyBytes(c.req.History)
+	added := cellBytes(&c.req) + historyBytes(&c.req)
 	for len(ss.known) > ss.limits.Count || s == nil && len(ss.known) == ss.limits.Count || ss.bytes+added > ss.limits.Bytes {
 		if !ss.forget(s, now) {
 			return fmt.Sprintf("%d sessions with %d bytes of cells are in use, the limit", len(ss.known), ss.bytes)
@@ -122,7 +125,7 @@ func (ss *sessions) join(c *call, now time.Time) (detail string) {
 	}
 	s.used = now
 	ss.used.MoveToBack(s.place)
-	s.coming += int64(len(c.req.Code))
+	s.coming += cellBytes(&c.req)
 	c.session = s
 	return ""
 }
@@ -148,7 +151,7 @@ func (ss *sessions) drop(s *session) {
 	s.place = nil
 	delete(ss.known, s.key)
 	ss.bytes -= s.bytes
-	s.history, s.bytes = nil, 0
+	s.history, s.stdin, s.bytes = nil, nil, 0
 }
 
 // CloseSession forgets the session of that name in run, here and on its node, and
@@ -162,21 +165,16 @@ func (g *Gateway) CloseSession(run, name string) bool {
 	}
 	g.sessions.drop(s)
 	if n := s.home; n != nil && n.alive() && !g.closed {
-		if closer, ok := n.link.(SessionCloser); ok {
+		if closer, ok := n.link.(sandbox.SessionCloser); ok {
 			g.owners.Go(func() { g.closeAt(n, closer, s.key) })
 		}
 	}
 	return true
 }
 
-// SessionCloser is a Link that can end a session before it is idle for long.
-type SessionCloser interface {
-	CloseSession(ctx context.Context, run, name string) (bool, error)
-}
-
 // closeAt ends a session on its node. If that fails, the kernel still ends when it has
 // been idle for long, so a failure is only logged.
-func (g *Gateway) closeAt(n *node, closer SessionCloser, key sessionKey) {
+func (g *Gateway) closeAt(n *node, closer sandbox.SessionCloser, key sessionKey) {
 	ctx, cancel := context.WithTimeout(n.life, dialTimeout)
 	defer cancel()
 	if _, err := closer.CloseSession(ctx, key.run, key.name); err != nil {
@@ -196,15 +194,18 @@ func (ss *sessions) record(c *call, n *node, res *sandbox.Result) {
 		return
 	}
 	s.history = append(s.history, c.req.Code)
-	s.bytes += int64(len(c.req.Code))
-	ss.bytes += int64(len(c.req.Code))
+	if s.stdin != nil {
+		s.stdin = append(s.stdin, c.req.Stdin)
+	}
+	s.bytes += cellBytes(&c.req)
+	ss.bytes += cellBytes(&c.req)
 }
 
 // leave ends c's turn and returns the call of its session that is next, if c was
 // the current one.
 func (ss *sessions) leave(c *call) *call {
 	s := c.session
-	s.coming -= int64(len(c.req.Code))
+	s.coming -= cellBytes(&c.req)
 	if s.current != c {
 		s.pending = slices.DeleteFunc(s.pending, func(p *call) bool { return p == c })
 		return nil
@@ -233,17 +234,22 @@ func (ss *sessions) begin(c *call) bool {
 	}
 	s.current = c
 	if given := c.req.History; given != nil && s.place != nil {
-		ss.bytes += historyBytes(given) - s.bytes
-		s.history, s.bytes = slices.Clone(given), historyBytes(given)
+		ss.bytes += historyBytes(&c.req) - s.bytes
+		s.history, s.bytes = slices.Clone(given), historyBytes(&c.req)
+		s.stdin = nil
+		if c.req.HistoryStdin != nil || len(given) == 0 {
+			s.stdin = make([]string, len(given))
+			copy(s.stdin, c.req.HistoryStdin)
+		}
 	}
 	// Every time, not only after a move, and also while it is empty: a node may have
 	// let an idle kernel go, or have run a cell whose answer never came.
 	// Cells that are added later lie behind the end of this slice.
 	if s.place != nil {
 		if s.history == nil {
-			s.history = []string{}
+			s.history, s.stdin = []string{}, []string{}
 		}
-		c.req.History = s.history[:len(s.history):len(s.history)]
+		c.req.History, c.req.HistoryStdin = slices.Clip(s.history), slices.Clip(s.stdin)
 	}
 	return true
 }
@@ -255,10 +261,14 @@ func (s *session) inside() int {
 	return 1 + len(s.pending)
 }
 
-func historyBytes(cells []string) int64 {
+func cellBytes(req *sandbox.Request) int64 { return int64(len(req.Code) + len(req.Stdin)) }
+
+func historyBytes(req *sandbox.Request) int64 {
 	var n int64
-	for _, cell := range cells {
-		n += int64(len(cell))
+	for _, texts := range [...][]string{req.History, req.HistoryStdin} {
+		for _, text := range texts {
+			n += int64(len(text))
+		}
 	}
 	return n
 }

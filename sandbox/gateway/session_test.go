@@ -182,6 +182,38 @@ func TestCallersHistoryIsBelieved(t *testing.T) {
 	})
 }
 
+// TestInputsAreSentAlong with the history, unless a caller stated one without them.
+func TestInputsAreSentAlong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fleet{}
+		n := f.add("a:1", 1)
+		g := open(t, f, gateway.Config{Nodes: []string{"a:1"}})
+		synctest.Wait()
+		for i, req := range []sandbox.Request{
+			{Code: "1ms", Stdin: "a"},
+			{Code: "2ms"},
+			{Code: "3ms", Stdin: "c"},
+			{Code: "4ms", History: []string{"1ms", "2ms"}, HistoryStdin: []string{"x"}},
+			{Code: "5ms"},
+			{Code: "6ms", History: []string{"1ms"}},
+			{Code: "7ms", Stdin: "d"},
+			{Code: "8ms", History: []string{}},
+		} {
+			req.ID, req.Session = fmt.Sprint(i), "s"
+			if _, err := g.Execute(t.Context(), req); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want := []string{`[]`, `["a"]`, `["a" ""]`, `["x" ""]`, `["x" "" ""]`, `[]`, `[]`, `[]`}
+		if diff := cmp.Diff(n.ran(byInputs), want); diff != "" {
+			t.Errorf("inputs (-got +want):\n%s", diff)
+		}
+		if known := n.ran(func(r sandbox.Request) string { return fmt.Sprint(r.HistoryStdin != nil) }); known[5] != "false" || known[6] != "false" || known[7] != "true" {
+			t.Errorf("inputs are known: %v", known)
+		}
+	})
+}
+
 func TestCellsThatWaitForTheirSessionAreFew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fleet{}

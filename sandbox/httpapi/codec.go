@@ -35,6 +35,22 @@ func appendInt(b []byte, name string, n int64) []byte {
 	return strconv.AppendInt(append(b, name...), n, 10)
 }
 
+// appendList appends a member with its leading comma unless list is nil: an empty
+// list has a meaning of its own.
+func appendList(b []byte, name string, list []string) []byte {
+	if list == nil {
+		return b
+	}
+	b = append(append(b, name...), '[')
+	for i, s := range list {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendString(b, s)
+	}
+	return append(b, ']')
+}
+
 func appendRequest(b []byte, r *sandbox.Request) []byte {
 	b = appendString(append(b, `{"id":`...), r.ID)
 	b = appendString(append(b, `,"code":`...), r.Code)
@@ -43,16 +59,8 @@ func appendRequest(b []byte, r *sandbox.Request) []byte {
 	b = appendField(b, `,"profile":`, r.Profile)
 	b = appendField(b, `,"run":`, r.Run)
 	b = appendField(b, `,"session":`, r.Session)
-	if r.History != nil { // an empty one has its own meaning
-		b = append(b, `,"history":[`...)
-		for i, cell := range r.History {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			b = appendString(b, cell)
-		}
-		b = append(b, ']')
-	}
+	b = appendList(b, `,"history":`, r.History)
+	b = appendList(b, `,"history_stdin":`, r.HistoryStdin)
 	b = append(b, `,"limits":{`...)
 	start := len(b)
 	for _, l := range [...]struct {

@@ -24,6 +24,7 @@ func FuzzAppend(f *testing.F) {
 		}
 		if flag {
 			req.History = []string{a, b, c}[:m&3]
+			req.HistoryStdin = []string{c, a, b}[:n&3]
 		}
 		same(t, appendRequest(nil, &req), req)
 		var back, want sandbox.Request

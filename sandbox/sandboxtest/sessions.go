@@ -42,6 +42,7 @@ type step struct {
 	stdin   string
 	fixture string
 	history []string
+	inputs  []string // HistoryStdin
 	limits  sandbox.Limits
 
 	status sandbox.Status // ok when empty
@@ -55,7 +56,7 @@ func (s step) play(t *testing.T, exec sandbox.Executor, session string, i int) {
 	t.Helper()
 	req := sandbox.Request{
 		ID: fmt.Sprintf("%s/%d", session, i), Session: session, Code: s.code, Stdin: s.stdin,
-		Fixture: s.fixture, History: s.history, Limits: s.limits,
+		Fixture: s.fixture, History: s.history, HistoryStdin: s.inputs, Limits: s.limits,
 	}
 	got, err := exec.Execute(t.Context(), req)
 	if err != nil {
@@ -147,6 +148,18 @@ func scripts() []script {
 			{history: []string{"x = [input()]", "x.append(9)"}, code: "x", value: "['1', 9]"},
 			{history: []string{"x = [7]"}, code: "x", value: "[7]"},
 			{history: []string{}, code: "x", status: sandbox.StatusError, stderr: "NameError"},
+		}},
+		{"a history has its inputs", []step{
+			{
+				history: []string{"x = [input()]", "x.append(input())", "x.append(3)"}, inputs: []string{"1", "2"},
+				code: "x.append(input())\nx", stdin: "4", value: "['1', '2', 3, '4']",
+			},
+			{
+				history: []string{"x = [input()]", "x.append(input())", "x.append(3)", "x.append(input())\nx"}, inputs: []string{"1", "2", "", "4"},
+				code: "x.append(5)\nx", value: "['1', '2', 3, '4', 5]",
+			},
+			{history: []string{"x = [input()]"}, inputs: []string{"6"}, code: "x", value: "['6']"},
+			{history: []string{"x"}, inputs: []string{"", ""}, code: "x", status: sandbox.StatusRefused, reason: "2 inputs for the 1 cells"},
 		}},
 	}
 }

@@ -73,7 +73,8 @@ func (h *host) last() *fake {
 
 // fake is a kernel whose state is the list of words it was given. Its cells are
 // "show", "sleep", "stop" (met a limit), "exit" (ended itself), "crash" (its
-// interpreter died), "starve" (got no core), "fail" and any word.
+// interpreter died), "starve" (got no core), "fail" and any word. A word with an
+// input is kept with it.
 type fake struct {
 	host  *host
 	mu    sync.Mutex
@@ -126,18 +127,22 @@ func (k *fake) Run(ctx context.Context, req sandbox.Request) (sandbox.Result, er
 	case "fail":
 		res.Status = sandbox.StatusError
 	}
-	k.state = append(k.state, req.Code)
+	word := req.Code
+	if req.Stdin != "" {
+		word += "<" + req.Stdin
+	}
+	k.state = append(k.state, word)
 	return res, nil
 }
 
-func (k *fake) Replay(ctx context.Context, code, _ string) error {
+func (k *fake) Replay(ctx context.Context, code, stdin string) error {
 	select {
 	case <-time.After(k.host.slow):
 	case <-ctx.Done():
 		k.Close()
 		return ctx.Err()
 	}
-	_, err := k.Run(ctx, sandbox.Request{Code: code})
+	_, err := k.Run(ctx, sandbox.Request{Code: code, Stdin: stdin})
 	return err
 }
 

@@ -3,7 +3,6 @@ package session
 import (
 	"container/list"
 	"fmt"
-	"slices"
 	"time"
 
 	"temper/sandbox"
@@ -43,13 +42,16 @@ type entry struct {
 // prepare decides what the history of s is before req runs. It returns why req cannot
 // be the next cell, empty when it can.
 func (m *Manager) prepare(s *session, req sandbox.Request) (why string, err error) {
+	if len(req.HistoryStdin) > len(req.History) {
+		return fmt.Sprintf("history_stdin has %d inputs for the %d cells of history", len(req.HistoryStdin), len(req.History)), nil
+	}
 	m.mu.Lock()
 	if s.dropped {
 		m.mu.Unlock()
-		return errDropped.Error(), nil
+		return "", errDropped
 	}
 	var stale Kernel
-	if !s.known || req.History != nil && !s.ran(req.History) {
+	if !s.known || req.History != nil && !s.ran(req) {
 		if why, err = m.adopt(s, req); why == "" && err == nil {
 			stale = m.detach(s)
 		}
@@ -62,10 +64,33 @@ func (m *Manager) prepare(s *session, req sandbox.Request) (why string, err erro
 	return why, err
 }
 
-// ran reports whether the history of s is the given one. Only the codes are compared:
-// the caller does not send the inputs.
-func (s *session) ran(history []string) bool {
-	return slices.EqualFunc(s.cells, history, func(e entry, code string) bool { return e.code == code })
+// ran reports whether the history of s is the one that req states. Where req does
+// not know the inputs, the codes decide.
+func (s *session) ran(req sandbox.Request) bool {
+	if len(s.cells) != len(req.History) {
+		return false
+	}
+	for i, cell := range s.cells {
+		if !cell.is(req, i) {
+			return false
+		}
+	}
+	return true
+}
+
+// statedCell is the cell at place i of the history that req states.
+func statedCell(req sandbox.Request, i int) entry {
+	cell := entry{code: req.History[i]}
+	if i < len(req.HistoryStdin) {
+		cell.stdin = req.HistoryStdin[i]
+	}
+	return cell
+}
+
+// is reports whether e is the cell at place i of the history that req states.
+func (e entry) is(req sandbox.Request, i int) bool {
+	stated := statedCell(req, i)
+	return e.code == stated.code && (req.HistoryStdin == nil || e.stdin == stated.stdin)
 }
 
 // adopt makes the history of req that of the session. The cells at its start that are
@@ -74,13 +99,13 @@ func (m *Manager) adopt(s *session, req sandbox.Request) (why string, err error)
 	cells := make([]entry, 0, len(req.History)+1)
 	same := true
 	var bytes int64
-	for i, code := range req.History {
-		cell := entry{code: code}
-		if same = same && i < len(s.cells) && s.cells[i].code == code; same {
+	for i := range req.History {
+		cell := statedCell(req, i)
+		if same = same && i < len(s.cells) && s.cells[i].is(req, i); same {
 			cell = s.cells[i]
 		}
 		cells = append(cells, cell)
-		bytes += int64(len(code) + len(cell.stdin))
+		bytes += int64(len(cell.code) + len(cell.stdin))
 	}
 	if len(req.History) > m.cfg.MaxCells || bytes > m.cfg.MaxBytes {
 		return fmt.Sprintf("history of %d cells and %d bytes is above the limit of %d and %d",

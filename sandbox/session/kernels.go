@@ -171,7 +171,7 @@ func (m *Manager) settle(s *session, k Kernel, req sandbox.Request, res *sandbox
 // rebuild starts a kernel and runs the history of s in it. A cell that ends the kernel
 // is left out from then on.
 func (m *Manager) rebuild(ctx context.Context, s *session, req sandbox.Request, start Start) (Kernel, error) {
-	within, cancel := context.WithTimeout(ctx, m.cfg.Replay)
+	within, cancel := context.WithTimeout(ctx, m.replayTime(s))
 	defer cancel()
 	first := sandbox.Request{
 		ID: req.ID, Code: req.Code, Fixture: s.fixture, Profile: s.profile, Limits: s.limits,
@@ -225,6 +225,12 @@ func (m *Manager) replay(ctx context.Context, s *session, k Kernel) (fatal bool,
 	return false, nil
 }
 
+// replayTime is how long a rebuild of s may take: no less than its cells were
+// allowed to, or a session of slow cells could not survive its kernel.
+func (m *Manager) replayTime(s *session) time.Duration {
+	return max(m.cfg.Replay, time.Duration(len(s.cells))*s.limits.Wall)
+}
+
 // late returns the error of a rebuild. It explains two cases: the rebuild took too
 // long, or a kernel that could be made before was refused.
 func (m *Manager) late(ctx, within context.Context, s *session, err error) error {
@@ -233,7 +239,7 @@ func (m *Manager) late(ctx, within context.Context, s *session, err error) error
 		return fmt.Errorf("%w: the session cannot be rebuilt: %s", sandbox.ErrUnavailable, refusal.Reason)
 	}
 	if ctx.Err() == nil && errors.Is(within.Err(), context.DeadlineExceeded) {
-		return fmt.Errorf("%w: the session was not rebuilt within %v", sandbox.ErrUnavailable, m.cfg.Replay)
+		return fmt.Errorf("%w: the session was not rebuilt within %v", sandbox.ErrUnavailable, m.replayTime(s))
 	}
 	return err
 }

@@ -19,9 +19,9 @@
 //
 // The first call of a session decides its fixture, its profile and its memory limit;
 // a later call with another fixture is refused. Time and output are limited for each
-// cell by itself. A rebuild gives each cell the input that it had, but the cells of a
-// Request.History, which carries none, find their input empty unless the session ran
-// them here. Two cells that differ in their input alone are the same to a history.
+// cell by itself. A rebuild gives each cell the input that it had. Where a request
+// states History without HistoryStdin, cells that the session did not run here find
+// their input empty, and two that differ in their input alone are the same.
 //
 // Invariant: a kernel that is kept is in the state that its history gives.
 package session
@@ -51,7 +51,7 @@ type Config struct {
 	MaxWaiting  int           // cells of a session that may wait for their turn; 16
 	Idle        time.Duration // after which a kernel is dropped; 5 minutes
 	Forget      time.Duration // after which a history is dropped; 1 hour
-	Replay      time.Duration // in which a kernel has to be rebuilt; 30 seconds
+	Replay      time.Duration // in which a kernel has to be rebuilt, or the time limits of its cells; 30 seconds
 	Logger      *slog.Logger
 }
 
@@ -222,7 +222,11 @@ const (
 
 // run runs req as the next cell of s, whose turn it has.
 func (m *Manager) run(ctx context.Context, s *session, req sandbox.Request, arrived time.Time) (sandbox.Result, error) {
-	if why, err := m.prepare(s, req); why != "" || err != nil {
+	why, err := m.prepare(s, req)
+	switch {
+	case errors.Is(err, errDropped):
+		return m.dropped(req)
+	case why != "" || err != nil:
 		return refused(req, why), err
 	}
 	giveUp := time.Now().Add(patience)
@@ -235,7 +239,7 @@ func (m *Manager) run(ctx context.Context, s *session, req sandbox.Request, arri
 		case ctx.Err() != nil:
 			return sandbox.Result{}, err
 		case errors.Is(err, errDropped):
-			return refused(req, err.Error()), nil
+			return m.dropped(req)
 		case errors.As(err, &refusal):
 			return refused(req, refusal.Reason), nil
 		case errors.Is(err, errNoKernel) && time.Now().Before(giveUp):
@@ -256,6 +260,16 @@ func (m *Manager) run(ctx context.Context, s *session, req sandbox.Request, arri
 	}, nil
 }
 
+// dropped answers a cell whose session somebody ended. A request that states its
+// history depends on nothing that was lost, so it may be sent again; for any other
+// the session would begin anew without a word.
+func (m *Manager) dropped(req sandbox.Request) (sandbox.Result, error) {
+	if req.History != nil {
+		return sandbox.Result{}, errDropped
+	}
+	return refused(req, errDropped.Error()), nil
+}
+
 // attempt runs req once, in a kernel that is made where there is none.
 func (m *Manager) attempt(ctx context.Context, s *session, req sandbox.Request, arrived time.Time) (res sandbox.Result, err error) {
 	err = m.admit(ctx, req, func(ctx context.Context, start Start) error {
@@ -272,8 +286,8 @@ func (m *Manager) attempt(ctx context.Context, s *session, req sandbox.Request, 
 	return res, err
 }
 
-// Drop ends a session and forgets its history; cells that wait or run are refused. It
-// reports whether there was one.
+// Drop ends a session and forgets its history. Cells that wait or run are refused,
+// or unavailable where they state their history. It reports whether there was one.
 func (m *Manager) Drop(run, name string) bool {
 	m.mu.Lock()
 	s := m.sessions[key{run, name}]

@@ -161,6 +161,43 @@ func TestHistoryOfTheRequest(t *testing.T) {
 	})
 }
 
+// TestInputsOfTheHistory: a history that states its inputs is another one when an
+// input differs; one that does not leaves cells the input that they had.
+func TestInputsOfTheHistory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &host{}
+		m := newManager(t, h, session.Config{})
+		for i, c := range []struct {
+			name    string
+			history []string
+			stdin   []string
+			want    string
+			kernels int // started until then
+		}{
+			{"new session", []string{"a", "b", "c"}, []string{"1", "2"}, " a<1 b<2 c", 1},
+			{"the same", []string{"a", "b", "c", "show"}, []string{"1", "2"}, " a<1 b<2 c", 1},
+			{"inputs are not known", []string{"a", "b", "c", "show", "show"}, nil, " a<1 b<2 c", 1},
+			{"another input", []string{"a", "b", "c"}, []string{"1", "3", ""}, " a<1 b<3 c", 2},
+			{"rebuilt without inputs", []string{"a", "b", "d"}, nil, " a<1 b<3 d", 3},
+			{"no inputs at all", []string{"a", "b"}, []string{}, " a b", 4},
+		} {
+			res, err := m.Execute(t.Context(), sandbox.Request{
+				ID: fmt.Sprint(i), Session: "s", Code: "show", History: c.history, HistoryStdin: c.stdin,
+			})
+			if err != nil || res.Stdout != c.want {
+				t.Errorf("%s: %q (%s), %v; want %q", c.name, res.Stdout, res.Reason, err, c.want)
+			}
+			if _, started := h.alive(); started != c.kernels {
+				t.Errorf("%s: %d kernels were started, want %d", c.name, started, c.kernels)
+			}
+		}
+		res, err := m.Execute(t.Context(), sandbox.Request{Session: "s", History: []string{"a"}, HistoryStdin: []string{"", ""}})
+		if err != nil || res.Status != sandbox.StatusRefused || !strings.Contains(res.Reason, "2 inputs for the 1 cells") {
+			t.Errorf("more inputs than cells: %+v, %v", res, err)
+		}
+	})
+}
+
 // TestAnswerThatNeverCame: a cell whose caller was gone ran here nevertheless, and
 // another one in its place elsewhere; what comes back is as long and not the same.
 func TestAnswerThatNeverCame(t *testing.T) {
@@ -295,6 +332,53 @@ func TestARebuildIsBounded(t *testing.T) {
 		}
 		h.slow = 0
 		shows(t, m, "s", "a a a")
+	})
+}
+
+// TestARebuildMayTakeWhatItsCellsMight: a session of slow cells is not lost.
+func TestARebuildMayTakeWhatItsCellsMight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &host{}
+		m := newManager(t, h, session.Config{Replay: time.Second})
+		show := func() (sandbox.Result, error) {
+			return m.Execute(t.Context(), sandbox.Request{
+				Session: "s", Code: "show", History: []string{"a", "b", "c"}, Limits: sandbox.Limits{Wall: time.Second},
+			})
+		}
+		h.slow = 900 * time.Millisecond
+		if res, err := show(); err != nil || res.Stdout != " a b c" {
+			t.Errorf("three cells of up to a second each: %q, %v", res.Stdout, err)
+		}
+		h.slow = 1100 * time.Millisecond
+		h.last().Close()
+		if _, err := show(); !errors.Is(err, sandbox.ErrUnavailable) || !strings.Contains(err.Error(), "not rebuilt within 3s") {
+			t.Errorf("got error %v", err)
+		}
+	})
+}
+
+// TestDropOfACellThatStatesItsHistory: it depends on nothing that was lost, so it
+// is not refused but may be sent again.
+func TestDropOfACellThatStatesItsHistory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, &host{}, session.Config{})
+		call := func(code string) (sandbox.Result, error) {
+			return m.Execute(t.Context(), sandbox.Request{Session: "s", Code: code, History: []string{"a"}})
+		}
+		var calls sync.WaitGroup
+		for range 2 { // one runs and one waits
+			calls.Go(func() {
+				if res, err := call("sleep"); !errors.Is(err, sandbox.ErrUnavailable) {
+					t.Errorf("got %+v, %v", res, err)
+				}
+			})
+		}
+		synctest.Wait()
+		m.Drop("", "s")
+		calls.Wait()
+		if res, err := call("show"); err != nil || res.Stdout != " a" {
+			t.Errorf("sent again: %+v, %v", res, err)
+		}
 	})
 }
 

@@ -6,19 +6,19 @@ import (
 	"slices"
 )
 
-// call are the evaluated arguments of a call; names lists the named ones in order.
+// call holds the evaluated arguments of a call; names lists the named ones in order.
 type call struct {
 	args  []Value
 	named map[string]Value
 	names []string
 }
 
-// absent stands for an argument that the call does not give.
+// absent is the value of a parameter for which a call has no argument.
 type absent struct{}
 
-// take returns the arguments in the order of the parameters, absent where the
-// call gives none. Arguments beyond them are an error.
-func (c call) take(params ...string) ([]Value, error) {
+// bindArgs returns the arguments in the order of the parameters, absent where the
+// call has none. An argument without a parameter is an error.
+func (c call) bindArgs(params ...string) ([]Value, error) {
 	if len(c.args) > len(params) {
 		return nil, fmt.Errorf("takes at most %d arguments, got %d", len(params), len(c.args))
 	}
@@ -37,9 +37,9 @@ func (c call) take(params ...string) ([]Value, error) {
 	return out, nil
 }
 
-// need is take where the first n arguments must be given.
-func (c call) need(n int, params ...string) ([]Value, error) {
-	out, err := c.take(params...)
+// bindRequired is bindArgs for a call that must give the first n arguments.
+func (c call) bindRequired(n int, params ...string) ([]Value, error) {
+	out, err := c.bindArgs(params...)
 	if err != nil {
 		return nil, err
 	}
@@ -66,15 +66,15 @@ func (c call) without(name string) call {
 	return out
 }
 
-// or returns v, or def where v is absent.
-func or(v, def Value) Value {
+// argOr returns v, or def where v is absent.
+func argOr(v, def Value) Value {
 	if _, missing := v.(absent); missing {
 		return def
 	}
 	return v
 }
 
-// asString, asInt check the type of an argument.
+// asString and asInt check the type of an argument.
 func asString(v Value) (string, error) {
 	s, ok := v.(string)
 	if !ok {
@@ -91,11 +91,11 @@ func asInt(v Value) (int64, error) {
 	return n, nil
 }
 
-// loop is the variable of that name inside a for.
+// loop is the variable "loop" inside a for.
 type loop struct {
 	items []Value
 	index int
-	last  *[]Value // what changed() saw
+	last  *[]Value // the arguments of the last changed()
 }
 
 func (l *loop) attribute(name string) (Value, bool) {

@@ -33,7 +33,8 @@ func (l *lexer) quoted(rest string) error {
 	return l.fail("string is not closed")
 }
 
-// unescape writes what the escape after a backslash stands for and returns its length.
+// unescape writes the characters of the escape after a backslash and returns the
+// length of the escape.
 func unescape(b *strings.Builder, s string) (int, bool) {
 	if s == "" {
 		return 0, false
@@ -52,13 +53,13 @@ func unescape(b *strings.Builder, s string) (int, bool) {
 	case c == 'U':
 		return codePoint(b, s, 8)
 	case c == 'N':
-		return 0, false // names of characters would need a table of them
+		return 0, false // characters by name would need a table of all names
 	case c >= '0' && c <= '7':
 		n := 1
 		for n < 3 && n < len(s) && s[n] >= '0' && s[n] <= '7' {
 			n++
 		}
-		code, _ := strconv.ParseUint(s[:n], 8, 32) // checked digit by digit
+		code, _ := strconv.ParseUint(s[:n], 8, 32) // the digits were checked one by one
 		b.WriteRune(rune(code))
 		return n, true
 	default:

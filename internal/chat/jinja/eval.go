@@ -13,7 +13,7 @@ type expr interface {
 type (
 	constExpr struct{ v Value }
 	nameExpr  string
-	captured  struct{} // what a block wrote, where a filter is put on it
+	captured  struct{} // the output of a block to which a filter is applied
 	listExpr  struct {
 		items []expr
 		tuple bool
@@ -66,7 +66,7 @@ type (
 // capturedName cannot be written in a template.
 const capturedName = "{}"
 
-// args are the arguments of a call; names belong to the last values.
+// args holds the arguments of a call; names belong to the last values.
 type args struct {
 	values []expr
 	names  []string
@@ -120,7 +120,7 @@ func (x dictExpr) eval(st *state) (Value, error) {
 	}
 	d := NewDict()
 	for i, k := range keys {
-		if !d.put(k, values[i]) {
+		if !d.setKey(k, values[i]) {
 			return nil, fmt.Errorf("unhashable type: '%s'", typeName(k))
 		}
 	}
@@ -310,7 +310,7 @@ func (x binaryExpr) eval(st *state) (Value, error) {
 	return arith(st, x.op, a, b)
 }
 
-// eval of a chain: a < b < c is a < b and b < c.
+// eval evaluates a chain: a < b < c means a < b and b < c.
 func (x compareExpr) eval(st *state) (Value, error) {
 	left, err := st.eval(x.first)
 	if err != nil {
@@ -321,7 +321,7 @@ func (x compareExpr) eval(st *state) (Value, error) {
 		if err != nil {
 			return nil, err
 		}
-		ok, err := holds(st, op, left, right)
+		ok, err := compareHolds(st, op, left, right)
 		if err != nil || !ok {
 			return false, err
 		}
@@ -330,7 +330,7 @@ func (x compareExpr) eval(st *state) (Value, error) {
 	return true, nil
 }
 
-func holds(st *state, op string, a, b Value) (bool, error) {
+func compareHolds(st *state, op string, a, b Value) (bool, error) {
 	switch op {
 	case "==":
 		return equal(st, a, b)

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// expression reads `a if b else c` and what is below it.
+// expression reads `a if b else c` and everything that binds more tightly.
 func (p *parser) expression() (expr, error) {
 	if err := p.deeper(); err != nil {
 		return nil, err
@@ -29,8 +29,8 @@ func (p *parser) expression() (expr, error) {
 	return x, err
 }
 
-// tuple reads an expression, or a tuple of them where commas follow; without cond
-// a following `if` is not part of it.
+// tuple reads an expression, or a tuple when commas follow. Without cond, an `if`
+// that follows is not part of the expression.
 func (p *parser) tuple(cond bool) (expr, error) {
 	one := p.or
 	if cond {
@@ -117,7 +117,7 @@ func (p *parser) compareOp() string {
 	t := p.peek()
 	switch {
 	case t.kind == tokenOperator && slices.Contains([]string{"==", "!=", "<", "<=", ">", ">="}, t.text):
-		p.take()
+		p.advance()
 		return t.text
 	case p.skipName("in"):
 		return "in"
@@ -142,7 +142,7 @@ func (p *parser) binary(level int) (expr, error) {
 		if t.kind != tokenOperator || !slices.Contains(levels[level], t.text) {
 			break
 		}
-		p.take()
+		p.advance()
 		var y expr
 		y, err = p.binary(level + 1)
 		x = binaryExpr{t.text, x, y}
@@ -189,7 +189,7 @@ func (p *parser) primary() (expr, error) {
 	t := p.peek()
 	switch t.kind {
 	case tokenName:
-		p.take()
+		p.advance()
 		switch t.text {
 		case "true", "True":
 			return constExpr{true}, nil
@@ -202,18 +202,18 @@ func (p *parser) primary() (expr, error) {
 	case tokenString:
 		var b strings.Builder
 		for p.peek().kind == tokenString {
-			b.WriteString(p.take().text)
+			b.WriteString(p.advance().text)
 		}
 		return constExpr{b.String()}, nil
 	case tokenInteger:
-		p.take()
+		p.advance()
 		n, ok := new(big.Int).SetString(t.text, 10)
 		if !ok {
 			return nil, p.fail("bad number %s", t)
 		}
 		return constExpr{integer(n)}, nil
 	case tokenFloat:
-		p.take()
+		p.advance()
 		f, err := strconv.ParseFloat(t.text, 64)
 		if err != nil {
 			return nil, p.fail("bad number %s", t)
@@ -244,7 +244,7 @@ func (p *parser) parenthesis() (expr, error) {
 	return x, p.wantOp(")")
 }
 
-// items reads expressions up to the closing operator; a final comma may stand.
+// items reads expressions up to the closing operator. A final comma is allowed.
 func (p *parser) items(closer string) ([]expr, error) {
 	var items []expr
 	for !p.skipOp(closer) {
@@ -297,12 +297,12 @@ func (p *parser) postfix(x expr) (expr, error) {
 		var err error
 		switch {
 		case p.skipOp("."):
-			t := p.take()
+			t := p.advance()
 			switch t.kind {
 			case tokenName:
 				x = attrExpr{x, t.text}
 			case tokenInteger:
-				n, _ := strconv.ParseInt(t.text, 10, 64) // out of range is an index that no list has
+				n, _ := strconv.ParseInt(t.text, 10, 64) // a number out of range becomes an index that no list has
 				x = itemExpr{x, constExpr{n}}
 			default:
 				return nil, p.fail("expected a name after the dot")
@@ -373,8 +373,8 @@ func (p *parser) args() (args, error) {
 		next := p.tokens[min(p.pos+1, len(p.tokens)-1)]
 		named := p.peek().kind == tokenName && next.kind == tokenOperator && next.text == "="
 		if named {
-			a.names = append(a.names, p.take().text)
-			p.take()
+			a.names = append(a.names, p.advance().text)
+			p.advance()
 		} else if len(a.names) > 0 {
 			return a, p.fail("positional argument after a named one")
 		}
@@ -400,7 +400,7 @@ func (p *parser) filter(x expr) (expr, error) {
 	return f, err
 }
 
-// test reads what follows `is`.
+// test reads the test that follows `is`.
 func (p *parser) test(x expr) (expr, error) {
 	negated := p.skipName("not")
 	name, err := p.want(tokenName, "the name of a test")

@@ -45,18 +45,18 @@ func textFilters() map[string]filterFunc {
 }
 
 func filterDefault(_ *state, v Value, c call) (Value, error) {
-	a, err := c.take("default_value", "boolean")
+	a, err := c.bindArgs("default_value", "boolean")
 	if err != nil {
 		return nil, err
 	}
-	if _, missing := v.(undefined); missing || truth(or(a[1], false)) && !truth(v) {
-		return or(a[0], ""), nil
+	if _, missing := v.(undefined); missing || truth(argOr(a[1], false)) && !truth(v) {
+		return argOr(a[0], ""), nil
 	}
 	return v, nil
 }
 
 func filterLength(st *state, v Value, _ call) (Value, error) {
-	n, ok := size(v)
+	n, ok := lengthOf(v)
 	if !ok {
 		return nil, fmt.Errorf("object of type '%s' has no len()", typeName(v))
 	}
@@ -64,7 +64,7 @@ func filterLength(st *state, v Value, _ call) (Value, error) {
 }
 
 func filterInt(_ *state, v Value, c call) (Value, error) {
-	a, err := c.take("default", "base")
+	a, err := c.bindArgs("default", "base")
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func filterInt(_ *state, v Value, c call) (Value, error) {
 		}
 	case string:
 		s := strings.TrimFunc(x, isSpace)
-		base, err := asInt(or(a[1], int64(10)))
+		base, err := asInt(argOr(a[1], int64(10)))
 		if err != nil {
 			return nil, err
 		}
@@ -89,11 +89,11 @@ func filterInt(_ *state, v Value, c call) (Value, error) {
 			return int64(f), nil
 		}
 	}
-	return or(a[0], int64(0)), nil
+	return argOr(a[0], int64(0)), nil
 }
 
 func filterFloat(_ *state, v Value, c call) (Value, error) {
-	a, err := c.take("default")
+	a, err := c.bindArgs("default")
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func filterFloat(_ *state, v Value, c call) (Value, error) {
 			return f, nil
 		}
 	}
-	return or(a[0], 0.0), nil
+	return argOr(a[0], 0.0), nil
 }
 
 func filterAbs(st *state, v Value, _ call) (Value, error) {
@@ -117,18 +117,18 @@ func filterAbs(st *state, v Value, _ call) (Value, error) {
 }
 
 func filterRound(_ *state, v Value, c call) (Value, error) {
-	a, err := c.take("precision", "method")
+	a, err := c.bindArgs("precision", "method")
 	if err != nil {
 		return nil, err
 	}
-	places, err := asInt(or(a[0], int64(0)))
+	places, err := asInt(argOr(a[0], int64(0)))
 	if err != nil {
 		return nil, err
 	}
 	if !isNumber(v) || places < 0 || places > 15 {
 		return nil, fmt.Errorf("needs a number and a precision of 0 to 15")
 	}
-	switch scale := math.Pow10(int(places)); or(a[1], "common") {
+	switch scale := math.Pow10(int(places)); argOr(a[1], "common") {
 	case "common":
 		f, _ := strconv.ParseFloat(strconv.FormatFloat(toFloat(v), 'f', int(places), 64), 64) // strconv wrote it
 		return f, nil
@@ -142,13 +142,13 @@ func filterRound(_ *state, v Value, c call) (Value, error) {
 }
 
 func filterIndent(st *state, v Value, c call) (Value, error) {
-	a, err := c.take("width", "first", "blank")
+	a, err := c.bindArgs("width", "first", "blank")
 	if err != nil {
 		return nil, err
 	}
-	prefix, isText := or(a[0], int64(4)).(string)
+	prefix, isText := argOr(a[0], int64(4)).(string)
 	if !isText {
-		width, err := asInt(or(a[0], int64(4)))
+		width, err := asInt(argOr(a[0], int64(4)))
 		if err != nil || width > 1000 {
 			return nil, fmt.Errorf("width must be a string or an integer of at most 1000")
 		}
@@ -162,7 +162,7 @@ func filterIndent(st *state, v Value, c call) (Value, error) {
 		return nil, fmt.Errorf("%w of %d bytes of output", ErrBudget, MaxOutput)
 	}
 	for i := range lines {
-		if (i > 0 || truth(or(a[1], false))) && (lines[i] != "" || truth(or(a[2], false))) {
+		if (i > 0 || truth(argOr(a[1], false))) && (lines[i] != "" || truth(argOr(a[2], false))) {
 			lines[i] = prefix + lines[i]
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// formatPercent is the % of a Python string, for %s, %d, %r, %f and %%.
+// formatPercent is the operator % of a Python string, for %s, %d, %r, %f and %%.
 func formatPercent(st *state, format string, v Value) (Value, error) {
 	args := []Value{v}
 	if l, ok := v.(*List); ok && l.tuple {
@@ -115,7 +115,7 @@ func formatBraces(st *state, s string, c call) (Value, error) {
 	}
 }
 
-// strftime formats a time as C does, for the directives of the C locale.
+// strftime formats a time as C does in the C locale.
 func strftime(t time.Time, format string) (string, error) {
 	layouts := map[byte]string{
 		'Y': "2006", 'y': "06", 'm': "01", 'd': "02", 'e': "_2", 'b': "Jan", 'h': "Jan", 'B': "January", 'a': "Mon",

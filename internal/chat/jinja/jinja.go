@@ -1,9 +1,9 @@
 // Package jinja renders the chat templates of checkpoints as Jinja2 does under
 // the environment of Hugging Face's apply_chat_template: trim_blocks,
 // lstrip_blocks, loop controls, the generation tag, and a tojson that writes what
-// json.dumps(ensure_ascii=False) writes. Values are those of JSON with Python's
-// text, order and equality. It owns the language; which messages a template is
-// given is the business of package chat.
+// json.dumps(ensure_ascii=False) writes. Values are JSON values with Python's text,
+// order and equality. It owns the language; package chat decides which messages a
+// template gets.
 //
 // Templates and their input are hostile: there are no includes, imports, files or
 // attributes of Go values, and one budget of work bounds time, memory and output.
@@ -21,21 +21,21 @@ import (
 const (
 	// MaxSource is the longest template, in bytes.
 	MaxSource = 1 << 20
-	// MaxWork is the budget of one render: evaluated nodes plus 1/8 of the bytes
-	// that they make or read. It holds a render to less than a second.
+	// MaxWork is the budget of one render: the number of evaluated nodes plus an eighth
+	// of the bytes that they make or read. It keeps a render below a second.
 	MaxWork = 5_000_000
 	// MaxOutput is the longest rendered text, in bytes.
 	MaxOutput = 8 << 20
 	// maxDepth bounds the nesting of syntax, of macro calls and of values.
 	maxDepth = 100
-	// maxRange is the longest range(), that of Jinja2's sandbox.
+	// maxRange is the longest range(), as in Jinja2's sandbox.
 	maxRange = 100_000
 )
 
 // ErrBudget means that a render needs more than MaxWork or MaxOutput.
 var ErrBudget = errors.New("template exceeds its budget")
 
-// Exception is what a template raised by raise_exception.
+// Exception is an error that a template raised with raise_exception.
 type Exception struct{ Message string }
 
 // Error returns the message of the template.
@@ -47,10 +47,10 @@ type Template struct {
 	lib  *library
 }
 
-// Options are what a render depends on beside its variables.
+// Options holds what a render depends on besides its variables.
 type Options struct {
-	// Now is what strftime_now formats. The zero value makes a template that asks
-	// for the date fail: a run must not depend on the day.
+	// Now is the time that strftime_now formats. With the zero value a template that
+	// asks for the date fails: a run must not depend on the day.
 	Now time.Time
 }
 
@@ -91,21 +91,21 @@ func (t *Template) Render(vars *Dict, opts Options) (Result, error) {
 		}
 		st.scope.vars[name] = e.Value
 	}
-	if _, err := st.run(t.body); err != nil {
+	if _, err := st.exec(t.body); err != nil {
 		return Result{}, err
 	}
 	return Result{Text: st.out.text.String(), Generated: st.out.generated}, nil
 }
 
-// output is where statements write: the text of the render, or that of a macro
-// or block that becomes a value.
+// output is where statements write: the text of the render, or the text of a macro
+// or a block that becomes a value.
 type output struct {
 	text      strings.Builder
 	main      bool
 	generated [][2]int
 }
 
-// scope holds the names of one block; a lookup goes outwards.
+// scope holds the names of one block. A lookup continues in the blocks around it.
 type scope struct {
 	vars   map[string]Value
 	parent *scope
@@ -130,7 +130,7 @@ type state struct {
 	depth int
 }
 
-// charge takes the cost of one node and n bytes from the budget.
+// charge subtracts the cost of one node and n bytes from the budget.
 func (st *state) charge(n int) error {
 	st.work += 1 + n/8
 	if n < 0 || st.work > MaxWork || st.work < 0 {
@@ -139,7 +139,7 @@ func (st *state) charge(n int) error {
 	return nil
 }
 
-// deeper bounds recursion; the caller defers shallower.
+// deeper bounds recursion. The caller defers shallower.
 func (st *state) deeper() error {
 	st.depth++
 	if st.depth > maxDepth {
@@ -171,7 +171,7 @@ func (st *state) capture(body []stmt, parent *scope, names map[string]Value) (st
 	defer st.shallower()
 	saved, out := st.scope, st.out
 	st.scope, st.out = &scope{vars: names, parent: parent}, &output{}
-	_, err := st.run(body)
+	_, err := st.exec(body)
 	text := st.out.text.String()
 	st.scope, st.out = saved, out
 	return text, err

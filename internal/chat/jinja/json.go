@@ -17,9 +17,9 @@ import (
 // MaxJSONDepth is the deepest nesting that Decode accepts.
 const MaxJSONDepth = maxDepth / 2
 
-// Decode reads one JSON value. Objects keep the order of their members; of equal
-// names the first gives the place and the last the value, as in Python. Numbers
-// with a point or exponent are floats, others integers.
+// Decode reads one JSON value. Objects keep the order of their members. Where a name
+// occurs twice, the first decides the place and the last the value, as in Python.
+// Numbers with a point or an exponent are floats, the others integers.
 func Decode(data []byte) (Value, error) {
 	if !utf8.Valid(data) {
 		return nil, fmt.Errorf("invalid UTF-8")
@@ -63,7 +63,7 @@ func decodeValue(dec *json.Decoder, depth int) (Value, error) {
 func decodeNumber(s string) (Value, error) {
 	if strings.ContainsAny(s, ".eE") {
 		f, err := strconv.ParseFloat(s, 64)
-		if err != nil && !errors.Is(err, strconv.ErrRange) { // out of range is an infinity, as in Python
+		if err != nil && !errors.Is(err, strconv.ErrRange) { // a number out of range is an infinity, as in Python
 			return nil, fmt.Errorf("number %s: %w", s, err)
 		}
 		return f, nil
@@ -102,7 +102,7 @@ func decodeObject(dec *json.Decoder, depth int) (Value, error) {
 		if err != nil {
 			return nil, err
 		}
-		d.put(key, v)
+		d.setKey(key, v)
 	}
 	_, err := dec.Token()
 	return d, err
@@ -117,13 +117,6 @@ type encoder struct {
 	indent     string
 	pretty     bool
 	item, pair string // separators
-}
-
-// Encode returns v as json.dumps(v, ensure_ascii=False) writes it.
-func Encode(v Value) (string, error) {
-	e := &encoder{st: &state{}, item: ", ", pair: ": "}
-	err := e.write(v, 0)
-	return e.b.String(), err
 }
 
 func (e *encoder) write(v Value, depth int) error {
@@ -171,7 +164,7 @@ func jsonFloat(f float64) string {
 	}
 }
 
-// next writes what stands before the i-th item or member.
+// next writes the separator and the line end before the i-th item or member.
 func (e *encoder) next(i, depth int) error {
 	if i > 0 {
 		if err := e.st.charge(len(e.item) + len(e.pair)); err != nil {
@@ -182,7 +175,7 @@ func (e *encoder) next(i, depth int) error {
 	return e.newline(depth)
 }
 
-// newline starts a line of a pretty text.
+// newline starts a new line when the text is indented.
 func (e *encoder) newline(depth int) error {
 	if !e.pretty {
 		return nil
@@ -279,12 +272,12 @@ func writeJSONString(b *strings.Builder, s string, ascii bool) {
 
 // filterToJSON is Hugging Face's tojson: no HTML escapes, members in order.
 func filterToJSON(st *state, v Value, c call) (Value, error) {
-	a, err := c.take("ensure_ascii", "indent", "separators", "sort_keys")
+	a, err := c.bindArgs("ensure_ascii", "indent", "separators", "sort_keys")
 	if err != nil {
 		return nil, err
 	}
-	e := &encoder{st: st, ascii: truth(or(a[0], false)), sorted: truth(or(a[3], false)), item: ", ", pair: ": "}
-	switch indent := or(a[1], nil).(type) {
+	e := &encoder{st: st, ascii: truth(argOr(a[0], false)), sorted: truth(argOr(a[3], false)), item: ", ", pair: ": "}
+	switch indent := argOr(a[1], nil).(type) {
 	case nil:
 	case string:
 		e.pretty, e.indent, e.item = true, indent, ","
@@ -295,7 +288,7 @@ func filterToJSON(st *state, v Value, c call) (Value, error) {
 		}
 		e.pretty, e.indent, e.item = true, strings.Repeat(" ", int(max(n, 0))), ","
 	}
-	if s, ok := or(a[2], nil).(*List); ok {
+	if s, ok := argOr(a[2], nil).(*List); ok {
 		if len(s.Items) != 2 {
 			return nil, fmt.Errorf("separators must be two strings")
 		}

@@ -25,7 +25,7 @@ const (
 
 type token struct {
 	kind tokenKind
-	text string // for strings the content, unescaped
+	text string // of a string, the content without escapes
 	line int
 }
 
@@ -50,10 +50,10 @@ type lexer struct {
 	src    string
 	pos    int
 	tokens []token
-	// fresh is true where the tag before ended with its newline, so that the
-	// next text starts a line.
+	// fresh says that the last tag took the newline after it, so that the next text
+	// starts a line.
 	fresh   bool
-	lastPos int // where line was counted
+	lastPos int // the position whose line number is in line
 	line    int
 }
 
@@ -118,7 +118,7 @@ func (l *lexer) next() error {
 	return l.inside(tokenBlockEnd, "%}")
 }
 
-// opener returns where the next tag starts, -1 when none does.
+// opener returns the position of the next tag, -1 when there is none.
 func opener(s string) int {
 	for i := 0; i+1 < len(s); i++ {
 		if s[i] == '{' && (s[i+1] == '%' || s[i+1] == '{' || s[i+1] == '#') {
@@ -128,8 +128,8 @@ func opener(s string) int {
 	return -1
 }
 
-// stripped returns the text before a tag without what the tag's sign takes, or
-// without the white space of its line where lstrip_blocks does.
+// stripped returns the text before a tag without the white space that the sign of the
+// tag removes, or without that of its line, as lstrip_blocks demands.
 func (l *lexer) stripped(text string, mark, sign byte) string {
 	switch {
 	case sign == '-':
@@ -158,8 +158,8 @@ func (l *lexer) comment() error {
 	return nil
 }
 
-// afterTag skips the white space that the end of a tag takes. Only statements and
-// comments take a newline.
+// afterTag skips the white space that the end of a tag removes. Only statements and
+// comments remove a newline.
 func (l *lexer) afterTag(sign byte, trim bool) {
 	l.fresh = false
 	rest := l.src[l.pos:]
@@ -174,7 +174,7 @@ func (l *lexer) afterTag(sign byte, trim bool) {
 	}
 }
 
-// rawTag returns the length of `raw %}` or `endraw %}` at pos, 0 when it is not there.
+// rawTag returns the length of `raw %}` or `endraw %}` at pos, 0 when there is none.
 func (l *lexer) rawTag(name string) int {
 	rest := strings.TrimLeftFunc(l.src[l.pos:], isSpace)
 	if !strings.HasPrefix(rest, name) {

@@ -8,7 +8,7 @@ import (
 
 type filterFunc func(st *state, v Value, c call) (Value, error)
 
-// library is what templates may call.
+// library holds the functions, filters and tests that templates may call.
 type library struct {
 	filters map[string]filterFunc
 	tests   map[string]filterFunc
@@ -30,12 +30,12 @@ func newLibrary() *library {
 }
 
 func globalRange(st *state, c call) (Value, error) {
-	a, err := c.need(1, "start", "stop", "step")
+	a, err := c.bindRequired(1, "start", "stop", "step")
 	if err != nil {
 		return nil, err
 	}
 	var n [3]int64
-	for i, v := range []Value{a[0], or(a[1], int64(0)), or(a[2], int64(1))} {
+	for i, v := range []Value{a[0], argOr(a[1], int64(0)), argOr(a[2], int64(1))} {
 		if n[i], err = asInt(v); err != nil {
 			return nil, err
 		}
@@ -92,7 +92,7 @@ func globalNamespace(st *state, c call) (Value, error) {
 }
 
 func globalRaise(_ *state, c call) (Value, error) {
-	a, err := c.need(1, "message")
+	a, err := c.bindRequired(1, "message")
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +100,7 @@ func globalRaise(_ *state, c call) (Value, error) {
 }
 
 func globalStrftime(st *state, c call) (Value, error) {
-	a, err := c.need(1, "format")
+	a, err := c.bindRequired(1, "format")
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +130,7 @@ func (st *state) test(name string, v Value, c call) (Value, error) {
 func tests() map[string]filterFunc {
 	is := func(f func(v Value) bool) filterFunc {
 		return func(_ *state, v Value, c call) (Value, error) {
-			_, err := c.take()
+			_, err := c.bindArgs()
 			return f(v), err
 		}
 	}
@@ -146,22 +146,22 @@ func tests() map[string]filterFunc {
 		"number":    is(isNumber),
 		"string":    is(func(v Value) bool { _, ok := v.(string); return ok }),
 		"mapping":   is(func(v Value) bool { _, ok := v.(*Dict); return ok }),
-		"sequence":  is(func(v Value) bool { _, ok := size(v); return ok }),
-		"iterable":  is(func(v Value) bool { _, ok := size(v); return ok }),
+		"sequence":  is(func(v Value) bool { _, ok := lengthOf(v); return ok }),
+		"iterable":  is(func(v Value) bool { _, ok := lengthOf(v); return ok }),
 		"callable":  is(func(v Value) bool { _, ok := v.(*function); return ok }),
 		"lower":     is(func(v Value) bool { return isCased(str(v), unicode.IsLower, unicode.IsUpper) }),
 		"upper":     is(func(v Value) bool { return isCased(str(v), unicode.IsUpper, unicode.IsLower) }),
 		"odd":       modTest("odd"),
 		"even":      modTest("even"),
 		"in": func(st *state, v Value, c call) (Value, error) {
-			a, err := c.need(1, "seq")
+			a, err := c.bindRequired(1, "seq")
 			if err != nil {
 				return nil, err
 			}
 			return contains(st, a[0], v)
 		},
 		"divisibleby": func(_ *state, v Value, c call) (Value, error) {
-			a, err := c.need(1, "num")
+			a, err := c.bindRequired(1, "num")
 			if err != nil {
 				return nil, err
 			}
@@ -169,7 +169,7 @@ func tests() map[string]filterFunc {
 			return rest == int64(0) || rest == 0.0, err
 		},
 		"sameas": func(_ *state, v Value, c call) (Value, error) {
-			a, err := c.need(1, "other")
+			a, err := c.bindRequired(1, "other")
 			return err == nil && identical(v, a[0]), err
 		},
 	}
@@ -187,8 +187,8 @@ func tests() map[string]filterFunc {
 	return out
 }
 
-// identical is Python's `is` where CPython defines it; numbers and strings that
-// are equal need not be one object.
+// identical is Python's `is` as far as CPython defines it. Equal numbers or strings
+// need not be one object.
 func identical(a, b Value) bool {
 	switch x := a.(type) {
 	case nil, bool, *List, *Dict, *namespace, *loop, *function:
@@ -210,11 +210,11 @@ func modTest(name string) filterFunc {
 
 func compareTest(op string) filterFunc {
 	return func(st *state, v Value, c call) (Value, error) {
-		a, err := c.need(1, "other")
+		a, err := c.bindRequired(1, "other")
 		if err != nil {
 			return nil, err
 		}
-		return holds(st, op, v, a[0])
+		return compareHolds(st, op, v, a[0])
 	}
 }
 
@@ -225,8 +225,8 @@ func nameTest(known func(*library, string) bool) filterFunc {
 	}
 }
 
-// isCased is Python's islower and isupper: some cased character and none of the
-// other case.
+// isCased is Python's islower and isupper: there is a character of the wanted case
+// and none of the other.
 func isCased(s string, want, other func(rune) bool) bool {
 	return strings.IndexFunc(s, want) >= 0 && strings.IndexFunc(s, other) < 0
 }

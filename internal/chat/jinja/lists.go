@@ -10,24 +10,24 @@ import (
 func listFilters() map[string]filterFunc {
 	return map[string]filterFunc{
 		"list":       func(st *state, v Value, _ call) (Value, error) { return asList(st, v) },
-		"first":      func(st *state, v Value, _ call) (Value, error) { return end(st, v, false) },
-		"last":       func(st *state, v Value, _ call) (Value, error) { return end(st, v, true) },
+		"first":      func(st *state, v Value, _ call) (Value, error) { return endOf(st, v, false) },
+		"last":       func(st *state, v Value, _ call) (Value, error) { return endOf(st, v, true) },
 		"join":       filterJoin,
 		"reverse":    filterReverse,
 		"sort":       filterSort,
 		"unique":     filterUnique,
 		"sum":        filterSum,
-		"min":        func(st *state, v Value, _ call) (Value, error) { return extreme(st, v, -1) },
-		"max":        func(st *state, v Value, _ call) (Value, error) { return extreme(st, v, 1) },
+		"min":        func(st *state, v Value, _ call) (Value, error) { return minOrMax(st, v, -1) },
+		"max":        func(st *state, v Value, _ call) (Value, error) { return minOrMax(st, v, 1) },
 		"items":      filterItems,
 		"dictsort":   filterDictSort,
 		"attr":       filterAttr,
 		"map":        filterMap,
 		"batch":      filterBatch,
-		"select":     func(st *state, v Value, c call) (Value, error) { return choose(st, v, c, false, true) },
-		"reject":     func(st *state, v Value, c call) (Value, error) { return choose(st, v, c, false, false) },
-		"selectattr": func(st *state, v Value, c call) (Value, error) { return choose(st, v, c, true, true) },
-		"rejectattr": func(st *state, v Value, c call) (Value, error) { return choose(st, v, c, true, false) },
+		"select":     func(st *state, v Value, c call) (Value, error) { return selectItems(st, v, c, false, true) },
+		"reject":     func(st *state, v Value, c call) (Value, error) { return selectItems(st, v, c, false, false) },
+		"selectattr": func(st *state, v Value, c call) (Value, error) { return selectItems(st, v, c, true, true) },
+		"rejectattr": func(st *state, v Value, c call) (Value, error) { return selectItems(st, v, c, true, false) },
 	}
 }
 
@@ -36,7 +36,7 @@ func asList(st *state, v Value) (*List, error) {
 	return &List{Items: slices.Clone(items)}, err
 }
 
-func end(st *state, v Value, last bool) (Value, error) {
+func endOf(st *state, v Value, last bool) (Value, error) {
 	items, err := iterate(st, v)
 	switch {
 	case err != nil:
@@ -50,8 +50,8 @@ func end(st *state, v Value, last bool) (Value, error) {
 	}
 }
 
-// path reads an attribute of dots, as filters take it: "function.name".
-func path(v, attr Value) (Value, error) {
+// attrPath reads an attribute whose name may have dots, such as "function.name".
+func attrPath(v, attr Value) (Value, error) {
 	name, ok := attr.(string)
 	if !ok {
 		return getItem(v, attr)
@@ -66,7 +66,7 @@ func path(v, attr Value) (Value, error) {
 }
 
 func filterJoin(st *state, v Value, c call) (Value, error) {
-	a, err := c.take("d", "attribute")
+	a, err := c.bindArgs("d", "attribute")
 	if err != nil {
 		return nil, err
 	}
@@ -76,8 +76,8 @@ func filterJoin(st *state, v Value, c call) (Value, error) {
 	}
 	parts := make([]string, len(items))
 	for i, item := range items {
-		if attr := or(a[1], nil); attr != nil {
-			if item, err = path(item, attr); err != nil {
+		if attr := argOr(a[1], nil); attr != nil {
+			if item, err = attrPath(item, attr); err != nil {
 				return nil, err
 			}
 		}
@@ -86,7 +86,7 @@ func filterJoin(st *state, v Value, c call) (Value, error) {
 			return nil, err
 		}
 	}
-	return join(st, parts, str(or(a[0], "")))
+	return join(st, parts, str(argOr(a[0], "")))
 }
 
 func filterReverse(st *state, v Value, _ call) (Value, error) {
@@ -105,11 +105,12 @@ func filterReverse(st *state, v Value, _ call) (Value, error) {
 	return l, nil
 }
 
-// sortKey folds case where the filter does, and reads the attribute.
+// sortKey returns the attribute of v by which a filter sorts, in lower case unless
+// the filter is case-sensitive.
 func sortKey(v, attr Value, caseSensitive bool) (Value, error) {
 	if attr != nil {
 		var err error
-		if v, err = path(v, attr); err != nil {
+		if v, err = attrPath(v, attr); err != nil {
 			return nil, err
 		}
 	}
@@ -121,7 +122,7 @@ func sortKey(v, attr Value, caseSensitive bool) (Value, error) {
 
 type keyed struct{ key, v Value }
 
-// sorted sorts stably by key; pairs without order are an error.
+// sorted sorts stably by key. Keys that cannot be compared are an error.
 func sorted(st *state, items []keyed, reverse bool) ([]Value, error) {
 	var failed error
 	slices.SortStableFunc(items, func(a, b keyed) int {
@@ -142,7 +143,7 @@ func sorted(st *state, items []keyed, reverse bool) ([]Value, error) {
 }
 
 func filterSort(st *state, v Value, c call) (Value, error) {
-	a, err := c.take("reverse", "case_sensitive", "attribute")
+	a, err := c.bindArgs("reverse", "case_sensitive", "attribute")
 	if err != nil {
 		return nil, err
 	}
@@ -152,18 +153,18 @@ func filterSort(st *state, v Value, c call) (Value, error) {
 	}
 	keys := make([]keyed, len(items))
 	for i, item := range items {
-		key, err := sortKey(item, or(a[2], nil), truth(or(a[1], false)))
+		key, err := sortKey(item, argOr(a[2], nil), truth(argOr(a[1], false)))
 		if err != nil {
 			return nil, err
 		}
 		keys[i] = keyed{key, item}
 	}
-	out, err := sorted(st, keys, truth(or(a[0], false)))
+	out, err := sorted(st, keys, truth(argOr(a[0], false)))
 	return &List{Items: out}, err
 }
 
 func filterDictSort(st *state, v Value, c call) (Value, error) {
-	a, err := c.take("case_sensitive", "by", "reverse")
+	a, err := c.bindArgs("case_sensitive", "by", "reverse")
 	if err != nil {
 		return nil, err
 	}
@@ -174,21 +175,21 @@ func filterDictSort(st *state, v Value, c call) (Value, error) {
 	keys := make([]keyed, d.Len())
 	for i, e := range d.entries {
 		by := e.Key
-		if or(a[1], "key") == "value" {
+		if argOr(a[1], "key") == "value" {
 			by = e.Value
 		}
-		key, err := sortKey(by, nil, truth(or(a[0], false)))
+		key, err := sortKey(by, nil, truth(argOr(a[0], false)))
 		if err != nil {
 			return nil, err
 		}
 		keys[i] = keyed{key, &List{[]Value{e.Key, e.Value}, true}}
 	}
-	out, err := sorted(st, keys, truth(or(a[2], false)))
+	out, err := sorted(st, keys, truth(argOr(a[2], false)))
 	return &List{Items: out}, err
 }
 
 func filterUnique(st *state, v Value, c call) (Value, error) {
-	a, err := c.take("case_sensitive", "attribute")
+	a, err := c.bindArgs("case_sensitive", "attribute")
 	if err != nil {
 		return nil, err
 	}
@@ -198,7 +199,7 @@ func filterUnique(st *state, v Value, c call) (Value, error) {
 	}
 	seen, out := &List{}, &List{}
 	for _, item := range items {
-		key, err := sortKey(item, or(a[1], nil), truth(or(a[0], false)))
+		key, err := sortKey(item, argOr(a[1], nil), truth(argOr(a[0], false)))
 		if err != nil {
 			return nil, err
 		}
@@ -214,7 +215,7 @@ func filterUnique(st *state, v Value, c call) (Value, error) {
 }
 
 func filterSum(st *state, v Value, c call) (Value, error) {
-	a, err := c.take("attribute", "start")
+	a, err := c.bindArgs("attribute", "start")
 	if err != nil {
 		return nil, err
 	}
@@ -222,10 +223,10 @@ func filterSum(st *state, v Value, c call) (Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	total := or(a[1], int64(0))
+	total := argOr(a[1], int64(0))
 	for _, item := range items {
-		if attr := or(a[0], nil); attr != nil {
-			if item, err = path(item, attr); err != nil {
+		if attr := argOr(a[0], nil); attr != nil {
+			if item, err = attrPath(item, attr); err != nil {
 				return nil, err
 			}
 		}
@@ -236,7 +237,7 @@ func filterSum(st *state, v Value, c call) (Value, error) {
 	return total, nil
 }
 
-func extreme(st *state, v Value, sign int) (Value, error) {
+func minOrMax(st *state, v Value, sign int) (Value, error) {
 	items, err := iterate(st, v)
 	if err != nil {
 		return nil, err
@@ -271,7 +272,7 @@ func filterItems(st *state, v Value, c call) (Value, error) {
 }
 
 func filterAttr(_ *state, v Value, c call) (Value, error) {
-	a, err := c.need(1, "name")
+	a, err := c.bindRequired(1, "name")
 	if err != nil {
 		return nil, err
 	}
@@ -292,7 +293,7 @@ func filterMap(st *state, v Value, c call) (Value, error) {
 	if byAttr {
 		def, hasDefault := c.named["default"]
 		for i, item := range items {
-			if out.Items[i], err = path(item, attr); err != nil {
+			if out.Items[i], err = attrPath(item, attr); err != nil {
 				return nil, err
 			}
 			if _, missing := out.Items[i].(undefined); missing && hasDefault {
@@ -321,7 +322,7 @@ func filterMap(st *state, v Value, c call) (Value, error) {
 }
 
 func filterBatch(st *state, v Value, c call) (Value, error) {
-	a, err := c.need(1, "linecount", "fill_with")
+	a, err := c.bindRequired(1, "linecount", "fill_with")
 	if err != nil {
 		return nil, err
 	}
@@ -339,7 +340,7 @@ func filterBatch(st *state, v Value, c call) (Value, error) {
 	out := &List{}
 	for chunk := range slices.Chunk(items, int(n)) {
 		row := slices.Clone(chunk)
-		for fill := or(a[1], nil); fill != nil && len(row) < int(n); {
+		for fill := argOr(a[1], nil); fill != nil && len(row) < int(n); {
 			row = append(row, fill)
 		}
 		out.Items = append(out.Items, &List{Items: row})
@@ -347,9 +348,9 @@ func filterBatch(st *state, v Value, c call) (Value, error) {
 	return out, st.charge(16*len(items) + 16*int(n))
 }
 
-// choose is select, reject, selectattr and rejectattr: without a test, the truth
-// of the item decides.
-func choose(st *state, v Value, c call, byAttr, keep bool) (Value, error) {
+// selectItems is select, reject, selectattr and rejectattr. Without a test, an item
+// counts by its truth.
+func selectItems(st *state, v Value, c call, byAttr, keep bool) (Value, error) {
 	items, err := iterate(st, v)
 	if err != nil {
 		return nil, err
@@ -369,7 +370,7 @@ func choose(st *state, v Value, c call, byAttr, keep bool) (Value, error) {
 	for _, item := range items {
 		v := item
 		if byAttr {
-			if v, err = path(item, attr); err != nil {
+			if v, err = attrPath(item, attr); err != nil {
 				return nil, err
 			}
 		}

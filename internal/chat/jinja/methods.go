@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// attribute returns the attribute of a Python object that a template may read.
-// What changes a value is not there, as in Jinja2's immutable sandbox.
+// attribute returns an attribute of a Python object. Methods that change the object
+// do not exist, as in Jinja2's immutable sandbox.
 func attribute(v Value, name string) (Value, bool) {
 	if strings.HasPrefix(name, "_") {
 		return nil, false
@@ -27,7 +27,7 @@ func attribute(v Value, name string) (Value, bool) {
 			return &function{name, f}, true
 		}
 	case *namespace:
-		return x.get(name)
+		return x.lookUp(name)
 	case *loop:
 		return x.attribute(name)
 	case *function:
@@ -43,7 +43,7 @@ type method = func(st *state, c call) (Value, error)
 func dictMethod(d *Dict, name string) method {
 	list := func(get func(e Entry) Value) method {
 		return func(st *state, c call) (Value, error) {
-			if _, err := c.take(); err != nil {
+			if _, err := c.bindArgs(); err != nil {
 				return nil, err
 			}
 			out := &List{}
@@ -64,14 +64,14 @@ func dictMethod(d *Dict, name string) method {
 		return func(st *state, _ call) (Value, error) { return d.Clone(), st.charge(64 * d.Len()) }
 	case "get":
 		return func(_ *state, c call) (Value, error) {
-			a, err := c.need(1, "key", "default")
+			a, err := c.bindRequired(1, "key", "default")
 			if err != nil {
 				return nil, err
 			}
-			if v, ok := d.get(a[0]); ok {
+			if v, ok := d.lookUp(a[0]); ok {
 				return v, nil
 			}
-			return or(a[1], nil), nil
+			return argOr(a[1], nil), nil
 		}
 	}
 	return nil
@@ -79,7 +79,7 @@ func dictMethod(d *Dict, name string) method {
 
 func listMethod(l *List, name string) method {
 	find := func(st *state, c call) (first int, n int64, err error) {
-		a, err := c.need(1, "value")
+		a, err := c.bindRequired(1, "value")
 		if err != nil {
 			return -1, 0, err
 		}
@@ -123,13 +123,13 @@ func listMethod(l *List, name string) method {
 func stringMethod(s, name string) method {
 	if f := transform(name); f != nil {
 		return func(st *state, c call) (Value, error) {
-			_, err := c.take()
+			_, err := c.bindArgs()
 			return f(s), firstError(err, st.charge(len(s)))
 		}
 	}
 	if f := predicate(name); f != nil {
 		return func(st *state, c call) (Value, error) {
-			_, err := c.take()
+			_, err := c.bindArgs()
 			return f(s), firstError(err, st.charge(len(s)))
 		}
 	}

@@ -44,7 +44,7 @@ func arith(st *state, op string, a, b Value) (Value, error) {
 	return nil, fmt.Errorf("unsupported operand types for %s: '%s' and '%s'", op, typeName(a), typeName(b))
 }
 
-// concat joins two strings or lists; nil for other pairs.
+// concat joins two strings or two lists and returns nil for other pairs.
 func concat(st *state, a, b Value) (Value, error) {
 	switch x := a.(type) {
 	case string:
@@ -105,7 +105,7 @@ func arithNumbers(op string, a, b Value) (Value, error) {
 	}
 }
 
-// arithInts computes with big integers and refuses what does not fit 64 bits.
+// arithInts computes with big integers and refuses results that do not fit 64 bits.
 func arithInts(op string, a, b int64) (Value, error) {
 	x, y, out := big.NewInt(a), big.NewInt(b), new(big.Int)
 	switch op {
@@ -193,7 +193,7 @@ func equalLists(st *state, a, b []Value) (bool, error) {
 
 func equalDicts(st *state, a, b *Dict) (bool, error) {
 	for _, e := range a.entries {
-		v, ok := b.get(e.Key)
+		v, ok := b.lookUp(e.Key)
 		if !ok {
 			return false, nil
 		}
@@ -204,7 +204,7 @@ func equalDicts(st *state, a, b *Dict) (bool, error) {
 	return true, nil
 }
 
-// compare orders numbers, strings and lists; other pairs are an error, as in Python.
+// compare orders numbers, strings and lists. Other pairs are an error, as in Python.
 func compare(st *state, a, b Value) (int, error) {
 	if err := st.deeper(); err != nil {
 		return 0, err
@@ -253,7 +253,7 @@ func contains(st *state, v, item Value) (bool, error) {
 		}
 		return strings.Contains(x, s), st.charge(len(x))
 	case *Dict:
-		_, ok := x.get(item)
+		_, ok := x.lookUp(item)
 		return ok, nil
 	case *List:
 		for _, y := range x.Items {
@@ -269,14 +269,14 @@ func contains(st *state, v, item Value) (bool, error) {
 	}
 }
 
-// getItem is v[key] as Jinja2 has it: what is not there is undefined.
+// getItem is v[key] in Jinja2: a missing item is undefined.
 func getItem(v, key Value) (Value, error) {
 	missing := undefined{fmt.Sprintf("'%s object' has no item %s", typeName(v), repr(key))}
 	switch x := v.(type) {
 	case undefined:
 		return nil, x.err()
 	case *Dict:
-		if item, ok := x.get(key); ok {
+		if item, ok := x.lookUp(key); ok {
 			return item, nil
 		}
 	case *List:
@@ -303,7 +303,8 @@ func getItem(v, key Value) (Value, error) {
 	return missing, nil
 }
 
-// fromEnd turns an index of Python into one of n items, -1 when out of range.
+// fromEnd turns a Python index, which may count from the end, into one of n items;
+// -1 when it is out of range.
 func fromEnd(i int64, n int) int {
 	if i < 0 {
 		i += int64(n)
@@ -314,7 +315,7 @@ func fromEnd(i int64, n int) int {
 	return int(i)
 }
 
-// getAttr is v.name as Jinja2 has it: an attribute first, then an item.
+// getAttr is v.name in Jinja2: the attribute, or else the item.
 func getAttr(v Value, name string) (Value, error) {
 	if u, ok := v.(undefined); ok {
 		return nil, u.err()
@@ -323,7 +324,7 @@ func getAttr(v Value, name string) (Value, error) {
 		return attr, nil
 	}
 	if d, ok := v.(*Dict); ok {
-		if item, ok := d.get(name); ok {
+		if item, ok := d.lookUp(name); ok {
 			return item, nil
 		}
 	}
@@ -335,7 +336,7 @@ func getAttr(v Value, name string) (Value, error) {
 
 // slice is v[start:stop:step].
 func slice(st *state, v Value, bounds [3]Value) (Value, error) {
-	n, ok := size(v)
+	n, ok := lengthOf(v)
 	if u, missing := v.(undefined); missing {
 		return nil, u.err()
 	}
@@ -366,7 +367,7 @@ func slice(st *state, v Value, bounds [3]Value) (Value, error) {
 	return out, nil
 }
 
-// sliceIndices are those of Python's slice.indices(n).
+// sliceIndices returns the indices of Python's slice.indices(n).
 func sliceIndices(n int, bounds [3]Value) ([]int, error) {
 	step := int64(1)
 	if bounds[2] != nil {

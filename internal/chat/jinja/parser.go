@@ -14,7 +14,7 @@ type parser struct {
 
 func (p *parser) peek() token { return p.tokens[p.pos] }
 
-func (p *parser) take() token {
+func (p *parser) advance() token {
 	t := p.tokens[p.pos]
 	if t.kind != tokenEOF {
 		p.pos++
@@ -70,10 +70,10 @@ func (p *parser) want(kind tokenKind, what string) (token, error) {
 	if p.peek().kind != kind {
 		return token{}, p.fail("expected %s, got %s", what, p.peek())
 	}
-	return p.take(), nil
+	return p.advance(), nil
 }
 
-// deeper bounds the recursion of the parser; the caller defers shallower.
+// deeper bounds the recursion of the parser. The caller defers shallower.
 func (p *parser) deeper() error {
 	p.depth++
 	if p.depth > maxDepth {
@@ -84,8 +84,8 @@ func (p *parser) deeper() error {
 
 func (p *parser) shallower() { p.depth-- }
 
-// statements reads up to a statement named by one of ends, whose name is the next
-// token then, or to the end of the template when there are no ends.
+// statements reads statements until it meets one whose name is in ends; that name is
+// then the next token. Without ends it reads to the end of the template.
 func (p *parser) statements(ends ...string) ([]stmt, error) {
 	if err := p.deeper(); err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func (p *parser) statements(ends ...string) ([]stmt, error) {
 			}
 			return body, nil
 		case tokenData:
-			p.take()
+			p.advance()
 			body = append(body, text(t.text))
 		case tokenVariableBegin:
 			s, err := p.print()
@@ -109,7 +109,7 @@ func (p *parser) statements(ends ...string) ([]stmt, error) {
 			}
 			body = append(body, s)
 		default:
-			p.take()
+			p.advance()
 			if slices.Contains(ends, p.peek().text) && p.peek().kind == tokenName {
 				return body, nil
 			}
@@ -126,7 +126,7 @@ func (p *parser) statements(ends ...string) ([]stmt, error) {
 }
 
 func (p *parser) print() (stmt, error) {
-	line := p.take().line
+	line := p.advance().line
 	x, err := p.tuple(true)
 	if err != nil {
 		return nil, err
@@ -135,7 +135,8 @@ func (p *parser) print() (stmt, error) {
 	return printStmt{x, line}, err
 }
 
-// block reads the end of a tag, the statements below it and the name of its end.
+// block reads the rest of a tag, the statements after it, and the name of the tag that
+// ends it.
 func (p *parser) block(end string) ([]stmt, error) {
 	if _, err := p.want(tokenBlockEnd, "end of statement"); err != nil {
 		return nil, err
@@ -144,7 +145,7 @@ func (p *parser) block(end string) ([]stmt, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.take()
+	p.advance()
 	return body, nil
 }
 
@@ -153,7 +154,7 @@ func (p *parser) statement() (stmt, error) {
 	if t.kind != tokenName {
 		return nil, p.fail("expected a statement, got %s", t)
 	}
-	p.take()
+	p.advance()
 	switch t.text {
 	case "for":
 		return p.forLoop(t.line)
@@ -209,7 +210,7 @@ func (p *parser) forLoop(line int) (stmt, error) {
 	if s.body, err = p.statements("endfor", "else"); err != nil {
 		return nil, err
 	}
-	if p.take().text == "else" {
+	if p.advance().text == "else" {
 		if s.orElse, err = p.block("endfor"); err != nil {
 			return nil, err
 		}
@@ -232,7 +233,7 @@ func (p *parser) ifElse() (stmt, error) {
 			return nil, err
 		}
 		s.arms = append(s.arms, ifArm{test, body})
-		switch p.take().text {
+		switch p.advance().text {
 		case "endif":
 			return s, nil
 		case "else":
@@ -261,8 +262,8 @@ func (p *parser) set(line int) (stmt, error) {
 	return setBlock{target, filters, body, line}, err
 }
 
-// target reads what a for or set assigns: names, a name of a namespace, or a
-// tuple of names.
+// target reads what a for or a set assigns to: a name, an attribute of a namespace,
+// or a tuple of names.
 func (p *parser) target() (target, error) {
 	if p.skipOp("(") {
 		if err := p.deeper(); err != nil {

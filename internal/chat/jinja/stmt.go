@@ -7,10 +7,10 @@ import (
 
 // stmt is a statement of a template.
 type stmt interface {
-	run(st *state) (jump, error)
+	exec(st *state) (jump, error)
 }
 
-// jump is how a statement leaves the ones around it.
+// jump says how the statements around a statement go on after it.
 type jump int
 
 const (
@@ -80,20 +80,20 @@ type (
 	generationStmt struct{ body []stmt }
 )
 
-// target is what an assignment sets: a name, names of a tuple, or an attribute of
-// a namespace.
+// target is what an assignment sets: a name, the names of a tuple, or an attribute
+// of a namespace.
 type target struct {
 	names []string
 	attr  string
 	tuple bool
 }
 
-func (st *state) run(body []stmt) (jump, error) {
+func (st *state) exec(body []stmt) (jump, error) {
 	for _, s := range body {
 		if err := st.charge(0); err != nil {
 			return goOn, err
 		}
-		if j, err := s.run(st); j != goOn || err != nil {
+		if j, err := s.exec(st); j != goOn || err != nil {
 			return j, err
 		}
 	}
@@ -104,7 +104,7 @@ func (st *state) run(body []stmt) (jump, error) {
 func (st *state) inScope(names map[string]Value, body []stmt) (jump, error) {
 	saved := st.scope
 	st.scope = &scope{vars: names, parent: saved}
-	j, err := st.run(body)
+	j, err := st.exec(body)
 	st.scope = saved
 	return j, err
 }
@@ -119,7 +119,7 @@ func atLine(line int, err error) error {
 	return &lineError{line, err}
 }
 
-// lineError places an error; the innermost place counts.
+// lineError adds the line to an error. The innermost line counts.
 type lineError struct {
 	line int
 	err  error
@@ -128,11 +128,11 @@ type lineError struct {
 func (e *lineError) Error() string { return fmt.Sprintf("line %d: %v", e.line, e.err) }
 func (e *lineError) Unwrap() error { return e.err }
 
-func (j jump) run(*state) (jump, error) { return j, nil }
+func (j jump) exec(*state) (jump, error) { return j, nil }
 
-func (t text) run(st *state) (jump, error) { return goOn, st.write(string(t)) }
+func (t text) exec(st *state) (jump, error) { return goOn, st.write(string(t)) }
 
-func (s printStmt) run(st *state) (jump, error) {
+func (s printStmt) exec(st *state) (jump, error) {
 	v, err := st.eval(s.x)
 	if err == nil {
 		err = st.write(str(v))
@@ -140,7 +140,7 @@ func (s printStmt) run(st *state) (jump, error) {
 	return goOn, atLine(s.line, err)
 }
 
-func (s setStmt) run(st *state) (jump, error) {
+func (s setStmt) exec(st *state) (jump, error) {
 	v, err := st.eval(s.x)
 	if err == nil {
 		err = s.target.assign(st, st.scope.vars, v)
@@ -148,7 +148,7 @@ func (s setStmt) run(st *state) (jump, error) {
 	return goOn, atLine(s.line, err)
 }
 
-func (s setBlock) run(st *state) (jump, error) {
+func (s setBlock) exec(st *state) (jump, error) {
 	v, err := st.filtered(s.x, s.body)
 	if err == nil {
 		err = s.target.assign(st, st.scope.vars, v)
@@ -156,7 +156,7 @@ func (s setBlock) run(st *state) (jump, error) {
 	return goOn, atLine(s.line, err)
 }
 
-// filtered evaluates x over what body writes.
+// filtered evaluates x with the output of body as its input.
 func (st *state) filtered(x expr, body []stmt) (Value, error) {
 	text, err := st.capture(body, st.scope, map[string]Value{})
 	if err != nil {
@@ -199,20 +199,20 @@ func (t target) assign(st *state, vars map[string]Value, v Value) error {
 	return nil
 }
 
-func (s ifStmt) run(st *state) (jump, error) {
+func (s ifStmt) exec(st *state) (jump, error) {
 	for _, arm := range s.arms {
 		v, err := st.eval(arm.test)
 		if err != nil {
 			return goOn, err
 		}
 		if truth(v) {
-			return st.run(arm.body)
+			return st.exec(arm.body)
 		}
 	}
-	return st.run(s.orElse)
+	return st.exec(s.orElse)
 }
 
-func (s forStmt) run(st *state) (jump, error) {
+func (s forStmt) exec(st *state) (jump, error) {
 	items, err := s.items(st)
 	if err != nil {
 		return goOn, atLine(s.line, err)
@@ -241,7 +241,7 @@ func (s forStmt) run(st *state) (jump, error) {
 	return goOn, nil
 }
 
-// items are what the loop runs over: those that pass its test.
+// items returns the items of the loop that pass its test.
 func (s forStmt) items(st *state) ([]Value, error) {
 	v, err := st.eval(s.over)
 	if err != nil {
@@ -270,12 +270,12 @@ func (s forStmt) items(st *state) ([]Value, error) {
 	return kept, nil
 }
 
-func (s macroStmt) run(st *state) (jump, error) {
+func (s macroStmt) exec(st *state) (jump, error) {
 	st.scope.vars[s.name] = closure(st.scope, s.name, s.params, s.body)
 	return goOn, nil
 }
 
-// closure is a macro: its body runs in a scope below that of its definition.
+// closure returns a macro. Its body runs in a scope below that of its definition.
 func closure(defined *scope, name string, params []param, body []stmt) *function {
 	return &function{name, func(st *state, c call) (Value, error) {
 		vars := map[string]Value{}
@@ -287,7 +287,7 @@ func closure(defined *scope, name string, params []param, body []stmt) *function
 		for i, p := range params {
 			names[i] = p.name
 		}
-		values, err := c.take(names...)
+		values, err := c.bindArgs(names...)
 		if err != nil {
 			return nil, err
 		}
@@ -318,7 +318,7 @@ func (st *state) evalIn(s *scope, x expr) (Value, error) {
 	return v, err
 }
 
-func (s callStmt) run(st *state) (jump, error) {
+func (s callStmt) exec(st *state) (jump, error) {
 	f, err := st.eval(s.call.f)
 	if err != nil {
 		return goOn, atLine(s.line, err)
@@ -337,7 +337,7 @@ func (s callStmt) run(st *state) (jump, error) {
 	return goOn, atLine(s.line, err)
 }
 
-func (s filterStmt) run(st *state) (jump, error) {
+func (s filterStmt) exec(st *state) (jump, error) {
 	v, err := st.filtered(s.x, s.body)
 	if err == nil {
 		err = st.write(str(v))
@@ -345,7 +345,7 @@ func (s filterStmt) run(st *state) (jump, error) {
 	return goOn, atLine(s.line, err)
 }
 
-func (s withStmt) run(st *state) (jump, error) {
+func (s withStmt) exec(st *state) (jump, error) {
 	values, err := st.evalAll(s.values)
 	if err != nil {
 		return goOn, atLine(s.line, err)
@@ -357,8 +357,8 @@ func (s withStmt) run(st *state) (jump, error) {
 	return st.inScope(vars, s.body)
 }
 
-// run notes where the block lies in the text of the render.
-func (s generationStmt) run(st *state) (jump, error) {
+// exec records which bytes of the rendered text the block writes.
+func (s generationStmt) exec(st *state) (jump, error) {
 	start := st.out.text.Len()
 	_, err := st.inScope(map[string]Value{}, s.body)
 	if st.out.main {

@@ -8,12 +8,12 @@ import (
 )
 
 func strip(st *state, s, name string, c call) (Value, error) {
-	a, err := c.take("chars")
+	a, err := c.bindArgs("chars")
 	if err != nil {
 		return nil, err
 	}
 	cut := isSpace
-	if or(a[0], nil) != nil {
+	if argOr(a[0], nil) != nil {
 		chars, err := asString(a[0])
 		if err != nil {
 			return nil, err
@@ -33,11 +33,11 @@ func strip(st *state, s, name string, c call) (Value, error) {
 }
 
 func split(st *state, s string, fromRight bool, c call) (Value, error) {
-	a, err := c.take("sep", "maxsplit")
+	a, err := c.bindArgs("sep", "maxsplit")
 	if err != nil {
 		return nil, err
 	}
-	limit, err := asInt(or(a[1], int64(-1)))
+	limit, err := asInt(argOr(a[1], int64(-1)))
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func split(st *state, s string, fromRight bool, c call) (Value, error) {
 		limit = int64(len(s)) + 1
 	}
 	var parts []string
-	if or(a[0], nil) == nil {
+	if argOr(a[0], nil) == nil {
 		parts = splitSpace(s, int(limit), fromRight)
 	} else {
 		sep, err := asString(a[0])
@@ -82,8 +82,8 @@ func splitSep(s, sep string, limit int, fromRight bool) []string {
 	return out
 }
 
-// splitSpace splits at runs of white space; the last piece of a limited split
-// keeps its inner runs.
+// splitSpace splits at runs of white space. When the number of splits is limited, the
+// last piece keeps the white space inside it.
 func splitSpace(s string, limit int, fromRight bool) []string {
 	var out []string
 	if fromRight {
@@ -111,9 +111,9 @@ func splitSpace(s string, limit int, fromRight bool) []string {
 	return out
 }
 
-// affix is startswith and endswith; a tuple holds alternatives.
+// affix is startswith and endswith. A tuple lists alternatives.
 func affix(st *state, s string, start bool, c call) (Value, error) {
-	a, err := c.need(1, "prefix")
+	a, err := c.bindRequired(1, "prefix")
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +134,7 @@ func affix(st *state, s string, start bool, c call) (Value, error) {
 }
 
 func withString(st *state, s, name string, c call) (Value, error) {
-	a, err := c.need(1, "sep")
+	a, err := c.bindRequired(1, "sep")
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +171,7 @@ func withString(st *state, s, name string, c call) (Value, error) {
 
 // search is find, index and count over the whole string.
 func search(st *state, s, name string, c call) (Value, error) {
-	a, err := c.need(1, "sub")
+	a, err := c.bindRequired(1, "sub")
 	if err != nil {
 		return nil, err
 	}
@@ -199,7 +199,7 @@ func search(st *state, s, name string, c call) (Value, error) {
 }
 
 func replace(st *state, s string, c call) (Value, error) {
-	a, err := c.need(2, "old", "new", "count")
+	a, err := c.bindRequired(2, "old", "new", "count")
 	if err != nil {
 		return nil, err
 	}
@@ -212,7 +212,7 @@ func replace(st *state, s string, c call) (Value, error) {
 		return nil, err
 	}
 	count := int64(-1)
-	if or(a[2], nil) != nil {
+	if argOr(a[2], nil) != nil {
 		if count, err = asInt(a[2]); err != nil {
 			return nil, err
 		}
@@ -227,13 +227,13 @@ func replace(st *state, s string, c call) (Value, error) {
 	return strings.Replace(s, before, after, times), st.charge(len(s) + times*len(after))
 }
 
-// splitLines splits at line boundaries of Python and keeps no end.
+// splitLines splits at Python's line boundaries and drops the line ends.
 func splitLines(st *state, s string, c call) (Value, error) {
-	a, err := c.take("keepends")
+	a, err := c.bindArgs("keepends")
 	if err != nil {
 		return nil, err
 	}
-	keep := truth(or(a[0], false))
+	keep := truth(argOr(a[0], false))
 	out := &List{}
 	for s != "" {
 		i := strings.IndexFunc(s, func(r rune) bool {
@@ -261,7 +261,7 @@ func splitLines(st *state, s string, c call) (Value, error) {
 }
 
 func joinMethod(st *state, sep string, c call) (Value, error) {
-	a, err := c.need(1, "iterable")
+	a, err := c.bindRequired(1, "iterable")
 	if err != nil {
 		return nil, err
 	}
@@ -278,7 +278,7 @@ func joinMethod(st *state, sep string, c call) (Value, error) {
 	return join(st, parts, sep)
 }
 
-// join charges before it builds.
+// join charges the budget before it builds the text.
 func join(st *state, parts []string, sep string) (Value, error) {
 	n := len(sep) * max(len(parts)-1, 0)
 	for _, p := range parts {
@@ -295,7 +295,7 @@ func join(st *state, parts []string, sep string) (Value, error) {
 
 // pad is ljust, rjust, center and zfill.
 func pad(st *state, s, name string, c call) (Value, error) {
-	a, err := c.need(1, "width", "fillchar")
+	a, err := c.bindRequired(1, "width", "fillchar")
 	if err != nil {
 		return nil, err
 	}
@@ -303,7 +303,7 @@ func pad(st *state, s, name string, c call) (Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	fill, err := asString(or(a[1], " "))
+	fill, err := asString(argOr(a[1], " "))
 	if err != nil {
 		return nil, err
 	}
@@ -332,7 +332,7 @@ func pad(st *state, s, name string, c call) (Value, error) {
 			sign, s = s[:1], s[1:]
 		}
 		return sign + strings.Repeat("0", n) + s, nil
-	default: // center: Python's extra place
+	default: // center: where Python puts an odd blank
 		left := n/2 + n&int(width)&1
 		return strings.Repeat(fill, left) + s + strings.Repeat(fill, n-left), nil
 	}

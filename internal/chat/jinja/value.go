@@ -10,9 +10,9 @@ import (
 	"unicode/utf8"
 )
 
-// Value is what a template computes with: nil (None), bool, int64, *big.Int (an
-// integer beyond int64, to print only), float64, string, *List, *Dict, and the
-// values of the language itself.
+// Value is a value of a template: nil (None), bool, int64, *big.Int (an integer that
+// does not fit int64 and can only be printed), float64, string, *List, *Dict, and
+// the values of the language itself.
 type Value any
 
 // List is a Python list or tuple.
@@ -33,12 +33,12 @@ type Dict struct {
 	index   map[Value]int
 }
 
-// undefined is a name, attribute or item that is not there.
+// undefined is the value of a name, attribute or item that does not exist.
 type undefined struct{ what string }
 
 func (u undefined) err() error { return fmt.Errorf("%s", u.what) }
 
-// namespace is the one mutable value.
+// namespace is the only value that a template can change.
 type namespace struct{ *Dict }
 
 // function is a callable.
@@ -57,21 +57,21 @@ func (d *Dict) Len() int { return len(d.entries) }
 func (d *Dict) Entries() []Entry { return d.entries }
 
 // Get returns the value of a string key.
-func (d *Dict) Get(key string) (Value, bool) { return d.get(key) }
+func (d *Dict) Get(key string) (Value, bool) { return d.lookUp(key) }
 
-// Set puts a value under a string key, at the end when the key is new.
-func (d *Dict) Set(key string, v Value) { d.put(key, v) }
+// Set sets the value of a string key. A new key goes to the end.
+func (d *Dict) Set(key string, v Value) { d.setKey(key, v) }
 
 // Clone returns a Dict with the same pairs.
 func (d *Dict) Clone() *Dict {
 	out := NewDict()
 	for _, e := range d.entries {
-		out.put(e.Key, e.Value)
+		out.setKey(e.Key, e.Value)
 	}
 	return out
 }
 
-func (d *Dict) get(key Value) (Value, bool) {
+func (d *Dict) lookUp(key Value) (Value, bool) {
 	k, ok := hashable(key)
 	if !ok {
 		return nil, false
@@ -83,7 +83,7 @@ func (d *Dict) get(key Value) (Value, bool) {
 	return d.entries[i].Value, true
 }
 
-func (d *Dict) put(key, v Value) bool {
+func (d *Dict) setKey(key, v Value) bool {
 	k, ok := hashable(key)
 	if !ok {
 		return false
@@ -105,7 +105,7 @@ func (d *Dict) keys() []Value {
 	return out
 }
 
-// hashable returns what equal keys share: True, 1 and 1.0 are one key.
+// hashable returns a value that is the same for equal keys: True, 1 and 1.0 are one key.
 func hashable(v Value) (Value, bool) {
 	switch x := v.(type) {
 	case nil, string, int64:
@@ -128,7 +128,7 @@ func integer(n *big.Int) Value {
 	return n
 }
 
-// number tells whether v is a number in Python, where a bool is one.
+// isNumber reports whether v is a number in Python, where a bool is one.
 func isNumber(v Value) bool {
 	switch v.(type) {
 	case bool, int64, float64, *big.Int:
@@ -234,7 +234,7 @@ func repr(v Value) string {
 }
 
 func writeRepr(b *strings.Builder, v Value, depth int) {
-	if depth > maxDepth || b.Len() > MaxOutput { // the budget ends a render that goes on with it
+	if depth > maxDepth || b.Len() > MaxOutput { // a render that uses the text exceeds its budget
 		b.WriteString("...")
 		return
 	}
@@ -289,8 +289,8 @@ func writeItems(b *strings.Builder, l *List, depth int) {
 	b.WriteString(end)
 }
 
-// formatFloat is Python's repr of a float: the shortest digits that read back,
-// with an exponent below 1e-4 and from 1e16 on.
+// formatFloat is Python's repr of a float: the shortest digits that give the same
+// number, with an exponent below 1e-4 and from 1e16 on.
 func formatFloat(f float64) string {
 	switch {
 	case math.IsNaN(f):
@@ -340,8 +340,8 @@ func writeQuoted(b *strings.Builder, s string) {
 	b.WriteRune(quote)
 }
 
-// size is the length of v in Python, false when it has none.
-func size(v Value) (int, bool) {
+// lengthOf returns the length of v in Python, false when it has none.
+func lengthOf(v Value) (int, bool) {
 	switch x := v.(type) {
 	case string:
 		return utf8.RuneCountInString(x), true

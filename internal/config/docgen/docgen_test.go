@@ -46,7 +46,10 @@ func TestEveryKeyIsInThePage(t *testing.T) {
 		n := 0
 		for i := range t.NumField() {
 			f := t.Field(i).Type
-			if f.Kind() == reflect.Slice {
+			switch {
+			case f == toolsType:
+				f = reflect.TypeFor[config.ToolOptions]() // names are no keys
+			case f.Kind() == reflect.Slice:
 				f = f.Elem()
 			}
 			if n++; f.Kind() == reflect.Struct {
@@ -156,6 +159,13 @@ func TestSchemaAndLoadAgree(t *testing.T) {
 		stage + "rollout: {tool_timeout: soon}":                                 false,
 		stage + "rollout: {chat_template: rstar2, tools: [python, none, bash]}": false,
 		stage + "rollout: {chat_template: rstar2, template_vars: {a: 1, b: x}}": true,
+		stage + "rollout: {tools: [python]}":                                    true,
+		stage + "rollout: {tools: {python: {session: true}}}":                   true,
+		stage + "rollout: {tools: {python: {}}}":                                true,
+		stage + "rollout: {tools: {python: {session: 1}}}":                      false,
+		stage + "rollout: {tools: {python: {sesion: true}}}":                    false,
+		stage + "rollout: {tools: {bash: {}}}":                                  false,
+		stage + "rollout: {tools: python}":                                      false,
 		stage + "checkpoint: {keep_policies: 1}":                                false,
 		stage + "checkpoint: {keep_policies: 2}":                                true,
 		stage + "seed: -1":                                                      false,

@@ -54,6 +54,9 @@ func (c comments) section(all *[]*section, path string, v reflect.Value) (*secti
 		if f.Type.Kind() == reflect.Slice {
 			at, inside = at+"[]", element(f.Type.Elem())
 		}
+		if f.Type == toolsType {
+			at, inside = k.path+".NAME", reflect.ValueOf(config.ToolOptions{})
+		}
 		if inside.Kind() == reflect.Struct {
 			if k.below, err = c.section(all, at, inside); err != nil {
 				return nil, err
@@ -63,6 +66,9 @@ func (c comments) section(all *[]*section, path string, v reflect.Value) (*secti
 	}
 	return s, nil
 }
+
+// toolsType has two forms, a list and a mapping.
+var toolsType = reflect.TypeFor[config.Tools]()
 
 // element is what a list gets for an element that states nothing.
 func element(t reflect.Type) reflect.Value {
@@ -75,6 +81,8 @@ func element(t reflect.Type) reflect.Value {
 // kind is the type of a value in words.
 func (k key) kind() string {
 	switch t := k.field.Type; {
+	case t == toolsType:
+		return "list of names, or mapping to options"
 	case t == reflect.TypeFor[time.Duration]():
 		return "duration"
 	case t == reflect.TypeFor[config.Bytes]():

@@ -72,6 +72,9 @@ func sectionSchema(s *section) object {
 
 func keySchema(k key) object {
 	about := member{"description", k.description()}
+	if k.field.Type == toolsType {
+		return append(object{about}, toolsSchema(k)...)
+	}
 	if k.below != nil && k.field.Type.Kind() == reflect.Slice {
 		out := object{about, {"type", "array"}, {"items", sectionSchema(k.below)}}
 		if k.field.Tag.Get("required") == "yes" {
@@ -87,6 +90,19 @@ func keySchema(k key) object {
 		out = append(out, member{"default", k.defaultValue()})
 	}
 	return out
+}
+
+// toolsSchema allows a list of names, and a mapping from these names to options.
+func toolsSchema(k key) object {
+	names, _ := config.EnumOf(k.field.Tag)
+	var properties object
+	for _, name := range names {
+		properties = append(properties, member{name, sectionSchema(k.below)})
+	}
+	return object{{"anyOf", []object{
+		{{"type", "array"}, {"items", object{{"type", "string"}, {"enum", names}}}, {"uniqueItems", true}},
+		{{"type", "object"}, {"properties", properties}, {"additionalProperties", false}},
+	}}}
 }
 
 // description adds what a schema has no words for.

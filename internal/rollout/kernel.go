@@ -1,0 +1,85 @@
+package rollout
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"temper/internal/rl"
+	"temper/sandbox"
+)
+
+// Bounds of a session. Nodes and gateways have bounds of their own, and these are the
+// smaller ones, so that a trajectory does not depend on who answers its calls.
+const (
+	maxSessionCalls = 256
+	maxSessionBytes = 1 << 20
+)
+
+// closePatience is how long a finished trajectory waits for the end of its session.
+const closePatience = 2 * time.Second
+
+// kernel is the session of one trajectory: its calls run as cells of one Python
+// process. It keeps the cells that left a trace and sends them with each call. From
+// them the sandbox can make the process again after it died, was evicted or moved to
+// another node, and it drops a process that an earlier attempt left behind.
+type kernel struct {
+	name  string
+	code  []string
+	stdin []string
+	bytes int
+	used  bool // a cell was sent
+	// mark is a hash of the cells. The result of a call depends on them.
+	mark uint64
+}
+
+func newKernel(trajectory string) *kernel {
+	// The name of a session is limited in length, that of a trajectory is not. Should
+	// two have one hash, they still get the right results, because each call states
+	// its cells.
+	return &kernel{name: strconv.FormatUint(rl.Hash(trajectory), 16), code: []string{}, stdin: []string{}}
+}
+
+// refusal says why the call cannot be the next cell; empty when it can.
+func (k *kernel) refusal(call rl.ToolCall) string {
+	switch {
+	case len(k.code) >= maxSessionCalls:
+		return fmt.Sprintf("the session has run %d calls, the limit", len(k.code))
+	case k.bytes+len(call.Code)+len(call.Stdin) > maxSessionBytes:
+		return fmt.Sprintf("the programs of the session are above the limit of %d bytes", maxSessionBytes)
+	}
+	return ""
+}
+
+// asCell makes req the next cell. It always asks for the interpreter with the numeric
+// modules. Left to itself, the sandbox chooses by the imports of all cells that it
+// knows, and would choose differently when it makes a process again.
+func (k *kernel) asCell(req *sandbox.Request) {
+	k.used = true
+	req.Session, req.Profile = k.name, sandbox.ProfileNumeric
+	req.History, req.HistoryStdin = k.code, k.stdin
+}
+
+// recordCell adds a cell that was answered, unless it left no trace: it was stopped,
+// or ended the process itself.
+func (k *kernel) recordCell(req sandbox.Request, res sandbox.Result) {
+	if res.SessionEnded || res.Status != sandbox.StatusOK && res.Status != sandbox.StatusError {
+		return
+	}
+	k.code, k.stdin = append(k.code, req.Code), append(k.stdin, req.Stdin)
+	k.bytes += len(req.Code) + len(req.Stdin)
+	k.mark = rl.Seed(k.mark, "cell", rl.Hash(req.Code), rl.Hash(req.Stdin))
+}
+
+// closeKernel ends the session of the trajectory, also when ctx is over. It ignores a
+// failure: the sandbox ends a session that has been idle for long.
+func (e *episode) closeKernel(ctx context.Context) {
+	closer := e.runner.deps.Sessions
+	if !e.kernel.used || closer == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closePatience)
+	defer cancel()
+	_, _ = closer.CloseSession(ctx, e.spec.RunID, e.kernel.name)
+}
