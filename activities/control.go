@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"sync/atomic"
 
 	"go.temporal.io/sdk/activity"
 
@@ -37,7 +38,11 @@ func (c *Control) AmendRun(ctx context.Context, in AmendRunInput) (run.Amended, 
 
 // PrepareData makes or imports all data of a run. Errors: Dataset, InvalidConfig.
 func (c *Control) PrepareData(ctx context.Context, in PrepareDataInput) (run.Prepared, error) {
-	out, err := run.Prepare(ctx, c.Store, in.Run)
+	var doing atomic.Value
+	doing.Store("")
+	ctx, stop := heartbeat(ctx, func() string { return doing.Load().(string) })
+	defer stop()
+	out, err := run.Prepare(ctx, c.Store, in.Run, func(what string) { doing.Store(what) })
 	return out, toTemporal(err)
 }
 

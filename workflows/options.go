@@ -5,8 +5,6 @@ import (
 
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
-
-	"temper/internal/fault"
 )
 
 // Sizes that decide how work is cut into activities and histories. They travel
@@ -37,6 +35,9 @@ const (
 	// own watch over its progress.
 	trainTimeout   = 12 * time.Hour
 	rolloutTimeout = 12 * time.Hour
+	// prepareTimeout bounds one attempt at the data of a run: millions of lines are read
+	// in minutes.
+	prepareTimeout = 6 * time.Hour
 	// localTimeout bounds one attempt of control work inside a workflow task,
 	// which the SDK keeps alive; the server ends one after 30 minutes.
 	localTimeout = 20 * time.Minute
@@ -51,21 +52,13 @@ const (
 )
 
 // retries survives the loss of any process: infrastructure errors are repeated
-// until they pass. What repeating cannot mend fails the run at once.
+// until they pass. What repeating cannot mend is no error that may be retried; see
+// package fault.
 func retries() *temporal.RetryPolicy {
 	return &temporal.RetryPolicy{
 		InitialInterval:    500 * time.Millisecond,
 		BackoffCoefficient: 2,
 		MaximumInterval:    10 * time.Second,
-		NonRetryableErrorTypes: []string{
-			string(fault.InvalidConfig),
-			string(fault.RunExists),
-			string(fault.Diverged),
-			string(fault.Dataset),
-			string(fault.Corrupt),
-			string(fault.Refused),
-			string(fault.Store),
-		},
 	}
 }
 

@@ -137,13 +137,22 @@ func (r *runFlow) open(ctx workflow.Context) error {
 	return r.describe(ctx, runAttributes(r.plan.RunID))
 }
 
+// changePrepare is the change by which the data of a run is prepared outside of
+// workflow tasks, since it may take longer than one may.
+const changePrepare = "prepare-outside"
+
 func (r *runFlow) prepare(ctx workflow.Context) error {
 	if err := r.gate.pass(ctx); err != nil {
 		return err
 	}
 	var control *activities.Control
-	return workflow.ExecuteLocalActivity(inline(ctx, "prepare problems, dialogues, tokenizer"), control.PrepareData,
-		activities.PrepareDataInput{Run: r.ref}).Get(ctx, nil)
+	in := activities.PrepareDataInput{Run: r.ref}
+	const summary = "prepare problems, dialogues, tokenizer"
+	if workflow.GetVersion(ctx, changePrepare, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+		return workflow.ExecuteLocalActivity(inline(ctx, summary), control.PrepareData, in).Get(ctx, nil)
+	}
+	options := workflow.WithActivityOptions(ctx, activityOptions(QueueControl, prepareTimeout, summary))
+	return workflow.ExecuteActivity(workflow.WithPriority(options, priority(r.plan.Priority)), control.PrepareData, in).Get(ctx, nil)
 }
 
 // trainSFT teaches the format in chunks, each ending in a checkpoint and

@@ -20,8 +20,9 @@ import (
 )
 
 // Prepare makes or imports all data of a run: dialogues, tokenizer, the
-// training and held-out problems of each stage. Errors: Dataset, InvalidConfig.
-func Prepare(ctx context.Context, store blob.Store, run Ref) (Prepared, error) {
+// training and held-out problems of each stage. It calls progress with what it does,
+// when that changes. Errors: Dataset, InvalidConfig.
+func Prepare(ctx context.Context, store blob.Store, run Ref, progress func(string)) (Prepared, error) {
 	layout := artifact.Layout{RunID: run.RunID}
 	if done, ok, err := artifact.Lookup[Prepared](ctx, store, layout.DataReady()); ok || err != nil {
 		return done, err
@@ -31,7 +32,7 @@ func Prepare(ctx context.Context, store blob.Store, run Ref) (Prepared, error) {
 	if err != nil {
 		return Prepared{}, err
 	}
-	p := preparation{store: store, layout: layout, cfg: cfg}
+	p := preparation{store: store, layout: layout, cfg: cfg, progress: progress}
 	if cfg.Fork.RunID != "" {
 		err = p.prepareFork(ctx, run)
 	} else {
@@ -55,14 +56,17 @@ type preparation struct {
 	template *chat.Template
 	format   *chat.Format
 	out      Prepared
+	progress func(string)
 }
 
 // prepareNew makes or imports all data.
 func (p *preparation) prepareNew(ctx context.Context) error {
+	p.progress("dialogues and tokenizer")
 	if err := p.dialogues(ctx); err != nil {
 		return err
 	}
 	for i, s := range p.cfg.Stages {
+		p.progress("problems of stage " + s.Name)
 		if err := p.stage(ctx, i+1, s); err != nil {
 			return err
 		}

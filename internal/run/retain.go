@@ -47,8 +47,8 @@ func Retained(ctx context.Context, store blob.Store, runID string, cfg config.Ru
 	}
 	best, err := BestCursors(ctx, store, runID, sft, cursors, newestOf(cursors)-sft)
 	for i, cursor := range best {
-		if i < c.Best {
-			keep(cursor, fmt.Sprintf("one of the best %d by %s", c.Best, artifact.MetricReward))
+		if i < max(1, c.Best) { // the best one is never deleted, also by configurations of older programs
+			keep(cursor, fmt.Sprintf("one of the best %d by %s", max(1, c.Best), artifact.MetricReward))
 		}
 	}
 	return out, err

@@ -43,6 +43,7 @@ func BuildBatch(ctx context.Context, store blob.Store, in BatchInput) (run.Built
 	if err != nil {
 		return run.BuiltBatch{}, err
 	}
+	failpoint.Hit("batch/before-drop")
 	if err := dropShards(ctx, store, in.Shards); err != nil {
 		return run.BuiltBatch{}, err
 	}

@@ -85,5 +85,6 @@ func (r recorder) storeShard(ctx context.Context, groups []run.GroupRecord) (blo
 	if err != nil {
 		return blob.Ref{}, fmt.Errorf("encode groups of step %d: %w", r.step, err)
 	}
+	failpoint.Hit("sampling/before-shard")
 	return blob.PutBytes(ctx, r.store, r.layout.Shard(r.step, blob.RefOf("", ids).SHA256), data, blob.Always)
 }
