@@ -61,7 +61,7 @@ type sandboxNode struct {
 // startNode starts a node that ends with the test, and returns a client of it.
 func startNode(t testing.TB) (*sandboxNode, *httpapi.Client) {
 	t.Helper()
-	folder, err := os.MkdirTemp("", "node") // paths of sockets are short
+	folder, err := os.MkdirTemp("", "node") //nolint:usetesting // the path of a socket has to be short
 	if err != nil {
 		t.Fatal(err)
 	}

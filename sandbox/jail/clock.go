@@ -52,7 +52,8 @@ type clock struct {
 	begun  time.Duration // when the program began
 	before map[int]turns // of its threads by then
 	waited time.Duration // for a core since then, in the program's favour
-	proven time.Duration // for a core since then, at least
+	proven time.Duration // for a core since then, by one thread
+	open   time.Duration // of these, the wait that has not ended, as far as it was seen
 	looked bool          // the next two are of the last look
 	at     time.Duration
 	cpu    time.Duration
@@ -123,18 +124,22 @@ func (c *clock) extension(elapsed, cpu time.Duration) (more time.Duration, why s
 }
 
 // note adds up what the program has waited for a core. The kernel knows it of each
-// living thread. A program that waits now has waited since the last look for as long
-// as it has not run, which also holds for the waits of threads that have ended.
+// living thread, but for a wait that has not ended. A program that waits now has
+// waited since the last look for as long as it has not run.
 func (c *clock) note(now census, elapsed, cpu time.Duration) {
 	var since time.Duration
 	if c.looked && now.waiting {
 		since = max(0, elapsed-c.at-(cpu-c.cpu))
 	}
+	if cpu > c.cpu || !now.waiting {
+		c.open = 0
+	}
+	c.open += since
 	longest, sum := c.waits(now, cpu)
 	// Waits of several threads may lie over each other, so that their sum gives a
 	// program time but no excuse.
-	c.proven = max(c.proven+since, longest)
-	c.waited = max(c.waited+since, longest, sum)
+	c.proven = max(c.proven+since, longest+c.open)
+	c.waited = max(c.waited+since, c.proven, sum+c.open)
 	c.looked, c.at, c.cpu = true, elapsed, cpu
 }
 

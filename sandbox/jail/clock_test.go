@@ -50,6 +50,12 @@ func TestClockCountsWhatAProgramCouldUse(t *testing.T) {
 			{s + 2*lookAgain, 2 * ms, asleep(s), notStopped, step},
 			{s + 2*lookAgain + s, 2 * ms, asleep(s), stoppedByWall, 0},
 		}},
+		{"one whose long wait has ended and that is in the next", []moment{
+			{s, ms, waiting(0), notStopped, lookAgain},
+			{2 * s, 2 * ms, waiting(s / 10), notStopped, step},
+			{3 * s, 2 * ms, waiting(s / 10), notStopped, step},
+			{4*s + s/2, 2 * ms, asleep(s / 10), stoppedByWall, 0},
+		}},
 		{"one that computes and is in a short wait", []moment{
 			{s, s / 2, waiting(0), notStopped, lookAgain},
 			{s + lookAgain, s/2 + 4*ms, waiting(0), stoppedByWall, 0},
@@ -82,7 +88,7 @@ func TestClockCountsWhatAProgramCouldUse(t *testing.T) {
 		}},
 		{"a thread that waited and has ended", []moment{
 			{s, ms, waiting(0, s), notStopped, step},
-			{2 * s, 2 * ms, waiting(0, 2*s), notStopped, step},
+			{2 * s, 2 * ms, waiting(0, s), notStopped, step},
 			{3 * s, 3 * ms, waiting(0), notStopped, step},
 			{4 * s, 3 * ms, asleep(0), stoppedByWall, 0},
 		}},
