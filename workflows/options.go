@@ -14,7 +14,7 @@ const (
 	// work that a killed trainer repeats, and the wait before a pause takes hold.
 	SFTChunk = 25
 	// StepsPerExecution is the number of steps after which a stage continues as
-	// new. A step adds about 13 events to the stage; the server warns at 4,096.
+	// new. A step is 14 events of its stage, and some more beside alerts; the server warns at 4,096.
 	StepsPerExecution = 200
 	// NumRolloutShards is the least number of SampleGroups of one step; the control
 	// worker that opens a run may ask for more.

@@ -45,7 +45,7 @@ func TestRunsComeInTheOrderOfTheirPriority(t *testing.T) {
 			t.Fatal(err)
 		}
 		start(t, c, workflows.StageWorkflowID(in.Run.RunID, 1, "hop1"), workflows.TypeStage, string(data))
-		await(t, "the queue has "+in.Run.RunID, waits(c, workflows.StepWorkflowID(in.Run.RunID, 1)))
+		await(t, "the queue has "+in.Run.RunID, waits(c, workflows.StageWorkflowID(in.Run.RunID, 1, "hop1")))
 		stages = append(stages, in.Run.RunID)
 	}
 
