@@ -320,4 +320,6 @@ func wait(ctx context.Context, d time.Duration) error {
 
 func infraError() error { return fmt.Errorf("connection refused") }
 
-func finalError(kind, text string) error { return temporal.NewNonRetryableApplicationError(text, kind, nil) }
+func finalError(kind, text string) error {
+	return temporal.NewNonRetryableApplicationError(text, kind, nil)
+}

@@ -196,7 +196,7 @@ func playContinued(r recorder, id string) {
 
 // playSteered gives every command that is not shown elsewhere.
 func playSteered(r recorder, id string) {
-	r.w.hold = 100 * time.Millisecond
+	r.w.hold = 500 * time.Millisecond
 	r.w.plan.Stages[0].Steps, r.w.plan.Stages[1].FirstStep = 4, 5
 	flow := r.start(id)
 	await(r, "step 1", func() bool { return r.w.count("train 1") > 0 })

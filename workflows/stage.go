@@ -199,6 +199,7 @@ func (s *stage) step(ctx workflow.Context) error {
 	in := StepInput{
 		Run: s.in.Run, Stage: s.in.Plan, Step: n, NumSteps: s.in.NumSteps, Policy: s.at.Policy,
 		Save: n == s.end()-1 || s.in.CheckpointEvery > 0 && n%s.in.CheckpointEvery == 0, NumShards: s.in.NumShards,
+		Priority: s.in.Priority,
 	}
 	s.inStep = true
 	ended := s.watchFor(ctx, n)

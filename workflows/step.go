@@ -20,6 +20,8 @@ type StepInput struct {
 	// Save asks for a checkpoint after the update.
 	Save      bool `json:"save,omitempty"`
 	NumShards int  `json:"num_shards"`
+	// Priority of the run, 0 for the default.
+	Priority int `json:"priority,omitempty"`
 }
 
 // StepResult is the policy that the step published and its numbers.
@@ -98,7 +100,7 @@ func (s *step) sampleGroups(ctx workflow.Context, problems []string) ([]blob.Ref
 	var rollouts *activities.Rollouts
 	var futures []workflow.Future
 	for i, ids := range shard(problems, s.in.NumShards) {
-		ctx := onRollouts(ctx, fmt.Sprintf("step %d: sample %d problems, shard %d", s.in.Step, len(ids), i+1))
+		ctx := workflow.WithPriority(onRollouts(ctx, fmt.Sprintf("step %d: sample %d problems, shard %d", s.in.Step, len(ids), i+1)), priority(s.in.Priority))
 		futures = append(futures, workflow.ExecuteActivity(ctx, rollouts.SampleGroups, activities.SampleGroupsInput{
 			Run: s.in.Run, Stage: s.in.Stage.Source(), Step: s.in.Step, ProblemIDs: ids, Policy: s.in.Policy,
 		}))
@@ -134,7 +136,7 @@ func (s *step) train(ctx workflow.Context, batch run.BuiltBatch) (run.Trained, e
 		in.Batch = batch.Batch
 	}
 	var out run.Trained
-	ctx = onTrainer(ctx, fmt.Sprintf("step %d: train on %d samples", s.in.Step, batch.Samples))
+	ctx = workflow.WithPriority(onTrainer(ctx, fmt.Sprintf("step %d: train on %d samples", s.in.Step, batch.Samples)), priority(s.in.Priority))
 	err := workflow.ExecuteActivity(ctx, trainer.TrainStep, in).Get(ctx, &out)
 	return out, err
 }
