@@ -31,7 +31,7 @@ const measureKey = "TEMPER_MEASURE_ROLLOUTS"
 const scalingConfig = `
 name: scaling
 seed: 1
-model: {hidden_size: 128, num_layers: 3, num_heads: 4, num_kv_heads: 2, head_dim: 32, intermediate_size: 384, max_context: 192, initializer_range: 0.05}
+model: {hidden_size: 256, num_layers: 4, num_heads: 8, num_kv_heads: 2, head_dim: 32, intermediate_size: 768, max_context: 192, initializer_range: 0.05}
 tokenizer: {num_merges: 160}
 sft: {data: {env: chase, levels: [1], num: 512}, batch_size: 16, steps: 20, optimizer: {lr: 3e-3}}
 rl: {problems_per_step: 16, rollouts_per_problem: 16, group_size: 4, roc: {enabled: false}, optimizer: {lr: 1e-5}}
