@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -92,7 +93,7 @@ func ReadSamples(r io.Reader) ([]Sample, error) {
 	var out []Sample
 	for {
 		line, err := in.ReadSlice('\n')
-		if err == io.EOF && len(line) == 0 {
+		if errors.Is(err, io.EOF) && len(line) == 0 {
 			return out, nil
 		}
 		var head sampleHeader
