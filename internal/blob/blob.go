@@ -79,10 +79,20 @@ type Store interface {
 	Swap(ctx context.Context, key string, old Ref, data []byte) (Ref, error)
 	// Get opens the bytes under key. Errors: ErrNotExist.
 	Get(ctx context.Context, key string) (io.ReadCloser, error)
+	// GetRange opens length bytes under key from offset on; a negative length means
+	// all that follow. Where the blob ends earlier, so does the range: one that
+	// begins at its end or beyond is empty. A range is not checked against the hash
+	// of the whole. Errors: ErrNotExist.
+	GetRange(ctx context.Context, key string, offset, length int64) (io.ReadCloser, error)
 	// Stat describes the blob under key. Errors: ErrNotExist.
 	Stat(ctx context.Context, key string) (Info, error)
 	// List returns what lies under the prefix, sorted by key. No match is no error.
 	List(ctx context.Context, prefix string) ([]Info, error)
+	// ListFolder returns what lies directly in a folder, "" for the root: the blobs,
+	// sorted by key, and the names of the folders, sorted. It does not look into
+	// those, so that its cost depends on this folder alone. A folder whose last blob
+	// is being written or deleted may be named. An absent folder is no error.
+	ListFolder(ctx context.Context, folder string) (blobs []Info, folders []string, err error)
 	// Delete removes the key. Deleting an absent key is no error.
 	Delete(ctx context.Context, key string) error
 	// Locate names the place of a key for people: a path or a URL.
@@ -98,6 +108,22 @@ func CheckKey(key string) error {
 		return fmt.Errorf("blob key %q: control character or backslash at byte %d", key, i)
 	}
 	return nil
+}
+
+// CheckFolder rejects a folder that is neither the root, "", nor a clean relative path.
+func CheckFolder(folder string) error {
+	if folder == "" {
+		return nil
+	}
+	return CheckKey(folder)
+}
+
+// CheckRange rejects a range that begins before the blob does.
+func CheckRange(key string, offset int64) error {
+	if offset < 0 {
+		return fmt.Errorf("range of %s: offset is %d, want 0 or more", key, offset)
+	}
+	return CheckKey(key)
 }
 
 // RefOf returns the Ref that data would have under key.

@@ -31,6 +31,8 @@ func Run(t *testing.T, open func(t *testing.T) blob.Store) {
 		"a cancelled context leaves nothing":           cancelled,
 		"bad keys are refused":                         badKeys,
 		"List is sorted and exact":                     list,
+		"ListFolder looks into one folder alone":       listFolder,
+		"GetRange gives the bytes that there are":      getRange,
 		"Delete is idempotent":                         deletes,
 		"Swap replaces what the caller has seen":       swap,
 		"one of many concurrent Swaps wins":            concurrentSwap,

@@ -7,6 +7,7 @@
 package fileblob
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -258,6 +259,35 @@ func (s *Store) List(ctx context.Context, prefix string) ([]blob.Info, error) {
 	}
 	slices.SortFunc(out, func(a, b blob.Info) int { return strings.Compare(a.Key, b.Key) })
 	return out, nil
+}
+
+// ListFolder implements blob.Store.
+func (s *Store) ListFolder(ctx context.Context, folder string) (blobs []blob.Info, folders []string, err error) {
+	if err := errors.Join(ctx.Err(), blob.CheckFolder(folder)); err != nil {
+		return nil, nil, err
+	}
+	entries, err := fs.ReadDir(s.root.FS(), cmp.Or(folder, "."))
+	if err != nil && !absent(err) {
+		return nil, nil, fmt.Errorf("list folder %q: %w", folder, s.explain(err))
+	}
+	for _, entry := range entries {
+		key := path.Join(folder, entry.Name())
+		if entry.IsDir() && key != staging {
+			folders = append(folders, entry.Name())
+		}
+		if !entry.Type().IsRegular() {
+			continue
+		}
+		info, err := entry.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // a concurrent Delete was faster
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("list folder %q: %w", folder, err)
+		}
+		blobs = append(blobs, blob.Info{Key: key, Size: info.Size(), ModTime: info.ModTime()})
+	}
+	return blobs, folders, nil // ReadDir sorts
 }
 
 // Delete implements blob.Store. Folders that become empty go; a concurrent Put

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
@@ -18,6 +19,27 @@ const (
 )
 
 var _ blob.ParallelReader = (*Store)(nil)
+
+// GetRange implements blob.Store.
+func (s *Store) GetRange(ctx context.Context, key string, offset, length int64) (io.ReadCloser, error) {
+	if err := blob.CheckRange(key, offset); err != nil {
+		return nil, err
+	}
+	f, err := s.open(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	if length < 0 {
+		length = math.MaxInt64 - offset
+	}
+	return section{io.NewSectionReader(f, offset, length), f}, nil
+}
+
+// section is a part of a file that is closed with it.
+type section struct {
+	*io.SectionReader
+	io.Closer
+}
 
 // ReadInto implements blob.ParallelReader. All ranges are of one file: a Put
 // meanwhile makes another one.

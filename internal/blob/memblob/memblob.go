@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -88,6 +89,22 @@ func (s *Store) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 	return io.NopCloser(bytes.NewReader(e.data)), nil
 }
 
+// GetRange implements blob.Store.
+func (s *Store) GetRange(ctx context.Context, key string, offset, length int64) (io.ReadCloser, error) {
+	if err := blob.CheckRange(key, offset); err != nil {
+		return nil, err
+	}
+	e, err := s.lookup(ctx, "get", key)
+	if err != nil {
+		return nil, err
+	}
+	data := e.data[min(offset, int64(len(e.data))):]
+	if length >= 0 {
+		data = data[:min(length, int64(len(data)))]
+	}
+	return io.NopCloser(bytes.NewReader(data)), nil
+}
+
 // Stat implements blob.Store.
 func (s *Store) Stat(ctx context.Context, key string) (blob.Info, error) {
 	e, err := s.lookup(ctx, "stat", key)
@@ -112,6 +129,34 @@ func (s *Store) List(ctx context.Context, prefix string) ([]blob.Info, error) {
 	}
 	slices.SortFunc(out, func(a, b blob.Info) int { return strings.Compare(a.Key, b.Key) })
 	return out, nil
+}
+
+// ListFolder implements blob.Store.
+func (s *Store) ListFolder(ctx context.Context, folder string) ([]blob.Info, []string, error) {
+	if err := errors.Join(ctx.Err(), blob.CheckFolder(folder)); err != nil {
+		return nil, nil, err
+	}
+	prefix := ""
+	if folder != "" {
+		prefix = folder + "/"
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	var blobs []blob.Info
+	names := map[string]bool{}
+	for key, e := range s.blobs {
+		rest, ok := strings.CutPrefix(key, prefix)
+		if !ok {
+			continue
+		}
+		if name, _, below := strings.Cut(rest, "/"); below {
+			names[name] = true
+			continue
+		}
+		blobs = append(blobs, blob.Info{Key: key, Size: int64(len(e.data)), ModTime: e.modTime})
+	}
+	slices.SortFunc(blobs, func(a, b blob.Info) int { return strings.Compare(a.Key, b.Key) })
+	return blobs, slices.Sorted(maps.Keys(names)), nil
 }
 
 // Delete implements blob.Store.

@@ -113,18 +113,30 @@ func (a *api) Delete(ctx context.Context, key string) error {
 
 // List implements object.API.
 func (a *api) List(ctx context.Context, prefix, token string) ([]object.Object, string, error) {
+	page, _, next, err := a.list(ctx, prefix, "", token)
+	return page, next, err
+}
+
+// ListFolder implements object.API.
+func (a *api) ListFolder(ctx context.Context, prefix, token string) ([]object.Object, []string, string, error) {
+	return a.list(ctx, prefix, "/", token)
+}
+
+func (a *api) list(ctx context.Context, prefix, delimiter, token string) (page []object.Object, folders []string, next string, err error) {
 	if err := ctx.Err(); err != nil { // the call takes no context
-		return nil, "", err
+		return nil, nil, "", err
 	}
-	out, err := a.core.ListObjectsV2(a.bucket, prefix, "", token, "", pageSize)
+	out, err := a.core.ListObjectsV2(a.bucket, prefix, "", token, delimiter, pageSize)
 	if err != nil {
-		return nil, "", failure(err)
+		return nil, nil, "", failure(err)
 	}
-	page := make([]object.Object, 0, len(out.Contents))
 	for _, info := range out.Contents {
 		page = append(page, objectOf(info))
 	}
-	return page, out.NextContinuationToken, nil
+	for _, p := range out.CommonPrefixes {
+		folders = append(folders, p.Prefix)
+	}
+	return page, folders, out.NextContinuationToken, nil
 }
 
 // Create implements object.API.

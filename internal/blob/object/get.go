@@ -1,11 +1,13 @@
 package object
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"hash"
 	"io"
+	"net/http"
 
 	"golang.org/x/sync/errgroup"
 
@@ -29,6 +31,33 @@ func (s *Store) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 		return nil, s.Explain(ctx, "get", key, err)
 	}
 	return &stream{ctx: ctx, s: s, key: key, body: body, object: o, end: o.Size, sum: checksum.New()}, nil
+}
+
+// GetRange implements blob.Store. The stream goes on by itself after a lost
+// connection, like that of Get.
+func (s *Store) GetRange(ctx context.Context, key string, offset, length int64) (io.ReadCloser, error) {
+	if err := errors.Join(ctx.Err(), blob.CheckRange(key, offset)); err != nil {
+		return nil, err
+	}
+	if length == 0 { // no header asks for nothing
+		_, err := s.Stat(ctx, key)
+		return io.NopCloser(bytes.NewReader(nil)), err
+	}
+	body, o, err := s.api.Get(ctx, s.Full(key), Range{Offset: offset, Length: length})
+	if beyondEnd(err) {
+		return io.NopCloser(bytes.NewReader(nil)), nil
+	}
+	if err != nil {
+		return nil, s.Explain(ctx, "get", key, err)
+	}
+	return &stream{ctx: ctx, s: s, key: key, body: body, object: o, at: offset, end: offset + o.Size}, nil
+}
+
+// beyondEnd reports that a range begins where the object has ended. A Range of an
+// empty object does.
+func beyondEnd(err error) bool {
+	var f *Failure
+	return errors.As(err, &f) && (f.Status == http.StatusRequestedRangeNotSatisfiable || f.Code == "InvalidRange")
 }
 
 // stream reads a range of one version of an object.

@@ -77,6 +77,9 @@ type API interface {
 	Delete(ctx context.Context, key string) error
 	// List returns one page that begins after the token, and the next token or "".
 	List(ctx context.Context, prefix, token string) ([]Object, string, error)
+	// ListFolder is List without what has a slash behind the prefix; the beginnings of
+	// such keys, up to and with that slash, come as folders.
+	ListFolder(ctx context.Context, prefix, token string) (objects []Object, folders []string, next string, err error)
 
 	Create(ctx context.Context, key, nonce string) (uploadID string, err error)
 	UploadPart(ctx context.Context, key, uploadID string, number int, body Body) (etag string, err error)

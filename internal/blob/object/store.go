@@ -94,31 +94,75 @@ func (s *Store) Stat(ctx context.Context, key string) (blob.Info, error) {
 
 // List implements blob.Store.
 func (s *Store) List(ctx context.Context, prefix string) ([]blob.Info, error) {
-	within := ""
-	if s.cfg.Prefix != "" {
-		within = s.cfg.Prefix + "/"
-	}
+	within := s.within()
 	var out []blob.Info
 	for token := ""; ; {
 		page, next, err := s.api.List(ctx, within+prefix, token)
 		if err != nil {
 			return nil, s.Explain(ctx, "list", prefix, err)
 		}
-		for _, o := range page {
-			key := strings.TrimPrefix(o.Key, within)
-			if strings.HasSuffix(key, "/") {
-				continue // a folder that a console made
-			}
-			out = append(out, blob.Info{Key: key, Size: o.Size, ModTime: o.ModTime})
+		out = appendInfos(out, page, within)
+		if next == "" {
+			break
+		}
+		token = next
+	}
+	sortInfos(out)
+	return out, nil
+}
+
+// ListFolder implements blob.Store.
+func (s *Store) ListFolder(ctx context.Context, folder string) (blobs []blob.Info, folders []string, err error) {
+	if err := errors.Join(ctx.Err(), blob.CheckFolder(folder)); err != nil {
+		return nil, nil, err
+	}
+	within, prefix := s.within(), ""
+	if folder != "" {
+		prefix = folder + "/"
+	}
+	for token := ""; ; {
+		page, below, next, err := s.api.ListFolder(ctx, within+prefix, token)
+		if err != nil {
+			return nil, nil, s.Explain(ctx, "list folder", folder, err)
+		}
+		blobs = appendInfos(blobs, page, within)
+		for _, name := range below {
+			folders = append(folders, path.Base(name))
 		}
 		if next == "" {
 			break
 		}
 		token = next
 	}
-	// Some servers walk folders, whose order is not that of the keys.
-	slices.SortFunc(out, func(a, b blob.Info) int { return strings.Compare(a.Key, b.Key) })
-	return out, nil
+	sortInfos(blobs)
+	slices.Sort(folders)
+	return blobs, folders, nil
+}
+
+// within is what the keys of the bucket have before those of the store.
+func (s *Store) within() string {
+	if s.cfg.Prefix == "" {
+		return ""
+	}
+	return s.cfg.Prefix + "/"
+}
+
+// appendInfos adds the objects of a page, less the folders that a console made.
+func appendInfos(out []blob.Info, page []Object, within string) []blob.Info {
+	for _, o := range page {
+		key := strings.TrimPrefix(o.Key, within)
+		if key == "" || strings.HasSuffix(key, "/") {
+			continue
+		}
+		out = append(out, blob.Info{Key: key, Size: o.Size, ModTime: o.ModTime})
+	}
+	return out
+}
+
+// sortInfos is needed because some servers walk folders, whose order is not that of
+// the keys.
+func sortInfos(infos []blob.Info) {
+	slices.SortFunc(infos, func(a, b blob.Info) int { return strings.Compare(a.Key, b.Key) })
 }
 
 // Delete implements blob.Store.

@@ -100,21 +100,33 @@ func (a *api) Delete(ctx context.Context, key string) error {
 
 // List implements object.API.
 func (a *api) List(ctx context.Context, prefix, token string) ([]object.Object, string, error) {
-	in := &s3.ListObjectsV2Input{Bucket: &a.bucket, Prefix: &prefix}
+	objects, _, next, err := a.list(ctx, &s3.ListObjectsV2Input{Prefix: &prefix}, token)
+	return objects, next, err
+}
+
+// ListFolder implements object.API.
+func (a *api) ListFolder(ctx context.Context, prefix, token string) ([]object.Object, []string, string, error) {
+	return a.list(ctx, &s3.ListObjectsV2Input{Prefix: &prefix, Delimiter: aws.String("/")}, token)
+}
+
+func (a *api) list(ctx context.Context, in *s3.ListObjectsV2Input, token string) (page []object.Object, folders []string, next string, err error) {
+	in.Bucket = &a.bucket
 	if token != "" {
 		in.ContinuationToken = &token
 	}
 	out, err := a.client.ListObjectsV2(ctx, in)
 	if err != nil {
-		return nil, "", failure(err)
+		return nil, nil, "", failure(err)
 	}
-	page := make([]object.Object, 0, len(out.Contents))
 	for _, o := range out.Contents {
 		page = append(page, object.Object{
 			Key: aws.ToString(o.Key), Size: aws.ToInt64(o.Size), ModTime: aws.ToTime(o.LastModified), ETag: aws.ToString(o.ETag),
 		})
 	}
-	return page, aws.ToString(out.NextContinuationToken), nil
+	for _, p := range out.CommonPrefixes {
+		folders = append(folders, aws.ToString(p.Prefix))
+	}
+	return page, folders, aws.ToString(out.NextContinuationToken), nil
 }
 
 // Create implements object.API.
