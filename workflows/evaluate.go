@@ -14,6 +14,9 @@ type EvaluateRunInput struct {
 	RunID string `json:"run_id"`
 	// Version of the policy; nil takes the one of the run's last planned step.
 	Version *int64 `json:"version,omitempty"`
+	// Final says that the run has ended with this policy, so that the result is the
+	// run's final one. Otherwise it is labelled by the policy's step.
+	Final bool `json:"final,omitempty"`
 }
 
 // EvaluateRunResult holds one evaluation per stage.
@@ -53,9 +56,13 @@ func evaluateRun(ctx workflow.Context, in EvaluateRunInput, out *EvaluateRunResu
 	if err != nil {
 		return err
 	}
+	label := LabelFinal
+	if !in.Final {
+		label = LabelStep(version)
+	}
 	for _, stage := range plan.Stages {
 		workflow.SetCurrentDetails(ctx, fmt.Sprintf("policy %d on stage %s", version, stage.Name))
-		result, err := evaluateFinal(ctx, ref, stage, out.Policy)
+		result, err := evaluateStage(ctx, activities.EvaluateInput{Run: ref, Stage: stage.Index, Policy: out.Policy, Label: label}, stage.Name)
 		if err != nil {
 			return err
 		}
@@ -64,12 +71,10 @@ func evaluateRun(ctx workflow.Context, in EvaluateRunInput, out *EvaluateRunResu
 	return nil
 }
 
-func evaluateFinal(ctx workflow.Context, ref run.Ref, stage run.Stage, policy run.Policy) (run.Evaluation, error) {
+func evaluateStage(ctx workflow.Context, in activities.EvaluateInput, stage string) (run.Evaluation, error) {
 	var rollouts *activities.Rollouts
 	var out run.Evaluation
-	ctx = onRollouts(ctx, fmt.Sprintf("policy %d on stage %s", policy.Version, stage.Name))
-	err := workflow.ExecuteActivity(ctx, rollouts.EvaluatePolicy, activities.EvaluateInput{
-		Run: ref, Stage: stage.Index, Policy: policy, Label: LabelFinal,
-	}).Get(ctx, &out)
+	ctx = onRollouts(ctx, fmt.Sprintf("policy %d on stage %s", in.Policy.Version, stage))
+	err := workflow.ExecuteActivity(ctx, rollouts.EvaluatePolicy, in).Get(ctx, &out)
 	return out, err
 }

@@ -89,6 +89,16 @@ func asFailure(err error) error {
 	return temporal.NewNonRetryableApplicationError(app.Message(), app.Type(), err)
 }
 
+// failureText is what a person reads of the failure that surface has made, without
+// types and causes.
+func failureText(err error) string {
+	var app *temporal.ApplicationError
+	if errors.As(err, &app) {
+		return app.Message()
+	}
+	return err.Error()
+}
+
 // canceled reports whether the workflow or a child that it waited for was cancelled.
 func canceled(ctx workflow.Context, err error) bool {
 	return ctx.Err() != nil || temporal.IsCanceledError(err)

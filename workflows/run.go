@@ -14,8 +14,11 @@ import (
 const (
 	LabelBefore = "before" // the policy after SFT, before any RL
 	LabelAfter  = "after"  // the policy at the end of the stage
-	LabelFinal  = "final"  // the policy at the end of the run, or any policy later on
+	LabelFinal  = "final"  // the policy at the end of the run
 )
+
+// LabelStep labels the evaluation on demand of a policy, by the step that published it.
+func LabelStep(version int64) string { return fmt.Sprintf("step-%06d", version) }
 
 // RunResult is the result of RLRun.
 type RunResult struct {

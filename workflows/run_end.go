@@ -30,7 +30,7 @@ func (r ending) close(ctx workflow.Context, err error) (RunResult, error) {
 	}
 	if err != nil {
 		err = asFailure(err)
-		r.recordEnd(ctx, "fail", err.Error(), false)
+		r.recordEnd(ctx, "fail", failureText(err), false)
 		return RunResult{}, err
 	}
 	return RunResult{

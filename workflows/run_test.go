@@ -273,22 +273,26 @@ func TestRunCancelledWhileItOpens(t *testing.T) {
 }
 
 func TestEvaluateRun(t *testing.T) {
-	last, third := int64(5), int64(3)
-	for name, version := range map[string]*int64{"last": nil, "third": &third} {
+	third := int64(3)
+	for name, tt := range map[string]struct {
+		in    workflows.EvaluateRunInput
+		want  int
+		label string
+	}{
+		"last":  {workflows.EvaluateRunInput{RunID: "demo"}, 5, "step-000005"},
+		"third": {workflows.EvaluateRunInput{RunID: "demo", Version: &third}, 3, "step-000003"},
+		"end":   {workflows.EvaluateRunInput{RunID: "demo", Version: &third, Final: true}, 3, "final"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(2, 3)
 			env := newEnv(t, w)
-			env.ExecuteWorkflow(workflows.EvaluateRun, workflows.EvaluateRunInput{RunID: "demo", Version: version})
+			env.ExecuteWorkflow(workflows.EvaluateRun, tt.in)
 			if err := env.GetWorkflowError(); err != nil {
 				t.Fatal(err)
 			}
-			want := last
-			if version != nil {
-				want = *version
-			}
 			order := []string{
-				"open", fmt.Sprintf("publish %d", want),
-				fmt.Sprintf("eval stage 1 final with %d", want), fmt.Sprintf("eval stage 2 final with %d", want),
+				"open", fmt.Sprintf("publish %d", tt.want),
+				fmt.Sprintf("eval stage 1 %s with %d", tt.label, tt.want), fmt.Sprintf("eval stage 2 %s with %d", tt.label, tt.want),
 			}
 			if diff := cmp.Diff(order, w.log()); diff != "" {
 				t.Errorf("calls (-want +got):\n%s", diff)
