@@ -15,8 +15,9 @@ import (
 // execution and freezes the configuration; see run.Open. Errors: InvalidConfig,
 // RunExists.
 func (c *Control) OpenRun(ctx context.Context, in run.Input) (run.Plan, error) {
+	info := activity.GetInfo(ctx)
 	plan, err := run.Open(ctx, c.Store, in, run.Claim{
-		Owner: activity.GetInfo(ctx).WorkflowExecution.RunID, SearchAttributes: c.SearchAttributes,
+		Owner: info.WorkflowExecution.RunID, SearchAttributes: c.SearchAttributes, At: info.StartedTime,
 	})
 	plan.NumRolloutShards = c.RolloutShards
 	return plan, toTemporal(err)

@@ -11,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"temper/activities"
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/rl"
 	"temper/internal/run"
@@ -115,7 +114,7 @@ func TestSummary(t *testing.T) {
 		return strings.Replace(dump(t, h.store)[h.layout.Summary()], h.plan.Config.SHA256, "the sha256 of the configuration", 1)
 	}
 	golden(t, "summary.golden", summary())
-	if lines := readLines[artifact.StepRecord](t, h.store, h.layout.Metrics()); len(lines) != 3 || lines[2].Step != 3 {
+	if lines := readLines[run.StepRecord](t, h.store, h.layout.Metrics()); len(lines) != 3 || lines[2].Step != 3 {
 		t.Errorf("series of %d steps", len(lines))
 	}
 	in.Ended = in.Ended.Add(time.Hour)
@@ -134,13 +133,13 @@ func TestSummaryOfARunThatDidNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var got artifact.Summary
+	var got run.Summary
 	if err := blob.ReadJSON(t.Context(), h.store, h.layout.Summary(), &got); err != nil {
 		t.Fatal(err)
 	}
-	want := artifact.Summary{
+	want := run.Summary{
 		RunID: "demo", Seed: 5, ConfigSHA256: h.plan.Config.SHA256, Stopped: true, Started: begin(), Ended: begin(),
-		Stages: []artifact.StageSummary{{Name: "first", Steps: 4}},
+		Stages: []run.StageSummary{{Name: "first", Steps: 4}},
 	}
 	if diff := cmp.Diff(got, want); diff != "" {
 		t.Errorf("got -, want +\n%s", diff)

@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/cli"
 	"temper/internal/config"
@@ -14,7 +13,7 @@ import (
 )
 
 func compareCommand() *cobra.Command {
-	var asCSV bool
+	var asCSV, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "compare RUN...",
 		Short: "Compare finished runs: tool errors in correct trajectories, accuracy, length",
@@ -22,7 +21,11 @@ func compareCommand() *cobra.Command {
 	}
 	p := cli.ProcessFlags(cmd)
 	cmd.Flags().BoolVar(&asCSV, "csv", false, "print the series of all runs as CSV")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the summaries and series of all runs as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := onlyOne(cmd, "csv", "json"); err != nil {
+			return err
+		}
 		store, err := openStore(cmd.Context(), p)
 		if err != nil {
 			return err
@@ -35,6 +38,9 @@ func compareCommand() *cobra.Command {
 			}
 			runs = append(runs, r)
 		}
+		if asJSON {
+			return cli.PrintJSON(cmd.OutOrStdout(), runs)
+		}
 		if asCSV {
 			return report.CSV(cmd.OutOrStdout(), runs)
 		}
@@ -44,27 +50,23 @@ func compareCommand() *cobra.Command {
 }
 
 func compared(ctx context.Context, store blob.Store, id string) (report.Compared, error) {
-	layout, err := existingRun(ctx, store, id)
+	r, err := openRun(ctx, store, id)
 	if err != nil {
 		return report.Compared{}, err
 	}
-	summary, done, err := artifact.Lookup[artifact.Summary](ctx, store, layout.Summary())
+	summary, done, err := r.Summary(ctx)
 	if err == nil && !done {
 		err = cli.Usagef("run %q has no summary yet", id)
 	}
 	if err != nil {
 		return report.Compared{}, err
 	}
-	data, err := blob.ReadKey(ctx, store, layout.Config())
+	cfg, err := r.Config(ctx)
 	if err != nil {
 		return report.Compared{}, err
 	}
-	cfg, err := config.Load(layout.Config(), data, nil)
-	if err != nil {
-		return report.Compared{}, err
-	}
-	records, err := artifact.StepRecords(ctx, store, layout)
-	return report.Compared{Label: label(cfg), Summary: summary, Records: records}, err
+	records, err := r.Records(ctx)
+	return report.Compared{RunID: id, Label: label(cfg), Summary: summary, Records: records}, err
 }
 
 func label(cfg config.Run) string {

@@ -2,15 +2,14 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
-	"temper/internal/artifact"
-	"temper/internal/blob"
 	"temper/internal/cli"
+	"temper/internal/config"
+	"temper/internal/history"
 	"temper/internal/run"
 	"temper/workflows"
 )
@@ -20,20 +19,18 @@ func evalCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "eval RUN",
-		Short: "Evaluate a policy of a finished run on the held-out problems of every stage",
-		Args:  cobra.ExactArgs(1),
+		Short: "Evaluate a policy of a run on the held-out problems of every stage",
+		Long: "Evaluate a policy of a run on the held-out problems of every stage.\n\n" +
+			"The result is stored under the step that published the policy; that of the last policy of a run that has ended is its final one.",
+		Args: cobra.ExactArgs(1),
 	}
 	p := cli.ProcessFlags(cmd)
-	cmd.Flags().Int64Var(&version, "version", 0, "policy version; default is the last")
+	cmd.Flags().Int64Var(&version, "version", 0, "policy version; default is the newest that the run has published")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx := cmd.Context()
-		store, layout, err := openRun(ctx, p, args[0])
+		in, err := evalInput(ctx, p, args[0], version, cmd.Flags().Changed("version"))
 		if err != nil {
-			return err
-		}
-		in := workflows.EvaluateRunInput{RunID: layout.RunID, Version: &version}
-		if version, err = evalVersion(ctx, store, layout, version, cmd.Flags().Changed("version")); err != nil {
 			return err
 		}
 		c, _, err := connect(ctx, p, nil)
@@ -50,9 +47,7 @@ func evalCommand() *cobra.Command {
 			return runFailure(err, args[0])
 		}
 		if asJSON {
-			enc := json.NewEncoder(cmd.OutOrStdout())
-			enc.SetIndent("", "  ")
-			return enc.Encode(out)
+			return cli.PrintJSON(cmd.OutOrStdout(), out)
 		}
 		t := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 4, 2, ' ', tabwriter.AlignRight)
 		fmt.Fprintln(t, "stage\tpolicy\taccuracy\tsampled\ttool errors\ttokens\tturns\tproblems\t")
@@ -65,13 +60,23 @@ func evalCommand() *cobra.Command {
 	return cmd
 }
 
-// evalVersion is the policy to evaluate: the one that is asked for, which has to
-// be there, or the last.
-func evalVersion(ctx context.Context, store blob.Store, layout artifact.Layout, version int64, asked bool) (int64, error) {
-	if asked {
-		return version, forkError(run.HasPolicy(ctx, store, layout.RunID, version))
+// evalInput names the policy to evaluate: the one that is asked for, which has to be
+// there, or the newest.
+func evalInput(ctx context.Context, p *config.Process, runID string, version int64, asked bool) (workflows.EvaluateRunInput, error) {
+	in := workflows.EvaluateRunInput{RunID: runID, Version: &version}
+	r, err := findRun(ctx, p, runID)
+	if err != nil {
+		return in, err
 	}
-	// A run that was stopped early has no policy of its last planned step.
-	summary, _, err := artifact.Lookup[artifact.Summary](ctx, store, layout.Summary())
-	return summary.PolicyVersion, err
+	if asked {
+		err = run.HasPolicy(ctx, r.Store(), runID, version)
+	} else {
+		version, err = history.NewestPolicy(ctx, r.Store(), runID)
+	}
+	if err != nil {
+		return in, usersError(err)
+	}
+	summary, ended, err := r.Summary(ctx)
+	in.Final = ended && summary.PolicyVersion == version
+	return in, err
 }

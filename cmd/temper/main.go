@@ -49,5 +49,6 @@ func rootCommand() *cobra.Command {
 		upCommand(), runCommand(), evalCommand(), scheduleCommand(), workerCommand(), trainerCommand(), rolloutCommand(),
 		sandboxCommand(), gatewayCommand(), dataCommand(), configCommand(), modelCommand(), benchCommand(), doctorCommand(), storeCommand(),
 	)
+	completeRuns(root)
 	return root
 }

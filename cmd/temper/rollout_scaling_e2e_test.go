@@ -18,6 +18,8 @@ import (
 	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/blob/fileblob"
+	"temper/internal/history"
+	"temper/internal/series"
 )
 
 // measureKey asks for the measurement of this file, which says something on a machine
@@ -117,13 +119,17 @@ func measureScaling(t *testing.T, n int) scaling {
 		out.total += used
 		out.critical = max(out.critical, used)
 	}
-	records, err := artifact.StepRecords(t.Context(), store, layout)
+	r, err := history.Open(t.Context(), store, layout.RunID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	records, err := r.Records(t.Context())
 	if err != nil || len(records) != 8 {
 		t.Fatalf("%d records (%v)", len(records), err)
 	}
 	for _, r := range records[1:] { // the first step compiles
 		out.tokens += r.Metrics["perf/total_num_tokens"]
-		out.sampling += r.Metrics[artifact.MetricStepSeconds] - r.Metrics[artifact.MetricTrainSeconds] - r.Metrics[artifact.MetricSaveSeconds]
+		out.sampling += r.Metrics[series.StepSeconds] - r.Metrics[series.TrainSeconds] - r.Metrics[series.SaveSeconds]
 	}
 	return out
 }

@@ -13,11 +13,12 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/cli"
 	"temper/internal/config"
+	"temper/internal/history"
 	"temper/internal/report"
+	"temper/internal/run"
 	"temper/workflows"
 )
 
@@ -92,7 +93,7 @@ func followCommand() *cobra.Command {
 	}
 	p := cli.ProcessFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := artifact.CheckRunID(args[0]); err != nil {
+		if err := history.CheckRunID(args[0]); err != nil {
 			return cli.Usage(err)
 		}
 		c, store, err := connect(cmd.Context(), p, nil)
@@ -120,17 +121,26 @@ func attend(ctx context.Context, c client.Client, store blob.Store, p *config.Pr
 // finish prints the closing tables, the path of the summary last. page is the
 // run's in the web UI, if any.
 func finish(ctx context.Context, store blob.Store, page, runID string, out io.Writer) error {
-	layout := artifact.Layout{RunID: runID}
-	var s artifact.Summary
-	if err := blob.ReadJSON(ctx, store, layout.Summary(), &s); err != nil {
-		return fmt.Errorf("run %s: %w", runID, err)
-	}
-	fmt.Fprintln(out)
-	path := store.Locate(layout.Summary())
-	if err := report.Summary(out, s, report.Links{RunDir: store.Locate(layout.Dir()), SummaryPath: path, WebUI: page}); err != nil {
+	r, err := openRun(ctx, store, runID)
+	if err != nil {
 		return err
 	}
-	_, err := fmt.Fprintln(out, path)
+	s, ok, err := r.Summary(ctx)
+	if err == nil && !ok {
+		err = fmt.Errorf("run %s has no summary at %s", runID, r.SummaryPath())
+	}
+	if err != nil {
+		return err
+	}
+	return printSummary(out, r, s, page)
+}
+
+func printSummary(out io.Writer, r *history.Run, s run.Summary, page string) error {
+	fmt.Fprintln(out)
+	if err := report.Summary(out, s, report.Links{RunDir: r.Dir(), SummaryPath: r.SummaryPath(), WebUI: page}); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(out, r.SummaryPath())
 	return err
 }
 
@@ -140,57 +150,65 @@ func showCommand() *cobra.Command {
 	p := cli.ProcessFlags(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the step records as JSON lines")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		store, layout, err := openRun(cmd.Context(), p, args[0])
+		r, err := findRun(cmd.Context(), p, args[0])
 		if err != nil {
 			return err
 		}
-		records, err := artifact.StepRecords(cmd.Context(), store, layout)
+		records, err := r.Records(cmd.Context())
 		if err != nil {
 			return err
 		}
-		out := cmd.OutOrStdout()
-		for i, r := range records {
-			if asJSON {
-				if err := json.NewEncoder(out).Encode(r); err != nil {
-					return err
-				}
-				continue
-			}
-			fmt.Fprintln(out, report.StepLine(r, report.ETA(records[:i+1])))
+		if asJSON {
+			return printLines(cmd.OutOrStdout(), records)
 		}
-		_, err = store.Stat(cmd.Context(), layout.Summary())
-		if errors.Is(err, blob.ErrNotExist) || asJSON { // a run without a summary is still open
-			return nil
+		for i, record := range records {
+			fmt.Fprintln(cmd.OutOrStdout(), report.StepLine(record, report.ETA(records[:i+1])))
 		}
-		if err != nil {
+		s, ok, err := r.Summary(cmd.Context())
+		if err == nil && ok {
+			err = printSummary(cmd.OutOrStdout(), r, s, webUI(p, workflows.RunWorkflowID(args[0])))
+		}
+		if err != nil || ok {
 			return err
 		}
-		return finish(cmd.Context(), store, webUI(p, workflows.RunWorkflowID(args[0])), args[0], out)
+		return printState(cmd.Context(), cmd.OutOrStdout(), r)
 	}
 	return cmd
 }
 
-// openRun opens the store of the process and checks that a run id names a run in it.
-func openRun(ctx context.Context, p *config.Process, id string) (blob.Store, artifact.Layout, error) {
-	store, err := openStore(ctx, p)
-	if err != nil {
-		return nil, artifact.Layout{}, err
+// printLines prints each value as a line of JSON.
+func printLines[T any](out io.Writer, values []T) error {
+	enc := json.NewEncoder(out)
+	for _, v := range values {
+		if err := enc.Encode(v); err != nil {
+			return err
+		}
 	}
-	layout, err := existingRun(ctx, store, id)
-	return store, layout, err
+	return nil
 }
 
-// existingRun checks that a run id names a run in the store.
-func existingRun(ctx context.Context, store blob.Store, id string) (artifact.Layout, error) {
-	layout := artifact.Layout{RunID: id}
-	if err := artifact.CheckRunID(id); err != nil {
-		return layout, cli.Usage(err)
+// printState says how a run without a summary stands, when the store knows.
+func printState(ctx context.Context, out io.Writer, r *history.Run) error {
+	e, err := r.Entry(ctx)
+	if err == nil && e.Reason != "" {
+		_, err = fmt.Fprintf(out, "run %s %s: %s\n", r.ID(), e.State, e.Reason)
 	}
-	_, err := store.Stat(ctx, layout.Config())
-	if errors.Is(err, blob.ErrNotExist) {
-		return layout, cli.Usagef("no run %q in %s (temper run list shows what is there)", id, store.Locate(artifact.Root))
+	return err
+}
+
+// findRun opens the store of the process and finds a run in it.
+func findRun(ctx context.Context, p *config.Process, id string) (*history.Run, error) {
+	store, err := openStore(ctx, p)
+	if err != nil {
+		return nil, err
 	}
-	return layout, err
+	return openRun(ctx, store, id)
+}
+
+// openRun finds a run in a store.
+func openRun(ctx context.Context, store blob.Store, id string) (*history.Run, error) {
+	r, err := history.Open(ctx, store, id)
+	return r, usersError(err)
 }
 
 // unknownRun turns the server's answers into what a person can act on.

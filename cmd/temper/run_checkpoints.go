@@ -1,8 +1,6 @@
 package main
 
 import (
-	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,11 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/cli"
 	"temper/internal/config"
-	"temper/internal/run"
+	"temper/internal/history"
 	"temper/trainer/checkpoint"
 )
 
@@ -27,43 +24,29 @@ func runCheckpointsCommand() *cobra.Command {
 	p := cli.ProcessFlags(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		store, layout, err := openRun(cmd.Context(), p, args[0])
+		r, err := findRun(cmd.Context(), p, args[0])
 		if err != nil {
 			return err
 		}
-		rows, err := checkpointRows(cmd.Context(), store, layout)
+		checkpoints, err := r.Checkpoints(cmd.Context())
 		if err != nil {
 			return err
 		}
 		if asJSON {
-			return cli.PrintJSON(cmd.OutOrStdout(), rows)
+			return cli.PrintJSON(cmd.OutOrStdout(), checkpoints)
 		}
-		return printCheckpoints(cmd.OutOrStdout(), rows)
+		return printCheckpoints(cmd.OutOrStdout(), r.Plan.SFTSteps, checkpoints)
 	}
 	return cmd
 }
 
-// checkpointRow is a line of temper run checkpoints.
-type checkpointRow struct {
-	// Step is that of RL; 0 up to the end of SFT.
-	Step int `json:"step"`
-	// Cursor counts all updates, those of SFT too.
-	Cursor int    `json:"cursor"`
-	Bytes  int64  `json:"bytes"`
-	Epoch  int64  `json:"epoch"` // of the lease under which it was written
-	Kept   string `json:"kept"`
-	// Damage is what is wrong with a manifest that cannot be read.
-	Damage string `json:"damage,omitempty"`
-	sft    int
-}
-
-func printCheckpoints(out io.Writer, rows []checkpointRow) error {
+func printCheckpoints(out io.Writer, sft int, checkpoints []history.Checkpoint) error {
 	t := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(t, "STEP\tCURSOR\tSIZE\tEPOCH\tKEPT")
-	for _, r := range rows {
+	for _, r := range checkpoints {
 		step := fmt.Sprint(r.Step)
-		if r.Cursor <= r.sft && r.sft > 0 {
-			step = fmt.Sprintf("sft %d/%d", r.Cursor, r.sft)
+		if r.Cursor <= sft && sft > 0 {
+			step = fmt.Sprintf("sft %d/%d", r.Cursor, sft)
 		}
 		if r.Damage != "" {
 			fmt.Fprintf(t, "%s\t%d\t\t\tdamaged: %s\n", step, r.Cursor, r.Damage)
@@ -72,59 +55,6 @@ func printCheckpoints(out io.Writer, rows []checkpointRow) error {
 		fmt.Fprintf(t, "%s\t%d\t%.1f MiB\t%d\t%s\n", step, r.Cursor, float64(r.Bytes)/(1<<20), r.Epoch, r.Kept)
 	}
 	return t.Flush()
-}
-
-func checkpointRows(ctx context.Context, store blob.Store, layout artifact.Layout) ([]checkpointRow, error) {
-	cfg, err := storedConfig(ctx, store, layout)
-	if err != nil {
-		return nil, err
-	}
-	entries, err := checkpoint.List(ctx, store, layout.Checkpoints())
-	if err != nil {
-		return nil, err
-	}
-	var cursors []int
-	for _, e := range entries {
-		cursors = append(cursors, e.Step)
-	}
-	newest := cfg.SFT.Steps
-	if len(cursors) > 0 {
-		newest = cursors[len(cursors)-1]
-	}
-	cfg = cfg.At(max(0, newest-cfg.SFT.Steps)) // as the newest save saw it
-	kept, err := run.Retained(ctx, store, layout.RunID, cfg, cursors)
-	if err != nil {
-		return nil, err
-	}
-	rows := []checkpointRow{}
-	for _, e := range entries {
-		r := checkpointRow{Step: max(0, e.Step-cfg.SFT.Steps), Cursor: e.Step, sft: cfg.SFT.Steps, Kept: cmp.Or(kept[e.Step], "until the next save")}
-		if d, err := checkpoint.Describe(ctx, store, e.Ref); err != nil {
-			r.Damage = err.Error()
-		} else {
-			r.Bytes, r.Epoch = d.Size, d.Epoch
-		}
-		rows = append(rows, r)
-	}
-	return rows, nil
-}
-
-// storedConfig reads the configuration of a run; its amendments lie beside it.
-func storedConfig(ctx context.Context, store blob.Store, layout artifact.Layout) (config.Run, error) {
-	plan, ok, err := run.StoredPlan(ctx, store, layout.RunID)
-	if err != nil {
-		return config.Run{}, err
-	}
-	ref := plan.Config
-	if !ok {
-		ref.Key = layout.Config()
-	}
-	data, err := blob.ReadKey(ctx, store, ref.Key)
-	if err != nil {
-		return config.Run{}, err
-	}
-	cfg, err := config.Load(ref.Key, data, nil)
-	return cfg, err
 }
 
 func runPinCommand() *cobra.Command {
@@ -165,25 +95,21 @@ func onCheckpoint(cmd *cobra.Command, p *config.Process, runID, text string, do 
 		return err
 	}
 	ctx := cmd.Context()
-	store, layout, err := openRun(ctx, p, runID)
+	r, err := findRun(ctx, p, runID)
 	if err != nil {
 		return err
 	}
-	cfg, err := storedConfig(ctx, store, layout)
-	if err != nil {
-		return err
-	}
-	cursor := cfg.SFT.Steps + step
-	err = do(store, layout.Checkpoints(), cursor)
+	cursor := r.Plan.SFTSteps + step
+	err = do(r.Store(), r.CheckpointFolder(), cursor)
 	if errors.Is(err, blob.ErrNotExist) {
 		return cli.Usagef("run %s has no complete checkpoint of step %d (temper run checkpoints %s lists them): %w", runID, step, runID, err)
 	}
 	if err != nil {
 		return err
 	}
-	rows, err := checkpointRows(ctx, store, layout)
-	if i := slices.IndexFunc(rows, func(r checkpointRow) bool { return r.Cursor == cursor }); i >= 0 && err == nil {
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "checkpoint of step %d is kept: %s\n", step, rows[i].Kept)
+	checkpoints, err := r.Checkpoints(ctx)
+	if i := slices.IndexFunc(checkpoints, func(c history.Checkpoint) bool { return c.Cursor == cursor }); i >= 0 && err == nil {
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "checkpoint of step %d is kept: %s\n", step, checkpoints[i].Kept)
 	}
 	return err
 }

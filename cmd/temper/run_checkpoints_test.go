@@ -16,6 +16,7 @@ import (
 	"temper/internal/blob"
 	"temper/internal/blob/fileblob"
 	"temper/internal/cli"
+	"temper/internal/history"
 	"temper/internal/learner"
 	"temper/internal/run"
 	"temper/trainer"
@@ -135,7 +136,7 @@ func TestCheckpointCommands(t *testing.T) {
 	dir := savedRun(t)
 	list := func() map[string]string {
 		t.Helper()
-		var rows []checkpointRow
+		var rows []history.Checkpoint
 		if err := json.Unmarshal([]byte(output(t, "run", "checkpoints", "demo", "--json")), &rows); err != nil {
 			t.Fatal(err)
 		}

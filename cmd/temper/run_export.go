@@ -65,12 +65,12 @@ not at all. Without a choice it is the newest checkpoint.`,
 
 // export writes what was asked for, and says what it is.
 func (e *exporting) export(ctx context.Context, store blob.Store, dtype safetensors.DType, published bool, out io.Writer) error {
-	if _, err := existingRun(ctx, store, e.runID); err != nil {
+	if _, err := openRun(ctx, store, e.runID); err != nil {
 		return err
 	}
 	what, policy, err := e.read(ctx, store, published)
 	if err != nil {
-		return forkError(err)
+		return usersError(err)
 	}
 	files, err := e.describe(ctx, store, policy, dtype)
 	if err != nil {

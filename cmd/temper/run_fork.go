@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,11 +9,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/cli"
 	"temper/internal/config"
 	"temper/internal/fault"
+	"temper/internal/history"
 	"temper/internal/run"
 	"temper/workflows"
 )
@@ -89,9 +88,9 @@ func (f *forking) check(stepped bool) error {
 	if f.step < 0 {
 		bad = append(bad, fmt.Errorf("--step: is %d, want 0 or more", f.step))
 	}
-	bad = append(bad, artifact.CheckRunID(f.parent), checkPriority(f.priority))
+	bad = append(bad, history.CheckRunID(f.parent), checkPriority(f.priority))
 	if f.runID != "" {
-		bad = append(bad, artifact.CheckRunID(f.runID))
+		bad = append(bad, history.CheckRunID(f.runID))
 	}
 	if err := errors.Join(bad...); err != nil {
 		return cli.Usage(err)
@@ -135,7 +134,7 @@ func (f *forking) resolve(ctx context.Context, store blob.Store, in *run.Input) 
 	asked.Fork = &from
 	step, cfg, err := run.ResolveFork(ctx, store, asked)
 	if err != nil {
-		return forkError(err)
+		return usersError(err)
 	}
 	if err := checkData(cfg); err != nil {
 		return cli.Usage(err)
@@ -145,15 +144,15 @@ func (f *forking) resolve(ctx context.Context, store blob.Store, in *run.Input) 
 		suffix := fmt.Sprintf("-s%d-%s", step, time.Now().UTC().Format("0102-150405"))
 		in.RunID = f.parent[:min(len(f.parent), 64-len(suffix))] + suffix
 	}
-	_, err = store.Stat(ctx, artifact.Layout{RunID: in.RunID}.Plan())
-	if errors.Is(err, blob.ErrNotExist) {
-		return nil
+	taken, err := history.Exists(ctx, store, in.RunID)
+	if err == nil && taken {
+		err = cli.Usagef("run id %q exists already: choose another", in.RunID)
 	}
-	return cmp.Or(err, cli.Usagef("run id %q exists already: choose another", in.RunID))
+	return err
 }
 
-// forkError tells a mistake of the user from a store that fails.
-func forkError(err error) error {
+// usersError tells a mistake of the user from a store that fails.
+func usersError(err error) error {
 	if fault.IsUsers(err) {
 		return cli.Usage(err)
 	}

@@ -4,16 +4,18 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"slices"
+	"strings"
+	"sync"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"temper/internal/artifact"
-	"temper/internal/blob"
 	"temper/internal/cli"
 	"temper/internal/config"
+	"temper/internal/history"
 	"temper/internal/report"
 	"temper/internal/run"
 	"temper/internal/temporalclient"
@@ -24,30 +26,71 @@ func listCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the runs of the store, and of the server where one is there", Args: cobra.NoArgs,
 		Long: "List the runs of the store, and of the server where one is there.\n\n" +
-			"A run that has not ended has the state that the server tells, and is lost where the server does not have it. Without a server it is open.",
+			"A run that has not ended has the state that the server tells, and is lost where the server does not have it.\n" +
+			"Without a server its state is the last one in the store, with the reason of a pause, a stop or a failure.",
 	}
 	p := cli.ProcessFlags(cmd)
+	var asJSON bool
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		store, err := openStore(cmd.Context(), p)
 		if err != nil {
 			return err
 		}
-		l := listing{store: store}
-		if err := l.ask(cmd.Context(), p); err != nil {
-			fmt.Fprintf(cmd.ErrOrStderr(), "states are the store's alone: %v\n", err)
-		}
-		rows, err := l.rows(cmd.Context())
+		l := listing{}
+		var asking sync.WaitGroup
+		var askErr error
+		asking.Go(func() { askErr = l.ask(cmd.Context(), p) })
+		entries, err := history.List(cmd.Context(), store)
+		asking.Wait()
 		if err != nil {
 			return err
 		}
-		t := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 4, 2, ' ', 0)
-		fmt.Fprintln(t, "RUN\tSTATE\tSTEPS\tSEED\tACCURACY BY STAGE")
-		for _, r := range rows {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", r.id, r.state, r.steps, r.seed, r.accuracy)
+		if askErr != nil {
+			fmt.Fprintf(cmd.ErrOrStderr(), "states are the store's alone: %v\n", askErr)
 		}
-		return t.Flush()
+		rows := l.rows(entries)
+		if asJSON {
+			return cli.PrintJSON(cmd.OutOrStdout(), rows)
+		}
+		return printRuns(cmd.OutOrStdout(), rows)
 	}
 	return cmd
+}
+
+func printRuns(out io.Writer, rows []run.CatalogEntry) error {
+	t := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(t, "RUN\tSTATE\tSTEPS\tREWARD\tSEED\tACCURACY BY STAGE, REASON")
+	for _, r := range rows {
+		steps, reward, seed := "", "", ""
+		if r.NumSteps > 0 { // the store has it
+			steps, seed = fmt.Sprintf("%d/%d", r.Step, r.NumSteps), fmt.Sprint(r.Seed)
+		}
+		if r.Reward != nil {
+			reward = report.Number(r.Reward, 3)
+		}
+		var notes []string
+		for _, s := range r.Stages {
+			notes = append(notes, fmt.Sprintf("%s %s -> %s", s.Name, cmp.Or(report.Number(s.Before, 2), "-"), cmp.Or(report.Number(s.After, 2), "-")))
+		}
+		if r.Reason != "" {
+			notes = append(notes, oneLine(r.Reason, maxReason))
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", r.RunID, r.State, steps, reward, seed, strings.Join(notes, "  "))
+	}
+	return t.Flush()
+}
+
+// maxReason is how much of a reason the list shows; --json and run status have all.
+const maxReason = 100
+
+// oneLine is the first line of a text, cut where it is long.
+func oneLine(text string, most int) string {
+	text, _, _ = strings.Cut(text, "\n")
+	if letters := []rune(text); len(letters) > most {
+		return string(letters[:most-3]) + "..."
+	}
+	return text
 }
 
 // listTimeout bounds the wait for a server that may not be there.
@@ -55,13 +98,10 @@ const listTimeout = 2 * time.Second
 
 // listing puts together what the store and the server know.
 type listing struct {
-	store blob.Store
 	// asked is true when the server answered; open are its runs then.
 	asked bool
 	open  []workflows.OpenRun
 }
-
-type listRow struct{ id, state, steps, seed, accuracy string }
 
 func (l *listing) ask(ctx context.Context, p *config.Process) error {
 	c, err := temporalclient.Dial(ctx, temporalclient.Config{
@@ -79,78 +119,33 @@ func (l *listing) ask(ctx context.Context, p *config.Process) error {
 }
 
 // rows are the runs of the store and those of the server that have no folder yet.
-func (l *listing) rows(ctx context.Context) ([]listRow, error) {
-	ids, err := artifact.RunIDs(ctx, l.store)
-	if err != nil {
-		return nil, err
-	}
-	var out []listRow
-	for _, id := range ids {
-		row, err := l.row(ctx, id)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, row)
-	}
-	for _, run := range l.open {
-		if !slices.Contains(ids, run.RunID) {
-			out = append(out, listRow{id: run.RunID, state: string(cmp.Or(run.State, workflows.StatePreparing))})
+func (l *listing) rows(rows []run.CatalogEntry) []run.CatalogEntry {
+	known := map[string]bool{}
+	for i := range rows {
+		known[rows[i].RunID] = true
+		if !rows[i].Ended() {
+			rows[i].State = l.state(&rows[i])
 		}
 	}
-	slices.SortFunc(out, func(a, b listRow) int { return cmp.Compare(a.id, b.id) })
-	return out, nil
+	for _, open := range l.open {
+		if !known[open.RunID] {
+			rows = append(rows, run.CatalogEntry{RunID: open.RunID, State: string(cmp.Or(open.State, workflows.StatePreparing))})
+		}
+	}
+	slices.SortFunc(rows, func(a, b run.CatalogEntry) int { return cmp.Compare(a.RunID, b.RunID) })
+	return rows
 }
 
-func (l *listing) row(ctx context.Context, id string) (listRow, error) {
-	layout, row := artifact.Layout{RunID: id}, listRow{id: id}
-	plan, _, err := run.StoredPlan(ctx, l.store, id)
-	if err != nil {
-		return row, err
+// state is that of a run that has not ended, as far as the store knows.
+func (l *listing) state(e *run.CatalogEntry) string {
+	if i := slices.IndexFunc(l.open, func(r workflows.OpenRun) bool { return r.RunID == e.RunID }); i >= 0 {
+		return cmp.Or(string(l.open[i].State), e.State)
 	}
-	row.seed = fmt.Sprint(plan.Seed)
-	s, done, err := artifact.Lookup[artifact.Summary](ctx, l.store, layout.Summary())
-	if err != nil {
-		return row, err
+	if l.asked {
+		return stateLost
 	}
-	if done {
-		row.steps, row.state = fmt.Sprint(s.Steps), "done"
-		if s.Stopped {
-			row.state = "stopped"
-		}
-		for _, st := range s.Stages {
-			row.accuracy += fmt.Sprintf("%s %s -> %s  ", st.Name, cmp.Or(report.Number(st.AccuracyBefore, 2), "-"), cmp.Or(report.Number(st.AccuracyAfter, 2), "-"))
-		}
-		return row, nil
-	}
-	records, err := artifact.StepRecords(ctx, l.store, layout)
-	if err != nil {
-		return row, err
-	}
-	step := 0
-	if n := len(records); n > 0 {
-		step = records[n-1].Step
-	} else if plan.Fork != nil {
-		step = plan.Fork.Step
-	}
-	row.steps = fmt.Sprintf("%d/%d", step, plan.NumSteps())
-	row.state, err = l.state(ctx, layout)
-	return row, err
+	return e.State
 }
 
-// state is that of a run without a summary.
-func (l *listing) state(ctx context.Context, layout artifact.Layout) (string, error) {
-	if i := slices.IndexFunc(l.open, func(r workflows.OpenRun) bool { return r.RunID == layout.RunID }); i >= 0 {
-		return string(cmp.Or(l.open[i].State, "open")), nil
-	}
-	events, err := l.store.List(ctx, layout.Events()+"/")
-	switch {
-	case err != nil:
-		return "", err
-	case len(events) > 0 && artifact.EventKind(events[len(events)-1].Key) == "fail":
-		return "failed", nil
-	case l.asked:
-		return "lost", nil
-	default:
-		return "open", nil
-	}
-}
+// stateLost is that of a run which has not ended and the server does not have.
+const stateLost = "lost"

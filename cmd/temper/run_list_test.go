@@ -1,54 +1,74 @@
 package main
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/blob/memblob"
+	"temper/internal/history"
+	"temper/internal/run"
 	"temper/workflows"
 )
 
-// TestListPutsStoreAndServerTogether: the server knows the state of what goes
-// on, the store that of what has ended, and without a server open runs are open.
+// TestListPutsStoreAndServerTogether: the server knows the state of what goes on, the
+// store that of what has ended, with the reason, and the last one of everything else.
 func TestListPutsStoreAndServerTogether(t *testing.T) {
 	store := memblob.New()
-	put := func(key, text string) {
-		t.Helper()
-		if _, err := blob.PutBytes(t.Context(), store, key, []byte(text), blob.Always); err != nil {
+	number := func(v float64) *float64 { return &v }
+	entries := map[string]run.CatalogEntry{
+		"ended":  {State: run.StateStopped, Reason: "by ann: enough", Step: 2, NumSteps: 3, Seed: 4, Reward: number(0.5), Stages: []run.StageAccuracy{{Name: "a", Before: number(0.25)}}},
+		"failed": {State: run.StateFailed, Reason: "no file x", NumSteps: 3, Seed: 4},
+		"gone":   {State: run.StateTraining, NumSteps: 3},
+		"held":   {State: run.StateTraining, Step: 2, NumSteps: 3},
+	}
+	for id, e := range entries {
+		e.RunID = id
+		if err := run.PutEntry(t.Context(), store, e, blob.Always); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := blob.PutBytes(t.Context(), store, "runs/"+id+"/config.yaml", nil, blob.Always); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, id := range []string{"ended", "failed", "gone", "held"} {
-		l := artifact.Layout{RunID: id}
-		put(l.Config(), "")
-		put(l.Plan(), `{"run_id": "`+id+`", "seed": 4, "stages": [{"name": "a", "steps": 3}]}`)
-	}
-	put(artifact.Layout{RunID: "ended"}.Summary(), `{"steps": 2, "stopped": true}`)
-	put(artifact.Layout{RunID: "failed"}.Event(1, "stage", "a"), `{}`)
-	put(artifact.Layout{RunID: "failed"}.Event(2, "fail", "b"), `{}`)
-	put(artifact.Layout{RunID: "held"}.StepLog(2), `{"step": 2}`)
 	open := []workflows.OpenRun{{RunID: "held", State: workflows.StatePaused}, {RunID: "new"}}
 	for name, tt := range map[string]struct {
 		l    listing
-		want []listRow
+		want []string
 	}{
-		"with a server": {listing{store: store, asked: true, open: open}, []listRow{
-			{id: "ended", state: "stopped", steps: "2", seed: "4"}, {id: "failed", state: "failed", steps: "0/3", seed: "4"},
-			{id: "gone", state: "lost", steps: "0/3", seed: "4"}, {id: "held", state: "paused", steps: "2/3", seed: "4"},
-			{id: "new", state: "preparing"},
+		"with a server": {listing{asked: true, open: open}, []string{
+			"RUN     STATE      STEPS  REWARD  SEED  ACCURACY BY STAGE, REASON",
+			"ended   stopped    2/3    0.500   4     a 0.25 -> -  by ann: enough",
+			"failed  failed     0/3            4     no file x",
+			"gone    lost       0/3            0",
+			"held    paused     2/3            0",
+			"new     preparing",
 		}},
-		"without one": {listing{store: store}, []listRow{
-			{id: "ended", state: "stopped", steps: "2", seed: "4"}, {id: "failed", state: "failed", steps: "0/3", seed: "4"},
-			{id: "gone", state: "open", steps: "0/3", seed: "4"}, {id: "held", state: "open", steps: "2/3", seed: "4"},
+		"without one": {listing{}, []string{
+			"RUN     STATE     STEPS  REWARD  SEED  ACCURACY BY STAGE, REASON",
+			"ended   stopped   2/3    0.500   4     a 0.25 -> -  by ann: enough",
+			"failed  failed    0/3            4     no file x",
+			"gone    training  0/3            0",
+			"held    training  2/3            0",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := tt.l.rows(t.Context())
-			if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(listRow{})); err != nil || diff != "" {
-				t.Errorf("rows (%v), want -, got +\n%s", err, diff)
+			entries, err := history.List(t.Context(), store)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var out strings.Builder
+			if err := printRuns(&out, tt.l.rows(entries)); err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for line := range strings.Lines(out.String()) {
+				got = append(got, strings.TrimRight(line, " \n"))
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("want -, got +\n%s", diff)
 			}
 		})
 	}

@@ -1,7 +1,7 @@
 package main
 
 import (
-	"encoding/json"
+	"context"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -10,7 +10,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"temper/internal/cli"
+	"temper/internal/config"
+	"temper/internal/fault"
+	"temper/internal/history"
 	"temper/internal/report"
+	"temper/internal/run"
 	"temper/workflows"
 )
 
@@ -20,23 +24,72 @@ func statusCommand() *cobra.Command {
 	p := cli.ProcessFlags(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the whole answer as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, _, err := connect(cmd.Context(), p, nil)
+		status, err := statusOf(cmd.Context(), p, args[0])
 		if err != nil {
 			return err
 		}
-		defer c.Close()
-		status, err := workflows.Status(cmd.Context(), c, args[0])
-		if err != nil {
-			return unknownRun(err, args[0])
+		if asJSON {
+			return cli.PrintJSON(cmd.OutOrStdout(), status)
 		}
-		if !asJSON {
-			return writeStatus(cmd.OutOrStdout(), status)
-		}
-		enc := json.NewEncoder(cmd.OutOrStdout())
-		enc.SetIndent("", "  ")
-		return enc.Encode(status)
+		return writeStatus(cmd.OutOrStdout(), status)
 	}
 	return cmd
+}
+
+// statusOf asks the workflow of a run, and the store for what that does not know: how
+// the run ended, and its checkpoints. The store alone tells of a run that has ended
+// and that no server remembers.
+func statusOf(ctx context.Context, p *config.Process, runID string) (workflows.RunStatus, error) {
+	store, err := openStore(ctx, p)
+	if err != nil {
+		return workflows.RunStatus{}, err
+	}
+	status, askErr := askStatus(ctx, p, runID)
+	r, err := history.Open(ctx, store, runID)
+	if fault.IsUsers(err) { // it has no folder yet, or lies in another store
+		return status, askErr
+	}
+	if err != nil {
+		return status, err
+	}
+	entry, err := r.Entry(ctx)
+	if err != nil {
+		return status, err
+	}
+	if askErr != nil && !entry.Ended() {
+		return status, askErr
+	}
+	step, saved, err := r.NewestCheckpoint(ctx)
+	if saved {
+		status.Checkpoint = &step
+	}
+	return withEntry(status, entry), err
+}
+
+func askStatus(ctx context.Context, p *config.Process, runID string) (workflows.RunStatus, error) {
+	c, _, err := connect(ctx, p, nil)
+	if err != nil {
+		return workflows.RunStatus{}, err
+	}
+	defer c.Close()
+	status, err := workflows.Status(ctx, c, runID)
+	if err != nil {
+		err = unknownRun(err, runID)
+	}
+	return status, err
+}
+
+// withEntry adds what the catalog knows of a run that has ended.
+func withEntry(s workflows.RunStatus, e run.CatalogEntry) workflows.RunStatus {
+	if !e.Ended() {
+		return s
+	}
+	s.State, s.Reason, s.By = workflows.State(e.State), e.Reason, ""
+	s.Since = &e.Updated
+	if s.RunID == "" { // nothing else is known
+		s.RunID, s.Step, s.NumSteps, s.StageName, s.PolicyVersion = e.RunID, e.Step, e.NumSteps, e.Stage, int64(e.Step)
+	}
+	return s
 }
 
 // writeStatus prints what is known of a run, one fact a line.

@@ -12,9 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"temper/internal/artifact"
 	"temper/internal/cli"
 	"temper/internal/config"
+	"temper/internal/history"
 	"temper/internal/run"
 	"temper/workflows"
 )
@@ -95,7 +95,7 @@ func checkRestart(s *steering) error {
 		return cli.Usagef("--from: is %q, want best, last or the number of a step", s.from)
 	}
 	if s.RunID != "" {
-		if err := artifact.CheckRunID(s.RunID); err != nil {
+		if err := history.CheckRunID(s.RunID); err != nil {
 			return cli.Usage(err)
 		}
 	}
@@ -125,7 +125,7 @@ func steerCommand(about steer) *cobra.Command {
 		about.flags(cmd, &s)
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		err := artifact.CheckRunID(args[0])
+		err := history.CheckRunID(args[0])
 		set, setErr := parseSet(s.set)
 		if err := errors.Join(err, setErr); err != nil {
 			return cli.Usage(err)

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -12,7 +14,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/blob/memblob"
 	"temper/internal/cli"
@@ -97,18 +98,18 @@ type outage struct {
 	err  error
 }
 
-func (o outage) List(ctx context.Context, prefix string) ([]blob.Info, error) {
+func (o outage) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 	if *o.left--; *o.left >= 0 {
-		return nil, fmt.Errorf("list: %w", o.err)
+		return nil, fmt.Errorf("get: %w", o.err)
 	}
-	return o.Store.List(ctx, prefix)
+	return o.Store.Get(ctx, key)
 }
 
 func TestFollowOutlivesAnOutageOfTheStore(t *testing.T) {
 	left := 3
 	var lines strings.Builder
 	store := outage{memblob.New(), &left, blob.ErrUnavailable}
-	f := tail{store: store, layout: artifact.Layout{RunID: "r"}, out: &lines, seen: map[string]bool{}}
+	f := newTail(store, "r", &lines)
 	if err := f.last(t.Context()); err != nil || left > 0 {
 		t.Errorf("last gave %v with %d failures left", err, left)
 	}
@@ -116,8 +117,7 @@ func TestFollowOutlivesAnOutageOfTheStore(t *testing.T) {
 		t.Errorf("the outage was told %d times:\n%s", got, lines.String())
 	}
 	left, store.err = 1, blob.ErrMisconfigured
-	f.store = store
-	if err := f.patient(f.poll(t.Context())); err == nil {
+	if err := newTail(store, "r", &lines).until(t.Context()); !errors.Is(err, blob.ErrMisconfigured) {
 		t.Error("a store that refuses is waited for")
 	}
 }

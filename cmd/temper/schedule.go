@@ -14,7 +14,6 @@ import (
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/cli"
 	"temper/internal/config"
@@ -195,7 +194,7 @@ func scheduleUI(p *config.Process, id string) string {
 
 // lastOutcome reads how the newest re-training of a schedule ended, "" when none has.
 func lastOutcome(ctx context.Context, store blob.Store, id string) (string, error) {
-	events, err := retrain.Events(ctx, store, artifact.Schedule{ID: id})
+	events, err := retrain.Events(ctx, store, id)
 	if err != nil || len(events) == 0 {
 		return "", err
 	}

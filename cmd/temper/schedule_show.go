@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"temper/internal/artifact"
 	"temper/internal/cli"
 	"temper/internal/config"
 	"temper/internal/promotion"
@@ -87,7 +86,7 @@ func scheduleShowCommand() *cobra.Command {
 				return err
 			}
 		}
-		events, err := retrain.Events(cmd.Context(), store, artifact.Schedule{ID: s.ID})
+		events, err := retrain.Events(cmd.Context(), store, s.ID)
 		if err != nil {
 			return err
 		}

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"temper/internal/artifact"
 	"temper/internal/cli"
+	"temper/internal/history"
 	"temper/trainer/checkpoint"
 )
 
@@ -18,7 +18,7 @@ func storeCommand() *cobra.Command {
 		Use: "store", Short: "Look after the store", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(storeGCCommand(), storeVerifyCommand())
+	cmd.AddCommand(storeGCCommand(), storeVerifyCommand(), storeIndexCommand())
 	return cmd
 }
 
@@ -40,7 +40,7 @@ func storeGCCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		found, err := checkpoint.Collect(cmd.Context(), store, artifact.Root, o)
+		found, err := checkpoint.Collect(cmd.Context(), store, history.Folder, o)
 		if err != nil {
 			return err
 		}
@@ -61,6 +61,26 @@ func storeGCCommand() *cobra.Command {
 	return cmd
 }
 
+func storeIndexCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "index", Short: "Write the list of runs anew from what the runs have left; runs may go on meanwhile", Args: cobra.NoArgs,
+	}
+	p := cli.ProcessFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		store, err := openStore(cmd.Context(), p)
+		if err != nil {
+			return err
+		}
+		n, err := history.Index(cmd.Context(), store)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d runs are in the list\n", n)
+		return err
+	}
+	return cmd
+}
+
 func storeVerifyCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -73,13 +93,13 @@ func storeVerifyCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		folder := artifact.Root
+		folder := history.Folder
 		if len(args) > 0 {
-			layout, err := existingRun(cmd.Context(), store, args[0])
+			r, err := openRun(cmd.Context(), store, args[0])
 			if err != nil {
 				return err
 			}
-			folder = layout.Checkpoints()
+			folder = r.CheckpointFolder()
 		}
 		found, err := checkpoint.Verify(cmd.Context(), store, folder)
 		if err != nil {

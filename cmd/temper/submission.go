@@ -11,12 +11,12 @@ import (
 	"github.com/spf13/cobra"
 	"go.temporal.io/sdk/client"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/cli"
 	"temper/internal/config"
 	"temper/internal/dataset"
 	"temper/internal/env"
+	"temper/internal/history"
 	"temper/internal/run"
 	"temper/workflows"
 )
@@ -58,7 +58,7 @@ func (s *submission) load() (config.Run, error) {
 	if s.runID == "" {
 		s.runID = cfg.Name + "-" + time.Now().UTC().Format("20060102-150405")
 	} else {
-		err = errors.Join(err, artifact.CheckRunID(s.runID))
+		err = errors.Join(err, history.CheckRunID(s.runID))
 	}
 	if err != nil {
 		return cfg, cli.Usage(err)
@@ -128,17 +128,14 @@ func (s *submission) check(ctx context.Context, store blob.Store) error {
 	if err == nil {
 		_, err = s.load()
 	}
-	if artifact.CheckRunID(s.runID) != nil {
+	if history.CheckRunID(s.runID) != nil {
 		return err
 	}
-	layout := artifact.Layout{RunID: s.runID}
-	switch _, statErr := store.Stat(ctx, layout.Plan()); {
-	case statErr == nil:
-		err = errors.Join(err, cli.Usagef("run id %q exists already at %s: choose another", s.runID, store.Locate(layout.Dir())))
-	case !errors.Is(statErr, blob.ErrNotExist):
-		err = errors.Join(err, statErr)
+	taken, readErr := history.Exists(ctx, store, s.runID)
+	if taken {
+		readErr = cli.Usagef("run id %q exists already at %s: choose another", s.runID, history.Place(store, s.runID))
 	}
-	return err
+	return errors.Join(err, readErr)
 }
 
 // takeFrom gives --from its version, the newest of the run unless it names one.
@@ -146,16 +143,15 @@ func (s *submission) takeFrom(ctx context.Context, store blob.Store) error {
 	if s.from == "" || strings.Contains(s.from, "@") {
 		return nil // the run itself checks the rest
 	}
-	if err := artifact.CheckRunID(s.from); err != nil {
+	if err := history.CheckRunID(s.from); err != nil {
 		return cli.Usagef("--from: %w", err)
 	}
-	layout := artifact.Layout{RunID: s.from}
-	version, ok, err := artifact.LastPolicy(ctx, store, layout)
-	if err == nil && !ok {
-		err = cli.Usagef("--from: run %q has published no policy at %s (temper run list shows the runs)", s.from, store.Locate(layout.Dir()))
+	version, err := history.NewestPolicy(ctx, store, s.from)
+	if err != nil {
+		return usersError(fmt.Errorf("--from: %w", err))
 	}
 	s.from = config.PolicyName(s.from, version)
-	return err
+	return nil
 }
 
 // submit starts the workflow exactly as a plain Temporal client would.

@@ -2,8 +2,8 @@
 // typed access to what lies there: configuration, data, trajectories, batches,
 // checkpoints, policies, numbers. It knows no algorithm.
 //
-// Invariant: everything of a run lies under one folder, and no other package
-// makes keys.
+// Invariant: everything of a run lies under one folder but its entry in the
+// catalog, which can be made again from there, and no other package makes keys.
 package artifact
 
 import (
@@ -19,8 +19,11 @@ import (
 	"temper/internal/blob"
 )
 
-// Root is the folder of all runs.
-const Root = "runs"
+// Root is the folder of all runs, CatalogRoot that of their entries in the catalog.
+const (
+	Root        = "runs"
+	CatalogRoot = "catalog"
+)
 
 var runIDForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
@@ -41,6 +44,10 @@ func (l Layout) Dir() string { return path.Join(Root, l.RunID) }
 func (l Layout) key(parts ...string) string {
 	return path.Join(append([]string{Root, l.RunID}, parts...)...)
 }
+
+// Catalog is what the list of runs says of this one, beside the runs' folders so
+// that one short listing finds all entries.
+func (l Layout) Catalog() string { return path.Join(CatalogRoot, l.RunID+".json") }
 
 // Config is the frozen configuration.
 func (l Layout) Config() string { return l.key("config.yaml") }
@@ -94,6 +101,9 @@ func (l Layout) Step(step int, parts ...string) string {
 	return l.key(append([]string{"steps", fmt.Sprintf("%06d", step)}, parts...)...)
 }
 
+// Groups is the folder of the trajectories of a step.
+func (l Layout) Groups(step int) string { return l.Step(step, "trajectories") }
+
 // Group is the trajectories of one problem in a step, one JSON object a line.
 func (l Layout) Group(step int, problemID string) string {
 	return l.Step(step, "trajectories", problemID+".jsonl")
@@ -125,6 +135,9 @@ func (l Layout) Watch(step int) string { return l.Step(step, "watch.json") }
 // StepLog is the line of numbers of a step.
 func (l Layout) StepLog(step int) string { return l.Step(step, "step.json") }
 
+// SFTResults is the folder of what supervised updates did.
+func (l Layout) SFTResults() string { return l.key("sft") }
+
 // SFTResult is what the supervised updates up to n did.
 func (l Layout) SFTResult(n int) string { return l.key("sft", fmt.Sprintf("%06d.json", n)) }
 
@@ -146,6 +159,9 @@ func (l Layout) Head() string { return l.key("head.json") }
 func (l Layout) Diverged(cursor int) string {
 	return l.key("diverged", fmt.Sprintf("%06d.json", cursor))
 }
+
+// Evals is the folder of all evaluations.
+func (l Layout) Evals() string { return l.key("evals") }
 
 // Eval is one evaluation's result; label says when in the run it was made.
 func (l Layout) Eval(stage int, label string, version int64) string {
@@ -194,21 +210,24 @@ func (l Layout) Metrics() string { return l.key("metrics.jsonl") }
 // Summary is the outcome of the run.
 func (l Layout) Summary() string { return l.key("summary.json") }
 
-// RunIDs lists the runs in a store, sorted.
-func RunIDs(ctx context.Context, s blob.Store) ([]string, error) {
-	infos, err := s.List(ctx, Root+"/")
-	if err != nil {
-		return nil, fmt.Errorf("list runs: %w", err)
+// RunIDs lists the runs in a store, sorted: those that have a folder and those
+// that have an entry in the catalog.
+func RunIDs(ctx context.Context, s blob.Store) (ids, cataloged []string, err error) {
+	var entries []blob.Info
+	lists := []func(context.Context) error{
+		func(ctx context.Context) (err error) { _, ids, err = s.ListFolder(ctx, Root); return err },
+		func(ctx context.Context) (err error) { entries, _, err = s.ListFolder(ctx, CatalogRoot); return err },
 	}
-	var ids []string
-	for _, info := range infos {
-		rest := strings.TrimPrefix(info.Key, Root+"/")
-		if id, file, ok := strings.Cut(rest, "/"); ok && file == "config.yaml" {
-			ids = append(ids, id)
+	if err := Each(ctx, len(lists), func(ctx context.Context, i int) error { return lists[i](ctx) }); err != nil {
+		return nil, nil, fmt.Errorf("list runs: %w", err)
+	}
+	for _, e := range entries {
+		if id, ok := strings.CutSuffix(path.Base(e.Key), ".json"); ok && CheckRunID(id) == nil {
+			cataloged = append(cataloged, id)
 		}
 	}
-	slices.Sort(ids)
-	return slices.Compact(ids), nil
+	ids = slices.DeleteFunc(ids, func(id string) bool { return CheckRunID(id) != nil })
+	return ids, cataloged, nil
 }
 
 // PutOnce stores v as JSON under key unless something is there already, and

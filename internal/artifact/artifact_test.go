@@ -12,17 +12,19 @@ import (
 	"temper/internal/blob/memblob"
 )
 
+// TestRunIDs: folders and entries of the catalog, each by its name alone.
 func TestRunIDs(t *testing.T) {
 	store := memblob.New()
 	for _, key := range []string{
-		"runs/b/config.yaml", "runs/a/config.yaml", "runs/a/steps/000001/config.yaml", "runs/half/plan.json", "other/x/config.yaml",
+		"runs/b/config.yaml", "runs/a/config.yaml", "runs/a/steps/000001/config.yaml", "runs/x y/plan.json", "runs/stray",
+		"catalog/b.json", "catalog/c.json", "catalog/x y.json", "catalog/d.txt", "catalog/e/f.json", "other/x/config.yaml",
 	} {
 		if _, err := blob.PutBytes(t.Context(), store, key, nil, blob.Always); err != nil {
 			t.Fatal(err)
 		}
 	}
-	got, err := artifact.RunIDs(t.Context(), store)
-	if diff := cmp.Diff(got, []string{"a", "b"}); err != nil || diff != "" {
+	ids, cataloged, err := artifact.RunIDs(t.Context(), store)
+	if diff := cmp.Diff([][]string{ids, cataloged}, [][]string{{"a", "b"}, {"b", "c"}}); err != nil || diff != "" {
 		t.Errorf("runs (%v): got -, want +\n%s", err, diff)
 	}
 }
@@ -97,26 +99,5 @@ func TestPutOnceSticks(t *testing.T) {
 	}
 	if _, err := artifact.PutOnce(t.Context(), store, "k", result{3}); !errors.Is(err, blob.ErrCorrupt) {
 		t.Errorf("error %v, want ErrCorrupt", err)
-	}
-}
-
-func TestStepRecordsInOrder(t *testing.T) {
-	store := memblob.New()
-	l := artifact.Layout{RunID: "r"}
-	for _, n := range []int{10, 2, 1} {
-		if _, err := artifact.PutOnce(t.Context(), store, l.StepLog(n), artifact.StepRecord{Step: n}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := blob.PutBytes(t.Context(), store, l.Batch(1), []byte("no record"), blob.Always); err != nil {
-		t.Fatal(err)
-	}
-	records, err := artifact.StepRecords(t.Context(), store, l)
-	var steps []int
-	for _, r := range records {
-		steps = append(steps, r.Step)
-	}
-	if diff := cmp.Diff(steps, []int{1, 2, 10}); err != nil || diff != "" {
-		t.Errorf("steps (%v): got -, want +\n%s", err, diff)
 	}
 }

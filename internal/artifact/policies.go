@@ -56,34 +56,32 @@ func StoredPolicies(ctx context.Context, s blob.Store, l Layout) ([]StoredPolicy
 
 // Policies lists the versions of the policies that a run has, sorted.
 func Policies(ctx context.Context, s blob.Store, l Layout) ([]int64, error) {
-	stored, err := StoredPolicies(ctx, s, l)
+	infos, _, err := s.ListFolder(ctx, l.key("policies"))
+	if err != nil {
+		return nil, fmt.Errorf("list policies of run %s: %w", l.RunID, err)
+	}
 	var out []int64
-	for _, p := range stored {
-		if p.Whole {
-			out = append(out, p.Version)
+	for _, info := range infos {
+		number := strings.TrimPrefix(strings.TrimSuffix(path.Base(info.Key), ".json"), "v")
+		if version, err := strconv.ParseInt(number, 10, 64); err == nil && info.Key == l.PolicyRef(version) {
+			out = append(out, version)
 		}
 	}
-	return out, err
-}
-
-// LastPolicy is the newest policy that a run has; ok is false when it has none yet.
-func LastPolicy(ctx context.Context, s blob.Store, l Layout) (version int64, ok bool, err error) {
-	have, err := Policies(ctx, s, l)
-	if err != nil || len(have) == 0 {
-		return 0, false, err
-	}
-	return have[len(have)-1], true, nil
+	slices.Sort(out)
+	return out, nil
 }
 
 // EvaluatedPolicies lists the versions that an evaluation has begun to measure, sorted.
 func EvaluatedPolicies(ctx context.Context, s blob.Store, l Layout) ([]int64, error) {
-	infos, err := s.List(ctx, l.key("evals")+"/")
+	infos, names, err := s.ListFolder(ctx, l.Evals())
 	if err != nil {
 		return nil, fmt.Errorf("list evaluations of run %s: %w", l.RunID, err)
 	}
-	var out []int64
 	for _, info := range infos {
-		name, _, _ := strings.Cut(strings.TrimPrefix(info.Key, l.key("evals")+"/"), "/")
+		names = append(names, path.Base(info.Key))
+	}
+	var out []int64
+	for _, name := range names {
 		name = strings.TrimSuffix(strings.TrimSuffix(name, ".json"), ".jsonl")
 		version, err := strconv.ParseInt(name[strings.LastIndex(name, "-v")+len("-v"):], 10, 64)
 		if strings.Contains(name, "-v") && err == nil {

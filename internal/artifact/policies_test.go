@@ -30,8 +30,9 @@ func TestStoredPolicies(t *testing.T) {
 	if diff := cmp.Diff(got, want); diff != "" || err != nil {
 		t.Errorf("error %v, got -, want +\n%s", err, diff)
 	}
-	if last, ok, err := artifact.LastPolicy(t.Context(), store, l); last != 1000000 || !ok || err != nil {
-		t.Errorf("the last is %d, %v, %v", last, ok, err)
+	have, err := artifact.Policies(t.Context(), store, l)
+	if diff := cmp.Diff(have, []int64{-1, 10, 1000000}); diff != "" || err != nil {
+		t.Errorf("error %v, policies: got -, want +\n%s", err, diff)
 	}
 	evaluated, err := artifact.EvaluatedPolicies(t.Context(), store, l)
 	if diff := cmp.Diff(evaluated, []int64{2, 4, 1000000}); diff != "" || err != nil {

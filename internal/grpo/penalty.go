@@ -12,7 +12,7 @@ const noCallPenalty = 0.5
 func Penalties(t *rl.Trajectory) (toolErrorRate, formatPenalty float64) {
 	toolErrorRate = noCallPenalty
 	if calls, failed := t.ToolCounts(); calls > 0 {
-		toolErrorRate = float64(failed) / float64(calls)
+		toolErrorRate = rl.ToolErrorRate(calls, failed)
 	}
 	if t.AnswerTags < 1 || len(t.Turns) == 0 {
 		return toolErrorRate, 1

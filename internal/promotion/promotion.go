@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"temper/internal/series"
 )
 
 // Metrics that a rule may name, each a mean over held-out problems. Accuracy and
@@ -21,7 +23,7 @@ import (
 const (
 	Accuracy        = "accuracy"
 	SampledAccuracy = "sampled_accuracy"
-	ToolErrorRate   = "tool_error_rate"
+	ToolErrorRate   = series.ToolErrorRate
 	MeanTokens      = "mean_tokens"
 	MeanTurns       = "mean_turns"
 	MeanCalls       = "mean_calls"

@@ -8,14 +8,16 @@ import (
 	"strconv"
 	"text/tabwriter"
 
-	"temper/internal/artifact"
+	"temper/internal/run"
+	"temper/internal/series"
 )
 
 // Compared is a finished run in a comparison.
 type Compared struct {
-	Label   string // what distinguishes it, for example "RoC on, seed 1"
-	Summary artifact.Summary
-	Records []artifact.StepRecord
+	RunID   string           `json:"run_id"`
+	Label   string           `json:"settings"` // what distinguishes it, for example "RoC on, seed 1"
+	Summary run.Summary      `json:"summary"`
+	Records []run.StepRecord `json:"records"`
 }
 
 // compareWindow is the number of steps that "early" and "final" average over.
@@ -26,7 +28,7 @@ const compareWindow = 10
 // of each stage at its end.
 func Compare(w io.Writer, runs []Compared) error {
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(t, "run\terrors in correct, steps 1-%d\tsteps 11-%d\tlast %d\tall tool errors, last %d\taccuracy by stage\ttokens by stage\tseconds\t\n",
+	fmt.Fprintf(t, "run\tsettings\terrors in correct, steps 1-%d\tsteps 11-%d\tlast %d\tall tool errors, last %d\taccuracy by stage\ttokens by stage\tseconds\t\n",
 		compareWindow, 2*compareWindow, compareWindow, compareWindow)
 	for _, r := range runs {
 		n := len(r.Records)
@@ -35,11 +37,11 @@ func Compare(w io.Writer, runs []Compared) error {
 			accuracy += " " + known(Number(st.AccuracyAfter, 3))
 			tokens += " " + known(Number(st.MeanTokens, 1))
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%.0f\t\n", r.Label,
-			mean(r.Records, 0, compareWindow, artifact.MetricCorrectErrors),
-			mean(r.Records, compareWindow, 2*compareWindow, artifact.MetricCorrectErrors),
-			mean(r.Records, n-compareWindow, n, artifact.MetricCorrectErrors),
-			mean(r.Records, n-compareWindow, n, artifact.MetricToolErrors),
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%.0f\t\n", r.RunID, r.Label,
+			mean(r.Records, 0, compareWindow, series.CorrectErrors),
+			mean(r.Records, compareWindow, 2*compareWindow, series.CorrectErrors),
+			mean(r.Records, n-compareWindow, n, series.CorrectErrors),
+			mean(r.Records, n-compareWindow, n, series.ToolErrors),
 			accuracy, tokens, r.Summary.WallSeconds)
 	}
 	return t.Flush()
@@ -49,7 +51,7 @@ func Compare(w io.Writer, runs []Compared) error {
 func known(text string) string { return cmp.Or(text, "-") }
 
 // mean averages a series over the records from, inclusive, to to.
-func mean(records []artifact.StepRecord, from, to int, metric string) string {
+func mean(records []run.StepRecord, from, to int, metric string) string {
 	from, to = max(0, from), min(len(records), to)
 	if from >= to {
 		return known("")
@@ -64,20 +66,20 @@ func mean(records []artifact.StepRecord, from, to int, metric string) string {
 
 // comparedSeries are the columns of CSV.
 var comparedSeries = [...]string{
-	artifact.MetricReward, artifact.MetricToolErrors, artifact.MetricCorrectErrors, artifact.MetricKeptErrors,
-	artifact.MetricResponse, artifact.MetricTurns, artifact.MetricEntropy, artifact.MetricGradNorm,
-	artifact.MetricGroupsDropped, artifact.MetricStepSeconds, artifact.MetricOtherSeconds,
+	series.Reward, series.ToolErrors, series.CorrectErrors, series.KeptErrors,
+	series.Response, series.Turns, series.Entropy, series.GradNorm,
+	series.GroupsDropped, series.StepSeconds, series.OtherSeconds,
 }
 
 // CSV writes the series of all runs, one line a step.
 func CSV(w io.Writer, runs []Compared) error {
 	out := csv.NewWriter(w)
-	if err := out.Write(append([]string{"run", "stage", "step"}, comparedSeries[:]...)); err != nil {
+	if err := out.Write(append([]string{"run", "settings", "stage", "step"}, comparedSeries[:]...)); err != nil {
 		return err
 	}
 	for _, r := range runs {
 		for _, rec := range r.Records {
-			line := []string{r.Label, rec.StageName, strconv.Itoa(rec.Step)}
+			line := []string{r.RunID, r.Label, rec.StageName, strconv.Itoa(rec.Step)}
 			for _, name := range comparedSeries {
 				line = append(line, strconv.FormatFloat(rec.Metrics[name], 'g', 6, 64))
 			}

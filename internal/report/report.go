@@ -13,29 +13,30 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"temper/internal/artifact"
+	"temper/internal/run"
+	"temper/internal/series"
 )
 
 // StepLine is the progress line of one step.
-func StepLine(r artifact.StepRecord, eta time.Duration) string {
+func StepLine(r run.StepRecord, eta time.Duration) string {
 	m := r.Metrics
 	return fmt.Sprintf("step %*d/%d  %-8s  reward %.2f  tool errors %5.1f%%  length %5.1f  dropped %2.0f/%.0f  %7s tok/s  %.2f s  eta %s",
 		len(fmt.Sprint(r.NumSteps)), r.Step, r.NumSteps, r.StageName,
-		m[artifact.MetricReward], 100*m[artifact.MetricToolErrors], m[artifact.MetricResponse],
-		m[artifact.MetricGroupsDropped], m[artifact.MetricGroups],
-		Count(m[artifact.MetricThroughput]), m[artifact.MetricStepSeconds], Duration(eta))
+		m[series.Reward], 100*m[series.ToolErrors], m[series.Response],
+		m[series.GroupsDropped], m[series.Groups],
+		Count(m[series.Throughput]), m[series.StepSeconds], Duration(eta))
 }
 
 // ETA estimates what is left of the RL steps from the records so far: the mean
 // of the last ten steps for each step to come.
-func ETA(records []artifact.StepRecord) time.Duration {
+func ETA(records []run.StepRecord) time.Duration {
 	if len(records) == 0 {
 		return 0
 	}
 	recent := records[max(0, len(records)-10):]
 	sum := 0.0
 	for _, r := range recent {
-		sum += r.Metrics[artifact.MetricStepSeconds]
+		sum += r.Metrics[series.StepSeconds]
 	}
 	last := records[len(records)-1]
 	left := float64(last.NumSteps-last.Step) * sum / float64(len(recent))
@@ -91,7 +92,7 @@ type Links struct {
 }
 
 // Summary writes the closing tables of a run.
-func Summary(w io.Writer, s artifact.Summary, links Links) error {
+func Summary(w io.Writer, s run.Summary, links Links) error {
 	var b strings.Builder
 	if err := stageTable(&b, s.Stages); err != nil {
 		return err
@@ -121,7 +122,7 @@ func Summary(w io.Writer, s artifact.Summary, links Links) error {
 }
 
 // stageTable gives each stage four lines, so that it fits a narrow terminal.
-func stageTable(w io.Writer, stages []artifact.StageSummary) error {
+func stageTable(w io.Writer, stages []run.StageSummary) error {
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "stage\tsteps\t\tbefore\tstage end\tafter\t")
 	for _, st := range stages {

@@ -10,8 +10,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"temper/internal/artifact"
 	"temper/internal/report"
+	"temper/internal/run"
+	"temper/internal/series"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -34,13 +35,13 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-func record(step int, seconds float64) artifact.StepRecord {
-	return artifact.StepRecord{
+func record(step int, seconds float64) run.StepRecord {
+	return run.StepRecord{
 		Step: step, Stage: 1, StageName: "hops-1", NumSteps: 120,
 		Metrics: map[string]float64{
-			artifact.MetricReward: 0.456, artifact.MetricToolErrors: 0.0789, artifact.MetricCorrectErrors: 0.1 / float64(step),
-			artifact.MetricResponse: 41.26, artifact.MetricGroups: 8, artifact.MetricGroupsDropped: 3,
-			artifact.MetricThroughput: 9876, artifact.MetricStepSeconds: seconds,
+			series.Reward: 0.456, series.ToolErrors: 0.0789, series.CorrectErrors: 0.1 / float64(step),
+			series.Response: 41.26, series.Groups: 8, series.GroupsDropped: 3,
+			series.Throughput: 9876, series.StepSeconds: seconds,
 		},
 	}
 }
@@ -52,7 +53,7 @@ func TestStepLine(t *testing.T) {
 
 // TestETA: the mean of the last ten steps for each one to come.
 func TestETA(t *testing.T) {
-	var records []artifact.StepRecord
+	var records []run.StepRecord
 	if got := report.ETA(records); got != 0 {
 		t.Errorf("%s before the first step", got)
 	}
@@ -62,17 +63,17 @@ func TestETA(t *testing.T) {
 	if got, want := report.ETA(records), 200*time.Second; got != want {
 		t.Errorf("%s left, want %s for 100 steps of 2 s", got, want)
 	}
-	if got := report.ETA([]artifact.StepRecord{record(120, 9)}); got != 0 {
+	if got := report.ETA([]run.StepRecord{record(120, 9)}); got != 0 {
 		t.Errorf("%s left after the last step", got)
 	}
 }
 
 // stopped is a run whose second stage was never measured at its end.
-func stopped() artifact.Summary {
+func stopped() run.Summary {
 	number := func(v float64) *float64 { return &v }
-	return artifact.Summary{
+	return run.Summary{
 		RunID: "demo", Seed: 3, WallSeconds: 275.4, PeakRSSBytes: 3 << 30, Steps: 22,
-		Stages: []artifact.StageSummary{
+		Stages: []run.StageSummary{
 			{
 				Name: "hops-1", Steps: 20, AccuracyBefore: number(0), AccuracyStageEnd: number(0.95), AccuracyAfter: number(0.9375),
 				ToolErrorRateBefore: number(0.253), ToolErrorRateStageEnd: number(0.021), ToolErrorRateAfter: number(0.0125),
@@ -83,7 +84,7 @@ func stopped() artifact.Summary {
 				MeanTokensBefore: number(60), MeanTurnsBefore: number(2.5), ProblemsFiltered: 20, ProblemsTotal: 256,
 			},
 		},
-		TimeSplit:              artifact.TimeSplit{Sample: 150.25, Tool: 12.5, Train: 100, Other: 12.65},
+		TimeSplit:              run.TimeSplit{Sample: 150.25, Tool: 12.5, Train: 100, Other: 12.65},
 		OrchestrationMSPerStep: 48.6, OrchestrationShare: 0.0231, Stopped: true,
 	}
 }
@@ -107,11 +108,11 @@ func TestSummary(t *testing.T) {
 }
 
 func TestCompare(t *testing.T) {
-	runs := []report.Compared{{Label: "RoC paper, seed 3", Summary: stopped()}}
+	runs := []report.Compared{{RunID: "paper", Label: "RoC paper, seed 3", Summary: stopped()}}
 	for n := 1; n <= 12; n++ {
 		runs[0].Records = append(runs[0].Records, record(n, 2))
 	}
-	runs = append(runs, report.Compared{Label: "RoC off, seed 3"})
+	runs = append(runs, report.Compared{RunID: "off", Label: "RoC off, seed 3"})
 	var b strings.Builder
 	if err := report.Compare(&b, runs); err != nil {
 		t.Fatal(err)
@@ -122,7 +123,7 @@ func TestCompare(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSpace(b.String()), "\n")
-	if len(lines) != 13 || !strings.HasPrefix(lines[0], "run,stage,step,critic/rewards/mean,") || !strings.HasPrefix(lines[1], `"RoC paper, seed 3",hops-1,1,0.456,`) {
+	if len(lines) != 13 || !strings.HasPrefix(lines[0], "run,settings,stage,step,critic/rewards/mean,") || !strings.HasPrefix(lines[1], `paper,"RoC paper, seed 3",hops-1,1,0.456,`) {
 		t.Errorf("%d lines of CSV:\n%s", len(lines), b.String())
 	}
 }

@@ -176,20 +176,14 @@ func LogEvent(ctx context.Context, store blob.Store, in Event) error {
 }
 
 // Events reads the event log of a schedule, oldest first.
-func Events(ctx context.Context, store blob.Store, s artifact.Schedule) ([]Event, error) {
-	infos, err := store.List(ctx, s.Events()+"/")
+func Events(ctx context.Context, store blob.Store, id string) ([]Event, error) {
+	infos, err := store.List(ctx, artifact.Schedule{ID: id}.Events()+"/")
 	if err != nil {
-		return nil, fmt.Errorf("events of schedule %s: %w", s.ID, err)
+		return nil, fmt.Errorf("events of schedule %s: %w", id, err)
 	}
-	var out []Event
-	for _, info := range infos {
-		e, ok, err := artifact.Lookup[Event](ctx, store, info.Key)
-		if err != nil {
-			return nil, err
-		}
-		if ok {
-			out = append(out, e)
-		}
+	keys := make([]string, len(infos))
+	for i, info := range infos {
+		keys[i] = info.Key
 	}
-	return out, nil
+	return artifact.Gather[Event](ctx, store, keys)
 }

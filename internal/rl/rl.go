@@ -131,6 +131,14 @@ func (t *Trajectory) ToolCounts() (calls, failed int) {
 	return calls, failed
 }
 
+// ToolErrorRate is the share of tool calls that failed, 0 without calls.
+func ToolErrorRate(calls, failed int) float64 {
+	if calls == 0 {
+		return 0
+	}
+	return float64(failed) / float64(calls)
+}
+
 // Validate reports a violated invariant of the record.
 func (t *Trajectory) Validate() error {
 	if len(t.LossMask) != len(t.Tokens) || len(t.RolloutLogprobs) != len(t.Tokens) {

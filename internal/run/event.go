@@ -1,6 +1,7 @@
 package run
 
 import (
+	"strings"
 	"time"
 )
 
@@ -18,8 +19,25 @@ type Event struct {
 	Skip *Skip `json:"skip,omitempty"`
 }
 
-// EventSkip is the kind of the event that holds a Skip.
-const EventSkip = "skip"
+// Plain is the text without the types that Temporal adds to a failure.
+func (e Event) Plain() string {
+	if e.Kind != EventFail {
+		return e.Text
+	}
+	plain, _, _ := strings.Cut(e.Text, " (type: ")
+	return plain
+}
+
+// Kinds of events that are read back: EventSkip holds a Skip, the others say what
+// becomes of the run.
+const (
+	EventSkip   = "skip"
+	EventPause  = "pause"
+	EventResume = "resume"
+	EventStop   = "stop"
+	EventCancel = "cancel"
+	EventFail   = "fail"
+)
 
 // Skip is a stage that was told to end before its last step, or to be left out.
 type Skip struct {

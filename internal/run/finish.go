@@ -9,6 +9,7 @@ import (
 	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/failpoint"
+	"temper/internal/series"
 )
 
 // FinishInput closes a run.
@@ -39,7 +40,11 @@ func Finish(ctx context.Context, store blob.Store, in FinishInput, peakRSS int64
 	if err != nil {
 		return FinishResult{}, err
 	}
-	records, err := artifact.StepRecords(ctx, store, layout)
+	plan, _, err := StoredPlan(ctx, store, in.Run.RunID)
+	if err != nil {
+		return FinishResult{}, err
+	}
+	records, err := Records(ctx, store, plan)
 	if err != nil {
 		return FinishResult{}, err
 	}
@@ -53,27 +58,28 @@ func Finish(ctx context.Context, store blob.Store, in FinishInput, peakRSS int64
 		summary.PolicyPath = store.Locate(layout.Policy(in.Policy.Version))
 	}
 	failpoint.Hit("finish/before-summary")
-	if _, err := artifact.PutOnce(ctx, store, layout.Summary(), summary); err != nil {
+	if summary, err = artifact.PutOnce(ctx, store, layout.Summary(), summary); err != nil {
 		return FinishResult{}, err
 	}
-	return FinishResult{SummaryPath: store.Locate(layout.Summary())}, nil
+	err = noteInCatalog(ctx, store, in.Run.RunID, func(e *CatalogEntry) { e.AddSummary(summary) })
+	return FinishResult{SummaryPath: store.Locate(layout.Summary())}, err
 }
 
-func summarize(in FinishInput, records []artifact.StepRecord) artifact.Summary {
+func summarize(in FinishInput, records []StepRecord) Summary {
 	wall := in.Ended.Sub(in.Started).Seconds()
-	s := artifact.Summary{
+	s := Summary{
 		RunID: in.Run.RunID, WallSeconds: wall, Steps: len(records), PolicyVersion: in.Policy.Version,
-		Stopped: in.Stopped, Started: in.Started, Ended: in.Ended, Stages: []artifact.StageSummary{},
+		Stopped: in.Stopped, Started: in.Started, Ended: in.Ended, Stages: []StageSummary{},
 	}
 	if in.Fork != nil {
 		s.ForkOf, s.ForkStep = in.Fork.RunID, in.Fork.Step
 	}
 	s.Restarted = in.Restarted
-	split := artifact.TimeSplit{Train: in.SFT.TrainTime.Seconds()}
+	split := TimeSplit{Train: in.SFT.TrainTime.Seconds()}
 	for _, r := range records {
-		split.Sample += r.Metrics[artifact.MetricGenSeconds]
-		split.Tool += r.Metrics[artifact.MetricToolSeconds]
-		split.Train += r.Metrics[artifact.MetricTrainSeconds]
+		split.Sample += r.Metrics[series.GenSeconds]
+		split.Tool += r.Metrics[series.ToolSeconds]
+		split.Train += r.Metrics[series.TrainSeconds]
 	}
 	for _, st := range in.Stages {
 		s.Stages = append(s.Stages, stageSummary(st))
@@ -95,7 +101,7 @@ func summarize(in FinishInput, records []artifact.StepRecord) artifact.Summary {
 // from its start to the start of the next one, so that starting and ending the
 // child workflow and writing the record count; the last step of a stage has no
 // next one and is left out.
-func orchestration(records []artifact.StepRecord) (ms, share float64) {
+func orchestration(records []StepRecord) (ms, share float64) {
 	var steps, others []float64
 	for i := 0; i+1 < len(records); i++ {
 		r, next := records[i], records[i+1]
@@ -105,7 +111,7 @@ func orchestration(records []artifact.StepRecord) (ms, share float64) {
 		step := next.Started.Sub(r.Started).Seconds()
 		other := step
 		for _, part := range []string{
-			artifact.MetricGenSeconds, artifact.MetricToolSeconds, artifact.MetricTrainSeconds, artifact.MetricSaveSeconds,
+			series.GenSeconds, series.ToolSeconds, series.TrainSeconds, series.SaveSeconds,
 		} {
 			other -= r.Metrics[part]
 		}
@@ -129,8 +135,8 @@ func evaluations(st StageReport) []Evaluation {
 
 // stageSummary leaves out what was not measured: a run that was stopped early
 // says nothing about the stages it did not reach.
-func stageSummary(st StageReport) artifact.StageSummary {
-	out := artifact.StageSummary{
+func stageSummary(st StageReport) StageSummary {
+	out := StageSummary{
 		Name: st.Plan.Name, Steps: st.Plan.Steps,
 		ProblemsFiltered: st.Filter.Removed, ProblemsTotal: st.Filter.Problems,
 	}

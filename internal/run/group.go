@@ -1,9 +1,15 @@
 package run
 
 import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+
 	"temper/internal/blob"
 	"temper/internal/grpo"
 	"temper/internal/rl"
+	"temper/internal/series"
 )
 
 // GroupRecord is what became of the group of one problem in a step. It is made
@@ -17,58 +23,14 @@ type GroupRecord struct {
 	// InfraErrors counts trajectories that the infrastructure lost. All sums up the
 	// others, Correct the correct ones among those, KeptCorrect the correct ones
 	// that were kept.
-	InfraErrors int   `json:"infra_errors,omitempty"`
-	All         Tally `json:"all,omitzero"`
-	Correct     Tally `json:"correct,omitzero"`
-	KeptCorrect Tally `json:"kept_correct,omitzero"`
+	InfraErrors int          `json:"infra_errors,omitempty"`
+	All         series.Tally `json:"all,omitzero"`
+	Correct     series.Tally `json:"correct,omitzero"`
+	KeptCorrect series.Tally `json:"kept_correct,omitzero"`
 	// ErrorPenalties and FormatPenalties are p_err and p_format of the correct
 	// trajectories, by Rollout (arXiv 2508.20722, equations 5 and 6).
 	ErrorPenalties  []float64 `json:"p_err,omitempty"`
 	FormatPenalties []float64 `json:"p_format,omitempty"`
-}
-
-// Tally sums up trajectories.
-type Tally struct {
-	Num     int     `json:"num"`
-	Calls   int     `json:"calls"`
-	Failed  int     `json:"failed"` // calls
-	Tokens  int     `json:"tokens"` // of responses
-	Turns   int     `json:"turns"`
-	Clipped int     `json:"clipped"` // at the limit of tokens
-	Reward  float64 `json:"reward"`
-}
-
-// Add counts a trajectory.
-func (c *Tally) Add(t *rl.Trajectory) {
-	calls, failed := t.ToolCounts()
-	c.Num++
-	c.Calls += calls
-	c.Failed += failed
-	c.Tokens += t.ResponseTokens()
-	c.Turns += len(t.Turns)
-	c.Reward += t.Reward
-	if t.StopReason == rl.StopMaxTokens {
-		c.Clipped++
-	}
-}
-
-// Merge counts what another tally has counted.
-func (c *Tally) Merge(o Tally) {
-	c.Num += o.Num
-	c.Calls += o.Calls
-	c.Failed += o.Failed
-	c.Tokens += o.Tokens
-	c.Turns += o.Turns
-	c.Clipped += o.Clipped
-	c.Reward += o.Reward
-}
-
-// Mean is a sum by the number of trajectories, 0 where there is none.
-func (c *Tally) Mean(sum float64) float64 {
-	if c.Num == 0 {
-		return 0
-	}
-	return sum / float64(c.Num)
 }
 
 // StoredBatch is the batch of a step: the groups of its problems, ordered by
@@ -79,4 +41,26 @@ type StoredBatch struct {
 	Groups []GroupRecord `json:"groups,omitempty"`
 	// Samples of a batch of an older program.
 	Samples []rl.Sample `json:"samples,omitempty"`
+}
+
+// ReadTrajectories reads stored trajectories, one JSON object a line. Errors:
+// blob.ErrNotExist; blob.ErrCorrupt names the line.
+func ReadTrajectories(ctx context.Context, store blob.Store, key string) ([]rl.Trajectory, error) {
+	data, err := blob.ReadKey(ctx, store, key)
+	if err != nil {
+		return nil, err
+	}
+	var out []rl.Trajectory
+	for dec := json.NewDecoder(bytes.NewReader(data)); dec.More(); {
+		var t rl.Trajectory
+		err := dec.Decode(&t)
+		if err == nil {
+			err = t.Validate()
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: trajectory %d: %w: %w", store.Locate(key), len(out)+1, err, blob.ErrCorrupt)
+		}
+		out = append(out, t)
+	}
+	return out, nil
 }

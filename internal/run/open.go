@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"temper/internal/artifact"
 	"temper/internal/blob"
@@ -33,6 +34,8 @@ type Claim struct {
 	Owner string
 	// SearchAttributes says whether the server knows the attributes of runs.
 	SearchAttributes bool
+	// At is when, for the list of runs.
+	At time.Time
 }
 
 // Open validates the configuration, claims the run id and freezes the
@@ -117,7 +120,14 @@ func claim(ctx context.Context, store blob.Store, plan Plan, cfg config.Run, by 
 	if stored.Owner != by.Owner {
 		return Plan{}, fault.Newf(fault.RunExists, "run id %q exists already at %s: choose another", plan.RunID, store.Locate(layout.Dir()))
 	}
-	_, err = blob.PutBytes(ctx, store, layout.Config(), []byte(stored.ConfigYAML), blob.Always)
+	if _, err := blob.PutBytes(ctx, store, layout.Config(), []byte(stored.ConfigYAML), blob.Always); err != nil {
+		return Plan{}, err
+	}
+	var entry CatalogEntry
+	entry.AddPlan(stored.Plan, cfg.Name, by.At)
+	if err = PutEntry(ctx, store, entry, blob.IfAbsent); errors.Is(err, blob.ErrExists) {
+		err = nil // of an earlier attempt; the run may have gone on since
+	}
 	return stored.Plan, err
 }
 

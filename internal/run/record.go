@@ -2,14 +2,12 @@ package run
 
 import (
 	"context"
-	"maps"
 	"time"
 
 	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/failpoint"
 	"temper/internal/series"
-	"temper/trainer"
 )
 
 // StepInput is everything a step has to say.
@@ -29,8 +27,11 @@ type StepInput struct {
 // LogStep writes the record of a step, once.
 func LogStep(ctx context.Context, store blob.Store, in StepInput) error {
 	failpoint.Hit("record/before-step")
-	_, err := artifact.PutOnce(ctx, store, artifact.Layout{RunID: in.Run.RunID}.StepLog(in.Step), recordOf(in))
-	return err
+	record, err := artifact.PutOnce(ctx, store, artifact.Layout{RunID: in.Run.RunID}.StepLog(in.Step), recordOf(in))
+	if err != nil {
+		return err
+	}
+	return noteInCatalog(ctx, store, in.Run.RunID, func(e *CatalogEntry) { e.AddStep(record) })
 }
 
 // LogEvent writes one entry of the run's event log, once where it has an ID: its
@@ -38,13 +39,22 @@ func LogStep(ctx context.Context, store blob.Store, in StepInput) error {
 func LogEvent(ctx context.Context, store blob.Store, in Event) error {
 	layout := artifact.Layout{RunID: in.Run.RunID}
 	key := layout.Event(in.Time.UnixNano(), in.Kind, in.Text)
+	there := false
 	if in.ID != "" {
-		if there, err := hasEvent(ctx, store, layout, key, in.ID); there || err != nil {
+		var err error
+		if there, err = hasEvent(ctx, store, layout, key, in.ID); err != nil {
 			return err
 		}
 	}
-	_, err := artifact.PutOnce(ctx, store, key, in)
-	return err
+	if !there {
+		if _, err := artifact.PutOnce(ctx, store, key, in); err != nil {
+			return err
+		}
+	}
+	if !ChangesState(in.Kind) {
+		return nil
+	}
+	return noteInCatalog(ctx, store, in.Run.RunID, func(e *CatalogEntry) { e.AddEvent(in) })
 }
 
 // hasEvent reports whether the entry with an id is there, under the key of any time.
@@ -65,47 +75,15 @@ func hasEvent(ctx context.Context, store blob.Store, layout artifact.Layout, key
 	return false, nil
 }
 
-func recordOf(in StepInput) artifact.StepRecord {
-	step := in.Ended.Sub(in.Started)
-	gen, tool := splitWall(in.Sample.Wall, in.Sample.SampleTime, in.Sample.ToolTime)
-	other := step - in.Sample.Wall - in.Train.TrainTime - in.Train.SaveTime
-	m := map[string]float64{
-		artifact.MetricReward:        in.Rollouts.RewardMean,
-		artifact.MetricToolErrors:    in.Rollouts.ToolErrorRate,
-		artifact.MetricCorrectErrors: in.Rollouts.CorrectErrorRate,
-		artifact.MetricKeptErrors:    in.Rollouts.KeptErrorRate,
-		artifact.MetricResponse:      in.Rollouts.MeanResponseTokens,
-		artifact.MetricTurns:         in.Rollouts.MeanTurns,
-		artifact.MetricGroups:        float64(in.Rollouts.Groups),
-		artifact.MetricGroupsDropped: float64(in.Rollouts.GroupsAllCorrect + in.Rollouts.GroupsAllWrong),
-		artifact.MetricEntropy:       in.Train.Metrics.Entropy,
-		artifact.MetricGradNorm:      in.Train.Metrics.GradNorm,
-		artifact.MetricThroughput:    series.PerSecond(in.Sample.Tokens+in.Train.Metrics.Tokens, step),
-		artifact.MetricStepSeconds:   step.Seconds(),
-		artifact.MetricGenSeconds:    gen.Seconds(),
-		artifact.MetricToolSeconds:   tool.Seconds(),
-		artifact.MetricTrainSeconds:  in.Train.TrainTime.Seconds(),
-		artifact.MetricSaveSeconds:   in.Train.SaveTime.Seconds(),
-		artifact.MetricOtherSeconds:  max(0, other).Seconds(),
-
-		"tool_call_counts/mean":                     in.Rollouts.MeanCalls,
-		"response_length/clip_ratio":                in.Rollouts.ClipRatio,
-		"response/aborted_ratio":                    series.Ratio(in.Rollouts.InfraErrors, in.Rollouts.Trajectories),
-		"roc/p_err_mean":                            in.Rollouts.PErrMean,
-		"roc/p_format_mean":                         in.Rollouts.PFormatMean,
-		"reject_equal_reward/solve_equal_all_zeros": float64(in.Rollouts.GroupsAllWrong),
-		"reject_equal_reward/solve_equal_all_ones":  float64(in.Rollouts.GroupsAllCorrect),
-		"down_sampling/before_sampling_trace_num":   float64(in.Rollouts.Trajectories),
-		"down_sampling/after_sampling_trace_num":    float64(in.Rollouts.Kept),
-		"perf/total_num_tokens":                     float64(in.Sample.Tokens),
-		"perf/sample_tokens_per_s":                  series.PerSecond(in.Sample.Tokens, in.Sample.Wall),
-		"perf/train_tokens_per_s":                   series.PerSecond(in.Train.Metrics.Tokens, in.Train.TrainTime),
-		"training/policy_version":                   float64(in.Train.Policy.Version),
+func recordOf(in StepInput) StepRecord {
+	_, tools := splitWall(in.Sample.Wall, in.Sample.SampleTime, in.Sample.ToolTime)
+	numbers := series.Step{
+		Rollouts: in.Rollouts, Train: in.Train.Metrics, PolicyVersion: in.Train.Policy.Version, Tokens: in.Sample.Tokens,
+		Wall: in.Ended.Sub(in.Started), Sampling: in.Sample.Wall, Tools: tools, Training: in.Train.TrainTime, Saving: in.Train.SaveTime,
 	}
-	maps.Copy(m, trainer.Series(in.Train.Metrics))
-	return artifact.StepRecord{
+	return StepRecord{
 		Step: in.Step, Stage: in.Stage, StageName: in.StageName, NumSteps: in.NumSteps,
-		Started: in.Started, Ended: in.Ended, Metrics: m,
+		Started: in.Started, Ended: in.Ended, Metrics: numbers.Values(),
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"temper/internal/blob"
 	"temper/internal/rl"
+	"temper/internal/series"
 )
 
 // Prepared counts what was made.
@@ -96,25 +97,8 @@ type BuiltBatch struct {
 	Stats   StepRollouts `json:"stats"`
 }
 
-// StepRollouts are the rollout numbers of a step that a person watches.
-type StepRollouts struct {
-	RewardMean         float64 `json:"reward_mean"`
-	ToolErrorRate      float64 `json:"tool_error_rate"`      // over all calls of all trajectories
-	CorrectErrorRate   float64 `json:"correct_error_rate"`   // over the calls of correct trajectories, sampled
-	KeptErrorRate      float64 `json:"kept_error_rate"`      // the same after resampling
-	MeanResponseTokens float64 `json:"mean_response_tokens"` //
-	MeanTurns          float64 `json:"mean_turns"`
-	MeanCalls          float64 `json:"mean_calls"`
-	ClipRatio          float64 `json:"clip_ratio"` // share of trajectories that hit the token limit
-	Groups             int     `json:"groups"`
-	GroupsAllCorrect   int     `json:"groups_all_correct"`
-	GroupsAllWrong     int     `json:"groups_all_wrong"`
-	Trajectories       int     `json:"trajectories"`
-	Kept               int     `json:"kept"`
-	InfraErrors        int     `json:"infra_errors"`
-	PErrMean           float64 `json:"p_err_mean"`    // over correct trajectories
-	PFormatMean        float64 `json:"p_format_mean"` // over correct trajectories
-}
+// StepRollouts are the rollout numbers of a step.
+type StepRollouts = series.Rollouts
 
 // Trained is what the update did and the policy it published.
 type Trained struct {

@@ -9,6 +9,7 @@ import (
 	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/config"
+	"temper/internal/series"
 	"temper/trainer/checkpoint"
 )
 
@@ -48,7 +49,7 @@ func Retained(ctx context.Context, store blob.Store, runID string, cfg config.Ru
 	best, err := BestCursors(ctx, store, runID, sft, cursors, newestOf(cursors)-sft)
 	for i, cursor := range best {
 		if i < max(1, c.Best) { // the best one is never deleted, also by configurations of older programs
-			keep(cursor, fmt.Sprintf("one of the best %d by %s", max(1, c.Best), artifact.MetricReward))
+			keep(cursor, fmt.Sprintf("one of the best %d by %s", max(1, c.Best), series.Reward))
 		}
 	}
 	return out, err

@@ -173,7 +173,7 @@ func rolloutNumbers(groups []run.GroupRecord, order []string) run.StepRollouts {
 		byID[groups[i].ProblemID] = &groups[i]
 	}
 	out := run.StepRollouts{Groups: len(groups)}
-	var all, correct, kept run.Tally
+	var all, correct, kept series.Tally
 	var pErr, pFormat float64
 	for _, id := range order {
 		g := byID[id]
@@ -195,8 +195,7 @@ func rolloutNumbers(groups []run.GroupRecord, order []string) run.StepRollouts {
 		}
 	}
 	out.RewardMean = all.Mean(all.Reward)
-	out.ToolErrorRate, out.CorrectErrorRate = series.Ratio(all.Failed, all.Calls), series.Ratio(correct.Failed, correct.Calls)
-	out.KeptErrorRate = series.Ratio(kept.Failed, kept.Calls)
+	out.ToolErrorRate, out.CorrectErrorRate, out.KeptErrorRate = all.ToolErrorRate(), correct.ToolErrorRate(), kept.ToolErrorRate()
 	out.MeanResponseTokens, out.MeanTurns = all.Mean(float64(all.Tokens)), all.Mean(float64(all.Turns))
 	out.MeanCalls, out.ClipRatio = all.Mean(float64(all.Calls)), all.Mean(float64(all.Clipped))
 	out.Trajectories = all.Num + out.InfraErrors

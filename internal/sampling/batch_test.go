@@ -12,6 +12,7 @@ import (
 	"temper/internal/blob/memblob"
 	"temper/internal/run"
 	"temper/internal/sampling"
+	"temper/internal/series"
 )
 
 // counted is a store that counts the bytes that are read from it.
@@ -40,8 +41,8 @@ func paperShard(t testing.TB, store blob.Store, ids []string) blob.Ref {
 	for _, id := range ids {
 		key := "runs/paper/steps/000001/samples/" + id + ".bin"
 		g := run.GroupRecord{ProblemID: id, Fate: "kept", NumSamples: 16, Samples: blob.RefOf(key, []byte(id))}
-		g.All = run.Tally{Num: 32, Calls: 97, Failed: 13, Tokens: 160123, Turns: 111, Clipped: 2, Reward: 20}
-		g.Correct, g.KeptCorrect = run.Tally{Num: 20, Calls: 60, Failed: 7, Tokens: 99999, Turns: 70, Reward: 20}, run.Tally{Num: 10, Calls: 30, Failed: 1}
+		g.All = series.Tally{Num: 32, Calls: 97, Failed: 13, Tokens: 160123, Turns: 111, Clipped: 2, Reward: 20}
+		g.Correct, g.KeptCorrect = series.Tally{Num: 20, Calls: 60, Failed: 7, Tokens: 99999, Turns: 70, Reward: 20}, series.Tally{Num: 10, Calls: 30, Failed: 1}
 		for i := range 20 {
 			g.ErrorPenalties, g.FormatPenalties = append(g.ErrorPenalties, float64(i%4)/3), append(g.FormatPenalties, 0)
 		}

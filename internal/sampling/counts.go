@@ -4,13 +4,13 @@ import (
 	"time"
 
 	"temper/internal/rl"
-	"temper/internal/run"
+	"temper/internal/series"
 )
 
 // counts sums up trajectories with the time that they took; those that the
 // infrastructure lost count only as such.
 type counts struct {
-	run.Tally
+	series.Tally
 	infra        int
 	sample, tool time.Duration
 }

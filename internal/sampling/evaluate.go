@@ -10,7 +10,6 @@ import (
 	"temper/internal/rl"
 	"temper/internal/rollout"
 	"temper/internal/run"
-	"temper/internal/series"
 )
 
 // EvaluateInput asks for held-out accuracy of a policy on one stage's problems.
@@ -157,7 +156,7 @@ func evalResult(greedy, sampled []rl.Trajectory) run.Evaluation {
 	return run.Evaluation{
 		NumProblems: len(greedy),
 		Accuracy:    g.Mean(g.Reward), SampledAccuracy: s.Mean(s.Reward),
-		ToolErrorRate: series.Ratio(s.Failed, s.Calls), GreedyErrorRate: series.Ratio(g.Failed, g.Calls),
+		ToolErrorRate: s.ToolErrorRate(), GreedyErrorRate: g.ToolErrorRate(),
 		MeanTokens: g.Mean(float64(g.Tokens)), MeanTurns: g.Mean(float64(g.Turns)), MeanCalls: g.Mean(float64(g.Calls)),
 		InfraErrors: g.infra + s.infra,
 		SampleTime:  g.sample + s.sample, ToolTime: g.tool + s.tool,

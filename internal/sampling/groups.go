@@ -9,6 +9,7 @@ import (
 
 	"temper/internal/blob"
 	"temper/internal/rl"
+	"temper/internal/run"
 )
 
 // writeGroup stores a group as JSON lines unless another attempt was faster, and
@@ -47,24 +48,9 @@ func lookupGroup(ctx context.Context, store blob.Store, key string, p rl.Problem
 
 // lookupTrajectories reads what trajectoryLines wrote; ok is false when nothing is stored.
 func lookupTrajectories(ctx context.Context, store blob.Store, key string) (out []rl.Trajectory, ok bool, err error) {
-	data, err := blob.ReadKey(ctx, store, key)
+	out, err = run.ReadTrajectories(ctx, store, key)
 	if errors.Is(err, blob.ErrNotExist) {
 		return nil, false, nil
 	}
-	if err != nil {
-		return nil, false, err
-	}
-	dec := json.NewDecoder(bytes.NewReader(data))
-	for dec.More() {
-		var t rl.Trajectory
-		err := dec.Decode(&t)
-		if err == nil {
-			err = t.Validate()
-		}
-		if err != nil {
-			return nil, false, fmt.Errorf("%s: trajectory %d: %w: %w", store.Locate(key), len(out)+1, err, blob.ErrCorrupt)
-		}
-		out = append(out, t)
-	}
-	return out, true, nil
+	return out, err == nil, err
 }

@@ -1,7 +1,16 @@
-// Package series holds arithmetic that numbers of a run share.
+// Package series owns the numbers of a run: the name, unit and meaning of each,
+// and how it is made from what a step did. It stores and prints nothing.
+//
+// Invariant: a name that a record of a step holds has one row in the table of
+// this package, and nothing else in the program spells it.
 package series
 
-import "time"
+import (
+	"encoding/json"
+	"math"
+	"strconv"
+	"time"
+)
 
 // Ratio is part by whole, 0 where there is no whole.
 func Ratio(part, whole int) float64 {
@@ -17,4 +26,50 @@ func PerSecond(n int, d time.Duration) float64 {
 		return 0
 	}
 	return float64(n) / d.Seconds()
+}
+
+// Values are numbers by the names of their series. In JSON a number that is not
+// finite is the string NaN, +Inf or -Inf: JSON has no other way to write it, and a
+// step whose numbers went wrong must still leave its record.
+type Values map[string]float64
+
+// MarshalJSON implements json.Marshaler.
+func (v Values) MarshalJSON() ([]byte, error) {
+	if v == nil {
+		return []byte("null"), nil
+	}
+	out := make(map[string]any, len(v))
+	for name, x := range v {
+		if out[name] = x; math.IsNaN(x) || math.IsInf(x, 0) {
+			out[name] = strconv.FormatFloat(x, 'g', -1, 64)
+		}
+	}
+	return json.Marshal(out)
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (v *Values) UnmarshalJSON(data []byte) error {
+	var numbers map[string]number
+	if err := json.Unmarshal(data, &numbers); err != nil {
+		return err
+	}
+	*v = make(Values, len(numbers))
+	for name, x := range numbers {
+		(*v)[name] = float64(x)
+	}
+	return nil
+}
+
+// number is a float64 that may be written as a string.
+type number float64
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (n *number) UnmarshalJSON(data []byte) error {
+	text := string(data)
+	if quoted, err := strconv.Unquote(text); err == nil {
+		text = quoted
+	}
+	x, err := strconv.ParseFloat(text, 64)
+	*n = number(x)
+	return err
 }

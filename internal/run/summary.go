@@ -1,15 +1,12 @@
-package artifact
+package run
 
 import (
-	"context"
-	"strings"
 	"time"
 
-	"temper/internal/blob"
+	"temper/internal/series"
 )
 
-// StepRecord is everything a person watches of one step. Metrics carry verl's
-// names where verl has one.
+// StepRecord is everything a person watches of one step.
 type StepRecord struct {
 	Step      int       `json:"step"`
 	Stage     int       `json:"stage"`
@@ -17,30 +14,9 @@ type StepRecord struct {
 	NumSteps  int       `json:"num_steps"`
 	Started   time.Time `json:"started"`
 	Ended     time.Time `json:"ended"`
-	// Metrics maps series names to values, for example "critic/rewards/mean".
-	Metrics map[string]float64 `json:"metrics"`
+	// Metrics are the series of the step; package series describes them.
+	Metrics series.Values `json:"metrics"`
 }
-
-// Series names that other packages read back.
-const (
-	MetricReward        = "critic/rewards/mean"
-	MetricToolErrors    = "rollout/tool_error_rate"
-	MetricCorrectErrors = "roc/correct_tool_error_rate"
-	MetricKeptErrors    = "roc/kept_correct_tool_error_rate"
-	MetricResponse      = "response_length/mean"
-	MetricTurns         = "num_turns/mean"
-	MetricEntropy       = "actor/entropy"
-	MetricGradNorm      = "actor/grad_norm"
-	MetricThroughput    = "perf/throughput"
-	MetricGroups        = "rollout/groups"
-	MetricGroupsDropped = "rollout/groups_dropped"
-	MetricStepSeconds   = "timing_s/step"
-	MetricGenSeconds    = "timing_s/gen"
-	MetricToolSeconds   = "timing_s/tool"
-	MetricTrainSeconds  = "timing_s/update_actor"
-	MetricSaveSeconds   = "timing_s/save_checkpoint"
-	MetricOtherSeconds  = "timing_s/other"
-)
 
 // TimeSplit is wall seconds by what the run was doing.
 type TimeSplit struct {
@@ -99,24 +75,4 @@ type Summary struct {
 
 	Started time.Time `json:"started"`
 	Ended   time.Time `json:"ended"`
-}
-
-// StepRecords reads the records of all steps of a run, in order.
-func StepRecords(ctx context.Context, s blob.Store, l Layout) ([]StepRecord, error) {
-	infos, err := s.List(ctx, l.key("steps")+"/")
-	if err != nil {
-		return nil, err
-	}
-	var out []StepRecord
-	for _, info := range infos {
-		if !strings.HasSuffix(info.Key, "/step.json") {
-			continue
-		}
-		var rec StepRecord
-		if err := readJSON(ctx, s, info.Key, &rec); err != nil {
-			return nil, err
-		}
-		out = append(out, rec)
-	}
-	return out, nil
 }

@@ -1,0 +1,258 @@
+package history
+
+import (
+	"context"
+	"iter"
+	"slices"
+	"time"
+
+	"temper/internal/artifact"
+	"temper/internal/blob"
+	"temper/internal/run"
+)
+
+// pace is how often a store is asked for what is new.
+const pace = 300 * time.Millisecond
+
+// Entry is one of the things that a run leaves while it goes on; one field beside At
+// is set.
+type Entry struct {
+	At         time.Time       `json:"at"`
+	SFT        *run.SFTRecord  `json:"sft,omitempty"`
+	Event      *run.Event      `json:"event,omitempty"`
+	Step       *run.StepRecord `json:"step,omitempty"`
+	Evaluation *run.Evaluation `json:"evaluation,omitempty"`
+	// Summary is the last entry of a run.
+	Summary *run.Summary `json:"summary,omitempty"`
+}
+
+// Cursor is a place among the entries of a run. The zero Cursor is before the first.
+type Cursor struct {
+	// Step is the newest step that was seen.
+	Step int
+	// Time is that of the newest other entry, Num the number of those that were seen
+	// of that time.
+	Time time.Time
+	Num  int
+}
+
+// Advance moves the cursor behind the entry that follows.
+func (c *Cursor) Advance(e Entry) {
+	switch {
+	case e.Step != nil:
+		c.Step = max(c.Step, e.Step.Step)
+	case e.At.Equal(c.Time):
+		c.Num++
+	case e.At.After(c.Time):
+		c.Time, c.Num = e.At, 1
+	}
+}
+
+// passed is what of the entries, which are in order, comes behind the cursor.
+func (c *Cursor) passed(entries []Entry) []Entry {
+	equal := 0
+	return slices.DeleteFunc(entries, func(e Entry) bool {
+		if e.Step != nil || e.At.After(c.Time) {
+			return false
+		}
+		if e.At.Equal(c.Time) {
+			equal++
+			return equal <= c.Num
+		}
+		return true
+	})
+}
+
+// Feed reads what a run writes, each entry once. It is not safe for concurrent use.
+type Feed struct {
+	store  blob.Store
+	layout artifact.Layout
+	from   Cursor
+	begun  bool            // there was a good poll
+	seen   map[string]bool // keys that were read
+	plan   run.Plan
+	step   int
+	ended  bool
+}
+
+// Follow reads a run from a place on. The run need not be there yet.
+func Follow(store blob.Store, runID string, from Cursor) *Feed {
+	return &Feed{store: store, layout: artifact.Layout{RunID: runID}, from: from, step: from.Step, seen: map[string]bool{}}
+}
+
+// Entries polls again and again, at once and then at a steady pace, until ctx ends,
+// whose error comes last. It yields what each poll found, which may be nothing, so
+// that the caller can look after other things; an error of the store is yielded,
+// too, and the next poll begins where the last good one ended.
+func (f *Feed) Entries(ctx context.Context) iter.Seq2[[]Entry, error] {
+	return func(yield func([]Entry, error) bool) {
+		tick := time.NewTicker(pace)
+		defer tick.Stop()
+		for {
+			entries, err := f.Poll(ctx)
+			if ctx.Err() != nil {
+				yield(nil, ctx.Err())
+				return
+			}
+			if !yield(entries, err) {
+				return
+			}
+			select {
+			case <-ctx.Done():
+				yield(nil, ctx.Err())
+				return
+			case <-tick.C:
+			}
+		}
+	}
+}
+
+// Poll returns what is new since the last Poll that succeeded, in order of time.
+func (f *Feed) Poll(ctx context.Context) ([]Entry, error) {
+	var p poll
+	for _, look := range []func(context.Context, *poll) error{f.pollLog, f.pollSteps, f.pollSummary} {
+		if err := look(ctx, &p); err != nil {
+			return nil, err
+		}
+	}
+	for _, key := range p.keys {
+		f.seen[key] = true
+	}
+	slices.SortStableFunc(p.entries, func(a, b Entry) int { return a.At.Compare(b.At) })
+	if p.summary != nil {
+		p.entries = append(p.entries, Entry{At: p.summary.Ended, Summary: p.summary})
+	}
+	if !f.begun {
+		p.entries = f.from.passed(p.entries)
+	}
+	f.begun, f.step, f.plan, f.ended = true, p.step, p.plan, f.ended || p.summary != nil
+	return p.entries, nil
+}
+
+// poll is what one look has found.
+type poll struct {
+	entries []Entry
+	keys    []string
+	step    int
+	plan    run.Plan
+	summary *run.Summary
+}
+
+// pollLog looks into the folders whose files have no numbers in a row.
+func (f *Feed) pollLog(ctx context.Context, p *poll) error {
+	folders := []struct {
+		path string
+		read func(context.Context, []blob.Info) ([]Entry, error)
+	}{
+		{f.layout.SFTResults(), func(ctx context.Context, infos []blob.Info) ([]Entry, error) {
+			return read(ctx, f.store, infos, func(at time.Time, r *run.SFTRecord) Entry { return Entry{At: at, SFT: r} })
+		}},
+		{f.layout.Events(), func(ctx context.Context, infos []blob.Info) ([]Entry, error) {
+			return read(ctx, f.store, infos, func(_ time.Time, e *run.Event) Entry { return Entry{At: e.Time, Event: e} })
+		}},
+		{f.layout.Evals(), func(ctx context.Context, infos []blob.Info) ([]Entry, error) {
+			return read(ctx, f.store, infos, func(at time.Time, e *run.Evaluation) Entry { return Entry{At: at, Evaluation: e} })
+		}},
+	}
+	if f.step > 0 { // SFT is over
+		folders = folders[1:]
+	}
+	fresh := make([][]blob.Info, len(folders))
+	found := make([][]Entry, len(folders))
+	err := artifact.Each(ctx, len(folders), func(ctx context.Context, i int) error {
+		infos, err := results(ctx, f.store, folders[i].path)
+		if err != nil {
+			return err
+		}
+		fresh[i] = slices.DeleteFunc(infos, func(info blob.Info) bool { return f.seen[info.Key] })
+		found[i], err = folders[i].read(ctx, fresh[i])
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for i := range folders {
+		for _, info := range fresh[i] {
+			p.keys = append(p.keys, info.Key)
+		}
+		p.entries = append(p.entries, found[i]...)
+	}
+	return nil
+}
+
+// read reads what was listed as entries.
+func read[T any](ctx context.Context, store blob.Store, infos []blob.Info, entry func(time.Time, *T) Entry) ([]Entry, error) {
+	all, err := gather[T](ctx, store, infos)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Entry, len(all))
+	for i := range all {
+		out[i] = entry(infos[i].ModTime, &all[i])
+	}
+	return out, nil
+}
+
+// pollSteps reads the steps that come next: all that there are at first, then one by
+// one, since there is seldom more than one. What amends the plan leaves an event.
+func (f *Feed) pollSteps(ctx context.Context, p *poll) error {
+	p.step, p.plan = f.step, f.plan
+	if len(p.keys) > 0 || p.plan.RunID == "" {
+		plan, _, err := run.StoredPlan(ctx, f.store, f.layout.RunID)
+		if err != nil {
+			return err
+		}
+		p.plan = plan
+	}
+	if !f.begun {
+		records, err := run.Records(ctx, f.store, p.plan)
+		if err != nil {
+			return err
+		}
+		for i := range records {
+			p.addStep(&records[i])
+		}
+	}
+	for {
+		record, err := f.nextStep(ctx, p)
+		if err != nil || record == nil {
+			return err
+		}
+		p.addStep(record)
+	}
+}
+
+// addStep adds a record unless it was seen.
+func (p *poll) addStep(r *run.StepRecord) {
+	if r.Step > p.step {
+		p.step = r.Step
+		p.entries = append(p.entries, Entry{At: r.Ended, Step: r})
+	}
+}
+
+// nextStep is the record after the newest one that is known, nil where none is.
+func (f *Feed) nextStep(ctx context.Context, p *poll) (*run.StepRecord, error) {
+	for _, step := range p.plan.NextSteps(p.step) {
+		record, ok, err := artifact.Lookup[run.StepRecord](ctx, f.store, f.layout.StepLog(step))
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			return &record, nil
+		}
+	}
+	return nil, nil
+}
+
+// pollSummary looks for the run's last act.
+func (f *Feed) pollSummary(ctx context.Context, p *poll) error {
+	if f.ended {
+		return nil
+	}
+	summary, ok, err := artifact.Lookup[run.Summary](ctx, f.store, f.layout.Summary())
+	if err != nil || !ok {
+		return err
+	}
+	p.summary = &summary
+	return nil
+}

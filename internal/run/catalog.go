@@ -1,0 +1,194 @@
+package run
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"temper/internal/artifact"
+	"temper/internal/blob"
+	"temper/internal/series"
+)
+
+// States of a run in the catalog. What a run that goes on does just now, its
+// workflow knows better.
+const (
+	StatePreparing = "preparing"
+	StateTraining  = "training"
+	StatePaused    = "paused"
+	StateDone      = "done"
+	StateStopped   = "stopped"
+	StateFailed    = "failed"
+)
+
+// CatalogEntry is what the list of runs says of one. It is an index: everything in
+// it lies in the run's folder, too. Facts may be added again and in any order of
+// writers; the newest counts, by the time of the run's workflow.
+type CatalogEntry struct {
+	RunID string `json:"run_id"`
+	Name  string `json:"name,omitempty"`
+	Seed  uint64 `json:"seed"`
+	State string `json:"state"`
+	// Reason is why the run stands, was stopped or failed.
+	Reason string `json:"reason,omitempty"`
+	Stage  string `json:"stage,omitempty"`
+	// Step is the newest that has a record, of NumSteps, Reward its mean reward.
+	Step     int       `json:"step"`
+	NumSteps int       `json:"num_steps"`
+	Reward   *float64  `json:"reward,omitempty"`
+	Fork     *ForkFrom `json:"fork,omitempty"`
+	// Stages are the accuracies of a run that has ended.
+	Stages  []StageAccuracy `json:"stages,omitempty"`
+	Started time.Time       `json:"started,omitzero"`
+	Updated time.Time       `json:"updated,omitzero"`
+}
+
+// StageAccuracy is what a stage changed; nil where it was not measured.
+type StageAccuracy struct {
+	Name   string   `json:"name"`
+	Before *float64 `json:"before,omitempty"`
+	After  *float64 `json:"after,omitempty"`
+}
+
+// Ended reports whether the run has ended, in whatever way.
+func (e *CatalogEntry) Ended() bool {
+	return e.State == StateDone || e.State == StateStopped || e.State == StateFailed
+}
+
+// AddPlan adds what is known of a run when it is opened.
+func (e *CatalogEntry) AddPlan(plan Plan, name string, at time.Time) {
+	e.RunID, e.Name, e.Seed, e.NumSteps = plan.RunID, name, plan.Seed, plan.NumSteps()
+	if f := plan.Fork; f != nil {
+		e.Fork = &ForkFrom{RunID: f.RunID, Step: f.Step}
+		e.Step = max(e.Step, f.Step)
+	}
+	if e.State == "" {
+		e.State, e.Started = StatePreparing, at // not Updated: another clock made this time
+	}
+}
+
+// AddStep adds the record of a step.
+func (e *CatalogEntry) AddStep(r StepRecord) {
+	if r.Step < e.Step {
+		return
+	}
+	e.Step, e.NumSteps, e.Stage, e.Reward = r.Step, r.NumSteps, r.StageName, nil
+	if reward := r.Metrics[series.Reward]; !math.IsNaN(reward) && !math.IsInf(reward, 0) {
+		e.Reward = &reward
+	}
+	if e.Started.IsZero() {
+		e.Started = r.Started
+	}
+	e.turn(StateTraining, "", r.Ended)
+}
+
+// ChangesState reports whether events of a kind say what becomes of a run.
+func ChangesState(kind string) bool {
+	switch kind {
+	case EventPause, EventResume, EventStop, EventCancel, EventFail:
+		return true
+	default:
+		return false
+	}
+}
+
+// AddEvent adds an entry of the event log.
+func (e *CatalogEntry) AddEvent(ev Event) {
+	switch ev.Kind {
+	case EventPause:
+		e.turn(StatePaused, ev.Text, ev.Time)
+	case EventStop, EventCancel:
+		e.turn(StateStopped, ev.Text, ev.Time)
+	case EventFail:
+		e.turn(StateFailed, ev.Plain(), ev.Time)
+	case EventResume:
+		state := StateTraining
+		if e.Reward == nil { // no step was made yet
+			state = StatePreparing
+		}
+		e.turn(state, "", ev.Time)
+	}
+}
+
+// AddSummary adds the outcome of a run. The event of a stop has said why.
+func (e *CatalogEntry) AddSummary(s Summary) {
+	state, reason := StateDone, ""
+	if s.Stopped {
+		state = StateStopped
+		if e.State == StateStopped {
+			reason = e.Reason
+		}
+	}
+	e.Started, e.Stages = s.Started, nil
+	for _, st := range s.Stages {
+		e.Stages = append(e.Stages, StageAccuracy{Name: st.Name, Before: st.AccuracyBefore, After: st.AccuracyAfter})
+	}
+	e.turn(state, reason, s.Ended)
+}
+
+// turn changes the state unless a later fact is known.
+func (e *CatalogEntry) turn(state, reason string, at time.Time) {
+	if at.Before(e.Updated) {
+		return
+	}
+	e.State, e.Reason, e.Updated = state, reason, at
+}
+
+// EntryOfPlan is the entry of a run by its plan alone. Errors: blob.ErrNotExist.
+func EntryOfPlan(ctx context.Context, store blob.Store, runID string) (CatalogEntry, Plan, error) {
+	var e CatalogEntry
+	plan, ok, err := StoredPlan(ctx, store, runID)
+	if err == nil && !ok {
+		err = fmt.Errorf("plan of run %s: %w", runID, blob.ErrNotExist)
+	}
+	if err != nil {
+		return e, plan, err
+	}
+	opened, err := store.Stat(ctx, artifact.Layout{RunID: runID}.Plan())
+	if err != nil {
+		return e, plan, err
+	}
+	cfg, err := ReadConfig(ctx, store, Ref{RunID: runID, Config: plan.Config})
+	e.AddPlan(plan, cfg.Name, opened.ModTime)
+	return e, plan, err
+}
+
+// noteInCatalog adds a fact to the entry of a run. It costs a read and, where the
+// fact is news, a write of one small object. Of two writers at once the last one
+// wins, and what the other one knew is added with the next fact.
+func noteInCatalog(ctx context.Context, store blob.Store, runID string, add func(*CatalogEntry)) error {
+	var e CatalogEntry
+	key := artifact.Layout{RunID: runID}.Catalog()
+	old, err := blob.ReadKey(ctx, store, key)
+	if err != nil && !errors.Is(err, blob.ErrNotExist) {
+		return err
+	}
+	if err != nil || json.Unmarshal(old, &e) != nil { // a run of an older program, or a damaged entry
+		e, _, err = EntryOfPlan(ctx, store, runID)
+		if err != nil && !errors.Is(err, blob.ErrNotExist) {
+			return err
+		}
+	}
+	e.RunID = runID
+	add(&e)
+	data, err := json.Marshal(e)
+	if err != nil || bytes.Equal(data, old) {
+		return err
+	}
+	_, err = blob.PutBytes(ctx, store, key, data, blob.Always)
+	return err
+}
+
+// PutEntry stores the entry of a run.
+func PutEntry(ctx context.Context, store blob.Store, e CatalogEntry, cond blob.Condition) error {
+	data, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	_, err = blob.PutBytes(ctx, store, artifact.Layout{RunID: e.RunID}.Catalog(), data, cond)
+	return err
+}

@@ -1,0 +1,107 @@
+package series_test
+
+import (
+	"encoding/json"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"temper/internal/rl"
+	"temper/internal/series"
+	"temper/sandbox/status"
+)
+
+// TestValuesInJSON: finite numbers are written as a plain map writes them, and the
+// others come back.
+func TestValuesInJSON(t *testing.T) {
+	plain := map[string]float64{"b": 1e-9, "a": 0.1, "c": 1e21, "d/e<": -3, "z": 0}
+	want, err := json.MarshalIndent(map[string]any{"m": plain}, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := json.MarshalIndent(map[string]any{"m": series.Values(plain)}, "", "  ")
+	if err != nil || string(got) != string(want) {
+		t.Errorf("wrote (%v)\n%s\nwant\n%s", err, got, want)
+	}
+	odd := series.Values{"nan": math.NaN(), "up": math.Inf(1), "down": math.Inf(-1), "one": 1}
+	data, err := json.Marshal(odd)
+	if err != nil || string(data) != `{"down":"-Inf","nan":"NaN","one":1,"up":"+Inf"}` {
+		t.Errorf("wrote %s (%v)", data, err)
+	}
+	var back series.Values
+	if err := json.Unmarshal(data, &back); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(odd, back, cmpopts.EquateNaNs()); diff != "" {
+		t.Errorf("came back, want -, got +\n%s", diff)
+	}
+	for _, bad := range []string{`{"a":"x"}`, `{"a":{}}`, `[1]`} {
+		if err := json.Unmarshal([]byte(bad), &back); err == nil {
+			t.Errorf("%s was read", bad)
+		}
+	}
+}
+
+// TestTable: every series of a record is described, once and in one line.
+func TestTable(t *testing.T) {
+	values := (&series.Step{}).Values()
+	all := series.All()
+	if len(all) != len(values) || len(all) < 40 {
+		t.Errorf("%d series are described, a record has %d", len(all), len(values))
+	}
+	for i, m := range all {
+		if _, ok := values[m.Name]; !ok || m.Meaning == "" || strings.ContainsAny(m.Meaning, "\n.") || !strings.Contains(m.Name, "/") {
+			t.Errorf("row %+v", m)
+		}
+		if i > 0 && all[i-1].Name >= m.Name {
+			t.Errorf("%s comes after %s", m.Name, all[i-1].Name)
+		}
+	}
+}
+
+func trajectory(reward float64, stop rl.StopReason, calls ...status.Status) rl.Trajectory {
+	t := rl.Trajectory{Reward: reward, StopReason: stop, Tokens: make([]int32, 5), PromptTokens: 2, AnswerTags: 1, SampleTime: time.Second}
+	for _, s := range calls {
+		t.Turns = append(t.Turns, rl.Turn{Calls: []rl.ToolCall{{Status: s}}})
+	}
+	return t
+}
+
+// TestTally: the tool-error rate is over calls, not over trajectories.
+func TestTally(t *testing.T) {
+	var got, more series.Tally
+	for _, one := range []rl.Trajectory{
+		trajectory(1, rl.StopAnswered, status.OK, status.OK, status.OK, status.Error),
+		trajectory(0, rl.StopMaxTokens, status.Error, status.Error),
+	} {
+		more = series.Tally{}
+		more.Add(&one)
+		got.Merge(more)
+	}
+	want := series.Tally{Num: 2, Calls: 6, Failed: 3, Tokens: 6, Turns: 6, Clipped: 1, Reward: 1}
+	if diff := cmp.Diff(want, got); diff != "" || got.ToolErrorRate() != 0.5 || got.Mean(got.Reward) != 0.5 {
+		t.Errorf("rate %v, mean %v, want -, got +\n%s", got.ToolErrorRate(), got.Mean(got.Reward), diff)
+	}
+	var none series.Tally
+	if none.ToolErrorRate() != 0 || none.Mean(1) != 0 {
+		t.Errorf("of nothing: %v, %v", none.ToolErrorRate(), none.Mean(1))
+	}
+}
+
+// TestSeriesHaveTheMeaningOfTheirNames: verl's clip fraction is of both bounds,
+// its lower one of the dual clip, and its policy loss is without the penalty.
+func TestSeriesHaveTheMeaningOfTheirNames(t *testing.T) {
+	got := (&series.Step{Train: rl.TrainMetrics{Loss: 3, Penalty: 1, ClipLow: 0.25, ClipHigh: 0.5, ClipDual: 0.125, RefK3: 7, MismatchKL: 5, MismatchMax: 6, WeightMean: 8}}).Values()
+	for name, want := range map[string]float64{
+		"actor/pg_loss": 2, "actor/pg_clipfrac": 0.75, "actor/pg_clipfrac_lower": 0.125, "actor/kl_loss": 7,
+		"training/rollout_actor_logprob_diff_mean": 5, "training/rollout_actor_logprob_diff_max": 6, "rollout_corr/rollout_is_mean": 8,
+	} {
+		if got[name] != want {
+			t.Errorf("%s is %v, want %v", name, got[name], want)
+		}
+	}
+}

@@ -1,0 +1,27 @@
+package series
+
+import (
+	"time"
+
+	"temper/internal/rl"
+)
+
+// Step is what the numbers of a step are made from.
+type Step struct {
+	Rollouts      Rollouts
+	Train         rl.TrainMetrics
+	PolicyVersion int64 // published by the step
+	Tokens        int   // of all responses
+	// Wall is the whole step. Sampling, Training and Saving are parts of it, and
+	// Tools is the part of Sampling in which the rollouts waited for tools.
+	Wall, Sampling, Tools, Training, Saving time.Duration
+}
+
+// Values are the series of a step.
+func (s *Step) Values() Values {
+	out := make(Values, len(table))
+	for _, r := range table {
+		out[r.Name] = r.of(s)
+	}
+	return out
+}
