@@ -23,7 +23,7 @@ type Contents map[string][]byte
 // configuration; a new key that is not must be added here.
 var clocked = map[string]bool{
 	"started": true, "ended": true, "time": true, "duration_ms": true, "owner": true,
-	"wall_ns": true, "sample_ns": true, "tool_ns": true, "train_ns": true, "save_ns": true, "tokens_per_sec": true,
+	"wall_ns": true, "sample_ns": true, "tool_ns": true, "train_ns": true, "save_ns": true, "walls_ns": true, "tokens_per_sec": true,
 	"wall_seconds": true, "peak_rss_bytes": true, "time_split": true, "policy_path": true,
 	"orchestration_ms_per_step": true, "orchestration_share": true,
 	"written":         true, // of a checkpoint: the epoch of its writer, and the manifest before it, which holds an epoch, too
