@@ -54,6 +54,6 @@ func TestPolicyThatVanishesBeforeTheCopy(t *testing.T) {
 		}
 	}
 	runtest.Put(t, parent.Store, parent.Layout.PolicyRef(4), "{}")
-	_, err = run.Prepare(t.Context(), parent.Store, run.Ref{RunID: plan.RunID, Config: plan.Config})
+	_, err = run.Prepare(t.Context(), parent.Store, run.Ref{RunID: plan.RunID, Config: plan.Config}, func(string) {})
 	runtest.WantFault(t, err, fault.InvalidConfig, "model.run: is demo@0, but run demo has no policy 0: it has 4, the nearest is 4")
 }

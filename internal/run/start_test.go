@@ -55,7 +55,7 @@ func TestRunStartsFromACheckpoint(t *testing.T) {
 	dir := runtest.WriteModel(t, runtest.StartModel(), nil)
 	original := open(t, dir)
 	h := newStart(t, dir)
-	ready, err := run.Prepare(t.Context(), h.Store, h.Ref)
+	ready, err := run.Prepare(t.Context(), h.Store, h.Ref, func(string) {})
 	if err != nil || ready.VocabSize != runtest.StartModel().VocabSize || ready.Start == nil {
 		t.Fatalf("prepared %+v, error %v; want the model's vocabulary and a start", ready, err)
 	}
@@ -135,7 +135,7 @@ func TestDirectoryThatChangesUnderAStart(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "chat_template.jinja"), []byte("other"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err := run.Prepare(t.Context(), h.Store, h.Ref)
+	_, err := run.Prepare(t.Context(), h.Store, h.Ref, func(string) {})
 	runtest.WantFault(t, err, fault.Conflict, "start/policy.json")
 }
 

@@ -140,6 +140,6 @@ func TestProblemsFromTheStore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = run.Prepare(t.Context(), empty, run.Ref{RunID: plan.RunID, Config: plan.Config})
+	_, err = run.Prepare(t.Context(), empty, run.Ref{RunID: plan.RunID, Config: plan.Config}, func(string) {})
 	runtest.WantFault(t, err, fault.Dataset, "sets/none.jsonl")
 }

@@ -89,7 +89,7 @@ func PrepareConfig(t testing.TB, store *memblob.Store, runID, cfg string, set ma
 		t.Fatal(err)
 	}
 	h.Ref = run.Ref{RunID: runID, Config: h.Plan.Config}
-	if _, err := run.Prepare(t.Context(), h.Store, h.Ref); err != nil {
+	if _, err := run.Prepare(t.Context(), h.Store, h.Ref, func(string) {}); err != nil {
 		t.Fatal(err)
 	}
 	return h
@@ -123,7 +123,7 @@ func (h *Run) Fork(t testing.TB, runID string, from run.ForkFrom, set map[string
 		t.Fatal(err)
 	}
 	child.Ref = run.Ref{RunID: runID, Config: child.Plan.Config}
-	if _, err := run.Prepare(t.Context(), h.Store, child.Ref); err != nil {
+	if _, err := run.Prepare(t.Context(), h.Store, child.Ref, func(string) {}); err != nil {
 		t.Fatal(err)
 	}
 	return child
