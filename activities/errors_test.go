@@ -6,9 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"go.temporal.io/sdk/temporal"
 
 	"temper/activities"
 	"temper/internal/blob"
@@ -34,7 +37,7 @@ func TestErrorsThatNoRetryMends(t *testing.T) {
 	}
 	wantKind(t, activities.ToTemporal(fmt.Errorf("load: %w", checkpoint.ErrCorrupt)), string(fault.Corrupt), "load")
 	wantKind(t, activities.ToTemporal(notFinite), string(fault.Diverged), "NaN")
-	for _, err := range []error{nil, errDied, context.Canceled, context.DeadlineExceeded, blob.ErrNotExist, blob.ErrUnavailable, blob.ErrConflict} {
+	for _, err := range []error{nil, errors.New("it may pass"), context.Canceled, context.DeadlineExceeded, blob.ErrNotExist, blob.ErrUnavailable, blob.ErrConflict} {
 		if got := activities.ToTemporal(err); got != err { //nolint:errorlint // the very same error
 			t.Errorf("%v became %v: it may pass, so it is to be retried", err, got)
 		}
@@ -65,4 +68,13 @@ func TestWatchEndsWithoutProgress(t *testing.T) {
 			t.Error("an activity that has ended was given up")
 		}
 	})
+}
+
+// wantKind checks type, text and that Temporal will not retry.
+func wantKind(t *testing.T, err error, kind, text string) {
+	t.Helper()
+	app, ok := err.(*temporal.ApplicationError) //nolint:errorlint // Temporal looks at the outermost error only
+	if !ok || app.Type() != kind || !app.NonRetryable() || !strings.Contains(app.Message(), text) {
+		t.Errorf("error %v (%T), want a final one of type %s saying %q", err, err, kind, text)
+	}
 }

@@ -47,6 +47,7 @@ func TestCheckCatches(t *testing.T) {
 		{"the instruments in the product", edge{pkg: "workers", path: "temper/tools/bench"}, "carries no instruments"},
 		{"one instrument in another", edge{pkg: "tools/bench/sandboxbench", path: "temper/tools/bench/loadgen"}, ""},
 		{"built programs outside tests", edge{pkg: "cmd/temper", path: "temper/internal/testbin"}, "only nobody"},
+		{"doubles outside tests", edge{pkg: "workers", path: "temper/internal/run/runtest"}, "only nobody"},
 		{"a draw without a seed", edge{pkg: "internal/env", path: "math/rand"}, "rl.Seed"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

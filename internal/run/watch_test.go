@@ -1,40 +1,37 @@
-package activities_test
+package run_test
 
 import (
-	"context"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
-	"temper/activities"
 	"temper/internal/artifact"
 	"temper/internal/run"
+	"temper/internal/run/runtest"
 )
 
 // TestCollapseIsNotSilent: rewards fall to nothing and all groups are dropped. The
-// run's event log says so once, somebody outside is told, and the same attempt
-// again says the same and writes nothing.
+// run's event log says so once, and the same attempt again says the same and writes
+// nothing.
 func TestCollapseIsNotSilent(t *testing.T) {
-	h := newHouse(t, map[string]string{"watch.pause": "true"})
-	var told []run.Notice
-	h.control.Notify = func(_ context.Context, n run.Notice) { told = append(told, n) }
+	h := runtest.New(t, map[string]string{"watch.pause": "true"})
 	var last run.Watched
 	for n := 1; n <= 12; n++ {
-		in := h.stepNumbers(n)
+		in := stepNumbers(h, n)
 		in.Rollouts.InfraErrors = 0
 		if n > 4 {
 			in.Rollouts.RewardMean, in.Rollouts.Kept, in.Rollouts.GroupsAllCorrect = 0, 0, 0
 			in.Rollouts.GroupsAllWrong = in.Rollouts.Groups
 			in.Train.Metrics.Updates = 0
 		}
-		out, err := h.control.LogStep(t.Context(), in)
+		out, err := run.WatchStep(t.Context(), h.Store, in)
 		if err != nil {
 			t.Fatal(err)
 		}
-		before := dump(t, h.store)
-		again, err := h.control.LogStep(t.Context(), in)
-		if diff := cmp.Diff(out, again) + cmp.Diff(before, dump(t, h.store)); err != nil || diff != "" {
+		before := runtest.Dump(t, h.Store)
+		again, err := run.WatchStep(t.Context(), h.Store, in)
+		if diff := cmp.Diff(out, again) + cmp.Diff(before, runtest.Dump(t, h.Store)); err != nil || diff != "" {
 			t.Fatalf("step %d again (%v):\n%s", n, err, diff)
 		}
 		if want := map[int]int{7: 1, 9: 1}[n]; len(out.Alerts) != want || want > 0 && !out.Alerts[0].Pause {
@@ -45,12 +42,9 @@ func TestCollapseIsNotSilent(t *testing.T) {
 	if len(last.Standing) != 2 {
 		t.Errorf("%q stand, want the reward and the dropped groups", last.Standing)
 	}
-	if len(told) != 4 || told[0].Step != 7 || told[0].RunID != "demo" {
-		t.Errorf("told %+v, want two alerts, each twice for its repeated activity", told)
-	}
 	var alerts []string
-	for key, data := range dump(t, h.store) {
-		if strings.HasPrefix(key, h.layout.Events()+"/") && artifact.EventKind(key) == run.EventAlert {
+	for key, data := range runtest.Dump(t, h.Store) {
+		if strings.HasPrefix(key, h.Layout.Events()+"/") && artifact.EventKind(key) == run.EventAlert {
 			alerts = append(alerts, data)
 		}
 	}
@@ -62,21 +56,21 @@ func TestCollapseIsNotSilent(t *testing.T) {
 // TestRunWithoutAnUpdateSaysSo when it ends.
 func TestRunWithoutAnUpdateSaysSo(t *testing.T) {
 	for updates, want := range map[int]int{0: 1, 2: 0} {
-		h := newHouse(t, nil)
+		h := runtest.New(t, nil)
 		for n := 1; n <= 2; n++ {
-			in := h.stepNumbers(n)
+			in := stepNumbers(h, n)
 			in.Rollouts.InfraErrors = 0
 			in.Train.Metrics.Updates = updates
-			if _, err := h.control.LogStep(t.Context(), in); err != nil {
+			if _, err := run.WatchStep(t.Context(), h.Store, in); err != nil {
 				t.Fatal(err)
 			}
 		}
-		in := activities.FinishRunInput{Run: h.run, Policy: policyRef(2), Ended: begin()}
-		if _, err := h.control.FinishRun(t.Context(), in); err != nil {
+		in := run.FinishInput{Run: h.Ref, Policy: runtest.PolicyRef(2), Ended: begin()}
+		if err := run.WarnOfNoUpdate(t.Context(), h.Store, in); err != nil {
 			t.Fatal(err)
 		}
 		got := 0
-		for key, data := range dump(t, h.store) {
+		for key, data := range runtest.Dump(t, h.Store) {
 			if artifact.EventKind(key) == run.EventAlert && strings.Contains(data, "none of the 2 steps made an update") {
 				got++
 			}

@@ -1,4 +1,4 @@
-package activities_test
+package sampling_test
 
 import (
 	"bytes"
@@ -9,40 +9,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"temper/activities"
 	"temper/internal/blob"
 	"temper/internal/fault"
 	"temper/internal/grpo"
 	"temper/internal/rl"
 	"temper/internal/run"
+	"temper/internal/run/runtest"
+	"temper/internal/sampling"
 	"temper/sandbox/status"
 )
-
-// TestEpochCoversEachProblemOnce: 7 problems in steps of 3.
-func TestEpochCoversEachProblemOnce(t *testing.T) {
-	h := newHouse(t, nil)
-	times := map[string]int{}
-	handed := 0
-	for step := 1; step <= 14; step++ {
-		ids := h.selected(t, 1, step)
-		if len(ids) != 3 || ids[0] == ids[1] || ids[1] == ids[2] || ids[0] == ids[2] {
-			t.Fatalf("step %d: %v", step, ids)
-		}
-		if diff := cmp.Diff(h.selected(t, 1, step), ids); diff != "" {
-			t.Errorf("step %d is selected anew:\n%s", step, diff)
-		}
-		for _, id := range ids {
-			if times[id] != handed/7 {
-				t.Errorf("step %d, epoch %d: %s for the %d. time", step, handed/7+1, id, times[id]+1)
-			}
-			times[id]++
-			handed++
-		}
-	}
-	if len(times) != 7 {
-		t.Errorf("%d problems were handed out, want 7", len(times))
-	}
-}
 
 // trajectory is one with the given tool calls, each of 1 token, after a prompt of 1.
 func trajectory(problem string, rollout int, reward float64, stop rl.StopReason, calls ...status.Status) rl.Trajectory {
@@ -62,8 +37,8 @@ func trajectory(problem string, rollout int, reward float64, stop rl.StopReason,
 
 // TestBatchNumbers on groups made by hand.
 func TestBatchNumbers(t *testing.T) {
-	h := newHouse(t, map[string]string{"rl.rollouts_per_problem": "4", "rl.roc.enabled": "false"})
-	ids := h.selected(t, 1, 1)
+	h := runtest.New(t, map[string]string{"rl.rollouts_per_problem": "4", "rl.roc.enabled": "false"})
+	ids := h.Selected(t, 1, 1)
 	for id, group := range map[string][]rl.Trajectory{
 		ids[0]: { // teaches
 			trajectory(ids[0], 0, 1, rl.StopAnswered, status.OK),
@@ -74,10 +49,10 @@ func TestBatchNumbers(t *testing.T) {
 		ids[1]: {trajectory(ids[1], 0, 1, rl.StopAnswered), trajectory(ids[1], 1, 1, rl.StopAnswered)},
 		ids[2]: {trajectory(ids[2], 0, 0, rl.StopAnswered), trajectory(ids[2], 1, 0, rl.StopMaxTurns, status.TimeLimit)},
 	} {
-		h.putGroup(t, 1, id, group)
+		putGroup(t, h, 1, id, group)
 	}
-	in := activities.BuildBatchInput{Run: h.run, Stage: 1, Step: 1, ProblemIDs: ids}
-	got, err := h.control.BuildBatch(t.Context(), in)
+	in := sampling.BatchInput{Run: h.Ref, Stage: 1, Step: 1, ProblemIDs: ids}
+	got, err := sampling.BuildBatch(t.Context(), h.Store, in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,14 +71,14 @@ func TestBatchNumbers(t *testing.T) {
 		t.Errorf("mean error penalty of correct trajectories %v", got.Stats.PErrMean)
 	}
 	var advantages []float32
-	for _, g := range readLines[run.StoredBatch](t, h.store, h.layout.Batch(1))[0].Groups {
+	for _, g := range runtest.ReadLines[run.StoredBatch](t, h.Store, h.Layout.Batch(1))[0].Groups {
 		if (g.Fate == grpo.FateKept) != (g.ProblemID == ids[0]) || (g.NumSamples > 0) != (g.Fate == grpo.FateKept) {
-			t.Errorf("group %s: fate %s with %d samples", g.ProblemID, g.Fate, g.NumSamples)
+			t.Errorf("group %s: runtest.Fate %s with %d samples", g.ProblemID, g.Fate, g.NumSamples)
 		}
 		if g.NumSamples == 0 {
 			continue
 		}
-		data, err := blob.ReadRef(t.Context(), h.store, g.Samples)
+		data, err := blob.ReadRef(t.Context(), h.Store, g.Samples)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -120,21 +95,21 @@ func TestBatchNumbers(t *testing.T) {
 	}
 
 	for _, id := range ids { // a second attempt must not need the groups
-		if err := h.store.Delete(t.Context(), h.layout.Group(1, id)); err != nil {
+		if err := h.Store.Delete(t.Context(), h.Layout.Group(1, id)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	before := dump(t, h.store)
-	again, err := h.control.BuildBatch(t.Context(), in)
+	before := runtest.Dump(t, h.Store)
+	again, err := sampling.BuildBatch(t.Context(), h.Store, in)
 	if diff := cmp.Diff(again, got); err != nil || diff != "" {
 		t.Errorf("built twice (%v): got -, want +\n%s", err, diff)
 	}
-	if diff := cmp.Diff(dump(t, h.store), before); diff != "" {
+	if diff := cmp.Diff(runtest.Dump(t, h.Store), before); diff != "" {
 		t.Errorf("the second attempt wrote:\n%s", diff)
 	}
 }
 
-func (h *house) putGroup(t testing.TB, step int, id string, group []rl.Trajectory) {
+func putGroup(t testing.TB, h *runtest.Run, step int, id string, group []rl.Trajectory) {
 	t.Helper()
 	var lines strings.Builder
 	enc := json.NewEncoder(&lines)
@@ -144,33 +119,33 @@ func (h *house) putGroup(t testing.TB, step int, id string, group []rl.Trajector
 			t.Fatal(err)
 		}
 	}
-	put(t, h.store, h.layout.Group(step, id), lines.String())
+	runtest.Put(t, h.Store, h.Layout.Group(step, id), lines.String())
 }
 
 // TestStepWithoutSignalHasNoSamples, but says what became of its groups.
 func TestStepWithoutSignalHasNoSamples(t *testing.T) {
-	h := newHouse(t, nil)
-	ids := h.selected(t, 1, 1)
+	h := runtest.New(t, nil)
+	ids := h.Selected(t, 1, 1)
 	for _, id := range ids {
-		h.putGroup(t, 1, id, []rl.Trajectory{trajectory(id, 0, 1, rl.StopAnswered), trajectory(id, 1, 1, rl.StopAnswered)})
+		putGroup(t, h, 1, id, []rl.Trajectory{trajectory(id, 0, 1, rl.StopAnswered), trajectory(id, 1, 1, rl.StopAnswered)})
 	}
-	got, err := h.control.BuildBatch(t.Context(), activities.BuildBatchInput{Run: h.run, Stage: 1, Step: 1, ProblemIDs: ids})
+	got, err := sampling.BuildBatch(t.Context(), h.Store, sampling.BatchInput{Run: h.Ref, Stage: 1, Step: 1, ProblemIDs: ids})
 	if err != nil || got.Samples != 0 || got.Stats.GroupsAllCorrect != 3 {
 		t.Errorf("%+v (%v)", got, err)
 	}
-	for key := range dump(t, h.store) {
-		if strings.HasPrefix(key, h.layout.Step(1, "samples")) {
+	for key := range runtest.Dump(t, h.Store) {
+		if strings.HasPrefix(key, h.Layout.Step(1, "samples")) {
 			t.Errorf("samples of a group without a signal are stored: %s", key)
 		}
 	}
 }
 
 func TestRecordThatMustNotBeTrainedOn(t *testing.T) {
-	h := newHouse(t, nil)
-	ids := h.selected(t, 1, 1)
+	h := runtest.New(t, nil)
+	ids := h.Selected(t, 1, 1)
 	for _, id := range ids {
-		h.putGroup(t, 1, id, []rl.Trajectory{trajectory(ids[0], 0, 1, rl.StopAnswered)}) // ids[0] in all groups
+		putGroup(t, h, 1, id, []rl.Trajectory{trajectory(ids[0], 0, 1, rl.StopAnswered)}) // ids[0] in all groups
 	}
-	_, err := h.control.BuildBatch(t.Context(), activities.BuildBatchInput{Run: h.run, Stage: 1, Step: 1, ProblemIDs: ids})
-	wantKind(t, err, string(fault.Corrupt), "step 1: trajectory ")
+	_, err := sampling.BuildBatch(t.Context(), h.Store, sampling.BatchInput{Run: h.Ref, Stage: 1, Step: 1, ProblemIDs: ids})
+	runtest.WantFault(t, err, fault.Corrupt, "step 1: trajectory ")
 }

@@ -1,7 +1,6 @@
-package activities_test
+package retrain_test
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,27 +12,26 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"temper/activities"
 	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/blob/memblob"
 	"temper/internal/config"
 	"temper/internal/retrain"
 	"temper/internal/run"
+	"temper/internal/run/runtest"
 )
 
 // nightly is a schedule on a folder of files.
 type nightly struct {
 	*testing.T
-	store   blob.Store
-	control *activities.Control
-	dir     string
-	input   retrain.Input
+	store blob.Store
+	dir   string
+	input retrain.Input
 }
 
 func newNightly(t *testing.T, store blob.Store) *nightly {
-	n := &nightly{T: t, store: store, control: &activities.Control{Store: store}, dir: t.TempDir()}
-	n.input = retrain.Input{ID: "nightly", Config: asString(t, testConfig), Data: []string{n.dir}, Stages: []string{"first"}}
+	n := &nightly{T: t, store: store, dir: t.TempDir()}
+	n.input = retrain.Input{ID: "nightly", Config: runtest.Text(t, runtest.Recipe), Data: []string{n.dir}, Stages: []string{"first"}}
 	return n
 }
 
@@ -51,7 +49,7 @@ func (n *nightly) file(name string, from, to int) {
 
 func (n *nightly) plan(runID string) retrain.Plan {
 	n.Helper()
-	plan, err := n.control.PlanRetrain(n.Context(), activities.PlanRetrainInput{Retrain: n.input, RunID: runID})
+	plan, err := retrain.MakePlan(n.Context(), n.store, retrain.PlanInput{Retrain: n.input, RunID: runID})
 	if err != nil {
 		n.Fatal(err)
 	}
@@ -81,13 +79,13 @@ func (n *nightly) put(key string, v any) {
 	}
 }
 
-func (n *nightly) judgement(plan retrain.Plan, policy run.Policy) activities.JudgeRetrainInput {
-	return activities.JudgeRetrainInput{ID: "nightly", Gate: n.input.Gate, Plan: plan, Policy: policy, Now: time.Unix(1e9, 0).UTC()}
+func (n *nightly) judgement(plan retrain.Plan, policy run.Policy) retrain.JudgeInput {
+	return retrain.JudgeInput{ID: "nightly", Gate: n.input.Gate, Plan: plan, Policy: policy, Now: time.Unix(1e9, 0).UTC()}
 }
 
 func (n *nightly) judge(plan retrain.Plan, policy run.Policy) retrain.Outcome {
 	n.Helper()
-	out, err := n.control.JudgeRetrain(n.Context(), n.judgement(plan, policy))
+	out, err := retrain.Judge(n.Context(), n.store, n.judgement(plan, policy))
 	if err != nil {
 		n.Fatal(err)
 	}
@@ -202,34 +200,33 @@ func TestRetryKeepsThePlan(t *testing.T) {
 // TestJudgementDiesAnywhere: whatever is written when a judgement dies, its retry
 // ends with the same store as one that nothing happened to.
 func TestJudgementDiesAnywhere(t *testing.T) {
-	judged := func(f *fate) (map[string]string, error) {
+	judged := func(f *runtest.Fate) (map[string]string, error) {
 		store := memblob.New()
 		n := newNightly(t, store)
 		n.input.Data = []string{"store:sets/"}
-		put(t, store, "sets/a.jsonl", more(9))
+		runtest.Put(t, store, "sets/a.jsonl", runtest.ProblemLines(9))
 		plan := n.plan("n1")
 		in := n.judgement(plan, n.train(plan, 0, 0.5))
-		c := &activities.Control{Store: mortal{store, f}}
-		_, err := c.JudgeRetrain(t.Context(), in)
-		if f.dead {
-			f.dead = false
+		_, err := retrain.Judge(t.Context(), runtest.Mortal{Store: store, Fate: f}, in)
+		if f.Dead {
+			f.Dead = false
 			in.Now = in.Now.Add(time.Hour) // a reset of the workflow asks at another time
-			_, retry := n.control.JudgeRetrain(t.Context(), in)
+			_, retry := retrain.Judge(t.Context(), n.store, in)
 			err = errors.Join(map[bool]error{true: errors.New("death was not noticed")}[err == nil], retry)
 		}
-		return dump(t, store), err
+		return runtest.Dump(t, store), err
 	}
-	want, err := judged(&fate{})
+	want, err := judged(&runtest.Fate{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for at := 1; ; at++ {
-		f := &fate{at: at}
+		f := &runtest.Fate{At: at}
 		got, err := judged(f)
 		if err != nil {
 			t.Fatalf("death %d: %v", at, err)
 		}
-		if len(f.names) < at {
+		if len(f.Names) < at {
 			if at < 5 {
 				t.Fatalf("only %d moments", at)
 			}
@@ -237,7 +234,7 @@ func TestJudgementDiesAnywhere(t *testing.T) {
 		}
 		if len(got) != len(want) || !strings.Contains(got["schedules/nightly/good.json"], `"run_id": "n1"`) ||
 			!strings.Contains(got["schedules/nightly/outcomes/n1.json"], retrain.Published) {
-			t.Errorf("death %s: %d keys, want %d; good %s", f.names[at-1], len(got), len(want), got["schedules/nightly/good.json"])
+			t.Errorf("death %s: %d keys, want %d; good %s", f.Names[at-1], len(got), len(want), got["schedules/nightly/good.json"])
 		}
 	}
 }
@@ -262,7 +259,7 @@ func TestStoppedRunIsNotJudged(t *testing.T) {
 	plan := n.plan("n1")
 	in := n.judgement(plan, run.Policy{Version: 2})
 	in.Stopped = true
-	out, err := n.control.JudgeRetrain(t.Context(), in)
+	out, err := retrain.Judge(t.Context(), n.store, in)
 	if _, ok := n.good(); err != nil || ok || out.Outcome != retrain.Stopped {
 		t.Errorf("outcome %+v, error %v", out, err)
 	}
@@ -288,15 +285,15 @@ func TestBadSchedules(t *testing.T) {
 		want  []string
 	}{
 		"everything": {retrain.Input{
-			ID: "a/b", Config: asString(t, testConfig), Set: map[string]string{"rl.group_size": "99"},
+			ID: "a/b", Config: runtest.Text(t, runtest.Recipe), Set: map[string]string{"rl.group_size": "99"},
 			Stages: []string{"third"}, Gate: []string{"fun>=1", "third/accuracy>=1"},
 		}, []string{`schedule id "a/b"`, "rl.group_size: is 99", "data is empty", `stages: no stage "third" in the recipe, want one of first, second`,
 			`unknown metric "fun"`, `no stage "third"`}},
 		"relative paths": {retrain.Input{ID: "a", Config: json.RawMessage(`"recipe.yaml"`), Data: []string{"new/*.jsonl"}},
 			[]string{`config: "recipe.yaml" is relative`, `data: "new/*.jsonl" is relative`}},
-		"bad pattern": {retrain.Input{ID: "a", Config: asString(t, testConfig), Data: []string{"/x/[.jsonl"}}, []string{`"/x/[.jsonl": syntax error in pattern`}},
-		"no match":    {retrain.Input{ID: "a", Config: asString(t, testConfig), Data: []string{dir + "/none*"}}, []string{"no file matches " + dir + "/none*"}},
-		"bad files": {retrain.Input{ID: "a", Config: asString(t, testConfig), Data: []string{dir}},
+		"bad pattern": {retrain.Input{ID: "a", Config: runtest.Text(t, runtest.Recipe), Data: []string{"/x/[.jsonl"}}, []string{`"/x/[.jsonl": syntax error in pattern`}},
+		"no match":    {retrain.Input{ID: "a", Config: runtest.Text(t, runtest.Recipe), Data: []string{dir + "/none*"}}, []string{"no file matches " + dir + "/none*"}},
+		"bad files": {retrain.Input{ID: "a", Config: runtest.Text(t, runtest.Recipe), Data: []string{dir}},
 			[]string{`b.jsonl: problem "p" differs from the one in ` + dir + "/a.jsonl", "c.jsonl:1: "}},
 		"no recipe": {retrain.Input{ID: "a", Config: json.RawMessage(`"/none/recipe.yaml"`), Data: []string{dir}}, []string{"/none/recipe.yaml: no such file"}},
 	} {
@@ -309,16 +306,4 @@ func TestBadSchedules(t *testing.T) {
 			}
 		})
 	}
-}
-
-// Swap may be the last thing that a process does, too.
-func (m mortal) Swap(ctx context.Context, key string, old blob.Ref, data []byte) (blob.Ref, error) {
-	if m.fate.moment("before swap %s", key) {
-		return blob.Ref{}, errDied
-	}
-	ref, err := m.Store.Swap(ctx, key, old, data)
-	if m.fate.moment("after swap %s", key) {
-		return blob.Ref{}, errDied
-	}
-	return ref, err
 }

@@ -1,4 +1,4 @@
-package activities_test
+package run_test
 
 import (
 	"context"
@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"temper/activities"
 	"temper/internal/blob"
 	"temper/internal/run"
+	"temper/internal/run/runtest"
 	"temper/trainer/checkpoint"
 )
 
@@ -52,13 +52,14 @@ func TestForkOfARunThatPrunes(t *testing.T) {
 		"before the claim":        {"runs/child/plan.json", 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := newHouse(t, nil) // keeps one checkpoint beside the ends of SFT and stages
-			h.withBatches(t, sixSteps...)
-			script := h.script(t, sixSteps...)
-			parent := boot(h.store, &fate{})
-			carryOut(t, parent, script[:5]) // to the checkpoint of step 2
-			m := &meddled{Store: h.store, text: c.when, meddle: func() { carryOut(t, parent, script[5:7]) }}
-			plan, err := openRun(t, &activities.Control{Store: m}, run.Input{
+			h := runtest.New(t, nil) // keeps one checkpoint beside the ends of SFT and stages
+			steps := []int{1, 2, 3, 4, 5, 6}
+			h.StoreBatches(t, steps...)
+			script := h.Script(t, steps...)
+			parent := runtest.Boot(h.Store, &runtest.Fate{})
+			runtest.CarryOut(t, parent, script[:5]) // to the checkpoint of step 2
+			m := &meddled{Store: h.Store, text: c.when, meddle: func() { runtest.CarryOut(t, parent, script[5:7]) }}
+			plan, err := runtest.Open(t, m, run.Input{
 				RunID: "child", Fork: &run.ForkFrom{RunID: "demo", From: run.FromLast},
 			})
 			if err != nil {
@@ -67,11 +68,11 @@ func TestForkOfARunThatPrunes(t *testing.T) {
 			if plan.Fork == nil || plan.Fork.Step != c.want {
 				t.Fatalf("fork of step %d, want %d", plan.Fork.Step, c.want)
 			}
-			entries, err := checkpoint.List(t.Context(), h.store, "runs/child/checkpoints")
+			entries, err := checkpoint.List(t.Context(), h.Store, "runs/child/checkpoints")
 			if err != nil || !slices.ContainsFunc(entries, func(e checkpoint.Entry) bool { return e.Step == plan.SFTSteps+c.want }) {
 				t.Errorf("the fork has %v (%v), want the checkpoint of step %d", entries, err, c.want)
 			}
-			pins, err := checkpoint.Pins(t.Context(), h.store, h.layout.Checkpoints())
+			pins, err := checkpoint.Pins(t.Context(), h.Store, h.Layout.Checkpoints())
 			if err != nil || len(pins) != 0 {
 				t.Errorf("pins %v (%v) stay", pins, err)
 			}
@@ -82,32 +83,32 @@ func TestForkOfARunThatPrunes(t *testing.T) {
 // TestBestIsOneOrder: what retention keeps as best is what a fork takes as best, the
 // checkpoint before the step that earned most.
 func TestBestIsOneOrder(t *testing.T) {
-	h := newHouse(t, map[string]string{"checkpoint.best": "1", "checkpoint.every_steps": "1", "stages[0].until.steps": "6", "checkpoint.keep": "1"})
+	h := runtest.New(t, map[string]string{"checkpoint.best": "1", "checkpoint.every_steps": "1", "stages[0].until.steps": "6", "checkpoint.keep": "1"})
 	for step, reward := range []float64{0.1, 0.2, 0.9, 0.3, 0.2} {
 		built := run.BuiltBatch{Stats: run.StepRollouts{RewardMean: reward}}
-		if _, err := blob.PutJSON(t.Context(), h.store, h.layout.BatchStats(step+1), built, blob.Always); err != nil {
+		if _, err := blob.PutJSON(t.Context(), h.Store, h.Layout.BatchStats(step+1), built, blob.Always); err != nil {
 			t.Fatal(err)
 		}
 	}
-	m := boot(h.store, &fate{})
-	carryOut(t, m, h.script(t))
+	m := runtest.Boot(h.Store, &runtest.Fate{})
+	runtest.CarryOut(t, m, h.Script(t))
 	for step := 1; step <= 5; step++ {
-		if _, err := m.TrainStep(t.Context(), h.stepInput(t, step, true)); err != nil {
+		if _, err := m.TrainStep(t.Context(), h.StepInput(t, step, true)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	var left []int
-	entries, err := checkpoint.List(t.Context(), h.store, h.layout.Checkpoints())
+	entries, err := checkpoint.List(t.Context(), h.Store, h.Layout.Checkpoints())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, e := range entries {
-		left = append(left, e.Step-h.plan.SFTSteps)
+		left = append(left, e.Step-h.Plan.SFTSteps)
 	}
 	if want := []int{0, 2, 5}; !slices.Equal(left, want) { // end of SFT, best, newest
 		t.Errorf("checkpoints %v stay, want %v: step 3, made from 2, earned most", left, want)
 	}
-	plan, err := openRun(t, h.control, run.Input{RunID: "child", Fork: &run.ForkFrom{RunID: "demo", From: run.FromBest}})
+	plan, err := runtest.Open(t, h.Store, run.Input{RunID: "child", Fork: &run.ForkFrom{RunID: "demo", From: run.FromBest}})
 	if err != nil || plan.Fork.Step != 2 {
 		t.Errorf("fork %+v (%v), want of step 2", plan.Fork, err)
 	}

@@ -1,4 +1,4 @@
-package activities_test
+package run_test
 
 import (
 	"os"
@@ -8,17 +8,20 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"temper/activities"
 	"temper/internal/blob"
 	"temper/internal/blob/memblob"
 	"temper/internal/chat"
+	"temper/internal/fault"
+	"temper/internal/learner"
 	"temper/internal/rl"
 	"temper/internal/run"
+	"temper/internal/run/runtest"
+	"temper/internal/sampling"
 	"temper/trainer/hf"
 )
 
 // chatTools renders what the template of the Qwen2.5 Instruct models renders.
-const chatTools = "../internal/chat/testdata/templates/chatml-tools.jinja"
+const chatTools = "../chat/testdata/templates/chatml-tools.jinja"
 
 func readFile(t testing.TB, path string) []byte {
 	t.Helper()
@@ -39,27 +42,27 @@ func withRStar2() map[string]string {
 func TestRunWithATemplate(t *testing.T) {
 	var first map[string]string
 	for range 2 {
-		h := prepare(t, memblob.New(), "demo", withRStar2())
-		r, _ := h.rollouts(t)
-		ids := h.selected(t, 1, 1)
-		sampled, err := r.SampleGroups(t.Context(), activities.SampleGroupsInput{Run: h.run, Stage: 1, Step: 1, ProblemIDs: ids, Policy: policyRef(0)})
+		h := runtest.Prepare(t, memblob.New(), "demo", withRStar2())
+		r, _ := h.NewSampling(t)
+		ids := h.Selected(t, 1, 1)
+		sampled, err := r.SampleGroups(t.Context(), sampling.GroupsInput{Run: h.Ref, Stage: 1, Step: 1, ProblemIDs: ids, Policy: runtest.PolicyRef(0)}, r.NewProgress())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := r.EvaluatePolicy(t.Context(), activities.EvaluateInput{Run: h.run, Stage: 1, Policy: policyRef(0), Label: "before"}); err != nil {
+		if _, err := r.Evaluate(t.Context(), sampling.EvaluateInput{Run: h.Ref, Stage: 1, Policy: runtest.PolicyRef(0), Label: "before"}, r.NewProgress()); err != nil {
 			t.Fatal(err)
 		}
 		if sampled.ToolCalls != sampled.Trajectories || sampled.InfraErrors > 0 {
 			t.Errorf("sampled %+v, want a call of each trajectory", sampled)
 		}
-		content := dump(t, h.store)
+		content := runtest.Dump(t, h.Store)
 		if first == nil {
 			first = content
 			checkTalk(t, h, ids)
 			continue
 		}
-		delete(first, h.layout.DataReady()) // holds the time that it took
-		delete(content, h.layout.DataReady())
+		delete(first, h.Layout.DataReady()) // holds the time that it took
+		delete(content, h.Layout.DataReady())
 		if diff := cmp.Diff(content, first); diff != "" {
 			t.Errorf("the same run again: got -, want +\n%s", diff)
 		}
@@ -67,11 +70,11 @@ func TestRunWithATemplate(t *testing.T) {
 }
 
 // checkTalk looks at what a run with the prompt of rStar2-Agent has stored.
-func checkTalk(t *testing.T, h *house, ids []string) {
+func checkTalk(t *testing.T, h *runtest.Run, ids []string) {
 	t.Helper()
 	right := 0
 	for _, id := range ids {
-		for _, tr := range readLines[rl.Trajectory](t, h.store, h.layout.Group(1, id)) {
+		for _, tr := range runtest.ReadLines[rl.Trajectory](t, h.Store, h.Layout.Group(1, id)) {
 			call := tr.Turns[0].Calls[0]
 			if call.Name != chat.ToolExecutePython || call.Stdin != "7" || !strings.Contains(tr.Text, "<|im_end|>\n<|im_start|>user\n<tool_response>\n"+call.Response+"\n</tool_response><|im_end|>\n<|im_start|>assistant\n<reason>") {
 				t.Fatalf("call %+v in %q", call, tr.Text)
@@ -82,14 +85,14 @@ func checkTalk(t *testing.T, h *house, ids []string) {
 	if right == 0 {
 		t.Error("no boxed answer was right")
 	}
-	for _, d := range readLines[chat.Dialogue](t, h.store, h.layout.Dialogues()) {
+	for _, d := range runtest.ReadLines[chat.Dialogue](t, h.Store, h.Layout.Dialogues()) {
 		last := d.Messages[len(d.Messages)-1].Content
 		if !strings.HasPrefix(last, "<reason></reason><answer>\\boxed{") {
 			t.Fatalf("dialogue ends with %q", last)
 		}
 	}
-	m := boot(h.store, &fate{})
-	if _, err := m.TrainSFT(t.Context(), activities.TrainSFTInput{Run: h.run, To: 1}); err != nil {
+	m := runtest.Boot(h.Store, &runtest.Fate{})
+	if _, err := m.TrainSFT(t.Context(), learner.SFTInput{Run: h.Ref, To: 1}); err != nil {
 		t.Error(err)
 	}
 }
@@ -97,26 +100,26 @@ func checkTalk(t *testing.T, h *house, ids []string) {
 // TestPublishedPolicyHasTheTemplate that it was trained with, so that others
 // prompt it as the run did.
 func TestPublishedPolicyHasTheTemplate(t *testing.T) {
-	model := startModel()
+	model := runtest.StartModel()
 	model.MaxPositionEmbeddings = 4096
-	dir := writeModel(t, model, func(files map[string][]byte) { files[hf.TemplateFile] = readFile(t, chatTools) })
+	dir := runtest.WriteModel(t, model, func(files map[string][]byte) { files[hf.TemplateFile] = readFile(t, chatTools) })
 	file := filepath.Join(t.TempDir(), "mine.jinja")
 	if err := os.WriteFile(file, append([]byte("{#- mine -#}\n"), readFile(t, chatTools)...), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for template, want := range map[string][]byte{"checkpoint": readFile(t, chatTools), file: readFile(t, file)} {
 		set := map[string]string{"model.path": dir, "model.max_context": "3000", "rollout.chat_template": template}
-		h := prepareConfig(t, memblob.New(), "demo", startConfig, set)
+		h := runtest.PrepareConfig(t, memblob.New(), "demo", runtest.StartRecipe, set)
 		if template == file { // the run does not need it any more
 			if err := os.Remove(file); err != nil {
 				t.Fatal(err)
 			}
 		}
-		_, published := h.learn(t)
+		_, published := learn(t, h)
 		if got := readFile(t, filepath.Join(published, hf.TemplateFile)); string(got) != string(want) {
 			t.Errorf("%s: published with template %q", template, got)
 		}
-		for _, d := range readLines[chat.Dialogue](t, h.store, h.layout.Dialogues()) {
+		for _, d := range runtest.ReadLines[chat.Dialogue](t, h.Store, h.Layout.Dialogues()) {
 			if strings.Contains(d.Messages[1].Content, "reason") {
 				t.Errorf("%s: dialogue %+v", template, d)
 			}
@@ -136,28 +139,28 @@ func TestTemplatesThatARunCannotUse(t *testing.T) {
 		}
 		return path
 	}
-	bare := writeModel(t, startModel(), func(files map[string][]byte) { delete(files, hf.TemplateFile) })
+	bare := runtest.WriteModel(t, runtest.StartModel(), func(files map[string][]byte) { delete(files, hf.TemplateFile) })
 	for name, c := range map[string]struct {
 		config, path, template string
 		want                   []string
 	}{
-		"checkpoint without one": {startConfig, bare, "checkpoint", []string{"rollout.chat_template: ", "has no chat template: neither chat_template.jinja nor"}},
-		"missing file":           {testConfig, "", filepath.Join(t.TempDir(), "no.jinja"), []string{"rollout.chat_template: ", "no.jinja: no such file"}},
-		"no Jinja":               {testConfig, "", write("bad.jinja", "{% if %}"), []string{"rollout.chat_template: ", "bad.jinja: line 1"}},
-		"not append-only":        {testConfig, "", write("shrinking.jinja", shrinking), []string{"rollout.chat_template: ", "is not append-only", "choose rollout.chat_template rstar2, or a copy"}},
-		"no schema":              {testConfig, "", write("silent.jinja", strings.ReplaceAll(shrinking, "{{ tools }}", "")), []string{"does not show the schema of tool python; or set rollout.tools to [none]"}},
-		"of the checkpoint, too": {startConfig, writeModel(t, startModel(), nil), "checkpoint", []string{"rollout.chat_template: ", "cannot be used for rollouts"}},
-		"nowhere to take it":     {testConfig, "", "checkpoint", []string{"rollout.chat_template: is checkpoint, but model.path and model.run are empty"}},
+		"checkpoint without one": {runtest.StartRecipe, bare, "checkpoint", []string{"rollout.chat_template: ", "has no chat template: neither chat_template.jinja nor"}},
+		"missing file":           {runtest.Recipe, "", filepath.Join(t.TempDir(), "no.jinja"), []string{"rollout.chat_template: ", "no.jinja: no such file"}},
+		"no Jinja":               {runtest.Recipe, "", write("bad.jinja", "{% if %}"), []string{"rollout.chat_template: ", "bad.jinja: line 1"}},
+		"not append-only":        {runtest.Recipe, "", write("shrinking.jinja", shrinking), []string{"rollout.chat_template: ", "is not append-only", "choose rollout.chat_template rstar2, or a copy"}},
+		"no schema":              {runtest.Recipe, "", write("silent.jinja", strings.ReplaceAll(shrinking, "{{ tools }}", "")), []string{"does not show the schema of tool python; or set rollout.tools to [none]"}},
+		"of the checkpoint, too": {runtest.StartRecipe, runtest.WriteModel(t, runtest.StartModel(), nil), "checkpoint", []string{"rollout.chat_template: ", "cannot be used for rollouts"}},
+		"nowhere to take it":     {runtest.Recipe, "", "checkpoint", []string{"rollout.chat_template: is checkpoint, but model.path and model.run are empty"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			store := fill(t, nil)
+			store := runtest.Fill(t, nil)
 			set := map[string]string{"rollout.chat_template": c.template}
 			if c.path != "" {
 				set["model.path"] = c.path
 			}
-			_, err := openRun(t, &activities.Control{Store: store}, run.Input{RunID: "x", Config: asString(t, c.config), Set: set})
-			wantRefusal(t, err, c.want...)
-			if left := dump(t, store); len(left) != 0 {
+			_, err := runtest.Open(t, store, run.Input{RunID: "x", Config: runtest.Text(t, c.config), Set: set})
+			runtest.WantFault(t, err, fault.InvalidConfig, c.want...)
+			if left := runtest.Dump(t, store); len(left) != 0 {
 				t.Errorf("left %v", left)
 			}
 		})
@@ -166,16 +169,16 @@ func TestTemplatesThatARunCannotUse(t *testing.T) {
 
 // TestTemplateThatIsLost is an error of every activity that needs it.
 func TestTemplateThatIsLost(t *testing.T) {
-	h := prepare(t, memblob.New(), "demo", withRStar2())
-	if err := h.store.Delete(t.Context(), h.layout.Dir()+"/chat_template.json"); err != nil {
+	h := runtest.Prepare(t, memblob.New(), "demo", withRStar2())
+	if err := h.Store.Delete(t.Context(), h.Layout.Dir()+"/chat_template.json"); err != nil {
 		t.Fatal(err)
 	}
-	r, _ := h.rollouts(t)
-	_, err := r.SampleGroups(t.Context(), activities.SampleGroupsInput{Run: h.run, Stage: 1, Step: 1, ProblemIDs: h.selected(t, 1, 1), Policy: policyRef(0)})
+	r, _ := h.NewSampling(t)
+	_, err := r.SampleGroups(t.Context(), sampling.GroupsInput{Run: h.Ref, Stage: 1, Step: 1, ProblemIDs: h.Selected(t, 1, 1), Policy: runtest.PolicyRef(0)}, r.NewProgress())
 	if err == nil || !strings.Contains(err.Error(), "chat template of run demo") {
 		t.Errorf("error %v does not name the template", err)
 	}
-	if _, err := blob.ReadKey(t.Context(), h.store, h.layout.Tokenizer()); err != nil {
+	if _, err := blob.ReadKey(t.Context(), h.Store, h.Layout.Tokenizer()); err != nil {
 		t.Error(err)
 	}
 }

@@ -1,27 +1,27 @@
-package activities_test
+package run_test
 
 import (
 	"fmt"
 	"strings"
 	"testing"
 
-	"temper/activities"
 	"temper/internal/fault"
 	"temper/internal/run"
+	"temper/internal/run/runtest"
 )
 
 // TestWhatIsTooLongToBeSent is refused with the limit and the way out.
 func TestWhatIsTooLongToBeSent(t *testing.T) {
-	long := testConfig + "rollout: {system_prompt: " + strings.Repeat("x", run.MaxConfigBytes) + "}\n"
-	_, err := openRun(t, &activities.Control{Store: fill(t, nil)}, run.Input{RunID: "x", Config: asString(t, long)})
-	wantRefusal(t, err, "want at most 48KiB: shorten rollout.system_prompt, or name a file")
+	long := runtest.Recipe + "rollout: {system_prompt: " + strings.Repeat("x", run.MaxConfigBytes) + "}\n"
+	_, err := runtest.Open(t, runtest.Fill(t, nil), run.Input{RunID: "x", Config: runtest.Text(t, long)})
+	runtest.WantFault(t, err, fault.InvalidConfig, "want at most 48KiB: shorten rollout.system_prompt, or name a file")
 
 	var lines strings.Builder
 	for i := range 600 {
 		fmt.Fprintf(&lines, `{"id": "%0190d", "env": "chase", "prompt": "k1?", "answer": "1"}`+"\n", i)
 	}
 	err = prepareError(t, map[string]string{"stages[0].data.path": write(t, lines.String()), "rl.problems_per_step": "256", "stages[1].data.num": "300"})
-	wantKind(t, err, string(fault.Dataset), "stages[0].data: the ids of a step's 256 problems take 49408B, want at most 48KiB")
+	runtest.WantFault(t, err, fault.Dataset, "stages[0].data: the ids of a step's 256 problems take 49408B, want at most 48KiB")
 	err = prepareError(t, map[string]string{"stages[0].data.path": write(t, lines.String()), "rl.problems_per_step": "250", "stages[1].data.num": "300"})
 	if err != nil {
 		t.Errorf("just small enough: %v", err)

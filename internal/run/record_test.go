@@ -1,4 +1,4 @@
-package activities_test
+package run_test
 
 import (
 	"flag"
@@ -10,10 +10,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"temper/activities"
 	"temper/internal/blob"
 	"temper/internal/rl"
 	"temper/internal/run"
+	"temper/internal/run/runtest"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -41,9 +41,9 @@ func begin() time.Time { return time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC) }
 
 // stepNumbers are those of step n of 10 s: 4 s of rollouts, a quarter of them waiting
 // for tools, 3 s of training, 2 s of saving and 1 s of anything else.
-func (h *house) stepNumbers(n int) activities.LogStepInput {
-	return activities.LogStepInput{
-		Run: h.run, Stage: 1, StageName: "first", Step: n, NumSteps: 6,
+func stepNumbers(h *runtest.Run, n int) run.StepInput {
+	return run.StepInput{
+		Run: h.Ref, Stage: 1, StageName: "first", Step: n, NumSteps: 6,
 		Sample: run.Sampled{
 			Groups: 3, Trajectories: 18, Tokens: 900, Wall: 4 * time.Second, SampleTime: 60 * time.Second, ToolTime: 20 * time.Second,
 		},
@@ -57,39 +57,38 @@ func (h *house) stepNumbers(n int) activities.LogStepInput {
 				Loss: 0.01, GradNorm: 1.5, LR: 1e-3, Entropy: 0.7, ClipLow: 0.02, ClipHigh: 0.03, PPOKL: 0.004, MismatchKL: 0.005,
 				LossTokens: 80, Tokens: 600, Updates: 1,
 			},
-			Policy: policyRef(int64(n)), TrainTime: 3 * time.Second, SaveTime: 2 * time.Second,
+			Policy: runtest.PolicyRef(int64(n)), TrainTime: 3 * time.Second, SaveTime: 2 * time.Second,
 		},
 		Started: begin().Add(time.Duration(n) * 10 * time.Second), Ended: begin().Add(time.Duration(n+1) * 10 * time.Second),
 	}
 }
 
 // logStep records step n.
-func (h *house) logStep(t testing.TB, n int) activities.LogStepInput {
+func logStep(t testing.TB, h *runtest.Run, n int) run.StepInput {
 	t.Helper()
-	in := h.stepNumbers(n)
-	if _, err := h.control.LogStep(t.Context(), in); err != nil {
+	in := stepNumbers(h, n)
+	if err := run.LogStep(t.Context(), h.Store, in); err != nil {
 		t.Fatal(err)
 	}
 	return in
 }
 
 func TestStepRecord(t *testing.T) {
-	h := newHouse(t, nil)
-	in := h.logStep(t, 1)
+	h := runtest.New(t, nil)
+	in := logStep(t, h, 1)
 	in.Rollouts.RewardMean = 9 // a repeated activity changes nothing
-	if _, err := h.control.LogStep(t.Context(), in); err != nil {
+	if err := run.LogStep(t.Context(), h.Store, in); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "step.golden", dump(t, h.store)[h.layout.StepLog(1)])
+	golden(t, "step.golden", runtest.Dump(t, h.Store)[h.Layout.StepLog(1)])
 }
 
 // TestSummary of a run that was stopped in its second stage: what was not
 // measured is absent.
 func TestSummary(t *testing.T) {
-	h := newHouse(t, nil)
-	h.control.PeakRSS = func() int64 { return 3 << 30 }
+	h := runtest.New(t, nil)
 	for n := 1; n <= 3; n++ {
-		h.logStep(t, n)
+		logStep(t, h, n)
 	}
 	eval := func(label string, version int64, accuracy float64) run.Evaluation {
 		return run.Evaluation{
@@ -97,28 +96,28 @@ func TestSummary(t *testing.T) {
 			Wall: 2 * time.Second, SampleTime: 3 * time.Second, ToolTime: 3 * time.Second,
 		}
 	}
-	in := activities.FinishRunInput{
-		Run: h.run, Started: begin(), Ended: begin().Add(100 * time.Second),
+	in := run.FinishInput{
+		Run: h.Ref, Started: begin(), Ended: begin().Add(100 * time.Second),
 		SFT: run.SFTResult{TrainTime: 20 * time.Second},
 		Stages: []run.StageReport{
-			{Plan: h.plan.Stages[0], Before: eval("before", 0, 0), After: eval("after", 2, 0.75), Final: eval("final", 3, 0.5)},
-			{Plan: h.plan.Stages[1], Before: eval("before", 0, 0.25), Filter: run.FilterResult{Problems: 6, Removed: 2, Left: 4, Wall: 5 * time.Second}},
+			{Plan: h.Plan.Stages[0], Before: eval("before", 0, 0), After: eval("after", 2, 0.75), Final: eval("final", 3, 0.5)},
+			{Plan: h.Plan.Stages[1], Before: eval("before", 0, 0.25), Filter: run.FilterResult{Problems: 6, Removed: 2, Left: 4, Wall: 5 * time.Second}},
 		},
-		Policy: policyRef(3), Stopped: true,
+		Policy: runtest.PolicyRef(3), Stopped: true,
 	}
-	out, err := h.control.FinishRun(t.Context(), in)
-	if err != nil || out.SummaryPath != h.store.Locate(h.layout.Summary()) {
+	out, err := run.Finish(t.Context(), h.Store, in, 3<<30)
+	if err != nil || out.SummaryPath != h.Store.Locate(h.Layout.Summary()) {
 		t.Fatalf("%+v (%v)", out, err)
 	}
 	summary := func() string {
-		return strings.Replace(dump(t, h.store)[h.layout.Summary()], h.plan.Config.SHA256, "the sha256 of the configuration", 1)
+		return strings.Replace(runtest.Dump(t, h.Store)[h.Layout.Summary()], h.Plan.Config.SHA256, "the sha256 of the configuration", 1)
 	}
 	golden(t, "summary.golden", summary())
-	if lines := readLines[run.StepRecord](t, h.store, h.layout.Metrics()); len(lines) != 3 || lines[2].Step != 3 {
+	if lines := runtest.ReadLines[run.StepRecord](t, h.Store, h.Layout.Metrics()); len(lines) != 3 || lines[2].Step != 3 {
 		t.Errorf("series of %d steps", len(lines))
 	}
 	in.Ended = in.Ended.Add(time.Hour)
-	if _, err := h.control.FinishRun(t.Context(), in); err != nil {
+	if _, err := run.Finish(t.Context(), h.Store, in, 3<<30); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "summary.golden", summary())
@@ -126,19 +125,19 @@ func TestSummary(t *testing.T) {
 
 // TestSummaryOfARunThatDidNothing says so in all its fields.
 func TestSummaryOfARunThatDidNothing(t *testing.T) {
-	h := newHouse(t, nil)
-	_, err := h.control.FinishRun(t.Context(), activities.FinishRunInput{
-		Run: h.run, Started: begin(), Ended: begin(), Stages: []run.StageReport{{Plan: h.plan.Stages[0]}}, Stopped: true,
-	})
+	h := runtest.New(t, nil)
+	_, err := run.Finish(t.Context(), h.Store, run.FinishInput{
+		Run: h.Ref, Started: begin(), Ended: begin(), Stages: []run.StageReport{{Plan: h.Plan.Stages[0]}}, Stopped: true,
+	}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got run.Summary
-	if err := blob.ReadJSON(t.Context(), h.store, h.layout.Summary(), &got); err != nil {
+	if err := blob.ReadJSON(t.Context(), h.Store, h.Layout.Summary(), &got); err != nil {
 		t.Fatal(err)
 	}
 	want := run.Summary{
-		RunID: "demo", Seed: 5, ConfigSHA256: h.plan.Config.SHA256, Stopped: true, Started: begin(), Ended: begin(),
+		RunID: "demo", Seed: 5, ConfigSHA256: h.Plan.Config.SHA256, Stopped: true, Started: begin(), Ended: begin(),
 		Stages: []run.StageSummary{{Name: "first", Steps: 4}},
 	}
 	if diff := cmp.Diff(got, want); diff != "" {
@@ -149,13 +148,13 @@ func TestSummaryOfARunThatDidNothing(t *testing.T) {
 // TestEventsDoNotHideEachOther: two of one moment are both kept, one told twice
 // is not.
 func TestEventsDoNotHideEachOther(t *testing.T) {
-	h := newHouse(t, nil)
+	h := runtest.New(t, nil)
 	for _, text := range []string{"stage 1 begins", "stage 2 begins", "stage 1 begins"} {
-		if err := h.control.LogEvent(t.Context(), run.Event{Run: h.run, Time: begin(), Kind: "stage", Text: text}); err != nil {
+		if err := run.LogEvent(t.Context(), h.Store, run.Event{Run: h.Ref, Time: begin(), Kind: "stage", Text: text}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	infos, err := h.store.List(t.Context(), h.layout.Events()+"/")
+	infos, err := h.Store.List(t.Context(), h.Layout.Events()+"/")
 	if err != nil || len(infos) != 2 {
 		t.Errorf("%d events (%v), want 2", len(infos), err)
 	}
@@ -164,9 +163,9 @@ func TestEventsDoNotHideEachOther(t *testing.T) {
 // TestRepeatedEventIsLoggedOnce: a worker that dies has its task repeated at
 // another time. The same words at another place of the workflow are another event.
 func TestRepeatedEventIsLoggedOnce(t *testing.T) {
-	h := newHouse(t, nil)
+	h := runtest.New(t, nil)
 	count := func() int {
-		infos, err := h.store.List(t.Context(), h.layout.Events()+"/")
+		infos, err := h.Store.List(t.Context(), h.Layout.Events()+"/")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -174,10 +173,10 @@ func TestRepeatedEventIsLoggedOnce(t *testing.T) {
 	}
 	for i, want := range []int{1, 1, 2} {
 		e := run.Event{
-			Run: h.run, Time: begin().Add(time.Duration(i) * time.Second), Kind: "stage", Text: "stage 1 begins",
+			Run: h.Ref, Time: begin().Add(time.Duration(i) * time.Second), Kind: "stage", Text: "stage 1 begins",
 			ID: []string{"RLRun/7", "RLRun/7", "RLRun/9"}[i],
 		}
-		if err := h.control.LogEvent(t.Context(), e); err != nil {
+		if err := run.LogEvent(t.Context(), h.Store, e); err != nil {
 			t.Fatal(err)
 		}
 		if got := count(); got != want {

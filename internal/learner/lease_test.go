@@ -1,4 +1,4 @@
-package activities_test
+package learner_test
 
 import (
 	"context"
@@ -9,10 +9,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"temper/activities"
 	"temper/internal/blob"
 	"temper/internal/learner"
 	"temper/internal/run"
+	"temper/internal/run/runtest"
 	"temper/trainer/checkpoint"
 )
 
@@ -40,48 +40,48 @@ func (l *ledger) Swap(ctx context.Context, key string, old blob.Ref, data []byte
 
 // overtaken is a learner during whose update another trainer takes the run over.
 type overtaken struct {
-	*chain
+	*runtest.Chain
 	takeover func()
 }
 
 func (o *overtaken) ResetOptimizer() error {
 	o.takeover()
-	return o.chain.ResetOptimizer()
+	return o.Chain.ResetOptimizer()
 }
 
 // TestFencedTrainerWritesNothing: of two trainers on one run the older, whose
 // update was under way when the other took over, stores nothing any more, and
 // the run ends as one that only the other trained.
 func TestFencedTrainerWritesNothing(t *testing.T) {
-	h := newHouse(t, nil)
-	h.withBatches(t, 1, 2)
-	script := h.script(t, 1, 2)
-	calm := fill(t, dump(t, h.store))
-	play(t, calm, &fate{}, false, script)
-	want := durable(t, calm)
+	h := runtest.New(t, nil)
+	h.StoreBatches(t, 1, 2)
+	script := h.Script(t, 1, 2)
+	calm := runtest.Fill(t, runtest.Dump(t, h.Store))
+	runtest.Play(t, calm, &runtest.Fate{}, false, script)
+	want := runtest.Durable(t, calm)
 
-	book := &ledger{Store: h.store}
+	book := &ledger{Store: h.Store}
 	before := 0
-	older := &activities.Trainer{Learner: learner.NewService(learner.Config{Store: book, Now: still, Background: func(task func()) { task() },
+	older := learner.NewService(learner.Config{Store: book, Now: runtest.Still, Background: func(task func()) { task() },
 		New: func(r *run.Loaded) (learner.Learner, error) {
-			return &overtaken{chain: &chain{fate: &fate{}, model: r.Model}, takeover: func() {
-				play(t, h.store, &fate{}, false, script[3:])
+			return &overtaken{Chain: &runtest.Chain{Fate: &runtest.Fate{}, Model: r.Model}, takeover: func() {
+				runtest.Play(t, h.Store, &runtest.Fate{}, false, script[3:])
 				before = len(book.writes)
 			}}, nil
-		}})}
+		}})
 	for _, activity := range script[:3] {
-		if err := activity(&machine{Trainer: older}); err != nil {
+		if err := activity(&runtest.Machine{Service: older}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	err := script[3](&machine{Trainer: older})
+	err := script[3](&runtest.Machine{Service: older})
 	if !errors.Is(err, checkpoint.ErrFenced) || !strings.Contains(err.Error(), "epoch 2") {
 		t.Errorf("error %v, want ErrFenced naming the epoch that took over", err)
 	}
 	if diff := cmp.Diff(book.writes[before:], []string{}); diff != "" || before == 0 {
 		t.Errorf("written after the takeover: got -, want +\n%s", diff)
 	}
-	if diff := cmp.Diff(durable(t, h.store), want); diff != "" {
+	if diff := cmp.Diff(runtest.Durable(t, h.Store), want); diff != "" {
 		t.Errorf("got -, want as one trainer leaves it +\n%s", diff)
 	}
 }

@@ -1,4 +1,4 @@
-package activities_test
+package learner_test
 
 import (
 	"fmt"
@@ -9,36 +9,37 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"temper/internal/blob"
+	"temper/internal/run/runtest"
 )
 
 // withTrajectories stores two groups for each step, as sampling did.
-func (h *house) withTrajectories(t *testing.T, steps ...int) {
+func storeTrajectories(t *testing.T, h *runtest.Run, steps ...int) {
 	t.Helper()
 	for _, step := range steps {
 		for _, problem := range []string{"p1", "p2"} {
-			put(t, h.store, h.layout.Group(step, problem), fmt.Sprintf("{\"step\": %d}\n", step))
+			runtest.Put(t, h.Store, h.Layout.Group(step, problem), fmt.Sprintf("{\"step\": %d}\n", step))
 		}
 	}
 }
 
 // stepsWithTrajectories counts the groups of each step.
-func (h *house) stepsWithTrajectories(t *testing.T, store blob.Store) map[int]int {
+func groupsByStep(t *testing.T, h *runtest.Run, store blob.Store) map[int]int {
 	t.Helper()
 	out := map[int]int{}
-	for key := range dump(t, store) {
+	for key := range runtest.Dump(t, store) {
 		var step int
-		if _, err := fmt.Sscanf(strings.TrimPrefix(key, h.layout.Steps()), "/%06d/trajectories/", &step); err == nil {
+		if _, err := fmt.Sscanf(strings.TrimPrefix(key, h.Layout.Steps()), "/%06d/trajectories/", &step); err == nil {
 			out[step]++
 		}
 	}
 	return out
 }
 
-func newSampled(t *testing.T, keep string) *house {
+func newSampled(t *testing.T, keep string) *runtest.Run {
 	t.Helper()
-	h := newHouse(t, map[string]string{"checkpoint.keep_trajectories": keep})
-	h.withBatches(t, sixSteps...)
-	h.withTrajectories(t, sixSteps...)
+	h := runtest.New(t, map[string]string{"checkpoint.keep_trajectories": keep})
+	h.StoreBatches(t, sixSteps...)
+	storeTrajectories(t, h, sixSteps...)
 	return h
 }
 
@@ -58,8 +59,8 @@ func TestTrajectoriesThatStay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newSampled(t, c.keep)
-			play(t, h.store, &fate{}, false, h.script(t, sixSteps[:c.steps]...))
-			if diff := cmp.Diff(h.stepsWithTrajectories(t, h.store), c.want); diff != "" {
+			runtest.Play(t, h.Store, &runtest.Fate{}, false, h.Script(t, sixSteps[:c.steps]...))
+			if diff := cmp.Diff(groupsByStep(t, h, h.Store), c.want); diff != "" {
 				t.Errorf("groups by step: got -, want +\n%s", diff)
 			}
 		})
@@ -70,21 +71,21 @@ func TestTrajectoriesThatStay(t *testing.T) {
 // and nothing else changes, the trained policies least of all.
 func TestDeathAmongDeletesOfTrajectories(t *testing.T) {
 	h := newSampled(t, "1")
-	content := dump(t, h.store)
-	script := h.script(t, sixSteps...)
-	undisturbed := fate{}
-	calm := fill(t, content)
-	play(t, calm, &undisturbed, false, script)
-	want, deaths := durable(t, calm), 0
-	for at, moment := range undisturbed.names {
+	content := runtest.Dump(t, h.Store)
+	script := h.Script(t, sixSteps...)
+	undisturbed := runtest.Fate{}
+	calm := runtest.Fill(t, content)
+	runtest.Play(t, calm, &undisturbed, false, script)
+	want, deaths := runtest.Durable(t, calm), 0
+	for at, moment := range undisturbed.Names {
 		if !strings.Contains(moment, "/trajectories/") {
 			continue
 		}
 		for _, restart := range []bool{true, false} {
-			store := fill(t, content)
-			play(t, store, &fate{at: at + 1}, restart, script)
+			store := runtest.Fill(t, content)
+			runtest.Play(t, store, &runtest.Fate{At: at + 1}, restart, script)
 			deaths++
-			if got := durable(t, store); !maps.Equal(got, want) {
+			if got := runtest.Durable(t, store); !maps.Equal(got, want) {
 				t.Fatalf("death %s, new process %v: got -, want +\n%s", moment, restart, cmp.Diff(got, want))
 			}
 		}

@@ -1,4 +1,4 @@
-package activities_test
+package run_test
 
 import (
 	"strings"
@@ -6,7 +6,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"temper/activities"
 	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/blob/memblob"
@@ -14,42 +13,43 @@ import (
 	"temper/internal/fault"
 	"temper/internal/learner"
 	"temper/internal/run"
+	"temper/internal/run/runtest"
 	"temper/trainer"
 	"temper/trainer/checkpoint"
 )
 
 // newTrainer trains for real.
-func newTrainer(store blob.Store) *activities.Trainer {
-	return &activities.Trainer{Learner: learner.NewService(learner.Config{Store: store, Now: still, New: func(r *run.Loaded) (learner.Learner, error) {
+func newTrainer(store blob.Store) *learner.Service {
+	return learner.NewService(learner.Config{Store: store, Now: runtest.Still, New: func(r *run.Loaded) (learner.Learner, error) {
 		return trainer.New(trainer.Config{Model: r.Model, MicrobatchTokens: 1024, Temperature: 1, Loss: r.Config.RL.Loss})
-	}})}
+	}})
 }
 
 // TestRunStartsFromAPolicyOfAnotherRun: policy 0 of the child is the parent's
 // policy bit for bit, with its tokenizer and its files, also when the parent is
 // gone after the data was prepared.
 func TestRunStartsFromAPolicyOfAnotherRun(t *testing.T) {
-	parent := newStart(t, writeModel(t, startModel(), nil))
-	parent.learn(t)
-	child := prepareConfig(t, parent.store, "child", startConfig, map[string]string{"model.run": "demo@0", "sft.steps": "0"})
+	parent := newStart(t, runtest.WriteModel(t, runtest.StartModel(), nil))
+	learn(t, parent)
+	child := runtest.PrepareConfig(t, parent.Store, "child", runtest.StartRecipe, map[string]string{"model.run": "demo@0", "sft.steps": "0"})
 	want := map[string]string{}
-	for key, data := range dump(t, parent.store) {
-		if name, ok := strings.CutPrefix(key, parent.layout.Policy(0)+"/"); ok && name != "policy.json" {
+	for key, data := range runtest.Dump(t, parent.Store) {
+		if name, ok := strings.CutPrefix(key, parent.Layout.Policy(0)+"/"); ok && name != "policy.json" {
 			want[name] = data
 		}
-		if strings.HasPrefix(key, parent.layout.Dir()+"/") {
-			if err := parent.store.Delete(t.Context(), key); err != nil {
+		if strings.HasPrefix(key, parent.Layout.Dir()+"/") {
+			if err := parent.Store.Delete(t.Context(), key); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	policy, err := newTrainer(child.store).PublishPolicy(t.Context(), activities.PublishInput{Run: child.run})
+	policy, err := newTrainer(child.Store).Publish(t.Context(), learner.PublishInput{Run: child.Ref})
 	if err != nil || policy.Version != 0 {
 		t.Fatalf("policy %+v, error %v", policy, err)
 	}
 	got := map[string]string{}
 	for name := range want {
-		data, err := blob.ReadKey(t.Context(), child.store, child.layout.Policy(0)+"/"+name)
+		data, err := blob.ReadKey(t.Context(), child.Store, child.Layout.Policy(0)+"/"+name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -58,8 +58,8 @@ func TestRunStartsFromAPolicyOfAnotherRun(t *testing.T) {
 	if diff := cmp.Diff(got, want); diff != "" || len(want) != 5 {
 		t.Errorf("%d files: got -, want +\n%s", len(want), diff)
 	}
-	ready, _, err := artifact.Lookup[run.Prepared](t.Context(), child.store, child.layout.DataReady())
-	if err != nil || ready.Dialogues != 0 || ready.VocabSize != startModel().VocabSize {
+	ready, _, err := artifact.Lookup[run.Prepared](t.Context(), child.Store, child.Layout.DataReady())
+	if err != nil || ready.Dialogues != 0 || ready.VocabSize != runtest.StartModel().VocabSize {
 		t.Errorf("prepared %+v, error %v: want no dialogues and the policy's vocabulary", ready, err)
 	}
 }
@@ -67,42 +67,42 @@ func TestRunStartsFromAPolicyOfAnotherRun(t *testing.T) {
 // TestForkOfARunWithAStartStandsAlone: the fork has the model, the files and the
 // bits of its parent when that is gone.
 func TestForkOfARunWithAStartStandsAlone(t *testing.T) {
-	parent := newStart(t, writeModel(t, startModel(), nil))
-	parent.learn(t)
-	child := parent.fork(t, "again", run.ForkFrom{RunID: "demo"}, nil)
+	parent := newStart(t, runtest.WriteModel(t, runtest.StartModel(), nil))
+	learn(t, parent)
+	child := parent.Fork(t, "again", run.ForkFrom{RunID: "demo"}, nil)
 	want := map[string]string{}
-	for key, data := range dump(t, parent.store) {
-		if name, ok := strings.CutPrefix(key, parent.layout.Policy(0)+"/"); ok && name != "policy.json" {
+	for key, data := range runtest.Dump(t, parent.Store) {
+		if name, ok := strings.CutPrefix(key, parent.Layout.Policy(0)+"/"); ok && name != "policy.json" {
 			want[name] = data
 		}
-		if strings.HasPrefix(key, parent.layout.Dir()+"/") {
-			if err := parent.store.Delete(t.Context(), key); err != nil {
+		if strings.HasPrefix(key, parent.Layout.Dir()+"/") {
+			if err := parent.Store.Delete(t.Context(), key); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	if _, err := newTrainer(child.store).PublishPolicy(t.Context(), activities.PublishInput{Run: child.run}); err != nil {
+	if _, err := newTrainer(child.Store).Publish(t.Context(), learner.PublishInput{Run: child.Ref}); err != nil {
 		t.Fatal(err)
 	}
 	for name := range want {
-		got, err := blob.ReadKey(t.Context(), child.store, child.layout.Policy(0)+"/"+name)
+		got, err := blob.ReadKey(t.Context(), child.Store, child.Layout.Policy(0)+"/"+name)
 		if err != nil || string(got) != want[name] {
 			t.Errorf("%s is not the parent's (%v)", name, err)
 		}
 	}
-	ready, _, err := artifact.Lookup[run.Prepared](t.Context(), child.store, child.layout.DataReady())
+	ready, _, err := artifact.Lookup[run.Prepared](t.Context(), child.Store, child.Layout.DataReady())
 	if err != nil || ready.Start == nil {
 		t.Fatalf("prepared %+v, error %v", ready, err)
 	}
-	if p, err := checkpoint.LoadWeights(t.Context(), child.store, ready.Start.Policy); err != nil || len(p.Weights) == 0 || len(p.Files) != len(descriptions) {
+	if p, err := checkpoint.LoadWeights(t.Context(), child.Store, ready.Start.Policy); err != nil || len(p.Weights) == 0 || len(p.Files) != len(runtest.Descriptions) {
 		t.Errorf("the fork's start: %d tensors, %d files, error %v", len(p.Weights), len(p.Files), err)
 	}
 }
 
 // TestWarmStartsThatCannotBe are refused when the run is opened.
 func TestWarmStartsThatCannotBe(t *testing.T) {
-	parent := newStart(t, writeModel(t, startModel(), nil))
-	parent.learn(t)
+	parent := newStart(t, runtest.WriteModel(t, runtest.StartModel(), nil))
+	learn(t, parent)
 	for name, c := range map[string]struct {
 		set  map[string]string
 		want string
@@ -116,9 +116,9 @@ func TestWarmStartsThatCannotBe(t *testing.T) {
 		"format untaught":    {map[string]string{"model.path": "", "sft.steps": "0"}, "sft.steps: is 0, want at least 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := openRun(t, parent.control, run.Input{RunID: "child", Config: asString(t, startConfig), Set: c.set})
-			wantRefusal(t, err, c.want)
-			if _, err := parent.store.Stat(t.Context(), artifact.Layout{RunID: "child"}.Plan()); err == nil {
+			_, err := runtest.Open(t, parent.Store, run.Input{RunID: "child", Config: runtest.Text(t, runtest.StartRecipe), Set: c.set})
+			runtest.WantFault(t, err, fault.InvalidConfig, c.want)
+			if _, err := parent.Store.Stat(t.Context(), artifact.Layout{RunID: "child"}.Plan()); err == nil {
 				t.Error("the run id is taken")
 			}
 		})
@@ -128,18 +128,18 @@ func TestWarmStartsThatCannotBe(t *testing.T) {
 // TestProblemsFromTheStore: a stage takes its problems from a blob as it does
 // from a file; one that is not there is an error of the data.
 func TestProblemsFromTheStore(t *testing.T) {
-	store := fill(t, map[string]string{"sets/a.jsonl": more(8)})
-	h := prepare(t, store, "demo", map[string]string{"stages[0].data.path": config.StorePath("sets/a.jsonl")})
-	if n, m := len(h.problems(t, h.layout.TrainProblems(1))), len(h.problems(t, h.layout.HeldOutProblems(1))); n != 4 || m != 4 {
+	store := runtest.Fill(t, map[string]string{"sets/a.jsonl": runtest.ProblemLines(8)})
+	h := runtest.Prepare(t, store, "demo", map[string]string{"stages[0].data.path": config.StorePath("sets/a.jsonl")})
+	if n, m := len(h.Problems(t, h.Layout.TrainProblems(1))), len(h.Problems(t, h.Layout.HeldOutProblems(1))); n != 4 || m != 4 {
 		t.Errorf("%d problems to train on and %d held out, want 4 and 4", n, m)
 	}
-	c := &activities.Control{Store: memblob.New()}
-	plan, err := openRun(t, c, run.Input{
-		RunID: "x", Config: asString(t, testConfig), Set: map[string]string{"stages[0].data.path": config.StorePath("sets/none.jsonl")},
+	empty := memblob.New()
+	plan, err := runtest.Open(t, empty, run.Input{
+		RunID: "x", Config: runtest.Text(t, runtest.Recipe), Set: map[string]string{"stages[0].data.path": config.StorePath("sets/none.jsonl")},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = c.PrepareData(t.Context(), activities.PrepareDataInput{Run: run.Ref{RunID: plan.RunID, Config: plan.Config}})
-	wantKind(t, err, string(fault.Dataset), "sets/none.jsonl")
+	_, err = run.Prepare(t.Context(), empty, run.Ref{RunID: plan.RunID, Config: plan.Config}, func(string) {})
+	runtest.WantFault(t, err, fault.Dataset, "sets/none.jsonl")
 }

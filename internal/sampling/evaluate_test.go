@@ -1,4 +1,4 @@
-package activities_test
+package sampling_test
 
 import (
 	"context"
@@ -9,32 +9,33 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"temper/activities"
 	"temper/internal/policy"
 	"temper/internal/rl"
 	"temper/internal/run"
+	"temper/internal/run/runtest"
+	"temper/internal/sampling"
 	"temper/sandbox"
 )
 
 // TestEvaluationNumbers against the trajectories that it stores: greedy ones
 // first, then sampled ones.
 func TestEvaluationNumbers(t *testing.T) {
-	h := newHouse(t, nil)
-	problems := h.problems(t, h.layout.HeldOutProblems(1))
-	r, engine := h.rollouts(t)
-	engine.knows = func(prompt string, req policy.Request) bool {
+	h := runtest.New(t, nil)
+	problems := h.Problems(t, h.Layout.HeldOutProblems(1))
+	r, engine := h.NewSampling(t)
+	engine.Knows = func(prompt string, req policy.Request) bool {
 		return req.Temperature == 0 && prompt != problems[0].Prompt // greedy: all but one, sampled: none
 	}
-	in := activities.EvaluateInput{Run: h.run, Stage: 1, Label: "after", Policy: policyRef(3)}
-	got, err := r.EvaluatePolicy(t.Context(), in)
+	in := sampling.EvaluateInput{Run: h.Ref, Stage: 1, Label: "after", Policy: runtest.PolicyRef(3)}
+	got, err := r.Evaluate(t.Context(), in, r.NewProgress())
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := run.Evaluation{
 		Stage: 1, Label: "after", PolicyVersion: 3, NumProblems: 4, Accuracy: 0.75,
-		TrajectoriesPath: h.layout.EvalTrajectories(1, "after", 3),
+		TrajectoriesPath: h.Layout.EvalTrajectories(1, "after", 3),
 	}
-	trajectories := readLines[rl.Trajectory](t, h.store, want.TrajectoriesPath)
+	trajectories := runtest.ReadLines[rl.Trajectory](t, h.Store, want.TrajectoriesPath)
 	if len(trajectories) != 8 {
 		t.Fatalf("%d trajectories", len(trajectories))
 	}
@@ -57,7 +58,7 @@ func TestEvaluationNumbers(t *testing.T) {
 		t.Errorf("got -, want +\n%s", diff)
 	}
 	before := len(engine.Requests())
-	again, err := r.EvaluatePolicy(t.Context(), in)
+	again, err := r.Evaluate(t.Context(), in, r.NewProgress())
 	if diff := cmp.Diff(again, got); err != nil || diff != "" || len(engine.Requests()) != before {
 		t.Errorf("a repeated evaluation samples again or differs (%v)\n%s", err, diff)
 	}
@@ -66,14 +67,14 @@ func TestEvaluationNumbers(t *testing.T) {
 // TestEvaluationDuringAnOutage is an error to be retried, never an accuracy of 0;
 // single losses are left out of the means.
 func TestEvaluationDuringAnOutage(t *testing.T) {
-	h := newHouse(t, nil)
-	first := h.problems(t, h.layout.HeldOutProblems(1))[0].ID
+	h := runtest.New(t, nil)
+	first := h.Problems(t, h.Layout.HeldOutProblems(1))[0].ID
 	evaluate := func(t *testing.T, fails func(sandbox.Request) bool) (out run.Evaluation, err error) {
-		r, engine := h.rollouts(t)
-		engine.knows = func(string, policy.Request) bool { return true }
-		r.Sampling.Executor = down(fails)
+		r, engine := h.NewSampling(t)
+		engine.Knows = func(string, policy.Request) bool { return true }
+		r.Executor = down(fails)
 		synctest.Test(t, func(*testing.T) {
-			out, err = r.EvaluatePolicy(context.Background(), activities.EvaluateInput{Run: h.run, Stage: 1, Label: "after", Policy: policyRef(1)})
+			out, err = r.Evaluate(context.Background(), sampling.EvaluateInput{Run: h.Ref, Stage: 1, Label: "after", Policy: runtest.PolicyRef(1)}, r.NewProgress())
 		})
 		return out, err
 	}
@@ -81,7 +82,7 @@ func TestEvaluationDuringAnOutage(t *testing.T) {
 		if out, err := evaluate(t, func(sandbox.Request) bool { return true }); err == nil {
 			t.Errorf("result %+v", out)
 		}
-		for key := range dump(t, h.store) {
+		for key := range runtest.Dump(t, h.Store) {
 			if strings.Contains(key, "/evals/") {
 				t.Errorf("stored %s", key)
 			}
@@ -95,23 +96,23 @@ func TestEvaluationDuringAnOutage(t *testing.T) {
 	})
 }
 
-// TestFilterNumbers: solved problems go, as long as a step can still be filled.
+// TestFilterNumbers: solved problems go, as long as a step can runtest.Still be filled.
 func TestFilterNumbers(t *testing.T) {
 	for solved, removed := range map[int]int{0: 0, 2: 2, 4: 3, 6: 6} {
-		h := newHouse(t, nil)
-		problems := h.problems(t, h.layout.TrainProblems(2))
-		r, engine := h.rollouts(t)
-		engine.knows = func(prompt string, req policy.Request) bool {
+		h := runtest.New(t, nil)
+		problems := h.Problems(t, h.Layout.TrainProblems(2))
+		r, engine := h.NewSampling(t)
+		engine.Knows = func(prompt string, req policy.Request) bool {
 			return slices.ContainsFunc(problems[:solved], func(p rl.Problem) bool { return p.Prompt == prompt })
 		}
-		in := activities.FilterInput{Run: h.run, Stage: 2, Policy: policyRef(4)}
-		got, err := r.FilterProblems(t.Context(), in)
+		in := sampling.FilterInput{Run: h.Ref, Stage: 2, Policy: runtest.PolicyRef(4)}
+		got, err := r.Filter(t.Context(), in, r.NewProgress())
 		want := run.FilterResult{Problems: 6, Removed: removed, Left: 6 - removed}
 		if diff := cmp.Diff(got, want); err != nil || diff != "" {
 			t.Errorf("%d solved (%v): got -, want +\n%s", solved, err, diff)
 			continue
 		}
-		again, err := r.FilterProblems(t.Context(), activities.FilterInput{Run: h.run, Stage: 2, Policy: policyRef(5)})
+		again, err := r.Filter(t.Context(), sampling.FilterInput{Run: h.Ref, Stage: 2, Policy: runtest.PolicyRef(5)}, r.NewProgress())
 		if diff := cmp.Diff(again, got); err != nil || diff != "" {
 			t.Errorf("the filter of a stage is made once (%v): got -, want +\n%s", err, diff)
 		}
@@ -119,7 +120,7 @@ func TestFilterNumbers(t *testing.T) {
 			continue // the stage makes no step
 		}
 		for step := 5; step <= 8; step++ {
-			for _, id := range h.selected(t, 2, step) {
+			for _, id := range h.Selected(t, 2, step) {
 				if slices.ContainsFunc(problems[:removed], func(p rl.Problem) bool { return p.ID == id }) {
 					t.Errorf("step %d trains on %s, which was removed", step, id)
 				}
@@ -130,15 +131,15 @@ func TestFilterNumbers(t *testing.T) {
 
 // TestFilterIgnoresLostRollouts: a loss is no evidence that a problem is solved.
 func TestFilterIgnoresLostRollouts(t *testing.T) {
-	h := newHouse(t, nil)
-	lost := h.problems(t, h.layout.TrainProblems(2))[:4]
-	r, engine := h.rollouts(t)
-	engine.knows = func(string, policy.Request) bool { return true }
-	r.Sampling.Executor = down(func(req sandbox.Request) bool {
+	h := runtest.New(t, nil)
+	lost := h.Problems(t, h.Layout.TrainProblems(2))[:4]
+	r, engine := h.NewSampling(t)
+	engine.Knows = func(string, policy.Request) bool { return true }
+	r.Executor = down(func(req sandbox.Request) bool {
 		return slices.ContainsFunc(lost, func(p rl.Problem) bool { return strings.Contains(req.ID, p.ID+"/1/") })
 	})
 	synctest.Test(t, func(t *testing.T) {
-		got, err := r.FilterProblems(context.Background(), activities.FilterInput{Run: h.run, Stage: 2, Policy: policyRef(4)})
+		got, err := r.Filter(context.Background(), sampling.FilterInput{Run: h.Ref, Stage: 2, Policy: runtest.PolicyRef(4)}, r.NewProgress())
 		if err != nil || got.Removed != 2 {
 			t.Errorf("%+v (%v), want the 2 problems removed that lost nothing", got, err)
 		}

@@ -1,0 +1,69 @@
+package activities_test
+
+import (
+	"context"
+	"testing"
+
+	"temper/activities"
+	"temper/internal/artifact"
+	"temper/internal/run"
+	"temper/internal/run/runtest"
+)
+
+// TestShardsAreOfThePlace: two control workers with different numbers leave the same
+// plan in the store.
+func TestShardsAreOfThePlace(t *testing.T) {
+	var stored []string
+	for _, shards := range []int{0, 3} {
+		c := &activities.Control{Store: runtest.Fill(t, nil), RolloutShards: shards}
+		value, err := execute(t, c, c.OpenRun, run.Input{RunID: "demo", Config: runtest.Text(t, runtest.Recipe)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var plan run.Plan
+		if err := value.Get(&plan); err != nil || plan.NumRolloutShards != shards {
+			t.Errorf("the plan has %d shards (%v), want %d", plan.NumRolloutShards, err, shards)
+		}
+		stored = append(stored, runtest.Dump(t, c.Store)[artifact.Layout{RunID: "demo"}.Plan()])
+	}
+	if stored[0] != stored[1] || stored[0] == "" {
+		t.Errorf("the stored plans differ:\n%s\n%s", stored[0], stored[1])
+	}
+}
+
+// TestAlertsLeaveTheHouse with the step that they begin with, and with no other.
+func TestAlertsLeaveTheHouse(t *testing.T) {
+	h := runtest.New(t, map[string]string{"watch.dropped_steps": "1"})
+	var told []run.Notice
+	c := &activities.Control{Store: h.Store, Notify: func(_ context.Context, n run.Notice) { told = append(told, n) }}
+	for step := 1; step <= 2; step++ {
+		in := run.StepInput{Run: h.Ref, Stage: 1, StageName: "first", Step: step, NumSteps: 6, Rollouts: run.StepRollouts{Groups: 3}}
+		if _, err := c.LogStep(t.Context(), in); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(told) != 1 || told[0].RunID != "demo" || told[0].Stage != "first" || told[0].Step != 1 || len(told[0].Alerts) == 0 {
+		t.Errorf("told %+v, want the alerts of step 1 alone", told)
+	}
+}
+
+// TestSummaryHasTheMemoryOfTheService as far as the worker knows it.
+func TestSummaryHasTheMemoryOfTheService(t *testing.T) {
+	for _, peak := range []func() int64{nil, func() int64 { return 7 }} {
+		h := runtest.New(t, nil)
+		c := &activities.Control{Store: h.Store, PeakRSS: peak}
+		if _, err := c.FinishRun(t.Context(), run.FinishInput{Run: h.Ref}); err != nil {
+			t.Fatal(err)
+		}
+		got, _, err := artifact.Lookup[struct {
+			Peak int64 `json:"peak_rss_bytes"`
+		}](t.Context(), h.Store, h.Layout.Summary())
+		want := int64(0)
+		if peak != nil {
+			want = peak()
+		}
+		if err != nil || got.Peak != want {
+			t.Errorf("memory %d (%v), want %d", got.Peak, err, want)
+		}
+	}
+}

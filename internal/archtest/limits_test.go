@@ -1,0 +1,23 @@
+package archtest_test
+
+// manyMethods are the types with more methods than maxMethods, each with its reason.
+var manyMethods = map[string]string{
+	"internal/artifact.Layout":     "one method for each key of a run, so that a key is spelled in one place",
+	"internal/blob/fileblob.Store": "the port with its optional parts, and the steps of a write that survives a crash",
+	"internal/blob/object.Store":   "the port with its optional parts, over the few calls that two SDKs share",
+	"internal/chat/jinja.parser":   "a method for each rule of the grammar",
+	"internal/tokenizer.Tokenizer": "a setter for each part of tokenizer.json, which the parser calls while it reads",
+	"sandbox/gateway.Gateway":      "one lock orders admission, nodes and calls in flight: what they promise together has no smaller owner",
+	"sandbox/judge.parser":         "a method for each rule of the grammar",
+	"sandbox/session.Manager":      "one lock orders the kernels of all sessions and their histories",
+}
+
+// manyFiles are the packages with more files than maxFiles, each with its reason.
+var manyFiles = map[string]string{
+	"cmd/temper":          "one file for each command",
+	"internal/chat/jinja": "one language: lexer, grammar, values, and a file for each family of filters",
+	"internal/config":     "one file for each section of a configuration, and the binder that fills them",
+	"sandbox/jail":        "one jail: what a program may do, see and use is decided by parts that only work together",
+	"tools/bench":         "one file for each instrument's command",
+	"workflows":           "one file for each workflow and each kind of message: the workflows start, signal and query each other",
+}
