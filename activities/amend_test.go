@@ -198,6 +198,70 @@ func (h *house) fork(t testing.TB, runID string, from run.ForkFrom, set map[stri
 	return child
 }
 
+// TestForkWithoutAmendments takes the configuration that the run was opened with, also
+// for steps that were made under an amendment; an inherited one is named unless it
+// is set anew.
+func TestForkWithoutAmendments(t *testing.T) {
+	h := newHouse(t, map[string]string{"checkpoint.keep": "9"})
+	h.withBatches(t, 1, 2)
+	for _, a := range []config.Amendment{
+		{FromStep: 1, Set: map[string]string{"rl.optimizer.lr": "0.1"}, Reason: "faster", By: "ann"},
+		{FromStep: 4, Set: map[string]string{"rl.optimizer.max_grad_norm": "3"}},
+	} {
+		if _, err := h.amend(t, a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	play(t, h.store, &fate{}, false, h.script(t, 1, 2))
+	from := run.ForkFrom{RunID: "demo", Step: 2}
+	lr := func(t *testing.T, in run.Input) (now, later float64, inherited []string) {
+		t.Helper()
+		in.RunID = "child"
+		out, err := h.control.CheckFork(t.Context(), activities.CheckForkInput{Input: in})
+		if err != nil {
+			t.Fatal(err)
+		}
+		found, err := run.ResolveFork(t.Context(), h.store, in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found.Config.At(3).RL.Optimizer.LR, found.Config.At(4).RL.Optimizer.MaxGradNorm, out.Inherited
+	}
+	clip := h.cfg.RL.Optimizer.MaxGradNorm
+	for name, tt := range map[string]struct {
+		in        run.Input
+		lr, clip  float64
+		inherited []string
+	}{
+		"inherited": {run.Input{Fork: &from}, 0.1, 3, []string{
+			"from step 1: rl.optimizer.lr=0.1: faster (by ann)", "from step 4: rl.optimizer.max_grad_norm=3"}},
+		"set anew": {run.Input{Fork: &from, Set: run.Settings{"rl.optimizer.lr": "0.01"}}, 0.01, 3, []string{"from step 4: rl.optimizer.max_grad_norm=3"}},
+		"without":  {run.Input{Fork: &run.ForkFrom{RunID: "demo", Step: 2, WithoutAmendments: true}}, h.cfg.RL.Optimizer.LR, clip, nil},
+	} {
+		gotLR, gotClip, inherited := lr(t, tt.in)
+		if gotLR != tt.lr || gotClip != tt.clip || !cmp.Equal(inherited, tt.inherited) {
+			t.Errorf("%s: lr %g, clip %g, inherits %q; want %g, %g, %q", name, gotLR, gotClip, inherited, tt.lr, tt.clip, tt.inherited)
+		}
+	}
+	child := h.fork(t, "clean", run.ForkFrom{RunID: "demo", Step: 2, WithoutAmendments: true}, nil)
+	cfg, err := run.ReadConfig(t.Context(), h.store, child.run)
+	if err != nil || len(cfg.Amendments) > 0 || cfg.RL.Optimizer.LR != h.cfg.RL.Optimizer.LR {
+		t.Errorf("the opened fork has lr %g and amendments %v (%v)", cfg.RL.Optimizer.LR, cfg.Amendments, err)
+	}
+}
+
+// TestAmendmentThatIsProbablyAMistake is made, with a warning.
+func TestAmendmentThatIsProbablyAMistake(t *testing.T) {
+	h := newHouse(t, nil)
+	out, err := h.amend(t, config.Amendment{FromStep: 2, Set: map[string]string{"rl.optimizer.lr": "0.9"}})
+	if err != nil || len(out.Warnings) != 1 || !strings.Contains(out.Warnings[0], "rl.optimizer.lr: moves from") {
+		t.Errorf("warnings %q (%v), want one of the learning rate", out.Warnings, err)
+	}
+	if out, err = h.amend(t, config.Amendment{FromStep: 3, Set: map[string]string{"rl.optimizer.lr": "0.5"}}); err != nil || len(out.Warnings) > 0 {
+		t.Errorf("warnings %q (%v) of a change from 0.9 to 0.5, want none", out.Warnings, err)
+	}
+}
+
 // TestForkTakesTheDataOver: the ledger deals the same problems, and a stage with
 // other data gets its own.
 func TestForkTakesTheDataOver(t *testing.T) {

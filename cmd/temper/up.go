@@ -57,7 +57,7 @@ Ctrl-C stops everything; what was done is kept and goes on at the next start.`,
 	cmd.Flags().StringVar(&o.uiHosts, "ui-host", os.Getenv("TEMPER_UI_HOST"), "further host names under which browsers may open the web UI, with commas; loopback names always may (TEMPER_UI_HOST)")
 	cmd.Flags().IntVar(&o.rolloutWorkers, "rollout-workers", 0, "processes that sample beside the trainer, which then only trains; 0 = the trainer's process samples, too")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		o.seeded = cmd.Flags().Changed("seed")
+		o.seeded, o.local = cmd.Flags().Changed("seed"), true
 		if !o.embedded {
 			o.embedded = os.Getenv("TEMPORAL_ADDRESS") == ""
 		}
@@ -152,6 +152,9 @@ func serve(ctx context.Context, p *config.Process, o *upOptions, s *screen, log 
 		return nil
 	}
 	if err := submit(ctx, c, &o.submission); err != nil {
+		return err
+	}
+	if _, err := awaitStart(ctx, c, o.runID, s); err != nil {
 		return err
 	}
 	page := webUI(p, workflows.RunWorkflowID(o.runID))

@@ -82,7 +82,7 @@ var packages = []row{
 	{pattern: "workflows", layer: durable},
 	{pattern: "internal/temporalclient", layer: durable},
 
-	{pattern: "internal/cli", layer: composition, ours: []string{"internal/config"}, reason: "every command line ends alike, whatever it runs"},
+	{pattern: "internal/cli", layer: composition, ours: []string{"internal/config", "internal/fault"}, reason: "every command line ends alike, whatever it runs"},
 	{pattern: "workers", layer: composition},
 	{pattern: "ui/...", layer: composition, planned: true},
 	{pattern: "cmd/...", layer: composition},
