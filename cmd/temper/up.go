@@ -11,10 +11,12 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"go.temporal.io/sdk/client"
 
 	"temper/internal/buildinfo"
 	"temper/internal/cli"
 	"temper/internal/config"
+	"temper/internal/screen"
 	"temper/internal/supervise"
 	"temper/workflows"
 )
@@ -112,20 +114,20 @@ func up(ctx context.Context, p *config.Process, o *upOptions, out io.Writer) err
 		return err
 	}
 	fmt.Fprintln(out, buildinfo.Line())
-	s := newScreen(out, sup.Snapshot)
-	defer s.close()
+	s := screen.New(out, sup.Snapshot)
+	defer s.Close()
 	started := time.Now()
 	if err = sup.Start(ctx); err == nil {
-		s.line(fmt.Sprintf("all services up after %.1f s, logs in %s", time.Since(started).Seconds(), p.LogDir()))
+		s.Line(fmt.Sprintf("all services up after %.1f s, logs in %s", time.Since(started).Seconds(), p.LogDir()))
 		if p.UIAddress != "" {
-			s.line("web UI http://" + p.UIAddress)
+			s.Line("web UI http://" + p.UIAddress)
 		}
 		err = serve(ctx, p, o, s, log)
 	} else if ctx.Err() != nil {
 		err = fmt.Errorf("%w during the start", cli.ErrInterrupted)
 	}
 	if ctx.Err() != nil {
-		s.line("stopping the services (Ctrl-C once more kills them)")
+		s.Line("stopping the services (Ctrl-C once more kills them)")
 	}
 	stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
@@ -133,7 +135,7 @@ func up(ctx context.Context, p *config.Process, o *upOptions, out io.Writer) err
 }
 
 // serve runs the run of --run, if any, and then stays until ctx is done.
-func serve(ctx context.Context, p *config.Process, o *upOptions, s *screen, log *slog.Logger) error {
+func serve(ctx context.Context, p *config.Process, o *upOptions, s *screen.Screen, log *slog.Logger) error {
 	c, store, err := connectAs(ctx, p, log)
 	if err != nil {
 		return err
@@ -147,7 +149,7 @@ func serve(ctx context.Context, p *config.Process, o *upOptions, s *screen, log 
 	nameOpenRuns(ctx, c, s, log)
 	if o.config == "" {
 		defer showRuns(ctx, c, s, "")()
-		s.line("submit a run with: temper run submit --config configs/demo.yaml --wait      (Ctrl-C stops)")
+		s.Line("submit a run with: temper run submit --config configs/demo.yaml --wait      (Ctrl-C stops)")
 		<-ctx.Done()
 		return nil
 	}
@@ -158,7 +160,7 @@ func serve(ctx context.Context, p *config.Process, o *upOptions, s *screen, log 
 		return err
 	}
 	page := webUI(p, workflows.RunWorkflowID(o.runID))
-	s.line("run " + o.runID + " started: " + page)
+	s.Line("run " + o.runID + " started: " + page)
 	defer showRuns(ctx, c, s, o.runID)()
 	if err := follow(ctx, c, store, o.runID, s); err != nil {
 		if errors.Is(err, cli.ErrInterrupted) {
@@ -169,9 +171,29 @@ func serve(ctx context.Context, p *config.Process, o *upOptions, s *screen, log 
 	if err := finish(ctx, store, page, o.runID, s); err != nil {
 		return err
 	}
-	if o.stay || (!o.exit && s.live) {
-		s.setStatus("run " + o.runID + " is done  serving until Ctrl-C")
+	if o.stay || (!o.exit && s.Live()) {
+		s.SetStatus("run " + o.runID + " is done  serving until Ctrl-C")
 		<-ctx.Done()
 	}
 	return nil
+}
+
+// showRuns keeps the runs that are going on in the screen's block, except for the one
+// that is followed there.
+func showRuns(ctx context.Context, c client.Client, s *screen.Screen, followed string) (stop func()) {
+	return s.ShowRuns(ctx, func(ctx context.Context) ([]workflows.RunStatus, error) {
+		return workflows.OpenStatuses(ctx, c, followed)
+	})
+}
+
+// nameOpenRuns names the runs that an earlier service left open: they go on now.
+// A server that does not let us list is no reason not to serve.
+func nameOpenRuns(ctx context.Context, c client.Client, s *screen.Screen, log *slog.Logger) {
+	open, err := workflows.OpenRuns(ctx, c)
+	if err != nil {
+		log.Warn("open runs are unknown", "err", err)
+	}
+	for _, run := range open {
+		s.Line(fmt.Sprintf("run %s goes on: temper run follow %s shows it", run.RunID, run.RunID))
+	}
 }

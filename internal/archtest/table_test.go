@@ -83,6 +83,7 @@ var packages = []row{
 	{pattern: "internal/temporalclient", layer: durable},
 
 	{pattern: "internal/cli", layer: composition, ours: []string{"internal/config", "internal/fault"}, reason: "every command line ends alike, whatever it runs"},
+	{pattern: "internal/screen", layer: composition},
 	{pattern: "workers", layer: composition},
 	{pattern: "ui/...", layer: composition, planned: true},
 	{pattern: "cmd/...", layer: composition},
