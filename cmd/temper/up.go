@@ -13,11 +13,14 @@ import (
 	"github.com/spf13/cobra"
 	"go.temporal.io/sdk/client"
 
+	"temper/internal/blob"
 	"temper/internal/buildinfo"
 	"temper/internal/cli"
 	"temper/internal/config"
 	"temper/internal/screen"
+	"temper/internal/service"
 	"temper/internal/supervise"
+	"temper/workers"
 	"temper/workflows"
 )
 
@@ -25,12 +28,7 @@ import (
 type upOptions struct {
 	submission
 	exit, stay bool
-	embedded   bool // start our own Temporal server
-	require    []string
-	uiHosts    string
-	// rolloutWorkers is the number of processes that sample beside the trainer; with
-	// none, the trainer samples.
-	rolloutWorkers int
+	service.Options
 }
 
 // maxRolloutWorkers bounds the processes on one machine; a cluster starts its own.
@@ -54,16 +52,16 @@ Ctrl-C stops everything; what was done is kept and goes on at the next start.`,
 	o.flags(cmd, "run")
 	cmd.Flags().BoolVar(&o.exit, "exit", false, "stop when the run of --run has ended (default without a terminal)")
 	cmd.Flags().BoolVar(&o.stay, "stay", false, "keep serving when the run has ended (default on a terminal)")
-	cmd.Flags().BoolVar(&o.embedded, "embedded", false, "start the embedded Temporal server on --temporal's port even if TEMPORAL_ADDRESS is set")
-	cmd.Flags().StringSliceVar(&o.require, "sandbox-require", nil, "isolation layers without which to refuse to start; all = every layer")
-	cmd.Flags().StringVar(&o.uiHosts, "ui-host", os.Getenv("TEMPER_UI_HOST"), "further host names under which browsers may open the web UI, with commas; loopback names always may (TEMPER_UI_HOST)")
-	cmd.Flags().IntVar(&o.rolloutWorkers, "rollout-workers", 0, "processes that sample beside the trainer, which then only trains; 0 = the trainer's process samples, too")
+	cmd.Flags().BoolVar(&o.Embedded, "embedded", false, "start the embedded Temporal server on --temporal's port even if TEMPORAL_ADDRESS is set")
+	cmd.Flags().StringSliceVar(&o.Require, "sandbox-require", nil, "isolation layers without which to refuse to start; all = every layer")
+	cmd.Flags().StringVar(&o.UIHosts, "ui-host", os.Getenv("TEMPER_UI_HOST"), "further host names under which browsers may open the web UI, with commas; loopback names always may (TEMPER_UI_HOST)")
+	cmd.Flags().IntVar(&o.RolloutWorkers, "rollout-workers", 0, "processes that sample beside the trainer, which then only trains; 0 = the trainer's process samples, too")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		o.seeded, o.local = cmd.Flags().Changed("seed"), true
-		if !o.embedded {
-			o.embedded = os.Getenv("TEMPORAL_ADDRESS") == ""
+		if !o.Embedded {
+			o.Embedded = os.Getenv("TEMPORAL_ADDRESS") == ""
 		}
-		if err := o.check(cmd); err != nil {
+		if err := o.checkFlags(cmd); err != nil {
 			return err
 		}
 		return up(cmd.Context(), p, &o, cmd.OutOrStdout())
@@ -71,13 +69,51 @@ Ctrl-C stops everything; what was done is kept and goes on at the next start.`,
 	return cmd
 }
 
-// check finds flags that do not go together.
-func (o *upOptions) check(cmd *cobra.Command) error {
+// checkUp finds what is wrong before anything is started, all at once.
+func checkUp(ctx context.Context, p *config.Process, o *upOptions) error {
+	if err := p.Validate(); err != nil {
+		return err
+	}
+	if err := errors.Join(checkUpStore(ctx, p, o), o.Check(ctx, p)); err != nil {
+		return cli.Usage(err)
+	}
+	return o.CheckServer(ctx, p)
+}
+
+// checkUpStore checks the store and the run against it. One that is not there
+// before it is started can only be asked afterwards.
+func checkUpStore(ctx context.Context, p *config.Process, o *upOptions) error {
+	if !service.ServesStore(p) {
+		store, err := openStore(ctx, p)
+		if err != nil {
+			return err
+		}
+		return o.checkStore(ctx, store)
+	}
+	err := service.FindStoreServer()
+	if o.config != "" {
+		_, loadErr := o.load()
+		err = errors.Join(err, loadErr)
+	}
+	return err
+}
+
+// checkStore finds out that a store cannot be used, or has no place for the run,
+// before anything relies on it.
+func (o *upOptions) checkStore(ctx context.Context, store blob.Store) error {
+	if err := workers.ProbeStore(ctx, store); err != nil || o.config == "" {
+		return err
+	}
+	return o.submission.check(ctx, store)
+}
+
+// checkFlags finds flags that do not go together.
+func (o *upOptions) checkFlags(cmd *cobra.Command) error {
 	if o.exit && o.stay {
 		return cli.Usagef("--exit and --stay exclude each other")
 	}
-	if o.rolloutWorkers < 0 || o.rolloutWorkers > maxRolloutWorkers {
-		return cli.Usagef("--rollout-workers: is %d, want 0 to %d", o.rolloutWorkers, maxRolloutWorkers)
+	if o.RolloutWorkers < 0 || o.RolloutWorkers > maxRolloutWorkers {
+		return cli.Usagef("--rollout-workers: is %d, want 0 to %d", o.RolloutWorkers, maxRolloutWorkers)
 	}
 	if o.config != "" {
 		return nil
@@ -94,12 +130,12 @@ func up(ctx context.Context, p *config.Process, o *upOptions, out io.Writer) err
 	if err := checkUp(ctx, p, o); err != nil {
 		return err
 	}
-	release, err := claimHome(p)
+	release, err := service.Claim(p)
 	if err != nil {
 		return err
 	}
 	defer release()
-	children, err := upChildren(p, o)
+	children, err := service.Children(p, o.Options)
 	if err != nil {
 		return err
 	}
@@ -141,7 +177,7 @@ func serve(ctx context.Context, p *config.Process, o *upOptions, s *screen.Scree
 		return err
 	}
 	defer c.Close()
-	if servesStore(p) { // it was not there before
+	if service.ServesStore(p) { // it was not there before
 		if err := o.checkStore(ctx, store); err != nil {
 			return err
 		}

@@ -84,6 +84,8 @@ var packages = []row{
 
 	{pattern: "internal/cli", layer: composition, ours: []string{"internal/config", "internal/fault"}, reason: "every command line ends alike, whatever it runs"},
 	{pattern: "internal/screen", layer: composition},
+	{pattern: "internal/service", layer: composition},
+	{pattern: "internal/doctor", layer: composition},
 	{pattern: "workers", layer: composition},
 	{pattern: "ui/...", layer: composition, planned: true},
 	{pattern: "cmd/...", layer: composition},
