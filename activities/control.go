@@ -26,8 +26,12 @@ func (c *Control) OpenRun(ctx context.Context, in run.Input) (run.Plan, error) {
 // CheckFork finds out whether a fork would start, and from which step; see
 // run.CheckFork. Errors: InvalidConfig.
 func (c *Control) CheckFork(ctx context.Context, in CheckForkInput) (CheckForkResult, error) {
-	step, err := run.CheckFork(ctx, c.Store, in.Input, in.Hold)
-	return CheckForkResult{Step: step}, toTemporal(err)
+	found, err := run.CheckFork(ctx, c.Store, in.Input, in.Hold)
+	out := CheckForkResult{Step: found.Step}
+	for _, a := range found.Inherited {
+		out.Inherited = append(out.Inherited, a.Order())
+	}
+	return out, toTemporal(err)
 }
 
 // AmendRun adds an amendment to a run's configuration; see run.AddAmendment.

@@ -41,7 +41,9 @@ type CheckForkInput struct {
 	Hold bool `json:"hold,omitempty"`
 }
 
-// CheckForkResult is the step that the fork would start from.
+// CheckForkResult is the step that the fork would start from, and the amendments
+// that hold in it, one line each.
 type CheckForkResult struct {
-	Step int `json:"step"`
+	Step      int      `json:"step"`
+	Inherited []string `json:"inherited,omitempty"`
 }

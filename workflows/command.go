@@ -33,6 +33,8 @@ type Command struct {
 	From Checkpoint `json:"from,omitempty"`
 	// RunID of the run that a restart begins; empty makes one.
 	RunID string `json:"run_id,omitempty"`
+	// WithoutAmendments restarts under the configuration that the run was opened with.
+	WithoutAmendments bool `json:"without_amendments,omitempty"`
 
 	stated []string // the keys of the JSON object
 }
@@ -84,8 +86,8 @@ func grammars() map[string]grammar {
 			`Steps count on, and no problem is met twice within an epoch.`},
 		CommandAmend: {[]string{"set", "from_step"}, `Changes keys of the configuration from a step on, the next one if "from_step" is missing: ` +
 			`{"set": {"rl.optimizer.lr": 1e-4}, "reason": "..."}.`},
-		CommandRestart: {[]string{"from", "set", "run_id", "now"}, `Ends the run at the next safe point, or with {"now": true} at once, and starts another from its checkpoint: ` +
-			`{"from": "best" | "last" | step, "set": {...}, "run_id": "..."}. Without "from" it is the best, and the answer names the new run.`},
+		CommandRestart: {[]string{"from", "set", "run_id", "now", "without_amendments"}, `Ends the run at the next safe point, or with {"now": true} at once, and starts another from its checkpoint: ` +
+			`{"from": "best" | "last" | step, "set": {...}, "run_id": "...", "without_amendments": true}. Without "from" it is the best, and the answer names the new run.`},
 	}
 }
 

@@ -24,6 +24,7 @@ type course struct {
 	// inherited are the skips of a fork's parent, by index from 1.
 	inherited map[int]run.Skip
 
+	prepared   bool // the data is there
 	doing      State
 	closing    bool   // the summary is being written
 	childID    string // workflow id of the stage that runs now

@@ -57,7 +57,8 @@ var (
 // world is what the fake activities share: the plan they serve, what was
 // called, and faults to inject.
 type world struct {
-	plan run.Plan
+	inherited []string // amendments that a fork takes over
+	plan      run.Plan
 	// empty lists steps whose batch has no sample; left is the filter's answer.
 	empty map[int]bool
 	left  int
@@ -200,7 +201,11 @@ func (c *fakeControl) AmendRun(_ context.Context, in activities.AmendRunInput) (
 }
 
 func (c *fakeControl) CheckFork(_ context.Context, in activities.CheckForkInput) (activities.CheckForkResult, error) {
-	return activities.CheckForkResult{Step: 2}, c.w.called("check fork %s of %s", in.Input.RunID, in.Input.Fork.RunID)
+	out := activities.CheckForkResult{Step: 2}
+	if !in.Input.Fork.WithoutAmendments {
+		out.Inherited = c.w.inherited
+	}
+	return out, c.w.called("check fork %s of %s", in.Input.RunID, in.Input.Fork.RunID)
 }
 
 func (c *fakeControl) PrepareData(context.Context, activities.PrepareDataInput) (run.Prepared, error) {

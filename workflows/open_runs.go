@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
@@ -45,6 +46,41 @@ func OpenRuns(ctx context.Context, c client.Client) ([]OpenRun, error) {
 		}
 	}
 	slices.SortFunc(out, func(a, b OpenRun) int { return cmp.Compare(a.RunID, b.RunID) })
+	return out, nil
+}
+
+const (
+	// statusTimeout bounds one question about the runs that are going on.
+	statusTimeout = 2 * time.Second
+	// maxRunsAsked bounds the runs that are asked; of the others there is what the
+	// server lists.
+	maxRunsAsked = 16
+)
+
+// OpenStatuses says how the runs that are going on are, but for one that the caller
+// knows already.
+func OpenStatuses(ctx context.Context, c client.Client, except string) ([]RunStatus, error) {
+	list, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	open, err := OpenRuns(list, c)
+	if err != nil {
+		return nil, err
+	}
+	var out []RunStatus
+	for i, run := range open {
+		if run.RunID == except {
+			continue
+		}
+		status := RunStatus{RunID: run.RunID, State: run.State, StageName: run.Stage}
+		if i < maxRunsAsked {
+			ask, cancel := context.WithTimeout(ctx, statusTimeout)
+			if known, err := Status(ask, c, run.RunID); err == nil { // else the list must do
+				status = known
+			}
+			cancel()
+		}
+		out = append(out, status)
+	}
 	return out, nil
 }
 

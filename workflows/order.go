@@ -131,7 +131,7 @@ func (s *stage) amend(ctx workflow.Context, a amendOrder) receipt {
 	}
 	out, err := a.carryOut(ctx, s.in.Run, earliest)
 	if err != nil {
-		return receipt{Refused: asFailure(err).Error()}
+		return receipt{Refused: failureText(asFailure(err))}
 	}
 	s.adopt(out)
 	return receipt{Answer: out.Text, Amended: &out}

@@ -1,8 +1,6 @@
 package workflows
 
 import (
-	"errors"
-
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
@@ -76,27 +74,6 @@ func progressAttributes(last StepNumbers) []temporal.SearchAttributeUpdate {
 func saveCheckpoint(ctx workflow.Context, ref run.Ref, step int) error {
 	var trainer *activities.Trainer
 	return workflow.ExecuteActivity(ctx, trainer.SaveCheckpoint, activities.SaveCheckpointInput{Run: ref, Step: step}).Get(ctx, nil)
-}
-
-// asFailure turns the error of an activity, however deep below, into the failure
-// of the workflow: its message is what a person reads first, its type what a
-// client switches on. The chain stays as its cause.
-func asFailure(err error) error {
-	var app *temporal.ApplicationError
-	if !errors.As(err, &app) {
-		return err
-	}
-	return temporal.NewNonRetryableApplicationError(app.Message(), app.Type(), err)
-}
-
-// failureText is what a person reads of the failure that surface has made, without
-// types and causes.
-func failureText(err error) string {
-	var app *temporal.ApplicationError
-	if errors.As(err, &app) {
-		return app.Message()
-	}
-	return err.Error()
 }
 
 // canceled reports whether the workflow or a child that it waited for was cancelled.

@@ -31,7 +31,7 @@ func Retrain(ctx workflow.Context, in retrain.Input) (retrain.Outcome, error) {
 		return retrain.Outcome{}, temporal.NewCanceledError()
 	}
 	err = asFailure(err)
-	r.recordEnd(ctx, "fail", err.Error())
+	r.recordEnd(ctx, "fail", failureText(err))
 	return retrain.Outcome{}, err
 }
 

@@ -151,11 +151,15 @@ func (r *runFlow) prepare(ctx workflow.Context) error {
 	var control *activities.Control
 	in := activities.PrepareDataInput{Run: r.ref}
 	const summary = "prepare problems, dialogues, tokenizer"
+	var err error
 	if workflow.GetVersion(ctx, changePrepare, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
-		return workflow.ExecuteLocalActivity(inline(ctx, summary), control.PrepareData, in).Get(ctx, nil)
+		err = workflow.ExecuteLocalActivity(inline(ctx, summary), control.PrepareData, in).Get(ctx, nil)
+	} else {
+		options := workflow.WithActivityOptions(ctx, activityOptions(QueueControl, prepareTimeout, summary))
+		err = workflow.ExecuteActivity(workflow.WithPriority(options, priority(r.plan.Priority)), control.PrepareData, in).Get(ctx, nil)
 	}
-	options := workflow.WithActivityOptions(ctx, activityOptions(QueueControl, prepareTimeout, summary))
-	return workflow.ExecuteActivity(workflow.WithPriority(options, priority(r.plan.Priority)), control.PrepareData, in).Get(ctx, nil)
+	r.prepared = err == nil
+	return err
 }
 
 // trainSFT teaches the format in chunks, each ending in a checkpoint and

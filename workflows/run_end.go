@@ -71,7 +71,7 @@ func (r ending) startNext(ctx workflow.Context) error {
 	})
 	if err := workflow.ExecuteChildWorkflow(ctx, RLRun, *r.next).GetChildWorkflowExecution().Get(ctx, nil); err != nil {
 		// This run ends in any case, and says that nobody goes on.
-		return logEvent(ctx, r.ref, CommandRestart, fmt.Sprintf("run %s did not start: %v", r.next.RunID, err))
+		return logEvent(ctx, r.ref, CommandRestart, fmt.Sprintf("run %s did not start: %s", r.next.RunID, failureText(err)))
 	}
 	r.restarted = r.next.RunID
 	return logEvent(ctx, r.ref, CommandRestart, fmt.Sprintf("run %s goes on from step %d", r.restarted, from.Step))

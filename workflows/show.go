@@ -18,7 +18,7 @@ func (r *runFlow) show(ctx workflow.Context) {
 // at now and then.
 func (r *runFlow) status() RunStatus {
 	s := RunStatus{
-		RunID: r.in.RunID, State: stateOf(&r.gate, r.doing), Child: r.childID,
+		RunID: r.in.RunID, Opened: r.ref.RunID != "", Prepared: r.prepared, State: stateOf(&r.gate, r.doing), Child: r.childID,
 		Stage: r.stage, Step: r.last.Step, NumSteps: r.plan.NumSteps(),
 		SFTStep: r.sftStep, SFTSteps: r.plan.SFTSteps, Last: r.last,
 		PolicyVersion: r.policy.Version, Reason: r.gate.Reason, By: r.gate.By, Since: r.gate.Since, SummaryPath: r.summary,

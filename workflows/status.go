@@ -28,6 +28,10 @@ const (
 type RunStatus struct {
 	RunID string `json:"run_id"`
 	State State  `json:"state"`
+	// Opened says that the configuration is accepted and the run id taken, Prepared
+	// that all data is there, too.
+	Opened   bool `json:"opened,omitempty"`
+	Prepared bool `json:"prepared,omitempty"`
 	// Child is the workflow id of the stage that runs now; ask it for the steps.
 	Child string `json:"child,omitempty"`
 	// Stage counts from 1; 0 before the first stage.

@@ -3,6 +3,7 @@ package workflows
 import (
 	"fmt"
 	"strconv"
+	"strings"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -120,7 +121,7 @@ func (r steering) amendRun(ctx workflow.Context, c Command) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return "amended " + out.Text, nil
+	return "amended " + out.Text + warned(out.Warnings), nil
 }
 
 // amendBy has the stage, or else the run itself, change the configuration.
@@ -132,7 +133,15 @@ func (r steering) amendBy(ctx workflow.Context, c Command, a amendOrder) (run.Am
 	}
 	r.amendments = append(r.amendments, out.Text+who(c.Reason, c.By))
 	r.show(ctx)
-	return out, logEvent(ctx, r.ref, CommandAmend, out.Text+who(c.Reason, c.By))
+	return out, logEvent(ctx, r.ref, CommandAmend, out.Text+who(c.Reason, c.By)+warned(out.Warnings))
+}
+
+// warned is what follows the text of an amendment that is probably a mistake.
+func warned(warnings []string) string {
+	if len(warnings) == 0 {
+		return ""
+	}
+	return "; WARNING: " + strings.Join(warnings, "; ")
 }
 
 func (r steering) amend(ctx workflow.Context, a amendOrder) (run.Amended, error) {
@@ -206,6 +215,7 @@ func (r steering) restart(ctx workflow.Context, c Command) (string, error) {
 	if err != nil {
 		return "", refused(err)
 	}
+	from.WithoutAmendments = c.WithoutAmendments
 	next := run.Input{RunID: c.RunID, Fork: from, Set: c.Set, Priority: r.plan.Priority}
 	if next.RunID == "" {
 		next.RunID = r.successor(ctx)
@@ -225,7 +235,11 @@ func (r steering) restart(ctx workflow.Context, c Command) (string, error) {
 	now := workflow.Now(ctx)
 	r.gate.holding = holding{Stopping: true, Now: c.Now, Reason: "restart from step " + strconv.Itoa(found.Step) + because(c.Reason), By: c.By, Since: &now}
 	r.gate.changed(ctx)
-	return fmt.Sprintf("the run ends, and run %s goes on from step %d", next.RunID, found.Step), nil
+	answer := fmt.Sprintf("the run ends, and run %s goes on from step %d", next.RunID, found.Step)
+	if len(found.Inherited) > 0 {
+		answer += " with its amendments: " + strings.Join(found.Inherited, "; ")
+	}
+	return answer, nil
 }
 
 // successor makes the id of the run that goes on instead of this one.

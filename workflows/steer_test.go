@@ -286,6 +286,32 @@ func TestRestartStartsTheOtherRun(t *testing.T) {
 	}
 }
 
+// TestRestartWithAndWithoutAmendments says what is taken over, and takes nothing when
+// so told.
+func TestRestartWithAndWithoutAmendments(t *testing.T) {
+	for arg, want := range map[string]string{
+		`{"run_id": "again"}`:                              "the run ends, and run again goes on from step 2 with its amendments: from step 1: rl.optimizer.lr=0.1 (by ann)",
+		`{"run_id": "again", "without_amendments": true}`:  "the run ends, and run again goes on from step 2",
+		`{"run_id": "again", "without_amendments": false}`: "the run ends, and run again goes on from step 2 with its amendments: from step 1: rl.optimizer.lr=0.1 (by ann)",
+	} {
+		w := newWorld(40)
+		w.inherited = []string{"from step 1: rl.optimizer.lr=0.1 (by ann)"}
+		s := newScenario(t, w)
+		var got *answer
+		s.when("TrainStep", 2, func() {
+			w.plan.Fork = &run.ForkPlan{RunID: "demo", Step: 2} // for the other run
+			got = s.update(runWorkflow, workflows.CommandRestart, command(t, arg))
+		})
+		s.run()
+		if got.failed != nil || fmt.Sprint(got.text) != want {
+			t.Errorf("%s: answer %+v, want %q", arg, got, want)
+		}
+		if f := w.opened["again"].Fork; f == nil || f.WithoutAmendments != strings.Contains(arg, "true") {
+			t.Errorf("%s: opened %+v", arg, f)
+		}
+	}
+}
+
 // TestMisusedCommands are refused before anything happens, with what to do.
 func TestMisusedCommands(t *testing.T) {
 	w := newWorld(2, 1)

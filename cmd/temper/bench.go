@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.temporal.io/sdk/client"
 
+	"temper/internal/service"
 	"temper/tools/bench"
 	"temper/trainer/estimate"
 )
@@ -14,7 +15,7 @@ import (
 func benchCommand() *cobra.Command {
 	asked := func(r bench.Run) *submission { return &submission{config: r.Config, set: r.Set, runID: r.ID} }
 	return bench.Command(bench.Service{
-		OpenStore: openStore, StoreServer: storeChild, RunFailure: runFailure,
+		OpenStore: openStore, StoreServer: service.StoreChild, RunFailure: runFailure,
 		CheckRun: func(r bench.Run) error { _, err := asked(r).load(); return err },
 		Submit:   func(ctx context.Context, c client.Client, r bench.Run) error { return submit(ctx, c, asked(r)) },
 	})

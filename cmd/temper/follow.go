@@ -19,6 +19,7 @@ import (
 	"temper/internal/history"
 	"temper/internal/report"
 	"temper/internal/run"
+	"temper/internal/screen"
 	"temper/workflows"
 )
 
@@ -145,8 +146,8 @@ type tail struct {
 func newTail(store blob.Store, runID string, out io.Writer) *tail {
 	t := &tail{feed: history.Follow(store, runID, history.Cursor{}), out: out, told: map[string]bool{}, look: func(context.Context) {}}
 	t.progress = t.line
-	if s, ok := out.(*screen); ok {
-		t.progress = s.setStatus
+	if s, ok := out.(*screen.Screen); ok {
+		t.progress = s.SetStatus
 	}
 	return t
 }

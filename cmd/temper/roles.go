@@ -3,20 +3,17 @@ package main
 import (
 	"fmt"
 	"log/slog"
-	"os"
 
 	"github.com/spf13/cobra"
 
 	"temper/internal/cli"
 	"temper/internal/config"
 	"temper/internal/health"
+	"temper/internal/service"
 	"temper/sandbox/server"
 	"temper/trainer/device"
 	"temper/workers"
 )
-
-// supervisedKey marks a process that `temper up` has started.
-const supervisedKey = "TEMPER_SUPERVISED"
 
 // roleFlags are common to the roles that poll a queue.
 type roleFlags struct {
@@ -58,7 +55,7 @@ func (f *roleFlags) serve(cmd *cobra.Command, r workers.Role, log *slog.Logger) 
 func workerCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "worker", Short: "Serve workflows and bookkeeping (control worker)", Args: cobra.NoArgs}
 	f := addRoleFlags(cmd)
-	o := workers.ControlOptions{MemoryOf: supervisorPID()}
+	o := workers.ControlOptions{MemoryOf: service.SupervisorPID()}
 	cmd.Flags().IntVar(&o.RolloutShards, "rollout-shards", 1, "parts into which each step of runs that begin here cuts its sampling, for as many temper rollout processes; changes no bit of a run")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		if o.RolloutShards < 1 || o.RolloutShards > workers.MaxRolloutShards {
@@ -70,15 +67,6 @@ func workerCommand() *cobra.Command {
 		return f.serve(cmd, workers.Control(o), o.Log)
 	}
 	return cmd
-}
-
-// supervisorPID is the process whose descendants make up the service: the
-// supervisor that started this role, or this process itself.
-func supervisorPID() int {
-	if os.Getenv(supervisedKey) != "" {
-		return os.Getppid()
-	}
-	return os.Getpid()
 }
 
 // rolloutFlags are those of every process that samples.
@@ -178,10 +166,4 @@ on other machines, share the shards of each step: see --rollout-shards of temper
 		return f.serve(cmd, role, place.Log)
 	}
 	return cmd
-}
-
-// healthSocket is where a child of `temper up` answers for its health: below the
-// home, where no other user and no page of a browser can ask.
-func healthSocket(p *config.Process, child string) string {
-	return health.UnixPrefix + socketDir(p) + "/" + child
 }

@@ -1,12 +1,10 @@
 package main
 
 import (
-	"regexp"
 	"strings"
 	"testing"
 
 	"temper/internal/cli"
-	"temper/internal/config"
 )
 
 // TestRoleFlags: a role that is told nonsense says so before it reaches for anything.
@@ -33,46 +31,6 @@ func TestRoleFlags(t *testing.T) {
 		var out, errs strings.Builder
 		if code := execute(strings.Fields(c.args), &out, &errs); code != c.code || !strings.Contains(errs.String(), c.want) || out.Len() > 0 {
 			t.Errorf("temper %s: exit code %d, output %q, error %q; want %d and %q", c.args, code, out.String(), errs.String(), c.code, c.want)
-		}
-	}
-}
-
-// TestChildrenOfUp: who samples depends on the number of rollout workers alone.
-func TestChildrenOfUp(t *testing.T) {
-	w := newWrongWorld(t)
-	token := regexp.MustCompile(`(?m)^TEMPER_SANDBOX_TOKEN=.+$`)
-	for n, want := range map[int][]string{
-		0: {"sandbox", "worker 1", "trainer --with-rollouts"},
-		1: {"sandbox", "worker 1", "trainer", "rollout-1"},
-		3: {"sandbox", "worker 3", "trainer", "rollout-1", "rollout-2", "rollout-3"},
-	} {
-		p := config.DefaultProcess()
-		p.SandboxAddress = w.other
-		children, err := upChildren(&p, &upOptions{rolloutWorkers: n})
-		if err != nil {
-			t.Fatal(err)
-		}
-		var got []string
-		sockets := map[string]bool{}
-		for _, c := range children {
-			args := strings.Join(c.Args, " ")
-			line := c.Name
-			if _, rest, found := strings.Cut(args, "--rollout-shards "); found {
-				line += " " + strings.Fields(rest)[0]
-			}
-			if strings.Contains(args, "--with-rollouts") {
-				line += " --with-rollouts"
-			}
-			got = append(got, line)
-			if _, rest, found := strings.Cut(args, "--listen "); found {
-				sockets[strings.Fields(rest)[0]] = true
-			}
-			if secret := token.MatchString(strings.Join(c.Env, "\n")); secret != (c.Name != "worker") || strings.Contains(args, "token") {
-				t.Errorf("%s: has the token of the sandbox: %v", c.Name, secret)
-			}
-		}
-		if strings.Join(got, "|") != strings.Join(want, "|") || len(sockets) != len(want) {
-			t.Errorf("%d rollout workers: children %q at %d addresses, want %q", n, got, len(sockets), want)
 		}
 	}
 }

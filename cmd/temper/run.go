@@ -36,14 +36,14 @@ func runCommand() *cobra.Command {
 
 func submitCommand() *cobra.Command {
 	var s submission
-	var wait bool
+	var begin starting
 	cmd := &cobra.Command{
 		Use: "submit --config FILE", Short: "Start a run", Args: cobra.NoArgs,
 	}
 	p := cli.ProcessFlags(cmd)
 	s.flags(cmd, "config")
 	cmd.Flags().StringVar(&s.from, "from", "", "start from a policy of another run, RUN or RUN@POLICY (default: its newest), with its tokenizer and without SFT")
-	cmd.Flags().BoolVar(&wait, "wait", false, "follow the run to its end; the path of summary.json is printed last")
+	begin.flags(cmd)
 	cmd.Flags().IntVar(&s.priority, "priority", 0, priorityUsage)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := checkPriority(s.priority); err != nil {
@@ -61,20 +61,9 @@ func submitCommand() *cobra.Command {
 		if err := submit(cmd.Context(), c, &s); err != nil {
 			return err
 		}
-		return started(cmd, c, store, p, s.runID, wait)
+		return begin.follow(cmd, c, store, p, s.runID, "")
 	}
 	return cmd
-}
-
-// started says that a run began, and with wait shows it to its end.
-func started(cmd *cobra.Command, c client.Client, store blob.Store, p *config.Process, runID string, wait bool) error {
-	out := cmd.OutOrStdout()
-	fmt.Fprintf(out, "run %s started\n", runID)
-	if !wait {
-		fmt.Fprintln(out, webUI(p, workflows.RunWorkflowID(runID)))
-		return nil
-	}
-	return attend(cmd.Context(), c, store, p, runID, out)
 }
 
 const priorityUsage = "among runs that wait for the same workers: 1 (first) to 5 (last); 0 is the middle"
@@ -219,11 +208,11 @@ func unknownRun(err error, runID string) error {
 	case errors.As(err, &missing):
 		return cli.Usagef("run %q is not running on this Temporal server (temper run list shows what the store has)", runID)
 	case errors.As(err, &refused):
-		return cli.Usagef("run %s: %s", runID, refused.Message())
+		return cli.Usagef("run %s: %w", runID, workflows.Failure(err))
 	case strings.Contains(err.Error(), "already completed"): // an update of a closed workflow
 		return cli.Usagef("run %s has ended already", runID)
 	default:
-		return err
+		return workflows.Failure(err)
 	}
 }
 

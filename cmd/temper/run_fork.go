@@ -15,16 +15,17 @@ import (
 	"temper/internal/fault"
 	"temper/internal/history"
 	"temper/internal/run"
-	"temper/workflows"
 )
 
 // forking is what a person asks of a fork.
 type forking struct {
 	parent, runID, config string
 	step                  int
-	best, last, wait      bool
+	best, last            bool
+	withoutAmendments     bool
 	set                   []string
 	priority              int
+	starting
 }
 
 func forkCommand() *cobra.Command {
@@ -45,7 +46,8 @@ func forkCommand() *cobra.Command {
 	flags.StringVar(&f.runID, "run-id", "", "id of the new run; default is the other's, the step and the time")
 	flags.StringArrayVar(&f.set, "set", nil, "key=value over the configuration; repeatable")
 	flags.IntVar(&f.priority, "priority", 0, priorityUsage)
-	flags.BoolVar(&f.wait, "wait", false, "follow the new run to its end")
+	amendmentsFlag(cmd, &f.withoutAmendments)
+	f.starting.flags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		f.parent = args[0]
 		if err := f.check(cmd.Flags().Changed("step")); err != nil {
@@ -55,22 +57,35 @@ func forkCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		c, store, err := connect(cmd.Context(), p, func(ctx context.Context, store blob.Store) error { return f.resolve(ctx, store, &in) })
+		var begin run.Forked
+		c, store, err := connect(cmd.Context(), p, func(ctx context.Context, store blob.Store) (err error) {
+			begin, err = f.resolve(ctx, store, &in)
+			return err
+		})
 		if err != nil {
 			return err
 		}
 		defer c.Close()
-		_, err = workflows.Start(cmd.Context(), c, in)
-		if errors.Is(err, workflows.ErrRunning) {
-			return cli.Usage(err)
-		}
-		if err != nil {
+		if err := start(cmd.Context(), c, in); err != nil {
 			return err
 		}
-		fmt.Fprintf(cmd.OutOrStdout(), "fork of run %s, step %d\n", f.parent, in.Fork.Step)
-		return started(cmd, c, store, p, in.RunID, f.wait)
+		return f.follow(cmd, c, store, p, in.RunID, f.describe(begin))
 	}
 	return cmd
+}
+
+func amendmentsFlag(cmd *cobra.Command, into *bool) {
+	cmd.Flags().BoolVar(into, "without-amendments", false, "take the configuration with which the run was opened, without what run amend and run repeat-stage changed")
+}
+
+// describe says what the fork begins with, and what it takes over that a person may
+// have forgotten.
+func (f *forking) describe(begin run.Forked) string {
+	text := fmt.Sprintf("fork of run %s, step %d", f.parent, begin.Step)
+	for _, a := range begin.Inherited {
+		text += "\ninherits the amendment " + a.Order()
+	}
+	return text
 }
 
 // check reports all that is wrong with the flags.
@@ -84,6 +99,9 @@ func (f *forking) check(stepped bool) error {
 	}
 	if ways != 1 {
 		bad = append(bad, errors.New("want one of --step, --best and --last: which checkpoint is forked"))
+	}
+	if f.withoutAmendments && f.config != "" {
+		bad = append(bad, errors.New("--without-amendments is for the run's own configuration: leave out --config"))
 	}
 	if f.step < 0 {
 		bad = append(bad, fmt.Errorf("--step: is %d, want 0 or more", f.step))
@@ -99,7 +117,7 @@ func (f *forking) check(stepped bool) error {
 }
 
 func (f *forking) input() (run.Input, error) {
-	in := run.Input{RunID: f.runID, Priority: f.priority, Fork: &run.ForkFrom{RunID: f.parent, Step: f.step}}
+	in := run.Input{RunID: f.runID, Priority: f.priority, Fork: &run.ForkFrom{RunID: f.parent, Step: f.step, WithoutAmendments: f.withoutAmendments}}
 	switch {
 	case f.best:
 		in.Fork.From = run.FromBest
@@ -128,27 +146,27 @@ func (f *forking) input() (run.Input, error) {
 }
 
 // resolve finds the step, so that mistakes are told before anything starts.
-func (f *forking) resolve(ctx context.Context, store blob.Store, in *run.Input) error {
+func (f *forking) resolve(ctx context.Context, store blob.Store, in *run.Input) (run.Forked, error) {
 	asked := *in
 	from := *in.Fork
 	asked.Fork = &from
-	step, cfg, err := run.ResolveFork(ctx, store, asked)
+	begin, err := run.ResolveFork(ctx, store, asked)
 	if err != nil {
-		return usersError(err)
+		return begin, usersError(err)
 	}
-	if err := checkData(cfg); err != nil {
-		return cli.Usage(err)
+	if err := checkData(begin.Config); err != nil {
+		return begin, cli.Usage(err)
 	}
-	in.Fork.Step, in.Fork.From = step, ""
+	in.Fork.Step, in.Fork.From = begin.Step, ""
 	if in.RunID == "" {
-		suffix := fmt.Sprintf("-s%d-%s", step, time.Now().UTC().Format("0102-150405"))
+		suffix := fmt.Sprintf("-s%d-%s", begin.Step, time.Now().UTC().Format("0102-150405"))
 		in.RunID = f.parent[:min(len(f.parent), 64-len(suffix))] + suffix
 	}
 	taken, err := history.Exists(ctx, store, in.RunID)
 	if err == nil && taken {
 		err = cli.Usagef("run id %q exists already: choose another", in.RunID)
 	}
-	return err
+	return begin, err
 }
 
 // usersError tells a mistake of the user from a store that fails.

@@ -9,6 +9,7 @@ import (
 	"os/user"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -24,6 +25,7 @@ type steering struct {
 	workflows.Command
 	set    []string
 	from   string
+	noWait bool // restart
 	asJSON bool
 }
 
@@ -83,6 +85,8 @@ func steers() []steer {
 				setFlag(cmd, s)
 				now(cmd, s)
 				cmd.Flags().StringVar(&s.from, "from", run.FromBest, "checkpoint: best (highest reward of the step after it), last, or a step")
+				amendmentsFlag(cmd, &s.WithoutAmendments)
+				cmd.Flags().BoolVar(&s.noWait, "no-wait", false, "do not wait until the other run begins, which is when this one has ended")
 				cmd.Flags().StringVar(&s.RunID, "run-id", "", "id of the new run; default is made from this one's")
 			},
 			check: checkRestart,
@@ -136,6 +140,9 @@ func steerCommand(about steer) *cobra.Command {
 				return err
 			}
 		}
+		if about.name == workflows.CommandRestart && s.RunID == "" {
+			s.RunID = successor(args[0])
+		}
 		return s.send(cmd, p, about.name, args[0])
 	}
 	return cmd
@@ -154,8 +161,20 @@ func (s *steering) send(cmd *cobra.Command, p *config.Process, name, runID strin
 	if s.asJSON {
 		return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]string{"run_id": runID, "command": name, "answer": answer})
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "run %s: %s\n", runID, answer)
+	if _, err = fmt.Fprintf(cmd.OutOrStdout(), "run %s: %s\n", runID, answer); err != nil || name != workflows.CommandRestart || s.noWait {
+		return err
+	}
+	status, err := awaitStart(cmd.Context(), c, s.RunID, cmd.ErrOrStderr())
+	if err == nil && status.Opened {
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "run %s started\n", s.RunID)
+	}
 	return err
+}
+
+// successor makes the id of the run that goes on instead of another.
+func successor(runID string) string {
+	suffix := "-r" + time.Now().UTC().Format("0102150405")
+	return runID[:min(len(runID), 64-len(suffix))] + suffix
 }
 
 // operator is who runs this program, as far as the machine knows.

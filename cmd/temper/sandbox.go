@@ -18,7 +18,6 @@ import (
 	"temper/internal/config"
 	"temper/internal/supervise"
 	"temper/sandbox/httpapi"
-	"temper/sandbox/jail"
 	"temper/sandbox/node"
 	"temper/sandbox/server"
 	"temper/workers"
@@ -130,7 +129,7 @@ func checkSandboxListen(addr string) error {
 func printReady(cmd *cobra.Command, log *slog.Logger, ready node.Ready) {
 	layers := map[string]string{}
 	for _, l := range ready.Report.Layers {
-		layers[l.Name] = layerState(l)
+		layers[l.Name] = l.State()
 	}
 	err := server.WriteReady(cmd.OutOrStdout(), ready.Address, map[string]any{
 		"url": ready.URL, "python": ready.Report.Python, "layers": layers,
@@ -138,11 +137,4 @@ func printReady(cmd *cobra.Command, log *slog.Logger, ready node.Ready) {
 	if err != nil {
 		log.Error("ready line is not written", "err", err)
 	}
-}
-
-func layerState(l jail.Layer) string {
-	if l.On {
-		return "on"
-	}
-	return "off: " + l.Reason
 }

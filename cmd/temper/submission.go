@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -31,6 +32,8 @@ type submission struct {
 	// from is the policy that the run starts from, RUN or RUN@POLICY; see takeFrom.
 	from     string
 	priority int
+	// local says that the workers have the files of this machine.
+	local bool
 
 	loaded *config.Run // by load
 }
@@ -122,11 +125,14 @@ func underKey(key string, err error) error {
 	return errors.New(key + ": " + strings.ReplaceAll(err.Error(), "\n", "\n"+key+": "))
 }
 
-// check is all that can be told before a server is asked.
+// check finds every mistake that can be found before a server is asked.
 func (s *submission) check(ctx context.Context, store blob.Store) error {
 	err := s.takeFrom(ctx, store)
 	if err == nil {
-		_, err = s.load()
+		var cfg config.Run
+		if cfg, err = s.load(); err == nil && s.here(cfg) {
+			_, err = checkRun(ctx, store, cfg)
+		}
 	}
 	if history.CheckRunID(s.runID) != nil {
 		return err
@@ -136,6 +142,16 @@ func (s *submission) check(ctx context.Context, store blob.Store) error {
 		readErr = cli.Usagef("run id %q exists already at %s: choose another", s.runID, history.Place(store, s.runID))
 	}
 	return errors.Join(err, readErr)
+}
+
+// here reports whether all that the run reads can be read by this process. A
+// checkpoint that lies elsewhere is looked for by the control worker.
+func (s *submission) here(cfg config.Run) bool {
+	if s.local || cfg.Model.Path == "" {
+		return true
+	}
+	_, err := os.Stat(cfg.Model.Path)
+	return err == nil
 }
 
 // takeFrom gives --from its version, the newest of the run unless it names one.
@@ -168,7 +184,11 @@ func submit(ctx context.Context, c client.Client, s *submission) error {
 	if err != nil {
 		return err
 	}
-	_, err = workflows.Start(ctx, c, run.Input{RunID: s.runID, Config: inline, Priority: s.priority})
+	return start(ctx, c, run.Input{RunID: s.runID, Config: inline, Priority: s.priority})
+}
+
+func start(ctx context.Context, c client.Client, in run.Input) error {
+	_, err := workflows.Start(ctx, c, in)
 	if errors.Is(err, workflows.ErrRunning) {
 		return cli.Usage(err)
 	}

@@ -11,11 +11,16 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"go.temporal.io/sdk/client"
 
+	"temper/internal/blob"
 	"temper/internal/buildinfo"
 	"temper/internal/cli"
 	"temper/internal/config"
+	"temper/internal/screen"
+	"temper/internal/service"
 	"temper/internal/supervise"
+	"temper/workers"
 	"temper/workflows"
 )
 
@@ -23,12 +28,7 @@ import (
 type upOptions struct {
 	submission
 	exit, stay bool
-	embedded   bool // start our own Temporal server
-	require    []string
-	uiHosts    string
-	// rolloutWorkers is the number of processes that sample beside the trainer; with
-	// none, the trainer samples.
-	rolloutWorkers int
+	service.Options
 }
 
 // maxRolloutWorkers bounds the processes on one machine; a cluster starts its own.
@@ -52,16 +52,16 @@ Ctrl-C stops everything; what was done is kept and goes on at the next start.`,
 	o.flags(cmd, "run")
 	cmd.Flags().BoolVar(&o.exit, "exit", false, "stop when the run of --run has ended (default without a terminal)")
 	cmd.Flags().BoolVar(&o.stay, "stay", false, "keep serving when the run has ended (default on a terminal)")
-	cmd.Flags().BoolVar(&o.embedded, "embedded", false, "start the embedded Temporal server on --temporal's port even if TEMPORAL_ADDRESS is set")
-	cmd.Flags().StringSliceVar(&o.require, "sandbox-require", nil, "isolation layers without which to refuse to start; all = every layer")
-	cmd.Flags().StringVar(&o.uiHosts, "ui-host", os.Getenv("TEMPER_UI_HOST"), "further host names under which browsers may open the web UI, with commas; loopback names always may (TEMPER_UI_HOST)")
-	cmd.Flags().IntVar(&o.rolloutWorkers, "rollout-workers", 0, "processes that sample beside the trainer, which then only trains; 0 = the trainer's process samples, too")
+	cmd.Flags().BoolVar(&o.Embedded, "embedded", false, "start the embedded Temporal server on --temporal's port even if TEMPORAL_ADDRESS is set")
+	cmd.Flags().StringSliceVar(&o.Require, "sandbox-require", nil, "isolation layers without which to refuse to start; all = every layer")
+	cmd.Flags().StringVar(&o.UIHosts, "ui-host", os.Getenv("TEMPER_UI_HOST"), "further host names under which browsers may open the web UI, with commas; loopback names always may (TEMPER_UI_HOST)")
+	cmd.Flags().IntVar(&o.RolloutWorkers, "rollout-workers", 0, "processes that sample beside the trainer, which then only trains; 0 = the trainer's process samples, too")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		o.seeded = cmd.Flags().Changed("seed")
-		if !o.embedded {
-			o.embedded = os.Getenv("TEMPORAL_ADDRESS") == ""
+		o.seeded, o.local = cmd.Flags().Changed("seed"), true
+		if !o.Embedded {
+			o.Embedded = os.Getenv("TEMPORAL_ADDRESS") == ""
 		}
-		if err := o.check(cmd); err != nil {
+		if err := o.checkFlags(cmd); err != nil {
 			return err
 		}
 		return up(cmd.Context(), p, &o, cmd.OutOrStdout())
@@ -69,13 +69,51 @@ Ctrl-C stops everything; what was done is kept and goes on at the next start.`,
 	return cmd
 }
 
-// check finds flags that do not go together.
-func (o *upOptions) check(cmd *cobra.Command) error {
+// checkUp finds what is wrong before anything is started, all at once.
+func checkUp(ctx context.Context, p *config.Process, o *upOptions) error {
+	if err := p.Validate(); err != nil {
+		return err
+	}
+	if err := errors.Join(checkUpStore(ctx, p, o), o.Check(ctx, p)); err != nil {
+		return cli.Usage(err)
+	}
+	return o.CheckServer(ctx, p)
+}
+
+// checkUpStore checks the store and the run against it. One that is not there
+// before it is started can only be asked afterwards.
+func checkUpStore(ctx context.Context, p *config.Process, o *upOptions) error {
+	if !service.ServesStore(p) {
+		store, err := openStore(ctx, p)
+		if err != nil {
+			return err
+		}
+		return o.checkStore(ctx, store)
+	}
+	err := service.FindStoreServer()
+	if o.config != "" {
+		_, loadErr := o.load()
+		err = errors.Join(err, loadErr)
+	}
+	return err
+}
+
+// checkStore finds out that a store cannot be used, or has no place for the run,
+// before anything relies on it.
+func (o *upOptions) checkStore(ctx context.Context, store blob.Store) error {
+	if err := workers.ProbeStore(ctx, store); err != nil || o.config == "" {
+		return err
+	}
+	return o.submission.check(ctx, store)
+}
+
+// checkFlags finds flags that do not go together.
+func (o *upOptions) checkFlags(cmd *cobra.Command) error {
 	if o.exit && o.stay {
 		return cli.Usagef("--exit and --stay exclude each other")
 	}
-	if o.rolloutWorkers < 0 || o.rolloutWorkers > maxRolloutWorkers {
-		return cli.Usagef("--rollout-workers: is %d, want 0 to %d", o.rolloutWorkers, maxRolloutWorkers)
+	if o.RolloutWorkers < 0 || o.RolloutWorkers > maxRolloutWorkers {
+		return cli.Usagef("--rollout-workers: is %d, want 0 to %d", o.RolloutWorkers, maxRolloutWorkers)
 	}
 	if o.config != "" {
 		return nil
@@ -92,12 +130,12 @@ func up(ctx context.Context, p *config.Process, o *upOptions, out io.Writer) err
 	if err := checkUp(ctx, p, o); err != nil {
 		return err
 	}
-	release, err := claimHome(p)
+	release, err := service.Claim(p)
 	if err != nil {
 		return err
 	}
 	defer release()
-	children, err := upChildren(p, o)
+	children, err := service.Children(p, o.Options)
 	if err != nil {
 		return err
 	}
@@ -112,20 +150,20 @@ func up(ctx context.Context, p *config.Process, o *upOptions, out io.Writer) err
 		return err
 	}
 	fmt.Fprintln(out, buildinfo.Line())
-	s := newScreen(out, sup.Snapshot)
-	defer s.close()
+	s := screen.New(out, sup.Snapshot)
+	defer s.Close()
 	started := time.Now()
 	if err = sup.Start(ctx); err == nil {
-		s.line(fmt.Sprintf("all services up after %.1f s, logs in %s", time.Since(started).Seconds(), p.LogDir()))
+		s.Line(fmt.Sprintf("all services up after %.1f s, logs in %s", time.Since(started).Seconds(), p.LogDir()))
 		if p.UIAddress != "" {
-			s.line("web UI http://" + p.UIAddress)
+			s.Line("web UI http://" + p.UIAddress)
 		}
 		err = serve(ctx, p, o, s, log)
 	} else if ctx.Err() != nil {
 		err = fmt.Errorf("%w during the start", cli.ErrInterrupted)
 	}
 	if ctx.Err() != nil {
-		s.line("stopping the services (Ctrl-C once more kills them)")
+		s.Line("stopping the services (Ctrl-C once more kills them)")
 	}
 	stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
@@ -133,13 +171,13 @@ func up(ctx context.Context, p *config.Process, o *upOptions, out io.Writer) err
 }
 
 // serve runs the run of --run, if any, and then stays until ctx is done.
-func serve(ctx context.Context, p *config.Process, o *upOptions, s *screen, log *slog.Logger) error {
+func serve(ctx context.Context, p *config.Process, o *upOptions, s *screen.Screen, log *slog.Logger) error {
 	c, store, err := connectAs(ctx, p, log)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	if servesStore(p) { // it was not there before
+	if service.ServesStore(p) { // it was not there before
 		if err := o.checkStore(ctx, store); err != nil {
 			return err
 		}
@@ -147,15 +185,18 @@ func serve(ctx context.Context, p *config.Process, o *upOptions, s *screen, log 
 	nameOpenRuns(ctx, c, s, log)
 	if o.config == "" {
 		defer showRuns(ctx, c, s, "")()
-		s.line("submit a run with: temper run submit --config configs/demo.yaml --wait      (Ctrl-C stops)")
+		s.Line("submit a run with: temper run submit --config configs/demo.yaml --wait      (Ctrl-C stops)")
 		<-ctx.Done()
 		return nil
 	}
 	if err := submit(ctx, c, &o.submission); err != nil {
 		return err
 	}
+	if _, err := awaitStart(ctx, c, o.runID, s); err != nil {
+		return err
+	}
 	page := webUI(p, workflows.RunWorkflowID(o.runID))
-	s.line("run " + o.runID + " started: " + page)
+	s.Line("run " + o.runID + " started: " + page)
 	defer showRuns(ctx, c, s, o.runID)()
 	if err := follow(ctx, c, store, o.runID, s); err != nil {
 		if errors.Is(err, cli.ErrInterrupted) {
@@ -166,9 +207,29 @@ func serve(ctx context.Context, p *config.Process, o *upOptions, s *screen, log 
 	if err := finish(ctx, store, page, o.runID, s); err != nil {
 		return err
 	}
-	if o.stay || (!o.exit && s.live) {
-		s.setStatus("run " + o.runID + " is done  serving until Ctrl-C")
+	if o.stay || (!o.exit && s.Live()) {
+		s.SetStatus("run " + o.runID + " is done  serving until Ctrl-C")
 		<-ctx.Done()
 	}
 	return nil
+}
+
+// showRuns keeps the runs that are going on in the screen's block, except for the one
+// that is followed there.
+func showRuns(ctx context.Context, c client.Client, s *screen.Screen, followed string) (stop func()) {
+	return s.ShowRuns(ctx, func(ctx context.Context) ([]workflows.RunStatus, error) {
+		return workflows.OpenStatuses(ctx, c, followed)
+	})
+}
+
+// nameOpenRuns names the runs that an earlier service left open: they go on now.
+// A server that does not let us list is no reason not to serve.
+func nameOpenRuns(ctx context.Context, c client.Client, s *screen.Screen, log *slog.Logger) {
+	open, err := workflows.OpenRuns(ctx, c)
+	if err != nil {
+		log.Warn("open runs are unknown", "err", err)
+	}
+	for _, run := range open {
+		s.Line(fmt.Sprintf("run %s goes on: temper run follow %s shows it", run.RunID, run.RunID))
+	}
 }

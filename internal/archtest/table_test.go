@@ -83,7 +83,10 @@ var packages = []row{
 	{pattern: "workflows", layer: durable},
 	{pattern: "internal/temporalclient", layer: durable},
 
-	{pattern: "internal/cli", layer: composition, ours: []string{"internal/config"}, reason: "every command line ends alike, whatever it runs"},
+	{pattern: "internal/cli", layer: composition, ours: []string{"internal/config", "internal/fault"}, reason: "every command line ends alike, whatever it runs"},
+	{pattern: "internal/screen", layer: composition},
+	{pattern: "internal/service", layer: composition},
+	{pattern: "internal/doctor", layer: composition},
 	{pattern: "workers", layer: composition},
 	{pattern: "ui/...", layer: composition, planned: true},
 	{pattern: "cmd/...", layer: composition},

@@ -18,7 +18,7 @@ import (
 // exit status.
 func Execute(ctx context.Context, root *cobra.Command, args []string, stdout, stderr io.Writer) int {
 	root.SilenceUsage, root.SilenceErrors = true, true
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return Usage(err) })
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return Usage(suggestFlag(c, err)) })
 	argumentsAreUsage(root)
 	root.SetArgs(args)
 	root.SetOut(stdout)
@@ -42,6 +42,8 @@ func argumentsAreUsage(cmd *cobra.Command) {
 		cmd.Args = func(c *cobra.Command, args []string) error {
 			err := check(c, args)
 			switch {
+			case err != nil && c.HasSubCommands() && len(args) > 0:
+				return Usage(unknownCommand(c, args[0]))
 			case err == nil:
 				return nil
 			case strings.Contains(err.Error(), c.CommandPath()):

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"temper/internal/config"
+	"temper/internal/fault"
 )
 
 // Exit statuses: 0 is done, 1 is a fault of the system, 2 is a mistake of the
@@ -36,7 +37,7 @@ func ExitCode(err error) int {
 	switch {
 	case err == nil:
 		return 0
-	case errors.As(err, &usage), errors.As(err, &problems):
+	case errors.As(err, &usage), errors.As(err, &problems), fault.IsUsers(err):
 		return ExitUser
 	case errors.Is(err, ErrInterrupted):
 		return ExitInterrupted

@@ -39,6 +39,18 @@ func (a Amendment) String() string {
 	return fmt.Sprintf("from step %d: %s", a.FromStep, strings.Join(parts, ", "))
 }
 
+// Order is String with who gave the order and why.
+func (a Amendment) Order() string {
+	text := a.String()
+	if a.Reason != "" {
+		text += ": " + a.Reason
+	}
+	if a.By != "" {
+		text += " (by " + a.By + ")"
+	}
+	return text
+}
+
 // Amendable says why a key cannot be amended; nil means that it can be. The tags
 // "amend" of the fields along the key decide:
 //

@@ -1,7 +1,8 @@
 // Package cron owns the check of a cron line before a Temporal server sees it:
 // what is wrong with it, in one line. It computes no times; the server does.
 //
-// Invariant: it refuses nothing that the server takes, as far as is known.
+// Invariant: it refuses nothing that the server takes, as far as is known, but six
+// fields: the server reads the sixth as a year, and who writes six means seconds.
 package cron
 
 import (
@@ -30,7 +31,7 @@ var (
 )
 
 // Check says what is wrong with a cron line, if anything: 5 fields (minute, hour,
-// day of month, month, day of week), 6 with the year or 7 with seconds first, a
+// day of month, month, day of week), 7 with seconds first and the year last, a
 // word such as @daily or @every 6h, and before them CRON_TZ=Area/City.
 func Check(line string) error {
 	if err := check(line); err != nil {
@@ -76,11 +77,11 @@ func check(line string) error {
 		return checkWord(fields)
 	}
 	known := map[int][]field{
-		5: {minute, hour, day, month, weekday}, 6: {minute, hour, day, month, weekday, year},
+		5: {minute, hour, day, month, weekday},
 		7: {second, minute, hour, day, month, weekday, year},
 	}[len(fields)]
 	if known == nil {
-		return fmt.Errorf("has %d fields, want 5: minute hour day-of-month month day-of-week (or 6 with the year, 7 with seconds first)", len(fields))
+		return fmt.Errorf("has %d fields, want 5: minute hour day-of-month month day-of-week (or 7 with seconds first and the year last)", len(fields))
 	}
 	var bad []string
 	for i, f := range known {

@@ -24,6 +24,8 @@ type Amended struct {
 	CheckpointEvery int `json:"checkpoint_every"`
 	// Text is the amendment in one line.
 	Text string `json:"text"`
+	// Warnings are changes that are probably mistakes, one line each.
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 // AddAmendment stores the configuration with one more amendment under a name of
@@ -34,6 +36,7 @@ func AddAmendment(ctx context.Context, store blob.Store, in AmendInput) (Amended
 	if err != nil {
 		return Amended{}, err
 	}
+	was := cfg.At(in.Amendment.FromStep)
 	before := PlanOf(in.Run.RunID, cfg.Newest())
 	cfg.Amendments = append(cfg.Amendments, in.Amendment)
 	if err := cfg.Validate(); err != nil {
@@ -58,6 +61,7 @@ func AddAmendment(ctx context.Context, store blob.Store, in AmendInput) (Amended
 	}
 	return Amended{
 		Config: ref, Stages: after.Stages, CheckpointEvery: cfg.Newest().Checkpoint.EverySteps, Text: in.Amendment.String(),
+		Warnings: config.Warnings(was, cfg.At(in.Amendment.FromStep)),
 	}, nil
 }
 

@@ -15,25 +15,34 @@ import (
 	"temper/trainer/checkpoint"
 )
 
-// CheckFork finds out whether a fork would start, and from which step. With hold
-// it pins the checkpoint for the fork, which unpins it when it has its own. A
-// retry gives the same. Errors: InvalidConfig, which changes nothing.
-func CheckFork(ctx context.Context, store blob.Store, in Input, hold bool) (step int, err error) {
+// Forked is what a fork would begin with.
+type Forked struct {
+	// Step of the checkpoint.
+	Step   int
+	Config config.Run
+	// Inherited are the amendments of the parent that hold in the fork.
+	Inherited []config.Amendment
+}
+
+// CheckFork finds out whether a fork would start, and with what. With hold it pins
+// the checkpoint for the fork, which unpins it when it has its own. A retry gives
+// the same. Errors: InvalidConfig, which changes nothing.
+func CheckFork(ctx context.Context, store blob.Store, in Input, hold bool) (Forked, error) {
 	if err := artifact.CheckRunID(in.RunID); err != nil {
-		return 0, fault.New(fault.InvalidConfig, err)
+		return Forked{}, fault.New(fault.InvalidConfig, err)
 	}
 	_, taken, err := artifact.Lookup[Plan](ctx, store, artifact.Layout{RunID: in.RunID}.Plan())
 	if err == nil && taken {
 		err = fault.Newf(fault.RunExists, "run id %q exists already: choose another", in.RunID)
 	}
 	if err != nil {
-		return 0, err
+		return Forked{}, err
 	}
 	f, err := findFork(ctx, store, in)
 	if err == nil && hold {
 		err = f.hold(ctx, store, in.RunID)
 	}
-	return f.at.Step, err
+	return f.forked(), err
 }
 
 // held is the reason of the pin on a checkpoint that a fork will begin with.
@@ -64,11 +73,11 @@ func unpinFor(ctx context.Context, store blob.Store, parent string, cursor int, 
 	return checkpoint.Unpin(ctx, store, dir, cursor)
 }
 
-// ResolveFork is CheckFork for a program that has the store: it returns the step
-// and the configuration that the fork would have.
-func ResolveFork(ctx context.Context, store blob.Store, in Input) (step int, cfg config.Run, err error) {
+// ResolveFork is CheckFork for a program that has the store and does not know the
+// run id of the fork yet.
+func ResolveFork(ctx context.Context, store blob.Store, in Input) (Forked, error) {
 	f, err := findFork(ctx, store, in)
-	return f.at.Step, f.cfg, err
+	return f.forked(), err
 }
 
 // fork is a run that is to go on from a checkpoint of another.
@@ -79,6 +88,11 @@ type fork struct {
 	at         config.Fork
 	checkpoint blob.Ref
 	skips      []Skip // of the parent, where the configuration is the parent's
+	inherited  []config.Amendment
+}
+
+func (f *fork) forked() Forked {
+	return Forked{Step: f.at.Step, Config: f.cfg, Inherited: f.inherited}
 }
 
 // findFork reads the parent, finds the checkpoint and makes the configuration.
@@ -179,7 +193,12 @@ func (f *fork) configure(in Input) error {
 		in.Fork = nil
 		f.cfg, err = LoadConfig(in)
 	} else {
-		f.cfg, err = inherit(f.parentCfg, f.at.Step+1, in)
+		parent := f.parentCfg
+		if in.Fork.WithoutAmendments {
+			parent.Amendments = nil
+		}
+		f.inherited = inheritedAmendments(parent, in.Set)
+		f.cfg, err = inherit(parent, f.at.Step+1, in)
 	}
 	if err != nil {
 		return fault.New(fault.InvalidConfig, err)
@@ -188,20 +207,31 @@ func (f *fork) configure(in Input) error {
 	return f.compatible()
 }
 
-func inherit(parent config.Run, step int, in Input) (config.Run, error) {
-	base := parent.At(step)
-	base.Fork = config.Fork{}
+// inheritedAmendments are the amendments of a parent, less the keys that the fork
+// sets anew.
+func inheritedAmendments(parent config.Run, set Settings) []config.Amendment {
+	var out []config.Amendment
 	for _, a := range parent.Amendments {
-		if a.FromStep <= step {
-			continue
-		}
 		kept := map[string]string{}
 		for key, value := range a.Set {
-			if _, anew := in.Set[key]; !anew {
+			if _, anew := set[key]; !anew {
 				kept[key] = value
 			}
 		}
 		if a.Set = kept; len(kept) > 0 || a.Repeat != "" {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// inherit is the parent's configuration as it is at a step, with the amendments of
+// later steps and with what the fork sets anew.
+func inherit(parent config.Run, step int, in Input) (config.Run, error) {
+	base := parent.At(step)
+	base.Fork = config.Fork{}
+	for _, a := range inheritedAmendments(parent, in.Set) {
+		if a.FromStep > step {
 			base.Amendments = append(base.Amendments, a)
 		}
 	}
@@ -262,7 +292,7 @@ func openFork(ctx context.Context, store blob.Store, in Input, by Claim) (Plan, 
 		if mine.has(ctx, store) {
 			return mine.Plan, mine.release(ctx, store)
 		}
-		in.Fork = &ForkFrom{RunID: mine.Fork.RunID, Step: mine.Fork.Step}
+		in.Fork = &ForkFrom{RunID: mine.Fork.RunID, Step: mine.Fork.Step, WithoutAmendments: in.Fork.WithoutAmendments}
 	}
 	f, err := findAndHold(ctx, store, in)
 	if err != nil {

@@ -158,8 +158,8 @@ func TestRestartHoldsItsCheckpoint(t *testing.T) {
 		}
 		in := run.Input{RunID: "again", Fork: &run.ForkFrom{RunID: "demo", Step: 2}}
 		for range 2 {
-			if step, err := run.CheckFork(t.Context(), h.Store, in, true); err != nil || step != 2 {
-				t.Fatal(step, err)
+			if found, err := run.CheckFork(t.Context(), h.Store, in, true); err != nil || found.Step != 2 {
+				t.Fatal(found, err)
 			}
 		}
 		runtest.Play(t, h.Store, &runtest.Fate{}, false, h.Script(t, 4, 5)[3:])

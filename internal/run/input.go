@@ -52,6 +52,9 @@ type ForkFrom struct {
 	Step int `json:"step,omitempty"`
 	// From is "best" (highest mean reward of the step after it) or "last".
 	From string `json:"from,omitempty"`
+	// WithoutAmendments takes the configuration as it was when the run was opened,
+	// also for the steps that its amendments have changed already.
+	WithoutAmendments bool `json:"without_amendments,omitempty"`
 }
 
 // The values of ForkFrom.From.

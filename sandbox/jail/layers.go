@@ -23,6 +23,14 @@ type Layer struct {
 	Reason string `json:"reason,omitempty"` // why it is off
 }
 
+// State is one word for a layer that is on, and the reason for one that is off.
+func (l Layer) State() string {
+	if l.On {
+		return "on"
+	}
+	return "off: " + l.Reason
+}
+
 // Report says what stands between a program and the machine.
 type Report struct {
 	Mode    Mode     `json:"mode"`

@@ -1,4 +1,4 @@
-package main
+package service
 
 import (
 	"context"
@@ -103,14 +103,14 @@ func TestPortsOfAKilledServiceAreAwaited(t *testing.T) {
 	if err := awaitListeners(t.Context(), p, false); err != nil {
 		t.Errorf("the port was free after 0.2 s: %v", err)
 	}
-	release, err := claimHome(p)
+	release, err := Claim(p)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if wasKilled(p) {
 		t.Error("a service that lives was killed")
 	}
-	if _, err := claimHome(p); err == nil {
+	if _, err := Claim(p); err == nil {
 		t.Error("two services of one home")
 	}
 	release()

@@ -1,4 +1,4 @@
-package main
+package service
 
 import (
 	"context"
@@ -14,46 +14,27 @@ import (
 	"temper/sandbox/jail"
 )
 
-// checkUp finds what is wrong before anything is started, all at once.
-func checkUp(ctx context.Context, p *config.Process, o *upOptions) error {
-	if err := p.Validate(); err != nil {
-		return err
-	}
-	wrong := []error{checkUpStore(ctx, p, o), cli.FindPython(p.Python), awaitListeners(ctx, p, o.embedded), checkLayers(ctx, p.Python, o.require)}
-	if o.embedded {
+// Check finds what keeps the service from starting, all at once, but for its store.
+func (o Options) Check(ctx context.Context, p *config.Process) error {
+	wrong := []error{cli.FindPython(p.Python), awaitListeners(ctx, p, o.Embedded), checkLayers(ctx, p.Python, o.Require)}
+	if o.Embedded {
 		if path, err := temporaldPath(); err != nil {
 			wrong = append(wrong, err)
 		} else if _, err := os.Stat(path); err != nil {
 			wrong = append(wrong, fmt.Errorf("%s not found: build it with ./task build, or name a running server with TEMPORAL_ADDRESS", path))
 		}
 	}
-	if err := errors.Join(wrong...); err != nil {
-		return cli.Usage(err)
-	}
-	if o.embedded {
+	return errors.Join(wrong...)
+}
+
+// CheckServer asks the Temporal server that somebody else runs.
+func (o Options) CheckServer(ctx context.Context, p *config.Process) error {
+	if o.Embedded {
 		return nil
 	}
 	c, err := temporalclient.Dial(ctx, temporalclient.Config{Address: p.TemporalAddress, Namespace: p.Namespace, Logger: slog.New(slog.DiscardHandler)})
 	if err == nil {
 		c.Close()
-	}
-	return err
-}
-
-// checkUpStore checks the store and the run against it. One that is not there
-// before it is started can only be asked afterwards.
-func checkUpStore(ctx context.Context, p *config.Process, o *upOptions) error {
-	if !servesStore(p) {
-		store, err := openStore(ctx, p)
-		if err != nil {
-			return err
-		}
-		return o.checkStore(ctx, store)
-	}
-	err := findS3D()
-	if o.config != "" {
-		_, loadErr := o.load()
-		err = errors.Join(err, loadErr)
 	}
 	return err
 }
@@ -66,7 +47,7 @@ func checkListeners(p *config.Process, embedded bool) error {
 		listeners = append(listeners, listener{"--temporal", p.TemporalAddress}, listener{"--ui", p.UIAddress})
 	}
 	if place, err := p.StorePlace(); err == nil && place.Kind == config.StoreS3D {
-		listeners = append(listeners, listener{"--store", storeAddress(place)})
+		listeners = append(listeners, listener{"--store", StoreAddress(place)})
 	}
 	var wrong []error
 	usedBy := map[string]string{}

@@ -1,4 +1,10 @@
-package main
+// Package screen owns what `temper up` shows on a terminal: lines that scroll, and
+// below them a block with the services and the runs. It starts nothing and asks
+// nobody: services and runs come from functions that it is given.
+//
+// Invariant: on a terminal the cursor stands at the start of the line below the
+// block, and no line of the block is wider than the terminal.
+package screen
 
 import (
 	"bytes"
@@ -15,13 +21,10 @@ import (
 	"temper/internal/supervise"
 )
 
-// screen is the status screen of `temper up`. On a terminal the services and the
+// Screen is the status screen of `temper up`. On a terminal the services and the
 // runs stay in a block below the lines that scroll; elsewhere every change of a
-// service is a line.
-//
-// Invariant: on a terminal the cursor stands at the start of the line below the
-// block, and no line of the block is wider than the terminal.
-type screen struct {
+// service is a line. Its methods may be called at the same time.
+type Screen struct {
 	out      io.Writer
 	live     bool
 	size     func() (width, height int)
@@ -45,8 +48,9 @@ const (
 	maxFold = 4
 )
 
-func newScreen(out io.Writer, snapshot func() []supervise.ChildState) *screen {
-	s := &screen{
+// New begins to show the services of snapshot on out; Close ends that.
+func New(out io.Writer, snapshot func() []supervise.ChildState) *Screen {
+	s := &Screen{
 		out: out, live: isTerminal(out), size: sizeOf(out), snapshot: snapshot, last: map[string]string{},
 		stop: make(chan struct{}), stopped: make(chan struct{}),
 	}
@@ -72,7 +76,7 @@ func sizeOf(w io.Writer) func() (int, int) {
 	}
 }
 
-func (s *screen) loop() {
+func (s *Screen) loop() {
 	defer close(s.stopped)
 	tick := time.NewTicker(redrawInterval)
 	defer tick.Stop()
@@ -86,11 +90,11 @@ func (s *screen) loop() {
 	}
 }
 
-// line adds a line above the block.
-func (s *screen) line(text string) { s.show(text + "\n") }
+// Line adds a line above the block.
+func (s *Screen) Line(text string) { s.show(text + "\n") }
 
 // Write splits text into lines, so that writers need not know the screen.
-func (s *screen) Write(p []byte) (int, error) {
+func (s *Screen) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	s.partial = append(s.partial, p...)
 	end := bytes.LastIndexByte(s.partial, '\n') + 1
@@ -103,10 +107,13 @@ func (s *screen) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// setStatus shows the progress of the run in the block.
-func (s *screen) setStatus(text string) {
+// Live reports whether the screen is a terminal with a block.
+func (s *Screen) Live() bool { return s.live }
+
+// SetStatus shows the progress of the run in the block.
+func (s *Screen) SetStatus(text string) {
 	if !s.live {
-		s.line(text)
+		s.Line(text)
 		return
 	}
 	s.mu.Lock()
@@ -116,7 +123,7 @@ func (s *screen) setStatus(text string) {
 }
 
 // setRuns shows the progress of further runs in the block.
-func (s *screen) setRuns(lines []string) {
+func (s *Screen) setRuns(lines []string) {
 	s.mu.Lock()
 	s.runs = lines
 	s.mu.Unlock()
@@ -125,7 +132,7 @@ func (s *screen) setRuns(lines []string) {
 
 // show writes lines that stay, if any, and brings the block up to date, all in
 // one write so that nothing flickers.
-func (s *screen) show(lines string) {
+func (s *Screen) show(lines string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var b strings.Builder
@@ -152,7 +159,7 @@ func (s *screen) show(lines string) {
 }
 
 // layout is the block for a terminal of the given size. What does not fit is named.
-func (s *screen) layout(width, height int) []string {
+func (s *Screen) layout(width, height int) []string {
 	states := s.snapshot()
 	name := len("service")
 	for _, c := range states {
@@ -232,7 +239,7 @@ func equal(a, b []string) bool {
 
 // changes is one line for every service whose state changed. What every start
 // and every stop goes through is left out.
-func (s *screen) changes() string {
+func (s *Screen) changes() string {
 	var b strings.Builder
 	for _, c := range s.snapshot() {
 		switch c.State {
@@ -255,9 +262,9 @@ func (s *screen) changes() string {
 	return b.String()
 }
 
-// close removes the block, so that the lines end the terminal's text, and stops
+// Close removes the block, so that the lines end the terminal's text, and stops
 // redrawing. Lines may still follow.
-func (s *screen) close() {
+func (s *Screen) Close() {
 	close(s.stop)
 	<-s.stopped
 	s.mu.Lock()

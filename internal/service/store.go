@@ -1,7 +1,6 @@
-package main
+package service
 
 import (
-	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -10,11 +9,9 @@ import (
 	"path/filepath"
 	"strings"
 
-	"temper/internal/blob"
 	"temper/internal/config"
 	"temper/internal/health"
 	"temper/internal/supervise"
-	"temper/workers"
 )
 
 // An S3 server on this machine belongs to a home: its data and its account lie
@@ -24,8 +21,8 @@ import (
 // accountFormat is that of ~/.aws/credentials, so that other clients can use the file.
 const accountFormat = "[default]\naws_access_key_id = %s\naws_secret_access_key = %s\n"
 
-// servesStore says whether `temper up` starts the server of the store.
-func servesStore(p *config.Process) bool {
+// ServesStore reports whether the service starts the server of the store.
+func ServesStore(p *config.Process) bool {
 	place, err := p.StorePlace()
 	return err == nil && place.Kind == config.StoreS3D
 }
@@ -74,15 +71,15 @@ func writeAccount(path string, text []byte) error {
 	return os.Rename(f.Name(), path)
 }
 
-// s3dPath is where the S3 server is: beside this binary.
-func s3dPath() (string, error) {
+// StoreServerPath is where the S3 server is: beside this binary.
+func StoreServerPath() (string, error) {
 	self, err := os.Executable()
 	return filepath.Join(filepath.Dir(self), "s3d"), err
 }
 
-// findS3D returns an error when the S3 server is not built.
-func findS3D() error {
-	path, err := s3dPath()
+// FindStoreServer returns an error when the S3 server is not built.
+func FindStoreServer() error {
+	path, err := StoreServerPath()
 	if err != nil {
 		return err
 	}
@@ -92,13 +89,13 @@ func findS3D() error {
 	return nil
 }
 
-// storeChild is the S3 server of the store.
-func storeChild(p *config.Process) (supervise.Child, error) {
+// StoreChild is the S3 server of the store.
+func StoreChild(p *config.Process) (supervise.Child, error) {
 	place, err := p.StorePlace()
 	if err != nil {
 		return supervise.Child{}, err
 	}
-	path, err := s3dPath()
+	path, err := StoreServerPath()
 	if err != nil {
 		return supervise.Child{}, err
 	}
@@ -108,7 +105,7 @@ func storeChild(p *config.Process) (supervise.Child, error) {
 	}
 	return supervise.Child{
 		Name: "s3", Path: path,
-		Args: []string{"--dir", p.S3Dir(), "--listen", storeAddress(place), "--bucket", config.S3DBucket, "--exit-with-parent"},
+		Args: []string{"--dir", p.S3Dir(), "--listen", StoreAddress(place), "--bucket", config.S3DBucket, "--exit-with-parent"},
 		Env: []string{
 			"PATH=" + os.Getenv("PATH"), "AWS_ACCESS_KEY_ID=" + access, "AWS_SECRET_ACCESS_KEY=" + secret,
 		},
@@ -117,16 +114,7 @@ func storeChild(p *config.Process) (supervise.Child, error) {
 	}, nil
 }
 
-// storeAddress is host:port of the S3 server.
-func storeAddress(place config.StorePlace) string {
+// StoreAddress is host:port of the S3 server.
+func StoreAddress(place config.StorePlace) string {
 	return strings.TrimPrefix(place.Endpoint, "http://")
-}
-
-// checkStore finds out that a store cannot be used, or has no place for the run,
-// before anything relies on it.
-func (o *upOptions) checkStore(ctx context.Context, store blob.Store) error {
-	if err := workers.ProbeStore(ctx, store); err != nil || o.config == "" {
-		return err
-	}
-	return o.submission.check(ctx, store)
 }

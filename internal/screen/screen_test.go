@@ -1,4 +1,4 @@
-package main
+package screen
 
 import (
 	"fmt"
@@ -22,13 +22,13 @@ func TestBlockStaysWholeOnATerminal(t *testing.T) {
 		{Name: "temporal", State: supervise.StateHealthy, PID: 11},
 		{Name: "trainer", State: supervise.StateBackoff, Restarts: 2, LastExit: "signal: killed (core dumped) and more text than fits"},
 	}
-	s.line("first")
-	s.setStatus("step 1/9  hops-1  reward 0.10  tool errors 10.0%  length 20.0  eta 9s")
-	s.line("second " + strings.Repeat("long ", 20))
+	s.Line("first")
+	s.SetStatus("step 1/9  hops-1  reward 0.10  tool errors 10.0%  length 20.0  eta 9s")
+	s.Line("second " + strings.Repeat("long ", 20))
 	if _, err := s.Write([]byte("third\nfour")); err != nil {
 		t.Fatal(err)
 	}
-	s.setStatus("step 2/9  hops-1  reward 0.20")
+	s.SetStatus("step 2/9  hops-1  reward 0.20")
 	if _, err := s.Write([]byte("th\n")); err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestBlockStaysWholeOnATerminal(t *testing.T) {
 	if strings.Index(text, "fourth") > strings.Index(text, "service") {
 		t.Errorf("a line is below the block:\n%s", text)
 	}
-	s.close()
+	s.Close()
 	if text := v.text(); strings.Contains(text, "service") || !strings.HasSuffix(strings.TrimSpace(text), "fourth") {
 		t.Errorf("after close the lines do not end the text:\n%s", text)
 	}
@@ -70,7 +70,7 @@ func TestBlockFitsTheTerminal(t *testing.T) {
 				t.Errorf("%v: line of %d columns: %q", size, len(l), l)
 			}
 		}
-		s.close()
+		s.Close()
 	}
 }
 
@@ -113,7 +113,7 @@ func TestEveryRunIsShown(t *testing.T) {
 	if !strings.Contains(block, "run chase-2026-11-22-run-1") || !strings.Contains(block, "and 2 more: temper run list") {
 		t.Errorf("on 12 lines:\n%s", block)
 	}
-	s.line("retrying SampleGroups: " + strings.Repeat("the sandbox does not answer ", 5) + "http://127.0.0.1:8233/" + strings.Repeat("long", 20))
+	s.Line("retrying SampleGroups: " + strings.Repeat("the sandbox does not answer ", 5) + "http://127.0.0.1:8233/" + strings.Repeat("long", 20))
 	if text := v.text(); !strings.Contains(text, "\n    http://127.0.0.1:8233/") {
 		t.Errorf("a long line is not folded before its address:\n%s", text)
 	}
@@ -136,7 +136,7 @@ func TestPlainLinesTellChangesOnce(t *testing.T) {
 		s.states = []supervise.ChildState{state}
 		s.show("")
 	}
-	s.close()
+	s.Close()
 	want := "service trainer: healthy (pid 5)\nservice trainer: backoff: signal: killed\n" +
 		"service trainer: healthy (pid 6), restart 1 after: signal: killed\n"
 	if got := strings.TrimRight(v.text(), "\n") + "\n"; got != want {
@@ -145,13 +145,13 @@ func TestPlainLinesTellChangesOnce(t *testing.T) {
 }
 
 type testScreen struct {
-	*screen
+	*Screen
 	states []supervise.ChildState
 }
 
 func newTestScreen(v *vt) *testScreen {
 	ts := &testScreen{}
-	ts.screen = &screen{
+	ts.Screen = &Screen{
 		out: v, live: true, size: func() (int, int) { return v.width, v.height }, last: map[string]string{},
 		snapshot: func() []supervise.ChildState { return ts.states },
 		stop:     make(chan struct{}), stopped: make(chan struct{}),

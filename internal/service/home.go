@@ -1,4 +1,4 @@
-package main
+package service
 
 import (
 	"context"
@@ -25,9 +25,9 @@ const (
 // there as long as the service runs, and stays behind when that is killed.
 func socketDir(p *config.Process) string { return filepath.Join(p.Home, "sockets") }
 
-// claimHome makes this process the only `temper up` of its home, and removes what a
+// Claim makes this process the only `temper up` of its home, and removes what a
 // service that was killed left there.
-func claimHome(p *config.Process) (release func(), err error) {
+func Claim(p *config.Process) (release func(), err error) {
 	if err := os.MkdirAll(p.LogDir(), 0o755); err != nil {
 		return nil, err
 	}

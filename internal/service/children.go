@@ -1,4 +1,4 @@
-package main
+package service
 
 import (
 	"context"
@@ -28,22 +28,22 @@ const childStopTimeout = 15 * time.Second
 // that makes no progress in a process that runs is found by the activity's own watch.
 const silence = 15 * time.Second
 
-// upChildren lists the processes in start order.
-func upChildren(p *config.Process, o *upOptions) ([]supervise.Child, error) {
+// Children lists the processes of the service in the order of their start.
+func Children(p *config.Process, o Options) ([]supervise.Child, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	var children []supervise.Child
-	if o.embedded {
-		temporal, err := temporalChild(p, o.uiHosts)
+	if o.Embedded {
+		temporal, err := temporalChild(p, o.UIHosts)
 		if err != nil {
 			return nil, err
 		}
 		children = append(children, temporal)
 	}
-	if servesStore(p) {
-		store, err := storeChild(p)
+	if ServesStore(p) {
+		store, err := StoreChild(p)
 		if err != nil {
 			return nil, err
 		}
@@ -52,13 +52,13 @@ func upChildren(p *config.Process, o *upOptions) ([]supervise.Child, error) {
 	token := workers.SandboxTokenKey + "=" + sandboxToken()
 	env := append(os.Environ(), supervisedKey+"=1")
 	children = append(children, sandboxChild(p, o, self, token),
-		roleChild(p, self, "worker", env, "worker", "--rollout-shards", strconv.Itoa(max(1, o.rolloutWorkers))))
+		roleChild(p, self, "worker", env, "worker", "--rollout-shards", strconv.Itoa(max(1, o.RolloutWorkers))))
 	env = append(env, token)
-	if o.rolloutWorkers == 0 {
+	if o.RolloutWorkers == 0 {
 		return append(children, roleChild(p, self, "trainer", env, "trainer", "--with-rollouts")), nil
 	}
 	children = append(children, roleChild(p, self, "trainer", env, "trainer"))
-	for i := range o.rolloutWorkers {
+	for i := range o.RolloutWorkers {
 		children = append(children, roleChild(p, self, fmt.Sprintf("rollout-%d", i+1), env, "rollout"))
 	}
 	return children, nil
@@ -77,11 +77,11 @@ func roleChild(p *config.Process, self, name string, env []string, args ...strin
 }
 
 // sandboxChild gets no environment but what its interpreters may see, and the token.
-func sandboxChild(p *config.Process, o *upOptions, self, token string) supervise.Child {
+func sandboxChild(p *config.Process, o Options, self, token string) supervise.Child {
 	probe := &health.Probe{Address: p.SandboxAddress, Patience: silence}
 	args := []string{"sandbox", "--listen", p.SandboxAddress, "--python", p.Python}
-	if len(o.require) > 0 {
-		args = append(args, "--require", strings.Join(o.require, ","))
+	if len(o.Require) > 0 {
+		args = append(args, "--require", strings.Join(o.Require, ","))
 	}
 	return supervise.Child{
 		Name: "sandbox", Path: self, Args: args, Env: append(scrubbedEnv(), token), Ready: probe.Ready, Alive: probe.Alive,

@@ -1,0 +1,77 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// maxEdits is how many letters a mistyped name may differ from what was meant.
+const maxEdits = 2
+
+// unknownCommand names the commands of a group that somebody may have meant.
+func unknownCommand(group *cobra.Command, name string) error {
+	var names []string
+	for _, c := range group.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	hint := meant(name, names)
+	if hint == "" {
+		hint = fmt.Sprintf(" (%s --help lists the commands)", group.CommandPath())
+	}
+	return fmt.Errorf("unknown command %q for %q%s", name, group.CommandPath(), hint)
+}
+
+// suggestFlag adds to the error of an unknown flag those that somebody may have meant.
+func suggestFlag(c *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) || len(unknown.GetSpecifiedName()) < 2 {
+		return err
+	}
+	var names []string
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names = append(names, "--"+f.Name)
+		}
+	})
+	return fmt.Errorf("%w%s", err, meant("--"+unknown.GetSpecifiedName(), names))
+}
+
+// meant is the end of a line that names what is near to a mistyped name, "" for none.
+func meant(name string, known []string) string {
+	var near []string
+	for _, k := range known {
+		if strings.HasPrefix(k, name) || edits(name, k) <= maxEdits {
+			near = append(near, k)
+		}
+	}
+	if len(near) == 0 {
+		return ""
+	}
+	return ": did you mean " + strings.Join(near, " or ") + "?"
+}
+
+// edits is the number of letters to insert, delete or replace between two names.
+func edits(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal, row[j+1] = row[j+1], min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}

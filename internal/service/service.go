@@ -1,0 +1,44 @@
+// Package service owns the service of one machine that `temper up` starts: what must
+// be there before, the home that it claims, and the processes that make it up. It
+// starts none of them; a supervisor does.
+//
+// Invariant: one service a home, and no secret in a command line.
+package service
+
+import (
+	"os"
+
+	"temper/internal/config"
+	"temper/internal/health"
+)
+
+// Options say what the service consists of.
+type Options struct {
+	// Embedded starts our own Temporal server.
+	Embedded bool
+	// Require lists the isolation layers without which to refuse to start.
+	Require []string
+	// UIHosts are further host names of the web UI, with commas.
+	UIHosts string
+	// RolloutWorkers is the number of processes that sample beside the trainer; with
+	// none, the trainer samples.
+	RolloutWorkers int
+}
+
+// supervisedKey marks a process of the service.
+const supervisedKey = "TEMPER_SUPERVISED"
+
+// SupervisorPID is the process whose descendants make up the service: the
+// supervisor that started this role, or this process itself.
+func SupervisorPID() int {
+	if os.Getenv(supervisedKey) != "" {
+		return os.Getppid()
+	}
+	return os.Getpid()
+}
+
+// healthSocket is where a child of the service answers for its health: below the
+// home, where no other user and no page of a browser can ask.
+func healthSocket(p *config.Process, child string) string {
+	return health.UnixPrefix + socketDir(p) + "/" + child
+}
