@@ -9,6 +9,7 @@ import (
 	"temper/internal/retrain"
 	"temper/internal/run"
 	"temper/internal/sampling"
+	"temper/internal/watch"
 )
 
 // OpenRun validates the configuration, claims the run id for the workflow
@@ -75,6 +76,19 @@ func (c *Control) LogStep(ctx context.Context, in LogStepInput) (run.Watched, er
 		c.Notify(ctx, run.Notice{RunID: in.Run.RunID, Stage: in.StageName, Step: in.Step, NumSteps: in.NumSteps, Alerts: out.Alerts})
 	}
 	return out, toTemporal(err)
+}
+
+// RaiseAlert writes an alert that no step has raised into the run's event log, and
+// tells whoever is to know.
+func (c *Control) RaiseAlert(ctx context.Context, in RaiseAlertInput) error {
+	event := run.Event{Run: in.Run, Time: in.Time, Kind: run.EventAlert, Text: in.Alert.Text}
+	if err := run.LogEvent(ctx, c.Store, event); err != nil {
+		return toTemporal(err)
+	}
+	if c.Notify != nil {
+		c.Notify(ctx, run.Notice{RunID: in.Run.RunID, Stage: in.Stage, Step: in.Alert.Step, NumSteps: in.NumSteps, Alerts: []watch.Alert{in.Alert}})
+	}
+	return nil
 }
 
 // LogEvent writes one entry of the run's event log, once.

@@ -3,7 +3,7 @@ package activities
 // What tests of the package look at from outside.
 var (
 	ToTemporal = toTemporal
-	Watch      = watch
+	Watch      = beatUntil
 )
 
 // StallTimeout and HeartbeatInterval are the bounds of Watch.

@@ -28,16 +28,16 @@ func heartbeat(ctx context.Context, progress func() string) (context.Context, fu
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		if !watch(done, progress, func(text string) { activity.RecordHeartbeat(ctx, text) }) {
+		if !beatUntil(done, progress, func(text string) { activity.RecordHeartbeat(ctx, text) }) {
 			cancel(errStalled)
 		}
 	}()
 	return ctx, func() { close(done); <-ended; cancel(nil) }
 }
 
-// watch beats until done and returns true, or false when progress has stood
+// beatUntil beats until done and returns true, or false when progress has stood
 // still for too long.
-func watch(done <-chan struct{}, progress func() string, beat func(string)) bool {
+func beatUntil(done <-chan struct{}, progress func() string, beat func(string)) bool {
 	tick := time.NewTicker(heartbeatInterval)
 	defer tick.Stop()
 	last, still := progress(), time.Duration(0)

@@ -1,10 +1,13 @@
 package activities
 
 import (
+	"time"
+
 	"temper/internal/learner"
 	"temper/internal/retrain"
 	"temper/internal/run"
 	"temper/internal/sampling"
+	"temper/internal/watch"
 )
 
 // Inputs of the activities, by the names that workflows use. Each is what the
@@ -32,6 +35,15 @@ type PrepareDataInput struct{ Run run.Ref }
 // SelectProblemsResult lists problem ids, unique within the step.
 type SelectProblemsResult struct {
 	ProblemIDs []string `json:"problem_ids"`
+}
+
+// RaiseAlertInput is an alert of a run, at a time.
+type RaiseAlertInput struct {
+	Run      run.Ref     `json:"run"`
+	Stage    string      `json:"stage"`
+	NumSteps int         `json:"num_steps"`
+	Alert    watch.Alert `json:"alert"`
+	Time     time.Time   `json:"time"`
 }
 
 // CheckForkInput asks whether a fork would start.

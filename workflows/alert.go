@@ -6,6 +6,7 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
+	"temper/activities"
 	"temper/internal/run"
 	"temper/internal/watch"
 )
@@ -57,10 +58,18 @@ func (s *stage) watchFor(ctx workflow.Context, step int) (ended func()) {
 		alert := watch.Stalled(step, after)
 		s.at.Alerts = append(slices.Clone(s.at.Alerts), alert.Text)
 		s.show(telling)
-		if err := logEvent(telling, s.in.Run, run.EventAlert, alert.Text); err != nil {
+		if err := s.raise(telling, alert); err != nil {
 			workflow.GetLogger(telling).Warn("alert not recorded", "run_id", s.in.Run.RunID, "step", step, "err", err)
 		}
 		s.tellAlerts(telling)
 	})
 	return cancel
+}
+
+// raise records an alert that no step has raised.
+func (s *stage) raise(ctx workflow.Context, a watch.Alert) error {
+	var control *activities.Control
+	return workflow.ExecuteLocalActivity(inline(ctx, "alert: "+a.Rule), control.RaiseAlert, activities.RaiseAlertInput{
+		Run: s.in.Run, Stage: s.in.Plan.Name, NumSteps: s.in.NumSteps, Alert: a, Time: workflow.Now(ctx),
+	}).Get(ctx, nil)
 }

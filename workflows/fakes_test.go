@@ -27,6 +27,7 @@ type (
 		SelectProblems(context.Context, activities.SelectProblemsInput) (activities.SelectProblemsResult, error)
 		BuildBatch(context.Context, activities.BuildBatchInput) (run.BuiltBatch, error)
 		LogStep(context.Context, activities.LogStepInput) (run.Watched, error)
+		RaiseAlert(context.Context, activities.RaiseAlertInput) error
 		LogEvent(context.Context, run.Event) error
 		FinishRun(context.Context, activities.FinishRunInput) (run.FinishResult, error)
 		AmendRun(context.Context, activities.AmendRunInput) (run.Amended, error)
@@ -237,6 +238,10 @@ func (c *fakeControl) BuildBatch(_ context.Context, in activities.BuildBatchInpu
 func (c *fakeControl) LogStep(_ context.Context, in activities.LogStepInput) (run.Watched, error) {
 	err := c.w.called("log %d", in.Step)
 	return c.w.watched[in.Step], err
+}
+
+func (c *fakeControl) RaiseAlert(ctx context.Context, in activities.RaiseAlertInput) error {
+	return c.LogEvent(ctx, run.Event{Kind: run.EventAlert, Text: in.Alert.Text})
 }
 
 func (c *fakeControl) LogEvent(_ context.Context, in run.Event) error {

@@ -76,6 +76,9 @@ func printRuns(out io.Writer, rows []run.CatalogEntry) error {
 		if r.Reason != "" {
 			notes = append(notes, oneLine(r.Reason, maxReason))
 		}
+		if r.Trouble != "" {
+			notes = append(notes, oneLine("trouble: "+r.Trouble, maxReason))
+		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", r.RunID, r.State, steps, reward, seed, strings.Join(notes, "  "))
 	}
 	return t.Flush()

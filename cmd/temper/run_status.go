@@ -104,6 +104,9 @@ func writeStatus(out io.Writer, s workflows.RunStatus) error {
 	for key, text := range ordered("by", s.By, "reason", s.Reason) {
 		line(key, "%s", text)
 	}
+	for _, a := range s.Alerts {
+		line("trouble", "%s", a)
+	}
 	if s.SFTStep < s.SFTSteps {
 		line("sft", "update %d of %d", s.SFTStep, s.SFTSteps)
 	}

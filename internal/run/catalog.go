@@ -35,6 +35,8 @@ type CatalogEntry struct {
 	State string `json:"state"`
 	// Reason is why the run stands, was stopped or failed.
 	Reason string `json:"reason,omitempty"`
+	// Trouble is the first rule of the watch that is broken; see config.Watch.
+	Trouble string `json:"trouble,omitempty"`
 	Stage  string `json:"stage,omitempty"`
 	// Step is the newest that has a record, of NumSteps, Reward its mean reward.
 	Step     int       `json:"step"`

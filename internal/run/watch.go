@@ -49,6 +49,11 @@ func WatchStep(ctx context.Context, store blob.Store, in StepInput) (Watched, er
 	if state, err = artifact.PutOnce(ctx, store, layout.Watch(in.Step), state); err != nil {
 		return Watched{}, err
 	}
+	if trouble := firstTrouble(state); trouble != firstTrouble(before) {
+		if err := noteInCatalog(ctx, store, in.Run.RunID, func(e *CatalogEntry) { e.Trouble = trouble }); err != nil {
+			return Watched{}, err
+		}
+	}
 	out := Watched{StallAfter: state.StallAfter(rules)}
 	for _, a := range state.Standing {
 		out.Standing = append(out.Standing, fmt.Sprintf("%s, since step %d", a.Text, a.Step))
@@ -61,6 +66,14 @@ func WatchStep(ctx context.Context, store blob.Store, in StepInput) (Watched, er
 		}
 	}
 	return out, nil
+}
+
+// firstTrouble is what a list of runs shows of the alerts that stand.
+func firstTrouble(s watch.State) string {
+	if len(s.Standing) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s, since step %d", s.Standing[0].Text, s.Standing[0].Step)
 }
 
 func watchedStep(in StepInput) watch.Step {

@@ -3,6 +3,7 @@ package screen
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -58,6 +59,9 @@ func runLine(s workflows.RunStatus) string {
 	}
 	if s.ETASeconds > 0 {
 		line += "  eta " + report.Duration(time.Duration(s.ETASeconds*float64(time.Second)))
+	}
+	if len(s.Alerts) > 0 {
+		line += "  trouble: " + strings.Join(s.Alerts, "; ")
 	}
 	return line
 }
