@@ -92,7 +92,7 @@ func TestSubmitSaysWhatIsWrong(t *testing.T) {
 		t.Errorf("%v: %+v, want an opened run of %d steps:\n%s", err, started, ciSteps, out)
 	}
 	p.start("run", "follow", "good").end(0, runTimeout)
-	refused("1 problem, want at least 2", "run", "fork", "good", "--last", "--set", "stages[2].data.path="+one)
+	refused("1 problem, want at least 2", "run", "fork", "good", "--last", "--set", "stages[2].until.steps=3", "--set", "stages[2].data.path="+one)
 	if out := p.temper(0, "run", "list"); !strings.Contains(out, "failed") {
 		t.Errorf("the fork that failed is not in the list:\n%s", out)
 	}
