@@ -1,7 +1,6 @@
 package workflows
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 
@@ -26,6 +25,7 @@ func failureText(err error) string {
 	var app *temporal.ApplicationError
 	var late *temporal.TimeoutError
 	var activity *temporal.ActivityError
+	var killed *temporal.TerminatedError
 	switch {
 	case errors.As(err, &app):
 		return app.Message()
@@ -34,7 +34,9 @@ func failureText(err error) string {
 		if errors.As(err, &activity) {
 			what = "activity " + activity.ActivityType().GetName()
 		}
-		return fmt.Sprintf("%s timed out (%s)", what, cmp.Or(late.Message(), late.TimeoutType().String()))
+		return fmt.Sprintf("%s timed out (%s)", what, late.TimeoutType())
+	case errors.As(err, &killed):
+		return "it was terminated by an operator"
 	case temporal.IsCanceledError(err):
 		return "it was cancelled"
 	default:

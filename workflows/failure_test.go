@@ -5,11 +5,31 @@ import (
 	"fmt"
 	"testing"
 
+	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/temporal"
 
 	"temper/internal/fault"
 	"temper/workflows"
 )
+
+// TestFailureText: what ends a run is named in words, whoever ended it.
+func TestFailureText(t *testing.T) {
+	for _, tt := range []struct {
+		err  error
+		want string
+	}{
+		{temporal.NewApplicationError("loss is NaN", "Diverged", errors.New("cause")), "loss is NaN"},
+		{temporal.NewHeartbeatTimeoutError(), "the workflow timed out (Heartbeat)"},
+		{fmt.Errorf("activity error (type: TrainStep): %w", temporal.NewTimeoutError(enums.TIMEOUT_TYPE_START_TO_CLOSE, nil)), "the workflow timed out (StartToClose)"},
+		{temporal.NewCanceledError(), "it was cancelled"},
+		{fmt.Errorf("child workflow execution error (type: RLStage): %w", &temporal.TerminatedError{}), "it was terminated by an operator"},
+		{errors.New("disk full"), "disk full"},
+	} {
+		if got := workflows.FailureText(tt.err); got != tt.want {
+			t.Errorf("%v: %q, want %q", tt.err, got, tt.want)
+		}
+	}
+}
 
 // TestFailure: what a client shows of a failed workflow has the message and the kind,
 // and no types of Go or of Temporal. What is no failure of a workflow stays.

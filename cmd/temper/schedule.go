@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
-	"time"
 	_ "time/tzdata" // time zones of cron lines, also where the machine has none
 
 	"github.com/spf13/cobra"
@@ -20,6 +19,7 @@ import (
 	"temper/internal/cron"
 	"temper/internal/promotion"
 	"temper/internal/retrain"
+	"temper/internal/schedule"
 	"temper/workflows"
 )
 
@@ -56,6 +56,7 @@ type scheduleOrder struct {
 
 func scheduleCreateCommand() *cobra.Command {
 	var o scheduleOrder
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "create ID --config FILE --data GLOB --cron \"CRON_TZ=Europe/Berlin 0 3 * * *\"",
 		Short: "Make a schedule of re-trainings: warm start from the last good policy, publish behind a gate",
@@ -75,9 +76,10 @@ func scheduleCreateCommand() *cobra.Command {
 	f.BoolVar(&o.spec.PauseOnFailure, "pause-on-failure", false, "pause the schedule when a re-training fails; a policy that the gate refuses is no failure")
 	f.BoolVar(&o.spec.Paused, "paused", false, "make it paused, also when there is no data yet")
 	f.StringVar(&o.spec.Note, "note", "", "shown in the web UI")
+	f.BoolVar(&asJSON, "json", false, "print the schedule as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		o.spec.Retrain.ID = args[0]
-		c, _, err := connect(cmd.Context(), p, o.check)
+		c, store, err := connect(cmd.Context(), p, o.check)
 		if err != nil {
 			return err
 		}
@@ -90,12 +92,19 @@ func scheduleCreateCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		s, err := workflows.FindSchedule(cmd.Context(), c, args[0])
+		found, err := workflows.FindSchedule(cmd.Context(), c, args[0])
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(cmd.OutOrStdout(), "schedule %s made%s\n%s\n", s.ID, nextTime(s), scheduleUI(p, s.ID))
-		return nil
+		v, err := schedule.DescribeWhole(cmd.Context(), store, found)
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			return cli.PrintJSON(cmd.OutOrStdout(), v)
+		}
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "schedule %s made, %s\n%s\n", v.ID, v.DueWords(), scheduleUI(p, v.ID))
+		return err
 	}
 	return cmd
 }
@@ -173,17 +182,6 @@ func unknownSchedule(err error, id string) error {
 	return err
 }
 
-func nextTime(s workflows.Schedule) string {
-	switch {
-	case s.Paused:
-		return ", paused"
-	case len(s.Next) > 0:
-		return ", next at " + s.Next[0].UTC().Format(time.RFC3339)
-	default:
-		return ", never due"
-	}
-}
-
 // scheduleUI is the link to a schedule's page, "" without a web UI.
 func scheduleUI(p *config.Process, id string) string {
 	if p.UIAddress == "" {
@@ -192,12 +190,64 @@ func scheduleUI(p *config.Process, id string) string {
 	return fmt.Sprintf("http://%s/namespaces/%s/schedules/%s", p.UIAddress, p.Namespace, id)
 }
 
-// lastOutcome reads how the newest re-training of a schedule ended, "" when none has.
-func lastOutcome(ctx context.Context, store blob.Store, id string) (string, error) {
-	events, err := retrain.Events(ctx, store, id)
-	if err != nil || len(events) == 0 {
-		return "", err
+func scheduleListCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{Use: "list", Short: "List the schedules of re-trainings", Args: cobra.NoArgs}
+	p := cli.ProcessFlags(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the schedules as JSON")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c, store, err := connect(cmd.Context(), p, nil)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		found, err := workflows.Schedules(cmd.Context(), c)
+		if err != nil {
+			return err
+		}
+		views := []schedule.View{} // an empty list is no null
+		for _, s := range found {
+			v, err := schedule.Describe(cmd.Context(), store, s)
+			if err != nil {
+				return err
+			}
+			views = append(views, v)
+		}
+		if asJSON {
+			return cli.PrintJSON(cmd.OutOrStdout(), views)
+		}
+		return schedule.PrintTable(cmd.OutOrStdout(), views)
 	}
-	e := events[len(events)-1]
-	return fmt.Sprintf("%s: %s", e.Kind, e.Text), nil
+	return cmd
+}
+
+func scheduleShowCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{Use: "show ID", Short: "Show a schedule: its argument, its last good policy and what its re-trainings did", Args: cobra.ExactArgs(1)}
+	p := cli.ProcessFlags(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the schedule as JSON")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c, store, err := connect(cmd.Context(), p, nil)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		found, err := workflows.FindSchedule(cmd.Context(), c, args[0])
+		if err != nil {
+			return unknownSchedule(err, args[0])
+		}
+		v, err := schedule.DescribeWhole(cmd.Context(), store, found)
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			return cli.PrintJSON(cmd.OutOrStdout(), v)
+		}
+		if err := schedule.Print(cmd.OutOrStdout(), v); err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "\n%s\n", scheduleUI(p, v.ID))
+		return err
+	}
+	return cmd
 }

@@ -3,6 +3,7 @@
 package main_test
 
 import (
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -43,13 +44,57 @@ func TestTwoSubmitsOfOneID(t *testing.T) {
 	if !strings.Contains(texts[loser], "going on already") && !strings.Contains(texts[loser], "exists already") {
 		t.Errorf("the loser says:\n%s", texts[loser])
 	}
-	// A submit returns when the server has the run; its first activity opens it.
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
-		if _, err := os.Stat(filepath.Join(p.home, "store/runs/twin/config.yaml")); err == nil {
-			break
-		} else if time.Now().After(deadline) {
-			t.Fatalf("the winner left no run: %v", err)
+	// A submit returns when the run has accepted its configuration.
+	if _, err := os.Stat(filepath.Join(p.home, "store/runs/twin/config.yaml")); err != nil {
+		t.Errorf("the winner left no run: %v", err)
+	}
+	up.signal(syscall.SIGINT)
+	up.end(0, 30*time.Second)
+	noOrphans(t, 5*time.Second)
+}
+
+// TestSubmitSaysWhatIsWrong: what a run finds wrong with its input ends the command
+// that started it with the user's exit code and one line, also where only the run
+// can see it.
+func TestSubmitSaysWhatIsWrong(t *testing.T) {
+	p := newPlace(t)
+	up := p.start("up")
+	up.await("^submit a run with", time.Minute)
+	dir := t.TempDir()
+	config, one := filepath.Join(dir, "start.yaml"), filepath.Join(dir, "one.jsonl")
+	text := "model: {path: nowhere}\nsft: {steps: 0}\nstages: [{name: a, data: {env: chase, levels: [1], num: 64}, until: {steps: 2}}]\n"
+	problem, err := exec.CommandContext(t.Context(), filepath.Join(bin, "temper"), "data", "generate", "--num", "1").Output()
+	for path, data := range map[string][]byte{config: []byte(text), one: problem} {
+		if err == nil {
+			err = os.WriteFile(path, data, 0o600)
 		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := func(want string, args ...string) {
+		t.Helper()
+		out := strings.TrimSpace(p.temper(2, args...))
+		if !strings.Contains(out, want) || strings.Contains(out, "\n") || strings.Contains(out, "type:") || strings.Contains(out, "started") {
+			t.Errorf("temper %s says\n%s\nwant one line with %q", strings.Join(args, " "), out, want)
+		}
+	}
+	refused("model.path: "+filepath.Join(dir, "nowhere")+": no such file", "run", "submit", "--config", config)
+	refused("1 problem, want at least 2", "run", "submit", "--config", ciConfig, "--set", "stages[0].data.path="+one)
+	refused(`stages[0].data.env: is "maze"`, "run", "submit", "--config", ciConfig, "--set", "stages[0].data.env=maze")
+
+	var started struct {
+		Opened   bool `json:"opened"`
+		NumSteps int  `json:"num_steps"`
+	}
+	out := p.temper(0, "run", "submit", "--config", ciConfig, "--run-id", "good", "--json")
+	if err := json.Unmarshal([]byte(out), &started); err != nil || !started.Opened || started.NumSteps != ciSteps {
+		t.Errorf("%v: %+v, want an opened run of %d steps:\n%s", err, started, ciSteps, out)
+	}
+	p.start("run", "follow", "good").end(0, runTimeout)
+	refused("1 problem, want at least 2", "run", "fork", "good", "--last", "--set", "stages[2].until.steps=3", "--set", "stages[2].data.path="+one)
+	if out := p.temper(0, "run", "list"); !strings.Contains(out, "failed") {
+		t.Errorf("the fork that failed is not in the list:\n%s", out)
 	}
 	up.signal(syscall.SIGINT)
 	up.end(0, 30*time.Second)

@@ -87,6 +87,7 @@ var packages = []row{
 	{pattern: "internal/screen", layer: composition},
 	{pattern: "internal/service", layer: composition},
 	{pattern: "internal/doctor", layer: composition},
+	{pattern: "internal/schedule", layer: composition},
 	{pattern: "workers", layer: composition},
 	{pattern: "ui/...", layer: composition, planned: true},
 	{pattern: "cmd/...", layer: composition},

@@ -10,6 +10,7 @@ import (
 
 	"temper/internal/cli"
 	"temper/internal/config"
+	"temper/internal/fault"
 )
 
 func TestExitCode(t *testing.T) {
@@ -22,6 +23,8 @@ func TestExitCode(t *testing.T) {
 		{cli.Usagef("--size %q", "x"), cli.ExitUser},
 		{fmt.Errorf("check: %w", cli.Usage(errors.New("no such file"))), cli.ExitUser},
 		{errors.Join(errors.New("port taken"), config.Problems{{Path: "seed", Msg: "is x"}}), cli.ExitUser},
+		{fmt.Errorf("run a: %w", fault.Newf(fault.Dataset, "1 problem")), cli.ExitUser},
+		{fault.Newf(fault.Store, "no such bucket"), cli.ExitSystem},
 		{fmt.Errorf("%w: run a goes on", cli.ErrInterrupted), cli.ExitInterrupted},
 	} {
 		if got := cli.ExitCode(tt.err); got != tt.want {

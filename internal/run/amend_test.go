@@ -75,3 +75,15 @@ func TestAmendmentsThatCannotBe(t *testing.T) {
 		})
 	}
 }
+
+// TestAmendmentThatIsProbablyAMistake is made, with a warning.
+func TestAmendmentThatIsProbablyAMistake(t *testing.T) {
+	h := runtest.New(t, nil)
+	out, err := h.Amend(t, config.Amendment{FromStep: 2, Set: map[string]string{"rl.optimizer.lr": "0.9"}})
+	if err != nil || len(out.Warnings) != 1 || !strings.Contains(out.Warnings[0], "rl.optimizer.lr: moves from") {
+		t.Errorf("warnings %q (%v), want one of the learning rate", out.Warnings, err)
+	}
+	if out, err = h.Amend(t, config.Amendment{FromStep: 3, Set: map[string]string{"rl.optimizer.lr": "0.5"}}); err != nil || len(out.Warnings) > 0 {
+		t.Errorf("warnings %q (%v) of a change from 0.9 to 0.5, want none", out.Warnings, err)
+	}
+}

@@ -64,6 +64,57 @@ func weightsOf(t testing.TB, h *runtest.Run, version int64) string {
 	return string(data)
 }
 
+// TestForkWithoutAmendments takes the configuration that the run was opened with, also
+// for steps that were made under an amendment; an inherited one is named unless it
+// is set anew.
+func TestForkWithoutAmendments(t *testing.T) {
+	h := runtest.New(t, map[string]string{"checkpoint.keep": "9"})
+	h.StoreBatches(t, 1, 2)
+	for _, a := range []config.Amendment{
+		{FromStep: 1, Set: map[string]string{"rl.optimizer.lr": "0.1"}, Reason: "faster", By: "ann"},
+		{FromStep: 4, Set: map[string]string{"rl.optimizer.max_grad_norm": "3"}},
+	} {
+		if _, err := h.Amend(t, a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	runtest.Play(t, h.Store, &runtest.Fate{}, false, h.Script(t, 1, 2))
+	from := run.ForkFrom{RunID: "demo", Step: 2}
+	lr := func(t *testing.T, in run.Input) (now, later float64, inherited []string) {
+		t.Helper()
+		in.RunID = "child"
+		found, err := run.CheckFork(t.Context(), h.Store, in, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range found.Inherited {
+			inherited = append(inherited, a.Order())
+		}
+		return found.Config.At(3).RL.Optimizer.LR, found.Config.At(4).RL.Optimizer.MaxGradNorm, inherited
+	}
+	clip := h.Config.RL.Optimizer.MaxGradNorm
+	for name, tt := range map[string]struct {
+		in        run.Input
+		lr, clip  float64
+		inherited []string
+	}{
+		"inherited": {run.Input{Fork: &from}, 0.1, 3, []string{
+			"from step 1: rl.optimizer.lr=0.1: faster (by ann)", "from step 4: rl.optimizer.max_grad_norm=3"}},
+		"set anew": {run.Input{Fork: &from, Set: run.Settings{"rl.optimizer.lr": "0.01"}}, 0.01, 3, []string{"from step 4: rl.optimizer.max_grad_norm=3"}},
+		"without":  {run.Input{Fork: &run.ForkFrom{RunID: "demo", Step: 2, WithoutAmendments: true}}, h.Config.RL.Optimizer.LR, clip, nil},
+	} {
+		gotLR, gotClip, inherited := lr(t, tt.in)
+		if gotLR != tt.lr || gotClip != tt.clip || !cmp.Equal(inherited, tt.inherited) {
+			t.Errorf("%s: lr %g, clip %g, inherits %q; want %g, %g, %q", name, gotLR, gotClip, inherited, tt.lr, tt.clip, tt.inherited)
+		}
+	}
+	child := h.Fork(t, "clean", run.ForkFrom{RunID: "demo", Step: 2, WithoutAmendments: true}, nil)
+	cfg, err := run.ReadConfig(t.Context(), h.Store, child.Ref)
+	if err != nil || len(cfg.Amendments) > 0 || cfg.RL.Optimizer.LR != h.Config.RL.Optimizer.LR {
+		t.Errorf("the opened fork has lr %g and amendments %v (%v)", cfg.RL.Optimizer.LR, cfg.Amendments, err)
+	}
+}
+
 // TestForkTakesTheDataOver: the ledger deals the same problems, and a stage with
 // other data gets its own.
 func TestForkTakesTheDataOver(t *testing.T) {
@@ -159,7 +210,7 @@ func TestRestartHoldsItsCheckpoint(t *testing.T) {
 		in := run.Input{RunID: "again", Fork: &run.ForkFrom{RunID: "demo", Step: 2}}
 		for range 2 {
 			if found, err := run.CheckFork(t.Context(), h.Store, in, true); err != nil || found.Step != 2 {
-				t.Fatal(found, err)
+				t.Fatal(found.Step, err)
 			}
 		}
 		runtest.Play(t, h.Store, &runtest.Fate{}, false, h.Script(t, 4, 5)[3:])

@@ -1,4 +1,4 @@
-package main
+package question
 
 import (
 	"fmt"
@@ -13,12 +13,12 @@ import (
 )
 
 // fromRun answers what a configuration says and the flags do not.
-func (p *planFlags) fromRun(stated func(flag string) bool) error {
-	cfg, err := config.LoadFile(p.run, nil)
+func (q *Question) fromRun(stated func(flag string) bool) error {
+	cfg, err := config.LoadFile(q.Run, nil)
 	if err != nil {
 		return err
 	}
-	r := &p.request
+	r := &q.Request
 	if !stated("model") {
 		if r.Model, err = modelOfRun(cfg); err != nil {
 			return err
@@ -39,11 +39,11 @@ func (p *planFlags) fromRun(stated func(flag string) bool) error {
 	set("tokens", func() { r.Length = cfg.Model.MaxContext })
 	set("sequences", func() { r.Rows = max(1, pass/r.Length) })
 	set("remat", func() { r.Remat = cfg.Model.Remat })
-	set("f32", func() { p.f32 = cfg.Model.Compute != config.ComputeBFloat16 })
+	set("f32", func() { q.F32 = cfg.Model.Compute != config.ComputeBFloat16 })
 	set("pack", func() { r.Packed = cfg.RL.Pack })
 	set("reference", func() { r.Reference = cfg.RL.Loss.KL.Coefficient > 0 })
-	set("minibatches", func() { p.minibatches = cfg.RL.NumMinibatches })
-	set("accumulate", func() { r.Accumulate = r.Accumulate || kept/max(1, p.minibatches) > r.Rows })
+	set("minibatches", func() { q.Minibatches = cfg.RL.NumMinibatches })
+	set("accumulate", func() { r.Accumulate = r.Accumulate || kept/max(1, q.Minibatches) > r.Rows })
 	set("logits-chunk", func() { r.LogitsChunk = loss.ChunkSize(cfg.RL.Loss.MaxLogits, r.Rows*r.Length, r.Model.VocabSize) })
 	set("step-tokens", func() {
 		mean := r.MeanLength
@@ -52,7 +52,7 @@ func (p *planFlags) fromRun(stated func(flag string) bool) error {
 		}
 		r.StepTokens = kept * mean
 	})
-	p.about = fmt.Sprintf("%s: %d problems of %d rollouts a step, %d kept of each; contexts of up to %d tokens (model.max_context), "+
+	q.About = fmt.Sprintf("%s: %d problems of %d rollouts a step, %d kept of each; contexts of up to %d tokens (model.max_context), "+
 		"%d in a pass (rl.microbatch_tokens %d)\n",
 		cfg.Name, cfg.RL.ProblemsPerStep, cfg.RL.RolloutsPerProblem, cfg.RL.GroupSize, cfg.Model.MaxContext, r.Rows, cfg.RL.MicrobatchTokens)
 	return nil

@@ -1,0 +1,79 @@
+// Package question turns what a person asks of the estimator, in names and by the
+// configuration of a run, into a request. It computes nothing itself.
+//
+// Invariant: what the user states goes before what the configuration says.
+package question
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"temper/trainer/device"
+	"temper/trainer/estimate"
+)
+
+// Question is what a person asks.
+type Question struct {
+	// Model, Devices and Mesh are names; see estimate.Model and estimate.ParseDevices.
+	Model, Devices, Mesh string
+	// Run is a configuration file, and About what it says, after Resolve.
+	Run, About string
+	// F32 computes in float32; Measure compares with a step on this machine.
+	F32, Measure bool
+	// Minibatches is the number of updates in a step.
+	Minibatches int
+	Request     estimate.Request
+}
+
+// Resolve completes Request from the names and the configuration. stated reports
+// whether the user gave a flag. The error has a line for each mistake.
+func (q *Question) Resolve(stated func(flag string) bool) error {
+	var errs []error
+	add := func(flag string, err error) {
+		if err != nil {
+			errs = append(errs, fmt.Errorf("--%s: %w", flag, err))
+		}
+	}
+	r := &q.Request
+	var err error
+	r.Model, err = estimate.Model(q.Model)
+	add("model", err)
+	r.NumDevices, r.Device, err = estimate.ParseDevices(q.Devices)
+	add("devices", err)
+	r.Mesh, err = parseMesh(q.Mesh)
+	add("mesh", err)
+	if q.Run != "" && len(errs) == 0 {
+		add("run", q.fromRun(stated))
+	}
+	if q.Measure && r.Device.Fused {
+		add("measure", errors.New("only on the CPU"))
+	}
+	if q.Minibatches < 1 {
+		add("minibatches", fmt.Errorf("%d, want at least 1", q.Minibatches))
+	}
+	if q.Measure && (r.Accumulate || r.LogitsChunk > 0 || r.Packed || r.Reference || q.Minibatches > 1) {
+		add("measure", errors.New("makes plain steps: leave out --accumulate, --logits-chunk, --pack, --reference and --minibatches"))
+	}
+	r.SeveralUpdates = q.Minibatches > 1
+	r.Half = !q.F32
+	if r.Context == 0 {
+		r.Context = r.Length
+	}
+	return errors.Join(errs...)
+}
+
+// parseMesh reads "4x2"; the empty mesh is to be chosen.
+func parseMesh(s string) (device.Mesh, error) {
+	if s == "" {
+		return device.Mesh{}, nil
+	}
+	data, model, _ := strings.Cut(s, "x")
+	d, err1 := strconv.Atoi(data)
+	m, err2 := strconv.Atoi(model)
+	if err1 != nil || err2 != nil || d < 1 || m < 1 {
+		return device.Mesh{}, fmt.Errorf("%q, want data x model, like 4x2", s)
+	}
+	return device.Mesh{Data: d, Model: m, FSDP: d > 1}, nil
+}
