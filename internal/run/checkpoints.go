@@ -4,11 +4,14 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
+	"strings"
 
 	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/config"
+	"temper/internal/fault"
 	"temper/internal/series"
 	"temper/trainer/checkpoint"
 )
@@ -85,4 +88,69 @@ func BestCursors(ctx context.Context, store blob.Store, runID string, sft int, c
 	}
 	slices.SortFunc(out, func(a, b int) int { return cmp.Or(cmp.Compare(reward[b], reward[a]), cmp.Compare(b, a)) })
 	return out, nil
+}
+
+// FindCheckpoint returns the step and the manifest of a checkpoint of a stored
+// run: that of a step, the best, or the newest. Errors: InvalidConfig.
+func FindCheckpoint(ctx context.Context, store blob.Store, from ForkFrom) (step int, manifest blob.Ref, err error) {
+	plan, ok, err := StoredPlan(ctx, store, from.RunID)
+	if err == nil && !ok {
+		err = fault.Newf(fault.InvalidConfig, "no run %q is stored (temper run list shows what there is)", from.RunID)
+	}
+	if err != nil {
+		return 0, blob.Ref{}, err
+	}
+	return PickCheckpoint(ctx, store, plan, from)
+}
+
+// PickCheckpoint finds a checkpoint of a run from the end of SFT on.
+func PickCheckpoint(ctx context.Context, store blob.Store, run Plan, from ForkFrom) (step int, manifest blob.Ref, err error) {
+	refuse := func(format string, args ...any) (int, blob.Ref, error) {
+		return 0, blob.Ref{}, fault.Newf(fault.InvalidConfig, format, args...)
+	}
+	saved, err := checkpoint.List(ctx, store, artifact.Layout{RunID: run.RunID}.Checkpoints())
+	if err != nil {
+		return 0, blob.Ref{}, err
+	}
+	saved = slices.DeleteFunc(saved, func(e checkpoint.Entry) bool { return e.Step < run.SFTSteps })
+	if len(saved) == 0 {
+		return refuse("run %s has no checkpoint after SFT yet: wait for one, or submit its configuration as a run of its own", run.RunID)
+	}
+	step = from.Step
+	switch from.From {
+	case "":
+	case FromLast:
+		step = saved[len(saved)-1].Step - run.SFTSteps
+	case FromBest:
+		if step, err = bestCheckpoint(ctx, store, run, saved); err != nil {
+			return 0, blob.Ref{}, err
+		}
+	default:
+		return refuse("from is %q, want %s or %s, or a step", from.From, FromBest, FromLast)
+	}
+	var steps []string
+	for _, e := range saved {
+		if e.Step == run.SFTSteps+step {
+			return step, e.Ref, nil
+		}
+		steps = append(steps, fmt.Sprint(e.Step-run.SFTSteps))
+	}
+	return refuse("run %s has no checkpoint of step %d: name one of %s", run.RunID, step, strings.Join(steps, ", "))
+}
+
+// bestCheckpoint is the first in the order of rewards of BestCursors.
+func bestCheckpoint(ctx context.Context, store blob.Store, run Plan, saved []checkpoint.Entry) (int, error) {
+	var cursors []int
+	for _, e := range saved {
+		cursors = append(cursors, e.Step)
+	}
+	best, err := BestCursors(ctx, store, run.RunID, run.SFTSteps, cursors, math.MaxInt)
+	if err != nil {
+		return 0, err
+	}
+	if len(best) == 0 {
+		return 0, fault.Newf(fault.InvalidConfig,
+			"no step of run %s was made from a checkpoint that is left, so that none is known to be best: name a step or %s", run.RunID, FromLast)
+	}
+	return best[0] - run.SFTSteps, nil
 }

@@ -1,4 +1,4 @@
-package run_test
+package setup_test
 
 import (
 	"maps"
@@ -14,6 +14,7 @@ import (
 	"temper/internal/learner"
 	"temper/internal/run"
 	"temper/internal/run/runtest"
+	"temper/internal/run/setup"
 	"temper/trainer/checkpoint"
 )
 
@@ -158,7 +159,7 @@ func TestRestartHoldsItsCheckpoint(t *testing.T) {
 		}
 		in := run.Input{RunID: "again", Fork: &run.ForkFrom{RunID: "demo", Step: 2}}
 		for range 2 {
-			if found, err := run.CheckFork(t.Context(), h.Store, in, true); err != nil || found.Step != 2 {
+			if found, err := setup.CheckFork(t.Context(), h.Store, in, true); err != nil || found.Step != 2 {
 				t.Fatal(found, err)
 			}
 		}
