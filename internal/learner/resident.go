@@ -61,8 +61,8 @@ func (t *Service) newSession(ctx context.Context, r *run.Loaded) (*session, erro
 		return nil, fmt.Errorf("learner of run %s: %w", r.Ref.RunID, err)
 	}
 	s := &session{
-		Loaded: r, store: t.Store, learner: learner, reference: -1, graphs: graphsOf(r.Config), build: t.New,
-		saves: saver{background: t.Background, now: t.Now, log: t.Log}, now: t.Now,
+		archive: archive{Loaded: r, store: t.Store, now: t.Now}, learner: learner, reference: -1, graphs: graphsOf(r.Config), build: t.New,
+		saves: saver{background: t.Background, now: t.Now, log: t.Log},
 	}
 	if err := s.acquireLease(ctx); err != nil {
 		learner.Close()

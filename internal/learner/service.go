@@ -294,14 +294,14 @@ func (t *Service) checkBatch(ctx context.Context, in StepInput) error {
 // from the newest checkpoint before.
 func (t *Service) seek(ctx context.Context, want int) error {
 	s := t.current
-	if !s.valid || s.at > want || s.at+1 < want {
+	if !s.stateValid || s.cursor > want || s.cursor+1 < want {
 		t.doing.Store("restoring")
 		if err := s.restore(ctx, want); err != nil {
 			return fmt.Errorf("restore run %s: %w", s.Ref.RunID, err)
 		}
 	}
-	for s.at < want {
-		name := s.timetable().name(s.at + 1)
+	for s.cursor < want {
+		name := s.timetable().name(s.cursor + 1)
 		t.doing.Store(name)
 		if err := s.advance(ctx); err != nil {
 			return fmt.Errorf("run %s, %s: %w", s.Ref.RunID, name, err)
