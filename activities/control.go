@@ -64,8 +64,8 @@ func (c *Control) BuildBatch(ctx context.Context, in BuildBatchInput) (run.Built
 	return out, toTemporal(err)
 }
 
-// LogStep writes the record of a step, holds the step to the rules of the run's
-// watch, and tells whoever is to know.
+// LogStep writes the record of a step, tests the step by the rules of the run's watch,
+// and notifies somebody outside of new alerts.
 func (c *Control) LogStep(ctx context.Context, in LogStepInput) (run.Watched, error) {
 	err := run.LogStep(ctx, c.Store, in)
 	if err != nil {

@@ -18,8 +18,8 @@ const (
 var errStalled = errors.New("no progress for " + stallTimeout.String())
 
 // heartbeat tells the server that the activity lives until the returned
-// function is called. progress is sent along, for people who look. An activity
-// that is wedged is cancelled and vouched for no longer.
+// function is called. Each beat carries progress, for people who look. An activity
+// that makes no progress is cancelled, and the beats end.
 func heartbeat(ctx context.Context, progress func() string) (context.Context, func()) {
 	if !activity.IsActivity(ctx) {
 		return ctx, func() {}
@@ -35,8 +35,8 @@ func heartbeat(ctx context.Context, progress func() string) (context.Context, fu
 	return ctx, func() { close(done); <-ended; cancel(nil) }
 }
 
-// watch beats until done and returns true, or false when progress has stood
-// still for too long.
+// watch beats until done and returns true. It returns false when progress has not
+// changed for too long.
 func watch(done <-chan struct{}, progress func() string, beat func(string)) bool {
 	tick := time.NewTicker(heartbeatInterval)
 	defer tick.Stop()

@@ -40,8 +40,8 @@ func RLRun(ctx workflow.Context, in run.Input) (RunResult, error) {
 	return ending{r}.close(ctx, r.execute(ctx))
 }
 
-// runFlow is the execution of a run. What it knows is in its course, what it was
-// told in its gate, and the stage under way behind its link.
+// runFlow is the execution of a run. Its course is what it knows, its gate holds the
+// commands that it was given, and its link leads to the stage under way.
 type runFlow struct {
 	course
 	in      run.Input
@@ -297,7 +297,7 @@ func (r *runFlow) runChild(ctx workflow.Context, i int) (StageResult, error) {
 	r.show(ctx)
 	var out StageResult
 	err := r.link.child.Get(child, &out)
-	r.gate.drain(ctx) // what the stage said last comes before what it returned
+	r.gate.drain(ctx) // the last signals of the stage come before its result
 	r.link.child, r.childID, r.gate.waiting = nil, "", false
 	return out, err
 }
@@ -335,7 +335,7 @@ func (r *runFlow) onPause(ctx workflow.Context, paused bool) error {
 	return logPause(ctx, r.ref, paused, who(r.gate.Reason, r.gate.By), fmt.Sprintf("while %s", r.doing))
 }
 
-// save makes a checkpoint between stages; every chunk of SFT ends in one anyway.
+// save makes a checkpoint between stages. Each chunk of SFT ends with one anyway.
 func (r *runFlow) save(ctx workflow.Context) error {
 	if r.doing == StateSFT || r.doing == StatePreparing {
 		return nil

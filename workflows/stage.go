@@ -137,8 +137,8 @@ func (s *stage) takeOver(ctx workflow.Context, from workflow.ReceiveChannel) boo
 	return true
 }
 
-// end is the step after the stage's last; an amendment may move it.
-func (s *stage) end() int {
+// endStep is the step after the stage's last one. An amendment may move it.
+func (s *stage) endStep() int {
 	end := s.in.Plan.FirstStep + s.in.Plan.Steps
 	if s.in.EndBefore > 0 {
 		return min(end, s.in.EndBefore)
@@ -152,7 +152,7 @@ func (s *stage) makeSteps(ctx workflow.Context) (note string, err error) {
 	if note, err = s.filter(ctx); note != "" || err != nil {
 		return note, err
 	}
-	for made := 0; s.at.NextStep < s.end(); made++ {
+	for made := 0; s.at.NextStep < s.endStep(); made++ {
 		full := made >= s.in.StepsPerExecution || workflow.GetInfo(ctx).GetContinueAsNewSuggested()
 		if full && made > 0 {
 			return "", s.continueAsNew(ctx)
@@ -198,7 +198,7 @@ func (s *stage) step(ctx workflow.Context) error {
 	n := s.at.NextStep
 	in := StepInput{
 		Run: s.in.Run, Stage: s.in.Plan, Step: n, NumSteps: s.in.NumSteps, Policy: s.at.Policy,
-		Save: n == s.end()-1 || s.in.CheckpointEvery > 0 && n%s.in.CheckpointEvery == 0, NumShards: s.in.NumShards,
+		Save: n == s.endStep()-1 || s.in.CheckpointEvery > 0 && n%s.in.CheckpointEvery == 0, NumShards: s.in.NumShards,
 		Priority: s.in.Priority,
 	}
 	s.inStep = true
@@ -249,7 +249,7 @@ func (s *stage) makeStep(ctx workflow.Context, in StepInput) (StepResult, error)
 const reportEvery = 10
 
 func (s *stage) report(ctx workflow.Context) error {
-	if !s.in.ProgressAttributes || s.at.Made%reportEvery != 0 && s.at.NextStep < s.end() {
+	if !s.in.ProgressAttributes || s.at.Made%reportEvery != 0 && s.at.NextStep < s.endStep() {
 		return nil
 	}
 	return workflow.UpsertTypedSearchAttributes(ctx, progressAttributes(s.at.Last)...)

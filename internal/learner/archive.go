@@ -28,9 +28,9 @@ type archive struct {
 
 func (a *archive) timetable() timetable { return timetable{a.Config} }
 
-// fits refuses a checkpoint that is not of this run. An older one would not help:
+// checkFits refuses a checkpoint that is not of this run. An older one would not help:
 // somebody has put files of different runs together.
-func (a *archive) fits(ctx context.Context, c checkpoint.Entry) error {
+func (a *archive) checkFits(ctx context.Context, c checkpoint.Entry) error {
 	d, err := checkpoint.Describe(ctx, a.store, c.Ref)
 	if err != nil {
 		return err

@@ -12,11 +12,11 @@ import (
 	"temper/trainer/checkpoint"
 )
 
-// restore loads the newest checkpoint at or before want, unless the state is as
-// far already; without a checkpoint it starts over. The head names the newest;
-// the list of what is stored counts where the head is too new, or what it names
-// cannot be read. An unreadable checkpoint is passed over: all updates since an
-// older one can be made again.
+// restore loads the newest checkpoint at or before want, unless the state is as far
+// already. Without a checkpoint it starts over. The head names the newest one; where
+// that is too new, or cannot be read, the list of checkpoints is searched. An
+// unreadable checkpoint is passed over: the updates since an older one can be made
+// again.
 func (s *session) restore(ctx context.Context, want int) error {
 	if s.cursor > want {
 		s.stateValid = false
@@ -27,7 +27,7 @@ func (s *session) restore(ctx context.Context, want int) error {
 		if s.stateValid && named.Step <= s.cursor {
 			return nil
 		}
-		if ok, err := s.load(ctx, named); ok || err != nil {
+		if ok, err := s.loadCheckpoint(ctx, named); ok || err != nil {
 			return err
 		}
 	}
@@ -40,15 +40,15 @@ func (s *session) restore(ctx context.Context, want int) error {
 	if from := s.Config.Fork; from.RunID != "" {
 		return fault.Newf(fault.Corrupt, "no readable checkpoint is left of this fork of run %s, step %d: fork that run again", from.RunID, from.Step)
 	}
-	if err := s.begin(ctx); err != nil {
+	if err := s.loadStart(ctx); err != nil {
 		return err
 	}
 	s.cursor, s.stateValid = 0, true
 	return nil
 }
 
-// loadListed loads the newest readable checkpoint at or before want that the list
-// has, but the one that the head named.
+// loadListed loads the newest readable checkpoint of the list at or before want,
+// except the one that the head named.
 func (s *session) loadListed(ctx context.Context, want int, named checkpoint.Entry) (ok bool, err error) {
 	saved, err := checkpoint.List(ctx, s.store, s.Layout.Checkpoints())
 	if err != nil {
@@ -58,17 +58,17 @@ func (s *session) loadListed(ctx context.Context, want int, named checkpoint.Ent
 		if c.Step > want || s.stateValid && c.Step <= s.cursor || c == named {
 			continue
 		}
-		if ok, err := s.load(ctx, c); ok || err != nil {
+		if ok, err := s.loadCheckpoint(ctx, c); ok || err != nil {
 			return ok, err
 		}
 	}
 	return false, nil
 }
 
-// load restores a checkpoint of this run. One that cannot be read is ok = false,
-// and the operator is told.
-func (s *session) load(ctx context.Context, c checkpoint.Entry) (ok bool, err error) {
-	err = s.fits(ctx, c)
+// loadCheckpoint restores a checkpoint of this run. It returns ok = false, and warns
+// the operator, when the checkpoint cannot be read.
+func (s *session) loadCheckpoint(ctx context.Context, c checkpoint.Entry) (ok bool, err error) {
+	err = s.checkFits(ctx, c)
 	if err == nil {
 		s.stateValid = false
 		_, err = s.learner.Restore(ctx, s.store, c.Ref)
@@ -86,8 +86,8 @@ func (s *session) load(ctx context.Context, c checkpoint.Entry) (ok bool, err er
 	}
 }
 
-// begin gives the learner the weights that the run starts from.
-func (s *session) begin(ctx context.Context) error {
+// loadStart gives the learner the weights that the run starts from.
+func (s *session) loadStart(ctx context.Context) error {
 	if s.Start == nil {
 		return s.learner.Init(rl.Seed(s.Config.Seed, "init"))
 	}

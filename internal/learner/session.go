@@ -42,11 +42,11 @@ func (s *session) retention() retention {
 	return retention{Loaded: s.Loaded, store: s.store, lease: s.lease}
 }
 
-// resume goes on with a session in another activity: it learns how the save
-// under way ended, and takes the lease back when another trainer made the
-// activities between. The state is still that of its cursor.
+// resume goes on with a session in another call. It asks how the save under way
+// ended, and takes the lease back when another trainer has had the run meanwhile. The
+// state is still that of its cursor.
 func (s *session) resume(ctx context.Context) error {
-	if err := s.saves.outcome(ctx); err != nil && !errors.Is(err, checkpoint.ErrFenced) {
+	if err := s.saves.takeOutcome(ctx); err != nil && !errors.Is(err, checkpoint.ErrFenced) {
 		return err
 	}
 	err := s.lease.Check(ctx)
@@ -57,7 +57,7 @@ func (s *session) resume(ctx context.Context) error {
 	return s.acquireLease(ctx)
 }
 
-// advance makes the next update of the run. One that fails, or panics, may have
+// advance makes the next update of the run. An update that fails or panics may have
 // changed a part of the state.
 func (s *session) advance(ctx context.Context) error {
 	s.stateValid = false
@@ -153,9 +153,9 @@ func (s *session) ensureReference(ctx context.Context, step int) error {
 	return nil
 }
 
-// loadReference takes the policy of a cursor from the learner, which is there
-// before the first step that refers to it, or from the checkpoint that is then
-// made and kept of it.
+// loadReference makes the policy of a cursor the reference policy. Before the first
+// step that refers to it the learner itself is at the cursor, and a checkpoint is made
+// and kept; later the policy is read from that checkpoint.
 func (s *session) loadReference(ctx context.Context, cursor int) error {
 	if s.cursor == cursor {
 		if err := s.saveNow(ctx); err != nil {
@@ -169,7 +169,7 @@ func (s *session) loadReference(ctx context.Context, cursor int) error {
 	}
 	for _, c := range saved {
 		if c.Step == cursor {
-			if err := s.fits(ctx, c); err != nil {
+			if err := s.checkFits(ctx, c); err != nil {
 				return err
 			}
 			return s.learner.LoadReference(ctx, s.store, c.Ref)
@@ -202,9 +202,9 @@ func (s *session) saveNow(ctx context.Context) error {
 	return s.saves.flush(ctx)
 }
 
-// saveIfAsked saves when it was asked for, and checks in any case that a result
-// may still be stored. The last checkpoint of a stretch is waited for: nobody may
-// come back to this run who would make it again.
+// saveIfAsked saves when it is asked to, and checks in any case that a result may
+// still be stored. It waits for the last checkpoint of a stretch: perhaps no later
+// call would make it again.
 func (s *session) saveIfAsked(ctx context.Context, asked, last bool) error {
 	switch {
 	case asked && last:
@@ -217,8 +217,8 @@ func (s *session) saveIfAsked(ctx context.Context, asked, last bool) error {
 	return s.lease.Check(ctx)
 }
 
-// finishInterruptedSave saves the current cursor again when a save was asked for
-// there and did not come to its end before its process did.
+// finishInterruptedSave saves the current cursor when a save was asked for there and
+// its process died before the save ended.
 func (s *session) finishInterruptedSave(ctx context.Context) error {
 	asked, err := s.wasSaved(ctx, s.cursor)
 	if err != nil || !asked {
@@ -231,14 +231,14 @@ func (s *session) finishInterruptedSave(ctx context.Context) error {
 	cursors := []int{s.cursor}
 	for _, e := range entries {
 		if e.Step == s.cursor && !slices.Contains(s.damaged, s.cursor) {
-			return s.lease.Advance(ctx, e.Step, e.Ref) // its process died in between
+			return s.lease.Advance(ctx, e.Step, e.Ref) // the process died between the two
 		}
 		if e.Step != s.cursor {
 			cursors = append(cursors, e.Step)
 		}
 	}
 	slices.Sort(cursors)
-	if kept, err := s.retention().kept(ctx, cursors, s.cursor); err != nil || kept[s.cursor] == "" {
+	if kept, err := s.retention().reasonsToKeep(ctx, cursors, s.cursor); err != nil || kept[s.cursor] == "" {
 		return err
 	}
 	return s.save(ctx)

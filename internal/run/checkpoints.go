@@ -16,9 +16,9 @@ import (
 	"temper/trainer/checkpoint"
 )
 
-// Retained says why checkpoints of a run stay, by cursor: those that are absent
-// go with the next save. It is a function of the cursors and of what the steps'
-// batches say, all of which is stored before a checkpoint is.
+// Retained says why checkpoints of a run stay, by cursor. Those that it leaves out are
+// deleted by the next save. It is a function of the cursors and of the batches of
+// steps, which are stored before the checkpoints after them.
 func Retained(ctx context.Context, store blob.Store, runID string, cfg config.Run, cursors []int) (map[int]string, error) {
 	cursors = slices.Sorted(slices.Values(cursors))
 	out := map[int]string{}
@@ -65,10 +65,10 @@ func newestOf(cursors []int) int {
 	return cursors[len(cursors)-1]
 }
 
-// BestCursors orders checkpoints from the end of SFT on by what their policies
-// earned, the best first, of equal ones the newest: the mean reward of the step
-// after each, which sampled with it. It knows steps up to newest; a checkpoint
-// without a step after it is left out.
+// BestCursors orders checkpoints from the end of SFT on by the rewards of their
+// policies, the best first and of equal ones the newest. The reward of a policy is the
+// mean of the step after its checkpoint, which sampled with it. A checkpoint without
+// such a step, up to newest, is left out.
 func BestCursors(ctx context.Context, store blob.Store, runID string, sft int, cursors []int, newest int) ([]int, error) {
 	reward := map[int]float64{}
 	var out []int
