@@ -1,6 +1,6 @@
 // Package activities holds the Temporal activities: it takes an input, calls one
-// function of a package that knows no Temporal, and gives its result back, while
-// the server learns that the work lives. It owns heartbeats and the mapping from
+// function of a package that knows no Temporal, and returns its result, while heartbeats
+// tell the server that the work goes on. It owns those heartbeats and the mapping from
 // errors to Temporal's, and no algorithm.
 //
 // Invariant: every activity is idempotent by (run, step): repeating one gives
@@ -16,8 +16,8 @@ import (
 	"temper/internal/sampling"
 )
 
-// Each exported method of the three types is registered as an activity under its
-// name, which stored histories know.
+// Each exported method of the three types is registered as an activity. Stored
+// histories hold its name.
 
 // Control is what the control worker does itself: bookkeeping and pure steps.
 type Control struct {
@@ -29,7 +29,7 @@ type Control struct {
 	// RolloutShards is into how many parts the steps of runs that begin here cut their
 	// sampling; 0 is one.
 	RolloutShards int
-	// Notify tells somebody outside of alerts, as well as it can; nil tells nobody.
+	// Notify sends alerts to somebody outside and reports no failure; nil sends none.
 	Notify func(context.Context, run.Notice)
 
 	selector sampling.Selector

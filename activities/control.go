@@ -8,16 +8,17 @@ import (
 
 	"temper/internal/retrain"
 	"temper/internal/run"
+	"temper/internal/run/setup"
 	"temper/internal/sampling"
 	"temper/internal/watch"
 )
 
 // OpenRun validates the configuration, claims the run id for the workflow
-// execution and freezes the configuration; see run.Open. Errors: InvalidConfig,
+// execution and freezes the configuration; see setup.Open. Errors: InvalidConfig,
 // RunExists.
 func (c *Control) OpenRun(ctx context.Context, in run.Input) (run.Plan, error) {
 	info := activity.GetInfo(ctx)
-	plan, err := run.Open(ctx, c.Store, in, run.Claim{
+	plan, err := setup.Open(ctx, c.Store, in, setup.Claim{
 		Owner: info.WorkflowExecution.RunID, SearchAttributes: c.SearchAttributes, At: info.StartedTime,
 	})
 	plan.NumRolloutShards = c.RolloutShards
@@ -25,9 +26,9 @@ func (c *Control) OpenRun(ctx context.Context, in run.Input) (run.Plan, error) {
 }
 
 // CheckFork finds out whether a fork would start, and from which step; see
-// run.CheckFork. Errors: InvalidConfig.
+// setup.CheckFork. Errors: InvalidConfig.
 func (c *Control) CheckFork(ctx context.Context, in CheckForkInput) (CheckForkResult, error) {
-	found, err := run.CheckFork(ctx, c.Store, in.Input, in.Hold)
+	found, err := setup.CheckFork(ctx, c.Store, in.Input, in.Hold)
 	out := CheckForkResult{Step: found.Step}
 	for _, a := range found.Inherited {
 		out.Inherited = append(out.Inherited, a.Order())
@@ -35,10 +36,10 @@ func (c *Control) CheckFork(ctx context.Context, in CheckForkInput) (CheckForkRe
 	return out, toTemporal(err)
 }
 
-// AmendRun adds an amendment to a run's configuration; see run.AddAmendment.
+// AmendRun adds an amendment to a run's configuration; see setup.AddAmendment.
 // Errors: InvalidConfig.
 func (c *Control) AmendRun(ctx context.Context, in AmendRunInput) (run.Amended, error) {
-	out, err := run.AddAmendment(ctx, c.Store, in)
+	out, err := setup.AddAmendment(ctx, c.Store, in)
 	return out, toTemporal(err)
 }
 
@@ -48,7 +49,7 @@ func (c *Control) PrepareData(ctx context.Context, in PrepareDataInput) (run.Pre
 	doing.Store("")
 	ctx, stop := heartbeat(ctx, func() string { return doing.Load().(string) })
 	defer stop()
-	out, err := run.Prepare(ctx, c.Store, in.Run, func(what string) { doing.Store(what) })
+	out, err := setup.Prepare(ctx, c.Store, in.Run, func(what string) { doing.Store(what) })
 	return out, toTemporal(err)
 }
 
@@ -64,8 +65,8 @@ func (c *Control) BuildBatch(ctx context.Context, in BuildBatchInput) (run.Built
 	return out, toTemporal(err)
 }
 
-// LogStep writes the record of a step, holds the step to the rules of the run's
-// watch, and tells whoever is to know.
+// LogStep writes the record of a step, tests the step by the rules of the run's watch,
+// and notifies somebody outside of new alerts.
 func (c *Control) LogStep(ctx context.Context, in LogStepInput) (run.Watched, error) {
 	err := run.LogStep(ctx, c.Store, in)
 	if err != nil {

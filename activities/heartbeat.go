@@ -18,8 +18,8 @@ const (
 var errStalled = errors.New("no progress for " + stallTimeout.String())
 
 // heartbeat tells the server that the activity lives until the returned
-// function is called. progress is sent along, for people who look. An activity
-// that is wedged is cancelled and vouched for no longer.
+// function is called. Each beat carries progress, for people who look. An activity
+// that makes no progress is cancelled, and the beats end.
 func heartbeat(ctx context.Context, progress func() string) (context.Context, func()) {
 	if !activity.IsActivity(ctx) {
 		return ctx, func() {}

@@ -14,14 +14,17 @@ import (
 // byWatch is who pauses a run that is in trouble.
 const byWatch = "watch"
 
-// heed shows what the watch says of a step, tells the run above when that has
+// alarm is the watch over the steps of a stage.
+type alarm struct{ *stage }
+
+// applyWatch shows what the watch says of a step, tells the run above when that has
 // changed, and holds the stage before its next step where an alert asks for it.
-func (s *stage) heed(ctx workflow.Context, w run.Watched) {
+func (s alarm) applyWatch(ctx workflow.Context, w run.Watched) {
 	s.at.StallAfter = w.StallAfter
 	changed := !slices.Equal(s.at.Alerts, w.Standing)
 	s.at.Alerts = w.Standing
 	if changed {
-		s.tellAlerts(ctx)
+		s.signalAlerts(ctx)
 	}
 	for _, a := range w.Alerts {
 		if a.Pause && !s.gate.Paused && !s.gate.Stopping {
@@ -32,17 +35,17 @@ func (s *stage) heed(ctx workflow.Context, w run.Watched) {
 	}
 }
 
-// tellAlerts lets the run show the alerts, too.
-func (s *stage) tellAlerts(ctx workflow.Context) {
+// signalAlerts lets the run show the alerts, too.
+func (s alarm) signalAlerts(ctx workflow.Context) {
 	if parent := workflow.GetInfo(ctx).ParentWorkflowExecution; parent != nil {
 		// A run that is gone needs no news.
 		_ = workflow.SignalExternalWorkflow(ctx, parent.ID, "", signalStageGate, stageNews{OnlyAlerts: true, Alerts: s.at.Alerts}).Get(ctx, nil)
 	}
 }
 
-// watchFor raises an alert when a step takes much longer than the ones before, and
-// returns what ends the wait. A stage of an older program does not wait.
-func (s *stage) watchFor(ctx workflow.Context, step int) (ended func()) {
+// raiseWhenStalled raises an alert when a step takes much longer than the ones
+// before, and returns the function that ends the wait. A stage of an older program does not wait.
+func (s alarm) raiseWhenStalled(ctx workflow.Context, step int) (ended func()) {
 	after := s.at.StallAfter
 	if after <= 0 || !s.ownSteps {
 		return func() {}
@@ -61,7 +64,7 @@ func (s *stage) watchFor(ctx workflow.Context, step int) (ended func()) {
 		if err := s.raise(telling, alert); err != nil {
 			workflow.GetLogger(telling).Warn("alert not recorded", "run_id", s.in.Run.RunID, "step", step, "err", err)
 		}
-		s.tellAlerts(telling)
+		s.signalAlerts(telling)
 	})
 	return cancel
 }

@@ -95,11 +95,11 @@ func Status(ctx context.Context, c client.Client, runID string) (RunStatus, erro
 	if err != nil {
 		return run, nil //nolint:nilerr // the stage has not begun or has just ended: the run's own answer stands
 	}
-	return run.with(stage), nil
+	return run.withStage(stage), nil
 }
 
-// with adds what the current stage knows better.
-func (s RunStatus) with(stage RunStatus) RunStatus {
+// withStage replaces what the current stage knows better.
+func (s RunStatus) withStage(stage RunStatus) RunStatus {
 	s.Step, s.Last, s.ETASeconds = stage.Step, stage.Last, stage.ETASeconds
 	s.PolicyVersion, s.Alerts = stage.PolicyVersion, stage.Alerts
 	if s.State != StateStopping && stage.State != StateDone {

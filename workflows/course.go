@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"strings"
 
+	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
+	"temper/activities"
 	"temper/internal/run"
 )
 
@@ -128,4 +130,19 @@ func (r *course) onTrainer(ctx workflow.Context, summary string) workflow.Contex
 
 func (r *course) onRollouts(ctx workflow.Context, summary string) workflow.Context {
 	return workflow.WithPriority(onRollouts(ctx, summary), priority(r.plan.Priority))
+}
+
+// publish makes a policy of the state after SFT, or of that where a fork begins.
+func (r *course) publish(ctx workflow.Context, step int) error {
+	var trainer *activities.Trainer
+	return workflow.ExecuteActivity(r.onTrainer(ctx, fmt.Sprintf("publish policy %d", step)), trainer.PublishPolicy,
+		activities.PublishInput{Run: r.ref, Step: step}).Get(ctx, &r.policy)
+}
+
+// describe sets search attributes, where the server knows them.
+func (r *course) describe(ctx workflow.Context, updates []temporal.SearchAttributeUpdate) error {
+	if !r.plan.SearchAttributes {
+		return nil
+	}
+	return workflow.UpsertTypedSearchAttributes(ctx, updates...)
 }

@@ -18,7 +18,7 @@ func (s RunStatus) details() string {
 			head += fmt.Sprintf(", step %d of %d", s.Step, s.NumSteps)
 		}
 	}
-	parts := []string{head + s.held()}
+	parts := []string{head + s.pauseText()}
 	if s.Child != "" {
 		parts = append(parts, fmt.Sprintf("The steps are on the page of workflow `%s`.", s.Child))
 	}
@@ -29,8 +29,8 @@ func (s RunStatus) details() string {
 	return strings.Join(parts, "\n\n")
 }
 
-// held says why, by whom and since when the run is paused or stopping.
-func (s RunStatus) held() string {
+// pauseText says why, by whom and since when the run is paused or stopping.
+func (s RunStatus) pauseText() string {
 	text := cell(who(s.Reason, s.By))
 	if s.Since != nil {
 		text += ", since " + s.Since.UTC().Format(time.RFC3339)
@@ -98,7 +98,7 @@ func (o *Outcome) toolErrors() string {
 // stageDetails renders a stage with its newest steps for the web UI.
 func stageDetails(s RunStatus, recent []StepNumbers) string {
 	rows := []string{
-		fmt.Sprintf("**%s**, stage %d (%s), step %d of %d%s", s.State, s.Stage, s.StageName, s.Step, s.NumSteps, s.held()),
+		fmt.Sprintf("**%s**, stage %d (%s), step %d of %d%s", s.State, s.Stage, s.StageName, s.Step, s.NumSteps, s.pauseText()),
 		"",
 	}
 	for _, a := range s.Alerts {

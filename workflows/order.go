@@ -54,7 +54,7 @@ func (l *stageLink) forward(ctx workflow.Context, newest func() holding) {
 	_ = l.child.SignalChildWorkflow(ctx, signalGate, newest()).Get(ctx, nil)
 }
 
-// ask has the stage carry out an ordel. It returns false when there is no stage,
+// ask has the stage carry out an order. It returns false when there is no stage,
 // or it ended before it took the order: the run does it itself then.
 func (l *stageLink) ask(ctx workflow.Context, o order) (receipt, bool) {
 	child := l.child
@@ -94,7 +94,7 @@ func (s *stage) takeOrder(ctx workflow.Context, from workflow.ReceiveChannel) bo
 	if !from.ReceiveAsync(&o) {
 		return false
 	}
-	out := s.obey(ctx, o)
+	out := s.carryOut(ctx, o)
 	out.ID = o.ID
 	if parent := workflow.GetInfo(ctx).ParentWorkflowExecution; parent != nil {
 		// A run that is gone needs no answer.
@@ -103,7 +103,7 @@ func (s *stage) takeOrder(ctx workflow.Context, from workflow.ReceiveChannel) bo
 	return true
 }
 
-func (s *stage) obey(ctx workflow.Context, o order) receipt {
+func (s *stage) carryOut(ctx workflow.Context, o order) receipt {
 	switch o.Name {
 	case CommandCheckpoint:
 		s.gate.Save = true

@@ -40,8 +40,8 @@ func RLRun(ctx workflow.Context, in run.Input) (RunResult, error) {
 	return ending{r}.close(ctx, r.execute(ctx))
 }
 
-// runFlow is the execution of a run. What it knows is in its course, what it was
-// told in its gate, and the stage under way behind its link.
+// runFlow is the execution of a run. Its course is what it knows, its gate holds the
+// commands that it was given, and its link leads to the stage under way.
 type runFlow struct {
 	course
 	in      run.Input
@@ -49,8 +49,8 @@ type runFlow struct {
 	gate    gate
 	link    stageLink
 	// next is the run that goes on instead of this one.
-	next *run.Input
-	told State // as search attribute
+	next       *run.Input
+	shownState State // as search attribute
 }
 
 // setup installs the handlers before anything blocks.
@@ -62,7 +62,7 @@ func (r *runFlow) setup(ctx workflow.Context) error {
 	r.gate = gate{
 		scope: "run", save: r.save, onPause: r.onPause, carry: steering{r}.handlers(),
 		forward: func(ctx workflow.Context) { r.link.forward(ctx, func() holding { return r.gate.holding }) },
-		others:  []inbox{{signalStageGate, r.stageTold}, {signalReceipt, r.link.takeReceipt}},
+		others:  []inbox{{signalStageGate, r.takeStageNews}, {signalReceipt, r.link.takeReceipt}},
 	}
 	if err := r.gate.listen(ctx); err != nil {
 		return err
@@ -184,13 +184,6 @@ func (r *runFlow) trainSFT(ctx workflow.Context) error {
 	return r.publish(ctx, 0)
 }
 
-// publish makes a policy of the state after SFT, or of that where a fork begins.
-func (r *runFlow) publish(ctx workflow.Context, step int) error {
-	var trainer *activities.Trainer
-	return workflow.ExecuteActivity(r.onTrainer(ctx, fmt.Sprintf("publish policy %d", step)), trainer.PublishPolicy,
-		activities.PublishInput{Run: r.ref, Step: step}).Get(ctx, &r.policy)
-}
-
 // evaluate measures the current policy on the held-out problems of stage i.
 func (r *runFlow) evaluate(ctx workflow.Context, i int, label string) error {
 	plan := r.reports[i].Plan
@@ -304,7 +297,7 @@ func (r *runFlow) runChild(ctx workflow.Context, i int) (StageResult, error) {
 	r.show(ctx)
 	var out StageResult
 	err := r.link.child.Get(child, &out)
-	r.gate.drain(ctx) // what the stage said last comes before what it returned
+	r.gate.drain(ctx) // the last signals of the stage come before its result
 	r.link.child, r.childID, r.gate.waiting = nil, "", false
 	return out, err
 }
@@ -312,7 +305,7 @@ func (r *runFlow) runChild(ctx workflow.Context, i int) (StageResult, error) {
 // work does what a command may interrupt, and again after an interruption.
 func (r *runFlow) work(ctx workflow.Context, doing State, do func(workflow.Context) error) error {
 	return r.gate.work(ctx, func(ctx workflow.Context) error {
-		if err := r.turnTo(ctx, doing); err != nil {
+		if err := r.showState(ctx, doing); err != nil {
 			return err
 		}
 		return do(ctx)
@@ -324,11 +317,11 @@ func (r *runFlow) enter(ctx workflow.Context, doing State) error {
 	if err := r.gate.pass(ctx); err != nil {
 		return err
 	}
-	return r.turnTo(ctx, doing)
+	return r.showState(ctx, doing)
 }
 
-// turnTo shows what the run does now.
-func (r *runFlow) turnTo(ctx workflow.Context, doing State) error {
+// showState shows what the run does now.
+func (r *runFlow) showState(ctx workflow.Context, doing State) error {
 	r.doing = doing
 	r.show(ctx)
 	return r.publishState(ctx)
@@ -342,7 +335,7 @@ func (r *runFlow) onPause(ctx workflow.Context, paused bool) error {
 	return logPause(ctx, r.ref, paused, who(r.gate.Reason, r.gate.By), fmt.Sprintf("while %s", r.doing))
 }
 
-// save makes a checkpoint between stages; every chunk of SFT ends in one anyway.
+// save makes a checkpoint between stages. Each chunk of SFT ends with one anyway.
 func (r *runFlow) save(ctx workflow.Context) error {
 	if r.doing == StateSFT || r.doing == StatePreparing {
 		return nil
@@ -355,8 +348,8 @@ func (r *runFlow) save(ctx workflow.Context) error {
 	return nil
 }
 
-// stageTold notes that the stage stands at a safe point or goes on.
-func (r *runFlow) stageTold(ctx workflow.Context, from workflow.ReceiveChannel) bool {
+// takeStageNews notes that the stage stands at a safe point or goes on.
+func (r *runFlow) takeStageNews(ctx workflow.Context, from workflow.ReceiveChannel) bool {
 	var news stageNews
 	if !from.ReceiveAsync(&news) {
 		return false

@@ -55,7 +55,7 @@ func (r ending) finish(ctx workflow.Context, stopped bool) error {
 		return err
 	}
 	r.summary = out.SummaryPath
-	return r.turnTo(ctx, StateDone)
+	return r.showState(ctx, StateDone)
 }
 
 // startNext starts the run that a restart asked for. It belongs to nobody: this

@@ -54,21 +54,13 @@ func stageStatus(report run.StageReport, note string) StageStatus {
 	return s
 }
 
-// describe sets search attributes, where the server knows them.
-func (r *runFlow) describe(ctx workflow.Context, updates []temporal.SearchAttributeUpdate) error {
-	if !r.plan.SearchAttributes {
-		return nil
-	}
-	return workflow.UpsertTypedSearchAttributes(ctx, updates...)
-}
-
 // publishState sets the search attribute of the state when that has changed: some ten
 // events in the whole run, one more for each pause.
 func (r *runFlow) publishState(ctx workflow.Context) error {
 	state := stateOf(&r.gate, r.doing)
-	if state == r.told || !r.plan.ProgressAttributes {
+	if state == r.shownState || !r.plan.ProgressAttributes {
 		return nil
 	}
-	r.told = state
+	r.shownState = state
 	return r.describe(ctx, []temporal.SearchAttributeUpdate{temporal.NewSearchAttributeKeyKeyword(AttributeStatus).ValueSet(string(state))})
 }

@@ -79,10 +79,10 @@ func RLStage(ctx workflow.Context, in StageInput) (StageResult, error) {
 	if err := s.setup(ctx); err != nil {
 		return StageResult{}, err
 	}
-	note, err := s.run(ctx)
+	note, err := s.makeSteps(ctx)
 	cut := ""
 	if errors.Is(err, errStop) || errors.Is(err, errSkip) {
-		cut, note, err = s.cut(ctx, err)
+		cut, note, err = s.recordCut(ctx, err)
 	}
 	settle(ctx)
 	if err != nil {
@@ -137,8 +137,8 @@ func (s *stage) takeOver(ctx workflow.Context, from workflow.ReceiveChannel) boo
 	return true
 }
 
-// end is the step after the stage's last; an amendment may move it.
-func (s *stage) end() int {
+// endStep is the step after the stage's last one. An amendment may move it.
+func (s *stage) endStep() int {
 	end := s.in.Plan.FirstStep + s.in.Plan.Steps
 	if s.in.EndBefore > 0 {
 		return min(end, s.in.EndBefore)
@@ -146,13 +146,13 @@ func (s *stage) end() int {
 	return end
 }
 
-// run returns a note when no problem was left, and errStop when a stop cut the
-// stage short.
-func (s *stage) run(ctx workflow.Context) (note string, err error) {
+// makeSteps makes all steps. It returns a note when no problem was left, and errStop
+// when a stop cut the stage short.
+func (s *stage) makeSteps(ctx workflow.Context) (note string, err error) {
 	if note, err = s.filter(ctx); note != "" || err != nil {
 		return note, err
 	}
-	for made := 0; s.at.NextStep < s.end(); made++ {
+	for made := 0; s.at.NextStep < s.endStep(); made++ {
 		full := made >= s.in.StepsPerExecution || workflow.GetInfo(ctx).GetContinueAsNewSuggested()
 		if full && made > 0 {
 			return "", s.continueAsNew(ctx)
@@ -198,11 +198,11 @@ func (s *stage) step(ctx workflow.Context) error {
 	n := s.at.NextStep
 	in := StepInput{
 		Run: s.in.Run, Stage: s.in.Plan, Step: n, NumSteps: s.in.NumSteps, Policy: s.at.Policy,
-		Save: n == s.end()-1 || s.in.CheckpointEvery > 0 && n%s.in.CheckpointEvery == 0, NumShards: s.in.NumShards,
+		Save: n == s.endStep()-1 || s.in.CheckpointEvery > 0 && n%s.in.CheckpointEvery == 0, NumShards: s.in.NumShards,
 		Priority: s.in.Priority,
 	}
 	s.inStep = true
-	ended := s.watchFor(ctx, n)
+	ended := alarm{s}.raiseWhenStalled(ctx, n)
 	out, err := s.makeStep(ctx, in)
 	ended()
 	s.inStep = false
@@ -218,7 +218,7 @@ func (s *stage) step(ctx workflow.Context) error {
 	s.at.StepSeconds = pace(s.at.StepSeconds, out.Numbers.Seconds)
 	s.recent = append(s.recent, out.Numbers)
 	s.recent = s.recent[max(0, len(s.recent)-numRecent):]
-	s.heed(ctx, out.Watched)
+	alarm{s}.applyWatch(ctx, out.Watched)
 	s.show(ctx)
 	return s.report(ctx)
 }
@@ -249,7 +249,7 @@ func (s *stage) makeStep(ctx workflow.Context, in StepInput) (StepResult, error)
 const reportEvery = 10
 
 func (s *stage) report(ctx workflow.Context) error {
-	if !s.in.ProgressAttributes || s.at.Made%reportEvery != 0 && s.at.NextStep < s.end() {
+	if !s.in.ProgressAttributes || s.at.Made%reportEvery != 0 && s.at.NextStep < s.endStep() {
 		return nil
 	}
 	return workflow.UpsertTypedSearchAttributes(ctx, progressAttributes(s.at.Last)...)
@@ -279,8 +279,8 @@ func (s *stage) continueAsNew(ctx workflow.Context) error {
 	return workflow.NewContinueAsNewError(ctx, RLStage, next)
 }
 
-// cut writes down why the stage ended before its last step.
-func (s *stage) cut(ctx workflow.Context, cause error) (kind, note string, err error) {
+// recordCut writes down why the stage ended before its last step.
+func (s *stage) recordCut(ctx workflow.Context, cause error) (kind, note string, err error) {
 	kind, why := CommandStop, who(s.gate.Reason, s.gate.By)
 	if errors.Is(cause, errSkip) {
 		kind, why = run.EventSkip, s.gate.SkipWhy

@@ -8,8 +8,8 @@ import (
 	"temper/internal/run"
 )
 
-// inheritance is what a fork has from its parent, and what it leaves to its own
-// forks.
+// inheritance is what a run has from the run that it forks, and what it records for
+// its own forks.
 type inheritance struct{ *runFlow }
 
 // begin begins a fork: its parent has made the steps up to the checkpoint and

@@ -15,7 +15,7 @@ import (
 	"temper/internal/cli"
 	"temper/internal/config"
 	"temper/internal/fault"
-	"temper/internal/run"
+	"temper/internal/run/setup"
 )
 
 func configCommand() *cobra.Command {
@@ -115,10 +115,10 @@ func needsStore(cfg config.Run) bool {
 	return stored || cfg.Model.Run != ""
 }
 
-// checkRun is run.Check with the user's mistakes marked. A store that fails is not
+// checkRun is setup.Check with the user's mistakes marked. A store that fails is not
 // one of them.
-func checkRun(ctx context.Context, store blob.Store, cfg config.Run) (run.Checked, error) {
-	found, err := run.Check(ctx, store, cfg)
+func checkRun(ctx context.Context, store blob.Store, cfg config.Run) (setup.Checked, error) {
+	found, err := setup.Check(ctx, store, cfg)
 	if err != nil && !fault.IsUsers(err) && (errors.Is(err, blob.ErrUnavailable) || errors.Is(err, blob.ErrMisconfigured) || ctx.Err() != nil) {
 		return found, err
 	}
@@ -129,7 +129,7 @@ func checkRun(ctx context.Context, store blob.Store, cfg config.Run) (run.Checke
 }
 
 // describeRun prints what a run would be.
-func describeRun(out io.Writer, file string, cfg config.Run, found run.Checked) error {
+func describeRun(out io.Writer, file string, cfg config.Run, found setup.Checked) error {
 	fmt.Fprintf(out, "%s is good\n", file)
 	t := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	line := func(name, format string, args ...any) {

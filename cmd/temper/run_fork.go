@@ -15,6 +15,7 @@ import (
 	"temper/internal/fault"
 	"temper/internal/history"
 	"temper/internal/run"
+	"temper/internal/run/setup"
 )
 
 // forking is what a person asks of a fork.
@@ -57,7 +58,7 @@ func forkCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		var begin run.Forked
+		var begin setup.Forked
 		c, store, err := connect(cmd.Context(), p, func(ctx context.Context, store blob.Store) (err error) {
 			begin, err = f.resolve(ctx, store, &in)
 			return err
@@ -80,7 +81,7 @@ func amendmentsFlag(cmd *cobra.Command, into *bool) {
 
 // describe says what the fork begins with, and what it takes over that a person may
 // have forgotten.
-func (f *forking) describe(begin run.Forked) string {
+func (f *forking) describe(begin setup.Forked) string {
 	text := fmt.Sprintf("fork of run %s, step %d", f.parent, begin.Step)
 	for _, a := range begin.Inherited {
 		text += "\ninherits the amendment " + a.Order()
@@ -146,11 +147,11 @@ func (f *forking) input() (run.Input, error) {
 }
 
 // resolve finds the step, so that mistakes are told before anything starts.
-func (f *forking) resolve(ctx context.Context, store blob.Store, in *run.Input) (run.Forked, error) {
+func (f *forking) resolve(ctx context.Context, store blob.Store, in *run.Input) (setup.Forked, error) {
 	asked := *in
 	from := *in.Fork
 	asked.Fork = &from
-	begin, err := run.ResolveFork(ctx, store, asked)
+	begin, err := setup.ResolveFork(ctx, store, asked)
 	if err != nil {
 		return begin, usersError(err)
 	}

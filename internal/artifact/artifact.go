@@ -2,8 +2,8 @@
 // typed access to what lies there: configuration, data, trajectories, batches,
 // checkpoints, policies, numbers. It knows no algorithm.
 //
-// Invariant: everything of a run lies under one folder but its entry in the
-// catalog, which can be made again from there, and no other package makes keys.
+// Invariant: everything of a run lies under one folder, except its entry in the
+// catalog, which can be made again from the folder. No other package makes keys.
 package artifact
 
 import (
@@ -61,7 +61,7 @@ func (l Layout) AmendedConfig(n int, sha256 string) string {
 // NewestConfig says which amended configuration counts.
 func (l Layout) NewestConfig() string { return l.key("config", "newest.json") }
 
-// Plan is the RunPlan that OpenRun made.
+// Plan is what was decided when the run was opened.
 func (l Layout) Plan() string { return l.key("plan.json") }
 
 // Tokenizer is the tokenizer.json of the run.
@@ -83,7 +83,7 @@ func (l Layout) HeldOutProblems(stage int) string {
 	return l.key("data", fmt.Sprintf("stage-%02d-heldout.jsonl", stage))
 }
 
-// Filter is the result of a stage's offline filter.
+// Filter is the result of the offline filter of a stage.
 func (l Layout) Filter(stage int) string {
 	return l.key("data", fmt.Sprintf("stage-%02d-filter.json", stage))
 }
@@ -114,8 +114,8 @@ func (l Layout) Samples(step int, problemID string) string {
 	return l.Step(step, "samples", problemID+".bin")
 }
 
-// Shard is what one call has sampled in a step, named by its problems. It goes when
-// the batch is stored.
+// Shard is what one call has sampled in a step, named by its problems. It is deleted
+// when the batch is stored.
 func (l Layout) Shard(step int, sha256 string) string {
 	return l.Step(step, "shards", fmt.Sprintf("%.16s.json", sha256))
 }
@@ -173,8 +173,8 @@ func (l Layout) EvalTrajectories(stage int, label string, version int64) string 
 	return l.key("evals", fmt.Sprintf("stage-%02d-%s-v%06d.jsonl", stage, label, version))
 }
 
-// EvalGroup is the trajectories of one problem while their evaluation is under
-// way; how says how they were sampled.
+// EvalGroup is the trajectories of one problem while the evaluation is under way. how
+// names the way of sampling: greedy or sampled.
 func (l Layout) EvalGroup(stage int, label string, version int64, how, problemID string) string {
 	return l.key("evals", fmt.Sprintf("stage-%02d-%s-v%06d", stage, label, version), how, problemID+".jsonl")
 }
@@ -185,7 +185,7 @@ func (l Layout) Event(unixNano int64, kind, text string) string {
 	return l.key("events", eventName(unixNano, kind, text))
 }
 
-// SameEvent reports whether two keys are of the same event but for its time.
+// SameEvent reports whether two keys differ in nothing but the time of the event.
 func SameEvent(a, b string) bool {
 	_, a, _ = strings.Cut(path.Base(a), "-")
 	_, b, _ = strings.Cut(path.Base(b), "-")
@@ -232,7 +232,7 @@ func RunIDs(ctx context.Context, s blob.Store) (ids, cataloged []string, err err
 
 // PutOnce stores v as JSON under key unless something is there already, and
 // returns what is there afterwards. It makes a step's result stick: the first
-// attempt that finishes wins, later ones learn its answer.
+// attempt that finishes wins, and later ones get its answer.
 // Errors: blob.ErrCorrupt when what is there is no JSON of the type.
 func PutOnce[T any](ctx context.Context, s blob.Store, key string, v T) (T, error) {
 	_, err := blob.PutJSON(ctx, s, key, v, blob.IfAbsent)
@@ -253,7 +253,8 @@ func Lookup[T any](ctx context.Context, s blob.Store, key string) (v T, ok bool,
 	return v, err == nil, err
 }
 
-// readJSON tells bytes that will never decode from a store that fails.
+// readJSON reports bytes that will never decode as blob.ErrCorrupt, unlike a store
+// that fails.
 func readJSON(ctx context.Context, s blob.Store, key string, v any) error {
 	data, err := blob.ReadKey(ctx, s, key)
 	if err != nil {

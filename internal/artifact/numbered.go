@@ -16,13 +16,14 @@ const (
 	probes = 8
 )
 
-// Each calls do, which makes a request or two, with 0 to n-1, many at once, and
-// returns the first error.
+// Each calls do with 0 to n-1, many at a time, and returns the first error. It is for
+// calls that make a request or two.
 func Each(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
 	return EachOf(ctx, n, parallel, do)
 }
 
-// EachOf is Each with so many calls at once, for calls that make many requests.
+// EachOf is Each with a stated number of calls at a time, for calls that make many
+// requests.
 func EachOf(ctx context.Context, n, atOnce int, do func(ctx context.Context, i int) error) error {
 	g, groupCtx := errgroup.WithContext(ctx)
 	g.SetLimit(atOnce)
@@ -76,8 +77,8 @@ func Newest(ctx context.Context, s blob.Store, first, last int, key func(n int) 
 	return there, there >= first, nil
 }
 
-// between chooses numbers within the limits, in order: the first, which alone is
-// asked for where nothing was made yet, and others in equal distances.
+// between chooses numbers within the limits, in order: the first, and others at equal
+// distances.
 func between(there, absent int) []int {
 	numbers := []int{there + 1}
 	width := absent - there - 1

@@ -13,8 +13,8 @@ const ScheduleRoot = "schedules"
 
 var scheduleIDForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,39}$`)
 
-// CheckScheduleID says what is wrong with the id of a schedule, if anything. It is
-// shorter than a run id, which is made of it and a time.
+// CheckScheduleID says what is wrong with the id of a schedule, if anything. The id is
+// shorter than that of a run, which adds a time to it.
 func CheckScheduleID(id string) error {
 	if !scheduleIDForm.MatchString(id) {
 		return fmt.Errorf("schedule id %q: want 1 to 40 of A-Z, a-z, 0-9, '.', '_' and '-', starting with a letter or digit", id)
@@ -42,7 +42,8 @@ func (s Schedule) Outcome(runID string) string {
 	return path.Join(s.Dir(), "outcomes", runID+".json")
 }
 
-// Judged marks data and recipe, by a hash of both, that a re-training was judged on.
+// Judged says that a re-training was judged on some data with some recipe, by a hash
+// of both.
 func (s Schedule) Judged(hash string) string { return path.Join(s.Dir(), "judged", hash+".json") }
 
 // Events is the folder of the schedule's event log.

@@ -1,8 +1,8 @@
 // Package cron owns the check of a cron line before a Temporal server sees it:
 // what is wrong with it, in one line. It computes no times; the server does.
 //
-// Invariant: it refuses nothing that the server takes, as far as is known, but six
-// fields: the server reads the sixth as a year, and who writes six means seconds.
+// Invariant: it refuses no line that the server is known to take, except one of six
+// fields: the server reads the sixth as a year, and people who write six mean seconds.
 package cron
 
 import (

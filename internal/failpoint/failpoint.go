@@ -9,8 +9,8 @@
 //	sampling/after-group=kill@3         at the third hit in one process
 //
 // TEMPER_FAILPOINTS_DIR is the folder in which a point leaves <name>.json before
-// it kills. A point that has left its mark there does not kill again: a service
-// that is restarted passes it.
+// it kills. A point whose file is there does not kill again: a service that was
+// restarted passes it.
 package failpoint
 
 import (
@@ -132,7 +132,7 @@ type Mark struct {
 	Time  time.Time `json:"time"`
 }
 
-// mark reports whether this process is the one to die: the first that gets there.
+// mark reports whether this process is the first at the point, and so is to die.
 func (t *table) mark(p *point) bool {
 	m := Mark{Point: p.name, PID: os.Getpid(), Time: time.Now()}
 	if len(os.Args) > 1 {

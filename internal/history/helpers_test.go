@@ -13,6 +13,7 @@ import (
 	"temper/internal/blob/memblob"
 	"temper/internal/config"
 	"temper/internal/run"
+	"temper/internal/run/setup"
 	"temper/internal/series"
 )
 
@@ -89,7 +90,7 @@ func opened(t testing.TB, store blob.Store, id string, steps ...int) run.Plan {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := run.Open(t.Context(), store, run.Input{RunID: id, Config: []byte(fmt.Sprintf("%q", text))}, run.Claim{Owner: "w-" + id, At: at(0)})
+	plan, err := setup.Open(t.Context(), store, run.Input{RunID: id, Config: []byte(fmt.Sprintf("%q", text))}, setup.Claim{Owner: "w-" + id, At: at(0)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,11 +10,10 @@ import (
 	"temper/trainer/checkpoint"
 )
 
-// Runs that share a trainer take turns. The states of those that wait stay in
-// memory, as long as they have room there: a run that comes back goes on where it
-// was, without a restore. What stays is no more than a cache. A state is a function
-// of its run's cursor, and one that another trainer may have gone on from is
-// forgotten.
+// Runs that share a trainer take turns. The states of the runs that wait stay in
+// memory while there is room: a run whose turn comes goes on without a restore. They
+// are a cache and no more: a state is a function of its run's cursor, and it is
+// dropped when another trainer may have gone on with the run.
 
 // bytesPerParameter is what a learner holds for each: weights, two moments and a
 // gradient or a reference policy, in float32.
@@ -36,7 +35,7 @@ func (t *Service) open(ctx context.Context, ref run.Ref) (*session, error) {
 		t.current.Loaded = r // amended: what was made stays as it is
 		return t.current, t.current.resume(ctx)
 	}
-	back, err := t.parked.take(ctx, ref.RunID)
+	back, err := t.parked.removeSession(ctx, ref.RunID)
 	if err != nil {
 		return nil, err
 	}
@@ -61,8 +60,8 @@ func (t *Service) newSession(ctx context.Context, r *run.Loaded) (*session, erro
 		return nil, fmt.Errorf("learner of run %s: %w", r.Ref.RunID, err)
 	}
 	s := &session{
-		Loaded: r, store: t.Store, learner: learner, reference: -1, graphs: graphsOf(r.Config), build: t.New,
-		saves: saver{background: t.Background, now: t.Now, log: t.Log}, now: t.Now,
+		archive: archive{Loaded: r, store: t.Store, now: t.Now}, learner: learner, reference: -1, graphs: graphsOf(r.Config), build: t.New,
+		saves: saver{background: t.Background, now: t.Now, log: t.Log},
 	}
 	if err := s.acquireLease(ctx); err != nil {
 		learner.Close()
@@ -82,15 +81,15 @@ func (t *Service) parkCurrent(ctx context.Context, next int64) error {
 	return t.parked.makeRoom(ctx, next)
 }
 
-// residents are the sessions of runs that wait, the longest first.
+// residents are the sessions of runs that wait. The one that waits longest is first.
 type residents struct {
 	limits   *Config
 	sessions []*session
 }
 
-// take removes and returns the session of a run; nil when it is not there, or was
+// removeSession removes and returns the session of a run; nil when it is not there, or was
 // taken over by another trainer meanwhile.
-func (r *residents) take(ctx context.Context, runID string) (*session, error) {
+func (r *residents) removeSession(ctx context.Context, runID string) (*session, error) {
 	i := slices.IndexFunc(r.sessions, func(s *session) bool { return s.Ref.RunID == runID })
 	if i < 0 {
 		return nil, nil
@@ -108,9 +107,9 @@ func (r *residents) take(ctx context.Context, runID string) (*session, error) {
 	return s, nil
 }
 
-// makeRoom ends sessions, those that have waited longest first, until the others
-// may stay beside one of so many bytes. A save under way comes to its end before:
-// nobody else has its copy.
+// makeRoom ends sessions until the others fit beside one of so many bytes. Those that
+// have waited longest go first, each after its save under way: nobody else has that
+// copy of the state.
 func (r *residents) makeRoom(ctx context.Context, next int64) error {
 	for len(r.sessions) > 0 && !r.fitBeside(next) {
 		s := r.sessions[0]

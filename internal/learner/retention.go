@@ -16,8 +16,8 @@ import (
 	"temper/trainer/checkpoint"
 )
 
-// retention deletes what a run keeps no longer, after a save: checkpoints, then
-// policies, then trajectories. It goes by the run as it was when the save began.
+// retention deletes what a run does not keep, after a save: checkpoints, then
+// policies, then trajectories. It uses the configuration of when the save began.
 type retention struct {
 	*run.Loaded
 	store blob.Store
@@ -38,13 +38,14 @@ func (k retention) prune(ctx context.Context, cursor int) error {
 	return k.pruneTrajectories(ctx, cursor)
 }
 
-// kept says why checkpoints stay, by cursor; at is the cursor whose settings count.
-func (k retention) kept(ctx context.Context, cursors []int, at int) (map[int]string, error) {
+// reasonsToKeep says why checkpoints stay, by cursor. The settings are those of the
+// cursor at.
+func (k retention) reasonsToKeep(ctx context.Context, cursors []int, at int) (map[int]string, error) {
 	return run.Retained(ctx, k.store, k.Ref.RunID, k.Config.At(max(0, at-k.Config.SFT.Steps)), cursors)
 }
 
-// saved lists the cursors that have a checkpoint.
-func (k retention) saved(ctx context.Context) ([]int, error) {
+// savedCursors lists the cursors that have a checkpoint.
+func (k retention) savedCursors(ctx context.Context) ([]int, error) {
 	entries, err := checkpoint.List(ctx, k.store, k.Layout.Checkpoints())
 	if err != nil {
 		return nil, err
@@ -57,11 +58,11 @@ func (k retention) saved(ctx context.Context) ([]int, error) {
 }
 
 func (k retention) pruneCheckpoints(ctx context.Context, cursor int) error {
-	cursors, err := k.saved(ctx)
+	cursors, err := k.savedCursors(ctx)
 	if err != nil {
 		return err
 	}
-	kept, err := k.kept(ctx, cursors, cursor)
+	kept, err := k.reasonsToKeep(ctx, cursors, cursor)
 	if err != nil {
 		return err
 	}
@@ -71,9 +72,9 @@ func (k retention) pruneCheckpoints(ctx context.Context, cursor int) error {
 	return checkpoint.Prune(ctx, k.store, artifact.Root, k.Layout.Checkpoints(), func(cursor int) bool { return kept[cursor] != "" })
 }
 
-// prunePolicies looks at the policies before the cursor alone, whose steps are
-// over: which of them stay is a function of the run at that cursor, whenever the
-// trainer gets to it, and what a later save keeps no earlier one deletes.
+// prunePolicies decides about the policies before the cursor alone, whose steps are
+// over. Which of them stay is a function of the run at that cursor, however late the
+// trainer gets to it. No save deletes what a later one would keep.
 func (k retention) prunePolicies(ctx context.Context, cursor int) error {
 	at := int64(cursor - k.Config.SFT.Steps)
 	if at < 0 || k.Config.At(int(at)).Checkpoint.KeepPolicies == 0 {
@@ -135,12 +136,12 @@ func (k retention) keptPolicies(ctx context.Context, at int64, stored []artifact
 // keepWithCheckpoints adds the policies whose step has a checkpoint that stays,
 // or a pin.
 func (k retention) keepWithCheckpoints(ctx context.Context, at int, out map[int64]bool) error {
-	cursors, err := k.saved(ctx)
+	cursors, err := k.savedCursors(ctx)
 	if err != nil {
 		return err
 	}
 	first := k.timetable().cursor(0)
-	kept, err := k.kept(ctx, cursors, first+at)
+	kept, err := k.reasonsToKeep(ctx, cursors, first+at)
 	if err != nil {
 		return err
 	}
@@ -157,9 +158,9 @@ func (k retention) keepWithCheckpoints(ctx context.Context, at int, out map[int6
 	return nil
 }
 
-// deletePolicy takes a policy out of the store: first what says that there is
-// one, then the manifest, then the files. A policy that is deleted by half is
-// none, and is deleted by the next prune.
+// deletePolicy deletes a policy: first the key that says that it exists, then its
+// manifest, then its files. No reader takes a half-deleted policy for a policy, and
+// the next prune deletes the rest.
 func (k retention) deletePolicy(ctx context.Context, p artifact.StoredPolicy) error {
 	if err := k.store.Delete(ctx, k.Layout.PolicyRef(p.Version)); err != nil {
 		return err
@@ -177,11 +178,11 @@ func (k retention) deletePolicy(ctx context.Context, p artifact.StoredPolicy) er
 }
 
 // pruneTrajectories deletes the trajectories of old steps. A step's trajectories
-// are read until its batch is stored, by nothing after that: replays, forks and
-// repeated stages go by batches, checkpoints and problems, all of which stay. So
-// those of steps that the saved checkpoint contains may go, and which ones do is
-// a function of the cursor: a death between two deletes leaves the rest to the
-// next save.
+// are read until its batch is stored, and never after: replays, forks and repeated
+// stages read batches, checkpoints and problems, all of which stay. So the
+// trajectories of steps that the saved checkpoint contains may go. Which ones do is a
+// function of the cursor: after a death between two deletes the next save deletes the
+// rest.
 func (k retention) pruneTrajectories(ctx context.Context, cursor int) error {
 	at := cursor - k.Config.SFT.Steps
 	if at < 1 {

@@ -12,11 +12,10 @@ import (
 	"temper/trainer/checkpoint"
 )
 
-// A save has two halves. The copy of the state to the host is all that training
-// waits for; hashing and storing it goes on in the background. One save is under
-// way at a time, so that there is one copy: the next one waits for it, and none
-// is skipped, so that which checkpoints a run has does not depend on how fast
-// the store is.
+// A save has two halves. Training waits for the first, the copy of the state to the
+// host; the copy is hashed and stored in the background. One save is under way at a
+// time, so that there is one copy, and the next save waits for it. None is skipped:
+// which checkpoints a run has does not depend on how fast the store is.
 
 // saver stores copies of a run's training state. Its methods are called by one
 // goroutine at a time.
@@ -74,23 +73,23 @@ func (v *saver) store(ctx context.Context, u *upload) error {
 	return k.prune(ctx, u.cursor)
 }
 
-// flush waits for the save under way. One that failed is begun again with the
-// same copy, and its error returned: the activity is repeated, and no checkpoint
-// is lost.
+// flush waits for the save under way. When it failed, flush begins it again with the
+// same copy and returns the error: the activity is repeated, and no checkpoint is
+// lost.
 func (v *saver) flush(ctx context.Context) error {
 	if v.upload == nil {
 		return nil
 	}
 	select {
 	case <-v.upload.done:
-		return v.outcome(ctx)
+		return v.takeOutcome(ctx)
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-// outcome is flush for a save that may still be under way: it does not wait.
-func (v *saver) outcome(ctx context.Context) error {
+// takeOutcome is flush without the wait: a save that is still under way goes on.
+func (v *saver) takeOutcome(ctx context.Context) error {
 	u := v.upload
 	if u == nil {
 		return nil
@@ -121,8 +120,7 @@ func (v *saver) abandon() {
 	v.upload = nil
 }
 
-// wait gives the save under way until late to come to its end, and reports
-// whether it did.
+// wait waits for the save under way until late, and reports whether the save ended.
 func (v *saver) wait(late <-chan time.Time) bool {
 	if v.upload == nil {
 		return true

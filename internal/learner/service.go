@@ -136,9 +136,9 @@ func (t *Service) SaveCheckpoint(ctx context.Context, in SaveInput) error {
 	return t.settle(err)
 }
 
-// Close ends all sessions, when no call runs any more. A save under way gets the
-// time of patience to come to its end; one that does not is made again by whoever
-// goes on with the run.
+// Close ends all sessions, when no call runs any more. It waits for a save under way
+// as long as patience says. A save that takes longer is lost, and whoever goes on with
+// the run makes it again.
 func (t *Service) Close(patience time.Duration) {
 	defer t.lock()()
 	late := time.After(patience)
@@ -275,8 +275,8 @@ func (t *Service) trainStep(ctx context.Context, in StepInput) (run.Trained, err
 	return artifact.PutOnce(ctx, t.Store, layout.TrainResult(in.Step), out)
 }
 
-// checkBatch refuses an update by another batch than the stored one, which is what
-// a replay of the step goes by. Errors: NotFound, Conflict.
+// checkBatch refuses an update by another batch than the stored one: a replay of the
+// step would read that one. Errors: NotFound, Conflict.
 func (t *Service) checkBatch(ctx context.Context, in StepInput) error {
 	built, ok, err := artifact.Lookup[run.BuiltBatch](ctx, t.Store, artifact.Layout{RunID: in.Run.RunID}.BatchStats(in.Step))
 	switch {
@@ -290,18 +290,18 @@ func (t *Service) checkBatch(ctx context.Context, in StepInput) error {
 	return nil
 }
 
-// seek brings the current session to a cursor, by going on from where it is, or
-// from the newest checkpoint before.
+// seek brings the current session to a cursor: it goes on from where the session is,
+// or from the newest checkpoint before the cursor.
 func (t *Service) seek(ctx context.Context, want int) error {
 	s := t.current
-	if !s.valid || s.at > want || s.at+1 < want {
+	if !s.stateValid || s.cursor > want || s.cursor+1 < want {
 		t.doing.Store("restoring")
 		if err := s.restore(ctx, want); err != nil {
 			return fmt.Errorf("restore run %s: %w", s.Ref.RunID, err)
 		}
 	}
-	for s.at < want {
-		name := s.timetable().name(s.at + 1)
+	for s.cursor < want {
+		name := s.timetable().name(s.cursor + 1)
 		t.doing.Store(name)
 		if err := s.advance(ctx); err != nil {
 			return fmt.Errorf("run %s, %s: %w", s.Ref.RunID, name, err)

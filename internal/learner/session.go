@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"temper/internal/artifact"
 	"temper/internal/blob"
@@ -20,13 +19,14 @@ import (
 // session is the training state of one run in this process. It can be rebuilt
 // from the newest checkpoint and the stored data and batches since.
 type session struct {
-	*run.Loaded
-	store   blob.Store
+	archive
 	learner Learner
-	at      int  // cursor
-	valid   bool // at describes the learner; false while an update is made and after one that failed
-	sft     *sftData
-	last    rl.TrainMetrics // of the newest update made here
+	cursor  int // of the newest update in the learner
+	// stateValid is false while an update is made and after one that failed: then cursor
+	// says nothing of the learner.
+	stateValid bool
+	sft        *sftData
+	last       rl.TrainMetrics // of the newest update made here
 	// reference is the cursor of the reference policy that the learner holds; -1 for none.
 	reference int
 	// graphs are the settings that the learner was built for; build makes another.
@@ -35,22 +35,18 @@ type session struct {
 
 	lease   *checkpoint.Lease
 	saves   saver
-	now     func() time.Time
-	damaged []int  // cursors of checkpoints that could not be read
-	frozen  []byte // config.yaml; nil until it is needed
+	damaged []int // cursors of checkpoints that could not be read
 }
-
-func (s *session) timetable() timetable { return timetable{s.Config} }
 
 func (s *session) retention() retention {
 	return retention{Loaded: s.Loaded, store: s.store, lease: s.lease}
 }
 
-// resume goes on with a session in another activity: it learns how the save
-// under way ended, and takes the lease back when another trainer made the
-// activities between. The state is still that of its cursor.
+// resume goes on with a session in another call. It asks how the save under way
+// ended, and takes the lease back when another trainer has had the run meanwhile. The
+// state is still that of its cursor.
 func (s *session) resume(ctx context.Context) error {
-	if err := s.saves.outcome(ctx); err != nil && !errors.Is(err, checkpoint.ErrFenced) {
+	if err := s.saves.takeOutcome(ctx); err != nil && !errors.Is(err, checkpoint.ErrFenced) {
 		return err
 	}
 	err := s.lease.Check(ctx)
@@ -61,35 +57,21 @@ func (s *session) resume(ctx context.Context) error {
 	return s.acquireLease(ctx)
 }
 
-// advance makes the next update of the run. One that fails, or panics, may have
+// advance makes the next update of the run. An update that fails or panics may have
 // changed a part of the state.
 func (s *session) advance(ctx context.Context) error {
-	s.valid = false
+	s.stateValid = false
 	var err error
-	if next := s.at + 1; next <= s.Config.SFT.Steps {
+	if next := s.cursor + 1; next <= s.Config.SFT.Steps {
 		s.last, err = s.sftUpdate(ctx, next)
 	} else {
 		s.last, err = s.rlUpdate(ctx, next-s.Config.SFT.Steps)
 	}
 	if err != nil {
-		return s.reportDivergence(ctx, err)
+		return s.reportDivergence(ctx, s.cursor+1, err)
 	}
-	s.at, s.valid = s.at+1, true
+	s.cursor, s.stateValid = s.cursor+1, true
 	return s.finishInterruptedSave(ctx)
-}
-
-// reportDivergence stores what a diverged update says of itself; the error then
-// says where.
-func (s *session) reportDivergence(ctx context.Context, err error) error {
-	var diverged *trainer.DivergedError
-	if !errors.As(err, &diverged) {
-		return err
-	}
-	where, saveErr := diverged.Save(ctx, s.store, s.Layout.Diverged(s.at+1))
-	if saveErr != nil {
-		return fmt.Errorf("%w; no report: %v", err, saveErr) //nolint:errorlint // the divergence decides what happens next
-	}
-	return fmt.Errorf("%w; report in %s", err, where)
 }
 
 // sftUpdate makes supervised update n, from 1.
@@ -171,11 +153,11 @@ func (s *session) ensureReference(ctx context.Context, step int) error {
 	return nil
 }
 
-// loadReference takes the policy of a cursor from the learner, which is there
-// before the first step that refers to it, or from the checkpoint that is then
-// made and kept of it.
+// loadReference makes the policy of a cursor the reference policy. Before the first
+// step that refers to it the learner itself is at the cursor, and a checkpoint is made
+// and kept; later the policy is read from that checkpoint.
 func (s *session) loadReference(ctx context.Context, cursor int) error {
-	if s.at == cursor {
+	if s.cursor == cursor {
 		if err := s.saveNow(ctx); err != nil {
 			return err
 		}
@@ -187,7 +169,7 @@ func (s *session) loadReference(ctx context.Context, cursor int) error {
 	}
 	for _, c := range saved {
 		if c.Step == cursor {
-			if err := s.fits(ctx, c); err != nil {
+			if err := s.checkFits(ctx, c); err != nil {
 				return err
 			}
 			return s.learner.LoadReference(ctx, s.store, c.Ref)
@@ -205,10 +187,10 @@ func (s *session) save(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if state.About, err = s.about(ctx, s.at); err != nil {
+	if state.About, err = s.about(ctx, s.cursor); err != nil {
 		return err
 	}
-	s.saves.begin(ctx, &upload{cursor: s.at, state: state, keep: s.retention(), repair: slices.Contains(s.damaged, s.at)})
+	s.saves.begin(ctx, &upload{cursor: s.cursor, state: state, keep: s.retention(), repair: slices.Contains(s.damaged, s.cursor)})
 	return nil
 }
 
@@ -220,9 +202,9 @@ func (s *session) saveNow(ctx context.Context) error {
 	return s.saves.flush(ctx)
 }
 
-// saveIfAsked saves when it was asked for, and checks in any case that a result
-// may still be stored. The last checkpoint of a stretch is waited for: nobody may
-// come back to this run who would make it again.
+// saveIfAsked saves when it is asked to, and checks in any case that a result may
+// still be stored. It waits for the last checkpoint of a stretch: perhaps no later
+// call would make it again.
 func (s *session) saveIfAsked(ctx context.Context, asked, last bool) error {
 	switch {
 	case asked && last:
@@ -235,10 +217,10 @@ func (s *session) saveIfAsked(ctx context.Context, asked, last bool) error {
 	return s.lease.Check(ctx)
 }
 
-// finishInterruptedSave saves the current cursor again when a save was asked for
-// there and did not come to its end before its process did.
+// finishInterruptedSave saves the current cursor when a save was asked for there and
+// its process died before the save ended.
 func (s *session) finishInterruptedSave(ctx context.Context) error {
-	asked, err := s.wasSaved(ctx, s.at)
+	asked, err := s.wasSaved(ctx, s.cursor)
 	if err != nil || !asked {
 		return err
 	}
@@ -246,17 +228,17 @@ func (s *session) finishInterruptedSave(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	cursors := []int{s.at}
+	cursors := []int{s.cursor}
 	for _, e := range entries {
-		if e.Step == s.at && !slices.Contains(s.damaged, s.at) {
-			return s.lease.Advance(ctx, e.Step, e.Ref) // its process died in between
+		if e.Step == s.cursor && !slices.Contains(s.damaged, s.cursor) {
+			return s.lease.Advance(ctx, e.Step, e.Ref) // the process died between the two
 		}
-		if e.Step != s.at {
+		if e.Step != s.cursor {
 			cursors = append(cursors, e.Step)
 		}
 	}
 	slices.Sort(cursors)
-	if kept, err := s.retention().kept(ctx, cursors, s.at); err != nil || kept[s.at] == "" {
+	if kept, err := s.retention().reasonsToKeep(ctx, cursors, s.cursor); err != nil || kept[s.cursor] == "" {
 		return err
 	}
 	return s.save(ctx)
@@ -265,7 +247,7 @@ func (s *session) finishInterruptedSave(ctx context.Context) error {
 // publish stores the weights at the current cursor as a policy. Publishing a
 // stored one again changes nothing.
 func (s *session) publish(ctx context.Context) (run.Policy, error) {
-	version := int64(s.at - s.timetable().cursor(0))
+	version := int64(s.cursor - s.timetable().cursor(0))
 	if err := s.lease.Check(ctx); err != nil {
 		return run.Policy{}, err
 	}

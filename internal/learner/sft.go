@@ -37,8 +37,8 @@ func readSFT(ctx context.Context, store blob.Store, r *run.Loaded) (*sftData, er
 	return &sftData{seed: r.Config.Seed, rows: rows}, err
 }
 
-// renderRows turns dialogues into rows. One that does not fit is an error: it
-// would teach to stop in the middle.
+// renderRows turns dialogues into rows. A dialogue that does not fit the context is an
+// error: cut short, it would teach the policy to stop in the middle.
 func renderRows(format *chat.Format, dialogues []chat.Dialogue, maxContext int) ([]rl.Sample, error) {
 	rows := make([]rl.Sample, 0, len(dialogues))
 	for i, d := range dialogues {

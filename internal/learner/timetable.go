@@ -61,9 +61,9 @@ func (t timetable) position(step int) trainer.Position {
 	return trainer.Position{Step: step - begin + 1, Total: end - begin + 1}
 }
 
-// reference is the cursor of the reference policy of a step: the policy after
-// SFT, and from a stage on that resets the optimizer as a whole, the one at that
-// stage's start. ok is false where the objective has no reference policy.
+// reference is the cursor of the reference policy of a step. It is the policy after
+// SFT, or the one at the start of the newest stage that resets the whole optimizer.
+// ok is false where the objective has no reference policy.
 func (t timetable) reference(step int) (cursor int, ok bool) {
 	if t.cfg.RL.Loss.KL.Coefficient == 0 {
 		return 0, false

@@ -29,7 +29,8 @@ const (
 	MeanCalls       = "mean_calls"
 )
 
-// DefaultRule is the gate of who states none: not worse than the last good policy.
+// DefaultRule is the gate of a schedule without one: not worse than the last good
+// policy.
 const DefaultRule = Accuracy + ">=+0"
 
 // Score is what one policy scored on the held-out problems of one stage.
@@ -74,7 +75,7 @@ func Parse(text string) (Rule, error) {
 }
 
 // ParseAll reads the rules of a gate, DefaultRule when there is none. The error
-// names every rule that cannot be read or that is about no stage of stages.
+// names every rule that cannot be read, or whose stage is not in stages.
 func ParseAll(texts, stages []string) ([]Rule, error) {
 	if len(texts) == 0 {
 		texts = []string{DefaultRule}
@@ -125,8 +126,8 @@ func Judge(rules []Rule, candidate, good []Score) (verdicts []Verdict, passed bo
 	return verdicts, passed
 }
 
-// slack forgives the rounding of sums of decimal numbers: it is far below one
-// problem's share of any score.
+// slack allows for the rounding of sums. It is far below what one problem adds to a
+// score.
 const slack = 1e-9
 
 func (r Rule) judge(candidate, good []Score) Verdict {

@@ -55,8 +55,8 @@ func Count(v float64) string {
 	}
 }
 
-// Number writes a measured number with so many digits after the point; one that
-// was not measured is blank.
+// Number writes a measured number with some digits after the point. A number that was
+// not measured is blank.
 func Number(v *float64, digits int) string {
 	if v == nil {
 		return ""

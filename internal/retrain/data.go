@@ -83,7 +83,7 @@ func listProblems(ctx context.Context, store blob.Store, prefix string) ([]probl
 	return out, nil
 }
 
-// readFiles reads and checks problems of several files. A problem that is there
+// readProblemFiles reads and checks problems of several files. A problem that is there
 // twice counts once; two different ones of one id are an error. An empty file
 // counts for nothing. Errors: Dataset, with all bad lines of all files.
 func readProblemFiles(files []problemFile) ([]rl.Problem, error) {

@@ -50,7 +50,7 @@ func decide(ctx context.Context, store blob.Store, in JudgeInput) (Outcome, erro
 		return out, nil
 	}
 	var err error
-	if out.Candidate, out.Good, err = scores(ctx, store, in); err != nil {
+	if out.Candidate, out.Good, err = readScores(ctx, store, in); err != nil {
 		return out, err
 	}
 	var stages []string
@@ -67,7 +67,7 @@ func decide(ctx context.Context, store blob.Store, in JudgeInput) (Outcome, erro
 	if !passed {
 		return out, nil
 	}
-	moved, by, err := publish(ctx, store, in, out)
+	moved, by, err := movePointer(ctx, store, in, out)
 	if err != nil {
 		return out, err
 	}
@@ -91,10 +91,10 @@ func reasons(verdicts []promotion.Verdict, passed bool) string {
 	return strings.Join(texts, "; ")
 }
 
-// scores reads what the run measured: its last policy and, for a warm start, its
+// readScores reads what the run measured: its last policy and, for a warm start, its
 // policy 0, which is the last good one bit for bit, both on the run's held-out
 // problems.
-func scores(ctx context.Context, store blob.Store, in JudgeInput) (candidate, good []promotion.Score, err error) {
+func readScores(ctx context.Context, store blob.Store, in JudgeInput) (candidate, good []promotion.Score, err error) {
 	plan, err := run.Reopen(ctx, store, in.Plan.RunID)
 	if err != nil {
 		return nil, nil, err
@@ -135,8 +135,9 @@ func readScore(ctx context.Context, store blob.Store, runID string, stage run.St
 	return promotion.Score{}, fault.Newf(fault.NotFound, "run %s: policy %d was not evaluated on stage %s", runID, version, stage.Name)
 }
 
-// publish moves the pointer. When somebody else has moved it, by names their policy.
-func publish(ctx context.Context, store blob.Store, in JudgeInput, out Outcome) (moved bool, by string, err error) {
+// movePointer makes the policy the last good one. When another re-training has moved
+// the pointer meanwhile, moved is false and by names its policy.
+func movePointer(ctx context.Context, store blob.Store, in JudgeInput, out Outcome) (moved bool, by string, err error) {
 	s := artifact.Schedule{ID: in.ID}
 	data, err := json.MarshalIndent(GoodPolicy{
 		RunID: out.RunID, Policy: out.Policy, From: out.From, Data: in.Plan.Data, Scores: out.Candidate, Published: in.Now,

@@ -50,14 +50,14 @@ func MakePlan(ctx context.Context, store blob.Store, in PlanInput) (Plan, error)
 		return Plan{}, err
 	}
 	p := retraining{store: store, schedule: s, recipe: recipe, problems: problems}
-	if err := p.compose(ctx, in.Retrain); err != nil {
+	if err := p.composeConfig(ctx, in.Retrain); err != nil {
 		return Plan{}, err
 	}
 	if err := (run.Input{Config: json.RawMessage(p.plan.Config)}).CheckSize(); err != nil {
 		return Plan{}, fault.New(fault.InvalidConfig, err)
 	}
 	p.plan.RunID, p.plan.NumFiles, p.plan.NumProblems = in.RunID, len(files), len(problems)
-	if p.plan.Nothing, err = p.nothing(ctx, in.Retrain.Data); err != nil || p.plan.Nothing != "" {
+	if p.plan.Nothing, err = p.reasonForNothing(ctx, in.Retrain.Data); err != nil || p.plan.Nothing != "" {
 		return Plan{RunID: in.RunID, Nothing: p.plan.Nothing}, err
 	}
 	if _, err := blob.PutBytes(ctx, store, p.plan.Data.Key, p.data, blob.IfAbsent); err != nil && !errors.Is(err, blob.ErrExists) {
@@ -123,9 +123,9 @@ type retraining struct {
 	plan     Plan
 }
 
-// compose makes the configuration of the run: the recipe on the snapshot of the
+// composeConfig makes the configuration of the run: the recipe on the snapshot of the
 // data, from the last good policy if there is one.
-func (p *retraining) compose(ctx context.Context, in Input) error {
+func (p *retraining) composeConfig(ctx context.Context, in Input) error {
 	var buf bytes.Buffer
 	if err := dataset.Write(&buf, p.problems); err != nil {
 		return err
@@ -158,8 +158,8 @@ func (p *retraining) compose(ctx context.Context, in Input) error {
 	return err
 }
 
-// nothing says why there is nothing to train on, "" when there is.
-func (p *retraining) nothing(ctx context.Context, patterns []string) (string, error) {
+// reasonForNothing says why there is nothing to train on, "" when there is.
+func (p *retraining) reasonForNothing(ctx context.Context, patterns []string) (string, error) {
 	n := len(p.problems)
 	if n == 0 {
 		return "no problems at " + strings.Join(patterns, ", "), nil

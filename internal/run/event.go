@@ -12,8 +12,8 @@ type Event struct {
 	// Kind is one word: stage, pause, resume, stop, filter, checkpoint, skip, amend, repeat, fork, restart.
 	Kind string `json:"kind"`
 	Text string `json:"text"`
-	// ID tells entries of the same words apart: the workflow's type and the place of
-	// the activity in it. LogEvent fills it in.
+	// ID distinguishes entries of the same words: the workflow's type and the place of the
+	// activity in it. LogEvent fills it in.
 	ID string `json:"id,omitempty"`
 	// Skip is set where a stage is told to end; forks read it.
 	Skip *Skip `json:"skip,omitempty"`

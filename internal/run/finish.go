@@ -48,7 +48,7 @@ func Finish(ctx context.Context, store blob.Store, in FinishInput, peakRSS int64
 	if err != nil {
 		return FinishResult{}, err
 	}
-	if err := putLines(ctx, store, layout.Metrics(), records); err != nil {
+	if err := PutLines(ctx, store, layout.Metrics(), records); err != nil {
 		return FinishResult{}, err
 	}
 	summary := summarize(in, records)

@@ -3,6 +3,13 @@ package run
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"temper/internal/blob"
+	"temper/internal/config"
 )
 
 // Input is the input of the workflow RLRun, as a person writes it:
@@ -45,6 +52,48 @@ func (s *Settings) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
+// What crosses Temporal stays below 64 KiB, a thirtieth of what a server takes:
+// payloads lie in histories and are sent again at each replay.
+const (
+	// MaxConfigBytes bounds a configuration that is sent as text or as an object.
+	MaxConfigBytes = 48 << 10
+	// MaxStepIDBytes bounds the ids of the problems of one step, as JSON.
+	MaxStepIDBytes = 48 << 10
+)
+
+// CheckSize reports a configuration that is too long to be sent.
+func (in Input) CheckSize() error {
+	if n := len(in.Config); n > MaxConfigBytes {
+		return fmt.Errorf("config: %s as text, want at most %s: shorten rollout.system_prompt, or name a file that the control worker can read",
+			config.Bytes(n), config.Bytes(MaxConfigBytes))
+	}
+	return nil
+}
+
+// LoadConfig reads the configuration that an Input names or holds. A string
+// with a line break is YAML, another string a path, an object the configuration.
+func LoadConfig(in Input) (config.Run, error) {
+	if err := in.CheckSize(); err != nil {
+		return config.Run{}, err
+	}
+	set := map[string]string{}
+	maps.Copy(set, in.Set)
+	if in.Seed != nil {
+		set["seed"] = fmt.Sprint(*in.Seed)
+	}
+	var text string
+	switch {
+	case json.Unmarshal(in.Config, &text) != nil:
+		return config.Load("config", in.Config, set)
+	case strings.Contains(text, "\n"):
+		return config.Load("config", []byte(text), set)
+	case !slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(text)):
+		return config.Run{}, fmt.Errorf("config %q: want a path ending in .yaml, .yml or .json", text)
+	default:
+		return config.LoadFile(text, set)
+	}
+}
+
 // ForkFrom names a checkpoint of a run.
 type ForkFrom struct {
 	RunID string `json:"run_id"`
@@ -62,3 +111,21 @@ const (
 	FromBest = "best"
 	FromLast = "last"
 )
+
+// AmendInput asks for a new amendment of a run's configuration.
+type AmendInput struct {
+	Run       Ref              `json:"run"`
+	Amendment config.Amendment `json:"amendment"`
+}
+
+// Amended is the configuration with the amendment and the plan by it.
+type Amended struct {
+	Config blob.Ref `json:"config"`
+	Stages []Stage  `json:"stages"`
+	// CheckpointEvery is the number of steps between checkpoints, from FromStep on.
+	CheckpointEvery int `json:"checkpoint_every"`
+	// Text is the amendment in one line.
+	Text string `json:"text"`
+	// Warnings are changes that are probably mistakes, one line each.
+	Warnings []string `json:"warnings,omitempty"`
+}

@@ -3,12 +3,14 @@ package run
 import (
 	"context"
 	"fmt"
+	"path"
 
 	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/chat"
 	"temper/internal/config"
 	"temper/internal/tokenizer"
+	"temper/trainer/hf"
 	"temper/trainer/qwen3"
 )
 
@@ -44,7 +46,7 @@ func Load(ctx context.Context, store blob.Store, run Ref) (*Loaded, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.Format, err = chat.New(tok, chatConfig(cfg, tmpl)); err != nil {
+	if r.Format, err = chat.New(tok, ChatConfig(cfg, tmpl)); err != nil {
 		return nil, err
 	}
 	if err := r.readStart(ctx, store); err != nil {
@@ -56,3 +58,86 @@ func Load(ctx context.Context, store blob.Store, run Ref) (*Loaded, error) {
 
 // NumParameters counts the weights of the run's model.
 func (r *Loaded) NumParameters() int64 { return int64(r.Model.NumParameters()) }
+
+// Start is the checkpoint that a run starts from, as the run's store has it:
+// from here on the run does not depend on the directory that it came from.
+type Start struct {
+	Model qwen3.Config `json:"model"`
+	// Policy is the weights, published in float32 like any policy of the run.
+	Policy blob.Ref `json:"policy"`
+	// Files are those that each policy of the run takes along, by name.
+	Files map[string]blob.Ref `json:"files,omitempty"`
+}
+
+// modelOf is the architecture that a run's dimensions give, in Hugging Face's terms.
+func modelOf(cfg config.Run, vocabSize int) qwen3.Config {
+	m := cfg.Model
+	return qwen3.Config{
+		HiddenSize: m.HiddenSize, NumHiddenLayers: m.NumLayers, NumAttentionHeads: m.NumHeads,
+		NumKeyValueHeads: m.NumKVHeads, HeadDim: m.HeadDim, IntermediateSize: m.IntermediateSize,
+		VocabSize: vocabSize, RopeTheta: m.RopeTheta, RMSNormEps: m.RMSNormEps,
+		TieWordEmbeddings: m.TieEmbeddings, MaxPositionEmbeddings: m.MaxContext,
+		InitializerRange: m.InitializerRange,
+	}
+}
+
+// readStart gives a run the architecture: that of the stored checkpoint which it
+// starts from, or the one of its dimensions.
+func (r *Loaded) readStart(ctx context.Context, store blob.Store) error {
+	r.Model = modelOf(r.Config, r.Format.Tokenizer().VocabSize())
+	if !r.Config.Model.Starts() {
+		return nil
+	}
+	ready, _, err := artifact.Lookup[Prepared](ctx, store, r.Layout.DataReady())
+	if err == nil && ready.Start == nil {
+		err = blob.ErrNotExist
+	}
+	if err != nil {
+		return fmt.Errorf("start of run %s: %w", r.Ref.RunID, err)
+	}
+	r.Start, r.Model, r.Files = ready.Start, ready.Start.Model, map[string][]byte{}
+	for name, ref := range ready.Start.Files {
+		if r.Files[name], err = blob.ReadRef(ctx, store, ref); err != nil {
+			return fmt.Errorf("start of run %s: %w", r.Ref.RunID, err)
+		}
+	}
+	return nil
+}
+
+// ChatConfig is what a run says of its conversations; tmpl is nil for the small ChatML.
+func ChatConfig(cfg config.Run, tmpl *chat.Template) chat.Config {
+	r := cfg.Rollout
+	return chat.Config{
+		Template: tmpl, Vars: r.TemplateVars, Tools: r.Tools.Names(), SessionTools: r.Tools.WithSession(), Boxed: r.Boxed(), SystemPrompt: r.SystemPrompt, ToolsInPrompt: r.ToolsInPrompt,
+	}
+}
+
+// TemplateKey is where a run keeps its template: a run does not depend on the file
+// that it came from, nor on the built-in ones of this binary.
+func TemplateKey(layout artifact.Layout) string {
+	return path.Join(layout.Dir(), "chat_template.json")
+}
+
+// readTemplate reads the stored template of a run; nil for the small ChatML.
+func readTemplate(ctx context.Context, store blob.Store, layout artifact.Layout, cfg config.Run) (*chat.Template, error) {
+	if cfg.Rollout.ChatTemplate == "" {
+		return nil, nil //nolint:nilnil // the small ChatML has no template
+	}
+	data, err := blob.ReadKey(ctx, store, TemplateKey(layout))
+	if err != nil {
+		return nil, fmt.Errorf("chat template of run %s: %w", layout.RunID, err)
+	}
+	return chat.UnmarshalTemplate(data)
+}
+
+// addTemplate gives each published policy the template that it was trained
+// with, where its start does not bring it.
+func (r *Loaded) addTemplate(tmpl *chat.Template) {
+	if tmpl == nil || r.Config.Rollout.ChatTemplate == config.TemplateCheckpoint {
+		return
+	}
+	if r.Files == nil {
+		r.Files = map[string][]byte{}
+	}
+	r.Files[hf.TemplateFile] = []byte(tmpl.Source())
+}

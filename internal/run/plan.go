@@ -1,7 +1,18 @@
+// Package run owns what a run is: its plan and what the store holds of it, from the
+// configuration to the summary. Package setup makes runs; the packages learner and
+// sampling make their steps.
+//
+// Invariant: each record is written once, whichever attempt writes it.
 package run
 
 import (
+	"context"
+	"fmt"
+
+	"temper/internal/artifact"
 	"temper/internal/blob"
+	"temper/internal/config"
+	"temper/internal/fault"
 )
 
 // Plan is what the workflows know of a run: small, derived once by OpenRun.
@@ -85,4 +96,76 @@ type Policy struct {
 type Ref struct {
 	RunID  string   `json:"run_id"`
 	Config blob.Ref `json:"config"`
+}
+
+// PlanOf is what the workflows need to know of a configuration.
+func PlanOf(runID string, cfg config.Run) Plan {
+	p := Plan{RunID: runID, Seed: cfg.Seed, SFTSteps: cfg.SFT.Steps, CheckpointEvery: cfg.Checkpoint.EverySteps}
+	next := 1
+	for i, s := range cfg.Stages {
+		p.Stages = append(p.Stages, Stage{
+			Index: i + 1, Name: s.Name, FirstStep: next, Steps: s.Until.Steps, Filter: s.Filter.Rollouts > 0,
+		})
+		next += s.Until.Steps
+	}
+	times := map[int]int{}
+	for _, i := range cfg.Repeated() {
+		s := cfg.Stages[i]
+		times[i]++
+		p.Stages = append(p.Stages, Stage{
+			Index: len(p.Stages) + 1, Name: fmt.Sprintf("%s.%d", s.Name, times[i]+1), FirstStep: next, Steps: s.Until.Steps, Of: i + 1,
+		})
+		next += s.Until.Steps
+	}
+	return p
+}
+
+// Opened is all that is decided when a run is opened, in one blob, so that no crash
+// leaves a plan without its configuration.
+type Opened struct {
+	Plan
+	// Owner is the workflow execution that has the run id.
+	Owner string `json:"owner"`
+	// ConfigYAML is the content of the frozen configuration.
+	ConfigYAML string `json:"config_yaml"`
+}
+
+// StoredPlan is the plan of a run in the store with all amendments; ok is false
+// when there is no such run.
+func StoredPlan(ctx context.Context, store blob.Store, runID string) (plan Plan, ok bool, err error) {
+	layout := artifact.Layout{RunID: runID}
+	stored, ok, err := artifact.Lookup[Opened](ctx, store, layout.Plan())
+	if err != nil || !ok {
+		return Plan{}, ok, err
+	}
+	newest, amended, err := artifact.Lookup[blob.Ref](ctx, store, layout.NewestConfig())
+	if err != nil || !amended {
+		return stored.Plan, true, err
+	}
+	cfg, err := ReadConfig(ctx, store, Ref{RunID: runID, Config: newest})
+	if err != nil {
+		return Plan{}, true, err
+	}
+	plan = stored.Plan
+	plan.Config, plan.Stages = newest, PlanOf(runID, cfg.Newest()).Stages
+	return plan, true, nil
+}
+
+// Reopen returns the plan of a run that is in the store. Errors: InvalidConfig
+// when there is none.
+func Reopen(ctx context.Context, store blob.Store, runID string) (Plan, error) {
+	plan, ok, err := StoredPlan(ctx, store, runID)
+	if err == nil && !ok {
+		err = fault.Newf(fault.InvalidConfig, `"config" is missing and no run %q is stored: want {"config": "file.yaml"}, YAML text or an object`, runID)
+	}
+	return plan, err
+}
+
+// ReadConfig loads the frozen configuration and checks it against its Ref.
+func ReadConfig(ctx context.Context, store blob.Store, run Ref) (config.Run, error) {
+	data, err := blob.ReadRef(ctx, store, run.Config)
+	if err != nil {
+		return config.Run{}, fmt.Errorf("configuration of run %s: %w", run.RunID, err)
+	}
+	return config.Load(run.Config.Key, data, nil)
 }

@@ -2,7 +2,6 @@ package run_test
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 
 	"temper/internal/fault"
@@ -33,27 +32,4 @@ func TestDroppedPoliciesAreNamed(t *testing.T) {
 		_, err := runtest.Open(t, h.Store, run.Input{RunID: "child", Config: runtest.Text(t, runtest.StartRecipe), Set: map[string]string{"model.run": start}})
 		runtest.WantFault(t, err, fault.InvalidConfig, fmt.Sprintf("model.run: is %s, but run demo has no policy", start))
 	}
-}
-
-// TestPolicyThatVanishesBeforeTheCopy: a warm start that was accepted, and whose
-// policy was deleted before its data was prepared, says which there are.
-func TestPolicyThatVanishesBeforeTheCopy(t *testing.T) {
-	parent := newStart(t, runtest.WriteModel(t, runtest.StartModel(), nil))
-	learn(t, parent)
-	plan, err := runtest.Open(t, parent.Store, run.Input{
-		RunID: "child", Config: runtest.Text(t, runtest.StartRecipe), Set: map[string]string{"model.run": "demo@0", "sft.steps": "0"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for key := range runtest.Dump(t, parent.Store) {
-		if strings.HasPrefix(key, parent.Layout.Policy(0)) {
-			if err := parent.Store.Delete(t.Context(), key); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	runtest.Put(t, parent.Store, parent.Layout.PolicyRef(4), "{}")
-	_, err = run.Prepare(t.Context(), parent.Store, run.Ref{RunID: plan.RunID, Config: plan.Config}, func(string) {})
-	runtest.WantFault(t, err, fault.InvalidConfig, "model.run: is demo@0, but run demo has no policy 0: it has 4, the nearest is 4")
 }

@@ -3,6 +3,7 @@ package run
 import (
 	"bytes"
 	"context"
+	"fmt"
 
 	"temper/internal/blob"
 	"temper/internal/dataset"
@@ -40,4 +41,14 @@ func ProblemsByID(ctx context.Context, store blob.Store, key string, ids []strin
 		out = append(out, p)
 	}
 	return out, nil
+}
+
+// PutLines stores values as JSON lines.
+func PutLines[T any](ctx context.Context, store blob.Store, key string, values []T) error {
+	var buf bytes.Buffer
+	if err := dataset.Write(&buf, values); err != nil {
+		return fmt.Errorf("encode %s: %w", key, err)
+	}
+	_, err := blob.PutBytes(ctx, store, key, buf.Bytes(), blob.Always)
+	return err
 }

@@ -13,7 +13,7 @@ import (
 // EventAlert is the kind of the event that a broken rule of the watch leaves.
 const EventAlert = "alert"
 
-// Watched is what the watch says of a step.
+// Watched is what the watch found in a step.
 type Watched struct {
 	// Alerts begin with the step.
 	Alerts []watch.Alert `json:"alerts,omitempty"`
@@ -32,8 +32,8 @@ type Notice struct {
 	Alerts   []watch.Alert `json:"alerts"`
 }
 
-// WatchStep holds a step to the rules of the run's watch and writes an event for
-// each alert. A retry says the same.
+// WatchStep tests a step by the rules of the run's watch and writes an event for each
+// new alert. A retry returns the same and writes nothing.
 func WatchStep(ctx context.Context, store blob.Store, in StepInput) (Watched, error) {
 	cfg, err := ReadConfig(ctx, store, in.Run)
 	if err != nil {
@@ -85,7 +85,7 @@ func watchedStep(in StepInput) watch.Step {
 	}
 }
 
-// WarnOfNoUpdate leaves a word where the steps of a run have changed nothing.
+// WarnOfNoUpdate logs an alert when none of a run's steps has changed the policy.
 func WarnOfNoUpdate(ctx context.Context, store blob.Store, in FinishInput) error {
 	last := int(in.Policy.Version)
 	state, ok, err := artifact.Lookup[watch.State](ctx, store, artifact.Layout{RunID: in.Run.RunID}.Watch(last))

@@ -28,9 +28,8 @@ type BatchInput struct {
 	Shards []blob.Ref `json:"shards,omitempty"`
 }
 
-// BuildBatch puts the groups of a step together to the batch that the trainer
-// gets: a list of references to samples that were stored when each group ended.
-// It reads one record of each shard and no content.
+// BuildBatch makes the batch of a step: a list of references to samples, which were
+// stored when each group ended. It reads one record of each shard and no content.
 func BuildBatch(ctx context.Context, store blob.Store, in BatchInput) (run.BuiltBatch, error) {
 	layout := artifact.Layout{RunID: in.Run.RunID}
 	if done, ok, err := artifact.Lookup[run.BuiltBatch](ctx, store, layout.BatchStats(in.Step)); ok || err != nil {
@@ -55,7 +54,7 @@ func BuildBatch(ctx context.Context, store blob.Store, in BatchInput) (run.Built
 	return artifact.PutOnce(ctx, store, layout.BatchStats(in.Step), out)
 }
 
-// dropShards deletes what the batch has all of.
+// dropShards deletes the shards: the batch holds all that is in them.
 func dropShards(ctx context.Context, store blob.Store, shards []blob.Ref) error {
 	for _, shard := range shards {
 		if err := store.Delete(ctx, shard.Key); err != nil {
@@ -65,7 +64,7 @@ func dropShards(ctx context.Context, store blob.Store, shards []blob.Ref) error 
 	return nil
 }
 
-// storedBatch reads the batch that an attempt before has stored.
+// storedBatch reads the batch that an earlier attempt has stored.
 func storedBatch(ctx context.Context, store blob.Store, key string) (run.StoredBatch, blob.Ref, error) {
 	data, err := blob.ReadKey(ctx, store, key)
 	if err != nil {
@@ -75,7 +74,7 @@ func storedBatch(ctx context.Context, store blob.Store, key string) (run.StoredB
 	if err := json.Unmarshal(data, &batch); err != nil {
 		return batch, blob.Ref{}, fmt.Errorf("decode %s: %w: %w", store.Locate(key), err, blob.ErrCorrupt)
 	}
-	if len(batch.Groups) == 0 { // of an older program, which died behind it
+	if len(batch.Groups) == 0 { // written by an older program that died right after
 		return batch, blob.Ref{}, blob.ErrNotExist
 	}
 	return batch, blob.RefOf(key, data), nil
@@ -165,8 +164,8 @@ func checkComplete(groups []run.GroupRecord, in BatchInput) error {
 	return nil
 }
 
-// rolloutNumbers are the numbers of a step over all that was sampled. order is
-// that of the problems in the step, in which means are summed up.
+// rolloutNumbers are the numbers of a step over all that was sampled. Sums are taken
+// in order, that of the step's problems, so that their bits do not depend on shards.
 func rolloutNumbers(groups []run.GroupRecord, order []string) run.StepRollouts {
 	byID := make(map[string]*run.GroupRecord, len(groups))
 	for i := range groups {

@@ -27,19 +27,20 @@ type engines struct {
 	serial int
 }
 
-// engineEntry is the engine of a run. Who holds its turn decides which policy it
-// serves, so that an evaluation cannot take the policy away from a step.
+// engineEntry is the engine of a run. One call at a time has the turn and decides
+// which policy the engine serves, so that an evaluation cannot replace the policy of
+// a step under way.
 type engineEntry struct {
-	run    *run.Loaded // written by who has the turn
+	run    *run.Loaded // written by the call that has the turn
 	engine Engine
 	turn   chan struct{}
-	users  int // have or await the turn
+	users  int // calls that have the turn or wait for it
 	used   int // serial of the last use
 }
 
 // acquire waits for the turn of a run's engine and makes it serve the policy.
 func (r *Service) acquire(ctx context.Context, ref run.Ref, p run.Policy) (*engineEntry, func(), error) {
-	entry, err := r.entry(ctx, ref)
+	entry, err := r.useEngine(ctx, ref)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -83,8 +84,8 @@ func loadPolicy(ctx context.Context, engine Engine, p run.Policy) error {
 	return err
 }
 
-// entry finds or makes the engine of a run and counts the caller as its user.
-func (r *Service) entry(ctx context.Context, ref run.Ref) (*engineEntry, error) {
+// useEngine finds or makes the engine of a run and counts the caller as its user.
+func (r *Service) useEngine(ctx context.Context, ref run.Ref) (*engineEntry, error) {
 	e := &r.engines
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -149,9 +150,9 @@ func (e *engines) close() {
 	e.byRun = nil
 }
 
-// Pauses between attempts on an engine or a sandbox that fails: 70 attempts
-// span more than a minute, enough for a killed process to come back, and none is
-// long beside what its start takes.
+// Pauses between attempts on an engine or a sandbox that fails. 70 attempts take more
+// than a minute: time enough for a killed process to come back. No single pause is
+// long beside the start of a process.
 const (
 	rolloutAttempts   = 70
 	rolloutBackoff    = 50 * time.Millisecond

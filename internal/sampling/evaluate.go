@@ -30,7 +30,7 @@ func (r *Service) Evaluate(ctx context.Context, in EvaluateInput, progress *Prog
 	}
 	started := r.Now()
 	var out run.Evaluation
-	err := r.with(ctx, target{in.Run, in.Policy, int(in.Policy.Version)}, progress, func(s *sampler) (err error) {
+	err := r.withEngine(ctx, target{in.Run, in.Policy, int(in.Policy.Version)}, progress, func(s *sampler) (err error) {
 		out, err = s.evaluate(ctx, in)
 		return err
 	})
@@ -42,9 +42,9 @@ func (r *Service) Evaluate(ctx context.Context, in EvaluateInput, progress *Prog
 	return artifact.PutOnce(ctx, r.Store, key, out)
 }
 
-// evaluation is one under way. Its groups are stored as they end, so that an
-// attempt goes on where the one before died; when all are there, they become one
-// record and their own objects go.
+// evaluation is an evaluation under way. Its groups are stored as they end, so that
+// another attempt samples only the rest. When all are there, they become one record
+// and are deleted one by one.
 type evaluation struct {
 	*sampler
 	in       EvaluateInput
@@ -67,7 +67,7 @@ func (s *sampler) evaluate(ctx context.Context, in EvaluateInput) (run.Evaluatio
 	path := s.run.Layout.EvalTrajectories(in.Stage, in.Label, in.Policy.Version)
 	all, ok, err := lookupTrajectories(ctx, s.store, path)
 	if err == nil && !ok {
-		all, err = e.record(ctx, path)
+		all, err = e.sampleRecord(ctx, path)
 	}
 	if err != nil {
 		return run.Evaluation{}, err
@@ -75,7 +75,7 @@ func (s *sampler) evaluate(ctx context.Context, in EvaluateInput) (run.Evaluatio
 	if want := len(problems) * (1 + s.cfg.Eval.Rollouts); len(all) != want {
 		return run.Evaluation{}, fmt.Errorf("%s: %d trajectories, want %d: %w", s.store.Locate(path), len(all), want, blob.ErrCorrupt)
 	}
-	if err := e.tidy(ctx); err != nil {
+	if err := e.deleteGroups(ctx); err != nil {
 		return run.Evaluation{}, err
 	}
 	out := evalResult(all[:len(problems)], all[len(problems):])
@@ -83,15 +83,16 @@ func (s *sampler) evaluate(ctx context.Context, in EvaluateInput) (run.Evaluatio
 	return out, nil
 }
 
-// record stores the trajectories, the greedy ones first.
-func (e *evaluation) record(ctx context.Context, path string) ([]rl.Trajectory, error) {
+// sampleRecord samples what is missing and stores all trajectories as one record, the
+// greedy ones first.
+func (e *evaluation) sampleRecord(ctx context.Context, path string) ([]rl.Trajectory, error) {
 	spec := e.spec("eval-greedy", e.in.Stage, 0)
 	spec.Temperature = 0
-	all, err := e.collect(ctx, spec, evalGreedy, 1)
+	all, err := e.sampleAll(ctx, spec, evalGreedy, 1)
 	if err != nil {
 		return nil, err
 	}
-	sampled, err := e.collect(ctx, e.spec("eval-sampled", e.in.Stage, 0), evalSampled, e.cfg.Eval.Rollouts)
+	sampled, err := e.sampleAll(ctx, e.spec("eval-sampled", e.in.Stage, 0), evalSampled, e.cfg.Eval.Rollouts)
 	if err != nil {
 		return nil, err
 	}
@@ -105,13 +106,13 @@ func (e *evaluation) record(ctx context.Context, path string) ([]rl.Trajectory, 
 	return all, err
 }
 
-// collect makes n rollouts of each problem and returns them in problem order.
-// Those of a problem that the infrastructure lost are not stored.
-func (e *evaluation) collect(ctx context.Context, spec rollout.Spec, how string, n int) ([]rl.Trajectory, error) {
+// sampleAll makes n rollouts of each problem and returns them in the order of the
+// problems. It does not store those that the infrastructure lost.
+func (e *evaluation) sampleAll(ctx context.Context, spec rollout.Spec, how string, n int) ([]rl.Trajectory, error) {
 	key := func(problemID string) string {
 		return e.run.Layout.EvalGroup(e.in.Stage, e.in.Label, e.in.Policy.Version, how, problemID)
 	}
-	found, todo, err := e.lookup(ctx, e.problems, key)
+	found, todo, err := e.splitStored(ctx, e.problems, key)
 	if err != nil {
 		return nil, err
 	}
@@ -119,9 +120,9 @@ func (e *evaluation) collect(ctx context.Context, spec rollout.Spec, how string,
 	for _, g := range found {
 		byID[g.Problem.ID] = g.Trajectories
 	}
-	err = e.groups(ctx, spec, todo, n, func(g rl.Group) error {
+	err = e.sampleProblems(ctx, spec, todo, n, func(g rl.Group) error {
 		byID[g.Problem.ID] = g.Trajectories
-		if lost(g.Trajectories) != nil {
+		if allLost(g.Trajectories) != nil {
 			return nil
 		}
 		_, err := writeGroup(ctx, e.store, key(g.Problem.ID), g)
@@ -135,11 +136,11 @@ func (e *evaluation) collect(ctx context.Context, spec rollout.Spec, how string,
 	for _, p := range e.problems {
 		out = append(out, byID[p.ID]...)
 	}
-	return out, lost(out)
+	return out, allLost(out)
 }
 
-// tidy deletes the objects of single groups, which the record holds.
-func (e *evaluation) tidy(ctx context.Context) error {
+// deleteGroups deletes the groups of single problems: the record holds them.
+func (e *evaluation) deleteGroups(ctx context.Context) error {
 	for _, how := range []string{evalGreedy, evalSampled} {
 		for _, p := range e.problems {
 			if err := e.store.Delete(ctx, e.run.Layout.EvalGroup(e.in.Stage, e.in.Label, e.in.Policy.Version, how, p.ID)); err != nil {

@@ -25,7 +25,7 @@ func (r *Service) Filter(ctx context.Context, in FilterInput, progress *Progress
 	}
 	started := r.Now()
 	var out run.StoredFilter
-	err := r.with(ctx, target{in.Run, in.Policy, int(in.Policy.Version) + 1}, progress, func(s *sampler) (err error) {
+	err := r.withEngine(ctx, target{in.Run, in.Policy, int(in.Policy.Version) + 1}, progress, func(s *sampler) (err error) {
 		out, err = s.filter(ctx, in.Stage)
 		return err
 	})
@@ -38,16 +38,16 @@ func (r *Service) Filter(ctx context.Context, in FilterInput, progress *Progress
 	return out.FilterResult, err
 }
 
-// filteredProblem is stored as soon as the rollouts of a problem have ended, so
-// that an attempt goes on where the one before died.
+// filteredProblem is what the filter found of a problem. It is stored as soon as the
+// rollouts of the problem have ended, so that another attempt makes only the rest.
 type filteredProblem struct {
 	Rollouts int  `json:"rollouts"`
 	Solved   bool `json:"solved"` // by all of them
 }
 
-// filtered divides problems into those of which it is known whether they are
-// solved, and the others.
-func (s *sampler) filtered(ctx context.Context, stage int, problems []rl.Problem) (solved map[string]bool, todo []rl.Problem, err error) {
+// splitFiltered separates the problems that an earlier attempt has sampled from the
+// others.
+func (s *sampler) splitFiltered(ctx context.Context, stage int, problems []rl.Problem) (solved map[string]bool, todo []rl.Problem, err error) {
 	solved = map[string]bool{}
 	for _, p := range problems {
 		found, ok, err := artifact.Lookup[filteredProblem](ctx, s.store, s.run.Layout.FilterProblem(stage, p.ID))
@@ -68,14 +68,14 @@ func (s *sampler) filter(ctx context.Context, stage int) (run.StoredFilter, erro
 	if err != nil {
 		return run.StoredFilter{}, err
 	}
-	solved, todo, err := s.filtered(ctx, stage, problems)
+	solved, todo, err := s.splitFiltered(ctx, stage, problems)
 	if err != nil {
 		return run.StoredFilter{}, err
 	}
 	var outage error // nil once a problem has a scored rollout
 	scored := len(solved) > 0
-	err = s.groups(ctx, s.spec("filter", stage, 0), todo, s.cfg.Stages[stage-1].Filter.Rollouts, func(g rl.Group) error {
-		if err := lost(g.Trajectories); err != nil { // nothing is stored: another attempt samples it again
+	err = s.sampleProblems(ctx, s.spec("filter", stage, 0), todo, s.cfg.Stages[stage-1].Filter.Rollouts, func(g rl.Group) error {
+		if err := allLost(g.Trajectories); err != nil { // nothing is stored: another attempt samples it again
 			outage = err
 			return nil
 		}
@@ -98,9 +98,9 @@ func (s *sampler) filter(ctx context.Context, stage int) (run.StoredFilter, erro
 	return out, nil
 }
 
-// removable lists the solved problems. A stage needs one step's worth of
-// problems: the last of the solved ones stay to fill it up, unless nothing is
-// left to learn at all.
+// removable lists the solved problems that the stage can do without. A stage needs
+// the problems of one step: where fewer are unsolved, the last solved ones stay. When
+// all are solved, nothing is left to learn and all go.
 func removable(problems []rl.Problem, solved map[string]bool, perStep int) []string {
 	ids := []string{}
 	for _, p := range problems {
@@ -115,8 +115,8 @@ func removable(problems []rl.Problem, solved map[string]bool, perStep int) []str
 	return ids[:len(ids)-max(0, perStep-left)]
 }
 
-// solvedByAll: a rollout that the infrastructure lost is no evidence, so that
-// its problem stays.
+// solvedByAll reports whether all rollouts solved the problem. One that the
+// infrastructure lost is no evidence for it.
 func solvedByAll(ts []rl.Trajectory) bool {
 	for i := range ts {
 		if ts[i].Reward != 1 || ts[i].StopReason == rl.StopInfraError {

@@ -10,8 +10,8 @@ import (
 	"temper/sandbox"
 )
 
-// Progress is how far a call has come, for people who look and for a watch that
-// ends what does not move. It may be read while the call runs.
+// Progress is how far a call has come. People look at it, and a watch ends a call
+// that does not move. It may be read while the call runs.
 type Progress struct {
 	groups  atomic.Int64
 	trouble *atomic.Pointer[string] // of the service's sandbox
@@ -20,7 +20,7 @@ type Progress struct {
 // NewProgress makes the progress of one call.
 func (r *Service) NewProgress() *Progress { return &Progress{trouble: &r.trouble} }
 
-// String is one line.
+// String says in one line how far the call is, or what it waits for.
 func (p *Progress) String() string {
 	if trouble := p.trouble.Load(); trouble != nil {
 		return troublePrefix + *trouble
@@ -41,8 +41,8 @@ func TroubleIn(progress string) string {
 	return trouble
 }
 
-// watchedExecutor remembers why the sandbox cannot be reached. Rollouts wait
-// for a good while before they give up; a person should not have to.
+// watchedExecutor remembers why the sandbox cannot be reached. Rollouts wait for more
+// than a minute before they give up, and a person wants to know why.
 type watchedExecutor struct {
 	sandbox.Executor
 	trouble *atomic.Pointer[string] // nil when the last call went through

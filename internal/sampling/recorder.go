@@ -16,9 +16,9 @@ import (
 	"temper/internal/run"
 )
 
-// recorder makes of each group that ends the samples that the trainer gets, and a
-// record of what became of it. Which trajectories are kept is a function of the
-// group and the configuration, so that it does not matter who records it.
+// recorder turns each group that ends into samples for the trainer and a record of
+// what became of it. Which trajectories it keeps is a function of the group and the
+// configuration: any worker would keep the same.
 type recorder struct {
 	store     blob.Store
 	layout    artifact.Layout
@@ -36,8 +36,8 @@ func newRecorder(store blob.Store, layout artifact.Layout, step int, cfg config.
 	}
 }
 
-// record stores the samples of a group. Errors: Corrupt for a group that must not
-// be trained on.
+// record stores the samples of a group. Errors: Corrupt for a group that nobody may
+// train on.
 func (r recorder) record(ctx context.Context, g rl.Group) (run.GroupRecord, error) {
 	kept, samples, fate, err := grpo.BuildGroup(g, r.groupSize, r.roc, r.seed)
 	if err != nil {

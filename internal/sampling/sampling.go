@@ -1,9 +1,9 @@
 // Package sampling owns what is sampled for a run: one engine for each run that
 // is served, the groups of a step, evaluations, the offline filter, and the batch
-// that comes of a step's groups. How one trajectory is made is package rollout's.
+// of a step's groups. Package rollout knows how one trajectory is made.
 //
-// Invariant: what a step samples is a function of the run and the step. A group
-// that is stored is kept as it is, whichever worker made it.
+// Invariant: what a step samples is a function of the run and the step. A stored
+// group is never sampled again, whichever worker made it.
 package sampling
 
 import (
@@ -64,16 +64,16 @@ type sampler struct {
 	progress *Progress
 }
 
-// target says for which run, with which policy and by the configuration of which
-// step is sampled.
+// target is what to sample for: a run, a policy, and the step whose configuration
+// counts.
 type target struct {
 	run    run.Ref
 	policy run.Policy
 	step   int
 }
 
-// with calls f with the engine of a run that serves the policy.
-func (r *Service) with(ctx context.Context, t target, progress *Progress, f func(*sampler) error) error {
+// withEngine calls f while the engine of a run serves the policy.
+func (r *Service) withEngine(ctx context.Context, t target, progress *Progress, f func(*sampler) error) error {
 	entry, release, err := r.acquire(ctx, t.run, t.policy)
 	if err != nil {
 		return err
@@ -96,8 +96,8 @@ func (s *sampler) spec(purpose string, stage, step int) rollout.Spec {
 	}
 }
 
-// groups samples n trajectories of each problem; see rollout.Runner.Groups.
-func (s *sampler) groups(ctx context.Context, spec rollout.Spec, problems []rl.Problem, n int, done func(rl.Group) error) error {
+// sampleProblems samples n trajectories of each problem; see rollout.Runner.Groups.
+func (s *sampler) sampleProblems(ctx context.Context, spec rollout.Spec, problems []rl.Problem, n int, done func(rl.Group) error) error {
 	return s.runner.Groups(ctx, spec, problems, n, func(g rl.Group) error {
 		s.progress.groups.Add(1)
 		return done(g)
@@ -113,20 +113,20 @@ type GroupsInput struct {
 	Policy     run.Policy `json:"policy"`
 }
 
-// SampleGroups samples the groups of a step. Groups that are in the store
-// already, from an attempt that died, are kept as they are.
+// SampleGroups samples the groups of a step, except those that an earlier attempt
+// has stored.
 func (r *Service) SampleGroups(ctx context.Context, in GroupsInput, progress *Progress) (run.Sampled, error) {
 	started := r.Now()
 	var out run.Sampled
-	err := r.with(ctx, target{in.Run, in.Policy, in.Step}, progress, func(s *sampler) (err error) {
-		out, err = s.step(ctx, in)
+	err := r.withEngine(ctx, target{in.Run, in.Policy, in.Step}, progress, func(s *sampler) (err error) {
+		out, err = s.sampleStep(ctx, in)
 		return err
 	})
 	out.Wall = r.Now().Sub(started)
 	return out, err
 }
 
-func (s *sampler) step(ctx context.Context, in GroupsInput) (run.Sampled, error) {
+func (s *sampler) sampleStep(ctx context.Context, in GroupsInput) (run.Sampled, error) {
 	var out run.Sampled
 	layout := s.run.Layout
 	problems, err := run.ProblemsByID(ctx, s.store, layout.TrainProblems(in.Stage), in.ProblemIDs)
@@ -134,7 +134,7 @@ func (s *sampler) step(ctx context.Context, in GroupsInput) (run.Sampled, error)
 		return out, err
 	}
 	key := func(problemID string) string { return layout.Group(in.Step, problemID) }
-	found, todo, err := s.lookup(ctx, problems, key)
+	found, todo, err := s.splitStored(ctx, problems, key)
 	if err != nil {
 		return out, err
 	}
@@ -151,8 +151,8 @@ func (s *sampler) step(ctx context.Context, in GroupsInput) (run.Sampled, error)
 			return out, err
 		}
 	}
-	err = s.groups(ctx, s.spec("train", in.Stage, in.Step), todo, s.cfg.RL.RolloutsPerProblem, func(g rl.Group) error {
-		if err := lost(g.Trajectories); err != nil {
+	err = s.sampleProblems(ctx, s.spec("train", in.Stage, in.Step), todo, s.cfg.RL.RolloutsPerProblem, func(g rl.Group) error {
+		if err := allLost(g.Trajectories); err != nil {
 			return fmt.Errorf("group %s: %w", g.Problem.ID, err)
 		}
 		failpoint.Hit("sampling/before-group")
@@ -175,8 +175,8 @@ func (s *sampler) step(ctx context.Context, in GroupsInput) (run.Sampled, error)
 	return out, err
 }
 
-// lookup divides problems into those whose groups are stored and the others.
-func (s *sampler) lookup(ctx context.Context, problems []rl.Problem, key func(problemID string) string) (found []rl.Group, todo []rl.Problem, err error) {
+// splitStored divides problems into those whose groups are stored and the others.
+func (s *sampler) splitStored(ctx context.Context, problems []rl.Problem, key func(problemID string) string) (found []rl.Group, todo []rl.Problem, err error) {
 	for _, p := range problems {
 		group, ok, err := lookupGroup(ctx, s.store, key(p.ID), p)
 		switch {
@@ -191,10 +191,10 @@ func (s *sampler) lookup(ctx context.Context, problems []rl.Problem, key func(pr
 	return found, todo, nil
 }
 
-// lost is the error of trajectories that the infrastructure lost without
-// exception. They are not stored, and so will be sampled again: a service that
-// is down must not spend the problems of a run.
-func lost(ts []rl.Trajectory) error {
+// allLost is the error of trajectories that the infrastructure lost, all of them.
+// They are not stored, so that another attempt samples them again: a service that is
+// down must not spend the problems of a run.
+func allLost(ts []rl.Trajectory) error {
 	for i := range ts {
 		if ts[i].StopReason != rl.StopInfraError {
 			return nil

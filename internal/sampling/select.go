@@ -41,8 +41,8 @@ type ledgerKey struct {
 // maxLedgers bounds the stages whose problems are kept in memory, by their ids.
 const maxLedgers = 8
 
-// Select names the problems of a step: the stage's problems less the filtered
-// ones, each exactly once an epoch, in an order drawn from the seed.
+// Select names the problems of a step. An epoch has each problem of the stage that the
+// filter left exactly once, in an order drawn from the seed.
 func (s *Selector) Select(ctx context.Context, store blob.Store, in SelectInput) ([]string, error) {
 	ledger, err := s.ledger(ctx, store, in)
 	if err != nil {

@@ -1,6 +1,7 @@
 // Package watch finds the steps of a run that a person should look at: rewards
-// that fell, groups that teach nothing, a policy without entropy. It is pure: what
-// it knows of earlier steps is a small state that is stored with each step.
+// that fell, groups that teach nothing, a policy without entropy. It reads and writes
+// nothing: what it knows of earlier steps is a small state, which its caller stores
+// with each step.
 //
 // Invariant: nothing here changes what a step computes.
 package watch
@@ -71,9 +72,9 @@ type State struct {
 
 const (
 	numWalls = 16 // that a median is taken of
-	minWalls = 3  // fewer tell nothing of the pace
-	// minStall is the least time after which a step counts as stalled: short steps
-	// wait for a killed worker longer than for themselves.
+	minWalls = 3  // with fewer the pace is not known
+	// minStall is the least time after which a step counts as stalled. A short step that
+	// waits for a killed worker takes many times as long as usual.
 	minStall = 2 * time.Minute
 )
 
@@ -116,7 +117,7 @@ func (s State) Next(cfg config.Watch, n Step) (State, []Alert) {
 	return out, begun
 }
 
-// judge holds a step to each rule that is switched on.
+// judge tests a step by each rule that is switched on.
 func (s State) judge(cfg config.Watch, n Step) []verdict {
 	updated := n.Updates > 0
 	var out []verdict
@@ -167,8 +168,8 @@ func inARow(steps int) string {
 	return fmt.Sprintf("%d steps in a row", steps)
 }
 
-// StallAfter is the time after which the next step counts as stalled; 0 where that
-// is not watched or not known yet.
+// StallAfter is the time after which the next step counts as stalled. It is 0 where
+// nobody watches for that, or too few steps were made to know.
 func (s State) StallAfter(cfg config.Watch) time.Duration {
 	if cfg.StalledSteps == 0 || len(s.Walls) < minWalls {
 		return 0

@@ -16,6 +16,7 @@ import (
 	"temper/internal/config"
 	"temper/internal/rl"
 	"temper/internal/run"
+	"temper/internal/run/setup"
 	"temper/internal/sampling"
 	"temper/trainer/checkpoint"
 )
@@ -61,7 +62,7 @@ func Text(t testing.TB, yaml string) json.RawMessage {
 // Open opens a run for a workflow execution that is the same for all calls.
 func Open(t testing.TB, store blob.Store, in run.Input) (run.Plan, error) {
 	t.Helper()
-	return run.Open(t.Context(), store, in, run.Claim{Owner: "the test", SearchAttributes: true})
+	return setup.Open(t.Context(), store, in, setup.Claim{Owner: "the test", SearchAttributes: true})
 }
 
 // New opens and prepares the run "demo" of the Recipe in a store of its own.
@@ -89,7 +90,7 @@ func PrepareConfig(t testing.TB, store *memblob.Store, runID, cfg string, set ma
 		t.Fatal(err)
 	}
 	h.Ref = run.Ref{RunID: runID, Config: h.Plan.Config}
-	if _, err := run.Prepare(t.Context(), h.Store, h.Ref, func(string) {}); err != nil {
+	if _, err := setup.Prepare(t.Context(), h.Store, h.Ref, func(string) {}); err != nil {
 		t.Fatal(err)
 	}
 	return h
@@ -123,7 +124,7 @@ func (h *Run) Fork(t testing.TB, runID string, from run.ForkFrom, set map[string
 		t.Fatal(err)
 	}
 	child.Ref = run.Ref{RunID: runID, Config: child.Plan.Config}
-	if _, err := run.Prepare(t.Context(), h.Store, child.Ref, func(string) {}); err != nil {
+	if _, err := setup.Prepare(t.Context(), h.Store, child.Ref, func(string) {}); err != nil {
 		t.Fatal(err)
 	}
 	return child
@@ -132,7 +133,7 @@ func (h *Run) Fork(t testing.TB, runID string, from run.ForkFrom, set map[string
 // Amend changes the run from a step on. Ref then names the amended configuration.
 func (h *Run) Amend(t testing.TB, a config.Amendment) (run.Amended, error) {
 	t.Helper()
-	out, err := run.AddAmendment(t.Context(), h.Store, run.AmendInput{Run: h.Ref, Amendment: a})
+	out, err := setup.AddAmendment(t.Context(), h.Store, run.AmendInput{Run: h.Ref, Amendment: a})
 	if err == nil {
 		h.Ref.Config = out.Config
 	}

@@ -1,4 +1,4 @@
-package run_test
+package setup_test
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"temper/internal/learner"
 	"temper/internal/run"
 	"temper/internal/run/runtest"
+	"temper/internal/run/setup"
 	"temper/trainer/checkpoint"
 	"temper/trainer/hf"
 	"temper/trainer/qwen3"
@@ -55,7 +56,7 @@ func TestRunStartsFromACheckpoint(t *testing.T) {
 	dir := runtest.WriteModel(t, runtest.StartModel(), nil)
 	original := open(t, dir)
 	h := newStart(t, dir)
-	ready, err := run.Prepare(t.Context(), h.Store, h.Ref, func(string) {})
+	ready, err := setup.Prepare(t.Context(), h.Store, h.Ref, func(string) {})
 	if err != nil || ready.VocabSize != runtest.StartModel().VocabSize || ready.Start == nil {
 		t.Fatalf("prepared %+v, error %v; want the model's vocabulary and a start", ready, err)
 	}
@@ -135,7 +136,7 @@ func TestDirectoryThatChangesUnderAStart(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "chat_template.jinja"), []byte("other"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err := run.Prepare(t.Context(), h.Store, h.Ref, func(string) {})
+	_, err := setup.Prepare(t.Context(), h.Store, h.Ref, func(string) {})
 	runtest.WantFault(t, err, fault.Conflict, "start/policy.json")
 }
 
@@ -158,7 +159,7 @@ func TestStartsThatCannotBe(t *testing.T) {
 		"tokenizer of another format": {runtest.WriteModel(t, short, func(files map[string][]byte) {
 			files[hf.TokenizerFile] = []byte(strings.ReplaceAll(string(files[hf.TokenizerFile]), "<|im_start|>", "<|start|>"))
 		}), []string{"has 399 positions", "tokenizer lacks special token <|im_start|>"}},
-		"no tokenizer": {"../../trainer/hf/testdata/tied", []string{"has 128 positions", "tokenizer.json: no such file"}},
+		"no tokenizer": {"../../../trainer/hf/testdata/tied", []string{"has 128 positions", "tokenizer.json: no such file"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			store := runtest.Fill(t, nil)

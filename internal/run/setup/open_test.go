@@ -1,4 +1,4 @@
-package run_test
+package setup_test
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package run_test
+package setup_test
 
 import (
 	"strings"
@@ -14,6 +14,7 @@ import (
 	"temper/internal/learner"
 	"temper/internal/run"
 	"temper/internal/run/runtest"
+	"temper/internal/run/setup"
 	"temper/trainer"
 	"temper/trainer/checkpoint"
 )
@@ -140,6 +141,29 @@ func TestProblemsFromTheStore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = run.Prepare(t.Context(), empty, run.Ref{RunID: plan.RunID, Config: plan.Config}, func(string) {})
+	_, err = setup.Prepare(t.Context(), empty, run.Ref{RunID: plan.RunID, Config: plan.Config}, func(string) {})
 	runtest.WantFault(t, err, fault.Dataset, "sets/none.jsonl")
+}
+
+// TestPolicyThatVanishesBeforeTheCopy: a warm start that was accepted, and whose
+// policy was deleted before its data was prepared, says which there are.
+func TestPolicyThatVanishesBeforeTheCopy(t *testing.T) {
+	parent := newStart(t, runtest.WriteModel(t, runtest.StartModel(), nil))
+	learn(t, parent)
+	plan, err := runtest.Open(t, parent.Store, run.Input{
+		RunID: "child", Config: runtest.Text(t, runtest.StartRecipe), Set: map[string]string{"model.run": "demo@0", "sft.steps": "0"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key := range runtest.Dump(t, parent.Store) {
+		if strings.HasPrefix(key, parent.Layout.Policy(0)) {
+			if err := parent.Store.Delete(t.Context(), key); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	runtest.Put(t, parent.Store, parent.Layout.PolicyRef(4), "{}")
+	_, err = setup.Prepare(t.Context(), parent.Store, run.Ref{RunID: plan.RunID, Config: plan.Config}, func(string) {})
+	runtest.WantFault(t, err, fault.InvalidConfig, "model.run: is demo@0, but run demo has no policy 0: it has 4, the nearest is 4")
 }

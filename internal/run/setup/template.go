@@ -1,24 +1,15 @@
-package run
+package setup
 
 import (
 	"context"
 	"fmt"
-	"path"
 
 	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/chat"
 	"temper/internal/config"
-	"temper/trainer/hf"
+	"temper/internal/run"
 )
-
-// chatConfig is what a run says of its conversations; tmpl is nil for the small ChatML.
-func chatConfig(cfg config.Run, tmpl *chat.Template) chat.Config {
-	r := cfg.Rollout
-	return chat.Config{
-		Template: tmpl, Vars: r.TemplateVars, Tools: r.Tools.Names(), SessionTools: r.Tools.WithSession(), Boxed: r.Boxed(), SystemPrompt: r.SystemPrompt, ToolsInPrompt: r.ToolsInPrompt,
-	}
-}
 
 // findTemplate reads the chat template that a configuration names, from where it
 // says; nil for the small ChatML. files are those of the checkpoint that the run
@@ -49,18 +40,12 @@ func templateProblem(err error) config.Problem {
 func checkChat(cfg config.Run) error {
 	tmpl, err := findTemplate(cfg, "", nil)
 	if err == nil {
-		_, err = chat.NewPlain(chatConfig(cfg, tmpl))
+		_, err = chat.NewPlain(run.ChatConfig(cfg, tmpl))
 	}
 	if err != nil {
 		return config.Problems{templateProblem(err)}
 	}
 	return nil
-}
-
-// templateKey is where a run keeps its template: a run does not depend on the file
-// that it came from, nor on the built-in ones of this binary.
-func templateKey(layout artifact.Layout) string {
-	return path.Join(layout.Dir(), "chat_template.json")
 }
 
 func storeTemplate(ctx context.Context, store blob.Store, layout artifact.Layout, tmpl *chat.Template) error {
@@ -71,32 +56,8 @@ func storeTemplate(ctx context.Context, store blob.Store, layout artifact.Layout
 	if err != nil {
 		return fmt.Errorf("encode chat template: %w", err)
 	}
-	_, err = blob.PutBytes(ctx, store, templateKey(layout), data, blob.Always)
+	_, err = blob.PutBytes(ctx, store, run.TemplateKey(layout), data, blob.Always)
 	return err
-}
-
-// readTemplate reads the stored template of a run; nil for the small ChatML.
-func readTemplate(ctx context.Context, store blob.Store, layout artifact.Layout, cfg config.Run) (*chat.Template, error) {
-	if cfg.Rollout.ChatTemplate == "" {
-		return nil, nil //nolint:nilnil // the small ChatML has no template
-	}
-	data, err := blob.ReadKey(ctx, store, templateKey(layout))
-	if err != nil {
-		return nil, fmt.Errorf("chat template of run %s: %w", layout.RunID, err)
-	}
-	return chat.UnmarshalTemplate(data)
-}
-
-// addTemplate gives each published policy the template that it was trained
-// with, where its start does not bring it.
-func (r *Loaded) addTemplate(tmpl *chat.Template) {
-	if tmpl == nil || r.Config.Rollout.ChatTemplate == config.TemplateCheckpoint {
-		return
-	}
-	if r.Files == nil {
-		r.Files = map[string][]byte{}
-	}
-	r.Files[hf.TemplateFile] = []byte(tmpl.Source())
 }
 
 // adaptDialogues writes generated dialogues in the words of the run's format. Those

@@ -1,4 +1,4 @@
-package run_test
+package setup_test
 
 import (
 	"context"
@@ -17,12 +17,13 @@ import (
 	"temper/internal/fault"
 	"temper/internal/run"
 	"temper/internal/run/runtest"
+	"temper/internal/run/setup"
 	"temper/internal/tokenizer"
 )
 
 func TestPreparedDataIsWhole(t *testing.T) {
 	h := runtest.New(t, nil)
-	again, err := run.Prepare(t.Context(), h.Store, h.Ref, func(string) {})
+	again, err := setup.Prepare(t.Context(), h.Store, h.Ref, func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +81,7 @@ func preparationRepeats(t *testing.T, h *runtest.Run) {
 		f := runtest.Fate{At: at}
 		store := runtest.Fill(t, map[string]string{h.Layout.Config(): want[h.Layout.Config()], h.Layout.Plan(): want[h.Layout.Plan()]})
 		mortal := runtest.Mortal{Store: store, Fate: &f}
-		_, err := run.Prepare(t.Context(), mortal, h.Ref, func(string) {})
+		_, err := setup.Prepare(t.Context(), mortal, h.Ref, func(string) {})
 		if !f.Dead {
 			if at < 12 {
 				t.Fatalf("only %d moments", at)
@@ -91,7 +92,7 @@ func preparationRepeats(t *testing.T, h *runtest.Run) {
 			t.Fatalf("death %s: no error", f.Names[at-1])
 		}
 		f.Dead = false
-		if _, err := run.Prepare(t.Context(), mortal, h.Ref, func(string) {}); err != nil {
+		if _, err := setup.Prepare(t.Context(), mortal, h.Ref, func(string) {}); err != nil {
 			t.Fatal(err)
 		}
 		got := runtest.Dump(t, store)
@@ -168,6 +169,6 @@ func prepareError(t testing.TB, set map[string]string) error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = run.Prepare(context.Background(), store, run.Ref{RunID: plan.RunID, Config: plan.Config}, func(string) {})
+	_, err = setup.Prepare(context.Background(), store, run.Ref{RunID: plan.RunID, Config: plan.Config}, func(string) {})
 	return err
 }

@@ -1,4 +1,4 @@
-package run
+package setup
 
 import (
 	"context"
@@ -8,65 +8,48 @@ import (
 	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/config"
+	"temper/internal/run"
 )
-
-// AmendInput asks for a new amendment of a run's configuration.
-type AmendInput struct {
-	Run       Ref              `json:"run"`
-	Amendment config.Amendment `json:"amendment"`
-}
-
-// Amended is the configuration with the amendment and the plan by it.
-type Amended struct {
-	Config blob.Ref `json:"config"`
-	Stages []Stage  `json:"stages"`
-	// CheckpointEvery is the number of steps between checkpoints, from FromStep on.
-	CheckpointEvery int `json:"checkpoint_every"`
-	// Text is the amendment in one line.
-	Text string `json:"text"`
-	// Warnings are changes that are probably mistakes, one line each.
-	Warnings []string `json:"warnings,omitempty"`
-}
 
 // AddAmendment stores the configuration with one more amendment under a name of
 // its own, so that whoever holds an older Ref goes on with what that says. A
 // retry gives the same Ref. Errors: InvalidConfig, which changes nothing.
-func AddAmendment(ctx context.Context, store blob.Store, in AmendInput) (Amended, error) {
-	cfg, err := ReadConfig(ctx, store, in.Run)
+func AddAmendment(ctx context.Context, store blob.Store, in run.AmendInput) (run.Amended, error) {
+	cfg, err := run.ReadConfig(ctx, store, in.Run)
 	if err != nil {
-		return Amended{}, err
+		return run.Amended{}, err
 	}
 	was := cfg.At(in.Amendment.FromStep)
-	before := PlanOf(in.Run.RunID, cfg.Newest())
+	before := run.PlanOf(in.Run.RunID, cfg.Newest())
 	cfg.Amendments = append(cfg.Amendments, in.Amendment)
 	if err := cfg.Validate(); err != nil {
-		return Amended{}, err
+		return run.Amended{}, err
 	}
-	after := PlanOf(in.Run.RunID, cfg.Newest())
+	after := run.PlanOf(in.Run.RunID, cfg.Newest())
 	if err := errors.Join(checkPlan(before, after, in.Amendment.FromStep), checkRoom(ctx, store, in.Run, cfg)); err != nil {
-		return Amended{}, err
+		return run.Amended{}, err
 	}
 	data, err := cfg.YAML()
 	if err != nil {
-		return Amended{}, err
+		return run.Amended{}, err
 	}
 	layout := artifact.Layout{RunID: in.Run.RunID}
 	ref := blob.RefOf("", data)
 	ref.Key = layout.AmendedConfig(len(cfg.Amendments), ref.SHA256)
 	if _, err := blob.PutBytes(ctx, store, ref.Key, data, blob.Always); err != nil {
-		return Amended{}, err
+		return run.Amended{}, err
 	}
 	if _, err := blob.PutJSON(ctx, store, layout.NewestConfig(), ref, blob.Always); err != nil {
-		return Amended{}, err
+		return run.Amended{}, err
 	}
-	return Amended{
+	return run.Amended{
 		Config: ref, Stages: after.Stages, CheckpointEvery: cfg.Newest().Checkpoint.EverySteps, Text: in.Amendment.String(),
 		Warnings: config.Warnings(was, cfg.At(in.Amendment.FromStep)),
 	}, nil
 }
 
 // checkPlan refuses a change of the plan that steps before from would see.
-func checkPlan(before, after Plan, from int) error {
+func checkPlan(before, after run.Plan, from int) error {
 	var out config.Problems
 	if most := before.NumSteps(); from > most && after.NumSteps() == most {
 		out = append(out, config.Problem{Path: "from_step", Msg: fmt.Sprintf("is %d, but the run has %d steps: name an earlier one or leave it out", from, most)})
@@ -90,7 +73,7 @@ func checkPlan(before, after Plan, from int) error {
 }
 
 // checkRoom refuses response limits that do not leave a prompt its room.
-func checkRoom(ctx context.Context, store blob.Store, run Ref, cfg config.Run) error {
+func checkRoom(ctx context.Context, store blob.Store, ref run.Ref, cfg config.Run) error {
 	grown := map[int]config.Stage{}
 	newest := cfg.Newest()
 	for i, s := range newest.Stages {
@@ -101,14 +84,14 @@ func checkRoom(ctx context.Context, store blob.Store, run Ref, cfg config.Run) e
 	if len(grown) == 0 {
 		return nil
 	}
-	rc, err := Load(ctx, store, run)
+	rc, err := run.Load(ctx, store, ref)
 	if err != nil {
 		return err
 	}
 	p := preparation{layout: rc.Layout, cfg: newest, format: rc.Format}
 	for index, s := range grown {
 		for _, key := range []string{rc.Layout.TrainProblems(index), rc.Layout.HeldOutProblems(index)} {
-			problems, err := ReadProblems(ctx, store, key)
+			problems, err := run.ReadProblems(ctx, store, key)
 			if err != nil {
 				return err
 			}

@@ -1,4 +1,4 @@
-package run_test
+package setup_test
 
 import (
 	"os"
@@ -21,7 +21,7 @@ import (
 )
 
 // chatTools renders what the template of the Qwen2.5 Instruct models renders.
-const chatTools = "../chat/testdata/templates/chatml-tools.jinja"
+const chatTools = "../../chat/testdata/templates/chatml-tools.jinja"
 
 func readFile(t testing.TB, path string) []byte {
 	t.Helper()

@@ -1,4 +1,4 @@
-package run_test
+package setup_test
 
 import (
 	"maps"
@@ -14,6 +14,7 @@ import (
 	"temper/internal/learner"
 	"temper/internal/run"
 	"temper/internal/run/runtest"
+	"temper/internal/run/setup"
 	"temper/trainer/checkpoint"
 )
 
@@ -83,7 +84,7 @@ func TestForkWithoutAmendments(t *testing.T) {
 	lr := func(t *testing.T, in run.Input) (now, later float64, inherited []string) {
 		t.Helper()
 		in.RunID = "child"
-		found, err := run.CheckFork(t.Context(), h.Store, in, false)
+		found, err := setup.CheckFork(t.Context(), h.Store, in, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -209,8 +210,8 @@ func TestRestartHoldsItsCheckpoint(t *testing.T) {
 		}
 		in := run.Input{RunID: "again", Fork: &run.ForkFrom{RunID: "demo", Step: 2}}
 		for range 2 {
-			if found, err := run.CheckFork(t.Context(), h.Store, in, true); err != nil || found.Step != 2 {
-				t.Fatal(found.Step, err)
+			if found, err := setup.CheckFork(t.Context(), h.Store, in, true); err != nil || found.Step != 2 {
+				t.Fatal(found, err)
 			}
 		}
 		runtest.Play(t, h.Store, &runtest.Fate{}, false, h.Script(t, 4, 5)[3:])

@@ -1,4 +1,4 @@
-package run
+package setup
 
 import (
 	"cmp"
@@ -13,33 +13,12 @@ import (
 	"temper/internal/chat"
 	"temper/internal/config"
 	"temper/internal/fault"
+	"temper/internal/run"
 	"temper/internal/tokenizer"
 	"temper/trainer/checkpoint"
 	"temper/trainer/hf"
 	"temper/trainer/qwen3"
 )
-
-// Start is the checkpoint that a run starts from, as the run's store has it:
-// from here on the run does not depend on the directory that it came from.
-type Start struct {
-	Model qwen3.Config `json:"model"`
-	// Policy is the weights, published in float32 like any policy of the run.
-	Policy blob.Ref `json:"policy"`
-	// Files are those that each policy of the run takes along, by name.
-	Files map[string]blob.Ref `json:"files,omitempty"`
-}
-
-// modelOf is the architecture that a run's dimensions give, in Hugging Face's terms.
-func modelOf(cfg config.Run, vocabSize int) qwen3.Config {
-	m := cfg.Model
-	return qwen3.Config{
-		HiddenSize: m.HiddenSize, NumHiddenLayers: m.NumLayers, NumAttentionHeads: m.NumHeads,
-		NumKeyValueHeads: m.NumKVHeads, HeadDim: m.HeadDim, IntermediateSize: m.IntermediateSize,
-		VocabSize: vocabSize, RopeTheta: m.RopeTheta, RMSNormEps: m.RMSNormEps,
-		TieWordEmbeddings: m.TieEmbeddings, MaxPositionEmbeddings: m.MaxContext,
-		InitializerRange: m.InitializerRange,
-	}
-}
 
 // start is what a run can start from: an open checkpoint directory, or a policy
 // of another run of the store.
@@ -121,15 +100,15 @@ func openPolicy(ctx context.Context, store blob.Store, model config.Model) (*sta
 		return nil, config.Problems{{Path: key, Msg: err.Error()}}
 	}
 	layout := artifact.Layout{RunID: runID}
-	published, ok, err := artifact.Lookup[Policy](ctx, store, layout.PolicyRef(version))
+	published, ok, err := artifact.Lookup[run.Policy](ctx, store, layout.PolicyRef(version))
 	if err != nil {
 		return nil, err
 	}
 	if !ok {
-		return nil, asProblem(key, model.Run, MissingPolicy(ctx, store, fault.InvalidConfig, runID, version))
+		return nil, asProblem(key, model.Run, run.MissingPolicy(ctx, store, fault.InvalidConfig, runID, version))
 	}
 	p, err := checkpoint.LoadDescription(ctx, store, published.Ref)
-	if err = vanished(ctx, store, runID, version, err); fault.IsUsers(err) {
+	if err = run.ExplainMissing(ctx, store, runID, version, err); fault.IsUsers(err) {
 		return nil, asProblem(key, model.Run, err)
 	}
 	if errors.Is(err, blob.ErrNotExist) {
@@ -140,7 +119,7 @@ func openPolicy(ctx context.Context, store blob.Store, model config.Model) (*sta
 	}
 	weights := func() (checkpoint.Source, error) {
 		p, err := checkpoint.LoadWeights(ctx, store, published.Ref)
-		return checkpoint.SourceOf(p.Weights), asProblem(key, model.Run, vanished(ctx, store, runID, version, err))
+		return checkpoint.SourceOf(p.Weights), asProblem(key, model.Run, run.ExplainMissing(ctx, store, runID, version, err))
 	}
 	return &start{
 		key: key, model: p.Model, tokenizerJSON: p.Tokenizer, files: p.Files, weights: weights,
@@ -173,7 +152,7 @@ func (s *start) readTokenizer() (*tokenizer.Tokenizer, error) {
 // readFormat puts template and tokenizer together.
 func (s *start) readFormat(cfg config.Run, name string, tok *tokenizer.Tokenizer) config.Problems {
 	var err error
-	s.format, err = chat.New(tok, chatConfig(cfg, s.template))
+	s.format, err = chat.New(tok, run.ChatConfig(cfg, s.template))
 	switch {
 	case err == nil:
 		return nil
@@ -199,10 +178,10 @@ func checkStart(ctx context.Context, store blob.Store, cfg config.Run) error {
 
 // store puts what the run starts from into the run's own folder. A directory that
 // changed since an earlier attempt is blob.ErrExists.
-func (s *start) store(ctx context.Context, store blob.Store, layout artifact.Layout) (*Start, error) {
+func (s *start) store(ctx context.Context, store blob.Store, layout artifact.Layout) (*run.Start, error) {
 	dir := startDir(layout)
 	p := checkpoint.Policy{Model: s.model, Tokenizer: s.tokenizerJSON, Files: s.files}
-	out := &Start{Model: p.Model, Files: map[string]blob.Ref{}}
+	out := &run.Start{Model: p.Model, Files: map[string]blob.Ref{}}
 	for name, data := range s.files {
 		out.Files[name] = blob.RefOf(path.Join(dir, name), data)
 	}
@@ -214,13 +193,13 @@ func (s *start) store(ctx context.Context, store blob.Store, layout artifact.Lay
 	return out, err
 }
 
-// copyTo makes the start of a run that of another too, with files of its own.
-func (s *Start) copyTo(ctx context.Context, store blob.Store, layout artifact.Layout) (*Start, error) {
+// copyStart copies the start of a run into the folder of another one.
+func copyStart(ctx context.Context, store blob.Store, s *run.Start, layout artifact.Layout) (*run.Start, error) {
 	if s == nil {
 		return nil, nil //nolint:nilnil // the parent began with random weights, and so does the other
 	}
 	dir := startDir(layout)
-	out := &Start{Model: s.Model, Files: map[string]blob.Ref{}}
+	out := &run.Start{Model: s.Model, Files: map[string]blob.Ref{}}
 	for name, ref := range s.Files {
 		ref.Key = path.Join(dir, name)
 		out.Files[name] = ref
@@ -231,26 +210,3 @@ func (s *Start) copyTo(ctx context.Context, store blob.Store, layout artifact.La
 }
 
 func startDir(layout artifact.Layout) string { return path.Join(layout.Dir(), "start") }
-
-// readStart gives a run the architecture: that of the stored checkpoint which it
-// starts from, or the one of its dimensions.
-func (r *Loaded) readStart(ctx context.Context, store blob.Store) error {
-	r.Model = modelOf(r.Config, r.Format.Tokenizer().VocabSize())
-	if !r.Config.Model.Starts() {
-		return nil
-	}
-	ready, _, err := artifact.Lookup[Prepared](ctx, store, r.Layout.DataReady())
-	if err == nil && ready.Start == nil {
-		err = blob.ErrNotExist
-	}
-	if err != nil {
-		return fmt.Errorf("start of run %s: %w", r.Ref.RunID, err)
-	}
-	r.Start, r.Model, r.Files = ready.Start, ready.Start.Model, map[string][]byte{}
-	for name, ref := range ready.Start.Files {
-		if r.Files[name], err = blob.ReadRef(ctx, store, ref); err != nil {
-			return fmt.Errorf("start of run %s: %w", r.Ref.RunID, err)
-		}
-	}
-	return nil
-}

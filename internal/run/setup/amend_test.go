@@ -1,4 +1,4 @@
-package run_test
+package setup_test
 
 import (
 	"maps"
@@ -11,6 +11,7 @@ import (
 	"temper/internal/config"
 	"temper/internal/run"
 	"temper/internal/run/runtest"
+	"temper/internal/run/setup"
 )
 
 // TestAmendmentIsWritten beside the first configuration, and found by its run.
@@ -21,7 +22,7 @@ func TestAmendmentIsWritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := run.AddAmendment(t.Context(), h.Store, run.AmendInput{
+	if again, err := setup.AddAmendment(t.Context(), h.Store, run.AmendInput{
 		Run: run.Ref{RunID: "demo", Config: first}, Amendment: config.Amendment{FromStep: 2, Set: map[string]string{"stages[0].until.steps": "6"}, Reason: "slow", By: "ann"},
 	}); err != nil || again.Config != out.Config {
 		t.Errorf("a retry gives %+v (%v), want %+v", again.Config, err, out.Config)

@@ -1,0 +1,175 @@
+package setup
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"temper/internal/blob"
+	"temper/internal/config"
+	"temper/internal/dataset"
+	"temper/internal/env"
+	"temper/internal/fault"
+	"temper/internal/rl"
+	"temper/internal/run"
+)
+
+// writeStage writes the training and the held-out problems of a stage.
+func (p *preparation) writeStage(ctx context.Context, index int, s config.Stage) error {
+	train, heldOut, err := p.stageProblems(ctx, dataKey(index), s)
+	if err != nil {
+		return err
+	}
+	if err := run.PutLines(ctx, p.store, p.layout.TrainProblems(index), train); err != nil {
+		return err
+	}
+	return run.PutLines(ctx, p.store, p.layout.HeldOutProblems(index), heldOut)
+}
+
+// dataKey is the key of the problems of a stage, counted from 1.
+func dataKey(index int) string { return fmt.Sprintf("stages[%d].data", index-1) }
+
+// stageProblems returns the training and the held-out problems of a stage, counted
+// and checked. Prompts are measured once the format is known.
+func (p *preparation) stageProblems(ctx context.Context, path string, s config.Stage) (train, heldOut []rl.Problem, err error) {
+	train, heldOut, err = p.readProblems(ctx, s.Data)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if len(train) < p.cfg.RL.ProblemsPerStep {
+		return nil, nil, fault.Newf(fault.Dataset, "%s: %d training problems, want at least rl.problems_per_step (%d)",
+			path, len(train), p.cfg.RL.ProblemsPerStep)
+	}
+	if err := checkStepIDs(train, p.cfg.RL.ProblemsPerStep); err != nil {
+		return nil, nil, fault.Newf(fault.Dataset, "%s: %w", path, err)
+	}
+	for _, set := range [][]rl.Problem{train, heldOut} {
+		if err := p.checkProblems(set); err != nil {
+			return nil, nil, fault.Newf(fault.Dataset, "%s: %w", path, err)
+		}
+		if p.format == nil {
+			continue
+		}
+		if err := p.checkLengths(set, s); err != nil {
+			return nil, nil, err
+		}
+	}
+	p.out.Problems += len(train)
+	p.out.NumHeldOut += len(heldOut)
+	return train, heldOut, nil
+}
+
+// readProblems generates both splits, or reads a file and holds out its last
+// eval.num_problems problems, half of the file at most. Errors: Dataset.
+func (p *preparation) readProblems(ctx context.Context, src config.Source) (train, heldOut []rl.Problem, err error) {
+	if src.Path == "" {
+		if train, err = dataset.Problems(src, p.cfg.Seed, env.Train); err == nil {
+			src.Num = p.cfg.Eval.NumProblems
+			heldOut, err = dataset.Problems(src, p.cfg.Seed, env.HeldOut)
+		}
+		return train, heldOut, asDataset(err)
+	}
+	var all []rl.Problem
+	if key, stored := config.StoreKey(src.Path); stored {
+		all, err = fromStore(ctx, p.store, key, dataset.ReadProblems)
+	} else {
+		all, err = dataset.Problems(src, p.cfg.Seed, env.Train)
+		err = asDataset(err)
+	}
+	if err == nil && len(all) < 2 {
+		err = asDataset(fmt.Errorf("%s: 1 problem, want at least 2: one to train on and one to hold out", src.Path))
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	cut := len(all) - min(p.cfg.Eval.NumProblems, len(all)/2)
+	return all[:cut], all[cut:], nil
+}
+
+// fromStore reads a file of data that lies in the store. Errors: Dataset where the
+// data is to blame; those of a failing store stay as they are.
+func fromStore[T any](ctx context.Context, store blob.Store, key string, read func(io.Reader, string) ([]T, error)) ([]T, error) {
+	data, err := blob.ReadKey(ctx, store, key)
+	if errors.Is(err, blob.ErrNotExist) {
+		return nil, asDataset(fmt.Errorf("%s: %w", store.Locate(key), err))
+	}
+	if err != nil {
+		return nil, err
+	}
+	out, err := read(bytes.NewReader(data), store.Locate(key))
+	return out, asDataset(err)
+}
+
+// asDataset types the error of data that no retry can mend.
+func asDataset(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fault.New(fault.Dataset, err)
+}
+
+const (
+	// maxProblemID leaves room for an ending in a file name of 255 bytes.
+	maxProblemID = 200
+	// maxReported bounds the problems or dialogues that one error lists.
+	maxReported = 20
+)
+
+// checkProblems finds problems that could be read but never sampled.
+func (p *preparation) checkProblems(problems []rl.Problem) error {
+	var bad []error
+	for _, problem := range problems {
+		_, err := env.ByName(problem.Env)
+		if err == nil {
+			err = blob.CheckKey(p.layout.Group(1, problem.ID))
+		}
+		if err == nil && len(problem.ID) > maxProblemID {
+			err = fmt.Errorf("id of %d bytes, want at most %d", len(problem.ID), maxProblemID)
+		}
+		if err != nil {
+			bad = append(bad, fmt.Errorf("problem %.40q: %w", problem.ID, err))
+		}
+		if len(bad) == maxReported {
+			break
+		}
+	}
+	return errors.Join(bad...)
+}
+
+// checkLengths finds prompts that leave no room for the stage's response.
+func (p *preparation) checkLengths(problems []rl.Problem, s config.Stage) error {
+	for _, problem := range problems {
+		prompt, err := p.format.Begin(problem.Prompt)
+		if err != nil {
+			return fault.Newf(fault.Dataset, "problem %s: %w", problem.ID, err)
+		}
+		need := prompt.PromptTokens() + s.MaxResponseTokens
+		p.out.TokenBudget = max(p.out.TokenBudget, need)
+		if need > p.cfg.Model.MaxContext {
+			return config.Problems{{Path: "model.max_context", Msg: fmt.Sprintf(
+				"is %d, but the prompt of problem %s with max_response_tokens needs %d", p.cfg.Model.MaxContext, problem.ID, need)}}
+		}
+	}
+	return nil
+}
+
+// checkStepIDs finds ids that are too long for a step to name all of its problems.
+func checkStepIDs(problems []rl.Problem, perStep int) error {
+	var sizes []int
+	for _, p := range problems {
+		sizes = append(sizes, len(p.ID)+len(`"",`))
+	}
+	slices.SortFunc(sizes, func(a, b int) int { return b - a })
+	total := 0
+	for _, n := range sizes[:min(perStep, len(sizes))] {
+		total += n
+	}
+	if total > run.MaxStepIDBytes {
+		return fmt.Errorf("the ids of a step's %d problems take %s, want at most %s: shorten the ids or lower rl.problems_per_step",
+			perStep, config.Bytes(total), config.Bytes(run.MaxStepIDBytes))
+	}
+	return nil
+}
