@@ -2,10 +2,12 @@ package activities_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	"temper/activities"
 	"temper/internal/artifact"
+	"temper/internal/config"
 	"temper/internal/run"
 	"temper/internal/run/runtest"
 )
@@ -28,6 +30,28 @@ func TestShardsAreOfThePlace(t *testing.T) {
 	}
 	if stored[0] != stored[1] || stored[0] == "" {
 		t.Errorf("the stored plans differ:\n%s\n%s", stored[0], stored[1])
+	}
+}
+
+// TestForkNamesWhatItInherits, one line for each amendment.
+func TestForkNamesWhatItInherits(t *testing.T) {
+	h := runtest.New(t, nil)
+	h.StoreBatches(t, 1, 2)
+	for _, lr := range []string{"0.1", "0.2"} {
+		if _, err := h.Amend(t, config.Amendment{FromStep: 1, Set: map[string]string{"rl.optimizer.lr": lr}, By: "ann"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	runtest.Play(t, h.Store, &runtest.Fate{}, false, h.Script(t, 1, 2))
+	c := &activities.Control{Store: h.Store}
+	for without, want := range map[bool][]string{
+		false: {"from step 1: rl.optimizer.lr=0.1 (by ann)", "from step 1: rl.optimizer.lr=0.2 (by ann)"}, true: nil,
+	} {
+		in := run.Input{RunID: "child", Fork: &run.ForkFrom{RunID: "demo", From: run.FromLast, WithoutAmendments: without}}
+		out, err := c.CheckFork(t.Context(), activities.CheckForkInput{Input: in})
+		if err != nil || out.Step != 2 || !slices.Equal(out.Inherited, want) {
+			t.Errorf("step %d, inherits %q (%v); want step 2 and %q", out.Step, out.Inherited, err, want)
+		}
 	}
 }
 

@@ -29,33 +29,51 @@ const (
 // quick, its data. Errors: ErrWaiting after patience, and that of the run when it has
 // failed, with the kind of its fault.
 func AwaitStart(ctx context.Context, c client.Client, runID string, patience time.Duration) (RunStatus, error) {
-	id := RunWorkflowID(runID)
-	end, quick := time.Now().Add(patience), time.Time{}
+	status, err := awaitStatus(ctx, c, runID, patience, func(s RunStatus) bool { return s.Opened })
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return status, fmt.Errorf("run %s %w", runID, ErrWaiting)
+	}
+	if err != nil {
+		return status, err
+	}
+	status, err = awaitStatus(ctx, c, runID, preparePatience, func(s RunStatus) bool {
+		return s.Prepared || s.State != StatePreparing // an older worker knows only states
+	})
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		err = nil // much data: the run says itself what is wrong with it
+	}
+	return status, err
+}
+
+// awaitStatus looks at a run until it is as wanted. The error wraps
+// context.DeadlineExceeded after patience, with the last answer beside it.
+func awaitStatus(ctx context.Context, c client.Client, runID string, patience time.Duration, wanted func(RunStatus) bool) (last RunStatus, err error) {
+	waiting, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	tick := time.NewTicker(awaitPause)
+	defer tick.Stop()
 	for {
-		status, err := look(ctx, c, id, min(awaitQuery, max(awaitPause, time.Until(end))))
-		switch now := time.Now(); {
-		case err != nil:
-			return status, err
-		case status.Prepared || status.Opened && status.State != StatePreparing: // an older worker knows only states
+		status, err := look(waiting, c, RunWorkflowID(runID))
+		if waiting.Err() != nil {
+			return last, waiting.Err()
+		}
+		if err != nil {
+			return last, err
+		}
+		if last = status; wanted(status) {
 			return status, nil
-		case status.Opened && quick.IsZero():
-			quick = now.Add(preparePatience)
-		case status.Opened && now.After(quick):
-			return status, nil
-		case !status.Opened && now.After(end):
-			return status, fmt.Errorf("run %s %w", runID, ErrWaiting)
 		}
 		select {
-		case <-ctx.Done():
-			return status, ctx.Err()
-		case <-time.After(awaitPause):
+		case <-waiting.Done():
+			return last, waiting.Err()
+		case <-tick.C:
 		}
 	}
 }
 
 // look asks a run how it is. A run that is not there yet or does not answer has the
 // zero status; one that has failed is an error.
-func look(ctx context.Context, c client.Client, id string, patience time.Duration) (RunStatus, error) {
+func look(ctx context.Context, c client.Client, id string) (RunStatus, error) {
 	about, err := c.DescribeWorkflowExecution(ctx, id, "")
 	var missing *serviceerror.NotFound
 	if errors.As(err, &missing) {
@@ -71,7 +89,7 @@ func look(ctx context.Context, c client.Client, id string, patience time.Duratio
 	default:
 		return RunStatus{}, Failure(c.GetWorkflow(ctx, id, "").Get(ctx, nil))
 	}
-	ask, cancel := context.WithTimeout(ctx, patience)
+	ask, cancel := context.WithTimeout(ctx, awaitQuery)
 	defer cancel()
 	status, err := queryStatus(ask, c, id)
 	if err != nil && ctx.Err() == nil {

@@ -58,7 +58,7 @@ type encoded struct{ status workflows.RunStatus }
 
 func (encoded) HasValue() bool { return true }
 func (e encoded) Get(into any) error {
-	*into.(*workflows.RunStatus) = e.status //nolint:errcheck,forcetypeassert // what is asked here
+	*into.(*workflows.RunStatus) = e.status //nolint:forcetypeassert // what is asked here
 	return nil
 }
 
