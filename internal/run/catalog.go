@@ -37,7 +37,7 @@ type CatalogEntry struct {
 	Reason string `json:"reason,omitempty"`
 	// Trouble is the first rule of the watch that is broken; see config.Watch.
 	Trouble string `json:"trouble,omitempty"`
-	Stage  string `json:"stage,omitempty"`
+	Stage   string `json:"stage,omitempty"`
 	// Step is the newest that has a record, of NumSteps, Reward its mean reward.
 	Step     int       `json:"step"`
 	NumSteps int       `json:"num_steps"`
