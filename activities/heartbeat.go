@@ -35,8 +35,8 @@ func heartbeat(ctx context.Context, progress func() string) (context.Context, fu
 	return ctx, func() { close(done); <-ended; cancel(nil) }
 }
 
-// beatUntil beats until done and returns true, or false when progress has stood
-// still for too long.
+// beatUntil beats until done and returns true. It returns false when progress has not
+// changed for too long.
 func beatUntil(done <-chan struct{}, progress func() string, beat func(string)) bool {
 	tick := time.NewTicker(heartbeatInterval)
 	defer tick.Stop()
