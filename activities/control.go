@@ -80,7 +80,7 @@ func (c *Control) LogStep(ctx context.Context, in LogStepInput) (run.Watched, er
 }
 
 // RaiseAlert writes an alert that no step has raised into the run's event log, and
-// tells whoever is to know.
+// notifies somebody outside.
 func (c *Control) RaiseAlert(ctx context.Context, in RaiseAlertInput) error {
 	event := run.Event{Run: in.Run, Time: in.Time, Kind: run.EventAlert, Text: in.Alert.Text}
 	if err := run.LogEvent(ctx, c.Store, event); err != nil {

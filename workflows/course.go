@@ -45,7 +45,7 @@ func newCourse() course {
 	return course{doing: StatePreparing, skips: map[int]string{}, saved: -1}
 }
 
-// applyPlan goes by the plan that OpenRun gave.
+// applyPlan takes over the plan that OpenRun returned.
 func (r *course) applyPlan() {
 	r.ref = run.Ref{RunID: r.plan.RunID, Config: r.plan.Config}
 	r.notes, r.made = make([]string, len(r.plan.Stages)), make([]int, len(r.plan.Stages))

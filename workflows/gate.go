@@ -205,7 +205,7 @@ func refused(err error) error {
 	return temporal.NewNonRetryableApplicationError(err.Error(), string(fault.Refused), nil)
 }
 
-// changed acts on a changed state: interrupts, and tells who is below.
+// changed acts on a changed state: interrupts, and forwards the state to the stage.
 func (g *gate) changed(ctx workflow.Context) {
 	if g.Now && g.interrupt != nil {
 		g.interrupt()

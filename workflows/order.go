@@ -75,7 +75,7 @@ func (l *stageLink) ask(ctx workflow.Context, o order) (receipt, bool) {
 	return got, got.ID == o.ID
 }
 
-// takeReceipt keeps what the stage answered for who waits for it.
+// takeReceipt keeps the answer of the stage for the command that waits for it.
 func (l *stageLink) takeReceipt(_ workflow.Context, from workflow.ReceiveChannel) bool {
 	var got receipt
 	if !from.ReceiveAsync(&got) {

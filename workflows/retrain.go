@@ -139,7 +139,7 @@ func (r *retraining) recordEnd(ctx workflow.Context, kind, text string) {
 	}
 }
 
-// show tells the web UI what the re-training does.
+// show shows in the web UI what the re-training does.
 func (r *retraining) show(ctx workflow.Context, doing string) {
 	text := fmt.Sprintf("**%s**, schedule %s", doing, r.in.ID)
 	if r.plan.NumProblems > 0 {

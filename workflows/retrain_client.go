@@ -197,7 +197,7 @@ func FindSchedule(ctx context.Context, c client.Client, id string) (Schedule, er
 	return s, s.readArgument(action.Args)
 }
 
-// when tells the times of a schedule, some of which people may have edited.
+// when describes the times of a schedule, some of which people may have edited.
 func when(spec *client.ScheduleSpec) (out []string) {
 	for _, c := range spec.Calendars {
 		if c.Comment == "" {

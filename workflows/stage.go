@@ -124,7 +124,7 @@ func (s *stage) setup(ctx workflow.Context) error {
 		workflow.QueryHandlerOptions{Description: "Step, numbers of the last step, pace and pause of this stage."})
 }
 
-// takeOver adopts what the run was told; its stop ends the stage, too.
+// takeOver adopts the commands of the run. A stop of the run ends the stage, too.
 func (s *stage) takeOver(ctx workflow.Context, from workflow.ReceiveChannel) bool {
 	var state holding
 	if !from.ReceiveAsync(&state) {
@@ -289,7 +289,7 @@ func (s *stage) recordCut(ctx workflow.Context, cause error) (kind, note string,
 	return kind, note, logEvent(ctx, s.in.Run, kind, fmt.Sprintf("stage %s: %s", s.in.Plan.Name, note))
 }
 
-// stageNews is what a stage tells its run at a pause and its end.
+// stageNews is what a stage signals to its run at a pause and at its end.
 type stageNews struct {
 	holding
 	// Alerts are the troubles that stand. Where only they are news, the rest says

@@ -244,7 +244,7 @@ func PutOnce[T any](ctx context.Context, s blob.Store, key string, v T) (T, erro
 }
 
 // Lookup reads the JSON under key; ok is false when nothing is there.
-// Errors: blob.ErrCorrupt as of PutOnce.
+// Errors: blob.ErrCorrupt, as PutOnce returns it.
 func Lookup[T any](ctx context.Context, s blob.Store, key string) (v T, ok bool, err error) {
 	err = readJSON(ctx, s, key, &v)
 	if errors.Is(err, blob.ErrNotExist) {

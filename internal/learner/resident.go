@@ -72,7 +72,7 @@ func (t *Service) newSession(ctx context.Context, r *run.Loaded) (*session, erro
 }
 
 // parkCurrent lets the current session wait for its run's next turn, and makes
-// room for another one of so many bytes. A save that is under way goes on.
+// room for another one of next bytes. A save that is under way goes on.
 func (t *Service) parkCurrent(ctx context.Context, next int64) error {
 	if t.current != nil {
 		t.parked.sessions = append(t.parked.sessions, t.current)
@@ -107,7 +107,7 @@ func (r *residents) removeSession(ctx context.Context, runID string) (*session, 
 	return s, nil
 }
 
-// makeRoom ends sessions until the others fit beside one of so many bytes. Those that
+// makeRoom ends sessions until the others fit beside one of next bytes. Those that
 // have waited longest go first, each after its save under way: nobody else has that
 // copy of the state.
 func (r *residents) makeRoom(ctx context.Context, next int64) error {
@@ -122,7 +122,7 @@ func (r *residents) makeRoom(ctx context.Context, next int64) error {
 	return nil
 }
 
-// fitBeside reports whether all may stay beside a session of so many bytes.
+// fitBeside reports whether all fit beside a session of next bytes.
 func (r *residents) fitBeside(next int64) bool {
 	sum := next
 	for _, s := range r.sessions {

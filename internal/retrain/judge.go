@@ -80,7 +80,7 @@ func decide(ctx context.Context, store blob.Store, in JudgeInput) (Outcome, erro
 	return out, nil
 }
 
-// reasons tells why a gate passed or did not.
+// reasons says in one line why a gate passed or did not.
 func reasons(verdicts []promotion.Verdict, passed bool) string {
 	var texts []string
 	for _, v := range verdicts {

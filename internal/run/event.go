@@ -15,7 +15,7 @@ type Event struct {
 	// ID distinguishes entries of the same words: the workflow's type and the place of the
 	// activity in it. LogEvent fills it in.
 	ID string `json:"id,omitempty"`
-	// Skip is set where a stage is told to end; forks read it.
+	// Skip is set where a command ends a stage. Forks read it.
 	Skip *Skip `json:"skip,omitempty"`
 }
 
@@ -39,7 +39,7 @@ const (
 	EventFail   = "fail"
 )
 
-// Skip is a stage that was told to end before its last step, or to be left out.
+// Skip is a stage that a command ended before its last step, or left out.
 type Skip struct {
 	Stage int `json:"stage"` // index from 1
 	// After is the number of its steps that are made; 0 leaves the stage out.

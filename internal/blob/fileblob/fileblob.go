@@ -132,7 +132,7 @@ func (s *Store) install(temp, key string, cond blob.Condition) error {
 			return s.syncParents(parent)
 		}
 		// A Delete that removes the empty folder meanwhile shows as either: a folder
-		// that is made by another is there for mkdir and gone for who looks at it.
+		// that is made by another is there for mkdir and gone for a reader.
 		raced := errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist)
 		if !raced || try == maxRaces {
 			return err

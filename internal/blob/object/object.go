@@ -15,7 +15,7 @@ import (
 	"temper/internal/blob/checksum"
 )
 
-// Object is what a server tells of a key.
+// Object is what a server returns about a key.
 type Object struct {
 	Key     string // with the store's prefix
 	Size    int64

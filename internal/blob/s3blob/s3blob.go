@@ -95,7 +95,7 @@ func New(ctx context.Context, c config.StorePlace, stall time.Duration) (*Store,
 	}, nil
 }
 
-// credentialAdvice tells a role that was refused from an account that is missing.
+// credentialAdvice distinguishes a refused role from a missing account.
 func credentialAdvice(err error) string {
 	var op *smithy.OperationError
 	if errors.As(err, &op) && op.Service() == "STS" || os.Getenv("AWS_WEB_IDENTITY_TOKEN_FILE") != "" {

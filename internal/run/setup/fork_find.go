@@ -197,7 +197,7 @@ func (f *fork) checkCompatible() error {
 	return nil
 }
 
-// readSkips reads the stages that a run was told to end early or leave out, with those
+// readSkips reads the stages that commands ended early or left out of a run, with those
 // that it has from its own parent.
 func readSkips(ctx context.Context, store blob.Store, plan run.Plan) ([]run.Skip, error) {
 	var out []run.Skip
