@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 
 	"go.temporal.io/sdk/activity"
@@ -82,7 +83,7 @@ func (c *Control) LogStep(ctx context.Context, in LogStepInput) (run.Watched, er
 // RaiseAlert writes an alert that no step has raised into the run's event log, and
 // notifies somebody outside.
 func (c *Control) RaiseAlert(ctx context.Context, in RaiseAlertInput) error {
-	event := run.Event{Run: in.Run, Time: in.Time, Kind: run.EventAlert, Text: in.Alert.Text}
+	event := run.Event{Run: in.Run, Time: in.Time, Kind: run.EventAlert, Text: in.Alert.Text, ID: fmt.Sprintf("watch/%d/%s", in.Alert.Step, in.Alert.Rule)}
 	if err := run.LogEvent(ctx, c.Store, event); err != nil {
 		return toTemporal(err)
 	}

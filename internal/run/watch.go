@@ -61,7 +61,9 @@ func WatchStep(ctx context.Context, store blob.Store, in StepInput) (Watched, er
 			continue
 		}
 		out.Alerts = append(out.Alerts, a)
-		if err := LogEvent(ctx, store, Event{Run: in.Run, Time: in.Ended, Kind: EventAlert, Text: fmt.Sprintf("step %d: %s", a.Step, a.Text)}); err != nil {
+		if err := LogEvent(ctx, store, Event{
+			Run: in.Run, Time: in.Ended, Kind: EventAlert, Text: fmt.Sprintf("step %d: %s", a.Step, a.Text), ID: fmt.Sprintf("watch/%d/%s", a.Step, a.Rule),
+		}); err != nil {
 			return out, err
 		}
 	}
@@ -96,6 +98,6 @@ func WarnOfNoUpdate(ctx context.Context, store blob.Store, in FinishInput) error
 	if in.Fork != nil {
 		first = in.Fork.Step
 	}
-	return LogEvent(ctx, store, Event{Run: in.Run, Time: in.Ended, Kind: EventAlert, Text: fmt.Sprintf(
+	return LogEvent(ctx, store, Event{Run: in.Run, Time: in.Ended, Kind: EventAlert, ID: "watch/end", Text: fmt.Sprintf(
 		"none of the %d steps made an update, so the last policy is the first one: all groups were dropped, or all updates skipped", last-first)})
 }
