@@ -310,11 +310,11 @@ func TestLossesOfKernelsAreInvisible(t *testing.T) {
 						n.killAll()
 						lost++
 					case 1:
-						if len(n.requests) > 0 {
-							old := n.requests[rng.IntN(len(n.requests))]
-							n.Drop(old.Run, old.Session)
-							lost++
-						}
+						n.mu.Lock()
+						old := n.requests[rng.IntN(len(n.requests))] // there is one: before is called behind it
+						n.mu.Unlock()
+						n.Drop(old.Run, old.Session)
+						lost++
 					case 2:
 						return &sandbox.Overloaded{Detail: "for a test"}
 					}
