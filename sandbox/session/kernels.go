@@ -100,12 +100,12 @@ func (m *Manager) ready(ctx context.Context, s *session, req sandbox.Request, st
 		return nil, errDropped
 	}
 	var dead Kernel
-	if s.kernel != nil {
-		if !gone(s.kernel) {
+	if kept := s.kernel; kept != nil {
+		if !gone(kept) {
 			m.idle.Remove(s.place)
 			s.place = nil
 			m.mu.Unlock()
-			return s.kernel, nil
+			return kept, nil // a drop may have taken it away from s by now
 		}
 		dead = m.detach(s)
 	}
