@@ -39,6 +39,7 @@ func newRecorder(store blob.Store, layout artifact.Layout, step int, cfg config.
 // record stores the samples of a group. Errors: Corrupt for a group that nobody may
 // train on.
 func (r recorder) record(ctx context.Context, g rl.Group) (run.GroupRecord, error) {
+	failpoint.Hit("sampling/before-samples")
 	kept, samples, fate, err := grpo.BuildGroup(g, r.groupSize, r.roc, r.seed)
 	if err != nil {
 		return run.GroupRecord{}, fault.Newf(fault.Corrupt, "step %d: %w", r.step, err)
@@ -70,7 +71,6 @@ func (r recorder) record(ctx context.Context, g rl.Group) (run.GroupRecord, erro
 	if err := rl.WriteSamples(&buf, samples); err != nil {
 		return run.GroupRecord{}, fault.Newf(fault.Corrupt, "step %d: %w", r.step, err)
 	}
-	failpoint.Hit("sampling/before-samples")
 	out.Samples, err = blob.PutBytes(ctx, r.store, r.layout.Samples(r.step, g.Problem.ID), buf.Bytes(), blob.Always)
 	return out, err
 }
