@@ -34,6 +34,12 @@ func newEngineFactory(store blob.Store, backend string, slots int, log *slog.Log
 	return &engineFactory{store: store, backend: backend, slots: slots, log: log, open: map[*engine.Engine]bool{}}
 }
 
+// Engines makes engines as the rollout role does, for callers that sample without a
+// worker.
+func Engines(store blob.Store, backend string, slots int) func(*run.Loaded) (sampling.Engine, error) {
+	return newEngineFactory(store, backend, slots, slog.New(slog.DiscardHandler)).make
+}
+
 func (f *engineFactory) make(r *run.Loaded) (sampling.Engine, error) {
 	e, err := engine.New(engine.Config{
 		Model: r.Model, MaxContext: r.Config.Model.MaxContext, Backend: f.backend, Slots: f.slots, Log: f.log,

@@ -17,6 +17,12 @@ type learnerFactory struct {
 	mesh    device.Mesh
 }
 
+// Learners makes learners on one device as the trainer role does, for callers that
+// train without a worker.
+func Learners(backend string) func(*run.Loaded) (learner.Learner, error) {
+	return learnerFactory{backend: backend}.make
+}
+
 func (f learnerFactory) make(r *run.Loaded) (learner.Learner, error) {
 	cfg, m := r.Config, r.Model
 	if err := errors.Join(

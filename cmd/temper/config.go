@@ -100,7 +100,7 @@ keys in files that begin with
 }
 
 func loadConfig(file string, set []string) (config.Run, error) {
-	overrides, err := parseSet(set)
+	overrides, err := cli.ParseSet(set)
 	cfg, loadErr := config.LoadFile(file, overrides)
 	return cfg, errors.Join(err, loadErr)
 }

@@ -125,7 +125,7 @@ func (f *forking) input() (run.Input, error) {
 	case f.last:
 		in.Fork.From = run.FromLast
 	}
-	set, err := parseSet(f.set)
+	set, err := cli.ParseSet(f.set)
 	if err != nil {
 		return in, cli.Usage(err)
 	}

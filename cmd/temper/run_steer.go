@@ -130,7 +130,7 @@ func steerCommand(about steer) *cobra.Command {
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		err := history.CheckRunID(args[0])
-		set, setErr := parseSet(s.set)
+		set, setErr := cli.ParseSet(s.set)
 		if err := errors.Join(err, setErr); err != nil {
 			return cli.Usage(err)
 		}

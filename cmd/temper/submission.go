@@ -71,28 +71,11 @@ func (s *submission) load() (config.Run, error) {
 }
 
 func (s *submission) overrides() (map[string]string, error) {
-	set, err := parseSet(s.set)
+	set, err := cli.ParseSet(s.set)
 	if s.seeded {
 		set["seed"] = fmt.Sprint(s.seed)
 	}
 	return set, err
-}
-
-// parseSet reads the values of --set; relative paths in them count from the working
-// folder. It reports every mistake.
-func parseSet(pairs []string) (map[string]string, error) {
-	set := map[string]string{}
-	var bad []error
-	for _, kv := range pairs {
-		key, value, ok := strings.Cut(kv, "=")
-		if !ok || key == "" {
-			bad = append(bad, fmt.Errorf("--set %s: want key=value", kv))
-			continue
-		}
-		set[key] = value
-	}
-	set, err := config.ResolvePaths(set)
-	return set, errors.Join(append(bad, err)...)
 }
 
 // checkData reads the files that a configuration names.

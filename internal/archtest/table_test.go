@@ -100,6 +100,7 @@ var packages = []row{
 	{pattern: "tools/bench/sandboxbench", layer: adapters, ours: []string{"sandbox/...", "tools/bench/..."}, reason: "the sandbox is measured without the rest"},
 	{pattern: "tools/bench/trainerbench", layer: adapters},
 	{pattern: "tools/bench/storebench", layer: adapters},
+	{pattern: "tools/bench/recoverybench", layer: adapters, reason: "it samples and trains without Temporal"},
 	{pattern: "tools/bench/chaos", layer: adapters, reason: "it reads what runs leave and knows no Temporal"},
 }
 

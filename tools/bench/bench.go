@@ -48,7 +48,7 @@ func Command(s Service) *cobra.Command {
 	}
 	cmd.AddCommand(
 		sandboxCommand(), storeCommand(s), checkpointCommand(), contestCommand(), scaleCommand(), soakCommand(), modelCommand(), layersCommand(),
-		trainerCommand(), chaosCommand(s),
+		trainerCommand(), chaosCommand(s), recoveryCommand(),
 	)
 	return cmd
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"temper/tools/bench/recoverybench"
 	"temper/tools/bench/sandboxbench"
 )
 
@@ -72,6 +73,24 @@ func TestBenchModel(t *testing.T) {
 	for _, c := range r.Checks {
 		if c.Failed > 0 || c.Predicted <= 0 || c.Measured < c.Predicted/4 {
 			t.Errorf("%+v", c)
+		}
+	}
+}
+
+// Recovery by the same draws leaves the run as it was; by fresh ones it does not.
+func TestBenchRecovery(t *testing.T) {
+	var results []recoverybench.Result
+	benchJSON(t, &results, "recovery", "--config", "../../configs/recovery.yaml", "--steps", "1", "--repeats", "1", "--rates", "0.15", "--train",
+		"--set", "sft.steps=20", "--set", "rl.problems_per_step=4", "--json")
+	if len(results) != 4 {
+		t.Fatalf("%d results, want 4", len(results))
+	}
+	for _, r := range results[1:] {
+		if same := r.Recovery == recoverybench.SameDraws; r.Equal != same {
+			t.Errorf("%s: equal to the undisturbed run: %v", r.Recovery, r.Equal)
+		}
+		if r.Interrupted == 0 || r.LostTokens == 0 {
+			t.Errorf("%s: %g interruptions, %g tokens lost: nothing happened", r.Recovery, r.Interrupted, r.LostTokens)
 		}
 	}
 }
