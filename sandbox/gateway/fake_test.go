@@ -126,7 +126,10 @@ func (n *fakeNode) ran(part func(sandbox.Request) string) []string {
 	return out
 }
 
-func byID(r sandbox.Request) string      { return r.ID }
+// byID returns the ID that the caller gave.
+func byID(r sandbox.Request) string {
+	return strings.TrimPrefix(r.ID, fmt.Sprintf("%d:%s:", len(r.Run), r.Run))
+}
 func byInputs(r sandbox.Request) string  { return fmt.Sprintf("%q", r.HistoryStdin) }
 func byHistory(r sandbox.Request) string { return strings.Join(r.History, ",") }
 

@@ -12,6 +12,8 @@ package gateway
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -230,13 +232,35 @@ func (g *Gateway) attempt(ctx context.Context, c *call, n *node) bool {
 	attempt, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(n.life, stop)() //nolint:contextcheck // a call has its caller's context and ends with its node too
-	res, err := n.link.Execute(attempt, c.req)
-	if err == nil && res.ID != c.req.ID {
+	req := c.req
+	req.ID = idAtNode(&c.req)
+	res, err := n.link.Execute(attempt, req)
+	if err == nil && res.ID != req.ID {
 		// The answer of another call must never pass for this one's.
 		err = fmt.Errorf("%w: node answered another call", sandbox.ErrUnavailable)
 	}
+	res.ID = c.req.ID
 	res.Usage.Queue += queued
 	return g.settle(ctx, c, &res, err)
+}
+
+// longestID is the length above which the ID at a node is a hash; a node takes longer
+// ones, too.
+const longestID = 256
+
+// idAtNode is the ID of a call at its node. All runs share the stream to a node, where
+// answers are known by their IDs alone: calls of two runs must not have the same one.
+// It depends on the call only, so that a call that is sent again gets its first answer.
+func idAtNode(req *sandbox.Request) string {
+	if req.ID == "" {
+		return "" // the stream makes one up
+	}
+	id := fmt.Sprintf("%d:%s:%s", len(req.Run), req.Run, req.ID)
+	if len(id) > longestID {
+		sum := sha256.Sum256([]byte(id))
+		return hex.EncodeToString(sum[:])
+	}
+	return id
 }
 
 // Drain refuses new calls from now on and announces it; those inside go on.

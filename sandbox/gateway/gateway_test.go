@@ -411,3 +411,33 @@ func TestRefusalsOfOneMomentAreOnePause(t *testing.T) {
 		}
 	})
 }
+
+// TestCallsOfTwoRunsHaveTheirOwnNames at a node: its answers are known by ids alone,
+// and two runs may use the same ones.
+func TestCallsOfTwoRunsHaveTheirOwnNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fleet{}
+		node := f.add("a:1", 8)
+		g := open(t, f, gateway.Config{Nodes: []string{"a:1"}})
+		synctest.Wait()
+		calls := []sandbox.Request{
+			{ID: "same", Run: "a"}, {ID: "same", Run: "b"}, {ID: "same"},
+			{ID: "b:same", Run: "a"}, {ID: "same", Run: "a:b"}, // as if one had been taken apart
+			{ID: strings.Repeat("x", 256), Run: "a"}, {ID: strings.Repeat("x", 256), Run: "b"},
+		}
+		for _, req := range calls {
+			must(t, g, req)
+			must(t, g, req) // the same call again has the same name
+		}
+		names := map[string]bool{}
+		for _, id := range node.ran(func(r sandbox.Request) string { return r.ID }) {
+			names[id] = true
+			if len(id) > 256 {
+				t.Errorf("an id of %d bytes went to the node, which takes 256", len(id))
+			}
+		}
+		if len(names) != len(calls) {
+			t.Errorf("%d names for %d calls: %v", len(names), len(calls), names)
+		}
+	})
+}

@@ -116,7 +116,7 @@ func TestWindowForgetsByCountAndBytes(t *testing.T) {
 	for _, id := range []string{"a", "b", "c"} {
 		fill(w, id, "")
 	}
-	if len(w.entries) != 2 || w.entries["a"] != nil {
+	if len(w.entries) != 2 || w.entries[callName{id: "a"}] != nil {
 		t.Errorf("got %d entries, want the 2 newest", len(w.entries))
 	}
 	w = newWindow(time.Hour)

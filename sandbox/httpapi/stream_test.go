@@ -252,7 +252,7 @@ func TestOneIDNamesOneProgram(t *testing.T) {
 	var calls sync.WaitGroup
 	for i := range 16 {
 		calls.Go(func() {
-			req := sandbox.Request{ID: "same", Code: "x", Run: fmt.Sprint(i), History: []string{fmt.Sprint(i)}}
+			req := sandbox.Request{ID: "same", Code: "x", History: []string{fmt.Sprint(i)}}
 			res, err := streams[i%2].Execute(t.Context(), req)
 			if err != nil || res.Stdout != "1" {
 				t.Errorf("got %+v, %v, want the first answer", res, err)
@@ -280,6 +280,29 @@ func TestOneIDNamesOneProgram(t *testing.T) {
 	}
 	if n := runs.Load(); n != 1 {
 		t.Errorf("%d programs ran, want 1", n)
+	}
+}
+
+// TestRunsShareNoIDs: two runs use the same ids, sessions and programs at once. Each
+// gets its own answers, repeated ones as well, and neither blocks the other.
+func TestRunsShareNoIDs(t *testing.T) {
+	server := serveStreams(t, &sandboxtest.Fake{Func: func(req sandbox.Request) (sandbox.Result, error) {
+		return sandbox.Result{Status: sandbox.StatusOK, Stdout: "secret of " + req.Run}, nil
+	}}, httpapi.Config{})
+	s := dial(t, server.URL, httpapi.Options{})
+	for range 2 { // the second time from the window
+		for _, run := range []string{"a", "b", ""} {
+			for _, session := range []string{"", "s"} {
+				req := sandbox.Request{ID: "same" + session, Code: "print(secret)", Run: run, Session: session}
+				if res, err := s.Execute(t.Context(), req); err != nil || res.Stdout != "secret of "+run {
+					t.Errorf("run %q, session %q: got %+v, %v, want the answer of the run", run, session, res, err)
+				}
+			}
+		}
+	}
+	other := sandbox.Request{ID: "same", Code: "print(2)", Run: "c"}
+	if res, err := s.Execute(t.Context(), other); err != nil || res.Status != sandbox.StatusOK {
+		t.Errorf("another program under the id of another run: got %+v, %v", res, err)
 	}
 }
 

@@ -21,7 +21,7 @@ const (
 // errConflict is the answer to an ID that names another program already.
 var errConflict = errors.New("the id names another program already: every program needs an id of its own")
 
-// window gives a repeated call ID the answer of the first call. Errors are not
+// window gives a repeated call of a run the answer of the first one. Errors are not
 // remembered: the next call with that ID is a first one.
 type window struct {
 	ttl          time.Duration
@@ -29,14 +29,18 @@ type window struct {
 	scratch      sync.Pool // of *[]byte, for fingerprints
 
 	mu      sync.Mutex
-	entries map[string]*entry
+	entries map[callName]*entry
 	order   []*entry // finished entries, oldest first
 	held    int      // bytes of order
 }
 
-// entry is one ID; res, ok and until are valid when done is closed.
+// callName is what names a call: two runs may use the same IDs, and neither gets the
+// answers of the other or can take its names away.
+type callName struct{ run, id string }
+
+// entry is one call; res, ok and until are valid when done is closed.
 type entry struct {
-	id    string
+	name  callName
 	mark  fingerprint
 	done  chan struct{}
 	res   *sandbox.Result // shared: nobody changes it
@@ -45,7 +49,7 @@ type entry struct {
 }
 
 func newWindow(ttl time.Duration) *window {
-	return &window{ttl: ttl, bytes: windowBytes, count: windowCount, entries: make(map[string]*entry)}
+	return &window{ttl: ttl, bytes: windowBytes, count: windowCount, entries: make(map[callName]*entry)}
 }
 
 // do runs call unless the ID of req has an answer or is about to get one. Results are
@@ -56,7 +60,7 @@ func (w *window) do(ctx context.Context, req *sandbox.Request, call func() (*san
 	}
 	mark := w.fingerprint(req)
 	for {
-		e, mine := w.claim(req.ID, mark)
+		e, mine := w.claim(callName{req.Run, req.ID}, mark)
 		if mine {
 			res, err := call()
 			// A failure of the sandbox is no answer: the next attempt may get one.
@@ -77,16 +81,16 @@ func (w *window) do(ctx context.Context, req *sandbox.Request, call func() (*san
 	}
 }
 
-// claim returns the entry of id, and whether the caller has to fill it.
-func (w *window) claim(id string, mark fingerprint) (*entry, bool) {
+// claim returns the entry of a call, and whether the caller has to fill it.
+func (w *window) claim(name callName, mark fingerprint) (*entry, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.expire(time.Now())
-	if e := w.entries[id]; e != nil {
+	if e := w.entries[name]; e != nil {
 		return e, false
 	}
-	e := &entry{id: id, mark: mark, done: make(chan struct{})}
-	w.entries[id] = e
+	e := &entry{name: name, mark: mark, done: make(chan struct{})}
+	w.entries[name] = e
 	return e, true
 }
 
@@ -101,7 +105,7 @@ func (w *window) settle(e *entry, res *sandbox.Result, ok bool) {
 		w.held += e.size()
 		w.expire(now)
 	} else {
-		delete(w.entries, e.id)
+		delete(w.entries, e.name)
 	}
 	close(e.done)
 }
@@ -113,25 +117,25 @@ func (w *window) expire(now time.Time) {
 		w.order[0] = nil
 		w.order = w.order[1:]
 		w.held -= e.size()
-		delete(w.entries, e.id)
+		delete(w.entries, e.name)
 	}
 }
 
 // size estimates the memory of an entry.
 func (e *entry) size() int {
-	n := 768 + 2*len(e.id) + len(e.res.Stdout) + len(e.res.Stderr) + len(e.res.Value) + len(e.res.Reason)
+	n := 768 + 2*(len(e.name.run)+len(e.name.id)) + len(e.res.Stdout) + len(e.res.Stderr) + len(e.res.Value) + len(e.res.Reason)
 	if p := e.res.Error; p != nil {
 		n += len(p.Type) + len(p.Message) + len(p.Source)
 	}
 	return n
 }
 
-// fingerprint tells two programs of one ID apart.
+// fingerprint tells two programs of one name apart.
 type fingerprint [sha256.Size]byte
 
-// fingerprint covers what decides the answer. Run only decides the turn, and
-// History is added on the way when a session moves: a repeated call may differ
-// in both.
+// fingerprint covers what decides the answer, but for the run, which is a part of the
+// name. History is added on the way when a session moves: a repeated call may differ
+// in it.
 func (w *window) fingerprint(r *sandbox.Request) fingerprint {
 	scratch, _ := w.scratch.Get().(*[]byte)
 	if scratch == nil {
