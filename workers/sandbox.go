@@ -22,6 +22,9 @@ import (
 const (
 	// SandboxTokenKey is the bearer token of nodes, gateways and their clients.
 	SandboxTokenKey = "TEMPER_SANDBOX_TOKEN" //nolint:gosec // a name
+	// SandboxNodeTokenKey is the bearer token of nodes and gateways among themselves:
+	// nodes join with it, and gateways call nodes with it.
+	SandboxNodeTokenKey = "TEMPER_SANDBOX_NODE_TOKEN" //nolint:gosec // a name
 	// Files with which clients speak TLS, where the sandbox has no certificate of the
 	// machine's authorities.
 	SandboxCAKey         = "TEMPER_SANDBOX_TLS_CA"
@@ -46,6 +49,9 @@ type SandboxOptions struct {
 	// Advertise is host:port at which that gateway reaches the node; empty is the
 	// address where the node listens.
 	Advertise string
+	// NodeToken is what the node joins with, and what the gateway calls it with; the
+	// token of Node.Server stays good for other callers.
+	NodeToken string
 	Log       *slog.Logger
 }
 
@@ -58,6 +64,7 @@ func Sandbox(o SandboxOptions) Role {
 // serveSandbox runs a node and keeps it listed with its gateway while it takes
 // calls. When one of them ends, so does the other.
 func serveSandbox(ctx context.Context, o SandboxOptions) error {
+	o.admitGateway()
 	g, ctx := errgroup.WithContext(ctx)
 	tell := o.Node.OnReady
 	o.Node.OnReady = func(ready node.Ready) {
@@ -65,11 +72,25 @@ func serveSandbox(ctx context.Context, o SandboxOptions) error {
 			tell(ready)
 		}
 		if o.Gateway != "" {
-			g.Go(func() error { return gateway.Join(ctx, o.Gateway, o.address(ready), o.Node.Server.Token, o.Log) })
+			g.Go(func() error { return gateway.Join(ctx, o.Gateway, o.address(ready), o.NodeToken, o.Log) })
 		}
 	}
 	g.Go(func() error { return node.Serve(ctx, o.Node, o.Log) })
 	return g.Wait()
+}
+
+// admitGateway lets a gateway call with the token of nodes, beside the callers that
+// have the node's own.
+func (o *SandboxOptions) admitGateway() {
+	s := &o.Node.Server
+	switch {
+	case o.NodeToken == "":
+	case s.Token == "":
+		s.Token = o.NodeToken
+	default:
+		both := []string{s.Token, o.NodeToken}
+		s.Tokens = func(string) []string { return both }
+	}
 }
 
 // Check finds what is wrong with the gateway and the address for it before the node
@@ -82,6 +103,9 @@ func (o SandboxOptions) Check() error {
 		return nil
 	}
 	var wrong []error
+	if o.NodeToken == "" {
+		wrong = append(wrong, fmt.Errorf("--join: %s is not set, and a gateway takes no nodes without it", SandboxNodeTokenKey))
+	}
 	if err := gateway.CheckNodes([]string{o.Gateway}); err != nil {
 		wrong = append(wrong, fmt.Errorf("--join: %w", err))
 	}

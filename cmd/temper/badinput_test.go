@@ -76,7 +76,7 @@ func TestBadInput(t *testing.T) {
 		{"sandbox with a missing certificate", []string{"sandbox", "--listen", w.other, "--tls-cert", "none.pem", "--tls-key", sft, "--python", "sh"}, cli.ExitUser,
 			[]string{"TLS certificate: open none.pem: no such file"}},
 		{"sandbox with text as certificate", []string{"sandbox", "--listen", w.other, "--tls-cert", sft, "--tls-key", sft, "--python", "sh"}, cli.ExitUser, []string{"TLS certificate " + sft}},
-		{"sandbox joining nobody", []string{"sandbox", "--listen", w.other, "--python", "sh", "--join", "gateway"}, cli.ExitUser, []string{`--join: node address "gateway": host:port is expected`}},
+		{"sandbox joining nobody", []string{"sandbox", "--listen", w.other, "--python", "sh", "--join", "gateway"}, cli.ExitUser, []string{"TEMPER_SANDBOX_NODE_TOKEN is not set", `--join: node address "gateway": host:port is expected`}},
 		{"sandbox that cannot be found", []string{"sandbox", "--listen", w.other, "--python", "sh", "--join", "http://127.0.0.1:1", "--advertise", "here"}, cli.ExitUser, []string{`--advertise: is "here", want host:port`}},
 		{"sandbox at every address", []string{"sandbox", "--listen", ":0", "--insecure", "--python", "sh", "--join", "http://127.0.0.1:1"}, cli.ExitUser, []string{"--advertise is missing: :0 is no address"}},
 		{"address without a gateway", []string{"sandbox", "--listen", w.other, "--python", "sh", "--advertise", "here:1"}, cli.ExitUser, []string{"--advertise is for a gateway"}},

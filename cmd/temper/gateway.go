@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,7 +25,8 @@ func gatewayCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "gateway", Short: "Spread sandbox calls over nodes", Args: cobra.NoArgs}
 	serverFlags(cmd, &cfg.Server, gatewayAddress)
 	f := cmd.Flags()
-	f.StringArrayVar(&cfg.Nodes, "node", nil, "node to use: host:port, a URL or unix:/path; repeat for more; others may join")
+	f.StringArrayVar(&cfg.Nodes, "node", nil, "node to use: host:port, a URL or unix:/path; repeat for more; with "+workers.SandboxNodeTokenKey+" others may join")
+	cfg.NodeToken = os.Getenv(workers.SandboxNodeTokenKey)
 	f.IntVar(&cfg.Queue, "queue", 0, "calls waiting; 0 = 65536")
 	f.Var((*byteSize)(&cfg.QueueBytes), "queue-bytes", "bytes of all calls inside, such as 1GiB; 0 = 512MiB")
 	f.DurationVar(&cfg.Drain, "drain", 10*time.Second, "how long calls may go on after SIGTERM")
@@ -49,6 +51,9 @@ func gatewayCommand() *cobra.Command {
 // checkGateway finds all mistakes of a command line at once.
 func checkGateway(cfg *gateway.Service) error {
 	errs := []error{checkSandboxListen(cfg.Server.Listen), cfg.Server.Check(), gateway.CheckNodes(cfg.Nodes)}
+	if cfg.NodeToken != "" && cfg.NodeToken == cfg.Server.Token {
+		errs = append(errs, fmt.Errorf("%s is the same as %s: whoever may call could join as a node and see every program", workers.SandboxNodeTokenKey, workers.SandboxTokenKey))
+	}
 	if cfg.Queue < 0 {
 		errs = append(errs, fmt.Errorf("--queue: is %d, below 0", cfg.Queue))
 	}

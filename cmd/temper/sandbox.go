@@ -38,8 +38,9 @@ func sandboxCommand() *cobra.Command {
 	f.StringSliceVar(&cfg.Require, "require", nil, "isolation layers without which to refuse to start; all = every layer")
 	f.Var((*byteSize)(&cfg.Memory), "memory", "bound of all programs together, such as 24GiB; 0 = three quarters of what there is")
 	f.DurationVar(&cfg.Drain, "drain", 10*time.Second, "how long calls may go on after SIGTERM")
-	f.StringVar(&o.Gateway, "join", "", "URL of a gateway that this node serves")
+	f.StringVar(&o.Gateway, "join", "", "URL of a gateway that this node serves; needs "+workers.SandboxNodeTokenKey)
 	f.StringVar(&o.Advertise, "advertise", "", "host:port at which that gateway reaches this node; the address of --listen by default")
+	o.NodeToken = os.Getenv(workers.SandboxNodeTokenKey)
 	debug := f.Bool("debug", false, "also log some of the calls, never their code or output")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		err := errors.Join(cli.FindPython(cfg.Python), checkSandboxListen(cfg.Server.Listen), cfg.Server.Check(), checkSizes(cfg), o.Check())

@@ -87,30 +87,11 @@ func startNode(t *testing.T) *process {
 }
 
 // startGateway serves a gateway until the test ends.
+const nodeToken = "nodes"
+
 func startGateway(t *testing.T, nodes ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	ready, done := make(chan string, 1), make(chan error, 1)
-	go func() {
-		done <- gateway.Serve(ctx, gateway.Service{
-			Config:  gateway.Config{Nodes: nodes},
-			Server:  server.Config{Listen: "127.0.0.1:0"},
-			OnReady: func(r gateway.Ready) { ready <- r.URL },
-		}, slog.New(slog.DiscardHandler))
-	}()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("Serve: %v", err)
-		}
-	})
-	select {
-	case url := <-ready:
-		return url
-	case err := <-done:
-		t.Fatalf("Serve: %v", err)
-		return ""
-	}
+	return serveGateway(t, gateway.Service{Config: gateway.Config{Nodes: nodes}, NodeToken: nodeToken})
 }
 
 func dialGateway(t *testing.T, url string) *httpapi.Client {
@@ -158,7 +139,7 @@ func TestKilledNodeLosesNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var joined sync.WaitGroup
 	joined.Go(func() {
-		if err := gateway.Join(ctx, url, joins.address, "", slog.New(slog.DiscardHandler)); err != nil {
+		if err := gateway.Join(ctx, url, joins.address, nodeToken, slog.New(slog.DiscardHandler)); err != nil {
 			t.Errorf("Join: %v", err)
 		}
 	})
@@ -204,7 +185,7 @@ func TestSessionSurvivesItsNode(t *testing.T) {
 	var joined sync.WaitGroup
 	joins := startNode(t)
 	joined.Go(func() {
-		if err := gateway.Join(ctx, url, joins.address, "", slog.New(slog.DiscardHandler)); err != nil {
+		if err := gateway.Join(ctx, url, joins.address, nodeToken, slog.New(slog.DiscardHandler)); err != nil {
 			t.Errorf("Join: %v", err)
 		}
 	})

@@ -84,19 +84,27 @@ func (g *Gateway) enroll(address string, lease time.Duration) (bool, error) {
 	return true, nil
 }
 
-// dismiss unlists a node: it gets nothing new and keeps what it has. It reports
-// whether the node was listed.
-func (g *Gateway) dismiss(address string) bool {
+// Why a node cannot be dismissed.
+var (
+	errNotListed  = errors.New("is not listed")
+	errConfigured = errors.New("is part of the gateway's configuration")
+)
+
+// dismiss unlists a node that has joined: it gets nothing new and keeps what it has.
+func (g *Gateway) dismiss(address string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	m := g.members[address]
-	if m == nil {
-		return false
+	switch {
+	case m == nil:
+		return errNotListed
+	case m.until.IsZero():
+		return errConfigured
 	}
 	delete(g.members, address)
 	g.parting[address] = m
 	close(m.quit)
-	return true
+	return nil
 }
 
 // after waits until the keeper that had m's address before has ended: two links

@@ -11,8 +11,8 @@ import (
 )
 
 // PathNodes is where nodes are listed: POST a NodeAddress to join or to renew
-// the lease, DELETE PathNodes/{address} to leave. Whoever serves the routes
-// guards them: a node of a stranger would see every program.
+// the lease, DELETE PathNodes/{address} to leave. They need the token of nodes: a
+// node of a stranger would see every program.
 const PathNodes = "/v1/nodes"
 
 // NodeAddress is the body of a node that joins: host:port, or a URL of that.
@@ -68,12 +68,21 @@ func (g *Gateway) serveLeave(w http.ResponseWriter, r *http.Request) {
 		g.fail(w, http.StatusBadRequest, httpapi.CodeInvalid, err.Error())
 		return
 	}
-	if !g.dismiss(address) {
-		g.fail(w, http.StatusNotFound, httpapi.CodeInvalid, fmt.Sprintf("node %s is not listed", address))
+	switch err := g.dismiss(address); {
+	case errors.Is(err, errConfigured):
+		g.fail(w, http.StatusConflict, httpapi.CodeConflict, fmt.Sprintf("node %s: %v", address, err))
+		return
+	case err != nil:
+		g.fail(w, http.StatusNotFound, httpapi.CodeInvalid, fmt.Sprintf("node %s: %v", address, err))
 		return
 	}
 	g.cfg.Logger.Info("sandbox node leaves", "node", address)
 	g.write(w, http.StatusOK, NodeAddress{Address: address})
+}
+
+// refuseNodes answers for a gateway that has no token for nodes.
+func (g *Gateway) refuseNodes(w http.ResponseWriter, _ *http.Request) {
+	g.fail(w, http.StatusForbidden, httpapi.CodeUnauthorized, "this gateway takes no nodes: start it with a token for them, or name them when it is started")
 }
 
 func (g *Gateway) fail(w http.ResponseWriter, status int, code httpapi.Code, message string) {

@@ -1,12 +1,14 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
 	"time"
 
 	"temper/sandbox"
@@ -18,8 +20,12 @@ import (
 type Service struct {
 	// Config is the scheduler's. Serve sets its Dial and its Logger.
 	Config
-	// Server says where to listen and who may call. Its token also goes to the nodes.
+	// Server says where to listen and who may call.
 	Server server.Config
+	// NodeToken lists and unlists nodes, and goes to the nodes: who calls for programs
+	// must not be able to join and see those of others. Without it no node may join,
+	// and the nodes of the configuration get the token of Server.
+	NodeToken string
 	// Build names the program in the log.
 	Build string
 	// NodeTLS is how the gateway trusts nodes with an https address and shows
@@ -52,8 +58,9 @@ func Serve(ctx context.Context, cfg Service, logger *slog.Logger) error {
 		cfg.Drain = defaultDrain
 	}
 	cfg.Logger, cfg.Server.Logger = logger, logger
+	cfg.Server.Tokens = cfg.tokens
 	cfg.Dial = func(ctx context.Context, address string) (Link, error) {
-		return dial(ctx, address, httpapi.Options{Token: cfg.Server.Token, TLS: nodeTLS(cfg.NodeTLS, address)})
+		return dial(ctx, address, httpapi.Options{Token: cmp.Or(cfg.NodeToken, cfg.Server.Token), TLS: nodeTLS(cfg.NodeTLS, address)})
 	}
 	s, err := server.New(cfg.Server)
 	if err != nil {
@@ -79,6 +86,18 @@ func Serve(ctx context.Context, cfg Service, logger *slog.Logger) error {
 	}
 	logger.Info("drained", "done", g.Stats().Totals.Done)
 	return nil
+}
+
+// tokens are those that open a path.
+func (s *Service) tokens(path string) []string {
+	token := s.Server.Token
+	if s.NodeToken != "" && (path == PathNodes || strings.HasPrefix(path, PathNodes+"/")) {
+		token = s.NodeToken
+	}
+	if token == "" {
+		return nil
+	}
+	return []string{token}
 }
 
 func ready(s *server.Server, cfg Service, logger *slog.Logger) {
@@ -143,7 +162,12 @@ func handler(g *Gateway, cfg Service, logger *slog.Logger) http.Handler {
 		Logger: logger, Load: g.Load, CloseSession: g.CloseSession,
 		Status: func() any { return g.Stats() },
 	}))
-	g.route(mux)
+	if cfg.NodeToken == "" {
+		mux.HandleFunc(PathNodes+"/", g.refuseNodes)
+		mux.HandleFunc(PathNodes, g.refuseNodes)
+	} else {
+		g.route(mux)
+	}
 	for pattern, h := range more {
 		mux.Handle(pattern, h)
 	}

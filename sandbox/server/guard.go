@@ -19,17 +19,17 @@ const pathPing = "/ping"
 // show that the process lives.
 func (s *Server) guard(next http.Handler) http.Handler {
 	fromPage := http.NewCrossOriginProtection()
-	want := sha256.Sum256([]byte(s.cfg.Token))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		tokens := s.tokens(r.URL.Path)
 		switch {
 		case r.Method == http.MethodGet && isHealthCheck(r.URL.Path):
-		case s.cfg.Token != "":
-			if !bears(r, want) {
+		case len(tokens) > 0:
+			if !bears(r, tokens) {
 				w.Header().Set("WWW-Authenticate", "Bearer")
 				deny(w, http.StatusUnauthorized, httpapi.CodeUnauthorized, "missing or wrong bearer token")
 				return
 			}
-		case fromPage.Check(r) != nil || !s.named(r.Host):
+		case fromPage.Check(r) != nil || fromOtherSite(r) || !s.named(r.Host):
 			deny(w, http.StatusForbidden, httpapi.CodeUnauthorized, "requests of web pages are refused: set a token to allow others than local programs")
 			return
 		}
@@ -37,16 +37,46 @@ func (s *Server) guard(next http.Handler) http.Handler {
 	})
 }
 
+// fromOtherSite reports whether a browser says that a page of another site asks, also
+// where it only reads.
+func fromOtherSite(r *http.Request) bool {
+	switch r.Header.Get("Sec-Fetch-Site") {
+	case "", "none", "same-origin":
+		return false
+	default:
+		return true
+	}
+}
+
 func isHealthCheck(path string) bool {
 	return path == httpapi.PathHealth || path == httpapi.PathReady || path == pathPing
 }
 
-// bears compares digests, so that neither the text nor the length of the token
-// shows in the time that it takes.
-func bears(r *http.Request, want [sha256.Size]byte) bool {
-	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+// tokens are those of which a request for a path must bear one.
+func (s *Server) tokens(path string) []string {
+	if s.cfg.Tokens != nil {
+		return s.cfg.Tokens(path)
+	}
+	if s.cfg.Token == "" {
+		return nil
+	}
+	return []string{s.cfg.Token}
+}
+
+// bears compares digests, so that neither the text nor the length of a token shows in
+// the time that it takes. The scheme's letters may be of either case (RFC 9110, 11.1).
+func bears(r *http.Request, tokens []string) bool {
+	scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !ok || !strings.EqualFold(scheme, "Bearer") {
+		return false
+	}
 	got := sha256.Sum256([]byte(token))
-	return ok && subtle.ConstantTimeCompare(got[:], want[:]) == 1
+	found := 0
+	for _, t := range tokens {
+		want := sha256.Sum256([]byte(t))
+		found |= subtle.ConstantTimeCompare(got[:], want[:])
+	}
+	return found == 1
 }
 
 // named reports whether a request means this server by an address or by the name

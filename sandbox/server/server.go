@@ -27,6 +27,9 @@ type Config struct {
 	// Token, when set, must come as a bearer token with every request but those
 	// for the health of the process.
 	Token string
+	// Tokens, when set, returns what may come in place of Token with a request for a
+	// path. Without any, and without Token, the path is open to local programs.
+	Tokens func(path string) []string
 	// Insecure allows an address that other machines can reach without a token.
 	Insecure bool
 	// TLS names the files of the server's certificate; the zero value serves

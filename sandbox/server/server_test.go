@@ -116,6 +116,8 @@ func TestToken(t *testing.T) {
 		{"/v1/execute", "Bearer secre", 401},
 		{"/v1/execute", "secret", 401},
 		{"/v1/execute", "Bearer secret", 200},
+		{"/v1/execute", "bearer secret", 200}, // schemes are case-insensitive
+		{"/v1/execute", "Basic secret", 401},
 		{"/metrics", "", 401},
 		{httpapi.PathHealth, "", 401}, // a POST: only the check itself is open
 	} {
