@@ -1,6 +1,14 @@
 package jail_test
 
-import "temper/sandbox"
+import (
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"temper/sandbox"
+	"temper/sandbox/jail"
+)
 
 // fileAttacks look for files that are none of their business, or for too many.
 func fileAttacks() []attack {
@@ -108,7 +116,14 @@ except OSError as e: print(e.errno)
 try: fcntl.lockf(f, fcntl.LOCK_EX); print('locked')
 except OSError as e: print(e.errno)
 try: fcntl.fcntl(f, 1024, 1); print('leased')
-except OSError as e: print(e.errno)`, stdout: "1\n9\n1\n"},
+except OSError as e: print(e.errno)`, stdout: "1\nlocked\n1\n"}, // the second one is pretended
+		{name: "database", code: `import sqlite3
+a, b = sqlite3.connect('/tmp/x.db', timeout=0), sqlite3.connect('/tmp/x.db', timeout=0)
+a.execute('create table t(n)'); a.execute('insert into t values (1)')
+try: b.execute('insert into t values (2)'); print('both write')
+except sqlite3.OperationalError as e: print(e)
+a.commit(); b.execute('insert into t values (3)'); b.commit()
+print(a.execute('select n from t order by n').fetchall())`, stdout: "database is locked\n[(1,), (3,)]\n"},
 		{name: "cache of others", amd64: true, code: lib + `
 import mmap
 f = open(os.__file__, 'rb')
@@ -123,5 +138,29 @@ try: os.setxattr('/tmp/f', 'user.x', b'1'); print('set')
 except OSError as e: print(e.errno)
 print(os.listxattr('/tmp/f'))`, any: true},
 		{name: "shares of the root are gone with the call", any: true, status: sandbox.StatusOK, code: "import tempfile\nd = tempfile.mkdtemp()\nopen(d + '/escaped', 'w').write('x')"},
+	}
+}
+
+// TestLocksAreNoMessages: a lock that somebody outside holds on an inode that calls
+// share is not seen inside, and one of a program locks nothing.
+func TestLocksAreNoMessages(t *testing.T) {
+	f, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	lock := unix.Flock_t{Type: unix.F_WRLCK, Start: 77, Len: 1}
+	if err := unix.FcntlFlock(f.Fd(), unix.F_SETLK, &lock); err != nil {
+		t.Fatal(err)
+	}
+	_, in := open(t, jail.Config{})
+	res := run(t, in, sandbox.Request{Code: `import fcntl, struct
+f = open('/dev/null', 'r+b')
+ask = struct.pack('hhqqi4x', fcntl.F_RDLCK, 0, 0, 1 << 40, 0)
+print(fcntl.fcntl(f, fcntl.F_GETLK, ask) == ask)
+fcntl.lockf(f, fcntl.LOCK_EX, 1, 5)
+print('locked')`})
+	if res.Stdout != "True\nlocked\n" {
+		t.Errorf("got %+v, want nothing of the lock outside", res)
 	}
 }

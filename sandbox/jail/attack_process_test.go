@@ -118,6 +118,12 @@ for k in range(16):
     except (OSError, ValueError): pass
 try: r.prlimit(2, r.RLIMIT_AS, (1, 1)); print('set')
 except OSError as e: print(e.errno)`, stdout: "1\n"},
+		{name: "lowers its own limits", limits: spins, status: sandbox.StatusTimeLimit, has: "cpu time", stdout: "1 1 0\n", code: `import resource as r
+def errno(k, to):
+    try: r.setrlimit(k, to); return 0
+    except (OSError, ValueError) as e: return getattr(e, 'errno', None) or 1
+print(errno(r.RLIMIT_CPU, (1, 1)), errno(r.RLIMIT_CORE, (0, 0)), errno(r.RLIMIT_NOFILE, (32, 32)), flush=True)
+while True: pass`},
 		{name: "priorities", amd64: true, code: lib + `
 print(sc(141, 0, 0, -20), sc(144, 0, 1, (ctypes.c_int * 1)(50)), sc(251, 1, 0, 1 << 13), sc(203, 0, 8, (ctypes.c_long * 1)(1)))
 try: os.nice(-5); print('nicer')

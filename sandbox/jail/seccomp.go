@@ -64,6 +64,11 @@ type check struct {
 	high   bool // the upper 32 bits; the kernel cuts the arguments below to 32
 	mask   uint32
 	values []uint32
+	// unless makes it pass when the half is none of the values.
+	unless bool
+	// final, when set, is the answer of a call that passes, whatever the checks after
+	// this one say; a call that does not pass goes on to them.
+	final label
 }
 
 // is passes when an argument is one of values.
@@ -71,12 +76,23 @@ func is(arg int, values ...uint32) check {
 	return check{arg: arg, mask: ^uint32(0), values: values}
 }
 
+// isNot passes when an argument is none of values.
+func isNot(arg int, values ...uint32) check {
+	return check{arg: arg, mask: ^uint32(0), values: values, unless: true}
+}
+
+// then makes the check final.
+func (c check) then(answer label) check {
+	c.final = answer
+	return c
+}
+
 // within passes when an argument has no bits but flags.
 func within(arg int, flags uint32) check {
 	return check{arg: arg, mask: ^flags, values: []uint32{0}}
 }
 
-// rule allows one call when every check passes.
+// rule allows one call when every check passes, but for the final ones.
 type rule struct {
 	name   string
 	checks []check
@@ -120,11 +136,17 @@ func partial() []rule {
 		{"sendto", []check{within(3, sendFlags), is(4, 0), {arg: 4, high: true, mask: ^uint32(0), values: []uint32{0}}}},
 		{"recvfrom", []check{within(3, recvFlags)}},
 		{"prctl", []check{is(0, unix.PR_SET_NAME, unix.PR_GET_NAME)}},
-		{"prlimit64", []check{is(0, 0)}}, // one's own
+		// One's own limits may be read. All but two may be lowered: who lowers the CPU
+		// time is killed as if memory had run out, and who lowers the size of a core
+		// to 0 has the handler started that the machine may have for cores.
+		{"prlimit64", []check{is(0, 0), isNot(1, unix.RLIMIT_CPU, unix.RLIMIT_CORE).then(answerAllow), is(2, 0), {arg: 2, high: true, mask: ^uint32(0), values: []uint32{0}}}},
 		{"ioctl", []check{is(1, unix.TCGETS, unix.TIOCGWINSZ, fionread, fionbio, fioclex, fionclex)}},
-		// Record locks are for sqlite.
-		{"fcntl", []check{is(1, unix.F_DUPFD, unix.F_DUPFD_CLOEXEC, unix.F_GETFD, unix.F_SETFD,
-			unix.F_GETFL, unix.F_SETFL, unix.F_GETLK, unix.F_SETLK, unix.F_SETLKW)}},
+		// Record locks are for sqlite, and pretended: /tmp has one process, and on files
+		// that calls share, such as /dev/null, a lock is a message to others.
+		{"fcntl", []check{
+			is(1, unix.F_GETLK, unix.F_SETLK, unix.F_SETLKW).then(answerDone),
+			is(1, unix.F_DUPFD, unix.F_DUPFD_CLOEXEC, unix.F_GETFD, unix.F_SETFD, unix.F_GETFL, unix.F_SETFL),
+		}},
 		// No merging of equal pages across processes, which can be timed.
 		{"madvise", []check{is(2, unix.MADV_NORMAL, unix.MADV_RANDOM, unix.MADV_SEQUENTIAL,
 			unix.MADV_WILLNEED, unix.MADV_DONTNEED, unix.MADV_FREE, unix.MADV_HUGEPAGE,

@@ -121,23 +121,31 @@ func (s *searchTree) search(list []span) target {
 	return target{at: at}
 }
 
-// checks emits the tests of one rule; the last one decides.
+// checks emits the tests of one rule.
 func (s *searchTree) checks(list []check) {
 	for i, c := range list {
 		s.emit(bpf.LoadAbsolute{Off: argument(c.arg, c.high), Size: 4})
 		if c.mask != ^uint32(0) {
 			s.emit(bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: c.mask})
 		}
-		passed := target{label: answerAllow}
-		if i < len(list)-1 {
-			passed = target{at: len(s.code) + len(c.values)}
+		next := target{at: len(s.code) + len(c.values)}
+		passed, failed := next, target{label: answerRefuse}
+		if c.final != 0 {
+			passed, failed = target{label: c.final}, next
+		}
+		if i == len(list)-1 {
+			passed = target{label: max(c.final, answerAllow)}
+			failed = target{label: answerRefuse}
+		}
+		if c.unless {
+			passed, failed = failed, passed
 		}
 		for j, value := range c.values {
-			failed := target{label: answerRefuse}
+			other := failed
 			if j < len(c.values)-1 {
-				failed = target{at: len(s.code) + 1}
+				other = target{at: len(s.code) + 1}
 			}
-			s.branch(bpf.JumpEqual, value, passed, failed)
+			s.branch(bpf.JumpEqual, value, passed, other)
 		}
 	}
 }
