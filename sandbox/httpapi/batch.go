@@ -6,6 +6,7 @@ import (
 	"encoding/json/v2"
 	"fmt"
 	"net/http"
+	"reflect"
 	"strconv"
 	"strings"
 	"sync"
@@ -119,6 +120,9 @@ func (h *handler) answerRaw(ctx context.Context, raw jsontext.Value) (id string,
 	var req sandbox.Request
 	if err := unmarshal(raw, &req); err != nil {
 		return idOf(raw), Answer{Error: invalid("call: %s", reason(err))}
+	}
+	if reflect.DeepEqual(req, sandbox.Request{}) {
+		return "", Answer{Error: invalid("call: it has no field, so it names no program")}
 	}
 	return req.ID, h.answer(ctx, &req)
 }

@@ -215,7 +215,9 @@ func TestBadItemsOfABatchLeaveTheirNeighboursAlone(t *testing.T) {
 		{`{"id":"3","code":"` + "\xff" + `"}`, "invalid UTF-8"},
 		{`{"id":"4","code":"x","code":"y"}`, "duplicate"},
 		{`{"id":"5","code":"` + strings.Repeat("x", maxCallBody) + `"}`, "8388608 bytes"},
-		{`null`, ""}, // an empty program
+		{`null`, "names no program"},
+		{`{}`, "names no program"},
+		{`{"id":"8","code":""}`, ""}, // an empty program
 		{`{"id":"7","code":"x"}`, ""},
 	}
 	var all []string
