@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -24,6 +25,8 @@ const (
 	memoryShareNum = 3
 	memoryShareDen = 4
 	defaultPids    = 8192
+	pidsPerChild   = 64   // what RLIMIT_NPROC gives a program
+	pidsOfZygotes  = 1024 // and of what a numeric library starts once
 	sharesV1       = 768  // of 1024, for each core
 	weightV2       = "75" // of 100
 )
@@ -48,6 +51,28 @@ type cgroup struct {
 	lacking []string // controllers that are not there
 	events  string   // file that counts the kills
 	write   func(path, value string) error
+}
+
+// pidsFor is the bound of processes and threads for a number of children: enough for
+// all of them, and at most half of what the machine has, so that the rest of it can
+// still start something.
+func pidsFor(children, machine int) int {
+	return min(max(defaultPids, pidsPerChild*children+pidsOfZygotes), max(defaultPids, machine/2))
+}
+
+// hostPids is how many processes and threads the machine can have.
+func hostPids(proc string) int {
+	most := math.MaxInt
+	for _, name := range []string{"pid_max", "threads-max"} {
+		text, err := os.ReadFile(proc + "/sys/kernel/" + name)
+		if err != nil {
+			continue // the other one bounds it, or the kernel does
+		}
+		if n, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil {
+			most = min(most, n)
+		}
+	}
+	return most
 }
 
 // newCgroup creates an empty cgroup below the owner's own one and removes those of
@@ -83,7 +108,7 @@ func newCgroup(cfg cgroupConfig) (*cgroup, error) {
 // enclose makes the cgroup of all zygotes of j and returns whether it holds.
 func (j *Jail) enclose() Layer {
 	layer := Layer{Name: "cgroup"}
-	group, err := newCgroup(cgroupConfig{memory: j.cfg.TotalMemory})
+	group, err := newCgroup(cgroupConfig{memory: j.cfg.TotalMemory, pids: pidsFor(j.cfg.Children, hostPids("/proc"))})
 	if err != nil {
 		layer.Reason = strings.TrimPrefix(err.Error(), "cgroup: ")
 		return layer

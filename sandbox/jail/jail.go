@@ -57,6 +57,9 @@ type Config struct {
 	// of the zygotes, where cgroups can be made; three quarters of what the machine
 	// or the owner's cgroup has when zero.
 	TotalMemory int64
+	// Children is how many programs and kernels there may be at a time: the bound of
+	// processes and threads of all of them follows it. 128 when zero.
+	Children int
 	// Fresh, when not nil, makes each call start a new interpreter with these
 	// arguments inside the same layers instead of using the warm one: the baseline
 	// of a benchmark. Such calls have no Value, Fixture or Error.

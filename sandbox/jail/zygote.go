@@ -19,6 +19,8 @@ import (
 	"embed"
 
 	"golang.org/x/sys/unix"
+
+	"temper/sandbox"
 )
 
 //go:embed zygote/*.py
@@ -250,10 +252,22 @@ func (z *zygote) dispatch(r report) {
 	case opTimes:
 		c.tell(r.times())
 	case opFailed:
-		c.fail(fmt.Errorf("fork a sandbox child: %w", unix.Errno(-r.value)))
+		c.fail(forkError(unix.Errno(-r.value)))
 	case opExited:
 		c.finish(r.exit())
 	}
+}
+
+// ErrNoProcess means that the machine, or the bound of all programs together, has no
+// process left for another one. It comes with a sandbox.ErrOverloaded.
+var ErrNoProcess = errors.New("no process is left")
+
+// forkError is why a child could not be made.
+func forkError(errno unix.Errno) error {
+	if errno == unix.EAGAIN {
+		return fmt.Errorf("%w: %w", &sandbox.Overloaded{Detail: "programs that run use all processes and threads there may be", RetryAfter: time.Second}, ErrNoProcess)
+	}
+	return fmt.Errorf("fork a sandbox child: %w", errno)
 }
 
 // slot is a place for a child. Its memory file is used by one child after the other.

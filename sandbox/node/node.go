@@ -98,8 +98,11 @@ func Serve(ctx context.Context, cfg Config, logger *slog.Logger) error {
 
 // start builds the node inside out.
 func start(ctx context.Context, cfg Config, logger *slog.Logger) (*node, error) {
+	sized := pool.Config{Zygotes: cfg.Zygotes, Slots: cfg.Slots, Queue: cfg.Queue, Logger: logger}
+	kept := session.Config{MaxKernels: cfg.Sessions, Logger: logger}
 	j, err := jail.New(ctx, jail.Config{
 		Python: cfg.Python, Require: cfg.Require, Defaults: cfg.Defaults, TotalMemory: cfg.Memory, Logger: logger,
+		Children: sized.Running() + kept.Kernels(),
 	})
 	if err != nil {
 		return nil, err
@@ -107,14 +110,12 @@ func start(ctx context.Context, cfg Config, logger *slog.Logger) (*node, error) 
 	for _, layer := range j.Report().Off() {
 		logger.Warn("sandbox layer is off", "layer", layer.Name, "reason", layer.Reason)
 	}
-	p, err := pool.New(ctx, pool.Config{
-		Zygotes: cfg.Zygotes, Slots: cfg.Slots, Queue: cfg.Queue, Logger: logger,
-	}, pool.FromJail(j))
+	p, err := pool.New(ctx, sized, pool.FromJail(j))
 	if err != nil {
 		return nil, errors.Join(err, j.Close())
 	}
 	n := &node{cfg: cfg, logger: logger, jail: j, pool: p}
-	n.sessions = session.New(p, session.OnPool(p), session.Config{MaxKernels: cfg.Sessions, Logger: logger})
+	n.sessions = session.New(p, session.OnPool(p), kept)
 	n.gate = newGate(n.sessions)
 	n.metrics = metrics.New(n.sources(), logger)
 	n.exec = metrics.Wrap(n.gate, n.metrics)

@@ -55,6 +55,9 @@ type Config struct {
 	Logger  *slog.Logger
 }
 
+// Running is how many programs may run at a time.
+func (c Config) Running() int { return c.withDefaults().Slots }
+
 func (c Config) withDefaults() Config {
 	if c.Zygotes <= 0 {
 		c.Zygotes = runtime.NumCPU()
@@ -248,6 +251,8 @@ func (p *Pool) final(ctx context.Context, err error) error {
 		return fmt.Errorf("%w: shutting down", sandbox.ErrUnavailable)
 	case errors.Is(err, jail.ErrDied):
 		return nil
+	case errors.Is(err, sandbox.ErrOverloaded):
+		return err
 	default:
 		return fmt.Errorf("%w: %w", sandbox.ErrUnavailable, err)
 	}

@@ -25,6 +25,7 @@ type session struct {
 	// Guarded by Manager.mu.
 	kernel  Kernel        // nil when there is none
 	place   *list.Element // in Manager.idle; nil while a cell runs
+	rest    *list.Element // in Manager.resting; nil while a call is inside
 	inside  int           // calls that run or wait
 	last    time.Time     // when a call has left
 	rested  time.Time     // when the kernel began to wait
@@ -153,6 +154,13 @@ func (m *Manager) learn(s *session, req sandbox.Request, res *sandbox.Result) {
 // forget removes s from the books, except for its kernel. mu is held.
 func (m *Manager) forget(s *session) {
 	delete(m.sessions, s.key)
+	if m.byRun[s.key.run]--; m.byRun[s.key.run] == 0 {
+		delete(m.byRun, s.key.run)
+	}
 	m.bytes -= s.bytes
 	s.dropped = true
+	if s.rest != nil {
+		m.resting.Remove(s.rest)
+		s.rest = nil
+	}
 }

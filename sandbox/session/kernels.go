@@ -147,6 +147,25 @@ func (m *Manager) reserve() (victim Kernel, err error) {
 	return victim, nil
 }
 
+// atOnce is how many idle kernels give way together: a kernel may have as many threads
+// as a program.
+const atOnce = 8
+
+// makeRoom ends the longest idle kernels, and reports whether there were any.
+func (m *Manager) makeRoom() bool {
+	var victims []Kernel
+	m.mu.Lock()
+	for front := m.idle.Front(); front != nil && len(victims) < atOnce; front = m.idle.Front() {
+		victims = append(victims, m.detach(front.Value.(*session)))
+		m.stats.Evicted++
+	}
+	m.mu.Unlock()
+	for _, k := range victims {
+		m.discard(k)
+	}
+	return len(victims) > 0
+}
+
 // settle ends a cell of s: it adds the cell to the history if it counts, and keeps the
 // kernel for the next cell or drops it.
 func (m *Manager) settle(s *session, k Kernel, req sandbox.Request, res *sandbox.Result, err error) {

@@ -55,6 +55,9 @@ type Config struct {
 	Logger      *slog.Logger
 }
 
+// Kernels is how many kernels may exist at a time.
+func (c Config) Kernels() int { return c.withDefaults().MaxKernels }
+
 func (c Config) withDefaults() Config {
 	positive := func(v *int, fallback int) {
 		if *v <= 0 {
@@ -101,6 +104,8 @@ type Manager struct {
 	mu       sync.Mutex
 	sessions map[key]*session
 	idle     list.List // sessions whose kernels wait; the longest idle first
+	byRun    map[string]int
+	resting  list.List // sessions without a call inside, the longest resting first
 	kernels  int       // that exist or are being started
 	bytes    int64     // of all histories
 	stats    Stats
@@ -119,7 +124,7 @@ var _ sandbox.Executor = (*Manager)(nil)
 func New(stateless sandbox.Executor, admit Admit, cfg Config) *Manager {
 	m := &Manager{
 		stateless: stateless, admit: admit, cfg: cfg.withDefaults(),
-		sessions: make(map[key]*session), stop: make(chan struct{}),
+		sessions: make(map[key]*session), byRun: make(map[string]int), stop: make(chan struct{}),
 	}
 	m.life, m.end = context.WithCancel(context.Background())
 	m.janitor.Go(m.clean)
@@ -132,7 +137,7 @@ func New(stateless sandbox.Executor, admit Admit, cfg Config) *Manager {
 // truth: where the session has run other cells, it is rebuilt from those.
 func (m *Manager) Execute(ctx context.Context, req sandbox.Request) (sandbox.Result, error) {
 	if req.Session == "" {
-		return m.stateless.Execute(ctx, req)
+		return m.withoutSession(ctx, req)
 	}
 	if len(req.Session) > maxName || len(req.Run) > maxName {
 		return refused(req, fmt.Sprintf("a name of a run or session is above the limit of %d bytes", maxName)), nil
@@ -162,6 +167,17 @@ func (m *Manager) Execute(ctx context.Context, req sandbox.Request) (sandbox.Res
 	return res, nil
 }
 
+// withoutSession runs a call of its own. Idle kernels give way to it where they have
+// taken what it needs.
+func (m *Manager) withoutSession(ctx context.Context, req sandbox.Request) (sandbox.Result, error) {
+	for {
+		res, err := m.stateless.Execute(ctx, req)
+		if !errors.Is(err, jail.ErrNoProcess) || ctx.Err() != nil || !m.makeRoom() {
+			return res, err
+		}
+	}
+}
+
 // final turns an error into the one that the caller gets.
 func (m *Manager) final(ctx context.Context, err error) error {
 	switch {
@@ -179,24 +195,56 @@ func (m *Manager) final(ctx context.Context, err error) error {
 // enter finds or makes the session and counts the call in.
 func (m *Manager) enter(k key) (*session, error) {
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	if m.closed {
+		m.mu.Unlock()
 		return nil, fmt.Errorf("%w: shutting down", sandbox.ErrUnavailable)
 	}
+	var victim Kernel
+	defer func() { m.discard(victim) }()
+	defer m.mu.Unlock()
 	s := m.sessions[k]
 	if s == nil {
 		if len(m.sessions) >= m.cfg.MaxSessions {
-			return nil, overloaded("%d sessions are known", m.cfg.MaxSessions)
+			oldest := m.oldest(k.run)
+			if oldest == nil {
+				return nil, overloaded("%d sessions run or wait", m.cfg.MaxSessions)
+			}
+			victim = m.detach(oldest)
+			m.forget(oldest)
+			m.stats.Forgotten++
 		}
 		s = &session{key: k, turn: make(chan struct{}, 1)}
 		m.sessions[k] = s
+		m.byRun[k.run]++
 	}
 	if s.inside > m.cfg.MaxWaiting {
 		return nil, overloaded("%d cells of the session wait", m.cfg.MaxWaiting)
 	}
+	if s.rest != nil {
+		m.resting.Remove(s.rest)
+		s.rest = nil
+	}
 	s.inside++
 	m.calls.Add(1)
 	return s, nil
+}
+
+// oldest is the session that has to make room for a new one of a run: the one that has
+// rested longest, or that of the run's own where it has more than half of all, so that
+// one run does not take away the sessions of others. It is nil when none rests.
+func (m *Manager) oldest(run string) *session {
+	front := m.resting.Front()
+	if m.byRun[run] > m.cfg.MaxSessions/2 {
+		for e := front; e != nil; e = e.Next() {
+			if s := e.Value.(*session); s.key.run == run {
+				return s
+			}
+		}
+	}
+	if front == nil {
+		return nil
+	}
+	return front.Value.(*session)
 }
 
 // leave counts the call out; a session in which nothing has happened is not kept.
@@ -205,8 +253,12 @@ func (m *Manager) leave(s *session) {
 	defer m.mu.Unlock()
 	s.inside--
 	s.last = time.Now()
-	if s.inside == 0 && s.kernel == nil && len(s.cells) == 0 && !s.dropped {
+	switch {
+	case s.inside > 0 || s.dropped:
+	case s.kernel == nil && len(s.cells) == 0:
 		m.forget(s)
+	default:
+		s.rest = m.resting.PushBack(s)
 	}
 	m.calls.Done()
 }
@@ -242,6 +294,7 @@ func (m *Manager) run(ctx context.Context, s *session, req sandbox.Request, arri
 			return m.dropped(req)
 		case errors.As(err, &refusal):
 			return refused(req, refusal.Reason), nil
+		case errors.Is(err, jail.ErrNoProcess) && m.makeRoom():
 		case errors.Is(err, errNoKernel) && time.Now().Before(giveUp):
 			select { // the pool has yet to see the death
 			case <-time.After(pause):
@@ -336,7 +389,9 @@ type Stats struct {
 	Cells    int64 `json:"cells"`    // answered
 	Rebuilds int64 `json:"rebuilds"` // kernels that replayed a history
 	Evicted  int64 `json:"evicted"`  // kernels that made room for another
-	Expired  int64 `json:"expired"`  // kernels that were idle too long
+	// Forgotten counts sessions that made room for another.
+	Forgotten int64 `json:"forgotten"`
+	Expired   int64 `json:"expired"` // kernels that were idle too long
 }
 
 // Stats returns a snapshot.

@@ -303,11 +303,11 @@ func TestHistoriesAreBounded(t *testing.T) {
 		}
 		overloaded(sandbox.Request{Session: "c", Code: long})
 		exec(t, m, "c", "1")
-		overloaded(sandbox.Request{Session: "d", Code: "1"})
-		if !m.Drop("", "a") || m.Drop("", "a") {
+		exec(t, m, "d", "1") // in the place of a
+		if m.Drop("", "a") || !m.Drop("", "b") || m.Drop("", "b") {
 			t.Error("Drop does not tell whether there was a session")
 		}
-		exec(t, m, "d", "1")
+		exec(t, m, "b", "1")
 		for _, name := range []string{"b", "c", "d"} {
 			m.Drop("", name)
 		}
@@ -453,6 +453,60 @@ func TestManySessionsOnFewKernels(t *testing.T) {
 		}
 		if s := m.Stats(); s.Evicted == 0 || s.Cells != 350 {
 			t.Errorf("got %+v", s)
+		}
+	})
+}
+
+// TestOldSessionsMakeRoom: who begins sessions without an end shuts nobody out, and
+// loses its own before those of others.
+func TestOldSessionsMakeRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, &host{}, session.Config{MaxSessions: 8, MaxKernels: 8})
+		call := func(run, name, code string) {
+			t.Helper()
+			if _, err := m.Execute(t.Context(), sandbox.Request{Run: run, Session: name, Code: code}); err != nil {
+				t.Fatalf("session %s of run %s: %v", name, run, err)
+			}
+		}
+		call("quiet", "s", "kept")
+		for i := range 100 {
+			call("noisy", fmt.Sprint(i), "x")
+		}
+		res, err := m.Execute(t.Context(), sandbox.Request{Run: "quiet", Session: "s", Code: "show"})
+		if err != nil || !strings.Contains(res.Stdout, "kept") {
+			t.Errorf("the session of the quiet run: %+v, %v, want its state", res, err)
+		}
+		if s := m.Stats(); s.Sessions != 8 || s.Forgotten != 93 {
+			t.Errorf("%d sessions, %d forgotten, want 8 and 93", s.Sessions, s.Forgotten)
+		}
+	})
+}
+
+// TestIdleKernelsMakeRoomForCalls: where no process is left for a call, kernels that
+// wait are ended, and the call runs.
+func TestIdleKernelsMakeRoomForCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &host{}
+		full := &sandboxtest.Fake{Func: func(sandbox.Request) (sandbox.Result, error) {
+			if n, _ := h.alive(); n > 0 {
+				return sandbox.Result{}, fmt.Errorf("%w: %w", &sandbox.Overloaded{Detail: "full"}, jail.ErrNoProcess)
+			}
+			return sandbox.Result{Status: sandbox.StatusOK}, nil
+		}}
+		m := session.New(full, h.admit, session.Config{MaxKernels: 32})
+		defer m.Close(context.Background()) //nolint:errcheck // nothing is left that could fail
+		for i := range 20 {
+			exec(t, m, fmt.Sprint(i), "x")
+		}
+		if _, err := m.Execute(t.Context(), sandbox.Request{ID: "a", Code: "1"}); err != nil {
+			t.Errorf("got %v, want the call to run", err)
+		}
+		if s := m.Stats(); s.Evicted != 20 || s.Kernels != 0 {
+			t.Errorf("%+v, want every kernel ended", s)
+		}
+		shows(t, m, "3", "x") // sessions are their histories
+		if _, err := m.Execute(t.Context(), sandbox.Request{ID: "b", Code: "1"}); err != nil {
+			t.Error(err)
 		}
 	})
 }
