@@ -132,7 +132,7 @@ type Jail struct {
 	filters [2]string
 	code    code
 	report  Report
-	uids    uids
+	uids    *uids
 	group   *cgroup // nil where none can be made
 
 	mu    sync.Mutex
@@ -151,7 +151,7 @@ func New(ctx context.Context, cfg Config) (*Jail, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &Jail{cfg: cfg, py: py, tree: rootTree(py), code: code, uids: uids{next: firstUID}}
+	j := &Jail{cfg: cfg, py: py, tree: rootTree(py), code: code, uids: claimUIDs(rangeDir)}
 	for i, signals := range []bool{true, false} {
 		j.filters[i], err = filterHex(policy{signals: signals, exec: cfg.Fresh != nil})
 		if err != nil {
@@ -229,36 +229,9 @@ func (j *Jail) Close() error {
 	if z != nil {
 		z.close()
 	}
+	err := j.uids.release()
 	if j.group != nil {
-		return j.group.close()
+		err = errors.Join(err, j.group.close())
 	}
-	return nil
-}
-
-// firstUID starts the range of user ids that own nothing on any machine.
-const firstUID = 0x70000000
-
-// uids hands out user ids so that no two living programs share one.
-type uids struct {
-	mu   sync.Mutex
-	free []uint32
-	next uint32
-}
-
-func (u *uids) take() uint32 {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if n := len(u.free); n > 0 {
-		id := u.free[n-1]
-		u.free = u.free[:n-1]
-		return id
-	}
-	u.next++
-	return u.next
-}
-
-func (u *uids) give(id uint32) {
-	u.mu.Lock()
-	u.free = append(u.free, id)
-	u.mu.Unlock()
+	return err
 }

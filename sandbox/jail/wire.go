@@ -97,7 +97,7 @@ func (j *Jail) setup(preload []string) ([]byte, error) {
 		Filter: j.filters[0], FilterPlain: j.filters[1],
 		Rlimits:  j.rlimits(),
 		TmpBytes: j.cfg.TmpBytes, TmpInodes: j.cfg.TmpInodes,
-		TrialUID: firstUID, OpenFiles: 64, Threads: j.threads(), HugePages: true,
+		TrialUID: j.uids.first(), OpenFiles: 64, Threads: j.threads(), HugePages: true,
 	}
 	if j.cfg.Fresh != nil {
 		s.Exec = append([]string{j.py.Executable}, j.cfg.Fresh...)
