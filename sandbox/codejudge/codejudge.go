@@ -58,9 +58,13 @@ type Config struct {
 	// MaxBody bounds the body of a batch in bytes; 256 MiB when zero. A single
 	// submission may have 8 MiB of that.
 	MaxBody int64
-	// MaxCalls bounds the submissions that are held at once, running or waiting,
-	// and those of one batch; 100,000 when zero.
+	// MaxCalls bounds the submissions that a caller holds at once, running or waiting,
+	// and those of one batch; 100,000 when zero. All callers together may hold twice
+	// as many.
 	MaxCalls int
+	// Patience is how long 64 KiB of a body may take to arrive, and a twelfth of what
+	// the whole body may; 10 s when zero.
+	Patience time.Duration
 	// Load reports the executor's queue and slots; zeros when nil.
 	Load func() Load
 	// Logger receives failures of the sandbox; nil discards. It never receives
@@ -77,7 +81,8 @@ const (
 
 const (
 	maxSingleBody = 8 << 20
-	// heldBodies is how many bodies of the greatest size may be held at once.
+	// heldBodies is how many bodies of the greatest size may be held at once, half of
+	// them of one caller.
 	heldBodies = 4
 )
 
@@ -96,6 +101,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.MaxCalls <= 0 {
 		c.MaxCalls = 100_000
+	}
+	if c.Patience <= 0 {
+		c.Patience = 10 * time.Second
 	}
 	if c.Load == nil {
 		c.Load = func() Load { return Load{} }
@@ -129,7 +137,7 @@ func NewHandler(exec sandbox.Executor, cfg Config) http.Handler {
 	cfg = cfg.withDefaults()
 	h := &handler{
 		cfg: cfg, exec: exec, line: newLine(),
-		room: &room{calls: int64(cfg.MaxCalls), bytes: heldBodies * cfg.MaxBody},
+		room: newRoom(2*int64(cfg.MaxCalls), heldBodies*cfg.MaxBody),
 	}
 	mux := http.NewServeMux()
 	for _, view := range []struct {

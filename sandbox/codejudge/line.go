@@ -139,29 +139,3 @@ func (q *queue) Pop() any {
 	p.index = -1
 	return p
 }
-
-// room bounds what all requests together hold.
-type room struct {
-	mu           sync.Mutex
-	calls, bytes int64 // what is left
-}
-
-// take reserves space, or reports that there is none.
-func (r *room) take(calls, bytes int64) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if calls > r.calls || bytes > r.bytes {
-		return false
-	}
-	r.calls -= calls
-	r.bytes -= bytes
-	return true
-}
-
-// give returns what take reserved.
-func (r *room) give(calls, bytes int64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.calls += calls
-	r.bytes += bytes
-}

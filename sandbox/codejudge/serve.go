@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -37,14 +38,15 @@ func (h *handler) single(see view) http.HandlerFunc {
 			h.write(w, http.StatusOK, see(failed(sub.id, reasonInvalidInput, "Input should hold valid Unicode only")))
 			return
 		}
-		if !h.room.take(1, 0) {
+		ctx, cancel := context.WithTimeoutCause(r.Context(), h.cfg.Wait, errTimeIsUp)
+		defer cancel()
+		from := newOrigin(r)
+		if err := h.room.take(ctx, from.key, amount{calls: 1}); err != nil {
 			h.busy(w)
 			return
 		}
-		defer h.room.give(1, 0)
-		ctx, cancel := context.WithTimeoutCause(r.Context(), h.cfg.Wait, errTimeIsUp)
-		defer cancel()
-		res, err := h.run(ctx, sub, newOrigin(r))
+		defer h.room.give(from.key, amount{calls: 1})
+		res, err := h.run(ctx, sub, from)
 		if err != nil {
 			h.unreached(w, err)
 			return
@@ -66,15 +68,15 @@ func (h *handler) batch(see view, wait time.Duration) http.HandlerFunc {
 			h.write(w, http.StatusUnprocessableEntity, refusal{Detail: wrong})
 			return
 		}
-		if held := int64(len(items)); h.room.take(held, 0) {
-			defer h.room.give(held, 0)
-		} else {
+		ctx, cancel := context.WithTimeoutCause(r.Context(), wait, errTimeIsUp)
+		defer cancel()
+		from, held := newOrigin(r), amount{calls: int64(len(items))}
+		if err := h.room.take(ctx, from.key, held); err != nil {
 			h.busy(w)
 			return
 		}
-		ctx, cancel := context.WithTimeoutCause(r.Context(), wait, errTimeIsUp)
-		defer cancel()
-		results, err := h.runBatch(ctx, items, newOrigin(r))
+		defer h.room.give(from.key, held)
+		results, err := h.runBatch(ctx, items, from)
 		if err != nil {
 			h.unreached(w, err)
 			return
@@ -95,23 +97,34 @@ type refusal struct {
 
 const unreadable = "There was an error parsing the body"
 
+// Bounds of a body on its way: what is read and charged at a time, and how many times
+// as long as a part of it the whole may take.
+const (
+	bodyPart  = 64 << 10
+	bodyTimes = 12
+)
+
 // read takes in the body, which has to be JSON. It answers the request itself
 // and returns a nil done when there is nothing to work on.
 func (h *handler) read(w http.ResponseWriter, r *http.Request, limit int64) (body []byte, done func()) {
-	size := r.ContentLength
-	if size < 0 || size > limit {
-		size = limit
-	}
-	if !h.room.take(0, size) {
-		h.busy(w)
-		return nil, nil
-	}
-	done = func() { h.room.give(0, size) }
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	from := newOrigin(r)
+	var held int64
+	done = func() { h.room.give(from.key, amount{bytes: held}) }
+	body, err := h.receive(w, r, limit, func(ctx context.Context, n int64) error {
+		err := h.room.take(ctx, from.key, amount{bytes: n})
+		if err == nil {
+			held += n
+		}
+		return err
+	})
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
 		h.fail(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("body is above the limit of %d bytes", large.Limit))
+	case errors.Is(err, errTooMuch), errors.Is(err, context.DeadlineExceeded):
+		h.busy(w)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		h.fail(w, http.StatusRequestTimeout, fmt.Sprintf("the body did not arrive: a part of it may take %v, and all of it %v", h.cfg.Patience, bodyTimes*h.cfg.Patience))
 	case err != nil:
 		h.fail(w, http.StatusBadRequest, unreadable)
 	default:
@@ -123,6 +136,50 @@ func (h *handler) read(w http.ResponseWriter, r *http.Request, limit int64) (bod
 	}
 	done()
 	return nil, nil
+}
+
+// receive reads a body of at most limit bytes part by part. Each part is charged when
+// it is there: who announces a body and does not send it holds nothing.
+func (h *handler) receive(w http.ResponseWriter, r *http.Request, limit int64, charge func(context.Context, int64) error) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(r.Context(), h.cfg.Wait)
+	defer cancel()
+	control := http.NewResponseController(w)
+	defer control.SetReadDeadline(time.Time{}) //nolint:errcheck // a stand-in for a connection has no deadlines
+	end := time.Now().Add(bodyTimes * h.cfg.Patience)
+	from := http.MaxBytesReader(w, r.Body, limit)
+	part := make([]byte, min(bodyPart, max(1, limit+1)))
+	var body []byte
+	for {
+		deadline := time.Now().Add(h.cfg.Patience)
+		if deadline.After(end) {
+			deadline = end
+		}
+		_ = control.SetReadDeadline(deadline) // as above
+		n, err := fill(part, from)
+		if n > 0 {
+			if err := charge(ctx, int64(n)); err != nil {
+				return nil, err
+			}
+			body = append(body, part[:n]...)
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return body, nil
+		case err != nil:
+			return nil, err
+		}
+	}
+}
+
+// fill reads until buf is full or r ends. Unlike io.ReadFull it leaves the error as it
+// is: a connection that breaks off is no end of a body.
+func fill(buf []byte, r io.Reader) (n int, err error) {
+	for n < len(buf) && err == nil {
+		var m int
+		m, err = r.Read(buf[n:])
+		n += m
+	}
+	return n, err
 }
 
 // busy answers a request for which there is no room at all.
