@@ -1,6 +1,7 @@
 package jail
 
 import (
+	"encoding/base64"
 	"strings"
 
 	"temper/sandbox"
@@ -10,18 +11,61 @@ import (
 // an attribute of it. A wrong guess costs time only, an import in the child or a
 // dearer fork: either zygote runs any program.
 func usesAny(req sandbox.Request, modules []string) bool {
-	for _, name := range modules {
-		name, _, _ = strings.Cut(name, ".")
-		if uses(req.Code, name) || uses(req.Fixture, name) {
+	texts := append([]string{req.Code, req.Fixture}, req.History...)
+	for _, text := range texts {
+		if mentions(text, modules) || mentions(hidden(text), modules) {
 			return true
-		}
-		for _, cell := range req.History {
-			if uses(cell, name) {
-				return true
-			}
 		}
 	}
 	return false
+}
+
+func mentions(text string, modules []string) bool {
+	if text == "" {
+		return false
+	}
+	for _, name := range modules {
+		name, _, _ = strings.Cut(name, ".")
+		if uses(text, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// shortestHidden is the length of the shortest literal that is looked into: what
+// "import numpy" is in base64.
+const shortestHidden = 16
+
+// hidden returns what the literals of a text hold that are base64. Clients wrap a
+// program like that, so that no quote of it ends the literal.
+func hidden(text string) string {
+	var out strings.Builder
+	for {
+		start := strings.IndexAny(text, "\"'")
+		if start < 0 {
+			return out.String()
+		}
+		text = text[start+1:]
+		end := 0
+		for end < len(text) && base64Digit(text[end]) {
+			end++
+		}
+		digits := text[:end]
+		text = text[end:]
+		padding := strings.TrimLeft(text, "=")
+		if len(digits) < shortestHidden || padding == "" || padding[0] != '"' && padding[0] != '\'' {
+			continue
+		}
+		if data, err := base64.RawStdEncoding.DecodeString(digits); err == nil {
+			out.Write(data)
+			out.WriteByte('\n')
+		}
+	}
+}
+
+func base64Digit(c byte) bool {
+	return c == '+' || c == '/' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }
 
 const lookBack = 256

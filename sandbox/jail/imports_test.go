@@ -1,6 +1,7 @@
 package jail
 
 import (
+	"encoding/base64"
 	"strings"
 	"testing"
 	"time"
@@ -34,6 +35,12 @@ func TestUsesLooksForImportsAndAttributes(t *testing.T) {
 		"numpy":                                    false,
 		"print('about numpy.')":                    false,
 		strings.Repeat("x", 300) + " import numpy": true,
+		wrapped("import numpy"):                    true,
+		wrapped("x = 1\nfrom sympy import *\n"):    true,
+		wrapped("print('about numpy')"):            false,
+		wrapped("import math"):                     false,
+		`x = "` + strings.Repeat("=", 50) + `"`:    false,
+		`"aW1wb3J0IG51bXB5`:                        false, // no literal: it does not end
 	} {
 		if got := usesAny(sandbox.Request{Code: text}, modules); got != want {
 			t.Errorf("%.60q: got %v, want %v", text, got, want)
@@ -44,10 +51,31 @@ func TestUsesLooksForImportsAndAttributes(t *testing.T) {
 	}
 }
 
+// wrapped is a program as rStar2-Agent's client sends it: in base64, behind a preamble
+// that runs it.
+func wrapped(program string) string {
+	return "import base64, traceback\n" +
+		"program = base64.b64decode(\"" + base64.StdEncoding.EncodeToString([]byte(program)) + "\".encode()).decode()\nexec(program)\n"
+}
+
+// TestWrappedProgramHasItsModules: the preamble does not hide what the program imports
+// from the choice of an interpreter.
+func TestWrappedProgramHasItsModules(t *testing.T) {
+	for _, history := range []int{0, 3} {
+		text := strings.Repeat(wrapped("x = 1"), history) + wrapped("import sympy\nprint(sympy.factorint(12))")
+		if !usesAny(sandbox.Request{Code: text}, DefaultHeavy()) {
+			t.Errorf("behind %d other programs sympy is not seen", history)
+		}
+	}
+}
+
 // TestUsesIsLinear holds for texts made to be slow.
 func TestUsesIsLinear(t *testing.T) {
 	start := time.Now()
 	usesAny(sandbox.Request{Code: strings.Repeat("numpy ", maxSource/6)}, []string{"numpy"})
+	usesAny(sandbox.Request{Code: strings.Repeat("'", maxSource)}, []string{"numpy"})
+	usesAny(sandbox.Request{Code: strings.Repeat("'"+strings.Repeat("x", 20)+"=", maxSource/22)}, []string{"numpy"})
+	usesAny(sandbox.Request{Code: "'x" + strings.Repeat("=", maxSource-2)}, []string{"numpy"})
 	if took := time.Since(start); took > time.Second {
 		t.Errorf("took %v", took)
 	}

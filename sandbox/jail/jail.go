@@ -27,7 +27,7 @@ func DefaultPreload() []string {
 	return []string{
 		"math", "random", "re", "json", "string", "itertools", "functools", "operator",
 		"collections", "collections.abc", "heapq", "bisect", "datetime", "fractions",
-		"time", "typing", "dataclasses",
+		"time", "typing", "dataclasses", "base64", "traceback", "contextlib",
 	}
 }
 
