@@ -494,7 +494,7 @@ func TestIdleKernelsMakeRoomForCalls(t *testing.T) {
 			return sandbox.Result{Status: sandbox.StatusOK}, nil
 		}}
 		m := session.New(full, h.admit, session.Config{MaxKernels: 32})
-		defer m.Close(context.Background()) //nolint:errcheck // nothing is left that could fail
+		defer m.Close(context.Background())
 		for i := range 20 {
 			exec(t, m, fmt.Sprint(i), "x")
 		}
