@@ -32,6 +32,7 @@ type Control struct {
 	// Notify sends alerts to somebody outside and reports no failure; nil sends none.
 	Notify func(context.Context, run.Notice)
 
+	configs  run.Configs
 	selector sampling.Selector
 }
 

@@ -69,11 +69,11 @@ func (c *Control) BuildBatch(ctx context.Context, in BuildBatchInput) (run.Built
 // LogStep writes the record of a step, tests the step by the rules of the run's watch,
 // and notifies somebody outside of new alerts.
 func (c *Control) LogStep(ctx context.Context, in LogStepInput) (run.Watched, error) {
-	err := run.LogStep(ctx, c.Store, in)
+	cfg, err := c.configs.Read(ctx, c.Store, in.Run)
 	if err != nil {
 		return run.Watched{}, toTemporal(err)
 	}
-	out, err := run.WatchStep(ctx, c.Store, in)
+	out, err := run.LogStep(ctx, c.Store, cfg, in)
 	if err == nil && len(out.Alerts) > 0 && c.Notify != nil {
 		c.Notify(ctx, run.Notice{RunID: in.Run.RunID, Stage: in.StageName, Step: in.Step, NumSteps: in.NumSteps, Alerts: out.Alerts})
 	}

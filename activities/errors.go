@@ -1,9 +1,6 @@
 package activities
 
 import (
-	"encoding/json"
-	"errors"
-
 	"go.temporal.io/sdk/temporal"
 
 	"temper/internal/fault"
@@ -14,10 +11,6 @@ import (
 // fault's kind, on which workflows switch; the rest is retried.
 func toTemporal(err error) error {
 	kind := fault.Of(err)
-	var notFinite *json.UnsupportedValueError
-	if kind == "" && errors.As(err, &notFinite) {
-		kind = fault.Diverged
-	}
 	if kind == "" {
 		return err
 	}

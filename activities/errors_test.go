@@ -2,10 +2,8 @@ package activities_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -22,7 +20,6 @@ import (
 )
 
 func TestErrorsThatNoRetryMends(t *testing.T) {
-	_, notFinite := json.Marshal(math.NaN())
 	for kind, cause := range map[string]error{
 		string(fault.InvalidConfig): config.Problems{{Path: "seed", Msg: "the cause"}},
 		string(fault.Dataset):       fault.New(fault.Dataset, errors.New("the cause")),
@@ -36,7 +33,6 @@ func TestErrorsThatNoRetryMends(t *testing.T) {
 		wantKind(t, activities.ToTemporal(fmt.Errorf("step 3: %w", cause)), kind, "step 3: ")
 	}
 	wantKind(t, activities.ToTemporal(fmt.Errorf("load: %w", checkpoint.ErrCorrupt)), string(fault.Corrupt), "load")
-	wantKind(t, activities.ToTemporal(notFinite), string(fault.Diverged), "NaN")
 	for _, err := range []error{nil, errors.New("it may pass"), context.Canceled, context.DeadlineExceeded, blob.ErrNotExist, blob.ErrUnavailable, blob.ErrConflict} {
 		if got := activities.ToTemporal(err); got != err { //nolint:errorlint // the very same error
 			t.Errorf("%v became %v: it may pass, so it is to be retried", err, got)

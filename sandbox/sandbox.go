@@ -20,6 +20,9 @@ var (
 	ErrUnavailable = errors.New("sandbox unavailable")
 	// ErrOverloaded means that the call was not admitted; safe to retry later.
 	ErrOverloaded = errors.New("sandbox overloaded")
+	// ErrConflict means that the id of the call names another program already. It is a
+	// bug of the caller; the same call fails again, and says nothing of the program.
+	ErrConflict = errors.New("sandbox: the id names another program already: every program needs an id of its own")
 )
 
 // Overloaded is an ErrOverloaded that says when to come back.
@@ -69,6 +72,16 @@ const (
 	ProfileAuto    Profile = ""        // chosen by the imports found in the code
 	ProfileStrict  Profile = "strict"  // the common part of the standard library
 	ProfileNumeric Profile = "numeric" // also numpy, sympy, scipy, where they are installed
+)
+
+// Slack is how much longer than its wall limit a program may take while its neighbours
+// keep it from running. A caller that gives it less time loses answers on a busy machine.
+func Slack(wall time.Duration) time.Duration { return max(SlackFactor*wall, MinSlack) }
+
+// The slack is this many times the wall limit, and MinSlack where that is more.
+const (
+	SlackFactor = 3
+	MinSlack    = 30 * time.Second
 )
 
 // Limits bound one program. Zero fields take the executor's defaults.

@@ -139,12 +139,7 @@ func (t *Trainer) SFTStep(ctx context.Context, samples []rl.Sample, o config.Opt
 }
 
 // UpdateOptions say how a batch becomes updates.
-type UpdateOptions struct {
-	Optimizer config.Optimizer
-	Position  Position
-	// NumMinibatches is the number of updates; 0 means 1.
-	NumMinibatches int
-}
+type UpdateOptions = schedule.Update
 
 // Update makes the updates of one step on its batch by the clipped policy
 // objective. With several minibatches the policy before the step is the old

@@ -11,6 +11,8 @@ import (
 	"temper/trainer/device"
 )
 
+var _ learner.Learner = (*trainer.Trainer)(nil)
+
 // learnerFactory makes the learners of a process.
 type learnerFactory struct {
 	backend string

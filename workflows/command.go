@@ -73,7 +73,7 @@ type grammar struct {
 	about string // for the web UI
 }
 
-// grammars of the commands of a run; a stage knows the first four.
+// grammars of the commands of a run; stageCommands are those that a stage knows, too.
 func grammars() map[string]grammar {
 	return map[string]grammar{
 		CommandPause: {[]string{"now"}, `Holds the run at the next safe point: after the current step, chunk of SFT or evaluation. ` +
@@ -101,7 +101,9 @@ func commands() []string {
 }
 
 // stageCommands are those that a stage takes itself.
-func stageCommands() []string { return commands()[:4] }
+func stageCommands() []string {
+	return []string{CommandPause, CommandResume, CommandStop, CommandCheckpoint}
+}
 
 // describe is the description of a command for the web UI.
 func describe(name string) string {

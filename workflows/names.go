@@ -1,6 +1,6 @@
 // Package workflows owns the order of things in a run: RLRun opens it, teaches
-// the format by SFT and runs one RLStage per stage, which runs one RLStep per
-// step. It owns ids, queues, commands, status, time-outs and retries. It does
+// the format by SFT and runs one RLStage per stage, which makes its steps one
+// after another. It owns ids, queues, commands, status, time-outs and retries. It does
 // no work itself: that is the activities'.
 //
 // Invariant: only references and small summaries pass through it, and every

@@ -219,11 +219,12 @@ func mismatch(got, want Ref) error {
 		want.Key, got.Size, got.SHA256, want.Size, want.SHA256, ErrCorrupt)
 }
 
-// PutJSON stores v as indented JSON under key.
+// PutJSON stores v as indented JSON under key. Errors: Diverged for a number that is
+// not finite.
 func PutJSON(ctx context.Context, s Store, key string, v any, cond Condition) (Ref, error) {
 	data, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
-		return Ref{}, fmt.Errorf("encode %s: %w", key, err)
+		return Ref{}, fault.OfEncoding(fmt.Errorf("encode %s: %w", key, err))
 	}
 	return PutBytes(ctx, s, key, append(data, '\n'), cond)
 }

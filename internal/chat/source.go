@@ -3,8 +3,11 @@ package chat
 import (
 	_ "embed"
 	"fmt"
+	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"temper/internal/chat/jinja"
 )
 
 // chatMLSource is the small ChatML as a chat template, over two variables that
@@ -18,7 +21,33 @@ var chatMLSource string
 // the small ChatML is part of it.
 func (f *Format) Source() string { return f.dialect.source(f.system) }
 
-func (d *templated) source(string) string { return d.tmpl.Source() }
+// source is the template behind what the run gives it besides messages: its variables,
+// and its system prompt for a conversation without one. Whoever renders the template
+// may still set either. It is the template itself where there is nothing to give.
+func (d *templated) source(system string) string {
+	var b strings.Builder
+	for _, v := range d.vars.Entries() {
+		name := fmt.Sprint(v.Key)
+		fmt.Fprintf(&b, "{%%- if %s is not defined %%}{%%- set %s = %s %%}{%%- endif %%}\n", name, name, jinjaLiteral(v.Value))
+	}
+	if system != "" {
+		fmt.Fprintf(&b, "{%%- if not messages or messages[0].role != 'system' %%}"+
+			"{%%- set messages = [{'role': 'system', 'content': %s}] + messages %%}{%%- endif %%}\n", jinjaString(system))
+	}
+	return b.String() + d.tmpl.Source() // a line of nothing but tags leaves no text
+}
+
+// jinjaLiteral writes a variable of a template as the template language has it.
+func jinjaLiteral(v jinja.Value) string {
+	switch v := v.(type) {
+	case bool:
+		return strconv.FormatBool(v)
+	case int64:
+		return strconv.FormatInt(v, 10)
+	default:
+		return jinjaString(fmt.Sprint(v))
+	}
+}
 
 func (c *chatML) source(system string) string {
 	tools := ""

@@ -187,3 +187,53 @@ func asTemplateMessages(t *testing.T, messages []chat.Message) json.RawMessage {
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// TestSourceOfATemplateGivesWhatTheRunGives: a conversation that another program
+// renders by the exported template, and by nothing else, has the run's system prompt
+// and the run's variables, unless the program brings its own.
+func TestSourceOfATemplateGivesWhatTheRunGives(t *testing.T) {
+	const question = "What?"
+	none := []string{"none"}
+	system := "Be \"brief\" {{ 7*7 }} {% raise %} \\n \u00e9\U0001f600.\n"
+	vars := map[string]string{"enable_thinking": "false", "depth": "-3", "note": "a \"b\" \\ \u00e9\n"}
+	for _, name := range []string{"chatml-thinking", "chatml-tools"} {
+		tmpl := loadTemplate(t, name, nil)
+		for _, cfg := range []chat.Config{{SystemPrompt: system}, {Vars: vars}, {SystemPrompt: system, Vars: vars}} {
+			cfg.Template, cfg.Tools = tmpl, none
+			f := bytesFormat(t, cfg)
+			exported, err := chat.NewTemplate("exported", f.Source(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			render := func(vars *jinja.Dict, messages string) string {
+				out, err := exported.Render(chat.Request{Messages: decodeAs[*jinja.List](t, []byte(messages)), Vars: vars, AddGenerationPrompt: true})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return out.Text
+			}
+			want := f.Tokenizer().Decode(begin(t, f, question).Tokens())
+			if diff := cmp.Diff(render(nil, `[{"role": "user", "content": "What?"}]`), want); diff != "" {
+				t.Errorf("%s: got -, want +\n%s", name, diff)
+			}
+			cfg.SystemPrompt, cfg.Vars = "Mine.", map[string]string{"enable_thinking": "true"}
+			f = bytesFormat(t, cfg)
+			own := jinja.NewDict()
+			own.Set("enable_thinking", true)
+			want = f.Tokenizer().Decode(begin(t, f, question).Tokens())
+			if diff := cmp.Diff(render(own, `[{"role": "system", "content": "Mine."}, {"role": "user", "content": "What?"}]`), want); diff != "" {
+				t.Errorf("%s with a prompt and a variable of the caller's: got -, want +\n%s", name, diff)
+			}
+		}
+	}
+}
+
+// bytesFormat is a format over a tokenizer of bytes.
+func bytesFormat(t *testing.T, cfg chat.Config) *chat.Format {
+	t.Helper()
+	f, err := chat.NewPlain(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}

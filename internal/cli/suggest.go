@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"temper/internal/config"
 )
 
 // maxEdits is how many letters a mistyped name may differ from what was meant.
@@ -46,7 +48,7 @@ func suggestFlag(c *cobra.Command, err error) error {
 func meant(name string, known []string) string {
 	var near []string
 	for _, k := range known {
-		if strings.HasPrefix(k, name) || edits(name, k) <= maxEdits {
+		if strings.HasPrefix(k, name) || config.Edits(name, k) <= maxEdits {
 			near = append(near, k)
 		}
 	}
@@ -54,24 +56,4 @@ func meant(name string, known []string) string {
 		return ""
 	}
 	return ": did you mean " + strings.Join(near, " or ") + "?"
-}
-
-// edits is the number of letters to insert, delete or replace between two names.
-func edits(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal, row[j+1] = row[j+1], min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

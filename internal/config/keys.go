@@ -242,39 +242,3 @@ func splitIndex(part string) (key string, index int) {
 	}
 	return m[1], index
 }
-
-// Closest is the known word that a wrong one was probably meant to be, "" for none.
-// It differs in at most two letters, and in less than half of the word.
-func Closest(wrong string, known []string) string {
-	best, fewest := "", 3
-	if len(wrong) > 64 {
-		return ""
-	}
-	for _, word := range known {
-		if d := distance(strings.ToLower(wrong), word); d < fewest && d <= len(word)/2 {
-			best, fewest = word, d
-		}
-	}
-	return best
-}
-
-// distance is Levenshtein's.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replaced := diagonal
-			if a[i] != b[j] {
-				replaced++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(replaced, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
-}

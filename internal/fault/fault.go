@@ -6,6 +6,7 @@
 package fault
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 )
@@ -67,6 +68,17 @@ func Of(err error) Kind {
 		return c.FaultKind()
 	}
 	return ""
+}
+
+// OfEncoding gives the error of a value that JSON cannot hold its kind, and leaves any
+// other as it is. A result with NaN or Inf comes of a policy that has diverged: the
+// next attempt makes the same one.
+func OfEncoding(err error) error {
+	var notFinite *json.UnsupportedValueError
+	if errors.As(err, &notFinite) {
+		return New(Diverged, err)
+	}
+	return err
 }
 
 // IsUsers reports whether an error is the user's to mend.

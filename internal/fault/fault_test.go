@@ -1,8 +1,10 @@
 package fault_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"testing"
 
 	"temper/internal/fault"
@@ -34,6 +36,29 @@ func TestOf(t *testing.T) {
 		t.Errorf("the cause is lost or the text differs: %v", corrupt)
 	}
 }
+
+// TestOfEncoding: a number that JSON cannot hold is a policy that has diverged, also
+// deep in a value; other errors stay what they are.
+func TestOfEncoding(t *testing.T) {
+	type result struct{ Loss float64 }
+	for _, v := range []any{math.NaN(), map[string]any{"a": []result{{math.Inf(1)}}}, json.Marshaler(nested{})} {
+		_, err := json.Marshal(v)
+		if got := fault.OfEncoding(fmt.Errorf("encode: %w", err)); err == nil || fault.Of(got) != fault.Diverged || got.Error() != "encode: "+err.Error() {
+			t.Errorf("%v: %v of kind %q, want Diverged and the same text", v, got, fault.Of(got))
+		}
+	}
+	_, unknown := json.Marshal(func() {})
+	for _, err := range []error{nil, unknown, errors.New("cause")} {
+		if got := fault.OfEncoding(err); got != err { //nolint:errorlint // the very same error
+			t.Errorf("%v became %v", err, got)
+		}
+	}
+}
+
+// nested encodes a part of itself.
+type nested struct{}
+
+func (nested) MarshalJSON() ([]byte, error) { return json.Marshal(math.Inf(-1)) }
 
 // TestIsUsers: only what a user can mend is the user's.
 func TestIsUsers(t *testing.T) {

@@ -20,26 +20,32 @@ func RunIDs(ctx context.Context, store blob.Store) ([]string, error) {
 // newest step of each makes some 24 requests at once.
 const folders = 8
 
-// List is what the catalog says of all runs of a store, by id. A run without an
-// entry, which an older program made, is read from its folder.
+// List is what the catalog says of all runs of a store, by id, and of those that were
+// refused. A run without an entry, which an older program made, is read from its folder.
 func List(ctx context.Context, store blob.Store) ([]run.CatalogEntry, error) {
 	ids, cataloged, err := artifact.RunIDs(ctx, store)
 	if err != nil {
 		return nil, err
 	}
-	found := make([]*run.CatalogEntry, len(ids))
-	err = artifact.Each(ctx, len(ids), func(ctx context.Context, i int) (err error) {
-		if _, ok := slices.BinarySearch(cataloged, ids[i]); ok {
-			found[i], err = readEntry(ctx, store, ids[i])
+	folderOf := func(id string) bool { _, ok := slices.BinarySearch(ids, id); return ok }
+	all := slices.Compact(slices.Sorted(slices.Values(slices.Concat(ids, cataloged))))
+	found := make([]*run.CatalogEntry, len(all))
+	err = artifact.Each(ctx, len(all), func(ctx context.Context, i int) (err error) {
+		if _, ok := slices.BinarySearch(cataloged, all[i]); !ok {
+			return nil
+		}
+		found[i], err = readEntry(ctx, store, all[i])
+		if found[i] != nil && !found[i].Refused && !folderOf(all[i]) {
+			found[i] = nil // of a run that is gone
 		}
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	err = artifact.EachOf(ctx, len(ids), folders, func(ctx context.Context, i int) (err error) {
-		if found[i] == nil {
-			found[i], err = makeEntry(ctx, store, ids[i])
+	err = artifact.EachOf(ctx, len(all), folders, func(ctx context.Context, i int) (err error) {
+		if found[i] == nil && folderOf(all[i]) {
+			found[i], err = makeEntry(ctx, store, all[i])
 		}
 		return err
 	})
@@ -56,7 +62,7 @@ func List(ctx context.Context, store blob.Store) ([]run.CatalogEntry, error) {
 }
 
 // Index writes the catalog anew from the folders of the runs, removes the entries of
-// runs that are gone, and returns how many entries there are. A run that goes on
+// runs that are gone, leaves those of runs that were refused, and returns how many entries there are. A run that goes on
 // meanwhile corrects its entry with its next step.
 func Index(ctx context.Context, store blob.Store) (int, error) {
 	ids, cataloged, err := artifact.RunIDs(ctx, store)
@@ -83,6 +89,12 @@ func Index(ctx context.Context, store blob.Store) (int, error) {
 		}
 	}
 	for _, gone := range cataloged {
+		if e, err := readEntry(ctx, store, gone); err != nil {
+			return num, err
+		} else if e != nil && e.Refused {
+			num++
+			continue
+		}
 		if err := store.Delete(ctx, artifact.Layout{RunID: gone}.Catalog()); err != nil {
 			return num, err
 		}

@@ -7,6 +7,8 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,6 +21,7 @@ import (
 	"temper/internal/blob/memblob"
 	"temper/internal/history"
 	"temper/internal/run"
+	"temper/internal/run/setup"
 	"temper/internal/series"
 )
 
@@ -225,23 +228,27 @@ func TestOpenNamesWhatIsMissing(t *testing.T) {
 // puts counts writes.
 type puts struct {
 	blob.Store
+	mu   sync.Mutex
 	keys []string
 }
 
 func (p *puts) Put(ctx context.Context, key string, r io.Reader, cond blob.Condition) (blob.Ref, error) {
+	p.mu.Lock()
 	p.keys = append(p.keys, key)
+	p.mu.Unlock()
 	return p.Store.Put(ctx, key, r, cond)
 }
 
-// TestAStepCostsOneMorePut: the record and the entry; a repeated step finds both.
-func TestAStepCostsOneMorePut(t *testing.T) {
+// TestAStepCostsThreePuts: the entry, the record and what the watch knows; a repeated
+// step finds the last two.
+func TestAStepCostsThreePuts(t *testing.T) {
 	store := &puts{Store: memblob.New()}
 	plan := opened(t, store, "r", 3)
 	l := artifact.Layout{RunID: "r"}
-	for _, want := range [][]string{{l.StepLog(1), l.Catalog()}, {l.StepLog(1)}} {
+	for _, want := range [][]string{{l.Catalog(), l.StepLog(1), l.Watch(1)}, {l.StepLog(1), l.Watch(1)}} {
 		store.keys = nil
 		made(t, store, plan, 1)
-		if diff := cmp.Diff(want, store.keys); diff != "" {
+		if diff := cmp.Diff(want, slices.Sorted(slices.Values(store.keys))); diff != "" {
 			t.Errorf("want -, got +\n%s", diff)
 		}
 	}
@@ -252,7 +259,7 @@ func TestAStepCostsOneMorePut(t *testing.T) {
 func TestARecordMayHoldWhatIsNoNumber(t *testing.T) {
 	store := memblob.New()
 	plan := opened(t, store, "r", 3)
-	err := run.LogStep(t.Context(), store, run.StepInput{
+	err := logStep(t, store, run.StepInput{
 		Run: run.Ref{RunID: "r", Config: plan.Config}, Stage: 1, Step: 1, NumSteps: 3,
 		Rollouts: series.Rollouts{RewardMean: math.NaN(), MeanTurns: math.Inf(1)}, Started: at(0), Ended: at(1),
 	})
@@ -266,5 +273,59 @@ func TestARecordMayHoldWhatIsNoNumber(t *testing.T) {
 	}
 	if e, err := r.Entry(t.Context()); err != nil || e.Step != 1 || e.Reward != nil {
 		t.Errorf("entry %+v (%v)", e, err)
+	}
+}
+
+// TestListHasRefusedRuns with the reason, until a run of the id is opened.
+func TestListHasRefusedRuns(t *testing.T) {
+	store := memblob.New()
+	opened(t, store, "other", 1)
+	if _, err := blob.PutJSON(t.Context(), store, artifact.Layout{RunID: "gone"}.Catalog(), run.CatalogEntry{RunID: "gone", State: run.StateDone}, blob.Always); err != nil {
+		t.Fatal(err)
+	}
+	open := func(id, config string) error {
+		_, err := setup.Open(t.Context(), store, run.Input{RunID: id, Config: []byte(fmt.Sprintf("%q", config))}, setup.Claim{Owner: "w", At: at(5)})
+		return err
+	}
+	list := func() (states []string, refused run.CatalogEntry) {
+		t.Helper()
+		all, err := history.List(t.Context(), store)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range all {
+			if states = append(states, e.RunID+" "+e.State); e.Refused {
+				refused = e
+			}
+		}
+		return states, refused
+	}
+	if err := open("r", "seed: -1\n"); err == nil {
+		t.Fatal("a negative seed was taken")
+	}
+	if err := open("other", "seed: -1\n"); err == nil {
+		t.Fatal("a negative seed was taken")
+	}
+	want := []string{"other preparing", "r failed"}
+	for _, index := range []bool{false, true} {
+		if index {
+			if n, err := history.Index(t.Context(), store); err != nil || n != 2 {
+				t.Fatalf("%d entries indexed (%v), want 2", n, err)
+			}
+		}
+		states, refused := list()
+		if !slices.Equal(states, want) || !strings.Contains(refused.Reason, "seed") || !refused.Ended() {
+			t.Errorf("list %q, %+v; want %q and the reason", states, refused, want)
+		}
+	}
+	opened(t, store, "r", 1)
+	if states, refused := list(); !slices.Equal(states, []string{"other preparing", "r preparing"}) || refused.Refused {
+		t.Errorf("list %q, %+v after the run was opened", states, refused)
+	}
+	if err := open("r", "seed: -1\n"); err == nil {
+		t.Fatal("a negative seed was taken")
+	}
+	if states, _ := list(); !slices.Equal(states, []string{"other preparing", "r preparing"}) {
+		t.Errorf("list %q after another was refused the id of a run", states)
 	}
 }

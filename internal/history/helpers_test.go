@@ -109,7 +109,7 @@ func made(t testing.TB, store blob.Store, plan run.Plan, step int) {
 		if step < s.FirstStep || step >= s.FirstStep+s.Steps {
 			continue
 		}
-		err := run.LogStep(t.Context(), store, run.StepInput{
+		err := logStep(t, store, run.StepInput{
 			Run: run.Ref{RunID: plan.RunID, Config: plan.Config}, Stage: s.Index, StageName: s.Name, Step: step, NumSteps: plan.NumSteps(),
 			Rollouts: series.Rollouts{RewardMean: float64(step) / 1000}, Started: at(10 * (step - 1)), Ended: at(10 * step),
 		})
@@ -144,4 +144,13 @@ func paperRun(t testing.TB, store *memblob.Store, id string, groups int) {
 			}
 		}
 	}
+}
+
+func logStep(t testing.TB, store blob.Store, in run.StepInput) error {
+	t.Helper()
+	cfg, err := run.ReadConfig(t.Context(), store, in.Run)
+	if err == nil {
+		_, err = run.LogStep(t.Context(), store, cfg, in)
+	}
+	return err
 }

@@ -13,7 +13,6 @@ import (
 	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/run"
-	"temper/trainer"
 	"temper/trainer/checkpoint"
 )
 
@@ -112,7 +111,7 @@ func (a *archive) warnOperator(ctx context.Context, text string) error {
 // reportDivergence stores the report of an update that diverged, and adds to the
 // error where it is.
 func (a *archive) reportDivergence(ctx context.Context, cursor int, err error) error {
-	var diverged *trainer.DivergedError
+	var diverged divergence
 	if !errors.As(err, &diverged) {
 		return err
 	}

@@ -13,22 +13,23 @@ import (
 	"temper/internal/blob"
 	"temper/internal/config"
 	"temper/internal/rl"
-	"temper/trainer"
 	"temper/trainer/checkpoint"
+	"temper/trainer/schedule"
 	"temper/trainer/tensor"
 )
 
 // Learner is the training state of one policy: weights, optimizer, counters.
-// trainer.Trainer implements it. It is used by one goroutine at a time.
+// Package trainer implements it. It is used by one goroutine at a time.
 type Learner interface {
 	// Init draws fresh weights from a seed.
 	Init(seed uint64) error
 	// Import takes weights; the optimizer starts afresh.
 	Import(weights []tensor.Named) error
-	// SFTStep makes one supervised update.
-	SFTStep(ctx context.Context, samples []rl.Sample, o config.Optimizer, p trainer.Position) (rl.TrainMetrics, error)
-	// Update makes the policy updates of one step.
-	Update(ctx context.Context, batch rl.Batch, o trainer.UpdateOptions) (rl.TrainMetrics, error)
+	// SFTStep makes one supervised update. The error of one that diverged has the kind
+	// fault.Diverged; it may have a method Save for a report, see divergence.
+	SFTStep(ctx context.Context, samples []rl.Sample, o config.Optimizer, p schedule.Position) (rl.TrainMetrics, error)
+	// Update makes the policy updates of one step. Errors: those of SFTStep.
+	Update(ctx context.Context, batch rl.Batch, o schedule.Update) (rl.TrainMetrics, error)
 	// ResetOptimizer forgets the moments.
 	ResetOptimizer() error
 	// KeepReference makes the current policy the reference policy.
@@ -48,4 +49,10 @@ type Learner interface {
 	Close()
 }
 
-var _ Learner = (*trainer.Trainer)(nil)
+// divergence is the error of an update that was refused because its numbers are not
+// finite. It knows more than its text.
+type divergence interface {
+	error
+	// Save stores what is known under key and returns where that is, for people.
+	Save(ctx context.Context, store blob.Store, key string) (where string, err error)
+}

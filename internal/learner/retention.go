@@ -3,10 +3,8 @@ package learner
 import (
 	"context"
 	"fmt"
-	"path"
 	"slices"
 	"strconv"
-	"strings"
 
 	"temper/internal/artifact"
 	"temper/internal/blob"
@@ -192,28 +190,58 @@ func (k retention) pruneTrajectories(ctx context.Context, cursor int) error {
 	if keep == 0 || at <= keep {
 		return nil
 	}
-	infos, err := k.store.List(ctx, k.Layout.Steps()+"/")
+	steps, err := k.stepsWithTrajectories(ctx, at-keep)
 	if err != nil {
 		return err
 	}
-	for _, info := range infos {
-		if step, ok := stepOfGroup(k.Layout, info.Key); !ok || step > at-keep {
-			continue
-		}
+	for _, step := range steps {
 		if err := k.lease.Check(ctx); err != nil {
 			return err
 		}
-		if err := k.store.Delete(ctx, info.Key); err != nil {
-			return fmt.Errorf("delete trajectories: %w", err)
+		if err := k.deleteGroups(ctx, step); err != nil {
+			return fmt.Errorf("delete trajectories of step %d: %w", step, err)
 		}
 	}
 	return nil
 }
 
-// stepOfGroup reads the step from the key of a group; ok is false for other keys.
-func stepOfGroup(layout artifact.Layout, key string) (step int, ok bool) {
-	folder, problem := path.Split(strings.TrimPrefix(key, layout.Steps()+"/"))
-	number, rest, _ := strings.Cut(folder, "/")
-	step, err := strconv.Atoi(number)
-	return step, err == nil && rest == "trajectories/" && path.Ext(problem) == ".jsonl"
+// stepsWithTrajectories lists the steps up to last whose trajectories are to be
+// deleted, the oldest first. Since the oldest go first, no step before one without
+// trajectories has any: what an earlier save has deleted is not looked at again.
+func (k retention) stepsWithTrajectories(ctx context.Context, last int) ([]int, error) {
+	_, folders, err := k.store.ListFolder(ctx, k.Layout.Steps())
+	if err != nil {
+		return nil, err
+	}
+	var out []int
+	for _, name := range slices.Backward(folders) {
+		step, err := strconv.Atoi(name)
+		if err != nil || step > last {
+			continue
+		}
+		groups, _, err := k.store.ListFolder(ctx, k.Layout.Groups(step))
+		if err != nil {
+			return nil, err
+		}
+		if len(groups) == 0 {
+			break
+		}
+		out = append(out, step)
+	}
+	slices.Reverse(out)
+	return out, nil
+}
+
+// deleteGroups deletes the trajectories of a step.
+func (k retention) deleteGroups(ctx context.Context, step int) error {
+	groups, _, err := k.store.ListFolder(ctx, k.Layout.Groups(step))
+	if err != nil {
+		return err
+	}
+	for _, group := range groups {
+		if err := k.store.Delete(ctx, group.Key); err != nil {
+			return err
+		}
+	}
+	return nil
 }

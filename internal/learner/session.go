@@ -12,8 +12,8 @@ import (
 	"temper/internal/failpoint"
 	"temper/internal/rl"
 	"temper/internal/run"
-	"temper/trainer"
 	"temper/trainer/checkpoint"
+	"temper/trainer/schedule"
 )
 
 // session is the training state of one run in this process. It can be rebuilt
@@ -83,7 +83,7 @@ func (s *session) sftUpdate(ctx context.Context, n int) (rl.TrainMetrics, error)
 		}
 		s.sft = data
 	}
-	return s.learner.SFTStep(ctx, s.sft.batch(n, s.Config.SFT.BatchSize), s.Config.SFT.Optimizer, trainer.Position{Step: n, Total: s.Config.SFT.Steps})
+	return s.learner.SFTStep(ctx, s.sft.batch(n, s.Config.SFT.BatchSize), s.Config.SFT.Optimizer, schedule.Position{Step: n, Total: s.Config.SFT.Steps})
 }
 
 // rlUpdate applies the stored batch of an RL step. A step without one is left
@@ -112,7 +112,7 @@ func (s *session) rlUpdate(ctx context.Context, step int) (rl.TrainMetrics, erro
 	if err != nil {
 		return rl.TrainMetrics{}, err
 	}
-	return s.learner.Update(ctx, batch, trainer.UpdateOptions{
+	return s.learner.Update(ctx, batch, schedule.Update{
 		Optimizer: cfg.RL.Optimizer, Position: s.timetable().position(step), NumMinibatches: cfg.RL.NumMinibatches,
 	})
 }

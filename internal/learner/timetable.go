@@ -6,7 +6,7 @@ import (
 
 	"temper/internal/config"
 	"temper/internal/run"
-	"temper/trainer"
+	"temper/trainer/schedule"
 )
 
 // timetable answers what a run's configuration says of each update. A run's
@@ -47,7 +47,7 @@ func (t timetable) freshMoments(step int) bool {
 // position is the place of a step in its stretch of the learning-rate schedule.
 // A stretch begins at the first step of all and at the first of each stage that
 // asks for it.
-func (t timetable) position(step int) trainer.Position {
+func (t timetable) position(step int) schedule.Position {
 	begin, end := 1, 0
 	for _, p := range t.stages(step) {
 		if p.FirstStep > 1 && t.cfg.Stages[p.Source()-1].FreshSchedule() {
@@ -58,7 +58,7 @@ func (t timetable) position(step int) trainer.Position {
 		}
 		end = p.FirstStep + p.Steps - 1
 	}
-	return trainer.Position{Step: step - begin + 1, Total: end - begin + 1}
+	return schedule.Position{Step: step - begin + 1, Total: end - begin + 1}
 }
 
 // reference is the cursor of the reference policy of a step. It is the policy after

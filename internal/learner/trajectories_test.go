@@ -1,6 +1,7 @@
 package learner_test
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"strings"
@@ -93,4 +94,45 @@ func TestDeathAmongDeletesOfTrajectories(t *testing.T) {
 	if deaths != 2*5*2 {
 		t.Errorf("%d deaths, want one before each of ten deletes, with and without the process", deaths)
 	}
+}
+
+// TestPruningLooksAtFewFolders: a save of a long run lists the names of its steps and
+// the steps whose trajectories it deletes, and never all that lies below the steps.
+func TestPruningLooksAtFewFolders(t *testing.T) {
+	h := newSampled(t, "2")
+	listed := listings{Store: h.Store, steps: h.Layout.Steps(), folders: map[string]int{}}
+	runtest.Play(t, &listed, &runtest.Fate{}, false, h.Script(t, sixSteps...))
+	if diff := cmp.Diff(groupsByStep(t, h, h.Store), map[int]int{5: 2, 6: 2}); diff != "" {
+		t.Errorf("groups by step: got -, want +\n%s", diff)
+	}
+	if len(listed.prefixes) > 0 {
+		t.Errorf("listed all below %q", listed.prefixes)
+	}
+	// The saves after steps 4 and 6 begin at steps 2 and 4 and end at one without any. A
+	// step is listed to see whether it has some, and to delete them.
+	for step, want := range map[int]int{1: 2, 2: 3, 3: 2, 4: 2, 5: 0, 6: 0} {
+		if got := listed.folders[h.Layout.Groups(step)]; got != want {
+			t.Errorf("the trajectories of step %d were listed %d times, want %d", step, got, want)
+		}
+	}
+}
+
+// listings is a store that remembers which folders of steps were listed.
+type listings struct {
+	blob.Store
+	steps    string
+	prefixes []string
+	folders  map[string]int
+}
+
+func (l *listings) List(ctx context.Context, prefix string) ([]blob.Info, error) {
+	if strings.HasPrefix(prefix, l.steps) {
+		l.prefixes = append(l.prefixes, prefix)
+	}
+	return l.Store.List(ctx, prefix)
+}
+
+func (l *listings) ListFolder(ctx context.Context, folder string) ([]blob.Info, []string, error) {
+	l.folders[folder]++
+	return l.Store.ListFolder(ctx, folder)
 }

@@ -228,12 +228,12 @@ var errDataset = errors.New("fault of the data set")
 
 // retry calls f until it succeeds. It waits as long as there is an overload, and gives
 // up after MaxAttempts other errors. It does not try again after a wrong version, a
-// fault of the data set or the end of ctx.
+// fault of the data set, an id that another program has, or the end of ctx.
 func (r *Runner) retry(ctx context.Context, f func() error) error {
 	pause := r.cfg.Backoff
 	for attempt := 1; ; {
 		err := f()
-		if err == nil || ctx.Err() != nil || errors.Is(err, policy.ErrStaleVersion) || errors.Is(err, errDataset) {
+		if err == nil || ctx.Err() != nil || isFinal(err) {
 			return err
 		}
 		if !errors.Is(err, policy.ErrOverloaded) && !errors.Is(err, sandbox.ErrOverloaded) {
@@ -251,4 +251,9 @@ func (r *Runner) retry(ctx context.Context, f func() error) error {
 		}
 		pause = min(2*pause, r.cfg.MaxBackoff)
 	}
+}
+
+// isFinal reports whether another attempt would fail in the same way.
+func isFinal(err error) bool {
+	return errors.Is(err, policy.ErrStaleVersion) || errors.Is(err, errDataset) || errors.Is(err, sandbox.ErrConflict)
 }

@@ -3,6 +3,7 @@ package rollout_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -251,6 +252,7 @@ func TestInfrastructureFailureIsNoReward(t *testing.T) {
 	internal := execute(func(_ context.Context, req sandbox.Request) (sandbox.Result, error) {
 		return sandbox.Result{ID: req.ID, Status: sandbox.StatusInternal, Reason: "fork failed"}, nil
 	})
+	conflicts := 0
 	tests := map[string]struct {
 		executor sandbox.Executor
 		fail     func(int, policy.Request) error
@@ -259,7 +261,13 @@ func TestInfrastructureFailureIsNoReward(t *testing.T) {
 	}{
 		"sandbox unavailable": {unavailable, nil, rl.StopInfraError, "sandbox unavailable"},
 		"sandbox internal":    {internal, nil, rl.StopInfraError, "fork failed"},
-		"engine down":         {prints("116"), func(int, policy.Request) error { return broken }, rl.StopInfraError, "connection refused"},
+		"conflict": {execute(func(context.Context, sandbox.Request) (sandbox.Result, error) {
+			if conflicts++; conflicts > 1 {
+				t.Error("asked again, though no retry helps")
+			}
+			return sandbox.Result{}, fmt.Errorf("node: %w", sandbox.ErrConflict)
+		}), nil, rl.StopInfraError, "id of its own"},
+		"engine down": {prints("116"), func(int, policy.Request) error { return broken }, rl.StopInfraError, "connection refused"},
 		"engine recovers": {prints("116"), func(call int, _ policy.Request) error {
 			if call < 2 {
 				return broken

@@ -35,6 +35,8 @@ type CatalogEntry struct {
 	State string `json:"state"`
 	// Reason is why the run stands, was stopped or failed.
 	Reason string `json:"reason,omitempty"`
+	// Refused marks a run that was never opened; it has no folder.
+	Refused bool `json:"refused,omitempty"`
 	// Trouble is the first rule of the watch that is broken; see config.Watch.
 	Trouble string `json:"trouble,omitempty"`
 	Stage   string `json:"stage,omitempty"`

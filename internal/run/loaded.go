@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path"
+	"sync"
 
 	"temper/internal/artifact"
 	"temper/internal/blob"
@@ -140,4 +141,36 @@ func (r *Loaded) addTemplate(tmpl *chat.Template) {
 		r.Files = map[string][]byte{}
 	}
 	r.Files[hf.TemplateFile] = []byte(tmpl.Source())
+}
+
+// maxConfigs bounds the configurations that are kept.
+const maxConfigs = 16
+
+// Configs keeps the configurations of a few runs as they were read, by their content:
+// reading one costs more than all else that a step's record needs. The zero value is
+// ready, and may be used by several goroutines.
+type Configs struct {
+	mu    sync.Mutex
+	byRef map[Ref]config.Run
+}
+
+// Read is ReadConfig. Nobody may change what the result points to.
+func (c *Configs) Read(ctx context.Context, store blob.Store, run Ref) (config.Run, error) {
+	c.mu.Lock()
+	cfg, ok := c.byRef[run]
+	c.mu.Unlock()
+	if ok {
+		return cfg, nil
+	}
+	cfg, err := ReadConfig(ctx, store, run)
+	if err != nil {
+		return cfg, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.byRef == nil || len(c.byRef) >= maxConfigs {
+		c.byRef = map[Ref]config.Run{}
+	}
+	c.byRef[run] = cfg
+	return cfg, nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"temper/internal/artifact"
 	"temper/internal/blob"
+	"temper/internal/config"
 	"temper/internal/failpoint"
 	"temper/internal/series"
 )
@@ -24,14 +25,37 @@ type StepInput struct {
 	Ended     time.Time    `json:"ended"`
 }
 
-// LogStep writes the record of a step, once.
-func LogStep(ctx context.Context, store blob.Store, in StepInput) error {
+// LogStep writes the record of a step and tests the step by the rules of the run's
+// watch, each once. A retry returns the same and writes nothing. What does not wait for
+// anything else is written at once, so that a disk syncs it together; the entry of the
+// list of runs is among it, since a retry writes that again.
+func LogStep(ctx context.Context, store blob.Store, cfg config.Run, in StepInput) (Watched, error) {
 	failpoint.Hit("record/before-step")
-	record, err := artifact.PutOnce(ctx, store, artifact.Layout{RunID: in.Run.RunID}.StepLog(in.Step), recordOf(in))
+	w, err := newWatching(ctx, store, cfg, in)
 	if err != nil {
-		return err
+		return Watched{}, err
 	}
-	return noteInCatalog(ctx, store, in.Run.RunID, func(e *CatalogEntry) { e.AddStep(record) })
+	layout, record, trouble := artifact.Layout{RunID: in.Run.RunID}, recordOf(in), firstTrouble(w.after)
+	writes := []func(context.Context) error{
+		func(ctx context.Context) error {
+			_, err := artifact.PutOnce(ctx, store, layout.StepLog(in.Step), record)
+			return err
+		},
+		func(ctx context.Context) (err error) {
+			w.after, err = artifact.PutOnce(ctx, store, layout.Watch(in.Step), w.after)
+			return err
+		},
+		func(ctx context.Context) error {
+			return noteInCatalog(ctx, store, in.Run.RunID, func(e *CatalogEntry) {
+				e.AddStep(record)
+				e.Trouble = trouble
+			})
+		},
+	}
+	if err := artifact.Each(ctx, len(writes), func(ctx context.Context, i int) error { return writes[i](ctx) }); err != nil {
+		return Watched{}, err
+	}
+	return w.report(ctx, store)
 }
 
 // LogEvent writes one entry of the run's event log, once where it has an ID: its

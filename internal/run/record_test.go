@@ -67,7 +67,7 @@ func stepNumbers(h *runtest.Run, n int) run.StepInput {
 func logStep(t testing.TB, h *runtest.Run, n int) run.StepInput {
 	t.Helper()
 	in := stepNumbers(h, n)
-	if err := run.LogStep(t.Context(), h.Store, in); err != nil {
+	if _, err := run.LogStep(t.Context(), h.Store, h.Config, in); err != nil {
 		t.Fatal(err)
 	}
 	return in
@@ -77,7 +77,7 @@ func TestStepRecord(t *testing.T) {
 	h := runtest.New(t, nil)
 	in := logStep(t, h, 1)
 	in.Rollouts.RewardMean = 9 // a repeated activity changes nothing
-	if err := run.LogStep(t.Context(), h.Store, in); err != nil {
+	if _, err := run.LogStep(t.Context(), h.Store, h.Config, in); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "step.golden", runtest.Dump(t, h.Store)[h.Layout.StepLog(1)])

@@ -3,10 +3,12 @@ package run
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"temper/internal/artifact"
 	"temper/internal/blob"
+	"temper/internal/config"
 	"temper/internal/watch"
 )
 
@@ -32,37 +34,57 @@ type Notice struct {
 	Alerts   []watch.Alert `json:"alerts"`
 }
 
-// WatchStep tests a step by the rules of the run's watch and writes an event for each
-// new alert. A retry returns the same and writes nothing.
-func WatchStep(ctx context.Context, store blob.Store, in StepInput) (Watched, error) {
-	cfg, err := ReadConfig(ctx, store, in.Run)
+// watching is the test of a step by the rules of the run's watch.
+type watching struct {
+	in    StepInput
+	rules config.Watch
+	after watch.State // the step
+}
+
+// newWatching tests a step and writes nothing.
+func newWatching(ctx context.Context, store blob.Store, cfg config.Run, in StepInput) (*watching, error) {
+	before, err := stateBefore(ctx, store, cfg, in)
 	if err != nil {
-		return Watched{}, err
+		return nil, err
 	}
-	rules := cfg.At(in.Step).Watch
+	w := &watching{in: in, rules: cfg.At(in.Step).Watch}
+	w.after, _ = before.Next(w.rules, watchedStep(in))
+	return w, nil
+}
+
+// stateBefore is what the rules know before a step: the state after the step before,
+// or after the last step of an earlier stage that ended early.
+func stateBefore(ctx context.Context, store blob.Store, cfg config.Run, in StepInput) (watch.State, error) {
 	layout := artifact.Layout{RunID: in.Run.RunID}
-	before, _, err := artifact.Lookup[watch.State](ctx, store, layout.Watch(in.Step-1))
-	if err != nil {
-		return Watched{}, err
+	state, ok, err := artifact.Lookup[watch.State](ctx, store, layout.Watch(in.Step-1))
+	if ok || err != nil {
+		return state, err
 	}
-	state, _ := before.Next(rules, watchedStep(in))
-	if state, err = artifact.PutOnce(ctx, store, layout.Watch(in.Step), state); err != nil {
-		return Watched{}, err
-	}
-	if trouble := firstTrouble(state); trouble != firstTrouble(before) {
-		if err := noteInCatalog(ctx, store, in.Run.RunID, func(e *CatalogEntry) { e.Trouble = trouble }); err != nil {
-			return Watched{}, err
+	for _, s := range slices.Backward(PlanOf(in.Run.RunID, cfg.At(in.Step)).Stages) {
+		first, last := max(s.FirstStep, cfg.Fork.Step+1), min(s.FirstStep+s.Steps, in.Step)-1
+		step, ok, err := artifact.Newest(ctx, store, first, last, layout.Watch)
+		if err != nil {
+			return state, err
+		}
+		if ok {
+			state, _, err = artifact.Lookup[watch.State](ctx, store, layout.Watch(step))
+			return state, err
 		}
 	}
-	out := Watched{StallAfter: state.StallAfter(rules)}
-	for _, a := range state.Standing {
+	return state, nil
+}
+
+// report says what the test found, and writes an event for each new alert.
+func (w *watching) report(ctx context.Context, store blob.Store) (Watched, error) {
+	out := Watched{StallAfter: w.after.StallAfter(w.rules)}
+	for _, a := range w.after.Standing {
 		out.Standing = append(out.Standing, fmt.Sprintf("%s, since step %d", a.Text, a.Step))
-		if a.Step != in.Step {
+		if a.Step != w.in.Step {
 			continue
 		}
 		out.Alerts = append(out.Alerts, a)
 		if err := LogEvent(ctx, store, Event{
-			Run: in.Run, Time: in.Ended, Kind: EventAlert, Text: fmt.Sprintf("step %d: %s", a.Step, a.Text), ID: fmt.Sprintf("watch/%d/%s", a.Step, a.Rule),
+			Run: w.in.Run, Time: w.in.Ended, Kind: EventAlert, Text: fmt.Sprintf("step %d: %s", a.Step, a.Text), ID: fmt.Sprintf("watch/%d/%s", a.Step, a.Rule),
 		}); err != nil {
 			return out, err
 		}

@@ -10,6 +10,7 @@ import (
 	"temper/internal/artifact"
 	"temper/internal/run"
 	"temper/internal/run/runtest"
+	"temper/internal/watch"
 )
 
 // TestCollapseIsNotSilent: rewards fall to nothing and all groups are dropped. The
@@ -26,13 +27,13 @@ func TestCollapseIsNotSilent(t *testing.T) {
 			in.Rollouts.GroupsAllWrong = in.Rollouts.Groups
 			in.Train.Metrics.Updates = 0
 		}
-		out, err := run.WatchStep(t.Context(), h.Store, in)
+		out, err := run.LogStep(t.Context(), h.Store, h.Config, in)
 		if err != nil {
 			t.Fatal(err)
 		}
 		before := runtest.Dump(t, h.Store)
 		in.Ended = in.Ended.Add(time.Second) // a repeated task has another time
-		again, err := run.WatchStep(t.Context(), h.Store, in)
+		again, err := run.LogStep(t.Context(), h.Store, h.Config, in)
 		if diff := cmp.Diff(out, again) + cmp.Diff(before, runtest.Dump(t, h.Store)); err != nil || diff != "" {
 			t.Fatalf("step %d again (%v):\n%s", n, err, diff)
 		}
@@ -63,7 +64,7 @@ func TestRunWithoutAnUpdateSaysSo(t *testing.T) {
 			in := stepNumbers(h, n)
 			in.Rollouts.InfraErrors = 0
 			in.Train.Metrics.Updates = updates
-			if _, err := run.WatchStep(t.Context(), h.Store, in); err != nil {
+			if _, err := run.LogStep(t.Context(), h.Store, h.Config, in); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -80,5 +81,37 @@ func TestRunWithoutAnUpdateSaysSo(t *testing.T) {
 		if got != want {
 			t.Errorf("%d updates a step: %d words about it, want %d", updates, got, want)
 		}
+	}
+}
+
+// TestWatchGoesOnBehindAStageThatEndedEarly: the numbers of steps jump there, and what
+// the rules know goes on: the run has made an update, though the last stage has not.
+func TestWatchGoesOnBehindAStageThatEndedEarly(t *testing.T) {
+	h := runtest.New(t, nil)
+	second := h.Plan.Stages[1].FirstStep
+	for n := 1; n <= 2; n++ {
+		in := stepNumbers(h, n)
+		if _, err := run.LogStep(t.Context(), h.Store, h.Config, in); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if second <= 3 {
+		t.Fatalf("the second stage begins at step %d: no step was left out", second)
+	}
+	in := stepNumbers(h, second)
+	in.Stage, in.Train.Metrics.Updates = 2, 0
+	if _, err := run.LogStep(t.Context(), h.Store, h.Config, in); err != nil {
+		t.Fatal(err)
+	}
+	state, ok, err := artifact.Lookup[watch.State](t.Context(), h.Store, h.Layout.Watch(second))
+	if err != nil || !ok || state.Updates == 0 || len(state.Walls) < 2 {
+		t.Errorf("the watch knows %+v (%v, %v) after the jump, want the updates and the pace of the first stage", state, ok, err)
+	}
+	before := runtest.Dump(t, h.Store)
+	if err := run.WarnOfNoUpdate(t.Context(), h.Store, run.FinishInput{Run: h.Ref, Policy: runtest.PolicyRef(int64(second)), Ended: begin()}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(before, runtest.Dump(t, h.Store)); diff != "" {
+		t.Errorf("a run that made updates is said to have made none:\n%s", diff)
 	}
 }

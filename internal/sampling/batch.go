@@ -32,8 +32,10 @@ type BatchInput struct {
 // stored when each group ended. It reads one record of each shard and no content.
 func BuildBatch(ctx context.Context, store blob.Store, in BatchInput) (run.BuiltBatch, error) {
 	layout := artifact.Layout{RunID: in.Run.RunID}
-	if done, ok, err := artifact.Lookup[run.BuiltBatch](ctx, store, layout.BatchStats(in.Step)); ok || err != nil {
-		return done, errors.Join(err, dropShards(ctx, store, in.Shards))
+	if done, ok, err := artifact.Lookup[run.BuiltBatch](ctx, store, layout.BatchStats(in.Step)); err != nil {
+		return done, err
+	} else if ok {
+		return done, dropShards(ctx, store, in.Shards)
 	}
 	batch, ref, err := storedBatch(ctx, store, layout.Batch(in.Step))
 	if errors.Is(err, blob.ErrNotExist) {
@@ -84,9 +86,8 @@ func storedBatch(ctx context.Context, store blob.Store, key string) (run.StoredB
 func collectBatch(ctx context.Context, store blob.Store, in BatchInput) (run.StoredBatch, blob.Ref, error) {
 	batch := run.StoredBatch{Step: in.Step}
 	var err error
-	if len(in.Shards) > 0 {
-		batch.Groups, err = readShards(ctx, store, in.Shards)
-	} else {
+	batch.Groups, err = readShards(ctx, store, in.Shards)
+	if len(in.Shards) == 0 || errors.Is(err, blob.ErrNotExist) {
 		batch.Groups, err = recordGroups(ctx, store, in)
 	}
 	if err == nil {
@@ -98,7 +99,7 @@ func collectBatch(ctx context.Context, store blob.Store, in BatchInput) (run.Sto
 	failpoint.Hit("batch/before-batch")
 	data, err := json.Marshal(batch)
 	if err != nil {
-		return batch, blob.Ref{}, fmt.Errorf("encode batch of step %d: %w", in.Step, err)
+		return batch, blob.Ref{}, fault.OfEncoding(fmt.Errorf("encode batch of step %d: %w", in.Step, err))
 	}
 	ref, err := blob.PutBytes(ctx, store, artifact.Layout{RunID: in.Run.RunID}.Batch(in.Step), data, blob.Always)
 	return batch, ref, err
@@ -120,7 +121,8 @@ func readShards(ctx context.Context, store blob.Store, shards []blob.Ref) ([]run
 	return out, nil
 }
 
-// recordGroups makes the records of groups that were sampled by an older program.
+// recordGroups makes the records of groups again, which say the same: those that were
+// sampled by an older program, and those of a shard that is gone.
 func recordGroups(ctx context.Context, store blob.Store, in BatchInput) ([]run.GroupRecord, error) {
 	layout := artifact.Layout{RunID: in.Run.RunID}
 	cfg, err := run.ReadConfig(ctx, store, in.Run)

@@ -7,6 +7,7 @@ import (
 	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/failpoint"
+	"temper/internal/fault"
 	"temper/internal/rl"
 	"temper/internal/rollout"
 	"temper/internal/run"
@@ -99,7 +100,7 @@ func (e *evaluation) sampleRecord(ctx context.Context, path string) ([]rl.Trajec
 	all = append(all, sampled...)
 	data, err := trajectoryLines(all)
 	if err != nil {
-		return nil, fmt.Errorf("encode evaluation: %w", err)
+		return nil, fault.OfEncoding(fmt.Errorf("encode evaluation: %w", err))
 	}
 	failpoint.Hit("evaluate/before-record")
 	_, err = blob.PutBytes(ctx, e.store, path, data, blob.Always)
@@ -112,13 +113,13 @@ func (e *evaluation) sampleAll(ctx context.Context, spec rollout.Spec, how strin
 	key := func(problemID string) string {
 		return e.run.Layout.EvalGroup(e.in.Stage, e.in.Label, e.in.Policy.Version, how, problemID)
 	}
-	found, todo, err := e.splitStored(ctx, e.problems, key)
+	byID := map[string][]rl.Trajectory{}
+	todo, err := e.eachStored(ctx, e.problems, key, func(g rl.Group) error {
+		byID[g.Problem.ID] = g.Trajectories
+		return nil
+	})
 	if err != nil {
 		return nil, err
-	}
-	byID := map[string][]rl.Trajectory{}
-	for _, g := range found {
-		byID[g.Problem.ID] = g.Trajectories
 	}
 	err = e.sampleProblems(ctx, spec, todo, n, func(g rl.Group) error {
 		byID[g.Problem.ID] = g.Trajectories

@@ -2,6 +2,7 @@ package sampling
 
 import (
 	"context"
+	"path"
 
 	"temper/internal/artifact"
 	"temper/internal/failpoint"
@@ -49,16 +50,26 @@ type filteredProblem struct {
 // others.
 func (s *sampler) splitFiltered(ctx context.Context, stage int, problems []rl.Problem) (solved map[string]bool, todo []rl.Problem, err error) {
 	solved = map[string]bool{}
+	key := func(p rl.Problem) string { return s.run.Layout.FilterProblem(stage, p.ID) }
+	there, err := listed(ctx, s.store, path.Dir(s.run.Layout.FilterProblem(stage, "")))
+	if err != nil {
+		return nil, nil, err
+	}
+	var known []string
+	var ids []string
 	for _, p := range problems {
-		found, ok, err := artifact.Lookup[filteredProblem](ctx, s.store, s.run.Layout.FilterProblem(stage, p.ID))
-		switch {
-		case err != nil:
-			return nil, nil, err
-		case ok:
-			solved[p.ID] = found.Solved
-		default:
+		if there[key(p)] {
+			known, ids = append(known, key(p)), append(ids, p.ID)
+		} else {
 			todo = append(todo, p)
 		}
+	}
+	found, err := artifact.Gather[filteredProblem](ctx, s.store, known)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i, id := range ids {
+		solved[id] = found[i].Solved
 	}
 	return solved, todo, nil
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"temper/internal/blob"
+	"temper/internal/fault"
 	"temper/internal/rl"
 	"temper/internal/run"
 )
@@ -17,7 +18,7 @@ import (
 func writeGroup(ctx context.Context, store blob.Store, key string, g rl.Group) (rl.Group, error) {
 	data, err := trajectoryLines(g.Trajectories)
 	if err != nil {
-		return g, fmt.Errorf("encode group %s: %w", g.Problem.ID, err)
+		return g, fault.OfEncoding(fmt.Errorf("encode group %s: %w", g.Problem.ID, err))
 	}
 	_, err = blob.PutBytes(ctx, store, key, data, blob.IfAbsent)
 	if errors.Is(err, blob.ErrExists) {

@@ -83,7 +83,7 @@ func (r recorder) storeShard(ctx context.Context, groups []run.GroupRecord) (blo
 	}
 	data, err := json.Marshal(groups)
 	if err != nil {
-		return blob.Ref{}, fmt.Errorf("encode groups of step %d: %w", r.step, err)
+		return blob.Ref{}, fault.OfEncoding(fmt.Errorf("encode groups of step %d: %w", r.step, err))
 	}
 	failpoint.Hit("sampling/before-shard")
 	return blob.PutBytes(ctx, r.store, r.layout.Shard(r.step, blob.RefOf("", ids).SHA256), data, blob.Always)

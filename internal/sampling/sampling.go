@@ -9,6 +9,7 @@ package sampling
 import (
 	"context"
 	"fmt"
+	"path"
 	"sync/atomic"
 	"time"
 
@@ -134,10 +135,6 @@ func (s *sampler) sampleStep(ctx context.Context, in GroupsInput) (run.Sampled, 
 		return out, err
 	}
 	key := func(problemID string) string { return layout.Group(in.Step, problemID) }
-	found, todo, err := s.splitStored(ctx, problems, key)
-	if err != nil {
-		return out, err
-	}
 	records := map[string]run.GroupRecord{}
 	recorder := newRecorder(s.store, layout, in.Step, s.run.Config)
 	keep := func(g rl.Group) (err error) {
@@ -145,11 +142,12 @@ func (s *sampler) sampleStep(ctx context.Context, in GroupsInput) (run.Sampled, 
 		records[g.Problem.ID], err = recorder.record(ctx, g)
 		return err
 	}
-	for _, g := range found {
+	todo, err := s.eachStored(ctx, problems, key, func(g rl.Group) error {
 		out.Reused++
-		if err := keep(g); err != nil {
-			return out, err
-		}
+		return keep(g)
+	})
+	if err != nil {
+		return out, err
 	}
 	err = s.sampleProblems(ctx, s.spec("train", in.Stage, in.Step), todo, s.cfg.RL.RolloutsPerProblem, func(g rl.Group) error {
 		if err := allLost(g.Trajectories); err != nil {
@@ -175,20 +173,45 @@ func (s *sampler) sampleStep(ctx context.Context, in GroupsInput) (run.Sampled, 
 	return out, err
 }
 
-// splitStored divides problems into those whose groups are stored and the others.
-func (s *sampler) splitStored(ctx context.Context, problems []rl.Problem, key func(problemID string) string) (found []rl.Group, todo []rl.Problem, err error) {
+// eachStored calls do with the groups of problems that are stored, one at a time: all
+// of a step do not fit into memory. It returns the other problems. The keys lie in one
+// folder.
+func (s *sampler) eachStored(ctx context.Context, problems []rl.Problem, key func(problemID string) string, do func(rl.Group) error) (todo []rl.Problem, err error) {
+	there, err := listed(ctx, s.store, path.Dir(key("")))
+	if err != nil {
+		return nil, err
+	}
 	for _, p := range problems {
+		if !there[key(p.ID)] {
+			todo = append(todo, p)
+			continue
+		}
 		group, ok, err := lookupGroup(ctx, s.store, key(p.ID), p)
-		switch {
-		case err != nil:
-			return nil, nil, err
-		case ok:
-			found = append(found, group)
-		default:
+		if err == nil && ok {
+			err = do(group)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if !ok { // deleted meanwhile
 			todo = append(todo, p)
 		}
 	}
-	return found, todo, nil
+	return todo, nil
+}
+
+// listed is what lies directly in a folder. A call that begins asks once, and not for
+// each of its problems: mostly nothing is there.
+func listed(ctx context.Context, store blob.Store, folder string) (map[string]bool, error) {
+	infos, _, err := store.ListFolder(ctx, folder)
+	if err != nil {
+		return nil, err
+	}
+	there := make(map[string]bool, len(infos))
+	for _, info := range infos {
+		there[info.Key] = true
+	}
+	return there, nil
 }
 
 // allLost is the error of trajectories that the infrastructure lost, all of them.

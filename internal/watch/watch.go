@@ -9,6 +9,7 @@ package watch
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -91,9 +92,9 @@ type verdict struct {
 // begins with a fresh state.
 func (s State) Next(cfg config.Watch, n Step) (State, []Alert) {
 	if s.Stage != n.Stage {
-		s = State{Stage: n.Stage, BestReward: n.Reward, BestStep: n.Step, Updates: s.Updates, Walls: s.Walls}
+		s = State{Stage: n.Stage, Updates: s.Updates, Walls: s.Walls}
 	}
-	if n.Reward > s.BestReward || s.BestStep == 0 {
+	if finite(n.Reward) && (n.Reward > s.BestReward || s.BestStep == 0) {
 		s.BestReward, s.BestStep = n.Reward, n.Step
 	}
 	out := State{Stage: s.Stage, BestReward: s.BestReward, BestStep: s.BestStep, Updates: s.Updates + n.Updates, Broken: map[string]int{}}
@@ -116,6 +117,9 @@ func (s State) Next(cfg config.Watch, n Step) (State, []Alert) {
 	}
 	return out, begun
 }
+
+// finite reports whether a number can be compared, and stored as JSON.
+func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
 // judge tests a step by each rule that is switched on.
 func (s State) judge(cfg config.Watch, n Step) []verdict {

@@ -2,6 +2,7 @@ package watch_test
 
 import (
 	"encoding/json"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -156,5 +157,19 @@ func TestStallAfter(t *testing.T) {
 	cfg.StalledSteps = 0
 	if got := s.StallAfter(cfg); got != 0 {
 		t.Errorf("switched off: %s", got)
+	}
+}
+
+// TestARewardThatIsNoNumber is never the best one: the state is stored as JSON.
+func TestARewardThatIsNoNumber(t *testing.T) {
+	var s watch.State
+	for i, reward := range []float64{math.NaN(), math.Inf(1), 0.5, math.NaN(), math.Inf(-1)} {
+		s, _ = s.Next(defaults(t), watch.Step{Stage: 1, Step: i + 1, Reward: reward, Groups: 1, Kept: 1, Updates: 1, Entropy: 1})
+		if _, err := json.Marshal(s); err != nil {
+			t.Errorf("after a reward of %v: %v", reward, err)
+		}
+	}
+	if s.BestReward != 0.5 || s.BestStep != 3 {
+		t.Errorf("the best reward is %v of step %d, want 0.5 of step 3", s.BestReward, s.BestStep)
 	}
 }

@@ -16,7 +16,8 @@
 //   - A call that the executor refuses for load waits in line, first come first
 //     served, until the time that the original gives a call (19 s; an hour for
 //     long batches) is over; then it is a "queue_timeout". When even the line is
-//     full, the answer is 429 with Retry-After.
+//     full, the answer is 429 with Retry-After. A program that runs by then may
+//     take 30 s more on a machine that gives it no core.
 //   - When no executor can be reached, the answer is 503 with Retry-After. If only
 //     some items of a batch are affected, these are answered "queue_timeout", the
 //     one reason for which clients ask again.
@@ -50,8 +51,9 @@ type Config struct {
 	Token string
 	// Execution bounds the wall and the CPU time of a program; 10 s when zero.
 	Execution time.Duration
-	// Wait bounds a call of /run, /judge and their batches from its arrival to its
-	// answer; Execution + 9 s when zero.
+	// Wait bounds how long a call of /run, /judge and their batches waits in line;
+	// Execution + 9 s when zero. One that the executor has taken by then is answered
+	// within sandbox.Slack of Execution after that.
 	Wait time.Duration
 	// LongWait is the same for a long batch; an hour + Execution + 5 s when zero.
 	LongWait time.Duration

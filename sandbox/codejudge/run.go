@@ -73,10 +73,12 @@ func (h *handler) request(sub submission, key string) sandbox.Request {
 // execute runs req in its turn, again while the executor is overloaded, and some
 // times when it cannot be reached.
 func (h *handler) execute(ctx context.Context, req sandbox.Request) (sandbox.Result, error) {
+	inLine, leave := h.waitingTime(ctx)
+	defer leave()
 	place := h.line.ticket()
 	backoff := firstBackoff
 	for attempt := 1; ; {
-		if err := h.line.enter(ctx, place); err != nil {
+		if err := h.line.enter(inLine, place); err != nil {
 			return sandbox.Result{}, err
 		}
 		res, err := h.exec.Execute(ctx, req)
@@ -96,10 +98,23 @@ func (h *handler) execute(ctx context.Context, req sandbox.Request) (sandbox.Res
 		default:
 			return sandbox.Result{}, err
 		}
-		if err := sleep(ctx, wait); err != nil {
+		if err := sleep(inLine, wait); err != nil {
 			return sandbox.Result{}, err
 		}
 	}
+}
+
+// slack is how much longer than Wait a call may take that the executor has taken: a
+// program that its neighbours keep from running still gets its answer.
+func (h *handler) slack() time.Duration { return sandbox.Slack(h.cfg.Execution) }
+
+// waitingTime is the part of a call's time in which it may wait in line.
+func (h *handler) waitingTime(ctx context.Context) (context.Context, context.CancelFunc) {
+	end, ok := ctx.Deadline()
+	if !ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithDeadlineCause(ctx, end.Add(-h.slack()), errTimeIsUp)
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

@@ -38,10 +38,12 @@ func (h *handler) single(see view) http.HandlerFunc {
 			h.write(w, http.StatusOK, see(failed(sub.id, reasonInvalidInput, "Input should hold valid Unicode only")))
 			return
 		}
-		ctx, cancel := context.WithTimeoutCause(r.Context(), h.cfg.Wait, errTimeIsUp)
+		ctx, cancel := context.WithTimeoutCause(r.Context(), h.cfg.Wait+h.slack(), errTimeIsUp)
 		defer cancel()
+		inLine, leave := h.waitingTime(ctx)
+		defer leave()
 		from := newOrigin(r)
-		if err := h.room.take(ctx, from.key, amount{calls: 1}); err != nil {
+		if err := h.room.take(inLine, from.key, amount{calls: 1}); err != nil {
 			h.busy(w)
 			return
 		}
@@ -68,10 +70,12 @@ func (h *handler) batch(see view, wait time.Duration) http.HandlerFunc {
 			h.write(w, http.StatusUnprocessableEntity, refusal{Detail: wrong})
 			return
 		}
-		ctx, cancel := context.WithTimeoutCause(r.Context(), wait, errTimeIsUp)
+		ctx, cancel := context.WithTimeoutCause(r.Context(), wait+h.slack(), errTimeIsUp)
 		defer cancel()
+		inLine, leave := h.waitingTime(ctx)
+		defer leave()
 		from, held := newOrigin(r), amount{calls: int64(len(items))}
-		if err := h.room.take(ctx, from.key, held); err != nil {
+		if err := h.room.take(inLine, from.key, held); err != nil {
 			h.busy(w)
 			return
 		}

@@ -259,6 +259,12 @@ func (g *Gateway) failed(ctx context.Context, c *call, n *node, err error, now t
 		// The node's clock was the first to say so.
 		g.totals.Cancelled++
 		return context.DeadlineExceeded
+	case errors.Is(err, sandbox.ErrConflict): // the answer of a node that works
+		n.pauses.reset()
+		n.member.done++
+		g.totals.Done++
+		g.drained.add(now)
+		return err
 	case errors.Is(err, sandbox.ErrOverloaded):
 		// Somebody else was faster to the slot; that is no fault of the call.
 		n.member.overloaded++

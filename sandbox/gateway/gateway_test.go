@@ -441,3 +441,32 @@ func TestCallsOfTwoRunsHaveTheirOwnNames(t *testing.T) {
 		}
 	})
 }
+
+// TestAConflictIsAnAnswer: a node that refuses the id of a call works. The call is not
+// repeated, and the node is not left alone for it.
+func TestAConflictIsAnAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fleet{}
+		n := f.add("a:1", 1)
+		n.answer = func(ctx context.Context, req sandbox.Request) (sandbox.Result, error) {
+			if req.Code == "other" {
+				return sandbox.Result{}, sandbox.ErrConflict
+			}
+			return echo(ctx, req)
+		}
+		g := open(t, f, gateway.Config{Nodes: []string{"a:1"}, Prefetch: -1})
+		synctest.Wait()
+		if res, err := g.Execute(t.Context(), sandbox.Request{ID: "1", Code: "other"}); !errors.Is(err, sandbox.ErrConflict) {
+			t.Errorf("got %+v, %v, want %v", res, err, sandbox.ErrConflict)
+		}
+		start := time.Now()
+		must(t, g, sandbox.Request{ID: "2"})
+		if took := time.Since(start); took != 0 {
+			t.Errorf("the next call waits %v for the node", took)
+		}
+		s := g.Stats()
+		if s.Totals.Done != 2 || s.Totals.Retried != 0 || s.Totals.Admitted != 2 || s.Waiting+s.InFlight != 0 {
+			t.Errorf("stats %+v", s.Totals)
+		}
+	})
+}

@@ -265,7 +265,7 @@ func TestOneIDNamesOneProgram(t *testing.T) {
 	for _, other := range []sandbox.Request{{Code: "y"}, {Code: "x", Stdin: "1"}, {Code: "x", Limits: sandbox.Limits{CPU: 1}}, {Code: "x", Session: "s"}} {
 		other.ID = "same"
 		res, err := streams[0].Execute(t.Context(), other)
-		if err != nil || res.Status != sandbox.StatusRefused || !strings.Contains(res.Reason, "id names another program") {
+		if !errors.Is(err, sandbox.ErrConflict) || errors.Is(err, sandbox.ErrUnavailable) {
 			t.Errorf("%+v: got %+v, %v, want a conflict", other, res, err)
 		}
 	}

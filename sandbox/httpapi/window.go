@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"sync"
 	"time"
 
@@ -17,9 +16,6 @@ const (
 	windowCount = 1 << 18
 	maxScratch  = 64 << 10
 )
-
-// errConflict is the answer to an ID that names another program already.
-var errConflict = errors.New("the id names another program already: every program needs an id of its own")
 
 // window gives a repeated call of a run the answer of the first one. Errors are not
 // remembered: the next call with that ID is a first one.
@@ -68,7 +64,7 @@ func (w *window) do(ctx context.Context, req *sandbox.Request, call func() (*san
 			return res, err
 		}
 		if e.mark != mark {
-			return nil, errConflict
+			return nil, sandbox.ErrConflict
 		}
 		select {
 		case <-e.done:

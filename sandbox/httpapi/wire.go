@@ -147,7 +147,7 @@ func failure(ctx context.Context, err error) *Failure {
 		return &Failure{Code: CodeDeadline, Message: "the deadline of the call is over"}
 	case ctx.Err() != nil:
 		return &Failure{Code: CodeCancelled, Message: "the caller withdrew the call"}
-	case errors.Is(err, errConflict):
+	case errors.Is(err, sandbox.ErrConflict):
 		return &Failure{Code: CodeConflict, Message: err.Error()}
 	default:
 		return &Failure{Code: CodeUnavailable, Message: err.Error()}
@@ -167,8 +167,10 @@ func tooLarge(what string, limit int64) *Failure {
 // outcome turns a Failure into what Execute returns.
 func outcome(ctx context.Context, id string, f *Failure) (sandbox.Result, error) {
 	switch f.Code {
-	case CodeInvalid, CodeTooLarge, CodeConflict:
+	case CodeInvalid, CodeTooLarge:
 		return sandbox.Result{ID: id, Status: sandbox.StatusRefused, Reason: f.Message}, nil
+	case CodeConflict:
+		return sandbox.Result{}, sandbox.ErrConflict
 	case CodeOverloaded:
 		return sandbox.Result{}, &sandbox.Overloaded{
 			Detail: detail(f.Message, sandbox.ErrOverloaded), RetryAfter: time.Duration(f.RetryAfterMS) * time.Millisecond,

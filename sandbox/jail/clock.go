@@ -13,13 +13,6 @@ import (
 // be made again.
 var ErrStarved = errors.New("program starved")
 
-// A program that waits for a core may run over its wall limit by slackFactor times
-// the limit, and by defaultSlack where that is more.
-const (
-	slackFactor  = 3
-	defaultSlack = 30 * time.Second
-)
-
 // lookAgain is the pause before the next look at a program that may be about to run
 // or to answer. The other two bound how often that can be repeated.
 const (
@@ -63,7 +56,7 @@ type clock struct {
 
 func newClock(limits sandbox.Limits, slack time.Duration, look func() census) *clock {
 	return &clock{
-		limits: limits, bound: limits.Wall + max(slackFactor*limits.Wall, slack), look: look, due: limits.Wall,
+		limits: limits, bound: limits.Wall + max(sandbox.SlackFactor*limits.Wall, slack), look: look, due: limits.Wall,
 	}
 }
 

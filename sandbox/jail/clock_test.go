@@ -136,7 +136,7 @@ func TestClockOfACellLeavesOutEarlierWaits(t *testing.T) {
 }
 
 func TestClockAllowsFourTimesALongLimit(t *testing.T) {
-	if clock := newClock(sandbox.Limits{Wall: time.Minute}, defaultSlack, nil); clock.bound != 4*time.Minute {
+	if clock := newClock(sandbox.Limits{Wall: time.Minute}, sandbox.MinSlack, nil); clock.bound != 4*time.Minute {
 		t.Errorf("got %v", clock.bound)
 	}
 }

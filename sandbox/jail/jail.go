@@ -71,7 +71,7 @@ type Config struct {
 	Logger *slog.Logger
 
 	modes []Mode        // what to try, in this order; every mode when nil
-	slack time.Duration // see clock; defaultSlack when zero
+	slack time.Duration // the least slack, see clock; sandbox.MinSlack when zero
 }
 
 func (c Config) withDefaults() Config {
@@ -91,7 +91,7 @@ func (c Config) withDefaults() Config {
 		c.modes = []Mode{ModeRoot, ModeUser, ModePlain}
 	}
 	if c.slack == 0 {
-		c.slack = defaultSlack
+		c.slack = sandbox.MinSlack
 	}
 	if c.TmpBytes == 0 {
 		c.TmpBytes = 32 << 20

@@ -19,6 +19,14 @@ type Position struct {
 	Total int
 }
 
+// Update says how the batch of a step becomes updates.
+type Update struct {
+	Optimizer config.Optimizer
+	Position  Position
+	// NumMinibatches is the number of updates; 0 means 1.
+	NumMinibatches int
+}
+
 // LearningRate rises linearly with the step and reaches its peak at the end of the
 // warm-up. From there it follows the schedule
 //

@@ -41,8 +41,11 @@ const (
 
 // Store keeps each blob as a file below one directory.
 type Store struct {
-	dir  string // absolute
-	root *os.Root
+	dir     string // absolute
+	root    *os.Root
+	folders folders
+	// syncFolder makes the entries of a folder durable.
+	syncFolder func(*os.File) error
 }
 
 var _ blob.Store = (*Store)(nil)
@@ -61,13 +64,16 @@ func New(dir string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("file store %s: %w", dir, err)
 	}
-	s := &Store{dir: abs, root: root}
+	s := &Store{dir: abs, root: root, syncFolder: (*os.File).Sync}
 	s.sweep()
 	return s, nil
 }
 
 // Close releases the directory. The store is unusable afterwards.
-func (s *Store) Close() error { return s.root.Close() }
+func (s *Store) Close() error {
+	s.folders.close()
+	return s.root.Close()
+}
 
 // Put implements blob.Store.
 func (s *Store) Put(ctx context.Context, key string, r io.Reader, cond blob.Condition) (blob.Ref, error) {
@@ -153,27 +159,6 @@ func (s *Store) name(temp, key string, cond blob.Condition) error {
 		return s.root.Rename(temp, key)
 	default:
 		return fmt.Errorf("condition %d: want Always or IfAbsent", cond)
-	}
-}
-
-// syncParents makes the entries of dir and of the directories above it durable. A
-// folder that is gone has lost its last key to a Delete.
-func (s *Store) syncParents(dir string) error {
-	for {
-		d, err := s.root.Open(dir)
-		if absent(err) && dir != "." {
-			dir = path.Dir(dir)
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		err = d.Sync()
-		_ = d.Close() // opened for reading only
-		if err != nil || dir == "." {
-			return err
-		}
-		dir = path.Dir(dir)
 	}
 }
 

@@ -76,14 +76,14 @@ func (k key) standardCell() string {
 	return code(k.standard())
 }
 
-// anchor is the fragment that a heading gets.
+// anchor is the fragment that a heading gets. It has no capitals.
 func anchor(heading string) string {
-	return strings.Map(func(r rune) rune {
+	return strings.ToLower(strings.Map(func(r rune) rune {
 		if strings.ContainsRune(".[]`", r) {
 			return -1
 		}
 		return r
-	}, heading)
+	}, heading))
 }
 
 func (k key) amendCell() string {

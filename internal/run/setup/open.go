@@ -4,7 +4,7 @@
 // alone and runs nothing.
 //
 // Invariant: whoever repeats a call gets what the first call made, and a call that is
-// refused has changed nothing.
+// refused has changed nothing but the list of runs.
 package setup
 
 import (
@@ -33,8 +33,17 @@ type Claim struct {
 // Open validates the configuration, claims the run id and freezes the
 // configuration in the store; without a configuration it finds the plan of a
 // stored run. A retry by the same owner gets the plan of the first attempt,
-// whatever the configuration says by now. Errors: InvalidConfig, RunExists.
+// whatever the configuration says by now. A refusal is in the list of runs, too.
+// Errors: InvalidConfig, RunExists.
 func Open(ctx context.Context, store blob.Store, in run.Input, by Claim) (run.Plan, error) {
+	plan, err := open(ctx, store, in, by)
+	if err != nil {
+		listRefusal(ctx, store, in.RunID, err, by.At)
+	}
+	return plan, err
+}
+
+func open(ctx context.Context, store blob.Store, in run.Input, by Claim) (run.Plan, error) {
 	if err := artifact.CheckRunID(in.RunID); err != nil {
 		return run.Plan{}, fault.New(fault.InvalidConfig, err)
 	}
@@ -93,8 +102,5 @@ func claim(ctx context.Context, store blob.Store, plan run.Plan, cfg config.Run,
 	}
 	var entry run.CatalogEntry
 	entry.AddPlan(stored.Plan, cfg.Name, by.At)
-	if err = run.PutEntry(ctx, store, entry, blob.IfAbsent); errors.Is(err, blob.ErrExists) {
-		err = nil // of an earlier attempt; the run may have gone on since
-	}
-	return stored.Plan, err
+	return stored.Plan, listRun(ctx, store, entry)
 }
