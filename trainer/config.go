@@ -8,6 +8,7 @@ import (
 
 	"temper/internal/config"
 	"temper/trainer/device"
+	"temper/trainer/kernels"
 	"temper/trainer/packing"
 	"temper/trainer/pass"
 	"temper/trainer/qwen3"
@@ -17,6 +18,8 @@ import (
 type Config struct {
 	// Backend is GoMLX's name of the device, "go" when empty.
 	Backend string
+	// Kernels of the CPU backend: native, also when empty, or portable.
+	Kernels kernels.Choice
 	// Mesh of the backend's devices; the zero mesh is one device. The rows of a
 	// pass are dealt over its data axis. Only XLA backends have several devices.
 	Mesh  device.Mesh
@@ -81,6 +84,9 @@ func (c Config) Validate() error {
 	if err := device.CheckMesh(c.Backend, c.Mesh); err != nil {
 		errs = append(errs, err)
 	}
+	if err := device.CheckKernels(c.Backend, c.Kernels); err != nil {
+		errs = append(errs, err)
+	}
 	if c.Loss != (config.Loss{}) { // supervised updates need none
 		if err := c.Loss.Validate(); err != nil {
 			errs = append(errs, err)
@@ -118,14 +124,14 @@ func (c Config) plan() packing.Plan {
 func (c Config) passes() (pass.Config, error) {
 	options, err := c.options()
 	return pass.Config{
-		Backend: c.Backend, Mesh: c.Mesh, Network: c.Model, Options: options, Loss: c.Loss, Temperature: c.Temperature,
+		Backend: c.Backend, Kernels: c.Kernels, Mesh: c.Mesh, Network: c.Model, Options: options, Loss: c.Loss, Temperature: c.Temperature,
 		Lanes: c.Lanes, Memory: pass.Memory{Limit: c.MemoryLimit, Bytes: c.StepBytes},
 	}, err
 }
 
 // options are the settings of the network.
 func (c Config) options() (qwen3.Options, error) {
-	o := qwen3.Options{Remat: c.Remat}
+	o := qwen3.Options{Remat: c.Remat, PlainSoftmax: c.Kernels == kernels.Portable}
 	switch c.Compute {
 	case "", "float32":
 		o.Compute = dtypes.Float32

@@ -12,6 +12,7 @@ import (
 	"temper/internal/sampling"
 	"temper/trainer/checkpoint"
 	"temper/trainer/engine"
+	"temper/trainer/kernels"
 	"temper/trainer/qwen3"
 )
 
@@ -43,6 +44,7 @@ func Engines(store blob.Store, backend string, slots int) func(*run.Loaded) (sam
 func (f *engineFactory) make(r *run.Loaded) (sampling.Engine, error) {
 	e, err := engine.New(engine.Config{
 		Model: r.Model, MaxContext: r.Config.Model.MaxContext, Backend: f.backend, Slots: f.slots, Log: f.log,
+		Kernels: kernels.Choice(r.Config.Trainer.Kernels),
 		LoadWeights: func(ctx context.Context, ref blob.Ref) ([]qwen3.Tensor, error) {
 			p, err := checkpoint.LoadWeights(ctx, f.store, ref)
 			return p.Weights, err

@@ -9,6 +9,7 @@ import (
 	"temper/internal/run"
 	"temper/trainer"
 	"temper/trainer/device"
+	"temper/trainer/kernels"
 )
 
 var _ learner.Learner = (*trainer.Trainer)(nil)
@@ -35,7 +36,7 @@ func (f learnerFactory) make(r *run.Loaded) (learner.Learner, error) {
 	c := trainer.Config{
 		Backend: f.backend, Mesh: f.mesh, Model: m, Seed: rl.Seed(cfg.Seed, "trainer"),
 		MicrobatchTokens: cfg.RL.MicrobatchTokens, Temperature: cfg.Rollout.Temperature, Loss: cfg.RL.Loss,
-		Pack: cfg.RL.Pack, Compute: cfg.Model.Compute, Remat: cfg.Model.Remat,
+		Kernels: kernels.Choice(cfg.Trainer.Kernels), Pack: cfg.RL.Pack, Compute: cfg.Model.Compute, Remat: cfg.Model.Remat,
 	}
 	limitMemory(&c, cfg.RL.NumMinibatches, memoryLimit(os.DirFS("/")))
 	return trainer.New(c)

@@ -31,6 +31,8 @@ type Run struct {
 	Tokenizer Tokenizer `yaml:"tokenizer" json:"tokenizer" amend:"no: the weights know these tokens"`
 	// SFT is the supervised stage before the RL stages.
 	SFT SFT `yaml:"sft" json:"sft" amend:"no: the supervised updates are made"`
+	// Trainer is how updates and samples are computed.
+	Trainer Trainer `yaml:"trainer,omitempty" json:"trainer,omitzero" amend:"no: what the run has computed so far came from these kernels"`
 	// RL is the update rule of all RL stages.
 	RL RL `yaml:"rl" json:"rl"`
 	// Rollout is how trajectories are sampled.
@@ -102,6 +104,15 @@ type Model struct {
 	// Remat keeps only the inputs of layers for the backward pass and computes the
 	// rest again: about half the memory of activations for about 15 % more time.
 	Remat bool `yaml:"remat,omitempty" json:"remat,omitempty"`
+}
+
+// Trainer is how updates and samples are computed, where that decides bits.
+type Trainer struct {
+	// Kernels are those of the CPU backend, for training and sampling. native ones are the
+	// fastest that the CPU has; their last bits differ between CPUs with AVX-512 and CPUs
+	// with AVX2. portable ones are those for AVX2: they give the same bits on every amd64
+	// CPU with AVX2 and FMA. On CPUs without AVX-512 both are the same kernels.
+	Kernels string `yaml:"kernels,omitempty" json:"kernels,omitempty" enum:"native|portable" empty:"native"`
 }
 
 // Tokenizer is how the byte-level vocabulary is made. A run that starts from

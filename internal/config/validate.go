@@ -16,6 +16,12 @@ const (
 	ComputeBFloat16 = "bfloat16"
 )
 
+// The choices of kernels of the CPU backend.
+const (
+	KernelsNative   = "native"
+	KernelsPortable = "portable"
+)
+
 type checker struct{ out Problems }
 
 func (c *checker) add(path, format string, args ...any) {

@@ -21,6 +21,7 @@ import (
 	"temper/internal/service"
 	"temper/internal/supervise"
 	"temper/sandbox/jail"
+	"temper/trainer/kernels"
 	"temper/workers"
 )
 
@@ -54,6 +55,7 @@ func Examine(ctx context.Context, p *config.Process) []Finding {
 	out := []Finding{
 		finding(buildinfo.SIMD, "binary", buildinfo.Line()),
 		finding(true, "backend", "go (pure Go, SIMD kernels); no XLA or ONNX Runtime backend compiled in"),
+		{Name: "kernels", State: Note, Detail: computing()},
 	}
 	path, err := exec.LookPath(p.Python)
 	out = append(out, found("python", path, err))
@@ -76,6 +78,15 @@ func Examine(ctx context.Context, p *config.Process) []Finding {
 		out = append(out, Finding{Name: l.name, State: Note, Detail: detail})
 	}
 	return out
+}
+
+// computing describes the kernels of the CPU backend, which decide the last bits of a run.
+func computing() string {
+	line := kernels.Describe(kernels.Native).Line()
+	if err := kernels.Check(kernels.Portable); err != nil {
+		return line + "; no portable ones: " + err.Error()
+	}
+	return line + "; portable ones: " + string(kernels.Describe(kernels.Portable).Variant)
 }
 
 // NumMissing counts what the embedded service lacks.

@@ -9,6 +9,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/model"
 
+	"temper/trainer/kernels"
 	"temper/trainer/qwen3"
 	"temper/trainer/tensor"
 )
@@ -17,6 +18,7 @@ import (
 // belongs to one goroutine.
 type device struct {
 	backend compute.Backend
+	kernels kernels.Choice
 	cfg     qwen3.Config
 	store   *model.Store
 	exec    *model.Exec
@@ -60,6 +62,7 @@ func stepGraph(scope *model.Scope, cfg qwen3.Config, in []*graph.Node) []*graph.
 // load replaces the weights. What the caches hold was made with the old ones and is
 // of no use afterwards.
 func (d *device) load(weights []tensor.Named) error {
+	defer kernels.Enter(d.kernels)() // they decide how deep the panels of weights are
 	return guard(func() error { return qwen3.ImportDecode(d.store, d.cfg, tensor.ByName(weights)) })
 }
 
@@ -91,7 +94,7 @@ func (d *device) execute(s *step) error {
 			}
 			args = append(args, donated)
 		}
-		out, err := d.exec.Call(args...)
+		out, err := d.call(args)
 		if err != nil {
 			return fmt.Errorf("engine step: %w", err)
 		}
@@ -106,6 +109,12 @@ func (d *device) execute(s *step) error {
 		}
 		return nil
 	})
+}
+
+// call executes the step graph, which is built at its first call with each shape.
+func (d *device) call(args []any) ([]*tensors.Tensor, error) {
+	defer kernels.Enter(d.kernels)()
+	return d.exec.Call(args...)
 }
 
 // guard turns a panic of graph building or of the backend into an error with its stack.

@@ -14,6 +14,7 @@ import (
 	"temper/internal/blob"
 	"temper/internal/policy"
 	backends "temper/trainer/device"
+	"temper/trainer/kernels"
 	"temper/trainer/qwen3"
 	"temper/trainer/tensor"
 )
@@ -26,6 +27,8 @@ type Config struct {
 	LoadWeights func(ctx context.Context, ref blob.Ref) ([]tensor.Named, error)
 	// Backend is a GoMLX backend string; "" means "go".
 	Backend string
+	// Kernels of the CPU backend: native, also when empty, or portable.
+	Kernels kernels.Choice
 	// Slots is the number of sequences in the caches, 64 when 0. Requests beyond it
 	// wait for a slot, or take that of an idle session.
 	Slots int
@@ -105,6 +108,9 @@ func (c *Config) setDefaults() error {
 	set(&c.Queue, 1024)
 	set(&c.Shards, c.defaultShards())
 	var errs []error
+	if err := backends.CheckKernels(c.Backend, c.Kernels); err != nil {
+		errs = append(errs, fmt.Errorf("engine: %w", err))
+	}
 	for _, f := range []struct {
 		name  string
 		value int
@@ -144,7 +150,12 @@ func openDevice(cfg Config) (*device, error) {
 		backends.HelpersOf(backend).Rest()
 	}
 	slots := (cfg.Slots + cfg.Shards - 1) / cfg.Shards
-	return newDevice(backend, cfg.Model, slots, max(cfg.MaxContext, maxRows))
+	d, err := newDevice(backend, cfg.Model, slots, max(cfg.MaxContext, maxRows))
+	if err != nil {
+		return nil, err
+	}
+	d.kernels = cfg.Kernels
+	return d, nil
 }
 
 // Generate implements policy.Engine. Two requests of one session at the same

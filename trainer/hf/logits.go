@@ -9,6 +9,7 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 
 	"temper/trainer/device"
+	"temper/trainer/kernels"
 	"temper/trainer/qwen3"
 )
 
@@ -38,6 +39,7 @@ func (m *Model) Logits(backend string, ids []int32, rows Rows) ([][]float32, err
 	if err != nil {
 		return nil, fmt.Errorf("logits: %w", err)
 	}
+	defer kernels.Enter(kernels.Native)()
 	out, err := exec.Call([][]int32{ids})
 	if err != nil {
 		return nil, fmt.Errorf("logits: %w", err)

@@ -102,7 +102,7 @@ func (l *launcher) launch() {
 	l.results[l.started] = done
 	l.started++
 	go func() {
-		out, err := execute(l.program, l.exec, args)
+		out, err := l.passes.execute(l.program, l.exec, args)
 		done <- result{out, err}
 	}()
 }

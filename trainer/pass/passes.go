@@ -19,6 +19,7 @@ import (
 
 	"temper/internal/config"
 	"temper/trainer/device"
+	"temper/trainer/kernels"
 	"temper/trainer/packing"
 	"temper/trainer/qwen3"
 	"temper/trainer/state"
@@ -27,6 +28,7 @@ import (
 // Config of the passes; trainer.Config explains each field.
 type Config struct {
 	Backend     string
+	Kernels     kernels.Choice
 	Mesh        device.Mesh
 	Network     qwen3.Config
 	Options     qwen3.Options
@@ -152,7 +154,7 @@ func (p *Passes) callWhole(program Program, args []any) ([]*tensors.Tensor, erro
 	if err != nil {
 		return nil, err
 	}
-	return execute(program, exec, args)
+	return p.execute(program, exec, args)
 }
 
 // compile returns what executes a program on one device. The graph itself is
@@ -208,7 +210,8 @@ func (p *Passes) forgetStale() {
 
 // execute calls a program. Several goroutines may do so at the same time, unless
 // the program changes weights.
-func execute(program Program, exec *model.Exec, args []any) ([]*tensors.Tensor, error) {
+func (p *Passes) execute(program Program, exec *model.Exec, args []any) ([]*tensors.Tensor, error) {
+	defer kernels.Enter(p.cfg.Kernels)()
 	var out []*tensors.Tensor
 	err := guard(program.String(), func() (err error) {
 		out, err = exec.Call(args...)

@@ -15,6 +15,7 @@ type fullAttention struct {
 	same       *Node // bool [B, T, T], which keys are of the query's segment; nil where a row has one segment
 	mask       *Node // [B, K, G, T, T]
 	remat      bool
+	plain      bool // softmax; see Options
 	// single computes the answers by the one fused operation that DecodeStep uses.
 	single bool
 }
@@ -22,7 +23,7 @@ type fullAttention struct {
 // newAttention prepares what all layers share.
 func newAttention(cfg Config, in Inputs, opts Options) fullAttention {
 	batch, seq := in.Tokens.Shape().Dimensions[0], in.Tokens.Shape().Dimensions[1]
-	a := fullAttention{cfg: cfg, batch: batch, seq: seq, remat: opts.Remat,
+	a := fullAttention{cfg: cfg, batch: batch, seq: seq, remat: opts.Remat, plain: opts.PlainSoftmax,
 		single: opts.LikeDecode && !opts.Compute.IsHalfPrecision()}
 	if in.Segments != nil {
 		in.Segments.AssertDims(batch, seq)
@@ -112,8 +113,17 @@ func (a fullAttention) scale() float64 { return 1 / math.Sqrt(float64(a.cfg.Head
 // probs are the weights of the keys for each query: float32 [B, K, G*T, T].
 func (a fullAttention) probs(h headwise) *Node {
 	scores := wide(contract(h.q.DType(), h.q, 3, h.k, 3, leading(2))) // [B, K, G*T, T]
-	p := Softmax(Add(Reshape(scores, a.mask.Shape().Dimensions...), a.mask), -1)
+	p := a.softmax(Add(Reshape(scores, a.mask.Shape().Dimensions...), a.mask))
 	return Reshape(p, scores.Shape().Dimensions...)
+}
+
+// softmax is over the last axis.
+func (a fullAttention) softmax(x *Node) *Node {
+	if !a.plain {
+		return Softmax(x, -1)
+	}
+	p := Exp(Sub(x, StopGradient(ReduceAndKeep(x, ReduceMax, -1))))
+	return Mul(p, Inverse(ReduceAndKeep(p, ReduceSum, -1)))
 }
 
 // heads arranges x [N, H or K, E] by key/value head: [B, K, G*T or T, E].

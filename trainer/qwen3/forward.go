@@ -34,6 +34,9 @@ type Options struct {
 	// same bits that it decoded with. It costs time. It has no effect where Compute is
 	// less than float32, or where the backend has no fused operation for attention.
 	LikeDecode bool
+	// PlainSoftmax computes softmax in operations whose bits do not depend on the length
+	// of the CPU's vectors. The backend's own does, and is faster.
+	PlainSoftmax bool
 }
 
 // Forward returns the hidden states [B, T, D] after the final norm, in the type

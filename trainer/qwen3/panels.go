@@ -1,12 +1,10 @@
 package qwen3
 
 import (
-	"os"
-	"strconv"
-
 	"github.com/gomlx/compute/dtypes"
 	. "github.com/gomlx/gomlx/core/graph"
-	"golang.org/x/sys/cpu"
+
+	"temper/trainer/kernels"
 )
 
 // panelDepth is the number of terms of a product that are added one after another. A
@@ -18,17 +16,10 @@ import (
 // both kernels the same bits. The result for a token then depends neither on the number
 // of tokens in the pass nor on whether DecodeStep or Forward computes it. With any
 // other depth only the last bits differ.
-func panelDepth() int {
-	x := cpu.X86
-	wide := x.HasAVX512F && x.HasAVX512BW && x.HasAVX512CD && x.HasAVX512DQ && x.HasAVX512VL
-	if allowed, err := strconv.ParseBool(os.Getenv("GOMLX_GO_SIMD_AVX512")); err == nil && !allowed {
-		wide = false // the backend reads the same variable
-	}
-	if wide {
-		return 192
-	}
-	return 128
-}
+//
+// It follows the kernels in force: whoever builds a graph or imports weights for
+// decoding calls kernels.Enter before.
+func panelDepth() int { return kernels.PanelDepth() }
 
 // smallProduct is the number of multiplications at which the CPU backend begins to use
 // its kernel for large products.

@@ -1,0 +1,118 @@
+//go:build goexperiment.simd && amd64
+
+package kernels
+
+import (
+	"unsafe"
+
+	_ "github.com/gomlx/compute/gobackend" // owns the variables below and fills them when the process starts
+)
+
+// The backend finds its kernels through the variables below, and offers no way to choose
+// them but the environment of the process. They are linked by name: a version of the
+// backend that renames one does not link, and TestHooksLeadToTheKernels notices one that
+// has lost its meaning. A value of type func or map is one pointer, and is only copied
+// here.
+
+//go:linkname trailingSums github.com/gomlx/compute/internal/gobackend.reduceTrailingSumArchFn
+var trailingSums unsafe.Pointer
+
+//go:linkname trailingSumsPriority github.com/gomlx/compute/internal/gobackend.reduceTrailingSumArchPriority
+var trailingSumsPriority int
+
+//go:linkname leadingSums github.com/gomlx/compute/internal/gobackend.reduceLeadingSumArchFn
+var leadingSums unsafe.Pointer
+
+//go:linkname leadingSumsPriority github.com/gomlx/compute/internal/gobackend.reduceLeadingSumArchPriority
+var leadingSumsPriority int
+
+//go:linkname binaries github.com/gomlx/compute/internal/gobackend.binaryTrailingArchFn
+var binaries unsafe.Pointer
+
+//go:linkname binariesPriority github.com/gomlx/compute/internal/gobackend.binaryTrailingArchPriority
+var binariesPriority int
+
+//go:linkname norms github.com/gomlx/compute/internal/gobackend.layerNormTrailingArchFn
+var norms unsafe.Pointer
+
+//go:linkname normsPriority github.com/gomlx/compute/internal/gobackend.layerNormTrailingArchPriority
+var normsPriority int
+
+//go:linkname attention github.com/gomlx/compute/internal/gobackend.sdpaFloat32ArchFn
+var attention unsafe.Pointer
+
+// products are kernels that go before those that the backend chose. Graphs remember
+// the ones that they were built with.
+//
+//go:linkname products github.com/gomlx/compute/internal/gobackend/dot.testRegisteredImplementations
+var products unsafe.Pointer
+
+// thresholds are the least sizes of sums that use vectors: three maps.
+//
+//go:linkname thresholds github.com/gomlx/compute/internal/gobackend/ops.reduceThresholds
+var thresholds [3]unsafe.Pointer
+
+//go:linkname thresholdsAVX2 github.com/gomlx/compute/internal/gobackend/ops.avx2ReduceThresholds
+var thresholdsAVX2 [3]unsafe.Pointer
+
+//go:linkname registerSumsAVX2 github.com/gomlx/compute/internal/gobackend/ops/avx2.registerAVX2
+func registerSumsAVX2()
+
+//go:linkname registerNormsAVX2 github.com/gomlx/compute/internal/gobackend/fusedops/avx2.registerAVX2
+func registerNormsAVX2()
+
+//go:linkname registerProductsAVX2 github.com/gomlx/compute/internal/gobackend/dot/matmul/avx2.RegisterAVX2ForTests
+func registerProductsAVX2()
+
+//go:linkname attentionAVX2 github.com/gomlx/compute/internal/gobackend/fusedops/avx2.DispatchSDPAAVX2
+func attentionAVX2(q, k, v, output []float32, qOff, kvOff, qSeqStride, kvSeqStride, qGroupStride int,
+	additiveMask []float32, booleanMask []bool, maskGroupStride int, additiveBias []float32, biasGroupStride int,
+	scores []float32, groupSize, seqLen, kvLen, headDim int, scale float32, causal bool, qLimit, kvLimit int) bool
+
+// hooks are the values of the variables for one choice.
+type hooks struct {
+	trailingSums, leadingSums, binaries, norms, attention, products unsafe.Pointer
+	thresholds                                                      [3]unsafe.Pointer
+}
+
+// sets holds the hooks of both choices, once they are known.
+var sets map[Choice]hooks
+
+// put puts the kernels of a choice in force. It is called by the turnstile alone.
+func put(c Choice) {
+	if sets == nil {
+		sets = map[Choice]hooks{Native: readHooks(), Portable: hooksAVX2()}
+	}
+	writeHooks(sets[c])
+}
+
+func readHooks() hooks {
+	return hooks{trailingSums, leadingSums, binaries, norms, attention, products, thresholds}
+}
+
+func writeHooks(h hooks) {
+	trailingSums, leadingSums, binaries, norms, attention, products = h.trailingSums, h.leadingSums, h.binaries, h.norms, h.attention, h.products
+	thresholds = h.thresholds
+}
+
+// hooksAVX2 lets the backend register its kernels for AVX2 as if there were none of a
+// higher priority, and puts everything back.
+func hooksAVX2() hooks {
+	priorities := []*int{&trailingSumsPriority, &leadingSumsPriority, &binariesPriority, &normsPriority}
+	before := make([]int, len(priorities))
+	for i, p := range priorities {
+		before[i], *p = *p, 0
+	}
+	products = nil
+	registerSumsAVX2()
+	registerNormsAVX2()
+	registerProductsAVX2()
+	f := attentionAVX2
+	attention = *(*unsafe.Pointer)(unsafe.Pointer(&f))
+	thresholds = thresholdsAVX2
+	h := readHooks()
+	for i, p := range priorities {
+		*p = before[i]
+	}
+	return h
+}

@@ -1,0 +1,1 @@
+// Functions without a body need a file like this one in their package.
