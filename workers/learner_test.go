@@ -3,6 +3,7 @@ package workers
 import (
 	"encoding/json"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"temper/internal/blob"
 	"temper/internal/blob/memblob"
 	"temper/internal/config"
+	"temper/internal/fault"
 	"temper/internal/learner"
 	"temper/internal/rl"
 	"temper/internal/run"
@@ -39,6 +41,7 @@ func TestSwitchesTrain(t *testing.T) {
 	}{
 		"remat":       {map[string]string{"model.remat": "true"}, 1e-4, false},
 		"packing":     {map[string]string{"rl.pack": "true"}, 1e-4, false},
+		"kernels":     {map[string]string{"trainer.kernels": "portable"}, 1e-4, false},
 		"bfloat16":    {map[string]string{"model.compute": "bfloat16"}, 0.03, true},
 		"all of them": {map[string]string{"model.remat": "true", "rl.pack": "true", "model.compute": "bfloat16", "rl.loss.max_logits": "65536"}, 0.03, true},
 	} {
@@ -117,4 +120,18 @@ func trained(t *testing.T, set map[string]string) []float64 {
 		t.Errorf("%v: published %d tensors, error %v", set, len(p.Weights), err)
 	}
 	return []float64{taught.Metrics.Loss, taught.Metrics.GradNorm, out.Metrics.Loss, out.Metrics.GradNorm}
+}
+
+// TestKernelsReachTrainerAndEngine: both refuse what a backend does not have, as a
+// mistake in the configuration that no retry can mend.
+func TestKernelsReachTrainerAndEngine(t *testing.T) {
+	r := run.Loaded{Config: config.Default(), Model: smallModel()}
+	r.Config.Trainer.Kernels = config.KernelsPortable
+	_, learns := learnerFactory{backend: "onnx:/lib.so"}.make(&r)
+	_, samples := newEngineFactory(nil, "onnx:/lib.so", 1, discard).make(&r)
+	for who, err := range map[string]error{"trainer": learns, "engine": samples} {
+		if fault.Of(err) != fault.InvalidConfig || !strings.Contains(err.Error(), "trainer.kernels: ") {
+			t.Errorf("%s: %v, want a refusal of trainer.kernels", who, err)
+		}
+	}
 }

@@ -109,9 +109,9 @@ type Model struct {
 // Trainer is how updates and samples are computed, where that decides bits.
 type Trainer struct {
 	// Kernels are those of the CPU backend, for training and sampling. native ones are the
-	// fastest that the CPU has; their last bits differ between CPUs with AVX-512 and CPUs
-	// with AVX2. portable ones are those for AVX2: they give the same bits on every amd64
-	// CPU with AVX2 and FMA. On CPUs without AVX-512 both are the same kernels.
+	// fastest that the CPU has; their last bits differ between kinds of CPUs. portable ones
+	// are those for AVX2: they give the same bits on every amd64 CPU with AVX2 and FMA. On a
+	// CPU with AVX-512, sampling takes 10 to 16 % more processor time with them.
 	Kernels string `yaml:"kernels,omitempty" json:"kernels,omitempty" enum:"native|portable" empty:"native"`
 }
 

@@ -34,7 +34,7 @@ func TestHowPassesAreComputed(t *testing.T) {
 	if data, err = plain.YAML(); err != nil {
 		t.Fatal(err)
 	}
-	for _, key := range []string{"compute:", "remat:", "pack:"} {
+	for _, key := range []string{"compute:", "remat:", "pack:", "trainer:"} {
 		if strings.Contains(string(data), key) {
 			t.Errorf("a run that does not state %s freezes it, so that its hash is another:\n%s", key, data)
 		}
@@ -55,6 +55,7 @@ func TestPassesThatAreRefused(t *testing.T) {
 		"type": {"model: {compute: float16}", `f.yaml:2:9: model.compute: is "float16", want one of float32, bfloat16`},
 		"engine's log-probabilities": {"model: {compute: bfloat16}\nrl: {loss: {old_logprobs: rollout}}",
 			"f.yaml:2:9: model.compute: is bfloat16, but rl.loss.old_logprobs is rollout: the engine computes in float32"},
+		"kernels": {"trainer: {kernels: avx2}", `f.yaml:2:11: trainer.kernels: is "avx2", want one of native, portable`},
 		"rows beyond a pass": {"model: {max_context: 1200}\nrl: {pack: true, microbatch_tokens: 1024}",
 			"f.yaml:3:6: rl.pack: makes rows of up to 2048 tokens (model.max_context 1200, rounded up to a power of two), above rl.microbatch_tokens (1024)"},
 	} {

@@ -15,6 +15,7 @@ import (
 
 	"temper/internal/cli"
 	"temper/tools/bench/trainerbench"
+	"temper/trainer/kernels"
 )
 
 // trainerReport is what bench trainer prints as JSON.
@@ -38,6 +39,7 @@ func trainerCommand() *cobra.Command {
 	f.IntVar(&cfg.Batch, "batch", 16, "sequences of a step")
 	f.IntVar(&cfg.Tokens, "tokens", 256, "predicted tokens of a sequence")
 	f.StringVar(&cfg.Backend, "backend", "go", "device of the trainer and the engine")
+	f.StringVar((*string)(&cfg.Kernels), "kernels", string(kernels.Native), "kernels of the CPU backend, native or portable (trainer.kernels)")
 	f.IntVar(&cfg.MicrobatchTokens, "microbatch-tokens", 0, "most tokens of a device pass; 0 = the whole batch")
 	f.BoolVar(&cfg.Remat, "remat", false, "recompute activations in the backward pass")
 	f.IntVar(&cfg.Rounds, "rounds", 7, "rounds, of which the median counts")
@@ -105,6 +107,9 @@ func printTrainer(out io.Writer, r trainerReport) {
 	t := r.Train
 	fmt.Fprintf(out, "%s, %.2fM parameters, %d x %d tokens, remat %v, %d graphs\n",
 		t.Backend, float64(t.Parameters)/1e6, t.Batch, t.Tokens, t.Remat, t.Graphs)
+	if t.Kernels != "" {
+		fmt.Fprintf(out, "bits:   %s\n", t.Kernels)
+	}
 	fmt.Fprintf(out, "train:  %8.0f tokens/s %8.0f tokens/CPU-s; a step %v, CPU %v, the first %v\n", t.TokensPerSecond, t.TokensPerCPUSecond,
 		t.Step.Wall.Round(time.Millisecond), t.Step.CPU.Round(time.Millisecond), t.First.Wall.Round(time.Millisecond))
 	if d := r.Decode; d != nil {

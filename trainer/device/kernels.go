@@ -3,17 +3,19 @@ package device
 import (
 	"fmt"
 
+	"temper/internal/fault"
 	"temper/trainer/kernels"
 )
 
-// CheckKernels returns an error of one line where a backend does not have a choice of
-// kernels in this process.
+// CheckKernels returns an error of one line, of the kind InvalidConfig, where a backend
+// does not have a choice of kernels in this process.
 func CheckKernels(backend string, c kernels.Choice) error {
-	if err := kernels.Check(c); err != nil {
-		return err
+	err := kernels.Check(c)
+	if err == nil && c == kernels.Portable && !Threads(backend) {
+		err = fmt.Errorf("%s kernels are those of the backend go, not of %s", c, backend)
 	}
-	if c == kernels.Portable && !Threads(backend) {
-		return fmt.Errorf("kernels %s: the backend %s has kernels of its own; want the backend go", c, backend)
+	if err != nil {
+		return fault.Newf(fault.InvalidConfig, "trainer.kernels: %w", err)
 	}
 	return nil
 }

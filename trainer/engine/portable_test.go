@@ -54,7 +54,7 @@ func tinyRun(t *testing.T, model qwen3.Config, c kernels.Choice) string {
 	adam := config.Default().RL.Optimizer
 	adam.LR = 1e-3
 	h := sha256.New()
-	for step := range 4 {
+	for step := range 3 {
 		weights, err := tr.Weights()
 		if err != nil {
 			t.Fatal(err)
@@ -69,7 +69,7 @@ func tinyRun(t *testing.T, model qwen3.Config, c kernels.Choice) string {
 		for _, w := range weights {
 			write(t, h, w.Data)
 		}
-		at := trainer.Position{Step: step + 1, Total: 4}
+		at := trainer.Position{Step: step + 1, Total: 3}
 		if step == 0 { // supervised
 			if _, err := tr.SFTStep(t.Context(), samples, adam, at); err != nil {
 				t.Fatal(err)
@@ -98,7 +98,7 @@ func drawn(t *testing.T, e *engine.Engine, seed uint64) []rl.Sample {
 	for i := range out {
 		all.Go(func() {
 			tokens := prompt(i/2, 7+i/2)
-			gen, err := e.Generate(t.Context(), policy.Request{Tokens: tokens, MaxTokens: 20 + 11*i, Temperature: 1, Seed: seed<<8 + uint64(i), Version: -1})
+			gen, err := e.Generate(t.Context(), policy.Request{Tokens: tokens, MaxTokens: 12 + 10*i, Temperature: 1, Seed: seed<<8 + uint64(i), Version: -1})
 			if err != nil {
 				t.Error(err)
 				return

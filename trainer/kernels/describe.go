@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -44,7 +45,7 @@ type Kernels struct {
 	Features []string `json:"features"`
 	// Choice is native or portable.
 	Choice Choice `json:"choice"`
-	// Variant are the kernels in use under that choice: of products, sums and attention.
+	// Variant is that of the kernels of products, sums and attention under the choice.
 	Variant Variant `json:"variant"`
 	// PanelDepth is the number of terms of a product that are added in one chain.
 	PanelDepth int `json:"panel_depth"`
@@ -142,23 +143,22 @@ func Check(c Choice) error {
 	case Portable:
 		return checkPortable(os.Environ())
 	}
-	return fmt.Errorf("kernels %q: want %s or %s", c, Native, Portable)
+	return fmt.Errorf("%q: want %s or %s", c, Native, Portable)
 }
 
 // checkPortable reports why there are no portable kernels, given an environment.
 func checkPortable(environ []string) error {
-	const why = "kernels portable: "
 	switch {
 	case elementwise() == "emulated":
-		return fmt.Errorf(why + "GODEBUG=simd=0 emulates vectors, which rounds otherwise; unset it")
+		return errors.New("GODEBUG=simd=0 emulates vectors and rounds otherwise than portable kernels; unset it")
 	case nativeVariant() == Scalar:
-		return fmt.Errorf(why+"they need AVX2 and FMA, and a binary built with GOEXPERIMENT=simd for amd64; this process has %s on %s", Scalar, archLevel())
+		return fmt.Errorf("portable kernels need a CPU with AVX2 and a binary built with GOEXPERIMENT=simd for amd64; this process computes in plain Go on %s", archLevel())
 	case !slices.Contains(features(), "fma"):
-		return fmt.Errorf(why + "they need FMA, which this CPU does not have")
+		return errors.New("portable kernels need a CPU with FMA")
 	}
 	for _, s := range switches(environ) {
 		if name, _, _ := strings.Cut(s, "="); slices.Contains(reordering, name) {
-			return fmt.Errorf(why+"%s changes the order of sums; unset it", s)
+			return fmt.Errorf("%s changes the order of sums in portable kernels; unset it", s)
 		}
 	}
 	return nil

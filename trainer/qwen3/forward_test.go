@@ -154,7 +154,7 @@ func sentence(seed uint64, n int) []int32 {
 const rounding = 1e-4
 
 // ways are those in which the same function is computed.
-var ways = []qwen3.Options{{}, {LikeDecode: true}, {Remat: true}, {Remat: true, LikeDecode: true}}
+var ways = []qwen3.Options{{}, {LikeDecode: true}, {Remat: true}, {Remat: true, LikeDecode: true}, {PlainSoftmax: true}, {LikeDecode: true, PlainSoftmax: true}}
 
 func TestForwardEqualsReference(t *testing.T) {
 	for i, opts := range ways {

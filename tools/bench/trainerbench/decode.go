@@ -32,7 +32,7 @@ type DecodeReport struct {
 // Decode measures the engine with start weights; the median round counts.
 func Decode(ctx context.Context, c Config, slots int) (DecodeReport, error) {
 	c.Model.MaxPositionEmbeddings = max(c.Model.MaxPositionEmbeddings, decodePrompt+decodeTokens)
-	e, err := engine.New(engine.Config{Model: c.Model, Backend: c.Backend, Slots: slots, MaxContext: decodePrompt + decodeTokens})
+	e, err := engine.New(engine.Config{Model: c.Model, Backend: c.Backend, Kernels: c.Kernels, Slots: slots, MaxContext: decodePrompt + decodeTokens})
 	if err != nil {
 		return DecodeReport{}, err
 	}

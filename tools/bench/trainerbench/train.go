@@ -10,7 +10,9 @@ import (
 	"temper/internal/rl"
 	"temper/tools/bench/meter"
 	"temper/trainer"
+	"temper/trainer/device"
 	"temper/trainer/estimate"
+	"temper/trainer/kernels"
 	"temper/trainer/qwen3"
 )
 
@@ -19,6 +21,8 @@ type Config struct {
 	Model qwen3.Config
 	// Backend is the trainer's; "" is the CPU backend.
 	Backend string
+	// Kernels of the CPU backend, native when empty.
+	Kernels kernels.Choice
 	// Batch sequences of Tokens predicted tokens each make a step.
 	Batch, Tokens int
 	// MicrobatchTokens bounds a device pass; 0 allows the whole batch in one.
@@ -44,13 +48,15 @@ func (c Config) Validate() error {
 	if c.MicrobatchTokens < 0 {
 		errs = append(errs, fmt.Errorf("microbatch tokens: %d, want 0 or more", c.MicrobatchTokens))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, device.CheckKernels(c.Backend, c.Kernels))...)
 }
 
 // Report of training steps: forward, backward, clipping and AdamW of the
 // supervised loss over all tokens.
 type Report struct {
-	Backend    string       `json:"backend"`
+	Backend string `json:"backend"`
+	// Kernels describes what decides bits: results of equal lines can be compared in them.
+	Kernels    string       `json:"kernels,omitempty"`
 	Model      qwen3.Config `json:"model"`
 	Parameters int          `json:"parameters"`
 	Batch      int          `json:"batch"`
@@ -104,7 +110,7 @@ func Train(ctx context.Context, c Config, profile func(func() error) error) (Rep
 		if err != nil {
 			return Report{}, err
 		}
-		r.Peak = &p
+		r.Peak, r.Kernels = &p, kernels.Describe(c.Kernels).Bits()
 	}
 	begin := meter.Now()
 	if err := s.step(ctx); err != nil {
@@ -161,7 +167,7 @@ func newStepper(c Config) (*stepper, error) {
 		c.MicrobatchTokens = 2 * c.Batch * c.Tokens // shapes are rounded up
 	}
 	t, err := trainer.New(trainer.Config{
-		Backend: c.Backend, Model: c.Model, Seed: c.Seed, MicrobatchTokens: c.MicrobatchTokens,
+		Backend: c.Backend, Kernels: c.Kernels, Model: c.Model, Seed: c.Seed, MicrobatchTokens: c.MicrobatchTokens,
 		Temperature: 1, Loss: config.Default().RL.Loss, Remat: c.Remat,
 	})
 	if err != nil {
