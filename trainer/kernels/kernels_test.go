@@ -90,7 +90,7 @@ func elements(s *sizes) (graphFn, []any) {
 	return func(in []*graph.Node) []*graph.Node {
 		x, y := in[0], in[1]
 		positive := graph.AddScalar(graph.Square(x), 1e-6)
-		return []*graph.Node{graph.Exp(x), graph.Sigmoid(x), graph.Log(positive), graph.Sqrt(positive), graph.Inverse(positive),
+		return []*graph.Node{graph.Exp(x), graph.Sigmoid(x), graph.Log(positive), graph.Sqrt(positive), graph.Reciprocal(positive),
 			graph.Mul(x, y), graph.Div(x, positive), graph.CumSum(graph.Exp(x), 1), graph.Tanh(y)}
 	}, []any{s.matrix(a, b), s.matrix(a, b)}
 }
