@@ -18,6 +18,7 @@ import (
 // execution and freezes the configuration; see setup.Open. Errors: InvalidConfig,
 // RunExists.
 func (c *Control) OpenRun(ctx context.Context, in run.Input) (run.Plan, error) {
+	defer keepAlive(ctx)()
 	info := activity.GetInfo(ctx)
 	plan, err := setup.Open(ctx, c.Store, in, setup.Claim{
 		Owner: info.WorkflowExecution.RunID, SearchAttributes: c.SearchAttributes, At: info.StartedTime,
@@ -29,6 +30,7 @@ func (c *Control) OpenRun(ctx context.Context, in run.Input) (run.Plan, error) {
 // CheckFork finds out whether a fork would start, and from which step; see
 // setup.CheckFork. Errors: InvalidConfig.
 func (c *Control) CheckFork(ctx context.Context, in CheckForkInput) (CheckForkResult, error) {
+	defer keepAlive(ctx)()
 	found, err := setup.CheckFork(ctx, c.Store, in.Input, in.Hold)
 	out := CheckForkResult{Step: found.Step}
 	for _, a := range found.Inherited {
@@ -40,6 +42,7 @@ func (c *Control) CheckFork(ctx context.Context, in CheckForkInput) (CheckForkRe
 // AmendRun adds an amendment to a run's configuration; see setup.AddAmendment.
 // Errors: InvalidConfig.
 func (c *Control) AmendRun(ctx context.Context, in AmendRunInput) (run.Amended, error) {
+	defer keepAlive(ctx)()
 	out, err := setup.AddAmendment(ctx, c.Store, in)
 	return out, toTemporal(err)
 }
@@ -56,12 +59,14 @@ func (c *Control) PrepareData(ctx context.Context, in PrepareDataInput) (run.Pre
 
 // SelectProblems names the problems of a step.
 func (c *Control) SelectProblems(ctx context.Context, in SelectProblemsInput) (SelectProblemsResult, error) {
+	defer keepAlive(ctx)()
 	ids, err := c.selector.Select(ctx, c.Store, in)
 	return SelectProblemsResult{ProblemIDs: ids}, toTemporal(err)
 }
 
 // BuildBatch turns the groups of a step into the batch that the trainer gets.
 func (c *Control) BuildBatch(ctx context.Context, in BuildBatchInput) (run.BuiltBatch, error) {
+	defer keepAlive(ctx)()
 	out, err := sampling.BuildBatch(ctx, c.Store, in)
 	return out, toTemporal(err)
 }
@@ -69,6 +74,7 @@ func (c *Control) BuildBatch(ctx context.Context, in BuildBatchInput) (run.Built
 // LogStep writes the record of a step, tests the step by the rules of the run's watch,
 // and notifies somebody outside of new alerts.
 func (c *Control) LogStep(ctx context.Context, in LogStepInput) (run.Watched, error) {
+	defer keepAlive(ctx)()
 	cfg, err := c.configs.Read(ctx, c.Store, in.Run)
 	if err != nil {
 		return run.Watched{}, toTemporal(err)
@@ -83,6 +89,7 @@ func (c *Control) LogStep(ctx context.Context, in LogStepInput) (run.Watched, er
 // RaiseAlert writes an alert that no step has raised into the run's event log, and
 // notifies somebody outside.
 func (c *Control) RaiseAlert(ctx context.Context, in RaiseAlertInput) error {
+	defer keepAlive(ctx)()
 	event := run.Event{Run: in.Run, Time: in.Time, Kind: run.EventAlert, Text: in.Alert.Text, ID: fmt.Sprintf("watch/%d/%s", in.Alert.Step, in.Alert.Rule)}
 	if err := run.LogEvent(ctx, c.Store, event); err != nil {
 		return toTemporal(err)
@@ -95,6 +102,7 @@ func (c *Control) RaiseAlert(ctx context.Context, in RaiseAlertInput) error {
 
 // LogEvent writes one entry of the run's event log, once.
 func (c *Control) LogEvent(ctx context.Context, in run.Event) error {
+	defer keepAlive(ctx)()
 	if activity.IsActivity(ctx) {
 		info := activity.GetInfo(ctx)
 		in.ID = info.WorkflowType.Name + "/" + info.ActivityID
@@ -104,6 +112,7 @@ func (c *Control) LogEvent(ctx context.Context, in run.Event) error {
 
 // FinishRun writes the series and the summary of the run.
 func (c *Control) FinishRun(ctx context.Context, in FinishRunInput) (run.FinishResult, error) {
+	defer keepAlive(ctx)()
 	peak := int64(0)
 	if c.PeakRSS != nil {
 		peak = c.PeakRSS()
@@ -118,17 +127,20 @@ func (c *Control) FinishRun(ctx context.Context, in FinishRunInput) (run.FinishR
 // PlanRetrain finds new problems and plans a re-training on them; see
 // retrain.MakePlan. Errors: InvalidConfig, Dataset.
 func (c *Control) PlanRetrain(ctx context.Context, in PlanRetrainInput) (retrain.Plan, error) {
+	defer keepAlive(ctx)()
 	plan, err := retrain.MakePlan(ctx, c.Store, in)
 	return plan, toTemporal(err)
 }
 
 // JudgeRetrain applies the gate to the policy of a re-training; see retrain.Judge.
 func (c *Control) JudgeRetrain(ctx context.Context, in JudgeRetrainInput) (retrain.Outcome, error) {
+	defer keepAlive(ctx)()
 	out, err := retrain.Judge(ctx, c.Store, in)
 	return out, toTemporal(err)
 }
 
 // LogRetrain writes one entry of a schedule's event log.
 func (c *Control) LogRetrain(ctx context.Context, in retrain.Event) error {
+	defer keepAlive(ctx)()
 	return toTemporal(retrain.LogEvent(ctx, c.Store, in))
 }

@@ -35,6 +35,17 @@ func heartbeat(ctx context.Context, progress func() string) (context.Context, fu
 	return ctx, func() { close(done); <-ended; cancel(nil) }
 }
 
+// keepAlive is heartbeat for control work, which is bounded by its own time-out and
+// says nothing of its progress. A local activity needs none: its workflow task is
+// its heartbeat.
+func keepAlive(ctx context.Context) (stop func()) {
+	if activity.IsActivity(ctx) && activity.GetInfo(ctx).IsLocalActivity {
+		return func() {}
+	}
+	_, stop = heartbeat(ctx, func() string { return "" })
+	return stop
+}
+
 // beatUntil beats until done and returns true. It returns false when progress has not
 // changed for too long.
 func beatUntil(done <-chan struct{}, progress func() string, beat func(string)) bool {

@@ -72,7 +72,7 @@ func (s alarm) raiseWhenStalled(ctx workflow.Context, step int) (ended func()) {
 // raise records an alert that no step has raised.
 func (s *stage) raise(ctx workflow.Context, a watch.Alert) error {
 	var control *activities.Control
-	return workflow.ExecuteLocalActivity(inline(ctx, "alert: "+a.Rule), control.RaiseAlert, activities.RaiseAlertInput{
+	return bookkeep(ctx, "alert: "+a.Rule, control.RaiseAlert, activities.RaiseAlertInput{
 		Run: s.in.Run, Stage: s.in.Plan.Name, NumSteps: s.in.NumSteps, Alert: a, Time: workflow.Now(ctx),
-	}).Get(ctx, nil)
+	}, nil)
 }

@@ -40,7 +40,7 @@ func EvaluateRun(ctx workflow.Context, in EvaluateRunInput) (EvaluateRunResult, 
 func evaluateRun(ctx workflow.Context, in EvaluateRunInput, out *EvaluateRunResult) error {
 	var control *activities.Control
 	var plan run.Plan
-	err := workflow.ExecuteLocalActivity(inline(ctx, "open run "+in.RunID), control.OpenRun, run.Input{RunID: in.RunID}).Get(ctx, &plan)
+	err := bookkeep(ctx, "open run "+in.RunID, control.OpenRun, run.Input{RunID: in.RunID}, &plan)
 	if err != nil {
 		return err
 	}

@@ -65,6 +65,10 @@ type world struct {
 	left  int
 	// opening, when set, is called by OpenRun.
 	opening func(context.Context) error
+	// away, when set, says whether the store is away from a call.
+	away func(call string) bool
+	// hang, when set, says whether the store never answers a call.
+	hang func(call string) bool
 	// hold makes every sampling and training last so long.
 	hold time.Duration
 
@@ -110,6 +114,9 @@ func (w *world) called(format string, args ...any) error {
 	defer w.mu.Unlock()
 	call := fmt.Sprintf(format, args...)
 	w.calls = append(w.calls, call)
+	if w.away != nil && w.away(call) {
+		return infraError()
+	}
 	if f := w.faults[call]; len(f) > 0 {
 		w.faults[call] = f[1:]
 		return f[0]
@@ -213,8 +220,12 @@ func (c *fakeControl) PrepareData(context.Context, activities.PrepareDataInput) 
 	return run.Prepared{Problems: 8}, c.w.called("prepare")
 }
 
-func (c *fakeControl) SelectProblems(_ context.Context, in activities.SelectProblemsInput) (activities.SelectProblemsResult, error) {
+func (c *fakeControl) SelectProblems(ctx context.Context, in activities.SelectProblemsInput) (activities.SelectProblemsResult, error) {
 	err := c.w.called("select %d/%d", in.Step, in.StageStep)
+	if c.w.hang != nil && c.w.hang(fmt.Sprintf("select %d/%d", in.Step, in.StageStep)) {
+		<-ctx.Done()
+		return activities.SelectProblemsResult{}, ctx.Err()
+	}
 	c.w.mu.Lock()
 	c.w.configs[fmt.Sprintf("select %d", in.Step)] = in.Run.Config.Key
 	c.w.mu.Unlock()
@@ -247,6 +258,9 @@ func (c *fakeControl) RaiseAlert(ctx context.Context, in activities.RaiseAlertIn
 func (c *fakeControl) LogEvent(_ context.Context, in run.Event) error {
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
+	if c.w.away != nil && c.w.away("event "+in.Kind) {
+		return infraError()
+	}
 	c.w.events = append(c.w.events, in.Kind+": "+in.Text)
 	if in.Skip != nil {
 		c.w.skips = append(c.w.skips, *in.Skip)

@@ -45,6 +45,7 @@ func TestHistories(t *testing.T) {
 		"whole": playWhole, "paused": playPaused, "retried": playRetried,
 		"stopped": playStopped, "cancelled": playCancelled, "refused": playRefused, "continued": playContinued,
 		"steered": playSteered, "forked": playForked, "restarted": playRestarted,
+		"outage": playOutage,
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(2, 1)
@@ -216,6 +217,16 @@ func playSteered(r recorder, id string) {
 	r.keep("steered-run", workflows.RunWorkflowID(id))
 	r.keep("steered-stage", workflows.StageWorkflowID(id, 1, "hop1"))
 	r.keep("steered-repeated", workflows.StageWorkflowID(id, 3, "hop1.2"))
+}
+
+// playOutage has the store away for longer than control work is tried within a
+// workflow task.
+func playOutage(r recorder, id string) {
+	for range workflows.LocalAttempts + 1 {
+		r.w.faults["batch 1"] = append(r.w.faults["batch 1"], infraError())
+	}
+	r.run(id)
+	r.keep("outage-stage", workflows.StageWorkflowID(id, 1, "hop1"))
 }
 
 func playForked(r recorder, id string) {

@@ -38,8 +38,7 @@ const (
 	// prepareTimeout bounds one attempt at the data of a run: millions of lines are read
 	// in minutes.
 	prepareTimeout = 6 * time.Hour
-	// localTimeout bounds one attempt of control work inside a workflow task,
-	// which the SDK keeps alive; the server ends one after 30 minutes.
+	// localTimeout bounds one attempt of control work; see bookkeep.
 	localTimeout = 20 * time.Minute
 	// lookupAttempts bounds asking for something that may not exist at all.
 	lookupAttempts = 5
@@ -91,10 +90,8 @@ func activityOptions(queue string, attempt time.Duration, summary string) workfl
 	}
 }
 
-// inline is for short control work between the activities of a step: as local
-// activities they cost one event and no trip through the server, which keeps
-// the orchestration of a step at the cost of its two real activities. A lost
-// worker is noticed by the workflow task's time-out, without heartbeats.
+// inline is for the data of a run that began under a program which prepared them
+// inside a workflow task; see changePrepare.
 func inline(ctx workflow.Context, summary string) workflow.Context {
 	return workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
 		ScheduleToCloseTimeout: forever,
@@ -104,7 +101,7 @@ func inline(ctx workflow.Context, summary string) workflow.Context {
 	})
 }
 
-// farewell is inline for the last words of a run that was cancelled or failed:
+// farewell is promptly for the last words of a run that was cancelled or failed:
 // it outlives the cancellation and gives up soon.
 func farewell(ctx workflow.Context, summary string) (workflow.Context, workflow.CancelFunc) {
 	policy := retries()

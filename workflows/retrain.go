@@ -56,9 +56,9 @@ type retraining struct {
 func (r *retraining) execute(ctx workflow.Context) (retrain.Outcome, error) {
 	var control *activities.Control
 	r.show(ctx, "looking for new problems")
-	err := workflow.ExecuteLocalActivity(inline(ctx, "plan: new problems, recipe"), control.PlanRetrain, activities.PlanRetrainInput{
+	err := bookkeep(ctx, "plan: new problems, recipe", control.PlanRetrain, activities.PlanRetrainInput{
 		Retrain: r.in, RunID: r.runID, Now: workflow.Now(ctx),
-	}).Get(ctx, &r.plan)
+	}, &r.plan)
 	if err != nil {
 		return retrain.Outcome{}, err
 	}
@@ -79,9 +79,9 @@ func (r *retraining) execute(ctx workflow.Context) (retrain.Outcome, error) {
 	plan := r.plan
 	plan.Config = "" // the run has it
 	var out retrain.Outcome
-	err = workflow.ExecuteLocalActivity(inline(ctx, "judge the new policy at the gate"), control.JudgeRetrain, activities.JudgeRetrainInput{
+	err = bookkeep(ctx, "judge the new policy at the gate", control.JudgeRetrain, activities.JudgeRetrainInput{
 		ID: r.in.ID, Gate: r.in.Gate, Plan: plan, Policy: result.Policy, Stopped: result.Stopped, Now: workflow.Now(ctx),
-	}).Get(ctx, &out)
+	}, &out)
 	return out, err
 }
 
@@ -120,7 +120,7 @@ func (r *retraining) from() string {
 
 func (r *retraining) log(ctx workflow.Context, kind, text string) error {
 	var control *activities.Control
-	return workflow.ExecuteLocalActivity(inline(ctx, "event log: "+kind), control.LogRetrain, r.event(ctx, kind, text)).Get(ctx, nil)
+	return bookkeep(ctx, "event log: "+kind, control.LogRetrain, r.event(ctx, kind, text), nil)
 }
 
 func (r *retraining) event(ctx workflow.Context, kind, text string) retrain.Event {

@@ -133,7 +133,7 @@ func (r *runFlow) evaluateFinal(ctx workflow.Context) error {
 // open freezes the configuration and learns the plan.
 func (r *runFlow) open(ctx workflow.Context) error {
 	var control *activities.Control
-	if err := workflow.ExecuteLocalActivity(inline(ctx, "open run "+r.in.RunID), control.OpenRun, r.in).Get(ctx, &r.plan); err != nil {
+	if err := bookkeep(ctx, "open run "+r.in.RunID, control.OpenRun, r.in, &r.plan); err != nil {
 		return err
 	}
 	r.applyPlan()

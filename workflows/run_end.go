@@ -50,7 +50,7 @@ func (r ending) finish(ctx workflow.Context, stopped bool) error {
 	}
 	var control *activities.Control
 	var out run.FinishResult
-	err := workflow.ExecuteLocalActivity(inline(ctx, "write the summary"), control.FinishRun, r.finishInput(ctx, stopped)).Get(ctx, &out)
+	err := bookkeep(ctx, "write the summary", control.FinishRun, r.finishInput(ctx, stopped), &out)
 	if err != nil {
 		return err
 	}

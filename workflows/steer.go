@@ -175,8 +175,8 @@ func (a amendOrder) carryOut(ctx workflow.Context, ref run.Ref, earliest int) (o
 		return out, refused(fmt.Errorf("step %d has begun: amend from step %d on, or fork the run before it (temper run fork --step %d)", from, earliest, from-1))
 	}
 	var control *activities.Control
-	err = workflow.ExecuteLocalActivity(inline(ctx, fmt.Sprintf("amend the configuration from step %d", a.Amendment.FromStep)), control.AmendRun,
-		activities.AmendRunInput{Run: ref, Amendment: a.Amendment}).Get(ctx, &out)
+	err = bookkeep(ctx, fmt.Sprintf("amend the configuration from step %d", a.Amendment.FromStep), control.AmendRun,
+		activities.AmendRunInput{Run: ref, Amendment: a.Amendment}, &out)
 	return out, err
 }
 
@@ -222,8 +222,8 @@ func (r steering) restart(ctx workflow.Context, c Command) (string, error) {
 	}
 	var control *activities.Control
 	var found activities.CheckForkResult
-	err = workflow.ExecuteLocalActivity(inline(ctx, "find and hold the checkpoint to restart from"), control.CheckFork,
-		activities.CheckForkInput{Input: next, Hold: true}).Get(ctx, &found)
+	err = bookkeep(ctx, "find and hold the checkpoint to restart from", control.CheckFork,
+		activities.CheckForkInput{Input: next, Hold: true}, &found)
 	if err != nil {
 		return "", asFailure(err)
 	}

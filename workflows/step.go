@@ -80,17 +80,17 @@ func (s *step) learn(ctx workflow.Context, batch run.BuiltBatch) (StepResult, er
 	var control *activities.Control
 	s.log.Ended = workflow.Now(ctx)
 	out := StepResult{Policy: s.log.Train.Policy, Numbers: numbersOf(s.log)}
-	err = workflow.ExecuteLocalActivity(inline(ctx, fmt.Sprintf("step %d: write the record", s.in.Step)), control.LogStep, s.log).Get(ctx, &out.Watched)
+	err = bookkeep(ctx, fmt.Sprintf("step %d: write the record", s.in.Step), control.LogStep, s.log, &out.Watched)
 	return out, err
 }
 
 func (s *step) selectProblems(ctx workflow.Context) ([]string, error) {
 	var control *activities.Control
 	var out activities.SelectProblemsResult
-	err := workflow.ExecuteLocalActivity(inline(ctx, fmt.Sprintf("step %d: select problems", s.in.Step)), control.SelectProblems, activities.SelectProblemsInput{
+	err := bookkeep(ctx, fmt.Sprintf("step %d: select problems", s.in.Step), control.SelectProblems, activities.SelectProblemsInput{
 		Run: s.in.Run, Stage: s.in.Stage.Source(), Step: s.in.Step,
 		StageStep: s.in.Stage.Offset + s.in.Step - s.in.Stage.FirstStep + 1,
-	}).Get(ctx, &out)
+	}, &out)
 	return out.ProblemIDs, err
 }
 
@@ -122,9 +122,9 @@ func (s *step) sampleGroups(ctx workflow.Context, problems []string) ([]blob.Ref
 func (s *step) buildBatch(ctx workflow.Context, problems []string, shards []blob.Ref) (run.BuiltBatch, error) {
 	var control *activities.Control
 	var out run.BuiltBatch
-	err := workflow.ExecuteLocalActivity(inline(ctx, fmt.Sprintf("step %d: build the batch of %d problems", s.in.Step, len(problems))), control.BuildBatch, activities.BuildBatchInput{
+	err := bookkeep(ctx, fmt.Sprintf("step %d: build the batch of %d problems", s.in.Step, len(problems)), control.BuildBatch, activities.BuildBatchInput{
 		Run: s.in.Run, Stage: s.in.Stage.Source(), Step: s.in.Step, ProblemIDs: problems, Shards: shards,
-	}).Get(ctx, &out)
+	}, &out)
 	s.log.Rollouts = out.Stats
 	return out, err
 }
