@@ -12,6 +12,7 @@ import (
 	"temper/activities"
 	"temper/internal/buildinfo"
 	"temper/internal/config"
+	"temper/internal/freeze"
 	"temper/internal/procmem"
 	"temper/internal/temporalclient"
 	"temper/workflows"
@@ -67,6 +68,7 @@ func serveControl(ctx context.Context, o ControlOptions, v *Vitals) error {
 	var watchers sync.WaitGroup
 	watchers.Go(func() { peak.Watch(watch, of, rssInterval) })
 	watchers.Go(func() { sweepStore(watch, conn.store, o.Log) })
+	watchers.Go(func() { freeze.NewWatch(conn.client, o.Log).Run(watch) })
 	defer watchers.Wait()
 	defer stop()
 	control := &activities.Control{Store: conn.store, SearchAttributes: known, PeakRSS: peak.Bytes, RolloutShards: o.RolloutShards, Notify: webhook(o.Webhook, o.Log)}

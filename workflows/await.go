@@ -9,6 +9,7 @@ import (
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
 )
 
 // ErrWaiting says that a run has not begun: no control worker has taken it, or what
@@ -43,6 +44,32 @@ func AwaitStart(ctx context.Context, c client.Client, runID string, patience tim
 		err = nil // much data: the run says itself what is wrong with it
 	}
 	return status, err
+}
+
+// endPause lies between two looks at a workflow that the server has paused.
+const endPause = time.Second
+
+// AwaitEnd waits until a workflow has ended, puts its result into out, nil for none,
+// and returns its error. The SDK's own wait fails when the server pauses the workflow.
+func AwaitEnd(ctx context.Context, c client.Client, workflowID string, out any) error {
+	tick := time.NewTicker(endPause)
+	defer tick.Stop()
+	for {
+		err := c.GetWorkflow(ctx, workflowID, "").Get(ctx, out)
+		var ended *temporal.WorkflowExecutionError
+		if err == nil || ctx.Err() != nil || errors.As(err, &ended) {
+			return err
+		}
+		described, failed := c.DescribeWorkflowExecution(ctx, workflowID, "")
+		if failed != nil || described.GetWorkflowExecutionInfo().GetCloseTime() != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
 }
 
 // awaitStatus looks at a run until it is as wanted. The error wraps
@@ -84,6 +111,8 @@ func look(ctx context.Context, c client.Client, id string) (RunStatus, error) {
 	}
 	switch about.GetWorkflowExecutionInfo().GetStatus() {
 	case enums.WORKFLOW_EXECUTION_STATUS_RUNNING:
+	case enums.WORKFLOW_EXECUTION_STATUS_PAUSED:
+		return frozenStatus(ctx, c, RunIDFromWorkflowID(id), about), nil
 	case enums.WORKFLOW_EXECUTION_STATUS_COMPLETED:
 		return RunStatus{State: StateDone, Opened: true, Prepared: true}, nil
 	default:

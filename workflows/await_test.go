@@ -13,6 +13,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"temper/internal/fault"
 	"temper/workflows"
@@ -103,5 +104,49 @@ func TestAwaitStart(t *testing.T) {
 				t.Errorf("error %v is not %v", err, tt.want)
 			}
 		})
+	}
+}
+
+// waitedFor is a workflow whose waits end so, one after the other.
+type waitedFor struct {
+	client.Client
+	status enums.WorkflowExecutionStatus
+	ends   []error
+}
+
+func (c *waitedFor) GetWorkflow(context.Context, string, string) client.WorkflowRun {
+	end := c.ends[0]
+	c.ends = c.ends[1:]
+	return ended{failure: end}
+}
+
+func (c *waitedFor) DescribeWorkflowExecution(context.Context, string, string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+	info := &workflow.WorkflowExecutionInfo{Status: c.status}
+	if c.status != enums.WORKFLOW_EXECUTION_STATUS_PAUSED {
+		info.CloseTime = timestamppb.New(time.Unix(1, 0))
+	}
+	return &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: info}, nil
+}
+
+// TestAwaitEndOutlivesAPause: the SDK's wait fails on a workflow that the server has
+// paused, which has not ended. One that has failed is told at once.
+func TestAwaitEndOutlivesAPause(t *testing.T) {
+	unexpected, refusal := errors.New("unexpected event type WorkflowExecutionPaused"), errors.New("refused")
+	c := &waitedFor{status: enums.WORKFLOW_EXECUTION_STATUS_PAUSED, ends: []error{unexpected, nil}}
+	if err := workflows.AwaitEnd(t.Context(), c, "rl/r", nil); err != nil || len(c.ends) != 0 {
+		t.Errorf("paused, then done: %v, %d waits left", err, len(c.ends))
+	}
+	c = &waitedFor{status: enums.WORKFLOW_EXECUTION_STATUS_FAILED, ends: []error{refusal, nil}}
+	if err := workflows.AwaitEnd(t.Context(), c, "rl/r", nil); !errors.Is(err, refusal) {
+		t.Errorf("failed: %v, want %v", err, refusal)
+	}
+}
+
+// TestAwaitStartOfAPausedRun: the server's pause is no end of the run.
+func TestAwaitStartOfAPausedRun(t *testing.T) {
+	c := &oneRun{looks: []runLook{{status: enums.WORKFLOW_EXECUTION_STATUS_PAUSED, deaf: true}}}
+	status, err := workflows.AwaitStart(t.Context(), c, "r", time.Minute)
+	if err != nil || status.State != workflows.StatePaused || status.Frozen == nil || status.By != "web UI" {
+		t.Errorf("status %+v, error %v; want paused by the web UI", status, err)
 	}
 }

@@ -86,16 +86,22 @@ func Status(ctx context.Context, c client.Client, runID string) (RunStatus, erro
 	}
 	run, err := queryStatus(ctx, c, id)
 	if err != nil {
+		if described, failed := c.DescribeWorkflowExecution(ctx, id, ""); failed == nil && PausedBy(described) != nil {
+			return frozenStatus(ctx, c, runID, described), nil
+		}
 		return RunStatus{}, fmt.Errorf("status of run %s: %w", runID, err)
 	}
 	if run.Child == "" {
 		return run, nil
 	}
 	stage, err := queryStatus(ctx, c, run.Child)
-	if err != nil {
-		return run, nil //nolint:nilerr // the stage has not begun or has just ended: the run's own answer stands
+	if err == nil {
+		return run.withStage(stage), nil
 	}
-	return run.withStage(stage), nil
+	if described, failed := c.DescribeWorkflowExecution(ctx, run.Child, ""); failed == nil && PausedBy(described) != nil {
+		return run.withFrozenStage(PausedBy(described)), nil
+	}
+	return run, nil // the stage has not begun or has just ended: the run's own answer stands
 }
 
 // withStage replaces what the current stage knows better.
@@ -114,6 +120,9 @@ func (s RunStatus) withStage(stage RunStatus) RunStatus {
 	if s.Since == nil {
 		s.Since = stage.Since
 	}
+	if s.Frozen == nil {
+		s.Frozen = stage.Frozen
+	}
 	return s
 }
 
@@ -130,6 +139,9 @@ func queryStatus(ctx context.Context, c client.Client, workflowID string) (s Run
 func Send(ctx context.Context, c client.Client, runID, command string, arg Command) (string, error) {
 	id, err := FindRun(ctx, c, runID)
 	if err != nil {
+		return "", fmt.Errorf("%s run %s: %w", command, runID, err)
+	}
+	if err := refuseFrozen(ctx, c, id, runID); err != nil {
 		return "", fmt.Errorf("%s run %s: %w", command, runID, err)
 	}
 	handle, err := c.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{

@@ -2,12 +2,13 @@ package workflows
 
 import (
 	"fmt"
+	"net/url"
 	"strings"
 	"time"
 )
 
 // details renders a run for the web UI, in Markdown.
-func (s RunStatus) details() string {
+func (s RunStatus) details(namespace string) string {
 	head := fmt.Sprintf("**%s**", s.State)
 	if s.SFTSteps > 0 && s.Stage == 0 {
 		head += fmt.Sprintf(", SFT update %d of %d", s.SFTStep, s.SFTSteps)
@@ -20,13 +21,18 @@ func (s RunStatus) details() string {
 	}
 	parts := []string{head + s.pauseText()}
 	if s.Child != "" {
-		parts = append(parts, fmt.Sprintf("The steps are on the page of workflow `%s`.", s.Child))
+		parts = append(parts, fmt.Sprintf("The steps are on the page of [`%s`](%s).", s.Child, page(namespace, s.Child)))
 	}
 	parts = append(parts, s.facts()...)
 	if len(s.Stages) > 0 {
 		parts = append(parts, stageTable(s.Stages))
 	}
 	return strings.Join(parts, "\n\n")
+}
+
+// page is the page of a workflow in the web UI, as seen from another.
+func page(namespace, workflowID string) string {
+	return fmt.Sprintf("namespaces/%s/workflows/%s", url.PathEscape(namespace), url.PathEscape(workflowID))
 }
 
 // pauseText says why, by whom and since when the run is paused or stopping.

@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -33,6 +34,8 @@ type holding struct {
 // gateState is all that commands have asked for. It crosses continue-as-new.
 type gateState struct {
 	holding
+	// Frozen is the server's pause of the workflow above or below; nil for none.
+	Frozen *Freeze `json:"frozen,omitempty"`
 	// Save asks for a checkpoint at the next safe point.
 	Save bool `json:"save,omitempty"`
 	// Skip ends a stage at its next safe point, for the reason in SkipWhy.
@@ -88,7 +91,7 @@ func (g *gate) listen(ctx workflow.Context) error {
 			func(ctx workflow.Context, c Command) (string, error) { return g.apply(ctx, name, c) },
 			workflow.UpdateHandlerOptions{
 				Description: describe(name),
-				Validator:   func(c Command) error { return g.refusal(name, c) },
+				Validator:   func(c Command) error { return cmp.Or(g.unreachable(), g.refusal(name, c)) },
 			})
 		if err != nil {
 			return fmt.Errorf("update handler %s: %w", name, err)
@@ -254,7 +257,7 @@ func (g *gate) pass(ctx workflow.Context) error {
 			return errStop
 		case g.Skip:
 			return errSkip
-		case g.Paused:
+		case g.held():
 			if err := g.wait(ctx); err != nil {
 				return err
 			}
@@ -282,12 +285,19 @@ func (g *gate) checkpoint(ctx workflow.Context) error {
 func (g *gate) wait(ctx workflow.Context) error {
 	g.waiting = true
 	defer func() { g.waiting = false }()
+	cause := g.cause()
 	if err := g.onPause(ctx, true); err != nil {
 		return err
 	}
-	over := func() bool { return !g.Paused || g.Stopping || g.Skip }
+	over := func() bool { return !g.held() || g.Stopping || g.Skip }
 	for !over() {
-		if err := workflow.Await(ctx, func() bool { return over() || g.Save }); err != nil {
+		if g.cause() != cause { // by whom and why is news
+			cause = g.cause()
+			if err := g.onPause(ctx, true); err != nil {
+				return err
+			}
+		}
+		if err := workflow.Await(ctx, func() bool { return over() || g.Save || g.cause() != cause }); err != nil {
 			return err
 		}
 		if g.Save {

@@ -45,7 +45,7 @@ func TestHistories(t *testing.T) {
 		"whole": playWhole, "paused": playPaused, "retried": playRetried,
 		"stopped": playStopped, "cancelled": playCancelled, "refused": playRefused, "continued": playContinued,
 		"steered": playSteered, "forked": playForked, "restarted": playRestarted,
-		"outage": playOutage,
+		"frozen": playFrozen, "outage": playOutage,
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(2, 1)

@@ -57,12 +57,13 @@ const (
 	CommandRestart = "restart"
 )
 
-// Signals between RLRun and its stage; not meant for people.
+// Signals of RLRun, its stage and the control worker; not meant for people.
 const (
 	signalGate      = "gate"       // run -> stage: the state to take over
 	signalStageGate = "stage_gate" // stage -> run: paused or going again
 	signalOrder     = "order"      // run -> stage: a command that the stage carries out
 	signalReceipt   = "receipt"    // stage -> run: what came of it
+	signalFreeze    = "freeze"     // control worker -> run and stage: what the server has paused
 )
 
 // Search attributes, when the server knows them; see RunPlan.SearchAttributes.

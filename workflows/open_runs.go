@@ -3,10 +3,13 @@ package workflows
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
@@ -20,33 +23,53 @@ type OpenRun struct {
 	State State
 	// Stage is its name, "" before the first one.
 	Stage string
+	// Frozen is the server's pause of the run; nil where it has none.
+	Frozen *Freeze
 }
 
-// OpenRuns lists the runs that are going on, by run id. It asks the server's
-// index alone, no run: a list costs the same however many workers are busy.
+// OpenRuns lists the runs that are going on, by run id. It asks the server
+// alone, no run: a list costs the same however many workers are busy.
 func OpenRuns(ctx context.Context, c client.Client) ([]OpenRun, error) {
-	request := workflowservice.ListWorkflowExecutionsRequest{
-		Query: fmt.Sprintf("WorkflowType = '%s' AND ExecutionStatus = 'Running'", TypeRun),
+	const ofRuns = "WorkflowType = '" + TypeRun + "' AND "
+	executions, err := ListAll(ctx, c, ofRuns+"ExecutionStatus IN ('Running', 'Paused')")
+	var unknown *serviceerror.InvalidArgument
+	if errors.As(err, &unknown) { // a server that knows no such status
+		executions, err = ListAll(ctx, c, ofRuns+"ExecutionStatus = 'Running'")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list open runs: %w", err)
 	}
 	var out []OpenRun
-	for {
-		found, err := c.ListWorkflow(ctx, &request)
+	for _, e := range executions {
+		run, err := openRun(e)
 		if err != nil {
-			return nil, fmt.Errorf("list open runs: %w", err)
+			return nil, err
 		}
-		for _, e := range found.GetExecutions() {
-			run, err := openRun(e)
-			if err != nil {
-				return nil, err
+		if e.GetStatus() == enums.WORKFLOW_EXECUTION_STATUS_PAUSED {
+			run.State = StatePaused
+			if described, err := c.DescribeWorkflowExecution(ctx, e.GetExecution().GetWorkflowId(), ""); err == nil { // else it has just ended
+				run.Frozen = PausedBy(described)
 			}
-			out = append(out, run)
 		}
-		if request.NextPageToken = found.GetNextPageToken(); len(request.NextPageToken) == 0 {
-			break
-		}
+		out = append(out, run)
 	}
 	slices.SortFunc(out, func(a, b OpenRun) int { return cmp.Compare(a.RunID, b.RunID) })
 	return out, nil
+}
+
+// ListAll is all that the server's index finds by a query.
+func ListAll(ctx context.Context, c client.Client, query string) (out []*workflow.WorkflowExecutionInfo, err error) {
+	request := workflowservice.ListWorkflowExecutionsRequest{Query: query}
+	for {
+		found, err := c.ListWorkflow(ctx, &request)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, found.GetExecutions()...)
+		if request.NextPageToken = found.GetNextPageToken(); len(request.NextPageToken) == 0 {
+			return out, nil
+		}
+	}
 }
 
 const (

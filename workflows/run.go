@@ -62,7 +62,7 @@ func (r *runFlow) setup(ctx workflow.Context) error {
 	r.gate = gate{
 		scope: "run", save: r.save, onPause: r.onPause, carry: steering{r}.handlers(),
 		forward: func(ctx workflow.Context) { r.link.forward(ctx, func() holding { return r.gate.holding }) },
-		others:  []inbox{{signalStageGate, r.takeStageNews}, {signalReceipt, r.link.takeReceipt}},
+		others:  []inbox{{signalStageGate, r.takeStageNews}, {signalReceipt, r.link.takeReceipt}, {signalFreeze, freezing{r}.take}},
 	}
 	if err := r.gate.listen(ctx); err != nil {
 		return err
@@ -332,7 +332,7 @@ func (r *runFlow) onPause(ctx workflow.Context, paused bool) error {
 	if err := r.publishState(ctx); err != nil {
 		return err
 	}
-	return logPause(ctx, r.ref, paused, who(r.gate.Reason, r.gate.By), fmt.Sprintf("while %s", r.doing))
+	return logPause(ctx, r.ref, paused, r.gate.why(), fmt.Sprintf("while %s", r.doing))
 }
 
 // save makes a checkpoint between stages. Each chunk of SFT ends with one anyway.

@@ -9,7 +9,7 @@ import (
 
 // show renders the run for the web UI.
 func (r *runFlow) show(ctx workflow.Context) {
-	workflow.SetCurrentDetails(ctx, r.status().details())
+	workflow.SetCurrentDetails(ctx, r.status().details(workflow.GetInfo(ctx).Namespace))
 }
 
 // status is answered without any message from the stage: the run names the
@@ -17,11 +17,12 @@ func (r *runFlow) show(ctx workflow.Context) {
 // the run three events and a workflow task each, for a number that is looked
 // at now and then.
 func (r *runFlow) status() RunStatus {
+	reason, by, since := r.gate.reasons()
 	s := RunStatus{
 		RunID: r.in.RunID, Opened: r.ref.RunID != "", Prepared: r.prepared, State: stateOf(&r.gate, r.doing), Child: r.childID,
 		Stage: r.stage, Step: r.last.Step, NumSteps: r.plan.NumSteps(),
 		SFTStep: r.sftStep, SFTSteps: r.plan.SFTSteps, Last: r.last,
-		PolicyVersion: r.policy.Version, Reason: r.gate.Reason, By: r.gate.By, Since: r.gate.Since, SummaryPath: r.summary,
+		PolicyVersion: r.policy.Version, Reason: reason, By: by, Since: since, Frozen: r.gate.Frozen, SummaryPath: r.summary,
 		Amendments: r.amendments, Alerts: r.alerts, Priority: r.plan.Priority, Restarted: r.restarted,
 	}
 	if r.saved >= 0 {

@@ -114,7 +114,7 @@ func (s *stage) setup(ctx workflow.Context) error {
 	s.ownSteps = workflow.GetVersion(ctx, changeSplitStep, workflow.DefaultVersion, 1) == 1
 	s.gate = gate{
 		gateState: s.at.Gate, scope: "stage", save: s.save, onPause: s.onPause,
-		others: []inbox{{signalGate, s.takeOver}, {signalOrder, s.takeOrder}},
+		others: []inbox{{signalGate, s.takeOver}, {signalOrder, s.takeOrder}, {signalFreeze, s.takeFreeze}},
 	}
 	if err := s.gate.listen(ctx); err != nil {
 		return err
@@ -306,11 +306,11 @@ func (s *stage) onPause(ctx workflow.Context, paused bool) error {
 	s.show(ctx)
 	if parent := workflow.GetInfo(ctx).ParentWorkflowExecution; parent != nil {
 		state := stageNews{holding: s.gate.holding, Alerts: s.at.Alerts, Last: s.at.Last, Saved: s.at.Saved}
-		state.Paused, state.Now = paused, false
+		state.Paused, state.Now = paused && s.gate.Paused, false
 		// A run that is gone needs no news: its end cancels or ends this stage.
 		_ = workflow.SignalExternalWorkflow(ctx, parent.ID, "", signalStageGate, state).Get(ctx, nil)
 	}
-	return logPause(ctx, s.in.Run, paused, who(s.gate.Reason, s.gate.By), fmt.Sprintf("before step %d", s.at.NextStep))
+	return logPause(ctx, s.in.Run, paused, s.gate.why(), fmt.Sprintf("before step %d", s.at.NextStep))
 }
 
 func (s *stage) show(ctx workflow.Context) {
@@ -323,11 +323,12 @@ func (s *stage) status() RunStatus {
 		doing = StateDone
 	}
 	step := s.at.NextStep - 1
+	reason, by, since := s.gate.reasons()
 	return RunStatus{
 		RunID: s.in.Run.RunID, State: stateOf(&s.gate, doing),
 		Stage: s.in.Plan.Index, StageName: s.in.Plan.Name,
 		Step: step, NumSteps: s.in.NumSteps, Last: s.at.Last,
 		ETASeconds:    s.at.StepSeconds * float64(s.in.NumSteps-step),
-		PolicyVersion: s.at.Policy.Version, Reason: s.gate.Reason, By: s.gate.By, Since: s.gate.Since, Priority: s.in.Priority, Alerts: s.at.Alerts,
+		PolicyVersion: s.at.Policy.Version, Reason: reason, By: by, Since: since, Frozen: s.gate.Frozen, Priority: s.in.Priority, Alerts: s.at.Alerts,
 	}
 }

@@ -53,6 +53,8 @@ type RunStatus struct {
 	Reason string     `json:"reason,omitempty"`
 	By     string     `json:"by,omitempty"`
 	Since  *time.Time `json:"since,omitempty"`
+	// Frozen is what the server itself has paused: the run, its stage or what started it.
+	Frozen *Freeze `json:"frozen,omitempty"`
 	// Amendments are the changes of the configuration, one line each.
 	Amendments []string `json:"amendments,omitempty"`
 	// Alerts are the troubles that stand, one line each; see config.Watch.
@@ -137,9 +139,9 @@ func stateOf(g *gate, doing State) State {
 		return StateDone
 	case g.Stopping:
 		return StateStopping
-	case g.Paused && g.waiting:
+	case g.held() && g.waiting, g.Frozen != nil && g.Frozen.Below:
 		return StatePaused
-	case g.Paused:
+	case g.held():
 		return StatePausing
 	default:
 		return doing

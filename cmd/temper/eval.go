@@ -43,7 +43,7 @@ func evalCommand() *cobra.Command {
 			return err
 		}
 		var out workflows.EvaluateRunResult
-		if err := run.Get(ctx, &out); err != nil {
+		if err := workflows.AwaitEnd(ctx, c, run.GetID(), &out); err != nil {
 			return runFailure(err, args[0])
 		}
 		if asJSON {

@@ -40,7 +40,7 @@ func follow(ctx context.Context, c client.Client, store blob.Store, runID string
 	var waiter sync.WaitGroup
 	waiter.Go(func() {
 		defer cancel()
-		result = c.GetWorkflow(waiting, workflowID, "").Get(waiting, nil)
+		result = workflows.AwaitEnd(waiting, c, workflowID, nil)
 	})
 	err = t.until(waiting)
 	ended := waiting.Err() != nil // by the workflow, unless ctx has ended

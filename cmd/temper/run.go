@@ -16,6 +16,7 @@ import (
 	"temper/internal/blob"
 	"temper/internal/cli"
 	"temper/internal/config"
+	"temper/internal/fault"
 	"temper/internal/history"
 	"temper/internal/report"
 	"temper/internal/run"
@@ -209,6 +210,8 @@ func unknownRun(err error, runID string) error {
 		return cli.Usagef("run %q is not running on this Temporal server (temper run list shows what the store has)", runID)
 	case errors.As(err, &refused):
 		return cli.Usagef("run %s: %w", runID, workflows.Failure(err))
+	case fault.Of(err) == fault.Refused:
+		return cli.Usage(err)
 	case strings.Contains(err.Error(), "already completed"): // an update of a closed workflow
 		return cli.Usagef("run %s has ended already", runID)
 	default:

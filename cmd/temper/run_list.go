@@ -128,6 +128,9 @@ func (l *listing) rows(rows []run.CatalogEntry) []run.CatalogEntry {
 		known[rows[i].RunID] = true
 		if !rows[i].Ended() {
 			rows[i].State = l.state(&rows[i])
+			if f := l.frozen(rows[i].RunID); f != nil {
+				rows[i].Reason = frozenReason(f, rows[i].RunID)
+			}
 		}
 	}
 	for _, open := range l.open {
@@ -148,6 +151,23 @@ func (l *listing) state(e *run.CatalogEntry) string {
 		return stateLost
 	}
 	return e.State
+}
+
+// frozen is the server's own pause of a run; nil for none.
+func (l *listing) frozen(runID string) *workflows.Freeze {
+	if i := slices.IndexFunc(l.open, func(r workflows.OpenRun) bool { return r.RunID == runID }); i >= 0 {
+		return l.open[i].Frozen
+	}
+	return nil
+}
+
+// frozenReason has the way out before what somebody wrote, which may be long.
+func frozenReason(f *workflows.Freeze, runID string) string {
+	text := fmt.Sprintf("by %s on the server since %s, temper run resume %s lets it go on", f.By, f.Since.UTC().Format(time.RFC3339), runID)
+	if f.Reason != "" {
+		text += ": " + f.Reason
+	}
+	return text
 }
 
 // stateLost is that of a run which has not ended and the server does not have.

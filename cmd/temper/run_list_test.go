@@ -3,6 +3,7 @@ package main
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -23,6 +24,7 @@ func TestListPutsStoreAndServerTogether(t *testing.T) {
 		"failed": {State: run.StateFailed, Reason: "no file x", NumSteps: 3, Seed: 4},
 		"gone":   {State: run.StateTraining, NumSteps: 3},
 		"held":   {State: run.StateTraining, Step: 2, NumSteps: 3},
+		"iced":   {State: run.StateTraining, Step: 1, NumSteps: 3},
 	}
 	for id, e := range entries {
 		e.RunID = id
@@ -33,7 +35,9 @@ func TestListPutsStoreAndServerTogether(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	open := []workflows.OpenRun{{RunID: "held", State: workflows.StatePaused}, {RunID: "new"}}
+	open := []workflows.OpenRun{{RunID: "held", State: workflows.StatePaused}, {RunID: "new"}, {
+		RunID: "iced", State: workflows.StatePaused, Frozen: &workflows.Freeze{By: "ann", Reason: "look", Since: time.Unix(0, 0)},
+	}}
 	for name, tt := range map[string]struct {
 		l    listing
 		want []string
@@ -44,6 +48,7 @@ func TestListPutsStoreAndServerTogether(t *testing.T) {
 			"failed  failed     0/3            4     no file x",
 			"gone    lost       0/3            0",
 			"held    paused     2/3            0",
+			"iced    paused     1/3            0     by ann on the server since 1970-01-01T00:00:00Z, temper run resume iced lets it go on: look",
 			"new     preparing",
 		}},
 		"without one": {listing{}, []string{
@@ -52,6 +57,7 @@ func TestListPutsStoreAndServerTogether(t *testing.T) {
 			"failed  failed    0/3            4     no file x",
 			"gone    training  0/3            0",
 			"held    training  2/3            0",
+			"iced    training  1/3            0",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -59,6 +59,7 @@ func statusOf(ctx context.Context, p *config.Process, runID string) (workflows.R
 	if askErr != nil && !entry.Ended() {
 		return status, askErr
 	}
+	status = withPlace(status, entry)
 	step, saved, err := r.NewestCheckpoint(ctx)
 	if saved {
 		status.Checkpoint = &step
@@ -92,6 +93,19 @@ func withEntry(s workflows.RunStatus, e run.CatalogEntry) workflows.RunStatus {
 	return s
 }
 
+// withPlace adds how far a run has come whose workflow or stage the server has paused,
+// so that nobody can ask it.
+func withPlace(s workflows.RunStatus, e run.CatalogEntry) workflows.RunStatus {
+	if s.Frozen == nil || e.Step <= s.Step {
+		return s
+	}
+	s.Step, s.NumSteps, s.PolicyVersion, s.Last = e.Step, e.NumSteps, int64(e.Step), workflows.StepNumbers{}
+	if s.StageName == "" {
+		s.StageName = e.Stage
+	}
+	return s
+}
+
 // writeStatus prints what is known of a run, one fact a line.
 func writeStatus(out io.Writer, s workflows.RunStatus) error {
 	t := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
@@ -103,6 +117,9 @@ func writeStatus(out io.Writer, s workflows.RunStatus) error {
 	}
 	for key, text := range ordered("by", s.By, "reason", s.Reason) {
 		line(key, "%s", text)
+	}
+	if s.Frozen != nil {
+		line("way out", "temper run resume %s, or Unpause on the page of %s in the web UI", s.RunID, s.Frozen.Workflow)
 	}
 	for _, a := range s.Alerts {
 		line("trouble", "%s", a)

@@ -38,6 +38,28 @@ func TestStatusOfWhatHasEnded(t *testing.T) {
 	}
 }
 
+// TestStatusOfWhatIsFrozen: a run that nobody can ask has its place from the store, and
+// the status names the way out.
+func TestStatusOfWhatIsFrozen(t *testing.T) {
+	since := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	frozen := &workflows.Freeze{Workflow: "rl/r", By: "ann", Since: since}
+	asked := workflows.RunStatus{RunID: "r", State: workflows.StatePaused, By: "ann", Since: &since, Frozen: frozen}
+	entry := run.CatalogEntry{RunID: "r", State: run.StateTraining, Step: 3, NumSteps: 9, Stage: "a"}
+	var out strings.Builder
+	if err := writeStatus(&out, withPlace(asked, entry)); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"state    paused\n", "by       ann\n", "step     3 of 9, policy 3\n", "way out  temper run resume r, or Unpause on the page of rl/r in the web UI\n"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the status lacks %q:\n%s", want, &out)
+		}
+	}
+	asked.Step, asked.NumSteps = 4, 9 // its stage has answered
+	if got := withPlace(asked, entry); got.Step != 4 {
+		t.Errorf("step %d, want that of the stage, 4", got.Step)
+	}
+}
+
 // fail says in the store that the run has failed.
 func fail(t *testing.T, dir, text string) {
 	t.Helper()

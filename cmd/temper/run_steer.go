@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,9 +13,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"go.temporal.io/sdk/client"
 
 	"temper/internal/cli"
 	"temper/internal/config"
+	"temper/internal/freeze"
 	"temper/internal/history"
 	"temper/internal/run"
 	"temper/workflows"
@@ -154,7 +157,7 @@ func (s *steering) send(cmd *cobra.Command, p *config.Process, name, runID strin
 		return err
 	}
 	defer c.Close()
-	answer, err := workflows.Send(cmd.Context(), c, runID, name, s.Command)
+	answer, err := s.give(cmd.Context(), c, p, name, runID)
 	if err != nil {
 		return unknownRun(err, runID)
 	}
@@ -169,6 +172,33 @@ func (s *steering) send(cmd *cobra.Command, p *config.Process, name, runID strin
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "run %s started\n", s.RunID)
 	}
 	return err
+}
+
+// give sends the command and returns the answer. A resume takes back the server's own
+// pauses first, of the run and of its stage.
+func (s *steering) give(ctx context.Context, c client.Client, p *config.Process, name, runID string) (string, error) {
+	if name != workflows.CommandResume {
+		return workflows.Send(ctx, c, runID, name, s.Command)
+	}
+	lifted, err := freeze.Lift(ctx, c, p.Namespace, runID, s.By, s.Reason)
+	if err != nil {
+		return "", err
+	}
+	var was []string
+	for _, f := range lifted {
+		was = append(was, f.String())
+	}
+	if len(was) > 0 {
+		status, err := workflows.Status(ctx, c, runID)
+		if err == nil && status.State != workflows.StatePaused && status.State != workflows.StatePausing {
+			return "the run goes on: " + strings.Join(was, "; ") + "; unpaused", nil
+		}
+	}
+	answer, err := workflows.Send(ctx, c, runID, name, s.Command)
+	if err == nil && len(was) > 0 {
+		answer += ": " + strings.Join(was, "; ") + "; unpaused, and the pause by command is over"
+	}
+	return answer, err
 }
 
 // successor makes the id of the run that goes on instead of another.

@@ -82,6 +82,7 @@ var packages = []row{
 	{pattern: "activities", layer: durable, ours: []string{"internal/blob", "internal/watch", "internal/fault", "internal/run", "internal/run/setup", "internal/learner", "internal/sampling", "internal/retrain"}, reason: "activities are a border: what they do is done by packages without Temporal, and none of them knows a device"},
 	{pattern: "workflows", layer: durable},
 	{pattern: "internal/temporalclient", layer: durable},
+	{pattern: "internal/freeze", layer: durable},
 
 	{pattern: "internal/cli", layer: composition, ours: []string{"internal/config", "internal/fault"}, reason: "every command line ends alike, whatever it runs"},
 	{pattern: "internal/screen", layer: composition},
@@ -121,7 +122,7 @@ var homes = []home{
 	{"github.com/minio/...", []string{"internal/blob/..."}, "an SDK stays in its driver", true},
 	{"go.temporal.io/server/...", nil, "the server lives in a module of its own, tools/temporald", true},
 	{"github.com/temporalio/ui-server/...", nil, "the UI lives in a module of its own, tools/temporald", true},
-	{"go.temporal.io/...", []string{"workflows", "activities", "workers", "internal/temporalclient", "cmd/...", "tools/bench"}, "what does the work can run without Temporal", true},
+	{"go.temporal.io/...", []string{"workflows", "activities", "workers", "internal/temporalclient", "internal/freeze", "cmd/...", "tools/bench"}, "what does the work can run without Temporal", true},
 	{"github.com/spf13/...", []string{"cmd/...", "internal/cli", "tools/bench"}, "flags end at the command", true},
 	{"github.com/lmittmann/...", []string{"internal/cli"}, "libraries log through slog", true},
 	{"github.com/goccy/go-yaml/...", []string{"internal/config"}, "one strict decoder of configurations", true},

@@ -1,0 +1,125 @@
+package workflows
+
+import (
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+)
+
+// Freeze is a pause by the server itself, which is what the button "Pause Workflow"
+// of the web UI does. It takes the workflow tasks from one workflow, which then
+// answers nobody, while its parent and its child go on. Whoever watches tells those
+// two, see package freeze, and their gates hold them at the next safe point.
+type Freeze struct {
+	// Workflow is the id of the paused workflow.
+	Workflow string    `json:"workflow"`
+	Reason   string    `json:"reason,omitempty"`
+	By       string    `json:"by,omitempty"`
+	Since    time.Time `json:"since"`
+	// Below says that the paused workflow is the child of the one that holds this.
+	Below bool `json:"below,omitempty"`
+}
+
+// String says what is paused, by whom and why.
+func (f *Freeze) String() string {
+	return fmt.Sprintf("workflow %s is paused on the server%s", f.Workflow, who(f.Reason, f.By))
+}
+
+// Same reports whether two gates are held by the same pause; nil is none.
+func (f *Freeze) Same(other *Freeze) bool {
+	if f == nil || other == nil {
+		return f == other
+	}
+	return f.Workflow == other.Workflow && f.Below == other.Below && f.Since.Equal(other.Since)
+}
+
+// freezeNews is the signal to a gate: what holds it from now on.
+type freezeNews struct {
+	Freeze *Freeze `json:"freeze,omitempty"`
+}
+
+// held reports whether the gate holds its workflow at safe points.
+func (g *gate) held() bool { return g.Paused || g.Frozen != nil }
+
+// cause is what holds a gate, for comparison.
+func (g *gate) cause() gateCause { return gateCause{g.Paused, g.Frozen} }
+
+type gateCause struct {
+	paused bool
+	frozen *Freeze
+}
+
+// why says who holds the gate, by which command or on the server, and why.
+func (g *gate) why() string {
+	if g.Frozen != nil && !g.Paused {
+		return ": " + g.Frozen.String()
+	}
+	return who(g.Reason, g.By)
+}
+
+// reasons are those of the status: of the command, or else of the server's pause.
+func (g *gate) reasons() (reason, by string, since *time.Time) {
+	f := g.Frozen
+	if f == nil || g.Paused || g.Stopping {
+		return g.Reason, g.By, g.Since
+	}
+	return fmt.Sprintf("workflow %s is paused on the server%s", f.Workflow, because(f.Reason)), f.By, &f.Since
+}
+
+// unreachable refuses a command that would be handed to a stage which hears nothing.
+func (g *gate) unreachable() error {
+	if g.Frozen == nil || !g.Frozen.Below {
+		return nil
+	}
+	return fmt.Errorf("%s: let it go on first, by Unpause on its page in the web UI or by temper run resume", g.Frozen)
+}
+
+// receiveFreeze takes one signal of the watcher. It returns whether there was one and
+// whether it began or ended a freeze.
+func (g *gate) receiveFreeze(from workflow.ReceiveChannel) (ok, turned bool) {
+	var news freezeNews
+	if !from.ReceiveAsync(&news) {
+		return false, false
+	}
+	turned = (g.Frozen == nil) != (news.Freeze == nil)
+	if !g.Frozen.Same(news.Freeze) {
+		g.Frozen = news.Freeze
+	}
+	return true, turned
+}
+
+// takeFreeze holds the stage while the server has paused its run, or lets it go on.
+func (s *stage) takeFreeze(ctx workflow.Context, from workflow.ReceiveChannel) bool {
+	ok, _ := s.gate.receiveFreeze(from)
+	if ok {
+		s.show(ctx)
+	}
+	return ok
+}
+
+// freezing is what a run does about the server's pauses.
+type freezing struct{ *runFlow }
+
+// take shows that the server has paused the stage, and that it goes on. The run
+// waits for its stage in any case.
+func (r freezing) take(ctx workflow.Context, from workflow.ReceiveChannel) bool {
+	ok, turned := r.gate.receiveFreeze(from)
+	if !ok || !turned {
+		return ok
+	}
+	r.show(ctx)
+	if err := r.publishState(ctx); err != nil {
+		workflow.GetLogger(ctx).Warn("status not told", "run_id", r.ref.RunID, "err", err)
+	}
+	if r.link.child == nil {
+		return true // the gate says it at the next safe point
+	}
+	frozen, why := r.gate.Frozen != nil, r.gate.why()
+	workflow.Go(ctx, func(ctx workflow.Context) { // a store that is away holds up no other signal
+		if err := logPause(ctx, r.ref, frozen, why, fmt.Sprintf("while %s", r.doing)); err != nil {
+			workflow.GetLogger(ctx).Warn("freeze not recorded", "run_id", r.ref.RunID, "err", err)
+		}
+	})
+	return true
+}
