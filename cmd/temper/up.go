@@ -156,7 +156,7 @@ func up(ctx context.Context, p *config.Process, o *upOptions, out io.Writer) err
 	if err = sup.Start(ctx); err == nil {
 		s.Line(fmt.Sprintf("all services up after %.1f s, logs in %s", time.Since(started).Seconds(), p.LogDir()))
 		if p.UIAddress != "" {
-			s.Line("web UI http://" + p.UIAddress)
+			s.Line("web UI http://" + p.UIAddress + runsPage(o.Embedded))
 		}
 		err = serve(ctx, p, o, s, log)
 	} else if ctx.Err() != nil {
@@ -232,4 +232,12 @@ func nameOpenRuns(ctx context.Context, c client.Client, s *screen.Screen, log *s
 	for _, run := range open {
 		s.Line(fmt.Sprintf("run %s goes on: temper run follow %s shows it", run.RunID, run.RunID))
 	}
+}
+
+// runsPage is where our own server sends a browser to the list of runs.
+func runsPage(embedded bool) string {
+	if embedded {
+		return "/runs"
+	}
+	return ""
 }

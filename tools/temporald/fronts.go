@@ -121,7 +121,7 @@ func webUI(o options) (http.Handler, error) {
 		return nil, err
 	}
 	route.SetRenderRoute(e, "/")
-	return e, nil
+	return e, setRunsRoute(e, o.namespace)
 }
 
 // fixedConfig is the configuration of a UI that never changes it.
