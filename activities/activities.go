@@ -32,7 +32,10 @@ type Control struct {
 	// Notify sends alerts to somebody outside and reports no failure; nil sends none.
 	Notify func(context.Context, run.Notice)
 
-	configs  run.Configs
+	configs run.Configs
+	// Chain writes the manifests of steps.
+	Chain run.Chain
+
 	selector sampling.Selector
 }
 

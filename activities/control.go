@@ -54,6 +54,7 @@ func (c *Control) PrepareData(ctx context.Context, in PrepareDataInput) (run.Pre
 	ctx, stop := heartbeat(ctx, func() string { return doing.Load().(string) })
 	defer stop()
 	out, err := setup.Prepare(ctx, c.Store, in.Run, func(what string) { doing.Store(what) })
+	out.Files = nil // the store has them; no workflow asks
 	return out, toTemporal(err)
 }
 
@@ -82,6 +83,9 @@ func (c *Control) LogStep(ctx context.Context, in LogStepInput) (run.Watched, er
 	out, err := run.LogStep(ctx, c.Store, cfg, in)
 	if err == nil && len(out.Alerts) > 0 && c.Notify != nil {
 		c.Notify(ctx, run.Notice{RunID: in.Run.RunID, Stage: in.StageName, Step: in.Step, NumSteps: in.NumSteps, Alerts: out.Alerts})
+	}
+	if err == nil {
+		err = c.Chain.AddStep(ctx, c.Store, in)
 	}
 	return out, toTemporal(err)
 }
@@ -120,7 +124,7 @@ func (c *Control) FinishRun(ctx context.Context, in FinishRunInput) (run.FinishR
 	if err := run.WarnOfNoUpdate(ctx, c.Store, in); err != nil {
 		return run.FinishResult{}, toTemporal(err)
 	}
-	out, err := run.Finish(ctx, c.Store, in, peak)
+	out, err := run.Finish(ctx, c.Store, in, &c.Chain, peak)
 	return out, toTemporal(err)
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"temper/activities"
 	"temper/internal/blob"
+	"temper/internal/proof"
 	"temper/internal/run"
 )
 
@@ -160,6 +161,9 @@ func addSampled(sum, part run.Sampled) run.Sampled {
 	sum.Tokens += part.Tokens
 	sum.ToolCalls += part.ToolCalls
 	sum.InfraErrors += part.InfraErrors
+	for _, m := range part.MadeBy {
+		sum.MadeBy = proof.AddMaker(sum.MadeBy, m)
+	}
 	if part.Wall > sum.Wall {
 		sum.Wall, sum.SampleTime, sum.ToolTime = part.Wall, part.SampleTime, part.ToolTime
 	}

@@ -243,6 +243,15 @@ func PutOnce[T any](ctx context.Context, s blob.Store, key string, v T) (T, erro
 	return stored, readJSON(ctx, s, key, &stored)
 }
 
+// RefOf is the Ref of v under a key as PutOnce stores it.
+func RefOf(key string, v any) (blob.Ref, error) {
+	data, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return blob.Ref{}, fmt.Errorf("encode %s: %w", key, err)
+	}
+	return blob.RefOf(key, append(data, '\n')), nil
+}
+
 // Lookup reads the JSON under key; ok is false when nothing is there.
 // Errors: blob.ErrCorrupt, as PutOnce returns it.
 func Lookup[T any](ctx context.Context, s blob.Store, key string) (v T, ok bool, err error) {

@@ -32,7 +32,7 @@ func finished(t *testing.T, store blob.Store, plan run.Plan, second int, stopped
 	for _, s := range plan.Stages {
 		in.Stages = append(in.Stages, run.StageReport{Plan: s, Before: run.Evaluation{Label: "before", Accuracy: 0.25}})
 	}
-	if _, err := run.Finish(t.Context(), store, in, 0); err != nil {
+	if _, err := run.Finish(t.Context(), store, in, &run.Chain{}, 0); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -32,9 +32,10 @@ type FinishResult struct {
 	SummaryPath string `json:"summary_path"`
 }
 
-// Finish writes the series and the summary of the run. peakRSS is the largest
-// memory of the service so far in bytes, 0 where it is not known.
-func Finish(ctx context.Context, store blob.Store, in FinishInput, peakRSS int64) (FinishResult, error) {
+// Finish writes the series, the last manifest and the summary of the run, which ends
+// with the head of its chain. peakRSS is the largest memory of the service so far in
+// bytes, 0 where it is not known.
+func Finish(ctx context.Context, store blob.Store, in FinishInput, chain *Chain, peakRSS int64) (FinishResult, error) {
 	layout := artifact.Layout{RunID: in.Run.RunID}
 	cfg, err := ReadConfig(ctx, store, in.Run)
 	if err != nil {
@@ -48,7 +49,7 @@ func Finish(ctx context.Context, store blob.Store, in FinishInput, peakRSS int64
 	if err != nil {
 		return FinishResult{}, err
 	}
-	if err := PutLines(ctx, store, layout.Metrics(), records); err != nil {
+	if _, err := PutLines(ctx, store, layout.Metrics(), records); err != nil {
 		return FinishResult{}, err
 	}
 	summary := summarize(in, records)
@@ -57,12 +58,28 @@ func Finish(ctx context.Context, store blob.Store, in FinishInput, peakRSS int64
 	if !in.Policy.Ref.IsZero() {
 		summary.PolicyPath = store.Locate(layout.Policy(in.Policy.Version))
 	}
+	failpoint.Hit("finish/before-closing")
+	if summary.Proof, err = chain.seal(ctx, store, in.Run, lastStep(in, records), summary); err != nil {
+		return FinishResult{}, err
+	}
 	failpoint.Hit("finish/before-summary")
 	if summary, err = artifact.PutOnce(ctx, store, layout.Summary(), summary); err != nil {
 		return FinishResult{}, err
 	}
 	err = noteInCatalog(ctx, store, in.Run.RunID, func(e *CatalogEntry) { e.AddSummary(summary) })
 	return FinishResult{SummaryPath: store.Locate(layout.Summary())}, err
+}
+
+// lastStep is the last step that a run, or the run that it is a fork of, has made.
+func lastStep(in FinishInput, records []StepRecord) int {
+	switch {
+	case len(records) > 0:
+		return records[len(records)-1].Step
+	case in.Fork != nil:
+		return in.Fork.Step
+	default:
+		return 0
+	}
 }
 
 func summarize(in FinishInput, records []StepRecord) Summary {

@@ -20,6 +20,8 @@ type GroupRecord struct {
 	// Samples are what the trainer gets of the group; none for a dropped one.
 	Samples    blob.Ref `json:"samples,omitzero"`
 	NumSamples int      `json:"num_samples,omitempty"`
+	// Trajectories are all that was sampled of the problem; older programs did not say.
+	Trajectories blob.Ref `json:"trajectories,omitzero"`
 	// InfraErrors counts trajectories that the infrastructure lost. All sums up the
 	// others, Correct the correct ones among those, KeptCorrect the correct ones
 	// that were kept.
@@ -46,9 +48,15 @@ type StoredBatch struct {
 // ReadTrajectories reads stored trajectories, one JSON object a line. Errors:
 // blob.ErrNotExist; blob.ErrCorrupt names the line.
 func ReadTrajectories(ctx context.Context, store blob.Store, key string) ([]rl.Trajectory, error) {
+	out, _, err := ReadTrajectoriesRef(ctx, store, key)
+	return out, err
+}
+
+// ReadTrajectoriesRef is ReadTrajectories with the Ref of what was read.
+func ReadTrajectoriesRef(ctx context.Context, store blob.Store, key string) ([]rl.Trajectory, blob.Ref, error) {
 	data, err := blob.ReadKey(ctx, store, key)
 	if err != nil {
-		return nil, err
+		return nil, blob.Ref{}, err
 	}
 	var out []rl.Trajectory
 	for dec := json.NewDecoder(bytes.NewReader(data)); dec.More(); {
@@ -58,9 +66,9 @@ func ReadTrajectories(ctx context.Context, store blob.Store, key string) ([]rl.T
 			err = t.Validate()
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s: trajectory %d: %w: %w", store.Locate(key), len(out)+1, err, blob.ErrCorrupt)
+			return nil, blob.Ref{}, fmt.Errorf("%s: trajectory %d: %w: %w", store.Locate(key), len(out)+1, err, blob.ErrCorrupt)
 		}
 		out = append(out, t)
 	}
-	return out, nil
+	return out, blob.RefOf(key, data), nil
 }

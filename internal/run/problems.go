@@ -44,11 +44,10 @@ func ProblemsByID(ctx context.Context, store blob.Store, key string, ids []strin
 }
 
 // PutLines stores values as JSON lines.
-func PutLines[T any](ctx context.Context, store blob.Store, key string, values []T) error {
+func PutLines[T any](ctx context.Context, store blob.Store, key string, values []T) (blob.Ref, error) {
 	var buf bytes.Buffer
 	if err := dataset.Write(&buf, values); err != nil {
-		return fmt.Errorf("encode %s: %w", key, err)
+		return blob.Ref{}, fmt.Errorf("encode %s: %w", key, err)
 	}
-	_, err := blob.PutBytes(ctx, store, key, buf.Bytes(), blob.Always)
-	return err
+	return blob.PutBytes(ctx, store, key, buf.Bytes(), blob.Always)
 }

@@ -105,7 +105,7 @@ func TestSummary(t *testing.T) {
 		},
 		Policy: runtest.PolicyRef(3), Stopped: true,
 	}
-	out, err := run.Finish(t.Context(), h.Store, in, 3<<30)
+	out, err := run.Finish(t.Context(), h.Store, in, &run.Chain{}, 3<<30)
 	if err != nil || out.SummaryPath != h.Store.Locate(h.Layout.Summary()) {
 		t.Fatalf("%+v (%v)", out, err)
 	}
@@ -117,7 +117,7 @@ func TestSummary(t *testing.T) {
 		t.Errorf("series of %d steps", len(lines))
 	}
 	in.Ended = in.Ended.Add(time.Hour)
-	if _, err := run.Finish(t.Context(), h.Store, in, 3<<30); err != nil {
+	if _, err := run.Finish(t.Context(), h.Store, in, &run.Chain{}, 3<<30); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "summary.golden", summary())
@@ -128,7 +128,7 @@ func TestSummaryOfARunThatDidNothing(t *testing.T) {
 	h := runtest.New(t, nil)
 	_, err := run.Finish(t.Context(), h.Store, run.FinishInput{
 		Run: h.Ref, Started: begin(), Ended: begin(), Stages: []run.StageReport{{Plan: h.Plan.Stages[0]}}, Stopped: true,
-	}, 0)
+	}, &run.Chain{}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

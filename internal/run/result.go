@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"temper/internal/blob"
+	"temper/internal/proof"
 	"temper/internal/rl"
 	"temper/internal/series"
 )
@@ -18,6 +19,9 @@ type Prepared struct {
 	TokenBudget int `json:"token_budget"` // longest prompt + response that a stage allows
 	// Start is the stored copy of model.path; nil for a run from random weights.
 	Start *Start `json:"start,omitempty"`
+	// Files are the tokenizer, the chat template and all data; older programs did not
+	// say.
+	Files []blob.Ref `json:"files,omitempty"`
 }
 
 // SFTResult is the last update's metrics.
@@ -47,6 +51,8 @@ type Evaluation struct {
 	ToolTime         time.Duration `json:"tool_ns"`
 	Wall             time.Duration `json:"wall_ns"`
 	TrajectoriesPath string        `json:"trajectories"`
+	// Record is the Ref of the trajectories; older programs did not say.
+	Record blob.Ref `json:"record,omitzero"`
 }
 
 // SFTRecord is the stored outcome of a stretch of supervised updates.
@@ -71,6 +77,8 @@ type StoredFilter struct {
 	FilterResult
 	PolicyVersion int64    `json:"policy_version"`
 	RemovedIDs    []string `json:"removed_ids"`
+	// Found are what the filter found of each problem; older programs did not say.
+	Found []blob.Ref `json:"found,omitempty"`
 }
 
 // Sampled sums up what was sampled; the groups are in the store.
@@ -87,6 +95,8 @@ type Sampled struct {
 	ToolTime   time.Duration `json:"tool_ns"`
 	// Shards point to the records of the groups, which BuildBatch reads.
 	Shards []blob.Ref `json:"shards,omitempty"`
+	// MadeBy are the programs and machines that sampled.
+	MadeBy []proof.Maker `json:"made_by,omitempty"`
 }
 
 // BuiltBatch points to the batch; Samples == 0 means that no group had a
@@ -109,6 +119,8 @@ type Trained struct {
 	SaveTime time.Duration `json:"save_ns"`
 	// Saved is true when a checkpoint was asked for.
 	Saved bool `json:"saved,omitempty"`
+	// MadeBy is the program and machine that made the update.
+	MadeBy proof.Maker `json:"made_by,omitzero"`
 }
 
 // StageReport is the outcome of one stage for the summary.

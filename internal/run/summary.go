@@ -3,6 +3,7 @@ package run
 import (
 	"time"
 
+	"temper/internal/proof"
 	"temper/internal/series"
 )
 
@@ -75,4 +76,7 @@ type Summary struct {
 
 	Started time.Time `json:"started"`
 	Ended   time.Time `json:"ended"`
+	// Proof is the head of the run's chain and the sum of this summary. It is the last
+	// field.
+	Proof *proof.End `json:"proof,omitempty"`
 }

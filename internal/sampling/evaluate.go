@@ -66,9 +66,9 @@ func (s *sampler) evaluate(ctx context.Context, in EvaluateInput) (run.Evaluatio
 	}
 	e := evaluation{sampler: s, in: in, problems: problems}
 	path := s.run.Layout.EvalTrajectories(in.Stage, in.Label, in.Policy.Version)
-	all, ok, err := lookupTrajectories(ctx, s.store, path)
+	all, ref, ok, err := lookupTrajectories(ctx, s.store, path)
 	if err == nil && !ok {
-		all, err = e.sampleRecord(ctx, path)
+		all, ref, err = e.sampleRecord(ctx, path)
 	}
 	if err != nil {
 		return run.Evaluation{}, err
@@ -80,31 +80,31 @@ func (s *sampler) evaluate(ctx context.Context, in EvaluateInput) (run.Evaluatio
 		return run.Evaluation{}, err
 	}
 	out := evalResult(all[:len(problems)], all[len(problems):])
-	out.Stage, out.Label, out.PolicyVersion, out.TrajectoriesPath = in.Stage, in.Label, in.Policy.Version, path
+	out.Stage, out.Label, out.PolicyVersion, out.TrajectoriesPath, out.Record = in.Stage, in.Label, in.Policy.Version, path, ref
 	return out, nil
 }
 
 // sampleRecord samples what is missing and stores all trajectories as one record, the
 // greedy ones first.
-func (e *evaluation) sampleRecord(ctx context.Context, path string) ([]rl.Trajectory, error) {
+func (e *evaluation) sampleRecord(ctx context.Context, path string) ([]rl.Trajectory, blob.Ref, error) {
 	spec := e.spec("eval-greedy", e.in.Stage, 0)
 	spec.Temperature = 0
 	all, err := e.sampleAll(ctx, spec, evalGreedy, 1)
 	if err != nil {
-		return nil, err
+		return nil, blob.Ref{}, err
 	}
 	sampled, err := e.sampleAll(ctx, e.spec("eval-sampled", e.in.Stage, 0), evalSampled, e.cfg.Eval.Rollouts)
 	if err != nil {
-		return nil, err
+		return nil, blob.Ref{}, err
 	}
 	all = append(all, sampled...)
 	data, err := trajectoryLines(all)
 	if err != nil {
-		return nil, fault.OfEncoding(fmt.Errorf("encode evaluation: %w", err))
+		return nil, blob.Ref{}, fault.OfEncoding(fmt.Errorf("encode evaluation: %w", err))
 	}
 	failpoint.Hit("evaluate/before-record")
-	_, err = blob.PutBytes(ctx, e.store, path, data, blob.Always)
-	return all, err
+	ref, err := blob.PutBytes(ctx, e.store, path, data, blob.Always)
+	return all, ref, err
 }
 
 // sampleAll makes n rollouts of each problem and returns them in the order of the
@@ -114,7 +114,7 @@ func (e *evaluation) sampleAll(ctx context.Context, spec rollout.Spec, how strin
 		return e.run.Layout.EvalGroup(e.in.Stage, e.in.Label, e.in.Policy.Version, how, problemID)
 	}
 	byID := map[string][]rl.Trajectory{}
-	todo, err := e.eachStored(ctx, e.problems, key, func(g rl.Group) error {
+	todo, err := e.eachStored(ctx, e.problems, key, func(g storedGroup) error {
 		byID[g.Problem.ID] = g.Trajectories
 		return nil
 	})

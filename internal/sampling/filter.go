@@ -48,8 +48,8 @@ type filteredProblem struct {
 
 // splitFiltered separates the problems that an earlier attempt has sampled from the
 // others.
-func (s *sampler) splitFiltered(ctx context.Context, stage int, problems []rl.Problem) (solved map[string]bool, todo []rl.Problem, err error) {
-	solved = map[string]bool{}
+func (s *sampler) splitFiltered(ctx context.Context, stage int, problems []rl.Problem) (done map[string]filteredProblem, todo []rl.Problem, err error) {
+	done = map[string]filteredProblem{}
 	key := func(p rl.Problem) string { return s.run.Layout.FilterProblem(stage, p.ID) }
 	there, err := listed(ctx, s.store, path.Dir(s.run.Layout.FilterProblem(stage, "")))
 	if err != nil {
@@ -69,9 +69,9 @@ func (s *sampler) splitFiltered(ctx context.Context, stage int, problems []rl.Pr
 		return nil, nil, err
 	}
 	for i, id := range ids {
-		solved[id] = found[i].Solved
+		done[id] = found[i]
 	}
-	return solved, todo, nil
+	return done, todo, nil
 }
 
 func (s *sampler) filter(ctx context.Context, stage int) (run.StoredFilter, error) {
@@ -79,12 +79,12 @@ func (s *sampler) filter(ctx context.Context, stage int) (run.StoredFilter, erro
 	if err != nil {
 		return run.StoredFilter{}, err
 	}
-	solved, todo, err := s.splitFiltered(ctx, stage, problems)
+	done, todo, err := s.splitFiltered(ctx, stage, problems)
 	if err != nil {
 		return run.StoredFilter{}, err
 	}
 	var outage error // nil once a problem has a scored rollout
-	scored := len(solved) > 0
+	scored := len(done) > 0
 	err = s.sampleProblems(ctx, s.spec("filter", stage, 0), todo, s.cfg.Stages[stage-1].Filter.Rollouts, func(g rl.Group) error {
 		if err := allLost(g.Trajectories); err != nil { // nothing is stored: another attempt samples it again
 			outage = err
@@ -92,8 +92,8 @@ func (s *sampler) filter(ctx context.Context, stage int) (run.StoredFilter, erro
 		}
 		scored = true
 		found := filteredProblem{Rollouts: len(g.Trajectories), Solved: solvedByAll(g.Trajectories)}
-		solved[g.Problem.ID] = found.Solved
-		_, err := artifact.PutOnce(ctx, s.store, s.run.Layout.FilterProblem(stage, g.Problem.ID), found)
+		var err error
+		done[g.Problem.ID], err = artifact.PutOnce(ctx, s.store, s.run.Layout.FilterProblem(stage, g.Problem.ID), found)
 		failpoint.Hit("filter/after-group")
 		return err
 	})
@@ -103,7 +103,18 @@ func (s *sampler) filter(ctx context.Context, stage int) (run.StoredFilter, erro
 	if err != nil {
 		return run.StoredFilter{}, err
 	}
-	out := run.StoredFilter{PolicyVersion: s.policy.Version, RemovedIDs: removable(problems, solved, s.cfg.RL.ProblemsPerStep)}
+	out := run.StoredFilter{PolicyVersion: s.policy.Version, RemovedIDs: removable(problems, done, s.cfg.RL.ProblemsPerStep)}
+	for _, p := range problems {
+		found, ok := done[p.ID]
+		if !ok {
+			continue
+		}
+		ref, err := artifact.RefOf(s.run.Layout.FilterProblem(stage, p.ID), found)
+		if err != nil {
+			return out, err
+		}
+		out.Found = append(out.Found, ref)
+	}
 	out.Problems, out.Removed = len(problems), len(out.RemovedIDs)
 	out.Left = out.Problems - out.Removed
 	return out, nil
@@ -112,10 +123,10 @@ func (s *sampler) filter(ctx context.Context, stage int) (run.StoredFilter, erro
 // removable lists the solved problems that the stage can do without. A stage needs
 // the problems of one step: where fewer are unsolved, the last solved ones stay. When
 // all are solved, nothing is left to learn and all go.
-func removable(problems []rl.Problem, solved map[string]bool, perStep int) []string {
+func removable(problems []rl.Problem, done map[string]filteredProblem, perStep int) []string {
 	ids := []string{}
 	for _, p := range problems {
-		if solved[p.ID] {
+		if done[p.ID].Solved {
 			ids = append(ids, p.ID)
 		}
 	}

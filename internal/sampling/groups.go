@@ -13,19 +13,25 @@ import (
 	"temper/internal/run"
 )
 
+// storedGroup is a group with the Ref of its trajectories.
+type storedGroup struct {
+	rl.Group
+	ref blob.Ref
+}
+
 // writeGroup stores a group as JSON lines unless another attempt was faster, and
 // returns the one that is stored.
-func writeGroup(ctx context.Context, store blob.Store, key string, g rl.Group) (rl.Group, error) {
+func writeGroup(ctx context.Context, store blob.Store, key string, g rl.Group) (storedGroup, error) {
 	data, err := trajectoryLines(g.Trajectories)
 	if err != nil {
-		return g, fault.OfEncoding(fmt.Errorf("encode group %s: %w", g.Problem.ID, err))
+		return storedGroup{}, fault.OfEncoding(fmt.Errorf("encode group %s: %w", g.Problem.ID, err))
 	}
-	_, err = blob.PutBytes(ctx, store, key, data, blob.IfAbsent)
+	ref, err := blob.PutBytes(ctx, store, key, data, blob.IfAbsent)
 	if errors.Is(err, blob.ErrExists) {
 		stored, _, err := lookupGroup(ctx, store, key, g.Problem)
 		return stored, err
 	}
-	return g, err
+	return storedGroup{g, ref}, err
 }
 
 func trajectoryLines(ts []rl.Trajectory) ([]byte, error) {
@@ -41,17 +47,17 @@ func trajectoryLines(ts []rl.Trajectory) ([]byte, error) {
 }
 
 // lookupGroup reads the group of a problem; ok is false when none is stored.
-func lookupGroup(ctx context.Context, store blob.Store, key string, p rl.Problem) (g rl.Group, ok bool, err error) {
+func lookupGroup(ctx context.Context, store blob.Store, key string, p rl.Problem) (g storedGroup, ok bool, err error) {
 	g.Problem = p
-	g.Trajectories, ok, err = lookupTrajectories(ctx, store, key)
+	g.Trajectories, g.ref, ok, err = lookupTrajectories(ctx, store, key)
 	return g, ok, err
 }
 
 // lookupTrajectories reads what trajectoryLines wrote; ok is false when nothing is stored.
-func lookupTrajectories(ctx context.Context, store blob.Store, key string) (out []rl.Trajectory, ok bool, err error) {
-	out, err = run.ReadTrajectories(ctx, store, key)
+func lookupTrajectories(ctx context.Context, store blob.Store, key string) (out []rl.Trajectory, ref blob.Ref, ok bool, err error) {
+	out, ref, err = run.ReadTrajectoriesRef(ctx, store, key)
 	if errors.Is(err, blob.ErrNotExist) {
-		return nil, false, nil
+		return nil, ref, false, nil
 	}
-	return out, err == nil, err
+	return out, ref, err == nil, err
 }

@@ -38,13 +38,13 @@ func newRecorder(store blob.Store, layout artifact.Layout, step int, cfg config.
 
 // record stores the samples of a group. Errors: Corrupt for a group that nobody may
 // train on.
-func (r recorder) record(ctx context.Context, g rl.Group) (run.GroupRecord, error) {
+func (r recorder) record(ctx context.Context, g storedGroup) (run.GroupRecord, error) {
 	failpoint.Hit("sampling/before-samples")
-	kept, samples, fate, err := grpo.BuildGroup(g, r.groupSize, r.roc, r.seed)
+	kept, samples, fate, err := grpo.BuildGroup(g.Group, r.groupSize, r.roc, r.seed)
 	if err != nil {
 		return run.GroupRecord{}, fault.Newf(fault.Corrupt, "step %d: %w", r.step, err)
 	}
-	out := run.GroupRecord{ProblemID: g.Problem.ID, Fate: fate, NumSamples: len(samples)}
+	out := run.GroupRecord{ProblemID: g.Problem.ID, Fate: fate, NumSamples: len(samples), Trajectories: g.ref}
 	for i := range g.Trajectories {
 		t := &g.Trajectories[i]
 		if t.StopReason == rl.StopInfraError {

@@ -17,6 +17,7 @@ import (
 	"temper/internal/config"
 	"temper/internal/failpoint"
 	"temper/internal/policy"
+	"temper/internal/proof"
 	"temper/internal/rl"
 	"temper/internal/rollout"
 	"temper/internal/run"
@@ -39,6 +40,8 @@ type Config struct {
 	// MaxConcurrent is the number of trajectories of a run under way at a time.
 	MaxConcurrent int
 	Now           func() time.Time
+	// MadeBy describes this program and machine for the records of runs.
+	MadeBy proof.Maker
 }
 
 // Service samples trajectories. Calls for different runs work side by side, those
@@ -123,6 +126,7 @@ func (r *Service) SampleGroups(ctx context.Context, in GroupsInput, progress *Pr
 		out, err = s.sampleStep(ctx, in)
 		return err
 	})
+	out.MadeBy = proof.AddMaker(nil, r.MadeBy)
 	out.Wall = r.Now().Sub(started)
 	return out, err
 }
@@ -137,12 +141,12 @@ func (s *sampler) sampleStep(ctx context.Context, in GroupsInput) (run.Sampled, 
 	key := func(problemID string) string { return layout.Group(in.Step, problemID) }
 	records := map[string]run.GroupRecord{}
 	recorder := newRecorder(s.store, layout, in.Step, s.run.Config)
-	keep := func(g rl.Group) (err error) {
-		addGroup(&out, g)
+	keep := func(g storedGroup) (err error) {
+		addGroup(&out, g.Group)
 		records[g.Problem.ID], err = recorder.record(ctx, g)
 		return err
 	}
-	todo, err := s.eachStored(ctx, problems, key, func(g rl.Group) error {
+	todo, err := s.eachStored(ctx, problems, key, func(g storedGroup) error {
 		out.Reused++
 		return keep(g)
 	})
@@ -176,7 +180,7 @@ func (s *sampler) sampleStep(ctx context.Context, in GroupsInput) (run.Sampled, 
 // eachStored calls do with the groups of problems that are stored, one at a time: all
 // of a step do not fit into memory. It returns the other problems. The keys lie in one
 // folder.
-func (s *sampler) eachStored(ctx context.Context, problems []rl.Problem, key func(problemID string) string, do func(rl.Group) error) (todo []rl.Problem, err error) {
+func (s *sampler) eachStored(ctx context.Context, problems []rl.Problem, key func(problemID string) string, do func(storedGroup) error) (todo []rl.Problem, err error) {
 	there, err := listed(ctx, s.store, path.Dir(key("")))
 	if err != nil {
 		return nil, err

@@ -32,11 +32,11 @@ func (p *preparation) prepareFork(ctx context.Context, ref run.Ref) error {
 	if err != nil || !ok {
 		return errors.Join(err, fmt.Errorf("data of run %s: %w", parent.RunID, blob.ErrNotExist))
 	}
-	if err := copyKey(ctx, p.store, theirs.Tokenizer(), p.layout.Tokenizer()); err != nil {
+	if err := p.copyKey(ctx, theirs.Tokenizer(), p.layout.Tokenizer()); err != nil {
 		return err
 	}
 	if p.cfg.Rollout.ChatTemplate != "" {
-		if err := copyKey(ctx, p.store, run.TemplateKey(theirs), run.TemplateKey(p.layout)); err != nil {
+		if err := p.copyKey(ctx, run.TemplateKey(theirs), run.TemplateKey(p.layout)); err != nil {
 			return err
 		}
 	}
@@ -69,7 +69,7 @@ func (p *preparation) inheritStages(ctx context.Context, f *fork) error {
 			keys = append(keys, [2]string{theirs.Filter(index), p.layout.Filter(index)})
 		}
 		for _, k := range keys {
-			if err := copyKey(ctx, p.store, k[0], k[1]); err != nil && (k[0] != theirs.Filter(index) || !errors.Is(err, blob.ErrNotExist)) {
+			if err := p.copyKey(ctx, k[0], k[1]); err != nil && (k[0] != theirs.Filter(index) || !errors.Is(err, blob.ErrNotExist)) {
 				return err
 			}
 		}
@@ -87,11 +87,10 @@ func (f *fork) sameProblems(index int) bool {
 		a.Path == b.Path && a.Env == b.Env && a.Num == b.Num && slices.Equal(a.Levels, b.Levels)
 }
 
-func copyKey(ctx context.Context, store blob.Store, from, to string) error {
-	data, err := blob.ReadKey(ctx, store, from)
+func (p *preparation) copyKey(ctx context.Context, from, to string) error {
+	data, err := blob.ReadKey(ctx, p.store, from)
 	if err != nil {
 		return err
 	}
-	_, err = blob.PutBytes(ctx, store, to, data, blob.Always)
-	return err
+	return p.keep(blob.PutBytes(ctx, p.store, to, data, blob.Always))
 }

@@ -88,13 +88,21 @@ func (p *preparation) writeDialogues(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := blob.PutBytes(ctx, p.store, p.layout.Tokenizer(), data, blob.Always); err != nil {
+	if err := p.keep(blob.PutBytes(ctx, p.store, p.layout.Tokenizer(), data, blob.Always)); err != nil {
 		return err
 	}
-	if err := storeTemplate(ctx, p.store, p.layout, p.template); err != nil {
+	if err := p.storeTemplate(ctx); err != nil {
 		return err
 	}
-	return run.PutLines(ctx, p.store, p.layout.Dialogues(), ds)
+	return p.keep(run.PutLines(ctx, p.store, p.layout.Dialogues(), ds))
+}
+
+// keep notes what was stored.
+func (p *preparation) keep(ref blob.Ref, err error) error {
+	if err == nil {
+		p.out.Files = append(p.out.Files, ref)
+	}
+	return err
 }
 
 // readDialogues makes or imports the dialogues, none for a run without

@@ -23,10 +23,10 @@ func (p *preparation) writeStage(ctx context.Context, index int, s config.Stage)
 	if err != nil {
 		return err
 	}
-	if err := run.PutLines(ctx, p.store, p.layout.TrainProblems(index), train); err != nil {
+	if err := p.keep(run.PutLines(ctx, p.store, p.layout.TrainProblems(index), train)); err != nil {
 		return err
 	}
-	return run.PutLines(ctx, p.store, p.layout.HeldOutProblems(index), heldOut)
+	return p.keep(run.PutLines(ctx, p.store, p.layout.HeldOutProblems(index), heldOut))
 }
 
 // dataKey is the key of the problems of a stage, counted from 1.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/chat"
 	"temper/internal/config"
@@ -48,16 +47,15 @@ func checkChat(cfg config.Run) error {
 	return nil
 }
 
-func storeTemplate(ctx context.Context, store blob.Store, layout artifact.Layout, tmpl *chat.Template) error {
-	if tmpl == nil {
+func (p *preparation) storeTemplate(ctx context.Context) error {
+	if p.template == nil {
 		return nil
 	}
-	data, err := tmpl.Marshal()
+	data, err := p.template.Marshal()
 	if err != nil {
 		return fmt.Errorf("encode chat template: %w", err)
 	}
-	_, err = blob.PutBytes(ctx, store, run.TemplateKey(layout), data, blob.Always)
-	return err
+	return p.keep(blob.PutBytes(ctx, p.store, run.TemplateKey(p.layout), data, blob.Always))
 }
 
 // adaptDialogues writes generated dialogues in the words of the run's format. Those

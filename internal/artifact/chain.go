@@ -1,0 +1,68 @@
+package artifact
+
+import (
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+)
+
+// Opening is the first manifest of the run's chain: what the run begins with.
+func (l Layout) Opening() string { return l.key("opening.json") }
+
+// Manifest is what a step has left, with the SHA-256 of each object.
+func (l Layout) Manifest(step int) string { return l.Step(step, manifestName) }
+
+// Closing is the last manifest of the chain.
+func (l Layout) Closing() string { return l.key("closing.json") }
+
+// RetiredNotes is the folder of what was deleted because nothing keeps it any more.
+func (l Layout) RetiredNotes() string { return l.key("retired") }
+
+// Retired is one note of that, by the cursor of the save and the sum of the note.
+func (l Layout) Retired(cursor int, sha256 string) string {
+	return l.key("retired", fmt.Sprintf("%06d-%.12s.json", cursor, sha256))
+}
+
+const manifestName = "manifest.json"
+
+// InChain reports whether a key is that of a manifest of the chain.
+func (l Layout) InChain(key string) bool {
+	step, ok := l.StepOf(key)
+	return key == l.Opening() || key == l.Closing() || ok && key == l.Manifest(step)
+}
+
+// SideFolders are the folders of what a run stores for good beside its steps, its
+// policies and its checkpoints.
+func (l Layout) SideFolders() []string {
+	return []string{l.key("config"), l.key("data"), l.SFTResults(), l.key("diverged"), l.Evals(), l.Events(), l.RetiredNotes()}
+}
+
+// Passing reports whether a key is of something that is replaced or deleted in time:
+// announcements and pins of checkpoints, shards of a batch and groups of an evaluation
+// under way.
+func (l Layout) Passing(key string) bool {
+	name := strings.TrimPrefix(key, l.Dir()+"/")
+	parts := strings.Split(name, "/")
+	switch parts[0] {
+	case "checkpoints":
+		return len(parts) > 1 && !strings.HasPrefix(parts[1], "step-")
+	case "evals":
+		return len(parts) > 2
+	case "steps":
+		return len(parts) > 2 && parts[2] == "shards"
+	default:
+		return false
+	}
+}
+
+// StepOf is the step in whose folder a key is; ok is false for other keys.
+func (l Layout) StepOf(key string) (step int, ok bool) {
+	name, ok := strings.CutPrefix(key, l.Steps()+"/")
+	if !ok {
+		return 0, false
+	}
+	number, _, ok := strings.Cut(name, "/")
+	step, err := strconv.Atoi(number)
+	return step, ok && err == nil && path.Base(l.Step(step)) == number
+}
