@@ -9,6 +9,7 @@ import (
 	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/failpoint"
+	"temper/internal/proof"
 	"temper/internal/retrain"
 	"temper/internal/run"
 	"temper/trainer/checkpoint"
@@ -64,7 +65,13 @@ func (k retention) pruneCheckpoints(ctx context.Context, cursor int) error {
 	if err != nil {
 		return err
 	}
-	if err := k.lease.Check(ctx); err != nil {
+	var gone []string
+	for _, saved := range cursors[:max(0, len(cursors)-1)] { // the newest stays in any case
+		if kept[saved] == "" {
+			gone = append(gone, checkpoint.Folder(k.Layout.Checkpoints(), saved)+"/")
+		}
+	}
+	if err := k.note(ctx, cursor, gone); err != nil {
 		return err
 	}
 	return checkpoint.Prune(ctx, k.store, artifact.Root, k.Layout.Checkpoints(), func(cursor int) bool { return kept[cursor] != "" })
@@ -86,10 +93,15 @@ func (k retention) prunePolicies(ctx context.Context, cursor int) error {
 	if err != nil {
 		return err
 	}
+	stored = slices.DeleteFunc(stored, func(p artifact.StoredPolicy) bool { return p.Version >= at || kept[p.Version] && p.Whole })
+	var gone []string
 	for _, p := range stored {
-		if p.Version >= at || kept[p.Version] && p.Whole {
-			continue
-		}
+		gone = append(gone, k.Layout.PolicyRef(p.Version), k.Layout.Policy(p.Version)+"/")
+	}
+	if err := k.note(ctx, cursor, gone); err != nil {
+		return err
+	}
+	for _, p := range stored {
 		if err := k.lease.Check(ctx); err != nil {
 			return err
 		}
@@ -194,6 +206,13 @@ func (k retention) pruneTrajectories(ctx context.Context, cursor int) error {
 	if err != nil {
 		return err
 	}
+	gone := make([]string, len(steps))
+	for i, step := range steps {
+		gone[i] = k.Layout.Groups(step) + "/"
+	}
+	if err := k.note(ctx, cursor, gone); err != nil {
+		return err
+	}
 	for _, step := range steps {
 		if err := k.lease.Check(ctx); err != nil {
 			return err
@@ -244,4 +263,12 @@ func (k retention) deleteGroups(ctx context.Context, step int) error {
 		}
 	}
 	return nil
+}
+
+// note leaves word of what is about to be deleted, so that nobody takes it for lost.
+func (k retention) note(ctx context.Context, cursor int, gone []string) error {
+	if err := k.lease.Check(ctx); err != nil {
+		return err
+	}
+	return proof.Retire(ctx, k.store, k.Layout, proof.Retired{Cursor: cursor, Keys: gone})
 }

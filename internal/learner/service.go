@@ -14,6 +14,7 @@ import (
 	"temper/internal/blob"
 	"temper/internal/failpoint"
 	"temper/internal/fault"
+	"temper/internal/proof"
 	"temper/internal/run"
 	"temper/internal/series"
 	"temper/trainer/checkpoint"
@@ -35,6 +36,8 @@ type Config struct {
 	// that is trained; 0 keeps none.
 	MaxResident      int
 	MaxResidentBytes int64
+	// MadeBy describes this program and machine for the records of runs.
+	MadeBy proof.Maker
 }
 
 // Service updates policies. It trains one run at a time, keeps the states of a
@@ -261,7 +264,7 @@ func (t *Service) trainStep(ctx context.Context, in StepInput) (run.Trained, err
 		return run.Trained{}, err
 	}
 	failpoint.Hit("train/after-update")
-	out := run.Trained{Metrics: s.last}
+	out := run.Trained{Metrics: s.last, MadeBy: t.MadeBy}
 	if out.Policy, err = s.publish(ctx); err != nil {
 		return run.Trained{}, err
 	}

@@ -51,10 +51,13 @@ func (v *verifier) checkChain() {
 func (v *verifier) describeChain() {
 	for i := range v.chain.Entries {
 		e := &v.chain.Entries[i]
+		if e.Damage != nil {
+			continue
+		}
 		for _, m := range e.Manifest.MadeBy {
 			v.out.MadeBy = AddMaker(v.out.MadeBy, m)
 		}
-		if e.Damage != nil || e.Facts.Kind != Step {
+		if e.Facts.Kind != Step {
 			continue
 		}
 		if v.out.First == 0 {

@@ -50,6 +50,9 @@ func readNotes(ctx context.Context, store blob.Store, layout artifact.Layout, c 
 	out := notes{keys: map[string]bool{}}
 	held := map[string]blob.Ref{}
 	for _, e := range c.Entries {
+		if e.Damage != nil {
+			continue
+		}
 		for _, ref := range e.Manifest.Holds {
 			held[ref.Key] = ref
 		}

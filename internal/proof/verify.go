@@ -230,9 +230,10 @@ func (v *verifier) checkState(ctx context.Context) error {
 }
 
 // listLater lists the objects of the run that the chain does not hold: those that came
-// after its newest manifest.
+// after its newest manifest. A damaged manifest holds nothing, so there is no such list
+// beside it.
 func (v *verifier) listLater(ctx context.Context) error {
-	if len(v.chain.Entries) == 0 {
+	if len(v.chain.Entries) == 0 || slices.ContainsFunc(v.chain.Entries, func(e Entry) bool { return e.Damage != nil }) {
 		return nil
 	}
 	held, err := v.chain.Objects(ctx, v.store)

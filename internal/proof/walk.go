@@ -54,6 +54,9 @@ func (w walk) all(ctx context.Context, c *Chain) ([]object, error) {
 		}
 	}
 	for i := len(c.Entries) - 1; i >= 0; i-- {
+		if c.Entries[i].Damage != nil {
+			continue
+		}
 		for _, ref := range c.Entries[i].Manifest.Holds {
 			add(ref, c.Entries[i].Ref.Key)
 		}

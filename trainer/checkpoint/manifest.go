@@ -73,8 +73,11 @@ const (
 var ErrNewer = errors.New("checkpoint of a newer program")
 
 func manifestKey(prefix string, step int) string {
-	return path.Join(prefix, fmt.Sprintf("step-%06d", step), manifestName)
+	return path.Join(Folder(prefix, step), manifestName)
 }
+
+// Folder is where the checkpoint of a step is, below the prefix of all.
+func Folder(prefix string, step int) string { return path.Join(prefix, fmt.Sprintf("step-%06d", step)) }
 
 // stepOf reads the step from a manifest's key.
 func stepOf(key string) (step int, ok bool) {

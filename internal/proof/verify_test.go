@@ -1,0 +1,105 @@
+package proof_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"temper/internal/blob"
+	"temper/internal/proof"
+	"temper/internal/run/runtest"
+)
+
+// whole is a small run that has ended.
+func whole(t testing.TB, set map[string]string) *runtest.Run {
+	t.Helper()
+	h := runtest.New(t, set)
+	h.Whole(t, 6, true)
+	return h
+}
+
+func verify(t testing.TB, store blob.Store, o proof.Options) proof.Report {
+	t.Helper()
+	got, err := proof.Verify(t.Context(), store, "demo", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// TestWholeRunIsGood and each of its objects is held by the chain, except for those
+// that change.
+func TestWholeRunIsGood(t *testing.T) {
+	h := whole(t, nil)
+	got := verify(t, h.Store, proof.Options{All: true})
+	if got.Steps != 6 || got.First != 1 || got.Last != 6 || !got.Ended || got.Manifests != 8 || len(got.Damage) > 0 || len(got.Remarks) > 0 {
+		t.Errorf("got %+v", got)
+	}
+	chain, err := proof.Load(t.Context(), h.Store, "demo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	held, err := chain.Objects(t.Context(), h.Store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key := range runtest.Dump(t, h.Store) {
+		_, ok := held[key]
+		if !ok && !h.Layout.InChain(key) && !slices.Contains([]string{h.Layout.Head(), h.Layout.Summary()}, key) && !strings.HasPrefix(key, "cas/") {
+			t.Errorf("nothing holds %s", key)
+		}
+	}
+}
+
+// TestEveryFlipIsFound: some bytes of each object of a run are changed, one at a time,
+// and the object is named.
+func TestEveryFlipIsFound(t *testing.T) {
+	h := runtest.New(t, map[string]string{"checkpoint.keep_policies": "2"})
+	h.Whole(t, 3, true)
+	all := runtest.Dump(t, h.Store)
+	flips := 0
+	for key, data := range all {
+		if strings.HasPrefix(key, "cas/") && !strings.HasSuffix(key, ".safetensors") {
+			continue // of a collection of garbage
+		}
+		step := 1 + len(data)/3
+		for at := len(key) % step; at < len(data); at += step {
+			changed := []byte(data)
+			changed[at] ^= 1 << (at % 8)
+			runtest.Put(t, h.Store, key, string(changed))
+			got := verify(t, h.Store, proof.Options{All: true})
+			named := func(f proof.Finding) bool { return f.Key == key }
+			if !slices.ContainsFunc(got.Damage, named) && !slices.ContainsFunc(got.Remarks, named) {
+				t.Fatalf("%s, byte %d: not named by %v %v", key, at, got.Damage, got.Remarks)
+			}
+			flips++
+		}
+		runtest.Put(t, h.Store, key, data)
+	}
+	if flips < 150 {
+		t.Errorf("%d flips in %d objects, want more", flips, len(all))
+	}
+}
+
+// TestEveryByteOfAManifest counts, also white space.
+func TestEveryByteOfAManifest(t *testing.T) {
+	h := runtest.New(t, nil)
+	h.Whole(t, 1, true)
+	for _, key := range []string{h.Layout.Opening(), h.Layout.Manifest(1), h.Layout.Closing()} {
+		data := runtest.Dump(t, h.Store)[key]
+		for at := range data {
+			changed := []byte(data)
+			changed[at] ^= byte(1 + at%255)
+			runtest.Put(t, h.Store, key, string(changed))
+			chain, err := proof.Load(t.Context(), h.Store, "demo")
+			if err != nil {
+				t.Fatal(err)
+			}
+			i := slices.IndexFunc(chain.Entries, func(e proof.Entry) bool { return e.Ref.Key == key })
+			if chain.Entries[i].Damage == nil {
+				t.Fatalf("%s, byte %d: %q passes for %q", key, at, changed[at], data[at])
+			}
+		}
+		runtest.Put(t, h.Store, key, data)
+	}
+}
