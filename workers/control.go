@@ -14,6 +14,8 @@ import (
 	"temper/internal/config"
 	"temper/internal/freeze"
 	"temper/internal/procmem"
+	"temper/internal/proof"
+	"temper/internal/run"
 	"temper/internal/temporalclient"
 	"temper/workflows"
 )
@@ -71,7 +73,8 @@ func serveControl(ctx context.Context, o ControlOptions, v *Vitals) error {
 	watchers.Go(func() { freeze.NewWatch(conn.client, o.Log).Run(watch) })
 	defer watchers.Wait()
 	defer stop()
-	control := &activities.Control{Store: conn.store, SearchAttributes: known, PeakRSS: peak.Bytes, RolloutShards: o.RolloutShards, Notify: webhook(o.Webhook, o.Log)}
+	control := &activities.Control{Store: conn.store, SearchAttributes: known, PeakRSS: peak.Bytes, RolloutShards: o.RolloutShards, Notify: webhook(o.Webhook, o.Log),
+		Chain: run.Chain{By: proof.ThisMaker("control", "")}}
 	return controlWorker(control).serve(ctx, conn.client, func() { v.Serving(workflows.QueueControl) })
 }
 

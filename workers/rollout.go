@@ -56,6 +56,7 @@ func serveRollout(ctx context.Context, o RolloutOptions, v *Vitals) error {
 	v.Metrics.MustRegister(engines)
 	service := sampling.New(sampling.Config{
 		Store: conn.store, Executor: executor, NewEngine: engines.make, MaxConcurrent: o.Concurrent, Now: time.Now,
+		MadeBy: makerOf("rollout", o.Backend),
 	})
 	defer service.Close()
 	return rolloutWorker(&activities.Rollouts{Sampling: service}, o.Slots).serve(ctx, conn.client, func() { v.Serving(workflows.QueueRollout) })

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"path"
@@ -8,8 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"temper/internal/blob"
 	"temper/internal/cli"
 	"temper/internal/history"
+	"temper/internal/proof"
 	"temper/trainer/checkpoint"
 )
 
@@ -84,7 +87,7 @@ func storeIndexCommand() *cobra.Command {
 func storeVerifyCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "verify [RUN]", Short: "Read all checkpoints, of all runs or one, and hold every byte to its SHA-256", Args: cobra.MaximumNArgs(1),
+		Use: "verify [RUN]", Short: "Read all that a run has stored, or all runs, and hold every byte to its SHA-256", Args: cobra.MaximumNArgs(1),
 	}
 	p := cli.ProcessFlags(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
@@ -94,29 +97,84 @@ func storeVerifyCommand() *cobra.Command {
 			return err
 		}
 		folder := history.Folder
+		runs, err := history.RunIDs(cmd.Context(), store)
+		if err != nil {
+			return err
+		}
 		if len(args) > 0 {
 			r, err := openRun(cmd.Context(), store, args[0])
 			if err != nil {
 				return err
 			}
-			folder = r.CheckpointFolder()
+			folder, runs = r.CheckpointFolder(), []string{r.ID()}
 		}
-		found, err := checkpoint.Verify(cmd.Context(), store, folder)
+		found, err := verifyStore(cmd.Context(), store, folder, runs)
 		if err != nil {
 			return err
 		}
 		if asJSON {
 			err = cli.PrintJSON(cmd.OutOrStdout(), found)
 		} else {
-			printVerified(cmd.OutOrStdout(), found)
+			err = found.print(cmd.OutOrStdout())
 		}
-		if n := len(found.Damaged); err == nil && n > 0 {
-			err = fmt.Errorf("%d objects are damaged: a run goes on from its newest whole checkpoint by itself; "+
-				"bring the objects back from a copy of the store, or delete the manifests that name them", n)
+		if err != nil {
+			return err
 		}
-		return err
+		return found.err()
 	}
 	return cmd
+}
+
+// verified is what was found in a store.
+type verified struct {
+	checkpoint.Verified
+	Runs []proof.Report `json:"runs"`
+}
+
+// verifyStore reads all shards of checkpoints, and what else the runs have stored.
+func verifyStore(ctx context.Context, store blob.Store, folder string, runs []string) (verified, error) {
+	var out verified
+	var err error
+	if out.Verified, err = checkpoint.Verify(ctx, store, folder); err != nil {
+		return out, err
+	}
+	for _, id := range runs {
+		report, err := proof.Verify(ctx, store, id, proof.Options{All: true, WithoutShards: true})
+		if err != nil {
+			return out, err
+		}
+		out.Runs = append(out.Runs, report)
+	}
+	return out, nil
+}
+
+func (v verified) print(out io.Writer) error {
+	printVerified(out, v.Verified)
+	for _, r := range v.Runs {
+		if r.Manifests == 0 {
+			fmt.Fprintf(out, "run %s has no chain, so that nothing but its checkpoints can be checked\n", r.RunID)
+			continue
+		}
+		if err := printProof(out, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (v verified) err() error {
+	if n := len(v.Damaged); n > 0 {
+		return fmt.Errorf("%d objects of checkpoints are damaged: a run goes on from its newest whole checkpoint by itself; "+
+			"bring the objects back from a copy of the store, or delete the manifests that name them", n)
+	}
+	n := 0
+	for _, r := range v.Runs {
+		n += len(r.Damage)
+	}
+	if n > 0 {
+		return fmt.Errorf("%d objects are not what the chain of their run says: bring them back from a copy of the store", n)
+	}
+	return nil
 }
 
 func printVerified(out io.Writer, v checkpoint.Verified) {

@@ -12,6 +12,7 @@ import (
 
 	"temper/internal/artifact"
 	"temper/internal/blob"
+	"temper/internal/config"
 	"temper/internal/failpoint"
 	"temper/internal/fault"
 	"temper/internal/proof"
@@ -36,8 +37,8 @@ type Config struct {
 	// that is trained; 0 keeps none.
 	MaxResident      int
 	MaxResidentBytes int64
-	// MadeBy describes this program and machine for the records of runs.
-	MadeBy proof.Maker
+	// MadeBy describes this program and machine for the records of a run; nil for nothing.
+	MadeBy func(config.Run) proof.Maker
 }
 
 // Service updates policies. It trains one run at a time, keeps the states of a
@@ -264,7 +265,10 @@ func (t *Service) trainStep(ctx context.Context, in StepInput) (run.Trained, err
 		return run.Trained{}, err
 	}
 	failpoint.Hit("train/after-update")
-	out := run.Trained{Metrics: s.last, MadeBy: t.MadeBy}
+	out := run.Trained{Metrics: s.last}
+	if t.MadeBy != nil {
+		out.MadeBy = t.MadeBy(s.Config.At(in.Step))
+	}
 	if out.Policy, err = s.publish(ctx); err != nil {
 		return run.Trained{}, err
 	}

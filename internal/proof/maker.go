@@ -22,8 +22,10 @@ type Maker struct {
 	// sets that decide bits.
 	CPU      string   `json:"cpu,omitempty"`
 	Features []string `json:"features,omitempty"`
-	// Backend computes: the CPU backend, or a device.
+	// Backend computes: the CPU backend, or a device. Kernels are what decides the last
+	// bits of it under the run's configuration, as names and values.
 	Backend string `json:"backend,omitempty"`
+	Kernels string `json:"kernels,omitempty"`
 }
 
 // bitFeatures are the instruction sets that kernels choose by: their width decides the
@@ -57,6 +59,12 @@ func ThisMaker(role, backend string) Maker {
 	return m
 }
 
+// String is the maker in one line.
+func (m Maker) String() string {
+	parts := []string{m.Role, "temper " + m.Build, m.Go, m.CPU, strings.Join(m.Features, " "), m.Backend, m.Kernels}
+	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), ", ")
+}
+
 // AddMaker adds a maker unless it is there. A zero maker is nobody.
 func AddMaker(all []Maker, m Maker) []Maker {
 	if m.Role == "" || slices.ContainsFunc(all, m.same) {
@@ -66,5 +74,5 @@ func AddMaker(all []Maker, m Maker) []Maker {
 }
 
 func (m Maker) same(o Maker) bool {
-	return m.Role == o.Role && m.Build == o.Build && m.Go == o.Go && m.CPU == o.CPU && m.Backend == o.Backend && slices.Equal(m.Features, o.Features)
+	return m.Role == o.Role && m.Build == o.Build && m.Go == o.Go && m.CPU == o.CPU && m.Backend == o.Backend && m.Kernels == o.Kernels && slices.Equal(m.Features, o.Features)
 }

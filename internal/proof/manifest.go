@@ -50,7 +50,7 @@ type Manifest struct {
 	State []blob.Ref `json:"state,omitempty"`
 	// Fork is the manifest of the parent's step that a fork goes on from; zero where
 	// the parent had none.
-	Fork blob.Ref `json:"fork,omitzero"`
+	Fork blob.Ref `json:"parent_manifest,omitzero"`
 	// MadeBy are the programs and machines that made what the manifest holds, as far as
 	// they are known.
 	MadeBy []Maker `json:"made_by,omitempty"`

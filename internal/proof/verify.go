@@ -19,6 +19,9 @@ type Options struct {
 	// All reads every byte, and lists what the chain does not hold. Without it, large
 	// objects are asked for their size alone.
 	All bool
+	// WithoutShards leaves the shards of checkpoints to checkpoint.Verify, which knows
+	// more of them.
+	WithoutShards bool
 	// Head is what somebody has noted of the run: a link or a seal, or the beginning of
 	// one. A chain without it is another one.
 	Head string
@@ -172,7 +175,7 @@ func (v *verifier) readEnd(ctx context.Context) error {
 
 // checkObjects looks at everything that the chain holds.
 func (v *verifier) checkObjects(ctx context.Context) error {
-	w := walk{store: v.store, layout: v.layout}
+	w := walk{store: v.store, layout: v.layout, withoutShards: v.WithoutShards}
 	if v.All {
 		w.depth = depthAll
 	}

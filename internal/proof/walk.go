@@ -3,6 +3,7 @@ package proof
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"temper/internal/artifact"
 	"temper/internal/blob"
@@ -26,6 +27,8 @@ type walk struct {
 	store  blob.Store
 	layout artifact.Layout
 	depth  depth
+	// withoutShards leaves out what all runs share.
+	withoutShards bool
 }
 
 // depth says which bytes are read.
@@ -48,7 +51,7 @@ func (w walk) all(ctx context.Context, c *Chain) ([]object, error) {
 	seen := map[string]bool{}
 	var found []object
 	add := func(ref blob.Ref, by string) {
-		if !seen[ref.Key] {
+		if !seen[ref.Key] && !(w.withoutShards && strings.HasPrefix(ref.Key, sharedShards)) {
 			seen[ref.Key] = true
 			found = append(found, object{want: ref, by: by})
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"temper/internal/blob"
 	"temper/internal/policy"
 	"temper/internal/rl"
 	"temper/internal/run"
@@ -54,6 +55,7 @@ func TestEvaluationNumbers(t *testing.T) {
 	}
 	want.GreedyErrorRate, want.ToolErrorRate = failed[0]/calls[0], failed[1]/calls[1]
 	want.MeanCalls = calls[0] / 4
+	want.Record = blob.RefOf(want.TrajectoriesPath, []byte(runtest.Dump(t, h.Store)[want.TrajectoriesPath]))
 	if diff := cmp.Diff(got, want); diff != "" || want.ToolErrorRate == 0 || want.ToolErrorRate == want.GreedyErrorRate {
 		t.Errorf("got -, want +\n%s", diff)
 	}

@@ -40,8 +40,8 @@ type Config struct {
 	// MaxConcurrent is the number of trajectories of a run under way at a time.
 	MaxConcurrent int
 	Now           func() time.Time
-	// MadeBy describes this program and machine for the records of runs.
-	MadeBy proof.Maker
+	// MadeBy describes this program and machine for the records of a run; nil for nothing.
+	MadeBy func(config.Run) proof.Maker
 }
 
 // Service samples trajectories. Calls for different runs work side by side, those
@@ -124,9 +124,11 @@ func (r *Service) SampleGroups(ctx context.Context, in GroupsInput, progress *Pr
 	var out run.Sampled
 	err := r.withEngine(ctx, target{in.Run, in.Policy, in.Step}, progress, func(s *sampler) (err error) {
 		out, err = s.sampleStep(ctx, in)
+		if r.MadeBy != nil {
+			out.MadeBy = proof.AddMaker(nil, r.MadeBy(s.cfg))
+		}
 		return err
 	})
-	out.MadeBy = proof.AddMaker(nil, r.MadeBy)
 	out.Wall = r.Now().Sub(started)
 	return out, err
 }

@@ -53,7 +53,7 @@ func Dump(t testing.TB, store blob.Store) map[string]string {
 
 // Durable is a dump without what depends on when and by whom it was written, and is
 // not read as state: epochs and parents in manifests, the holder of the lease,
-// announcements, shards that no manifest names.
+// announcements, notes of deletions, shards that no manifest names.
 func Durable(t testing.TB, store blob.Store) map[string]string {
 	t.Helper()
 	all := Dump(t, store)
@@ -68,7 +68,7 @@ func Durable(t testing.TB, store blob.Store) map[string]string {
 		}
 	}
 	for key := range all {
-		if strings.Contains(key, "/pending/") || strings.HasPrefix(key, "cas/") && !strings.Contains(manifests.String(), key) {
+		if strings.Contains(key, "/pending/") || strings.Contains(key, "/retired/") || strings.HasPrefix(key, "cas/") && !strings.Contains(manifests.String(), key) {
 			delete(all, key)
 		}
 	}

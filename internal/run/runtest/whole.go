@@ -5,42 +5,74 @@ import (
 	"testing"
 	"time"
 
+	"temper/internal/artifact"
 	"temper/internal/learner"
 	"temper/internal/run"
 	"temper/internal/sampling"
 )
 
-// Whole plays a prepared run as its workflow does, from SFT to the summary. It stops
-// before the summary when end is false. Each step takes a second.
-func (h *Run) Whole(t testing.TB, steps int, end bool) {
+// Whole plays a prepared run as its workflow does, from SFT to a step and, with end, to
+// the summary. Each step takes a second.
+func (h *Run) Whole(t testing.TB, last int, end bool) {
 	t.Helper()
-	p := player{t: t, h: h, trainer: Boot(h.Store, &Fate{}), chain: &run.Chain{}}
-	p.sampler, _ = h.NewSampling(t)
+	p := h.newPlayer(t)
 	defer p.sampler.Close()
 	p.teach()
 	for _, s := range h.Plan.Stages {
 		p.evaluate(s.Index, "before")
 	}
-	var reports []run.StageReport
-	for _, s := range h.Plan.Stages {
-		p.event("stage", "stage "+s.Name)
-		if s.Filter && s.FirstStep <= steps {
-			p.filter(s.Index)
-		}
-		for n := s.FirstStep; n < s.FirstStep+s.Steps && n <= steps; n++ {
+	p.play(1, last)
+	p.trainer.Close(time.Minute)
+	if end {
+		p.finish()
+	}
+}
+
+// Continue goes on with what Whole left, in other processes, to the summary.
+func (h *Run) Continue(t testing.TB, first, last int) {
+	t.Helper()
+	p := h.newPlayer(t)
+	defer p.sampler.Close()
+	trained, _, err := artifact.Lookup[run.Trained](t.Context(), h.Store, h.Layout.TrainResult(first-1))
+	p.must("policy", err)
+	p.policy = trained.Policy
+	p.play(first, last)
+	p.trainer.Close(time.Minute)
+	p.finish()
+}
+
+func (h *Run) newPlayer(t testing.TB) *player {
+	p := &player{t: t, h: h, trainer: Boot(h.Store, &Fate{}), chain: &run.Chain{}}
+	p.sampler, _ = h.NewSampling(t)
+	return p
+}
+
+// play makes the steps from first to last with what comes before each stage.
+func (p *player) play(first, last int) {
+	p.t.Helper()
+	for _, s := range p.h.Plan.Stages {
+		for n := max(first, s.FirstStep); n < s.FirstStep+s.Steps && n <= last; n++ {
+			if n == s.FirstStep {
+				p.event("stage", "stage "+s.Name)
+			}
+			if n == s.FirstStep && s.Filter {
+				p.filter(s.Index)
+			}
 			p.step(s, n)
 		}
-		reports = append(reports, run.StageReport{Plan: s})
 	}
-	p.trainer.Close(time.Minute)
-	if !end {
-		return
-	}
+}
+
+// finish evaluates the last policy and writes the summary.
+func (p *player) finish() {
+	p.t.Helper()
 	p.evaluate(1, "final")
-	in := run.FinishInput{Run: h.Ref, Started: Still(), Ended: Still().Add(time.Minute), Stages: reports, Policy: p.policy}
-	if _, err := run.Finish(t.Context(), h.Store, in, p.chain, 0); err != nil {
-		t.Fatal(err)
+	in := run.FinishInput{Run: p.h.Ref, Started: Still(), Ended: Still().Add(time.Minute), Policy: p.policy}
+	for _, s := range p.h.Plan.Stages {
+		in.Stages = append(in.Stages, run.StageReport{Plan: s})
 	}
+	_, err := run.Finish(p.t.Context(), p.h.Store, in, p.chain, 0)
+	p.must("summary", err)
 }
 
 // player is a run under way.

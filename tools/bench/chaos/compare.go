@@ -27,15 +27,19 @@ var clocked = map[string]bool{
 	"wall_seconds": true, "peak_rss_bytes": true, "time_split": true, "policy_path": true,
 	"orchestration_ms_per_step": true, "orchestration_share": true,
 	"written":         true, // of a checkpoint: the epoch of its writer, and the manifest before it, which holds an epoch, too
+	// Of the chain, the sums over times and who made what. The links stay: two runs of one
+	// configuration have the same.
+	"previous": true, "holds": true, "state": true, "parent_manifest": true, "made_by": true, "seal": true, "digest": true,
 	"perf/throughput": true, "perf/sample_tokens_per_s": true, "perf/train_tokens_per_s": true,
 }
 
 // clockedFamily begins the names of series that are all times.
 const clockedFamily = "timing_s/"
 
-// writersOwn begin the keys that say which process wrote, or is about to write,
-// a checkpoint: a writer that died leaves its announcement until it is collected.
-var writersOwn = []string{"checkpoints/shards/", "checkpoints/pending/", "head.json"}
+// writersOwn begin the keys that say which process wrote, or is about to write or to
+// delete: a writer that died leaves its announcement until it is collected, and who
+// goes on with its deletions notes what is left of them.
+var writersOwn = []string{"checkpoints/shards/", "checkpoints/pending/", "retired/", "head.json"}
 
 // Read loads what a run left. Shards of checkpoints are left out: a crash may
 // leave some that no manifest names; those that one names are checked by loading it.

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"temper/internal/cli"
+	"temper/internal/proof"
+)
+
+func runVerifyCommand() *cobra.Command {
+	var asJSON bool
+	var o proof.Options
+	cmd := &cobra.Command{
+		Use: "verify RUN", Short: "Check the chain of a run: each manifest, and what the manifests name; temper store verify reads every byte", Args: cobra.ExactArgs(1),
+		Long: `Check the chain of a run: each manifest against the one after it, and what the
+manifests name against its SHA-256. Of large objects only the size is asked for;
+temper store verify RUN reads every byte. A run that goes on is checked up to its
+newest manifest.
+
+The link is equal for two runs of one id, configuration and seed that made the same
+bits. The seal is that of this very run. Who notes either finds out later, by --head,
+whether the run is still the same.`,
+	}
+	p := cli.ProcessFlags(cmd)
+	cmd.Flags().StringVar(&o.Head, "head", "", "a link or a seal that the chain must have, or its first 8 digits or more")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if n := len(o.Head); n > 0 && n < 8 || strings.Trim(o.Head, "0123456789abcdef") != "" {
+			return cli.Usagef("--head is %q, want 8 to 64 hexadecimal digits of a link or a seal", o.Head)
+		}
+		r, err := findRun(cmd.Context(), p, args[0])
+		if err != nil {
+			return err
+		}
+		found, err := proof.Verify(cmd.Context(), r.Store(), r.ID(), o)
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			err = cli.PrintJSON(cmd.OutOrStdout(), found)
+		} else {
+			err = printProof(cmd.OutOrStdout(), found)
+		}
+		if err != nil {
+			return err
+		}
+		return proofError(found)
+	}
+	return cmd
+}
+
+// proofError is the error of a run that is not what its chain says.
+func proofError(r proof.Report) error {
+	switch {
+	case len(r.Damage) > 0:
+		return fmt.Errorf("run %s: %d objects are not what the chain says", r.RunID, len(r.Damage))
+	case r.Manifests == 0 && r.Unchained > 0:
+		return fmt.Errorf("run %s has no chain: an older program made its %d steps; when the run goes on, its chain begins", r.RunID, r.Unchained)
+	case r.Manifests == 0:
+		return fmt.Errorf("run %s has no chain yet: it begins with the first step", r.RunID)
+	default:
+		return nil
+	}
+}
+
+// printProof prints what was found, one object a line.
+func printProof(out io.Writer, r proof.Report) error {
+	var b strings.Builder
+	state := "goes on, or ended without a summary"
+	if r.Ended {
+		state = "ended"
+	}
+	fmt.Fprintf(&b, "run %s (%s): %d steps (%d to %d), %d manifests, %d objects, %.1f MB read; %d damaged\n",
+		r.RunID, state, r.Steps, r.First, r.Last, r.Manifests, r.Objects, float64(r.Bytes)/1e6, len(r.Damage))
+	if r.Unchained > 0 {
+		fmt.Fprintf(&b, "%d steps have no manifest: an older program made them\n", r.Unchained)
+	}
+	if r.Deleted > 0 {
+		fmt.Fprintf(&b, "%d objects were deleted by retention, as the chain says\n", r.Deleted)
+	}
+	for _, m := range r.MadeBy {
+		fmt.Fprintf(&b, "made by %s\n", m)
+	}
+	for _, f := range append(r.Damage, r.Remarks...) {
+		fmt.Fprintln(&b, f)
+	}
+	if r.Manifests > 0 {
+		fmt.Fprintf(&b, "link %s\nseal %s\n", r.Head.Link, r.Head.Seal)
+	}
+	_, err := io.WriteString(out, b.String())
+	return err
+}
