@@ -164,7 +164,7 @@ func (v verified) print(out io.Writer) error {
 
 func (v verified) err() error {
 	if n := len(v.Damaged); n > 0 {
-		return fmt.Errorf("%d objects of checkpoints are damaged: a run goes on from its newest whole checkpoint by itself; "+
+		return fmt.Errorf("%d objects are damaged: a run goes on from its newest whole checkpoint by itself; "+
 			"bring the objects back from a copy of the store, or delete the manifests that name them", n)
 	}
 	n := 0
