@@ -1,11 +1,9 @@
 package proof
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 
 	"temper/internal/artifact"
@@ -131,10 +129,4 @@ func (c *Chain) Objects(ctx context.Context, store blob.Store) (map[string]blob.
 		out[o.want.Key] = o.want
 	}
 	return out, nil
-}
-
-// sorted orders objects by key.
-func sorted(objects []object) []object {
-	slices.SortFunc(objects, func(a, b object) int { return cmp.Compare(a.want.Key, b.want.Key) })
-	return objects
 }
