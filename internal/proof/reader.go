@@ -120,13 +120,6 @@ func entryOf(key string, data []byte) (Entry, error) {
 // that was made again the newest Ref counts.
 func (c *Chain) Objects(ctx context.Context, store blob.Store) (map[string]blob.Ref, error) {
 	w := walk{store: store, layout: artifact.Layout{RunID: c.RunID}, depth: depthSmall}
-	found, err := w.all(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	out := make(map[string]blob.Ref, len(found))
-	for _, o := range found {
-		out[o.want.Key] = o.want
-	}
-	return out, nil
+	out := map[string]blob.Ref{}
+	return out, w.all(ctx, c, func(o object) { out[o.want.Key] = o.want })
 }

@@ -96,7 +96,7 @@ type Report struct {
 // Verify holds what a run has stored to its chain. Damage is no error: it is reported.
 // The run may go on meanwhile.
 func Verify(ctx context.Context, store blob.Store, runID string, o Options) (Report, error) {
-	v := verifier{Options: o, store: store, layout: artifact.Layout{RunID: runID}, out: Report{RunID: runID}}
+	v := verifier{Options: o, store: store, layout: artifact.Layout{RunID: runID}, held: map[string]bool{}, out: Report{RunID: runID}}
 	err := v.verify(ctx)
 	if err != nil {
 		return v.out, fmt.Errorf("verify run %s: %w", runID, err)
@@ -112,7 +112,8 @@ type verifier struct {
 	store  blob.Store
 	layout artifact.Layout
 	chain  *Chain
-	end    *End // of the summary; nil while there is none
+	end    *End            // of the summary; nil while there is none
+	held   map[string]bool // keys that the chain holds
 	out    Report
 }
 
@@ -179,32 +180,37 @@ func (v *verifier) checkObjects(ctx context.Context) error {
 	if v.All {
 		w.depth = depthAll
 	}
-	found, err := w.all(ctx, v.chain)
-	if err != nil {
-		return err
-	}
-	deleted, err := readNotes(ctx, v.store, v.layout, v.chain)
-	if err != nil {
-		return err
-	}
-	for _, o := range found {
+	var absent []object
+	err := w.all(ctx, v.chain, func(o object) {
+		if v.All {
+			v.held[o.want.Key] = true
+		}
 		v.out.Objects++
 		if o.have.SHA256 != "" {
 			v.out.Bytes += o.have.Size
 		}
 		switch {
 		case o.whole():
-		case o.have.Key == "" && deleted.cover(o.want.Key):
-			v.out.Deleted++
 		case o.have.Key == "":
-			v.damage(Finding{Key: o.want.Key, Problem: Missing, Want: o.want.SHA256, HeldBy: o.by,
-				Text: fmt.Sprintf("want %d bytes sha256 %.12s, and nothing is there", o.want.Size, o.want.SHA256)})
+			absent = append(absent, o)
 		default:
 			v.damage(Finding{Key: o.want.Key, Problem: Damaged, Want: o.want.SHA256, Have: o.have.SHA256, HeldBy: o.by,
 				Text: fmt.Sprintf("want %s, have %s", describe(o.want), describe(o.have))})
 		}
+	})
+	if err != nil {
+		return err
 	}
-	return nil
+	deleted, err := readNotes(ctx, v.store, v.layout, v.chain) // after the walk: a run goes on deleting
+	for _, o := range absent {
+		if deleted.cover(o.want.Key) {
+			v.out.Deleted++
+			continue
+		}
+		v.damage(Finding{Key: o.want.Key, Problem: Missing, Want: o.want.SHA256, HeldBy: o.by,
+			Text: fmt.Sprintf("want %d bytes sha256 %.12s, and nothing is there", o.want.Size, o.want.SHA256)})
+	}
+	return err
 }
 
 func describe(ref blob.Ref) string {
@@ -239,17 +245,12 @@ func (v *verifier) listLater(ctx context.Context) error {
 	if len(v.chain.Entries) == 0 || slices.ContainsFunc(v.chain.Entries, func(e Entry) bool { return e.Damage != nil }) {
 		return nil
 	}
-	held, err := v.chain.Objects(ctx, v.store)
-	if err != nil {
-		return err
-	}
 	infos, err := v.store.List(ctx, v.layout.Dir()+"/")
 	if err != nil {
 		return err
 	}
 	for _, info := range infos {
-		_, ok := held[info.Key]
-		if ok || mutable(v.layout, info.Key) || v.layout.InChain(info.Key) || v.layout.Passing(info.Key) || v.beforeChain(info.Key) {
+		if v.held[info.Key] || mutable(v.layout, info.Key) || v.layout.InChain(info.Key) || v.layout.Passing(info.Key) || v.beforeChain(info.Key) {
 			continue
 		}
 		v.out.Remarks = append(v.out.Remarks, Finding{Key: info.Key, Problem: Later, Have: fmt.Sprint(info.Size),

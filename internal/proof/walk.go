@@ -45,43 +45,59 @@ const (
 // smallBytes is the size up to which depthSmall reads an object.
 const smallBytes = 16 << 10
 
-// all finds every object of the chain. Of an object that several manifests hold the
-// last one counts: it was made again.
-func (w walk) all(ctx context.Context, c *Chain) ([]object, error) {
-	seen := map[string]bool{}
-	var found []object
-	add := func(ref blob.Ref, by string) {
-		if !seen[ref.Key] && !(w.withoutShards && strings.HasPrefix(ref.Key, sharedShards)) {
-			seen[ref.Key] = true
-			found = append(found, object{want: ref, by: by})
-		}
-	}
-	for i := len(c.Entries) - 1; i >= 0; i-- {
-		if c.Entries[i].Damage != nil {
+// all finds every object of the chain, one manifest after another, and calls found for
+// each. An object that several manifests hold was made again, and the last one counts.
+func (w walk) all(ctx context.Context, c *Chain, found func(object)) error {
+	shared := map[string]bool{} // what the manifests themselves hold, and what no step has for itself
+	for i := range c.Entries {
+		e := c.Entries[len(c.Entries)-1-i]
+		if e.Damage != nil {
 			continue
 		}
-		for _, ref := range c.Entries[i].Manifest.Holds {
-			add(ref, c.Entries[i].Ref.Key)
+		if err := w.entry(ctx, e, shared, found); err != nil {
+			return err
 		}
 	}
-	for from := 0; from < len(found); {
-		next := found[from:]
-		inside := make([][]blob.Ref, len(next))
-		err := artifact.Each(ctx, len(next), func(ctx context.Context, i int) (err error) {
-			next[i].have, inside[i], err = w.look(ctx, next[i].want)
+	return nil
+}
+
+// entry finds the objects of one manifest.
+func (w walk) entry(ctx context.Context, e Entry, shared map[string]bool, found func(object)) error {
+	own := map[string]bool{}
+	var todo []object
+	add := func(ref blob.Ref, by string) {
+		if shared[ref.Key] || own[ref.Key] || w.withoutShards && strings.HasPrefix(ref.Key, sharedShards) {
+			return
+		}
+		if _, ofStep := w.layout.StepOf(ref.Key); ofStep && by != e.Ref.Key {
+			own[ref.Key] = true
+		} else {
+			shared[ref.Key] = true
+		}
+		todo = append(todo, object{want: ref, by: by})
+	}
+	for _, ref := range e.Manifest.Holds {
+		add(ref, e.Ref.Key)
+	}
+	for len(todo) > 0 {
+		now := todo
+		todo = nil
+		inside := make([][]blob.Ref, len(now))
+		err := artifact.Each(ctx, len(now), func(ctx context.Context, i int) (err error) {
+			now[i].have, inside[i], err = w.look(ctx, now[i].want)
 			return err
 		})
 		if err != nil {
-			return nil, err
+			return err
 		}
-		from = len(found)
-		for i := range inside {
+		for i, o := range now {
+			found(o)
 			for _, ref := range inside[i] {
-				add(ref, next[i].want.Key)
+				add(ref, o.want.Key)
 			}
 		}
 	}
-	return found, nil
+	return nil
 }
 
 // look finds out what is stored of an object, and which Refs it holds.
