@@ -35,6 +35,8 @@ func Points() map[Point]string {
 		"policy/before-prune":        "old checkpoints are deleted, old policies are not",
 		"policy/between-deletes":     "a policy is no longer named, its files are still there",
 		"record/before-step":         "a step is done, its record is not stored",
-		"finish/before-summary":      "the series of a run is stored, its summary is not",
+		"record/before-manifest":     "the record of a step is stored, its manifest is not",
+		"finish/before-closing":      "the series of a run is stored, its last manifest is not",
+		"finish/before-summary":      "the last manifest of a run is stored, its summary is not",
 	}
 }
