@@ -6,17 +6,11 @@ import (
 	"testing"
 
 	"temper/internal/blob"
+	"temper/internal/blob/memblob"
 	"temper/internal/proof"
+	"temper/internal/run"
 	"temper/internal/run/runtest"
 )
-
-// whole is a small run that has ended.
-func whole(t testing.TB, set map[string]string) *runtest.Run {
-	t.Helper()
-	h := runtest.New(t, set)
-	h.Whole(t, 6, true)
-	return h
-}
 
 func verify(t testing.TB, store blob.Store, o proof.Options) proof.Report {
 	t.Helper()
@@ -28,14 +22,33 @@ func verify(t testing.TB, store blob.Store, o proof.Options) proof.Report {
 }
 
 // TestWholeRunIsGood and each of its objects is held by the chain, except for those
-// that change.
+// that change: of a run from random weights, one from a checkpoint, and a fork of each.
 func TestWholeRunIsGood(t *testing.T) {
-	h := whole(t, nil)
-	got := verify(t, h.Store, proof.Options{All: true})
-	if got.Steps != 6 || got.First != 1 || got.Last != 6 || !got.Ended || got.Manifests != 8 || len(got.Damage) > 0 || len(got.Remarks) > 0 {
-		t.Errorf("got %+v", got)
+	for name, h := range map[string]*runtest.Run{
+		"random weights":  runtest.New(t, nil),
+		"from checkpoint": runtest.PrepareConfig(t, memblob.New(), "demo", runtest.CheckpointRecipe, map[string]string{"model.path": runtest.WriteModel(t, runtest.StartModel(), nil)}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			h.Whole(t, 6, true)
+			wantGood(t, h, 1, 6)
+			child := h.Fork(t, "child", run.ForkFrom{RunID: "demo", Step: 4}, nil)
+			child.Continue(t, 5, 6)
+			wantGood(t, child, 5, 6)
+		})
 	}
-	chain, err := proof.Load(t.Context(), h.Store, "demo")
+}
+
+func wantGood(t *testing.T, h *runtest.Run, first, last int) {
+	t.Helper()
+	id := h.Layout.RunID
+	got, err := proof.Verify(t.Context(), h.Store, id, proof.Options{All: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Steps != last-first+1 || got.First != first || got.Last != last || !got.Ended || got.Manifests != got.Steps+2 || len(got.Damage) > 0 || len(got.Remarks) > 0 {
+		t.Errorf("run %s: got %+v", id, got)
+	}
+	chain, err := proof.Load(t.Context(), h.Store, id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,9 +58,12 @@ func TestWholeRunIsGood(t *testing.T) {
 	}
 	for key := range runtest.Dump(t, h.Store) {
 		_, ok := held[key]
-		if !ok && !h.Layout.InChain(key) && !slices.Contains([]string{h.Layout.Head(), h.Layout.Summary()}, key) && !strings.HasPrefix(key, "cas/") {
+		if !ok && !h.Layout.InChain(key) && !slices.Contains([]string{h.Layout.Head(), h.Layout.Summary()}, key) && strings.HasPrefix(key, h.Layout.Dir()+"/") {
 			t.Errorf("nothing holds %s", key)
 		}
+	}
+	if parent := chain.Entries[0].Manifest.Fork; parent.IsZero() != (id == "demo") {
+		t.Errorf("the opening of %s names %+v of its parent", id, parent)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"temper/internal/artifact"
 	"temper/internal/learner"
 	"temper/internal/run"
 	"temper/internal/sampling"
@@ -28,14 +27,15 @@ func (h *Run) Whole(t testing.TB, last int, end bool) {
 	}
 }
 
-// Continue goes on with what Whole left, in other processes, to the summary.
+// Continue goes on with what Whole left, in other processes, or begins a fork, to the
+// summary.
 func (h *Run) Continue(t testing.TB, first, last int) {
 	t.Helper()
 	p := h.newPlayer(t)
 	defer p.sampler.Close()
-	trained, _, err := artifact.Lookup[run.Trained](t.Context(), h.Store, h.Layout.TrainResult(first-1))
+	var err error
+	p.policy, err = p.trainer.Publish(t.Context(), learner.PublishInput{Run: h.Ref, Step: first - 1})
 	p.must("policy", err)
-	p.policy = trained.Policy
 	p.play(first, last)
 	p.trainer.Close(time.Minute)
 	p.finish()
