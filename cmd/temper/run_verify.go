@@ -67,6 +67,9 @@ func proofError(r proof.Report) error {
 	}
 }
 
+// maxRemarks is how many objects that are no damage are printed.
+const maxRemarks = 10
+
 // printProof prints what was found, one object a line.
 func printProof(out io.Writer, r proof.Report) error {
 	var b strings.Builder
@@ -85,7 +88,14 @@ func printProof(out io.Writer, r proof.Report) error {
 	for _, m := range r.MadeBy {
 		fmt.Fprintf(&b, "made by %s\n", m)
 	}
-	for _, f := range append(r.Damage, r.Remarks...) {
+	for _, f := range r.Damage {
+		fmt.Fprintln(&b, f)
+	}
+	for i, f := range r.Remarks {
+		if i == maxRemarks { // a step under way has as many as it has objects
+			fmt.Fprintf(&b, "%d more objects changed later or came later: --json has them\n", len(r.Remarks)-i)
+			break
+		}
 		fmt.Fprintln(&b, f)
 	}
 	if r.Manifests > 0 {
