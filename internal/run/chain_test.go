@@ -25,10 +25,7 @@ func TestDeathAmongManifestsHeals(t *testing.T) {
 	in.Train.Policy = run.Policy{Version: 1, Ref: blob.RefOf(h.Layout.Policy(1)+"/policy.json", []byte(before[h.Layout.Policy(1)+"/policy.json"]))}
 	end := run.FinishInput{Run: h.Ref, Started: begin(), Ended: begin(), Policy: in.Train.Policy}
 	calls := func(store blob.Store, c *run.Chain) error {
-		if err := run.LogStep(t.Context(), store, in); err != nil {
-			return err
-		}
-		if _, err := run.WatchStep(t.Context(), store, in); err != nil {
+		if _, err := run.LogStep(t.Context(), store, h.Config, in); err != nil {
 			return err
 		}
 		if err := c.AddStep(t.Context(), store, in); err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 
 	"temper/internal/blob"
 )
@@ -12,8 +13,11 @@ import (
 // ErrDied is the error of every call of a process that is dead.
 var ErrDied = errors.New("died")
 
-// Fate counts what a process does to the world, and ends the process at one moment.
+// Fate counts what a process does to the world, and ends the process at one moment. Its
+// fields are for before and after: what writes at once shares it.
 type Fate struct {
+	mu sync.Mutex
+
 	Count int
 	// At is the moment of death, from 1; 0 never comes.
 	At   int
@@ -24,9 +28,17 @@ type Fate struct {
 
 // moment counts a moment and reports whether the process is dead.
 func (f *Fate) moment(format string, args ...any) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.Count++
 	f.Names = append(f.Names, fmt.Sprintf(format, args...))
 	f.Dead = f.Dead || f.Count == f.At
+	return f.Dead
+}
+
+func (f *Fate) dead() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	return f.Dead
 }
 
@@ -70,7 +82,7 @@ func (m Mortal) Delete(ctx context.Context, key string) error {
 
 // Get reads nothing for the dead.
 func (m Mortal) Get(ctx context.Context, key string) (io.ReadCloser, error) {
-	if m.Fate.Dead {
+	if m.Fate.dead() {
 		return nil, ErrDied
 	}
 	return m.Store.Get(ctx, key)
@@ -78,7 +90,7 @@ func (m Mortal) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 
 // List reads nothing for the dead.
 func (m Mortal) List(ctx context.Context, prefix string) ([]blob.Info, error) {
-	if m.Fate.Dead {
+	if m.Fate.dead() {
 		return nil, ErrDied
 	}
 	return m.Store.List(ctx, prefix)

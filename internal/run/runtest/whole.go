@@ -133,8 +133,7 @@ func (p *player) step(s run.Stage, n int) {
 		Run: p.h.Ref, Stage: s.Index, StageName: s.Name, Step: n, NumSteps: p.h.Plan.NumSteps(), Sample: sampled, Rollouts: built.Stats, Train: trained,
 		Started: Still().Add(time.Duration(n) * time.Second), Ended: Still().Add(time.Duration(n+1) * time.Second),
 	}
-	p.must(what, run.LogStep(ctx, p.h.Store, log))
-	_, err = run.WatchStep(ctx, p.h.Store, log)
+	_, err = run.LogStep(ctx, p.h.Store, p.h.Config, log)
 	p.must(what, err)
 	p.must(what, p.chain.AddStep(ctx, p.h.Store, log))
 }
