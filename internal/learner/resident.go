@@ -61,7 +61,7 @@ func (t *Service) newSession(ctx context.Context, r *run.Loaded) (*session, erro
 	}
 	s := &session{
 		archive: archive{Loaded: r, store: t.Store, now: t.Now}, learner: learner, reference: -1, graphs: graphsOf(r.Config), build: t.New,
-		saves: saver{background: t.Background, now: t.Now, log: t.Log},
+		saves: saver{background: t.Background, now: t.Now, log: t.Log, rehearsal: t.Rehearsal},
 	}
 	if err := s.acquireLease(ctx); err != nil {
 		learner.Close()

@@ -23,6 +23,7 @@ type saver struct {
 	background func(task func())
 	now        func() time.Time
 	log        *slog.Logger
+	rehearsal  bool // see Config
 
 	upload *upload          // the save under way; nil for none
 	room   checkpoint.State // the copy of the save before, whose memory the next one takes
@@ -70,6 +71,9 @@ func (v *saver) store(ctx context.Context, u *upload) error {
 	took, size := v.now().Sub(started), u.state.Size()
 	v.log.InfoContext(ctx, "checkpoint saved", "run_id", k.Ref.RunID, "checkpoint", u.cursor, "ref", ref.Key, "bytes", size,
 		"duration_ms", took.Milliseconds(), "mib_per_s", series.PerSecond(int(size), took)/(1<<20))
+	if v.rehearsal {
+		return nil
+	}
 	return k.prune(ctx, u.cursor)
 }
 

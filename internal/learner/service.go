@@ -39,6 +39,9 @@ type Config struct {
 	MaxResidentBytes int64
 	// MadeBy describes this program and machine for the records of a run; nil for nothing.
 	MadeBy func(config.Run) proof.Maker
+	// Rehearsal says that what is stored is thrown away afterwards: the service makes
+	// the checkpoints that it is asked for and no other, and deletes nothing.
+	Rehearsal bool
 }
 
 // Service updates policies. It trains one run at a time, keeps the states of a

@@ -71,6 +71,9 @@ func (s *session) advance(ctx context.Context) error {
 		return s.reportDivergence(ctx, s.cursor+1, err)
 	}
 	s.cursor, s.stateValid = s.cursor+1, true
+	if s.saves.rehearsal {
+		return nil
+	}
 	return s.finishInterruptedSave(ctx)
 }
 

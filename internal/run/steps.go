@@ -70,3 +70,25 @@ func stageEnds(ctx context.Context, store blob.Store, plan Plan) ([]int, error) 
 		return err
 	})
 }
+
+// MadeBefore counts the steps that earlier runs of a stage's problems have made: the
+// ledger of the stage goes on behind them.
+func MadeBefore(ctx context.Context, store blob.Store, plan Plan, stage Stage) (int, error) {
+	ends, err := stageEnds(ctx, store, plan)
+	if err != nil {
+		return 0, err
+	}
+	made := 0
+	for i, s := range plan.Stages {
+		if s.Index >= stage.Index || s.Source() != stage.Source() {
+			continue
+		}
+		if ends[i] > 0 {
+			made += ends[i] - plan.firstOwn(s) + 1
+		}
+		if plan.Fork != nil && i < len(plan.Fork.Made) {
+			made += plan.Fork.Made[i]
+		}
+	}
+	return made, nil
+}

@@ -71,6 +71,15 @@ func (r *Service) acquire(ctx context.Context, ref run.Ref, p run.Policy) (*engi
 	return entry, release, nil
 }
 
+// Prepare makes the engine of a run serve a policy.
+func (r *Service) Prepare(ctx context.Context, ref run.Ref, p run.Policy) error {
+	_, release, err := r.acquire(ctx, ref, p)
+	if err == nil {
+		release()
+	}
+	return err
+}
+
 // loadPolicy makes an engine serve a policy. Errors: NotFound for one that was
 // never published, unlike a store that fails.
 func loadPolicy(ctx context.Context, engine Engine, p run.Policy) error {

@@ -3,7 +3,6 @@ package chaos
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"math/bits"
 	"path"
@@ -17,24 +16,6 @@ import (
 // Contents is what a run left in the store, by key below its folder, without
 // what the clock put there.
 type Contents map[string][]byte
-
-// clocked are the JSON keys whose values come from the clock, from the machine,
-// from Temporal's ids or from who wrote. Anything else of a run is a function of its
-// configuration; a new key that is not must be added here.
-var clocked = map[string]bool{
-	"started": true, "ended": true, "time": true, "duration_ms": true, "owner": true,
-	"wall_ns": true, "sample_ns": true, "tool_ns": true, "train_ns": true, "save_ns": true, "walls_ns": true, "tokens_per_sec": true,
-	"wall_seconds": true, "peak_rss_bytes": true, "time_split": true, "policy_path": true,
-	"orchestration_ms_per_step": true, "orchestration_share": true,
-	"written": true, // of a checkpoint: the epoch of its writer, and the manifest before it, which holds an epoch, too
-	// Of the chain, the sums over times and who made what. The links stay: two runs of one
-	// configuration have the same.
-	"previous": true, "holds": true, "state": true, "parent_manifest": true, "made_by": true, "seal": true, "digest": true,
-	"perf/throughput": true, "perf/sample_tokens_per_s": true, "perf/train_tokens_per_s": true,
-}
-
-// clockedFamily begins the names of series that are all times.
-const clockedFamily = "timing_s/"
 
 // writersOwn begin the keys that say which process wrote, or is about to write or to
 // delete: a writer that died leaves its announcement until it is collected, and who
@@ -58,7 +39,7 @@ func Read(ctx context.Context, store blob.Store, run artifact.Layout) (Contents,
 		if err != nil {
 			return nil, err
 		}
-		if data, err = timeless(name, data); err != nil {
+		if data, err = artifact.Timeless(name, data); err != nil {
 			return nil, fmt.Errorf("%s: %w", store.Locate(info.Key), err)
 		}
 		name = out.unclocked(name)
@@ -80,47 +61,6 @@ func (c Contents) unclocked(name string) string {
 			return name
 		}
 	}
-}
-
-// timeless is data without clocked values.
-func timeless(name string, data []byte) ([]byte, error) {
-	if path.Ext(name) != ".json" && name != "metrics.jsonl" {
-		return data, nil
-	}
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.UseNumber()
-	var out bytes.Buffer
-	for dec.More() {
-		var v any
-		if err := dec.Decode(&v); err != nil {
-			return nil, err
-		}
-		line, err := json.Marshal(unclock(v))
-		if err != nil {
-			return nil, err
-		}
-		out.Write(line)
-		out.WriteByte('\n')
-	}
-	return out.Bytes(), nil
-}
-
-func unclock(v any) any {
-	switch v := v.(type) {
-	case map[string]any:
-		for key, inner := range v {
-			if clocked[key] || strings.HasPrefix(key, clockedFamily) {
-				delete(v, key)
-				continue
-			}
-			v[key] = unclock(inner)
-		}
-	case []any:
-		for i := range v {
-			v[i] = unclock(v[i])
-		}
-	}
-	return v
 }
 
 // Difference is an object that two runs do not have in common.

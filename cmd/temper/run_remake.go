@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"temper/internal/blob"
+	"temper/internal/cli"
+	"temper/internal/config"
+	"temper/internal/remake"
+	"temper/internal/service"
+	"temper/sandbox/httpapi"
+	"temper/workers"
+)
+
+// remakeFlags ask for steps that are made again.
+type remakeFlags struct {
+	process    *config.Process
+	steps      []string
+	sample     string
+	seed       uint64
+	backend    string
+	concurrent int
+}
+
+func (f *remakeFlags) add(cmd *cobra.Command, p *config.Process) {
+	f.process = p
+	flags := cmd.Flags()
+	flags.StringSliceVar(&f.steps, "step", nil, "make these steps again on this machine and compare every object: numbers and ranges, such as 3,5-7")
+	flags.StringVar(&f.sample, "sample", "", "make a share of the steps again, such as 1%; at least one")
+	flags.Uint64Var(&f.seed, "sample-seed", 0, "chooses the steps of --sample")
+	flags.StringVar(&f.backend, "backend", "go", "GoMLX backend for --step and --sample")
+	flags.IntVar(&f.concurrent, "concurrent-rollouts", 128, "trajectories under way at a time, for --step and --sample")
+}
+
+// asked reports whether steps are to be made again.
+func (f *remakeFlags) asked() bool { return len(f.steps) > 0 || f.sample != "" }
+
+// check finds mistakes in the flags.
+func (f *remakeFlags) check() error {
+	if len(f.steps) > 0 && f.sample != "" {
+		return cli.Usagef("give --step or --sample, not both")
+	}
+	if _, err := remake.ParseSteps(f.steps); err != nil {
+		return cli.Usagef("--step: %w", err)
+	}
+	if f.concurrent < 1 {
+		return cli.Usagef("--concurrent-rollouts: is %d, want at least 1", f.concurrent)
+	}
+	if f.sample == "" {
+		return nil
+	}
+	if _, err := remake.ParseShare(f.sample); err != nil {
+		return cli.Usagef("--sample: %w", err)
+	}
+	return nil
+}
+
+// choose names the steps.
+func (f *remakeFlags) choose(ctx context.Context, store blob.Store, runID string) ([]int, error) {
+	if f.sample == "" {
+		return remake.ParseSteps(f.steps)
+	}
+	made, err := remake.Made(ctx, store, runID)
+	if err == nil && len(made) == 0 {
+		err = cli.Usagef("run %s has not made a step yet", runID)
+	}
+	if err != nil {
+		return nil, err
+	}
+	share, err := remake.ParseShare(f.sample)
+	return remake.Sample(made, share, f.seed), err
+}
+
+// remakeSteps makes the steps again, one after another, and hands over each report.
+func (f *remakeFlags) remakeSteps(cmd *cobra.Command, store blob.Store, runID string, each func(remake.Report) error) error {
+	ctx := cmd.Context()
+	steps, err := f.choose(ctx, store, runID)
+	if err != nil {
+		return err
+	}
+	executor, stop, err := f.sandbox(ctx, cmd.Flags().Changed("sandbox"))
+	if err != nil {
+		return err
+	}
+	defer stop()
+	bench := workers.Remake(workers.RemakeOptions{
+		Store: store, Backend: f.backend, Concurrent: f.concurrent, Executor: executor, Log: cli.NewLogger("verify"),
+	})
+	for _, step := range steps {
+		report, err := bench.Step(ctx, runID, step)
+		if err != nil {
+			return fmt.Errorf("make step %d again: %w", step, usersError(err))
+		}
+		if err := each(report); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sandbox is the one that --sandbox names, or one of its own: that of temper up has a
+// token that nobody else knows.
+func (f *remakeFlags) sandbox(ctx context.Context, named bool) (client *httpapi.Client, stop func(), err error) {
+	if !named {
+		if err := cli.FindPython(f.process.Python); err != nil {
+			return nil, nil, cli.Usage(err)
+		}
+		client, end, err := service.StartSandbox(ctx, f.process)
+		if err != nil {
+			return nil, nil, fmt.Errorf("start a sandbox: %w", err)
+		}
+		return client, func() { _ = end() }, nil // a sandbox that had to be killed has no part in what was found
+	}
+	options, err := workers.SandboxClientOptions()
+	if err != nil {
+		return nil, nil, cli.Usage(err)
+	}
+	client, err = httpapi.NewClient(f.process.SandboxAddress, options)
+	if err != nil {
+		return nil, nil, cli.Usage(err)
+	}
+	if err := client.Health(ctx); err != nil {
+		client.Close()
+		return nil, nil, fmt.Errorf("sandbox at %s: %w", f.process.SandboxAddress, err)
+	}
+	return client, client.Close, nil
+}
+
+// printRemade prints what a step made again came to. It lists what is not equal.
+func printRemade(out io.Writer, r remake.Report) {
+	counts := map[remake.Verdict]int{}
+	for _, o := range r.Objects {
+		counts[o.Verdict]++
+	}
+	from := "from the start"
+	if r.Checkpoint >= 0 {
+		from = fmt.Sprintf("from the checkpoint of step %d", r.Checkpoint)
+	}
+	fmt.Fprintf(out, "step %d: %d of %d objects are equal; made in %s (%s by the run), after %s of loading %s\n", r.Step, counts[remake.Equal], len(r.Objects),
+		seconds(r.Took), seconds(r.Original), seconds(r.Prepared), from)
+	for _, o := range r.Objects {
+		if o.Verdict != remake.Equal {
+			fmt.Fprintf(out, "  %-8s %s: %s\n", o.Verdict, o.Key, o.Note)
+		}
+	}
+	for _, note := range r.Notes {
+		fmt.Fprintf(out, "  note: %s\n", note)
+	}
+}
+
+func seconds(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) }

@@ -1,0 +1,194 @@
+package remake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"temper/internal/artifact"
+	"temper/internal/blob"
+	"temper/internal/blob/memblob"
+	"temper/internal/blob/overlay"
+	"temper/internal/fault"
+	"temper/internal/learner"
+	"temper/internal/rl"
+	"temper/internal/run"
+	"temper/internal/sampling"
+)
+
+// making is a step that is made again.
+type making struct {
+	*target
+	bench    *Bench
+	base     blob.Store
+	scratch  *memblob.Store
+	over     *overlay.Store
+	sampling *sampling.Service
+	learner  *learner.Service
+	policy   run.Policy // that samples
+	ids      []string   // of the problems, in the order of the step
+	kept     map[string]string
+	notes    []string
+}
+
+func (b *Bench) begin(t *target) *making {
+	m := &making{target: t, bench: b, base: b.Store, scratch: memblob.New(), kept: map[string]string{}}
+	m.over = overlay.New(b.Store, m.scratch)
+	m.sampling, m.learner = b.NewSampling(m.over), b.NewLearner(m.over)
+	return m
+}
+
+func (m *making) close() {
+	m.sampling.Close()
+	m.learner.Close(0)
+}
+
+func (m *making) note(format string, args ...any) { m.notes = append(m.notes, fmt.Sprintf(format, args...)) }
+
+// prepare brings the learner to the state before the step and the engine to the
+// policy of that state.
+func (m *making) prepare(ctx context.Context) error {
+	if err := m.learner.Prepare(ctx, learner.PublishInput{Run: m.ref, Step: m.before}); err != nil {
+		return err
+	}
+	if err := m.loadPolicy(ctx); err != nil {
+		return err
+	}
+	var selector sampling.Selector
+	var err error
+	m.ids, err = selector.Select(ctx, m.over, sampling.SelectInput{Run: m.ref, Stage: m.stage.Source(), Step: m.step, StageStep: m.stageStep})
+	return err
+}
+
+// loadPolicy loads the policy that the step began with. One that is deleted or
+// damaged is published again, from the learner's state.
+func (m *making) loadPolicy(ctx context.Context) error {
+	version := int64(m.before)
+	stored, ok, err := artifact.Lookup[run.Policy](ctx, m.base, m.layout.PolicyRef(version))
+	if err == nil && ok {
+		m.policy = stored
+		err = m.sampling.Prepare(ctx, m.ref, stored)
+	}
+	switch {
+	case err == nil && ok:
+		return nil
+	case err == nil:
+		m.note("policy %d is not stored any more: it was made again from the state before the step", version)
+	case isDamage(err):
+		m.note("policy %d is damaged, and was made again from the state before the step: %v", version, err)
+	default:
+		return err
+	}
+	m.over.Hide(m.layout.Policy(version)+"/", m.layout.PolicyRef(version))
+	if m.policy, err = m.learner.Republish(ctx, learner.PublishInput{Run: m.ref, Step: m.before}); err != nil {
+		return err
+	}
+	if ok && m.policy != stored {
+		m.note("policy %d, made again, has the manifest %.12s, and the run names %.12s", version, m.policy.Ref.SHA256, stored.Ref.SHA256)
+	}
+	return m.sampling.Prepare(ctx, m.ref, m.policy)
+}
+
+// isDamage tells stored bytes that are wrong or gone from a store that fails.
+func isDamage(err error) bool {
+	return errors.Is(err, blob.ErrCorrupt) || errors.Is(err, blob.ErrNotExist) || fault.Of(err) == fault.Corrupt
+}
+
+// make makes the step: sample, then learn.
+func (m *making) make(ctx context.Context) error {
+	sampled, err := m.sample(ctx)
+	if err != nil {
+		return err
+	}
+	built, err := sampling.BuildBatch(ctx, m.over, sampling.BatchInput{
+		Run: m.ref, Stage: m.stage.Source(), Step: m.step, ProblemIDs: m.ids, Shards: sampled.Shards,
+	})
+	if err != nil {
+		return err
+	}
+	in := learner.StepInput{Run: m.ref, Step: m.step, Save: m.saved}
+	if built.Samples > 0 {
+		in.Batch = built.Batch
+	}
+	trained, err := m.learner.TrainStep(ctx, in)
+	if err != nil {
+		return err
+	}
+	log := run.StepInput{
+		Run: m.ref, Stage: m.stage.Index, StageName: m.stage.Name, Step: m.step, NumSteps: m.record.NumSteps,
+		Sample: sampled, Rollouts: built.Stats, Train: trained, Started: m.record.Started, Ended: m.record.Ended,
+	}
+	if err := run.LogStep(ctx, m.over, log); err != nil {
+		return err
+	}
+	_, err = run.WatchStep(ctx, m.over, log)
+	return err
+}
+
+// sample samples all groups of the step.
+func (m *making) sample(ctx context.Context) (run.Sampled, error) {
+	in := sampling.GroupsInput{Run: m.ref, Stage: m.stage.Source(), Step: m.step, ProblemIDs: m.ids, Policy: m.policy}
+	out, err := m.sampling.SampleGroups(ctx, in, m.sampling.NewProgress())
+	if err != nil {
+		return out, err
+	}
+	for _, id := range m.ids {
+		if err := m.settleLost(ctx, m.layout.Group(m.step, id)); err != nil {
+			return out, err
+		}
+	}
+	if len(m.kept) == 0 {
+		return out, nil
+	}
+	again, err := m.sampling.SampleGroups(ctx, in, m.sampling.NewProgress())
+	again.Wall, again.SampleTime, again.ToolTime = out.Wall, out.SampleTime, out.ToolTime
+	return again, err
+}
+
+// settleLost looks for trajectories that the infrastructure lost. A stored group that
+// lost some cannot come out so again: where the others are equal, the batch is built
+// of the group as it is stored. What was lost here is an error, since another attempt
+// makes it.
+func (m *making) settleLost(ctx context.Context, key string) error {
+	made, err := run.ReadTrajectories(ctx, m.over, key)
+	if err != nil {
+		return err
+	}
+	stored, err := run.ReadTrajectories(ctx, m.base, key)
+	if err != nil && !isDamage(err) {
+		return err
+	}
+	if slices.ContainsFunc(made, isLost) && (len(stored) != len(made) || numLost(stored) == 0) {
+		return fmt.Errorf("%s: the infrastructure lost trajectories of this group while step %d was made again: see that the sandbox is well, then repeat this", key, m.step)
+	}
+	if numLost(stored) == 0 || !equalBut(stored, made, isLost) || equalBut(stored, made, nil) {
+		return nil // the comparison says what there is to say
+	}
+	data, err := blob.ReadKey(ctx, m.base, key)
+	if err == nil {
+		_, err = blob.PutBytes(ctx, m.over, key, data, blob.Always)
+	}
+	m.kept[key] = fmt.Sprintf("the infrastructure lost %d of its %d trajectories; the others are equal", numLost(stored), len(stored))
+	return err
+}
+
+func isLost(t rl.Trajectory) bool { return t.StopReason == rl.StopInfraError }
+
+func numLost(ts []rl.Trajectory) int {
+	n := 0
+	for i := range ts {
+		if isLost(ts[i]) {
+			n++
+		}
+	}
+	return n
+}
+
+// equalBut compares trajectories, except those that are left out of the stored ones.
+func equalBut(stored, made []rl.Trajectory, leaveOut func(rl.Trajectory) bool) bool {
+	return slices.EqualFunc(stored, made, func(a, b rl.Trajectory) bool {
+		return leaveOut != nil && leaveOut(a) || reflect.DeepEqual(a, b)
+	})
+}

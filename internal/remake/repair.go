@@ -1,0 +1,273 @@
+package remake
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"temper/internal/artifact"
+	"temper/internal/blob"
+	"temper/internal/fault"
+	"temper/internal/learner"
+	"temper/internal/run"
+	"temper/internal/sampling"
+)
+
+// EventRepair is the kind of the event that a repair leaves.
+const EventRepair = "repair"
+
+// Repaired is what became of a damaged object.
+type Repaired struct {
+	Key string `json:"key"`
+	// Done says that the object has the bytes of its reference again.
+	Done bool `json:"done"`
+	// How says what it was made of, or why it could not be.
+	How string `json:"how"`
+}
+
+// part is what of a step is made in one go.
+type part int
+
+// The parts of a step in the order in which they are made; unmade are objects that
+// nothing makes again.
+const (
+	unmade part = iota
+	groups      // and what is sampled and recorded of them
+	policies
+	checkpoints
+)
+
+// place is where in a run an object belongs.
+type place struct {
+	step int // for a checkpoint the cursor
+	part part
+	why  string // of unmade
+}
+
+// placeOf reads from a key of a run who makes the object.
+func placeOf(layout artifact.Layout, key string) place {
+	rest, ours := strings.CutPrefix(key, layout.Dir()+"/")
+	folder, rest, _ := strings.Cut(rest, "/")
+	name, file, _ := strings.Cut(rest, "/")
+	digits := strings.TrimPrefix(strings.TrimSuffix(strings.TrimPrefix(name, "v"), ".json"), "step-")
+	number, err := strconv.Atoi(digits)
+	switch {
+	case !ours || err != nil:
+		return place{why: "nothing makes it again: bring it back from a copy of the store"}
+	case folder == "policies":
+		return place{step: number, part: policies}
+	case folder == "steps" && (strings.Contains(file, "/") || file == "batch.json" || file == "rollouts.json"):
+		return place{step: number, part: groups}
+	case folder == "steps":
+		return place{why: "it holds measured times, which do not come again: bring it back from a copy of the store"}
+	default:
+		return place{why: "nothing makes it again: bring it back from a copy of the store"}
+	}
+}
+
+// Repair makes damaged or missing objects of a run again, in the order of the run, and
+// puts back those that come out with the bytes of their reference. Each leaves an
+// event. Other objects are not touched. With dry it changes nothing.
+func (b *Bench) Repair(ctx context.Context, runID string, damaged []blob.Ref, dry bool) ([]Repaired, error) {
+	layout := artifact.Layout{RunID: runID}
+	plan, ok, err := run.StoredPlan(ctx, b.Store, runID)
+	if err == nil && !ok {
+		err = fault.Newf(fault.InvalidConfig, "no run %q is stored (temper run list shows what there is)", runID)
+	}
+	if err != nil {
+		return nil, err
+	}
+	byPlace := map[place][]blob.Ref{}
+	for _, ref := range damaged {
+		at := placeOf(layout, ref.Key)
+		byPlace[at] = append(byPlace[at], ref)
+	}
+	var out []Repaired
+	for _, at := range sortedPlaces(byPlace) {
+		r := repair{bench: b, plan: plan, at: at, damaged: byPlace[at], dry: dry}
+		done, err := r.carryOut(ctx)
+		if err != nil {
+			return out, err
+		}
+		out = append(out, done...)
+	}
+	return out, nil
+}
+
+// sortedPlaces orders places so that each is made of what comes before it.
+func sortedPlaces(of map[place][]blob.Ref) []place {
+	var out []place
+	for at := range of {
+		out = append(out, at)
+	}
+	slices.SortFunc(out, func(a, b place) int {
+		return cmp.Or(cmp.Compare(a.step, b.step), cmp.Compare(a.part, b.part), strings.Compare(a.why, b.why))
+	})
+	return out
+}
+
+// repair is that of the objects of one place.
+type repair struct {
+	bench   *Bench
+	plan    run.Plan
+	at      place
+	damaged []blob.Ref
+	dry     bool
+}
+
+func (r *repair) carryOut(ctx context.Context) ([]Repaired, error) {
+	if r.at.part == unmade {
+		return r.failed(r.at.why), nil
+	}
+	t, err := r.bench.find(ctx, r.plan.RunID, r.at.step)
+	if r.at.step == 0 || fault.Of(err) == fault.InvalidConfig {
+		t, err = &target{ref: run.Ref{RunID: r.plan.RunID, Config: r.plan.Config}, layout: artifact.Layout{RunID: r.plan.RunID}, plan: r.plan, step: r.at.step}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	m := r.bench.begin(t)
+	defer m.close()
+	for _, ref := range r.damaged {
+		m.over.Hide(ref.Key)
+	}
+	how := ""
+	if r.at.part == groups {
+		how, err = m.remakeGroups(ctx)
+	} else {
+		how, err = m.remakePolicy(ctx)
+	}
+	if isDamage(err) || fault.Of(err) != "" {
+		return r.failed(fmt.Sprintf("what it is made of is damaged, too: %v", err)), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return r.putBack(ctx, m, how)
+}
+
+func (r *repair) failed(why string) []Repaired {
+	var out []Repaired
+	for _, ref := range r.damaged {
+		out = append(out, Repaired{Key: ref.Key, How: why})
+	}
+	return out
+}
+
+// remakePolicy publishes the policy of the step again.
+func (m *making) remakePolicy(ctx context.Context) (how string, err error) {
+	m.over.Hide(m.layout.Policy(int64(m.step))+"/", m.layout.PolicyRef(int64(m.step)))
+	_, err = m.learner.Republish(ctx, learner.PublishInput{Run: m.ref, Step: m.step})
+	return "published again from the nearest checkpoint and the stored batches since", err
+}
+
+// remakeGroups makes what is hidden of the groups of the step: it samples those
+// without trajectories and records all of them.
+func (m *making) remakeGroups(ctx context.Context) (how string, err error) {
+	m.over.Hide(m.layout.Batch(m.step), m.layout.BatchStats(m.step))
+	var selector sampling.Selector
+	m.ids, err = selector.Select(ctx, m.over, sampling.SelectInput{Run: m.ref, Stage: m.stage.Source(), Step: m.step, StageStep: m.stageStep})
+	if err != nil {
+		return "", err
+	}
+	in := sampling.BatchInput{Run: m.ref, Stage: m.stage.Source(), Step: m.step, ProblemIDs: m.ids}
+	absent, err := m.numAbsent(ctx)
+	if err != nil {
+		return "", err
+	}
+	how = "recorded again from the trajectories of the step"
+	if absent > 0 {
+		how = fmt.Sprintf("sampled again with policy %d: %d of %d groups", m.before, absent, len(m.ids))
+		if err := m.loadPolicy(ctx); err != nil {
+			return "", err
+		}
+		sampled, err := m.sampling.SampleGroups(ctx, sampling.GroupsInput{Run: in.Run, Stage: in.Stage, Step: in.Step, ProblemIDs: m.ids, Policy: m.policy}, m.sampling.NewProgress())
+		if err != nil {
+			return "", err
+		}
+		in.Shards = sampled.Shards
+	}
+	_, err = sampling.BuildBatch(ctx, m.over, in)
+	return how, err
+}
+
+// numAbsent counts the groups of the step that have no trajectories to read.
+func (m *making) numAbsent(ctx context.Context) (int, error) {
+	n := 0
+	for _, id := range m.ids {
+		key := m.layout.Group(m.step, id)
+		_, err := run.ReadTrajectories(ctx, m.over, key)
+		if err == nil {
+			continue
+		}
+		if !isDamage(err) {
+			return n, err
+		}
+		m.over.Hide(key)
+		n++
+	}
+	return n, nil
+}
+
+// putBack stores the objects that have come out with the bytes of their references.
+func (r *repair) putBack(ctx context.Context, m *making, how string) ([]Repaired, error) {
+	var out []Repaired
+	for _, ref := range r.damaged {
+		data, made, err := read(ctx, m.scratch, ref.Key)
+		if err != nil {
+			return nil, err
+		}
+		one := Repaired{Key: ref.Key, How: how}
+		got := blob.RefOf(ref.Key, data)
+		switch {
+		case !made:
+			one.How = "the step does not make it: bring it back from a copy of the store"
+		case got.SHA256 != ref.SHA256:
+			one.How = fmt.Sprintf("%s, it has sha256 %.12s, and %.12s is recorded: another build or kind of processor makes other bits; bring it back from a copy of the store", how, got.SHA256, ref.SHA256)
+		case r.dry:
+			one.How = "can be " + how
+		default:
+			if err := replace(ctx, r.bench.Store, got, data); err != nil {
+				return out, err
+			}
+			one.Done = true
+			err = run.LogEvent(ctx, r.bench.Store, run.Event{
+				Run: m.ref, Time: r.bench.Now(), Kind: EventRepair, Text: fmt.Sprintf("%s was damaged or missing; %s", ref.Key, how),
+			})
+			if err != nil {
+				return out, err
+			}
+		}
+		out = append(out, one)
+	}
+	return out, nil
+}
+
+// maxSwapped bounds the objects that are replaced by comparing; weights are not.
+const maxSwapped = 1 << 20
+
+// replace stores data over what is damaged, unless somebody else has done so.
+func replace(ctx context.Context, store blob.Store, want blob.Ref, data []byte) error {
+	there, ok, err := read(ctx, store, want.Key)
+	switch {
+	case err != nil:
+		return err
+	case ok && blob.RefOf(want.Key, there) == want:
+		return nil
+	case !ok:
+		_, err = blob.PutBytes(ctx, store, want.Key, data, blob.IfAbsent)
+	case len(there) <= maxSwapped && len(data) <= maxSwapped:
+		_, err = store.Swap(ctx, want.Key, blob.RefOf(want.Key, there), data)
+	default:
+		_, err = blob.PutBytes(ctx, store, want.Key, data, blob.Always)
+	}
+	if errors.Is(err, blob.ErrExists) || errors.Is(err, blob.ErrConflict) {
+		return fmt.Errorf("%s changed while it was repaired: repeat it: %w", path.Base(want.Key), err)
+	}
+	return err
+}
