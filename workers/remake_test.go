@@ -55,6 +55,9 @@ func makeStep(t *testing.T, h *runtest.Run) {
 	if err := run.LogStep(ctx, h.Store, log); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := run.WatchStep(ctx, h.Store, log); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // TestRemakeOfARealStep: an engine and a trainer that are made anew sample and learn
