@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -28,13 +27,18 @@ type remakeFlags struct {
 }
 
 func (f *remakeFlags) add(cmd *cobra.Command, p *config.Process) {
-	f.process = p
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.steps, "step", nil, "make these steps again on this machine and compare every object: numbers and ranges, such as 3,5-7")
 	flags.StringVar(&f.sample, "sample", "", "make a share of the steps again, such as 1%; at least one")
 	flags.Uint64Var(&f.seed, "sample-seed", 0, "chooses the steps of --sample")
-	flags.StringVar(&f.backend, "backend", "go", "GoMLX backend for --step and --sample")
-	flags.IntVar(&f.concurrent, "concurrent-rollouts", 128, "trajectories under way at a time, for --step and --sample")
+	f.addMeans(cmd, p)
+}
+
+// addMeans adds what says by which means steps are made again.
+func (f *remakeFlags) addMeans(cmd *cobra.Command, p *config.Process) {
+	f.process = p
+	cmd.Flags().StringVar(&f.backend, "backend", "go", "GoMLX backend that makes steps again")
+	cmd.Flags().IntVar(&f.concurrent, "concurrent-rollouts", 128, "trajectories under way at a time when steps are made again")
 }
 
 // asked reports whether steps are to be made again.
@@ -76,31 +80,52 @@ func (f *remakeFlags) choose(ctx context.Context, store blob.Store, runID string
 	return remake.Sample(made, share, f.seed), err
 }
 
-// remakeSteps makes the steps again, one after another, and hands over each report.
-func (f *remakeFlags) remakeSteps(cmd *cobra.Command, store blob.Store, runID string, each func(remake.Report) error) error {
-	ctx := cmd.Context()
-	steps, err := f.choose(ctx, store, runID)
+// verify makes the steps again, one after another, and prints what comes of each.
+func (f *remakeFlags) verify(cmd *cobra.Command, store blob.Store, runID string) ([]remake.Report, error) {
+	steps, err := f.choose(cmd.Context(), store, runID)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	executor, stop, err := f.sandbox(ctx, cmd.Flags().Changed("sandbox"))
+	bench, stop, err := f.bench(cmd, store)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer stop()
-	bench := workers.Remake(workers.RemakeOptions{
-		Store: store, Backend: f.backend, Concurrent: f.concurrent, Executor: executor, Log: cli.NewLogger("verify"),
-	})
+	var out []remake.Report
 	for _, step := range steps {
-		report, err := bench.Step(ctx, runID, step)
+		report, err := bench.Step(cmd.Context(), runID, step)
 		if err != nil {
-			return fmt.Errorf("make step %d again: %w", step, usersError(err))
+			return out, fmt.Errorf("make step %d again: %w", step, usersError(err))
 		}
-		if err := each(report); err != nil {
-			return err
+		out = append(out, report)
+	}
+	return out, nil
+}
+
+// damagedSteps is the error of steps that did not come out as they are stored.
+func damagedSteps(reports []remake.Report) error {
+	n, objects := 0, 0
+	for i := range reports {
+		if d := len(reports[i].Damaged()); d > 0 {
+			n++
+			objects += d
 		}
 	}
-	return nil
+	if n == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d of %d steps did not come out as they are stored: %d objects differ or are missing (temper run repair makes again what the chain holds)", n, len(reports), objects)
+}
+
+// bench is what makes steps of a store again.
+func (f *remakeFlags) bench(cmd *cobra.Command, store blob.Store) (*remake.Bench, func(), error) {
+	executor, stop, err := f.sandbox(cmd.Context(), cmd.Flags().Changed("sandbox"))
+	if err != nil {
+		return nil, nil, err
+	}
+	return workers.Remake(workers.RemakeOptions{
+		Store: store, Backend: f.backend, Concurrent: f.concurrent, Executor: executor, Log: cli.NewLogger("remake"),
+	}), stop, nil
 }
 
 // sandbox is the one that --sandbox names, or one of its own: that of temper up has a
@@ -152,5 +177,3 @@ func printRemade(out io.Writer, r remake.Report) {
 		fmt.Fprintf(out, "  note: %s\n", note)
 	}
 }
-
-func seconds(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) }

@@ -15,6 +15,7 @@ var clocked = map[string]bool{
 	"wall_ns": true, "sample_ns": true, "tool_ns": true, "train_ns": true, "save_ns": true, "walls_ns": true, "tokens_per_sec": true,
 	"wall_seconds": true, "peak_rss_bytes": true, "time_split": true, "policy_path": true,
 	"orchestration_ms_per_step": true, "orchestration_share": true,
+	"made_by":         true, // the programs and machines
 	"written":         true, // of a checkpoint: the epoch of its writer, and the manifest before it, which holds an epoch, too
 	"perf/throughput": true, "perf/sample_tokens_per_s": true, "perf/train_tokens_per_s": true,
 }

@@ -46,11 +46,9 @@ func (m *making) compare(ctx context.Context) ([]Object, error) {
 	return out, nil
 }
 
-// isPassing is true for what a step does not leave: the records of shards, which its
-// batch replaces.
-func (m *making) isPassing(key string) bool {
-	return strings.HasPrefix(key, m.layout.Step(m.step, "shards")+"/")
-}
+// isPassing is true for what the step does not leave: the records of shards, which its
+// batch replaces, and its manifest, which is held to the chain.
+func (m *making) isPassing(key string) bool { return m.layout.Passing(key) || m.layout.InChain(key) }
 
 func (m *making) compareKey(ctx context.Context, key string) (Object, error) {
 	out := Object{Key: key, Verdict: Equal}

@@ -45,7 +45,9 @@ func (m *making) close() {
 	m.learner.Close(0)
 }
 
-func (m *making) note(format string, args ...any) { m.notes = append(m.notes, fmt.Sprintf(format, args...)) }
+func (m *making) note(format string, args ...any) {
+	m.notes = append(m.notes, fmt.Sprintf(format, args...))
+}
 
 // prepare brings the learner to the state before the step and the engine to the
 // policy of that state.

@@ -110,4 +110,3 @@ func (b *Bench) Step(ctx context.Context, runID string, step int) (Report, error
 	r.Objects, err = m.compare(ctx)
 	return r, err
 }
-

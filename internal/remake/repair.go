@@ -63,11 +63,19 @@ func placeOf(layout artifact.Layout, key string) place {
 		return place{step: number, part: policies}
 	case folder == "steps" && (strings.Contains(file, "/") || file == "batch.json" || file == "rollouts.json"):
 		return place{step: number, part: groups}
+	case folder == "steps" && layout.InChain(key):
+		return place{why: "it is a manifest of the chain, which is written once: bring it back from a copy of the store"}
 	case folder == "steps":
 		return place{why: "it holds measured times, which do not come again: bring it back from a copy of the store"}
 	default:
 		return place{why: "nothing makes it again: bring it back from a copy of the store"}
 	}
+}
+
+// CanRemake reports whether the object of a key is made of others, so that Repair may
+// bring it back.
+func CanRemake(runID, key string) bool {
+	return placeOf(artifact.Layout{RunID: runID}, key).part != unmade
 }
 
 // Repair makes damaged or missing objects of a run again, in the order of the run, and
