@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 
 	"github.com/spf13/cobra"
 
@@ -124,7 +125,8 @@ func (f *remakeFlags) bench(cmd *cobra.Command, store blob.Store) (*remake.Bench
 		return nil, nil, err
 	}
 	return workers.Remake(workers.RemakeOptions{
-		Store: store, Backend: f.backend, Concurrent: f.concurrent, Executor: executor, Log: cli.NewLogger("remake"),
+		Store: store, Backend: f.backend, Concurrent: f.concurrent, Executor: executor,
+		Log: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}), stop, nil
 }
 

@@ -12,6 +12,8 @@ import (
 
 	"temper/internal/artifact"
 	"temper/internal/blob"
+	"temper/internal/blob/memblob"
+	"temper/internal/blob/overlay"
 	"temper/internal/fault"
 	"temper/internal/learner"
 	"temper/internal/run"
@@ -90,6 +92,11 @@ func (b *Bench) Repair(ctx context.Context, runID string, damaged []blob.Ref, dr
 	if err != nil {
 		return nil, err
 	}
+	if dry { // each place is made of what the one before has put back
+		on := *b
+		on.Store = overlay.New(b.Store, memblob.New())
+		b = &on
+	}
 	byPlace := map[place][]blob.Ref{}
 	for _, ref := range damaged {
 		at := placeOf(layout, ref.Key)
@@ -97,12 +104,17 @@ func (b *Bench) Repair(ctx context.Context, runID string, damaged []blob.Ref, dr
 	}
 	var out []Repaired
 	for _, at := range sortedPlaces(byPlace) {
-		r := repair{bench: b, plan: plan, at: at, damaged: byPlace[at], dry: dry}
+		r := repair{bench: b, plan: plan, at: at, damaged: byPlace[at]}
 		done, err := r.carryOut(ctx)
 		if err != nil {
 			return out, err
 		}
 		out = append(out, done...)
+	}
+	for i := range out {
+		if dry && out[i].Done {
+			out[i] = Repaired{Key: out[i].Key, How: "can be " + out[i].How}
+		}
 	}
 	return out, nil
 }
@@ -125,7 +137,6 @@ type repair struct {
 	plan    run.Plan
 	at      place
 	damaged []blob.Ref
-	dry     bool
 }
 
 func (r *repair) carryOut(ctx context.Context) ([]Repaired, error) {
@@ -237,8 +248,6 @@ func (r *repair) putBack(ctx context.Context, m *making, how string) ([]Repaired
 			one.How = "the step does not make it: bring it back from a copy of the store"
 		case got.SHA256 != ref.SHA256:
 			one.How = fmt.Sprintf("%s, it has sha256 %.12s, and %.12s is recorded: another build or kind of processor makes other bits; bring it back from a copy of the store", how, got.SHA256, ref.SHA256)
-		case r.dry:
-			one.How = "can be " + how
 		default:
 			if err := replace(ctx, r.bench.Store, got, data); err != nil {
 				return out, err
