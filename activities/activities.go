@@ -12,6 +12,7 @@ import (
 
 	"temper/internal/blob"
 	"temper/internal/learner"
+	"temper/internal/remake"
 	"temper/internal/run"
 	"temper/internal/sampling"
 )
@@ -44,4 +45,8 @@ type Trainer struct{ Learner *learner.Service }
 
 // Rollouts samples trajectories. Activities of different runs work side by side,
 // those of one run one after another.
-type Rollouts struct{ Sampling *sampling.Service }
+type Rollouts struct {
+	Sampling *sampling.Service
+	// Mender makes objects again that are damaged or gone.
+	Mender *remake.Bench
+}

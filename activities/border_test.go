@@ -26,6 +26,7 @@ import (
 	"temper/internal/blob"
 	"temper/internal/fault"
 	"temper/internal/learner"
+	"temper/internal/remake"
 	"temper/internal/run/runtest"
 	"temper/internal/sampling"
 )
@@ -37,7 +38,7 @@ func onStore(store blob.Store) []any {
 	return []any{
 		&activities.Control{Store: store},
 		&activities.Trainer{Learner: learner.NewService(learner.Config{Store: store, Now: runtest.Still})},
-		&activities.Rollouts{Sampling: sampling.New(sampling.Config{Store: store, Now: runtest.Still})},
+		&activities.Rollouts{Sampling: sampling.New(sampling.Config{Store: store, Now: runtest.Still}), Mender: &remake.Bench{Store: store}},
 	}
 }
 

@@ -35,3 +35,11 @@ func (r *Rollouts) FilterProblems(ctx context.Context, in FilterInput) (run.Filt
 	out, err := r.Sampling.Filter(ctx, in, progress)
 	return out, toTemporal(err)
 }
+
+// MendObject makes a damaged or missing object of a run again and puts it back.
+// Errors: Corrupt for one that cannot be made again.
+func (r *Rollouts) MendObject(ctx context.Context, in MendInput) error {
+	ctx, stop := heartbeat(ctx, func() string { return "making " + in.Damaged.Key + " again" })
+	defer stop()
+	return toTemporal(r.Mender.Mend(ctx, in))
+}

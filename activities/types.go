@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"temper/internal/learner"
+	"temper/internal/remake"
 	"temper/internal/retrain"
 	"temper/internal/run"
 	"temper/internal/sampling"
@@ -25,6 +26,7 @@ type (
 	BuildBatchInput     = sampling.BatchInput
 	EvaluateInput       = sampling.EvaluateInput
 	FilterInput         = sampling.FilterInput
+	MendInput           = remake.MendInput
 	PlanRetrainInput    = retrain.PlanInput
 	JudgeRetrainInput   = retrain.JudgeInput
 )

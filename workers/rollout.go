@@ -59,7 +59,8 @@ func serveRollout(ctx context.Context, o RolloutOptions, v *Vitals) error {
 		MadeBy: makerOf("rollout", o.Backend),
 	})
 	defer service.Close()
-	return rolloutWorker(&activities.Rollouts{Sampling: service}, o.Slots).serve(ctx, conn.client, func() { v.Serving(workflows.QueueRollout) })
+	mender := Remake(RemakeOptions{Store: conn.store, Backend: o.Backend, Concurrent: o.Concurrent, Executor: executor, Log: o.Log})
+	return rolloutWorker(&activities.Rollouts{Sampling: service, Mender: mender}, o.Slots).serve(ctx, conn.client, func() { v.Serving(workflows.QueueRollout) })
 }
 
 func rolloutWorker(rollouts *activities.Rollouts, slots int) queueWorker {

@@ -75,6 +75,6 @@ func evaluateStage(ctx workflow.Context, in activities.EvaluateInput, stage stri
 	var rollouts *activities.Rollouts
 	var out run.Evaluation
 	ctx = onRollouts(ctx, fmt.Sprintf("policy %d on stage %s", in.Policy.Version, stage))
-	err := workflow.ExecuteActivity(ctx, rollouts.EvaluatePolicy, in).Get(ctx, &out)
+	err := mending(ctx, in.Run, func() error { return workflow.ExecuteActivity(ctx, rollouts.EvaluatePolicy, in).Get(ctx, &out) })
 	return out, err
 }

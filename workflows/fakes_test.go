@@ -43,6 +43,7 @@ type (
 		SampleGroups(context.Context, activities.SampleGroupsInput) (run.Sampled, error)
 		EvaluatePolicy(context.Context, activities.EvaluateInput) (run.Evaluation, error)
 		FilterProblems(context.Context, activities.FilterInput) (run.FilterResult, error)
+		MendObject(context.Context, activities.MendInput) error
 	}
 )
 
@@ -331,6 +332,10 @@ func (r *fakeRollouts) EvaluatePolicy(ctx context.Context, in activities.Evaluat
 func (r *fakeRollouts) FilterProblems(_ context.Context, in activities.FilterInput) (run.FilterResult, error) {
 	err := r.w.called("filter stage %d with %d", in.Stage, in.Policy.Version)
 	return run.FilterResult{Problems: 8, Removed: 8 - r.w.left, Left: r.w.left}, err
+}
+
+func (r *fakeRollouts) MendObject(_ context.Context, in activities.MendInput) error {
+	return r.w.called("mend %s", in.Damaged.Key)
 }
 
 func wait(ctx context.Context, d time.Duration) error {

@@ -191,9 +191,10 @@ func (r *runFlow) evaluate(ctx workflow.Context, i int, label string) error {
 	err := r.work(ctx, StateEvaluating, func(ctx workflow.Context) error {
 		var rollouts *activities.Rollouts
 		summary := fmt.Sprintf("evaluate policy %d on stage %s, %s", r.policy.Version, plan.Name, label)
-		return workflow.ExecuteActivity(r.onRollouts(ctx, summary), rollouts.EvaluatePolicy, activities.EvaluateInput{
-			Run: r.ref, Stage: plan.Source(), Policy: r.policy, Label: label,
-		}).Get(ctx, &out)
+		in := activities.EvaluateInput{Run: r.ref, Stage: plan.Source(), Policy: r.policy, Label: label}
+		return mending(ctx, r.ref, func() error {
+			return workflow.ExecuteActivity(r.onRollouts(ctx, summary), rollouts.EvaluatePolicy, in).Get(ctx, &out)
+		})
 	})
 	if err != nil {
 		return err

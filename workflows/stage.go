@@ -177,8 +177,11 @@ func (s *stage) filter(ctx workflow.Context) (note string, err error) {
 	}
 	err = s.gate.work(ctx, func(ctx workflow.Context) error {
 		var rollouts *activities.Rollouts
-		return workflow.ExecuteActivity(onRollouts(ctx, "filter the problems of stage "+s.in.Plan.Name), rollouts.FilterProblems,
-			activities.FilterInput{Run: s.in.Run, Stage: s.in.Plan.Source(), Policy: s.at.Policy}).Get(ctx, &s.at.Filter)
+		filter := onRollouts(ctx, "filter the problems of stage "+s.in.Plan.Name)
+		in := activities.FilterInput{Run: s.in.Run, Stage: s.in.Plan.Source(), Policy: s.at.Policy}
+		return mending(ctx, s.in.Run, func() error {
+			return workflow.ExecuteActivity(filter, rollouts.FilterProblems, in).Get(ctx, &s.at.Filter)
+		})
 	})
 	if err != nil {
 		return "", err

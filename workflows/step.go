@@ -98,19 +98,24 @@ func (s *step) selectProblems(ctx workflow.Context) ([]string, error) {
 // sampleGroups asks every shard for its part of the problems at once and adds up.
 // It returns where the records of the groups are.
 func (s *step) sampleGroups(ctx workflow.Context, problems []string) ([]blob.Ref, error) {
-	var rollouts *activities.Rollouts
+	parts := shard(problems, s.in.NumShards)
 	var futures []workflow.Future
-	for i, ids := range shard(problems, s.in.NumShards) {
-		ctx := workflow.WithPriority(onRollouts(ctx, fmt.Sprintf("step %d: sample %d problems, shard %d", s.in.Step, len(ids), i+1)), priority(s.in.Priority))
-		futures = append(futures, workflow.ExecuteActivity(ctx, rollouts.SampleGroups, activities.SampleGroupsInput{
-			Run: s.in.Run, Stage: s.in.Stage.Source(), Step: s.in.Step, ProblemIDs: ids, Policy: s.in.Policy,
-		}))
+	for i := range parts {
+		futures = append(futures, s.beginSampling(ctx, i, parts[i]))
 	}
 	var sum run.Sampled
 	var shards []blob.Ref
-	for _, f := range futures {
+	for i := range parts {
 		var part run.Sampled
-		if err := f.Get(ctx, &part); err != nil {
+		begun := true
+		err := mending(ctx, s.in.Run, func() error {
+			if !begun {
+				futures[i] = s.beginSampling(ctx, i, parts[i])
+			}
+			begun = false
+			return futures[i].Get(ctx, &part)
+		})
+		if err != nil {
 			return nil, err
 		}
 		shards = append(shards, part.Shards...)
@@ -120,12 +125,22 @@ func (s *step) sampleGroups(ctx workflow.Context, problems []string) ([]blob.Ref
 	return shards, nil
 }
 
+// beginSampling asks a shard, counted from 0, for its part of the problems.
+func (s *step) beginSampling(ctx workflow.Context, i int, ids []string) workflow.Future {
+	var rollouts *activities.Rollouts
+	ctx = workflow.WithPriority(onRollouts(ctx, fmt.Sprintf("step %d: sample %d problems, shard %d", s.in.Step, len(ids), i+1)), priority(s.in.Priority))
+	return workflow.ExecuteActivity(ctx, rollouts.SampleGroups, activities.SampleGroupsInput{
+		Run: s.in.Run, Stage: s.in.Stage.Source(), Step: s.in.Step, ProblemIDs: ids, Policy: s.in.Policy,
+	})
+}
+
 func (s *step) buildBatch(ctx workflow.Context, problems []string, shards []blob.Ref) (run.BuiltBatch, error) {
 	var control *activities.Control
 	var out run.BuiltBatch
-	err := bookkeep(ctx, fmt.Sprintf("step %d: build the batch of %d problems", s.in.Step, len(problems)), control.BuildBatch, activities.BuildBatchInput{
-		Run: s.in.Run, Stage: s.in.Stage.Source(), Step: s.in.Step, ProblemIDs: problems, Shards: shards,
-	}, &out)
+	in := activities.BuildBatchInput{Run: s.in.Run, Stage: s.in.Stage.Source(), Step: s.in.Step, ProblemIDs: problems, Shards: shards}
+	err := mending(ctx, s.in.Run, func() error {
+		return bookkeep(ctx, fmt.Sprintf("step %d: build the batch of %d problems", s.in.Step, len(problems)), control.BuildBatch, in, &out)
+	})
 	s.log.Rollouts = out.Stats
 	return out, err
 }
@@ -138,7 +153,7 @@ func (s *step) train(ctx workflow.Context, batch run.BuiltBatch) (run.Trained, e
 	}
 	var out run.Trained
 	ctx = workflow.WithPriority(onTrainer(ctx, fmt.Sprintf("step %d: train on %d samples", s.in.Step, batch.Samples)), priority(s.in.Priority))
-	err := workflow.ExecuteActivity(ctx, trainer.TrainStep, in).Get(ctx, &out)
+	err := mending(ctx, s.in.Run, func() error { return workflow.ExecuteActivity(ctx, trainer.TrainStep, in).Get(ctx, &out) })
 	return out, err
 }
 

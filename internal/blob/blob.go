@@ -171,13 +171,13 @@ const readInParallel = 32 << 20
 
 // ReadRef returns the bytes a Ref points to and checks them against it. What does
 // not match is read once more: it may have been damaged on the way.
-// Errors: ErrNotExist, ErrCorrupt.
+// Errors: ErrNotExist and ErrCorrupt, each in a RefError.
 func ReadRef(ctx context.Context, s Store, ref Ref) ([]byte, error) {
 	data, err := readChecked(ctx, s, ref)
 	if errors.Is(err, ErrCorrupt) {
 		data, err = readChecked(ctx, s, ref)
 	}
-	return data, err
+	return data, AtRef(err, ref)
 }
 
 func readChecked(ctx context.Context, s Store, ref Ref) ([]byte, error) {

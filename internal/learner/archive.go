@@ -12,6 +12,7 @@ import (
 
 	"temper/internal/artifact"
 	"temper/internal/blob"
+	"temper/internal/fault"
 	"temper/internal/run"
 	"temper/trainer/checkpoint"
 )
@@ -98,6 +99,27 @@ func (a *archive) wasSaved(ctx context.Context, cursor int) (bool, error) {
 	}
 	r, ok, err := artifact.Lookup[run.Trained](ctx, a.store, a.Layout.TrainResult(cursor-a.Config.SFT.Steps))
 	return ok && r.Saved, err
+}
+
+// checkLeftOut tells a step that was left out from one whose batch is gone: a step that
+// was made has a result. Errors: NotFound, with the key of the batch.
+func (a *archive) checkLeftOut(ctx context.Context, step int) error {
+	_, err := a.store.Stat(ctx, a.Layout.TrainResult(step))
+	if errors.Is(err, blob.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return missingBatch(a.Layout, step)
+}
+
+// missingBatch is the error of a step whose batch is not stored.
+func missingBatch(layout artifact.Layout, step int) error {
+	return &blob.RefError{
+		Ref: blob.Ref{Key: layout.BatchStats(step)},
+		Err: fault.Newf(fault.NotFound, "run %s has no batch of step %d", layout.RunID, step),
+	}
 }
 
 // warnOperator enters a warning into the run's event log.

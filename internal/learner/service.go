@@ -288,12 +288,13 @@ func (t *Service) trainStep(ctx context.Context, in StepInput) (run.Trained, err
 // checkBatch refuses an update by another batch than the stored one: a replay of the
 // step would read that one. Errors: NotFound, Conflict.
 func (t *Service) checkBatch(ctx context.Context, in StepInput) error {
-	built, ok, err := artifact.Lookup[run.BuiltBatch](ctx, t.Store, artifact.Layout{RunID: in.Run.RunID}.BatchStats(in.Step))
+	layout := artifact.Layout{RunID: in.Run.RunID}
+	built, ok, err := artifact.Lookup[run.BuiltBatch](ctx, t.Store, layout.BatchStats(in.Step))
 	switch {
 	case err != nil:
-		return err
+		return blob.AtRef(err, blob.Ref{Key: layout.BatchStats(in.Step)})
 	case !ok:
-		return fault.Newf(fault.NotFound, "run %s has no batch of step %d", in.Run.RunID, in.Step)
+		return missingBatch(layout, in.Step)
 	case built.Samples > 0 && built.Batch != in.Batch:
 		return fault.Newf(fault.Conflict, "run %s, step %d: asked to train on batch %.12s, but %.12s is stored", in.Run.RunID, in.Step, in.Batch.SHA256, built.Batch.SHA256)
 	}

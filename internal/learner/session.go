@@ -106,9 +106,12 @@ func (s *session) rlUpdate(ctx context.Context, step int) (rl.TrainMetrics, erro
 	}
 	built, ok, err := artifact.Lookup[run.BuiltBatch](ctx, s.store, s.Layout.BatchStats(step))
 	if err != nil {
-		return rl.TrainMetrics{}, err
+		return rl.TrainMetrics{}, blob.AtRef(err, blob.Ref{Key: s.Layout.BatchStats(step)})
 	}
-	if !ok || built.Samples == 0 { // none, or no group of the step had a signal
+	if !ok {
+		return rl.TrainMetrics{}, s.checkLeftOut(ctx, step)
+	}
+	if built.Samples == 0 { // no group of the step had a signal
 		return rl.TrainMetrics{}, nil
 	}
 	batch, err := readBatch(ctx, s.store, built.Batch)

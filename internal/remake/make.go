@@ -2,7 +2,6 @@ package remake
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -31,6 +30,7 @@ type making struct {
 	ids      []string   // of the problems, in the order of the step
 	kept     map[string]string
 	notes    []string
+	how      string // what a repair is made of
 }
 
 func (b *Bench) begin(t *target) *making {
@@ -93,10 +93,8 @@ func (m *making) loadPolicy(ctx context.Context) error {
 	return m.sampling.Prepare(ctx, m.ref, m.policy)
 }
 
-// isDamage tells stored bytes that are wrong or gone from a store that fails.
-func isDamage(err error) bool {
-	return errors.Is(err, blob.ErrCorrupt) || errors.Is(err, blob.ErrNotExist) || fault.Of(err) == fault.Corrupt
-}
+// isDamage tells an object that is wrong or gone from a store that fails.
+func isDamage(err error) bool { return blob.IsDamage(err) || fault.Of(err) == fault.Corrupt }
 
 // make makes the step: sample, then learn.
 func (m *making) make(ctx context.Context) error {

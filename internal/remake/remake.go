@@ -87,6 +87,9 @@ func (r *Report) Damaged() []Object {
 // a step that the run has not made.
 func (b *Bench) Step(ctx context.Context, runID string, step int) (Report, error) {
 	t, err := b.find(ctx, runID, step)
+	if err == nil {
+		err = t.checkMade(ctx, b.Store)
+	}
 	if err != nil {
 		return Report{}, err
 	}

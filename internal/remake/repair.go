@@ -3,9 +3,7 @@ package remake
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,9 +17,6 @@ import (
 	"temper/internal/run"
 	"temper/internal/sampling"
 )
-
-// EventRepair is the kind of the event that a repair leaves.
-const EventRepair = "repair"
 
 // Repaired is what became of a damaged object.
 type Repaired struct {
@@ -41,12 +36,11 @@ const (
 	unmade part = iota
 	groups      // and what is sampled and recorded of them
 	policies
-	checkpoints
 )
 
 // place is where in a run an object belongs.
 type place struct {
-	step int // for a checkpoint the cursor
+	step int
 	part part
 	why  string // of unmade
 }
@@ -143,31 +137,42 @@ func (r *repair) carryOut(ctx context.Context) ([]Repaired, error) {
 	if r.at.part == unmade {
 		return r.failed(r.at.why), nil
 	}
-	t, err := r.bench.find(ctx, r.plan.RunID, r.at.step)
-	if r.at.step == 0 || fault.Of(err) == fault.InvalidConfig {
-		t, err = &target{ref: run.Ref{RunID: r.plan.RunID, Config: r.plan.Config}, layout: artifact.Layout{RunID: r.plan.RunID}, plan: r.plan, step: r.at.step}, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	m := r.bench.begin(t)
-	defer m.close()
-	for _, ref := range r.damaged {
-		m.over.Hide(ref.Key)
-	}
-	how := ""
-	if r.at.part == groups {
-		how, err = m.remakeGroups(ctx)
-	} else {
-		how, err = m.remakePolicy(ctx)
+	m, err := r.bench.beginAt(ctx, r.plan, r.at)
+	if err == nil {
+		defer m.close()
+		for _, ref := range r.damaged {
+			m.over.Hide(ref.Key)
+		}
+		m.how, err = m.remakePart(ctx, r.at.part)
 	}
 	if isDamage(err) || fault.Of(err) != "" {
-		return r.failed(fmt.Sprintf("what it is made of is damaged, too: %v", err)), nil
+		return r.failed(fmt.Sprintf("it is made of what is damaged or gone, too: %v", err)), nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	return r.putBack(ctx, m, how)
+	return r.putBack(ctx, m)
+}
+
+// beginAt begins to make a part of a step.
+func (b *Bench) beginAt(ctx context.Context, plan run.Plan, at place) (*making, error) {
+	t, err := b.find(ctx, plan.RunID, at.step)
+	if at.part == policies && fault.Of(err) == fault.InvalidConfig { // that of no step, or of a parent's
+		ref := run.Ref{RunID: plan.RunID, Config: plan.Config}
+		t, err = &target{ref: ref, layout: artifact.Layout{RunID: plan.RunID}, plan: plan, step: at.step}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return b.begin(t), nil
+}
+
+// remakePart makes a part of the step and says of what.
+func (m *making) remakePart(ctx context.Context, p part) (how string, err error) {
+	if p == groups {
+		return m.remakeGroups(ctx)
+	}
+	return m.remakePolicy(ctx)
 }
 
 func (r *repair) failed(why string) []Repaired {
@@ -215,14 +220,22 @@ func (m *making) remakeGroups(ctx context.Context) (how string, err error) {
 	return how, err
 }
 
-// numAbsent counts the groups of the step that have no trajectories to read.
+// numAbsent counts the groups of the step whose trajectories are gone, or not those that
+// the stored batch names.
 func (m *making) numAbsent(ctx context.Context) (int, error) {
+	named, err := m.namedByBatch(ctx)
+	if err != nil {
+		return 0, err
+	}
 	n := 0
 	for _, id := range m.ids {
 		key := m.layout.Group(m.step, id)
-		_, err := run.ReadTrajectories(ctx, m.over, key)
-		if err == nil {
+		_, have, err := run.ReadTrajectoriesRef(ctx, m.over, key)
+		if want, ok := named[key]; err == nil && (!ok || want == have) {
 			continue
+		}
+		if err == nil {
+			err = blob.ErrCorrupt
 		}
 		if !isDamage(err) {
 			return n, err
@@ -233,30 +246,45 @@ func (m *making) numAbsent(ctx context.Context) (int, error) {
 	return n, nil
 }
 
+// namedByBatch are the trajectories and samples that the stored batch names, by key;
+// none where it cannot be read.
+func (m *making) namedByBatch(ctx context.Context) (map[string]blob.Ref, error) {
+	batch, _, err := artifact.Lookup[run.StoredBatch](ctx, m.base, m.layout.Batch(m.step))
+	if err != nil && !isDamage(err) {
+		return nil, err
+	}
+	out := map[string]blob.Ref{}
+	for i := range batch.Groups {
+		for _, ref := range []blob.Ref{batch.Groups[i].Trajectories, batch.Groups[i].Samples} {
+			if !ref.IsZero() {
+				out[ref.Key] = ref
+			}
+		}
+	}
+	return out, nil
+}
+
 // putBack stores the objects that have come out with the bytes of their references.
-func (r *repair) putBack(ctx context.Context, m *making, how string) ([]Repaired, error) {
+func (r *repair) putBack(ctx context.Context, m *making) ([]Repaired, error) {
 	var out []Repaired
 	for _, ref := range r.damaged {
 		data, made, err := read(ctx, m.scratch, ref.Key)
 		if err != nil {
 			return nil, err
 		}
-		one := Repaired{Key: ref.Key, How: how}
+		one := Repaired{Key: ref.Key, How: m.how}
 		got := blob.RefOf(ref.Key, data)
 		switch {
 		case !made:
 			one.How = "the step does not make it: bring it back from a copy of the store"
 		case got.SHA256 != ref.SHA256:
-			one.How = fmt.Sprintf("%s, it has sha256 %.12s, and %.12s is recorded: another build or kind of processor makes other bits; bring it back from a copy of the store", how, got.SHA256, ref.SHA256)
+			one.How = fmt.Sprintf("%s, it has sha256 %.12s, and %.12s is recorded: another build or kind of processor makes other bits; bring it back from a copy of the store", m.how, got.SHA256, ref.SHA256)
 		default:
-			if err := replace(ctx, r.bench.Store, got, data); err != nil {
+			if err := blob.Restore(ctx, r.bench.Store, ref.Key, data); err != nil {
 				return out, err
 			}
 			one.Done = true
-			err = run.LogEvent(ctx, r.bench.Store, run.Event{
-				Run: m.ref, Time: r.bench.Now(), Kind: EventRepair, Text: fmt.Sprintf("%s was damaged or missing; %s", ref.Key, how),
-			})
-			if err != nil {
+			if err := m.recordRepair(ctx, ref.Key); err != nil {
 				return out, err
 			}
 		}
@@ -265,26 +293,9 @@ func (r *repair) putBack(ctx context.Context, m *making, how string) ([]Repaired
 	return out, nil
 }
 
-// maxSwapped bounds the objects that are replaced by comparing; weights are not.
-const maxSwapped = 1 << 20
-
-// replace stores data over what is damaged, unless somebody else has done so.
-func replace(ctx context.Context, store blob.Store, want blob.Ref, data []byte) error {
-	there, ok, err := read(ctx, store, want.Key)
-	switch {
-	case err != nil:
-		return err
-	case ok && blob.RefOf(want.Key, there) == want:
-		return nil
-	case !ok:
-		_, err = blob.PutBytes(ctx, store, want.Key, data, blob.IfAbsent)
-	case len(there) <= maxSwapped && len(data) <= maxSwapped:
-		_, err = store.Swap(ctx, want.Key, blob.RefOf(want.Key, there), data)
-	default:
-		_, err = blob.PutBytes(ctx, store, want.Key, data, blob.Always)
-	}
-	if errors.Is(err, blob.ErrExists) || errors.Is(err, blob.ErrConflict) {
-		return fmt.Errorf("%s changed while it was repaired: repeat it: %w", path.Base(want.Key), err)
-	}
-	return err
+// recordRepair leaves an event of an object that was put back.
+func (m *making) recordRepair(ctx context.Context, key string) error {
+	return run.LogEvent(ctx, m.base, run.Event{
+		Run: m.ref, Time: m.bench.Now(), Kind: run.EventRepair, Text: fmt.Sprintf("%s was damaged or missing; %s", key, m.how),
+	})
 }

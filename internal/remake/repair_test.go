@@ -12,6 +12,7 @@ import (
 	"temper/internal/blob"
 	"temper/internal/fault"
 	"temper/internal/remake"
+	"temper/internal/run"
 	"temper/internal/run/runtest"
 )
 
@@ -64,7 +65,7 @@ func TestEveryObjectComesBack(t *testing.T) {
 			if after := rest(runtest.Dump(t, store), m.Layout); !maps.Equal(after, rest(want, m.Layout)) {
 				t.Errorf("%s, gone %v: the store is not as it should be: %+v", key, gone, done)
 			}
-			if told := events(t, store, m.Layout, remake.EventRepair); done[0].Done != remake.CanRemake("demo", key) || (len(told) == 1) != done[0].Done {
+			if told := events(t, store, m.Layout, run.EventRepair); done[0].Done != remake.CanRemake("demo", key) || (len(told) == 1) != done[0].Done {
 				t.Errorf("%s, gone %v: %+v, events %q", key, gone, done, told)
 			}
 			if done[0].Done {
@@ -152,4 +153,3 @@ func TestRepairOverwritesNoOther(t *testing.T) {
 	_, err = m.bench(t, m.Store).Repair(t.Context(), "other", nil, false)
 	runtest.WantFault(t, err, fault.InvalidConfig, `no run "other"`)
 }
-

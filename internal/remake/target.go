@@ -54,7 +54,19 @@ func (b *Bench) find(ctx context.Context, runID string, step int) (*target, erro
 		return nil, err
 	}
 	t.stageStep = earlier + step - t.stage.FirstStep + 1
-	return t, errors.Join(t.findBefore(ctx, b.Store), t.findLeft(ctx, b.Store))
+	if err := t.findBefore(ctx, b.Store); err != nil {
+		return nil, err
+	}
+	return t, t.findLeft(ctx, b.Store)
+}
+
+// checkMade refuses a step that the run has not made. Errors: InvalidConfig.
+func (t *target) checkMade(ctx context.Context, store blob.Store) error {
+	ok, err := t.made(ctx, store, t.step)
+	if err == nil && !ok {
+		err = fault.Newf(fault.InvalidConfig, "run %s has not made step %d", t.ref.RunID, t.step)
+	}
+	return err
 }
 
 // place finds the stage of the step.
@@ -85,13 +97,6 @@ func (t *target) made(ctx context.Context, store blob.Store, step int) (bool, er
 // findBefore finds the policy that the step began with. A stage that ended early
 // leaves steps out.
 func (t *target) findBefore(ctx context.Context, store blob.Store) error {
-	ok, err := t.made(ctx, store, t.step)
-	if err == nil && !ok {
-		err = fault.Newf(fault.InvalidConfig, "run %s has not made step %d", t.ref.RunID, t.step)
-	}
-	if err != nil {
-		return err
-	}
 	first := 0
 	if t.plan.Fork != nil {
 		first = t.plan.Fork.Step

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -32,13 +31,15 @@ type BatchInput struct {
 // stored when each group ended. It reads one record of each shard and no content.
 func BuildBatch(ctx context.Context, store blob.Store, in BatchInput) (run.BuiltBatch, error) {
 	layout := artifact.Layout{RunID: in.Run.RunID}
-	if done, ok, err := artifact.Lookup[run.BuiltBatch](ctx, store, layout.BatchStats(in.Step)); err != nil {
-		return done, err
-	} else if ok {
+	done, ok, err := artifact.Lookup[run.BuiltBatch](ctx, store, layout.BatchStats(in.Step))
+	if err != nil {
+		return done, blob.AtRef(err, blob.Ref{Key: layout.BatchStats(in.Step)})
+	}
+	if ok {
 		return done, dropShards(ctx, store, in.Shards)
 	}
 	batch, ref, err := storedBatch(ctx, store, layout.Batch(in.Step))
-	if errors.Is(err, blob.ErrNotExist) {
+	if blob.IsDamage(err) {
 		batch, ref, err = collectBatch(ctx, store, in)
 	}
 	if err != nil {
@@ -86,8 +87,10 @@ func storedBatch(ctx context.Context, store blob.Store, key string) (run.StoredB
 func collectBatch(ctx context.Context, store blob.Store, in BatchInput) (run.StoredBatch, blob.Ref, error) {
 	batch := run.StoredBatch{Step: in.Step}
 	var err error
-	batch.Groups, err = readShards(ctx, store, in.Shards)
-	if len(in.Shards) == 0 || errors.Is(err, blob.ErrNotExist) {
+	if len(in.Shards) > 0 {
+		batch.Groups, err = readShards(ctx, store, in.Shards)
+	}
+	if len(in.Shards) == 0 || blob.IsDamage(err) { // they are made of the groups, which are there
 		batch.Groups, err = recordGroups(ctx, store, in)
 	}
 	if err == nil {
@@ -122,7 +125,7 @@ func readShards(ctx context.Context, store blob.Store, shards []blob.Ref) ([]run
 }
 
 // recordGroups makes the records of groups again, which say the same: those that were
-// sampled by an older program, and those of a shard that is gone.
+// sampled by an older program, and those of a shard that is gone or damaged.
 func recordGroups(ctx context.Context, store blob.Store, in BatchInput) ([]run.GroupRecord, error) {
 	layout := artifact.Layout{RunID: in.Run.RunID}
 	cfg, err := run.ReadConfig(ctx, store, in.Run)
@@ -136,12 +139,13 @@ func recordGroups(ctx context.Context, store blob.Store, in BatchInput) ([]run.G
 	recorder := newRecorder(store, layout, in.Step, cfg)
 	var out []run.GroupRecord
 	for _, p := range problems {
-		group, ok, err := lookupGroup(ctx, store, layout.Group(in.Step, p.ID), p)
+		key := layout.Group(in.Step, p.ID)
+		group, ok, err := lookupGroup(ctx, store, key, p)
 		if err == nil && !ok {
-			err = fmt.Errorf("%s: no group of problem %s in step %d", store.Locate(layout.Group(in.Step, p.ID)), p.ID, in.Step)
+			err = fmt.Errorf("%s: no group of problem %s in step %d: %w", store.Locate(key), p.ID, in.Step, blob.ErrNotExist)
 		}
 		if err != nil {
-			return nil, err
+			return nil, blob.AtRef(err, blob.Ref{Key: key})
 		}
 		record, err := recorder.record(ctx, group)
 		if err != nil {

@@ -86,7 +86,7 @@ func loadPolicy(ctx context.Context, engine Engine, p run.Policy) error {
 	if p.Ref.IsZero() {
 		return fault.New(fault.NotFound, errors.New("it was never published"))
 	}
-	err := engine.Load(ctx, p.Ref, p.Version)
+	err := blob.AtRef(engine.Load(ctx, p.Ref, p.Version), p.Ref)
 	if errors.Is(err, blob.ErrNotExist) {
 		return fault.New(fault.NotFound, err)
 	}

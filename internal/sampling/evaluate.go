@@ -126,7 +126,7 @@ func (e *evaluation) sampleAll(ctx context.Context, spec rollout.Spec, how strin
 		if allLost(g.Trajectories) != nil {
 			return nil
 		}
-		_, err := writeGroup(ctx, e.store, key(g.Problem.ID), g)
+		_, err := e.writeGroup(ctx, key(g.Problem.ID), g)
 		failpoint.Hit("evaluate/after-group")
 		return err
 	})

@@ -20,18 +20,26 @@ type storedGroup struct {
 }
 
 // writeGroup stores a group as JSON lines unless another attempt was faster, and
-// returns the one that is stored.
-func writeGroup(ctx context.Context, store blob.Store, key string, g rl.Group) (storedGroup, error) {
+// returns the one that is stored. One that nobody can read is replaced.
+func (s *sampler) writeGroup(ctx context.Context, key string, g rl.Group) (storedGroup, error) {
 	data, err := trajectoryLines(g.Trajectories)
 	if err != nil {
 		return storedGroup{}, fault.OfEncoding(fmt.Errorf("encode group %s: %w", g.Problem.ID, err))
 	}
-	ref, err := blob.PutBytes(ctx, store, key, data, blob.IfAbsent)
-	if errors.Is(err, blob.ErrExists) {
-		stored, _, err := lookupGroup(ctx, store, key, g.Problem)
+	ref, err := blob.PutBytes(ctx, s.store, key, data, blob.IfAbsent)
+	if !errors.Is(err, blob.ErrExists) {
+		return storedGroup{g, ref}, err
+	}
+	stored, _, err := lookupGroup(ctx, s.store, key, g.Problem)
+	if !errors.Is(err, blob.ErrCorrupt) {
 		return stored, err
 	}
-	return storedGroup{g, ref}, err
+	if err := blob.Restore(ctx, s.store, key, data); err != nil {
+		return storedGroup{}, err
+	}
+	return storedGroup{g, blob.RefOf(key, data)}, run.LogEvent(ctx, s.store, run.Event{
+		Run: s.run.Ref, Time: s.now(), Kind: run.EventRepair, Text: key + " was damaged; sampled again",
+	})
 }
 
 func trajectoryLines(ts []rl.Trajectory) ([]byte, error) {

@@ -8,6 +8,7 @@ package sampling
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path"
 	"sync/atomic"
@@ -66,6 +67,7 @@ type sampler struct {
 	runner   *rollout.Runner
 	policy   run.Policy
 	progress *Progress
+	now      func() time.Time
 }
 
 // target is what to sample for: a run, a policy, and the step whose configuration
@@ -83,7 +85,7 @@ func (r *Service) withEngine(ctx context.Context, t target, progress *Progress, 
 		return err
 	}
 	defer release()
-	s := &sampler{store: r.Store, policy: t.policy, progress: progress, run: entry.run, cfg: entry.run.Config.At(t.step)}
+	s := &sampler{store: r.Store, policy: t.policy, progress: progress, now: r.Now, run: entry.run, cfg: entry.run.Config.At(t.step)}
 	if s.runner, err = r.newRunner(s.run, s.cfg, entry.engine); err != nil {
 		return err
 	}
@@ -160,7 +162,7 @@ func (s *sampler) sampleStep(ctx context.Context, in GroupsInput) (run.Sampled, 
 			return fmt.Errorf("group %s: %w", g.Problem.ID, err)
 		}
 		failpoint.Hit("sampling/before-group")
-		stored, err := writeGroup(ctx, s.store, key(g.Problem.ID), g)
+		stored, err := s.writeGroup(ctx, key(g.Problem.ID), g)
 		if err != nil {
 			return err
 		}
@@ -193,6 +195,10 @@ func (s *sampler) eachStored(ctx context.Context, problems []rl.Problem, key fun
 			continue
 		}
 		group, ok, err := lookupGroup(ctx, s.store, key(p.ID), p)
+		if errors.Is(err, blob.ErrCorrupt) { // sampled again, it replaces what is there
+			todo = append(todo, p)
+			continue
+		}
 		if err == nil && ok {
 			err = do(group)
 		}

@@ -112,13 +112,63 @@ func TestSamplingResumes(t *testing.T) {
 	}
 }
 
-func TestDamagedGroupIsNoEndlessRetry(t *testing.T) {
+// TestDamagedGroupIsSampledAgain with the bytes that it had, and an event says so.
+func TestDamagedGroupIsSampledAgain(t *testing.T) {
 	h := runtest.New(t, nil)
 	in := sampleInput(t, h, 1, 1)
-	runtest.Put(t, h.Store, h.Layout.Group(1, in.ProblemIDs[1]), `{"problem_id": "x"`)
 	r, _ := h.NewSampling(t)
-	_, err := r.SampleGroups(t.Context(), in, r.NewProgress())
-	runtest.WantFault(t, err, fault.Corrupt, in.ProblemIDs[1])
+	if _, err := r.SampleGroups(t.Context(), in, r.NewProgress()); err != nil {
+		t.Fatal(err)
+	}
+	key := h.Layout.Group(1, in.ProblemIDs[1])
+	whole := runtest.Dump(t, h.Store)
+	runtest.Put(t, h.Store, key, `{"problem_id": "x"`)
+	got, err := r.SampleGroups(t.Context(), in, r.NewProgress())
+	if err != nil || got.Reused != 2 {
+		t.Errorf("reused %d of 3 groups (%v)", got.Reused, err)
+	}
+	events := 0
+	for name, data := range runtest.Dump(t, h.Store) {
+		if strings.HasPrefix(name, h.Layout.Events()) {
+			events++
+		} else if data != whole[name] {
+			t.Errorf("%s does not have its bytes again", name)
+		}
+	}
+	if events != 1 {
+		t.Errorf("%d events, want one of the repair", events)
+	}
+}
+
+// TestBatchWithoutItsShards is made of the groups, to the same bytes.
+func TestBatchWithoutItsShards(t *testing.T) {
+	for name, spoil := range map[string]func(store blob.Store, key string){
+		"gone": func(store blob.Store, key string) {
+			if err := store.Delete(t.Context(), key); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"damaged": func(store blob.Store, key string) { runtest.Put(t, store, key, "[") },
+	} {
+		h := runtest.New(t, nil)
+		in := sampleInput(t, h, 1, 1)
+		r, _ := h.NewSampling(t)
+		sampled, err := r.SampleGroups(t.Context(), in, r.NewProgress())
+		if err != nil {
+			t.Fatal(err)
+		}
+		batch := sampling.BatchInput{Run: h.Ref, Stage: 1, Step: 1, ProblemIDs: in.ProblemIDs, Shards: sampled.Shards}
+		other := runtest.Fill(t, runtest.Dump(t, h.Store))
+		want, err := sampling.BuildBatch(t.Context(), h.Store, batch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		spoil(other, sampled.Shards[0].Key)
+		got, err := sampling.BuildBatch(t.Context(), other, batch)
+		if diff := cmp.Diff(got, want); err != nil || diff != "" {
+			t.Errorf("%s (%v): got -, want +\n%s", name, err, diff)
+		}
+	}
 }
 
 // down is a sandbox that fails for the given problems' programs.
