@@ -31,7 +31,7 @@ func runCommand() *cobra.Command {
 	cmd.AddCommand(submitCommand(), followCommand(), listCommand(), showCommand(), statusCommand(), compareCommand())
 	cmd.AddCommand(forkCommand(), runDuCommand(), runVerifyCommand())
 	cmd.AddCommand(steerCommands()...)
-	cmd.AddCommand(runCheckpointsCommand(), runPinCommand(), runUnpinCommand(), runExportCommand(), runVerifyCommand(), runRepairCommand())
+	cmd.AddCommand(runCheckpointsCommand(), runPinCommand(), runUnpinCommand(), runExportCommand(), runRepairCommand())
 	return cmd
 }
 

@@ -42,9 +42,6 @@ func (f *remakeFlags) addMeans(cmd *cobra.Command, p *config.Process) {
 	cmd.Flags().IntVar(&f.concurrent, "concurrent-rollouts", 128, "trajectories under way at a time when steps are made again")
 }
 
-// asked reports whether steps are to be made again.
-func (f *remakeFlags) asked() bool { return len(f.steps) > 0 || f.sample != "" }
-
 // check finds mistakes in the flags.
 func (f *remakeFlags) check() error {
 	if len(f.steps) > 0 && f.sample != "" {
@@ -83,6 +80,9 @@ func (f *remakeFlags) choose(ctx context.Context, store blob.Store, runID string
 
 // verify makes the steps again, one after another, and prints what comes of each.
 func (f *remakeFlags) verify(cmd *cobra.Command, store blob.Store, runID string) ([]remake.Report, error) {
+	if len(f.steps) == 0 && f.sample == "" {
+		return nil, nil
+	}
 	steps, err := f.choose(cmd.Context(), store, runID)
 	if err != nil {
 		return nil, err

@@ -109,11 +109,14 @@ func (r repairing) left() int {
 
 func printRepaired(out io.Writer, r repairing, dry bool) {
 	for _, o := range r.Objects {
-		state := "is left"
+		state := " is left"
 		if o.Done {
-			state = "is whole again"
+			state = " is whole again"
 		}
-		fmt.Fprintf(out, "%s %s: %s\n", o.Key, state, o.How)
+		if dry {
+			state = ""
+		}
+		fmt.Fprintf(out, "%s%s: %s\n", o.Key, state, o.How)
 	}
 	if len(r.Objects) == 0 {
 		fmt.Fprintln(out, "nothing is damaged")

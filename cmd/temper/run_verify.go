@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -9,11 +10,13 @@ import (
 
 	"temper/internal/cli"
 	"temper/internal/proof"
+	"temper/internal/remake"
 )
 
 func runVerifyCommand() *cobra.Command {
 	var asJSON bool
 	var o proof.Options
+	var f remakeFlags
 	cmd := &cobra.Command{
 		Use: "verify RUN", Short: "Check the chain of a run: each manifest, and what the manifests name; temper store verify reads every byte", Args: cobra.ExactArgs(1),
 		Long: `Check the chain of a run: each manifest against the one after it, and what the
@@ -23,34 +26,61 @@ newest manifest.
 
 The link is equal for two runs of one id, configuration and seed that made the same
 bits. The seal is that of this very run. Who notes either finds out later, by --head,
-whether the run is still the same.`,
+whether the run is still the same.
+
+With --step or --sample it also makes steps again: it samples with the policy before,
+from the same seed, learns from the nearest checkpoint on, and compares every object.
+Nothing of the run is written. It starts a sandbox of its own unless --sandbox names
+one.`,
 	}
 	p := cli.ProcessFlags(cmd)
+	f.add(cmd, p)
 	cmd.Flags().StringVar(&o.Head, "head", "", "a link or a seal that the chain must have, or its first 8 digits or more")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if n := len(o.Head); n > 0 && n < 8 || strings.Trim(o.Head, "0123456789abcdef") != "" {
 			return cli.Usagef("--head is %q, want 8 to 64 hexadecimal digits of a link or a seal", o.Head)
 		}
+		if err := f.check(); err != nil {
+			return err
+		}
 		r, err := findRun(cmd.Context(), p, args[0])
 		if err != nil {
 			return err
 		}
+		o.CanRemake = func(key string) bool { return remake.CanRemake(r.ID(), key) }
 		found, err := proof.Verify(cmd.Context(), r.Store(), r.ID(), o)
 		if err != nil {
 			return err
 		}
-		if asJSON {
-			err = cli.PrintJSON(cmd.OutOrStdout(), found)
-		} else {
-			err = printProof(cmd.OutOrStdout(), found)
-		}
+		steps, err := f.verify(cmd, r.Store(), r.ID())
 		if err != nil {
 			return err
 		}
-		return proofError(found)
+		if err := printVerdicts(cmd.OutOrStdout(), found, steps, asJSON); err != nil {
+			return err
+		}
+		return errors.Join(proofError(found), damagedSteps(steps))
 	}
 	return cmd
+}
+
+// printVerdicts prints what was found of a chain, and of the steps that were made
+// again.
+func printVerdicts(out io.Writer, found proof.Report, steps []remake.Report, asJSON bool) error {
+	if asJSON {
+		return cli.PrintJSON(out, struct {
+			proof.Report
+			Remade []remake.Report `json:"remade,omitempty"`
+		}{found, steps})
+	}
+	if err := printProof(out, found); err != nil {
+		return err
+	}
+	for i := range steps {
+		printRemade(out, steps[i])
+	}
+	return nil
 }
 
 // proofError is the error of a run that is not what its chain says.
