@@ -5,7 +5,9 @@ import (
 	"time"
 
 	"temper/internal/blob"
+	"temper/internal/config"
 	"temper/internal/learner"
+	"temper/internal/proof"
 	"temper/internal/remake"
 	"temper/internal/sampling"
 	"temper/sandbox"
@@ -31,6 +33,9 @@ type RemakeOptions struct {
 func Remake(o RemakeOptions) *remake.Bench {
 	return &remake.Bench{
 		Store: o.Store, Now: time.Now,
+		Makers: func(cfg config.Run) []proof.Maker {
+			return []proof.Maker{makerOf("rollout", o.Backend)(cfg), makerOf("trainer", o.Backend)(cfg)}
+		},
 		NewSampling: func(store blob.Store) *sampling.Service {
 			return sampling.New(sampling.Config{
 				Store: store, Executor: o.Executor, NewEngine: newEngineFactory(store, o.Backend, o.Concurrent, o.Log).make,

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -13,6 +14,7 @@ import (
 	"temper/internal/config"
 	"temper/internal/remake"
 	"temper/internal/service"
+	"temper/sandbox"
 	"temper/sandbox/httpapi"
 	"temper/workers"
 )
@@ -95,6 +97,9 @@ func (f *remakeFlags) verify(cmd *cobra.Command, store blob.Store, runID string)
 	var out []remake.Report
 	for _, step := range steps {
 		report, err := bench.Step(cmd.Context(), runID, step)
+		if _, damaged := blob.DamagedRef(err); damaged {
+			return out, fmt.Errorf("make step %d again: %w: it is needed for the step; temper run repair %s makes again what can be", step, err, runID)
+		}
 		if err != nil {
 			return out, fmt.Errorf("make step %d again: %w", step, usersError(err))
 		}
@@ -120,7 +125,7 @@ func damagedSteps(reports []remake.Report) error {
 
 // bench is what makes steps of a store again.
 func (f *remakeFlags) bench(cmd *cobra.Command, store blob.Store) (*remake.Bench, func(), error) {
-	executor, stop, err := f.sandbox(cmd.Context(), cmd.Flags().Changed("sandbox"))
+	executor, stop, err := f.openSandbox(cmd.Context(), cmd.Flags().Changed("sandbox"))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -130,32 +135,43 @@ func (f *remakeFlags) bench(cmd *cobra.Command, store blob.Store) (*remake.Bench
 	}), stop, nil
 }
 
-// sandbox is the one that --sandbox names, or one of its own: that of temper up has a
-// token that nobody else knows.
-func (f *remakeFlags) sandbox(ctx context.Context, named bool) (client *httpapi.Client, stop func(), err error) {
-	if !named {
-		if err := cli.FindPython(f.process.Python); err != nil {
-			return nil, nil, cli.Usage(err)
+// openSandbox is the one that --sandbox names, or one of its own: that of temper up has a
+// token that nobody else knows. What programs do is the same in either.
+func (f *remakeFlags) openSandbox(ctx context.Context, named bool) (client *httpapi.Client, stop func(), err error) {
+	if named {
+		client, err := f.namedSandbox(ctx)
+		if err == nil {
+			return client, client.Close, nil
 		}
-		client, end, err := service.StartSandbox(ctx, f.process)
-		if err != nil {
-			return nil, nil, fmt.Errorf("start a sandbox: %w", err)
+		if os.Getenv(workers.SandboxTokenKey) != "" {
+			return nil, nil, err
 		}
-		return client, func() { _ = end() }, nil // a sandbox that had to be killed has no part in what was found
 	}
+	if err := cli.FindPython(f.process.Python); err != nil {
+		return nil, nil, cli.Usage(err)
+	}
+	client, end, err := service.StartSandbox(ctx, f.process)
+	if err != nil {
+		return nil, nil, fmt.Errorf("start a sandbox: %w", err)
+	}
+	return client, func() { _ = end() }, nil // a sandbox that had to be killed has no part in what was found
+}
+
+// namedSandbox connects to the one that --sandbox names, and sees that it takes calls.
+func (f *remakeFlags) namedSandbox(ctx context.Context) (*httpapi.Client, error) {
 	options, err := workers.SandboxClientOptions()
 	if err != nil {
-		return nil, nil, cli.Usage(err)
+		return nil, cli.Usage(err)
 	}
-	client, err = httpapi.NewClient(f.process.SandboxAddress, options)
+	client, err := httpapi.NewClient(f.process.SandboxAddress, options)
 	if err != nil {
-		return nil, nil, cli.Usage(err)
+		return nil, cli.Usage(err)
 	}
-	if err := client.Health(ctx); err != nil {
+	if _, err := client.Execute(ctx, sandbox.Request{Code: "pass"}); err != nil {
 		client.Close()
-		return nil, nil, fmt.Errorf("sandbox at %s: %w", f.process.SandboxAddress, err)
+		return nil, fmt.Errorf("sandbox at %s: %w", f.process.SandboxAddress, err)
 	}
-	return client, client.Close, nil
+	return client, nil
 }
 
 // printRemade prints what a step made again came to. It lists what is not equal.
@@ -174,6 +190,9 @@ func printRemade(out io.Writer, r remake.Report) {
 		if o.Verdict != remake.Equal {
 			fmt.Fprintf(out, "  %-8s %s: %s\n", o.Verdict, o.Key, o.Note)
 		}
+	}
+	for _, k := range r.Kernels {
+		fmt.Fprintf(out, "  other kernels, so that bits are held to bounds: %s\n", k)
 	}
 	for _, note := range r.Notes {
 		fmt.Fprintf(out, "  note: %s\n", note)

@@ -66,9 +66,16 @@ func (m *making) compareKey(ctx context.Context, key string) (Object, error) {
 		out.Verdict, out.Note = m.absent(key)
 	case m.kept[key] != "":
 		out.Verdict, out.Note = Kept, m.kept[key]
+	case m.far[key]:
+		out.Verdict, out.Note = Differs, m.close[key]
+	case m.close[key] != "":
+		out.Verdict, out.Note = Close, m.close[key]
 	default:
 		if out.Note = difference(key, stored, made); out.Note != "" {
 			out.Verdict = Differs
+		}
+		if out.Note != "" && len(m.kernels) > 0 {
+			out.Verdict, out.Note = m.judgeWithin(ctx, key, stored, made)
 		}
 	}
 	return out, nil

@@ -31,16 +31,21 @@ type making struct {
 	kept     map[string]string
 	notes    []string
 	how      string // what a repair is made of
+	kernels  []string
+	// close says how near groups came out that were sampled by other kernels; far are
+	// those that are outside of the bounds.
+	close map[string]string
+	far   map[string]bool
 }
 
 func (b *Bench) begin(t *target) *making {
-	m := &making{target: t, bench: b, base: b.Store, scratch: memblob.New(), kept: map[string]string{}}
+	m := &making{target: t, bench: b, base: b.Store, scratch: memblob.New(), kept: map[string]string{}, close: map[string]string{}, far: map[string]bool{}}
 	m.over = overlay.New(b.Store, m.scratch)
 	m.sampling, m.learner = b.NewSampling(m.over), b.NewLearner(m.over)
 	return m
 }
 
-func (m *making) close() {
+func (m *making) end() {
 	m.sampling.Close()
 	m.learner.Close(0)
 }
@@ -134,17 +139,29 @@ func (m *making) sample(ctx context.Context) (run.Sampled, error) {
 	if err != nil {
 		return out, err
 	}
-	for _, id := range m.ids {
-		if err := m.settleLost(ctx, m.layout.Group(m.step, id)); err != nil {
-			return out, err
-		}
+	if len(m.kernels) > 0 {
+		err = m.compareGroups(ctx)
+	} else {
+		err = m.settleAllLost(ctx)
 	}
-	if len(m.kept) == 0 {
+	if err != nil {
+		return out, err
+	}
+	if len(m.kept)+len(m.close) == 0 {
 		return out, nil
 	}
 	again, err := m.sampling.SampleGroups(ctx, in, m.sampling.NewProgress())
 	again.Wall, again.SampleTime, again.ToolTime = out.Wall, out.SampleTime, out.ToolTime
 	return again, err
+}
+
+func (m *making) settleAllLost(ctx context.Context) error {
+	for _, id := range m.ids {
+		if err := m.settleLost(ctx, m.layout.Group(m.step, id)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // settleLost looks for trajectories that the infrastructure lost. A stored group that

@@ -38,7 +38,7 @@ func (b *Bench) Mend(ctx context.Context, in MendInput) error {
 	if err != nil {
 		return err
 	}
-	defer m.close()
+	defer m.end()
 	m.over.Hide(key)
 	if m.how, err = m.remakePart(ctx, at.part); err != nil {
 		return err

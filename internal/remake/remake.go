@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"temper/internal/blob"
+	"temper/internal/config"
 	"temper/internal/learner"
+	"temper/internal/proof"
 	"temper/internal/sampling"
 )
 
@@ -24,6 +26,9 @@ type Bench struct {
 	// NewLearner makes a service that trains the runs of a store, as a rehearsal.
 	NewLearner func(blob.Store) *learner.Service
 	Now        func() time.Time
+	// Makers describe this program and machine as makers of a run's parts; nil takes
+	// them for those that made the run.
+	Makers func(config.Run) []proof.Maker
 }
 
 // Verdict is what a comparison found of an object.
@@ -33,6 +38,8 @@ type Verdict string
 const (
 	// Equal is the same bits, or the same values but for clocks and writers.
 	Equal Verdict = "equal"
+	// Close is other bits within the bounds between kernels that are not the same.
+	Close Verdict = "close"
 	// Differs is other bits, or an object that the step does not make.
 	Differs Verdict = "differs"
 	// Missing is an object that the step makes and the store does not have.
@@ -65,6 +72,9 @@ type Report struct {
 	Checkpoint int      `json:"checkpoint"`
 	Objects    []Object `json:"objects"`
 	Notes      []string `json:"notes,omitempty"`
+	// Kernels say which kernels that decide bits are not those of the run. Then objects
+	// are held to bounds.
+	Kernels []string `json:"kernels,omitempty"`
 	// Original is how long the step took when the run made it; Took is how long it
 	// took here, without Prepared: loading, and the updates since the checkpoint.
 	Original time.Duration `json:"original_ns"`
@@ -94,11 +104,14 @@ func (b *Bench) Step(ctx context.Context, runID string, step int) (Report, error
 		return Report{}, err
 	}
 	m := b.begin(t)
-	defer m.close()
+	defer m.end()
 	m.over.Hide(t.objects()...)
 	r := Report{RunID: runID, Step: step, Policy: t.before, Checkpoint: t.nearest}
 	if t.recorded {
 		r.Original = t.record.Ended.Sub(t.record.Started)
+	}
+	if m.kernels, err = m.apart(ctx); err != nil {
+		return r, err
 	}
 	started := b.Now()
 	if err := m.prepare(ctx); err != nil {
@@ -109,7 +122,7 @@ func (b *Bench) Step(ctx context.Context, runID string, step int) (Report, error
 		return r, err
 	}
 	r.Prepared, r.Took = prepared.Sub(started), b.Now().Sub(prepared)
-	r.Notes = m.notes
+	r.Notes, r.Kernels = m.notes, m.kernels
 	r.Objects, err = m.compare(ctx)
 	return r, err
 }

@@ -139,7 +139,7 @@ func (r *repair) carryOut(ctx context.Context) ([]Repaired, error) {
 	}
 	m, err := r.bench.beginAt(ctx, r.plan, r.at)
 	if err == nil {
-		defer m.close()
+		defer m.end()
 		for _, ref := range r.damaged {
 			m.over.Hide(ref.Key)
 		}
