@@ -15,8 +15,10 @@ var clocked = map[string]bool{
 	"wall_ns": true, "sample_ns": true, "tool_ns": true, "train_ns": true, "save_ns": true, "walls_ns": true, "tokens_per_sec": true,
 	"wall_seconds": true, "peak_rss_bytes": true, "time_split": true, "policy_path": true,
 	"orchestration_ms_per_step": true, "orchestration_share": true,
-	"made_by":         true, // the programs and machines
-	"written":         true, // of a checkpoint: the epoch of its writer, and the manifest before it, which holds an epoch, too
+	"written": true, // of a checkpoint: the epoch of its writer, and the manifest before it, which holds an epoch, too
+	// Of the chain, the sums over times and who made what. The links stay: two runs of one
+	// configuration have the same.
+	"previous": true, "holds": true, "state": true, "parent_manifest": true, "made_by": true, "seal": true, "digest": true,
 	"perf/throughput": true, "perf/sample_tokens_per_s": true, "perf/train_tokens_per_s": true,
 }
 
