@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"path"
 	"slices"
@@ -37,9 +38,12 @@ const (
 	minNumber      = 1e-5
 )
 
+// bounds hold a step that other kernels made.
+type bounds struct{ *making }
+
 // apart says which kernels made the step and differ from those here; none for a run
 // that does not say. It notes another build, which alone is no reason for other bits.
-func (m *making) apart(ctx context.Context) ([]string, error) {
+func (m bounds) apart(ctx context.Context) ([]string, error) {
 	manifest, ok, err := artifact.Lookup[proof.Manifest](ctx, m.base, m.layout.Manifest(m.step))
 	if err != nil && !isDamage(err) {
 		return nil, err
@@ -89,7 +93,7 @@ func kernelsApart(then, here proof.Maker) []string {
 
 // compareGroups compares what was sampled with what is stored, within bounds, and puts
 // the stored groups in the place of the sampled ones.
-func (m *making) compareGroups(ctx context.Context) error {
+func (m bounds) compareGroups(ctx context.Context) error {
 	parted, all := 0, 0
 	for _, id := range m.ids {
 		key := m.layout.Group(m.step, id)
@@ -155,7 +159,7 @@ func groupsApart(stored, made []rl.Trajectory) (parted int, far float64) {
 }
 
 // judgeWithin judges an object that differs under other kernels.
-func (m *making) judgeWithin(ctx context.Context, key string, stored, made []byte) (Verdict, string) {
+func (m bounds) judgeWithin(ctx context.Context, key string, stored, made []byte) (Verdict, string) {
 	_, inPolicy := strings.CutPrefix(key, m.layout.Policy(int64(m.step))+"/")
 	switch {
 	case path.Ext(key) == ".safetensors" && inPolicy:
@@ -179,7 +183,7 @@ func (m *making) judgeWithin(ctx context.Context, key string, stored, made []byt
 }
 
 // judgeWeights compares the weights of the policy that came of the step.
-func (m *making) judgeWeights(ctx context.Context) (Verdict, string) {
+func (m bounds) judgeWeights(ctx context.Context) (Verdict, string) {
 	var policies [2]checkpoint.Policy
 	for i, store := range []blob.Store{m.base, m.scratch} {
 		p, ok, err := artifact.Lookup[run.Policy](ctx, store, m.layout.PolicyRef(int64(m.step)))
@@ -217,30 +221,9 @@ func (m *making) judgeWeights(ctx context.Context) (Verdict, string) {
 func numbersApart(at string, a, b any) string {
 	switch x := a.(type) {
 	case map[string]any:
-		y, ok := b.(map[string]any)
-		if !ok || len(x) != len(y) {
-			return at + " has other fields"
-		}
-		for key := range x {
-			if key == "sha256" {
-				continue
-			}
-			if where := numbersApart(strings.TrimPrefix(at+"."+key, "."), x[key], y[key]); where != "" {
-				return where
-			}
-		}
-		return ""
+		return fieldsApart(at, x, b)
 	case []any:
-		y, ok := b.([]any)
-		if !ok || len(x) != len(y) {
-			return at + " has other elements"
-		}
-		for i := range x {
-			if where := numbersApart(fmt.Sprintf("%s[%d]", at, i), x[i], y[i]); where != "" {
-				return where
-			}
-		}
-		return ""
+		return elementsApart(at, x, b)
 	case float64:
 		y, ok := b.(float64)
 		if ok && math.Abs(x-y) <= max(minNumber, maxNumberApart*max(math.Abs(x), math.Abs(y))) {
@@ -251,5 +234,34 @@ func numbersApart(at string, a, b any) string {
 			return ""
 		}
 	}
-	return fmt.Sprintf("%s is %v, and the step makes %v", at, a, b)
+	return fmt.Sprintf("%s %s, and the step makes one that %s", at, shown(a), shown(b))
+}
+
+func fieldsApart(at string, x map[string]any, b any) string {
+	y, ok := b.(map[string]any)
+	if !ok || len(x) != len(y) {
+		return at + " has other fields"
+	}
+	for _, key := range slices.Sorted(maps.Keys(x)) {
+		if key == "sha256" {
+			continue
+		}
+		if where := numbersApart(strings.TrimPrefix(at+"."+key, "."), x[key], y[key]); where != "" {
+			return where
+		}
+	}
+	return ""
+}
+
+func elementsApart(at string, x []any, b any) string {
+	y, ok := b.([]any)
+	if !ok || len(x) != len(y) {
+		return at + " has other elements"
+	}
+	for i := range x {
+		if where := numbersApart(fmt.Sprintf("%s[%d]", at, i), x[i], y[i]); where != "" {
+			return where
+		}
+	}
+	return ""
 }

@@ -75,7 +75,7 @@ func (m *making) compareKey(ctx context.Context, key string) (Object, error) {
 			out.Verdict = Differs
 		}
 		if out.Note != "" && len(m.kernels) > 0 {
-			out.Verdict, out.Note = m.judgeWithin(ctx, key, stored, made)
+			out.Verdict, out.Note = bounds{m}.judgeWithin(ctx, key, stored, made)
 		}
 	}
 	return out, nil
@@ -207,7 +207,7 @@ func shown(v any) string {
 	switch v := v.(type) {
 	case nil:
 		return "is absent"
-	case json.Number, bool:
+	case json.Number, float64, bool:
 		return fmt.Sprintf("is %v", v)
 	case []any:
 		return fmt.Sprintf("has %d elements", len(v))

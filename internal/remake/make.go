@@ -140,7 +140,7 @@ func (m *making) sample(ctx context.Context) (run.Sampled, error) {
 		return out, err
 	}
 	if len(m.kernels) > 0 {
-		err = m.compareGroups(ctx)
+		err = bounds{m}.compareGroups(ctx)
 	} else {
 		err = m.settleAllLost(ctx)
 	}

@@ -65,7 +65,7 @@ func (b *Bench) isWhole(ctx context.Context, want blob.Ref) bool {
 }
 
 // putBackAll puts back a damaged object, and what else is gone or damaged of what was
-// made with it. Trajectories that nobody asked for may have been deleted in time.
+// made with it.
 func (m *making) putBackAll(ctx context.Context, damaged string) error {
 	infos, err := m.scratch.List(ctx, m.layout.Dir()+"/")
 	if err != nil {
@@ -76,21 +76,11 @@ func (m *making) putBackAll(ctx context.Context, damaged string) error {
 		return err
 	}
 	for _, info := range infos {
-		own := strings.HasPrefix(info.Key, m.layout.Step(m.step)+"/") || strings.HasPrefix(info.Key, m.layout.Policy(int64(m.step)))
-		if !own || m.isPassing(info.Key) {
-			continue
-		}
-		made, _, err := read(ctx, m.scratch, info.Key)
+		made, wanted, err := m.isWanted(ctx, info.Key, damaged, named)
 		if err != nil {
 			return err
 		}
-		stored, there, err := read(ctx, m.base, info.Key)
-		if err != nil && !isDamage(err) {
-			return err
-		}
-		deleted := !there && info.Key != damaged && strings.HasPrefix(info.Key, m.layout.Groups(m.step)+"/")
-		sure := !there || info.Key == damaged || named[info.Key] == blob.RefOf(info.Key, made) || strings.HasPrefix(info.Key, m.layout.Policy(int64(m.step)))
-		if deleted || !sure || there && bytes.Equal(stored, made) {
+		if !wanted {
 			continue
 		}
 		if err := blob.Restore(ctx, m.base, info.Key, made); err != nil {
@@ -101,4 +91,30 @@ func (m *making) putBackAll(ctx context.Context, damaged string) error {
 		}
 	}
 	return nil
+}
+
+// isWanted reads an object that was made, and decides whether it is put back. One that
+// is stored with other bytes is replaced only where a reference says which are right.
+func (m *making) isWanted(ctx context.Context, key, damaged string, named map[string]blob.Ref) (made []byte, wanted bool, err error) {
+	inPolicy := strings.HasPrefix(key, m.layout.Policy(int64(m.step)))
+	if !inPolicy && !strings.HasPrefix(key, m.layout.Step(m.step)+"/") || m.isPassing(key) {
+		return nil, false, nil
+	}
+	if made, _, err = read(ctx, m.scratch, key); err != nil {
+		return nil, false, err
+	}
+	stored, there, err := read(ctx, m.base, key)
+	if err != nil && !isDamage(err) {
+		return nil, false, err
+	}
+	switch {
+	case there && bytes.Equal(stored, made):
+		return made, false, nil
+	case key == damaged || inPolicy:
+		return made, true, nil
+	case !there:
+		return made, !strings.HasPrefix(key, m.layout.Groups(m.step)+"/"), nil // trajectories may have been deleted in time
+	default:
+		return made, named[key] == blob.RefOf(key, made), nil
+	}
 }

@@ -110,7 +110,7 @@ func (b *Bench) Step(ctx context.Context, runID string, step int) (Report, error
 	if t.recorded {
 		r.Original = t.record.Ended.Sub(t.record.Started)
 	}
-	if m.kernels, err = m.apart(ctx); err != nil {
+	if m.kernels, err = (bounds{m}).apart(ctx); err != nil {
 		return r, err
 	}
 	started := b.Now()
