@@ -52,10 +52,7 @@ func makeStep(t *testing.T, h *runtest.Run) {
 		t.Fatal(err)
 	}
 	log := run.StepInput{Run: h.Ref, Stage: 1, StageName: "first", Step: 1, NumSteps: 6, Sample: sampled, Rollouts: built.Stats, Train: trained, Started: time.Now(), Ended: time.Now()}
-	if err := run.LogStep(ctx, h.Store, log); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := run.WatchStep(ctx, h.Store, log); err != nil {
+	if _, err := run.LogStep(ctx, h.Store, h.Config, log); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -125,10 +125,11 @@ func (m *making) make(ctx context.Context) error {
 		Run: m.ref, Stage: m.stage.Index, StageName: m.stage.Name, Step: m.step, NumSteps: m.record.NumSteps,
 		Sample: sampled, Rollouts: built.Stats, Train: trained, Started: m.record.Started, Ended: m.record.Ended,
 	}
-	if err := run.LogStep(ctx, m.over, log); err != nil {
+	cfg, err := run.ReadConfig(ctx, m.over, m.ref)
+	if err != nil {
 		return err
 	}
-	_, err = run.WatchStep(ctx, m.over, log)
+	_, err = run.LogStep(ctx, m.over, cfg, log)
 	return err
 }
 

@@ -89,10 +89,7 @@ func (m *maker) makeStep(t *testing.T, step int, spoil func()) {
 		Run: m.Ref, Stage: stage.Index, StageName: stage.Name, Step: step, NumSteps: m.Plan.NumSteps(),
 		Sample: sampled, Rollouts: built.Stats, Train: trained, Started: runtest.Still(), Ended: runtest.Still(),
 	}
-	if err := run.LogStep(t.Context(), m.Store, log); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := run.WatchStep(t.Context(), m.Store, log); err != nil {
+	if _, err := run.LogStep(t.Context(), m.Store, m.Config, log); err != nil {
 		t.Fatal(err)
 	}
 	log.Sample.MadeBy = proof.AddMaker(nil, m.madeBy)
