@@ -70,11 +70,11 @@ Ctrl-C stops everything; what was done is kept and goes on at the next start.`,
 }
 
 // checkUp finds what is wrong before anything is started, all at once.
-func checkUp(ctx context.Context, p *config.Process, o *upOptions) error {
+func checkUp(ctx context.Context, p *config.Process, o *upOptions, say func(string)) error {
 	if err := p.Validate(); err != nil {
 		return err
 	}
-	if err := errors.Join(checkUpStore(ctx, p, o), o.Check(ctx, p)); err != nil {
+	if err := errors.Join(checkUpStore(ctx, p, o), o.Check(ctx, p, say)); err != nil {
 		return cli.Usage(err)
 	}
 	return o.CheckServer(ctx, p)
@@ -127,10 +127,11 @@ func (o *upOptions) checkFlags(cmd *cobra.Command) error {
 }
 
 func up(ctx context.Context, p *config.Process, o *upOptions, out io.Writer) error {
-	if err := checkUp(ctx, p, o); err != nil {
+	say := func(text string) { fmt.Fprintln(out, text) }
+	if err := checkUp(ctx, p, o, say); err != nil {
 		return err
 	}
-	release, err := service.Claim(p)
+	release, err := service.Claim(ctx, p, say)
 	if err != nil {
 		return err
 	}

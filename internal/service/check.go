@@ -15,8 +15,9 @@ import (
 )
 
 // Check finds what keeps the service from starting, all at once, but for its store.
-func (o Options) Check(ctx context.Context, p *config.Process) error {
-	wrong := []error{cli.FindPython(p.Python), awaitListeners(ctx, p, o.Embedded), checkLayers(ctx, p.Python, o.Require)}
+// It waits a while for ports that a service of the home still has, and says so.
+func (o Options) Check(ctx context.Context, p *config.Process, say func(string)) error {
+	wrong := []error{cli.FindPython(p.Python), awaitListeners(ctx, p, o.Embedded, say), checkLayers(ctx, p.Python, o.Require)}
 	if o.Embedded {
 		if path, err := temporaldPath(); err != nil {
 			wrong = append(wrong, err)

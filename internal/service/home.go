@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -15,10 +16,11 @@ import (
 	"temper/workers"
 )
 
-// Times to wait for the lock and the ports of a service that was killed.
+// How long to wait for the lock and the ports of a service that was killed.
 const (
-	lockPatience   = time.Second
-	listenPatience = 10 * time.Second
+	patience  = 10 * time.Second
+	quiet     = 500 * time.Millisecond // before a person is told
+	pollPause = 20 * time.Millisecond
 )
 
 // socketDir is where the children of the service answer for their health. It is
@@ -26,12 +28,12 @@ const (
 func socketDir(p *config.Process) string { return filepath.Join(p.Home, "sockets") }
 
 // Claim makes this process the only `temper up` of its home, and removes what a
-// service that was killed left there.
-func Claim(p *config.Process) (release func(), err error) {
+// service that was killed left there. It waits a while for one that is dying, and says so.
+func Claim(ctx context.Context, p *config.Process, say func(string)) (release func(), err error) {
 	if err := os.MkdirAll(p.LogDir(), 0o755); err != nil {
 		return nil, err
 	}
-	f, err := lockHome(p)
+	f, err := lockHome(ctx, p, say)
 	if err != nil {
 		return nil, err
 	}
@@ -52,52 +54,83 @@ func Claim(p *config.Process) (release func(), err error) {
 	}, nil
 }
 
-// lockHome waits a moment for a service that is dying.
-func lockHome(p *config.Process) (*os.File, error) {
-	path := filepath.Join(p.Home, "up.lock")
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+// lockPath is the file that a living service of the home has locked. It stays when the
+// service ends.
+func lockPath(p *config.Process) string { return filepath.Join(p.Home, "up.lock") }
+
+// lockHome waits a while for a service that is dying: a process that was killed holds
+// its lock until the kernel has taken its memory.
+func lockHome(ctx context.Context, p *config.Process, say func(string)) (*os.File, error) {
+	f, err := os.OpenFile(lockPath(p), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return nil, err
 	}
-	for end := time.Now().Add(lockPatience); ; time.Sleep(20 * time.Millisecond) {
+	w := newWaiting("another temper up of "+p.Home+" to end", say)
+	for {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		switch {
-		case err == nil:
+		if err == nil {
 			return f, nil
-		case errors.Is(err, unix.EWOULDBLOCK) && time.Now().Before(end):
+		}
+		if errors.Is(err, unix.EWOULDBLOCK) && w.pause(ctx) {
 			continue
 		}
 		_ = f.Close() // nothing was written
-		if errors.Is(err, unix.EWOULDBLOCK) {
+		switch {
+		case ctx.Err() != nil:
+			return nil, fmt.Errorf("%w while waiting for another temper up of %s to end", cli.ErrInterrupted, p.Home)
+		case errors.Is(err, unix.EWOULDBLOCK):
 			return nil, cli.Usagef("another temper up serves %s: stop it, or choose another folder with --home", p.Home)
+		default:
+			return nil, fmt.Errorf("lock %s: %w", lockPath(p), err)
 		}
-		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
 }
 
-// wasKilled reports whether the last service of the home did not end in order. Its
-// children may hold their ports for a moment longer.
-func wasKilled(p *config.Process) bool {
-	if _, err := os.Stat(socketDir(p)); err != nil {
-		return false
-	}
-	f, err := lockHome(p)
-	if err != nil {
-		return false
-	}
-	_ = f.Close() // gives the lock back
-	return true
+// wasServed reports whether the home has had a service. Its children may hold their
+// ports for a moment longer than it lives, however it has ended.
+func wasServed(p *config.Process) bool {
+	_, err := os.Stat(lockPath(p))
+	return err == nil
 }
 
-// awaitListeners is checkListeners for a service that may have been killed just now.
-func awaitListeners(ctx context.Context, p *config.Process, embedded bool) error {
+// awaitListeners is checkListeners for a home whose last service may have been killed
+// just now.
+func awaitListeners(ctx context.Context, p *config.Process, embedded bool, say func(string)) error {
 	err := checkListeners(p, embedded)
-	if err == nil || !wasKilled(p) {
+	if err == nil || !wasServed(p) {
 		return err
 	}
-	for end := time.Now().Add(listenPatience); err != nil && ctx.Err() == nil && time.Now().Before(end); {
-		time.Sleep(50 * time.Millisecond)
+	what, _, _ := strings.Cut(err.Error(), "\n")
+	w := newWaiting("the last service of "+p.Home+" to leave its ports ("+what+")", say)
+	for err != nil && w.pause(ctx) {
 		err = checkListeners(p, embedded)
 	}
 	return err
+}
+
+// waiting is a bounded wait for what a service that was killed still holds.
+type waiting struct {
+	what  string
+	say   func(string)
+	began time.Time
+	said  bool
+}
+
+func newWaiting(what string, say func(string)) *waiting {
+	return &waiting{what: what, say: say, began: time.Now()}
+}
+
+// pause waits a moment, and says once for what. It returns false when that has taken
+// long enough.
+func (w *waiting) pause(ctx context.Context) bool {
+	past := time.Since(w.began)
+	if past > patience || ctx.Err() != nil {
+		return false
+	}
+	if past > quiet && !w.said {
+		w.said = true
+		w.say(fmt.Sprintf("waiting up to %s for %s", patience, w.what))
+	}
+	time.Sleep(pollPause)
+	return true
 }

@@ -90,31 +90,48 @@ func TestPortsOfAKilledServiceAreAwaited(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := &config.Process{Home: t.TempDir(), SandboxAddress: l.Addr().String()}
-	if err := awaitListeners(t.Context(), p, false); err == nil {
-		t.Error("a port that somebody else has is taken for free")
+	silent := func(text string) { t.Errorf("said %q, and nothing was to be awaited", text) }
+	began := time.Now()
+	if err := awaitListeners(t.Context(), p, false, silent); err == nil || time.Since(began) > time.Second {
+		t.Errorf("a port that somebody else has, in a home that was never served: %v after %v, want a refusal at once", err, time.Since(began))
 	}
-	if wasKilled(p) {
-		t.Error("a home that was never served had its service killed")
-	}
-	if err := os.Mkdir(socketDir(p), 0o700); err != nil { // which only an orderly end removes
-		t.Fatal(err)
-	}
-	time.AfterFunc(200*time.Millisecond, func() { _ = l.Close() })
-	if err := awaitListeners(t.Context(), p, false); err != nil {
-		t.Errorf("the port was free after 0.2 s: %v", err)
-	}
-	release, err := Claim(p)
+	release, err := Claim(t.Context(), p, silent)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if wasKilled(p) {
-		t.Error("a service that lives was killed")
+	release() // however a service ends, its lock file stays
+	var said []string
+	say := func(text string) { said = append(said, text) }
+	time.AfterFunc(quiet+200*time.Millisecond, func() { _ = l.Close() })
+	if err := awaitListeners(t.Context(), p, false, say); err != nil {
+		t.Errorf("the port was free after a moment: %v", err)
 	}
-	if _, err := Claim(p); err == nil {
-		t.Error("two services of one home")
+	if len(said) != 1 || !strings.Contains(said[0], p.SandboxAddress) || !strings.Contains(said[0], "waiting up to 10s") {
+		t.Errorf("said %q, want one line that names the port and the time", said)
 	}
-	release()
-	if wasKilled(p) {
-		t.Error("a service that ended in order was killed")
+}
+
+// TestLockOfADyingServiceIsAwaited, and a wait can be ended.
+func TestLockOfADyingServiceIsAwaited(t *testing.T) {
+	p := &config.Process{Home: t.TempDir()}
+	release, err := Claim(t.Context(), p, func(string) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said []string
+	say := func(text string) { said = append(said, text) }
+	brief, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := Claim(brief, p, say); err == nil || len(said) > 0 {
+		t.Errorf("two services of one home: %v, said %q", err, said)
+	}
+	time.AfterFunc(quiet+200*time.Millisecond, release)
+	again, err := Claim(t.Context(), p, say)
+	if err != nil {
+		t.Fatalf("the lock was free after a moment: %v", err)
+	}
+	again()
+	if len(said) != 1 || !strings.Contains(said[0], p.Home) {
+		t.Errorf("said %q, want one line that names the home", said)
 	}
 }

@@ -48,7 +48,7 @@ func startServer(ctx context.Context, o options) (*server, error) {
 	if err := os.MkdirAll(filepath.Join(buckets, o.bucket), 0o755); err != nil {
 		return nil, fmt.Errorf("--dir: %w", err)
 	}
-	lock, err := lockDir(o.dir)
+	lock, err := lockDir(ctx, o.dir)
 	if err != nil {
 		return nil, err
 	}
@@ -109,13 +109,32 @@ func openBackend(o options, buckets string) (backend.Backend, error) {
 	return &synced{Posix: be, dir: buckets}, nil
 }
 
-// lockDir makes this process the only server on the folder until the file is closed.
-func lockDir(dir string) (*os.File, error) {
+const (
+	lockPatience = 5 * time.Second
+	lockQuiet    = 500 * time.Millisecond // before a person is told
+	lockPause    = 20 * time.Millisecond
+)
+
+// lockDir makes this process the only server on the folder until the file is closed. A
+// server that was killed holds its lock for a moment longer: this one waits for that,
+// and says so.
+func lockDir(ctx context.Context, dir string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	said := false
+	for began := time.Now(); ; time.Sleep(lockPause) {
+		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		past := time.Since(began)
+		if !errors.Is(err, syscall.EWOULDBLOCK) || past > lockPatience || ctx.Err() != nil {
+			break
+		}
+		if past > lockQuiet && !said {
+			said = true
+			fmt.Fprintf(os.Stderr, "s3d: waiting up to %s for another s3d to leave %s\n", lockPatience, dir)
+		}
+	}
 	if errors.Is(err, syscall.EWOULDBLOCK) {
 		return nil, fmt.Errorf("--dir %s is in use by another s3d", dir)
 	}

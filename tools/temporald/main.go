@@ -144,7 +144,7 @@ func run(args []string, stdout io.Writer) error {
 	if o.db, err = filepath.Abs(o.db); err != nil {
 		return err
 	}
-	unlock, err := lockDatabase(o.db)
+	unlock, err := lockDatabase(ctx, o.db)
 	if err != nil {
 		return err
 	}
