@@ -84,6 +84,7 @@ func controlWorker(control *activities.Control) queueWorker {
 	// The workflows of a killed worker wait so long for it before another one,
 	// or its successor, replays them.
 	options.StickyScheduleToStartTimeout = stickyTimeout
+	options.Interceptors = workflows.Interceptors()
 	return queueWorker{queue: workflows.QueueControl, options: options, register: func(r worker.Registry) {
 		workflows.Register(r)
 		r.RegisterActivity(control)

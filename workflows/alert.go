@@ -39,7 +39,7 @@ func (s alarm) applyWatch(ctx workflow.Context, w run.Watched) {
 func (s alarm) signalAlerts(ctx workflow.Context) {
 	if parent := workflow.GetInfo(ctx).ParentWorkflowExecution; parent != nil {
 		// A run that is gone needs no news.
-		_ = workflow.SignalExternalWorkflow(ctx, parent.ID, "", signalStageGate, stageNews{OnlyAlerts: true, Alerts: s.at.Alerts}).Get(ctx, nil)
+		_ = workflow.SignalExternalWorkflow(ctx, parent.ID, "", signalStageGate, stageNews{OnlyAlerts: true, Alerts: s.at.Alerts, Seal: s.in.Seal}).Get(ctx, nil)
 	}
 }
 

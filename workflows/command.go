@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -37,6 +38,8 @@ type Command struct {
 	WithoutAmendments bool `json:"without_amendments,omitempty"`
 
 	stated []string // the keys of the JSON object
+	size   int      // in bytes
+	wrong  error    // why it could not be read
 }
 
 // Checkpoint is "best", "last" or a step in digits; JSON may state a number.
@@ -52,18 +55,51 @@ func (c *Checkpoint) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// UnmarshalJSON remembers which keys were stated, so that a mistyped one can be
-// refused with a reason.
+// UnmarshalJSON remembers which keys were stated and what is wrong, so that a command
+// is refused in the words of its sender and not in those of the decoder.
 func (c *Command) UnmarshalJSON(data []byte) error {
 	type plain Command
-	if err := json.Unmarshal(data, (*plain)(c)); err != nil {
-		return err
-	}
 	var keys map[string]json.RawMessage
-	if err := json.Unmarshal(data, &keys); err != nil {
-		return err
+	if json.Unmarshal(data, &keys) != nil {
+		*c = Command{wrong: errors.New(`want one JSON object such as {"reason": "..."}`)}
+		return nil
 	}
-	c.stated = slices.Sorted(maps.Keys(keys))
+	var read plain
+	if err := json.Unmarshal(data, &read); err != nil {
+		*c = Command{wrong: malformed(err)}
+		return nil
+	}
+	*c = Command(read)
+	c.stated, c.size = slices.Sorted(maps.Keys(keys)), len(data)
+	return nil
+}
+
+const (
+	// maxCommandBytes bounds a command as JSON. It lies in histories, and passes from the
+	// run to its stage.
+	maxCommandBytes = 64 << 10
+	// maxTextBytes bounds each text that is shown or becomes a name.
+	maxTextBytes = 2000
+)
+
+// check reports what no run can carry out. It is asked of new commands alone: what a
+// history holds was accepted.
+func (c Command) check() error {
+	if c.size > maxCommandBytes {
+		return fmt.Errorf("the command has %d bytes, want at most %d", c.size, maxCommandBytes)
+	}
+	var wrong []string
+	for _, text := range []struct{ key, value string }{{"reason", c.Reason}, {"by", c.By}, {"stage", c.Stage}} {
+		if len(text.value) > maxTextBytes {
+			wrong = append(wrong, fmt.Sprintf("%s has %d bytes, want at most %d", text.key, len(text.value), maxTextBytes))
+		}
+	}
+	if c.RunID != "" && RunIDFromWorkflowID(c.RunID) != c.RunID {
+		wrong = append(wrong, fmt.Sprintf("run_id %q: want letters, digits, '.', '_' and '-', at most %d, none of the signs first", brief(c.RunID), maxRunID))
+	}
+	if len(wrong) > 0 {
+		return errors.New(strings.Join(wrong, "; "))
+	}
 	return nil
 }
 
@@ -112,6 +148,9 @@ func describe(name string) string {
 
 // misuse says what the command does not take; nil when it takes everything.
 func misuse(name string, c Command) error {
+	if c.wrong != nil {
+		return fmt.Errorf("%s: %w", name, c.wrong)
+	}
 	takes := append([]string{"by", "reason"}, grammars()[name].keys...)
 	for _, key := range c.stated {
 		if !slices.Contains(takes, key) {

@@ -70,6 +70,20 @@ func (r *course) adopt(out run.Amended) {
 	}
 }
 
+// adoptAnswer adopts what the stage says that it has amended, if that can be.
+func (r *course) adoptAnswer(out run.Amended) error {
+	if len(out.Stages) < len(r.reports) || out.Config.Key == "" {
+		return fmt.Errorf("the stage answers with %d stages and configuration %q, which fits no run of %d stages", len(out.Stages), brief(out.Config.Key), len(r.reports))
+	}
+	for i, p := range out.Stages {
+		if source := p.Source(); p.Index != i+1 || source < 1 || source > i+1 || source > len(r.reports) || p.FirstStep < 1 || p.Steps < 0 {
+			return fmt.Errorf("the stage answers with a stage %d that cannot be: index %d, of %d, %d steps from %d", i+1, p.Index, p.Of, p.Steps, p.FirstStep)
+		}
+	}
+	r.adopt(out)
+	return nil
+}
+
 // stageNamed finds a stage by name; an empty one is the current stage.
 func (r *course) stageNamed(name string) (int, error) {
 	var names []string

@@ -1,5 +1,11 @@
 package workflows
 
+import (
+	"go.temporal.io/api/common/v1"
+
+	"temper/internal/run"
+)
+
 // FailureText is for tests: an error of a workflow that timed out cannot be made
 // from outside the SDK.
 var FailureText = failureText
@@ -9,3 +15,27 @@ const (
 	LocalAttempts = localAttempts
 	LocalPatience = localPatience
 )
+
+// Refusals are why a run that has just been opened refuses a command, by each name.
+func Refusals(c Command) []string {
+	g := gate{scope: "run"}
+	r := &runFlow{course: newCourse()}
+	g.carry = steering{r}.handlers()
+	var out []string
+	for _, name := range commands() {
+		if err := g.refuseNew(name, c); err != nil {
+			out = append(out, err.Error())
+		}
+	}
+	return out
+}
+
+// TakeReceipt has a run of the plan take the answer of a stage.
+func TakeReceipt(plan run.Plan, data []byte) {
+	r := &runFlow{course: newCourse()}
+	r.plan = plan
+	r.applyPlan()
+	r.link = stageLink{receipts: map[int]receipt{}, orders: 1, adopt: r.adoptAnswer}
+	_ = r.link.takeReceipt(nil, letter{&common.Payload{Metadata: map[string][]byte{"encoding": []byte("json/plain")}, Data: data}}) // refused is well
+	_ = r.status().details("")
+}

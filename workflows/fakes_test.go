@@ -64,12 +64,13 @@ type world struct {
 	// empty lists steps whose batch has no sample; left is the filter's answer.
 	empty map[int]bool
 	left  int
-	// opening, when set, is called by OpenRun.
+	// opening, when set, is called by OpenRun, and checks refuses as the real one does.
 	opening func(context.Context) error
 	// away, when set, says whether the store is away from a call.
 	away func(call string) bool
 	// hang, when set, says whether the store never answers a call.
-	hang func(call string) bool
+	hang   func(call string) bool
+	checks func(run.Input) error
 	// hold makes every sampling and training last so long.
 	hold time.Duration
 
@@ -167,6 +168,11 @@ type fakeControl struct{ w *world }
 func (c *fakeControl) OpenRun(ctx context.Context, in run.Input) (run.Plan, error) {
 	if err := c.w.called("open"); err != nil {
 		return run.Plan{}, err
+	}
+	if c.w.checks != nil {
+		if err := c.w.checks(in); err != nil {
+			return run.Plan{}, err
+		}
 	}
 	if c.w.opening != nil {
 		if err := c.w.opening(ctx); err != nil {

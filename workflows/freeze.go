@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -75,27 +76,30 @@ func (g *gate) unreachable() error {
 	return fmt.Errorf("%s: let it go on first, by Unpause on its page in the web UI or by temper run resume", g.Frozen)
 }
 
-// receiveFreeze takes one signal of the watcher. It returns whether there was one and
-// whether it began or ended a freeze.
-func (g *gate) receiveFreeze(from workflow.ReceiveChannel) (ok, turned bool) {
+// takeNews takes one signal of the watcher. It returns whether that began or ended a
+// freeze.
+func (g *gate) takeNews(content letter) (turned bool, err error) {
 	var news freezeNews
-	if !from.ReceiveAsync(&news) {
-		return false, false
+	if err := content.decode(&news); err != nil {
+		return false, err
+	}
+	if f := news.Freeze; f != nil && f.Workflow == "" {
+		return false, errors.New("it does not say which workflow is paused")
 	}
 	turned = (g.Frozen == nil) != (news.Freeze == nil)
 	if !g.Frozen.Same(news.Freeze) {
 		g.Frozen = news.Freeze
 	}
-	return true, turned
+	return turned, nil
 }
 
 // takeFreeze holds the stage while the server has paused its run, or lets it go on.
-func (s *stage) takeFreeze(ctx workflow.Context, from workflow.ReceiveChannel) bool {
-	ok, _ := s.gate.receiveFreeze(from)
-	if ok {
+func (s *stage) takeFreeze(ctx workflow.Context, content letter) error {
+	_, err := s.gate.takeNews(content)
+	if err == nil {
 		s.show(ctx)
 	}
-	return ok
+	return err
 }
 
 // freezing is what a run does about the server's pauses.
@@ -103,17 +107,17 @@ type freezing struct{ *runFlow }
 
 // take shows that the server has paused the stage, and that it goes on. The run
 // waits for its stage in any case.
-func (r freezing) take(ctx workflow.Context, from workflow.ReceiveChannel) bool {
-	ok, turned := r.gate.receiveFreeze(from)
-	if !ok || !turned {
-		return ok
+func (r freezing) take(ctx workflow.Context, content letter) error {
+	turned, err := r.gate.takeNews(content)
+	if err != nil || !turned {
+		return err
 	}
 	r.show(ctx)
 	if err := r.publishState(ctx); err != nil {
 		workflow.GetLogger(ctx).Warn("status not told", "run_id", r.ref.RunID, "err", err)
 	}
 	if r.link.child == nil {
-		return true // the gate says it at the next safe point
+		return nil // the gate says it at the next safe point
 	}
 	frozen, why := r.gate.Frozen != nil, r.gate.why()
 	workflow.Go(ctx, func(ctx workflow.Context) { // a store that is away holds up no other signal
@@ -121,5 +125,5 @@ func (r freezing) take(ctx workflow.Context, from workflow.ReceiveChannel) bool 
 			workflow.GetLogger(ctx).Warn("freeze not recorded", "run_id", r.ref.RunID, "err", err)
 		}
 	})
-	return true
+	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"temper/internal/fault"
+	"temper/internal/run"
 )
 
 // errStop leaves a loop at a safe point because a stop was asked for.
@@ -65,6 +66,11 @@ type gate struct {
 	carry map[string]handler
 	// others are the signals besides the commands, and what to do with one.
 	others []inbox
+	// strict is false for a workflow that began under a program which took any command.
+	strict bool
+	// ref is the run, once that is open; ignored counts the signals without effect.
+	ref     func() run.Ref
+	ignored int
 	// pending is where signals arrive.
 	pending map[string]workflow.ReceiveChannel
 }
@@ -76,10 +82,10 @@ type handler struct {
 	apply  func(workflow.Context, Command) (string, error)
 }
 
-// inbox is a signal that no person sends. take receives one, if there is one.
+// inbox is a signal that no person sends. take acts on one, or says why it is ignored.
 type inbox struct {
 	name string
-	take func(ctx workflow.Context, from workflow.ReceiveChannel) bool
+	take func(ctx workflow.Context, content letter) error
 }
 
 // listen installs the commands as signals and updates. It does not block.
@@ -91,15 +97,14 @@ func (g *gate) listen(ctx workflow.Context) error {
 			func(ctx workflow.Context, c Command) (string, error) { return g.apply(ctx, name, c) },
 			workflow.UpdateHandlerOptions{
 				Description: describe(name),
-				Validator:   func(c Command) error { return cmp.Or(g.unreachable(), g.refusal(name, c)) },
+				Validator:   func(c Command) error { return cmp.Or(g.unreachable(), g.refuseNew(name, c)) },
 			})
 		if err != nil {
 			return fmt.Errorf("update handler %s: %w", name, err)
 		}
 	}
 	for _, o := range g.others {
-		g.pending[o.name] = workflow.GetSignalChannelWithOptions(ctx, o.name,
-			workflow.SignalChannelOptions{Description: "Between a run and its stage; not for people."})
+		g.pending[o.name] = internalChannel(ctx, o.name)
 	}
 	workflow.Go(ctx, g.serveSignals)
 	return nil
@@ -121,7 +126,7 @@ func (g *gate) serveSignals(ctx workflow.Context) {
 		selector.AddReceive(g.pending[name], func(workflow.ReceiveChannel, bool) { g.receive(ctx, name) })
 	}
 	for _, o := range g.others {
-		selector.AddReceive(g.pending[o.name], func(from workflow.ReceiveChannel, _ bool) { o.take(ctx, from) })
+		selector.AddReceive(g.pending[o.name], func(workflow.ReceiveChannel, bool) { g.receiveInternal(ctx, o) })
 	}
 	for {
 		selector.Select(ctx)
@@ -136,28 +141,83 @@ func (g *gate) drain(ctx workflow.Context) {
 		}
 	}
 	for _, o := range g.others {
-		for o.take(ctx, g.pending[o.name]) {
+		for g.receiveInternal(ctx, o) {
 		}
 	}
 }
 
 // receive applies one signal of a command and reports whether there was one. As
-// a signal cannot be refused, one that makes no sense is dropped with a line in
-// the log.
+// a signal cannot be refused, one that makes no sense is ignored.
 func (g *gate) receive(ctx workflow.Context, name string) bool {
-	var c Command
-	if !g.pending[name].ReceiveAsync(&c) {
+	content, ok := receiveLetter(g.pending[name])
+	if !ok {
 		return false
 	}
-	err := g.refusal(name, c)
+	var c Command
+	err := content.decode(&c)
+	if err == nil && g.strict {
+		err = c.check()
+	}
+	if err == nil {
+		err = g.refusal(name, c)
+	}
 	if err == nil {
 		_, err = g.apply(ctx, name, c)
 	}
 	if err != nil {
-		workflow.GetLogger(ctx).Warn("command ignored", "command", name, "err", err)
+		g.ignore(ctx, name, err)
 	}
 	return true
 }
+
+// receiveInternal is receive for a signal that no person sends.
+func (g *gate) receiveInternal(ctx workflow.Context, o inbox) bool {
+	content, ok := receiveLetter(g.pending[o.name])
+	if !ok {
+		return false
+	}
+	if err := o.take(ctx, content); err != nil {
+		g.ignore(ctx, o.name, err)
+	}
+	return true
+}
+
+// eventIgnored is the kind of the event of a signal that was ignored.
+const eventIgnored = "ignored"
+
+// maxIgnored bounds the events of signals that were ignored.
+const maxIgnored = 20
+
+// ignore says in the log why a signal had no effect, and in the event log, since its
+// sender gets no answer.
+func (g *gate) ignore(ctx workflow.Context, name string, why error) {
+	text := fmt.Sprintf("signal %s: %s", name, brief(failureText(why)))
+	workflow.GetLogger(ctx).Warn("signal ignored", "signal", name, "err", text)
+	ref := g.ref()
+	if g.ignored++; !g.strict || g.ignored > maxIgnored || ref.RunID == "" {
+		return
+	}
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		if err := logEvent(ctx, ref, eventIgnored, text); err != nil {
+			workflow.GetLogger(ctx).Warn("ignored signal not recorded", "signal", name, "err", err)
+		}
+	})
+}
+
+// refuseNew is refusal for a command that an update brings and that is in no history yet.
+func (g *gate) refuseNew(name string, c Command) error {
+	err := c.check()
+	if err == nil {
+		err = g.refusal(name, c)
+	}
+	if err != nil {
+		return errors.New(brief(err.Error()))
+	}
+	return nil
+}
+
+// stoppingAlready ends the refusal of a second stop.
+const stoppingAlready = "is stopping already"
 
 // refusal says why a command makes no sense now; nil accepts it.
 func (g *gate) refusal(name string, c Command) error {
@@ -166,7 +226,7 @@ func (g *gate) refusal(name string, c Command) error {
 	}
 	switch {
 	case g.Stopping && (name != CommandStop || !c.Now || g.Now):
-		return fmt.Errorf("the %s is stopping already", g.scope)
+		return fmt.Errorf("the %s %s", g.scope, stoppingAlready)
 	case name == CommandPause && g.Paused && (!c.Now || g.Now || g.waiting):
 		return fmt.Errorf("the %s is paused already%s", g.scope, because(g.Reason))
 	case name == CommandResume && !g.Paused:

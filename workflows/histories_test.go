@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,7 +19,6 @@ import (
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/history/v1"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/worker"
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"temper/internal/fault"
@@ -45,7 +45,7 @@ func TestHistories(t *testing.T) {
 		"whole": playWhole, "paused": playPaused, "retried": playRetried,
 		"stopped": playStopped, "cancelled": playCancelled, "refused": playRefused, "continued": playContinued,
 		"steered": playSteered, "forked": playForked, "restarted": playRestarted,
-		"frozen": playFrozen, "outage": playOutage,
+		"frozen": playFrozen, "outage": playOutage, "disturbed": playDisturbed,
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(2, 1)
@@ -229,6 +229,32 @@ func playOutage(r recorder, id string) {
 	r.keep("outage-stage", workflows.StageWorkflowID(id, 1, "hop1"))
 }
 
+// playDisturbed sends what no run takes, from people and from strangers.
+func playDisturbed(r recorder, id string) {
+	r.w.hold = time.Second
+	flow := r.start(id)
+	await(r, "step 1", func() bool { return r.w.count("train 1") > 0 })
+	stage := workflows.StageWorkflowID(id, 1, "hop1")
+	for name, to := range map[string]string{"order": stage, "gate": stage, "receipt": workflows.RunWorkflowID(id), "stage_gate": workflows.RunWorkflowID(id)} {
+		r.signal(to, name, map[string]any{"id": 1, "name": "amend", "paused": true})
+	}
+	r.signal(workflows.RunWorkflowID(id), workflows.CommandPause, map[string]any{"reason": 5})
+	r.signal(stage, workflows.CommandStop, []string{"now"})
+	r.send(id, workflows.CommandAmend, workflows.Command{Set: run.Settings{"rl.optimizer.lr": "1e-5"}})
+	r.awaitClosed(flow)
+	ignored := 0
+	for _, e := range r.w.events {
+		if strings.HasPrefix(e, "ignored: ") {
+			ignored++
+		}
+	}
+	if ignored != 6 || len(r.w.amends) != 1 || len(r.w.trains) != 3 {
+		r.Errorf("%d signals ignored, want 6; %d amendments, %d steps; events %q", ignored, len(r.w.amends), len(r.w.trains), r.w.events)
+	}
+	r.keep("disturbed-run", workflows.RunWorkflowID(id))
+	r.keep("disturbed-stage", stage)
+}
+
 func playForked(r recorder, id string) {
 	r.w.plan.Stages[0].Steps, r.w.plan.Stages[1].FirstStep = 4, 5
 	r.w.plan.Fork = &run.ForkPlan{RunID: "parent", Step: 1, Made: []int{1, 0}, Skips: []run.Skip{{Stage: 1, After: 3, Why: "skipped"}}}
@@ -316,9 +342,7 @@ func (r recorder) keep(name, workflowID string) *history.History {
 func (r recorder) keepExecution(name, workflowID, runID string) *history.History {
 	r.Helper()
 	h := fetch(r, r.c, workflowID, runID)
-	replayer := worker.NewWorkflowReplayer()
-	workflows.Register(replayer)
-	if err := replayer.ReplayWorkflowHistory(nil, h); err != nil {
+	if err := replayHistory(r, h, workflows.Interceptors()); err != nil {
 		r.Errorf("replay %s: %v", name, err)
 	}
 	if *update {

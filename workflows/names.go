@@ -57,7 +57,8 @@ const (
 	CommandRestart = "restart"
 )
 
-// Signals of RLRun, its stage and the control worker; not meant for people.
+// Signals of RLRun, its stage and the control worker; not meant for people. See
+// Interceptors.
 const (
 	signalGate      = "gate"       // run -> stage: the state to take over
 	signalStageGate = "stage_gate" // stage -> run: paused or going again
@@ -65,6 +66,10 @@ const (
 	signalReceipt   = "receipt"    // stage -> run: what came of it
 	signalFreeze    = "freeze"     // control worker -> run and stage: what the server has paused
 )
+
+func internalSignals() []string {
+	return []string{signalGate, signalStageGate, signalOrder, signalReceipt, signalFreeze}
+}
 
 // Search attributes, when the server knows them; see RunPlan.SearchAttributes.
 const (

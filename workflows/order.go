@@ -1,6 +1,8 @@
 package workflows
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 
 	"go.temporal.io/sdk/workflow"
@@ -16,6 +18,8 @@ type order struct {
 	Command Command `json:"command"`
 	// Amendment of amend and repeat_stage, less its step where none was named.
 	Amendment *amendOrder `json:"amendment,omitempty"`
+	// Seal is the run's; see seal.
+	Seal string `json:"seal,omitempty"`
 }
 
 // receipt is what came of an order.
@@ -26,19 +30,43 @@ type receipt struct {
 	Refused string `json:"refused,omitempty"`
 	// Amended is set where the configuration was changed.
 	Amended *run.Amended `json:"amended,omitempty"`
+	Seal    string       `json:"seal,omitempty"`
+}
+
+// changeSealed is the change by which a run and its stage know each other's signals by
+// a seal, and write down which signals they ignore.
+const changeSealed = "sealed-signals"
+
+// seal is what the signals of one execution of a run and its stages carry. It keeps
+// out what a person sends by mistake, and what is left of an earlier execution of the
+// run. It is no secret: who may send signals may send commands as well.
+func seal(ctx workflow.Context) string {
+	info := workflow.GetInfo(ctx)
+	return cmp.Or(info.OriginalRunID, info.WorkflowExecution.RunID) // a reset keeps the first
+}
+
+// gateOrder hands what was asked of a run to its stage.
+type gateOrder struct {
+	holding
+	Seal string `json:"seal,omitempty"`
 }
 
 // stageLink is how a run reaches the stage under way.
 type stageLink struct {
 	forwarding workflow.Mutex
+	// seal goes with each signal; "" in a run of an older program.
+	seal string
 	// child is the stage that runs now; nil between stages.
 	child workflow.ChildWorkflowFuture
 	// orders counts what the stage was asked for, receipts holds what it answered.
 	orders   int
 	receipts map[int]receipt
-	// adopt takes over a configuration that the stage has amended.
-	adopt func(run.Amended)
+	// adopt takes over a configuration that the stage has amended, or says why not.
+	adopt func(run.Amended) error
 }
+
+// errStranger refuses a signal without the seal.
+var errStranger = errors.New("it does not come from the run and its stage: give the run a command instead")
 
 // forward hands what was asked for to the stage, one state at a time: the newest.
 func (l *stageLink) forward(ctx workflow.Context, newest func() holding) {
@@ -51,7 +79,7 @@ func (l *stageLink) forward(ctx workflow.Context, newest func() holding) {
 	}
 	// A stage that has just ended cannot be told; the run's own next safe point
 	// comes first then.
-	_ = l.child.SignalChildWorkflow(ctx, signalGate, newest()).Get(ctx, nil)
+	_ = l.child.SignalChildWorkflow(ctx, signalGate, gateOrder{holding: newest(), Seal: l.seal}).Get(ctx, nil)
 }
 
 // ask has the stage carry out an order. It returns false when there is no stage,
@@ -62,7 +90,7 @@ func (l *stageLink) ask(ctx workflow.Context, o order) (receipt, bool) {
 		return receipt{}, false
 	}
 	l.orders++
-	o.ID = l.orders
+	o.ID, o.Seal = l.orders, l.seal
 	if err := child.SignalChildWorkflow(ctx, signalOrder, o).Get(ctx, nil); err != nil {
 		return receipt{}, false
 	}
@@ -76,31 +104,47 @@ func (l *stageLink) ask(ctx workflow.Context, o order) (receipt, bool) {
 }
 
 // takeReceipt keeps the answer of the stage for the command that waits for it.
-func (l *stageLink) takeReceipt(_ workflow.Context, from workflow.ReceiveChannel) bool {
+func (l *stageLink) takeReceipt(_ workflow.Context, content letter) error {
 	var got receipt
-	if !from.ReceiveAsync(&got) {
-		return false
+	if err := content.decode(&got); err != nil {
+		return err
+	}
+	if got.Seal != l.seal {
+		return errStranger
+	}
+	if got.ID < 1 || got.ID > l.orders {
+		return fmt.Errorf("order %d was not given", got.ID)
+	}
+	var err error
+	if got.Amended != nil {
+		if err = l.adopt(*got.Amended); err != nil {
+			got = receipt{ID: got.ID, Refused: err.Error()}
+		}
 	}
 	l.receipts[got.ID] = got
-	if got.Amended != nil {
-		l.adopt(*got.Amended)
-	}
-	return true
+	return err
 }
 
 // takeOrder carries out what the run asks for and answers.
-func (s *stage) takeOrder(ctx workflow.Context, from workflow.ReceiveChannel) bool {
+func (s *stage) takeOrder(ctx workflow.Context, content letter) error {
 	var o order
-	if !from.ReceiveAsync(&o) {
-		return false
+	err := content.decode(&o)
+	if o.Seal != s.in.Seal {
+		return cmp.Or(err, errStranger)
 	}
-	out := s.carryOut(ctx, o)
-	out.ID = o.ID
+	if o.ID < 1 {
+		return cmp.Or(err, fmt.Errorf("order %d has no number", o.ID))
+	}
+	out := receipt{Refused: "the stage does not understand the order"}
+	if err == nil {
+		out = s.carryOut(ctx, o)
+	}
+	out.ID, out.Seal = o.ID, s.in.Seal
 	if parent := workflow.GetInfo(ctx).ParentWorkflowExecution; parent != nil {
 		// A run that is gone needs no answer.
 		_ = workflow.SignalExternalWorkflow(ctx, parent.ID, "", signalReceipt, out).Get(ctx, nil)
 	}
-	return true
+	return err
 }
 
 func (s *stage) carryOut(ctx workflow.Context, o order) receipt {
@@ -115,9 +159,12 @@ func (s *stage) carryOut(ctx workflow.Context, o order) receipt {
 		}
 		return receipt{Answer: fmt.Sprintf("stage %s ends at its next safe point", s.in.Plan.Name)}
 	case CommandAmend:
+		if o.Amendment == nil {
+			return receipt{Refused: "amend names no amendment"}
+		}
 		return s.amend(ctx, *o.Amendment)
 	default: // an order of a newer run than this code
-		return receipt{Refused: fmt.Sprintf("the stage does not know %s", o.Name)}
+		return receipt{Refused: "the stage does not know " + brief(o.Name)}
 	}
 }
 

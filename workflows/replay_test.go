@@ -9,6 +9,7 @@ import (
 
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/history/v1"
+	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/worker"
 	"google.golang.org/protobuf/encoding/protojson"
 
@@ -33,7 +34,16 @@ func replay(t *testing.T, data []byte) error {
 	if err := protojson.Unmarshal(data, h); err != nil {
 		t.Fatal(err)
 	}
-	replayer := worker.NewWorkflowReplayer()
+	// Without the interceptors the same is done.
+	return errors.Join(replayHistory(t, h, workflows.Interceptors()), replayHistory(t, h, nil))
+}
+
+func replayHistory(t testing.TB, h *history.History, by []interceptor.WorkerInterceptor) error {
+	t.Helper()
+	replayer, err := worker.NewWorkflowReplayerWithOptions(worker.WorkflowReplayerOptions{Interceptors: by})
+	if err != nil {
+		t.Fatal(err)
+	}
 	workflows.Register(replayer)
 	return replayer.ReplayWorkflowHistory(nil, h)
 }

@@ -31,7 +31,7 @@ var (
 // PlanRetrain finds nothing new in the data "old".
 func (c *fakeControl) PlanRetrain(_ context.Context, in activities.PlanRetrainInput) (retrain.Plan, error) {
 	err := c.w.called("plan %s", in.RunID)
-	if in.Retrain.Data[0] == "old" {
+	if len(in.Retrain.Data) > 0 && in.Retrain.Data[0] == "old" {
 		return retrain.Plan{RunID: in.RunID, Nothing: "nothing new"}, err
 	}
 	return retrain.Plan{RunID: in.RunID, NumProblems: 9, NumFiles: 2, From: "before@7", Config: "name: nightly\n"}, err

@@ -58,9 +58,12 @@ func (r *runFlow) setup(ctx workflow.Context) error {
 	if r.in.RunID == "" {
 		r.in.RunID = RunIDFromWorkflowID(workflow.GetInfo(ctx).WorkflowExecution.ID)
 	}
-	r.link = stageLink{forwarding: workflow.NewMutex(ctx), receipts: map[int]receipt{}, adopt: r.adopt}
+	r.link = stageLink{forwarding: workflow.NewMutex(ctx), receipts: map[int]receipt{}, adopt: r.adoptAnswer}
+	if workflow.GetVersion(ctx, changeSealed, workflow.DefaultVersion, 1) == 1 {
+		r.link.seal = seal(ctx)
+	}
 	r.gate = gate{
-		scope: "run", save: r.save, onPause: r.onPause, carry: steering{r}.handlers(),
+		scope: "run", save: r.save, onPause: r.onPause, carry: steering{r}.handlers(), strict: r.link.seal != "", ref: func() run.Ref { return r.ref },
 		forward: func(ctx workflow.Context) { r.link.forward(ctx, func() holding { return r.gate.holding }) },
 		others:  []inbox{{signalStageGate, r.takeStageNews}, {signalReceipt, r.link.takeReceipt}, {signalFreeze, freezing{r}.take}},
 	}
@@ -293,7 +296,7 @@ func (r *runFlow) runChild(ctx workflow.Context, i int) (StageResult, error) {
 		searchAttributes(r.plan.SearchAttributes, r.plan.RunID, plan.Name, 0))
 	child = workflow.WithWorkflowPriority(child, priority(r.plan.Priority))
 	in := r.stageInput(plan)
-	in.Progress.Gate = gateState{holding: r.gate.holding}
+	in.Progress.Gate, in.Seal = gateState{holding: r.gate.holding}, r.link.seal
 	r.link.child = workflow.ExecuteChildWorkflow(child, RLStage, in)
 	r.show(ctx)
 	var out StageResult
@@ -350,18 +353,21 @@ func (r *runFlow) save(ctx workflow.Context) error {
 }
 
 // takeStageNews notes that the stage stands at a safe point or goes on.
-func (r *runFlow) takeStageNews(ctx workflow.Context, from workflow.ReceiveChannel) bool {
+func (r *runFlow) takeStageNews(ctx workflow.Context, content letter) error {
 	var news stageNews
-	if !from.ReceiveAsync(&news) {
-		return false
+	if err := content.decode(&news); err != nil {
+		return err
+	}
+	if news.Seal != r.link.seal {
+		return errStranger
 	}
 	r.alerts = news.Alerts
 	if news.OnlyAlerts {
 		r.show(ctx)
-		return true
+		return nil
 	}
 	if r.gate.Stopping || r.link.child == nil {
-		return true
+		return nil
 	}
 	r.gate.holding, r.gate.waiting = news.holding, news.Paused
 	r.saved = max(r.saved, news.Saved)
@@ -372,5 +378,5 @@ func (r *runFlow) takeStageNews(ctx workflow.Context, from workflow.ReceiveChann
 	if err := r.publishState(ctx); err != nil {
 		workflow.GetLogger(ctx).Warn("status not told", "run_id", r.ref.RunID, "err", err)
 	}
-	return true
+	return nil
 }

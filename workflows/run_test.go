@@ -34,7 +34,9 @@ func newEnv(t *testing.T, w *world) *testsuite.TestWorkflowEnvironment {
 }
 
 // patient tells a busy machine from a workflow that blocks.
-func patient() worker.Options { return worker.Options{DeadlockDetectionTimeout: time.Minute} }
+func patient() worker.Options {
+	return worker.Options{DeadlockDetectionTimeout: time.Minute, Interceptors: workflows.Interceptors()}
+}
 
 func runDemo(env *testsuite.TestWorkflowEnvironment) {
 	env.ExecuteWorkflow(workflows.RLRun, run.Input{RunID: "demo"})

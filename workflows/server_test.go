@@ -125,7 +125,7 @@ func serve(t testing.TB, c client.Client, w *world) (stop func()) {
 	t.Helper()
 	quiet := worker.Options{
 		MaxConcurrentActivityTaskPollers: 8, MaxConcurrentWorkflowTaskPollers: 8,
-		WorkerStopTimeout: time.Second, MaxHeartbeatThrottleInterval: time.Second,
+		WorkerStopTimeout: time.Second, MaxHeartbeatThrottleInterval: time.Second, Interceptors: workflows.Interceptors(),
 	}
 	control := worker.New(c, workflows.QueueControl, quiet)
 	workflows.Register(control)

@@ -28,6 +28,8 @@ type StageInput struct {
 	// EndBefore is the step that a fork's stage ends before, as its parent's did; 0
 	// = none.
 	EndBefore int `json:"end_before,omitempty"`
+	// Seal is what the signals of the run carry; "" under an older program.
+	Seal string `json:"seal,omitempty"`
 	// Progress is all that crosses continue-as-new.
 	Progress StageProgress `json:"progress"`
 }
@@ -75,6 +77,9 @@ type StageResult struct {
 
 // RLStage makes the steps of one stage, one after another: sample, then learn.
 func RLStage(ctx workflow.Context, in StageInput) (StageResult, error) {
+	if err := in.check(); err != nil {
+		return StageResult{}, err
+	}
 	s := &stage{in: in, at: in.Progress}
 	if err := s.setup(ctx); err != nil {
 		return StageResult{}, err
@@ -113,7 +118,7 @@ const numRecent = 12
 func (s *stage) setup(ctx workflow.Context) error {
 	s.ownSteps = workflow.GetVersion(ctx, changeSplitStep, workflow.DefaultVersion, 1) == 1
 	s.gate = gate{
-		gateState: s.at.Gate, scope: "stage", save: s.save, onPause: s.onPause,
+		gateState: s.at.Gate, scope: "stage", save: s.save, onPause: s.onPause, strict: s.in.Seal != "", ref: func() run.Ref { return s.in.Run },
 		others: []inbox{{signalGate, s.takeOver}, {signalOrder, s.takeOrder}, {signalFreeze, s.takeFreeze}},
 	}
 	if err := s.gate.listen(ctx); err != nil {
@@ -125,16 +130,19 @@ func (s *stage) setup(ctx workflow.Context) error {
 }
 
 // takeOver adopts the commands of the run. A stop of the run ends the stage, too.
-func (s *stage) takeOver(ctx workflow.Context, from workflow.ReceiveChannel) bool {
-	var state holding
-	if !from.ReceiveAsync(&state) {
-		return false
+func (s *stage) takeOver(ctx workflow.Context, content letter) error {
+	var state gateOrder
+	if err := content.decode(&state); err != nil {
+		return err
+	}
+	if state.Seal != s.in.Seal {
+		return errStranger
 	}
 	if !s.gate.Stopping || state.Stopping {
-		s.gate.holding = state
+		s.gate.holding = state.holding
 		s.gate.changed(ctx)
 	}
-	return true
+	return nil
 }
 
 // endStep is the step after the stage's last one. An amendment may move it.
@@ -301,6 +309,7 @@ type stageNews struct {
 	OnlyAlerts bool        `json:"only_alerts,omitempty"`
 	Last       StepNumbers `json:"last"`
 	Saved      int         `json:"saved,omitempty"`
+	Seal       string      `json:"seal,omitempty"`
 }
 
 // onPause writes down a pause or its end and tells the run above, whichever of
@@ -308,7 +317,7 @@ type stageNews struct {
 func (s *stage) onPause(ctx workflow.Context, paused bool) error {
 	s.show(ctx)
 	if parent := workflow.GetInfo(ctx).ParentWorkflowExecution; parent != nil {
-		state := stageNews{holding: s.gate.holding, Alerts: s.at.Alerts, Last: s.at.Last, Saved: s.at.Saved}
+		state := stageNews{holding: s.gate.holding, Alerts: s.at.Alerts, Last: s.at.Last, Saved: s.at.Saved, Seal: s.in.Seal}
 		state.Paused, state.Now = paused && s.gate.Paused, false
 		// A run that is gone needs no news: its end cancels or ends this stage.
 		_ = workflow.SignalExternalWorkflow(ctx, parent.ID, "", signalStageGate, state).Get(ctx, nil)

@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -150,6 +151,9 @@ func (r steering) amend(ctx workflow.Context, a amendOrder) (run.Amended, error)
 	if got, ok := r.link.ask(ctx, order{Name: CommandAmend, Amendment: &a}); ok {
 		if got.Refused != "" {
 			return run.Amended{}, refused(fmt.Errorf("%s", got.Refused))
+		}
+		if got.Amended == nil {
+			return run.Amended{}, refused(errors.New("the stage does not say what it has amended"))
 		}
 		return *got.Amended, nil
 	}

@@ -36,6 +36,9 @@ type StepResult struct {
 // RLStep makes one step as a workflow of its own. Stages that began under an older
 // program go on with it; today's make their steps themselves, see stage.step.
 func RLStep(ctx workflow.Context, in StepInput) (StepResult, error) {
+	if err := in.check(); err != nil {
+		return StepResult{}, err
+	}
 	s := newStep(ctx, in)
 	batch, err := s.sample(ctx)
 	if err != nil {
