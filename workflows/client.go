@@ -89,6 +89,9 @@ func Status(ctx context.Context, c client.Client, runID string) (RunStatus, erro
 		if described, failed := c.DescribeWorkflowExecution(ctx, id, ""); failed == nil && PausedBy(described) != nil {
 			return frozenStatus(ctx, c, runID, described), nil
 		}
+		if known := (RunStatus{RunID: runID}).withTrouble(ctx, c, id); known.State == StateStuck {
+			return known, nil
+		}
 		return RunStatus{}, fmt.Errorf("status of run %s: %w", runID, err)
 	}
 	if run.Child == "" {
@@ -101,7 +104,7 @@ func Status(ctx context.Context, c client.Client, runID string) (RunStatus, erro
 	if described, failed := c.DescribeWorkflowExecution(ctx, run.Child, ""); failed == nil && PausedBy(described) != nil {
 		return run.withFrozenStage(PausedBy(described)), nil
 	}
-	return run, nil // the stage has not begun or has just ended: the run's own answer stands
+	return run.withTrouble(ctx, c, id), nil // the stage has not begun, has just ended or is stuck: the run's own answer stands
 }
 
 // withStage replaces what the current stage knows better.
@@ -144,14 +147,7 @@ func Send(ctx context.Context, c client.Client, runID, command string, arg Comma
 	if err := refuseFrozen(ctx, c, id, runID); err != nil {
 		return "", fmt.Errorf("%s run %s: %w", command, runID, err)
 	}
-	handle, err := c.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
-		WorkflowID: id, UpdateName: command, Args: []any{arg},
-		WaitForStage: client.WorkflowUpdateStageCompleted,
-	})
-	var answer string
-	if err == nil {
-		err = handle.Get(ctx, &answer)
-	}
+	answer, err := giveCommand(ctx, c, id, command, arg)
 	if err != nil {
 		return "", fmt.Errorf("%s run %s: %w", command, runID, err)
 	}

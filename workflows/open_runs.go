@@ -18,13 +18,16 @@ import (
 
 // OpenRun is a run that is going on, as the server lists it.
 type OpenRun struct {
-	RunID string
+	RunID    string
+	Workflow string // its id
 	// State is "" on a server without the search attribute.
 	State State
 	// Stage is its name, "" before the first one.
 	Stage string
 	// Frozen is the server's pause of the run; nil where it has none.
 	Frozen *Freeze
+	// Trouble is why the run is stuck; see MarkStuck.
+	Trouble string
 }
 
 // OpenRuns lists the runs that are going on, by run id. It asks the server
@@ -108,7 +111,8 @@ func OpenStatuses(ctx context.Context, c client.Client, except string) ([]RunSta
 }
 
 func openRun(e *workflow.WorkflowExecutionInfo) (OpenRun, error) {
-	run := OpenRun{RunID: RunIDFromWorkflowID(e.GetExecution().GetWorkflowId())}
+	id := e.GetExecution().GetWorkflowId()
+	run := OpenRun{RunID: RunIDFromWorkflowID(id), Workflow: id}
 	fields := e.GetSearchAttributes().GetIndexedFields()
 	for name, into := range map[string]any{AttributeRun: &run.RunID, AttributeStatus: &run.State, AttributeStage: &run.Stage} {
 		data, ok := fields[name]

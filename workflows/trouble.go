@@ -15,11 +15,22 @@ import (
 )
 
 // Trouble is an activity of a run that failed and is being retried, that retries
-// within itself, or that no process asks for.
+// within itself, or that no process asks for; or a workflow whose task fails again and
+// again.
 type Trouble struct {
+	// Activity is its type, Workflow the id; one of them is set.
 	Activity string
+	Workflow string
 	Attempt  int
 	Message  string // of the failure, its first line
+}
+
+// String is one line for a person.
+func (t Trouble) String() string {
+	if t.Workflow != "" {
+		return fmt.Sprintf("workflow %s is stuck, attempt %d of its task: %s", t.Workflow, t.Attempt, t.Message)
+	}
+	return fmt.Sprintf("retrying %s: %s", t.Activity, t.Message)
 }
 
 // Troubles asks the server for the activities of a run, named by its workflow id,
@@ -41,6 +52,9 @@ func troubles(ctx context.Context, c client.Client, workflowID string, depth int
 		return nil
 	}
 	var out []Trouble
+	if stuck := stuckTask(ctx, c, described); stuck.Workflow != "" {
+		out = append(out, stuck)
+	}
 	for _, a := range described.GetPendingActivities() {
 		if message := cmp.Or(troubleOf(a), unserved(ctx, c, a)); message != "" {
 			message, _, _ = strings.Cut(message, "\n")

@@ -163,8 +163,10 @@ func (t *tail) complain(ctx context.Context, c client.Client, workflowID string)
 	}
 	t.asked = time.Now()
 	for _, trouble := range workflows.Troubles(ctx, c, workflowID) {
-		if text := fmt.Sprintf("retrying %s: %s", trouble.Activity, trouble.Message); !t.told[text] {
-			t.told[text] = true
+		what := trouble // the number of the attempt is no news
+		what.Attempt = 0
+		if text := trouble.String(); !t.told[what.String()] {
+			t.told[what.String()] = true
 			t.line(text)
 		}
 	}

@@ -118,6 +118,7 @@ func (l *listing) ask(ctx context.Context, p *config.Process) error {
 	defer cancel()
 	l.open, err = workflows.OpenRuns(ctx, c)
 	l.asked = err == nil
+	workflows.MarkStuck(ctx, c, l.open)
 	return err
 }
 
@@ -131,11 +132,12 @@ func (l *listing) rows(rows []run.CatalogEntry) []run.CatalogEntry {
 			if f := l.frozen(rows[i].RunID); f != nil {
 				rows[i].Reason = frozenReason(f, rows[i].RunID)
 			}
+			rows[i].Trouble = cmp.Or(l.trouble(rows[i].RunID), rows[i].Trouble)
 		}
 	}
 	for _, open := range l.open {
 		if !known[open.RunID] {
-			rows = append(rows, run.CatalogEntry{RunID: open.RunID, State: string(cmp.Or(open.State, workflows.StatePreparing))})
+			rows = append(rows, run.CatalogEntry{RunID: open.RunID, State: string(cmp.Or(open.State, workflows.StatePreparing)), Trouble: open.Trouble})
 		}
 	}
 	slices.SortFunc(rows, func(a, b run.CatalogEntry) int { return cmp.Compare(a.RunID, b.RunID) })
@@ -168,6 +170,16 @@ func frozenReason(f *workflows.Freeze, runID string) string {
 		text += ": " + f.Reason
 	}
 	return text
+}
+
+// trouble is why a run that is going on is stuck.
+func (l *listing) trouble(runID string) string {
+	for _, open := range l.open {
+		if open.RunID == runID {
+			return open.Trouble
+		}
+	}
+	return ""
 }
 
 // stateLost is that of a run which has not ended and the server does not have.

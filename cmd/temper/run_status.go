@@ -93,10 +93,10 @@ func withEntry(s workflows.RunStatus, e run.CatalogEntry) workflows.RunStatus {
 	return s
 }
 
-// withPlace adds how far a run has come whose workflow or stage the server has paused,
-// so that nobody can ask it.
+// withPlace adds how far a run has come that nobody can ask: it is stuck, or the server
+// has paused its workflow or its stage.
 func withPlace(s workflows.RunStatus, e run.CatalogEntry) workflows.RunStatus {
-	if s.Frozen == nil || e.Step <= s.Step {
+	if s.Frozen == nil && s.State != workflows.StateStuck || e.Step <= s.Step {
 		return s
 	}
 	s.Step, s.NumSteps, s.PolicyVersion, s.Last = e.Step, e.NumSteps, int64(e.Step), workflows.StepNumbers{}

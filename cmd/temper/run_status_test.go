@@ -9,8 +9,11 @@ import (
 
 	"temper/internal/blob"
 	"temper/internal/blob/fileblob"
+	"temper/internal/blob/memblob"
 	"temper/internal/cli"
+	"temper/internal/history"
 	"temper/internal/run"
+	"temper/internal/run/setup"
 	"temper/workflows"
 )
 
@@ -57,6 +60,44 @@ func TestStatusOfWhatIsFrozen(t *testing.T) {
 	asked.Step, asked.NumSteps = 4, 9 // its stage has answered
 	if got := withPlace(asked, entry); got.Step != 4 {
 		t.Errorf("step %d, want that of the stage, 4", got.Step)
+	}
+}
+
+// TestStatusOfAStuckRun: how far it has come is in the store.
+func TestStatusOfAStuckRun(t *testing.T) {
+	stuck := workflows.RunStatus{RunID: "r", State: workflows.StateStuck, Alerts: []string{"workflow rl/r is stuck, attempt 9 of its task: out of luck"}}
+	var out strings.Builder
+	if err := writeStatus(&out, withPlace(stuck, run.CatalogEntry{RunID: "r", State: run.StateTraining, Step: 3, NumSteps: 9})); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"state    stuck\n", "trouble  workflow rl/r is stuck, attempt 9 of its task: out of luck\n", "step     3 of 9, policy 3\n"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, &out)
+		}
+	}
+}
+
+// TestForcedStopIsRecorded where the run was opened, and nowhere else.
+func TestForcedStopIsRecorded(t *testing.T) {
+	store := memblob.New()
+	stopped := workflows.Stopped{Forced: "the run has not ended within 10s", Execution: "e"}
+	if err := recordForced(t.Context(), store, "never", workflows.Command{}, stopped); err != nil {
+		t.Errorf("a run that was never opened: %v", err)
+	}
+	config := `"stages:\n  - {name: s, until: {steps: 1}, data: {env: chase, num: 64, levels: [1]}}\n"`
+	plan, err := setup.Open(t.Context(), store, run.Input{RunID: "r", Config: []byte(config)}, setup.Claim{Owner: "w", At: time.Now()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // once, however often it is said
+		if err := recordForced(t.Context(), store, plan.RunID, workflows.Command{Reason: "enough", By: "ann"}, stopped); err != nil {
+			t.Fatal(err)
+		}
+	}
+	entries, err := history.List(t.Context(), store)
+	want := "the run was terminated: enough (by ann); the run has not ended within 10s"
+	if err != nil || len(entries) != 1 || entries[0].State != run.StateStopped || entries[0].Reason != want {
+		t.Errorf("the list says %+v, %v; want stopped, %q", entries, err, want)
 	}
 }
 

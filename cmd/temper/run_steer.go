@@ -57,7 +57,10 @@ func steers() []steer {
 	return []steer{
 		{name: workflows.CommandPause, short: "Hold a run at the next safe point", flags: now},
 		{name: workflows.CommandResume, short: "Let a paused run go on"},
-		{name: workflows.CommandStop, short: "End a run at the next safe point", flags: now},
+		{
+			name: workflows.CommandStop, short: "End a run at the next safe point", flags: now,
+			long: "With --now the command waits until the run has ended. A run that does not answer, or does not end within a minute, is cancelled, and terminated if that does not end it.",
+		},
 		{name: workflows.CommandCheckpoint, short: "Save a checkpoint after the current step; at once while the run is paused"},
 		{
 			name: workflows.CommandSkipStage, use: "skip-stage", short: "End the current stage, or leave out a later one",
@@ -152,11 +155,14 @@ func steerCommand(about steer) *cobra.Command {
 }
 
 func (s *steering) send(cmd *cobra.Command, p *config.Process, name, runID string) error {
-	c, _, err := connect(cmd.Context(), p, nil)
+	c, store, err := connect(cmd.Context(), p, nil)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
+	if name == workflows.CommandStop && s.Now {
+		return s.stopNow(cmd, c, store, runID)
+	}
 	answer, err := s.give(cmd.Context(), c, p, name, runID)
 	if err != nil {
 		return unknownRun(err, runID)
