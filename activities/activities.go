@@ -14,6 +14,7 @@ import (
 	"temper/internal/learner"
 	"temper/internal/remake"
 	"temper/internal/run"
+	"temper/internal/run/setup"
 	"temper/internal/sampling"
 )
 
@@ -32,6 +33,8 @@ type Control struct {
 	RolloutShards int
 	// Notify sends alerts to somebody outside and reports no failure; nil sends none.
 	Notify func(context.Context, run.Notice)
+	// Find asks the server for the owner of a run; see setup.Claim.
+	Find func(context.Context, run.Owner) (setup.Execution, error)
 
 	configs run.Configs
 	// Chain writes the manifests of steps.

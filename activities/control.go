@@ -14,6 +14,9 @@ import (
 	"temper/internal/watch"
 )
 
+// visitor is the type of the workflow that reads a stored run beside its owner.
+const visitor = "EvaluateRun"
+
 // OpenRun validates the configuration, claims the run id for the workflow
 // execution and freezes the configuration; see setup.Open. Errors: InvalidConfig,
 // RunExists.
@@ -21,7 +24,9 @@ func (c *Control) OpenRun(ctx context.Context, in run.Input) (run.Plan, error) {
 	defer keepAlive(ctx)()
 	info := activity.GetInfo(ctx)
 	plan, err := setup.Open(ctx, c.Store, in, setup.Claim{
-		Owner: info.WorkflowExecution.RunID, SearchAttributes: c.SearchAttributes, At: info.StartedTime,
+		Owner: info.WorkflowExecution.RunID, Workflow: info.WorkflowExecution.ID, Namespace: info.WorkflowNamespace,
+		Find: c.Find, Visits: info.WorkflowType != nil && info.WorkflowType.Name == visitor,
+		SearchAttributes: c.SearchAttributes, At: info.StartedTime,
 	})
 	plan.NumRolloutShards = c.RolloutShards
 	return plan, toTemporal(err)

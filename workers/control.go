@@ -74,7 +74,7 @@ func serveControl(ctx context.Context, o ControlOptions, v *Vitals) error {
 	defer watchers.Wait()
 	defer stop()
 	control := &activities.Control{Store: conn.store, SearchAttributes: known, PeakRSS: peak.Bytes, RolloutShards: o.RolloutShards, Notify: webhook(o.Webhook, o.Log),
-		Chain: run.Chain{By: proof.ThisMaker("control", "")}}
+		Chain: run.Chain{By: proof.ThisMaker("control", "")}, Find: workflows.FindOwner(conn.client)}
 	return controlWorker(control).serve(ctx, conn.client, func() { v.Serving(workflows.QueueControl) })
 }
 

@@ -120,7 +120,7 @@ func look(ctx context.Context, c client.Client, id string) (RunStatus, error) {
 	}
 	ask, cancel := context.WithTimeout(ctx, awaitQuery)
 	defer cancel()
-	status, err := queryStatus(ask, c, id)
+	status, err := queryStatus(ask, c, id, "")
 	if err != nil && ctx.Err() == nil {
 		return RunStatus{}, nil //nolint:nilerr // no worker has it, or it reads data: asked again
 	}

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"go.temporal.io/api/serviceerror"
-	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 
 	"temper/internal/run"
@@ -47,26 +45,6 @@ func Start(ctx context.Context, c client.Client, in run.Input) (client.WorkflowR
 	return run, nil
 }
 
-// FindRun returns the workflow id of a run. It is made from the run id, unless a
-// plain client chose another: then the run id is the workflow id, or the server
-// knows it as a search attribute. Errors: *serviceerror.NotFound.
-func FindRun(ctx context.Context, c client.Client, runID string) (string, error) {
-	var notFound *serviceerror.NotFound
-	var err error
-	for _, id := range []string{RunWorkflowID(runID), runID} {
-		if _, err = c.DescribeWorkflowExecution(ctx, id, ""); !errors.As(err, &notFound) {
-			return id, err
-		}
-	}
-	found, listErr := c.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-		Query: fmt.Sprintf("WorkflowType = '%s' AND %s = '%s'", TypeRun, AttributeRun, strings.ReplaceAll(runID, "'", "")), PageSize: 1,
-	})
-	if listErr != nil || len(found.GetExecutions()) == 0 {
-		return "", err // a server without the attribute cannot be asked that way
-	}
-	return found.GetExecutions()[0].GetExecution().GetWorkflowId(), nil
-}
-
 // Evaluate starts the evaluation of a finished run.
 func Evaluate(ctx context.Context, c client.Client, in EvaluateRunInput) (client.WorkflowRun, error) {
 	run, err := c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
@@ -78,18 +56,22 @@ func Evaluate(ctx context.Context, c client.Client, in EvaluateRunInput) (client
 	return run, nil
 }
 
-// Status asks a run and, while one runs, its stage, whose steps are newer.
+// Status asks a run and, while one runs, its stage, whose steps are newer. Of a run that
+// has ended without having a say, the server knows how.
 func Status(ctx context.Context, c client.Client, runID string) (RunStatus, error) {
-	id, err := FindRun(ctx, c, runID)
+	at, err := locate(ctx, c, runID)
 	if err != nil {
 		return RunStatus{}, fmt.Errorf("status of run %s: %w", runID, err)
 	}
-	run, err := queryStatus(ctx, c, id)
+	run, err := queryStatus(ctx, c, at.id, at.execution)
+	if !at.open() {
+		return at.ended(ctx, c, runID, run), nil
+	}
 	if err != nil {
-		if described, failed := c.DescribeWorkflowExecution(ctx, id, ""); failed == nil && PausedBy(described) != nil {
+		if described, failed := c.DescribeWorkflowExecution(ctx, at.id, at.execution); failed == nil && PausedBy(described) != nil {
 			return frozenStatus(ctx, c, runID, described), nil
 		}
-		if known := (RunStatus{RunID: runID}).withTrouble(ctx, c, id); known.State == StateStuck {
+		if known := (RunStatus{RunID: runID}).withTrouble(ctx, c, at.id); known.State == StateStuck {
 			return known, nil
 		}
 		return RunStatus{}, fmt.Errorf("status of run %s: %w", runID, err)
@@ -97,20 +79,23 @@ func Status(ctx context.Context, c client.Client, runID string) (RunStatus, erro
 	if run.Child == "" {
 		return run, nil
 	}
-	stage, err := queryStatus(ctx, c, run.Child)
+	stage, err := queryStatus(ctx, c, run.Child, "")
 	if err == nil {
 		return run.withStage(stage), nil
 	}
 	if described, failed := c.DescribeWorkflowExecution(ctx, run.Child, ""); failed == nil && PausedBy(described) != nil {
 		return run.withFrozenStage(PausedBy(described)), nil
 	}
-	return run.withTrouble(ctx, c, id), nil // the stage has not begun, has just ended or is stuck: the run's own answer stands
+	return run.withTrouble(ctx, c, at.id), nil // the stage has not begun, has just ended or is stuck: the run's own answer stands
 }
 
 // withStage replaces what the current stage knows better.
 func (s RunStatus) withStage(stage RunStatus) RunStatus {
 	s.Step, s.Last, s.ETASeconds = stage.Step, stage.Last, stage.ETASeconds
 	s.PolicyVersion, s.Alerts = stage.PolicyVersion, stage.Alerts
+	if stage.Checkpoint != nil && (s.Checkpoint == nil || *s.Checkpoint < *stage.Checkpoint) {
+		s.Checkpoint = stage.Checkpoint
+	}
 	if s.State != StateStopping && stage.State != StateDone {
 		s.State = stage.State
 	}
@@ -129,8 +114,8 @@ func (s RunStatus) withStage(stage RunStatus) RunStatus {
 	return s
 }
 
-func queryStatus(ctx context.Context, c client.Client, workflowID string) (s RunStatus, err error) {
-	v, err := c.QueryWorkflow(ctx, workflowID, "", QueryStatus)
+func queryStatus(ctx context.Context, c client.Client, workflowID, execution string) (s RunStatus, err error) {
+	v, err := c.QueryWorkflow(ctx, workflowID, execution, QueryStatus)
 	if err != nil {
 		return s, err
 	}
@@ -138,16 +123,19 @@ func queryStatus(ctx context.Context, c client.Client, workflowID string) (s Run
 }
 
 // Send gives a run one of the commands and returns its answer. A command that
-// makes no sense now is an error with the run's reason.
+// makes no sense now is an error with the run's reason, also where the run has ended.
 func Send(ctx context.Context, c client.Client, runID, command string, arg Command) (string, error) {
-	id, err := FindRun(ctx, c, runID)
+	at, err := locate(ctx, c, runID)
+	if err == nil && !at.open() {
+		err = at.tooLate(ctx, c)
+	}
 	if err != nil {
 		return "", fmt.Errorf("%s run %s: %w", command, runID, err)
 	}
-	if err := refuseFrozen(ctx, c, id, runID); err != nil {
+	if err := refuseFrozen(ctx, c, at.id, runID); err != nil {
 		return "", fmt.Errorf("%s run %s: %w", command, runID, err)
 	}
-	answer, err := giveCommand(ctx, c, id, command, arg)
+	answer, err := giveCommand(ctx, c, at, command, arg)
 	if err != nil {
 		return "", fmt.Errorf("%s run %s: %w", command, runID, err)
 	}

@@ -29,6 +29,8 @@ type course struct {
 	prepared   bool // the data is there
 	doing      State
 	closing    bool   // the summary is being written
+	ended      State  // how, where it is no good end
+	why        string // it ended so
 	childID    string // workflow id of the stage that runs now
 	sftStep    int
 	stage      int // from 1

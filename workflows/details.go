@@ -54,7 +54,7 @@ func (s RunStatus) facts() []string {
 	if s.Priority != 0 {
 		out = append(out, fmt.Sprintf("Priority %d", s.Priority))
 	}
-	if s.Checkpoint != nil {
+	if s.Checkpoint != nil && (s.Child == "" || s.State == StatePaused) { // else only the stage knows
 		out = append(out, fmt.Sprintf("A checkpoint is saved after step %d", *s.Checkpoint))
 	}
 	for _, a := range s.Alerts {
@@ -106,6 +106,9 @@ func stageDetails(s RunStatus, recent []StepNumbers) string {
 	rows := []string{
 		fmt.Sprintf("**%s**, stage %d (%s), step %d of %d%s", s.State, s.Stage, s.StageName, s.Step, s.NumSteps, s.pauseText()),
 		"",
+	}
+	if s.Checkpoint != nil {
+		rows = append(rows, fmt.Sprintf("A checkpoint is saved after step %d", *s.Checkpoint), "")
 	}
 	for _, a := range s.Alerts {
 		rows = append(rows, "**Trouble**: "+cell(a), "")

@@ -10,14 +10,16 @@ import (
 )
 
 // asFailure turns the error of an activity, however deep below, into the failure
-// of the workflow: its message is what a person reads first, its type what a
-// client switches on. The chain stays as its cause.
+// of the workflow: its message is what a person reads, its type what a client switches
+// on. Its cause is that of the error alone: the chain that leads to it would say the
+// same again, once for each workflow and activity on the way, which have their own
+// events in the history.
 func asFailure(err error) error {
 	var app *temporal.ApplicationError
 	if !errors.As(err, &app) {
 		return err
 	}
-	return temporal.NewNonRetryableApplicationError(app.Message(), app.Type(), err)
+	return temporal.NewNonRetryableApplicationError(app.Message(), app.Type(), errors.Unwrap(app))
 }
 
 // failureText is what a person reads of a failure, without types and causes.

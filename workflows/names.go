@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/workflow"
 )
 
 // Task queues. Each is served by the workers of one role.
@@ -133,6 +134,17 @@ func RunIDFromWorkflowID(workflowID string) string {
 		return "run"
 	}
 	return id
+}
+
+// ofFiring is the run id of an execution: its own name, and where a cron schedule
+// starts one execution after another, also when this one was started. A Temporal
+// Schedule makes workflow ids of that form by itself.
+func ofFiring(info *workflow.Info, name string) string {
+	if info.CronSchedule == "" {
+		return name
+	}
+	suffix := info.WorkflowStartTime.UTC().Format("-2006-01-02T15-04-05Z")
+	return name[:min(len(name), maxRunID-len(suffix))] + suffix
 }
 
 // safeName keeps letters, digits, '.', '_' and '-', and starts with none of

@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -20,7 +21,8 @@ import (
 // passes the gate. A Temporal Schedule starts it; its one argument is what a
 // person writes there, see retrain.Input.
 func Retrain(ctx workflow.Context, in retrain.Input) (retrain.Outcome, error) {
-	r := &retraining{in: in, runID: retrainRunID(workflow.GetInfo(ctx).WorkflowExecution.ID)}
+	info := workflow.GetInfo(ctx)
+	r := &retraining{in: in, runID: ofFiring(info, retrainRunID(info.WorkflowExecution.ID))}
 	out, err := r.execute(ctx)
 	if err == nil {
 		r.showOutcome(ctx, out)
@@ -54,6 +56,9 @@ type retraining struct {
 }
 
 func (r *retraining) execute(ctx workflow.Context) (retrain.Outcome, error) {
+	if err := refuse(ctx, errors.Join(r.in.CheckKeys(), checkWorkflowID(workflow.GetInfo(ctx).WorkflowExecution.ID))); err != nil {
+		return retrain.Outcome{}, err
+	}
 	var control *activities.Control
 	r.show(ctx, "looking for new problems")
 	err := bookkeep(ctx, "plan: new problems, recipe", control.PlanRetrain, activities.PlanRetrainInput{

@@ -223,5 +223,8 @@ func (s *Schedule) readArgument(args []any) error {
 	if err := converter.GetDefaultDataConverter().FromPayload(payload, &s.Retrain); err != nil {
 		return fmt.Errorf("argument of schedule %s: %w", s.ID, err)
 	}
+	if err := s.Retrain.CheckKeys(); err != nil {
+		return fmt.Errorf("argument of schedule %s: %w", s.ID, err)
+	}
 	return nil
 }

@@ -1,6 +1,8 @@
 package workflows
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"time"
 
@@ -45,6 +47,7 @@ func RLRun(ctx workflow.Context, in run.Input) (RunResult, error) {
 type runFlow struct {
 	course
 	in      run.Input
+	wrong   error // with the input
 	started time.Time
 	gate    gate
 	link    stageLink
@@ -55,17 +58,23 @@ type runFlow struct {
 
 // setup installs the handlers before anything blocks.
 func (r *runFlow) setup(ctx workflow.Context) error {
+	info := workflow.GetInfo(ctx)
+	r.wrong = r.in.CheckKeys()
 	if r.in.RunID == "" {
-		r.in.RunID = RunIDFromWorkflowID(workflow.GetInfo(ctx).WorkflowExecution.ID)
+		r.wrong = errors.Join(r.wrong, checkWorkflowID(info.WorkflowExecution.ID))
 	}
+	r.in.RunID = ofFiring(info, cmp.Or(r.in.RunID, RunIDFromWorkflowID(info.WorkflowExecution.ID)))
 	r.link = stageLink{forwarding: workflow.NewMutex(ctx), receipts: map[int]receipt{}, adopt: r.adoptAnswer}
 	if workflow.GetVersion(ctx, changeSealed, workflow.DefaultVersion, 1) == 1 {
 		r.link.seal = seal(ctx)
 	}
 	r.gate = gate{
 		scope: "run", save: r.save, onPause: r.onPause, carry: steering{r}.handlers(), strict: r.link.seal != "", ref: func() run.Ref { return r.ref },
-		forward: func(ctx workflow.Context) { r.link.forward(ctx, func() holding { return r.gate.holding }) },
-		others:  []inbox{{signalStageGate, r.takeStageNews}, {signalReceipt, r.link.takeReceipt}, {signalFreeze, freezing{r}.take}},
+		forward: func(ctx workflow.Context) {
+			r.showCommand(ctx)
+			r.link.forward(ctx, func() holding { return r.gate.holding })
+		},
+		others: []inbox{{signalStageGate, r.takeStageNews}, {signalReceipt, r.link.takeReceipt}, {signalFreeze, freezing{r}.take}},
 	}
 	if err := r.gate.listen(ctx); err != nil {
 		return err
@@ -135,6 +144,9 @@ func (r *runFlow) evaluateFinal(ctx workflow.Context) error {
 
 // open freezes the configuration and learns the plan.
 func (r *runFlow) open(ctx workflow.Context) error {
+	if err := refuse(ctx, r.wrong); err != nil {
+		return err
+	}
 	var control *activities.Control
 	if err := bookkeep(ctx, "open run "+r.in.RunID, control.OpenRun, r.in, &r.plan); err != nil {
 		return err

@@ -21,7 +21,8 @@ func (r ending) close(ctx workflow.Context, err error) (RunResult, error) {
 	r.closing = true
 	defer settle(ctx)
 	if canceled(ctx, err) {
-		r.recordEnd(ctx, "cancel", "the run was cancelled", true)
+		r.showEnd(ctx, StateStopped, "the run was cancelled")
+		r.recordEnd(ctx, "cancel", r.why, true)
 		return RunResult{}, temporal.NewCanceledError()
 	}
 	stopped := errors.Is(err, errStop)
@@ -30,12 +31,19 @@ func (r ending) close(ctx workflow.Context, err error) (RunResult, error) {
 	}
 	if err != nil {
 		err = asFailure(err)
-		r.recordEnd(ctx, "fail", failureText(err), false)
+		r.showEnd(ctx, StateFailed, failureText(err))
+		r.recordEnd(ctx, "fail", r.why, false)
 		return RunResult{}, err
 	}
 	return RunResult{
 		RunID: r.plan.RunID, SummaryPath: r.summary, Policy: r.policy, Stopped: stopped, Restarted: r.restarted,
 	}, nil
+}
+
+// showEnd shows an end that leaves no summary, or not that of a whole run.
+func (r ending) showEnd(ctx workflow.Context, how State, why string) {
+	r.ended, r.why = how, why
+	r.show(ctx)
 }
 
 // finish writes the summary.

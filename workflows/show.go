@@ -41,6 +41,9 @@ func (r *runFlow) status() RunStatus {
 			s.StageName = report.Plan.Name
 		}
 	}
+	if r.ended != "" {
+		s.State, s.Reason, s.By, s.Since = r.ended, r.why, "", nil
+	}
 	return s
 }
 
@@ -53,6 +56,22 @@ func stageStatus(report run.StageReport, note string) StageStatus {
 		s.After = outcomeOf(report.After)
 	}
 	return s
+}
+
+// changeShowCommand is the change by which the list of runs shows a command before the
+// run comes to its safe point.
+const changeShowCommand = "show-command"
+
+// showCommand shows what a command has asked for.
+func (r *runFlow) showCommand(ctx workflow.Context) {
+	r.show(ctx)
+	if stateOf(&r.gate, r.doing) == r.shownState || !r.plan.ProgressAttributes ||
+		workflow.GetVersion(ctx, changeShowCommand, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+		return
+	}
+	if err := r.publishState(ctx); err != nil {
+		workflow.GetLogger(ctx).Warn("status not told", "run_id", r.ref.RunID, "err", err)
+	}
 }
 
 // publishState sets the search attribute of the state when that has changed: some ten

@@ -77,7 +77,7 @@ type StageResult struct {
 
 // RLStage makes the steps of one stage, one after another: sample, then learn.
 func RLStage(ctx workflow.Context, in StageInput) (StageResult, error) {
-	if err := in.check(); err != nil {
+	if err := cmp.Or(refuseAlone(ctx, TypeStage), in.check()); err != nil {
 		return StageResult{}, err
 	}
 	s := &stage{in: in, at: in.Progress}
@@ -336,7 +336,12 @@ func (s *stage) status() RunStatus {
 	}
 	step := s.at.NextStep - 1
 	reason, by, since := s.gate.reasons()
+	var saved *int
+	if s.at.Saved > 0 {
+		saved = &s.at.Saved
+	}
 	return RunStatus{
+		Checkpoint: saved,
 		RunID: s.in.Run.RunID, State: stateOf(&s.gate, doing),
 		Stage: s.in.Plan.Index, StageName: s.in.Plan.Name,
 		Step: step, NumSteps: s.in.NumSteps, Last: s.at.Last,

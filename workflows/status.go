@@ -20,6 +20,10 @@ const (
 	StatePaused     State = "paused"
 	StateStopping   State = "stopping"
 	StateDone       State = "done"
+	// StateFailed and StateStopped end a run that did not come to its last step; a
+	// stop by command ends in StateDone.
+	StateFailed  State = "failed"
+	StateStopped State = "stopped"
 )
 
 // RunStatus is the answer to the query status of RLRun and RLStage. A run

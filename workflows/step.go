@@ -36,7 +36,7 @@ type StepResult struct {
 // RLStep makes one step as a workflow of its own. Stages that began under an older
 // program go on with it; today's make their steps themselves, see stage.step.
 func RLStep(ctx workflow.Context, in StepInput) (StepResult, error) {
-	if err := in.check(); err != nil {
+	if err := cmp.Or(refuseAlone(ctx, TypeStep), in.check()); err != nil {
 		return StepResult{}, err
 	}
 	s := newStep(ctx, in)

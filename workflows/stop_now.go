@@ -23,7 +23,7 @@ const stuckPause = time.Second
 
 // giveCommand gives a command and returns the answer. It waits as long as ctx lets it,
 // unless the run turns out to be stuck.
-func giveCommand(ctx context.Context, c client.Client, workflowID, command string, arg Command) (answer string, err error) {
+func giveCommand(ctx context.Context, c client.Client, at location, command string, arg Command) (answer string, err error) {
 	waiting, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() {
@@ -35,13 +35,13 @@ func giveCommand(ctx context.Context, c client.Client, workflowID, command strin
 				return
 			case <-tick.C:
 			}
-			if why := whyStuck(waiting, c, workflowID); why != "" {
+			if why := whyStuck(waiting, c, at.id); why != "" {
 				cancel(fmt.Errorf("%w: %s", ErrStuck, why))
 			}
 		}
 	}()
 	handle, err := c.UpdateWorkflow(waiting, client.UpdateWorkflowOptions{
-		WorkflowID: workflowID, UpdateName: command, Args: []any{arg},
+		WorkflowID: at.id, RunID: at.execution, UpdateName: command, Args: []any{arg},
 		WaitForStage: client.WorkflowUpdateStageCompleted,
 	})
 	if err == nil {
@@ -52,7 +52,7 @@ func giveCommand(ctx context.Context, c client.Client, workflowID, command strin
 	}
 	var early *serviceerror.WorkflowNotReady // from the third failure on
 	if errors.As(err, &early) {
-		if why := whyStuck(ctx, c, workflowID); why != "" {
+		if why := whyStuck(ctx, c, at.id); why != "" {
 			return "", fmt.Errorf("%w: %s", ErrStuck, why)
 		}
 	}

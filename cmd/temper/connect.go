@@ -9,6 +9,7 @@ import (
 	"temper/internal/blob"
 	"temper/internal/cli"
 	"temper/internal/config"
+	"temper/internal/temporalclient"
 	"temper/workers"
 )
 
@@ -30,6 +31,11 @@ func connect(ctx context.Context, p *config.Process, check func(context.Context,
 		}
 	}
 	c, err := workers.Dial(ctx, p, cli.NewLogger("client"))
+	if err == nil && p.UIAddress == config.DefaultUI { // nobody has said where it is
+		if address, ok := temporalclient.AskUI(ctx, c, p.Namespace); ok {
+			p.UIAddress = address
+		}
+	}
 	return c, store, err
 }
 

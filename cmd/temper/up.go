@@ -20,6 +20,7 @@ import (
 	"temper/internal/screen"
 	"temper/internal/service"
 	"temper/internal/supervise"
+	"temper/internal/temporalclient"
 	"temper/workers"
 	"temper/workflows"
 )
@@ -178,6 +179,11 @@ func serve(ctx context.Context, p *config.Process, o *upOptions, s *screen.Scree
 		return err
 	}
 	defer c.Close()
+	if o.Embedded {
+		if err := temporalclient.TellUI(ctx, c, p.Namespace, p.UIAddress); err != nil {
+			log.Warn("commands will not know the web UI", "err", err)
+		}
+	}
 	if service.ServesStore(p) { // it was not there before
 		if err := o.checkStore(ctx, store); err != nil {
 			return err

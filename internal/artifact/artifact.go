@@ -64,6 +64,10 @@ func (l Layout) NewestConfig() string { return l.key("config", "newest.json") }
 // Plan is what was decided when the run was opened.
 func (l Layout) Plan() string { return l.key("plan.json") }
 
+// Owner is who has taken the run over from the execution that opened it; most runs
+// have none.
+func (l Layout) Owner() string { return l.key("owner.json") }
+
 // Tokenizer is the tokenizer.json of the run.
 func (l Layout) Tokenizer() string { return l.key("tokenizer.json") }
 

@@ -35,6 +35,9 @@ type Process struct {
 	Webhook Secret `env:"TEMPER_WATCH_WEBHOOK"`
 }
 
+// DefaultUI is where the web UI of `temper up` is unless somebody says otherwise.
+const DefaultUI = "127.0.0.1:8233"
+
 // Secret is a text that no log, error or stored document shows. Its own type
 // makes that the default; string(s) is the text.
 type Secret string

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"temper/internal/blob"
+	"temper/internal/config"
 	"temper/internal/promotion"
 	"temper/internal/run"
 )
@@ -20,7 +21,7 @@ type Input struct {
 	// re-training, and must be absolute.
 	Config json.RawMessage `json:"config"`
 	// Set overrides single keys of the recipe.
-	Set map[string]string `json:"set,omitempty"`
+	Set run.Settings `json:"set,omitempty"`
 	// Data names the problems: files, folders (their *.jsonl) and globs by absolute
 	// path, readable by the control worker, or store:PREFIX.
 	Data []string `json:"data"`
@@ -29,6 +30,24 @@ type Input struct {
 	// Gate is the rules that a policy has to pass, see promotion.Rule; empty means
 	// promotion.DefaultRule.
 	Gate []string `json:"gate,omitempty"`
+
+	wrong config.Problems // of the JSON that it was decoded from
+}
+
+// UnmarshalJSON decodes what a person wrote and remembers what is wrong with it; see
+// CheckKeys.
+func (in *Input) UnmarshalJSON(data []byte) error {
+	in.wrong = config.DecodeInput(data, in)
+	return nil
+}
+
+// CheckKeys reports unknown keys and values of another form in the JSON that the
+// input was decoded from.
+func (in Input) CheckKeys() error {
+	if len(in.wrong) == 0 {
+		return nil
+	}
+	return in.wrong
 }
 
 // PlanInput asks what a re-training has to do.

@@ -93,7 +93,7 @@ func (e *CatalogEntry) AddStep(r StepRecord) {
 // ChangesState reports whether events of a kind say what becomes of a run.
 func ChangesState(kind string) bool {
 	switch kind {
-	case EventPause, EventResume, EventStop, EventCancel, EventFail:
+	case EventPause, EventResume, EventStop, EventCancel, EventFail, EventTakeOver:
 		return true
 	default:
 		return false
@@ -109,7 +109,7 @@ func (e *CatalogEntry) AddEvent(ev Event) {
 		e.turn(StateStopped, ev.Text, ev.Time)
 	case EventFail:
 		e.turn(StateFailed, ev.Plain(), ev.Time)
-	case EventResume:
+	case EventResume, EventTakeOver:
 		state := StateTraining
 		if e.Reward == nil { // no step was made yet
 			state = StatePreparing

@@ -2,6 +2,7 @@ package run
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -26,19 +27,40 @@ type Input struct {
 	Set Settings `json:"set,omitempty"`
 	// Fork goes on from a checkpoint of another run; Config may be left out then.
 	Fork *ForkFrom `json:"fork,omitempty"`
+	// TakeOver goes on with a stored run whose workflow, of another id than this one,
+	// has ended. Config, Seed, Set and Fork are left out then.
+	TakeOver bool `json:"take_over,omitempty"`
 	// Priority among runs that wait for the same workers: 1 (first) to 5; 0 = 3.
 	Priority int `json:"priority,omitempty"`
+
+	wrong config.Problems // of the JSON that it was decoded from
+}
+
+// UnmarshalJSON decodes what a person wrote and remembers what is wrong with it; see
+// CheckKeys.
+func (in *Input) UnmarshalJSON(data []byte) error {
+	in.wrong = config.DecodeInput(data, in)
+	return nil
+}
+
+// CheckKeys reports unknown keys and values of another form in the JSON that the input
+// was decoded from.
+func (in Input) CheckKeys() error {
+	if len(in.wrong) == 0 {
+		return nil
+	}
+	return in.wrong
 }
 
 // Settings are keys of a configuration with their values as text. In JSON a
-// value may be a number or a boolean as well.
+// value may be a number, a boolean or a list as well.
 type Settings map[string]string
 
-// UnmarshalJSON takes an object of texts, numbers and booleans.
+// UnmarshalJSON takes an object of texts, numbers, booleans and lists.
 func (s *Settings) UnmarshalJSON(data []byte) error {
 	var raw map[string]json.RawMessage
 	if err := json.Unmarshal(data, &raw); err != nil {
-		return fmt.Errorf("set: want an object of keys and values: %w", err)
+		return errors.New(`set: want an object of keys and values, such as {"seed": 2}`)
 	}
 	out := make(Settings, len(raw))
 	for key, value := range raw {

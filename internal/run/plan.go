@@ -7,7 +7,10 @@ package run
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"time"
 
 	"temper/internal/artifact"
 	"temper/internal/blob"
@@ -124,10 +127,42 @@ func PlanOf(runID string, cfg config.Run) Plan {
 // leaves a plan without its configuration.
 type Opened struct {
 	Plan
-	// Owner is the workflow execution that has the run id.
+	// Owner is the workflow execution that opened the run; see OwnerOf.
 	Owner string `json:"owner"`
+	// OwnerWorkflow and OwnerNamespace are where the server has it; a plan of an older
+	// program has neither.
+	OwnerWorkflow  string `json:"owner_workflow,omitempty"`
+	OwnerNamespace string `json:"owner_namespace,omitempty"`
 	// ConfigYAML is the content of the frozen configuration.
 	ConfigYAML string `json:"config_yaml"`
+}
+
+// Owner is the workflow execution that a run belongs to.
+type Owner struct {
+	// Execution is the server's id of the execution, its "run id".
+	Execution string `json:"execution"`
+	Workflow  string `json:"workflow,omitempty"`
+	Namespace string `json:"namespace,omitempty"`
+	// Since and Why are set where the run was taken over.
+	Since time.Time `json:"since,omitzero"`
+	Why   string    `json:"why,omitempty"`
+}
+
+// OwnerOf is who the run belongs to now, with the Ref of its record. That is zero
+// where the run belongs to the execution that opened it.
+func OwnerOf(ctx context.Context, store blob.Store, opened Opened) (Owner, blob.Ref, error) {
+	key := artifact.Layout{RunID: opened.RunID}.Owner()
+	data, err := blob.ReadKey(ctx, store, key)
+	if errors.Is(err, blob.ErrNotExist) {
+		return Owner{Execution: opened.Owner, Workflow: opened.OwnerWorkflow, Namespace: opened.OwnerNamespace}, blob.Ref{}, nil
+	}
+	var owner Owner
+	if err == nil {
+		if err = json.Unmarshal(data, &owner); err != nil {
+			err = fmt.Errorf("decode %s: %w: %w", store.Locate(key), err, blob.ErrCorrupt)
+		}
+	}
+	return owner, blob.RefOf(key, data), err
 }
 
 // StoredPlan is the plan of a run in the store with all amendments; ok is false

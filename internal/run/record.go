@@ -63,7 +63,7 @@ func LogStep(ctx context.Context, store blob.Store, cfg config.Run, in StepInput
 type Event struct {
 	Run  Ref       `json:"run"`
 	Time time.Time `json:"time"`
-	// Kind is one word: stage, pause, resume, stop, filter, checkpoint, skip, amend, repeat, fork, restart, ignored, repair.
+	// Kind is one word: stage, pause, resume, stop, filter, checkpoint, skip, amend, repeat, fork, restart, ignored, repair, takeover.
 	Kind string `json:"kind"`
 	Text string `json:"text"`
 	// ID distinguishes entries of the same words: the workflow's type and the place of the
@@ -91,6 +91,8 @@ const (
 	EventStop   = "stop"
 	EventCancel = "cancel"
 	EventFail   = "fail"
+	// EventTakeOver says that another workflow execution goes on with the run.
+	EventTakeOver = "takeover"
 	// EventRepair says that a damaged or missing object was made again.
 	EventRepair = "repair"
 )

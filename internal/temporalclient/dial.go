@@ -12,9 +12,12 @@ import (
 	"log/slog"
 	"time"
 
+	nspb "go.temporal.io/api/namespace/v1"
+	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/contrib/envconfig"
 	"go.temporal.io/sdk/log"
+	"google.golang.org/grpc"
 )
 
 // Config overrides what the environment says. The zero value overrides nothing.
@@ -67,6 +70,7 @@ func Load(cfg Config) (client.Options, error) {
 	}
 	options.Logger = log.NewStructuredLogger(logger)
 	options.MetricsHandler = cfg.Metrics
+	options.ConnectionOptions.DialOptions = append(options.ConnectionOptions.DialOptions, grpc.WithChainUnaryInterceptor(printableID))
 	if cfg.Held != nil {
 		options.ConnectionOptions.DialOptions = append(options.ConnectionOptions.DialOptions, cfg.Held.options()...)
 	}
@@ -91,6 +95,32 @@ func Dial(ctx context.Context, cfg Config) (client.Client, error) {
 		return nil, &UnreachableError{Address: options.HostPort, Err: err}
 	}
 	return c, nil
+}
+
+// uiKey is where a namespace says which web UI shows it.
+const uiKey = "temper.ui"
+
+// TellUI writes the address of the web UI into the namespace, for clients that know
+// the server alone.
+func TellUI(ctx context.Context, c client.Client, namespace, address string) error {
+	_, err := c.WorkflowService().UpdateNamespace(ctx, &workflowservice.UpdateNamespaceRequest{
+		Namespace: namespace, UpdateInfo: &nspb.UpdateNamespaceInfo{Data: map[string]string{uiKey: address}},
+	})
+	if err != nil {
+		return fmt.Errorf("name the web UI in namespace %s: %w", namespace, err)
+	}
+	return nil
+}
+
+// AskUI is the address of the web UI that TellUI has written. ok is false on a server
+// that knows of none.
+func AskUI(ctx context.Context, c client.Client, namespace string) (address string, ok bool) {
+	found, err := c.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: namespace})
+	if err != nil {
+		return "", false
+	}
+	address, ok = found.GetNamespaceInfo().GetData()[uiKey]
+	return address, ok
 }
 
 // UnreachableError says that no Temporal server answered at an address.

@@ -20,7 +20,12 @@ func openFork(ctx context.Context, store blob.Store, in run.Input, by Claim) (ru
 	if err != nil {
 		return run.Plan{}, err
 	}
-	if again && mine.Owner == by.Owner && mine.Fork != nil { // an earlier attempt has chosen the step
+	if again {
+		if err := by.take(ctx, store, &mine, in); err != nil {
+			return run.Plan{}, err
+		}
+	}
+	if again && mine.Fork != nil { // an earlier attempt has chosen the step
 		if hasOwnCheckpoint(ctx, store, mine.Plan) {
 			return mine.Plan, unpinParent(ctx, store, mine.Plan)
 		}
@@ -34,7 +39,7 @@ func openFork(ctx context.Context, store blob.Store, in run.Input, by Claim) (ru
 	plan.CheckpointEvery = f.cfg.At(f.from.Step + 1).Checkpoint.EverySteps
 	plan.Priority = in.Priority
 	if plan.Fork, err = f.parentPlan(ctx, store); err == nil {
-		plan, err = claim(ctx, store, plan, f.cfg, by)
+		plan, err = claim(ctx, store, plan, f.cfg, claimant{by, in})
 	}
 	if err != nil {
 		return run.Plan{}, errors.Join(err, f.unpin(ctx, store, in.RunID))

@@ -11,7 +11,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"time"
 
 	"temper/internal/artifact"
 	"temper/internal/blob"
@@ -20,21 +19,12 @@ import (
 	"temper/internal/run"
 )
 
-// Claim is who opens a run, and what the server of its workflow can do.
-type Claim struct {
-	// Owner is the workflow execution that gets the run id.
-	Owner string
-	// SearchAttributes says whether the server knows the attributes of runs.
-	SearchAttributes bool
-	// At is when, for the list of runs.
-	At time.Time
-}
-
 // Open validates the configuration, claims the run id and freezes the
 // configuration in the store; without a configuration it finds the plan of a
-// stored run. A retry by the same owner gets the plan of the first attempt,
-// whatever the configuration says by now. A refusal is in the list of runs, too.
-// Errors: InvalidConfig, RunExists.
+// stored run, which is the owner's from then on. A retry by the same owner, or by
+// what follows in its chain, gets the plan of the first attempt, whatever the
+// configuration says by now. A refusal is in the list of runs, too. Errors:
+// InvalidConfig, RunExists.
 func Open(ctx context.Context, store blob.Store, in run.Input, by Claim) (run.Plan, error) {
 	plan, err := open(ctx, store, in, by)
 	if err != nil {
@@ -50,11 +40,14 @@ func open(ctx context.Context, store blob.Store, in run.Input, by Claim) (run.Pl
 	if in.Priority < 0 || in.Priority > maxPriority {
 		return run.Plan{}, fault.Newf(fault.InvalidConfig, "priority: is %d, want 1 (first) to %d (last)", in.Priority, maxPriority)
 	}
+	if in.TakeOver && (in.Fork != nil || configured(in)) {
+		return run.Plan{}, fault.Newf(fault.InvalidConfig, "take_over: goes on with run %s as it is stored: leave out config and fork", in.RunID)
+	}
 	if in.Fork != nil {
 		return openFork(ctx, store, in, by)
 	}
 	if !configured(in) {
-		return run.Reopen(ctx, store, in.RunID)
+		return goOn(ctx, store, in, by)
 	}
 	cfg, err := run.LoadConfig(in)
 	if err != nil {
@@ -68,7 +61,7 @@ func open(ctx context.Context, store blob.Store, in run.Input, by Claim) (run.Pl
 	}
 	plan := run.PlanOf(in.RunID, cfg)
 	plan.Priority = in.Priority
-	return claim(ctx, store, plan, cfg, by)
+	return claim(ctx, store, plan, cfg, claimant{by, in})
 }
 
 // maxPriority is the priority of the runs that come last.
@@ -80,22 +73,28 @@ func configured(in run.Input) bool {
 	return len(text) > 0 && string(text) != "null"
 }
 
+// claimant is who asks for a run, and what for.
+type claimant struct {
+	Claim
+	in run.Input
+}
+
 // claim stores the plan under the run id, unless somebody has it.
-func claim(ctx context.Context, store blob.Store, plan run.Plan, cfg config.Run, by Claim) (run.Plan, error) {
+func claim(ctx context.Context, store blob.Store, plan run.Plan, cfg config.Run, by claimant) (run.Plan, error) {
 	layout := artifact.Layout{RunID: plan.RunID}
 	data, err := cfg.YAML()
 	if err != nil {
 		return run.Plan{}, err
 	}
-	mine := run.Opened{Plan: plan, Owner: by.Owner, ConfigYAML: string(data)}
+	mine := run.Opened{Plan: plan, Owner: by.Owner, OwnerWorkflow: by.Workflow, OwnerNamespace: by.Namespace, ConfigYAML: string(data)}
 	mine.Config = blob.RefOf(layout.Config(), data)
 	mine.SearchAttributes, mine.ProgressAttributes = by.SearchAttributes, by.SearchAttributes
 	stored, err := artifact.PutOnce(ctx, store, layout.Plan(), mine)
 	if err != nil {
 		return run.Plan{}, err
 	}
-	if stored.Owner != by.Owner {
-		return run.Plan{}, fault.Newf(fault.RunExists, "run id %q exists already at %s: choose another", plan.RunID, store.Locate(layout.Dir()))
+	if err := by.take(ctx, store, &stored, by.in); err != nil {
+		return run.Plan{}, err
 	}
 	if _, err := blob.PutBytes(ctx, store, layout.Config(), []byte(stored.ConfigYAML), blob.Always); err != nil {
 		return run.Plan{}, err

@@ -1,0 +1,115 @@
+package workflows
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+
+	"temper/internal/fault"
+)
+
+// location is where the server has a run.
+type location struct {
+	id string
+	// execution is empty where the newest one of the workflow id is meant.
+	execution string
+	status    enums.WorkflowExecutionStatus
+}
+
+func (at location) open() bool { return at.status == enums.WORKFLOW_EXECUTION_STATUS_RUNNING }
+
+// FindRun returns the workflow id of a run. It is made from the run id, unless a
+// plain client chose another: then the run id is the workflow id, or the server
+// knows it as a search attribute. Errors: *serviceerror.NotFound.
+func FindRun(ctx context.Context, c client.Client, runID string) (string, error) {
+	at, err := locate(ctx, c, runID)
+	return at.id, err
+}
+
+// locate prefers an execution that is open: a run may have been taken over by another
+// workflow than the one that is named after it.
+func locate(ctx context.Context, c client.Client, runID string) (location, error) {
+	var ended *location
+	var missing *serviceerror.NotFound
+	for _, id := range []string{RunWorkflowID(runID), runID} {
+		about, err := c.DescribeWorkflowExecution(ctx, id, "")
+		if errors.As(err, &missing) {
+			continue
+		}
+		if err != nil {
+			return location{}, err
+		}
+		info := about.GetWorkflowExecutionInfo()
+		if info.GetType().GetName() != TypeRun {
+			continue
+		}
+		at := location{id: id, status: info.GetStatus()}
+		if at.open() {
+			return at, nil
+		}
+		if ended == nil {
+			ended = &at
+		}
+	}
+	query := fmt.Sprintf("WorkflowType = '%s' AND %s = '%s'", TypeRun, AttributeRun, strings.ReplaceAll(runID, "'", ""))
+	for _, query := range []string{query + " AND ExecutionStatus = 'Running'", query} {
+		if ended != nil && !strings.Contains(query, "Running") {
+			break
+		}
+		// A server without the attribute cannot be asked that way.
+		found, err := c.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{Query: query, PageSize: 1})
+		if err == nil && len(found.GetExecutions()) > 0 {
+			return listed(found.GetExecutions()[0]), nil
+		}
+	}
+	if ended != nil {
+		return *ended, nil
+	}
+	return location{}, serviceerror.NewNotFoundf("no workflow of run %s", runID)
+}
+
+func listed(e *workflow.WorkflowExecutionInfo) location {
+	return location{id: e.GetExecution().GetWorkflowId(), execution: e.GetExecution().GetRunId(), status: e.GetStatus()}
+}
+
+// ended completes what a run said last by how the server ended it.
+func (at location) ended(ctx context.Context, c client.Client, runID string, s RunStatus) RunStatus {
+	s.RunID, s.Child, s.ETASeconds = runID, "", 0
+	switch at.status {
+	case enums.WORKFLOW_EXECUTION_STATUS_COMPLETED:
+		s.State = StateDone
+	case enums.WORKFLOW_EXECUTION_STATUS_CANCELED:
+		s.State, s.Reason, s.By = StateStopped, "the run was cancelled", ""
+	default:
+		s.State, s.Reason, s.By = StateFailed, at.why(ctx, c), ""
+	}
+	return s
+}
+
+// why is why the run has ended, as the server knows it.
+func (at location) why(ctx context.Context, c client.Client) string {
+	err := c.GetWorkflow(ctx, at.id, at.execution).Get(ctx, nil)
+	if err == nil {
+		return ""
+	}
+	return failureText(err)
+}
+
+// tooLate refuses a command to a run that has ended.
+func (at location) tooLate(ctx context.Context, c client.Client) error {
+	switch at.status {
+	case enums.WORKFLOW_EXECUTION_STATUS_COMPLETED:
+		return fault.Newf(fault.Refused, "the run is done: fork it to go on from one of its checkpoints (temper run fork)")
+	case enums.WORKFLOW_EXECUTION_STATUS_CANCELED:
+		return fault.Newf(fault.Refused, "the run was cancelled: fork it to go on from one of its checkpoints (temper run fork)")
+	default:
+		return fault.Newf(fault.Refused, "the run has failed: %s", at.why(ctx, c))
+	}
+}

@@ -1,0 +1,85 @@
+package workflows
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.temporal.io/api/common/v1"
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+
+	"temper/internal/run"
+	"temper/internal/run/setup"
+)
+
+// FindOwner asks the server for the execution that a run belongs to.
+func FindOwner(c client.Client) func(context.Context, run.Owner) (setup.Execution, error) {
+	return func(ctx context.Context, who run.Owner) (setup.Execution, error) {
+		if who.Workflow == "" { // of a plan that an older program made
+			id, err := workflowOf(ctx, c, who)
+			if err != nil || id == "" {
+				return forgotten(who), err
+			}
+			who.Workflow = id
+		}
+		about, err := c.WorkflowService().DescribeWorkflowExecution(ctx, &workflowservice.DescribeWorkflowExecutionRequest{
+			Namespace: who.Namespace, Execution: &common.WorkflowExecution{WorkflowId: who.Workflow, RunId: who.Execution},
+		})
+		if isForgotten(err) {
+			return forgotten(who), nil
+		}
+		if err != nil {
+			return setup.Execution{}, fmt.Errorf("describe workflow %s: %w", who.Workflow, err)
+		}
+		info := about.GetWorkflowExecutionInfo()
+		return setup.Execution{
+			Open: info.GetStatus() == enums.WORKFLOW_EXECUTION_STATUS_RUNNING, First: info.GetFirstRunId(),
+			Workflow: who.Workflow, State: inWords(info.GetStatus()),
+		}, nil
+	}
+}
+
+// workflowOf looks up the workflow id of an execution, "" for none.
+func workflowOf(ctx context.Context, c client.Client, who run.Owner) (string, error) {
+	found, err := c.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
+		Namespace: who.Namespace, Query: fmt.Sprintf("RunId = '%s'", who.Execution), PageSize: 1,
+	})
+	if err != nil || len(found.GetExecutions()) == 0 {
+		return "", err
+	}
+	return found.GetExecutions()[0].GetExecution().GetWorkflowId(), nil
+}
+
+// isForgotten reports whether the server does not have what was asked for.
+func isForgotten(err error) bool {
+	var missing *serviceerror.NotFound
+	var place *serviceerror.NamespaceNotFound
+	return errors.As(err, &missing) || errors.As(err, &place)
+}
+
+func forgotten(who run.Owner) setup.Execution {
+	return setup.Execution{Workflow: who.Workflow, State: "is not on the server any more"}
+}
+
+// inWords says how an execution is, for the end of a sentence.
+func inWords(s enums.WorkflowExecutionStatus) string {
+	switch s {
+	case enums.WORKFLOW_EXECUTION_STATUS_RUNNING:
+		return "is open"
+	case enums.WORKFLOW_EXECUTION_STATUS_COMPLETED:
+		return "has completed"
+	case enums.WORKFLOW_EXECUTION_STATUS_FAILED:
+		return "has failed"
+	case enums.WORKFLOW_EXECUTION_STATUS_CANCELED:
+		return "was cancelled"
+	case enums.WORKFLOW_EXECUTION_STATUS_TERMINATED:
+		return "was terminated"
+	case enums.WORKFLOW_EXECUTION_STATUS_TIMED_OUT:
+		return "has timed out"
+	default:
+		return "has ended"
+	}
+}

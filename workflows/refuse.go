@@ -1,0 +1,44 @@
+package workflows
+
+import (
+	"errors"
+	"fmt"
+	"unicode"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"temper/internal/fault"
+)
+
+// changeRefuse is the change by which workflows refuse inputs that an older program
+// took: with unknown keys, under ids that make no run id, and steps without a run.
+const changeRefuse = "refuse-input"
+
+// refuse ends a workflow whose input or place is wrong, unless an older program has
+// begun it.
+func refuse(ctx workflow.Context, wrong error) error {
+	if wrong == nil || workflow.GetVersion(ctx, changeRefuse, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+		return nil
+	}
+	return temporal.NewNonRetryableApplicationError(wrong.Error(), string(fault.InvalidConfig), nil)
+}
+
+// refuseAlone refuses a part of a run that somebody has started by hand.
+func refuseAlone(ctx workflow.Context, part string) error {
+	if workflow.GetInfo(ctx).ParentWorkflowExecution != nil {
+		return nil
+	}
+	return refuse(ctx, fmt.Errorf("%s is a part of a run, which starts it: start %s instead, for example by temper run submit", part, TypeRun))
+}
+
+// checkWorkflowID reports a workflow id that makes no run id: two ids that differ in
+// letters which a run id does not have would name the same run.
+func checkWorkflowID(id string) error {
+	for _, r := range id {
+		if r > unicode.MaxASCII {
+			return errors.New(`workflow id "` + id + `": the run is named after it, and a run id has A-Z, a-z, 0-9, '.', '_' and '-' only: start it under another workflow id, or say {"run_id": "..."}`)
+		}
+	}
+	return nil
+}
