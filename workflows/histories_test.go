@@ -183,11 +183,14 @@ func playContinued(r recorder, id string) {
 	if err != nil {
 		r.Fatal(err)
 	}
-	first := start(r, r.c, stage, workflows.TypeStage, string(data))
-	firstRun := first.GetRunID() // Get follows to the last execution
-	if err := first.Get(r.Context(), nil); err != nil {
+	if err := startStage(r, r.c, stage, string(data)).Get(r.Context(), nil); err != nil {
 		r.Fatal(err)
 	}
+	d, err := r.c.DescribeWorkflowExecution(r.Context(), stage, "")
+	if err != nil {
+		r.Fatal(err)
+	}
+	firstRun := d.WorkflowExecutionInfo.FirstRunId
 	h := r.keepExecution("continued-stage-1", stage, firstRun)
 	if last := h.Events[len(h.Events)-1].EventType; last != enums.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW {
 		r.Errorf("first execution ended by %v", last)
@@ -442,7 +445,7 @@ func BenchmarkStep(b *testing.B) {
 		b.Fatal(err)
 	}
 	b.ResetTimer()
-	flow := start(b, c, workflows.StageWorkflowID(in.Run.RunID, 1, "hop1"), workflows.TypeStage, string(data))
+	flow := startStage(b, c, workflows.StageWorkflowID(in.Run.RunID, 1, "hop1"), string(data))
 	if err := flow.Get(b.Context(), nil); err != nil {
 		b.Fatal(err)
 	}

@@ -99,7 +99,7 @@ func TestStageContinuesOnTheServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := workflows.StageWorkflowID(in.Run.RunID, 1, "hop1")
-	start(t, c, id, workflows.TypeStage, string(data))
+	startStage(t, c, id, string(data))
 	awaitFor(t, "the end of the stage", 5*time.Minute, closed(c, id))
 	checkEachStepOnce(t, w, steps)
 	if cost := costOf(t, c, id); cost.continued != continuations(w.plan.Stages, perExecution) || cost.mostEvents > 150 {

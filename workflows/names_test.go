@@ -1,7 +1,11 @@
 package workflows_test
 
 import (
+	"strings"
 	"testing"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
 
 	"temper/workflows"
 )
@@ -21,6 +25,20 @@ func TestWorkflowIDs(t *testing.T) {
 	} {
 		if got != want {
 			t.Errorf("id %q, want %q", got, want)
+		}
+	}
+}
+
+// TestFiringsOfACronSchedule have names of their own, which fit into a run id.
+func TestFiringsOfACronSchedule(t *testing.T) {
+	at := time.Date(2026, 11, 21, 4, 0, 0, 0, time.FixedZone("", 3600))
+	for _, tt := range []struct{ cron, name, want string }{
+		{"", "nightly", "nightly"},
+		{"0 3 * * *", "nightly", "nightly-2026-11-21T03-00-00Z"},
+		{"@every 2s", strings.Repeat("n", 64), strings.Repeat("n", 43) + "-2026-11-21T03-00-00Z"},
+	} {
+		if got := workflows.OfFiring(&workflow.Info{CronSchedule: tt.cron, WorkflowStartTime: at}, tt.name); got != tt.want {
+			t.Errorf("%q of %s: %s, want %s", tt.cron, tt.name, got, tt.want)
 		}
 	}
 }

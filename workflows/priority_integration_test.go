@@ -44,7 +44,7 @@ func TestRunsComeInTheOrderOfTheirPriority(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		start(t, c, workflows.StageWorkflowID(in.Run.RunID, 1, "hop1"), workflows.TypeStage, string(data))
+		startStage(t, c, workflows.StageWorkflowID(in.Run.RunID, 1, "hop1"), string(data))
 		await(t, "the queue has "+in.Run.RunID, waits(c, workflows.StageWorkflowID(in.Run.RunID, 1, "hop1")))
 		stages = append(stages, in.Run.RunID)
 	}

@@ -71,7 +71,7 @@ func (r *runFlow) setup(ctx workflow.Context) error {
 	r.gate = gate{
 		scope: "run", save: r.save, onPause: r.onPause, carry: steering{r}.handlers(), strict: r.link.seal != "", ref: func() run.Ref { return r.ref },
 		forward: func(ctx workflow.Context) {
-			r.showCommand(ctx)
+			steering{r}.showCommand(ctx)
 			r.link.forward(ctx, func() holding { return r.gate.holding })
 		},
 		others: []inbox{{signalStageGate, r.takeStageNews}, {signalReceipt, r.link.takeReceipt}, {signalFreeze, freezing{r}.take}},

@@ -19,6 +19,7 @@ import (
 
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
 
 	"temper/internal/freeport"
 	"temper/internal/temporalclient"
@@ -123,13 +124,20 @@ func freePort(t testing.TB) string {
 // the real ones, until the returned function is called.
 func serve(t testing.TB, c client.Client, w *world) (stop func()) {
 	t.Helper()
+	return serveControl(t, c, w, &fakeControl{w})
+}
+
+// serveControl is serve with other bookkeeping.
+func serveControl(t testing.TB, c client.Client, w *world, bookkeeping any) (stop func()) {
+	t.Helper()
 	quiet := worker.Options{
 		MaxConcurrentActivityTaskPollers: 8, MaxConcurrentWorkflowTaskPollers: 8,
 		WorkerStopTimeout: time.Second, MaxHeartbeatThrottleInterval: time.Second, Interceptors: workflows.Interceptors(),
 	}
 	control := worker.New(c, workflows.QueueControl, quiet)
 	workflows.Register(control)
-	control.RegisterActivity(&fakeControl{w})
+	control.RegisterWorkflowWithOptions(runOfOneStage, workflow.RegisterOptions{Name: "runOfOneStage"})
+	control.RegisterActivity(bookkeeping)
 	quiet.DisableWorkflowWorker = true
 	rollout := worker.New(c, workflows.QueueRollout, quiet)
 	rollout.RegisterActivity(&fakeRollouts{w})
@@ -157,6 +165,26 @@ func start(t testing.TB, c client.Client, id, kind, input string) client.Workflo
 	if err != nil {
 		t.Fatal(err)
 	}
+	return run
+}
+
+// runOfOneStage is a run that consists of one stage: a stage refuses to run alone.
+func runOfOneStage(ctx workflow.Context, id string, in json.RawMessage) error {
+	ctx = workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{WorkflowID: id})
+	return workflow.ExecuteChildWorkflow(ctx, workflows.TypeStage, in).Get(ctx, nil)
+}
+
+// startStage runs a stage below a run that does nothing else.
+func startStage(t testing.TB, c client.Client, id, input string) client.WorkflowRun {
+	t.Helper()
+	run, err := c.ExecuteWorkflow(t.Context(), startOptions(id+"/run"), "runOfOneStage", id, json.RawMessage(input))
+	if err != nil {
+		t.Fatal(err)
+	}
+	await(t, "start of "+id, func() bool {
+		_, err := c.DescribeWorkflowExecution(t.Context(), id, "")
+		return err == nil
+	})
 	return run
 }
 

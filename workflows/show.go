@@ -63,7 +63,7 @@ func stageStatus(report run.StageReport, note string) StageStatus {
 const changeShowCommand = "show-command"
 
 // showCommand shows what a command has asked for.
-func (r *runFlow) showCommand(ctx workflow.Context) {
+func (r steering) showCommand(ctx workflow.Context) {
 	r.show(ctx)
 	if stateOf(&r.gate, r.doing) == r.shownState || !r.plan.ProgressAttributes ||
 		workflow.GetVersion(ctx, changeShowCommand, workflow.DefaultVersion, 1) == workflow.DefaultVersion {

@@ -342,7 +342,7 @@ func (s *stage) status() RunStatus {
 	}
 	return RunStatus{
 		Checkpoint: saved,
-		RunID: s.in.Run.RunID, State: stateOf(&s.gate, doing),
+		RunID:      s.in.Run.RunID, State: stateOf(&s.gate, doing),
 		Stage: s.in.Plan.Index, StageName: s.in.Plan.Name,
 		Step: step, NumSteps: s.in.NumSteps, Last: s.at.Last,
 		ETASeconds:    s.at.StepSeconds * float64(s.in.NumSteps-step),

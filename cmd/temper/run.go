@@ -208,6 +208,8 @@ func unknownRun(err error, runID string) error {
 	switch {
 	case errors.As(err, &missing):
 		return cli.Usagef("run %q is not running on this Temporal server (temper run list shows what the store has)", runID)
+	case fault.Of(err) == fault.Refused:
+		return cli.Usage(err)
 	case errors.As(err, &refused):
 		return cli.Usagef("run %s: %w", runID, workflows.Failure(err))
 	case fault.Of(err) == fault.Refused:

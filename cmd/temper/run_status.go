@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -88,8 +89,10 @@ func withEntry(s workflows.RunStatus, e run.CatalogEntry) workflows.RunStatus {
 	s.State, s.Reason, s.By = workflows.State(e.State), e.Reason, ""
 	s.Since = &e.Updated
 	if s.RunID == "" { // nothing else is known
-		s.RunID, s.Step, s.NumSteps, s.StageName, s.PolicyVersion = e.RunID, e.Step, e.NumSteps, e.Stage, int64(e.Step)
+		s.RunID, s.NumSteps, s.StageName, s.PolicyVersion = e.RunID, e.NumSteps, e.Stage, int64(e.Step)
 	}
+	s.Step = max(s.Step, e.Step) // a stage that failed has not told the run
+	s.PolicyVersion = max(s.PolicyVersion, int64(s.Step))
 	return s
 }
 
@@ -116,7 +119,7 @@ func writeStatus(out io.Writer, s workflows.RunStatus) error {
 		line("since", "%s", s.Since.UTC().Format(time.RFC3339))
 	}
 	for key, text := range ordered("by", s.By, "reason", s.Reason) {
-		line(key, "%s", text)
+		line(key, "%s", strings.ReplaceAll(text, "\n", "; "))
 	}
 	if s.Frozen != nil {
 		line("way out", "temper run resume %s, or Unpause on the page of %s in the web UI", s.RunID, s.Frozen.Workflow)
@@ -154,7 +157,10 @@ func writeStatus(out io.Writer, s workflows.RunStatus) error {
 
 // writeOrigins tells where a run comes from, what changed and where it goes on.
 func writeOrigins(line func(key, format string, args ...any), s workflows.RunStatus) {
-	if s.Checkpoint != nil {
+	switch {
+	case s.SFTStep > 0 && s.SFTStep < s.SFTSteps: // each chunk of SFT ends with one
+		line("checkpoint", "after SFT update %d", s.SFTStep)
+	case s.Checkpoint != nil:
 		line("checkpoint", "after step %d", *s.Checkpoint)
 	}
 	if s.Priority > 0 {

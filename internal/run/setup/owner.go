@@ -119,7 +119,7 @@ func (by Claim) mayTake(ctx context.Context, owner run.Owner, theirs Execution, 
 	case same, in.TakeOver:
 		return fmt.Sprintf("workflow %s (execution %s) goes on; %s %s", by.Workflow, by.Owner, was, theirs.State), nil
 	default:
-		return "", fault.Newf(fault.RunExists, "run %s belongs to %s, which %s: say {\"run_id\": %q, \"take_over\": true} to go on with it, or start %s again",
+		return "", fault.Newf(fault.RunExists, "run %s belongs to %s, which %s: say {\"run_id\": %q, \"take_over\": true} to go on with it, or start workflow %s again",
 			in.RunID, was, theirs.State, in.RunID, owner.Workflow)
 	}
 }
