@@ -77,7 +77,7 @@ func refuseFrozen(ctx context.Context, c client.Client, workflowID, runID string
 
 // HeldBy asks a run or a stage what its gate is held by, beside commands.
 func HeldBy(ctx context.Context, c client.Client, workflowID string) (*Freeze, error) {
-	s, err := queryStatus(ctx, c, workflowID)
+	s, err := queryStatus(ctx, c, workflowID, "")
 	return s.Frozen, err
 }
 
@@ -99,7 +99,7 @@ func frozenStatus(ctx context.Context, c client.Client, runID string, described 
 		}
 	}
 	for _, child := range described.GetPendingChildren() {
-		stage, err := queryStatus(ctx, c, child.GetWorkflowId())
+		stage, err := queryStatus(ctx, c, child.GetWorkflowId(), "")
 		if err != nil {
 			continue // it has not begun, has just ended or is paused, too
 		}

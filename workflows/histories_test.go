@@ -46,6 +46,7 @@ func TestHistories(t *testing.T) {
 		"stopped": playStopped, "cancelled": playCancelled, "refused": playRefused, "continued": playContinued,
 		"steered": playSteered, "forked": playForked, "restarted": playRestarted,
 		"frozen": playFrozen, "outage": playOutage, "disturbed": playDisturbed,
+		"shown": playShown, "misspelled": playMisspelled,
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(2, 1)
@@ -283,6 +284,34 @@ func playRestarted(r recorder, id string) {
 		r.Errorf("restarted as %q", got)
 	}
 	r.keep("restarted-run", workflows.RunWorkflowID(id))
+}
+
+// playShown: the list of runs shows a stop before the step in flight has ended.
+func playShown(r recorder, id string) {
+	r.w.hold = 2 * time.Second
+	r.w.plan.SearchAttributes = r.ensureAttributes()
+	r.w.plan.ProgressAttributes = true
+	flow := r.start(id)
+	await(r, "step 1", func() bool { return r.w.count("sample 1") > 0 })
+	r.send(id, workflows.CommandStop, workflows.Command{Reason: "enough"})
+	await(r, "stop in the list", func() bool {
+		open, err := workflows.OpenRuns(r.Context(), r.c)
+		return err == nil && slices.Contains(open, workflows.OpenRun{RunID: id, State: workflows.StateStopping, Stage: "hop1"})
+	})
+	if r.w.count("log 1") > 0 {
+		r.Error("the stop is shown when the step has ended")
+	}
+	r.awaitClosed(flow)
+	r.keep("shown-run", workflows.RunWorkflowID(id))
+}
+
+// playMisspelled: an input with an unknown key is refused before anything is done.
+func playMisspelled(r recorder, id string) {
+	flow := start(r, r.c, workflows.RunWorkflowID(id), workflows.TypeRun, `{"confg": "configs/demo.yaml"}`)
+	if err := flow.Get(r.Context(), nil); err == nil || r.w.count("open") > 0 {
+		r.Errorf("error %v after %d openings, want a refusal", err, r.w.count("open"))
+	}
+	r.keep("misspelled-run", workflows.RunWorkflowID(id))
 }
 
 func (r recorder) send(id, command string, arg workflows.Command) {
