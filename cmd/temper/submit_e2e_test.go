@@ -7,12 +7,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"temper/internal/config"
 	"temper/internal/testbin"
 )
 
@@ -61,10 +63,10 @@ func TestSubmitSaysWhatIsWrong(t *testing.T) {
 	up := p.start("up")
 	up.await("^submit a run with", time.Minute)
 	dir := t.TempDir()
-	config, one := filepath.Join(dir, "start.yaml"), filepath.Join(dir, "one.jsonl")
+	recipe, one := filepath.Join(dir, "start.yaml"), filepath.Join(dir, "one.jsonl")
 	text := "model: {path: nowhere}\nsft: {steps: 0}\nstages: [{name: a, data: {env: chase, levels: [1], num: 64}, until: {steps: 2}}]\n"
 	problem, err := exec.CommandContext(t.Context(), filepath.Join(bin, "temper"), "data", "generate", "--num", "1").Output()
-	for path, data := range map[string][]byte{config: []byte(text), one: problem} {
+	for path, data := range map[string][]byte{recipe: []byte(text), one: problem} {
 		if err == nil {
 			err = os.WriteFile(path, data, 0o600)
 		}
@@ -79,19 +81,29 @@ func TestSubmitSaysWhatIsWrong(t *testing.T) {
 			t.Errorf("temper %s says\n%s\nwant one line with %q", strings.Join(args, " "), out, want)
 		}
 	}
-	refused("model.path: "+filepath.Join(dir, "nowhere")+": no such file", "run", "submit", "--config", config)
+	refused("model.path: "+filepath.Join(dir, "nowhere")+": no such file", "run", "submit", "--config", recipe, "--run-id", "bad")
 	refused("1 problem, want at least 2", "run", "submit", "--config", ciConfig, "--set", "stages[0].data.path="+one)
+	if out := p.temper(0, "run", "status", "bad"); !regexp.MustCompile(`(?m)^state +failed$`).MatchString(out) || strings.Count(out, "no such file") != 1 {
+		t.Errorf("status of a run that has failed:\n%s", out)
+	}
 	refused(`stages[0].data.env: is "maze"`, "run", "submit", "--config", ciConfig, "--set", "stages[0].data.env=maze")
 
 	var started struct {
-		Opened   bool `json:"opened"`
-		NumSteps int  `json:"num_steps"`
+		Opened   bool   `json:"opened"`
+		NumSteps int    `json:"num_steps"`
+		Page     string `json:"page"`
 	}
-	out := p.temper(0, "run", "submit", "--config", ciConfig, "--run-id", "good", "--json")
+	silent := *p
+	silent.ui = config.DefaultUI // as if nobody had said where it is
+	out := silent.temper(0, "run", "submit", "--config", ciConfig, "--run-id", "good", "--json")
 	if err := json.Unmarshal([]byte(out), &started); err != nil || !started.Opened || started.NumSteps != ciSteps {
 		t.Errorf("%v: %+v, want an opened run of %d steps:\n%s", err, started, ciSteps, out)
 	}
+	if !strings.HasPrefix(started.Page, "http://"+p.ui+"/") {
+		t.Errorf("the page of the run is %s, the web UI at %s", started.Page, p.ui)
+	}
 	p.start("run", "follow", "good").end(0, runTimeout)
+	refused("pause run good: the run is done", "run", "pause", "good")
 	refused("1 problem, want at least 2", "run", "fork", "good", "--last", "--set", "stages[2].until.steps=3", "--set", "stages[2].data.path="+one)
 	if out := p.temper(0, "run", "list"); !strings.Contains(out, "failed") {
 		t.Errorf("the fork that failed is not in the list:\n%s", out)
