@@ -123,5 +123,8 @@ func openRun(e *workflow.WorkflowExecutionInfo) (OpenRun, error) {
 			return run, fmt.Errorf("search attribute %s of workflow %s: %w", name, e.GetExecution().GetWorkflowId(), err)
 		}
 	}
+	if _, begun := fields[AttributeRun]; !begun && e.GetExecutionTime().AsTime().After(e.GetStartTime().AsTime()) {
+		run.State = StateScheduled
+	}
 	return run, nil
 }

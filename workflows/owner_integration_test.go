@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -212,6 +213,12 @@ func (h house) firings() {
 		options.CronSchedule = "@every 1s"
 		if _, err := h.c.ExecuteWorkflow(t.Context(), options, kind, input); err != nil {
 			t.Fatal(err)
+		}
+		if kind == workflows.TypeRun {
+			await(t, "the firing to come in the list", func() bool {
+				open, err := workflows.OpenRuns(t.Context(), h.c)
+				return err == nil && slices.Contains(open, workflows.OpenRun{RunID: "cron-RLRun", State: workflows.StateScheduled})
+			})
 		}
 		_, err := h.c.ScheduleClient().Create(t.Context(), client.ScheduleOptions{
 			ID: "schedule-" + kind, Spec: client.ScheduleSpec{Intervals: []client.ScheduleIntervalSpec{{Every: time.Second}}},

@@ -12,6 +12,8 @@ type State string
 
 // The states of a run, in the order in which a run meets them.
 const (
+	// StateScheduled is that of an execution of a cron schedule before its time.
+	StateScheduled  State = "scheduled"
 	StatePreparing  State = "preparing"
 	StateSFT        State = "sft"
 	StateEvaluating State = "evaluating"

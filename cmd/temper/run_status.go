@@ -89,10 +89,11 @@ func withEntry(s workflows.RunStatus, e run.CatalogEntry) workflows.RunStatus {
 	s.State, s.Reason, s.By = workflows.State(e.State), e.Reason, ""
 	s.Since = &e.Updated
 	if s.RunID == "" { // nothing else is known
-		s.RunID, s.NumSteps, s.StageName, s.PolicyVersion = e.RunID, e.NumSteps, e.Stage, int64(e.Step)
+		s.RunID, s.NumSteps, s.StageName = e.RunID, e.NumSteps, e.Stage
 	}
-	s.Step = max(s.Step, e.Step) // a stage that failed has not told the run
-	s.PolicyVersion = max(s.PolicyVersion, int64(s.Step))
+	if s.Step < e.Step { // a stage that failed has not told the run
+		s.Step, s.PolicyVersion = e.Step, max(s.PolicyVersion, int64(e.Step))
+	}
 	return s
 }
 

@@ -29,6 +29,8 @@ func TestStatusOfWhatHasEnded(t *testing.T) {
 		want   workflows.RunStatus
 	}{
 		"both know": {asked, failed, workflows.RunStatus{RunID: "r", State: "failed", Reason: "no disk", Since: &ended, Step: 3, NumSteps: 9, StageName: "a", PolicyVersion: 2}},
+		"the run not its last step": {workflows.RunStatus{RunID: "r", State: workflows.StateFailed, NumSteps: 9}, failed,
+			workflows.RunStatus{RunID: "r", State: "failed", Reason: "no disk", Since: &ended, Step: 3, NumSteps: 9, PolicyVersion: 3}},
 		"the store alone": {workflows.RunStatus{}, failed,
 			workflows.RunStatus{RunID: "r", State: "failed", Reason: "no disk", Since: &ended, Step: 3, NumSteps: 9, StageName: "a", PolicyVersion: 3}},
 		"it goes on": {asked, run.CatalogEntry{RunID: "r", State: run.StatePaused, Reason: "lunch"}, asked},

@@ -1,0 +1,43 @@
+package temporalclient
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+
+	"go.temporal.io/api/workflowservice/v1"
+	"google.golang.org/grpc/metadata"
+)
+
+// listener notes which workflows are asked for, and how the header names them.
+type listener struct {
+	server
+	asking  sync.Mutex
+	ids     []string
+	headers []string
+}
+
+func (l *listener) DescribeWorkflowExecution(ctx context.Context, r *workflowservice.DescribeWorkflowExecutionRequest) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+	l.asking.Lock()
+	defer l.asking.Unlock()
+	l.ids = append(l.ids, r.GetExecution().GetWorkflowId())
+	l.headers = append(l.headers, metadata.ValueFromIncomingContext(ctx, resourceHeader)...)
+	return &workflowservice.DescribeWorkflowExecutionResponse{}, nil
+}
+
+// TestEveryIDCrossesTheWire, also one that no header can hold.
+func TestEveryIDCrossesTheWire(t *testing.T) {
+	l := &listener{}
+	c := serve(t, l, nil)
+	ids := []string{"rl/a b", "rl/größe", "日本"}
+	for _, id := range ids {
+		if _, err := c.DescribeWorkflowExecution(t.Context(), id, ""); err != nil {
+			t.Errorf("%s: %v", id, err)
+		}
+	}
+	want := []string{"workflow:rl/a b", "workflow:rl%2Fgr%C3%B6%C3%9Fe", "workflow:%E6%97%A5%E6%9C%AC"}
+	if !slices.Equal(l.ids, ids) || !slices.Equal(l.headers, want) {
+		t.Errorf("the server was asked for %q with headers %q, want headers %q", l.ids, l.headers, want)
+	}
+}
