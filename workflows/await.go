@@ -38,7 +38,8 @@ func AwaitStart(ctx context.Context, c client.Client, runID string, patience tim
 		return status, err
 	}
 	status, err = awaitStatus(ctx, c, runID, preparePatience, func(s RunStatus) bool {
-		return s.Prepared || s.State != StatePreparing // an older worker knows only states
+		failing := s.State == StateFailed || s.State == StateStopped // the server has its reason in a moment
+		return !failing && (s.Prepared || s.State != StatePreparing) // an older worker knows only states
 	})
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		err = nil // much data: the run says itself what is wrong with it

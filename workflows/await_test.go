@@ -77,6 +77,8 @@ func TestAwaitStart(t *testing.T) {
 	opened := workflows.RunStatus{RunID: "r", State: workflows.StatePreparing, Opened: true}
 	prepared := opened
 	prepared.Prepared = true
+	failing := opened
+	failing.State = workflows.StateFailed
 	refusal := temporal.NewNonRetryableApplicationError("model.path: no such file", string(fault.InvalidConfig), nil)
 	for name, tt := range map[string]struct {
 		looks []runLook
@@ -91,6 +93,7 @@ func TestAwaitStart(t *testing.T) {
 		"its parent goes on": {[]runLook{{missing: true}}, workflows.ErrWaiting, "", "run r has not begun yet"},
 		"is refused":         {[]runLook{{status: running, deaf: true}, {status: failed, failure: refusal}}, nil, fault.InvalidConfig, "model.path: no such file"},
 		"fails on its data":  {[]runLook{{status: running, answer: opened}, {status: failed, failure: temporal.NewNonRetryableApplicationError("1 problem", string(fault.Dataset), refusal)}}, nil, fault.Dataset, "1 problem"},
+		"is about to fail":   {[]runLook{{status: running, answer: failing}, {status: running, answer: failing}, {status: failed, failure: refusal}}, nil, fault.InvalidConfig, "model.path: no such file"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -145,6 +145,9 @@ func (s *scenario) checkPaused(step int) {
 	if stage.State != workflows.StatePaused || stage.Step != step || stage.Last.Step != step {
 		s.t.Errorf("stage status %+v, want paused after step %d", stage, step)
 	}
+	if stage.Checkpoint == nil || *stage.Checkpoint != step/2*2 {
+		s.t.Errorf("checkpoint %v of the stage, want the newest", stage.Checkpoint)
+	}
 }
 
 func TestPauseDuringSFTAndEvaluation(t *testing.T) {

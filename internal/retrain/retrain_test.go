@@ -307,3 +307,17 @@ func TestBadSchedules(t *testing.T) {
 		})
 	}
 }
+
+// TestInputTakesWhatJSONHas: settings may be numbers, booleans and lists, and what is
+// misspelled is named.
+func TestInputTakesWhatJSONHas(t *testing.T) {
+	var in retrain.Input
+	text := `{"id": "a", "set": {"seed": 3, "rl.roc.enabled": false, "rollout.stop": ["a"]}, "gates": ["accuracy>=0"]}`
+	if err := json.Unmarshal([]byte(text), &in); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(run.Settings{"seed": "3", "rl.roc.enabled": "false", "rollout.stop": `["a"]`}, in.Set); diff != "" {
+		t.Errorf("want -, got +\n%s", diff)
+	}
+	runtest.WantFault(t, in.CheckKeys(), fault.InvalidConfig, "gates: unknown key; did you mean gate?")
+}
