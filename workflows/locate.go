@@ -8,7 +8,6 @@ import (
 
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
-	"go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 
@@ -33,50 +32,58 @@ func FindRun(ctx context.Context, c client.Client, runID string) (string, error)
 	return at.id, err
 }
 
+// maxAsked bounds the executions of one run that are asked how they are.
+const maxAsked = 8
+
 // locate prefers an execution that is open: a run may have been taken over by another
 // workflow than the one that is named after it.
 func locate(ctx context.Context, c client.Client, runID string) (location, error) {
-	var ended *location
-	var missing *serviceerror.NotFound
+	var known []location
 	for _, id := range []string{RunWorkflowID(runID), runID} {
-		about, err := c.DescribeWorkflowExecution(ctx, id, "")
-		if errors.As(err, &missing) {
-			continue
+		at, ok, err := describeRun(ctx, c, id, "")
+		if err != nil || at.open() {
+			return at, err
 		}
-		if err != nil {
-			return location{}, err
-		}
-		info := about.GetWorkflowExecutionInfo()
-		if info.GetType().GetName() != TypeRun {
-			continue
-		}
-		at := location{id: id, status: info.GetStatus()}
-		if at.open() {
-			return at, nil
-		}
-		if ended == nil {
-			ended = &at
+		if ok {
+			known = append(known, at)
 		}
 	}
-	query := fmt.Sprintf("WorkflowType = '%s' AND %s = '%s'", TypeRun, AttributeRun, strings.ReplaceAll(runID, "'", ""))
-	for _, query := range []string{query + " AND ExecutionStatus = 'Running'", query} {
-		if ended != nil && !strings.Contains(query, "Running") {
-			break
+	// A server without the attribute cannot be asked that way.
+	found, err := c.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
+		Query: fmt.Sprintf("WorkflowType = '%s' AND %s = '%s'", TypeRun, AttributeRun, strings.ReplaceAll(runID, "'", "")),
+		PageSize: maxAsked,
+	})
+	if err != nil {
+		found = nil
+	}
+	for _, e := range found.GetExecutions() {
+		at, ok, err := describeRun(ctx, c, e.GetExecution().GetWorkflowId(), e.GetExecution().GetRunId()) // the list is late
+		if err != nil || at.open() {
+			return at, err
 		}
-		// A server without the attribute cannot be asked that way.
-		found, err := c.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{Query: query, PageSize: 1})
-		if err == nil && len(found.GetExecutions()) > 0 {
-			return listed(found.GetExecutions()[0]), nil
+		if ok {
+			known = append(known, at)
 		}
 	}
-	if ended != nil {
-		return *ended, nil
+	if len(known) > 0 {
+		return known[0], nil
 	}
 	return location{}, serviceerror.NewNotFoundf("no workflow of run %s", runID)
 }
 
-func listed(e *workflow.WorkflowExecutionInfo) location {
-	return location{id: e.GetExecution().GetWorkflowId(), execution: e.GetExecution().GetRunId(), status: e.GetStatus()}
+// describeRun asks for one execution of a run, the newest one where none is named. ok
+// is false where there is none.
+func describeRun(ctx context.Context, c client.Client, id, execution string) (at location, ok bool, err error) {
+	about, err := c.DescribeWorkflowExecution(ctx, id, execution)
+	var missing *serviceerror.NotFound
+	if errors.As(err, &missing) {
+		return location{}, false, nil
+	}
+	info := about.GetWorkflowExecutionInfo()
+	if err != nil || info.GetType().GetName() != TypeRun {
+		return location{}, false, err
+	}
+	return location{id: id, execution: execution, status: info.GetStatus()}, true, nil
 }
 
 // ended completes what a run said last by how the server ended it.

@@ -16,6 +16,7 @@ import (
 	"temper/internal/blob"
 	"temper/internal/blob/memblob"
 	"temper/internal/config"
+	"temper/internal/fault"
 	"temper/internal/retrain"
 	"temper/internal/run"
 	"temper/internal/run/runtest"
