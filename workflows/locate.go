@@ -50,7 +50,7 @@ func locate(ctx context.Context, c client.Client, runID string) (location, error
 	}
 	// A server without the attribute cannot be asked that way.
 	found, err := c.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-		Query: fmt.Sprintf("WorkflowType = '%s' AND %s = '%s'", TypeRun, AttributeRun, strings.ReplaceAll(runID, "'", "")),
+		Query:    fmt.Sprintf("WorkflowType = '%s' AND %s = '%s'", TypeRun, AttributeRun, strings.ReplaceAll(runID, "'", "")),
 		PageSize: maxAsked,
 	})
 	if err != nil {
