@@ -24,7 +24,7 @@ func (c *Control) OpenRun(ctx context.Context, in run.Input) (run.Plan, error) {
 	defer keepAlive(ctx)()
 	info := activity.GetInfo(ctx)
 	plan, err := setup.Open(ctx, c.Store, in, setup.Claim{
-		Owner: info.WorkflowExecution.RunID, Workflow: info.WorkflowExecution.ID, Namespace: info.WorkflowNamespace,
+		Owner: info.WorkflowExecution.RunID, Workflow: info.WorkflowExecution.ID, Namespace: info.Namespace,
 		Find: c.Find, Visits: info.WorkflowType != nil && info.WorkflowType.Name == visitor,
 		SearchAttributes: c.SearchAttributes, At: info.StartedTime,
 	})
