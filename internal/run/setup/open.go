@@ -27,7 +27,7 @@ import (
 // InvalidConfig, RunExists.
 func Open(ctx context.Context, store blob.Store, in run.Input, by Claim) (run.Plan, error) {
 	plan, err := open(ctx, store, in, by)
-	if err != nil {
+	if err != nil && !by.Visits {
 		listRefusal(ctx, store, in.RunID, err, by.At)
 	}
 	return plan, err
