@@ -145,7 +145,7 @@ func (s *scenario) checkPaused(step int) {
 	if stage.State != workflows.StatePaused || stage.Step != step || stage.Last.Step != step {
 		s.t.Errorf("stage status %+v, want paused after step %d", stage, step)
 	}
-	if stage.Checkpoint == nil || *stage.Checkpoint != step/2*2 {
+	if step > 1 && (stage.Checkpoint == nil || *stage.Checkpoint != step/2*2) {
 		s.t.Errorf("checkpoint %v of the stage, want the newest", stage.Checkpoint)
 	}
 }
