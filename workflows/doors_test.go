@@ -6,6 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/workflow"
+
 	"temper/internal/run"
 	"temper/workflows"
 )
@@ -71,6 +74,7 @@ func TestMalformedSignalLeavesNothing(t *testing.T) {
 func TestOldStageTakesOrdersWithoutSeal(t *testing.T) {
 	w := newWorld(2)
 	env := newEnv(t, w)
+	env.OnGetVersion("refuse-input", workflow.DefaultVersion, 1).Return(workflow.DefaultVersion) // a stage without a run
 	s := &scenario{t: t, w: w, env: env}
 	s.when("TrainStep", 1, func() {
 		s.signalRun("order", `{"name": "amend"}`) // has no number
@@ -105,12 +109,18 @@ func TestRefusalsAreShort(t *testing.T) {
 	}
 }
 
-// TestStageByHandIsChecked: what the server would refuse is refused before.
+// TestStageByHandIsChecked: what the server would refuse is refused before, also where
+// a part of a run may be started alone, as by an older program.
 func TestStageByHandIsChecked(t *testing.T) {
 	w := newWorld(2)
 	in := stageInput(w, 10)
 	in.Priority, in.Plan.Name, in.Plan.Steps = 9, strings.Repeat("n", 2000), -1
-	env := newEnv(t, w)
+	alone := func() *testsuite.TestWorkflowEnvironment {
+		env := newEnv(t, w)
+		env.OnGetVersion("refuse-input", workflow.DefaultVersion, 1).Return(workflow.DefaultVersion)
+		return env
+	}
+	env := alone()
 	env.ExecuteWorkflow(workflows.RLStage, in)
 	err := env.GetWorkflowError()
 	for _, want := range []string{"priority is 9, want 0 to 5", "steps is -1", "is not that of a stage"} {
@@ -118,7 +128,7 @@ func TestStageByHandIsChecked(t *testing.T) {
 			t.Errorf("refused by %v, want %q", err, want)
 		}
 	}
-	env = newEnv(t, w)
+	env = alone()
 	env.ExecuteWorkflow(workflows.RLStep, workflows.StepInput{})
 	if err := env.GetWorkflowError(); err == nil || !strings.Contains(err.Error(), "is not that of a run") {
 		t.Errorf("a step of nothing: %v", err)

@@ -39,6 +39,7 @@ func TakeReceipt(plan run.Plan, data []byte) {
 	_ = r.link.takeReceipt(nil, letter{&common.Payload{Metadata: map[string][]byte{"encoding": []byte("json/plain")}, Data: data}}) // refused is well
 	_ = r.status().details("")
 }
+
 // OfFiring is for tests: the test environment knows no cron schedule of the workflow
 // that it runs.
 var OfFiring = ofFiring

@@ -41,10 +41,10 @@ type freezeNews struct {
 }
 
 // held reports whether the gate holds its workflow at safe points.
-func (g *gate) held() bool { return g.Paused || g.Frozen != nil }
+func (g *gateState) held() bool { return g.Paused || g.Frozen != nil }
 
 // cause is what holds a gate, for comparison.
-func (g *gate) cause() gateCause { return gateCause{g.Paused, g.Frozen} }
+func (g *gateState) cause() gateCause { return gateCause{g.Paused, g.Frozen} }
 
 type gateCause struct {
 	paused bool
@@ -52,7 +52,7 @@ type gateCause struct {
 }
 
 // why says who holds the gate, by which command or on the server, and why.
-func (g *gate) why() string {
+func (g *gateState) why() string {
 	if g.Frozen != nil && !g.Paused {
 		return ": " + g.Frozen.String()
 	}
@@ -60,7 +60,7 @@ func (g *gate) why() string {
 }
 
 // reasons are those of the status: of the command, or else of the server's pause.
-func (g *gate) reasons() (reason, by string, since *time.Time) {
+func (g *gateState) reasons() (reason, by string, since *time.Time) {
 	f := g.Frozen
 	if f == nil || g.Paused || g.Stopping {
 		return g.Reason, g.By, g.Since

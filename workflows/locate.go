@@ -22,7 +22,9 @@ type location struct {
 	status    enums.WorkflowExecutionStatus
 }
 
-func (at location) open() bool { return at.status == enums.WORKFLOW_EXECUTION_STATUS_RUNNING }
+func (at location) open() bool {
+	return at.status == enums.WORKFLOW_EXECUTION_STATUS_RUNNING || at.status == enums.WORKFLOW_EXECUTION_STATUS_PAUSED
+}
 
 // FindRun returns the workflow id of a run. It is made from the run id, unless a
 // plain client chose another: then the run id is the workflow id, or the server

@@ -47,15 +47,15 @@ func (c *owningControl) PlanRetrain(ctx context.Context, in activities.PlanRetra
 	return plan, err
 }
 
-// house is a server with workers, and clients that know it by JSON alone.
-type house struct {
+// plainHouse is a server with workers, and clients that know it by JSON alone.
+type plainHouse struct {
 	*testing.T
 	c     client.Client
 	w     *world
 	store *memblob.Store
 }
 
-func newHouse(t *testing.T) house {
+func newPlainHouse(t *testing.T) plainHouse {
 	t.Helper()
 	address := startServer(t)
 	ours, err := temporalclient.Dial(t.Context(), temporalclient.Config{Address: address, Identity: "temper-test"})
@@ -68,7 +68,7 @@ func newHouse(t *testing.T) house {
 		t.Fatal(err)
 	}
 	t.Cleanup(plain.Close)
-	h := house{T: t, c: plain, w: newWorld(2), store: memblob.New()}
+	h := plainHouse{T: t, c: plain, w: newWorld(2), store: memblob.New()}
 	control := &owningControl{&fakeControl{h.w}, &activities.Control{Store: h.store, Find: workflows.FindOwner(ours)}}
 	t.Cleanup(serveControl(t, ours, h.w, control))
 	h.inLetters(address)
@@ -76,7 +76,7 @@ func newHouse(t *testing.T) house {
 }
 
 // end starts a workflow, waits for its end and returns its error.
-func (h house) end(id, kind, input string) error {
+func (h plainHouse) end(id, kind, input string) error {
 	h.Helper()
 	flow := start(h, h.c, id, kind, input)
 	await(h, "end of "+id, closed(h.c, id))
@@ -84,7 +84,7 @@ func (h house) end(id, kind, input string) error {
 }
 
 // refused expects that a workflow is refused with a text.
-func (h house) refused(id, input string, want ...string) {
+func (h plainHouse) refused(id, input string, want ...string) {
 	h.Helper()
 	err := h.end(id, workflows.TypeRun, input)
 	for _, text := range want {
@@ -94,13 +94,13 @@ func (h house) refused(id, input string, want ...string) {
 	}
 }
 
-func (h house) config() string {
+func (h plainHouse) config() string {
 	h.Helper()
 	return fmt.Sprintf(`{"config": %s}`, runtest.Text(h, runtest.Recipe))
 }
 
 // takeOvers counts the events of that kind.
-func (h house) takeOvers(runID string) int {
+func (h plainHouse) takeOvers(runID string) int {
 	h.Helper()
 	n := 0
 	for key := range runtest.Dump(h, h.store) {
@@ -113,14 +113,14 @@ func (h house) takeOvers(runID string) int {
 
 // TestPlainClients starts, steals and repeats runs with nothing but the SDK and JSON.
 func TestPlainClients(t *testing.T) {
-	h := newHouse(t)
-	t.Run("owners", func(t *testing.T) { house{t, h.c, h.w, h.store}.owners() })
-	t.Run("firings", func(t *testing.T) { house{t, h.c, h.w, h.store}.firings() })
+	h := newPlainHouse(t)
+	t.Run("owners", func(t *testing.T) { plainHouse{t, h.c, h.w, h.store}.owners() })
+	t.Run("firings", func(t *testing.T) { plainHouse{t, h.c, h.w, h.store}.firings() })
 }
 
 // owners: no other workflow gets a live run, the run itself goes on as if nothing had
 // been tried, and a run whose owner has ended goes over by order.
-func (h house) owners() {
+func (h plainHouse) owners() {
 	t := h.T
 	h.w.hold = 300 * time.Millisecond
 	start(h, h.c, "rl/a", workflows.TypeRun, h.config())
@@ -159,7 +159,7 @@ func (h house) owners() {
 }
 
 // reset resets a workflow that has ended to its beginning and waits for its end.
-func (h house) reset(id string) {
+func (h plainHouse) reset(id string) {
 	h.Helper()
 	d, err := h.c.DescribeWorkflowExecution(h.Context(), id, "")
 	if err != nil {
@@ -180,7 +180,7 @@ func (h house) reset(id string) {
 
 // inLetters starts a run over the wire under an id that no gRPC header can hold: it is
 // answered, and not left open for ever.
-func (h house) inLetters(address string) {
+func (h plainHouse) inLetters(address string) {
 	h.Helper()
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -202,7 +202,7 @@ func (h house) inLetters(address string) {
 
 // firings: three of a cron schedule and of a Temporal Schedule make three runs each,
 // of RLRun and of Retrain.
-func (h house) firings() {
+func (h plainHouse) firings() {
 	t := h.T
 	h.w.hold, h.w.plan.SFTSteps = 0, 0
 	for _, kind := range []string{workflows.TypeRun, workflows.TypeRetrain} {
