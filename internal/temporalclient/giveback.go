@@ -33,17 +33,47 @@ const giveBackTimeout = 5 * time.Second
 // of a process that had died already.
 var askPauses = [...]time.Duration{time.Second, 2 * time.Second, 4 * time.Second}
 
+// siblingPause lies between two looks at the processes of this role on this machine.
+// It doubles up to maxSiblingPause while tasks cannot be reported.
+const (
+	siblingPause    = time.Second
+	maxSiblingPause = time.Minute
+)
+
 // GiveBack reports to the server the tasks of processes of this role that died on
 // this machine, so that it hands them out again at once. Call it before this process
-// polls. It looks again in the background for some seconds, or until Close. A task
+// polls. Until Close it looks again in the background: at what the server did not
+// know yet, and at processes beside this one that die and have no successor. A task
 // that cannot be reported runs into its time-out.
 func (h *Held) GiveBack(ctx context.Context, c client.Client, namespace string) GivenBack {
-	var out GivenBack
+	h.own.connectTo(h, c, namespace)
+	out, _ := h.giveBackOfDead(ctx, c, namespace) // it is tried again below
+	h.asking.Go(func() {
+		for pause := siblingPause; ; {
+			select {
+			case <-h.open.Done():
+				return
+			case <-time.After(pause):
+			}
+			if _, err := h.giveBackOfDead(h.open, c, namespace); err != nil {
+				pause = min(2*pause, maxSiblingPause)
+			} else {
+				pause = siblingPause
+			}
+		}
+	})
+	return out
+}
+
+// giveBackOfDead looks once for processes that died. The error is that of tasks which
+// could not be reported.
+func (h *Held) giveBackOfDead(ctx context.Context, c client.Client, namespace string) (out GivenBack, err error) {
 	dirs, err := filepath.Glob(filepath.Join(filepath.Dir(h.dir), "*-*"))
 	if err != nil {
-		return out // the pattern is right
+		return out, err // never: the pattern is right
 	}
-	h.own.connectTo(h, c, namespace)
+	settled := 0
+	var errs []error
 	dead := map[string]bool{} // by the identity that the server knows
 	orphans := orphanedTasks{client: c, namespace: namespace, identity: identity(h.dir), out: &out, open: h.open, background: &h.asking}
 	orphans.lost = func(_ string, a *workflowpb.PendingActivityInfo) bool {
@@ -55,22 +85,24 @@ func (h *Held) GiveBack(ctx context.Context, c client.Client, namespace string) 
 		}
 		lock, err := lockFile(filepath.Join(dir, heldLock))
 		if err != nil {
-			continue // it lives, or another process takes care of it
+			continue // it lives, another process takes care of it, or it ended in order
 		}
 		out.Workers++
 		dead[identity(dir)] = true
-		if orphans.giveBackAll(ctx, dir) == nil {
+		err = orphans.giveBackAll(ctx, dir)
+		if errs = append(errs, err); err == nil {
 			_ = os.RemoveAll(dir) // what is left is tried again and refused
+			settled++
 		}
 		_ = lock.Close() // nothing was written
 	}
-	if out.Workers > 0 {
+	if settled > 0 {
 		_ = orphans.giveBackUnnoted(ctx) // it is tried again below
 		later := orphans
 		later.out = &GivenBack{} // nobody reads these counts
 		h.asking.Go(func() { later.askAgain(h.open) })
 	}
-	return out
+	return out, errors.Join(errs...)
 }
 
 // askAgain looks a few more times for activities that nobody noted, until ctx ends.

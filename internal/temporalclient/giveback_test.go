@@ -118,3 +118,73 @@ func TestTasksThatNobodyNotedAreGivenBack(t *testing.T) {
 		}
 	}
 }
+
+// TestSiblingGivesBack: a process that dies and has no successor leaves its tasks to
+// those beside it, which started long before.
+func TestSiblingGivesBack(t *testing.T) {
+	folder := t.TempDir()
+	sibling, err := Hold(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dies, err := Hold(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &server{pending: []*workflowpb.PendingActivityInfo{
+		{ActivityId: "a", State: enums.PENDING_ACTIVITY_STATE_STARTED, LastWorkerIdentity: identity(dies.dir)},
+	}}
+	if given := sibling.GiveBack(t.Context(), serve(t, s, sibling), "default"); given != (GivenBack{}) {
+		t.Fatalf("gave back %+v while all live", given)
+	}
+	if err := dies.lock.Close(); err != nil { // the kernel does so when it dies
+		t.Fatal(err)
+	}
+	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		s.mu.Lock()
+		failed := slices.Clone(s.failed)
+		s.mu.Unlock()
+		if len(failed) > 0 {
+			break
+		}
+		if time.Since(began) > 20*siblingPause {
+			t.Fatal("the task of the dead stays with it")
+		}
+	}
+	if _, err := os.Stat(sibling.dir); err != nil {
+		t.Errorf("the list of the living: %v", err)
+	}
+	if err := sibling.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestNobodyTakesANewProcessForDead: its folder is never there without its lock.
+func TestNobodyTakesANewProcessForDead(t *testing.T) {
+	folder := t.TempDir()
+	looking, stop := context.WithCancel(t.Context())
+	var looker sync.WaitGroup
+	looker.Go(func() {
+		for looking.Err() == nil {
+			dirs, err := filepath.Glob(filepath.Join(folder, "*-*"))
+			if err != nil {
+				t.Error(err)
+			}
+			for _, dir := range dirs {
+				if lock, err := lockFile(filepath.Join(dir, heldLock)); err == nil {
+					t.Errorf("%s is there without an owner", dir)
+					_ = lock.Close() // nothing was written
+				}
+			}
+		}
+	})
+	for range 200 {
+		h, err := Hold(folder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = h.Close() }) // a temporary folder
+	}
+	stop()
+	looker.Wait()
+}

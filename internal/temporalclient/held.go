@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,7 +22,7 @@ import (
 
 // Held writes down, in a folder on this machine, the tasks that a worker process
 // holds. The server cannot tell a dead worker from a silent one, and waits for a
-// time-out. The next process of the same role on the machine can, because the kernel
+// time-out. Another process of the same role on the machine can, because the kernel
 // has released the dead one's lock; it gives the tasks back at once, see GiveBack.
 //
 // The notes are hints only. The server refuses a token that it no longer honours,
@@ -52,13 +53,18 @@ func Hold(folder string) (*Held, error) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp(folder, fmt.Sprintf("%d-", os.Getpid()))
+	// The folder gets the name under which others look for the dead when it is locked.
+	begun, err := os.MkdirTemp(folder, "new.*")
 	if err != nil {
 		return nil, err
 	}
-	lock, err := lockFile(filepath.Join(dir, heldLock))
+	lock, err := lockFile(filepath.Join(begun, heldLock))
 	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
+		return nil, errors.Join(err, os.RemoveAll(begun))
+	}
+	dir := filepath.Join(folder, fmt.Sprintf("%d-%s", os.Getpid(), strings.TrimPrefix(filepath.Base(begun), "new.")))
+	if err := os.Rename(begun, dir); err != nil {
+		return nil, errors.Join(err, lock.Close(), os.RemoveAll(begun))
 	}
 	h := &Held{dir: dir, lock: lock}
 	h.open, h.end = context.WithCancel(context.Background())

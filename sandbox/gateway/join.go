@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -30,9 +31,10 @@ func (e *refusedError) Error() string {
 }
 
 // Join lists the node at selfAddress with the gateway and keeps it listed until
-// ctx ends, then unlists it and returns nil. A gateway that does not answer is
-// asked again every Rejoin; one that refuses the address or the token ends Join
-// with an error. An https gateway is trusted by the authorities of the machine.
+// ctx ends, then unlists it and returns nil. A gateway that died is noticed at once,
+// by the end of its connection, and asked again with pauses that grow to
+// joinBackoff; one that refuses the address or the token ends Join with an error. An
+// https gateway is trusted by the authorities of the machine.
 func Join(ctx context.Context, gatewayURL, selfAddress, token string, logger *slog.Logger) error {
 	base, err := parseAddress(gatewayURL)
 	if err != nil {
@@ -45,26 +47,60 @@ func Join(ctx context.Context, gatewayURL, selfAddress, token string, logger *sl
 	if !isTLS(base) {
 		base = "http://" + base
 	}
-	transport := &http.Transport{Proxy: nil, MaxIdleConnsPerHost: 1, IdleConnTimeout: 2 * Rejoin}
+	j := &joiner{base: base, self: self, token: token, lost: make(chan struct{}, 1)}
+	transport := &http.Transport{Proxy: nil, MaxIdleConnsPerHost: 1, IdleConnTimeout: 2 * Rejoin, DialContext: j.dial}
 	defer transport.CloseIdleConnections()
-	j := &joiner{base: base, self: self, token: token, http: &http.Client{
+	j.http = &http.Client{
 		Transport: transport, Timeout: joinTimeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}
+	}
 	return j.stay(ctx, logger.With("gateway", base, "node", self))
 }
 
 type joiner struct {
 	base, self, token string
 	http              *http.Client
+	lost              chan struct{} // after the end of a connection; holds one
 }
+
+// watchedConn notices the end of a connection, also while nobody waits for an answer:
+// the transport reads from an idle connection, too.
+type watchedConn struct {
+	net.Conn
+	lost chan<- struct{}
+}
+
+func (c watchedConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if err != nil {
+		select {
+		case c.lost <- struct{}{}:
+		default:
+		}
+	}
+	return n, err
+}
+
+func (j *joiner) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return watchedConn{conn, j.lost}, nil
+}
+
+// joinBackoff is the longest pause before a gateway that does not answer is asked again.
+const joinBackoff = time.Second
 
 // stay repeats the word of the node until ctx ends.
 func (j *joiner) stay(ctx context.Context, log *slog.Logger) error {
-	ticker := time.NewTicker(Rejoin)
-	defer ticker.Stop()
 	listed, silent := false, false
+	pause := firstBackoff
 	for {
+		select {
+		case <-j.lost: // of the connection before
+		default:
+		}
 		err := j.post(ctx)
 		var refused *refusedError
 		switch {
@@ -77,19 +113,41 @@ func (j *joiner) stay(ctx context.Context, log *slog.Logger) error {
 			log.Info("sandbox node has joined")
 			listed, silent = true, false
 		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			if !listed {
-				return nil
-			}
-			// The gateway sees the drain on the stream too; this is the polite way.
-			if err := j.delete(context.WithoutCancel(ctx)); err != nil {
-				log.Debug("leave gateway", "err", err)
-			}
+		pause = j.rest(ctx, err == nil, pause)
+		if ctx.Err() == nil {
+			continue
+		}
+		if !listed {
 			return nil
 		}
+		// The gateway sees the drain on the stream too; this is the polite way.
+		if err := j.delete(context.WithoutCancel(ctx)); err != nil {
+			log.Debug("leave gateway", "err", err)
+		}
+		return nil
 	}
+}
+
+// rest waits until the gateway is to be asked again, and returns the next pause after
+// a failure or a loss. A server that ends every connection is asked less and less
+// often.
+func (j *joiner) rest(ctx context.Context, answered bool, pause time.Duration) time.Duration {
+	if answered {
+		select {
+		case <-ctx.Done():
+			return pause
+		case <-time.After(Rejoin):
+			return firstBackoff
+		case <-j.lost:
+		}
+	} else {
+		pause = min(pause, joinBackoff)
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(pause):
+	}
+	return min(2*pause, Rejoin)
 }
 
 func (j *joiner) post(ctx context.Context) error {

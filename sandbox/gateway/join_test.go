@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"context"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -109,6 +110,57 @@ func TestJoinWaitsForAGatewayThatIsNotThere(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if err := gateway.Join(ctx, "127.0.0.1:1", "node:1", "", slog.New(slog.DiscardHandler)); err != nil {
+		t.Errorf("Join: %v", err)
+	}
+}
+
+// TestGatewayThatDiedIsJoinedAgainAtOnce: its successor has the node long before the
+// node's next regular word.
+func TestGatewayThatDiedIsJoinedAgainAtOnce(t *testing.T) {
+	serve := func(address string) (*gateway.Gateway, *http.Server, string) {
+		t.Helper()
+		f := &fleet{}
+		f.add("node:1", 1)
+		g := open(t, f, gateway.Config{})
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		web := &http.Server{Handler: g.Routes(), ReadHeaderTimeout: time.Minute}
+		ended := make(chan error, 1)
+		go func() { ended <- web.Serve(l) }()
+		t.Cleanup(func() {
+			_ = web.Close() // perhaps for the second time
+			<-ended
+		})
+		return g, web, l.Addr().String()
+	}
+	awaitNode := func(g *gateway.Gateway) time.Duration {
+		t.Helper()
+		began := time.Now()
+		for len(g.Stats().Nodes) != 1 {
+			if time.Since(began) > time.Minute {
+				t.Fatal("the node is not listed")
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+		return time.Since(began)
+	}
+	first, web, address := serve("127.0.0.1:0")
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- gateway.Join(ctx, address, "node:1", "", slog.New(slog.DiscardHandler)) }()
+	awaitNode(first)
+	if err := web.Close(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(300 * time.Millisecond) // a start
+	second, _, _ := serve(address)
+	if took := awaitNode(second); took > gateway.Rejoin/2 {
+		t.Errorf("it took %v", took)
+	}
+	cancel()
+	if err := <-ended; err != nil {
 		t.Errorf("Join: %v", err)
 	}
 }

@@ -25,8 +25,14 @@ type Service struct {
 	OpenStore func(ctx context.Context, p *config.Process) (blob.Store, error)
 	// StoreServer is the S3 server of the place's store, with its account made.
 	StoreServer func(p *config.Process) (supervise.Child, error)
-	// CheckRun says what is wrong with a run before anything is started.
-	CheckRun func(r Run) error
+	// Claim makes this process the only one that serves a home.
+	Claim func(p *config.Process) (release func(), err error)
+	// Children are the processes of which the service consists, with so many that
+	// sample.
+	Children func(p *config.Process, rollouts int) ([]supervise.Child, error)
+	// CheckRun says what is wrong with a run before anything is started, and returns
+	// the hash of its configuration.
+	CheckRun func(r Run) (hash string, err error)
 	// Submit starts a run.
 	Submit func(ctx context.Context, c client.Client, r Run) error
 	// RunFailure says in one line why a run failed.

@@ -33,6 +33,8 @@ type chaosOptions struct {
 	python      string
 	store       string
 	timeout     time.Duration
+	elastic     string
+	ledger      string
 }
 
 func chaosCommand(service Service) *cobra.Command {
@@ -44,7 +46,14 @@ func chaosCommand(service Service) *cobra.Command {
 service at random moments, the supervisor among them, and compares all that the
 runs left in their stores. The seed decides who is killed after how much of a run.
 Ends with code 1 when a bit differs, a prompt is lost or doubled, a checkpoint is
-torn, a process is left behind or a run does not end.`,
+torn, a process is left behind or a run does not end.
+
+With --elastic the roles are processes of their own, and join and leave while a run
+goes on: up to four that sample, three sandbox nodes behind a gateway, and two control
+workers. Some drain, some are killed, in the start, in the drain or at work.
+
+With --ledger the harness goes on where it was stopped, also by a kill or a reboot:
+each trial is a line of the file, and none is made or counted twice.`,
 		Args: cobra.NoArgs,
 	}
 	f := cmd.Flags()
@@ -53,7 +62,7 @@ torn, a process is left behind or a run does not end.`,
 	f.IntVar(&o.runs, "runs", 20, "disturbed runs")
 	f.IntVar(&o.kills, "kills", 5, "kills of each run")
 	f.Uint64Var(&o.seed, "seed", 1, "decides victims and moments")
-	f.StringSliceVar(&o.victims, "victims", nil, "who is killed; default is everybody: "+fmt.Sprint(victimNames(chaos.Victims()))+", and s3d with --store s3d:")
+	f.StringSliceVar(&o.victims, "victims", nil, "who is killed; default is everybody: "+fmt.Sprint(victimNames(chaos.Victims()))+", with --elastic "+fmt.Sprint(victimNames(chaos.ElasticVictims()))+", and s3d with --store s3d:")
 	f.StringSliceVar(&o.points, "points", nil, "fail points that end their process once in a run, beside the kills; all = every one; dealt out over the runs")
 	f.StringVar(&o.dir, "dir", "", "folder of the homes; default is a temporary one")
 	f.BoolVar(&o.keep, "keep", false, "keep the homes of good runs, too")
@@ -61,6 +70,10 @@ torn, a process is left behind or a run does not end.`,
 	f.StringVar(&o.python, "python", config.DefaultProcess().Python, "interpreter that the sandbox runs (TEMPER_PYTHON)")
 	f.StringVar(&o.store, "store", "", "URL below which each run gets a store of its own, or s3d://127.0.0.1:0 for an S3 server of each run; default is files in its home")
 	f.DurationVar(&o.timeout, "timeout", 10*time.Minute, "after which a run is taken for one that does not end")
+	f.StringVar(&o.elastic, "elastic", elasticNever, "members join and leave in no trial (never), in every second one (mixed) or in all (always)")
+	f.Lookup("elastic").NoOptDefVal = elasticAlways
+	f.StringVar(&o.ledger, "ledger", "", "file (JSONL) to which each trial is added, and whose trials are not made again")
+	cmd.AddCommand(chaosReportCommand())
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return o.carryOut(cmd.Context(), service, cmd.OutOrStdout(), cmd.ErrOrStderr())
 	}
@@ -83,26 +96,45 @@ func (o *chaosOptions) servesStore() bool {
 	return strings.HasPrefix(o.store, string(config.StoreS3D)+":")
 }
 
-// chosen are the victims that were asked for.
-func (o *chaosOptions) chosen() ([]chaos.Victim, error) {
-	all := chaos.Victims()
+// Values of --elastic.
+const (
+	elasticNever  = "never"
+	elasticMixed  = "mixed"
+	elasticAlways = "always"
+)
+
+// isElastic says whether members join and leave in a trial, counted from 0.
+func (o *chaosOptions) isElastic(run int) bool {
+	return o.elastic == elasticAlways || o.elastic == elasticMixed && run%2 == 1
+}
+
+// chosen are the victims that were asked for, among those of a kind of trial. A name
+// that no trial knows is the user's mistake.
+func (o *chaosOptions) chosen(elastic bool) ([]chaos.Victim, error) {
+	all, other := chaos.Victims(), chaos.ElasticVictims()
+	if elastic {
+		all, other = other, all
+	}
 	if o.servesStore() {
 		all = append(all, chaos.ObjectStore())
 	}
 	if len(o.victims) == 0 {
 		return all, nil
 	}
+	if o.elastic != elasticMixed {
+		other = nil
+	}
 	var out []chaos.Victim
 	for _, name := range o.victims {
-		found := false
-		for _, v := range all {
-			if v.Name == name {
-				out, found = append(out, v), true
-			}
-		}
-		if !found {
+		i := slices.IndexFunc(all, func(v chaos.Victim) bool { return v.Name == name })
+		if i >= 0 {
+			out = append(out, all[i])
+		} else if !slices.Contains(victimNames(other), name) {
 			return nil, cli.Usagef("--victims: %q is none of %v", name, victimNames(all))
 		}
+	}
+	if len(out) == 0 {
+		return nil, cli.Usagef("--victims: none of %v is in a trial of this kind, which has %v", o.victims, victimNames(all))
 	}
 	return out, nil
 }
@@ -127,35 +159,51 @@ func chosenPoints(names []string) ([]string, error) {
 	return slices.Compact(out), nil
 }
 
-func (o *chaosOptions) carryOut(ctx context.Context, service Service, out, progress io.Writer) error {
+// check finds what is wrong with the flags, and returns the harness that they ask for.
+func (o *chaosOptions) check(service Service, progress io.Writer) (*harness, error) {
 	if o.runs < 1 || o.kills < 0 {
-		return cli.Usagef("--runs %d and --kills %d: want at least 1 and 0", o.runs, o.kills)
+		return nil, cli.Usagef("--runs %d and --kills %d: want at least 1 and 0", o.runs, o.kills)
 	}
-	victims, err := o.chosen()
-	if err != nil {
-		return err
+	if !slices.Contains([]string{elasticNever, elasticMixed, elasticAlways}, o.elastic) {
+		return nil, cli.Usagef("--elastic: is %q, want %s, %s or %s", o.elastic, elasticNever, elasticMixed, elasticAlways)
 	}
 	points, err := chosenPoints(o.points)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := service.CheckRun(o.asked()); err != nil {
-		return err
+	h := &harness{chaosOptions: o, service: service, progress: progress, points: points, chaos: map[bool]chaos.Config{}}
+	for run := range min(o.runs, 2) {
+		victims, err := o.chosen(o.isElastic(run))
+		if err != nil {
+			return nil, err
+		}
+		h.chaos[o.isElastic(run)] = chaos.Config{Seed: o.seed, Kills: o.kills, Victims: victims}
+	}
+	if h.hash, err = service.CheckRun(o.asked()); err != nil {
+		return nil, err
 	}
 	if err := cli.FindPython(o.python); err != nil {
-		return cli.Usage(err)
+		return nil, cli.Usage(err)
+	}
+	return h, nil
+}
+
+func (o *chaosOptions) carryOut(ctx context.Context, service Service, out, progress io.Writer) error {
+	h, err := o.check(service, progress)
+	if err != nil {
+		return err
 	}
 	// Processes that lose their parent become children of this one, so that none
 	// can hide.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("adopt orphans: %w", err)
 	}
-	if o.dir == "" {
+	ours := o.dir == ""
+	if ours {
 		if o.dir, err = os.MkdirTemp("", "temper-chaos-"); err != nil {
 			return err
 		}
 	}
-	h := harness{chaosOptions: o, service: service, progress: progress, points: points, chaos: chaos.Config{Seed: o.seed, Kills: o.kills, Victims: victims}}
 	report, err := h.tryAll(ctx)
 	if err != nil {
 		return err
@@ -170,7 +218,7 @@ func (o *chaosOptions) carryOut(ctx context.Context, service Service, out, progr
 		return err
 	case !report.Good():
 		return fmt.Errorf("runs differ from the undisturbed one; their homes are in %s", o.dir)
-	case o.keep:
+	case o.keep || !ours:
 		return nil
 	default:
 		return os.RemoveAll(o.dir)

@@ -58,3 +58,44 @@ func TestEveryFailPoint(t *testing.T) {
 	}
 	t.Logf("%d kills\n%s", kills, progress.String())
 }
+
+// soak runs a command of the harness and returns its report.
+func soak(t *testing.T, args ...string) (report struct {
+	Bits    int64 `json:"differing_bits"`
+	Runs    int   `json:"runs"`
+	Elastic int   `json:"elastic_runs"`
+	Kills   int   `json:"kills"`
+	Moves   int   `json:"moves"`
+}) {
+	t.Helper()
+	cmd := exec.Command(filepath.Join(bin, "temper"), append([]string{"bench", "chaos"}, args...)...)
+	cmd.Env = testbin.Environment()
+	var progress strings.Builder
+	cmd.Stderr = &progress
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v\n%s\n%s", err, progress.String(), out)
+	}
+	if err := json.Unmarshal(out, &report); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%s", progress.String())
+	return report
+}
+
+// TestElasticServiceKeepsItsBits lets rollout workers, sandbox nodes, control workers
+// and the gateway come and go under kills, and wants the bits of `temper up` with one
+// process that samples. Its ledger, read twice, says what the harness said.
+func TestElasticServiceKeepsItsBits(t *testing.T) {
+	dir := t.TempDir()
+	ledger := filepath.Join(dir, "ledger.jsonl")
+	args := []string{"--config", "../../configs/ci.yaml", "--set", "sft.steps=12", "--elastic", "--runs", "1", "--kills", "3",
+		"--seed", "2", "--timeout", "5m", "--json", "--ledger", ledger, "--dir", dir}
+	first := soak(t, args...)
+	if first.Bits != 0 || first.Elastic != 1 || first.Kills < 3 || first.Moves < 10 {
+		t.Errorf("%+v, want an elastic run with kills and moves", first)
+	}
+	if again := soak(t, "report", "--json", ledger, ledger); again != first {
+		t.Errorf("the ledger says %+v, the harness said %+v", again, first)
+	}
+}

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"temper/internal/buildinfo"
 	"temper/tools/bench/chaos"
 )
 
@@ -18,37 +17,109 @@ type harness struct {
 	*chaosOptions
 	service  Service
 	progress io.Writer
-	chaos    chaos.Config
+	chaos    map[bool]chaos.Config // by whether members join and leave
 	points   []string
+	hash     string // of the run's configuration
+	build    string
 	calm     chaos.Contents
 	pace     chaos.Outcome // of the undisturbed run
+	book     *chaos.Ledger // nil without --ledger
+	lines    []chaos.Line  // without one
 }
 
-func (h *harness) tryAll(ctx context.Context) (*chaos.Report, error) {
-	report := &chaos.Report{Build: buildinfo.Line(), Config: filepath.Base(h.config), Store: cmp.Or(h.store, "file"), Seed: h.chaos.Seed}
-	calm, err := h.try(ctx, "calm", nil, nil, 0)
+// tryAll makes the undisturbed run and the trials that the ledger does not have, and
+// reports on all that it has.
+func (h *harness) tryAll(ctx context.Context) (report *chaos.Report, err error) {
+	if h.build, err = buildLine(); err != nil {
+		return nil, err
+	}
+	if h.ledger != "" {
+		if h.book, err = chaos.OpenLedger(h.ledger); err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, h.book.Close()) }()
+		h.lines = h.book.Lines()
+	}
+	calm, err := h.tryCalm(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("undisturbed run: %w", err)
+		return nil, err
 	}
-	if calm.Failure != "" {
-		return nil, fmt.Errorf("the undisturbed run failed: %s; its home is %s", calm.Failure, filepath.Join(h.dir, "calm"))
-	}
-	report.Calm, report.Objects, h.pace = calm.Wall, calm.Objects, calm.Outcome
-	fmt.Fprintf(h.progress, "undisturbed run: %.1f s, %d objects\n", calm.Wall, calm.Objects)
 	for i := range h.runs {
-		trial, err := h.try(ctx, fmt.Sprintf("run-%03d", i+1), h.share(i), h.chaos.Schedule(i), calm.Objects)
+		if h.book != nil && h.book.Done(h.setting(i), i+1) {
+			continue
+		}
+		err := h.tryOne(ctx, i, calm.Objects)
 		if err != nil && ctx.Err() != nil {
 			break // the report is of what was done
 		}
 		if err != nil {
 			return nil, fmt.Errorf("run %d: %w", i+1, err)
 		}
-		trial.Beside(&h.pace)
-		report.Trials = append(report.Trials, trial)
-		fmt.Fprintf(h.progress, "run %d/%d: %.1f s, %d kills, %d objects differ\n", i+1, h.runs, trial.Wall, len(trial.Blows), len(trial.Differences))
 	}
-	report.Sum()
-	return report, nil
+	return chaos.SumUp(h.lines), nil
+}
+
+// tryCalm makes the run that the others are compared with.
+func (h *harness) tryCalm(ctx context.Context) (chaos.Trial, error) {
+	calm, err := h.try(ctx, trialOptions{name: "calm"})
+	if err != nil {
+		return calm, fmt.Errorf("undisturbed run: %w", err)
+	}
+	if calm.Failure != "" {
+		return calm, fmt.Errorf("the undisturbed run failed: %s; its home is %s", calm.Failure, filepath.Join(h.dir, "calm"))
+	}
+	h.pace = calm.Outcome
+	fmt.Fprintf(h.progress, "undisturbed run: %.1f s, %d objects\n", calm.Wall, calm.Objects)
+	return calm, h.record(chaos.Line{
+		Kind: chaos.LineCalm, ID: newID(), Setting: h.setting(0), Result: h.calm.Digest(), Objects: calm.Objects, Wall: calm.Wall,
+	})
+}
+
+// tryOne makes one disturbed run, counted from 0.
+func (h *harness) tryOne(ctx context.Context, i, expect int) error {
+	elastic := h.isElastic(i)
+	o := trialOptions{name: fmt.Sprintf("seed-%d-run-%03d", h.seed, i+1), points: h.share(i), elastic: elastic}
+	o.plan = chaos.Plan{Kills: h.chaos[elastic].Schedule(i), Expect: expect}
+	if elastic {
+		o.plan.Moves = h.chaos[elastic].Timeline(i)
+	}
+	line := chaos.Line{Kind: chaos.LineBegin, ID: newID(), Setting: h.setting(i), Run: i + 1}
+	if err := h.record(line); err != nil {
+		return err
+	}
+	trial, err := h.try(ctx, o)
+	if err != nil {
+		return err
+	}
+	trial.Beside(&h.pace)
+	line.Kind, line.Trial = chaos.LineTrial, &trial
+	fmt.Fprintf(h.progress, "run %d/%d: %.1f s, %d kills, %d moves, %d objects differ\n", i+1, h.runs, trial.Wall, len(trial.Blows), len(trial.Moves), len(trial.Differences))
+	return h.record(line)
+}
+
+// record adds a line to the report, and to the ledger if there is one.
+func (h *harness) record(line chaos.Line) error {
+	h.lines = append(h.lines, line)
+	if h.book == nil {
+		return nil
+	}
+	if err := h.book.Append(line); err != nil {
+		return fmt.Errorf("--ledger %s: %w", h.ledger, err)
+	}
+	return nil
+}
+
+// setting is what decides a trial, counted from 0, beside its number.
+func (h *harness) setting(run int) chaos.Setting {
+	elastic := h.isElastic(run)
+	s := chaos.Setting{
+		Build: h.build, Machine: machineLine(), Config: filepath.Base(h.config), Digest: h.hash, Store: cmp.Or(h.store, "file"),
+		Seed: h.seed, Kills: h.kills, Victims: victimNames(h.chaos[elastic].Victims), Elastic: elastic,
+	}
+	if len(h.points) > 0 {
+		s.Points = append([]string{fmt.Sprintf("dealt out over %d runs", h.runs)}, h.points...)
+	}
+	return s
 }
 
 // share returns the fail points of one run: they are dealt out in order.
@@ -60,27 +131,56 @@ func (h *harness) share(run int) []string {
 	return out
 }
 
-// try carries out one run in a home of its own and looks at what it left.
-func (h *harness) try(ctx context.Context, name string, points []string, kills []chaos.Kill, expect int) (chaos.Trial, error) {
-	host, err := h.newHost(ctx, name, points)
+// trialOptions say what one run goes through.
+type trialOptions struct {
+	name    string
+	points  []string
+	elastic bool
+	plan    chaos.Plan
+}
+
+// try carries out one run in a home of its own and looks at what it left. The home of
+// a run that is not good stays.
+func (h *harness) try(ctx context.Context, o trialOptions) (t chaos.Trial, err error) {
+	home := filepath.Join(h.dir, o.name)
+	if err := clearHome(home); err != nil {
+		return t, err
+	}
+	host, err := h.newHost(ctx, home, o)
 	if err != nil {
-		return chaos.Trial{}, err
+		return t, err
 	}
 	defer host.close()
 	bounded, cancel := context.WithTimeout(ctx, h.timeout)
 	defer cancel()
-	var t chaos.Trial
-	if t.Outcome, err = chaos.Try(bounded, host, kills, expect); err != nil || ctx.Err() != nil || t.Failure != "" {
+	t.Name, t.Elastic = o.name, o.elastic
+	t.Outcome, err = chaos.Try(bounded, host, o.plan)
+	if ctx.Err() != nil && !h.keep {
+		return t, errors.Join(err, ctx.Err(), os.RemoveAll(home))
+	}
+	if err != nil || ctx.Err() != nil || t.Failure != "" {
 		return t, errors.Join(err, ctx.Err())
 	}
 	t.Unreached = host.unreached()
 	if err := h.inspect(ctx, host, &t); err != nil {
 		return t, err
 	}
-	if !h.keep && len(t.Differences)+t.Prompts.Lost+t.Prompts.Doubled+len(t.Torn)+len(t.Orphans) == 0 {
-		return t, os.RemoveAll(host.process.Home)
+	if !h.keep && t.Good() {
+		return t, os.RemoveAll(home)
 	}
 	return t, nil
+}
+
+// clearHome removes what a harness that was killed left of a trial.
+func clearHome(home string) error {
+	_, err := os.Stat(filepath.Join(home, serviceLog))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return os.RemoveAll(home)
 }
 
 // inspect compares what a run left, when its service is gone.
@@ -97,7 +197,7 @@ func (h *harness) inspect(ctx context.Context, host *chaosHost, t *chaos.Trial) 
 	if h.calm == nil {
 		h.calm = contents
 	}
-	t.Differences = chaos.Compare(h.calm, contents)
+	t.Differences, t.Compared = chaos.Compare(h.calm, contents), len(contents)
 	if t.Prompts, err = chaos.CheckPrompts(ctx, host.store, host.Run()); err != nil {
 		return err
 	}

@@ -41,20 +41,25 @@ type chaosHost struct {
 	store   blob.Store
 	log     *os.File
 	points  []string
+	members []chaos.Member
+	release func()        // gives the home free; nil where temper up claims it
 	client  client.Client // nil until the server was reached
 }
 
+// serviceLog is the file below a home that has what the service prints.
+const serviceLog = "service.log"
+
 var _ chaos.Host = (*chaosHost)(nil)
 
-func (h *harness) newHost(ctx context.Context, name string, points []string) (*chaosHost, error) {
+func (h *harness) newHost(ctx context.Context, home string, o trialOptions) (_ *chaosHost, err error) {
 	p := config.DefaultProcess()
-	p.Home, p.UIAddress, p.Python = filepath.Join(h.dir, name), "", h.python
+	p.Home, p.UIAddress, p.Python = home, "", h.python
 	if p.Store = h.store; p.Store != "" && !h.servesStore() {
 		u, err := url.Parse(p.Store)
 		if err != nil {
 			return nil, cli.Usagef("--store: %w", err)
 		}
-		p.Store = u.JoinPath(name).String()
+		p.Store = u.JoinPath(o.name).String()
 	}
 	addrs, err := freeport.Addresses(3)
 	if err != nil {
@@ -74,11 +79,21 @@ func (h *harness) newHost(ctx context.Context, name string, points []string) (*c
 	if err != nil {
 		return nil, err
 	}
-	log, err := os.Create(filepath.Join(p.Home, "service.log"))
+	log, err := os.Create(filepath.Join(p.Home, serviceLog))
 	if err != nil {
 		return nil, err
 	}
-	return &chaosHost{process: p, asked: h.asked(), service: h.service, store: store, log: log, points: points}, nil
+	c := &chaosHost{process: p, asked: h.asked(), service: h.service, store: store, log: log, points: o.points}
+	defer func() {
+		if err != nil {
+			c.close()
+		}
+	}()
+	if o.elastic {
+		return c, c.scatter()
+	}
+	c.members = []chaos.Member{{Name: chaos.Supervisor, Role: chaos.Supervisor, Command: c.up}}
+	return c, nil
 }
 
 // marksDir is where fail points leave their marks.
@@ -122,11 +137,17 @@ func (c *chaosHost) close() {
 	if s, ok := c.store.(io.Closer); ok {
 		_ = s.Close() // only read
 	}
+	if c.release != nil {
+		c.release()
+	}
 	_ = c.log.Close() // a log
 }
 
-// Command implements chaos.Host.
-func (c *chaosHost) Command() (*exec.Cmd, error) {
+// Members implements chaos.Host.
+func (c *chaosHost) Members() []chaos.Member { return c.members }
+
+// up is the supervisor.
+func (c *chaosHost) up() (*exec.Cmd, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -135,11 +156,18 @@ func (c *chaosHost) Command() (*exec.Cmd, error) {
 	cmd := exec.Command(self, "up", "--embedded", "--home", p.Home, "--temporal", p.TemporalAddress, "--namespace", p.Namespace,
 		"--ui", p.UIAddress, "--sandbox", p.SandboxAddress, "--python", p.Python, "--store", p.Store)
 	cmd.Stdout, cmd.Stderr = c.log, c.log
-	if len(c.points) > 0 {
-		armed := strings.Join(c.points, "=kill,") + "=kill"
-		cmd.Env = append(os.Environ(), failpoint.EnvPoints+"="+armed, failpoint.EnvDir+"="+marksDir(&p))
+	if armed := c.armed(); armed != nil {
+		cmd.Env = append(os.Environ(), armed...)
 	}
 	return cmd, nil
+}
+
+// armed is the environment that arms the fail points of the trial.
+func (c *chaosHost) armed() []string {
+	if len(c.points) == 0 {
+		return nil
+	}
+	return []string{failpoint.EnvPoints + "=" + strings.Join(c.points, "=kill,") + "=kill", failpoint.EnvDir + "=" + marksDir(&c.process)}
 }
 
 // Store implements chaos.Host.

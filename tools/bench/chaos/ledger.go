@@ -2,154 +2,187 @@ package chaos
 
 import (
 	"bytes"
-	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"path"
-	"strings"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
 
-	"temper/internal/artifact"
-	"temper/internal/blob"
-	"temper/internal/config"
-	"temper/internal/dataset"
-	"temper/internal/rl"
+	"golang.org/x/sys/unix"
 )
 
-// Prompts is what the store says about the problems that a run trained on.
-type Prompts struct {
-	// Lost counts problems that an epoch left out, and groups or trajectories
-	// that a step lacks; Doubled those that an epoch had twice.
-	Lost    int `json:"lost"`
-	Doubled int `json:"doubled"`
-	// Notes says which.
-	Notes []string `json:"notes,omitempty"`
+// Setting is what decides the trials of a soak. Trials of one setting and number are
+// the same trial, and a soak makes each once.
+type Setting struct {
+	Build   string   `json:"build"`
+	Machine string   `json:"machine"`
+	Config  string   `json:"config"`
+	Digest  string   `json:"config_digest"` // of the whole configuration
+	Store   string   `json:"store"`
+	Seed    uint64   `json:"seed"`
+	Kills   int      `json:"kills"`
+	Victims []string `json:"victims"`
+	Points  []string `json:"points,omitempty"`
+	Elastic bool     `json:"elastic,omitempty"`
 }
 
-// CheckPrompts counts, from the trajectories that are stored, how often each
-// problem of a stage was sampled. After every step, each problem that the stage's
-// filter kept must have been sampled once for each whole epoch, or once more. It
-// does not ask the ledger, whose promise it checks.
-func CheckPrompts(ctx context.Context, store blob.Store, run artifact.Layout) (Prompts, error) {
-	data, err := blob.ReadKey(ctx, store, run.Config())
+// Kinds of lines of a ledger.
+const (
+	// LineCalm is an undisturbed run, with what it left.
+	LineCalm = "calm"
+	// LineBegin comes before a trial. One without a trial was interrupted: nobody knows
+	// what it would have shown, and it counts for nothing.
+	LineBegin = "begin"
+	// LineTrial is a trial that was carried out and looked at.
+	LineTrial = "trial"
+)
+
+// Line is one line of a ledger, and says all that it needs by itself.
+type Line struct {
+	Kind string    `json:"kind"`
+	Time time.Time `json:"time"`
+	// ID is the same for a trial and its beginning, and for nothing else.
+	ID      string  `json:"id"`
+	Setting Setting `json:"setting"`
+	// Run is the number of the trial, from 1.
+	Run int `json:"run,omitempty"`
+	// Result is the SHA-256 of what an undisturbed run left, without times.
+	Result  string  `json:"result,omitempty"`
+	Objects int     `json:"objects,omitempty"`
+	Wall    Seconds `json:"wall_s,omitempty"`
+	Trial   *Trial  `json:"trial,omitempty"`
+}
+
+// Ledger is a file of lines that only grows. It is safe against a death at any
+// moment: a line is there as a whole or not at all.
+type Ledger struct {
+	file  *os.File
+	lines []Line
+}
+
+// OpenLedger opens or makes the file, for one process at a time.
+func OpenLedger(path string) (*Ledger, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o644) //nolint:gosec // the user names it
 	if err != nil {
-		return Prompts{}, err
+		return nil, err
 	}
-	cfg, err := config.Load(run.Config(), data, nil)
+	l := &Ledger{file: f}
+	if err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
+		err = fmt.Errorf("%s is in use by another process: give each its own ledger and add them up with: temper bench chaos report", path)
+	}
+	if err == nil {
+		err = l.read(path)
+	}
+	if err == nil {
+		err = syncFolder(path)
+	}
 	if err != nil {
-		return Prompts{}, err
+		return nil, errors.Join(err, f.Close())
 	}
-	var out Prompts
-	first := 1
-	for i, stage := range cfg.Stages {
-		problems, err := stageProblems(ctx, store, run, i+1)
-		if err != nil {
-			return out, err
+	return l, nil
+}
+
+// read loads the lines, and cuts off the beginning of one whose writer died.
+func (l *Ledger) read(path string) error {
+	data, err := io.ReadAll(l.file)
+	if err != nil {
+		return err
+	}
+	whole := data[:bytes.LastIndexByte(data, '\n')+1]
+	if l.lines, err = parseLines(path, whole); err != nil {
+		return err
+	}
+	if len(whole) < len(data) {
+		return l.file.Truncate(int64(len(whole)))
+	}
+	return nil
+}
+
+// ReadLedger reads the whole lines of a file that may be growing.
+func ReadLedger(path string) ([]Line, error) {
+	data, err := os.ReadFile(path) //nolint:gosec // the user names it
+	if err != nil {
+		return nil, err
+	}
+	return parseLines(path, data[:bytes.LastIndexByte(data, '\n')+1])
+}
+
+func parseLines(path string, data []byte) ([]Line, error) {
+	var out []Line
+	for i, text := range bytes.Split(bytes.TrimSuffix(data, []byte("\n")), []byte("\n")) {
+		if len(data) == 0 {
+			break
 		}
-		c := census{store: store, run: run, cfg: cfg, had: map[string]int{}, problems: problems, out: &out}
-		for step := first; step < first+stage.Until.Steps; step++ {
-			if err := c.step(ctx, step); err != nil {
-				return out, err
-			}
+		var line Line
+		if err := json.Unmarshal(text, &line); err != nil {
+			return nil, fmt.Errorf("%s: line %d is damaged: %w; take it out of the file, and its trial is made again", path, i+1, err)
 		}
-		first += stage.Until.Steps
+		out = append(out, line)
 	}
 	return out, nil
 }
 
-// stageProblems reads the ids that a stage trains on.
-func stageProblems(ctx context.Context, store blob.Store, run artifact.Layout, stage int) ([]string, error) {
-	data, err := blob.ReadKey(ctx, store, run.TrainProblems(stage))
-	if err != nil {
-		return nil, err
-	}
-	all, err := dataset.ReadProblems(bytes.NewReader(data), run.TrainProblems(stage))
-	if err != nil {
-		return nil, err
-	}
-	filter, _, err := artifact.Lookup[struct {
-		Removed []string `json:"removed_ids"`
-	}](ctx, store, run.Filter(stage))
-	if err != nil {
-		return nil, err
-	}
-	removed := map[string]bool{}
-	for _, id := range filter.Removed {
-		removed[id] = true
-	}
-	var ids []string
-	for _, p := range all {
-		if !removed[p.ID] {
-			ids = append(ids, p.ID)
-		}
-	}
-	return ids, nil
-}
-
-// census counts the problems of a stage, step by step.
-type census struct {
-	store    blob.Store
-	run      artifact.Layout
-	cfg      config.Run
-	problems []string
-	had      map[string]int
-	total    int
-	out      *Prompts
-}
-
-func (c *census) step(ctx context.Context, step int) error {
-	infos, err := c.store.List(ctx, path.Dir(c.run.Group(step, "x"))+"/")
+// Append adds a line, and returns when it is on the disk.
+func (l *Ledger) Append(line Line) error {
+	line.Time = time.Now().UTC()
+	text, err := json.Marshal(line)
 	if err != nil {
 		return err
 	}
-	if missing := c.cfg.RL.ProblemsPerStep - len(infos); missing > 0 {
-		c.lost(missing, fmt.Sprintf("step %d: %d groups are missing", step, missing))
+	if _, err = l.file.Write(append(text, '\n')); err == nil {
+		err = l.file.Sync()
 	}
-	for _, info := range infos {
-		if err := c.group(ctx, step, info.Key); err != nil {
-			return err
-		}
-	}
-	c.total += c.cfg.RL.ProblemsPerStep
-	n := len(c.problems)
-	for _, id := range c.problems {
-		switch had := c.had[id]; {
-		case had < c.total/n:
-			c.lost(1, fmt.Sprintf("step %d: problem %s was sampled %d times in %d epochs", step, id, had, c.total/n))
-			c.had[id] = c.total / n // reported once
-		case had > (c.total+n-1)/n:
-			c.out.Doubled++
-			c.out.Notes = append(c.out.Notes, fmt.Sprintf("step %d: problem %s was sampled %d times in %d epochs", step, id, had, (c.total+n-1)/n))
-			c.had[id] = (c.total + n - 1) / n
-		}
-	}
-	return nil
-}
-
-// group counts one problem and looks at its trajectories.
-func (c *census) group(ctx context.Context, step int, key string) error {
-	id := strings.TrimSuffix(path.Base(key), ".jsonl")
-	c.had[id]++
-	data, err := blob.ReadKey(ctx, c.store, key)
 	if err != nil {
 		return err
 	}
-	whole := 0
-	for dec := json.NewDecoder(bytes.NewReader(data)); dec.More(); {
-		var t rl.Trajectory
-		if err := dec.Decode(&t); err != nil {
-			return fmt.Errorf("%s: %w", c.store.Locate(key), err)
-		}
-		if t.StopReason != rl.StopInfraError && t.ProblemID == id {
-			whole++
-		}
-	}
-	if missing := c.cfg.RL.RolloutsPerProblem - whole; missing > 0 {
-		c.lost(1, fmt.Sprintf("step %d: group %s lacks %d trajectories", step, id, missing))
-	}
+	l.lines = append(l.lines, line)
 	return nil
 }
 
-func (c *census) lost(n int, note string) {
-	c.out.Lost += n
-	c.out.Notes = append(c.out.Notes, note)
+// Lines are all lines of the file.
+func (l *Ledger) Lines() []Line { return slices.Clone(l.lines) }
+
+// Done says whether the ledger has a trial.
+func (l *Ledger) Done(s Setting, run int) bool {
+	return slices.ContainsFunc(l.lines, func(line Line) bool {
+		return line.Kind == LineTrial && line.Run == run && line.Setting.equal(s)
+	})
+}
+
+// Close gives the file free for others.
+func (l *Ledger) Close() error { return l.file.Close() }
+
+func (s Setting) equal(other Setting) bool {
+	a, errA := json.Marshal(s)
+	b, errB := json.Marshal(other)
+	return errA == nil && errB == nil && bytes.Equal(a, b)
+}
+
+// Digest is the SHA-256 of everything that a run left, without times.
+func (c Contents) Digest() string {
+	sum := sha256.New()
+	names := make([]string, 0, len(c))
+	for name := range c {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		of := sha256.Sum256(c[name])
+		fmt.Fprintf(sum, "%s %x\n", name, of)
+	}
+	return hex.EncodeToString(sum.Sum(nil))
+}
+
+// syncFolder brings the name of a new file to the disk.
+func syncFolder(path string) error {
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
 }

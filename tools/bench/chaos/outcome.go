@@ -10,6 +10,8 @@ type Blow struct {
 	// Point is the fail point at which the process ended itself; "" for a kill from outside.
 	Point string `json:"point,omitempty"`
 	PID   int    `json:"pid,omitempty"`
+	// Life is the stage of its life in which it was killed; "" at a fail point.
+	Life Life `json:"life,omitempty"`
 	// After is how many objects of the run had been seen.
 	After int `json:"after_objects"`
 	// At counts from the start of the run.
@@ -25,6 +27,14 @@ type Blow struct {
 
 	at    time.Time
 	waits []wait // between this kill and the next
+}
+
+// Moved is a member that joined or left.
+type Moved struct {
+	Member string  `json:"member"`
+	How    string  `json:"how"` // joins, drains, killed
+	After  int     `json:"after_objects"`
+	At     Seconds `json:"at_s"`
 }
 
 // beat is a moment at which there was something new.
@@ -47,6 +57,11 @@ func seconds(d time.Duration) Seconds { return Seconds(d.Seconds()) }
 // Outcome is what one run went through.
 type Outcome struct {
 	Blows []Blow `json:"blows"`
+	// Moves are the members that joined or left.
+	Moves []Moved `json:"moves,omitempty"`
+	// Drained counts processes that ended by themselves after a SIGTERM, before the
+	// kill that was to follow.
+	Drained int `json:"drained,omitempty"`
 	// Missed counts kills whose moment did not come, or that found no victim.
 	Missed  int      `json:"missed,omitempty"`
 	Wall    Seconds  `json:"wall_s"`

@@ -5,8 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"sync"
+	"slices"
 	"syscall"
 	"time"
 
@@ -16,9 +15,8 @@ import (
 
 // Host is one service in a place of its own, and one run in it.
 type Host interface {
-	// Command is the supervisor, ready to be started, any number of times one
-	// after the other.
-	Command() (*exec.Cmd, error)
+	// Members are the processes of the service that the harness starts.
+	Members() []Member
 	// Submit starts the run; the service may need some more time to be there.
 	Submit(ctx context.Context) error
 	// Ended says whether the run has ended, and the error with which it failed. It
@@ -32,103 +30,75 @@ type Host interface {
 	FailPoints() string
 }
 
-// Limits of a trial. They only decide when to give up.
+// Times of a trial. They only decide how often to look and when to give up.
 const (
 	pollInterval = 10 * time.Millisecond
 	askInterval  = 500 * time.Millisecond
-	stopTimeout  = time.Minute
+	// huntTimeout is how long the successor of a killed process may take to appear.
+	huntTimeout = 20 * time.Second
 	// orphanTimeout is how long the kernel may take to reap what was killed.
 	orphanTimeout = 10 * time.Second
 )
 
+// Plan is what happens during a trial.
+type Plan struct {
+	Kills []Kill
+	Moves []Move
+	// Expect is the number of objects of an undisturbed run, 0 without kills and moves.
+	Expect int
+}
+
 // trial is one run under way.
 type trial struct {
 	host   Host
-	expect int // objects of an undisturbed run
+	expect int
+	fleet  *fleet
 	marks  *marks
 	began  time.Time
 	seen   map[string]bool
+	gone   map[string]bool // members that left for good
 	out    Outcome
-
-	mu sync.Mutex // guards up and stopping
-	up *exec.Cmd
-	// stopping tells the keeper not to start the supervisor again.
-	stopping bool
-	keeper   sync.WaitGroup
-	broken   error
+	later  []timed
+	hunts  []*hunt
 }
 
-// Try carries out a run while it deals the kills. expect is the number of
-// objects of an undisturbed run, 0 when there are no kills. The service is gone
-// when Try returns. The error is the harness's own; what became of the run is in
+// timed is something to do at a moment.
+type timed struct {
+	at time.Time
+	do func(context.Context) error
+}
+
+// Try carries out a run while it deals the kills and makes the moves. The service is
+// gone when Try returns. The error is the harness's own; what became of the run is in
 // the outcome.
-func Try(ctx context.Context, host Host, kills []Kill, expect int) (Outcome, error) {
-	t := &trial{host: host, expect: expect, seen: map[string]bool{}, marks: newMarks(host.FailPoints())}
-	if err := t.start(); err != nil {
-		return t.out, err
-	}
-	err := t.submitAndKill(ctx, kills)
+func Try(ctx context.Context, host Host, plan Plan) (Outcome, error) {
+	t := &trial{host: host, expect: plan.Expect, seen: map[string]bool{}, gone: map[string]bool{}, marks: newMarks(host.FailPoints())}
+	t.fleet = launch(host.Members())
+	err := t.submitAndKill(ctx, plan)
 	t.out.Wall = seconds(time.Since(t.began))
 	t.out.Objects = len(t.seen)
+	slices.SortStableFunc(t.out.Blows, func(a, b Blow) int { return a.at.Compare(b.at) })
 	measure(t.out.Blows, t.out.beats)
-	t.stop()
+	t.fleet.stop()
 	t.out.Orphans = orphans()
-	return t.out, err
+	return t.out, errors.Join(err, t.fleet.broken())
 }
 
-// start starts the supervisor and the keeper that starts it again when it dies.
-func (t *trial) start() error {
-	cmd, err := t.host.Command()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		return fmt.Errorf("start the service: %w", err)
-	}
-	t.up = cmd
-	t.keeper.Go(t.keep)
-	return nil
-}
-
-// keep waits for the supervisor and starts it again until the trial stops.
-func (t *trial) keep() {
-	for {
-		t.mu.Lock()
-		cmd := t.up
-		t.mu.Unlock()
-		_ = cmd.Wait() // it was killed, or ended because it could not start
-		t.mu.Lock()
-		if t.stopping {
-			t.mu.Unlock()
-			return
-		}
-		if t.up, t.broken = t.host.Command(); t.broken == nil {
-			t.broken = t.up.Start()
-		}
-		broken := t.broken
-		t.mu.Unlock()
-		if broken != nil {
-			return
-		}
-	}
-}
-
-func (t *trial) submitAndKill(ctx context.Context, kills []Kill) error {
+func (t *trial) submitAndKill(ctx context.Context, plan Plan) error {
+	t.began = time.Now()
 	if err := t.host.Submit(ctx); err != nil {
 		return fmt.Errorf("submit the run: %w", err)
 	}
 	t.began = time.Now()
 	t.out.beats = []beat{{at: t.began}}
-	next := schedule{kills: kills}
-	defer func() { t.out.Missed += len(next.kills) }()
+	kills, moves := script{cues: t.killCues(plan.Kills)}, script{cues: t.moveCues(plan.Moves)}
+	defer func() { t.out.Missed += len(kills.cues) + len(moves.cues) + len(t.hunts) }()
 	var asked time.Time
 	for {
 		t.look(ctx)
 		now := time.Now()
-		if k, ok := next.due(now, float64(len(t.seen))/float64(max(1, t.expect))); ok {
-			if err := t.kill(ctx, k); err != nil {
-				return err
-			}
+		if err := t.act(ctx, now, &kills, &moves); err != nil {
+			return err
 		}
 		if now.Sub(asked) >= askInterval {
 			asked = now
@@ -149,30 +119,67 @@ func (t *trial) submitAndKill(ctx context.Context, kills []Kill) error {
 	}
 }
 
-// schedule is the kills that are still to be dealt.
-type schedule struct {
-	kills []Kill
-	at    time.Time // of the first; zero before its share of the run is reached
+// act does what is due.
+func (t *trial) act(ctx context.Context, now time.Time, scripts ...*script) error {
+	share := float64(len(t.seen)) / float64(max(1, t.expect))
+	for _, s := range scripts {
+		if c, ok := s.due(now, share); ok {
+			if err := c.do(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	due := t.later
+	t.later = nil
+	for _, d := range due {
+		if now.Before(d.at) {
+			t.later = append(t.later, d)
+			continue
+		}
+		if err := d.do(ctx); err != nil {
+			return err
+		}
+	}
+	t.hunts = slices.DeleteFunc(t.hunts, func(h *hunt) bool { return t.follow(h, now) })
+	return nil
 }
 
-// due returns the next kill when its moment has come; share is how much of the
-// run there is.
-func (s *schedule) due(now time.Time, share float64) (Kill, bool) {
-	if len(s.kills) == 0 {
-		return Kill{}, false
+// after does something when a pause has passed.
+func (t *trial) after(pause time.Duration, do func(context.Context) error) {
+	t.later = append(t.later, timed{time.Now().Add(pause), do})
+}
+
+// cue is something that is due at a share of the run.
+type cue struct {
+	after float64
+	delay time.Duration
+	do    func(context.Context) error
+}
+
+// script is the cues that are still to come, in order.
+type script struct {
+	cues []cue
+	at   time.Time // of the first; zero before its share of the run is reached
+}
+
+// due returns the next cue when its moment has come; share is how much of the run
+// there is.
+func (s *script) due(now time.Time, share float64) (cue, bool) {
+	if len(s.cues) == 0 {
+		return cue{}, false
 	}
-	k := s.kills[0]
+	c := s.cues[0]
 	if s.at.IsZero() {
-		if share >= k.After {
-			s.at = now.Add(k.Delay)
+		if share >= c.after {
+			s.at = now.Add(c.delay)
 		}
-		return k, false
+		return c, false
 	}
 	if now.Before(s.at) {
-		return k, false
+		return c, false
 	}
-	s.kills, s.at = s.kills[1:], time.Time{}
-	return k, true
+	s.cues, s.at = s.cues[1:], time.Time{}
+	return c, true
 }
 
 // look records new objects, and fail points that were reached. A store whose server
@@ -203,38 +210,20 @@ func (t *trial) note(b Blow) {
 	t.out.Blows = append(t.out.Blows, b)
 }
 
-// kill deals one kill, if a process of the victim's kind is alive.
-func (t *trial) kill(ctx context.Context, k Kill) error {
-	found := k.Victim.Find(os.Getpid())
-	if len(found) == 0 {
-		t.out.Missed++
-		return nil
-	}
-	p := found[k.Pick%uint64(len(found))]
-	t.look(ctx) // what was there before the kill is no progress
+// strike kills a process with SIGKILL and notes it. What was there before the kill is
+// no progress.
+func (t *trial) strike(ctx context.Context, victim string, pid int, life Life) error {
+	t.look(ctx)
 	at := time.Now()
-	if err := syscall.Kill(p.PID, syscall.SIGKILL); errors.Is(err, syscall.ESRCH) {
+	switch err := syscall.Kill(pid, syscall.SIGKILL); {
+	case errors.Is(err, syscall.ESRCH):
 		t.out.Missed++
 		return nil
-	} else if err != nil {
-		return fmt.Errorf("kill %s %d: %w", k.Victim.Name, p.PID, err)
+	case err != nil:
+		return fmt.Errorf("kill %s %d: %w", victim, pid, err)
 	}
-	t.note(Blow{Victim: k.Victim.Name, PID: p.PID, at: at})
+	t.note(Blow{Victim: victim, Life: life, PID: pid, at: at})
 	return nil
-}
-
-// stop ends the service in the orderly way, and with force when that takes too long.
-func (t *trial) stop() {
-	t.mu.Lock()
-	t.stopping = true
-	up := t.up
-	t.mu.Unlock()
-	if t.broken == nil && up.Process != nil {
-		_ = up.Process.Signal(syscall.SIGTERM) // it may have died just now
-		force := time.AfterFunc(stopTimeout, func() { _ = up.Process.Kill() })
-		defer force.Stop()
-	}
-	t.keeper.Wait()
 }
 
 // orphans lists what is left of the service after its end, and ends it.

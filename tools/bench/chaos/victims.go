@@ -62,6 +62,19 @@ func Victims() []Victim {
 	}
 }
 
+// ElasticVictims is every kind of process of a service whose roles come and go.
+func ElasticVictims() []Victim {
+	return []Victim{
+		{"temporald", program("temporald")},
+		{"worker", role("worker")},
+		{"trainer", role("trainer")},
+		{"rollout", role("rollout")},
+		{Sandbox, role(Sandbox)},
+		{"gateway", role("gateway")},
+		{Interpreter, interpreter},
+	}
+}
+
 // ObjectStore is the server of a store that is a child of the harness.
 func ObjectStore() Victim { return Victim{"s3d", program("s3d")} }
 

@@ -1,0 +1,98 @@
+package bench
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"temper/internal/freeport"
+	"temper/internal/supervise"
+	"temper/tools/bench/chaos"
+)
+
+// scatter makes each role a process of its own, as an init system would start them:
+// all at once, in no order, and again when they die. The sandbox is a gateway with
+// nodes behind it.
+func (c *chaosHost) scatter() error {
+	release, err := c.service.Claim(&c.process)
+	if err != nil {
+		return err
+	}
+	c.release = release
+	children, err := c.service.Children(&c.process, chaos.Rollouts)
+	if err != nil {
+		return err
+	}
+	for _, child := range children {
+		switch child.Name {
+		case "temporal", "s3":
+			c.add(filepath.Base(child.Path), child, chaos.Member{Name: child.Name, Server: true})
+		case "sandbox":
+			if err := c.addSandboxes(child); err != nil {
+				return err
+			}
+		case "worker":
+			c.add("worker", child, chaos.Member{Name: "worker-1"})
+			for i := 2; i <= chaos.Controls; i++ {
+				c.add("worker", c.twin(child, fmt.Sprintf("worker-%d", i)), chaos.Member{Name: fmt.Sprintf("worker-%d", i), Later: true})
+			}
+		case "trainer":
+			c.add("trainer", child, chaos.Member{Name: child.Name})
+		default: // rollout-1 and so on
+			c.add("rollout", child, chaos.Member{Name: child.Name, Later: child.Name != "rollout-1"})
+		}
+	}
+	return nil
+}
+
+// add makes a member of a child of the service.
+func (c *chaosHost) add(role string, child supervise.Child, m chaos.Member) {
+	m.Role = role
+	m.Command = func() (*exec.Cmd, error) {
+		cmd := exec.Command(child.Path, child.Args...)
+		cmd.Stdout, cmd.Stderr = c.log, c.log
+		if cmd.Env = child.Env; cmd.Env == nil {
+			cmd.Env = os.Environ()
+		}
+		if role != chaos.Sandbox {
+			cmd.Env = append(slices.Clone(cmd.Env), c.armed()...)
+		}
+		return cmd, nil
+	}
+	c.members = append(c.members, m)
+}
+
+// twin is a child with a name and a health socket of its own.
+func (c *chaosHost) twin(child supervise.Child, name string) supervise.Child {
+	out := child
+	out.Args = slices.Clone(child.Args)
+	for i, arg := range out.Args {
+		if strings.HasSuffix(arg, "/"+child.Name) {
+			out.Args[i] = strings.TrimSuffix(arg, child.Name) + name
+		}
+	}
+	return out
+}
+
+// addSandboxes puts a gateway at the address where the roles look for the sandbox,
+// and nodes that join it.
+func (c *chaosHost) addSandboxes(child supervise.Child) error {
+	gateway := child
+	gateway.Args = []string{"gateway", "--listen", c.process.SandboxAddress}
+	c.add("gateway", gateway, chaos.Member{Name: "gateway"})
+	addrs, err := freeport.Addresses(chaos.Nodes)
+	if err != nil {
+		return err
+	}
+	for i, addr := range addrs {
+		node := child
+		node.Args = slices.Clone(child.Args)
+		node.Args[slices.Index(node.Args, "--listen")+1] = addr
+		node.Args = append(node.Args, "--join", "http://"+c.process.SandboxAddress)
+		c.add(chaos.Sandbox, node, chaos.Member{Name: fmt.Sprintf("node-%d", i+1), Later: i > 0})
+	}
+	return nil
+}
