@@ -277,6 +277,27 @@ func TestLeaseEndsWithSilenceAndWithoutAStream(t *testing.T) {
 	})
 }
 
+// TestNodeThatSpeaksIsDialledAtOnce: the pauses that grew while it was away end with
+// its word, and so does the wait of the calls.
+func TestNodeThatSpeaksIsDialledAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fleet{}
+		n := f.add("a:1", 1)
+		g := open(t, f, gateway.Config{})
+		join(t, g, "a:1")
+		synctest.Wait()
+		n.kill()
+		time.Sleep(gateway.Lease - time.Second) // the next dial is seconds away
+		n.revive()
+		began := time.Now()
+		join(t, g, "a:1")
+		must(t, g, sandbox.Request{ID: "x"})
+		if took := time.Since(began); took > 10*time.Millisecond {
+			t.Errorf("the node got its call after %v", took)
+		}
+	})
+}
+
 // TestEveryCallIsAnsweredOnceThroughDeathsAndJoins is the promise of the package
 // under random trouble.
 func TestEveryCallIsAnsweredOnceThroughDeathsAndJoins(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 type member struct {
 	address string
 	until   time.Time     // end of the lease; zero for the ones of the configuration
+	spoke   chan struct{} // after a word of a node that is listed; holds one
 	quit    chan struct{} // closed when it is unlisted by hand
 	ended   chan struct{} // closed when its keeper has
 	node    *node         // nil while there is no link
@@ -64,12 +65,16 @@ func (g *Gateway) enroll(address string, lease time.Duration) (bool, error) {
 		if !m.until.IsZero() {
 			m.until = time.Now().Add(lease)
 		}
+		select {
+		case m.spoke <- struct{}{}:
+		default:
+		}
 		return false, nil
 	}
 	if len(g.members) >= maxMembers {
 		return false, errTooMany
 	}
-	m = &member{address: address, quit: make(chan struct{}), ended: make(chan struct{})}
+	m = &member{address: address, spoke: make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{})}
 	if lease != forever {
 		m.until = time.Now().Add(lease)
 	}
@@ -146,7 +151,8 @@ func (g *Gateway) expired(m *member) bool {
 	return true
 }
 
-// keep dials a member whenever it has no link, until it is unlisted.
+// keep dials a member whenever it has no link, until it is unlisted. A node that
+// speaks is there: it is dialled at once, however long it was away.
 func (g *Gateway) keep(m *member) {
 	log := g.cfg.Logger.With("node", m.address)
 	backoff, failures := firstBackoff, 0
@@ -156,6 +162,10 @@ func (g *Gateway) keep(m *member) {
 			log.Info("sandbox node is up", "slots", link.Load().Slots)
 			born := time.Now()
 			err = g.hold(m, link)
+			select {
+			case <-m.spoke: // before the link ended
+			default:
+			}
 			if err == nil {
 				log.Info("sandbox node left")
 				return
@@ -174,9 +184,11 @@ func (g *Gateway) keep(m *member) {
 			return
 		case <-m.quit:
 			return
+		case <-m.spoke:
+			backoff = firstBackoff
 		case <-time.After(backoff):
+			backoff = min(2*backoff, lastBackoff)
 		}
-		backoff = min(2*backoff, lastBackoff)
 		if g.expired(m) {
 			log.Info("sandbox node is forgotten", "silent_for", Lease)
 			return
