@@ -28,12 +28,36 @@ const childStopTimeout = 15 * time.Second
 // that makes no progress in a process that runs is found by the activity's own watch.
 const silence = 15 * time.Second
 
-// Children lists the processes of the service in the order of their start.
+// Children lists the processes of the service. They stop in the reverse order. The
+// sandbox starts beside the servers, and the roles when the servers are there: a role
+// goes on by itself when the sandbox is.
 func Children(p *config.Process, o Options) ([]supervise.Child, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
+	children, err := serverChildren(p, o)
+	if err != nil {
+		return nil, err
+	}
+	names := []string{}
+	for i := range children {
+		names = append(names, children[i].Name)
+		children[i].After = []string{}
+	}
+	token := workers.SandboxTokenKey + "=" + sandboxToken()
+	sandbox := sandboxChild(p, o, self, token)
+	sandbox.After = []string{}
+	children = append(children, sandbox)
+	for _, role := range roleChildren(p, o, self, token) {
+		role.After = names
+		children = append(children, role)
+	}
+	return children, nil
+}
+
+// serverChildren are the servers that the roles cannot start without.
+func serverChildren(p *config.Process, o Options) ([]supervise.Child, error) {
 	var children []supervise.Child
 	if o.Embedded {
 		temporal, err := temporalChild(p, o.UIHosts)
@@ -49,19 +73,23 @@ func Children(p *config.Process, o Options) ([]supervise.Child, error) {
 		}
 		children = append(children, store)
 	}
-	token := workers.SandboxTokenKey + "=" + sandboxToken()
+	return children, nil
+}
+
+// roleChildren are the roles that poll a queue. The one that runs no programs does not
+// know the token of the sandbox.
+func roleChildren(p *config.Process, o Options, self, token string) []supervise.Child {
 	env := append(os.Environ(), supervisedKey+"=1")
-	children = append(children, sandboxChild(p, o, self, token),
-		roleChild(p, self, "worker", env, "worker", "--rollout-shards", strconv.Itoa(max(1, o.RolloutWorkers))))
+	children := []supervise.Child{roleChild(p, self, "worker", env, "worker", "--rollout-shards", strconv.Itoa(max(1, o.RolloutWorkers)))}
 	env = append(env, token)
 	if o.RolloutWorkers == 0 {
-		return append(children, roleChild(p, self, "trainer", env, "trainer", "--with-rollouts")), nil
+		return append(children, roleChild(p, self, "trainer", env, "trainer", "--with-rollouts"))
 	}
 	children = append(children, roleChild(p, self, "trainer", env, "trainer"))
 	for i := range o.RolloutWorkers {
 		children = append(children, roleChild(p, self, fmt.Sprintf("rollout-%d", i+1), env, "rollout"))
 	}
-	return children, nil
+	return children
 }
 
 // roleChild is a role of this binary that polls a queue. Its health is asked at a

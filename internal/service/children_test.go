@@ -28,6 +28,9 @@ func TestChildren(t *testing.T) {
 		var got []string
 		sockets := map[string]bool{}
 		for _, c := range children {
+			if len(c.After) != 0 {
+				t.Errorf("%s starts after %q, and there is no server", c.Name, c.After)
+			}
 			args := strings.Join(c.Args, " ")
 			line := c.Name
 			if _, rest, found := strings.Cut(args, "--rollout-shards "); found {
@@ -47,6 +50,25 @@ func TestChildren(t *testing.T) {
 		if strings.Join(got, "|") != strings.Join(want, "|") || len(sockets) != len(want) {
 			t.Errorf("%d rollout workers: children %q at %d addresses, want %q", n, got, len(sockets), want)
 		}
+	}
+}
+
+// TestRolesStartAfterTheServers and beside the sandbox.
+func TestRolesStartAfterTheServers(t *testing.T) {
+	p := config.DefaultProcess()
+	p.Home, p.Store = t.TempDir(), "s3d://127.0.0.1:9000"
+	children, err := Children(&p, Options{Embedded: true, RolloutWorkers: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string][]string{}
+	for _, c := range children {
+		got[c.Name] = c.After
+	}
+	servers := []string{"temporal", "s3"}
+	want := map[string][]string{"temporal": {}, "s3": {}, "sandbox": {}, "worker": servers, "trainer": servers, "rollout-1": servers}
+	if diff := cmp.Diff(got, want); diff != "" {
+		t.Errorf("who starts after whom (-got +want):\n%s", diff)
 	}
 }
 

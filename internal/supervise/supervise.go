@@ -11,8 +11,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // Child is one process to keep alive.
@@ -25,6 +28,9 @@ type Child struct {
 	Env []string
 	// LogFile gets stdout and stderr, appended.
 	LogFile string
+	// After names the children that must be healthy before this one is started for the
+	// first time; they come before it in the list. Nil means all of these.
+	After []string
 	// Ready returns nil when the child can be used. It is polled, one call at a
 	// time, until it does so for the first time in the life of a process. It must
 	// return when ctx is done; a call gets at most 5 s.
@@ -38,8 +44,8 @@ type Child struct {
 
 // Config is what a Supervisor needs. Zero durations and counts take defaults.
 type Config struct {
-	// Children start in this order, each when the one before is healthy, and
-	// stop in the reverse order.
+	// Children start each when those of its After are healthy, and stop one after the
+	// other in the reverse order of the list.
 	Children []Child
 	// StartTimeout is how long a started child may stand still before it is healthy.
 	// The time in which it runs, or waits for a processor, does not count, up to
@@ -120,7 +126,10 @@ func New(conf Config) (*Supervisor, error) {
 	s := &Supervisor{conf: conf, spawner: newSpawner(), hurry: make(chan struct{})}
 	seen := map[string]bool{}
 	for _, c := range conf.Children {
+		unknown := slices.IndexFunc(c.After, func(name string) bool { return !seen[name] })
 		switch {
+		case unknown >= 0:
+			return nil, fmt.Errorf("child %s: %s is not before it in the list", c.Name, c.After[unknown])
 		case c.Name == "" || seen[c.Name]:
 			return nil, fmt.Errorf("child %q: names must be unique and not empty", c.Name)
 		case c.Path == "" || c.LogFile == "":
@@ -169,20 +178,22 @@ func (c Config) withDefaults() Config {
 func (s *Supervisor) Start(ctx context.Context) error {
 	s.started = true
 	s.spawner.open()
-	for _, t := range s.tenders {
-		t.start() //nolint:contextcheck // children live until Stop, not until the start-up's context ends
-		var err error
-		select {
-		case <-t.healthy:
-			continue
-		case <-t.done:
-			err = t.err
-		case <-ctx.Done():
-			err = fmt.Errorf("start %s: %w", t.child.Name, context.Cause(ctx))
+	all, starting := errgroup.WithContext(ctx)
+	for i, t := range s.tenders {
+		before := s.tenders[:i]
+		if t.child.After != nil {
+			before = slices.DeleteFunc(slices.Clone(before), func(b *tender) bool { return !slices.Contains(t.child.After, b.child.Name) })
 		}
-		return errors.Join(err, s.Stop(context.WithoutCancel(ctx)))
+		all.Go(func() error { return t.bringUp(starting, before) })
 	}
-	return nil
+	err := all.Wait()
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() != nil { // whoever noticed it first
+		err = fmt.Errorf("start of the services: %w", context.Cause(ctx))
+	}
+	return errors.Join(err, s.Stop(context.WithoutCancel(ctx)))
 }
 
 // Stop ends the children in reverse order, each by SIGTERM and, after its

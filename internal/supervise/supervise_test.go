@@ -46,6 +46,41 @@ func TestStartsInOrderAndStopsInReverse(t *testing.T) {
 	}
 }
 
+// TestChildrenStartBesideEachOther: a child waits for those that it names and for no
+// other, and all stop in the reverse order of the list.
+func TestChildrenStartBesideEachOther(t *testing.T) {
+	dir := t.TempDir()
+	slow, beside, last := server(t, dir, "a"), server(t, dir, "b"), server(t, dir, "c")
+	beside.After, last.After = []string{}, []string{"a"}
+	release := make(chan struct{})
+	ready := slow.Ready
+	slow.Ready = func(ctx context.Context) error {
+		select {
+		case <-release:
+			return ready(ctx)
+		default:
+			return errors.New("slow")
+		}
+	}
+	s := supervisor(t, supervise.Config{Children: []supervise.Child{slow, beside, last}})
+	started := make(chan error, 1)
+	go func() { started <- s.Start(t.Context()) }()
+	eventually(t, "b beside a", func() bool { return s.Snapshot()[1].State == supervise.StateHealthy })
+	if got := s.Snapshot(); got[0].State != supervise.StateStarting || got[2].State != supervise.StateWaiting {
+		t.Errorf("a is %s and c is %s while a is slow, want starting and waiting", got[0].State, got[2].State)
+	}
+	close(release)
+	if err := <-started; err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if got := read(t, dir+"/journal"); !strings.HasSuffix(got, "c up\nc down\nb down\na down\n") {
+		t.Errorf("journal %q", got)
+	}
+}
+
 func TestRestartsTheChildThatDied(t *testing.T) {
 	dir := t.TempDir()
 	s := supervisor(t, supervise.Config{Children: []supervise.Child{server(t, dir, "a"), server(t, dir, "b")}})
@@ -243,10 +278,10 @@ func TestNoOrphanAfterKillOfTheSupervisor(t *testing.T) {
 
 func TestNewRefuses(t *testing.T) {
 	good := server(t, t.TempDir(), "a")
-	unready, unlogged := good, good
-	unready.Ready, unlogged.LogFile = nil, ""
+	unready, unlogged, astray := good, good, good
+	unready.Ready, unlogged.LogFile, astray.After = nil, "", []string{"b"}
 	for name, children := range map[string][]supervise.Child{
-		"two of a name": {good, good}, "no check": {unready}, "no log": {unlogged},
+		"two of a name": {good, good}, "no check": {unready}, "no log": {unlogged}, "after nobody": {astray},
 	} {
 		if _, err := supervise.New(supervise.Config{Children: children}); err == nil {
 			t.Errorf("%s: New succeeded", name)

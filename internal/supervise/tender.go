@@ -43,6 +43,30 @@ func (t *tender) start() {
 	go t.keepAlive(ctx)
 }
 
+// bringUp starts the child when those before it are healthy, and returns when it is
+// healthy itself.
+func (t *tender) bringUp(ctx context.Context, before []*tender) error {
+	for _, b := range before {
+		select {
+		case <-b.healthy:
+		case <-ctx.Done():
+			return nil // another one says why
+		}
+	}
+	if ctx.Err() != nil {
+		return nil //nolint:nilerr // as above
+	}
+	t.start() //nolint:contextcheck // the child lives until Stop, not until the start-up's context ends
+	select {
+	case <-t.healthy:
+		return nil
+	case <-t.done:
+		return t.err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
 // stop returns when the child and its goroutine are gone.
 func (t *tender) stop() error {
 	if t.cancel == nil {
