@@ -40,13 +40,14 @@ const (
 	maxSiblingPause = time.Minute
 )
 
-// GiveBack reports to the server the tasks of processes of this role that died on
-// this machine, so that it hands them out again at once. Call it before this process
+// GiveBack reports to the server the tasks of processes of this role that ended on
+// this machine, mostly by dying, so that it hands them out again at once. Call it before this process
 // polls. Until Close it looks again in the background: at what the server did not
 // know yet, and at processes beside this one that die and have no successor. A task
 // that cannot be reported runs into its time-out.
 func (h *Held) GiveBack(ctx context.Context, c client.Client, namespace string) GivenBack {
 	h.own.connectTo(h, c, namespace)
+	h.last = func() { h.giveBackOwn(c, namespace) }
 	out, _ := h.giveBackOfDead(ctx, c, namespace) // it is tried again below
 	h.asking.Go(func() {
 		for pause := siblingPause; ; {
@@ -103,6 +104,30 @@ func (h *Held) giveBackOfDead(ctx context.Context, c client.Client, namespace st
 		h.asking.Go(func() { later.askAgain(h.open) })
 	}
 	return out, errors.Join(errs...)
+}
+
+// Bounds of the last questions of a process that ends in order.
+const (
+	lastPause   = 200 * time.Millisecond
+	lastTimeout = time.Second
+)
+
+// giveBackOwn gives back the activities that the server counts as started by this
+// process, which works on none any more.
+func (h *Held) giveBackOwn(c client.Client, namespace string) {
+	ctx, cancel := context.WithTimeout(context.Background(), lastTimeout)
+	defer cancel()
+	own := orphanedTasks{client: c, namespace: namespace, identity: identity(h.dir), out: &GivenBack{}}
+	own.lost = func(_ string, a *workflowpb.PendingActivityInfo) bool { return a.GetLastWorkerIdentity() == own.identity }
+	// Best effort: another process tries again, or the time-out decides.
+	if own.giveBackUnnoted(ctx) != nil {
+		return
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(lastPause):
+		_ = own.giveBackUnnoted(ctx) // as above
+	}
 }
 
 // askAgain looks a few more times for activities that nobody noted, until ctx ends.

@@ -34,6 +34,8 @@ func (s *server) ListWorkflowExecutions(context.Context, *workflowservice.ListWo
 }
 
 func (s *server) DescribeWorkflowExecution(context.Context, *workflowservice.DescribeWorkflowExecutionRequest) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return &workflowservice.DescribeWorkflowExecutionResponse{PendingActivities: s.pending}, nil
 }
 
@@ -116,6 +118,48 @@ func TestTasksThatNobodyNotedAreGivenBack(t *testing.T) {
 		if err := h.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestOrderlyEndLosesNoTask: an activity that the server gave to a poll while the
+// process stopped to poll is given back, by itself and by its successor.
+func TestOrderlyEndLosesNoTask(t *testing.T) {
+	folder := t.TempDir()
+	ends, err := Hold(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	started := enums.PENDING_ACTIVITY_STATE_STARTED
+	s := &server{}
+	ends.GiveBack(t.Context(), serve(t, s, ends), "default")
+	s.mu.Lock()
+	s.pending = []*workflowpb.PendingActivityInfo{
+		{ActivityId: "lost", State: started, LastWorkerIdentity: identity(ends.dir)},
+		{ActivityId: "of another", State: started, LastWorkerIdentity: "7@other"},
+	}
+	s.mu.Unlock()
+	if err := ends.Close(); err != nil {
+		t.Fatal(err)
+	}
+	lost := "w/lost " + ErrTypeWorkerDied
+	s.mu.Lock()
+	if len(s.failed) == 0 || slices.ContainsFunc(s.failed, func(id string) bool { return id != lost }) {
+		t.Errorf("gave back %q, want %q alone", s.failed, lost)
+	}
+	s.failed = nil
+	s.mu.Unlock()
+	heir, err := Hold(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if given := heir.GiveBack(t.Context(), serve(t, s, heir), "default"); given != (GivenBack{Workers: 1, Unnoted: 1}) {
+		t.Errorf("the successor gave back %+v", given)
+	}
+	if _, err := os.Stat(ends.dir); err == nil {
+		t.Error("the list of the process that ended stays")
+	}
+	if err := heir.Close(); err != nil {
+		t.Error(err)
 	}
 }
 

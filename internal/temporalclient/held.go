@@ -38,6 +38,8 @@ type Held struct {
 
 	own   ownActivities
 	polls polls
+	// last gives back what this process leaves; nil before there is a server to ask.
+	last func()
 }
 
 // Kinds of files in the folder of a process; each holds bytes of the server.
@@ -81,12 +83,19 @@ func identity(dir string) string {
 	return fmt.Sprintf("%s %s@%s", filepath.Base(filepath.Dir(dir)), filepath.Base(dir), host)
 }
 
-// Close removes the list of a process that ends in order and so holds no task.
+// Close ends the list of a process that has stopped to poll and to work. The server
+// may have handed out an activity to a poll at the moment when that was given up:
+// nobody works on it. This process gives it back, and leaves its folder for another
+// one that looks later, when the server knows more.
 func (h *Held) Close() error {
 	h.own.close()
 	h.end()
 	h.asking.Wait()
-	return errors.Join(os.RemoveAll(h.dir), h.lock.Close())
+	if h.last == nil {
+		return errors.Join(os.RemoveAll(h.dir), h.lock.Close())
+	}
+	h.last()
+	return h.lock.Close()
 }
 
 // lockFile makes a file and locks it. The error unix.EWOULDBLOCK means that the
