@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
 
@@ -127,6 +128,7 @@ func (h *Held) watch(ctx context.Context, method string, req, reply any, conn *g
 	done := h.polls.begin(req)
 	err := call(ctx, method, req, reply, conn, append(options, waitForServer(req)...)...)
 	done()
+	err = settleHeartbeat(req, err)
 	if answered, ok := req.(interface{ GetTaskToken() []byte }); ok && isSettled(err) && isAnswer(req) {
 		h.drop(answered.GetTaskToken())
 	}
@@ -151,12 +153,28 @@ func (h *Held) watch(ctx context.Context, method string, req, reply any, conn *g
 	return nil
 }
 
-// waitForServer makes polls and answers wait for a server that is restarting. The
-// SDK's own pauses between attempts grow to ten seconds, in which nobody would poll
-// a server that is back.
+// settleHeartbeat hides that a heartbeat did not arrive: the SDK would cancel the
+// activity after three seconds without a server, and its work would be done again.
+// Whether an activity has been silent for too long is for the server to say: a later
+// heartbeat, or the answer, learns that it was given to another worker.
+func settleHeartbeat(req any, err error) error {
+	if _, ok := req.(*workflowservice.RecordActivityTaskHeartbeatRequest); !ok {
+		return err
+	}
+	switch serviceerror.ToStatus(err).Code() { //nolint:exhaustive // the others are the server's word on the activity
+	case codes.Unavailable, codes.DeadlineExceeded, codes.ResourceExhausted, codes.Aborted, codes.Internal, codes.Unknown:
+		return nil
+	default:
+		return err
+	}
+}
+
+// waitForServer makes polls, heartbeats and answers wait for a server that is
+// restarting. The SDK's own pauses between attempts grow to ten seconds, in which
+// nobody would poll a server that is back.
 func waitForServer(req any) []grpc.CallOption {
 	switch req.(type) {
-	case *workflowservice.PollActivityTaskQueueRequest, *workflowservice.PollWorkflowTaskQueueRequest:
+	case *workflowservice.PollActivityTaskQueueRequest, *workflowservice.PollWorkflowTaskQueueRequest, *workflowservice.RecordActivityTaskHeartbeatRequest:
 	default:
 		if !isAnswer(req) {
 			return nil

@@ -9,6 +9,7 @@ import (
 
 	commonpb "go.temporal.io/api/common/v1"
 	querypb "go.temporal.io/api/query/v1"
+	"go.temporal.io/api/serviceerror"
 	taskqueuepb "go.temporal.io/api/taskqueue/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"google.golang.org/grpc"
@@ -78,6 +79,36 @@ func TestTasksAreHeldUntilTheyAreAnswered(t *testing.T) {
 	if _, err := os.Stat(h.dir); err == nil {
 		t.Error("a process that ended in order leaves its list")
 	}
+}
+
+// TestHeartbeatThatDoesNotArriveCancelsNothing: the SDK cancels an activity whose
+// heartbeat fails, and a server that is away for seconds is no reason.
+func TestHeartbeatThatDoesNotArriveCancelsNothing(t *testing.T) {
+	h, err := Hold(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = h.Close() }) // a temporary folder
+	beat := func(err error) error {
+		reply := &workflowservice.RecordActivityTaskHeartbeatResponse{}
+		return h.watch(t.Context(), "", &workflowservice.RecordActivityTaskHeartbeatRequest{TaskToken: []byte("a")}, reply, nil,
+			func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error { return err })
+	}
+	for code := codes.OK; code <= codes.Unauthenticated; code++ {
+		word := slices.Contains([]codes.Code{codes.Canceled, codes.InvalidArgument, codes.NotFound, codes.AlreadyExists, codes.PermissionDenied,
+			codes.FailedPrecondition, codes.OutOfRange, codes.Unimplemented, codes.DataLoss, codes.Unauthenticated}, code)
+		if got := beat(status.Error(code, "x")); (got != nil) != word {
+			t.Errorf("a heartbeat that failed with %v returns %v", code, got)
+		}
+	}
+	if got := beat(context.DeadlineExceeded); got != nil {
+		t.Errorf("a heartbeat that took too long returns %v", got)
+	}
+	if got := beat(serviceerror.NewNotFound("given to another")); got == nil {
+		t.Error("the word of the server is hidden")
+	}
+	other := status.Error(codes.Unavailable, "no server")
+	call(t, h, &workflowservice.RespondActivityTaskCompletedRequest{}, nil, other) // is passed on
 }
 
 // TestOnlyTheDeadAreTakenOver: a list whose owner lives is left alone.

@@ -35,6 +35,7 @@ type chaosOptions struct {
 	timeout     time.Duration
 	elastic     string
 	ledger      string
+	only        []int
 }
 
 func chaosCommand(service Service) *cobra.Command {
@@ -73,6 +74,7 @@ each trial is a line of the file, and none is made or counted twice.`,
 	f.StringVar(&o.elastic, "elastic", elasticNever, "members join and leave in no trial (never), in every second one (mixed) or in all (always)")
 	f.Lookup("elastic").NoOptDefVal = elasticAlways
 	f.StringVar(&o.ledger, "ledger", "", "file (JSONL) to which each trial is added, and whose trials are not made again")
+	f.IntSliceVar(&o.only, "only", nil, "numbers of the runs to make, from 1, of those that --seed and --runs decide; to repeat one that failed")
 	cmd.AddCommand(chaosReportCommand())
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return o.carryOut(cmd.Context(), service, cmd.OutOrStdout(), cmd.ErrOrStderr())
@@ -166,6 +168,11 @@ func (o *chaosOptions) check(service Service, progress io.Writer) (*harness, err
 	}
 	if !slices.Contains([]string{elasticNever, elasticMixed, elasticAlways}, o.elastic) {
 		return nil, cli.Usagef("--elastic: is %q, want %s, %s or %s", o.elastic, elasticNever, elasticMixed, elasticAlways)
+	}
+	for _, n := range o.only {
+		if n < 1 || n > o.runs {
+			return nil, cli.Usagef("--only: %d is no run of --runs %d", n, o.runs)
+		}
 	}
 	points, err := chosenPoints(o.points)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"temper/tools/bench/chaos"
 )
@@ -45,7 +46,7 @@ func (h *harness) tryAll(ctx context.Context) (report *chaos.Report, err error) 
 		return nil, err
 	}
 	for i := range h.runs {
-		if h.book != nil && h.book.Done(h.setting(i), i+1) {
+		if len(h.only) > 0 && !slices.Contains(h.only, i+1) || h.book != nil && h.book.Done(h.setting(i), i+1) {
 			continue
 		}
 		err := h.tryOne(ctx, i, calm.Objects)
