@@ -29,7 +29,7 @@ func benchCommand() *cobra.Command {
 		Children: func(p *config.Process, rollouts int) ([]supervise.Child, error) {
 			return service.Children(p, service.Options{Embedded: true, RolloutWorkers: rollouts})
 		},
-		Submit:   func(ctx context.Context, c client.Client, r bench.Run) error { return submit(ctx, c, asked(r)) },
+		Submit: func(ctx context.Context, c client.Client, r bench.Run) error { return submit(ctx, c, asked(r)) },
 	})
 }
 

@@ -118,7 +118,9 @@ func (h *Held) giveBackOwn(c client.Client, namespace string) {
 	ctx, cancel := context.WithTimeout(context.Background(), lastTimeout)
 	defer cancel()
 	own := orphanedTasks{client: c, namespace: namespace, identity: identity(h.dir), out: &GivenBack{}}
-	own.lost = func(_ string, a *workflowpb.PendingActivityInfo) bool { return a.GetLastWorkerIdentity() == own.identity }
+	own.lost = func(_ string, a *workflowpb.PendingActivityInfo) bool {
+		return a.GetLastWorkerIdentity() == own.identity
+	}
 	// Best effort: another process tries again, or the time-out decides.
 	if own.giveBackUnnoted(ctx) != nil {
 		return

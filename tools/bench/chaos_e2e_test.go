@@ -61,11 +61,12 @@ func TestEveryFailPoint(t *testing.T) {
 
 // soak runs a command of the harness and returns its report.
 func soak(t *testing.T, args ...string) (report struct {
-	Bits    int64 `json:"differing_bits"`
-	Runs    int   `json:"runs"`
-	Elastic int   `json:"elastic_runs"`
-	Kills   int   `json:"kills"`
-	Moves   int   `json:"moves"`
+	Bits     int64 `json:"differing_bits"`
+	Compared int   `json:"compared_objects"`
+	Elastic  int   `json:"elastic_runs"`
+	Samplers int   `json:"elastic_samplers"`
+	Kills    int   `json:"kills"`
+	Moves    int   `json:"moves"`
 }) {
 	t.Helper()
 	cmd := exec.Command(filepath.Join(bin, "temper"), append([]string{"bench", "chaos"}, args...)...)
@@ -92,8 +93,8 @@ func TestElasticServiceKeepsItsBits(t *testing.T) {
 	args := []string{"--config", "../../configs/ci.yaml", "--set", "sft.steps=12", "--elastic", "--runs", "1", "--kills", "3",
 		"--seed", "2", "--timeout", "5m", "--json", "--ledger", ledger, "--dir", dir}
 	first := soak(t, args...)
-	if first.Bits != 0 || first.Elastic != 1 || first.Kills < 3 || first.Moves < 10 {
-		t.Errorf("%+v, want an elastic run with kills and moves", first)
+	if first.Bits != 0 || first.Compared < 100 || first.Elastic != 1 || first.Samplers < 2 || first.Kills < 3 || first.Moves < 10 {
+		t.Errorf("%+v, want an elastic run with kills and moves, in which several processes sampled", first)
 	}
 	if again := soak(t, "report", "--json", ledger, ledger); again != first {
 		t.Errorf("the ledger says %+v, the harness said %+v", again, first)

@@ -1,16 +1,21 @@
 package bench
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
+
+	"go.temporal.io/api/enums/v1"
 
 	"temper/internal/freeport"
 	"temper/internal/supervise"
 	"temper/tools/bench/chaos"
+	"temper/workflows"
 )
 
 // scatter makes each role a process of its own, as an init system would start them:
@@ -95,4 +100,47 @@ func (c *chaosHost) addSandboxes(child supervise.Child) error {
 		c.add(chaos.Sandbox, node, chaos.Member{Name: fmt.Sprintf("node-%d", i+1), Later: i > 0})
 	}
 	return nil
+}
+
+// sampling is the activity that rollout workers carry out for a step.
+const sampling = "SampleGroups"
+
+// Samplers implements chaos.Host: it reads the histories of the run and its stages.
+func (c *chaosHost) Samplers(ctx context.Context) int {
+	ctx, cancel := context.WithTimeout(ctx, samplersTimeout)
+	defer cancel()
+	seen := map[string]bool{}
+	for open := []string{workflows.RunWorkflowID(chaosRun)}; len(open) > 0; open = open[1:] {
+		children, err := c.readSamplers(ctx, open[0], seen)
+		if err != nil {
+			return 0
+		}
+		open = append(open, children...)
+	}
+	return len(seen)
+}
+
+// samplersTimeout bounds the reading of histories by a service that may have died.
+const samplersTimeout = 10 * time.Second
+
+// readSamplers adds who sampled for a workflow, and returns its children.
+func (c *chaosHost) readSamplers(ctx context.Context, id string, seen map[string]bool) (children []string, err error) {
+	mine := map[int64]bool{} // events that scheduled sampling
+	events := c.client.GetWorkflowHistory(ctx, id, "", false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	for events.HasNext() {
+		e, err := events.Next()
+		if err != nil {
+			return nil, err
+		}
+		if a := e.GetActivityTaskScheduledEventAttributes(); a.GetActivityType().GetName() == sampling {
+			mine[e.GetEventId()] = true
+		}
+		if a := e.GetActivityTaskCompletedEventAttributes(); mine[a.GetScheduledEventId()] {
+			seen[a.GetIdentity()] = true
+		}
+		if a := e.GetStartChildWorkflowExecutionInitiatedEventAttributes(); a != nil {
+			children = append(children, a.GetWorkflowId())
+		}
+	}
+	return children, nil
 }

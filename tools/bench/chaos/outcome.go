@@ -59,6 +59,8 @@ type Outcome struct {
 	Blows []Blow `json:"blows"`
 	// Moves are the members that joined or left.
 	Moves []Moved `json:"moves,omitempty"`
+	// Samplers is the number of processes that sampled, as far as the service said.
+	Samplers int `json:"samplers,omitempty"`
 	// Drained counts processes that ended by themselves after a SIGTERM, before the
 	// kill that was to follow.
 	Drained int `json:"drained,omitempty"`

@@ -17,6 +17,8 @@ type Report struct {
 	Stores   []string `json:"stores"`
 	Runs     int      `json:"runs"`
 	Elastic  int      `json:"elastic_runs"`
+	// Samplers is the median number of processes that sampled in an elastic run.
+	Samplers int `json:"elastic_samplers"`
 	// Interrupted counts trials that began and were never finished. What they did is
 	// counted nowhere else.
 	Interrupted int `json:"interrupted_runs"`
@@ -152,6 +154,7 @@ func (r *Report) name(s Setting) {
 func (r *Report) sum() {
 	r.Runs = len(r.Trials)
 	var walls []Seconds
+	var samplers []int
 	rows := map[Row][]Blow{}
 	for _, t := range r.Trials {
 		r.Kills += len(t.Blows)
@@ -167,6 +170,7 @@ func (r *Report) sum() {
 		walls = append(walls, t.Wall)
 		if t.Elastic {
 			r.Elastic++
+			samplers = append(samplers, t.Samplers)
 		}
 		r.Notes = append(r.Notes, t.notes()...)
 		for _, d := range t.Differences {
@@ -190,6 +194,9 @@ func (r *Report) sum() {
 		return cmp.Or(cmp.Compare(a.group(), b.group()), cmp.Compare(a.Point, b.Point), cmp.Compare(a.Victim, b.Victim), cmp.Compare(a.Life, b.Life))
 	})
 	r.Wall = spread(walls).Median
+	if slices.Sort(samplers); len(samplers) > 0 {
+		r.Samplers = samplers[len(samplers)/2]
+	}
 }
 
 // notes are lines about what is wrong with a trial.
@@ -275,8 +282,8 @@ func (r *Report) Text(w io.Writer) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "\n%d runs (%d elastic with %d joins and leaves) of %s, store %s, %d interrupted; %d undisturbed runs of %d objects, %.1f s; median %.1f s with %d kills in all\n",
-		r.Runs, r.Elastic, r.Moves, strings.Join(r.Configs, ", "), strings.Join(r.Stores, ", "), r.Interrupted, r.Undisturbed, r.Objects, r.Calm, r.Wall, r.Kills)
+	fmt.Fprintf(w, "\n%d runs (%d elastic with %d joins and leaves, median %d processes that sampled) of %s, store %s, %d interrupted; %d undisturbed runs of %d objects, %.1f s; median %.1f s with %d kills in all\n",
+		r.Runs, r.Elastic, r.Moves, r.Samplers, strings.Join(r.Configs, ", "), strings.Join(r.Stores, ", "), r.Interrupted, r.Undisturbed, r.Objects, r.Calm, r.Wall, r.Kills)
 	fmt.Fprintf(w, "machines: %s\nbuilds: %s\n", strings.Join(r.Machines, "; "), strings.Join(r.Builds, "; "))
 	fmt.Fprintf(w, "compared %d objects: differing %d (%d bits), undisturbed runs that differ %d, lost prompts %d, doubled prompts %d, torn checkpoints %d, orphans %d, runs that did not end well %d\n",
 		r.Compared, r.Differs, r.Bits, r.CalmDiffers, r.Lost, r.Doubled, r.Torn, r.Orphans, r.Undead)

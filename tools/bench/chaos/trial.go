@@ -22,6 +22,9 @@ type Host interface {
 	// Ended says whether the run has ended, and the error with which it failed. It
 	// is false as long as the service does not answer.
 	Ended(ctx context.Context) (ended bool, failure error)
+	// Samplers counts the processes that sampled for the run; 0 when the service does
+	// not answer.
+	Samplers(ctx context.Context) int
 	// Store is where the run keeps its objects.
 	Store() blob.Store
 	// Run is the run's place in the store.
@@ -107,6 +110,7 @@ func (t *trial) submitAndKill(ctx context.Context, plan Plan) error {
 					t.out.Failure = failure.Error()
 				}
 				t.look(ctx)
+				t.out.Samplers = t.host.Samplers(ctx)
 				return nil
 			}
 		}
