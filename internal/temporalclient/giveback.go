@@ -47,8 +47,8 @@ const (
 // that cannot be reported runs into its time-out.
 func (h *Held) GiveBack(ctx context.Context, c client.Client, namespace string) GivenBack {
 	h.own.connectTo(h, c, namespace)
-	h.last = func() { h.giveBackOwn(c, namespace) }
-	out, _ := h.giveBackOfDead(ctx, c, namespace) // it is tried again below
+	h.last = func() { h.giveBackOwn(c, namespace) } //nolint:contextcheck // it is called at the end of the process
+	out, _ := h.giveBackOfDead(ctx, c, namespace)   // it is tried again below
 	h.asking.Go(func() {
 		for pause := siblingPause; ; {
 			select {

@@ -161,7 +161,7 @@ func settleHeartbeat(req any, err error) error {
 	if _, ok := req.(*workflowservice.RecordActivityTaskHeartbeatRequest); !ok {
 		return err
 	}
-	switch serviceerror.ToStatus(err).Code() { //nolint:exhaustive // the others are the server's word on the activity
+	switch serviceerror.ToStatus(err).Code() { // the others are the server's word on the activity
 	case codes.Unavailable, codes.DeadlineExceeded, codes.ResourceExhausted, codes.Aborted, codes.Internal, codes.Unknown:
 		return nil
 	default:

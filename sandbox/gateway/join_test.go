@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"net/http"
@@ -131,7 +132,9 @@ func TestGatewayThatDiedIsJoinedAgainAtOnce(t *testing.T) {
 		go func() { ended <- web.Serve(l) }()
 		t.Cleanup(func() {
 			_ = web.Close() // perhaps for the second time
-			<-ended
+			if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+				t.Error(err)
+			}
 		})
 		return g, web, l.Addr().String()
 	}

@@ -25,8 +25,7 @@ func (t *trial) kill(ctx context.Context, k Kill) error {
 		return nil
 	}
 	p := found[k.Pick%uint64(len(found))]
-	switch k.Life {
-	case Draining:
+	if k.Life == Draining {
 		if syscall.Kill(p.PID, syscall.SIGTERM) != nil { // it ended just now
 			t.out.Missed++
 			return nil
@@ -39,7 +38,8 @@ func (t *trial) kill(ctx context.Context, k Kill) error {
 			return t.strike(ctx, k.Victim.Name, p.PID, Draining)
 		})
 		return nil
-	case Starting:
+	}
+	if k.Life == Starting {
 		known := map[int]bool{}
 		for _, other := range found {
 			known[other.PID] = true

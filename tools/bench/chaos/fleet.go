@@ -167,14 +167,13 @@ func (k *keeper) want(wanted, over bool) {
 	}
 }
 
-// signal reaches the process, if there is one, and returns its id.
-func (k *keeper) signal(sig syscall.Signal) (pid int) {
+// signal reaches the process, if there is one.
+func (k *keeper) signal(sig syscall.Signal) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.cmd == nil || k.cmd.Process.Signal(sig) != nil {
-		return 0
+	if k.cmd != nil {
+		_ = k.cmd.Process.Signal(sig) // it may have ended just now
 	}
-	return k.cmd.Process.Pid
 }
 
 // running is the id of the process, 0 for none.
