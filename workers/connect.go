@@ -19,6 +19,9 @@ import (
 type Place struct {
 	config.Process
 	Log *slog.Logger
+	// Patience is how long a role that starts waits for the Temporal server; 0 gives up
+	// at once.
+	Patience time.Duration
 }
 
 // OpenStore opens the store that a process configuration names.
@@ -67,7 +70,7 @@ func (p Place) connect(ctx context.Context, role string, v *Vitals) (*connection
 		return nil, err
 	}
 	forget := func() { _ = held.Close() } // a successor clears away what is left
-	c, err := temporalclient.Dial(ctx, temporalclient.Config{
+	c, err := p.awaitServer(ctx, temporalclient.Config{
 		Address: p.TemporalAddress, Namespace: p.Namespace, Logger: p.Log.With("queue_of", role), Held: held,
 		Metrics: sdkMetrics{registry: v.Metrics},
 	})
@@ -86,6 +89,25 @@ func (p Place) connect(ctx context.Context, role string, v *Vitals) (*connection
 	})
 	v.Need(string(NeedStore), func(ctx context.Context) error { return answers(ctx, store) })
 	return &connection{client: c, store: store, close: func() { forget(); c.Close() }}, nil
+}
+
+// serverPause lies between two attempts to reach a server that is starting.
+const serverPause = 100 * time.Millisecond
+
+// awaitServer connects to Temporal. A role that starts while its server is started
+// again waits: its death would count against it, and the next start would come later.
+func (p Place) awaitServer(ctx context.Context, cfg temporalclient.Config) (client.Client, error) {
+	for end := time.Now().Add(p.Patience); ; {
+		c, err := temporalclient.Dial(ctx, cfg)
+		if err == nil || time.Now().After(end) {
+			return c, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(serverPause):
+		}
+	}
 }
 
 // storeQuestion is a key that is never written.

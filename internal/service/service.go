@@ -7,6 +7,7 @@ package service
 
 import (
 	"os"
+	"time"
 
 	"temper/internal/config"
 	"temper/internal/health"
@@ -35,6 +36,18 @@ func SupervisorPID() int {
 		return os.Getppid()
 	}
 	return os.Getpid()
+}
+
+// serverPatience is how long a role of the service waits for a server that is started
+// again. A role that somebody starts by hand says at once that there is none.
+const serverPatience = time.Minute
+
+// Patience is how long this process, as a role, waits for the Temporal server.
+func Patience() time.Duration {
+	if os.Getenv(supervisedKey) != "" {
+		return serverPatience
+	}
+	return 0
 }
 
 // healthSocket is where a child of the service answers for its health: below the
