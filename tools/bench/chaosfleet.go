@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,6 +16,7 @@ import (
 	"temper/internal/freeport"
 	"temper/internal/supervise"
 	"temper/tools/bench/chaos"
+	"temper/workers"
 	"temper/workflows"
 )
 
@@ -85,6 +87,7 @@ func (c *chaosHost) twin(child supervise.Child, name string) supervise.Child {
 // addSandboxes puts a gateway at the address where the roles look for the sandbox,
 // and nodes that join it.
 func (c *chaosHost) addSandboxes(child supervise.Child) error {
+	child.Env = append(slices.Clone(child.Env), workers.SandboxNodeTokenKey+"="+rand.Text())
 	gateway := child
 	gateway.Args = []string{"gateway", "--listen", c.process.SandboxAddress}
 	c.add("gateway", gateway, chaos.Member{Name: "gateway"})
