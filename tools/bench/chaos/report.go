@@ -170,7 +170,9 @@ func (r *Report) sum() {
 		walls = append(walls, t.Wall)
 		if t.Elastic {
 			r.Elastic++
-			samplers = append(samplers, t.Samplers)
+			if t.Samplers > 0 { // otherwise nobody knows
+				samplers = append(samplers, t.Samplers)
+			}
 		}
 		r.Notes = append(r.Notes, t.notes()...)
 		for _, d := range t.Differences {
