@@ -73,12 +73,15 @@ func (j *Jail) start(ctx context.Context, preload []string) (*zygote, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer remote.Close() //nolint:errcheck // the child has its own copy
 	z := &zygote{
 		jail: j, ctl: conn, log: &tail{logger: j.cfg.Logger}, done: make(chan struct{}),
 	}
 	z.cmd = j.command(remote, z.log)
-	if err := startPlain(z.cmd); err != nil {
+	err = startPlain(z.cmd)
+	// The child has its own copy. With this one open, the end of a child that dies before
+	// its hello would not show: the handshake would wait for its time-out.
+	_ = remote.Close()
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s mode: %w", j.mode, err), conn.Close())
 	}
 	// It waits for its setup, so nothing has been forked yet.
