@@ -25,8 +25,9 @@ type Service struct {
 	OpenStore func(ctx context.Context, p *config.Process) (blob.Store, error)
 	// StoreServer is the S3 server of the place's store, with its account made.
 	StoreServer func(p *config.Process) (supervise.Child, error)
-	// Claim makes this process the only one that serves a home.
-	Claim func(p *config.Process) (release func(), err error)
+	// Claim makes this process the only one that serves a home. It waits for one that
+	// dies, and says so.
+	Claim func(ctx context.Context, p *config.Process, say func(string)) (release func(), err error)
 	// Children are the processes of which the service consists, with so many that
 	// sample.
 	Children func(p *config.Process, rollouts int) ([]supervise.Child, error)

@@ -23,8 +23,8 @@ import (
 // scatter makes each role a process of its own, as an init system would start them:
 // all at once, in no order, and again when they die. The sandbox is a gateway with
 // nodes behind it.
-func (c *chaosHost) scatter() error {
-	release, err := c.service.Claim(&c.process)
+func (c *chaosHost) scatter(ctx context.Context) error {
+	release, err := c.service.Claim(ctx, &c.process, func(string) {})
 	if err != nil {
 		return err
 	}

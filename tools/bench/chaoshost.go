@@ -90,7 +90,7 @@ func (h *harness) newHost(ctx context.Context, home string, o trialOptions) (_ *
 		}
 	}()
 	if o.elastic {
-		return c, c.scatter()
+		return c, c.scatter(ctx)
 	}
 	c.members = []chaos.Member{{Name: chaos.Supervisor, Role: chaos.Supervisor, Command: c.up}}
 	return c, nil
