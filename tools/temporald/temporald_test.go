@@ -236,7 +236,7 @@ func TestRefusals(t *testing.T) {
 	taken := strconv.Itoa(busy.Addr().(*net.TCPAddr).Port)
 	db := filepath.Join(t.TempDir(), "t.db")
 	held := filepath.Join(t.TempDir(), "held.db")
-	unlock, err := lockDatabase(held)
+	unlock, err := lockDatabase(t.Context(), held)
 	if err != nil {
 		t.Fatal(err)
 	}
