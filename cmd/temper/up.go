@@ -175,6 +175,9 @@ func up(ctx context.Context, p *config.Process, o *upOptions, out io.Writer) err
 // serve runs the run of --run, if any, and then stays until ctx is done.
 func serve(ctx context.Context, p *config.Process, o *upOptions, s *screen.Screen, log *slog.Logger) error {
 	c, store, err := connectAs(ctx, p, log)
+	if err != nil && ctx.Err() != nil { // stopped as soon as it was up
+		return o.stoppedEarly()
+	}
 	if err != nil {
 		return err
 	}
@@ -219,6 +222,15 @@ func serve(ctx context.Context, p *config.Process, o *upOptions, s *screen.Scree
 		<-ctx.Done()
 	}
 	return nil
+}
+
+// stoppedEarly is how a service ends that was told to stop before it had begun its run:
+// well, where it has none.
+func (o *upOptions) stoppedEarly() error {
+	if o.config == "" {
+		return nil
+	}
+	return fmt.Errorf("%w before the run was started", cli.ErrInterrupted)
 }
 
 // showRuns keeps the runs that are going on in the screen's block, except for the one
