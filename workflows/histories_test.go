@@ -296,7 +296,7 @@ func playShown(r recorder, id string) {
 	r.send(id, workflows.CommandStop, workflows.Command{Reason: "enough"})
 	await(r, "stop in the list", func() bool {
 		open, err := workflows.OpenRuns(r.Context(), r.c)
-		return err == nil && slices.Contains(open, workflows.OpenRun{RunID: id, State: workflows.StateStopping, Stage: "hop1"})
+		return err == nil && slices.Contains(open, workflows.OpenRun{RunID: id, Workflow: workflows.RunWorkflowID(id), State: workflows.StateStopping, Stage: "hop1"})
 	})
 	if r.w.count("log 1") > 0 {
 		r.Error("the stop is shown when the step has ended")

@@ -28,7 +28,7 @@ func TestOutageWritesNoEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := workflows.StageWorkflowID(in.Run.RunID, 1, "hop1")
-	start(t, c, id, workflows.TypeStage, string(data))
+	startStage(t, c, id, string(data))
 	refused := measureRefusals(t, c, w, id)
 	w.mu.Lock()
 	w.away = nil

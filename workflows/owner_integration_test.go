@@ -217,7 +217,7 @@ func (h plainHouse) firings() {
 		if kind == workflows.TypeRun {
 			await(t, "the firing to come in the list", func() bool {
 				open, err := workflows.OpenRuns(t.Context(), h.c)
-				return err == nil && slices.Contains(open, workflows.OpenRun{RunID: "cron-RLRun", State: workflows.StateScheduled})
+				return err == nil && slices.Contains(open, workflows.OpenRun{RunID: "cron-RLRun", Workflow: "cron-RLRun", State: workflows.StateScheduled})
 			})
 		}
 		_, err := h.c.ScheduleClient().Create(t.Context(), client.ScheduleOptions{

@@ -117,7 +117,7 @@ func waits(c client.Client, id string) func() bool {
 
 func controlWorker(c client.Client, w *world) worker.Worker {
 	control := worker.New(c, workflows.QueueControl, worker.Options{MaxConcurrentWorkflowTaskPollers: 4, WorkerStopTimeout: time.Second})
-	workflows.Register(control)
+	registerAll(control)
 	control.RegisterActivity(&fakeControl{w})
 	return control
 }

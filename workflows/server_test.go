@@ -135,8 +135,7 @@ func serveControl(t testing.TB, c client.Client, w *world, bookkeeping any) (sto
 		WorkerStopTimeout: time.Second, MaxHeartbeatThrottleInterval: time.Second, Interceptors: workflows.Interceptors(),
 	}
 	control := worker.New(c, workflows.QueueControl, quiet)
-	workflows.Register(control)
-	control.RegisterWorkflowWithOptions(runOfOneStage, workflow.RegisterOptions{Name: "runOfOneStage"})
+	registerAll(control)
 	control.RegisterActivity(bookkeeping)
 	quiet.DisableWorkflowWorker = true
 	rollout := worker.New(c, workflows.QueueRollout, quiet)
@@ -166,6 +165,12 @@ func start(t testing.TB, c client.Client, id, kind, input string) client.Workflo
 		t.Fatal(err)
 	}
 	return run
+}
+
+// registerAll registers the workflows, and the one below which tests start a stage.
+func registerAll(r worker.Registry) {
+	workflows.Register(r)
+	r.RegisterWorkflowWithOptions(runOfOneStage, workflow.RegisterOptions{Name: "runOfOneStage"})
 }
 
 // runOfOneStage is a run that consists of one stage: a stage refuses to run alone.
