@@ -36,8 +36,11 @@ func (s *scale) start(ctx context.Context) error {
 	return nil
 }
 
+// nodeTokenKey is the variable by which gateway and nodes know each other.
+const nodeTokenKey = "TEMPER_SANDBOX_NODE_TOKEN" //nolint:gosec // a name
+
 func (s *scale) env() []string {
-	return []string{"GOMEMLIMIT=" + strconv.FormatInt(s.cfg.MemoryMax, 10)}
+	return []string{"GOMEMLIMIT=" + strconv.FormatInt(s.cfg.MemoryMax, 10), nodeTokenKey + "=" + s.nodeToken}
 }
 
 // node starts the node of that number.
@@ -69,8 +72,8 @@ func (s *scale) add(c *Child, added bool) {
 }
 
 // join registers a node with the gateway.
-func join(ctx context.Context, gateway, node string) error {
-	base, dial, err := loadgen.ParseAddress(gateway)
+func (s *scale) join(ctx context.Context, node string) error {
+	base, dial, err := loadgen.ParseAddress(s.gateway.Address)
 	if err != nil {
 		return err
 	}
@@ -83,6 +86,7 @@ func join(ctx context.Context, gateway, node string) error {
 		return err
 	}
 	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Authorization", "Bearer "+s.nodeToken)
 	transport := &http.Transport{DialContext: dial}
 	defer transport.CloseIdleConnections()
 	resp, err := transport.RoundTrip(req)

@@ -2,6 +2,7 @@ package sandboxbench
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"sync"
@@ -91,9 +92,10 @@ func orInt(field *int, fallback int) {
 
 // scale is a running burst.
 type scale struct {
-	cfg     ScaleConfig
-	gateway *Child
-	nodes   []*Child
+	cfg       ScaleConfig
+	nodeToken string
+	gateway   *Child
+	nodes     []*Child
 
 	mu      sync.Mutex
 	members map[*Child]*Member
@@ -103,7 +105,7 @@ type scale struct {
 // Scale starts a gateway and nodes, submits all calls at once, kills a node and
 // adds one on the way, and reports what became of the calls.
 func Scale(ctx context.Context, cfg ScaleConfig) (report ScaleReport, err error) {
-	s := &scale{cfg: cfg.withDefaults(), members: map[*Child]*Member{}}
+	s := &scale{cfg: cfg.withDefaults(), nodeToken: rand.Text(), members: map[*Child]*Member{}}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	defer func() { err = errors.Join(err, s.stop()) }()
@@ -177,7 +179,7 @@ func (s *scale) disturb(ctx context.Context, events <-chan int) error {
 		}
 		node, err := s.node(ctx, s.cfg.Nodes+1)
 		if err == nil {
-			err = join(ctx, s.gateway.Address, node.Address)
+			err = s.join(ctx, node.Address)
 		}
 		if err != nil && ctx.Err() != nil {
 			s.cfg.Note("the burst was over before a node could join")
@@ -191,7 +193,7 @@ func (s *scale) disturb(ctx context.Context, events <-chan int) error {
 	}
 	for ctx.Err() == nil { // until the burst is over: a node that joined has a lease
 		loadgen.Rest(ctx, 5*time.Second)
-		if err := join(ctx, s.gateway.Address, renew); err != nil && ctx.Err() == nil {
+		if err := s.join(ctx, renew); err != nil && ctx.Err() == nil {
 			return fmt.Errorf("renew the lease of a node: %w", err)
 		}
 	}
