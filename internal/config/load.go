@@ -42,6 +42,14 @@ func (p Problem) String() string {
 // Problems is every mistake of a configuration, in file order.
 type Problems []Problem
 
+// Err is the problems as an error; nil where there are none.
+func (ps Problems) Err() error {
+	if len(ps) == 0 {
+		return nil
+	}
+	return ps
+}
+
 // Error lists one problem a line.
 func (ps Problems) Error() string {
 	lines := make([]string, len(ps))

@@ -43,12 +43,7 @@ func (in *Input) UnmarshalJSON(data []byte) error {
 
 // CheckKeys reports unknown keys and values of another form in the JSON that the
 // input was decoded from.
-func (in Input) CheckKeys() error {
-	if len(in.wrong) == 0 {
-		return nil
-	}
-	return in.wrong
-}
+func (in Input) CheckKeys() error { return in.wrong.Err() }
 
 // PlanInput asks what a re-training has to do.
 type PlanInput struct {

@@ -45,12 +45,7 @@ func (in *Input) UnmarshalJSON(data []byte) error {
 
 // CheckKeys reports unknown keys and values of another form in the JSON that the input
 // was decoded from.
-func (in Input) CheckKeys() error {
-	if len(in.wrong) == 0 {
-		return nil
-	}
-	return in.wrong
-}
+func (in Input) CheckKeys() error { return in.wrong.Err() }
 
 // Settings are keys of a configuration with their values as text. In JSON a
 // value may be a number, a boolean or a list as well.
