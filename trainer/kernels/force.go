@@ -1,6 +1,10 @@
 package kernels
 
-import "sync"
+import (
+	"sync"
+
+	"temper/trainer/hostmem"
+)
 
 // depths are the panel depths of the variants: the number of terms that the backend's
 // kernel for large products adds in one chain.
@@ -30,6 +34,7 @@ func depthOf(c Choice) int {
 // executing a graph. Runs of both choices share a process, so their passes take turns.
 // Where both choices are the same kernels, nobody waits.
 func Enter(c Choice) (leave func()) {
+	hostmem.GuardHeap()
 	if variantOf(Portable) == nativeVariant() {
 		return func() {}
 	}

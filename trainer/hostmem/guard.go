@@ -1,0 +1,98 @@
+package hostmem
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"runtime/metrics"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// arena is the size and alignment of what the runtime reserves for the heap at a time.
+const arena = 64 << 20
+
+// guarded is the size of the heap at the last GuardHeap.
+var guarded atomic.Uint64
+
+// guarding keeps two goroutines from reading the table of mappings at once.
+var guarding sync.Mutex
+
+// GuardHeap makes the addresses behind the heap readable, up to the end of its last
+// arena. Call it before a computation with vector kernels: it takes a few microseconds
+// unless the heap has grown.
+//
+// The reason is the function archsimd.LoadFloat32x16Part of Go 1.27 and its siblings, by
+// which the backend loads the last values of a row. The compiler makes it a load of all 64
+// bytes and a mask, so up to 60 bytes behind the slice are read, and thrown away. That is a
+// fault of the process (SIGSEGV) where the slice ends at the last mapped byte of the heap.
+// The runtime maps the heap in pieces of 4 MiB and has the rest of each arena of 64 MiB
+// reserved behind it.
+//
+// What stays: a slice at the very end of an arena, while no other arena follows, and a
+// heap that goes into a new arena during a computation.
+func GuardHeap() {
+	size := heapSize()
+	if size <= guarded.Load() {
+		return
+	}
+	guarding.Lock()
+	defer guarding.Unlock()
+	if from, to, ok := reserved(); ok {
+		// Write access as well: where the runtime maps the next piece in this moment,
+		// its memory must not become read-only.
+		_, _, _ = unix.Syscall(unix.SYS_MPROTECT, from, to-from, unix.PROT_READ|unix.PROT_WRITE)
+	}
+	guarded.Store(size)
+}
+
+// heapSize is the number of bytes of address space that the heap has mapped so far.
+func heapSize() uint64 {
+	samples := [...]metrics.Sample{
+		{Name: "/memory/classes/heap/free:bytes"}, {Name: "/memory/classes/heap/objects:bytes"},
+		{Name: "/memory/classes/heap/released:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"},
+		{Name: "/memory/classes/heap/unused:bytes"},
+	}
+	metrics.Read(samples[:])
+	var size uint64
+	for _, s := range samples {
+		size += s.Value.Uint64()
+	}
+	return size
+}
+
+// reserved finds the addresses that the runtime has reserved behind the heap: those
+// without access that follow the mapping of an object of the heap.
+func reserved() (from, to uintptr, ok bool) {
+	f, err := os.Open("/proc/self/maps")
+	if err != nil {
+		return 0, 0, false // not Linux, or no /proc: nothing can be done
+	}
+	defer func() { _ = f.Close() }()
+	object := uintptr(unsafe.Pointer(f)) // any object of the heap will do
+	var end uintptr                      // of the mappings that lead on from the object's
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		var start, stop uintptr
+		var access string
+		if _, err := fmt.Sscanf(lines.Text(), "%x-%x %s", &start, &stop, &access); err != nil {
+			return 0, 0, false
+		}
+		switch {
+		case end == 0:
+			if start <= object && object < stop {
+				end = stop
+			}
+		case start != end:
+			return 0, 0, false // another mapping, or none, follows the arena
+		case access == "---p":
+			return start, stop, stop%arena == 0 && stop-start < arena
+		default:
+			end = stop
+		}
+	}
+	return 0, 0, false
+}
