@@ -75,6 +75,27 @@ func scan(root string) (edges []edge, found []string, err error) {
 	return edges, found, err
 }
 
+// eachSource calls visit for each Go file below root that is no test, with its path from
+// root and its name.
+func eachSource(root string, visit func(rel, name string) error) error {
+	return filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			return enter(root, name, d.Name())
+		}
+		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			return nil
+		}
+		rel, err := filepath.Rel(root, name)
+		if err != nil {
+			return err
+		}
+		return visit(rel, name)
+	})
+}
+
 // enter skips folders that the go command does not look into, and nested modules.
 func enter(root, name, base string) error {
 	if name == root {

@@ -5,31 +5,16 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
 	"path"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"testing"
 )
 
 func TestOnlyTheirMakersBuild(t *testing.T) {
 	root := "../.."
 	used := map[string]int{}
-	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if d.IsDir() {
-			return enter(root, name, d.Name())
-		}
-		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
-			return nil
-		}
-		rel, err := filepath.Rel(root, name)
-		if err != nil {
-			return err
-		}
+	err := eachSource(root, func(rel, name string) error {
 		calls, err := madeIn(name, nil)
 		for _, m := range calls {
 			used[m.pkg]++

@@ -5,7 +5,6 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
 	"maps"
 	"path"
 	"path/filepath"
@@ -62,20 +61,7 @@ func tooLarge(what string, sizes map[string]int, limit int, reasons map[string]s
 // measure parses all Go files of the module under root.
 func measure(root string) (size, error) {
 	s := size{methods: map[string]int{}, files: map[string]int{}}
-	return s, filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if d.IsDir() {
-			return enter(root, name, d.Name())
-		}
-		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
-			return nil
-		}
-		rel, err := filepath.Rel(root, name)
-		if err != nil {
-			return err
-		}
+	return s, eachSource(root, func(rel, name string) error {
 		return s.add(path.Dir(filepath.ToSlash(rel)), name, nil)
 	})
 }

@@ -190,12 +190,18 @@ func (a args) call(st *state) (call, error) {
 	return c, nil
 }
 
-func (x callExpr) eval(st *state) (Value, error) {
-	f, err := st.eval(x.f)
+// applied evaluates what a call, filter or test is applied to, and then its arguments.
+func (st *state) applied(to expr, a args) (Value, call, error) {
+	v, err := st.eval(to)
 	if err != nil {
-		return nil, err
+		return nil, call{}, err
 	}
-	c, err := x.args.call(st)
+	c, err := a.call(st)
+	return v, c, err
+}
+
+func (x callExpr) eval(st *state) (Value, error) {
+	f, c, err := st.applied(x.f, x.args)
 	if err != nil {
 		return nil, err
 	}
@@ -222,11 +228,7 @@ func (x filterExpr) eval(st *state) (Value, error) {
 	if !ok {
 		return nil, fmt.Errorf("no filter named '%s'", x.name)
 	}
-	v, err := st.eval(x.x)
-	if err != nil {
-		return nil, err
-	}
-	c, err := x.args.call(st)
+	v, c, err := st.applied(x.x, x.args)
 	if err != nil {
 		return nil, err
 	}
@@ -238,11 +240,7 @@ func (x filterExpr) eval(st *state) (Value, error) {
 }
 
 func (x testExpr) eval(st *state) (Value, error) {
-	v, err := st.eval(x.x)
-	if err != nil {
-		return nil, err
-	}
-	c, err := x.args.call(st)
+	v, c, err := st.applied(x.x, x.args)
 	if err != nil {
 		return nil, err
 	}

@@ -134,15 +134,8 @@ func affix(st *state, s string, start bool, c call) (Value, error) {
 }
 
 func withString(st *state, s, name string, c call) (Value, error) {
-	a, err := c.bindRequired(1, "sep")
+	x, err := oneString(st, s, c, "sep")
 	if err != nil {
-		return nil, err
-	}
-	x, err := asString(a[0])
-	if err != nil {
-		return nil, err
-	}
-	if err := st.charge(len(s)); err != nil {
 		return nil, err
 	}
 	tuple := func(items ...Value) Value { return &List{items, true} }
@@ -169,17 +162,23 @@ func withString(st *state, s, name string, c call) (Value, error) {
 	return tuple(s[:i], x, s[i+len(x):]), nil
 }
 
-// search is find, index and count over the whole string.
-func search(st *state, s, name string, c call) (Value, error) {
-	a, err := c.bindRequired(1, "sub")
+// oneString is the one argument of a method that reads the whole of s, which is paid for.
+func oneString(st *state, s string, c call, name string) (string, error) {
+	a, err := c.bindRequired(1, name)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	x, err := asString(a[0])
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	if err := st.charge(len(s)); err != nil {
+	return x, st.charge(len(s))
+}
+
+// search is find, index and count over the whole string.
+func search(st *state, s, name string, c call) (Value, error) {
+	x, err := oneString(st, s, c, "sub")
+	if err != nil {
 		return nil, err
 	}
 	if name == "count" {
