@@ -47,7 +47,7 @@ func rootCommand() *cobra.Command {
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.AddCommand(
 		upCommand(), runCommand(), evalCommand(), scheduleCommand(), workerCommand(), trainerCommand(), rolloutCommand(),
-		sandboxCommand(), gatewayCommand(), dataCommand(), configCommand(), modelCommand(), benchCommand(), doctorCommand(), storeCommand(),
+		sandboxCommand(), gatewayCommand(), serveCommand(), dataCommand(), configCommand(), modelCommand(), benchCommand(), doctorCommand(), storeCommand(),
 	)
 	completeRuns(root)
 	return root

@@ -57,6 +57,7 @@ func TestWholeRun(t *testing.T) {
 		t.Errorf("second run of the same id:\n%s", out)
 	}
 	checkEval(t, p)
+	checkServe(t, p)
 }
 
 // checkOnPolicy: in every step the trainer finds the engine's log-probabilities

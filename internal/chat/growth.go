@@ -96,6 +96,16 @@ func commonTokens(a, b []int32) int {
 	return i
 }
 
+// Tokens renders a request and returns its token ids. Control tokens in messages of users
+// and tools are text, whatever they spell.
+func (t *Template) Tokens(tok *tokenizer.Tokenizer, req Request) ([]int32, error) {
+	text, err := t.renderShielded(tok, req)
+	if err != nil {
+		return nil, err
+	}
+	return encodeShielded(tok, text), nil
+}
+
 // renderShielded renders the request after breaking the control tokens in messages
 // of users and tools.
 func (t *Template) renderShielded(tok *tokenizer.Tokenizer, req Request) (string, error) {

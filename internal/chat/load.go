@@ -28,6 +28,9 @@ const (
 	templateFile = "chat_template.jinja"
 )
 
+// ErrNoTemplate means that a checkpoint has no chat template.
+var ErrNoTemplate = errors.New("has no chat template")
+
 // LoadTemplate reads the chat template of a checkpoint directory; see CheckpointTemplate.
 func LoadTemplate(dir, name string, withTools bool) (*Template, error) {
 	files := map[string][]byte{}
@@ -61,7 +64,7 @@ func CheckpointTemplate(from string, files map[string][]byte, name string, withT
 		return NewTemplate(file, string(source), cfg.tokens)
 	}
 	if len(cfg.templates) == 0 {
-		return nil, fmt.Errorf("%s has no chat template: neither %s nor chat_template in %s", from, templateFile, configFile)
+		return nil, fmt.Errorf("%s %w: neither %s nor chat_template in %s", from, ErrNoTemplate, templateFile, configFile)
 	}
 	_, hasToolUse := cfg.templates["tool_use"]
 	switch {

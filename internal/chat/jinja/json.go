@@ -270,6 +270,14 @@ func writeJSONString(b *strings.Builder, s string, ascii bool) {
 	b.WriteByte('"')
 }
 
+// Encode returns a value as JSON in one line, as Python's json.dumps writes it without
+// escaping other scripts.
+func Encode(v Value) (string, error) {
+	e := &encoder{st: &state{}, item: ", ", pair: ": "}
+	err := e.write(v, 0)
+	return e.b.String(), err
+}
+
 // filterToJSON is Hugging Face's tojson: no HTML escapes, members in order.
 func filterToJSON(st *state, v Value, c call) (Value, error) {
 	a, err := c.bindArgs("ensure_ascii", "indent", "separators", "sort_keys")

@@ -1,0 +1,222 @@
+package openai
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"time"
+
+	"temper/internal/chat"
+)
+
+// chatRequest is the body of POST /v1/chat/completions.
+type chatRequest struct {
+	sampling
+	Messages            json.RawMessage `json:"messages"`
+	Tools               json.RawMessage `json:"tools"`
+	ToolChoice          json.RawMessage `json:"tool_choice"`
+	ParallelToolCalls   *bool           `json:"parallel_tool_calls"`
+	ChatTemplateKwargs  json.RawMessage `json:"chat_template_kwargs"`
+	MaxCompletionTokens *int            `json:"max_completion_tokens"`
+	Logprobs            bool            `json:"logprobs"`
+	TopLogprobs         *int            `json:"top_logprobs"`
+	ResponseFormat      json.RawMessage `json:"response_format"`
+}
+
+// chatMessage is what the model says.
+type chatMessage struct {
+	Role      string     `json:"role,omitempty"`
+	Content   *string    `json:"content"`
+	ToolCalls []toolCall `json:"tool_calls,omitempty"`
+}
+
+// chatChoice is a choice of an answer, or what is new of it.
+type chatChoice struct {
+	Index        int           `json:"index"`
+	Message      *chatMessage  `json:"message,omitempty"`
+	Delta        *chatDelta    `json:"delta,omitempty"`
+	Logprobs     *chatLogprobs `json:"logprobs"`
+	FinishReason *string       `json:"finish_reason"`
+	TokenIDs     []int32       `json:"token_ids,omitempty"`
+}
+
+type chatDelta struct {
+	Role      string     `json:"role,omitempty"`
+	Content   string     `json:"content,omitempty"`
+	ToolCalls []toolCall `json:"tool_calls,omitempty"`
+}
+
+// prepared is a chat that can be sampled.
+type prepared struct {
+	chatRequest
+	prompt []int32
+	tools  *chat.Toolset // nil where the model sees none
+}
+
+// prepare checks a chat and renders its prompt.
+func (s *Server) prepare(r *chatRequest) (prepared, *apiError) {
+	p := prepared{chatRequest: *r}
+	if s.model.Template == nil {
+		return p, &apiError{status: http.StatusBadRequest, Code: "no_chat_template", Message: "the model has no chat template; use /v1/completions"}
+	}
+	if r.MaxCompletionTokens != nil {
+		p.MaxTokens = r.MaxCompletionTokens
+	}
+	if err := p.check(s.limits); err != nil {
+		return p, err
+	}
+	if r.TopLogprobs != nil && *r.TopLogprobs != 0 {
+		return p, invalid("top_logprobs", "%d, want 0: the engine reports the sampled token only", *r.TopLogprobs)
+	}
+	if !neutralFormat(r.ResponseFormat) {
+		return p, invalid("response_format", "this server answers with text only")
+	}
+	req, err := conversation(r.Messages, r.Tools, r.ChatTemplateKwargs)
+	if err != nil {
+		return p, err
+	}
+	shown, err := toolChoice(r.ToolChoice, req.Tools)
+	if err != nil {
+		return p, err
+	}
+	if shown {
+		var toolsErr error
+		if p.tools, toolsErr = chat.NewToolset(req.Tools); toolsErr != nil {
+			return p, invalid("tools", "%v", toolsErr)
+		}
+	} else {
+		req.Tools = nil
+	}
+	req.Now = time.Now()
+	ids, renderErr := s.model.Template.Tokens(s.model.Tokenizer, req)
+	if renderErr != nil {
+		return p, invalid("messages", "%v", renderErr)
+	}
+	p.prompt = ids
+	return p, nil
+}
+
+func (s *Server) chat(w http.ResponseWriter, r *http.Request) {
+	var body chatRequest
+	err := s.limits.read(w, r, &body)
+	if err == nil {
+		err = s.model.checkModel(body.Model)
+	}
+	var p prepared
+	if err == nil {
+		p, err = s.prepare(&body)
+	}
+	if err != nil {
+		write(w, err)
+		return
+	}
+	a := s.newAnswer("chatcmpl", "chat.completion", &p.sampling)
+	draws := make([]draw, *p.N)
+	for i := range draws {
+		if draws[i], err = s.plan("messages", p.prompt, &p.sampling, a.seed, i); err != nil {
+			write(w, err)
+			return
+		}
+	}
+	if p.Stream {
+		s.streamChat(r.Context(), w, a, p, draws[0])
+		return
+	}
+	outs, sampleErr := s.sampleAll(r.Context(), draws)
+	if sampleErr != nil {
+		write(w, asAPIError(sampleErr))
+		return
+	}
+	choices := make([]chatChoice, len(outs))
+	for i, out := range outs {
+		choices[i] = s.chatChoice(i, p, a.id, out)
+	}
+	a.add(draws[:1], outs)
+	writeJSON(w, http.StatusOK, a.with(choices))
+}
+
+// chatChoice is a whole choice.
+func (s *Server) chatChoice(i int, p prepared, id string, out outcome) chatChoice {
+	content, calls := out.Text, []toolCall(nil)
+	if p.tools != nil {
+		content, calls = findCalls(p.tools, out.Text, callID(id, i), false)
+	}
+	m := &chatMessage{Role: chat.RoleAssistant, Content: &content, ToolCalls: calls}
+	finish := out.finish
+	if len(calls) > 0 {
+		if finish == finishStop {
+			finish = finishTools
+		}
+		if strings.TrimSpace(content) == "" {
+			m.Content = nil
+		}
+	}
+	c := chatChoice{Index: i, Message: m, FinishReason: &finish}
+	if p.Logprobs {
+		c.Logprobs = newChatLogprobs(s.model.Tokenizer, out.piece)
+	}
+	if p.ReturnTokenIDs {
+		c.TokenIDs = out.Tokens
+	}
+	return c
+}
+
+// streamChat sends a choice while it is sampled. From the beginning of a call on, the text
+// is kept until the end, when the calls are known.
+func (s *Server) streamChat(ctx context.Context, w http.ResponseWriter, a *answer, p prepared, d draw) {
+	st := newStream(w, a, "chat.completion.chunk", p.StreamOptions != nil && p.StreamOptions.IncludeUsage)
+	var kept strings.Builder // text that may be part of a call
+	first := true
+	send := func(text string, pc piece) error {
+		if text == "" && !first && !p.Logprobs && !p.ReturnTokenIDs {
+			return nil // the token that ends a turn has no text
+		}
+		delta := &chatDelta{Content: text}
+		if first {
+			delta.Role, first = chat.RoleAssistant, false
+		}
+		c := chatChoice{Delta: delta}
+		if p.Logprobs && len(pc.Tokens) > 0 {
+			c.Logprobs = newChatLogprobs(s.model.Tokenizer, pc)
+		}
+		if p.ReturnTokenIDs {
+			c.TokenIDs = pc.Tokens
+		}
+		return st.send(c)
+	}
+	out, err := s.sample(ctx, d, func(pc piece) error {
+		text := pc.Text
+		if p.tools != nil {
+			kept.WriteString(text)
+			text = beforeCall(&kept)
+		}
+		return send(text, pc)
+	})
+	if err != nil {
+		st.fail(err)
+		return
+	}
+	finish := out.finish
+	if rest := kept.String(); rest != "" {
+		content, calls := findCalls(p.tools, rest, callID(a.id, 0), true)
+		if len(calls) > 0 && finish == finishStop {
+			finish = finishTools
+		}
+		_ = st.send(chatChoice{Delta: &chatDelta{Content: content, ToolCalls: calls}}) // the end follows, and fails alike
+	}
+	a.add([]draw{d}, []outcome{out})
+	st.end(chatChoice{Delta: &chatDelta{}, FinishReason: &finish})
+}
+
+// beforeCall takes the text from kept that cannot be part of a call.
+func beforeCall(kept *strings.Builder) string {
+	all := kept.String()
+	at := strings.Index(all, chat.TokenToolCall)
+	if at < 0 {
+		at = len(all) - heldBack(all, []string{chat.TokenToolCall})
+	}
+	kept.Reset()
+	kept.WriteString(all[at:])
+	return all[:at]
+}

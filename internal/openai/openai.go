@@ -1,0 +1,136 @@
+// Package openai owns the HTTP API of OpenAI, in the form that clients of vLLM know,
+// over a policy engine: it reads requests, renders chats, samples, cuts at stop strings,
+// finds tool calls and writes answers, whole or as they come. It knows no network and no
+// device, and it runs no tool.
+//
+// Invariant: what a request gets depends on the model and the request alone, once it has a
+// seed: not on the stream, on the other choices, or on what else the engine does. What
+// cannot be honoured is refused with the parameter's name, never left out in silence.
+package openai
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"temper/internal/chat"
+	"temper/internal/policy"
+	"temper/internal/tokenizer"
+)
+
+// Model is what a Server serves.
+type Model struct {
+	// Name is what requests call it.
+	Name   string
+	Engine policy.Engine
+	// Tokenizer and Template are the model's own. Without a Template there are no chats.
+	Tokenizer *tokenizer.Tokenizer
+	Template  *chat.Template
+	// Stop are the tokens that end a turn. They do not appear in texts.
+	Stop []int32
+	// Temperature is that of requests which name none.
+	Temperature float32
+	Created     time.Time
+}
+
+// Limits bound one request. Zero fields have the defaults.
+type Limits struct {
+	BodyBytes int64 // 8 MiB
+	Prompts   int   // of one completion request; 64
+	Choices   int   // n; 64
+	StopTexts int   // 16
+	StopBytes int   // of one stop string; 1,024
+}
+
+// Server answers requests.
+type Server struct {
+	model  Model
+	limits Limits
+	meter  *meter
+	mux    *http.ServeMux
+	seed   func() uint64 // of a request without a seed
+}
+
+// New returns a Server that counts in registry.
+func New(m Model, l Limits, registry prometheus.Registerer) (*Server, error) {
+	if m.Name == "" || m.Engine == nil || m.Tokenizer == nil {
+		return nil, errors.New("openai: a model needs a name, an engine and a tokenizer")
+	}
+	set := func(field *int, value int) {
+		if *field == 0 {
+			*field = value
+		}
+	}
+	set(&l.Prompts, 64)
+	set(&l.Choices, 64)
+	set(&l.StopTexts, 16)
+	set(&l.StopBytes, 1024)
+	if l.BodyBytes == 0 {
+		l.BodyBytes = 8 << 20
+	}
+	s := &Server{model: m, limits: l, meter: newMeter(registry, m.Name), mux: http.NewServeMux(), seed: randomSeed}
+	s.routes()
+	return s, nil
+}
+
+func (s *Server) routes() {
+	s.mux.HandleFunc("GET /v1/models", s.listModels)
+	s.mux.HandleFunc("GET /v1/models/{name...}", s.showModel)
+	s.mux.HandleFunc("POST /v1/completions", s.complete)
+	s.mux.HandleFunc("POST /v1/chat/completions", s.chat)
+	s.mux.HandleFunc("POST /tokenize", s.tokenize)
+	s.mux.HandleFunc("POST /detokenize", s.detokenize)
+	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		write(w, &apiError{status: http.StatusNotFound, Message: r.Method + " " + r.URL.Path + ": there is no such request"})
+	})
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
+
+// randomSeed is a seed that nobody has chosen.
+func randomSeed() uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return binary.LittleEndian.Uint64(b[:])
+}
+
+// modelCard describes the model as /v1/models does.
+type modelCard struct {
+	ID          string `json:"id"`
+	Object      string `json:"object"`
+	Created     int64  `json:"created"`
+	OwnedBy     string `json:"owned_by"`
+	MaxModelLen int    `json:"max_model_len"`
+}
+
+func (m Model) card() modelCard {
+	return modelCard{ID: m.Name, Object: "model", Created: m.Created.Unix(), OwnedBy: "temper", MaxModelLen: m.Engine.MaxContext()}
+}
+
+func (s *Server) listModels(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, map[string]any{"object": "list", "data": []modelCard{s.model.card()}})
+}
+
+func (s *Server) showModel(w http.ResponseWriter, r *http.Request) {
+	if err := s.model.checkModel(r.PathValue("name")); err != nil {
+		write(w, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, s.model.card())
+}
+
+// checkModel refuses the name of another model. No name is that of the one there is.
+func (m Model) checkModel(name string) *apiError {
+	if name == "" || name == m.Name {
+		return nil
+	}
+	return &apiError{
+		status: http.StatusNotFound, Type: typeNotFound, Param: "model", Code: "model_not_found",
+		Message: "the model " + quoted(name) + " does not exist; this server has " + quoted(m.Name),
+	}
+}

@@ -1,0 +1,131 @@
+package workers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"path/filepath"
+	"time"
+
+	"temper/internal/chat"
+	"temper/internal/openai"
+	"temper/internal/tokenizer"
+	"temper/sandbox/httpapi"
+	"temper/sandbox/server"
+	"temper/trainer/engine"
+	"temper/trainer/hf"
+	"temper/trainer/tensor"
+)
+
+// ServeKeyKey is the variable of the environment with the key that clients of a served
+// model send as a bearer token.
+const ServeKeyKey = "TEMPER_SERVE_KEY" //nolint:gosec // a name
+
+// ModelOptions are what a role that serves a model can be told.
+type ModelOptions struct {
+	// Dir is the model in Hugging Face layout.
+	Dir string
+	// Name is what clients call it; the base name of Dir where empty.
+	Name string
+	// Backend for tensors; empty is the Go backend.
+	Backend string
+	// MaxContext bounds prompt and answer together; 0 is what the model allows.
+	MaxContext int
+	// Slots is the number of answers that are sampled at a time.
+	Slots  int
+	Server server.Config
+	// OnReady is called when requests are answered.
+	OnReady func(url, name string)
+	Log     *slog.Logger
+}
+
+// drainServing is how long answers may go on after the end was asked for.
+const drainServing = 10 * time.Second
+
+// Serve answers requests to a model in the form of OpenAI's API.
+func Serve(o ModelOptions) Role {
+	return Role{
+		Name: "serve", Needs: []Need{NeedDevice}, OwnListener: true,
+		Run: func(ctx context.Context, v *Vitals) error { return serveModel(ctx, o, v) },
+	}
+}
+
+func serveModel(ctx context.Context, o ModelOptions, v *Vitals) error {
+	m, closeEngine, err := openModel(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer closeEngine()
+	api, err := openai.New(m, openai.Limits{}, v.Metrics)
+	if err != nil {
+		return err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/", api)
+	for path, handler := range metricsHandler(v.Metrics) {
+		mux.Handle(path, handler)
+	}
+	alive := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }
+	mux.HandleFunc("GET /health", alive)
+	mux.HandleFunc("GET "+httpapi.PathHealth, alive)
+	mux.Handle("GET "+httpapi.PathReady, v.ReadyHandler())
+	srv, err := server.New(o.Server)
+	if err != nil {
+		return err
+	}
+	return srv.Serve(ctx, mux, server.Hooks{
+		Ready:   func() { o.OnReady(srv.URL(), m.Name) },
+		Drain:   v.Drain,
+		Timeout: drainServing,
+	})
+}
+
+// openModel loads a directory into an engine. The caller closes it.
+func openModel(ctx context.Context, o ModelOptions) (openai.Model, func(), error) {
+	dir, err := hf.Load(o.Dir)
+	if err != nil {
+		return openai.Model{}, nil, err
+	}
+	defer dir.Close() //nolint:errcheck // read only
+	talk, talkErr := dir.Talk()
+	tok, tokErr := tokenizer.Load(filepath.Join(o.Dir, hf.TokenizerFile))
+	template, templateErr := chat.LoadTemplate(o.Dir, "", false)
+	if errors.Is(templateErr, chat.ErrNoTemplate) {
+		templateErr = nil // completions go without
+	}
+	if err := errors.Join(talkErr, tokErr, templateErr); err != nil {
+		return openai.Model{}, nil, fmt.Errorf("%s: %w", o.Dir, err)
+	}
+	e, err := engine.New(engine.Config{
+		Model: dir.Config.Config, MaxContext: o.MaxContext, Backend: o.Backend, Slots: o.Slots, Log: o.Log,
+	})
+	if err != nil {
+		return openai.Model{}, nil, err
+	}
+	if err := loadAll(ctx, e, dir); err != nil {
+		e.Close()
+		return openai.Model{}, nil, err
+	}
+	name := o.Name
+	if name == "" {
+		name = filepath.Base(filepath.Clean(o.Dir))
+	}
+	return openai.Model{
+		Name: name, Engine: e, Tokenizer: tok, Template: template, Stop: talk.Stop, Temperature: talk.Temperature, Created: time.Now(),
+	}, e.Close, nil
+}
+
+// loadAll gives an engine the weights of a directory.
+func loadAll(ctx context.Context, e *engine.Engine, dir *hf.Model) error {
+	var weights []tensor.Named
+	for t, err := range dir.All() {
+		if err != nil {
+			return err
+		}
+		weights = append(weights, t)
+	}
+	return e.LoadTensors(ctx, weights, 0)
+}
+
