@@ -128,4 +128,3 @@ func loadAll(ctx context.Context, e *engine.Engine, dir *hf.Model) error {
 	}
 	return e.LoadTensors(ctx, weights, 0)
 }
-
