@@ -31,6 +31,9 @@ type call struct {
 	mu   sync.Mutex
 	sent bool // the zygote knows the child; false again when the slot is given back
 	pid  int  // as this process sees it; 0 until looked up
+
+	nice  int // of its threads; this and the next belong to who watches it
+	score int // by which the kernel finds it first when memory is short
 }
 
 func (z *zygote) newCall() *call {

@@ -26,6 +26,7 @@ type cell struct {
 	readers  sync.WaitGroup
 	timer    *time.Timer
 	clock    *clock
+	share    *share
 	why      stop
 	start    time.Time
 	used     time.Duration // processor time of the kernel before the cell
@@ -42,6 +43,7 @@ func (k *Kernel) cell(ctx context.Context, req sandbox.Request, code string, kin
 	}
 	c := &cell{kernel: k, limits: req.Limits, fixture: kind == kindFixtureCode, flood: make(chan struct{}, 2)}
 	c.clock = newClock(req.Limits, k.zygote.jail.cfg.slack, c.look)
+	c.share = newShare(ctx, k.call)
 	for i := range c.output {
 		c.output[i] = newCapture(-1, req.Limits.Output, c.flood)
 		if unbounded {
@@ -171,7 +173,7 @@ func (c *cell) tick(now time.Time) {
 		c.halt(why)
 		return
 	}
-	c.timer.Reset(next)
+	c.timer.Reset(min(next, c.share.check(elapsed, c.look)))
 }
 
 // look returns what is known of the threads of the kernel. The kernel may have

@@ -32,10 +32,7 @@ func (c *call) peakMemory() int64 {
 // hostPID returns the process id of a living child as this process sees it, or -1.
 // The zygote knows it in its own namespace; the kernel lists both side by side.
 func (c *call) hostPID() int {
-	c.mu.Lock()
-	known := c.pid
-	c.mu.Unlock()
-	if known != 0 {
+	if known := c.known(); known != 0 {
 		return known
 	}
 	used, ok := c.ask()
@@ -45,13 +42,17 @@ func (c *call) hostPID() int {
 	return c.findPID(used.pid)
 }
 
+// known returns the process id that was looked up before, or 0.
+func (c *call) known() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.pid
+}
+
 // findPID returns the process id of the child that has the id inside in the
 // zygote's namespace, or -1.
 func (c *call) findPID(inside int) int {
-	c.mu.Lock()
-	known := c.pid
-	c.mu.Unlock()
-	if known != 0 {
+	if known := c.known(); known != 0 {
 		return known
 	}
 	zygote := c.zygote.pid()
@@ -79,6 +80,8 @@ type census struct {
 	threads map[int]turns // nil when they are not known
 	waiting bool          // a thread wants a core, and none has one
 	ended   bool          // no thread runs the program any more
+
+	runnable int // threads that have a core or want one
 
 	entering bool          // the program has not begun; its jail says so
 	begun    time.Duration // when it began, or 0 where its time began with its clock
@@ -127,6 +130,7 @@ func lookOnce(pid int) census {
 		}
 		if state == 'R' {
 			c.waiting = true // or running
+			c.runnable++
 		}
 		c.ended = false
 		if text, err := os.ReadFile(dir + "/" + entry.Name() + "/schedstat"); err == nil {

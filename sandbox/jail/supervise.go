@@ -29,6 +29,7 @@ type watch struct {
 	call  *call
 	files *files
 	clock *clock
+	share *share
 	timer *time.Timer
 	known times // at the last tick
 	why   stop
@@ -40,6 +41,7 @@ func (z *zygote) supervise(ctx context.Context, c *call, limits sandbox.Limits, 
 	first := min(drainAfter, limits.Wall, limits.CPU)
 	w := &watch{call: c, files: f, timer: time.NewTimer(first)}
 	w.clock = newClock(limits, z.jail.cfg.slack, w.look)
+	w.share = newShare(ctx, c)
 	defer w.timer.Stop()
 	cancelled := ctx.Done()
 	for {
@@ -96,7 +98,7 @@ func (w *watch) tick() {
 		w.halt(why)
 		return
 	}
-	w.timer.Reset(next)
+	w.timer.Reset(min(next, w.share.check(used.wall, w.look)))
 }
 
 // look returns what is known of the threads of the program.

@@ -185,9 +185,7 @@ func (z *zygote) handshake(ctx context.Context, setup []byte) error {
 		return fmt.Errorf("hello: %w", err)
 	}
 	z.base, err = addressSpace(z.cmd.Process.Pid)
-	// Raising one's own chance to be chosen by the OOM killer is always allowed;
-	// without /proc it stays as it is.
-	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", z.cmd.Process.Pid), []byte("500"), 0)
+	_ = setOOMScore(z.pid(), oomZygote) // without /proc it stays as it is
 	return err
 }
 

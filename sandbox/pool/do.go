@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"temper/sandbox"
+	"temper/sandbox/jail"
 )
 
 // Do runs f under the admission of the pool, as Execute runs a program: f holds a
@@ -16,17 +17,18 @@ func (p *Pool) Do(ctx context.Context, req sandbox.Request, f func(ctx context.C
 		return fmt.Errorf("%w: shutting down", sandbox.ErrUnavailable)
 	}
 	defer p.calls.Done()
-	if err := p.admit(ctx); err != nil {
+	pl, err := p.admit(ctx)
+	if err != nil {
 		return err
 	}
-	defer p.free()
+	defer p.free(pl)
 	w, in, err := p.pick(ctx)
 	if err != nil {
 		return err
 	}
 	w, in = p.spread(w, in)
 	defer p.release(w)
-	if err := f(ctx, in); err != nil {
+	if err := f(jail.OnDemand(ctx, pl.wants), in); err != nil {
 		return err
 	}
 	p.done.Add(1)

@@ -49,11 +49,17 @@ func FromJail(j *jail.Jail) Start {
 
 // Config sizes a pool. Zero fields take the stated defaults.
 type Config struct {
-	Zygotes int // interpreters; the number of cores
-	Slots   int // programs at once; 32 for each zygote, so that sleepers block nobody
-	Queue   int // calls that may wait for a slot; 16 for each slot
-	Logger  *slog.Logger
+	Zygotes   int // interpreters; the number of cores
+	Slots     int // programs at once; 32 for each zygote, so that sleepers block nobody
+	Computing int // of these, programs that want a core; 4 for each core
+	Queue     int // calls that may wait for a slot; 16 for each slot
+	Logger    *slog.Logger
 }
+
+// perCore is how many programs may want a core for each that there is. One waits while
+// another is forked or reports, and a long one does not keep short ones out; on the
+// other side, each of them has to have its time within its limits.
+const perCore = 4
 
 // Running is how many programs may run at a time.
 func (c Config) Running() int { return c.withDefaults().Slots }
@@ -64,6 +70,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Slots <= 0 {
 		c.Slots = 32 * c.Zygotes
+	}
+	if c.Computing <= 0 {
+		c.Computing = perCore * runtime.GOMAXPROCS(0)
 	}
 	if c.Queue <= 0 {
 		c.Queue = 16 * c.Slots
@@ -79,11 +88,11 @@ type Pool struct {
 	cfg   Config
 	start Start
 
-	slots   chan struct{} // one token for each running program
-	pace    pace          // of the slots that become free
-	waiting atomic.Int64
+	places  places
+	pace    pace // of the slots that become free
 	done    atomic.Int64
 	deaths  atomic.Int64
+	starved atomic.Int64
 
 	mu      sync.Mutex
 	workers []*worker
@@ -93,42 +102,21 @@ type Pool struct {
 	closed  bool
 	calls   sync.WaitGroup
 
-	stop   context.CancelFunc // ends the supervisors
+	life   context.Context    // of the interpreters
+	stop   context.CancelFunc // ends it
 	owners sync.WaitGroup
-
-	quarantine chan struct{} // one suspected call at a time runs on an interpreter of its own
+	ward   ward
 }
 
 var _ sandbox.Executor = (*Pool)(nil)
-
-// worker is the place of one interpreter; guarded by Pool.mu.
-type worker struct {
-	interpreter Interpreter // nil while it is down
-	inFlight    int
-}
-
-// alive is also false for an interpreter that has died but that keep has not replaced
-// yet, so that a call does not meet the same death twice.
-func (w *worker) alive() bool {
-	if w.interpreter == nil {
-		return false
-	}
-	select {
-	case <-w.interpreter.Done():
-		return false
-	default:
-		return true
-	}
-}
 
 // New starts the interpreters and returns when all are ready.
 func New(ctx context.Context, cfg Config, start Start) (*Pool, error) {
 	cfg = cfg.withDefaults()
 	p := &Pool{
 		cfg: cfg, start: start,
-		slots:   make(chan struct{}, cfg.Slots),
+		places:  places{slots: cfg.Slots, most: cfg.Computing, cores: max(1, cfg.Computing/perCore), room: cfg.Queue},
 		changed: make(chan struct{}), closing: make(chan struct{}),
-		quarantine: make(chan struct{}, 1),
 	}
 	first := make([]Interpreter, cfg.Zygotes)
 	errs := make([]error, cfg.Zygotes)
@@ -145,12 +133,12 @@ func New(ctx context.Context, cfg Config, start Start) (*Pool, error) {
 		}
 		return nil, err
 	}
-	life, stop := context.WithCancel(context.WithoutCancel(ctx))
-	p.stop = stop
+	p.life, p.stop = context.WithCancel(context.WithoutCancel(ctx))
+	p.ward = ward{life: p.life, start: start, room: wardRoom * cfg.Zygotes, freed: make(chan struct{})}
 	for _, in := range first {
 		w := &worker{interpreter: in}
 		p.workers = append(p.workers, w)
-		p.owners.Go(func() { p.keep(life, w, in) })
+		p.owners.Go(func() { p.keep(p.life, w, in) })
 	}
 	return p, nil
 }
@@ -162,18 +150,29 @@ func (p *Pool) Execute(ctx context.Context, req sandbox.Request) (sandbox.Result
 	}
 	defer p.calls.Done()
 	arrived := time.Now()
-	if err := p.admit(ctx); err != nil {
+	pl, err := p.admit(ctx)
+	if err != nil {
 		return sandbox.Result{}, err
 	}
-	defer p.free()
+	defer p.free(pl)
 	queued := time.Since(arrived)
-	res, err := p.run(ctx, req)
+	res, err := p.run(jail.OnDemand(ctx, pl.wants), req, pl)
 	if err != nil {
 		return sandbox.Result{}, err
 	}
 	res.Usage.Queue = queued
 	p.done.Add(1)
 	return res, nil
+}
+
+// admit takes a place for a call.
+func (p *Pool) admit(ctx context.Context) (*place, error) {
+	return p.places.admit(ctx, func() time.Duration { return p.pace.advice(time.Now(), p.cfg.Queue) })
+}
+
+func (p *Pool) free(pl *place) {
+	p.pace.add(time.Now())
+	pl.free()
 }
 
 // enter counts a call in unless the pool is closing.
@@ -185,200 +184,6 @@ func (p *Pool) enter() bool {
 	}
 	p.calls.Add(1)
 	return true
-}
-
-// admit takes a slot, waiting in the bounded queue when there is none.
-func (p *Pool) admit(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	select {
-	case p.slots <- struct{}{}:
-		return nil
-	default:
-	}
-	defer p.waiting.Add(-1)
-	if p.waiting.Add(1) > int64(p.cfg.Queue) {
-		return &sandbox.Overloaded{
-			Detail:     fmt.Sprintf("%d programs run and %d wait", p.cfg.Slots, p.cfg.Queue),
-			RetryAfter: p.pace.advice(time.Now(), p.cfg.Queue),
-		}
-	}
-	select {
-	case p.slots <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// free gives a slot back.
-func (p *Pool) free() {
-	p.pace.add(time.Now())
-	<-p.slots
-}
-
-// suspicious is the number of interpreters that a call may see die before it is
-// run alone, where only it can be to blame.
-const suspicious = 2
-
-// run executes req on an interpreter, again when that one dies under it.
-func (p *Pool) run(ctx context.Context, req sandbox.Request) (sandbox.Result, error) {
-	for range suspicious {
-		w, in, err := p.pick(ctx)
-		if err != nil {
-			return sandbox.Result{}, err
-		}
-		res, err := in.Run(ctx, req)
-		p.release(w)
-		if err == nil {
-			return res, nil
-		}
-		if err := p.final(ctx, err); err != nil {
-			return sandbox.Result{}, err
-		}
-	}
-	return p.alone(ctx, req)
-}
-
-// final turns an error of Run into the answer of the call, or nil when the call
-// is to be repeated.
-func (p *Pool) final(ctx context.Context, err error) error {
-	switch {
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case p.isClosing():
-		return fmt.Errorf("%w: shutting down", sandbox.ErrUnavailable)
-	case errors.Is(err, jail.ErrDied):
-		return nil
-	case errors.Is(err, sandbox.ErrOverloaded):
-		return err
-	default:
-		return fmt.Errorf("%w: %w", sandbox.ErrUnavailable, err)
-	}
-}
-
-// alone runs a call during which two interpreters died on an interpreter of its own. A
-// call that ends that one too is answered as killed.
-func (p *Pool) alone(ctx context.Context, req sandbox.Request) (sandbox.Result, error) {
-	select {
-	case p.quarantine <- struct{}{}:
-		defer func() { <-p.quarantine }()
-	case <-ctx.Done():
-		return sandbox.Result{}, ctx.Err()
-	}
-	in, err := p.start(ctx)
-	if err != nil {
-		if ctx.Err() != nil {
-			return sandbox.Result{}, ctx.Err()
-		}
-		return sandbox.Result{}, fmt.Errorf("%w: %w", sandbox.ErrUnavailable, err)
-	}
-	defer in.Close()
-	res, err := in.Run(ctx, req)
-	if err == nil {
-		return res, nil
-	}
-	if err := p.final(ctx, err); err != nil {
-		return sandbox.Result{}, err
-	}
-	return sandbox.Result{
-		ID: req.ID, Status: sandbox.StatusKilled, ExitCode: 137,
-		Reason: "ends the interpreter that runs it, again and again",
-	}, nil
-}
-
-// patience is how long a call waits for an interpreter to come back.
-const patience = 30 * time.Second
-
-// pick returns the least busy living interpreter.
-func (p *Pool) pick(ctx context.Context) (*worker, Interpreter, error) {
-	giveUp := time.NewTimer(patience)
-	defer giveUp.Stop()
-	for {
-		p.mu.Lock()
-		var best *worker
-		for _, w := range p.workers {
-			if w.alive() && (best == nil || w.inFlight < best.inFlight) {
-				best = w
-			}
-		}
-		if best != nil {
-			best.inFlight++
-			in := best.interpreter
-			p.mu.Unlock()
-			return best, in, nil
-		}
-		changed := p.changed
-		p.mu.Unlock()
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return nil, nil, ctx.Err()
-		case <-p.closing:
-			return nil, nil, fmt.Errorf("%w: shutting down", sandbox.ErrUnavailable)
-		case <-giveUp.C:
-			return nil, nil, fmt.Errorf("%w: no interpreter came up within %v", sandbox.ErrUnavailable, patience)
-		}
-	}
-}
-
-func (p *Pool) release(w *worker) {
-	p.mu.Lock()
-	w.inFlight--
-	p.mu.Unlock()
-}
-
-// Back-off between restarts of an interpreter; one that lived for healthy starts anew.
-const (
-	firstBackoff = 50 * time.Millisecond
-	lastBackoff  = 5 * time.Second
-	healthy      = 10 * time.Second
-)
-
-// keep replaces the interpreter of w whenever it dies, until life ends.
-func (p *Pool) keep(life context.Context, w *worker, in Interpreter) {
-	backoff := firstBackoff
-	for {
-		born := time.Now()
-		select {
-		case <-in.Done():
-		case <-life.Done():
-			p.set(w, nil)
-			in.Close()
-			return
-		}
-		p.set(w, nil)
-		p.deaths.Add(1)
-		if time.Since(born) > healthy {
-			backoff = firstBackoff
-		}
-		p.cfg.Logger.Warn("sandbox interpreter died", "restart_in", backoff)
-		for in = nil; in == nil; {
-			select {
-			case <-life.Done():
-				return
-			case <-time.After(backoff):
-			}
-			backoff = min(2*backoff, lastBackoff)
-			fresh, err := p.start(life)
-			if err != nil && life.Err() == nil {
-				p.cfg.Logger.Error("sandbox interpreter does not start", "err", err)
-			}
-			in = fresh
-		}
-		p.set(w, in)
-	}
-}
-
-func (p *Pool) set(w *worker, in Interpreter) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	w.interpreter = in
-	if in != nil {
-		close(p.changed)
-		p.changed = make(chan struct{})
-	}
 }
 
 func (p *Pool) isClosing() bool {
@@ -416,15 +221,17 @@ type Stats struct {
 	Queue    int   `json:"queue"` // room for waiting calls
 	Waiting  int   `json:"waiting"`
 	Executed int64 `json:"executed"`
-	Deaths   int64 `json:"deaths"` // interpreters that died
+	Deaths   int64 `json:"deaths"`  // interpreters that died
+	Starved  int64 `json:"starved"` // calls made again since others had the cores
 }
 
 // Stats returns a snapshot.
 func (p *Pool) Stats() Stats {
 	s := Stats{
-		Slots: p.cfg.Slots, Busy: len(p.slots), Queue: p.cfg.Queue,
-		Waiting: int(p.waiting.Load()), Executed: p.done.Load(), Deaths: p.deaths.Load(),
+		Slots: p.cfg.Slots, Queue: p.cfg.Queue,
+		Executed: p.done.Load(), Deaths: p.deaths.Load(), Starved: p.starved.Load(),
 	}
+	s.Busy, s.Waiting = p.places.load()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, w := range p.workers {

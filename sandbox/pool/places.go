@@ -1,0 +1,158 @@
+package pool
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"temper/sandbox"
+)
+
+// places decides which calls may run. There are two bounds: slots for all programs
+// that run, and a smaller one for those that compute. A program counts as computing
+// from its start, for as long as it wants a core; one that sleeps does not. So what
+// computes is begun a few at a time and soon over, and sleepers block nobody.
+type places struct {
+	slots, most, cores, room int // most programs compute, room calls wait
+
+	mu        sync.Mutex
+	inside    int // calls that have a slot
+	computing int
+	waiting   []*waiter // the first to come is the first
+	again     []*waiter // have a slot, and want to compute among few; before the others
+}
+
+// waiter is a call that waits for its place.
+type waiter struct{ granted chan struct{} }
+
+// place is that of one call, from admit to free.
+type place struct {
+	of       *places
+	computes bool // guarded by of.mu
+}
+
+// admit takes a place, waiting in the bounded queue when there is none; advice says
+// when a caller may come back that is refused.
+func (p *places) admit(ctx context.Context, advice func() time.Duration) (*place, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	if len(p.waiting)+len(p.again) == 0 && p.inside < p.slots && p.computing < p.most {
+		p.inside++
+		p.computing++
+		p.mu.Unlock()
+		return &place{of: p, computes: true}, nil
+	}
+	if len(p.waiting) >= p.room {
+		inside := p.inside
+		p.mu.Unlock()
+		return nil, &sandbox.Overloaded{
+			Detail: fmt.Sprintf("%d programs run and %d wait", inside, p.room), RetryAfter: advice(),
+		}
+	}
+	w := &waiter{granted: make(chan struct{})}
+	p.waiting = append(p.waiting, w)
+	p.mu.Unlock()
+	pl := &place{of: p, computes: true}
+	if !p.await(ctx, &p.waiting, w) {
+		return nil, ctx.Err()
+	}
+	if ctx.Err() != nil {
+		pl.free()
+		return nil, ctx.Err()
+	}
+	return pl, nil
+}
+
+// await returns when w has its place; false when ctx ends first and it never gets one.
+func (p *places) await(ctx context.Context, list *[]*waiter, w *waiter) bool {
+	select {
+	case <-w.granted:
+		return true
+	case <-ctx.Done():
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	at := slices.Index(*list, w)
+	if at < 0 {
+		return true // granted meanwhile
+	}
+	*list = slices.Delete(*list, at, at+1)
+	p.grant() // those behind it may have waited for it alone
+	return false
+}
+
+// grant lets in who can come in; mu is held.
+func (p *places) grant() {
+	for len(p.again) > 0 {
+		if p.computing >= p.cores {
+			return // soon, since nothing else begins
+		}
+		p.computing++
+		close(p.again[0].granted)
+		p.again = slices.Delete(p.again, 0, 1)
+	}
+	for len(p.waiting) > 0 && p.inside < p.slots && p.computing < p.most {
+		p.inside++
+		p.computing++
+		close(p.waiting[0].granted)
+		p.waiting = slices.Delete(p.waiting, 0, 1)
+	}
+}
+
+// wants notes whether the program of the place wants a core. One that wakes up is
+// counted even where that is one too many: it runs already.
+func (pl *place) wants(core bool) {
+	p := pl.of
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if core == pl.computes {
+		return
+	}
+	pl.computes = core
+	if core {
+		p.computing++
+		return
+	}
+	p.computing--
+	p.grant()
+}
+
+// amongFew waits until fewer programs compute than there are cores; nothing else
+// begins meanwhile.
+func (pl *place) amongFew(ctx context.Context) error {
+	pl.wants(false)
+	p := pl.of
+	w := &waiter{granted: make(chan struct{})}
+	p.mu.Lock()
+	p.again = append(p.again, w)
+	p.grant()
+	p.mu.Unlock()
+	if !p.await(ctx, &p.again, w) {
+		return ctx.Err()
+	}
+	p.mu.Lock()
+	pl.computes = true // grant has counted it
+	p.mu.Unlock()
+	return ctx.Err()
+}
+
+// free gives the place back.
+func (pl *place) free() {
+	pl.wants(false)
+	p := pl.of
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.inside--
+	p.grant()
+}
+
+// load returns how many calls are inside and how many wait.
+func (p *places) load() (inside, waiting int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.inside, len(p.waiting)
+}
