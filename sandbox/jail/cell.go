@@ -168,12 +168,13 @@ func (c *cell) tick(now time.Time) {
 		// one cannot be told apart: the time until here does not count.
 		c.clock.begin(elapsed, c.look())
 	}
-	why, next := c.clock.check(elapsed, c.kernel.cpuTime()-c.used)
+	used := c.kernel.cpuTime() - c.used
+	why, next := c.clock.check(elapsed, used)
 	if why != notStopped {
 		c.halt(why)
 		return
 	}
-	c.timer.Reset(min(next, c.share.check(elapsed, c.look)))
+	c.timer.Reset(min(next, c.share.check(elapsed, used, c.look)))
 }
 
 // look returns what is known of the threads of the kernel. The kernel may have

@@ -17,11 +17,23 @@ const longestRest = time.Second
 // demandKey finds the listener of OnDemand in a context.
 type demandKey struct{}
 
-// OnDemand returns a context that tells f whether the program that runs under it wants
-// a core. One that begins does; after that f is called when it changes, by one goroutine
-// at a time.
-func OnDemand(ctx context.Context, f func(core bool)) context.Context {
+// Demand is what a program was seen to want and to have used.
+type Demand struct {
+	Core bool          // it has a core or wants one
+	Used time.Duration // processor time
+}
+
+// OnDemand returns a context that tells f the demand of the program that runs under it:
+// when it begins, and from time to time after that, by one goroutine at a time.
+func OnDemand(ctx context.Context, f func(Demand)) context.Context {
 	return context.WithValue(ctx, demandKey{}, f)
+}
+
+// TellDemand tells the listener of ctx, if there is one; it is for whoever runs a program.
+func TellDemand(ctx context.Context, d Demand) {
+	if f, ok := ctx.Value(demandKey{}).(func(Demand)); ok {
+		f(d)
+	}
 }
 
 // share gives a program the share of one thread, however many it has, and says whether
@@ -29,44 +41,38 @@ func OnDemand(ctx context.Context, f func(core bool)) context.Context {
 // many are made nicer, until all of them together have the weight of one.
 type share struct {
 	call  *call
-	tell  func(core bool) // nil when nobody listens
-	idle  bool            // as told
-	due   time.Duration   // of the next look
-	known bool            // the next two are of a look
+	tell  func(Demand)
+	due   time.Duration // of the next look
+	known bool          // the next two are of a look
 	at    time.Duration
 	turns map[int]turns
 }
 
 func newShare(ctx context.Context, c *call) *share {
-	tell, _ := ctx.Value(demandKey{}).(func(core bool))
-	if tell != nil {
-		tell(true)
-	}
+	tell := func(d Demand) { TellDemand(ctx, d) }
+	tell(Demand{Core: true})
 	return &share{call: c, tell: tell}
 }
 
-// check looks at a program that has run for elapsed if that is due, and returns the time
-// until the next look.
-func (s *share) check(elapsed time.Duration, look func() census) time.Duration {
+// check looks at a program that has run for elapsed and used cpu if that is due, and
+// returns the time until the next look.
+func (s *share) check(elapsed, cpu time.Duration, look func() census) time.Duration {
 	if elapsed >= s.due {
-		s.apply(look(), elapsed)
+		s.apply(look(), elapsed, cpu)
 		s.due = elapsed + min(max(elapsed, drainAfter), longestRest)
 	}
 	return s.due - elapsed
 }
 
 // apply acts on a look.
-func (s *share) apply(now census, elapsed time.Duration) {
+func (s *share) apply(now census, elapsed, cpu time.Duration) {
 	if now.threads == nil || now.ended {
 		return
 	}
 	s.renice(now, max(now.runnable, s.mean(now, elapsed)))
 	s.expose(s.call.known())
 	s.known, s.at, s.turns = true, elapsed, now.threads
-	if idle := now.runnable == 0; idle != s.idle && s.tell != nil {
-		s.idle = idle
-		s.tell(!idle)
-	}
+	s.tell(Demand{Core: now.runnable > 0, Used: cpu})
 }
 
 // mean is how many threads wanted a core, on average, since the look before; so a

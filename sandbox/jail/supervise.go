@@ -98,7 +98,7 @@ func (w *watch) tick() {
 		w.halt(why)
 		return
 	}
-	w.timer.Reset(min(next, w.share.check(used.wall, w.look)))
+	w.timer.Reset(min(next, w.share.check(used.wall, used.cpu, w.look)))
 }
 
 // look returns what is known of the threads of the program.

@@ -8,18 +8,25 @@ import (
 	"time"
 
 	"temper/sandbox"
+	"temper/sandbox/jail"
 )
+
+// longAfter is the processor time after which a program counts as long.
+const longAfter = 250 * time.Millisecond
 
 // places decides which calls may run. There are two bounds: slots for all programs
 // that run, and a smaller one for those that compute. A program counts as computing
 // from its start, for as long as it wants a core; one that sleeps does not. So what
-// computes is begun a few at a time and soon over, and sleepers block nobody.
+// computes is begun a few at a time and soon over, and sleepers block nobody. Half of
+// what may compute is kept for programs that have not computed for long yet: a few
+// long ones do not keep short ones out.
 type places struct {
 	slots, most, cores, room int // most programs compute, room calls wait
 
 	mu        sync.Mutex
 	inside    int // calls that have a slot
 	computing int
+	long      int       // of these
 	waiting   []*waiter // the first to come is the first
 	again     []*waiter // have a slot, and want to compute among few; before the others
 }
@@ -30,7 +37,8 @@ type waiter struct{ granted chan struct{} }
 // place is that of one call, from admit to free.
 type place struct {
 	of       *places
-	computes bool // guarded by of.mu
+	computes bool // this and the next are guarded by of.mu
+	long     bool
 }
 
 // admit takes a place, waiting in the bounded queue when there is none; advice says
@@ -40,7 +48,7 @@ func (p *places) admit(ctx context.Context, advice func() time.Duration) (*place
 		return nil, err
 	}
 	p.mu.Lock()
-	if len(p.waiting)+len(p.again) == 0 && p.inside < p.slots && p.computing < p.most {
+	if len(p.waiting)+len(p.again) == 0 && p.open() {
 		p.inside++
 		p.computing++
 		p.mu.Unlock()
@@ -85,6 +93,12 @@ func (p *places) await(ctx context.Context, list *[]*waiter, w *waiter) bool {
 	return false
 }
 
+// open reports whether one more may begin; mu is held.
+func (p *places) open() bool {
+	half := p.most / 2
+	return p.inside < p.slots && p.computing-min(p.long, half) < p.most-half
+}
+
 // grant lets in who can come in; mu is held.
 func (p *places) grant() {
 	for len(p.again) > 0 {
@@ -95,7 +109,7 @@ func (p *places) grant() {
 		close(p.again[0].granted)
 		p.again = slices.Delete(p.again, 0, 1)
 	}
-	for len(p.waiting) > 0 && p.inside < p.slots && p.computing < p.most {
+	for len(p.waiting) > 0 && p.open() {
 		p.inside++
 		p.computing++
 		close(p.waiting[0].granted)
@@ -103,28 +117,37 @@ func (p *places) grant() {
 	}
 }
 
-// wants notes whether the program of the place wants a core. One that wakes up is
+// note says what the program of the place wants and has used. One that wakes up is
 // counted even where that is one too many: it runs already.
-func (pl *place) wants(core bool) {
+func (pl *place) note(d jail.Demand) {
 	p := pl.of
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if core == pl.computes {
+	long := d.Used >= longAfter
+	if d.Core == pl.computes && long == pl.long {
 		return
 	}
-	pl.computes = core
-	if core {
-		p.computing++
-		return
-	}
-	p.computing--
+	p.count(pl, -1)
+	pl.computes, pl.long = d.Core, long
+	p.count(pl, 1)
 	p.grant()
+}
+
+// count adds or removes what a place stands for; mu is held.
+func (p *places) count(pl *place, n int) {
+	if !pl.computes {
+		return
+	}
+	p.computing += n
+	if pl.long {
+		p.long += n
+	}
 }
 
 // amongFew waits until fewer programs compute than there are cores; nothing else
 // begins meanwhile.
 func (pl *place) amongFew(ctx context.Context) error {
-	pl.wants(false)
+	pl.note(jail.Demand{})
 	p := pl.of
 	w := &waiter{granted: make(chan struct{})}
 	p.mu.Lock()
@@ -142,7 +165,7 @@ func (pl *place) amongFew(ctx context.Context) error {
 
 // free gives the place back.
 func (pl *place) free() {
-	pl.wants(false)
+	pl.note(jail.Demand{})
 	p := pl.of
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -51,7 +51,7 @@ func FromJail(j *jail.Jail) Start {
 type Config struct {
 	Zygotes   int // interpreters; the number of cores
 	Slots     int // programs at once; 32 for each zygote, so that sleepers block nobody
-	Computing int // of these, programs that want a core; 4 for each core
+	Computing int // of these, programs that want a core; 6 for each core
 	Queue     int // calls that may wait for a slot; 16 for each slot
 	Logger    *slog.Logger
 }
@@ -59,7 +59,7 @@ type Config struct {
 // perCore is how many programs may want a core for each that there is. One waits while
 // another is forked or reports, and a long one does not keep short ones out; on the
 // other side, each of them has to have its time within its limits.
-const perCore = 4
+const perCore = 6
 
 // Running is how many programs may run at a time.
 func (c Config) Running() int { return c.withDefaults().Slots }
@@ -156,7 +156,7 @@ func (p *Pool) Execute(ctx context.Context, req sandbox.Request) (sandbox.Result
 	}
 	defer p.free(pl)
 	queued := time.Since(arrived)
-	res, err := p.run(jail.OnDemand(ctx, pl.wants), req, pl)
+	res, err := p.run(jail.OnDemand(ctx, pl.note), req, pl)
 	if err != nil {
 		return sandbox.Result{}, err
 	}

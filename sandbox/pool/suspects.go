@@ -83,9 +83,9 @@ func (p *Pool) suspect(ctx context.Context, req sandbox.Request, pl *place) (san
 	defer stop()
 	alone := false
 	for deaths := 0; deaths < convincing; {
-		pl.wants(false) // while it waits
+		pl.note(jail.Demand{}) // while it waits
 		c, err := p.ward.enter(life, patience.C, alone)
-		pl.wants(true)
+		pl.note(jail.Demand{Core: true})
 		if err != nil {
 			return sandbox.Result{}, p.final(ctx, err)
 		}
@@ -107,4 +107,3 @@ func (p *Pool) suspect(ctx context.Context, req sandbox.Request, pl *place) (san
 		Reason: "ends the interpreter that runs it, again and again",
 	}, nil
 }
-

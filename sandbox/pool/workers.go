@@ -120,4 +120,3 @@ func (p *Pool) set(w *worker, in Interpreter) {
 		p.changed = make(chan struct{})
 	}
 }
-
