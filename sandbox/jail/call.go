@@ -30,6 +30,7 @@ type call struct {
 
 	mu   sync.Mutex
 	sent bool // the zygote knows the child; false again when the slot is given back
+	shot bool // we have killed it
 	pid  int  // as this process sees it; 0 until looked up
 
 	nice  int // of its threads; this and the next belong to who watches it
@@ -51,7 +52,12 @@ func (c *call) tell(t times) {
 }
 
 // kill ends the program and, with it, everything in its pid namespace.
-func (c *call) kill() { c.signal(unix.SIGKILL) }
+func (c *call) kill() {
+	c.mu.Lock()
+	c.shot = true
+	c.mu.Unlock()
+	c.signal(unix.SIGKILL)
+}
 
 // signal reaches the first process of the program's namespace from outside, where
 // SIGSTOP and SIGKILL cannot be refused.

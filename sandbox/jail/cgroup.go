@@ -1,8 +1,6 @@
 package jail
 
 import (
-	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,6 +10,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -51,6 +50,9 @@ type cgroup struct {
 	lacking []string // controllers that are not there
 	events  string   // file that counts the kills
 	write   func(path, value string) error
+
+	mu      sync.Mutex
+	claimed int // kills that a dead process accounts for
 }
 
 // pidsFor is the bound of processes and threads for a number of children: enough for
@@ -194,26 +196,6 @@ func (c *cgroup) add(pid int) error {
 		}
 	}
 	return nil
-}
-
-// oomKills returns how many processes the kernel has killed because all of them
-// together were above the limit; 0 where it does not count.
-func (c *cgroup) oomKills() int {
-	text, err := os.ReadFile(c.events)
-	if err != nil {
-		return 0
-	}
-	lines := bufio.NewScanner(bytes.NewReader(text))
-	for lines.Scan() {
-		if count, ok := strings.CutPrefix(lines.Text(), "oom_kill "); ok {
-			n, err := strconv.Atoi(count)
-			if err != nil {
-				return 0
-			}
-			return n
-		}
-	}
-	return 0
 }
 
 // close kills what is left in the cgroup and removes it.

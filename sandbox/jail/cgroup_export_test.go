@@ -5,7 +5,8 @@ func (j *Jail) OOMKills() int {
 	if j.group == nil {
 		return -1
 	}
-	return j.group.oomKills()
+	kills, _ := j.group.oomKills()
+	return kills
 }
 
 // CgroupDirs lists the directories of the cgroup of j.

@@ -110,11 +110,14 @@ func signaled(res *sandbox.Result, e exit, limits sandbox.Limits) {
 	sig := e.status.Signal()
 	res.ExitCode = 128 + int(sig)
 	switch {
-	case sig == unix.SIGXCPU, sig == unix.SIGKILL && e.cpu >= limits.CPU:
+	case sig == unix.SIGXCPU, sig == unix.SIGKILL && e.cpu >= limits.CPU && e.oom != deathByMemory:
 		cpuLimit(res, limits)
+	case sig == unix.SIGKILL && e.oom == deathByOthers:
+		res.Status = sandbox.StatusKilled
+		res.Reason = "killed by SIGKILL from outside of the sandbox"
 	case sig == unix.SIGKILL:
-		// A program cannot kill the first process of its own namespace and no
-		// limit of ours was reached: only the kernel is left, out of memory.
+		// Where nobody counts: no limit of ours was reached, so that only the kernel is
+		// left, out of memory.
 		res.Status = sandbox.StatusMemoryLimit
 		res.Reason = "killed by the kernel, out of memory"
 	default:

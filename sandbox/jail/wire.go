@@ -204,6 +204,7 @@ type exit struct {
 	wall   time.Duration
 	cpu    time.Duration
 	peak   int64 // bytes
+	oom    death // what is known of a SIGKILL
 }
 
 func (r report) exit() exit {

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -61,6 +62,7 @@ type zygote struct {
 	next  uint32             // the first slot that has never been used
 	done  chan struct{}      // closed when the process is gone
 	err   error              // why, valid after done
+	shot  atomic.Bool        // we have killed it
 }
 
 // start launches a zygote with the modules preloaded and waits until it is ready.
@@ -229,7 +231,7 @@ func (z *zygote) serve() {
 	_ = z.ctl.Close()        // nothing is left to say on it
 	z.mu.Lock()
 	defer z.mu.Unlock()
-	z.err = fmt.Errorf("%w: %s%s", ErrDied, z.cmd.ProcessState, z.log.suffix())
+	z.err = fmt.Errorf("%w: %s%s%s", ErrDied, z.cmd.ProcessState, z.cause(), z.log.suffix())
 	close(z.done) // first: who hears of its call must find the zygote gone
 	for _, c := range z.calls {
 		if c != nil {
@@ -255,7 +257,7 @@ func (z *zygote) dispatch(r report) {
 	case opFailed:
 		c.fail(forkError(unix.Errno(-r.value)))
 	case opExited:
-		c.finish(r.exit())
+		c.finish(z.jail.explain(r.exit(), c))
 	}
 }
 
@@ -367,6 +369,7 @@ func (z *zygote) close() {
 }
 
 func (z *zygote) kill() {
+	z.shot.Store(true)
 	_ = z.cmd.Process.Kill() // serve sees the end of the socket; it may be gone already
 }
 
