@@ -73,19 +73,9 @@ func (f *fakes) started() int {
 
 // behave understands five programs.
 func behave(ctx context.Context, in *fake, req sandbox.Request) (sandbox.Result, error) {
-	wait := func(d time.Duration) (sandbox.Result, error) {
-		select {
-		case <-time.After(d):
-			return sandbox.Result{ID: req.ID, Status: sandbox.StatusOK, Stdout: req.Stdin}, nil
-		case <-ctx.Done():
-			return sandbox.Result{}, ctx.Err()
-		case <-in.done:
-			return sandbox.Result{}, fmt.Errorf("%w: killed", jail.ErrDied)
-		}
-	}
 	switch req.Code {
 	case "sleep":
-		return wait(time.Second)
+		return wait(ctx, in, req, time.Second)
 	case "poison":
 		in.die()
 		return sandbox.Result{}, jail.ErrDied
@@ -94,7 +84,19 @@ func behave(ctx context.Context, in *fake, req sandbox.Request) (sandbox.Result,
 	case "broken":
 		return sandbox.Result{}, errors.New("no more pipes")
 	default:
-		return wait(time.Millisecond)
+		return wait(ctx, in, req, time.Millisecond)
+	}
+}
+
+// wait is a program that sleeps.
+func wait(ctx context.Context, in *fake, req sandbox.Request, d time.Duration) (sandbox.Result, error) {
+	select {
+	case <-time.After(d):
+		return sandbox.Result{ID: req.ID, Status: sandbox.StatusOK, Stdout: req.Stdin}, nil
+	case <-ctx.Done():
+		return sandbox.Result{}, ctx.Err()
+	case <-in.done:
+		return sandbox.Result{}, fmt.Errorf("%w: killed", jail.ErrDied)
 	}
 }
 
