@@ -113,6 +113,8 @@ func TestBenchBadInput(t *testing.T) {
 		"--nodes 0":           {"scale", "--nodes", "0"},
 		`python "no-python"`:  {"soak", "--python", "no-python"},
 		"--calls is 3":        {"soak", "--calls", "3"},
+		"--hostile 101":       {"overload", "--hostile", "101"},
+		"--levels has 0":      {"overload", "--levels", "1,0"},
 		"--own -1s":           {"model", "--own", "-1s"},
 		`mix "": want one of`: {"model", "--mix", ""},
 	} {
