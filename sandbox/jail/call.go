@@ -33,7 +33,9 @@ type call struct {
 	shot bool // we have killed it
 	pid  int  // as this process sees it; 0 until looked up
 
-	nice  int // of its threads; this and the next belong to who watches it
+	rested time.Duration // for which it was stopped; this and the next belong to who watches it
+
+	nice  int // of its threads
 	score int // by which the kernel finds it first when memory is short
 }
 
@@ -133,7 +135,9 @@ func (z *zygote) run(ctx context.Context, req sandbox.Request) (sandbox.Result, 
 	case starved != nil:
 		return sandbox.Result{}, starved
 	}
-	return files.result(req, c.exit, stopped)
+	e := c.exit
+	e.wall = max(0, e.wall-c.rested)
+	return files.result(req, e, stopped)
 }
 
 // Kinds of children.

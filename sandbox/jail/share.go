@@ -23,17 +23,22 @@ type Demand struct {
 	Used time.Duration // processor time
 }
 
-// OnDemand returns a context that tells f the demand of the program that runs under it:
-// when it begins, and from time to time after that, by one goroutine at a time.
-func OnDemand(ctx context.Context, f func(Demand)) context.Context {
+// Listener hears of a program when it begins, and from time to time after that, by one
+// goroutine at a time. With a channel it answers that the program of a call has to stop
+// until that is closed; a cell goes on.
+type Listener func(Demand) (goOn <-chan struct{})
+
+// OnDemand returns a context that tells f the demand of the program that runs under it.
+func OnDemand(ctx context.Context, f Listener) context.Context {
 	return context.WithValue(ctx, demandKey{}, f)
 }
 
 // TellDemand tells the listener of ctx, if there is one; it is for whoever runs a program.
-func TellDemand(ctx context.Context, d Demand) {
-	if f, ok := ctx.Value(demandKey{}).(func(Demand)); ok {
-		f(d)
+func TellDemand(ctx context.Context, d Demand) (goOn <-chan struct{}) {
+	if f, ok := ctx.Value(demandKey{}).(Listener); ok {
+		return f(d)
 	}
+	return nil
 }
 
 // share gives a program the share of one thread, however many it has, and says whether
@@ -41,15 +46,16 @@ func TellDemand(ctx context.Context, d Demand) {
 // many are made nicer, until all of them together have the weight of one.
 type share struct {
 	call  *call
-	tell  func(Demand)
-	due   time.Duration // of the next look
-	known bool          // the next two are of a look
+	tell  Listener
+	goOn  <-chan struct{} // the last answer
+	due   time.Duration   // of the next look
+	known bool            // the next two are of a look
 	at    time.Duration
 	turns map[int]turns
 }
 
 func newShare(ctx context.Context, c *call) *share {
-	tell := func(d Demand) { TellDemand(ctx, d) }
+	tell := func(d Demand) <-chan struct{} { return TellDemand(ctx, d) }
 	tell(Demand{Core: true})
 	return &share{call: c, tell: tell}
 }
@@ -72,7 +78,7 @@ func (s *share) apply(now census, elapsed, cpu time.Duration) {
 	s.renice(now, max(now.runnable, s.mean(now, elapsed)))
 	s.expose(s.call.known())
 	s.known, s.at, s.turns = true, elapsed, now.threads
-	s.tell(Demand{Core: now.runnable > 0, Used: cpu})
+	s.goOn = s.tell(Demand{Core: now.runnable > 0, Used: cpu})
 }
 
 // mean is how many threads wanted a core, on average, since the look before; so a

@@ -1,6 +1,8 @@
 package jail_test
 
 import (
+	"context"
+	"errors"
 	"runtime"
 	"sync"
 	"testing"
@@ -49,7 +51,7 @@ func TestManyThreadsHaveOneShare(t *testing.T) {
 func TestDemandOfAProgram(t *testing.T) {
 	_, in := open(t, jail.Config{})
 	listen := func(code string) (heard []jail.Demand) {
-		ctx := jail.OnDemand(t.Context(), func(d jail.Demand) { heard = append(heard, d) })
+		ctx := jail.OnDemand(t.Context(), func(d jail.Demand) <-chan struct{} { heard = append(heard, d); return nil })
 		if res, err := in.Run(ctx, sandbox.Request{Code: code}); err != nil || res.Status != sandbox.StatusOK {
 			t.Fatalf("got %+v, %v", res, err)
 		}
@@ -65,11 +67,43 @@ func TestDemandOfAProgram(t *testing.T) {
 	}
 	k := kernel(t, in, sandbox.Request{})
 	var cell []jail.Demand
-	ctx := jail.OnDemand(t.Context(), func(d jail.Demand) { cell = append(cell, d) })
+	ctx := jail.OnDemand(t.Context(), func(d jail.Demand) <-chan struct{} { cell = append(cell, d); return nil })
 	if _, err := k.Run(ctx, sandbox.Request{Code: "import time\ntime.sleep(.5)"}); err != nil {
 		t.Fatal(err)
 	}
 	if len(cell) < 2 || !cell[0].Core || cell[len(cell)-1].Core {
 		t.Errorf("a cell that sleeps: %v", cell)
+	}
+}
+
+// TestStoppedProgramLosesNoTime: a program that has to stop for longer than its limits
+// goes on where it was, and its time is that for which it ran.
+func TestStoppedProgramLosesNoTime(t *testing.T) {
+	_, in := open(t, jail.Config{})
+	listen := func(goOn chan struct{}) jail.Listener {
+		asked := false
+		return func(d jail.Demand) <-chan struct{} {
+			if !asked && d.Used > 0 {
+				asked = true
+				time.AfterFunc(3*time.Second, func() { close(goOn) })
+				return goOn
+			}
+			return nil
+		}
+	}
+	req := sandbox.Request{Code: computes(300 * time.Millisecond), Limits: sandbox.Limits{Wall: 2 * time.Second, CPU: time.Second}}
+	start := time.Now()
+	res, err := in.Run(jail.OnDemand(t.Context(), listen(make(chan struct{}))), req)
+	if err != nil || res.Status != sandbox.StatusOK || res.Stdout != "done\n" {
+		t.Errorf("got %+v, %v", res, err)
+	}
+	if took := time.Since(start); took < 3*time.Second || res.Usage.Wall > took-2900*time.Millisecond {
+		t.Errorf("took %v, of which it says it ran %v", took, res.Usage.Wall)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	start = time.Now()
+	if _, err := in.Run(jail.OnDemand(ctx, listen(make(chan struct{}))), req); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > 2900*time.Millisecond {
+		t.Errorf("one whose caller left: %v after %v", err, time.Since(start))
 	}
 }

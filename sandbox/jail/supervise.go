@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"temper/sandbox"
 )
 
@@ -33,6 +35,10 @@ type watch struct {
 	timer *time.Timer
 	known times // at the last tick
 	why   stop
+
+	goOn    <-chan struct{} // not nil while the program is stopped until its next turn
+	stopped time.Time
+	rested  time.Duration // all the time for which it was stopped
 }
 
 // supervise waits for the end of the program. When it returns, the program is dead.
@@ -47,6 +53,7 @@ func (z *zygote) supervise(ctx context.Context, c *call, limits sandbox.Limits, 
 	for {
 		select {
 		case <-c.ended:
+			c.rested = w.rested
 			if w.why == stoppedByStarvation {
 				return w.why, w.clock.starved()
 			}
@@ -58,6 +65,8 @@ func (z *zygote) supervise(ctx context.Context, c *call, limits sandbox.Limits, 
 			w.halt(stoppedByFlood)
 		case <-w.timer.C:
 			w.tick()
+		case <-w.goOn:
+			w.proceed()
 		}
 	}
 }
@@ -93,12 +102,34 @@ func (w *watch) tick() {
 		return
 	}
 	w.known = used
-	why, next := w.clock.check(used.wall, used.cpu)
+	elapsed := used.wall - w.rested
+	why, next := w.clock.check(elapsed, used.cpu)
 	if why != notStopped {
 		w.halt(why)
 		return
 	}
-	w.timer.Reset(min(next, w.share.check(used.wall, used.cpu, w.look)))
+	next = min(next, w.share.check(elapsed, used.cpu, w.look))
+	if w.share.goOn != nil {
+		w.rest(w.share.goOn)
+		w.share.goOn = nil
+		return
+	}
+	w.timer.Reset(next)
+}
+
+// rest stops the program, outside of its time, until it may go on.
+func (w *watch) rest(goOn <-chan struct{}) {
+	w.goOn, w.stopped = goOn, time.Now()
+	w.call.signal(unix.SIGSTOP)
+}
+
+func (w *watch) proceed() {
+	w.goOn = nil
+	w.rested += time.Since(w.stopped)
+	w.call.signal(unix.SIGCONT)
+	if w.why == notStopped {
+		w.timer.Reset(shortestLook)
+	}
 }
 
 // look returns what is known of the threads of the program.

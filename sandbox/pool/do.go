@@ -22,6 +22,7 @@ func (p *Pool) Do(ctx context.Context, req sandbox.Request, f func(ctx context.C
 		return err
 	}
 	defer p.free(pl)
+	pl.cells = true
 	w, in, err := p.pick(ctx)
 	if err != nil {
 		return err

@@ -18,8 +18,8 @@ const longAfter = 250 * time.Millisecond
 // that run, and a smaller one for those that compute. A program counts as computing
 // from its start, for as long as it wants a core; one that sleeps does not. So what
 // computes is begun a few at a time and soon over, and sleepers block nobody. Half of
-// what may compute is kept for programs that have not computed for long yet: a few
-// long ones do not keep short ones out.
+// what may compute is kept for programs that have not computed for long yet: a program
+// that becomes long when as many are stops until one of these has ended or sleeps.
 type places struct {
 	slots, most, cores, room int // most programs compute, room calls wait
 
@@ -27,8 +27,10 @@ type places struct {
 	inside    int // calls that have a slot
 	computing int
 	long      int       // of these
+	starved   int       // calls that run again because they starved
 	waiting   []*waiter // the first to come is the first
 	again     []*waiter // have a slot, and want to compute among few; before the others
+	stopped   []*place  // long programs that wait to go on
 }
 
 // waiter is a call that waits for its place.
@@ -36,9 +38,13 @@ type waiter struct{ granted chan struct{} }
 
 // place is that of one call, from admit to free.
 type place struct {
-	of       *places
-	computes bool // this and the next are guarded by of.mu
-	long     bool
+	of    *places
+	cells bool // it is for cells, which cannot be stopped
+
+	starved  bool
+	computes bool          // this and the next are guarded by of.mu
+	long     bool          //
+	goOn     chan struct{} // not nil while its program is stopped
 }
 
 // admit takes a place, waiting in the bounded queue when there is none; advice says
@@ -96,8 +102,11 @@ func (p *places) await(ctx context.Context, list *[]*waiter, w *waiter) bool {
 // open reports whether one more may begin; mu is held.
 func (p *places) open() bool {
 	half := p.most / 2
-	return p.inside < p.slots && p.computing-min(p.long, half) < p.most-half
+	return p.inside < p.slots && p.computing-min(p.long, half) < p.most-half && p.quiet()
 }
+
+// quiet reports whether one more may compute beside those that starved before; mu is held.
+func (p *places) quiet() bool { return p.starved == 0 || p.computing < p.cores }
 
 // grant lets in who can come in; mu is held.
 func (p *places) grant() {
@@ -106,8 +115,16 @@ func (p *places) grant() {
 			return // soon, since nothing else begins
 		}
 		p.computing++
+		p.starved++
 		close(p.again[0].granted)
 		p.again = slices.Delete(p.again, 0, 1)
+	}
+	for len(p.stopped) > 0 && p.long < p.most/2 && p.quiet() {
+		pl := p.stopped[0]
+		close(pl.goOn)
+		p.unstop(pl)
+		pl.computes = true
+		p.count(pl, 1)
 	}
 	for len(p.waiting) > 0 && p.open() {
 		p.inside++
@@ -118,19 +135,35 @@ func (p *places) grant() {
 }
 
 // note says what the program of the place wants and has used. One that wakes up is
-// counted even where that is one too many: it runs already.
-func (pl *place) note(d jail.Demand) {
+// counted even where that is one too many: it runs already. One that becomes long where
+// that is one too many has to stop until the channel is closed.
+func (pl *place) note(d jail.Demand) (goOn <-chan struct{}) {
 	p := pl.of
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.unstop(pl) // what was stopped is no more
 	long := d.Used >= longAfter
 	if d.Core == pl.computes && long == pl.long {
-		return
+		return nil
 	}
 	p.count(pl, -1)
+	defer p.grant()
+	if d.Core && long && !pl.long && !pl.cells && p.long >= p.most/2 {
+		pl.computes, pl.long, pl.goOn = false, true, make(chan struct{})
+		p.stopped = append(p.stopped, pl)
+		return pl.goOn
+	}
 	pl.computes, pl.long = d.Core, long
 	p.count(pl, 1)
-	p.grant()
+	return nil
+}
+
+// unstop takes a place out of those whose programs are stopped; mu is held.
+func (p *places) unstop(pl *place) {
+	if pl.goOn != nil {
+		pl.goOn = nil
+		p.stopped = slices.DeleteFunc(p.stopped, func(other *place) bool { return other == pl })
+	}
 }
 
 // count adds or removes what a place stands for; mu is held.
@@ -144,8 +177,8 @@ func (p *places) count(pl *place, n int) {
 	}
 }
 
-// amongFew waits until fewer programs compute than there are cores; nothing else
-// begins meanwhile.
+// amongFew waits until fewer programs compute than there are cores. Nothing else begins
+// meanwhile, and until the place is free no more than there are cores.
 func (pl *place) amongFew(ctx context.Context) error {
 	pl.note(jail.Demand{})
 	p := pl.of
@@ -158,7 +191,7 @@ func (pl *place) amongFew(ctx context.Context) error {
 		return ctx.Err()
 	}
 	p.mu.Lock()
-	pl.computes = true // grant has counted it
+	pl.computes, pl.starved = true, true // as grant has counted
 	p.mu.Unlock()
 	return ctx.Err()
 }
@@ -170,6 +203,9 @@ func (pl *place) free() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.inside--
+	if pl.starved {
+		p.starved--
+	}
 	p.grant()
 }
 

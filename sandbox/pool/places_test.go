@@ -119,36 +119,60 @@ func TestSleepersBlockNobody(t *testing.T) {
 	})
 }
 
-// TestLongProgramsDoNotKeepShortOnesOut, as long as they are few.
+// TestLongProgramsDoNotKeepShortOnesOut, however many they are: those that become long
+// where four run already stop, and go on in their order.
 func TestLongProgramsDoNotKeepShortOnesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &fakes{behave: func(ctx context.Context, _ *fake, req sandbox.Request) (sandbox.Result, error) {
+		f := &fakes{behave: func(ctx context.Context, in *fake, req sandbox.Request) (sandbox.Result, error) {
 			if req.Code == "long" {
 				time.Sleep(300 * time.Millisecond)
-				jail.TellDemand(ctx, jail.Demand{Core: true, Used: 250 * time.Millisecond})
-				time.Sleep(10 * time.Second)
+				if goOn := jail.TellDemand(ctx, jail.Demand{Core: true, Used: 250 * time.Millisecond}); goOn != nil {
+					select {
+					case <-goOn:
+					case <-ctx.Done():
+						return sandbox.Result{}, ctx.Err()
+					}
+				}
+				return wait(ctx, in, req, 10*time.Second)
 			}
 			return sandbox.Result{Status: sandbox.StatusOK}, nil
 		}}
 		p := newPool(t, f, pool.Config{Zygotes: 2, Slots: 64, Computing: 8})
 		var calls sync.WaitGroup
-		run := func(code string, want time.Duration) {
+		start := time.Now()
+		for i := range 13 {
 			calls.Go(func() {
-				res, err := p.Execute(t.Context(), sandbox.Request{Code: code})
-				if err != nil || res.Usage.Queue != want {
-					t.Errorf("%q waited %v, want %v: %v", code, res.Usage.Queue, want, err)
+				ctx := t.Context()
+				if i == 6 { // leaves while it is stopped
+					short, cancel := context.WithTimeout(ctx, 5*time.Second)
+					defer cancel()
+					ctx = short
+				}
+				res, err := p.Execute(ctx, sandbox.Request{Code: "long"})
+				if i == 6 {
+					if !errors.Is(err, context.DeadlineExceeded) {
+						t.Errorf("got error %v", err)
+					}
+					return
+				}
+				turn := i / 4
+				if i > 6 {
+					turn = (i - 1) / 4
+				}
+				want := time.Duration(1+turn) * 10 * time.Second
+				if took := time.Since(start); err != nil || res.Usage.Queue > 0 || took < want || took > want+2*time.Second {
+					t.Errorf("long program %d: queue %v, %v after %v, want %v", i, res.Usage.Queue, err, took, want)
 				}
 			})
-			synctest.Wait()
-		}
-		for range 7 {
-			run("long", 0) // four of them at once, the rest later
 			time.Sleep(100 * time.Millisecond)
 		}
-		time.Sleep(time.Second)
-		run("", 0)
-		run("long", 0)
-		run("", 8600*time.Millisecond)
+		for range 20 {
+			res, err := p.Execute(t.Context(), sandbox.Request{})
+			if err != nil || res.Usage.Queue > 0 {
+				t.Errorf("a short program waited %v, %v", res.Usage.Queue, err)
+			}
+			time.Sleep(time.Second)
+		}
 		calls.Wait()
 	})
 }
