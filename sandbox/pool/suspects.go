@@ -79,7 +79,7 @@ func (p *Pool) suspect(ctx context.Context, req sandbox.Request, pl *place) (san
 	defer patience.Stop()
 	life, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stop := context.AfterFunc(p.life, cancel) // nobody else ends these interpreters
+	stop := context.AfterFunc(p.life, cancel) //nolint:contextcheck // the life of the pool is no caller's, and ends these interpreters
 	defer stop()
 	alone := false
 	for deaths := 0; deaths < convincing; {

@@ -46,7 +46,7 @@ func (d *ward) enter(ctx context.Context, giveUp <-chan time.Time, alone bool) (
 				return nil, ctx.Err()
 			}
 		case fresh:
-			c.in, c.err = d.start(d.life)
+			c.in, c.err = d.start(d.life) //nolint:contextcheck // it may serve other calls than that of ctx
 			close(c.ready)
 		default:
 			<-c.ready

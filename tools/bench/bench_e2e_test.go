@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"temper/tools/bench/recoverybench"
 	"temper/tools/bench/sandboxbench"
@@ -92,5 +93,19 @@ func TestBenchRecovery(t *testing.T) {
 		if r.Interrupted == 0 || r.LostTokens == 0 {
 			t.Errorf("%s: %g interruptions, %g tokens lost: nothing happened", r.Recovery, r.Interrupted, r.LostTokens)
 		}
+	}
+}
+
+// What overload measures, scaled down: the pace of so few calls says nothing.
+func TestBenchOverload(t *testing.T) {
+	var levels []sandboxbench.OverloadLevel
+	benchJSON(t, &levels, "overload", "--levels", "1,8", "--work", "30ms", "--calls", "24", "--rounds", "1", "--hostile", "5", "--json")
+	for _, l := range levels {
+		if l.Failed > 0 || l.Good < 24 || l.CPU < 30*time.Millisecond {
+			t.Errorf("%d callers for each core: %+v", l.Load, l)
+		}
+	}
+	if len(levels) != 2 {
+		t.Errorf("%d levels", len(levels))
 	}
 }
