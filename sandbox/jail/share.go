@@ -10,9 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A program is looked at when it has run for drainAfter, then each time it has run for
-// twice as long as at the look before, and at least once in longestRest.
-const longestRest = time.Second
+// A program is looked at when it has run for firstLook, then each time it has run for
+// twice as long as at the look before, and at least once in longestRest. A look costs a
+// tenth of a short call, which on a busy machine takes long without being long.
+const (
+	firstLook   = 100 * time.Millisecond
+	longestRest = time.Second
+)
 
 // demandKey finds the listener of OnDemand in a context.
 type demandKey struct{}
@@ -57,7 +61,7 @@ type share struct {
 func newShare(ctx context.Context, c *call) *share {
 	tell := func(d Demand) <-chan struct{} { return TellDemand(ctx, d) }
 	tell(Demand{Core: true})
-	return &share{call: c, tell: tell}
+	return &share{call: c, tell: tell, due: firstLook}
 }
 
 // check looks at a program that has run for elapsed and used cpu if that is due, and
@@ -65,7 +69,7 @@ func newShare(ctx context.Context, c *call) *share {
 func (s *share) check(elapsed, cpu time.Duration, look func() census) time.Duration {
 	if elapsed >= s.due {
 		s.apply(look(), elapsed, cpu)
-		s.due = elapsed + min(max(elapsed, drainAfter), longestRest)
+		s.due = elapsed + min(elapsed, longestRest)
 	}
 	return s.due - elapsed
 }
