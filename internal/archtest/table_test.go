@@ -100,6 +100,7 @@ var packages = []row{
 	{pattern: "tools/bench/meter", layer: adapters, ours: none, stdOnly: true, reason: "it reads clocks and /proc and knows nothing of what is measured"},
 	{pattern: "tools/bench/queueing", layer: vocabulary, ours: none, stdOnly: true, reason: "a prediction is arithmetic"},
 	{pattern: "tools/bench/loadgen", layer: adapters, ours: []string{"sandbox/...", "tools/bench/meter"}, reason: "it puts load on any executor, ours or not"},
+	{pattern: "tools/bench/board", layer: adapters, ours: []string{"sandbox/...", "tools/bench/...", "internal/freeport"}, reason: "the sandbox is compared without the rest"},
 	{pattern: "tools/bench/sandboxbench", layer: adapters, ours: []string{"sandbox/...", "tools/bench/..."}, reason: "the sandbox is measured without the rest"},
 	{pattern: "tools/bench/trainerbench", layer: adapters},
 	{pattern: "tools/bench/storebench", layer: adapters},

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"temper/tools/bench/board"
 	"temper/tools/bench/recoverybench"
 	"temper/tools/bench/sandboxbench"
 )
@@ -60,6 +61,23 @@ func TestBenchSoak(t *testing.T) {
 	before, after := r.Before, r.Tenths[9].Inventory
 	if after.Processes > before.Processes+4 || after.Descriptors > before.Descriptors+16 {
 		t.Errorf("processes %d to %d, descriptors %d to %d", before.Processes, after.Processes, before.Descriptors, after.Descriptors)
+	}
+}
+
+// The board of two ways, scaled down: the ratio is left to people.
+func TestBenchBoard(t *testing.T) {
+	var r board.Report
+	benchJSON(t, &r, "board", "--ways", "temper,plain python", "--programs", "print", "--rounds", "1", "--slice", "200ms", "--idle", "4", "--json")
+	if len(r.Rows) != 2 || len(r.Ways) != 2 {
+		t.Fatalf("%+v", r)
+	}
+	for _, row := range r.Rows {
+		if row.Failed > 0 || row.Calls == 0 || row.CPU <= 0 || row.P50 <= 0 {
+			t.Errorf("%+v", row)
+		}
+	}
+	if ours, plain := r.Ways[0], r.Ways[1]; len(ours.Held) != len(r.Probes) || len(plain.Held) == len(r.Probes) {
+		t.Errorf("of %v the sandbox held %v, a plain interpreter %v", r.Probes, ours.Held, plain.Held)
 	}
 }
 

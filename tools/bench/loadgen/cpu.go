@@ -22,6 +22,9 @@ import (
 type CPU struct {
 	PIDs    []int
 	Cgroups []string
+	// Own is true for what this process does itself: its own time, the load's among
+	// it, and that of the children that it has waited for.
+	Own bool
 }
 
 // ParseCPU reads a list of process ids and of cgroup folders.
@@ -45,11 +48,14 @@ func ParseCPU(list []string) (CPU, error) {
 }
 
 // Known is true when there is something to measure.
-func (c CPU) Known() bool { return len(c.PIDs)+len(c.Cgroups) > 0 }
+func (c CPU) Known() bool { return c.Own || len(c.PIDs)+len(c.Cgroups) > 0 }
 
 // Used is the processor time so far.
 func (c CPU) Used() (time.Duration, error) {
 	var sum time.Duration
+	if c.Own {
+		sum = meter.OwnCPU() + meter.ChildrenCPU()
+	}
 	if len(c.PIDs) > 0 {
 		all := meter.Processes()
 		for _, pid := range c.PIDs {

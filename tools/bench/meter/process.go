@@ -122,3 +122,13 @@ func StatusBytes(path, field string) int64 {
 	}
 	return 0
 }
+
+// Memory is the proportional memory (PSS) of a process and its descendants: a page
+// that several processes share counts once.
+func Memory(root int) int64 {
+	var sum int64
+	for _, p := range Tree(Processes(), root) {
+		sum += StatusBytes(fmt.Sprintf("/proc/%d/smaps_rollup", p.PID), "Pss")
+	}
+	return sum
+}

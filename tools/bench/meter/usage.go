@@ -16,18 +16,23 @@ func Now() Usage { return Usage{wall: time.Now(), cpu: OwnCPU()} }
 
 // OwnCPU is the processor time of this process so far: of all its threads, the
 // garbage collector's among them.
-func OwnCPU() time.Duration {
-	r := ownUsage()
+func OwnCPU() time.Duration { return cpuOf(usage(syscall.RUSAGE_SELF)) }
+
+// ChildrenCPU is the processor time of the children that this process has waited
+// for, with those that they have waited for.
+func ChildrenCPU() time.Duration { return cpuOf(usage(syscall.RUSAGE_CHILDREN)) }
+
+func cpuOf(r syscall.Rusage) time.Duration {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
-func ownUsage() (r syscall.Rusage) {
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &r) // cannot fail for a valid address
+func usage(who int) (r syscall.Rusage) {
+	_ = syscall.Getrusage(who, &r) // cannot fail for a valid address
 	return r
 }
 
 // PeakRSS is the largest resident memory of the process so far in bytes.
-func PeakRSS() int64 { return ownUsage().Maxrss << 10 } // Linux counts in KiB
+func PeakRSS() int64 { return usage(syscall.RUSAGE_SELF).Maxrss << 10 } // Linux counts in KiB
 
 // Cost is what a piece of work takes.
 type Cost struct {
