@@ -64,6 +64,18 @@ func TestBenchSoak(t *testing.T) {
 	}
 }
 
+// Two tenants with equal ids and sessions, hostile programs among theirs, scaled down.
+func TestBenchSoakTenants(t *testing.T) {
+	var r sandboxbench.TenantsReport
+	benchJSON(t, &r, "soak", "tenants", "--calls", "600", "--concurrency", "4", "--json")
+	if r.Lost+r.Wrong+r.Blamed+r.Doubled+r.Unasked > 0 || r.Calls < 600 || r.Hostile == 0 || r.Sessions == 0 || r.Batches == 0 {
+		t.Errorf("%+v", r)
+	}
+	if len(r.Legs) != 1 || len(r.Legs[0].Survivors) > 0 {
+		t.Errorf("%+v", r.Legs)
+	}
+}
+
 // The board of two ways, scaled down: the ratio is left to people.
 func TestBenchBoard(t *testing.T) {
 	var r board.Report

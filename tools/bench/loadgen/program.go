@@ -150,8 +150,10 @@ func NamedMix(name string, seed uint64) (Mix, error) {
 	case "soak-stdlib":
 		return shuffled(seed, share{500, trivial}, share{480, friendly()}, share{20, Hostile()}), nil
 	}
-	if i := slices.IndexFunc(Hostile(), func(p Program) bool { return p.Name == name }); i >= 0 {
-		return Only(Hostile()[i]), nil
+	for _, list := range [][]Program{Hostile(), Attacks()} {
+		if i := slices.IndexFunc(list, func(p Program) bool { return p.Name == name }); i >= 0 {
+			return Only(list[i]), nil
+		}
 	}
 	return nil, fmt.Errorf("mix %q: want one of %s, or the name of a hostile program", name, strings.Join(Mixes(), ", "))
 }

@@ -14,11 +14,13 @@ import (
 type Call struct {
 	ID      string
 	Program Program
+	// Run and Session are empty for a call that stands alone.
+	Run, Session string
 }
 
 // request is the call in the sandbox's terms.
 func (c Call) request() sandbox.Request {
-	return sandbox.Request{ID: c.ID, Code: c.Program.Code, Stdin: c.Program.Stdin, Limits: c.Program.Limits}
+	return sandbox.Request{ID: c.ID, Run: c.Run, Session: c.Session, Code: c.Program.Code, Stdin: c.Program.Stdin, Limits: c.Program.Limits}
 }
 
 // Class says whether a call counts.
@@ -46,6 +48,8 @@ type Outcome struct {
 	Class  Class
 	Kind   string // of a failed call
 	Detail string
+	// Status is how the program ended, when it was answered.
+	Status sandbox.Status
 	// Wall and CPU are what the program used, when the service reports it.
 	Wall, CPU time.Duration
 	// RetryAfter, when positive, asks to send the call again.
@@ -107,7 +111,7 @@ func ofError(ctx context.Context, err error) Outcome {
 
 // judge compares a result with what the call's program is known to do.
 func (c Call) judge(res sandbox.Result) Outcome {
-	p, o := c.Program, Outcome{Wall: res.Usage.Wall, CPU: res.Usage.CPU}
+	p, o := c.Program, Outcome{Status: res.Status, Wall: res.Usage.Wall, CPU: res.Usage.CPU}
 	want := p.Status
 	if want == "" {
 		want = sandbox.StatusOK

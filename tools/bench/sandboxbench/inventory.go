@@ -28,10 +28,17 @@ type Inventory struct {
 	Strangers int `json:"strangers"`
 }
 
+// own is without what others on the machine change too.
+func (i Inventory) own() Inventory {
+	i.Cgroups, i.SharedFiles, i.SharedBytes, i.TempFiles, i.Strangers = 0, 0, 0, 0, 0
+	return i
+}
+
 // surveyor takes inventories of one service.
 type surveyor struct {
 	root  int
 	known map[uint32]bool // user ids that were there before
+	alone bool            // only what the service itself holds decides whether it has settled
 }
 
 func newSurveyor(root int) *surveyor {
