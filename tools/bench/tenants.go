@@ -46,6 +46,7 @@ node holds before and after, and what is left when it has ended. A soak that is 
 	f.IntVar(&o.cfg.Concurrency, "concurrency", 8, "units of each run in flight: a call, a batch of 16 or a session")
 	f.Uint64Var(&o.cfg.Seed, "seed", 1, "deals the calls")
 	f.DurationVar(&o.cfg.Timeout, "timeout", 2*time.Minute, "how long one try of a call is waited for")
+	f.DurationVar(&o.cfg.Rest, "rest", 0, "pause before the memory is compared: more than the 5 minutes for which answers are kept; 0 = compare no memory")
 	f.StringVar(&o.state, "state", "", "file with the count so far: written after each tenth, and gone on with when it is there")
 	f.BoolVar(&o.asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return runTenants(cmd, o) }
@@ -141,10 +142,12 @@ func printTenantsPart(out io.Writer, r sandboxbench.TenantsReport, i sandboxbenc
 func printTenants(out io.Writer, r sandboxbench.TenantsReport) {
 	fmt.Fprintf(out, "seed %d, %d tenants: %d calls, %d honest, %d hostile; %d sessions with %d cells, %d batches\n",
 		r.Seed, r.Tenants, r.Calls, r.Honest, r.Hostile, r.Sessions, r.Cells, r.Batches)
-	fmt.Fprintf(out, "lost %d, doubled %d, unasked %d, wrong %d, blamed %d; slowest honest call %v\n", r.Lost, r.Doubled, r.Unasked, r.Wrong, r.Blamed, r.Slowest.Round(time.Millisecond))
+	fmt.Fprintf(out, "lost %d, doubled %d, unasked %d, wrong %d, blamed %d; slowest honest call %v: %s\n",
+		r.Lost, r.Doubled, r.Unasked, r.Wrong, r.Blamed, r.Slowest.Round(time.Millisecond), r.SlowestCall)
 	fmt.Fprintf(out, "tried again: %s\nhostile calls ended: %s\n", counts(r.Retried), counts(r.Ends))
 	for i, leg := range r.Legs {
-		fmt.Fprintf(out, "part %d, %d calls: node %d to %d MiB, interpreters %d to %d MiB, %d to %d processes, %d to %d descriptors; grown: %s; left: %s\n", i+1, leg.Calls,
+		fmt.Fprintf(out, "part %d, %d calls: p50 %v, p99 %v; node %d to %d MiB, interpreters %d to %d MiB, %d to %d processes, %d to %d descriptors; grown: %s; left: %s\n",
+			i+1, leg.Calls, leg.P50.Round(time.Millisecond), leg.P99.Round(time.Millisecond),
 			leg.Before.NodeRSS>>20, leg.After.NodeRSS>>20, leg.Before.ZygoteRSS>>20, leg.After.ZygoteRSS>>20, leg.Before.Processes, leg.After.Processes,
 			leg.Before.Descriptors, leg.After.Descriptors, none(leg.Growth), none(leg.Survivors))
 	}

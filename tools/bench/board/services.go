@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -22,6 +24,8 @@ import (
 type peer struct {
 	dir  string // for its files and logs, removed at the end
 	cmds []*exec.Cmd
+	// cgroup is the name of the cgroups that it makes and does not remove; "" for none.
+	cgroup string
 }
 
 func newPeer() (*peer, error) {
@@ -90,7 +94,25 @@ func (p *peer) stop() error {
 		patience.Stop()
 		_ = syscall.Kill(-pid, syscall.SIGKILL) // what it has left in its group, if anything
 	}
+	if p.cgroup != "" {
+		removeCgroups(p.cgroup)
+	}
 	return os.RemoveAll(p.dir)
+}
+
+// removeCgroups removes those of a name, with what is below, in all hierarchies. One
+// that cannot be removed, because something runs in it, stays.
+func removeCgroups(name string) {
+	var found []string
+	_ = filepath.WalkDir("/sys/fs/cgroup", func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.IsDir() && slices.Contains(strings.Split(path, "/"), name) {
+			found = append(found, path)
+		}
+		return nil
+	}) // what cannot be read is not ours
+	for _, path := range slices.Backward(found) {
+		_ = os.Remove(path)
+	}
 }
 
 // listens reports whether somebody accepts connections.
@@ -151,8 +173,9 @@ func startGoJudge(ctx context.Context, cfg Config) (_ *running, err error) {
 		return nil, err
 	}
 	containers := cfg.Concurrency
+	p.cgroup = fmt.Sprintf("temper-board-%d", os.Getpid())
 	err = p.spawn(p.dir, nil, cfg.GoJudge, "-http-addr", addresses[0], "-parallelism", fmt.Sprint(cfg.Concurrency), "-pre-fork", fmt.Sprint(containers),
-		"-mount-conf", file, "-dir", p.dir, "-cgroup-prefix", "temper-board", "-release", "-silent")
+		"-mount-conf", file, "-dir", p.dir, "-cgroup-prefix", p.cgroup, "-release", "-silent")
 	if err != nil {
 		return nil, err
 	}

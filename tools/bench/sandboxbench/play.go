@@ -83,7 +83,10 @@ func (s *tenants) judge(call loadgen.Call, o loadgen.Outcome, took time.Duration
 		return
 	}
 	s.mu.Lock()
-	s.report.Slowest = max(s.report.Slowest, took)
+	s.took = append(s.took, took)
+	if took > s.report.Slowest {
+		s.report.Slowest, s.report.SlowestCall = took, describe(call, o)
+	}
 	s.mu.Unlock()
 	switch {
 	case o.Class == loadgen.Good:
@@ -95,5 +98,12 @@ func (s *tenants) judge(call loadgen.Call, o loadgen.Outcome, took time.Duration
 }
 
 func describe(call loadgen.Call, o loadgen.Outcome) string {
-	return fmt.Sprintf("%s of %s (%s, session %q): %s: %s", call.ID, call.Run, call.Program.Name, call.Session, o.Kind, o.Detail)
+	text := fmt.Sprintf("%s of %s, %s", call.ID, call.Run, call.Program.Name)
+	if call.Session != "" {
+		text += " in session " + call.Session
+	}
+	if o.Kind != "" {
+		text += ": " + o.Kind + ": " + o.Detail
+	}
+	return text
 }

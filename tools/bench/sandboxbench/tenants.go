@@ -27,6 +27,9 @@ type TenantsConfig struct {
 	Seed         uint64        // deals the units
 	Timeout      time.Duration // of one try: 2 minutes
 	Pause        time.Duration // after the first try without an outcome, longer after the next ones: 100 ms
+	// Rest is how long the service is left alone before its memory is compared; it has
+	// to be longer than the time for which it keeps answers. Zero compares no memory.
+	Rest time.Duration
 	// From is the report of a soak that was stopped; this one goes on with it.
 	From *TenantsReport
 	// Note, when set, is called with each part when it ends, and before the first one.
@@ -57,21 +60,26 @@ type TenantsReport struct {
 	// kind; after them the call was sent again.
 	Retried map[string]int `json:"retried"`
 	// Ends counts the hostile calls by what they ended with.
-	Ends    map[string]int `json:"ends"`
-	Slowest time.Duration  `json:"slowest_ns"` // honest call, with its tries
-	Busy    time.Duration  `json:"busy_ns"`
-	Legs    []TenantsLeg   `json:"legs"`
+	Ends map[string]int `json:"ends"`
+	// Slowest is the honest call that took longest, with its tries, and SlowestCall what it was.
+	Slowest     time.Duration `json:"slowest_ns"`
+	SlowestCall string        `json:"slowest_call"`
+	Busy        time.Duration `json:"busy_ns"`
+	Legs        []TenantsLeg  `json:"legs"`
 	// Failures are the first calls that are lost, wrong or blamed.
 	Failures []string `json:"failures,omitempty"`
 }
 
 // TenantsLeg is a part of a soak between two stops.
 type TenantsLeg struct {
-	Calls     int       `json:"calls"`
-	Before    Inventory `json:"before"` // warm
-	After     Inventory `json:"after"`
-	Growth    []string  `json:"growth,omitempty"`
-	Survivors []string  `json:"survivors,omitempty"` // once the service has ended
+	Calls  int       `json:"calls"`
+	Before Inventory `json:"before"` // warm
+	After  Inventory `json:"after"`
+	Growth []string  `json:"growth,omitempty"`
+	// Latencies of honest calls, with their tries.
+	P50       time.Duration `json:"p50_ns"`
+	P99       time.Duration `json:"p99_ns"`
+	Survivors []string      `json:"survivors,omitempty"` // once the service has ended
 }
 
 // Exact is true when each call had its own answer, once, and nothing was left.
@@ -113,6 +121,7 @@ type tenants struct {
 	mu     sync.Mutex
 	report TenantsReport
 	open   []session // that their tenant has not closed
+	took   []time.Duration
 }
 
 // session is one by its names.
@@ -155,9 +164,18 @@ func SoakTenants(ctx context.Context, cfg TenantsConfig) (TenantsReport, error) 
 	err = s.parts(ctx, survey)
 	// A soak that was stopped still looks at what it leaves.
 	err = errors.Join(err, s.closeSessions(context.WithoutCancel(ctx)))
+	if cfg.Rest > 0 {
+		loadgen.Rest(ctx, cfg.Rest)
+		last := loadgen.Call{ID: fmt.Sprintf("last-%d", s.leg), Program: loadgen.Trivial()} // old answers are forgotten when a call comes
+		s.targets[0].stream.Do(ctx, []loadgen.Call{last})
+	}
 	after, surveyErr := survey.settled(context.WithoutCancel(ctx), leg.Before)
 	leg.After, leg.Calls = after, s.report.Calls-leg.Calls
-	leg.Growth = append(growth(leg.Before.own(), after.own(), false), growth(leg.Before.own(), after.own(), true)...)
+	leg.Growth = growth(leg.Before.own(), after.own(), false)
+	if cfg.Rest > 0 {
+		leg.Growth = append(leg.Growth, growth(leg.Before.own(), after.own(), true)...)
+	}
+	leg.latencies(s.took)
 	s.report.Legs = append(s.report.Legs, leg)
 	s.surplus()
 	return s.report, errors.Join(err, surveyErr)
@@ -194,6 +212,15 @@ func (s *tenants) closeSessions(ctx context.Context) error {
 	}
 	s.open = nil
 	return nil
+}
+
+// latencies fills in what follows from the times of the honest calls.
+func (l *TenantsLeg) latencies(took []time.Duration) {
+	if len(took) == 0 {
+		return
+	}
+	slices.Sort(took)
+	l.P50, l.P99 = took[len(took)/2], took[len(took)*99/100]
 }
 
 // surplus adds the answers that nobody waited for.

@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,12 +21,25 @@ func answers(cfg TenantsConfig, units int) map[string]string {
 		u := d.unit(number)
 		for place := range u.calls {
 			for _, run := range []string{"tenant-0", "tenant-1"} {
-				c := u.call(run, 0, place)
-				out[run+" "+c.ID] = c.Program.Want
+				for leg := range 2 {
+					c := u.call(run, leg, place)
+					out[run+" "+c.ID] = c.Program.Want
+				}
 			}
 		}
 	}
 	return out
+}
+
+// idleService is a process that is looked at instead of a service.
+func idleService(t *testing.T) int {
+	t.Helper()
+	service := exec.CommandContext(t.Context(), "sleep", "600")
+	if err := service.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = service.Wait() }) // the end of the context has killed it
+	return service.Process.Pid
 }
 
 func TestTenantsAccountForEveryCall(t *testing.T) {
@@ -48,12 +62,7 @@ func TestTenantsAccountForEveryCall(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			service := exec.CommandContext(t.Context(), "sleep", "60") // what is looked at between the parts
-			if err := service.Start(); err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _, _ = service.Process.Kill(), service.Wait() }()
-			cfg := TenantsConfig{PID: service.Process.Pid, Calls: 400, Hostile: 0.05, Seed: 5}
+			cfg := TenantsConfig{PID: idleService(t), Calls: 400, Hostile: 0.05, Seed: 5}
 			wants := answers(cfg, 1000)
 			cfg.Connect = func(loadgen.API) (loadgen.Target, error) {
 				return loadgen.FromExecutor(&sandboxtest.Fake{Func: func(req sandbox.Request) (sandbox.Result, error) {
@@ -69,6 +78,35 @@ func TestTenantsAccountForEveryCall(t *testing.T) {
 				t.Errorf("%+v", report)
 			}
 		})
+	}
+}
+
+func TestTenantsGoOn(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	cfg := TenantsConfig{PID: idleService(t), Calls: 400, Hostile: 0.05, Seed: 6}
+	wants := answers(cfg, 1000)
+	var calls atomic.Int64
+	cfg.Connect = func(loadgen.API) (loadgen.Target, error) {
+		return loadgen.FromExecutor(&sandboxtest.Fake{Func: func(req sandbox.Request) (sandbox.Result, error) {
+			if calls.Add(1) == 350 { // 200 of them are for warming up
+				stop()
+			}
+			return sandbox.Result{ID: req.ID, Status: sandbox.StatusOK, Stdout: wants[req.Run+" "+req.ID]}, nil
+		}}), nil
+	}
+	cfg.CloseSession = func(context.Context, string, string) (bool, error) { return true, nil }
+	first, err := SoakTenants(ctx, cfg)
+	if err != nil || first.Calls == 0 || first.Calls >= 400 {
+		t.Fatalf("stopped after %d calls of 400: %v", first.Calls, err)
+	}
+	units, was := first.Units, first.Calls
+	cfg.From = &first
+	whole, err := SoakTenants(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !whole.Exact() || whole.Calls < 400 || whole.Units <= units || len(whole.Legs) != 2 || whole.Legs[0].Calls != was || whole.Legs[1].Calls != whole.Calls-was {
+		t.Errorf("after %d calls: %+v", was, whole)
 	}
 }
 
