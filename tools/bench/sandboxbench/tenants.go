@@ -25,6 +25,7 @@ type TenantsConfig struct {
 	Hostile      float64       // share of the calls: 0.05
 	Concurrency  int           // units of each tenant in flight, of 1 to 16 calls each: 8
 	Seed         uint64        // deals the units
+	Parts        int           // into which the calls are cut, the service looked at after each: 10
 	Timeout      time.Duration // of one try: 2 minutes
 	Pause        time.Duration // after the first try without an outcome, longer after the next ones: 100 ms
 	// Rest is how long the service is left alone before its memory is compared; it has
@@ -96,6 +97,7 @@ func (c TenantsConfig) withDefaults() TenantsConfig {
 	orInt(&c.Tenants, 2)
 	orInt(&c.Calls, 200000)
 	orInt(&c.Concurrency, 8)
+	orInt(&c.Parts, tenths)
 	if c.Hostile == 0 {
 		c.Hostile = 0.05
 	}
@@ -110,6 +112,10 @@ func (c TenantsConfig) withDefaults() TenantsConfig {
 	}
 	return c
 }
+
+// heapRoom is how much larger the node may stay: a heap that held answers is not given
+// back at once, nor are the tables that grew with it.
+const heapRoom = 48 << 20
 
 // tenants is a running soak.
 type tenants struct {
@@ -173,7 +179,9 @@ func SoakTenants(ctx context.Context, cfg TenantsConfig) (TenantsReport, error) 
 	leg.After, leg.Calls = after, s.report.Calls-leg.Calls
 	leg.Growth = growth(leg.Before.own(), after.own(), false)
 	if cfg.Rest > 0 {
-		leg.Growth = append(leg.Growth, growth(leg.Before.own(), after.own(), true)...)
+		was := leg.Before.own()
+		was.NodeRSS += heapRoom
+		leg.Growth = append(leg.Growth, growth(was, after.own(), true)...)
 	}
 	leg.latencies(s.took)
 	s.report.Legs = append(s.report.Legs, leg)
@@ -234,9 +242,9 @@ func (s *tenants) surplus() {
 	}
 }
 
-// parts runs tenths of the calls.
+// parts runs the calls, and looks at the service after each part.
 func (s *tenants) parts(ctx context.Context, survey *surveyor) error {
-	each := max(1, s.cfg.Calls/tenths)
+	each := max(1, s.cfg.Calls/s.cfg.Parts)
 	for s.report.Calls < s.cfg.Calls && ctx.Err() == nil {
 		start := time.Now()
 		s.part(ctx, min(s.report.Calls+each, s.cfg.Calls))

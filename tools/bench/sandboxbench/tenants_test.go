@@ -62,7 +62,7 @@ func TestTenantsAccountForEveryCall(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cfg := TenantsConfig{PID: idleService(t), Calls: 400, Hostile: 0.05, Seed: 5}
+			cfg := TenantsConfig{PID: idleService(t), Calls: 400, Hostile: 0.05, Seed: 5, Parts: 1}
 			wants := answers(cfg, 1000)
 			cfg.Connect = func(loadgen.API) (loadgen.Target, error) {
 				return loadgen.FromExecutor(&sandboxtest.Fake{Func: func(req sandbox.Request) (sandbox.Result, error) {
@@ -83,7 +83,7 @@ func TestTenantsAccountForEveryCall(t *testing.T) {
 
 func TestTenantsGoOn(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
-	cfg := TenantsConfig{PID: idleService(t), Calls: 400, Hostile: 0.05, Seed: 6}
+	cfg := TenantsConfig{PID: idleService(t), Calls: 400, Hostile: 0.05, Seed: 6, Parts: 1}
 	wants := answers(cfg, 1000)
 	var calls atomic.Int64
 	cfg.Connect = func(loadgen.API) (loadgen.Target, error) {
