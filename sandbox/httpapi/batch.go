@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json/jsontext"
 	"encoding/json/v2"
+	"errors"
 	"fmt"
 	"net/http"
 	"reflect"
@@ -15,8 +16,9 @@ import (
 )
 
 // batch answers a batch: together, or a line for each call as it ends.
-func (h *handler) batch(w http.ResponseWriter, r *http.Request) { //nolint:contextcheck // withDeadline derives ctx from the request
-	data, f := readBody(w, r, maxBatchBody)
+func (h *handler) batch(w http.ResponseWriter, r *http.Request) {
+	data, done, f := h.readBody(w, r, maxBatchBody)
+	defer done()
 	if f != nil {
 		h.fail(w, f)
 		return
@@ -32,25 +34,92 @@ func (h *handler) batch(w http.ResponseWriter, r *http.Request) { //nolint:conte
 		return
 	}
 	defer cancel()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	b := &batchRun{h: h, caller: callerOf(r), packed: packs(r), raws: raws, stop: stop}
 	if strings.Contains(r.Header.Get("Accept"), typeLines) {
-		h.batchLines(ctx, w, raws) //nolint:contextcheck // see above
+		b.lines(ctx, w) //nolint:contextcheck // withDeadline derives ctx from the request
 		return
 	}
-	answers := make([]Answer, len(raws))
+	b.list(ctx, w) //nolint:contextcheck // as above
+}
+
+// batchRun is a batch on its way.
+type batchRun struct {
+	h      *handler
+	caller string
+	packed bool
+	raws   []jsontext.Value
+	stop   context.CancelFunc // of a batch whose caller does not read
+}
+
+// list answers all calls in their order, each when those before it are written.
+func (b *batchRun) list(ctx context.Context, w http.ResponseWriter) {
+	answers, account := make([]Answer, len(b.raws)), b.h.cfg.Budget.Answers
+	ended := make([]chan struct{}, len(b.raws))
 	var calls sync.WaitGroup
-	for i, raw := range raws {
-		calls.Go(func() { _, answers[i] = h.answerRaw(ctx, raw) })
+	for i, raw := range b.raws {
+		ended[i] = make(chan struct{})
+		calls.Go(func() {
+			defer close(ended[i])
+			_, answers[i] = b.answer(ctx, raw)
+			account.Add(b.caller, int64(answers[i].size()))
+		})
+	}
+	b.raws = nil // the calls have them
+	to := b.h.respond(w)
+	enc := &encoder{write: to.write, packed: b.packed, buf: []byte(`{"answers":[`)}
+	w.Header().Set("Content-Type", typeJSON)
+	w.WriteHeader(http.StatusOK)
+	for i := range answers {
+		<-ended[i]
+		if i > 0 {
+			enc.buf = append(enc.buf, ',')
+		}
+		enc.buf = append(enc.buf, '{')
+		enc.answer(&answers[i])
+		enc.buf = append(enc.buf, '}')
+		enc.overflow()
+		if enc.err != nil {
+			b.stop()
+		}
+		account.Give(b.caller, int64(answers[i].size()))
+		answers[i] = Answer{}
 	}
 	calls.Wait()
-	body := []byte(`{"answers":[`)
-	for i := range answers {
-		if i > 0 {
-			body = append(body, ',')
+	enc.buf = append(enc.buf, "]}\n"...)
+	b.h.note(errors.Join(enc.flush(), to.end()))
+}
+
+// lines answers each call as it ends.
+func (b *batchRun) lines(ctx context.Context, w http.ResponseWriter) {
+	w.Header().Set("Content-Type", typeLines)
+	w.WriteHeader(http.StatusOK)
+	out := newOutbox(maxUnsent)
+	out.account, out.caller = b.h.cfg.Budget.Answers, b.caller
+	var sender, calls sync.WaitGroup
+	sender.Go(func() {
+		to := b.h.respond(w)
+		if err := out.drain(to.write, to.ctl.Flush); err != nil {
+			b.h.note(err)
+			out.close()
+			b.stop()
 		}
-		body = append(body, '{')
-		body = append(appendAnswer(body, &answers[i]), '}')
+		_ = to.end() // which has failed before, or has nothing to send
+	})
+	for i, raw := range b.raws {
+		calls.Go(func() {
+			id, answer := b.answer(ctx, raw)
+			out.reply(&answer, b.packed, func(head []byte) []byte {
+				head = strconv.AppendInt(append(head, `{"index":`...), int64(i), 10)
+				return append(appendString(append(head, `,"id":`...), id), ',')
+			})
+		})
 	}
-	h.send(w, http.StatusOK, append(body, "]}"...))
+	b.raws = nil // the calls have them
+	calls.Wait()
+	out.close()
+	sender.Wait()
 }
 
 // splitBatch finds the calls of a batch without decoding them, so that a bad call
@@ -86,34 +155,8 @@ func (c *rawCalls) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	return nil
 }
 
-// batchLines answers each call as it ends.
-func (h *handler) batchLines(ctx context.Context, w http.ResponseWriter, raws []jsontext.Value) {
-	w.Header().Set("Content-Type", typeLines)
-	w.WriteHeader(http.StatusOK)
-	out := newOutbox(maxUnsent)
-	var sender, calls sync.WaitGroup
-	sender.Go(func() {
-		if err := out.drain(w, func(bool) {}); err != nil {
-			h.cfg.Logger.Debug("write response", "err", err)
-		}
-	})
-	for i, raw := range raws {
-		calls.Go(func() {
-			id, answer := h.answerRaw(ctx, raw)
-			out.put(func(b []byte) []byte {
-				b = strconv.AppendInt(append(b, `{"index":`...), int64(i), 10)
-				b = appendString(append(b, `,"id":`...), id)
-				return append(appendAnswer(append(b, ','), &answer), '}')
-			})
-		})
-	}
-	calls.Wait()
-	out.close()
-	sender.Wait()
-}
-
-// answerRaw answers one item of a batch; the answer is a Failure if it is no call.
-func (h *handler) answerRaw(ctx context.Context, raw jsontext.Value) (id string, _ Answer) {
+// answer answers one item of a batch; the answer is a Failure if it is no call.
+func (b *batchRun) answer(ctx context.Context, raw jsontext.Value) (id string, _ Answer) {
 	if len(raw) > maxCallBody {
 		return idOf(raw), Answer{Error: tooLarge("call", maxCallBody)}
 	}
@@ -124,5 +167,5 @@ func (h *handler) answerRaw(ctx context.Context, raw jsontext.Value) (id string,
 	if reflect.DeepEqual(req, sandbox.Request{}) {
 		return "", Answer{Error: invalid("call: it has no field, so it names no program")}
 	}
-	return req.ID, h.answer(ctx, &req)
+	return req.ID, b.h.answer(ctx, &req, b.caller)
 }

@@ -102,7 +102,7 @@ func TestStreamOfACallerThatDoesNotReadEnds(t *testing.T) {
 			}
 			// Nothing is lost: who asks again gets the answers that are there, over a
 			// stream whose time does not depend on how busy this machine is.
-			b.bounds = defaultBounds()
+			b.bounds = defaultBounds(b.cfg.Budget)
 			s, err := Dial(t.Context(), b.url, Options{})
 			if err != nil {
 				t.Fatal(err)

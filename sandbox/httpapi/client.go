@@ -197,7 +197,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 
 // executePlain makes one request for one call.
 func (c *Client) executePlain(ctx context.Context, req sandbox.Request) (sandbox.Result, error) {
-	var res sandbox.Result
+	var res packedResult
 	f, err := c.post(ctx, PathExecute, appendRequest(nil, &req), &res)
 	switch {
 	case err != nil:
@@ -205,7 +205,7 @@ func (c *Client) executePlain(ctx context.Context, req sandbox.Request) (sandbox
 	case f != nil:
 		return outcome(ctx, req.ID, f)
 	default:
-		return res, nil
+		return *res.unpack(), nil
 	}
 }
 
@@ -220,7 +220,9 @@ func (c *Client) ExecuteBatch(ctx context.Context, reqs []sandbox.Request) ([]sa
 		}
 		body = appendRequest(body, &reqs[i])
 	}
-	var answer BatchAnswer
+	var answer struct { // a BatchAnswer as it may arrive
+		Answers []packedAnswer `json:"answers"`
+	}
 	f, err := c.post(ctx, PathBatch, append(body, "]}"...), &answer)
 	var gone *goneError
 	if errors.As(err, &gone) && ctx.Err() == nil {
@@ -238,7 +240,7 @@ func (c *Client) ExecuteBatch(ctx context.Context, reqs []sandbox.Request) ([]sa
 		case answer.Answers[i].Error != nil:
 			results[i], errs[i] = outcome(ctx, req.ID, answer.Answers[i].Error)
 		case answer.Answers[i].Result != nil:
-			results[i] = *answer.Answers[i].Result
+			results[i] = *answer.Answers[i].Result.unpack()
 		default:
 			errs[i] = fmt.Errorf("%w: empty answer", sandbox.ErrUnavailable)
 		}
@@ -330,6 +332,7 @@ func (c *Client) request(ctx context.Context, method, path string, body []byte, 
 	if body != nil {
 		req.Header.Set("Content-Type", typeJSON)
 	}
+	req.Header.Set(textHeader, textBase64)
 	c.target.authorize(req.Header)
 	if deadline, ok := ctx.Deadline(); ok {
 		left := max(0, time.Until(deadline).Milliseconds())

@@ -84,11 +84,14 @@ func appendRequest(b []byte, r *sandbox.Request) []byte {
 	return append(b, "}}"...)
 }
 
-func appendResult(b []byte, r *sandbox.Result) []byte {
+// appendResultHead appends what comes before the streams, with the start of the object.
+func appendResultHead(b []byte, r *sandbox.Result) []byte {
 	b = appendString(append(b, `{"id":`...), r.ID)
-	b = appendString(append(b, `,"status":`...), r.Status)
-	b = appendString(append(b, `,"stdout":`...), r.Stdout)
-	b = appendField(b, `,"stderr":`, r.Stderr)
+	return appendString(append(b, `,"status":`...), r.Status)
+}
+
+// appendResultTail appends what comes after the streams, with the end of the object.
+func appendResultTail(b []byte, r *sandbox.Result) []byte {
 	b = appendInt(b, `,"exit_code":`, int64(r.ExitCode))
 	b = appendField(b, `,"value":`, r.Value)
 	if e := r.Error; e != nil {
@@ -125,14 +128,6 @@ func appendLoad(b []byte, l *Load) []byte {
 	b = appendInt(b, `,"waiting":`, int64(l.Waiting))
 	b = appendInt(b, `,"queue":`, int64(l.Queue))
 	return append(strconv.AppendBool(append(b, `,"draining":`...), l.Draining), "}}"...)
-}
-
-// appendAnswer appends the one member of an Answer.
-func appendAnswer(b []byte, a *Answer) []byte {
-	if a.Error != nil {
-		return appendFailure(append(b, `"error":`...), a.Error)
-	}
-	return appendResult(append(b, `"result":`...), a.Result)
 }
 
 // unmarshal decodes one JSON value strictly: unknown and repeated names, bytes

@@ -44,7 +44,9 @@ func FuzzAppend(f *testing.F) {
 		if flag {
 			res.Error = &sandbox.PythonError{Type: a, Message: b, Line: int(int32(n)), Source: c}
 		}
-		same(t, appendResult(nil, &res), res)
+		enc := &encoder{}
+		enc.result(&res)
+		same(t, enc.buf, res)
 		same(t, appendFailure(nil, &Failure{Code: Code(a), Message: b, RetryAfterMS: m}), Failure{Code(a), b, m})
 		load := Load{Slots: int(int32(m)), Busy: int(int32(n)), Waiting: 3, Queue: 4, Draining: flag}
 		same(t, appendLoad(nil, &load), struct {
@@ -111,7 +113,7 @@ func TestWindowForgetsByCountAndBytes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w := newWindow(time.Hour)
+	w := newWindow(time.Hour, 256<<20)
 	w.count = 2
 	for _, id := range []string{"a", "b", "c"} {
 		fill(w, id, "")
@@ -119,7 +121,7 @@ func TestWindowForgetsByCountAndBytes(t *testing.T) {
 	if len(w.entries) != 2 || w.entries[callName{id: "a"}] != nil {
 		t.Errorf("got %d entries, want the 2 newest", len(w.entries))
 	}
-	w = newWindow(time.Hour)
+	w = newWindow(time.Hour, 256<<20)
 	w.bytes = 1 << 20
 	fill(w, "small", "")
 	fill(w, "great", strings.Repeat("x", 1<<20))

@@ -5,7 +5,6 @@ import (
 	"crypto/subtle"
 	"encoding/json"
 	"errors"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"temper/sandbox"
+	"temper/sandbox/budget"
 )
 
 // Config says how a handler behaves.
@@ -29,8 +29,13 @@ type Config struct {
 	// was one; nil means that no sessions are served.
 	CloseSession func(run, name string) bool
 	// Window is how long a call ID keeps its answer; 5 minutes when zero. It ends
-	// earlier when more than 262,144 answers or 256 MiB are held.
+	// earlier when more than 262,144 answers, or their share of Budget, are held.
 	Window time.Duration
+	// Budget bounds what is held for callers; budget.New(0) when nil.
+	Budget *budget.Budget
+	// Patience is how long 64 KiB of a body may take to arrive, and a twelfth of what
+	// the whole body may; 10 s when zero.
+	Patience time.Duration
 	// Logger receives failures to write a response; nil discards.
 	Logger *slog.Logger
 }
@@ -64,7 +69,13 @@ func newHandler(exec sandbox.Executor, cfg Config) *handler {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &handler{cfg: cfg, exec: exec, window: newWindow(cfg.Window), bounds: defaultBounds()}
+	if cfg.Budget == nil {
+		cfg.Budget = budget.New(0)
+	}
+	if cfg.Patience <= 0 {
+		cfg.Patience = budget.Patience
+	}
+	return &handler{cfg: cfg, exec: exec, window: newWindow(cfg.Window, int(cfg.Budget.Repeats)), bounds: defaultBounds(cfg.Budget)}
 }
 
 func (h *handler) routes() http.Handler {
@@ -94,7 +105,8 @@ func (h *handler) guard(next http.HandlerFunc) http.HandlerFunc {
 }
 
 func (h *handler) execute(w http.ResponseWriter, r *http.Request) {
-	data, f := readBody(w, r, maxCallBody)
+	data, done, f := h.readBody(w, r, maxCallBody)
+	defer done()
 	if f != nil {
 		h.fail(w, f)
 		return
@@ -110,12 +122,40 @@ func (h *handler) execute(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer cancel()
-	answer := h.answer(ctx, &req) //nolint:contextcheck // withDeadline derives ctx from the request
+	caller := callerOf(r)
+	answer := h.answer(ctx, &req, caller) //nolint:contextcheck // withDeadline derives ctx from the request
 	if answer.Error != nil {
 		h.fail(w, answer.Error)
 		return
 	}
-	h.send(w, http.StatusOK, appendResult(nil, answer.Result))
+	h.sendResult(w, answer.Result, caller, packs(r))
+}
+
+// sendResult writes the one Result of a response.
+func (h *handler) sendResult(w http.ResponseWriter, res *sandbox.Result, caller string, packed bool) {
+	enc := &encoder{packed: packed}
+	size := int64(sizeOf(res))
+	if size <= smallAnswer {
+		enc.result(res)
+		h.send(w, http.StatusOK, enc.buf)
+		return
+	}
+	h.cfg.Budget.Answers.Add(caller, size)
+	defer h.cfg.Budget.Answers.Give(caller, size)
+	to := h.respond(w)
+	enc.write = to.write
+	w.Header().Set("Content-Type", typeJSON)
+	w.WriteHeader(http.StatusOK)
+	enc.result(res)
+	enc.buf = append(enc.buf, '\n')
+	h.note(errors.Join(enc.flush(), to.end()))
+}
+
+// note logs that a response could not be written.
+func (h *handler) note(err error) {
+	if err != nil {
+		h.cfg.Logger.Debug("write response", "err", err)
+	}
 }
 
 func (h *handler) status(w http.ResponseWriter, _ *http.Request) {
@@ -136,9 +176,17 @@ func (h *handler) closeSession(w http.ResponseWriter, r *http.Request) {
 }
 
 // answer runs one call, or gives the answer that its ID has already got.
-func (h *handler) answer(ctx context.Context, req *sandbox.Request) Answer {
+func (h *handler) answer(ctx context.Context, req *sandbox.Request, caller string) Answer {
 	if len(req.ID) > maxID {
 		return Answer{Error: invalid("id of %d bytes is above the limit of %d", len(req.ID), maxID)}
+	}
+	// What an answer needs is taken before its program runs: then it is never lost.
+	room := outputRoom(req)
+	if f := h.makeRoom(ctx, caller, room); f != nil {
+		return Answer{Error: f}
+	}
+	if room > 0 {
+		defer h.cfg.Budget.Answers.Give(caller, room)
 	}
 	res, err := h.window.do(ctx, req, func() (*sandbox.Result, error) { return h.run(ctx, req) })
 	if err != nil {
@@ -155,33 +203,6 @@ func (h *handler) run(ctx context.Context, req *sandbox.Request) (_ *sandbox.Res
 	return res, err
 }
 
-// readBody reads a body of at most limit bytes.
-func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, *Failure) {
-	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
-	var large *http.MaxBytesError
-	switch {
-	case errors.As(err, &large):
-		return nil, tooLarge("body", large.Limit)
-	case err != nil:
-		return nil, invalid("body: %v", err)
-	}
-	return data, nil
-}
-
-// withDeadline bounds the call by what the caller said it has left.
-func withDeadline(r *http.Request) (context.Context, context.CancelFunc, *Failure) {
-	text := r.Header.Get(deadlineHeader)
-	if text == "" {
-		return r.Context(), func() {}, nil
-	}
-	ms, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || ms < 0 || ms > maxDeadline {
-		return nil, nil, invalid("header %s: %q is not a number of milliseconds", deadlineHeader, text)
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), time.Duration(ms)*time.Millisecond)
-	return ctx, cancel, nil
-}
-
 // httpStatus is the status of a response that is a failure.
 func (f *Failure) httpStatus() int {
 	switch f.Code {
@@ -189,6 +210,8 @@ func (f *Failure) httpStatus() int {
 		return http.StatusBadRequest
 	case CodeTooLarge:
 		return http.StatusRequestEntityTooLarge
+	case CodeSlow:
+		return http.StatusRequestTimeout
 	case CodeConflict:
 		return http.StatusConflict
 	case CodeNotFound:
@@ -223,9 +246,10 @@ func (h *handler) write(w http.ResponseWriter, code int, v any) {
 
 // send writes a response that is encoded.
 func (h *handler) send(w http.ResponseWriter, code int, body []byte) {
+	body = append(body, '\n')
 	w.Header().Set("Content-Type", typeJSON)
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(code)
-	if _, err := w.Write(append(body, '\n')); err != nil {
-		h.cfg.Logger.Debug("write response", "err", err)
-	}
+	to := h.respond(w)
+	h.note(errors.Join(to.write(body), to.end()))
 }

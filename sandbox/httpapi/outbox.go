@@ -1,13 +1,13 @@
 package httpapi
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
-	"net/http"
 	"runtime"
 	"sync"
+
+	"temper/sandbox/budget"
 )
 
 // outbox collects the lines that one side of a stream has to send. Callers append a
@@ -15,13 +15,26 @@ import (
 // write while the socket is busy, and none waits when it is not.
 type outbox struct {
 	limit int // bytes above which wait blocks
+	// account, when set, is charged for what waits to be sent to caller.
+	account *budget.Account
+	caller  string
 
 	mu      sync.Mutex
 	pending []byte
+	large   []largeLine   // that are encoded when they are sent
+	waiting int           // bytes of large
 	spare   []byte        // the buffer that the sender is done with
 	ready   chan struct{} // of capacity 1: there is something to send, or the end
 	room    chan struct{} // closed when pending is sent or the outbox closed; nil when nobody waits
 	closed  bool
+}
+
+// largeLine is the answer to one call, with what stands before it.
+type largeLine struct {
+	head   []byte
+	answer *Answer
+	packed bool
+	size   int
 }
 
 func newOutbox(limit int) *outbox {
@@ -40,9 +53,40 @@ func (o *outbox) put(write func([]byte) []byte) int {
 	o.pending = write(o.pending)
 	if len(o.pending) > had {
 		o.pending = append(o.pending, '\n')
+		o.charge(len(o.pending) - had)
 		o.signal()
 	}
-	return len(o.pending)
+	return len(o.pending) + o.waiting
+}
+
+// charge notes bytes that wait, or no longer do.
+func (o *outbox) charge(n int) {
+	if o.account != nil && n != 0 {
+		o.account.Add(o.caller, int64(n))
+	}
+}
+
+// reply puts the line of an answer, after what head appends and with the end of the
+// object, and returns how many bytes wait to be sent.
+func (o *outbox) reply(a *Answer, packed bool, head func([]byte) []byte) int {
+	size := a.size()
+	if size <= smallAnswer {
+		return o.put(func(b []byte) []byte {
+			enc := encoder{packed: packed, buf: head(b)}
+			enc.answer(a)
+			return append(enc.buf, '}')
+		})
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed {
+		return 0
+	}
+	o.large = append(o.large, largeLine{head: head(nil), answer: a, packed: packed, size: size})
+	o.waiting += size
+	o.charge(size)
+	o.signal()
+	return len(o.pending) + o.waiting
 }
 
 // signal wakes the sender.
@@ -62,7 +106,7 @@ func (o *outbox) wait(ctx context.Context) error {
 			o.mu.Unlock()
 			return io.ErrClosedPipe
 		}
-		if len(o.pending) < o.limit {
+		if len(o.pending)+o.waiting < o.limit {
 			o.mu.Unlock()
 			return nil
 		}
@@ -83,18 +127,19 @@ func (o *outbox) wait(ctx context.Context) error {
 func (o *outbox) idle() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return len(o.pending) == 0
+	return len(o.pending)+len(o.large) == 0
 }
 
-// take returns everything that is to be sent, and waits when there is nothing. The
-// bytes are the caller's until the next call. At the end it returns io.EOF.
+// take returns everything that is encoded, and waits while there is nothing to send;
+// nothing where only large lines wait. The bytes are the caller's until the next call.
+// At the end it returns io.EOF.
 func (o *outbox) take() ([]byte, error) {
 	for {
 		// Goroutines that are about to run may have lines too. Let them append first:
 		// a write costs more than a line.
 		runtime.Gosched()
 		o.mu.Lock()
-		if len(o.pending) > 0 {
+		if len(o.pending)+len(o.large) > 0 {
 			out := o.pending
 			o.pending, o.spare = o.spare[:0], out
 			if cap(o.pending) > 4*o.limit {
@@ -121,6 +166,21 @@ func (o *outbox) release() {
 	}
 }
 
+// takeLarge returns the next large line, and nil when there is none.
+func (o *outbox) takeLarge() *largeLine {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.large) == 0 {
+		return nil
+	}
+	l := o.large[0]
+	o.large[0] = largeLine{}
+	o.large = o.large[1:]
+	o.waiting -= l.size
+	o.release()
+	return &l
+}
+
 // close ends the outbox; the sender still gets what is pending.
 func (o *outbox) close() {
 	o.mu.Lock()
@@ -130,24 +190,51 @@ func (o *outbox) close() {
 	o.signal()
 }
 
-// drain writes everything to w until the outbox is closed, and flushes when nothing
-// more waits. It calls busy when a write begins and ends.
-func (o *outbox) drain(w http.ResponseWriter, busy func(bool)) error {
-	flusher := http.NewResponseController(w)
+// forget gives up what will not be sent.
+func (o *outbox) forget() {
+	o.close()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.charge(-len(o.pending) - o.waiting)
+	o.pending, o.large, o.waiting = nil, nil, 0
+}
+
+// drain writes everything until the outbox is closed, and flushes when nothing more
+// waits. When that fails it closes the outbox itself.
+func (o *outbox) drain(write func([]byte) error, flush func() error) error {
 	for {
 		b, err := o.take()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
-		busy(true)
-		if _, err = w.Write(b); err == nil && o.idle() {
-			err = flusher.Flush()
+		if len(b) > 0 {
+			err = write(b)
+			o.charge(-len(b))
 		}
-		busy(false)
+		for err == nil {
+			l := o.takeLarge()
+			if l == nil {
+				break
+			}
+			err = l.send(write)
+			o.charge(-l.size)
+		}
+		if err == nil && o.idle() {
+			err = flush()
+		}
 		if err != nil {
+			o.forget()
 			return err
 		}
 	}
+}
+
+// send encodes the line as it is written.
+func (l *largeLine) send(write func([]byte) error) error {
+	enc := encoder{write: write, packed: l.packed, buf: l.head}
+	enc.answer(l.answer)
+	enc.buf = append(enc.buf, "}\n"...)
+	return enc.flush()
 }
 
 // body is the sending side of a Stream: the outbox as the body of a request.
@@ -173,82 +260,4 @@ func (b *body) Read(p []byte) (n int, err error) {
 func (b *body) Close() error {
 	b.out.close()
 	return nil
-}
-
-// maxHead is how much of a line that is too long is kept, for its id.
-const maxHead = 4 << 10
-
-// lines reads lines of at most limit bytes, which is more than maxHead. A longer
-// one is read to its end and its start returned with tooLong.
-type lines struct {
-	r     io.Reader
-	limit int
-
-	buf        []byte
-	start, end int // of what is read and not yet returned
-}
-
-// next returns the next line without its end. It is valid until the next call.
-func (l *lines) next() (line []byte, tooLong bool, err error) {
-	for scanned := 0; ; {
-		if i := bytes.IndexByte(l.buf[l.start+scanned:l.end], '\n'); i >= 0 {
-			line = l.buf[l.start : l.start+scanned+i]
-			l.start += scanned + i + 1
-			if len(line) > l.limit {
-				return line[:maxHead], true, nil
-			}
-			return line, false, nil
-		}
-		scanned = l.end - l.start
-		if scanned > l.limit {
-			head := bytes.Clone(l.buf[l.start : l.start+maxHead])
-			return head, true, l.skip()
-		}
-		switch err := l.fill(); {
-		case errors.Is(err, io.EOF) && scanned > 0: // a last line may lack its end
-			line = l.buf[l.start:l.end]
-			l.start = l.end
-			return line, false, nil
-		case err != nil:
-			return nil, false, err
-		}
-	}
-}
-
-// skip drops the rest of a line.
-func (l *lines) skip() error {
-	for {
-		if i := bytes.IndexByte(l.buf[l.start:l.end], '\n'); i >= 0 {
-			l.start += i + 1
-			return nil
-		}
-		l.start = l.end
-		if err := l.fill(); err != nil && !errors.Is(err, io.EOF) {
-			return err
-		} else if err != nil {
-			return nil
-		}
-	}
-}
-
-// fill reads more, behind what is left.
-func (l *lines) fill() error {
-	const least = 64 << 10
-	if l.start == l.end && len(l.buf) > 16*least {
-		l.buf, l.start, l.end = nil, 0, 0 // one long line is no reason to keep its memory
-	}
-	if l.start > 0 && (l.start == l.end || len(l.buf)-l.end < least/2) {
-		l.end = copy(l.buf, l.buf[l.start:l.end])
-		l.start = 0
-	}
-	if len(l.buf)-l.end < least/2 {
-		l.buf = append(make([]byte, 0, max(least, 2*len(l.buf))), l.buf[:l.end]...)
-		l.buf = l.buf[:cap(l.buf)]
-	}
-	n, err := l.r.Read(l.buf[l.end:])
-	l.end += n
-	if n > 0 {
-		return nil // an error comes again with the next Read
-	}
-	return err
 }

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"temper/sandbox/budget"
 )
 
 // maxDeadline is in milliseconds.
@@ -23,10 +25,15 @@ type bounds struct {
 	unsent int           // bytes of answers that the caller has not read
 	held   int           // the same, with those of calls that were in flight already
 	stall  time.Duration // of one write
+	// patient is how long a call waits for answers to be read before it is refused.
+	patient time.Duration
 }
 
-func defaultBounds() bounds {
-	return bounds{calls: 1 << 16, taken: 64 << 20, unsent: maxUnsent, held: 64 << 20, stall: 30 * time.Second}
+func defaultBounds(b *budget.Budget) bounds {
+	return bounds{
+		calls: 1 << 16, taken: 64 << 20, unsent: maxUnsent, held: int(b.Answers.Most()),
+		stall: 30 * time.Second, patient: patientFor,
+	}
 }
 
 // past is a deadline that is over.
@@ -39,7 +46,10 @@ type serverStream struct {
 	ctl     *http.ResponseController
 	ctx     context.Context // of the request; the calls that it carries end with it
 	end     context.CancelFunc
+	caller  string
+	packed  bool
 	writing atomic.Int64 // when the write under way began, in Unix nanoseconds; 0 for none
+	partial atomic.Int64 // when the line began whose end is not there; 0 for none
 	running sync.WaitGroup
 
 	mu    sync.Mutex
@@ -66,7 +76,18 @@ func (h *handler) stream(w http.ResponseWriter, r *http.Request) {
 		h.write(w, http.StatusHTTPVersionNotSupported, failureBody{*invalid("a stream needs HTTP/2, not %s", r.Proto)})
 		return
 	}
-	s := &serverStream{h: h, out: newOutbox(h.bounds.unsent), ctl: http.NewResponseController(w), calls: make(map[string]*taken)}
+	s := &serverStream{
+		h: h, out: newOutbox(h.bounds.unsent), ctl: http.NewResponseController(w), calls: make(map[string]*taken),
+		caller: callerOf(r), packed: packs(r),
+	}
+	s.out.account, s.out.caller = h.cfg.Budget.Answers, s.caller
+	in := &lines{r: r.Body, limit: maxCallBody, grow: s.charge, unfinished: func(yes bool) { mark(&s.partial, yes) }}
+	if f := s.admit(leastLines); f != nil {
+		h.fail(w, f)
+		return
+	}
+	in.buf = make([]byte, leastLines)
+	defer in.shrink()
 	s.ctx, s.end = context.WithCancel(r.Context())
 	defer s.end()
 	// A stream has no end in time; a server without these deadlines has none to lift.
@@ -85,7 +106,7 @@ func (h *handler) stream(w http.ResponseWriter, r *http.Request) {
 		}
 	})
 	reporter.Go(func() { s.report(s.ctx, load) })
-	if err := s.read(&lines{r: r.Body, limit: maxCallBody}); err != nil { //nolint:contextcheck // s.ctx is of the request
+	if err := s.read(in); err != nil { //nolint:contextcheck // s.ctx is of the request
 		h.cfg.Logger.Debug("read stream", "err", err)
 		s.end()
 	}
@@ -98,13 +119,34 @@ func (h *handler) stream(w http.ResponseWriter, r *http.Request) {
 
 // send writes what is answered until the outbox is closed.
 func (s *serverStream) send(w http.ResponseWriter) error {
-	return s.out.drain(w, func(busy bool) {
-		began := int64(0)
-		if busy {
-			began = time.Now().UnixNano()
-		}
-		s.writing.Store(began)
+	write := func(b []byte) error {
+		mark(&s.writing, true)
+		_, err := w.Write(b)
+		mark(&s.writing, false)
+		return err
+	}
+	return s.out.drain(write, func() error {
+		mark(&s.writing, true)
+		err := s.ctl.Flush()
+		mark(&s.writing, false)
+		return err
 	})
+}
+
+// mark notes in at when something began, or that it is over. What has begun already
+// keeps its time.
+func mark(at *atomic.Int64, began bool) {
+	if !began {
+		at.Store(0)
+		return
+	}
+	at.CompareAndSwap(0, time.Now().UnixNano())
+}
+
+// overdue reports whether what mark noted has lasted longer than d.
+func overdue(at *atomic.Int64, now time.Time, d time.Duration) bool {
+	began := at.Load()
+	return began != 0 && now.Sub(time.Unix(0, began)) > d
 }
 
 // report sends the load from time to time. It ends the stream when the server drains
@@ -118,8 +160,14 @@ func (s *serverStream) report(ctx context.Context, said Load) {
 		case <-ctx.Done():
 			return
 		case now := <-tick.C:
-			if began := s.writing.Load(); began != 0 && now.Sub(time.Unix(0, began)) > s.h.bounds.stall {
+			if overdue(&s.writing, now, s.h.bounds.stall) {
 				s.reset()
+			}
+			if overdue(&s.partial, now, budget.Whole(s.h.cfg.Patience)) {
+				s.partial.Store(0)
+				slow := budget.SlowError{Patience: s.h.cfg.Patience}
+				s.reply("", &Answer{Error: &Failure{Code: CodeSlow, Message: "line: " + slow.Error()}})
+				_ = s.ctl.SetReadDeadline(past()) // the calls in flight are still answered
 			}
 		}
 		load := s.h.cfg.Load()
@@ -153,6 +201,8 @@ func (s *serverStream) read(in *lines) error {
 		switch {
 		case errors.Is(err, io.EOF), errors.Is(err, os.ErrDeadlineExceeded):
 			return nil
+		case errors.Is(err, errNoGrowth):
+			s.reply(idOf(line), &Answer{Error: noRoom("bodies hold", s.h.cfg.Budget.Bodies)})
 		case err != nil:
 			return err
 		case long:
@@ -167,6 +217,9 @@ func (s *serverStream) read(in *lines) error {
 func (s *serverStream) waitForRoom() error {
 	for {
 		if err := s.out.wait(s.ctx); err != nil {
+			return err
+		}
+		if err := s.h.cfg.Budget.Answers.Take(s.ctx, s.caller, 0); err != nil {
 			return err
 		}
 		s.mu.Lock()
@@ -211,6 +264,10 @@ func (s *serverStream) take(line []byte) {
 }
 
 func (s *serverStream) start(f *ClientFrame, size int) {
+	if failure := s.admit(size); failure != nil {
+		s.reply(f.Call.ID, &Answer{Error: failure})
+		return
+	}
 	t := &taken{id: f.Call.ID, size: size}
 	var ctx context.Context
 	if f.DeadlineMS != nil {
@@ -225,15 +282,34 @@ func (s *serverStream) start(f *ClientFrame, size int) {
 	s.calls[t.id] = t
 	s.mu.Unlock()
 	s.running.Go(func() {
-		answer := s.h.answer(ctx, f.Call)
+		answer := s.h.answer(ctx, f.Call, s.caller)
 		t.cancel()
 		s.reply(t.id, &answer)
 		s.drop(t)
 	})
 }
 
+// charge takes bytes for what the stream has read, or gives them back.
+func (s *serverStream) charge(n int) error {
+	bodies := s.h.cfg.Budget.Bodies
+	if n < 0 {
+		bodies.Give(s.caller, int64(-n))
+		return nil
+	}
+	return bodies.Try(s.caller, int64(n))
+}
+
+// admit is charge that says why there is no room.
+func (s *serverStream) admit(n int) *Failure {
+	if s.charge(n) != nil {
+		return noRoom("bodies hold", s.h.cfg.Budget.Bodies)
+	}
+	return nil
+}
+
 // drop forgets a call that is answered.
 func (s *serverStream) drop(t *taken) {
+	_ = s.charge(-t.size) // less always fits
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.count--
@@ -274,9 +350,8 @@ func (s *serverStream) idle() bool {
 
 // reply answers one call frame.
 func (s *serverStream) reply(id string, a *Answer) {
-	unsent := s.out.put(func(b []byte) []byte {
-		b = appendString(append(b, `{"id":`...), id)
-		return append(appendAnswer(append(b, ','), a), '}')
+	unsent := s.out.reply(a, s.packed, func(head []byte) []byte {
+		return append(appendString(append(head, `{"id":`...), id), ',')
 	})
 	if unsent > s.h.bounds.held {
 		s.h.cfg.Logger.Warn("stream is ended: its caller does not read", "unsent_bytes", unsent)

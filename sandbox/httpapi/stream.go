@@ -275,6 +275,7 @@ func (s *Stream) converse(life context.Context, transport *http.Transport) (err 
 		return err
 	}
 	req.Header.Set("Content-Type", typeLines)
+	req.Header.Set(textHeader, textBase64)
 	s.target.authorize(req.Header)
 	resp, err := transport.RoundTrip(req)
 	if err != nil {
@@ -323,7 +324,11 @@ func refusal(resp *http.Response) error {
 
 // receive takes one line of the server.
 func (s *Stream) receive(line []byte) error {
-	var frame ServerFrame
+	var frame struct { // a ServerFrame as it may arrive
+		Load *Load  `json:"load,omitempty"`
+		ID   string `json:"id"`
+		packedAnswer
+	}
 	if err := unmarshalAnswer(line, &frame); err != nil {
 		return fmt.Errorf("frame that cannot be understood: %w", err)
 	}
@@ -343,7 +348,7 @@ func (s *Stream) receive(line []byte) error {
 		return nil // cancelled here before it was answered there
 	}
 	delete(s.calls, frame.ID)
-	call.answer = frame.Answer
+	call.answer = Answer{Result: frame.Result.unpack(), Error: frame.Error}
 	close(call.done)
 	return nil
 }

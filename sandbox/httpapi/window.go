@@ -12,7 +12,6 @@ import (
 
 // Bounds of what the window remembers; the oldest answers go first.
 const (
-	windowBytes = 256 << 20
 	windowCount = 1 << 18
 	maxScratch  = 64 << 10
 )
@@ -44,8 +43,8 @@ type entry struct {
 	until time.Time
 }
 
-func newWindow(ttl time.Duration) *window {
-	return &window{ttl: ttl, bytes: windowBytes, count: windowCount, entries: make(map[callName]*entry)}
+func newWindow(ttl time.Duration, bytes int) *window {
+	return &window{ttl: ttl, bytes: bytes, count: windowCount, entries: make(map[callName]*entry)}
 }
 
 // do runs call unless the ID of req has an answer or is about to get one. Results are
@@ -119,11 +118,7 @@ func (w *window) expire(now time.Time) {
 
 // size estimates the memory of an entry.
 func (e *entry) size() int {
-	n := 768 + 2*(len(e.name.run)+len(e.name.id)) + len(e.res.Stdout) + len(e.res.Stderr) + len(e.res.Value) + len(e.res.Reason)
-	if p := e.res.Error; p != nil {
-		n += len(p.Type) + len(p.Message) + len(p.Source)
-	}
-	return n
+	return 768 + 2*(len(e.name.run)+len(e.name.id)) + sizeOf(e.res)
 }
 
 // fingerprint tells two programs of one name apart.

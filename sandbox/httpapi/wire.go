@@ -70,6 +70,7 @@ type Code string
 const (
 	CodeInvalid      Code = "invalid"      // the request cannot be understood
 	CodeTooLarge     Code = "too_large"    // a body or a batch above its limit
+	CodeSlow         Code = "slow_body"    // a body or a line that did not arrive in time
 	CodeConflict     Code = "conflict"     // the id of another program, a bug of the caller
 	CodeNotFound     Code = "not_found"    // no session of that name
 	CodeUnauthorized Code = "unauthorized" // no or wrong token

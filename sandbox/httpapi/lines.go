@@ -1,0 +1,116 @@
+package httpapi
+
+import (
+	"bytes"
+	"errors"
+	"io"
+)
+
+// maxHead is how much of a line that is too long is kept, for its id.
+const maxHead = 4 << 10
+
+// leastLines is the least size of the buffer of lines.
+const leastLines = 64 << 10
+
+// lines reads lines of at most limit bytes, which is more than maxHead. A longer
+// one is read to its end and its start returned with tooLong.
+type lines struct {
+	r     io.Reader
+	limit int
+	// grow, when set, is asked before the buffer takes n bytes more, or less; where it
+	// fails the line is skipped, and its start returned with the error and tooLong.
+	grow func(n int) error
+	// unfinished, when set, is told when the start of a line is there without its end,
+	// and when it no longer is.
+	unfinished func(bool)
+
+	buf        []byte
+	start, end int // of what is read and not yet returned
+}
+
+// next returns the next line without its end. It is valid until the next call.
+func (l *lines) next() (line []byte, tooLong bool, err error) {
+	for scanned := 0; ; {
+		if i := bytes.IndexByte(l.buf[l.start+scanned:l.end], '\n'); i >= 0 {
+			line = l.buf[l.start : l.start+scanned+i]
+			l.start += scanned + i + 1
+			if l.unfinished != nil {
+				l.unfinished(false)
+			}
+			if len(line) > l.limit {
+				return line[:maxHead], true, nil
+			}
+			return line, false, nil
+		}
+		scanned = l.end - l.start
+		if scanned > l.limit {
+			head := bytes.Clone(l.buf[l.start : l.start+maxHead])
+			return head, true, l.skip()
+		}
+		if l.unfinished != nil {
+			l.unfinished(scanned > 0)
+		}
+		switch err := l.fill(); {
+		case errors.Is(err, errNoGrowth):
+			head := bytes.Clone(l.buf[l.start : l.start+min(scanned, maxHead)])
+			return head, true, errors.Join(l.skip(), err)
+		case errors.Is(err, io.EOF) && scanned > 0: // a last line may lack its end
+			line = l.buf[l.start:l.end]
+			l.start = l.end
+			return line, false, nil
+		case err != nil:
+			return nil, false, err
+		}
+	}
+}
+
+// errNoGrowth means that there is no room for a line.
+var errNoGrowth = errors.New("no room for a line")
+
+// skip drops the rest of a line.
+func (l *lines) skip() error {
+	for {
+		if i := bytes.IndexByte(l.buf[l.start:l.end], '\n'); i >= 0 {
+			l.start += i + 1
+			return nil
+		}
+		l.start = l.end
+		if err := l.fill(); err != nil && !errors.Is(err, io.EOF) {
+			return err
+		} else if err != nil {
+			return nil
+		}
+	}
+}
+
+// fill reads more, behind what is left.
+func (l *lines) fill() error {
+	if l.start == l.end && len(l.buf) > 16*leastLines {
+		l.shrink() // one long line is no reason to keep its memory
+	}
+	if l.start > 0 && (l.start == l.end || len(l.buf)-l.end < leastLines/2) {
+		l.end = copy(l.buf, l.buf[l.start:l.end])
+		l.start = 0
+	}
+	if len(l.buf)-l.end < leastLines/2 {
+		more := max(leastLines, 2*len(l.buf))
+		if l.grow != nil && l.grow(more-len(l.buf)) != nil {
+			return errNoGrowth
+		}
+		l.buf = append(make([]byte, 0, more), l.buf[:l.end]...)[:more]
+	}
+	n, err := l.r.Read(l.buf[l.end:])
+	l.end += n
+	if n > 0 {
+		return nil // an error comes again with the next Read
+	}
+	return err
+}
+
+// shrink gives the buffer back.
+func (l *lines) shrink() {
+	if l.grow != nil && len(l.buf) > 0 {
+		_ = l.grow(-len(l.buf)) // less always fits
+	}
+	l.buf, l.start, l.end = nil, 0, 0
+}

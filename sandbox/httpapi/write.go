@@ -1,0 +1,202 @@
+package httpapi
+
+import (
+	"encoding/base64"
+	"net/http"
+	"time"
+	"unicode/utf8"
+
+	"temper/sandbox"
+)
+
+// A text of control characters is six times as long in JSON. An answer that is not
+// small is therefore written part by part, so that the longer form is never held as a
+// whole, and a caller that knows how gets such a text in base64.
+
+const (
+	// smallAnswer is the size up to which an answer is encoded at once.
+	smallAnswer = 32 << 10
+	// textPart is how much of a text is encoded at a time: a multiple of 3 for base64.
+	textPart = 24 << 10
+	// packedText is the length from which a text may come in base64.
+	packedText = 1 << 10
+)
+
+// textHeader of a request says that its caller understands texts in base64: then
+// stdout_base64 may stand for stdout, and stderr_base64 for stderr.
+const (
+	textHeader = "Temper-Text"
+	textBase64 = "base64"
+)
+
+// packs reports whether the caller of r understands texts in base64.
+func packs(r *http.Request) bool { return r.Header.Get(textHeader) == textBase64 }
+
+// encoder writes one answer after the other.
+type encoder struct {
+	write  func([]byte) error // nil keeps everything in buf
+	packed bool               // the caller understands base64
+	buf    []byte
+	err    error
+}
+
+// flush writes what is encoded.
+func (e *encoder) flush() error {
+	if e.err == nil && len(e.buf) > 0 {
+		e.err = e.write(e.buf)
+	}
+	e.buf = e.buf[:0]
+	return e.err
+}
+
+// answer encodes the one member of an Answer.
+func (e *encoder) answer(a *Answer) {
+	if a.Error != nil {
+		e.buf = appendFailure(append(e.buf, `"error":`...), a.Error)
+		return
+	}
+	e.buf = append(e.buf, `"result":`...)
+	e.result(a.Result)
+}
+
+func (e *encoder) result(r *sandbox.Result) {
+	e.buf = appendResultHead(e.buf, r)
+	e.text(`,"stdout`, r.Stdout)
+	if r.Stderr != "" {
+		e.text(`,"stderr`, r.Stderr)
+	}
+	e.buf = appendResultTail(e.buf, r)
+}
+
+// text encodes a member, whose name comes without its last quote.
+func (e *encoder) text(name, s string) {
+	if e.packed && grows(s) {
+		e.buf = append(append(e.buf, name...), `_base64":"`...)
+		for len(s) > 0 && e.err == nil {
+			n := min(len(s), textPart)
+			e.buf = base64.StdEncoding.AppendEncode(e.buf, []byte(s[:n]))
+			s = s[n:]
+			e.overflow()
+		}
+		e.buf = append(e.buf, '"')
+		return
+	}
+	e.buf = append(append(e.buf, name...), `":"`...)
+	for len(s) > 0 && e.err == nil {
+		n := wholeRunes(s, textPart)
+		quoted := len(e.buf)
+		e.buf = appendString(e.buf, s[:n])
+		// A part is a string of its own: its quotes go.
+		e.buf = append(e.buf[:quoted], e.buf[quoted+1:len(e.buf)-1]...)
+		s = s[n:]
+		e.overflow()
+	}
+	e.buf = append(e.buf, '"')
+}
+
+// overflow writes what is there when it is much.
+func (e *encoder) overflow() {
+	if e.write != nil && len(e.buf) > smallAnswer {
+		_ = e.flush() // which keeps its error
+	}
+}
+
+// wholeRunes is how much of s to take, n bytes at most, without cutting a character.
+func wholeRunes(s string, n int) int {
+	if len(s) <= n {
+		return len(s)
+	}
+	for at := n; at > n-utf8.UTFMax; at-- {
+		if utf8.RuneStart(s[at]) {
+			return at
+		}
+	}
+	return n // no character of UTF-8 is here
+}
+
+// grows reports whether s is shorter in base64 than in JSON, and is a text at all:
+// base64 does not replace what is none.
+func grows(s string) bool {
+	if len(s) < packedText {
+		return false
+	}
+	more := 0
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '\n' || c == '\t' || c == '\r' || c == '\b' || c == '\f' || c == '"' || c == '\\':
+			more++
+		case c < ' ':
+			more += 5
+		}
+	}
+	return more > len(s)/3 && utf8.ValidString(s)
+}
+
+// sizeOf is what a result holds in memory, nearly.
+func sizeOf(r *sandbox.Result) int {
+	n := len(r.ID) + len(r.Stdout) + len(r.Stderr) + len(r.Value) + len(r.Reason)
+	if p := r.Error; p != nil {
+		n += len(p.Type) + len(p.Message) + len(p.Source)
+	}
+	return n
+}
+
+// size is what an answer holds in memory.
+func (a *Answer) size() int {
+	if a.Result == nil {
+		return 0
+	}
+	return sizeOf(a.Result)
+}
+
+// packedResult is a Result as it may arrive.
+type packedResult struct {
+	sandbox.Result
+	StdoutBase64 []byte `json:"stdout_base64,omitempty"`
+	StderrBase64 []byte `json:"stderr_base64,omitempty"`
+}
+
+// unpack returns the Result that was sent.
+func (p *packedResult) unpack() *sandbox.Result {
+	if p == nil {
+		return nil
+	}
+	if p.StdoutBase64 != nil {
+		p.Result.Stdout, p.StdoutBase64 = string(p.StdoutBase64), nil
+	}
+	if p.StderrBase64 != nil {
+		p.Result.Stderr, p.StderrBase64 = string(p.StderrBase64), nil
+	}
+	return &p.Result
+}
+
+// packedAnswer is an Answer as it may arrive.
+type packedAnswer struct {
+	Result *packedResult `json:"result,omitempty"`
+	Error  *Failure      `json:"error,omitempty"`
+}
+
+// responder writes one response. Each part of it has its own time: a caller that does
+// not read is given up.
+type responder struct {
+	w     http.ResponseWriter
+	ctl   *http.ResponseController
+	stall time.Duration
+}
+
+func (h *handler) respond(w http.ResponseWriter) *responder {
+	return &responder{w: w, ctl: http.NewResponseController(w), stall: h.bounds.stall}
+}
+
+func (p *responder) write(b []byte) error {
+	_ = p.ctl.SetWriteDeadline(time.Now().Add(p.stall)) // a stand-in for a connection has none
+	_, err := p.w.Write(b)
+	return err
+}
+
+// end sends what is left and lifts the deadline: the connection may serve more.
+func (p *responder) end() error {
+	err := p.ctl.Flush()
+	_ = p.ctl.SetWriteDeadline(time.Time{}) // as above
+	return err
+}
