@@ -16,7 +16,9 @@ import (
 // GatewayOptions are what a gateway role can be told.
 type GatewayOptions struct {
 	Service gateway.Service
-	Log     *slog.Logger
+	// Judge bounds the programs of Code-Judge clients.
+	Judge codejudge.Limits
+	Log   *slog.Logger
 }
 
 // Gateway spreads sandbox calls over nodes. It is ready while a node is there, and
@@ -51,7 +53,7 @@ func anyNode(g *gateway.Gateway) error {
 func mountOnGateway(g *gateway.Gateway, o GatewayOptions, v *Vitals) (sandbox.Executor, map[string]http.Handler) {
 	recorder := metrics.New(gatewaySources(g, o.Service.Build), o.Log)
 	exec := metrics.Wrap(g, recorder)
-	judge := codejudge.NewHandler(exec, codejudge.Config{Logger: o.Log, Load: func() codejudge.Load {
+	judge := codejudge.NewHandler(exec, codejudge.Config{Logger: o.Log, Limits: o.Judge, Budget: o.Service.Budget, Load: func() codejudge.Load {
 		l := g.Load()
 		return codejudge.Load{Queue: l.Waiting, Workers: l.Slots}
 	}})

@@ -11,6 +11,7 @@ import (
 
 	"temper/internal/buildinfo"
 	"temper/internal/cli"
+	"temper/sandbox/budget"
 	"temper/sandbox/gateway"
 	"temper/sandbox/server"
 	"temper/workers"
@@ -29,6 +30,9 @@ func gatewayCommand() *cobra.Command {
 	cfg.NodeToken = os.Getenv(workers.SandboxNodeTokenKey)
 	f.IntVar(&cfg.Queue, "queue", 0, "calls waiting; 0 = 65536")
 	f.Var((*byteSize)(&cfg.QueueBytes), "queue-bytes", "bytes of all calls inside, such as 1GiB; 0 = 512MiB")
+	var held int64
+	f.Var((*byteSize)(&held), "budget", budgetUsage)
+	judgeFlags(cmd, &o.Judge)
 	f.DurationVar(&cfg.Drain, "drain", 10*time.Second, "how long calls may go on after SIGTERM")
 	var ca, cert, key string
 	f.StringVar(&ca, "node-ca", "", "PEM file of the authorities that signed the nodes' certificates")
@@ -37,10 +41,11 @@ func gatewayCommand() *cobra.Command {
 	debug := f.Bool("debug", false, "log everything, never code or output")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		config, err := server.ClientTLS(ca, cert, key)
-		if err := errors.Join(checkGateway(cfg), err); err != nil {
+		if err := errors.Join(checkGateway(cfg), checkJudge(o.Judge), err); err != nil {
 			return cli.Usage(err)
 		}
 		cfg.NodeTLS = config
+		cfg.Budget = budget.New(held)
 		o.Log = sandboxLogger("gateway", *debug)
 		cfg.OnReady = func(ready gateway.Ready) { printGatewayReady(cmd, o.Log, ready) }
 		return workers.Gateway(o).Serve(cmd.Context(), workers.ServeOptions{Log: o.Log})

@@ -17,7 +17,9 @@ import (
 	"temper/internal/cli"
 	"temper/internal/config"
 	"temper/internal/supervise"
+	"temper/sandbox/codejudge"
 	"temper/sandbox/httpapi"
+	"temper/sandbox/jail"
 	"temper/sandbox/node"
 	"temper/sandbox/server"
 	"temper/workers"
@@ -37,13 +39,15 @@ func sandboxCommand() *cobra.Command {
 	f.IntVar(&cfg.Sessions, "sessions", 0, "sessions with an interpreter at a time; 0 = a multiple of the cores")
 	f.StringSliceVar(&cfg.Require, "require", nil, "isolation layers without which to refuse to start; all = every layer")
 	f.Var((*byteSize)(&cfg.Memory), "memory", "bound of all programs together, such as 24GiB; 0 = three quarters of what there is")
+	f.Var((*byteSize)(&cfg.Budget), "budget", budgetUsage)
+	judgeFlags(cmd, &cfg.Judge)
 	f.DurationVar(&cfg.Drain, "drain", 10*time.Second, "how long calls may go on after SIGTERM")
 	f.StringVar(&o.Gateway, "join", "", "URL of a gateway that this node serves; needs "+workers.SandboxNodeTokenKey)
 	f.StringVar(&o.Advertise, "advertise", "", "host:port at which that gateway reaches this node; the address of --listen by default")
 	o.NodeToken = os.Getenv(workers.SandboxNodeTokenKey)
 	debug := f.Bool("debug", false, "also log some of the calls, never their code or output")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		err := errors.Join(cli.FindPython(cfg.Python), checkSandboxListen(cfg.Server.Listen), cfg.Server.Check(), checkSizes(cfg), o.Check())
+		err := errors.Join(cli.FindPython(cfg.Python), checkSandboxListen(cfg.Server.Listen), cfg.Server.Check(), checkSizes(cfg), checkJudge(cfg.Judge), o.Check())
 		if err != nil {
 			return cli.Usage(err)
 		}
@@ -52,6 +56,30 @@ func sandboxCommand() *cobra.Command {
 		return workers.Sandbox(o).Serve(cmd.Context(), workers.ServeOptions{Log: o.Log})
 	}
 	return cmd
+}
+
+// budgetUsage describes --budget of a node and of a gateway.
+const budgetUsage = "bytes of bodies, answers and sessions that this process holds, such as 1GiB; 0 = an eighth of the memory, from 256MiB to 2GiB"
+
+// judgeFlags adds the limits of the Code-Judge API, by the names that its own service has
+// for them in the environment.
+func judgeFlags(cmd *cobra.Command, limits *codejudge.Limits) {
+	f := cmd.Flags()
+	f.DurationVar(&limits.Execution, "max-execution-time", 0, "wall and processor time of a program of a Code-Judge client; 0 = 10s")
+	f.Var((*byteSize)(&limits.Memory), "max-memory", "memory of a program of a Code-Judge client, such as 512MiB; 0 = 1GiB")
+}
+
+// checkJudge finds limits that no program could have.
+func checkJudge(limits codejudge.Limits) error {
+	most := jail.Most()
+	var wrong []error
+	if limits.Execution < 0 || limits.Execution > most.Wall {
+		wrong = append(wrong, fmt.Errorf("--max-execution-time: is %v, outside 0 to %v", limits.Execution, most.Wall))
+	}
+	if limits.Memory != 0 && (limits.Memory < jail.LeastMemory || limits.Memory > most.Memory) {
+		wrong = append(wrong, fmt.Errorf("--max-memory: is %d, outside %d to %d", limits.Memory, jail.LeastMemory, most.Memory))
+	}
+	return errors.Join(wrong...)
 }
 
 // serverFlags adds what a node and a gateway have in common. The token comes from

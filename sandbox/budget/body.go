@@ -65,11 +65,7 @@ func receive(from io.Reader, patience time.Duration, charge func(int64) error, b
 	for part := 0; ; {
 		if part <= 0 { // the first part, or the one before is there
 			part = bodyPart
-			deadline := time.Now().Add(patience)
-			if deadline.After(end) {
-				deadline = end
-			}
-			bound(deadline)
+			bound(earlier(time.Now().Add(patience), end))
 		}
 		if len(body) == cap(body) {
 			body = append(body, 0)[:len(body)]
@@ -78,8 +74,12 @@ func receive(from io.Reader, patience time.Duration, charge func(int64) error, b
 		body = body[:len(body)+n]
 		part -= n
 		if n > 0 {
+			began := time.Now()
 			if err := charge(int64(n) * Weight); err != nil {
 				return nil, err
+			}
+			if waited := time.Since(began); waited > patience/100 { // for others, which is not this caller's time
+				end, part = end.Add(waited), 0
 			}
 		}
 		switch {
@@ -91,4 +91,11 @@ func receive(from io.Reader, patience time.Duration, charge func(int64) error, b
 			return nil, err
 		}
 	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
 }

@@ -162,3 +162,18 @@ func (a *Account) add(caller string, n int64) {
 		a.freed = nil
 	}
 }
+
+// Room for the output of one call. That of calls with the default limit is not charged:
+// the slots bound it.
+const (
+	freeOutput = 64 << 10
+	mostOutput = 16 << 20 // no node allows more
+	streams    = 2
+	copies     = 2 // as it is read, and the text of it
+)
+
+// OutputRoom is what a call with that limit of output needs of Answers while it runs,
+// beyond what every call has.
+func OutputRoom(limit int64) int64 {
+	return streams * copies * max(0, min(limit, mostOutput)-freeOutput)
+}

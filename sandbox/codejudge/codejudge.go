@@ -36,6 +36,7 @@ import (
 	"time"
 
 	"temper/sandbox"
+	"temper/sandbox/budget"
 )
 
 // Load is the answer to GET /status.
@@ -44,25 +45,35 @@ type Load struct {
 	Workers int `json:"num_workers"` // calls that can run at once
 }
 
+// Limits of every program of this API, whose requests state none. An original takes
+// them from its environment, as MAX_EXECUTION_TIME and MAX_MEMORY.
+type Limits struct {
+	// Execution bounds the wall and the CPU time of a program; 10 s when zero.
+	Execution time.Duration
+	// Memory bounds its memory in bytes; the executor's own limit when zero.
+	Memory int64
+}
+
 // Config says how a handler behaves. The zero value behaves like an original
 // that nobody configured.
 type Config struct {
 	// Token, when set, is the bearer token that every call except /ping must carry.
 	Token string
-	// Execution bounds the wall and the CPU time of a program; 10 s when zero.
-	Execution time.Duration
+	Limits
 	// Wait bounds how long a call of /run, /judge and their batches waits in line;
 	// Execution + 9 s when zero. One that the executor has taken by then is answered
 	// within sandbox.Slack of Execution after that.
 	Wait time.Duration
 	// LongWait is the same for a long batch; an hour + Execution + 5 s when zero.
 	LongWait time.Duration
-	// MaxBody bounds the body of a batch in bytes; 256 MiB when zero. A single
-	// submission may have 8 MiB of that.
+	// MaxBody bounds the body of a batch in bytes; 256 MiB when zero, and never more
+	// than one caller may have of Budget. A single submission may have 8 MiB of that.
 	MaxBody int64
+	// Budget bounds what is held for callers; budget.New(0) when nil.
+	Budget *budget.Budget
 	// MaxCalls bounds the submissions that a caller holds at once, running or waiting,
-	// and those of one batch; 100,000 when zero. All callers together may hold twice
-	// as many.
+	// and those of one batch; 100,000 when zero, and less where Budget is small. All
+	// callers together may hold twice as many.
 	MaxCalls int
 	// Patience is how long 64 KiB of a body may take to arrive, and a twelfth of what
 	// the whole body may; 10 s when zero.
@@ -83,9 +94,8 @@ const (
 
 const (
 	maxSingleBody = 8 << 20
-	// heldBodies is how many bodies of the greatest size may be held at once, half of
-	// them of one caller.
-	heldBodies = 4
+	// stall is how long a part of an answer may take to be read.
+	stall = 30 * time.Second
 )
 
 func (c Config) withDefaults() Config {
@@ -98,14 +108,19 @@ func (c Config) withDefaults() Config {
 	if c.LongWait <= 0 {
 		c.LongWait = c.Execution + processTime + longQueue
 	}
+	if c.Budget == nil {
+		c.Budget = budget.New(0)
+	}
 	if c.MaxBody <= 0 {
 		c.MaxBody = 256 << 20
 	}
+	c.MaxBody = min(c.MaxBody, c.Budget.Bodies.Half()/budget.Weight)
 	if c.MaxCalls <= 0 {
 		c.MaxCalls = 100_000
 	}
+	c.MaxCalls = min(c.MaxCalls, int(c.Budget.Bodies.Half()/2/itemBytes)) // the other half is for their texts
 	if c.Patience <= 0 {
-		c.Patience = 10 * time.Second
+		c.Patience = budget.Patience
 	}
 	if c.Load == nil {
 		c.Load = func() Load { return Load{} }
@@ -130,7 +145,8 @@ type handler struct {
 	cfg  Config
 	exec sandbox.Executor
 	line *line
-	room *room
+	// room counts submissions; the bytes of their bodies are those of the budget.
+	room *budget.Account
 }
 
 // NewHandler returns the API over exec. It is safe for concurrent use and owns
@@ -138,8 +154,7 @@ type handler struct {
 func NewHandler(exec sandbox.Executor, cfg Config) http.Handler {
 	cfg = cfg.withDefaults()
 	h := &handler{
-		cfg: cfg, exec: exec, line: newLine(),
-		room: newRoom(2*int64(cfg.MaxCalls), heldBodies*cfg.MaxBody),
+		cfg: cfg, exec: exec, line: newLine(), room: budget.NewAccount(2 * int64(cfg.MaxCalls)),
 	}
 	mux := http.NewServeMux()
 	for _, view := range []struct {

@@ -15,7 +15,9 @@ const (
 	shortestRound = 16
 )
 
-// line lets calls through to the executor, first come first served. It lets through
+// line lets calls through to the executor: callers take turns, and the calls of one are
+// served first come first served, so that a batch of 100,000 does not stand before all
+// others. It lets through
 // as many at once as the executor was seen to admit: the number grows while calls
 // wait and none is refused, and a refusal sets it to what the executor held then.
 type line struct {
@@ -25,24 +27,38 @@ type line struct {
 	grown int  // calls ended since the limit last grew
 	slow  bool // a refusal was seen: grow by a part for each full round only
 	next  uint64
+	turn  uint64            // the latest that was served
+	last  map[string]uint64 // the last turn of each caller that has calls in line
 	queue queue
 }
 
-// place is a call in line; it keeps its number when it has to wait again.
+// place is a call in line; it keeps its turn and its number when it has to wait again.
 type place struct {
-	number uint64
+	caller string
+	turn   uint64        // of its caller
+	number uint64        // among all calls
 	index  int           // in the heap; -1 outside
 	ready  chan struct{} // closed when the call may go
 }
 
-func newLine() *line { return &line{limit: firstLimit} }
+func newLine() *line { return &line{limit: firstLimit, last: map[string]uint64{}} }
 
-// ticket returns the place of a new call, behind every earlier one.
-func (l *line) ticket() *place {
+// ticket returns the place of a new call, behind every earlier one of its caller.
+func (l *line) ticket(caller string) *place {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.next++
-	return &place{number: l.next, index: -1}
+	p := &place{caller: caller, turn: max(l.turn, l.last[caller]) + 1, number: l.next, index: -1}
+	l.last[caller] = p.turn
+	return p
+}
+
+// served moves on to the turn of p. A caller whose last turn it was is as a new one.
+func (l *line) served(p *place) {
+	l.turn = max(l.turn, p.turn)
+	if l.last[p.caller] <= l.turn {
+		delete(l.last, p.caller)
+	}
 }
 
 // enter waits for the turn of p. After a nil error the caller calls leave.
@@ -62,6 +78,9 @@ func (l *line) enter(ctx context.Context, p *place) error {
 	defer l.mu.Unlock()
 	if p.index >= 0 {
 		heap.Remove(&l.queue, p.index)
+		if l.last[p.caller] == p.turn {
+			l.last[p.caller]-- // those before it keep their turns
+		}
 	} else { // its turn came at the same moment: pass it on
 		l.busy--
 		l.advance()
@@ -96,7 +115,11 @@ func (l *line) advance() {
 	for l.busy < l.limit && len(l.queue) > 0 {
 		p, _ := heap.Pop(&l.queue).(*place)
 		l.busy++
+		l.served(p)
 		close(p.ready)
+	}
+	if len(l.queue) == 0 {
+		clear(l.last)
 	}
 }
 
@@ -107,14 +130,16 @@ func (l *line) waiting() int {
 	return len(l.queue)
 }
 
-// queue is a heap of places by number.
+// queue is a heap of places by turn, then by number.
 type queue []*place
 
 // Len implements heap.Interface.
 func (q queue) Len() int { return len(q) }
 
 // Less implements heap.Interface.
-func (q queue) Less(i, j int) bool { return q[i].number < q[j].number }
+func (q queue) Less(i, j int) bool {
+	return q[i].turn < q[j].turn || q[i].turn == q[j].turn && q[i].number < q[j].number
+}
 
 // Swap implements heap.Interface.
 func (q queue) Swap(i, j int) {

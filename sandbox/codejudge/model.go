@@ -75,12 +75,6 @@ type verdict struct {
 	Reason     reason  `json:"reason"`
 }
 
-// batchAnswer answers a batch in the order of its submissions.
-type batchAnswer struct {
-	SubID   string `json:"sub_id"`
-	Results []any  `json:"results"`
-}
-
 // view chooses what of a result a client sees.
 type view func(result) any
 

@@ -5,12 +5,11 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"sync"
-	"sync/atomic"
 	"time"
 	"uuid"
 
 	"temper/sandbox"
+	"temper/sandbox/budget"
 )
 
 // Waiting between attempts of one call.
@@ -34,7 +33,12 @@ func (h *handler) run(ctx context.Context, sub submission, from origin) (result,
 	if sub.language != languagePython {
 		return failed(sub.id, reasonInternal, "type "+string(sub.language)+" is not supported: only python runs here"), nil
 	}
-	res, err := h.execute(ctx, h.request(sub, from.key))
+	req := h.request(sub, from.key)
+	res, err := sandbox.Result{}, h.makeRoom(ctx, &req, from.host)
+	if err == nil {
+		defer h.cfg.Budget.Answers.Give(from.host, budget.OutputRoom(req.Limits.Output))
+		res, err = h.execute(ctx, req)
+	}
 	if err == nil {
 		return answer(sub, res), nil
 	}
@@ -53,6 +57,24 @@ func (h *handler) run(ctx context.Context, sub submission, from origin) (result,
 	}
 }
 
+// makeRoom waits for the bytes that the output of req may need, beyond what every call
+// has. It is not for long that answers of the same caller can hold them: who does not
+// read his is given up.
+func (h *handler) makeRoom(ctx context.Context, req *sandbox.Request, caller string) error {
+	answers := h.cfg.Budget.Answers
+	// A budget that is too small for a long expected output gives what it can.
+	for budget.OutputRoom(req.Limits.Output) > answers.Half() {
+		req.Limits.Output /= 2
+	}
+	need := budget.OutputRoom(req.Limits.Output)
+	if need == 0 {
+		return nil
+	}
+	inTime, cancel := context.WithTimeout(ctx, 2*stall)
+	defer cancel()
+	return answers.Take(inTime, caller, need)
+}
+
 // errTimeIsUp is the cause of a context that ends because the call has waited
 // long enough, not because its caller has gone.
 var errTimeIsUp = errors.New("the time of the call is over")
@@ -62,7 +84,7 @@ var errTimeIsUp = errors.New("the time of the call is over")
 func (h *handler) request(sub submission, key string) sandbox.Request {
 	req := sandbox.Request{
 		ID: uuid.NewV4().String(), Code: sub.solution, Stdin: sub.input, Run: key,
-		Limits: sandbox.Limits{Wall: h.cfg.Execution, CPU: h.cfg.Execution},
+		Limits: sandbox.Limits{Wall: h.cfg.Execution, CPU: h.cfg.Execution, Memory: h.cfg.Memory},
 	}
 	if sub.expected != nil {
 		req.Limits.Output = min(outputMost, int64(len(*sub.expected))+outputSlack)
@@ -75,7 +97,7 @@ func (h *handler) request(sub submission, key string) sandbox.Request {
 func (h *handler) execute(ctx context.Context, req sandbox.Request) (sandbox.Result, error) {
 	inLine, leave := h.waitingTime(ctx)
 	defer leave()
-	place := h.line.ticket()
+	place := h.line.ticket(req.Run)
 	backoff := firstBackoff
 	for attempt := 1; ; {
 		if err := h.line.enter(inLine, place); err != nil {
@@ -128,64 +150,10 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// batchWorkers bounds the calls of one batch that are on their way at once.
-const batchWorkers = 1024
-
-// batchRun is a batch on its way.
-type batchRun struct {
-	h       *handler
-	from    origin
-	items   []item
-	results []result
-	next    atomic.Int64 // the first item that nobody has taken
-	ran     atomic.Int64
-
-	mu        sync.Mutex
-	unreached error
-}
-
-// runBatch answers every item at its place. The error says that no item at all
-// could be run because no executor was reached, or that the caller has gone.
-func (h *handler) runBatch(ctx context.Context, items []item, from origin) ([]result, error) {
-	b := &batchRun{h: h, from: from, items: items, results: make([]result, len(items))}
-	var workers sync.WaitGroup
-	for range min(len(items), batchWorkers) {
-		workers.Go(func() { b.work(ctx) })
-	}
-	workers.Wait()
-	if err := ctx.Err(); err != nil && !errors.Is(context.Cause(ctx), errTimeIsUp) {
-		return nil, err
-	}
-	if b.unreached != nil && b.ran.Load() == 0 {
-		return nil, b.unreached
-	}
-	return b.results, nil
-}
-
-// work takes items until none is left.
-func (b *batchRun) work(ctx context.Context) {
-	for i := b.next.Add(1) - 1; i < int64(len(b.items)); i = b.next.Add(1) - 1 {
-		it := b.items[i]
-		b.items[i] = item{} // its code is not needed once it has run
-		if it.wrong != nil {
-			b.results[i] = failed(it.sub.id, reasonInvalidInput, complaints(it.wrong))
-			continue
-		}
-		res, err := b.h.run(ctx, it.sub, b.from)
-		b.results[i] = res
-		if err == nil {
-			b.ran.Add(1)
-			continue
-		}
-		b.mu.Lock()
-		b.unreached = err
-		b.mu.Unlock()
-	}
-}
-
 // origin is what the submissions of one request have in common.
 type origin struct {
 	key   string // of fairness
+	host  string // who is charged
 	start time.Time
 }
 
@@ -196,5 +164,5 @@ func newOrigin(r *http.Request) origin {
 	if err != nil {
 		host = r.RemoteAddr
 	}
-	return origin{key: "codejudge/" + host, start: time.Now()}
+	return origin{key: "codejudge/" + host, host: host, start: time.Now()}
 }

@@ -7,14 +7,13 @@ import (
 	"encoding/json/jsontext"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"os"
 	"strconv"
 	"time"
 	"unicode/utf8"
 
 	"temper/sandbox"
+	"temper/sandbox/budget"
 )
 
 // single serves one submission.
@@ -43,11 +42,11 @@ func (h *handler) single(see view) http.HandlerFunc {
 		inLine, leave := h.waitingTime(ctx)
 		defer leave()
 		from := newOrigin(r)
-		if err := h.room.take(inLine, from.key, amount{calls: 1}); err != nil {
+		if err := h.room.Take(inLine, from.host, 1); err != nil {
 			h.busy(w)
 			return
 		}
-		defer h.room.give(from.key, amount{calls: 1})
+		defer h.room.Give(from.host, 1)
 		res, err := h.run(ctx, sub, from)
 		if err != nil {
 			h.unreached(w, err)
@@ -74,23 +73,47 @@ func (h *handler) batch(see view, wait time.Duration) http.HandlerFunc {
 		defer cancel()
 		inLine, leave := h.waitingTime(ctx)
 		defer leave()
-		from, held := newOrigin(r), amount{calls: int64(len(items))}
-		if err := h.room.take(inLine, from.key, held); err != nil {
+		from := newOrigin(r)
+		release, ok := h.admit(inLine, from, len(items))
+		if !ok {
 			h.busy(w)
 			return
 		}
-		defer h.room.give(from.key, held)
-		results, err := h.runBatch(ctx, items, from)
-		if err != nil {
+		defer release()
+		body = nil                                                  //nolint:ineffassign,wastedassign // the items have it, and the batch may take an hour
+		if h.cfg.Budget.Answers.Take(inLine, from.host, 0) != nil { // others of it are not read
+			h.busy(w)
+			return
+		}
+		b := h.newBatch(items, from)
+		defer b.wait()
+		defer cancel() // of what still runs when the caller does not read
+		b.start(ctx)
+		if err := b.reached(ctx); err != nil {
 			h.unreached(w, err)
 			return
 		}
-		answer := batchAnswer{SubID: id, Results: make([]any, len(results))}
-		for i, res := range results {
-			answer.Results[i] = see(res)
+		if err := b.answer(w, id, see); err != nil {
+			h.cfg.Logger.Debug("write response", "err", err)
 		}
-		h.write(w, http.StatusOK, answer)
 	}
+}
+
+// admit takes the room of a batch: the submissions that are on their way at once, and
+// bytes for each of them, also for those that wait.
+func (h *handler) admit(ctx context.Context, from origin, items int) (release func(), ok bool) {
+	calls, bytes := int64(min(items, batchWorkers)), int64(items)*itemBytes
+	if h.room.Take(ctx, from.host, calls) != nil {
+		return nil, false
+	}
+	if h.cfg.Budget.Bodies.Take(ctx, from.host, bytes) != nil {
+		h.room.Give(from.host, calls)
+		return nil, false
+	}
+	return func() {
+		h.room.Give(from.host, calls)
+		h.cfg.Budget.Bodies.Give(from.host, bytes)
+	}, true
 }
 
 // refusal is the body of an answer that is not about programs: a sentence, or
@@ -101,34 +124,30 @@ type refusal struct {
 
 const unreadable = "There was an error parsing the body"
 
-// Bounds of a body on its way: what is read and charged at a time, and how many times
-// as long as a part of it the whole may take.
-const (
-	bodyPart  = 64 << 10
-	bodyTimes = 12
-)
-
 // read takes in the body, which has to be JSON. It answers the request itself
 // and returns a nil done when there is nothing to work on.
 func (h *handler) read(w http.ResponseWriter, r *http.Request, limit int64) (body []byte, done func()) {
-	from := newOrigin(r)
+	caller, bodies := newOrigin(r).host, h.cfg.Budget.Bodies
+	ctx, cancel := context.WithTimeout(r.Context(), h.cfg.Wait)
+	defer cancel()
 	var held int64
-	done = func() { h.room.give(from.key, amount{bytes: held}) }
-	body, err := h.receive(w, r, limit, func(ctx context.Context, n int64) error {
-		err := h.room.take(ctx, from.key, amount{bytes: n})
+	done = func() { bodies.Give(caller, held) }
+	body, err := budget.ReadBody(w, r, limit, h.cfg.Patience, func(n int64) error {
+		err := bodies.Take(ctx, caller, n)
 		if err == nil {
 			held += n
 		}
 		return err
 	})
 	var large *http.MaxBytesError
+	var slow *budget.SlowError
 	switch {
 	case errors.As(err, &large):
 		h.fail(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("body is above the limit of %d bytes", large.Limit))
-	case errors.Is(err, errTooMuch), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, budget.ErrTooMuch), errors.Is(err, context.DeadlineExceeded):
 		h.busy(w)
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		h.fail(w, http.StatusRequestTimeout, fmt.Sprintf("the body did not arrive: a part of it may take %v, and all of it %v", h.cfg.Patience, bodyTimes*h.cfg.Patience))
+	case errors.As(err, &slow):
+		h.fail(w, http.StatusRequestTimeout, slow.Error())
 	case err != nil:
 		h.fail(w, http.StatusBadRequest, unreadable)
 	default:
@@ -140,50 +159,6 @@ func (h *handler) read(w http.ResponseWriter, r *http.Request, limit int64) (bod
 	}
 	done()
 	return nil, nil
-}
-
-// receive reads a body of at most limit bytes part by part. Each part is charged when
-// it is there: who announces a body and does not send it holds nothing.
-func (h *handler) receive(w http.ResponseWriter, r *http.Request, limit int64, charge func(context.Context, int64) error) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(r.Context(), h.cfg.Wait)
-	defer cancel()
-	control := http.NewResponseController(w)
-	defer control.SetReadDeadline(time.Time{}) //nolint:errcheck // a stand-in for a connection has no deadlines
-	end := time.Now().Add(bodyTimes * h.cfg.Patience)
-	from := http.MaxBytesReader(w, r.Body, limit)
-	part := make([]byte, min(bodyPart, max(1, limit+1)))
-	var body []byte
-	for {
-		deadline := time.Now().Add(h.cfg.Patience)
-		if deadline.After(end) {
-			deadline = end
-		}
-		_ = control.SetReadDeadline(deadline) // as above
-		n, err := fill(part, from)
-		if n > 0 {
-			if err := charge(ctx, int64(n)); err != nil {
-				return nil, err
-			}
-			body = append(body, part[:n]...)
-		}
-		switch {
-		case errors.Is(err, io.EOF):
-			return body, nil
-		case err != nil:
-			return nil, err
-		}
-	}
-}
-
-// fill reads until buf is full or r ends. Unlike io.ReadFull it leaves the error as it
-// is: a connection that breaks off is no end of a body.
-func fill(buf []byte, r io.Reader) (n int, err error) {
-	for n < len(buf) && err == nil {
-		var m int
-		m, err = r.Read(buf[n:])
-		n += m
-	}
-	return n, err
 }
 
 // busy answers a request for which there is no room at all.
@@ -217,9 +192,13 @@ func (h *handler) write(w http.ResponseWriter, code int, v any) {
 		body.Reset()
 		body.WriteString(`{"detail":"Internal Server Error"}`)
 	}
+	text := bytes.TrimSuffix(body.Bytes(), []byte("\n"))
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
 	w.WriteHeader(code)
-	if _, err := w.Write(bytes.TrimSuffix(body.Bytes(), []byte("\n"))); err != nil {
+	to := budget.NewResponse(w, stall)
+	_, err := to.Write(text)
+	if err = errors.Join(err, to.End()); err != nil {
 		h.cfg.Logger.Debug("write response", "err", err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"temper/sandbox"
+	"temper/sandbox/budget"
 	"temper/sandbox/httpapi"
 	"temper/sandbox/server"
 )
@@ -31,6 +32,9 @@ type Service struct {
 	// NodeTLS is how the gateway trusts nodes with an https address and shows
 	// itself to them; nil for the authorities of the machine.
 	NodeTLS *tls.Config
+	// Budget bounds the bodies and answers that the API holds besides QueueBytes;
+	// budget.New(0) when nil.
+	Budget *budget.Budget
 	// Drain is how long calls may go on after ctx ends; 10 s when zero.
 	Drain time.Duration
 	// Mount returns the executor that the API answers with, the gateway or one
@@ -159,7 +163,7 @@ func handler(g *Gateway, cfg Service, logger *slog.Logger) http.Handler {
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/", httpapi.NewHandler(exec, httpapi.Config{
-		Logger: logger, Load: g.Load, CloseSession: g.CloseSession,
+		Logger: logger, Load: g.Load, Budget: cfg.Budget, CloseSession: g.CloseSession,
 		Status: func() any { return g.Stats() },
 	}))
 	if cfg.NodeToken == "" {

@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"temper/sandbox"
+	"temper/sandbox/budget"
 )
 
 // batch answers a batch: together, or a line for each call as it ends.
@@ -67,8 +68,8 @@ func (b *batchRun) list(ctx context.Context, w http.ResponseWriter) {
 		})
 	}
 	b.raws = nil // the calls have them
-	to := b.h.respond(w)
-	enc := &encoder{write: to.write, packed: b.packed, buf: []byte(`{"answers":[`)}
+	to := budget.NewResponse(w, b.h.bounds.stall)
+	enc := &encoder{to: to, packed: b.packed, buf: []byte(`{"answers":[`)}
 	w.Header().Set("Content-Type", typeJSON)
 	w.WriteHeader(http.StatusOK)
 	for i := range answers {
@@ -88,7 +89,7 @@ func (b *batchRun) list(ctx context.Context, w http.ResponseWriter) {
 	}
 	calls.Wait()
 	enc.buf = append(enc.buf, "]}\n"...)
-	b.h.note(errors.Join(enc.flush(), to.end()))
+	b.h.note(errors.Join(enc.flush(), to.End()))
 }
 
 // lines answers each call as it ends.
@@ -99,13 +100,13 @@ func (b *batchRun) lines(ctx context.Context, w http.ResponseWriter) {
 	out.account, out.caller = b.h.cfg.Budget.Answers, b.caller
 	var sender, calls sync.WaitGroup
 	sender.Go(func() {
-		to := b.h.respond(w)
-		if err := out.drain(to.write, to.ctl.Flush); err != nil {
+		to := budget.NewResponse(w, b.h.bounds.stall)
+		if err := out.drain(to, to.Flush); err != nil {
 			b.h.note(err)
 			out.close()
 			b.stop()
 		}
-		_ = to.end() // which has failed before, or has nothing to send
+		_ = to.End() // which has failed before, or has nothing to send
 	})
 	for i, raw := range b.raws {
 		calls.Go(func() {

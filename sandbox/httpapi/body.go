@@ -66,20 +66,6 @@ func noRoom(what string, a *budget.Account) *Failure {
 	}
 }
 
-// Room for the output of one call. That of calls with the default limit is not charged:
-// the slots bound it.
-const (
-	freeOutput = 64 << 10
-	mostOutput = 16 << 20 // no node allows more
-	streams    = 2
-	copies     = 2 // as it is read, and the text of it
-)
-
-// outputRoom is what a call needs for its output, beyond what every call has.
-func outputRoom(req *sandbox.Request) int64 {
-	return streams * copies * max(0, min(req.Limits.Output, mostOutput)-freeOutput)
-}
-
 // patientFor is how long a call waits for answers to be read, those of its caller or of
 // all, before it is refused.
 const patientFor = 30 * time.Second

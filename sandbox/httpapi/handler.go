@@ -142,13 +142,13 @@ func (h *handler) sendResult(w http.ResponseWriter, res *sandbox.Result, caller 
 	}
 	h.cfg.Budget.Answers.Add(caller, size)
 	defer h.cfg.Budget.Answers.Give(caller, size)
-	to := h.respond(w)
-	enc.write = to.write
+	to := budget.NewResponse(w, h.bounds.stall)
+	enc.to = to
 	w.Header().Set("Content-Type", typeJSON)
 	w.WriteHeader(http.StatusOK)
 	enc.result(res)
 	enc.buf = append(enc.buf, '\n')
-	h.note(errors.Join(enc.flush(), to.end()))
+	h.note(errors.Join(enc.flush(), to.End()))
 }
 
 // note logs that a response could not be written.
@@ -181,7 +181,7 @@ func (h *handler) answer(ctx context.Context, req *sandbox.Request, caller strin
 		return Answer{Error: invalid("id of %d bytes is above the limit of %d", len(req.ID), maxID)}
 	}
 	// What an answer needs is taken before its program runs: then it is never lost.
-	room := outputRoom(req)
+	room := budget.OutputRoom(req.Limits.Output)
 	if f := h.makeRoom(ctx, caller, room); f != nil {
 		return Answer{Error: f}
 	}
@@ -250,6 +250,7 @@ func (h *handler) send(w http.ResponseWriter, code int, body []byte) {
 	w.Header().Set("Content-Type", typeJSON)
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(code)
-	to := h.respond(w)
-	h.note(errors.Join(to.write(body), to.end()))
+	to := budget.NewResponse(w, h.bounds.stall)
+	_, err := to.Write(body)
+	h.note(errors.Join(err, to.End()))
 }

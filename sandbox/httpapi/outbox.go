@@ -201,14 +201,14 @@ func (o *outbox) forget() {
 
 // drain writes everything until the outbox is closed, and flushes when nothing more
 // waits. When that fails it closes the outbox itself.
-func (o *outbox) drain(write func([]byte) error, flush func() error) error {
+func (o *outbox) drain(to io.Writer, flush func() error) error {
 	for {
 		b, err := o.take()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if len(b) > 0 {
-			err = write(b)
+			_, err = to.Write(b)
 			o.charge(-len(b))
 		}
 		for err == nil {
@@ -216,7 +216,7 @@ func (o *outbox) drain(write func([]byte) error, flush func() error) error {
 			if l == nil {
 				break
 			}
-			err = l.send(write)
+			err = l.send(to)
 			o.charge(-l.size)
 		}
 		if err == nil && o.idle() {
@@ -230,8 +230,8 @@ func (o *outbox) drain(write func([]byte) error, flush func() error) error {
 }
 
 // send encodes the line as it is written.
-func (l *largeLine) send(write func([]byte) error) error {
-	enc := encoder{write: write, packed: l.packed, buf: l.head}
+func (l *largeLine) send(to io.Writer) error {
+	enc := encoder{to: to, packed: l.packed, buf: l.head}
 	enc.answer(l.answer)
 	enc.buf = append(enc.buf, "}\n"...)
 	return enc.flush()

@@ -119,18 +119,25 @@ func (h *handler) stream(w http.ResponseWriter, r *http.Request) {
 
 // send writes what is answered until the outbox is closed.
 func (s *serverStream) send(w http.ResponseWriter) error {
-	write := func(b []byte) error {
-		mark(&s.writing, true)
-		_, err := w.Write(b)
-		mark(&s.writing, false)
-		return err
-	}
-	return s.out.drain(write, func() error {
+	return s.out.drain(watched{w, &s.writing}, func() error {
 		mark(&s.writing, true)
 		err := s.ctl.Flush()
 		mark(&s.writing, false)
 		return err
 	})
+}
+
+// watched notes when each write began.
+type watched struct {
+	w     http.ResponseWriter
+	began *atomic.Int64
+}
+
+// Write implements io.Writer.
+func (w watched) Write(b []byte) (int, error) {
+	mark(w.began, true)
+	defer mark(w.began, false)
+	return w.w.Write(b)
 }
 
 // mark notes in at when something began, or that it is over. What has begun already

@@ -2,8 +2,8 @@ package httpapi
 
 import (
 	"encoding/base64"
+	"io"
 	"net/http"
-	"time"
 	"unicode/utf8"
 
 	"temper/sandbox"
@@ -34,8 +34,8 @@ func packs(r *http.Request) bool { return r.Header.Get(textHeader) == textBase64
 
 // encoder writes one answer after the other.
 type encoder struct {
-	write  func([]byte) error // nil keeps everything in buf
-	packed bool               // the caller understands base64
+	to     io.Writer // nil keeps everything in buf
+	packed bool      // the caller understands base64
 	buf    []byte
 	err    error
 }
@@ -43,7 +43,7 @@ type encoder struct {
 // flush writes what is encoded.
 func (e *encoder) flush() error {
 	if e.err == nil && len(e.buf) > 0 {
-		e.err = e.write(e.buf)
+		_, e.err = e.to.Write(e.buf)
 	}
 	e.buf = e.buf[:0]
 	return e.err
@@ -96,7 +96,7 @@ func (e *encoder) text(name, s string) {
 
 // overflow writes what is there when it is much.
 func (e *encoder) overflow() {
-	if e.write != nil && len(e.buf) > smallAnswer {
+	if e.to != nil && len(e.buf) > smallAnswer {
 		_ = e.flush() // which keeps its error
 	}
 }
@@ -174,29 +174,4 @@ func (p *packedResult) unpack() *sandbox.Result {
 type packedAnswer struct {
 	Result *packedResult `json:"result,omitempty"`
 	Error  *Failure      `json:"error,omitempty"`
-}
-
-// responder writes one response. Each part of it has its own time: a caller that does
-// not read is given up.
-type responder struct {
-	w     http.ResponseWriter
-	ctl   *http.ResponseController
-	stall time.Duration
-}
-
-func (h *handler) respond(w http.ResponseWriter) *responder {
-	return &responder{w: w, ctl: http.NewResponseController(w), stall: h.bounds.stall}
-}
-
-func (p *responder) write(b []byte) error {
-	_ = p.ctl.SetWriteDeadline(time.Now().Add(p.stall)) // a stand-in for a connection has none
-	_, err := p.w.Write(b)
-	return err
-}
-
-// end sends what is left and lifts the deadline: the connection may serve more.
-func (p *responder) end() error {
-	err := p.ctl.Flush()
-	_ = p.ctl.SetWriteDeadline(time.Time{}) // as above
-	return err
 }

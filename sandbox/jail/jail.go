@@ -81,12 +81,8 @@ func (c Config) withDefaults() Config {
 	if c.Heavy == nil {
 		c.Heavy = DefaultHeavy()
 	}
-	c.Defaults = fill(c.Defaults, sandbox.Limits{
-		Wall: 10 * time.Second, CPU: 5 * time.Second, Memory: 1 << 30, Output: 64 << 10,
-	})
-	c.Most = fill(c.Most, sandbox.Limits{
-		Wall: 5 * time.Minute, CPU: 5 * time.Minute, Memory: 8 << 30, Output: 16 << 20,
-	})
+	c.Defaults = fill(c.Defaults, defaultLimits())
+	c.Most = fill(c.Most, Most())
 	if c.modes == nil {
 		c.modes = []Mode{ModeRoot, ModeUser, ModePlain}
 	}

@@ -43,6 +43,9 @@ func (j *Jail) Refuse(req sandbox.Request) string {
 			return fmt.Sprintf("limit %s %d is outside 0 to %d", limit.name, limit.got, limit.most)
 		}
 	}
+	if got := req.Limits.Memory; got < LeastMemory {
+		return fmt.Sprintf("limit memory_bytes %d is below the least of %d", got, LeastMemory)
+	}
 	return ""
 }
 

@@ -60,10 +60,10 @@ func (n *node) sources() metrics.Sources {
 func (n *node) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", httpapi.NewHandler(n.exec, httpapi.Config{
-		Logger: n.logger, Load: n.load, Status: func() any { return n.status() },
+		Logger: n.logger, Load: n.load, Budget: n.budget, Status: func() any { return n.status() },
 		CloseSession: n.sessions.Drop,
 	}))
-	judge := codejudge.NewHandler(n.exec, codejudge.Config{Logger: n.logger, Load: func() codejudge.Load {
+	judge := codejudge.NewHandler(n.exec, codejudge.Config{Logger: n.logger, Limits: n.cfg.Judge, Budget: n.budget, Load: func() codejudge.Load {
 		l := n.load()
 		return codejudge.Load{Queue: l.Waiting, Workers: l.Slots}
 	}})

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"temper/sandbox"
+	"temper/sandbox/budget"
+	"temper/sandbox/codejudge"
 	"temper/sandbox/jail"
 	"temper/sandbox/metrics"
 	"temper/sandbox/pool"
@@ -46,6 +48,11 @@ type Config struct {
 	Memory int64
 	// Defaults are the limits of calls that state none.
 	Defaults sandbox.Limits
+	// Judge bounds the programs of Code-Judge clients.
+	Judge codejudge.Limits
+	// Budget bounds the bytes that the node itself holds: bodies, answers and the cells
+	// of sessions; see budget.New for zero.
+	Budget int64
 	// Drain is how long calls may go on after ctx ends; 10 s when zero.
 	Drain time.Duration
 	// OnReady is called once, when the node takes calls.
@@ -60,6 +67,7 @@ type node struct {
 	pool     *pool.Pool
 	sessions *session.Manager
 	gate     *gate
+	budget   *budget.Budget
 	metrics  *metrics.Recorder
 	exec     sandbox.Executor // the gate, recorded
 }
@@ -99,7 +107,8 @@ func Serve(ctx context.Context, cfg Config, logger *slog.Logger) error {
 // start builds the node inside out.
 func start(ctx context.Context, cfg Config, logger *slog.Logger) (*node, error) {
 	sized := pool.Config{Zygotes: cfg.Zygotes, Slots: cfg.Slots, Queue: cfg.Queue, Logger: logger}
-	kept := session.Config{MaxKernels: cfg.Sessions, Logger: logger}
+	held := budget.New(cfg.Budget)
+	kept := session.Config{MaxKernels: cfg.Sessions, TotalBytes: held.Cells, Logger: logger}
 	j, err := jail.New(ctx, jail.Config{
 		Python: cfg.Python, Require: cfg.Require, Defaults: cfg.Defaults, TotalMemory: cfg.Memory, Logger: logger,
 		Children: sized.Running() + kept.Kernels(),
@@ -114,7 +123,7 @@ func start(ctx context.Context, cfg Config, logger *slog.Logger) (*node, error) 
 	if err != nil {
 		return nil, errors.Join(err, j.Close())
 	}
-	n := &node{cfg: cfg, logger: logger, jail: j, pool: p}
+	n := &node{cfg: cfg, logger: logger, jail: j, pool: p, budget: held}
 	n.sessions = session.New(p, session.OnPool(p), kept)
 	n.gate = newGate(n.sessions)
 	n.metrics = metrics.New(n.sources(), logger)
@@ -137,7 +146,7 @@ func (n *node) ready(s *server.Server) {
 		"mode", string(report.Mode), "python", report.Version, "layers_on", on, "layers_off", off,
 		"zygotes", stats.Zygotes, "slots", stats.Slots, "queue", stats.Queue,
 		"wall_limit", limits.Wall.String(), "cpu_limit", limits.CPU.String(),
-		"memory_limit", limits.Memory, "output_limit", limits.Output,
+		"memory_limit", limits.Memory, "output_limit", limits.Output, "budget", n.budget.Total,
 		"token", n.cfg.Server.Token != "", "tls", n.cfg.Server.TLS != server.TLSFiles{})
 	if n.cfg.OnReady != nil {
 		n.cfg.OnReady(Ready{Address: s.Address(), URL: s.URL(), Report: report})
