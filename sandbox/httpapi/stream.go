@@ -333,6 +333,9 @@ func (s *Stream) receive(line []byte) error {
 		return fmt.Errorf("frame that cannot be understood: %w", err)
 	}
 	if frame.Load != nil {
+		if !frame.Load.sound() {
+			return fmt.Errorf("load that no server has: %+v", *frame.Load)
+		}
 		if s.load.Swap(frame.Load) == nil {
 			close(s.heard)
 		}
@@ -340,6 +343,9 @@ func (s *Stream) receive(line []byte) error {
 	}
 	if frame.Result == nil && frame.Error == nil {
 		return errors.New("frame without a result, an error or a load")
+	}
+	if r := frame.Result; r != nil && r.ID != "" && r.ID != frame.ID {
+		return fmt.Errorf("the answer to %.64q is that of %.64q", frame.ID, r.ID)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

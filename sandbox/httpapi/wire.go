@@ -139,6 +139,20 @@ type Load struct {
 	Draining bool `json:"draining"` // no new calls are taken
 }
 
+// mostLoad is above what any server can have; a larger number is garbage, with which
+// nobody should compute.
+const mostLoad = 1 << 30
+
+// sound reports whether a server can have that load.
+func (l Load) sound() bool {
+	for _, n := range [...]int{l.Slots, l.Busy, l.Waiting, l.Queue} {
+		if n < 0 || n > mostLoad {
+			return false
+		}
+	}
+	return true
+}
+
 // failure is the Failure that says err, which ended a call within ctx.
 func failure(ctx context.Context, err error) *Failure {
 	switch {

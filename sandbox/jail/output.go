@@ -101,6 +101,7 @@ func (c *capture) add(p []byte) {
 // text returns what was kept, with the mark where bytes are missing.
 func (c *capture) text() string {
 	var b strings.Builder
+	b.Grow(len(c.head) + len(mark) + len(c.tail)) // a long output is held twice, not more
 	b.Write(c.head)
 	if c.total > int64(len(c.head)+len(c.tail)) {
 		b.WriteString(mark)
