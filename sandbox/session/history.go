@@ -113,10 +113,11 @@ func (m *Manager) adopt(s *session, req sandbox.Request) (why string, err error)
 			len(req.History), bytes, m.cfg.MaxCells, m.cfg.MaxBytes), nil
 	}
 	bytes += int64(len(req.Fixture))
-	if m.bytes-s.bytes+bytes > m.cfg.TotalBytes {
-		return "", overloaded("histories hold %d bytes", m.bytes)
+	if m.held()-s.bytes+bytes+int64(len(cells)-len(s.cells))*cellWeight > m.cfg.TotalBytes {
+		return "", overloaded("histories hold %d bytes", m.held())
 	}
 	m.bytes += bytes - s.bytes
+	m.cells += len(cells) - len(s.cells)
 	s.known, s.fixture, s.profile, s.limits = true, req.Fixture, req.Profile, req.Limits
 	s.bytes, s.cells = bytes, cells
 	return "", nil
@@ -132,8 +133,8 @@ func (m *Manager) fits(s *session, req sandbox.Request) (why string, err error) 
 		return fmt.Sprintf("the session has run %d cells, the limit", m.cfg.MaxCells), nil
 	case s.bytes-int64(len(s.fixture))+size > m.cfg.MaxBytes:
 		return fmt.Sprintf("the cells of the session are above the limit of %d bytes", m.cfg.MaxBytes), nil
-	case m.bytes+size > m.cfg.TotalBytes:
-		return "", overloaded("histories hold %d bytes", m.bytes)
+	case m.held()+size+cellWeight > m.cfg.TotalBytes:
+		return "", overloaded("histories hold %d bytes", m.held())
 	}
 	return "", nil
 }
@@ -149,6 +150,7 @@ func (m *Manager) learn(s *session, req sandbox.Request, res *sandbox.Result) {
 	size := int64(len(req.Code) + len(req.Stdin))
 	s.bytes += size
 	m.bytes += size
+	m.cells++
 }
 
 // forget removes s from the books, except for its kernel. mu is held.
@@ -158,6 +160,7 @@ func (m *Manager) forget(s *session) {
 		delete(m.byRun, s.key.run)
 	}
 	m.bytes -= s.bytes
+	m.cells -= len(s.cells)
 	s.dropped = true
 	if s.rest != nil {
 		m.resting.Remove(s.rest)

@@ -47,7 +47,7 @@ type Config struct {
 	MaxSessions int           // that are remembered; 65,536
 	MaxCells    int           // in the history of a session; 256
 	MaxBytes    int64         // of code and input in the history of a session; 4 MiB
-	TotalBytes  int64         // of the same in all histories; 1 GiB
+	TotalBytes  int64         // of all histories, with what is held for each cell and session; 1 GiB
 	MaxWaiting  int           // cells of a session that may wait for their turn; 16
 	Idle        time.Duration // after which a kernel is dropped; 5 minutes
 	Forget      time.Duration // after which a history is dropped; 1 hour
@@ -107,7 +107,8 @@ type Manager struct {
 	byRun    map[string]int
 	resting  list.List // sessions without a call inside, the longest resting first
 	kernels  int       // that exist or are being started
-	bytes    int64     // of all histories
+	bytes    int64     // of the texts of all histories
+	cells    int       // of all histories
 	stats    Stats
 	closed   bool
 
@@ -146,7 +147,7 @@ func (m *Manager) Execute(ctx context.Context, req sandbox.Request) (sandbox.Res
 		return sandbox.Result{}, err
 	}
 	arrived := time.Now()
-	s, err := m.enter(key{req.Run, req.Session})
+	s, err := m.enter(key{req.Run, req.Session}, weight(req))
 	if err != nil {
 		return sandbox.Result{}, err
 	}
@@ -193,14 +194,20 @@ func (m *Manager) final(ctx context.Context, err error) error {
 }
 
 // enter finds or makes the session and counts the call in.
-func (m *Manager) enter(k key) (*session, error) {
+func (m *Manager) enter(k key, weight int64) (*session, error) {
 	m.mu.Lock()
 	if m.closed {
 		m.mu.Unlock()
 		return nil, fmt.Errorf("%w: shutting down", sandbox.ErrUnavailable)
 	}
 	var victim Kernel
-	defer func() { m.discard(victim) }()
+	var thinned []Kernel
+	defer func() {
+		m.discard(victim)
+		for _, k := range thinned {
+			m.discard(k)
+		}
+	}()
 	defer m.mu.Unlock()
 	s := m.sessions[k]
 	if s == nil {
@@ -226,6 +233,7 @@ func (m *Manager) enter(k key) (*session, error) {
 	}
 	s.inside++
 	m.calls.Add(1)
+	thinned = m.thin(k.run, weight)
 	return s, nil
 }
 
@@ -399,7 +407,7 @@ func (m *Manager) Stats() Stats {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.stats
-	s.Sessions, s.Kernels, s.Idle, s.Bytes = len(m.sessions), m.kernels, m.idle.Len(), m.bytes
+	s.Sessions, s.Kernels, s.Idle, s.Bytes = len(m.sessions), m.kernels, m.idle.Len(), m.held()
 	return s
 }
 
