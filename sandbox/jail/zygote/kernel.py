@@ -26,6 +26,7 @@ class Kernel:
     def __init__(self, shared):
         self.shared = shared
         self.read, self.write, self.seek, self.exit = os.read, os.write, os.lseek, os._exit
+        self.blocking, self.would_block = os.set_blocking, BlockingIOError
         self.stdin = sys.stdin
         self.done = 0  # cells, without fixtures
         module = type(sys)("__main__")
@@ -50,10 +51,12 @@ class Kernel:
                 ANSWER.pack_into(self.shared, 0, 2, number)
                 self.write(BELL, b"d")
                 failures, taken, record = 0, False, None
-            except BaseException:
+            except BaseException as err:
                 if taken and record is None:  # the cell is lost, and nobody waits for it
                     self.exit(70)
                 failures += 1
+                if isinstance(err, self.would_block):
+                    self.blocking(BELL, True)  # a cell has changed it
 
     def cell(self):
         """Runs the cell that lies in the memory; returns its number and its record."""
