@@ -17,6 +17,8 @@ const leastLines = 64 << 10
 type lines struct {
 	r     io.Reader
 	limit int
+	// cut ends the reading at a line that is too long: the rest of it is not read.
+	cut bool
 	// grow, when set, is asked before the buffer takes n bytes more, or less; where it
 	// fails the line is skipped, and its start returned with the error and tooLong.
 	grow func(n int) error
@@ -45,6 +47,9 @@ func (l *lines) next() (line []byte, tooLong bool, err error) {
 		scanned = l.end - l.start
 		if scanned > l.limit {
 			head := bytes.Clone(l.buf[l.start : l.start+maxHead])
+			if l.cut {
+				return head, true, nil
+			}
 			return head, true, l.skip()
 		}
 		if l.unfinished != nil {

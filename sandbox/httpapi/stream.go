@@ -287,7 +287,7 @@ func (s *Stream) converse(life context.Context, transport *http.Transport) (err 
 	}
 	watchdog := time.AfterFunc(silence, func() { s.fail(fmt.Errorf("no word for %v", silence)) })
 	defer watchdog.Stop()
-	in := &lines{r: resp.Body, limit: maxAnswer}
+	in := &lines{r: resp.Body, limit: maxAnswer, cut: true} // which ends the stream
 	for {
 		line, tooLong, err := in.next()
 		switch {
