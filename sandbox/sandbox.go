@@ -23,6 +23,11 @@ var (
 	// ErrConflict means that the id of the call names another program already. It is a
 	// bug of the caller; the same call fails again, and says nothing of the program.
 	ErrConflict = errors.New("sandbox: the id names another program already: every program needs an id of its own")
+	// ErrSessionLost means that the session is not what the call needs: the executor does
+	// not know it, it has run other cells, or it cannot be rebuilt. Nothing ran, and the
+	// same call fails again. A caller that has the history starts a session of another
+	// name with it. It says nothing of the program.
+	ErrSessionLost = errors.New("sandbox session lost")
 )
 
 // Overloaded is an ErrOverloaded that says when to come back.
@@ -118,7 +123,19 @@ type Request struct {
 	// "" for those beyond its end. Nil says that the caller does not know them: a
 	// cell that the executor ran itself then keeps the input that it had.
 	HistoryStdin []string `json:"history_stdin,omitzero"`
-	Limits       Limits   `json:"limits"`
+	// HistoryTimes holds how long the cells of History have run by their place, the larger
+	// of wall and processor time. A cell that is run again may take its limits, or twice
+	// that time and a second where this is more.
+	HistoryTimes []time.Duration `json:"history_ns,omitzero"`
+	// SessionCells is how many cells the session has run before this one, counted as in
+	// History. A session that has run another number fails the call with ErrSessionLost.
+	// Nil expects nothing: the session may begin with this call.
+	SessionCells *int `json:"session_cells,omitzero"`
+	// BranchOf names another session of the run. Session, which must be new, begins with
+	// the cells that this one has run, in a copy of its kernel where that can be had.
+	// Where History is given, it decides what has run.
+	BranchOf string `json:"branch_of,omitempty"`
+	Limits   Limits `json:"limits"`
 }
 
 // Usage is what one program consumed.
@@ -151,8 +168,11 @@ type Result struct {
 	Reason string `json:"reason,omitempty"`
 	// SessionEnded says that the kernel of the session ended with this call; the next
 	// cell starts from the replayed history without this one.
-	SessionEnded bool  `json:"session_ended,omitempty"`
-	Usage        Usage `json:"usage"`
+	SessionEnded bool `json:"session_ended,omitempty"`
+	// SessionNew says that the session began with this call, although the call does not
+	// say so by an empty History or by 0 SessionCells: earlier cells, if any, are lost.
+	SessionNew bool  `json:"session_new,omitempty"`
+	Usage      Usage `json:"usage"`
 }
 
 // SessionCloser is an Executor that can end a session before it has been idle for long.
@@ -166,6 +186,6 @@ type SessionCloser interface {
 type Executor interface {
 	// Execute runs req and returns its one Result. When ctx ends first the
 	// program is killed, its slot freed and ctx.Err() returned.
-	// Errors: ErrUnavailable, ErrOverloaded, ctx.Err().
+	// Errors: ErrUnavailable, ErrOverloaded, ErrSessionLost, ctx.Err().
 	Execute(ctx context.Context, req Request) (Result, error)
 }

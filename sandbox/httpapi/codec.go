@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"reflect"
 	"strconv"
+	"time"
 
 	"temper/sandbox"
 )
@@ -51,6 +52,21 @@ func appendList(b []byte, name string, list []string) []byte {
 	return append(b, ']')
 }
 
+// appendTimes appends a member with its leading comma unless list is nil.
+func appendTimes(b []byte, name string, list []time.Duration) []byte {
+	if list == nil {
+		return b
+	}
+	b = append(append(b, name...), '[')
+	for i, d := range list {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendInt(b, int64(d), 10)
+	}
+	return append(b, ']')
+}
+
 func appendRequest(b []byte, r *sandbox.Request) []byte {
 	b = appendString(append(b, `{"id":`...), r.ID)
 	b = appendString(append(b, `,"code":`...), r.Code)
@@ -61,6 +77,11 @@ func appendRequest(b []byte, r *sandbox.Request) []byte {
 	b = appendField(b, `,"session":`, r.Session)
 	b = appendList(b, `,"history":`, r.History)
 	b = appendList(b, `,"history_stdin":`, r.HistoryStdin)
+	b = appendTimes(b, `,"history_ns":`, r.HistoryTimes)
+	if r.SessionCells != nil {
+		b = appendInt(b, `,"session_cells":`, int64(*r.SessionCells))
+	}
+	b = appendField(b, `,"branch_of":`, r.BranchOf)
 	b = append(b, `,"limits":{`...)
 	start := len(b)
 	for _, l := range [...]struct {
@@ -105,6 +126,9 @@ func appendResultTail(b []byte, r *sandbox.Result) []byte {
 	b = appendField(b, `,"reason":`, r.Reason)
 	if r.SessionEnded {
 		b = append(b, `,"session_ended":true`...)
+	}
+	if r.SessionNew {
+		b = append(b, `,"session_new":true`...)
 	}
 	b = appendInt(b, `,"usage":{"wall_ns":`, int64(r.Usage.Wall))
 	b = appendInt(b, `,"cpu_ns":`, int64(r.Usage.CPU))

@@ -25,6 +25,9 @@ func FuzzAppend(f *testing.F) {
 		if flag {
 			req.History = []string{a, b, c}[:m&3]
 			req.HistoryStdin = []string{c, a, b}[:n&3]
+			req.HistoryTimes = []time.Duration{time.Duration(m), 0, time.Duration(n)}[:m&3]
+			cells := int(int32(n))
+			req.SessionCells, req.BranchOf = &cells, a
 		}
 		same(t, appendRequest(nil, &req), req)
 		var back, want sandbox.Request
@@ -38,7 +41,7 @@ func FuzzAppend(f *testing.F) {
 			t.Errorf("read back (-got +want):\n%s", diff)
 		}
 		res := sandbox.Result{
-			ID: a, Status: sandbox.Status(b), Stdout: c, Stderr: b, ExitCode: int(int32(m)), Value: c, Reason: a, SessionEnded: flag,
+			ID: a, Status: sandbox.Status(b), Stdout: c, Stderr: b, ExitCode: int(int32(m)), Value: c, Reason: a, SessionEnded: flag, SessionNew: flag,
 			Usage: sandbox.Usage{Wall: time.Duration(m), CPU: time.Duration(n), PeakMemory: n, Queue: time.Duration(m)},
 		}
 		if flag {

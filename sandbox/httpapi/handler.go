@@ -216,6 +216,8 @@ func (f *Failure) httpStatus() int {
 		return http.StatusConflict
 	case CodeNotFound:
 		return http.StatusNotFound
+	case CodeSessionLost:
+		return http.StatusGone
 	case CodeUnauthorized:
 		return http.StatusUnauthorized
 	case CodeOverloaded:

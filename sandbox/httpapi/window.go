@@ -133,7 +133,7 @@ func (w *window) fingerprint(r *sandbox.Request) fingerprint {
 		scratch = new([]byte)
 	}
 	b := (*scratch)[:0]
-	for _, s := range [...]string{r.Code, r.Stdin, r.Fixture, string(r.Profile), r.Session} {
+	for _, s := range [...]string{r.Code, r.Stdin, r.Fixture, string(r.Profile), r.Session, r.BranchOf} {
 		b = binary.AppendUvarint(b, uint64(len(s)))
 		b = append(b, s...)
 	}

@@ -73,6 +73,7 @@ const (
 	CodeSlow         Code = "slow_body"    // a body or a line that did not arrive in time
 	CodeConflict     Code = "conflict"     // the id of another program, a bug of the caller
 	CodeNotFound     Code = "not_found"    // no session of that name
+	CodeSessionLost  Code = "session_lost" // the session is not what the call needs; final
 	CodeUnauthorized Code = "unauthorized" // no or wrong token
 	CodeOverloaded   Code = "overloaded"   // not admitted, safe to retry later
 	CodeUnavailable  Code = "unavailable"  // the node failed, safe to retry
@@ -162,6 +163,8 @@ func failure(ctx context.Context, err error) *Failure {
 		return &Failure{Code: CodeDeadline, Message: "the deadline of the call is over"}
 	case ctx.Err() != nil:
 		return &Failure{Code: CodeCancelled, Message: "the caller withdrew the call"}
+	case errors.Is(err, sandbox.ErrSessionLost):
+		return &Failure{Code: CodeSessionLost, Message: err.Error()}
 	case errors.Is(err, sandbox.ErrConflict):
 		return &Failure{Code: CodeConflict, Message: err.Error()}
 	default:
@@ -186,6 +189,8 @@ func outcome(ctx context.Context, id string, f *Failure) (sandbox.Result, error)
 		return sandbox.Result{ID: id, Status: sandbox.StatusRefused, Reason: f.Message}, nil
 	case CodeConflict:
 		return sandbox.Result{}, sandbox.ErrConflict
+	case CodeSessionLost:
+		return sandbox.Result{}, fmt.Errorf("%w: %s", sandbox.ErrSessionLost, detail(f.Message, sandbox.ErrSessionLost))
 	case CodeOverloaded:
 		return sandbox.Result{}, &sandbox.Overloaded{
 			Detail: detail(f.Message, sandbox.ErrOverloaded), RetryAfter: time.Duration(f.RetryAfterMS) * time.Millisecond,

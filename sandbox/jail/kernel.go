@@ -299,18 +299,21 @@ func (k *Kernel) Run(ctx context.Context, req sandbox.Request) (sandbox.Result, 
 	return k.cell(ctx, req, req.Code, kindCode, false)
 }
 
-// Replay runs code as the next cell without another limit than ctx and drops its
-// output and its errors. Spent reports whether the cell ended the kernel.
-func (k *Kernel) Replay(ctx context.Context, code, stdin string) error {
-	req := sandbox.Request{Stdin: stdin}
-	if len(code) > maxSource || len(stdin) > maxSource {
-		return &Refused{Reason: fmt.Sprintf("a cell of the history is above the limit of %d bytes", maxSource)}
+// Replay runs req.Code as Run does, and drops its output, which has no limit. The cell may
+// take its limits of time, or least where that is more, but no more than twice the most
+// that a call may. Spent reports whether the cell ended the kernel.
+func (k *Kernel) Replay(ctx context.Context, req sandbox.Request, least time.Duration) (sandbox.Result, error) {
+	if len(req.Code) > maxSource || len(req.Stdin) > maxSource {
+		return sandbox.Result{}, &Refused{Reason: fmt.Sprintf("a cell of the history is above the limit of %d bytes", maxSource)}
 	}
-	req.Limits = sandbox.Limits{Wall: kernelCPU, CPU: kernelCPU, Output: 1 << 10}
+	cfg := &k.zygote.jail.cfg
+	req.Limits = fill(req.Limits, cfg.Defaults)
+	req.Limits.Wall = min(max(req.Limits.Wall, least), 2*cfg.Most.Wall)
+	req.Limits.CPU = min(max(req.Limits.CPU, least), 2*cfg.Most.CPU)
+	req.Limits.Output = 1 << 10
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	_, err := k.cell(ctx, req, code, kindCode, true)
-	return err
+	return k.cell(ctx, req, req.Code, kindCode, true)
 }
 
 // Spent reports whether the last cell ended the kernel or met a limit.

@@ -1,7 +1,6 @@
 package jail_test
 
 import (
-	"context"
 	"errors"
 	"os"
 	"strconv"
@@ -262,21 +261,27 @@ func TestFixtureThatFailsRefusesTheKernel(t *testing.T) {
 	}
 }
 
-func TestReplayIsBoundByItsContextAlone(t *testing.T) {
+// TestReplayIsBoundByTime and not by output; time is the cell's limit or what it is known
+// to take, whichever is more.
+func TestReplayIsBoundByTime(t *testing.T) {
 	_, in := open(t, jail.Config{})
 	k := kernel(t, in, sandbox.Request{})
 	for _, source := range []string{"x = input()\nprint('y' * (4 << 20))", "1/0"} {
-		if err := k.Replay(t.Context(), source, "given"); err != nil {
+		if _, err := k.Replay(t.Context(), sandbox.Request{Code: source, Stdin: "given"}, 0); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if res := cellOf(t, k, code("x")); res.Value != "'given'" || res.Stdout != "" {
 		t.Errorf("got %+v", res)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	if err := k.Replay(ctx, "while True: pass", ""); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("got error %v", err)
+	short := sandbox.Limits{Wall: 100 * time.Millisecond, CPU: 100 * time.Millisecond}
+	res, err := k.Replay(t.Context(), sandbox.Request{Code: "import time\ntime.sleep(.3)", Limits: short}, time.Second)
+	if err != nil || res.Status != sandbox.StatusOK || k.Spent() {
+		t.Errorf("a cell that is known to take longer: %+v, %v", res, err)
+	}
+	res, err = k.Replay(t.Context(), sandbox.Request{Code: "while True: pass", Limits: short}, 0)
+	if err != nil || res.Status != sandbox.StatusTimeLimit || !k.Spent() {
+		t.Errorf("a cell without an end: %+v, %v", res, err)
 	}
 	if !ended(k) {
 		t.Error("the kernel lives on")

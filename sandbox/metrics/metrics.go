@@ -31,6 +31,7 @@ const (
 	statusUnavailable = "unavailable"
 	statusDeadline    = "deadline"
 	statusCancelled   = "cancelled"
+	statusSessionLost = "session_lost"
 )
 
 // statuses are all values of the label status.
@@ -39,7 +40,7 @@ func statuses() []string {
 		string(sandbox.StatusOK), string(sandbox.StatusError), string(sandbox.StatusTimeLimit),
 		string(sandbox.StatusMemoryLimit), string(sandbox.StatusOutputLimit), string(sandbox.StatusKilled),
 		string(sandbox.StatusRefused), string(sandbox.StatusInternal),
-		statusOverloaded, statusUnavailable, statusDeadline, statusCancelled,
+		statusOverloaded, statusUnavailable, statusDeadline, statusCancelled, statusSessionLost,
 	}
 }
 
@@ -173,6 +174,8 @@ func statusOf(res *sandbox.Result, err error) string {
 		return string(res.Status)
 	case errors.Is(err, sandbox.ErrOverloaded):
 		return statusOverloaded
+	case errors.Is(err, sandbox.ErrSessionLost):
+		return statusSessionLost
 	case errors.Is(err, context.DeadlineExceeded):
 		return statusDeadline
 	case errors.Is(err, context.Canceled):

@@ -19,7 +19,7 @@ func RunSessions(t *testing.T, open func(t *testing.T) sandbox.Executor) {
 	exec := open(t)
 	t.Run("session: a first cell is answered as a call", func(t *testing.T) {
 		runCases(t, exec, func(name string, req *sandbox.Request) bool {
-			req.Session = t.Name() + name
+			req.Session, req.History = t.Name()+name, []string{} // which begins it
 			// A notebook does not wait for threads; without its fixture nothing is run.
 			return name != "threads are joined" && name != "fixture that fails is refused"
 		})

@@ -3,6 +3,7 @@ package session_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -22,6 +23,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type host struct {
 	slots chan struct{} // nil for no bound
 	slow  time.Duration // what a replayed cell takes
+	// single says that kernels cannot be copied.
+	single bool
 
 	mu      sync.Mutex
 	kernels []*fake
@@ -135,15 +138,39 @@ func (k *fake) Run(ctx context.Context, req sandbox.Request) (sandbox.Result, er
 	return res, nil
 }
 
-func (k *fake) Replay(ctx context.Context, code, stdin string) error {
+func (k *fake) Replay(ctx context.Context, req sandbox.Request, least time.Duration) (sandbox.Result, error) {
+	limit := max(req.Limits.Wall, least)
+	if limit == 0 {
+		limit = 10 * time.Second
+	}
 	select {
-	case <-time.After(k.host.slow):
+	case <-time.After(min(k.host.slow, limit)):
 	case <-ctx.Done():
 		k.Close()
-		return ctx.Err()
+		return sandbox.Result{}, ctx.Err()
 	}
-	_, err := k.Run(ctx, sandbox.Request{Code: code, Stdin: stdin})
-	return err
+	if k.host.slow > limit {
+		k.mu.Lock()
+		k.spent = true
+		k.mu.Unlock()
+		k.Close()
+		return sandbox.Result{Status: sandbox.StatusTimeLimit, Reason: fmt.Sprint("wall time limit of ", limit)}, nil
+	}
+	return k.Run(ctx, req)
+}
+
+// Branch implements session.Brancher.
+func (k *fake) Branch(context.Context) (session.Kernel, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.host.single {
+		return nil, jail.ErrNoBranch
+	}
+	branch := &fake{host: k.host, state: slices.Clone(k.state), done: make(chan struct{})}
+	k.host.mu.Lock()
+	defer k.host.mu.Unlock()
+	k.host.kernels = append(k.host.kernels, branch)
+	return branch, nil
 }
 
 // newManager makes a Manager that ends with the test.

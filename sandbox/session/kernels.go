@@ -17,8 +17,9 @@ type Kernel interface {
 	// and after an error: jail.ErrDied when it or its interpreter ended first,
 	// jail.ErrStarved, or ctx.Err().
 	Run(ctx context.Context, req sandbox.Request) (sandbox.Result, error)
-	// Replay runs a cell bounded by ctx alone; what comes of it is dropped.
-	Replay(ctx context.Context, code, stdin string) error
+	// Replay runs req.Code as Run does, within its limits or least where that is more.
+	// The output is dropped and not limited.
+	Replay(ctx context.Context, req sandbox.Request, least time.Duration) (sandbox.Result, error)
 	// Spent reports whether the last cell ended the kernel or met a limit.
 	Spent() bool
 	// Done is closed when the kernel is gone.
@@ -50,10 +51,22 @@ func OnPool(p *pool.Pool) Admit {
 				if err != nil {
 					return nil, err
 				}
-				return k, nil
+				return inJail{k}, nil
 			})
 		})
 	}
+}
+
+// inJail is a kernel of a jail.
+type inJail struct{ *jail.Kernel }
+
+// Branch implements Brancher.
+func (k inJail) Branch(ctx context.Context) (Kernel, error) {
+	branch, err := k.Kernel.Branch(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return inJail{branch}, nil
 }
 
 // errNoKernel means that an interpreter ended before it had made a kernel.
@@ -187,11 +200,14 @@ func (m *Manager) settle(s *session, k Kernel, req sandbox.Request, res *sandbox
 	}
 }
 
-// rebuild starts a kernel and runs the history of s in it. A cell that ends the kernel
-// is left out from then on.
+// rebuild makes a kernel in the state that the history of s gives: a copy of the one that
+// req branches from, or else a new one that runs the history.
 func (m *Manager) rebuild(ctx context.Context, s *session, req sandbox.Request, start Start) (Kernel, error) {
-	within, cancel := context.WithTimeout(ctx, m.replayTime(s))
-	defer cancel()
+	if req.BranchOf != "" {
+		if k := m.copied(ctx, s, req); k != nil {
+			return k, nil
+		}
+	}
 	first := sandbox.Request{
 		ID: req.ID, Code: req.Code, Fixture: s.fixture, Profile: s.profile, Limits: s.limits,
 	}
@@ -199,17 +215,17 @@ func (m *Manager) rebuild(ctx context.Context, s *session, req sandbox.Request, 
 		first.History = append(first.History, c.code)
 	}
 	for {
-		k, err := start(within, first)
+		k, err := start(ctx, first)
 		if errors.Is(err, jail.ErrDied) {
 			return nil, fmt.Errorf("%w: %w", errNoKernel, err)
 		}
 		if err != nil {
-			return nil, m.late(ctx, within, s, err)
+			return nil, m.unproven(s, err)
 		}
-		fatal, err := m.replay(within, s, k)
+		fatal, err := m.replay(ctx, s, k)
 		if err != nil {
 			k.Close()
-			return nil, m.late(ctx, within, s, err)
+			return nil, err
 		}
 		if !fatal {
 			return k, nil
@@ -218,7 +234,10 @@ func (m *Manager) rebuild(ctx context.Context, s *session, req sandbox.Request, 
 	}
 }
 
-// replay runs the history of s in k and reports whether a cell of it ended k.
+// replay runs the history of s in k, each cell within what it is allowed, and reports
+// whether a cell of it ended k by its own doing, which is left out from then on. A cell that
+// meets a limit which it has not met before loses the session: without it the state would
+// be another one.
 func (m *Manager) replay(ctx context.Context, s *session, k Kernel) (fatal bool, err error) {
 	ran := false
 	for i, c := range s.cells {
@@ -226,10 +245,15 @@ func (m *Manager) replay(ctx context.Context, s *session, k Kernel) (fatal bool,
 			continue
 		}
 		ran = true
-		if err := k.Replay(ctx, c.code, c.stdin); err != nil {
+		cell := sandbox.Request{Code: c.code, Stdin: c.stdin, Limits: sandbox.Limits{Wall: c.wall, CPU: c.cpu}}
+		res, err := k.Replay(ctx, cell, c.again())
+		if err != nil {
 			return false, err
 		}
 		if k.Spent() {
+			if res.Status == sandbox.StatusTimeLimit || res.Status == sandbox.StatusMemoryLimit {
+				return false, m.lose(s, fmt.Sprintf("cell %d of %d ended with %s when it was run again: %s", i+1, len(s.cells), res.Status, res.Reason))
+			}
 			m.mu.Lock()
 			s.cells[i].fatal = true
 			m.mu.Unlock()
@@ -244,21 +268,21 @@ func (m *Manager) replay(ctx context.Context, s *session, k Kernel) (fatal bool,
 	return false, nil
 }
 
-// replayTime is how long a rebuild of s may take: no less than its cells were
-// allowed to, or a session of slow cells could not survive its kernel.
-func (m *Manager) replayTime(s *session) time.Duration {
-	return max(m.cfg.Replay, time.Duration(len(s.cells))*s.limits.Wall)
+// lose notes that s cannot be rebuilt, so that no further call tries, and returns the error.
+func (m *Manager) lose(s *session, why string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s.lost = why
+	m.stats.Lost++
+	return fmt.Errorf("%w: %s", sandbox.ErrSessionLost, why)
 }
 
-// late returns the error of a rebuild. It explains two cases: the rebuild took too
-// long, or a kernel that could be made before was refused.
-func (m *Manager) late(ctx, within context.Context, s *session, err error) error {
+// unproven returns the error of a kernel that could not be started. A refusal is the
+// answer, but not where the same kernel could be made before.
+func (m *Manager) unproven(s *session, err error) error {
 	var refusal *jail.Refused
 	if s.proven && errors.As(err, &refusal) {
-		return fmt.Errorf("%w: the session cannot be rebuilt: %s", sandbox.ErrUnavailable, refusal.Reason)
-	}
-	if ctx.Err() == nil && errors.Is(within.Err(), context.DeadlineExceeded) {
-		return fmt.Errorf("%w: the session was not rebuilt within %v", sandbox.ErrUnavailable, m.replayTime(s))
+		return m.lose(s, "a kernel is refused that could be made before: "+refusal.Reason)
 	}
 	return err
 }

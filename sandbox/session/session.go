@@ -19,7 +19,9 @@
 //
 // The first call of a session decides its fixture, its profile and its memory limit;
 // a later call with another fixture is refused. Time and output are limited for each
-// cell by itself. A rebuild gives each cell the input that it had. Where a request
+// cell by itself, also when it is run again; then it may take twice as long as it took. A
+// cell that does not end so, although it did before, loses the session for good: every
+// later call gets ErrSessionLost at once, and no core runs the history again. A rebuild gives each cell the input that it had. Where a request
 // states History without HistoryStdin, cells that the session did not run here find
 // their input empty, and two that differ in their input alone are the same.
 //
@@ -51,7 +53,6 @@ type Config struct {
 	MaxWaiting  int           // cells of a session that may wait for their turn; 16
 	Idle        time.Duration // after which a kernel is dropped; 5 minutes
 	Forget      time.Duration // after which a history is dropped; 1 hour
-	Replay      time.Duration // in which a kernel has to be rebuilt, or the time limits of its cells; 30 seconds
 	Logger      *slog.Logger
 }
 
@@ -71,7 +72,7 @@ func (c Config) withDefaults() Config {
 	for _, d := range []struct {
 		v        *time.Duration
 		fallback time.Duration
-	}{{&c.Idle, 5 * time.Minute}, {&c.Forget, time.Hour}, {&c.Replay, 30 * time.Second}} {
+	}{{&c.Idle, 5 * time.Minute}, {&c.Forget, time.Hour}} {
 		if *d.v <= 0 {
 			*d.v = d.fallback
 		}
@@ -186,7 +187,7 @@ func (m *Manager) final(ctx context.Context, err error) error {
 		return ctx.Err()
 	case m.life.Err() != nil:
 		return fmt.Errorf("%w: shutting down", sandbox.ErrUnavailable)
-	case errors.Is(err, sandbox.ErrUnavailable), errors.Is(err, sandbox.ErrOverloaded):
+	case errors.Is(err, sandbox.ErrUnavailable), errors.Is(err, sandbox.ErrOverloaded), errors.Is(err, sandbox.ErrSessionLost):
 		return err
 	default:
 		return fmt.Errorf("%w: %w", sandbox.ErrUnavailable, err)
@@ -396,6 +397,8 @@ type Stats struct {
 	Bytes    int64 `json:"bytes"`    // of all histories
 	Cells    int64 `json:"cells"`    // answered
 	Rebuilds int64 `json:"rebuilds"` // kernels that replayed a history
+	Branches int64 `json:"branches"` // kernels that were copied from another
+	Lost     int64 `json:"lost"`     // sessions that cannot be rebuilt
 	Evicted  int64 `json:"evicted"`  // kernels that made room for another
 	// Forgotten counts sessions that made room for another.
 	Forgotten int64 `json:"forgotten"`

@@ -310,46 +310,6 @@ func TestHistoriesAreBounded(t *testing.T) {
 	})
 }
 
-func TestARebuildIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := &host{}
-		m := newManager(t, h, session.Config{Replay: time.Second})
-		for range 3 {
-			exec(t, m, "s", "a")
-		}
-		h.slow = 500 * time.Millisecond
-		h.last().Close()
-		_, err := m.Execute(t.Context(), sandbox.Request{Session: "s", Code: "show"})
-		if !errors.Is(err, sandbox.ErrUnavailable) || !strings.Contains(err.Error(), "not rebuilt within 1s") {
-			t.Errorf("got error %v", err)
-		}
-		h.slow = 0
-		shows(t, m, "s", "a a a")
-	})
-}
-
-// TestARebuildMayTakeWhatItsCellsMight: a session of slow cells is not lost.
-func TestARebuildMayTakeWhatItsCellsMight(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := &host{}
-		m := newManager(t, h, session.Config{Replay: time.Second})
-		show := func() (sandbox.Result, error) {
-			return m.Execute(t.Context(), sandbox.Request{
-				Session: "s", Code: "show", History: []string{"a", "b", "c"}, Limits: sandbox.Limits{Wall: time.Second},
-			})
-		}
-		h.slow = 900 * time.Millisecond
-		if res, err := show(); err != nil || res.Stdout != " a b c" {
-			t.Errorf("three cells of up to a second each: %q, %v", res.Stdout, err)
-		}
-		h.slow = 1100 * time.Millisecond
-		h.last().Close()
-		if _, err := show(); !errors.Is(err, sandbox.ErrUnavailable) || !strings.Contains(err.Error(), "not rebuilt within 3s") {
-			t.Errorf("got error %v", err)
-		}
-	})
-}
-
 // TestDropOfACellThatStatesItsHistory: it depends on nothing that was lost, so it
 // is not refused but may be sent again.
 func TestDropOfACellThatStatesItsHistory(t *testing.T) {
