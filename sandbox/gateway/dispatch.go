@@ -39,7 +39,15 @@ func (g *Gateway) admit(c *call) bool {
 
 // admitCell gives c its session.
 func (g *Gateway) admitCell(c *call, now time.Time) bool {
-	if reason := g.sessions.full(&c.req); reason != "" {
+	var reason string
+	if reason, c.err = g.sessions.inherit(&c.req); c.err != nil {
+		g.totals.Refused++
+		return false
+	}
+	if reason == "" {
+		reason = g.sessions.full(&c.req)
+	}
+	if reason != "" {
 		g.totals.Refused++
 		c.res = &sandbox.Result{ID: c.req.ID, Status: sandbox.StatusRefused, Reason: reason}
 		return false
@@ -259,7 +267,7 @@ func (g *Gateway) failed(ctx context.Context, c *call, n *node, err error, now t
 		// The node's clock was the first to say so.
 		g.totals.Cancelled++
 		return context.DeadlineExceeded
-	case errors.Is(err, sandbox.ErrConflict): // the answer of a node that works
+	case errors.Is(err, sandbox.ErrConflict), errors.Is(err, sandbox.ErrSessionLost): // the answer of a node that works
 		n.pauses.reset()
 		n.member.done++
 		g.totals.Done++

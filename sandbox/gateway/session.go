@@ -72,11 +72,14 @@ type session struct {
 	key     sessionKey
 	home    *node // that has the kernel, perhaps gone by now; nil before the first answer
 	history []string
-	stdin   []string // of the cells of history; nil when a caller did not say
-	bytes   int64    // of history and stdin
-	current *call    // admitted first, waiting or running
-	pending []*call  // behind current
-	coming  int64    // bytes of code and input of current and pending
+	stdin   []string        // of the cells of history; nil when a caller did not say
+	times   []time.Duration // how long they ran; shorter than history where a caller did not say
+	fresh   bool            // it began with a call that did not say so, and was not answered yet
+	branch  string          // the session that it branches from, until it was answered
+	bytes   int64           // of history and stdin
+	current *call           // admitted first, waiting or running
+	pending []*call         // behind current
+	coming  int64           // bytes of code and input of current and pending
 	used    time.Time
 	place   *list.Element // in sessions.used; nil once forgotten
 }
@@ -98,6 +101,8 @@ func (ss *sessions) full(req *sandbox.Request) string {
 	switch {
 	case len(req.HistoryStdin) > len(req.History):
 		return fmt.Sprintf("history_stdin has %d inputs for the %d cells of history", len(req.HistoryStdin), len(req.History))
+	case len(req.HistoryTimes) > len(req.History):
+		return fmt.Sprintf("history_ns has %d times for the %d cells of history", len(req.HistoryTimes), len(req.History))
 	case cells >= ss.limits.Cells:
 		return fmt.Sprintf("session has %d cells, the limit", cells)
 	case bytes+cellBytes(req) > ss.limits.CellBytes:
@@ -119,7 +124,10 @@ func (ss *sessions) join(c *call, now time.Time) (detail string) {
 		}
 	}
 	if s == nil {
-		s = &session{key: keyOf(&c.req)}
+		s = &session{key: keyOf(&c.req), fresh: c.req.History == nil && c.req.SessionCells == nil, branch: c.req.BranchOf}
+		if parent := ss.known[sessionKey{c.req.Run, c.req.BranchOf}]; parent != nil {
+			s.home = parent.home // which can copy the kernel
+		}
 		s.place = ss.used.PushBack(s)
 		ss.known[s.key] = s
 	}
@@ -151,7 +159,34 @@ func (ss *sessions) drop(s *session) {
 	s.place = nil
 	delete(ss.known, s.key)
 	ss.bytes -= s.bytes
-	s.history, s.stdin, s.bytes = nil, nil, 0
+	s.history, s.stdin, s.times, s.bytes = nil, nil, nil, 0
+}
+
+// inherit gives a call that branches the cells of the session that it names, as if its
+// caller had sent them. The error is that of a session which the call needs and the gateway
+// does not know: it was restarted, or has forgotten it, and only the caller can make it
+// anew. Whether the number of cells is the expected one is the node's to say, when the cells
+// before have been answered.
+func (ss *sessions) inherit(req *sandbox.Request) (refusal string, err error) {
+	own := ss.known[keyOf(req)]
+	switch {
+	case req.History != nil:
+		return "", nil
+	case req.BranchOf == "":
+		if own == nil && req.SessionCells != nil && *req.SessionCells != 0 {
+			return "", fmt.Errorf("%w: the gateway does not know it, and the call expects %d cells before it", sandbox.ErrSessionLost, *req.SessionCells)
+		}
+		return "", nil
+	case own != nil && own.branch != req.BranchOf:
+		return "the session exists: branch_of belongs to its first cell", nil
+	}
+	parent := ss.known[sessionKey{req.Run, req.BranchOf}]
+	if parent == nil {
+		return "", fmt.Errorf("%w: the gateway does not know %.64q, which branch_of names", sandbox.ErrSessionLost, req.BranchOf)
+	}
+	req.History = append([]string{}, parent.history...)
+	req.HistoryStdin, req.HistoryTimes = slices.Clone(parent.stdin), slices.Clone(parent.times)
+	return "", nil
 }
 
 // CloseSession forgets the session of that name in run, here and on its node, and
@@ -190,12 +225,17 @@ func (ss *sessions) record(c *call, n *node, res *sandbox.Result) {
 		ss.moved++
 	}
 	s.home = n
+	res.SessionNew = res.SessionNew || s.fresh
+	s.fresh, s.branch = false, ""
 	if s.place == nil || res.SessionEnded || res.Status != sandbox.StatusOK && res.Status != sandbox.StatusError {
 		return
 	}
 	s.history = append(s.history, c.req.Code)
 	if s.stdin != nil {
 		s.stdin = append(s.stdin, c.req.Stdin)
+	}
+	if len(s.times) == len(s.history)-1 {
+		s.times = append(s.times, max(res.Usage.Wall, res.Usage.CPU, 1))
 	}
 	s.bytes += cellBytes(&c.req)
 	ss.bytes += cellBytes(&c.req)
@@ -236,7 +276,7 @@ func (ss *sessions) begin(c *call) bool {
 	if given := c.req.History; given != nil && s.place != nil {
 		ss.bytes += historyBytes(&c.req) - s.bytes
 		s.history, s.bytes = slices.Clone(given), historyBytes(&c.req)
-		s.stdin = nil
+		s.stdin, s.times = nil, slices.Clone(c.req.HistoryTimes)
 		if c.req.HistoryStdin != nil || len(given) == 0 {
 			s.stdin = make([]string, len(given))
 			copy(s.stdin, c.req.HistoryStdin)
@@ -249,7 +289,7 @@ func (ss *sessions) begin(c *call) bool {
 		if s.history == nil {
 			s.history, s.stdin = []string{}, []string{}
 		}
-		c.req.History, c.req.HistoryStdin = slices.Clip(s.history), slices.Clip(s.stdin)
+		c.req.History, c.req.HistoryStdin, c.req.HistoryTimes = slices.Clip(s.history), slices.Clip(s.stdin), slices.Clip(s.times)
 	}
 	return true
 }

@@ -284,3 +284,97 @@ func TestSessionLimits(t *testing.T) {
 		cells(t, g, "t", "1ms")
 	})
 }
+
+// TestAGatewayThatForgot: one that was started anew does not know the sessions of the one
+// before. It says so, and never runs a cell as if it were the first.
+func TestAGatewayThatForgot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fleet{}
+		n := f.add("a:1", 4)
+		n.answer = statuses
+		one := 1
+		call := func(g sandbox.Executor, code string, expected *int) (sandbox.Result, error) {
+			return g.Execute(t.Context(), sandbox.Request{ID: code, Session: "s", Code: code, SessionCells: expected})
+		}
+		before := open(t, f, gateway.Config{Nodes: []string{"a:1"}})
+		synctest.Wait()
+		if res, err := call(before, "ok 1", nil); err != nil || !res.SessionNew {
+			t.Errorf("the first cell: %+v, %v, want session_new", res, err)
+		}
+		if res, err := call(before, "ok 2", &one); err != nil || res.SessionNew {
+			t.Errorf("the second cell: %+v, %v", res, err)
+		}
+		after := open(t, f, gateway.Config{Nodes: []string{"a:1"}})
+		synctest.Wait()
+		seen := len(n.ran(byID))
+		if res, err := call(after, "ok 3", &one); !errors.Is(err, sandbox.ErrSessionLost) {
+			t.Errorf("a cell that counts on another: %+v, %v", res, err)
+		}
+		if len(n.ran(byID)) != seen || after.Stats().Sessions != 0 {
+			t.Errorf("the lost cell ran, or its session is kept: %+v", after.Stats())
+		}
+		if res, err := call(after, "ok 4", nil); err != nil || !res.SessionNew {
+			t.Errorf("a cell that says nothing: %+v, %v, want session_new", res, err)
+		}
+	})
+}
+
+// TestALostSessionIsNotTriedAgain: what a node says of a session is final.
+func TestALostSessionIsNotTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fleet{}
+		for _, name := range []string{"a:1", "b:1"} {
+			f.add(name, 4).answer = func(context.Context, sandbox.Request) (sandbox.Result, error) {
+				return sandbox.Result{}, fmt.Errorf("%w: for a test", sandbox.ErrSessionLost)
+			}
+		}
+		g := open(t, f, gateway.Config{Nodes: []string{"a:1", "b:1"}})
+		synctest.Wait()
+		_, err := g.Execute(t.Context(), sandbox.Request{ID: "1", Session: "s", Code: "x"})
+		if !errors.Is(err, sandbox.ErrSessionLost) || errors.Is(err, sandbox.ErrUnavailable) {
+			t.Errorf("got error %v", err)
+		}
+		if a, b := f.nodes["a:1"].ran(byID), f.nodes["b:1"].ran(byID); len(a)+len(b) != 1 {
+			t.Errorf("%d tries, want 1", len(a)+len(b))
+		}
+	})
+}
+
+// TestBranchesGoWhereTheirParentIs, with its cells, their inputs and times.
+func TestBranchesGoWhereTheirParentIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fleet{}
+		a, b := f.add("a:1", 4), f.add("b:1", 4)
+		a.answer, b.answer = statuses, statuses
+		g := open(t, f, gateway.Config{Nodes: []string{"a:1", "b:1"}})
+		synctest.Wait()
+		cells(t, g, "s", "ok 1", "ok 2")
+		home := a
+		if len(b.ran(byID)) > 0 {
+			home = b
+		}
+		for i := range 4 {
+			res, err := g.Execute(t.Context(), sandbox.Request{ID: fmt.Sprint(i), Session: fmt.Sprint("branch", i), BranchOf: "s", Code: "ok 3"})
+			if err != nil || res.SessionNew {
+				t.Fatalf("branch %d: %+v, %v", i, res, err)
+			}
+		}
+		if got := len(home.ran(byID)); got != 6 {
+			t.Errorf("%d calls ran at home, want 6", got)
+		}
+		last := home.seen[len(home.seen)-1]
+		if diff := cmp.Diff(last.History, []string{"ok 1", "ok 2"}); diff != "" || last.BranchOf != "s" || len(last.HistoryTimes) != 2 {
+			t.Errorf("the call of a branch: %+v (-got +want)\n%s", last, diff)
+		}
+		cells(t, g, "branch0", "ok 4")
+		if got := home.ran(byHistory); got[len(got)-1] != "ok 1,ok 2,ok 3" {
+			t.Errorf("the next cell of a branch has the history %q", got[len(got)-1])
+		}
+		if res, err := g.Execute(t.Context(), sandbox.Request{ID: "x", Session: "branch0", BranchOf: "s", Code: "ok 3"}); err != nil || res.Status != sandbox.StatusRefused {
+			t.Errorf("a branch that exists: %+v, %v", res, err)
+		}
+		if _, err := g.Execute(t.Context(), sandbox.Request{ID: "y", Session: "new", BranchOf: "nobody", Code: "ok 3"}); !errors.Is(err, sandbox.ErrSessionLost) {
+			t.Errorf("a branch of nobody: %v", err)
+		}
+	})
+}

@@ -21,7 +21,7 @@ const turnPatience = 100 * time.Millisecond
 
 // inherit makes s a branch: a new session with the cells of another one. mu is held.
 func (m *Manager) inherit(s *session, req sandbox.Request) (why string, err error) {
-	if s.known {
+	if s.known && s.branch != req.BranchOf {
 		return "the session exists: branch_of belongs to its first cell", nil
 	}
 	parent := m.sessions[key{s.key.run, req.BranchOf}]
@@ -34,7 +34,7 @@ func (m *Manager) inherit(s *session, req sandbox.Request) (why string, err erro
 	if why, err := m.adopt(s, req, slices.Clone(parent.cells)); why != "" || err != nil {
 		return why, err
 	}
-	s.lost, s.profile, s.limits = parent.lost, parent.profile, parent.limits
+	s.branch, s.lost, s.profile, s.limits = req.BranchOf, parent.lost, parent.profile, parent.limits
 	return "", nil
 }
 

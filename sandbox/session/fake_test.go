@@ -139,10 +139,11 @@ func (k *fake) Run(ctx context.Context, req sandbox.Request) (sandbox.Result, er
 }
 
 func (k *fake) Replay(ctx context.Context, req sandbox.Request, least time.Duration) (sandbox.Result, error) {
-	limit := max(req.Limits.Wall, least)
+	limit := req.Limits.Wall
 	if limit == 0 {
 		limit = 10 * time.Second
 	}
+	limit = max(limit, least)
 	select {
 	case <-time.After(min(k.host.slow, limit)):
 	case <-ctx.Done():

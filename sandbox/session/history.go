@@ -21,6 +21,7 @@ type session struct {
 	proven  bool           // a kernel could be made
 	lost    string         // why no kernel can be made from cells any more; empty when one can
 	fresh   bool           // it began with a call that did not say so, and was not answered yet
+	branch  string         // the session that it branches from, until it was answered
 	cells   []entry
 	bytes   int64
 
@@ -196,7 +197,7 @@ func (m *Manager) fits(s *session, req sandbox.Request) (why string, err error) 
 // is held.
 func (m *Manager) learn(s *session, req sandbox.Request, res *sandbox.Result) {
 	m.stats.Cells++
-	res.SessionNew, s.fresh = s.fresh, false
+	res.SessionNew, s.fresh, s.branch = s.fresh, false, ""
 	if s.dropped || res.SessionEnded || res.Status != sandbox.StatusOK && res.Status != sandbox.StatusError {
 		return
 	}
