@@ -206,6 +206,10 @@ func (e *episode) runProgram(ctx context.Context, call rl.ToolCall) (sandbox.Res
 	err := e.runner.retry(ctx, func() error {
 		var err error
 		if res, err = e.runner.deps.Executor.Execute(ctx, req); err != nil {
+			if errors.Is(err, sandbox.ErrSessionLost) && e.kernel.move() {
+				e.kernel.asCell(&req)
+				err = fmt.Errorf("%w: %w", errMoved, err)
+			}
 			return fmt.Errorf("sandbox: %w", err)
 		}
 		if !res.Status.OfProgram() {
@@ -226,9 +230,13 @@ func (e *episode) runProgram(ctx context.Context, call rl.ToolCall) (sandbox.Res
 // attempt cannot help.
 var errDataset = errors.New("fault of the data set")
 
+// errMoved marks the loss of a session that goes on under another name.
+var errMoved = errors.New("the session is made again")
+
 // retry calls f until it succeeds. It waits as long as there is an overload, and gives
 // up after MaxAttempts other errors. It does not try again after a wrong version, a
-// fault of the data set, an id that another program has, or the end of ctx.
+// fault of the data set, an id that another program has, a session that is lost for good, or
+// the end of ctx.
 func (r *Runner) retry(ctx context.Context, f func() error) error {
 	pause := r.cfg.Backoff
 	for attempt := 1; ; {
@@ -255,5 +263,8 @@ func (r *Runner) retry(ctx context.Context, f func() error) error {
 
 // isFinal reports whether another attempt would fail in the same way.
 func isFinal(err error) bool {
+	if errors.Is(err, sandbox.ErrSessionLost) {
+		return !errors.Is(err, errMoved)
+	}
 	return errors.Is(err, policy.ErrStaleVersion) || errors.Is(err, errDataset) || errors.Is(err, sandbox.ErrConflict)
 }

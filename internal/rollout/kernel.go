@@ -28,8 +28,10 @@ type kernel struct {
 	name  string
 	code  []string
 	stdin []string
+	took  []time.Duration // the larger of wall and processor time of each cell
 	bytes int
 	used  bool // a cell was sent
+	moved bool // to another name, since the first was lost
 	// mark is a hash of the cells. The result of a call depends on them.
 	mark uint64
 }
@@ -58,7 +60,21 @@ func (k *kernel) refusal(call rl.ToolCall) string {
 func (k *kernel) asCell(req *sandbox.Request) {
 	k.used = true
 	req.Session, req.Profile = k.name, sandbox.ProfileNumeric
-	req.History, req.HistoryStdin = k.code, k.stdin
+	req.History, req.HistoryStdin, req.HistoryTimes = k.code, k.stdin, k.took
+	cells := len(k.code)
+	req.SessionCells = &cells
+}
+
+// move gives the session another name when the sandbox has lost it, so that another try
+// makes it from its cells, perhaps on another node. It reports false the second time: the
+// cells cannot be run again, which is a failure of the sandbox and not of a program.
+func (k *kernel) move() bool {
+	if k.moved {
+		return false
+	}
+	k.moved = true
+	k.name += "-2"
+	return true
 }
 
 // recordCell adds a cell that was answered, unless it left no trace: it was stopped,
@@ -68,6 +84,7 @@ func (k *kernel) recordCell(req sandbox.Request, res sandbox.Result) {
 		return
 	}
 	k.code, k.stdin = append(k.code, req.Code), append(k.stdin, req.Stdin)
+	k.took = append(k.took, max(res.Usage.Wall, res.Usage.CPU))
 	k.bytes += len(req.Code) + len(req.Stdin)
 	k.mark = rl.Seed(k.mark, "cell", rl.Hash(req.Code), rl.Hash(req.Stdin))
 }

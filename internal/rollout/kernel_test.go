@@ -117,9 +117,8 @@ func (k *fakeKernel) Spent() bool {
 	return k.spent
 }
 
-func (k *fakeKernel) Replay(ctx context.Context, code, stdin string) error {
-	_, err := k.Run(ctx, sandbox.Request{Code: code, Stdin: stdin})
-	return err
+func (k *fakeKernel) Replay(ctx context.Context, req sandbox.Request, _ time.Duration) (sandbox.Result, error) {
+	return k.Run(ctx, req)
 }
 
 func (k *fakeKernel) Run(ctx context.Context, req sandbox.Request) (sandbox.Result, error) {
@@ -469,5 +468,35 @@ func TestToolsWithAndWithoutASession(t *testing.T) {
 	}
 	if other := n.requests[1]; other.Session != "" || other.History != nil || other.Profile != sandbox.ProfileAuto {
 		t.Errorf("the call of the tool without a session: %+v", other)
+	}
+}
+
+// TestALostSessionIsNoFaultOfItsProgram: the trajectory makes its session again under
+// another name, with the cells it has run. Where that is lost too, it ends as a failure of
+// the sandbox.
+func TestALostSessionIsNoFaultOfItsProgram(t *testing.T) {
+	f := newFormat(t)
+	texts := []string{call("a"), call("b"), call("show"), answer("116")}
+	for losses, want := range map[int]rl.StopReason{1: rl.StopAnswered, 2: rl.StopInfraError} {
+		n := newNotebook(t)
+		lost := 0
+		n.before = func(n *notebook) error {
+			if len(n.requests) >= 3 && lost < losses {
+				lost++
+				return fmt.Errorf("%w: for a test", sandbox.ErrSessionLost)
+			}
+			return nil
+		}
+		got := run(t, newSessionRunner(t, inSession(), f, says(f, texts...), n), longSpec())
+		if got.StopReason != want {
+			t.Errorf("%d losses: stop %q (%s), want %q", losses, got.StopReason, got.Err, want)
+		}
+		first, last := n.requests[0], n.requests[len(n.requests)-1]
+		if first.Session == last.Session || len(last.HistoryTimes) != 2 || *last.SessionCells != 2 || first.ID == last.ID {
+			t.Errorf("%d losses: the last request is %+v", losses, last)
+		}
+		if want == rl.StopAnswered && responses(got)[2] != "ok: f a b" {
+			t.Errorf("after a loss: %q", responses(got))
+		}
 	}
 }
