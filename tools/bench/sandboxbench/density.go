@@ -1,0 +1,256 @@
+package sandboxbench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"temper/sandbox"
+	"temper/sandbox/jail"
+	"temper/sandbox/pool"
+	"temper/sandbox/session"
+	"temper/tools/bench/meter"
+)
+
+// DensityConfig says how MeasureDensity measures. Zero fields take the stated defaults.
+type DensityConfig struct {
+	Python   string
+	Code     string // the first cell of each session: a function, a list, a print
+	Profile  sandbox.Profile
+	Kernels  int // that live at once; 500
+	Callers  int // that make cells at a time; 1
+	Branches int // of the first session, timed one by one; 100
+}
+
+// Density is what many idle kernels cost, and how long cells take beside them.
+type Density struct {
+	Kernels int `json:"kernels"`
+	// Machine is how much less memory was available in all, for each kernel: pages, page
+	// tables, namespaces, descriptors, buffers of the owner.
+	Machine int64 `json:"machine_bytes"`
+	// Pages is the memory of the process itself, shared pages divided among those who share
+	// them (PSS), and Private the part that nobody shares: medians of a sample.
+	Pages   int64 `json:"pss_bytes"`
+	Private int64 `json:"private_bytes"`
+	Tables  int64 `json:"page_table_bytes"`
+	// Owner is the growth of this process.
+	Owner       int64   `json:"owner_bytes"`
+	Goroutines  float64 `json:"owner_goroutines"`
+	Descriptors float64 `json:"owner_descriptors"`
+
+	First    Times `json:"first_cell"` // with the start of the kernel
+	Next     Times `json:"next_cell"`  // in a kernel that was idle
+	Branch   Times `json:"branch"`     // the first cell of a branch, its kernel included
+	Replay   Times `json:"replay"`     // the same with the parent's history, and no parent
+	Branched int64 `json:"branched"`   // kernels that were copied, not rebuilt
+	Total    int64 `json:"for_ten_thousand_bytes"`
+}
+
+// Times are the wall times of cells.
+type Times struct {
+	P50 time.Duration `json:"p50_ns"`
+	P99 time.Duration `json:"p99_ns"`
+}
+
+func timesOf(all []time.Duration) Times {
+	if len(all) == 0 {
+		return Times{}
+	}
+	slices.Sort(all)
+	return Times{P50: all[len(all)/2], P99: all[len(all)*99/100]}
+}
+
+func (c DensityConfig) withDefaults() DensityConfig {
+	if c.Code == "" {
+		c.Code = "def double(n): return n * 2\nxs = [double(i) for i in range(100)]\nprint(sum(xs))"
+	}
+	if c.Kernels == 0 {
+		c.Kernels = 500
+	}
+	if c.Callers == 0 {
+		c.Callers = 1
+	}
+	if c.Branches == 0 {
+		c.Branches = 100
+	}
+	return c
+}
+
+// MeasureDensity starts kernels with one cell each, lets them wait, and says what one of
+// them costs. It stops early, with an error, when the machine would have less than 2 GiB.
+func MeasureDensity(ctx context.Context, cfg DensityConfig) (d Density, err error) {
+	cfg = cfg.withDefaults()
+	host, err := newCrowd(ctx, cfg)
+	if err != nil {
+		return Density{}, err
+	}
+	defer func() { err = errors.Join(err, host.close()) }()
+	if _, err := host.cell(ctx, "warm", ""); err != nil {
+		return Density{}, err
+	}
+	before := reading()
+	first, err := host.fill(ctx)
+	d.First = timesOf(first)
+	if err != nil {
+		return d, err
+	}
+	runtime.GC()
+	d.Kernels = host.sessions.Stats().Kernels
+	after := reading()
+	n := int64(cfg.Kernels)
+	d.Machine, d.Owner = (before.available-after.available)/n, (after.resident-before.resident)/n
+	d.Goroutines = float64(after.goroutines-before.goroutines) / float64(n)
+	d.Descriptors = float64(after.descriptors-before.descriptors) / float64(n)
+	d.Total = 10_000 * d.Machine
+	host.sample(&d)
+	if err := host.time(ctx, &d); err != nil {
+		return d, err
+	}
+	d.Branched = host.sessions.Stats().Branches
+	return d, nil
+}
+
+// crowd is a node without its transport.
+type crowd struct {
+	cfg      DensityConfig
+	jail     *jail.Jail
+	pool     *pool.Pool
+	sessions *session.Manager
+}
+
+func newCrowd(ctx context.Context, cfg DensityConfig) (*crowd, error) {
+	most := cfg.Kernels + 2*cfg.Branches + 8
+	j, err := jail.New(ctx, jail.Config{Python: cfg.Python, Children: most + 64})
+	if err != nil {
+		return nil, err
+	}
+	p, err := pool.New(ctx, pool.Config{}, pool.FromJail(j))
+	if err != nil {
+		return nil, errors.Join(err, j.Close())
+	}
+	m := session.New(p, session.OnPool(p), session.Config{MaxKernels: most, Idle: time.Hour})
+	return &crowd{cfg, j, p, m}, nil
+}
+
+func (c *crowd) close() error {
+	ctx := context.Background()
+	return errors.Join(c.sessions.Close(ctx), c.pool.Close(ctx), c.jail.Close())
+}
+
+// cell runs the cell of cfg in a session and returns how long that took.
+func (c *crowd) cell(ctx context.Context, name, parent string) (time.Duration, error) {
+	begun := time.Now()
+	res, err := c.sessions.Execute(ctx, sandbox.Request{Session: name, BranchOf: parent, Code: c.cfg.Code, Profile: c.cfg.Profile})
+	took := time.Since(begun)
+	if err == nil && res.Status != sandbox.StatusOK {
+		err = fmt.Errorf("a cell ended with %s: %s%s", res.Status, res.Reason, res.Stderr)
+	}
+	return took, err
+}
+
+// reserve is what the machine keeps for others.
+const reserve = 2 << 30
+
+// fill starts the kernels and returns the times of their first cells.
+func (c *crowd) fill(ctx context.Context) ([]time.Duration, error) {
+	var mu sync.Mutex
+	var times []time.Duration
+	var failed error
+	var callers sync.WaitGroup
+	for caller := range c.cfg.Callers {
+		callers.Go(func() {
+			for i := caller; i < c.cfg.Kernels; i += c.cfg.Callers {
+				took, err := c.cell(ctx, fmt.Sprint("s", i), "")
+				if i%64 == 0 && meter.StatusBytes("/proc/meminfo", "MemAvailable") < reserve {
+					err = errors.Join(err, fmt.Errorf("the machine has less than 2 GiB left after %d kernels", i))
+				}
+				mu.Lock()
+				times, failed = append(times, took), errors.Join(failed, err)
+				stop := failed != nil
+				mu.Unlock()
+				if stop {
+					return
+				}
+			}
+		})
+	}
+	callers.Wait()
+	return times, failed
+}
+
+// time measures cells beside the idle kernels.
+func (c *crowd) time(ctx context.Context, d *Density) error {
+	var next, branch, replay []time.Duration
+	for i := range c.cfg.Branches {
+		for _, way := range []struct {
+			times        *[]time.Duration
+			name, parent string
+			history      []string
+		}{
+			{&next, fmt.Sprint("s", i%c.cfg.Kernels), "", nil},
+			{&branch, fmt.Sprint("branch", i), "warm", nil},
+			{&replay, fmt.Sprint("replay", i), "", []string{c.cfg.Code}},
+		} {
+			begun := time.Now()
+			res, err := c.sessions.Execute(ctx, sandbox.Request{
+				Session: way.name, BranchOf: way.parent, History: way.history, Code: "1+1", Profile: c.cfg.Profile,
+			})
+			*way.times = append(*way.times, time.Since(begun))
+			if err != nil || res.Value != "2" {
+				return fmt.Errorf("cell of %s: %+v: %w", way.name, res, err)
+			}
+			if way.name[0] != 's' {
+				c.sessions.Drop("", way.name)
+			}
+		}
+	}
+	d.Next, d.Branch, d.Replay = timesOf(next), timesOf(branch), timesOf(replay)
+	return nil
+}
+
+// counts is a reading of this process and of the machine.
+type counts struct {
+	available, resident     int64
+	goroutines, descriptors int
+}
+
+func reading() counts {
+	own, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		own = nil // unknown, which shows as 0
+	}
+	return counts{
+		available: meter.StatusBytes("/proc/meminfo", "MemAvailable"), resident: meter.StatusBytes("/proc/self/status", "VmRSS"),
+		goroutines: runtime.NumGoroutine(), descriptors: len(own),
+	}
+}
+
+// sampled is how many kernels are read: the reading of one walks all its pages.
+const sampled = 50
+
+// sample reads the memory of some kernels.
+func (c *crowd) sample(d *Density) {
+	var pages, private, tables []int
+	for _, zygote := range meter.Tree(meter.Processes(), os.Getpid())[1:] {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", zygote.PID, zygote.PID))
+		if err != nil {
+			continue // a kernel, which has none, or has ended
+		}
+		for _, pid := range strings.Fields(string(text)) {
+			if len(pages) == sampled {
+				break
+			}
+			rollup := "/proc/" + pid + "/smaps_rollup"
+			pages = append(pages, int(meter.StatusBytes(rollup, "Pss")))
+			private = append(private, int(meter.StatusBytes(rollup, "Private_Dirty")+meter.StatusBytes(rollup, "Private_Clean")))
+			tables = append(tables, int(meter.StatusBytes("/proc/"+pid+"/status", "VmPTE")))
+		}
+	}
+	d.Pages, d.Private, d.Tables = int64(meter.Median(pages)), int64(meter.Median(private)), int64(meter.Median(tables))
+}
