@@ -21,6 +21,7 @@ const patience = 30 * time.Second
 type call struct {
 	zygote *zygote
 	slot   slot
+	kind   uint32
 	ended  chan struct{}
 	told   chan times // what the zygote answers to ask
 
@@ -39,8 +40,8 @@ type call struct {
 	score int // by which the kernel finds it first when memory is short
 }
 
-func (z *zygote) newCall() *call {
-	return &call{zygote: z, ended: make(chan struct{}), told: make(chan times, 1)}
+func (z *zygote) newCall(kind uint32) *call {
+	return &call{zygote: z, kind: kind, ended: make(chan struct{}), told: make(chan times, 1)}
 }
 
 func (c *call) finish(e exit)  { c.once.Do(func() { c.exit = e; close(c.ended) }) }
@@ -109,7 +110,7 @@ func (z *zygote) run(ctx context.Context, req sandbox.Request) (sandbox.Result, 
 	if err := ctx.Err(); err != nil {
 		return sandbox.Result{}, err
 	}
-	c := z.newCall()
+	c := z.newCall(kindCall)
 	var err error
 	if err = z.take(c); err != nil {
 		return sandbox.Result{}, err
@@ -122,7 +123,7 @@ func (z *zygote) run(ctx context.Context, req sandbox.Request) (sandbox.Result, 
 	defer files.close()
 	uid := z.jail.uids.take()
 	defer z.jail.uids.give(uid)
-	if err := z.send(c, kindCall, uid, req.Limits, files.remote); err != nil {
+	if err := z.send(c, uid, req.Limits, files.remote); err != nil {
 		return sandbox.Result{}, err
 	}
 	files.closeRemote()
@@ -147,10 +148,10 @@ const (
 )
 
 // send asks the zygote for the child of c, which gets the descriptors in remote.
-func (z *zygote) send(c *call, kind, uid uint32, limits sandbox.Limits, remote []int) error {
+func (z *zygote) send(c *call, uid uint32, limits sandbox.Limits, remote []int) error {
 	// The kernel's own limit counts in ticks and whole seconds: it is the backstop.
 	seconds := uint64(limits.CPU/time.Second) + 2
-	packet := callPacket(kind, c.slot.number, uid, seconds, uint64(z.base+limits.Memory))
+	packet := callPacket(c.kind, c.slot.number, uid, seconds, uint64(z.base+limits.Memory))
 	if _, _, err := z.ctl.WriteMsgUnix(packet[:], unix.UnixRights(remote...), nil); err != nil {
 		return fmt.Errorf("%w: %w", ErrDied, err)
 	}
@@ -189,7 +190,7 @@ func openFiles(req sandbox.Request, memory int) (_ *files, err error) {
 	for _, stream := range []**capture{&f.out, &f.err} {
 		var fds [2]int
 		if err = unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
-			return nil, fmt.Errorf("pipe: %w", err)
+			return nil, descriptorError("pipe", err)
 		}
 		f.remote = append(f.remote, fds[1])
 		if err = unix.SetNonblock(fds[0], true); err != nil {
@@ -244,7 +245,7 @@ func (f *files) collect() {
 func memoryFile(content []byte, size int64) (int, error) {
 	fd, err := unix.MemfdCreate("call", unix.MFD_CLOEXEC)
 	if err != nil {
-		return -1, fmt.Errorf("memory file: %w", err)
+		return -1, descriptorError("memory file", err)
 	}
 	if err = unix.Ftruncate(fd, size); err == nil && len(content) > 0 {
 		_, err = unix.Pwrite(fd, content, 0)

@@ -35,7 +35,7 @@ const (
 	entrySize    = 32
 	entryPID     = 0
 	entryStart   = 8 // struct timespec
-	maxInFlight  = 1024
+	maxInFlight  = 8192
 	entryShift   = 5 // entrySize as a power of two
 	pollSignaled = blockPoll + 14
 	pollAsked    = blockPoll + 6

@@ -154,6 +154,7 @@ func New(ctx context.Context, cfg Config) (*Jail, error) {
 			return nil, err
 		}
 	}
+	makeRoomFor(cfg.Children)
 	group := j.enclose()
 	if err := j.learn(ctx); err != nil {
 		return nil, errors.Join(err, j.Close())

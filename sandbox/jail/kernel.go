@@ -97,7 +97,7 @@ func (in *Interpreter) StartKernel(ctx context.Context, req sandbox.Request) (*K
 	if err != nil {
 		return nil, err
 	}
-	k := &Kernel{zygote: z, call: z.newCall(), stdin: -1, pid: -1, pidfd: -1, rung: make(chan struct{}, 1)}
+	k := &Kernel{zygote: z, call: z.newCall(kindKernel), stdin: -1, pid: -1, pidfd: -1, rung: make(chan struct{}, 1)}
 	if err := z.take(k.call); err != nil {
 		return nil, err
 	}
@@ -119,7 +119,7 @@ func (k *Kernel) start(ctx context.Context, req sandbox.Request) error {
 	}()
 	if err == nil {
 		life := sandbox.Limits{CPU: kernelCPU, Memory: req.Limits.Memory}
-		err = k.zygote.send(k.call, kindKernel, k.uid, life, append([]int{k.call.slot.memory}, remote...))
+		err = k.zygote.send(k.call, k.uid, life, append([]int{k.call.slot.memory}, remote...))
 	}
 	if err != nil {
 		k.call.fail(err) // it never was
@@ -158,13 +158,13 @@ func (k *Kernel) open() (remote []int, err error) {
 	// The program may only read it: it is not meant for storage.
 	input, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", k.stdin), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, fmt.Errorf("standard input: %w", err)
+		return nil, descriptorError("standard input", err)
 	}
 	remote = append(remote, input)
 	for i := range k.output {
 		var fds [2]int
 		if err = unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
-			return remote, fmt.Errorf("pipe: %w", err)
+			return remote, descriptorError("pipe", err)
 		}
 		remote = append(remote, fds[1])
 		if k.output[i].file, err = pollable(fds[0], "output"); err != nil {
@@ -174,7 +174,7 @@ func (k *Kernel) open() (remote []int, err error) {
 	}
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return remote, fmt.Errorf("bell: %w", err)
+		return remote, descriptorError("bell", err)
 	}
 	remote = append(remote, fds[1])
 	if k.bell, err = pollable(fds[0], "bell"); err != nil {

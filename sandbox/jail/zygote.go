@@ -58,8 +58,8 @@ type zygote struct {
 
 	mu    sync.Mutex
 	calls [maxInFlight]*call // by slot
-	free  []slot             // slots that have been used and are not in use
-	next  uint32             // the first slot that has never been used
+	free  [2][]slot          // slots that have been used and are not in use, by kind
+	next  [2]uint32          // how many slots of a kind there have been
 	done  chan struct{}      // closed when the process is gone
 	err   error              // why, valid after done
 	shot  atomic.Bool        // we have killed it
@@ -238,10 +238,12 @@ func (z *zygote) serve() {
 			c.fail(z.err)
 		}
 	}
-	for _, s := range z.free {
-		s.close()
+	for _, free := range z.free {
+		for _, s := range free {
+			s.close()
+		}
 	}
-	z.free = nil
+	z.free = [2][]slot{}
 }
 
 func (z *zygote) dispatch(r report) {
@@ -281,26 +283,31 @@ type slot struct {
 
 func (s slot) close() { _ = unix.Close(s.memory) } // anonymous memory; nothing to lose
 
-// take gives c a slot, until give.
+// take gives c a slot, until give. Calls count from the first slot, kernels from the last:
+// the fork loop looks for an ended child from the first slot on, and kernels stay for long.
 func (z *zygote) take(c *call) error {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	if z.err != nil {
 		return z.err
 	}
-	if n := len(z.free); n > 0 {
-		c.slot = z.free[n-1]
-		z.free = z.free[:n-1]
+	free, next := &z.free[c.kind], &z.next[c.kind]
+	if n := len(*free); n > 0 {
+		c.slot = (*free)[n-1]
+		*free = (*free)[:n-1]
 	} else {
-		if z.next == maxInFlight {
+		if z.next[kindCall]+z.next[kindKernel] == maxInFlight {
 			return fmt.Errorf("%d programs run on one interpreter", maxInFlight)
 		}
 		memory, err := memoryFile(nil, windowSize)
 		if err != nil {
 			return err
 		}
-		c.slot = slot{number: z.next, memory: memory}
-		z.next++
+		c.slot = slot{number: *next, memory: memory}
+		if c.kind == kindKernel {
+			c.slot.number = maxInFlight - 1 - *next
+		}
+		*next++
 	}
 	z.calls[c.slot.number] = c
 	return nil
@@ -317,7 +324,7 @@ func (z *zygote) give(c *call) {
 	defer z.mu.Unlock()
 	z.calls[c.slot.number] = nil
 	if z.err == nil && err == nil {
-		z.free = append(z.free, c.slot)
+		z.free[c.kind] = append(z.free[c.kind], c.slot)
 		return
 	}
 	c.slot.close() // a slot that cannot be cleaned is not used again

@@ -42,14 +42,14 @@ func densityCommand() *cobra.Command {
 		if asJSON {
 			return cli.PrintJSON(out, d)
 		}
-		fmt.Fprintf(out, "%d idle kernels; KiB each: machine %d, PSS %d, private %d, page tables %d, owner %d\n",
-			d.Kernels, d.Machine>>10, d.Pages>>10, d.Private>>10, d.Tables>>10, d.Owner>>10)
+		fmt.Fprintf(out, "%d idle kernels; KiB each: cgroup %d, machine %d, PSS %d, private %d, page tables %d, owner %d\n",
+			d.Kernels, d.Group>>10, d.Machine>>10, d.Pages>>10, d.Private>>10, d.Tables>>10, d.Owner>>10)
 		fmt.Fprintf(out, "owner, each: %.1f descriptors, %.1f goroutines; 10,000 kernels: %.1f GiB\n",
 			d.Descriptors, d.Goroutines, float64(d.Total)/(1<<30))
 		for _, row := range []struct {
 			name string
 			t    sandboxbench.Times
-		}{{"first cell", d.First}, {"next cell", d.Next}, {"branch", d.Branch}, {"replay", d.Replay}} {
+		}{{"call", d.Call}, {"first cell", d.First}, {"next cell", d.Next}, {"branch", d.Branch}, {"replay", d.Replay}} {
 			fmt.Fprintf(out, "%-10s p50 %7.2f ms, p99 %7.2f ms\n", row.name, 1e3*row.t.P50.Seconds(), 1e3*row.t.P99.Seconds())
 		}
 		return nil

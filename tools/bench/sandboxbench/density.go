@@ -31,8 +31,11 @@ type DensityConfig struct {
 // Density is what many idle kernels cost, and how long cells take beside them.
 type Density struct {
 	Kernels int `json:"kernels"`
-	// Machine is how much less memory was available in all, for each kernel: pages, page
-	// tables, namespaces, descriptors, buffers of the owner.
+	// Group is what the cgroup of all interpreters grew by, for each kernel: pages, page
+	// tables, stacks, namespaces. 0 without a cgroup.
+	Group int64 `json:"cgroup_bytes"`
+	// Machine is how much less memory was available in all, with descriptors and buffers of
+	// the owner, and with whatever else the machine did meanwhile.
 	Machine int64 `json:"machine_bytes"`
 	// Pages is the memory of the process itself, shared pages divided among those who share
 	// them (PSS), and Private the part that nobody shares: medians of a sample.
@@ -48,6 +51,7 @@ type Density struct {
 	Next     Times `json:"next_cell"`  // in a kernel that was idle
 	Branch   Times `json:"branch"`     // the first cell of a branch, its kernel included
 	Replay   Times `json:"replay"`     // the same with the parent's history, and no parent
+	Call     Times `json:"call"`       // a call without a session, for comparison
 	Branched int64 `json:"branched"`   // kernels that were copied, not rebuilt
 	Total    int64 `json:"for_ten_thousand_bytes"`
 }
@@ -107,7 +111,8 @@ func MeasureDensity(ctx context.Context, cfg DensityConfig) (d Density, err erro
 	d.Machine, d.Owner = (before.available-after.available)/n, (after.resident-before.resident)/n
 	d.Goroutines = float64(after.goroutines-before.goroutines) / float64(n)
 	d.Descriptors = float64(after.descriptors-before.descriptors) / float64(n)
-	d.Total = 10_000 * d.Machine
+	d.Group = (after.group - before.group) / n
+	d.Total = 10_000 * (max(d.Group, d.Machine) + d.Owner)
 	host.sample(&d)
 	if err := host.time(ctx, &d); err != nil {
 		return d, err
@@ -186,13 +191,14 @@ func (c *crowd) fill(ctx context.Context) ([]time.Duration, error) {
 
 // time measures cells beside the idle kernels.
 func (c *crowd) time(ctx context.Context, d *Density) error {
-	var next, branch, replay []time.Duration
+	var call, next, branch, replay []time.Duration
 	for i := range c.cfg.Branches {
 		for _, way := range []struct {
 			times        *[]time.Duration
 			name, parent string
 			history      []string
 		}{
+			{&call, "", "", nil},
 			{&next, fmt.Sprint("s", i%c.cfg.Kernels), "", nil},
 			{&branch, fmt.Sprint("branch", i), "warm", nil},
 			{&replay, fmt.Sprint("replay", i), "", []string{c.cfg.Code}},
@@ -205,18 +211,19 @@ func (c *crowd) time(ctx context.Context, d *Density) error {
 			if err != nil || res.Value != "2" {
 				return fmt.Errorf("cell of %s: %+v: %w", way.name, res, err)
 			}
-			if way.name[0] != 's' {
+			if way.times == &branch || way.times == &replay {
 				c.sessions.Drop("", way.name)
 			}
 		}
 	}
-	d.Next, d.Branch, d.Replay = timesOf(next), timesOf(branch), timesOf(replay)
+	d.Call, d.Next, d.Branch, d.Replay = timesOf(call), timesOf(next), timesOf(branch), timesOf(replay)
 	return nil
 }
 
 // counts is a reading of this process and of the machine.
 type counts struct {
 	available, resident     int64
+	group                   int64
 	goroutines, descriptors int
 }
 
@@ -227,8 +234,34 @@ func reading() counts {
 	}
 	return counts{
 		available: meter.StatusBytes("/proc/meminfo", "MemAvailable"), resident: meter.StatusBytes("/proc/self/status", "VmRSS"),
-		goroutines: runtime.NumGoroutine(), descriptors: len(own),
+		goroutines: runtime.NumGoroutine(), descriptors: len(own), group: groupMemory(),
 	}
+}
+
+// groupMemory is what the kernel counts for the cgroup of the interpreters that this process
+// has started; 0 where there is none.
+func groupMemory() int64 {
+	for _, child := range meter.Tree(meter.Processes(), os.Getpid())[1:] {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", child.PID))
+		if err != nil {
+			continue // it has ended
+		}
+		for _, line := range strings.Fields(string(text)) {
+			parts := strings.SplitN(line, ":", 3)
+			if len(parts) < 3 || !strings.Contains(parts[2], "temper-") {
+				continue
+			}
+			for _, path := range []string{"/sys/fs/cgroup/memory" + parts[2] + "/memory.usage_in_bytes", "/sys/fs/cgroup" + parts[2] + "/memory.current"} {
+				var n int64
+				if text, err := os.ReadFile(path); err == nil {
+					if _, err := fmt.Sscan(string(text), &n); err == nil {
+						return n
+					}
+				}
+			}
+		}
+	}
+	return 0
 }
 
 // sampled is how many kernels are read: the reading of one walks all its pages.
