@@ -67,6 +67,8 @@ type Kernel struct {
 	mu      sync.Mutex // held by the cell that runs
 	pid     int        // as this process sees it, and a hold on it; -1 while unknown
 	pidfd   int        //
+	memory  int64      // its limit
+	unready bool       // it is to be made a copy: it has not stopped
 	peak    int64      // largest resident size that was read
 	number  uint32     // of the current cell
 	hasText bool       // stdin holds something
@@ -131,8 +133,11 @@ func (k *Kernel) start(ctx context.Context, req sandbox.Request) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.identify()
+	k.memory = req.Limits.Memory
 	if req.Fixture == "" {
-		k.signal(unix.SIGSTOP)
+		if !k.unready {
+			k.signal(unix.SIGSTOP)
+		}
 		return nil
 	}
 	res, err := k.cell(ctx, req, req.Fixture, kindFixtureCode, false)

@@ -1,14 +1,116 @@
 package jail
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"temper/sandbox"
 )
 
-// ErrNoBranch means that a kernel cannot be copied.
+// ErrNoBranch means that a kernel cannot be copied as it is.
 var ErrNoBranch = errors.New("the kernel cannot be copied")
 
-// Branch returns a kernel in the state of k.
-func (k *Kernel) Branch(_ context.Context) (*Kernel, error) {
-	return nil, ErrNoBranch
+// Branch returns a kernel in the state of k, between two cells. A locked-in process cannot
+// fork: it may not make a process, and would have to keep its namespaces and its user id.
+// So the copy is a new kernel of the same interpreter, behind layers of its own, into which
+// the owner writes the pages, the mappings and the registers of k. Both come from one
+// process whose addresses are not randomized, so that all but the pages that k has written
+// is there already.
+//
+// What a copy of the memory does not hold is a reason to refuse with ErrNoBranch: threads,
+// descriptors and files that the program has opened or left, its signal handlers, limits that
+// it has lowered, and more memory than is worth a copy.
+func (k *Kernel) Branch(ctx context.Context) (*Kernel, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.alive() || k.closed.Load() || k.pid <= 0 {
+		return nil, fmt.Errorf("%w: its process is not known", ErrNoBranch)
+	}
+	if err := k.plain(); err != nil {
+		return nil, err
+	}
+	b := &Kernel{zygote: k.zygote, call: k.zygote.newCall(kindKernel), stdin: -1, pid: -1, pidfd: -1, rung: make(chan struct{}, 1), unready: true}
+	if err := k.zygote.take(b.call); err != nil {
+		return nil, err
+	}
+	err := b.start(ctx, sandbox.Request{Limits: sandbox.Limits{Memory: k.memory}})
+	if err == nil {
+		err = k.copyTo(b)
+	}
+	if err != nil {
+		b.Close()
+		return nil, err
+	}
+	return b, nil
+}
+
+// copyTo makes b, which has run nothing, a copy of k.
+func (k *Kernel) copyTo(b *Kernel) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, name := range []string{"Umask", "SigBlk", "SigIgn", "SigCgt"} {
+		if err := equal(name, k.pid, b.pid, func(pid int) ([]byte, error) { return status(pid, name) }); err != nil {
+			return err
+		}
+	}
+	limits := func(pid int) ([]byte, error) { return os.ReadFile(fmt.Sprintf("/proc/%d/limits", pid)) }
+	if err := equal("limits", k.pid, b.pid, limits); err != nil {
+		return err
+	}
+	if err := copyProcess(k.pid, b.pid); err != nil {
+		return fmt.Errorf("%w: %w", ErrNoBranch, err)
+	}
+	b.number, b.unready = k.number, false
+	b.signal(unix.SIGSTOP)
+	return nil
+}
+
+// equal refuses kernels that differ in what read says of their processes.
+func equal(what string, a, b int, read func(pid int) ([]byte, error)) error {
+	x, err := read(a)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrNoBranch, err)
+	}
+	y, err := read(b)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrNoBranch, err)
+	}
+	if !bytes.Equal(x, y) {
+		return fmt.Errorf("%w: the program has changed its %s", ErrNoBranch, what)
+	}
+	return nil
+}
+
+// ownDescriptors are those of a kernel: its streams and its bell.
+const ownDescriptors = 4
+
+// plain refuses a kernel that has more than memory.
+func (k *Kernel) plain() error {
+	proc := fmt.Sprintf("/proc/%d/", k.pid)
+	for _, c := range []struct {
+		dir, what string
+		most      int
+	}{
+		{"task", "threads", 1},
+		{"fd", "open descriptors", ownDescriptors},
+		{"root/tmp", "files in /tmp", 0},
+	} {
+		entries, err := os.ReadDir(proc + c.dir)
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrNoBranch, err)
+		}
+		if len(entries) > c.most {
+			return fmt.Errorf("%w: it has %s", ErrNoBranch, c.what)
+		}
+	}
+	if at, err := os.Readlink(proc + "cwd"); err != nil || filepath.Base(at) != "tmp" {
+		return fmt.Errorf("%w: it works in another folder", ErrNoBranch)
+	}
+	return nil
 }
