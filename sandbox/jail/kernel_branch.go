@@ -1,12 +1,12 @@
 package jail
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -54,14 +54,10 @@ func (k *Kernel) Branch(ctx context.Context) (*Kernel, error) {
 func (k *Kernel) copyTo(b *Kernel) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, name := range []string{"Umask", "SigBlk", "SigIgn", "SigCgt"} {
-		if err := equal(name, k.pid, b.pid, func(pid int) ([]byte, error) { return status(pid, name) }); err != nil {
+	for _, c := range []struct{ file, what string }{{"status", "signal handlers or umask"}, {"limits", "limits"}} {
+		if err := equal(c.file, c.what, k.pid, b.pid); err != nil {
 			return err
 		}
-	}
-	limits := func(pid int) ([]byte, error) { return os.ReadFile(fmt.Sprintf("/proc/%d/limits", pid)) }
-	if err := equal("limits", k.pid, b.pid, limits); err != nil {
-		return err
 	}
 	if err := copyProcess(k.pid, b.pid); err != nil {
 		return fmt.Errorf("%w: %w", ErrNoBranch, err)
@@ -71,20 +67,37 @@ func (k *Kernel) copyTo(b *Kernel) error {
 	return nil
 }
 
-// equal refuses kernels that differ in what read says of their processes.
-func equal(what string, a, b int, read func(pid int) ([]byte, error)) error {
-	x, err := read(a)
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrNoBranch, err)
+// equal refuses kernels that differ in a file of /proc. Of a status the lines count that a
+// program can change and that a copy of the memory does not hold.
+func equal(file, what string, pids ...int) error {
+	var texts [2]string
+	for i, pid := range pids {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrNoBranch, err)
+		}
+		texts[i] = string(text)
+		if file == "status" {
+			texts[i] = settingsOf(texts[i])
+		}
 	}
-	y, err := read(b)
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrNoBranch, err)
-	}
-	if !bytes.Equal(x, y) {
+	if texts[0] != texts[1] {
 		return fmt.Errorf("%w: the program has changed its %s", ErrNoBranch, what)
 	}
 	return nil
+}
+
+// settingsOf returns the lines of a status that have to be equal.
+func settingsOf(status string) string {
+	var kept strings.Builder
+	for line := range strings.Lines(status) {
+		for _, name := range [...]string{"Umask:", "SigBlk:", "SigIgn:", "SigCgt:"} {
+			if strings.HasPrefix(line, name) {
+				kept.WriteString(line)
+			}
+		}
+	}
+	return kept.String()
 }
 
 // ownDescriptors are those of a kernel: its streams and its bell.

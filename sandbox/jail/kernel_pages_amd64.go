@@ -21,6 +21,9 @@ type mapping struct {
 	kind     string // [heap], [stack] and the like
 }
 
+// freshKind marks what the target got in the place of a mapping of the source.
+const freshKind = "fresh"
+
 func (m *mapping) shared() bool { return m.mode[3] == 's' }
 
 // special mappings belong to the kernel and are the same everywhere.
@@ -118,7 +121,7 @@ func (t *tracee) remap(source *tracee) (all, fresh []mapping, err error) {
 			return nil, nil, err
 		}
 		if renewed {
-			fresh = append(fresh, mapping{from: from, to: to, name: want.name})
+			fresh = append(fresh, mapping{from: from, to: to, mode: want.mode, name: want.name, kind: freshKind})
 		}
 	}
 	return all, fresh, nil
@@ -163,8 +166,7 @@ func (t *tracee) adjust(from, to uint64, want, is *mapping) (fresh bool, err err
 
 // Bits of an entry of /proc/PID/pagemap.
 const (
-	pagePresent   = 1 << 63
-	pageSwapped   = 1 << 62
+	pagePresent   = 1<<63 | 1<<62 // in memory or swapped out
 	pageExclusive = 1 << 56
 )
 
@@ -181,71 +183,111 @@ func (t *tracee) copyPages(source *tracee, all, fresh []mapping) error {
 		defer func() { _ = file.Close() }() // only read
 		c.maps = append(c.maps, file)
 	}
-	for _, m := range all {
+	for i := range all {
+		m := &all[i]
 		if m.shared() || m.special() {
 			continue
 		}
-		if err := c.stretch(m.from, m.to, func(a, b uint64) bool { return (a|b)&pageExclusive != 0 && (a|b)&(pagePresent|pageSwapped) != 0 }); err != nil {
+		written := func(a, b uint64) bool { return (a|b)&pageExclusive != 0 && (a|b)&pagePresent != 0 }
+		if err := c.stretch(m, written); err != nil {
 			return err
 		}
 	}
-	for _, m := range fresh {
-		if err := c.stretch(m.from, m.to, func(a, _ uint64) bool { return m.name != "" || a&(pagePresent|pageSwapped) != 0 }); err != nil {
+	for i := range fresh {
+		m := &fresh[i]
+		if err := c.stretch(m, func(a, _ uint64) bool { return m.name != "" || a&pagePresent != 0 }); err != nil {
 			return err
 		}
 	}
-	return nil
+	return c.flush()
 }
 
-// copier copies pages from one process to another.
+// Sizes of what is copied at once.
+const (
+	maxVectors = 512
+	maxAtOnce  = 1 << 20
+)
+
+// copier copies pages from one process to another. Those that the target may write go side
+// by side in one system call; the kernel is asked to write the others all the same.
 type copier struct {
 	from, to *tracee
 	maps     []*os.File // pagemaps of both
 	left     uint64     // bytes that may still be copied
 	size     uint64     // of a page
+	entries  [2][]byte
+	vectors  []unix.RemoteIovec
+	bytes    int
 	buffer   []byte
 }
 
-// stretch copies the pages between two addresses that wanted picks by their entries.
-func (c *copier) stretch(from, to uint64, wanted func(a, b uint64) bool) error {
-	n := (to - from) / c.size
-	var entries [2][]byte
+// stretch copies the pages of m that wanted picks by their entries.
+func (c *copier) stretch(m *mapping, wanted func(a, b uint64) bool) error {
+	n := (m.to - m.from) / c.size
 	for i, file := range c.maps {
-		entries[i] = make([]byte, 8*n)
-		if _, err := file.ReadAt(entries[i], int64(from/c.size*8)); err != nil && !errors.Is(err, io.EOF) {
+		c.entries[i] = slices.Grow(c.entries[i][:0], int(8*n))[:8*n]
+		clear(c.entries[i])
+		if _, err := file.ReadAt(c.entries[i], int64(m.from/c.size*8)); err != nil && !errors.Is(err, io.EOF) {
 			return fmt.Errorf("pages: %w", err)
 		}
 	}
 	u64 := binary.NativeEndian.Uint64
 	for i := uint64(0); i < n; i++ {
 		first := i
-		for i < n && wanted(u64(entries[0][8*i:]), u64(entries[1][8*i:])) {
+		for i < n && wanted(u64(c.entries[0][8*i:]), u64(c.entries[1][8*i:])) {
 			i++
 		}
 		if i == first {
 			continue
 		}
-		if err := c.run(from+first*c.size, from+i*c.size); err != nil {
+		from, to := m.from+first*c.size, m.from+i*c.size
+		if to-from > c.left {
+			return fmt.Errorf("it has written more than %d bytes", maxCopy)
+		}
+		c.left -= to - from
+		if err := c.run(m, from, to); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// run copies pages that lie side by side. A file may end before its mapping, and what lies
-// behind its end cannot be read: there is nothing to copy.
-func (c *copier) run(from, to uint64) error {
-	if to-from > c.left {
-		return fmt.Errorf("it has written more than %d bytes", maxCopy)
+// run copies pages that lie side by side, now or with others.
+func (c *copier) run(m *mapping, from, to uint64) error {
+	ofFile := m.name != "" && m.kind == freshKind
+	if !ofFile && m.protection() == unix.PROT_READ|unix.PROT_WRITE && to-from <= maxAtOnce/2 {
+		c.vectors = append(c.vectors, unix.RemoteIovec{Base: uintptr(from), Len: int(to - from)})
+		if c.bytes += int(to - from); c.bytes > maxAtOnce/2 || len(c.vectors) == maxVectors {
+			return c.flush()
+		}
+		return nil
 	}
-	c.left -= to - from
-	if uint64(len(c.buffer)) < to-from {
-		c.buffer = make([]byte, to-from)
-	}
-	n, err := c.from.mem.ReadAt(c.buffer[:to-from], int64(from))
+	buffer := make([]byte, to-from)
+	// A file may end before its mapping, and what lies behind its end cannot be read.
+	n, err := c.from.mem.ReadAt(buffer, int64(from))
 	if n == 0 && err != nil {
 		return nil
 	}
-	_, err = c.to.mem.WriteAt(c.buffer[:n], int64(from))
+	_, err = c.to.mem.WriteAt(buffer[:n], int64(from))
 	return err
+}
+
+// flush copies what has been put off.
+func (c *copier) flush() error {
+	if len(c.vectors) == 0 {
+		return nil
+	}
+	if c.buffer == nil {
+		c.buffer = make([]byte, maxAtOnce)
+	}
+	local := []unix.Iovec{{Base: &c.buffer[0], Len: uint64(c.bytes)}}
+	n, err := unix.ProcessVMReadv(c.from.pid, local, c.vectors, 0)
+	if err == nil && n == c.bytes {
+		n, err = unix.ProcessVMWritev(c.to.pid, local, c.vectors, 0)
+	}
+	if err != nil || n != c.bytes {
+		return fmt.Errorf("%d of %d bytes were copied: %w", n, c.bytes, err)
+	}
+	c.vectors, c.bytes = c.vectors[:0], 0
+	return nil
 }
