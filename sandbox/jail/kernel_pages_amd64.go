@@ -277,9 +277,7 @@ func (c *copier) flush() error {
 	if len(c.vectors) == 0 {
 		return nil
 	}
-	if c.buffer == nil {
-		c.buffer = make([]byte, maxAtOnce)
-	}
+	c.buffer = slices.Grow(c.buffer[:0], c.bytes)[:c.bytes]
 	local := []unix.Iovec{{Base: &c.buffer[0], Len: uint64(c.bytes)}}
 	n, err := unix.ProcessVMReadv(c.from.pid, local, c.vectors, 0)
 	if err == nil && n == c.bytes {

@@ -33,6 +33,8 @@ func RunSessions(t *testing.T, open func(t *testing.T) sandbox.Executor) {
 	}
 	t.Run("session: names and runs are apart", func(t *testing.T) { apart(t, exec) })
 	t.Run("session: cells run in order", func(t *testing.T) { ordered(t, exec) })
+	t.Run("session: branches go their own ways", func(t *testing.T) { branched(t, exec) })
+	t.Run("session: one that is lost or new shows", func(t *testing.T) { lost(t, exec) })
 	t.Run("session: a caller that goes away costs the cell only", func(t *testing.T) { abandoned(t, exec) })
 }
 
@@ -222,4 +224,66 @@ func abandoned(t *testing.T, exec sandbox.Executor) {
 		t.Errorf("got error %v after %v", err, time.Since(start))
 	}
 	step{code: "x", value: "1"}.play(t, exec, t.Name(), 1)
+}
+
+// branched asserts that a branch begins as its parent and shares nothing with it.
+func branched(t *testing.T, exec sandbox.Executor) {
+	cell := func(session, parent, code string) sandbox.Result {
+		t.Helper()
+		req := sandbox.Request{ID: t.Name() + session + code, Session: t.Name() + session, Code: code}
+		if parent != "" {
+			req.BranchOf = t.Name() + parent
+		}
+		res, err := exec.Execute(t.Context(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res
+	}
+	cell("p", "", "x = [1]")
+	cell("p", "", "x.append(2)\n1/0")
+	for _, name := range []string{"a", "b"} {
+		if res := cell(name, "p", "x.append('"+name+"')\nx"); res.Value != "[1, 2, '"+name+"']" || res.SessionNew {
+			t.Errorf("the first cell of a branch: %+v", res)
+		}
+	}
+	cell("p", "", "x.append('p')\nopen('/tmp/p', 'w').write('1')")
+	if res := cell("c", "p", "import os\nx, os.listdir('/tmp')"); res.Value != "([1, 2, 'p'], ['p'])" {
+		t.Errorf("a branch of a session with a file: %+v", res)
+	}
+	cell("a", "", "import os\nos._exit(1)") // and its kernel is rebuilt
+	for name, want := range map[string]string{"a": "[1, 2, 'a']", "b": "[1, 2, 'b']", "p": "[1, 2, 'p']"} {
+		if res := cell(name, "", "x"); res.Value != want {
+			t.Errorf("session %s: got %+v, want %s", name, res, want)
+		}
+	}
+	if res := cell("b", "p", "y"); res.Status != sandbox.StatusRefused {
+		t.Errorf("a branch that exists: got %+v, want a refusal", res)
+	}
+}
+
+// lost asserts what a caller hears of a session that is not what it expects.
+func lost(t *testing.T, exec sandbox.Executor) {
+	call := func(code, parent string, cells int) (sandbox.Result, error) {
+		req := sandbox.Request{ID: fmt.Sprint(t.Name(), code, cells), Session: t.Name(), Code: code, BranchOf: parent}
+		if cells >= 0 {
+			req.SessionCells = &cells
+		}
+		return exec.Execute(t.Context(), req)
+	}
+	fails := func(name, parent string, cells int) {
+		t.Helper()
+		if res, err := call("lost", parent, cells); !errors.Is(err, sandbox.ErrSessionLost) || errors.Is(err, sandbox.ErrUnavailable) {
+			t.Errorf("%s: got %+v, %v, want ErrSessionLost", name, res, err)
+		}
+	}
+	fails("a session that nobody knows", "", 3)
+	fails("a branch of nobody", t.Name()+"nobody", -1)
+	if res, err := call("x = 1", "", -1); err != nil || !res.SessionNew {
+		t.Errorf("a first cell: %+v, %v, want session_new", res, err)
+	}
+	if res, err := call("x", "", 1); err != nil || res.SessionNew || res.Value != "1" {
+		t.Errorf("a second cell: %+v, %v", res, err)
+	}
+	fails("another number of cells", "", 1)
 }
