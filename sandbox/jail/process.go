@@ -55,6 +55,12 @@ func (c *call) findPID(inside int) int {
 	if known := c.known(); known != 0 {
 		return known
 	}
+	if pid := c.zygote.translate(inside); pid > 0 {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.pid = pid
+		return pid
+	}
 	zygote := c.zygote.pid()
 	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", zygote, zygote))
 	if err != nil {
