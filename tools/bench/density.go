@@ -50,7 +50,7 @@ func densityCommand() *cobra.Command {
 			name string
 			t    sandboxbench.Times
 		}{{"call", d.Call}, {"first cell", d.First}, {"next cell", d.Next}, {"branch", d.Branch}, {"replay", d.Replay}} {
-			fmt.Fprintf(out, "%-10s p50 %7.2f ms, p99 %7.2f ms\n", row.name, 1e3*row.t.P50.Seconds(), 1e3*row.t.P99.Seconds())
+			fmt.Fprintf(out, "%-10s p10 %6.2f, p50 %6.2f, p99 %6.2f ms\n", row.name, 1e3*row.t.P10.Seconds(), 1e3*row.t.P50.Seconds(), 1e3*row.t.P99.Seconds())
 		}
 		return nil
 	}
