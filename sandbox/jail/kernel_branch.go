@@ -32,7 +32,7 @@ func (k *Kernel) Branch(ctx context.Context) (*Kernel, error) {
 	if !k.alive() || k.closed.Load() || k.pid <= 0 {
 		return nil, fmt.Errorf("%w: its process is not known", ErrNoBranch)
 	}
-	if err := k.plain(); err != nil {
+	if err := plain(k.pid); err != nil {
 		return nil, err
 	}
 	b := &Kernel{zygote: k.zygote, call: k.zygote.newCall(kindKernel), stdin: -1, pid: -1, pidfd: -1, rung: make(chan struct{}, 1), unready: true}
@@ -41,7 +41,7 @@ func (k *Kernel) Branch(ctx context.Context) (*Kernel, error) {
 	}
 	err := b.start(ctx, sandbox.Request{Limits: sandbox.Limits{Memory: k.memory}})
 	if err == nil {
-		err = k.copyTo(b)
+		err = copyKernel(k, b)
 	}
 	if err != nil {
 		b.Close()
@@ -50,8 +50,8 @@ func (k *Kernel) Branch(ctx context.Context) (*Kernel, error) {
 	return b, nil
 }
 
-// copyTo makes b, which has run nothing, a copy of k.
-func (k *Kernel) copyTo(b *Kernel) error {
+// copyKernel makes b, which has run nothing, a copy of k.
+func copyKernel(k, b *Kernel) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, c := range []struct{ file, what string }{{"status", "signal handlers or umask"}, {"limits", "limits"}} {
@@ -103,9 +103,9 @@ func settingsOf(status string) string {
 // ownDescriptors are those of a kernel: its streams and its bell.
 const ownDescriptors = 4
 
-// plain refuses a kernel that has more than memory.
-func (k *Kernel) plain() error {
-	proc := fmt.Sprintf("/proc/%d/", k.pid)
+// plain refuses the process of a kernel that has more than memory.
+func plain(pid int) error {
+	proc := fmt.Sprintf("/proc/%d/", pid)
 	for _, c := range []struct {
 		dir, what string
 		most      int
