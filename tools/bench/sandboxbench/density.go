@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -96,7 +97,7 @@ func MeasureDensity(ctx context.Context, cfg DensityConfig) (d Density, err erro
 	if err != nil {
 		return Density{}, err
 	}
-	defer func() { err = errors.Join(err, host.close()) }()
+	defer func() { err = errors.Join(err, host.close()) }() //nolint:contextcheck // it ends also what a cancelled measurement has started
 	if _, err := host.cell(ctx, "warm", ""); err != nil {
 		return Density{}, err
 	}
@@ -249,18 +250,27 @@ func groupMemory() int64 {
 			continue // it has ended
 		}
 		for _, line := range strings.Fields(string(text)) {
-			parts := strings.SplitN(line, ":", 3)
-			if len(parts) < 3 || !strings.Contains(parts[2], "temper-") {
-				continue
+			if n := memoryOf(line); n > 0 {
+				return n
 			}
-			for _, path := range []string{"/sys/fs/cgroup/memory" + parts[2] + "/memory.usage_in_bytes", "/sys/fs/cgroup" + parts[2] + "/memory.current"} {
-				var n int64
-				if text, err := os.ReadFile(path); err == nil {
-					if _, err := fmt.Sscan(string(text), &n); err == nil {
-						return n
-					}
-				}
-			}
+		}
+	}
+	return 0
+}
+
+// memoryOf reads what the kernel counts for a cgroup of ours, by its line in /proc/PID/cgroup.
+func memoryOf(line string) int64 {
+	parts := strings.SplitN(line, ":", 3)
+	if len(parts) < 3 || !strings.Contains(parts[2], "temper-") {
+		return 0
+	}
+	for _, path := range []string{"/sys/fs/cgroup/memory" + parts[2] + "/memory.usage_in_bytes", "/sys/fs/cgroup" + parts[2] + "/memory.current"} {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue // the other version
+		}
+		if n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil {
+			return n
 		}
 	}
 	return 0
