@@ -2,6 +2,7 @@ package jail_test
 
 import (
 	"errors"
+	"syscall"
 	"testing"
 
 	"temper/sandbox"
@@ -24,6 +25,9 @@ func TestABranchHasTheStateOfItsKernel(t *testing.T) {
 	var branches []*jail.Kernel
 	for range 3 {
 		b, err := k.Branch(t.Context())
+		if errors.Is(err, syscall.EPERM) {
+			t.Skip("this machine lets nobody trace a process:", err)
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
