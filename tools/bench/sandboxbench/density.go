@@ -93,7 +93,7 @@ func (c DensityConfig) withDefaults() DensityConfig {
 // them costs. It stops early, with an error, when the machine would have less than 2 GiB.
 func MeasureDensity(ctx context.Context, cfg DensityConfig) (d Density, err error) {
 	cfg = cfg.withDefaults()
-	host, err := newCrowd(ctx, cfg)
+	host, err := newSleepers(ctx, cfg)
 	if err != nil {
 		return Density{}, err
 	}
@@ -124,15 +124,15 @@ func MeasureDensity(ctx context.Context, cfg DensityConfig) (d Density, err erro
 	return d, nil
 }
 
-// crowd is a node without its transport.
-type crowd struct {
+// sleepers is a node without its transport, whose kernels wait.
+type sleepers struct {
 	cfg      DensityConfig
 	jail     *jail.Jail
 	pool     *pool.Pool
 	sessions *session.Manager
 }
 
-func newCrowd(ctx context.Context, cfg DensityConfig) (*crowd, error) {
+func newSleepers(ctx context.Context, cfg DensityConfig) (*sleepers, error) {
 	most := cfg.Kernels + 2*cfg.Branches + 8
 	j, err := jail.New(ctx, jail.Config{Python: cfg.Python, Children: most + 64})
 	if err != nil {
@@ -143,16 +143,16 @@ func newCrowd(ctx context.Context, cfg DensityConfig) (*crowd, error) {
 		return nil, errors.Join(err, j.Close())
 	}
 	m := session.New(p, session.OnPool(p), session.Config{MaxKernels: most, Idle: time.Hour})
-	return &crowd{cfg, j, p, m}, nil
+	return &sleepers{cfg, j, p, m}, nil
 }
 
-func (c *crowd) close() error {
+func (c *sleepers) close() error {
 	ctx := context.Background()
 	return errors.Join(c.sessions.Close(ctx), c.pool.Close(ctx), c.jail.Close())
 }
 
 // cell runs the cell of cfg in a session and returns how long that took.
-func (c *crowd) cell(ctx context.Context, name, parent string) (time.Duration, error) {
+func (c *sleepers) cell(ctx context.Context, name, parent string) (time.Duration, error) {
 	begun := time.Now()
 	res, err := c.sessions.Execute(ctx, sandbox.Request{Session: name, BranchOf: parent, Code: c.cfg.Code, Profile: c.cfg.Profile})
 	took := time.Since(begun)
@@ -166,7 +166,7 @@ func (c *crowd) cell(ctx context.Context, name, parent string) (time.Duration, e
 const reserve = 2 << 30
 
 // fill starts the kernels and returns the times of their first cells.
-func (c *crowd) fill(ctx context.Context) ([]time.Duration, error) {
+func (c *sleepers) fill(ctx context.Context) ([]time.Duration, error) {
 	var mu sync.Mutex
 	var times []time.Duration
 	var failed error
@@ -193,7 +193,7 @@ func (c *crowd) fill(ctx context.Context) ([]time.Duration, error) {
 }
 
 // time measures cells beside the idle kernels.
-func (c *crowd) time(ctx context.Context, d *Density) error {
+func (c *sleepers) time(ctx context.Context, d *Density) error {
 	var call, next, branch, replay []time.Duration
 	for i := range c.cfg.Branches {
 		for _, way := range []struct {
@@ -280,7 +280,7 @@ func memoryOf(line string) int64 {
 const sampled = 50
 
 // sample reads the memory of some kernels.
-func (c *crowd) sample(d *Density) {
+func (c *sleepers) sample(d *Density) {
 	var pages, private, tables []int
 	for _, zygote := range meter.Tree(meter.Processes(), os.Getpid())[1:] {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", zygote.PID, zygote.PID))
