@@ -15,7 +15,7 @@ import (
 	"temper/sandbox"
 	"temper/sandbox/jail"
 	"temper/sandbox/pool"
-	"temper/sandbox/session"
+	kept "temper/sandbox/session"
 	"temper/tools/bench/meter"
 )
 
@@ -129,7 +129,7 @@ type sleepers struct {
 	cfg      DensityConfig
 	jail     *jail.Jail
 	pool     *pool.Pool
-	sessions *session.Manager
+	sessions *kept.Manager
 }
 
 func newSleepers(ctx context.Context, cfg DensityConfig) (*sleepers, error) {
@@ -142,7 +142,7 @@ func newSleepers(ctx context.Context, cfg DensityConfig) (*sleepers, error) {
 	if err != nil {
 		return nil, errors.Join(err, j.Close())
 	}
-	m := session.New(p, session.OnPool(p), session.Config{MaxKernels: most, Idle: time.Hour})
+	m := kept.New(p, kept.OnPool(p), kept.Config{MaxKernels: most, Idle: time.Hour})
 	return &sleepers{cfg, j, p, m}, nil
 }
 
