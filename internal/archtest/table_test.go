@@ -32,6 +32,7 @@ var packages = []row{
 	{pattern: "internal/grpo", layer: vocabulary, ours: []string{"internal/rl"}, stdOnly: true, reason: "the algorithm is pure functions of the nouns"},
 	{pattern: "internal/cron", layer: vocabulary, ours: none, stdOnly: true, reason: "it judges a line of text"},
 	{pattern: "internal/promotion", layer: vocabulary, ours: []string{"internal/series"}, stdOnly: true, reason: "what is published is decided by numbers alone"},
+	{pattern: "internal/dispatch", layer: vocabulary, ours: none, stdOnly: true, reason: "events go in and decisions come out: a simulator and a fleet run the same code"},
 	{pattern: "internal/fault", layer: vocabulary, ours: none, stdOnly: true, reason: "any package may say that no retry helps, and none needs Temporal for it"},
 	{pattern: "internal/series", layer: vocabulary},
 	{pattern: "internal/watch", layer: vocabulary},
@@ -105,6 +106,7 @@ var packages = []row{
 	{pattern: "tools/bench/trainerbench", layer: adapters},
 	{pattern: "tools/bench/storebench", layer: adapters},
 	{pattern: "tools/bench/recoverybench", layer: adapters, reason: "it samples and trains without Temporal"},
+	{pattern: "tools/bench/schedulerbench", layer: adapters, ours: []string{"internal/dispatch", "internal/history", "internal/rl"}, reason: "time is simulated: it starts and measures nothing"},
 	{pattern: "tools/bench/chaos", layer: adapters, reason: "it reads what runs leave and knows no Temporal"},
 }
 
