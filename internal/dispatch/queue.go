@@ -75,7 +75,7 @@ func (h groupHeap) Swap(i, j int) {
 }
 
 func (h *groupHeap) Push(x any) {
-	g := x.(*group) //nolint:errcheck,forcetypeassert // the heap holds groups
+	g := x.(*group)
 	g.place = len(*h)
 	*h = append(*h, g)
 }

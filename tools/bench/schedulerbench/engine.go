@@ -53,7 +53,7 @@ func (h rowHeap) Swap(i, j int) {
 	h[i].place, h[j].place = i, j
 }
 func (h *rowHeap) Push(x any) {
-	r := x.(*row) //nolint:errcheck,forcetypeassert // the heap holds rows
+	r := x.(*row)
 	r.place = len(*h)
 	*h = append(*h, r)
 }

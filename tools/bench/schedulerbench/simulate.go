@@ -85,7 +85,7 @@ func (h eventHeap) Less(i, j int) bool {
 	return h[i].at < h[j].at || h[i].at == h[j].at && h[i].seq < h[j].seq
 }
 func (h eventHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h *eventHeap) Push(x any)   { *h = append(*h, x.(event)) } //nolint:errcheck,forcetypeassert // the heap holds events
+func (h *eventHeap) Push(x any)   { *h = append(*h, x.(event)) }
 func (h *eventHeap) Pop() any {
 	last := len(*h) - 1
 	e := (*h)[last]
@@ -144,7 +144,7 @@ func Simulate(set Setting, steps [][]Rollout) (Outcome, error) {
 }
 
 func (s *simulation) turn() error {
-	e := heap.Pop(&s.events).(event) //nolint:errcheck,forcetypeassert // the heap holds events
+	e := heap.Pop(&s.events).(event)
 	if e.kind == burstEnds && e.version != e.machine.version {
 		return nil
 	}
