@@ -36,6 +36,7 @@ var packages = []row{
 	{pattern: "internal/fault", layer: vocabulary, ours: none, stdOnly: true, reason: "any package may say that no retry helps, and none needs Temporal for it"},
 	{pattern: "internal/series", layer: vocabulary},
 	{pattern: "internal/watch", layer: vocabulary},
+	{pattern: "internal/pyfile", layer: vocabulary, ours: none, stdOnly: true, reason: "a file of the user's is read as text, where there may be no sandbox"},
 	{pattern: "internal/reward", layer: vocabulary},
 	{pattern: "internal/tokenizer", layer: vocabulary},
 	{pattern: "internal/chat", layer: vocabulary},
@@ -53,6 +54,7 @@ var packages = []row{
 	{pattern: "internal/blob/blobtest", layer: ports, ours: []string{"internal/blob"}, reason: "a suite that knows a driver tests that driver only"},
 	{pattern: "internal/policy", layer: ports, stdOnly: true, reason: "a port is not bound to an engine"},
 	{pattern: "internal/policy/policytest", layer: ports},
+	{pattern: "internal/tool", layer: ports},
 	{pattern: "sandbox", layer: ports, ours: []string{"sandbox/status"}, stdOnly: true, reason: "the sandbox is a product of its own and runs beside hostile code"},
 	{pattern: "sandbox/status", layer: vocabulary, ours: none, stdOnly: true, reason: "sandbox and internal/rl share these words, and neither may import the other"},
 

@@ -19,6 +19,9 @@ type toolSpec struct {
 	name       string
 	required   []string
 	properties *jinja.Dict
+	// strict calls fit the schema in all; others may have more arguments, and what is
+	// no text is not checked.
+	strict bool
 }
 
 // Invocation is one call that a turn makes of a Toolset.
@@ -28,6 +31,8 @@ type Invocation struct {
 	// Refused is the tool response to a call that cannot run; empty when it can. The
 	// wording is that of the released rStar2-Agent code.
 	Refused string
+	// raw is the arguments as JSON, for a tool that takes them so.
+	raw string
 }
 
 // ParsedText is the content of a turn that was read as text.
@@ -181,6 +186,9 @@ func (ts *Toolset) invocation(body string) Invocation {
 		return undecodableCall("name must be a string")
 	}
 	out := Invocation{Name: s, Arguments: args}
+	if spec := ts.findTool(s); spec != nil && spec.strict {
+		out.raw = rawArguments(body)
+	}
 	if why := ts.checkArguments(s, args); why != "" {
 		out.Refused = "Error when executing tool: " + why
 	}
@@ -198,6 +206,9 @@ func (ts *Toolset) checkArguments(name string, args *jinja.Dict) string {
 		if _, ok := args.Get(r); !ok {
 			return "argument '" + r + "' is missing"
 		}
+	}
+	if spec.strict {
+		return spec.checkStrictly(args)
 	}
 	for _, e := range args.Entries() {
 		key, _ := e.Key.(string)
@@ -225,7 +236,10 @@ func (v Invocation) program() Call {
 	if v.Refused != "" {
 		return Call{Malformed: v.Refused}
 	}
-	c := Call{Name: v.Name}
+	c := Call{Name: v.Name, Arguments: v.raw}
+	if c.Arguments != "" {
+		return c
+	}
 	code, _ := v.Arguments.Get(ToolArgCode)
 	stdin, _ := v.Arguments.Get(ToolArgInput)
 	c.Code, _ = code.(string)

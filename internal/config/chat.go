@@ -64,19 +64,38 @@ func (c *checker) chat(r Rollout, m Model) {
 			c.add(path, "is set by the rollout: choose another name")
 		}
 	}
+	for i := range r.Tools {
+		c.tool(fmt.Sprintf("rollout.tools[%d]", i), r, i)
+	}
+}
+
+// tool checks the i-th tool of a run.
+func (c *checker) tool(path string, r Rollout, i int) {
 	known := append(chat.RolloutTools(), chat.NoTools)
-	tools := r.Tools.Names()
-	for i, name := range tools {
-		path := fmt.Sprintf("rollout.tools[%d]", i)
-		switch {
-		case slices.Contains(tools[:i], name):
-			c.add(path, "%q is used twice", name)
-		case name == chat.NoTools && len(tools) > 1:
-			c.add(path, "is %s beside other tools", chat.NoTools)
-		case name == chat.NoTools && r.Tools[i].Options != ToolOptions{}:
-			c.add(path, "is %s and has options", chat.NoTools)
-		case r.ChatTemplate == "" && name != chat.ToolName && slices.Contains(known, name):
-			c.add(path, "is %s, but without rollout.chat_template there is %s, and nothing else", name, chat.ToolName)
-		}
+	t := r.Tools[i]
+	same := func(other Tool) bool { return other.Name == t.Name }
+	switch {
+	case slices.ContainsFunc(r.Tools[:i], same):
+		c.add(path, "%q is used twice", t.Name)
+	case t.Options.Path != "":
+		c.toolFile(path, t, known)
+	case t.Name == chat.NoTools && len(r.Tools) > 1:
+		c.add(path, "is %s beside other tools", chat.NoTools)
+	case t.Name == chat.NoTools && t.Options != ToolOptions{}:
+		c.add(path, "is %s and has options", chat.NoTools)
+	case r.ChatTemplate == "" && t.Name != chat.ToolName && slices.Contains(known, t.Name):
+		c.add(path, "is %s, but without rollout.chat_template there is %s, and nothing else but files", t.Name, chat.ToolName)
+	}
+}
+
+// toolFile checks a tool that is a file, as far as the file is not needed for it.
+func (c *checker) toolFile(path string, t Tool, known []string) {
+	switch {
+	case slices.Contains(known, t.Name):
+		c.add(path, "is the file %s under the name of a tool of Temper: choose another", t.Options.Path)
+	case filepath.Ext(t.Options.Path) != pythonEnding:
+		c.add(path, "has the path %q, want a file ending in %s", t.Options.Path, pythonEnding)
+	case t.Options.Session:
+		c.add(path, "is a file with session: each call of a function is a process of its own")
 	}
 }

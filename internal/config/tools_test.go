@@ -86,7 +86,7 @@ func TestUnreadableToolsAreNamed(t *testing.T) {
 		"{bash: {}}":               `f:2:42: rollout.tools[0]: is "bash", want one of python`,
 		"{python: true}":           `rollout.tools.python: want a mapping, have "true"`,
 		"{python: {session: 1}}":   `rollout.tools.python.session: want true or false, have "1"`,
-		"{python: {sesion: true}}": "rollout.tools.python.sesion: unknown key; did you mean session? (known here: session)",
+		"{python: {sesion: true}}": "rollout.tools.python.sesion: unknown key; did you mean session? (known here: path, session)",
 		"{none: {session: true}}":  "rollout.tools[0]: is none and has options",
 		"{python: {}, none: {}}":   "rollout.tools[1]: is none beside other tools",
 	} {

@@ -22,6 +22,7 @@ type Loaded struct {
 	Config config.Run
 	Format *chat.Format
 	Model  qwen3.Config
+	Code   Code
 	// Start is where the weights come from; nil for random ones.
 	Start *Start
 	// TokenizerJSON and Files are published beside the weights.
@@ -47,7 +48,10 @@ func Load(ctx context.Context, store blob.Store, run Ref) (*Loaded, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.Format, err = chat.New(tok, ChatConfig(cfg, tmpl)); err != nil {
+	if r.Code, err = readCode(ctx, store, r.Layout, cfg); err != nil {
+		return nil, err
+	}
+	if r.Format, err = chat.New(tok, ChatConfig(cfg, tmpl, r.Code.Functions())); err != nil {
 		return nil, err
 	}
 	if err := r.readStart(ctx, store); err != nil {
@@ -106,10 +110,11 @@ func (r *Loaded) readStart(ctx context.Context, store blob.Store) error {
 }
 
 // ChatConfig is what a run says of its conversations; tmpl is nil for the small ChatML.
-func ChatConfig(cfg config.Run, tmpl *chat.Template) chat.Config {
+// functions are the run's own tools.
+func ChatConfig(cfg config.Run, tmpl *chat.Template, functions []chat.FunctionTool) chat.Config {
 	r := cfg.Rollout
 	return chat.Config{
-		Template: tmpl, Vars: r.TemplateVars, Tools: r.Tools.Names(), SessionTools: r.Tools.WithSession(), Boxed: r.Boxed(), SystemPrompt: r.SystemPrompt, ToolsInPrompt: r.ToolsInPrompt,
+		Template: tmpl, Vars: r.TemplateVars, Tools: r.Tools.Names(), Functions: functions, SessionTools: r.Tools.WithSession(), Boxed: r.Boxed(), SystemPrompt: r.SystemPrompt, ToolsInPrompt: r.ToolsInPrompt,
 	}
 }
 
