@@ -40,6 +40,7 @@ var packages = []row{
 	{pattern: "internal/reward", layer: vocabulary},
 	{pattern: "internal/tokenizer", layer: vocabulary},
 	{pattern: "internal/chat", layer: vocabulary},
+	{pattern: "internal/chat/schema", layer: vocabulary, ours: []string{"internal/chat/jinja"}, stdOnly: true, reason: "arguments are hostile, and a schema is a value"},
 	{pattern: "internal/chat/jinja", layer: vocabulary, ours: none, stdOnly: true, reason: "templates are hostile, so what they reach is this package alone"},
 	{pattern: "internal/env", layer: vocabulary},
 	{pattern: "internal/config", layer: vocabulary},

@@ -65,37 +65,42 @@ func (c *checker) chat(r Rollout, m Model) {
 		}
 	}
 	for i := range r.Tools {
-		c.tool(fmt.Sprintf("rollout.tools[%d]", i), r, i)
+		if problem := r.toolProblem(i); problem != "" {
+			c.add(fmt.Sprintf("rollout.tools[%d]", i), "%s", problem)
+		}
 	}
 }
 
-// tool checks the i-th tool of a run.
-func (c *checker) tool(path string, r Rollout, i int) {
+// toolProblem says what is wrong with the i-th tool; empty when nothing is.
+func (r Rollout) toolProblem(i int) string {
 	known := append(chat.RolloutTools(), chat.NoTools)
 	t := r.Tools[i]
 	same := func(other Tool) bool { return other.Name == t.Name }
 	switch {
 	case slices.ContainsFunc(r.Tools[:i], same):
-		c.add(path, "%q is used twice", t.Name)
+		return fmt.Sprintf("%q is used twice", t.Name)
 	case t.Options.Path != "":
-		c.toolFile(path, t, known)
+		return t.fileProblem(known)
 	case t.Name == chat.NoTools && len(r.Tools) > 1:
-		c.add(path, "is %s beside other tools", chat.NoTools)
+		return fmt.Sprintf("is %s beside other tools", chat.NoTools)
 	case t.Name == chat.NoTools && t.Options != ToolOptions{}:
-		c.add(path, "is %s and has options", chat.NoTools)
+		return fmt.Sprintf("is %s and has options", chat.NoTools)
 	case r.ChatTemplate == "" && t.Name != chat.ToolName && slices.Contains(known, t.Name):
-		c.add(path, "is %s, but without rollout.chat_template there is %s, and nothing else but files", t.Name, chat.ToolName)
+		return fmt.Sprintf("is %s, but without rollout.chat_template there is %s, and nothing else but files", t.Name, chat.ToolName)
 	}
+	return ""
 }
 
-// toolFile checks a tool that is a file, as far as the file is not needed for it.
-func (c *checker) toolFile(path string, t Tool, known []string) {
+// fileProblem says what is wrong with a tool that is a file, as far as the file is not
+// needed for it.
+func (t Tool) fileProblem(known []string) string {
 	switch {
 	case slices.Contains(known, t.Name):
-		c.add(path, "is the file %s under the name of a tool of Temper: choose another", t.Options.Path)
+		return fmt.Sprintf("is the file %s under the name of a tool of Temper: choose another", t.Options.Path)
 	case filepath.Ext(t.Options.Path) != pythonEnding:
-		c.add(path, "has the path %q, want a file ending in %s", t.Options.Path, pythonEnding)
+		return fmt.Sprintf("has the path %q, want a file ending in %s", t.Options.Path, pythonEnding)
 	case t.Options.Session:
-		c.add(path, "is a file with session: each call of a function is a process of its own")
+		return "is a file with session: each call of a function is a process of its own"
 	}
+	return ""
 }

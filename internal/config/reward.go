@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"path/filepath"
 	"time"
 )
@@ -44,12 +45,13 @@ func (r Reward) Limit() time.Duration {
 	return r.Timeout
 }
 
-// reward checks who gives the rewards.
-func (c *checker) reward(r Reward) {
+// problem says what is wrong with the section; empty when nothing is.
+func (r Reward) problem() string {
 	switch {
 	case r.Path == "" && r != Reward{}:
-		c.add("reward.path", "is empty, but other keys of the section are set: name a Python file or leave out the section")
+		return "is empty, but other keys of the section are set: name a Python file or leave out the section"
 	case r.Path != "" && filepath.Ext(r.Path) != pythonEnding:
-		c.add("reward.path", "is %q, want a file ending in %s", r.Path, pythonEnding)
+		return fmt.Sprintf("is %q, want a file ending in %s", r.Path, pythonEnding)
 	}
+	return ""
 }

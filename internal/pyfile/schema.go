@@ -70,6 +70,9 @@ func hintSchema(hint string) ([]string, error) {
 	if hint == "" {
 		return nil, fmt.Errorf("has no type hint: write %s", hintsKnown)
 	}
+	if len(hint) > maxHint {
+		return nil, fmt.Errorf("has a type hint of %d bytes, above the limit of %d", len(hint), maxHint)
+	}
 	parts := alternatives(strings.TrimPrefix(hint, "typing."))
 	types := slices.DeleteFunc(slices.Clone(parts), func(p string) bool { return p == "None" })
 	if len(types) == 0 {
@@ -110,6 +113,9 @@ func alternatives(hint string) []string {
 	}
 	return parts
 }
+
+// maxHint bounds a type hint.
+const maxHint = 500
 
 const hintsKnown = "str, int, float, bool, list[...], dict[str, ...], Literal[...], Any, or one of them | None"
 
