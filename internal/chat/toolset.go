@@ -296,7 +296,7 @@ func (spec *toolSpec) checkStrictly(args *jinja.Dict) string {
 			for _, p := range spec.properties.Entries() {
 				known = append(known, fmt.Sprintf("'%v'", p.Key))
 			}
-			return fmt.Sprintf("there is no argument %s, there are %s", quote(key), strings.Join(append(known, "no others"), ", "))
+			return fmt.Sprintf("unknown argument %s, want some of %s", quote(key), strings.Join(known, ", "))
 		}
 		if want := schema.Mismatch(e.Value, property); want != "" {
 			return "argument '" + key + "' must be " + want

@@ -258,7 +258,7 @@ def f(a: str, n: int = 1, more: list[float] = []) -> str:
 	want := []string{
 		"ok: 1 x", "ok: 1 yy\n[1, 2.5]", "error: 1 odd\nOdd: so it is", "time_limit: TimeLimit: the program took too long",
 		"malformed: Error when executing tool: argument 'a' is missing", "malformed: Error when executing tool: argument 'a' must be a string",
-		`malformed: Error when executing tool: there is no argument "c", there are 'a', 'n', 'more', no others`,
+		`malformed: Error when executing tool: unknown argument "c", want some of 'a', 'n', 'more'`,
 		"malformed: Error when executing tool: argument 'more' must be of items that are each a number",
 		"ok: 1 \"); import os #", `malformed: Error when executing tool: no tool is named "python"`,
 	}
