@@ -19,7 +19,8 @@ type Problem struct {
 	// ID is the name of the problem, unique in its file and for ever: visible ASCII
 	// without '/', at most 200 bytes.
 	ID string `json:"id"`
-	// Env is the environment that decides whether an answer is right.
+	// Env is the environment that decides whether an answer is right, unless reward.path
+	// names a function that does.
 	Env string `json:"env"`
 	// Level is the difficulty in the environment (chase: number of lookups). It only
 	// labels the problem.
