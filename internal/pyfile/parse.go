@@ -146,31 +146,42 @@ func (p *parser) params() ([]Param, bool) {
 			p.take(",")
 			continue
 		}
-		q := Param{Line: p.peek().line}
-		for p.take("*") {
-			q.Stars++
-		}
-		if q.Stars == 1 && p.take(",") {
-			continue // what follows is by name alone
-		}
-		t := p.peek()
-		if t.kind != word {
+		q, ok := p.param()
+		if !ok {
 			return nil, false
 		}
-		q.Name = t.text
-		p.at++
-		if p.take(":") {
-			q.Hint = p.until(",", "=", ")")
+		if q.Name != "" { // else a star alone: what follows is by name
+			out = append(out, q)
 		}
-		if q.Optional = p.take("="); q.Optional {
-			p.until(",", ")")
-		}
-		out = append(out, q)
 		if !p.take(",") && (p.peek().kind == newline || p.peek().text != ")") {
 			return nil, false
 		}
 	}
 	return out, true
+}
+
+// param reads one parameter; a star alone has no name.
+func (p *parser) param() (Param, bool) {
+	q := Param{Line: p.peek().line}
+	for p.take("*") {
+		q.Stars++
+	}
+	if q.Stars == 1 && p.peek().text == "," {
+		return q, true
+	}
+	t := p.peek()
+	if t.kind != word {
+		return q, false
+	}
+	q.Name = t.text
+	p.at++
+	if p.take(":") {
+		q.Hint = p.until(",", "=", ")")
+	}
+	if q.Optional = p.take("="); q.Optional {
+		p.until(",", ")")
+	}
+	return q, true
 }
 
 // until steps to the first of the signs outside of brackets, or to the end of the line,
