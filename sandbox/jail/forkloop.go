@@ -53,8 +53,9 @@ const (
 
 // code holds functions of machine code, in hexadecimal.
 type code struct {
-	loop  string // forkLoop
-	arena string // arenaAlloc
+	loop    string // forkLoop
+	arena   string // arenaAlloc
+	rebuild string // rebuild
 }
 
 // layout holds the offsets and sizes that the zygote needs.

@@ -262,6 +262,48 @@ full:
 	RET
 	QUAD $const_codeEnd
 
+// rebuild works through a list of steps like those of a script; the step number -2 copies
+// argument 2 bytes from argument 1 to argument 0. It is called as a C function of the list
+// and touches no other memory, so that it can replace what the interpreter stands on.
+// It returns 0, or the error of the first step that failed; later steps are not made.
+TEXT rebuild<>(SB), NOSPLIT|NOFRAME, $0-0
+	PUSHQ R12
+	MOVQ  DI, R12
+
+move:
+	MOVQ 0(R12), AX
+	CMPQ AX, $-1
+	JEQ  moved
+	MOVQ (const_stepArgs+0)(R12), DI
+	MOVQ (const_stepArgs+8)(R12), SI
+	MOVQ (const_stepArgs+16)(R12), DX
+	CMPQ AX, $-2
+	JNE  call
+	MOVQ DX, CX
+	REP;  MOVSB
+	XORQ AX, AX
+	JMP  made
+
+call:
+	MOVQ (const_stepArgs+24)(R12), R10
+	MOVQ (const_stepArgs+32)(R12), R8
+	MOVQ (const_stepArgs+40)(R12), R9
+	SYSCALL
+	CMPQ AX, $-4095
+	JCC  over
+
+made:
+	ADDQ $const_stepSize, R12
+	JMP  move
+
+moved:
+	XORQ AX, AX
+
+over:
+	POPQ R12
+	RET
+	QUAD $const_codeEnd
+
 // func forkLoopAddress() unsafe.Pointer
 TEXT ·forkLoopAddress(SB), NOSPLIT, $0-8
 	LEAQ forkLoop<>(SB), AX
@@ -271,5 +313,11 @@ TEXT ·forkLoopAddress(SB), NOSPLIT, $0-8
 // func arenaAllocAddress() unsafe.Pointer
 TEXT ·arenaAllocAddress(SB), NOSPLIT, $0-8
 	LEAQ arenaAlloc<>(SB), AX
+	MOVQ AX, ret+0(FP)
+	RET
+
+// func rebuildAddress() unsafe.Pointer
+TEXT ·rebuildAddress(SB), NOSPLIT, $0-8
+	LEAQ rebuild<>(SB), AX
 	MOVQ AX, ret+0(FP)
 	RET

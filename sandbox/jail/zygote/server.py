@@ -137,8 +137,8 @@ def main():
     gc.freeze()
     arenas.close()
     if cfg["huge_pages"]:
-        collapse_text(maps)
-        collapse_heap(maps)
+        fill_gaps()
+        unite(maps, cfg)
     hello = {
         "version": "%d.%d.%d" % sys.version_info[:3],
         "layers": list(jail.layers.entries.values()),
