@@ -16,14 +16,22 @@ const (
 	blockFlags    = 16  // of clone(2)
 	blockTID      = 24  // where the C library keeps the id of its thread
 	blockReceived = 32  // the first descriptor that a packet brings
-	blockScripts  = 40  // addresses of two scripts: of a call, of a kernel
+	blockScripts  = 40  // addresses of three scripts: of a call, of a kernel, of a call in a room
 	blockPoll     = 64  // struct pollfd [2]: control, signals
 	blockMessage  = 80  // struct msghdr for a packet that arrives
 	blockRights   = 160 // its descriptors, rightsSize bytes
 	blockPacket   = 224 // the packet, packetSize bytes
 	blockReport   = 288 // the packet that is sent, reportSize bytes
 	blockSiginfo  = 512 // what a read of the signalfd yields, 128 bytes
-	blockTable    = 1024
+	blockStat     = 640 // struct stat, 144 bytes
+	blockRoom     = 784 // the descriptors of the room that is entered or renewed
+	blockLent     = 808 // the script of the child that is made: 0, 1 or 2
+	blockShort    = 816 // flags of clone(2) for a child that gets a room
+	blockRenew    = 824 // address of the script that renews a room
+	blockRenewed  = 832 // the room that is being renewed
+	blockBase     = 840 // descriptor of the mount namespace of the zygote
+	blockRooms    = 1024
+	blockTable    = blockRooms + maxRooms*roomSize
 	blockSize     = blockTable + maxInFlight*entrySize
 
 	rightsSize  = 64
@@ -34,11 +42,30 @@ const (
 const (
 	entrySize    = 32
 	entryPID     = 0
-	entryStart   = 8 // struct timespec
+	entryStart   = 8  // struct timespec
+	entryRoom    = 24 // address of its room; 0 without
 	maxInFlight  = 1024
 	entryShift   = 5 // entrySize as a power of two
 	pollSignaled = blockPoll + 14
 	pollAsked    = blockPoll + 6
+)
+
+// A room is a mount and an IPC namespace with an empty /tmp, made ahead of the calls that
+// use it one after the other. When a call ends, its room is only used again if nothing has
+// ever been made in its /tmp, which the time of the last change of the directory shows: it is
+// set to 0, and no program can set it. Otherwise /tmp gets a new file system first.
+const (
+	roomSize  = 32
+	roomState = 0 // 0 when there is none
+	roomMount = 8 // descriptors: of the namespaces and of /tmp
+	roomIPC   = 16
+	roomTmp   = 24
+	maxRooms  = 16
+
+	roomFree  = 1
+	roomTaken = 2
+
+	statChanged = blockStat + 88 // struct timespec
 )
 
 // A script is a list of steps: a system call number, a mask and six arguments.
@@ -65,8 +92,11 @@ func layout() map[string]int {
 		"received": blockReceived, "scripts": blockScripts, "poll": blockPoll, "message": blockMessage,
 		"rights": blockRights, "rights_size": rightsSize, "packet": blockPacket, "packet_size": packetSize,
 		"size": blockSize, "step_size": stepSize, "may_fail": 1 << stepMayFail,
-		"kind": blockPacket + packetKind,
-		"uid":  blockPacket + packetUID, "cpu": blockPacket + packetCPU, "memory": blockPacket + packetMemory,
+		"short": blockShort, "renew": blockRenew, "base": blockBase, "lent": blockLent,
+		"room": blockRoom, "rooms": blockRooms, "room_size": roomSize, "max_rooms": maxRooms,
+		"room_free": roomFree,
+		"kind":      blockPacket + packetKind,
+		"uid":       blockPacket + packetUID, "cpu": blockPacket + packetCPU, "memory": blockPacket + packetMemory,
 		"window": windowSize,
 	}
 }

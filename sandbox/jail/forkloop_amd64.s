@@ -4,18 +4,23 @@
 // System calls by number (asm/unistd_64.h).
 #define sysRead 0
 #define sysWrite 1
+#define sysFstat 5
 #define sysPoll 7
 #define sysRecvmsg 47
 #define sysClone 56
 #define sysWait4 61
 #define sysKill 62
 #define sysClockGettime 228
+#define sysSetns 308
 #define sysCloseRange 436
+
+#define newNS 0x20000
 
 // What follows a report.
 #define afterExit 0
 #define afterTimes 1
 #define afterRefusal 2
+#define afterRenewal 3
 
 // forkLoop serves the control socket of a zygote. It is called as a C function of
 // one argument, the block (see forkloop.go), which stays in R12.
@@ -95,10 +100,52 @@ report:
 	TESTQ AX, AX
 	JLT  gone
 	CMPQ R15, $afterExit
-	JEQ  reap
+	JEQ  leave
 	CMPQ R15, $afterRefusal
 	JEQ  drop
 	JMP  wait
+
+leave:
+	// The room of the child, if it had one, is free again or has to be renewed.
+	MOVQ  const_entryRoom(R13), R14
+	TESTQ R14, R14
+	JEQ   reap
+	MOVQ  $0, const_entryRoom(R13)
+	MOVQ  const_roomTmp(R14), DI
+	LEAQ  const_blockStat(R12), SI
+	MOVQ  $sysFstat, AX
+	SYSCALL
+	TESTQ AX, AX
+	JLT   reap                                // never used again
+	MOVQ  (const_statChanged+0)(R12), AX
+	ORQ   (const_statChanged+8)(R12), AX
+	JNE   renew
+	MOVQ  $const_roomFree, const_roomState(R14)
+	JMP   reap
+
+renew:
+	MOVQ R14, const_blockRenewed(R12)
+	MOVQ const_roomMount(R14), AX
+	MOVQ AX, (const_blockRoom+0)(R12)
+	MOVQ const_roomTmp(R14), AX
+	MOVQ AX, (const_blockRoom+16)(R12)
+	MOVQ const_blockRenew(R12), R13
+	XORQ R14, R14
+	MOVQ $afterRenewal, R15
+	JMP  step
+
+renewed:
+	MOVQ const_blockRenewed(R12), R14
+	MOVQ $const_roomFree, const_roomState(R14)
+
+home:
+	MOVQ  const_blockBase(R12), DI
+	MOVQ  $newNS, SI
+	MOVQ  $sysSetns, AX
+	SYSCALL
+	TESTQ AX, AX
+	JLT   gone
+	JMP   reap
 
 asked:
 	CMPW  const_pollAsked(R12), $0
@@ -154,7 +201,34 @@ fork:
 	LEAQ  const_entryStart(R13), SI
 	MOVQ  $sysClockGettime, AX
 	SYSCALL
+	MOVQ  $0, const_entryRoom(R13)
 	MOVQ  const_blockFlags(R12), DI
+	MOVQ  (const_blockPacket+const_packetKind)(R12), AX
+	ANDQ  $1, AX
+	MOVQ  AX, const_blockLent(R12)
+	JNE   make                                // a kernel lives long and has its own namespaces
+	LEAQ  const_blockRooms(R12), R14
+	MOVQ  $const_maxRooms, CX
+
+room:
+	CMPQ const_roomState(R14), $const_roomFree
+	JEQ  lend
+	ADDQ $const_roomSize, R14
+	DECQ CX
+	JNE  room
+	JMP  make
+
+lend:
+	MOVQ $const_roomTaken, const_roomState(R14)
+	MOVQ R14, const_entryRoom(R13)
+	MOVQ const_roomMount(R14), AX
+	MOVQ AX, (const_blockRoom+0)(R12)
+	MOVQ const_roomIPC(R14), AX
+	MOVQ AX, (const_blockRoom+8)(R12)
+	MOVQ $2, const_blockLent(R12)
+	MOVQ const_blockShort(R12), DI
+
+make:
 	XORQ  SI, SI
 	XORQ  DX, DX
 	MOVQ  const_blockTID(R12), R10
@@ -176,6 +250,12 @@ drop:
 	JMP  wait
 
 refused:
+	MOVQ  const_entryRoom(R13), R14
+	TESTQ R14, R14
+	JEQ   refuse
+	MOVQ  $const_roomFree, const_roomState(R14)
+
+refuse:
 	MOVQ  AX, (const_blockReport+const_reportValue)(R12)
 	MOVQ  $const_opFailed, const_blockReport(R12)
 	MOVQ  $afterRefusal, R15
@@ -186,10 +266,10 @@ gone:
 	JMP  return
 
 child:
-	MOVQ (const_blockPacket+const_packetKind)(R12), AX
-	ANDQ $1, AX
+	MOVQ const_blockLent(R12), AX
 	MOVQ const_blockScripts(R12)(AX*8), R13
 	XORQ R14, R14
+	XORQ R15, R15
 
 step:
 	MOVQ 0(R13), AX
@@ -222,6 +302,8 @@ rest:
 	JCS  next
 	BTQ  $const_stepMayFail, BX
 	JCS  next
+	CMPQ R15, $afterRenewal
+	JEQ  home                                 // the room is never used again
 	NEGQ AX
 	SHLQ $16, R14
 	ORQ  R14, AX
@@ -233,6 +315,8 @@ next:
 	JMP  step
 
 entered:
+	CMPQ R15, $afterRenewal
+	JEQ  renewed
 	XORQ AX, AX
 
 return:

@@ -85,6 +85,7 @@ globals().update({k: v for k, v in vars(builtins).items() if k[0] != "_"})
 CTL = 3
 NEWNS, NEWUTS, NEWIPC, NEWPID = 0x20000, 0x4000000, 0x8000000, 0x20000000
 RDONLY, NOSUID, NODEV, NOEXEC, REMOUNT, BIND, REC, PRIVATE = 1, 2, 4, 8, 32, 4096, 16384, 1 << 18
+NOATIME = 1024
 KEEP_FLAGS = NOSUID | NODEV | NOEXEC | 1024 | 2048  # statvfs bits equal to mount bits
 
 

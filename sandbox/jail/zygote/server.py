@@ -111,18 +111,20 @@ def load_loop(code):
 def main():
     # Low numbers are the fork loop's; what is opened later may not get them.
     null = os.open(os.devnull, os.O_RDWR)
-    for number in (RULESET, SIGNALS):
+    for number in range(RULESET, RECEIVED):
         os.dup2(null, number)
     cfg = json.loads(os.read(CTL, 1 << 20))
     sys.path += cfg["paths"]
     sys.argv = [MAIN]
     sys.orig_argv = ["python3", MAIN]
     maps = open("/proc/self/maps")  # the root that comes has no /proc
+    spaces = os.open("/proc/self/ns", os.O_RDONLY) if cfg["mode"] == "root" else None
     jail = prepare(cfg)
     missing = preload(cfg["preload"])
     add_site_builtins()
     import linecache, traceback  # noqa: E401
     trial(jail)
+    make_rooms(jail, spaces)
     watch_children()
     open_streams()
     log = os.dup(2)
@@ -158,7 +160,7 @@ def enter(jail, failure):
     shared = jail.block.shared
     kind = struct.unpack_from("=Q", jail.block.memory, jail.block.at["kind"])[0]
     if failure:
-        jail.give_up(bool(kind), failure)
+        jail.give_up(failure)
     elif kind:
         kernel(shared)
     else:
