@@ -24,12 +24,12 @@ const (
 	blockReport   = 288 // the packet that is sent, reportSize bytes
 	blockSiginfo  = 512 // what a read of the signalfd yields, 128 bytes
 	blockStat     = 640 // struct stat, 144 bytes
-	blockRoom     = 784 // the descriptors of the room that is entered or renewed
-	blockLent     = 808 // the script of the child that is made: 0, 1 or 2
-	blockShort    = 816 // flags of clone(2) for a child that gets a room
-	blockRenew    = 824 // address of the script that renews a room
-	blockRenewed  = 832 // the room that is being renewed
-	blockBase     = 840 // descriptor of the mount namespace of the zygote
+	blockRoom     = 784 // the descriptors of the room that a child enters
+	blockLent     = 800 // the script of the child that is made: 0, 1 or 2
+	blockShort    = 808 // flags of clone(2) for a child that gets a room
+	blockRenew    = 816 // address of the script that renews a room
+	blockBase     = 824 // descriptor of the mount namespace of the zygote
+	blockTmp      = 832 // "/tmp"
 	blockRooms    = 1024
 	blockTable    = blockRooms + maxRooms*roomSize
 	blockSize     = blockTable + maxInFlight*entrySize
@@ -51,15 +51,15 @@ const (
 )
 
 // A room is a mount and an IPC namespace with an empty /tmp, made ahead of the calls that
-// use it one after the other. When a call ends, its room is only used again if nothing has
-// ever been made in its /tmp, which the time of the last change of the directory shows: it is
-// set to 0, and no program can set it. Otherwise /tmp gets a new file system first.
+// use it one after the other. When a call has ended, its room is used again as it is only
+// if nothing was ever made in its /tmp. The time of the last change of the directory shows
+// that: it is 0, and no program can set it back. Otherwise a helper, which shares nothing but
+// memory with the zygote, gives the room a new file system; nobody waits for it.
 const (
 	roomSize  = 32
 	roomState = 0 // 0 when there is none
-	roomMount = 8 // descriptors: of the namespaces and of /tmp
+	roomMount = 8 // descriptors of the namespaces
 	roomIPC   = 16
-	roomTmp   = 24
 	maxRooms  = 16
 
 	roomFree  = 1
@@ -92,7 +92,7 @@ func layout() map[string]int {
 		"received": blockReceived, "scripts": blockScripts, "poll": blockPoll, "message": blockMessage,
 		"rights": blockRights, "rights_size": rightsSize, "packet": blockPacket, "packet_size": packetSize,
 		"size": blockSize, "step_size": stepSize, "may_fail": 1 << stepMayFail,
-		"short": blockShort, "renew": blockRenew, "base": blockBase, "lent": blockLent,
+		"short": blockShort, "renew": blockRenew, "base": blockBase, "lent": blockLent, "tmp": blockTmp,
 		"room": blockRoom, "rooms": blockRooms, "room_size": roomSize, "max_rooms": maxRooms,
 		"room_free": roomFree,
 		"kind":      blockPacket + packetKind,

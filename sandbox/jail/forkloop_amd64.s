@@ -4,10 +4,11 @@
 // System calls by number (asm/unistd_64.h).
 #define sysRead 0
 #define sysWrite 1
-#define sysFstat 5
+#define sysStat 4
 #define sysPoll 7
 #define sysRecvmsg 47
 #define sysClone 56
+#define sysExit 60
 #define sysWait4 61
 #define sysKill 62
 #define sysClockGettime 228
@@ -15,6 +16,7 @@
 #define sysCloseRange 436
 
 #define newNS 0x20000
+#define cloneVM 0x111 // with SIGCHLD
 
 // What follows a report.
 #define afterExit 0
@@ -111,41 +113,61 @@ leave:
 	TESTQ R14, R14
 	JEQ   reap
 	MOVQ  $0, const_entryRoom(R13)
-	MOVQ  const_roomTmp(R14), DI
-	LEAQ  const_blockStat(R12), SI
-	MOVQ  $sysFstat, AX
+	MOVQ  const_roomMount(R14), DI
+	MOVQ  $newNS, SI
+	MOVQ  $sysSetns, AX
 	SYSCALL
 	TESTQ AX, AX
 	JLT   reap                                // never used again
-	MOVQ  (const_statChanged+0)(R12), AX
-	ORQ   (const_statChanged+8)(R12), AX
-	JNE   renew
-	MOVQ  $const_roomFree, const_roomState(R14)
-	JMP   reap
-
-renew:
-	MOVQ R14, const_blockRenewed(R12)
-	MOVQ const_roomMount(R14), AX
-	MOVQ AX, (const_blockRoom+0)(R12)
-	MOVQ const_roomTmp(R14), AX
-	MOVQ AX, (const_blockRoom+16)(R12)
-	MOVQ const_blockRenew(R12), R13
-	XORQ R14, R14
-	MOVQ $afterRenewal, R15
-	JMP  step
-
-renewed:
-	MOVQ const_blockRenewed(R12), R14
-	MOVQ $const_roomFree, const_roomState(R14)
-
-home:
+	LEAQ  const_blockTmp(R12), DI
+	LEAQ  const_blockStat(R12), SI
+	MOVQ  $sysStat, AX
+	SYSCALL
+	MOVQ  AX, BP
 	MOVQ  const_blockBase(R12), DI
 	MOVQ  $newNS, SI
 	MOVQ  $sysSetns, AX
 	SYSCALL
 	TESTQ AX, AX
 	JLT   gone
+	TESTQ BP, BP
+	JLT   reap
+	MOVQ  (const_statChanged+0)(R12), AX
+	ORQ   (const_statChanged+8)(R12), AX
+	JNE   helper
+	MOVQ  $const_roomFree, const_roomState(R14)
 	JMP   reap
+
+helper:
+	// The helper has the memory of the zygote, its stack too, which it leaves alone.
+	MOVQ  $cloneVM, DI
+	XORQ  SI, SI
+	XORQ  DX, DX
+	XORQ  R10, R10
+	XORQ  R8, R8
+	MOVQ  $sysClone, AX
+	SYSCALL
+	TESTQ AX, AX
+	JNE   reap
+	MOVQ  R14, BP
+	MOVQ  const_roomMount(BP), DI
+	MOVQ  $newNS, SI
+	MOVQ  $sysSetns, AX
+	SYSCALL
+	TESTQ AX, AX
+	JLT   over
+	MOVQ  const_blockRenew(R12), R13
+	XORQ  R14, R14
+	MOVQ  $afterRenewal, R15
+	JMP   step
+
+renewed:
+	MOVQ $const_roomFree, const_roomState(BP)
+
+over:
+	XORQ DI, DI
+	MOVQ $sysExit, AX
+	SYSCALL
 
 asked:
 	CMPW  const_pollAsked(R12), $0
@@ -303,7 +325,7 @@ rest:
 	BTQ  $const_stepMayFail, BX
 	JCS  next
 	CMPQ R15, $afterRenewal
-	JEQ  home                                 // the room is never used again
+	JEQ  over                                 // the room is never used again
 	NEGQ AX
 	SHLQ $16, R14
 	ORQ  R14, AX
@@ -374,7 +396,7 @@ call:
 	MOVQ (const_stepArgs+40)(R12), R9
 	SYSCALL
 	CMPQ AX, $-4095
-	JCC  over
+	JCC  done
 
 made:
 	ADDQ $const_stepSize, R12
@@ -383,7 +405,7 @@ made:
 moved:
 	XORQ AX, AX
 
-over:
+done:
 	POPQ R12
 	RET
 	QUAD $const_codeEnd

@@ -109,11 +109,11 @@ func (j *Jail) setup(preload []string) ([]byte, error) {
 // systemCalls are the numbers of what the zygote and its children call by number.
 func systemCalls() map[string]int {
 	return map[string]int{
-		"capset": unix.SYS_CAPSET, "chdir": unix.SYS_CHDIR, "close": unix.SYS_CLOSE, "close_range": unix.SYS_CLOSE_RANGE,
+		"capset": unix.SYS_CAPSET, "chdir": unix.SYS_CHDIR, "close_range": unix.SYS_CLOSE_RANGE,
 		"dup2": sysDup2, "landlock_create_ruleset": unix.SYS_LANDLOCK_CREATE_RULESET,
 		"landlock_restrict_self": unix.SYS_LANDLOCK_RESTRICT_SELF,
 		"mmap":                   unix.SYS_MMAP, "mount": unix.SYS_MOUNT, "mremap": unix.SYS_MREMAP,
-		"munmap": unix.SYS_MUNMAP, "openat": unix.SYS_OPENAT, "pivot_root": unix.SYS_PIVOT_ROOT,
+		"munmap": unix.SYS_MUNMAP, "pivot_root": unix.SYS_PIVOT_ROOT,
 		"prctl": unix.SYS_PRCTL, "prlimit64": unix.SYS_PRLIMIT64,
 		"rt_sigprocmask": unix.SYS_RT_SIGPROCMASK, "seccomp": unix.SYS_SECCOMP,
 		"setgroups": unix.SYS_SETGROUPS, "setns": unix.SYS_SETNS, "setresgid": unix.SYS_SETRESGID,

@@ -1,7 +1,7 @@
 # One call: the layers around a child, and the child itself.
 
 # Descriptors of the zygote after the control socket: those of rooms lie between the last two.
-RULESET, SIGNALS, BASE, RECEIVED = 4, 5, 6, 55
+RULESET, SIGNALS, BASE, RECEIVED = 4, 5, 6, 39
 BELL = 3  # of a kernel: the one descriptor it has beyond the streams
 MAX_FD = 0x7FFFFFFF
 CALL, KERNEL, IN_ROOM, RENEWAL = 0, 1, 2, 3  # scripts
@@ -106,16 +106,11 @@ class Jail:
         return kind, self.hold(b"/tmp\0"), kind, TMP_FLAGS, self.hold(cstr(options) + b"\0")
 
     def renewal(self):
-        """The system calls by which the zygote gives a room a new /tmp; it goes home after them."""
-        nr, tmp = self.nr, self.hold(b"/tmp\0")
-        here = self.block["room"]
-        yield "", nr["setns"], (here, NEWNS), 1
-        yield "", nr["umount2"], (tmp, 2), 0
+        """The system calls by which a helper gives the room that it is in a new /tmp."""
+        nr, tmp = self.nr, self.block["tmp"]
+        yield "", nr["umount2"], (tmp, 2), 0  # MNT_DETACH
         yield "", nr["mount"], self.tmpfs(), 0
         yield "", nr["utimensat"], (-100, tmp, self.hold(bytes(32)), 0), 0
-        yield "", nr["openat"], (-100, tmp, os.O_PATH, 0), 0  # the lowest number is free: RECEIVED
-        yield "", nr["dup2"], (RECEIVED, here + 16), 2
-        yield "", nr["close"], (RECEIVED,), 0
 
     def script(self, kind):
         """Returns the address of the steps of a kind of child whose layers hold, as the fork
@@ -148,6 +143,7 @@ class Jail:
         block.put("short", self.clone_flags & NEWPID | child_tid | 17)
         block.put("renew", self.script(RENEWAL))
         block.put("base", BASE)
+        block.put("tmp", struct.unpack("=Q", b"/tmp".ljust(8, b"\0"))[0])
         struct.pack_into("=ihhihh", block.memory, block.at["poll"], CTL, 1, 0, SIGNALS, 1, 0)
         iovec = self.hold(struct.pack("=QQ", block["packet"], block.at["packet_size"]))
         block.put("message", 0, 0, iovec, 1, block["rights"], block.at["rights_size"], 0)

@@ -80,10 +80,9 @@ def make_rooms(jail, spaces):
             os.utime("/tmp", (0, 0))
             place(os.open("mnt", os.O_RDONLY, dir_fd=spaces), at)
             place(os.open("ipc", os.O_RDONLY, dir_fd=spaces), at + 1)
-            place(os.open("/tmp", os.O_PATH), at + 2)
-            struct.pack_into("=4Q", block.memory, block.at["rooms"] + i * block.at["room_size"],
-                             block.at["room_free"], at, at + 1, at + 2)
-            at += 3
+            struct.pack_into("=3Q", block.memory, block.at["rooms"] + i * block.at["room_size"],
+                             block.at["room_free"], at, at + 1)
+            at += 2
             go_home(homes)
     except OSError:
         go_home(homes)  # with the rooms there are; calls without one make their own namespaces
