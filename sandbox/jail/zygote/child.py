@@ -165,7 +165,11 @@ HEADER = struct.Struct("<IIIII")  # stage, then fixture, code, place of the reco
 BEGUN = struct.Struct("<Q")  # takes the place of both lengths: when the program began
 
 
-def child(jail, shared, leave=os._exit):
+UNMAP = libc["munmap"]  # a function of its own, whose arguments need no objects
+UNMAP.argtypes = ctypes.c_void_p, ctypes.c_size_t
+
+
+def child(shared, window, command=None, leave=os._exit):
     """The forked child: never returns, not even where a program replaces os._exit."""
     status = 70
     try:
@@ -174,20 +178,19 @@ def child(jail, shared, leave=os._exit):
         fixture = bytes(shared[at : at + fixture_len])
         code = bytes(shared[at + fixture_len : at + fixture_len + code_len])
         BEGUN.pack_into(shared, 4, time.monotonic_ns())
-        window = jail.block.window
 
         def seal(stage):
             """Says how far the child has come and takes the page that says so out of the
             program's reach, so that no program can claim that the jail or its fixture failed."""
             shared[0] = stage
-            libc.munmap(ctypes.c_void_p(window), ctypes.c_size_t(result_at))
+            UNMAP(window, result_at)
 
         if fixture:
             shared[0] = 4  # until it has run
         else:
             seal(1)
-        if jail.cfg["exec"]:
-            exec_python(jail.cfg["exec"], code)
+        if command:
+            exec_python(command, code)
         gc.enable()
         result = run_program(code.decode("utf-8", "replace"), fixture.decode("utf-8", "replace"), seal)
         record = result.pack(limit)

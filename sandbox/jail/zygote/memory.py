@@ -12,6 +12,7 @@ def unite(maps, cfg):
     be written and executed alike, which takes nothing away: a program can ask for such memory.
     """
     call = ctypes.PYFUNCTYPE(ctypes.c_long, ctypes.c_void_p)(map_code(bytes.fromhex(cfg["rebuild"])))
+    fill_heap_page()
     fresh = reserve(192 << 20)
     if fresh is None:
         return
@@ -26,6 +27,13 @@ def unite(maps, cfg):
             break
     else:
         libc.munmap(ctypes.c_void_p(fresh[0]), ctypes.c_size_t(fresh[1] - fresh[0]))
+
+
+def fill_heap_page():
+    """Lets the heap end with a huge page; the C library takes what lies between as used by another."""
+    libc.sbrk.restype = ctypes.c_void_p
+    end = libc.sbrk(ctypes.c_long(0))
+    libc.sbrk(ctypes.c_long(-end % HUGE))
 
 
 def reserve(size):
@@ -54,7 +62,7 @@ def listing(maps):
 def regions(text, fresh, keep):
     """Returns the stretches to unite, each a list of mappings (start, end)."""
     found = []
-    barrier = True
+    barrier, end = True, 0
     for line in text.decode().splitlines():
         parts = line.split()
         lo, hi = (int(x, 16) for x in parts[0].split("-"))
@@ -62,11 +70,13 @@ def regions(text, fresh, keep):
         fixed = path[:2] == "[v" or path == "[stack]" or fresh[0] <= lo < fresh[1]
         window = not path and parts[1] == "r--p" and hi - lo >= keep
         if fixed or window or parts[1][0] != "r" or parts[1][3] != "p" and parts[1][1] == "w":
-            barrier = True
+            barrier, end = True, hi
             continue
-        if barrier or lo - found[-1][-1][1] > NEAR:
+        if barrier or lo - end > NEAR:
             found.append([])
-        barrier = False
+            if lo // HUGE * HUGE >= end:  # what lies before it in its huge page is free
+                found[-1].append((lo // HUGE * HUGE,) * 2)
+        barrier, end = False, hi
         found[-1].append((lo, hi))
     return found
 
@@ -80,7 +90,7 @@ def plan(text, fresh, keep, nr):
         start = at + lo % HUGE  # alike in a huge page
         if start + hi - lo > fresh[1]:
             break
-        for first, last in stretch:
+        for first, last in stretch[stretch[0][0] == stretch[0][1] :]:
             words += [-2, 0, start + first - lo, first, last - first, 0, 0, 0]
         words += [nr["mremap"], 0, start, hi - lo, hi - lo, 3, lo, 0]
         at = -(-(start + hi - lo) // HUGE) * HUGE

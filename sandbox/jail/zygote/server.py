@@ -133,14 +133,18 @@ def main():
     os.dup2(log, 2)
     loop = load_loop(bytes.fromhex(cfg["loop"]))
     sys.path.append("/tmp")
+    rehearse(jail, 24)
     gc.collect()
     gc.disable()
     make_immortal()
     gc.freeze()
-    arenas.close()
+    arenas.trim()
+    fill_gaps()
     if cfg["huge_pages"]:
-        fill_gaps()
         unite(maps, cfg)
+        fill_gaps()
+    rehearse(jail, 6)
+    arenas.close()
     hello = {
         "version": "%d.%d.%d" % sys.version_info[:3],
         "layers": list(jail.layers.entries.values()),
@@ -148,23 +152,25 @@ def main():
     }
     os.closerange(RECEIVED, 256)
     os.write(CTL, b"H" + json.dumps(hello).encode())
-    fill_gaps()
+    del hello
     failure = loop(jail.block.address)
     if failure < 0:
         os._exit(0)  # the owner is gone
     enter(jail, failure)
 
 
-def enter(jail, failure):
+def enter(jail, failure, leave=os._exit):
     """Goes on in a child, whose layers hold unless failure says which does not."""
-    shared = jail.block.shared
-    kind = struct.unpack_from("=Q", jail.block.memory, jail.block.at["kind"])[0]
+    block = jail.block
     if failure:
         jail.give_up(failure)
-    elif kind:
-        kernel(shared)
+    elif KIND.unpack_from(block.memory, block.at["kind"])[0]:
+        kernel(block.shared)
     else:
-        child(jail, shared)
+        child(block.shared, block.window, jail.cfg["exec"], leave)
+
+
+KIND = struct.Struct("=Q")
 
 
 main()
