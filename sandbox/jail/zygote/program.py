@@ -73,7 +73,7 @@ def split(code, space, out):
 
     A line that belongs to what stands before it shows: the rest is no program then.
     Escapes and comparisons by identity are left out, which the compiler may warn of twice."""
-    text = code.rstrip()
+    text = code.rstrip(" \t\n")
     at = text.rfind("\n") + 1
     line = text[at:]
     if not line or line[0] in " \t\f#" or "\\" in code or " is " in code or "\r" in code or "\f" in code:

@@ -133,6 +133,8 @@ def main():
     os.dup2(log, 2)
     loop = load_loop(bytes.fromhex(cfg["loop"]))
     sys.path.append("/tmp")
+    fill_gaps()
+    gather()
     rehearse(jail, 24)
     gc.collect()
     gc.disable()
