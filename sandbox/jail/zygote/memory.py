@@ -13,19 +13,24 @@ def unite(maps, cfg):
     """
     call = ctypes.PYFUNCTYPE(ctypes.c_long, ctypes.c_void_p)(map_code(bytes.fromhex(cfg["rebuild"])))
     fill_heap_page()
-    fresh = reserve(192 << 20)
+    keep = cfg["layout"]["window"]
+    stretches = regions(listing(maps), (0, 0), keep)
+    room = sum(whole(s[-1][1] - s[0][0]) + 2 * HUGE for s in stretches)
+    fresh = reserve(room + 8 * HUGE)  # the heap may have grown until they are copied
     if fresh is None:
         return
-    keep = cfg["layout"]["window"]
-    steps = ctypes.create_string_buffer(64 * 1024)
+    steps = ctypes.create_string_buffer(64 * (2 * sum(map(len, stretches)) + 64))
+    done = False
     for _ in range(16):
         before = listing(maps)
         words = plan(before, fresh, keep, cfg["nr"])
+        if 8 * len(words) > len(steps):
+            break
         struct.pack_into("=%dq" % len(words), steps, 0, *words)
         if listing(maps) == before:
-            call(ctypes.addressof(steps))
+            done = call(ctypes.addressof(steps)) == 0
             break
-    else:
+    if not done:  # what has its place already keeps it
         libc.munmap(ctypes.c_void_p(fresh[0]), ctypes.c_size_t(fresh[1] - fresh[0]))
 
 
@@ -36,13 +41,18 @@ def fill_heap_page():
     libc.sbrk(ctypes.c_long(-end % HUGE))
 
 
+def whole(size):
+    """Rounds up to huge pages."""
+    return -(-size // HUGE) * HUGE
+
+
 def reserve(size):
     """Returns the bounds of fresh memory in whole huge pages; None where there is none."""
     try:
         start = map_memory(size + HUGE, 7)
     except OSError:
         return None
-    first = -(-start // HUGE) * HUGE
+    first = whole(start)
     libc.munmap(ctypes.c_void_p(start), ctypes.c_size_t(first - start))
     libc.munmap(ctypes.c_void_p(first + size), ctypes.c_size_t(start + HUGE - first))
     advise(first, size, 14)
@@ -50,6 +60,7 @@ def reserve(size):
 
 
 def listing(maps):
+    """Returns what the kernel says of the mappings; maps is open since the root was the machine's."""
     fd, at, text = maps.fileno(), 0, b""
     while True:
         part = os.pread(fd, 1 << 16, at)
@@ -93,6 +104,10 @@ def plan(text, fresh, keep, nr):
         for first, last in stretch[stretch[0][0] == stretch[0][1] :]:
             words += [-2, 0, start + first - lo, first, last - first, 0, 0, 0]
         words += [nr["mremap"], 0, start, hi - lo, hi - lo, 3, lo, 0]
-        at = -(-(start + hi - lo) // HUGE) * HUGE
+        at = whole(start + hi - lo)
     words += [nr["munmap"], 0, fresh[0], fresh[1] - fresh[0], 0, 0, 0, 0]
     return words + [-1]
+
+
+def advise(lo, size, advice):
+    return libc.madvise(ctypes.c_void_p(lo), ctypes.c_size_t(size), advice)
