@@ -48,6 +48,7 @@ const (
 	entryShift   = 5 // entrySize as a power of two
 	pollSignaled = blockPoll + 14
 	pollAsked    = blockPoll + 6
+	statChanged  = blockStat + 88 // struct timespec, of the last change
 )
 
 // A room is a mount and an IPC namespace with an empty /tmp, made ahead of the calls that
@@ -64,8 +65,6 @@ const (
 
 	roomFree  = 1
 	roomTaken = 2
-
-	statChanged = blockStat + 88 // struct timespec
 )
 
 // A script is a list of steps: a system call number, a mask and six arguments.
