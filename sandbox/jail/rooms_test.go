@@ -66,7 +66,12 @@ func TestRoomsAreRenewed(t *testing.T) {
 	in := openRooms(t)
 	for i := range 60 {
 		run(t, in, sandbox.Request{Code: "open('a', 'w')"})
-		res := run(t, in, sandbox.Request{Code: "import os; print(os.stat('/tmp').st_mtime_ns, os.listdir('/tmp'))"})
+		look := sandbox.Request{Code: "import os; print(os.stat('/tmp').st_mtime_ns, os.listdir('/tmp'))"}
+		res := run(t, in, look)
+		// On a busy machine all rooms may wait for their helpers.
+		for wait := time.Now().Add(5 * time.Second); res.Stdout != "0 []\n" && time.Now().Before(wait); res = run(t, in, look) {
+			time.Sleep(10 * time.Millisecond)
+		}
 		if res.Stdout != "0 []\n" {
 			t.Fatalf("call %d: %q %s: want a room", i, res.Stdout, res.Reason)
 		}
