@@ -54,8 +54,8 @@ func Command(s Service) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(
-		sandboxCommand(), boardCommand(), storeCommand(s), checkpointCommand(), contestCommand(), scaleCommand(), soakCommand(), overloadCommand(), modelCommand(), layersCommand(), densityCommand(),
-		trainerCommand(), chaosCommand(s), recoveryCommand(),
+		sandboxCommand(), boardCommand(), storeCommand(s), checkpointCommand(), contestCommand(), scaleCommand(), soakCommand(), overloadCommand(),
+		modelCommand(), layersCommand(), densityCommand(), trainerCommand(), chaosCommand(s), recoveryCommand(), schedulerCommand(s),
 	)
 	return cmd
 }

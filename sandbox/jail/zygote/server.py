@@ -111,18 +111,20 @@ def load_loop(code):
 def main():
     # Low numbers are the fork loop's; what is opened later may not get them.
     null = os.open(os.devnull, os.O_RDWR)
-    for number in (RULESET, SIGNALS):
+    for number in range(RULESET, RECEIVED):
         os.dup2(null, number)
     cfg = json.loads(os.read(CTL, 1 << 20))
     sys.path += cfg["paths"]
     sys.argv = [MAIN]
     sys.orig_argv = ["python3", MAIN]
     maps = open("/proc/self/maps")  # the root that comes has no /proc
+    spaces = os.open("/proc/self/ns", os.O_RDONLY) if cfg["mode"] == "root" else None
     jail = prepare(cfg)
     missing = preload(cfg["preload"])
     add_site_builtins()
     import linecache, traceback  # noqa: E401
     trial(jail)
+    make_rooms(jail, spaces)
     watch_children()
     open_streams()
     log = os.dup(2)
@@ -131,14 +133,20 @@ def main():
     os.dup2(log, 2)
     loop = load_loop(bytes.fromhex(cfg["loop"]))
     sys.path.append("/tmp")
+    fill_gaps()
+    gather()
+    rehearse(jail, 24)
     gc.collect()
     gc.disable()
     make_immortal()
     gc.freeze()
-    arenas.close()
+    arenas.trim()
+    fill_gaps()
     if cfg["huge_pages"]:
-        collapse_text(maps)
-        collapse_heap(maps)
+        unite(maps, cfg)
+        fill_gaps()
+    rehearse(jail, 6)
+    arenas.close()
     hello = {
         "version": "%d.%d.%d" % sys.version_info[:3],
         "layers": list(jail.layers.entries.values()),
@@ -146,23 +154,25 @@ def main():
     }
     os.closerange(RECEIVED, 256)
     os.write(CTL, b"H" + json.dumps(hello).encode())
-    fill_gaps()
+    del hello
     failure = loop(jail.block.address)
     if failure < 0:
         os._exit(0)  # the owner is gone
     enter(jail, failure)
 
 
-def enter(jail, failure):
+def enter(jail, failure, leave=os._exit):
     """Goes on in a child, whose layers hold unless failure says which does not."""
-    shared = jail.block.shared
-    kind = struct.unpack_from("=Q", jail.block.memory, jail.block.at["kind"])[0]
+    block = jail.block
     if failure:
-        jail.give_up(bool(kind), failure)
-    elif kind:
-        kernel(shared)
+        jail.give_up(failure)
+    elif KIND.unpack_from(block.memory, block.at["kind"])[0]:
+        kernel(block.shared)
     else:
-        child(jail, shared)
+        child(block.shared, block.window, jail.cfg["exec"], leave)
+
+
+KIND = struct.Struct("=Q")
 
 
 main()
