@@ -160,9 +160,11 @@ func printReady(cmd *cobra.Command, log *slog.Logger, ready node.Ready) {
 	for _, l := range ready.Report.Layers {
 		layers[l.Name] = l.State()
 	}
-	err := server.WriteReady(cmd.OutOrStdout(), ready.Address, map[string]any{
-		"url": ready.URL, "python": ready.Report.Python, "layers": layers,
-	})
+	line := map[string]any{"url": ready.URL, "python": ready.Report.Python, "layers": layers}
+	if hidden := ready.Report.Hidden(); len(hidden) > 0 {
+		line["left_out"] = hidden
+	}
+	err := server.WriteReady(cmd.OutOrStdout(), ready.Address, line)
 	if err != nil {
 		log.Error("ready line is not written", "err", err)
 	}

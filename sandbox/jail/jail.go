@@ -147,7 +147,7 @@ func New(ctx context.Context, cfg Config) (*Jail, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &Jail{cfg: cfg, py: py, tree: rootTree(py), code: code, uids: claimUIDs(rangeDir)}
+	j := &Jail{cfg: cfg, py: py, code: code, uids: claimUIDs(rangeDir)}
 	for i, signals := range []bool{true, false} {
 		j.filters[i], err = filterHex(policy{signals: signals, exec: cfg.Fresh != nil})
 		if err != nil {
@@ -168,8 +168,8 @@ func New(ctx context.Context, cfg Config) (*Jail, error) {
 // learn starts the first zygote with the strongest mode that works.
 func (j *Jail) learn(ctx context.Context) error {
 	var failures []error
-	for _, mode := range j.cfg.modes {
-		j.mode = mode
+	for _, try := range j.tries() {
+		j.mode, j.tree = try.mode, try.tree
 		if len(failures) > 0 {
 			j.reason = failures[len(failures)-1].Error()
 		}
@@ -177,8 +177,9 @@ func (j *Jail) learn(ctx context.Context) error {
 		if err == nil {
 			j.spare = z
 			j.report = Report{
-				Mode: mode, Python: j.py.Executable, Version: z.hello.Version,
+				Mode: j.mode, Python: j.py.Executable, Version: z.hello.Version,
 				Layers: z.hello.Layers, Missing: z.hello.Missing, Heavy: j.py.Available,
+				LeftOut: j.py.LeftOut, NumShown: j.tree.unmasked,
 			}
 			return nil
 		}
@@ -188,6 +189,26 @@ func (j *Jail) learn(ctx context.Context) error {
 		failures = append(failures, err)
 	}
 	return fmt.Errorf("start a sandbox interpreter: %w", errors.Join(failures...))
+}
+
+// try is one way to start a zygote.
+type try struct {
+	mode Mode
+	tree tree
+}
+
+// tries lists the ways to start a zygote, the best first. An interpreter that cannot be
+// shown in another place is shown in its own: that is better than a weaker mode.
+func (j *Jail) tries() []try {
+	var list []try
+	moved, own := rootTree(j.py, true), rootTree(j.py, false)
+	for _, mode := range j.cfg.modes {
+		if mode != ModePlain && moved.moving() {
+			list = append(list, try{mode, moved})
+		}
+		list = append(list, try{mode, own})
+	}
+	return list
 }
 
 // Report says which layers hold.

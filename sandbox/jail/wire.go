@@ -57,8 +57,11 @@ const (
 type setup struct {
 	Mode        Mode              `json:"mode"`
 	ModeReason  string            `json:"mode_reason"`
-	Binds       []string          `json:"binds"`
+	Binds       []bind            `json:"binds"`
 	Symlinks    [][2]string       `json:"symlinks"`
+	Masks       []string          `json:"masks"`
+	Again       []string          `json:"again"` // the command to start over with inside; empty to stay
+	Loads       []string          `json:"loads"` // where the loader finds libraries then
 	Files       map[string]string `json:"files"`
 	Paths       []string          `json:"paths"`
 	Preload     []string          `json:"preload"`
@@ -88,9 +91,9 @@ type hello struct {
 func (j *Jail) setup(preload []string) ([]byte, error) {
 	s := setup{
 		Mode: j.mode, ModeReason: j.reason,
-		Binds: j.tree.binds, Symlinks: j.tree.symlinks,
+		Binds: j.tree.binds, Symlinks: j.tree.symlinks, Masks: j.tree.masks, Loads: j.tree.loads,
 		Files:   map[string]string{"/etc/passwd": "sandbox:x:0:0::/tmp:/\n"},
-		Paths:   j.py.Paths,
+		Paths:   j.tree.paths,
 		Preload: preload,
 		Numbers: systemCalls(),
 		Loop:    j.code.loop, Layout: layout(), Without: j.cfg.Without,
@@ -99,8 +102,11 @@ func (j *Jail) setup(preload []string) ([]byte, error) {
 		TmpBytes: j.cfg.TmpBytes, TmpInodes: j.cfg.TmpInodes,
 		TrialUID: j.uids.first(), OpenFiles: 64, Threads: j.threads(), HugePages: true,
 	}
+	if j.tree.moving() {
+		s.Again = append([]string{j.tree.python}, bootArgs()...)
+	}
 	if j.cfg.Fresh != nil {
-		s.Exec = append([]string{j.py.Executable}, j.cfg.Fresh...)
+		s.Exec = append([]string{j.tree.python}, j.cfg.Fresh...)
 	}
 	return json.Marshal(s)
 }

@@ -114,11 +114,16 @@ func controlPair() (*net.UnixConn, *os.File, error) {
 	return conn.(*net.UnixConn), remote, nil
 }
 
+// bootArgs make an interpreter run the source that is its first argument.
+func bootArgs() []string {
+	boot := "import sys\nfor part in sys.argv[1].split('\f'): exec(compile(part, '<zygote>', 'exec'))"
+	return []string{"-s", "-S", "-B", "-X", "utf8", "-c", boot}
+}
+
 // command describes the process of a zygote: a scrubbed environment, nothing
 // inherited but the control socket, and fresh namespaces.
 func (j *Jail) command(remote *os.File, log *tail) *exec.Cmd {
-	boot := "import sys\nfor part in sys.argv[1].split('\f'): exec(compile(part, '<zygote>', 'exec'))"
-	cmd := exec.Command(j.py.Executable, "-s", "-S", "-B", "-X", "utf8", "-c", boot, zygoteSource(), j.code.arena)
+	cmd := exec.Command(j.py.Executable, append(bootArgs(), zygoteSource(), j.code.arena)...)
 	cmd.Env = []string{
 		"HOME=/tmp", "TMPDIR=/tmp", "LC_ALL=C.UTF-8", "TZ=UTC", "PATH=/usr/bin:/bin",
 		// Symbols are resolved before the fork, not again in every child.

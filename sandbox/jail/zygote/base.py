@@ -77,7 +77,8 @@ import os
 import struct
 import time
 
-os.environ.pop("LD_BIND_NOW")  # meant for this process alone: see zygote.go
+for name in ("LD_BIND_NOW", "LD_LIBRARY_PATH"):  # meant for this process alone: see zygote.go
+    os.environ.pop(name, None)
 
 # A program may replace len or str in builtins; this file goes on with the originals.
 globals().update({k: v for k, v in vars(builtins).items() if k[0] != "_"})

@@ -44,15 +44,11 @@ def make(number, args, mask):
     check(syscall(number, *map(ctypes.c_long, words)), "system call %d" % number)
 
 
-def prepare(cfg):
+def prepare(cfg, layers):
     """Builds the zygote's jail and finds out which layers hold."""
-    os.umask(0o022)  # other users enter the folders made here, whatever the service's own mask
-    layers = Layers()
     jail = Jail(cfg, layers)
     namespaces = cfg["mode"] != "plain"
     if namespaces:
-        layers.attempt("pid_namespace", trial_pid)
-        layers.attempt("root", lambda: build_root(cfg))
         jail.clone_flags = NEWNS | NEWIPC | (NEWPID if layers.on("pid_namespace") else 0)
         layers.put("network", True)
         libc.sethostname(b"sandbox", 7)  # our own namespace; the name is decoration
@@ -85,15 +81,6 @@ def place(fd, number):
         os.close(fd)
 
 
-def trial_pid():
-    fd = os.open("/proc/self/ns/pid", os.O_RDONLY)
-    try:
-        check(libc.unshare(NEWPID), "unshare pid")
-        check(libc.setns(fd, NEWPID), "setns pid")
-    finally:
-        os.close(fd)
-
-
 def watch_children():
     """Makes the ends of children readable as a descriptor."""
     import signal
@@ -113,12 +100,12 @@ def main():
     null = os.open(os.devnull, os.O_RDWR)
     for number in (RULESET, SIGNALS):
         os.dup2(null, number)
-    cfg = json.loads(os.read(CTL, 1 << 20))
-    sys.path += cfg["paths"]
+    cfg, layers, proc = arrive()
+    maps = open(os.open("maps", os.O_RDONLY, dir_fd=proc))
+    sys.path += [path for path in cfg["paths"] if path not in sys.path]
     sys.argv = [MAIN]
     sys.orig_argv = ["python3", MAIN]
-    maps = open("/proc/self/maps")  # the root that comes has no /proc
-    jail = prepare(cfg)
+    jail = prepare(cfg, layers)
     missing = preload(cfg["preload"])
     add_site_builtins()
     import linecache, traceback  # noqa: E401
