@@ -148,8 +148,8 @@ func New(ctx context.Context, cfg Config) (*Jail, error) {
 		return nil, err
 	}
 	j := &Jail{cfg: cfg, py: py, code: code, uids: claimUIDs(rangeDir)}
-	for i, signals := range []bool{true, false} {
-		j.filters[i], err = filterHex(policy{signals: signals, exec: cfg.Fresh != nil})
+	for i, inside := range []bool{true, false} {
+		j.filters[i], err = filterHex(policy{inside: inside, exec: cfg.Fresh != nil})
 		if err != nil {
 			return nil, err
 		}

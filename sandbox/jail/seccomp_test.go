@@ -84,7 +84,7 @@ func want(p policy, name string) (answer uint32, ruled bool) {
 		}
 	}
 	switch {
-	case in(allowed), p.signals && in(allowedSignals), p.exec && in("execve set_tid_address"):
+	case in(allowed), p.inside && in(allowedInside), p.exec && in("execve set_tid_address"):
 		return allow, false
 	case in(pretended):
 		return done, false
@@ -95,7 +95,7 @@ func want(p policy, name string) (answer uint32, ruled bool) {
 }
 
 func TestFilterAnswersWhatTheListsSay(t *testing.T) {
-	for _, p := range []policy{{}, {signals: true}, {exec: true}, {signals: true, exec: true}} {
+	for _, p := range []policy{{}, {inside: true}, {exec: true}, {inside: true, exec: true}} {
 		m := newMachine(t, p)
 		draw := rand.New(rand.NewPCG(1, 2))
 		for number := range uint32(1025) {
@@ -114,7 +114,7 @@ func TestFilterAnswersWhatTheListsSay(t *testing.T) {
 }
 
 func TestFilterRefusesOtherABIs(t *testing.T) {
-	m := newMachine(t, policy{signals: true, exec: true})
+	m := newMachine(t, policy{inside: true, exec: true})
 	for number := range uint32(1025) {
 		for _, n := range []uint32{number | firstOtherABI, number | 1<<31, ^number} {
 			if got := m.ask(uint32(m.info.ID), n); got != noSys {
@@ -219,11 +219,11 @@ keyctl add_key request_key init_module finit_module delete_module kexec_load kex
 acct quotactl syslog settimeofday clock_settime adjtimex clock_adjtime iopl ioperm modify_ldt personality
 open_by_handle_at name_to_handle_at fanotify_init fanotify_mark inotify_init inotify_init1 seccomp
 landlock_create_ruleset landlock_restrict_self memfd_create memfd_secret shmget shmat semget msgget mq_open
-splice tee vmsplice sendfile copy_file_range link linkat mknod mknodat setuid setgid setresuid setresgid setgroups
+splice tee vmsplice sendfile copy_file_range linkat mknod mknodat setuid setgid setresuid setresgid setgroups
 capset setpriority sched_setscheduler sched_setattr sched_setaffinity set_mempolicy mbind migrate_pages move_pages
 mincore cachestat fadvise64 flock vhangup sethostname setdomainname lookup_dcookie remap_file_pages uselib
 setsid setpgid timer_create rt_sigqueueinfo rt_tgsigqueueinfo mlock mlockall setxattr nfsservctl statmount listmount`
-	m := newMachine(t, policy{signals: true})
+	m := newMachine(t, policy{inside: true})
 	for _, name := range strings.Fields(never) {
 		if _, ok := m.info.SyscallNames[name]; !ok {
 			continue
@@ -232,16 +232,16 @@ setsid setpgid timer_create rt_sigqueueinfo rt_tgsigqueueinfo mlock mlockall set
 			t.Errorf("%s: got %#x, want %#x", name, got, refuse)
 		}
 	}
-	for _, name := range strings.Fields(allowedSignals) {
+	for _, name := range strings.Fields(allowedInside) {
 		if got := newMachine(t, policy{}).call(name); got != refuse {
-			t.Errorf("%s without a pid namespace: got %#x, want %#x", name, got, refuse)
+			t.Errorf("%s without namespaces: got %#x, want %#x", name, got, refuse)
 		}
 	}
 }
 
 // TestFilterIsShort guards what a call pays: the tree is a third of a list.
 func TestFilterIsShort(t *testing.T) {
-	text, err := filterHex(policy{signals: true})
+	text, err := filterHex(policy{inside: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,7 +262,7 @@ func TestFilterTooLongForItsJumps(t *testing.T) {
 
 // BenchmarkInstallFilter installs the filter in fresh threads, as a call does.
 func BenchmarkInstallFilter(b *testing.B) {
-	text, err := filterHex(policy{signals: true, exec: true})
+	text, err := filterHex(policy{inside: true, exec: true})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -72,6 +72,8 @@ func rootTree(py python, move bool) tree {
 			t.add(path)
 		}
 	}
+	// The C library keeps named semaphores there: in the /tmp of the call.
+	t.symlinks = append(t.symlinks, [2]string{"/dev/shm", "/tmp"})
 	t.minimize()
 	for _, dir := range py.Packages {
 		t.mask(dir)

@@ -118,6 +118,7 @@ def main():
     os.dup2(log, 2)
     loop = load_loop(bytes.fromhex(cfg["loop"]))
     sys.path.append("/tmp")
+    adapt(cfg)
     gc.collect()
     gc.disable()
     make_immortal()
