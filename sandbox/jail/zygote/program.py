@@ -46,15 +46,18 @@ def execute(code, fixture, space, out, name="main.py", seal=None):
             raise FixtureError(type(err).__name__ + ": " + str(err)) from None
         if seal:
             seal(1)
-    tree = compile(code, name, "exec", 0x400, True)
+    head, flags, tree = divide(code, name)
     last = None
     if tree.body and type(tree.body[-1]).__name__ == "Expr":
         last = tree.body.pop()
-    flags = 0
     if tree.body:
-        body = compile(tree, name, "exec", 0, True)
-        flags = body.co_flags & 0x1FF0000  # the __future__ features
-        exec(body, space)
+        body = compile(tree, name, "exec", flags, True)
+        flags |= body.co_flags & FEATURES
+    else:
+        body = None
+    for part in (head, body):
+        if part is not None:
+            exec(part, space)
     if last is None:
         return None
     import _ast
@@ -63,6 +66,31 @@ def execute(code, fixture, space, out, name="main.py", seal=None):
     if value is not None:
         out.value = scrub(repr(value))
     return value
+
+
+FEATURES, ONLY_TREE = 0x1FF0000, 0x400  # flags of compile: __future__ features; no code
+CLAUSES = ("else", "elif", "except", "finally", "case", "from", "global")
+
+
+def divide(code, name):
+    """Compiles code but for its last lines: returns what is compiled, if anything, the
+    __future__ features in force, and the tree of the rest.
+
+    Only the last statement matters for the value, and a tree of objects costs several
+    times what compiling does. Where the text of the last line that starts at the margin
+    is a statement of its own, and all before it is as well, nothing goes across.
+    """
+    at = code.rfind("\n", 0, len(code.rstrip()))
+    while at >= 0 and code[at + 1 : at + 2] in " \t\f\r\n#)]}\"'":
+        at = code.rfind("\n", 0, at)
+    if at >= 0 and "global" not in code[at + 1 :] and not code.startswith(CLAUSES, at + 1):
+        try:
+            head = compile(code[: at + 1], name, "exec", 0, True)
+            flags = head.co_flags & FEATURES
+            return head, flags, compile("\n" * code.count("\n", 0, at + 1) + code[at + 1 :], name, "exec", ONLY_TREE | flags, True)
+        except (SyntaxError, ValueError):
+            pass  # of the whole, or of where it was divided: looked at as a whole
+    return None, 0, compile(code, name, "exec", ONLY_TREE, True)
 
 
 def scrub(text):

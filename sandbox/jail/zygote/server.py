@@ -102,6 +102,7 @@ def main():
         os.dup2(null, number)
     cfg, layers, proc = arrive()
     maps = open(os.open("maps", os.O_RDONLY, dir_fd=proc))
+    os.close(proc)  # the root has none
     sys.path += [path for path in cfg["paths"] if path not in sys.path]
     sys.argv = [MAIN]
     sys.orig_argv = ["python3", MAIN]
