@@ -131,6 +131,8 @@ type Jail struct {
 	uids    *uids
 	group   *cgroup // nil where none can be made
 
+	preambles preambles
+
 	mu    sync.Mutex
 	spare *zygote // started by New to learn the layers, handed out first
 }

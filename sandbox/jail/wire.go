@@ -234,12 +234,12 @@ func (r report) times() times {
 	return times{wall: r.wall, fork: r.fork, pid: int(r.value), cpu: time.Duration(i64(0)*1e9 + i64(8))}
 }
 
-// The memory file of a call: header, fixture, code, then, from a page of its own,
+// The memory file of a call: header, fixture, code, compiled preamble, then, from a page of its own,
 // room for the record that the child leaves. The child gives up the pages before the
 // record when the program starts, so the stage is the jail's word and the record the
 // program's.
 const (
-	headerSize = 20
+	headerSize = 24
 	stampAt    = 4 // when the program began; it takes the place of two lengths
 	valueMax   = 64 << 10
 	recordHead = 28
@@ -259,16 +259,18 @@ const (
 )
 
 // callFile lays out the memory file in b; room for a record follows at recordAt.
-func callFile(b []byte, req sandbox.Request) (content []byte, recordAt int64) {
+func callFile(b []byte, req sandbox.Request, preamble []byte) (content []byte, recordAt int64) {
 	page := os.Getpagesize()
-	recordAt = int64((headerSize + len(req.Fixture) + len(req.Code) + page - 1) / page * page)
+	recordAt = int64((headerSize + len(req.Fixture) + len(req.Code) + len(preamble) + page - 1) / page * page)
 	b = binary.LittleEndian.AppendUint32(b, stageForked)
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(req.Fixture)))
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(req.Code)))
 	b = binary.LittleEndian.AppendUint32(b, uint32(recordAt))
 	b = binary.LittleEndian.AppendUint32(b, uint32(min(req.Limits.Output, valueMax)))
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(preamble)))
 	b = append(b, req.Fixture...)
-	return append(b, req.Code...), recordAt
+	b = append(b, req.Code...)
+	return append(b, preamble...), recordAt
 }
 
 // record is what the child says of its program.

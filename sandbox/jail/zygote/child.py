@@ -136,7 +136,7 @@ class Jail:
 
 # The memory file begins with how far the child has come; see wire.go for the rest.
 STAGE = struct.Struct("<II")
-HEADER = struct.Struct("<IIIII")  # stage, then fixture, code, place of the record, limit of the value
+HEADER = struct.Struct("<IIIIII")  # stage, then fixture, code, place of the record, limit of the value, preamble
 BEGUN = struct.Struct("<Q")  # takes the place of both lengths: when the program began
 
 
@@ -144,10 +144,13 @@ def child(jail, shared, leave=os._exit):
     """The forked child: never returns, not even where a program replaces os._exit."""
     status = 70
     try:
-        _, fixture_len, code_len, result_at, limit = HEADER.unpack_from(shared, 0)
+        _, fixture_len, code_len, result_at, limit, preamble_len = HEADER.unpack_from(shared, 0)
         at = HEADER.size
         fixture = bytes(shared[at : at + fixture_len])
-        code = bytes(shared[at + fixture_len : at + fixture_len + code_len])
+        at += fixture_len
+        code = bytes(shared[at : at + code_len])
+        at += code_len
+        preamble = bytes(shared[at : at + preamble_len])
         BEGUN.pack_into(shared, 4, time.monotonic_ns())
         window = jail.block.window
 
@@ -164,7 +167,7 @@ def child(jail, shared, leave=os._exit):
         if jail.cfg["exec"]:
             exec_python(jail.cfg["exec"], code)
         gc.enable()
-        result = run_program(code.decode("utf-8", "replace"), fixture.decode("utf-8", "replace"), seal)
+        result = run_program(code.decode("utf-8", "replace"), fixture.decode("utf-8", "replace"), seal, preamble)
         record = result.pack(limit)
         shared[result_at : result_at + len(record)] = record
         status = result.code

@@ -1,5 +1,7 @@
 # The program: runs in the child and notes what came of it.
 
+from marshal import loads as unmarshal
+
 MAIN, FIXTURE, OURS = "main.py", "<fixture>", "<zygote>"
 MARK = "...(truncated)..."
 FIELD_MAX = 16 << 10
@@ -35,7 +37,7 @@ class Outcome:
         return head + b"".join(fields)
 
 
-def execute(code, fixture, space, out, name="main.py", seal=None):
+def execute(code, fixture, space, out, name="main.py", seal=None, preamble=b""):
     """Runs fixture and code in space; notes and returns the value of a last expression.
 
     Between the two, seal is told that the program starts: see child."""
@@ -46,7 +48,7 @@ def execute(code, fixture, space, out, name="main.py", seal=None):
             raise FixtureError(type(err).__name__ + ": " + str(err)) from None
         if seal:
             seal(1)
-    head, flags, tree = divide(code, name)
+    head, flags, tree = divide(code, name, preamble)
     last = None
     if tree.body and type(tree.body[-1]).__name__ == "Expr":
         last = tree.body.pop()
@@ -72,25 +74,44 @@ FEATURES, ONLY_TREE = 0x1FF0000, 0x400  # flags of compile: __future__ features;
 CLAUSES = ("else", "elif", "except", "finally", "case", "from", "global")
 
 
-def divide(code, name):
+def divide(code, name, preamble=b""):
     """Compiles code but for its last lines: returns what is compiled, if anything, the
     __future__ features in force, and the tree of the rest.
 
     Only the last statement matters for the value, and a tree of objects costs several
     times what compiling does. Where the text of the last line that starts at the margin
     is a statement of its own, and all before it is as well, nothing goes across.
+
+    A preamble is the number of bytes at the start of code that have been compiled already,
+    then their code: see preamble.go.
     """
+    if preamble:
+        at = len(code.encode("utf-8", "replace")[: int.from_bytes(preamble[:4], "little")].decode("utf-8", "replace"))
+        parts = split(code, name, at, preamble[4:])
+        if parts:
+            return parts
     at = code.rfind("\n", 0, len(code.rstrip()))
     while at >= 0 and code[at + 1 : at + 2] in " \t\f\r\n#)]}\"'":
         at = code.rfind("\n", 0, at)
-    if at >= 0 and "global" not in code[at + 1 :] and not code.startswith(CLAUSES, at + 1):
-        try:
-            head = compile(code[: at + 1], name, "exec", 0, True)
-            flags = head.co_flags & FEATURES
-            return head, flags, compile("\n" * code.count("\n", 0, at + 1) + code[at + 1 :], name, "exec", ONLY_TREE | flags, True)
-        except (SyntaxError, ValueError):
-            pass  # of the whole, or of where it was divided: looked at as a whole
-    return None, 0, compile(code, name, "exec", ONLY_TREE, True)
+    parts = split(code, name, at + 1) if at >= 0 else None
+    return parts or (None, 0, compile(code, name, "exec", ONLY_TREE, True))
+
+
+def split(code, name, at, compiled=None):
+    """Divides code at a place, whose text before it may have been compiled already;
+    returns nothing when that would change what it means, or when it means nothing."""
+    if "global" in code[at:] or code.startswith(CLAUSES, at):
+        return None
+    try:
+        if compiled:
+            head = unmarshal(compiled)
+        else:
+            head = compile(code[:at], name, "exec", 0, True)
+        flags = head.co_flags & FEATURES
+        rest = "\n" * code.count("\n", 0, at) + code[at:]
+        return head, flags, compile(rest, name, "exec", ONLY_TREE | flags, True)
+    except (SyntaxError, ValueError):
+        return None  # of the whole, or of where it was divided
 
 
 def scrub(text):
@@ -175,7 +196,7 @@ def settle(err, code, out, name):
         return out.etype + "\n"
 
 
-def run_program(code, fixture, seal=None):
+def run_program(code, fixture, seal=None, preamble=b""):
     """Runs one program to its end and tells what came of it."""
     out = Outcome()
     module = type(sys)("__main__")
@@ -184,7 +205,7 @@ def run_program(code, fixture, seal=None):
     trace = ""
     try:
         try:
-            execute(code, fixture, module.__dict__, out, MAIN, seal)
+            execute(code, fixture, module.__dict__, out, MAIN, seal, preamble)
         finally:
             finish_threads()
     except BaseException as err:

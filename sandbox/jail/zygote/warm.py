@@ -64,12 +64,52 @@ def warm_up():
         for _ in range(30 if module in sys.modules and module == "builtins" else module in sys.modules):
             for code in programs:
                 run_program(code, "fixture_value = 1\n").pack(1024)
+    import marshal
+
+    head, rest = WRAPPED
+    packed = len(head).to_bytes(4, "little") + marshal.dumps(compile(head, MAIN, "exec", 0, True))
+    for _ in range(30):
+        run_program(head + rest, "", None, packed).pack(1024)
     import linecache
 
     linecache.clearcache()
     sys.modules.pop("__main__", None)
     EXIT_HOOKS = atexit._ncallbacks()
 
+
+# A program in base64 behind a preamble that runs it, as clients of Code-Judge send them.
+WRAPPED = (
+    """import os, base64, sys, ast, traceback, linecache
+from typing import Any, Optional
+from types import CodeType
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
+
+class Failed(Exception):
+    def __init__(self, err: Exception, text: str):
+        super().__init__(f"{type(err).__name__}: {err}")
+
+class Runner:
+    def __init__(self):
+        self.space = {"__name__": "__main__", "__builtins__": __builtins__}
+
+    def parts(self, text: str) -> tuple[str, Optional[str]]:
+        \"\"\"Cuts off a last expression.\"\"\"
+        last = ast.parse(text).body[-1]
+        lines = text.splitlines()
+        if isinstance(last, ast.Expr):
+            return "\\n".join(lines[: last.lineno - 1]), "\\n".join(lines[last.lineno - 1 :])
+        return text, None
+
+    def run(self, text: str, quiet: bool) -> None:
+        body, last = self.parts(text)
+        with redirect_stdout(StringIO() if quiet else sys.stdout), redirect_stderr(sys.stderr):
+            exec(compile(body, "<string>", "exec"), self.space)
+            if last and eval(compile(last, "<string>", "eval"), self.space) is not None:
+                print("value")
+""",
+    'text = base64.b64decode("eCA9IDEKcHJpbnQoeCk=".encode()).decode()\nRunner().run(text, False)\n',
+)
 
 WARM = {
     "builtins": (
