@@ -41,6 +41,7 @@ func sandboxCommand() *cobra.Command {
 	f.Var((*byteSize)(&cfg.Memory), "memory", "bound of all programs together, such as 24GiB; 0 = three quarters of what there is")
 	f.Var((*byteSize)(&cfg.Budget), "budget", budgetUsage)
 	judgeFlags(cmd, &cfg.Judge)
+	f.BoolVar(&cfg.Subprocess, "subprocess", false, "let calls of the profile subprocess start the interpreter again")
 	f.DurationVar(&cfg.Drain, "drain", 10*time.Second, "how long calls may go on after SIGTERM")
 	f.StringVar(&o.Gateway, "join", "", "URL of a gateway that this node serves; needs "+workers.SandboxNodeTokenKey)
 	f.StringVar(&o.Advertise, "advertise", "", "host:port at which that gateway reaches this node; the address of --listen by default")

@@ -60,6 +60,8 @@ type Config struct {
 	// Children is how many programs and kernels there may be at a time: the bound of
 	// processes and threads of all of them follows it. 128 when zero.
 	Children int
+	// Subprocess allows the profile of that name.
+	Subprocess bool
 	// Fresh, when not nil, makes each call start a new interpreter with these
 	// arguments inside the same layers instead of using the warm one: the baseline
 	// of a benchmark. Such calls have no Value, Fixture or Error.
@@ -124,8 +126,8 @@ type Jail struct {
 	py      python
 	tree    tree
 	mode    Mode
-	reason  string // why the mode is not a stronger one
-	filters [2]string
+	reason  string    // why the mode is not a stronger one
+	filters [3]string // with namespaces, without, and for programs that start processes
 	code    code
 	report  Report
 	uids    *uids
@@ -150,8 +152,9 @@ func New(ctx context.Context, cfg Config) (*Jail, error) {
 		return nil, err
 	}
 	j := &Jail{cfg: cfg, py: py, code: code, uids: claimUIDs(rangeDir)}
-	for i, inside := range []bool{true, false} {
-		j.filters[i], err = filterHex(policy{inside: inside, exec: cfg.Fresh != nil})
+	for i, p := range []policy{{inside: true}, {}, {inside: true, spawn: true}} {
+		p.exec = cfg.Fresh != nil
+		j.filters[i], err = filterHex(p)
 		if err != nil {
 			return nil, err
 		}
@@ -175,7 +178,7 @@ func (j *Jail) learn(ctx context.Context) error {
 		if len(failures) > 0 {
 			j.reason = failures[len(failures)-1].Error()
 		}
-		z, err := j.start(ctx, j.cfg.Preload)
+		z, err := j.start(ctx, j.cfg.Preload, false)
 		if err == nil {
 			j.spare = z
 			j.report = Report{
@@ -231,7 +234,7 @@ func (j *Jail) Start(ctx context.Context) (*Interpreter, error) {
 	}
 	if z == nil {
 		var err error
-		if z, err = j.start(ctx, j.cfg.Preload); err != nil {
+		if z, err = j.start(ctx, j.cfg.Preload, false); err != nil {
 			return nil, err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/elastic/go-seccomp-bpf/arch"
@@ -16,6 +17,7 @@ import (
 type policy struct {
 	inside bool // signals and links: only where namespaces confine them
 	exec   bool // execve: only for the fresh-interpreter baseline
+	spawn  bool // processes and execve: only where landlock says what may be executed
 }
 
 // allowed holds the system calls that a program may make with any arguments: what
@@ -49,6 +51,21 @@ getpid getppid gettid getuid geteuid getgid getegid getpgrp getgroups
 // allowedInside reach only the call itself where namespaces surround it: its processes,
 // and the files of a /tmp of its own. The C library makes a named semaphore with a link.
 const allowedInside = "kill tkill tgkill link"
+
+// allowedSpawn is what a program needs beyond that to start processes and to wait for
+// them. All of them stay in the namespaces, and under the filter, of the first.
+const allowedSpawn = "fork vfork execve set_tid_address waitid setsid setpgid getpgid getsid"
+
+// spawnRules take the place of the rule about threads.
+func spawnRules() []rule {
+	const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWUSER |
+		unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWCGROUP
+	return []rule{
+		{"clone", []check{{arg: 0, mask: namespaces | unix.CLONE_PARENT | unix.CLONE_PTRACE | unix.CLONE_UNTRACED | unix.CLONE_PIDFD, values: []uint32{0}}}},
+		// Whoever ignores the ends of its children is not charged for what they used.
+		{"rt_sigaction", []check{isNot(0, uint32(unix.SIGCHLD)).then(answerAllow), is(1, 0), {arg: 1, high: true, mask: ^uint32(0), values: []uint32{0}}}},
+	}
+}
 
 // pretended calls answer success and do nothing: the private /tmp has no disk to
 // wait for, and on files of the shared root they would make the machine's disk
@@ -196,7 +213,13 @@ func filter(p policy) ([]bpf.Instruction, error) {
 	if p.exec {
 		put("execve set_tid_address", answerAllow)
 	}
+	if p.spawn {
+		put(allowedSpawn, answerAllow)
+	}
 	rules := partial()
+	if p.spawn {
+		rules = append(slices.DeleteFunc(rules, func(r rule) bool { return r.name == "clone" }), spawnRules()...)
+	}
 	for i, r := range rules {
 		put(r.name, firstRule+label(i))
 	}

@@ -22,7 +22,9 @@ type tree struct {
 	moves    [][2]string
 	paths    []string // sys.path inside
 	python   string   // the interpreter inside
-	loads    []string // directories inside in which the loader has to look for libraries
+	// executables are the interpreter and the loader that the kernel starts it with.
+	executables []string
+	loads       []string // directories inside in which the loader has to look for libraries
 }
 
 // bind shows a path of the machine at a path inside, as setup carries it.
@@ -66,10 +68,18 @@ func rootTree(py python, move bool) tree {
 	t.add(py.Executable)
 	if loader, err := interpreterOf(py.Executable); err == nil {
 		t.add(loader)
+		t.executables = append(t.executables, realPath(loader))
 	}
+	t.executables = append(t.executables, t.python)
 	for _, path := range []string{"/etc/ld.so.cache", "/etc/alternatives", "/usr/share/zoneinfo", "/dev/null", "/dev/urandom"} {
 		if _, err := os.Stat(path); err == nil {
 			t.add(path)
+		}
+	}
+	for _, name := range []string{"/usr/bin/python3", "/usr/bin/python"} { // by which programs know it
+		linked := slices.ContainsFunc(t.symlinks, func(l [2]string) bool { return l[0] == name })
+		if !linked && !below(name, t.targets()...) {
+			t.symlinks = append(t.symlinks, [2]string{name, t.python})
 		}
 	}
 	// The C library keeps named semaphores there: in the /tmp of the call.
@@ -226,6 +236,15 @@ func (t *tree) minimize() {
 	t.symlinks = slices.DeleteFunc(t.symlinks, func(l [2]string) bool {
 		return slices.ContainsFunc(t.binds, func(b bind) bool { return strings.HasPrefix(l[0], b[1]+"/") })
 	})
+}
+
+// targets are the paths inside that are bound.
+func (t *tree) targets() []string {
+	var list []string
+	for _, b := range t.binds {
+		list = append(list, b[1])
+	}
+	return list
 }
 
 // maxMasks bounds the mounts that hide something: every call gets a copy of each.

@@ -79,6 +79,7 @@ type setup struct {
 	Layout      map[string]int    `json:"layout"`
 	Exec        []string          `json:"exec"`
 	Without     []string          `json:"without"`
+	Executables []string          `json:"executables"` // all that a program may execute; nil for nothing, and no process
 }
 
 // hello is what a zygote answers when it is ready.
@@ -88,7 +89,7 @@ type hello struct {
 	Missing []string `json:"missing"`
 }
 
-func (j *Jail) setup(preload []string) ([]byte, error) {
+func (j *Jail) setup(preload []string, spawn bool) ([]byte, error) {
 	s := setup{
 		Mode: j.mode, ModeReason: j.reason,
 		Binds: j.tree.binds, Symlinks: j.tree.symlinks, Masks: j.tree.masks, Loads: j.tree.loads,
@@ -105,6 +106,9 @@ func (j *Jail) setup(preload []string) ([]byte, error) {
 	if j.tree.moving() {
 		s.Again = append([]string{j.tree.python}, bootArgs()...)
 	}
+	if spawn {
+		s.Executables, s.Filter = j.tree.executables, j.filters[2]
+	}
 	if j.cfg.Fresh != nil {
 		s.Exec = append([]string{j.tree.python}, j.cfg.Fresh...)
 	}
@@ -116,6 +120,7 @@ func systemCalls() map[string]int {
 	return map[string]int{
 		"capset": unix.SYS_CAPSET, "chdir": unix.SYS_CHDIR, "close_range": unix.SYS_CLOSE_RANGE,
 		"dup2": sysDup2, "landlock_create_ruleset": unix.SYS_LANDLOCK_CREATE_RULESET,
+		"landlock_add_rule":      unix.SYS_LANDLOCK_ADD_RULE,
 		"landlock_restrict_self": unix.SYS_LANDLOCK_RESTRICT_SELF,
 		"mmap":                   unix.SYS_MMAP, "mount": unix.SYS_MOUNT, "pivot_root": unix.SYS_PIVOT_ROOT,
 		"prctl": unix.SYS_PRCTL, "prlimit64": unix.SYS_PRLIMIT64,

@@ -53,6 +53,7 @@ type zygote struct {
 	cmd   *exec.Cmd
 	ctl   *net.UnixConn
 	hello hello
+	spawn bool  // its programs may start processes
 	base  int64 // address space of the zygote itself, in bytes
 	log   *tail
 
@@ -66,8 +67,9 @@ type zygote struct {
 }
 
 // start launches a zygote with the modules preloaded and waits until it is ready.
-func (j *Jail) start(ctx context.Context, preload []string) (*zygote, error) {
-	setup, err := j.setup(preload)
+// Programs of one that spawns may start processes.
+func (j *Jail) start(ctx context.Context, preload []string, spawn bool) (*zygote, error) {
+	setup, err := j.setup(preload, spawn)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +78,7 @@ func (j *Jail) start(ctx context.Context, preload []string) (*zygote, error) {
 		return nil, err
 	}
 	z := &zygote{
-		jail: j, ctl: conn, log: &tail{logger: j.cfg.Logger}, done: make(chan struct{}),
+		jail: j, spawn: spawn, ctl: conn, log: &tail{logger: j.cfg.Logger}, done: make(chan struct{}),
 	}
 	z.cmd = j.command(remote, z.log)
 	err = startPlain(z.cmd)

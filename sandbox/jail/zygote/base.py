@@ -77,8 +77,8 @@ import os
 import struct
 import time
 
-for name in ("LD_BIND_NOW", "LD_LIBRARY_PATH"):  # meant for this process alone: see zygote.go
-    os.environ.pop(name, None)
+os.environ.pop("LD_BIND_NOW", None)  # meant for this process alone: see zygote.go
+LOADS = os.environ.pop("LD_LIBRARY_PATH", None)  # set where the interpreter has moved
 
 # A program may replace len or str in builtins; this file goes on with the originals.
 globals().update({k: v for k, v in vars(builtins).items() if k[0] != "_"})

@@ -9,8 +9,18 @@ NO_PROCESS = (
 def adapt(cfg):
     """Fits what the standard library says to what a child is and may do."""
     answer_names()
-    if not cfg["exec"]:
+    if cfg["executables"]:
+        prepare_processes(cfg)
+    elif not cfg["exec"]:
         refuse_processes()
+
+
+def prepare_processes(cfg):
+    """Lets an interpreter that a program starts find its libraries and packages."""
+    if LOADS:
+        os.environ["LD_LIBRARY_PATH"] = LOADS
+    os.environ["PYTHONPATH"] = ":".join(cfg["paths"])
+    os.environ["PYTHONDONTWRITEBYTECODE"] = os.environ["PYTHONNOUSERSITE"] = "1"
 
 
 def answer_names():

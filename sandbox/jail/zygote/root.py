@@ -99,8 +99,8 @@ def bind_one(fd, target):
     mount(None, target, None, REMOUNT | BIND | flags)
 
 
-def landlock_ruleset(nr, may_exec):
-    """A ruleset without rules: it forbids what no program needs anywhere."""
+def landlock_ruleset(nr, may_exec, executables=()):
+    """A ruleset that forbids what no program needs anywhere, and to execute other files."""
     abi = syscall(nr["landlock_create_ruleset"], None, ctypes.c_size_t(0), ctypes.c_uint(1))
     check(abi, "landlock")
     execute, char, sock, fifo, block, refer, ioctl = 1, 1 << 6, 1 << 9, 1 << 10, 1 << 11, 1 << 13, 1 << 15
@@ -111,7 +111,13 @@ def landlock_ruleset(nr, may_exec):
     attr = struct.pack("=QQQ", fs, net, scoped)
     size = 8 if abi < 4 else 16 if abi < 6 else 24
     fd = syscall(nr["landlock_create_ruleset"], attr, ctypes.c_size_t(size), ctypes.c_uint(0))
-    return check(fd, "landlock")
+    check(fd, "landlock")
+    for path in executables:
+        beneath = os.open(path, os.O_PATH)
+        rule = struct.pack("=Qi", execute, beneath)
+        check(syscall(nr["landlock_add_rule"], fd, 1, rule, 0), "landlock " + path)
+        os.close(beneath)
+    return fd
 
 
 def drop_bounding_set():

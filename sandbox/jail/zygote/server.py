@@ -61,7 +61,7 @@ def prepare(cfg, layers):
     if cfg["mode"] != "root" and os.getuid() != 0 or cfg["mode"] == "user":
         layers.put("uid", False, "one uid only: started by an ordinary user")
     try:
-        place(landlock_ruleset(cfg["nr"], bool(cfg["exec"])), RULESET)
+        place(landlock_ruleset(cfg["nr"], bool(cfg["exec"]), cfg["executables"] or ()), RULESET)
     except OSError as err:
         layers.put("landlock", False, str(err))
         place(os.open(os.devnull, os.O_RDONLY), RULESET)
