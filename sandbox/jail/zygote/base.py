@@ -16,6 +16,10 @@ syscall = libc.syscall
 syscall.restype = ctypes.c_long
 libc.mmap.restype = libc.mremap.restype = ctypes.c_void_p
 HUGE = 2 << 20
+if hasattr(libc, "mallopt"):
+    # M_ARENA_MAX: an arena of its own takes 64 MiB of a thread's address space, which
+    # is limited, so that a program with 16 threads had none left.
+    libc.mallopt(-8, 1)
 
 
 def check(result, what):

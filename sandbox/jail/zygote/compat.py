@@ -20,7 +20,7 @@ def prepare_processes(cfg):
     if LOADS:
         os.environ["LD_LIBRARY_PATH"] = LOADS
     os.environ["PYTHONPATH"] = ":".join(cfg["paths"])
-    os.environ["PYTHONDONTWRITEBYTECODE"] = os.environ["PYTHONNOUSERSITE"] = "1"
+    os.environ["MALLOC_ARENA_MAX"] = os.environ["PYTHONDONTWRITEBYTECODE"] = os.environ["PYTHONNOUSERSITE"] = "1"
 
 
 def answer_names():
