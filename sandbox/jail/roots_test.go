@@ -75,6 +75,9 @@ func TestOnlyTheInstallationIsInside(t *testing.T) {
 	if diff := cmp.Diff([]string{e.editable, e.project}, j.Report().LeftOut); diff != "" {
 		t.Errorf("left out (-want +got):\n%s", diff)
 	}
+	if lines := j.Report().Hidden(); len(lines) != 2 || !strings.Contains(lines[1], "pip install "+e.project) {
+		t.Errorf("for the operator: %q", lines)
+	}
 	res := run(t, in, sandbox.Request{Code: `import os, sys, sysconfig
 import installed
 for name in ('proj', 'other'):

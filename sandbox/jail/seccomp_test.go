@@ -78,13 +78,17 @@ const (
 // want is the policy read from the lists, without the tree.
 func want(p policy, name string) (answer uint32, ruled bool) {
 	in := func(names string) bool { return name != "" && slices.Contains(strings.Fields(names), name) }
-	for _, r := range partial() {
+	rules := partial()
+	if p.spawn {
+		rules = append(rules, spawnRules()...)
+	}
+	for _, r := range rules {
 		if r.name == name {
 			return 0, true
 		}
 	}
 	switch {
-	case in(allowed), p.inside && in(allowedInside), p.exec && in("execve set_tid_address"):
+	case in(allowed), p.spawn && in(allowedSpawn), p.inside && in(allowedInside), p.exec && in("execve set_tid_address"):
 		return allow, false
 	case in(pretended):
 		return done, false
@@ -95,7 +99,7 @@ func want(p policy, name string) (answer uint32, ruled bool) {
 }
 
 func TestFilterAnswersWhatTheListsSay(t *testing.T) {
-	for _, p := range []policy{{}, {inside: true}, {exec: true}, {inside: true, exec: true}} {
+	for _, p := range []policy{{}, {inside: true}, {exec: true}, {inside: true, exec: true}, {inside: true, spawn: true}} {
 		m := newMachine(t, p)
 		draw := rand.New(rand.NewPCG(1, 2))
 		for number := range uint32(1025) {
@@ -206,6 +210,39 @@ func TestFilterRules(t *testing.T) {
 				t.Errorf("got %#x, want %#x", got, c.want)
 			}
 		})
+	}
+}
+
+// TestFilterOfThoseThatSpawn: processes, but no namespaces, and no way not to be charged
+// for children.
+func TestFilterOfThoseThatSpawn(t *testing.T) {
+	m := newMachine(t, policy{inside: true, spawn: true})
+	for _, c := range []struct {
+		name string
+		args []uint64
+		want uint32
+	}{
+		{"clone", []uint64{uint64(unix.SIGCHLD)}, allow},
+		{"clone", []uint64{unix.CLONE_VM | unix.CLONE_VFORK | uint64(unix.SIGCHLD)}, allow},
+		{"clone", []uint64{threadFlags}, allow},
+		{"clone", []uint64{unix.CLONE_NEWUSER | uint64(unix.SIGCHLD)}, refuse},
+		{"clone", []uint64{unix.CLONE_NEWPID | unix.CLONE_NEWNS | uint64(unix.SIGCHLD)}, refuse},
+		{"clone", []uint64{unix.CLONE_PARENT | uint64(unix.SIGCHLD)}, refuse},
+		{"clone", []uint64{unix.CLONE_PTRACE | uint64(unix.SIGCHLD)}, refuse},
+		{"clone3", nil, noSys},
+		{"execveat", nil, refuse},
+		{"unshare", nil, refuse},
+		{"ptrace", nil, refuse},
+		{"pidfd_open", nil, refuse},
+		{"rt_sigaction", []uint64{uint64(unix.SIGTERM), 1 << 20}, allow},
+		{"rt_sigaction", []uint64{uint64(unix.SIGCHLD), 1 << 20}, refuse},
+		{"rt_sigaction", []uint64{uint64(unix.SIGCHLD), 1 << 40}, refuse},
+		{"rt_sigaction", []uint64{uint64(unix.SIGCHLD), 0}, allow},
+		{"rt_sigaction", []uint64{1<<32 | uint64(unix.SIGCHLD), 1 << 20}, refuse},
+	} {
+		if got := m.call(c.name, c.args...); got != c.want {
+			t.Errorf("%s %#x: got %#x, want %#x", c.name, c.args, got, c.want)
+		}
 	}
 }
 
