@@ -206,7 +206,8 @@ type try struct {
 // shown in another place is shown in its own: that is better than a weaker mode.
 func (j *Jail) tries() []try {
 	var list []try
-	moved, own := rootTree(j.py, true), rootTree(j.py, false)
+	masks := findMasks(j.py)
+	moved, own := rootTree(j.py, masks, true), rootTree(j.py, masks, false)
 	for _, mode := range j.cfg.modes {
 		if mode != ModePlain && moved.moving() {
 			list = append(list, try{mode, moved})

@@ -46,8 +46,8 @@ func below(path string, roots ...string) bool {
 }
 
 // rootTree works out what py needs to run and to import. With move, what lies in a
-// private place is shown elsewhere.
-func rootTree(py python, move bool) tree {
+// private place is shown elsewhere. What masks lists is hidden.
+func rootTree(py python, masks []string, move bool) tree {
 	t := &tree{python: py.Executable}
 	if move {
 		t.planMoves(py)
@@ -85,10 +85,10 @@ func rootTree(py python, move bool) tree {
 	// The C library keeps named semaphores there: in the /tmp of the call.
 	t.symlinks = append(t.symlinks, [2]string{"/dev/shm", "/tmp"})
 	t.minimize()
-	for _, dir := range py.Packages {
-		t.mask(dir)
+	t.unmasked = max(0, len(masks)-maxMasks)
+	for _, path := range masks[:len(masks)-t.unmasked] {
+		t.masks = append(t.masks, t.inside(path))
 	}
-	t.limitMasks()
 	return *t
 }
 
@@ -250,11 +250,29 @@ func (t *tree) targets() []string {
 // maxMasks bounds the mounts that hide something: every call gets a copy of each.
 const maxMasks = 64
 
-// mask notes the dot files below a directory of packages: what lies there besides
-// modules, such as .env and .git, is its owner's. Libraries that wheels brought along
-// under .libs stay.
-func (t *tree) mask(dir string) {
-	root := realPath(dir)
+// findMasks lists the dot files among the packages of py, those first that packages do
+// not bring along themselves.
+func findMasks(py python) []string {
+	var masks []string
+	for _, dir := range py.Packages {
+		masks = appendDotFiles(masks, realPath(dir))
+	}
+	slices.Sort(masks)
+	masks = slices.Compact(masks)
+	last := func(path string) int {
+		if slices.Contains(harmless, filepath.Base(path)) {
+			return 1
+		}
+		return 0
+	}
+	slices.SortStableFunc(masks, func(a, b string) int { return last(a) - last(b) })
+	return masks
+}
+
+// appendDotFiles adds the dot files below a directory of packages: what lies there
+// besides modules, such as .env and .git, is its owner's. Libraries that wheels brought
+// along under .libs stay.
+func appendDotFiles(masks []string, root string) []string {
 	// What cannot be read here cannot be read by a program either.
 	_ = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		name := filepath.Base(path)
@@ -267,13 +285,14 @@ func (t *tree) mask(dir string) {
 			return nil
 		}
 		if entry.Type()&fs.ModeSymlink == 0 { // a link shows nothing that is not shown anyway
-			t.masks = append(t.masks, filepath.Join(t.inside(root), strings.TrimPrefix(path, root)))
+			masks = append(masks, path)
 		}
 		if entry.IsDir() {
 			return fs.SkipDir
 		}
 		return nil
 	})
+	return masks
 }
 
 // inside returns where a bound directory of the machine is seen.
@@ -288,20 +307,6 @@ func (t *tree) inside(path string) string {
 
 // harmless are the dot files that packages bring along themselves, which are hidden last.
 var harmless = []string{".gitignore", ".gitattributes", ".gitkeep", ".keep", ".placeholder", ".npmignore", ".editorconfig", ".coveragerc", ".clang-format"}
-
-func (t *tree) limitMasks() {
-	slices.Sort(t.masks)
-	t.masks = slices.Compact(t.masks)
-	last := func(path string) int {
-		if slices.Contains(harmless, filepath.Base(path)) {
-			return 1
-		}
-		return 0
-	}
-	slices.SortStableFunc(t.masks, func(a, b string) int { return last(a) - last(b) })
-	t.unmasked = max(0, len(t.masks)-maxMasks)
-	t.masks = t.masks[:len(t.masks)-t.unmasked]
-}
 
 // interpreterOf returns the dynamic loader that an executable names.
 func interpreterOf(path string) (string, error) {

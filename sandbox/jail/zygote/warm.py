@@ -68,7 +68,7 @@ def warm_up():
 
     head, rest = WRAPPED
     packed = len(head).to_bytes(4, "little") + marshal.dumps(compile(head, MAIN, "exec", 0, True))
-    for _ in range(30):
+    for _ in range(10):
         run_program(head + rest, "", None, packed).pack(1024)
     import linecache
 
