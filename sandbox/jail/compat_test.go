@@ -9,9 +9,9 @@ import (
 	"temper/sandbox/jail"
 )
 
-// programs are rows of the table in docs/sandbox.md that says what runs here as it does
+// customs are rows of the table in docs/sandbox.md that says what runs here as it does
 // in Code-Judge, and what does not: the name of the row and its last column.
-var programs = []struct {
+var customs = []struct {
 	name, here string
 	code       string
 	stdout     string
@@ -78,7 +78,7 @@ func TestCompatibility(t *testing.T) {
 	for _, layer := range []string{"root", "network", "pid_namespace", "tmpfs"} {
 		needLayer(t, j, layer)
 	}
-	for _, p := range programs {
+	for _, p := range customs {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
 			row := ""

@@ -129,6 +129,7 @@ func familyThreads(pid int) census {
 			all.threads[id] = t
 		}
 		all.waiting = all.waiting || c.waiting
+		all.runnable += c.runnable
 	}
 	return all
 }
