@@ -64,7 +64,7 @@ func inBase64(program string) string {
 
 // TestWrappingCostsLittle: a program in base64 runs where its modules are imported
 // already, and its preamble is not compiled again and again. Without either the factor
-// is 3.5 for the shortest program and 50 for one that imports sympy.
+// is 3.7 for the shortest program and some 40 for one that imports sympy.
 func TestWrappingCostsLittle(t *testing.T) {
 	j, in := open(t, jail.Config{Heavy: []string{"colorsys", "sympy", "numpy"}})
 	programs := map[string]string{"plain": "print(1+1)", "imports": "import colorsys\nprint(colorsys.rgb_to_hsv(0, 0, 0))"}
