@@ -32,12 +32,15 @@ var packages = []row{
 	{pattern: "internal/grpo", layer: vocabulary, ours: []string{"internal/rl"}, stdOnly: true, reason: "the algorithm is pure functions of the nouns"},
 	{pattern: "internal/cron", layer: vocabulary, ours: none, stdOnly: true, reason: "it judges a line of text"},
 	{pattern: "internal/promotion", layer: vocabulary, ours: []string{"internal/series"}, stdOnly: true, reason: "what is published is decided by numbers alone"},
+	{pattern: "internal/dispatch", layer: vocabulary, ours: none, stdOnly: true, reason: "events go in and decisions come out: a simulator and a fleet run the same code"},
 	{pattern: "internal/fault", layer: vocabulary, ours: none, stdOnly: true, reason: "any package may say that no retry helps, and none needs Temporal for it"},
 	{pattern: "internal/series", layer: vocabulary},
 	{pattern: "internal/watch", layer: vocabulary},
+	{pattern: "internal/pyfile", layer: vocabulary, ours: none, stdOnly: true, reason: "a file of the user's is read as text, where there may be no sandbox"},
 	{pattern: "internal/reward", layer: vocabulary},
 	{pattern: "internal/tokenizer", layer: vocabulary},
 	{pattern: "internal/chat", layer: vocabulary},
+	{pattern: "internal/chat/schema", layer: vocabulary, ours: []string{"internal/chat/jinja"}, stdOnly: true, reason: "arguments are hostile, and a schema is a value"},
 	{pattern: "internal/chat/jinja", layer: vocabulary, ours: none, stdOnly: true, reason: "templates are hostile, so what they reach is this package alone"},
 	{pattern: "internal/env", layer: vocabulary},
 	{pattern: "internal/config", layer: vocabulary},
@@ -52,6 +55,7 @@ var packages = []row{
 	{pattern: "internal/blob/blobtest", layer: ports, ours: []string{"internal/blob"}, reason: "a suite that knows a driver tests that driver only"},
 	{pattern: "internal/policy", layer: ports, stdOnly: true, reason: "a port is not bound to an engine"},
 	{pattern: "internal/policy/policytest", layer: ports},
+	{pattern: "internal/tool", layer: ports},
 	{pattern: "sandbox", layer: ports, ours: []string{"sandbox/status"}, stdOnly: true, reason: "the sandbox is a product of its own and runs beside hostile code"},
 	{pattern: "sandbox/status", layer: vocabulary, ours: none, stdOnly: true, reason: "sandbox and internal/rl share these words, and neither may import the other"},
 
@@ -105,6 +109,7 @@ var packages = []row{
 	{pattern: "tools/bench/trainerbench", layer: adapters},
 	{pattern: "tools/bench/storebench", layer: adapters},
 	{pattern: "tools/bench/recoverybench", layer: adapters, reason: "it samples and trains without Temporal"},
+	{pattern: "tools/bench/schedulerbench", layer: adapters, ours: []string{"internal/dispatch", "internal/history", "internal/rl"}, reason: "time is simulated: it starts and measures nothing"},
 	{pattern: "tools/bench/chaos", layer: adapters, reason: "it reads what runs leave and knows no Temporal"},
 }
 

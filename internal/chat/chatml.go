@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,7 +15,12 @@ type chatML struct {
 	tok           *tokenizer.Tokenizer
 	end           int32
 	toolsInPrompt bool
-	session       bool // the calls of the tool share one process
+	// functions are the tools beside python, nil for none; python says whether it is
+	// there beside them.
+	functions *Toolset
+	python    bool
+	// block describes the tools to the policy.
+	block string
 }
 
 var _ dialect = (*chatML)(nil)
@@ -38,17 +44,44 @@ func (f *Format) useChatML(cfg Config) error {
 	}
 	f.end, _ = f.tok.Special(TokenEnd)
 	f.pad, _ = f.tok.Special(TokenPad)
-	f.dialect = &chatML{
-		tok: f.tok, end: f.end, session: slices.Contains(cfg.SessionTools, ToolName),
-		toolsInPrompt: cfg.ToolsInPrompt || slices.Contains(cfg.Tools, ToolName),
+	named := slices.Contains(cfg.Tools, ToolName)
+	c := &chatML{
+		tok: f.tok, end: f.end, python: named,
+		toolsInPrompt: cfg.ToolsInPrompt || named || len(cfg.Functions) > 0,
+		block:         toolsBlock(slices.Contains(cfg.SessionTools, ToolName)),
 	}
+	f.dialect = c
+	if len(cfg.Functions) == 0 {
+		return nil
+	}
+	return c.addFunctions(cfg)
+}
+
+// addFunctions adds tools beside python.
+func (c *chatML) addFunctions(cfg Config) error {
+	schemas, err := functionSchemas(cfg.Functions)
+	if err != nil {
+		return err
+	}
+	c.functions = &Toolset{}
+	if err := c.functions.addFunctions(schemas); err != nil {
+		return err
+	}
+	var lines []string
+	if c.python {
+		lines = append(lines, pythonSchema(slices.Contains(cfg.SessionTools, ToolName)))
+	}
+	for _, f := range cfg.Functions {
+		lines = append(lines, f.Schema)
+	}
+	c.block = "# Tools\n\nYou can call the functions described within <tools></tools>:\n<tools>\n" + strings.Join(lines, "\n") + "\n</tools>"
 	return nil
 }
 
 func (c *chatML) prompt(system, user string) ([]int32, error) {
 	var b builder
 	if c.toolsInPrompt {
-		system = strings.TrimPrefix(system+"\n\n"+toolsBlock(c.session), "\n\n")
+		system = strings.TrimPrefix(system+"\n\n"+c.block, "\n\n")
 	}
 	if system != "" {
 		b.trusted(TokenStart + "system\n" + system + TokenEnd + "\n")
@@ -87,7 +120,18 @@ func (c *chatML) assistantTurns(d Dialogue) ([][]int32, error) {
 	return out, nil
 }
 
-func (c *chatML) parseCall(body string) Call { return parseCall(body) }
+func (c *chatML) parseCall(body string) Call {
+	if c.functions == nil {
+		return parseCall(body)
+	}
+	var call struct {
+		Name string `json:"name"`
+	}
+	if c.python && json.Unmarshal([]byte(body), &call) == nil && call.Name == ToolName {
+		return parseCall(body)
+	}
+	return c.functions.parseCall(body)
+}
 
 // parseText finds no calls: in this dialect the tags are always tokens.
 func (c *chatML) parseText(text string) ParsedTurn { return ParsedTurn{Content: text} }
@@ -96,21 +140,26 @@ func (c *chatML) adaptMessage(m Message) Message { return m }
 
 // toolsBlock describes the tool to the policy.
 func toolsBlock(session bool) string {
-	note := ""
-	if session {
-		note = sessionNote
-	}
 	return `# Tools
 
 You can call the function described within <tools></tools>:
 <tools>
-{"name": "python", "description": "Run a Python program and return what it prints, or the error that ended it.` + note + `", "parameters": {"type": "object", "properties": {"code": {"type": "string", "description": "the program"}, "input": {"type": "string", "description": "its standard input"}}, "required": ["code"]}}
+` + pythonSchema(session) + `
 </tools>
 
 Write each call as a JSON object within tags:
 <tool_call>
 {"name": "python", "arguments": {"code": "print(1 + 1)"}}
 </tool_call>`
+}
+
+// pythonSchema is the signature of the tool.
+func pythonSchema(session bool) string {
+	note := ""
+	if session {
+		note = sessionNote
+	}
+	return `{"name": "python", "description": "Run a Python program and return what it prints, or the error that ended it.` + note + `", "parameters": {"type": "object", "properties": {"code": {"type": "string", "description": "the program"}, "input": {"type": "string", "description": "its standard input"}}, "required": ["code"]}}`
 }
 
 // builder joins trusted text, in which special tokens count, and plain text, in

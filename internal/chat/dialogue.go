@@ -70,14 +70,18 @@ func AssistantText(m Message) (string, error) {
 		if !json.Valid([]byte(c.Function.Arguments)) {
 			return "", fmt.Errorf("tool call %d: arguments are no JSON; write a malformed call as content", i)
 		}
-		call := parseCall(c.callBody())
-		if call.Malformed != "" {
-			return "", fmt.Errorf("tool call %d: %s", i, call.Malformed)
+		rendered := renderCall(c.Function.Name, c.Function.Arguments)
+		if builtin(c.Function.Name) {
+			call := parseCall(c.callBody())
+			if call.Malformed != "" {
+				return "", fmt.Errorf("tool call %d: %s", i, call.Malformed)
+			}
+			rendered = RenderCall(call)
 		}
 		if text != "" {
 			text += "\n"
 		}
-		text += RenderCall(call)
+		text += rendered
 	}
 	return text, nil
 }
@@ -103,7 +107,11 @@ func (d Dialogue) Validate() error {
 	return nil
 }
 
-// checkCalls reports calls that name no tool or do not fit its schema.
+// builtin reports whether rollouts know the tool without a run's configuration.
+func builtin(tool string) bool { return slices.Contains(RolloutTools(), tool) }
+
+// checkCalls reports calls that do not fit the schema of a built-in tool. Those of a
+// run's own tools only its Format can judge; see checkOwnCalls.
 func (m Message) checkCalls() error {
 	if m.Role != RoleAssistant || len(m.ToolCalls) == 0 {
 		return nil
@@ -113,7 +121,7 @@ func (m Message) checkCalls() error {
 		return err
 	}
 	for i, c := range m.ToolCalls {
-		if call := all.parseCall(c.callBody()); call.Malformed != "" {
+		if call := all.parseCall(c.callBody()); call.Malformed != "" && builtin(c.Function.Name) {
 			return fmt.Errorf("tool call %d: %s", i, call.Malformed)
 		}
 	}
@@ -153,11 +161,30 @@ func (f *Format) Render(d Dialogue) (*Transcript, error) {
 	if err := d.Validate(); err != nil {
 		return nil, fmt.Errorf("render dialogue: %w", err)
 	}
+	if err := f.checkOwnCalls(d); err != nil {
+		return nil, fmt.Errorf("render dialogue: %w", err)
+	}
 	t, err := f.render(d)
 	if err != nil {
 		return nil, fmt.Errorf("render dialogue: %w", err)
 	}
 	return t, nil
+}
+
+// checkOwnCalls reports calls of tools that the format does not have, and those that do
+// not fit the schemas of functions.
+func (f *Format) checkOwnCalls(d Dialogue) error {
+	for i, m := range d.Messages {
+		for j, c := range m.ToolCalls {
+			if !f.functions && builtin(c.Function.Name) {
+				continue
+			}
+			if call := f.dialect.parseCall(c.callBody()); call.Malformed != "" {
+				return fmt.Errorf("message %d: tool call %d: %s", i, j, call.Malformed)
+			}
+		}
+	}
+	return nil
 }
 
 func (f *Format) render(d Dialogue) (*Transcript, error) {

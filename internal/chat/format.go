@@ -55,6 +55,9 @@ type Config struct {
 	// Tools are the names of the tools that the prompt shows; see RolloutTools. With a
 	// template the policy can call no others. Empty means DefaultTools.
 	Tools []string
+	// Functions are further tools, which the prompt shows after Tools. With some of them
+	// an empty Tools means that there are no others.
+	Functions []FunctionTool
 	// SessionTools are those of Tools whose calls share one Python process; the
 	// prompt says so.
 	SessionTools []string
@@ -74,6 +77,8 @@ type Format struct {
 	dialect dialect
 	system  string
 	boxed   bool
+	// functions says that there are tools beside the built-in ones.
+	functions bool
 	// end is the token that ends a turn. call and callEnd are the tags of a call, -1
 	// where they are plain text.
 	end, pad, call, callEnd int32
@@ -103,7 +108,7 @@ type dialect interface {
 // New returns the Format of cfg over a tokenizer. The error says why the tokenizer
 // or the template cannot be used for rollouts, and what to do about it.
 func New(tok *tokenizer.Tokenizer, cfg Config) (*Format, error) {
-	f := &Format{tok: tok, system: cfg.SystemPrompt, boxed: cfg.Boxed, call: -1, callEnd: -1}
+	f := &Format{tok: tok, system: cfg.SystemPrompt, boxed: cfg.Boxed, functions: len(cfg.Functions) > 0, call: -1, callEnd: -1}
 	if id, ok := tok.Special(TokenToolCall); ok {
 		f.call = id
 	}

@@ -12,6 +12,9 @@ type Call struct {
 	Name  string
 	Code  string
 	Stdin string // from the argument ToolArgInput
+	// Arguments are those of a call of a FunctionTool, as a JSON object without space.
+	// Such a call has neither Code nor Stdin.
+	Arguments string
 	// Malformed says in one line why the call cannot run; empty when it can.
 	Malformed string
 }
@@ -100,11 +103,18 @@ func stringMember(object map[string]json.RawMessage, name string) (string, bool)
 
 // RenderCall returns the text of a call, with its tags.
 func RenderCall(c Call) string {
+	if c.Arguments != "" {
+		return renderCall(c.Name, c.Arguments)
+	}
 	args := `"code": ` + quote(c.Code)
 	if c.Stdin != "" {
 		args += `, "input": ` + quote(c.Stdin)
 	}
-	return TokenToolCall + "\n" + `{"name": ` + quote(c.Name) + `, "arguments": {` + args + "}}\n" + TokenToolCallEnd
+	return renderCall(c.Name, "{"+args+"}")
+}
+
+func renderCall(name, arguments string) string {
+	return TokenToolCall + "\n" + `{"name": ` + quote(name) + `, "arguments": ` + arguments + "}\n" + TokenToolCallEnd
 }
 
 // quote returns s as a JSON string with the fewest escapes.

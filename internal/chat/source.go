@@ -52,7 +52,7 @@ func jinjaLiteral(v jinja.Value) string {
 func (c *chatML) source(system string) string {
 	tools := ""
 	if c.toolsInPrompt {
-		tools = toolsBlock(c.session)
+		tools = c.block
 	}
 	return fmt.Sprintf("{%%- set system_prompt = %s %%}\n{%%- set tools_block = %s %%}\n%s",
 		jinjaString(system), jinjaString(tools), strings.TrimSuffix(chatMLSource, "\n"))

@@ -267,6 +267,9 @@ func (d *templated) parseText(text string) ParsedTurn {
 // toolCall returns a call of the first tool with all of its required arguments.
 func (d *templated) toolCall(c Call) ToolCall {
 	spec := d.tools.tools[0]
+	if spec.strict {
+		return ToolCall{Type: "function", Function: Function{Name: spec.name, Arguments: spec.sampleArguments(c.Code)}}
+	}
 	arguments := `{"code": ` + quote(c.Code)
 	if c.Stdin != "" || slices.Contains(spec.required, ToolArgInput) {
 		arguments += `, "input": ` + quote(c.Stdin)
@@ -278,7 +281,7 @@ func (d *templated) toolCall(c Call) ToolCall {
 func (d *templated) adaptMessage(m Message) Message {
 	m.ToolCalls = slices.Clone(m.ToolCalls)
 	for i, c := range m.ToolCalls {
-		if call := parseCall(c.callBody()); call.Malformed == "" && d.tools != nil {
+		if call := parseCall(c.callBody()); call.Malformed == "" && d.tools != nil && !d.tools.tools[0].strict {
 			m.ToolCalls[i] = d.toolCall(call)
 		}
 	}

@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"strings"
 
 	"temper/internal/chat/jinja"
+	"temper/internal/chat/schema"
 )
 
 // Toolset holds the tools of a conversation, known by their JSON schemas.
@@ -19,6 +21,9 @@ type toolSpec struct {
 	name       string
 	required   []string
 	properties *jinja.Dict
+	// strict calls fit the schema in all; others may have more arguments, and what is
+	// no text is not checked.
+	strict bool
 }
 
 // Invocation is one call that a turn makes of a Toolset.
@@ -28,6 +33,8 @@ type Invocation struct {
 	// Refused is the tool response to a call that cannot run; empty when it can. The
 	// wording is that of the released rStar2-Agent code.
 	Refused string
+	// raw is the arguments as JSON, for a tool that takes them so.
+	raw string
 }
 
 // ParsedText is the content of a turn that was read as text.
@@ -181,6 +188,9 @@ func (ts *Toolset) invocation(body string) Invocation {
 		return undecodableCall("name must be a string")
 	}
 	out := Invocation{Name: s, Arguments: args}
+	if spec := ts.findTool(s); spec != nil && spec.strict {
+		out.raw = rawArguments(body)
+	}
 	if why := ts.checkArguments(s, args); why != "" {
 		out.Refused = "Error when executing tool: " + why
 	}
@@ -198,6 +208,9 @@ func (ts *Toolset) checkArguments(name string, args *jinja.Dict) string {
 		if _, ok := args.Get(r); !ok {
 			return "argument '" + r + "' is missing"
 		}
+	}
+	if spec.strict {
+		return spec.checkStrictly(args)
 	}
 	for _, e := range args.Entries() {
 		key, _ := e.Key.(string)
@@ -225,10 +238,101 @@ func (v Invocation) program() Call {
 	if v.Refused != "" {
 		return Call{Malformed: v.Refused}
 	}
-	c := Call{Name: v.Name}
+	c := Call{Name: v.Name, Arguments: v.raw}
+	if c.Arguments != "" {
+		return c
+	}
 	code, _ := v.Arguments.Get(ToolArgCode)
 	stdin, _ := v.Arguments.Get(ToolArgInput)
 	c.Code, _ = code.(string)
 	c.Stdin, _ = stdin.(string)
 	return c
+}
+
+// FunctionTool is a tool beside the built-in ones: a name and the JSON schema that the
+// prompt shows. Its calls must fit the schema.
+type FunctionTool struct {
+	Name   string `json:"name"`
+	Schema string `json:"schema"`
+}
+
+// functionSchemas decodes the schemas of functions.
+func functionSchemas(functions []FunctionTool) (*jinja.List, error) {
+	out := &jinja.List{}
+	for _, f := range functions {
+		v, err := jinja.Decode([]byte(f.Schema))
+		if err != nil {
+			return nil, fmt.Errorf("schema of tool %s: %w", f.Name, err)
+		}
+		out.Items = append(out.Items, v)
+	}
+	return out, nil
+}
+
+// addFunctions adds tools whose calls must fit their schemas.
+func (ts *Toolset) addFunctions(schemas *jinja.List) error {
+	more, err := NewToolset(schemas)
+	if err != nil {
+		return err
+	}
+	for _, spec := range more.tools {
+		if ts.findTool(spec.name) != nil {
+			return fmt.Errorf("a second tool %q", spec.name)
+		}
+		spec.strict = true
+		ts.tools = append(ts.tools, spec)
+	}
+	return nil
+}
+
+// checkStrictly says why arguments do not fit the schema; empty when they do.
+func (spec *toolSpec) checkStrictly(args *jinja.Dict) string {
+	for _, e := range args.Entries() {
+		key, _ := e.Key.(string)
+		rule, _ := spec.properties.Get(key)
+		property, ok := rule.(*jinja.Dict)
+		if !ok {
+			var known []string
+			for _, p := range spec.properties.Entries() {
+				known = append(known, fmt.Sprintf("'%v'", p.Key))
+			}
+			return fmt.Sprintf("unknown argument %s, want some of %s", quote(key), strings.Join(known, ", "))
+		}
+		if want := schema.Mismatch(e.Value, property); want != "" {
+			return "argument '" + key + "' must be " + want
+		}
+	}
+	return ""
+}
+
+// rawArguments returns the arguments of a call as JSON without space. The body is one
+// that invocation could read.
+func rawArguments(body string) string {
+	var members map[string]json.RawMessage
+	if json.Unmarshal([]byte(body), &members) != nil {
+		return "{}"
+	}
+	arguments := []byte(members["arguments"])
+	var text string
+	if json.Unmarshal(arguments, &text) == nil {
+		arguments = []byte(text)
+	}
+	var out bytes.Buffer
+	if json.Compact(&out, arguments) != nil {
+		return "{}"
+	}
+	return out.String()
+}
+
+// sampleArguments are arguments that fit the schema; words stands in each text.
+func (spec *toolSpec) sampleArguments(words string) string {
+	var members []string
+	for _, e := range spec.properties.Entries() {
+		name := fmt.Sprint(e.Key)
+		property, _ := e.Value.(*jinja.Dict)
+		if slices.Contains(spec.required, name) {
+			members = append(members, quote(name)+": "+schema.Sample(property, words))
+		}
+	}
+	return "{" + strings.Join(members, ", ") + "}"
 }

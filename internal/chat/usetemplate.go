@@ -3,6 +3,7 @@ package chat
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -13,22 +14,14 @@ import (
 // that a rollout needs of the template on a sample conversation.
 func (f *Format) useTemplate(cfg Config) error {
 	names := cfg.Tools
-	if len(names) == 0 {
+	if len(names) == 0 && len(cfg.Functions) == 0 {
 		names = DefaultTools(cfg.Template.Name())
 	}
-	tools, err := rolloutToolset(names)
-	if err != nil {
+	d := &templated{tok: f.tok, tmpl: cfg.Template, vars: templateVariables(cfg.Vars)}
+	if err := d.useTools(names, cfg); err != nil {
 		return err
 	}
-	d := &templated{tok: f.tok, tmpl: cfg.Template, vars: templateVariables(cfg.Vars), tools: tools}
-	if tools != nil {
-		if d.schemas, err = BuiltinTools(names...); err != nil {
-			return err
-		}
-		if err := describeSessions(d.schemas, cfg.SessionTools); err != nil {
-			return err
-		}
-	} else {
+	if d.tools == nil {
 		f.call, f.callEnd = -1, -1
 	}
 	f.dialect = d
@@ -43,9 +36,40 @@ func (f *Format) useTemplate(cfg Config) error {
 	if id, ok := f.tok.Special(TokenPad); ok {
 		f.pad = id
 	}
+	for _, fn := range cfg.Functions {
+		names = append(slices.Clip(names), fn.Name)
+	}
 	if err := f.tryConversation(d, names); err != nil {
 		return d.refusal(err)
 	}
+	return nil
+}
+
+// useTools gives the dialect its tools, with the schemas that the prompt shows.
+func (d *templated) useTools(names []string, cfg Config) error {
+	tools, err := rolloutToolset(names)
+	if err != nil {
+		return err
+	}
+	if tools == nil && len(cfg.Functions) == 0 {
+		return nil
+	}
+	schemas, err := BuiltinTools(names...)
+	if err != nil {
+		return err
+	}
+	if err := describeSessions(schemas, cfg.SessionTools); err != nil {
+		return err
+	}
+	functions, err := functionSchemas(cfg.Functions)
+	if err != nil {
+		return err
+	}
+	if err := tools.addFunctions(functions); err != nil {
+		return err
+	}
+	schemas.Items = append(schemas.Items, functions.Items...)
+	d.tools, d.schemas = tools, schemas
 	return nil
 }
 
@@ -184,7 +208,7 @@ func (f *Format) readBack(t *Transcript, want [][]Call) error {
 		got := f.ParseTurn(turns[i]).Calls
 		same := len(got) == len(calls)
 		for j := range calls {
-			same = same && got[j].Malformed == "" && got[j].Code == calls[j].Code && got[j].Stdin == calls[j].Stdin
+			same = same && got[j].Malformed == "" && (got[j].Arguments != "" || got[j].Code == calls[j].Code && got[j].Stdin == calls[j].Stdin)
 		}
 		if !same {
 			return fmt.Errorf("it writes a call as %q, which is not read back: want a JSON object with name and arguments within %s and %s",

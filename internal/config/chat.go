@@ -64,19 +64,43 @@ func (c *checker) chat(r Rollout, m Model) {
 			c.add(path, "is set by the rollout: choose another name")
 		}
 	}
-	known := append(chat.RolloutTools(), chat.NoTools)
-	tools := r.Tools.Names()
-	for i, name := range tools {
-		path := fmt.Sprintf("rollout.tools[%d]", i)
-		switch {
-		case slices.Contains(tools[:i], name):
-			c.add(path, "%q is used twice", name)
-		case name == chat.NoTools && len(tools) > 1:
-			c.add(path, "is %s beside other tools", chat.NoTools)
-		case name == chat.NoTools && r.Tools[i].Options != ToolOptions{}:
-			c.add(path, "is %s and has options", chat.NoTools)
-		case r.ChatTemplate == "" && name != chat.ToolName && slices.Contains(known, name):
-			c.add(path, "is %s, but without rollout.chat_template there is %s, and nothing else", name, chat.ToolName)
+	for i := range r.Tools {
+		if problem := r.toolProblem(i); problem != "" {
+			c.add(fmt.Sprintf("rollout.tools[%d]", i), "%s", problem)
 		}
 	}
+}
+
+// toolProblem says what is wrong with the i-th tool; empty when nothing is.
+func (r Rollout) toolProblem(i int) string {
+	known := append(chat.RolloutTools(), chat.NoTools)
+	t := r.Tools[i]
+	same := func(other Tool) bool { return other.Name == t.Name }
+	switch {
+	case slices.ContainsFunc(r.Tools[:i], same):
+		return fmt.Sprintf("%q is used twice", t.Name)
+	case t.Options.Path != "":
+		return t.fileProblem(known)
+	case t.Name == chat.NoTools && len(r.Tools) > 1:
+		return fmt.Sprintf("is %s beside other tools", chat.NoTools)
+	case t.Name == chat.NoTools && t.Options != ToolOptions{}:
+		return fmt.Sprintf("is %s and has options", chat.NoTools)
+	case r.ChatTemplate == "" && t.Name != chat.ToolName && slices.Contains(known, t.Name):
+		return fmt.Sprintf("is %s, but without rollout.chat_template there is %s, and nothing else but files", t.Name, chat.ToolName)
+	}
+	return ""
+}
+
+// fileProblem says what is wrong with a tool that is a file, as far as the file is not
+// needed for it.
+func (t Tool) fileProblem(known []string) string {
+	switch {
+	case slices.Contains(known, t.Name):
+		return fmt.Sprintf("is the file %s under the name of a tool of Temper: choose another", t.Options.Path)
+	case filepath.Ext(t.Options.Path) != pythonEnding:
+		return fmt.Sprintf("has the path %q, want a file ending in %s", t.Options.Path, pythonEnding)
+	case t.Options.Session:
+		return "is a file with session: each call of a function is a process of its own"
+	}
+	return ""
 }

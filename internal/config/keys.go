@@ -98,7 +98,9 @@ func (c *checker) field(path string, v reflect.Value, tag reflect.StructTag, ski
 	switch v.Kind() {
 	case reflect.Struct:
 		if tool, ok := v.Interface().(Tool); ok {
-			c.field(path, reflect.ValueOf(tool.Name), tag, skip)
+			if tool.Options.Path == "" {
+				c.field(path, reflect.ValueOf(tool.Name), tag, skip)
+			}
 			return
 		}
 		c.byTags(path, v, skip)

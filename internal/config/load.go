@@ -154,6 +154,10 @@ func typeOfKey(key string) (t reflect.Type, path string) {
 	t = reflect.TypeFor[Run]()
 	for _, part := range strings.Split(key, ".") {
 		name, index := splitIndex(part)
+		if t == reflect.TypeFor[Tools]() { // the part is the name of a tool
+			t, path = reflect.TypeFor[ToolOptions](), ""
+			continue
+		}
 		if t.Kind() != reflect.Struct {
 			return nil, ""
 		}

@@ -37,6 +37,8 @@ type Run struct {
 	RL RL `yaml:"rl" json:"rl"`
 	// Rollout is how trajectories are sampled.
 	Rollout Rollout `yaml:"rollout" json:"rollout" amend:"some: the prompts of the run have this form"`
+	// Reward is who gives the rewards.
+	Reward Reward `yaml:"reward,omitempty" json:"reward,omitzero" amend:"some: the rewards of the run so far came from it"`
 	// Stages are the RL stages. They run in this order, after SFT.
 	Stages []Stage `yaml:"stages" json:"stages" required:"yes" amend:"some: the problems of the stages are made and dealt out"`
 	// Eval is how held-out problems are measured.
@@ -203,7 +205,8 @@ type Rollout struct {
 	// Tools are the tools whose schemas the prompt shows. All of them run Python; none
 	// stands alone. An empty list leaves the choice to the template, and to
 	// tools_in_prompt without a template. A mapping from names to options is the other
-	// form: {python: {session: true}} in place of [python].
+	// form: {python: {session: true}} in place of [python]. {path: my_tool.py} in the list
+	// adds the functions of a file as tools.
 	Tools Tools `yaml:"tools,omitempty" json:"tools,omitempty" enum:"python|execute_python_code_with_standard_io|python_code_with_standard_io|none"`
 	// Answer is where the answer stands: tag is between <answer> and </answer>, boxed is
 	// in \boxed{} between them. Empty is boxed with rstar2 and rstar2-released, and tag

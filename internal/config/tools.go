@@ -2,8 +2,10 @@ package config
 
 import (
 	"fmt"
+	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
@@ -11,8 +13,9 @@ import (
 
 // Tools are the tools of a policy, in the order of the prompt. A file states them
 // as a list of names, [python], or as a mapping from names to options,
-// {python: {session: true}}. The frozen form is the list unless an option is set,
-// so that the configurations of older runs keep their hash.
+// {python: {session: true}}. A file of functions is {path: my_tool.py} in the list, and
+// {NAME: {path: my_tool.py}} in the mapping. The frozen form is the list unless an
+// option is set, so that the configurations of older runs keep their hash.
 type Tools []Tool
 
 // Tool is one tool with its options.
@@ -27,15 +30,33 @@ type ToolOptions struct {
 	// from call to call, as a notebook does. Without it each call is a program of its
 	// own. The prompt says which of the two it is.
 	Session bool `yaml:"session,omitempty" json:"session,omitempty"`
+	// Path is a Python file whose public functions are tools; NAME is then any word. The
+	// functions have type hints and docstrings, from which their schemas are made. In a
+	// list the element is {path: my_tool.py}. A relative path counts from the folder of
+	// the configuration file. The run keeps the text of the file.
+	Path string `yaml:"path,omitempty" json:"path,omitempty" path:"yes" empty:"a tool of Temper"`
 }
 
-// Names returns the names of the tools in order; nil for none.
+// Names returns the names of the tools in order, without files; nil for none.
 func (ts Tools) Names() []string {
 	var names []string
 	for _, t := range ts {
-		names = append(names, t.Name)
+		if t.Options.Path == "" {
+			names = append(names, t.Name)
+		}
 	}
 	return names
+}
+
+// Files returns the tools that are files, in order.
+func (ts Tools) Files() []Tool {
+	var out []Tool
+	for _, t := range ts {
+		if t.Options.Path != "" {
+			out = append(out, t)
+		}
+	}
+	return out
 }
 
 // WithSession returns the names of the tools whose calls share a session.
@@ -68,7 +89,16 @@ func (ts *Tools) bindNode(b *binder, n ast.Node, path string) {
 	case *ast.SequenceNode:
 		for i, item := range form.Values {
 			var t Tool
-			b.bind(item, reflect.ValueOf(&t.Name).Elem(), fmt.Sprintf("%s[%d]", path, i))
+			at := fmt.Sprintf("%s[%d]", path, i)
+			switch item.(type) {
+			case *ast.MappingNode, *ast.MappingValueNode:
+				if b.bind(item, reflect.ValueOf(&t.Options).Elem(), at); t.Options.Path == "" && !b.failed(at) {
+					b.fail(item, at, "want a name, or {path: FILE.py}")
+				}
+				t.Name = strings.TrimSuffix(filepath.Base(t.Options.Path), pythonEnding)
+			default:
+				b.bind(item, reflect.ValueOf(&t.Name).Elem(), at)
+			}
 			out = append(out, t)
 		}
 	case *ast.MappingNode, *ast.MappingValueNode:

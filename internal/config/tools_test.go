@@ -44,6 +44,15 @@ func TestFormsOfTools(t *testing.T) {
 			"  tools:\n    " + longName + ":\n      session: true\n    python: {}\n",
 		},
 		{
+			"file in a list", "[python, {path: /a/my_tool.py}]", nil,
+			config.Tools{{Name: "python"}, {Name: "my_tool", Options: config.ToolOptions{Path: "/a/my_tool.py"}}},
+			"  tools:\n    python: {}\n    my_tool:\n      path: /a/my_tool.py\n",
+		},
+		{
+			"file in a mapping", "{book: {path: /a/my_tool.py}}", nil,
+			config.Tools{{Name: "book", Options: config.ToolOptions{Path: "/a/my_tool.py"}}}, "  tools:\n    book:\n      path: /a/my_tool.py\n",
+		},
+		{
 			"by its key", "[python]", map[string]string{"rollout.tools.python.session": "true"},
 			config.Tools{{Name: "python", Options: config.ToolOptions{Session: true}}}, "  tools:\n    python:\n      session: true\n",
 		},
@@ -80,15 +89,21 @@ func TestFormsOfTools(t *testing.T) {
 
 func TestUnreadableToolsAreNamed(t *testing.T) {
 	for tools, want := range map[string]string{
-		"python":                   `f:2:41: rollout.tools: want a list of names, or a mapping from names to options, have "python"`,
-		"[[python]]":               "rollout.tools[0]: want a text, have a list",
-		"[bash]":                   `f:2:42: rollout.tools[0]: is "bash", want one of python`,
-		"{bash: {}}":               `f:2:42: rollout.tools[0]: is "bash", want one of python`,
-		"{python: true}":           `rollout.tools.python: want a mapping, have "true"`,
-		"{python: {session: 1}}":   `rollout.tools.python.session: want true or false, have "1"`,
-		"{python: {sesion: true}}": "rollout.tools.python.sesion: unknown key; did you mean session? (known here: session)",
-		"{none: {session: true}}":  "rollout.tools[0]: is none and has options",
-		"{python: {}, none: {}}":   "rollout.tools[1]: is none beside other tools",
+		"python":                             `f:2:41: rollout.tools: want a list of names, or a mapping from names to options, have "python"`,
+		"[[python]]":                         "rollout.tools[0]: want a text, have a list",
+		"[bash]":                             `f:2:42: rollout.tools[0]: is "bash", want one of python`,
+		"{bash: {}}":                         `f:2:42: rollout.tools[0]: is "bash", want one of python`,
+		"{python: true}":                     `rollout.tools.python: want a mapping, have "true"`,
+		"{python: {session: 1}}":             `rollout.tools.python.session: want true or false, have "1"`,
+		"{python: {sesion: true}}":           "rollout.tools.python.sesion: unknown key; did you mean session? (known here: path, session)",
+		"[{pth: a.py}]":                      "rollout.tools[0].pth: unknown key; did you mean path?",
+		"[{}]":                               "rollout.tools[0]: want a name, or {path: FILE.py}",
+		"[{path: a.py}, {path: b/a.py}]":     `rollout.tools[1]: "a" is used twice`,
+		"[{path: a.txt}]":                    `rollout.tools[0]: has the path "a.txt", want a file ending in .py`,
+		"[{path: python.py}]":                "rollout.tools[0]: is the file python.py under the name of a tool of Temper",
+		"{own: {path: a.py, session: true}}": "rollout.tools[0]: is a file with session",
+		"{none: {session: true}}":            "rollout.tools[0]: is none and has options",
+		"{python: {}, none: {}}":             "rollout.tools[1]: is none beside other tools",
 	} {
 		if _, err := loadTools(t, tools, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v\nwant %s", tools, err, want)

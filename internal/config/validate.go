@@ -50,6 +50,9 @@ func (r Run) problems() Problems {
 	c.sft(r.SFT, r.Model.Starts())
 	c.rl(r.RL)
 	c.chat(r.Rollout, r.Model)
+	if problem := r.Reward.problem(); problem != "" {
+		c.add("reward.path", "%s", problem)
+	}
 	if len(r.Stages) == 0 {
 		c.add("stages", "is empty, want at least one RL stage")
 	}

@@ -22,6 +22,7 @@ const (
 	Diverged      Kind = "Diverged"      // NaN or Inf in loss, gradient or log-probability
 	TooLarge      Kind = "TooLarge"      // a step that does not fit the trainer's memory
 	Dataset       Kind = "Dataset"       // a missing or corrupt dataset
+	UserCode      Kind = "UserCode"      // a tool or a reward function of the user's that fails
 	Corrupt       Kind = "Corrupt"       // stored bytes that do not match their reference
 	Store         Kind = "Store"         // a store that refuses us: bucket, credentials, permission
 	NotFound      Kind = "NotFound"      // a policy or step that the run does not have
@@ -84,7 +85,7 @@ func OfEncoding(err error) error {
 // IsUsers reports whether an error is the user's to mend.
 func IsUsers(err error) bool {
 	switch Of(err) {
-	case InvalidConfig, Dataset, RunExists:
+	case InvalidConfig, Dataset, RunExists, UserCode:
 		return true
 	default:
 		return false

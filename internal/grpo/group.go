@@ -35,7 +35,7 @@ func BuildGroup(g rl.Group, groupSize int, roc RoC, seed uint64) (kept []rl.Traj
 		return nil, nil, "", err
 	}
 	scored := slices.DeleteFunc(slices.Clone(g.Trajectories), func(t rl.Trajectory) bool {
-		return t.StopReason == rl.StopInfraError
+		return t.Excluded()
 	})
 	switch {
 	case len(scored) == 0:

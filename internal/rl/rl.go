@@ -19,7 +19,8 @@ type Problem struct {
 	// ID is the name of the problem, unique in its file and for ever: visible ASCII
 	// without '/', at most 200 bytes.
 	ID string `json:"id"`
-	// Env is the environment that decides whether an answer is right.
+	// Env is the environment that decides whether an answer is right, unless reward.path
+	// names a function that does.
 	Env string `json:"env"`
 	// Level is the difficulty in the environment (chase: number of lookups). It only
 	// labels the problem.
@@ -52,18 +53,22 @@ const (
 	StopMaxTurns   StopReason = "max_turns"   // the turn limit was reached with a call outstanding
 	StopMaxTokens  StopReason = "max_tokens"  // the response token limit was reached
 	StopInfraError StopReason = "infra_error" // engine or sandbox failed for good; excluded from its group
+	// The run's own reward function failed, and reward.on_error is exclude.
+	StopRewardError StopReason = "reward_error"
 )
 
 // ToolCall is one parsed or malformed call with its answer.
 type ToolCall struct {
 	// ID is the call id (idempotency key) sent to the sandbox; empty when malformed.
-	ID       string        `json:"id,omitempty"`
-	Name     string        `json:"name,omitempty"`
-	Code     string        `json:"code,omitempty"`
-	Stdin    string        `json:"stdin,omitempty"`
-	Status   status.Status `json:"status"`
-	Response string        `json:"response"` // text shown to the policy, after truncation
-	Wall     time.Duration `json:"-"`        // as measured by the sandbox; not part of the run's bits
+	ID    string `json:"id,omitempty"`
+	Name  string `json:"name,omitempty"`
+	Code  string `json:"code,omitempty"`
+	Stdin string `json:"stdin,omitempty"`
+	// Arguments are the JSON object of a call of a function, which has no code.
+	Arguments string        `json:"arguments,omitempty"`
+	Status    status.Status `json:"status"`
+	Response  string        `json:"response"` // text shown to the policy, after truncation
+	Wall      time.Duration `json:"-"`        // as measured by the sandbox; not part of the run's bits
 }
 
 // Turn is one generation plus its tool results.
@@ -106,7 +111,9 @@ type Trajectory struct {
 	// AnswerTags is the number of <answer> blocks in the response.
 	AnswerTags int     `json:"answer_tags"`
 	Reward     float64 `json:"reward"`
-	// Err holds the infrastructure error of a StopInfraError trajectory.
+	// Details are what the run's own reward function says beside the reward: a JSON object.
+	Details string `json:"reward_details,omitempty"`
+	// Err says what went wrong in an excluded trajectory.
 	Err string `json:"err,omitempty"`
 
 	// SampleTime and ToolTime are the wall time spent waiting for the engine
@@ -117,6 +124,11 @@ type Trajectory struct {
 
 // ResponseTokens returns the number of tokens after the prompt.
 func (t *Trajectory) ResponseTokens() int { return len(t.Tokens) - t.PromptTokens }
+
+// Excluded reports whether the trajectory has no reward and counts for nothing.
+func (t *Trajectory) Excluded() bool {
+	return t.StopReason == StopInfraError || t.StopReason == StopRewardError
+}
 
 // ToolCounts returns how many tool calls the trajectory made and how many failed.
 func (t *Trajectory) ToolCounts() (calls, failed int) {

@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"temper/internal/chat"
 	"temper/internal/env"
 	"temper/internal/policy"
 	"temper/internal/rl"
+	"temper/internal/tool"
 	"temper/sandbox"
 	"temper/sandbox/status"
 )
@@ -24,7 +23,7 @@ type episode struct {
 	name        string
 	version     int64 // pinned by the first generation
 	transcript  *chat.Transcript
-	kernel      *kernel
+	session     *tool.Session
 	turns       []rl.Turn
 	// contents holds the text of each turn outside its tool calls. An answer counts
 	// only there, not in code or in the output of a tool.
@@ -154,77 +153,47 @@ func (e *episode) answerCalls(ctx context.Context, calls []chat.Call) ([]string,
 // answerCall answers the i-th call of the last turn.
 func (e *episode) answerCall(ctx context.Context, i int, c chat.Call) (rl.ToolCall, error) {
 	cfg := &e.runner.cfg
-	call := rl.ToolCall{Name: c.Name, Code: c.Code, Stdin: c.Stdin}
+	call := rl.ToolCall{Name: c.Name, Code: c.Code, Stdin: c.Stdin, Arguments: c.Arguments}
+	asked := tool.Call{Run: e.spec.RunID, Problem: &e.spec.Problem, Said: c, Session: e.session}
+	called, known := e.runner.deps.Tools[c.Name]
 	var outcome chat.Outcome
 	switch {
 	case cfg.MaxCallsPerTurn > 0 && i >= cfg.MaxCallsPerTurn:
 		outcome = chat.Outcome{Status: status.Refused, Reason: fmt.Sprintf("at most %d calls per turn", cfg.MaxCallsPerTurn)}
 	case c.Malformed != "":
 		outcome = chat.Outcome{Status: status.Malformed, Reason: c.Malformed}
-	case e.inKernel(c.Name) && e.kernel.refusal(call) != "":
-		outcome = chat.Outcome{Status: status.Refused, Reason: e.kernel.refusal(call)}
+	case !known:
+		return rl.ToolCall{}, fmt.Errorf("rollout: the format lets a policy call %q, which no tool answers", c.Name)
+	case called.Refuse(asked) != "":
+		outcome = chat.Outcome{Status: status.Refused, Reason: called.Refuse(asked)}
 	default:
-		call.ID = e.callID(i, c)
-		res, err := e.runProgram(ctx, call)
+		call.ID = fmt.Sprintf("%s/%d/%d/%08x", e.name, len(e.turns)-1, i, uint32(called.Mark(asked)))
+		asked.ID = call.ID
+		var answer tool.Answer
+		err := e.runner.retry(ctx, func() (err error) {
+			answer, err = called.Call(ctx, asked)
+			return err
+		})
 		if err != nil {
 			return rl.ToolCall{}, err
 		}
-		call.Wall = res.Usage.Wall
-		outcome = Outcome(res)
+		call.Wall, outcome = answer.Wall, answer.Outcome
 	}
 	call.Status = outcome.Status
 	call.Response = outcome.Text(cfg.MaxToolResponseChars)
 	return call, nil
 }
 
-// inKernel reports whether calls of the tool run in the session of the trajectory.
-func (e *episode) inKernel(tool string) bool {
-	return slices.Contains(e.runner.cfg.SessionTools, tool)
-}
+// closePatience is how long a finished trajectory waits for the end of its session.
+const closePatience = 2 * time.Second
 
-// callID is unique and deterministic. It holds a hash of the program, and of the
-// cells before it where there are any, so that an executor that remembers ids can
-// never answer with another program's result.
-func (e *episode) callID(i int, c chat.Call) string {
-	program := rl.Seed(0, "call", rl.Hash(e.spec.Problem.Fixture), rl.Hash(c.Code), rl.Hash(c.Stdin))
-	if e.inKernel(c.Name) {
-		program = rl.Seed(program, "session", e.kernel.mark)
-	}
-	return fmt.Sprintf("%s/%d/%d/%08x", e.name, len(e.turns)-1, i, uint32(program))
+// closeSession ends the session of the trajectory, also when ctx is over. It ignores a
+// failure: the sandbox ends a session that has been idle for long.
+func (e *episode) closeSession(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closePatience)
+	defer cancel()
+	_ = e.session.Close(ctx, e.runner.deps.Sessions, e.spec.RunID)
 }
-
-// runProgram runs a program until the sandbox gives its result.
-func (e *episode) runProgram(ctx context.Context, call rl.ToolCall) (sandbox.Result, error) {
-	req := sandbox.Request{
-		ID: call.ID, Run: e.spec.RunID, Code: call.Code, Stdin: call.Stdin, Fixture: e.spec.Problem.Fixture,
-		Limits: sandbox.Limits{Wall: e.runner.cfg.ToolTimeout, Memory: e.runner.cfg.ToolMemory},
-	}
-	if e.inKernel(call.Name) {
-		e.kernel.asCell(&req)
-	}
-	var res sandbox.Result
-	err := e.runner.retry(ctx, func() error {
-		var err error
-		if res, err = e.runner.deps.Executor.Execute(ctx, req); err != nil {
-			return fmt.Errorf("sandbox: %w", err)
-		}
-		if !res.Status.OfProgram() {
-			return fmt.Errorf("sandbox: call %s ended with status %q: %s", req.ID, res.Status, res.Reason)
-		}
-		if req.Fixture != "" && res.Status == sandbox.StatusRefused && strings.HasPrefix(res.Reason, "fixture") {
-			return fmt.Errorf("%w: problem %s: %s", errDataset, e.spec.Problem.ID, res.Reason)
-		}
-		return nil
-	})
-	if err == nil && e.inKernel(call.Name) {
-		e.kernel.recordCell(req, res)
-	}
-	return res, err
-}
-
-// errDataset marks a fault of the data set. The policy is not to blame, and another
-// attempt cannot help.
-var errDataset = errors.New("fault of the data set")
 
 // retry calls f until it succeeds. It waits as long as there is an overload, and gives
 // up after MaxAttempts other errors. It does not try again after a wrong version, a
@@ -255,5 +224,5 @@ func (r *Runner) retry(ctx context.Context, f func() error) error {
 
 // isFinal reports whether another attempt would fail in the same way.
 func isFinal(err error) bool {
-	return errors.Is(err, policy.ErrStaleVersion) || errors.Is(err, errDataset) || errors.Is(err, sandbox.ErrConflict)
+	return errors.Is(err, policy.ErrStaleVersion) || errors.Is(err, tool.ErrFixture) || isFailure(err) || errors.Is(err, sandbox.ErrConflict)
 }

@@ -10,6 +10,7 @@ import (
 	"temper/internal/policy/policytest"
 	"temper/internal/rl"
 	"temper/internal/rollout"
+	"temper/internal/tool"
 	"temper/sandbox"
 )
 
@@ -70,10 +71,30 @@ func spec() rollout.Spec {
 	}
 }
 
-func config() rollout.Config {
-	return rollout.Config{
-		ToolTimeout: 2 * time.Second, ToolMemory: 1 << 28, MaxToolResponseChars: 100, MaxCallsPerTurn: 2,
+// limits are those of a runner and of its tools.
+type limits struct {
+	rollout.Config
+	ToolTimeout  time.Duration
+	ToolMemory   int64
+	SessionTools []string
+	Files        []tool.File
+	Reward       *rollout.Reward
+}
+
+func config() limits {
+	return limits{ToolTimeout: 2 * time.Second, ToolMemory: 1 << 28, Config: rollout.Config{
+		MaxToolResponseChars: 100, MaxCallsPerTurn: 2,
 		MaxConcurrent: 4, MaxAttempts: 3, Backoff: time.Millisecond, MaxBackoff: 4 * time.Millisecond,
+	}}
+}
+
+// deps are the ports of a runner of these limits.
+func (l limits) deps(f *chat.Format, engine *policytest.Script, executor sandbox.Executor) rollout.Deps {
+	return rollout.Deps{
+		Engine: engine, Executor: executor, Format: f, Env: env.ByName, Now: time.Now, Reward: l.Reward,
+		Tools: tool.NewSet(tool.Config{
+			Executor: executor, Limits: sandbox.Limits{Wall: l.ToolTimeout, Memory: l.ToolMemory}, SessionTools: l.SessionTools, Files: l.Files,
+		}),
 	}
 }
 
@@ -82,9 +103,9 @@ func newRunner(t testing.TB, f *chat.Format, engine *policytest.Script, executor
 	return newRunnerWith(t, config(), f, engine, executor)
 }
 
-func newRunnerWith(t testing.TB, cfg rollout.Config, f *chat.Format, engine *policytest.Script, executor sandbox.Executor) *rollout.Runner {
+func newRunnerWith(t testing.TB, cfg limits, f *chat.Format, engine *policytest.Script, executor sandbox.Executor) *rollout.Runner {
 	t.Helper()
-	r, err := rollout.New(cfg, rollout.Deps{Engine: engine, Executor: executor, Format: f, Env: env.ByName, Now: time.Now})
+	r, err := rollout.New(cfg.Config, cfg.deps(f, engine, executor))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 	"temper/internal/chat"
 	"temper/internal/env"
 	"temper/internal/rl"
-	"temper/internal/rollout"
+	"temper/internal/tool"
 	"temper/sandbox"
 	"temper/sandbox/jail"
 	"temper/sandbox/pool"
@@ -66,7 +66,7 @@ func TestTeachersSpeakAsTheSandbox(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if got := rollout.Outcome(res).Text(0); got != m.Content {
+				if got := tool.Outcome(res).Text(0); got != m.Content {
 					t.Errorf("%s: sandbox says %q, the teacher %q", code, got, m.Content)
 				}
 			}
@@ -114,7 +114,7 @@ func TestProblemsAreSolvableInTheSandbox(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := rollout.Outcome(res).Text(0); !(env.Chase{}).Verify(p, got) {
+		if got := tool.Outcome(res).Text(0); !(env.Chase{}).Verify(p, got) {
 			t.Errorf("%s: following the dict gives %q, the answer is %s", p.ID, got, p.Answer)
 		}
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"temper/internal/chat"
-	"temper/internal/env"
 	"temper/internal/policy"
 	"temper/internal/policy/policytest"
 	"temper/internal/rl"
@@ -152,7 +151,7 @@ func (k *fakeKernel) Run(ctx context.Context, req sandbox.Request) (sandbox.Resu
 	return res, nil
 }
 
-func inSession() rollout.Config {
+func inSession() limits {
 	cfg := config()
 	cfg.SessionTools = []string{chat.ToolName}
 	cfg.MaxCallsPerTurn = 0
@@ -160,9 +159,11 @@ func inSession() rollout.Config {
 }
 
 // newSessionRunner is newRunnerWith on a sandbox that can close sessions.
-func newSessionRunner(t testing.TB, cfg rollout.Config, f *chat.Format, engine *policytest.Script, n *notebook) *rollout.Runner {
+func newSessionRunner(t testing.TB, cfg limits, f *chat.Format, engine *policytest.Script, n *notebook) *rollout.Runner {
 	t.Helper()
-	r, err := rollout.New(cfg, rollout.Deps{Engine: engine, Executor: n, Sessions: n, Format: f, Env: env.ByName, Now: time.Now})
+	deps := cfg.deps(f, engine, n)
+	deps.Sessions = n
+	r, err := rollout.New(cfg.Config, deps)
 	if err != nil {
 		t.Fatal(err)
 	}

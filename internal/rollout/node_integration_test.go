@@ -20,7 +20,6 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"temper/internal/chat"
-	"temper/internal/env"
 	"temper/internal/policy"
 	"temper/internal/policy/policytest"
 	"temper/internal/rl"
@@ -111,7 +110,7 @@ func (n *sandboxNode) end(sig os.Signal) time.Duration {
 	return n.cmd.ProcessState.UserTime() + n.cmd.ProcessState.SystemTime()
 }
 
-func patient() rollout.Config {
+func patient() limits {
 	cfg := inSession()
 	cfg.ToolTimeout, cfg.MaxAttempts, cfg.Backoff, cfg.MaxBackoff = 20*time.Second, 70, 50*time.Millisecond, time.Second
 	cfg.MaxToolResponseChars = 0
@@ -123,9 +122,11 @@ type nodeClient interface {
 	sandbox.SessionCloser
 }
 
-func sampleOn(t testing.TB, cfg rollout.Config, f *chat.Format, engine *policytest.Script, client nodeClient, n int) rl.Group {
+func sampleOn(t testing.TB, cfg limits, f *chat.Format, engine *policytest.Script, client nodeClient, n int) rl.Group {
 	t.Helper()
-	r, err := rollout.New(cfg, rollout.Deps{Engine: engine, Executor: client, Sessions: client, Format: f, Env: env.ByName, Now: time.Now})
+	deps := cfg.deps(f, engine, client)
+	deps.Sessions = client
+	r, err := rollout.New(cfg.Config, deps)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,24 +15,20 @@ import (
 
 	"temper/internal/chat"
 	"temper/internal/env"
+	"temper/internal/fault"
 	"temper/internal/policy"
 	"temper/internal/rl"
+	"temper/internal/tool"
 	"temper/sandbox"
 	"temper/sandbox/judge"
 )
 
 // Config bounds what a Runner does.
 type Config struct {
-	// ToolTimeout and ToolMemory limit one program; zero takes the executor's default.
-	ToolTimeout time.Duration
-	ToolMemory  int64
 	// MaxToolResponseChars cuts a tool response in its middle; 0 means no limit.
 	MaxToolResponseChars int
 	// MaxCallsPerTurn: further calls of a turn are answered as refused; 0 means no limit.
 	MaxCallsPerTurn int
-	// SessionTools are the tools whose calls share one Python process for the length
-	// of a trajectory; the calls of others are programs of their own.
-	SessionTools []string
 	// MaxConcurrent is the number of trajectories that are sampled at a time, and also
 	// the number of verifier jobs that run beside them; at least 1.
 	MaxConcurrent int
@@ -44,14 +40,19 @@ type Config struct {
 
 // Deps are the ports of a Runner.
 type Deps struct {
-	Engine   policy.Engine
+	Engine policy.Engine
+	// Tools answer the calls.
+	Tools tool.Set
+	// Executor runs verifier jobs.
 	Executor sandbox.Executor
-	// Sessions ends the sessions of Executor; nil leaves them until they have been
-	// idle for long.
+	// Sessions ends the sessions of tools; nil leaves them until they have been idle
+	// for long.
 	Sessions sandbox.SessionCloser
 	Format   *chat.Format
 	// Env finds a problem's environment, for its verifier.
 	Env func(name string) (env.Environment, error)
+	// Reward gives the rewards in place of the environment; nil for none.
+	Reward *Reward
 	// Now is the clock behind SampleTime and ToolTime.
 	Now func() time.Time
 }
@@ -71,7 +72,7 @@ func New(cfg Config, deps Deps) (*Runner, error) {
 		return nil, fmt.Errorf("rollout: max_concurrent %d, max_attempts %d, backoff %s to %s: want at least 1, 1 and a growing pause",
 			cfg.MaxConcurrent, cfg.MaxAttempts, cfg.Backoff, cfg.MaxBackoff)
 	}
-	if deps.Engine == nil || deps.Executor == nil || deps.Format == nil || deps.Env == nil || deps.Now == nil {
+	if deps.Engine == nil || deps.Executor == nil || deps.Tools == nil || deps.Format == nil || deps.Env == nil || deps.Now == nil {
 		return nil, errors.New("rollout: a dependency is missing")
 	}
 	return &Runner{
@@ -134,6 +135,8 @@ func (r *Runner) runInSlot(ctx context.Context, spec Spec) (rl.Trajectory, error
 		return rl.Trajectory{}, ctx.Err()
 	case errors.Is(err, policy.ErrStaleVersion):
 		return rl.Trajectory{}, fmt.Errorf("rollout %s: %w", e.name, err)
+	case fault.Of(err) == fault.UserCode:
+		return rl.Trajectory{}, fmt.Errorf("rollout %s: %w", e.name, err)
 	case err != nil:
 		t.StopReason, t.Err = rl.StopInfraError, err.Error()
 	}
@@ -155,13 +158,13 @@ func (r *Runner) runAgentLoop(ctx context.Context, spec Spec) (*episode, rl.Stop
 	}
 	e := &episode{
 		runner: r, spec: spec, environment: environment, name: spec.name(), version: spec.Version, transcript: transcript,
-		kernel: newKernel(spec.name()),
+		session: tool.NewSession(spec.name()),
 	}
 	if err := e.checkSpec(); err != nil {
 		return nil, "", fmt.Errorf("rollout %s: %w", e.name, err)
 	}
 	defer r.deps.Engine.Release(e.name)
-	defer e.closeKernel(ctx)
+	defer e.closeSession(ctx)
 	stop, err := e.runTurns(ctx)
 	return e, stop, err
 }

@@ -8,6 +8,7 @@ import (
 	"temper/internal/env"
 	"temper/internal/reward"
 	"temper/internal/rl"
+	"temper/internal/tool"
 	"temper/sandbox/judge"
 )
 
@@ -23,6 +24,9 @@ func (e *episode) score(ctx context.Context, t *rl.Trajectory) error {
 		if answer, tags := extract(content); tags > 0 {
 			t.Answer, t.AnswerTags = answer, t.AnswerTags+tags
 		}
+	}
+	if e.runner.deps.Reward != nil {
+		return e.scoreByFunction(ctx, t)
 	}
 	if t.Answer == "" || t.StopReason != rl.StopAnswered {
 		return nil // no verdict could earn anything
@@ -54,12 +58,10 @@ func (e *episode) isCorrect(ctx context.Context, answer string) (bool, error) {
 // runVerifierJob runs a verifier job through the executor of the tool calls.
 func (e *episode) runVerifierJob(ctx context.Context, answer string) (bool, error) {
 	r := e.runner
-	select {
-	case r.judging <- struct{}{}:
-		defer func() { <-r.judging }()
-	case <-ctx.Done():
-		return false, ctx.Err()
+	if err := r.acquireJudge(ctx); err != nil {
+		return false, err
 	}
+	defer r.releaseJudge()
 	truth := e.spec.Problem.Answer
 	job := judge.Math{ID: e.verifyID(answer), Run: e.spec.RunID + "/verify", Answer: answer, Truth: truth}
 	var verdict judge.Verdict
@@ -74,7 +76,7 @@ func (e *episode) runVerifierJob(ctx context.Context, answer string) (bool, erro
 			starved++
 			job.ID = fmt.Sprintf("%s/%d", e.verifyID(answer), starved)
 		case errors.Is(err, judge.ErrInvalid):
-			return fmt.Errorf("%w: the answer of problem %s: %w", errDataset, e.spec.Problem.ID, err)
+			return fmt.Errorf("%w: the answer of problem %s: %w", tool.ErrFixture, e.spec.Problem.ID, err)
 		}
 		return err
 	})
@@ -83,6 +85,18 @@ func (e *episode) runVerifierJob(ctx context.Context, answer string) (bool, erro
 	}
 	return verdict.Equal, nil
 }
+
+// acquireJudge waits for the slot of a verifier job.
+func (r *Runner) acquireJudge(ctx context.Context) error {
+	select {
+	case r.judging <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (r *Runner) releaseJudge() { <-r.judging }
 
 // verifyID names the verifier job of the trajectory. It holds a hash of what is
 // compared, for the same reason as callID.

@@ -175,7 +175,7 @@ func TestVerificationDoesNotHoldUpSampling(t *testing.T) {
 			}
 			return ask(req)
 		}
-		r, err := rollout.New(cfg, rollout.Deps{Engine: engine, Executor: fake, Format: f, Env: env.ByName, Now: time.Now})
+		r, err := rollout.New(cfg.Config, cfg.deps(f, engine, fake))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"path"
 	"sync"
@@ -10,7 +11,9 @@ import (
 	"temper/internal/blob"
 	"temper/internal/chat"
 	"temper/internal/config"
+	"temper/internal/reward"
 	"temper/internal/tokenizer"
+	"temper/internal/tool"
 	"temper/trainer/hf"
 	"temper/trainer/qwen3"
 )
@@ -22,6 +25,7 @@ type Loaded struct {
 	Config config.Run
 	Format *chat.Format
 	Model  qwen3.Config
+	Code   Code
 	// Start is where the weights come from; nil for random ones.
 	Start *Start
 	// TokenizerJSON and Files are published beside the weights.
@@ -47,7 +51,10 @@ func Load(ctx context.Context, store blob.Store, run Ref) (*Loaded, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.Format, err = chat.New(tok, ChatConfig(cfg, tmpl)); err != nil {
+	if r.Code, err = readCode(ctx, store, r.Layout, cfg); err != nil {
+		return nil, err
+	}
+	if r.Format, err = chat.New(tok, ChatConfig(cfg, tmpl, r.Code.Functions())); err != nil {
 		return nil, err
 	}
 	if err := r.readStart(ctx, store); err != nil {
@@ -106,10 +113,11 @@ func (r *Loaded) readStart(ctx context.Context, store blob.Store) error {
 }
 
 // ChatConfig is what a run says of its conversations; tmpl is nil for the small ChatML.
-func ChatConfig(cfg config.Run, tmpl *chat.Template) chat.Config {
+// functions are the run's own tools.
+func ChatConfig(cfg config.Run, tmpl *chat.Template, functions []chat.FunctionTool) chat.Config {
 	r := cfg.Rollout
 	return chat.Config{
-		Template: tmpl, Vars: r.TemplateVars, Tools: r.Tools.Names(), SessionTools: r.Tools.WithSession(), Boxed: r.Boxed(), SystemPrompt: r.SystemPrompt, ToolsInPrompt: r.ToolsInPrompt,
+		Template: tmpl, Vars: r.TemplateVars, Tools: r.Tools.Names(), Functions: functions, SessionTools: r.Tools.WithSession(), Boxed: r.Boxed(), SystemPrompt: r.SystemPrompt, ToolsInPrompt: r.ToolsInPrompt,
 	}
 }
 
@@ -129,6 +137,41 @@ func readTemplate(ctx context.Context, store blob.Store, layout artifact.Layout,
 		return nil, fmt.Errorf("chat template of run %s: %w", layout.RunID, err)
 	}
 	return chat.UnmarshalTemplate(data)
+}
+
+// Code is the Python of the user's that a run calls. The run keeps the text: it does not
+// depend on the files from the moment when its data is prepared.
+type Code struct {
+	// Tools are the files of rollout.tools, in order.
+	Tools []tool.File `json:"tools,omitempty"`
+	// Reward is the file of reward.path; nil for none.
+	Reward *reward.File `json:"reward,omitempty"`
+}
+
+// HasCode reports whether a configuration names code of the user's.
+func HasCode(cfg config.Run) bool { return cfg.Reward.Own() || len(cfg.Rollout.Tools.Files()) > 0 }
+
+// Functions are the tools of all files.
+func (c Code) Functions() []chat.FunctionTool { return tool.Functions(c.Tools) }
+
+// CodeKey is where a run keeps its code. The opening manifest names it with its sum.
+func CodeKey(layout artifact.Layout) string { return path.Join(layout.Dir(), "code.json") }
+
+// readCode reads the stored code of a run; there is none where the configuration names
+// none.
+func readCode(ctx context.Context, store blob.Store, layout artifact.Layout, cfg config.Run) (Code, error) {
+	var out Code
+	if !HasCode(cfg) {
+		return out, nil
+	}
+	data, err := blob.ReadKey(ctx, store, CodeKey(layout))
+	if err == nil {
+		err = json.Unmarshal(data, &out)
+	}
+	if err != nil {
+		return out, fmt.Errorf("code of run %s: %w", layout.RunID, err)
+	}
+	return out, nil
 }
 
 // addTemplate gives each published policy the template that it was trained

@@ -7,8 +7,8 @@ import (
 	"temper/internal/series"
 )
 
-// counts sums up trajectories with the time that they took; those that the
-// infrastructure lost count only as such.
+// counts sums up trajectories with the time that they took; excluded ones count only
+// as such.
 type counts struct {
 	series.Tally
 	infra        int
@@ -21,7 +21,7 @@ func tally(ts []rl.Trajectory) counts {
 		t := &ts[i]
 		c.sample += t.SampleTime
 		c.tool += t.ToolTime
-		if t.StopReason == rl.StopInfraError {
+		if t.Excluded() {
 			c.infra++
 			continue
 		}

@@ -13,6 +13,7 @@ import (
 	"temper/internal/fault"
 	"temper/internal/rollout"
 	"temper/internal/run"
+	"temper/internal/tool"
 	"temper/sandbox"
 )
 
@@ -34,8 +35,9 @@ type engineEntry struct {
 	run    *run.Loaded // written by the call that has the turn
 	engine Engine
 	turn   chan struct{}
-	users  int // calls that have the turn or wait for it
-	used   int // serial of the last use
+	probed bool // the code of the run can be imported
+	users  int  // calls that have the turn or wait for it
+	used   int  // serial of the last use
 }
 
 // acquire waits for the turn of a run's engine and makes it serve the policy.
@@ -63,6 +65,13 @@ func (r *Service) acquire(ctx context.Context, ref run.Ref, p run.Policy) (*engi
 			return nil, nil, err
 		}
 		entry.run = loaded
+	}
+	if !entry.probed {
+		if err := r.probeCode(ctx, entry.run); err != nil {
+			release()
+			return nil, nil, err
+		}
+		entry.probed = true
 	}
 	if err := loadPolicy(ctx, entry.engine, p); err != nil {
 		release()
@@ -172,13 +181,16 @@ const (
 func (r *Service) newRunner(loaded *run.Loaded, cfg config.Run, engine Engine) (*rollout.Runner, error) {
 	c := cfg.Rollout
 	sessions, _ := r.Executor.(sandbox.SessionCloser)
+	executor := watchedExecutor{r.Executor, &r.trouble}
 	return rollout.New(rollout.Config{
-		ToolTimeout: c.ToolTimeout, ToolMemory: int64(c.ToolMemory),
 		MaxToolResponseChars: c.MaxToolResponseChars, MaxCallsPerTurn: c.MaxCallsPerTurn,
-		SessionTools:  c.Tools.WithSession(),
 		MaxConcurrent: r.MaxConcurrent, MaxAttempts: rolloutAttempts,
 		Backoff: rolloutBackoff, MaxBackoff: rolloutMaxBackoff,
 	}, rollout.Deps{
-		Engine: engine, Executor: watchedExecutor{r.Executor, &r.trouble}, Sessions: sessions, Format: loaded.Format, Env: env.ByName, Now: r.Now,
+		Engine: engine, Executor: executor, Sessions: sessions, Format: loaded.Format, Env: env.ByName, Now: r.Now,
+		Tools: tool.NewSet(tool.Config{
+			Executor: executor, Limits: toolLimits(c), SessionTools: c.Tools.WithSession(), Files: loaded.Code.Tools,
+		}),
+		Reward: ownReward(loaded.Code, cfg.Reward),
 	})
 }

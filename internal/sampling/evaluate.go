@@ -2,6 +2,7 @@ package sampling
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"temper/internal/artifact"
@@ -137,7 +138,7 @@ func (e *evaluation) sampleAll(ctx context.Context, spec rollout.Spec, how strin
 	for _, p := range e.problems {
 		out = append(out, byID[p.ID]...)
 	}
-	return out, allLost(out)
+	return out, errors.Join(allLost(out), allUnjudged(out))
 }
 
 // deleteGroups deletes the groups of single problems: the record holds them.

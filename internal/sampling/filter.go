@@ -137,11 +137,11 @@ func removable(problems []rl.Problem, done map[string]filteredProblem, perStep i
 	return ids[:len(ids)-max(0, perStep-left)]
 }
 
-// solvedByAll reports whether all rollouts solved the problem. One that the
-// infrastructure lost is no evidence for it.
+// solvedByAll reports whether all rollouts solved the problem. One that is
+// excluded is no evidence for it.
 func solvedByAll(ts []rl.Trajectory) bool {
 	for i := range ts {
-		if ts[i].Reward != 1 || ts[i].StopReason == rl.StopInfraError {
+		if ts[i].Reward != 1 || ts[i].Excluded() {
 			return false
 		}
 	}

@@ -47,7 +47,7 @@ func (r recorder) record(ctx context.Context, g storedGroup) (run.GroupRecord, e
 	out := run.GroupRecord{ProblemID: g.Problem.ID, Fate: fate, NumSamples: len(samples), Trajectories: g.ref}
 	for i := range g.Trajectories {
 		t := &g.Trajectories[i]
-		if t.StopReason == rl.StopInfraError {
+		if t.Excluded() {
 			out.InfraErrors++
 			continue
 		}

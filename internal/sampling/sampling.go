@@ -17,6 +17,7 @@ import (
 	"temper/internal/blob"
 	"temper/internal/config"
 	"temper/internal/failpoint"
+	"temper/internal/fault"
 	"temper/internal/policy"
 	"temper/internal/proof"
 	"temper/internal/rl"
@@ -241,6 +242,20 @@ func allLost(ts []rl.Trajectory) error {
 	return fmt.Errorf("the infrastructure lost all %d trajectories, the first by: %s", len(ts), ts[0].Err)
 }
 
+// allUnjudged is the error of an evaluation in which the run's own reward function
+// judged nothing: no number would be true.
+func allUnjudged(ts []rl.Trajectory) error {
+	for i := range ts {
+		if ts[i].StopReason != rl.StopRewardError {
+			return nil
+		}
+	}
+	if len(ts) == 0 {
+		return nil
+	}
+	return fault.Newf(fault.UserCode, "the reward function judged none of %d trajectories, the first by: %s", len(ts), ts[0].Err)
+}
+
 // addGroup counts a group.
 func addGroup(s *run.Sampled, g rl.Group) {
 	s.Groups++
@@ -252,7 +267,7 @@ func addGroup(s *run.Sampled, g rl.Group) {
 		s.Tokens += t.ResponseTokens()
 		s.SampleTime += t.SampleTime
 		s.ToolTime += t.ToolTime
-		if t.StopReason == rl.StopInfraError {
+		if t.Excluded() {
 			s.InfraErrors++
 		}
 	}

@@ -16,14 +16,22 @@ const (
 	blockFlags    = 16  // of clone(2)
 	blockTID      = 24  // where the C library keeps the id of its thread
 	blockReceived = 32  // the first descriptor that a packet brings
-	blockScripts  = 40  // addresses of two scripts: of a call, of a kernel
+	blockScripts  = 40  // addresses of three scripts: of a call, of a kernel, of a call in a room
 	blockPoll     = 64  // struct pollfd [2]: control, signals
 	blockMessage  = 80  // struct msghdr for a packet that arrives
 	blockRights   = 160 // its descriptors, rightsSize bytes
 	blockPacket   = 224 // the packet, packetSize bytes
 	blockReport   = 288 // the packet that is sent, reportSize bytes
 	blockSiginfo  = 512 // what a read of the signalfd yields, 128 bytes
-	blockTable    = 1024
+	blockStat     = 640 // struct stat, 144 bytes
+	blockRoom     = 784 // the descriptors of the room that a child enters
+	blockLent     = 800 // the script of the child that is made: 0, 1 or 2
+	blockShort    = 808 // flags of clone(2) for a child that gets a room
+	blockRenew    = 816 // address of the script that renews a room
+	blockBase     = 824 // descriptor of the mount namespace of the zygote
+	blockTmp      = 832 // "/tmp"
+	blockRooms    = 1024
+	blockTable    = blockRooms + maxRooms*roomSize
 	blockSize     = blockTable + maxInFlight*entrySize
 
 	rightsSize  = 64
@@ -34,11 +42,29 @@ const (
 const (
 	entrySize    = 32
 	entryPID     = 0
-	entryStart   = 8 // struct timespec
+	entryStart   = 8  // struct timespec
+	entryRoom    = 24 // address of its room; 0 without
 	maxInFlight  = 1024
 	entryShift   = 5 // entrySize as a power of two
 	pollSignaled = blockPoll + 14
 	pollAsked    = blockPoll + 6
+	statChanged  = blockStat + 88 // struct timespec, of the last change
+)
+
+// A room is a mount and an IPC namespace with an empty /tmp, made ahead of the calls that
+// use it one after the other. When a call has ended, its room is used again as it is only
+// if nothing was ever made in its /tmp. The time of the last change of the directory shows
+// that: it is 0, and no program can set it back. Otherwise a helper, which shares nothing but
+// memory with the zygote, gives the room a new file system; nobody waits for it.
+const (
+	roomSize  = 32
+	roomState = 0 // 0 when there is none
+	roomMount = 8 // descriptors of the namespaces
+	roomIPC   = 16
+	maxRooms  = 16
+
+	roomFree  = 1
+	roomTaken = 2
 )
 
 // A script is a list of steps: a system call number, a mask and six arguments.
@@ -53,8 +79,9 @@ const (
 
 // code holds functions of machine code, in hexadecimal.
 type code struct {
-	loop  string // forkLoop
-	arena string // arenaAlloc
+	loop    string // forkLoop
+	arena   string // arenaAlloc
+	rebuild string // rebuild
 }
 
 // layout holds the offsets and sizes that the zygote needs.
@@ -64,8 +91,11 @@ func layout() map[string]int {
 		"received": blockReceived, "scripts": blockScripts, "poll": blockPoll, "message": blockMessage,
 		"rights": blockRights, "rights_size": rightsSize, "packet": blockPacket, "packet_size": packetSize,
 		"size": blockSize, "step_size": stepSize, "may_fail": 1 << stepMayFail,
-		"kind": blockPacket + packetKind,
-		"uid":  blockPacket + packetUID, "cpu": blockPacket + packetCPU, "memory": blockPacket + packetMemory,
+		"short": blockShort, "renew": blockRenew, "base": blockBase, "lent": blockLent, "tmp": blockTmp,
+		"room": blockRoom, "rooms": blockRooms, "room_size": roomSize, "max_rooms": maxRooms,
+		"room_free": roomFree,
+		"kind":      blockPacket + packetKind,
+		"uid":       blockPacket + packetUID, "cpu": blockPacket + packetCPU, "memory": blockPacket + packetMemory,
 		"window": windowSize,
 	}
 }

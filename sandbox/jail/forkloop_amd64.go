@@ -10,10 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Where forkLoop and arenaAlloc begin, which are code for the zygote and never
-// called in this process.
+// Where forkLoop, arenaAlloc and rebuild begin, which are code for the zygote and
+// never called in this process.
 func forkLoopAddress() unsafe.Pointer
 func arenaAllocAddress() unsafe.Pointer
+func rebuildAddress() unsafe.Pointer
 
 // codeEnd follows the last instruction of a function for the zygote.
 const codeEnd = 0x6c6f6f70656e6421
@@ -28,7 +29,11 @@ func machineCode() (code, error) {
 		return code{}, err
 	}
 	arena, err := instructions(arenaAllocAddress())
-	return code{loop: loop, arena: arena}, err
+	if err != nil {
+		return code{}, err
+	}
+	rebuild, err := instructions(rebuildAddress())
+	return code{loop: loop, arena: arena, rebuild: rebuild}, err
 }
 
 // instructions returns in hexadecimal the code from start to its end mark.

@@ -4,18 +4,25 @@
 // System calls by number (asm/unistd_64.h).
 #define sysRead 0
 #define sysWrite 1
+#define sysStat 4
 #define sysPoll 7
 #define sysRecvmsg 47
 #define sysClone 56
+#define sysExit 60
 #define sysWait4 61
 #define sysKill 62
 #define sysClockGettime 228
+#define sysSetns 308
 #define sysCloseRange 436
+
+#define newNS 0x20000
+#define cloneVM 0x111 // with SIGCHLD
 
 // What follows a report.
 #define afterExit 0
 #define afterTimes 1
 #define afterRefusal 2
+#define afterRenewal 3
 
 // forkLoop serves the control socket of a zygote. It is called as a C function of
 // one argument, the block (see forkloop.go), which stays in R12.
@@ -95,10 +102,72 @@ report:
 	TESTQ AX, AX
 	JLT  gone
 	CMPQ R15, $afterExit
-	JEQ  reap
+	JEQ  leave
 	CMPQ R15, $afterRefusal
 	JEQ  drop
 	JMP  wait
+
+leave:
+	// The room of the child, if it had one, is free again or has to be renewed.
+	MOVQ  const_entryRoom(R13), R14
+	TESTQ R14, R14
+	JEQ   reap
+	MOVQ  $0, const_entryRoom(R13)
+	MOVQ  const_roomMount(R14), DI
+	MOVQ  $newNS, SI
+	MOVQ  $sysSetns, AX
+	SYSCALL
+	TESTQ AX, AX
+	JLT   reap                                // never used again
+	LEAQ  const_blockTmp(R12), DI
+	LEAQ  const_blockStat(R12), SI
+	MOVQ  $sysStat, AX
+	SYSCALL
+	MOVQ  AX, BP
+	MOVQ  const_blockBase(R12), DI
+	MOVQ  $newNS, SI
+	MOVQ  $sysSetns, AX
+	SYSCALL
+	TESTQ AX, AX
+	JLT   gone
+	TESTQ BP, BP
+	JLT   reap
+	MOVQ  (const_statChanged+0)(R12), AX
+	ORQ   (const_statChanged+8)(R12), AX
+	JNE   helper
+	MOVQ  $const_roomFree, const_roomState(R14)
+	JMP   reap
+
+helper:
+	// The helper has the memory of the zygote, its stack too, which it leaves alone.
+	MOVQ  $cloneVM, DI
+	XORQ  SI, SI
+	XORQ  DX, DX
+	XORQ  R10, R10
+	XORQ  R8, R8
+	MOVQ  $sysClone, AX
+	SYSCALL
+	TESTQ AX, AX
+	JNE   reap
+	MOVQ  R14, BP
+	MOVQ  const_roomMount(BP), DI
+	MOVQ  $newNS, SI
+	MOVQ  $sysSetns, AX
+	SYSCALL
+	TESTQ AX, AX
+	JLT   over
+	MOVQ  const_blockRenew(R12), R13
+	XORQ  R14, R14
+	MOVQ  $afterRenewal, R15
+	JMP   step
+
+renewed:
+	MOVQ $const_roomFree, const_roomState(BP)
+
+over:
+	XORQ DI, DI
+	MOVQ $sysExit, AX
+	SYSCALL
 
 asked:
 	CMPW  const_pollAsked(R12), $0
@@ -154,7 +223,34 @@ fork:
 	LEAQ  const_entryStart(R13), SI
 	MOVQ  $sysClockGettime, AX
 	SYSCALL
+	MOVQ  $0, const_entryRoom(R13)
 	MOVQ  const_blockFlags(R12), DI
+	MOVQ  (const_blockPacket+const_packetKind)(R12), AX
+	ANDQ  $1, AX
+	MOVQ  AX, const_blockLent(R12)
+	JNE   make                                // a kernel lives long and has its own namespaces
+	LEAQ  const_blockRooms(R12), R14
+	MOVQ  $const_maxRooms, CX
+
+room:
+	CMPQ const_roomState(R14), $const_roomFree
+	JEQ  lend
+	ADDQ $const_roomSize, R14
+	DECQ CX
+	JNE  room
+	JMP  make
+
+lend:
+	MOVQ $const_roomTaken, const_roomState(R14)
+	MOVQ R14, const_entryRoom(R13)
+	MOVQ const_roomMount(R14), AX
+	MOVQ AX, (const_blockRoom+0)(R12)
+	MOVQ const_roomIPC(R14), AX
+	MOVQ AX, (const_blockRoom+8)(R12)
+	MOVQ $2, const_blockLent(R12)
+	MOVQ const_blockShort(R12), DI
+
+make:
 	XORQ  SI, SI
 	XORQ  DX, DX
 	MOVQ  const_blockTID(R12), R10
@@ -176,6 +272,12 @@ drop:
 	JMP  wait
 
 refused:
+	MOVQ  const_entryRoom(R13), R14
+	TESTQ R14, R14
+	JEQ   refuse
+	MOVQ  $const_roomFree, const_roomState(R14)
+
+refuse:
 	MOVQ  AX, (const_blockReport+const_reportValue)(R12)
 	MOVQ  $const_opFailed, const_blockReport(R12)
 	MOVQ  $afterRefusal, R15
@@ -186,10 +288,10 @@ gone:
 	JMP  return
 
 child:
-	MOVQ (const_blockPacket+const_packetKind)(R12), AX
-	ANDQ $1, AX
+	MOVQ const_blockLent(R12), AX
 	MOVQ const_blockScripts(R12)(AX*8), R13
 	XORQ R14, R14
+	XORQ R15, R15
 
 step:
 	MOVQ 0(R13), AX
@@ -222,6 +324,8 @@ rest:
 	JCS  next
 	BTQ  $const_stepMayFail, BX
 	JCS  next
+	CMPQ R15, $afterRenewal
+	JEQ  over                                 // the room is never used again
 	NEGQ AX
 	SHLQ $16, R14
 	ORQ  R14, AX
@@ -233,6 +337,8 @@ next:
 	JMP  step
 
 entered:
+	CMPQ R15, $afterRenewal
+	JEQ  renewed
 	XORQ AX, AX
 
 return:
@@ -262,6 +368,48 @@ full:
 	RET
 	QUAD $const_codeEnd
 
+// rebuild works through a list of steps like those of a script; the step number -2 copies
+// argument 2 bytes from argument 1 to argument 0. It is called as a C function of the list
+// and touches no other memory, so that it can replace what the interpreter stands on.
+// It returns 0, or the error of the first step that failed; later steps are not made.
+TEXT rebuild<>(SB), NOSPLIT|NOFRAME, $0-0
+	PUSHQ R12
+	MOVQ  DI, R12
+
+move:
+	MOVQ 0(R12), AX
+	CMPQ AX, $-1
+	JEQ  moved
+	MOVQ (const_stepArgs+0)(R12), DI
+	MOVQ (const_stepArgs+8)(R12), SI
+	MOVQ (const_stepArgs+16)(R12), DX
+	CMPQ AX, $-2
+	JNE  call
+	MOVQ DX, CX
+	REP;  MOVSB
+	XORQ AX, AX
+	JMP  made
+
+call:
+	MOVQ (const_stepArgs+24)(R12), R10
+	MOVQ (const_stepArgs+32)(R12), R8
+	MOVQ (const_stepArgs+40)(R12), R9
+	SYSCALL
+	CMPQ AX, $-4095
+	JCC  done
+
+made:
+	ADDQ $const_stepSize, R12
+	JMP  move
+
+moved:
+	XORQ AX, AX
+
+done:
+	POPQ R12
+	RET
+	QUAD $const_codeEnd
+
 // func forkLoopAddress() unsafe.Pointer
 TEXT ·forkLoopAddress(SB), NOSPLIT, $0-8
 	LEAQ forkLoop<>(SB), AX
@@ -271,5 +419,11 @@ TEXT ·forkLoopAddress(SB), NOSPLIT, $0-8
 // func arenaAllocAddress() unsafe.Pointer
 TEXT ·arenaAllocAddress(SB), NOSPLIT, $0-8
 	LEAQ arenaAlloc<>(SB), AX
+	MOVQ AX, ret+0(FP)
+	RET
+
+// func rebuildAddress() unsafe.Pointer
+TEXT ·rebuildAddress(SB), NOSPLIT, $0-8
+	LEAQ rebuild<>(SB), AX
 	MOVQ AX, ret+0(FP)
 	RET

@@ -75,7 +75,8 @@ type setup struct {
 	OpenFiles   int               `json:"open_files"`
 	Threads     int               `json:"threads"`
 	HugePages   bool              `json:"huge_pages"`
-	Loop        string            `json:"loop"` // machine code, in hexadecimal
+	Loop        string            `json:"loop"`    // machine code, in hexadecimal
+	Rebuild     string            `json:"rebuild"` // machine code too
 	Layout      map[string]int    `json:"layout"`
 	Exec        []string          `json:"exec"`
 	Without     []string          `json:"without"`
@@ -97,7 +98,7 @@ func (j *Jail) setup(preload []string, spawn bool) ([]byte, error) {
 		Paths:   j.tree.paths,
 		Preload: preload,
 		Numbers: systemCalls(),
-		Loop:    j.code.loop, Layout: layout(), Without: j.cfg.Without,
+		Loop:    j.code.loop, Rebuild: j.code.rebuild, Layout: layout(), Without: j.cfg.Without,
 		Filter: j.filters[0], FilterPlain: j.filters[1],
 		Rlimits:  j.rlimits(),
 		TmpBytes: j.cfg.TmpBytes, TmpInodes: j.cfg.TmpInodes,
@@ -122,11 +123,13 @@ func systemCalls() map[string]int {
 		"dup2": sysDup2, "landlock_create_ruleset": unix.SYS_LANDLOCK_CREATE_RULESET,
 		"landlock_add_rule":      unix.SYS_LANDLOCK_ADD_RULE,
 		"landlock_restrict_self": unix.SYS_LANDLOCK_RESTRICT_SELF,
-		"mmap":                   unix.SYS_MMAP, "mount": unix.SYS_MOUNT, "pivot_root": unix.SYS_PIVOT_ROOT,
+		"mmap":                   unix.SYS_MMAP, "mount": unix.SYS_MOUNT, "mremap": unix.SYS_MREMAP,
+		"munmap": unix.SYS_MUNMAP, "pivot_root": unix.SYS_PIVOT_ROOT,
 		"prctl": unix.SYS_PRCTL, "prlimit64": unix.SYS_PRLIMIT64,
 		"rt_sigprocmask": unix.SYS_RT_SIGPROCMASK, "seccomp": unix.SYS_SECCOMP,
-		"setgroups": unix.SYS_SETGROUPS, "setresgid": unix.SYS_SETRESGID,
+		"setgroups": unix.SYS_SETGROUPS, "setns": unix.SYS_SETNS, "setresgid": unix.SYS_SETRESGID,
 		"setresuid": unix.SYS_SETRESUID, "setsid": unix.SYS_SETSID,
+		"umount2": unix.SYS_UMOUNT2, "utimensat": unix.SYS_UTIMENSAT,
 	}
 }
 

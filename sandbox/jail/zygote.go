@@ -29,7 +29,7 @@ var sources embed.FS
 
 // parts are the files of the zygote in the order in which they are run; they share
 // one namespace.
-var parts = [...]string{"base", "root", "compat", "program", "child", "kernel", "warm", "server"}
+var parts = [...]string{"base", "root", "compat", "program", "child", "kernel", "warm", "memory", "server"}
 
 // zygoteSource returns the parts, separated by form feeds.
 func zygoteSource() string {

@@ -40,11 +40,11 @@ func layersCommand() *cobra.Command {
 		if asJSON {
 			return cli.PrintJSON(out, costs)
 		}
-		fmt.Fprintf(out, "%-32s %8s %8s %8s %8s %10s\n", "CPU of a call, microseconds", "child", "fork", "owner", "total", "of bare")
+		fmt.Fprintf(out, "%-32s %8s %8s %8s %8s %10s %8s %8s\n", "CPU of a call, microseconds", "child", "fork", "owner", "total", "of bare", "faults", "mappings")
 		us := func(d time.Duration) int64 { return d.Microseconds() }
 		for _, c := range costs {
-			fmt.Fprintf(out, "%-32s %8d %8d %8d %8d %9.0f%%\n", c.Name, us(c.Child), us(c.Fork), us(c.Owner), us(c.Total),
-				100*float64(costs[0].Total)/float64(c.Total))
+			fmt.Fprintf(out, "%-32s %8d %8d %8d %8d %9.0f%% %8d %8d\n", c.Name, us(c.Child), us(c.Fork), us(c.Owner), us(c.Total),
+				100*float64(costs[0].Total)/float64(c.Total), c.Faults, c.Mappings)
 		}
 		return nil
 	}

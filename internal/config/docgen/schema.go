@@ -92,16 +92,18 @@ func keySchema(k key) object {
 	return out
 }
 
-// toolsSchema allows a list of names, and a mapping from these names to options.
+// toolsSchema allows a list of names and files, and a mapping from names to options,
+// where a name of the user's is that of a file.
 func toolsSchema(k key) object {
 	names, _ := config.EnumOf(k.field.Tag)
 	var properties object
 	for _, name := range names {
 		properties = append(properties, member{name, sectionSchema(k.below)})
 	}
+	file := append(sectionSchema(k.below), member{"required", []string{"path"}})
 	return object{{"anyOf", []object{
-		{{"type", "array"}, {"items", object{{"type", "string"}, {"enum", names}}}, {"uniqueItems", true}},
-		{{"type", "object"}, {"properties", properties}, {"additionalProperties", false}},
+		{{"type", "array"}, {"items", object{{"anyOf", []object{{{"type", "string"}, {"enum", names}}, file}}}}, {"uniqueItems", true}},
+		{{"type", "object"}, {"properties", properties}, {"additionalProperties", file}},
 	}}}
 }
 

@@ -30,6 +30,11 @@ type Checked struct {
 func Check(ctx context.Context, store blob.Store, cfg config.Run) (Checked, error) {
 	p := &preparation{store: store, layout: artifact.Layout{RunID: "check"}, cfg: cfg}
 	var bad []error
+	code, err := findCode(cfg)
+	bad = append(bad, err)
+	if p.code = code; err != nil {
+		p.code.Tools = nil // a schema may be missing
+	}
 	dialogues, err := p.readDialogues(ctx)
 	if err != nil {
 		bad = append(bad, underKey("sft.data", err))
@@ -38,7 +43,7 @@ func Check(ctx context.Context, store blob.Store, cfg config.Run) (Checked, erro
 	if err == nil || cfg.Model.Starts() {
 		bad = append(bad, p.findFormat(ctx, dialogues))
 	} else {
-		bad = append(bad, checkChat(cfg))
+		bad = append(bad, checkChat(cfg, p.functions()))
 	}
 	longest, err := p.longest(dialogues)
 	bad = append(bad, err)
@@ -59,7 +64,7 @@ func (p *preparation) findFormat(ctx context.Context, dialogues []chat.Dialogue)
 		_, err := p.learnTokenizer(dialogues)
 		return err
 	}
-	s, err := openStart(ctx, p.store, p.cfg)
+	s, err := openStart(ctx, p.store, p.cfg, p.functions())
 	if err != nil {
 		return err
 	}

@@ -44,6 +44,9 @@ func (p *preparation) prepareFork(ctx context.Context, ref run.Ref) error {
 	if err != nil {
 		return err
 	}
+	if err := p.inheritCode(ctx, f.parentCfg, rc.Code); err != nil {
+		return err
+	}
 	p.format, p.out.VocabSize = rc.Format, ready.VocabSize
 	if p.out.Start, err = copyStart(ctx, p.store, ready.Start, p.layout); err != nil {
 		return err

@@ -52,12 +52,17 @@ type preparation struct {
 	// template is nil for the small ChatML.
 	template *chat.Template
 	format   *chat.Format
+	code     run.Code
 	out      run.Prepared
 	progress func(string)
 }
 
 // prepareNew makes or imports all data.
 func (p *preparation) prepareNew(ctx context.Context) error {
+	var err error
+	if p.code, err = findCode(p.cfg); err != nil {
+		return err
+	}
 	p.progress("dialogues and tokenizer")
 	if err := p.writeDialogues(ctx); err != nil {
 		return err
@@ -94,6 +99,9 @@ func (p *preparation) writeDialogues(ctx context.Context) error {
 	if err := p.storeTemplate(ctx); err != nil {
 		return err
 	}
+	if err := p.storeCode(ctx); err != nil {
+		return err
+	}
 	return p.keep(run.PutLines(ctx, p.store, p.layout.Dialogues(), ds))
 }
 
@@ -124,7 +132,7 @@ func (p *preparation) learnTokenizer(ds []chat.Dialogue) (tokenizerJSON []byte, 
 	if p.template, err = findTemplate(p.cfg, "", nil); err != nil {
 		return nil, config.Problems{templateProblem(err)}
 	}
-	format := run.ChatConfig(p.cfg, p.template)
+	format := run.ChatConfig(p.cfg, p.template, p.functions())
 	plain, err := chat.NewPlain(format)
 	if err != nil {
 		return nil, config.Problems{templateProblem(err)}
@@ -143,7 +151,7 @@ func (p *preparation) learnTokenizer(ds []chat.Dialogue) (tokenizerJSON []byte, 
 
 // storeStart stores the checkpoint that the run starts from; its tokenizer is the run's.
 func (p *preparation) storeStart(ctx context.Context, ds []chat.Dialogue) (tokenizerJSON []byte, err error) {
-	s, err := openStart(ctx, p.store, p.cfg)
+	s, err := openStart(ctx, p.store, p.cfg, p.functions())
 	if err != nil {
 		return nil, err
 	}

@@ -37,9 +37,9 @@ type start struct {
 func (s *start) Close() error { return s.close() }
 
 // openStart opens what the model starts from and checks that the run can use it,
-// without reading the weights. Errors: config.Problems, InvalidConfig; the caller
+// without reading the weights. functions are the run's own tools. Errors: config.Problems, InvalidConfig; the caller
 // closes the rest.
-func openStart(ctx context.Context, store blob.Store, cfg config.Run) (*start, error) {
+func openStart(ctx context.Context, store blob.Store, cfg config.Run, functions []chat.FunctionTool) (*start, error) {
 	open := openDirectory
 	if cfg.Model.Run != "" {
 		open = openPolicy
@@ -61,7 +61,7 @@ func openStart(ctx context.Context, store blob.Store, cfg config.Run) (*start, e
 	if s.template, err = findTemplate(cfg, name, s.files); err != nil {
 		problems = append(problems, templateProblem(err))
 	} else if tok != nil {
-		problems = append(problems, s.readFormat(cfg, name, tok)...)
+		problems = append(problems, s.readFormat(run.ChatConfig(cfg, s.template, functions), name, tok)...)
 	}
 	if len(problems) > 0 {
 		return nil, errors.Join(problems, s.Close())
@@ -150,9 +150,9 @@ func (s *start) readTokenizer() (*tokenizer.Tokenizer, error) {
 }
 
 // readFormat puts template and tokenizer together.
-func (s *start) readFormat(cfg config.Run, name string, tok *tokenizer.Tokenizer) config.Problems {
+func (s *start) readFormat(cfg chat.Config, name string, tok *tokenizer.Tokenizer) config.Problems {
 	var err error
-	s.format, err = chat.New(tok, run.ChatConfig(cfg, s.template))
+	s.format, err = chat.New(tok, cfg)
 	switch {
 	case err == nil:
 		return nil
@@ -164,12 +164,16 @@ func (s *start) readFormat(cfg config.Run, name string, tok *tokenizer.Tokenizer
 }
 
 // checkStart finds out whether a run can start from what its model names, if
-// anything, and prompt with its chat template.
+// anything, prompt with its chat template, and use the code that it names.
 func checkStart(ctx context.Context, store blob.Store, cfg config.Run) error {
-	if !cfg.Model.Starts() {
-		return checkChat(cfg)
+	code, err := findCode(cfg)
+	if err != nil {
+		return err
 	}
-	s, err := openStart(ctx, store, cfg)
+	if !cfg.Model.Starts() {
+		return checkChat(cfg, code.Functions())
+	}
+	s, err := openStart(ctx, store, cfg, code.Functions())
 	if err != nil {
 		return err
 	}

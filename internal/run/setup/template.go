@@ -36,10 +36,10 @@ func templateProblem(err error) config.Problem {
 // checkChat finds out whether rollouts can use the template of a run that starts
 // from random weights. Its tokenizer does not exist yet: one of bytes has the same
 // control tokens.
-func checkChat(cfg config.Run) error {
+func checkChat(cfg config.Run, functions []chat.FunctionTool) error {
 	tmpl, err := findTemplate(cfg, "", nil)
 	if err == nil {
-		_, err = chat.NewPlain(run.ChatConfig(cfg, tmpl))
+		_, err = chat.NewPlain(run.ChatConfig(cfg, tmpl, functions))
 	}
 	if err != nil {
 		return config.Problems{templateProblem(err)}

@@ -65,11 +65,15 @@ class Arenas:
         ours = self.Allocator(ctypes.addressof(self.context), map_code(code), self.usual.free)
         ctypes.pythonapi.PyObject_SetArenaAllocator(ctypes.byref(ours))
 
-    def close(self):
-        """Goes back to the usual allocator and returns what was not used."""
-        ctypes.pythonapi.PyObject_SetArenaAllocator(ctypes.byref(self.usual))
-        used = -(-self.context[0] // HUGE) * HUGE
+    def trim(self):
+        """Returns the memory that will not be used before close."""
+        used = -(-self.context[0] // HUGE) * HUGE + 2 * HUGE
         libc.munmap(ctypes.c_void_p(used), ctypes.c_size_t(self.end - used))
+        self.context[1] = used
+
+    def close(self):
+        """Goes back to the usual allocator."""
+        ctypes.pythonapi.PyObject_SetArenaAllocator(ctypes.byref(self.usual))
 
 
 arenas = Arenas(bytes.fromhex(sys.argv[2]), 256 << 20)
@@ -90,6 +94,7 @@ globals().update({k: v for k, v in vars(builtins).items() if k[0] != "_"})
 CTL = 3
 NEWNS, NEWUTS, NEWIPC, NEWPID = 0x20000, 0x4000000, 0x8000000, 0x20000000
 RDONLY, NOSUID, NODEV, NOEXEC, REMOUNT, BIND, REC, PRIVATE = 1, 2, 4, 8, 32, 4096, 16384, 1 << 18
+NOATIME = 1024
 KEEP_FLAGS = NOSUID | NODEV | NOEXEC | 1024 | 2048  # statvfs bits equal to mount bits
 
 

@@ -1,8 +1,11 @@
 # One call: the layers around a child, and the child itself.
 
-RULESET, SIGNALS, RECEIVED = 4, 5, 6  # descriptors of the zygote after the control socket
+# Descriptors of the zygote after the control socket: those of rooms lie between the last two.
+RULESET, SIGNALS, BASE, RECEIVED = 4, 5, 6, 39
 BELL = 3  # of a kernel: the one descriptor it has beyond the streams
 MAX_FD = 0x7FFFFFFF
+CALL, KERNEL, IN_ROOM, RENEWAL = 0, 1, 2, 3  # scripts
+TMP_FLAGS, TMP_OPTIONS = NOSUID | NODEV | NOEXEC | NOATIME, "size=%d,nr_inodes=%d,mode=1777"
 RLIMIT_CPU, RLIMIT_NPROC, RLIMIT_NOFILE, RLIMIT_AS = 0, 6, 7, 9
 
 
@@ -56,7 +59,7 @@ class Jail:
         drop_bounding_set()
         self.layers.attempt("no_new_privs", lambda: check(libc.prctl(38, 1, 0, 0, 0), "no_new_privs"))
 
-    def steps(self, kernel=False):
+    def steps(self, kernel=False, room=False):
         """The system calls in the order in which they have to be made, each with the
         layer that it belongs to, its arguments and the mask of those given by address."""
         nr, block, cfg = self.nr, self.block, self.cfg
@@ -72,9 +75,11 @@ class Jail:
             yield "", nr["dup2"], (RECEIVED + come, go), optional
         # MAP_SHARED at a fixed address, to read and write.
         yield "", nr["mmap"], (block.window, block.at["window"], 3, 0x11, RECEIVED, 0), 0
-        options = "size=%d,nr_inodes=%d,mode=1777" % (cfg["tmp_bytes"], cfg["tmp_inodes"])
-        tmpfs, tmp = self.hold(b"tmpfs\0"), self.hold(b"/tmp\0")
-        yield "tmpfs", nr["mount"], (tmpfs, tmp, tmpfs, NOSUID | NODEV | NOEXEC, self.hold(cstr(options) + b"\0")), 0
+        if room:
+            yield "call_namespaces", nr["setns"], (block["room"], NEWNS), 1
+            yield "call_namespaces", nr["setns"], (block["room"] + 8, NEWIPC), 1
+        else:
+            yield "tmpfs", nr["mount"], self.tmpfs(), 0
         yield "landlock", nr["landlock_restrict_self"], (RULESET, 0), 0
         # The ruleset is a descriptor too: descriptors go once it has been used.
         yield "", nr["close_range"], (BELL + 1 if kernel else 3, MAX_FD, 0), 0
@@ -91,20 +96,35 @@ class Jail:
         caps = self.hold(struct.pack("=II", 0x20080522, 0)), self.hold(bytes(24))
         yield "capabilities", nr["capset"], caps, 0
         yield "parent_death", nr["prctl"], (1, 9), 0
-        yield "", nr["chdir"], (tmp,), 0
+        yield "", nr["chdir"], (self.hold(b"/tmp\0"),), 0
         yield "seccomp", nr["seccomp"], (1, 0, self.filter), 0
 
-    def script(self, kernel):
-        """Returns the address of the steps whose layers hold, as the fork loop reads them."""
+    def tmpfs(self):
+        """The arguments of the mount of a private /tmp."""
+        options = TMP_OPTIONS % (self.cfg["tmp_bytes"], self.cfg["tmp_inodes"])
+        kind = self.hold(b"tmpfs\0")
+        return kind, self.hold(b"/tmp\0"), kind, TMP_FLAGS, self.hold(cstr(options) + b"\0")
+
+    def renewal(self):
+        """The system calls by which a helper gives the room that it is in a new /tmp."""
+        nr, tmp = self.nr, self.block["tmp"]
+        yield "", nr["umount2"], (tmp, 2), 0  # MNT_DETACH
+        yield "", nr["mount"], self.tmpfs(), 0
+        yield "", nr["utimensat"], (-100, tmp, self.hold(bytes(32)), 0), 0
+
+    def script(self, kind):
+        """Returns the address of the steps of a kind of child whose layers hold, as the fork
+        loop reads them."""
         words, names = [], []
-        for layer, number, args, mask in self.steps(kernel):
+        steps = self.renewal() if kind == RENEWAL else self.steps(kind == KERNEL, kind == IN_ROOM)
+        for layer, number, args, mask in steps:
             if layer and not self.layers.on(layer):
                 continue
             if number == self.nr["mmap"]:
                 self.mapped = len(names)
             names.append(layer or "descriptors")
             words += [number, mask, *args] + [0] * (6 - len(args))
-        self.names[kernel] = names
+        self.names[kind] = names
         return self.hold(struct.pack("=%dq" % (len(words) + 1), *words, -1))
 
     def arm(self):
@@ -119,16 +139,21 @@ class Jail:
         block.put("flags", self.clone_flags | child_tid | 17)  # SIGCHLD
         block.put("tid", tid.value or 0)
         block.put("received", RECEIVED)
-        block.put("scripts", self.script(False), self.script(True))
+        block.put("scripts", self.script(CALL), self.script(KERNEL), self.script(IN_ROOM))
+        block.put("short", self.clone_flags & NEWPID | child_tid | 17)
+        block.put("renew", self.script(RENEWAL))
+        block.put("base", BASE)
+        block.put("tmp", struct.unpack("=Q", b"/tmp".ljust(8, b"\0"))[0])
         struct.pack_into("=ihhihh", block.memory, block.at["poll"], CTL, 1, 0, SIGNALS, 1, 0)
         iovec = self.hold(struct.pack("=QQ", block["packet"], block.at["packet_size"]))
         block.put("message", 0, 0, iovec, 1, block["rights"], block.at["rights_size"], 0)
 
-    def give_up(self, kernel, failure):
+    def give_up(self, failure):
         """Tells the owner which layer could not be entered."""
         step, code = failure >> 16, failure & 0xFFFF
+        kind = struct.unpack_from("=Q", self.block.memory, self.block.at["lent"])[0]
         if step > self.mapped:
-            note = (self.names[kernel][step] + ": " + os.strerror(code)).encode()
+            note = (self.names[kind][step] + ": " + os.strerror(code)).encode()
             STAGE.pack_into(self.block.shared, 0, 3, len(note))
             self.block.shared[STAGE.size : STAGE.size + len(note)] = note
         os._exit(70)
@@ -140,7 +165,11 @@ HEADER = struct.Struct("<IIIIII")  # stage, then fixture, code, place of the rec
 BEGUN = struct.Struct("<Q")  # takes the place of both lengths: when the program began
 
 
-def child(jail, shared, leave=os._exit):
+UNMAP = libc["munmap"]  # a function of its own, whose arguments need no objects
+UNMAP.argtypes = ctypes.c_void_p, ctypes.c_size_t
+
+
+def child(shared, window, command=None, leave=os._exit):
     """The forked child: never returns, not even where a program replaces os._exit."""
     status = 70
     own, getpid = os.getpid(), os.getpid
@@ -153,20 +182,19 @@ def child(jail, shared, leave=os._exit):
         at += code_len
         preamble = bytes(shared[at : at + preamble_len])
         BEGUN.pack_into(shared, 4, time.monotonic_ns())
-        window = jail.block.window
 
         def seal(stage):
             """Says how far the child has come and takes the page that says so out of the
             program's reach, so that no program can claim that the jail or its fixture failed."""
             shared[0] = stage
-            libc.munmap(ctypes.c_void_p(window), ctypes.c_size_t(result_at))
+            UNMAP(window, result_at)
 
         if fixture:
             shared[0] = 4  # until it has run
         else:
             seal(1)
-        if jail.cfg["exec"]:
-            exec_python(jail.cfg["exec"], code)
+        if command:
+            exec_python(command, code)
         gc.enable()
         result = run_program(code.decode("utf-8", "replace"), fixture.decode("utf-8", "replace"), seal, preamble)
         if getpid() == own:  # or a process that the program has made comes to its end

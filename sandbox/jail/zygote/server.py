@@ -98,10 +98,11 @@ def load_loop(code):
 def main():
     # Low numbers are the fork loop's; what is opened later may not get them.
     null = os.open(os.devnull, os.O_RDWR)
-    for number in (RULESET, SIGNALS):
+    for number in range(RULESET, RECEIVED):
         os.dup2(null, number)
     cfg, layers, proc = arrive()
     maps = open(os.open("maps", os.O_RDONLY, dir_fd=proc))
+    spaces = os.open("ns", os.O_RDONLY, dir_fd=proc) if cfg["mode"] == "root" else None
     os.close(proc)  # the root has none
     sys.path += [path for path in cfg["paths"] if path not in sys.path]
     sys.argv = [MAIN]
@@ -111,6 +112,7 @@ def main():
     add_site_builtins()
     import linecache, traceback  # noqa: E401
     trial(jail)
+    make_rooms(jail, spaces)
     watch_children()
     open_streams()
     log = os.dup(2)
@@ -120,14 +122,20 @@ def main():
     loop = load_loop(bytes.fromhex(cfg["loop"]))
     sys.path.append("/tmp")
     adapt(cfg)
+    fill_gaps()
+    gather()
+    rehearse(jail, 24)
     gc.collect()
     gc.disable()
     make_immortal()
     gc.freeze()
-    arenas.close()
+    arenas.trim()
+    fill_gaps()
     if cfg["huge_pages"]:
-        collapse_text(maps)
-        collapse_heap(maps)
+        unite(maps, cfg)
+        fill_gaps()
+    rehearse(jail, 6)
+    arenas.close()
     hello = {
         "version": "%d.%d.%d" % sys.version_info[:3],
         "layers": list(jail.layers.entries.values()),
@@ -135,23 +143,25 @@ def main():
     }
     os.closerange(RECEIVED, 256)
     os.write(CTL, b"H" + json.dumps(hello).encode())
-    fill_gaps()
+    del hello
     failure = loop(jail.block.address)
     if failure < 0:
         os._exit(0)  # the owner is gone
     enter(jail, failure)
 
 
-def enter(jail, failure):
+def enter(jail, failure, leave=os._exit):
     """Goes on in a child, whose layers hold unless failure says which does not."""
-    shared = jail.block.shared
-    kind = struct.unpack_from("=Q", jail.block.memory, jail.block.at["kind"])[0]
+    block = jail.block
     if failure:
-        jail.give_up(bool(kind), failure)
-    elif kind:
-        kernel(shared)
+        jail.give_up(failure)
+    elif KIND.unpack_from(block.memory, block.at["kind"])[0]:
+        kernel(block.shared)
     else:
-        child(jail, shared)
+        child(block.shared, block.window, jail.cfg["exec"], leave)
+
+
+KIND = struct.Struct("=Q")
 
 
 main()

@@ -152,11 +152,62 @@ def make_immortal():
             if id(item) not in seen:
                 seen.add(id(item))
                 reached.append(item)
-        reached = gc.get_referents(*reached)
+        reached = gc.get_referents(*reached) + hidden(reached)
     for address in seen:
         word = ctypes.c_uint32.from_address(address)
         if word.value < 1 << 31:
             word.value = count
+
+
+def hidden(items):
+    """What the collector does not see: names, constants of code, keys that are text.
+    All of it must be held by the items: what is made on the way would be gone later."""
+    found = []
+    for item in items:
+        if type(item) is dict:
+            found += item
+        elif type(item) is CODE:
+            found += item.co_consts + item.co_names + item.co_varnames + item.co_freevars + item.co_cellvars
+            found += (item.co_consts, item.co_names, item.co_name, item.co_qualname, item.co_filename)
+        elif issubclass(type(item), type) and TYPE_FLAGS(item) & 1 << 9:  # made by a class statement
+            found += (TYPE_NAME(item), TYPE_QUALNAME(item))
+    return found
+
+
+TYPE_FLAGS, TYPE_NAME, TYPE_QUALNAME = (
+    type.__dict__[name].__get__ for name in ("__flags__", "__name__", "__qualname__"))
+CODE = type(hidden.__code__)
+REHEARSALS = ("print(1+1)", "x = 1\nprint(x)\nx\n", "def f(n):\n    return n\nprint(f(2))\n")
+
+
+def rehearse(jail, turns):
+    """Does what a child does, in the zygote, as the last thing before the first fork.
+
+    What a child would write into shared pages is written now: caches of types, code that
+    adapts to what it meets. And what a child allocates lies where this did."""
+    window, shared = jail.block.window, jail.block.shared
+    size = jail.block.at["window"]
+    command, jail.cfg["exec"] = jail.cfg["exec"], None
+    for turn in range(turns):
+        code = REHEARSALS[turn % len(REHEARSALS)].encode()
+        scratch = map_memory(size, 3)
+        jail.block.window, jail.block.shared = scratch, view(scratch, size)
+        HEADER.pack_into(jail.block.shared, 0, 0, 0, len(code), 4096, 1024, 0)
+        jail.block.shared[HEADER.size : HEADER.size + len(code)] = code
+        enter(jail, 0, abs)
+        libc.munmap(ctypes.c_void_p(scratch), ctypes.c_size_t(size))
+    jail.block.window, jail.block.shared = window, shared
+    jail.cfg["exec"] = command
+    sys.modules.pop("__main__", None)
+    gc.disable()
+
+
+def gather():
+    """Puts the code of a call side by side: code that meets more than one type counts
+    that in itself, and each function would cost a child a page."""
+    parts = (enter, child, run_program, execute, divide, split, finish_threads, flush, scrub, cut, Outcome.pack)
+    for part in parts:
+        part.__code__ = part.__code__.replace()
 
 
 POOL, POOL_HEAD = (16 if sys.version_info >= (3, 10) else 4) << 10, 48  # of the allocator of small objects
@@ -194,62 +245,3 @@ def fill_pools(size):
         pool = at
         if run == capacity:
             return
-
-
-def spans(maps, wanted):
-    """Yields the whole huge pages in each stretch of mappings that wanted lets pass
-    and that lie end to end."""
-    maps.seek(0)
-    stretch, name = None, None
-    for line in maps:
-        parts = line.split()
-        path = parts[5] if len(parts) > 5 else ""
-        lo, hi = (int(x, 16) for x in parts[0].split("-"))
-        good = wanted(parts[1], path)
-        if good and stretch and stretch[1] == lo and name == path:
-            stretch[1] = hi
-            continue
-        if stretch:
-            yield from whole(*stretch)
-        stretch, name = ([lo, hi] if good else None), path
-    if stretch:
-        yield from whole(*stretch)
-
-
-def whole(lo, hi):
-    lo, hi = -(-lo // HUGE) * HUGE, hi // HUGE * HUGE
-    if lo < hi:
-        yield lo, hi - lo
-
-
-def advise(lo, size, advice):
-    return libc.madvise(ctypes.c_void_p(lo), ctypes.c_size_t(size), advice)
-
-
-def collapse_heap(maps):
-    """Moves the anonymous memory into huge pages, which makes a fork cheaper: it
-    copies one entry of the page table instead of 512."""
-    for lo, size in list(spans(maps, lambda mode, path: mode == "rw-p" and path in ("", "[heap]"))):
-        advise(lo, size, 14)
-        advise(lo, size, 25)
-
-
-def collapse_text(maps):
-    """Moves code and constants of the interpreter into huge pages of its own.
-
-    A child finds them in the page table that it gets, while the pages of a file
-    would cost it a fault each time it comes to a new one.
-    """
-    found = list(spans(maps, lambda mode, path: mode[0] == "r" and mode[1] == "-" and path.startswith("/")))
-    for lo, size in found:
-        fresh = map_memory(size + HUGE, 3)
-        start = -(-fresh // HUGE) * HUGE
-        advise(start, size, 14)
-        ctypes.memmove(start, lo, size)
-        advise(start, size, 25)
-        ready = libc.mprotect(ctypes.c_void_p(start), ctypes.c_size_t(size), 5) == 0
-        # The new pages hold the same bytes: whoever runs there does not notice.
-        moved = ready and libc.mremap(
-            ctypes.c_void_p(start), ctypes.c_size_t(size), ctypes.c_size_t(size), 3, ctypes.c_void_p(lo))
-        if moved != lo:
-            libc.munmap(ctypes.c_void_p(start), ctypes.c_size_t(size))

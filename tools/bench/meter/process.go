@@ -19,6 +19,7 @@ type Process struct {
 	UID         uint32
 	CPU         time.Duration // its own, and that of children it has waited for
 	RSS         int64         // bytes
+	ChildFaults int64         // page faults without a disk read, of children it has waited for
 }
 
 // tick is the unit of times in /proc, 1/100 s on every architecture of Linux.
@@ -33,7 +34,7 @@ func ParseStat(line []byte) (Process, error) {
 		return Process{}, fmt.Errorf("stat %.40q: no name", line)
 	}
 	fields := strings.Fields(string(line[end+1:]))
-	const state, ppid, utime, cstime, rss = 0, 1, 11, 14, 21
+	const state, ppid, cminflt, utime, cstime, rss = 0, 1, 8, 11, 14, 21
 	if len(fields) <= rss {
 		return Process{}, fmt.Errorf("stat %.40q: %d fields", line, len(fields))
 	}
@@ -52,6 +53,7 @@ func ParseStat(line []byte) (Process, error) {
 	for i := utime; i <= cstime; i++ { // utime, stime, cutime, cstime
 		p.CPU += time.Duration(number(fields[i])) * tick
 	}
+	p.ChildFaults = number(fields[cminflt])
 	p.RSS = number(fields[rss]) * int64(os.Getpagesize())
 	return p, err
 }

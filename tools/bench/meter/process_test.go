@@ -14,7 +14,7 @@ func TestParseStat(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := meter.Process{PID: 4242, State: 'S', Parent: 17, CPU: 1100 * time.Millisecond, RSS: 250 * int64(os.Getpagesize())}
+	want := meter.Process{PID: 4242, State: 'S', Parent: 17, CPU: 1100 * time.Millisecond, RSS: 250 * int64(os.Getpagesize()), ChildFaults: 200}
 	if p != want {
 		t.Errorf("got %+v, want %+v", p, want)
 	}

@@ -1,12 +1,14 @@
 package sandboxbench
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"slices"
 	"strconv"
 	"time"
@@ -32,6 +34,10 @@ type Cost struct {
 	Fork  time.Duration `json:"fork_ns"`  // in the zygote
 	Owner time.Duration `json:"owner_ns"` // this process: request, streams, result, transport
 	Total time.Duration `json:"total_ns"`
+
+	// What does not depend on the load of the machine.
+	Faults   int64 `json:"page_faults"` // of the child
+	Mappings int   `json:"mappings"`    // of the zygote, which a fork copies
 }
 
 // layerOrder is the order in which the table adds layers; each has those before it.
@@ -193,6 +199,10 @@ func (w *way) close() (err error) {
 // measure makes calls one after the other.
 func (w *way) measure(ctx context.Context, code string, calls int) (Cost, error) {
 	var child time.Duration
+	faults, _, err := forked(w.interpreter.PIDs())
+	if err != nil {
+		return Cost{}, err
+	}
 	owner, family := meter.OwnCPU(), w.interpreter.CPU()
 	for range calls {
 		w.calls++
@@ -209,7 +219,31 @@ func (w *way) measure(ctx context.Context, code string, calls int) (Cost, error)
 	c := Cost{Child: child / n, Owner: (meter.OwnCPU() - owner) / n}
 	c.Fork = max(0, (w.interpreter.CPU()-family)/n-c.Child)
 	c.Total = c.Child + c.Fork + c.Owner
-	return c, nil
+	c.Faults, c.Mappings, err = forked(w.interpreter.PIDs())
+	c.Faults = (c.Faults - faults) / int64(calls)
+	return c, err
+}
+
+// forked returns the page faults of all children of the zygotes so far, and the number
+// of the zygotes' mappings.
+func forked(pids []int) (faults int64, mappings int, err error) {
+	for _, pid := range pids {
+		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			return 0, 0, err
+		}
+		p, err := meter.ParseStat(line)
+		if err != nil {
+			return 0, 0, err
+		}
+		maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
+		if err != nil {
+			return 0, 0, err
+		}
+		faults += p.ChildFaults
+		mappings += bytes.Count(maps, []byte("\n"))
+	}
+	return faults, mappings, nil
 }
 
 func (w *way) median() Cost {
@@ -219,5 +253,7 @@ func (w *way) median() Cost {
 		Fork:  meter.Median(meter.Pick(w.costs, func(c Cost) time.Duration { return c.Fork })),
 		Owner: meter.Median(meter.Pick(w.costs, func(c Cost) time.Duration { return c.Owner })),
 		Total: meter.Median(meter.Pick(w.costs, func(c Cost) time.Duration { return c.Total })),
+
+		Faults: w.costs[len(w.costs)-1].Faults, Mappings: w.costs[len(w.costs)-1].Mappings,
 	}
 }

@@ -1,11 +1,11 @@
-package rollout
+package tool
 
 import (
 	"context"
 	"fmt"
 	"strconv"
-	"time"
 
+	"temper/internal/chat"
 	"temper/internal/rl"
 	"temper/sandbox"
 )
@@ -17,14 +17,11 @@ const (
 	maxSessionBytes = 1 << 20
 )
 
-// closePatience is how long a finished trajectory waits for the end of its session.
-const closePatience = 2 * time.Second
-
-// kernel is the session of one trajectory: its calls run as cells of one Python
+// Session is the session of one trajectory: its calls run as cells of one Python
 // process. It keeps the cells that left a trace and sends them with each call. From
 // them the sandbox can make the process again after it died, was evicted or moved to
 // another node, and it drops a process that an earlier attempt left behind.
-type kernel struct {
+type Session struct {
 	name  string
 	code  []string
 	stdin []string
@@ -34,15 +31,16 @@ type kernel struct {
 	mark uint64
 }
 
-func newKernel(trajectory string) *kernel {
+// NewSession returns the session of a trajectory, without a cell so far.
+func NewSession(trajectory string) *Session {
 	// The name of a session is limited in length, that of a trajectory is not. Should
 	// two have one hash, they still get the right results, because each call states
 	// its cells.
-	return &kernel{name: strconv.FormatUint(rl.Hash(trajectory), 16), code: []string{}, stdin: []string{}}
+	return &Session{name: strconv.FormatUint(rl.Hash(trajectory), 16), code: []string{}, stdin: []string{}}
 }
 
 // refusal says why the call cannot be the next cell; empty when it can.
-func (k *kernel) refusal(call rl.ToolCall) string {
+func (k *Session) refusal(call chat.Call) string {
 	switch {
 	case len(k.code) >= maxSessionCalls:
 		return fmt.Sprintf("the session has run %d calls, the limit", len(k.code))
@@ -55,7 +53,7 @@ func (k *kernel) refusal(call rl.ToolCall) string {
 // asCell makes req the next cell. It always asks for the interpreter with the numeric
 // modules. Left to itself, the sandbox chooses by the imports of all cells that it
 // knows, and would choose differently when it makes a process again.
-func (k *kernel) asCell(req *sandbox.Request) {
+func (k *Session) asCell(req *sandbox.Request) {
 	k.used = true
 	req.Session, req.Profile = k.name, sandbox.ProfileNumeric
 	req.History, req.HistoryStdin = k.code, k.stdin
@@ -63,7 +61,7 @@ func (k *kernel) asCell(req *sandbox.Request) {
 
 // recordCell adds a cell that was answered, unless it left no trace: it was stopped,
 // or ended the process itself.
-func (k *kernel) recordCell(req sandbox.Request, res sandbox.Result) {
+func (k *Session) recordCell(req sandbox.Request, res sandbox.Result) {
 	if res.SessionEnded || res.Status != sandbox.StatusOK && res.Status != sandbox.StatusError {
 		return
 	}
@@ -72,14 +70,11 @@ func (k *kernel) recordCell(req sandbox.Request, res sandbox.Result) {
 	k.mark = rl.Seed(k.mark, "cell", rl.Hash(req.Code), rl.Hash(req.Stdin))
 }
 
-// closeKernel ends the session of the trajectory, also when ctx is over. It ignores a
-// failure: the sandbox ends a session that has been idle for long.
-func (e *episode) closeKernel(ctx context.Context) {
-	closer := e.runner.deps.Sessions
-	if !e.kernel.used || closer == nil {
-		return
+// Close ends the session in the sandbox, if it was used.
+func (k *Session) Close(ctx context.Context, closer sandbox.SessionCloser, run string) error {
+	if !k.used || closer == nil {
+		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closePatience)
-	defer cancel()
-	_, _ = closer.CloseSession(ctx, e.spec.RunID, e.kernel.name)
+	_, err := closer.CloseSession(ctx, run, k.name)
+	return err
 }

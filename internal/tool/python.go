@@ -1,0 +1,57 @@
+package tool
+
+import (
+	"context"
+
+	"temper/internal/rl"
+	"temper/sandbox"
+)
+
+// Python runs the program that a call holds.
+type Python struct {
+	Executor sandbox.Executor
+	Limits   sandbox.Limits
+	Name     string
+	// Session runs the calls of a trajectory as cells of one process.
+	Session bool
+}
+
+var _ Tool = (*Python)(nil)
+
+// Spec implements Tool.
+func (p *Python) Spec() Spec { return Spec{Name: p.Name, Session: p.Session} }
+
+// Refuse implements Tool.
+func (p *Python) Refuse(c Call) string {
+	if !p.Session {
+		return ""
+	}
+	return c.Session.refusal(c.Said)
+}
+
+// Mark implements Tool.
+func (p *Python) Mark(c Call) uint64 {
+	mark := rl.Seed(0, "call", rl.Hash(c.Problem.Fixture), rl.Hash(c.Said.Code), rl.Hash(c.Said.Stdin))
+	if p.Session {
+		mark = rl.Seed(mark, "session", c.Session.mark)
+	}
+	return mark
+}
+
+// Call implements Tool.
+func (p *Python) Call(ctx context.Context, c Call) (Answer, error) {
+	req := sandbox.Request{
+		ID: c.ID, Run: c.Run, Code: c.Said.Code, Stdin: c.Said.Stdin, Fixture: c.Problem.Fixture, Limits: p.Limits,
+	}
+	if p.Session {
+		c.Session.asCell(&req)
+	}
+	res, err := execute(ctx, p.Executor, req, c.Problem)
+	if err != nil {
+		return Answer{}, err
+	}
+	if p.Session {
+		c.Session.recordCell(req, res)
+	}
+	return Answer{Outcome: Outcome(res), Wall: res.Usage.Wall}, nil
+}

@@ -1,0 +1,97 @@
+package judge
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
+
+	"temper/sandbox"
+)
+
+// Function asks a reward function of the caller's: a program that prints one line of
+// JSON, {"reward": number, "details": object} or {"bad": what is wrong}. What a model
+// wrote is on its standard input.
+type Function struct {
+	// ID and Run are those of Math.
+	ID, Run string
+	// Program is the code, Fixture what runs before it, Stdin the data.
+	Program, Fixture, Stdin string
+	Limits                  sandbox.Limits
+}
+
+// Score is what a reward function returned.
+type Score struct {
+	Reward float64
+	// Details are a JSON object; empty for none.
+	Details string
+}
+
+// Failure is a reward function that gave no reward: it raised, ran out of a limit or
+// returned something else. Another attempt fails in the same way.
+type Failure struct {
+	// Line is the line of the program that is to blame, 0 where none is known.
+	Line   int
+	Reason string
+}
+
+// Error implements error.
+func (f *Failure) Error() string { return f.Reason }
+
+// maxDetails bounds the details of a reward.
+const maxDetails = 4 << 10
+
+// Score runs a reward function. It is idempotent for the ID of the job. Errors:
+// *Failure, sandbox.ErrUnavailable, ctx.Err().
+func (j *Judge) Score(ctx context.Context, f Function) (Score, error) {
+	res, err := j.execute(ctx, sandbox.Request{
+		ID: f.ID, Run: f.Run, Code: f.Program, Fixture: f.Fixture, Stdin: f.Stdin, Limits: f.Limits,
+	})
+	if err != nil {
+		return Score{}, err
+	}
+	if res.Status != sandbox.StatusOK {
+		return Score{}, failureOf(res)
+	}
+	var said struct {
+		Reward  *float64        `json:"reward"`
+		Details json.RawMessage `json:"details"`
+		Bad     string          `json:"bad"`
+	}
+	lines := strings.Split(strings.TrimSpace(res.Stdout), "\n")
+	if json.Unmarshal([]byte(lines[len(lines)-1]), &said) != nil || said.Bad == "" && said.Reward == nil {
+		return Score{}, &Failure{Reason: "ended without a result"}
+	}
+	if said.Bad != "" {
+		return Score{}, &Failure{Reason: said.Bad}
+	}
+	if math.IsNaN(*said.Reward) || math.IsInf(*said.Reward, 0) {
+		return Score{}, &Failure{Reason: fmt.Sprintf("returned %v, want a finite number", *said.Reward)}
+	}
+	out := Score{Reward: *said.Reward, Details: string(said.Details)}
+	if out.Details == "null" {
+		out.Details = ""
+	}
+	if len(out.Details) > maxDetails {
+		return Score{}, &Failure{Reason: fmt.Sprintf("returned details of %d bytes, above the limit of %d", len(out.Details), maxDetails)}
+	}
+	return out, nil
+}
+
+// failureOf says how a program failed.
+func failureOf(res sandbox.Result) *Failure {
+	f := &Failure{Reason: string(res.Status)}
+	switch {
+	case res.Error != nil:
+		f.Line, f.Reason = res.Error.Line, res.Error.Type
+		if res.Error.Message != "" {
+			f.Reason += ": " + res.Error.Message
+		}
+	case res.Reason != "":
+		f.Reason += ": " + res.Reason
+	case res.Status == sandbox.StatusError:
+		f.Reason = fmt.Sprintf("ended with exit status %d", res.ExitCode)
+	}
+	return f
+}
