@@ -69,7 +69,8 @@ const (
 )
 
 // Profile says what an interpreter has imported before a program starts. Any
-// program runs under any profile: it decides what is fast, not what is allowed.
+// program runs under any profile: it decides what is fast, not what is allowed, but for
+// ProfileSubprocess.
 type Profile string
 
 // Profiles.
@@ -77,6 +78,9 @@ const (
 	ProfileAuto    Profile = ""        // chosen by the imports found in the code
 	ProfileStrict  Profile = "strict"  // the common part of the standard library
 	ProfileNumeric Profile = "numeric" // also numpy, sympy, scipy, where they are installed
+	// ProfileSubprocess is strict and lets a program start the interpreter again, where
+	// the executor allows it; it refuses the call elsewhere.
+	ProfileSubprocess Profile = "subprocess"
 )
 
 // Slack is how much longer than its wall limit a program may take while its neighbours

@@ -41,6 +41,7 @@ func sandboxCommand() *cobra.Command {
 	f.Var((*byteSize)(&cfg.Memory), "memory", "bound of all programs together, such as 24GiB; 0 = three quarters of what there is")
 	f.Var((*byteSize)(&cfg.Budget), "budget", budgetUsage)
 	judgeFlags(cmd, &cfg.Judge)
+	f.BoolVar(&cfg.Subprocess, "subprocess", false, "let calls of the profile subprocess start the interpreter again")
 	f.DurationVar(&cfg.Drain, "drain", 10*time.Second, "how long calls may go on after SIGTERM")
 	f.StringVar(&o.Gateway, "join", "", "URL of a gateway that this node serves; needs "+workers.SandboxNodeTokenKey)
 	f.StringVar(&o.Advertise, "advertise", "", "host:port at which that gateway reaches this node; the address of --listen by default")
@@ -160,9 +161,11 @@ func printReady(cmd *cobra.Command, log *slog.Logger, ready node.Ready) {
 	for _, l := range ready.Report.Layers {
 		layers[l.Name] = l.State()
 	}
-	err := server.WriteReady(cmd.OutOrStdout(), ready.Address, map[string]any{
-		"url": ready.URL, "python": ready.Report.Python, "layers": layers,
-	})
+	line := map[string]any{"url": ready.URL, "python": ready.Report.Python, "layers": layers}
+	if hidden := ready.Report.Hidden(); len(hidden) > 0 {
+		line["left_out"] = hidden
+	}
+	err := server.WriteReady(cmd.OutOrStdout(), ready.Address, line)
 	if err != nil {
 		log.Error("ready line is not written", "err", err)
 	}

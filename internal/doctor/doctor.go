@@ -162,7 +162,11 @@ func sandbox(ctx context.Context, python string) []Finding {
 	for _, l := range r.Layers {
 		f.Parts = append(f.Parts, Part{Name: l.Name, Detail: l.State()})
 	}
-	return []Finding{f, {Name: "numeric profile", State: Note, Detail: numericProfile(r.Heavy)}}
+	found := []Finding{f, {Name: "numeric profile", State: Note, Detail: numericProfile(r.Heavy)}}
+	for _, line := range r.Hidden() {
+		found = append(found, Finding{Name: "left out", State: Note, Detail: line})
+	}
+	return found
 }
 
 // numericProfile says which modules of the numeric profile can be imported.

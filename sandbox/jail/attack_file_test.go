@@ -14,7 +14,7 @@ import (
 func fileAttacks() []attack {
 	return []attack{
 		{name: "files of the machine", code: `import os
-print([p for p in ('/etc/shadow', '/etc/hosts', '/proc/1/environ', '/proc/self/maps', '/sys', '/home', '/root/.ssh', '/var', '/run', '/boot', '/dev/mem', '/dev/kvm', '/dev/shm', '/dev/tty') if os.path.exists(p)])
+print([p for p in ('/etc/shadow', '/etc/hosts', '/proc/1/environ', '/proc/self/maps', '/sys', '/home', '/root/.ssh', '/var', '/run', '/boot', '/dev/mem', '/dev/kvm', '/dev/tty') if os.path.exists(p)])
 print(open('/etc/passwd').read(), sorted(os.listdir('/etc')), sorted(os.listdir('/dev')))`, has: "[]\nsandbox:x:0:0::/tmp:/\n"},
 		{name: "environment", code: "import os\nprint(sorted(os.environ))",
 			stdout: "['HOME', 'LC_ALL', 'MKL_NUM_THREADS', 'OMP_NUM_THREADS', 'OPENBLAS_NUM_THREADS', 'PATH', 'PYTHONHASHSEED', 'TMPDIR', 'TZ']\n"},
@@ -23,7 +23,7 @@ for p in ('/proc/self/mem', '/proc/0/mem', '/proc/1/mem', '/proc/%d/mem' % os.ge
     try: open(p, 'rb'); print('opened', p)
     except OSError as e: print(e.errno, end=' ')`, stdout: "2 2 2 2 2 2 2 "},
 		{name: "device nodes", code: `import os
-for d in os.listdir('/dev'):
+for d in set(os.listdir('/dev')) - {'shm'}:
     try: open('/dev/' + d, 'rb').read(16)
     except OSError: print('unreadable', d)
 print(open('/dev/null', 'wb').write(b'x'))`, stdout: "1\n"},
@@ -37,8 +37,12 @@ for i, target in enumerate(('/etc/shadow', '/proc/self/environ', '../../../../et
 open('/tmp/f', 'w').close()
 for a, b in (('/etc/passwd', '/tmp/p'), ('/tmp/f', '/tmp/g'), (os.__file__, '/tmp/h')):
     try: os.link(a, b); print('linked', a)
-    except OSError as e: print(e.errno)`, stdout: "1\n1\n1\n"},
-		{name: "dot dot", code: "import os\nos.chdir('/tmp'); print(sorted(set(os.listdir('../../..')) - {'dev','etc','lib','lib64','root','tmp','usr','opt','home'}))", stdout: "[]\n"},
+    except OSError as e: print(e.errno)
+try: os.link(os.__file__, '/tmp/i', follow_symlinks=False)
+except (OSError, NotImplementedError): print('no')`, stdout: "18\nlinked /tmp/f\n18\nno\n"},
+		{name: "fills the inodes with hard links", code: "import os\nopen('/tmp/f', 'w').close()\nn = 0\ntry:\n    while True:\n        os.link('/tmp/f', '/tmp/%d' % n); n += 1\nexcept OSError as e: print(n < 1024, e.errno)", stdout: "True 28\n"},
+		{name: "shared memory of the machine", code: "import os\nopen('/dev/shm/escaped', 'w').close()\nprint(os.listdir('/dev/shm'), os.listdir('/tmp'))", stdout: "['escaped'] ['escaped']\n"},
+		{name: "dot dot", code: "import os\nos.chdir('/tmp'); print(sorted(set(os.listdir('../../..')) - {'dev','etc','lib','lib64','tmp','usr','opt'}))", stdout: "[]\n"},
 		{name: "leaves through an open directory", code: `import os
 fd = os.open('/', os.O_RDONLY); os.chdir('/tmp')
 try: os.chroot('/tmp'); print('chroot')

@@ -110,13 +110,14 @@ func (z *zygote) run(ctx context.Context, req sandbox.Request) (sandbox.Result, 
 	if err := ctx.Err(); err != nil {
 		return sandbox.Result{}, err
 	}
+	preamble := z.jail.preambles.find(ctx, z, req)
 	c := z.newCall(kindCall)
 	var err error
 	if err = z.take(c); err != nil {
 		return sandbox.Result{}, err
 	}
 	defer z.give(c)
-	files, err := openFiles(req, c.slot.memory)
+	files, err := openFiles(req, c.slot.memory, preamble)
 	if err != nil {
 		return sandbox.Result{}, err
 	}
@@ -173,7 +174,7 @@ type files struct {
 }
 
 // openFiles puts req into the memory file and makes the streams of its program.
-func openFiles(req sandbox.Request, memory int) (_ *files, err error) {
+func openFiles(req sandbox.Request, memory int, preamble []byte) (_ *files, err error) {
 	f := &files{memory: memory, flood: make(chan struct{}, 2)}
 	defer func() {
 		if err != nil {
@@ -181,7 +182,7 @@ func openFiles(req sandbox.Request, memory int) (_ *files, err error) {
 		}
 	}()
 	var room [1024]byte
-	content, recordAt := callFile(room[:0], req)
+	content, recordAt := callFile(room[:0], req, preamble)
 	f.recordAt = recordAt
 	if _, err = unix.Pwrite(memory, content, 0); err != nil {
 		return nil, fmt.Errorf("memory file: %w", err)

@@ -14,3 +14,16 @@ func (c Config) WithSlack(slack time.Duration) Config {
 	c.slack = slack
 	return c
 }
+
+// NumPreambles returns how many preambles are compiled.
+func (j *Jail) NumPreambles() int {
+	j.preambles.mu.Lock()
+	defer j.preambles.mu.Unlock()
+	n := 0
+	for _, p := range j.preambles.known {
+		if p.code != nil {
+			n++
+		}
+	}
+	return n
+}

@@ -17,6 +17,7 @@ type Interpreter struct {
 
 	mu       sync.Mutex
 	heavy    *zygote
+	spawner  *zygote       // of programs that may start processes
 	starting chan struct{} // closed when the start under way ends; nil when none is
 	closed   bool
 }
@@ -40,6 +41,9 @@ func (in *Interpreter) Run(ctx context.Context, req sandbox.Request) (sandbox.Re
 // whichever runs it.
 func (in *Interpreter) choose(ctx context.Context, req sandbox.Request) (*zygote, error) {
 	j := in.jail
+	if req.Profile == sandbox.ProfileSubprocess && j.refuseSpawn(req) == "" {
+		return in.spawnZygote(ctx)
+	}
 	if j.cfg.Fresh != nil || len(j.py.Available) == 0 {
 		return in.light, nil
 	}
@@ -83,7 +87,7 @@ func (in *Interpreter) heavyZygote(ctx context.Context) (*zygote, error) {
 // startHeavy starts the heavy zygote; Close waits for done.
 func (in *Interpreter) startHeavy(ctx context.Context, done chan struct{}) {
 	preload := append(append([]string{}, in.jail.cfg.Preload...), in.jail.py.Available...)
-	z, err := in.jail.start(ctx, preload)
+	z, err := in.jail.start(ctx, preload, false)
 	if err != nil {
 		in.jail.cfg.Logger.Warn("heavy sandbox interpreter does not start", "err", err)
 	}
@@ -92,6 +96,24 @@ func (in *Interpreter) startHeavy(ctx context.Context, done chan struct{}) {
 	in.heavy = z
 	in.starting = nil
 	close(done)
+}
+
+// spawnZygote returns the zygote of programs that may start processes. The first of them
+// waits for its start with the lock held: the profile is for few calls.
+func (in *Interpreter) spawnZygote(ctx context.Context) (*zygote, error) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.closed {
+		return nil, ErrDied
+	}
+	if in.spawner == nil || !in.spawner.alive() {
+		z, err := in.jail.start(ctx, in.jail.cfg.Preload, true)
+		if err != nil {
+			return nil, err
+		}
+		in.spawner = z
+	}
+	return in.spawner, nil
 }
 
 // Done is closed when the interpreter is gone.
@@ -103,8 +125,10 @@ func (in *Interpreter) CPU() time.Duration {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	sum := in.light.cpu()
-	if in.heavy != nil {
-		sum += in.heavy.cpu()
+	for _, z := range []*zygote{in.heavy, in.spawner} {
+		if z != nil {
+			sum += z.cpu()
+		}
 	}
 	return sum
 }
@@ -114,7 +138,7 @@ func (in *Interpreter) PIDs() []int {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	var pids []int
-	for _, z := range []*zygote{in.light, in.heavy} {
+	for _, z := range []*zygote{in.light, in.heavy, in.spawner} {
 		if z != nil && z.alive() {
 			pids = append(pids, z.pid())
 		}
@@ -132,10 +156,12 @@ func (in *Interpreter) Close() {
 		<-starting
 	}
 	in.mu.Lock()
-	heavy := in.heavy
+	others := []*zygote{in.heavy, in.spawner}
 	in.mu.Unlock()
-	if heavy != nil {
-		heavy.close()
+	for _, z := range others {
+		if z != nil {
+			z.close()
+		}
 	}
 	in.light.close()
 }

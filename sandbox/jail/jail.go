@@ -60,6 +60,8 @@ type Config struct {
 	// Children is how many programs and kernels there may be at a time: the bound of
 	// processes and threads of all of them follows it. 128 when zero.
 	Children int
+	// Subprocess allows the profile of that name.
+	Subprocess bool
 	// Fresh, when not nil, makes each call start a new interpreter with these
 	// arguments inside the same layers instead of using the warm one: the baseline
 	// of a benchmark. Such calls have no Value, Fixture or Error.
@@ -124,12 +126,14 @@ type Jail struct {
 	py      python
 	tree    tree
 	mode    Mode
-	reason  string // why the mode is not a stronger one
-	filters [2]string
+	reason  string    // why the mode is not a stronger one
+	filters [3]string // with namespaces, without, and for programs that start processes
 	code    code
 	report  Report
 	uids    *uids
 	group   *cgroup // nil where none can be made
+
+	preambles preambles
 
 	mu    sync.Mutex
 	spare *zygote // started by New to learn the layers, handed out first
@@ -147,9 +151,10 @@ func New(ctx context.Context, cfg Config) (*Jail, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &Jail{cfg: cfg, py: py, tree: rootTree(py), code: code, uids: claimUIDs(rangeDir)}
-	for i, signals := range []bool{true, false} {
-		j.filters[i], err = filterHex(policy{signals: signals, exec: cfg.Fresh != nil})
+	j := &Jail{cfg: cfg, py: py, code: code, uids: claimUIDs(rangeDir)}
+	for i, p := range []policy{{inside: true}, {}, {inside: true, spawn: true}} {
+		p.exec = cfg.Fresh != nil
+		j.filters[i], err = filterHex(p)
 		if err != nil {
 			return nil, err
 		}
@@ -169,17 +174,18 @@ func New(ctx context.Context, cfg Config) (*Jail, error) {
 // learn starts the first zygote with the strongest mode that works.
 func (j *Jail) learn(ctx context.Context) error {
 	var failures []error
-	for _, mode := range j.cfg.modes {
-		j.mode = mode
+	for _, try := range j.tries() {
+		j.mode, j.tree = try.mode, try.tree
 		if len(failures) > 0 {
 			j.reason = failures[len(failures)-1].Error()
 		}
-		z, err := j.start(ctx, j.cfg.Preload)
+		z, err := j.start(ctx, j.cfg.Preload, false)
 		if err == nil {
 			j.spare = z
 			j.report = Report{
-				Mode: mode, Python: j.py.Executable, Version: z.hello.Version,
+				Mode: j.mode, Python: j.py.Executable, Version: z.hello.Version,
 				Layers: z.hello.Layers, Missing: z.hello.Missing, Heavy: j.py.Available,
+				LeftOut: j.py.LeftOut, NumShown: j.tree.unmasked,
 			}
 			return nil
 		}
@@ -189,6 +195,27 @@ func (j *Jail) learn(ctx context.Context) error {
 		failures = append(failures, err)
 	}
 	return fmt.Errorf("start a sandbox interpreter: %w", errors.Join(failures...))
+}
+
+// try is one way to start a zygote.
+type try struct {
+	mode Mode
+	tree tree
+}
+
+// tries lists the ways to start a zygote, the best first. An interpreter that cannot be
+// shown in another place is shown in its own: that is better than a weaker mode.
+func (j *Jail) tries() []try {
+	var list []try
+	masks := findMasks(j.py)
+	moved, own := rootTree(j.py, masks, true), rootTree(j.py, masks, false)
+	for _, mode := range j.cfg.modes {
+		if mode != ModePlain && moved.moving() {
+			list = append(list, try{mode, moved})
+		}
+		list = append(list, try{mode, own})
+	}
+	return list
 }
 
 // Report says which layers hold.
@@ -209,7 +236,7 @@ func (j *Jail) Start(ctx context.Context) (*Interpreter, error) {
 	}
 	if z == nil {
 		var err error
-		if z, err = j.start(ctx, j.cfg.Preload); err != nil {
+		if z, err = j.start(ctx, j.cfg.Preload, false); err != nil {
 			return nil, err
 		}
 	}

@@ -352,7 +352,7 @@ func TestProfileIsKnown(t *testing.T) {
 		sandbox.ProfileNumeric: sandbox.StatusOK, "gpu": sandbox.StatusRefused,
 	} {
 		res := run(t, in, sandbox.Request{Code: "1", Profile: profile})
-		if res.Status != want || want == sandbox.StatusRefused && res.Reason != `profile "gpu" is none of strict and numeric` {
+		if res.Status != want || want == sandbox.StatusRefused && res.Reason != `profile "gpu" is none of strict, numeric and subprocess` {
 			t.Errorf("profile %q: got %+v", profile, res)
 		}
 	}

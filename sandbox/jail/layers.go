@@ -39,6 +39,11 @@ type Report struct {
 	Layers  []Layer  `json:"layers"`
 	Heavy   []string `json:"heavy,omitempty"`   // modules that a second, heavier zygote holds
 	Missing []string `json:"missing,omitempty"` // modules that could not be preloaded
+	// LeftOut are the folders on the interpreter's path that lie outside of its
+	// installation: programs neither see them nor can import from them.
+	LeftOut []string `json:"left_out,omitempty"`
+	// NumShown counts the dot files among packages that are too many to be hidden.
+	NumShown int `json:"dot_files_shown,omitempty"`
 }
 
 // Off returns the layers that do not hold.
@@ -50,6 +55,19 @@ func (r Report) Off() []Layer {
 		}
 	}
 	return off
+}
+
+// Hidden says in a line each what of the interpreter's path programs do not see, and
+// what else of it they do.
+func (r Report) Hidden() []string {
+	var lines []string
+	for _, path := range r.LeftOut {
+		lines = append(lines, path+" is on the path of "+r.Python+" but not part of its installation: programs do not see it; install what they need from it without -e (pip install "+path+")")
+	}
+	if r.NumShown > 0 {
+		lines = append(lines, fmt.Sprintf("%d dot files among the packages of %s are too many to hide: remove them, or use an environment of its own for programs", r.NumShown, r.Python))
+	}
+	return lines
 }
 
 // RequireAll in Config.Require stands for every layer.

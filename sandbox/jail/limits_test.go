@@ -20,7 +20,7 @@ func TestLeastMemory(t *testing.T) {
 		{1, 1, sandbox.StatusRefused},
 		{jail.LeastMemory - 1, 1, sandbox.StatusRefused},
 		{jail.LeastMemory, jail.LeastMemory / 4, sandbox.StatusOK},
-		{jail.LeastMemory, jail.LeastMemory, sandbox.StatusMemoryLimit},
+		{jail.LeastMemory, jail.LeastMemory + jail.LeastMemory/4, sandbox.StatusMemoryLimit},
 	} {
 		res, err := in.Run(t.Context(), sandbox.Request{
 			Code: fmt.Sprintf("print(len(b'x' * %d))", c.takes), Limits: sandbox.Limits{Memory: c.limit},

@@ -3,14 +3,9 @@ package jail
 import (
 	"bytes"
 	"context"
-	"debug/elf"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"os"
 	"os/exec"
-	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 )
@@ -25,7 +20,10 @@ const (
 type python struct {
 	Executable string   `json:"executable"` // after symbolic links
 	Version    [3]int   `json:"version"`
-	Paths      []string `json:"paths"` // sys.path with site packages
+	Prefixes   []string `json:"prefixes"` // where it and its environment are installed
+	Paths      []string `json:"paths"`    // of sys.path, what is part of the installation
+	Packages   []string `json:"packages"` // of these, where packages are installed
+	LeftOut    []string `json:"left_out"` // the rest of sys.path, and what import hooks point at
 	Libraries  []string `json:"libraries"`
 	Available  []string `json:"available"` // of the modules asked for
 }
@@ -34,10 +32,29 @@ func (p python) version() string {
 	return fmt.Sprintf("%d.%d.%d", p.Version[0], p.Version[1], p.Version[2])
 }
 
-// probeCode prints a python as JSON. It loads the extension modules that have
-// libraries of their own, so that the memory map names them.
+// probeCode prints a python as JSON. Of its path it keeps the installation: the standard
+// library and the folders that installers write to. Path files and editable installs
+// add folders of projects, with whatever lies there. It loads the extension modules that
+// have libraries of their own, so that the memory map names them.
 const probeCode = `
-import importlib.util, json, os, site, sys
+import importlib.util, json, os, site, sys, sysconfig
+real = os.path.realpath
+prefixes = [sys.base_prefix, sys.base_exec_prefix, sys.prefix, sys.exec_prefix]
+library = {sysconfig.get_path(n) for n in ("stdlib", "platstdlib")}
+packages = {sysconfig.get_path(n) for n in ("purelib", "platlib")} | set(site.getsitepackages(prefixes))
+def below(path, roots):
+    return any((real(path) + "/").startswith(real(r) + "/") for r in roots if r)
+paths, left = [], []
+for p in filter(None, sys.path):
+    if below(p, library | packages):
+        paths.append(p)
+    elif os.path.isdir(p):
+        left.append(p)
+for name, module in list(sys.modules.items()):
+    if name.startswith("__editable__"):
+        left += [str(p) for p in getattr(module, "MAPPING", {}).values()]
+sys.path[:] = paths
+sys.meta_path[:] = [f for f in sys.meta_path if "__editable__" not in (getattr(f, "__module__", None) or "")]
 for name in ("ctypes", "ssl", "sqlite3", "zlib", "bz2", "lzma", "decimal", "uuid", "readline", "numpy"):
     try:
         __import__(name)
@@ -57,9 +74,12 @@ def installed(name):
     except Exception:
         return False
 print(json.dumps({
-    "executable": os.path.realpath(sys.executable),
+    "executable": real(sys.executable),
     "version": list(sys.version_info[:3]),
-    "paths": [p for p in sys.path if p],
+    "prefixes": prefixes,
+    "paths": paths,
+    "packages": [p for p in paths if below(p, packages - library)],
+    "left_out": sorted(set(left)),
     "libraries": sorted(libs),
     "available": [n for n in sys.argv[1:] if installed(n)],
 }))
@@ -99,101 +119,4 @@ func lastLine(text string) string {
 		return text[i+1:]
 	}
 	return text
-}
-
-// tree is what the private root holds: directories and files of the machine,
-// bound read-only, and the symbolic links on the way to them.
-type tree struct {
-	binds    []string
-	symlinks [][2]string
-}
-
-// rootTree works out what py needs to run and to import.
-func rootTree(py python) tree {
-	t := &tree{}
-	for _, dir := range py.Paths {
-		if info, err := os.Stat(dir); err == nil && info.IsDir() {
-			t.add(dir)
-		}
-	}
-	for _, lib := range py.Libraries {
-		t.add(filepath.Dir(lib))
-	}
-	t.add(py.Executable)
-	if loader, err := interpreterOf(py.Executable); err == nil {
-		t.add(loader)
-	}
-	for _, path := range []string{"/etc/ld.so.cache", "/etc/alternatives", "/usr/share/zoneinfo", "/dev/null", "/dev/urandom"} {
-		if _, err := os.Stat(path); err == nil {
-			t.add(path)
-		}
-	}
-	t.minimize()
-	return *t
-}
-
-// add notes path, following its symbolic links one component at a time.
-func (t *tree) add(path string) {
-	for range 32 { // a chain of links is finite; a loop of links is given up
-		link, target, ok := firstLink(path)
-		if !ok {
-			t.binds = append(t.binds, path)
-			return
-		}
-		t.symlinks = append(t.symlinks, [2]string{link, target})
-		rest := strings.TrimPrefix(path, link)
-		if !filepath.IsAbs(target) {
-			target = filepath.Join(filepath.Dir(link), target)
-		}
-		path = filepath.Join(target, rest)
-	}
-}
-
-// firstLink finds the first component of path that is a symbolic link.
-func firstLink(path string) (link, target string, ok bool) {
-	for i := 1; i <= len(path); i++ {
-		if i < len(path) && path[i] != '/' {
-			continue
-		}
-		target, err := os.Readlink(path[:i])
-		if err == nil {
-			return path[:i], target, true
-		}
-	}
-	return "", "", false
-}
-
-// minimize drops what another bind already contains, and duplicates.
-func (t *tree) minimize() {
-	slices.Sort(t.binds)
-	t.binds = slices.Compact(t.binds)
-	inside := func(path string) bool {
-		return slices.ContainsFunc(t.binds, func(b string) bool {
-			return b != path && strings.HasPrefix(path, b+"/")
-		})
-	}
-	t.binds = slices.DeleteFunc(slices.Clone(t.binds), inside)
-	slices.SortFunc(t.symlinks, func(a, b [2]string) int { return strings.Compare(a[0], b[0]) })
-	t.symlinks = slices.Compact(t.symlinks)
-	t.symlinks = slices.DeleteFunc(t.symlinks, func(l [2]string) bool { return inside(l[0]) })
-}
-
-// interpreterOf returns the dynamic loader that an executable names.
-func interpreterOf(path string) (string, error) {
-	file, err := elf.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer file.Close() //nolint:errcheck // nothing was written through it
-	for _, prog := range file.Progs {
-		if prog.Type != elf.PT_INTERP {
-			continue
-		}
-		name := make([]byte, prog.Filesz)
-		if _, err := prog.ReadAt(name, 0); err != nil {
-			return "", err
-		}
-		return string(bytes.TrimRight(name, "\x00")), nil
-	}
-	return "", errors.New("statically linked")
 }

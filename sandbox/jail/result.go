@@ -26,8 +26,12 @@ func (j *Jail) Refuse(req sandbox.Request) string {
 	}
 	switch req.Profile {
 	case sandbox.ProfileAuto, sandbox.ProfileStrict, sandbox.ProfileNumeric:
+	case sandbox.ProfileSubprocess:
+		if why := j.refuseSpawn(req); why != "" {
+			return why
+		}
 	default:
-		return fmt.Sprintf("profile %.40q is none of %s and %s", req.Profile, sandbox.ProfileStrict, sandbox.ProfileNumeric)
+		return fmt.Sprintf("profile %.40q is none of %s, %s and %s", req.Profile, sandbox.ProfileStrict, sandbox.ProfileNumeric, sandbox.ProfileSubprocess)
 	}
 	most := j.cfg.Most
 	for _, limit := range []struct {
@@ -71,6 +75,10 @@ func (f *files) result(req sandbox.Request, e exit, stopped stop) (sandbox.Resul
 		res.ExitCode = 128 + int(unix.SIGKILL)
 	case stopped == stoppedByCPU:
 		cpuLimit(&res, req.Limits)
+	case stopped == stoppedByMemory:
+		res.Status = sandbox.StatusMemoryLimit
+		res.Reason = fmt.Sprintf("its processes together hold more than %d bytes", req.Limits.Memory)
+		res.ExitCode = 128 + int(unix.SIGKILL)
 	case e.status.Signaled():
 		signaled(&res, e, req.Limits)
 	default:

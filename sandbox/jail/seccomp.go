@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/elastic/go-seccomp-bpf/arch"
@@ -14,8 +15,9 @@ import (
 
 // policy selects the variants of the system call filter.
 type policy struct {
-	signals bool // kill and its kin: only where a pid namespace confines them
-	exec    bool // execve: only for the fresh-interpreter baseline
+	inside bool // signals and links: only where namespaces confine them
+	exec   bool // execve: only for the fresh-interpreter baseline
+	spawn  bool // processes and execve: only where landlock says what may be executed
 }
 
 // allowed holds the system calls that a program may make with any arguments: what
@@ -25,7 +27,7 @@ type policy struct {
 //
 // Left out on purpose, besides all that opens, mounts, traces or starts anything:
 // what moves data inside the kernel (splice, tee, sendfile, copy_file_range,
-// vmsplice), what passes descriptors (sendmsg, recvmsg), link, what reaches beyond
+// vmsplice), what passes descriptors (sendmsg, recvmsg), what reaches beyond
 // the call through files of the shared root (flock, and fadvise64, which empties
 // the page cache under others), what shows others' memory (mincore), and old or
 // rare calls that Python does without.
@@ -43,11 +45,27 @@ rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending rt_sigtimedwait sigaltsta
 alarm setitimer getitimer nanosleep clock_nanosleep clock_gettime clock_getres
 gettimeofday time times getrandom getrlimit getrusage sysinfo uname
 sched_yield sched_getaffinity wait4
-getpid getppid gettid getuid geteuid getgid getegid getpgrp
+getpid getppid gettid getuid geteuid getgid getegid getpgrp getgroups
 `
 
-// allowedSignals reach only the call itself where a pid namespace surrounds it.
-const allowedSignals = "kill tkill tgkill"
+// allowedInside reach only the call itself where namespaces surround it: its processes,
+// and the files of a /tmp of its own. The C library makes a named semaphore with a link.
+const allowedInside = "kill tkill tgkill link"
+
+// allowedSpawn is what a program needs beyond that to start processes and to wait for
+// them. All of them stay in the namespaces, and under the filter, of the first.
+const allowedSpawn = "fork vfork execve set_tid_address waitid setsid setpgid getpgid getsid"
+
+// spawnRules take the place of the rule about threads.
+func spawnRules() []rule {
+	const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWUSER |
+		unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWCGROUP
+	return []rule{
+		{"clone", []check{{arg: 0, mask: namespaces | unix.CLONE_PARENT | unix.CLONE_PTRACE | unix.CLONE_UNTRACED | unix.CLONE_PIDFD, values: []uint32{0}}}},
+		// Whoever ignores the ends of its children is not charged for what they used.
+		{"rt_sigaction", []check{isNot(0, uint32(unix.SIGCHLD)).then(answerAllow), is(1, 0), {arg: 1, high: true, mask: ^uint32(0), values: []uint32{0}}}},
+	}
+}
 
 // pretended calls answer success and do nothing: the private /tmp has no disk to
 // wait for, and on files of the shared root they would make the machine's disk
@@ -193,13 +211,19 @@ func filter(p policy) ([]bpf.Instruction, error) {
 	put(allowed, answerAllow)
 	put(pretended, answerDone)
 	put(absent, answerAbsent)
-	if p.signals {
-		put(allowedSignals, answerAllow)
+	if p.inside {
+		put(allowedInside, answerAllow)
 	}
 	if p.exec {
 		put("execve set_tid_address", answerAllow)
 	}
+	if p.spawn {
+		put(allowedSpawn, answerAllow)
+	}
 	rules := partial()
+	if p.spawn {
+		rules = append(slices.DeleteFunc(rules, func(r rule) bool { return r.name == "clone" }), spawnRules()...)
+	}
 	for i, r := range rules {
 		put(r.name, firstRule+label(i))
 	}

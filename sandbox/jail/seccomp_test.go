@@ -78,13 +78,17 @@ const (
 // want is the policy read from the lists, without the tree.
 func want(p policy, name string) (answer uint32, ruled bool) {
 	in := func(names string) bool { return name != "" && slices.Contains(strings.Fields(names), name) }
-	for _, r := range partial() {
+	rules := partial()
+	if p.spawn {
+		rules = append(rules, spawnRules()...)
+	}
+	for _, r := range rules {
 		if r.name == name {
 			return 0, true
 		}
 	}
 	switch {
-	case in(allowed), p.signals && in(allowedSignals), p.exec && in("execve set_tid_address"):
+	case in(allowed), p.spawn && in(allowedSpawn), p.inside && in(allowedInside), p.exec && in("execve set_tid_address"):
 		return allow, false
 	case in(pretended):
 		return done, false
@@ -95,7 +99,7 @@ func want(p policy, name string) (answer uint32, ruled bool) {
 }
 
 func TestFilterAnswersWhatTheListsSay(t *testing.T) {
-	for _, p := range []policy{{}, {signals: true}, {exec: true}, {signals: true, exec: true}} {
+	for _, p := range []policy{{}, {inside: true}, {exec: true}, {inside: true, exec: true}, {inside: true, spawn: true}} {
 		m := newMachine(t, p)
 		draw := rand.New(rand.NewPCG(1, 2))
 		for number := range uint32(1025) {
@@ -114,7 +118,7 @@ func TestFilterAnswersWhatTheListsSay(t *testing.T) {
 }
 
 func TestFilterRefusesOtherABIs(t *testing.T) {
-	m := newMachine(t, policy{signals: true, exec: true})
+	m := newMachine(t, policy{inside: true, exec: true})
 	for number := range uint32(1025) {
 		for _, n := range []uint32{number | firstOtherABI, number | 1<<31, ^number} {
 			if got := m.ask(uint32(m.info.ID), n); got != noSys {
@@ -209,6 +213,39 @@ func TestFilterRules(t *testing.T) {
 	}
 }
 
+// TestFilterOfThoseThatSpawn: processes, but no namespaces, and no way not to be charged
+// for children.
+func TestFilterOfThoseThatSpawn(t *testing.T) {
+	m := newMachine(t, policy{inside: true, spawn: true})
+	for _, c := range []struct {
+		name string
+		args []uint64
+		want uint32
+	}{
+		{"clone", []uint64{uint64(unix.SIGCHLD)}, allow},
+		{"clone", []uint64{unix.CLONE_VM | unix.CLONE_VFORK | uint64(unix.SIGCHLD)}, allow},
+		{"clone", []uint64{threadFlags}, allow},
+		{"clone", []uint64{unix.CLONE_NEWUSER | uint64(unix.SIGCHLD)}, refuse},
+		{"clone", []uint64{unix.CLONE_NEWPID | unix.CLONE_NEWNS | uint64(unix.SIGCHLD)}, refuse},
+		{"clone", []uint64{unix.CLONE_PARENT | uint64(unix.SIGCHLD)}, refuse},
+		{"clone", []uint64{unix.CLONE_PTRACE | uint64(unix.SIGCHLD)}, refuse},
+		{"clone3", nil, noSys},
+		{"execveat", nil, refuse},
+		{"unshare", nil, refuse},
+		{"ptrace", nil, refuse},
+		{"pidfd_open", nil, refuse},
+		{"rt_sigaction", []uint64{uint64(unix.SIGTERM), 1 << 20}, allow},
+		{"rt_sigaction", []uint64{uint64(unix.SIGCHLD), 1 << 20}, refuse},
+		{"rt_sigaction", []uint64{uint64(unix.SIGCHLD), 1 << 40}, refuse},
+		{"rt_sigaction", []uint64{uint64(unix.SIGCHLD), 0}, allow},
+		{"rt_sigaction", []uint64{1<<32 | uint64(unix.SIGCHLD), 1 << 20}, refuse},
+	} {
+		if got := m.call(c.name, c.args...); got != c.want {
+			t.Errorf("%s %#x: got %#x, want %#x", c.name, c.args, got, c.want)
+		}
+	}
+}
+
 // TestFilterKeepsOut names what must never get onto a list by accident.
 func TestFilterKeepsOut(t *testing.T) {
 	const never = `socket connect bind listen accept accept4 sendmsg recvmsg sendmmsg recvmmsg setsockopt
@@ -219,11 +256,11 @@ keyctl add_key request_key init_module finit_module delete_module kexec_load kex
 acct quotactl syslog settimeofday clock_settime adjtimex clock_adjtime iopl ioperm modify_ldt personality
 open_by_handle_at name_to_handle_at fanotify_init fanotify_mark inotify_init inotify_init1 seccomp
 landlock_create_ruleset landlock_restrict_self memfd_create memfd_secret shmget shmat semget msgget mq_open
-splice tee vmsplice sendfile copy_file_range link linkat mknod mknodat setuid setgid setresuid setresgid setgroups
+splice tee vmsplice sendfile copy_file_range linkat mknod mknodat setuid setgid setresuid setresgid setgroups
 capset setpriority sched_setscheduler sched_setattr sched_setaffinity set_mempolicy mbind migrate_pages move_pages
 mincore cachestat fadvise64 flock vhangup sethostname setdomainname lookup_dcookie remap_file_pages uselib
 setsid setpgid timer_create rt_sigqueueinfo rt_tgsigqueueinfo mlock mlockall setxattr nfsservctl statmount listmount`
-	m := newMachine(t, policy{signals: true})
+	m := newMachine(t, policy{inside: true})
 	for _, name := range strings.Fields(never) {
 		if _, ok := m.info.SyscallNames[name]; !ok {
 			continue
@@ -232,21 +269,21 @@ setsid setpgid timer_create rt_sigqueueinfo rt_tgsigqueueinfo mlock mlockall set
 			t.Errorf("%s: got %#x, want %#x", name, got, refuse)
 		}
 	}
-	for _, name := range strings.Fields(allowedSignals) {
+	for _, name := range strings.Fields(allowedInside) {
 		if got := newMachine(t, policy{}).call(name); got != refuse {
-			t.Errorf("%s without a pid namespace: got %#x, want %#x", name, got, refuse)
+			t.Errorf("%s without namespaces: got %#x, want %#x", name, got, refuse)
 		}
 	}
 }
 
 // TestFilterIsShort guards what a call pays: the tree is a third of a list.
 func TestFilterIsShort(t *testing.T) {
-	text, err := filterHex(policy{signals: true})
+	text, err := filterHex(policy{inside: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := len(text) / 16; n > 165 {
-		t.Errorf("%d instructions, want at most 165", n)
+	if n := len(text) / 16; n > 166 {
+		t.Errorf("%d instructions, want at most 166", n)
 	}
 }
 
@@ -262,7 +299,7 @@ func TestFilterTooLongForItsJumps(t *testing.T) {
 
 // BenchmarkInstallFilter installs the filter in fresh threads, as a call does.
 func BenchmarkInstallFilter(b *testing.B) {
-	text, err := filterHex(policy{signals: true, exec: true})
+	text, err := filterHex(policy{inside: true, exec: true})
 	if err != nil {
 		b.Fatal(err)
 	}

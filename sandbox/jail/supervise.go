@@ -24,6 +24,7 @@ const (
 	stoppedByFlood
 	stoppedByContext
 	stoppedByStarvation
+	stoppedByMemory // of several processes together
 )
 
 // watch enforces on one program what it cannot enforce on itself.
@@ -39,13 +40,16 @@ type watch struct {
 	goOn    <-chan struct{} // not nil while the program is stopped until its next turn
 	stopped time.Time
 	rested  time.Duration // all the time for which it was stopped
+
+	memory int64         // of all processes of the program together
+	family time.Duration // processor time of all of them, as far as it was seen
 }
 
 // supervise waits for the end of the program. When it returns, the program is dead.
 // The error is that of a program that was stopped because it starved.
 func (z *zygote) supervise(ctx context.Context, c *call, limits sandbox.Limits, f *files) (stop, error) {
 	first := min(drainAfter, limits.Wall, limits.CPU)
-	w := &watch{call: c, files: f, timer: time.NewTimer(first)}
+	w := &watch{call: c, files: f, timer: time.NewTimer(first), memory: limits.Memory}
 	w.clock = newClock(limits, z.jail.cfg.slack, w.look)
 	w.share = newShare(ctx, c)
 	defer w.timer.Stop()
@@ -54,6 +58,7 @@ func (z *zygote) supervise(ctx context.Context, c *call, limits sandbox.Limits, 
 		select {
 		case <-c.ended:
 			c.rested = w.rested
+			c.exit.cpu = max(c.exit.cpu, w.family)
 			if w.why == stoppedByStarvation {
 				return w.why, w.clock.starved()
 			}
@@ -101,11 +106,20 @@ func (w *watch) tick() {
 		w.timer.Reset(patience)
 		return
 	}
+	if w.call.zygote.spawn && w.spawned(&used) {
+		w.halt(stoppedByMemory)
+		return
+	}
 	w.known = used
 	elapsed := used.wall - w.rested
 	why, next := w.clock.check(elapsed, used.cpu)
 	if why != notStopped {
 		w.halt(why)
+		return
+	}
+	if w.call.zygote.spawn {
+		// Stopping the first process would not stop the others: it takes no turns.
+		w.timer.Reset(min(next, spawnLook))
 		return
 	}
 	next = min(next, w.share.check(elapsed, used.cpu, w.look))
@@ -134,7 +148,11 @@ func (w *watch) proceed() {
 
 // look returns what is known of the threads of the program.
 func (w *watch) look() census {
-	now := threads(w.call.findPID(w.known.pid))
+	pid := w.call.findPID(w.known.pid)
+	now := threads(pid)
+	if w.call.zygote.spawn && pid > 0 && now.threads != nil {
+		now = familyThreads(pid)
+	}
 	if begun := w.files.begun(); begun > 0 {
 		now.begun = begun - w.known.fork
 	} else {

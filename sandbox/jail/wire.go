@@ -57,8 +57,11 @@ const (
 type setup struct {
 	Mode        Mode              `json:"mode"`
 	ModeReason  string            `json:"mode_reason"`
-	Binds       []string          `json:"binds"`
+	Binds       []bind            `json:"binds"`
 	Symlinks    [][2]string       `json:"symlinks"`
+	Masks       []string          `json:"masks"`
+	Again       []string          `json:"again"` // the command to start over with inside; empty to stay
+	Loads       []string          `json:"loads"` // where the loader finds libraries then
 	Files       map[string]string `json:"files"`
 	Paths       []string          `json:"paths"`
 	Preload     []string          `json:"preload"`
@@ -77,6 +80,7 @@ type setup struct {
 	Layout      map[string]int    `json:"layout"`
 	Exec        []string          `json:"exec"`
 	Without     []string          `json:"without"`
+	Executables []string          `json:"executables"` // all that a program may execute; nil for nothing, and no process
 }
 
 // hello is what a zygote answers when it is ready.
@@ -86,12 +90,12 @@ type hello struct {
 	Missing []string `json:"missing"`
 }
 
-func (j *Jail) setup(preload []string) ([]byte, error) {
+func (j *Jail) setup(preload []string, spawn bool) ([]byte, error) {
 	s := setup{
 		Mode: j.mode, ModeReason: j.reason,
-		Binds: j.tree.binds, Symlinks: j.tree.symlinks,
+		Binds: j.tree.binds, Symlinks: j.tree.symlinks, Masks: j.tree.masks, Loads: j.tree.loads,
 		Files:   map[string]string{"/etc/passwd": "sandbox:x:0:0::/tmp:/\n"},
-		Paths:   j.py.Paths,
+		Paths:   j.tree.paths,
 		Preload: preload,
 		Numbers: systemCalls(),
 		Loop:    j.code.loop, Rebuild: j.code.rebuild, Layout: layout(), Without: j.cfg.Without,
@@ -100,8 +104,14 @@ func (j *Jail) setup(preload []string) ([]byte, error) {
 		TmpBytes: j.cfg.TmpBytes, TmpInodes: j.cfg.TmpInodes,
 		TrialUID: j.uids.first(), OpenFiles: 64, Threads: j.threads(), HugePages: true,
 	}
+	if j.tree.moving() {
+		s.Again = append([]string{j.tree.python}, bootArgs()...)
+	}
+	if spawn {
+		s.Executables, s.Filter = j.tree.executables, j.filters[2]
+	}
 	if j.cfg.Fresh != nil {
-		s.Exec = append([]string{j.py.Executable}, j.cfg.Fresh...)
+		s.Exec = append([]string{j.tree.python}, j.cfg.Fresh...)
 	}
 	return json.Marshal(s)
 }
@@ -111,6 +121,7 @@ func systemCalls() map[string]int {
 	return map[string]int{
 		"capset": unix.SYS_CAPSET, "chdir": unix.SYS_CHDIR, "close_range": unix.SYS_CLOSE_RANGE,
 		"dup2": sysDup2, "landlock_create_ruleset": unix.SYS_LANDLOCK_CREATE_RULESET,
+		"landlock_add_rule":      unix.SYS_LANDLOCK_ADD_RULE,
 		"landlock_restrict_self": unix.SYS_LANDLOCK_RESTRICT_SELF,
 		"mmap":                   unix.SYS_MMAP, "mount": unix.SYS_MOUNT, "mremap": unix.SYS_MREMAP,
 		"munmap": unix.SYS_MUNMAP, "pivot_root": unix.SYS_PIVOT_ROOT,
@@ -231,12 +242,12 @@ func (r report) times() times {
 	return times{wall: r.wall, fork: r.fork, pid: int(r.value), cpu: time.Duration(i64(0)*1e9 + i64(8))}
 }
 
-// The memory file of a call: header, fixture, code, then, from a page of its own,
+// The memory file of a call: header, fixture, code, compiled preamble, then, from a page of its own,
 // room for the record that the child leaves. The child gives up the pages before the
 // record when the program starts, so the stage is the jail's word and the record the
 // program's.
 const (
-	headerSize = 20
+	headerSize = 24
 	stampAt    = 4 // when the program began; it takes the place of two lengths
 	valueMax   = 64 << 10
 	recordHead = 28
@@ -256,16 +267,18 @@ const (
 )
 
 // callFile lays out the memory file in b; room for a record follows at recordAt.
-func callFile(b []byte, req sandbox.Request) (content []byte, recordAt int64) {
+func callFile(b []byte, req sandbox.Request, preamble []byte) (content []byte, recordAt int64) {
 	page := os.Getpagesize()
-	recordAt = int64((headerSize + len(req.Fixture) + len(req.Code) + page - 1) / page * page)
+	recordAt = int64((headerSize + len(req.Fixture) + len(req.Code) + len(preamble) + page - 1) / page * page)
 	b = binary.LittleEndian.AppendUint32(b, stageForked)
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(req.Fixture)))
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(req.Code)))
 	b = binary.LittleEndian.AppendUint32(b, uint32(recordAt))
 	b = binary.LittleEndian.AppendUint32(b, uint32(min(req.Limits.Output, valueMax)))
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(preamble)))
 	b = append(b, req.Fixture...)
-	return append(b, req.Code...), recordAt
+	b = append(b, req.Code...)
+	return append(b, preamble...), recordAt
 }
 
 // record is what the child says of its program.

@@ -29,7 +29,7 @@ var sources embed.FS
 
 // parts are the files of the zygote in the order in which they are run; they share
 // one namespace.
-var parts = [...]string{"base", "root", "program", "child", "kernel", "warm", "memory", "server"}
+var parts = [...]string{"base", "root", "compat", "program", "child", "kernel", "warm", "memory", "server"}
 
 // zygoteSource returns the parts, separated by form feeds.
 func zygoteSource() string {
@@ -53,6 +53,7 @@ type zygote struct {
 	cmd   *exec.Cmd
 	ctl   *net.UnixConn
 	hello hello
+	spawn bool  // its programs may start processes
 	base  int64 // address space of the zygote itself, in bytes
 	log   *tail
 
@@ -66,8 +67,9 @@ type zygote struct {
 }
 
 // start launches a zygote with the modules preloaded and waits until it is ready.
-func (j *Jail) start(ctx context.Context, preload []string) (*zygote, error) {
-	setup, err := j.setup(preload)
+// Programs of one that spawns may start processes.
+func (j *Jail) start(ctx context.Context, preload []string, spawn bool) (*zygote, error) {
+	setup, err := j.setup(preload, spawn)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +78,7 @@ func (j *Jail) start(ctx context.Context, preload []string) (*zygote, error) {
 		return nil, err
 	}
 	z := &zygote{
-		jail: j, ctl: conn, log: &tail{logger: j.cfg.Logger}, done: make(chan struct{}),
+		jail: j, spawn: spawn, ctl: conn, log: &tail{logger: j.cfg.Logger}, done: make(chan struct{}),
 	}
 	z.cmd = j.command(remote, z.log)
 	err = startPlain(z.cmd)
@@ -114,11 +116,16 @@ func controlPair() (*net.UnixConn, *os.File, error) {
 	return conn.(*net.UnixConn), remote, nil
 }
 
+// bootArgs make an interpreter run the source that is its first argument.
+func bootArgs() []string {
+	boot := "import sys\nfor part in sys.argv[1].split('\f'): exec(compile(part, '<zygote>', 'exec'))"
+	return []string{"-s", "-S", "-B", "-X", "utf8", "-c", boot}
+}
+
 // command describes the process of a zygote: a scrubbed environment, nothing
 // inherited but the control socket, and fresh namespaces.
 func (j *Jail) command(remote *os.File, log *tail) *exec.Cmd {
-	boot := "import sys\nfor part in sys.argv[1].split('\f'): exec(compile(part, '<zygote>', 'exec'))"
-	cmd := exec.Command(j.py.Executable, "-s", "-S", "-B", "-X", "utf8", "-c", boot, zygoteSource(), j.code.arena)
+	cmd := exec.Command(j.py.Executable, append(bootArgs(), zygoteSource(), j.code.arena)...)
 	cmd.Env = []string{
 		"HOME=/tmp", "TMPDIR=/tmp", "LC_ALL=C.UTF-8", "TZ=UTC", "PATH=/usr/bin:/bin",
 		// Symbols are resolved before the fork, not again in every child.

@@ -46,6 +46,8 @@ type Config struct {
 	// Memory bounds all programs together, in bytes; three quarters of what there
 	// is when zero. It needs the layer cgroup.
 	Memory int64
+	// Subprocess lets calls of the profile subprocess start the interpreter again.
+	Subprocess bool
 	// Defaults are the limits of calls that state none.
 	Defaults sandbox.Limits
 	// Judge bounds the programs of Code-Judge clients.
@@ -111,7 +113,7 @@ func start(ctx context.Context, cfg Config, logger *slog.Logger) (*node, error) 
 	kept := session.Config{MaxKernels: cfg.Sessions, TotalBytes: held.Cells, Logger: logger}
 	j, err := jail.New(ctx, jail.Config{
 		Python: cfg.Python, Require: cfg.Require, Defaults: cfg.Defaults, TotalMemory: cfg.Memory, Logger: logger,
-		Children: sized.Running() + kept.Kernels(),
+		Children: sized.Running() + kept.Kernels(), Subprocess: cfg.Subprocess,
 	})
 	if err != nil {
 		return nil, err

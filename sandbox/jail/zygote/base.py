@@ -16,6 +16,10 @@ syscall = libc.syscall
 syscall.restype = ctypes.c_long
 libc.mmap.restype = libc.mremap.restype = ctypes.c_void_p
 HUGE = 2 << 20
+if hasattr(libc, "mallopt"):
+    # M_ARENA_MAX: an arena of its own takes 64 MiB of a thread's address space, which
+    # is limited, so that a program with 16 threads had none left.
+    libc.mallopt(-8, 1)
 
 
 def check(result, what):
@@ -81,7 +85,8 @@ import os
 import struct
 import time
 
-os.environ.pop("LD_BIND_NOW")  # meant for this process alone: see zygote.go
+os.environ.pop("LD_BIND_NOW", None)  # meant for this process alone: see zygote.go
+LOADS = os.environ.pop("LD_LIBRARY_PATH", None)  # set where the interpreter has moved
 
 # A program may replace len or str in builtins; this file goes on with the originals.
 globals().update({k: v for k, v in vars(builtins).items() if k[0] != "_"})

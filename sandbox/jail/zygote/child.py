@@ -161,7 +161,7 @@ class Jail:
 
 # The memory file begins with how far the child has come; see wire.go for the rest.
 STAGE = struct.Struct("<II")
-HEADER = struct.Struct("<IIIII")  # stage, then fixture, code, place of the record, limit of the value
+HEADER = struct.Struct("<IIIIII")  # stage, then fixture, code, place of the record, limit of the value, preamble
 BEGUN = struct.Struct("<Q")  # takes the place of both lengths: when the program began
 
 
@@ -172,11 +172,15 @@ UNMAP.argtypes = ctypes.c_void_p, ctypes.c_size_t
 def child(shared, window, command=None, leave=os._exit):
     """The forked child: never returns, not even where a program replaces os._exit."""
     status = 70
+    own, getpid = os.getpid(), os.getpid
     try:
-        _, fixture_len, code_len, result_at, limit = HEADER.unpack_from(shared, 0)
+        _, fixture_len, code_len, result_at, limit, preamble_len = HEADER.unpack_from(shared, 0)
         at = HEADER.size
         fixture = bytes(shared[at : at + fixture_len])
-        code = bytes(shared[at + fixture_len : at + fixture_len + code_len])
+        at += fixture_len
+        code = bytes(shared[at : at + code_len])
+        at += code_len
+        preamble = bytes(shared[at : at + preamble_len])
         BEGUN.pack_into(shared, 4, time.monotonic_ns())
 
         def seal(stage):
@@ -192,9 +196,10 @@ def child(shared, window, command=None, leave=os._exit):
         if command:
             exec_python(command, code)
         gc.enable()
-        result = run_program(code.decode("utf-8", "replace"), fixture.decode("utf-8", "replace"), seal)
-        record = result.pack(limit)
-        shared[result_at : result_at + len(record)] = record
+        result = run_program(code.decode("utf-8", "replace"), fixture.decode("utf-8", "replace"), seal, preamble)
+        if getpid() == own:  # or a process that the program has made comes to its end
+            record = result.pack(limit)
+            shared[result_at : result_at + len(record)] = record
         status = result.code
     finally:
         leave(status)

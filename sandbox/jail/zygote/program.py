@@ -1,5 +1,7 @@
 # The program: runs in the child and notes what came of it.
 
+from marshal import loads as unmarshal
+
 MAIN, FIXTURE, OURS = "main.py", "<fixture>", "<zygote>"
 MARK = "...(truncated)..."
 FIELD_MAX = 16 << 10
@@ -35,7 +37,7 @@ class Outcome:
         return head + b"".join(fields)
 
 
-def execute(code, fixture, space, out, name="main.py", seal=None):
+def execute(code, fixture, space, out, name="main.py", seal=None, preamble=b""):
     """Runs fixture and code in space; notes and returns the value of a last expression.
 
     Between the two, seal is told that the program starts: see child."""
@@ -46,17 +48,18 @@ def execute(code, fixture, space, out, name="main.py", seal=None):
             raise FixtureError(type(err).__name__ + ": " + str(err)) from None
         if seal:
             seal(1)
-    if name == MAIN and split(code, space, out):
-        return None
-    tree = compile(code, name, "exec", 0x400, True)
+    head, flags, tree = divide(code, name, preamble)
     last = None
     if tree.body and type(tree.body[-1]).__name__ == "Expr":
         last = tree.body.pop()
-    flags = 0
     if tree.body:
-        body = compile(tree, name, "exec", 0, True)
-        flags = body.co_flags & 0x1FF0000  # the __future__ features
-        exec(body, space)
+        body = compile(tree, name, "exec", flags, True)
+        flags |= body.co_flags & FEATURES
+    else:
+        body = None
+    for part in (head, body):
+        if part is not None:
+            exec(part, space)
     if last is None:
         return None
     import _ast
@@ -67,30 +70,48 @@ def execute(code, fixture, space, out, name="main.py", seal=None):
     return value
 
 
-def split(code, space, out):
-    """Runs a program whose last line alone is an expression, and notes its value; returns
-    False, with nothing run, when it is not so. Such a program needs no syntax tree.
+FEATURES, ONLY_TREE = 0x1FF0000, 0x400  # flags of compile: __future__ features; no code
+CLAUSES = ("else", "elif", "except", "finally", "case", "from", "global")
 
-    A line that belongs to what stands before it shows: the rest is no program then.
-    Escapes and comparisons by identity are left out, which the compiler may warn of twice."""
-    text = code.rstrip(" \t\n")
-    at = text.rfind("\n") + 1
-    line = text[at:]
-    if not line or line[0] in " \t\f#" or "\\" in code or " is " in code or "\r" in code or "\f" in code:
-        return False
+
+def divide(code, name, preamble=b""):
+    """Compiles code but for its last lines: returns what is compiled, if anything, the
+    __future__ features in force, and the tree of the rest.
+
+    Only the last statement matters for the value, and a tree of objects costs several
+    times what compiling does. Where the text of the last line that starts at the margin
+    is a statement of its own, and all before it is as well, nothing goes across.
+
+    A preamble is the number of bytes at the start of code that have been compiled already,
+    then their code: see preamble.go.
+    """
+    if preamble:
+        at = len(code.encode("utf-8", "replace")[: int.from_bytes(preamble[:4], "little")].decode("utf-8", "replace"))
+        parts = split(code, name, at, preamble[4:])
+        if parts:
+            return parts
+    at = code.rfind("\n", 0, len(code.rstrip()))
+    while at >= 0 and code[at + 1 : at + 2] in " \t\f\r\n#)]}\"'":
+        at = code.rfind("\n", 0, at)
+    parts = split(code, name, at + 1) if at >= 0 else None
+    return parts or (None, 0, compile(code, name, "exec", ONLY_TREE, True))
+
+
+def split(code, name, at, compiled=None):
+    """Divides code at a place, whose text before it may have been compiled already;
+    returns nothing when that would change what it means, or when it means nothing."""
+    if "global" in code[at:] or code.startswith(CLAUSES, at):
+        return None
     try:
-        last = compile("\n" * code.count("\n", 0, at) + line, MAIN, "eval", 0, True)
-        body = compile(text[:at], MAIN, "exec", 0, True) if at else None
-    except BaseException:
-        return False
-    if body:
-        if body.co_flags & 0x1FF0000:  # __future__ features
-            return False
-        exec(body, space)
-    value = eval(last, space)
-    if value is not None:
-        out.value = scrub(repr(value))
-    return True
+        if compiled:
+            head = unmarshal(compiled)
+        else:
+            head = compile(code[:at], name, "exec", 0, True)
+        flags = head.co_flags & FEATURES
+        rest = "\n" * code.count("\n", 0, at) + code[at:]
+        return head, flags, compile(rest, name, "exec", ONLY_TREE | flags, True)
+    except (SyntaxError, ValueError):
+        return None  # of the whole, or of where it was divided
 
 
 def scrub(text):
@@ -175,7 +196,7 @@ def settle(err, code, out, name):
         return out.etype + "\n"
 
 
-def run_program(code, fixture, seal=None):
+def run_program(code, fixture, seal=None, preamble=b""):
     """Runs one program to its end and tells what came of it."""
     out = Outcome()
     module = type(sys)("__main__")
@@ -184,7 +205,7 @@ def run_program(code, fixture, seal=None):
     trace = ""
     try:
         try:
-            execute(code, fixture, module.__dict__, out, MAIN, seal)
+            execute(code, fixture, module.__dict__, out, MAIN, seal, preamble)
         finally:
             finish_threads()
     except BaseException as err:

@@ -3,7 +3,7 @@
 def build_root(cfg):
     """Moves into a read-only root that holds only what python needs."""
     mount(None, "/", None, REC | PRIVATE)
-    binds = [(b, os.open(b, os.O_PATH)) for b in cfg["binds"] if os.path.exists(b)]
+    binds = [(place, os.open(b, os.O_PATH)) for b, place in cfg["binds"] if os.path.exists(b)]
     stage = next(d for d in ("/tmp", "/run", "/var", "/mnt") if os.path.isdir(d))
     mount("tmpfs", stage, "tmpfs", NOSUID | NODEV, "size=1m,nr_inodes=4096,mode=755")
     for path, target in cfg["symlinks"]:
@@ -16,12 +16,71 @@ def build_root(cfg):
         with open(stage + path, "w") as out:
             out.write(text)
     os.makedirs(stage + "/tmp", exist_ok=True)
+    hide(stage, cfg["masks"] or ())
     os.chdir(stage)
     check(syscall(cfg["nr"]["pivot_root"], b".", b"."), "pivot_root")
     check(libc.umount2(b".", 2), "umount old root")
     os.chdir("/")
     mount(None, "/", None, REMOUNT | BIND | RDONLY | NOSUID | NODEV)
     for _, fd in binds:
+        os.close(fd)
+
+
+def hide(stage, paths):
+    """Puts an empty file or folder that nobody may open over each path."""
+    for path in paths:
+        blank = stage + "/hidden"
+        if os.path.isdir(stage + path):
+            os.mkdir(blank, 0)
+        else:
+            os.close(os.open(blank, os.O_CREAT, 0))
+        mount(blank, stage + path, None, BIND)
+        mount(None, stage + path, None, REMOUNT | BIND | RDONLY | NOSUID | NODEV)
+        (os.rmdir if os.path.isdir(blank) else os.unlink)(blank)
+
+
+def arrive():
+    """Reads the setup and moves into the root; returns the setup, the layers so far and
+    a descriptor of this process's folder in /proc, which the root does not have."""
+    os.umask(0o022)  # other users enter the folders made here, whatever the service's own mask
+    layers = Layers()
+    if len(sys.argv) > 3:  # started over
+        state, proc = map(int, sys.argv[3:])
+        with open(state) as stream:
+            cfg, layers.entries = json.load(stream)
+        return cfg, layers, proc
+    cfg = json.loads(os.read(CTL, 1 << 20))
+    proc = os.open("/proc/self", os.O_RDONLY | os.O_DIRECTORY)
+    if cfg["mode"] != "plain":
+        layers.attempt("pid_namespace", trial_pid)
+        layers.attempt("root", lambda: build_root(cfg))
+        if cfg["again"]:
+            if not layers.on("root"):
+                raise SystemExit("root: " + layers.entries["root"]["reason"])
+            start_over(cfg, layers, proc)
+    return cfg, layers, proc
+
+
+def start_over(cfg, layers, proc):
+    """Runs all of this again on the interpreter as the root shows it, so that no path
+    in the process names the place that the interpreter has on the machine."""
+    state = os.memfd_create("start", 0)
+    os.write(state, json.dumps([cfg, layers.entries]).encode())
+    os.lseek(state, 0, 0)
+    for fd in (CTL, state, proc):
+        os.set_inheritable(fd, True)
+    env = dict(os.environ, LD_BIND_NOW="1")
+    if cfg["loads"]:
+        env["LD_LIBRARY_PATH"] = ":".join(cfg["loads"])
+    os.execve(cfg["again"][0], cfg["again"] + sys.argv[1:] + [str(state), str(proc)], env)
+
+
+def trial_pid():
+    fd = os.open("/proc/self/ns/pid", os.O_RDONLY)
+    try:
+        check(libc.unshare(NEWPID), "unshare pid")
+        check(libc.setns(fd, NEWPID), "setns pid")
+    finally:
         os.close(fd)
 
 
@@ -40,8 +99,8 @@ def bind_one(fd, target):
     mount(None, target, None, REMOUNT | BIND | flags)
 
 
-def landlock_ruleset(nr, may_exec):
-    """A ruleset without rules: it forbids what no program needs anywhere."""
+def landlock_ruleset(nr, may_exec, executables=()):
+    """A ruleset that forbids what no program needs anywhere, and to execute other files."""
     abi = syscall(nr["landlock_create_ruleset"], None, ctypes.c_size_t(0), ctypes.c_uint(1))
     check(abi, "landlock")
     execute, char, sock, fifo, block, refer, ioctl = 1, 1 << 6, 1 << 9, 1 << 10, 1 << 11, 1 << 13, 1 << 15
@@ -52,7 +111,13 @@ def landlock_ruleset(nr, may_exec):
     attr = struct.pack("=QQQ", fs, net, scoped)
     size = 8 if abi < 4 else 16 if abi < 6 else 24
     fd = syscall(nr["landlock_create_ruleset"], attr, ctypes.c_size_t(size), ctypes.c_uint(0))
-    return check(fd, "landlock")
+    check(fd, "landlock")
+    for path in executables:
+        beneath = os.open(path, os.O_PATH)
+        rule = struct.pack("=Qi", execute, beneath)
+        check(syscall(nr["landlock_add_rule"], fd, 1, rule, 0), "landlock " + path)
+        os.close(beneath)
+    return fd
 
 
 def drop_bounding_set():

@@ -44,15 +44,11 @@ def make(number, args, mask):
     check(syscall(number, *map(ctypes.c_long, words)), "system call %d" % number)
 
 
-def prepare(cfg):
+def prepare(cfg, layers):
     """Builds the zygote's jail and finds out which layers hold."""
-    os.umask(0o022)  # other users enter the folders made here, whatever the service's own mask
-    layers = Layers()
     jail = Jail(cfg, layers)
     namespaces = cfg["mode"] != "plain"
     if namespaces:
-        layers.attempt("pid_namespace", trial_pid)
-        layers.attempt("root", lambda: build_root(cfg))
         jail.clone_flags = NEWNS | NEWIPC | (NEWPID if layers.on("pid_namespace") else 0)
         layers.put("network", True)
         libc.sethostname(b"sandbox", 7)  # our own namespace; the name is decoration
@@ -65,7 +61,7 @@ def prepare(cfg):
     if cfg["mode"] != "root" and os.getuid() != 0 or cfg["mode"] == "user":
         layers.put("uid", False, "one uid only: started by an ordinary user")
     try:
-        place(landlock_ruleset(cfg["nr"], bool(cfg["exec"])), RULESET)
+        place(landlock_ruleset(cfg["nr"], bool(cfg["exec"]), cfg["executables"] or ()), RULESET)
     except OSError as err:
         layers.put("landlock", False, str(err))
         place(os.open(os.devnull, os.O_RDONLY), RULESET)
@@ -82,15 +78,6 @@ def place(fd, number):
     """Moves an open descriptor to number, where the fork loop expects it."""
     if fd != number:
         os.dup2(fd, number)
-        os.close(fd)
-
-
-def trial_pid():
-    fd = os.open("/proc/self/ns/pid", os.O_RDONLY)
-    try:
-        check(libc.unshare(NEWPID), "unshare pid")
-        check(libc.setns(fd, NEWPID), "setns pid")
-    finally:
         os.close(fd)
 
 
@@ -113,13 +100,14 @@ def main():
     null = os.open(os.devnull, os.O_RDWR)
     for number in range(RULESET, RECEIVED):
         os.dup2(null, number)
-    cfg = json.loads(os.read(CTL, 1 << 20))
-    sys.path += cfg["paths"]
+    cfg, layers, proc = arrive()
+    maps = open(os.open("maps", os.O_RDONLY, dir_fd=proc))
+    spaces = os.open("ns", os.O_RDONLY, dir_fd=proc) if cfg["mode"] == "root" else None
+    os.close(proc)  # the root has none
+    sys.path += [path for path in cfg["paths"] if path not in sys.path]
     sys.argv = [MAIN]
     sys.orig_argv = ["python3", MAIN]
-    maps = open("/proc/self/maps")  # the root that comes has no /proc
-    spaces = os.open("/proc/self/ns", os.O_RDONLY) if cfg["mode"] == "root" else None
-    jail = prepare(cfg)
+    jail = prepare(cfg, layers)
     missing = preload(cfg["preload"])
     add_site_builtins()
     import linecache, traceback  # noqa: E401
@@ -133,6 +121,7 @@ def main():
     os.dup2(log, 2)
     loop = load_loop(bytes.fromhex(cfg["loop"]))
     sys.path.append("/tmp")
+    adapt(cfg)
     fill_gaps()
     gather()
     rehearse(jail, 24)

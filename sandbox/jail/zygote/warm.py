@@ -64,12 +64,52 @@ def warm_up():
         for _ in range(30 if module in sys.modules and module == "builtins" else module in sys.modules):
             for code in programs:
                 run_program(code, "fixture_value = 1\n").pack(1024)
+    import marshal
+
+    head, rest = WRAPPED
+    packed = len(head).to_bytes(4, "little") + marshal.dumps(compile(head, MAIN, "exec", 0, True))
+    for _ in range(10):
+        run_program(head + rest, "", None, packed).pack(1024)
     import linecache
 
     linecache.clearcache()
     sys.modules.pop("__main__", None)
     EXIT_HOOKS = atexit._ncallbacks()
 
+
+# A program in base64 behind a preamble that runs it, as clients of Code-Judge send them.
+WRAPPED = (
+    """import os, base64, sys, ast, traceback, linecache
+from typing import Any, Optional
+from types import CodeType
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
+
+class Failed(Exception):
+    def __init__(self, err: Exception, text: str):
+        super().__init__(f"{type(err).__name__}: {err}")
+
+class Runner:
+    def __init__(self):
+        self.space = {"__name__": "__main__", "__builtins__": __builtins__}
+
+    def parts(self, text: str) -> tuple[str, Optional[str]]:
+        \"\"\"Cuts off a last expression.\"\"\"
+        last = ast.parse(text).body[-1]
+        lines = text.splitlines()
+        if isinstance(last, ast.Expr):
+            return "\\n".join(lines[: last.lineno - 1]), "\\n".join(lines[last.lineno - 1 :])
+        return text, None
+
+    def run(self, text: str, quiet: bool) -> None:
+        body, last = self.parts(text)
+        with redirect_stdout(StringIO() if quiet else sys.stdout), redirect_stderr(sys.stderr):
+            exec(compile(body, "<string>", "exec"), self.space)
+            if last and eval(compile(last, "<string>", "eval"), self.space) is not None:
+                print("value")
+""",
+    'text = base64.b64decode("eCA9IDEKcHJpbnQoeCk=".encode()).decode()\nRunner().run(text, False)\n',
+)
 
 WARM = {
     "builtins": (
@@ -152,7 +192,7 @@ def rehearse(jail, turns):
         code = REHEARSALS[turn % len(REHEARSALS)].encode()
         scratch = map_memory(size, 3)
         jail.block.window, jail.block.shared = scratch, view(scratch, size)
-        HEADER.pack_into(jail.block.shared, 0, 0, 0, len(code), 4096, 1024)
+        HEADER.pack_into(jail.block.shared, 0, 0, 0, len(code), 4096, 1024, 0)
         jail.block.shared[HEADER.size : HEADER.size + len(code)] = code
         enter(jail, 0, abs)
         libc.munmap(ctypes.c_void_p(scratch), ctypes.c_size_t(size))
@@ -165,7 +205,7 @@ def rehearse(jail, turns):
 def gather():
     """Puts the code of a call side by side: code that meets more than one type counts
     that in itself, and each function would cost a child a page."""
-    parts = (enter, child, run_program, execute, split, finish_threads, flush, scrub, cut, Outcome.pack)
+    parts = (enter, child, run_program, execute, divide, split, finish_threads, flush, scrub, cut, Outcome.pack)
     for part in parts:
         part.__code__ = part.__code__.replace()
 
