@@ -3,8 +3,10 @@ package jail
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -54,6 +56,11 @@ func TestHostWithAFullDisk(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root makes mounts")
 	}
+	// A wrapper in front of the interpreter may need the folder of the test, below /tmp.
+	python, err := exec.Command("python3", "-c", "import sys; print(sys.executable)").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
 	locks := t.TempDir()
 	inOwnMounts(t, func() {
 		fullDisk(t, locks)
@@ -61,7 +68,7 @@ func TestHostWithAFullDisk(t *testing.T) {
 			t.Errorf("without room for a lock: %+v", u)
 		}
 		fullDisk(t, "/tmp")
-		j, err := New(t.Context(), Config{})
+		j, err := New(t.Context(), Config{Python: strings.TrimSpace(string(python))})
 		if err != nil {
 			t.Errorf("New: %v", err)
 			return
