@@ -1,7 +1,6 @@
 package jail
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -356,21 +355,7 @@ func (z *zygote) cpu() time.Duration {
 	if err != nil {
 		return 0
 	}
-	// The second field is the name in parentheses, which may hold anything.
-	_, rest, _ := strings.Cut(string(text[bytes.LastIndexByte(text, ')')+1:]), " ")
-	fields := strings.Fields(rest)
-	if len(fields) < 15 {
-		return 0
-	}
-	var ticks int64
-	for _, field := range fields[11:15] { // utime stime cutime cstime
-		n, err := strconv.ParseInt(field, 10, 64)
-		if err != nil {
-			return 0
-		}
-		ticks += n
-	}
-	return time.Duration(ticks) * time.Second / userHZ
+	return statTime(text)
 }
 
 // userHZ is the unit of /proc times, the same on every machine Go runs on.
