@@ -2,9 +2,13 @@ package jail
 
 import (
 	"encoding/base64"
+	"math"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"temper/sandbox"
 )
@@ -71,12 +75,38 @@ func TestWrappedProgramHasItsModules(t *testing.T) {
 
 // TestUsesIsLinear holds for texts made to be slow.
 func TestUsesIsLinear(t *testing.T) {
-	start := time.Now()
-	usesAny(sandbox.Request{Code: strings.Repeat("numpy ", maxSource/6)}, []string{"numpy"})
-	usesAny(sandbox.Request{Code: strings.Repeat("'", maxSource)}, []string{"numpy"})
-	usesAny(sandbox.Request{Code: strings.Repeat("'"+strings.Repeat("x", 20)+"=", maxSource/22)}, []string{"numpy"})
-	usesAny(sandbox.Request{Code: "'x" + strings.Repeat("=", maxSource-2)}, []string{"numpy"})
-	if took := time.Since(start); took > time.Second {
-		t.Errorf("took %v", took)
+	for name, source := range map[string]func(n int) string{
+		"words":    func(n int) string { return strings.Repeat("numpy ", n/6) },
+		"quotes":   func(n int) string { return strings.Repeat("'", n) },
+		"literals": func(n int) string { return strings.Repeat("'"+strings.Repeat("x", 20)+"=", n/22) },
+		"padding":  func(n int) string { return "'x" + strings.Repeat("=", n-2) },
+	} {
+		// Eight times the text takes eight times as long, and 64 times where it is read again
+		// and again. Little of it is measured in the shorter one, hence the millisecond.
+		short, long := usesTime(t, source(maxSource/8)), usesTime(t, source(maxSource))
+		if long > 24*(short+time.Millisecond) {
+			t.Errorf("%s: %v of processor time for %d bytes, %v for %d", name, short, maxSource/8, long, maxSource)
+		}
 	}
+}
+
+// usesTime is the least processor time of three looks at a source.
+func usesTime(t *testing.T, source string) time.Duration {
+	t.Helper()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	now := func() time.Duration {
+		var u unix.Rusage
+		if err := unix.Getrusage(unix.RUSAGE_THREAD, &u); err != nil {
+			t.Fatal(err)
+		}
+		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	}
+	least := time.Duration(math.MaxInt64)
+	for range 3 {
+		start := now()
+		usesAny(sandbox.Request{Code: source}, []string{"numpy"})
+		least = min(least, now()-start)
+	}
+	return least
 }
