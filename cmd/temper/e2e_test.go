@@ -107,9 +107,15 @@ func (p *place) start(args ...string) *running {
 // launch starts a binary; it is killed at the end of the test if it still runs.
 func (p *place) launch(name string, args ...string) *running {
 	p.t.Helper()
+	return p.launchWith(nil, name, args...)
+}
+
+// launchWith is launch with more variables of the environment.
+func (p *place) launchWith(env []string, name string, args ...string) *running {
+	p.t.Helper()
 	r := &running{t: p.t, done: make(chan struct{})}
 	r.cmd = exec.Command(filepath.Join(bin, name), args...)
-	r.cmd.Env = testbin.Environment()
+	r.cmd.Env = append(testbin.Environment(), env...)
 	read, write, err := os.Pipe()
 	if err != nil {
 		p.t.Fatal(err)

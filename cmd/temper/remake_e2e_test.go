@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"temper/workflows"
 )
 
 // filesBelow reads all files of a folder, by path below it.
@@ -49,8 +51,12 @@ func spoil(t *testing.T, path string) {
 // named and comes back with its bytes.
 func TestRunThatProvesItself(t *testing.T) {
 	p := newPlace(t)
-	up := p.start("up", "--run", ciConfig, "--run-id", "proof")
+	up := p.start("up", "--run", ciConfig, "--run-id", "proof", "--set", "stages[0].until.steps=14")
 	up.await(`^step +2/`, runTimeout)
+	// Between two steps the newest policy is the one that the next step has to read.
+	s := &steered{p, "proof"}
+	p.temper(0, "run", "pause", s.run)
+	s.awaitState(workflows.StatePaused)
 	up.signal(syscall.SIGINT)
 	up.end(130, 40*time.Second)
 	folder := filepath.Join(p.home, "store/runs/proof")
@@ -61,8 +67,9 @@ func TestRunThatProvesItself(t *testing.T) {
 	newest := slices.Max(published)
 	spoil(t, newest)
 	up = p.start("up")
-	up.await(`^run proof goes on`, time.Minute)
-	p.temper(0, "run", "follow", "proof")
+	up.await(`^web UI`, time.Minute)
+	p.temper(0, "run", "resume", s.run)
+	p.temper(0, "run", "follow", s.run)
 	up.signal(syscall.SIGINT)
 	up.end(0, 30*time.Second)
 	if events, err := filepath.Glob(filepath.Join(folder, "events/*-repair-*.json")); err != nil || len(events) != 1 {
