@@ -41,7 +41,7 @@ func gatewayCommand() *cobra.Command {
 	debug := f.Bool("debug", false, "log everything, never code or output")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		config, err := server.ClientTLS(ca, cert, key)
-		if err := errors.Join(checkGateway(cfg), checkJudge(o.Judge), err); err != nil {
+		if err := errors.Join(checkGateway(cfg), checkJudge(o.Judge), budget.Check(held), err); err != nil {
 			return cli.Usage(err)
 		}
 		cfg.NodeTLS = config

@@ -17,6 +17,7 @@ import (
 	"temper/internal/cli"
 	"temper/internal/config"
 	"temper/internal/supervise"
+	"temper/sandbox/budget"
 	"temper/sandbox/codejudge"
 	"temper/sandbox/httpapi"
 	"temper/sandbox/jail"
@@ -134,7 +135,7 @@ func checkSizes(cfg *node.Config) error {
 			wrong = append(wrong, fmt.Errorf("--%s is below zero", size.flag))
 		}
 	}
-	return errors.Join(wrong...)
+	return errors.Join(append(wrong, budget.Check(cfg.Budget))...)
 }
 
 // sandboxLogger is cli.NewLogger, or with debug a log of everything for machines.

@@ -10,6 +10,7 @@ package budget
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -32,6 +33,18 @@ const (
 	most      = 2 << 30
 	ofMachine = 8 // the part of the memory of the machine
 )
+
+// Smallest is the smallest budget: one caller can send a call of the largest size in it, and
+// get the largest answer.
+const Smallest = 64 << 20
+
+// Check refuses a total that would hold up single calls for ever. Zero is the default.
+func Check(total int64) error {
+	if total != 0 && total < Smallest {
+		return fmt.Errorf("--budget is %d bytes, want at least %dMiB", total, Smallest>>20)
+	}
+	return nil
+}
 
 // New returns a budget of total bytes. Zero takes an eighth of the memory of the
 // machine, from 256 MiB to 2 GiB.
