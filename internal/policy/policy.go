@@ -19,6 +19,11 @@ var (
 	ErrOverloaded = errors.New("policy engine overloaded")
 	// ErrStaleVersion means that the engine does not hold the requested version.
 	ErrStaleVersion = errors.New("policy version not loaded")
+	// ErrTooLarge means that no engine could ever hold the request, whatever the load.
+	ErrTooLarge = errors.New("request larger than the engine")
+	// ErrCut is the cause with which a caller ends a context to take a generation away
+	// from an engine and keep what it has sampled.
+	ErrCut = errors.New("generation cut")
 )
 
 // Request asks for one generation.
@@ -55,6 +60,9 @@ type Engine interface {
 	// Generate blocks until the generation ends or ctx is done; then it returns
 	// ctx.Err() and frees what it held. It is idempotent: the same request to the
 	// same version gives the same tokens.
+	// Where the cause of the context's end is ErrCut, Generate returns what it has
+	// sampled, perhaps nothing, with rl.FinishAbort and no error. The rest follows
+	// from Tokens and what was sampled, on this engine or another one.
 	// Errors: ErrOverloaded, ErrStaleVersion, an error naming the limit for a
 	// context that does not fit.
 	Generate(ctx context.Context, req Request) (Generation, error)
@@ -64,6 +72,35 @@ type Engine interface {
 	Version() int64
 	// MaxContext is the largest len(Tokens)+MaxTokens accepted.
 	MaxContext() int
+}
+
+// Status is what an engine says of itself at one moment.
+type Status struct {
+	// Version that new requests are served with; -1 before the first Load.
+	Version    int64 `json:"version"`
+	MaxContext int   `json:"max_context"`
+	// Capacity is how many tokens of KV cache the engine can hold, and Used how many of
+	// them hold something that cannot be given to others at once.
+	Capacity int64 `json:"capacity"`
+	Used     int64 `json:"used"`
+	// Running requests have a place in the next pass; Waiting ones have none.
+	Running int `json:"running"`
+	Waiting int `json:"waiting"`
+	// Passes and Tokens count device passes and sampled tokens since the start.
+	Passes int64 `json:"passes"`
+	Tokens int64 `json:"tokens"`
+	// Exact engines force the draws: equal requests to one version give equal bits,
+	// whatever the engine and the company.
+	Exact bool `json:"exact"`
+	// Draining engines end what they have and take nothing new.
+	Draining bool `json:"draining,omitempty"`
+}
+
+// Reporter is an Engine that reports its Status. It is cheap enough to be asked every
+// second. Errors: those of the way to an engine in another process.
+type Reporter interface {
+	Engine
+	Status(ctx context.Context) (Status, error)
 }
 
 // Loader is an Engine whose weights can be replaced.

@@ -41,7 +41,7 @@ type FinishReason string
 const (
 	FinishStop   FinishReason = "stop"   // a stop token was sampled; it is the last token
 	FinishLength FinishReason = "length" // MaxTokens reached
-	FinishAbort  FinishReason = "abort"  // the caller gave up
+	FinishAbort  FinishReason = "abort"  // the caller took the generation away; what was sampled counts
 )
 
 // StopReason says why a trajectory ended.

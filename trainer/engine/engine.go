@@ -56,7 +56,10 @@ type Engine struct {
 	closed  chan struct{}
 }
 
-var _ policy.Loader = (*Engine)(nil)
+var (
+	_ policy.Loader   = (*Engine)(nil)
+	_ policy.Reporter = (*Engine)(nil)
+)
 
 // New starts an engine without weights: it refuses requests until Load or
 // LoadTensors. The caller must Close it.
@@ -165,8 +168,9 @@ func (e *Engine) Generate(ctx context.Context, req policy.Request) (policy.Gener
 	if err := e.check(req); err != nil {
 		return policy.Generation{}, err
 	}
-	if err := ctx.Err(); err != nil {
-		return policy.Generation{}, err
+	if ctx.Err() != nil {
+		a := cancelled(ctx, policy.Generation{Version: e.Version()})
+		return a.gen, a.err
 	}
 	s := e.shards[e.route(req.Session)]
 	if s.stats.queued.Add(1) > int64(e.cfg.Queue) {
@@ -181,7 +185,15 @@ func (e *Engine) Generate(ctx context.Context, req policy.Request) (policy.Gener
 	case a := <-j.done:
 		return a.gen, a.err
 	case <-ctx.Done():
-		return policy.Generation{}, ctx.Err()
+		if !errors.Is(context.Cause(ctx), policy.ErrCut) {
+			return policy.Generation{}, ctx.Err()
+		}
+	case <-e.closed:
+		return policy.Generation{}, errClosed
+	}
+	select { // the shard answers with what it has before its next pass
+	case a := <-j.done:
+		return a.gen, a.err
 	case <-e.closed:
 		return policy.Generation{}, errClosed
 	}
@@ -195,8 +207,8 @@ func (e *Engine) check(req policy.Request) error {
 	case req.MaxTokens < 1:
 		return fmt.Errorf("generate: max tokens %d, want at least 1", req.MaxTokens)
 	case len(req.Tokens)+req.MaxTokens > e.cfg.MaxContext:
-		return fmt.Errorf("generate: context of %d and %d new tokens exceed the limit of %d",
-			len(req.Tokens), req.MaxTokens, e.cfg.MaxContext)
+		return fmt.Errorf("generate: context of %d and %d new tokens exceed the limit of %d: %w",
+			len(req.Tokens), req.MaxTokens, e.cfg.MaxContext, policy.ErrTooLarge)
 	case !(req.Temperature >= 0):
 		return fmt.Errorf("generate: temperature %v, want 0 or more", req.Temperature)
 	}
@@ -300,6 +312,19 @@ func (e *Engine) Close() {
 		close(e.closed)
 	})
 	<-e.closed
+}
+
+// Status implements policy.Reporter.
+func (e *Engine) Status(context.Context) (policy.Status, error) {
+	st := e.Stats()
+	out := policy.Status{
+		Version: e.Version(), MaxContext: e.cfg.MaxContext, Capacity: int64(st.Slots) * int64(e.cfg.MaxContext),
+		Running: st.Active, Waiting: st.Requests - st.Active, Passes: st.Steps, Tokens: st.Generated, Exact: true,
+	}
+	for _, s := range e.shards {
+		out.Used += s.stats.cached.Load()
+	}
+	return out, nil
 }
 
 // Stats are counts since the start, and gauges of the moment.

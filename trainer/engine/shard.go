@@ -41,7 +41,7 @@ type swap struct {
 // counters are the figures of a shard for Stats.
 type counters struct {
 	generated, prefilled, steps, evictions, rows atomic.Int64
-	active, idle, queued                         atomic.Int64
+	active, idle, queued, cached                 atomic.Int64
 }
 
 // shard is one device and the goroutine that owns it.
@@ -132,16 +132,31 @@ func (s *shard) swapsIfFree() chan *swap {
 func (s *shard) dropCancelled() {
 	for _, sl := range s.slots.all {
 		if sl.job != nil && sl.job.ctx.Err() != nil {
-			s.finish(sl, answer{err: sl.job.ctx.Err()})
+			s.finish(sl, cancelled(sl.job.ctx, s.sampled(sl.job)))
 		}
 	}
 	s.waiting = slices.DeleteFunc(s.waiting, func(j *job) bool {
 		if j.ctx.Err() == nil {
 			return false
 		}
-		s.answerJob(j, answer{err: j.ctx.Err()})
+		s.answerJob(j, cancelled(j.ctx, s.sampled(j)))
 		return true
 	})
+}
+
+// sampled is what a job has so far.
+func (s *shard) sampled(j *job) policy.Generation {
+	return policy.Generation{Tokens: j.context[len(j.req.Tokens):], Logprobs: j.logprobs, Version: s.version}
+}
+
+// cancelled answers a job whose caller's context has ended: with what was sampled when
+// the caller asks for that.
+func cancelled(ctx context.Context, gen policy.Generation) answer {
+	if !errors.Is(context.Cause(ctx), policy.ErrCut) {
+		return answer{err: ctx.Err()}
+	}
+	gen.Finish = rl.FinishAbort
+	return answer{gen: gen}
 }
 
 // admit gives rows to waiting jobs in their order. A job whose session has a row
@@ -247,7 +262,7 @@ func (s *shard) buffers(sh shape) *step {
 func (s *shard) appendSampled(sl *slot, token int32, logprob float32) {
 	j := sl.job
 	j.context, j.logprobs = append(j.context, token), append(j.logprobs, logprob)
-	gen := policy.Generation{Tokens: j.context[len(j.req.Tokens):], Logprobs: j.logprobs, Version: s.version}
+	gen := s.sampled(j)
 	switch {
 	case slices.Contains(j.req.Stop, token):
 		gen.Finish = rl.FinishStop
@@ -313,6 +328,13 @@ func (s *shard) publishStats() {
 	s.stats.active.Store(int64(active))
 	s.stats.idle.Store(int64(idle))
 	s.stats.evictions.Store(s.slots.evictions)
+	cached := 0
+	for _, sl := range s.slots.all {
+		if sl.job != nil || sl.session != "" {
+			cached += len(sl.cached)
+		}
+	}
+	s.stats.cached.Store(int64(cached))
 }
 
 // errClosed answers requests to a closed engine.

@@ -4,6 +4,7 @@ package policytest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -41,6 +42,9 @@ func (s *Script) Generate(ctx context.Context, req policy.Request) (policy.Gener
 	kept.Tokens = slices.Clone(req.Tokens)
 	s.requests = append(s.requests, kept)
 	s.mu.Unlock()
+	if errors.Is(context.Cause(ctx), policy.ErrCut) {
+		return policy.Generation{Finish: rl.FinishAbort, Version: s.Serving}, nil
+	}
 	if err := ctx.Err(); err != nil {
 		return policy.Generation{}, err
 	}

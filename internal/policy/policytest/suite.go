@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -44,6 +46,7 @@ func Run(t *testing.T, make func(t *testing.T) Subject) {
 		"version is checked and told":            checkVersion,
 		"a context that does not fit is refused": checkContext,
 		"the end of ctx ends a generation":       checkCancel,
+		"a cut generation keeps what it has":     checkCut,
 	} {
 		t.Run(name, func(t *testing.T) { check(t, make(t)) })
 	}
@@ -232,4 +235,38 @@ func checkCancel(t *testing.T, s Subject) {
 		t.Errorf("error %v, want %v", err, context.Canceled)
 	}
 	generate(t, s, s.request(1))
+}
+
+// checkCut takes a generation away and goes on with what it had: together they are the
+// generation that nobody cut.
+func checkCut(t *testing.T, s Subject) {
+	whole := s.request(4)
+	whole.MaxTokens = 4 * length
+	want := generate(t, s, whole)
+	for _, after := range []time.Duration{0, time.Millisecond, 5 * time.Millisecond} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		timer := time.AfterFunc(after, func() { cancel(policy.ErrCut) })
+		if after == 0 {
+			cancel(policy.ErrCut)
+		}
+		got, err := s.Engine.Generate(ctx, whole)
+		timer.Stop()
+		cancel(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(got.Tokens); n < whole.MaxTokens {
+			if got.Finish != rl.FinishAbort || len(got.Logprobs) != n {
+				t.Fatalf("%d tokens, %d logprobs, finish %q; want %q", n, len(got.Logprobs), got.Finish, rl.FinishAbort)
+			}
+			rest := whole
+			rest.Tokens = slices.Concat(whole.Tokens, got.Tokens)
+			rest.MaxTokens -= n
+			more := generate(t, s, rest)
+			got.Tokens, got.Logprobs = slices.Concat(got.Tokens, more.Tokens), slices.Concat(got.Logprobs, more.Logprobs)
+		}
+		if err := s.same(got, want); err != nil {
+			t.Errorf("cut after %s: %v", after, err)
+		}
+	}
 }
