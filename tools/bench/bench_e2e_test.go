@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -47,6 +48,17 @@ func TestBenchScale(t *testing.T) {
 	}
 	if len(r.Members) != 4 || killed != 1 || added != 1 {
 		t.Errorf("members %+v, want a gateway and three nodes, one killed, one added", r.Members)
+	}
+}
+
+// Sessions that two nodes share all live while their cells are measured.
+func TestBenchDensityOfNodes(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), filepath.Join(bin, "temper"), "bench", "density", "--nodes", "2", "--kernels", "5", "--branches", "2").CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "7 sessions live in 2 nodes") || !strings.Contains(string(out), "7 sessions live after the cells") {
+		t.Errorf("%v: %s", err, out)
+	}
+	if n := strings.Count(string(out), "first cell"); n != 2 {
+		t.Errorf("%d nodes with figures, want 2: %s", n, out)
 	}
 }
 

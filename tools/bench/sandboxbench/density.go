@@ -27,6 +27,9 @@ type DensityConfig struct {
 	Kernels  int // that live at once; 500
 	Callers  int // that make cells at a time; 1
 	Branches int // of the first session, timed one by one; 100
+	// Filled, when not nil, is called when all kernels live, and Measured when all is
+	// measured: a node of several waits there for the others.
+	Filled, Measured func(kernels int) error
 }
 
 // Density is what many idle kernels cost, and how long cells take beside them.
@@ -117,10 +120,19 @@ func MeasureDensity(ctx context.Context, cfg DensityConfig) (d Density, err erro
 	d.Group = (after.group - before.group) / n
 	d.Total = 10_000 * (max(d.Group, d.Machine) + d.Owner)
 	host.sample(&d)
+	if cfg.Filled != nil {
+		if err := cfg.Filled(d.Kernels); err != nil {
+			return d, err
+		}
+	}
 	if err := host.time(ctx, &d); err != nil {
 		return d, err
 	}
 	d.Branched = host.sessions.Stats().Branches
+	d.Kernels = host.sessions.Stats().Kernels
+	if cfg.Measured != nil {
+		return d, cfg.Measured(d.Kernels)
+	}
 	return d, nil
 }
 
