@@ -3,8 +3,10 @@ package httpapi
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -131,6 +133,33 @@ func TestWindowForgetsByCountAndBytes(t *testing.T) {
 	if len(w.entries) != 0 || w.held != 0 {
 		t.Errorf("got %d entries of %d bytes, want none", len(w.entries), w.held)
 	}
+}
+
+// TestWindowForgetsWithoutCalls: what was answered goes in time, also when nobody calls.
+func TestWindowForgetsWithoutCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWindow(5*time.Minute, 256<<20)
+		kept := func() int {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return len(w.entries)
+		}
+		for i := range 10 {
+			req := sandbox.Request{ID: fmt.Sprint(i)}
+			if _, err := w.do(t.Context(), &req, func() (*sandbox.Result, error) { return &sandbox.Result{Status: sandbox.StatusOK}, nil }); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute / 2)
+		}
+		if n := kept(); n != 10 {
+			t.Errorf("%d answers after 5 minutes, want all 10", n)
+		}
+		time.Sleep(7 * time.Minute)
+		synctest.Wait()
+		if n := kept(); n != 0 || w.held != 0 {
+			t.Errorf("%d answers of %d bytes are kept without calls, want none", n, w.held)
+		}
+	})
 }
 
 func TestLines(t *testing.T) {

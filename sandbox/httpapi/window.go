@@ -27,6 +27,7 @@ type window struct {
 	entries map[callName]*entry
 	order   []*entry // finished entries, oldest first
 	held    int      // bytes of order
+	timed   bool     // a sweep is to come
 }
 
 // callName is what names a call: two runs may use the same IDs, and neither gets the
@@ -99,10 +100,34 @@ func (w *window) settle(e *entry, res *sandbox.Result, ok bool) {
 		w.order = append(w.order, e)
 		w.held += e.size()
 		w.expire(now)
+		w.sweepLater(now)
 	} else {
 		delete(w.entries, e.name)
 	}
 	close(e.done)
+}
+
+// sweepLater has the answers dropped when they are old, also when no call comes any more.
+func (w *window) sweepLater(now time.Time) {
+	if w.timed || len(w.order) == 0 {
+		return
+	}
+	w.timed = true
+	time.AfterFunc(w.order[0].until.Sub(now)+w.ttl/8, w.sweep)
+}
+
+// sweep drops what is too old. A window without calls gives its tables back as well:
+// they do not shrink by themselves.
+func (w *window) sweep() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.timed = false
+	now := time.Now()
+	w.expire(now)
+	if len(w.entries) == 0 {
+		w.entries, w.order = make(map[callName]*entry), nil
+	}
+	w.sweepLater(now)
 }
 
 // expire drops what is too old or too much.
