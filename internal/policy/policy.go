@@ -8,6 +8,7 @@ package policy
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"temper/internal/blob"
 	"temper/internal/rl"
@@ -40,19 +41,66 @@ type Request struct {
 	Seed uint64
 	// Version the caller insists on; -1 accepts any.
 	Version int64
+	// Sampler removes unlikely tokens before the draw; nil for none, which is the only
+	// value in training. With a sampler the log-probabilities are those of the truncated
+	// distribution, and a loss that compares them with the trainer's own would need to
+	// know which tokens were left at every position. No loss here takes such a mask.
+	Sampler *Sampler
 	// Session names a trajectory whose context only ever grows, so that the
 	// engine may keep its KV cache between turns; "" for none.
 	Session string
+}
+
+// Sampler keeps the likeliest tokens, after temperature. Its limits apply in the order of
+// the fields, each to what the ones before it have left. Tokens of equal probability are
+// kept in the order of their ids. The likeliest token is always kept.
+type Sampler struct {
+	// TopK keeps that many tokens; 0 keeps all.
+	TopK int `json:"top_k,omitempty"`
+	// TopP keeps the fewest tokens that together have at least this probability; 0 and 1
+	// keep all.
+	TopP float64 `json:"top_p,omitempty"`
+	// MinP keeps the tokens that are at least this fraction as likely as the likeliest;
+	// 0 keeps all.
+	MinP float64 `json:"min_p,omitempty"`
+	// KeepIDs asks for the ids of the kept tokens.
+	KeepIDs bool `json:"keep_ids,omitempty"`
+}
+
+// Validate reports limits out of range. Errors: one line that names each.
+func (s *Sampler) Validate() error {
+	var errs []error
+	if s.TopK < 0 {
+		errs = append(errs, fmt.Errorf("top_k %d, want 0 or more", s.TopK))
+	}
+	for _, p := range []struct {
+		name  string
+		value float64
+	}{{"top_p", s.TopP}, {"min_p", s.MinP}} {
+		if !(p.value >= 0 && p.value <= 1) {
+			errs = append(errs, fmt.Errorf("%s %v, want 0 to 1", p.name, p.value))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Kept says what a Sampler left at one position.
+type Kept struct {
+	Count int `json:"count"`
+	// IDs are the kept tokens, ascending, where Sampler.KeepIDs asks for them.
+	IDs []int32 `json:"ids,omitempty"`
 }
 
 // Generation is what the policy sampled.
 type Generation struct {
 	Tokens []int32
 	// Logprobs are the log-probabilities (nats) of Tokens under the sampling
-	// distribution: after temperature, before any truncation.
+	// distribution: after temperature and, with a Sampler, after truncation.
 	Logprobs []float32
-	Finish   rl.FinishReason
-	Version  int64
+	// Kept belongs to Tokens one by one; nil without a Sampler.
+	Kept    []Kept
+	Finish  rl.FinishReason
+	Version int64
 }
 
 // Engine generates tokens. Implementations are safe for concurrent use.

@@ -21,42 +21,62 @@ type device struct {
 	kernels kernels.Choice
 	cfg     qwen3.Config
 	store   *model.Store
-	exec    *model.Exec
-	rows    int // cache rows; the last one takes the padding of a step
-	length  int // cache length
+	exec    *model.Exec // gives tokens and log-probabilities
+	full    *model.Exec // gives the logits, too
+	copies  *model.Exec // copies places of the caches
+	blocks  int         // of the caches; the places after them take the padding of a step
+	length  int         // most tokens of a sequence
+	width   int         // of the tables
+	gather  bool        // attention cannot read tables
 	caches  []*tensors.Tensor
 }
 
-// newDevice builds the step graph around an empty store.
-func newDevice(backend compute.Backend, cfg qwen3.Config, slots, length int) (*device, error) {
-	d := &device{backend: backend, cfg: cfg, store: model.NewStore(), rows: slots + 1, length: length}
-	exec, err := model.NewExec(backend, d.store, func(scope *model.Scope, in []*graph.Node) []*graph.Node {
-		return stepGraph(scope, cfg, in)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("build engine step: %w", err)
+// newDevice builds the step graphs around an empty store, with caches of a number of
+// blocks, for sequences of at most length tokens.
+func newDevice(backend compute.Backend, cfg qwen3.Config, blocks, length int) (*device, error) {
+	d := &device{backend: backend, cfg: cfg, store: model.NewStore(), blocks: blocks, length: length,
+		width: qwen3.TableWidth(length), gather: !cpuBackend(backend.Name())}
+	for _, e := range []struct {
+		exec  **model.Exec
+		graph func(*model.Scope, []*graph.Node) []*graph.Node
+	}{
+		{&d.exec, func(scope *model.Scope, in []*graph.Node) []*graph.Node { return d.stepGraph(scope, in)[1:] }},
+		{&d.full, d.stepGraph},
+		{&d.copies, copyGraph},
+	} {
+		exec, err := model.NewExec(backend, d.store, e.graph)
+		if err != nil {
+			return nil, fmt.Errorf("build engine step: %w", err)
+		}
+		*e.exec = exec.SetMaxCache(-1)
 	}
-	d.exec = exec.SetMaxCache(-1)
 	d.reset()
 	return d, nil
 }
 
-// stepGraph is one pass over the tokens of a step. Inputs: int32 [4, N]
-// (tokens, rows, positions, answers), int32 [2, C, R] (queries, lengths),
-// float32 [3, N] (uniform, scale, greedy), caches. Outputs: the token that
-// follows each of the N, its log-probability, the new caches.
-func stepGraph(scope *model.Scope, cfg qwen3.Config, in []*graph.Node) []*graph.Node {
+// stepGraph is one pass over the tokens of a step. Inputs: int32 [5, N] (tokens, rows,
+// columns, positions, answers), int32 [2, C, N] (queries, lengths), float32 [3, N]
+// (uniform, scale, greedy), float32 [N, 1, W] (tables), caches. Outputs: the logits after
+// each of the N, the token that follows it, its log-probability, the new caches.
+func (d *device) stepGraph(scope *model.Scope, in []*graph.Node) []*graph.Node {
 	scope.SetTraining(in[0].Graph(), true) // weights are inputs, not constants
 	part := func(n *graph.Node, i int) *graph.Node {
 		return graph.Squeeze(graph.SliceAxis(n, 0, graph.AxisElem(i)), 0)
 	}
-	hidden, caches := qwen3.DecodeStep(scope, cfg, qwen3.DecodeInputs{
-		Tokens: part(in[0], 0), Rows: part(in[0], 1), Positions: part(in[0], 2), Answers: part(in[0], 3),
-		Queries: part(in[1], 0), Lengths: part(in[1], 1),
-	}, in[3:])
-	tokens, logprobs := sample(qwen3.DecodeLogits(scope, cfg, hidden), cfg.VocabSize,
+	hidden, caches := qwen3.DecodeStep(scope, d.cfg, qwen3.DecodeInputs{
+		Tokens: part(in[0], 0), Rows: part(in[0], 1), Columns: part(in[0], 2), Positions: part(in[0], 3), Answers: part(in[0], 4),
+		Queries: part(in[1], 0), Lengths: part(in[1], 1), Tables: in[3], MaxContext: d.length, Gather: d.gather,
+	}, in[4:])
+	logits := qwen3.DecodeLogits(scope, d.cfg, hidden)
+	tokens, logprobs := sample(logits, d.cfg.VocabSize,
 		sampling{uniform: part(in[2], 0), scale: part(in[2], 1), greedy: part(in[2], 2)})
-	return append([]*graph.Node{tokens, logprobs}, caches...)
+	return append([]*graph.Node{logits, tokens, logprobs}, caches...)
+}
+
+// copyGraph copies places of the caches. Inputs: int32 [M, 2] (from, each a row and a
+// column), int32 [M, 2] (to), caches. Outputs: the new caches.
+func copyGraph(_ *model.Scope, in []*graph.Node) []*graph.Node {
+	return qwen3.CopyPlaces(in[0], in[1], in[2:])
 }
 
 // load replaces the weights. What the caches hold was made with the old ones and is
@@ -73,48 +93,105 @@ func (d *device) reset() {
 	}
 	d.caches = make([]*tensors.Tensor, 2*d.cfg.NumHiddenLayers)
 	for i := range d.caches {
-		d.caches[i] = tensors.FromShape(d.cfg.CacheShape(d.rows, d.length))
+		d.caches[i] = tensors.FromShape(d.cfg.CacheShape(d.padding()+maxRows, d.width))
 	}
 }
+
+// padding is the first place after the blocks.
+func (d *device) padding() int { return d.blocks * blockTokens }
 
 // execute makes the device pass of a step and fills the step's outputs. After an
 // error the caches are lost: call reset.
 func (d *device) execute(s *step) error {
 	return guard(func() error {
-		n, c := len(s.uniform), len(s.queries)/d.rows
-		args := []any{
-			tensors.FromFlatDataAndDimensions(s.ints, 4, n),
-			tensors.FromFlatDataAndDimensions(s.attention, 2, c, d.rows),
-			tensors.FromFlatDataAndDimensions(s.floats, 3, n),
+		exec, outputs := d.exec, 2
+		if s.wantLogits {
+			exec, outputs = d.full, 3
 		}
-		for _, cache := range d.caches {
-			donated, err := graph.DonateTensorBuffer(cache, d.backend, 0)
-			if err != nil {
-				return fmt.Errorf("donate cache: %w", err)
-			}
-			args = append(args, donated)
-		}
-		out, err := d.call(args)
+		out, err := d.call(exec, outputs,
+			tensors.FromFlatDataAndDimensions(s.ints, 5, s.n),
+			tensors.FromFlatDataAndDimensions(s.attention, 2, s.chunk, s.n),
+			tensors.FromFlatDataAndDimensions(s.floats, 3, s.n),
+			tensors.FromFlatDataAndDimensions(s.tables, s.n, 1, s.width),
+		)
 		if err != nil {
 			return fmt.Errorf("engine step: %w", err)
 		}
-		d.caches = out[2:]
-		tensors.MustConstFlatData(out[0], func(flat []int32) { copy(s.sampled, flat) })
-		tensors.MustConstFlatData(out[1], func(flat []float32) { copy(s.logprobs, flat) })
-		for _, t := range out[:2] {
-			t.MustFinalizeAll()
+		if s.wantLogits {
+			tensors.MustConstFlatData(out[0], func(flat []float32) { s.logits = append(s.logits[:0], flat...) })
 		}
-		for _, t := range args[:3] {
-			t.(*tensors.Tensor).MustFinalizeAll()
+		tensors.MustConstFlatData(out[outputs-2], func(flat []int32) { copy(s.sampled, flat) })
+		tensors.MustConstFlatData(out[outputs-1], func(flat []float32) { copy(s.logprobs, flat) })
+		for _, t := range out {
+			t.MustFinalizeAll()
 		}
 		return nil
 	})
 }
 
-// call executes the step graph, which is built at its first call with each shape.
-func (d *device) call(args []any) ([]*tensors.Tensor, error) {
+// blockCopy asks for the first n tokens of a block in another one.
+type blockCopy struct {
+	from, to int32
+	n        int
+}
+
+// copyTokens copies keys and values between blocks. After an error the caches are lost:
+// call reset.
+func (d *device) copyTokens(copies []blockCopy) error {
+	return guard(func() error {
+		var from, to []int
+		for _, c := range copies {
+			for i := range c.n {
+				from, to = append(from, int(c.from)*blockTokens+i), append(to, int(c.to)*blockTokens+i)
+			}
+		}
+		for at := 0; at < len(from); at += maxRows {
+			end := min(at+maxRows, len(from))
+			if _, err := d.call(d.copies, 0, d.places(from[at:end]), d.places(to[at:end])); err != nil {
+				return fmt.Errorf("copy keys and values: %w", err)
+			}
+		}
+		return nil
+	})
+}
+
+// places are the rows and columns of at most maxRows places, filled up with padding.
+func (d *device) places(at []int) *tensors.Tensor {
+	flat := make([]int32, 2*maxRows)
+	for i := range maxRows {
+		place := d.padding() + i
+		if i < len(at) {
+			place = at[i]
+		}
+		flat[2*i], flat[2*i+1] = int32(place/d.width), int32(place%d.width)
+	}
+	return tensors.FromFlatDataAndDimensions(flat, maxRows, 2)
+}
+
+// call executes a graph, which is built at its first call with each shape, with the
+// inputs and the caches, which it replaces. It returns the outputs before the caches.
+func (d *device) call(exec *model.Exec, outputs int, inputs ...*tensors.Tensor) ([]*tensors.Tensor, error) {
 	defer kernels.Enter(d.kernels)()
-	return d.exec.Call(args...)
+	args := make([]any, 0, len(inputs)+len(d.caches))
+	for _, in := range inputs {
+		args = append(args, in)
+	}
+	for _, cache := range d.caches {
+		donated, err := graph.DonateTensorBuffer(cache, d.backend, 0)
+		if err != nil {
+			return nil, fmt.Errorf("donate cache: %w", err)
+		}
+		args = append(args, donated)
+	}
+	out, err := exec.Call(args...)
+	if err != nil {
+		return nil, err
+	}
+	d.caches = out[outputs:]
+	for _, in := range inputs {
+		in.MustFinalizeAll()
+	}
+	return out[:outputs], nil
 }
 
 // guard turns a panic of graph building or of the backend into an error with its stack.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"log/slog"
 	"runtime"
 	"strings"
@@ -29,16 +28,20 @@ type Config struct {
 	Backend string
 	// Kernels of the CPU backend: native, also when empty, or portable.
 	Kernels kernels.Choice
-	// Slots is the number of sequences in the caches, 64 when 0. Requests beyond it
-	// wait for a slot, or take that of an idle session.
+	// Slots bounds the requests that run at the same time, 64 when 0. Others wait.
 	Slots int
-	// Shards splits the slots over independent devices of the CPU backend, each
+	// Capacity is how many tokens the caches hold, those of idle sessions included. 0
+	// is room for Slots contexts of MaxContext.
+	Capacity int
+	// Shards splits slots and capacity over independent devices of the CPU backend, each
 	// with one thread. 0 means one per CPU for the CPU backend, else one.
 	Shards int
 	// MaxContext bounds the tokens of a context together with its generation. 0 is
 	// the model's max_position_embeddings.
 	MaxContext int
-	// Queue bounds the requests that run or wait in a shard, 1024 when 0.
+	// Queue bounds the requests that run or wait, 1<<17 when 0. A request that waits costs
+	// its tokens and the goroutine of its caller, so callers bound themselves: the
+	// number exists to end a runaway client with an error instead of all memory.
 	Queue int
 	// Log receives start-up facts; nil discards them.
 	Log *slog.Logger
@@ -48,9 +51,9 @@ type Config struct {
 type Engine struct {
 	cfg     Config
 	shards  []*shard
+	desk    *desk
 	wg      sync.WaitGroup
 	version atomic.Int64
-	next    atomic.Uint64 // numbers requests without a session
 	loading sync.Mutex
 	close   sync.Once
 	closed  chan struct{}
@@ -67,7 +70,7 @@ func New(cfg Config) (*Engine, error) {
 	if err := cfg.setDefaults(); err != nil {
 		return nil, err
 	}
-	e := &Engine{cfg: cfg, closed: make(chan struct{})}
+	e := &Engine{cfg: cfg, desk: newDesk(cfg.Queue), closed: make(chan struct{})}
 	e.version.Store(-1)
 	var shapes []shape
 	for i := range cfg.Shards {
@@ -80,10 +83,11 @@ func New(cfg Config) (*Engine, error) {
 				return nil, fmt.Errorf("check step shapes: %w", err)
 			}
 		}
-		e.shards = append(e.shards, newShard(dev, shapes, cfg.Queue))
+		e.shards = append(e.shards, newShard(dev, shapes, cfg.shardSlots()))
+		e.desk.add(e.shards[i])
 	}
 	cfg.Log.Info("policy engine ready", "backend", cfg.Backend, "shards", cfg.Shards, "slots", cfg.Slots,
-		"max_context", cfg.MaxContext, "step_shapes", fmt.Sprint(shapes))
+		"capacity", cfg.Capacity, "max_context", cfg.MaxContext, "step_shapes", fmt.Sprint(shapes))
 	for _, s := range e.shards {
 		e.wg.Go(s.serve)
 	}
@@ -108,8 +112,9 @@ func (c *Config) setDefaults() error {
 	}
 	set(&c.Slots, 64)
 	set(&c.MaxContext, c.Model.MaxPositionEmbeddings)
-	set(&c.Queue, 1024)
+	set(&c.Queue, 1<<17)
 	set(&c.Shards, c.defaultShards())
+	set(&c.Capacity, c.Shards*c.shardSlots()*blocksOf(c.MaxContext)*blockTokens)
 	var errs []error
 	if err := backends.CheckKernels(c.Backend, c.Kernels); err != nil {
 		errs = append(errs, fmt.Errorf("engine: %w", err))
@@ -117,13 +122,19 @@ func (c *Config) setDefaults() error {
 	for _, f := range []struct {
 		name  string
 		value int
-	}{{"slots", c.Slots}, {"shards", c.Shards}, {"max context", c.MaxContext}, {"queue", c.Queue}} {
+	}{{"slots", c.Slots}, {"shards", c.Shards}, {"max context", c.MaxContext}, {"queue", c.Queue}, {"capacity", c.Capacity}} {
 		if f.value < 1 {
 			errs = append(errs, fmt.Errorf("engine %s: %d, want at least 1", f.name, f.value))
 		}
 	}
 	return errors.Join(errs...)
 }
+
+// shardSlots is the number of slots of a shard.
+func (c *Config) shardSlots() int { return (c.Slots + c.Shards - 1) / max(c.Shards, 1) }
+
+// shardBlocks is the number of blocks of a shard. The check of the step shapes needs a few.
+func (c *Config) shardBlocks() int { return max(blocksOf(c.Capacity/c.Shards), 4) }
 
 // defaultShards is one per CPU, or fewer where the steps of a shard would be so
 // small that they are mostly overhead.
@@ -152,8 +163,7 @@ func openDevice(cfg Config) (*device, error) {
 		// to others costs 10 to 25 % more CPU.
 		backends.HelpersOf(backend).Rest()
 	}
-	slots := (cfg.Slots + cfg.Shards - 1) / cfg.Shards
-	d, err := newDevice(backend, cfg.Model, slots, max(cfg.MaxContext, maxRows))
+	d, err := newDevice(backend, cfg.Model, cfg.shardBlocks(), max(cfg.MaxContext, probeTokens))
 	if err != nil {
 		return nil, err
 	}
@@ -172,21 +182,19 @@ func (e *Engine) Generate(ctx context.Context, req policy.Request) (policy.Gener
 		a := cancelled(ctx, policy.Generation{Version: e.Version()})
 		return a.gen, a.err
 	}
-	s := e.shards[e.route(req.Session)]
-	if s.stats.queued.Add(1) > int64(e.cfg.Queue) {
-		s.stats.queued.Add(-1)
-		return policy.Generation{}, fmt.Errorf("%d requests under way: %w", e.cfg.Queue, policy.ErrOverloaded)
-	}
 	j := &job{ctx: ctx, req: req, done: make(chan answer, 1)}
-	j.context = append(make([]int32, 0, len(req.Tokens)+req.MaxTokens), req.Tokens...)
+	j.context = append(make([]int32, 0, len(req.Tokens)+min(req.MaxTokens, 4096)), req.Tokens...)
 	j.scale, j.greedy = scaleOf(req.Temperature)
-	s.jobs <- j // the channel holds as many as may be under way
+	if err := e.desk.submit(j); err != nil {
+		return policy.Generation{}, err
+	}
 	select {
 	case a := <-j.done:
 		return a.gen, a.err
 	case <-ctx.Done():
-		if !errors.Is(context.Cause(ctx), policy.ErrCut) {
-			return policy.Generation{}, ctx.Err()
+		if e.desk.withdraw(j) || !errors.Is(context.Cause(ctx), policy.ErrCut) {
+			a := cancelled(ctx, policy.Generation{Version: e.Version()})
+			return a.gen, a.err
 		}
 	case <-e.closed:
 		return policy.Generation{}, errClosed
@@ -206,11 +214,16 @@ func (e *Engine) check(req policy.Request) error {
 		return errors.New("generate: no context tokens")
 	case req.MaxTokens < 1:
 		return fmt.Errorf("generate: max tokens %d, want at least 1", req.MaxTokens)
-	case len(req.Tokens)+req.MaxTokens > e.cfg.MaxContext:
+	case len(req.Tokens)+req.MaxTokens > e.MaxContext():
 		return fmt.Errorf("generate: context of %d and %d new tokens exceed the limit of %d: %w",
-			len(req.Tokens), req.MaxTokens, e.cfg.MaxContext, policy.ErrTooLarge)
+			len(req.Tokens), req.MaxTokens, e.MaxContext(), policy.ErrTooLarge)
 	case !(req.Temperature >= 0):
 		return fmt.Errorf("generate: temperature %v, want 0 or more", req.Temperature)
+	}
+	if req.Sampler != nil {
+		if err := req.Sampler.Validate(); err != nil {
+			return fmt.Errorf("generate: %w", err)
+		}
 	}
 	for i, t := range req.Tokens {
 		if t < 0 || int(t) >= e.cfg.Model.VocabSize {
@@ -220,32 +233,19 @@ func (e *Engine) check(req policy.Request) error {
 	return nil
 }
 
-// route chooses the shard of a session.
-func (e *Engine) route(session string) int {
-	if session == "" {
-		return int(e.next.Add(1) % uint64(len(e.shards)))
-	}
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(session)) // hash.Hash never returns an error
-	return int(h.Sum32() % uint32(len(e.shards)))
-}
-
 // Release implements policy.Engine.
 func (e *Engine) Release(session string) {
-	if session == "" {
-		return
-	}
-	select {
-	case e.shards[e.route(session)].releases <- session:
-	case <-e.closed:
+	if s := e.desk.release(session); s != nil {
+		s.inbox.release(session)
 	}
 }
 
 // Version implements policy.Engine. It is -1 before the first Load.
 func (e *Engine) Version() int64 { return e.version.Load() }
 
-// MaxContext implements policy.Engine.
-func (e *Engine) MaxContext() int { return e.cfg.MaxContext }
+// MaxContext implements policy.Engine. A shard holds a whole context, so its capacity is
+// a limit, too.
+func (e *Engine) MaxContext() int { return min(e.cfg.MaxContext, e.cfg.shardBlocks()*blockTokens) }
 
 // Load implements policy.Loader.
 func (e *Engine) Load(ctx context.Context, ref blob.Ref, version int64) error {
@@ -279,11 +279,7 @@ func (e *Engine) LoadTensors(ctx context.Context, weights []tensor.Named, versio
 	}
 	done := make(chan error, len(e.shards))
 	for _, s := range e.shards {
-		select {
-		case s.swaps <- &swap{weights: weights, version: version, done: done}:
-		case <-e.closed:
-			return errClosed
-		}
+		s.inbox.change(&swap{weights: weights, version: version, done: done})
 	}
 	var errs []error
 	for range e.shards {
@@ -306,7 +302,7 @@ func (e *Engine) LoadTensors(ctx context.Context, weights []tensor.Named, versio
 func (e *Engine) Close() {
 	e.close.Do(func() {
 		for _, s := range e.shards {
-			close(s.quit)
+			s.inbox.close()
 		}
 		e.wg.Wait()
 		close(e.closed)
@@ -314,29 +310,29 @@ func (e *Engine) Close() {
 	<-e.closed
 }
 
-// Status implements policy.Reporter.
+// Status implements policy.Reporter. Blocks in use count whole.
 func (e *Engine) Status(context.Context) (policy.Status, error) {
 	st := e.Stats()
-	out := policy.Status{
-		Version: e.Version(), MaxContext: e.cfg.MaxContext, Capacity: int64(st.Slots) * int64(e.cfg.MaxContext),
-		Running: st.Active, Waiting: st.Requests - st.Active, Passes: st.Steps, Tokens: st.Generated, Exact: true,
-	}
-	for _, s := range e.shards {
-		out.Used += s.stats.cached.Load()
-	}
-	return out, nil
+	return policy.Status{
+		Version: e.Version(), MaxContext: e.MaxContext(), Capacity: st.Capacity, Used: st.Used,
+		Running: st.Active, Waiting: max(st.Requests-st.Active, 0), Passes: st.Steps, Tokens: st.Generated, Exact: true,
+	}, nil
 }
 
 // Stats are counts since the start, and gauges of the moment.
 type Stats struct {
 	Generated int64 // tokens sampled
 	Prefilled int64 // context tokens fed without sampling
+	Shared    int64 // context tokens that were not fed, because other contexts begin alike
 	Steps     int64 // device passes
 	Rows      int64 // rows of all passes with padding; (Generated+Prefilled)/Rows is the fill
 	Evictions int64 // idle sessions that lost their cache to others
-	Slots     int   // capacity
-	Active    int   // slots that generate
-	Idle      int   // slots kept for idle sessions
+	Preempted int64 // running requests that did, and were fed again
+	Capacity  int64 // tokens that the caches hold
+	Used      int64 // tokens of the blocks that requests and idle sessions hold
+	Slots     int   // most requests that run
+	Active    int   // requests that run
+	Idle      int   // idle sessions that have blocks
 	Requests  int   // running and waiting
 }
 
@@ -346,13 +342,17 @@ func (e *Engine) Stats() Stats {
 	for _, s := range e.shards {
 		st.Generated += s.stats.generated.Load()
 		st.Prefilled += s.stats.prefilled.Load()
+		st.Shared += s.stats.shared.Load()
 		st.Steps += s.stats.steps.Load()
 		st.Rows += s.stats.rows.Load()
 		st.Evictions += s.stats.evictions.Load()
-		st.Slots += s.dev.rows - 1
+		st.Preempted += s.stats.preempted.Load()
+		st.Capacity += int64(s.dev.blocks) * blockTokens
+		st.Used += s.stats.held.Load() * blockTokens
+		st.Slots += s.sequences.slots
 		st.Active += int(s.stats.active.Load())
 		st.Idle += int(s.stats.idle.Load())
-		st.Requests += int(s.stats.queued.Load())
 	}
+	st.Requests, _ = e.desk.counts()
 	return st
 }

@@ -109,7 +109,7 @@ func turns(t *testing.T, e *engine.Engine, session string, between func()) []pol
 }
 
 func TestSessionCacheAndEvictionAreInvisible(t *testing.T) {
-	e := start(t, engine.Config{Model: demo(128, 1, 384), Slots: 2, Shards: 1})
+	e := start(t, engine.Config{Model: demo(128, 1, 384), Slots: 2, Shards: 1, Capacity: 80})
 	plain := turns(t, e, "", func() {})
 	cold := e.Stats().Prefilled
 	kept := turns(t, e, "kept", func() {})

@@ -34,7 +34,7 @@ func invariantShapes(d *device) ([]shape, error) {
 		return nil, err
 	}
 	base := shape{maxRows, 1}
-	want, err := probe(d, base, 0, false)
+	want, err := probe(d, base, false)
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +42,7 @@ func invariantShapes(d *device) ([]shape, error) {
 	for _, n := range []int{8, 16, 32, maxRows} {
 		for _, chunk := range []int{1, maxChunk} {
 			s := shape{n, min(chunk, n)}
-			got, err := probe(d, s, d.rows-2, true)
+			got, err := probe(d, s, true)
 			if err != nil {
 				return nil, err
 			}
@@ -64,23 +64,27 @@ func probeWeights(cfg qwen3.Config) ([]qwen3.Tensor, error) {
 
 // probe runs a fixed sequence through steps of one shape, and returns for each of its
 // tokens the bits of what was sampled. With a crowd, all other tokens of a step belong
-// to other sequences.
-func probe(d *device, s shape, row int, crowd bool) ([]uint64, error) {
+// to other sequences, and the blocks of this one are not the first ones nor in order.
+func probe(d *device, s shape, crowd bool) ([]uint64, error) {
 	d.reset()
 	tokens := make([]int32, probeTokens)
 	for i := range tokens {
 		tokens[i] = int32((7 + 31*i) % d.cfg.VocabSize)
 	}
-	st := newStep(s.n, s.chunk, d.rows)
+	blocks := []int32{0, 1}
+	if crowd {
+		blocks = []int32{int32(d.blocks - 1), int32(d.blocks - 2)}
+	}
+	st := newStep(s, d.width)
 	var bits []uint64
 	for at := 0; at < len(tokens); {
 		n := min(s.chunk, len(tokens)-at)
 		var feeds []feed
 		if crowd {
-			feeds = bystanders(d, s.n-n, row, at)
+			feeds = bystanders(d, s.n-n, at)
 		}
-		feeds = append(feeds, feed{row: row, tokens: tokens[at : at+n], position: at, uniform: 0.5, scale: 1})
-		st.fill(feeds, d.rows, d.length)
+		feeds = append(feeds, feed{blocks: blocks, tokens: tokens[at : at+n], position: at, uniform: 0.5, scale: 1})
+		st.fill(feeds, d.padding())
 		if err := d.execute(st); err != nil {
 			return nil, fmt.Errorf("step of %d tokens: %w", s.n, err)
 		}
@@ -91,14 +95,13 @@ func probe(d *device, s shape, row int, crowd bool) ([]uint64, error) {
 	return bits, nil
 }
 
-// bystanders feeds one token each to at most n rows other than the given one.
-func bystanders(d *device, n, except, position int) []feed {
+// bystanders feeds one token each to at most n sequences, two blocks each, and leaves the
+// last two blocks alone.
+func bystanders(d *device, n, position int) []feed {
 	var feeds []feed
-	for row := 0; row < d.rows-1 && len(feeds) < n; row++ {
-		if row != except {
-			token := int32((row*13 + position) % d.cfg.VocabSize)
-			feeds = append(feeds, feed{row: row, tokens: []int32{token}, position: position, uniform: 0.25, scale: 0.5})
-		}
+	for i := int32(0); int(2*i+4) <= d.blocks && len(feeds) < n; i++ {
+		token := (i*13 + int32(position)) % int32(d.cfg.VocabSize)
+		feeds = append(feeds, feed{blocks: []int32{2*i + 1, 2 * i}, tokens: []int32{token}, position: position, uniform: 0.25, scale: 0.5})
 	}
 	return feeds
 }

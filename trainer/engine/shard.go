@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,14 +13,18 @@ import (
 	"temper/trainer/tensor"
 )
 
-// job is a request in a shard. It carries the context of its caller because the
+// job is a request in the engine. It carries the context of its caller because the
 // caller waits in another goroutine.
 type job struct {
-	ctx context.Context
-	req policy.Request
+	ctx   context.Context
+	req   policy.Request
+	age   uint64 // smaller is older
+	route *route // of its session, the desk's
+	begun bool   // it has been running
 	// context is the request's tokens and what was sampled since.
 	context  []int32
 	logprobs []float32
+	kept     []policy.Kept
 	scale    float32
 	greedy   float32
 	done     chan answer // holds one
@@ -40,99 +45,95 @@ type swap struct {
 
 // counters are the figures of a shard for Stats.
 type counters struct {
-	generated, prefilled, steps, evictions, rows atomic.Int64
-	active, idle, queued, cached                 atomic.Int64
+	generated, prefilled, shared, steps, evictions, preempted, rows atomic.Int64
+	active, idle, held                                              atomic.Int64
+	// queued are the passes during which requests had no shard yet, and vacant the slots
+	// without a request in those passes.
+	queued, vacant atomic.Int64
 }
 
 // shard is one device and the goroutine that owns it.
 type shard struct {
-	dev     *device
-	shapes  []shape // ascending, each gives the same bits
-	steps   map[shape]*step
-	slots   *slots
-	version int64
-	waiting []*job
-	swap    *swap
-	first   int // the slot that is served first, where there are more jobs than rows in a step
+	dev       *device
+	shapes    []shape // ascending, each gives the same bits
+	steps     map[shape]*step
+	sequences *sequences
+	version   int64
+	waiting   []*job // by age
+	swap      *swap
+	first     int // the running sequence that is served first, where there are more than rows in a step
+	begun     int // blocks of jobs that have begun since the last report
 
-	jobs     chan *job
-	releases chan string
-	swaps    chan *swap
-	quit     chan struct{}
-	stats    *counters
+	desk   *desk
+	number int // of the shard, the desk's
+	inbox  *inbox
+	stats  *counters
 }
 
 // newShard prepares a shard, which works while serve runs.
-func newShard(dev *device, shapes []shape, queue int) *shard {
+func newShard(dev *device, shapes []shape, slots int) *shard {
 	return &shard{
-		dev: dev, shapes: shapes, steps: map[shape]*step{}, slots: newSlots(dev.rows - 1), version: -1,
-		jobs: make(chan *job, queue), releases: make(chan string, 256), swaps: make(chan *swap), quit: make(chan struct{}),
-		stats: &counters{},
+		dev: dev, shapes: shapes, steps: map[shape]*step{}, sequences: newSequences(slots, dev.blocks, dev.length), version: -1,
+		inbox: newInbox(), stats: &counters{},
 	}
 }
 
-// serve answers requests until quit is closed.
+// serve answers requests until the inbox is closed.
 func (s *shard) serve() {
 	for {
-		if !s.receive() {
+		m := s.inbox.empty()
+		s.waiting = append(s.waiting, m.jobs...)
+		for _, session := range m.releases {
+			s.sequences.release(session)
+		}
+		if m.swap != nil {
+			s.swap = m.swap
+		}
+		if m.quit {
 			s.endAll(errClosed)
 			return
 		}
 		s.dropCancelled()
+		s.takeMore()
 		s.admit()
 		s.swapWeights()
-		s.step()
 		s.publishStats()
-	}
-}
-
-// receive takes everything that is waiting in the channels. A shard with nothing to
-// do blocks until something arrives. The result is false when the shard must end.
-func (s *shard) receive() bool {
-	active, _ := s.slots.count()
-	idle := active == 0 && len(s.waiting) == 0 && s.swap == nil
-	for {
-		if idle {
-			select {
-			case j := <-s.jobs:
-				s.waiting = append(s.waiting, j)
-			case session := <-s.releases:
-				s.slots.release(session)
-			case s.swap = <-s.swaps:
-			case <-s.quit:
-				return false
-			}
-			idle = false
-			continue
-		}
-		select {
-		case j := <-s.jobs:
-			s.waiting = append(s.waiting, j)
-		case session := <-s.releases:
-			s.slots.release(session)
-		case sw := <-s.swapsIfFree():
-			s.swap = sw
-		case <-s.quit:
-			return false
-		default:
-			return true
+		if s.step(); len(s.sequences.running) == 0 && len(s.waiting) == 0 && s.swap == nil {
+			s.publishStats()
+			<-s.inbox.bell
 		}
 	}
 }
 
-// swapsIfFree is the channel of swaps while none is pending.
-func (s *shard) swapsIfFree() chan *swap {
-	if s.swap != nil {
-		return nil
+// takeMore takes requests that have no shard yet while there is room for them.
+func (s *shard) takeMore() {
+	for s.swap == nil {
+		j := s.desk.takeNext(s, s.room)
+		if j == nil {
+			return
+		}
+		s.waiting = append(s.waiting, j)
 	}
-	return s.swaps
+}
+
+// room reports whether a new request could begin at once.
+func (s *shard) room(j *job) bool {
+	need, under := blocksOf(len(j.context)), len(s.sequences.running)+len(s.waiting)
+	for _, w := range s.waiting {
+		need += blocksOf(len(w.context))
+	}
+	free, idle := s.sequences.pool.available(), 0
+	if under < evictBelow {
+		idle = s.sequences.idleBlocks()
+	}
+	return under == 0 || under < s.sequences.slots && free+idle >= need
 }
 
 // dropCancelled ends the jobs whose callers have gone.
 func (s *shard) dropCancelled() {
-	for _, sl := range s.slots.all {
-		if sl.job != nil && sl.job.ctx.Err() != nil {
-			s.finish(sl, cancelled(sl.job.ctx, s.sampled(sl.job)))
+	for _, q := range slices.Clone(s.sequences.running) {
+		if j := q.job; j.ctx.Err() != nil {
+			s.finish(q, cancelled(j.ctx, s.sampled(j)))
 		}
 	}
 	s.waiting = slices.DeleteFunc(s.waiting, func(j *job) bool {
@@ -146,7 +147,7 @@ func (s *shard) dropCancelled() {
 
 // sampled is what a job has so far.
 func (s *shard) sampled(j *job) policy.Generation {
-	return policy.Generation{Tokens: j.context[len(j.req.Tokens):], Logprobs: j.logprobs, Version: s.version}
+	return policy.Generation{Tokens: j.context[len(j.req.Tokens):], Logprobs: j.logprobs, Kept: j.kept, Version: s.version}
 }
 
 // cancelled answers a job whose caller's context has ended: with what was sampled when
@@ -159,28 +160,47 @@ func cancelled(ctx context.Context, gen policy.Generation) answer {
 	return answer{gen: gen}
 }
 
-// admit gives rows to waiting jobs in their order. A job whose session has a row
-// does not wait for the jobs before it. While a swap is pending no job is admitted.
+// admit begins waiting jobs in their order. A job whose session has its blocks does not
+// wait for the jobs before it. While a swap is pending only jobs begin that have been
+// running: they end on the old weights.
 func (s *shard) admit() {
-	if s.swap != nil {
-		return
-	}
+	full := false
 	s.waiting = slices.DeleteFunc(s.waiting, func(j *job) bool {
-		if s.version < 0 || (j.req.Version >= 0 && j.req.Version != s.version) {
+		if !j.begun && s.swap != nil {
+			return false
+		}
+		if !j.begun && (s.version < 0 || (j.req.Version >= 0 && j.req.Version != s.version)) {
 			s.answerJob(j, answer{err: fmt.Errorf("version %d requested, %d served: %w", j.req.Version, s.version, policy.ErrStaleVersion)})
 			return true
 		}
-		return s.slots.assignRow(j) != nil
+		if full && s.sequences.own(j) == nil {
+			return false
+		}
+		q := s.sequences.begin(j)
+		if q == nil {
+			full = true
+			return false
+		}
+		s.countBegun(j)
+		return true
 	})
 }
 
-// swapWeights changes the weights when no job runs on the old ones any more.
+// countBegun notes that the desk need not keep blocks for a job any more.
+func (s *shard) countBegun(j *job) {
+	if !j.begun {
+		j.begun = true
+		s.begun += blocksOf(len(j.req.Tokens))
+	}
+}
+
+// swapWeights changes the weights when no job depends on the old ones any more.
 func (s *shard) swapWeights() {
-	if active, _ := s.slots.count(); s.swap == nil || active > 0 {
+	if s.swap == nil || len(s.sequences.running) > 0 || slices.ContainsFunc(s.waiting, func(j *job) bool { return j.begun }) {
 		return
 	}
 	err := s.dev.load(s.swap.weights)
-	s.slots.invalidate()
+	s.sequences.invalidate()
 	s.version = s.swap.version
 	if err != nil {
 		s.version = -1 // part of the old weights may be gone
@@ -191,57 +211,82 @@ func (s *shard) swapWeights() {
 
 // step feeds the next tokens of every job and hands out what was sampled.
 func (s *shard) step() {
+	s.growAll()
 	feeds, fed := s.plan()
 	if len(feeds) == 0 {
 		return
 	}
-	tokens, longest := 0, 0
-	for _, f := range feeds {
+	tokens, longest, logits := 0, 0, false
+	for i, f := range feeds {
 		tokens, longest = tokens+len(f.tokens), max(longest, len(f.tokens))
+		logits = logits || fed[i].job.req.Sampler != nil
 	}
 	st := s.buffers(smallestShape(s.shapes, tokens, longest))
-	st.fill(feeds, s.dev.rows, s.dev.length)
+	st.wantLogits = logits
+	st.fill(feeds, s.dev.padding())
 	if err := s.dev.execute(st); err != nil {
 		s.startOver(err)
 		return
 	}
 	s.stats.steps.Add(1)
 	s.stats.rows.Add(int64(st.n))
-	for i, sl := range fed {
-		sl.cached = append(sl.cached, feeds[i].tokens...)
-		if len(sl.cached) < len(sl.job.context) {
+	for i, q := range fed {
+		s.sequences.advance(q, feeds[i].tokens)
+		if q.cached < len(q.job.context) {
 			s.stats.prefilled.Add(int64(len(feeds[i].tokens)))
 			continue
 		}
 		s.stats.prefilled.Add(int64(len(feeds[i].tokens) - 1))
 		s.stats.generated.Add(1)
-		s.appendSampled(sl, st.sampled[feeds[i].last], st.logprobs[feeds[i].last])
+		s.take(q, st, feeds[i].last)
+	}
+}
+
+// growAll gives every running job the blocks that it needs next. Jobs that lose theirs
+// wait, in front of the younger ones.
+func (s *shard) growAll() {
+	for _, j := range s.sequences.grow() {
+		at, _ := slices.BinarySearchFunc(s.waiting, j.age, func(w *job, age uint64) int { return cmp.Compare(w.age, age) })
+		s.waiting = slices.Insert(s.waiting, at, j)
 	}
 }
 
 // plan chooses what the next step feeds: one token of each job, then as many more of
 // the contexts as fit. Where there are more jobs than rows in a step, jobs take turns.
-func (s *shard) plan() (feeds []feed, fed []*slot) {
+// A job whose next tokens another one is feeding waits for them.
+func (s *shard) plan() (feeds []feed, fed []*sequence) {
+	running := s.sequences.running
 	largest := s.shapes[len(s.shapes)-1]
-	free := largest.n
-	for i := range s.slots.all {
-		sl := s.slots.all[(s.first+i)%len(s.slots.all)]
-		if sl.job == nil {
-			continue
-		}
+	free, copies := largest.n, []blockCopy(nil)
+	for i := range running {
+		at := (s.first + i) % len(running)
 		if free == 0 {
-			s.first = (s.first + i) % len(s.slots.all)
+			s.first = at
 			break
 		}
-		free--
-		fed = append(fed, sl)
+		q := running[at]
+		before := q.cached
+		var ready bool
+		if copies, ready = s.sequences.catchUp(q, copies); ready {
+			free--
+			fed = append(fed, q)
+		}
+		s.stats.shared.Add(int64(q.cached - before))
 	}
-	for _, sl := range fed {
-		j, at := sl.job, len(sl.cached)
-		n := min(len(j.context)-at, largest.chunk, free+1)
+	if err := s.dev.copyTokens(copies); err != nil {
+		s.startOver(err)
+		return nil, nil
+	}
+	for _, q := range fed {
+		j, at := q.job, q.cached
+		n := s.sequences.claim(q, min(len(j.context)-at, largest.chunk, free+1))
 		free -= n - 1
+		blocks := make([]int32, blocksOf(at+n))
+		for i := range blocks {
+			blocks[i] = q.blocks[i].id
+		}
 		feeds = append(feeds, feed{
-			row: sl.row, tokens: j.context[at : at+n], position: at,
+			blocks: blocks, tokens: j.context[at : at+n], position: at,
 			uniform: rl.Uniform(j.req.Seed, len(j.context)), scale: j.scale, greedy: j.greedy,
 		})
 	}
@@ -252,15 +297,23 @@ func (s *shard) plan() (feeds []feed, fed []*slot) {
 func (s *shard) buffers(sh shape) *step {
 	st, ok := s.steps[sh]
 	if !ok {
-		st = newStep(sh.n, sh.chunk, s.dev.rows)
+		st = newStep(sh, s.dev.width)
 		s.steps[sh] = st
 	}
 	return st
 }
 
-// appendSampled appends a token to the job of a slot, and ends a job that is complete.
-func (s *shard) appendSampled(sl *slot, token int32, logprob float32) {
-	j := sl.job
+// take appends the sampled token to the job of a sequence, and ends a job that is
+// complete.
+func (s *shard) take(q *sequence, st *step, at int) {
+	j := q.job
+	token, logprob := st.sampled[at], st.logprobs[at]
+	if j.req.Sampler != nil {
+		width := len(st.logits) / st.n
+		d := truncate(st.logits[at*width:][:s.dev.cfg.VocabSize], j.scale, *j.req.Sampler)
+		token, logprob = d.draw(rl.Uniform(j.req.Seed, len(j.context)), j.greedy > 0)
+		j.kept = append(j.kept, d.kept(j.req.Sampler.KeepIDs))
+	}
 	j.context, j.logprobs = append(j.context, token), append(j.logprobs, logprob)
 	gen := s.sampled(j)
 	switch {
@@ -271,70 +324,65 @@ func (s *shard) appendSampled(sl *slot, token int32, logprob float32) {
 	default:
 		return
 	}
-	s.finish(sl, answer{gen: gen})
+	s.finish(q, answer{gen: gen})
 }
 
-// finish ends the job of a slot.
-func (s *shard) finish(sl *slot, a answer) {
-	s.answerJob(sl.job, a)
-	s.slots.finish(sl)
+// finish ends the job of a sequence.
+func (s *shard) finish(q *sequence, a answer) {
+	s.answerJob(q.job, a)
+	s.sequences.finish(q)
 }
 
 // answerJob ends a job.
 func (s *shard) answerJob(j *job, a answer) {
-	s.stats.queued.Add(-1)
+	s.countBegun(j)
+	s.desk.end(j, s.number)
 	j.done <- a
 }
 
 // startOver fails the running jobs after an error of the device and empties the
 // caches.
 func (s *shard) startOver(err error) {
-	for _, sl := range s.slots.all {
-		if sl.job != nil {
-			s.finish(sl, answer{err: err})
-		}
+	for _, q := range slices.Clone(s.sequences.running) {
+		s.finish(q, answer{err: err})
 	}
-	s.slots.invalidate()
+	s.sequences.invalidate()
 	s.dev.reset()
 }
 
 // endAll answers every job and a pending swap with err.
 func (s *shard) endAll(err error) {
-	for _, sl := range s.slots.all {
-		if sl.job != nil {
-			s.finish(sl, answer{err: err})
-		}
+	for _, q := range slices.Clone(s.sequences.running) {
+		s.finish(q, answer{err: err})
 	}
 	if s.swap != nil {
 		s.swap.done <- err
-	}
-	for {
-		select {
-		case j := <-s.jobs:
-			s.waiting = append(s.waiting, j)
-			continue
-		default:
-		}
-		break
 	}
 	for _, j := range s.waiting {
 		s.answerJob(j, answer{err: err})
 	}
 }
 
-// publishStats copies the slot table's figures for Stats.
+// publishStats copies the figures of the sequences for Stats and for the desk.
 func (s *shard) publishStats() {
-	active, idle := s.slots.count()
-	s.stats.active.Store(int64(active))
-	s.stats.idle.Store(int64(idle))
-	s.stats.evictions.Store(s.slots.evictions)
-	cached := 0
-	for _, sl := range s.slots.all {
-		if sl.job != nil || sl.session != "" {
-			cached += len(sl.cached)
+	q := s.sequences
+	running := len(q.running)
+	idle := len(q.sessions)
+	for _, r := range q.running {
+		if r.session != "" {
+			idle--
 		}
 	}
-	s.stats.cached.Store(int64(cached))
+	s.stats.active.Store(int64(running))
+	s.stats.idle.Store(int64(idle))
+	s.stats.evictions.Store(q.evictions)
+	s.stats.preempted.Store(q.preempted)
+	s.stats.held.Store(int64(q.pool.held()))
+	if s.desk.report(s.number, q.pool.available(), q.idleBlocks(), s.begun) > 0 {
+		s.stats.queued.Add(1)
+		s.stats.vacant.Add(int64(q.slots - running))
+	}
+	s.begun = 0
 }
 
 // errClosed answers requests to a closed engine.

@@ -4,7 +4,7 @@ import "slices"
 
 // feed is the part of one sequence that a step processes.
 type feed struct {
-	row      int     // cache row
+	blocks   []int32 // numbers of the blocks of the sequence, up to that of the last of tokens
 	tokens   []int32 // next tokens of the context, at most the step's chunk
 	position int     // of tokens[0]
 	uniform  float32 // selects the token after the last of tokens
@@ -18,55 +18,68 @@ type feed struct {
 // step holds the inputs and outputs of one device pass over n tokens, at most chunk
 // of them from one sequence. The buffers are used for many passes.
 type step struct {
-	n, chunk  int
-	ints      []int32   // [4, n]
-	attention []int32   // [2, chunk, rows]
-	floats    []float32 // [3, n]
+	n, chunk, width int
+	ints            []int32   // [5, n]
+	attention       []int32   // [2, chunk, n]
+	floats          []float32 // [3, n]
+	tables          []float32 // [n, 1, width]
 
-	tokens, rows, positions, answers []int32 // parts of ints
-	queries, lengths                 []int32 // parts of attention
-	uniform, scale, greedy           []float32
+	tokens, rows, columns, positions, answers []int32 // parts of ints
+	queries, lengths                          []int32 // parts of attention
+	uniform, scale, greedy                    []float32
 
 	sampled  []int32   // [n], out
 	logprobs []float32 // [n], out
+	// logits are filled where a request is sampled on the host: [n, vocabulary], out.
+	logits     []float32
+	wantLogits bool
 }
 
-// newStep allocates the buffers for a device with the given number of cache rows.
-func newStep(n, chunk, cacheRows int) *step {
+// newStep allocates the buffers for a device with tables of a width.
+func newStep(sh shape, width int) *step {
+	n, queries := sh.n, sh.n*sh.chunk
 	s := &step{
-		n: n, chunk: chunk,
-		ints: make([]int32, 4*n), attention: make([]int32, 2*chunk*cacheRows), floats: make([]float32, 3*n),
-		sampled: make([]int32, n), logprobs: make([]float32, n),
+		n: n, chunk: sh.chunk, width: width,
+		ints: make([]int32, 5*n), attention: make([]int32, 2*queries), floats: make([]float32, 3*n),
+		tables: make([]float32, n*width), sampled: make([]int32, n), logprobs: make([]float32, n),
 	}
-	s.tokens, s.rows, s.positions, s.answers = s.ints[:n], s.ints[n:2*n], s.ints[2*n:3*n], s.ints[3*n:]
-	s.queries, s.lengths = s.attention[:chunk*cacheRows], s.attention[chunk*cacheRows:]
+	s.tokens, s.rows, s.columns, s.positions, s.answers = s.ints[:n], s.ints[n:2*n], s.ints[2*n:3*n], s.ints[3*n:4*n], s.ints[4*n:]
+	s.queries, s.lengths = s.attention[:queries], s.attention[queries:]
 	s.uniform, s.scale, s.greedy = s.floats[:n], s.floats[n:2*n], s.floats[2*n:]
 	return s
 }
 
 // fill writes the feeds into the inputs. The rest of the n tokens is padding; it goes
-// to the last row of the cache, which no query attends to.
-func (s *step) fill(feeds []feed, cacheRows, cacheLength int) {
+// to places from padding on, which no query attends to.
+func (s *step) fill(feeds []feed, padding int) {
 	clear(s.attention)
 	i := 0
-	for f := range feeds {
-		fd := &feeds[f]
+	for row := range feeds {
+		fd := &feeds[row]
+		table := s.tables[row*s.width : (row+1)*s.width]
+		table[0] = float32(fd.position)
+		for b, id := range fd.blocks {
+			table[1+b] = float32(id)
+		}
 		for c, token := range fd.tokens {
-			at := c*cacheRows + fd.row
-			s.tokens[i], s.rows[i], s.positions[i] = token, int32(fd.row), int32(fd.position+c)
-			s.answers[i] = int32(at)
-			s.queries[at], s.lengths[at] = int32(i), int32(fd.position+c+1)
+			at, position := c*s.n+row, fd.position+c
+			s.tokens[i], s.positions[i], s.answers[i] = token, int32(position), int32(at)
+			s.place(i, int(fd.blocks[position/blockTokens])*blockTokens+position%blockTokens)
+			s.queries[at], s.lengths[at] = int32(i), int32(c+1)
 			s.uniform[i], s.scale[i], s.greedy[i] = fd.uniform, fd.scale, fd.greedy
 			i++
 		}
 		fd.last = i - 1
 	}
 	for ; i < s.n; i++ {
-		s.tokens[i], s.rows[i], s.positions[i] = 0, int32(cacheRows-1), int32(i%cacheLength)
-		s.answers[i] = int32(cacheRows - 1)
+		s.tokens[i], s.positions[i], s.answers[i] = 0, 0, 0
+		s.place(i, padding+i)
 		s.uniform[i], s.scale[i], s.greedy[i] = 0, 1, 1
 	}
 }
+
+// place says where in the caches the keys and values of the i-th token go.
+func (s *step) place(i, at int) { s.rows[i], s.columns[i] = int32(at/s.width), int32(at%s.width) }
 
 // shape is the size of a step graph.
 type shape struct{ n, chunk int }

@@ -69,6 +69,18 @@ func attentionAVX2(q, k, v, output []float32, qOff, kvOff, qSeqStride, kvSeqStri
 	additiveMask []float32, booleanMask []bool, maskGroupStride int, additiveBias []float32, biasGroupStride int,
 	scores []float32, groupSize, seqLen, kvLen, headDim int, scale float32, causal bool, qLimit, kvLimit int) bool
 
+// tables teaches the backend's attention to read tables, when the process starts: later
+// somebody might be computing.
+var tables = func() attentionFunc {
+	var inner attentionFunc
+	if attention != nil {
+		inner = *(*attentionFunc)(unsafe.Pointer(&attention))
+	}
+	f := withTables(inner, nil)
+	attention = *(*unsafe.Pointer)(unsafe.Pointer(&f))
+	return f
+}()
+
 // hooks are the values of the variables for one choice.
 type hooks struct {
 	trailingSums, leadingSums, binaries, norms, attention, products unsafe.Pointer
@@ -107,7 +119,7 @@ func hooksAVX2() hooks {
 	registerSumsAVX2()
 	registerNormsAVX2()
 	registerProductsAVX2()
-	f := attentionAVX2
+	f := withTables(attentionAVX2, nil)
 	attention = *(*unsafe.Pointer)(unsafe.Pointer(&f))
 	thresholds = thresholdsAVX2
 	h := readHooks()

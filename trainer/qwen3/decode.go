@@ -1,6 +1,7 @@
 package qwen3
 
 import (
+	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph"
@@ -10,31 +11,51 @@ import (
 	"github.com/gomlx/gomlx/support/exceptions"
 )
 
-// DecodeInputs describes N tokens of up to R sequences, each of which has a row of the
-// caches. A sequence may bring up to C tokens at once, the next ones of its context.
+// BlockTokens is the number of tokens in a block of the caches.
+const BlockTokens = 16
+
+// DecodeInputs describes N tokens of up to R sequences. The keys and values of a sequence
+// lie in blocks of BlockTokens, anywhere in the caches, which a table names in order. A
+// sequence may bring up to C tokens at once, the next ones of its context.
 //
-// Attention runs as C batches over the R cache rows. Each batch has one query per row,
+// Attention runs as C batches over the R sequences. Each batch has one query per sequence,
 // and exactly the keys that this query may see. A prompt that is prefilled in one step
 // therefore takes the same operations as one that is decoded token by token, and
 // leaves the same bits in the cache.
 type DecodeInputs struct {
 	Tokens    *Node // int32 [N]
-	Rows      *Node // int32 [N], the cache row of each token, below R
-	Positions *Node // int32 [N], its position, below S; unique per row
-	// Queries is the index, among the N tokens, of the c-th query of a row. It may be any
-	// where Lengths is 0.
+	Positions *Node // int32 [N], the position of each token in its sequence, below MaxContext
+	// Rows and Columns say where in the caches the keys and values of a token go. No two
+	// tokens have the same place.
+	Rows    *Node // int32 [N]
+	Columns *Node // int32 [N]
+	// Queries is the index, among the N tokens, of the c-th query of a sequence. It may be
+	// any where Lengths is 0.
 	Queries *Node // int32 [C, R]
-	// Lengths is the number of keys that the query sees: its position + 1, or 0 where
-	// there is no query.
+	// Lengths is c + 1 for the c-th query of a sequence, or 0 where there is no query.
 	Lengths *Node // int32 [C, R]
 	// Answers is the index of each token's own query in [C, R], flattened.
 	Answers *Node // int32 [N]
+	// Tables are the position of each sequence's first query, and then the numbers of its
+	// blocks. They are small whole numbers, which float32 holds exactly.
+	Tables *Node // float32 [R, 1, W]
+	// MaxContext bounds the positions.
+	MaxContext int
+	// Gather copies the blocks of all sequences in every layer, for backends whose
+	// attention cannot read tables.
+	Gather bool
 }
 
-// CacheShape is the shape of each of the 2*layers caches (keys, then values of
-// layer 0, and so on) for R sequences of at most S tokens: [R, S, K, E].
-func (c Config) CacheShape(rows, length int) shapes.Shape {
-	return shapes.Make(dtypes.Float32, rows, length, c.NumKeyValueHeads, c.HeadDim)
+// TableWidth is W of the tables for contexts of up to maxContext tokens.
+func TableWidth(maxContext int) int {
+	return 1 + max((maxContext+BlockTokens-1)/BlockTokens, BlockTokens)
+}
+
+// CacheShape is the shape of each of the 2*layers caches (keys, then values of layer 0,
+// and so on) for at least a number of tokens: [X, W, K, E], with W of the tables.
+// Place i is in row i/W and column i%W, and block b begins at place b*BlockTokens.
+func (c Config) CacheShape(tokens, width int) shapes.Shape {
+	return shapes.Make(dtypes.Float32, (tokens+width-1)/width, width, c.NumKeyValueHeads, c.HeadDim)
 }
 
 // DecodeStep passes tokens through the network and writes their keys and values to the
@@ -47,8 +68,8 @@ func DecodeStep(scope *model.Scope, cfg Config, in DecodeInputs, caches []*Node)
 	}
 	d := decoder{scope: scope, cfg: cfg, g: in.Tokens.Graph(), in: in}
 	scope.SetTraining(d.g, true)
-	d.at = Stack([]*Node{in.Rows, in.Positions}, -1) // [N, 2]
-	d.cos, d.sin = d.angles(caches[0].Shape().Dimensions[1])
+	d.at = Stack([]*Node{in.Rows, in.Columns}, -1) // [N, 2]
+	d.cos, d.sin = d.angles(in.MaxContext)
 	d.quarter = ConstTensor(d.g, rotateHalf(cfg.HeadDim))
 
 	x := Gather(d.node(nameEmbed), InsertAxes(in.Tokens, -1)) // [N, D]
@@ -80,7 +101,7 @@ type decoder struct {
 	cfg      Config
 	g        *Graph
 	in       DecodeInputs
-	at       *Node // int32 [N, 2], row and position of each token
+	at       *Node // int32 [N, 2], place of each token in the caches
 	cos, sin *Node // [N, 1, E]
 	quarter  *Node // [E, E], a quarter turn; see rotateHalf
 }
@@ -131,34 +152,76 @@ func (d decoder) rotate(x *Node) *Node {
 	return Add(Mul(x, d.cos), Mul(turned, d.sin))
 }
 
-// writeCache stores values [N, K, E] of the tokens in a cache [R, S, K, E]. The only
-// scatter that every backend has is one that adds. Subtracting the old value first is
-// exact and makes it an assignment.
-func (d decoder) writeCache(cache, values *Node) *Node {
-	old := Gather(cache, d.at)
-	cache = ScatterSum(cache, d.at, Neg(old), false, true)
-	return ScatterSum(cache, d.at, values, false, true)
+// writeCache stores values [N, K, E] of the tokens in a cache [X, W, K, E].
+func (d decoder) writeCache(cache, values *Node) *Node { return assign(cache, d.at, values) }
+
+// assign puts values at places of a cache. The only scatter that every backend has is
+// one that adds. Subtracting the old value first is exact and makes it an assignment.
+func assign(cache, at, values *Node) *Node {
+	old := Gather(cache, at)
+	cache = ScatterSum(cache, at, Neg(old), false, true)
+	return ScatterSum(cache, at, values, false, true)
+}
+
+// CopyPlaces copies what all caches hold at places from, int32 [M, 2], to places to.
+func CopyPlaces(from, to *Node, caches []*Node) (updated []*Node) {
+	for _, c := range caches {
+		updated = append(updated, assign(c, to, Gather(c, from)))
+	}
+	return updated
 }
 
 // attend answers the queries [N, H, E] from the caches: [N, H*E].
 func (d decoder) attend(q, k, v *Node) *Node {
 	chunk, rows := d.in.Lengths.Shape().Dimensions[0], d.in.Lengths.Shape().Dimensions[1]
 	h, e := d.cfg.NumAttentionHeads, d.cfg.HeadDim
-	one := Ones(d.g, shapes.Make(dtypes.Int32, rows))
+	read := d.attendTables
+	if d.in.Gather {
+		k, v = d.gatherBlocks(k), d.gatherBlocks(v)
+		read = d.attendRows
+	}
 	answers := make([]*Node, chunk)
 	for c := range chunk {
 		at := Reshape(SliceAxis(d.in.Queries, 0, AxisElem(c)), rows, 1)
 		query := InsertAxes(Gather(q, at), 1) // [R, 1, H, E]
 		lengths := Reshape(SliceAxis(d.in.Lengths, 0, AxisElem(c)), rows)
-		a, _ := attention.Core(query, k, v, attention.LayoutBSHD,
-			attention.CoreOptions{QuerySeqLen: one, KVSeqLen: lengths})
-		answers[c] = Reshape(a, rows, h*e)
+		answers[c] = Reshape(read(query, k, v, lengths), rows, h*e)
 	}
 	all := answers[0]
 	if chunk > 1 {
 		all = Concatenate(answers, 0) // [C*R, H*E]
 	}
 	return Gather(all, InsertAxes(d.in.Answers, -1))
+}
+
+// attendTables answers queries [R, 1, H, E] from caches [X, W, K, E]. The tables travel
+// as the bias of attention, which trainer/kernels takes for what they are.
+func (d decoder) attendTables(q, k, v, lengths *Node) *Node {
+	one := Ones(d.g, lengths.Shape())
+	a, _ := BackendFusedScaledDotProductAttention(q, k, v, attention.LayoutBSHD, &compute.ScaledDotProductAttentionConfig{
+		QuerySeqLen: InternalBackendOutputs(one)[0], KeyValueSeqLen: InternalBackendOutputs(lengths)[0],
+		Bias: InternalBackendOutputs(d.in.Tables)[0],
+	})
+	return a
+}
+
+// attendRows answers queries [R, 1, H, E] from keys and values [R, S, K, E].
+func (d decoder) attendRows(q, k, v, lengths *Node) *Node {
+	one := Ones(d.g, lengths.Shape())
+	first := ConvertDType(Reshape(SliceAxis(d.in.Tables, 2, AxisElem(0)), lengths.Shape().Dimensions...), dtypes.Int32)
+	seen := Add(lengths, Mul(first, Min(lengths, one))) // 0 stays 0
+	a, _ := attention.Core(q, k, v, attention.LayoutBSHD, attention.CoreOptions{QuerySeqLen: one, KVSeqLen: seen})
+	return a
+}
+
+// gatherBlocks collects the blocks of each sequence from a cache: [R, S, K, E].
+func (d decoder) gatherBlocks(cache *Node) *Node {
+	rows, blocks := d.in.Tables.Shape().Dimensions[0], d.in.Tables.Shape().Dimensions[2]-1
+	numbers := ConvertDType(SliceAxis(d.in.Tables, 2, AxisRangeToEnd(1)), dtypes.Int32) // [R, 1, W-1]
+	first := MulScalar(Reshape(numbers, rows, blocks, 1), BlockTokens)
+	places := Add(BroadcastToDims(first, rows, blocks, BlockTokens), Iota(d.g, shapes.Make(dtypes.Int32, rows, blocks, BlockTokens), 2))
+	flat := Reshape(cache, -1, d.cfg.NumKeyValueHeads, d.cfg.HeadDim)
+	return Gather(flat, Reshape(places, rows, blocks*BlockTokens, 1))
 }
 
 // mlp is the SwiGLU of layer i with its norm: [N, D]. Each panel of the intermediate

@@ -16,10 +16,12 @@ type cached struct {
 	exec   *model.Exec
 	cfg    qwen3.Config
 	rows   int
+	width  int // of the tables
+	length int // blocks of each sequence
 	caches []any
 }
 
-func newCached(t *testing.T, cfg qwen3.Config, ts []qwen3.Tensor, rows, length int) *cached {
+func newCached(t *testing.T, cfg qwen3.Config, ts []qwen3.Tensor, rows, length int, gather bool) *cached {
 	t.Helper()
 	store := model.NewStore()
 	if err := qwen3.ImportDecode(store, cfg, qwen3.ByName(ts)); err != nil {
@@ -27,16 +29,17 @@ func newCached(t *testing.T, cfg qwen3.Config, ts []qwen3.Tensor, rows, length i
 	}
 	exec, err := model.NewExec(backend(t), store, func(s *model.Scope, in []*graph.Node) []*graph.Node {
 		hidden, caches := qwen3.DecodeStep(s, cfg, qwen3.DecodeInputs{
-			Tokens: in[0], Rows: in[1], Positions: in[2], Queries: in[3], Lengths: in[4], Answers: in[5],
-		}, in[6:])
+			Tokens: in[0], Rows: in[1], Columns: in[2], Positions: in[3], Queries: in[4], Lengths: in[5], Answers: in[6],
+			Tables: in[7], MaxContext: length, Gather: gather,
+		}, in[8:])
 		return append([]*graph.Node{qwen3.DecodeLogits(s, cfg, hidden)}, caches...)
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cached{exec: exec, cfg: cfg, rows: rows}
+	c := &cached{exec: exec, cfg: cfg, rows: rows, width: qwen3.TableWidth(length), length: length / qwen3.BlockTokens}
 	for range 2 * cfg.NumHiddenLayers {
-		cache := tensors.FromShape(cfg.CacheShape(rows, length))
+		cache := tensors.FromShape(cfg.CacheShape(rows*length, c.width))
 		tensors.MustMutableFlatData(cache, func(flat []float32) {
 			for i := range flat {
 				flat[i] = float32(i%17) - 8 // what an earlier sequence left
@@ -51,20 +54,31 @@ func newCached(t *testing.T, cfg qwen3.Config, ts []qwen3.Tensor, rows, length i
 // token by row.
 func (c *cached) step(t *testing.T, chunk int, next [][]int32, at []int) [][][]float64 {
 	t.Helper()
-	var tokens, rowOf, positions, answers []int32
+	var tokens, rowOf, places, columns, positions, answers []int32
+	tables := make([][][]float32, c.rows)
+	for row := range tables {
+		tables[row] = [][]float32{make([]float32, c.width)}
+		for b := range c.length { // the blocks of the sequences lie among each other, and backwards
+			tables[row][0][1+b] = float32((c.length-1-b)*c.rows + row)
+		}
+	}
 	queries, lengths := make([][]int32, chunk), make([][]int32, chunk)
 	for k := range chunk {
 		queries[k], lengths[k] = make([]int32, c.rows), make([]int32, c.rows)
 	}
 	for row := range next {
+		tables[row][0][0] = float32(at[row])
 		for k, token := range next[row] {
-			queries[k][row], lengths[k][row] = int32(len(tokens)), int32(at[row]+k+1)
+			queries[k][row], lengths[k][row] = int32(len(tokens)), int32(k+1)
+			position := at[row] + k
+			place := int(tables[row][0][1+position/qwen3.BlockTokens])*qwen3.BlockTokens + position%qwen3.BlockTokens
+			places, columns = append(places, int32(place/c.width)), append(columns, int32(place%c.width))
 			answers = append(answers, int32(k*c.rows+row))
 			tokens, rowOf = append(tokens, token), append(rowOf, int32(row))
 			positions = append(positions, int32(at[row]+k))
 		}
 	}
-	out, err := c.exec.Call(append([]any{tokens, rowOf, positions, queries, lengths, answers}, c.caches...)...)
+	out, err := c.exec.Call(append([]any{tokens, places, columns, positions, queries, lengths, answers, tables}, c.caches...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,11 +96,12 @@ func (c *cached) step(t *testing.T, chunk int, next [][]int32, at []int) [][][]f
 // TestCachedDecodeEqualsForward feeds three sequences at their own pace, in
 // chunks and token by token, over caches that hold an earlier sequence's values.
 func TestCachedDecodeEqualsForward(t *testing.T) {
-	for _, tied := range []bool{true, false} {
+	for i := range 4 {
+		tied, gather := i%2 == 0, i/2 == 1
 		cfg := small(tied)
 		ts := weightsOf(t, cfg)
 		ref := newReference(cfg, ts)
-		c := newCached(t, cfg, ts, 4, 32)
+		c := newCached(t, cfg, ts, 4, 32, gather)
 		all := [][]int32{sentence(1, 14), sentence(2, 9), nil, sentence(3, 20)}
 		got := make([][][]float64, 4)
 		for stepNo := range 60 {
@@ -127,7 +142,7 @@ func TestChunkAndSingleTokensLeaveTheSameBits(t *testing.T) {
 	cfg := small(true)
 	ts := weightsOf(t, cfg)
 	tokens := sentence(4, 20)
-	chunks, singles := newCached(t, cfg, ts, 4, 32), newCached(t, cfg, ts, 4, 32)
+	chunks, singles := newCached(t, cfg, ts, 4, 32, false), newCached(t, cfg, ts, 4, 32, false)
 	var got, want [][]float64
 	for i := range tokens {
 		next := [][]int32{{3}, tokens[i : i+1], {5}, {7}}
@@ -145,7 +160,7 @@ func TestDecodeEqualsForward(t *testing.T) {
 	cfg := small(true)
 	ts := weightsOf(t, cfg)
 	all := [][]int32{sentence(1, 3), sentence(2, 17), sentence(3, 8), sentence(4, 31)}
-	c := newCached(t, cfg, ts, 5, 32)
+	c := newCached(t, cfg, ts, 5, 32, false)
 	got := make([][][]float64, len(all))
 	for stepNo := range 60 {
 		next, at, fed := make([][]int32, 5), make([]int, 5), 0

@@ -63,7 +63,7 @@ func TestTinyByHand(t *testing.T) {
 	near(t, "reference", newReference(cfg, ts).logits(tokens), want, 1e-9)
 	twice := forward(t, storeOf(t, cfg, ts), cfg, qwen3.Options{}, [][]int32{{0, 1, 0, 1}}, [][]int32{{0, 1, 0, 1}}, [][]int32{{1, 1, 2, 2}})
 	near(t, "packed", twice, slices.Concat(want, want), 1e-5)
-	c := newCached(t, cfg, ts, 1, 8)
+	c := newCached(t, cfg, ts, 1, 16, false)
 	for i, token := range tokens {
 		got := c.step(t, 1, [][]int32{{token}}, []int{i})[0]
 		near(t, "decoded", [][]float64{got[0][:3]}, want[i:i+1], 1e-5)

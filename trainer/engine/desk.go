@@ -1,0 +1,253 @@
+package engine
+
+import (
+	"fmt"
+	"hash/maphash"
+	"slices"
+	"sync"
+
+	"temper/internal/policy"
+)
+
+// desk gives requests to shards. A session stays with its shard while that has something
+// of it. Other requests go to the shard with most free blocks, or wait here, in their
+// order, until a shard has room: no shard is idle while another one has a queue.
+//
+// Invariant: a request is in the desk's queue or belongs to one shard.
+type desk struct {
+	limit int // of requests under way
+
+	mu      sync.Mutex
+	shards  []*shard
+	load    []load
+	waiting []*job
+	routes  map[string]*route
+	// prefixes are the shards that saw long prompts last, by hash.
+	prefixes map[uint64]int
+	seed     maphash.Seed
+	under    int    // requests under way
+	arrived  uint64 // requests so far
+}
+
+// load is what a desk knows of a shard.
+type load struct {
+	jobs    int // requests that belong to it
+	free    int // blocks that nobody holds
+	idle    int // blocks of idle sessions
+	pending int // blocks for the requests that it has not begun
+}
+
+// route is where a session is.
+type route struct {
+	shard    int
+	jobs     int  // requests under way
+	released bool // forget it when they have ended
+}
+
+// longPrefix is the number of tokens from which a prompt is worth a place beside others
+// that begin alike: feeding it again costs more than an uneven load.
+const longPrefix = 8 * blockTokens
+
+// maxPrefixes bounds how many prompts a desk remembers.
+const maxPrefixes = 4096
+
+func newDesk(limit int) *desk {
+	return &desk{limit: limit, routes: map[string]*route{}, prefixes: map[uint64]int{}, seed: maphash.MakeSeed()}
+}
+
+// add makes a shard known. It happens before the first request.
+func (d *desk) add(s *shard) {
+	s.desk, s.number = d, len(d.shards)
+	s.sequences.forgotten = func(session string) { d.forget(session, s.number) }
+	d.shards = append(d.shards, s)
+	d.load = append(d.load, load{free: s.sequences.pool.available()})
+}
+
+// submit takes a request in.
+func (d *desk) submit(j *job) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.under >= d.limit {
+		return fmt.Errorf("%d requests under way: %w", d.limit, policy.ErrOverloaded)
+	}
+	d.under++
+	d.arrived++
+	j.age = d.arrived
+	if r := d.routes[j.req.Session]; r != nil {
+		d.assign(j, r.shard)
+		return nil
+	}
+	if at := d.choose(j); len(d.waiting) == 0 && at >= 0 {
+		d.assign(j, at)
+		return nil
+	}
+	d.waiting = append(d.waiting, j)
+	for _, s := range d.shards { // one of them may know better
+		s.inbox.ring()
+	}
+	return nil
+}
+
+// choose is the shard for a request without one, or -1 where it must wait.
+func (d *desk) choose(j *job) int {
+	key, long := d.prefix(j)
+	if at, ok := d.prefixes[key]; long && ok && d.load[at].jobs < d.shards[at].sequences.slots {
+		return at
+	}
+	best := -1
+	for i, l := range d.load {
+		if l.jobs >= d.shards[i].sequences.slots || l.obtainable() < blocksOf(len(j.context)) {
+			continue
+		}
+		if best < 0 || d.better(i, best, j.req.Session != "") {
+			best = i
+		}
+	}
+	return best
+}
+
+// obtainable is how many blocks a new request can get at once.
+func (l load) obtainable() int {
+	if l.jobs < evictBelow {
+		return l.free + l.idle - l.pending
+	}
+	return l.free - l.pending
+}
+
+// better compares shards: by their free blocks for what stays, else by their requests.
+func (d *desk) better(i, than int, stays bool) bool {
+	a, b := d.load[i], d.load[than]
+	byFree, byJobs := (a.free-a.pending)-(b.free-b.pending), b.jobs-a.jobs
+	if !stays {
+		byFree, byJobs = byJobs, byFree
+	}
+	return byFree > 0 || byFree == 0 && byJobs > 0
+}
+
+// prefix is a hash of the full blocks of a request's context, and whether they are many.
+func (d *desk) prefix(j *job) (key uint64, long bool) {
+	n := (len(j.req.Tokens) - 1) / blockTokens * blockTokens
+	if n < longPrefix {
+		return 0, false
+	}
+	var h maphash.Hash
+	h.SetSeed(d.seed)
+	for _, t := range j.req.Tokens[:n] {
+		maphash.WriteComparable(&h, t)
+	}
+	return h.Sum64(), true
+}
+
+// assign gives a request to a shard.
+func (d *desk) assign(j *job, at int) {
+	d.settle(j, at)
+	d.shards[at].inbox.deliver(j)
+}
+
+// settle notes that a request belongs to a shard.
+func (d *desk) settle(j *job, at int) {
+	d.load[at].jobs++
+	d.load[at].pending += blocksOf(len(j.req.Tokens))
+	if key, long := d.prefix(j); long {
+		if len(d.prefixes) >= maxPrefixes {
+			clear(d.prefixes)
+		}
+		d.prefixes[key] = at
+	}
+	if j.req.Session == "" {
+		return
+	}
+	r := d.routes[j.req.Session]
+	if r == nil {
+		r = &route{shard: at}
+		d.routes[j.req.Session] = r
+	}
+	r.jobs++
+	j.route = r
+}
+
+// takeNext gives the first request of the queue to a shard that has room for it, and
+// returns nil where there is none.
+func (d *desk) takeNext(s *shard, room func(*job) bool) *job {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.waiting) == 0 || !room(d.waiting[0]) {
+		return nil
+	}
+	j := d.waiting[0]
+	d.waiting[0] = nil
+	d.waiting = d.waiting[1:]
+	if r := d.routes[j.req.Session]; r != nil && r.shard != s.number {
+		d.assign(j, r.shard) // its session has begun elsewhere meanwhile
+		return nil
+	}
+	d.settle(j, s.number)
+	return j
+}
+
+// withdraw takes a request out of the queue; false where it is not there.
+func (d *desk) withdraw(j *job) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	i := slices.Index(d.waiting, j)
+	if i < 0 {
+		return false
+	}
+	d.waiting = slices.Delete(d.waiting, i, i+1)
+	d.under--
+	return true
+}
+
+// end notes that a request of a shard has been answered.
+func (d *desk) end(j *job, at int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.under--
+	d.load[at].jobs--
+	if r := j.route; r != nil {
+		if r.jobs--; r.jobs == 0 && r.released {
+			delete(d.routes, j.req.Session)
+		}
+	}
+}
+
+// report notes how many blocks of a shard are free and idle, and how many belong to the
+// requests that it has begun since the last report. It returns how many requests wait for
+// a shard.
+func (d *desk) report(at, free, idle, begun int) (waiting int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	l := &d.load[at]
+	l.free, l.idle, l.pending = free, idle, l.pending-begun
+	return len(d.waiting)
+}
+
+// release forgets a session, and returns its shard, or nil where it has none.
+func (d *desk) release(session string) *shard {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	r := d.routes[session]
+	if r == nil {
+		return nil
+	}
+	if r.released = r.jobs > 0; !r.released {
+		delete(d.routes, session)
+	}
+	return d.shards[r.shard]
+}
+
+// forget lets a session that a shard has nothing of begin anywhere.
+func (d *desk) forget(session string, at int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if r := d.routes[session]; r != nil && r.shard == at && r.jobs == 0 {
+		delete(d.routes, session)
+	}
+}
+
+// counts are the requests under way and those that have no shard yet.
+func (d *desk) counts() (under, waiting int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.under, len(d.waiting)
+}

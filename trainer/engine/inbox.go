@@ -1,0 +1,56 @@
+package engine
+
+import "sync"
+
+// inbox is what others send to a shard. The zero value is not usable.
+type inbox struct {
+	bell chan struct{} // holds one
+
+	mu       sync.Mutex
+	jobs     []*job
+	releases []string
+	swap     *swap
+	quit     bool
+}
+
+func newInbox() *inbox { return &inbox{bell: make(chan struct{}, 1)} }
+
+// ring wakes the shard.
+func (b *inbox) ring() {
+	select {
+	case b.bell <- struct{}{}:
+	default: // it has not answered the last ring
+	}
+}
+
+// put changes the inbox and wakes the shard.
+func (b *inbox) put(change func()) {
+	b.mu.Lock()
+	change()
+	b.mu.Unlock()
+	b.ring()
+}
+
+func (b *inbox) deliver(j *job)         { b.put(func() { b.jobs = append(b.jobs, j) }) }
+func (b *inbox) release(session string) { b.put(func() { b.releases = append(b.releases, session) }) }
+func (b *inbox) close()                 { b.put(func() { b.quit = true }) }
+
+// change asks for other weights. The caller waits for one swap before the next.
+func (b *inbox) change(s *swap) { b.put(func() { b.swap = s }) }
+
+// mail is what an inbox held.
+type mail struct {
+	jobs     []*job
+	releases []string
+	swap     *swap
+	quit     bool
+}
+
+// empty takes everything out.
+func (b *inbox) empty() mail {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	m := mail{b.jobs, b.releases, b.swap, b.quit}
+	b.jobs, b.releases, b.swap = nil, nil, nil
+	return m
+}
