@@ -45,8 +45,13 @@ func Compact(packed []Packed) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := []byte(magic)
-	var section, frame []byte
+	all, most := len(magic), 0
+	for i := range packed {
+		all += packed[i].Size()
+		most += max(packed[i].Tokens(), len(packed[i].head)+binary.MaxVarintLen64)
+	}
+	out := append(make([]byte, 0, all), magic...)
+	section, frame := make([]byte, 0, most), make([]byte, 0, most)
 	flush := func() {
 		frame = enc.EncodeAll(section, frame[:0])
 		out = append(binary.AppendUvarint(out, uint64(len(frame))), frame...)

@@ -100,6 +100,7 @@ func (e *evaluation) sampleRecord(ctx context.Context, path string) ([]rl.Trajec
 		return nil, blob.Ref{}, err
 	}
 	all = append(all, sampled...)
+	e.addTexts(all) // those of which nothing was stored have none
 	data, err := record.Lines(all)
 	if err != nil {
 		return nil, blob.Ref{}, fault.OfEncoding(fmt.Errorf("encode evaluation: %w", err))

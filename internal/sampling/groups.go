@@ -36,7 +36,8 @@ func (s *sampler) writeGroup(ctx context.Context, key string, g rl.Group, packed
 	return s.putGroup(ctx, key, g, data, err)
 }
 
-// addTexts decodes the responses, which packed trajectories do not have.
+// addTexts decodes the responses: the runner and packed trajectories leave it to those
+// who write them down for people.
 func (s *sampler) addTexts(ts []rl.Trajectory) {
 	tok := s.run.Format.Tokenizer()
 	for i := range ts {
@@ -46,6 +47,7 @@ func (s *sampler) addTexts(ts []rl.Trajectory) {
 
 // writeLines stores a group for the time of an evaluation.
 func (s *sampler) writeLines(ctx context.Context, key string, g rl.Group) (storedGroup, error) {
+	s.addTexts(g.Trajectories)
 	data, err := record.Lines(g.Trajectories)
 	return s.putGroup(ctx, key, g, data, err)
 }
