@@ -5,8 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"runtime"
-	"sync"
 
 	"github.com/klauspost/compress/zstd"
 )
@@ -25,23 +23,22 @@ const (
 	maxSection = 1 << 30
 )
 
-// The coders of the process. They are safe for concurrent use; the bytes of a frame do
-// not depend on what else is coded.
-var (
-	encoder = sync.OnceValues(func() (*zstd.Encoder, error) {
-		return zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(runtime.GOMAXPROCS(0)),
-			zstd.WithLowerEncoderMem(true), zstd.WithWindowSize(1<<20), zstd.WithEncoderCRC(true))
-	})
-	decoder = sync.OnceValues(func() (*zstd.Decoder, error) {
-		return zstd.NewReader(nil, zstd.WithDecoderConcurrency(runtime.GOMAXPROCS(0)), zstd.WithDecoderMaxMemory(maxSection))
-	})
-)
+// newEncoder and newDecoder make the coder of one record: what they hold is small
+// beside it, and nobody has to share them.
+func newEncoder() (*zstd.Encoder, error) {
+	return zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
+		zstd.WithLowerEncoderMem(true), zstd.WithWindowSize(1<<20), zstd.WithEncoderCRC(true))
+}
+
+func newDecoder() (*zstd.Decoder, error) {
+	return zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxMemory(maxSection))
+}
 
 var errRecord = errors.New("compact record is damaged")
 
 // Compact writes trajectories as a compact record.
 func Compact(packed []Packed) ([]byte, error) {
-	enc, err := encoder()
+	enc, err := newEncoder()
 	if err != nil {
 		return nil, err
 	}
@@ -88,10 +85,11 @@ func DecodePacked(data []byte) ([]Packed, error) {
 	if !ok {
 		return nil, fmt.Errorf("compact record: want a first line %q", magic)
 	}
-	dec, err := decoder()
+	dec, err := newDecoder()
 	if err != nil {
 		return nil, err
 	}
+	defer dec.Close()
 	var sections [1 + numPlanes][]byte
 	for i := range sections {
 		size, n := binary.Uvarint(data)
