@@ -23,19 +23,7 @@ func step(t *testing.T, f rolloutbench.Faults, tokens int) (rolloutbench.Result,
 	if err != nil {
 		t.Fatal(err)
 	}
-	infos, err := store.List(t.Context(), "runs/rollouts/steps/")
-	if err != nil {
-		t.Fatal(err)
-	}
-	sums := map[string]string{}
-	for _, i := range infos {
-		data, err := blob.ReadKey(t.Context(), store, i.Key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		sums[i.Key] = blob.RefOf(i.Key, data).SHA256
-	}
-	return r, sums
+	return r, content(t, store)
 }
 
 // TestFaultsLoseNothing: engines that fail and lie, a sandbox that is away and a step
@@ -64,4 +52,22 @@ func TestFaultsLoseNothing(t *testing.T) {
 			}
 		})
 	}
+}
+
+// content is what a step has left, by key.
+func content(t *testing.T, store blob.Store) map[string]string {
+	t.Helper()
+	infos, err := store.List(t.Context(), "runs/rollouts/steps/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sums := map[string]string{}
+	for _, i := range infos {
+		data, err := blob.ReadKey(t.Context(), store, i.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sums[i.Key] = blob.RefOf(i.Key, data).SHA256
+	}
+	return sums
 }
