@@ -160,7 +160,7 @@ func (g *gathering) end(ctx context.Context, t rl.Trajectory) error {
 	g.out.ToolTime += t.ToolTime
 	group := g.open[t.ProblemID]
 	complete := g.place(group, packed)
-	if !complete && t.StopReason != rl.StopInfraError { // another attempt may have more luck
+	if t.StopReason != rl.StopInfraError { // another attempt may have more luck
 		g.journal.add(packed)
 	}
 	g.mu.Unlock()
@@ -174,7 +174,6 @@ func (g *gathering) end(ctx context.Context, t rl.Trajectory) error {
 func (g *gathering) storeGroup(ctx context.Context, group *openGroup) error {
 	g.storing <- struct{}{}
 	defer func() { <-g.storing }()
-	g.journal.drop(group.problem.ID)
 	whole := rl.Group{Problem: group.problem, Trajectories: make([]rl.Trajectory, len(group.ended))}
 	for i := range group.ended {
 		var err error
@@ -190,6 +189,7 @@ func (g *gathering) storeGroup(ctx context.Context, group *openGroup) error {
 	if err != nil {
 		return err
 	}
+	g.journal.drop(group.problem.ID) // after a failure they wait on for the journal
 	failpoint.Hit("sampling/after-group")
 	g.progress.groups.Add(1)
 	return g.keep(ctx, stored)

@@ -189,3 +189,31 @@ func TestUnreadableJournal(t *testing.T) {
 		})
 	}
 }
+
+// TestFailedGroupIsKept: where the store refuses a group, its trajectories go to the
+// journal, and another attempt has nothing to sample of it.
+func TestFailedGroupIsKept(t *testing.T) {
+	h := runtest.New(t, nil)
+	in := sampleInput(t, h, 1, 1)
+	in.ProblemIDs = in.ProblemIDs[:1]
+	r, _ := h.NewSampling(t)
+	r.Store = noGroups{h.Store}
+	if _, err := r.SampleGroups(t.Context(), in, r.NewProgress()); err == nil {
+		t.Fatal("a group is done that was not stored")
+	}
+	r, engine := h.NewSampling(t)
+	got, err := r.SampleGroups(t.Context(), in, r.NewProgress())
+	if err != nil || got.Resumed != 6 || len(engine.Requests()) > 0 {
+		t.Errorf("%d trajectories resumed, %d generations (%v); want 6 and none", got.Resumed, len(engine.Requests()), err)
+	}
+}
+
+// noGroups is a store that refuses groups.
+type noGroups struct{ blob.Store }
+
+func (n noGroups) Put(ctx context.Context, key string, r io.Reader, cond blob.Condition) (blob.Ref, error) {
+	if strings.Contains(key, "/trajectories/") {
+		return blob.Ref{}, blob.ErrUnavailable
+	}
+	return n.Store.Put(ctx, key, r, cond)
+}

@@ -108,12 +108,12 @@ func (e *engine) Generate(ctx context.Context, req policy.Request) (policy.Gener
 	if err != nil {
 		return policy.Generation{}, err
 	}
-	names := strings.Split(req.Session, "/") // run, purpose, stage, step, problem, rollout
-	length := float64(e.plan.Tokens) * min(longest, math.Exp(0.4*normal(req.Seed)))
+	names := strings.Split(req.Session, "/")                                             // run, purpose, stage, step, problem, rollout
+	length := float64(e.plan.Tokens) * min(longest, math.Exp(0.4*normal(req.Seed)-0.08)) // with a mean of about 1
 	at := len(req.Tokens)
 	turn := int(length / float64(e.plan.Turns) * (0.5 + uniform(req.Seed, at)))
 	ending := e.call
-	if float64(len(req.Tokens)-promptTokens+turn) >= length {
+	if float64(len(req.Tokens)-promptTokens+turn/2) >= length {
 		if ending = e.wrong; rl.Uniform(req.Seed, 1) < rightRate {
 			ending = e.right[names[4]]
 		}
