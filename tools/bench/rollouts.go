@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -42,7 +43,7 @@ taken away from its worker; no trajectory may be lost or doubled.`,
 	f.IntVar(&p.Faults.Calls, "cancel-after", 10000, "generations of each such attempt")
 	f.StringVar(&dir, "dir", "", "folder for the store, which is deleted afterwards (default: a new one for temporary files)")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		if min(p.Problems, p.Rollouts, p.Tokens, p.Turns) < 1 || p.Rollouts < 2 {
 			return cli.Usagef("--problems %d, --rollouts %d, --tokens %d, --turns %d: want at least 1, 2, 1 and 1", p.Problems, p.Rollouts, p.Tokens, p.Turns)
 		}
@@ -50,7 +51,7 @@ taken away from its worker; no trajectory may be lost or doubled.`,
 		if err != nil {
 			return err
 		}
-		defer os.RemoveAll(folder)
+		defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
 		if p.Store, err = fileblob.New(folder); err != nil {
 			return err
 		}
