@@ -176,6 +176,7 @@ func shard(ids []string, n int) [][]string {
 func addSampled(sum, part run.Sampled) run.Sampled {
 	sum.Groups += part.Groups
 	sum.Reused += part.Reused
+	sum.Resumed += part.Resumed
 	sum.Trajectories += part.Trajectories
 	sum.Tokens += part.Tokens
 	sum.ToolCalls += part.ToolCalls

@@ -29,7 +29,7 @@ func runCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(submitCommand(), followCommand(), listCommand(), showCommand(), statusCommand(), compareCommand())
-	cmd.AddCommand(forkCommand(), runDuCommand(), runVerifyCommand())
+	cmd.AddCommand(forkCommand(), runDuCommand(), runVerifyCommand(), runRolloutsCommand())
 	cmd.AddCommand(steerCommands()...)
 	cmd.AddCommand(runCheckpointsCommand(), runPinCommand(), runUnpinCommand(), runExportCommand(), runRepairCommand())
 	return cmd

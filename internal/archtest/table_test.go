@@ -29,6 +29,7 @@ var none = []string{}
 // packages is the layer table of the architecture.
 var packages = []row{
 	{pattern: "internal/rl", layer: vocabulary, ours: []string{"sandbox/status"}, stdOnly: true, reason: "the nouns are shared by everybody; a tool call ends as the sandbox says, and there is one list of its words"},
+	{pattern: "internal/record", layer: vocabulary, ours: []string{"internal/rl", "sandbox/status"}, reason: "a stored form is a function of trajectories"},
 	{pattern: "internal/grpo", layer: vocabulary, ours: []string{"internal/rl"}, stdOnly: true, reason: "the algorithm is pure functions of the nouns"},
 	{pattern: "internal/cron", layer: vocabulary, ours: none, stdOnly: true, reason: "it judges a line of text"},
 	{pattern: "internal/promotion", layer: vocabulary, ours: []string{"internal/series"}, stdOnly: true, reason: "what is published is decided by numbers alone"},
@@ -109,6 +110,7 @@ var packages = []row{
 	{pattern: "tools/bench/trainerbench", layer: adapters},
 	{pattern: "tools/bench/storebench", layer: adapters},
 	{pattern: "tools/bench/recoverybench", layer: adapters, reason: "it samples and trains without Temporal"},
+	{pattern: "tools/bench/rolloutbench", layer: adapters, reason: "it samples without Temporal, an engine and a sandbox"},
 	{pattern: "tools/bench/schedulerbench", layer: adapters, ours: []string{"internal/dispatch", "internal/history", "internal/rl"}, reason: "time is simulated: it starts and measures nothing"},
 	{pattern: "tools/bench/chaos", layer: adapters, reason: "it reads what runs leave and knows no Temporal"},
 }
@@ -134,6 +136,7 @@ var homes = []home{
 	{"go.temporal.io/...", []string{"workflows", "activities", "workers", "internal/temporalclient", "internal/freeze", "cmd/...", "tools/bench"}, "what does the work can run without Temporal", true},
 	{"github.com/spf13/...", []string{"cmd/...", "internal/cli", "tools/bench"}, "flags end at the command", true},
 	{"github.com/lmittmann/...", []string{"internal/cli"}, "libraries log through slog", true},
+	{"github.com/klauspost/...", []string{"internal/record"}, "one package knows the stored form of trajectories", true},
 	{"github.com/goccy/go-yaml/...", []string{"internal/config"}, "one strict decoder of configurations", true},
 	{"github.com/prometheus/...", []string{"workers", "sandbox/...", "internal/openai"}, "roles export series; what they count does not know how. Servers of an API export what its clients expect", true},
 	{"github.com/elastic/...", []string{"sandbox/..."}, "seccomp is the jail's business", true},

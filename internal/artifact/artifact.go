@@ -108,7 +108,8 @@ func (l Layout) Step(step int, parts ...string) string {
 // Groups is the folder of the trajectories of a step.
 func (l Layout) Groups(step int) string { return l.Step(step, "trajectories") }
 
-// Group is the trajectories of one problem in a step, one JSON object a line.
+// Group is the trajectories of one problem in a step: one JSON object a line, or a
+// compact record where there are many tokens (package record).
 func (l Layout) Group(step int, problemID string) string {
 	return l.Step(step, "trajectories", problemID+".jsonl")
 }
@@ -122,6 +123,15 @@ func (l Layout) Samples(step int, problemID string) string {
 // when the batch is stored.
 func (l Layout) Shard(step int, sha256 string) string {
 	return l.Step(step, "shards", fmt.Sprintf("%.16s.json", sha256))
+}
+
+// EndedFolder is the folder of trajectories that have ended while others of their groups
+// have not. It is deleted when the batch is stored.
+func (l Layout) EndedFolder(step int) string { return l.Step(step, "ended") }
+
+// Ended is some of those trajectories, named by their content.
+func (l Layout) Ended(step int, sha256 string) string {
+	return l.Step(step, "ended", fmt.Sprintf("%.16s.bin", sha256))
 }
 
 // Batch says what the trainer got in a step, and what it did not get.

@@ -215,7 +215,7 @@ func (f *Format) render(d Dialogue) (*Transcript, error) {
 		if err != nil {
 			return nil, err
 		}
-		t.appendMasked(tokens)
+		t.appendTokens(tokens)
 		i = next
 	}
 	return t, nil

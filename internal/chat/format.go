@@ -155,11 +155,5 @@ func (f *Format) begin(system, user string) (*Transcript, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Transcript{
-		format:       f,
-		tokens:       tokens,
-		mask:         make([]bool, len(tokens)),
-		logprobs:     make([]float32, len(tokens)),
-		promptTokens: len(tokens),
-	}, nil
+	return &Transcript{format: f, tokens: tokens, promptTokens: len(tokens)}, nil
 }

@@ -38,12 +38,11 @@ func (f *Format) ParseTurn(tokens []int32) ParsedTurn {
 		return f.dialect.parseText(f.tok.Decode(tokens))
 	}
 	var p ParsedTurn
-	var content strings.Builder
 	start, open := 0, false
 	for i, id := range tokens {
 		switch {
 		case id == f.call && !open:
-			content.WriteString(f.tok.Decode(tokens[start:i]))
+			p.Content += f.tok.Decode(tokens[start:i]) // mostly once
 			start, open = i+1, true
 		case id == f.callEnd && open:
 			p.Calls = append(p.Calls, f.dialect.parseCall(f.tok.Decode(tokens[start:i])))
@@ -53,9 +52,8 @@ func (f *Format) ParseTurn(tokens []int32) ParsedTurn {
 	if open {
 		p.Calls = append(p.Calls, malformedCall("not closed"))
 	} else {
-		content.WriteString(f.tok.Decode(tokens[start:]))
+		p.Content += f.tok.Decode(tokens[start:])
 	}
-	p.Content = content.String()
 	return p
 }
 

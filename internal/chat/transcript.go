@@ -7,24 +7,45 @@ import (
 )
 
 // Transcript is the growing record of one conversation as tokens. It is not
-// safe for concurrent use.
+// safe for concurrent use. Thousands of them grow at once: the tokens lie in one
+// piece, since each turn hands them to the engine, and what was sampled stays in the
+// pieces in which it came.
 type Transcript struct {
 	format       *Format
 	tokens       []int32
-	mask         []bool
-	logprobs     []float32
+	sampled      []sampledPart
 	promptTokens int
+}
+
+// sampledPart is one generation.
+type sampledPart struct {
+	start    int // of its tokens
+	logprobs []float32
 }
 
 // Tokens returns all tokens. The caller must not change them; appending to the slice
 // does not affect the transcript.
 func (t *Transcript) Tokens() []int32 { return slices.Clip(t.tokens) }
 
-// LossMask is true exactly on sampled tokens; the caller must not change it.
-func (t *Transcript) LossMask() []bool { return t.mask }
+// LossMask makes the mask that is true exactly on sampled tokens.
+func (t *Transcript) LossMask() []bool {
+	mask := make([]bool, len(t.tokens))
+	for _, p := range t.sampled {
+		for i := range p.logprobs {
+			mask[p.start+i] = true
+		}
+	}
+	return mask
+}
 
-// Logprobs are the log-probabilities of sampled tokens, 0 elsewhere.
-func (t *Transcript) Logprobs() []float32 { return t.logprobs }
+// Logprobs makes the list of the log-probabilities of sampled tokens, 0 elsewhere.
+func (t *Transcript) Logprobs() []float32 {
+	out := make([]float32, len(t.tokens))
+	for _, p := range t.sampled {
+		copy(out[p.start:], p.logprobs)
+	}
+	return out
+}
 
 // PromptTokens is the number of tokens before the first sampled one.
 func (t *Transcript) PromptTokens() int { return t.promptTokens }
@@ -32,17 +53,27 @@ func (t *Transcript) PromptTokens() int { return t.promptTokens }
 // ResponseTokens is the number of sampled and tool tokens.
 func (t *Transcript) ResponseTokens() int { return len(t.tokens) - t.promptTokens }
 
-// AppendSampled adds the tokens of one generation with their log-probabilities.
+// AppendSampled adds the tokens of one generation with their log-probabilities. It
+// keeps the latter: the caller must not change them.
 func (t *Transcript) AppendSampled(tokens []int32, logprobs []float32) error {
 	if len(tokens) != len(logprobs) {
 		return fmt.Errorf("append sampled: %d tokens with %d logprobs", len(tokens), len(logprobs))
 	}
-	t.tokens = append(t.tokens, tokens...)
-	t.logprobs = append(t.logprobs, logprobs...)
-	for range tokens {
-		t.mask = append(t.mask, true)
+	if spare := cap(logprobs) - len(logprobs); spare > len(logprobs)/8 {
+		logprobs = append(make([]float32, 0, len(logprobs)), logprobs...)
 	}
+	t.sampled = append(t.sampled, sampledPart{len(t.tokens), logprobs})
+	t.appendTokens(tokens)
 	return nil
+}
+
+// appendTokens adds tokens and leaves little spare room, unlike append: most of what
+// it would leave is never used.
+func (t *Transcript) appendTokens(tokens []int32) {
+	if need := len(t.tokens) + len(tokens); need > cap(t.tokens) {
+		t.tokens = append(make([]int32, 0, need+need/8), t.tokens...)
+	}
+	t.tokens = append(t.tokens, tokens...)
 }
 
 // ErrTooLong means that a tool response does not fit the token budget.
@@ -63,13 +94,6 @@ func (t *Transcript) AppendTool(responses []string, maxResponseTokens int) error
 	if t.ResponseTokens()+len(tokens) >= maxResponseTokens {
 		return ErrTooLong
 	}
-	t.appendMasked(tokens)
+	t.appendTokens(tokens)
 	return nil
-}
-
-// appendMasked adds tokens that nobody sampled.
-func (t *Transcript) appendMasked(tokens []int32) {
-	t.tokens = append(t.tokens, tokens...)
-	t.mask = append(t.mask, make([]bool, len(tokens))...)
-	t.logprobs = append(t.logprobs, make([]float32, len(tokens))...)
 }

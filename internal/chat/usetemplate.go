@@ -195,14 +195,8 @@ func (d *templated) sampleTurns(turns [][]Call) []Message {
 // readBack checks that the calls of a rendered dialogue are those that ParseTurn finds.
 func (f *Format) readBack(t *Transcript, want [][]Call) error {
 	var turns [][]int32
-	for i, sampled := range t.mask {
-		if !sampled {
-			continue
-		}
-		if !t.mask[i-1] {
-			turns = append(turns, nil)
-		}
-		turns[len(turns)-1] = append(turns[len(turns)-1], t.tokens[i])
+	for _, p := range t.sampled {
+		turns = append(turns, t.tokens[p.start:][:len(p.logprobs)])
 	}
 	for i, calls := range want {
 		got := f.ParseTurn(turns[i]).Calls

@@ -39,6 +39,7 @@ type Run struct {
 
 	store  blob.Store
 	layout artifact.Layout
+	texts  texts
 }
 
 // Open finds a run. Errors: InvalidConfig, when there is none of that id.

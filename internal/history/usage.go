@@ -44,7 +44,7 @@ func (r *Run) Usage(ctx context.Context) (Usage, error) {
 		k := &kinds[kind]
 		k.Objects++
 		k.Bytes += i.Size
-		if kind == kindTrajectories {
+		if kind == kindTrajectories && path.Base(path.Dir(name)) != "ended" {
 			counted = !sampled[path.Dir(name)]
 			sampled[path.Dir(name)] = true
 		}
@@ -104,7 +104,7 @@ func kindOf(name string) (kind int, counted bool) {
 		return kindEvaluations, path.Ext(name) == ".jsonl" && !strings.Contains(rest, "/")
 	case top == "data" || name == "tokenizer.json" || name == "chat_template.json":
 		return kindData, false
-	case top == "steps" && strings.Contains(name, "/trajectories/"):
+	case top == "steps" && (strings.Contains(name, "/trajectories/") || strings.Contains(name, "/ended/")):
 		return kindTrajectories, false
 	case top == "steps" && (path.Base(name) == "batch.json" || strings.Contains(name, "/samples/")):
 		return kindBatches, false

@@ -16,6 +16,7 @@ import (
 
 	"temper/internal/artifact"
 	"temper/internal/blob"
+	"temper/internal/record"
 )
 
 // compare holds what is stored of the step against what was made.
@@ -109,7 +110,7 @@ func difference(key string, stored, made []byte) string {
 		return ""
 	}
 	if path.Ext(key) == ".jsonl" {
-		return lineDifference(stored, made)
+		return lineDifference(asLines(stored), asLines(made))
 	}
 	if path.Ext(key) != ".json" {
 		return byteDifference(stored, made)
@@ -126,6 +127,22 @@ func difference(key string, stored, made []byte) string {
 		return ""
 	}
 	return cmp.Or(jsonDifference(a, b), byteDifference(a, b))
+}
+
+// asLines is a compact record as lines, and anything else as it is.
+func asLines(data []byte) []byte {
+	if !record.IsCompact(data) {
+		return data
+	}
+	trajectories, err := record.Decode(data)
+	if err != nil {
+		return data
+	}
+	lines, err := record.Lines(trajectories)
+	if err != nil {
+		return data
+	}
+	return lines
 }
 
 // lineDifference names the first line that differs.

@@ -25,9 +25,10 @@ type episode struct {
 	transcript  *chat.Transcript
 	session     *tool.Session
 	turns       []rl.Turn
-	// contents holds the text of each turn outside its tool calls. An answer counts
-	// only there, not in code or in the output of a tool.
-	contents   []string
+	// answer is the last one so far, of answerTags. An answer counts only outside tool
+	// calls, not in code or in the output of a tool.
+	answer     string
+	answerTags int
 	sampleTime time.Duration
 	toolTime   time.Duration
 }
@@ -56,7 +57,7 @@ func (e *episode) runTurns(ctx context.Context) (rl.StopReason, error) {
 			return "", err
 		}
 		parsed := e.runner.deps.Format.ParseTurn(sampled)
-		e.contents = append(e.contents, parsed.Content)
+		e.noteAnswer(parsed.Content)
 		switch {
 		case finish == rl.FinishLength:
 			return rl.StopMaxTokens, nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"sync/atomic"
 
 	"temper/internal/rl"
 )
@@ -23,70 +22,47 @@ func (r *Runner) Group(ctx context.Context, spec Spec, n int) (rl.Group, error) 
 	return out, nil
 }
 
-// Groups runs one group of n trajectories for each problem and calls done when a group
-// has finished, for one group at a time. Trajectories start in the order of problems
-// as slots become free, so that the first groups finish early. The first error, of a
+// Groups runs one group of n trajectories for each problem, which differ, and calls
+// done when a group has finished, for one group at a time. Trajectories start in the
+// order of problems, so that the first groups finish early. The first error, of a
 // trajectory or of done, ends everything. No goroutine outlives the call.
 func (r *Runner) Groups(ctx context.Context, spec Spec, problems []rl.Problem, n int, done func(rl.Group) error) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var wg sync.WaitGroup
-	var calling sync.Mutex
+	open := make(map[string]*pendingGroup, len(problems))
 	for _, p := range problems {
-		g := &pendingGroup{group: rl.Group{Problem: p, Trajectories: make([]rl.Trajectory, n)}}
-		for i := range n {
-			if r.acquireSlot(ctx) != nil {
-				break // the cause is returned below
-			}
-			wg.Go(func() {
+		open[p.ID] = &pendingGroup{group: rl.Group{Problem: p, Trajectories: make([]rl.Trajectory, n)}, left: n}
+	}
+	specs := func(yield func(Spec) bool) {
+		for _, p := range problems {
+			for i := range n {
 				s := spec
 				s.Problem, s.Rollout = p, i
-				last, err := g.runTrajectory(ctx, r, s)
-				if err == nil && last {
-					calling.Lock()
-					defer calling.Unlock()
-					if err = ctx.Err(); err == nil {
-						err = done(g.group)
-					}
+				if !yield(s) {
+					return
 				}
-				if err != nil {
-					cancel(err)
-				}
-			})
+			}
 		}
 	}
-	wg.Wait()
-	return context.Cause(ctx)
+	var calling sync.Mutex
+	var failed error // nothing is done after a failure
+	return r.Each(ctx, specs, func(s Spec, t rl.Trajectory) error {
+		calling.Lock()
+		defer calling.Unlock()
+		if failed != nil {
+			return failed
+		}
+		g := open[s.Problem.ID]
+		g.group.Trajectories[s.Rollout] = t
+		if g.left--; g.left > 0 {
+			return nil
+		}
+		delete(open, s.Problem.ID)
+		failed = done(g.group)
+		return failed
+	})
 }
 
 // pendingGroup is a group whose trajectories are being sampled.
 type pendingGroup struct {
-	group    rl.Group
-	finished atomic.Int64
+	group rl.Group
+	left  int
 }
-
-// runTrajectory runs one trajectory in the slot that the caller holds, and reports
-// whether it was the last of the group.
-func (g *pendingGroup) runTrajectory(ctx context.Context, r *Runner, s Spec) (last bool, err error) {
-	t, err := r.runInSlot(ctx, s)
-	if err != nil {
-		return false, err
-	}
-	g.group.Trajectories[s.Rollout] = t
-	return g.finished.Add(1) == int64(len(g.group.Trajectories)), nil
-}
-
-// acquireSlot waits for a slot.
-func (r *Runner) acquireSlot(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	select {
-	case r.slots <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (r *Runner) releaseSlot() { <-r.slots }

@@ -32,6 +32,8 @@ type Config struct {
 	// MaxConcurrent is the number of trajectories that are sampled at a time, and also
 	// the number of verifier jobs that run beside them; at least 1.
 	MaxConcurrent int
+	// NoText leaves Trajectory.Text to the caller, who may not need it.
+	NoText bool
 	// MaxAttempts is how often a failing engine or sandbox is tried, at least 1.
 	MaxAttempts int
 	// Backoff is the first pause between attempts; it doubles up to MaxBackoff.
@@ -172,6 +174,10 @@ func (r *Runner) runAgentLoop(ctx context.Context, spec Spec) (*episode, rl.Stop
 // newTrajectory returns the record of the finished episode, without a reward so far.
 func (e *episode) newTrajectory(stop rl.StopReason) rl.Trajectory {
 	tr := e.transcript
+	text := ""
+	if !e.runner.cfg.NoText || e.runner.deps.Reward != nil {
+		text = e.runner.deps.Format.Tokenizer().Decode(tr.Tokens()[tr.PromptTokens():])
+	}
 	return rl.Trajectory{
 		ProblemID:       e.spec.Problem.ID,
 		Rollout:         e.spec.Rollout,
@@ -185,7 +191,7 @@ func (e *episode) newTrajectory(stop rl.StopReason) rl.Trajectory {
 		RolloutLogprobs: tr.Logprobs(),
 		Turns:           e.turns,
 		StopReason:      stop,
-		Text:            e.runner.deps.Format.Tokenizer().Decode(tr.Tokens()[tr.PromptTokens():]),
+		Text:            text,
 		SampleTime:      e.sampleTime,
 		ToolTime:        e.toolTime,
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"temper/internal/env"
 	"temper/internal/reward"
@@ -12,19 +13,22 @@ import (
 	"temper/sandbox/judge"
 )
 
-// score finds the answer of a finished episode and sets its reward. The slot of the
-// trajectory is free by then, so that others are sampled while a verifier job waits
-// for its turn. An error means that nobody could judge the answer.
-func (e *episode) score(ctx context.Context, t *rl.Trajectory) error {
+// noteAnswer looks for answers in the text of a turn outside its tool calls.
+func (e *episode) noteAnswer(content string) {
 	extract := reward.ExtractAnswer
 	if e.runner.deps.Format.Boxed() {
 		extract = reward.ExtractBoxed
 	}
-	for _, content := range e.contents {
-		if answer, tags := extract(content); tags > 0 {
-			t.Answer, t.AnswerTags = answer, t.AnswerTags+tags
-		}
+	if answer, tags := extract(content); tags > 0 {
+		e.answer, e.answerTags = strings.Clone(answer), e.answerTags+tags
 	}
+}
+
+// score sets the reward of a finished episode. The slot of the
+// trajectory is free by then, so that others are sampled while a verifier job waits
+// for its turn. An error means that nobody could judge the answer.
+func (e *episode) score(ctx context.Context, t *rl.Trajectory) error {
+	t.Answer, t.AnswerTags = e.answer, e.answerTags
 	if e.runner.deps.Reward != nil {
 		return e.scoreByFunction(ctx, t)
 	}

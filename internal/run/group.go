@@ -1,13 +1,12 @@
 package run
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"temper/internal/blob"
 	"temper/internal/grpo"
+	"temper/internal/record"
 	"temper/internal/rl"
 	"temper/internal/series"
 )
@@ -45,8 +44,9 @@ type StoredBatch struct {
 	Samples []rl.Sample `json:"samples,omitempty"`
 }
 
-// ReadTrajectories reads stored trajectories, one JSON object a line. Errors:
-// blob.ErrNotExist; blob.ErrCorrupt names the line.
+// ReadTrajectories reads stored trajectories in either form of package record; those of
+// a compact record have no Text. Errors: blob.ErrNotExist; blob.ErrCorrupt names the
+// trajectory.
 func ReadTrajectories(ctx context.Context, store blob.Store, key string) ([]rl.Trajectory, error) {
 	out, _, err := ReadTrajectoriesRef(ctx, store, key)
 	return out, err
@@ -58,17 +58,9 @@ func ReadTrajectoriesRef(ctx context.Context, store blob.Store, key string) ([]r
 	if err != nil {
 		return nil, blob.Ref{}, err
 	}
-	var out []rl.Trajectory
-	for dec := json.NewDecoder(bytes.NewReader(data)); dec.More(); {
-		var t rl.Trajectory
-		err := dec.Decode(&t)
-		if err == nil {
-			err = t.Validate()
-		}
-		if err != nil {
-			return nil, blob.Ref{}, fmt.Errorf("%s: trajectory %d: %w: %w", store.Locate(key), len(out)+1, err, blob.ErrCorrupt)
-		}
-		out = append(out, t)
+	out, err := record.Decode(data)
+	if err != nil {
+		return nil, blob.Ref{}, fmt.Errorf("%s: %w: %w", store.Locate(key), err, blob.ErrCorrupt)
 	}
 	return out, blob.RefOf(key, data), nil
 }

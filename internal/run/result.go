@@ -83,8 +83,10 @@ type StoredFilter struct {
 
 // Sampled sums up what was sampled; the groups are in the store.
 type Sampled struct {
-	Groups       int           `json:"groups"`
-	Reused       int           `json:"reused"` // groups found from an earlier attempt
+	Groups int `json:"groups"`
+	Reused int `json:"reused"` // groups found from an earlier attempt
+	// Resumed are the trajectories found from an earlier attempt whose groups it left open.
+	Resumed      int           `json:"resumed,omitempty"`
 	Trajectories int           `json:"trajectories"`
 	Tokens       int           `json:"tokens"` // response tokens
 	ToolCalls    int           `json:"tool_calls"`

@@ -36,7 +36,7 @@ func BuildBatch(ctx context.Context, store blob.Store, in BatchInput) (run.Built
 		return done, blob.AtRef(err, blob.Ref{Key: layout.BatchStats(in.Step)})
 	}
 	if ok {
-		return done, dropShards(ctx, store, in.Shards)
+		return done, dropPassing(ctx, store, layout, in)
 	}
 	batch, ref, err := storedBatch(ctx, store, layout.Batch(in.Step))
 	if blob.IsDamage(err) {
@@ -46,7 +46,7 @@ func BuildBatch(ctx context.Context, store blob.Store, in BatchInput) (run.Built
 		return run.BuiltBatch{}, err
 	}
 	failpoint.Hit("batch/before-drop")
-	if err := dropShards(ctx, store, in.Shards); err != nil {
+	if err := dropPassing(ctx, store, layout, in); err != nil {
 		return run.BuiltBatch{}, err
 	}
 	out := run.BuiltBatch{Batch: ref, Stats: rolloutNumbers(batch.Groups, in.ProblemIDs)}
@@ -57,14 +57,19 @@ func BuildBatch(ctx context.Context, store blob.Store, in BatchInput) (run.Built
 	return artifact.PutOnce(ctx, store, layout.BatchStats(in.Step), out)
 }
 
-// dropShards deletes the shards: the batch holds all that is in them.
-func dropShards(ctx context.Context, store blob.Store, shards []blob.Ref) error {
-	for _, shard := range shards {
+// dropPassing deletes what the batch replaces: the shards, and the trajectories that
+// were stored before their groups were complete.
+func dropPassing(ctx context.Context, store blob.Store, layout artifact.Layout, in BatchInput) error {
+	for _, shard := range in.Shards {
 		if err := store.Delete(ctx, shard.Key); err != nil {
 			return err
 		}
 	}
-	return nil
+	ended, _, err := store.ListFolder(ctx, layout.EndedFolder(in.Step))
+	if err != nil {
+		return err
+	}
+	return artifact.Each(ctx, len(ended), func(ctx context.Context, i int) error { return store.Delete(ctx, ended[i].Key) })
 }
 
 // storedBatch reads the batch that an earlier attempt has stored.

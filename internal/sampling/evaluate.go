@@ -9,6 +9,7 @@ import (
 	"temper/internal/blob"
 	"temper/internal/failpoint"
 	"temper/internal/fault"
+	"temper/internal/record"
 	"temper/internal/rl"
 	"temper/internal/rollout"
 	"temper/internal/run"
@@ -99,7 +100,8 @@ func (e *evaluation) sampleRecord(ctx context.Context, path string) ([]rl.Trajec
 		return nil, blob.Ref{}, err
 	}
 	all = append(all, sampled...)
-	data, err := trajectoryLines(all)
+	e.addTexts(all) // those of which nothing was stored have none
+	data, err := record.Lines(all)
 	if err != nil {
 		return nil, blob.Ref{}, fault.OfEncoding(fmt.Errorf("encode evaluation: %w", err))
 	}
@@ -127,7 +129,7 @@ func (e *evaluation) sampleAll(ctx context.Context, spec rollout.Spec, how strin
 		if allLost(g.Trajectories) != nil {
 			return nil
 		}
-		_, err := e.writeGroup(ctx, key(g.Problem.ID), g)
+		_, err := e.writeLines(ctx, key(g.Problem.ID), g)
 		failpoint.Hit("evaluate/after-group")
 		return err
 	})

@@ -1,14 +1,13 @@
 package sampling
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
 	"temper/internal/blob"
 	"temper/internal/fault"
+	"temper/internal/record"
 	"temper/internal/rl"
 	"temper/internal/run"
 )
@@ -19,10 +18,44 @@ type storedGroup struct {
 	ref blob.Ref
 }
 
-// writeGroup stores a group as JSON lines unless another attempt was faster, and
-// returns the one that is stored. One that nobody can read is replaced.
-func (s *sampler) writeGroup(ctx context.Context, key string, g rl.Group) (storedGroup, error) {
-	data, err := trajectoryLines(g.Trajectories)
+// writeGroup stores a group of a step: as lines for people, or as a compact record
+// where lines would be large. packed are its trajectories.
+func (s *sampler) writeGroup(ctx context.Context, key string, g rl.Group, packed []record.Packed) (storedGroup, error) {
+	tokens := 0
+	for i := range packed {
+		tokens += packed[i].Tokens()
+	}
+	var data []byte
+	var err error
+	if record.IsLarge(tokens) {
+		data, err = record.Compact(packed)
+	} else {
+		s.addTexts(g.Trajectories)
+		data, err = record.Lines(g.Trajectories)
+	}
+	return s.putGroup(ctx, key, g, data, err)
+}
+
+// addTexts decodes the responses: the runner and packed trajectories leave it to those
+// who write them down for people.
+func (s *sampler) addTexts(ts []rl.Trajectory) {
+	tok := s.run.Format.Tokenizer()
+	for i := range ts {
+		ts[i].Text = tok.Decode(ts[i].Tokens[ts[i].PromptTokens:])
+	}
+}
+
+// writeLines stores a group for the time of an evaluation.
+func (s *sampler) writeLines(ctx context.Context, key string, g rl.Group) (storedGroup, error) {
+	s.addTexts(g.Trajectories)
+	data, err := record.Lines(g.Trajectories)
+	return s.putGroup(ctx, key, g, data, err)
+}
+
+// putGroup stores what a group was encoded to, or says why it could not be, unless
+// another attempt was faster. It returns the group that is stored. One that nobody can
+// read is replaced.
+func (s *sampler) putGroup(ctx context.Context, key string, g rl.Group, data []byte, err error) (storedGroup, error) {
 	if err != nil {
 		return storedGroup{}, fault.OfEncoding(fmt.Errorf("encode group %s: %w", g.Problem.ID, err))
 	}
@@ -42,18 +75,6 @@ func (s *sampler) writeGroup(ctx context.Context, key string, g rl.Group) (store
 	})
 }
 
-func trajectoryLines(ts []rl.Trajectory) ([]byte, error) {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	for i := range ts {
-		if err := enc.Encode(&ts[i]); err != nil {
-			return nil, err
-		}
-	}
-	return buf.Bytes(), nil
-}
-
 // lookupGroup reads the group of a problem; ok is false when none is stored.
 func lookupGroup(ctx context.Context, store blob.Store, key string, p rl.Problem) (g storedGroup, ok bool, err error) {
 	g.Problem = p
@@ -61,7 +82,7 @@ func lookupGroup(ctx context.Context, store blob.Store, key string, p rl.Problem
 	return g, ok, err
 }
 
-// lookupTrajectories reads what trajectoryLines wrote; ok is false when nothing is stored.
+// lookupTrajectories reads stored trajectories; ok is false when nothing is stored.
 func lookupTrajectories(ctx context.Context, store blob.Store, key string) (out []rl.Trajectory, ref blob.Ref, ok bool, err error) {
 	out, ref, err = run.ReadTrajectoriesRef(ctx, store, key)
 	if errors.Is(err, blob.ErrNotExist) {

@@ -68,12 +68,23 @@ func (r recorder) record(ctx context.Context, g storedGroup) (run.GroupRecord, e
 		return out, nil
 	}
 	var buf bytes.Buffer
+	size := 0
+	for i := range samples {
+		size += sampleBytes*len(samples[i].Tokens) + sampleHead
+	}
+	buf.Grow(size)
 	if err := rl.WriteSamples(&buf, samples); err != nil {
 		return run.GroupRecord{}, fault.Newf(fault.Corrupt, "step %d: %w", r.step, err)
 	}
 	out.Samples, err = blob.PutBytes(ctx, r.store, r.layout.Samples(r.step, g.Problem.ID), buf.Bytes(), blob.Always)
 	return out, err
 }
+
+// What a sample takes in its stored form, at most: for each token, and beside them.
+const (
+	sampleBytes = 9
+	sampleHead  = 512
+)
 
 // storeShard stores the records of the groups of one call, for the batch.
 func (r recorder) storeShard(ctx context.Context, groups []run.GroupRecord) (blob.Ref, error) {

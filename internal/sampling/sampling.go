@@ -16,7 +16,6 @@ import (
 
 	"temper/internal/blob"
 	"temper/internal/config"
-	"temper/internal/failpoint"
 	"temper/internal/fault"
 	"temper/internal/policy"
 	"temper/internal/proof"
@@ -137,49 +136,28 @@ func (r *Service) SampleGroups(ctx context.Context, in GroupsInput, progress *Pr
 }
 
 func (s *sampler) sampleStep(ctx context.Context, in GroupsInput) (run.Sampled, error) {
-	var out run.Sampled
-	layout := s.run.Layout
-	problems, err := run.ProblemsByID(ctx, s.store, layout.TrainProblems(in.Stage), in.ProblemIDs)
+	problems, err := run.ProblemsByID(ctx, s.store, s.run.Layout.TrainProblems(in.Stage), in.ProblemIDs)
 	if err != nil {
-		return out, err
+		return run.Sampled{}, err
 	}
-	key := func(problemID string) string { return layout.Group(in.Step, problemID) }
-	records := map[string]run.GroupRecord{}
-	recorder := newRecorder(s.store, layout, in.Step, s.run.Config)
-	keep := func(g storedGroup) (err error) {
-		addGroup(&out, g.Group)
-		records[g.Problem.ID], err = recorder.record(ctx, g)
-		return err
-	}
-	todo, err := s.eachStored(ctx, problems, key, func(g storedGroup) error {
-		out.Reused++
-		return keep(g)
+	g := newGathering(s, in)
+	todo, err := s.eachStored(ctx, problems, g.key, func(stored storedGroup) error {
+		g.out.Reused++
+		return g.keep(ctx, stored)
 	})
-	if err != nil {
-		return out, err
+	if err == nil {
+		err = g.sample(ctx, todo)
 	}
-	err = s.sampleProblems(ctx, s.spec("train", in.Stage, in.Step), todo, s.cfg.RL.RolloutsPerProblem, func(g rl.Group) error {
-		if err := allLost(g.Trajectories); err != nil {
-			return fmt.Errorf("group %s: %w", g.Problem.ID, err)
-		}
-		failpoint.Hit("sampling/before-group")
-		stored, err := s.writeGroup(ctx, key(g.Problem.ID), g)
-		if err != nil {
-			return err
-		}
-		failpoint.Hit("sampling/after-group")
-		return keep(stored)
-	})
 	if err != nil {
-		return out, err
+		return g.out, err
 	}
 	ordered := make([]run.GroupRecord, len(problems))
 	for i, p := range problems {
-		ordered[i] = records[p.ID]
+		ordered[i] = g.records[p.ID]
 	}
-	shard, err := recorder.storeShard(ctx, ordered)
-	out.Shards = []blob.Ref{shard}
-	return out, err
+	shard, err := g.recorder.storeShard(ctx, ordered)
+	g.out.Shards = []blob.Ref{shard}
+	return g.out, err
 }
 
 // eachStored calls do with the groups of problems that are stored, one at a time: all

@@ -163,7 +163,12 @@ const bytesPerToken = 3
 // Decode returns the bytes of ids and skips unknown ids. The bytes need not be valid
 // UTF-8; Text and Decoder return text for people.
 func (t *Tokenizer) Decode(ids []int32) string {
+	size := 0
+	for _, id := range ids {
+		size += len(t.contentOf(id))
+	}
 	var b strings.Builder
+	b.Grow(size)
 	for _, id := range ids {
 		b.Write(t.contentOf(id))
 	}

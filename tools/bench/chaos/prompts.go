@@ -3,7 +3,6 @@ package chaos
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"path"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"temper/internal/config"
 	"temper/internal/dataset"
 	"temper/internal/rl"
+	"temper/internal/run"
 )
 
 // Prompts is what the store says about the problems that a run trained on.
@@ -129,17 +129,13 @@ func (c *census) step(ctx context.Context, step int) error {
 func (c *census) group(ctx context.Context, step int, key string) error {
 	id := strings.TrimSuffix(path.Base(key), ".jsonl")
 	c.had[id]++
-	data, err := blob.ReadKey(ctx, c.store, key)
+	trajectories, err := run.ReadTrajectories(ctx, c.store, key)
 	if err != nil {
 		return err
 	}
 	whole := 0
-	for dec := json.NewDecoder(bytes.NewReader(data)); dec.More(); {
-		var t rl.Trajectory
-		if err := dec.Decode(&t); err != nil {
-			return fmt.Errorf("%s: %w", c.store.Locate(key), err)
-		}
-		if t.StopReason != rl.StopInfraError && t.ProblemID == id {
+	for i := range trajectories {
+		if t := &trajectories[i]; t.StopReason != rl.StopInfraError && t.ProblemID == id {
 			whole++
 		}
 	}

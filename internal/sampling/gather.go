@@ -1,0 +1,196 @@
+package sampling
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"runtime"
+	"sync"
+
+	"temper/internal/failpoint"
+	"temper/internal/fault"
+	"temper/internal/record"
+	"temper/internal/rl"
+	"temper/internal/rollout"
+	"temper/internal/run"
+)
+
+// gathering is the groups of a step under way in one call. Trajectories end in any
+// order, and wait packed for the others of their group; the one that ends last stores
+// the group, beside those of other groups. What is stored does not depend on the order.
+type gathering struct {
+	*sampler
+	in       GroupsInput
+	spec     rollout.Spec
+	recorder recorder
+	journal  *journal
+	// storing bounds the groups that are unpacked at a time.
+	storing chan struct{}
+
+	mu      sync.Mutex // guards what follows
+	out     run.Sampled
+	open    map[string]*openGroup
+	records map[string]run.GroupRecord
+}
+
+// openGroup is a group of which some trajectories have not ended.
+type openGroup struct {
+	problem rl.Problem
+	ended   []record.Packed // by rollout; Tokens is 0 for those that have not
+	left    int
+}
+
+func newGathering(s *sampler, in GroupsInput) *gathering {
+	return &gathering{
+		sampler: s, in: in, spec: s.spec("train", in.Stage, in.Step),
+		recorder: newRecorder(s.store, s.run.Layout, in.Step, s.run.Config),
+		journal:  newJournal(s.store, s.run.Layout, in.Step),
+		storing:  make(chan struct{}, 1+runtime.GOMAXPROCS(0)),
+		open:     map[string]*openGroup{}, records: map[string]run.GroupRecord{},
+	}
+}
+
+func (g *gathering) key(problemID string) string { return g.run.Layout.Group(g.in.Step, problemID) }
+
+// keep records a group that is stored.
+func (g *gathering) keep(ctx context.Context, stored storedGroup) error {
+	made, err := g.recorder.record(ctx, stored)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	addGroup(&g.out, stored.Group)
+	g.records[stored.Problem.ID] = made
+	return err
+}
+
+// sample samples the groups of problems, except for trajectories that an earlier
+// attempt has stored.
+func (g *gathering) sample(ctx context.Context, problems []rl.Problem) error {
+	for _, p := range problems {
+		n := g.cfg.RL.RolloutsPerProblem
+		g.open[p.ID] = &openGroup{problem: p, ended: make([]record.Packed, n), left: n}
+	}
+	if err := g.takeUp(ctx); err != nil {
+		return err
+	}
+	g.journal.start(ctx)
+	err := g.runner.Each(ctx, g.missing(problems), func(s rollout.Spec, t rl.Trajectory) error { return g.end(ctx, t) })
+	g.journal.stop(ctx, err != nil)
+	return err
+}
+
+// missing are the trajectories that nobody has sampled, in the order of problems.
+func (g *gathering) missing(problems []rl.Problem) iter.Seq[rollout.Spec] {
+	var specs []rollout.Spec
+	for _, p := range problems {
+		group, ok := g.open[p.ID]
+		for i := range g.cfg.RL.RolloutsPerProblem {
+			if ok && group.ended[i].Tokens() == 0 {
+				s := g.spec
+				s.Problem, s.Rollout = p, i
+				specs = append(specs, s)
+			}
+		}
+	}
+	return func(yield func(rollout.Spec) bool) {
+		for _, s := range specs {
+			if !yield(s) {
+				return
+			}
+		}
+	}
+}
+
+// takeUp places the trajectories that earlier attempts have stored, and stores the
+// groups that are complete with them.
+func (g *gathering) takeUp(ctx context.Context) error {
+	var complete []*openGroup
+	err := g.journal.read(ctx, func(t *rl.Trajectory) error {
+		group, ok := g.open[t.ProblemID]
+		if !ok || !g.isOurs(group, t) {
+			return nil
+		}
+		packed, err := record.Pack(t)
+		if err != nil {
+			return err
+		}
+		g.out.Resumed++
+		if g.place(group, packed) {
+			complete = append(complete, group)
+		}
+		return nil
+	})
+	for _, group := range complete {
+		if err == nil {
+			err = g.storeGroup(ctx, group)
+		}
+	}
+	return err
+}
+
+// isOurs reports whether a stored trajectory is the one that would be sampled.
+func (g *gathering) isOurs(group *openGroup, t *rl.Trajectory) bool {
+	if t.Rollout < 0 || t.Rollout >= len(group.ended) || group.ended[t.Rollout].Tokens() > 0 {
+		return false
+	}
+	s := g.spec
+	s.Problem, s.Rollout = group.problem, t.Rollout
+	return t.Stage == s.Stage && t.Step == s.Step && t.PolicyVersion == s.Version && t.Seed == s.TrajectorySeed() &&
+		len(t.Tokens) > 0 && t.StopReason != "" && t.StopReason != rl.StopInfraError
+}
+
+// place puts a trajectory into its group and reports whether that is complete; then it
+// is not open any more.
+func (g *gathering) place(group *openGroup, packed record.Packed) (complete bool) {
+	group.ended[packed.Rollout] = packed
+	if group.left--; group.left > 0 {
+		return false
+	}
+	delete(g.open, group.problem.ID)
+	return true
+}
+
+// end takes a trajectory that has just ended.
+func (g *gathering) end(ctx context.Context, t rl.Trajectory) error {
+	packed, err := record.Pack(&t)
+	if err != nil {
+		return fault.Newf(fault.Corrupt, "step %d: %w", g.in.Step, err)
+	}
+	g.mu.Lock()
+	g.out.SampleTime += t.SampleTime
+	g.out.ToolTime += t.ToolTime
+	group := g.open[t.ProblemID]
+	complete := g.place(group, packed)
+	if t.StopReason != rl.StopInfraError { // another attempt may have more luck
+		g.journal.add(packed)
+	}
+	g.mu.Unlock()
+	if complete {
+		return g.storeGroup(ctx, group)
+	}
+	return nil
+}
+
+// storeGroup stores a complete group and what becomes of it.
+func (g *gathering) storeGroup(ctx context.Context, group *openGroup) error {
+	g.storing <- struct{}{}
+	defer func() { <-g.storing }()
+	whole := rl.Group{Problem: group.problem, Trajectories: make([]rl.Trajectory, len(group.ended))}
+	for i := range group.ended {
+		var err error
+		if whole.Trajectories[i], err = group.ended[i].Unpack(); err != nil {
+			return fmt.Errorf("group %s: %w", group.problem.ID, err)
+		}
+	}
+	if err := allLost(whole.Trajectories); err != nil {
+		return fmt.Errorf("group %s: %w", group.problem.ID, err)
+	}
+	failpoint.Hit("sampling/before-group")
+	stored, err := g.writeGroup(ctx, g.key(group.problem.ID), whole, group.ended)
+	if err != nil {
+		return err
+	}
+	g.journal.drop(group.problem.ID) // after a failure they wait on for the journal
+	failpoint.Hit("sampling/after-group")
+	g.progress.groups.Add(1)
+	return g.keep(ctx, stored)
+}

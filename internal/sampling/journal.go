@@ -1,0 +1,187 @@
+package sampling
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"temper/internal/artifact"
+	"temper/internal/blob"
+	"temper/internal/failpoint"
+	"temper/internal/record"
+	"temper/internal/rl"
+)
+
+// Bounds of the journal. A step that ends within the first moment writes nothing.
+const (
+	// journalEvery is how long a trajectory that has ended may be lost by a death.
+	journalEvery = 2 * time.Second
+	// journalBytes are written at once, packed.
+	journalBytes = 8 << 20
+	// journalPatience bounds the last write of a call that was taken away.
+	journalPatience = 5 * time.Second
+)
+
+// journal stores trajectories that have ended while others of their groups have not,
+// many to an object. It saves work and promises nothing: what it cannot write is
+// written with the next object, and what nobody can read is sampled again.
+type journal struct {
+	store  blob.Store
+	layout artifact.Layout
+	step   int
+
+	full       chan struct{} // has a value when journalBytes wait
+	end, ended chan struct{}
+
+	mu sync.Mutex
+	// waiting are the trajectories that are not written yet, by problem.
+	waiting map[string][]record.Packed
+	size    int
+}
+
+func newJournal(store blob.Store, layout artifact.Layout, step int) *journal {
+	return &journal{
+		store: store, layout: layout, step: step, waiting: map[string][]record.Packed{},
+		full: make(chan struct{}, 1), end: make(chan struct{}), ended: make(chan struct{}),
+	}
+}
+
+// read calls do with each trajectory that earlier attempts have stored, of any worker's
+// problems. It passes over objects that are damaged or gone meanwhile.
+func (j *journal) read(ctx context.Context, do func(*rl.Trajectory) error) error {
+	infos, _, err := j.store.ListFolder(ctx, j.layout.EndedFolder(j.step))
+	if err != nil {
+		return err
+	}
+	for _, info := range infos {
+		data, err := blob.ReadKey(ctx, j.store, info.Key)
+		if blob.IsDamage(err) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		ts, err := record.Decode(data)
+		if err != nil {
+			continue
+		}
+		for i := range ts {
+			if err := do(&ts[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// start begins to write.
+func (j *journal) start(ctx context.Context) {
+	go func() {
+		defer close(j.ended)
+		tick := time.NewTicker(journalEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+			case <-j.full:
+			case <-j.end:
+				return
+			}
+			_ = j.flush(ctx) // the next one writes it
+		}
+	}()
+}
+
+// stop ends the writing, and waits for it. When others have to go on, it writes what
+// waits.
+func (j *journal) stop(ctx context.Context, unfinished bool) {
+	close(j.end)
+	<-j.ended
+	if !unfinished {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), journalPatience)
+	defer cancel()
+	_ = j.flush(ctx)
+}
+
+// add lets a trajectory wait for the next object.
+func (j *journal) add(p record.Packed) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.waiting[p.ProblemID] = append(j.waiting[p.ProblemID], p)
+	if j.size += p.Size(); j.size < journalBytes {
+		return
+	}
+	select {
+	case j.full <- struct{}{}:
+	default:
+	}
+}
+
+// drop forgets the trajectories of a group that is complete.
+func (j *journal) drop(problemID string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for i := range j.waiting[problemID] {
+		j.size -= j.waiting[problemID][i].Size()
+	}
+	delete(j.waiting, problemID)
+}
+
+// flush writes all that waits. Errors: those of the store; then it waits on.
+func (j *journal) flush(ctx context.Context) error {
+	for {
+		taken := j.take()
+		if len(taken) == 0 {
+			return nil
+		}
+		failpoint.Hit("sampling/before-journal")
+		data, err := record.Compact(taken)
+		if err == nil {
+			_, err = blob.PutBytes(ctx, j.store, j.layout.Ended(j.step, blob.RefOf("", data).SHA256), data, blob.IfAbsent)
+		}
+		if err != nil && !errors.Is(err, blob.ErrExists) {
+			j.putBack(taken)
+			return err
+		}
+		failpoint.Hit("sampling/after-journal")
+	}
+}
+
+// putBack lets trajectories that could not be written wait for the next tick.
+func (j *journal) putBack(taken []record.Packed) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, p := range taken {
+		j.waiting[p.ProblemID] = append(j.waiting[p.ProblemID], p)
+		j.size += p.Size()
+	}
+}
+
+// take takes what waits, in an order, as much as one object holds.
+func (j *journal) take() []record.Packed {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var out []record.Packed
+	size := 0
+	for _, id := range slices.Sorted(maps.Keys(j.waiting)) {
+		if size >= journalBytes {
+			break
+		}
+		for _, p := range j.waiting[id] {
+			size += p.Size()
+			out = append(out, p)
+		}
+		delete(j.waiting, id)
+	}
+	j.size -= size
+	slices.SortFunc(out, func(a, b record.Packed) int {
+		return cmp.Or(cmp.Compare(a.ProblemID, b.ProblemID), cmp.Compare(a.Rollout, b.Rollout))
+	})
+	return out
+}
