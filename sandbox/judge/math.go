@@ -2,6 +2,7 @@ package judge
 
 import (
 	"fmt"
+	"math/big"
 	"strings"
 	"unicode/utf8"
 )
@@ -121,4 +122,23 @@ func texts(got, want, reason string) Verdict {
 		return Verdict{Equal: true, Method: MethodText}
 	}
 	return Verdict{Method: MethodText, Reason: reason}
+}
+
+// Number returns the exact value of a text that is a rational number in any form.
+func Number(text string) (*big.Rat, bool) {
+	if len(text) > maxAnswer || !utf8.ValidString(text) {
+		return nil, false
+	}
+	text = clean(text)
+	if len(text) > maxText {
+		return nil, false
+	}
+	n, err := parse(text)
+	if err != nil {
+		return nil, false
+	}
+	if n.op == opEqual && isName(n.args[0]) {
+		n = n.args[1]
+	}
+	return n.rat()
 }
