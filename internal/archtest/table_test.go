@@ -75,6 +75,7 @@ var packages = []row{
 	{pattern: "internal/learner", layer: adapters},
 	{pattern: "internal/sampling", layer: adapters},
 	{pattern: "internal/retrain", layer: adapters},
+	{pattern: "internal/verify", layer: adapters},
 	{pattern: "internal/remake", layer: adapters},
 	{pattern: "internal/report", layer: adapters},
 	{pattern: "internal/procmem", layer: adapters},

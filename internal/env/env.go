@@ -53,7 +53,7 @@ type Verdict string
 const (
 	Right Verdict = "right"
 	Wrong Verdict = "wrong"
-	// Open answers need a program in the sandbox, which compares formulas.
+	// Open answers need a comparison of formulas.
 	Open Verdict = "open"
 )
 

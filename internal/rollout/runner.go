@@ -78,7 +78,7 @@ func New(cfg Config, deps Deps) (*Runner, error) {
 		return nil, errors.New("rollout: a dependency is missing")
 	}
 	return &Runner{
-		cfg: cfg, deps: deps, judge: judge.New(deps.Executor, judge.Config{}),
+		cfg: cfg, deps: deps, judge: judge.New(deps.Executor),
 		slots: make(chan struct{}, cfg.MaxConcurrent), judging: make(chan struct{}, cfg.MaxConcurrent),
 	}, nil
 }

@@ -2,7 +2,6 @@ package rollout
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -43,7 +42,7 @@ func (e *episode) score(ctx context.Context, t *rl.Trajectory) error {
 	return nil
 }
 
-// isCorrect asks the environment, and the judge where the environment cannot decide.
+// isCorrect asks the environment, and compares formulas where the environment cannot decide.
 func (e *episode) isCorrect(ctx context.Context, answer string) (bool, error) {
 	checker, ok := e.environment.(env.Checker)
 	if !ok {
@@ -53,39 +52,23 @@ func (e *episode) isCorrect(ctx context.Context, answer string) (bool, error) {
 	case env.Right, env.Wrong:
 		return verdict == env.Right, nil
 	case env.Open:
-		return e.runVerifierJob(ctx, answer)
+		return e.compare(ctx, answer)
 	default:
 		return false, fmt.Errorf("environment %s has no verdict %q", checker.Name(), verdict)
 	}
 }
 
-// runVerifierJob runs a verifier job through the executor of the tool calls.
-func (e *episode) runVerifierJob(ctx context.Context, answer string) (bool, error) {
+// compare compares formulas. That takes up to some 100 ms of a processor, so it waits
+// for its turn.
+func (e *episode) compare(ctx context.Context, answer string) (bool, error) {
 	r := e.runner
 	if err := r.acquireJudge(ctx); err != nil {
 		return false, err
 	}
 	defer r.releaseJudge()
-	truth := e.spec.Problem.Answer
-	job := judge.Math{ID: e.verifyID(answer), Run: e.spec.RunID + "/verify", Answer: answer, Truth: truth}
-	var verdict judge.Verdict
-	starved := 0
-	err := r.retry(ctx, func() error {
-		var err error
-		verdict, err = r.judge.Do(ctx, job)
-		switch {
-		case errors.Is(err, judge.ErrStarved):
-			// The sandbox would repeat its answer to the first name. A verdict does not
-			// depend on the name of its job.
-			starved++
-			job.ID = fmt.Sprintf("%s/%d", e.verifyID(answer), starved)
-		case errors.Is(err, judge.ErrInvalid):
-			return fmt.Errorf("%w: the answer of problem %s: %w", tool.ErrFixture, e.spec.Problem.ID, err)
-		}
-		return err
-	})
+	verdict, err := judge.Math(answer, e.spec.Problem.Answer)
 	if err != nil {
-		return false, fmt.Errorf("verify: %w", err)
+		return false, fmt.Errorf("verify: %w: the answer of problem %s: %w", tool.ErrFixture, e.spec.Problem.ID, err)
 	}
 	return verdict.Equal, nil
 }
@@ -101,9 +84,3 @@ func (r *Runner) acquireJudge(ctx context.Context) error {
 }
 
 func (r *Runner) releaseJudge() { <-r.judging }
-
-// verifyID names the verifier job of the trajectory. It holds a hash of what is
-// compared, for the same reason as callID.
-func (e *episode) verifyID(answer string) string {
-	return fmt.Sprintf("%s/verify/%08x", e.name, uint32(rl.Seed(0, "verify", rl.Hash(answer), rl.Hash(e.spec.Problem.Answer))))
-}

@@ -1,9 +1,7 @@
 package rollout_test
 
 import (
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -28,136 +26,53 @@ func rootSpec() rollout.Spec {
 	return s
 }
 
-// verdict answers verifier jobs with the sign and other programs with 8.
-func verdict(sign string) *sandboxtest.Fake {
-	return &sandboxtest.Fake{Func: func(req sandbox.Request) (sandbox.Result, error) {
-		if strings.Contains(req.ID, "/verify/") {
-			return sandbox.Result{Status: sandbox.StatusOK, Stdout: "sympy " + sign + "\n"}, nil
-		}
-		return sandbox.Result{Status: sandbox.StatusOK, Stdout: "8\n"}, nil
-	}}
-}
-
 func answer(text string) string { return chat.TokenAnswer + text + chat.TokenAnswerEnd }
 
-// TestVerifierJobDecides what arithmetic cannot, and nothing else costs a job.
-func TestVerifierJobDecides(t *testing.T) {
+// TestFormulasAreCompared, and no program of the sandbox takes part in it.
+func TestFormulasAreCompared(t *testing.T) {
 	f := newFormat(t)
 	for name, c := range map[string]struct {
 		says   string
-		sign   string
 		want   float64
-		jobs   int
 		tokens int
 	}{
-		"equal formula":       {answer(`(6+\sqrt{8})/2`), "1", 1, 1, 200},
-		"other formula":       {answer(`(6-\sqrt{8})/2`), "0", 0, 1, 200},
-		"undecided":           {answer(`(6-\sqrt{8})/2`), "?", 0, 1, 200},
-		"same text":           {answer(`3+\sqrt{2}`), "0", 1, 0, 200},
-		"same but for dress":  {answer(`\boxed{3 + \sqrt2}`), "0", 1, 0, 200},
-		"words":               {answer(`no idea`), "1", 0, 0, 200},
-		"no answer":           {"hm", "1", 0, 0, 200},
-		"empty answer":        {answer(""), "1", 0, 0, 200},
-		"cut after an answer": {answer(`(6+\sqrt{8})/2`) + strings.Repeat("x", 50), "1", 0, 0, 40},
+		"equal formula":       {answer(`(6+\sqrt{8})/2`), 1, 200},
+		"other formula":       {answer(`(6-\sqrt{8})/2`), 0, 200},
+		"same text":           {answer(`3+\sqrt{2}`), 1, 200},
+		"same but for dress":  {answer(`\boxed{3 + \sqrt2}`), 1, 200},
+		"words":               {answer(`no idea`), 0, 200},
+		"no answer":           {"hm", 0, 200},
+		"empty answer":        {answer(""), 0, 200},
+		"hostile":             {answer(`9^{9^{9^{9}}}`), 0, 200},
+		"cut after an answer": {answer(`(6+\sqrt{8})/2`) + strings.Repeat("x", 50), 0, 40},
 	} {
 		t.Run(name, func(t *testing.T) {
-			fake := verdict(c.sign)
+			fake := &sandboxtest.Fake{Func: func(sandbox.Request) (sandbox.Result, error) { return sandbox.Result{}, sandbox.ErrUnavailable }}
 			s := rootSpec()
 			s.MaxResponseTokens = c.tokens
 			got := run(t, newRunner(t, f, says(f, c.says), fake), s)
-			if got.Reward != c.want || got.StopReason == rl.StopInfraError || len(fake.Requests()) != c.jobs {
-				t.Errorf("reward %v, stop %s, %d jobs; want %v and %d jobs", got.Reward, got.StopReason, len(fake.Requests()), c.want, c.jobs)
+			if got.Reward != c.want || got.StopReason == rl.StopInfraError || len(fake.Requests()) != 0 {
+				t.Errorf("reward %v, stop %s, %d programs; want %v and none", got.Reward, got.StopReason, len(fake.Requests()), c.want)
 			}
 		})
 	}
 }
 
-// TestKeysOfFairness: calls of a run share as one, its verifier jobs as another;
-// and a trajectory that is run again asks under the same names.
-func TestKeysOfFairness(t *testing.T) {
+// TestBadKeyIsNoReward: an answer that nobody could judge is neither right nor wrong.
+func TestBadKeyIsNoReward(t *testing.T) {
 	f := newFormat(t)
-	fake := verdict("1")
-	for range 2 {
-		if got := run(t, newRunner(t, f, says(f, call("print(36-28)"), answer(`(6+\sqrt{8})/2`)), fake), rootSpec()); got.Reward != 1 {
-			t.Fatalf("%+v", got)
-		}
-	}
-	got := fake.Requests()
-	if len(got) != 4 || got[0].Run != "run" || got[1].Run != "run/verify" {
-		t.Fatalf("requests %+v", got)
-	}
-	if got[0].ID != got[2].ID || got[1].ID != got[3].ID || !strings.HasPrefix(got[1].ID, "run/train/1/2/math3-1/0/verify/") {
-		t.Errorf("ids %q %q %q %q", got[0].ID, got[1].ID, got[2].ID, got[3].ID)
-	}
-	other := rootSpec()
-	run(t, newRunner(t, f, says(f, answer(`\sqrt{8}`)), fake), other)
-	if id := fake.Requests()[4].ID; id == got[1].ID {
-		t.Errorf("two answers share the name %s", id)
+	s := rootSpec()
+	s.Problem.Answer = "$$"
+	got := run(t, newRunner(t, f, says(f, answer(`\sqrt{8}`)), &sandboxtest.Fake{}), s)
+	if want := "fault of the data set: the answer of problem math3-1"; got.StopReason != rl.StopInfraError || !strings.Contains(got.Err, want) {
+		t.Errorf("stop %s, error %q, want %q", got.StopReason, got.Err, want)
 	}
 }
 
-// TestVerifierFailureIsNoReward: an answer that nobody could judge is neither
-// right nor wrong.
-func TestVerifierFailureIsNoReward(t *testing.T) {
-	f := newFormat(t)
-	for name, c := range map[string]struct {
-		res      sandbox.Result
-		err      error
-		truth    string
-		attempts int
-		names    int
-		want     string
-	}{
-		"unavailable": {err: sandbox.ErrUnavailable, attempts: 3, names: 1, want: "gave up after 3 attempts"},
-		"internal":    {res: sandbox.Result{Status: sandbox.StatusInternal, Reason: "fork failed"}, attempts: 3, names: 1, want: "fork failed"},
-		"starved":     {res: sandbox.Result{Status: sandbox.StatusTimeLimit, Reason: "wall time limit"}, attempts: 3, names: 3, want: "kept from running"},
-		"bad key":     {truth: "$$", want: "fault of the data set: the answer of problem math3-1"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			fake := &sandboxtest.Fake{Func: func(sandbox.Request) (sandbox.Result, error) { return c.res, c.err }}
-			s := rootSpec()
-			if c.truth != "" {
-				s.Problem.Answer = c.truth
-			}
-			got := run(t, newRunner(t, f, says(f, answer(`\sqrt{8}`)), fake), s)
-			if got.StopReason != rl.StopInfraError || !strings.Contains(got.Err, c.want) {
-				t.Errorf("stop %s, error %q", got.StopReason, got.Err)
-			}
-			var ids []string
-			for _, req := range fake.Requests() {
-				ids = append(ids, req.ID)
-			}
-			slices.Sort(ids)
-			if names := len(slices.Compact(slices.Clone(ids))); len(ids) != c.attempts || names != c.names {
-				t.Errorf("%d attempts under %d names, want %d and %d", len(ids), names, c.attempts, c.names)
-			}
-		})
-	}
-}
-
-// TestVerdictOfAnotherAttemptCounts, whichever failure came before.
-func TestVerdictOfAnotherAttemptCounts(t *testing.T) {
-	f := newFormat(t)
-	attempts := 0
-	fake := &sandboxtest.Fake{Func: func(sandbox.Request) (sandbox.Result, error) {
-		switch attempts++; attempts {
-		case 1:
-			return sandbox.Result{}, sandbox.ErrUnavailable
-		case 2:
-			return sandbox.Result{Status: sandbox.StatusTimeLimit, Reason: "wall time limit"}, nil
-		default:
-			return sandbox.Result{Status: sandbox.StatusOK, Stdout: "fractions 1\n"}, nil
-		}
-	}}
-	if got := run(t, newRunner(t, f, says(f, answer(`\sqrt{8}`)), fake), rootSpec()); got.Reward != 1 || attempts != 3 {
-		t.Errorf("reward %v after %d attempts: %s", got.Reward, attempts, got.Err)
-	}
-}
-
-// TestVerificationDoesNotHoldUpSampling: with one slot and no verdict until all
+// TestVerificationDoesNotHoldUpSampling: with one slot and no reward until all
 // trajectories are sampled, all are sampled.
 func TestVerificationDoesNotHoldUpSampling(t *testing.T) {
-	f := newFormat(t)
+	f, own := newFormat(t), rewardFile(t)
 	const n = 6
 	synctest.Test(t, func(t *testing.T) {
 		sampled := make(chan struct{}, n)
@@ -167,14 +82,13 @@ func TestVerificationDoesNotHoldUpSampling(t *testing.T) {
 		}}
 		cfg := config()
 		cfg.MaxConcurrent = 1
-		fake := verdict("1")
-		ask := fake.Func
-		fake.Func = func(req sandbox.Request) (sandbox.Result, error) {
+		cfg.Reward = &rollout.Reward{File: own}
+		fake := &sandboxtest.Fake{Func: func(sandbox.Request) (sandbox.Result, error) {
 			for len(sampled) < n || len(engine.Released()) < n {
 				time.Sleep(time.Millisecond)
 			}
-			return ask(req)
-		}
+			return sandbox.Result{Status: sandbox.StatusOK, Stdout: `{"reward": 1}`}, nil
+		}}
 		r, err := rollout.New(cfg.Config, cfg.deps(f, engine, fake))
 		if err != nil {
 			t.Fatal(err)
@@ -222,8 +136,8 @@ func TestFailingFixtureIsNotThePolicysError(t *testing.T) {
 	}
 }
 
-// TestCheckNeverDisagreesWithTheJob that it saves.
-func TestCheckNeverDisagreesWithTheJob(t *testing.T) {
+// TestCheckNeverDisagreesWithTheComparison that it saves.
+func TestCheckNeverDisagreesWithTheComparison(t *testing.T) {
 	number := rapid.Custom(func(t *rapid.T) string {
 		a, b := rapid.IntRange(-40, 40).Draw(t, "a"), rapid.IntRange(0, 12).Draw(t, "b")
 		form := rapid.SampledFrom([]string{"%d", "%[1]d/%[2]d", "%[1]d.%[2]d", "%03d", "%+d", " %d ", `\sqrt{%d}`, "%[1]d^%[2]d"}).Draw(t, "form")
@@ -232,9 +146,6 @@ func TestCheckNeverDisagreesWithTheJob(t *testing.T) {
 		}
 		return fmt.Sprintf(form, a)
 	})
-	j := judge.New(&sandboxtest.Fake{Func: func(sandbox.Request) (sandbox.Result, error) {
-		return sandbox.Result{}, errors.New("a job for what arithmetic decides")
-	}}, judge.Config{})
 	decided := 0
 	rapid.Check(t, func(t *rapid.T) {
 		says, truth := number.Draw(t, "answer"), number.Draw(t, "truth")
@@ -243,12 +154,12 @@ func TestCheckNeverDisagreesWithTheJob(t *testing.T) {
 			return
 		}
 		decided++
-		v, err := j.Do(t.Context(), judge.Math{ID: "x", Answer: says, Truth: truth})
+		v, err := judge.Math(says, truth)
 		if err != nil || v.Equal != (check == env.Right) {
-			t.Fatalf("%q and %q: %s, the job says %+v, %v", says, truth, check, v, err)
+			t.Fatalf("%q and %q: %s, the comparison says %+v, %v", says, truth, check, v, err)
 		}
 	})
 	if decided == 0 {
-		t.Error("nothing was decided without a job")
+		t.Error("nothing was decided without it")
 	}
 }

@@ -3,6 +3,7 @@ package judge
 import (
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // openBoxes is how many boxes at the end of a text may be left open before it is
@@ -46,19 +47,21 @@ func group(text string) (string, bool) {
 }
 
 // plain holds the marks of typesetting that mean nothing or something plainer.
-func plain() *strings.Replacer {
+var plain = sync.OnceValue(func() *strings.Replacer {
 	return strings.NewReplacer(
 		`{,}`, "", `\,`, "", `\!`, "", `\;`, " ", `\:`, " ", `\ `, " ", "~", " ", "\u00a0", " ", "\u2009", " ", "\u202f", " ",
 		`\$`, "", "$", "", `\(`, "", `\)`, "", `\[`, "", `\]`, "", `\%`, "%", `\\`, " ",
 		`\left`, "", `\right`, "", `\displaystyle`, "", `\qquad`, " ", `\quad`, " ", `\limits`, "",
 		`\dfrac`, `\frac`, `\tfrac`, `\frac`, `\cfrac`, `\frac`,
-		`^{\circ}`, "", `^\circ`, "", `\degree`, "", "\u00b0", "",
+		`^{\circ}`, `\degree `, `^\circ`, `\degree `, "\u00b0", `\degree `,
 		"\u2212", "-", "\u2013", "-", "\u00d7", "*", "\u00b7", "*", "\u22c5", "*", "\u2217", "*", "\u00f7", "/",
 		"\u03c0", `\pi `, "\u221a", `\sqrt `, "\u221e", `\infty `, "\u2264", `\le `, "\u2265", `\ge `, "\u2260", `\ne `,
 		"\u222a", `\cup `, "\u00b1", `\pm `, "\u00b2", "^2", "\u00b3", "^3", "\uff0c", ",",
+		"\u2248", `\approx `, "\u211d", `\Reals `, `\mathbb{R}`, `\Reals `, `\mathbf{R}`, `\Reals `, "\u20ac", "", "\u00a3", "", "\u00a5", "", "\u20b9", "",
+		"\u230a", `\lfloor `, "\u230b", `\rfloor `, "\u2308", `\lceil `, "\u2309", `\rceil `,
 		"**", "^", "<=", `\le `, ">=", `\ge `, "!=", `\ne `,
 	)
-}
+})
 
 var (
 	// wholeText is an answer in words.
@@ -67,20 +70,94 @@ var (
 	conjunction = regexp.MustCompile(`\\(?:text|mathrm|mbox)\s*\{\s*(?:and|or)\s*\}|\b(?:and|or)\b`)
 	// unit is a text beside a number.
 	unit = regexp.MustCompile(`\\(?:text|textbf|mathrm|mbox)\s*\{[^{}]*\}(?:\^\{?[0-9]\}?)?`)
+	// font is a command that only changes the look of what it holds.
+	font = regexp.MustCompile(`\\(?:mathbf|mathit|mathsf|mathtt|mathcal|boldsymbol|bm|textit)\s*\{([^{}]*)\}`)
+	// matrix is an environment of rows and cells.
+	matrix = regexp.MustCompile(`(?s)\\begin\{(?:[pbvBV]?matrix|array)\}(?:\{[lcr|]*\})?(.*?)\\end\{(?:[pbvBV]?matrix|array)\}`)
+	// measured is a number with a unit in words.
+	measured = regexp.MustCompile(`(?i)([0-9)}.%])\s+(?:(?:square|cubic|sq\.?|cu\.?)\s+)?(?:` + units + `)(?:\s*\^\s*\{?[23]\}?)?(?:\s*(?:per|/)\s*(?:` + units + `))?$`)
+	// inPercent is a percentage in words.
+	inPercent = regexp.MustCompile(`(?i)([0-9)}.])\s*(?:percent|per cent)$`)
 	// letters are two letters or more, spaces between them, parentheses around them.
 	letters = regexp.MustCompile(`^\(?[A-Za-z][A-Za-z ]*[A-Za-z]\)?$`)
 )
 
+// units are words behind a number that do not count. Single letters are none: they
+// may be variables.
+const units = `units?|degrees?|deg|radians?|dollars?|cents?|usd|euros?|pounds?|lbs?|ounces?|oz|` +
+	`(?:kilo|centi|milli)?met(?:er|re)s?|[kcm]m|inch(?:es)?|feet|foot|ft|yards?|yd|miles?|mi|mph|km/h|` +
+	`(?:kilo|milli)?grams?|kg|mg|tons?|(?:milli)?lit(?:er|re)s?|ml|gallons?|` +
+	`seconds?|secs?|minutes?|mins?|hours?|hrs?|days?|weeks?|months?|years?|` +
+	`people|students?|ways?|times|points?|apples?|books?`
+
+// narrow turns full-width signs into those of ASCII, and fractions of one sign into two
+// numbers.
+func narrow(r rune) string {
+	const fractions = "\u00bc1/4 \u00bd1/2 \u00be3/4 \u21531/3 \u21542/3 \u21551/5 \u21562/5 \u21573/5 \u21584/5 \u21591/6 \u215a5/6 \u215b1/8 \u215c3/8 \u215d5/8 \u215e7/8 "
+	if 0xff01 <= r && r <= 0xff5e && r != 0xff0c {
+		return string(r - 0xfee0)
+	}
+	if _, rest, ok := strings.Cut(fractions, string(r)); ok && r >= 0x80 {
+		num, den, _ := strings.Cut(rest[:strings.IndexByte(rest, ' ')], "/")
+		return `\frac{` + num + `}{` + den + `}`
+	}
+	return string(r)
+}
+
+// widened applies narrow where there is something to do.
+func widened(text string) string {
+	if strings.IndexFunc(text, func(r rune) bool { return r >= 0x80 }) < 0 {
+		return text
+	}
+	var out strings.Builder
+	for _, r := range text {
+		out.WriteString(narrow(r))
+	}
+	return out.String()
+}
+
 // clean reduces an answer to the formula or the words that it is about.
 func clean(text string) string {
-	text = strings.TrimSpace(boxed(strings.TrimSpace(text)))
+	text = widened(strings.TrimSpace(boxed(strings.TrimSpace(text))))
+	if isNumeric(text) {
+		return strings.TrimRight(text, ".;, ")
+	}
+	if len(text) > 4 && strings.HasPrefix(text, "**") && strings.HasSuffix(text, "**") {
+		text = text[2 : len(text)-2] // bold in Markdown
+	}
+	commands := strings.IndexByte(text, '\\') >= 0
+	if commands {
+		text = matrix.ReplaceAllStringFunc(text, func(env string) string {
+			cells := matrix.FindStringSubmatch(env)[1]
+			return `\matrix{` + strings.ReplaceAll(cells, `\\`, ";") + "}"
+		})
+		text = font.ReplaceAllString(text, "$1")
+	}
 	text = strings.TrimSpace(plain().Replace(text))
 	text = strings.TrimSpace(strings.TrimRight(text, ".;, "))
 	if m := wholeText.FindStringSubmatch(text); m != nil {
 		return strings.TrimSpace(m[1])
 	}
 	text = conjunction.ReplaceAllString(text, " , ")
-	return strings.TrimSpace(unit.ReplaceAllString(text, " "))
+	if commands {
+		text = unit.ReplaceAllString(text, " ")
+	}
+	text = strings.TrimSpace(text)
+	if strings.IndexByte(text, ' ') < 0 && strings.IndexByte(text, '%') < 0 && !strings.HasSuffix(text, "t") {
+		return text // no unit in words
+	}
+	text = inPercent.ReplaceAllString(text, "$1%")
+	return strings.TrimSpace(measured.ReplaceAllString(text, "$1"))
+}
+
+// isNumeric reports whether a text holds digits and signs that mean themselves.
+func isNumeric(text string) bool {
+	for i := range len(text) {
+		if c := text[i]; !isDigit(c) && strings.IndexByte("+-/., ()", c) < 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // word returns the answer as words, in one case and without parentheses around
@@ -95,7 +172,15 @@ func word(text string) string {
 // shortWord is the longest text of letters that may also be a product of variables.
 const shortWord = 3
 
-// onlyWord reports whether words cannot be a formula.
+// onlyWord reports whether words cannot be a formula. Letters that stand alone can.
 func onlyWord(w string) bool {
-	return len(w) > shortWord && !isFunction(w) || strings.Contains(w, " ")
+	if len(w) <= shortWord || isFunction(w) {
+		return strings.Contains(w, " ") && len(w) > shortWord
+	}
+	for _, part := range strings.Fields(w) {
+		if len(part) > 1 {
+			return true
+		}
+	}
+	return false
 }

@@ -17,6 +17,9 @@ const (
 	opMul     op = "*"
 	opPow     op = "^"
 	opPercent op = "%"
+	opRoot    op = "root" // of args[0], of the degree args[1]
+	opSum     op = "sum"  // over name from args[0] to args[1] of args[2]
+	opProd    op = "prod"
 	opTuple   op = "tuple" // with its brackets in name
 	opSet     op = "set"
 	opBare    op = "bare" // a list without brackets
@@ -25,6 +28,10 @@ const (
 	opLess    op = "<"
 	opAtMost  op = "<="
 	opUnequal op = "!="
+	opBetween op = "between" // args[0] < args[1] < args[2]; name has a bracket for each end
+	opEither  op = "either"  // the parts of a chain that may be meant
+	opRatio   op = "ratio"
+	opMatrix  op = "matrix" // with rows and columns in name
 )
 
 // node is a formula.
@@ -43,7 +50,7 @@ type node struct {
 // scalar reports whether n is one value, not a list or a relation of values.
 func (n *node) scalar() bool {
 	switch n.op {
-	case opTuple, opSet, opBare, opUnion, opEqual, opLess, opAtMost, opUnequal:
+	case opTuple, opSet, opBare, opUnion, opEqual, opLess, opAtMost, opUnequal, opBetween, opEither, opRatio, opMatrix:
 		return false
 	default:
 		return true
@@ -100,7 +107,7 @@ func (n *node) evaluate() *big.Rat {
 	if n.op == opNum {
 		return n.num
 	}
-	if !n.scalar() || n.op == opSym {
+	if !n.scalar() || n.op == opSym || n.op == opSum || n.op == opProd {
 		return nil
 	}
 	values := make([]*big.Rat, len(n.args))
@@ -129,6 +136,13 @@ func apply(o op, v []*big.Rat) *big.Rat {
 		return new(big.Rat).Quo(v[0], big.NewRat(100, 1))
 	case "sqrt":
 		return root(v[0])
+	case opRoot:
+		return rootOf(v[0], v[1])
+	case "floor":
+		return new(big.Rat).SetInt(floor(v[0]))
+	case "ceil":
+		low := floor(new(big.Rat).Neg(v[0]))
+		return new(big.Rat).SetInt(low.Neg(low))
 	case "abs":
 		return new(big.Rat).Abs(v[0])
 	case "factorial":
@@ -206,18 +220,45 @@ func root(r *big.Rat) *big.Rat {
 	return new(big.Rat).SetFrac(num, den)
 }
 
-// tree is what the program in the sandbox reads: lists that begin with an operator.
-func (n *node) tree() any {
-	switch n.op {
-	case opNum:
-		return []any{"num", n.num.RatString()}
-	case opSym:
-		return []any{"sym", n.name}
-	default:
+// floor is the largest whole number that is not above r.
+func floor(r *big.Rat) *big.Int { return new(big.Int).Div(r.Num(), r.Denom()) }
+
+// rootOf returns the root of a power: of a negative number where the degree is odd.
+func rootOf(x, degree *big.Rat) *big.Rat {
+	if !degree.IsInt() || degree.Sign() <= 0 || degree.Num().BitLen() > 8 {
+		return nil
 	}
-	out := []any{string(n.op)}
-	for _, a := range n.args {
-		out = append(out, a.tree())
+	n := degree.Num().Int64()
+	if x.Sign() < 0 {
+		if n%2 == 0 {
+			return nil
+		}
+		if r := rootOf(new(big.Rat).Neg(x), degree); r != nil {
+			return r.Neg(r)
+		}
+		return nil
 	}
-	return out
+	num, den := intRoot(x.Num(), n), intRoot(x.Denom(), n)
+	if num == nil || den == nil {
+		return nil
+	}
+	return new(big.Rat).SetFrac(num, den)
+}
+
+// intRoot returns the n-th root of a perfect power, by bisection.
+func intRoot(x *big.Int, n int64) *big.Int {
+	low, high := new(big.Int), new(big.Int).Lsh(big.NewInt(1), uint(x.BitLen())/uint(n)+1)
+	for low.Cmp(high) <= 0 {
+		mid := new(big.Int).Add(low, high)
+		mid.Rsh(mid, 1)
+		switch new(big.Int).Exp(mid, big.NewInt(n), nil).Cmp(x) {
+		case 0:
+			return mid
+		case -1:
+			low = mid.Add(mid, big.NewInt(1))
+		default:
+			high = mid.Sub(mid, big.NewInt(1))
+		}
+	}
+	return nil
 }

@@ -14,7 +14,8 @@ import (
 // JSON, {"reward": number, "details": object} or {"bad": what is wrong}. What a model
 // wrote is on its standard input.
 type Function struct {
-	// ID and Run are those of Math.
+	// ID names the call and is derived from what it is about, so that a retry is the
+	// same call; Run is the key of fairness.
 	ID, Run string
 	// Program is the code, Fixture what runs before it, Stdin the data.
 	Program, Fixture, Stdin string

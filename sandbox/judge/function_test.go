@@ -30,7 +30,7 @@ func TestScore(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			fake := &sandboxtest.Fake{Func: func(sandbox.Request) (sandbox.Result, error) { return c.res, nil }}
-			got, err := judge.New(fake, judge.Config{}).Score(t.Context(), judge.Function{ID: "1", Program: "p", Stdin: "{}"})
+			got, err := judge.New(fake).Score(t.Context(), judge.Function{ID: "1", Program: "p", Stdin: "{}"})
 			var f *judge.Failure
 			if c.reason == "" && (err != nil || got != c.want) {
 				t.Errorf("%+v, %v, want %+v", got, err, c.want)
@@ -44,7 +44,7 @@ func TestScore(t *testing.T) {
 		return sandbox.Result{Status: sandbox.StatusInternal}, nil
 	}}
 	var f *judge.Failure
-	if _, err := judge.New(down, judge.Config{}).Score(t.Context(), judge.Function{ID: "1"}); !errors.Is(err, sandbox.ErrUnavailable) || errors.As(err, &f) {
+	if _, err := judge.New(down).Score(t.Context(), judge.Function{ID: "1"}); !errors.Is(err, sandbox.ErrUnavailable) || errors.As(err, &f) {
 		t.Errorf("an outage is %v", err)
 	}
 }

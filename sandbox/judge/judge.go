@@ -1,13 +1,11 @@
-// Package judge decides whether an answer is right, off the training path: its
-// jobs are programs that run through the same executor, queue and fairness as
-// the programs of the policy. It owns the language of final answers and the rule
-// of what a failure means; rewards belong to its callers.
+// Package judge decides whether an answer is right. It owns the language of final
+// answers and the rule of what a failure means; rewards belong to its callers.
 //
-// What a model wrote is data here. The text of an answer is parsed in Go by a
-// parser of bounded depth and size; what only computer algebra can decide goes to
-// the sandbox as a tree of numbers, symbols and known operators on standard
-// input of a program of ours. No text of a model is ever part of a program that
-// decides about it, so no answer can speak its own verdict.
+// What a model wrote is data here. The text of an answer is parsed in Go by a parser of
+// bounded depth and size, and compared by exact arithmetic or by values at random points
+// with hundreds of bits. Nothing of it is ever a program, so no answer can speak its own
+// verdict, and a verdict is the same on every machine. Reward functions of users run
+// in the sandbox.
 //
 // Invariant: a Verdict is about the answer alone. Whatever goes wrong beside it is
 // an error, which callers take for "not scored", never for wrong.
@@ -22,14 +20,9 @@ import (
 	"temper/sandbox"
 )
 
-// ErrInvalid means that the job itself cannot be judged, whatever the answer: it
-// has no ID, or its truth is empty or beyond a limit. It is not safe to retry.
-var ErrInvalid = errors.New("judge job is invalid")
-
-// ErrStarved is a sandbox.ErrUnavailable: the program of a job was stopped before
-// it had its CPU time. Ask again under another ID: an executor may remember what
-// it answered to the first.
-var ErrStarved = fmt.Errorf("%w: the verifier was kept from running", sandbox.ErrUnavailable)
+// ErrInvalid means that no answer can be judged by a truth: it is empty or beyond a
+// limit. It is not safe to retry.
+var ErrInvalid = errors.New("truth is invalid")
 
 // Method says how a verdict came about.
 type Method string
@@ -37,12 +30,10 @@ type Method string
 // Methods.
 const (
 	MethodText      Method = "text"      // the texts are the same, or cannot be anything but texts
-	MethodExact     Method = "exact"     // exact arithmetic, without a call
-	MethodSympy     Method = "sympy"     // computer algebra in the sandbox
-	MethodFractions Method = "fractions" // exact values at random points in the sandbox, without sympy
-	MethodFloat     Method = "float"     // values to 12 digits in the sandbox, without sympy
+	MethodExact     Method = "exact"     // exact arithmetic
+	MethodValues    Method = "values"    // values at random points, with hundreds of bits
 	MethodRefused   Method = "refused"   // the answer is beyond a limit
-	MethodUndecided Method = "undecided" // the answer could not be decided within the limits of a job
+	MethodUndecided Method = "undecided" // the answer could not be decided within the limits of a comparison
 )
 
 // Verdict is what a job found.
@@ -53,42 +44,11 @@ type Verdict struct {
 	Reason string
 }
 
-// Config bounds the jobs of a Judge. Zero fields take the stated defaults.
-type Config struct {
-	// Math limits the program of a Math job; 3 s of CPU, 30 s of wall time. A job
-	// that runs out of wall time alone is an error: the machine was slow, not the answer.
-	Math sandbox.Limits
-}
-
-// Judge runs jobs over an executor. It is safe for concurrent use.
-type Judge struct {
-	exec sandbox.Executor
-	cfg  Config
-}
+// Judge asks reward functions over an executor. It is safe for concurrent use.
+type Judge struct{ exec sandbox.Executor }
 
 // New returns a Judge over exec.
-func New(exec sandbox.Executor, cfg Config) *Judge {
-	if cfg.Math.CPU == 0 {
-		cfg.Math.CPU = 3 * time.Second
-	}
-	if cfg.Math.Wall == 0 {
-		cfg.Math.Wall = 30 * time.Second
-	}
-	if cfg.Math.Output == 0 {
-		cfg.Math.Output = 4 << 10
-	}
-	return &Judge{exec: exec, cfg: cfg}
-}
-
-// Do judges one job. It is idempotent for the ID of the job. While the executor
-// is overloaded it waits, until ctx ends. Errors: ErrInvalid,
-// sandbox.ErrUnavailable (also as ErrStarved), ctx.Err().
-func (j *Judge) Do(ctx context.Context, job Math) (Verdict, error) {
-	if err := ctx.Err(); err != nil {
-		return Verdict{}, err
-	}
-	return job.judge(ctx, j)
-}
+func New(exec sandbox.Executor) *Judge { return &Judge{exec: exec} }
 
 // overloadWait is the pause where an overloaded executor gives no advice.
 const overloadWait = time.Second

@@ -88,7 +88,7 @@ func (l *lexer) one() error {
 		l.name()
 	case c == '\\':
 		return l.command()
-	case strings.IndexByte("+-*/^_!%()[]{}|,;=<>&", c) >= 0:
+	case strings.IndexByte("+-*/^_!%()[]{}|,;:=<>&", c) >= 0:
 		l.mark(string(c))
 		l.at++
 	default:
@@ -159,7 +159,8 @@ func (l *lexer) number() error {
 	l.at = l.run(l.at, isDigit)
 	digits := l.text[start:l.at]
 	if l.open == 0 && len(digits) >= 1 && len(digits) <= thousandGroup {
-		for l.thousands() {
+		for sep := byte(0); l.thousands(sep); {
+			sep = l.text[l.at]
 			digits += l.text[l.at+1 : l.at+1+thousandGroup]
 			l.at += 1 + thousandGroup
 		}
@@ -167,8 +168,14 @@ func (l *lexer) number() error {
 	whole := true
 	if l.at < len(l.text) && l.text[l.at] == '.' {
 		end := l.run(l.at+1, isDigit)
+		places := end - l.at - 1
 		digits += l.text[l.at:end]
 		l.at, whole = end, false
+		if again := l.repeated(); again != "" {
+			return l.endless(digits, places, again)
+		}
+	} else if base := l.base(); base != "" {
+		return l.ofBase(digits, base)
 	}
 	exponent, err := l.exponent()
 	if err != nil {
@@ -182,9 +189,90 @@ func (l *lexer) number() error {
 	return nil
 }
 
-// thousands reports whether a comma and exactly three digits follow.
-func (l *lexer) thousands() bool {
-	return l.at < len(l.text) && l.text[l.at] == ',' && l.run(l.at+1, isDigit) == l.at+1+thousandGroup
+// thousands reports whether a separator and exactly three digits follow: a comma, or a
+// blank behind which no fraction stands. sep is the one that was used before.
+func (l *lexer) thousands(sep byte) bool {
+	if l.at >= len(l.text) || sep != 0 && l.text[l.at] != sep {
+		return false
+	}
+	end := l.at + 1 + thousandGroup
+	switch {
+	case l.run(l.at+1, isDigit) != end:
+		return false
+	case l.text[l.at] == ',':
+		return true
+	case l.text[l.at] != ' ':
+		return false
+	}
+	rest := strings.TrimLeft(l.text[end:], " ")
+	return !strings.HasPrefix(rest, "/") && !strings.HasPrefix(rest, `\frac`)
+}
+
+// repeated reads the digits under a bar that follow a decimal point.
+func (l *lexer) repeated() string {
+	for _, mark := range [...]string{`\overline{`, `\bar{`, `\dot{`} {
+		if !strings.HasPrefix(l.text[l.at:], mark) {
+			continue
+		}
+		start := l.at + len(mark)
+		end := l.run(start, isDigit)
+		if end > start && end < len(l.text) && l.text[end] == '}' {
+			l.at = end + 1
+			return l.text[start:end]
+		}
+	}
+	return ""
+}
+
+// endless adds a decimal number whose last digits repeat without end.
+func (l *lexer) endless(digits string, places int, again string) error {
+	if places+len(again) > maxTenPower {
+		return noFormula("more than %d digits", maxTenPower)
+	}
+	value, ok := new(big.Rat).SetString(strings.TrimSuffix(digits, "."))
+	part, okPart := new(big.Int).SetString(again, 10)
+	if !ok || !okPart {
+		return noFormula("number %.20q", digits)
+	}
+	ten := func(n int) *big.Int { return new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(n)), nil) }
+	nines := new(big.Int).Sub(ten(len(again)), big.NewInt(1))
+	value.Add(value, new(big.Rat).SetFrac(part, nines.Mul(nines, ten(places))))
+	l.tokens = append(l.tokens, token{kind: tokNum, num: value})
+	return nil
+}
+
+// base reads the number under a number, its base.
+func (l *lexer) base() string {
+	start := l.at + 1
+	if l.at >= len(l.text) || l.text[l.at] != '_' {
+		return ""
+	}
+	braced := start < len(l.text) && l.text[start] == '{'
+	if braced {
+		start++
+	}
+	end := l.run(start, isDigit)
+	if end == start || braced && (end >= len(l.text) || l.text[end] != '}') {
+		return ""
+	}
+	if l.at = end; braced {
+		l.at++
+	}
+	return l.text[start:end]
+}
+
+// ofBase adds a whole number that is written in another base.
+func (l *lexer) ofBase(digits, base string) error {
+	b, err := strconv.Atoi(base)
+	if err != nil || b < 2 || b > 36 {
+		return noFormula("base %.20q, want 2 to 36", base)
+	}
+	value, ok := new(big.Int).SetString(digits, b)
+	if !ok {
+		return noFormula("%.20q is no number of base %d", digits, b)
+	}
+	l.tokens = append(l.tokens, token{kind: tokNum, num: new(big.Rat).SetInt(value), whole: true})
+	return nil
 }
 
 // exponent reads the power of ten of a number such as 1.5e-3.

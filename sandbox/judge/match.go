@@ -21,25 +21,19 @@ func truth(b bool) tri {
 	return no
 }
 
-// pair is two values that only the sandbox can compare.
-type pair struct{ a, b *node }
+// maxSteps bounds the comparisons of one answer: lists of lists have exponentially many.
+const maxSteps = 20_000
 
-// Bounds of one job.
-const (
-	maxPairs = 64
-	// maxSteps bounds the comparisons of one reading: lists of lists have
-	// exponentially many.
-	maxSteps = 20_000
-)
-
-// matcher compares formulas: lists and relations by their parts, values exactly
-// where it can, and otherwise by what known says of them.
+// matcher compares formulas: lists and relations by their parts, values exactly where it
+// can, and otherwise at random points.
 type matcher struct {
-	known map[[2]string]tri
-	pairs []pair // values that known does not hold, each once
-	seen  map[[2]string]bool
-	steps int
+	known    map[[2]string]tri // what was found by values
+	computed bool              // the verdict needed values
+	steps    int
+	work     int
 }
+
+func newMatcher() *matcher { return &matcher{known: map[[2]string]tri{}, work: maxWork} }
 
 // same compares two formulas.
 func (m *matcher) same(a, b *node) tri {
@@ -49,6 +43,9 @@ func (m *matcher) same(a, b *node) tri {
 	if a.key() == b.key() {
 		return yes
 	}
+	if verdict := m.special(a, b); verdict >= 0 {
+		return verdict
+	}
 	if a.op == opBare && b.op == opTuple && b.name == "()" || b.op == opBare && a.op == opTuple && a.name == "()" {
 		return m.each(a.args, b.args)
 	}
@@ -57,7 +54,7 @@ func (m *matcher) same(a, b *node) tri {
 	}
 	switch {
 	case a.op == opEqual && b.op == opEqual:
-		return max(m.each(a.args, b.args), m.each(a.args, []*node{b.args[1], b.args[0]}))
+		return m.equations(a, b)
 	case a.op == opEqual && b.scalar(), a.op == opEqual && a.args[0].op == opSym && b.op != opUnion:
 		return m.defined(a, b)
 	case b.op == opEqual && a.scalar(), b.op == opEqual && b.args[0].op == opSym && a.op != opUnion:
@@ -140,15 +137,19 @@ func (m *matcher) values(a, b *node) tri {
 	if keyA > keyB {
 		keyA, keyB, a, b = keyB, keyA, b, a
 	}
-	at := [2]string{keyA, keyB}
-	if verdict, ok := m.known[at]; ok {
-		return verdict
+	return m.compute("", a, b, (*comparison).equal)
+}
+
+// compute compares by values, each pair once.
+func (m *matcher) compute(how string, a, b *node, f func(*comparison) tri) tri {
+	at := [2]string{how + a.key(), b.key()}
+	verdict, ok := m.known[at]
+	if !ok {
+		m.computed = true
+		verdict = f(newComparison(a, b, &m.work))
+		m.known[at] = verdict
 	}
-	if !m.seen[at] {
-		m.seen[at] = true
-		m.pairs = append(m.pairs, pair{a, b})
-	}
-	return open
+	return verdict
 }
 
 // monomial is a product of a number and powers of symbols.
@@ -226,15 +227,3 @@ func percent(a, b *node) (*node, *node) {
 	}
 	return nil, nil
 }
-
-// sendable reports whether the numbers of n are small enough to leave this process.
-func (n *node) sendable() bool {
-	const most = 14_000 // bits, below what Python prints and reads in decimal
-	ok := n.op != opNum || bits(n.num) <= most
-	for _, a := range n.args {
-		ok = ok && a.sendable()
-	}
-	return ok
-}
-
-func bits(r *big.Rat) int { return max(r.Num().BitLen(), r.Denom().BitLen()) }

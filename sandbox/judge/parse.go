@@ -1,6 +1,9 @@
 package judge
 
-import "math/big"
+import (
+	"math/big"
+	"slices"
+)
 
 // parser reads tokens by recursive descent. Every path into itself passes deeper.
 type parser struct {
@@ -8,6 +11,7 @@ type parser struct {
 	at     int
 	depth  int
 	bars   int // open | of absolute values
+	angles int // open arguments of functions of angles
 	sign   int // what \pm means in this reading: 1 or -1
 	pm     bool
 }
@@ -123,31 +127,168 @@ func (p *parser) union() (*node, error) {
 	return n, nil
 }
 
-// relation reads a sum, or two with a relation between them.
-func (p *parser) relation() (*node, error) {
-	left, err := p.sum()
-	if err != nil || !p.is("=", "<", ">", "le", "leq", "ge", "geq", "ne", "neq", "in") {
-		return left, err
+// relations maps what stands between two sums to one sign for each meaning.
+func relations(name string) string {
+	switch name {
+	case "=", "in", "equiv":
+		return "="
+	case "approx", "simeq", "sim", "doteq":
+		return "~"
+	case "<", "lt":
+		return "<"
+	case ">", "gt":
+		return ">"
+	case "le", "leq", "leqslant", "leqq":
+		return "<="
+	case "ge", "geq", "geqslant", "geqq":
+		return ">="
+	case "ne", "neq":
+		return "!="
+	case ":", "colon":
+		return ":"
 	}
-	mark := p.next().text
-	right, err := p.sum()
+	return ""
+}
+
+// relation reads a sum, or several with relations between them.
+func (p *parser) relation() (*node, error) {
+	if relations(p.peek().text) == "~" {
+		p.at++ // about 1.41
+	}
+	first, err := p.sum()
 	if err != nil {
 		return nil, err
 	}
-	switch mark {
-	case "<":
-		return &node{op: opLess, args: []*node{left, right}}, nil
-	case ">":
-		return &node{op: opLess, args: []*node{right, left}}, nil
-	case "le", "leq":
-		return &node{op: opAtMost, args: []*node{left, right}}, nil
-	case "ge", "geq":
-		return &node{op: opAtMost, args: []*node{right, left}}, nil
-	case "ne", "neq":
-		return &node{op: opUnequal, args: []*node{left, right}}, nil
-	default:
-		return &node{op: opEqual, args: []*node{left, right}}, nil
+	terms, signs := []*node{first}, []string{}
+	for {
+		t := p.peek()
+		sign := relations(t.text)
+		if sign == "" || t.kind != tokMark && t.kind != tokName {
+			break
+		}
+		p.at++
+		n, err := p.sum()
+		if err != nil {
+			return nil, err
+		}
+		terms, signs = append(terms, n), append(signs, sign)
 	}
+	return related(terms, signs)
+}
+
+// related makes one node of terms and the signs between them.
+func related(terms []*node, signs []string) (*node, error) {
+	same := func(allowed ...string) bool {
+		for _, s := range signs {
+			if !slices.Contains(allowed, s) {
+				return false
+			}
+		}
+		return true
+	}
+	switch {
+	case len(signs) == 0:
+		return terms[0], nil
+	case same(":"):
+		for _, n := range terms {
+			if !n.scalar() {
+				return nil, noFormula("a ratio of lists")
+			}
+		}
+		return &node{op: opRatio, args: terms}, nil
+	case len(signs) == 1 && signs[0] == "!=":
+		return &node{op: opUnequal, args: terms}, nil
+	case same("=", "~"):
+		return chain(terms, signs), nil
+	case same("<", "<="):
+		return ordered(terms, signs)
+	case same(">", ">="):
+		slices.Reverse(terms)
+		slices.Reverse(signs)
+		return ordered(terms, signs)
+	default:
+		return nil, noFormula("relations of several kinds")
+	}
+}
+
+// ordered makes a node of terms that ascend.
+func ordered(terms []*node, signs []string) (*node, error) {
+	strict := func(i int) bool { return signs[i] == "<" || signs[i] == ">" }
+	switch len(signs) {
+	case 1:
+		if strict(0) {
+			return &node{op: opLess, args: terms}, nil
+		}
+		return &node{op: opAtMost, args: terms}, nil
+	case 2:
+		brackets := []byte("[]")
+		if strict(0) {
+			brackets[0] = '('
+		}
+		if strict(1) {
+			brackets[1] = ')'
+		}
+		return &node{op: opBetween, name: string(brackets), args: terms}, nil
+	default:
+		return nil, noFormula("more than two relations")
+	}
+}
+
+// chain makes a node of terms that are equal. The last one counts, and that before a sign
+// of approximation.
+func chain(terms []*node, signs []string) *node {
+	if len(signs) == 1 && signs[0] == "=" {
+		return equation(terms[0], terms[1])
+	}
+	var meant []*node
+	for i, n := range terms[1:] {
+		if i+1 < len(signs) && signs[i+1] != "~" {
+			continue
+		}
+		meant = append(meant, n)
+	}
+	named := isName(terms[0])
+	if signs[0] == "~" && !named {
+		meant = append([]*node{terms[0]}, meant...)
+	}
+	if named {
+		for i := range meant {
+			meant[i] = equation(terms[0], meant[i])
+		}
+	}
+	if len(meant) == 1 {
+		return meant[0]
+	}
+	return &node{op: opEither, args: meant}
+}
+
+// isName reports whether n only names what follows: x, f(x), (x,y).
+func isName(n *node) bool {
+	switch n.op {
+	case opSym:
+		return true
+	case opMul, opTuple:
+		for _, a := range n.args {
+			if a.op != opSym {
+				return false
+			}
+		}
+		return true
+	default:
+		return false
+	}
+}
+
+// equation reads (x,y) = (1,2) as two equations.
+func equation(left, right *node) *node {
+	if left.op != opTuple || right.op != opTuple || len(left.args) != len(right.args) || !isName(left) {
+		return &node{op: opEqual, args: []*node{left, right}}
+	}
+	all := make([]*node, len(left.args))
+	for i := range all {
+		all[i] = equation(left.args[i], right.args[i])
+	}
+	return &node{op: opBare, args: all}
 }
 
 func (p *parser) sum() (*node, error) {
@@ -295,7 +436,7 @@ func (p *parser) startsFactor() bool {
 	case tokNum:
 		return true
 	case tokName:
-		return !p.is("cup", "le", "leq", "ge", "geq", "ne", "neq", "in", "pm", "mp", "cdot", "times", "div")
+		return relations(t.text) == "" && !p.is("cup", "pm", "mp", "cdot", "times", "div", "over", "rfloor", "rceil", "rvert", "degree")
 	case tokMark:
 		return p.is("(", "{") || p.is("|") && p.bars == 0
 	case tokEnd:
@@ -321,6 +462,10 @@ func (p *parser) factor() (*node, error) {
 			n, err = call("factorial", n)
 		case p.accept("%"):
 			n, err = call(opPercent, n)
+		case p.accept("degree"):
+			if p.angles > 0 {
+				n, err = join(opMul, n, degree())
+			}
 		default:
 			return n, nil
 		}

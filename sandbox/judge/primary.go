@@ -1,6 +1,7 @@
 package judge
 
 import (
+	"fmt"
 	"math/big"
 	"strings"
 )
@@ -32,6 +33,9 @@ func (p *parser) bracket(open string) (*node, error) {
 	bars := p.bars
 	p.bars = 0
 	n, err := p.list(closing)
+	if err == nil && open == "{" && p.accept("over") {
+		n, err = p.over(n, closing)
+	}
 	p.bars = bars
 	if err != nil {
 		return nil, err
@@ -57,17 +61,101 @@ func (p *parser) bracket(open string) (*node, error) {
 	}
 }
 
-func (p *parser) absolute() (*node, error) {
-	p.bars++
-	n, err := p.sum()
-	p.bars--
+// over reads the lower part of {a \over b}.
+func (p *parser) over(n *node, closing string) (*node, error) {
+	below, err := p.list(closing)
 	if err != nil {
 		return nil, err
 	}
-	if !p.accept("|") {
-		return nil, noFormula("| is not closed")
+	if below, err = inverse(below); err != nil {
+		return nil, err
 	}
-	return call("abs", n)
+	return join(opMul, n, below)
+}
+
+func (p *parser) absolute() (*node, error) {
+	p.bars++
+	n, err := p.between("|", "abs")
+	p.bars--
+	return n, err
+}
+
+// between reads a sum up to closing and applies a function to it.
+func (p *parser) between(closing string, name op) (*node, error) {
+	n, err := p.sum()
+	if err != nil {
+		return nil, err
+	}
+	if !p.accept(closing) {
+		return nil, noFormula("%s is not closed", name)
+	}
+	return call(name, n)
+}
+
+// matrix reads rows of cells: a & b ; c & d.
+func (p *parser) matrix() (*node, error) {
+	if !p.accept("{") {
+		return nil, noFormula("a matrix without cells")
+	}
+	out := &node{op: opMatrix}
+	width, rows := 0, 0
+	for {
+		cells := 0
+		for {
+			n, err := p.sum()
+			if err != nil {
+				return nil, err
+			}
+			out.args = append(out.args, n)
+			if cells++; !p.accept("&") {
+				break
+			}
+		}
+		if rows++; rows > 1 && cells != width {
+			return nil, noFormula("a matrix with rows of %d and %d cells", width, cells)
+		}
+		width = cells
+		if !p.accept(";") || p.is("}") {
+			break
+		}
+	}
+	if !p.accept("}") {
+		return nil, noFormula("a matrix is not closed")
+	}
+	out.name = fmt.Sprintf("%dx%d", rows, width)
+	return out, nil
+}
+
+// series reads \sum_{k=1}^{n} and what is added.
+func (p *parser) series(o op) (*node, error) {
+	if !p.accept("_") || !p.accept("{") {
+		return nil, noFormula("%s without a lower bound", o)
+	}
+	name := p.next()
+	if name.kind != tokName || len(name.text) != 1 || !p.accept("=") {
+		return nil, noFormula("%s over no variable", o)
+	}
+	low, err := p.sum()
+	if err != nil {
+		return nil, err
+	}
+	if !p.accept("}") || !p.accept("^") {
+		return nil, noFormula("%s without an upper bound", o)
+	}
+	high, err := p.argument()
+	if err != nil {
+		return nil, err
+	}
+	body, err := p.product()
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range []*node{low, high, body} {
+		if !n.scalar() {
+			return nil, noFormula("%s of a list", o)
+		}
+	}
+	return &node{op: o, name: name.text, args: []*node{low, high, body}}, nil
 }
 
 // named reads a variable, a constant, a fraction, a root or a function.
@@ -87,6 +175,22 @@ func (p *parser) named(name string) (*node, error) {
 		return p.root()
 	case "emptyset", "varnothing":
 		return &node{op: opSet}, nil
+	case "matrix":
+		return p.matrix()
+	case "sum":
+		return p.series(opSum)
+	case "prod":
+		return p.series(opProd)
+	case "lfloor":
+		return p.between("rfloor", "floor")
+	case "lceil":
+		return p.between("rceil", "ceil")
+	case "lvert":
+		return p.between("rvert", "abs")
+	case allReals:
+		return &node{op: opSym, name: allReals}, nil
+	case "overline", "bar", "vec", "hat", "widehat", "overrightarrow":
+		return p.argument()
 	}
 	if isFunction(name) {
 		return p.function(op(name))
@@ -159,13 +263,10 @@ func (p *parser) root() (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	if degree, err = inverse(degree); err != nil {
-		return nil, err
+	if r, ok := degree.rat(); ok && r.Cmp(big.NewRat(2, 1)) == 0 {
+		return join(opPow, n, &node{op: opNum, num: big.NewRat(1, 2)})
 	}
-	if half, ok := degree.rat(); ok {
-		degree = &node{op: opNum, num: half}
-	}
-	return join(opPow, n, degree)
+	return join(opRoot, n, degree)
 }
 
 // function reads the power, the base and the argument of a function.
@@ -181,6 +282,10 @@ func (p *parser) function(name op) (*node, error) {
 		if err != nil {
 			return nil, err
 		}
+	}
+	if isOfAngles(name) {
+		p.angles++
+		defer func() { p.angles-- }()
 	}
 	arg, err := p.operand()
 	if err != nil {
@@ -202,6 +307,15 @@ func (p *parser) function(name op) (*node, error) {
 		return n, err
 	}
 	return join(opPow, n, power)
+}
+
+// isOfAngles reports whether a function takes an angle.
+func isOfAngles(name op) bool {
+	switch name {
+	case "sin", "cos", "tan", "cot", "sec", "csc":
+		return true
+	}
+	return false
 }
 
 // logarithm is the natural one without a base.

@@ -1,0 +1,143 @@
+// Package verify owns how a whole response is judged: where its final answer is, and
+// which comparison counts. Package judge compares answers, package reward cuts them out
+// of the turns of a trajectory.
+//
+// Invariant: a verdict is a function of mode, key and response. No response ends with an
+// error, however it is made.
+package verify
+
+import (
+	"fmt"
+	"math/big"
+	"slices"
+
+	"temper/internal/reward"
+	"temper/sandbox/judge"
+)
+
+// Mode says where the answer is and how it is compared.
+type Mode string
+
+// Modes.
+const (
+	// Paper takes the last box in the last <answer> block.
+	Paper Mode = "paper"
+	// Tag takes the last <answer> block as it is, with or without a box.
+	Tag Mode = "tag"
+	// Integer is Paper, or Tag where there is no box, and accepts whole numbers alone.
+	Integer Mode = "integer"
+	// Released takes the last box anywhere, or what follows a phrase such as "the answer
+	// is", and also accepts a number that is within 1e-4 of the key, or a hundred times
+	// as great or small, as rStar2-Agent's released grader does.
+	Released Mode = "released"
+)
+
+// Modes are all modes.
+func Modes() []Mode { return []Mode{Paper, Tag, Integer, Released} }
+
+// Check reports why a mode is none.
+func (m Mode) Check() error {
+	if !slices.Contains(Modes(), m) {
+		return fmt.Errorf("mode is %q, want one of %s, %s, %s, %s", string(m), Paper, Tag, Integer, Released)
+	}
+	return nil
+}
+
+// Verdict is what was found.
+type Verdict struct {
+	Correct bool `json:"correct"`
+	// Extracted is the answer as the response has it; empty where there is none.
+	Extracted string `json:"extracted"`
+	// Method is that of judge.Verdict, "close" for a number that is near enough, and
+	// "none" without an answer.
+	Method judge.Method `json:"method"`
+	// Reason says why an answer is not correct.
+	Reason string `json:"reason,omitempty"`
+}
+
+// Methods beside those of package judge.
+const (
+	MethodNone  judge.Method = "none"
+	MethodClose judge.Method = "close"
+)
+
+// Response judges a response by its key. Errors: of a mode that is none; judge.ErrInvalid
+// for a key by which nothing can be judged.
+func Response(mode Mode, response, key string) (Verdict, error) {
+	if err := mode.Check(); err != nil {
+		return Verdict{}, err
+	}
+	if err := judge.CheckTruth(key); err != nil {
+		return Verdict{}, err
+	}
+	answer := mode.extract(response)
+	if answer == "" {
+		return Verdict{Method: MethodNone, Reason: "the response has no answer"}, nil
+	}
+	if mode == Integer {
+		return integers(answer, key), nil
+	}
+	v, err := judge.Math(answer, key)
+	if err != nil {
+		return Verdict{}, err
+	}
+	out := Verdict{Correct: v.Equal, Extracted: answer, Method: v.Method, Reason: v.Reason}
+	if mode == Released && !v.Equal && isClose(answer, key) {
+		out = Verdict{Correct: true, Extracted: answer, Method: MethodClose}
+	}
+	return out, nil
+}
+
+func (m Mode) extract(response string) string {
+	switch m {
+	case Paper:
+		answer, _ := reward.ExtractBoxed(response)
+		return answer
+	case Released:
+		return anywhere(response)
+	case Integer:
+		if answer, _ := reward.ExtractBoxed(response); answer != "" {
+			return answer
+		}
+	case Tag:
+	}
+	answer, _ := reward.ExtractAnswer(response)
+	return answer
+}
+
+// integers compares whole numbers by value.
+func integers(answer, key string) Verdict {
+	out := Verdict{Extracted: answer, Method: judge.MethodExact}
+	got, okGot := judge.Number(answer)
+	want, okWant := judge.Number(key)
+	switch {
+	case !okWant || !want.IsInt():
+		out.Reason = "the key is no whole number"
+	case !okGot || !got.IsInt():
+		out.Reason = "the answer is no whole number"
+	case got.Cmp(want) != 0:
+		out.Reason = "the values differ"
+	default:
+		out.Correct = true
+	}
+	return out
+}
+
+// isClose reports whether a number is within 1e-4 of the key, or of a hundred times or a
+// hundredth of it. A whole number is never close to another one.
+func isClose(answer, key string) bool {
+	got, okGot := judge.Number(answer)
+	want, okWant := judge.Number(key)
+	if !okGot || !okWant || want.Sign() == 0 {
+		return false
+	}
+	for _, by := range []*big.Rat{big.NewRat(1, 1), big.NewRat(100, 1), big.NewRat(1, 100)} {
+		target := new(big.Rat).Mul(want, by)
+		apart := new(big.Rat).Sub(got, target)
+		bound := new(big.Rat).Mul(new(big.Rat).Abs(target), big.NewRat(1, 10_000))
+		if apart.Sign() == 0 || apart.Abs(apart).Cmp(bound) <= 0 && !got.IsInt() {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,78 @@
+package verify_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"temper/internal/verify"
+	"temper/sandbox/judge"
+)
+
+func TestResponses(t *testing.T) {
+	for _, c := range []struct {
+		mode          verify.Mode
+		response, key string
+		correct       bool
+		extracted     string
+	}{
+		{verify.Paper, `so <answer>\boxed{42}</answer>`, "42", true, "42"},
+		{verify.Paper, `so \boxed{42}`, "42", false, ""},
+		{verify.Paper, `<answer>42</answer>`, "42", false, ""},
+		{verify.Paper, `<answer>\boxed{1}</answer> no <answer>\boxed{\frac12}</answer>`, "0.5", true, `\frac12`},
+		{verify.Tag, `<answer>42</answer>`, "42", true, "42"},
+		{verify.Tag, `<answer> the value is \boxed{x=42} </answer>`, "42", true, `the value is \boxed{x=42}`},
+		{verify.Integer, `<answer>\boxed{1,234}</answer>`, "1234", true, "1,234"},
+		{verify.Integer, `<answer>1234.0</answer>`, "1234", true, "1234.0"},
+		{verify.Integer, `<answer>1234.5</answer>`, "1234.5", false, "1234.5"},
+		{verify.Integer, `<answer>\sqrt{16}</answer>`, "4", true, `\sqrt{16}`},
+		{verify.Released, `first \boxed{12345}, then \boxed{7}.`, "7", true, "7"},
+		{verify.Released, `\boxed{7} but I broke off: \boxed{8`, "7", true, "7"},
+		{verify.Released, `we get $\boxed 7$`, "7", true, "7"},
+		{verify.Released, `Thus the answer is 12. Done.`, "12", true, "12"},
+		{verify.Released, "**Answer:** 3/4", "0.75", true, "3/4"},
+		{verify.Released, "reasoning\n#### 1,000", "1000", true, "1,000"},
+		{verify.Released, "it follows that $x = 5$", "5", true, "x = 5"},
+		{verify.Released, `it is \(2\sqrt2\)`, `\sqrt8`, true, `2\sqrt2`},
+		{verify.Released, `\boxed{3.14159}`, "3.1416", true, "3.14159"},
+		{verify.Released, `\boxed{0.25}`, "25", true, "0.25"},
+		{verify.Released, `\boxed{10001}`, "10000", false, "10001"},
+		{verify.Released, `<think>\boxed{5}</think> the answer is 6`, "6", true, "6"},
+		{verify.Released, "no idea", "6", false, ""},
+		{verify.Paper, `<answer>\boxed{3.14159}</answer>`, "3.1416", false, "3.14159"},
+	} {
+		got, err := verify.Response(c.mode, c.response, c.key)
+		if err != nil || got.Correct != c.correct || got.Extracted != c.extracted {
+			t.Errorf("%s %q by %q: %+v, %v; want %v from %q", c.mode, c.response, c.key, got, err, c.correct, c.extracted)
+		}
+		if got.Correct == (got.Reason != "") || got.Method == "" {
+			t.Errorf("%s %q: %+v needs a method, and a reason exactly where it is not correct", c.mode, c.response, got)
+		}
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	if _, err := verify.Response("strict", "x", "1"); err == nil || !strings.Contains(err.Error(), `mode is "strict", want one of paper`) {
+		t.Errorf("mode: %v", err)
+	}
+	if _, err := verify.Response(verify.Tag, "x", " "); !errors.Is(err, judge.ErrInvalid) {
+		t.Errorf("key: %v", err)
+	}
+}
+
+func FuzzResponse(f *testing.F) {
+	f.Add(`\boxed{1`, "1")
+	f.Add(`<answer>\boxed{{}</answer>`, "x")
+	f.Add("answer: \xff$", "1:2")
+	f.Fuzz(func(t *testing.T, response, key string) {
+		for _, mode := range verify.Modes() {
+			v, err := verify.Response(mode, response, key)
+			if err != nil && !errors.Is(err, judge.ErrInvalid) {
+				t.Fatal(err)
+			}
+			if v.Correct && v.Extracted == "" {
+				t.Fatalf("%s: %+v is correct without an answer", mode, v)
+			}
+		}
+	})
+}

@@ -1,0 +1,310 @@
+package judge
+
+import "math/big"
+
+// special compares what may be written in several shapes: chains, ratios, and sets of real
+// numbers. It is negative for everything else.
+func (m *matcher) special(a, b *node) tri {
+	switch {
+	case a.op == opEither || b.op == opEither:
+		return m.either(a, b)
+	case a.op == opRatio || b.op == opRatio:
+		return m.ratios(a, b)
+	case isRange(a) || isRange(b):
+		return m.ranges(a, b)
+	default:
+		return -1
+	}
+}
+
+// either is equal to what one of its parts is equal to.
+func (m *matcher) either(a, b *node) tri {
+	if a.op != opEither {
+		a, b = b, a
+	}
+	verdict := no
+	for _, part := range a.args {
+		verdict = max(verdict, m.same(part, b))
+	}
+	return verdict
+}
+
+// ratios compares 1:2 with 2:4 and with one half.
+func (m *matcher) ratios(a, b *node) tri {
+	if a.op != opRatio {
+		a, b = b, a
+	}
+	if b.op != opRatio {
+		if len(a.args) != 2 || !b.scalar() {
+			return no
+		}
+		down := &node{op: opPow, args: []*node{a.args[1], integer(-1)}}
+		return m.same(&node{op: opMul, args: []*node{a.args[0], down}}, b)
+	}
+	if len(a.args) != len(b.args) {
+		return no
+	}
+	verdict := yes
+	for i := range a.args[1:] {
+		left := &node{op: opMul, args: []*node{a.args[0], b.args[i+1]}}
+		right := &node{op: opMul, args: []*node{b.args[0], a.args[i+1]}}
+		if verdict = min(verdict, m.same(left, right)); verdict == no {
+			break
+		}
+	}
+	return verdict
+}
+
+// equations compares two equations: side by side, or as the same up to a factor.
+func (m *matcher) equations(a, b *node) tri {
+	verdict := max(m.each(a.args, b.args), m.each(a.args, []*node{b.args[1], b.args[0]}))
+	x, y := difference(a), difference(b)
+	if verdict == yes || x == nil || y == nil {
+		return verdict
+	}
+	return max(verdict, m.compute("~", x, y, (*comparison).proportional))
+}
+
+// difference is the left side of an equation less the right one; nil where there is none.
+func difference(n *node) *node {
+	if !n.args[0].scalar() || !n.args[1].scalar() {
+		return nil
+	}
+	return &node{op: opAdd, args: []*node{n.args[0], {op: opMul, args: []*node{integer(-1), n.args[1]}}}}
+}
+
+// span is an interval of real numbers; a nil end is infinite.
+type span struct {
+	low, high         *node
+	lowOpen, highOpen bool
+}
+
+// isRange reports whether n can only be a set of real numbers.
+func isRange(n *node) bool {
+	switch n.op {
+	case opLess, opAtMost, opBetween, opUnion:
+		return true
+	case opSym:
+		return n.name == allReals
+	case opBare:
+		for _, a := range n.args {
+			if a.op != opLess && a.op != opAtMost && a.op != opBetween {
+				return false
+			}
+		}
+		return len(n.args) > 0
+	default:
+		return false
+	}
+}
+
+// allReals is the name of all real numbers.
+const allReals = "Reals"
+
+// ranges compares sets of real numbers; negative when one is none.
+func (m *matcher) ranges(a, b *node) tri {
+	x, nameX, okX := spans(a)
+	y, nameY, okY := spans(b)
+	if !okX || !okY {
+		return -1
+	}
+	if nameX != "" && nameY != "" && nameX != nameY {
+		return no
+	}
+	x, y = joined(x), joined(y)
+	return min(m.covered(x, y), m.covered(y, x))
+}
+
+// covered reports whether each span of x is one of y.
+func (m *matcher) covered(x, y []span) tri {
+	out := yes
+	for _, s := range x {
+		found := no
+		for _, t := range y {
+			found = max(found, m.sameSpan(s, t))
+		}
+		out = min(out, found)
+	}
+	return out
+}
+
+func (m *matcher) sameSpan(s, t span) tri {
+	if s.lowOpen != t.lowOpen || s.highOpen != t.highOpen || (s.low == nil) != (t.low == nil) || (s.high == nil) != (t.high == nil) {
+		return no
+	}
+	out := yes
+	if s.low != nil {
+		out = m.same(s.low, t.low)
+	}
+	if s.high != nil && out != no {
+		out = min(out, m.same(s.high, t.high))
+	}
+	return out
+}
+
+// spans reads n as a set of real numbers, and the name of the variable that is in it.
+func spans(n *node) (list []span, name string, ok bool) {
+	switch n.op {
+	case opUnion, opBare:
+		for _, a := range n.args {
+			part, of, ok := spans(a)
+			if !ok || name != "" && of != "" && of != name {
+				return nil, "", false
+			}
+			if of != "" {
+				name = of
+			}
+			list = append(list, part...)
+		}
+		return list, name, len(list) > 0
+	case opSym:
+		return []span{{lowOpen: true, highOpen: true}}, "", n.name == allReals
+	case opEqual: // x is in a set
+		if n.args[0].op == opSym && !n.args[1].scalar() {
+			list, _, ok = spans(n.args[1])
+		}
+		return list, n.args[0].name, ok
+	case opSet:
+		for _, a := range n.args {
+			list = append(list, span{low: a, high: a})
+		}
+		return list, "", true
+	case opTuple:
+		s, ok := interval(n)
+		return []span{s}, "", ok
+	case opBetween:
+		s, ok := interval(&node{name: n.name, args: []*node{n.args[0], n.args[2]}})
+		return []span{s}, n.args[1].name, ok && n.args[1].op == opSym
+	case opLess, opAtMost:
+		return halfLine(n)
+	default:
+		return nil, "", false
+	}
+}
+
+// halfLine reads x < 5 and 5 < x.
+func halfLine(n *node) (list []span, name string, ok bool) {
+	isOpen := n.op == opLess
+	switch low, high := n.args[0], n.args[1]; {
+	case low.op == opSym && isBound(high):
+		return []span{{lowOpen: true, high: high, highOpen: isOpen}}, low.name, true
+	case high.op == opSym && isBound(low):
+		return []span{{low: low, lowOpen: isOpen, highOpen: true}}, high.name, true
+	}
+	return nil, "", false
+}
+
+// isBound reports whether n is a number and no variable.
+func isBound(n *node) bool {
+	names := map[string]bool{}
+	n.variables(names, map[string]bool{}, false)
+	return n.scalar() && len(names) == 0
+}
+
+// interval reads two bounds between the brackets in name.
+func interval(n *node) (s span, ok bool) {
+	if len(n.args) != 2 || !n.args[0].scalar() || !n.args[1].scalar() {
+		return s, false
+	}
+	s = span{low: n.args[0], high: n.args[1], lowOpen: n.name[0] == '(', highOpen: n.name[1] == ')'}
+	if sign := infinite(s.low); sign < 0 {
+		s.low, s.lowOpen = nil, true
+	} else if sign > 0 {
+		return s, false
+	}
+	if sign := infinite(s.high); sign > 0 {
+		s.high, s.highOpen = nil, true
+	} else if sign < 0 {
+		return s, false
+	}
+	return s, true
+}
+
+// infinite is the sign of an infinite bound, and 0 for any other.
+func infinite(n *node) int {
+	switch {
+	case n.op == opSym && n.name == "infty":
+		return 1
+	case n.op == opMul && len(n.args) == 2 && n.args[1].op == opSym && n.args[1].name == "infty":
+		if r, ok := n.args[0].rat(); ok {
+			return r.Sign()
+		}
+	}
+	return 0
+}
+
+// joined merges spans that touch or overlap; those whose bounds cannot be compared stay.
+func joined(list []span) []span {
+	list = append([]span{}, list...)
+	for i := 0; i < len(list); i++ {
+		for j := 0; j < len(list); j++ {
+			if i == j {
+				continue
+			}
+			if s, ok := list[i].merged(list[j]); ok {
+				list[i] = s
+				list = append(list[:j], list[j+1:]...)
+				i = -1 // again from the start
+				break
+			}
+		}
+		if len(list) > 64 {
+			break
+		}
+	}
+	return list
+}
+
+// merged joins s with t, which begins in s or where s ends.
+func (s span) merged(t span) (span, bool) {
+	begins, okB := compareBounds(s.low, t.low, -1)
+	meets, okM := compareEnds(s.high, t.low)
+	if !okB || !okM || begins > 0 || begins == 0 && s.lowOpen && !t.lowOpen || meets < 0 || meets == 0 && s.highOpen && t.lowOpen {
+		return s, false
+	}
+	ends, ok := compareBounds(s.high, t.high, 1)
+	if !ok {
+		return s, false
+	}
+	if ends < 0 {
+		s.high, s.highOpen = t.high, t.highOpen
+	} else if ends == 0 {
+		s.highOpen = s.highOpen && t.highOpen
+	}
+	return s, true
+}
+
+// compareBounds orders two bounds of one side; sign is that of a nil bound.
+func compareBounds(a, b *node, sign int) (order int, ok bool) {
+	switch {
+	case a == nil && b == nil:
+		return 0, true
+	case a == nil:
+		return sign, true
+	case b == nil:
+		return -sign, true
+	}
+	return compareRats(a, b)
+}
+
+// compareEnds orders an upper bound and a lower one.
+func compareEnds(high, low *node) (order int, ok bool) {
+	if high == nil || low == nil {
+		return 1, true
+	}
+	return compareRats(high, low)
+}
+
+func compareRats(a, b *node) (order int, ok bool) {
+	x, okX := a.rat()
+	y, okY := b.rat()
+	if !okX || !okY {
+		return 0, a.key() == b.key()
+	}
+	return x.Cmp(y), true
+}
+
+// degree is one degree of an angle in radians.
+func degree() *node {
+	return &node{op: opMul, args: []*node{{op: opNum, num: big.NewRat(1, 180)}, {op: opSym, name: "pi"}}}
+}
