@@ -77,8 +77,8 @@ func (s *sequences) begin(j *job) *sequence {
 	q := &sequence{job: j}
 	s.share(q)
 	need := blocksOf(len(j.context)) - len(q.blocks)
-	if s.tight { // those that run will soon need one more block each
-		need += len(s.running)
+	if s.tight { // those that run will soon need more blocks, too
+		need += (len(s.running) + 7) / 8
 	}
 	if s.pool.available() < need && len(s.running) >= evictBelow || !s.reserve(q, need) {
 		s.dropBlocks(q, 0)
