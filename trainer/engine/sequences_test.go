@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"temper/internal/policy"
+	"temper/trainer/qwen3"
 )
 
 // jobOf is a job of a session with a context.
@@ -255,5 +256,23 @@ func TestBlocksHoldWhatTheirSequencesSay(t *testing.T) {
 		if s.pool.held() != 0 {
 			t.Fatalf("round %d: %d blocks are held by nobody", round, s.pool.held())
 		}
+	}
+}
+
+// TestGoBackendReadsTables fails when every pass would copy all blocks.
+func TestGoBackendReadsTables(t *testing.T) {
+	cfg := Config{Model: qwen3.Config{
+		VocabSize: 50, HiddenSize: 32, IntermediateSize: 48, NumHiddenLayers: 1, NumAttentionHeads: 4, NumKeyValueHeads: 2,
+		HeadDim: 8, MaxPositionEmbeddings: 96, RopeTheta: 1e4, RMSNormEps: 1e-6, InitializerRange: 0.1,
+	}}
+	if err := cfg.setDefaults(); err != nil {
+		t.Fatal(err)
+	}
+	d, err := openDevice(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d.gather {
+		t.Error("the Go backend copies blocks")
 	}
 }
