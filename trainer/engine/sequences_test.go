@@ -39,8 +39,8 @@ func feedAll(t *testing.T, s *sequences) (fed int) {
 				continue
 			}
 			left := len(q.job.context) - q.cached
-			n := s.claim(q, min(left, 5))
-			s.advance(q, q.job.context[q.cached:q.cached+n])
+			n := q.claim(min(left, 5))
+			q.advance(s.pool, q.job.context[q.cached:q.cached+n])
 			fed += n
 		}
 		if !behind {
@@ -126,7 +126,7 @@ func TestFollowersGoOnWhenTheirLeaderGoes(t *testing.T) {
 	for range 2 {
 		s.begin(jobOf("", numbered(0, 90)...))
 	}
-	s.advance(leader, leader.job.context[:s.claim(leader, 20)])
+	leader.advance(s.pool, leader.job.context[:leader.claim(20)])
 	s.finish(leader)
 	if fed := feedAll(t, s); fed != 70+10 {
 		t.Errorf("%d tokens fed after the leader had gone with 20 of 90, want the other 70 and the last block once more", fed)
@@ -215,11 +215,11 @@ func TestBlocksHoldWhatTheirSequencesSay(t *testing.T) {
 				copy(device[c.to][:c.n], before[c.from][:c.n])
 			}
 			for _, q := range ready {
-				n := s.claim(q, min(len(q.job.context)-q.cached, 1+draw.IntN(20)))
+				n := q.claim(min(len(q.job.context)-q.cached, 1+draw.IntN(20)))
 				for i := q.cached; i < q.cached+n; i++ {
 					device[q.blocks[i/blockTokens].id][i%blockTokens] = q.job.context[i]
 				}
-				s.advance(q, q.job.context[q.cached:q.cached+n])
+				q.advance(s.pool, q.job.context[q.cached:q.cached+n])
 			}
 			for _, q := range slices.Clone(s.running) {
 				for i := range q.cached {
