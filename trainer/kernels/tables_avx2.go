@@ -229,5 +229,5 @@ func exp8(x archsimd.Float32x8) archsimd.Float32x8 {
 		sum = sum.MulAdd(rest, archsimd.BroadcastFloat32x8(term))
 	}
 	sum = sum.Mul(rest).Mul(rest).Add(rest).Add(archsimd.BroadcastFloat32x8(1))
-	return whole.ConvertToInt32().AsUint32x8().Add(archsimd.BroadcastUint32x8(127)).ShiftAllLeft(23).BitsToFloat32().Mul(sum)
+	return whole.ConvertToInt32().ToBits().Add(archsimd.BroadcastUint32x8(127)).ShiftAllLeft(23).BitsToFloat32().Mul(sum)
 }

@@ -209,5 +209,5 @@ func exp16(x archsimd.Float32x16) archsimd.Float32x16 {
 		sum = sum.MulAdd(rest, archsimd.BroadcastFloat32x16(term))
 	}
 	sum = sum.Mul(rest).Mul(rest).Add(rest).Add(archsimd.BroadcastFloat32x16(1))
-	return whole.ConvertToInt32().AsUint32x16().Add(archsimd.BroadcastUint32x16(127)).ShiftAllLeft(23).BitsToFloat32().Mul(sum)
+	return whole.ConvertToInt32().ToBits().Add(archsimd.BroadcastUint32x16(127)).ShiftAllLeft(23).BitsToFloat32().Mul(sum)
 }
