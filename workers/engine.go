@@ -21,8 +21,8 @@ import (
 type engineFactory struct {
 	store   blob.Store
 	backend string
-	// slots is the number of concurrent rollouts: with fewer, the caches of
-	// trajectories that wait for a tool are evicted and filled again.
+	// slots is the number of concurrent rollouts. The default capacity then has room for all
+	// of them, and for the caches of trajectories that wait for a tool.
 	slots int
 	log   *slog.Logger
 
@@ -83,6 +83,8 @@ func addCounts(a, b engine.Stats) engine.Stats {
 	a.Steps += b.Steps
 	a.Rows += b.Rows
 	a.Evictions += b.Evictions
+	a.Shared += b.Shared
+	a.Preempted += b.Preempted
 	return a
 }
 
@@ -127,7 +129,7 @@ func (f *engineFactory) Collect(to chan<- prometheus.Metric) {
 	counter(enginePasses, sum.Steps)
 	counter(engineRows, sum.Rows)
 	counter(engineEvictions, sum.Evictions)
-	gauge(engineSlots, sum.Slots-sum.Active-sum.Idle, "free")
+	gauge(engineSlots, sum.Slots-sum.Active, "free") // sessions that are kept hold blocks and no slot
 	gauge(engineSlots, sum.Active, "generating")
 	gauge(engineSlots, sum.Idle, "kept")
 	gauge(engineRequests, sum.Requests)

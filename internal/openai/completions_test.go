@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/openai/openai-go/v3"
 
 	"temper/internal/policy"
@@ -68,6 +69,28 @@ func TestStopStrings(t *testing.T) {
 	}
 }
 
+// TestSamplersReachTheEngine sends each limit, and the values that keep every token.
+func TestSamplersReachTheEngine(t *testing.T) {
+	for body, want := range map[string]*policy.Sampler{
+		`"top_p": 0.9`: {TopP: 0.9}, `"top_k": 50`: {TopK: 50}, `"min_p": 0.1`: {MinP: 0.1},
+		`"top_p": 0.5, "top_k": 3, "min_p": 1`: {TopP: 0.5, TopK: 3, MinP: 1},
+		`"top_p": 1, "top_k": -1, "min_p": 0`:  nil, `"top_k": 0`: nil, `"n": 1`: nil,
+	} {
+		s := serve(t, func(string) string { return "yes" })
+		resp, err := http.Post(s.url+"/v1/completions", "application/json", strings.NewReader(`{"model": "m", "prompt": "Q:", `+body+`}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close() // only the status counts
+		if resp.StatusCode != http.StatusOK {
+			t.Fatalf("%s: %s", body, resp.Status)
+		}
+		if diff := cmp.Diff(want, s.Requests()[0].Sampler); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", body, diff)
+		}
+	}
+}
+
 func TestBadRequests(t *testing.T) {
 	s := serve(t, func(string) string { return "x" })
 	chat := func(more string) string {
@@ -88,8 +111,10 @@ func TestBadRequests(t *testing.T) {
 		"arguments":            {"/v1/chat/completions", `{"messages": [{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{"}}]}]}`, "messages[0].tool_calls[0].function.arguments", 400},
 		"temperature":          {"/v1/chat/completions", chat(`, "temperature": -1`), "temperature", 400},
 		"temperature text":     {"/v1/chat/completions", chat(`, "temperature": "hot"`), "temperature", 400},
-		"top_p":                {"/v1/chat/completions", chat(`, "top_p": 0.9`), "top_p", 400},
-		"top_k":                {"/v1/chat/completions", chat(`, "top_k": 50`), "top_k", 400},
+		"top_p":                {"/v1/chat/completions", chat(`, "top_p": 1.5`), "top_p", 400},
+		"no nucleus":           {"/v1/chat/completions", chat(`, "top_p": 0`), "top_p", 400},
+		"min_p":                {"/v1/completions", `{"prompt": "Q:", "min_p": -0.1}`, "min_p", 400},
+		"top_k":                {"/v1/chat/completions", chat(`, "top_k": -2`), "top_k", 400},
 		"penalty":              {"/v1/chat/completions", chat(`, "presence_penalty": 1`), "presence_penalty", 400},
 		"bias":                 {"/v1/chat/completions", chat(`, "logit_bias": {"5": 100}`), "logit_bias", 400},
 		"no choices":           {"/v1/chat/completions", chat(`, "n": 0`), "n", 400},

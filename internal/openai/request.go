@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"temper/internal/policy"
 )
 
 // sampling are the parameters that chats and completions share. Pointers tell what was
@@ -30,16 +32,18 @@ type sampling struct {
 	Metadata json.RawMessage `json:"metadata"`
 	Store    *bool           `json:"store"`
 
+	TopP *float64 `json:"top_p"`
+	TopK *int     `json:"top_k"` // -1 is vLLM's word for all
+	MinP *float64 `json:"min_p"`
+
 	// These are honoured for the values that change nothing.
-	TopP              *float64        `json:"top_p"`
-	TopK              *int            `json:"top_k"`
-	MinP              *float64        `json:"min_p"`
 	FrequencyPenalty  *float64        `json:"frequency_penalty"`
 	PresencePenalty   *float64        `json:"presence_penalty"`
 	RepetitionPenalty *float64        `json:"repetition_penalty"`
 	LogitBias         json.RawMessage `json:"logit_bias"`
 
-	stops []string // read from Stop
+	stops   []string        // read from Stop
+	sampler *policy.Sampler // read from TopP, TopK and MinP; nil keeps all tokens
 }
 
 // maxTemperature is that of OpenAI's servers.
@@ -66,12 +70,41 @@ func (p *sampling) check(l Limits) *apiError {
 	if err := p.checkDistribution(); err != nil {
 		return err
 	}
+	if err := p.readSampler(); err != nil {
+		return err
+	}
 	return p.readStop(l)
 }
 
-// checkDistribution refuses what would change the distribution that is sampled from.
+// readSampler reads which tokens are kept.
+func (p *sampling) readSampler() *apiError {
+	switch {
+	case p.TopP != nil && !(*p.TopP > 0 && *p.TopP <= 1):
+		return invalid("top_p", "%v, want more than 0 and at most 1", *p.TopP)
+	case p.TopK != nil && *p.TopK < -1:
+		return invalid("top_k", "%d, want at least 1, or 0 or -1 for all", *p.TopK)
+	case p.MinP != nil && !(*p.MinP >= 0 && *p.MinP <= 1):
+		return invalid("min_p", "%v, want 0 to 1", *p.MinP)
+	}
+	var by policy.Sampler
+	if p.TopP != nil && *p.TopP < 1 {
+		by.TopP = *p.TopP
+	}
+	if p.TopK != nil {
+		by.TopK = max(*p.TopK, 0)
+	}
+	if p.MinP != nil {
+		by.MinP = *p.MinP
+	}
+	if by != (policy.Sampler{}) {
+		p.sampler = &by
+	}
+	return nil
+}
+
+// checkDistribution refuses what would change the scores of tokens.
 func (p *sampling) checkDistribution() *apiError {
-	const why = "this engine samples from the whole distribution"
+	const why = "this engine does not change scores"
 	number := func(name string, v *float64, neutral float64) *apiError {
 		if v != nil && *v != neutral {
 			return invalid(name, "%v, want %v: %s", *v, neutral, why)
@@ -79,15 +112,11 @@ func (p *sampling) checkDistribution() *apiError {
 		return nil
 	}
 	for _, err := range []*apiError{
-		number("top_p", p.TopP, 1), number("min_p", p.MinP, 0), number("frequency_penalty", p.FrequencyPenalty, 0),
-		number("presence_penalty", p.PresencePenalty, 0), number("repetition_penalty", p.RepetitionPenalty, 1),
+		number("frequency_penalty", p.FrequencyPenalty, 0), number("presence_penalty", p.PresencePenalty, 0), number("repetition_penalty", p.RepetitionPenalty, 1),
 	} {
 		if err != nil {
 			return err
 		}
-	}
-	if p.TopK != nil && *p.TopK > 0 {
-		return invalid("top_k", "%d, want 0 or -1: %s", *p.TopK, why)
 	}
 	if text := string(bytes.TrimSpace(p.LogitBias)); text != "" && text != "null" && text != "{}" {
 		return invalid("logit_bias", "%s", why)

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -33,6 +34,7 @@ type draw struct {
 	temperature float32
 	seed        uint64
 	stops       []string
+	sampler     *policy.Sampler
 	chunk       int
 }
 
@@ -60,7 +62,7 @@ func (s *Server) plan(param string, prompt []int32, p *sampling, base uint64, i 
 	if room < 1 {
 		return draw{}, tooLong(param, "%d tokens, and the model's context is %d, with at least one for the answer", len(prompt), most)
 	}
-	d := draw{prompt: prompt, maxTokens: room, temperature: p.temperature(s.model), seed: base, stops: p.stops}
+	d := draw{prompt: prompt, maxTokens: room, temperature: p.temperature(s.model), seed: base, stops: p.stops, sampler: p.sampler}
 	if p.MaxTokens != nil {
 		if *p.MaxTokens > room {
 			return draw{}, tooLong("max_tokens", "%d behind a prompt of %d tokens; the model's context is %d", *p.MaxTokens, len(prompt), most)
@@ -90,6 +92,7 @@ func (s *Server) sample(ctx context.Context, d draw, emit func(piece) error) (ou
 	req := policy.Request{
 		Tokens: append(make([]int32, 0, len(d.prompt)+d.maxTokens), d.prompt...),
 		Stop:   s.model.Stop, Temperature: d.temperature, Seed: d.seed, Version: -1, Session: session,
+		Sampler: d.sampler,
 	}
 	t := newText(s.model.Tokenizer, s.model.Stop, d.stops)
 	out := outcome{finish: finishLength}
@@ -101,6 +104,9 @@ func (s *Server) sample(ctx context.Context, d draw, emit func(piece) error) (ou
 		}
 		if len(gen.Tokens) == 0 || len(gen.Logprobs) != len(gen.Tokens) {
 			return outcome{}, fmt.Errorf("%d tokens with %d log-probabilities", len(gen.Tokens), len(gen.Logprobs))
+		}
+		if d.sampler != nil && len(gen.Kept) != len(gen.Tokens) {
+			return outcome{}, errors.New("the engine ignores top_p, top_k and min_p")
 		}
 		span.sampled(len(gen.Tokens))
 		req.Version = gen.Version // the whole answer is of one policy

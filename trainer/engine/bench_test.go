@@ -148,3 +148,24 @@ func cpuTime() time.Duration {
 	}
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
+
+// BenchmarkLongLimit generates short answers under a limit of 2,048 tokens.
+func BenchmarkLongLimit(b *testing.B) {
+	model := demo(128, 4, 384)
+	model.MaxPositionEmbeddings = 2048
+	e := start(b, engine.Config{Model: model, Slots: 64})
+	cpu, before := cpuTime(), e.Stats()
+	for b.Loop() {
+		var wg sync.WaitGroup
+		for i := range 64 {
+			wg.Go(func() {
+				req := policy.Request{Tokens: prompt(i, 24), MaxTokens: 40, Temperature: 1, Seed: uint64(i), Version: -1}
+				if _, err := e.Generate(context.Background(), req); err != nil {
+					b.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+	}
+	b.ReportMetric(float64(e.Stats().Generated-before.Generated)/(cpuTime()-cpu).Seconds(), "tok/cpu-s")
+}

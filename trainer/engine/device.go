@@ -35,7 +35,7 @@ type device struct {
 // blocks, for sequences of at most length tokens.
 func newDevice(backend compute.Backend, cfg qwen3.Config, blocks, length int) (*device, error) {
 	d := &device{backend: backend, cfg: cfg, store: model.NewStore(), blocks: blocks, length: length,
-		width: qwen3.TableWidth(length), gather: !cpuBackend(backend.Name())}
+		width: qwen3.TableWidth(length), gather: backend.String() != "go"}
 	for _, e := range []struct {
 		exec  **model.Exec
 		graph func(*model.Scope, []*graph.Node) []*graph.Node

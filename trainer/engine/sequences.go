@@ -77,8 +77,8 @@ func (s *sequences) begin(j *job) *sequence {
 	q := &sequence{job: j}
 	s.share(q)
 	need := blocksOf(len(j.context)) - len(q.blocks)
-	if s.tight { // those that run will soon need one more block each
-		need += len(s.running)
+	if s.tight { // those that run will soon need more blocks, too
+		need += (len(s.running) + 7) / 8
 	}
 	if s.pool.available() < need && len(s.running) >= evictBelow || !s.reserve(q, need) {
 		s.dropBlocks(q, 0)
@@ -339,7 +339,7 @@ func (s *sequences) catchUp(q *sequence, copies []blockCopy) ([]blockCopy, bool)
 
 // claim makes a sequence the owner of the blocks of its next n tokens, or of fewer where
 // others own them, and returns how many tokens it may feed.
-func (s *sequences) claim(q *sequence, n int) int {
+func (q *sequence) claim(n int) int {
 	for i := q.cached/blockTokens + 1; i*blockTokens < q.cached+n; i++ {
 		b := q.blocks[i]
 		if b.owner != nil && b.owner != q || b.filled > 0 || q.source != nil && q.sourceOf == i {
@@ -351,11 +351,11 @@ func (s *sequences) claim(q *sequence, n int) int {
 }
 
 // advance notes that the keys and values of a sequence's next tokens are there.
-func (s *sequences) advance(q *sequence, tokens []int32) {
+func (q *sequence) advance(p *pool, tokens []int32) {
 	for _, token := range tokens {
 		b := q.blocks[q.cached/blockTokens]
 		if b.filled == b.written {
-			s.pool.write(b, []int32{token})
+			p.write(b, []int32{token})
 		}
 		b.filled++
 		q.cached++

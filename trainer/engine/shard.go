@@ -231,7 +231,7 @@ func (s *shard) step() {
 	s.stats.steps.Add(1)
 	s.stats.rows.Add(int64(st.n))
 	for i, q := range fed {
-		s.sequences.advance(q, feeds[i].tokens)
+		q.advance(s.sequences.pool, feeds[i].tokens)
 		if q.cached < len(q.job.context) {
 			s.stats.prefilled.Add(int64(len(feeds[i].tokens)))
 			continue
@@ -279,7 +279,7 @@ func (s *shard) plan() (feeds []feed, fed []*sequence) {
 	}
 	for _, q := range fed {
 		j, at := q.job, q.cached
-		n := s.sequences.claim(q, min(len(j.context)-at, largest.chunk, free+1))
+		n := q.claim(min(len(j.context)-at, largest.chunk, free+1))
 		free -= n - 1
 		blocks := make([]int32, blocksOf(at+n))
 		for i := range blocks {

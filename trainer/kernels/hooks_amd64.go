@@ -76,7 +76,8 @@ var tables = func() attentionFunc {
 	if attention != nil {
 		inner = *(*attentionFunc)(unsafe.Pointer(&attention))
 	}
-	f := withTables(inner, nil)
+	fast := map[Variant]func(*lookup) bool{AVX512: attend16, AVX2: attend8}[nativeVariant()]
+	f := withTables(inner, fast)
 	attention = *(*unsafe.Pointer)(unsafe.Pointer(&f))
 	return f
 }()
@@ -119,7 +120,7 @@ func hooksAVX2() hooks {
 	registerSumsAVX2()
 	registerNormsAVX2()
 	registerProductsAVX2()
-	f := withTables(attentionAVX2, nil)
+	f := withTables(attentionAVX2, attend8)
 	attention = *(*unsafe.Pointer)(unsafe.Pointer(&f))
 	thresholds = thresholdsAVX2
 	h := readHooks()

@@ -70,6 +70,9 @@ func (s *Script) play(req policy.Request) policy.Generation {
 		}
 		g.Tokens = append(g.Tokens, id)
 		g.Logprobs = append(g.Logprobs, fakeLogprob(id, len(req.Tokens)+len(g.Tokens)))
+		if req.Sampler != nil {
+			g.Kept = append(g.Kept, policy.Kept{Count: 1})
+		}
 		if slices.Contains(req.Stop, id) {
 			g.Finish = rl.FinishStop
 			break

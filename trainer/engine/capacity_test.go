@@ -1,0 +1,153 @@
+package engine_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"temper/internal/policy"
+	"temper/trainer/engine"
+)
+
+// together generates several requests at once.
+func together(t *testing.T, e *engine.Engine, reqs []policy.Request) []policy.Generation {
+	t.Helper()
+	gens := make([]policy.Generation, len(reqs))
+	var wg sync.WaitGroup
+	for i := range reqs {
+		wg.Go(func() {
+			var err error
+			if gens[i], err = e.Generate(t.Context(), reqs[i]); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	return gens
+}
+
+// TestGroupPrefix samples 32 rollouts of a prompt of 1,000 tokens.
+func TestGroupPrefix(t *testing.T) {
+	model := tiny()
+	model.MaxPositionEmbeddings = 1100
+	e := start(t, engine.Config{Model: model, Slots: 32, Capacity: 4096, Shards: 2})
+	const tokens, rollouts = 1000, 32
+	reqs := make([]policy.Request, rollouts)
+	for i := range reqs {
+		reqs[i] = policy.Request{Tokens: prompt(1, tokens), MaxTokens: 20, Temperature: 1, Seed: uint64(i % 30), Version: 1, Session: fmt.Sprint(i)}
+	}
+	gens := together(t, e, reqs[:rollouts/2]) // of two shards with 16 slots, one has them all
+	st := e.Stats()
+	if fed := st.Prefilled; float64(fed) > 1.05*tokens {
+		t.Errorf("%d tokens of a prompt of %d were fed for 16 rollouts, want at most 1.05 times as many", fed, tokens)
+	}
+	if st.Used > 2*1088+16*32 {
+		t.Errorf("%d tokens of the caches are in use, want the prompt once", st.Used)
+	}
+	for i := range rollouts / 2 {
+		e.Release(fmt.Sprint(i))
+	}
+	gens = append(gens, together(t, e, reqs[rollouts/2:])...)
+	if fed := e.Stats().Prefilled; float64(fed) > 1.05*tokens {
+		t.Errorf("%d tokens of a prompt of %d were fed for 32 rollouts, want at most 1.05 times as many", fed, tokens)
+	}
+	alone := start(t, engine.Config{Model: model, Slots: 1, Shards: 1})
+	for _, i := range []int{0, 31} {
+		bitEqual(t, "a prompt that others have fed", gens[i], generate(t, alone, reqs[i]))
+	}
+	load(t, e, model, 2)
+	before := e.Stats().Prefilled
+	reqs[0].Version = 2
+	generate(t, e, reqs[0])
+	if fed := e.Stats().Prefilled - before; fed != tokens-1 {
+		t.Errorf("after a load %d tokens of the prompt were fed, want all %d but the last", fed, tokens)
+	}
+}
+
+// TestPreemptionIsInvisible has room for two contexts and runs eight.
+func TestPreemptionIsInvisible(t *testing.T) {
+	e := start(t, engine.Config{Model: tiny(), Slots: 8, Shards: 1, Capacity: 160})
+	roomy := start(t, engine.Config{Model: tiny(), Slots: 8, Shards: 1})
+	reqs := make([]policy.Request, 24)
+	for i := range reqs {
+		reqs[i] = policy.Request{Tokens: prompt(i, 3+i%4), MaxTokens: 60 + i, Temperature: 1, Seed: uint64(i), Version: 1, Session: fmt.Sprint(i % 9)}
+	}
+	if diff := cmp.Diff(together(t, roomy, reqs), together(t, e, reqs)); diff != "" {
+		t.Errorf("too few blocks change the generations (-want +got):\n%s", diff)
+	}
+	if st := e.Stats(); st.Preempted == 0 || st.Evictions == 0 || st.Used > st.Capacity || st.Capacity != 160 {
+		t.Errorf("%+v: want preemptions and evictions within a capacity of 160", st)
+	}
+	for i := range 9 {
+		e.Release(fmt.Sprint(i))
+	}
+	generate(t, e, policy.Request{Tokens: prompt(1, 4), MaxTokens: 1, Version: -1})
+	for e.Stats().Used > 0 { // the releases are on their way
+	}
+	status, err := e.Status(t.Context())
+	if err != nil || status.Capacity != 160 || status.Running+status.Waiting != 0 || status.MaxContext != 96 {
+		t.Errorf("status %+v, error %v", status, err)
+	}
+}
+
+func TestCapacityIsALimit(t *testing.T) {
+	e := start(t, engine.Config{Model: tiny(), Slots: 8, Shards: 2, Capacity: 128})
+	if got := e.MaxContext(); got != 64 {
+		t.Errorf("largest context %d, want that of a shard, 64", got)
+	}
+	_, err := e.Generate(t.Context(), policy.Request{Tokens: prompt(1, 40), MaxTokens: 25, Version: -1})
+	if !errors.Is(err, policy.ErrTooLarge) {
+		t.Errorf("65 tokens: %v, want ErrTooLarge", err)
+	}
+	generate(t, e, policy.Request{Tokens: prompt(1, 40), MaxTokens: 24, Version: -1})
+}
+
+func TestSampler(t *testing.T) {
+	e := start(t, engine.Config{Model: tiny(), Slots: 8, Shards: 1})
+	plain := policy.Request{Tokens: prompt(1, 20), MaxTokens: 40, Temperature: 1, Seed: 5, Version: 1}
+	alone := generate(t, e, plain)
+	if alone.Kept != nil {
+		t.Error("a request without a sampler has kept tokens")
+	}
+	nucleus := plain
+	nucleus.Sampler = &policy.Sampler{TopP: 0.5, KeepIDs: true}
+	gens := together(t, e, []policy.Request{nucleus, plain, nucleus})
+	bitEqual(t, "company with a sampler", gens[1], alone)
+	bitEqual(t, "the same seed", gens[2], gens[0])
+	got := gens[0]
+	if len(got.Kept) != len(got.Tokens) {
+		t.Fatalf("%d tokens, %d sets of kept ones", len(got.Tokens), len(got.Kept))
+	}
+	fewer := false
+	for i, k := range got.Kept {
+		fewer = fewer || k.Count < 50
+		inside := false
+		for _, id := range k.IDs {
+			inside = inside || id == got.Tokens[i]
+		}
+		if k.Count != len(k.IDs) || !inside {
+			t.Errorf("token %d at %d is not among the %d kept ones %v", got.Tokens[i], i, k.Count, k.IDs)
+		}
+	}
+	if !fewer {
+		t.Error("a nucleus of one half has every token everywhere")
+	}
+	all := plain
+	all.Sampler = &policy.Sampler{} // keeps everything: only rounding differs
+	for i, lp := range generate(t, e, all).Logprobs {
+		if d := lp - alone.Logprobs[i]; d > 1e-5 || d < -1e-5 {
+			t.Errorf("log-probability %d is %v on the host, %v in the graph", i, lp, alone.Logprobs[i])
+		}
+	}
+	for _, s := range []policy.Sampler{{TopP: 1.5}, {MinP: -1}, {TopK: -1}} {
+		bad := plain
+		bad.Sampler = &s
+		if _, err := e.Generate(t.Context(), bad); err == nil || !strings.Contains(err.Error(), "want 0") {
+			t.Errorf("%+v: error %v", s, err)
+		}
+	}
+}

@@ -1,0 +1,19 @@
+//go:build goexperiment.simd && amd64
+
+package kernels
+
+// tested is an attention with and without tables.
+type tested struct{ inner, tables attentionFunc }
+
+// testedTables are the kernels of this CPU.
+func testedTables() map[string]tested {
+	out := map[string]tested{}
+	if v := nativeVariant(); v == AVX512 || v == AVX2 {
+		out["avx2"] = tested{attentionAVX2, withTables(attentionAVX2, attend8)}
+		out["copied"] = tested{attentionAVX2, withTables(attentionAVX2, nil)}
+	}
+	if nativeVariant() == AVX512 {
+		out["native"] = tested{tables, tables} // rows pass through
+	}
+	return out
+}
