@@ -68,13 +68,21 @@ var (
 
 // Fleet is an engine of many. Members may come and go at any time.
 type Fleet struct {
+	crew
+	loading sync.Mutex // one Load at a time
+}
+
+// crew asks members how they are and lets them serve.
+type crew struct{ *books }
+
+// books are the scheduler and what is known of members and trajectories.
+type books struct {
 	cfg   Config
 	epoch time.Time
 	// ctx ends with Close. It is kept because keepers and requests of any time end with it.
-	ctx     context.Context
-	cancel  context.CancelFunc
-	keepers sync.WaitGroup
-	loading sync.Mutex // one Load at a time
+	ctx    context.Context
+	cancel context.CancelFunc
+	aside  sync.WaitGroup // keepers, and what is told to members aside
 
 	mu           sync.Mutex
 	sched        *dispatch.Scheduler
@@ -124,12 +132,12 @@ func New(cfg Config) (*Fleet, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	f := &Fleet{
+	b := &books{
 		cfg: cfg, epoch: cfg.Now(), sched: sched, trajectories: map[string]*trajectory{},
 		target: target{version: -1}, version: -1,
 	}
-	f.ctx, f.cancel = context.WithCancel(context.Background())
-	return f, nil
+	b.ctx, b.cancel = context.WithCancel(context.Background())
+	return &Fleet{crew: crew{b}}, nil
 }
 
 func setDefault(d *time.Duration, value time.Duration) {
@@ -144,7 +152,7 @@ func (f *Fleet) Close() {
 	f.mu.Lock() // who starts something looks under the lock whether the fleet is closed
 	f.cancel()
 	f.mu.Unlock()
-	f.keepers.Wait()
+	f.aside.Wait()
 }
 
 // Version implements policy.Engine. It is -1 before the first Load.
@@ -197,7 +205,7 @@ func (f *Fleet) Serving() []string {
 }
 
 // handle gives the scheduler an event and carries out what it decides. The lock is held.
-func (f *Fleet) handle(e dispatch.Event) error {
+func (f *books) handle(e dispatch.Event) error {
 	decisions, err := f.sched.Handle(f.cfg.Now().Sub(f.epoch), e)
 	if err != nil {
 		return err
@@ -229,7 +237,7 @@ func (f *Fleet) handle(e dispatch.Event) error {
 	return nil
 }
 
-func (f *Fleet) find(name string) *member {
+func (f *books) find(name string) *member {
 	i := slices.IndexFunc(f.members, func(m *member) bool { return m.name == name })
 	if i < 0 {
 		return nil

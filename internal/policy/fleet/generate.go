@@ -276,7 +276,7 @@ func (u *turn) resubmit() error {
 }
 
 // drop makes the scheduler forget a trajectory that goes on later. The lock is held.
-func (f *Fleet) drop(t *trajectory) {
+func (f *books) drop(t *trajectory) {
 	if t.known {
 		t.known, t.paused = false, false
 		_ = f.handle(dispatch.Cancel{ID: t.info.ID})

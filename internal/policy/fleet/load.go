@@ -52,7 +52,7 @@ func (f *Fleet) Load(ctx context.Context, ref blob.Ref, version int64) error {
 }
 
 // replace makes a member serve a policy, or leaves it out.
-func (f *Fleet) replace(ctx context.Context, m *member, want target) error {
+func (f *crew) replace(ctx context.Context, m *member, want target) error {
 	m.talk.Lock()
 	defer m.talk.Unlock()
 	st, err := f.loadInto(ctx, m, want)
@@ -80,7 +80,7 @@ func (f *Fleet) replace(ctx context.Context, m *member, want target) error {
 }
 
 // loadInto loads a policy into a member and returns its status, which must name the version.
-func (f *Fleet) loadInto(ctx context.Context, m *member, want target) (policy.Status, error) {
+func (f *crew) loadInto(ctx context.Context, m *member, want target) (policy.Status, error) {
 	loading, cancel := context.WithTimeout(ctx, f.cfg.LoadPatience)
 	defer cancel()
 	if err := m.engine.Load(loading, want.ref, want.version); err != nil {

@@ -47,7 +47,7 @@ func (f *Fleet) Join(m Member) error {
 	added := &member{name: m.Name, engine: m.Engine, poke: make(chan struct{}, 1)}
 	added.ctx, added.leave = context.WithCancel(f.ctx)
 	f.members = append(f.members, added)
-	f.keepers.Go(func() { f.keep(added) })
+	f.aside.Go(func() { f.keep(added) })
 	return nil
 }
 
@@ -89,14 +89,14 @@ func (f *Fleet) Leave(name string) error {
 }
 
 // remove forgets a member and ends its keeper. The lock is held.
-func (f *Fleet) remove(m *member) {
+func (f *books) remove(m *member) {
 	f.members = slices.DeleteFunc(f.members, func(o *member) bool { return o == m })
 	m.leave()
 }
 
 // leaveOut takes a member out of the scheduler, and its turns back with the tokens that
 // they have. One that was to drain goes for good. The lock is held.
-func (f *Fleet) leaveOut(m *member, why string) {
+func (f *books) leaveOut(m *member, why string) {
 	if m.draining {
 		f.remove(m)
 	}
@@ -112,7 +112,7 @@ func (f *Fleet) leaveOut(m *member, why string) {
 }
 
 // keep asks a member how it is until it has left.
-func (f *Fleet) keep(m *member) {
+func (f *crew) keep(m *member) {
 	ticker := time.NewTicker(f.cfg.Every)
 	defer ticker.Stop()
 	for {
@@ -128,7 +128,7 @@ func (f *Fleet) keep(m *member) {
 
 // visit asks a member how it is. One that is well is told to the scheduler, after it has
 // loaded the policy where it holds another one; any other is left out.
-func (f *Fleet) visit(ctx context.Context, m *member) {
+func (f *crew) visit(ctx context.Context, m *member) {
 	if !m.talk.TryLock() {
 		return // it loads
 	}
@@ -164,7 +164,7 @@ func (f *Fleet) visit(ctx context.Context, m *member) {
 }
 
 // ask gets a status that makes sense.
-func (f *Fleet) ask(ctx context.Context, m *member) (policy.Status, error) {
+func (f *crew) ask(ctx context.Context, m *member) (policy.Status, error) {
 	ctx, cancel := context.WithTimeout(ctx, f.cfg.Patience)
 	defer cancel()
 	st, err := m.engine.Status(ctx)
@@ -185,7 +185,7 @@ const mostTokens = 1 << 30
 // advance tells the scheduler how far a member has come. What it sampled for each row
 // counts, not its passes: a pass of an engine of several devices serves a part of the rows.
 // The lock is held.
-func (f *Fleet) advance(m *member, st policy.Status) error {
+func (f *crew) advance(m *member, st policy.Status) error {
 	if st.Draining && !m.draining {
 		m.status = st
 		return f.handle(dispatch.Drain{Engine: m.name})
@@ -207,7 +207,7 @@ func (f *Fleet) advance(m *member, st policy.Status) error {
 }
 
 // admit lets the scheduler use a member that holds the policy.
-func (f *Fleet) admit(m *member, st policy.Status, want target) {
+func (f *crew) admit(m *member, st policy.Status, want target) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.target != want || m.serves || f.find(m.name) != m {
@@ -228,7 +228,7 @@ const mostFailures = 3
 
 // blame counts a failed turn of a member. The keeper looks at once whether it is alive.
 // The lock is held.
-func (f *Fleet) blame(m *member, err error) {
+func (f *crew) blame(m *member, err error) {
 	f.cfg.Log.Warn("member of the fleet fails in a turn", "member", m.name, "err", err)
 	if m.failures++; m.failures >= mostFailures {
 		f.leaveOut(m, "its turns fail")

@@ -111,7 +111,7 @@ func (f *Fleet) Release(session string) {
 }
 
 // end forgets a trajectory. One that ended after a turn teaches its length. The lock is held.
-func (f *Fleet) end(t *trajectory) {
+func (f *books) end(t *trajectory) {
 	delete(f.trajectories, t.info.ID)
 	if !t.known {
 		return
@@ -125,7 +125,7 @@ func (f *Fleet) end(t *trajectory) {
 
 // enter brings a request before the scheduler: as a turn of its session, or as a new
 // trajectory. The lock is held.
-func (f *Fleet) enter(req *policy.Request) (*trajectory, error) {
+func (f *books) enter(req *policy.Request) (*trajectory, error) {
 	t := f.trajectories[req.Session]
 	if req.Session == "" || t != nil && t.busy {
 		f.anonymous++
@@ -160,7 +160,7 @@ func (f *Fleet) enter(req *policy.Request) (*trajectory, error) {
 }
 
 // submitRest makes a request a trajectory that begins with its context. The lock is held.
-func (f *Fleet) submitRest(t *trajectory, req *policy.Request) error {
+func (f *books) submitRest(t *trajectory, req *policy.Request) error {
 	have := len(req.Tokens)
 	t.info.Prompt, t.info.Limit, t.most = have, min(req.MaxTokens, f.cfg.Longest), have+req.MaxTokens
 	t.paused, t.known, t.busy = false, true, true
@@ -172,7 +172,7 @@ func (f *Fleet) submitRest(t *trajectory, req *policy.Request) error {
 }
 
 // grant notes where a trajectory is to be sampled. The lock is held.
-func (f *Fleet) grant(d dispatch.Decision) {
+func (f *books) grant(d dispatch.Decision) {
 	t := f.trajectories[d.ID]
 	if t == nil {
 		return
@@ -185,7 +185,7 @@ func (f *Fleet) grant(d dispatch.Decision) {
 func (t *trajectory) clip(n int) int { return max(t.info.Prompt, min(n, t.info.Prompt+t.info.Limit)) }
 
 // releaseOn drops a cache that others need. The lock is held, so the member is told aside.
-func (f *Fleet) releaseOn(d dispatch.Decision) {
+func (f *books) releaseOn(d dispatch.Decision) {
 	t, m := f.trajectories[d.ID], f.find(d.Engine)
 	if t == nil || m == nil || t.holder != m {
 		return
@@ -195,14 +195,14 @@ func (f *Fleet) releaseOn(d dispatch.Decision) {
 
 // dropCache releases what a member keeps of a trajectory that goes to another one. The lock
 // is held, so the member is told aside.
-func (f *Fleet) dropCache(t *trajectory, to *member) {
+func (f *books) dropCache(t *trajectory, to *member) {
 	m := t.holder
 	if m == nil || m == to {
 		return
 	}
 	t.holder = nil
 	if t.session != "" && m.serves && f.ctx.Err() == nil {
-		f.keepers.Go(func() { m.engine.Release(t.session) })
+		f.aside.Go(func() { m.engine.Release(t.session) })
 	}
 }
 
