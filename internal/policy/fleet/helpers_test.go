@@ -56,7 +56,7 @@ func draw(version int64, seed uint64, pos int) (int32, float32) {
 
 func (e *fake) Generate(ctx context.Context, req policy.Request) (policy.Generation, error) {
 	e.mu.Lock()
-	version, dead, deaths, spoil := e.version, e.dead, e.deaths, e.spoil
+	version, dead, deaths, spoil, pace := e.version, e.dead, e.deaths, e.spoil, e.pace
 	e.spoil = nil
 	e.mu.Unlock()
 	switch {
@@ -80,7 +80,7 @@ func (e *fake) Generate(ctx context.Context, req policy.Request) (policy.Generat
 			return policy.Generation{}, ctx.Err()
 		case <-deaths:
 			return policy.Generation{}, errDead
-		case <-time.After(e.pace):
+		case <-time.After(pace):
 		}
 		id, logprob := draw(version, req.Seed, len(req.Tokens)+i)
 		gen.Tokens, gen.Logprobs = append(gen.Tokens, id), append(gen.Logprobs, logprob)
@@ -116,7 +116,12 @@ func (e *fake) Release(session string) {
 	e.released = append(e.released, session)
 }
 
-func (e *fake) Version() int64  { return e.version }
+func (e *fake) Version() int64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.version
+}
+
 func (e *fake) MaxContext() int { return context_ }
 
 func (e *fake) Load(_ context.Context, _ blob.Ref, version int64) error {
