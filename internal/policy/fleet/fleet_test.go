@@ -98,8 +98,8 @@ func TestTrajectoriesSpreadOverMembers(t *testing.T) {
 		f := newFleet(t, engines...)
 		playAll(t, f, "s", 100).Wait()
 		for i, e := range engines {
-			if e.served < 20 {
-				t.Errorf("member %d served %d turns, want a fair share", i, e.served)
+			if e.turns() < 20 {
+				t.Errorf("member %d served %d turns, want a fair share", i, e.turns())
 			}
 		}
 		if st := f.Stats(); st.Finished != 100 || st.Cancelled != 0 {
@@ -121,12 +121,12 @@ func TestDeathInMidTurnCostsNothing(t *testing.T) {
 		}
 		engines[0].revive()
 		time.Sleep(3 * time.Second)
-		if engines[0].version != 1 || len(f.Serving()) != 2 {
-			t.Errorf("the member came back with version %d, serving %q; want version 1 loaded again", engines[0].version, f.Serving())
+		if engines[0].Version() != 1 || len(f.Serving()) != 2 {
+			t.Errorf("the member came back with version %d, serving %q; want version 1 loaded again", engines[0].Version(), f.Serving())
 		}
-		served := engines[0].served
+		served := engines[0].turns()
 		playAll(t, f, "again", 64).Wait()
-		if engines[0].served == served {
+		if engines[0].turns() == served {
 			t.Error("a member that came back was given nothing")
 		}
 	})

@@ -232,3 +232,10 @@ func alone(req policy.Request, version int64) policy.Generation {
 	}
 	return gen
 }
+
+// turns is the number of generations that ended here.
+func (e *fake) turns() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.served
+}
