@@ -24,14 +24,7 @@ func (r *Runner) Each(ctx context.Context, specs iter.Seq[Spec], ended func(Spec
 		}
 		for _, s := range ready {
 			wg.Go(func() {
-				t, err := r.runInSlot(ctx, s)
-				if err == nil {
-					err = ctx.Err()
-				}
-				if err == nil {
-					err = ended(s, t)
-				}
-				if err != nil {
+				if err := r.runOne(ctx, s, ended); err != nil {
 					cancel(err)
 				}
 			})
@@ -50,6 +43,18 @@ func (r *Runner) Each(ctx context.Context, specs iter.Seq[Spec], ended func(Spec
 	start()
 	wg.Wait()
 	return context.Cause(ctx)
+}
+
+// runOne runs a trajectory in a slot and hands it on, unless everything has ended.
+func (r *Runner) runOne(ctx context.Context, s Spec, ended func(Spec, rl.Trajectory) error) error {
+	t, err := r.runInSlot(ctx, s)
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return err
+	}
+	return ended(s, t)
 }
 
 // announce tells an engine that plans which trajectories begin. One that cannot be run is
