@@ -21,8 +21,8 @@ import (
 type engineFactory struct {
 	store   blob.Store
 	backend string
-	// slots is the number of concurrent rollouts. The default capacity then has room for all
-	// of them, and for the caches of trajectories that wait for a tool.
+	// slots is how many sequences an engine samples at a time. Its capacity has room for so
+	// many of full length, so mostly also for those that wait for tools.
 	slots int
 	log   *slog.Logger
 
@@ -31,8 +31,16 @@ type engineFactory struct {
 	closed engine.Stats // counts of engines that are gone
 }
 
+// mostSlots bounds what an engine samples at a time. More rollouts than that may live: most
+// of them wait for tools.
+const mostSlots = 128
+
+// DefaultRollouts is how many rollouts live at a time by default. It bounds memory: 1,024
+// of 12,000 tokens are about 300 MB.
+const DefaultRollouts = 1024
+
 func newEngineFactory(store blob.Store, backend string, slots int, log *slog.Logger) *engineFactory {
-	return &engineFactory{store: store, backend: backend, slots: slots, log: log, open: map[*engine.Engine]bool{}}
+	return &engineFactory{store: store, backend: backend, slots: min(slots, mostSlots), log: log, open: map[*engine.Engine]bool{}}
 }
 
 // Engines makes engines as the rollout role does, for callers that sample without a

@@ -19,7 +19,8 @@ type RolloutOptions struct {
 	Place
 	// Backend for tensors; empty is the Go backend.
 	Backend string
-	// Concurrent is the number of trajectories of a run under way at a time.
+	// Concurrent is the number of trajectories of a run that live at a time: sampled,
+	// waiting for the engine or waiting for a tool.
 	Concurrent int
 	// Slots is the number of activities at a time. With several, runs share the
 	// device; with one, the shards of a step spread over the rollout roles that are

@@ -73,7 +73,7 @@ func workerCommand() *cobra.Command {
 type rolloutFlags struct{ concurrent int }
 
 func (f *rolloutFlags) add(cmd *cobra.Command) {
-	cmd.Flags().IntVar(&f.concurrent, "concurrent-rollouts", 128, "trajectories under way at a time")
+	cmd.Flags().IntVar(&f.concurrent, "concurrent-rollouts", workers.DefaultRollouts, "trajectories that live at a time: sampled, waiting for the engine, or waiting for a tool")
 }
 
 // role is the rollout role with so many activities at a time.

@@ -41,7 +41,7 @@ func (f *remakeFlags) add(cmd *cobra.Command, p *config.Process) {
 func (f *remakeFlags) addMeans(cmd *cobra.Command, p *config.Process) {
 	f.process = p
 	cmd.Flags().StringVar(&f.backend, "backend", "go", "GoMLX backend that makes steps again")
-	cmd.Flags().IntVar(&f.concurrent, "concurrent-rollouts", 128, "trajectories under way at a time when steps are made again")
+	cmd.Flags().IntVar(&f.concurrent, "concurrent-rollouts", workers.DefaultRollouts, "trajectories that live at a time when steps are made again")
 }
 
 // check finds mistakes in the flags.

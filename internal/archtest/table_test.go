@@ -104,6 +104,7 @@ var packages = []row{
 
 	{pattern: "tools/bench", layer: composition},
 	{pattern: "tools/bench/meter", layer: adapters, ours: none, stdOnly: true, reason: "it reads clocks and /proc and knows nothing of what is measured"},
+	{pattern: "tools/bench/picture", layer: vocabulary, ours: none, reason: "it draws bars of anything"},
 	{pattern: "tools/bench/queueing", layer: vocabulary, ours: none, stdOnly: true, reason: "a prediction is arithmetic"},
 	{pattern: "tools/bench/loadgen", layer: adapters, ours: []string{"sandbox/...", "tools/bench/meter"}, reason: "it puts load on any executor, ours or not"},
 	{pattern: "tools/bench/board", layer: adapters, ours: []string{"sandbox/...", "tools/bench/...", "internal/freeport"}, reason: "the sandbox is compared without the rest"},
@@ -112,7 +113,7 @@ var packages = []row{
 	{pattern: "tools/bench/storebench", layer: adapters},
 	{pattern: "tools/bench/recoverybench", layer: adapters, reason: "it samples and trains without Temporal"},
 	{pattern: "tools/bench/rolloutbench", layer: adapters, reason: "it samples without Temporal, an engine and a sandbox"},
-	{pattern: "tools/bench/schedulerbench", layer: adapters, ours: []string{"internal/dispatch", "internal/history", "internal/rl"}, reason: "time is simulated: it starts and measures nothing"},
+	{pattern: "tools/bench/schedulerbench", layer: adapters, ours: []string{"internal/dispatch", "internal/history", "internal/rl", "tools/bench/picture"}, reason: "time is simulated: it starts and measures nothing"},
 	{pattern: "tools/bench/chaos", layer: adapters, reason: "it reads what runs leave and knows no Temporal"},
 }
 

@@ -225,11 +225,14 @@ func (b *belief) ended(st *stage, phase, j int) {
 	}
 }
 
-// expect is the mean length of a new trajectory.
+// expect is the length of a new trajectory by which problems are ordered: the mean of the
+// fourth powers, so that a problem that may be long goes before one that is surely average.
+// The longest trajectories end a step, and those that start late end last.
 func (b *belief) expect(st *stage) float64 {
-	mean := 0.0
+	sum := 0.0
 	for k, w := range b.weights() {
-		mean += w * st.mean[k]
+		square := st.mean[k] * st.mean[k]
+		sum += w * square * square
 	}
-	return mean
+	return math.Sqrt(math.Sqrt(sum))
 }

@@ -318,3 +318,51 @@ func TestMovesEvenOutTheTail(t *testing.T) {
 		t.Errorf("%d moves for %d trajectories: some went back and forth", moves, onB)
 	}
 }
+
+// TestARejectedTrajectoryWaits: an engine that rejects is left alone until something of it
+// ends or it reports.
+func TestARejectedTrajectoryWaits(t *testing.T) {
+	f := newFleet(t, nil)
+	f.do(dispatch.Join{Engine: "a", Capacity: 100_000})
+	f.submit(trajectory("x", "p"), trajectory("y", "p"))
+	f.refuse(dispatch.Reject{ID: "x", Attempt: 7, Context: 150}, dispatch.ErrStale, "attempt 7")
+	delete(f.on, "x")
+	f.do(dispatch.Reject{ID: "x", Attempt: f.attempt["x"], Context: 150})
+	f.submit(trajectory("z", "p"))
+	if f.on["x"] != "" || f.on["z"] != "" {
+		t.Fatalf("engines are %v: one that rejects was given more", f.on)
+	}
+	f.refuse(dispatch.Reject{ID: "x", Attempt: f.attempt["x"], Context: 150}, dispatch.ErrInvalid, "does not run")
+	f.refuse(dispatch.Finish{ID: "x", Attempt: f.attempt["x"], Context: 150}, dispatch.ErrInvalid, "waits for an engine")
+	f.do(dispatch.Advance{Engine: "a", Passes: 1})
+	if f.on["x"] != "a" || f.on["z"] != "a" {
+		t.Fatalf("engines are %v after a report, want all on a", f.on)
+	}
+	delete(f.on, "x")
+	f.do(dispatch.Reject{ID: "x", Attempt: f.attempt["x"], Context: 160})
+	f.finish("y", 300)
+	if f.on["x"] != "a" {
+		t.Fatal("the end of another trajectory makes room")
+	}
+	f.do(dispatch.Pause{ID: "x", Attempt: f.attempt["x"], Context: 200})
+	f.finish("x", 200) // after a turn, not in one
+	f.finish("z", 200)
+	f.empty()
+}
+
+// TestContextsOfAnEngineAreBounded: an engine may hold many tokens, and few of one trajectory.
+func TestContextsOfAnEngineAreBounded(t *testing.T) {
+	for _, policy := range policies {
+		f := newFleet(t, func(c *dispatch.Config) { c.Policy = policy })
+		f.refuse(dispatch.Join{Engine: "a", Capacity: 100_000, Longest: -1}, dispatch.ErrInvalid, "at least 1")
+		f.do(dispatch.Join{Engine: "a", Capacity: 100_000, Longest: 1099})
+		f.refuse(dispatch.Submit{Trajectories: []dispatch.Trajectory{trajectory("x", "p")}}, dispatch.ErrTooLarge, "holds 1099")
+		f.do(dispatch.Join{Engine: "b", Capacity: 2000, Longest: 1100})
+		f.submit(trajectory("x", "p"))
+		if f.on["x"] != "b" {
+			t.Errorf("%s: it runs on %q, want b", policy, f.on["x"])
+		}
+		f.finish("x", 600)
+		f.empty()
+	}
+}

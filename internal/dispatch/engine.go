@@ -10,7 +10,9 @@ import (
 type engine struct {
 	name     string
 	capacity int64
+	longest  int64 // most tokens of a trajectory
 	draining bool
+	full     bool // it rejected a trajectory, and nothing has changed since
 	passes   int64
 	// rows are the trajectories whose cache it holds; running ones grow by a token a pass.
 	rows    []*task
@@ -24,6 +26,9 @@ type engine struct {
 	cursor   int   // row whose share is made anew next
 	debt     int64 // passes since shares were made anew
 }
+
+// open says whether it may be given more.
+func (e *engine) open() bool { return !e.draining && !e.full }
 
 // used is what the rows hold now.
 func (e *engine) used() int64 { return e.base + e.running*e.passes }
@@ -45,11 +50,16 @@ func (s *Scheduler) join(j Join) error {
 		return fmt.Errorf("join: engine %q is here already; give the second one another name: %w", j.Engine, ErrDuplicate)
 	case j.Capacity < 1 || j.Capacity > math.MaxInt32*64:
 		return fmt.Errorf("join: engine %q has a capacity of %d tokens, want 1 to %d: %w", j.Engine, j.Capacity, math.MaxInt32*64, ErrInvalid)
+	case j.Longest < 0:
+		return fmt.Errorf("join: engine %q takes trajectories of %d tokens, want at least 1: %w", j.Engine, j.Longest, ErrInvalid)
 	}
-	e := &engine{name: j.Engine, capacity: j.Capacity}
+	e := &engine{name: j.Engine, capacity: j.Capacity, longest: j.Capacity}
+	if j.Longest > 0 {
+		e.longest = min(j.Longest, j.Capacity)
+	}
 	s.engines = append(s.engines, e)
 	s.byName[j.Engine] = e
-	s.largest = max(s.largest, j.Capacity)
+	s.largest = max(s.largest, e.longest)
 	s.refuseTooLarge()
 	return nil
 }
@@ -125,6 +135,7 @@ func (s *Scheduler) advance(a Advance) error {
 	s.sampled += made * e.running
 	spans := a.Passes/int64(s.curves.width) - e.passes/int64(s.curves.width)
 	e.passes = a.Passes
+	e.full = false
 	if !s.adaptive() {
 		return nil
 	}
@@ -213,6 +224,7 @@ func (s *books) detach(t *task) {
 	}
 	t.group.run.held -= t.heldShare
 	t.eng, t.heldShare = nil, 0
+	e.full = false
 	s.noteDrained(e)
 }
 

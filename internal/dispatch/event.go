@@ -22,10 +22,11 @@ var (
 // Event is something that happened outside. Handle knows all kinds.
 type Event interface{ isEvent() }
 
-// Join adds an engine with a capacity in tokens of KV cache.
+// Join adds an engine with a capacity in tokens of KV cache. Longest bounds the tokens of
+// one trajectory on it; 0 means its capacity.
 type Join struct {
-	Engine   string
-	Capacity int64
+	Engine            string
+	Capacity, Longest int64
 }
 
 // Drain lets an engine end the turns that it has and gives it nothing new.
@@ -70,8 +71,17 @@ type Resume struct {
 	Context int
 }
 
-// Finish says that a trajectory ended.
+// Finish says that a trajectory ended, after a turn or in the middle of one.
 type Finish struct {
+	ID      string
+	Attempt int
+	Context int
+}
+
+// Reject says that the engine of a running trajectory did not go on with it, for lack of
+// room or by an error. The trajectory waits again. The engine is given nothing new until
+// one of its trajectories leaves it or it reports.
+type Reject struct {
 	ID      string
 	Attempt int
 	Context int
@@ -88,6 +98,7 @@ func (Submit) isEvent()  {}
 func (Pause) isEvent()   {}
 func (Resume) isEvent()  {}
 func (Finish) isEvent()  {}
+func (Reject) isEvent()  {}
 func (Cancel) isEvent()  {}
 
 // Kind says what a Decision asks for.

@@ -11,7 +11,7 @@ func (s *mover) leaveAtBoundary(t *task) bool {
 		return false
 	}
 	to := s.roomiest(e)
-	if to == nil || to.room() < 2*t.context {
+	if to == nil || to.room() < 2*t.context || t.worst() > to.longest {
 		return false
 	}
 	s.relocate(t, to, Drop)
@@ -22,7 +22,7 @@ func (s *mover) leaveAtBoundary(t *task) bool {
 func (s *mover) roomiest(not *engine) *engine {
 	var best *engine
 	for _, e := range s.engines {
-		if e != not && !e.draining && (best == nil || e.room() > best.room()) {
+		if e != not && e.open() && (best == nil || e.room() > best.room()) {
 			best = e
 		}
 	}
@@ -77,7 +77,7 @@ func (s *mover) rebalance(e *engine) {
 	}
 	var to *engine
 	for _, o := range s.engines {
-		if o != e && !o.draining && (to == nil || o.used() < to.used()) {
+		if o != e && o.open() && (to == nil || o.used() < to.used()) {
 			to = o
 		}
 	}
@@ -106,6 +106,9 @@ func (s *mover) rebalance(e *engine) {
 // pays compares what a move saves the trajectory with what it costs the others on its
 // new engine, in tokens of cache read. It needs twice the cost: the forecast may be wrong.
 func (s *mover) pays(t *task, gap int64, to *engine) bool {
+	if t.worst() > to.longest {
+		return false
+	}
 	context := t.tokens()
 	saved := t.plan.left * float64(gap-context)
 	return saved > 2*float64(context*s.cfg.Cost.Prefill) && context+int64(t.plan.left) < to.room()

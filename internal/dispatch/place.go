@@ -44,11 +44,11 @@ func (s *placer) choose(t *task) *engine {
 	case StaticSplit:
 		return s.chooseHome(t)
 	case LeastRequests:
-		return s.chooseLeast(func(e *engine) (int64, bool) { return e.assigned, e.capacity >= t.worst() })
+		return s.chooseLeast(func(e *engine) (int64, bool) { return e.assigned, e.longest >= t.worst() })
 	case WorstCase:
 		return s.chooseLeast(func(e *engine) (int64, bool) {
 			left := int64(float64(e.capacity)/s.cfg.Coefficient) - e.budget
-			return -left, left >= t.worst()
+			return -left, left >= t.worst() && e.longest >= t.worst()
 		})
 	case Expected, Oracle:
 		return s.chooseExpected(t)
@@ -58,7 +58,7 @@ func (s *placer) choose(t *task) *engine {
 
 func (s *placer) chooseHome(t *task) *engine {
 	for i := range s.engines {
-		if e := s.engines[(t.home+i)%len(s.engines)]; !e.draining && e.capacity >= t.worst() {
+		if e := s.engines[(t.home+i)%len(s.engines)]; e.open() && e.longest >= t.worst() {
 			return e
 		}
 	}
@@ -70,7 +70,7 @@ func (s *placer) chooseLeast(rank func(*engine) (int64, bool)) *engine {
 	var best *engine
 	var least int64
 	for _, e := range s.engines {
-		if r, ok := rank(e); ok && !e.draining && (best == nil || r < least) {
+		if r, ok := rank(e); ok && e.open() && (best == nil || r < least) {
 			best, least = e, r
 		}
 	}
@@ -87,7 +87,7 @@ func (s *placer) chooseExpected(t *task) *engine {
 	for i := range tries {
 		var best *engine
 		for _, e := range s.engines {
-			if e.draining || len(e.rows) >= most || e.room() <= t.context || contains(tried[:i], e) {
+			if !e.open() || len(e.rows) >= most || e.room() <= t.context || contains(tried[:i], e) {
 				continue
 			}
 			if best == nil || e.room() > best.room() {
@@ -117,7 +117,7 @@ func (s *placer) mostRows(t *task) int {
 	s.curves.predict(&t.plan, t.group.stage, &t.group.belief, t, t.context, 0)
 	var rows, capacity int64
 	for _, e := range s.engines {
-		if !e.draining {
+		if e.open() {
 			rows += int64(len(e.rows))
 			capacity += e.capacity
 		}
@@ -143,9 +143,9 @@ func (e *engine) room() int64 { return e.capacity - e.top }
 // nothing takes what it can hold, whatever the margin: else nobody ever would.
 func (s *placer) admits(e *engine, t *task) bool {
 	if len(e.rows) == 0 {
-		return t.worst() <= e.capacity
+		return t.worst() <= e.longest
 	}
-	return t.worst() <= e.capacity && e.used()+t.context+e.running*slack <= e.capacity && e.forecast.fits(&t.plan, e.capacity, s.margin())
+	return t.worst() <= e.longest && e.used()+t.context+e.running*slack <= e.capacity && e.forecast.fits(&t.plan, e.capacity, s.margin())
 }
 
 // start gives a waiting trajectory to an engine.

@@ -115,7 +115,7 @@ type books struct {
 	curves  *curves
 	engines []*engine // in the order in which they joined
 	byName  map[string]*engine
-	largest int64 // capacity of the largest engine that ever joined
+	largest int64 // most tokens of a trajectory on any engine that ever joined
 	sampled int64 // tokens, as passes report them
 	again   int64 // tokens of KV cache made again by moves
 	stats   Stats
@@ -160,6 +160,8 @@ func (s *Scheduler) Handle(now Clock, e Event) ([]Decision, error) {
 		err = s.resume(e)
 	case Finish:
 		err = s.finish(e)
+	case Reject:
+		err = s.reject(e)
 	case Cancel:
 		err = s.cancel(e)
 	default:

@@ -114,7 +114,7 @@ func (s *Scheduler) check(t *Trajectory) error {
 	}
 	most := int64(0)
 	for _, e := range s.engines {
-		most = max(most, e.capacity)
+		most = max(most, e.longest)
 	}
 	if need := int64(t.Prompt) + int64(t.Limit); len(s.engines) > 0 && need > most {
 		return fmt.Errorf("prompt and limit are %d tokens, the largest engine holds %d; lower the limit: %w", need, most, ErrTooLarge)
@@ -187,14 +187,32 @@ func (s *Scheduler) finish(f Finish) error {
 	if err != nil {
 		return err
 	}
-	if t.state != running {
-		return fmt.Errorf("finish: trajectory %q does not run: %w", f.ID, ErrInvalid)
+	if t.state == waiting {
+		return fmt.Errorf("finish: trajectory %q waits for an engine: %w", f.ID, ErrInvalid)
 	}
 	s.stats.Finished++
 	s.setState(t, paused)
 	t.setContext(int64(f.Context))
 	s.noteEnd(t)
 	s.forget(t)
+	return nil
+}
+
+// reject queues a trajectory again that its engine did not go on with.
+func (s *Scheduler) reject(r Reject) error {
+	t, err := s.find("reject", r.ID, r.Attempt, r.Context)
+	if err != nil {
+		return err
+	}
+	if t.state != running {
+		return fmt.Errorf("reject: trajectory %q does not run: %w", r.ID, ErrInvalid)
+	}
+	e := t.eng
+	s.setState(t, paused)
+	t.setContext(int64(r.Context))
+	s.detach(t)
+	e.full = true
+	s.putBack(t)
 	return nil
 }
 

@@ -159,3 +159,24 @@ type Loader interface {
 	// that is being served already is a no-op.
 	Load(ctx context.Context, ref blob.Ref, version int64) error
 }
+
+// Trajectory is what an engine may know of a rollout before its first turn.
+type Trajectory struct {
+	// Session is that of the rollout's requests. Each of them is a turn; Release ends the
+	// trajectory.
+	Session      string
+	Run, Problem string
+	Stage, Step  int
+	// Prompt is the length of the prompt, Limit bounds the tokens after it.
+	Prompt, Limit int
+}
+
+// Planner is an Engine that plans with whole trajectories: the lengths of those that
+// ended say what the others will need.
+type Planner interface {
+	Engine
+	// Begin announces trajectories whose first requests follow soon, all or none. Each of
+	// them ends with Release. A session that nobody announced is served as well.
+	// Errors: ErrTooLarge for one that no engine could ever hold.
+	Begin(ctx context.Context, trajectories []Trajectory) error
+}

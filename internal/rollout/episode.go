@@ -229,6 +229,6 @@ func isFinal(err error) bool {
 	if errors.Is(err, tool.ErrMoved) {
 		return false
 	}
-	return errors.Is(err, policy.ErrStaleVersion) || errors.Is(err, tool.ErrFixture) || isFailure(err) ||
+	return errors.Is(err, policy.ErrStaleVersion) || errors.Is(err, policy.ErrTooLarge) || errors.Is(err, tool.ErrFixture) || isFailure(err) ||
 		errors.Is(err, sandbox.ErrConflict) || errors.Is(err, sandbox.ErrSessionLost)
 }

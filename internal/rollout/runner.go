@@ -29,8 +29,9 @@ type Config struct {
 	MaxToolResponseChars int
 	// MaxCallsPerTurn: further calls of a turn are answered as refused; 0 means no limit.
 	MaxCallsPerTurn int
-	// MaxConcurrent is the number of trajectories that are sampled at a time, and also
-	// the number of verifier jobs that run beside them; at least 1.
+	// MaxConcurrent bounds what lives at a time, at least 1: trajectories that are sampled,
+	// wait for the engine or wait for a tool. How many are sampled at a time is up to the
+	// engine. It also bounds the verifier jobs that run beside them.
 	MaxConcurrent int
 	// NoText leaves Trajectory.Text to the caller, who may not need it.
 	NoText bool
@@ -118,6 +119,10 @@ func (r *Runner) Rollout(ctx context.Context, spec Spec) (rl.Trajectory, error) 
 	if err := r.acquireSlot(ctx); err != nil {
 		return rl.Trajectory{}, err
 	}
+	if err := r.announce(ctx, []Spec{spec}); err != nil {
+		r.releaseSlot()
+		return rl.Trajectory{}, err
+	}
 	return r.runInSlot(ctx, spec)
 }
 
@@ -150,6 +155,7 @@ func (r *Runner) runInSlot(ctx context.Context, spec Spec) (rl.Trajectory, error
 // and no StopReason when an error ended the episode.
 func (r *Runner) runAgentLoop(ctx context.Context, spec Spec) (*episode, rl.StopReason, error) {
 	defer r.releaseSlot()
+	defer r.deps.Engine.Release(spec.name())
 	environment, err := r.deps.Env(spec.Problem.Env)
 	if err != nil {
 		return nil, "", fmt.Errorf("rollout %s: %w", spec.name(), err)
@@ -165,7 +171,6 @@ func (r *Runner) runAgentLoop(ctx context.Context, spec Spec) (*episode, rl.Stop
 	if err := e.checkSpec(); err != nil {
 		return nil, "", fmt.Errorf("rollout %s: %w", e.name, err)
 	}
-	defer r.deps.Engine.Release(e.name)
 	defer e.closeSession(ctx)
 	stop, err := e.runTurns(ctx)
 	return e, stop, err

@@ -38,7 +38,7 @@ type Config struct {
 	// NewEngine makes an engine without weights for a run, by its configuration and
 	// model.
 	NewEngine func(*run.Loaded) (Engine, error)
-	// MaxConcurrent is the number of trajectories of a run under way at a time.
+	// MaxConcurrent is the number of trajectories of a run that live at a time.
 	MaxConcurrent int
 	Now           func() time.Time
 	// MadeBy describes this program and machine for the records of a run; nil for nothing.

@@ -26,7 +26,7 @@ type schedulerOptions struct {
 	step               int
 	policies           []string
 	sensitivity        bool
-	svg                string
+	svg, png           string
 	asJSON             bool
 	openStore          func(ctx context.Context) (*history.Run, error)
 }
@@ -60,6 +60,7 @@ alone. The oracle is the same policy with the lengths known.`,
 	f.StringSliceVar(&o.policies, "policies", nil, "only rows whose names contain one of these")
 	f.BoolVar(&o.sensitivity, "sensitivity", false, "repeat with bandwidth and overhead 30 % lower and higher")
 	f.StringVar(&o.svg, "svg", "", "file for a plot")
+	f.StringVar(&o.png, "png", "", "file for a picture")
 	f.BoolVar(&o.asJSON, "json", false, "print JSON")
 	p := cli.ProcessFlags(cmd)
 	o.openStore = func(ctx context.Context) (*history.Run, error) { return openHistory(ctx, s, p, o.run) }
@@ -121,10 +122,8 @@ func (o *schedulerOptions) carryOut(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if o.svg != "" {
-		if err := os.WriteFile(o.svg, schedulerbench.Plot(results), 0o644); err != nil { //nolint:gosec // a picture for anybody
-			return err
-		}
+	if err := o.draw(results); err != nil {
+		return err
 	}
 	if o.asJSON {
 		return cli.PrintJSON(cmd.OutOrStdout(), results)
@@ -134,6 +133,23 @@ func (o *schedulerOptions) carryOut(cmd *cobra.Command) error {
 		return o.vary(cmd.OutOrStdout(), workloads)
 	}
 	return nil
+}
+
+// draw writes the pictures that were asked for.
+func (o *schedulerOptions) draw(results []schedulerbench.Result) error {
+	if o.svg != "" {
+		if err := os.WriteFile(o.svg, schedulerbench.Plot(results), 0o644); err != nil { //nolint:gosec // a picture for anybody
+			return err
+		}
+	}
+	if o.png == "" {
+		return nil
+	}
+	data, err := schedulerbench.PNG(results)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(o.png, data, 0o644) //nolint:gosec // a picture for anybody
 }
 
 // chooseContenders leaves out what was not asked for.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"html"
 	"strings"
+
+	"temper/tools/bench/picture"
 )
 
 // Table shows results as text, with the bound that they are measured against.
@@ -129,4 +131,21 @@ func Plot(results []Result) []byte {
 	}
 	buf.WriteString("</svg>\n")
 	return buf.Bytes()
+}
+
+// PNG draws the results as bars, one panel for each workload.
+func PNG(results []Result) ([]byte, error) {
+	var panels []picture.Panel
+	for _, name := range workloadsOf(results) {
+		var p picture.Panel
+		for _, r := range results {
+			if r.Workload != name {
+				continue
+			}
+			p.Title = fmt.Sprintf("%s: time of a step over the bound of %.0f s (less is better)", name, r.Bound.Seconds())
+			p.Bars = append(p.Bars, picture.Bar{Label: r.Contender, Value: r.Ratio, Text: fmt.Sprintf("%.2f", r.Ratio), Ours: strings.HasPrefix(r.Contender, expectedName)})
+		}
+		panels = append(panels, p)
+	}
+	return picture.PNG("temper bench scheduler: the bound is the work of all rollouts divided by the engines", panels)
 }
