@@ -48,14 +48,13 @@ func (l *engineLease) keep(ctx context.Context, draining <-chan struct{}, ready 
 }
 
 // leave gives the name back.
-func (l *engineLease) leave(ctx context.Context) error {
+func (l *engineLease) leave(ctx context.Context) {
 	l.mu.Lock()
 	held := l.held
 	l.mu.Unlock()
 	if held != nil {
 		l.change(ctx, held.Leave)
 	}
-	return nil
 }
 
 func (l *engineLease) change(ctx context.Context, do func(context.Context) error) {

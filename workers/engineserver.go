@@ -264,7 +264,8 @@ func (s *engineServer) finish(ctx context.Context, api *wire.Server, lease *engi
 		api.CutAll()
 		err = api.Finish(ctx)
 	}
-	return errors.Join(err, lease.leave(ctx))
+	lease.leave(ctx)
+	return err
 }
 
 // handler adds health and metrics to the protocol.

@@ -81,7 +81,7 @@ func Dial(ctx context.Context, c Config) (*Engine, error) {
 		call.close()
 		return nil, err
 	}
-	e.releases = newReleases(e.call)
+	e.releases = newReleases(e.call) //nolint:contextcheck // it goes on after the dial, until Close
 	return e, nil
 }
 

@@ -15,7 +15,7 @@ import (
 func (s *Server) readBody(w http.ResponseWriter, r *http.Request, limit int64, into any) *Failure {
 	control := http.NewResponseController(w)
 	// A server that cannot set a deadline, as in some tests, goes without.
-	_ = control.SetReadDeadline(time.Now().Add(s.patience)) //nolint:forbidigo // a deadline of the connection
+	_ = control.SetReadDeadline(time.Now().Add(s.patience))
 	var buf bytes.Buffer
 	if r.ContentLength > 0 && r.ContentLength <= limit {
 		buf.Grow(int(r.ContentLength) + bytes.MinRead)
@@ -50,7 +50,7 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request, limit int64, i
 // setWriteDeadline bounds the time in which a client may read an answer.
 func setWriteDeadline(w http.ResponseWriter) {
 	control := http.NewResponseController(w)
-	_ = control.SetWriteDeadline(time.Now().Add(answerTime)) //nolint:forbidigo // a deadline of the connection
+	_ = control.SetWriteDeadline(time.Now().Add(answerTime))
 }
 
 // maxID bounds the names that a client gives.

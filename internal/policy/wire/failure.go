@@ -60,7 +60,7 @@ func (f *Failure) Error() string {
 // Unwrap gives the error of the port that a code stands for, so that callers of a
 // remote engine use errors.Is as with one in their process.
 func (f *Failure) Unwrap() error {
-	switch f.Code { //nolint:exhaustive // the other codes have no error of the port
+	switch f.Code {
 	case CodeStale:
 		return policy.ErrStaleVersion
 	case CodeTooLarge:
