@@ -3,6 +3,7 @@ package workers
 import (
 	"context"
 	"log/slog"
+	"runtime"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -24,7 +25,10 @@ type engineFactory struct {
 	// slots is how many sequences an engine samples at a time. Its capacity has room for so
 	// many of full length, so mostly also for those that wait for tools.
 	slots int
-	log   *slog.Logger
+	// capacity is the number of tokens that the caches of an engine hold; 0 is room for
+	// as many whole contexts as there are slots.
+	capacity int
+	log      *slog.Logger
 
 	mu     sync.Mutex
 	open   map[*engine.Engine]bool
@@ -52,6 +56,7 @@ func Engines(store blob.Store, backend string, slots int) func(*run.Loaded) (sam
 func (f *engineFactory) make(r *run.Loaded) (sampling.Engine, error) {
 	e, err := engine.New(engine.Config{
 		Model: r.Model, MaxContext: r.Config.Model.MaxContext, Backend: f.backend, Slots: f.slots, Log: f.log,
+		Capacity: f.capacity, Shards: f.shards(r.Config.Model.MaxContext),
 		Kernels: kernels.Choice(r.Config.Trainer.Kernels),
 		LoadWeights: func(ctx context.Context, ref blob.Ref) ([]qwen3.Tensor, error) {
 			p, err := checkpoint.LoadWeights(ctx, f.store, ref)
@@ -65,6 +70,15 @@ func (f *engineFactory) make(r *run.Loaded) (sampling.Engine, error) {
 	defer f.mu.Unlock()
 	f.open[e] = true
 	return countedEngine{e, f}, nil
+}
+
+// shards keeps the parts of a small cache large enough for one context; 0 leaves the
+// number to the engine.
+func (f *engineFactory) shards(maxContext int) int {
+	if whole := f.capacity / maxContext; f.capacity > 0 && whole < runtime.GOMAXPROCS(0) {
+		return max(1, whole)
+	}
+	return 0
 }
 
 // countedEngine leaves its counts behind when it is closed.

@@ -7,7 +7,9 @@ import (
 	"go.temporal.io/sdk/worker"
 
 	"temper/activities"
+	"temper/internal/blob"
 	"temper/internal/buildinfo"
+	"temper/internal/run"
 	"temper/internal/sampling"
 	"temper/sandbox/httpapi"
 	"temper/trainer/device"
@@ -28,6 +30,8 @@ type RolloutOptions struct {
 	Slots int
 	// Sandbox is how to call the sandbox at Place.SandboxAddress.
 	Sandbox httpapi.Options
+	// Engines of other processes sample in place of one in this process.
+	Engines EnginesOptions
 }
 
 // Rollout samples trajectories and evaluates policies. Several rollout roles share
@@ -53,15 +57,25 @@ func serveRollout(ctx context.Context, o RolloutOptions, v *Vitals) error {
 	v.Need(string(NeedSandbox), executor.Health)
 	v.Need(string(NeedDevice), func(context.Context) error { return device.Check(o.Backend) })
 	o.Log.Info("rollouts start", "build", buildinfo.Line(), "backend", o.Backend, "temporal", o.TemporalAddress, "sandbox", o.SandboxAddress)
-	engines := newEngineFactory(conn.store, o.Backend, o.Concurrent, o.Log)
-	v.Metrics.MustRegister(engines)
 	service := sampling.New(sampling.Config{
-		Store: conn.store, Executor: executor, NewEngine: engines.make, MaxConcurrent: o.Concurrent, Now: time.Now,
+		Store: conn.store, Executor: executor, NewEngine: o.engines(conn.store, v), MaxConcurrent: o.Concurrent, Now: time.Now,
 		MadeBy: makerOf("rollout", o.Backend),
 	})
 	defer service.Close()
 	mender := Remake(RemakeOptions{Store: conn.store, Backend: o.Backend, Concurrent: o.Concurrent, Executor: executor, Log: o.Log})
 	return rolloutWorker(&activities.Rollouts{Sampling: service, Mender: mender}, o.Slots).serve(ctx, conn.client, func() { v.Serving(workflows.QueueRollout) })
+}
+
+// engines makes the engines of runs, in this process or of others.
+func (o RolloutOptions) engines(store blob.Store, v *Vitals) func(*run.Loaded) (sampling.Engine, error) {
+	if o.Engines.Used() {
+		others := newRemoteEngines(store, o.Engines, o.Log)
+		v.Metrics.MustRegister(others.counts)
+		return others.make
+	}
+	own := newEngineFactory(store, o.Backend, o.Concurrent, o.Log)
+	v.Metrics.MustRegister(own)
+	return own.make
 }
 
 func rolloutWorker(rollouts *activities.Rollouts, slots int) queueWorker {

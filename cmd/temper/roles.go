@@ -70,7 +70,10 @@ func workerCommand() *cobra.Command {
 }
 
 // rolloutFlags are those of every process that samples.
-type rolloutFlags struct{ concurrent int }
+type rolloutFlags struct {
+	concurrent int
+	engines    workers.EnginesOptions
+}
 
 func (f *rolloutFlags) add(cmd *cobra.Command) {
 	cmd.Flags().IntVar(&f.concurrent, "concurrent-rollouts", workers.DefaultRollouts, "trajectories that live at a time: sampled, waiting for the engine, or waiting for a tool")
@@ -86,7 +89,7 @@ func (f *rolloutFlags) role(place workers.Place, backend string, slots int) (wor
 		return workers.Role{}, cli.Usage(err)
 	}
 	return workers.Rollout(workers.RolloutOptions{
-		Place: place, Backend: backend, Concurrent: f.concurrent, Slots: slots, Sandbox: sandbox,
+		Place: place, Backend: backend, Concurrent: f.concurrent, Slots: slots, Sandbox: sandbox, Engines: f.engines,
 	}), nil
 }
 
@@ -144,16 +147,22 @@ func rolloutCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "rollout", Short: "Serve sampling and evaluation on this machine's device", Args: cobra.NoArgs,
 		Long: `Serves sampling and evaluation on this machine's device. Several such processes, here or
-on other machines, share the shards of each step: see --rollout-shards of temper worker.`,
+on other machines, share the shards of each step: see --rollout-shards of temper worker. With
+--engines, the policy runs in processes of temper engine and this one has no engine of its own.`,
 	}
 	f := addRoleFlags(cmd)
 	var sampling rolloutFlags
 	sampling.add(cmd)
 	backend := cmd.Flags().String("backend", "go", "GoMLX backend")
 	slots := cmd.Flags().Int("slots", 1, "activities at a time; with one, the shards of a step spread over the processes that are free")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+	var engines engineFlags
+	engines.add(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		if *slots < 1 {
 			return cli.Usagef("--slots: is %d, want at least 1", *slots)
+		}
+		if sampling.engines, err = engines.options(); err != nil {
+			return cli.Usage(err)
 		}
 		place, err := f.place("rollout")
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -111,6 +112,26 @@ func sampledTokens(t *testing.T, address string) float64 {
 	return n
 }
 
+// twin is what `temper up` leaves of the run "twin" when one process trains and samples.
+var twin struct {
+	once sync.Once
+	left chaos.Contents
+}
+
+// calmTwin makes that run once for all tests that compare with it.
+func calmTwin(t *testing.T) chaos.Contents {
+	t.Helper()
+	twin.once.Do(func() {
+		calm := newPlace(t)
+		calm.start("up", "--run", ciConfig, "--run-id", "twin", "--exit").end(0, 2*runTimeout)
+		twin.left = contents(t, filepath.Join(calm.home, "store"))
+	})
+	if twin.left == nil {
+		t.Fatal("the run to compare with has failed in another test")
+	}
+	return twin.left
+}
+
 // TestEveryRoleAlone makes the pipeline's run with a control worker, a trainer and two
 // rollout workers that share nothing but the servers, and wants the bits of `temper
 // up` with one process that does both.
@@ -139,9 +160,7 @@ func TestEveryRoleAlone(t *testing.T) {
 	s.stop()
 	noOrphans(t, 5*time.Second)
 
-	calm := newPlace(t)
-	calm.start("up", "--run", ciConfig, "--run-id", "twin", "--exit").end(0, 2*runTimeout)
-	want := contents(t, filepath.Join(calm.home, "store"))
+	want := calmTwin(t)
 	if diff := chaos.Compare(want, contents(t, s.objects)); len(diff) > 0 {
 		t.Errorf("the run of scattered roles differs: %+v", diff)
 	}
@@ -169,9 +188,7 @@ func TestRolloutWorkersOfUp(t *testing.T) {
 	up.await(`^service rollout-2: healthy \(pid \d+\), restart 1 after: signal: killed`, time.Minute)
 	up.end(0, 2*runTimeout)
 	noOrphans(t, 5*time.Second)
-	calm := newPlace(t)
-	calm.start("up", "--run", ciConfig, "--run-id", "twin", "--exit").end(0, 2*runTimeout)
-	want, got := contents(t, filepath.Join(calm.home, "store")), contents(t, filepath.Join(p.home, "store"))
+	want, got := calmTwin(t), contents(t, filepath.Join(p.home, "store"))
 	if diff := chaos.Compare(want, got); len(diff) > 0 {
 		t.Errorf("the run of two rollout workers differs: %+v", diff)
 	}

@@ -62,7 +62,9 @@ var packages = []row{
 
 	{pattern: "sandbox/...", layer: adapters, ours: []string{"sandbox/..."}, reason: "the sandbox is a product of its own and runs beside hostile code"},
 	{pattern: "internal/blob/...", layer: adapters},
-	{pattern: "internal/policy/...", layer: adapters, planned: true},
+	{pattern: "internal/policy/...", layer: adapters},
+	{pattern: "internal/policy/wire", layer: adapters, ours: []string{"internal/blob", "internal/policy", "internal/rl"}, reason: "it serves any engine and knows no device and no run"},
+	{pattern: "internal/policy/registry", layer: adapters, ours: []string{"internal/blob"}, reason: "who lives is judged by leases alone"},
 	{pattern: "internal/artifact", layer: adapters},
 	{pattern: "internal/proof", layer: adapters, ours: []string{"internal/artifact", "internal/blob", "internal/buildinfo", "internal/rl"}, reason: "what checks a run knows none of the programs that made it"},
 	{pattern: "internal/dataset", layer: adapters},
