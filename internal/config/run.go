@@ -163,6 +163,13 @@ type RL struct {
 	// GroupSize is the number of trajectories kept of each problem, at most
 	// rollouts_per_problem. rl.roc chooses them.
 	GroupSize int `yaml:"group_size" json:"group_size" range:"2..4096" unit:"trajectories" amend:"yes"`
+	// Window is how many steps sampling runs ahead of learning. With 0 a step is sampled by
+	// the policy that the step before published. With n it is sampled by the one that was
+	// published n steps before that, beside the updates in between; the first steps of a
+	// stage are sampled by the policy that the stage begins with. It needs
+	// rl.loss.correction or rl.loss.old_logprobs rollout, since the policy that learns is
+	// another one.
+	Window int `yaml:"window,omitempty" json:"window,omitempty" range:"0..8" unit:"steps" amend:"no: which policy sampled the steps under way depends on it"`
 	// NumMinibatches is the number of optimizer updates in a step.
 	NumMinibatches int `yaml:"num_minibatches" json:"num_minibatches" range:"1..1024" unit:"updates" amend:"yes"`
 	// MicrobatchTokens bounds the tokens in one device pass, padding included. It holds

@@ -11,6 +11,7 @@ type Step struct {
 	Rollouts      Rollouts
 	Train         rl.TrainMetrics
 	PolicyVersion int64 // published by the step
+	Staleness     int   // updates between the policy that sampled and the one that learned
 	Tokens        int   // of all responses
 	// Wall is the whole step. Sampling, Training and Saving are parts of it, and
 	// Tools is the part of Sampling in which the rollouts waited for tools.

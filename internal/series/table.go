@@ -44,6 +44,7 @@ const (
 	ToolErrors    = "rollout/" + ToolErrorRate
 	CorrectErrors = "roc/correct_" + ToolErrorRate
 	KeptErrors    = "roc/kept_correct_" + ToolErrorRate
+	Staleness     = "rollout/staleness"
 	Response      = "response_length/mean"
 	Turns         = "num_turns/mean"
 	Entropy       = "actor/entropy"
@@ -74,6 +75,7 @@ var rolloutRows = []row{
 	{Metric{ToolErrors, Share, Lower, "tool calls that failed, of all trajectories"}, func(s *Step) float64 { return s.Rollouts.ToolErrorRate }},
 	{Metric{CorrectErrors, Share, Lower, "tool calls that failed, of correct trajectories as sampled"}, func(s *Step) float64 { return s.Rollouts.CorrectErrorRate }},
 	{Metric{KeptErrors, Share, Lower, "tool calls that failed, of correct trajectories after resampling"}, func(s *Step) float64 { return s.Rollouts.KeptErrorRate }},
+	{Metric{Staleness, Number, Neither, "updates by which the policy that sampled is older than the one that learned"}, func(s *Step) float64 { return float64(s.Staleness) }},
 	{Metric{Response, Tokens, Neither, "mean response of a trajectory"}, func(s *Step) float64 { return s.Rollouts.MeanResponseTokens }},
 	{Metric{Turns, Number, Neither, "mean turns of a trajectory"}, func(s *Step) float64 { return s.Rollouts.MeanTurns }},
 	{Metric{Groups, Number, Neither, "groups sampled"}, func(s *Step) float64 { return float64(s.Rollouts.Groups) }},
