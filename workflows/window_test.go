@@ -128,26 +128,25 @@ func TestPauseLetsSamplingEnd(t *testing.T) {
 	}
 }
 
-// TestPauseNowInterruptsSamplingAhead, in each moment, and it is done again by the same
-// policy.
+// TestPauseNowInterruptsSamplingAhead: it is done again by the same policy. What has
+// ended is kept.
 func TestPauseNowInterruptsSamplingAhead(t *testing.T) {
-	for name, when := range map[string]struct {
+	for name, row := range map[string]struct {
 		activity string
-		again    []string
+		n        int
+		stuck    string
+		again    []int // attempts of the second sampling that may be
 	}{
-		"while the next step is sampled": {"SampleGroups", []string{"sample 1 with 0", "sample 2 with 0", "sample 2 with 0", "sample 3 with 1"}},
-		"while a step is learned":        {"TrainStep", []string{"sample 1 with 0", "sample 2 with 0", "sample 2 with 0", "sample 3 with 1"}},
+		"while it goes on":        {"SampleGroups", 2, "sample 2", []int{2}},
+		"while a step is learned": {"TrainStep", 1, "", []int{1, 2}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(3)
 			w.plan.Window = 1
-			w.hold = 20 * time.Millisecond
-			w.stuck = map[string]bool{"sample 2": true}
+			w.stuck = map[string]bool{row.stuck: true}
 			s := newScenario(t, w)
-			s.when(when.activity, map[string]int{"SampleGroups": 2, "TrainStep": 1}[when.activity], func() {
-				s.env.RegisterDelayedCallback(func() {
-					s.update(runWorkflow, workflows.CommandPause, command(t, `{"now": true}`))
-				}, 5*time.Millisecond)
+			s.when(row.activity, row.n, func() {
+				s.update(runWorkflow, workflows.CommandPause, command(t, `{"now": true}`))
 				s.env.RegisterDelayedCallback(func() {
 					if got := statusOf(t, s.env).State; got != workflows.StatePaused || w.count("log 2") != 0 {
 						t.Errorf("state %s, calls %v", got, w.log())
@@ -161,8 +160,8 @@ func TestPauseNowInterruptsSamplingAhead(t *testing.T) {
 			if got := s.run().Policy.Version; got != 3 {
 				t.Errorf("policy %d, want 3", got)
 			}
-			got := slices.Compact(samplers(w))
-			if diff := cmp.Diff(slices.Compact(when.again), got); diff != "" || w.count("sample 2") != 2 {
+			want := []string{"sample 1 with 0", "sample 2 with 0", "sample 3 with 1"}
+			if diff := cmp.Diff(want, slices.Compact(samplers(w))); diff != "" || !slices.Contains(row.again, w.count("sample 2")) {
 				t.Errorf("calls %v; samplers (-want +got):\n%s", w.log(), diff)
 			}
 		})

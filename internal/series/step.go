@@ -24,5 +24,10 @@ func (s *Step) Values() Values {
 	for _, r := range table {
 		out[r.Name] = r.of(s)
 	}
+	if s.Staleness == 0 {
+		for _, r := range windowRows {
+			delete(out, r.Name)
+		}
+	}
 	return out
 }

@@ -68,14 +68,19 @@ type row struct {
 
 // table has a row for each series of a record, under verl's name where it has one.
 // A new metric is one more row.
-var table = slices.Concat(rolloutRows, trainRows, timeRows)
+var table = slices.Concat(rolloutRows, trainRows, timeRows, windowRows)
+
+// windowRows are left out of a step that was sampled by the policy before it, so that
+// the record of a run without a window has none of them.
+var windowRows = []row{
+	{Metric{Staleness, Number, Neither, "updates by which the policy that sampled is older than the one that learned"}, func(s *Step) float64 { return float64(s.Staleness) }},
+}
 
 var rolloutRows = []row{
 	{Metric{Reward, rewardOne, Higher, "mean reward of a trajectory"}, func(s *Step) float64 { return s.Rollouts.RewardMean }},
 	{Metric{ToolErrors, Share, Lower, "tool calls that failed, of all trajectories"}, func(s *Step) float64 { return s.Rollouts.ToolErrorRate }},
 	{Metric{CorrectErrors, Share, Lower, "tool calls that failed, of correct trajectories as sampled"}, func(s *Step) float64 { return s.Rollouts.CorrectErrorRate }},
 	{Metric{KeptErrors, Share, Lower, "tool calls that failed, of correct trajectories after resampling"}, func(s *Step) float64 { return s.Rollouts.KeptErrorRate }},
-	{Metric{Staleness, Number, Neither, "updates by which the policy that sampled is older than the one that learned"}, func(s *Step) float64 { return float64(s.Staleness) }},
 	{Metric{Response, Tokens, Neither, "mean response of a trajectory"}, func(s *Step) float64 { return s.Rollouts.MeanResponseTokens }},
 	{Metric{Turns, Number, Neither, "mean turns of a trajectory"}, func(s *Step) float64 { return s.Rollouts.MeanTurns }},
 	{Metric{Groups, Number, Neither, "groups sampled"}, func(s *Step) float64 { return float64(s.Rollouts.Groups) }},
