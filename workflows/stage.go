@@ -179,7 +179,7 @@ func (s *stage) makeSteps(ctx workflow.Context) (note string, err error) {
 		if full && made > 0 {
 			return "", s.continueAsNew(ctx)
 		}
-		if err := s.ahead.settle(ctx); err != nil {
+		if err := s.ahead.endBeforePause(ctx); err != nil {
 			return "", err
 		}
 		err := s.gate.work(ctx, func(inner workflow.Context) error {

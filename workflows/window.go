@@ -159,9 +159,9 @@ func (l *lookahead) drop(ctx workflow.Context) {
 	l.begun = slices.DeleteFunc(l.begun, func(x *begunStep) bool { return x.err != nil })
 }
 
-// settle lets what is being sampled come to its end before a pause, so that a paused
+// endBeforePause lets what is being sampled come to its end before a pause, so that a paused
 // stage does nothing. A command that says now interrupts it.
-func (l *lookahead) settle(ctx workflow.Context) error {
+func (l *lookahead) endBeforePause(ctx workflow.Context) error {
 	if !l.gate.held() || !l.underWay() {
 		return nil
 	}

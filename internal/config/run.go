@@ -288,12 +288,13 @@ type Checkpoint struct {
 	// EveryNth also keeps the checkpoints of steps that it divides; 0 keeps none for that.
 	EveryNth int `yaml:"every_nth" json:"every_nth" range:"0.." unit:"steps"`
 	// Best is the number of checkpoints that are kept because their policies earned
-	// most: the mean reward of the step after the checkpoint, which sampled with it.
+	// most: the mean reward of the first step that sampled with it, which without
+	// rl.window is the one after the checkpoint.
 	// --best chooses by the same number. 0 keeps none for that.
 	Best int `yaml:"best" json:"best" range:"0.." unit:"checkpoints"`
 	// KeepPolicies is the number of newest published policies that are kept; 0 keeps
 	// all. It is not 1, because a step samples from one policy while it publishes the
-	// next. The others are deleted, except policy 0, the last of each stage, and those
+	// next, and with rl.window at least 2 more than that. The others are deleted, except policy 0, the last of each stage, and those
 	// that were evaluated, that a schedule starts from, or whose step has a checkpoint
 	// that stays or a pin.
 	KeepPolicies int `yaml:"keep_policies" json:"keep_policies" range:"0|2.." unit:"policies"`

@@ -64,7 +64,7 @@ func (r Run) problems() Problems {
 		}
 		names[s.Name] = true
 	}
-	c.window(r)
+	checkWindow(c, r)
 	c.watch(r.Watch)
 	r.amendments(c)
 	return c.out
@@ -139,8 +139,8 @@ func (c *checker) rl(r RL) {
 // MaxWindow is the largest rl.window.
 const MaxWindow = 8
 
-// window checks what goes with sampling ahead of learning.
-func (c *checker) window(r Run) {
+// checkWindow checks what goes with sampling ahead of learning.
+func checkWindow(c *checker, r Run) {
 	w := r.RL.Window
 	if w <= 0 || w > MaxWindow { // said by the tag
 		return
