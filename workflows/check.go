@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"temper/internal/config"
 	"temper/internal/run"
 )
 
@@ -25,6 +26,9 @@ func (in StageInput) check() error {
 	wrong := checkStage(in.Run, in.Plan, in.Priority)
 	if n := in.Progress.NextStep; n < 0 || n > maxSteps {
 		wrong = append(wrong, fmt.Sprintf("progress.next_step is %d, want 0 to %d", n, maxSteps))
+	}
+	if in.Window < 0 || in.Window > config.MaxWindow {
+		wrong = append(wrong, fmt.Sprintf("window is %d, want 0 to %d", in.Window, config.MaxWindow))
 	}
 	if d := in.Progress.StallAfter; d > maxStall {
 		wrong = append(wrong, fmt.Sprintf("progress.stall_after_ns is %s, want at most %s", d, maxStall))

@@ -82,6 +82,7 @@ type world struct {
 	skips  []run.Skip
 	finish []activities.FinishRunInput
 	trains []activities.TrainStepInput
+	logs   []activities.LogStepInput
 	sft    []activities.TrainSFTInput
 	amends []activities.AmendRunInput
 	// watched is what the watch says of steps.
@@ -257,6 +258,9 @@ func (c *fakeControl) LogStep(ctx context.Context, in activities.LogStepInput) (
 	// The SDK's test environment watches heartbeats by the real clock, over all attempts.
 	activity.RecordHeartbeat(ctx)
 	err := c.w.called("log %d", in.Step)
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	c.w.logs = append(c.w.logs, in)
 	return c.w.watched[in.Step], err
 }
 

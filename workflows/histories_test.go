@@ -47,6 +47,7 @@ func TestHistories(t *testing.T) {
 		"steered": playSteered, "forked": playForked, "restarted": playRestarted,
 		"frozen": playFrozen, "outage": playOutage, "disturbed": playDisturbed,
 		"shown": playShown, "misspelled": playMisspelled,
+		"windowed": playWindowed, "window-continued": playWindowContinued,
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(2, 1)

@@ -176,6 +176,7 @@ func (s *stage) amend(ctx workflow.Context, a amendOrder) receipt {
 	if s.inStep {
 		earliest++
 	}
+	earliest = max(earliest, s.at.Begun+1) // what is sampled ahead has begun, too
 	out, err := a.carryOut(ctx, s.in.Run, earliest)
 	if err != nil {
 		return receipt{Refused: failureText(asFailure(err))}

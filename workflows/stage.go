@@ -31,6 +31,8 @@ type StageInput struct {
 	EndBefore int `json:"end_before,omitempty"`
 	// Seal is what the signals of the run carry; "" under an older program.
 	Seal string `json:"seal,omitempty"`
+	// Window is how many steps sampling may be ahead of learning; 0 = none.
+	Window int `json:"window,omitempty"`
 	// Progress is all that crosses continue-as-new.
 	Progress StageProgress `json:"progress"`
 }
@@ -54,6 +56,13 @@ type StageProgress struct {
 	// Made counts the steps of this stage, Saved is the last that has a checkpoint.
 	Made  int `json:"made,omitempty"`
 	Saved int `json:"saved,omitempty"`
+	// Policies are those that sample the next steps of a stage with a window; Policy is
+	// the last of them.
+	Policies []run.Policy `json:"policies,omitempty"`
+	// Begun is the last step whose sampling has begun, with a window.
+	Begun int `json:"begun,omitempty"`
+	// Ahead are steps that are sampled and not learned.
+	Ahead []sampledStep `json:"ahead,omitempty"`
 }
 
 // StageResult is what the run needs of a finished stage.
@@ -82,10 +91,12 @@ func RLStage(ctx workflow.Context, in StageInput) (StageResult, error) {
 		return StageResult{}, err
 	}
 	s := &stage{in: in, at: in.Progress}
+	s.ahead = lookahead{stage: s}
 	if err := s.setup(ctx); err != nil {
 		return StageResult{}, err
 	}
 	note, err := s.makeSteps(ctx)
+	s.ahead.drop(ctx)
 	cut := ""
 	if errors.Is(err, errStop) || errors.Is(err, errSkip) {
 		cut, note, err = s.recordCut(ctx, err)
@@ -111,6 +122,7 @@ type stage struct {
 	// child workflows.
 	ownSteps bool
 	recent   []StepNumbers // newest last, for the web UI
+	ahead    lookahead
 }
 
 // numRecent is the number of steps shown in the web UI.
@@ -118,6 +130,7 @@ const numRecent = 12
 
 func (s *stage) setup(ctx workflow.Context) error {
 	s.ownSteps = workflow.GetVersion(ctx, changeSplitStep, workflow.DefaultVersion, 1) == 1
+	s.ahead.restore()
 	s.gate = gate{
 		gateState: s.at.Gate, scope: "stage", save: s.save, onPause: s.onPause, strict: s.in.Seal != "", ref: func() run.Ref { return s.in.Run },
 		others: []inbox{{signalGate, s.takeOver}, {signalOrder, s.takeOrder}, {signalFreeze, s.takeFreeze}},
@@ -166,7 +179,16 @@ func (s *stage) makeSteps(ctx workflow.Context) (note string, err error) {
 		if full && made > 0 {
 			return "", s.continueAsNew(ctx)
 		}
-		if err := s.gate.work(ctx, s.step); err != nil {
+		if err := s.ahead.endBeforePause(ctx); err != nil {
+			return "", err
+		}
+		err := s.gate.work(ctx, func(inner workflow.Context) error {
+			if s.in.Window > 0 {
+				s.ahead.begin(ctx) // what is sampled ahead outlives this step
+			}
+			return s.step(inner)
+		})
+		if err != nil {
 			return "", err
 		}
 	}
@@ -240,6 +262,9 @@ func (s *stage) step(ctx workflow.Context) error {
 const changeSplitStep = "split-step"
 
 func (s *stage) makeStep(ctx workflow.Context, in StepInput) (StepResult, error) {
+	if s.in.Window > 0 {
+		return s.ahead.makeStep(ctx, in)
+	}
 	if s.ownSteps {
 		step := newStep(ctx, in)
 		batch, err := step.sample(ctx)
@@ -283,10 +308,15 @@ func (s *stage) save(ctx workflow.Context) error {
 
 // continueAsNew starts the next execution of the stage with an empty history.
 func (s *stage) continueAsNew(ctx workflow.Context) error {
+	sampled, err := s.ahead.handOver(ctx)
+	if err != nil {
+		return err
+	}
 	settle(ctx)
 	s.gate.drain(ctx)
 	next := s.in
 	next.Progress = s.at
+	next.Progress.Ahead = sampled
 	next.Progress.Gate = s.gate.gateState
 	return workflow.NewContinueAsNewError(ctx, RLStage, next)
 }

@@ -52,6 +52,8 @@ func RLStep(ctx workflow.Context, in StepInput) (StepResult, error) {
 type step struct {
 	in  StepInput
 	log activities.LogStepInput
+	// asked is true once rollout workers were asked for all groups.
+	asked bool
 }
 
 func newStep(ctx workflow.Context, in StepInput) *step {
@@ -107,6 +109,7 @@ func (s *step) sampleGroups(ctx workflow.Context, problems []string) ([]blob.Ref
 	for i := range parts {
 		futures = append(futures, s.beginSampling(ctx, i, parts[i]))
 	}
+	s.asked = true
 	var sum run.Sampled
 	var shards []blob.Ref
 	for i := range parts {

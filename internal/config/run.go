@@ -163,6 +163,13 @@ type RL struct {
 	// GroupSize is the number of trajectories kept of each problem, at most
 	// rollouts_per_problem. rl.roc chooses them.
 	GroupSize int `yaml:"group_size" json:"group_size" range:"2..4096" unit:"trajectories" amend:"yes"`
+	// Window is how many steps sampling runs ahead of learning. With 0 a step is sampled by
+	// the policy that the step before published. With n it is sampled by the one that was
+	// published n steps before that, beside the updates in between; the first steps of a
+	// stage are sampled by the policy that the stage begins with. It needs
+	// rl.loss.correction or rl.loss.old_logprobs rollout, since the policy that learns is
+	// another one.
+	Window int `yaml:"window,omitempty" json:"window,omitempty" range:"0..8" unit:"steps" amend:"no: which policy sampled the steps under way depends on it"`
 	// NumMinibatches is the number of optimizer updates in a step.
 	NumMinibatches int `yaml:"num_minibatches" json:"num_minibatches" range:"1..1024" unit:"updates" amend:"yes"`
 	// MicrobatchTokens bounds the tokens in one device pass, padding included. It holds
@@ -281,12 +288,13 @@ type Checkpoint struct {
 	// EveryNth also keeps the checkpoints of steps that it divides; 0 keeps none for that.
 	EveryNth int `yaml:"every_nth" json:"every_nth" range:"0.." unit:"steps"`
 	// Best is the number of checkpoints that are kept because their policies earned
-	// most: the mean reward of the step after the checkpoint, which sampled with it.
+	// most: the mean reward of the first step that sampled with it, which without
+	// rl.window is the one after the checkpoint.
 	// --best chooses by the same number. 0 keeps none for that.
 	Best int `yaml:"best" json:"best" range:"0.." unit:"checkpoints"`
 	// KeepPolicies is the number of newest published policies that are kept; 0 keeps
 	// all. It is not 1, because a step samples from one policy while it publishes the
-	// next. The others are deleted, except policy 0, the last of each stage, and those
+	// next, and with rl.window at least 2 more than that. The others are deleted, except policy 0, the last of each stage, and those
 	// that were evaluated, that a schedule starts from, or whose step has a checkpoint
 	// that stays or a pin.
 	KeepPolicies int `yaml:"keep_policies" json:"keep_policies" range:"0|2.." unit:"policies"`

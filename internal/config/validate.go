@@ -64,6 +64,7 @@ func (r Run) problems() Problems {
 		}
 		names[s.Name] = true
 	}
+	checkWindow(c, r)
 	c.watch(r.Watch)
 	r.amendments(c)
 	return c.out
@@ -132,6 +133,24 @@ func (c *checker) rl(r RL) {
 	c.loss("rl.loss", r.Loss)
 	if r.RoC.MinPositive+r.RoC.MinNegative > r.GroupSize {
 		c.add("rl.roc.min_positive", "plus rl.roc.min_negative is %d, above rl.group_size (%d)", r.RoC.MinPositive+r.RoC.MinNegative, r.GroupSize)
+	}
+}
+
+// MaxWindow is the largest rl.window.
+const MaxWindow = 8
+
+// checkWindow checks what goes with sampling ahead of learning.
+func checkWindow(c *checker, r Run) {
+	w := r.RL.Window
+	if w <= 0 || w > MaxWindow { // said by the tag
+		return
+	}
+	if r.RL.Loss.Correction.Level == "" && r.RL.Loss.OldLogprobs != OldRollout {
+		c.add("rl.window", "is %d, but nothing corrects for the older policy that samples: set rl.loss.correction.level to token and rl.loss.correction.cap to 2, "+
+			"or rl.loss.old_logprobs to rollout", w)
+	}
+	if keep := r.Checkpoint.KeepPolicies; keep > 0 && keep < w+2 {
+		c.add("checkpoint.keep_policies", "is %d, want 0 or at least %d: with rl.window %d, steps sample with policies so old", keep, w+2, w)
 	}
 }
 

@@ -41,6 +41,37 @@ func TestHowPassesAreComputed(t *testing.T) {
 	}
 }
 
+// TestWindow: sampling ahead needs what corrects for the older policy, and policies that
+// are kept long enough. Without it nothing is frozen.
+func TestWindow(t *testing.T) {
+	for yaml, want := range map[string]string{
+		"rl: {window: -1}": "f.yaml:2:6: rl.window: is -1",
+		"rl: {window: 9}":  "f.yaml:2:6: rl.window: is 9",
+		"rl: {window: 1}":  "rl.window: is 1, but nothing corrects for the older policy that samples: set rl.loss.correction.level to token",
+		"rl: {window: 2, loss: {old_logprobs: rollout}}\ncheckpoint: {keep_policies: 3}": "checkpoint.keep_policies: is 3, want 0 or at least 4",
+	} {
+		_, err := config.Load("f.yaml", []byte("stages: [{name: a}]\n"+yaml+"\n"), nil)
+		var ps config.Problems
+		if !errors.As(err, &ps) || len(ps) != 1 || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got\n%v\nwant one line with\n%s", yaml, err, want)
+		}
+	}
+	for _, good := range []string{"window: 8, loss: {correction: {level: token, cap: 2}}", "window: 1, loss: {old_logprobs: rollout}", "window: 0"} {
+		run, err := config.Load("f.yaml", []byte("stages: [{name: a}]\nrl: {"+good+"}\n"), nil)
+		if err != nil {
+			t.Errorf("%s: %v", good, err)
+			continue
+		}
+		data, err := run.YAML()
+		if err != nil || strings.Contains(string(data), "window:") != (run.RL.Window > 0) {
+			t.Errorf("%s is frozen as (%v)\n%s", good, err, data)
+		}
+	}
+	if err := config.Amendable("rl.window"); err == nil || !strings.Contains(err.Error(), "fork the run") {
+		t.Errorf("rl.window can be amended: %v", err)
+	}
+}
+
 // TestCheckpointsDoNotSayHowPassesAreComputed: the keys go beside model.path.
 func TestCheckpointsDoNotSayHowPassesAreComputed(t *testing.T) {
 	const text = "stages: [{name: a}]\nmodel: {path: /m, compute: bfloat16, remat: true}\n"

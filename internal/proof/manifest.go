@@ -75,8 +75,10 @@ type Facts struct {
 	// Fork is the run and the step that a fork goes on from, of the opening.
 	Fork string `json:"fork,omitempty"`
 
-	// PolicyIn sampled the step, PolicyOut came of it: the sums of their manifests.
+	// The step learned from PolicyIn, and PolicyOut came of it: the sums of their
+	// manifests. PolicyIn has sampled the step, too, unless SampledBy names another.
 	PolicyIn  string `json:"policy_in,omitempty"`
+	SampledBy string `json:"sampled_by,omitempty"`
 	PolicyOut string `json:"policy_out,omitempty"`
 	// Rollouts is the sum of the numbers of all that was sampled. They name the Batch,
 	// which names trajectories and samples.

@@ -69,10 +69,10 @@ func (m *making) prepare(ctx context.Context) error {
 	return err
 }
 
-// loadPolicy loads the policy that the step began with. One that is deleted or
-// damaged is published again, from the learner's state.
+// loadPolicy loads the policy that samples the step. One that is deleted or damaged is
+// published again, from the learner's state.
 func (m *making) loadPolicy(ctx context.Context) error {
-	version := int64(m.before)
+	version := int64(m.sampler)
 	stored, ok, err := artifact.Lookup[run.Policy](ctx, m.base, m.layout.PolicyRef(version))
 	if err == nil && ok {
 		m.policy = stored
@@ -89,7 +89,7 @@ func (m *making) loadPolicy(ctx context.Context) error {
 		return err
 	}
 	m.over.Hide(m.layout.Policy(version)+"/", m.layout.PolicyRef(version))
-	if m.policy, err = m.learner.Republish(ctx, learner.PublishInput{Run: m.ref, Step: m.before}); err != nil {
+	if m.policy, err = m.learner.Republish(ctx, learner.PublishInput{Run: m.ref, Step: m.sampler}); err != nil {
 		return err
 	}
 	if ok && m.policy != stored {
@@ -124,6 +124,10 @@ func (m *making) make(ctx context.Context) error {
 	log := run.StepInput{
 		Run: m.ref, Stage: m.stage.Index, StageName: m.stage.Name, Step: m.step, NumSteps: m.record.NumSteps,
 		Sample: sampled, Rollouts: built.Stats, Train: trained, Started: m.record.Started, Ended: m.record.Ended,
+		Staleness: m.staleness,
+	}
+	if m.staleness > 0 {
+		log.SampledBy = m.policy
 	}
 	cfg, err := run.ReadConfig(ctx, m.over, m.ref)
 	if err != nil {

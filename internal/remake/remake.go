@@ -106,7 +106,7 @@ func (b *Bench) Step(ctx context.Context, runID string, step int) (Report, error
 	m := b.begin(t)
 	defer m.end()
 	m.over.Hide(t.objects()...)
-	r := Report{RunID: runID, Step: step, Policy: t.before, Checkpoint: t.nearest}
+	r := Report{RunID: runID, Step: step, Policy: t.sampler, Checkpoint: t.nearest}
 	if t.recorded {
 		r.Original = t.record.Ended.Sub(t.record.Started)
 	}

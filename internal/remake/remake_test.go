@@ -28,6 +28,7 @@ type maker struct {
 	trainer  *runtest.Machine
 	sampling *sampling.Service
 	policy   run.Policy
+	earlier  []run.Policy // before policy
 	chain    run.Chain
 	madeBy   proof.Maker
 }
@@ -66,7 +67,11 @@ func (m *maker) makeStep(t *testing.T, step int, spoil func()) {
 			t.Fatal(err)
 		}
 	}
-	in := sampling.GroupsInput{Run: m.Ref, Stage: stage.Index, Step: step, ProblemIDs: m.Selected(t, stage.Index, step), Policy: m.policy}
+	sampler, staleness := m.policy, min(m.Plan.Window, step-stage.FirstStep)
+	if staleness > 0 {
+		sampler = m.earlier[len(m.earlier)-staleness]
+	}
+	in := sampling.GroupsInput{Run: m.Ref, Stage: stage.Index, Step: step, ProblemIDs: m.Selected(t, stage.Index, step), Policy: sampler}
 	sample := func() run.Sampled {
 		out, err := m.sampling.SampleGroups(t.Context(), in, m.sampling.NewProgress())
 		if err != nil {
@@ -87,7 +92,10 @@ func (m *maker) makeStep(t *testing.T, step int, spoil func()) {
 	}
 	log := run.StepInput{
 		Run: m.Ref, Stage: stage.Index, StageName: stage.Name, Step: step, NumSteps: m.Plan.NumSteps(),
-		Sample: sampled, Rollouts: built.Stats, Train: trained, Started: runtest.Still(), Ended: runtest.Still(),
+		Sample: sampled, Rollouts: built.Stats, Train: trained, Started: runtest.Still(), Ended: runtest.Still(), Staleness: staleness,
+	}
+	if staleness > 0 {
+		log.SampledBy = sampler
 	}
 	if _, err := run.LogStep(t.Context(), m.Store, m.Config, log); err != nil {
 		t.Fatal(err)
@@ -96,7 +104,7 @@ func (m *maker) makeStep(t *testing.T, step int, spoil func()) {
 	if err := m.chain.AddStep(t.Context(), m.Store, log); err != nil {
 		t.Fatal(err)
 	}
-	m.policy = trained.Policy
+	m.earlier, m.policy = append(m.earlier, m.policy), trained.Policy
 }
 
 // bench makes steps of a store again by the means of the test.
@@ -165,6 +173,34 @@ func TestStepsComeOutAgain(t *testing.T) {
 	}
 	if diff := cmp.Diff(runtest.Dump(t, m.Store), before); diff != "" {
 		t.Errorf("the run was changed: got -, want +\n%s", diff)
+	}
+}
+
+// TestStepsSampledAheadComeOutAgain from the policy that sampled them, also where that
+// is not stored any more.
+func TestStepsSampledAheadComeOutAgain(t *testing.T) {
+	m := newMaker(t, map[string]string{"checkpoint.keep": "9", "rl.window": "1", "rl.loss.old_logprobs": "rollout"})
+	m.makeSteps(t, 6)
+	first := m.Plan.Stages[1].FirstStep
+	for _, gone := range []bool{false, true} {
+		for step := 1; step <= 6; step++ {
+			want := step - 2
+			if step == 1 || step == first {
+				want = step - 1
+			}
+			r := m.remade(t, m.Store, step)
+			if r.Policy != want || len(r.Notes) > 0 != (gone && want == 3) {
+				t.Errorf("step %d was sampled by policy %d, want %d; notes %q", step, r.Policy, want, r.Notes)
+			}
+			for _, o := range r.Objects {
+				if o.Verdict != remake.Equal && !strings.Contains(o.Key, "policies/v000003") {
+					t.Errorf("step %d: %s %s: %s", step, o.Key, o.Verdict, o.Note)
+				}
+			}
+		}
+		if err := m.Store.Delete(t.Context(), m.Layout.PolicyRef(3)); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

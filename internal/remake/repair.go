@@ -143,7 +143,7 @@ func (m *making) remakeGroups(ctx context.Context) (how string, err error) {
 	}
 	how = "recorded again from the trajectories of the step"
 	if absent > 0 {
-		how = fmt.Sprintf("sampled again with policy %d: %d of %d groups", m.before, absent, len(m.ids))
+		how = fmt.Sprintf("sampled again with policy %d: %d of %d groups", m.sampler, absent, len(m.ids))
 		if err := m.loadPolicy(ctx); err != nil {
 			return "", err
 		}

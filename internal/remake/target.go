@@ -23,9 +23,11 @@ type target struct {
 	step   int
 	// stageStep is its number in the ledger of the stage, from 1.
 	stageStep int
-	// before is the version of the policy that it samples with, nearest the step of
-	// the checkpoint before it.
+	// before is the version of the policy that it began with, nearest the step of the
+	// checkpoint before it.
 	before, nearest int
+	// sampler is the version that it samples with, so many updates older than before.
+	sampler, staleness int
 	// checkpoint is the key of the manifest that it left, "" for none.
 	checkpoint string
 	saved      bool // a checkpoint was asked for
@@ -54,7 +56,10 @@ func (b *Bench) find(ctx context.Context, runID string, step int) (*target, erro
 		return nil, err
 	}
 	t.stageStep = earlier + step - t.stage.FirstStep + 1
-	if err := t.findBefore(ctx, b.Store); err != nil {
+	if t.before, err = t.policyBefore(ctx, b.Store, t.step); err != nil {
+		return nil, err
+	}
+	if err := t.findSampler(ctx, b.Store); err != nil {
 		return nil, err
 	}
 	return t, t.findLeft(ctx, b.Store)
@@ -94,19 +99,30 @@ func (t *target) made(ctx context.Context, store blob.Store, step int) (bool, er
 	return false, nil
 }
 
-// findBefore finds the policy that the step began with. A stage that ended early
+// policyBefore finds the policy that a step began with. A stage that ended early
 // leaves steps out.
-func (t *target) findBefore(ctx context.Context, store blob.Store) error {
+func (t *target) policyBefore(ctx context.Context, store blob.Store, step int) (int, error) {
 	first := 0
 	if t.plan.Fork != nil {
 		first = t.plan.Fork.Step
 	}
-	for t.before = t.step - 1; t.before > first; t.before-- {
-		if ok, err := t.made(ctx, store, t.before); ok || err != nil {
-			return err
+	for step--; step > first; step-- {
+		if ok, err := t.made(ctx, store, step); ok || err != nil {
+			return step, err
 		}
 	}
-	return nil
+	return first, nil
+}
+
+// findSampler finds the policy that samples the step.
+func (t *target) findSampler(ctx context.Context, store blob.Store) (err error) {
+	first := t.plan.FirstOf(t.stage)
+	if t.staleness = min(t.plan.Window, t.step-first); t.staleness < t.step-first {
+		t.sampler = t.step - 1 - t.staleness
+		return nil
+	}
+	t.sampler, err = t.policyBefore(ctx, store, first) // the one that the stage began with
+	return err
 }
 
 // findLeft finds the checkpoints around the step, and its record.

@@ -44,7 +44,7 @@ func (c *Chain) AddStep(ctx context.Context, store blob.Store, in StepInput) err
 	d := proof.Draft{
 		Facts: proof.Facts{
 			Run: in.Run.RunID, Kind: proof.Step, Step: in.Step, Stage: in.Stage, Config: sum,
-			PolicyOut: in.Train.Policy.Ref.SHA256, Rollouts: rollouts.SHA256, Batch: built.Batch, Metrics: &metrics,
+			SampledBy: in.SampledBy.Ref.SHA256, PolicyOut: in.Train.Policy.Ref.SHA256, Rollouts: rollouts.SHA256, Batch: built.Batch, Metrics: &metrics,
 		},
 		Keys: []string{
 			layout.BatchStats(in.Step), layout.TrainResult(in.Step), layout.PolicyRef(in.Train.Policy.Version), layout.StepLog(in.Step), layout.Watch(in.Step),

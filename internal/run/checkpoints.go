@@ -49,7 +49,7 @@ func Retained(ctx context.Context, store blob.Store, runID string, cfg config.Ru
 			keep(cursor, fmt.Sprintf("step divides by %d", c.EveryNth))
 		}
 	}
-	best, err := BestCursors(ctx, store, runID, sft, cursors, newestOf(cursors)-sft)
+	best, err := BestCursors(ctx, store, PlanOf(runID, cfg), cursors, newestOf(cursors)-sft)
 	for i, cursor := range best {
 		if i < max(1, c.Best) { // the best one is never deleted, also by configurations of older programs
 			keep(cursor, fmt.Sprintf("one of the best %d by %s", max(1, c.Best), series.Reward))
@@ -67,17 +67,17 @@ func newestOf(cursors []int) int {
 
 // BestCursors orders checkpoints from the end of SFT on by the rewards of their
 // policies, the best first and of equal ones the newest. The reward of a policy is the
-// mean of the step after its checkpoint, which sampled with it. A checkpoint without
-// such a step, up to newest, is left out.
-func BestCursors(ctx context.Context, store blob.Store, runID string, sft int, cursors []int, newest int) ([]int, error) {
+// mean of the first step that sampled with it. A checkpoint without such a step, up to
+// newest, is left out.
+func BestCursors(ctx context.Context, store blob.Store, plan Plan, cursors []int, newest int) ([]int, error) {
 	reward := map[int]float64{}
 	var out []int
 	for _, cursor := range cursors {
-		after := cursor - sft + 1
-		if cursor < sft || after > newest {
+		step, ok := plan.sampledWith(cursor - plan.SFTSteps)
+		if cursor < plan.SFTSteps || !ok || step > newest {
 			continue
 		}
-		built, ok, err := artifact.Lookup[BuiltBatch](ctx, store, artifact.Layout{RunID: runID}.BatchStats(after))
+		built, ok, err := artifact.Lookup[BuiltBatch](ctx, store, artifact.Layout{RunID: plan.RunID}.BatchStats(step))
 		if err != nil {
 			return nil, err
 		}
@@ -144,7 +144,7 @@ func bestCheckpoint(ctx context.Context, store blob.Store, run Plan, saved []che
 	for _, e := range saved {
 		cursors = append(cursors, e.Step)
 	}
-	best, err := BestCursors(ctx, store, run.RunID, run.SFTSteps, cursors, math.MaxInt)
+	best, err := BestCursors(ctx, store, run, cursors, math.MaxInt)
 	if err != nil {
 		return 0, err
 	}

@@ -42,6 +42,8 @@ type Plan struct {
 	// NumRolloutShards is into how many parts the sampling of a step is cut; 0 is one.
 	// It belongs to the place, not to the run: it is not stored, and no bit depends on it.
 	NumRolloutShards int `json:"num_rollout_shards,omitempty"`
+	// Window is how many steps sampling runs ahead of learning.
+	Window int `json:"window,omitempty"`
 }
 
 // NumSteps is the number of RL steps of all stages.
@@ -51,6 +53,35 @@ func (p Plan) NumSteps() int {
 		n += s.Steps
 	}
 	return n
+}
+
+// sampledWith is the first step that samples with a policy: the one after it, and with a
+// window so many more after that. A policy that is published near the end of its stage
+// samples nothing.
+func (p Plan) sampledWith(version int) (step int, ok bool) {
+	step = version + 1
+	if p.Window == 0 {
+		return step, true
+	}
+	for _, s := range p.Stages {
+		last := s.FirstStep + s.Steps - 1
+		if step < s.FirstStep || step > last {
+			continue
+		}
+		if step > s.FirstStep {
+			step += p.Window
+		}
+		return step, step <= last
+	}
+	return 0, false
+}
+
+// FirstOf is the first step of a stage that this run makes: a fork may begin within it.
+func (p Plan) FirstOf(s Stage) int {
+	if p.Fork != nil {
+		return max(s.FirstStep, p.Fork.Step+1)
+	}
+	return s.FirstStep
 }
 
 // ForkPlan is where a fork begins and what its parent had by then.
@@ -103,7 +134,7 @@ type Ref struct {
 
 // PlanOf is what the workflows need to know of a configuration.
 func PlanOf(runID string, cfg config.Run) Plan {
-	p := Plan{RunID: runID, Seed: cfg.Seed, SFTSteps: cfg.SFT.Steps, CheckpointEvery: cfg.Checkpoint.EverySteps}
+	p := Plan{RunID: runID, Seed: cfg.Seed, SFTSteps: cfg.SFT.Steps, CheckpointEvery: cfg.Checkpoint.EverySteps, Window: cfg.RL.Window}
 	next := 1
 	for i, s := range cfg.Stages {
 		p.Stages = append(p.Stages, Stage{

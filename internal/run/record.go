@@ -24,6 +24,10 @@ type StepInput struct {
 	Train     Trained      `json:"train"`
 	Started   time.Time    `json:"started"`
 	Ended     time.Time    `json:"ended"`
+	// SampledBy is the policy that sampled the step, where that is not the one that the
+	// step before published, and Staleness by how many updates it is older.
+	SampledBy Policy `json:"sampled_by,omitzero"`
+	Staleness int    `json:"staleness,omitempty"`
 }
 
 // LogStep writes the record of a step and tests the step by the rules of the run's
@@ -149,11 +153,16 @@ func hasEvent(ctx context.Context, store blob.Store, layout artifact.Layout, key
 func recordOf(in StepInput) StepRecord {
 	_, tools := splitWall(in.Sample.Wall, in.Sample.SampleTime, in.Sample.ToolTime)
 	numbers := series.Step{
-		Rollouts: in.Rollouts, Train: in.Train.Metrics, PolicyVersion: in.Train.Policy.Version, Tokens: in.Sample.Tokens,
+		Rollouts: in.Rollouts, Train: in.Train.Metrics, PolicyVersion: in.Train.Policy.Version, Staleness: in.Staleness, Tokens: in.Sample.Tokens,
 		Wall: in.Ended.Sub(in.Started), Sampling: in.Sample.Wall, Tools: tools, Training: in.Train.TrainTime, Saving: in.Train.SaveTime,
 	}
+	var sampler *int64
+	if in.Staleness > 0 {
+		sampler = &in.SampledBy.Version
+	}
 	return StepRecord{
-		Step: in.Step, Stage: in.Stage, StageName: in.StageName, NumSteps: in.NumSteps,
+		SampledBy: sampler,
+		Step:      in.Step, Stage: in.Stage, StageName: in.StageName, NumSteps: in.NumSteps,
 		Started: in.Started, Ended: in.Ended, Metrics: numbers.Values(),
 	}
 }

@@ -15,6 +15,9 @@ type StepRecord struct {
 	NumSteps  int       `json:"num_steps"`
 	Started   time.Time `json:"started"`
 	Ended     time.Time `json:"ended"`
+	// SampledBy is the version of the policy that sampled the step, where that is older
+	// than the one that the step before published.
+	SampledBy *int64 `json:"sampled_by,omitempty"`
 	// Metrics are the series of the step; package series describes them.
 	Metrics series.Values `json:"metrics"`
 }

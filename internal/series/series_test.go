@@ -48,8 +48,11 @@ func TestValuesInJSON(t *testing.T) {
 
 // TestTable: every series of a record is described, once and in one line.
 func TestTable(t *testing.T) {
-	values := (&series.Step{}).Values()
+	values := (&series.Step{Staleness: 1}).Values()
 	all := series.All()
+	if _, ok := (&series.Step{}).Values()[series.Staleness]; ok {
+		t.Error("a step that is sampled on policy has a staleness")
+	}
 	if len(all) != len(values) || len(all) < 40 {
 		t.Errorf("%d series are described, a record has %d", len(all), len(values))
 	}

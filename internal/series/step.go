@@ -11,6 +11,7 @@ type Step struct {
 	Rollouts      Rollouts
 	Train         rl.TrainMetrics
 	PolicyVersion int64 // published by the step
+	Staleness     int   // updates between the policy that sampled and the one that learned
 	Tokens        int   // of all responses
 	// Wall is the whole step. Sampling, Training and Saving are parts of it, and
 	// Tools is the part of Sampling in which the rollouts waited for tools.
@@ -22,6 +23,11 @@ func (s *Step) Values() Values {
 	out := make(Values, len(table))
 	for _, r := range table {
 		out[r.Name] = r.of(s)
+	}
+	if s.Staleness == 0 {
+		for _, r := range windowRows {
+			delete(out, r.Name)
+		}
 	}
 	return out
 }

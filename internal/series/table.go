@@ -44,6 +44,7 @@ const (
 	ToolErrors    = "rollout/" + ToolErrorRate
 	CorrectErrors = "roc/correct_" + ToolErrorRate
 	KeptErrors    = "roc/kept_correct_" + ToolErrorRate
+	Staleness     = "rollout/staleness"
 	Response      = "response_length/mean"
 	Turns         = "num_turns/mean"
 	Entropy       = "actor/entropy"
@@ -67,7 +68,13 @@ type row struct {
 
 // table has a row for each series of a record, under verl's name where it has one.
 // A new metric is one more row.
-var table = slices.Concat(rolloutRows, trainRows, timeRows)
+var table = slices.Concat(rolloutRows, trainRows, timeRows, windowRows)
+
+// windowRows are left out of a step that was sampled by the policy before it, so that
+// the record of a run without a window has none of them.
+var windowRows = []row{
+	{Metric{Staleness, Number, Neither, "updates by which the policy that sampled is older than the one that learned"}, func(s *Step) float64 { return float64(s.Staleness) }},
+}
 
 var rolloutRows = []row{
 	{Metric{Reward, rewardOne, Higher, "mean reward of a trajectory"}, func(s *Step) float64 { return s.Rollouts.RewardMean }},
