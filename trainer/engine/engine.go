@@ -28,6 +28,9 @@ type Config struct {
 	Backend string
 	// Kernels of the CPU backend: native, also when empty, or portable.
 	Kernels kernels.Choice
+	// Graph keeps the passes in the graph of the backend, also where package decode has
+	// the same bits for less.
+	Graph bool
 	// Slots bounds the requests that run at the same time, 64 when 0. Others wait.
 	Slots int
 	// Capacity is how many tokens the caches hold, those of idle sessions included. 0
@@ -82,6 +85,10 @@ func New(cfg Config) (*Engine, error) {
 			if shapes, err = invariantShapes(dev); err != nil {
 				return nil, fmt.Errorf("check step shapes: %w", err)
 			}
+		}
+		if i > 0 && e.shards[0].dev.native != nil {
+			dev.native = newNative(dev)
+			dev.reset()
 		}
 		e.shards = append(e.shards, newShard(dev, shapes, cfg.shardSlots()))
 		e.desk.add(e.shards[i])
@@ -167,7 +174,7 @@ func openDevice(cfg Config) (*device, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.kernels = cfg.Kernels
+	d.kernels, d.graphOnly = cfg.Kernels, cfg.Graph || !cpuBackend(cfg.Backend)
 	return d, nil
 }
 
