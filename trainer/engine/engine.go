@@ -94,7 +94,7 @@ func New(cfg Config) (*Engine, error) {
 		e.desk.add(e.shards[i])
 	}
 	cfg.Log.Info("policy engine ready", "backend", cfg.Backend, "shards", cfg.Shards, "slots", cfg.Slots,
-		"capacity", cfg.Capacity, "max_context", cfg.MaxContext, "step_shapes", fmt.Sprint(shapes))
+		"capacity", cfg.Capacity, "max_context", cfg.MaxContext, "native", e.Native(), "step_shapes", fmt.Sprint(shapes))
 	for _, s := range e.shards {
 		e.wg.Go(s.serve)
 	}
@@ -249,6 +249,9 @@ func (e *Engine) Release(session string) {
 
 // Version implements policy.Engine. It is -1 before the first Load.
 func (e *Engine) Version() int64 { return e.version.Load() }
+
+// Native reports whether passes are computed without a graph.
+func (e *Engine) Native() bool { return e.shards[0].dev.native != nil }
 
 // MaxContext implements policy.Engine. A shard holds a whole context, so its capacity is
 // a limit, too.
