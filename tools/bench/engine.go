@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -20,6 +21,8 @@ type engineOptions struct {
 	sizes             []string
 	batches, contexts []int
 	newTokens         int
+	llama             enginebench.LlamaCPP
+	transformers      string
 	cpuProfile        string
 	asJSON            bool
 }
@@ -48,6 +51,10 @@ their log-probabilities: two builds with one digest compute the same bits.`,
 	f.IntVar(&o.plan.Shards, "shards", 0, "shards of our engine; 0 = its own choice")
 	f.Uint64Var(&o.plan.Seed, "seed", 1, "draws weights and prompts")
 	f.StringVar((*string)(&o.plan.Kernels), "kernels", string(kernels.Native), "kernels of the CPU backend, native or portable")
+	f.StringVar(&o.llama.URL, "llamacpp", "", "URL of a llama.cpp server with a model of the same shape (for one of --sizes)")
+	f.IntVar(&o.llama.PID, "llamacpp-pid", 0, "process of that server, for its CPU seconds")
+	f.StringVar(&o.transformers, "transformers", "", "Python with torch and transformers, to run their loop on one thread beside")
+	f.BoolVar(&o.plan.Graph, "graph", false, "keep our passes in the graph of the backend")
 	f.StringVar(&o.cpuProfile, "cpuprofile", "", "file for a CPU profile of everything that is measured")
 	f.BoolVar(&o.asJSON, "json", false, "print JSON, one line a row")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return o.carryOut(cmd) }
@@ -77,6 +84,9 @@ func (o *engineOptions) plans() ([]enginebench.Plan, error) {
 }
 
 func (o *engineOptions) carryOut(cmd *cobra.Command) error {
+	if o.llama.URL != "" && len(o.sizes) != 1 {
+		return cli.Usagef("--llamacpp serves one model: name its size alone in --sizes, not %d", len(o.sizes))
+	}
 	plans, err := o.plans()
 	if err != nil {
 		return cli.Usage(err)
@@ -94,11 +104,27 @@ func (o *engineOptions) carryOut(cmd *cobra.Command) error {
 		fmt.Fprintf(out, "%-6s %6s %8s  %-12s %10s %12s %10s %7s  %s\n", "size", "batch", "context", "engine", "tokens/s", "tokens/CPU-s", "first", "ratio", "digest")
 	}
 	for _, p := range plans {
-		if err := enginebench.Measure(cmd.Context(), p, report); err != nil {
+		if err := o.measure(cmd.Context(), p, report); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// measure runs one plan beside the other engines that are asked for.
+func (o *engineOptions) measure(ctx context.Context, p enginebench.Plan, report func(enginebench.Row)) error {
+	if o.llama.URL != "" {
+		p.Opponents = append(p.Opponents, o.llama)
+	}
+	if o.transformers != "" {
+		t, err := enginebench.StartTransformers(ctx, o.transformers, p.Model)
+		if err != nil {
+			return err
+		}
+		defer t.Close()
+		p.Opponents = append(p.Opponents, t)
+	}
+	return enginebench.Measure(ctx, p, report)
 }
 
 // profile starts a CPU profile where one is asked for.

@@ -38,6 +38,7 @@ type Plan struct {
 	Model     qwen3.Config
 	Kernels   kernels.Choice
 	Shards    int // of our engine; 0 is its own choice
+	Graph     bool
 	Seed      uint64
 	Rounds    int
 	Cases     []Case
