@@ -48,6 +48,26 @@ func TestNativePassEqualsTheGraph(t *testing.T) {
 	}
 }
 
+// TestNativePassSharesAndTruncatesAsTheGraph: contexts that part in the middle of a block
+// are copied, and a truncated distribution is made from the same scores.
+func TestNativePassSharesAndTruncatesAsTheGraph(t *testing.T) {
+	if err := decode.Check(ci(), kernels.Native); err != nil {
+		t.Skip(err)
+	}
+	native := start(t, engine.Config{Model: ci(), Slots: 6, Shards: 1})
+	graph := start(t, engine.Config{Model: ci(), Slots: 6, Shards: 1, Graph: true})
+	for i, n := range []int{40, 25, 20, 39} {
+		req := policy.Request{Tokens: append(prompt(1, 40)[:n:n], prompt(2+i, 3)...), MaxTokens: 20, Temperature: 1, Seed: uint64(i), Version: -1}
+		if i > 1 {
+			req.Sampler = &policy.Sampler{TopK: 7, KeepIDs: true}
+		}
+		bitEqual(t, fmt.Sprintf("no graph with %d common tokens", n), generate(t, native, req), generate(t, graph, req))
+	}
+	if native.Stats().Shared == 0 {
+		t.Error("nothing was shared")
+	}
+}
+
 // TestNetworksWithoutANativePassTakeTheGraph names what has no kernels.
 func TestNetworksWithoutANativePassTakeTheGraph(t *testing.T) {
 	odd := shaped(64, 192, 4, 2, 24, 400)
