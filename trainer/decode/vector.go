@@ -118,7 +118,7 @@ func expFrom(x, z vector) vector {
 
 // power is 2^z for whole numbers.
 func power(z vector) vector {
-	return z.ConvertToInt32().AsUint32x16().Add(archsimd.BroadcastUint32x16(127)).ShiftAllLeft(23).BitsToFloat32()
+	return z.ConvertToInt32().ToBits().Add(archsimd.BroadcastUint32x16(127)).ShiftAllLeft(23).BitsToFloat32()
 }
 
 // expSingle is the exponential of the keys at the end of a context, fewer than a vector.
