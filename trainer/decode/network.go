@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"temper/trainer/kernels"
 	"temper/trainer/qwen3"
@@ -46,14 +47,15 @@ func Check(cfg qwen3.Config, c kernels.Choice) error {
 	return errors.Join(errs...)
 }
 
-// NewNetwork packs weights, which the configuration has been checked with.
+// NewNetwork packs a copy of the weights, of which it reports all that are missing or have
+// another shape.
 func NewNetwork(cfg qwen3.Config, c kernels.Choice, lookup func(name string) (qwen3.Tensor, bool)) (*Network, error) {
 	if err := errors.Join(Check(cfg, c), cfg.CheckTensors(lookup)); err != nil {
 		return nil, err
 	}
 	data := func(name string) []float32 {
-		t, _ := lookup(name) // checked above
-		return t.Data
+		t, _ := lookup(name)        // checked above
+		return slices.Clone(t.Data) // the caller may go on training
 	}
 	n := &Network{cfg: cfg, panel: kernels.Describe(c).PanelDepth, embed: data("model.embed_tokens.weight"), norm: data("model.norm.weight")}
 	d := cfg.HiddenSize

@@ -84,6 +84,7 @@ func nativeLike(d *device, weights []qwen3.Tensor, want []uint64) (bool, error) 
 			return false, d.load(weights)
 		}
 	}
+	d.store, d.exec, d.full, d.copies = nil, nil, nil, nil // they hold the probe's weights
 	d.reset()
 	return true, nil
 }
