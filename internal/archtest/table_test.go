@@ -116,6 +116,7 @@ var packages = []row{
 	{pattern: "tools/bench/recoverybench", layer: adapters, reason: "it samples and trains without Temporal"},
 	{pattern: "tools/bench/rolloutbench", layer: adapters, reason: "it samples without Temporal, an engine and a sandbox"},
 	{pattern: "tools/bench/schedulerbench", layer: adapters, ours: []string{"internal/dispatch", "internal/history", "internal/rl", "tools/bench/picture"}, reason: "time is simulated: it starts and measures nothing"},
+	{pattern: "tools/bench/enginebench", layer: adapters},
 	{pattern: "tools/bench/chaos", layer: adapters, reason: "it reads what runs leave and knows no Temporal"},
 }
 

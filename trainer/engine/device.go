@@ -29,6 +29,10 @@ type device struct {
 	width   int         // of the tables
 	gather  bool        // attention cannot read tables
 	caches  []*tensors.Tensor
+	// native makes the passes where its bits are those of the graph; else nil.
+	native *native
+	// graphOnly keeps the passes in the graph.
+	graphOnly bool
 }
 
 // newDevice builds the step graphs around an empty store, with caches of a number of
@@ -82,6 +86,9 @@ func copyGraph(_ *model.Scope, in []*graph.Node) []*graph.Node {
 // load replaces the weights. What the caches hold was made with the old ones and is
 // of no use afterwards.
 func (d *device) load(weights []tensor.Named) error {
+	if d.native != nil {
+		return d.native.load(d, weights)
+	}
 	defer kernels.Enter(d.kernels)() // they decide how deep the panels of weights are
 	return guard(func() error { return qwen3.ImportDecode(d.store, d.cfg, tensor.ByName(weights)) })
 }
@@ -90,6 +97,9 @@ func (d *device) load(weights []tensor.Named) error {
 func (d *device) reset() {
 	for _, c := range d.caches {
 		_ = c.FinalizeAll() // a cache that a failed step consumed has nothing left to free
+	}
+	if d.caches = nil; d.native != nil {
+		return
 	}
 	d.caches = make([]*tensors.Tensor, 2*d.cfg.NumHiddenLayers)
 	for i := range d.caches {
@@ -100,9 +110,20 @@ func (d *device) reset() {
 // padding is the first place after the blocks.
 func (d *device) padding() int { return d.blocks * blockTokens }
 
+// newStep allocates the buffers of a shape.
+func (d *device) newStep(sh shape) *step {
+	if d.native != nil {
+		return newNativeStep(sh.n)
+	}
+	return newStep(sh, d.width)
+}
+
 // execute makes the device pass of a step and fills the step's outputs. After an
 // error the caches are lost: call reset.
 func (d *device) execute(s *step) error {
+	if d.native != nil {
+		return d.native.execute(s, d.cfg.PaddedVocab())
+	}
 	return guard(func() error {
 		exec, outputs := d.exec, 2
 		if s.wantLogits {
@@ -138,6 +159,10 @@ type blockCopy struct {
 // copyTokens copies keys and values between blocks. After an error the caches are lost:
 // call reset.
 func (d *device) copyTokens(copies []blockCopy) error {
+	if d.native != nil {
+		d.native.copyTokens(copies)
+		return nil
+	}
 	return guard(func() error {
 		var from, to []int
 		for _, c := range copies {

@@ -28,6 +28,9 @@ type Config struct {
 	Backend string
 	// Kernels of the CPU backend: native, also when empty, or portable.
 	Kernels kernels.Choice
+	// Graph keeps the passes in the graph of the backend, also where package decode has
+	// the same bits for less.
+	Graph bool
 	// Slots bounds the requests that run at the same time, 64 when 0. Others wait.
 	Slots int
 	// Capacity is how many tokens the caches hold, those of idle sessions included. 0
@@ -83,11 +86,15 @@ func New(cfg Config) (*Engine, error) {
 				return nil, fmt.Errorf("check step shapes: %w", err)
 			}
 		}
+		if i > 0 && e.shards[0].dev.native != nil {
+			dev.native = newNative(dev)
+			dev.reset()
+		}
 		e.shards = append(e.shards, newShard(dev, shapes, cfg.shardSlots()))
 		e.desk.add(e.shards[i])
 	}
 	cfg.Log.Info("policy engine ready", "backend", cfg.Backend, "shards", cfg.Shards, "slots", cfg.Slots,
-		"capacity", cfg.Capacity, "max_context", cfg.MaxContext, "step_shapes", fmt.Sprint(shapes))
+		"capacity", cfg.Capacity, "max_context", cfg.MaxContext, "native", e.Native(), "step_shapes", fmt.Sprint(shapes))
 	for _, s := range e.shards {
 		e.wg.Go(s.serve)
 	}
@@ -167,7 +174,7 @@ func openDevice(cfg Config) (*device, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.kernels = cfg.Kernels
+	d.kernels, d.graphOnly = cfg.Kernels, cfg.Graph || !cpuBackend(cfg.Backend)
 	return d, nil
 }
 
@@ -242,6 +249,9 @@ func (e *Engine) Release(session string) {
 
 // Version implements policy.Engine. It is -1 before the first Load.
 func (e *Engine) Version() int64 { return e.version.Load() }
+
+// Native reports whether passes are computed without a graph.
+func (e *Engine) Native() bool { return e.shards[0].dev.native != nil }
 
 // MaxContext implements policy.Engine. A shard holds a whole context, so its capacity is
 // a limit, too.

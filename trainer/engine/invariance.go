@@ -38,6 +38,9 @@ func invariantShapes(d *device) ([]shape, error) {
 	if err != nil {
 		return nil, err
 	}
+	if ok, err := nativeLike(d, weights, want); err != nil || ok {
+		return []shape{nativeShape}, err
+	}
 	var shapes []shape
 	for _, n := range []int{8, 16, 32, maxRows} {
 		for _, chunk := range []int{1, maxChunk} {
@@ -53,6 +56,37 @@ func invariantShapes(d *device) ([]shape, error) {
 	}
 	d.reset()
 	return shapes, nil
+}
+
+// nativeShape bounds a native pass. It takes any number of tokens up to that.
+var nativeShape = shape{maxRows, maxRows}
+
+// nativeLike lets a device compute without a graph, if that gives the bits that the
+// graph gave: for one token at a time, for several, alone and among others.
+func nativeLike(d *device, weights []qwen3.Tensor, want []uint64) (bool, error) {
+	if d.graphOnly {
+		return false, nil
+	}
+	d.native = newNative(d)
+	if d.native == nil {
+		return false, nil
+	}
+	if err := d.load(weights); err != nil {
+		return false, err
+	}
+	for _, s := range []shape{{1, 1}, {7, 7}, {maxRows, 1}, {maxRows, maxChunk}} {
+		got, err := probe(d, s, s.n > 1)
+		if err != nil {
+			return false, err
+		}
+		if !slices.Equal(got, want) {
+			d.native = nil
+			return false, d.load(weights)
+		}
+	}
+	d.store, d.exec, d.full, d.copies = nil, nil, nil, nil // they hold the probe's weights
+	d.reset()
+	return true, nil
 }
 
 // probeWeights are start weights of the model, large enough that a difference in any
@@ -75,7 +109,7 @@ func probe(d *device, s shape, crowd bool) ([]uint64, error) {
 	if crowd {
 		blocks = []int32{int32(d.blocks - 1), int32(d.blocks - 2)}
 	}
-	st := newStep(s, d.width)
+	st := d.newStep(s)
 	var bits []uint64
 	for at := 0; at < len(tokens); {
 		n := min(s.chunk, len(tokens)-at)
@@ -83,7 +117,7 @@ func probe(d *device, s shape, crowd bool) ([]uint64, error) {
 		if crowd {
 			feeds = bystanders(d, s.n-n, at)
 		}
-		feeds = append(feeds, feed{blocks: blocks, tokens: tokens[at : at+n], position: at, uniform: 0.5, scale: 1})
+		feeds = append(feeds, feed{blocks: blocks, tokens: tokens[at : at+n], position: at, uniform: 0.5, scale: 1, every: true})
 		st.fill(feeds, d.padding())
 		if err := d.execute(st); err != nil {
 			return nil, fmt.Errorf("step of %d tokens: %w", s.n, err)

@@ -297,7 +297,7 @@ func (s *shard) plan() (feeds []feed, fed []*sequence) {
 func (s *shard) buffers(sh shape) *step {
 	st, ok := s.steps[sh]
 	if !ok {
-		st = newStep(sh, s.dev.width)
+		st = s.dev.newStep(sh)
 		s.steps[sh] = st
 	}
 	return st

@@ -10,6 +10,7 @@ type feed struct {
 	uniform  float32 // selects the token after the last of tokens
 	scale    float32
 	greedy   float32
+	every    bool // sample after each of tokens, and not after the last one alone
 	// last is the index, among the outputs of the step, of what follows the last of
 	// tokens. fill sets it.
 	last int
@@ -27,6 +28,8 @@ type step struct {
 	tokens, rows, columns, positions, answers []int32 // parts of ints
 	queries, lengths                          []int32 // parts of attention
 	uniform, scale, greedy                    []float32
+
+	feeds []feed // those of fill
 
 	sampled  []int32   // [n], out
 	logprobs []float32 // [n], out
@@ -49,9 +52,23 @@ func newStep(sh shape, width int) *step {
 	return s
 }
 
+// newNativeStep is newStep for a native pass, which takes the feeds as they are.
+func newNativeStep(n int) *step {
+	return &step{n: n, sampled: make([]int32, n), logprobs: make([]float32, n)}
+}
+
 // fill writes the feeds into the inputs. The rest of the n tokens is padding; it goes
 // to places from padding on, which no query attends to.
 func (s *step) fill(feeds []feed, padding int) {
+	s.feeds = feeds
+	if s.attention == nil {
+		s.n = 0
+		for f := range feeds {
+			s.n += len(feeds[f].tokens)
+			feeds[f].last = s.n - 1
+		}
+		return
+	}
 	clear(s.attention)
 	i := 0
 	for row := range feeds {

@@ -23,8 +23,9 @@ func presets() map[string]qwen3.Config {
 		}
 	}
 	return map[string]qwen3.Config{
-		"1m": model(128, 4, 4, 2, 384),
-		"5m": model(256, 6, 8, 4, 768),
+		"1m":  model(128, 4, 4, 2, 384),
+		"5m":  model(256, 6, 8, 4, 768),
+		"20m": model(384, 12, 12, 6, 1152),
 	}
 }
 

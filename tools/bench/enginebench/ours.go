@@ -1,0 +1,96 @@
+package enginebench
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"temper/internal/policy"
+	"temper/tools/bench/meter"
+	"temper/trainer/engine"
+	"temper/trainer/qwen3"
+)
+
+// temper is our engine in this process.
+type temper struct{ e *engine.Engine }
+
+// openTemper starts an engine with start weights for a case.
+func openTemper(ctx context.Context, p Plan, c Case) (*temper, error) {
+	p.Model.MaxPositionEmbeddings = max(p.Model.MaxPositionEmbeddings, c.Context)
+	e, err := engine.New(engine.Config{Model: p.Model, Kernels: p.Kernels, Slots: c.Batch, Shards: p.Shards, Graph: p.Graph, MaxContext: c.Context})
+	if err != nil {
+		return nil, err
+	}
+	weights, err := qwen3.InitialTensors(p.Model, p.Seed)
+	if err == nil {
+		err = e.LoadTensors(ctx, weights, 1)
+	}
+	if err != nil {
+		e.Close()
+		return nil, err
+	}
+	return &temper{e: e}, nil
+}
+
+func (t *temper) Name() string { return "temper" }
+
+// Decode has two parts, with a wait for all between them: each prompt with its first
+// token, and then the other tokens, for which the caches hold the prompts.
+func (t *temper) Decode(ctx context.Context, prompts [][]int32, newTokens int) (Round, error) {
+	begin := time.Now()
+	firsts := make([]time.Duration, len(prompts))
+	first, err := t.generate(ctx, prompts, 1, func(i int) { firsts[i] = time.Since(begin) })
+	if err != nil {
+		return Round{}, err
+	}
+	longer := make([][]int32, len(prompts))
+	for i, p := range prompts {
+		longer[i] = append(append(make([]int32, 0, len(p)+1), p...), first[i].Tokens...)
+	}
+	use := meter.Now()
+	rest, err := t.generate(ctx, longer, newTokens-1, func(int) {})
+	if err != nil {
+		return Round{}, err
+	}
+	cost := use.Since(1)
+	for i := range prompts {
+		t.e.Release(fmt.Sprint(i))
+	}
+	return Round{
+		FirstToken: meter.Median(firsts), Wall: cost.Wall, CPU: cost.CPU, Tokens: len(prompts) * (newTokens - 1), Digest: digest(first, rest),
+	}, nil
+}
+
+// generate serves all contexts at once. A session is the index of its prompt, and so is
+// a seed.
+func (t *temper) generate(ctx context.Context, contexts [][]int32, n int, done func(i int)) ([]policy.Generation, error) {
+	out, errs := make([]policy.Generation, len(contexts)), make([]error, len(contexts))
+	var wg sync.WaitGroup
+	for i, c := range contexts {
+		wg.Go(func() {
+			out[i], errs[i] = t.e.Generate(ctx, policy.Request{
+				Tokens: c, MaxTokens: n, Temperature: 1, Seed: uint64(i), Version: -1, Session: fmt.Sprint(i),
+			})
+			done(i)
+		})
+	}
+	wg.Wait()
+	return out, errors.Join(errs...)
+}
+
+// digest is of all tokens and the bits of their log-probabilities, in the order of the
+// prompts.
+func digest(parts ...[]policy.Generation) string {
+	h := sha256.New()
+	for i := range parts[0] {
+		for _, part := range parts {
+			_ = binary.Write(h, binary.LittleEndian, part[i].Tokens) // a hash takes everything
+			_ = binary.Write(h, binary.LittleEndian, part[i].Logprobs)
+		}
+	}
+	return fmt.Sprintf("%x", h.Sum(nil)[:8])
+}

@@ -1,0 +1,191 @@
+//go:build goexperiment.simd && amd64
+
+package decode
+
+import "simd/archsimd"
+
+// Cache holds keys and values of the layers in blocks. Which sequence has which blocks is
+// the caller's to know.
+//
+// A block holds keys by dimension, [K, E, BlockTokens], so that 16 scores are computed
+// side by side, and values by token, [BlockTokens, K, E].
+type Cache struct {
+	keys, values [][]float32 // by layer
+	block        int         // numbers in a block
+}
+
+// newCache makes an empty cache.
+func newCache(layers, blocks, width int) *Cache {
+	c := &Cache{block: BlockTokens * width}
+	for range layers {
+		c.keys, c.values = append(c.keys, make([]float32, blocks*c.block)), append(c.values, make([]float32, blocks*c.block))
+	}
+	return c
+}
+
+// write stores the key and value of a token.
+func (c *Cache) write(layer int, t *Token, key, value []float32) {
+	at, slot := int(t.Blocks[t.Position/BlockTokens])*c.block, t.Position%BlockTokens
+	keys := c.keys[layer][at : at+c.block]
+	for i, k := range key {
+		keys[i*BlockTokens+slot] = k
+	}
+	copy(c.values[layer][at+slot*len(value):], value)
+}
+
+// Copy copies the first n tokens of a block to another one.
+func (c *Cache) Copy(from, to, n int) {
+	from, to = from*c.block, to*c.block
+	for l := range c.keys {
+		copy(c.values[l][to:], c.values[l][from:][:n*c.block/BlockTokens])
+		for i := 0; i < c.block; i += BlockTokens {
+			copy(c.keys[l][to+i:], c.keys[l][from+i:][:n])
+		}
+	}
+}
+
+// head is the answer of one head to a query: it reads keys and values of one kv head.
+type head struct {
+	query   []float32 // [E]
+	kv      int       // offset of the kv head in a token's keys: its index times E
+	weights []float32 // of the context's tokens, filled up to a block
+}
+
+// score fills the weights of a head with softmax over a context of n tokens. Its order
+// of sums is that of the backend's attention with 16 lanes.
+func (c *Cache) score(layer int, blocks []int32, h head, n int, scale float32) {
+	keys, e := c.keys[layer], len(h.query)
+	w, s, top := h.weights, splat(scale), splat(negativeInfinity)
+	for b := 0; b*lanes < n; b++ {
+		k := keys[int(blocks[b])*c.block+h.kv*lanes:][:e*lanes]
+		var dots vector
+		if e == 32 {
+			dots = dots32(h.query, k)
+		} else {
+			dots = dotsAny(h.query, k)
+		}
+		dots = dots.Mul(s)
+		store(dots, w, b*lanes)
+		if (b+1)*lanes <= n {
+			top = top.Max(dots)
+		}
+	}
+	full := n / lanes * lanes
+	most := largest(top)
+	for _, x := range w[full:n] {
+		most = max(most, x)
+	}
+	softmax(w, full, n, most)
+}
+
+// softmax turns n scores into weights. The scores behind the last full vector are added
+// one by one.
+func softmax(w []float32, full, n int, most float32) {
+	m, acc := splat(most), splat(0)
+	for i := 0; i < full; i += lanes {
+		x := expRounded(load(w, i).Sub(m))
+		store(x, w, i)
+		acc = acc.Add(x)
+	}
+	var all float32
+	if full > 0 {
+		all = total(acc)
+	}
+	if full < n {
+		store(expSingle(load(w, full).Sub(m)), w, full)
+		for _, x := range w[full:n] {
+			all += x
+		}
+	}
+	inverse := splat(0)
+	if all > 0 {
+		inverse = splat(1 / all)
+	}
+	for i := 0; i < n; i += lanes {
+		store(load(w, i).Mul(inverse), w, i)
+	}
+}
+
+// dots32 are the products of a query of 32 with 16 keys. The terms of lane j of the
+// backend's vectors are those of dimensions j and j+16; lanes are added as in total.
+func dots32(q, k []float32) vector {
+	q, k = q[:32], k[:32*lanes]
+	lane := func(j int) vector {
+		return splat(q[j]).Mul(load(k, j*lanes)).Add(splat(q[j+16]).Mul(load(k, (j+16)*lanes)))
+	}
+	quarter := func(j int) vector { return lane(j).Add(lane(j + 8)).Add(lane(j + 4).Add(lane(j + 12))) }
+	return quarter(0).Add(quarter(1)).Add(quarter(2).Add(quarter(3)))
+}
+
+// dotsAny is dots32 for any multiple of 16. The backend adds the terms of 128 in two
+// halves.
+func dotsAny(q, k []float32) vector {
+	half := len(q)
+	if half == 128 {
+		half = 64
+	}
+	terms := func(j, to int) vector {
+		x := splat(q[j]).Mul(load(k, j*lanes))
+		for j += lanes; j < to; j += lanes {
+			x = x.Add(splat(q[j]).Mul(load(k, j*lanes)))
+		}
+		return x
+	}
+	lane := func(j int) vector {
+		x := terms(j, half)
+		if half < len(q) {
+			x = x.Add(terms(half+j, len(q)))
+		}
+		return x
+	}
+	quarter := func(j int) vector { return lane(j).Add(lane(j + 8)).Add(lane(j + 4).Add(lane(j + 12))) }
+	return quarter(0).Add(quarter(1)).Add(quarter(2).Add(quarter(3)))
+}
+
+// mix32 adds up the values of four heads of 32 dimensions: eight chains at once.
+func (c *Cache) mix32(layer int, blocks []int32, h []head, n int, out []float32) {
+	values, width := c.values[layer], c.block/BlockTokens
+	a, b, d, e := h[0], h[1], h[2], h[3]
+	var a0, a1, b0, b1, d0, d1, e0, e1 vector
+	for i := 0; i < n; i++ {
+		v := values[int(blocks[i/lanes])*c.block+i%lanes*width:][:width]
+		w := splat(a.weights[i])
+		a0, a1 = w.MulAdd(load(v, a.kv), a0), w.MulAdd(load(v, a.kv+lanes), a1)
+		w = splat(b.weights[i])
+		b0, b1 = w.MulAdd(load(v, b.kv), b0), w.MulAdd(load(v, b.kv+lanes), b1)
+		w = splat(d.weights[i])
+		d0, d1 = w.MulAdd(load(v, d.kv), d0), w.MulAdd(load(v, d.kv+lanes), d1)
+		w = splat(e.weights[i])
+		e0, e1 = w.MulAdd(load(v, e.kv), e0), w.MulAdd(load(v, e.kv+lanes), e1)
+	}
+	for i, v := range [...]archsimd.Float32x16{a0, a1, b0, b1, d0, d1, e0, e1} {
+		store(v, out, i*lanes)
+	}
+}
+
+// mixAny adds up the values of one head, up to 64 dimensions at once.
+func (c *Cache) mixAny(layer int, blocks []int32, h head, n int, out []float32) {
+	values, width := c.values[layer], c.block/BlockTokens
+	at := 0
+	for ; at+4*lanes <= len(h.query); at += 4 * lanes {
+		var p, q, r, s vector
+		for i := 0; i < n; i++ {
+			v := values[int(blocks[i/lanes])*c.block+i%lanes*width+h.kv+at:][:4*lanes]
+			w := splat(h.weights[i])
+			p, q = w.MulAdd(load(v, 0), p), w.MulAdd(load(v, lanes), q)
+			r, s = w.MulAdd(load(v, 2*lanes), r), w.MulAdd(load(v, 3*lanes), s)
+		}
+		store(p, out, at)
+		store(q, out, at+lanes)
+		store(r, out, at+2*lanes)
+		store(s, out, at+3*lanes)
+	}
+	for ; at < len(h.query); at += lanes {
+		var p vector
+		for i := 0; i < n; i++ {
+			v := values[int(blocks[i/lanes])*c.block+i%lanes*width+h.kv+at:][:lanes]
+			p = splat(h.weights[i]).MulAdd(load(v, 0), p)
+		}
+		store(p, out, at)
+	}
+}

@@ -1,0 +1,39 @@
+//go:build !goexperiment.simd || !amd64
+
+package decode
+
+import (
+	"errors"
+
+	"temper/trainer/kernels"
+	"temper/trainer/qwen3"
+)
+
+// errNone is why nothing here works in this binary.
+var errNone = errors.New("built without SIMD for amd64")
+
+// Network is empty in this binary.
+type Network struct{}
+
+// Pass is empty in this binary.
+type Pass struct{}
+
+// Check says why a network cannot be decoded here with a choice of kernels.
+func Check(qwen3.Config, kernels.Choice) error { return errNone }
+
+// NewNetwork returns an error.
+func NewNetwork(qwen3.Config, kernels.Choice, func(string) (qwen3.Tensor, bool)) (*Network, error) {
+	return nil, errNone
+}
+
+// NewPass is not called in this binary: Check has refused.
+func NewPass(qwen3.Config, int, int) *Pass { return &Pass{} }
+
+// Use does nothing.
+func (*Pass) Use(*Network) {}
+
+// Copy does nothing.
+func (*Pass) Copy(from, to, n int) {}
+
+// Run returns an error.
+func (*Pass) Run([]Token) error { return errNone }

@@ -1,0 +1,93 @@
+//go:build goexperiment.simd && amd64
+
+package decode
+
+import (
+	"math"
+	"math/bits"
+)
+
+// farBelow is the score of a column beyond the vocabulary.
+const farBelow = -1e30
+
+// answer samples what follows the tokens that ask for it.
+func (p *Pass) answer(tokens []Token) {
+	d, n := p.cfg.HiddenSize, 0
+	for i := range tokens {
+		if tokens[i].Sample {
+			p.norm(p.h[n*d:(n+1)*d], p.x[i*d:(i+1)*d], p.net.norm)
+			n++
+		}
+	}
+	p.net.head.multiply(p.logits, p.h, n, p.net.panel)
+	n = 0
+	for i := range tokens {
+		if tokens[i].Sample {
+			p.sample(&tokens[i], p.logits[n*p.net.head.padded:][:p.net.head.padded])
+			n++
+		}
+	}
+}
+
+// sample selects a token as the engine's graph does, and may change the scores.
+func (p *Pass) sample(t *Token, logits []float32) {
+	for i := p.cfg.VocabSize; i < len(logits); i++ {
+		logits[i] = farBelow
+	}
+	copy(t.Logits, logits)
+	likeliest := int32(0)
+	if t.Greedy > 0 {
+		for i, x := range logits {
+			if x > logits[likeliest] || math.IsNaN(float64(x)) {
+				likeliest = int32(i)
+			}
+		}
+	}
+	scale, top := splat(t.Scale), splat(negativeInfinity)
+	for i := 0; i < len(logits); i += lanes {
+		x := load(logits, i).Mul(scale)
+		store(x, logits, i)
+		top = top.Max(x)
+	}
+	most := splat(largest(top))
+	weights := p.weightsOf(logits)
+	for i := 0; i < len(logits); i += lanes {
+		z := load(logits, i).Sub(most)
+		store(z, logits, i)
+		store(expFloor(z), weights, i)
+	}
+	all := sum(weights[:p.cfg.VocabSize])
+	t.Next = likeliest
+	if !(t.Greedy > 0) {
+		t.Next = draw(weights, t.Uniform)
+	}
+	target := float32(0)
+	if int(t.Next) < len(logits) {
+		target = logits[t.Next]
+	}
+	t.Logprob = target - float32(math.Log(float64(all)))
+}
+
+// weightsOf is room for as many weights as there are scores.
+func (p *Pass) weightsOf(logits []float32) []float32 {
+	if len(p.chances) < len(logits) {
+		p.chances = make([]float32, len(logits))
+	}
+	return p.chances[:len(logits)]
+}
+
+// draw replaces weights by their running sum, and returns how many sums do not exceed
+// the given part of the last one.
+func draw(weights []float32, uniform float32) int32 {
+	var running float32
+	for i, w := range weights {
+		running += w
+		weights[i] = running
+	}
+	limit := splat(running * uniform)
+	var below int32
+	for i := 0; i < len(weights); i += lanes {
+		below += int32(bits.OnesCount16(load(weights, i).LessEqual(limit).ToBits()))
+	}
+	return below
+}

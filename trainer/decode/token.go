@@ -1,0 +1,24 @@
+package decode
+
+// BlockTokens is the number of tokens in a block of the cache: those whose scores fill a
+// vector.
+const BlockTokens = 16
+
+// Token is one token of a pass. Tokens of one sequence come in the order of their
+// positions.
+type Token struct {
+	ID       int32
+	Position int
+	// Blocks are those of the sequence's cache, by position / BlockTokens.
+	Blocks []int32
+	// Sample asks for the token that follows.
+	Sample bool
+	// Uniform is the draw in [0, 1), Scale is 1 / temperature, and Greedy above 0 selects
+	// the most likely token.
+	Uniform, Scale, Greedy float32
+	// Logits receive the scores of the padded vocabulary, where they are not nil.
+	Logits []float32
+	// Next and Logprob are the answer.
+	Next    int32
+	Logprob float32
+}
