@@ -88,7 +88,9 @@ type Engine struct {
 	waiting  int
 	sessions map[string]*seat
 
-	tokens atomic.Int64
+	tokens  atomic.Int64
+	closing chan struct{}
+	repairs sync.WaitGroup
 }
 
 // held is a policy that servers hold.
@@ -119,6 +121,7 @@ func New(cfg Config) (*Engine, error) {
 	}
 	e := &Engine{
 		cfg: cfg, loads: make(chan struct{}, 1), current: held{version: -1}, gate: make(chan struct{}), sessions: map[string]*seat{},
+		closing: make(chan struct{}),
 	}
 	close(e.gate)
 	servers, err := newServers(cfg)
@@ -198,6 +201,8 @@ func (e *Engine) Release(session string) {
 
 // Close ends processes that the engine has started. No call may be under way.
 func (e *Engine) Close() {
+	close(e.closing)
+	e.repairs.Wait()
 	for _, s := range e.seats {
 		s.server.close()
 	}

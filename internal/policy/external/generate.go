@@ -120,7 +120,7 @@ func (e *Engine) checkRequest(req policy.Request) error {
 func (e *Engine) ask(ctx context.Context, now held, c call) (answer, error) {
 	s := e.seatFor(c)
 	if s.doubt.Load() {
-		if err := e.repair(ctx, s, now); err != nil {
+		if err := e.repair(ctx, s); err != nil {
 			return answer{}, err
 		}
 	}
@@ -135,6 +135,7 @@ func (e *Engine) ask(ctx context.Context, now held, c call) (answer, error) {
 	}
 	if errors.Is(err, errLost) && ctx.Err() == nil {
 		s.doubt.Store(true)
+		e.repairLater(s)
 		e.cfg.Log.Warn("engine server lost", "server", s.server.address(), "err", err)
 	}
 	return a, err

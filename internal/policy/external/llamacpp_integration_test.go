@@ -61,6 +61,7 @@ func TestRealLlamaCpp(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+			cutLate(t, e)
 			conform(t, e, m, store, ref, 5e-5)
 			measure(t, e, m, store, ref, 1e-4)
 		})

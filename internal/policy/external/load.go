@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -41,6 +42,11 @@ func (e *Engine) Load(ctx context.Context, ref blob.Ref, version int64) error {
 		return fmt.Errorf("engine %s: load policy %d: %w", e.cfg.Kind, version, err)
 	}
 	e.open(now)
+	for _, s := range e.seats {
+		if s.doubt.Load() {
+			e.repairLater(s)
+		}
+	}
 	if before.version >= 0 {
 		e.forget(before)
 	}
@@ -99,22 +105,48 @@ func (e *Engine) forget(old held) {
 	}
 }
 
-// replace makes all servers hold a policy.
+// replace makes all servers hold a policy. A server that is away among others that are
+// there is left to its repair; one that refuses, or that computes something else, is an
+// error.
 func (e *Engine) replace(ctx context.Context, now held, p published) error {
 	errs := make([]error, len(e.seats))
+	someone := slices.ContainsFunc(e.seats, func(s *seat) bool { return !s.doubt.Load() })
 	var wg sync.WaitGroup
 	for i, s := range e.seats {
-		wg.Go(func() { errs[i] = e.install(ctx, s, now, p) })
+		patience := e.cfg.Patience
+		if s.doubt.Load() && someone {
+			patience = 0
+		}
+		wg.Go(func() { errs[i] = e.install(ctx, s, now, p, patience) })
 	}
 	wg.Wait()
-	return errors.Join(errs...)
+	err, lost := errors.Join(errs...), 0
+	for i, seatErr := range errs {
+		if errors.Is(seatErr, errLost) || errors.Is(seatErr, errBusy) {
+			e.cfg.Log.Warn("engine server is away", "server", e.seats[i].server.address(), "policy_version", now.version, "err", seatErr)
+			lost++
+		}
+	}
+	if ctx.Err() == nil && lost < len(e.seats) && !errors.Is(err, errRefused) && lost == countErrors(errs) {
+		return nil
+	}
+	return err
+}
+
+func countErrors(errs []error) (n int) {
+	for _, err := range errs {
+		if err != nil {
+			n++
+		}
+	}
+	return n
 }
 
 // install makes one server hold a policy and prove it. It waits for a server that
 // starts just now.
-func (e *Engine) install(ctx context.Context, s *seat, now held, p published) error {
+func (e *Engine) install(ctx context.Context, s *seat, now held, p published, patience time.Duration) error {
 	s.doubt.Store(true)
-	deadline := time.Now().Add(e.cfg.Patience)
+	deadline := time.Now().Add(patience)
 	for {
 		err := e.tryInstall(ctx, s, now, p)
 		switch {
@@ -157,26 +189,5 @@ func (e *Engine) checkLimits(ctx context.Context, s *seat) error {
 	if l.maxContext > 0 && l.maxContext < e.cfg.MaxContext {
 		return fmt.Errorf("%s: its context is %d tokens, model.max_context is %d (%w)", s.server.address(), l.maxContext, e.cfg.MaxContext, errRefused)
 	}
-	return nil
-}
-
-// repair brings a server back that was lost: it must hold the policy and prove it
-// again. Requests that meet one lost server repair it once.
-func (e *Engine) repair(ctx context.Context, s *seat, now held) error {
-	if err := e.lock(ctx); err != nil {
-		return err
-	}
-	defer e.unlock()
-	if !s.doubt.Load() {
-		return nil
-	}
-	p, err := e.publish(ctx, now) // the folder may have gone with the server
-	if err != nil {
-		return fmt.Errorf("engine %s: write policy %d: %w", e.cfg.Kind, now.version, err)
-	}
-	if err := e.install(ctx, s, now, p); err != nil {
-		return fmt.Errorf("engine %s: repair: %w", e.cfg.Kind, err)
-	}
-	e.cfg.Log.Info("engine server is back", "server", s.server.address(), "policy_version", now.version)
 	return nil
 }

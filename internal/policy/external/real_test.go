@@ -3,6 +3,7 @@
 package external_test
 
 import (
+	"context"
 	"math"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"time"
 
 	"temper/internal/blob"
 	"temper/internal/policy"
@@ -59,6 +61,35 @@ func conform(t *testing.T, e *external.Engine, m qwen3.Config, store blob.Store,
 			},
 		}
 	})
+}
+
+// cutLate takes a generation away that has sampled something: the server gives it back,
+// and does not let the caller wait for the rest.
+func cutLate(t *testing.T, e *external.Engine) {
+	t.Helper()
+	req := policy.Request{Tokens: []int32{1, 2, 3}, MaxTokens: 250, Temperature: 1, Seed: 1, Version: -1}
+	for after := 20 * time.Millisecond; after < time.Minute; after *= 2 {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		timer := time.AfterFunc(after, func() { cancel(policy.ErrCut) })
+		start := time.Now()
+		gen, err := e.Generate(ctx, req)
+		timer.Stop()
+		cancel(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if late := time.Since(start) - after; late > 8*time.Second {
+			t.Fatalf("the answer came %s after the cut", late)
+		}
+		switch n := len(gen.Tokens); {
+		case n == req.MaxTokens:
+			t.Fatalf("%d tokens in %s: nothing was cut", n, after)
+		case n > 0:
+			t.Logf("cut after %s: %d tokens kept", after, n)
+			return
+		}
+	}
+	t.Error("no cut generation kept a token")
 }
 
 // measure compares the log-probabilities of many tokens with ours, and says how far

@@ -88,6 +88,7 @@ var (
 type seat struct {
 	server server
 	// doubt is true when the server must prove the policy before the next request.
-	doubt   atomic.Bool
-	running atomic.Int64
+	doubt     atomic.Bool
+	repairing atomic.Bool // a repair runs beside the requests
+	running   atomic.Int64
 }

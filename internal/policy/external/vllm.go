@@ -96,8 +96,10 @@ func finishOf(word string) (rl.FinishReason, error) {
 	}
 }
 
+// abort ends a request. The route of generate puts a word before the id, and that of
+// abort does not. The list must not be empty: that would end all requests.
 func (v *vllm) abort(ctx context.Context, id string) error {
-	return v.call(ctx, http.MethodPost, "/abort_requests", map[string]any{"request_ids": []string{id}}, nil)
+	return v.call(ctx, http.MethodPost, "/abort_requests", map[string]any{"request_ids": []string{"generate-tokens-" + id, id}}, nil)
 }
 
 // load follows the order in which no request meets a mixture: pause, read the

@@ -85,6 +85,7 @@ func TestRealVLLM(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	cutLate(t, e)
 	conform(t, e, m, store, ref, 1e-5)
 	measure(t, e, m, store, ref, 1e-5)
 }
