@@ -29,14 +29,14 @@ func llamaPython(t *testing.T) string {
 	return python
 }
 
-func llama(t *testing.T, store blob.Store, m qwen3.Config) *external.Engine {
+func llama(t *testing.T, store blob.Store, m qwen3.Config, folder string) *external.Engine {
 	t.Helper()
 	script, err := filepath.Abs("testdata/llamacpp.py")
 	if err != nil {
 		t.Fatal(err)
 	}
 	e, err := external.New(external.Config{
-		Kind: external.LlamaCpp, Folder: t.TempDir(), MaxContext: m.MaxPositionEmbeddings, Vocab: m.VocabSize, Patience: time.Minute,
+		Kind: external.LlamaCpp, Folder: folder, MaxContext: m.MaxPositionEmbeddings, Vocab: m.VocabSize, Patience: time.Minute,
 		Command:   []string{llamaPython(t), script, "--model", "{model}", "--host", "{host}", "--port", "{port}", "--ctx-size", "4096"},
 		Publisher: handoff.Publisher{Store: store},
 	})
@@ -53,7 +53,7 @@ func TestRealLlamaCpp(t *testing.T) {
 	for name, tied := range map[string]bool{"tied": true, "untied": false} {
 		t.Run(name, func(t *testing.T) {
 			m, store := model(tied), memblob.New()
-			e := llama(t, store, m)
+			e := llama(t, store, m, t.TempDir())
 			var ref blob.Ref
 			for version := range int64(2) {
 				ref = stored(t, store, m, uint64(version+1))

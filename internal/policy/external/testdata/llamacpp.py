@@ -12,7 +12,7 @@ p.add_argument("--host", default="127.0.0.1")
 p.add_argument("--port", type=int, required=True)
 p.add_argument("--ctx-size", type=int, default=4096)
 p.add_argument("--parallel", type=int, default=16)
-p.add_argument("--threads", type=int, default=2)
+p.add_argument("--threads", type=int, default=1)
 a = p.parse_args()
 
 params = xllamacpp.CommonParams()
