@@ -52,8 +52,8 @@ func (r Run) NotPromised() string {
 	return r.Rollout.Engine.Kind + " samples and nothing forces its draws: what is sampled again may differ; training replays stored batches bit for bit"
 }
 
-// engine checks the server of others, and that training corrects for it.
-func (c *checker) engine(r Run) {
+// checkEngine checks the server of others, and that training corrects for it.
+func checkEngine(c *checker, r Run) {
 	const path = "rollout.engine"
 	e := r.Rollout.Engine
 	stated := e.Folder != "" || len(e.URLs) > 0 || len(e.Command) > 0 || e.KeyEnv != "" || e.KeyFile != "" || e.Tolerance != 0 || e.Patience != 0
@@ -70,9 +70,9 @@ func (c *checker) engine(r Run) {
 		c.add(path+".key_file", "is set beside %s.key_env: want one", path)
 	}
 	if e.Kind == EngineLlamaCpp {
-		c.engineCommand(path, e)
+		checkEngineCommand(c, path, e)
 	} else {
-		c.engineURLs(path, e)
+		checkEngineURLs(c, path, e)
 	}
 	if loss := r.RL.Loss; loss.Correction.Level == "" && loss.OldLogprobs != OldRollout {
 		c.add("rl.loss.correction.level", "is empty, but %s samples: its rounding is another, so training must weigh by importance; "+
@@ -80,7 +80,7 @@ func (c *checker) engine(r Run) {
 	}
 }
 
-func (c *checker) engineCommand(path string, e RolloutEngine) {
+func checkEngineCommand(c *checker, path string, e RolloutEngine) {
 	if len(e.URLs) > 0 {
 		c.add(path+".urls", "is set, but %s cannot replace its weights: want command, which starts a server for each policy", e.Kind)
 	}
@@ -91,7 +91,7 @@ func (c *checker) engineCommand(path string, e RolloutEngine) {
 	}
 }
 
-func (c *checker) engineURLs(path string, e RolloutEngine) {
+func checkEngineURLs(c *checker, path string, e RolloutEngine) {
 	if len(e.Command) > 0 {
 		c.add(path+".command", "is set, but Temper starts no %s: want urls", e.Kind)
 	}

@@ -78,7 +78,7 @@ type Engine struct {
 	seats []*seat
 
 	// loads lets one Load or one repair at a time change what servers hold.
-	loads chan struct{}
+	loads turnstile
 
 	mu       sync.Mutex
 	current  held
@@ -120,7 +120,7 @@ func New(cfg Config) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{
-		cfg: cfg, loads: make(chan struct{}, 1), current: held{version: -1}, gate: make(chan struct{}), sessions: map[string]*seat{},
+		cfg: cfg, loads: make(turnstile, 1), current: held{version: -1}, gate: make(chan struct{}), sessions: map[string]*seat{},
 		closing: make(chan struct{}),
 	}
 	close(e.gate)

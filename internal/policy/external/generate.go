@@ -25,12 +25,12 @@ func (e *Engine) Generate(ctx context.Context, req policy.Request) (policy.Gener
 	if err := ctx.Err(); err != nil {
 		return policy.Generation{}, err
 	}
-	if err := e.checkRequest(req); err != nil {
+	if err := e.cfg.checkRequest(req); err != nil {
 		return policy.Generation{}, err
 	}
 	now, leave, err := e.enter(ctx, req.Version)
 	if err != nil {
-		return e.ended(ctx, out, err)
+		return ended(ctx, out, err)
 	}
 	defer leave()
 	out.Version = now.version
@@ -44,7 +44,7 @@ func (e *Engine) Generate(ctx context.Context, req policy.Request) (policy.Gener
 		}
 		switch {
 		case ctx.Err() != nil:
-			return e.ended(ctx, out, ctx.Err())
+			return ended(ctx, out, ctx.Err())
 		case err == nil && a.finish != rl.FinishAbort:
 			out.Finish = a.finish
 			return out, nil
@@ -60,13 +60,13 @@ func (e *Engine) Generate(ctx context.Context, req policy.Request) (policy.Gener
 			return policy.Generation{}, fmt.Errorf("engine %s: %d answers in a row without a token: %w", e.cfg.Kind, empty, policy.ErrOverloaded)
 		}
 		if err := sleep(ctx, time.Duration(empty)*50*time.Millisecond); err != nil {
-			return e.ended(ctx, out, err)
+			return ended(ctx, out, err)
 		}
 	}
 }
 
 // ended is the outcome when ctx is over: a generation that was cut keeps what it has.
-func (e *Engine) ended(ctx context.Context, out policy.Generation, err error) (policy.Generation, error) {
+func ended(ctx context.Context, out policy.Generation, err error) (policy.Generation, error) {
 	if errors.Is(context.Cause(ctx), policy.ErrCut) {
 		out.Finish = rl.FinishAbort
 		return out, nil
@@ -97,16 +97,16 @@ func next(req policy.Request, sofar policy.Generation) call {
 
 // checkRequest refuses what no server could serve. An id outside the vocabulary ends
 // a whole vLLM server, so it must not get there.
-func (e *Engine) checkRequest(req policy.Request) error {
+func (c Config) checkRequest(req policy.Request) error {
 	if len(req.Tokens) == 0 || req.MaxTokens < 1 {
 		return fmt.Errorf("request of %d+%d tokens, want at least 1+1", len(req.Tokens), req.MaxTokens)
 	}
-	if size := len(req.Tokens) + req.MaxTokens; size > e.cfg.MaxContext {
-		return fmt.Errorf("request of %d+%d tokens, max_context is %d: %w", len(req.Tokens), req.MaxTokens, e.cfg.MaxContext, policy.ErrTooLarge)
+	if size := len(req.Tokens) + req.MaxTokens; size > c.MaxContext {
+		return fmt.Errorf("request of %d+%d tokens, max_context is %d: %w", len(req.Tokens), req.MaxTokens, c.MaxContext, policy.ErrTooLarge)
 	}
 	for i, id := range req.Tokens {
-		if id < 0 || int(id) >= e.cfg.Vocab {
-			return fmt.Errorf("token id %d at position %d is outside the vocabulary of %d", id, i, e.cfg.Vocab)
+		if id < 0 || int(id) >= c.Vocab {
+			return fmt.Errorf("token id %d at position %d is outside the vocabulary of %d", id, i, c.Vocab)
 		}
 	}
 	if t := float64(req.Temperature); !(t >= 0) || math.IsInf(t, 0) {

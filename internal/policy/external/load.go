@@ -18,10 +18,10 @@ import (
 // requests under way, makes each server read the folder, and asks each for the proof.
 // After an error nothing is served until a Load succeeds.
 func (e *Engine) Load(ctx context.Context, ref blob.Ref, version int64) error {
-	if err := e.lock(ctx); err != nil {
+	if err := e.loads.enter(ctx); err != nil {
 		return err
 	}
-	defer e.unlock()
+	defer e.loads.leave()
 	e.mu.Lock()
 	before := e.current
 	e.mu.Unlock()
@@ -48,7 +48,7 @@ func (e *Engine) Load(ctx context.Context, ref blob.Ref, version int64) error {
 		}
 	}
 	if before.version >= 0 {
-		e.forget(before)
+		forget(e.cfg, before)
 	}
 	return nil
 }
@@ -58,16 +58,19 @@ func labelOf(ref blob.Ref, version int64) string {
 	return fmt.Sprintf("policy-%06d-%.12s", version, ref.SHA256)
 }
 
-func (e *Engine) lock(ctx context.Context) error {
+// turnstile lets one at a time pass.
+type turnstile chan struct{}
+
+func (t turnstile) enter(ctx context.Context) error {
 	select {
-	case e.loads <- struct{}{}:
+	case t <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-func (e *Engine) unlock() { <-e.loads }
+func (t turnstile) leave() { <-t }
 
 // publish writes a policy into the folder, unless it is there.
 func (e *Engine) publish(ctx context.Context, now held) (published, error) {
@@ -76,7 +79,8 @@ func (e *Engine) publish(ctx context.Context, now held) (published, error) {
 		if err := os.RemoveAll(p.dir); err != nil {
 			return p, err
 		}
-		if err := e.cfg.Publisher.Write(ctx, now.ref, p.dir); err != nil {
+		// Another rollout worker may have written it meanwhile: a directory is whole.
+		if err := e.cfg.Publisher.Write(ctx, now.ref, p.dir); err != nil && !errors.Is(err, os.ErrExist) {
 			return p, err
 		}
 	} else if err != nil {
@@ -98,10 +102,10 @@ func (e *Engine) publish(ctx context.Context, now held) (published, error) {
 
 // forget removes a policy that no server holds any more. What cannot be removed costs
 // space and nothing else.
-func (e *Engine) forget(old held) {
-	dir := filepath.Join(e.cfg.Folder, old.label)
+func forget(c Config, old held) {
+	dir := filepath.Join(c.Folder, old.label)
 	if err := errors.Join(os.RemoveAll(dir), os.RemoveAll(dir+".gguf")); err != nil {
-		e.cfg.Log.Warn("policy stays in the folder of the engine", "dir", dir, "err", err)
+		c.Log.Warn("policy stays in the folder of the engine", "dir", dir, "err", err)
 	}
 }
 
@@ -174,20 +178,20 @@ func (e *Engine) tryInstall(ctx context.Context, s *seat, now held, p published)
 		}
 		return err
 	}
-	if err := e.checkLimits(ctx, s); err != nil {
+	if err := checkLimits(ctx, s, e.cfg.MaxContext); err != nil {
 		return err
 	}
-	return e.prove(ctx, s, now, p)
+	return prover{e.cfg}.prove(ctx, s, now, p)
 }
 
 // checkLimits refuses a server that cannot hold the model's context.
-func (e *Engine) checkLimits(ctx context.Context, s *seat) error {
+func checkLimits(ctx context.Context, s *seat, maxContext int) error {
 	l, err := s.server.limits(ctx)
 	if err != nil {
 		return err
 	}
-	if l.maxContext > 0 && l.maxContext < e.cfg.MaxContext {
-		return fmt.Errorf("%s: its context is %d tokens, model.max_context is %d (%w)", s.server.address(), l.maxContext, e.cfg.MaxContext, errRefused)
+	if l.maxContext > 0 && l.maxContext < maxContext {
+		return fmt.Errorf("%s: its context is %d tokens, model.max_context is %d (%w)", s.server.address(), l.maxContext, maxContext, errRefused)
 	}
 	return nil
 }

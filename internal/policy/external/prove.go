@@ -18,12 +18,15 @@ const (
 
 var probeTemperatures = []float32{1, 2}
 
+// prover asks servers for proofs.
+type prover struct{ cfg Config }
+
 // prove lets a server sample behind a fixed prompt and compares the log-probabilities
 // that it reports with those that the policy gives to the same tokens. Labels and
 // checksums prove nothing: they say what was asked for, not what is computed.
-func (e *Engine) prove(ctx context.Context, s *seat, now held, p published) error {
+func (e prover) prove(ctx context.Context, s *seat, now held, p published) error {
 	n := min(probeTokens, e.cfg.MaxContext/2)
-	prompt := e.probePrompt(min(probePrompt, e.cfg.MaxContext-n))
+	prompt := e.prompt(min(probePrompt, e.cfg.MaxContext-n))
 	for _, temperature := range probeTemperatures {
 		ids, reported, err := e.probe(ctx, s, now, prompt, n, temperature)
 		if err != nil {
@@ -55,8 +58,8 @@ func (e *Engine) prove(ctx context.Context, s *seat, now held, p published) erro
 	return nil
 }
 
-// probePrompt spreads ids over the vocabulary.
-func (e *Engine) probePrompt(n int) []int32 {
+// prompt spreads ids over the vocabulary.
+func (e prover) prompt(n int) []int32 {
 	ids := make([]int32, n)
 	for i := range ids {
 		ids[i] = int32((1 + i*7919) % e.cfg.Vocab)
@@ -65,7 +68,7 @@ func (e *Engine) probePrompt(n int) []int32 {
 }
 
 // probe samples n tokens behind the prompt.
-func (e *Engine) probe(ctx context.Context, s *seat, now held, prompt []int32, n int, temperature float32) (ids []int32, logprobs []float32, err error) {
+func (e prover) probe(ctx context.Context, s *seat, now held, prompt []int32, n int, temperature float32) (ids []int32, logprobs []float32, err error) {
 	ids = append(ids, prompt...)
 	for empty := 0; len(logprobs) < n; {
 		c := call{

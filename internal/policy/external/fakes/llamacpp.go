@@ -84,10 +84,10 @@ func (s *Server) llamaComplete(w http.ResponseWriter, r *http.Request) {
 		if n++; broken && n == 4 {
 			panic(http.ErrAbortHandler)
 		}
-		s.send(w, llamaEvent(t, in.Post, f, n == in.MaxTokens))
+		send(w, llamaEvent(t, in.Post, f, n == in.MaxTokens))
 	})
 	kind := map[string]string{"length": "limit", "stop": "eos", "abort": "eos"}[o.finish]
-	s.send(w, map[string]any{"tokens": []int32{}, "stop": true, "stop_type": kind, "model": o.label, "content": ""})
+	send(w, map[string]any{"tokens": []int32{}, "stop": true, "stop_type": kind, "model": o.label, "content": ""})
 }
 
 func llamaEvent(t token, post bool, f Faults, last bool) map[string]any {
@@ -111,7 +111,7 @@ func llamaEvent(t token, post bool, f Faults, last bool) map[string]any {
 	return map[string]any{"tokens": []int32{t.id}, "stop": false, "content": "never read this", "completion_probabilities": list}
 }
 
-func (s *Server) send(w http.ResponseWriter, v any) {
+func send(w http.ResponseWriter, v any) {
 	data, err := json.Marshal(v)
 	if err != nil {
 		panic(http.ErrAbortHandler)

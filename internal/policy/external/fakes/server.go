@@ -22,15 +22,13 @@ type Server struct {
 	// ModelFile is what the server of llama.cpp was started with.
 	ModelFile string
 
-	mu      sync.Mutex
-	faults  Faults
-	model   Model
-	label   string
-	paused  bool
-	loads   int
-	dead    bool
-	aborts  map[string]chan struct{}
-	started map[string]bool // requests that sample now
+	mu     sync.Mutex
+	faults Faults
+	model  Model
+	label  string
+	loads  int
+	dead   bool
+	aborts map[string]chan struct{}
 }
 
 // Fail replaces the faults.

@@ -19,8 +19,8 @@ func (s *Server) SGLang() http.Handler {
 			s.abort(in.ID)
 		}
 	})
-	mux.HandleFunc("POST /pause_generation", func(http.ResponseWriter, *http.Request) { _ = s.setPaused(true) }) // it cannot fail
-	mux.HandleFunc("POST /continue_generation", func(http.ResponseWriter, *http.Request) { _ = s.setPaused(false) })
+	mux.HandleFunc("POST /pause_generation", func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc("POST /continue_generation", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("POST /update_weights_from_disk", s.sglangLoad)
 	mux.HandleFunc("GET /server_info", func(w http.ResponseWriter, _ *http.Request) {
 		write(w, map[string]any{"context_length": s.contextTold()}, false)

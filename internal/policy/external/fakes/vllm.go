@@ -27,8 +27,8 @@ func (s *Server) VLLM() http.Handler {
 	dev := func(pattern string, f func(map[string]any) error) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { s.vllmAdmin(w, r, f) })
 	}
-	dev("POST /pause", func(map[string]any) error { return s.setPaused(true) })
-	dev("POST /resume", func(map[string]any) error { return s.setPaused(false) })
+	dev("POST /pause", func(map[string]any) error { return nil })
+	dev("POST /resume", func(map[string]any) error { return nil })
 	dev("POST /reset_prefix_cache", func(map[string]any) error { return nil })
 	dev("POST /collective_rpc", func(in map[string]any) error {
 		kwargs, _ := in["kwargs"].(map[string]any)
@@ -47,13 +47,6 @@ func (s *Server) VLLM() http.Handler {
 	mux.HandleFunc("GET /health", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("GET /metrics", s.vllmMetrics)
 	return mux
-}
-
-func (s *Server) setPaused(p bool) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.paused = p
-	return nil
 }
 
 func (s *Server) contextTold() int {
