@@ -120,7 +120,7 @@ func TestFile(t *testing.T) {
 	for _, tied := range []bool{true, false} {
 		m := directory(t, network(tied), nil)
 		path := filepath.Join(t.TempDir(), "m.gguf")
-		result, err := gguf.Write(path, m, safetensors.F32)
+		result, err := gguf.Write(path, m, gguf.Options{DType: safetensors.F32})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,7 +165,7 @@ func TestTypes(t *testing.T) {
 	m := directory(t, network(true), nil)
 	for dtype, want := range map[safetensors.DType]uint32{safetensors.F16: 1, safetensors.BF16: 30} {
 		path := filepath.Join(t.TempDir(), "m.gguf")
-		if _, err := gguf.Write(path, m, dtype); err != nil {
+		if _, err := gguf.Write(path, m, gguf.Options{DType: dtype}); err != nil {
 			t.Fatal(err)
 		}
 		data, err := os.ReadFile(path)
@@ -182,7 +182,7 @@ func TestTypes(t *testing.T) {
 			t.Errorf("%s: matrix of kind %d, vector of kind %d", dtype, x.kind, tensors["output_norm.weight"].kind)
 		}
 	}
-	if _, err := gguf.Write(filepath.Join(t.TempDir(), "m.gguf"), m, "I8"); err == nil {
+	if _, err := gguf.Write(filepath.Join(t.TempDir(), "m.gguf"), m, gguf.Options{DType: "I8"}); err == nil {
 		t.Error("I8 is written")
 	}
 }
@@ -207,7 +207,7 @@ func TestTokenizer(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "m.gguf")
-	if _, err := gguf.Write(path, directory(t, network(true), map[string][]byte{hf.TokenizerFile: text}), safetensors.F32); err != nil {
+	if _, err := gguf.Write(path, directory(t, network(true), map[string][]byte{hf.TokenizerFile: text}), gguf.Options{DType: safetensors.F32}); err != nil {
 		t.Fatal(err)
 	}
 	data, err := os.ReadFile(path)
@@ -228,7 +228,26 @@ func TestTokenizer(t *testing.T) {
 	}
 	small := network(true)
 	small.VocabSize = 100
-	if _, err := gguf.Write(path, directory(t, small, map[string][]byte{hf.TokenizerFile: text}), safetensors.F32); err == nil || !strings.Contains(err.Error(), "vocab_size is 100") {
+	if _, err := gguf.Write(path, directory(t, small, map[string][]byte{hf.TokenizerFile: text}), gguf.Options{DType: safetensors.F32}); err == nil || !strings.Contains(err.Error(), "vocab_size is 100") {
 		t.Errorf("error %v for a tokenizer larger than the model", err)
+	}
+}
+
+// TestTemplate goes into the file unless it is left out.
+func TestTemplate(t *testing.T) {
+	m := directory(t, network(true), map[string][]byte{hf.TemplateFile: []byte("{{ messages }}")})
+	for _, without := range []bool{false, true} {
+		path := filepath.Join(t.TempDir(), "m.gguf")
+		if _, err := gguf.Write(path, m, gguf.Options{DType: safetensors.F32, NoTemplate: without}); err != nil {
+			t.Fatal(err)
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		meta, _, _ := parse(t, data)
+		if _, has := meta["tokenizer.chat_template"]; has == without {
+			t.Errorf("left out %v, template is there: %v", without, has)
+		}
 	}
 }

@@ -22,15 +22,24 @@ type Result struct {
 	Notes []string
 }
 
-// Write converts a model directory into a file of the type, F32, F16 or BF16. It
+// Options say what the file holds.
+type Options struct {
+	// DType of the matrices: F32, F16 or BF16.
+	DType safetensors.DType
+	// NoTemplate leaves the chat template out. llama.cpp does not start with one that it
+	// cannot parse, and where only token ids are exchanged nobody needs it.
+	NoTemplate bool
+}
+
+// Write converts a model directory into a file. It
 // reads one tensor at a time. The file appears whole or not at all, and takes the
 // place of one that is there.
-func Write(path string, m *hf.Model, dtype safetensors.DType) (Result, error) {
-	kind, err := kindOf(dtype)
+func Write(path string, m *hf.Model, o Options) (Result, error) {
+	kind, err := kindOf(o.DType)
 	if err != nil {
 		return Result{}, err
 	}
-	fields, notes, err := describe(m, kind)
+	fields, notes, err := describe(m, kind, o)
 	if err != nil {
 		return Result{}, err
 	}
@@ -71,7 +80,7 @@ func writeTensor(w io.Writer, m *hf.Model, e entry) error {
 }
 
 // describe makes the metadata.
-func describe(m *hf.Model, kind tensorKind) ([]field, []string, error) {
+func describe(m *hf.Model, kind tensorKind, o Options) ([]field, []string, error) {
 	config, err := m.ReadFile(hf.ConfigFile)
 	if err != nil {
 		return nil, nil, err
@@ -98,6 +107,9 @@ func describe(m *hf.Model, kind tensorKind) ([]field, []string, error) {
 	)
 	if hasEnd {
 		fields = append(fields, field{"tokenizer.ggml.eos_token_id", end})
+	}
+	if o.NoTemplate {
+		return fields, v.notes, nil
 	}
 	template, err := m.ReadFile(hf.TemplateFile)
 	switch {

@@ -135,7 +135,7 @@ func (e *Engine) ask(ctx context.Context, now held, c call) (answer, error) {
 	}
 	if errors.Is(err, errLost) && ctx.Err() == nil {
 		s.doubt.Store(true)
-		e.repairLater(s)
+		e.repairLater(s) //nolint:contextcheck // the repair outlives the request that met the loss
 		e.cfg.Log.Warn("engine server lost", "server", s.server.address(), "err", err)
 	}
 	return a, err

@@ -64,7 +64,7 @@ func (l *llamaCpp) load(ctx context.Context, p published) error {
 	if now := l.life(); now != nil && now.file == p.file {
 		return now.wait(ctx)
 	}
-	l.close()
+	l.close() //nolint:contextcheck // a server ends even when the load is cancelled
 	started, err := l.processes.start(ctx, p.file)
 	if err != nil {
 		return err

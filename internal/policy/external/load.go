@@ -44,7 +44,7 @@ func (e *Engine) Load(ctx context.Context, ref blob.Ref, version int64) error {
 	e.open(now)
 	for _, s := range e.seats {
 		if s.doubt.Load() {
-			e.repairLater(s)
+			e.repairLater(s) //nolint:contextcheck // the repair goes on behind the load
 		}
 	}
 	if before.version >= 0 {
