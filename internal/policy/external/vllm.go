@@ -238,7 +238,7 @@ func withAbort(ctx context.Context, abort func(context.Context, string) error, i
 			_ = abort(late, id)
 		}()
 		cancel()
-		_ = <-done // its error is that of cancel
+		<-done //nolint:errcheck // its error is that of cancel
 		return ctx.Err()
 	}
 	limit := time.NewTimer(abortPatience)
@@ -252,7 +252,7 @@ func withAbort(ctx context.Context, abort func(context.Context, string) error, i
 			return err
 		case <-limit.C:
 			cancel()
-			_ = <-done // its error is that of cancel
+			<-done //nolint:errcheck // its error is that of cancel
 			return ctx.Err()
 		case <-again.C:
 		}
