@@ -12,7 +12,7 @@ import (
 
 func modelGGUFCommand() *cobra.Command {
 	var model, out, dtype string
-	var noTemplate bool
+	var idsOnly bool
 	cmd := &cobra.Command{
 		Use:   "gguf",
 		Short: "Convert a model directory into the file of llama.cpp",
@@ -24,7 +24,7 @@ stay in float32; matrices have the type of --dtype. In float32 it is the same ne
 	f.StringVar(&model, "model", "", "model directory")
 	f.StringVar(&out, "out", "", "file to write; one that is there is replaced")
 	f.StringVar(&dtype, "dtype", "float32", "float32, bfloat16 or float16")
-	f.BoolVar(&noTemplate, "no-template", false, "leave the chat template out: llama.cpp does not start with one that it cannot parse")
+	f.BoolVar(&idsOnly, "ids-only", false, "leave out the texts of tokens and the chat template, for programs that exchange token ids")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if model == "" || out == "" {
 			return cli.Usagef("--model and --out are needed")
@@ -38,7 +38,7 @@ stay in float32; matrices have the type of --dtype. In float32 it is the same ne
 			return cli.Usage(err)
 		}
 		defer m.Close() //nolint:errcheck // read only
-		result, err := gguf.Write(out, m, gguf.Options{DType: d, NoTemplate: noTemplate})
+		result, err := gguf.Write(out, m, gguf.Options{DType: d, IDsOnly: idsOnly})
 		if err != nil {
 			return err
 		}

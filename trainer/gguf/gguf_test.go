@@ -238,7 +238,7 @@ func TestTemplate(t *testing.T) {
 	m := directory(t, network(true), map[string][]byte{hf.TemplateFile: []byte("{{ messages }}")})
 	for _, without := range []bool{false, true} {
 		path := filepath.Join(t.TempDir(), "m.gguf")
-		if _, err := gguf.Write(path, m, gguf.Options{DType: safetensors.F32, NoTemplate: without}); err != nil {
+		if _, err := gguf.Write(path, m, gguf.Options{DType: safetensors.F32, IDsOnly: without}); err != nil {
 			t.Fatal(err)
 		}
 		data, err := os.ReadFile(path)

@@ -26,9 +26,10 @@ type Result struct {
 type Options struct {
 	// DType of the matrices: F32, F16 or BF16.
 	DType safetensors.DType
-	// NoTemplate leaves the chat template out. llama.cpp does not start with one that it
-	// cannot parse, and where only token ids are exchanged nobody needs it.
-	NoTemplate bool
+	// IDsOnly leaves the texts of tokens and the chat template out. llama.cpp keeps tokens
+	// back whose text is half a character, and does not start with a template that it
+	// cannot parse: both are in the way where only ids are exchanged.
+	IDsOnly bool
 }
 
 // Write converts a model directory into a file. It
@@ -93,6 +94,9 @@ func describe(m *hf.Model, kind tensorKind, o Options) ([]field, []string, error
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, err
 	}
+	if o.IDsOnly {
+		text = nil
+	}
 	v, err := readVocabulary(text, m.Config.VocabSize)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", hf.TokenizerFile, err)
@@ -108,7 +112,7 @@ func describe(m *hf.Model, kind tensorKind, o Options) ([]field, []string, error
 	if hasEnd {
 		fields = append(fields, field{"tokenizer.ggml.eos_token_id", end})
 	}
-	if o.NoTemplate {
+	if o.IDsOnly {
 		return fields, v.notes, nil
 	}
 	template, err := m.ReadFile(hf.TemplateFile)

@@ -56,7 +56,7 @@ func (Publisher) Convert(_ context.Context, dir, file string) error {
 		return err
 	}
 	defer m.Close() //nolint:errcheck // read only
-	_, err = gguf.Write(file, m, gguf.Options{DType: safetensors.F32, NoTemplate: true})
+	_, err = gguf.Write(file, m, gguf.Options{DType: safetensors.F32, IDsOnly: true})
 	return err
 }
 
