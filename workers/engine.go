@@ -54,6 +54,9 @@ func Engines(store blob.Store, backend string, slots int) func(*run.Loaded) (sam
 }
 
 func (f *engineFactory) make(r *run.Loaded) (sampling.Engine, error) {
+	if r.Config.Rollout.Engine.External() {
+		return externalEngine(f.store, f.backend, r, f.log)
+	}
 	e, err := engine.New(engine.Config{
 		Model: r.Model, MaxContext: r.Config.Model.MaxContext, Backend: f.backend, Slots: f.slots, Log: f.log,
 		Capacity: f.capacity, Shards: f.shards(r.Config.Model.MaxContext),

@@ -38,6 +38,9 @@ type RunStatus struct {
 	// that all data is there, too.
 	Opened   bool `json:"opened,omitempty"`
 	Prepared bool `json:"prepared,omitempty"`
+	// NotPromised says which bits another run of the same configuration may have
+	// otherwise. The command that shows a status adds it.
+	NotPromised string `json:"not_promised,omitempty"`
 	// Child is the workflow id of the stage that runs now; ask it for the steps.
 	Child string `json:"child,omitempty"`
 	// Stage counts from 1; 0 before the first stage.

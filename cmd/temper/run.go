@@ -62,6 +62,7 @@ func submitCommand() *cobra.Command {
 		if err := submit(cmd.Context(), c, &s); err != nil {
 			return err
 		}
+		s.writeNote(cmd.ErrOrStderr())
 		return begin.follow(cmd, c, store, p, s.runID, "")
 	}
 	return cmd

@@ -61,6 +61,9 @@ func statusOf(ctx context.Context, p *config.Process, runID string) (workflows.R
 		return status, askErr
 	}
 	status = withPlace(status, entry)
+	if cfg, err := r.Config(ctx); err == nil { // a status is shown whatever is damaged
+		status.NotPromised = cfg.NotPromised()
+	}
 	step, saved, err := r.NewestCheckpoint(ctx)
 	if saved {
 		status.Checkpoint = &step
@@ -141,6 +144,9 @@ func writeStatus(out io.Writer, s workflows.RunStatus) error {
 	}
 	if s.ETASeconds > 0 {
 		line("remaining", "%s", time.Duration(s.ETASeconds*float64(time.Second)).Round(time.Second))
+	}
+	if s.NotPromised != "" {
+		line("not promised", "%s", s.NotPromised)
 	}
 	writeOrigins(line, s)
 	for _, g := range s.Stages {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"time"
@@ -151,6 +152,13 @@ func (s *submission) takeFrom(ctx context.Context, store blob.Store) error {
 	}
 	s.from = config.PolicyName(s.from, version)
 	return nil
+}
+
+// writeNote says which bits the run does not promise.
+func (s *submission) writeNote(out io.Writer) {
+	if note := s.loaded.NotPromised(); note != "" {
+		fmt.Fprintf(out, "note: %s\n", note)
+	}
 }
 
 // submit starts the workflow exactly as a plain Temporal client would.

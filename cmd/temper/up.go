@@ -202,6 +202,7 @@ func serve(ctx context.Context, p *config.Process, o *upOptions, s *screen.Scree
 	if err := submit(ctx, c, &o.submission); err != nil {
 		return err
 	}
+	o.writeNote(s)
 	if _, err := awaitStart(ctx, c, o.runID, s); err != nil {
 		return err
 	}

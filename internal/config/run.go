@@ -189,6 +189,8 @@ type RL struct {
 
 // Rollout is how trajectories are sampled.
 type Rollout struct {
+	// Engine is a server of others that samples in place of Temper's own engine.
+	Engine RolloutEngine `yaml:"engine,omitempty" json:"engine,omitzero" amend:"no: the samples of a run come from one kind of engine"`
 	// Temperature divides the logits before a token is drawn.
 	Temperature float64 `yaml:"temperature" json:"temperature" range:"0.01..10" amend:"yes"`
 	// ToolTimeout is how long one tool call may take.

@@ -50,6 +50,7 @@ func (r Run) problems() Problems {
 	c.sft(r.SFT, r.Model.Starts())
 	c.rl(r.RL)
 	c.chat(r.Rollout, r.Model)
+	checkEngine(c, r)
 	if problem := r.Reward.problem(); problem != "" {
 		c.add("reward.path", "%s", problem)
 	}

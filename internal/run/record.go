@@ -41,6 +41,7 @@ func LogStep(ctx context.Context, store blob.Store, cfg config.Run, in StepInput
 		return Watched{}, err
 	}
 	layout, record, trouble := artifact.Layout{RunID: in.Run.RunID}, recordOf(in), firstTrouble(w.after)
+	record.NotPromised = cfg.NotPromised()
 	writes := []func(context.Context) error{
 		func(ctx context.Context) error {
 			_, err := artifact.PutOnce(ctx, store, layout.StepLog(in.Step), record)

@@ -20,6 +20,9 @@ type StepRecord struct {
 	SampledBy *int64 `json:"sampled_by,omitempty"`
 	// Metrics are the series of the step; package series describes them.
 	Metrics series.Values `json:"metrics"`
+	// NotPromised says which bits of the step another run of it may have otherwise; empty
+	// when all are promised.
+	NotPromised string `json:"not_promised,omitempty"`
 }
 
 // TimeSplit is wall seconds by what the run was doing.

@@ -1,0 +1,197 @@
+package external
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"temper/internal/blob"
+	"temper/internal/failpoint"
+)
+
+// Load implements policy.Loader: it writes the policy into the folder, waits for the
+// requests under way, makes each server read the folder, and asks each for the proof.
+// After an error nothing is served until a Load succeeds.
+func (e *Engine) Load(ctx context.Context, ref blob.Ref, version int64) error {
+	if err := e.loads.enter(ctx); err != nil {
+		return err
+	}
+	defer e.loads.leave()
+	e.mu.Lock()
+	before := e.current
+	e.mu.Unlock()
+	now := held{ref: ref, version: version, label: labelOf(ref, version)}
+	if before == now {
+		return nil
+	}
+	p, err := e.publish(ctx, now)
+	if err != nil {
+		return fmt.Errorf("engine %s: write policy %d: %w", e.cfg.Kind, version, err)
+	}
+	if err := e.drain(ctx); err != nil {
+		e.open(before)
+		return err
+	}
+	if err := e.replace(ctx, now, p); err != nil {
+		e.open(held{version: -1})
+		return fmt.Errorf("engine %s: load policy %d: %w", e.cfg.Kind, version, err)
+	}
+	e.open(now)
+	for _, s := range e.seats {
+		if s.doubt.Load() {
+			e.repairLater(s) //nolint:contextcheck // the repair goes on behind the load
+		}
+	}
+	if before.version >= 0 {
+		forget(e.cfg, before)
+	}
+	return nil
+}
+
+// labelOf names a policy so that no two of different content share a name.
+func labelOf(ref blob.Ref, version int64) string {
+	return fmt.Sprintf("policy-%06d-%.12s", version, ref.SHA256)
+}
+
+// turnstile lets one at a time pass.
+type turnstile chan struct{}
+
+func (t turnstile) enter(ctx context.Context) error {
+	select {
+	case t <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (t turnstile) leave() { <-t }
+
+// publish writes a policy into the folder, unless it is there.
+func (e *Engine) publish(ctx context.Context, now held) (published, error) {
+	p := published{name: now.label, dir: filepath.Join(e.cfg.Folder, now.label)}
+	if _, err := os.Stat(filepath.Join(p.dir, "config.json")); errors.Is(err, os.ErrNotExist) {
+		if err := os.RemoveAll(p.dir); err != nil {
+			return p, err
+		}
+		// Another rollout worker may have written it meanwhile: a directory is whole.
+		if err := e.cfg.Publisher.Write(ctx, now.ref, p.dir); err != nil && !errors.Is(err, os.ErrExist) {
+			return p, err
+		}
+	} else if err != nil {
+		return p, err
+	}
+	if e.seats[0].server.needsFile() {
+		p.file = filepath.Join(e.cfg.Folder, now.label+".gguf")
+		if _, err := os.Stat(p.file); errors.Is(err, os.ErrNotExist) {
+			if err := e.cfg.Publisher.Convert(ctx, p.dir, p.file); err != nil {
+				return p, err
+			}
+		} else if err != nil {
+			return p, err
+		}
+	}
+	failpoint.Hit("external/after-publish")
+	return p, nil
+}
+
+// forget removes a policy that no server holds any more. What cannot be removed costs
+// space and nothing else.
+func forget(c Config, old held) {
+	dir := filepath.Join(c.Folder, old.label)
+	if err := errors.Join(os.RemoveAll(dir), os.RemoveAll(dir+".gguf")); err != nil {
+		c.Log.Warn("policy stays in the folder of the engine", "dir", dir, "err", err)
+	}
+}
+
+// replace makes all servers hold a policy. A server that is away among others that are
+// there is left to its repair; one that refuses, or that computes something else, is an
+// error.
+func (e *Engine) replace(ctx context.Context, now held, p published) error {
+	errs := make([]error, len(e.seats))
+	someone := slices.ContainsFunc(e.seats, func(s *seat) bool { return !s.doubt.Load() })
+	var wg sync.WaitGroup
+	for i, s := range e.seats {
+		patience := e.cfg.Patience
+		if s.doubt.Load() && someone {
+			patience = 0
+		}
+		wg.Go(func() { errs[i] = e.install(ctx, s, now, p, patience) })
+	}
+	wg.Wait()
+	err, lost := errors.Join(errs...), 0
+	for i, seatErr := range errs {
+		if errors.Is(seatErr, errLost) || errors.Is(seatErr, errBusy) {
+			e.cfg.Log.Warn("engine server is away", "server", e.seats[i].server.address(), "policy_version", now.version, "err", seatErr)
+			lost++
+		}
+	}
+	if ctx.Err() == nil && lost < len(e.seats) && !errors.Is(err, errRefused) && lost == countErrors(errs) {
+		return nil
+	}
+	return err
+}
+
+func countErrors(errs []error) (n int) {
+	for _, err := range errs {
+		if err != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// install makes one server hold a policy and prove it. It waits for a server that
+// starts just now.
+func (e *Engine) install(ctx context.Context, s *seat, now held, p published, patience time.Duration) error {
+	s.doubt.Store(true)
+	deadline := time.Now().Add(patience)
+	for {
+		err := e.tryInstall(ctx, s, now, p)
+		switch {
+		case err == nil:
+			s.doubt.Store(false)
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case !errors.Is(err, errLost) && !errors.Is(err, errBusy) || time.Now().After(deadline):
+			return err
+		}
+		if err := sleep(ctx, installPause); err != nil {
+			return err
+		}
+	}
+}
+
+// installPause is the time between two attempts to reach a server.
+const installPause = 200 * time.Millisecond
+
+func (e *Engine) tryInstall(ctx context.Context, s *seat, now held, p published) error {
+	if err := s.server.load(ctx, p); err != nil {
+		if _, statErr := os.Stat(p.dir); statErr != nil {
+			return fmt.Errorf("%s: the folder %s is gone: %w", s.server.address(), p.dir, err)
+		}
+		return err
+	}
+	if err := checkLimits(ctx, s, e.cfg.MaxContext); err != nil {
+		return err
+	}
+	return prover{e.cfg}.prove(ctx, s, now, p)
+}
+
+// checkLimits refuses a server that cannot hold the model's context.
+func checkLimits(ctx context.Context, s *seat, maxContext int) error {
+	l, err := s.server.limits(ctx)
+	if err != nil {
+		return err
+	}
+	if l.maxContext > 0 && l.maxContext < maxContext {
+		return fmt.Errorf("%s: its context is %d tokens, model.max_context is %d (%w)", s.server.address(), l.maxContext, maxContext, errRefused)
+	}
+	return nil
+}
