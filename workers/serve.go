@@ -82,6 +82,21 @@ func serveModel(ctx context.Context, o ModelOptions, v *Vitals) error {
 	})
 }
 
+// OpenModel loads a model for callers in this process. The handler speaks OpenAI's API; the
+// caller ends with end, when no request is under way.
+func OpenModel(ctx context.Context, o ModelOptions) (h http.Handler, name string, end func(), err error) {
+	m, end, err := openModel(ctx, o)
+	if err != nil {
+		return nil, "", nil, err
+	}
+	api, err := openai.New(m, openai.Limits{}, nil)
+	if err != nil {
+		end()
+		return nil, "", nil, err
+	}
+	return api, m.Name, end, nil
+}
+
 // openModel loads a directory into an engine. The caller closes it.
 func openModel(ctx context.Context, o ModelOptions) (openai.Model, func(), error) {
 	dir, err := hf.Load(o.Dir)
