@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -136,9 +137,11 @@ func printSummary(out io.Writer, r *history.Run, s run.Summary, page string) err
 
 func showCommand() *cobra.Command {
 	var asJSON bool
+	step := 0
 	cmd := &cobra.Command{Use: "show RUN", Short: "Show a run: its steps and its tables", Args: cobra.ExactArgs(1)}
 	p := cli.ProcessFlags(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the step records as JSON lines")
+	cmd.Flags().IntVar(&step, "step", 0, "show where the time of this step went instead: who was waited for, and what was busy")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		r, err := findRun(cmd.Context(), p, args[0])
 		if err != nil {
@@ -147,6 +150,15 @@ func showCommand() *cobra.Command {
 		records, err := r.Records(cmd.Context())
 		if err != nil {
 			return err
+		}
+		if cmd.Flags().Changed("step") {
+			at := slices.IndexFunc(records, func(r run.StepRecord) bool { return r.Step == step })
+			if at < 0 {
+				return cli.Usagef("--step %d: run %s has the records of %d steps", step, args[0], len(records))
+			}
+			if records = records[at : at+1]; !asJSON {
+				return report.StepTime(cmd.OutOrStdout(), records[0])
+			}
 		}
 		if asJSON {
 			return printLines(cmd.OutOrStdout(), records)

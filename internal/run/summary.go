@@ -20,6 +20,8 @@ type StepRecord struct {
 	SampledBy *int64 `json:"sampled_by,omitempty"`
 	// Metrics are the series of the step; package series describes them.
 	Metrics series.Values `json:"metrics"`
+	// Busy has a part for each worker that sampled; older programs did not say.
+	Busy []series.Busy `json:"busy,omitempty"`
 }
 
 // TimeSplit is wall seconds by what the run was doing.
