@@ -21,11 +21,9 @@ type LocalSandbox struct {
 	dir  string
 }
 
-// LocalSize is how many programs of a LocalSandbox run side by side.
-const LocalSize = 2
-
-// StartSandbox starts a LocalSandbox with the interpreter of that name. The caller closes it.
-func StartSandbox(ctx context.Context, python string, log *slog.Logger) (*LocalSandbox, error) {
+// StartSandbox starts a LocalSandbox with the interpreter of that name, in which so many
+// programs run side by side. The caller closes it.
+func StartSandbox(ctx context.Context, python string, size int, log *slog.Logger) (*LocalSandbox, error) {
 	dir, err := os.MkdirTemp("", "temper-sandbox-") // for this user alone
 	if err != nil {
 		return nil, err
@@ -35,7 +33,7 @@ func StartSandbox(ctx context.Context, python string, log *slog.Logger) (*LocalS
 	ready := make(chan node.Ready, 1)
 	cfg := node.Config{
 		Server: server.Config{Listen: httpapi.UnixPrefix + filepath.Join(dir, "s")}, Python: python,
-		Zygotes: 1, Slots: LocalSize, Sessions: LocalSize, OnReady: func(r node.Ready) { ready <- r },
+		Zygotes: 1, Slots: size, Sessions: size, OnReady: func(r node.Ready) { ready <- r },
 	}
 	go func() { s.done <- node.Serve(ctx, cfg, log) }()
 	select {

@@ -36,6 +36,8 @@ type ModelOptions struct {
 	// Slots is the number of answers that are sampled at a time.
 	Slots  int
 	Server server.Config
+	// Wrap stands before the API of the model of that name; nil for nothing.
+	Wrap func(api http.Handler, model string) http.Handler
 	// OnReady is called when requests are answered.
 	OnReady func(url, name string)
 	Log     *slog.Logger
@@ -63,7 +65,11 @@ func serveModel(ctx context.Context, o ModelOptions, v *Vitals) error {
 		return err
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/", api)
+	if o.Wrap != nil {
+		mux.Handle("/", o.Wrap(api, m.Name))
+	} else {
+		mux.Handle("/", api)
+	}
 	for path, handler := range metricsHandler(v.Metrics) {
 		mux.Handle(path, handler)
 	}

@@ -29,6 +29,9 @@ import (
 // ChatKeyKey is the variable of the environment with the key for a server of --url.
 const ChatKeyKey = "TEMPER_CHAT_KEY" //nolint:gosec // a name
 
+// toolChars is how long a result of a tool may be where no run says so.
+const toolChars = 4000
+
 // chatting is what a person asks of a chat.
 type chatting struct {
 	asked    servedModel
@@ -199,7 +202,7 @@ func rolloutOf(ctx context.Context, store blob.Store, runID string) (*config.Rol
 
 // openTools makes the tools, with a sandbox of their own unless one was named.
 func (c *chatting) openTools(ctx context.Context, cmd *cobra.Command, p *config.Process, rollout *config.Rollout) (*converse.Tools, error) {
-	cfg := converse.ToolConfig{Names: c.tools, Name: fmt.Sprintf("chat/%d", os.Getpid()), MaxResponseChars: 4000}
+	cfg := converse.ToolConfig{Names: c.tools, Name: fmt.Sprintf("chat/%d", os.Getpid()), MaxResponseChars: toolChars}
 	if rollout != nil {
 		cfg.MaxResponseChars, cfg.MaxCallsPerTurn = rollout.MaxToolResponseChars, rollout.MaxCallsPerTurn
 		cfg.SessionTools = rollout.Tools.WithSession()
@@ -225,9 +228,11 @@ func (c *chatting) openTools(ctx context.Context, cmd *cobra.Command, p *config.
 		cfg.Fixture = string(code)
 	}
 	var err error
-	if cfg.Executor, err = c.openSandbox(ctx, cmd, p); err != nil {
+	var end func()
+	if cfg.Executor, end, err = openSandbox(ctx, cmd, p, 1); err != nil {
 		return nil, err
 	}
+	c.closers = append(c.closers, end)
 	tools, err := converse.NewTools(cfg)
 	if err != nil {
 		return nil, cli.Usage(err)
@@ -239,28 +244,27 @@ func (c *chatting) openTools(ctx context.Context, cmd *cobra.Command, p *config.
 	return tools, nil
 }
 
-func (c *chatting) openSandbox(ctx context.Context, cmd *cobra.Command, p *config.Process) (sandbox.Executor, error) {
+// openSandbox calls the sandbox that was named, or starts one for so many programs at a time.
+func openSandbox(ctx context.Context, cmd *cobra.Command, p *config.Process, size int) (exec sandbox.Executor, end func(), err error) {
 	if cmd.Flags().Changed("sandbox") {
 		opts, err := workers.SandboxClientOptions()
 		if err != nil {
-			return nil, cli.Usage(err)
+			return nil, nil, cli.Usage(err)
 		}
 		client, err := httpapi.NewClient(p.SandboxAddress, opts)
 		if err != nil {
-			return nil, cli.Usagef("--sandbox: %w", err)
+			return nil, nil, cli.Usagef("--sandbox: %w", err)
 		}
-		c.closers = append(c.closers, client.Close)
-		return client, nil
+		return client, client.Close, nil
 	}
 	if err := cli.FindPython(p.Python); err != nil {
-		return nil, cli.Usage(err)
+		return nil, nil, cli.Usage(err)
 	}
-	local, err := workers.StartSandbox(ctx, p.Python, slog.New(slog.DiscardHandler))
+	local, err := workers.StartSandbox(ctx, p.Python, size, slog.New(slog.DiscardHandler))
 	if err != nil {
-		return nil, fmt.Errorf("sandbox: %w; name one with --sandbox, or let the model call no tools with --no-tools", err)
+		return nil, nil, fmt.Errorf("sandbox: %w; name one with --sandbox, or let the model call no tools with --no-tools", err)
 	}
-	c.closers = append(c.closers, func() { _ = local.Close() })
-	return local, nil
+	return local, func() { _ = local.Close() }, nil
 }
 
 // record is the answer to one question, for programs.

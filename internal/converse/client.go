@@ -91,11 +91,23 @@ func (c *Client) do(ctx context.Context, method, path string, body []byte) (*htt
 	}
 	defer func() { _ = res.Body.Close() }()
 	data, _ := io.ReadAll(io.LimitReader(res.Body, maxBody)) // what has come says most
-	err = fmt.Errorf("%s%s answers %d: %s", c.URL, path, res.StatusCode, errorText(data))
+	err = &StatusError{URL: c.URL + path, Status: res.StatusCode, Body: data}
 	if bytes.Contains(data, []byte("context_length_exceeded")) {
 		err = fmt.Errorf("%w: %w", ErrTooLong, err)
 	}
 	return nil, err
+}
+
+// StatusError is an answer that is an error.
+type StatusError struct {
+	URL    string
+	Status int
+	Body   []byte
+}
+
+// Error implements error.
+func (e *StatusError) Error() string {
+	return fmt.Sprintf("%s answers %d: %s", e.URL, e.Status, errorText(e.Body))
 }
 
 // ErrTooLong means that the talk no longer fits the context of the model.
@@ -166,10 +178,15 @@ type callPart struct {
 
 // Turn implements Sampler.
 func (c *Client) Turn(ctx context.Context, messages []Message, emit func(Delta) error) (Turn, error) {
-	body, err := json.Marshal(wireRequest{
+	return c.stream(ctx, wireRequest{
 		Model: c.Model, Messages: messages, Stream: true, StreamOptions: streamOptions{IncludeUsage: true}, Tools: c.Tools,
 		Temperature: c.Temperature, Seed: c.Seed, MaxTokens: c.MaxTokens,
-	})
+	}, emit)
+}
+
+// stream asks for a turn with a body that asks for a stream.
+func (c *Client) stream(ctx context.Context, request any, emit func(Delta) error) (Turn, error) {
+	body, err := json.Marshal(request)
 	if err != nil {
 		return Turn{}, err
 	}

@@ -79,7 +79,6 @@ const (
 	FinishLength   = "length"
 	FinishMaxTurns = "max_turns"
 	FinishCut      = "cut"
-	finishCalls    = "tool_calls"
 )
 
 // Answer is what a question led to.
@@ -147,6 +146,12 @@ func (c *Conversation) Ask(ctx context.Context, question string, show func(Delta
 		c.messages = c.messages[:before]
 	}
 	return answer, err
+}
+
+// Continue follows the calls of a talk that the sampler knows until the model answers
+// without one, as Ask does.
+func (c *Conversation) Continue(ctx context.Context, show func(Delta) error) (Answer, error) {
+	return c.follow(ctx, show)
 }
 
 // closeCut leaves a history that a model can go on from.
