@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"temper/internal/chat"
+	"temper/internal/tokenizer"
 )
 
 // chatRequest is the body of POST /v1/chat/completions.
@@ -73,7 +74,7 @@ func (s *Server) prepare(r *chatRequest) (prepared, *apiError) {
 	if !neutralFormat(r.ResponseFormat) {
 		return p, invalid("response_format", "this server answers with text only")
 	}
-	req, err := s.conversation(r.Messages, r.Tools, r.ChatTemplateKwargs)
+	req, err := conversation(s.opening, r.Messages, r.Tools, r.ChatTemplateKwargs)
 	if err != nil {
 		return p, err
 	}
@@ -132,14 +133,14 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) {
 	}
 	choices := make([]chatChoice, len(outs))
 	for i, out := range outs {
-		choices[i] = s.chatChoice(i, p, a.id, out)
+		choices[i] = p.choice(s.model.Tokenizer, i, a.id, out)
 	}
 	a.add(draws[:1], outs)
 	writeJSON(w, http.StatusOK, a.with(choices))
 }
 
-// chatChoice is a whole choice.
-func (s *Server) chatChoice(i int, p prepared, id string, out outcome) chatChoice {
+// choice is a whole choice.
+func (p *prepared) choice(t *tokenizer.Tokenizer, i int, id string, out outcome) chatChoice {
 	content, calls := out.Text, []toolCall(nil)
 	if p.tools != nil {
 		content, calls = findCalls(p.tools, p.forced+out.Text, callID(id, i), false)
@@ -156,7 +157,7 @@ func (s *Server) chatChoice(i int, p prepared, id string, out outcome) chatChoic
 	}
 	c := chatChoice{Index: i, Message: m, FinishReason: &finish}
 	if p.Logprobs {
-		c.Logprobs = newChatLogprobs(s.model.Tokenizer, out.piece)
+		c.Logprobs = newChatLogprobs(t, out.piece)
 	}
 	if p.ReturnTokenIDs {
 		c.TokenIDs = out.Tokens

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"net/http"
 	"strings"
+
+	"temper/internal/tokenizer"
 )
 
 // defaultCompletion is the number of tokens of a completion that names none.
@@ -68,7 +70,7 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request) {
 	}
 	choices := make([]completionChoice, len(outs))
 	for i, out := range outs {
-		choices[i] = s.completionChoice(i, &body, out.piece, 0)
+		choices[i] = body.choice(s.model.Tokenizer, i, out.piece, 0)
 		choices[i].FinishReason = &out.finish
 	}
 	a.add(eachNth(draws, *body.N), outs)
@@ -133,11 +135,11 @@ func as[T any](raw json.RawMessage) (T, bool) {
 	return v, err == nil
 }
 
-// completionChoice is a piece as a choice; offset is the length of the text before it.
-func (s *Server) completionChoice(i int, r *completionRequest, p piece, offset int) completionChoice {
+// choice is a piece as a choice; offset is the length of the text before it.
+func (r *completionRequest) choice(t *tokenizer.Tokenizer, i int, p piece, offset int) completionChoice {
 	c := completionChoice{Index: i, Text: p.Text}
 	if r.Logprobs != nil {
-		c.Logprobs = newCompletionLogprobs(s.model.Tokenizer, p, offset)
+		c.Logprobs = newCompletionLogprobs(t, p, offset)
 	}
 	if r.ReturnTokenIDs {
 		c.TokenIDs = p.Tokens
@@ -150,7 +152,7 @@ func (s *Server) streamCompletion(ctx context.Context, w http.ResponseWriter, a 
 	outs, err := s.sampleStreams(ctx, draws, func(i int) (func(piece) error, func(outcome) error) {
 		offset := 0
 		emit := func(p piece) error {
-			c := s.completionChoice(i, r, p, offset)
+			c := r.choice(s.model.Tokenizer, i, p, offset)
 			offset += len(p.Text)
 			return st.send(c)
 		}

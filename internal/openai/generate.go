@@ -185,24 +185,26 @@ func (r *running) begin(ctx context.Context, name string) (context.Context, func
 
 // abort ends requests: they answer with what was sampled. Unknown names are ignored, as
 // vLLM does; no names are refused, where vLLM would end all requests.
-func (s *Server) abort(w http.ResponseWriter, r *http.Request) {
-	var body struct {
-		RequestIDs []string `json:"request_ids"`
-	}
-	err := s.limits.read(w, r, &body)
-	if err == nil && len(body.RequestIDs) == 0 {
-		err = invalid("request_ids", "want at least one")
-	}
-	if err != nil {
-		write(w, err)
-		return
-	}
-	s.running.mu.Lock()
-	defer s.running.mu.Unlock()
-	for _, name := range body.RequestIDs {
-		if cancel, ok := s.running.byName[name]; ok {
-			cancel(policy.ErrCut)
+func (r *running) abort(limits Limits) http.HandlerFunc {
+	return func(w http.ResponseWriter, req *http.Request) {
+		var body struct {
+			RequestIDs []string `json:"request_ids"`
 		}
+		err := limits.read(w, req, &body)
+		if err == nil && len(body.RequestIDs) == 0 {
+			err = invalid("request_ids", "want at least one")
+		}
+		if err != nil {
+			write(w, err)
+			return
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		for _, name := range body.RequestIDs {
+			if cancel, ok := r.byName[name]; ok {
+				cancel(policy.ErrCut)
+			}
+		}
+		writeJSON(w, http.StatusOK, json.RawMessage("{}"))
 	}
-	writeJSON(w, http.StatusOK, json.RawMessage("{}"))
 }

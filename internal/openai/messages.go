@@ -11,8 +11,8 @@ import (
 )
 
 // conversation reads messages, tools and variables of the template from a request, in the
-// form that templates expect.
-func (s *Server) conversation(messages, tools, vars json.RawMessage) (chat.Request, *apiError) {
+// form that templates expect. opening is what the template's prompt begins a turn with.
+func conversation(opening string, messages, tools, vars json.RawMessage) (chat.Request, *apiError) {
 	req := chat.Request{AddGenerationPrompt: true, Vars: jinja.NewDict()}
 	list, err := listOf("messages", messages)
 	if err != nil {
@@ -23,7 +23,7 @@ func (s *Server) conversation(messages, tools, vars json.RawMessage) (chat.Reque
 	}
 	req.Messages = &jinja.List{Items: make([]jinja.Value, len(list.Items))}
 	for i, v := range list.Items {
-		if req.Messages.Items[i], err = s.message(fmt.Sprintf("messages[%d]", i), v); err != nil {
+		if req.Messages.Items[i], err = message(opening, fmt.Sprintf("messages[%d]", i), v); err != nil {
 			return req, err
 		}
 	}
@@ -65,7 +65,7 @@ var roles = []string{chat.RoleSystem, chat.RoleUser, chat.RoleAssistant, chat.Ro
 
 // message makes a message of a request one that templates render: text parts joined, no
 // null content, arguments of calls as objects.
-func (s *Server) message(param string, v jinja.Value) (jinja.Value, *apiError) {
+func message(opening, param string, v jinja.Value) (jinja.Value, *apiError) {
 	given, ok := v.(*jinja.Dict)
 	if !ok {
 		return nil, invalid(param, "want an object")
@@ -85,7 +85,7 @@ func (s *Server) message(param string, v jinja.Value) (jinja.Value, *apiError) {
 		return nil, err
 	}
 	if name == chat.RoleAssistant {
-		text = withOpening(text, s.opening)
+		text = withOpening(text, opening)
 	}
 	m.Set("content", text)
 	calls, _ := m.Get("tool_calls")

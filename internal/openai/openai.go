@@ -90,7 +90,7 @@ func (s *Server) routes() {
 	s.mux.HandleFunc("POST /v1/completions", s.complete)
 	s.mux.HandleFunc("POST /v1/chat/completions", s.chat)
 	s.mux.HandleFunc("POST /inference/v1/generate", s.generate)
-	s.mux.HandleFunc("POST /abort_requests", s.abort)
+	s.mux.HandleFunc("POST /abort_requests", s.running.abort(s.limits))
 	s.mux.HandleFunc("POST /tokenize", s.tokenize)
 	s.mux.HandleFunc("POST /detokenize", s.detokenize)
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
