@@ -60,7 +60,7 @@ func serveModel(ctx context.Context, o ModelOptions, v *Vitals) error {
 		return err
 	}
 	defer closeEngine()
-	api, err := openai.New(m, openai.Limits{}, v.Metrics)
+	api, err := openai.New(m, openai.Limits{}, v.Metrics) //nolint:contextcheck // a scrape of metrics has no context
 	if err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func OpenModel(ctx context.Context, o ModelOptions) (h http.Handler, name string
 	if err != nil {
 		return nil, "", nil, err
 	}
-	api, err := openai.New(m, openai.Limits{}, nil)
+	api, err := openai.New(m, openai.Limits{}, nil) //nolint:contextcheck // a scrape of metrics has no context
 	if err != nil {
 		end()
 		return nil, "", nil, err

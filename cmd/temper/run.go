@@ -152,13 +152,7 @@ func showCommand() *cobra.Command {
 			return err
 		}
 		if cmd.Flags().Changed("step") {
-			at := slices.IndexFunc(records, func(r run.StepRecord) bool { return r.Step == step })
-			if at < 0 {
-				return cli.Usagef("--step %d: run %s has the records of %d steps", step, args[0], len(records))
-			}
-			if records = records[at : at+1]; !asJSON {
-				return report.StepTime(cmd.OutOrStdout(), records[0])
-			}
+			return showStep(cmd.OutOrStdout(), args[0], records, step, asJSON)
 		}
 		if asJSON {
 			return printLines(cmd.OutOrStdout(), records)
@@ -176,6 +170,18 @@ func showCommand() *cobra.Command {
 		return printState(cmd.Context(), cmd.OutOrStdout(), r)
 	}
 	return cmd
+}
+
+// showStep shows where the time of one step went, or its record.
+func showStep(out io.Writer, runID string, records []run.StepRecord, step int, asJSON bool) error {
+	at := slices.IndexFunc(records, func(r run.StepRecord) bool { return r.Step == step })
+	if at < 0 {
+		return cli.Usagef("--step %d: run %s has the records of %d steps", step, runID, len(records))
+	}
+	if asJSON {
+		return printLines(out, records[at:at+1])
+	}
+	return report.StepTime(out, records[at])
 }
 
 // printLines prints each value as a line of JSON.

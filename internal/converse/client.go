@@ -156,17 +156,19 @@ type streamOptions struct {
 // chunk is one part of a stream.
 type chunk struct {
 	Choices []struct {
-		Delta struct {
-			Content          string     `json:"content"`
-			Reasoning        string     `json:"reasoning"`         // of vLLM
-			ReasoningContent string     `json:"reasoning_content"` // of others, and of vLLM before
-			ToolCalls        []callPart `json:"tool_calls"`
-			Executed         []Executed `json:"executed_calls"` // of a server that runs calls itself
-		} `json:"delta"`
-		FinishReason string `json:"finish_reason"`
+		Delta        wireDelta `json:"delta"`
+		FinishReason string    `json:"finish_reason"`
 	} `json:"choices"`
 	Usage *Usage          `json:"usage"`
 	Error json.RawMessage `json:"error"`
+}
+
+type wireDelta struct {
+	Content          string     `json:"content"`
+	Reasoning        string     `json:"reasoning"`         // of vLLM
+	ReasoningContent string     `json:"reasoning_content"` // of others, and of vLLM before
+	ToolCalls        []callPart `json:"tool_calls"`
+	Executed         []Executed `json:"executed_calls"` // of a server that runs calls itself
 }
 
 // callPart is a call, or what follows of its arguments.
@@ -251,32 +253,35 @@ func (r *reading) take(data []byte) error {
 		r.turn.Usage = *part.Usage
 	}
 	for _, choice := range part.Choices {
-		d := choice.Delta
-		r.content.WriteString(d.Content)
-		r.reasoning.WriteString(d.Reasoning + d.ReasoningContent)
-		if r.content.Len()+r.reasoning.Len() > maxAnswer {
-			return fmt.Errorf("the answer has more than %d bytes", maxAnswer)
-		}
-		for _, e := range d.Executed {
-			if e.Status != "" {
-				r.turn.Executed = append(r.turn.Executed, e)
-			}
-		}
-		if err := r.takeCalls(d.ToolCalls); err != nil {
-			return err
-		}
 		if choice.FinishReason != "" {
 			r.turn.Finish = choice.FinishReason
 		}
-		shown := Delta{Reasoning: d.Reasoning + d.ReasoningContent, Content: d.Content, Executed: d.Executed}
-		if shown.Reasoning == "" && shown.Content == "" && len(shown.Executed) == 0 {
-			continue
-		}
-		if err := r.emit(shown); err != nil {
+		if err := r.takeDelta(choice.Delta); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (r *reading) takeDelta(d wireDelta) error {
+	shown := Delta{Reasoning: d.Reasoning + d.ReasoningContent, Content: d.Content, Executed: d.Executed}
+	r.content.WriteString(shown.Content)
+	r.reasoning.WriteString(shown.Reasoning)
+	if r.content.Len()+r.reasoning.Len() > maxAnswer {
+		return fmt.Errorf("the answer has more than %d bytes", maxAnswer)
+	}
+	for _, e := range d.Executed {
+		if e.Status != "" {
+			r.turn.Executed = append(r.turn.Executed, e)
+		}
+	}
+	if err := r.takeCalls(d.ToolCalls); err != nil {
+		return err
+	}
+	if shown.Reasoning == "" && shown.Content == "" && len(shown.Executed) == 0 {
+		return nil
+	}
+	return r.emit(shown)
 }
 
 // takeCalls adds parts of calls. A part without an index is a whole call.

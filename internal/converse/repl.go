@@ -41,11 +41,7 @@ func (k *Console) Run(ctx context.Context, c *Conversation) error {
 	go k.readLines(lines, done) // a read of a terminal cannot be ended: it stays until the process ends
 	var question strings.Builder
 	for {
-		prompt := k.Prompt
-		if question.Len() > 0 && prompt != "" {
-			prompt = "... "
-		}
-		if _, err := io.WriteString(k.Out, prompt); err != nil {
+		if err := k.showPrompt(question.Len() > 0); err != nil {
 			return err
 		}
 		select {
@@ -56,7 +52,6 @@ func (k *Console) Run(ctx context.Context, c *Conversation) error {
 			if _, err := io.WriteString(k.Out, "\n"); err != nil {
 				return err
 			}
-			continue
 		case in := <-lines:
 			if in.err != nil {
 				return k.endOfInput(in.err)
@@ -65,14 +60,23 @@ func (k *Console) Run(ctx context.Context, c *Conversation) error {
 				question.WriteString(more + "\n")
 				continue
 			}
-			question.WriteString(in.line)
-		}
-		text := strings.TrimSpace(question.String())
-		question.Reset()
-		if ended, err := k.take(ctx, c, text); ended || err != nil {
-			return err
+			text := strings.TrimSpace(question.String() + in.line)
+			question.Reset()
+			if ended, err := k.take(ctx, c, text); ended || err != nil {
+				return err
+			}
 		}
 	}
+}
+
+// showPrompt says that a line is expected; open is a question that goes on.
+func (k *Console) showPrompt(open bool) error {
+	prompt := k.Prompt
+	if open && prompt != "" {
+		prompt = "... "
+	}
+	_, err := io.WriteString(k.Out, prompt)
+	return err
 }
 
 // endOfInput ends the line of the prompt.
