@@ -267,8 +267,8 @@ func openSandbox(ctx context.Context, cmd *cobra.Command, p *config.Process, siz
 	return local, func() { _ = local.Close() }, nil
 }
 
-// record is the answer to one question, for programs.
-type record struct {
+// chatRecord is the answer to one question, for programs.
+type chatRecord struct {
 	Model  string              `json:"model"`
 	Prompt string              `json:"prompt"`
 	Answer string              `json:"answer"`
@@ -292,7 +292,7 @@ func (c *chatting) once(ctx context.Context, talk *converse.Conversation, out io
 	}
 	if c.asJSON {
 		calls := append([]converse.Executed{}, answer.Results...)
-		err = cli.PrintJSON(out, record{c.client.Model, c.question, answer.Content, answer.Finish, len(answer.Turns), calls, answer.Usage})
+		err = cli.PrintJSON(out, chatRecord{c.client.Model, c.question, answer.Content, answer.Finish, len(answer.Turns), calls, answer.Usage})
 	} else {
 		err = printer.End()
 	}
