@@ -22,6 +22,8 @@ type Place struct {
 	// Patience is how long a role that starts waits for the Temporal server; 0 gives up
 	// at once.
 	Patience time.Duration
+	// Supervisor is the process that started this one and the others of a service; 0 for none.
+	Supervisor int
 }
 
 // OpenStore opens the store that a process configuration names.

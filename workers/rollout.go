@@ -9,6 +9,7 @@ import (
 	"temper/activities"
 	"temper/internal/blob"
 	"temper/internal/buildinfo"
+	"temper/internal/cputime"
 	"temper/internal/run"
 	"temper/internal/sampling"
 	"temper/sandbox/httpapi"
@@ -59,7 +60,7 @@ func serveRollout(ctx context.Context, o RolloutOptions, v *Vitals) error {
 	o.Log.Info("rollouts start", "build", buildinfo.Line(), "backend", o.Backend, "temporal", o.TemporalAddress, "sandbox", o.SandboxAddress)
 	service := sampling.New(sampling.Config{
 		Store: conn.store, Executor: executor, NewEngine: o.engines(conn.store, v), MaxConcurrent: o.Concurrent, Now: time.Now,
-		MadeBy: makerOf("rollout", o.Backend),
+		MadeBy: makerOf("rollout", o.Backend), Meter: cputime.New(o.Supervisor),
 	})
 	defer service.Close()
 	mender := Remake(RemakeOptions{Store: conn.store, Backend: o.Backend, Concurrent: o.Concurrent, Executor: executor, Log: o.Log})

@@ -36,6 +36,8 @@ type ModelOptions struct {
 	// Slots is the number of answers that are sampled at a time.
 	Slots  int
 	Server server.Config
+	// Wrap stands before the API of the model of that name; nil for nothing.
+	Wrap func(api http.Handler, model string) http.Handler
 	// OnReady is called when requests are answered.
 	OnReady func(url, name string)
 	Log     *slog.Logger
@@ -58,12 +60,16 @@ func serveModel(ctx context.Context, o ModelOptions, v *Vitals) error {
 		return err
 	}
 	defer closeEngine()
-	api, err := openai.New(m, openai.Limits{}, v.Metrics)
+	api, err := openai.New(m, openai.Limits{}, v.Metrics) //nolint:contextcheck // a scrape of metrics has no context
 	if err != nil {
 		return err
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/", api)
+	if o.Wrap != nil {
+		mux.Handle("/", o.Wrap(api, m.Name))
+	} else {
+		mux.Handle("/", api)
+	}
 	for path, handler := range metricsHandler(v.Metrics) {
 		mux.Handle(path, handler)
 	}
@@ -80,6 +86,21 @@ func serveModel(ctx context.Context, o ModelOptions, v *Vitals) error {
 		Drain:   v.Drain,
 		Timeout: drainServing,
 	})
+}
+
+// OpenModel loads a model for callers in this process. The handler speaks OpenAI's API; the
+// caller ends with end, when no request is under way.
+func OpenModel(ctx context.Context, o ModelOptions) (h http.Handler, name string, end func(), err error) {
+	m, end, err := openModel(ctx, o)
+	if err != nil {
+		return nil, "", nil, err
+	}
+	api, err := openai.New(m, openai.Limits{}, nil) //nolint:contextcheck // a scrape of metrics has no context
+	if err != nil {
+		end()
+		return nil, "", nil, err
+	}
+	return api, m.Name, end, nil
 }
 
 // openModel loads a directory into an engine. The caller closes it.

@@ -184,6 +184,7 @@ func addSampled(sum, part run.Sampled) run.Sampled {
 	sum.Tokens += part.Tokens
 	sum.ToolCalls += part.ToolCalls
 	sum.InfraErrors += part.InfraErrors
+	sum.Busy = append(sum.Busy, part.Busy...)
 	for _, m := range part.MadeBy {
 		sum.MadeBy = proof.AddMaker(sum.MadeBy, m)
 	}

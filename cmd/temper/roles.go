@@ -37,7 +37,7 @@ func (f *roleFlags) place(name string) (workers.Place, error) {
 	if err := health.CheckAddress(f.listen, f.insecure); err != nil {
 		return workers.Place{}, cli.Usagef("--listen: %w", err)
 	}
-	return workers.Place{Process: *f.process, Log: cli.NewLogger(name), Patience: service.Patience()}, nil
+	return workers.Place{Process: *f.process, Log: cli.NewLogger(name), Patience: service.Patience(), Supervisor: service.SupervisorPID()}, nil
 }
 
 // serve runs a role and prints one line when it polls its queues.

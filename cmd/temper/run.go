@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -137,9 +138,11 @@ func printSummary(out io.Writer, r *history.Run, s run.Summary, page string) err
 
 func showCommand() *cobra.Command {
 	var asJSON bool
+	step := 0
 	cmd := &cobra.Command{Use: "show RUN", Short: "Show a run: its steps and its tables", Args: cobra.ExactArgs(1)}
 	p := cli.ProcessFlags(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the step records as JSON lines")
+	cmd.Flags().IntVar(&step, "step", 0, "show where the time of this step went instead: who was waited for, and what was busy")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		r, err := findRun(cmd.Context(), p, args[0])
 		if err != nil {
@@ -148,6 +151,9 @@ func showCommand() *cobra.Command {
 		records, err := r.Records(cmd.Context())
 		if err != nil {
 			return err
+		}
+		if cmd.Flags().Changed("step") {
+			return showStep(cmd.OutOrStdout(), args[0], records, step, asJSON)
 		}
 		if asJSON {
 			return printLines(cmd.OutOrStdout(), records)
@@ -165,6 +171,18 @@ func showCommand() *cobra.Command {
 		return printState(cmd.Context(), cmd.OutOrStdout(), r)
 	}
 	return cmd
+}
+
+// showStep shows where the time of one step went, or its record.
+func showStep(out io.Writer, runID string, records []run.StepRecord, step int, asJSON bool) error {
+	at := slices.IndexFunc(records, func(r run.StepRecord) bool { return r.Step == step })
+	if at < 0 {
+		return cli.Usagef("--step %d: run %s has the records of %d steps", step, runID, len(records))
+	}
+	if asJSON {
+		return printLines(out, records[at:at+1])
+	}
+	return report.StepTime(out, records[at])
 }
 
 // printLines prints each value as a line of JSON.

@@ -53,11 +53,16 @@ func TestWholeRun(t *testing.T) {
 	if out := p.temper(0, "run", "show", "whole"); !strings.Contains(out, "step 7/7") || !strings.Contains(out, "hops-1") {
 		t.Errorf("run show:\n%s", out)
 	}
+	if out := p.temper(0, "run", "show", "whole", "--step", "3"); !regexp.MustCompile(`engine and rollouts +(0\.[0-9]*[1-9]|[1-9])`).MatchString(out) ||
+		!regexp.MustCompile(`sandbox +(0\.[0-9]*[1-9]|[1-9])`).MatchString(out) || !regexp.MustCompile(`passes of the engine +[1-9]`).MatchString(out) {
+		t.Errorf("run show --step:\n%s", out)
+	}
 	if out := p.temper(2, "up", "--run", ciConfig, "--run-id", "whole"); !strings.Contains(out, "exists already") {
 		t.Errorf("second run of the same id:\n%s", out)
 	}
 	checkEval(t, p)
 	checkServe(t, p)
+	checkChat(t, p)
 }
 
 // checkOnPolicy: in every step the trainer finds the engine's log-probabilities

@@ -5,13 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 
 	"github.com/spf13/cobra"
 
 	"temper/internal/cli"
 	"temper/internal/config"
+	"temper/internal/converse"
 	"temper/sandbox/server"
 	"temper/trainer/hf"
 	"temper/workers"
@@ -20,6 +23,7 @@ import (
 func serveCommand() *cobra.Command {
 	o := workers.ModelOptions{Slots: 64}
 	var asked servedModel
+	var tools []string
 	cmd := &cobra.Command{
 		Use: "serve", Short: "Serve a model with the API of OpenAI's servers", Args: cobra.NoArgs,
 		Long: `Serves a model for clients of OpenAI and vLLM: /v1/models, /v1/completions, /v1/chat/completions with
@@ -38,6 +42,7 @@ what --policy, --step or --best choose.`,
 	f.StringVar(&o.Backend, "backend", "", "device that computes; the Go backend by default")
 	f.IntVar(&o.Slots, "slots", o.Slots, "answers that are sampled at a time")
 	f.IntVar(&o.MaxContext, "max-context", 0, "tokens of a prompt and its answer together; what the model allows by default")
+	f.StringSliceVar(&tools, "tools", nil, "built-in tools, such as python, that the server runs itself in the sandbox for chats that bring none")
 	serveFlags(cmd, &o.Server)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if asked.model == "" {
@@ -65,9 +70,38 @@ what --policy, --step or --best choose.`,
 		o.OnReady = func(url, name string) {
 			_ = server.WriteReady(cmd.OutOrStdout(), url, map[string]any{"url": url, "model": name})
 		}
+		if len(tools) > 0 {
+			end, err := serveTools(cmd, p, tools, &o)
+			if err != nil {
+				return err
+			}
+			defer end()
+		}
 		return workers.Serve(o).Serve(cmd.Context(), workers.ServeOptions{Log: o.Log})
 	}
 	return cmd
+}
+
+// servedTurns bounds the turns of an answer whose tools the server runs.
+const servedTurns = 10
+
+// serveTools lets the server run tools, in the sandbox that was named or one of its own.
+func serveTools(cmd *cobra.Command, p *config.Process, names []string, o *workers.ModelOptions) (end func(), err error) {
+	executor, end, err := openSandbox(cmd.Context(), cmd, p, runtime.NumCPU())
+	if err != nil {
+		return nil, err
+	}
+	tools := func(name string) (*converse.Tools, error) {
+		return converse.NewTools(converse.ToolConfig{Names: names, Executor: executor, Name: name, MaxResponseChars: toolChars})
+	}
+	if _, err := tools("check"); err != nil {
+		end()
+		return nil, cli.Usagef("--tools: %w", err)
+	}
+	o.Wrap = func(api http.Handler, model string) http.Handler {
+		return &converse.Served{Inner: api, Model: model, NewTools: tools, MaxTurns: servedTurns}
+	}
+	return end, nil
 }
 
 // serveFlags are those of the listener. The key comes from the environment: every user of a

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -19,11 +20,11 @@ var clocked = map[string]bool{
 	// Of the chain, the sums over times and who made what. The links stay: two runs of one
 	// configuration have the same.
 	"previous": true, "holds": true, "state": true, "parent_manifest": true, "made_by": true, "seal": true, "digest": true,
-	"perf/throughput": true, "perf/sample_tokens_per_s": true, "perf/train_tokens_per_s": true,
+	"busy": true, "perf/throughput": true, "perf/sample_tokens_per_s": true, "perf/train_tokens_per_s": true,
 }
 
-// clockedFamily begins the names of series that are all times.
-const clockedFamily = "timing_s/"
+// clockedFamilies begin the names of series that machines and clocks decide.
+var clockedFamilies = []string{"timing_s/", "cpu_s/", "engine/"}
 
 // Timeless is the content of a key without clocked values: two runs of one
 // configuration have the same. Only JSON and metrics.jsonl hold such values.
@@ -53,7 +54,7 @@ func unclock(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
 		for key, inner := range v {
-			if clocked[key] || strings.HasPrefix(key, clockedFamily) {
+			if clocked[key] || slices.ContainsFunc(clockedFamilies, func(f string) bool { return strings.HasPrefix(key, f) }) {
 				delete(v, key)
 				continue
 			}

@@ -233,6 +233,12 @@ func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 // parseCall reads the JSON object of a call that the sandbox can run.
 func (ts *Toolset) parseCall(body string) Call { return ts.invocation(body).program() }
 
+// ReadCall reads a call whose name and arguments stand apart, as clients of OpenAI's API
+// get them. Arguments are a JSON object.
+func (ts *Toolset) ReadCall(name, arguments string) Call {
+	return ts.parseCall(`{"name": ` + quote(name) + `, "arguments": ` + arguments + `}`)
+}
+
 // program returns the program that an invocation asks for.
 func (v Invocation) program() Call {
 	if v.Refused != "" {

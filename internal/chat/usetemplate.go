@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
+	"temper/internal/chat/jinja"
 	"temper/sandbox/status"
 )
 
@@ -46,31 +48,34 @@ func (f *Format) useTemplate(cfg Config) error {
 }
 
 // useTools gives the dialect its tools, with the schemas that the prompt shows.
-func (d *templated) useTools(names []string, cfg Config) error {
+func (d *templated) useTools(names []string, cfg Config) (err error) {
+	d.schemas, d.tools, err = ToolsOf(names, cfg.SessionTools, cfg.Functions)
+	return err
+}
+
+// ToolsOf returns the schemas of tools as a prompt shows them, and the Toolset that reads
+// their calls. Both are nil where there is no tool.
+func ToolsOf(names, sessionTools []string, functions []FunctionTool) (*jinja.List, *Toolset, error) {
 	tools, err := rolloutToolset(names)
-	if err != nil {
-		return err
-	}
-	if tools == nil && len(cfg.Functions) == 0 {
-		return nil
+	if err != nil || tools == nil && len(functions) == 0 {
+		return nil, nil, err
 	}
 	schemas, err := BuiltinTools(names...)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	if err := describeSessions(schemas, cfg.SessionTools); err != nil {
-		return err
+	if err := describeSessions(schemas, sessionTools); err != nil {
+		return nil, nil, err
 	}
-	functions, err := functionSchemas(cfg.Functions)
+	more, err := functionSchemas(functions)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	if err := tools.addFunctions(functions); err != nil {
-		return err
+	if err := tools.addFunctions(more); err != nil {
+		return nil, nil, err
 	}
-	schemas.Items = append(schemas.Items, functions.Items...)
-	d.tools, d.schemas = tools, schemas
-	return nil
+	schemas.Items = append(schemas.Items, more.Items...)
+	return schemas, tools, nil
 }
 
 // refusal adds to an error what to do about a template that rollouts cannot use.
@@ -135,6 +140,34 @@ func (d *templated) learnTurnForm() error {
 	head, _, _ := strings.Cut(whole, standIn)
 	d.opening = openingOf(head, prompt)
 	return nil
+}
+
+// Opening returns the beginning of an assistant's turn that the generation prompt gives,
+// such as <reason>: what the model says does not contain it. It is "" for none, and where
+// the template cannot be tried.
+func (t *Template) Opening(tools *jinja.List) string {
+	message := func(role, content string) *jinja.Dict {
+		m := jinja.NewDict()
+		m.Set("role", role)
+		m.Set("content", content)
+		return m
+	}
+	question := message(RoleUser, anyUser)
+	req := Request{Messages: &jinja.List{Items: []jinja.Value{question}}, Tools: tools, AddGenerationPrompt: true, Now: time.Unix(0, 0)}
+	prompt, err := t.Render(req)
+	if err != nil {
+		return ""
+	}
+	req.Messages, req.AddGenerationPrompt = &jinja.List{Items: []jinja.Value{question, message(RoleAssistant, standIn)}}, false
+	whole, err := t.Render(req)
+	if err != nil {
+		return ""
+	}
+	head, _, found := strings.Cut(whole.Text, standIn)
+	if !found {
+		return ""
+	}
+	return openingOf(head, prompt.Text)
 }
 
 // openingOf returns the end of the generation prompt: what follows the part that it

@@ -13,6 +13,7 @@ import (
 	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/config"
+	"temper/internal/cputime"
 	"temper/internal/failpoint"
 	"temper/internal/fault"
 	"temper/internal/proof"
@@ -27,6 +28,8 @@ type Config struct {
 	// New makes a learner without weights for a run, by its configuration and model.
 	New func(*run.Loaded) (Learner, error)
 	Now func() time.Time
+	// Meter measures what the machine is busy with; nil does not.
+	Meter *cputime.Meter
 	// Background runs the storing of a checkpoint beside the calls; nil means a
 	// goroutine.
 	Background func(task func())
@@ -263,7 +266,7 @@ func (t *Service) trainStep(ctx context.Context, in StepInput) (run.Trained, err
 		return run.Trained{}, err
 	}
 	failpoint.Hit("train/before-update")
-	started := t.Now()
+	started, span := t.Now(), t.Meter.Begin()
 	if err := t.seek(ctx, at.cursor(in.Step)); err != nil {
 		return run.Trained{}, err
 	}
@@ -276,7 +279,7 @@ func (t *Service) trainStep(ctx context.Context, in StepInput) (run.Trained, err
 		return run.Trained{}, err
 	}
 	trained := t.Now()
-	out.TrainTime = trained.Sub(started)
+	out.TrainTime, out.Busy = trained.Sub(started), span.End()
 	if err := s.saveIfAsked(ctx, in.Save, at.endsStage(in.Step)); err != nil {
 		return run.Trained{}, err
 	}

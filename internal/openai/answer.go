@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -82,9 +83,27 @@ func (s *Server) sampleAll(ctx context.Context, draws []draw) ([]outcome, error)
 	return outs, g.Wait()
 }
 
+// sampleStreams samples all choices side by side and gives the parts of each to its own
+// emit. The first error ends the others.
+func (s *Server) sampleStreams(ctx context.Context, draws []draw, choice func(i int) (emit func(piece) error, end func(outcome) error)) ([]outcome, error) {
+	outs := make([]outcome, len(draws))
+	g, ctx := errgroup.WithContext(ctx)
+	for i, d := range draws {
+		emit, end := choice(i)
+		g.Go(func() (err error) {
+			if outs[i], err = s.sample(ctx, d, emit); err != nil {
+				return err
+			}
+			return end(outs[i])
+		})
+	}
+	return outs, g.Wait()
+}
+
 // stream sends the parts of an answer as server-sent events. The first part decides the
-// status, so that an error before it is an answer of its own.
+// status, so that an error before it is an answer of its own. Choices share it.
 type stream struct {
+	mu      sync.Mutex
 	w       http.ResponseWriter
 	a       *answer
 	object  string
@@ -105,6 +124,8 @@ func (st *stream) part(choices []any, u *usage) error {
 
 // event writes a value at once.
 func (st *stream) event(v any) error {
+	st.mu.Lock()
+	defer st.mu.Unlock()
 	if !st.open {
 		st.w.Header().Set("Content-Type", "text/event-stream")
 		st.w.Header().Set("Cache-Control", "no-cache")
@@ -121,23 +142,26 @@ func (st *stream) event(v any) error {
 	return http.NewResponseController(st.w).Flush()
 }
 
-// end sends the choice that says why it ended, the usage where it was asked for, and the
-// mark of the end.
-func (st *stream) end(last any) {
-	if st.send(last) != nil {
-		return // the client has gone
-	}
+// close sends the usage where it was asked for, and the mark of the end. Each choice has
+// said before why it ended.
+func (st *stream) close() {
 	if st.counted && st.part([]any{}, &st.a.usage) != nil {
-		return
+		return // the client has gone
 	}
 	_, _ = fmt.Fprint(st.w, "data: [DONE]\n\n")
 	_ = http.NewResponseController(st.w).Flush()
 }
 
+func (st *stream) opened() bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.open
+}
+
 // fail ends the stream with an error. One that has sent nothing has a status for it.
 func (st *stream) fail(err error) {
 	e := asAPIError(err)
-	if !st.open {
+	if !st.opened() {
 		write(st.w, e)
 		return
 	}

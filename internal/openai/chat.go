@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"temper/internal/chat"
+	"temper/internal/tokenizer"
 )
 
 // chatRequest is the body of POST /v1/chat/completions.
@@ -52,6 +53,7 @@ type prepared struct {
 	chatRequest
 	prompt []int32
 	tools  *chat.Toolset // nil where the model sees none
+	forced string        // the beginning of a call, which the model goes on from
 }
 
 // prepare checks a chat and renders its prompt.
@@ -72,11 +74,11 @@ func (s *Server) prepare(r *chatRequest) (prepared, *apiError) {
 	if !neutralFormat(r.ResponseFormat) {
 		return p, invalid("response_format", "this server answers with text only")
 	}
-	req, err := conversation(r.Messages, r.Tools, r.ChatTemplateKwargs)
+	req, err := conversation(s.opening, r.Messages, r.Tools, r.ChatTemplateKwargs)
 	if err != nil {
 		return p, err
 	}
-	shown, err := toolChoice(r.ToolChoice, req.Tools)
+	shown, forced, err := toolChoice(r.ToolChoice, req.Tools)
 	if err != nil {
 		return p, err
 	}
@@ -93,7 +95,8 @@ func (s *Server) prepare(r *chatRequest) (prepared, *apiError) {
 	if renderErr != nil {
 		return p, invalid("messages", "%v", renderErr)
 	}
-	p.prompt = ids
+	p.forced = forced
+	p.prompt = append(ids, s.model.Tokenizer.EncodeSpecial(forced)...)
 	return p, nil
 }
 
@@ -120,7 +123,7 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if p.Stream {
-		s.streamChat(r.Context(), w, a, p, draws[0])
+		s.streamChat(r.Context(), w, a, p, draws)
 		return
 	}
 	outs, sampleErr := s.sampleAll(r.Context(), draws)
@@ -130,17 +133,17 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) {
 	}
 	choices := make([]chatChoice, len(outs))
 	for i, out := range outs {
-		choices[i] = s.chatChoice(i, p, a.id, out)
+		choices[i] = p.choice(s.model.Tokenizer, i, a.id, out)
 	}
 	a.add(draws[:1], outs)
 	writeJSON(w, http.StatusOK, a.with(choices))
 }
 
-// chatChoice is a whole choice.
-func (s *Server) chatChoice(i int, p prepared, id string, out outcome) chatChoice {
+// choice is a whole choice.
+func (p *prepared) choice(t *tokenizer.Tokenizer, i int, id string, out outcome) chatChoice {
 	content, calls := out.Text, []toolCall(nil)
 	if p.tools != nil {
-		content, calls = findCalls(p.tools, out.Text, callID(id, i), false)
+		content, calls = findCalls(p.tools, p.forced+out.Text, callID(id, i), false)
 	}
 	m := &chatMessage{Role: chat.RoleAssistant, Content: &content, ToolCalls: calls}
 	finish := out.finish
@@ -154,7 +157,7 @@ func (s *Server) chatChoice(i int, p prepared, id string, out outcome) chatChoic
 	}
 	c := chatChoice{Index: i, Message: m, FinishReason: &finish}
 	if p.Logprobs {
-		c.Logprobs = newChatLogprobs(s.model.Tokenizer, out.piece)
+		c.Logprobs = newChatLogprobs(t, out.piece)
 	}
 	if p.ReturnTokenIDs {
 		c.TokenIDs = out.Tokens
@@ -162,51 +165,69 @@ func (s *Server) chatChoice(i int, p prepared, id string, out outcome) chatChoic
 	return c
 }
 
-// streamChat sends a choice while it is sampled. From the beginning of a call on, the text
+// chatPart sends one choice while it is sampled. From the beginning of a call on, the text
 // is kept until the end, when the calls are known.
-func (s *Server) streamChat(ctx context.Context, w http.ResponseWriter, a *answer, p prepared, d draw) {
-	st := newStream(w, a, "chat.completion.chunk", p.StreamOptions != nil && p.StreamOptions.IncludeUsage)
-	var kept strings.Builder // text that may be part of a call
-	first := true
-	send := func(text string, pc piece) error {
-		if text == "" && !first && !p.Logprobs && !p.ReturnTokenIDs {
-			return nil // the token that ends a turn has no text
-		}
-		delta := &chatDelta{Content: text}
-		if first {
-			delta.Role, first = chat.RoleAssistant, false
-		}
-		c := chatChoice{Delta: delta}
-		if p.Logprobs && len(pc.Tokens) > 0 {
-			c.Logprobs = newChatLogprobs(s.model.Tokenizer, pc)
-		}
-		if p.ReturnTokenIDs {
-			c.TokenIDs = pc.Tokens
-		}
-		return st.send(c)
+type chatPart struct {
+	s     *Server
+	st    *stream
+	p     *prepared
+	index int
+	kept  strings.Builder // text that may be part of a call
+	begun bool
+}
+
+// emit sends what is new.
+func (c *chatPart) emit(pc piece) error {
+	text := pc.Text
+	if c.p.tools != nil {
+		c.kept.WriteString(text)
+		text = beforeCall(&c.kept)
 	}
-	out, err := s.sample(ctx, d, func(pc piece) error {
-		text := pc.Text
-		if p.tools != nil {
-			kept.WriteString(text)
-			text = beforeCall(&kept)
+	if text == "" && c.begun && !c.p.Logprobs && !c.p.ReturnTokenIDs {
+		return nil // the token that ends a turn has no text
+	}
+	choice := chatChoice{Index: c.index, Delta: &chatDelta{Content: text}}
+	if !c.begun {
+		choice.Delta.Role, c.begun = chat.RoleAssistant, true
+	}
+	if c.p.Logprobs && len(pc.Tokens) > 0 {
+		choice.Logprobs = newChatLogprobs(c.s.model.Tokenizer, pc)
+	}
+	if c.p.ReturnTokenIDs {
+		choice.TokenIDs = pc.Tokens
+	}
+	return c.st.send(choice)
+}
+
+// end sends the calls and why the choice ended.
+func (c *chatPart) end(out outcome) error {
+	finish := out.finish
+	if rest := c.kept.String(); rest != "" {
+		content, calls := findCalls(c.p.tools, rest, callID(c.st.a.id, c.index), true)
+		if len(calls) > 0 && finish == finishStop {
+			finish = finishTools
 		}
-		return send(text, pc)
+		if err := c.st.send(chatChoice{Index: c.index, Delta: &chatDelta{Content: content, ToolCalls: calls}}); err != nil {
+			return err
+		}
+	}
+	return c.st.send(chatChoice{Index: c.index, Delta: &chatDelta{}, FinishReason: &finish})
+}
+
+// streamChat sends the choices while they are sampled.
+func (s *Server) streamChat(ctx context.Context, w http.ResponseWriter, a *answer, p prepared, draws []draw) {
+	st := newStream(w, a, "chat.completion.chunk", p.StreamOptions != nil && p.StreamOptions.IncludeUsage)
+	outs, err := s.sampleStreams(ctx, draws, func(i int) (func(piece) error, func(outcome) error) {
+		c := &chatPart{s: s, st: st, p: &p, index: i}
+		c.kept.WriteString(p.forced)
+		return c.emit, c.end
 	})
 	if err != nil {
 		st.fail(err)
 		return
 	}
-	finish := out.finish
-	if rest := kept.String(); rest != "" {
-		content, calls := findCalls(p.tools, rest, callID(a.id, 0), true)
-		if len(calls) > 0 && finish == finishStop {
-			finish = finishTools
-		}
-		_ = st.send(chatChoice{Delta: &chatDelta{Content: content, ToolCalls: calls}}) // the end follows, and fails alike
-	}
-	a.add([]draw{d}, []outcome{out})
-	st.end(chatChoice{Delta: &chatDelta{}, FinishReason: &finish})
+	a.add(draws[:1], outs)
+	st.close()
 }
 
 // beforeCall takes the text from kept that cannot be part of a call.

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"net/http"
 	"strings"
+
+	"temper/internal/tokenizer"
 )
 
 // defaultCompletion is the number of tokens of a completion that names none.
@@ -41,9 +43,6 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		prompts, err = s.prompts(body.Prompt)
 	}
-	if err == nil && body.Stream && len(prompts) > 1 {
-		err = invalid("prompt", "%d prompts cannot be streamed; want one, or stream: false", len(prompts))
-	}
 	if err != nil {
 		write(w, err)
 		return
@@ -61,7 +60,7 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if body.Stream {
-		s.streamCompletion(r.Context(), w, a, &body, draws[0])
+		s.streamCompletion(r.Context(), w, a, &body, draws)
 		return
 	}
 	outs, sampleErr := s.sampleAll(r.Context(), draws)
@@ -71,14 +70,10 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request) {
 	}
 	choices := make([]completionChoice, len(outs))
 	for i, out := range outs {
-		choices[i] = s.completionChoice(i, &body, out.piece, 0)
+		choices[i] = body.choice(s.model.Tokenizer, i, out.piece, 0)
 		choices[i].FinishReason = &out.finish
 	}
-	var once []draw // the prompt of several choices counts once
-	for i := 0; i < len(draws); i += *body.N {
-		once = append(once, draws[i])
-	}
-	a.add(once, outs)
+	a.add(eachNth(draws, *body.N), outs)
 	writeJSON(w, http.StatusOK, a.with(choices))
 }
 
@@ -140,11 +135,11 @@ func as[T any](raw json.RawMessage) (T, bool) {
 	return v, err == nil
 }
 
-// completionChoice is a piece as a choice; offset is the length of the text before it.
-func (s *Server) completionChoice(i int, r *completionRequest, p piece, offset int) completionChoice {
+// choice is a piece as a choice; offset is the length of the text before it.
+func (r *completionRequest) choice(t *tokenizer.Tokenizer, i int, p piece, offset int) completionChoice {
 	c := completionChoice{Index: i, Text: p.Text}
 	if r.Logprobs != nil {
-		c.Logprobs = newCompletionLogprobs(s.model.Tokenizer, p, offset)
+		c.Logprobs = newCompletionLogprobs(t, p, offset)
 	}
 	if r.ReturnTokenIDs {
 		c.TokenIDs = p.Tokens
@@ -152,18 +147,30 @@ func (s *Server) completionChoice(i int, r *completionRequest, p piece, offset i
 	return c
 }
 
-func (s *Server) streamCompletion(ctx context.Context, w http.ResponseWriter, a *answer, r *completionRequest, d draw) {
+func (s *Server) streamCompletion(ctx context.Context, w http.ResponseWriter, a *answer, r *completionRequest, draws []draw) {
 	st := newStream(w, a, "text_completion", r.StreamOptions != nil && r.StreamOptions.IncludeUsage)
-	offset := 0
-	out, err := s.sample(ctx, d, func(p piece) error {
-		c := s.completionChoice(0, r, p, offset)
-		offset += len(p.Text)
-		return st.send(c)
+	outs, err := s.sampleStreams(ctx, draws, func(i int) (func(piece) error, func(outcome) error) {
+		offset := 0
+		emit := func(p piece) error {
+			c := r.choice(s.model.Tokenizer, i, p, offset)
+			offset += len(p.Text)
+			return st.send(c)
+		}
+		return emit, func(out outcome) error { return st.send(completionChoice{Index: i, FinishReason: &out.finish}) }
 	})
 	if err != nil {
 		st.fail(err)
 		return
 	}
-	a.add([]draw{d}, []outcome{out})
-	st.end(completionChoice{FinishReason: &out.finish})
+	a.add(eachNth(draws, *r.N), outs)
+	st.close()
+}
+
+// eachNth are the draws of the first choices: the prompt of several choices counts once.
+func eachNth(draws []draw, n int) []draw {
+	var out []draw
+	for i := 0; i < len(draws); i += n {
+		out = append(out, draws[i])
+	}
+	return out
 }

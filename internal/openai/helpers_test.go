@@ -2,6 +2,7 @@ package openai_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -37,6 +38,14 @@ type service struct {
 	client openai.Client
 }
 
+// reporter is a scripted engine that says how it is.
+type reporter struct{ *policytest.Script }
+
+// Status implements policy.Reporter.
+func (reporter) Status(context.Context) (policy.Status, error) {
+	return policy.Status{Capacity: 4000, Used: 1000, Waiting: 3}, nil
+}
+
 // serve serves an engine that says what reply returns for the text of the context, and
 // ends the turn then.
 func serve(t *testing.T, reply func(context string) string) *service {
@@ -64,7 +73,7 @@ func serve(t *testing.T, reply func(context string) string) *service {
 	}
 	registry := prometheus.NewRegistry()
 	api, err := openaiapi.New(openaiapi.Model{
-		Name: "m", Engine: s.Script, Tokenizer: tok, Template: tmpl, Stop: []int32{end}, Temperature: 1, Created: time.Unix(7, 0),
+		Name: "m", Engine: reporter{s.Script}, Tokenizer: tok, Template: tmpl, Stop: []int32{end}, Temperature: 1, Created: time.Unix(7, 0),
 	}, openaiapi.Limits{BodyBytes: 1 << 16}, registry)
 	if err != nil {
 		t.Fatal(err)

@@ -4,14 +4,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"temper/internal/chat"
 	"temper/internal/chat/jinja"
 )
 
 // conversation reads messages, tools and variables of the template from a request, in the
-// form that templates expect.
-func conversation(messages, tools, vars json.RawMessage) (chat.Request, *apiError) {
+// form that templates expect. opening is what the template's prompt begins a turn with.
+func conversation(opening string, messages, tools, vars json.RawMessage) (chat.Request, *apiError) {
 	req := chat.Request{AddGenerationPrompt: true, Vars: jinja.NewDict()}
 	list, err := listOf("messages", messages)
 	if err != nil {
@@ -22,7 +23,7 @@ func conversation(messages, tools, vars json.RawMessage) (chat.Request, *apiErro
 	}
 	req.Messages = &jinja.List{Items: make([]jinja.Value, len(list.Items))}
 	for i, v := range list.Items {
-		if req.Messages.Items[i], err = message(fmt.Sprintf("messages[%d]", i), v); err != nil {
+		if req.Messages.Items[i], err = message(opening, fmt.Sprintf("messages[%d]", i), v); err != nil {
 			return req, err
 		}
 	}
@@ -64,7 +65,7 @@ var roles = []string{chat.RoleSystem, chat.RoleUser, chat.RoleAssistant, chat.Ro
 
 // message makes a message of a request one that templates render: text parts joined, no
 // null content, arguments of calls as objects.
-func message(param string, v jinja.Value) (jinja.Value, *apiError) {
+func message(opening, param string, v jinja.Value) (jinja.Value, *apiError) {
 	given, ok := v.(*jinja.Dict)
 	if !ok {
 		return nil, invalid(param, "want an object")
@@ -83,6 +84,9 @@ func message(param string, v jinja.Value) (jinja.Value, *apiError) {
 	if err != nil {
 		return nil, err
 	}
+	if name == chat.RoleAssistant {
+		text = withOpening(text, opening)
+	}
 	m.Set("content", text)
 	calls, _ := m.Get("tool_calls")
 	if calls == nil {
@@ -98,6 +102,20 @@ func message(param string, v jinja.Value) (jinja.Value, *apiError) {
 	}
 	m.Set("tool_calls", objects)
 	return m, nil
+}
+
+// withOpening gives a turn the opening of the prompt back, such as <reason>. A client never
+// saw it: it was no part of what the model said. Only words that close it have lost it.
+func withOpening(text, opening string) string {
+	name, isTag := strings.CutPrefix(strings.TrimSpace(opening), "<")
+	if !isTag || strings.HasPrefix(text, opening) {
+		return text
+	}
+	closes, opens := strings.Index(text, "</"+name), strings.Index(text, "<"+name)
+	if closes < 0 || opens >= 0 && opens < closes {
+		return text
+	}
+	return opening + text
 }
 
 // contentText joins the text parts of a content.

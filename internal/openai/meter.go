@@ -1,9 +1,13 @@
 package openai
 
 import (
+	"context"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"temper/internal/policy"
 )
 
 // meter counts under the names of vLLM, so that its boards show this server.
@@ -40,6 +44,37 @@ func newMeter(registry prometheus.Registerer, model string) *meter {
 		registry.MustRegister(m.running, m.prompts, m.generated, m.ended, m.first, m.whole)
 	}
 	return m
+}
+
+// watch exports what the engine says of itself, where it does.
+func (m *meter) watch(registry prometheus.Registerer, model Model) {
+	engine, ok := model.Engine.(policy.Reporter)
+	if !ok || registry == nil {
+		return
+	}
+	status := func() policy.Status {
+		st, _ := engine.Status(context.Background()) // an engine of this process always answers
+		return st
+	}
+	labels := prometheus.Labels{"model_name": model.Name}
+	gauge := func(name, help string, of func(policy.Status) float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, func() float64 { return of(status()) })
+	}
+	registry.MustRegister(
+		gauge("vllm:num_requests_waiting", "Choices that wait for the engine.", func(s policy.Status) float64 { return float64(s.Waiting) }),
+		gauge("vllm:kv_cache_usage_perc", "Share of the KV cache that is used, of 1.", func(s policy.Status) float64 {
+			if s.Capacity <= 0 {
+				return 0
+			}
+			return float64(s.Used) / float64(s.Capacity)
+		}),
+	)
+	info := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "vllm:cache_config_info", Help: "Tokens of the KV cache: num_gpu_blocks of block_size.",
+		ConstLabels: prometheus.Labels{"model_name": model.Name, "block_size": "1", "num_gpu_blocks": strconv.FormatInt(status().Capacity, 10)},
+	})
+	info.Set(1)
+	registry.MustRegister(info)
 }
 
 // span is the sampling of one choice.

@@ -53,6 +53,9 @@ type Server struct {
 	meter  *meter
 	mux    *http.ServeMux
 	seed   func() uint64 // of a request without a seed
+	// opening is the beginning of a turn that the template's prompt gives; "" for none.
+	opening string
+	running running
 }
 
 // New returns a Server that counts in registry.
@@ -73,6 +76,10 @@ func New(m Model, l Limits, registry prometheus.Registerer) (*Server, error) {
 		l.BodyBytes = 8 << 20
 	}
 	s := &Server{model: m, limits: l, meter: newMeter(registry, m.Name), mux: http.NewServeMux(), seed: randomSeed}
+	if m.Template != nil {
+		s.opening = m.Template.Opening(nil)
+	}
+	s.meter.watch(registry, m)
 	s.routes()
 	return s, nil
 }
@@ -82,6 +89,8 @@ func (s *Server) routes() {
 	s.mux.HandleFunc("GET /v1/models/{name...}", s.showModel)
 	s.mux.HandleFunc("POST /v1/completions", s.complete)
 	s.mux.HandleFunc("POST /v1/chat/completions", s.chat)
+	s.mux.HandleFunc("POST /inference/v1/generate", s.generate)
+	s.mux.HandleFunc("POST /abort_requests", s.running.abort(s.limits))
 	s.mux.HandleFunc("POST /tokenize", s.tokenize)
 	s.mux.HandleFunc("POST /detokenize", s.detokenize)
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {

@@ -58,8 +58,6 @@ func (p *sampling) check(l Limits) *apiError {
 	switch {
 	case *p.N < 1 || *p.N > l.Choices:
 		return invalid("n", "%d, want 1 to %d", *p.N, l.Choices)
-	case p.Stream && *p.N > 1:
-		return invalid("n", "%d choices cannot be streamed; want 1, or stream: false", *p.N)
 	case p.MaxTokens != nil && *p.MaxTokens < 1:
 		return invalid("max_tokens", "%d, want at least 1", *p.MaxTokens)
 	case p.Temperature != nil && !(*p.Temperature >= 0 && *p.Temperature <= maxTemperature):

@@ -16,6 +16,7 @@ const (
 	finishStop   = "stop"
 	finishLength = "length"
 	finishTools  = "tool_calls"
+	finishAbort  = "abort" // by the caller, of /inference/v1/generate
 )
 
 const (
@@ -36,6 +37,10 @@ type draw struct {
 	stops       []string
 	sampler     *policy.Sampler
 	chunk       int
+	// end are the tokens that end the choice, in place of those of the model.
+	end []int32
+	// own says that end counts, also when it is empty.
+	own bool
 }
 
 // piece is what has been sampled since the piece before.
@@ -49,7 +54,8 @@ type piece struct {
 // outcome is a choice that has ended.
 type outcome struct {
 	piece
-	finish string
+	finish  string
+	version int64 // of the policy
 }
 
 // plan makes the draw of choice i of a request for a prompt.
@@ -87,14 +93,18 @@ func (s *Server) plan(param string, prompt []int32, p *sampling, base uint64, i 
 func (s *Server) sample(ctx context.Context, d draw, emit func(piece) error) (outcome, error) {
 	span, reason := s.meter.begin(len(d.prompt)), "abort"
 	defer func() { span.end(reason) }()
+	stop := s.model.Stop
+	if d.own {
+		stop = d.end
+	}
 	session := fmt.Sprintf("openai/%016x/%d", randomSeed(), time.Now().UnixNano())
 	defer s.model.Engine.Release(session)
 	req := policy.Request{
 		Tokens: append(make([]int32, 0, len(d.prompt)+d.maxTokens), d.prompt...),
-		Stop:   s.model.Stop, Temperature: d.temperature, Seed: d.seed, Version: -1, Session: session,
+		Stop:   stop, Temperature: d.temperature, Seed: d.seed, Version: -1, Session: session,
 		Sampler: d.sampler,
 	}
-	t := newText(s.model.Tokenizer, s.model.Stop, d.stops)
+	t := newText(s.model.Tokenizer, stop, d.stops)
 	out := outcome{finish: finishLength}
 	for len(out.Tokens) < d.maxTokens && out.finish == finishLength {
 		req.MaxTokens = min(d.chunk, d.maxTokens-len(out.Tokens))
@@ -102,19 +112,21 @@ func (s *Server) sample(ctx context.Context, d draw, emit func(piece) error) (ou
 		if err != nil {
 			return outcome{}, err
 		}
-		if len(gen.Tokens) == 0 || len(gen.Logprobs) != len(gen.Tokens) {
+		if gen.Finish == rl.FinishAbort {
+			out.finish = finishAbort
+		} else if len(gen.Tokens) == 0 || len(gen.Logprobs) != len(gen.Tokens) {
 			return outcome{}, fmt.Errorf("%d tokens with %d log-probabilities", len(gen.Tokens), len(gen.Logprobs))
 		}
 		if d.sampler != nil && len(gen.Kept) != len(gen.Tokens) {
 			return outcome{}, errors.New("the engine ignores top_p, top_k and min_p")
 		}
 		span.sampled(len(gen.Tokens))
-		req.Version = gen.Version // the whole answer is of one policy
+		req.Version, out.version = gen.Version, gen.Version // the whole answer is of one policy
 		kept, ended := t.push(gen.Tokens)
 		if ended || gen.Finish == rl.FinishStop {
 			out.finish = finishStop
 		}
-		last := out.finish == finishStop || len(out.Tokens)+kept >= d.maxTokens
+		last := out.finish != finishLength || len(out.Tokens)+kept >= d.maxTokens
 		p := piece{Text: t.take(last), Tokens: gen.Tokens[:kept], Logprobs: gen.Logprobs[:kept]}
 		req.Tokens = append(req.Tokens, p.Tokens...)
 		out.Text += p.Text

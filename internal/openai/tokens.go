@@ -53,7 +53,7 @@ func (s *Server) tokensOf(body *tokenizeRequest) ([]int32, *apiError) {
 	if s.model.Template == nil {
 		return nil, invalid("messages", "the model has no chat template; give a prompt")
 	}
-	req, err := conversation(body.Messages, body.Tools, body.ChatTemplateKwargs)
+	req, err := conversation(s.opening, body.Messages, body.Tools, body.ChatTemplateKwargs)
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"temper/internal/chat"
@@ -23,23 +24,78 @@ type calledByName struct {
 	Arguments string `json:"arguments"` // JSON
 }
 
-// toolChoice reads tool_choice: whether the model sees the tools.
-func toolChoice(raw json.RawMessage, tools *jinja.List) (shown bool, err *apiError) {
+// toolChoice reads tool_choice: whether the model sees the tools, and the beginning of a
+// call, "" for none, that its turn has to go on from.
+func toolChoice(raw json.RawMessage, tools *jinja.List) (shown bool, forced string, err *apiError) {
 	given := tools != nil && len(tools.Items) > 0
-	word := ""
+	word := "auto"
 	if present(raw) {
 		var ok bool
 		if word, ok = as[string](raw); !ok {
-			word = "a named function"
+			return namedChoice(raw, tools)
 		}
 	}
 	switch word {
-	case "", "auto":
-		return given, nil
+	case "auto":
+		return given, "", nil
 	case "none":
-		return false, nil
+		return false, "", nil
+	case "required":
+		if !given {
+			return false, "", invalid("tool_choice", "required, and there are no tools")
+		}
+		names := toolNames(tools)
+		if len(names) > 1 {
+			return true, chat.TokenToolCall + "\n{\"name\":", nil
+		}
+		return true, callOf(names[0]), nil
 	}
-	return false, invalid("tool_choice", "%s; this server does not force calls: want auto or none", quoted(word))
+	return false, "", invalid("tool_choice", "%s, want none, auto, required or a function", quoted(word))
+}
+
+// namedChoice reads the choice of one function.
+func namedChoice(raw json.RawMessage, tools *jinja.List) (bool, string, *apiError) {
+	var named struct {
+		Type     string `json:"type"`
+		Function struct {
+			Name string `json:"name"`
+		} `json:"function"`
+	}
+	if json.Unmarshal(raw, &named) != nil || named.Type != "function" || named.Function.Name == "" {
+		return false, "", invalid("tool_choice", `want none, auto, required or {"type": "function", "function": {"name": NAME}}`)
+	}
+	if !slices.Contains(toolNames(tools), named.Function.Name) {
+		return false, "", invalid("tool_choice", "there is no tool %s", quoted(named.Function.Name))
+	}
+	return true, callOf(named.Function.Name), nil
+}
+
+// callOf is the beginning of a call of a tool. A space behind it would keep the tokenizer
+// from the tokens that begin with one.
+func callOf(name string) string {
+	quotedName, _ := jinja.Encode(name) // a string always encodes
+	return chat.TokenToolCall + "\n{\"name\": " + quotedName + ", \"arguments\":"
+}
+
+// toolNames are the names of tools in a request; "" for one that has none.
+func toolNames(tools *jinja.List) []string {
+	if tools == nil {
+		return nil
+	}
+	names := make([]string, len(tools.Items))
+	for i, v := range tools.Items {
+		d, _ := v.(*jinja.Dict)
+		if d == nil {
+			continue
+		}
+		inner, _ := d.Get("function")
+		if f, ok := inner.(*jinja.Dict); ok {
+			d = f
+		}
+		name, _ := d.Get("name")
+		names[i], _ = name.(string)
+	}
+	return names
 }
 
 // findCalls reads the calls in the text of a turn. A call that is no JSON object with a name

@@ -157,6 +157,7 @@ func (m *making) sample(ctx context.Context) (run.Sampled, error) {
 	}
 	again, err := m.sampling.SampleGroups(ctx, in, m.sampling.NewProgress())
 	again.Wall, again.SampleTime, again.ToolTime = out.Wall, out.SampleTime, out.ToolTime
+	again.Busy = out.Busy
 	return again, err
 }
 

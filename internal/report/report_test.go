@@ -2,6 +2,7 @@ package report_test
 
 import (
 	"flag"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -49,6 +50,29 @@ func record(step int, seconds float64) run.StepRecord {
 func TestStepLine(t *testing.T) {
 	lines := report.StepLine(record(7, 2.345), 92*time.Second) + "\n" + report.StepLine(record(119, 61.5), time.Second) + "\n"
 	golden(t, "steps.golden", lines)
+}
+
+// TestStepTime: what was waited for and what was busy are two tables, and several workers
+// have a line each. A record of an older program has the first one.
+func TestStepTime(t *testing.T) {
+	r := record(7, 4)
+	var out strings.Builder
+	if err := report.StepTime(&out, r); err != nil {
+		t.Fatal(err)
+	}
+	maps.Copy(r.Metrics, series.Values{
+		series.GenSeconds: 2, series.ToolSeconds: 1, series.TrainSeconds: 0.5, series.OtherSeconds: 0.5,
+		series.EngineCPU: 2.5, series.SandboxCPU: 1.25, series.TrainerCPU: 0.75, series.RestCPU: 0.25, series.IdleCPU: 2.25,
+		series.EnginePasses: 321, series.BusyRows: 17.25, series.BusyRowsP10: 3,
+	})
+	s := time.Second
+	for _, name := range []string{"a/1", "a/22"} {
+		r.Busy = append(r.Busy, series.Busy{Worker: name, Cores: 2, Wall: 3 * s, Process: s, Programs: s, Sandbox: 2 * s, Machine: 4 * s, Idle: 2 * s})
+	}
+	if err := report.StepTime(&out, r); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "steptime.golden", out.String())
 }
 
 // TestETA: the mean of the last ten steps for each one to come.

@@ -156,6 +156,7 @@ func recordOf(in StepInput) StepRecord {
 	numbers := series.Step{
 		Rollouts: in.Rollouts, Train: in.Train.Metrics, PolicyVersion: in.Train.Policy.Version, Staleness: in.Staleness, Tokens: in.Sample.Tokens,
 		Wall: in.Ended.Sub(in.Started), Sampling: in.Sample.Wall, Tools: tools, Training: in.Train.TrainTime, Saving: in.Train.SaveTime,
+		SamplingBusy: in.Sample.Busy, TrainingBusy: in.Train.Busy,
 	}
 	var sampler *int64
 	if in.Staleness > 0 {
@@ -164,7 +165,7 @@ func recordOf(in StepInput) StepRecord {
 	return StepRecord{
 		SampledBy: sampler,
 		Step:      in.Step, Stage: in.Stage, StageName: in.StageName, NumSteps: in.NumSteps,
-		Started: in.Started, Ended: in.Ended, Metrics: numbers.Values(),
+		Started: in.Started, Ended: in.Ended, Metrics: numbers.Values(), Busy: in.Sample.Busy,
 	}
 }
 

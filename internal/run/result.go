@@ -95,6 +95,8 @@ type Sampled struct {
 	// SampleTime and ToolTime split Wall by what the rollouts waited for.
 	SampleTime time.Duration `json:"sample_ns"`
 	ToolTime   time.Duration `json:"tool_ns"`
+	// Busy says what the machines were busy with, a part for each worker.
+	Busy []series.Busy `json:"busy,omitempty"`
 	// Shards point to the records of the groups, which BuildBatch reads.
 	Shards []blob.Ref `json:"shards,omitempty"`
 	// MadeBy are the programs and machines that sampled.
@@ -121,6 +123,8 @@ type Trained struct {
 	SaveTime time.Duration `json:"save_ns"`
 	// Saved is true when a checkpoint was asked for.
 	Saved bool `json:"saved,omitempty"`
+	// Busy says what the machine was busy with during TrainTime.
+	Busy *series.Busy `json:"busy,omitempty"`
 	// MadeBy is the program and machine that made the update.
 	MadeBy proof.Maker `json:"made_by,omitzero"`
 }

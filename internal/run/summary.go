@@ -23,6 +23,8 @@ type StepRecord struct {
 	// NotPromised says which bits of the step another run of it may have otherwise; empty
 	// when all are promised.
 	NotPromised string `json:"not_promised,omitempty"`
+	// Busy has a part for each worker that sampled; older programs did not say.
+	Busy []series.Busy `json:"busy,omitempty"`
 }
 
 // TimeSplit is wall seconds by what the run was doing.

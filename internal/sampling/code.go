@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"temper/internal/config"
 	"temper/internal/rollout"
@@ -37,7 +38,7 @@ func (r *Service) probeCode(ctx context.Context, loaded *run.Loaded) error {
 	var bad []error
 	ask := func(p tool.Probe) {
 		p.Run = loaded.Ref.RunID
-		bad = append(bad, p.Ask(ctx, watchedExecutor{r.Executor, &r.trouble}))
+		bad = append(bad, p.Ask(ctx, watchedExecutor{r.Executor, &r.trouble, new(atomic.Int64)}))
 	}
 	for _, f := range loaded.Code.Tools {
 		p := tool.Probe{Key: "rollout.tools", Source: f.Source, Limits: toolLimits(loaded.Config.Rollout)}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"temper/internal/blob"
@@ -177,11 +178,11 @@ const (
 	rolloutMaxBackoff = time.Second
 )
 
-// newRunner makes a runner under the limits of a configuration.
-func (r *Service) newRunner(loaded *run.Loaded, cfg config.Run, engine Engine) (*rollout.Runner, error) {
+// newRunner makes a runner under the limits of a configuration. It counts in programs.
+func (r *Service) newRunner(loaded *run.Loaded, cfg config.Run, engine Engine, programs *atomic.Int64) (*rollout.Runner, error) {
 	c := cfg.Rollout
 	sessions, _ := r.Executor.(sandbox.SessionCloser)
-	executor := watchedExecutor{r.Executor, &r.trouble}
+	executor := watchedExecutor{r.Executor, &r.trouble, programs}
 	return rollout.New(rollout.Config{
 		MaxToolResponseChars: c.MaxToolResponseChars, MaxCallsPerTurn: c.MaxCallsPerTurn,
 		MaxConcurrent: r.MaxConcurrent, NoText: true, MaxAttempts: rolloutAttempts,

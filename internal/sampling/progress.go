@@ -46,6 +46,8 @@ func TroubleIn(progress string) string {
 type watchedExecutor struct {
 	sandbox.Executor
 	trouble *atomic.Pointer[string] // nil when the last call went through
+	// programs counts the processor time of what ran, in nanoseconds.
+	programs *atomic.Int64
 }
 
 // Execute implements sandbox.Executor.
@@ -53,6 +55,7 @@ func (w watchedExecutor) Execute(ctx context.Context, req sandbox.Request) (sand
 	res, err := w.Executor.Execute(ctx, req)
 	switch {
 	case err == nil:
+		w.programs.Add(int64(res.Usage.CPU))
 		w.trouble.Store(nil)
 	case errors.Is(err, sandbox.ErrUnavailable):
 		text := err.Error()

@@ -3,6 +3,7 @@ package sampling
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 
 	"temper/sandbox"
@@ -16,7 +17,7 @@ func TestProgressTellsWhyTheSandboxIsMissed(t *testing.T) {
 	r := New(Config{})
 	exec := watchedExecutor{&sandboxtest.Fake{Func: func(sandbox.Request) (sandbox.Result, error) {
 		return sandbox.Result{}, err
-	}}, &r.trouble}
+	}}, &r.trouble, new(atomic.Int64)}
 	for _, step := range []struct {
 		err  error
 		want string

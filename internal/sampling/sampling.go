@@ -16,6 +16,7 @@ import (
 
 	"temper/internal/blob"
 	"temper/internal/config"
+	"temper/internal/cputime"
 	"temper/internal/fault"
 	"temper/internal/policy"
 	"temper/internal/proof"
@@ -43,6 +44,8 @@ type Config struct {
 	Now           func() time.Time
 	// MadeBy describes this program and machine for the records of a run; nil for nothing.
 	MadeBy func(config.Run) proof.Maker
+	// Meter measures what the machine is busy with; nil does not.
+	Meter *cputime.Meter
 }
 
 // Service samples trajectories. Calls for different runs work side by side, those
@@ -68,6 +71,8 @@ type sampler struct {
 	policy   run.Policy
 	progress *Progress
 	now      func() time.Time
+	engine   Engine
+	programs atomic.Int64 // nanoseconds of processor time in the sandbox
 }
 
 // target is what to sample for: a run, a policy, and the step whose configuration
@@ -85,8 +90,8 @@ func (r *Service) withEngine(ctx context.Context, t target, progress *Progress, 
 		return err
 	}
 	defer release()
-	s := &sampler{store: r.Store, policy: t.policy, progress: progress, now: r.Now, run: entry.run, cfg: entry.run.Config.At(t.step)}
-	if s.runner, err = r.newRunner(s.run, s.cfg, entry.engine); err != nil {
+	s := &sampler{store: r.Store, policy: t.policy, progress: progress, now: r.Now, run: entry.run, cfg: entry.run.Config.At(t.step), engine: entry.engine}
+	if s.runner, err = r.newRunner(s.run, s.cfg, entry.engine, &s.programs); err != nil {
 		return err
 	}
 	return f(s)
@@ -122,16 +127,20 @@ type GroupsInput struct {
 // SampleGroups samples the groups of a step, except those that an earlier attempt
 // has stored.
 func (r *Service) SampleGroups(ctx context.Context, in GroupsInput, progress *Progress) (run.Sampled, error) {
-	started := r.Now()
+	started, span := r.Now(), r.Meter.Begin()
 	var out run.Sampled
+	var spent busy
 	err := r.withEngine(ctx, target{in.Run, in.Policy, in.Step}, progress, func(s *sampler) (err error) {
+		passes := passesOf(s.engine)
 		out, err = s.sampleStep(ctx, in)
+		spent = busy{programs: s.programs.Load(), passes: passesSince(passes, s.engine)}
 		if r.MadeBy != nil {
 			out.MadeBy = proof.AddMaker(nil, r.MadeBy(s.cfg))
 		}
 		return err
 	})
 	out.Wall = r.Now().Sub(started)
+	out.Busy = spent.with(span.End())
 	return out, err
 }
 

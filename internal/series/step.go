@@ -16,6 +16,18 @@ type Step struct {
 	// Wall is the whole step. Sampling, Training and Saving are parts of it, and
 	// Tools is the part of Sampling in which the rollouts waited for tools.
 	Wall, Sampling, Tools, Training, Saving time.Duration
+	// SamplingBusy has a part for each process that sampled, and TrainingBusy is of the
+	// trainer, nil where nobody measured.
+	SamplingBusy []Busy
+	TrainingBusy *Busy
+}
+
+// training is what TrainingBusy says as a sum.
+func (s *Step) training() machines {
+	if s.TrainingBusy == nil {
+		return machines{}
+	}
+	return sumBusy([]Busy{*s.TrainingBusy})
 }
 
 // Values are the series of a step.

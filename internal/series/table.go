@@ -58,6 +58,14 @@ const (
 	TrainSeconds  = "timing_s/update_actor"
 	SaveSeconds   = "timing_s/save_checkpoint"
 	OtherSeconds  = "timing_s/other"
+	EngineCPU     = "cpu_s/engine"
+	SandboxCPU    = "cpu_s/sandbox"
+	TrainerCPU    = "cpu_s/trainer"
+	RestCPU       = "cpu_s/rest"
+	IdleCPU       = "cpu_s/idle"
+	EnginePasses  = "engine/passes"
+	BusyRows      = "engine/busy_rows_mean"
+	BusyRowsP10   = "engine/busy_rows_p10"
 )
 
 // row is a series and how it is made of a step.
@@ -68,7 +76,7 @@ type row struct {
 
 // table has a row for each series of a record, under verl's name where it has one.
 // A new metric is one more row.
-var table = slices.Concat(rolloutRows, trainRows, timeRows, windowRows)
+var table = slices.Concat(rolloutRows, trainRows, timeRows, busyRows, windowRows)
 
 // windowRows are left out of a step that was sampled by the policy before it, so that
 // the record of a run without a window has none of them.
@@ -147,6 +155,32 @@ var timeRows = []row{
 	{Metric{TrainSeconds, Seconds, Lower, "training"}, func(s *Step) float64 { return s.Training.Seconds() }},
 	{Metric{SaveSeconds, Seconds, Lower, "what the step waited for its checkpoint"}, func(s *Step) float64 { return s.Saving.Seconds() }},
 	{Metric{OtherSeconds, Seconds, Lower, "everything else"}, func(s *Step) float64 { return max(0, s.Wall-s.Sampling-s.Training-s.Saving).Seconds() }},
+}
+
+// What was busy, measured by the machines. timing_s/gen and timing_s/tool say who was waited
+// for, which is another question.
+var busyRows = []row{
+	{Metric{EngineCPU, Seconds, Lower, "processor time of the processes that sample, during sampling"}, func(s *Step) float64 { return sumBusy(s.SamplingBusy).process.Seconds() }},
+	{Metric{SandboxCPU, Seconds, Lower, "processor time of the sandbox with its programs, during sampling"}, func(s *Step) float64 { return sumBusy(s.SamplingBusy).sandbox.Seconds() }},
+	{Metric{TrainerCPU, Seconds, Lower, "processor time of the trainer, during training"}, func(s *Step) float64 { return s.training().process.Seconds() }},
+	{Metric{RestCPU, Seconds, Lower, "processor time of all else on these machines, during sampling and training"}, func(s *Step) float64 {
+		return (sumBusy(s.SamplingBusy).rest + s.training().rest).Seconds()
+	}},
+	{Metric{IdleCPU, Seconds, Lower, "time in which cores had nothing to do, summed over cores, during sampling and training"}, func(s *Step) float64 {
+		return (sumBusy(s.SamplingBusy).idle + s.training().idle).Seconds()
+	}},
+	{Metric{EnginePasses, Number, Lower, "passes of the engines"}, func(s *Step) float64 {
+		passes, _, _ := rowsOf(s.SamplingBusy)
+		return passes
+	}},
+	{Metric{BusyRows, Number, Higher, "mean requests that a pass of the engine served"}, func(s *Step) float64 {
+		_, mean, _ := rowsOf(s.SamplingBusy)
+		return mean
+	}},
+	{Metric{BusyRowsP10, Number, Higher, "requests that all but a tenth of the passes served at least"}, func(s *Step) float64 {
+		_, _, p10 := rowsOf(s.SamplingBusy)
+		return p10
+	}},
 }
 
 // All describes every series of a record, by name.

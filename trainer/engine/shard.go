@@ -50,6 +50,7 @@ type counters struct {
 	// queued are the passes during which requests had no shard yet, and vacant the slots
 	// without a request in those passes.
 	queued, vacant atomic.Int64
+	busy           busyRows
 }
 
 // shard is one device and the goroutine that owns it.
@@ -229,6 +230,7 @@ func (s *shard) step() {
 		return
 	}
 	s.stats.steps.Add(1)
+	s.stats.busy.add(len(feeds))
 	s.stats.rows.Add(int64(st.n))
 	for i, q := range fed {
 		q.advance(s.sequences.pool, feeds[i].tokens)

@@ -52,6 +52,9 @@ func (s *Script) Generate(ctx context.Context, req policy.Request) (policy.Gener
 		if err := s.Fail(call, req); err != nil {
 			return policy.Generation{}, err
 		}
+		if errors.Is(context.Cause(ctx), policy.ErrCut) { // meanwhile
+			return policy.Generation{Finish: rl.FinishAbort, Version: s.Serving}, nil
+		}
 	}
 	if req.Version >= 0 && req.Version != s.Serving {
 		return policy.Generation{}, fmt.Errorf("serving %d, want %d: %w", s.Serving, req.Version, policy.ErrStaleVersion)

@@ -1,0 +1,311 @@
+package converse
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// Bounds of what a server may send.
+const (
+	maxLine   = 4 << 20
+	maxAnswer = 16 << 20 // text of one turn
+	maxBody   = 1 << 20  // an answer that is no stream
+	maxCalls  = 256
+)
+
+// Client is a Sampler over a server of OpenAI's API.
+type Client struct {
+	// URL is the address of the server, with or without /v1.
+	URL string
+	// Key is sent as a bearer token; "" for none.
+	Key string
+	// Model is the name to ask for; Check fills it in when it is empty.
+	Model string
+	// Tools are the schemas of the tools; nil for none.
+	Tools json.RawMessage
+	// These are left to the server when nil or 0.
+	Temperature *float64
+	Seed        *int64
+	MaxTokens   int
+	HTTP        *http.Client
+}
+
+var _ Sampler = (*Client)(nil)
+
+// Check asks the server for its models and takes the first one when none was named.
+func (c *Client) Check(ctx context.Context) error {
+	u, err := url.Parse(c.URL)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return fmt.Errorf("%q is no address of a server: want http://host:port", c.URL)
+	}
+	c.URL = strings.TrimSuffix(strings.TrimRight(c.URL, "/"), "/v1")
+	res, err := c.do(ctx, http.MethodGet, "/v1/models", nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = res.Body.Close() }()
+	var list struct {
+		Data []struct {
+			ID string `json:"id"`
+		} `json:"data"`
+	}
+	if err := json.NewDecoder(io.LimitReader(res.Body, maxBody)).Decode(&list); err != nil {
+		return fmt.Errorf("%s: the list of models cannot be read: %w", c.URL, err)
+	}
+	if c.Model == "" && len(list.Data) > 0 {
+		c.Model = list.Data[0].ID
+	}
+	if c.Model == "" {
+		return fmt.Errorf("%s serves no model", c.URL)
+	}
+	return nil
+}
+
+func (c *Client) do(ctx context.Context, method, path string, body []byte) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, c.URL+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if c.Key != "" {
+		req.Header.Set("Authorization", "Bearer "+c.Key)
+	}
+	client := c.HTTP
+	if client == nil {
+		client = http.DefaultClient
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if res.StatusCode == http.StatusOK {
+		return res, nil
+	}
+	defer func() { _ = res.Body.Close() }()
+	data, _ := io.ReadAll(io.LimitReader(res.Body, maxBody)) // what has come says most
+	err = &StatusError{URL: c.URL + path, Status: res.StatusCode, Body: data}
+	if bytes.Contains(data, []byte("context_length_exceeded")) {
+		err = fmt.Errorf("%w: %w", ErrTooLong, err)
+	}
+	return nil, err
+}
+
+// StatusError is an answer that is an error.
+type StatusError struct {
+	URL    string
+	Status int
+	Body   []byte
+}
+
+// Error implements error.
+func (e *StatusError) Error() string {
+	return fmt.Sprintf("%s answers %d: %s", e.URL, e.Status, errorText(e.Body))
+}
+
+// ErrTooLong means that the talk no longer fits the context of the model.
+var ErrTooLong = errors.New("the talk is longer than the model's context")
+
+// errorText is the message of an error, whatever form the server gives it.
+func errorText(data []byte) string {
+	var body struct {
+		Error   json.RawMessage `json:"error"`
+		Message string          `json:"message"`
+	}
+	text := string(data)
+	if json.Unmarshal(data, &body) == nil {
+		var inner struct {
+			Message string `json:"message"`
+		}
+		switch {
+		case json.Unmarshal(body.Error, &inner) == nil && inner.Message != "":
+			text = inner.Message
+		case json.Unmarshal(body.Error, &text) == nil:
+		case body.Message != "":
+			text = body.Message
+		}
+	}
+	const most = 500
+	text = strings.Join(strings.Fields(text), " ")
+	return Escape(strings.ToValidUTF8(text[:min(len(text), most)], ""))
+}
+
+// wireRequest is the body of a request for a turn.
+type wireRequest struct {
+	Model         string          `json:"model"`
+	Messages      []Message       `json:"messages"`
+	Stream        bool            `json:"stream"`
+	StreamOptions streamOptions   `json:"stream_options"`
+	Tools         json.RawMessage `json:"tools,omitempty"`
+	Temperature   *float64        `json:"temperature,omitempty"`
+	Seed          *int64          `json:"seed,omitempty"`
+	MaxTokens     int             `json:"max_tokens,omitempty"`
+}
+
+type streamOptions struct {
+	IncludeUsage bool `json:"include_usage"`
+}
+
+// chunk is one part of a stream.
+type chunk struct {
+	Choices []struct {
+		Delta        wireDelta `json:"delta"`
+		FinishReason string    `json:"finish_reason"`
+	} `json:"choices"`
+	Usage *Usage          `json:"usage"`
+	Error json.RawMessage `json:"error"`
+}
+
+type wireDelta struct {
+	Content          string     `json:"content"`
+	Reasoning        string     `json:"reasoning"`         // of vLLM
+	ReasoningContent string     `json:"reasoning_content"` // of others, and of vLLM before
+	ToolCalls        []callPart `json:"tool_calls"`
+	Executed         []Executed `json:"executed_calls"` // of a server that runs calls itself
+}
+
+// callPart is a call, or what follows of its arguments.
+type callPart struct {
+	Index    *int     `json:"index"`
+	ID       string   `json:"id"`
+	Function Function `json:"function"`
+}
+
+// Turn implements Sampler.
+func (c *Client) Turn(ctx context.Context, messages []Message, emit func(Delta) error) (Turn, error) {
+	return c.stream(ctx, wireRequest{
+		Model: c.Model, Messages: messages, Stream: true, StreamOptions: streamOptions{IncludeUsage: true}, Tools: c.Tools,
+		Temperature: c.Temperature, Seed: c.Seed, MaxTokens: c.MaxTokens,
+	}, emit)
+}
+
+// stream asks for a turn with a body that asks for a stream.
+func (c *Client) stream(ctx context.Context, request any, emit func(Delta) error) (Turn, error) {
+	body, err := json.Marshal(request)
+	if err != nil {
+		return Turn{}, err
+	}
+	res, err := c.do(ctx, http.MethodPost, "/v1/chat/completions", body)
+	if err != nil {
+		return Turn{}, err
+	}
+	defer func() { _ = res.Body.Close() }()
+	r := reading{emit: emit}
+	err = r.read(res.Body)
+	r.turn.Content, r.turn.Reasoning = r.content.String(), r.reasoning.String()
+	if ctx.Err() != nil {
+		return r.turn, ctx.Err()
+	}
+	if err != nil {
+		return r.turn, fmt.Errorf("%s: %w", c.URL, err)
+	}
+	return r.turn, nil
+}
+
+// reading puts the parts of a stream together.
+type reading struct {
+	emit               func(Delta) error
+	turn               Turn
+	content, reasoning strings.Builder
+}
+
+func (r *reading) read(body io.Reader) error {
+	lines := bufio.NewScanner(body)
+	lines.Buffer(make([]byte, 0, 1<<16), maxLine)
+	for lines.Scan() {
+		data, ok := bytes.CutPrefix(lines.Bytes(), []byte("data:"))
+		if !ok {
+			continue // a comment, or another field of an event
+		}
+		data = bytes.TrimSpace(data)
+		if string(data) == "[DONE]" {
+			break
+		}
+		if err := r.take(data); err != nil {
+			return err
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("the stream broke off: %w", err)
+	}
+	if r.turn.Finish == "" {
+		return errors.New("the stream ends before the answer does")
+	}
+	return nil
+}
+
+func (r *reading) take(data []byte) error {
+	var part chunk
+	if err := json.Unmarshal(data, &part); err != nil {
+		return fmt.Errorf("a part of the stream cannot be read: %w", err)
+	}
+	if len(part.Error) > 0 && string(part.Error) != "null" {
+		return errors.New("the server failed: " + errorText(data))
+	}
+	if part.Usage != nil {
+		r.turn.Usage = *part.Usage
+	}
+	for _, choice := range part.Choices {
+		if choice.FinishReason != "" {
+			r.turn.Finish = choice.FinishReason
+		}
+		if err := r.takeDelta(choice.Delta); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *reading) takeDelta(d wireDelta) error {
+	shown := Delta{Reasoning: d.Reasoning + d.ReasoningContent, Content: d.Content, Executed: d.Executed}
+	r.content.WriteString(shown.Content)
+	r.reasoning.WriteString(shown.Reasoning)
+	if r.content.Len()+r.reasoning.Len() > maxAnswer {
+		return fmt.Errorf("the answer has more than %d bytes", maxAnswer)
+	}
+	for _, e := range d.Executed {
+		if e.Status != "" {
+			r.turn.Executed = append(r.turn.Executed, e)
+		}
+	}
+	if err := r.takeCalls(d.ToolCalls); err != nil {
+		return err
+	}
+	if shown.Reasoning == "" && shown.Content == "" && len(shown.Executed) == 0 {
+		return nil
+	}
+	return r.emit(shown)
+}
+
+// takeCalls adds parts of calls. A part without an index is a whole call.
+func (r *reading) takeCalls(parts []callPart) error {
+	for _, p := range parts {
+		at := len(r.turn.Calls)
+		if p.Index != nil {
+			at = *p.Index
+		}
+		if at < 0 || at > len(r.turn.Calls) || at >= maxCalls {
+			return fmt.Errorf("a call has the index %d after %d calls", at, len(r.turn.Calls))
+		}
+		if at == len(r.turn.Calls) {
+			r.turn.Calls = append(r.turn.Calls, Call{Type: "function"})
+		}
+		call := &r.turn.Calls[at]
+		if p.ID != "" {
+			call.ID = p.ID
+		}
+		call.Function.Name += p.Function.Name
+		if len(call.Function.Arguments)+len(p.Function.Arguments) > maxAnswer {
+			return fmt.Errorf("the arguments of a call have more than %d bytes", maxAnswer)
+		}
+		call.Function.Arguments += p.Function.Arguments
+	}
+	return nil
+}
