@@ -112,13 +112,11 @@ func (s *Server) sample(ctx context.Context, d draw, emit func(piece) error) (ou
 		if err != nil {
 			return outcome{}, err
 		}
+		if err := d.check(gen); err != nil {
+			return outcome{}, err
+		}
 		if gen.Finish == rl.FinishAbort {
 			out.finish = finishAbort
-		} else if len(gen.Tokens) == 0 || len(gen.Logprobs) != len(gen.Tokens) {
-			return outcome{}, fmt.Errorf("%d tokens with %d log-probabilities", len(gen.Tokens), len(gen.Logprobs))
-		}
-		if d.sampler != nil && len(gen.Kept) != len(gen.Tokens) {
-			return outcome{}, errors.New("the engine ignores top_p, top_k and min_p")
 		}
 		span.sampled(len(gen.Tokens))
 		req.Version, out.version = gen.Version, gen.Version // the whole answer is of one policy
@@ -139,6 +137,17 @@ func (s *Server) sample(ctx context.Context, d draw, emit func(piece) error) (ou
 	}
 	reason = out.finish
 	return out, nil
+}
+
+// check refuses a generation that is none, or that the engine sampled otherwise.
+func (d *draw) check(gen policy.Generation) error {
+	switch {
+	case gen.Finish != rl.FinishAbort && len(gen.Tokens) == 0, len(gen.Logprobs) != len(gen.Tokens):
+		return fmt.Errorf("%d tokens with %d log-probabilities", len(gen.Tokens), len(gen.Logprobs))
+	case d.sampler != nil && len(gen.Kept) != len(gen.Tokens):
+		return errors.New("the engine ignores top_p, top_k and min_p")
+	}
+	return nil
 }
 
 // heldBack is the length of the longest end of text that begins one of the marks.

@@ -135,7 +135,7 @@ func (m *matcher) values(a, b *node) tri {
 		return verdict
 	}
 	if keyA > keyB {
-		keyA, keyB, a, b = keyB, keyA, b, a
+		a, b = b, a
 	}
 	return m.compute("", a, b, (*comparison).equal)
 }

@@ -3,6 +3,7 @@ package judge
 import (
 	"fmt"
 	"math/big"
+	"slices"
 	"strings"
 )
 
@@ -311,11 +312,7 @@ func (p *parser) function(name op) (*node, error) {
 
 // isOfAngles reports whether a function takes an angle.
 func isOfAngles(name op) bool {
-	switch name {
-	case "sin", "cos", "tan", "cot", "sec", "csc":
-		return true
-	}
-	return false
+	return slices.Contains([]op{"sin", "cos", "tan", "cot", "sec", "csc"}, name)
 }
 
 // logarithm is the natural one without a base.
