@@ -48,8 +48,8 @@ type serverStream struct {
 	end     context.CancelFunc
 	caller  string
 	packed  bool
-	writing atomic.Int64 // when the write under way began, in Unix nanoseconds; 0 for none
-	partial atomic.Int64 // when the line began whose end is not there; 0 for none
+	writing stretch // a write
+	partial stretch // a line whose end is not there
 	running sync.WaitGroup
 
 	mu    sync.Mutex
@@ -81,7 +81,7 @@ func (h *handler) stream(w http.ResponseWriter, r *http.Request) {
 		caller: callerOf(r), packed: packs(r),
 	}
 	s.out.account, s.out.caller = h.cfg.Budget.Answers, s.caller
-	in := &lines{r: r.Body, limit: maxCallBody, grow: s.charge, unfinished: func(yes bool) { mark(&s.partial, yes) }}
+	in := &lines{r: r.Body, limit: maxCallBody, grow: s.charge, unfinished: func(yes bool) { s.partial.mark(yes) }}
 	if f := s.admit(leastLines); f != nil {
 		h.fail(w, f)
 		return
@@ -120,9 +120,9 @@ func (h *handler) stream(w http.ResponseWriter, r *http.Request) {
 // send writes what is answered until the outbox is closed.
 func (s *serverStream) send(w http.ResponseWriter) error {
 	return s.out.drain(watched{w, &s.writing}, func() error {
-		mark(&s.writing, true)
+		s.writing.mark(true)
 		err := s.ctl.Flush()
-		mark(&s.writing, false)
+		s.writing.mark(false)
 		return err
 	})
 }
@@ -130,30 +130,35 @@ func (s *serverStream) send(w http.ResponseWriter) error {
 // watched notes when each write began.
 type watched struct {
 	w     http.ResponseWriter
-	began *atomic.Int64
+	write *stretch
 }
 
 // Write implements io.Writer.
 func (w watched) Write(b []byte) (int, error) {
-	mark(w.began, true)
-	defer mark(w.began, false)
+	w.write.mark(true)
+	defer w.write.mark(false)
 	return w.w.Write(b)
 }
 
-// mark notes in at when something began, or that it is over. What has begun already
-// keeps its time.
-func mark(at *atomic.Int64, began bool) {
+// stretch is when something began that has not ended; nil for nothing. The time has the
+// reading of the monotonic clock, so that a wall clock that jumps ends no stream.
+type stretch struct{ atomic.Pointer[time.Time] }
+
+// mark notes when something began, or that it is over. What has begun already keeps its
+// time.
+func (s *stretch) mark(began bool) {
 	if !began {
-		at.Store(0)
+		s.Store(nil)
 		return
 	}
-	at.CompareAndSwap(0, time.Now().UnixNano())
+	now := time.Now()
+	s.CompareAndSwap(nil, &now)
 }
 
 // overdue reports whether what mark noted has lasted longer than d.
-func overdue(at *atomic.Int64, now time.Time, d time.Duration) bool {
-	began := at.Load()
-	return began != 0 && now.Sub(time.Unix(0, began)) > d
+func (s *stretch) overdue(now time.Time, d time.Duration) bool {
+	began := s.Load()
+	return began != nil && now.Sub(*began) > d
 }
 
 // report sends the load from time to time. It ends the stream when the server drains
@@ -167,11 +172,11 @@ func (s *serverStream) report(ctx context.Context, said Load) {
 		case <-ctx.Done():
 			return
 		case now := <-tick.C:
-			if overdue(&s.writing, now, s.h.bounds.stall) {
+			if s.writing.overdue(now, s.h.bounds.stall) {
 				s.reset()
 			}
-			if overdue(&s.partial, now, budget.Whole(s.h.cfg.Patience)) {
-				s.partial.Store(0)
+			if s.partial.overdue(now, budget.Whole(s.h.cfg.Patience)) {
+				s.partial.mark(false)
 				slow := budget.SlowError{Patience: s.h.cfg.Patience}
 				s.reply("", &Answer{Error: &Failure{Code: CodeSlow, Message: "line: " + slow.Error()}})
 				_ = s.ctl.SetReadDeadline(past()) // the calls in flight are still answered
