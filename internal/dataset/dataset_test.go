@@ -340,7 +340,7 @@ func TestKeysOfMathMustBeComparable(t *testing.T) {
 		t.Errorf("%d problems, %v", len(ps), err)
 	}
 	_, err := dataset.ReadProblems(strings.NewReader(good+line("e", "math", "$$")), "f")
-	if err == nil || !strings.Contains(err.Error(), `f:5: answer "$$": judge job is invalid: the truth is empty`) {
+	if err == nil || !strings.Contains(err.Error(), `f:5: answer "$$": truth is invalid: the truth is empty`) {
 		t.Errorf("error %v", err)
 	}
 }

@@ -11,7 +11,6 @@ import (
 
 	"temper/internal/artifact"
 	"temper/internal/blob"
-	"temper/internal/failpoint"
 	"temper/internal/record"
 	"temper/internal/rl"
 )
@@ -140,7 +139,6 @@ func (j *journal) flush(ctx context.Context) error {
 		if len(taken) == 0 {
 			return nil
 		}
-		failpoint.Hit("sampling/before-journal")
 		data, err := record.Compact(taken)
 		if err == nil {
 			_, err = blob.PutBytes(ctx, j.store, j.layout.Ended(j.step, blob.RefOf("", data).SHA256), data, blob.IfAbsent)
@@ -149,7 +147,6 @@ func (j *journal) flush(ctx context.Context) error {
 			j.putBack(taken)
 			return err
 		}
-		failpoint.Hit("sampling/after-journal")
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,11 +39,11 @@ func (e *slowEngine) Generate(ctx context.Context, req policy.Request) (policy.G
 // mute is the store of a process that nothing leaves from a moment on.
 type mute struct {
 	blob.Store
-	dead *bool
+	dead *atomic.Bool
 }
 
 func (m mute) Put(ctx context.Context, key string, r io.Reader, cond blob.Condition) (blob.Ref, error) {
-	if *m.dead {
+	if m.dead.Load() {
 		return blob.Ref{}, runtest.ErrDied
 	}
 	return m.Store.Put(ctx, key, r, cond)
@@ -53,14 +54,14 @@ func (m mute) Put(ctx context.Context, key string, r io.Reader, cond blob.Condit
 func sampleInPart(t *testing.T, h *runtest.Run, after time.Duration, dies bool, held ...string) {
 	t.Helper()
 	r, engine := h.NewSampling(t)
-	dead := false
+	var dead atomic.Bool
 	r.MaxConcurrent, r.Store = 18, mute{h.Store, &dead}
 	r.NewEngine = func(*run.Loaded) (sampling.Engine, error) { return &slowEngine{engine, held}, nil }
 	in := sampleInput(t, h, 1, 1)
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		time.AfterFunc(after, func() {
-			dead = dies
+			dead.Store(dies)
 			cancel()
 		})
 		if _, err := r.SampleGroups(ctx, in, r.NewProgress()); err == nil {

@@ -124,6 +124,7 @@ func (e *Engine) ask(ctx context.Context, now held, c call) (answer, error) {
 			return answer{}, err
 		}
 	}
+	proofs := s.proofs.Load()
 	s.running.Add(1)
 	a, err := s.server.generate(ctx, c)
 	s.running.Add(-1)
@@ -133,7 +134,7 @@ func (e *Engine) ask(ctx context.Context, now held, c call) (answer, error) {
 			err = fmt.Errorf("%s: %w", s.server.address(), checkErr)
 		}
 	}
-	if errors.Is(err, errLost) && ctx.Err() == nil {
+	if errors.Is(err, errLost) && ctx.Err() == nil && s.proofs.Load() == proofs {
 		s.doubt.Store(true)
 		e.repairLater(s) //nolint:contextcheck // the repair outlives the request that met the loss
 		e.cfg.Log.Warn("engine server lost", "server", s.server.address(), "err", err)

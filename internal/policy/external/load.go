@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"temper/internal/blob"
-	"temper/internal/failpoint"
 )
 
 // Load implements policy.Loader: it writes the policy into the folder, waits for the
@@ -96,7 +95,6 @@ func (e *Engine) publish(ctx context.Context, now held) (published, error) {
 			return p, err
 		}
 	}
-	failpoint.Hit("external/after-publish")
 	return p, nil
 }
 
@@ -155,6 +153,7 @@ func (e *Engine) install(ctx context.Context, s *seat, now held, p published, pa
 		err := e.tryInstall(ctx, s, now, p)
 		switch {
 		case err == nil:
+			s.proofs.Add(1)
 			s.doubt.Store(false)
 			return nil
 		case ctx.Err() != nil:

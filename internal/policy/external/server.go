@@ -88,7 +88,10 @@ var (
 type seat struct {
 	server server
 	// doubt is true when the server must prove the policy before the next request.
-	doubt     atomic.Bool
+	doubt atomic.Bool
+	// proofs counts how often it did: a request that began before the last one says
+	// nothing of the server now.
+	proofs    atomic.Int64
 	repairing atomic.Bool // a repair runs beside the requests
 	running   atomic.Int64
 }
