@@ -119,27 +119,37 @@ func (m *members) look(ctx context.Context) {
 		return // which says nothing about any engine
 	}
 	there := map[string]bool{}
-	var dials sync.WaitGroup
-	var mu sync.Mutex
+	var asked []enginePlace
 	for _, p := range places {
 		there[p.name] = true
-		if !m.wanted(ctx, p) {
-			continue
+		if m.wanted(ctx, p) {
+			asked = append(asked, p)
 		}
-		dials.Go(func() {
-			j, err := m.dial(ctx, p)
-			mu.Lock()
-			defer mu.Unlock()
-			m.admit(p, j, err)
-		})
 	}
-	dials.Wait()
+	m.dialAll(ctx, asked)
 	for name := range m.joined {
 		if !there[name] {
 			m.remove(name, "its lease has expired or is gone")
 		}
 	}
 	m.counts.set(m.run, len(m.joined), len(m.refused))
+}
+
+// dialAll asks engines who they are, side by side, and admits them in their order.
+func (m *members) dialAll(ctx context.Context, places []enginePlace) {
+	type answer struct {
+		engine *joinedEngine
+		err    error
+	}
+	answers := make([]answer, len(places))
+	var dials sync.WaitGroup
+	for i, p := range places {
+		dials.Go(func() { answers[i].engine, answers[i].err = m.dial(ctx, p) })
+	}
+	dials.Wait()
+	for i, p := range places {
+		m.admit(p, answers[i].engine, answers[i].err)
+	}
 }
 
 // find returns where engines are said to be, each name once.
