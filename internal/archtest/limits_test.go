@@ -8,7 +8,7 @@ var manyMethods = map[string]string{
 	"internal/chat/jinja.parser":   "a method for each rule of the grammar",
 	"internal/tokenizer.Tokenizer": "a setter for each part of tokenizer.json, which the parser calls while it reads",
 	"sandbox/gateway.Gateway":      "one lock orders admission, nodes and calls in flight: what they promise together has no smaller owner",
-	"sandbox/judge.parser":         "a method for each rule of the grammar",
+	"internal/answer.parser":       "a method for each rule of the grammar",
 	"sandbox/session.Manager":      "one lock orders the kernels of all sessions and their histories",
 }
 

@@ -12,10 +12,10 @@ import (
 	"fmt"
 	"io"
 
+	"temper/internal/answer"
 	"temper/internal/chat"
 	"temper/internal/env"
 	"temper/internal/rl"
-	"temper/sandbox/judge"
 )
 
 // ReadProblems reads a JSONL file of problems; name is what errors call it. The
@@ -50,7 +50,7 @@ func checkAnswer(p *rl.Problem) error {
 	if _, judged := e.(env.Checker); !judged {
 		return nil
 	}
-	if err := judge.CheckTruth(p.Answer); err != nil {
+	if err := answer.CheckTruth(p.Answer); err != nil {
 		return fmt.Errorf("answer %.40q: %w", p.Answer, err)
 	}
 	return nil

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"strings"
 
+	"temper/internal/answer"
 	"temper/internal/env"
 	"temper/internal/reward"
 	"temper/internal/rl"
 	"temper/internal/tool"
-	"temper/sandbox/judge"
 )
 
 // noteAnswer looks for answers in the text of a turn outside its tool calls.
@@ -60,13 +60,13 @@ func (e *episode) isCorrect(ctx context.Context, answer string) (bool, error) {
 
 // compare compares formulas. That takes up to some 100 ms of a processor, so it waits
 // for its turn.
-func (e *episode) compare(ctx context.Context, answer string) (bool, error) {
+func (e *episode) compare(ctx context.Context, text string) (bool, error) {
 	r := e.runner
 	if err := r.acquireJudge(ctx); err != nil {
 		return false, err
 	}
 	defer r.releaseJudge()
-	verdict, err := judge.Math(answer, e.spec.Problem.Answer)
+	verdict, err := answer.Equal(text, e.spec.Problem.Answer)
 	if err != nil {
 		return false, fmt.Errorf("verify: %w: the answer of problem %s: %w", tool.ErrFixture, e.spec.Problem.ID, err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	answers "temper/internal/answer"
 	"temper/internal/chat"
 	"temper/internal/env"
 	"temper/internal/policy"
@@ -16,7 +17,6 @@ import (
 	"temper/internal/rl"
 	"temper/internal/rollout"
 	"temper/sandbox"
-	"temper/sandbox/judge"
 	"temper/sandbox/sandboxtest"
 )
 
@@ -154,7 +154,7 @@ func TestCheckNeverDisagreesWithTheComparison(t *testing.T) {
 			return
 		}
 		decided++
-		v, err := judge.Math(says, truth)
+		v, err := answers.Equal(says, truth)
 		if err != nil || v.Equal != (check == env.Right) {
 			t.Fatalf("%q and %q: %s, the comparison says %+v, %v", says, truth, check, v, err)
 		}

@@ -1,5 +1,5 @@
 // Package verify owns how a whole response is judged: where its final answer is, and
-// which comparison counts. Package judge compares answers, package reward cuts them out
+// which comparison counts. Package answer compares answers, package reward cuts them out
 // of the turns of a trajectory.
 //
 // Invariant: a verdict is a function of mode, key and response. No response ends with an
@@ -11,8 +11,8 @@ import (
 	"math/big"
 	"slices"
 
+	"temper/internal/answer"
 	"temper/internal/reward"
-	"temper/sandbox/judge"
 )
 
 // Mode says where the answer is and how it is compared.
@@ -48,42 +48,42 @@ type Verdict struct {
 	Correct bool `json:"correct"`
 	// Extracted is the answer as the response has it; empty where there is none.
 	Extracted string `json:"extracted"`
-	// Method is that of judge.Verdict, "close" for a number that is near enough, and
+	// Method is that of answer.Verdict, "close" for a number that is near enough, and
 	// "none" without an answer.
-	Method judge.Method `json:"method"`
+	Method answer.Method `json:"method"`
 	// Reason says why an answer is not correct.
 	Reason string `json:"reason,omitempty"`
 }
 
-// Methods beside those of package judge.
+// Methods beside those of package answer.
 const (
-	MethodNone  judge.Method = "none"
-	MethodClose judge.Method = "close"
+	MethodNone  answer.Method = "none"
+	MethodClose answer.Method = "close"
 )
 
-// Response judges a response by its key. Errors: of a mode that is none; judge.ErrInvalid
+// Response judges a response by its key. Errors: of a mode that is none; answer.ErrInvalid
 // for a key by which nothing can be judged.
 func Response(mode Mode, response, key string) (Verdict, error) {
 	if err := mode.Check(); err != nil {
 		return Verdict{}, err
 	}
-	if err := judge.CheckTruth(key); err != nil {
+	if err := answer.CheckTruth(key); err != nil {
 		return Verdict{}, err
 	}
-	answer := mode.extract(response)
-	if answer == "" {
+	said := mode.extract(response)
+	if said == "" {
 		return Verdict{Method: MethodNone, Reason: "the response has no answer"}, nil
 	}
 	if mode == Integer {
-		return integers(answer, key), nil
+		return integers(said, key), nil
 	}
-	v, err := judge.Math(answer, key)
+	v, err := answer.Equal(said, key)
 	if err != nil {
 		return Verdict{}, err
 	}
-	out := Verdict{Correct: v.Equal, Extracted: answer, Method: v.Method, Reason: v.Reason}
-	if mode == Released && !v.Equal && isClose(answer, key) {
-		out = Verdict{Correct: true, Extracted: answer, Method: MethodClose}
+	out := Verdict{Correct: v.Equal, Extracted: said, Method: v.Method, Reason: v.Reason}
+	if mode == Released && !v.Equal && isClose(said, key) {
+		out = Verdict{Correct: true, Extracted: said, Method: MethodClose}
 	}
 	return out, nil
 }
@@ -91,25 +91,25 @@ func Response(mode Mode, response, key string) (Verdict, error) {
 func (m Mode) extract(response string) string {
 	switch m {
 	case Paper:
-		answer, _ := reward.ExtractBoxed(response)
-		return answer
+		said, _ := reward.ExtractBoxed(response)
+		return said
 	case Released:
 		return anywhere(response)
 	case Integer:
-		if answer, _ := reward.ExtractBoxed(response); answer != "" {
-			return answer
+		if said, _ := reward.ExtractBoxed(response); said != "" {
+			return said
 		}
 	case Tag:
 	}
-	answer, _ := reward.ExtractAnswer(response)
-	return answer
+	said, _ := reward.ExtractAnswer(response)
+	return said
 }
 
 // integers compares whole numbers by value.
-func integers(answer, key string) Verdict {
-	out := Verdict{Extracted: answer, Method: judge.MethodExact}
-	got, okGot := judge.Number(answer)
-	want, okWant := judge.Number(key)
+func integers(said, key string) Verdict {
+	out := Verdict{Extracted: said, Method: answer.MethodExact}
+	got, okGot := answer.Number(said)
+	want, okWant := answer.Number(key)
 	switch {
 	case !okWant || !want.IsInt():
 		out.Reason = "the key is no whole number"
@@ -125,9 +125,9 @@ func integers(answer, key string) Verdict {
 
 // isClose reports whether a number is within 1e-4 of the key, or of a hundred times or a
 // hundredth of it. A whole number is never close to another one.
-func isClose(answer, key string) bool {
-	got, okGot := judge.Number(answer)
-	want, okWant := judge.Number(key)
+func isClose(said, key string) bool {
+	got, okGot := answer.Number(said)
+	want, okWant := answer.Number(key)
 	if !okGot || !okWant || want.Sign() == 0 {
 		return false
 	}

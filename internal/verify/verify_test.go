@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"temper/internal/answer"
 	"temper/internal/verify"
-	"temper/sandbox/judge"
 )
 
 func TestResponses(t *testing.T) {
@@ -55,7 +55,7 @@ func TestRefusals(t *testing.T) {
 	if _, err := verify.Response("strict", "x", "1"); err == nil || !strings.Contains(err.Error(), `mode is "strict", want one of paper`) {
 		t.Errorf("mode: %v", err)
 	}
-	if _, err := verify.Response(verify.Tag, "x", " "); !errors.Is(err, judge.ErrInvalid) {
+	if _, err := verify.Response(verify.Tag, "x", " "); !errors.Is(err, answer.ErrInvalid) {
 		t.Errorf("key: %v", err)
 	}
 }
@@ -67,7 +67,7 @@ func FuzzResponse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, response, key string) {
 		for _, mode := range verify.Modes() {
 			v, err := verify.Response(mode, response, key)
-			if err != nil && !errors.Is(err, judge.ErrInvalid) {
+			if err != nil && !errors.Is(err, answer.ErrInvalid) {
 				t.Fatal(err)
 			}
 			if v.Correct && v.Extracted == "" {

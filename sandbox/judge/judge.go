@@ -1,14 +1,9 @@
-// Package judge decides whether an answer is right. It owns the language of final
-// answers and the rule of what a failure means; rewards belong to its callers.
+// Package judge asks reward functions of users: programs that run in the sandbox, through
+// the same executor, queue and fairness as the programs of the policy. What a model wrote
+// is data on their standard input.
 //
-// What a model wrote is data here. The text of an answer is parsed in Go by a parser of
-// bounded depth and size, and compared by exact arithmetic or by values at random points
-// with hundreds of bits. Nothing of it is ever a program, so no answer can speak its own
-// verdict, and a verdict is the same on every machine. Reward functions of users run
-// in the sandbox.
-//
-// Invariant: a Verdict is about the answer alone. Whatever goes wrong beside it is
-// an error, which callers take for "not scored", never for wrong.
+// Invariant: a score is about the answer alone. Whatever goes wrong beside it is an error,
+// which callers take for "not scored", never for wrong.
 package judge
 
 import (
@@ -19,30 +14,6 @@ import (
 
 	"temper/sandbox"
 )
-
-// ErrInvalid means that no answer can be judged by a truth: it is empty or beyond a
-// limit. It is not safe to retry.
-var ErrInvalid = errors.New("truth is invalid")
-
-// Method says how a verdict came about.
-type Method string
-
-// Methods.
-const (
-	MethodText      Method = "text"      // the texts are the same, or cannot be anything but texts
-	MethodExact     Method = "exact"     // exact arithmetic
-	MethodValues    Method = "values"    // values at random points, with hundreds of bits
-	MethodRefused   Method = "refused"   // the answer is beyond a limit
-	MethodUndecided Method = "undecided" // the answer could not be decided within the limits of a comparison
-)
-
-// Verdict is what a job found.
-type Verdict struct {
-	Equal  bool
-	Method Method
-	// Reason says in one line why an answer is not equal, where that is not plain.
-	Reason string
-}
 
 // Judge asks reward functions over an executor. It is safe for concurrent use.
 type Judge struct{ exec sandbox.Executor }

@@ -1,77 +1,4 @@
-package judge
-
-import "math/big"
-
-// special compares what may be written in several shapes: chains, ratios, and sets of real
-// numbers. It is negative for everything else.
-func (m *matcher) special(a, b *node) tri {
-	switch {
-	case a.op == opEither || b.op == opEither:
-		return m.either(a, b)
-	case a.op == opRatio || b.op == opRatio:
-		return m.ratios(a, b)
-	case isRange(a) || isRange(b):
-		return m.ranges(a, b)
-	default:
-		return -1
-	}
-}
-
-// either is equal to what one of its parts is equal to.
-func (m *matcher) either(a, b *node) tri {
-	if a.op != opEither {
-		a, b = b, a
-	}
-	verdict := no
-	for _, part := range a.args {
-		verdict = max(verdict, m.same(part, b))
-	}
-	return verdict
-}
-
-// ratios compares 1:2 with 2:4 and with one half.
-func (m *matcher) ratios(a, b *node) tri {
-	if a.op != opRatio {
-		a, b = b, a
-	}
-	if b.op != opRatio {
-		if len(a.args) != 2 || !b.scalar() {
-			return no
-		}
-		down := &node{op: opPow, args: []*node{a.args[1], integer(-1)}}
-		return m.same(&node{op: opMul, args: []*node{a.args[0], down}}, b)
-	}
-	if len(a.args) != len(b.args) {
-		return no
-	}
-	verdict := yes
-	for i := range a.args[1:] {
-		left := &node{op: opMul, args: []*node{a.args[0], b.args[i+1]}}
-		right := &node{op: opMul, args: []*node{b.args[0], a.args[i+1]}}
-		if verdict = min(verdict, m.same(left, right)); verdict == no {
-			break
-		}
-	}
-	return verdict
-}
-
-// equations compares two equations: side by side, or as the same up to a factor.
-func (m *matcher) equations(a, b *node) tri {
-	verdict := max(m.each(a.args, b.args), m.each(a.args, []*node{b.args[1], b.args[0]}))
-	x, y := difference(a), difference(b)
-	if verdict == yes || x == nil || y == nil {
-		return verdict
-	}
-	return max(verdict, m.compute("~", x, y, (*comparison).proportional))
-}
-
-// difference is the left side of an equation less the right one; nil where there is none.
-func difference(n *node) *node {
-	if !n.args[0].scalar() || !n.args[1].scalar() {
-		return nil
-	}
-	return &node{op: opAdd, args: []*node{n.args[0], {op: opMul, args: []*node{integer(-1), n.args[1]}}}}
-}
+package answer
 
 // span is an interval of real numbers; a nil end is infinite.
 type span struct {
@@ -302,9 +229,4 @@ func compareRats(a, b *node) (order int, ok bool) {
 		return 0, a.key() == b.key()
 	}
 	return x.Cmp(y), true
-}
-
-// degree is one degree of an angle in radians.
-func degree() *node {
-	return &node{op: opMul, args: []*node{{op: opNum, num: big.NewRat(1, 180)}, {op: opSym, name: "pi"}}}
 }

@@ -1,4 +1,4 @@
-package judge_test
+package answer_test
 
 import (
 	"errors"
@@ -10,7 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"temper/sandbox/judge"
+	"temper/internal/answer"
 )
 
 // question is one row of the tables.
@@ -106,9 +106,9 @@ func forms() []question {
 
 func table() []question { return append(append(exact(), algebra()...), forms()...) }
 
-func ask(t testing.TB, a, b string) judge.Verdict {
+func ask(t testing.TB, a, b string) answer.Verdict {
 	t.Helper()
-	v, err := judge.Math(a, b)
+	v, err := answer.Equal(a, b)
 	if err != nil {
 		t.Fatalf("%.60q and %.60q: %v", a, b, err)
 	}
@@ -127,7 +127,7 @@ func TestAnswers(t *testing.T) {
 				continue
 			}
 			v := ask(t, a, b)
-			if v.Equal != q.equal || v.Method == judge.MethodUndecided {
+			if v.Equal != q.equal || v.Method == answer.MethodUndecided {
 				t.Errorf("%.60q and %.60q: %+v; want %v", a, b, v, q.equal)
 			}
 			if v.Equal == (v.Reason != "") {
@@ -168,7 +168,7 @@ func TestHostileAnswers(t *testing.T) {
 
 func TestInvalidTruths(t *testing.T) {
 	for name, truth := range map[string]string{"none": "", "endless": strings.Repeat("1", 70_000), "no text": "\xff"} {
-		if v, err := judge.Math("1", truth); !errors.Is(err, judge.ErrInvalid) || v != (judge.Verdict{}) {
+		if v, err := answer.Equal("1", truth); !errors.Is(err, answer.ErrInvalid) || v != (answer.Verdict{}) {
 			t.Errorf("%s: %+v, %v", name, v, err)
 		}
 	}
@@ -219,12 +219,12 @@ func FuzzMath(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, a, b string) {
-		there, errThere := judge.Math(a, b)
-		back, errBack := judge.Math(b, a)
+		there, errThere := answer.Equal(a, b)
+		back, errBack := answer.Equal(b, a)
 		if errThere == nil && errBack == nil && there.Equal != back.Equal {
 			t.Fatalf("%q and %q: %+v, turned %+v", a, b, there, back)
 		}
-		if v, err := judge.Math(b, b); err == nil && !v.Equal && v.Method != judge.MethodRefused {
+		if v, err := answer.Equal(b, b); err == nil && !v.Equal && v.Method != answer.MethodRefused {
 			t.Fatalf("%q is not itself: %+v", b, v)
 		}
 	})
@@ -244,7 +244,7 @@ func TestNestedListsAreBounded(t *testing.T) {
 	for _, q := range []question{{nested("1"), nested("2"), false}, {nested("1, 2"), nested("2, 1"), true}, {wide(1), wide(2), false}} {
 		start := time.Now()
 		v := ask(t, q.answer, q.truth)
-		if v.Equal && !q.equal || q.equal && !v.Equal && v.Method != judge.MethodUndecided {
+		if v.Equal && !q.equal || q.equal && !v.Equal && v.Method != answer.MethodUndecided {
 			t.Errorf("%.20q: %+v", q.answer, v)
 		}
 		if took := time.Since(start); took > time.Second {

@@ -1,16 +1,49 @@
-package judge
+// Package answer owns the language of final answers: it finds the formula in a text and
+// decides whether two of them are equal.
+//
+// What a model wrote is data here. A text is parsed by a parser of bounded depth and size,
+// and compared by exact arithmetic or by values at random points with hundreds of bits.
+// Nothing of it is ever a program, so no answer can speak its own verdict.
+//
+// Invariant: a verdict is a function of the two texts, the same on every machine.
+package answer
 
 import (
+	"errors"
 	"fmt"
 	"math/big"
 	"strings"
 	"unicode/utf8"
 )
 
+// ErrInvalid means that no answer can be judged by a truth: it is empty or beyond a
+// limit. It is not safe to retry.
+var ErrInvalid = errors.New("truth is invalid")
+
+// Method says how a verdict came about.
+type Method string
+
+// Methods.
+const (
+	MethodText      Method = "text"      // the texts are the same, or cannot be anything but texts
+	MethodExact     Method = "exact"     // exact arithmetic
+	MethodValues    Method = "values"    // values at random points, with hundreds of bits
+	MethodRefused   Method = "refused"   // the answer is beyond a limit
+	MethodUndecided Method = "undecided" // the answer could not be decided within the limits of a comparison
+)
+
+// Verdict is what a comparison found.
+type Verdict struct {
+	Equal  bool
+	Method Method
+	// Reason says in one line why an answer is not equal, where that is not plain.
+	Reason string
+}
+
 // maxAnswer bounds the text of an answer; the formula in it may have maxText.
 const maxAnswer = 64 << 10
 
-// Math reports whether two final answers are equal: what the model says, and what is
+// Equal reports whether two final answers are equal: what the model says, and what is
 // right. It computes in this process with bounded time and memory, and its verdict is a
 // function of the two texts. The rules:
 //   - The last \boxed of a text is the answer, otherwise the whole text. Dollar
@@ -36,7 +69,7 @@ const maxAnswer = 64 << 10
 //     only the same text. An empty answer equals nothing.
 //
 // The error is that of a truth by which no answer could be judged; it is ErrInvalid.
-func Math(answer, truth string) (Verdict, error) {
+func Equal(answer, truth string) (Verdict, error) {
 	want, err := truthOf(truth)
 	switch {
 	case err != nil:

@@ -1,9 +1,9 @@
-package judge_test
+package answer_test
 
 import (
 	"testing"
 
-	"temper/sandbox/judge"
+	"temper/internal/answer"
 )
 
 // BenchmarkMath measures a verdict on each group of the tables, a question an operation.
@@ -13,7 +13,7 @@ func BenchmarkMath(b *testing.B) {
 			b.ReportAllocs()
 			for i := range b.N {
 				q := group[i%len(group)]
-				if _, err := judge.Math(q.answer, q.truth); err != nil && q.truth != "" {
+				if _, err := answer.Equal(q.answer, q.truth); err != nil && q.truth != "" {
 					b.Fatal(err)
 				}
 			}

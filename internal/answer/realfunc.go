@@ -1,4 +1,4 @@
-package judge
+package answer
 
 import (
 	"math/big"

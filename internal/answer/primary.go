@@ -1,7 +1,6 @@
-package judge
+package answer
 
 import (
-	"fmt"
 	"math/big"
 	"slices"
 	"strings"
@@ -62,18 +61,6 @@ func (p *parser) bracket(open string) (*node, error) {
 	}
 }
 
-// over reads the lower part of {a \over b}.
-func (p *parser) over(n *node, closing string) (*node, error) {
-	below, err := p.list(closing)
-	if err != nil {
-		return nil, err
-	}
-	if below, err = inverse(below); err != nil {
-		return nil, err
-	}
-	return join(opMul, n, below)
-}
-
 func (p *parser) absolute() (*node, error) {
 	p.bars++
 	n, err := p.between("|", "abs")
@@ -91,72 +78,6 @@ func (p *parser) between(closing string, name op) (*node, error) {
 		return nil, noFormula("%s is not closed", name)
 	}
 	return call(name, n)
-}
-
-// matrix reads rows of cells: a & b ; c & d.
-func (p *parser) matrix() (*node, error) {
-	if !p.accept("{") {
-		return nil, noFormula("a matrix without cells")
-	}
-	out := &node{op: opMatrix}
-	width, rows := 0, 0
-	for {
-		cells := 0
-		for {
-			n, err := p.sum()
-			if err != nil {
-				return nil, err
-			}
-			out.args = append(out.args, n)
-			if cells++; !p.accept("&") {
-				break
-			}
-		}
-		if rows++; rows > 1 && cells != width {
-			return nil, noFormula("a matrix with rows of %d and %d cells", width, cells)
-		}
-		width = cells
-		if !p.accept(";") || p.is("}") {
-			break
-		}
-	}
-	if !p.accept("}") {
-		return nil, noFormula("a matrix is not closed")
-	}
-	out.name = fmt.Sprintf("%dx%d", rows, width)
-	return out, nil
-}
-
-// series reads \sum_{k=1}^{n} and what is added.
-func (p *parser) series(o op) (*node, error) {
-	if !p.accept("_") || !p.accept("{") {
-		return nil, noFormula("%s without a lower bound", o)
-	}
-	name := p.next()
-	if name.kind != tokName || len(name.text) != 1 || !p.accept("=") {
-		return nil, noFormula("%s over no variable", o)
-	}
-	low, err := p.sum()
-	if err != nil {
-		return nil, err
-	}
-	if !p.accept("}") || !p.accept("^") {
-		return nil, noFormula("%s without an upper bound", o)
-	}
-	high, err := p.argument()
-	if err != nil {
-		return nil, err
-	}
-	body, err := p.product()
-	if err != nil {
-		return nil, err
-	}
-	for _, n := range []*node{low, high, body} {
-		if !n.scalar() {
-			return nil, noFormula("%s of a list", o)
-		}
-	}
-	return &node{op: o, name: name.text, args: []*node{low, high, body}}, nil
 }
 
 // named reads a variable, a constant, a fraction, a root or a function.
