@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -57,10 +58,12 @@ func TestEnginesOfOtherProcesses(t *testing.T) {
 	awaitTokens(t, first, 200)
 	two.signal(syscall.SIGKILL)
 	two.end(-1, time.Minute)
+	s.steer("pause", "twin") // else the run may end before the engine is back
 	thief.await(`the name of the engine is taken: "one" of run twin is .* at http://`+regexp.QuoteMeta(first), time.Minute)
 	thief.end(1, time.Minute)
 	two = s.engine("two", "--token-file", token)
 	second = two.answering()
+	s.steer("resume", "twin")
 	awaitTokens(t, second, 50)
 	submit.end(0, 2*runTimeout)
 	_, metrics := ask(t, rollout, "/metrics")
@@ -71,9 +74,17 @@ func TestEnginesOfOtherProcesses(t *testing.T) {
 	s.stop()
 	noOrphans(t, 5*time.Second)
 	want := calmTwin(t)
-	if diff := chaos.Compare(want, contents(t, s.objects)); len(diff) > 0 {
+	// The calm run was not paused, which is an event, and counted in those after it.
+	diff := slices.DeleteFunc(chaos.Compare(want, contents(t, s.objects)), func(d chaos.Difference) bool { return strings.HasPrefix(d.Name, "events/") })
+	if len(diff) > 0 {
 		t.Errorf("the run of engines in other processes differs: %+v", diff)
 	}
+}
+
+// steer sends a command to a run.
+func (s *scattered) steer(command, run string) {
+	s.t.Helper()
+	(&place{t: s.t}).launch("temper", s.command("run", command, run)...).end(0, time.Minute)
 }
 
 // engineToken is what the engines of these tests ask for.
