@@ -21,7 +21,7 @@ import (
 )
 
 // every leaves out most shapes, since each takes three processes or more.
-var every = flag.Int("every", 3, "measure each n-th shape; 1 for all")
+var every = flag.Int("every", 6, "measure each n-th shape; 1 for all")
 
 // How far an estimate may be from a real peak, that of passes side by side too.
 const bound = 0.15
