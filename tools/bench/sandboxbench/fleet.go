@@ -102,25 +102,31 @@ func (s *scale) join(ctx context.Context, node string) error {
 	return nil
 }
 
-// watch looks at the memory of all members until ctx ends.
+// watch looks at the memory of all members until ctx ends, and then once more: one that
+// came late may not have been looked at.
 func (s *scale) watch(ctx context.Context) {
 	for ctx.Err() == nil {
-		all := meter.Processes()
-		s.mu.Lock()
-		order := append([]*Child(nil), s.order...)
-		s.mu.Unlock()
-		for _, c := range order {
-			own := meter.StatusBytes(fmt.Sprintf("/proc/%d/status", c.PID()), "VmHWM")
-			var sum int64
-			for _, p := range meter.Tree(all, c.PID()) {
-				sum += meter.StatusBytes(fmt.Sprintf("/proc/%d/smaps_rollup", p.PID), "Pss")
-			}
-			s.mu.Lock()
-			m := s.members[c]
-			m.PeakRSS, m.PeakTree = max(m.PeakRSS, own), max(m.PeakTree, sum)
-			s.mu.Unlock()
-		}
+		s.look()
 		loadgen.Rest(ctx, 500*time.Millisecond)
+	}
+	s.look()
+}
+
+func (s *scale) look() {
+	all := meter.Processes()
+	s.mu.Lock()
+	order := append([]*Child(nil), s.order...)
+	s.mu.Unlock()
+	for _, c := range order {
+		own := meter.StatusBytes(fmt.Sprintf("/proc/%d/status", c.PID()), "VmHWM")
+		var sum int64
+		for _, p := range meter.Tree(all, c.PID()) {
+			sum += meter.StatusBytes(fmt.Sprintf("/proc/%d/smaps_rollup", p.PID), "Pss")
+		}
+		s.mu.Lock()
+		m := s.members[c]
+		m.PeakRSS, m.PeakTree = max(m.PeakRSS, own), max(m.PeakTree, sum)
+		s.mu.Unlock()
 	}
 }
 
