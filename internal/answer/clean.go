@@ -19,7 +19,7 @@ func boxed(text string) string {
 			if i = strings.LastIndex(text[:i], mark); i <= at {
 				break
 			}
-			if content, ok := group(text[i+len(mark):]); ok {
+			if content, ok := CutGroup(text[i+len(mark):]); ok {
 				best, at = content, i
 				break
 			}
@@ -28,8 +28,9 @@ func boxed(text string) string {
 	return best
 }
 
-// group returns what stands before the brace that closes an open one.
-func group(text string) (string, bool) {
+// CutGroup returns the text up to the brace that closes the group it begins in. Escaped
+// braces are text.
+func CutGroup(text string) (inside string, closed bool) {
 	depth := 1
 	for i := 0; i < len(text); i++ {
 		switch text[i] {

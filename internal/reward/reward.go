@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strings"
 
+	formula "temper/internal/answer"
 	"temper/internal/rl"
 )
 
@@ -62,31 +63,12 @@ func ExtractBoxed(text string) (answer string, tags int) {
 		if at < 0 {
 			break
 		}
-		if inside, closed := cutGroup(after); closed {
+		if inside, closed := formula.CutGroup(after); closed {
 			return strings.TrimSpace(inside), tags
 		}
 		block = block[:at]
 	}
 	return "", tags
-}
-
-// cutGroup returns the text up to the brace that closes the group it begins in.
-// Escaped braces are text.
-func cutGroup(text string) (inside string, closed bool) {
-	depth := 1
-	for i := 0; i < len(text); i++ {
-		switch text[i] {
-		case '\\':
-			i++
-		case '{':
-			depth++
-		case '}':
-			if depth--; depth == 0 {
-				return text[:i], true
-			}
-		}
-	}
-	return "", false
 }
 
 // Equal reports whether two answers are the same text or the same integer.

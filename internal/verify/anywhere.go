@@ -1,6 +1,10 @@
 package verify
 
-import "strings"
+import (
+	"strings"
+
+	"temper/internal/answer"
+)
 
 // maxResponse bounds what is searched for phrases, from its end.
 const maxResponse = 64 << 10
@@ -37,10 +41,11 @@ func lastBox(text string) string {
 			return ""
 		}
 		rest := strings.TrimLeft(text[at+len(mark):], " ")
-		if inside, ok := braced(rest); ok {
-			return strings.TrimSpace(inside)
-		}
-		if !strings.HasPrefix(rest, "{") {
+		if group, ok := strings.CutPrefix(rest, "{"); ok {
+			if inside, closed := answer.CutGroup(group); closed {
+				return strings.TrimSpace(inside)
+			}
+		} else {
 			if end := strings.IndexAny(rest, " \n$"); end >= 0 {
 				rest = rest[:end]
 			}
@@ -48,27 +53,6 @@ func lastBox(text string) string {
 		}
 		text = text[:at]
 	}
-}
-
-// braced returns what stands in the braces that text begins with.
-func braced(text string) (inside string, ok bool) {
-	depth := 0
-	for i := 0; i < len(text); i++ {
-		switch text[i] {
-		case '\\':
-			i++
-		case '{':
-			depth++
-		case '}':
-			if depth--; depth == 0 {
-				return text[1:i], true
-			}
-		}
-		if depth == 0 {
-			return "", false
-		}
-	}
-	return "", false
 }
 
 // afterPhrase returns what follows "the answer is" and the like, up to the end of the
