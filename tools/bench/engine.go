@@ -53,6 +53,7 @@ their log-probabilities: two builds with one digest compute the same bits.`,
 	f.StringVar((*string)(&o.plan.Kernels), "kernels", string(kernels.Native), "kernels of the CPU backend, native or portable")
 	f.StringVar(&o.llama.URL, "llamacpp", "", "URL of a llama.cpp server with a model of the same shape (for one of --sizes)")
 	f.IntVar(&o.llama.PID, "llamacpp-pid", 0, "process of that server, for its CPU seconds")
+	f.StringVar(&o.plan.LlamaPython, "llamacpp-python", "", "Python with the package xllamacpp, to run its server on one thread beside, anew for each case")
 	f.StringVar(&o.transformers, "transformers", "", "Python with torch and transformers, to run their loop on one thread beside")
 	f.BoolVar(&o.plan.Graph, "graph", false, "keep our passes in the graph of the backend")
 	f.StringVar(&o.cpuProfile, "cpuprofile", "", "file for a CPU profile of everything that is measured")
@@ -84,6 +85,9 @@ func (o *engineOptions) plans() ([]enginebench.Plan, error) {
 }
 
 func (o *engineOptions) carryOut(cmd *cobra.Command) error {
+	if o.llama.URL != "" && o.plan.LlamaPython != "" {
+		return cli.Usagef("--llamacpp and --llamacpp-python: want one of them")
+	}
 	if o.llama.URL != "" && len(o.sizes) != 1 {
 		return cli.Usagef("--llamacpp serves one model: name its size alone in --sizes, not %d", len(o.sizes))
 	}
@@ -91,7 +95,7 @@ func (o *engineOptions) carryOut(cmd *cobra.Command) error {
 	if err != nil {
 		return cli.Usage(err)
 	}
-	stop, err := o.profile()
+	stop, err := profile(o.cpuProfile)
 	if err != nil {
 		return err
 	}
@@ -127,12 +131,13 @@ func (o *engineOptions) measure(ctx context.Context, p enginebench.Plan, report 
 	return enginebench.Measure(ctx, p, report)
 }
 
-// profile starts a CPU profile where one is asked for.
-func (o *engineOptions) profile() (stop func(), err error) {
-	if o.cpuProfile == "" {
+// profile writes a CPU profile to a file until stop is called; without a name it
+// does nothing.
+func profile(name string) (stop func(), err error) {
+	if name == "" {
 		return func() {}, nil
 	}
-	file, err := os.Create(o.cpuProfile)
+	file, err := os.Create(name)
 	if err != nil {
 		return nil, err
 	}

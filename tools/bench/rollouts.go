@@ -17,7 +17,7 @@ import (
 func rolloutsCommand() *cobra.Command {
 	var p rolloutbench.Plan
 	var asJSON bool
-	var dir string
+	var dir, cpuProfile string
 	cmd := &cobra.Command{
 		Use:   "rollouts",
 		Short: "Measure what it costs to drive and store the rollouts of a large step, with an engine that costs nothing",
@@ -42,6 +42,7 @@ taken away from its worker; no trajectory may be lost or doubled.`,
 	f.IntVar(&p.Faults.Cancels, "cancels", 0, "how often the step is taken away from its worker")
 	f.IntVar(&p.Faults.Calls, "cancel-after", 10000, "generations of each such attempt")
 	f.StringVar(&dir, "dir", "", "folder for the store, which is deleted afterwards (default: a new one for temporary files)")
+	f.StringVar(&cpuProfile, "cpuprofile", "", "file for a CPU profile of the whole measurement")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		if min(p.Problems, p.Rollouts, p.Tokens, p.Turns) < 1 || p.Rollouts < 2 {
@@ -55,7 +56,12 @@ taken away from its worker; no trajectory may be lost or doubled.`,
 		if p.Store, err = fileblob.New(folder); err != nil {
 			return err
 		}
+		stop, err := profile(cpuProfile)
+		if err != nil {
+			return err
+		}
 		r, err := p.Measure(cmd.Context())
+		stop()
 		if err != nil {
 			return err
 		}

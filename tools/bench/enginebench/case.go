@@ -43,6 +43,9 @@ type Plan struct {
 	Rounds    int
 	Cases     []Case
 	Opponents []Opponent
+	// LlamaPython has the package xllamacpp, whose server decodes each case beside; empty
+	// is none.
+	LlamaPython string
 }
 
 // Validate reports all faults.

@@ -2,6 +2,7 @@ package enginebench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -34,13 +35,21 @@ func Measure(ctx context.Context, p Plan, report func(Row)) error {
 	return nil
 }
 
-func measureCase(ctx context.Context, p Plan, c Case, report func(Row)) error {
+func measureCase(ctx context.Context, p Plan, c Case, report func(Row)) (err error) {
 	ours, err := openTemper(ctx, p, c)
 	if err != nil {
 		return err
 	}
 	defer ours.e.Close()
 	contenders := append([]Opponent{ours}, p.Opponents...)
+	if p.LlamaPython != "" {
+		l, err := startLlamaCPP(ctx, p.LlamaPython, p, c)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, l.close()) }()
+		contenders = append(contenders, l)
+	}
 	rounds := make([][]Round, len(contenders))
 	prompts := c.prompts(p.Model.VocabSize, p.Seed)
 	for i := range p.Rounds + 1 { // the first round warms up
