@@ -68,8 +68,13 @@ func (s *Server) prepare(r *chatRequest) (prepared, *apiError) {
 	if err := p.check(s.limits); err != nil {
 		return p, err
 	}
-	if r.TopLogprobs != nil && *r.TopLogprobs != 0 {
-		return p, invalid("top_logprobs", "%d, want 0: the engine reports the sampled token only", *r.TopLogprobs)
+	if r.TopLogprobs != nil {
+		if err := p.askTop("top_logprobs", *r.TopLogprobs); err != nil {
+			return p, err
+		}
+		if p.top > 0 && !r.Logprobs {
+			return p, invalid("top_logprobs", "%d without logprobs: want logprobs to be true", p.top)
+		}
 	}
 	if !neutralFormat(r.ResponseFormat) {
 		return p, invalid("response_format", "this server answers with text only")

@@ -88,10 +88,11 @@ func (r *completionRequest) checkOwn(l Limits) *apiError {
 		return invalid("echo", "this server does not repeat prompts")
 	case r.Suffix != nil && *r.Suffix != "":
 		return invalid("suffix", "this model does not fill in")
-	case r.Logprobs != nil && (*r.Logprobs < 0 || *r.Logprobs > 1):
-		return invalid("logprobs", "%d, want 0 or 1: the engine reports the sampled token only", *r.Logprobs)
 	}
 	err := r.check(l)
+	if err == nil && r.Logprobs != nil {
+		err = r.askTop("logprobs", *r.Logprobs)
+	}
 	if err == nil && r.BestOf != nil && *r.BestOf != *r.N {
 		err = invalid("best_of", "%d, want n, which is %d", *r.BestOf, *r.N)
 	}

@@ -36,6 +36,54 @@ func TestCompletions(t *testing.T) {
 	}
 }
 
+// The likeliest tokens are in the three answers as their clients expect them, in a stream
+// as well.
+func TestTopLogprobs(t *testing.T) {
+	s := serve(t, func(string) string { return "abc" })
+	params := ask("?")
+	params.Logprobs, params.TopLogprobs = openai.Bool(true), openai.Int(2)
+	got, err := s.client.Chat.Completions.New(t.Context(), params)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func(content []openai.ChatCompletionTokenLogprob) {
+		t.Helper()
+		if len(content) != 4 {
+			t.Fatalf("%d tokens, want abc and the end of the turn", len(content))
+		}
+		for _, c := range content[:3] {
+			if len(c.TopLogprobs) != 2 || c.TopLogprobs[0].Token != c.Token || c.TopLogprobs[0].Logprob != c.Logprob || c.TopLogprobs[1].Token == c.Token {
+				t.Errorf("token %s", c.RawJSON())
+			}
+		}
+	}
+	check(got.Choices[0].Logprobs.Content)
+	stream := s.client.Chat.Completions.NewStreaming(t.Context(), params)
+	var parts []openai.ChatCompletionTokenLogprob
+	for stream.Next() {
+		for _, c := range stream.Current().Choices {
+			parts = append(parts, c.Logprobs.Content...)
+		}
+	}
+	if err := stream.Err(); err != nil {
+		t.Fatal(err)
+	}
+	check(parts)
+	text, err := s.client.Completions.New(t.Context(), openai.CompletionNewParams{
+		Model: "m", Prompt: openai.CompletionNewParamsPromptUnion{OfString: openai.String("Q:")}, Logprobs: openai.Int(3),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if top := text.Choices[0].Logprobs.TopLogprobs; len(top) != 4 || len(top[0]) != 3 || top[0]["a"] != text.Choices[0].Logprobs.TokenLogprobs[0] {
+		t.Errorf("choice %s", text.Choices[0].RawJSON())
+	}
+	_, out := s.post("/inference/v1/generate", `{"token_ids": [5, 6], "sampling_params": {"logprobs": 2}}`)
+	if want := `"top_logprobs":[{"logprob":`; strings.Count(jsonOf(t, out), want) != 4 {
+		t.Errorf("answer %s", jsonOf(t, out))
+	}
+}
+
 // A stop string ends the text before it, wherever the parts of a stream are cut.
 func TestStopStrings(t *testing.T) {
 	for _, c := range []struct{ said, stop, want string }{
@@ -133,7 +181,11 @@ func TestBadRequests(t *testing.T) {
 		"a choice of no form":  {"/v1/chat/completions", chat(`, "tools": [` + weather + `], "tool_choice": {"name": "weather"}`), "tool_choice", 400},
 		"tools":                {"/v1/chat/completions", chat(`, "tools": [{}]`), "tools", 400},
 		"response_format":      {"/v1/chat/completions", chat(`, "response_format": {"type": "json_object"}`), "response_format", 400},
-		"top_logprobs":         {"/v1/chat/completions", chat(`, "logprobs": true, "top_logprobs": 3`), "top_logprobs", 400},
+		"top_logprobs":         {"/v1/chat/completions", chat(`, "logprobs": true, "top_logprobs": 21`), "top_logprobs", 400},
+		"negative top":         {"/v1/chat/completions", chat(`, "logprobs": true, "top_logprobs": -1`), "top_logprobs", 400},
+		"top of nothing":       {"/v1/chat/completions", chat(`, "top_logprobs": 2`), "top_logprobs", 400},
+		"logprobs":             {"/v1/completions", `{"prompt": "x", "logprobs": 21}`, "logprobs", 400},
+		"logprobs of ids":      {"/inference/v1/generate", `{"token_ids": [5], "sampling_params": {"logprobs": -1}}`, "logprobs", 400},
 		"stream_options":       {"/v1/chat/completions", chat(`, "stream_options": {"include_usage": true}`), "stream_options", 400},
 		"long prompt":          {"/v1/completions", `{"prompt": "` + strings.Repeat("x", 1000) + `"}`, "prompt", 400},
 		"no prompt":            {"/v1/completions", `{"model": "m"}`, "prompt", 400},

@@ -30,7 +30,7 @@ type generateParams struct {
 	StopTokenIDs []int32 `json:"stop_token_ids"`
 	// IgnoreEOS leaves out the tokens that end the model's turns.
 	IgnoreEOS  bool  `json:"ignore_eos"`
-	Logprobs   *int  `json:"logprobs"` // 0 and 1 are the sampled token
+	Logprobs   *int  `json:"logprobs"` // how many of the likeliest to report beside the sampled token
 	Detokenize *bool `json:"detokenize"`
 }
 
@@ -49,9 +49,13 @@ type generateLogprobs struct {
 }
 
 type generateLogprob struct {
-	TokenID int32    `json:"token_id"`
-	Logprob float32  `json:"logprob"`
-	Top     []string `json:"top_logprobs"` // always empty
+	likelyID
+	Top []likelyID `json:"top_logprobs"` // the likeliest first
+}
+
+type likelyID struct {
+	TokenID int32   `json:"token_id"`
+	Logprob float32 `json:"logprob"`
 }
 
 // generateVersion is a span of tokens that one policy sampled.
@@ -79,8 +83,6 @@ func (r *generateRequest) check(s *Server) *apiError {
 		return invalid("priority", "%d, want 0: requests are served in their order", r.Priority)
 	case present(p.Stop):
 		return invalid("stop", "this request knows no text: want stop_token_ids")
-	case p.Logprobs != nil && (*p.Logprobs < 0 || *p.Logprobs > 1):
-		return invalid("logprobs", "%d, want 0 or 1: the engine reports the sampled token only", *p.Logprobs)
 	}
 	if err := s.model.checkIDs("token_ids", r.TokenIDs); err != nil {
 		return err
@@ -88,7 +90,10 @@ func (r *generateRequest) check(s *Server) *apiError {
 	if err := s.model.checkIDs("stop_token_ids", p.StopTokenIDs); err != nil {
 		return err
 	}
-	return p.check(s.limits)
+	if err := p.check(s.limits); err != nil || p.Logprobs == nil {
+		return err
+	}
+	return p.askTop("logprobs", *p.Logprobs)
 }
 
 func (s *Server) generate(w http.ResponseWriter, r *http.Request) {
@@ -151,7 +156,13 @@ func (p *generateParams) choice(i int, out outcome) generateChoice {
 	if p.Logprobs != nil {
 		c.Logprobs = &generateLogprobs{Content: make([]generateLogprob, len(out.Tokens))}
 		for j, id := range out.Tokens {
-			c.Logprobs.Content[j] = generateLogprob{TokenID: id, Logprob: out.Logprobs[j], Top: []string{}}
+			entry := generateLogprob{likelyID: likelyID{id, out.Logprobs[j]}, Top: []likelyID{}}
+			if out.Top != nil {
+				for _, t := range out.Top[j] {
+					entry.Top = append(entry.Top, likelyID{t.ID, t.Logprob})
+				}
+			}
+			c.Logprobs.Content[j] = entry
 		}
 	}
 	return c

@@ -44,6 +44,7 @@ type sampling struct {
 
 	stops   []string        // read from Stop
 	sampler *policy.Sampler // read from TopP, TopK and MinP; nil keeps all tokens
+	top     int             // likeliest tokens to report at each position
 }
 
 // maxTemperature is that of OpenAI's servers.

@@ -36,6 +36,7 @@ type draw struct {
 	seed        uint64
 	stops       []string
 	sampler     *policy.Sampler
+	top         int // likeliest tokens to report at each position
 	chunk       int
 	// end are the tokens that end the choice, in place of those of the model.
 	end []int32
@@ -49,6 +50,7 @@ type piece struct {
 	Text     string
 	Tokens   []int32
 	Logprobs []float32
+	Top      [][]policy.TokenLogprob // nil where none were asked for
 }
 
 // outcome is a choice that has ended.
@@ -68,7 +70,7 @@ func (s *Server) plan(param string, prompt []int32, p *sampling, base uint64, i 
 	if room < 1 {
 		return draw{}, tooLong(param, "%d tokens, and the model's context is %d, with at least one for the answer", len(prompt), most)
 	}
-	d := draw{prompt: prompt, maxTokens: room, temperature: p.temperature(s.model), seed: base, stops: p.stops, sampler: p.sampler}
+	d := draw{prompt: prompt, maxTokens: room, temperature: p.temperature(s.model), seed: base, stops: p.stops, sampler: p.sampler, top: p.top}
 	if p.MaxTokens != nil {
 		if *p.MaxTokens > room {
 			return draw{}, tooLong("max_tokens", "%d behind a prompt of %d tokens; the model's context is %d", *p.MaxTokens, len(prompt), most)
@@ -102,7 +104,7 @@ func (s *Server) sample(ctx context.Context, d draw, emit func(piece) error) (ou
 	req := policy.Request{
 		Tokens: append(make([]int32, 0, len(d.prompt)+d.maxTokens), d.prompt...),
 		Stop:   stop, Temperature: d.temperature, Seed: d.seed, Version: -1, Session: session,
-		Sampler: d.sampler,
+		Sampler: d.sampler, TopLogprobs: d.top,
 	}
 	t := newText(s.model.Tokenizer, stop, d.stops)
 	out := outcome{finish: finishLength}
@@ -126,9 +128,13 @@ func (s *Server) sample(ctx context.Context, d draw, emit func(piece) error) (ou
 		}
 		last := out.finish != finishLength || len(out.Tokens)+kept >= d.maxTokens
 		p := piece{Text: t.take(last), Tokens: gen.Tokens[:kept], Logprobs: gen.Logprobs[:kept]}
+		if d.top > 0 {
+			p.Top = gen.Top[:kept]
+		}
 		req.Tokens = append(req.Tokens, p.Tokens...)
 		out.Text += p.Text
 		out.Tokens, out.Logprobs = append(out.Tokens, p.Tokens...), append(out.Logprobs, p.Logprobs...)
+		out.Top = append(out.Top, p.Top...)
 		if emit != nil {
 			if err := emit(p); err != nil {
 				return outcome{}, err
@@ -146,6 +152,8 @@ func (d *draw) check(gen policy.Generation) error {
 		return fmt.Errorf("%d tokens with %d log-probabilities", len(gen.Tokens), len(gen.Logprobs))
 	case d.sampler != nil && len(gen.Kept) != len(gen.Tokens):
 		return errors.New("the engine ignores top_p, top_k and min_p")
+	case d.top > 0 && len(gen.Top) != len(gen.Tokens):
+		return errors.New("the engine reports no likeliest tokens: ask for no top_logprobs")
 	}
 	return nil
 }

@@ -46,10 +46,16 @@ type Request struct {
 	// distribution, and a loss that compares them with the trainer's own would need to
 	// know which tokens were left at every position. No loss here takes such a mask.
 	Sampler *Sampler
+	// TopLogprobs asks for that many of the likeliest tokens at each position, at most
+	// MaxTopLogprobs; 0 asks for none. Training asks for none.
+	TopLogprobs int
 	// Session names a trajectory whose context only ever grows, so that the
 	// engine may keep its KV cache between turns; "" for none.
 	Session string
 }
+
+// MaxTopLogprobs bounds Request.TopLogprobs. It is OpenAI's bound.
+const MaxTopLogprobs = 20
 
 // Sampler keeps the likeliest tokens, after temperature. Its limits apply in the order of
 // the fields, each to what the ones before it have left. Tokens of equal probability are
@@ -91,6 +97,12 @@ type Kept struct {
 	IDs []int32 `json:"ids,omitempty"`
 }
 
+// TokenLogprob is a token that might have been sampled.
+type TokenLogprob struct {
+	ID      int32   `json:"id"`
+	Logprob float32 `json:"logprob"` // nats, under the sampling distribution
+}
+
 // Generation is what the policy sampled.
 type Generation struct {
 	Tokens []int32
@@ -98,7 +110,10 @@ type Generation struct {
 	// distribution: after temperature and, with a Sampler, after truncation.
 	Logprobs []float32
 	// Kept belongs to Tokens one by one; nil without a Sampler.
-	Kept    []Kept
+	Kept []Kept
+	// Top belongs to Tokens one by one: the likeliest tokens at each position, the likeliest
+	// first, fewer than asked for where a Sampler left fewer; nil where none were asked for.
+	Top     [][]TokenLogprob
 	Finish  rl.FinishReason
 	Version int64
 }

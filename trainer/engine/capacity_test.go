@@ -151,3 +151,46 @@ func TestSampler(t *testing.T) {
 		}
 	}
 }
+
+// TestTopLogprobs: whoever asks for the likeliest tokens gets the bits of one who does not.
+func TestTopLogprobs(t *testing.T) {
+	e := start(t, engine.Config{Model: tiny(), Slots: 8, Shards: 1})
+	plain := policy.Request{Tokens: prompt(1, 20), MaxTokens: 30, Temperature: 1, Seed: 5, Version: 1}
+	greedy := plain
+	greedy.Temperature = 0
+	for _, req := range []policy.Request{plain, greedy} {
+		alone := generate(t, e, req)
+		asked := req
+		asked.TopLogprobs = 5
+		got := together(t, e, []policy.Request{asked, req})[0]
+		bare := got
+		bare.Top = nil
+		bitEqual(t, "with the likeliest tokens", bare, alone)
+		if alone.Top != nil || len(got.Top) != len(got.Tokens) {
+			t.Fatalf("%d tokens, the likeliest at %d positions, and at %d unasked", len(got.Tokens), len(got.Top), len(alone.Top))
+		}
+		for i, top := range got.Top {
+			if len(top) != 5 {
+				t.Fatalf("position %d: %d tokens, want 5", i, len(top))
+			}
+			for k, c := range top {
+				if k > 0 && c.Logprob > top[k-1].Logprob+1e-6 {
+					t.Errorf("position %d: %v is not in order", i, top)
+				}
+				if c.ID == got.Tokens[i] && c.Logprob != got.Logprobs[i] {
+					t.Errorf("position %d: the sampled token has %v among the likeliest and %v alone", i, c.Logprob, got.Logprobs[i])
+				}
+			}
+			if req.Temperature == 0 && top[0].ID != got.Tokens[i] {
+				t.Errorf("position %d: greedy took %d, the likeliest is %d", i, got.Tokens[i], top[0].ID)
+			}
+		}
+	}
+	for _, n := range []int{-1, policy.MaxTopLogprobs + 1} {
+		bad := plain
+		bad.TopLogprobs = n
+		if _, err := e.Generate(t.Context(), bad); err == nil || !strings.Contains(err.Error(), "want 0 to 20") {
+			t.Errorf("%d: error %v", n, err)
+		}
+	}
+}

@@ -227,6 +227,9 @@ func (e *Engine) check(req policy.Request) error {
 	case !(req.Temperature >= 0):
 		return fmt.Errorf("generate: temperature %v, want 0 or more", req.Temperature)
 	}
+	if req.TopLogprobs < 0 || req.TopLogprobs > policy.MaxTopLogprobs {
+		return fmt.Errorf("generate: top_logprobs %d, want 0 to %d", req.TopLogprobs, policy.MaxTopLogprobs)
+	}
 	if req.Sampler != nil {
 		if err := req.Sampler.Validate(); err != nil {
 			return fmt.Errorf("generate: %w", err)

@@ -25,6 +25,7 @@ type job struct {
 	context  []int32
 	logprobs []float32
 	kept     []policy.Kept
+	top      [][]policy.TokenLogprob
 	scale    float32
 	greedy   float32
 	done     chan answer // holds one
@@ -148,7 +149,7 @@ func (s *shard) dropCancelled() {
 
 // sampled is what a job has so far.
 func (s *shard) sampled(j *job) policy.Generation {
-	return policy.Generation{Tokens: j.context[len(j.req.Tokens):], Logprobs: j.logprobs, Kept: j.kept, Version: s.version}
+	return policy.Generation{Tokens: j.context[len(j.req.Tokens):], Logprobs: j.logprobs, Kept: j.kept, Top: j.top, Version: s.version}
 }
 
 // cancelled answers a job whose caller's context has ended: with what was sampled when
@@ -220,7 +221,7 @@ func (s *shard) step() {
 	tokens, longest, logits := 0, 0, false
 	for i, f := range feeds {
 		tokens, longest = tokens+len(f.tokens), max(longest, len(f.tokens))
-		logits = logits || fed[i].job.req.Sampler != nil
+		logits = logits || fed[i].job.req.Sampler != nil || fed[i].job.req.TopLogprobs > 0
 	}
 	st := s.buffers(smallestShape(s.shapes, tokens, longest))
 	st.wantLogits = logits
@@ -310,11 +311,20 @@ func (s *shard) buffers(sh shape) *step {
 func (s *shard) take(q *sequence, st *step, at int) {
 	j := q.job
 	token, logprob := st.sampled[at], st.logprobs[at]
-	if j.req.Sampler != nil {
+	if by := j.req.Sampler; by != nil || j.req.TopLogprobs > 0 {
 		width := len(st.logits) / st.n
-		d := truncate(st.logits[at*width:][:s.dev.cfg.VocabSize], j.scale, *j.req.Sampler)
-		token, logprob = d.draw(rl.Uniform(j.req.Seed, len(j.context)), j.greedy > 0)
-		j.kept = append(j.kept, d.kept(j.req.Sampler.KeepIDs))
+		logits := st.logits[at*width:][:s.dev.cfg.VocabSize]
+		if by == nil {
+			by = &policy.Sampler{}
+		}
+		d := truncate(logits, j.scale, *by)
+		if j.req.Sampler != nil {
+			token, logprob = d.draw(rl.Uniform(j.req.Seed, len(j.context)), j.greedy > 0)
+			j.kept = append(j.kept, d.kept(by.KeepIDs))
+		}
+		if n := j.req.TopLogprobs; n > 0 {
+			j.top = append(j.top, d.likeliest(n, token, logprob))
+		}
 	}
 	j.context, j.logprobs = append(j.context, token), append(j.logprobs, logprob)
 	gen := s.sampled(j)

@@ -28,6 +28,9 @@ func truncate(logits []float32, scale float32, by policy.Sampler) truncated {
 	for i, l := range logits {
 		left[i] = candidate{int32(i), math.Exp(float64(l)*float64(scale) - highest)}
 	}
+	if by.TopK == 0 && (by.TopP == 0 || by.TopP == 1) && by.MinP == 0 {
+		return truncated{left, sum(left)}
+	}
 	slices.SortFunc(left, func(a, b candidate) int {
 		if c := cmp.Compare(b.p, a.p); c != 0 {
 			return c
@@ -102,4 +105,32 @@ func (d truncated) kept(ids bool) policy.Kept {
 		}
 	}
 	return k
+}
+
+// likeliest are the n likeliest tokens that are left, the likeliest first. The one that
+// was sampled has the log-probability that it is reported with.
+func (d truncated) likeliest(n int, sampled int32, logprob float32) []policy.TokenLogprob {
+	best := make([]candidate, 0, n+1)
+	for _, c := range d.left { // by id, so that of equals the first stays in front
+		if len(best) == n && c.p <= best[n-1].p {
+			continue
+		}
+		at, _ := slices.BinarySearchFunc(best, c, func(a, b candidate) int {
+			if a.p >= b.p {
+				return -1
+			}
+			return 1
+		})
+		if best = slices.Insert(best, at, c); len(best) > n {
+			best = best[:n]
+		}
+	}
+	out := make([]policy.TokenLogprob, len(best))
+	for i, c := range best {
+		out[i] = policy.TokenLogprob{ID: c.id, Logprob: float32(math.Log(c.p / d.total))}
+		if c.id == sampled {
+			out[i].Logprob = logprob
+		}
+	}
+	return out
 }

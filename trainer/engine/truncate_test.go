@@ -69,3 +69,41 @@ func TestTruncateKeepsLowIDsOfEquals(t *testing.T) {
 		t.Errorf("largest draw gives token %d with %v, want 1 with -ln 2", token, logprob)
 	}
 }
+
+func TestLikeliestTokens(t *testing.T) {
+	p := []float64{0.05, 0.4, 0.1, 0.25, 0.1, 0.1}
+	logits := make([]float32, len(p))
+	for i := range p {
+		logits[i] = float32(math.Log(p[i]))
+	}
+	for _, c := range []struct {
+		by   policy.Sampler
+		n    int
+		want []int32
+	}{
+		{policy.Sampler{}, 1, []int32{1}},
+		{policy.Sampler{}, 3, []int32{1, 3, 2}}, // 2, 4 and 5 are equal
+		{policy.Sampler{}, 20, []int32{1, 3, 2, 4, 5, 0}},
+		{policy.Sampler{TopK: 2}, 3, []int32{1, 3}},
+	} {
+		d := truncate(logits, 1, c.by)
+		var ids []int32
+		total := 0.0
+		for _, k := range d.left {
+			total += p[k.id]
+		}
+		for _, top := range d.likeliest(c.n, 3, -7) {
+			ids = append(ids, top.ID)
+			want := math.Log(p[top.ID] / total)
+			if top.ID == 3 {
+				want = -7 // what the sampled token is reported with
+			}
+			if math.Abs(float64(top.Logprob)-want) > 1e-6 {
+				t.Errorf("%+v: token %d has %v, want %v", c.by, top.ID, top.Logprob, want)
+			}
+		}
+		if diff := cmp.Diff(c.want, ids); diff != "" {
+			t.Errorf("%d likeliest of %+v (-want +got):\n%s", c.n, c.by, diff)
+		}
+	}
+}

@@ -245,6 +245,8 @@ func (u *turn) checkGeneration(gen *policy.Generation) error {
 func (u *turn) keep(gen *policy.Generation) {
 	u.sofar.Tokens = append(u.sofar.Tokens, gen.Tokens...)
 	u.sofar.Logprobs = append(u.sofar.Logprobs, gen.Logprobs...)
+	u.sofar.Kept = append(u.sofar.Kept, gen.Kept...)
+	u.sofar.Top = append(u.sofar.Top, gen.Top...)
 	u.sofar.Finish = gen.Finish
 	if len(gen.Tokens) == 0 {
 		return

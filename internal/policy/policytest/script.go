@@ -76,6 +76,13 @@ func (s *Script) play(req policy.Request) policy.Generation {
 		if req.Sampler != nil {
 			g.Kept = append(g.Kept, policy.Kept{Count: 1})
 		}
+		if n := req.TopLogprobs; n > 0 {
+			top := make([]policy.TokenLogprob, n)
+			for i := range top {
+				top[i] = policy.TokenLogprob{ID: id + int32(i), Logprob: g.Logprobs[len(g.Logprobs)-1] - float32(i)}
+			}
+			g.Top = append(g.Top, top)
+		}
 		if slices.Contains(req.Stop, id) {
 			g.Finish = rl.FinishStop
 			break

@@ -38,7 +38,7 @@ func (e *Engine) checkStatus(st wire.Status) error {
 
 // readGenerated reads an answer and finds what cannot be one to the request.
 func (e *Engine) readGenerated(req policy.Request, out wire.Generated) (policy.Generation, error) {
-	gen := policy.Generation{Kept: out.Kept, Finish: out.Finish, Version: out.Version}
+	gen := policy.Generation{Kept: out.Kept, Top: out.Top, Finish: out.Finish, Version: out.Version}
 	var errTokens, errLogprobs error
 	gen.Tokens, errTokens = out.Tokens.Values()
 	gen.Logprobs, errLogprobs = out.Logprobs.Values()
@@ -51,6 +51,8 @@ func (e *Engine) readGenerated(req policy.Request, out wire.Generated) (policy.G
 		return gen, fmt.Errorf("%d tokens with %d log-probs", n, len(gen.Logprobs))
 	case req.Sampler == nil && len(gen.Kept) > 0, req.Sampler != nil && len(gen.Kept) != n:
 		return gen, fmt.Errorf("%d tokens, and what was kept at %d positions", n, len(gen.Kept))
+	case req.TopLogprobs == 0 && len(gen.Top) > 0, req.TopLogprobs > 0 && len(gen.Top) != n:
+		return gen, fmt.Errorf("%d tokens, and the likeliest ones at %d positions", n, len(gen.Top))
 	case n > req.MaxTokens:
 		return gen, fmt.Errorf("%d tokens, asked for %d", n, req.MaxTokens)
 	case req.Version >= 0 && gen.Version != req.Version:

@@ -72,7 +72,7 @@ func (e *Engine) cutShort(req policy.Request) policy.Generation {
 func (e *Engine) generate(ctx context.Context, req policy.Request) (policy.Generation, error) {
 	in := wire.GenerateRequest{
 		ID: e.newID(), Tokens: wire.PackInt32s(req.Tokens), MaxTokens: req.MaxTokens, Stop: req.Stop, Temperature: req.Temperature,
-		Seed: req.Seed, Version: req.Version, Session: req.Session, Sampler: req.Sampler,
+		Seed: req.Seed, Version: req.Version, Session: req.Session, Sampler: req.Sampler, TopLogprobs: req.TopLogprobs,
 	}
 	// The end of ctx must not close the connection when it is a cut.
 	asking, abandon := context.WithCancel(context.WithoutCancel(ctx))

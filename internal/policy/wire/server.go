@@ -147,13 +147,13 @@ func (s *Server) serveGenerate(w http.ResponseWriter, r *http.Request) {
 	defer done()
 	gen, err := s.engine.Generate(ctx, policy.Request{
 		Tokens: tokens, MaxTokens: in.MaxTokens, Stop: in.Stop, Temperature: in.Temperature,
-		Seed: in.Seed, Version: in.Version, Session: in.Session, Sampler: in.Sampler,
+		Seed: in.Seed, Version: in.Version, Session: in.Session, Sampler: in.Sampler, TopLogprobs: in.TopLogprobs,
 	})
 	if err != nil {
 		refuse(w, failureOf(err))
 		return
 	}
-	answer(w, Generated{Tokens: PackInt32s(gen.Tokens), Logprobs: PackFloat32s(gen.Logprobs), Kept: gen.Kept, Finish: gen.Finish, Version: gen.Version})
+	answer(w, Generated{Tokens: PackInt32s(gen.Tokens), Logprobs: PackFloat32s(gen.Logprobs), Kept: gen.Kept, Top: gen.Top, Finish: gen.Finish, Version: gen.Version})
 }
 
 // track lets PathCut end a generation. done must be called.

@@ -39,15 +39,18 @@ type GenerateRequest struct {
 	Session string `json:"session,omitempty"`
 	// Sampler removes unlikely tokens before the draw; nil for none.
 	Sampler *policy.Sampler `json:"sampler,omitempty"`
+	// TopLogprobs asks for that many of the likeliest tokens at each position.
+	TopLogprobs int `json:"top_logprobs,omitempty"`
 }
 
 // Generated is the answer to a GenerateRequest.
 type Generated struct {
-	Tokens   Int32s          `json:"tokens"`
-	Logprobs Float32s        `json:"logprobs"`
-	Kept     []policy.Kept   `json:"kept,omitempty"`
-	Finish   rl.FinishReason `json:"finish"`
-	Version  int64           `json:"version"`
+	Tokens   Int32s                  `json:"tokens"`
+	Logprobs Float32s                `json:"logprobs"`
+	Kept     []policy.Kept           `json:"kept,omitempty"`
+	Top      [][]policy.TokenLogprob `json:"top,omitempty"`
+	Finish   rl.FinishReason         `json:"finish"`
+	Version  int64                   `json:"version"`
 }
 
 // CutRequest ends a generation, which is then answered with what it has sampled.
