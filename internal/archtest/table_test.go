@@ -43,6 +43,7 @@ var packages = []row{
 	{pattern: "internal/verify", layer: vocabulary, ours: []string{"internal/answer", "internal/reward"}, reason: "a verdict is a function of a response and a key"},
 	{pattern: "internal/tokenizer", layer: vocabulary},
 	{pattern: "internal/chat", layer: vocabulary},
+	{pattern: "internal/analysis", layer: vocabulary},
 	{pattern: "internal/chat/schema", layer: vocabulary, ours: []string{"internal/chat/jinja"}, stdOnly: true, reason: "arguments are hostile, and a schema is a value"},
 	{pattern: "internal/chat/jinja", layer: vocabulary, ours: none, stdOnly: true, reason: "templates are hostile, so what they reach is this package alone"},
 	{pattern: "internal/env", layer: vocabulary},

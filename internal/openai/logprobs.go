@@ -59,11 +59,11 @@ func newLikelyToken(t *tokenizer.Tokenizer, id int32, logprob float32) likelyTok
 }
 
 // askTop has the n likeliest tokens reported at each position.
-func (s *sampling) askTop(param string, n int) *apiError {
+func (p *sampling) askTop(param string, n int) *apiError {
 	if n < 0 || n > policy.MaxTopLogprobs {
 		return invalid(param, "%d, want 0 to %d", n, policy.MaxTopLogprobs)
 	}
-	s.top = n
+	p.top = n
 	return nil
 }
 
