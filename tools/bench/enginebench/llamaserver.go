@@ -136,7 +136,7 @@ func (l *llamaProcess) said() string {
 func (l *llamaProcess) close() error {
 	if l.cmd != nil {
 		_ = l.cmd.Process.Kill() // it may have ended
-		<-l.ended //nolint:errcheck // it was killed
+		<-l.ended                //nolint:errcheck // it was killed
 	}
 	return os.RemoveAll(l.dir)
 }
