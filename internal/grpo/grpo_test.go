@@ -191,12 +191,12 @@ func TestOrderOfArrivalDoesNotMatter(t *testing.T) {
 		roc := drawRoC(t, size)
 		g := drawGroup(t, "p", rapid.IntRange(1, 12).Draw(t, "n"))
 		seed := rapid.Uint64().Draw(t, "seed")
-		kept, samples, fate, err := grpo.BuildGroup(g, size, roc, seed)
+		kept, samples, fate, err := grpo.BuildGroup(g, size, roc, seed, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		shuffled := rl.Group{Problem: g.Problem, Trajectories: rapid.Permutation(g.Trajectories).Draw(t, "order")}
-		keptAgain, again, fateAgain, err := grpo.BuildGroup(shuffled, size, roc, seed)
+		keptAgain, again, fateAgain, err := grpo.BuildGroup(shuffled, size, roc, seed, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -253,14 +253,14 @@ func checkGroup(t *rapid.T, g rl.Group, kept []rl.Trajectory, samples []rl.Sampl
 func TestInfraFailureLeavesTheBaseline(t *testing.T) {
 	roc := grpo.RoC{Enabled: true, Mode: grpo.ModePaper, Smoothing: 0.1}
 	g := rl.Group{Problem: rl.Problem{ID: "p"}, Trajectories: []rl.Trajectory{made("p", 0, 1), made("p", 1, 0), made("p", 2, 1)}}
-	_, want, _, err := grpo.BuildGroup(g, 8, roc, 1)
+	_, want, _, err := grpo.BuildGroup(g, 8, roc, 1, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	failed := made("p", 3, 0)
 	failed.StopReason = rl.StopInfraError
 	g.Trajectories = append(g.Trajectories, failed)
-	_, got, _, err := grpo.BuildGroup(g, 8, roc, 1)
+	_, got, _, err := grpo.BuildGroup(g, 8, roc, 1, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -268,7 +268,7 @@ func TestInfraFailureLeavesTheBaseline(t *testing.T) {
 		t.Errorf("%d samples, diff\n%s", len(got), diff)
 	}
 	onlyInfraWrong := rl.Group{Problem: rl.Problem{ID: "p"}, Trajectories: []rl.Trajectory{made("p", 0, 1), failed}}
-	if _, got, fate, err := grpo.BuildGroup(onlyInfraWrong, 8, roc, 1); err != nil || len(got) != 0 || fate != grpo.FateAllCorrect {
+	if _, got, fate, err := grpo.BuildGroup(onlyInfraWrong, 8, roc, 1, nil); err != nil || len(got) != 0 || fate != grpo.FateAllCorrect {
 		t.Errorf("an infrastructure failure served as the wrong answer: %s, %v", fate, err)
 	}
 }
@@ -341,7 +341,7 @@ func TestBuildGroupRefusesBadRecords(t *testing.T) {
 	} {
 		g := good()
 		change(&g)
-		if _, _, _, err := grpo.BuildGroup(g, 2, roc, 1); err == nil || !strings.Contains(err.Error(), want) {
+		if _, _, _, err := grpo.BuildGroup(g, 2, roc, 1, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want one naming %q", err, want)
 		}
 	}

@@ -26,6 +26,9 @@ func (p *preparation) writeStage(ctx context.Context, index int, s config.Stage)
 	if err := p.keep(run.PutLines(ctx, p.store, p.layout.TrainProblems(index), train)); err != nil {
 		return err
 	}
+	if err := p.writeRates(ctx, index, train); err != nil {
+		return err
+	}
 	return p.keep(run.PutLines(ctx, p.store, p.layout.HeldOutProblems(index), heldOut))
 }
 
@@ -43,7 +46,10 @@ func (p *preparation) stageProblems(ctx context.Context, path string, s config.S
 		return nil, nil, fault.Newf(fault.Dataset, "%s: %d training problems, want at least rl.problems_per_step (%d)",
 			path, len(train), p.cfg.RL.ProblemsPerStep)
 	}
-	if err := checkStepIDs(train, p.cfg.RL.ProblemsPerStep); err != nil {
+	if err := checkStepIDs(train, p.cfg.RL.ProblemsPerStep*(1+p.cfg.RL.Refill.Rounds)); err != nil {
+		return nil, nil, fault.Newf(fault.Dataset, "%s: %w", path, err)
+	}
+	if err := p.checkEvaluated(train); err != nil {
 		return nil, nil, fault.Newf(fault.Dataset, "%s: %w", path, err)
 	}
 	for _, set := range [][]rl.Problem{train, heldOut} {
