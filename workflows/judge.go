@@ -27,9 +27,12 @@ func evaluateSet(ctx workflow.Context, ref run.Ref, set string, p run.Policy, la
 	return out, err
 }
 
+// measuring is what a run measures beside the held-out problems of its stages.
+type measuring struct{ *runFlow }
+
 // evaluateSets measures the current policy on every set of eval.sets, unless that was
 // the last thing that was measured.
-func (r *runFlow) evaluateSets(ctx workflow.Context) error {
+func (r measuring) evaluateSets(ctx workflow.Context) error {
 	if len(r.plan.EvalSets) == 0 || r.setsAt != nil && *r.setsAt == r.policy.Version {
 		return nil
 	}
@@ -49,7 +52,7 @@ func (r *runFlow) evaluateSets(ctx workflow.Context) error {
 }
 
 // passGate ends a run whose policy after SFT is one that RL cannot teach.
-func (r *runFlow) passGate(ctx workflow.Context) error {
+func (r measuring) passGate(ctx workflow.Context) error {
 	if !r.plan.Gate || len(r.reports) == 0 {
 		return nil
 	}
@@ -69,6 +72,9 @@ func (r *runFlow) passGate(ctx workflow.Context) error {
 	return temporal.NewNonRetryableApplicationError(text, string(fault.InvalidConfig), nil)
 }
 
+// judging is the judge of a stage's steps.
+type judging struct{ *stage }
+
 // judged is what became of a stage after a step.
 type judged struct {
 	kind, reason string
@@ -76,7 +82,7 @@ type judged struct {
 
 // afterStep makes the evaluations that are due after a step, and asks what becomes of the
 // stage. It returns nil where the stage goes on.
-func (s *stage) afterStep(ctx workflow.Context) (*judged, error) {
+func (s judging) afterStep(ctx workflow.Context) (*judged, error) {
 	step := s.at.NextStep - 1
 	for _, set := range s.in.EvalSets {
 		if set.EverySteps == 0 || step%set.EverySteps != 0 {
@@ -109,7 +115,7 @@ func (s *stage) afterStep(ctx workflow.Context) (*judged, error) {
 }
 
 // applyVerdict writes down a verdict and holds the stage where it says so.
-func (s *stage) applyVerdict(ctx workflow.Context, step int, v judge.StageVerdict) (*judged, error) {
+func (s judging) applyVerdict(ctx workflow.Context, step int, v judge.StageVerdict) (*judged, error) {
 	verb := "ends after"
 	if !v.End {
 		verb = "is held after"
@@ -130,11 +136,11 @@ func (s *stage) applyVerdict(ctx workflow.Context, step int, v judge.StageVerdic
 }
 
 // firstStep is the first step that the run itself makes of the stage.
-func (s *stage) firstStep() int { return s.at.NextStep - s.at.Made }
+func (s judging) firstStep() int { return s.at.NextStep - s.at.Made }
 
 // endEarly saves the last step of a stage that ends before its planned end, as the planned
 // last step would be, and returns the note of the stage.
-func (s *stage) endEarly(ctx workflow.Context, j judged) (string, error) {
+func (s judging) endEarly(ctx workflow.Context, j judged) (string, error) {
 	last := s.at.NextStep - 1
 	if s.at.Saved != last {
 		if err := saveCheckpoint(onTrainer(ctx, fmt.Sprintf("checkpoint after step %d, the last of its stage", last)), s.in.Run, last); err != nil {

@@ -124,10 +124,10 @@ func (r *runFlow) begin(ctx workflow.Context) error {
 			return err
 		}
 	}
-	if err := r.passGate(ctx); err != nil {
+	if err := (measuring{r}).passGate(ctx); err != nil {
 		return err
 	}
-	return r.evaluateSets(ctx)
+	return (measuring{r}).evaluateSets(ctx)
 }
 
 // evaluateFinal measures what the run's policy has kept of the earlier stages.
@@ -279,7 +279,7 @@ func (r *runFlow) runStage(ctx workflow.Context, i int) error {
 	if err := r.evaluate(ctx, i, LabelAfter); err != nil {
 		return err
 	}
-	return r.evaluateSets(ctx)
+	return (measuring{r}).evaluateSets(ctx)
 }
 
 // passOver leaves out a stage that is to be skipped, or that the parent of a

@@ -197,11 +197,11 @@ func (s *stage) makeSteps(ctx workflow.Context) (note string, err error) {
 		if err != nil {
 			return "", err
 		}
-		if s.verdict, err = s.afterStep(ctx); err != nil {
+		if s.verdict, err = (judging{s}).afterStep(ctx); err != nil {
 			return "", err
 		}
 		if s.verdict != nil {
-			if note, err = s.endEarly(ctx, *s.verdict); err != nil {
+			if note, err = (judging{s}).endEarly(ctx, *s.verdict); err != nil {
 				return "", err
 			}
 			break

@@ -37,6 +37,7 @@ var packages = []row{
 	{pattern: "internal/fault", layer: vocabulary, ours: none, stdOnly: true, reason: "any package may say that no retry helps, and none needs Temporal for it"},
 	{pattern: "internal/series", layer: vocabulary},
 	{pattern: "internal/watch", layer: vocabulary},
+	{pattern: "internal/evalstats", layer: vocabulary, ours: none, stdOnly: true, reason: "the numbers of an evaluation are functions of verdicts"},
 	{pattern: "internal/verdict", layer: vocabulary, ours: []string{"internal/config", "internal/env", "internal/grpo"}, reason: "what becomes of a stage is a function of figures"},
 	{pattern: "internal/pyfile", layer: vocabulary, ours: none, stdOnly: true, reason: "a file of the user's is read as text, where there may be no sandbox"},
 	{pattern: "internal/answer", layer: vocabulary, ours: none, stdOnly: true, reason: "a verdict is a function of two texts"},

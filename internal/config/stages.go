@@ -149,7 +149,9 @@ type EvalSet struct {
 	Greedy bool `yaml:"greedy,omitempty" json:"greedy,omitempty"`
 }
 
-func (s *EvalSet) setDefaults() { *s = EvalSet{Rollouts: 1, Temperature: 1, MaxTurns: 4, MaxResponseTokens: 64} }
+func (s *EvalSet) setDefaults() {
+	*s = EvalSet{Rollouts: 1, Temperature: 1, MaxTurns: 4, MaxResponseTokens: 64}
+}
 
 // SFTGate refuses to begin RL with a policy that RL cannot teach. It looks at the sampled
 // trajectories of policy 0 on the held-out problems of the first stage.
@@ -234,8 +236,8 @@ func (r Run) InStage(stage int) Run {
 	return r
 }
 
-// stageRules checks what a stage says of its end and of its problems.
-func (c *checker) stageRules(path string, s Stage, i int, r Run) {
+// checkStageRules checks what a stage says of its end and of its problems.
+func checkStageRules(c *checker, path string, s Stage, i int, r Run) {
 	p := s.Until.Plateau
 	if at := path + ".until.plateau"; p.On() {
 		if 2*p.Window > s.Until.Steps {
@@ -244,7 +246,7 @@ func (c *checker) stageRules(path string, s Stage, i int, r Run) {
 		if p.ClipMax > 0 && p.ClipMax < p.ClipMin {
 			c.add(at+".clip_max", "is %g, below %s.clip_min (%g)", p.ClipMax, at, p.ClipMin)
 		}
-		c.plateauEval(at, p, r.Eval.Sets)
+		checkPlateauEval(c, at, p, r.Eval.Sets)
 	} else if p != (Plateau{}) {
 		c.add(at+".window", "is 0 beside other keys of the plateau, want at least 2")
 	}
@@ -255,8 +257,8 @@ func (c *checker) stageRules(path string, s Stage, i int, r Run) {
 	if !f.On() && f != (Filter{}) {
 		c.add(path+".filter.rollouts", "is 0 and there are no rates, but a pass rate is stated: nothing says which problems have it")
 	}
-	c.band(path+".filter", f.MinPassRate, f.MaxPassRate)
-	c.band(path+".bands", s.Bands.MinPassRate, s.Bands.MaxPassRate)
+	checkBand(c, path+".filter", f.MinPassRate, f.MaxPassRate)
+	checkBand(c, path+".bands", s.Bands.MinPassRate, s.Bands.MaxPassRate)
 	if b := s.Bands; !b.On() && b != (Bands{}) {
 		c.add(path+".bands.max_pass_rate", "is 0 beside other keys of the bands, want more")
 	}
@@ -268,7 +270,7 @@ func (c *checker) stageRules(path string, s Stage, i int, r Run) {
 	}
 }
 
-func (c *checker) plateauEval(path string, p Plateau, sets []EvalSet) {
+func checkPlateauEval(c *checker, path string, p Plateau, sets []EvalSet) {
 	if p.Eval == "" {
 		if p.Evals > 0 {
 			c.add(path+".evals", "is %d, but %s.eval names no set", p.Evals, path)
@@ -284,15 +286,15 @@ func (c *checker) plateauEval(path string, p Plateau, sets []EvalSet) {
 	}
 }
 
-// band checks the ends of a range of pass rates; a high end of 0 is stated elsewhere.
-func (c *checker) band(path string, low, high float64) {
+// checkBand checks the ends of a range of pass rates; a high end of 0 is stated elsewhere.
+func checkBand(c *checker, path string, low, high float64) {
 	if high > 0 && high < low {
 		c.add(path+".max_pass_rate", "is %g, below %s.min_pass_rate (%g)", high, path, low)
 	}
 }
 
-// evalSets checks the sets against each other and against the model.
-func (c *checker) evalSets(sets []EvalSet, maxContext int) {
+// checkEvalSets checks the sets against each other and against the model.
+func checkEvalSets(c *checker, sets []EvalSet, maxContext int) {
 	for i, s := range sets {
 		path := fmt.Sprintf("eval.sets[%d]", i)
 		if s.Path == "" {
@@ -307,15 +309,15 @@ func (c *checker) evalSets(sets []EvalSet, maxContext int) {
 	}
 }
 
-// gate checks the gate between the supervised updates and RL.
-func (c *checker) gate(g SFTGate) {
+// checkGate checks the gate between the supervised updates and RL.
+func checkGate(c *checker, g SFTGate) {
 	if g.MaxReward > 0 && g.MaxReward <= g.MinReward {
 		c.add("sft.gate.max_reward", "is %g, want more than sft.gate.min_reward (%g)", g.MaxReward, g.MinReward)
 	}
 }
 
-// collapse checks what one tag cannot say.
-func (c *checker) collapse(k Collapse) {
+// checkCollapse checks what one tag cannot say.
+func checkCollapse(c *checker, k Collapse) {
 	signs := 0
 	for _, on := range []bool{k.RewardDrop > 0, k.EntropyDrop > 0, k.LengthGrowth > 0, k.ToolErrors > 0} {
 		if on {

@@ -48,8 +48,8 @@ func (r Run) problems() Problems {
 	c.model(r.Model)
 	c.passes(r)
 	c.sft(r.SFT, r.Model.Starts())
-	c.gate(r.SFT.Gate)
-	c.evalSets(r.Eval.Sets, r.Model.MaxContext)
+	checkGate(c, r.SFT.Gate)
+	checkEvalSets(c, r.Eval.Sets, r.Model.MaxContext)
 	c.rl(r.RL)
 	c.chat(r.Rollout, r.Model)
 	checkEngine(c, r)
@@ -62,7 +62,7 @@ func (r Run) problems() Problems {
 	names := map[string]bool{}
 	for i, s := range r.Stages {
 		c.stage(fmt.Sprintf("stages[%d]", i), s, r)
-		c.stageRules(fmt.Sprintf("stages[%d]", i), s, i, r)
+		checkStageRules(c, fmt.Sprintf("stages[%d]", i), s, i, r)
 		if names[s.Name] {
 			c.add(fmt.Sprintf("stages[%d].name", i), "%q is used twice", s.Name)
 		}
@@ -196,5 +196,5 @@ func (c *checker) watch(w Watch) {
 	if w.EntropyMin > 0 && w.EntropyMax > 0 && w.EntropyMin >= w.EntropyMax {
 		c.add("watch.entropy_min", "is %g, want less than watch.entropy_max (%g)", w.EntropyMin, w.EntropyMax)
 	}
-	c.collapse(w.Collapse)
+	checkCollapse(c, w.Collapse)
 }

@@ -275,7 +275,7 @@ func evalResult(greedy, sampled []rl.Trajectory) run.Evaluation {
 		g.infra, g.sample, g.tool = 0, 0, 0
 	}
 	return run.Evaluation{
-		Accuracy:    g.Mean(g.Reward), SampledAccuracy: s.Mean(s.Reward),
+		Accuracy: g.Mean(g.Reward), SampledAccuracy: s.Mean(s.Reward),
 		ToolErrorRate: s.ToolErrorRate(), GreedyErrorRate: g.ToolErrorRate(),
 		MeanTokens: g.Mean(float64(g.Tokens)), MeanTurns: g.Mean(float64(g.Turns)), MeanCalls: g.Mean(float64(g.Calls)),
 		InfraErrors: g.infra + s.infra,

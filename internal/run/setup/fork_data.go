@@ -55,7 +55,7 @@ func (p *preparation) prepareFork(ctx context.Context, ref run.Ref) error {
 }
 
 func (p *preparation) inheritStages(ctx context.Context, f *fork) error {
-	if err := p.inheritSets(ctx, f); err != nil {
+	if err := (evaluated{p}).inheritSets(ctx, f); err != nil {
 		return err
 	}
 	theirs := artifact.Layout{RunID: f.parent.RunID}
@@ -79,7 +79,7 @@ func (p *preparation) inheritStages(ctx context.Context, f *fork) error {
 				return err
 			}
 		}
-		if err := p.inheritRates(ctx, f, index); err != nil {
+		if err := (evaluated{p}).inheritRates(ctx, f, index); err != nil {
 			return err
 		}
 	}

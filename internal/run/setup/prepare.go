@@ -55,8 +55,8 @@ type preparation struct {
 	code     run.Code
 	out      run.Prepared
 	progress func(string)
-	// evaluated are the problems of eval.sets, by what they ask.
-	evaluated map[string]string
+	// prompts are those of the problems of eval.sets, by what they ask.
+	prompts map[string]string
 }
 
 // prepareNew makes or imports all data.
@@ -69,7 +69,7 @@ func (p *preparation) prepareNew(ctx context.Context) error {
 	if err := p.writeDialogues(ctx); err != nil {
 		return err
 	}
-	if err := p.writeSets(ctx); err != nil {
+	if err := (evaluated{p}).writeSets(ctx); err != nil {
 		return err
 	}
 	for i, s := range p.cfg.Stages {

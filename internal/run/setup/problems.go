@@ -26,7 +26,7 @@ func (p *preparation) writeStage(ctx context.Context, index int, s config.Stage)
 	if err := p.keep(run.PutLines(ctx, p.store, p.layout.TrainProblems(index), train)); err != nil {
 		return err
 	}
-	if err := p.writeRates(ctx, index, train); err != nil {
+	if err := (evaluated{p}).writeRates(ctx, index, train); err != nil {
 		return err
 	}
 	return p.keep(run.PutLines(ctx, p.store, p.layout.HeldOutProblems(index), heldOut))
@@ -49,7 +49,7 @@ func (p *preparation) stageProblems(ctx context.Context, path string, s config.S
 	if err := checkStepIDs(train, p.cfg.RL.ProblemsPerStep*(1+p.cfg.RL.Refill.Rounds)); err != nil {
 		return nil, nil, fault.Newf(fault.Dataset, "%s: %w", path, err)
 	}
-	if err := p.checkEvaluated(train); err != nil {
+	if err := (evaluated{p}).checkEvaluated(train); err != nil {
 		return nil, nil, fault.Newf(fault.Dataset, "%s: %w", path, err)
 	}
 	for _, set := range [][]rl.Problem{train, heldOut} {

@@ -21,12 +21,15 @@ import (
 	"temper/internal/run"
 )
 
+// evaluated is what a preparation makes of evaluation sets and of pass rates.
+type evaluated struct{ *preparation }
+
 // setKey is the key of the problems of a set of eval.sets, by index from 0.
 func setKey(i int) string { return fmt.Sprintf("eval.sets[%d].path", i) }
 
 // readSet reads and checks the problems of a set, and notes their prompts, so that no
 // stage trains on them.
-func (p *preparation) readSet(ctx context.Context, i int) ([]rl.Problem, error) {
+func (p evaluated) readSet(ctx context.Context, i int) ([]rl.Problem, error) {
 	set := p.cfg.Eval.Sets[i]
 	var problems []rl.Problem
 	var err error
@@ -51,11 +54,11 @@ func (p *preparation) readSet(ctx context.Context, i int) ([]rl.Problem, error) 
 			return nil, err
 		}
 	}
-	if p.evaluated == nil {
-		p.evaluated = map[string]string{}
+	if p.prompts == nil {
+		p.prompts = map[string]string{}
 	}
 	for _, problem := range problems {
-		p.evaluated[plainPrompt(problem)] = fmt.Sprintf("problem %s of eval.sets[%d] (%s)", problem.ID, i, set.Name)
+		p.prompts[plainPrompt(problem)] = fmt.Sprintf("problem %s of eval.sets[%d] (%s)", problem.ID, i, set.Name)
 	}
 	p.out.NumHeldOut += len(problems)
 	return problems, nil
@@ -68,14 +71,14 @@ func plainPrompt(p rl.Problem) string {
 }
 
 // checkEvaluated finds training problems that a set of eval.sets has too.
-func (p *preparation) checkEvaluated(train []rl.Problem) error {
-	if len(p.evaluated) == 0 {
+func (p evaluated) checkEvaluated(train []rl.Problem) error {
+	if len(p.prompts) == 0 {
 		return nil
 	}
 	var bad []error
 	more := 0
 	for _, problem := range train {
-		there, ok := p.evaluated[plainPrompt(problem)]
+		there, ok := p.prompts[plainPrompt(problem)]
 		switch {
 		case !ok:
 		case len(bad) == maxReported:
@@ -91,7 +94,7 @@ func (p *preparation) checkEvaluated(train []rl.Problem) error {
 }
 
 // writeSets writes the problems of all sets of eval.sets.
-func (p *preparation) writeSets(ctx context.Context) error {
+func (p evaluated) writeSets(ctx context.Context) error {
 	for i, set := range p.cfg.Eval.Sets {
 		p.progress("evaluation set " + set.Name)
 		problems, err := p.readSet(ctx, i)
@@ -107,7 +110,7 @@ func (p *preparation) writeSets(ctx context.Context) error {
 
 // readRates reads the file of pass rates of a stage's filter, which needs one for each
 // training problem. It returns nil for a stage without such a file.
-func (p *preparation) readRates(index int, train []rl.Problem) ([]run.PassRate, error) {
+func (p evaluated) readRates(index int, train []rl.Problem) ([]run.PassRate, error) {
 	name := p.cfg.Stages[index-1].Filter.Rates
 	if name == "" {
 		return nil, nil
@@ -140,7 +143,7 @@ func (p *preparation) readRates(index int, train []rl.Problem) ([]run.PassRate, 
 	return out, nil
 }
 
-func (p *preparation) writeRates(ctx context.Context, index int, train []rl.Problem) error {
+func (p evaluated) writeRates(ctx context.Context, index int, train []rl.Problem) error {
 	rates, err := p.readRates(index, train)
 	if err != nil || rates == nil {
 		return err
@@ -150,7 +153,7 @@ func (p *preparation) writeRates(ctx context.Context, index int, train []rl.Prob
 
 // inheritSets takes the sets of eval.sets over from the parent of a fork where they are
 // the same, and reads the others.
-func (p *preparation) inheritSets(ctx context.Context, f *fork) error {
+func (p evaluated) inheritSets(ctx context.Context, f *fork) error {
 	theirs := artifact.Layout{RunID: f.parent.RunID}
 	for i, set := range p.cfg.Eval.Sets {
 		same := false
@@ -175,7 +178,7 @@ func (p *preparation) inheritSets(ctx context.Context, f *fork) error {
 }
 
 // inheritRates does the same for the pass rates of a stage.
-func (p *preparation) inheritRates(ctx context.Context, f *fork, index int) error {
+func (p evaluated) inheritRates(ctx context.Context, f *fork, index int) error {
 	name := p.cfg.Stages[index-1].Filter.Rates
 	if name == "" {
 		return nil
