@@ -73,6 +73,7 @@ var packages = []row{
 	{pattern: "internal/proof", layer: adapters, ours: []string{"internal/artifact", "internal/blob", "internal/buildinfo", "internal/rl"}, reason: "what checks a run knows none of the programs that made it"},
 	{pattern: "internal/dataset", layer: adapters},
 	{pattern: "internal/openai", layer: adapters, ours: []string{"internal/chat", "internal/chat/jinja", "internal/policy", "internal/rl", "internal/tokenizer"}, reason: "an API over any engine knows no device and no run"},
+	{pattern: "internal/evaluate", layer: adapters},
 	{pattern: "internal/converse", layer: adapters, ours: []string{"internal/chat", "internal/chat/jinja", "internal/rl", "internal/tool", "sandbox", "sandbox/status"}, reason: "it speaks to any server and knows no engine and no run"},
 	{pattern: "internal/cputime", layer: adapters, ours: []string{"internal/series"}, stdOnly: true, reason: "it reads clocks and /proc and knows nothing of what is measured"},
 	{pattern: "internal/rollout", layer: adapters},
