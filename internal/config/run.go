@@ -283,6 +283,10 @@ type Eval struct {
 	NumProblems int `yaml:"num_problems" json:"num_problems" range:"1..100000" unit:"problems" amend:"no: the held-out problems are set aside"`
 	// Rollouts is the number of trajectories sampled of each held-out problem.
 	Rollouts int `yaml:"rollouts" json:"rollouts" range:"1..1024" unit:"trajectories"`
+	// MaxContext is the longest sequence in evaluations of sets where that is more than
+	// model.max_context, which bounds what is trained on. Engines make room for it. 0 means
+	// model.max_context.
+	MaxContext int `yaml:"max_context,omitempty" json:"max_context,omitempty" range:"0|16..1048576" unit:"tokens" amend:"no: the engines of the run have this size"`
 	// Sets are further problems, each with settings of its own.
 	Sets []EvalSet `yaml:"sets,omitempty" json:"sets,omitempty" amend:"no: the problems are set aside, and the run has planned its evaluations"`
 }

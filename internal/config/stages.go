@@ -140,7 +140,7 @@ type EvalSet struct {
 	// MaxTurns is the number of generations in a trajectory.
 	MaxTurns int `yaml:"max_turns" json:"max_turns" range:"1..1000" unit:"turns"`
 	// MaxResponseTokens bounds the tokens of a trajectory after its prompt. It must be less
-	// than model.max_context.
+	// than model.max_context, or eval.max_context where that is more.
 	MaxResponseTokens int `yaml:"max_response_tokens" json:"max_response_tokens" range:"8.." unit:"tokens"`
 	// EverySteps is the number of steps, counted through the run, from one evaluation to the
 	// next within stages. 0 evaluates between stages alone.
@@ -216,6 +216,9 @@ func (r Run) Judged(stage int) bool {
 func (r Run) Cursors(stage int) bool {
 	return r.RL.Refill.Rounds > 0 || r.Stages[stage].Bands.On()
 }
+
+// EngineContext is the longest sequence that an engine of the run must hold.
+func (r Run) EngineContext() int { return max(r.Model.MaxContext, r.Eval.MaxContext) }
 
 // InStage is the configuration of a stage, by index from 0: what the stage states for
 // itself stands in place of what all stages share.
@@ -304,7 +307,7 @@ func checkEvalSets(c *checker, sets []EvalSet, maxContext int) {
 			c.add(path+".name", "%q is used twice", s.Name)
 		}
 		if s.MaxResponseTokens >= maxContext {
-			c.add(path+".max_response_tokens", "is %d, want less than model.max_context (%d): the prompt needs room too", s.MaxResponseTokens, maxContext)
+			c.add(path+".max_response_tokens", "is %d, want less than model.max_context and eval.max_context (%d): the prompt needs room too", s.MaxResponseTokens, maxContext)
 		}
 	}
 }

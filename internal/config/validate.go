@@ -49,7 +49,7 @@ func (r Run) problems() Problems {
 	c.passes(r)
 	c.sft(r.SFT, r.Model.Starts())
 	checkGate(c, r.SFT.Gate)
-	checkEvalSets(c, r.Eval.Sets, r.Model.MaxContext)
+	checkEvalSets(c, r.Eval.Sets, r.EngineContext())
 	c.rl(r.RL)
 	c.chat(r.Rollout, r.Model)
 	checkEngine(c, r)

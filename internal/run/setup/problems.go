@@ -147,6 +147,11 @@ func (p *preparation) checkProblems(problems []rl.Problem) error {
 
 // checkLengths finds prompts that leave no room for the stage's response.
 func (p *preparation) checkLengths(problems []rl.Problem, s config.Stage) error {
+	return p.checkRoom(problems, s, p.cfg.Model.MaxContext)
+}
+
+// checkRoom is checkLengths for contexts of so many tokens.
+func (p *preparation) checkRoom(problems []rl.Problem, s config.Stage, room int) error {
 	for _, problem := range problems {
 		prompt, err := p.format.Begin(problem.Prompt)
 		if err != nil {
@@ -154,9 +159,9 @@ func (p *preparation) checkLengths(problems []rl.Problem, s config.Stage) error 
 		}
 		need := prompt.PromptTokens() + s.MaxResponseTokens
 		p.out.TokenBudget = max(p.out.TokenBudget, need)
-		if need > p.cfg.Model.MaxContext {
+		if need > room {
 			return config.Problems{{Path: "model.max_context", Msg: fmt.Sprintf(
-				"is %d, but the prompt of problem %s with max_response_tokens needs %d", p.cfg.Model.MaxContext, problem.ID, need)}}
+				"is %d, but the prompt of problem %s with max_response_tokens needs %d", room, problem.ID, need)}}
 		}
 	}
 	return nil

@@ -50,7 +50,7 @@ func (p evaluated) readSet(ctx context.Context, i int) ([]rl.Problem, error) {
 	}
 	if p.format != nil {
 		limits := config.Stage{MaxResponseTokens: set.MaxResponseTokens}
-		if err := p.checkLengths(problems, limits); err != nil {
+		if err := p.checkRoom(problems, limits, p.cfg.EngineContext()); err != nil {
 			return nil, err
 		}
 	}
