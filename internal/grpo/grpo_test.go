@@ -346,3 +346,29 @@ func TestBuildGroupRefusesBadRecords(t *testing.T) {
 		}
 	}
 }
+
+// TestOverlong: nothing up to the buffer, a straight line in it, 1 at the limit; the
+// penalty moves advantages and neither the choice of groups nor that of trajectories.
+func TestOverlong(t *testing.T) {
+	penalty := grpo.Overlong(100, 20)
+	for tokens, want := range map[int]float64{1: 0, 80: 0, 90: 0.5, 100: 1, 130: 1} {
+		tr := rl.Trajectory{Tokens: make([]int32, tokens+3), PromptTokens: 3}
+		if got := penalty(&tr); got != want {
+			t.Errorf("%d tokens lose %g, want %g", tokens, got, want)
+		}
+	}
+	g := rl.Group{Problem: rl.Problem{ID: "p"}, Trajectories: []rl.Trajectory{made("p", 0, 1), made("p", 1, 1), made("p", 2, 0)}}
+	long := func(t *rl.Trajectory) float64 { return float64(t.Rollout%2) / 2 }
+	_, plain, _, err := grpo.BuildGroup(g, 3, grpo.RoC{}, 1, nil)
+	kept, got, fate, err2 := grpo.BuildGroup(g, 3, grpo.RoC{}, 1, long)
+	if err != nil || err2 != nil || fate != grpo.FateKept || len(kept) != 3 || kept[1].Reward != 1 {
+		t.Fatalf("%v %v: %s, %d kept", err, err2, fate, len(kept))
+	}
+	if plain[0].Advantage != plain[1].Advantage || got[0].Advantage <= got[1].Advantage || got[1].Advantage <= got[2].Advantage {
+		t.Errorf("advantages %v, %v, %v", got[0].Advantage, got[1].Advantage, got[2].Advantage)
+	}
+	g.Trajectories = g.Trajectories[:2]
+	if _, _, fate, _ := grpo.BuildGroup(g, 3, grpo.RoC{}, 1, long); fate != grpo.FateAllCorrect {
+		t.Errorf("a group that is all correct is %s", fate)
+	}
+}
