@@ -7,8 +7,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"temper/internal/freeport"
 )
 
 // TestStagesEndByTheirFigures: one stage ends by a plateau, one by its bound, and one when
@@ -58,5 +63,68 @@ func TestStagesEndByTheirFigures(t *testing.T) {
 			t.Errorf("the log does not say %q:\n%s", want, log)
 		}
 	}
+	evaluateAnywhere(t, p, probe)
 	noOrphans(t, 5*time.Second)
+}
+
+// evaluateAnywhere: an evaluation has the same samples through the engine of this process
+// and through a server of the model that is killed in the middle and comes back.
+func evaluateAnywhere(t *testing.T, p *place, probe string) {
+	t.Helper()
+	const policy = "4"
+	dir := t.TempDir()
+	evaluation := func(out string, more ...string) []string {
+		return append([]string{
+			"eval", "--home", p.home, "--set", "own=" + probe, "--rollouts", "6", "--temperature", "1", "--max-turns", "4", "--max-tokens", "72",
+			"--mode", "env", "--parallel", "2", "--tool", "python", "--out", filepath.Join(dir, out),
+		}, more...)
+	}
+	p.launch("temper", evaluation("engine", "--model", "figures", "--policy", policy)...).end(0, runTimeout)
+	address := freeAddress(t)
+	serve := func() *running {
+		s := p.launch("temper", "serve", "--home", p.home, "--model", "figures", "--policy", policy, "--name", "m", "--listen", address)
+		s.await(`"url":"([^"]+)"`, runTimeout)
+		return s
+	}
+	server := serve()
+	eval := p.launch("temper", evaluation("server", "--url", "http://"+address)...)
+	samples := filepath.Join(dir, "server", "samples.jsonl")
+	for deadline := time.Now().Add(runTimeout); ; time.Sleep(10 * time.Millisecond) {
+		data, _ := os.ReadFile(samples) // not there yet
+		if strings.Count(string(data), "\n") >= 4 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("no samples:\n%s", eval.text())
+		}
+	}
+	server.signal(syscall.SIGKILL)
+	server = serve()
+	eval.end(0, runTimeout)
+	server.signal(syscall.SIGTERM)
+	server.end(0, time.Minute)
+	if d := cmp.Diff(sortedLines(t, filepath.Join(dir, "engine", "samples.jsonl")), sortedLines(t, samples)); d != "" {
+		t.Errorf("samples of the engine (-) and of a server that was killed (+):\n%s", d)
+	}
+	again := p.launch("temper", evaluation("engine", "--model", "figures", "--policy", policy, "--reverify", "--against", filepath.Join(dir, "server"))...)
+	again.await(`36 samples judged again, 0 verdicts changed`, runTimeout)
+	again.end(0, runTimeout)
+	if text := again.text(); !strings.Contains(text, "| own | 6 | +0.00 (+0.00 to +0.00) | 0 | 0 | 1.0000 |") {
+		t.Errorf("compared with itself:\n%s", text)
+	}
+	p.launch("temper", evaluation("server", "--url", "http://"+address, "--temperature", "2")...).end(1, runTimeout)
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	addresses, err := freeport.Addresses(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return addresses[0]
+}
+
+func sortedLines(t *testing.T, name string) []string {
+	t.Helper()
+	return slices.Sorted(slices.Values(strings.Split(strings.TrimSpace(string(readAll(t, name))), "\n")))
 }
