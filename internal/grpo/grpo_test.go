@@ -372,3 +372,83 @@ func TestOverlong(t *testing.T) {
 		t.Errorf("a group that is all correct is %s", fate)
 	}
 }
+
+// TestCountsOfEveryGroup: with 2G of 16, 30 and 32, each number of failures in both modes.
+// The release rounds both counts half to even, keeps its minima, and for an odd G may miss
+// it, where its assertion ends the run: there G is kept, by leaving the rest to the
+// positives.
+func TestCountsOfEveryGroup(t *testing.T) {
+	for _, sampled := range []int{16, 30, 32} {
+		size := sampled / 2
+		for neg := range sampled + 1 {
+			var ts []rl.Trajectory
+			for i := range sampled {
+				reward := 1.0
+				if i < neg {
+					reward = 0
+				}
+				ts = append(ts, made("p", i, reward))
+			}
+			_, paper := scored(grpo.Resample(ts, size, grpo.RoC{Enabled: true, Mode: grpo.ModePaper, Smoothing: 0.1}, 3))
+			if paper != neg/2 {
+				t.Errorf("paper, %d failures of %d: %d are kept, want %d", neg, sampled, paper, neg/2)
+			}
+			pos, released := scored(grpo.Resample(ts, size, grpo.RoC{Enabled: true, Mode: grpo.ModeReleased, MinPositive: 2, MinNegative: 2}, 3))
+			zeros, ones, odd := releaseCounts(neg, sampled-neg, size)
+			if pos+released != size || !odd && (released != zeros || pos != ones) {
+				t.Errorf("released, %d failures of %d: %d and %d are kept, want %d and %d", neg, sampled, released, pos, zeros, ones)
+			}
+			if odd && size%2 == 0 {
+				t.Errorf("%d failures of %d: the release would not keep %d", neg, sampled, size)
+			}
+		}
+	}
+}
+
+// releaseCounts is the release's arithmetic for n of zeros and ones, with minima of 2. odd
+// says that its rounded counts do not add up to n: then its assertion ends the run, unless
+// a minimum mends the sum, which moves one more to the failures than ours does.
+func releaseCounts(zeros, ones, n int) (z, p int, odd bool) {
+	const least = 2
+	z = int(math.RoundToEven(float64(zeros*n) / float64(zeros+ones)))
+	p = int(math.RoundToEven(float64(ones*n) / float64(zeros+ones)))
+	odd = z+p != n
+	if few := min(least, zeros); z <= few {
+		z, p = few, n-few
+	} else if few := min(least, ones); p <= few {
+		z, p = n-few, few
+	}
+	return z, p, odd
+}
+
+// TestDrawsByChiSquare: over 100,000 seeds, one of four positives is kept with probability
+// proportional to 1/(p+s), and one of four failures with the same probability, whatever
+// their quality. The bound is exceeded by chance once in 100,000 times.
+func TestDrawsByChiSquare(t *testing.T) {
+	const smoothing, seeds, bound = 0.1, 100_000, 25.9 // chi-square of 3 degrees of freedom
+	calls := [][]status.Status{{status.OK}, {status.OK, status.Error}, {}, {status.Error}}
+	weights := []float64{1 / 0.1, 1 / 0.6, 1 / 0.6, 1 / 1.1}
+	var ts []rl.Trajectory
+	for i, c := range calls {
+		ts = append(ts, made("p", i, 1, c...), made("p", 4+i, 0, c...))
+	}
+	var kept [8]float64
+	for seed := range uint64(seeds) {
+		for _, tr := range grpo.Resample(ts, 2, grpo.RoC{Enabled: true, Mode: grpo.ModePaper, Smoothing: smoothing}, seed) {
+			kept[tr.Rollout]++
+		}
+	}
+	sum := 0.0
+	for _, w := range weights {
+		sum += w
+	}
+	positives, failures := 0.0, 0.0
+	for i, w := range weights {
+		want := seeds * w / sum
+		positives += (kept[i] - want) * (kept[i] - want) / want
+		failures += (kept[4+i] - seeds/4) * (kept[4+i] - seeds/4) / (seeds / 4)
+	}
+	if positives > bound || failures > bound {
+		t.Errorf("chi-square %.1f of positives and %.1f of failures, want at most %.1f: %v", positives, failures, bound, kept)
+	}
+}
