@@ -133,6 +133,9 @@ func (e *modelEval) run(cmd *cobra.Command, p *config.Process, asJSON bool) erro
 	if err := e.check(cmd); err != nil {
 		return err
 	}
+	if err := e.readSets(cmd, &evaluate.Config{}, &config.Rollout{}); err != nil { // before a model is opened
+		return err
+	}
 	ctx := cmd.Context()
 	defer e.chat.close()
 	cfg := evaluate.Config{System: e.chat.system, Seed: e.seed, Parallel: e.parallel, Patience: e.patience}

@@ -22,8 +22,10 @@ import (
 func TestStagesEndByTheirFigures(t *testing.T) {
 	p, calm := newPlace(t), newPlace(t)
 	probe := filepath.Join(t.TempDir(), "probe.jsonl")
-	if out := p.temper(0, "data", "generate", "--env", "chase", "--levels", "1", "--num", "6", "--heldout", "--seed", "9"); os.WriteFile(probe, []byte(out), 0o600) != nil {
-		t.Fatal("the probe cannot be written")
+	generate := p.launch("temper", "data", "generate", "--env", "chase", "--levels", "1", "--num", "6", "--heldout", "--seed", "9")
+	generate.end(0, runTimeout)
+	if err := os.WriteFile(probe, []byte(generate.text()+"\n"), 0o600); err != nil {
+		t.Fatal(err)
 	}
 	settings := []string{"--run", ciConfig, "--run-id", "figures", "--exit"}
 	for _, set := range []string{
