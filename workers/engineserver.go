@@ -135,7 +135,7 @@ func serveEngine(ctx context.Context, o EngineOptions, v *Vitals) error {
 		return err
 	}
 	if o.Capacity > 0 && o.Capacity < r.Config.EngineContext() {
-		return fmt.Errorf("--capacity: is %d tokens, and one context of run %s takes %d (model.max_context)", o.Capacity, o.Run, r.Config.EngineContext())
+		return fmt.Errorf("--capacity: is %d tokens, and one context of run %s takes %d (model.max_context, or eval.max_context)", o.Capacity, o.Run, r.Config.EngineContext())
 	}
 	factory := newEngineFactory(store, o.Backend, o.Slots, o.Log)
 	factory.capacity = o.Capacity

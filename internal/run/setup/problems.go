@@ -147,11 +147,11 @@ func (p *preparation) checkProblems(problems []rl.Problem) error {
 
 // checkLengths finds prompts that leave no room for the stage's response.
 func (p *preparation) checkLengths(problems []rl.Problem, s config.Stage) error {
-	return p.checkRoom(problems, s, p.cfg.Model.MaxContext)
+	return evaluated{p}.checkRoom(problems, s, p.cfg.Model.MaxContext)
 }
 
 // checkRoom is checkLengths for contexts of so many tokens.
-func (p *preparation) checkRoom(problems []rl.Problem, s config.Stage, room int) error {
+func (p evaluated) checkRoom(problems []rl.Problem, s config.Stage, room int) error {
 	for _, problem := range problems {
 		prompt, err := p.format.Begin(problem.Prompt)
 		if err != nil {
