@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"strings"
 	"text/tabwriter"
 
@@ -69,19 +70,24 @@ These names bring the settings of the benchmark: ` + strings.Join(evaluate.Suite
 		if asJSON {
 			return cli.PrintJSON(cmd.OutOrStdout(), out)
 		}
-		t := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 4, 2, ' ', tabwriter.AlignRight)
-		fmt.Fprintln(t, "stage\tpolicy\taccuracy\tsampled\ttool errors\ttokens\tturns\tproblems\t")
-		for _, e := range out.Stages {
-			fmt.Fprintf(t, "%d\t%d\t%.2f\t%.2f\t%.1f%%\t%.1f\t%.1f\t%d\t\n", e.Stage, e.PolicyVersion,
-				e.Accuracy, e.SampledAccuracy, 100*e.ToolErrorRate, e.MeanTokens, e.MeanTurns, e.NumProblems)
-		}
-		for _, e := range out.Sets {
-			fmt.Fprintf(t, "%s\t%d\t%.2f\t%.2f\t%.1f%%\t%.1f\t%.1f\t%d\t\n", e.Set, e.PolicyVersion,
-				e.Accuracy, e.SampledAccuracy, 100*e.ToolErrorRate, e.MeanTokens, e.MeanTurns, e.NumProblems)
-		}
-		return t.Flush()
+		return printEvaluations(cmd.OutOrStdout(), out)
 	}
 	return cmd
+}
+
+// printEvaluations prints the table of a run's evaluations.
+func printEvaluations(w io.Writer, out workflows.EvaluateRunResult) error {
+	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "stage\tpolicy\taccuracy\tsampled\ttool errors\ttokens\tturns\tproblems\t")
+	for _, e := range out.Stages {
+		fmt.Fprintf(t, "%d\t%d\t%.2f\t%.2f\t%.1f%%\t%.1f\t%.1f\t%d\t\n", e.Stage, e.PolicyVersion,
+			e.Accuracy, e.SampledAccuracy, 100*e.ToolErrorRate, e.MeanTokens, e.MeanTurns, e.NumProblems)
+	}
+	for _, e := range out.Sets {
+		fmt.Fprintf(t, "%s\t%d\t%.2f\t%.2f\t%.1f%%\t%.1f\t%.1f\t%d\t\n", e.Set, e.PolicyVersion,
+			e.Accuracy, e.SampledAccuracy, 100*e.ToolErrorRate, e.MeanTokens, e.MeanTurns, e.NumProblems)
+	}
+	return t.Flush()
 }
 
 // evalInput names the policy to evaluate: the one that is asked for, which has to be

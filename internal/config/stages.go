@@ -241,18 +241,7 @@ func (r Run) InStage(stage int) Run {
 
 // checkStageRules checks what a stage says of its end and of its problems.
 func checkStageRules(c *checker, path string, s Stage, i int, r Run) {
-	p := s.Until.Plateau
-	if at := path + ".until.plateau"; p.On() {
-		if 2*p.Window > s.Until.Steps {
-			c.add(at+".window", "is %d, but two windows do not fit into %s.until.steps (%d)", p.Window, path, s.Until.Steps)
-		}
-		if p.ClipMax > 0 && p.ClipMax < p.ClipMin {
-			c.add(at+".clip_max", "is %g, below %s.clip_min (%g)", p.ClipMax, at, p.ClipMin)
-		}
-		checkPlateauEval(c, at, p, r.Eval.Sets)
-	} else if p != (Plateau{}) {
-		c.add(at+".window", "is 0 beside other keys of the plateau, want at least 2")
-	}
+	checkPlateau(c, path+".until", s.Until, r.Eval.Sets)
 	f := s.Filter
 	if f.Rollouts > 0 && f.Rates != "" {
 		c.add(path+".filter.rates", "goes in place of %s.filter.rollouts: state one of them", path)
@@ -271,6 +260,24 @@ func checkStageRules(c *checker, path string, s Stage, i int, r Run) {
 	if own := r.InStage(i).RL; (s.RolloutsPerProblem > 0 || s.GroupSize > 0) && own.GroupSize > own.RolloutsPerProblem {
 		c.add(path+".group_size", "is %d with %d rollouts of each problem: RoC keeps a part of what was sampled", own.GroupSize, own.RolloutsPerProblem)
 	}
+}
+
+// checkPlateau checks when a stage may end.
+func checkPlateau(c *checker, path string, u Until, sets []EvalSet) {
+	p, at := u.Plateau, path+".plateau"
+	if !p.On() {
+		if p != (Plateau{}) {
+			c.add(at+".window", "is 0 beside other keys of the plateau, want at least 2")
+		}
+		return
+	}
+	if 2*p.Window > u.Steps {
+		c.add(at+".window", "is %d, but two windows do not fit into %s.steps (%d)", p.Window, path, u.Steps)
+	}
+	if p.ClipMax > 0 && p.ClipMax < p.ClipMin {
+		c.add(at+".clip_max", "is %g, below %s.clip_min (%g)", p.ClipMax, at, p.ClipMin)
+	}
+	checkPlateauEval(c, at, p, sets)
 }
 
 func checkPlateauEval(c *checker, path string, p Plateau, sets []EvalSet) {
