@@ -80,6 +80,17 @@ type judged struct {
 	kind, reason string
 }
 
+// judge evaluates and judges after a step. It returns the note of a stage that ends.
+func (s judging) judge(ctx workflow.Context) (note string, err error) {
+	if s.verdict, err = s.afterStep(ctx); s.verdict == nil || err != nil {
+		return "", err
+	}
+	if note, err = s.endEarly(ctx, *s.verdict); err != nil {
+		return "", err
+	}
+	return note, s.close(ctx)
+}
+
 // afterStep makes the evaluations that are due after a step, and asks what becomes of the
 // stage. It returns nil where the stage goes on.
 func (s judging) afterStep(ctx workflow.Context) (*judged, error) {

@@ -197,23 +197,22 @@ func (s *stage) makeSteps(ctx workflow.Context) (note string, err error) {
 		if err != nil {
 			return "", err
 		}
-		if s.verdict, err = (judging{s}).afterStep(ctx); err != nil {
-			return "", err
-		}
-		if s.verdict != nil {
-			if note, err = (judging{s}).endEarly(ctx, *s.verdict); err != nil {
-				return "", err
-			}
-			break
+		if note, err = (judging{s}).judge(ctx); note != "" || err != nil {
+			return note, err
 		}
 	}
+	return "", judging{s}.close(ctx)
+}
+
+// close ends the steps of a stage.
+func (s judging) close(ctx workflow.Context) error {
 	if s.gate.Save {
 		if err := s.gate.checkpoint(ctx); err != nil {
-			return "", err
+			return err
 		}
 	}
 	s.done = true
-	return note, nil
+	return nil
 }
 
 // filter removes problems that the policy solves always, once per stage.

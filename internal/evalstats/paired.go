@@ -78,15 +78,8 @@ func signFlips(ds []float64) float64 {
 	far := math.Abs(sum) - slack
 	if len(ds) <= exactFlips {
 		hits := 0
-		for signs := range 1 << len(ds) {
-			s := 0.0
-			for i, d := range ds {
-				if signs>>i&1 == 1 {
-					d = -d
-				}
-				s += d
-			}
-			if math.Abs(s) >= far {
+		for signs := range uint64(1) << len(ds) {
+			if math.Abs(flipped(ds, signs)) >= far {
 				hits++
 			}
 		}
@@ -96,17 +89,26 @@ func signFlips(ds []float64) float64 {
 	hits := 1                                        // the signs as they are
 	for range drawnFlips {
 		s := 0.0
-		for _, d := range ds {
-			if rng.Uint64()&1 == 1 {
-				d = -d
-			}
-			s += d
+		for at := 0; at < len(ds); at += 64 {
+			s += flipped(ds[at:min(at+64, len(ds))], rng.Uint64())
 		}
 		if math.Abs(s) >= far {
 			hits++
 		}
 	}
 	return float64(hits) / (drawnFlips + 1)
+}
+
+// flipped is the sum of up to 64 differences, of which those with a bit have the other sign.
+func flipped(ds []float64, signs uint64) float64 {
+	s := 0.0
+	for i, d := range ds {
+		if signs>>i&1 == 1 {
+			d = -d
+		}
+		s += d
+	}
+	return s
 }
 
 // studentQuantile is the quantile of Student's distribution, by halving.
