@@ -9,6 +9,7 @@ import (
 
 	"temper/internal/retrain"
 	"temper/internal/run"
+	"temper/internal/run/judge"
 	"temper/internal/run/setup"
 	"temper/internal/sampling"
 	"temper/internal/watch"
@@ -92,6 +93,20 @@ func (c *Control) LogStep(ctx context.Context, in LogStepInput) (run.Watched, er
 	if err == nil {
 		err = c.Chain.AddStep(ctx, c.Store, in)
 	}
+	return out, toTemporal(err)
+}
+
+// JudgeStage says what becomes of a stage after a step; see judge.Stage.
+func (c *Control) JudgeStage(ctx context.Context, in JudgeStageInput) (judge.StageVerdict, error) {
+	defer keepAlive(ctx)()
+	out, err := judge.Stage(ctx, c.Store, in)
+	return out, toTemporal(err)
+}
+
+// JudgeGate says whether RL may begin after the supervised updates; see judge.Gate.
+func (c *Control) JudgeGate(ctx context.Context, in JudgeGateInput) (judge.GateResult, error) {
+	defer keepAlive(ctx)()
+	out, err := judge.Gate(ctx, c.Store, in)
 	return out, toTemporal(err)
 }
 

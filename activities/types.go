@@ -7,6 +7,7 @@ import (
 	"temper/internal/remake"
 	"temper/internal/retrain"
 	"temper/internal/run"
+	"temper/internal/run/judge"
 	"temper/internal/sampling"
 	"temper/internal/watch"
 )
@@ -26,6 +27,8 @@ type (
 	BuildBatchInput     = sampling.BatchInput
 	EvaluateInput       = sampling.EvaluateInput
 	FilterInput         = sampling.FilterInput
+	JudgeStageInput     = judge.StageInput
+	JudgeGateInput      = judge.GateInput
 	MendInput           = remake.MendInput
 	PlanRetrainInput    = retrain.PlanInput
 	JudgeRetrainInput   = retrain.JudgeInput

@@ -58,8 +58,8 @@ func (f *engineFactory) make(r *run.Loaded) (sampling.Engine, error) {
 		return externalEngine(f.store, f.backend, r, f.log)
 	}
 	e, err := engine.New(engine.Config{
-		Model: r.Model, MaxContext: r.Config.Model.MaxContext, Backend: f.backend, Slots: f.slots, Log: f.log,
-		Capacity: f.capacity, Shards: f.shards(r.Config.Model.MaxContext),
+		Model: r.Model, MaxContext: r.Config.EngineContext(), Backend: f.backend, Slots: f.slots, Log: f.log,
+		Capacity: f.capacity, Shards: f.shards(r.Config.EngineContext()),
 		Kernels: kernels.Choice(r.Config.Trainer.Kernels),
 		LoadWeights: func(ctx context.Context, ref blob.Ref) ([]qwen3.Tensor, error) {
 			p, err := checkpoint.LoadWeights(ctx, f.store, ref)

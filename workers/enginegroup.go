@@ -34,7 +34,7 @@ func newRemoteEngines(store blob.Store, o EnginesOptions, log *slog.Logger) *rem
 // make implements sampling.Config.NewEngine.
 func (f *remoteEngines) make(r *run.Loaded) (sampling.Engine, error) {
 	group, err := fleet.New(fleet.Config{
-		MaxContext: r.Config.Model.MaxContext, Now: time.Now, Log: f.log.With("run_id", r.Ref.RunID),
+		MaxContext: r.Config.EngineContext(), Now: time.Now, Log: f.log.With("run_id", r.Ref.RunID),
 	})
 	if err != nil {
 		return nil, err

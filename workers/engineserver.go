@@ -134,8 +134,8 @@ func serveEngine(ctx context.Context, o EngineOptions, v *Vitals) error {
 	if err != nil {
 		return err
 	}
-	if o.Capacity > 0 && o.Capacity < r.Config.Model.MaxContext {
-		return fmt.Errorf("--capacity: is %d tokens, and one context of run %s takes %d (model.max_context)", o.Capacity, o.Run, r.Config.Model.MaxContext)
+	if o.Capacity > 0 && o.Capacity < r.Config.EngineContext() {
+		return fmt.Errorf("--capacity: is %d tokens, and one context of run %s takes %d (model.max_context, or eval.max_context)", o.Capacity, o.Run, r.Config.EngineContext())
 	}
 	factory := newEngineFactory(store, o.Backend, o.Slots, o.Log)
 	factory.capacity = o.Capacity
@@ -199,7 +199,7 @@ func modelFingerprint(r *run.Loaded) string {
 	data, err := json.Marshal(struct {
 		Model, MaxContext any
 		Kernels           kernels.Choice
-	}{r.Model, r.Config.Model.MaxContext, kernels.Choice(r.Config.Trainer.Kernels)})
+	}{r.Model, r.Config.EngineContext(), kernels.Choice(r.Config.Trainer.Kernels)})
 	if err != nil { // numbers and texts always encode
 		return ""
 	}

@@ -30,7 +30,7 @@ func externalEngine(store blob.Store, backend string, r *run.Loaded, log *slog.L
 	log.Warn("an engine of others samples", "run_id", r.Ref.RunID, "engine", c.Kind, "not_promised", r.Config.NotPromised())
 	return external.New(external.Config{
 		Kind: c.Kind, URLs: c.URLs, Command: c.Command, Folder: folder, Key: key, Tolerance: c.Tolerance, Patience: c.Patience,
-		MaxContext: r.Config.Model.MaxContext, Vocab: r.Model.VocabSize, Log: log,
+		MaxContext: r.Config.EngineContext(), Vocab: r.Model.VocabSize, Log: log,
 		Publisher: handoff.Publisher{Store: store, Backend: backend, Generation: generationOf(r)},
 	})
 }

@@ -40,6 +40,7 @@ type course struct {
 	saved      int // step of the newest checkpoint that is known; -1 for none
 	summary    string
 	restarted  string // the run that goes on instead of this one
+	setsAt     *int64 // the policy that was measured last on eval.sets
 	alerts     []string
 }
 
@@ -133,7 +134,7 @@ func (r *course) stageInput(plan run.Stage) StageInput {
 		Run:       r.ref, Plan: plan, NumSteps: r.plan.NumSteps(), CheckpointEvery: r.plan.CheckpointEvery,
 		NumShards: max(NumRolloutShards, r.plan.NumRolloutShards), StepsPerExecution: StepsPerExecution,
 		SearchAttributes: r.plan.SearchAttributes, ProgressAttributes: r.plan.ProgressAttributes, Priority: r.plan.Priority,
-		Window: r.plan.Window,
+		Window: r.plan.Window, EvalSets: r.plan.EvalSets,
 		Progress: StageProgress{
 			NextStep: next, Policy: r.policy, Last: r.last, StepSeconds: r.last.Seconds,
 		},

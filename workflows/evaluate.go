@@ -24,6 +24,8 @@ type EvaluateRunResult struct {
 	RunID  string           `json:"run_id"`
 	Policy run.Policy       `json:"policy"`
 	Stages []run.Evaluation `json:"stages"`
+	// Sets holds one for each set of eval.sets.
+	Sets []run.Evaluation `json:"sets,omitempty"`
 }
 
 // EvaluateRun measures a published policy on the held-out problems of every
@@ -67,6 +69,14 @@ func evaluateRun(ctx workflow.Context, in EvaluateRunInput, out *EvaluateRunResu
 			return err
 		}
 		out.Stages = append(out.Stages, result)
+	}
+	for _, set := range plan.EvalSets {
+		workflow.SetCurrentDetails(ctx, fmt.Sprintf("policy %d on %s", version, set.Name))
+		result, err := evaluateSet(onRollouts(ctx, fmt.Sprintf("policy %d on %s", version, set.Name)), ref, set.Name, out.Policy, LabelStep(version))
+		if err != nil {
+			return err
+		}
+		out.Sets = append(out.Sets, result)
 	}
 	return nil
 }

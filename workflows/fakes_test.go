@@ -16,6 +16,7 @@ import (
 	"temper/internal/blob"
 	"temper/internal/rl"
 	"temper/internal/run"
+	"temper/internal/run/judge"
 )
 
 // The method sets that the workflows call; the fakes and the real structs must
@@ -28,6 +29,8 @@ type (
 		BuildBatch(context.Context, activities.BuildBatchInput) (run.BuiltBatch, error)
 		LogStep(context.Context, activities.LogStepInput) (run.Watched, error)
 		RaiseAlert(context.Context, activities.RaiseAlertInput) error
+		JudgeStage(context.Context, activities.JudgeStageInput) (judge.StageVerdict, error)
+		JudgeGate(context.Context, activities.JudgeGateInput) (judge.GateResult, error)
 		LogEvent(context.Context, run.Event) error
 		FinishRun(context.Context, activities.FinishRunInput) (run.FinishResult, error)
 		AmendRun(context.Context, activities.AmendRunInput) (run.Amended, error)
@@ -90,6 +93,12 @@ type world struct {
 	opened  map[string]run.Input
 	// stuck lists calls that last until they are cancelled.
 	stuck map[string]bool
+	// verdicts are what becomes of the stage after steps, and gate of the policy after SFT;
+	// signals counts the groups with a signal that a call samples.
+	verdicts map[int]judge.StageVerdict
+	judged   []activities.JudgeStageInput
+	gate     judge.GateResult
+	signals  int
 	// configs maps calls to the key of the configuration that they got.
 	configs map[string]string
 }
@@ -237,6 +246,13 @@ func (c *fakeControl) SelectProblems(ctx context.Context, in activities.SelectPr
 	c.w.mu.Lock()
 	c.w.configs[fmt.Sprintf("select %d", in.Step)] = in.Run.Config.Key
 	c.w.mu.Unlock()
+	if in.Round > 0 {
+		var more []string
+		for i := range in.Num {
+			more = append(more, fmt.Sprintf("r%d-%d", in.Round, i+1))
+		}
+		return activities.SelectProblemsResult{ProblemIDs: more}, err
+	}
 	return activities.SelectProblemsResult{ProblemIDs: []string{"p1", "p2", "p3"}}, err
 }
 
@@ -262,6 +278,18 @@ func (c *fakeControl) LogStep(ctx context.Context, in activities.LogStepInput) (
 	defer c.w.mu.Unlock()
 	c.w.logs = append(c.w.logs, in)
 	return c.w.watched[in.Step], err
+}
+
+func (c *fakeControl) JudgeStage(_ context.Context, in activities.JudgeStageInput) (judge.StageVerdict, error) {
+	err := c.w.called("judge %d", in.Step)
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	c.w.judged = append(c.w.judged, in)
+	return c.w.verdicts[in.Step], err
+}
+
+func (c *fakeControl) JudgeGate(context.Context, activities.JudgeGateInput) (judge.GateResult, error) {
+	return c.w.gate, c.w.called("judge gate")
 }
 
 func (c *fakeControl) RaiseAlert(ctx context.Context, in activities.RaiseAlertInput) error {
@@ -330,10 +358,13 @@ func (r *fakeRollouts) SampleGroups(ctx context.Context, in activities.SampleGro
 		return run.Sampled{}, err
 	}
 	n := len(in.ProblemIDs)
-	return run.Sampled{Groups: n, Tokens: 100 * n, Wall: time.Duration(n) * time.Second}, wait(ctx, r.w.hold)
+	return run.Sampled{Groups: n, Tokens: 100 * n, Wall: time.Duration(n) * time.Second, Signals: min(n, r.w.signals)}, wait(ctx, r.w.hold)
 }
 
 func (r *fakeRollouts) EvaluatePolicy(ctx context.Context, in activities.EvaluateInput) (run.Evaluation, error) {
+	if in.Set != "" {
+		return run.Evaluation{Set: in.Set, PolicyVersion: in.Policy.Version}, r.w.called("eval set %s with %d", in.Set, in.Policy.Version)
+	}
 	err := r.w.called("eval stage %d %s with %d", in.Stage, in.Label, in.Policy.Version)
 	if err := r.w.linger(ctx, "eval stage %d %s with %d", in.Stage, in.Label, in.Policy.Version); err != nil {
 		return run.Evaluation{}, err

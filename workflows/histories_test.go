@@ -47,7 +47,7 @@ func TestHistories(t *testing.T) {
 		"steered": playSteered, "forked": playForked, "restarted": playRestarted,
 		"frozen": playFrozen, "outage": playOutage, "disturbed": playDisturbed,
 		"shown": playShown, "misspelled": playMisspelled,
-		"windowed": playWindowed, "window-continued": playWindowContinued,
+		"windowed": playWindowed, "window-continued": playWindowContinued, "judged": playJudged,
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(2, 1)

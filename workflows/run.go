@@ -124,7 +124,10 @@ func (r *runFlow) begin(ctx workflow.Context) error {
 			return err
 		}
 	}
-	return nil
+	if err := (measuring{r}).passGate(ctx); err != nil {
+		return err
+	}
+	return (measuring{r}).evaluateSets(ctx)
 }
 
 // evaluateFinal measures what the run's policy has kept of the earlier stages.
@@ -273,7 +276,10 @@ func (r *runFlow) runStage(ctx workflow.Context, i int) error {
 		r.gate.holding = out.Gate.holding
 	}
 	r.gate.Save = r.gate.Save || out.Gate.Save
-	return r.evaluate(ctx, i, LabelAfter)
+	if err := r.evaluate(ctx, i, LabelAfter); err != nil {
+		return err
+	}
+	return (measuring{r}).evaluateSets(ctx)
 }
 
 // passOver leaves out a stage that is to be skipped, or that the parent of a

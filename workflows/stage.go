@@ -33,6 +33,8 @@ type StageInput struct {
 	Seal string `json:"seal,omitempty"`
 	// Window is how many steps sampling may be ahead of learning; 0 = none.
 	Window int `json:"window,omitempty"`
+	// EvalSets are evaluated within the stage, each every so many steps.
+	EvalSets []run.EvalSet `json:"eval_sets,omitempty"`
 	// Progress is all that crosses continue-as-new.
 	Progress StageProgress `json:"progress"`
 }
@@ -74,7 +76,8 @@ type StageResult struct {
 	Last StepNumbers `json:"last"`
 	// Note says why the stage ended before its last step; empty when it did not.
 	Note string `json:"note,omitempty"`
-	// Cut is "skip" or "stop" where a command ended the stage.
+	// Cut is "skip" or "stop" where a command ended the stage, and "until" where its figures
+	// did.
 	Cut string `json:"cut,omitempty"`
 	// Gate is handed up, so that a pause that found no safe point left in the
 	// stage takes hold in the run.
@@ -100,6 +103,8 @@ func RLStage(ctx workflow.Context, in StageInput) (StageResult, error) {
 	cut := ""
 	if errors.Is(err, errStop) || errors.Is(err, errSkip) {
 		cut, note, err = s.recordCut(ctx, err)
+	} else if s.verdict != nil && s.at.NextStep < s.endStep() {
+		cut = cutUntil
 	}
 	settle(ctx)
 	if err != nil {
@@ -123,6 +128,7 @@ type stage struct {
 	ownSteps bool
 	recent   []StepNumbers // newest last, for the web UI
 	ahead    lookahead
+	verdict  *judged // that ended the stage
 }
 
 // numRecent is the number of steps shown in the web UI.
@@ -191,14 +197,22 @@ func (s *stage) makeSteps(ctx workflow.Context) (note string, err error) {
 		if err != nil {
 			return "", err
 		}
+		if note, err = (judging{s}).judge(ctx); note != "" || err != nil {
+			return note, err
+		}
 	}
+	return "", judging{s}.close(ctx)
+}
+
+// close ends the steps of a stage.
+func (s judging) close(ctx workflow.Context) error {
 	if s.gate.Save {
 		if err := s.gate.checkpoint(ctx); err != nil {
-			return "", err
+			return err
 		}
 	}
 	s.done = true
-	return "", nil
+	return nil
 }
 
 // filter removes problems that the policy solves always, once per stage.
@@ -220,8 +234,14 @@ func (s *stage) filter(ctx workflow.Context) (note string, err error) {
 	s.at.Filtered = true
 	f := s.at.Filter
 	text := fmt.Sprintf("%d of %d problems removed, %d left", f.Removed, f.Problems, f.Left)
+	if f.Rule != "" {
+		text += ": " + f.Rule + " stay"
+	}
 	if f.Left == 0 {
 		note = fmt.Sprintf("no problem left: the policy solves all %d", f.Problems)
+		if f.Rule != "" {
+			note = fmt.Sprintf("no problem left: none of %d has one of the %s", f.Problems, f.Rule)
+		}
 		text += "; the stage ends without a step"
 	}
 	return note, logEvent(ctx, s.in.Run, "filter", fmt.Sprintf("stage %s: %s", s.in.Plan.Name, text))

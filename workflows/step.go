@@ -74,6 +74,23 @@ func (s *step) sample(ctx workflow.Context) (run.BuiltBatch, error) {
 	if err != nil {
 		return run.BuiltBatch{}, err
 	}
+	want := len(problems)
+	for round := 1; round <= s.in.Stage.Refill && s.log.Sample.Signals < want; round++ {
+		more, err := s.selectMore(ctx, round, want-s.log.Sample.Signals)
+		if err != nil {
+			return run.BuiltBatch{}, err
+		}
+		if len(more) == 0 {
+			break
+		}
+		first := s.log.Sample
+		added, err := s.sampleGroups(ctx, more)
+		if err != nil {
+			return run.BuiltBatch{}, err
+		}
+		s.log.Sample = addRound(first, s.log.Sample)
+		problems, shards = append(problems, more...), append(shards, added...)
+	}
 	return s.buildBatch(ctx, problems, shards)
 }
 
@@ -99,6 +116,25 @@ func (s *step) selectProblems(ctx workflow.Context) ([]string, error) {
 		StageStep: s.in.Stage.Offset + s.in.Step - s.in.Stage.FirstStep + 1,
 	}, &out)
 	return out.ProblemIDs, err
+}
+
+// selectMore names further problems of the step, in a round from 1.
+func (s *step) selectMore(ctx workflow.Context, round, n int) ([]string, error) {
+	var control *activities.Control
+	var out activities.SelectProblemsResult
+	err := bookkeep(ctx, fmt.Sprintf("step %d: select %d more problems, round %d", s.in.Step, n, round), control.SelectProblems, activities.SelectProblemsInput{
+		Run: s.in.Run, Stage: s.in.Stage.Source(), Step: s.in.Step,
+		StageStep: s.in.Stage.Offset + s.in.Step - s.in.Stage.FirstStep + 1, Round: round, Num: n,
+	}, &out)
+	return out.ProblemIDs, err
+}
+
+// addRound adds a round of sampling, which begins when the one before has ended.
+func addRound(sum, part run.Sampled) run.Sampled {
+	wall, sampling, tools := sum.Wall+part.Wall, sum.SampleTime+part.SampleTime, sum.ToolTime+part.ToolTime
+	sum = addSampled(sum, part)
+	sum.Wall, sum.SampleTime, sum.ToolTime = wall, sampling, tools
+	return sum
 }
 
 // sampleGroups asks every shard for its part of the problems at once and adds up.
@@ -184,6 +220,7 @@ func addSampled(sum, part run.Sampled) run.Sampled {
 	sum.Tokens += part.Tokens
 	sum.ToolCalls += part.ToolCalls
 	sum.InfraErrors += part.InfraErrors
+	sum.Signals += part.Signals
 	sum.Busy = append(sum.Busy, part.Busy...)
 	for _, m := range part.MadeBy {
 		sum.MadeBy = proof.AddMaker(sum.MadeBy, m)

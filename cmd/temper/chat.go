@@ -200,9 +200,10 @@ func rolloutOf(ctx context.Context, store blob.Store, runID string) (*config.Rol
 	return &cfg.Rollout, err
 }
 
-// openTools makes the tools, with a sandbox of their own unless one was named.
-func (c *chatting) openTools(ctx context.Context, cmd *cobra.Command, p *config.Process, rollout *config.Rollout) (*converse.Tools, error) {
-	cfg := converse.ToolConfig{Names: c.tools, Name: fmt.Sprintf("chat/%d", os.Getpid()), MaxResponseChars: toolChars}
+// toolConfig says which tools the model has, as its run does where it has one. none says
+// that it has none.
+func (c *chatting) toolConfig(rollout *config.Rollout) (cfg converse.ToolConfig, none bool) {
+	cfg = converse.ToolConfig{Names: c.tools, Name: fmt.Sprintf("chat/%d", os.Getpid()), MaxResponseChars: toolChars}
 	if rollout != nil {
 		cfg.MaxResponseChars, cfg.MaxCallsPerTurn = rollout.MaxToolResponseChars, rollout.MaxCallsPerTurn
 		cfg.SessionTools = rollout.Tools.WithSession()
@@ -217,7 +218,13 @@ func (c *chatting) openTools(ctx context.Context, cmd *cobra.Command, p *config.
 	if len(cfg.Names) == 0 {
 		cfg.Names = []string{chat.ToolName}
 	}
-	if len(cfg.Names) == 1 && cfg.Names[0] == chat.NoTools {
+	return cfg, len(cfg.Names) == 1 && cfg.Names[0] == chat.NoTools
+}
+
+// openTools makes the tools, with a sandbox of their own unless one was named.
+func (c *chatting) openTools(ctx context.Context, cmd *cobra.Command, p *config.Process, rollout *config.Rollout) (*converse.Tools, error) {
+	cfg, none := c.toolConfig(rollout)
+	if none {
 		return nil, nil //nolint:nilnil // the run has none
 	}
 	if c.fixture != "" {

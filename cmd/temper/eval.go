@@ -3,12 +3,15 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"temper/internal/cli"
 	"temper/internal/config"
+	"temper/internal/evaluate"
 	"temper/internal/history"
 	"temper/internal/run"
 	"temper/workflows"
@@ -18,16 +21,34 @@ func evalCommand() *cobra.Command {
 	var version int64
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "eval RUN",
-		Short: "Evaluate a policy of a run on the held-out problems of every stage",
-		Long: "Evaluate a policy of a run on the held-out problems of every stage.\n\n" +
-			"The result is stored under the step that published the policy; that of the last policy of a run that has ended is its final one.",
-		Args: cobra.ExactArgs(1),
+		Use:   "eval [RUN]",
+		Short: "Evaluate a policy of a run, or any model on problems of your own",
+		Long: `With RUN, evaluates a policy of that run on the held-out problems of every stage and on the sets of
+eval.sets. The result is stored under the step that published the policy; that of the last policy of a run that has ended is its final one.
+
+With --model or --url, evaluates any model on files of problems (--set NAME=FILE): a directory in Hugging Face
+layout, a run at any step, or a server of OpenAI's API, whose key is ` + ChatKeyKey + `. The folder of --out gets each
+sample as it ends, report.md and report.json. The same command goes on where it was killed, and makes no sample twice.
+These names bring the settings of the benchmark: ` + strings.Join(evaluate.SuiteNames(), ", ") + `.`,
+		Args: cobra.MaximumNArgs(1),
 	}
 	p := cli.ProcessFlags(cmd)
-	cmd.Flags().Int64Var(&version, "version", 0, "policy version; default is the newest that the run has published")
+	cmd.Flags().Int64Var(&version, "version", 0, "policy version of RUN; default is the newest that the run has published")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	model := newModelEval(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if model.asked() {
+			if len(args) > 0 || cmd.Flags().Changed("version") {
+				return cli.Usagef("RUN and --version go without --model and --url: name the run with --model, and its policy with --policy, --step or --best")
+			}
+			return model.run(cmd, p, asJSON)
+		}
+		if len(args) == 0 {
+			return cli.Usagef("RUN, --model or --url is missing: what is to be evaluated")
+		}
+		if flag := model.stray(cmd); flag != "" {
+			return cli.Usagef("--%s goes with --model or --url", flag)
+		}
 		ctx := cmd.Context()
 		in, err := evalInput(ctx, p, args[0], version, cmd.Flags().Changed("version"))
 		if err != nil {
@@ -49,15 +70,24 @@ func evalCommand() *cobra.Command {
 		if asJSON {
 			return cli.PrintJSON(cmd.OutOrStdout(), out)
 		}
-		t := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 4, 2, ' ', tabwriter.AlignRight)
-		fmt.Fprintln(t, "stage\tpolicy\taccuracy\tsampled\ttool errors\ttokens\tturns\tproblems\t")
-		for _, e := range out.Stages {
-			fmt.Fprintf(t, "%d\t%d\t%.2f\t%.2f\t%.1f%%\t%.1f\t%.1f\t%d\t\n", e.Stage, e.PolicyVersion,
-				e.Accuracy, e.SampledAccuracy, 100*e.ToolErrorRate, e.MeanTokens, e.MeanTurns, e.NumProblems)
-		}
-		return t.Flush()
+		return printEvaluations(cmd.OutOrStdout(), out)
 	}
 	return cmd
+}
+
+// printEvaluations prints the table of a run's evaluations.
+func printEvaluations(w io.Writer, out workflows.EvaluateRunResult) error {
+	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "stage\tpolicy\taccuracy\tsampled\ttool errors\ttokens\tturns\tproblems\t")
+	for _, e := range out.Stages {
+		fmt.Fprintf(t, "%d\t%d\t%.2f\t%.2f\t%.1f%%\t%.1f\t%.1f\t%d\t\n", e.Stage, e.PolicyVersion,
+			e.Accuracy, e.SampledAccuracy, 100*e.ToolErrorRate, e.MeanTokens, e.MeanTurns, e.NumProblems)
+	}
+	for _, e := range out.Sets {
+		fmt.Fprintf(t, "%s\t%d\t%.2f\t%.2f\t%.1f%%\t%.1f\t%.1f\t%d\t\n", e.Set, e.PolicyVersion,
+			e.Accuracy, e.SampledAccuracy, 100*e.ToolErrorRate, e.MeanTokens, e.MeanTurns, e.NumProblems)
+	}
+	return t.Flush()
 }
 
 // evalInput names the policy to evaluate: the one that is asked for, which has to be

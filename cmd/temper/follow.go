@@ -186,8 +186,12 @@ func (t *tail) show(entries []history.Entry) {
 			t.progress(report.StepLine(*e.Step, report.ETA(t.records)))
 		case e.Evaluation != nil:
 			v := e.Evaluation
-			t.line(fmt.Sprintf("eval: stage %d %s, policy %d: accuracy %.2f, tool errors %.1f%%, %.1f tokens, %.1f turns (%d problems, %.1f s)",
-				v.Stage, v.Label, v.PolicyVersion, v.Accuracy, 100*v.ToolErrorRate, v.MeanTokens, v.MeanTurns, v.NumProblems, v.Wall.Seconds()))
+			what := fmt.Sprintf("stage %d %s", v.Stage, v.Label)
+			if v.Set != "" {
+				what = "set " + v.Set
+			}
+			t.line(fmt.Sprintf("eval: %s, policy %d: accuracy %.2f, tool errors %.1f%%, %.1f tokens, %.1f turns (%d problems, %.1f s)",
+				what, v.PolicyVersion, v.Accuracy, 100*v.ToolErrorRate, v.MeanTokens, v.MeanTurns, v.NumProblems, v.Wall.Seconds()))
 		case e.Summary != nil:
 			t.closed = time.Now()
 		}

@@ -193,6 +193,41 @@ func (l Layout) EvalGroup(stage int, label string, version int64, how, problemID
 	return l.key("evals", fmt.Sprintf("stage-%02d-%s-v%06d", stage, label, version), how, problemID+".jsonl")
 }
 
+// EvalSet is the result of a policy on a set of eval.sets.
+func (l Layout) EvalSet(name string, version int64) string {
+	return l.key("evals", fmt.Sprintf("set-%s-v%06d.json", name, version))
+}
+
+// EvalSetTrajectories is the record of its rollouts.
+func (l Layout) EvalSetTrajectories(name string, version int64) string {
+	return l.key("evals", fmt.Sprintf("set-%s-v%06d.jsonl", name, version))
+}
+
+// EvalSetGroup is EvalGroup of such a set.
+func (l Layout) EvalSetGroup(name string, version int64, how, problemID string) string {
+	return l.key("evals", fmt.Sprintf("set-%s-v%06d", name, version), how, problemID+".jsonl")
+}
+
+// EvalSetProblems is the problems of a set of eval.sets.
+func (l Layout) EvalSetProblems(name string) string { return l.key("data", "eval-"+name+".jsonl") }
+
+// PassRates are the pass rates by which a stage filters its problems.
+func (l Layout) PassRates(stage int) string {
+	return l.key("data", fmt.Sprintf("stage-%02d-rates.jsonl", stage))
+}
+
+// Selection is what a step, in a round from 0, took from the problems of its stage,
+// where that depends on the steps before.
+func (l Layout) Selection(step, round int) string {
+	return l.Step(step, fmt.Sprintf("selection-%02d.json", round))
+}
+
+// Verdict is what became of the stage after a step, where its steps are judged.
+func (l Layout) Verdict(step int) string { return l.Step(step, "verdict.json") }
+
+// GateResult is the verdict on the policy before RL.
+func (l Layout) GateResult() string { return l.key("sft-gate.json") }
+
 // Event is one entry of the run's event log. Two entries of one moment differ in
 // kind or text.
 func (l Layout) Event(unixNano int64, kind, text string) string {

@@ -42,6 +42,7 @@ const (
 const (
 	OverlongKeep = "keep"
 	OverlongMask = "mask"
+	OverlongSoft = "soft"
 )
 
 // Loss is the objective of policy updates. Every key but the clipping bounds
@@ -80,8 +81,14 @@ type Loss struct {
 	KL KL `yaml:"kl,omitempty" json:"kl,omitzero" amend:"no: the reference policy is chosen at the start"`
 	// Overlong is what becomes of trajectories that hit the limit of response tokens:
 	// keep trains on them; mask leaves them out of the update but not out of the
-	// baseline of their group.
-	Overlong string `yaml:"overlong,omitempty" json:"overlong,omitempty" enum:"keep|mask" empty:"keep" amend:"yes"`
+	// baseline of their group; soft takes something from the reward of each trajectory whose
+	// end lies in the last overlong_buffer tokens before the limit, in a straight line from
+	// 0 to 1 at the limit (arXiv 2503.14476, equation 13). RoC and the choice of groups look
+	// at the reward as it was.
+	Overlong string `yaml:"overlong,omitempty" json:"overlong,omitempty" enum:"keep|mask|soft" empty:"keep" amend:"yes"`
+	// OverlongBuffer is the length of the stretch before the limit with overlong soft, and
+	// only there.
+	OverlongBuffer int `yaml:"overlong_buffer,omitempty" json:"overlong_buffer,omitempty" range:"0.." unit:"tokens" amend:"yes"`
 	// EntropyFraction trains only on this share of the loss tokens of each minibatch: those
 	// of highest entropy under the policy before the step (arXiv 2506.01939; usual: 0.2).
 	// The denominator remains that of all tokens. 0 means all. It costs a forward pass.
@@ -138,6 +145,9 @@ func (c *checker) loss(path string, l Loss) {
 	}
 	if (l.Aggregation == AggregateConstant) != (l.ConstantTokens != 0) {
 		c.add(path+".constant_tokens", "is %d with aggregation %q: constant, and no other, divides by it", l.ConstantTokens, l.Aggregation)
+	}
+	if (l.Overlong == OverlongSoft) != (l.OverlongBuffer != 0) {
+		c.add(path+".overlong_buffer", "is %d with overlong %q: soft, and no other, has a buffer", l.OverlongBuffer, l.Overlong)
 	}
 	c.correction(path+".correction", l.Correction)
 	if l.KL.Estimator != "" && l.KL.Coefficient == 0 {

@@ -134,7 +134,8 @@ type Source struct {
 	// Env is the environment that generates the data. The lines of a file name their own.
 	Env string `yaml:"env" json:"env" enum:"environments"`
 	// Levels are the levels of difficulty to draw from, in equal shares: chase has 1 to
-	// 5 (lookups), verbs 1 to 3 (operators) and math 1 to 3 (integers, fractions, roots).
+	// 5 (lookups), verbs 1 to 3 (operators), math 1 to 3 (integers, fractions, roots) and
+	// reckon 1 to 3 (one call, a question in the sandbox, an output that betrays a mistake).
 	// They do not matter with path.
 	Levels []int `yaml:"levels" json:"levels"`
 	// Num is the number of problems or dialogues to generate. It does not matter with path.
@@ -150,8 +151,13 @@ type SFT struct {
 	// Steps is the number of updates. The data is shuffled again for each pass over it. 0
 	// is only for a run with model.path or model.run, whose policy knows the format.
 	Steps int `yaml:"steps" json:"steps" range:"0.." unit:"updates"`
+	// Epochs is the number of passes over the data, in place of steps, which it sets when
+	// the run is opened: dialogues times epochs, divided by batch_size and rounded up.
+	Epochs float64 `yaml:"epochs,omitempty" json:"epochs,omitempty" range:"0|0.001..10000" unit:"passes"`
 	// Optimizer makes the supervised updates.
 	Optimizer Optimizer `yaml:"optimizer" json:"optimizer"`
+	// Gate refuses to begin RL with a policy that RL cannot teach.
+	Gate SFTGate `yaml:"gate,omitempty" json:"gate,omitzero"`
 }
 
 // RL is the update rule that all RL stages share.
@@ -183,6 +189,8 @@ type RL struct {
 	Optimizer Optimizer `yaml:"optimizer" json:"optimizer"`
 	// Loss is the objective of the policy updates.
 	Loss Loss `yaml:"loss" json:"loss"`
+	// Refill replaces groups that teach nothing.
+	Refill Refill `yaml:"refill,omitempty" json:"refill,omitzero" amend:"no: the ledger counts the problems of the stage by it"`
 	// RoC is Resample-on-Correct, which chooses the trajectories to keep.
 	RoC grpo.RoC `yaml:"roc" json:"roc" amend:"yes"`
 }
@@ -244,6 +252,17 @@ type Stage struct {
 	Until Until `yaml:"until" json:"until"`
 	// Filter removes problems before the stage starts.
 	Filter Filter `yaml:"filter" json:"filter"`
+	// Bands passes over problems that are too easy or too hard by now.
+	Bands Bands `yaml:"bands,omitempty" json:"bands,omitzero"`
+	// Temperature stands in place of rollout.temperature in this stage; 0 leaves that.
+	Temperature float64 `yaml:"temperature,omitempty" json:"temperature,omitempty" range:"0|0.01..10" amend:"yes"`
+	// LR stands in place of rl.optimizer.lr in this stage; 0 leaves that.
+	LR float64 `yaml:"lr,omitempty" json:"lr,omitempty" range:"0|1e-12..1" amend:"yes"`
+	// RolloutsPerProblem stands in place of rl.rollouts_per_problem in this stage; 0 leaves
+	// that.
+	RolloutsPerProblem int `yaml:"rollouts_per_problem,omitempty" json:"rollouts_per_problem,omitempty" range:"0|2..4096" unit:"trajectories" amend:"yes"`
+	// GroupSize stands in place of rl.group_size in this stage; 0 leaves that.
+	GroupSize int `yaml:"group_size,omitempty" json:"group_size,omitempty" range:"0|2..4096" unit:"trajectories" amend:"yes"`
 	// ResetOptimizer sets both reset_moments and reset_schedule. A stage that resets
 	// nothing goes on with the optimizer of the stage before; the first stage always
 	// starts with a fresh one.
@@ -256,19 +275,6 @@ type Stage struct {
 	ResetSchedule bool `yaml:"reset_schedule,omitempty" json:"reset_schedule,omitempty"`
 }
 
-// Until is the end of a stage.
-type Until struct {
-	// Steps is the number of RL steps of the stage.
-	Steps int `yaml:"steps" json:"steps" range:"1.." unit:"steps" amend:"yes"`
-}
-
-// Filter removes problems once, before the stage starts (recipe: stage 3).
-type Filter struct {
-	// Rollouts is the number of trajectories sampled of each problem with the policy at
-	// the start of the stage. A problem solved by all of them is removed. 0 means no filter.
-	Rollouts int `yaml:"rollouts" json:"rollouts" range:"0..1024" unit:"trajectories"`
-}
-
 // Eval measures held-out problems of each stage: one greedy rollout each for
 // accuracy, and rollouts at the training temperature for the tool-error rate.
 type Eval struct {
@@ -277,6 +283,12 @@ type Eval struct {
 	NumProblems int `yaml:"num_problems" json:"num_problems" range:"1..100000" unit:"problems" amend:"no: the held-out problems are set aside"`
 	// Rollouts is the number of trajectories sampled of each held-out problem.
 	Rollouts int `yaml:"rollouts" json:"rollouts" range:"1..1024" unit:"trajectories"`
+	// MaxContext is the longest sequence in evaluations of sets where that is more than
+	// model.max_context, which bounds what is trained on. Engines make room for it. 0 means
+	// model.max_context.
+	MaxContext int `yaml:"max_context,omitempty" json:"max_context,omitempty" range:"0|16..1048576" unit:"tokens" amend:"no: the engines of the run have this size"`
+	// Sets are further problems, each with settings of its own.
+	Sets []EvalSet `yaml:"sets,omitempty" json:"sets,omitempty" amend:"no: the problems are set aside, and the run has planned its evaluations"`
 }
 
 // Checkpoint is how often the full training state is saved, and what is deleted

@@ -96,7 +96,7 @@ func (r Run) From(policy string, set map[string]string) (Run, error) {
 	}
 	r.Model.Path, r.Model.Run = "", policy
 	if _, stated := set["sft.steps"]; !stated {
-		r.SFT.Steps = 0
+		r.SFT.Steps, r.SFT.Epochs = 0, 0
 	}
 	if bad = append(bad, r.problems()...); len(bad) > 0 {
 		return r, bad

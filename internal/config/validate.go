@@ -48,6 +48,8 @@ func (r Run) problems() Problems {
 	c.model(r.Model)
 	c.passes(r)
 	c.sft(r.SFT, r.Model.Starts())
+	checkGate(c, r.SFT.Gate)
+	checkEvalSets(c, r.Eval.Sets, r.EngineContext())
 	c.rl(r.RL)
 	c.chat(r.Rollout, r.Model)
 	checkEngine(c, r)
@@ -60,6 +62,7 @@ func (r Run) problems() Problems {
 	names := map[string]bool{}
 	for i, s := range r.Stages {
 		c.stage(fmt.Sprintf("stages[%d]", i), s, r)
+		checkStageRules(c, fmt.Sprintf("stages[%d]", i), s, i, r)
 		if names[s.Name] {
 			c.add(fmt.Sprintf("stages[%d].name", i), "%q is used twice", s.Name)
 		}
@@ -120,7 +123,7 @@ func packedRow(maxContext int) int { return max(64, 1<<bits.Len(uint(max(2, maxC
 
 func (c *checker) sft(s SFT, starts bool) {
 	c.source("sft.data", s.Data)
-	if !starts && s.Steps == 0 { // random weights know no format
+	if !starts && s.Steps == 0 && s.Epochs == 0 { // random weights know no format
 		c.atLeast("sft.steps", s.Steps, 1)
 	}
 	c.optimizer("sft.optimizer", s.Optimizer)
@@ -193,4 +196,5 @@ func (c *checker) watch(w Watch) {
 	if w.EntropyMin > 0 && w.EntropyMax > 0 && w.EntropyMin >= w.EntropyMax {
 		c.add("watch.entropy_min", "is %g, want less than watch.entropy_max (%g)", w.EntropyMin, w.EntropyMax)
 	}
+	checkCollapse(c, w.Collapse)
 }

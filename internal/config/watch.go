@@ -41,4 +41,6 @@ type Watch struct {
 	// StalledSteps is the number of median step times, of the latest steps, after which a
 	// step that has not ended is trouble.
 	StalledSteps float64 `yaml:"stalled_steps" json:"stalled_steps" range:"0|1..1000" unit:"median step times"`
+	// Collapse finds a policy that falls apart over many steps.
+	Collapse Collapse `yaml:"collapse,omitempty" json:"collapse,omitzero"`
 }

@@ -84,7 +84,7 @@ func Names() []string {
 	return names
 }
 
-func all() []Environment { return []Environment{Chase{}, Verbs{}, Math{}} }
+func all() []Environment { return []Environment{Chase{}, Verbs{}, Math{}, Reckon{}} }
 
 // contentHash identifies a problem by its content, so that equal problems have equal
 // ids and belong to the same split.

@@ -12,6 +12,8 @@ func Points() map[Point]string {
 		"evaluate/after-group":       "a problem of an evaluation is sampled and stored",
 		"evaluate/before-record":     "all problems of an evaluation are sampled, its record is not stored",
 		"evaluate/before-result":     "the trajectories of an evaluation are stored, its numbers are not",
+		"judge/before-verdict":       "the steps of a stage are judged, the verdict is not stored",
+		"judge/before-gate":          "the policy after SFT is judged, the verdict is not stored",
 		"sampling/before-group":      "a group of a step is sampled and not stored",
 		"sampling/after-group":       "a group of a step is stored",
 		"sampling/before-samples":    "a group of a step is stored, the samples of it are not",

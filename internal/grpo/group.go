@@ -29,8 +29,9 @@ const (
 // BuildGroup drops the group of a problem when its rewards are uniform, resamples
 // it to groupSize otherwise, and gives each kept trajectory its advantage. Kept
 // trajectories and their samples are ordered by Rollout; both are empty for a
-// dropped group. An error names a record that must not be trained on.
-func BuildGroup(g rl.Group, groupSize int, roc RoC, seed uint64) (kept []rl.Trajectory, samples []rl.Sample, fate Fate, err error) {
+// dropped group. A penalty, nil for none, counts for advantages alone. An error names a
+// record that must not be trained on.
+func BuildGroup(g rl.Group, groupSize int, roc RoC, seed uint64, penalty Penalty) (kept []rl.Trajectory, samples []rl.Sample, fate Fate, err error) {
 	if err := check(g); err != nil {
 		return nil, nil, "", err
 	}
@@ -46,7 +47,7 @@ func BuildGroup(g rl.Group, groupSize int, roc RoC, seed uint64) (kept []rl.Traj
 		return nil, nil, FateAllWrong, nil
 	}
 	kept = Resample(scored, groupSize, roc, seed)
-	advantages := Advantages(kept)
+	advantages := Advantages(penalized(kept, penalty))
 	for i := range kept {
 		samples = append(samples, sample(&kept[i], advantages[i]))
 	}

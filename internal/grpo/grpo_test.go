@@ -191,12 +191,12 @@ func TestOrderOfArrivalDoesNotMatter(t *testing.T) {
 		roc := drawRoC(t, size)
 		g := drawGroup(t, "p", rapid.IntRange(1, 12).Draw(t, "n"))
 		seed := rapid.Uint64().Draw(t, "seed")
-		kept, samples, fate, err := grpo.BuildGroup(g, size, roc, seed)
+		kept, samples, fate, err := grpo.BuildGroup(g, size, roc, seed, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		shuffled := rl.Group{Problem: g.Problem, Trajectories: rapid.Permutation(g.Trajectories).Draw(t, "order")}
-		keptAgain, again, fateAgain, err := grpo.BuildGroup(shuffled, size, roc, seed)
+		keptAgain, again, fateAgain, err := grpo.BuildGroup(shuffled, size, roc, seed, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -253,14 +253,14 @@ func checkGroup(t *rapid.T, g rl.Group, kept []rl.Trajectory, samples []rl.Sampl
 func TestInfraFailureLeavesTheBaseline(t *testing.T) {
 	roc := grpo.RoC{Enabled: true, Mode: grpo.ModePaper, Smoothing: 0.1}
 	g := rl.Group{Problem: rl.Problem{ID: "p"}, Trajectories: []rl.Trajectory{made("p", 0, 1), made("p", 1, 0), made("p", 2, 1)}}
-	_, want, _, err := grpo.BuildGroup(g, 8, roc, 1)
+	_, want, _, err := grpo.BuildGroup(g, 8, roc, 1, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	failed := made("p", 3, 0)
 	failed.StopReason = rl.StopInfraError
 	g.Trajectories = append(g.Trajectories, failed)
-	_, got, _, err := grpo.BuildGroup(g, 8, roc, 1)
+	_, got, _, err := grpo.BuildGroup(g, 8, roc, 1, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -268,7 +268,7 @@ func TestInfraFailureLeavesTheBaseline(t *testing.T) {
 		t.Errorf("%d samples, diff\n%s", len(got), diff)
 	}
 	onlyInfraWrong := rl.Group{Problem: rl.Problem{ID: "p"}, Trajectories: []rl.Trajectory{made("p", 0, 1), failed}}
-	if _, got, fate, err := grpo.BuildGroup(onlyInfraWrong, 8, roc, 1); err != nil || len(got) != 0 || fate != grpo.FateAllCorrect {
+	if _, got, fate, err := grpo.BuildGroup(onlyInfraWrong, 8, roc, 1, nil); err != nil || len(got) != 0 || fate != grpo.FateAllCorrect {
 		t.Errorf("an infrastructure failure served as the wrong answer: %s, %v", fate, err)
 	}
 }
@@ -341,8 +341,114 @@ func TestBuildGroupRefusesBadRecords(t *testing.T) {
 	} {
 		g := good()
 		change(&g)
-		if _, _, _, err := grpo.BuildGroup(g, 2, roc, 1); err == nil || !strings.Contains(err.Error(), want) {
+		if _, _, _, err := grpo.BuildGroup(g, 2, roc, 1, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want one naming %q", err, want)
 		}
+	}
+}
+
+// TestOverlong: nothing up to the buffer, a straight line in it, 1 at the limit; the
+// penalty moves advantages and neither the choice of groups nor that of trajectories.
+func TestOverlong(t *testing.T) {
+	penalty := grpo.Overlong(100, 20)
+	for tokens, want := range map[int]float64{1: 0, 80: 0, 90: 0.5, 100: 1, 130: 1} {
+		tr := rl.Trajectory{Tokens: make([]int32, tokens+3), PromptTokens: 3}
+		if got := penalty(&tr); got != want {
+			t.Errorf("%d tokens lose %g, want %g", tokens, got, want)
+		}
+	}
+	g := rl.Group{Problem: rl.Problem{ID: "p"}, Trajectories: []rl.Trajectory{made("p", 0, 1), made("p", 1, 1), made("p", 2, 0)}}
+	long := func(t *rl.Trajectory) float64 { return float64(t.Rollout%2) / 2 }
+	_, plain, _, err := grpo.BuildGroup(g, 3, grpo.RoC{}, 1, nil)
+	kept, got, fate, err2 := grpo.BuildGroup(g, 3, grpo.RoC{}, 1, long)
+	if err != nil || err2 != nil || fate != grpo.FateKept || len(kept) != 3 || kept[1].Reward != 1 {
+		t.Fatalf("%v %v: %s, %d kept", err, err2, fate, len(kept))
+	}
+	if plain[0].Advantage != plain[1].Advantage || got[0].Advantage <= got[1].Advantage || got[1].Advantage <= got[2].Advantage {
+		t.Errorf("advantages %v, %v, %v", got[0].Advantage, got[1].Advantage, got[2].Advantage)
+	}
+	g.Trajectories = g.Trajectories[:2]
+	if _, _, fate, _ := grpo.BuildGroup(g, 3, grpo.RoC{}, 1, long); fate != grpo.FateAllCorrect {
+		t.Errorf("a group that is all correct is %s", fate)
+	}
+}
+
+// TestCountsOfEveryGroup: with 2G of 16, 30 and 32, each number of failures in both modes.
+// The release rounds both counts half to even, keeps its minima, and for an odd G may miss
+// it, where its assertion ends the run: there G is kept, by leaving the rest to the
+// positives.
+func TestCountsOfEveryGroup(t *testing.T) {
+	for _, sampled := range []int{16, 30, 32} {
+		size := sampled / 2
+		for neg := range sampled + 1 {
+			var ts []rl.Trajectory
+			for i := range sampled {
+				reward := 1.0
+				if i < neg {
+					reward = 0
+				}
+				ts = append(ts, made("p", i, reward))
+			}
+			_, paper := scored(grpo.Resample(ts, size, grpo.RoC{Enabled: true, Mode: grpo.ModePaper, Smoothing: 0.1}, 3))
+			if paper != neg/2 {
+				t.Errorf("paper, %d failures of %d: %d are kept, want %d", neg, sampled, paper, neg/2)
+			}
+			pos, released := scored(grpo.Resample(ts, size, grpo.RoC{Enabled: true, Mode: grpo.ModeReleased, MinPositive: 2, MinNegative: 2}, 3))
+			zeros, ones, odd := releaseCounts(neg, sampled-neg, size)
+			if pos+released != size || !odd && (released != zeros || pos != ones) {
+				t.Errorf("released, %d failures of %d: %d and %d are kept, want %d and %d", neg, sampled, released, pos, zeros, ones)
+			}
+			if odd && size%2 == 0 {
+				t.Errorf("%d failures of %d: the release would not keep %d", neg, sampled, size)
+			}
+		}
+	}
+}
+
+// releaseCounts is the release's arithmetic for n of zeros and ones, with minima of 2. odd
+// says that its rounded counts do not add up to n: then its assertion ends the run, unless
+// a minimum mends the sum, which moves one more to the failures than ours does.
+func releaseCounts(zeros, ones, n int) (z, p int, odd bool) {
+	const least = 2
+	z = int(math.RoundToEven(float64(zeros*n) / float64(zeros+ones)))
+	p = int(math.RoundToEven(float64(ones*n) / float64(zeros+ones)))
+	odd = z+p != n
+	if few := min(least, zeros); z <= few {
+		z, p = few, n-few
+	} else if few := min(least, ones); p <= few {
+		z, p = n-few, few
+	}
+	return z, p, odd
+}
+
+// TestDrawsByChiSquare: over 100,000 seeds, one of four positives is kept with probability
+// proportional to 1/(p+s), and one of four failures with the same probability, whatever
+// their quality. The bound is exceeded by chance once in 100,000 times.
+func TestDrawsByChiSquare(t *testing.T) {
+	const smoothing, seeds, bound = 0.1, 100_000, 25.9 // chi-square of 3 degrees of freedom
+	calls := [][]status.Status{{status.OK}, {status.OK, status.Error}, {}, {status.Error}}
+	weights := []float64{1 / 0.1, 1 / 0.6, 1 / 0.6, 1 / 1.1}
+	var ts []rl.Trajectory
+	for i, c := range calls {
+		ts = append(ts, made("p", i, 1, c...), made("p", 4+i, 0, c...))
+	}
+	var kept [8]float64
+	for seed := range uint64(seeds) {
+		for _, tr := range grpo.Resample(ts, 2, grpo.RoC{Enabled: true, Mode: grpo.ModePaper, Smoothing: smoothing}, seed) {
+			kept[tr.Rollout]++
+		}
+	}
+	sum := 0.0
+	for _, w := range weights {
+		sum += w
+	}
+	positives, failures := 0.0, 0.0
+	for i, w := range weights {
+		want := seeds * w / sum
+		positives += (kept[i] - want) * (kept[i] - want) / want
+		failures += (kept[4+i] - seeds/4) * (kept[4+i] - seeds/4) / (seeds / 4)
+	}
+	if positives > bound || failures > bound {
+		t.Errorf("chi-square %.1f of positives and %.1f of failures, want at most %.1f: %v", positives, failures, bound, kept)
 	}
 }

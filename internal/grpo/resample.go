@@ -29,7 +29,10 @@ type RoC struct {
 	Enabled bool `yaml:"enabled" json:"enabled"`
 	// Mode is how correct trajectories are chosen: paper draws them with probabilities
 	// inverse to their penalties, released takes those with the lowest penalties as the
-	// released code does.
+	// released code does. released is the release's choice by our penalties, and not the
+	// release whole: a call fails by its status and not by the word "error" in its result,
+	// the first turn counts as a turn, and groups below group_size are kept. Calls beyond
+	// rollout.max_calls_per_turn are errors, in both modes; the release never answers them.
 	Mode string `yaml:"mode" json:"mode" enum:"paper|released"`
 	// Smoothing is the s in 1/(p+s), the weight of a trajectory with penalty p. The paper
 	// states none.

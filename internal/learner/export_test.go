@@ -26,3 +26,6 @@ func Resets(cfg config.Run) []int {
 	}
 	return out
 }
+
+// StepConfig is the configuration that an update is made under.
+func StepConfig(cfg config.Run, step int) config.Run { return timetable{cfg}.config(step) }

@@ -92,7 +92,7 @@ func (s *session) sftUpdate(ctx context.Context, n int) (rl.TrainMetrics, error)
 // rlUpdate applies the stored batch of an RL step. A step without one is left
 // out: its stage was stopped, or had no problem left, before it.
 func (s *session) rlUpdate(ctx context.Context, step int) (rl.TrainMetrics, error) {
-	cfg := s.Config.At(step)
+	cfg := s.timetable().config(step)
 	if err := s.rebuild(cfg); err != nil {
 		return rl.TrainMetrics{}, err
 	}

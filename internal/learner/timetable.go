@@ -28,6 +28,17 @@ func (t timetable) name(cursor int) string {
 // stages are those of the plan as it is at a step.
 func (t timetable) stages(step int) []run.Stage { return run.PlanOf("", t.cfg.At(step)).Stages }
 
+// config is the configuration of a step: as amended by then, in its stage.
+func (t timetable) config(step int) config.Run {
+	cfg := t.cfg.At(step)
+	for _, p := range t.stages(step) {
+		if p.FirstStep <= step && step < p.FirstStep+p.Steps {
+			return cfg.InStage(p.Source() - 1)
+		}
+	}
+	return cfg
+}
+
 // endsStage reports whether a step is the last of its stage.
 func (t timetable) endsStage(step int) bool {
 	return slices.ContainsFunc(t.stages(step), func(p run.Stage) bool { return p.FirstStep+p.Steps-1 == step })

@@ -36,3 +36,20 @@ func TestStageResets(t *testing.T) {
 		}
 	}
 }
+
+// TestStageOverrides: the steps of a stage are made at its own learning rate and
+// temperature, also when an amendment moves the stage.
+func TestStageOverrides(t *testing.T) {
+	cfg := config.Run{Stages: []config.Stage{{Name: "first"}, {Name: "second", LR: 0.5, Temperature: 0.7}}}
+	cfg.Stages[0].Until.Steps, cfg.Stages[1].Until.Steps = 4, 2
+	cfg.RL.Optimizer.LR, cfg.Rollout.Temperature = 0.1, 1
+	cfg.Amendments = []config.Amendment{{FromStep: 3, Set: map[string]string{"stages[0].until.steps": "3"}}}
+	var got []float64
+	for step := 1; step <= 5; step++ {
+		then := learner.StepConfig(cfg, step)
+		got = append(got, then.RL.Optimizer.LR, then.Rollout.Temperature)
+	}
+	if diff := cmp.Diff(got, []float64{0.1, 1, 0.1, 1, 0.1, 1, 0.5, 0.7, 0.5, 0.7}); diff != "" {
+		t.Errorf("learning rates and temperatures: got -, want +\n%s", diff)
+	}
+}

@@ -102,7 +102,11 @@ func Summary(w io.Writer, s run.Summary, links Links) error {
 	fmt.Fprintln(&b, "decoded greedily, tool errors sampled at the training temperature")
 	for _, st := range s.Stages {
 		if st.ProblemsTotal > 0 {
-			fmt.Fprintf(&b, "filter before %s: %d of %d problems removed, solved by every rollout\n", st.Name, st.ProblemsFiltered, st.ProblemsTotal)
+			why := "solved by every rollout"
+			if st.FilterRule != "" {
+				why = "since " + st.FilterRule + " stay"
+			}
+			fmt.Fprintf(&b, "filter before %s: %d of %d problems removed, %s\n", st.Name, st.ProblemsFiltered, st.ProblemsTotal, why)
 		}
 	}
 	split := s.TimeSplit

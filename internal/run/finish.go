@@ -155,7 +155,7 @@ func evaluations(st StageReport) []Evaluation {
 func stageSummary(st StageReport) StageSummary {
 	out := StageSummary{
 		Name: st.Plan.Name, Steps: st.Plan.Steps,
-		ProblemsFiltered: st.Filter.Removed, ProblemsTotal: st.Filter.Problems,
+		ProblemsFiltered: st.Filter.Removed, ProblemsTotal: st.Filter.Problems, FilterRule: st.Filter.Rule,
 	}
 	if b := st.Before; b.Label != "" {
 		out.AccuracyBefore, out.ToolErrorRateBefore = &b.Accuracy, &b.ToolErrorRate

@@ -44,6 +44,17 @@ type Plan struct {
 	NumRolloutShards int `json:"num_rollout_shards,omitempty"`
 	// Window is how many steps sampling runs ahead of learning.
 	Window int `json:"window,omitempty"`
+	// EvalSets are evaluated beside the held-out problems of the stages.
+	EvalSets []EvalSet `json:"eval_sets,omitempty"`
+	// Gate says that the policy after SFT must pass before RL begins.
+	Gate bool `json:"gate,omitempty"`
+}
+
+// EvalSet is a set of problems with settings of its own.
+type EvalSet struct {
+	Name string `json:"name"`
+	// EverySteps is the number of steps between evaluations within stages; 0 = none.
+	EverySteps int `json:"every_steps,omitempty"`
 }
 
 // NumSteps is the number of RL steps of all stages.
@@ -104,6 +115,10 @@ type Stage struct {
 	Steps     int    `json:"steps"`
 	// Filter is set when problems are filtered by the current policy first.
 	Filter bool `json:"filter,omitempty"`
+	// Judged says that the stage may end, or be held, by the figures of its steps.
+	Judged bool `json:"judged,omitempty"`
+	// Refill bounds the rounds in which a step replaces groups that teach nothing.
+	Refill int `json:"refill,omitempty"`
 	// Of is the stage that this one repeats, from 1; 0 = none.
 	Of int `json:"of,omitempty"`
 	// Offset is the number of steps that earlier runs of the stage have made: the
@@ -134,11 +149,15 @@ type Ref struct {
 
 // PlanOf is what the workflows need to know of a configuration.
 func PlanOf(runID string, cfg config.Run) Plan {
-	p := Plan{RunID: runID, Seed: cfg.Seed, SFTSteps: cfg.SFT.Steps, CheckpointEvery: cfg.Checkpoint.EverySteps, Window: cfg.RL.Window}
+	p := Plan{RunID: runID, Seed: cfg.Seed, SFTSteps: cfg.SFT.Steps, CheckpointEvery: cfg.Checkpoint.EverySteps, Window: cfg.RL.Window, Gate: cfg.SFT.Gate.On()}
+	for _, s := range cfg.Eval.Sets {
+		p.EvalSets = append(p.EvalSets, EvalSet{Name: s.Name, EverySteps: s.EverySteps})
+	}
 	next := 1
 	for i, s := range cfg.Stages {
 		p.Stages = append(p.Stages, Stage{
-			Index: i + 1, Name: s.Name, FirstStep: next, Steps: s.Until.Steps, Filter: s.Filter.Rollouts > 0,
+			Index: i + 1, Name: s.Name, FirstStep: next, Steps: s.Until.Steps, Filter: s.Filter.On(),
+			Judged: cfg.Judged(i), Refill: cfg.RL.Refill.Rounds,
 		})
 		next += s.Until.Steps
 	}
@@ -148,6 +167,7 @@ func PlanOf(runID string, cfg config.Run) Plan {
 		times[i]++
 		p.Stages = append(p.Stages, Stage{
 			Index: len(p.Stages) + 1, Name: fmt.Sprintf("%s.%d", s.Name, times[i]+1), FirstStep: next, Steps: s.Until.Steps, Of: i + 1,
+			Judged: cfg.Judged(i), Refill: cfg.RL.Refill.Rounds,
 		})
 		next += s.Until.Steps
 	}

@@ -1,9 +1,13 @@
 package run
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 
 	"temper/internal/blob"
 	"temper/internal/dataset"
@@ -50,4 +54,55 @@ func PutLines[T any](ctx context.Context, store blob.Store, key string, values [
 		return blob.Ref{}, fmt.Errorf("encode %s: %w", key, err)
 	}
 	return blob.PutBytes(ctx, store, key, buf.Bytes(), blob.Always)
+}
+
+// PassRate is a line of a file of pass rates.
+type PassRate struct {
+	ID   string   `json:"id"`
+	Rate *float64 `json:"pass_rate"`
+}
+
+// ReadPassRates reads stored pass rates, by problem. Errors: Corrupt.
+func ReadPassRates(ctx context.Context, store blob.Store, key string) (map[string]float64, error) {
+	data, err := blob.ReadKey(ctx, store, key)
+	if err != nil {
+		return nil, err
+	}
+	out, err := DecodePassRates(bytes.NewReader(data), store.Locate(key))
+	return out, fault.New(fault.Corrupt, err)
+}
+
+// maxRateLine bounds a line of a file of pass rates.
+const maxRateLine = 1 << 20
+
+// DecodePassRates reads JSON lines of PassRate. An error names the line.
+func DecodePassRates(r io.Reader, name string) (map[string]float64, error) {
+	out := map[string]float64{}
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, maxRateLine)
+	for n := 1; lines.Scan(); n++ {
+		if len(bytes.TrimSpace(lines.Bytes())) == 0 {
+			continue
+		}
+		var line PassRate
+		err := json.Unmarshal(lines.Bytes(), &line)
+		_, twice := out[line.ID]
+		switch {
+		case err != nil:
+		case line.ID == "" || line.Rate == nil:
+			err = errors.New(`want {"id": ID, "pass_rate": 0 to 1}`)
+		case *line.Rate < 0 || *line.Rate > 1:
+			err = fmt.Errorf("pass_rate is %g, want 0 to 1", *line.Rate)
+		case twice:
+			err = fmt.Errorf("problem %q has two pass rates", line.ID)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: line %d: %w", name, n, err)
+		}
+		out[line.ID] = *line.Rate
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return out, nil
 }

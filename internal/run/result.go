@@ -53,6 +53,13 @@ type Evaluation struct {
 	TrajectoriesPath string        `json:"trajectories"`
 	// Record is the Ref of the trajectories; older programs did not say.
 	Record blob.Ref `json:"record,omitzero"`
+	// Set is the name of the set of eval.sets that was measured; Stage is 0 then.
+	Set string `json:"set,omitempty"`
+	// Copied is the share of sampled answers after a call that worked which equal the result
+	// of the last one, and Copies how many such answers there are. Both are for the gate
+	// before RL, and 0 without one.
+	Copied float64 `json:"copied,omitempty"`
+	Copies int     `json:"copies,omitempty"`
 }
 
 // SFTRecord is the stored outcome of a stretch of supervised updates.
@@ -70,6 +77,8 @@ type FilterResult struct {
 	Removed  int           `json:"removed"`
 	Left     int           `json:"left"`
 	Wall     time.Duration `json:"wall_ns"`
+	// Rule is the range of pass rates of problems that stay; "" where only solved ones go.
+	Rule string `json:"rule,omitempty"`
 }
 
 // StoredFilter is a FilterResult with the problems that were removed.
@@ -97,6 +106,8 @@ type Sampled struct {
 	ToolTime   time.Duration `json:"tool_ns"`
 	// Busy says what the machines were busy with, a part for each worker.
 	Busy []series.Busy `json:"busy,omitempty"`
+	// Signals counts the groups that teach something, where the run refills.
+	Signals int `json:"signals,omitempty"`
 	// Shards point to the records of the groups, which BuildBatch reads.
 	Shards []blob.Ref `json:"shards,omitempty"`
 	// MadeBy are the programs and machines that sampled.

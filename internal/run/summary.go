@@ -56,6 +56,9 @@ type StageSummary struct {
 
 	ProblemsFiltered int `json:"problems_filtered"`
 	ProblemsTotal    int `json:"problems_total"`
+	// FilterRule is the range of pass rates of problems that stay; "" where only those go
+	// that every rollout solved.
+	FilterRule string `json:"filter_rule,omitempty"`
 }
 
 // Summary is the outcome of a run.

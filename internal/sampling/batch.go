@@ -141,7 +141,7 @@ func recordGroups(ctx context.Context, store blob.Store, in BatchInput) ([]run.G
 	if err != nil {
 		return nil, err
 	}
-	recorder := newRecorder(store, layout, in.Step, cfg)
+	recorder := newRecorder(store, layout, in.Stage, in.Step, cfg)
 	var out []run.GroupRecord
 	for _, p := range problems {
 		key := layout.Group(in.Step, p.ID)

@@ -4,15 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"temper/internal/artifact"
 	"temper/internal/blob"
+	"temper/internal/config"
 	"temper/internal/failpoint"
 	"temper/internal/fault"
 	"temper/internal/record"
+	"temper/internal/reward"
 	"temper/internal/rl"
 	"temper/internal/rollout"
 	"temper/internal/run"
+	"temper/sandbox/status"
 )
 
 // EvaluateInput asks for held-out accuracy of a policy on one stage's problems.
@@ -22,12 +27,47 @@ type EvaluateInput struct {
 	Policy run.Policy `json:"policy"`
 	// Label names the result: "before" or "after" of a stage, or "final".
 	Label string `json:"label"`
+	// Set is the name of a set of eval.sets, in place of a stage and a label.
+	Set string `json:"set,omitempty"`
 }
 
-// Evaluate measures a policy on the held-out problems of a stage.
+// keys of what an evaluation stores.
+func (in EvaluateInput) result() string {
+	layout := artifact.Layout{RunID: in.Run.RunID}
+	if in.Set != "" {
+		return layout.EvalSet(in.Set, in.Policy.Version)
+	}
+	return layout.Eval(in.Stage, in.Label, in.Policy.Version)
+}
+
+func (in EvaluateInput) trajectories() string {
+	layout := artifact.Layout{RunID: in.Run.RunID}
+	if in.Set != "" {
+		return layout.EvalSetTrajectories(in.Set, in.Policy.Version)
+	}
+	return layout.EvalTrajectories(in.Stage, in.Label, in.Policy.Version)
+}
+
+func (in EvaluateInput) group(how, problemID string) string {
+	layout := artifact.Layout{RunID: in.Run.RunID}
+	if in.Set != "" {
+		return layout.EvalSetGroup(in.Set, in.Policy.Version, how, problemID)
+	}
+	return layout.EvalGroup(in.Stage, in.Label, in.Policy.Version, how, problemID)
+}
+
+func (in EvaluateInput) problems() string {
+	layout := artifact.Layout{RunID: in.Run.RunID}
+	if in.Set != "" {
+		return layout.EvalSetProblems(in.Set)
+	}
+	return layout.HeldOutProblems(in.Stage)
+}
+
+// Evaluate measures a policy on the held-out problems of a stage, or on a set.
 // Errors: NotFound for a policy that was never published.
 func (r *Service) Evaluate(ctx context.Context, in EvaluateInput, progress *Progress) (run.Evaluation, error) {
-	key := artifact.Layout{RunID: in.Run.RunID}.Eval(in.Stage, in.Label, in.Policy.Version)
+	key := in.result()
 	if done, ok, err := artifact.Lookup[run.Evaluation](ctx, r.Store, key); ok || err != nil {
 		return done, err
 	}
@@ -52,6 +92,33 @@ type evaluation struct {
 	*sampler
 	in       EvaluateInput
 	problems []rl.Problem
+	plan     evalPlan
+}
+
+// evalPlan is how the problems of an evaluation are sampled.
+type evalPlan struct {
+	greedy   bool // one more rollout at temperature 0
+	rollouts int
+	spec     func(purpose string) rollout.Spec
+}
+
+// planOf is the plan of the held-out problems of a stage, or of a set.
+func (s *sampler) planOf(in EvaluateInput) (evalPlan, error) {
+	if in.Set == "" {
+		return evalPlan{greedy: true, rollouts: s.cfg.Eval.Rollouts, spec: func(purpose string) rollout.Spec { return s.spec(purpose, in.Stage, 0) }}, nil
+	}
+	sets := s.cfg.Eval.Sets
+	at := slices.IndexFunc(sets, func(e config.EvalSet) bool { return e.Name == in.Set })
+	if at < 0 {
+		return evalPlan{}, fault.Newf(fault.InvalidConfig, "eval.sets has no set %q", in.Set)
+	}
+	set := sets[at]
+	return evalPlan{greedy: set.Greedy, rollouts: set.Rollouts, spec: func(purpose string) rollout.Spec {
+		return rollout.Spec{
+			RunID: s.run.Ref.RunID, Purpose: purpose + "-" + set.Name, Seed: s.cfg.Seed, Version: s.policy.Version,
+			Temperature: float32(set.Temperature), MaxResponseTokens: set.MaxResponseTokens, MaxTurns: set.MaxTurns,
+		}
+	}}, nil
 }
 
 // How the rollouts of an evaluation are sampled.
@@ -60,14 +127,18 @@ const (
 	evalSampled = "sampled"
 )
 
-// evaluate makes a greedy rollout of each problem and some sampled ones.
+// evaluate makes a greedy rollout of each problem, where that is asked for, and some
+// sampled ones.
 func (s *sampler) evaluate(ctx context.Context, in EvaluateInput) (run.Evaluation, error) {
-	problems, err := run.ReadProblems(ctx, s.store, s.run.Layout.HeldOutProblems(in.Stage))
+	problems, err := run.ReadProblems(ctx, s.store, in.problems())
 	if err != nil {
 		return run.Evaluation{}, err
 	}
 	e := evaluation{sampler: s, in: in, problems: problems}
-	path := s.run.Layout.EvalTrajectories(in.Stage, in.Label, in.Policy.Version)
+	if e.plan, err = s.planOf(in); err != nil {
+		return run.Evaluation{}, err
+	}
+	path := in.trajectories()
 	all, ref, ok, err := lookupTrajectories(ctx, s.store, path)
 	if err == nil && !ok {
 		all, ref, err = e.sampleRecord(ctx, path)
@@ -75,27 +146,38 @@ func (s *sampler) evaluate(ctx context.Context, in EvaluateInput) (run.Evaluatio
 	if err != nil {
 		return run.Evaluation{}, err
 	}
-	if want := len(problems) * (1 + s.cfg.Eval.Rollouts); len(all) != want {
+	greedy := 0
+	if e.plan.greedy {
+		greedy = len(problems)
+	}
+	if want := greedy + len(problems)*e.plan.rollouts; len(all) != want {
 		return run.Evaluation{}, fmt.Errorf("%s: %d trajectories, want %d: %w", s.store.Locate(path), len(all), want, blob.ErrCorrupt)
 	}
 	if err := e.deleteGroups(ctx); err != nil {
 		return run.Evaluation{}, err
 	}
-	out := evalResult(all[:len(problems)], all[len(problems):])
-	out.Stage, out.Label, out.PolicyVersion, out.TrajectoriesPath, out.Record = in.Stage, in.Label, in.Policy.Version, path, ref
+	out := evalResult(all[:greedy], all[greedy:])
+	out.NumProblems = len(problems)
+	out.Stage, out.Label, out.Set, out.PolicyVersion, out.TrajectoriesPath, out.Record = in.Stage, in.Label, in.Set, in.Policy.Version, path, ref
+	if s.cfg.SFT.Gate.On() {
+		out.Copied, out.Copies = copied(all[greedy:])
+	}
 	return out, nil
 }
 
 // sampleRecord samples what is missing and stores all trajectories as one record, the
 // greedy ones first.
 func (e *evaluation) sampleRecord(ctx context.Context, path string) ([]rl.Trajectory, blob.Ref, error) {
-	spec := e.spec("eval-greedy", e.in.Stage, 0)
-	spec.Temperature = 0
-	all, err := e.sampleAll(ctx, spec, evalGreedy, 1)
-	if err != nil {
-		return nil, blob.Ref{}, err
+	var all []rl.Trajectory
+	if e.plan.greedy {
+		spec := e.plan.spec("eval-greedy")
+		spec.Temperature = 0
+		var err error
+		if all, err = e.sampleAll(ctx, spec, evalGreedy, 1); err != nil {
+			return nil, blob.Ref{}, err
+		}
 	}
-	sampled, err := e.sampleAll(ctx, e.spec("eval-sampled", e.in.Stage, 0), evalSampled, e.cfg.Eval.Rollouts)
+	sampled, err := e.sampleAll(ctx, e.plan.spec("eval-sampled"), evalSampled, e.plan.rollouts)
 	if err != nil {
 		return nil, blob.Ref{}, err
 	}
@@ -113,9 +195,7 @@ func (e *evaluation) sampleRecord(ctx context.Context, path string) ([]rl.Trajec
 // sampleAll makes n rollouts of each problem and returns them in the order of the
 // problems. It does not store those that the infrastructure lost.
 func (e *evaluation) sampleAll(ctx context.Context, spec rollout.Spec, how string, n int) ([]rl.Trajectory, error) {
-	key := func(problemID string) string {
-		return e.run.Layout.EvalGroup(e.in.Stage, e.in.Label, e.in.Policy.Version, how, problemID)
-	}
+	key := func(problemID string) string { return e.in.group(how, problemID) }
 	byID := map[string][]rl.Trajectory{}
 	todo, err := e.eachStored(ctx, e.problems, key, func(g storedGroup) error {
 		byID[g.Problem.ID] = g.Trajectories
@@ -147,7 +227,7 @@ func (e *evaluation) sampleAll(ctx context.Context, spec rollout.Spec, how strin
 func (e *evaluation) deleteGroups(ctx context.Context) error {
 	for _, how := range []string{evalGreedy, evalSampled} {
 		for _, p := range e.problems {
-			if err := e.store.Delete(ctx, e.run.Layout.EvalGroup(e.in.Stage, e.in.Label, e.in.Policy.Version, how, p.ID)); err != nil {
+			if err := e.store.Delete(ctx, e.in.group(how, p.ID)); err != nil {
 				return err
 			}
 		}
@@ -155,12 +235,47 @@ func (e *evaluation) deleteGroups(ctx context.Context) error {
 	return nil
 }
 
-// evalResult sums up greedy and sampled rollouts of the same problems.
+// copied is the share of answers after a call that worked which equal the result of the
+// last one, and the number of such answers.
+func copied(sampled []rl.Trajectory) (share float64, answers int) {
+	same := 0
+	for i := range sampled {
+		t := &sampled[i]
+		if t.Excluded() || t.Answer == "" {
+			continue
+		}
+		last := ""
+		for _, turn := range t.Turns {
+			for _, c := range turn.Calls {
+				if last = ""; c.Status == status.OK {
+					last = strings.TrimSpace(c.Response)
+				}
+			}
+		}
+		if last == "" {
+			continue
+		}
+		answers++
+		if reward.Equal(t.Answer, last) {
+			same++
+		}
+	}
+	if answers == 0 {
+		return 0, 0
+	}
+	return float64(same) / float64(answers), answers
+}
+
+// evalResult sums up greedy and sampled rollouts of the same problems. Without greedy
+// ones the sampled ones say all.
 func evalResult(greedy, sampled []rl.Trajectory) run.Evaluation {
 	g, s := tally(greedy), tally(sampled)
+	if len(greedy) == 0 {
+		g = s
+		g.infra, g.sample, g.tool = 0, 0, 0
+	}
 	return run.Evaluation{
-		NumProblems: len(greedy),
-		Accuracy:    g.Mean(g.Reward), SampledAccuracy: s.Mean(s.Reward),
+		Accuracy: g.Mean(g.Reward), SampledAccuracy: s.Mean(s.Reward),
 		ToolErrorRate: s.ToolErrorRate(), GreedyErrorRate: g.ToolErrorRate(),
 		MeanTokens: g.Mean(float64(g.Tokens)), MeanTurns: g.Mean(float64(g.Turns)), MeanCalls: g.Mean(float64(g.Calls)),
 		InfraErrors: g.infra + s.infra,

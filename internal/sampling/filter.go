@@ -5,7 +5,10 @@ import (
 	"path"
 
 	"temper/internal/artifact"
+	"temper/internal/blob"
+	"temper/internal/config"
 	"temper/internal/failpoint"
+	"temper/internal/fault"
 	"temper/internal/rl"
 	"temper/internal/run"
 )
@@ -18,7 +21,8 @@ type FilterInput struct {
 }
 
 // Filter samples every training problem of a stage with the current policy and
-// removes those that all rollouts solve (recipe, RL stage 3).
+// removes those that all rollouts solve (recipe, RL stage 3), or whose pass rates are out
+// of the filter's range. With stored pass rates it samples nothing.
 func (r *Service) Filter(ctx context.Context, in FilterInput, progress *Progress) (run.FilterResult, error) {
 	key := artifact.Layout{RunID: in.Run.RunID}.Filter(in.Stage)
 	if done, ok, err := artifact.Lookup[run.StoredFilter](ctx, r.Store, key); ok || err != nil {
@@ -26,10 +30,18 @@ func (r *Service) Filter(ctx context.Context, in FilterInput, progress *Progress
 	}
 	started := r.Now()
 	var out run.StoredFilter
-	err := r.withEngine(ctx, target{in.Run, in.Policy, int(in.Policy.Version) + 1}, progress, func(s *sampler) (err error) {
-		out, err = s.filter(ctx, in.Stage)
-		return err
-	})
+	cfg, err := run.ReadConfig(ctx, r.Store, in.Run)
+	if err != nil {
+		return run.FilterResult{}, err
+	}
+	if cfg.Stages[in.Stage-1].Filter.Rates != "" {
+		out, err = filterByRates(ctx, r.Store, cfg, in)
+	} else {
+		err = r.withEngine(ctx, target{in.Run, in.Policy, int(in.Policy.Version) + 1}, progress, func(s *sampler) (err error) {
+			out, err = s.filter(ctx, in.Stage)
+			return err
+		})
+	}
 	if err != nil {
 		return run.FilterResult{}, err
 	}
@@ -44,6 +56,58 @@ func (r *Service) Filter(ctx context.Context, in FilterInput, progress *Progress
 type filteredProblem struct {
 	Rollouts int  `json:"rollouts"`
 	Solved   bool `json:"solved"` // by all of them
+	// Rate is the share that solved it, where the filter has a range of rates.
+	Rate *float64 `json:"pass_rate,omitempty"`
+}
+
+// removes reports whether a filter removes the problem.
+func (f filteredProblem) removes(by config.Filter) bool {
+	if f.Rate == nil {
+		return f.Solved
+	}
+	return !by.Keeps(*f.Rate)
+}
+
+// passRate is the share of trajectories that earned the full reward. One that is
+// excluded does not count.
+func passRate(ts []rl.Trajectory) float64 {
+	n, solved := 0, 0
+	for i := range ts {
+		if ts[i].Excluded() {
+			continue
+		}
+		n++
+		if ts[i].Reward == 1 {
+			solved++
+		}
+	}
+	return float64(solved) / float64(max(1, n))
+}
+
+// filterByRates removes problems by the pass rates that were stored with the data.
+func filterByRates(ctx context.Context, store blob.Store, cfg config.Run, in FilterInput) (run.StoredFilter, error) {
+	layout := artifact.Layout{RunID: in.Run.RunID}
+	problems, err := run.ReadProblems(ctx, store, layout.TrainProblems(in.Stage))
+	if err != nil {
+		return run.StoredFilter{}, err
+	}
+	rates, err := run.ReadPassRates(ctx, store, layout.PassRates(in.Stage))
+	if err != nil {
+		return run.StoredFilter{}, err
+	}
+	done := make(map[string]filteredProblem, len(problems))
+	for _, p := range problems {
+		rate, ok := rates[p.ID]
+		if !ok {
+			return run.StoredFilter{}, fault.Newf(fault.Corrupt, "%s: no pass rate of problem %s", store.Locate(layout.PassRates(in.Stage)), p.ID)
+		}
+		done[p.ID] = filteredProblem{Rate: &rate}
+	}
+	by := cfg.Stages[in.Stage-1].Filter
+	out := run.StoredFilter{PolicyVersion: in.Policy.Version, RemovedIDs: removable(problems, done, by, cfg.RL.ProblemsPerStep)}
+	out.Problems, out.Removed, out.Rule = len(problems), len(out.RemovedIDs), by.Rule()
+	out.Left = out.Problems - out.Removed
+	return out, nil
 }
 
 // splitFiltered separates the problems that an earlier attempt has sampled from the
@@ -85,13 +149,18 @@ func (s *sampler) filter(ctx context.Context, stage int) (run.StoredFilter, erro
 	}
 	var outage error // nil once a problem has a scored rollout
 	scored := len(done) > 0
-	err = s.sampleProblems(ctx, s.spec("filter", stage, 0), todo, s.cfg.Stages[stage-1].Filter.Rollouts, func(g rl.Group) error {
+	by := s.cfg.Stages[stage-1].Filter
+	err = s.sampleProblems(ctx, s.spec("filter", stage, 0), todo, by.Rollouts, func(g rl.Group) error {
 		if err := allLost(g.Trajectories); err != nil { // nothing is stored: another attempt samples it again
 			outage = err
 			return nil
 		}
 		scored = true
 		found := filteredProblem{Rollouts: len(g.Trajectories), Solved: solvedByAll(g.Trajectories)}
+		if by.Rule() != "" {
+			rate := passRate(g.Trajectories)
+			found.Rate = &rate
+		}
 		var err error
 		done[g.Problem.ID], err = artifact.PutOnce(ctx, s.store, s.run.Layout.FilterProblem(stage, g.Problem.ID), found)
 		failpoint.Hit("filter/after-group")
@@ -103,7 +172,7 @@ func (s *sampler) filter(ctx context.Context, stage int) (run.StoredFilter, erro
 	if err != nil {
 		return run.StoredFilter{}, err
 	}
-	out := run.StoredFilter{PolicyVersion: s.policy.Version, RemovedIDs: removable(problems, done, s.cfg.RL.ProblemsPerStep)}
+	out := run.StoredFilter{PolicyVersion: s.policy.Version, RemovedIDs: removable(problems, done, by, s.cfg.RL.ProblemsPerStep)}
 	for _, p := range problems {
 		found, ok := done[p.ID]
 		if !ok {
@@ -115,7 +184,7 @@ func (s *sampler) filter(ctx context.Context, stage int) (run.StoredFilter, erro
 		}
 		out.Found = append(out.Found, ref)
 	}
-	out.Problems, out.Removed = len(problems), len(out.RemovedIDs)
+	out.Problems, out.Removed, out.Rule = len(problems), len(out.RemovedIDs), by.Rule()
 	out.Left = out.Problems - out.Removed
 	return out, nil
 }
@@ -123,10 +192,10 @@ func (s *sampler) filter(ctx context.Context, stage int) (run.StoredFilter, erro
 // removable lists the solved problems that the stage can do without. A stage needs
 // the problems of one step: where fewer are unsolved, the last solved ones stay. When
 // all are solved, nothing is left to learn and all go.
-func removable(problems []rl.Problem, done map[string]filteredProblem, perStep int) []string {
+func removable(problems []rl.Problem, done map[string]filteredProblem, by config.Filter, perStep int) []string {
 	ids := []string{}
 	for _, p := range problems {
-		if done[p.ID].Solved {
+		if done[p.ID].removes(by) {
 			ids = append(ids, p.ID)
 		}
 	}

@@ -43,7 +43,7 @@ type openGroup struct {
 func newGathering(s *sampler, in GroupsInput) *gathering {
 	return &gathering{
 		sampler: s, in: in, spec: s.spec("train", in.Stage, in.Step),
-		recorder: newRecorder(s.store, s.run.Layout, in.Step, s.run.Config),
+		recorder: newRecorder(s.store, s.run.Layout, in.Stage, in.Step, s.run.Config),
 		journal:  newJournal(s.store, s.run.Layout, in.Step),
 		storing:  make(chan struct{}, 1+runtime.GOMAXPROCS(0)),
 		open:     map[string]*openGroup{}, records: map[string]run.GroupRecord{},
@@ -58,6 +58,9 @@ func (g *gathering) keep(ctx context.Context, stored storedGroup) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	addGroup(&g.out, stored.Group)
+	if g.recorder.signals && made.NumSamples > 0 {
+		g.out.Signals++
+	}
 	g.records[stored.Problem.ID] = made
 	return err
 }

@@ -25,22 +25,30 @@ type recorder struct {
 	step      int
 	groupSize int
 	roc       grpo.RoC
+	penalty   grpo.Penalty
 	seed      uint64
+	// signals says that groups with a signal are counted.
+	signals bool
 }
 
-func newRecorder(store blob.Store, layout artifact.Layout, step int, cfg config.Run) recorder {
-	update := cfg.At(step).RL
-	return recorder{
+func newRecorder(store blob.Store, layout artifact.Layout, stage, step int, cfg config.Run) recorder {
+	then := cfg.At(step).InStage(stage - 1)
+	update := then.RL
+	out := recorder{
 		store: store, layout: layout, step: step, groupSize: update.GroupSize, roc: update.RoC,
-		seed: rl.Seed(cfg.Seed, "batch", uint64(step)),
+		seed: rl.Seed(cfg.Seed, "batch", uint64(step)), signals: update.Refill.Rounds > 0,
 	}
+	if update.Loss.Overlong == config.OverlongSoft {
+		out.penalty = grpo.Overlong(then.Stages[stage-1].MaxResponseTokens, update.Loss.OverlongBuffer)
+	}
+	return out
 }
 
 // record stores the samples of a group. Errors: Corrupt for a group that nobody may
 // train on.
 func (r recorder) record(ctx context.Context, g storedGroup) (run.GroupRecord, error) {
 	failpoint.Hit("sampling/before-samples")
-	kept, samples, fate, err := grpo.BuildGroup(g.Group, r.groupSize, r.roc, r.seed)
+	kept, samples, fate, err := grpo.BuildGroup(g.Group, r.groupSize, r.roc, r.seed, r.penalty)
 	if err != nil {
 		return run.GroupRecord{}, fault.Newf(fault.Corrupt, "step %d: %w", r.step, err)
 	}

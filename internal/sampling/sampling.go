@@ -99,7 +99,7 @@ func (r *Service) withEngine(ctx context.Context, t target, progress *Progress, 
 
 // spec is the part of a rollout's Spec that the stage decides.
 func (s *sampler) spec(purpose string, stage, step int) rollout.Spec {
-	cfg := s.cfg
+	cfg := s.cfg.InStage(stage - 1)
 	limits := cfg.Stages[stage-1]
 	return rollout.Spec{
 		RunID: s.run.Ref.RunID, Purpose: purpose, Stage: stage, Step: step, Seed: cfg.Seed, Version: s.policy.Version,
@@ -145,6 +145,7 @@ func (r *Service) SampleGroups(ctx context.Context, in GroupsInput, progress *Pr
 }
 
 func (s *sampler) sampleStep(ctx context.Context, in GroupsInput) (run.Sampled, error) {
+	s.cfg = s.cfg.InStage(in.Stage - 1)
 	problems, err := run.ProblemsByID(ctx, s.store, s.run.Layout.TrainProblems(in.Stage), in.ProblemIDs)
 	if err != nil {
 		return run.Sampled{}, err

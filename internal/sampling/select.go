@@ -8,6 +8,7 @@ import (
 
 	"temper/internal/artifact"
 	"temper/internal/blob"
+	"temper/internal/config"
 	"temper/internal/dataset"
 	"temper/internal/rl"
 	"temper/internal/run"
@@ -20,6 +21,10 @@ type SelectInput struct {
 	Step  int     `json:"step"`
 	// StageStep counts the step within its stage, from 1.
 	StageStep int `json:"stage_step"`
+	// Round counts the calls for further problems of a step, from 1; 0 is the first
+	// selection. Num is how many a further one asks for.
+	Round int `json:"round,omitempty"`
+	Num   int `json:"num,omitempty"`
 }
 
 // Selector deals out the problems of steps. It keeps the order of the problems of
@@ -28,6 +33,8 @@ type SelectInput struct {
 type Selector struct {
 	mu      sync.Mutex
 	ledgers map[ledgerKey]*dataset.Ledger
+	decks   map[ledgerKey]*deck
+	configs run.Configs
 }
 
 // ledgerKey is all that the order of a stage's problems depends on.
@@ -42,8 +49,16 @@ type ledgerKey struct {
 const maxLedgers = 8
 
 // Select names the problems of a step. An epoch has each problem of the stage that the
-// filter left exactly once, in an order drawn from the seed.
+// filter left exactly once, in an order drawn from the seed. With bands and with refill a
+// step begins behind the step before, see selectFrom.
 func (s *Selector) Select(ctx context.Context, store blob.Store, in SelectInput) ([]string, error) {
+	cfg, err := s.configs.Read(ctx, store, in.Run)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Cursors(in.Stage - 1) {
+		return s.selectFrom(ctx, store, in, cfg)
+	}
 	ledger, err := s.ledger(ctx, store, in)
 	if err != nil {
 		return nil, err
@@ -56,13 +71,8 @@ func (s *Selector) Select(ctx context.Context, store blob.Store, in SelectInput)
 }
 
 func (s *Selector) ledger(ctx context.Context, store blob.Store, in SelectInput) (*dataset.Ledger, error) {
-	layout := artifact.Layout{RunID: in.Run.RunID}
-	key := ledgerKey{run: in.Run, stage: in.Stage}
-	var err error
-	if key.problems, err = store.Stat(ctx, layout.TrainProblems(in.Stage)); err != nil {
-		return nil, err
-	}
-	if key.filter, err = store.Stat(ctx, layout.Filter(in.Stage)); err != nil && !errors.Is(err, blob.ErrNotExist) {
+	key, err := keyOf(ctx, store, in)
+	if err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
@@ -81,26 +91,48 @@ func (s *Selector) ledger(ctx context.Context, store blob.Store, in SelectInput)
 	return ledger, nil
 }
 
-func readLedger(ctx context.Context, store blob.Store, in SelectInput) (*dataset.Ledger, error) {
+// keyOf asks the store what the problems of a stage are by now.
+func keyOf(ctx context.Context, store blob.Store, in SelectInput) (ledgerKey, error) {
 	layout := artifact.Layout{RunID: in.Run.RunID}
-	cfg, err := run.ReadConfig(ctx, store, in.Run)
+	key := ledgerKey{run: in.Run, stage: in.Stage}
+	var err error
+	if key.problems, err = store.Stat(ctx, layout.TrainProblems(in.Stage)); err != nil {
+		return key, err
+	}
+	if key.filter, err = store.Stat(ctx, layout.Filter(in.Stage)); err != nil && !errors.Is(err, blob.ErrNotExist) {
+		return key, err
+	}
+	return key, nil
+}
+
+func readLedger(ctx context.Context, store blob.Store, in SelectInput) (*dataset.Ledger, error) {
+	cfg, problems, removed, err := readStage(ctx, store, in)
 	if err != nil {
 		return nil, err
 	}
-	problems, err := run.ReadProblems(ctx, store, layout.TrainProblems(in.Stage))
-	if err != nil {
-		return nil, err
+	return dataset.NewLedger(rl.Seed(cfg.Seed, "ledger", uint64(in.Stage)), problems, cfg.RL.ProblemsPerStep, removed)
+}
+
+// readStage reads the problems of a stage, of which it keeps the ids, and those of them
+// that the filter has removed.
+func readStage(ctx context.Context, store blob.Store, in SelectInput) (cfg config.Run, problems []rl.Problem, removed map[string]bool, err error) {
+	layout := artifact.Layout{RunID: in.Run.RunID}
+	if cfg, err = run.ReadConfig(ctx, store, in.Run); err != nil {
+		return cfg, nil, nil, err
+	}
+	if problems, err = run.ReadProblems(ctx, store, layout.TrainProblems(in.Stage)); err != nil {
+		return cfg, nil, nil, err
 	}
 	for i := range problems {
 		problems[i] = rl.Problem{ID: strings.Clone(problems[i].ID)}
 	}
 	filter, _, err := artifact.Lookup[run.StoredFilter](ctx, store, layout.Filter(in.Stage))
 	if err != nil {
-		return nil, err
+		return cfg, nil, nil, err
 	}
-	removed := make(map[string]bool, len(filter.RemovedIDs))
+	removed = make(map[string]bool, len(filter.RemovedIDs))
 	for _, id := range filter.RemovedIDs {
 		removed[id] = true
 	}
-	return dataset.NewLedger(rl.Seed(cfg.Seed, "ledger", uint64(in.Stage)), problems, cfg.RL.ProblemsPerStep, removed)
+	return cfg, problems, removed, nil
 }

@@ -47,9 +47,17 @@ func Check(ctx context.Context, store blob.Store, cfg config.Run) (Checked, erro
 	}
 	longest, err := p.longest(dialogues)
 	bad = append(bad, err)
+	for i := range cfg.Eval.Sets {
+		_, err := (evaluated{p}).readSet(ctx, i)
+		bad = append(bad, underKey(setKey(i), err))
+	}
 	for i, s := range cfg.Stages {
-		_, _, err := p.stageProblems(ctx, dataKey(i+1), s)
+		train, _, err := p.stageProblems(ctx, dataKey(i+1), s)
 		bad = append(bad, underKey(dataKey(i+1), err))
+		if err == nil {
+			_, err = (evaluated{p}).readRates(i+1, train)
+			bad = append(bad, err)
+		}
 	}
 	return Checked{
 		Dialogues: len(dialogues), Problems: p.out.Problems, HeldOut: p.out.NumHeldOut, VocabSize: p.out.VocabSize,

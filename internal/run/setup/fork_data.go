@@ -55,6 +55,9 @@ func (p *preparation) prepareFork(ctx context.Context, ref run.Ref) error {
 }
 
 func (p *preparation) inheritStages(ctx context.Context, f *fork) error {
+	if err := (evaluated{p}).inheritSets(ctx, f); err != nil {
+		return err
+	}
 	theirs := artifact.Layout{RunID: f.parent.RunID}
 	for i, s := range p.cfg.Stages {
 		index := i + 1
@@ -75,6 +78,9 @@ func (p *preparation) inheritStages(ctx context.Context, f *fork) error {
 			if err := p.copyKey(ctx, k[0], k[1]); err != nil && (k[0] != theirs.Filter(index) || !errors.Is(err, blob.ErrNotExist)) {
 				return err
 			}
+		}
+		if err := (evaluated{p}).inheritRates(ctx, f, index); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -59,6 +59,9 @@ func open(ctx context.Context, store blob.Store, in run.Input, by Claim) (run.Pl
 	if err := checkStart(ctx, store, cfg); err != nil {
 		return run.Plan{}, err
 	}
+	if err := countEpochs(ctx, store, &cfg); err != nil {
+		return run.Plan{}, err
+	}
 	plan := run.PlanOf(in.RunID, cfg)
 	plan.Priority = in.Priority
 	return claim(ctx, store, plan, cfg, claimant{by, in})

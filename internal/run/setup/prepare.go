@@ -55,6 +55,8 @@ type preparation struct {
 	code     run.Code
 	out      run.Prepared
 	progress func(string)
+	// prompts are those of the problems of eval.sets, by what they ask.
+	prompts map[string]string
 }
 
 // prepareNew makes or imports all data.
@@ -65,6 +67,9 @@ func (p *preparation) prepareNew(ctx context.Context) error {
 	}
 	p.progress("dialogues and tokenizer")
 	if err := p.writeDialogues(ctx); err != nil {
+		return err
+	}
+	if err := (evaluated{p}).writeSets(ctx); err != nil {
 		return err
 	}
 	for i, s := range p.cfg.Stages {

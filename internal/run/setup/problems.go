@@ -26,6 +26,9 @@ func (p *preparation) writeStage(ctx context.Context, index int, s config.Stage)
 	if err := p.keep(run.PutLines(ctx, p.store, p.layout.TrainProblems(index), train)); err != nil {
 		return err
 	}
+	if err := (evaluated{p}).writeRates(ctx, index, train); err != nil {
+		return err
+	}
 	return p.keep(run.PutLines(ctx, p.store, p.layout.HeldOutProblems(index), heldOut))
 }
 
@@ -43,7 +46,10 @@ func (p *preparation) stageProblems(ctx context.Context, path string, s config.S
 		return nil, nil, fault.Newf(fault.Dataset, "%s: %d training problems, want at least rl.problems_per_step (%d)",
 			path, len(train), p.cfg.RL.ProblemsPerStep)
 	}
-	if err := checkStepIDs(train, p.cfg.RL.ProblemsPerStep); err != nil {
+	if err := checkStepIDs(train, p.cfg.RL.ProblemsPerStep*(1+p.cfg.RL.Refill.Rounds)); err != nil {
+		return nil, nil, fault.Newf(fault.Dataset, "%s: %w", path, err)
+	}
+	if err := (evaluated{p}).checkEvaluated(train); err != nil {
 		return nil, nil, fault.Newf(fault.Dataset, "%s: %w", path, err)
 	}
 	for _, set := range [][]rl.Problem{train, heldOut} {
@@ -141,6 +147,11 @@ func (p *preparation) checkProblems(problems []rl.Problem) error {
 
 // checkLengths finds prompts that leave no room for the stage's response.
 func (p *preparation) checkLengths(problems []rl.Problem, s config.Stage) error {
+	return evaluated{p}.checkRoom(problems, s, p.cfg.Model.MaxContext)
+}
+
+// checkRoom is checkLengths for contexts of so many tokens.
+func (p evaluated) checkRoom(problems []rl.Problem, s config.Stage, room int) error {
 	for _, problem := range problems {
 		prompt, err := p.format.Begin(problem.Prompt)
 		if err != nil {
@@ -148,9 +159,9 @@ func (p *preparation) checkLengths(problems []rl.Problem, s config.Stage) error 
 		}
 		need := prompt.PromptTokens() + s.MaxResponseTokens
 		p.out.TokenBudget = max(p.out.TokenBudget, need)
-		if need > p.cfg.Model.MaxContext {
+		if need > room {
 			return config.Problems{{Path: "model.max_context", Msg: fmt.Sprintf(
-				"is %d, but the prompt of problem %s with max_response_tokens needs %d", p.cfg.Model.MaxContext, problem.ID, need)}}
+				"is %d, but the prompt of problem %s with max_response_tokens needs %d", room, problem.ID, need)}}
 		}
 	}
 	return nil

@@ -50,7 +50,7 @@ func openStart(ctx context.Context, store blob.Store, cfg config.Run, functions 
 	}
 	name := cmp.Or(cfg.Model.Run, cfg.Model.Path)
 	var problems config.Problems
-	if most := s.model.MaxPositionEmbeddings; cfg.Model.MaxContext > most {
+	if most := s.model.MaxPositionEmbeddings; cfg.EngineContext() > most {
 		problems = append(problems, config.Problem{Path: "model.max_context", Msg: fmt.Sprintf(
 			"is %d, but the model in %s has %d positions", cfg.Model.MaxContext, name, most)})
 	}

@@ -1,0 +1,314 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"temper/internal/chat"
+	"temper/internal/cli"
+	"temper/internal/config"
+	"temper/internal/converse"
+	"temper/internal/evaluate"
+)
+
+// modelEval is what a person asks of the evaluation of any model.
+type modelEval struct {
+	chat     chatting
+	sets     []string
+	plain    evaluate.Set
+	mode     string
+	seed     uint64
+	parallel int
+	patience time.Duration
+	out      string
+	against  string
+	reverify bool
+	own      []string // flags that are for this alone
+}
+
+func newModelEval(cmd *cobra.Command) *modelEval {
+	e := &modelEval{}
+	f := pflag.NewFlagSet("model", pflag.ContinueOnError)
+	f.StringVar(&e.chat.asked.model, "model", "", "directory in Hugging Face layout, or the id of a run")
+	f.Int64Var(&e.chat.asked.run.policy, "policy", 0, "this published policy of the run")
+	f.StringVar(&e.chat.asked.run.step, "step", "", "the checkpoint of this step of the run")
+	f.BoolVar(&e.chat.asked.run.best, "best", false, "the checkpoint of the run with the highest reward of the step after it")
+	f.StringVar(&e.chat.model.Backend, "backend", "", "device that computes; the Go backend by default")
+	f.IntVar(&e.chat.model.MaxContext, "max-context", 0, "tokens of a prompt and its answer together; what the model allows by default")
+	f.StringVar(&e.chat.url, "url", "", "server of OpenAI's API, such as http://127.0.0.1:8000")
+	f.StringVar(&e.chat.client.Model, "name", "", "model of that server; its first one by default")
+	f.StringVar(&e.chat.system, "system", "", "system message; that of the model's template by default")
+	f.StringSliceVar(&e.chat.tools, "tool", nil, "tools that the model may call; those of the run, or "+chat.ToolName+", by default")
+	f.BoolVar(&e.chat.noTools, "no-tools", false, "let the model call none")
+	f.StringArrayVar(&e.sets, "set", nil, "NAME=FILE with problems, see docs/data.md; may be repeated")
+	f.IntVar(&e.plain.Rollouts, "rollouts", 1, "samples of each problem")
+	f.Float64Var(&e.plain.Temperature, "temperature", 0, "divides the logits; 0 takes the most likely token")
+	f.IntVar(&e.plain.MaxTurns, "max-turns", 10, "turns of one answer")
+	f.IntVar(&e.plain.MaxTokens, "max-tokens", 0, "tokens of one answer over all turns, tool results included; what fits by default")
+	f.StringVar(&e.plain.Suffix, "suffix", "", "text behind each prompt, such as an instruction to box the answer")
+	f.StringVar(&e.mode, "mode", "", "how answers are judged: paper, tag, integer, released, choice or env; for a run its own way by default, else released")
+	f.Uint64Var(&e.seed, "eval-seed", 1, "of the draws")
+	f.IntVar(&e.parallel, "parallel", 8, "samples that are made at a time")
+	f.DurationVar(&e.patience, "patience", 2*time.Minute, "how long a sample waits for a server that does not answer")
+	f.StringVar(&e.out, "out", "", "folder of samples and reports; eval-NAME by default")
+	f.StringVar(&e.against, "against", "", "folder of another evaluation, to compare with problem by problem")
+	f.BoolVar(&e.reverify, "reverify", false, "judge the samples of --out again, and sample nothing")
+	f.VisitAll(func(flag *pflag.Flag) { e.own = append(e.own, flag.Name) })
+	cmd.Flags().AddFlagSet(f)
+	cmd.MarkFlagsMutuallyExclusive("model", "url")
+	return e
+}
+
+func (e *modelEval) asked() bool { return e.chat.asked.model != "" || e.chat.url != "" }
+
+// stray names a flag that makes no sense without a model.
+func (e *modelEval) stray(cmd *cobra.Command) string {
+	for _, name := range e.own {
+		if cmd.Flags().Changed(name) {
+			return name
+		}
+	}
+	return ""
+}
+
+// check finds what is wrong with the flags alone.
+func (e *modelEval) check(cmd *cobra.Command) error {
+	var wrong []error
+	if len(e.sets) == 0 {
+		wrong = append(wrong, errors.New("--set is missing: NAME=FILE with problems"))
+	}
+	if e.plain.Rollouts < 1 || e.plain.Rollouts > 1000 || e.plain.MaxTurns < 1 || e.plain.MaxTokens < 0 || e.parallel < 1 || e.patience < 0 {
+		wrong = append(wrong, fmt.Errorf("--rollouts %d, --max-turns %d, --max-tokens %d, --parallel %d, --patience %s: want 1 to 1000, at least 1, 0, 1 and 0s",
+			e.plain.Rollouts, e.plain.MaxTurns, e.plain.MaxTokens, e.parallel, e.patience))
+	}
+	if e.plain.Temperature < 0 || e.plain.Temperature > 10 {
+		wrong = append(wrong, fmt.Errorf("--temperature %g, want 0 to 10", e.plain.Temperature))
+	}
+	if e.plain.Temperature == 0 && e.plain.Rollouts > 1 && cmd.Flags().Changed("rollouts") {
+		wrong = append(wrong, fmt.Errorf("--rollouts %d at --temperature 0: all samples of a problem would be equal", e.plain.Rollouts))
+	}
+	if e.mode != "" {
+		wrong = append(wrong, evaluate.Mode(e.mode).Check())
+	}
+	if e.chat.noTools && len(e.chat.tools) > 0 {
+		wrong = append(wrong, errors.New("--no-tools excludes --tool"))
+	}
+	wrong = append(wrong, onlyOne(cmd, "step", "policy", "best"))
+	if err := errors.Join(wrong...); err != nil {
+		return cli.Usage(err)
+	}
+	return nil
+}
+
+// label names the model in reports.
+func (e *modelEval) label(cmd *cobra.Command) string {
+	if e.chat.url != "" {
+		return e.chat.client.Model
+	}
+	label := filepath.Base(filepath.Clean(e.chat.asked.model))
+	switch {
+	case cmd.Flags().Changed("policy"):
+		label += fmt.Sprintf("@%d", e.chat.asked.run.policy)
+	case e.chat.asked.run.step != "":
+		label += "@step-" + e.chat.asked.run.step
+	case e.chat.asked.run.best:
+		label += "@best"
+	}
+	return label
+}
+
+func (e *modelEval) run(cmd *cobra.Command, p *config.Process, asJSON bool) error {
+	if err := e.check(cmd); err != nil {
+		return err
+	}
+	if err := e.readSets(cmd, &evaluate.Config{}, &config.Rollout{}); err != nil { // before a model is opened
+		return err
+	}
+	ctx := cmd.Context()
+	defer e.chat.close()
+	cfg := evaluate.Config{System: e.chat.system, Seed: e.seed, Parallel: e.parallel, Patience: e.patience}
+	var rollout *config.Rollout
+	if e.reverify {
+		cfg.Label = e.label(cmd)
+	} else {
+		var err error
+		if rollout, err = e.open(ctx, cmd, p, &cfg); err != nil {
+			return err
+		}
+	}
+	if err := e.readSets(cmd, &cfg, rollout); err != nil {
+		return err
+	}
+	cfg.Folder = cmp.Or(e.out, "eval-"+strings.Map(plainLetter, cfg.Label))
+	samples, err := e.samples(ctx, cmd, cfg)
+	if err != nil {
+		return err
+	}
+	report, err := evaluate.Summarize(cfg, samples)
+	if err != nil {
+		return err
+	}
+	if e.against != "" {
+		others, err := evaluate.ReadSamples(e.against)
+		if err == nil {
+			err = report.Compare(cfg, samples, others, filepath.Base(filepath.Clean(e.against)))
+		}
+		if err != nil {
+			return cli.Usage(err)
+		}
+	}
+	return writeEvaluation(cmd.OutOrStdout(), cfg.Folder, report, asJSON)
+}
+
+// plainLetter keeps what a folder may be called.
+func plainLetter(r rune) rune {
+	if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '_' || r == '-' {
+		return r
+	}
+	return '-'
+}
+
+// open brings up the model and the sandbox. It returns how the model's run samples, where
+// it has one.
+func (e *modelEval) open(ctx context.Context, cmd *cobra.Command, p *config.Process, cfg *evaluate.Config) (rollout *config.Rollout, err error) {
+	c := &e.chat
+	c.model.Slots = e.parallel
+	if c.url != "" {
+		c.client.URL, c.client.Key, c.client.HTTP = c.url, os.Getenv(ChatKeyKey), &http.Client{}
+	} else if rollout, err = c.openModel(ctx, cmd, p); err != nil {
+		return nil, err
+	}
+	if err := c.client.Check(ctx); err != nil {
+		return nil, err
+	}
+	cfg.Model, cfg.Label = c.client, e.label(cmd)
+	tools, none := c.toolConfig(rollout)
+	if c.noTools || none {
+		return rollout, nil
+	}
+	executor, end, err := openSandbox(ctx, cmd, p, min(e.parallel, 8))
+	if err != nil {
+		return nil, err
+	}
+	c.closers = append(c.closers, end)
+	tools.Executor = executor
+	cfg.NewTools = func(name, fixture string) (*converse.Tools, error) {
+		own := tools
+		own.Name, own.Fixture = fmt.Sprintf("%s/%s", tools.Name, name), fixture
+		return converse.NewTools(own)
+	}
+	if _, err := cfg.NewTools("check", ""); err != nil {
+		return nil, cli.Usage(err)
+	}
+	return rollout, nil
+}
+
+// readSets reads the sets. A flag that was given stands in place of what a suite says.
+func (e *modelEval) readSets(cmd *cobra.Command, cfg *evaluate.Config, rollout *config.Rollout) error {
+	e.plain.Mode = evaluate.Mode(cmp.Or(e.mode, ownMode(rollout)))
+	var wrong []error
+	for _, text := range e.sets {
+		set, err := evaluate.ParseSet(text, e.plain)
+		if err != nil {
+			wrong = append(wrong, fmt.Errorf("--set %w", err))
+			continue
+		}
+		if slices.ContainsFunc(cfg.Sets, func(s evaluate.Set) bool { return s.Name == set.Name }) {
+			wrong = append(wrong, fmt.Errorf("--set %s: the name is used twice", text))
+			continue
+		}
+		e.override(cmd, &set)
+		if set, err = evaluate.ReadSet(set); err != nil {
+			wrong = append(wrong, fmt.Errorf("--set %s: %w", set.Name, err))
+		}
+		cfg.Sets = append(cfg.Sets, set)
+	}
+	if err := errors.Join(wrong...); err != nil {
+		return cli.Usage(err)
+	}
+	return nil
+}
+
+// ownMode is how a run judges answers.
+func ownMode(rollout *config.Rollout) string {
+	switch {
+	case rollout == nil:
+		return "released"
+	case rollout.Boxed():
+		return "paper"
+	default:
+		return string(evaluate.Env)
+	}
+}
+
+func (e *modelEval) override(cmd *cobra.Command, set *evaluate.Set) {
+	changed := cmd.Flags().Changed
+	if changed("rollouts") {
+		set.Rollouts = e.plain.Rollouts
+	}
+	if changed("temperature") {
+		set.Temperature = e.plain.Temperature
+	}
+	if changed("max-turns") {
+		set.MaxTurns = e.plain.MaxTurns
+	}
+	if changed("max-tokens") {
+		set.MaxTokens = e.plain.MaxTokens
+	}
+	if changed("suffix") {
+		set.Suffix = e.plain.Suffix
+	}
+	if changed("mode") {
+		set.Mode = e.plain.Mode
+	}
+}
+
+// samples makes the samples that are missing, or judges those that are there again.
+func (e *modelEval) samples(ctx context.Context, cmd *cobra.Command, cfg evaluate.Config) ([]evaluate.Sample, error) {
+	if e.reverify {
+		samples, changed, err := evaluate.Reverify(cfg)
+		if err == nil {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%d samples judged again, %d verdicts changed\n", len(samples), changed)
+		}
+		return samples, err
+	}
+	last := time.Time{}
+	cfg.Progress = func(done, all int) {
+		if now := time.Now(); done == all || now.Sub(last) > 5*time.Second {
+			last = now
+			fmt.Fprintf(cmd.ErrOrStderr(), "%d of %d samples\n", done, all)
+		}
+	}
+	return evaluate.Run(ctx, cfg)
+}
+
+// writeEvaluation writes both forms of the report and prints one.
+func writeEvaluation(w io.Writer, folder string, report evaluate.Report, asJSON bool) error {
+	var text strings.Builder
+	if err := cli.PrintJSON(&text, report); err != nil {
+		return err
+	}
+	for name, content := range map[string]string{"report.json": text.String(), "report.md": report.Markdown()} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(content), 0o644); err != nil { //nolint:gosec // results are for everybody to read
+			return err
+		}
+	}
+	if asJSON {
+		_, err := io.WriteString(w, text.String())
+		return err
+	}
+	_, err := io.WriteString(w, report.Markdown())
+	return err
+}

@@ -1,0 +1,424 @@
+// Package evaluate owns the evaluation of any model behind OpenAI's API on sets of
+// problems: what to sample, the journal of samples, verdicts, and the report. The model may
+// be in this process or anywhere else; the package knows neither engine nor run.
+//
+// Invariant: a sample that the journal holds is never sampled again, and one that is not
+// whole is never counted.
+package evaluate
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"temper/internal/converse"
+	"temper/internal/dataset"
+	"temper/internal/rl"
+)
+
+// Set is a set of problems with the settings of its samples.
+type Set struct {
+	Name string `json:"name"`
+	// Path is where the problems come from, SHA256 the sum of the file.
+	Path   string `json:"path"`
+	SHA256 string `json:"sha256"`
+	// Rollouts is the number of samples of each problem.
+	Rollouts int `json:"rollouts"`
+	// Temperature of the samples; 0 is greedy.
+	Temperature float64 `json:"temperature"`
+	// MaxTurns bounds the turns of a sample, MaxTokens the tokens after its prompt; 0 leaves
+	// the latter to the server.
+	MaxTurns  int `json:"max_turns"`
+	MaxTokens int `json:"max_tokens"`
+	// Mode is how answers are found and compared; see Modes.
+	Mode Mode `json:"mode"`
+	// Suffix is put behind each prompt.
+	Suffix string `json:"suffix,omitempty"`
+
+	Problems []rl.Problem `json:"-"`
+}
+
+// ReadSet reads the problems of a set and checks that each can be judged.
+func ReadSet(s Set) (Set, error) {
+	data, err := os.ReadFile(s.Path)
+	if err != nil {
+		return s, err
+	}
+	s.SHA256 = sumOf(data)
+	if s.Problems, err = dataset.ReadProblems(bytes.NewReader(data), s.Path); err != nil {
+		return s, err
+	}
+	if len(s.Problems) == 0 {
+		return s, fmt.Errorf("%s: no problem in it", s.Path)
+	}
+	var bad []error
+	for _, p := range s.Problems {
+		if _, err := s.Mode.judge(p, ""); err != nil {
+			bad = append(bad, fmt.Errorf("%s: problem %s: %w", s.Path, p.ID, err))
+		}
+		if len(bad) == maxReported {
+			break
+		}
+	}
+	return s, errors.Join(bad...)
+}
+
+// maxReported bounds the problems that one error lists.
+const maxReported = 20
+
+// Sample is one answer to one problem with its verdict, a line of the journal.
+type Sample struct {
+	Set     string `json:"set"`
+	Problem string `json:"problem"`
+	Sample  int    `json:"sample"`
+	Correct bool   `json:"correct"`
+	// Extracted is the answer as the response has it.
+	Extracted string `json:"extracted"`
+	Reason    string `json:"reason,omitempty"`
+	// Finish is why the answer ended: stop, length or max_turns. Only what ended by itself
+	// is judged.
+	Finish string `json:"finish"`
+	// Tokens were sampled, over all turns.
+	Tokens int `json:"tokens"`
+	Turns  int `json:"turns"`
+	Calls  int `json:"calls"`
+	Failed int `json:"failed_calls"`
+	// Response is what all turns said.
+	Response string `json:"response"`
+}
+
+func (s Sample) key() sampleKey { return sampleKey{s.Set, s.Problem, s.Sample} }
+
+type sampleKey struct {
+	set, problem string
+	sample       int
+}
+
+// Config says what to evaluate and how.
+type Config struct {
+	// Model is the server, of which each sample gets a copy.
+	Model converse.Client
+	// NewTools makes the tools of one sample; nil for a model that gets none.
+	NewTools func(name, fixture string) (*converse.Tools, error)
+	// System is the system message; "" for that of the server's template.
+	System string
+	Sets   []Set
+	Seed   uint64
+	// Parallel is the number of samples that are made at a time, at least 1.
+	Parallel int
+	// Patience is how long one sample waits for a server that does not answer.
+	Patience time.Duration
+	// Folder holds the journal.
+	Folder string
+	// Label names the model in reports.
+	Label string
+	// Progress is told the number of samples that are there, and of all.
+	Progress func(done, all int)
+}
+
+// Run makes the samples that the journal lacks, and returns all of them.
+func Run(ctx context.Context, c Config) ([]Sample, error) {
+	j, err := openJournal(c)
+	if err != nil {
+		return nil, err
+	}
+	e := &evaluation{Config: c, journal: j}
+	err = e.sampleMissing(ctx)
+	return j.samples(), errors.Join(err, j.close())
+}
+
+// evaluation is an evaluation under way.
+type evaluation struct {
+	Config
+	journal *journal
+}
+
+// job is a sample to make.
+type job struct {
+	set     *Set
+	problem *rl.Problem
+	sample  int
+}
+
+// jobs are the samples that the journal lacks, the first samples of all problems first.
+func (e *evaluation) jobs() []job {
+	var out []job
+	for i := range e.Sets {
+		set := &e.Sets[i]
+		for n := range set.Rollouts {
+			for k := range set.Problems {
+				if !e.journal.has(sampleKey{set.Name, set.Problems[k].ID, n}) {
+					out = append(out, job{set, &set.Problems[k], n})
+				}
+			}
+		}
+	}
+	return out
+}
+
+func (e *evaluation) sampleMissing(ctx context.Context) error {
+	jobs := e.jobs()
+	all := 0
+	for _, s := range e.Sets {
+		all += s.Rollouts * len(s.Problems)
+	}
+	e.tell(all-len(jobs), all)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	queue := make(chan job)
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	done := all - len(jobs)
+	for range min(e.Parallel, max(1, len(jobs))) {
+		wg.Go(func() {
+			for j := range queue {
+				if err := e.makeSample(ctx, j); err != nil {
+					cancel(err)
+					return
+				}
+				mu.Lock()
+				done++
+				e.tell(done, all)
+				mu.Unlock()
+			}
+		})
+	}
+feed:
+	for _, j := range jobs {
+		select {
+		case queue <- j:
+		case <-ctx.Done():
+			break feed
+		}
+	}
+	close(queue)
+	wg.Wait()
+	if err := context.Cause(ctx); err != nil {
+		return fmt.Errorf("%w; %d of %d samples are in %s, and the same command goes on with them", err, done, all, e.journal.path)
+	}
+	return nil
+}
+
+func (e *evaluation) tell(done, all int) {
+	if e.Progress != nil {
+		e.Progress(done, all)
+	}
+}
+
+// Pauses while a server does not answer.
+const (
+	firstPause = 200 * time.Millisecond
+	mostPause  = 10 * time.Second
+)
+
+// makeSample asks until there is a whole answer, and journals it.
+func (e *evaluation) makeSample(ctx context.Context, j job) error {
+	deadline, pause := time.Now().Add(e.Patience), firstPause
+	for {
+		answer, err := e.ask(ctx, j)
+		switch {
+		case err == nil:
+			s, err := e.sampleOf(j, answer)
+			if err == nil {
+				err = e.journal.add(s)
+			}
+			return err
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case !mayPass(err) || time.Now().Add(pause).After(deadline):
+			return fmt.Errorf("%s, problem %s, sample %d: %w", j.set.Name, j.problem.ID, j.sample, err)
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return context.Cause(ctx)
+		}
+		pause = min(2*pause, mostPause)
+	}
+}
+
+// mayPass reports whether the same question may be answered later: not where the server
+// has refused it.
+func mayPass(err error) bool {
+	var status *converse.StatusError
+	if !errors.As(err, &status) {
+		return true
+	}
+	return status.Status >= 500 || status.Status == 408 || status.Status == 425 || status.Status == 429
+}
+
+// ask asks one question and follows its calls.
+func (e *evaluation) ask(ctx context.Context, j job) (converse.Answer, error) {
+	client := e.Model
+	temperature := j.set.Temperature
+	seed := int64(rl.Seed(e.Seed, "evaluate/"+j.set.Name, rl.Hash(j.problem.ID), uint64(j.sample)) & (1<<31 - 1)) //nolint:gosec // 31 bits: some servers take no more
+	client.Temperature, client.Seed = &temperature, &seed
+	var tools *converse.Tools
+	if e.NewTools != nil {
+		var err error
+		if tools, err = e.NewTools(fmt.Sprintf("%s/%s/%d", j.set.Name, j.problem.ID, j.sample), j.problem.Fixture); err != nil {
+			return converse.Answer{}, err
+		}
+		if client.Tools, err = tools.Schemas(); err != nil {
+			return converse.Answer{}, err
+		}
+		defer tools.Close(ctx)
+	}
+	talk, err := converse.New(&budget{client: &client, left: j.set.MaxTokens}, tools, e.System, j.set.MaxTurns)
+	if err != nil {
+		return converse.Answer{}, err
+	}
+	prompt := j.problem.Prompt
+	if j.set.Suffix != "" {
+		prompt += "\n" + j.set.Suffix
+	}
+	answer, err := talk.Ask(ctx, prompt, func(converse.Delta) error { return nil })
+	if errors.Is(err, converse.ErrTooLong) { // no room for a word: the same again whenever it is asked
+		return converse.Answer{Finish: converse.FinishLength}, nil
+	}
+	return answer, err
+}
+
+// budget bounds the tokens of all turns of an answer, those of tool results included.
+type budget struct {
+	client *converse.Client
+	left   int // of the first turn; 0 for no bound
+	prompt int // of the first turn
+	used   int // after it, up to the last turn
+}
+
+// Turn implements converse.Sampler.
+func (b *budget) Turn(ctx context.Context, messages []converse.Message, emit func(converse.Delta) error) (converse.Turn, error) {
+	if b.left > 0 {
+		if b.client.MaxTokens = b.left - b.used; b.client.MaxTokens <= 0 {
+			return converse.Turn{Finish: converse.FinishLength}, nil
+		}
+	}
+	turn, err := b.client.Turn(ctx, messages, emit)
+	if b.prompt == 0 {
+		b.prompt = turn.Usage.Prompt
+	}
+	b.used = turn.Usage.Prompt + turn.Usage.Completion - b.prompt
+	return turn, err
+}
+
+// sampleOf judges an answer.
+func (e *evaluation) sampleOf(j job, a converse.Answer) (Sample, error) {
+	s := Sample{
+		Set: j.set.Name, Problem: j.problem.ID, Sample: j.sample, Finish: a.Finish,
+		Tokens: a.Usage.Completion, Turns: len(a.Turns), Calls: len(a.Results),
+	}
+	var said []string
+	for _, t := range a.Turns {
+		if t.Content != "" {
+			said = append(said, t.Content)
+		}
+	}
+	s.Response = strings.Join(said, "\n")
+	for _, r := range a.Results {
+		if r.Status.Failed() {
+			s.Failed++
+		}
+	}
+	return s.judged(j.set, j.problem)
+}
+
+// judged is a sample with its verdict. What was cut has no answer.
+func (s Sample) judged(set *Set, p *rl.Problem) (Sample, error) {
+	s.Correct, s.Extracted, s.Reason = false, "", "the answer did not end by itself: "+s.Finish
+	if s.Finish != converse.FinishStop {
+		return s, nil
+	}
+	v, err := set.Mode.judge(*p, s.Response)
+	s.Correct, s.Extracted, s.Reason = v.Correct, v.Extracted, v.Reason
+	return s, err
+}
+
+// Reverify judges the samples of a journal again, by today's rules or another mode, and
+// samples nothing. It returns them with the number of verdicts that changed.
+func Reverify(c Config) (samples []Sample, changed int, err error) {
+	samples, err = readJournal(filepath.Join(c.Folder, journalName))
+	if err != nil {
+		return nil, 0, err
+	}
+	problems := map[string]map[string]*rl.Problem{}
+	for i := range c.Sets {
+		of := map[string]*rl.Problem{}
+		for k := range c.Sets[i].Problems {
+			of[c.Sets[i].Problems[k].ID] = &c.Sets[i].Problems[k]
+		}
+		problems[c.Sets[i].Name] = of
+	}
+	for i := range samples {
+		at := slices.IndexFunc(c.Sets, func(s Set) bool { return s.Name == samples[i].Set })
+		if at < 0 {
+			return nil, 0, fmt.Errorf("%s: samples of the set %s, which is not given", c.Folder, samples[i].Set)
+		}
+		p, ok := problems[samples[i].Set][samples[i].Problem]
+		if !ok {
+			return nil, 0, fmt.Errorf("%s: a sample of problem %s, which the set %s does not have", c.Folder, samples[i].Problem, samples[i].Set)
+		}
+		again, err := samples[i].judged(&c.Sets[at], p)
+		if err != nil {
+			return nil, 0, err
+		}
+		if again.Correct != samples[i].Correct {
+			changed++
+		}
+		samples[i] = again
+	}
+	return samples, changed, nil
+}
+
+// Settings are what the samples of a journal depend on; a journal of other settings is
+// refused.
+type Settings struct {
+	Model string `json:"model"`
+	Seed  uint64 `json:"seed"`
+	Tools bool   `json:"tools"`
+	// System is the system message, in whole.
+	System string `json:"system,omitempty"`
+	Sets   []Set  `json:"sets"`
+}
+
+func (c Config) settings() Settings {
+	return Settings{Model: c.Label, Seed: c.Seed, Tools: c.NewTools != nil, System: c.System, Sets: c.Sets}
+}
+
+// differs names the first setting that two evaluations do not share.
+func (s Settings) differs(o Settings) string {
+	switch {
+	case s.Model != o.Model:
+		return fmt.Sprintf("model %q, now %q", s.Model, o.Model)
+	case s.Seed != o.Seed:
+		return fmt.Sprintf("seed %d, now %d", s.Seed, o.Seed)
+	case s.Tools != o.Tools:
+		return fmt.Sprintf("tools %v, now %v", s.Tools, o.Tools)
+	case s.System != o.System:
+		return "another system message"
+	}
+	for _, set := range s.Sets {
+		at := slices.IndexFunc(o.Sets, func(x Set) bool { return x.Name == set.Name })
+		if at < 0 {
+			continue // not asked for now; its samples stay
+		}
+		was, is := set, o.Sets[at]
+		was.Path, is.Path, was.Rollouts, is.Rollouts, was.Problems, is.Problems = "", "", 0, 0, nil, nil
+		a, errA := json.Marshal(was)
+		b, errB := json.Marshal(is)
+		if errA != nil || errB != nil || string(a) != string(b) {
+			return fmt.Sprintf("set %s: %s, now %s", set.Name, a, b)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,232 @@
+package evaluate_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"temper/internal/converse"
+	"temper/internal/evaluate"
+)
+
+// server is a model that answers each question right for some seeds. It counts what it is
+// asked, and can die.
+type server struct {
+	*httptest.Server
+	mu    sync.Mutex
+	asked map[string]int // by prompt and seed
+	// dies after so many answers; 0 = never. Then every connection breaks off.
+	dies    int
+	answers int
+	garbage bool
+}
+
+func newServer(t *testing.T) *server {
+	t.Helper()
+	s := &server{asked: map[string]int{}}
+	s.Server = httptest.NewServer(http.HandlerFunc(s.serve))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *server) serve(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/v1/models" {
+		_, _ = fmt.Fprint(w, `{"data": [{"id": "fake"}]}`)
+		return
+	}
+	var q struct {
+		Messages []struct{ Content string } `json:"messages"`
+		Seed     int64                      `json:"seed"`
+	}
+	if err := json.NewDecoder(r.Body).Decode(&q); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	prompt := q.Messages[len(q.Messages)-1].Content
+	s.mu.Lock()
+	s.asked[fmt.Sprintf("%s/%d", prompt, q.Seed)]++
+	s.answers++
+	dead, garbage := s.dies > 0 && s.answers > s.dies, s.garbage
+	s.mu.Unlock()
+	w.Header().Set("Content-Type", "text/event-stream")
+	if garbage {
+		_, _ = fmt.Fprint(w, "data: {\"choices\": [{\n\n")
+		return
+	}
+	said := "7" // wrong
+	if q.Seed%3 > 0 {
+		said = "4"
+	}
+	_, _ = fmt.Fprintf(w, "data: {\"choices\": [{\"delta\": {\"content\": \"so \\\\boxed{%s}\"}}]}\n\n", said)
+	if dead {
+		panic(http.ErrAbortHandler) // in the middle of an answer
+	}
+	_, _ = fmt.Fprint(w, "data: {\"choices\": [{\"delta\": {}, \"finish_reason\": \"stop\"}]}\n\n")
+	_, _ = fmt.Fprint(w, "data: {\"choices\": [], \"usage\": {\"prompt_tokens\": 9, \"completion_tokens\": 5}}\n\ndata: [DONE]\n\n")
+}
+
+func config(t *testing.T, url string) evaluate.Config {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "problems.jsonl")
+	var lines []string
+	for i := range 6 {
+		lines = append(lines, fmt.Sprintf(`{"id": "p%d", "env": "math", "prompt": "question %d?", "answer": "4"}`, i, i))
+	}
+	if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	set, err := evaluate.ParseSet("own="+file, evaluate.Set{Rollouts: 5, Temperature: 0.6, MaxTurns: 3, Mode: "released"})
+	if err == nil {
+		set, err = evaluate.ReadSet(set)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return evaluate.Config{
+		Model: converse.Client{URL: url, Model: "fake", HTTP: http.DefaultClient}, Sets: []evaluate.Set{set}, Seed: 3, Parallel: 3, Folder: t.TempDir(), Label: "fake",
+	}
+}
+
+// TestServerThatDies in the middle of an answer loses no sample that has ended, and makes
+// none twice: what is asked again is what never had a whole answer.
+func TestServerThatDies(t *testing.T) {
+	s := newServer(t)
+	s.dies = 11
+	c := config(t, s.URL)
+	samples, err := evaluate.Run(t.Context(), c)
+	if err == nil || !strings.Contains(err.Error(), "11 of 30 samples are in") || len(samples) != 11 {
+		t.Fatalf("%d samples (%v), want the 11 that ended", len(samples), err)
+	}
+	torn, err := os.OpenFile(filepath.Join(c.Folder, "samples.jsonl"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := torn.WriteString(`{"set":"own","problem":"p5","sam`); err != nil || torn.Close() != nil {
+		t.Fatal(err)
+	}
+	s.mu.Lock()
+	s.dies, s.asked = 0, map[string]int{}
+	s.mu.Unlock()
+	again, err := evaluate.Run(t.Context(), c)
+	if err != nil || len(again) != 30 {
+		t.Fatalf("%d samples (%v), want 30", len(again), err)
+	}
+	if len(s.asked) != 19 {
+		t.Errorf("%d questions were asked again, want the 19 that had no answer", len(s.asked))
+	}
+	calm := config(t, newServer(t).URL)
+	calm.Sets = c.Sets
+	want, err := evaluate.Run(t.Context(), calm)
+	if d := cmp.Diff(want, again); d != "" || err != nil {
+		t.Errorf("not the samples of a calm evaluation (%v):\n%s", err, d)
+	}
+	if _, err := evaluate.Run(t.Context(), c); err != nil || len(s.asked) != 19 {
+		t.Errorf("an evaluation that is done asked on (%v)", err)
+	}
+}
+
+// TestGarbage ends the evaluation with what came, when patience is over.
+func TestGarbage(t *testing.T) {
+	s := newServer(t)
+	s.garbage = true
+	c := config(t, s.URL)
+	c.Patience = 300 * time.Millisecond
+	if _, err := evaluate.Run(t.Context(), c); err == nil || !strings.Contains(err.Error(), "a part of the stream cannot be read") {
+		t.Errorf("ended with %v", err)
+	}
+}
+
+// TestCancelled is no failure of a sample.
+func TestCancelled(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := evaluate.Run(ctx, config(t, newServer(t).URL)); !errors.Is(err, context.Canceled) {
+		t.Errorf("ended with %v", err)
+	}
+}
+
+// TestReportCountsTheJournal, and a reverification by another mode changes verdicts only.
+func TestReportCountsTheJournal(t *testing.T) {
+	c := config(t, newServer(t).URL)
+	samples, err := evaluate.Run(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := evaluate.Summarize(c, samples)
+	if err != nil {
+		t.Fatal(err)
+	}
+	right := 0
+	for _, s := range samples {
+		if s.Correct {
+			right++
+		}
+	}
+	got := report.Sets[0]
+	if got.Average.Value != float64(right)/30 && fmt.Sprintf("%.9f", got.Average.Value) != fmt.Sprintf("%.9f", float64(right)/30) {
+		t.Errorf("average %v, want %d of 30", got.Average, right)
+	}
+	if got.NumSamples != 30 || got.MeanTokens != 5 || got.MeanTurns != 1 || len(got.At) != 4 || got.At[3].K != 5 || right == 0 || right == 30 {
+		t.Errorf("report %+v", got)
+	}
+	if text := report.Markdown(); !strings.Contains(text, "| own | 6 | 5 | ") {
+		t.Errorf("report:\n%s", text)
+	}
+	if err := report.Compare(c, samples, samples, "itself"); err != nil || report.Sets[0].Compared.Value != 0 || report.Sets[0].Compared.P != 1 {
+		t.Errorf("compared with itself: %+v (%v)", report.Sets[0].Compared, err)
+	}
+	c.Sets[0].Mode = "paper" // wants an <answer> block
+	judged, changed, err := evaluate.Reverify(c)
+	if err != nil || changed != right || len(judged) != 30 {
+		t.Errorf("%d of %d verdicts changed (%v), want %d", changed, len(judged), err, right)
+	}
+}
+
+// TestOtherSettings are refused by the folder of an evaluation; more samples are not.
+func TestOtherSettings(t *testing.T) {
+	c := config(t, newServer(t).URL)
+	if _, err := evaluate.Run(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	more := c
+	more.Sets = []evaluate.Set{c.Sets[0]}
+	more.Sets[0].Rollouts = 6
+	if samples, err := evaluate.Run(t.Context(), more); err != nil || len(samples) != 36 {
+		t.Errorf("%d samples (%v), want 36", len(samples), err)
+	}
+	warm := c
+	warm.Sets = []evaluate.Set{c.Sets[0]}
+	warm.Sets[0].Temperature = 1
+	if _, err := evaluate.Run(t.Context(), warm); err == nil || !strings.Contains(err.Error(), "made with other settings: set own") {
+		t.Errorf("another temperature: %v", err)
+	}
+}
+
+// TestModes that package verify does not have.
+func TestModes(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "bad.jsonl")
+	if err := os.WriteFile(file, []byte(`{"id": "a", "env": "math", "prompt": "?", "answer": "42"}`+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	set, err := evaluate.ParseSet("gpqa-diamond="+file, evaluate.Set{})
+	if err != nil || set.Rollouts != 16 || set.Temperature != 0.6 || set.MaxTurns != 30 || set.MaxTokens != 30720 {
+		t.Errorf("preset %+v (%v)", set, err)
+	}
+	if _, err := evaluate.ReadSet(set); err == nil || !strings.Contains(err.Error(), `problem a: the key "42" is no letter`) {
+		t.Errorf("a key that is no choice: %v", err)
+	}
+	if _, err := evaluate.ParseSet("aime24", evaluate.Set{}); err == nil {
+		t.Error("a set without a file")
+	}
+}

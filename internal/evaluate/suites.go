@@ -1,0 +1,41 @@
+package evaluate
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"temper/internal/verify"
+)
+
+// suites are settings for known benchmarks. Their problems are imported by the user. The
+// mathematical ones and GPQA have those of arXiv 2508.20722, section 5: 16 samples at
+// temperature 0.6, 30 turns and 30K tokens.
+func suites() map[string]Set {
+	paper := Set{Rollouts: 16, Temperature: 0.6, MaxTurns: 30, MaxTokens: 30 << 10, Mode: Mode(verify.Released)}
+	choice, greedy := paper, Set{Rollouts: 1, MaxTurns: 30, MaxTokens: 8 << 10, Mode: Mode(verify.Released)}
+	choice.Mode = Choice
+	return map[string]Set{
+		"aime24": paper, "aime25": paper, "hmmt25": paper, "math500": paper,
+		"gpqa-diamond": choice, "gsm8k": greedy,
+	}
+}
+
+// SuiteNames are the names of all suites.
+func SuiteNames() []string { return slices.Sorted(maps.Keys(suites())) }
+
+// ParseSet reads NAME=FILE. A name of a suite brings its settings, any other those of
+// plain.
+func ParseSet(text string, plain Set) (Set, error) {
+	name, path, ok := strings.Cut(text, "=")
+	if !ok || name == "" || path == "" {
+		return Set{}, fmt.Errorf("is %q, want NAME=FILE, with a name of your own or one of %s", text, strings.Join(SuiteNames(), ", "))
+	}
+	set, known := suites()[name]
+	if !known {
+		set = plain
+	}
+	set.Name, set.Path = name, path
+	return set, nil
+}

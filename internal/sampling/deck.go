@@ -1,0 +1,200 @@
+package sampling
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"temper/internal/artifact"
+	"temper/internal/blob"
+	"temper/internal/config"
+	"temper/internal/fault"
+	"temper/internal/rl"
+	"temper/internal/run"
+)
+
+// Selection is what a step took from the problems of its stage in a round, where the
+// next step begins behind it: with bands, and with refill.
+type Selection struct {
+	ProblemIDs []string `json:"problem_ids"`
+	// From and Next are places in the endless sequence of passes over the stage's problems.
+	From int `json:"from"`
+	Next int `json:"next"`
+	// Rested counts the problems that were passed over.
+	Rested int `json:"rested,omitempty"`
+}
+
+// deck deals out the problems of a stage from any place of the endless sequence of
+// passes over them, each pass in an order of its own.
+type deck struct {
+	mu    sync.Mutex
+	seed  uint64
+	ids   []string
+	epoch int   // of order
+	order []int // nil before the first deal
+	// rates are what steps up to ratedTo found of problems.
+	rates   map[string]ratedProblem
+	ratedTo int
+}
+
+// ratedProblem is the pass rate of a problem in its newest group.
+type ratedProblem struct {
+	rate float64
+	pass int // over the data, in which the group was sampled
+}
+
+// at is the problem at a place, and the pass that the place belongs to.
+func (d *deck) at(place int) (id string, pass int) {
+	pass = place / len(d.ids)
+	if d.order == nil || d.epoch != pass {
+		d.epoch, d.order = pass, rl.Rand(rl.Seed(d.seed, "deck", uint64(pass))).Perm(len(d.ids))
+	}
+	return d.ids[d.order[place%len(d.ids)]], pass
+}
+
+// deal takes n problems from a place on. It passes over those that are taken, and those
+// that rest. It takes fewer where no more are left.
+func (d *deck) deal(from, n int, taken map[string]bool, bands config.Bands) Selection {
+	out := Selection{From: from, Next: from}
+	end := from + len(d.ids)*(bands.Passes()+2)
+	for len(out.ProblemIDs) < n && out.Next < end {
+		id, pass := d.at(out.Next)
+		out.Next++
+		if taken[id] {
+			continue
+		}
+		if r, ok := d.rates[id]; bands.On() && ok && (r.rate < bands.MinPassRate || r.rate > bands.MaxPassRate) && pass <= r.pass+bands.Passes() {
+			out.Rested++
+			continue
+		}
+		taken[id] = true
+		out.ProblemIDs = append(out.ProblemIDs, id)
+	}
+	return out
+}
+
+// selectFrom deals out the problems of a step behind those of the step before, and
+// stores what it dealt.
+func (s *Selector) selectFrom(ctx context.Context, store blob.Store, in SelectInput, cfg config.Run) ([]string, error) {
+	layout := artifact.Layout{RunID: in.Run.RunID}
+	key := layout.Selection(in.Step, in.Round)
+	if done, ok, err := artifact.Lookup[Selection](ctx, store, key); ok || err != nil {
+		return done.ProblemIDs, err
+	}
+	d, err := s.deck(ctx, store, in)
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n := cfg.RL.ProblemsPerStep
+	if in.Round > 0 {
+		n = min(n, in.Num)
+	}
+	if len(d.ids) < n {
+		return nil, fault.Newf(fault.Dataset, "stage %d: %d problems are left, rl.problems_per_step is %d", in.Stage, len(d.ids), n)
+	}
+	taken := map[string]bool{}
+	from, err := place(ctx, store, layout, in, cfg.RL.ProblemsPerStep, taken)
+	if err != nil {
+		return nil, err
+	}
+	bands := cfg.Stages[in.Stage-1].Bands
+	if bands.On() {
+		if err := d.readRates(ctx, store, layout, in, cfg.RL.Window); err != nil {
+			return nil, err
+		}
+	}
+	out := d.deal(from, n, taken, bands)
+	if len(out.ProblemIDs) == 0 && in.Round == 0 {
+		return nil, fmt.Errorf("step %d: no problem was dealt from place %d on", in.Step, from)
+	}
+	out, err = artifact.PutOnce(ctx, store, key, out)
+	return out.ProblemIDs, err
+}
+
+// place is where a round begins: behind the round before, or behind the step before.
+// The first step that the run itself makes of a stage begins where steps without bands
+// would. taken gets the problems of earlier rounds.
+func place(ctx context.Context, store blob.Store, layout artifact.Layout, in SelectInput, perStep int, taken map[string]bool) (int, error) {
+	next, found := (in.StageStep-1)*perStep, false
+	follow := func(step, rounds int) error {
+		for round := range rounds {
+			s, ok, err := artifact.Lookup[Selection](ctx, store, layout.Selection(step, round))
+			if err != nil || !ok {
+				return err
+			}
+			next, found = s.Next, true
+			if step == in.Step {
+				for _, id := range s.ProblemIDs {
+					taken[id] = true
+				}
+			}
+		}
+		return nil
+	}
+	if err := follow(in.Step, in.Round); err != nil || found || in.StageStep == 1 {
+		return next, err
+	}
+	return next, follow(in.Step-1, maxRounds)
+}
+
+// maxRounds bounds the rounds of a step: the first one, and as many as rl.refill allows.
+const maxRounds = 1 + 64
+
+// deck is the deck of a stage. The last few are kept.
+func (s *Selector) deck(ctx context.Context, store blob.Store, in SelectInput) (*deck, error) {
+	key, err := keyOf(ctx, store, in)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if d, ok := s.decks[key]; ok {
+		return d, nil
+	}
+	cfg, problems, removed, err := readStage(ctx, store, in)
+	if err != nil {
+		return nil, err
+	}
+	d := &deck{seed: rl.Seed(cfg.Seed, "deck", uint64(in.Stage)), rates: map[string]ratedProblem{}}
+	for _, p := range problems {
+		if !removed[p.ID] {
+			d.ids = append(d.ids, p.ID)
+		}
+	}
+	if s.decks == nil || len(s.decks) >= maxLedgers {
+		s.decks = map[ledgerKey]*deck{}
+	}
+	s.decks[key] = d
+	return d, nil
+}
+
+// readRates reads what the steps of the stage have found that are learned when a step is
+// selected, whatever runs ahead: those before it, less the window.
+func (d *deck) readRates(ctx context.Context, store blob.Store, layout artifact.Layout, in SelectInput, window int) error {
+	first, last := in.Step-in.StageStep+1, in.Step-1-window
+	if d.ratedTo > last { // asked for an earlier step again
+		d.rates, d.ratedTo = map[string]ratedProblem{}, 0
+	}
+	for step := max(first, d.ratedTo+1); step <= last; step++ {
+		batch, ok, err := artifact.Lookup[run.StoredBatch](ctx, store, layout.Batch(step))
+		if err != nil {
+			return err
+		}
+		if !ok {
+			continue // made by the run that this one is a fork of
+		}
+		selected, _, err := artifact.Lookup[Selection](ctx, store, layout.Selection(step, 0))
+		if err != nil {
+			return err
+		}
+		for i := range batch.Groups {
+			if g := &batch.Groups[i]; g.All.Num > 0 {
+				d.rates[g.ProblemID] = ratedProblem{rate: g.All.Mean(g.All.Reward), pass: selected.From / len(d.ids)}
+			}
+		}
+		d.ratedTo = step
+	}
+	return nil
+}
