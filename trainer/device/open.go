@@ -87,7 +87,7 @@ func startXLA(config string) (compute.Backend, error) {
 		return nil, fmt.Errorf("%w: %s needs libraries that this system lacks: %s", ErrPlugin, path, strings.Join(missing, ", "))
 	}
 	if err := checkPlugin(path); err != nil {
-		return nil, fmt.Errorf("%s: %s: %w", path, firstLine(err), ErrPlugin)
+		return nil, fmt.Errorf("%s: %w", path, oneLine(err))
 	}
 	config = familyXLA + ":" + path
 	if !strings.Contains(options, "shared_buffers") {
@@ -187,6 +187,14 @@ func startBackend(config string) (backend compute.Backend, err error) {
 		return nil, fmt.Errorf("%w: the library loads but drives %d devices", ErrNoDevice, n)
 	}
 	return backend, nil
+}
+
+// oneLine cuts the stack off an error of a library; one of ours has none.
+func oneLine(err error) error {
+	if errors.Is(err, ErrPlugin) {
+		return err
+	}
+	return fmt.Errorf("%w: %s", ErrPlugin, firstLine(err))
 }
 
 // firstLine is the text of an error without the stack that some libraries append.

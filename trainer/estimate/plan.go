@@ -39,9 +39,6 @@ type Config struct {
 	Reference bool
 	// SeveralUpdates keeps the state before a step of several minibatches.
 	SeveralUpdates bool
-	// InPlace is true where an update overwrites donated weights and moments. The Go
-	// backend does so. Whether XLA does, given what GoMLX passes to it, is unconfirmed.
-	InPlace bool
 	// Slots and Context of an engine on the same devices; no Slots, no engine.
 	Slots, Context int
 }
@@ -114,6 +111,18 @@ func Estimate(c Config) (Report, error) {
 		})
 	}
 	return c.report(items), nil
+}
+
+// Program is the part of the peak that a compiled program answers for: all but the
+// runtime's.
+func (r Report) Program() int64 {
+	n := r.Peak
+	for _, i := range r.Items {
+		if i.Group == "runtime" {
+			n -= i.Bytes
+		}
+	}
+	return n
 }
 
 // report finds the stage of the peak.
@@ -191,19 +200,14 @@ func (c Config) fusedState(p parameters) []Item {
 			Item{"gradients", "whole head", "4 V D / model", Logits, 4 * p.table / m},
 		)
 	}
-	stage := Always
 	if c.Accumulate {
 		items = append(items, Item{"gradients", "of the pass under way", "4 P / shards", Pass, 4 * p.stored})
-		stage = Update
 	}
 	if c.Reference {
 		items = append(items, Item{"reference", "weights, float32", "4 P / shards", Always, 4 * p.stored})
 	}
 	if c.SeveralUpdates {
 		items = append(items, Item{"undo", "state before a step of several updates", "12 P / shards", Always, 12 * p.stored})
-	}
-	if !c.InPlace {
-		items = append(items, Item{"optimizer", "new weights and moments", "12 P / shards", stage, 12 * p.stored})
 	}
 	return items
 }
