@@ -155,9 +155,9 @@ func expect(t *testing.T, got, want lesson, start []qwen3.Tensor, losses, logpro
 	}
 }
 
-// TestMeshesLearnAsOneDevice, and each of them twice the same: a second lesson from the
+// TestXLAMeshesLearnAsOneDevice, and each of them twice the same: a second lesson from the
 // same start ends in the same bits. What one mesh has saved, the next one goes on with.
-func TestMeshesLearnAsOneDevice(t *testing.T) {
+func TestXLAMeshesLearnAsOneDevice(t *testing.T) {
 	backend := cpuPlugin(t)
 	alone := initialised(t, meshConfig("go", device.Mesh{}))
 	start := weights(t, alone)
@@ -239,9 +239,9 @@ func checkRefusedUpdate(t *testing.T, tr *trainer.Trainer) {
 	sameState(t, "after the update that was refused", snapshot(t, tr), before)
 }
 
-// TestOptionsOnAMesh: packed rows, layers computed again and the vocabulary in pieces
+// TestXLAOptionsOnAMesh: packed rows, layers computed again and the vocabulary in pieces
 // change nothing but rounding, bfloat16 stays near.
-func TestOptionsOnAMesh(t *testing.T) {
+func TestXLAOptionsOnAMesh(t *testing.T) {
 	backend := cpuPlugin(t)
 	tr := initialised(t, meshConfig("go", device.Mesh{}))
 	start := weights(t, tr)
@@ -262,8 +262,8 @@ func TestOptionsOnAMesh(t *testing.T) {
 	}
 }
 
-// TestMeshesThatCannotBe are refused in one line each.
-func TestMeshesThatCannotBe(t *testing.T) {
+// TestXLAMeshesThatCannotBe are refused in one line each.
+func TestXLAMeshesThatCannotBe(t *testing.T) {
 	backend := cpuPlugin(t)
 	for _, c := range []struct {
 		mesh device.Mesh

@@ -44,15 +44,7 @@ func InPlace(g *graph.Graph, aliases []Alias) error {
 	if g.Backend().Name() != xla.BackendName {
 		return nil
 	}
-	builder, err := hidden[compute.Builder](g, "builder")
-	if err != nil {
-		return err
-	}
-	function, err := hidden[*xla.Function](builder, "mainFn")
-	if err != nil {
-		return err
-	}
-	program, err := hidden[*stablehlo.Function](function, "fn")
+	program, err := programOf(g)
 	if err != nil {
 		return err
 	}
@@ -67,6 +59,19 @@ func InPlace(g *graph.Graph, aliases []Alias) error {
 		in.Attributes["tf.aliasing_output"] = int32(a.Output) //nolint:gosec // a graph has fewer results
 	}
 	return nil
+}
+
+// programOf is the program that a graph has become so far.
+func programOf(g *graph.Graph) (*stablehlo.Function, error) {
+	builder, err := hidden[compute.Builder](g, "builder")
+	if err != nil {
+		return nil, err
+	}
+	function, err := hidden[*xla.Function](builder, "mainFn")
+	if err != nil {
+		return nil, err
+	}
+	return hidden[*stablehlo.Function](function, "fn")
 }
 
 // MemoryOf is what XLA's compiler says about the memory of a compiled graph, on each

@@ -236,11 +236,11 @@ func (c Config) fusedActivations() []Item {
 		saved = append(saved, Item{"", "attention probabilities", "(4 + w) N H T / model", "", (4 + w) * n * ht / m})
 		scratch = append(scratch, Item{"workspace", "gradients of scores", "8 N H T / model", Layer, 8 * n * ht / m})
 	}
-	v, vocab := int64(cfg.VocabSize)/m, "V / model"
-	if c.LogitsChunk > 0 && int64(c.LogitsChunk) < v {
-		v, vocab = int64(c.LogitsChunk), "chunk"
+	scores := Item{"workspace", "scores over the vocabulary and their gradient", "(4 + w) N V / model", Logits, (4 + w) * n * int64(cfg.VocabSize) / m}
+	if chunk := int64(c.LogitsChunk); chunk > 0 && chunk < int64(cfg.VocabSize)/m {
+		scores.How, scores.Bytes = "(12 + w) N chunk", (12+w)*n*chunk
 	}
-	items := []Item{{"workspace", "scores over the vocabulary", "(12 + w) N " + vocab, Logits, (12 + w) * n * v}}
+	items := []Item{scores}
 	return slices.Concat(c.savedItems(saved, Item{"activations", "inputs of layers", "w L N D", Pass, w * l * n * d}), items, scratch)
 }
 

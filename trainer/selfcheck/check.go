@@ -134,7 +134,7 @@ func try(ctx context.Context, backend string, mesh device.Mesh) (o outcome, err 
 		return o, fmt.Errorf("decode: %w", err)
 	}
 	t, err := trainer.New(trainer.Config{
-		Backend: backend, Mesh: mesh, Model: small(), MicrobatchTokens: 64, Temperature: 1, Loss: config.Loss{ClipLow: 0.2, ClipHigh: 0.28},
+		Backend: backend, Mesh: mesh, Model: small(), MicrobatchTokens: 256, Temperature: 1, Loss: config.Loss{ClipLow: 0.2, ClipHigh: 0.28},
 	})
 	if err != nil {
 		return o, err
@@ -180,7 +180,7 @@ func samples() []rl.Sample {
 	var out []rl.Sample
 	for i := range 4 {
 		n := 16
-		s := rl.Sample{ProblemID: "p", Rollout: i, Advantage: float32(i%2)*2 - 1, Tokens: make([]int32, n), LossMask: make([]bool, n)}
+		s := rl.Sample{ProblemID: "p", Rollout: i, Advantage: float32(i%2)*3 - 1, Tokens: make([]int32, n), LossMask: make([]bool, n)}
 		for p := range n {
 			s.Tokens[p], s.LossMask[p] = int32(draw.IntN(small().VocabSize)), p >= 4 //nolint:gosec // below the vocabulary
 		}
