@@ -225,6 +225,9 @@ func (c Config) fusedActivations() []Item {
 		{"", "queries, keys, values, answer", "w N (3 q + 3 kv) / model", "", w * n * (3*q + 3*kv) / m},
 		{"", "feed-forward", "3 w N F / model", "", 3 * w * n * f / m},
 	}
+	if m > 1 && !c.Mesh.FSDP {
+		saved = append(saved, Item{"", "sums over the model axis", "4 w N D", "", 4 * w * n * d})
+	}
 	scratch := []Item{
 		{"workspace", "gradients of the residual stream", "2 w N D", Layer, 2 * w * n * d},
 		{"workspace", "gradients of queries, keys, values", "w N (2 q + 2 kv) / model", Layer, w * n * (2*q + 2*kv) / m},

@@ -52,12 +52,12 @@ func CompileUpdate(u Outline) (device.CompiledMemory, error) {
 	if u.Mesh.Several() {
 		cfg.Mesh = u.Mesh
 	}
-	s, reference := state.New(cfg.Network), state.NewReference(cfg.Network)
-	defer s.Close()
-	if err := s.Outline(adam); err != nil {
+	s, err := state.Outline(cfg.Network, adam)
+	if err != nil {
 		return device.CompiledMemory{}, err
 	}
-	p, err := Open(cfg, s, reference)
+	defer s.Close()
+	p, err := Open(cfg, s, state.NewReference(cfg.Network))
 	if err != nil {
 		return device.CompiledMemory{}, err
 	}

@@ -43,6 +43,28 @@ func New(network qwen3.Config) *State {
 	return &State{network: network, store: store, moments: moments{network: network, store: store}}
 }
 
+// Outline is a state that an optimizer updates, whose variables have no values, so that
+// graphs can be compiled for a network that does not fit into memory. It is not ready.
+func Outline(network qwen3.Config, o config.Optimizer) (*State, error) {
+	tuning, err := optimizer.TuningOf(network, o)
+	if err != nil {
+		return nil, err
+	}
+	s := New(network)
+	s.tuning = tuning
+	outline := func(path string, spec qwen3.TensorSpec, trainable bool) {
+		s.store.VariableWithShape(path, shapes.Make(dtypes.Float32, spec.Shape...), nil).SetTrainable(trainable)
+	}
+	for _, spec := range network.Tensors() {
+		outline(qwen3.VariablePath(spec.Name), spec, true)
+	}
+	for _, spec := range tuning.Trained {
+		outline(optimizer.FirstMomentPath(spec.Name), spec, false)
+		outline(optimizer.SecondMomentPath(spec.Name), spec, false)
+	}
+	return s, nil
+}
+
 // Close frees the variables.
 func (s *State) Close() {
 	s.ready = false
@@ -56,29 +78,6 @@ func (s *State) Init(seed uint64) error {
 		return fmt.Errorf("init: %w", err)
 	}
 	return s.beginFresh()
-}
-
-// Outline makes the variables of a state that an optimizer updates, without values, so
-// that graphs can be compiled for a network that does not fit into memory. The state is
-// not ready.
-func (s *State) Outline(o config.Optimizer) error {
-	tuning, err := optimizer.TuningOf(s.network, o)
-	if err != nil {
-		return err
-	}
-	outline := func(path string, spec qwen3.TensorSpec, trainable bool) {
-		s.store.VariableWithShape(path, shapes.Make(dtypes.Float32, spec.Shape...), nil).SetTrainable(trainable)
-	}
-	for _, spec := range s.network.Tensors() {
-		outline(qwen3.VariablePath(spec.Name), spec, true)
-	}
-	for _, spec := range tuning.Trained {
-		outline(optimizer.FirstMomentPath(spec.Name), spec, false)
-		outline(optimizer.SecondMomentPath(spec.Name), spec, false)
-	}
-	s.ready, s.tuning = false, tuning
-	s.layout++
-	return nil
 }
 
 // Import starts training from given weights, for example a published policy.
