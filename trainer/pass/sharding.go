@@ -275,27 +275,33 @@ func (s *sharding) execute(program Program, exec *model.Exec, inputs []any, outp
 			return fmt.Errorf("%d results on %d devices, want %d of each", len(flat), s.mesh.NumDevices(), len(outputs))
 		}
 		for i, o := range outputs {
-			spec, err := o.Spec(s.devices)
-			if err != nil {
-				return err
-			}
-			shards := make([]*tensors.Tensor, s.mesh.NumDevices())
-			for d := range shards {
-				shards[d] = flat[d*len(outputs)+i]
-			}
-			pieces, err := dtensor.NewTensor(spec, shards)
+			v, err := s.valueOf(o, flat, i, len(outputs))
 			if err != nil {
 				return fmt.Errorf("result %d: %w", i, err)
-			}
-			v := device.Pieces(pieces)
-			if !o.stays {
-				if v, err = v.Gather(); err != nil {
-					return fmt.Errorf("result %d: %w", i, err)
-				}
 			}
 			out = append(out, v)
 		}
 		return nil
 	})
 	return out, err
+}
+
+// valueOf puts result i of so many together from those of all devices.
+func (s *sharding) valueOf(o output, flat []*tensors.Tensor, i, results int) (device.Value, error) {
+	spec, err := o.Spec(s.devices)
+	if err != nil {
+		return device.Value{}, err
+	}
+	shards := make([]*tensors.Tensor, s.mesh.NumDevices())
+	for d := range shards {
+		shards[d] = flat[d*results+i]
+	}
+	pieces, err := dtensor.NewTensor(spec, shards)
+	if err != nil {
+		return device.Value{}, err
+	}
+	if v := device.Pieces(pieces); !o.stays {
+		return v.Gather()
+	}
+	return device.Pieces(pieces), nil
 }

@@ -29,43 +29,42 @@ var systemDirs = []string{
 // itself. Nothing is loaded. The error names a file that is no shared library of this
 // machine.
 func Needs(path string, opened []string) ([]Library, error) {
-	type asker struct{ path, name string }
-	queue := []asker{{path: path}}
-	seen := map[string]bool{}
-	var out []Library
-	var plugin []string // the folders that the plugin names, which hold for all that it loads
-	for i := 0; i < len(queue); i++ {
-		names, dirs, err := dependencies(queue[i].path)
-		if err != nil {
-			if i == 0 {
-				return nil, err
-			}
-			continue // the loader would say so of a library of the system; the plugin cannot help it
+	names, dirs, err := dependencies(path)
+	if err != nil {
+		return nil, err
+	}
+	w := walk{plugin: dirs, seen: map[string]bool{}}
+	w.take(names, "", dirs, false)
+	w.take(opened, "", dirs, true)
+	for i := 0; i < len(w.found); i++ {
+		l := w.found[i]
+		if l.Path == "" {
+			continue
 		}
-		if i == 0 {
-			plugin = dirs
-		}
-		take := func(name string, opened bool) {
-			if seen[name] {
-				return
-			}
-			seen[name] = true
-			l := Library{Name: name, By: queue[i].name, Opened: opened, Path: findLibrary(name, slices.Concat(dirs, plugin))}
-			out = append(out, l)
-			if l.Path != "" {
-				queue = append(queue, asker{l.Path, name})
-			}
-		}
-		for _, name := range names {
-			take(name, false)
-		}
-		if i == 0 {
-			for _, name := range opened {
-				take(name, true)
-			}
+		// A library of the system that cannot be read is the loader's business: the plugin
+		// cannot help it.
+		if names, dirs, err := dependencies(l.Path); err == nil {
+			w.take(names, l.Name, dirs, false)
 		}
 	}
-	return out, nil
+	return w.found, nil
+}
+
+// walk goes from a plugin to all that it needs.
+type walk struct {
+	plugin []string // the folders that the plugin names, which hold for all that it loads
+	seen   map[string]bool
+	found  []Library
+}
+
+// take adds libraries that another one asks for, which names folders of its own.
+func (w *walk) take(names []string, by string, dirs []string, opened bool) {
+	for _, name := range names {
+		if !w.seen[name] {
+			w.seen[name] = true
+			w.found = append(w.found, Library{Name: name, By: by, Opened: opened, Path: findLibrary(name, slices.Concat(dirs, w.plugin))})
+		}
+	}
 }
 
 // Missing returns the names of the libraries that were not found.

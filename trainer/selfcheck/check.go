@@ -70,7 +70,7 @@ func Run(ctx context.Context, backend string, mesh device.Mesh) (Report, error) 
 	}
 	r.Description, r.NumDevices = b.Description(), b.NumDevices()
 	b.Finalize()
-	begin := time.Now() //nolint:forbidigo // the report says how long the check took
+	begin := time.Now()
 	want, err := try(ctx, device.DefaultName, device.Mesh{})
 	if err != nil {
 		return r, err
