@@ -48,7 +48,7 @@ func TestXLAUpdatesInPlace(t *testing.T) {
 			}
 			state += n
 		}
-		if m.Aliased != state || m.Results-m.Aliased > 1<<10 {
+		if m.Aliased != state || m.Results-m.Aliased > 4<<10 { // the measures, and the table of results
 			t.Errorf("%v: %d bytes in place of %d results, want the %d of weights and moments", mesh, m.Aliased, m.Results, state)
 		}
 		gpu := estimate.Devices()[0]
