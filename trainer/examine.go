@@ -6,8 +6,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/gomlx/gomlx/core/tensors"
-
 	"temper/trainer/device"
 	"temper/trainer/packing"
 	"temper/trainer/qwen3"
@@ -23,7 +21,7 @@ func (s *step) explain(ctx context.Context, micros []packing.Microbatch, m meter
 	}
 	e := examiner{
 		state: s.state, trained: s.state.Tuning().Trained, report: &report,
-		gradient: func(mb packing.Microbatch) ([]*tensors.Tensor, error) { return s.gradient(mb, &m) },
+		gradient: func(mb packing.Microbatch) ([]device.Value, error) { return s.gradient(mb, &m) },
 	}
 	if err := e.examine(ctx, micros); err != nil {
 		report.Incomplete = err.Error()
@@ -39,7 +37,7 @@ func (s *step) explain(ctx context.Context, micros []packing.Microbatch, m meter
 type examiner struct {
 	state    *state.State
 	trained  []qwen3.TensorSpec
-	gradient func(packing.Microbatch) ([]*tensors.Tensor, error)
+	gradient func(packing.Microbatch) ([]device.Value, error)
 	report   *Divergence
 }
 
@@ -106,7 +104,7 @@ func (e examiner) examinePass(mb packing.Microbatch) (DivergedPass, []TensorRepo
 	if err != nil {
 		return DivergedPass{}, nil, err
 	}
-	defer device.Free(out[1:]...)
+	defer device.Release(out[1:]...)
 	sums := meter{lossTokens: 1} // as a sum, not as a mean
 	if err := sums.addSums(out[0]); err != nil {
 		return DivergedPass{}, nil, err
@@ -121,7 +119,7 @@ func (e examiner) examinePass(mb packing.Microbatch) (DivergedPass, []TensorRepo
 	reports := make([]TensorReport, len(e.trained))
 	squares := 0.0
 	for i, spec := range e.trained {
-		data, err := tensors.CopyFlatData[float32](out[1+i])
+		data, err := out[1+i].Floats()
 		if err != nil {
 			return DivergedPass{}, nil, fmt.Errorf("gradient of %s: %w", spec.Name, err)
 		}

@@ -3,8 +3,6 @@ package trainer
 import (
 	"fmt"
 
-	"github.com/gomlx/gomlx/core/tensors"
-
 	"temper/internal/rl"
 	"temper/trainer/device"
 	"temper/trainer/loss"
@@ -20,15 +18,15 @@ type meter struct {
 }
 
 // addSums adds the sums of a microbatch.
-func (m *meter) addSums(x *tensors.Tensor) error {
-	values, err := tensors.CopyFlatData[float32](x)
+func (m *meter) addSums(x device.Value) error {
+	values, err := x.Floats()
 	if err != nil {
 		return fmt.Errorf("read sums: %w", err)
 	}
 	for i, v := range values {
 		m.addMeasure(loss.Measure(i), float64(v))
 	}
-	device.Free(x)
+	device.Release(x)
 	return nil
 }
 
@@ -42,13 +40,13 @@ func (m *meter) addMeasure(i loss.Measure, v float64) {
 }
 
 // setNorm reads the norm of the gradients, which the graph has checked.
-func (m *meter) setNorm(x *tensors.Tensor) error {
-	values, err := tensors.CopyFlatData[float32](x)
+func (m *meter) setNorm(x device.Value) error {
+	values, err := x.Floats()
 	if err != nil {
 		return fmt.Errorf("read gradient norm: %w", err)
 	}
 	m.norm = float64(values[0])
-	device.Free(x)
+	device.Release(x)
 	if !m.finite() {
 		return ErrDiverged
 	}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/gomlx/gomlx/core/tensors"
-
 	"temper/internal/rl"
 	"temper/trainer/device"
 	"temper/trainer/feed"
@@ -30,12 +28,12 @@ func keepOld(r *packing.Row, v scores) { r.Old, r.Entropy = v.logprobs, v.entrop
 
 // score runs a scoring program on the rows and gives keep what it says of each.
 func (s scorer) score(ctx context.Context, p pass.Program, rows []*packing.Row, keep func(*packing.Row, scores)) error {
-	return s.passes.Each(ctx, p, s.plan.Microbatches(rows), feed.Scoring, func(mb packing.Microbatch, out []*tensors.Tensor) error {
-		defer device.Free(out...)
+	return s.passes.Each(ctx, p, s.plan.Microbatches(rows), feed.Scoring, func(mb packing.Microbatch, out []device.Value) error {
+		defer device.Release(out...)
 		values := make([][]float32, 2)
 		for i, x := range out {
 			var err error
-			if values[i], err = tensors.CopyFlatData[float32](x); err != nil {
+			if values[i], err = x.Floats(); err != nil {
 				return fmt.Errorf("read log-probabilities: %w", err)
 			}
 		}

@@ -58,12 +58,12 @@ func (s *step) updateAtOnce(ctx context.Context, mb packing.Microbatch, numbers 
 // updateInParts adds up the gradients of the microbatches and applies them. The
 // denominator is that of the minibatch, so the sum is its gradient.
 func (s *step) updateInParts(ctx context.Context, micros []packing.Microbatch, numbers *tensors.Tensor, m *meter) error {
-	var grads []*tensors.Tensor
-	defer func() { device.Free(grads...) }()
+	var grads []device.Value
+	defer func() { device.Release(grads...) }()
 	inputs := func(mb packing.Microbatch) []any { return s.inputs(mb, m) }
-	err := s.passes.Each(ctx, s.program(pass.Gradient), micros, inputs, func(_ packing.Microbatch, out []*tensors.Tensor) error {
+	err := s.passes.Each(ctx, s.program(pass.Gradient), micros, inputs, func(_ packing.Microbatch, out []device.Value) error {
 		if err := m.addSums(out[0]); err != nil {
-			device.Free(out[1:]...)
+			device.Release(out[1:]...)
 			return err
 		}
 		if grads == nil {
@@ -91,7 +91,7 @@ func (s *step) updateInParts(ctx context.Context, micros []packing.Microbatch, n
 // gradient makes the pass over a microbatch of the minibatch that m counts. It
 // returns the measures, and the microbatch's part of the gradient of each trained
 // tensor.
-func (s *step) gradient(mb packing.Microbatch, m *meter) ([]*tensors.Tensor, error) {
+func (s *step) gradient(mb packing.Microbatch, m *meter) ([]device.Value, error) {
 	return s.passes.Call(s.program(pass.Gradient), mb.Shape, s.inputs(mb, m)...)
 }
 

@@ -3,6 +3,7 @@ package workers
 import (
 	"temper/internal/config"
 	"temper/internal/proof"
+	"temper/trainer/device"
 	"temper/trainer/kernels"
 )
 
@@ -17,4 +18,13 @@ func makerOf(role, backend string) func(config.Run) proof.Maker {
 		}
 		return m
 	}
+}
+
+// onMesh is a backend with its mesh, which decides bits as well: sums over devices have
+// an order of their own.
+func onMesh(backend string, m device.Mesh) string {
+	if !m.Several() {
+		return backend
+	}
+	return backend + " on " + m.String()
 }

@@ -51,7 +51,7 @@ func serveTrainer(ctx context.Context, o TrainerOptions, v *Vitals) error {
 	service := learner.NewService(learner.Config{
 		Store: conn.store, New: learnerFactory{backend: o.Backend, mesh: o.Mesh}.make, Now: time.Now, Log: o.Log,
 		MaxResident: o.ResidentRuns, MaxResidentBytes: o.ResidentBytes,
-		MadeBy: makerOf("trainer", o.Backend), Meter: cputime.New(o.Supervisor),
+		MadeBy: makerOf("trainer", onMesh(o.Backend, o.Mesh)), Meter: cputime.New(o.Supervisor),
 	})
 	defer service.Close(savePatience)
 	return trainerWorker(&activities.Trainer{Learner: service}).serve(ctx, conn.client, func() { v.Serving(workflows.QueueTrainer) })

@@ -47,7 +47,8 @@ func rootCommand() *cobra.Command {
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.AddCommand(
 		upCommand(), runCommand(), evalCommand(), verifyCommand(), analyzeCommand(), scheduleCommand(), workerCommand(), trainerCommand(), rolloutCommand(), engineCommand(),
-		sandboxCommand(), gatewayCommand(), serveCommand(), chatCommand(), dataCommand(), configCommand(), modelCommand(), benchCommand(), doctorCommand(), storeCommand(),
+		sandboxCommand(), gatewayCommand(), serveCommand(), chatCommand(), dataCommand(), configCommand(), modelCommand(), backendCommand(), benchCommand(), doctorCommand(),
+		storeCommand(),
 	)
 	completeRuns(root)
 	return root

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"log/slog"
 
 	"github.com/spf13/cobra"
@@ -11,7 +10,6 @@ import (
 	"temper/internal/health"
 	"temper/internal/service"
 	"temper/sandbox/server"
-	"temper/trainer/device"
 	"temper/workers"
 )
 
@@ -115,17 +113,17 @@ in as many processes as you start, or by this process too with --with-rollouts.`
 	flags.IntVar(&o.ResidentRuns, "resident-runs", 3, "runs whose state stays in memory while another one is trained; 0 = none")
 	flags.Int64Var(&residentMiB, "resident-mib", 1024, "MiB that their states and that of the run in training may take, at 16 bytes a parameter")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		m, err := device.ParseMesh(*mesh)
-		if err == nil {
-			err = device.CheckMesh(o.Backend, m)
-		}
+		m, err := parseMesh(o.Backend, *mesh)
 		if err != nil {
-			return cli.Usage(fmt.Errorf("--mesh: %w", err))
+			return cli.Usage(err)
 		}
 		if o.ResidentRuns < 0 || residentMiB < 0 {
 			return cli.Usagef("--resident-runs %d and --resident-mib %d: want at least 0", o.ResidentRuns, residentMiB)
 		}
 		if o.Place, err = f.place("trainer"); err != nil {
+			return err
+		}
+		if err := ensureBackend(cmd.Context(), o.Backend); err != nil {
 			return err
 		}
 		o.Mesh, o.ResidentBytes = m, residentMiB<<20
@@ -165,6 +163,9 @@ on other machines, share the shards of each step: see --rollout-shards of temper
 			return cli.Usage(err)
 		}
 		place, err := f.place("rollout")
+		if err == nil {
+			err = ensureBackend(cmd.Context(), *backend)
+		}
 		if err != nil {
 			return err
 		}

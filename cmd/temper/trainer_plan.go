@@ -32,7 +32,6 @@ func trainerPlanCommand() *cobra.Command {
 	f.BoolVar(&q.Request.Packed, "pack", false, "several sequences in a row (rl.pack)")
 	f.BoolVar(&q.Request.Reference, "reference", false, "keep a reference policy (rl.loss.kl)")
 	f.IntVar(&q.Minibatches, "minibatches", 1, "updates in a step (rl.num_minibatches); with several the state before it is kept")
-	f.BoolVar(&q.Request.InPlace, "in-place", false, "assume that XLA overwrites donated weights and moments")
 	f.IntVar(&q.Request.LogitsChunk, "logits-chunk", 0, "vocabulary entries scored at a time; 0 = all")
 	f.IntVar(&q.Request.Slots, "slots", 0, "concurrent rollouts of an engine on the same devices; 0 = none")
 	f.IntVar(&q.Request.Context, "context", 0, "tokens of a slot; 0 = --tokens")
@@ -40,6 +39,7 @@ func trainerPlanCommand() *cobra.Command {
 	f.IntVar(&q.Request.MeanLength, "mean-tokens", 0, "mean tokens of a sequence, for the time of attention; 0 = --tokens")
 	f.Float64Var(&q.Request.MFU, "mfu", 0.35, "model FLOP utilisation that the time assumes")
 	f.BoolVar(&q.Measure, "measure", false, "make the step on this machine's CPU and compare its peak with the estimate")
+	f.StringVar(&q.Compile, "compile", "", "XLA backend, such as xla:cpu, whose compiler says what the step needs, beside the plan; nothing is run and no weight is made")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := q.Resolve(cmd.Flags().Changed); err != nil {
@@ -50,6 +50,8 @@ func trainerPlanCommand() *cobra.Command {
 			return cli.Usage(fmt.Errorf("plan: %w", err))
 		}
 		switch {
+		case q.Compile != "":
+			return compilePlan(cmd.OutOrStdout(), q, s, asJSON)
 		case q.Measure:
 			return comparePlan(cmd, q.Request, s, asJSON)
 		case asJSON:

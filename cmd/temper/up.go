@@ -57,6 +57,8 @@ Ctrl-C stops everything; what was done is kept and goes on at the next start.`,
 	cmd.Flags().StringSliceVar(&o.Require, "sandbox-require", nil, "isolation layers without which to refuse to start; all = every layer")
 	cmd.Flags().StringVar(&o.UIHosts, "ui-host", os.Getenv("TEMPER_UI_HOST"), "further host names under which browsers may open the web UI, with commas; loopback names always may (TEMPER_UI_HOST)")
 	cmd.Flags().IntVar(&o.RolloutWorkers, "rollout-workers", 0, "processes that sample beside the trainer, which then only trains; 0 = the trainer's process samples, too")
+	cmd.Flags().StringVar(&o.Backend, "backend", "", "backend of the trainer, such as xla:cuda; default go. Processes of --rollout-workers sample on go")
+	cmd.Flags().StringVar(&o.Mesh, "mesh", "", "devices of an XLA backend for training, like data=4,model=2; empty = one device")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		o.seeded, o.local = cmd.Flags().Changed("seed"), true
 		if !o.Embedded {
@@ -75,8 +77,11 @@ func checkUp(ctx context.Context, p *config.Process, o *upOptions, say func(stri
 	if err := p.Validate(); err != nil {
 		return err
 	}
-	if err := errors.Join(checkUpStore(ctx, p, o), o.Check(ctx, p, say)); err != nil {
+	if err := errors.Join(checkUpStore(ctx, p, o), o.Check(ctx, p, say), checkTrainerBackend(o.Backend, o.Mesh)); err != nil {
 		return cli.Usage(err)
+	}
+	if err := ensureBackend(ctx, o.Backend); err != nil {
+		return err
 	}
 	return o.CheckServer(ctx, p)
 }

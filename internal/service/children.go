@@ -82,10 +82,17 @@ func roleChildren(p *config.Process, o Options, self, token string) []supervise.
 	env := append(os.Environ(), supervisedKey+"=1")
 	children := []supervise.Child{roleChild(p, self, "worker", env, "worker", "--rollout-shards", strconv.Itoa(max(1, o.RolloutWorkers)))}
 	env = append(env, token)
-	if o.RolloutWorkers == 0 {
-		return append(children, roleChild(p, self, "trainer", env, "trainer", "--with-rollouts"))
+	trainer := []string{"trainer"}
+	if o.Backend != "" {
+		trainer = append(trainer, "--backend", o.Backend)
 	}
-	children = append(children, roleChild(p, self, "trainer", env, "trainer"))
+	if o.Mesh != "" {
+		trainer = append(trainer, "--mesh", o.Mesh)
+	}
+	if o.RolloutWorkers == 0 {
+		return append(children, roleChild(p, self, "trainer", env, append(trainer, "--with-rollouts")...))
+	}
+	children = append(children, roleChild(p, self, "trainer", env, trainer...))
 	for i := range o.RolloutWorkers {
 		children = append(children, roleChild(p, self, fmt.Sprintf("rollout-%d", i+1), env, "rollout"))
 	}

@@ -50,7 +50,7 @@ func TestInputShardings(t *testing.T) {
 	if _, err := device.RowSharding(m, []int{3, 16}); err == nil || !strings.Contains(err.Error(), "batch of 3 rows: not a multiple of the data axis 2") {
 		t.Errorf("rows that do not divide: %v", err)
 	}
-	if s := device.Whole([]int{7}); !slices.Equal(s.Axes, []string{""}) || !slices.Equal(s.Shard, []int{7}) {
+	if s := device.Everywhere([]int{7}); !slices.Equal(s.Axes, []string{""}) || !slices.Equal(s.Shard, []int{7}) {
 		t.Errorf("whole: %+v", s)
 	}
 }

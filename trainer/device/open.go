@@ -1,6 +1,7 @@
 package device
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -9,6 +10,8 @@ import (
 
 	"github.com/gomlx/compute"
 	_ "github.com/gomlx/compute/gobackend" // the backend that every build has
+
+	"temper/trainer/plugin"
 )
 
 // Errors of Open. Callers use errors.Is.
@@ -18,7 +21,9 @@ var (
 	// ErrNotBuilt means that the binary was built without the backend.
 	ErrNotBuilt = errors.New("not in this build")
 	// ErrNoPlugin means that the shared library of a backend is not there.
-	ErrNoPlugin = errors.New("no such library")
+	ErrNoPlugin = plugin.ErrNone
+	// ErrPlugin means that the shared library cannot be used.
+	ErrPlugin = errors.New("unusable plugin")
 	// ErrNoDevice means that the backend works but drives no device.
 	ErrNoDevice = errors.New("no device")
 )
@@ -65,7 +70,33 @@ func openFamily(name string) (compute.Backend, error) {
 	if err != nil {
 		return nil, err
 	}
+	if library, ok := strings.CutPrefix(full, familyXLA+":"); ok {
+		return startXLA(library)
+	}
 	return startBackend(full)
+}
+
+// startXLA starts the plugin of a library with options. Tensors on the host and on the
+// device are kept apart even where both are the same memory: a tensor that a program
+// updates in place must belong to the device alone.
+func startXLA(config string) (compute.Backend, error) {
+	path, options, _ := strings.Cut(config, ",")
+	if needs, err := plugin.Needs(path, nil); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrPlugin, err)
+	} else if missing := plugin.Missing(needs); len(missing) > 0 {
+		return nil, fmt.Errorf("%w: %s needs libraries that this system lacks: %s", ErrPlugin, path, strings.Join(missing, ", "))
+	}
+	if err := checkPlugin(path); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, oneLine(err))
+	}
+	config = familyXLA + ":" + path
+	if !strings.Contains(options, "shared_buffers") {
+		config += ",noshared_buffers"
+	}
+	if options != "" {
+		config += "," + options
+	}
+	return startBackend(config)
 }
 
 // resolve completes a name with the path of its library.
@@ -123,7 +154,7 @@ func libraryPath(family, library string) (string, error) {
 		if family == familyONNX || strings.ContainsRune(library, filepath.Separator) {
 			return "", fmt.Errorf("%w: %s is not an absolute path", ErrName, library)
 		}
-		return findPlugin(library)
+		return plugin.Find(library)
 	}
 	info, err := os.Stat(library)
 	switch {
@@ -158,8 +189,28 @@ func startBackend(config string) (backend compute.Backend, err error) {
 	return backend, nil
 }
 
+// oneLine cuts the stack off an error of a library; one of ours has none.
+func oneLine(err error) error {
+	if errors.Is(err, ErrPlugin) {
+		return err
+	}
+	return fmt.Errorf("%w: %s", ErrPlugin, firstLine(err))
+}
+
 // firstLine is the text of an error without the stack that some libraries append.
 func firstLine(err error) string {
 	line, _, _ := strings.Cut(err.Error(), "\n")
 	return line
+}
+
+// LibraryOf is the path of the library behind the name of an XLA backend; "" for other
+// backends, and where Check finds a mistake.
+func LibraryOf(name string) string {
+	full, err := resolve(cmp.Or(name, DefaultName))
+	library, ok := strings.CutPrefix(full, familyXLA+":")
+	if err != nil || !ok {
+		return ""
+	}
+	library, _, _ = strings.Cut(library, ",")
+	return library
 }

@@ -7,9 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"temper/trainer/device"
+	"temper/trainer/plugin"
 )
 
 func TestOpenGo(t *testing.T) {
@@ -30,7 +29,7 @@ func TestOpenGo(t *testing.T) {
 
 func TestOpenErrors(t *testing.T) {
 	dir := t.TempDir()
-	t.Setenv(device.PluginPathEnv, dir)
+	t.Setenv(plugin.PathEnv, dir)
 	text := filepath.Join(dir, "pjrt_c_api_text_plugin.so")
 	if err := os.WriteFile(text, []byte("not a library"), 0o600); err != nil {
 		t.Fatal(err)
@@ -76,27 +75,5 @@ func TestOpenErrors(t *testing.T) {
 		case !strings.Contains(err.Error(), c.text) || strings.Contains(err.Error(), "\n"):
 			t.Errorf("Open(%q): %q, want one line with %q", c.name, err, c.text)
 		}
-	}
-}
-
-func TestPlugins(t *testing.T) {
-	first, second := t.TempDir(), t.TempDir()
-	for _, path := range []string{
-		filepath.Join(first, "pjrt_c_api_cuda_plugin.so"), filepath.Join(second, "pjrt_c_api_cuda_plugin.so"),
-		filepath.Join(second, "pjrt-plugin-cpu_v0.114.0.so"), filepath.Join(second, "pjrt_plugin_rocm.so"),
-		filepath.Join(second, "libc.so"), filepath.Join(second, "pjrt_c_api__plugin.so"),
-	} {
-		if err := os.WriteFile(path, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Setenv(device.PluginPathEnv, first+":"+filepath.Join(first, "absent")+"::"+second)
-	want := []device.Plugin{
-		{Name: "cpu_v0.114.0", Path: filepath.Join(second, "pjrt-plugin-cpu_v0.114.0.so")},
-		{Name: "cuda", Path: filepath.Join(first, "pjrt_c_api_cuda_plugin.so")},
-		{Name: "rocm", Path: filepath.Join(second, "pjrt_plugin_rocm.so")},
-	}
-	if diff := cmp.Diff(device.Plugins(), want); diff != "" {
-		t.Errorf("plugins (-got +want):\n%s", diff)
 	}
 }

@@ -149,12 +149,9 @@ func (m Mesh) sharding(t qwen3.TensorSpec) Sharding {
 
 // Place sets the shardings of a store's variables. It comes before the first graph
 // that uses them. path maps the name of a weight to its variable, so weights, first
-// moments and second moments take one call each. A missing variable is an error.
-func Place(store *model.Store, shardings []Sharding, m Mesh, path func(name string) string) error {
-	mesh, err := m.Device()
-	if err != nil {
-		return err
-	}
+// moments and second moments take one call each. A missing variable is an error. All specs
+// of a program have to be of one and the same mesh, which GoMLX compares by its address.
+func Place(store *model.Store, shardings []Sharding, mesh *distributed.DeviceMesh, path func(name string) string) error {
 	for _, s := range shardings {
 		v := store.GetVariable(path(s.Name))
 		if v == nil {
@@ -187,12 +184,12 @@ func RowSharding(m Mesh, dims []int) (Sharding, error) {
 	if err != nil {
 		return Sharding{}, err
 	}
-	whole := Whole(dims[:n-2])
+	whole := Everywhere(dims[:n-2])
 	return Sharding{Name: s.Name, Axes: append(whole.Axes, s.Axes...), Shape: dims, Shard: append(whole.Shard, s.Shard...)}, nil
 }
 
-// Whole is the sharding of an input that every device holds completely.
-func Whole(dims []int) Sharding {
+// Everywhere is the sharding of what every device holds completely.
+func Everywhere(dims []int) Sharding {
 	return Sharding{Name: "whole", Axes: make([]string, len(dims)), Shape: dims, Shard: slices.Clone(dims)}
 }
 

@@ -130,7 +130,11 @@ func TestPlace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := device.Place(store, all, m, qwen3.VariablePath); err != nil {
+	mesh, err := m.Device()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := device.Place(store, all, mesh, qwen3.VariablePath); err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range all {
@@ -140,7 +144,7 @@ func TestPlace(t *testing.T) {
 		}
 	}
 	absent := func(name string) string { return "/absent/" + name }
-	if err := device.Place(store, all, m, absent); err == nil || !strings.Contains(err.Error(), "no variable /absent/model.embed_tokens.weight") {
+	if err := device.Place(store, all, mesh, absent); err == nil || !strings.Contains(err.Error(), "no variable /absent/model.embed_tokens.weight") {
 		t.Errorf("store without the variables: %v", err)
 	}
 }

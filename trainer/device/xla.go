@@ -3,7 +3,110 @@
 package device
 
 import (
-	_ "github.com/gomlx/go-xla/compute/xla" // without its installer, so that nothing is downloaded
+	"fmt"
+	"reflect"
+	"unsafe"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/go-xla/compute/xla" // without its installer, so that nothing is downloaded
+	"github.com/gomlx/go-xla/pjrt"
+	"github.com/gomlx/go-xla/stablehlo"
+	"github.com/gomlx/gomlx/core/graph"
 )
 
 const withXLA = true
+
+// Oldest version of the PJRT interface whose calls are all in the table of a plugin. The
+// calls of go-xla go through that table unchecked: an older plugin would be called at
+// addresses that are not functions.
+const (
+	apiMajor = 0
+	apiMinor = 104
+)
+
+// checkPlugin loads a plugin and refuses one with an interface that is too old.
+func checkPlugin(path string) error {
+	p, err := pjrt.GetPlugin(path)
+	if err != nil {
+		return err
+	}
+	if major, minor := p.Version(); major != apiMajor || minor < apiMinor {
+		return fmt.Errorf("%w: it has version %d.%d of the PJRT interface, want %d.%d or newer", ErrPlugin, major, minor, apiMajor, apiMinor)
+	}
+	return nil
+}
+
+// InPlace tells XLA that it may put results of a graph into the memory of inputs, if they
+// are donated. Without it XLA makes room for both, since go-xla says at the call that an
+// input is donated but not in the program for which result. It is called when the graph
+// is built and not yet compiled, and does nothing for other backends.
+func InPlace(g *graph.Graph, aliases []Alias) error {
+	if g.Backend().Name() != xla.BackendName {
+		return nil
+	}
+	program, err := programOf(g)
+	if err != nil {
+		return err
+	}
+	for _, a := range aliases {
+		if a.Input >= len(program.Inputs) {
+			return fmt.Errorf("input %d of %d has no place in the program", a.Input, len(program.Inputs))
+		}
+		in := program.Inputs[a.Input]
+		if in.Attributes == nil {
+			in.Attributes = map[string]any{}
+		}
+		in.Attributes["tf.aliasing_output"] = int32(a.Output) //nolint:gosec // a graph has fewer results
+	}
+	return nil
+}
+
+// programOf is the program that a graph has become so far.
+func programOf(g *graph.Graph) (*stablehlo.Function, error) {
+	builder, err := hidden[compute.Builder](g, "builder")
+	if err != nil {
+		return nil, err
+	}
+	function, err := hidden[*xla.Function](builder, "mainFn")
+	if err != nil {
+		return nil, err
+	}
+	return hidden[*stablehlo.Function](function, "fn")
+}
+
+// MemoryOf is what XLA's compiler says about the memory of a compiled graph, on each
+// device. ok is false for other backends.
+func MemoryOf(g *graph.Graph) (m CompiledMemory, ok bool, err error) {
+	if g.Backend().Name() != xla.BackendName {
+		return CompiledMemory{}, false, nil
+	}
+	executable, err := hidden[compute.Executable](g, "executable")
+	if err != nil {
+		return CompiledMemory{}, false, err
+	}
+	loaded, err := hidden[*pjrt.LoadedExecutable](executable, "exec")
+	if err != nil {
+		return CompiledMemory{}, false, err
+	}
+	s := loaded.OnDeviceMemoryUsageStats
+	return CompiledMemory{Arguments: s.Inputs, Results: s.Outputs, Aliased: s.Aliases, Temporary: s.Temporary, Code: s.GeneratedCode}, true, nil
+}
+
+// hidden reads a field that a library does not export. A version of the library without
+// the field, or with one of another type, is an error, which a test would show.
+func hidden[T any](of any, field string) (T, error) {
+	var none T
+	v := reflect.ValueOf(of)
+	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct {
+		return none, fmt.Errorf("%T is no pointer to a struct", of)
+	}
+	f := v.Elem().FieldByName(field)
+	if !f.IsValid() {
+		return none, fmt.Errorf("%T has no field %s in this version of the library", of, field)
+	}
+	x, ok := reflect.NewAt(f.Type(), unsafe.Pointer(f.UnsafeAddr())).Elem().Interface().(T) //nolint:gosec // the only way to a field that is not exported
+	if !ok {
+		return none, fmt.Errorf("field %s of %T is a %s in this version of the library", field, of, f.Type())
+	}
+	return x, nil
+}

@@ -61,7 +61,7 @@ func TestState(t *testing.T) {
 	n, gpu := devices(t, "8xMI300X")
 	cfg := model(t, "14b")
 	for _, mesh := range []device.Mesh{{Data: 8, Model: 1, FSDP: true}, {Data: 2, Model: 4, FSDP: true}, {Data: 1, Model: n}} {
-		r, err := estimate.Estimate(estimate.Config{Model: cfg, Device: gpu, Mesh: mesh, Rows: 1, Length: 1024, Half: true, Remat: true, InPlace: true})
+		r, err := estimate.Estimate(estimate.Config{Model: cfg, Device: gpu, Mesh: mesh, Rows: 1, Length: 1024, Half: true, Remat: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -147,9 +147,6 @@ func TestMonotone(t *testing.T) {
 		}
 		if less := peak(func(c *estimate.Config) { c.Remat = true }); less > same {
 			t.Fatalf("recomputation takes %d instead of %d", less, same)
-		}
-		if less := peak(func(c *estimate.Config) { c.InPlace = true }); less > same {
-			t.Fatalf("updates in place take %d instead of %d", less, same)
 		}
 	})
 }

@@ -39,9 +39,6 @@ type Config struct {
 	Reference bool
 	// SeveralUpdates keeps the state before a step of several minibatches.
 	SeveralUpdates bool
-	// InPlace is true where an update overwrites donated weights and moments. The Go
-	// backend does so. Whether XLA does, given what GoMLX passes to it, is unconfirmed.
-	InPlace bool
 	// Slots and Context of an engine on the same devices; no Slots, no engine.
 	Slots, Context int
 }
@@ -114,6 +111,18 @@ func Estimate(c Config) (Report, error) {
 		})
 	}
 	return c.report(items), nil
+}
+
+// Program is the part of the peak that a compiled program answers for: all but the
+// runtime's.
+func (r Report) Program() int64 {
+	n := r.Peak
+	for _, i := range r.Items {
+		if i.Group == "runtime" {
+			n -= i.Bytes
+		}
+	}
+	return n
 }
 
 // report finds the stage of the peak.
@@ -191,19 +200,14 @@ func (c Config) fusedState(p parameters) []Item {
 			Item{"gradients", "whole head", "4 V D / model", Logits, 4 * p.table / m},
 		)
 	}
-	stage := Always
 	if c.Accumulate {
 		items = append(items, Item{"gradients", "of the pass under way", "4 P / shards", Pass, 4 * p.stored})
-		stage = Update
 	}
 	if c.Reference {
 		items = append(items, Item{"reference", "weights, float32", "4 P / shards", Always, 4 * p.stored})
 	}
 	if c.SeveralUpdates {
 		items = append(items, Item{"undo", "state before a step of several updates", "12 P / shards", Always, 12 * p.stored})
-	}
-	if !c.InPlace {
-		items = append(items, Item{"optimizer", "new weights and moments", "12 P / shards", stage, 12 * p.stored})
 	}
 	return items
 }
@@ -221,6 +225,9 @@ func (c Config) fusedActivations() []Item {
 		{"", "queries, keys, values, answer", "w N (3 q + 3 kv) / model", "", w * n * (3*q + 3*kv) / m},
 		{"", "feed-forward", "3 w N F / model", "", 3 * w * n * f / m},
 	}
+	if m > 1 && !c.Mesh.FSDP {
+		saved = append(saved, Item{"", "sums over the model axis", "4 w N D", "", 4 * w * n * d})
+	}
 	scratch := []Item{
 		{"workspace", "gradients of the residual stream", "2 w N D", Layer, 2 * w * n * d},
 		{"workspace", "gradients of queries, keys, values", "w N (2 q + 2 kv) / model", Layer, w * n * (2*q + 2*kv) / m},
@@ -232,11 +239,11 @@ func (c Config) fusedActivations() []Item {
 		saved = append(saved, Item{"", "attention probabilities", "(4 + w) N H T / model", "", (4 + w) * n * ht / m})
 		scratch = append(scratch, Item{"workspace", "gradients of scores", "8 N H T / model", Layer, 8 * n * ht / m})
 	}
-	v, vocab := int64(cfg.VocabSize)/m, "V / model"
-	if c.LogitsChunk > 0 && int64(c.LogitsChunk) < v {
-		v, vocab = int64(c.LogitsChunk), "chunk"
+	scores := Item{"workspace", "scores over the vocabulary and their gradient", "(4 + w) N V / model", Logits, (4 + w) * n * int64(cfg.VocabSize) / m}
+	if chunk := int64(c.LogitsChunk); chunk > 0 && chunk < int64(cfg.VocabSize)/m {
+		scores.How, scores.Bytes = "(12 + w) N chunk", (12+w)*n*chunk
 	}
-	items := []Item{{"workspace", "scores over the vocabulary", "(12 + w) N " + vocab, Logits, (12 + w) * n * v}}
+	items := []Item{scores}
 	return slices.Concat(c.savedItems(saved, Item{"activations", "inputs of layers", "w L N D", Pass, w * l * n * d}), items, scratch)
 }
 

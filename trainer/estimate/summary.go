@@ -22,16 +22,18 @@ type Request struct {
 
 // Summary is the answer.
 type Summary struct {
-	Device     Device  `json:"device"`
-	NumDevices int     `json:"num_devices"`
-	Mesh       string  `json:"mesh"`
-	Parameters int     `json:"parameters"`
-	PassTokens int     `json:"pass_tokens"` // of all devices
-	Report     Report  `json:"report"`
-	MFU        float64 `json:"mfu"`
-	StepTokens int     `json:"step_tokens"`
-	FLOPs      FLOPs   `json:"flops"` // of a step
-	StepTime   float64 `json:"step_seconds"`
+	Device     Device `json:"device"`
+	NumDevices int    `json:"num_devices"`
+	Mesh       string `json:"mesh"`
+	// Over is the mesh itself.
+	Over       device.Mesh `json:"-"`
+	Parameters int         `json:"parameters"`
+	PassTokens int         `json:"pass_tokens"` // of all devices
+	Report     Report      `json:"report"`
+	MFU        float64     `json:"mfu"`
+	StepTokens int         `json:"step_tokens"`
+	FLOPs      FLOPs       `json:"flops"` // of a step
+	StepTime   float64     `json:"step_seconds"`
 	// CacheToken is the size in bytes of the keys and values of one token. CacheTokens is
 	// the number of tokens that fit into the headroom of a device.
 	CacheToken  int64 `json:"cache_bytes_per_token"`
@@ -61,7 +63,7 @@ func Plan(r Request) (Summary, error) {
 		return Summary{}, err
 	}
 	s := Summary{
-		Device: r.Device, NumDevices: r.NumDevices, Mesh: r.Mesh.String(), Parameters: r.Model.NumParameters(),
+		Device: r.Device, NumDevices: r.NumDevices, Mesh: r.Mesh.String(), Over: r.Mesh, Parameters: r.Model.NumParameters(),
 		PassTokens: r.Rows * r.Length * r.Mesh.Data, Report: report, MFU: r.MFU, StepTokens: r.StepTokens,
 		CacheToken: CacheBytes(r.Model, int(r.width())), how: r.choices(),
 	}
@@ -100,7 +102,6 @@ func (c Config) choices() string {
 	add(c.Packed, "packed")
 	add(c.Reference, "reference policy")
 	add(c.SeveralUpdates, "several updates to a step")
-	add(c.Device.Fused && !c.InPlace, "updates beside the old state")
 	return strings.Join(words, ", ")
 }
 

@@ -39,6 +39,34 @@ func newBuilder(c Config, s *state.State) builder {
 
 // build returns the graph function of a program.
 func (b builder) build(p Program) func(*model.Scope, []*graph.Node) []*graph.Node {
+	results := b.results(p)
+	return func(scope *model.Scope, in []*graph.Node) []*graph.Node {
+		out := results(scope, in)
+		if err := device.InPlace(in[0].Graph(), b.aliases(p, scope.Store(), in)); err != nil {
+			panic(err)
+		}
+		return out
+	}
+}
+
+// aliases are the results of a program that may take the memory of inputs which are
+// donated: new weights and moments, and sums of gradients.
+func (b builder) aliases(p Program, store *model.Store, in []*graph.Node) []device.Alias {
+	var out []device.Alias
+	if p.Kind == Add {
+		for i := range len(in) / 2 {
+			out = append(out, device.Alias{Input: i, Output: i})
+		}
+	}
+	g := in[0].Graph()
+	for i, v := range changed(p, store, optimizer.Variables(store, b.state.Tuning())) {
+		out = append(out, device.Alias{Input: int(g.GetParameterByName(v.Path()).GetParameterHandle()), Output: i})
+	}
+	return out
+}
+
+// results returns what a program computes.
+func (b builder) results(p Program) func(*model.Scope, []*graph.Node) []*graph.Node {
 	return func(scope *model.Scope, in []*graph.Node) []*graph.Node {
 		scope.SetTraining(in[0].Graph(), true) // or the backend would freeze the weights into the graph
 		switch p.Kind {

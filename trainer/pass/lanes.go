@@ -3,7 +3,6 @@ package pass
 import (
 	"context"
 
-	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/model"
 
 	"temper/trainer/device"
@@ -13,8 +12,8 @@ import (
 // Feed returns the inputs of the pass over a microbatch.
 type Feed func(packing.Microbatch) []any
 
-// Collect takes what the pass over a microbatch yields. It owns the tensors.
-type Collect func(packing.Microbatch, []*tensors.Tensor) error
+// Collect takes what the pass over a microbatch yields. It owns the values.
+type Collect func(packing.Microbatch, []device.Value) error
 
 // Each runs a program on the microbatches, several at the same time, and calls
 // collect with their results in the order of the microbatches. What collect adds up
@@ -58,7 +57,7 @@ type launcher struct {
 
 // result is what a pass ends with.
 type result struct {
-	out []*tensors.Tensor
+	out []device.Value
 	err error
 }
 
@@ -73,7 +72,7 @@ func (l *launcher) collectAll(ctx context.Context, lanes int, collect Collect) e
 		}
 		switch {
 		case err != nil:
-			device.Free(r.out...)
+			device.Release(r.out...)
 		case r.err != nil:
 			err = r.err
 		default:

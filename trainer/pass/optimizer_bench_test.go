@@ -58,11 +58,11 @@ func fakeGradients(p *Passes) []*tensors.Tensor {
 
 func applyAtOnce(p *Passes, o config.Optimizer) func(testing.TB, []*tensors.Tensor) {
 	return func(b testing.TB, grads []*tensors.Tensor) {
-		out, err := p.Donate(Program{Kind: Apply}, []any{optimizer.Numbers(o, o.LR, 1)}, grads)
+		out, err := p.Donate(Program{Kind: Apply}, []any{optimizer.Numbers(o, o.LR, 1)}, device.Wholes(grads))
 		if err != nil {
 			b.Fatal(err)
 		}
-		device.Free(out...)
+		device.Release(out...)
 	}
 }
 

@@ -59,7 +59,7 @@ func flatCall(t *testing.T, p *Passes, program Program, mb packing.Microbatch, a
 	}
 	var all [][]float32
 	for _, x := range out {
-		flat, err := tensors.CopyFlatData[float32](x)
+		flat, err := x.Floats()
 		if err != nil {
 			t.Fatal(err)
 		}

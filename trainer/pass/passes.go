@@ -13,7 +13,6 @@ import (
 	"fmt"
 
 	"github.com/gomlx/compute"
-	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/model"
 
@@ -111,13 +110,13 @@ func (p *Passes) Savepoint() (*state.Savepoint, error) {
 
 // Call makes one pass with inputs of a shape; programs that do not work on a
 // microbatch have the zero shape. The caller owns the results.
-func (p *Passes) Call(program Program, shape packing.Shape, args ...any) ([]*tensors.Tensor, error) {
+func (p *Passes) Call(program Program, shape packing.Shape, args ...any) ([]device.Value, error) {
 	p.forgetStale()
 	p.graphs[graphKey{program, shape}] = true
-	var out []*tensors.Tensor
+	var out []device.Value
 	var err error
 	if p.sharding != nil {
-		out, err = p.callSharded(program, args)
+		out, err = p.callSharded(program, args, nil)
 	} else {
 		out, err = p.callWhole(program, args)
 	}
@@ -130,26 +129,32 @@ func (p *Passes) Call(program Program, shape packing.Shape, args ...any) ([]*ten
 
 // Donate is Call for a program without a microbatch, whose last inputs are taken
 // over: their memory can hold the results.
-func (p *Passes) Donate(program Program, args []any, taken []*tensors.Tensor) ([]*tensors.Tensor, error) {
-	if p.sharding != nil { // inputs go by way of the host there
-		defer device.Free(taken...)
+func (p *Passes) Donate(program Program, args []any, taken []device.Value) ([]device.Value, error) {
+	p.forgetStale()
+	p.graphs[graphKey{program: program}] = true
+	var out []device.Value
+	var err error
+	if p.sharding != nil {
+		out, err = p.callSharded(program, args, taken)
+	} else {
 		for _, x := range taken {
-			args = append(args, x)
+			d, err := x.Donate(p.backend)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", program, err)
+			}
+			args = append(args, d...)
 		}
-		return p.Call(program, packing.Shape{}, args...)
+		out, err = p.callWhole(program, args)
 	}
-	for _, x := range taken {
-		d, err := graph.DonateTensorBuffer(x, p.backend, 0)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", program, err)
-		}
-		args = append(args, d)
+	if err != nil {
+		p.state.Verify()
+		return nil, err
 	}
-	return p.Call(program, packing.Shape{}, args...)
+	return out, nil
 }
 
 // callWhole is Call on one device.
-func (p *Passes) callWhole(program Program, args []any) ([]*tensors.Tensor, error) {
+func (p *Passes) callWhole(program Program, args []any) ([]device.Value, error) {
 	exec, err := p.compile(program)
 	if err != nil {
 		return nil, err
@@ -210,12 +215,12 @@ func (p *Passes) forgetStale() {
 
 // execute calls a program. Several goroutines may do so at the same time, unless
 // the program changes weights.
-func (p *Passes) execute(program Program, exec *model.Exec, args []any) ([]*tensors.Tensor, error) {
+func (p *Passes) execute(program Program, exec *model.Exec, args []any) ([]device.Value, error) {
 	defer kernels.Enter(p.cfg.Kernels)()
 	var out []*tensors.Tensor
 	err := guard(program.String(), func() (err error) {
 		out, err = exec.Call(args...)
 		return err
 	})
-	return out, err
+	return device.Wholes(out), err
 }

@@ -23,15 +23,11 @@ func shardedOver(t *testing.T, m device.Mesh) (*state.State, *sharding) {
 	cfg := tinyConfig()
 	cfg.Network.VocabSize, cfg.Network.NumAttentionHeads, cfg.Network.NumKeyValueHeads = 32, 4, 2
 	p := open(t, cfg, adam())
-	weights, err := device.Shardings(cfg.Network, m)
+	s, err := shardingOver(cfg.Network, m)
 	if err != nil {
 		t.Fatal(err)
 	}
-	devices, err := m.Device()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p.state, &sharding{mesh: m, devices: devices, weights: weights}
+	return p.state, s
 }
 
 // TestInputsOfEveryPassAreDealt: rows over the data axis, gradients like their

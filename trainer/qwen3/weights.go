@@ -117,16 +117,6 @@ func Export(store *model.Store, cfg Config) ([]Tensor, error) {
 	return out, nil
 }
 
-// ExportTensor copies the tensor of that name out of the store.
-func ExportTensor(store *model.Store, cfg Config, name string) (Tensor, error) {
-	for _, spec := range cfg.Tensors() {
-		if spec.Name == name {
-			return export(store, spec)
-		}
-	}
-	return Tensor{}, fmt.Errorf("tensor %s is not one of the model", name)
-}
-
 func export(store *model.Store, spec TensorSpec) (Tensor, error) {
 	v := store.GetVariable(VariablePath(spec.Name))
 	if v == nil {

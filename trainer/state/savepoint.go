@@ -3,8 +3,6 @@ package state
 import (
 	"fmt"
 
-	"github.com/gomlx/gomlx/core/tensors"
-
 	"temper/trainer/checkpoint"
 	"temper/trainer/device"
 	"temper/trainer/optimizer"
@@ -16,12 +14,12 @@ import (
 // itself.
 type Savepoint struct {
 	counters checkpoint.Counters
-	copies   []*tensors.Tensor // in the order of optimizer.Variables
+	copies   []device.Value // in the order of optimizer.Variables
 }
 
 // Savepoint takes over copies of the variables that an update changes, in the order
 // of optimizer.Variables. The caller releases it.
-func (s *State) Savepoint(copies []*tensors.Tensor) *Savepoint {
+func (s *State) Savepoint(copies []device.Value) *Savepoint {
 	return &Savepoint{counters: s.counters, copies: copies}
 }
 
@@ -31,7 +29,7 @@ func (s *State) GoBack(to *Savepoint) error {
 		return nil
 	}
 	for i, v := range optimizer.Variables(s.store, s.tuning) {
-		if err := v.SetValue(to.copies[i]); err != nil {
+		if err := to.copies[i].Assign(v); err != nil {
 			s.ready = false
 			return fmt.Errorf("take back %s: %w", v.Path(), err)
 		}
@@ -43,6 +41,6 @@ func (s *State) GoBack(to *Savepoint) error {
 
 // Release frees the copies that were not needed.
 func (p *Savepoint) Release() {
-	device.Free(p.copies...)
+	device.Release(p.copies...)
 	p.copies = nil
 }

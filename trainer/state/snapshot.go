@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/model"
 
 	"temper/trainer/checkpoint"
+	"temper/trainer/device"
 	"temper/trainer/hostmem"
 	"temper/trainer/optimizer"
 	"temper/trainer/qwen3"
@@ -46,7 +46,11 @@ func (s *State) Weights() ([]tensor.Named, error) {
 	if !s.ready {
 		return nil, fmt.Errorf("weights: %w", ErrNone)
 	}
-	return qwen3.Export(s.store, s.network)
+	weights, err := copyOut(s.store, s.network, qwen3.VariablePath, nil)
+	if err != nil {
+		return nil, fmt.Errorf("weights: %w", err)
+	}
+	return weights, nil
 }
 
 // Weight copies one weight to the host.
@@ -54,7 +58,12 @@ func (s *State) Weight(name string) (tensor.Named, error) {
 	if !s.ready {
 		return tensor.Named{}, fmt.Errorf("weight %s: %w", name, ErrNone)
 	}
-	return qwen3.ExportTensor(s.store, s.network, name)
+	for _, spec := range s.network.Tensors() {
+		if spec.Name == name {
+			return copyTensor(s.store.GetVariable(qwen3.VariablePath(name)), spec, nil)
+		}
+	}
+	return tensor.Named{}, fmt.Errorf("tensor %s is not one of the model", name)
 }
 
 // copyOut copies the tensors of one kind to the host. Frozen tensors have no
@@ -67,52 +76,26 @@ func copyOut(store *model.Store, network qwen3.Config, path func(name string) st
 		if v == nil {
 			continue
 		}
-		value, err := v.Value()
-		if err != nil {
-			return nil, fmt.Errorf("tensor %s: %w", spec.Name, err)
-		}
-		if got := value.Shape().Dimensions; !slices.Equal(got, spec.Shape) {
-			return nil, fmt.Errorf("tensor %s: shape %v, want %v", spec.Name, got, spec.Shape)
-		}
 		old, _ := earlier(spec.Name)
-		data := old.Data
-		if len(data) != spec.Size() {
-			data = hostmem.Floats(spec.Size())
+		t, err := copyTensor(v, spec, old.Data)
+		if err != nil {
+			return nil, err
 		}
-		if err := copyValue(data, value); err != nil {
-			return nil, fmt.Errorf("tensor %s: %w", spec.Name, err)
-		}
-		out = append(out, tensor.Named{Name: spec.Name, Shape: spec.Shape, Data: data})
+		out = append(out, t)
 	}
 	return out, nil
 }
 
-// copyValue copies a value to dst. A value that lies on a device alone is read
-// straight from there: reading it through the tensor would leave a second copy on
-// the host.
-func copyValue(dst []float32, value *tensors.Tensor) error {
-	if value.IsLocal() || !value.IsOnAnyDevice() {
-		return readValue(dst, value)
+// copyTensor copies the tensor of a variable to the host, into data if that has its size.
+func copyTensor(v *model.Variable, spec qwen3.TensorSpec, data []float32) (tensor.Named, error) {
+	if got := v.Shape().Dimensions; !slices.Equal(got, spec.Shape) {
+		return tensor.Named{}, fmt.Errorf("tensor %s: shape %v, want %v", spec.Name, got, spec.Shape)
 	}
-	backend, err := value.Backend()
-	if err != nil {
-		return err
+	if len(data) != spec.Size() {
+		data = hostmem.Floats(spec.Size())
 	}
-	if backend.HasSharedBuffers() {
-		return readValue(dst, value)
+	if err := device.ReadVariable(data, v); err != nil {
+		return tensor.Named{}, fmt.Errorf("tensor %s: %w", spec.Name, err)
 	}
-	device, err := value.Device()
-	if err != nil {
-		return err
-	}
-	buffer, err := value.Buffer(backend, device)
-	if err != nil {
-		return err
-	}
-	return buffer.ToFlatData(dst)
-}
-
-// readValue copies a value that lies on the host.
-func readValue(dst []float32, value *tensors.Tensor) error {
-	return tensors.ConstFlatData(value, func(flat []float32) { hostmem.Copy(dst, flat) })
+	return tensor.Named{Name: spec.Name, Shape: spec.Shape, Data: data}, nil
 }

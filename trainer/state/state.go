@@ -10,6 +10,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/ml/model"
 
 	"temper/internal/config"
@@ -39,6 +41,28 @@ type State struct {
 func New(network qwen3.Config) *State {
 	store := model.NewStore()
 	return &State{network: network, store: store, moments: moments{network: network, store: store}}
+}
+
+// Outline is a state that an optimizer updates, whose variables have no values, so that
+// graphs can be compiled for a network that does not fit into memory. It is not ready.
+func Outline(network qwen3.Config, o config.Optimizer) (*State, error) {
+	tuning, err := optimizer.TuningOf(network, o)
+	if err != nil {
+		return nil, err
+	}
+	s := New(network)
+	s.tuning = tuning
+	outline := func(path string, spec qwen3.TensorSpec, trainable bool) {
+		s.store.VariableWithShape(path, shapes.Make(dtypes.Float32, spec.Shape...), nil).SetTrainable(trainable)
+	}
+	for _, spec := range network.Tensors() {
+		outline(qwen3.VariablePath(spec.Name), spec, true)
+	}
+	for _, spec := range tuning.Trained {
+		outline(optimizer.FirstMomentPath(spec.Name), spec, false)
+		outline(optimizer.SecondMomentPath(spec.Name), spec, false)
+	}
+	return s, nil
 }
 
 // Close frees the variables.

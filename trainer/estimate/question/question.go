@@ -22,6 +22,8 @@ type Question struct {
 	Run, About string
 	// F32 computes in float32; Measure compares with a step on this machine.
 	F32, Measure bool
+	// Compile is an XLA backend that compiles the step; empty is none.
+	Compile string
 	// Minibatches is the number of updates in a step.
 	Minibatches int
 	Request     estimate.Request
@@ -55,6 +57,9 @@ func (q *Question) Resolve(stated func(flag string) bool) error {
 	}
 	if q.Measure && (r.Accumulate || r.LogitsChunk > 0 || r.Packed || r.Reference || q.Minibatches > 1) {
 		add("measure", errors.New("makes plain steps: leave out --accumulate, --logits-chunk, --pack, --reference and --minibatches"))
+	}
+	if q.Compile != "" && (!r.Device.Fused || r.Accumulate || r.Reference || r.Slots > 0 || q.Minibatches > 1 || q.Measure) {
+		add("compile", errors.New("compiles an update of one pass on GPUs: leave out --accumulate, --reference, --slots, --minibatches and --measure, and name GPUs with --devices"))
 	}
 	r.SeveralUpdates = q.Minibatches > 1
 	r.Half = !q.F32

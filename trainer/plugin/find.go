@@ -1,8 +1,9 @@
-package device
+package plugin
 
 import (
 	"bufio"
 	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,9 +12,12 @@ import (
 	"strings"
 )
 
-// PluginPathEnv names the folders, separated by colons, that are searched for plugins
+// PathEnv names the folders, separated by colons, that are searched for plugins
 // instead of the usual ones. go-xla and JAX read the same variable.
-const PluginPathEnv = "PJRT_PLUGIN_LIBRARY_PATH"
+const PathEnv = "PJRT_PLUGIN_LIBRARY_PATH"
+
+// ErrNone means that there is no plugin of that name.
+var ErrNone = errors.New("no such library")
 
 // Plugin is a PJRT plugin on this machine. The device that it drives may be absent.
 type Plugin struct {
@@ -21,14 +25,34 @@ type Plugin struct {
 	Path string // absolute
 }
 
+// userDir is the folder of plugins below a home.
+const userDir = ".local/lib/go-xla"
+
+// DefaultDir is where Install puts a plugin when nobody says where: the first folder of
+// PathEnv, or the folder of plugins in the user's home. Find looks there.
+func DefaultDir() (string, error) {
+	if path, ok := os.LookupEnv(PathEnv); ok {
+		for _, dir := range filepath.SplitList(path) {
+			if filepath.IsAbs(dir) {
+				return dir, nil
+			}
+		}
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", fmt.Errorf("no folder for plugins: %w; name one with --dir", err)
+	}
+	return filepath.Join(home, userDir), nil
+}
+
 // pluginFile matches the file names under which PJRT plugins are installed.
 var pluginFile = regexp.MustCompile(`^(?:pjrt_c_api_(.+)_plugin|pjrt[-_]plugin[-_](.+))\.so$`)
 
-// Plugins lists the PJRT plugins in the search path, sorted by name. The first one in
-// the path wins where several have the same name. Builds without XLA have it too.
-func Plugins() []Plugin {
+// List returns the PJRT plugins in the search path, sorted by name. The first one in
+// the path wins where several have the same name.
+func List() []Plugin {
 	found := map[string]string{}
-	for _, dir := range pluginDirs() {
+	for _, dir := range Dirs() {
 		entries, err := os.ReadDir(dir)
 		if err != nil {
 			continue // most folders of the path exist on few machines
@@ -52,10 +76,11 @@ func Plugins() []Plugin {
 	return out
 }
 
-// findPlugin returns the path of the plugin with the name, or of the newest
-// version of it ("cpu" also matches "cpu_v0.114.0").
-func findPlugin(name string) (string, error) {
-	plugins := Plugins()
+// Find returns the path of the plugin with the name, or of the newest version of it
+// ("cpu" also matches "cpu_v0.114.0"). Error: ErrNone, with what there is and where it
+// was looked for.
+func Find(name string) (string, error) {
+	plugins := List()
 	best := -1
 	var listed []string
 	for i, p := range plugins {
@@ -73,18 +98,22 @@ func findPlugin(name string) (string, error) {
 	if len(listed) == 0 {
 		listed = []string{"none"}
 	}
-	return "", fmt.Errorf("%w: plugin %s; found: %s; looked in %s. Set %s, or give the plugin's path as xla:/path/of/plugin.so",
-		ErrNoPlugin, name, strings.Join(listed, ", "), strings.Join(pluginDirs(), ":"), PluginPathEnv)
+	how := ""
+	if _, err := PinOf(name); err == nil {
+		how = ", or fetch it with temper backend install " + name
+	}
+	return "", fmt.Errorf("%w: plugin %s; found: %s; looked in %s. Set %s, give the plugin's path as xla:/path/of/plugin.so%s",
+		ErrNone, name, strings.Join(listed, ", "), strings.Join(Dirs(), ":"), PathEnv, how)
 }
 
-// pluginDirs is the search path of go-xla.
-func pluginDirs() []string {
-	if path, ok := os.LookupEnv(PluginPathEnv); ok {
+// Dirs is the search path, that of go-xla.
+func Dirs() []string {
+	if path, ok := os.LookupEnv(PathEnv); ok {
 		return slices.DeleteFunc(filepath.SplitList(path), func(d string) bool { return d == "" })
 	}
 	var dirs []string
 	if home, err := os.UserHomeDir(); err == nil {
-		local := filepath.Join(home, ".local", "lib", "go-xla")
+		local := filepath.Join(home, userDir)
 		dirs = append(dirs, local, filepath.Join(local, "nvidia"))
 	}
 	dirs = append(dirs, "/usr/local/lib/go-xla", "/usr/local/lib/go-xla/nvidia")

@@ -1,4 +1,4 @@
-package state
+package device
 
 import (
 	"slices"
@@ -6,8 +6,6 @@ import (
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/gomlx/core/tensors"
-
-	"temper/trainer/device"
 )
 
 // apart is a backend whose memory is not the host's, as that of an accelerator.
@@ -15,10 +13,10 @@ type apart struct{ compute.Backend }
 
 func (apart) HasSharedBuffers() bool { return false }
 
-// TestCopyFromADevice: a value comes from where it lies, and one on a device
+// TestReadFromADevice: a value comes from where it lies, and one on a device
 // alone leaves no second copy on the host.
-func TestCopyFromADevice(t *testing.T) {
-	backend, err := device.Open("go")
+func TestReadFromADevice(t *testing.T) {
+	backend, err := Open("go")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +34,7 @@ func TestCopyFromADevice(t *testing.T) {
 		}
 		local := value.IsLocal()
 		got := make([]float32, len(want))
-		if err := copyValue(got, value); err != nil || !slices.Equal(got, want) {
+		if err := Read(got, value); err != nil || !slices.Equal(got, want) {
 			t.Errorf("%s: %v, error %v; want %v", name, got, err, want)
 		}
 		if name == "on a device alone" && (local || value.IsLocal()) {

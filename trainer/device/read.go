@@ -1,0 +1,127 @@
+package device
+
+import (
+	"fmt"
+
+	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/gomlx/gomlx/core/tensors/dtensor"
+	"github.com/gomlx/gomlx/ml/model"
+
+	"temper/trainer/hostmem"
+)
+
+// Read copies a tensor to dst, which has its size. A tensor that lies on a device alone
+// is read straight from there: reading it through the tensor would leave a second copy on
+// the host.
+func Read(dst []float32, t *tensors.Tensor) error {
+	if t.IsLocal() || !t.IsOnAnyDevice() {
+		return readLocal(dst, t)
+	}
+	backend, err := t.Backend()
+	if err != nil {
+		return err
+	}
+	if backend.HasSharedBuffers() {
+		return readLocal(dst, t)
+	}
+	device, err := t.Device()
+	if err != nil {
+		return err
+	}
+	buffer, err := t.Buffer(backend, device)
+	if err != nil {
+		return err
+	}
+	return buffer.ToFlatData(dst)
+}
+
+// readLocal copies a tensor that lies on the host.
+func readLocal(dst []float32, t *tensors.Tensor) error {
+	return tensors.ConstFlatData(t, func(flat []float32) { hostmem.Copy(dst, flat) })
+}
+
+// ReadVariable copies the value of a variable to dst, which has its size. The pieces of
+// one that is dealt over a mesh are put together in dst alone.
+func ReadVariable(dst []float32, v *model.Variable) error {
+	if v.ShardingSpec() == nil {
+		value, err := v.Value()
+		if err != nil {
+			return err
+		}
+		return Read(dst, value)
+	}
+	pieces, err := v.DistributedValue()
+	if err != nil {
+		return err
+	}
+	return readPieces(dst, pieces)
+}
+
+// readPieces puts the pieces of a tensor together in dst. Of copies it reads the first.
+func readPieces(dst []float32, d *dtensor.Tensor) error {
+	whole, part := d.Shape().Dimensions, d.ShardShape().Dimensions
+	var buffer []float32
+	read := map[int]bool{} // by their place in dst
+	for i, shard := range d.Shards() {
+		at, err := placeOf(d, i)
+		if err != nil {
+			return err
+		}
+		if read[at] {
+			continue
+		}
+		read[at] = true
+		if len(dst) == shard.Shape().Size() {
+			return Read(dst, shard) // every device has all of it
+		}
+		if buffer == nil {
+			buffer = make([]float32, shard.Shape().Size())
+		}
+		if err := Read(buffer, shard); err != nil {
+			return fmt.Errorf("piece on device %d: %w", i, err)
+		}
+		copyBlock(dst[at:], buffer, whole, part)
+	}
+	return nil
+}
+
+// placeOf is where the piece on a device begins in the whole tensor.
+func placeOf(d *dtensor.Tensor, device int) (int, error) {
+	names, sizes := d.Mesh().AxesNames(), d.Mesh().AxesSizes()
+	coordinate, size := map[string]int{}, map[string]int{}
+	for axis := len(sizes) - 1; axis >= 0; axis-- {
+		coordinate[names[axis]], size[names[axis]] = device%sizes[axis], sizes[axis]
+		device /= sizes[axis]
+	}
+	whole, part, axes := d.Shape().Dimensions, d.ShardShape().Dimensions, d.ShardingSpec().Axes
+	at := 0
+	for axis := range whole {
+		start := 0
+		if axis < len(axes) {
+			for _, name := range axes[axis] {
+				if size[name] == 0 {
+					return 0, fmt.Errorf("axis %q is not one of the mesh", name)
+				}
+				start = start*size[name] + coordinate[name]
+			}
+		}
+		at = at*whole[axis] + start*part[axis]
+	}
+	return at, nil
+}
+
+// copyBlock copies a block of the shape part to the beginning of a tensor of the shape
+// whole.
+func copyBlock(dst, src []float32, whole, part []int) {
+	if len(part) <= 1 {
+		copy(dst, src)
+		return
+	}
+	to, from := 1, 1
+	for axis := 1; axis < len(part); axis++ {
+		to, from = to*whole[axis], from*part[axis]
+	}
+	for i := range part[0] {
+		copyBlock(dst[i*to:], src[i*from:(i+1)*from], whole[1:], part[1:])
+	}
+}
