@@ -33,7 +33,7 @@ func (r *Service) Evaluate(ctx context.Context, in EvaluateInput, progress *Prog
 	}
 	started := r.Now()
 	var out run.Evaluation
-	err := r.withEngine(ctx, target{in.Run, in.Policy, int(in.Policy.Version)}, progress, func(s *sampler) (err error) {
+	err := r.withEngine(ctx, target{in.Run, in.Policy, int(in.Policy.Version), fmt.Sprintf("evaluation %s of stage %d", in.Label, in.Stage)}, progress, func(s *sampler) (err error) {
 		out, err = s.evaluate(ctx, in)
 		return err
 	})

@@ -2,6 +2,7 @@ package sampling
 
 import (
 	"context"
+	"fmt"
 	"path"
 
 	"temper/internal/artifact"
@@ -26,7 +27,7 @@ func (r *Service) Filter(ctx context.Context, in FilterInput, progress *Progress
 	}
 	started := r.Now()
 	var out run.StoredFilter
-	err := r.withEngine(ctx, target{in.Run, in.Policy, int(in.Policy.Version) + 1}, progress, func(s *sampler) (err error) {
+	err := r.withEngine(ctx, target{in.Run, in.Policy, int(in.Policy.Version) + 1, fmt.Sprintf("filter of stage %d", in.Stage)}, progress, func(s *sampler) (err error) {
 		out, err = s.filter(ctx, in.Stage)
 		return err
 	})
