@@ -63,7 +63,7 @@ func TestASpanThatEndsAllIsTheLast(t *testing.T) {
 	for _, log := range w.logs {
 		got = append(got, len(log.Spans))
 	}
-	if want := []int{0, 2, 0, 2, 3}; !slices.Equal(got, want) {
+	if want := []int{0, 2, 3, 3, 3}; !slices.Equal(got, want) {
 		t.Errorf("the records of steps name %v policies, want %v", got, want)
 	}
 	if log := w.logs[4]; log.Staleness != 2 || log.SampledBy != policyAt(2) || log.Spans[2] != (run.PolicySpan{Policy: policyAt(4)}) || log.Sample.Groups != 3 || log.Sample.Wall != 5*time.Second {

@@ -125,9 +125,7 @@ func (s *step) sampleGroups(ctx workflow.Context, problems []string) ([]blob.Ref
 		}
 		spans = append(spans, span)
 	}
-	if s.log.Sample = (run.Sampled{}); len(spans) > 1 {
-		s.log.Spans = spans
-	}
+	s.log.Sample = run.Sampled{}
 	var shards []blob.Ref
 	for _, part := range sampled {
 		shards = append(shards, part.Shards...)

@@ -72,22 +72,44 @@ func (l *lookahead) samplerOf(n int) (p run.Policy, staleness int) {
 // that of the step before it. In the first steps of a stage, several stretches have the
 // policy that the stage begins with; they are one span.
 func (l *lookahead) span(ctx workflow.Context, x *begunStep, i int) (run.PolicySpan, error) {
-	first, k := l.at.NextStep-l.at.Made, l.in.Window
 	n := x.step.in.Step
-	j := max(0, first-(n-k)) + i
-	ready := n - k + j // the next step when the policy is published
 	x.waits = true
-	err := workflow.Await(ctx, func() bool { return l.at.NextStep >= ready })
+	err := workflow.Await(ctx, func() bool { return l.at.NextStep >= l.stretch(n, i)+n-l.in.Window })
 	x.waits = false
 	if err != nil {
 		return run.PolicySpan{}, err
 	}
-	newest := len(l.at.Policies) - 1
-	out := run.PolicySpan{Policy: l.at.Policies[max(0, newest-(l.at.NextStep-ready))]}
-	if j < k {
+	return l.spanOf(n, i), nil
+}
+
+// stretch is the number of the stretch, from 0, that ends the i-th span of a step.
+func (l *lookahead) stretch(n, i int) int {
+	first := l.at.NextStep - l.at.Made // that the stage makes
+	return max(0, first-(n-l.in.Window)) + i
+}
+
+// spanOf is the i-th span of a step, whose policy is published.
+func (l *lookahead) spanOf(n, i int) run.PolicySpan {
+	j, newest := l.stretch(n, i), len(l.at.Policies)-1
+	since := l.at.NextStep - (n - l.in.Window + j) // steps that were made since it was
+	out := run.PolicySpan{Policy: l.at.Policies[max(0, newest-since)]}
+	if j < l.in.Window {
 		out.Until = (j + 1) * l.in.PartialTokens
 	}
-	return out, nil
+	return out
+}
+
+// spansOf are the spans of a step that learns next: all their policies are published.
+// They do not depend on how far its trajectories went. One policy is no span.
+func (l *lookahead) spansOf(n int) []run.PolicySpan {
+	if l.in.PartialTokens == 0 || l.stretch(n, 0) >= l.in.Window {
+		return nil
+	}
+	var out []run.PolicySpan
+	for i := 0; l.stretch(n, i) <= l.in.Window; i++ {
+		out = append(out, l.spanOf(n, i))
+	}
+	return out
 }
 
 // sampleAfter samples a step, and asks for it later than for the step before: workers
@@ -162,6 +184,7 @@ func (l *lookahead) learn(ctx workflow.Context, in StepInput, started time.Time)
 		return StepResult{}, x.err
 	}
 	x.step.in.Run, x.step.in.NumSteps, x.step.in.Save = in.Run, in.NumSteps, in.Save
+	x.step.log.Spans = l.spansOf(in.Step)
 	x.step.log.Run, x.step.log.NumSteps, x.step.log.Started = in.Run, in.NumSteps, started
 	return x.step.learn(ctx, x.batch)
 }

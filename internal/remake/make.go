@@ -142,8 +142,8 @@ func (m *making) make(ctx context.Context) error {
 	if m.staleness > 0 {
 		log.SampledBy = m.spans[0].Policy
 	}
-	if m.used > 1 {
-		log.Spans = m.spans[:m.used]
+	if len(m.spans) > 1 {
+		log.Spans = m.spans
 	}
 	cfg, err := run.ReadConfig(ctx, m.over, m.ref)
 	if err != nil {

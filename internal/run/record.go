@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,10 +29,22 @@ type StepInput struct {
 	// step before published, and Staleness by how many updates it is older.
 	SampledBy Policy `json:"sampled_by,omitzero"`
 	Staleness int    `json:"staleness,omitempty"`
-	// Spans are the policies that sampled the trajectories of the step one after another,
-	// the first of which is SampledBy; none where one sampled all. Each is one update newer
-	// than the one before.
+	// Spans are the policies that sample the trajectories of the step one after another,
+	// the first of which is SampledBy; none where one samples all. Each is one update newer
+	// than the one before. Short trajectories may have ended before the last.
 	Spans []PolicySpan `json:"spans,omitempty"`
+}
+
+// usedSpans are the spans up to the last in which a token was sampled; none where that is
+// the first.
+func (in *StepInput) usedSpans() []PolicySpan {
+	used := in.Spans
+	for n := len(used); n > 1; n-- {
+		if slices.ContainsFunc(in.Rollouts.Versions, func(v series.VersionTokens) bool { return v.Version == used[n-1].Policy.Version }) {
+			return used[:n]
+		}
+	}
+	return nil
 }
 
 // stalenessOf is by how many updates the version that sampled some tokens is older than the
@@ -186,7 +199,7 @@ func recordOf(in StepInput) StepRecord {
 		sampler = &in.SampledBy.Version
 	}
 	return StepRecord{
-		SampledBy: sampler, Spans: versionSpans(in.Spans),
+		SampledBy: sampler, Spans: versionSpans(in.usedSpans()),
 		Step: in.Step, Stage: in.Stage, StageName: in.StageName, NumSteps: in.NumSteps,
 		Started: in.Started, Ended: in.Ended, Metrics: numbers.Values(), Busy: in.Sample.Busy,
 	}
