@@ -49,7 +49,8 @@ type engineEntry struct {
 	version int64 // that it serves or loads; -1 for none
 	loading bool
 	users   int
-	used    int // serial of the last use
+	used    int  // serial of the last use
+	told    bool // how long the trajectories before it became
 }
 
 // use is the engine of a call until it is released.
@@ -103,7 +104,7 @@ func (r *Service) await(ctx context.Context, p *pool, t target) (use, *engineEnt
 			return use{}, nil, err
 		}
 		if entry != nil {
-			return use{loaded, entry.engine}, entry, r.load(ctx, p, entry, t)
+			return use{loaded, entry.engine}, entry, r.load(ctx, p, entry, t, loaded)
 		}
 		changed := p.changed
 		r.engines.mu.Unlock()
@@ -187,12 +188,16 @@ func (r *Service) choose(p *pool, t target, loaded *run.Loaded) (*engineEntry, e
 }
 
 // load makes an engine with one user serve a policy. The lock is given up meanwhile.
-func (r *Service) load(ctx context.Context, p *pool, entry *engineEntry, t target) error {
+func (r *Service) load(ctx context.Context, p *pool, entry *engineEntry, t target, loaded *run.Loaded) error {
 	if entry.version == t.policy.Version && entry.users > 1 {
 		return nil
 	}
-	entry.version, entry.loading = t.policy.Version, true
+	told := entry.told
+	entry.version, entry.loading, entry.told = t.policy.Version, true, true
 	r.engines.mu.Unlock()
+	if !told {
+		r.recall(ctx, entry.engine, loaded, t.step)
+	}
 	err := loadPolicy(ctx, entry.engine, t.policy)
 	r.engines.mu.Lock()
 	entry.loading = false

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"temper/internal/artifact"
 	"temper/internal/blob"
@@ -13,6 +14,7 @@ import (
 	"temper/internal/rl"
 	"temper/internal/rollout"
 	"temper/internal/run"
+	"temper/internal/series"
 )
 
 // EvaluateInput asks for held-out accuracy of a policy on one stage's problems.
@@ -166,4 +168,27 @@ func evalResult(greedy, sampled []rl.Trajectory) run.Evaluation {
 		InfraErrors: g.infra + s.infra,
 		SampleTime:  g.sample + s.sample, ToolTime: g.tool + s.tool,
 	}
+}
+
+// counts sums up trajectories with the time that they took; excluded ones count only
+// as such.
+type counts struct {
+	series.Tally
+	infra        int
+	sample, tool time.Duration
+}
+
+func tally(ts []rl.Trajectory) counts {
+	var c counts
+	for i := range ts {
+		t := &ts[i]
+		c.sample += t.SampleTime
+		c.tool += t.ToolTime
+		if t.Excluded() {
+			c.infra++
+			continue
+		}
+		c.Add(t)
+	}
+	return c
 }
