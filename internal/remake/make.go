@@ -62,7 +62,7 @@ func (m *making) prepare(ctx context.Context) error {
 	if err := m.learner.Prepare(ctx, learner.PublishInput{Run: m.ref, Step: m.before}); err != nil {
 		return err
 	}
-	if err := m.loadPolicies(ctx); err != nil {
+	if err := (samplers{m}).loadPolicies(ctx); err != nil {
 		return err
 	}
 	var selector sampling.Selector
@@ -71,8 +71,11 @@ func (m *making) prepare(ctx context.Context) error {
 	return err
 }
 
+// samplers sample the step with one policy after another.
+type samplers struct{ *making }
+
 // loadPolicies finds the policies that sample the step.
-func (m *making) loadPolicies(ctx context.Context) error {
+func (m samplers) loadPolicies(ctx context.Context) error {
 	for _, s := range m.versions() {
 		p, err := m.loadPolicy(ctx, s.Version)
 		if err != nil {
@@ -85,7 +88,7 @@ func (m *making) loadPolicies(ctx context.Context) error {
 
 // loadPolicy loads a policy. One that is deleted or damaged is published again, from the
 // learner's state.
-func (m *making) loadPolicy(ctx context.Context, version int64) (run.Policy, error) {
+func (m samplers) loadPolicy(ctx context.Context, version int64) (run.Policy, error) {
 	stored, ok, err := artifact.Lookup[run.Policy](ctx, m.base, m.layout.PolicyRef(version))
 	if err == nil && ok {
 		err = m.sampling.Prepare(ctx, m.ref, stored)
@@ -155,7 +158,7 @@ func (m *making) make(ctx context.Context) error {
 
 // sample samples all groups of the step.
 func (m *making) sample(ctx context.Context) (run.Sampled, error) {
-	out, err := m.sampleSpans(ctx)
+	out, err := samplers{m}.sampleSpans(ctx)
 	if err != nil {
 		return out, err
 	}
@@ -170,14 +173,14 @@ func (m *making) sample(ctx context.Context) (run.Sampled, error) {
 	if len(m.kept)+len(m.close) == 0 {
 		return out, nil
 	}
-	again, err := m.sampleSpan(ctx, m.used-1)
+	again, err := samplers{m}.sampleSpan(ctx, m.used-1)
 	again.Wall, again.SampleTime, again.ToolTime = out.Wall, out.SampleTime, out.ToolTime
 	again.Busy = out.Busy
 	return again, err
 }
 
 // sampleSpans samples with one policy after another, until no trajectory goes on.
-func (m *making) sampleSpans(ctx context.Context) (run.Sampled, error) {
+func (m samplers) sampleSpans(ctx context.Context) (run.Sampled, error) {
 	var out run.Sampled
 	for m.used = 0; m.used == 0 || out.Open > 0; m.used++ {
 		before := out
@@ -190,7 +193,7 @@ func (m *making) sampleSpans(ctx context.Context) (run.Sampled, error) {
 	return out, nil
 }
 
-func (m *making) sampleSpan(ctx context.Context, i int) (run.Sampled, error) {
+func (m samplers) sampleSpan(ctx context.Context, i int) (run.Sampled, error) {
 	return m.sampling.SampleGroups(ctx, sampling.GroupsInput{
 		Run: m.ref, Stage: m.stage.Source(), Step: m.step, ProblemIDs: m.ids,
 		Policy: m.spans[i].Policy, Until: m.spans[i].Until, Before: m.spans[:i],
