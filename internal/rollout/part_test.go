@@ -102,4 +102,3 @@ func TestPartOfAnotherTrajectory(t *testing.T) {
 		}
 	}
 }
-

@@ -94,15 +94,7 @@ func (g *gathering) missing(problems []rl.Problem) iter.Seq[rollout.Spec] {
 		group, ok := g.open[p.ID]
 		for i := range g.cfg.RL.RolloutsPerProblem {
 			if ok && group.ended[i].Tokens() == 0 {
-				s := g.spec
-				s.Problem, s.Rollout = p, i
-				if g.in.Until > 0 || len(g.in.Before) > 0 {
-					s.Part = &rollout.Part{Until: g.in.Until, Cells: group.cells[i]}
-					if group.before != nil {
-						s.Part.Before = &group.before[i]
-					}
-				}
-				specs = append(specs, s)
+				specs = append(specs, g.specOf(group, i))
 			}
 		}
 	}
@@ -113,6 +105,19 @@ func (g *gathering) missing(problems []rl.Problem) iter.Seq[rollout.Spec] {
 			}
 		}
 	}
+}
+
+// specOf is what to sample of a trajectory: all of it, or its part.
+func (g *gathering) specOf(group *openGroup, i int) rollout.Spec {
+	s := g.spec
+	s.Problem, s.Rollout = group.problem, i
+	if g.in.Until > 0 || len(g.in.Before) > 0 {
+		s.Part = &rollout.Part{Until: g.in.Until, Cells: group.cells[i]}
+		if group.before != nil {
+			s.Part.Before = &group.before[i]
+		}
+	}
+	return s
 }
 
 // takeUp places the trajectories that earlier attempts have stored, and stores the

@@ -2,11 +2,13 @@ package sampling
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/policy"
+	"temper/internal/rl"
 	"temper/internal/run"
 )
 
@@ -33,6 +35,22 @@ func (r *Service) recall(ctx context.Context, engine Engine, loaded *run.Loaded,
 
 // endedBefore reads how long stored trajectories became, those of the oldest step first.
 func (r *Service) endedBefore(ctx context.Context, loaded *run.Loaded, step int) []policy.Ended {
+	keys := r.newestGroups(ctx, loaded, step)
+	read := make([]policy.Ended, len(keys))
+	// A store that fails ends the reading; what was read by then is told.
+	_ = artifact.Each(ctx, len(keys), func(ctx context.Context, i int) error {
+		group, err := run.ReadTrajectories(ctx, r.Store, keys[i])
+		if blob.IsDamage(err) {
+			return nil
+		}
+		read[len(keys)-1-i] = endedOf(loaded, group)
+		return err
+	})
+	return slices.DeleteFunc(read, func(e policy.Ended) bool { return len(e.Turns) == 0 })
+}
+
+// newestGroups are the keys of the groups of the newest steps before one, the newest first.
+func (r *Service) newestGroups(ctx context.Context, loaded *run.Loaded, step int) []string {
 	var keys []string
 	found, size := 0, int64(0)
 	for s := step - 1; s >= max(1, step-recallLookBack) && found < recallSteps; s-- {
@@ -49,40 +67,24 @@ func (r *Service) endedBefore(ctx context.Context, loaded *run.Loaded, step int)
 			}
 		}
 	}
-	out := make([]policy.Ended, len(keys))
-	// A store that fails ends the reading; what was read by then is told.
-	_ = artifact.Each(ctx, len(keys), func(ctx context.Context, i int) error {
-		group, err := run.ReadTrajectories(ctx, r.Store, keys[i])
-		if blob.IsDamage(err) || err == nil && len(group) == 0 {
-			return nil
+	return keys
+}
+
+// endedOf is how long the trajectories of a group became.
+func endedOf(loaded *run.Loaded, group []rl.Trajectory) policy.Ended {
+	var out policy.Ended
+	for i := range group {
+		t := &group[i]
+		stages := loaded.Config.At(t.Step).Stages
+		if t.Excluded() || t.Stage < 1 || t.Stage > len(stages) {
+			continue
 		}
-		if err != nil {
-			return err
+		out.Run, out.Problem, out.Stage, out.Limit = loaded.Ref.RunID, t.ProblemID, t.Stage, stages[t.Stage-1].MaxResponseTokens
+		var turns []int
+		for _, turn := range t.Turns {
+			turns = append(turns, turn.End-t.PromptTokens)
 		}
-		first := &group[0]
-		stages := loaded.Config.At(first.Step).Stages
-		if first.Stage < 1 || first.Stage > len(stages) {
-			return nil
-		}
-		ended := policy.Ended{Run: loaded.Ref.RunID, Problem: first.ProblemID, Stage: first.Stage, Limit: stages[first.Stage-1].MaxResponseTokens}
-		for j := range group {
-			if group[j].Excluded() {
-				continue
-			}
-			var turns []int
-			for _, turn := range group[j].Turns {
-				turns = append(turns, turn.End-group[j].PromptTokens)
-			}
-			ended.Turns = append(ended.Turns, turns)
-		}
-		out[len(keys)-1-i] = ended
-		return nil
-	})
-	var told []policy.Ended
-	for _, e := range out {
-		if len(e.Turns) > 0 {
-			told = append(told, e)
-		}
+		out.Turns = append(out.Turns, turns)
 	}
-	return told
+	return out
 }
