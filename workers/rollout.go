@@ -60,11 +60,22 @@ func serveRollout(ctx context.Context, o RolloutOptions, v *Vitals) error {
 	o.Log.Info("rollouts start", "build", buildinfo.Line(), "backend", o.Backend, "temporal", o.TemporalAddress, "sandbox", o.SandboxAddress)
 	service := sampling.New(sampling.Config{
 		Store: conn.store, Executor: executor, NewEngine: o.engines(conn.store, v), MaxConcurrent: o.Concurrent, Now: time.Now,
-		MadeBy: makerOf("rollout", o.Backend), Meter: cputime.New(o.Supervisor),
+		Policies: o.policies,
+		MadeBy:   makerOf("rollout", o.Backend), Meter: cputime.New(o.Supervisor),
 	})
 	defer service.Close()
 	mender := Remake(RemakeOptions{Store: conn.store, Backend: o.Backend, Concurrent: o.Concurrent, Executor: executor, Log: o.Log})
 	return rolloutWorker(&activities.Rollouts{Sampling: service, Mender: mender}, o.Slots).serve(ctx, conn.client, func() { v.Serving(workflows.QueueRollout) })
+}
+
+// policies is how many policies of a run with rl.window are sampled with at a time. Two
+// engines of this process hold the policy of a step's tail and that of the steps after it.
+// Engines of other processes serve one.
+func (o RolloutOptions) policies(r *run.Loaded) int {
+	if o.Engines.Used() || r.Config.Rollout.Engine.External() {
+		return 1
+	}
+	return 2
 }
 
 // engines makes the engines of runs, in this process or of others.

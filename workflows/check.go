@@ -30,6 +30,9 @@ func (in StageInput) check() error {
 	if in.Window < 0 || in.Window > config.MaxWindow {
 		wrong = append(wrong, fmt.Sprintf("window is %d, want 0 to %d", in.Window, config.MaxWindow))
 	}
+	if n := in.PartialTokens; n < 0 || n > 0 && in.Window == 0 {
+		wrong = append(wrong, fmt.Sprintf("partial_rollout_tokens is %d, want 0, or more with a window", n))
+	}
 	if d := in.Progress.StallAfter; d > maxStall {
 		wrong = append(wrong, fmt.Sprintf("progress.stall_after_ns is %s, want at most %s", d, maxStall))
 	}

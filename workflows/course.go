@@ -134,7 +134,7 @@ func (r *course) stageInput(plan run.Stage) StageInput {
 		Run:       r.ref, Plan: plan, NumSteps: r.plan.NumSteps(), CheckpointEvery: r.plan.CheckpointEvery,
 		NumShards: max(NumRolloutShards, r.plan.NumRolloutShards), StepsPerExecution: StepsPerExecution,
 		SearchAttributes: r.plan.SearchAttributes, ProgressAttributes: r.plan.ProgressAttributes, Priority: r.plan.Priority,
-		Window: r.plan.Window, EvalSets: r.plan.EvalSets,
+		Window: r.plan.Window, PartialTokens: r.plan.PartialTokens, EvalSets: r.plan.EvalSets,
 		Progress: StageProgress{
 			NextStep: next, Policy: r.policy, Last: r.last, StepSeconds: r.last.Seconds,
 		},

@@ -99,6 +99,10 @@ type world struct {
 	judged   []activities.JudgeStageInput
 	gate     judge.GateResult
 	signals  int
+	// spans are what was asked for of trajectories that are cut, and endsAfter, by step,
+	// after how many of them none goes on.
+	spans     []string
+	endsAfter map[int]int
 	// configs maps calls to the key of the configuration that they got.
 	configs map[string]string
 }
@@ -358,6 +362,19 @@ func (r *fakeRollouts) SampleGroups(ctx context.Context, in activities.SampleGro
 		return run.Sampled{}, err
 	}
 	n := len(in.ProblemIDs)
+	if in.Until > 0 || len(in.Before) > 0 {
+		r.w.mu.Lock()
+		span := fmt.Sprintf("%d: ", in.Step)
+		for _, s := range in.Before {
+			span += fmt.Sprintf("%d to %d, ", s.Policy.Version, s.Until)
+		}
+		r.w.spans = append(r.w.spans, span+fmt.Sprintf("%d to %d", in.Policy.Version, in.Until))
+		ends := r.w.endsAfter[in.Step]
+		r.w.mu.Unlock()
+		if in.Until > 0 && len(in.Before)+1 != ends {
+			return run.Sampled{Open: n, Wall: time.Second}, wait(ctx, r.w.hold)
+		}
+	}
 	return run.Sampled{Groups: n, Tokens: 100 * n, Wall: time.Duration(n) * time.Second, Signals: min(n, r.w.signals)}, wait(ctx, r.w.hold)
 }
 

@@ -48,6 +48,7 @@ func TestHistories(t *testing.T) {
 		"frozen": playFrozen, "outage": playOutage, "disturbed": playDisturbed,
 		"shown": playShown, "misspelled": playMisspelled,
 		"windowed": playWindowed, "window-continued": playWindowContinued, "judged": playJudged,
+		"spanned": playSpanned, "interrupted": playInterrupted,
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(2, 1)

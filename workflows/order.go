@@ -168,6 +168,10 @@ func (s *stage) carryOut(ctx workflow.Context, o order) receipt {
 	}
 }
 
+// changeAmendInterrupted is the change by which no amendment holds for a step that a
+// command has interrupted.
+const changeAmendInterrupted = "amend-after-interrupted"
+
 // amend changes the configuration from the first step on that has not begun.
 func (s *stage) amend(ctx workflow.Context, a amendOrder) receipt {
 	s.gate.busy++
@@ -177,6 +181,9 @@ func (s *stage) amend(ctx workflow.Context, a amendOrder) receipt {
 		earliest++
 	}
 	earliest = max(earliest, s.at.Begun+1) // what is sampled ahead has begun, too
+	if s.at.Interrupted >= earliest && workflow.GetVersion(ctx, changeAmendInterrupted, workflow.DefaultVersion, 1) == 1 {
+		earliest = s.at.Interrupted + 1 // so has a step that is made again: its groups are kept
+	}
 	out, err := a.carryOut(ctx, s.in.Run, earliest)
 	if err != nil {
 		return receipt{Refused: failureText(asFailure(err))}

@@ -35,6 +35,8 @@ type StageInput struct {
 	Window int `json:"window,omitempty"`
 	// EvalSets are evaluated within the stage, each every so many steps.
 	EvalSets []run.EvalSet `json:"eval_sets,omitempty"`
+	// PartialTokens is how many response tokens of a trajectory one policy samples; 0 = all.
+	PartialTokens int `json:"partial_rollout_tokens,omitempty"`
 	// Progress is all that crosses continue-as-new.
 	Progress StageProgress `json:"progress"`
 }
@@ -63,6 +65,9 @@ type StageProgress struct {
 	Policies []run.Policy `json:"policies,omitempty"`
 	// Begun is the last step whose sampling has begun, with a window.
 	Begun int `json:"begun,omitempty"`
+	// Interrupted is the last step that a command has interrupted. Some of its groups may be
+	// sampled already.
+	Interrupted int `json:"interrupted,omitempty"`
 	// Ahead are steps that are sampled and not learned.
 	Ahead []sampledStep `json:"ahead,omitempty"`
 }
@@ -261,6 +266,7 @@ func (s *stage) step(ctx workflow.Context) error {
 	ended()
 	s.inStep = false
 	if err != nil {
+		s.at.Interrupted = n
 		return err
 	}
 	s.at.NextStep++

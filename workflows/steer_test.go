@@ -239,6 +239,33 @@ func TestAmendmentHoldsFromTheNextStep(t *testing.T) {
 	}
 }
 
+// TestAmendmentSparesAnInterruptedStep: some of its groups are sampled and kept, so that a
+// change that held for it would be true of the others alone.
+func TestAmendmentSparesAnInterruptedStep(t *testing.T) {
+	w := newWorld(4)
+	w.stuck = map[string]bool{"sample 2": true}
+	s := newScenario(t, w)
+	var refused *answer
+	s.when("SampleGroups", 2, func() {
+		s.update(runWorkflow, workflows.CommandPause, command(t, `{"now": true}`))
+		s.env.RegisterDelayedCallback(func() {
+			w.mu.Lock()
+			w.stuck = nil
+			w.mu.Unlock()
+			refused = s.update(runWorkflow, workflows.CommandAmend, command(t, `{"set": {"rollout.temperature": 0.5}, "from_step": 2}`))
+			s.update(runWorkflow, workflows.CommandAmend, command(t, `{"set": {"rollout.temperature": 0.5}}`))
+			s.env.RegisterDelayedCallback(func() { s.update(runWorkflow, workflows.CommandResume) }, time.Minute)
+		}, days)
+	})
+	s.run()
+	if len(w.amends) != 1 || w.amends[0].Amendment.FromStep != 3 || w.count("sample 2") != 2 {
+		t.Errorf("amendments %+v of calls %v, want one from step 3", w.amends, w.log())
+	}
+	if refused.failed == nil || !strings.Contains(refused.failed.Error(), "step 2 has begun: amend from step 3 on") {
+		t.Errorf("answer %+v, want a refusal of step 2", refused)
+	}
+}
+
 func TestAmendmentBeforeTheFirstStage(t *testing.T) {
 	w := newWorld(2)
 	s := newScenario(t, w)

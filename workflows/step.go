@@ -54,6 +54,9 @@ type step struct {
 	log activities.LogStepInput
 	// asked is true once rollout workers were asked for all groups.
 	asked bool
+	// span, when set, waits for the policy of the i-th span of the step's trajectories,
+	// from 0, and says where that ends. Without it the policy of the input samples all.
+	span func(ctx workflow.Context, i int) (run.PolicySpan, error)
 }
 
 func newStep(ctx workflow.Context, in StepInput) *step {
@@ -137,43 +140,79 @@ func addRound(sum, part run.Sampled) run.Sampled {
 	return sum
 }
 
-// sampleGroups asks every shard for its part of the problems at once and adds up.
-// It returns where the records of the groups are.
+// sampleGroups asks every shard for its part of the problems at once, span after span
+// until none of its trajectories goes on, and adds up. It returns where the records of the
+// groups are.
 func (s *step) sampleGroups(ctx workflow.Context, problems []string) ([]blob.Ref, error) {
 	parts := shard(problems, s.in.NumShards)
-	var futures []workflow.Future
+	sampled := make([]run.Sampled, len(parts))
+	var spans []run.PolicySpan
+	for left := true; left; {
+		span := run.PolicySpan{Policy: s.in.Policy}
+		if s.span != nil {
+			var err error
+			if span, err = s.span(ctx, len(spans)); err != nil {
+				return nil, err
+			}
+		}
+		var err error
+		if left, err = s.sampleSpan(ctx, parts, sampled, span, spans); err != nil {
+			return nil, err
+		}
+		spans = append(spans, span)
+	}
+	s.log.Sample = run.Sampled{}
+	var shards []blob.Ref
+	for _, part := range sampled {
+		shards = append(shards, part.Shards...)
+		s.log.Sample = addSampled(s.log.Sample, part)
+	}
+	return shards, nil
+}
+
+// sampleSpan samples a span of the trajectories that go on, behind the spans before, and
+// reports whether some go on behind it.
+func (s *step) sampleSpan(ctx workflow.Context, parts [][]string, sampled []run.Sampled, span run.PolicySpan, before []run.PolicySpan) (left bool, err error) {
+	futures := make([]workflow.Future, len(parts))
+	goesOn := func(i int) bool { return len(before) == 0 || sampled[i].Open > 0 }
 	for i := range parts {
-		futures = append(futures, s.beginSampling(ctx, i, parts[i]))
+		if goesOn(i) {
+			futures[i] = s.beginSampling(ctx, i, parts[i], span, before)
+		}
 	}
 	s.asked = true
-	var sum run.Sampled
-	var shards []blob.Ref
 	for i := range parts {
+		if !goesOn(i) {
+			continue
+		}
 		var part run.Sampled
 		begun := true
 		err := mending(ctx, s.in.Run, func() error {
 			if !begun {
-				futures[i] = s.beginSampling(ctx, i, parts[i])
+				futures[i] = s.beginSampling(ctx, i, parts[i], span, before)
 			}
 			begun = false
 			return futures[i].Get(ctx, &part)
 		})
 		if err != nil {
-			return nil, err
+			return false, err
 		}
-		shards = append(shards, part.Shards...)
-		sum = addSampled(sum, part)
+		sampled[i] = sampled[i].Then(part)
+		left = left || part.Open > 0
 	}
-	s.log.Sample = sum
-	return shards, nil
+	return left, nil
 }
 
 // beginSampling asks a shard, counted from 0, for its part of the problems.
-func (s *step) beginSampling(ctx workflow.Context, i int, ids []string) workflow.Future {
+func (s *step) beginSampling(ctx workflow.Context, i int, ids []string, span run.PolicySpan, before []run.PolicySpan) workflow.Future {
 	var rollouts *activities.Rollouts
-	ctx = workflow.WithPriority(onRollouts(ctx, fmt.Sprintf("step %d: sample %d problems, shard %d", s.in.Step, len(ids), i+1)), priority(s.in.Priority))
+	what := fmt.Sprintf("step %d: sample %d problems, shard %d", s.in.Step, len(ids), i+1)
+	if span.Until > 0 || len(before) > 0 {
+		what += fmt.Sprintf(", span %d", len(before)+1)
+	}
+	ctx = workflow.WithPriority(onRollouts(ctx, what), priority(s.in.Priority))
 	return workflow.ExecuteActivity(ctx, rollouts.SampleGroups, activities.SampleGroupsInput{
-		Run: s.in.Run, Stage: s.in.Stage.Source(), Step: s.in.Step, ProblemIDs: ids, Policy: s.in.Policy,
+		Run: s.in.Run, Stage: s.in.Stage.Source(), Step: s.in.Step, ProblemIDs: ids, Policy: span.Policy, Until: span.Until, Before: before,
 	})
 }
 

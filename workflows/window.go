@@ -27,6 +27,8 @@ type begunStep struct {
 	batch  run.BuiltBatch
 	err    error
 	ended  bool
+	// waits is true while its trajectories are cut and their next policy is not published.
+	waits bool
 }
 
 // sampledStep is a step that was sampled and not learned before its stage continued as
@@ -64,6 +66,52 @@ func (l *lookahead) samplerOf(n int) (p run.Policy, staleness int) {
 	return l.at.Policies[i], early + newest - i
 }
 
+// span waits for the policy of the i-th span of a step's trajectories, from 0. With
+// rl.partial_rollout_tokens the j-th stretch of so many response tokens is sampled by the
+// policy that is j versions newer than the one by which the step begins, and the last by
+// that of the step before it. In the first steps of a stage, several stretches have the
+// policy that the stage begins with; they are one span.
+func (l *lookahead) span(ctx workflow.Context, x *begunStep, i int) (run.PolicySpan, error) {
+	n := x.step.in.Step
+	x.waits = true
+	err := workflow.Await(ctx, func() bool { return l.at.NextStep >= l.stretch(n, i)+n-l.in.Window })
+	x.waits = false
+	if err != nil {
+		return run.PolicySpan{}, err
+	}
+	return l.spanOf(n, i), nil
+}
+
+// stretch is the number of the stretch, from 0, that ends the i-th span of a step.
+func (l *lookahead) stretch(n, i int) int {
+	first := l.at.NextStep - l.at.Made // that the stage makes
+	return max(0, first-(n-l.in.Window)) + i
+}
+
+// spanOf is the i-th span of a step, whose policy is published.
+func (l *lookahead) spanOf(n, i int) run.PolicySpan {
+	j, newest := l.stretch(n, i), len(l.at.Policies)-1
+	since := l.at.NextStep - (n - l.in.Window + j) // steps that were made since it was
+	out := run.PolicySpan{Policy: l.at.Policies[max(0, newest-since)]}
+	if j < l.in.Window {
+		out.Until = (j + 1) * l.in.PartialTokens
+	}
+	return out
+}
+
+// spansOf are the spans of a step that learns next: all their policies are published.
+// They do not depend on how far its trajectories went. One policy is no span.
+func (l *lookahead) spansOf(n int) []run.PolicySpan {
+	if l.in.PartialTokens == 0 || l.stretch(n, 0) >= l.in.Window {
+		return nil
+	}
+	var out []run.PolicySpan
+	for i := 0; l.stretch(n, i) <= l.in.Window; i++ {
+		out = append(out, l.spanOf(n, i))
+	}
+	return out
+}
+
 // sampleAfter samples a step, and asks for it later than for the step before: workers
 // take first what was asked for first.
 func (x *begunStep) sampleAfter(ctx workflow.Context, before *begunStep) {
@@ -87,6 +135,9 @@ func (l *lookahead) begin(ctx workflow.Context) {
 		x := &begunStep{step: newStep(ctx, in)}
 		if x.step.log.Staleness = staleness; staleness > 0 {
 			x.step.log.SampledBy = in.Policy
+		}
+		if l.in.PartialTokens > 0 {
+			x.step.span = func(ctx workflow.Context, i int) (run.PolicySpan, error) { return l.span(ctx, x, i) }
 		}
 		inner, cancel := workflow.WithCancel(ctx)
 		x.cancel = cancel
@@ -133,12 +184,19 @@ func (l *lookahead) learn(ctx workflow.Context, in StepInput, started time.Time)
 		return StepResult{}, x.err
 	}
 	x.step.in.Run, x.step.in.NumSteps, x.step.in.Save = in.Run, in.NumSteps, in.Save
+	x.step.log.Spans = l.spansOf(in.Step)
 	x.step.log.Run, x.step.log.NumSteps, x.step.log.Started = in.Run, in.NumSteps, started
 	return x.step.learn(ctx, x.batch)
 }
 
-// underWay reports whether anything is being sampled.
+// underWay reports whether anything is being sampled. What waits for a policy is not: that
+// comes of a step which is not made yet.
 func (l *lookahead) underWay() bool {
+	return slices.ContainsFunc(l.begun, func(x *begunStep) bool { return !x.ended && !x.waits })
+}
+
+// isOpen reports whether the sampling of a step has begun and not ended.
+func (l *lookahead) isOpen() bool {
 	return slices.ContainsFunc(l.begun, func(x *begunStep) bool { return !x.ended })
 }
 
@@ -155,7 +213,7 @@ func (l *lookahead) drop(ctx workflow.Context) {
 		}
 	}
 	// A disconnected Await ends only by its condition.
-	_ = workflow.Await(ctx, func() bool { return !l.underWay() })
+	_ = workflow.Await(ctx, func() bool { return !l.isOpen() })
 	l.begun = slices.DeleteFunc(l.begun, func(x *begunStep) bool { return x.err != nil })
 }
 
@@ -177,10 +235,13 @@ func (l *lookahead) endBeforePause(ctx workflow.Context) error {
 }
 
 // handOver waits for what is being sampled and hands it to the next execution. What
-// has failed is done again there.
+// has failed or waits for a policy is begun again there; what of it is stored stays.
 func (l *lookahead) handOver(ctx workflow.Context) ([]sampledStep, error) {
 	if err := workflow.Await(ctx, func() bool { return !l.underWay() }); err != nil {
 		return nil, err
+	}
+	if l.isOpen() {
+		l.drop(ctx)
 	}
 	var out []sampledStep
 	for _, x := range l.begun {

@@ -67,3 +67,37 @@ func playWindowContinued(r recorder, id string) {
 		r.Errorf("samplers (-want +got):\n%s", diff)
 	}
 }
+
+// playSpanned interrupts a stage whose trajectories have spans of several policies.
+func playSpanned(r recorder, id string) {
+	r.w.hold = 100 * time.Millisecond
+	r.w.plan.Window, r.w.plan.PartialTokens = 2, 10
+	r.w.plan.Stages[0].Steps, r.w.plan.Stages[1].FirstStep = 5, 6
+	flow := r.start(id)
+	await(r, "step 2", func() bool { return r.w.count("train 2") > 0 })
+	r.send(id, workflows.CommandPause, workflows.Command{Now: true})
+	r.awaitState(id, workflows.StatePaused)
+	r.send(id, workflows.CommandResume, workflows.Command{})
+	r.awaitClosed(flow)
+	if diff := cmp.Diff(spanned(), r.w.asked()); diff != "" {
+		r.Errorf("spans (-want +got):\n%s", diff)
+	}
+	r.keep("spanned-stage", workflows.StageWorkflowID(id, 1, "hop1"))
+}
+
+// playInterrupted amends a run whose step was interrupted.
+func playInterrupted(r recorder, id string) {
+	r.w.hold = 300 * time.Millisecond
+	r.w.plan.Stages[0].Steps, r.w.plan.Stages[1].FirstStep = 3, 4
+	flow := r.start(id)
+	await(r, "step 2", func() bool { return r.w.count("sample 2") > 0 })
+	r.send(id, workflows.CommandPause, workflows.Command{Now: true})
+	r.awaitState(id, workflows.StatePaused)
+	r.send(id, workflows.CommandAmend, workflows.Command{Set: run.Settings{"rl.optimizer.lr": "1e-5"}})
+	r.send(id, workflows.CommandResume, workflows.Command{})
+	r.awaitClosed(flow)
+	if len(r.w.amends) != 1 || r.w.amends[0].Amendment.FromStep != 3 {
+		r.Errorf("amendments %+v, want one from step 3", r.w.amends)
+	}
+	r.keep("interrupted-stage", workflows.StageWorkflowID(id, 1, "hop1"))
+}

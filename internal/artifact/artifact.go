@@ -134,6 +134,17 @@ func (l Layout) Ended(step int, sha256 string) string {
 	return l.Step(step, "ended", fmt.Sprintf("%.16s.bin", sha256))
 }
 
+// PartsFolder is the folder of groups of which trajectories were cut and go on under a
+// newer policy, after so many parts. It is deleted when the batch is stored.
+func (l Layout) PartsFolder(step, parts int) string {
+	return l.Step(step, "parts", fmt.Sprintf("%02d", parts))
+}
+
+// Part is the group of one problem after so many parts.
+func (l Layout) Part(step, parts int, problemID string) string {
+	return l.Step(step, "parts", fmt.Sprintf("%02d", parts), problemID+".bin")
+}
+
 // Batch says what the trainer got in a step, and what it did not get.
 func (l Layout) Batch(step int) string { return l.Step(step, "batch.json") }
 

@@ -40,7 +40,8 @@ func (l Layout) SideFolders() []string {
 
 // Passing reports whether a key is of something that is replaced or deleted in time:
 // announcements and pins of checkpoints, shards of a batch, trajectories of groups that
-// are not complete, and groups of an evaluation under way.
+// are not complete, groups that go on under a newer policy, and groups of an evaluation
+// under way.
 func (l Layout) Passing(key string) bool {
 	name := strings.TrimPrefix(key, l.Dir()+"/")
 	parts := strings.Split(name, "/")
@@ -50,7 +51,7 @@ func (l Layout) Passing(key string) bool {
 	case "evals":
 		return len(parts) > 2
 	case "steps":
-		return len(parts) > 2 && (parts[2] == "shards" || parts[2] == "ended")
+		return len(parts) > 2 && (parts[2] == "shards" || parts[2] == "ended" || parts[2] == "parts")
 	default:
 		return false
 	}

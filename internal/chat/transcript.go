@@ -67,6 +67,28 @@ func (t *Transcript) AppendSampled(tokens []int32, logprobs []float32) error {
 	return nil
 }
 
+// Restore adds what an earlier conversation has after the same prompt: its tokens, and the
+// log-probabilities of those that mask says were sampled. All three begin with the prompt,
+// and the transcript has to be a new one. It keeps logprobs.
+func (t *Transcript) Restore(tokens []int32, logprobs []float32, mask []bool) error {
+	n := t.promptTokens
+	if len(t.tokens) != n || len(logprobs) != len(tokens) || len(mask) != len(tokens) || len(tokens) < n || !slices.Equal(tokens[:n], t.tokens) {
+		return fmt.Errorf("restore a conversation of %d tokens: it does not begin with this prompt of %d", len(tokens), n)
+	}
+	for from := n; from < len(tokens); {
+		to := from + 1
+		for to < len(tokens) && mask[to] == mask[from] {
+			to++
+		}
+		if mask[from] {
+			t.sampled = append(t.sampled, sampledPart{from, logprobs[from:to:to]})
+		}
+		from = to
+	}
+	t.appendTokens(tokens[n:])
+	return nil
+}
+
 // appendTokens adds tokens and leaves little spare room, unlike append: most of what
 // it would leave is never used.
 func (t *Transcript) appendTokens(tokens []int32) {

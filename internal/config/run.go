@@ -176,6 +176,12 @@ type RL struct {
 	// rl.loss.correction or rl.loss.old_logprobs rollout, since the policy that learns is
 	// another one.
 	Window int `yaml:"window,omitempty" json:"window,omitempty" range:"0..8" unit:"steps" amend:"no: which policy sampled the steps under way depends on it"`
+	// PartialRolloutTokens cuts a trajectory after each so many response tokens; the next
+	// newer policy goes on with it, and the last one, that of the step before, to its end.
+	// So a long trajectory has spans of up to rl.window + 1 policy versions, and its tail is
+	// the freshest. Which version samples a token follows from the step and from the
+	// token's place in the response. 0 samples a trajectory whole. It needs rl.window.
+	PartialRolloutTokens int `yaml:"partial_rollout_tokens,omitempty" json:"partial_rollout_tokens,omitempty" range:"0..1048576" unit:"tokens" amend:"no: which policy samples the tokens of the steps under way depends on it"`
 	// NumMinibatches is the number of optimizer updates in a step.
 	NumMinibatches int `yaml:"num_minibatches" json:"num_minibatches" range:"1..1024" unit:"updates" amend:"yes"`
 	// MicrobatchTokens bounds the tokens in one device pass, padding included. It holds

@@ -146,6 +146,9 @@ const MaxWindow = 8
 // checkWindow checks what goes with sampling ahead of learning.
 func checkWindow(c *checker, r Run) {
 	w := r.RL.Window
+	if w == 0 && r.RL.PartialRolloutTokens > 0 {
+		c.add("rl.partial_rollout_tokens", "is %d, but rl.window is 0, so that one policy samples each step whole: set rl.window to 1 or more, or leave this out", r.RL.PartialRolloutTokens)
+	}
 	if w <= 0 || w > MaxWindow { // said by the tag
 		return
 	}

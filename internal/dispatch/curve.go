@@ -1,6 +1,9 @@
 package dispatch
 
-import "math"
+import (
+	"fmt"
+	"math"
+)
 
 // Lengths are counted in spans of equal width. A problem belongs to one of a few
 // classes, by the mean length of its trajectories; each class has a survival curve.
@@ -235,4 +238,34 @@ func (b *belief) expect(st *stage) float64 {
 		sum += w * square * square
 	}
 	return math.Sqrt(math.Sqrt(sum))
+}
+
+// recall learns from trajectories that ended before the scheduler began.
+func (s *Scheduler) recall(r Recall) error {
+	if r.Limit < 1 || r.Limit > maxTokens || r.Stage < 0 {
+		return fmt.Errorf("recall: limit %d, stage %d, want at least 1 and 0: %w", r.Limit, r.Stage, ErrInvalid)
+	}
+	var ends []end
+	for _, turns := range r.Turns {
+		var e end
+		for i, length := range turns {
+			if length < int(e.length) {
+				return fmt.Errorf("recall: turn %d ends at token %d, before the turn before it: %w", i, length, ErrInvalid)
+			}
+			e.length = min(int64(length), int64(r.Limit))
+			if phase := phaseOf(i + 1); phase > e.phase {
+				e.phase, e.marks[phase] = phase, e.length
+			}
+		}
+		if len(turns) > 0 {
+			ends = append(ends, e)
+		}
+	}
+	if !s.adaptive() || len(ends) == 0 {
+		return nil
+	}
+	st := s.curves.stage(stageKey{r.Run, r.Stage}, min(r.Limit, s.cfg.Longest))
+	s.curves.learn(st, problemKey{r.Run, r.Problem}, ends)
+	s.curves.fit(st)
+	return nil
 }

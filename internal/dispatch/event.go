@@ -90,6 +90,15 @@ type Reject struct {
 // Cancel ends a trajectory from outside, in whatever state it is.
 type Cancel struct{ ID string }
 
+// Recall tells how trajectories of a problem ended before the scheduler began, so that it
+// does not have to learn their lengths anew. Turns has for each of them the tokens after the
+// prompt at the end of every turn.
+type Recall struct {
+	Run, Problem string
+	Stage, Limit int
+	Turns        [][]int
+}
+
 func (Join) isEvent()    {}
 func (Drain) isEvent()   {}
 func (Leave) isEvent()   {}
@@ -100,6 +109,7 @@ func (Resume) isEvent()  {}
 func (Finish) isEvent()  {}
 func (Reject) isEvent()  {}
 func (Cancel) isEvent()  {}
+func (Recall) isEvent()  {}
 
 // Kind says what a Decision asks for.
 type Kind string

@@ -164,6 +164,8 @@ func (s *Scheduler) Handle(now Clock, e Event) ([]Decision, error) {
 		err = s.reject(e)
 	case Cancel:
 		err = s.cancel(e)
+	case Recall:
+		err = s.recall(e)
 	default:
 		err = fmt.Errorf("event %T: %w", e, ErrInvalid)
 	}

@@ -16,6 +16,8 @@ func Points() map[Point]string {
 		"judge/before-gate":          "the policy after SFT is judged, the verdict is not stored",
 		"sampling/before-group":      "a group of a step is sampled and not stored",
 		"sampling/after-group":       "a group of a step is stored",
+		"sampling/before-part":       "the trajectories of a group have ended or are cut, the group is not stored",
+		"sampling/after-part":        "a group is stored that goes on under a newer policy",
 		"sampling/before-samples":    "a group of a step is stored, the samples of it are not",
 		"sampling/before-shard":      "all groups of a shard are stored, the record of them is not",
 		"batch/before-drop":          "the batch of a step is stored, the records of its shards are not deleted",

@@ -195,3 +195,20 @@ type Planner interface {
 	// Errors: ErrTooLarge for one that no engine could ever hold.
 	Begin(ctx context.Context, trajectories []Trajectory) error
 }
+
+// Ended is how long trajectories of a problem became that ended before.
+type Ended struct {
+	Run, Problem string
+	Stage        int
+	// Limit bounds the tokens after the prompt, Turns has for each trajectory how many there
+	// were at the end of every turn.
+	Limit int
+	Turns [][]int
+}
+
+// Recaller is a Planner that can be told of trajectories of before its start. They change
+// what it expects and no generation.
+type Recaller interface {
+	Planner
+	Recall(ended []Ended)
+}

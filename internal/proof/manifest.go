@@ -58,6 +58,13 @@ type Manifest struct {
 	Digest string `json:"digest"`
 }
 
+// Span is a stretch of a step's trajectories: up to so many response tokens, or to the end
+// for 0, that one policy sampled.
+type Span struct {
+	Until     int    `json:"until,omitempty"`
+	SampledBy string `json:"sampled_by"`
+}
+
 // Facts are what is known of a part of a run. Fields that the kind does not have are
 // empty. All sums are SHA-256 in hex.
 type Facts struct {
@@ -79,6 +86,9 @@ type Facts struct {
 	// manifests. PolicyIn has sampled the step, too, unless SampledBy names another.
 	PolicyIn  string `json:"policy_in,omitempty"`
 	SampledBy string `json:"sampled_by,omitempty"`
+	// Spans are the policies that sampled the trajectories one after another, where several
+	// did; SampledBy is the first of them.
+	Spans     []Span `json:"spans,omitempty"`
 	PolicyOut string `json:"policy_out,omitempty"`
 	// Rollouts is the sum of the numbers of all that was sampled. They name the Batch,
 	// which names trajectories and samples.

@@ -153,7 +153,10 @@ func appendHead(b []byte, t *rl.Trajectory, s shape) []byte {
 		b = appendText(b, text)
 	}
 	b = appendRuns(b, t.LossMask)
-	b = appendInts(b, 0) // spans of policy versions; none is all by PolicyVersion
+	b = appendInts(b, len(t.Spans)) // none is all by PolicyVersion
+	for _, s := range t.Spans {
+		b = appendInts(b, s.From, int(s.Version))
+	}
 	b = appendInts(b, len(t.Turns))
 	for i := range t.Turns {
 		turn := &t.Turns[i]
@@ -220,8 +223,8 @@ func (r *reader) head(t *rl.Trajectory, want shape) {
 	t.AnswerTags = r.int()
 	t.StopReason, t.Answer, t.Details, t.Err = rl.StopReason(r.text()), r.text(), r.text(), r.text()
 	t.LossMask = r.runs(want)
-	if r.int() != 0 {
-		r.fail()
+	for range r.count(2) {
+		t.Spans = append(t.Spans, rl.Span{From: r.int(), Version: int64(r.int())})
 	}
 	for range r.count(3) {
 		turn := rl.Turn{Start: r.int(), End: r.int(), Finish: rl.FinishReason(r.text())}

@@ -34,6 +34,9 @@ func trajectory(seed uint64, tokens int) rl.Trajectory {
 		}
 		t.RolloutLogprobs = append(t.RolloutLogprobs, logprob)
 	}
+	if seed%3 == 1 && tokens > 40 {
+		t.Spans = []rl.Span{{From: t.PromptTokens, Version: 69999}, {From: tokens/2 + 1, Version: 70000}, {From: tokens - 1, Version: 70002}}
+	}
 	for i := range seed % 4 {
 		turn := rl.Turn{Start: int(10 * i), End: int(10*i) + 5, Finish: rl.FinishStop} //nolint:gosec // small
 		for range i {
@@ -108,6 +111,8 @@ func TestEveryFieldIsStored(t *testing.T) {
 	one.LossMask = []bool{false, true, true}
 	one.PromptTokens = 1
 	one.Turns = []rl.Turn{{Start: 1, End: 3, Finish: rl.FinishLength, Calls: []rl.ToolCall{{}}}}
+	one.Spans = []rl.Span{{From: 1, Version: 9}, {From: 2, Version: 10}}
+	one.PolicyVersion = 9
 	fill(reflect.ValueOf(&one).Elem())
 	got, err := record.Decode(must(record.Compact(pack(t, []rl.Trajectory{one}))))
 	if err != nil || len(got) != 1 {

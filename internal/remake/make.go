@@ -26,12 +26,14 @@ type making struct {
 	over     *overlay.Store
 	sampling *sampling.Service
 	learner  *learner.Service
-	policy   run.Policy // that samples
-	ids      []string   // of the problems, in the order of the step
-	kept     map[string]string
-	notes    []string
-	how      string // what a repair is made of
-	kernels  []string
+	// spans are the policies that sample, one after another, as many as the step may need.
+	spans   []run.PolicySpan
+	used    int      // so many of them had something to sample
+	ids     []string // of the problems, in the order of the step
+	kept    map[string]string
+	notes   []string
+	how     string // what a repair is made of
+	kernels []string
 	// close says how near groups came out that were sampled by other kernels; far are
 	// those that are outside of the bounds.
 	close map[string]string
@@ -60,7 +62,7 @@ func (m *making) prepare(ctx context.Context) error {
 	if err := m.learner.Prepare(ctx, learner.PublishInput{Run: m.ref, Step: m.before}); err != nil {
 		return err
 	}
-	if err := m.loadPolicy(ctx); err != nil {
+	if err := (samplers{m}).loadPolicies(ctx); err != nil {
 		return err
 	}
 	var selector sampling.Selector
@@ -69,33 +71,47 @@ func (m *making) prepare(ctx context.Context) error {
 	return err
 }
 
-// loadPolicy loads the policy that samples the step. One that is deleted or damaged is
-// published again, from the learner's state.
-func (m *making) loadPolicy(ctx context.Context) error {
-	version := int64(m.sampler)
+// samplers sample the step with one policy after another.
+type samplers struct{ *making }
+
+// loadPolicies finds the policies that sample the step.
+func (m samplers) loadPolicies(ctx context.Context) error {
+	for _, s := range m.versions() {
+		p, err := m.loadPolicy(ctx, s.Version)
+		if err != nil {
+			return err
+		}
+		m.spans = append(m.spans, run.PolicySpan{Until: s.Until, Policy: p})
+	}
+	return nil
+}
+
+// loadPolicy loads a policy. One that is deleted or damaged is published again, from the
+// learner's state.
+func (m samplers) loadPolicy(ctx context.Context, version int64) (run.Policy, error) {
 	stored, ok, err := artifact.Lookup[run.Policy](ctx, m.base, m.layout.PolicyRef(version))
 	if err == nil && ok {
-		m.policy = stored
 		err = m.sampling.Prepare(ctx, m.ref, stored)
 	}
 	switch {
 	case err == nil && ok:
-		return nil
+		return stored, nil
 	case err == nil:
 		m.note("policy %d is not stored any more: it was made again from the state before the step", version)
 	case isDamage(err):
 		m.note("policy %d is damaged, and was made again from the state before the step: %v", version, err)
 	default:
-		return err
+		return stored, err
 	}
 	m.over.Hide(m.layout.Policy(version)+"/", m.layout.PolicyRef(version))
-	if m.policy, err = m.learner.Republish(ctx, learner.PublishInput{Run: m.ref, Step: m.sampler}); err != nil {
-		return err
+	made, err := m.learner.Republish(ctx, learner.PublishInput{Run: m.ref, Step: int(version)})
+	if err != nil {
+		return made, err
 	}
-	if ok && m.policy != stored {
-		m.note("policy %d, made again, has the manifest %.12s, and the run names %.12s", version, m.policy.Ref.SHA256, stored.Ref.SHA256)
+	if ok && made != stored {
+		m.note("policy %d, made again, has the manifest %.12s, and the run names %.12s", version, made.Ref.SHA256, stored.Ref.SHA256)
 	}
-	return m.sampling.Prepare(ctx, m.ref, m.policy)
+	return made, m.sampling.Prepare(ctx, m.ref, made)
 }
 
 // isDamage tells an object that is wrong or gone from a store that fails.
@@ -127,7 +143,10 @@ func (m *making) make(ctx context.Context) error {
 		Staleness: m.staleness,
 	}
 	if m.staleness > 0 {
-		log.SampledBy = m.policy
+		log.SampledBy = m.spans[0].Policy
+	}
+	if len(m.spans) > 1 {
+		log.Spans = m.spans
 	}
 	cfg, err := run.ReadConfig(ctx, m.over, m.ref)
 	if err != nil {
@@ -139,8 +158,7 @@ func (m *making) make(ctx context.Context) error {
 
 // sample samples all groups of the step.
 func (m *making) sample(ctx context.Context) (run.Sampled, error) {
-	in := sampling.GroupsInput{Run: m.ref, Stage: m.stage.Source(), Step: m.step, ProblemIDs: m.ids, Policy: m.policy}
-	out, err := m.sampling.SampleGroups(ctx, in, m.sampling.NewProgress())
+	out, err := samplers{m}.sampleSpans(ctx)
 	if err != nil {
 		return out, err
 	}
@@ -155,10 +173,31 @@ func (m *making) sample(ctx context.Context) (run.Sampled, error) {
 	if len(m.kept)+len(m.close) == 0 {
 		return out, nil
 	}
-	again, err := m.sampling.SampleGroups(ctx, in, m.sampling.NewProgress())
+	again, err := samplers{m}.sampleSpan(ctx, m.used-1)
 	again.Wall, again.SampleTime, again.ToolTime = out.Wall, out.SampleTime, out.ToolTime
 	again.Busy = out.Busy
 	return again, err
+}
+
+// sampleSpans samples with one policy after another, until no trajectory goes on.
+func (m samplers) sampleSpans(ctx context.Context) (run.Sampled, error) {
+	var out run.Sampled
+	for m.used = 0; m.used == 0 || out.Open > 0; m.used++ {
+		before := out
+		var err error
+		if out, err = m.sampleSpan(ctx, m.used); err != nil {
+			return out, err
+		}
+		out = before.Then(out)
+	}
+	return out, nil
+}
+
+func (m samplers) sampleSpan(ctx context.Context, i int) (run.Sampled, error) {
+	return m.sampling.SampleGroups(ctx, sampling.GroupsInput{
+		Run: m.ref, Stage: m.stage.Source(), Step: m.step, ProblemIDs: m.ids,
+		Policy: m.spans[i].Policy, Until: m.spans[i].Until, Before: m.spans[:i],
+	}, m.sampling.NewProgress())
 }
 
 func (m *making) settleAllLost(ctx context.Context) error {

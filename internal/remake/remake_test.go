@@ -72,10 +72,15 @@ func (m *maker) makeStep(t *testing.T, step int, spoil func()) {
 		sampler = m.earlier[len(m.earlier)-staleness]
 	}
 	in := sampling.GroupsInput{Run: m.Ref, Stage: stage.Index, Step: step, ProblemIDs: m.Selected(t, stage.Index, step), Policy: sampler}
-	sample := func() run.Sampled {
-		out, err := m.sampling.SampleGroups(t.Context(), in, m.sampling.NewProgress())
-		if err != nil {
-			t.Fatal(err)
+	spans := m.spansOf(stage, step, staleness)
+	used := 0
+	sample := func() (out run.Sampled) {
+		for used = 0; used == 0 || out.Open > 0; used++ {
+			in.Policy, in.Until, in.Before = spans[used].Policy, spans[used].Until, spans[:used]
+			var err error
+			if out, err = m.sampling.SampleGroups(t.Context(), in, m.sampling.NewProgress()); err != nil {
+				t.Fatal(err)
+			}
 		}
 		return out
 	}
@@ -97,6 +102,9 @@ func (m *maker) makeStep(t *testing.T, step int, spoil func()) {
 	if staleness > 0 {
 		log.SampledBy = sampler
 	}
+	if len(spans) > 1 {
+		log.Spans = spans
+	}
 	if _, err := run.LogStep(t.Context(), m.Store, m.Config, log); err != nil {
 		t.Fatal(err)
 	}
@@ -105,6 +113,21 @@ func (m *maker) makeStep(t *testing.T, step int, spoil func()) {
 		t.Fatal(err)
 	}
 	m.earlier, m.policy = append(m.earlier, m.policy), trained.Policy
+}
+
+// spansOf are the policies that may sample a step, as its number says.
+func (m *maker) spansOf(stage run.Stage, step, staleness int) []run.PolicySpan {
+	all := append(slices.Clip(m.earlier), m.policy)
+	out := []run.PolicySpan{{Policy: all[len(all)-1-staleness]}}
+	if m.Plan.PartialTokens == 0 {
+		return out
+	}
+	skipped := max(0, stage.FirstStep-step+m.Plan.Window)
+	for i := range staleness {
+		out[i].Until = (skipped + i + 1) * m.Plan.PartialTokens
+		out = append(out, run.PolicySpan{Policy: all[len(all)-staleness+i]})
+	}
+	return out
 }
 
 // bench makes steps of a store again by the means of the test.
@@ -199,6 +222,34 @@ func TestStepsSampledAheadComeOutAgain(t *testing.T) {
 			}
 		}
 		if err := m.Store.Delete(t.Context(), m.Layout.PolicyRef(3)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestStepsInSpansComeOutAgain from the policies that sampled them one after another, also
+// where one of those is not stored any more.
+func TestStepsInSpansComeOutAgain(t *testing.T) {
+	m := newMaker(t, map[string]string{"checkpoint.keep": "9", "rl.window": "2", "rl.partial_rollout_tokens": "15", "rl.loss.old_logprobs": "rollout"})
+	m.makeSteps(t, 4)
+	for step, want := range map[int]int{1: 0, 2: 2, 3: 3, 4: 3} {
+		if got := runtest.ReadLines[run.StepRecord](t, m.Store, m.Layout.StepLog(step))[0]; len(got.Spans) != want {
+			t.Errorf("step %d names spans %+v, want %d", step, got.Spans, want)
+		}
+	}
+	for _, gone := range []bool{false, true} {
+		for step := 1; step <= 4; step++ {
+			r := m.remade(t, m.Store, step)
+			if r.Policy != max(0, step-3) || len(r.Notes) > 0 != (gone && step > 2) {
+				t.Errorf("step %d was sampled by policy %d first; notes %q", step, r.Policy, r.Notes)
+			}
+			for _, o := range r.Objects {
+				if o.Verdict != remake.Equal && !(gone && strings.Contains(o.Key, "policies/v000002")) {
+					t.Errorf("step %d: %s %s: %s", step, o.Key, o.Verdict, o.Note)
+				}
+			}
+		}
+		if err := m.Store.Delete(t.Context(), m.Layout.PolicyRef(2)); err != nil {
 			t.Fatal(err)
 		}
 	}

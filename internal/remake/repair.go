@@ -144,10 +144,10 @@ func (m *making) remakeGroups(ctx context.Context) (how string, err error) {
 	how = "recorded again from the trajectories of the step"
 	if absent > 0 {
 		how = fmt.Sprintf("sampled again with policy %d: %d of %d groups", m.sampler, absent, len(m.ids))
-		if err := m.loadPolicy(ctx); err != nil {
+		if err := (samplers{m}).loadPolicies(ctx); err != nil {
 			return "", err
 		}
-		sampled, err := m.sampling.SampleGroups(ctx, sampling.GroupsInput{Run: in.Run, Stage: in.Stage, Step: in.Step, ProblemIDs: m.ids, Policy: m.policy}, m.sampling.NewProgress())
+		sampled, err := samplers{m}.sampleSpans(ctx)
 		if err != nil {
 			return "", err
 		}

@@ -125,6 +125,22 @@ func (t *target) findSampler(ctx context.Context, store blob.Store) (err error) 
 	return err
 }
 
+// versions are the versions that may sample the step, one after another, and where each
+// ends; see workflows.RLStage.
+func (t *target) versions() []run.VersionSpan {
+	k, tokens := t.plan.Window, t.plan.PartialTokens
+	j := max(0, t.plan.FirstOf(t.stage)-(t.step-k))
+	out := []run.VersionSpan{{Version: int64(t.sampler)}}
+	if tokens == 0 {
+		return out
+	}
+	for ; j < k; j++ {
+		out[len(out)-1].Until = (j + 1) * tokens
+		out = append(out, run.VersionSpan{Version: int64(t.step - k + j)})
+	}
+	return out
+}
+
 // findLeft finds the checkpoints around the step, and its record.
 func (t *target) findLeft(ctx context.Context, store blob.Store) error {
 	saved, err := checkpoint.List(ctx, store, t.layout.Checkpoints())

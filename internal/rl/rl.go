@@ -49,9 +49,11 @@ type StopReason string
 
 // The reasons of a trajectory's end.
 const (
-	StopAnswered   StopReason = "answered"    // the last turn made no tool call
-	StopMaxTurns   StopReason = "max_turns"   // the turn limit was reached with a call outstanding
-	StopMaxTokens  StopReason = "max_tokens"  // the response token limit was reached
+	StopAnswered  StopReason = "answered"   // the last turn made no tool call
+	StopMaxTurns  StopReason = "max_turns"  // the turn limit was reached with a call outstanding
+	StopMaxTokens StopReason = "max_tokens" // the response token limit was reached
+	// StopCut is no end: the trajectory goes on under a newer policy. No group has it.
+	StopCut        StopReason = "cut"
 	StopInfraError StopReason = "infra_error" // engine or sandbox failed for good; excluded from its group
 	// The run's own reward function failed, and reward.on_error is exclude.
 	StopRewardError StopReason = "reward_error"
@@ -80,6 +82,13 @@ type Turn struct {
 	Calls  []ToolCall   `json:"calls,omitempty"`
 }
 
+// Span is a stretch of a trajectory whose sampled tokens are of one policy version. It ends
+// where the next one begins.
+type Span struct {
+	From    int   `json:"from"` // index in Trajectory.Tokens
+	Version int64 `json:"version"`
+}
+
 // Trajectory is the record of one rollout. It is append-only token ids:
 // nothing in it was decoded and encoded again.
 type Trajectory struct {
@@ -90,8 +99,11 @@ type Trajectory struct {
 	Step    int `json:"step"`
 	// Seed drives every draw of this rollout; see Seed and Uniform.
 	Seed uint64 `json:"seed"`
-	// PolicyVersion is the version that sampled all turns.
+	// PolicyVersion is the version that sampled all turns, or the first of Spans.
 	PolicyVersion int64 `json:"policy_version"`
+	// Spans are the versions of a trajectory that several have sampled, from the first
+	// token after the prompt on; none where one has.
+	Spans []Span `json:"spans,omitempty"`
 
 	// Tokens is prompt + sampled + tool tokens; the first PromptTokens are the prompt.
 	Tokens       []int32 `json:"tokens"`
@@ -124,6 +136,18 @@ type Trajectory struct {
 
 // ResponseTokens returns the number of tokens after the prompt.
 func (t *Trajectory) ResponseTokens() int { return len(t.Tokens) - t.PromptTokens }
+
+// VersionAt is the version that a token after the prompt belongs to.
+func (t *Trajectory) VersionAt(token int) int64 {
+	version := t.PolicyVersion
+	for _, s := range t.Spans {
+		if s.From > token {
+			break
+		}
+		version = s.Version
+	}
+	return version
+}
 
 // Excluded reports whether the trajectory has no reward and counts for nothing.
 func (t *Trajectory) Excluded() bool {
@@ -163,6 +187,22 @@ func (t *Trajectory) Validate() error {
 	for i, m := range t.LossMask[:t.PromptTokens] {
 		if m {
 			return fmt.Errorf("trajectory %s/%d: prompt token %d is in the loss", t.ProblemID, t.Rollout, i)
+		}
+	}
+	return t.checkSpans()
+}
+
+// checkSpans: the first span begins behind the prompt with PolicyVersion, and each of the
+// others later and with a newer version.
+func (t *Trajectory) checkSpans() error {
+	for i, s := range t.Spans {
+		ok := s.From == t.PromptTokens && s.Version == t.PolicyVersion && len(t.Spans) > 1
+		if i > 0 {
+			ok = s.From > t.Spans[i-1].From && s.Version > t.Spans[i-1].Version && s.From < len(t.Tokens)
+		}
+		if !ok {
+			return fmt.Errorf("trajectory %s/%d: span %d of version %d begins at token %d of %d: spans begin behind the prompt and grow in token and version",
+				t.ProblemID, t.Rollout, i, s.Version, s.From, len(t.Tokens))
 		}
 	}
 	return nil

@@ -74,9 +74,13 @@ func (r *Runner) announce(ctx context.Context, specs []Spec) error {
 				prompt = transcript.PromptTokens()
 			}
 		}
-		if limit := min(s.MaxResponseTokens, most-prompt); prompt > 0 && limit > 0 {
+		have, limit := prompt, min(s.MaxResponseTokens, most-prompt)
+		if s.Part != nil {
+			have, limit = s.Part.announce(prompt, limit)
+		}
+		if prompt > 0 && limit > 0 {
 			list = append(list, policy.Trajectory{
-				Session: s.name(), Run: s.RunID, Problem: s.Problem.ID, Stage: s.Stage, Step: s.Step, Prompt: prompt, Limit: limit,
+				Session: s.name(), Run: s.RunID, Problem: s.Problem.ID, Stage: s.Stage, Step: s.Step, Prompt: have, Limit: limit,
 			})
 		}
 	}

@@ -25,6 +25,7 @@ type episode struct {
 	transcript  *chat.Transcript
 	session     *tool.Session
 	turns       []rl.Turn
+	spans       []rl.Span // one for each version that sampled, so far
 	// answer is the last one so far, of answerTags. An answer counts only outside tool
 	// calls, not in code or in the output of a tool.
 	answer     string
@@ -56,6 +57,9 @@ func (e *episode) runTurns(ctx context.Context) (rl.StopReason, error) {
 		if err != nil {
 			return "", err
 		}
+		if finish == rl.FinishAbort {
+			return rl.StopCut, nil
+		}
 		parsed := e.runner.deps.Format.ParseTurn(sampled)
 		e.noteAnswer(parsed.Content)
 		switch {
@@ -86,13 +90,21 @@ func (e *episode) responseLimit() int {
 	return min(e.spec.MaxResponseTokens, e.runner.deps.Engine.MaxContext()-e.transcript.PromptTokens())
 }
 
-// generateTurn generates one turn and appends it.
+// generateTurn generates one turn, or what the part before this one has left of it, and
+// appends it. It returns the tokens of the whole turn. FinishAbort says that the
+// trajectory is cut here.
 func (e *episode) generateTurn(ctx context.Context) ([]int32, rl.FinishReason, error) {
 	start := e.runner.deps.Now()
 	defer func() { e.sampleTime += e.runner.deps.Now().Sub(start) }()
+	most, cut := e.responseLimit()-e.transcript.ResponseTokens(), false
+	if p := e.spec.Part; p != nil && p.Until > 0 && p.Until-e.transcript.ResponseTokens() < most {
+		if most, cut = p.Until-e.transcript.ResponseTokens(), true; most <= 0 {
+			return nil, rl.FinishAbort, nil
+		}
+	}
 	req := policy.Request{
 		Tokens:      e.transcript.Tokens(),
-		MaxTokens:   e.responseLimit() - e.transcript.ResponseTokens(),
+		MaxTokens:   most,
 		Stop:        e.runner.deps.Format.Stop(),
 		Temperature: e.spec.Temperature,
 		Seed:        e.spec.TrajectorySeed(),
@@ -115,8 +127,16 @@ func (e *episode) generateTurn(ctx context.Context) ([]int32, rl.FinishReason, e
 	if err := e.transcript.AppendSampled(gen.Tokens, gen.Logprobs); err != nil {
 		return nil, "", err
 	}
+	e.noteSpan(from)
+	if cut && gen.Finish == rl.FinishLength {
+		gen.Finish = rl.FinishAbort
+	}
+	if n := len(e.turns); n > 0 && e.turns[n-1].Finish == rl.FinishAbort { // it was cut
+		from = e.turns[n-1].Start
+		e.turns = e.turns[:n-1]
+	}
 	e.turns = append(e.turns, rl.Turn{Start: from, End: len(e.transcript.Tokens()), Finish: gen.Finish})
-	return gen.Tokens, gen.Finish, nil
+	return e.transcript.Tokens()[from:], gen.Finish, nil
 }
 
 // checkGeneration returns an error when a generation breaks the contract of

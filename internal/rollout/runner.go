@@ -99,6 +99,21 @@ type Spec struct {
 	Temperature       float32
 	MaxResponseTokens int
 	MaxTurns          int
+	// Part is set for a trajectory of which Version samples a stretch only.
+	Part *Part
+}
+
+// Part is a stretch of a trajectory: what came before, and where it is cut.
+type Part struct {
+	// Until is the number of response tokens at which the trajectory is cut, if it has not
+	// ended by then; 0 = it goes on to its end. It is cut where that number is reached: in
+	// the middle of a turn, or, where the results of tools go beyond it, behind them.
+	Until int
+	// Before is the trajectory as it was cut; nil for one that begins.
+	Before *rl.Trajectory
+	// Cells are what its Python session has run. Where the trajectory is cut the runner
+	// leaves here those of its next part.
+	Cells []tool.Cell
 }
 
 // name is the unique path of the trajectory, the root of its call ids.
@@ -134,7 +149,11 @@ func (r *Runner) runInSlot(ctx context.Context, spec Spec) (rl.Trajectory, error
 		return rl.Trajectory{}, err
 	}
 	t := e.newTrajectory(stop)
-	if err == nil {
+	switch {
+	case err == nil && stop == rl.StopCut:
+		t.Answer, t.AnswerTags = e.answer, e.answerTags
+		spec.Part.Cells = e.session.Cells()
+	case err == nil:
 		err = e.score(ctx, &t)
 	}
 	switch {
@@ -168,7 +187,11 @@ func (r *Runner) runAgentLoop(ctx context.Context, spec Spec) (*episode, rl.Stop
 		runner: r, spec: spec, environment: environment, name: spec.name(), version: spec.Version, transcript: transcript,
 		session: tool.NewSession(spec.name()),
 	}
-	if err := e.checkSpec(); err != nil {
+	err = e.checkSpec()
+	if err == nil {
+		err = e.takeUp()
+	}
+	if err != nil {
 		return nil, "", fmt.Errorf("rollout %s: %w", e.name, err)
 	}
 	defer e.closeSession(ctx)
@@ -189,7 +212,8 @@ func (e *episode) newTrajectory(stop rl.StopReason) rl.Trajectory {
 		Stage:           e.spec.Stage,
 		Step:            e.spec.Step,
 		Seed:            e.spec.TrajectorySeed(),
-		PolicyVersion:   e.version,
+		PolicyVersion:   e.firstVersion(),
+		Spans:           e.severalSpans(),
 		Tokens:          tr.Tokens(),
 		PromptTokens:    tr.PromptTokens(),
 		LossMask:        tr.LossMask(),

@@ -51,6 +51,9 @@ func (c *Chain) AddStep(ctx context.Context, store blob.Store, in StepInput) err
 		},
 		MadeBy: proof.AddMaker(proof.AddMaker(slices.Clone(in.Sample.MadeBy), in.Train.MadeBy), c.By),
 	}
+	for _, s := range in.usedSpans() {
+		d.Facts.Spans = append(d.Facts.Spans, proof.Span{Until: s.Until, SampledBy: s.Policy.Ref.SHA256})
+	}
 	_, err = c.writer.Add(ctx, store, d, func(ctx context.Context) (proof.Draft, error) { return c.opening(ctx, store, in.Run, in.Step) })
 	return err
 }

@@ -28,6 +28,10 @@ type GroupRecord struct {
 	All         series.Tally `json:"all,omitzero"`
 	Correct     series.Tally `json:"correct,omitzero"`
 	KeptCorrect series.Tally `json:"kept_correct,omitzero"`
+	// Partial are the trajectories that several policies sampled, and Versions what each has
+	// sampled, where rl.partial_rollout_tokens is set.
+	Partial  int                    `json:"partial,omitempty"`
+	Versions []series.VersionTokens `json:"versions,omitempty"`
 	// ErrorPenalties and FormatPenalties are p_err and p_format of the correct
 	// trajectories, by Rollout (arXiv 2508.20722, equations 5 and 6).
 	ErrorPenalties  []float64 `json:"p_err,omitempty"`

@@ -44,6 +44,9 @@ type Plan struct {
 	NumRolloutShards int `json:"num_rollout_shards,omitempty"`
 	// Window is how many steps sampling runs ahead of learning.
 	Window int `json:"window,omitempty"`
+	// PartialTokens is how many response tokens of a trajectory one policy samples before
+	// the next one goes on; 0 = one policy samples all.
+	PartialTokens int `json:"partial_rollout_tokens,omitempty"`
 	// EvalSets are evaluated beside the held-out problems of the stages.
 	EvalSets []EvalSet `json:"eval_sets,omitempty"`
 	// Gate says that the policy after SFT must pass before RL begins.
@@ -141,6 +144,13 @@ type Policy struct {
 	Ref     blob.Ref `json:"ref"`
 }
 
+// PolicySpan is a stretch of each trajectory of a step: its response tokens up to Until
+// that the spans before it have not, sampled by one policy. Until 0 is the end.
+type PolicySpan struct {
+	Until  int    `json:"until,omitempty"`
+	Policy Policy `json:"policy"`
+}
+
 // Ref names a run and its frozen configuration; every activity takes it.
 type Ref struct {
 	RunID  string   `json:"run_id"`
@@ -149,7 +159,7 @@ type Ref struct {
 
 // PlanOf is what the workflows need to know of a configuration.
 func PlanOf(runID string, cfg config.Run) Plan {
-	p := Plan{RunID: runID, Seed: cfg.Seed, SFTSteps: cfg.SFT.Steps, CheckpointEvery: cfg.Checkpoint.EverySteps, Window: cfg.RL.Window, Gate: cfg.SFT.Gate.On()}
+	p := Plan{RunID: runID, Seed: cfg.Seed, SFTSteps: cfg.SFT.Steps, CheckpointEvery: cfg.Checkpoint.EverySteps, Window: cfg.RL.Window, Gate: cfg.SFT.Gate.On(), PartialTokens: cfg.RL.PartialRolloutTokens}
 	for _, s := range cfg.Eval.Sets {
 		p.EvalSets = append(p.EvalSets, EvalSet{Name: s.Name, EverySteps: s.EverySteps})
 	}

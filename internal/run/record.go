@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,6 +29,33 @@ type StepInput struct {
 	// step before published, and Staleness by how many updates it is older.
 	SampledBy Policy `json:"sampled_by,omitzero"`
 	Staleness int    `json:"staleness,omitempty"`
+	// Spans are the policies that sample the trajectories of the step one after another,
+	// the first of which is SampledBy; none where one samples all. Each is one update newer
+	// than the one before. Short trajectories may have ended before the last.
+	Spans []PolicySpan `json:"spans,omitempty"`
+}
+
+// usedSpans are the spans up to the last in which a token was sampled; none where that is
+// the first.
+func (in *StepInput) usedSpans() []PolicySpan {
+	used := in.Spans
+	for n := len(used); n > 1; n-- {
+		if slices.ContainsFunc(in.Rollouts.Versions, func(v series.VersionTokens) bool { return v.Version == used[n-1].Policy.Version }) {
+			return used[:n]
+		}
+	}
+	return nil
+}
+
+// stalenessOf is by how many updates the version that sampled some tokens is older than the
+// policy that learned.
+func (in *StepInput) stalenessOf(version int64) int {
+	for i, s := range in.Spans {
+		if s.Policy.Version == version {
+			return max(0, in.Staleness-i)
+		}
+	}
+	return in.Staleness
 }
 
 // LogStep writes the record of a step and tests the step by the rules of the run's
@@ -158,15 +186,31 @@ func recordOf(in StepInput) StepRecord {
 		Wall: in.Ended.Sub(in.Started), Sampling: in.Sample.Wall, Tools: tools, Training: in.Train.TrainTime, Saving: in.Train.SaveTime,
 		SamplingBusy: in.Sample.Busy, TrainingBusy: in.Train.Busy,
 	}
+	if numbers.TokenStaleness = float64(in.Staleness); len(in.Spans) > 0 {
+		var sum, tokens float64
+		for _, v := range in.Rollouts.Versions {
+			sum += float64(v.Tokens * in.stalenessOf(v.Version))
+			tokens += float64(v.Tokens)
+		}
+		numbers.TokenStaleness = sum / max(1, tokens)
+	}
 	var sampler *int64
 	if in.Staleness > 0 {
 		sampler = &in.SampledBy.Version
 	}
 	return StepRecord{
-		SampledBy: sampler,
-		Step:      in.Step, Stage: in.Stage, StageName: in.StageName, NumSteps: in.NumSteps,
+		SampledBy: sampler, Spans: versionSpans(in.usedSpans()),
+		Step: in.Step, Stage: in.Stage, StageName: in.StageName, NumSteps: in.NumSteps,
 		Started: in.Started, Ended: in.Ended, Metrics: numbers.Values(), Busy: in.Sample.Busy,
 	}
+}
+
+func versionSpans(spans []PolicySpan) []VersionSpan {
+	var out []VersionSpan
+	for _, s := range spans {
+		out = append(out, VersionSpan{Until: s.Until, Version: s.Policy.Version})
+	}
+	return out
 }
 
 // splitWall divides wall time of concurrent rollouts by what they waited for.

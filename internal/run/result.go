@@ -1,6 +1,7 @@
 package run
 
 import (
+	"slices"
 	"time"
 
 	"temper/internal/blob"
@@ -108,10 +109,30 @@ type Sampled struct {
 	Busy []series.Busy `json:"busy,omitempty"`
 	// Signals counts the groups that teach something, where the run refills.
 	Signals int `json:"signals,omitempty"`
+	// Open are the groups of which trajectories were cut and go on under a newer policy.
+	// The records of a call that leaves some are made by the one that ends them.
+	Open int `json:"open,omitempty"`
 	// Shards point to the records of the groups, which BuildBatch reads.
 	Shards []blob.Ref `json:"shards,omitempty"`
 	// MadeBy are the programs and machines that sampled.
 	MadeBy []proof.Maker `json:"made_by,omitempty"`
+}
+
+// Then is the sum with what the next call has sampled for the same groups, under a newer
+// policy. The last call counts all groups, whichever call ended them.
+func (s Sampled) Then(next Sampled) Sampled {
+	next.Reused += s.Reused
+	next.Resumed += s.Resumed
+	next.Wall += s.Wall
+	next.SampleTime += s.SampleTime
+	next.ToolTime += s.ToolTime
+	next.Busy = append(slices.Clip(s.Busy), next.Busy...)
+	makers := slices.Clone(s.MadeBy)
+	for _, m := range next.MadeBy {
+		makers = proof.AddMaker(makers, m)
+	}
+	next.MadeBy = makers
+	return next
 }
 
 // BuiltBatch points to the batch; Samples == 0 means that no group had a

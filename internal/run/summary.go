@@ -18,6 +18,9 @@ type StepRecord struct {
 	// SampledBy is the version of the policy that sampled the step, where that is older
 	// than the one that the step before published.
 	SampledBy *int64 `json:"sampled_by,omitempty"`
+	// Spans are the versions that sampled its trajectories one after another, where several
+	// did. SampledBy is the first of them.
+	Spans []VersionSpan `json:"spans,omitempty"`
 	// Metrics are the series of the step; package series describes them.
 	Metrics series.Values `json:"metrics"`
 	// NotPromised says which bits of the step another run of it may have otherwise; empty
@@ -25,6 +28,13 @@ type StepRecord struct {
 	NotPromised string `json:"not_promised,omitempty"`
 	// Busy has a part for each worker that sampled; older programs did not say.
 	Busy []series.Busy `json:"busy,omitempty"`
+}
+
+// VersionSpan is a stretch of the trajectories of a step: up to so many response tokens, or
+// to the end for 0, that one version sampled.
+type VersionSpan struct {
+	Until   int   `json:"until,omitempty"`
+	Version int64 `json:"version"`
 }
 
 // TimeSplit is wall seconds by what the run was doing.

@@ -58,18 +58,25 @@ func BuildBatch(ctx context.Context, store blob.Store, in BatchInput) (run.Built
 }
 
 // dropPassing deletes what the batch replaces: the shards, and the trajectories that
-// were stored before their groups were complete.
+// were stored before their groups were complete. What a worker writes later that was
+// given up is never read, and no part of the step.
 func dropPassing(ctx context.Context, store blob.Store, layout artifact.Layout, in BatchInput) error {
 	for _, shard := range in.Shards {
 		if err := store.Delete(ctx, shard.Key); err != nil {
 			return err
 		}
 	}
-	ended, _, err := store.ListFolder(ctx, layout.EndedFolder(in.Step))
-	if err != nil {
-		return err
+	for _, folder := range []string{layout.EndedFolder(in.Step), layout.Step(in.Step, "parts")} {
+		passing, err := store.List(ctx, folder+"/")
+		if err != nil {
+			return err
+		}
+		err = artifact.Each(ctx, len(passing), func(ctx context.Context, i int) error { return store.Delete(ctx, passing[i].Key) })
+		if err != nil {
+			return err
+		}
 	}
-	return artifact.Each(ctx, len(ended), func(ctx context.Context, i int) error { return store.Delete(ctx, ended[i].Key) })
+	return nil
 }
 
 // storedBatch reads the batch that an earlier attempt has stored.
@@ -192,6 +199,10 @@ func rolloutNumbers(groups []run.GroupRecord, order []string) run.StepRollouts {
 		kept.Merge(g.KeptCorrect)
 		out.InfraErrors += g.InfraErrors
 		out.Kept += g.NumSamples
+		out.Partial += g.Partial
+		for _, v := range g.Versions {
+			out.Versions = series.AddTokens(out.Versions, v.Version, v.Tokens)
+		}
 		switch g.Fate {
 		case grpo.FateAllCorrect:
 			out.GroupsAllCorrect++

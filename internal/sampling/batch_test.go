@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"temper/internal/blob"
 	"temper/internal/blob/memblob"
 	"temper/internal/run"
@@ -126,12 +128,12 @@ func TestBatchSurvivesItsDeaths(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := sampling.BuildBatch(t.Context(), store, in)
-	if err != nil || got != want {
+	if err != nil || !cmp.Equal(got, want) {
 		t.Errorf("%+v (%v), want %+v", got, err, want)
 	}
 	paperShard(t, store, in.ProblemIDs) // the step was interrupted behind its batch, and is sampled again
 	got, err = sampling.BuildBatch(t.Context(), store, in)
-	if err != nil || got != want || len(content(t, store)) != 2 {
+	if err != nil || !cmp.Equal(got, want) || len(content(t, store)) != 2 {
 		t.Errorf("%+v (%v), want %+v and no shard", got, err, want)
 	}
 }

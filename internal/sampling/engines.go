@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,72 +19,206 @@ import (
 	"temper/sandbox"
 )
 
-// maxEngines bounds the runs whose engines are kept; each holds its weights and caches.
+// maxEngines bounds the engines that are kept; each holds weights and caches.
 const maxEngines = 4
 
-// engines keeps one engine for each run that this worker serves. The one unused
-// for the longest time makes room.
+// engines are the engines of the runs that this worker serves. A run mostly has one.
+// With rl.window it may have as many as Config.Policies says, each with a policy of its
+// own, so that the tail of a step and the steps after it are sampled side by side. The
+// idle one that was unused for the longest time makes room.
 type engines struct {
 	mu     sync.Mutex
-	byRun  map[string]*engineEntry // by run id
+	byRun  map[string]*pool // by run id
 	serial int
 }
 
-// engineEntry is the engine of a run. One call at a time has the turn and decides
-// which policy the engine serves, so that an evaluation cannot replace the policy of
-// a step under way.
-type engineEntry struct {
-	run    *run.Loaded // written by the call that has the turn
-	engine Engine
-	turn   chan struct{}
-	probed bool // the code of the run can be imported
-	users  int  // calls that have the turn or wait for it
-	used   int  // serial of the last use
+// pool is the engines of a run, and the calls that use them or wait for one.
+type pool struct {
+	run     *run.Loaded // of the call before
+	probed  bool        // the code of the run can be imported
+	engines []*engineEntry
+	changed chan struct{} // closed and made anew when a call may go on that waits
+	calls   map[string]bool
+	waiting []int64 // versions that calls wait for
 }
 
-// acquire waits for the turn of a run's engine and makes it serve the policy.
-func (r *Service) acquire(ctx context.Context, ref run.Ref, p run.Policy) (*engineEntry, func(), error) {
-	entry, err := r.useEngine(ctx, ref)
+// engineEntry is an engine of a run. Calls for the policy that it serves share it; while
+// it has users nobody replaces that policy.
+type engineEntry struct {
+	engine  Engine
+	version int64 // that it serves or loads; -1 for none
+	loading bool
+	users   int
+	used    int  // serial of the last use
+	told    bool // how long the trajectories before it became
+}
+
+// use is the engine of a call until it is released.
+type use struct {
+	run    *run.Loaded
+	engine Engine
+}
+
+// acquire makes an engine of a run serve a policy and keeps it so until release. Calls of
+// one name wait for each other: an attempt that was given up may still be at work in this
+// process.
+func (r *Service) acquire(ctx context.Context, t target) (use, func(), error) {
+	e := &r.engines
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	p := e.pool(t.run.RunID)
+	p.waiting = append(p.waiting, t.policy.Version)
+	out, entry, err := r.await(ctx, p, t)
+	at := slices.Index(p.waiting, t.policy.Version)
+	p.waiting = slices.Delete(p.waiting, at, at+1)
+	p.wake()
 	if err != nil {
-		return nil, nil, err
+		e.forget(t.run.RunID)
+		return use{}, nil, err
 	}
-	leave := func() {
-		r.engines.mu.Lock()
-		defer r.engines.mu.Unlock()
+	e.serial++
+	entry.used, p.calls[t.name] = e.serial, true
+	release := func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
 		entry.users--
+		delete(p.calls, t.name)
+		p.wake()
 	}
-	select {
-	case entry.turn <- struct{}{}:
-	case <-ctx.Done():
-		leave()
-		return nil, nil, context.Cause(ctx)
+	return out, release, nil
+}
+
+// await waits for an engine that serves the policy, and counts the caller among its
+// users. The lock is held, except while it waits or loads.
+func (r *Service) await(ctx context.Context, p *pool, t target) (use, *engineEntry, error) {
+	loaded, err := r.ready(ctx, p, t.run)
+	if err != nil {
+		return use{}, nil, err
 	}
-	release := func() { <-entry.turn; leave() }
-	if entry.run.Ref != ref { // amended since
-		loaded, err := run.Load(ctx, r.Store, ref)
+	for {
+		if ctx.Err() != nil {
+			return use{}, nil, context.Cause(ctx)
+		}
+		entry, err := r.choose(p, t, loaded)
 		if err != nil {
-			release()
-			return nil, nil, err
+			return use{}, nil, err
 		}
-		entry.run = loaded
-	}
-	if !entry.probed {
-		if err := r.probeCode(ctx, entry.run); err != nil {
-			release()
-			return nil, nil, err
+		if entry != nil {
+			return use{loaded, entry.engine}, entry, r.load(ctx, p, entry, t, loaded)
 		}
-		entry.probed = true
+		changed := p.changed
+		r.engines.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+		r.engines.mu.Lock()
 	}
-	if err := loadPolicy(ctx, entry.engine, p); err != nil {
-		release()
-		return nil, nil, fmt.Errorf("load policy %d of run %s: %w", p.Version, ref.RunID, err)
+}
+
+// ready loads the configuration of a run where it is another one than before, and asks
+// the sandbox once for the run's code. The lock is given up meanwhile.
+func (r *Service) ready(ctx context.Context, p *pool, ref run.Ref) (*run.Loaded, error) {
+	if p.run != nil && p.run.Ref == ref && p.probed {
+		return p.run, nil
 	}
-	return entry, release, nil
+	probed := p.probed
+	r.engines.mu.Unlock()
+	loaded, err := run.Load(ctx, r.Store, ref)
+	if err == nil && !probed {
+		err = r.probeCode(ctx, loaded)
+	}
+	r.engines.mu.Lock()
+	if err == nil {
+		p.run, p.probed = loaded, true
+	}
+	return loaded, err
+}
+
+// choose finds the engine for a policy; nil where the call has to wait. Of those that
+// wait for an engine to be free, the oldest policy comes first: the step that learns
+// next waits for it.
+func (r *Service) choose(p *pool, t target, loaded *run.Loaded) (*engineEntry, error) {
+	if p.calls[t.name] {
+		return nil, nil
+	}
+	for _, entry := range p.engines {
+		if entry.version != t.policy.Version {
+			continue
+		}
+		if entry.loading {
+			return nil, nil
+		}
+		entry.users++
+		return entry, nil
+	}
+	if slices.Min(p.waiting) < t.policy.Version {
+		return nil, nil
+	}
+	var idle *engineEntry
+	for _, entry := range p.engines {
+		if entry.users == 0 && (idle == nil || entry.version < idle.version) {
+			idle = entry
+		}
+	}
+	if idle != nil {
+		idle.users++
+		return idle, nil
+	}
+	most := 1
+	if r.Policies != nil && loaded.Config.RL.Window > 0 {
+		most = max(1, r.Policies(loaded))
+	}
+	if len(p.engines) >= most {
+		return nil, nil
+	}
+	if err := r.engines.makeRoom(); err != nil {
+		if len(p.engines) > 0 { // it goes on with what it has
+			return nil, nil
+		}
+		return nil, err
+	}
+	engine, err := r.NewEngine(loaded)
+	if err != nil {
+		return nil, fmt.Errorf("engine of run %s: %w", t.run.RunID, err)
+	}
+	entry := &engineEntry{engine: engine, version: -1, users: 1}
+	p.engines = append(p.engines, entry)
+	return entry, nil
+}
+
+// load makes an engine with one user serve a policy. The lock is given up meanwhile.
+func (r *Service) load(ctx context.Context, p *pool, entry *engineEntry, t target, loaded *run.Loaded) error {
+	if entry.version == t.policy.Version && entry.users > 1 {
+		return nil
+	}
+	told := entry.told
+	entry.version, entry.loading, entry.told = t.policy.Version, true, true
+	r.engines.mu.Unlock()
+	if !told {
+		r.recall(ctx, entry.engine, loaded, t.step)
+	}
+	err := loadPolicy(ctx, entry.engine, t.policy)
+	r.engines.mu.Lock()
+	entry.loading = false
+	if err != nil {
+		entry.version = -1
+		entry.users--
+		return fmt.Errorf("load policy %d of run %s: %w", t.policy.Version, t.run.RunID, err)
+	}
+	p.wake()
+	return nil
+}
+
+// wake lets the calls look again that wait. The lock is held.
+func (p *pool) wake() {
+	close(p.changed)
+	p.changed = make(chan struct{})
 }
 
 // Prepare makes the engine of a run serve a policy.
 func (r *Service) Prepare(ctx context.Context, ref run.Ref, p run.Policy) error {
-	_, release, err := r.acquire(ctx, ref, p)
+	_, release, err := r.acquire(ctx, target{run: ref, policy: p, name: "prepare"})
 	if err == nil {
 		release()
 	}
@@ -103,59 +238,47 @@ func loadPolicy(ctx context.Context, engine Engine, p run.Policy) error {
 	return err
 }
 
-// useEngine finds or makes the engine of a run and counts the caller as its user.
-func (r *Service) useEngine(ctx context.Context, ref run.Ref) (*engineEntry, error) {
-	e := &r.engines
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	entry, ok := e.byRun[ref.RunID]
+// pool finds or makes the pool of a run. The lock is held.
+func (e *engines) pool(runID string) *pool {
+	p, ok := e.byRun[runID]
 	if !ok {
-		var err error
-		if err = e.makeRoom(); err != nil {
-			return nil, err
-		}
-		if entry, err = r.newEntry(ctx, ref); err != nil {
-			return nil, err
-		}
+		p = &pool{changed: make(chan struct{}), calls: map[string]bool{}}
 		if e.byRun == nil {
-			e.byRun = map[string]*engineEntry{}
+			e.byRun = map[string]*pool{}
 		}
-		e.byRun[ref.RunID] = entry
+		e.byRun[runID] = p
 	}
-	e.serial++
-	entry.users++
-	entry.used = e.serial
-	return entry, nil
+	return p
 }
 
-func (r *Service) newEntry(ctx context.Context, ref run.Ref) (*engineEntry, error) {
-	loaded, err := run.Load(ctx, r.Store, ref)
-	if err != nil {
-		return nil, err
+// forget drops the pool of a run that has no engine and no call. The lock is held.
+func (e *engines) forget(runID string) {
+	if p := e.byRun[runID]; p != nil && len(p.engines) == 0 && len(p.waiting) == 0 {
+		delete(e.byRun, runID)
 	}
-	engine, err := r.NewEngine(loaded)
-	if err != nil {
-		return nil, fmt.Errorf("engine of run %s: %w", ref.RunID, err)
-	}
-	return &engineEntry{run: loaded, engine: engine, turn: make(chan struct{}, 1)}, nil
 }
 
 // makeRoom closes the idle engine that was used least recently when there are too many.
 func (e *engines) makeRoom() error {
-	if len(e.byRun) < maxEngines {
-		return nil
-	}
-	var oldest string
-	for run, entry := range e.byRun {
-		if entry.users == 0 && (oldest == "" || entry.used < e.byRun[oldest].used) {
-			oldest = run
+	all, oldest, of := 0, (*engineEntry)(nil), ""
+	for runID, p := range e.byRun {
+		all += len(p.engines)
+		for _, entry := range p.engines {
+			if entry.users == 0 && (oldest == nil || entry.used < oldest.used) {
+				oldest, of = entry, runID
+			}
 		}
 	}
-	if oldest == "" {
+	if all < maxEngines {
+		return nil
+	}
+	if oldest == nil {
 		return errors.New("all engines of this worker are in use: wait for another run to end or add rollout workers")
 	}
-	e.byRun[oldest].engine.Close()
-	delete(e.byRun, oldest)
+	oldest.engine.Close()
+	p := e.byRun[of]
+	p.engines = slices.DeleteFunc(p.engines, func(entry *engineEntry) bool { return entry == oldest })
+	e.forget(of)
 	return nil
 }
 
@@ -163,8 +286,10 @@ func (e *engines) makeRoom() error {
 func (e *engines) close() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, entry := range e.byRun {
-		entry.engine.Close()
+	for _, p := range e.byRun {
+		for _, entry := range p.engines {
+			entry.engine.Close()
+		}
 	}
 	e.byRun = nil
 }

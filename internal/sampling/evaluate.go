@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"temper/internal/artifact"
 	"temper/internal/blob"
@@ -17,6 +18,7 @@ import (
 	"temper/internal/rl"
 	"temper/internal/rollout"
 	"temper/internal/run"
+	"temper/internal/series"
 	"temper/sandbox/status"
 )
 
@@ -73,7 +75,7 @@ func (r *Service) Evaluate(ctx context.Context, in EvaluateInput, progress *Prog
 	}
 	started := r.Now()
 	var out run.Evaluation
-	err := r.withEngine(ctx, target{in.Run, in.Policy, int(in.Policy.Version)}, progress, func(s *sampler) (err error) {
+	err := r.withEngine(ctx, target{in.Run, in.Policy, int(in.Policy.Version), fmt.Sprintf("evaluation %s of stage %d", in.Label, in.Stage)}, progress, func(s *sampler) (err error) {
 		out, err = s.evaluate(ctx, in)
 		return err
 	})
@@ -281,4 +283,27 @@ func evalResult(greedy, sampled []rl.Trajectory) run.Evaluation {
 		InfraErrors: g.infra + s.infra,
 		SampleTime:  g.sample + s.sample, ToolTime: g.tool + s.tool,
 	}
+}
+
+// counts sums up trajectories with the time that they took; excluded ones count only
+// as such.
+type counts struct {
+	series.Tally
+	infra        int
+	sample, tool time.Duration
+}
+
+func tally(ts []rl.Trajectory) counts {
+	var c counts
+	for i := range ts {
+		t := &ts[i]
+		c.sample += t.SampleTime
+		c.tool += t.ToolTime
+		if t.Excluded() {
+			c.infra++
+			continue
+		}
+		c.Add(t)
+	}
+	return c
 }

@@ -2,6 +2,7 @@ package sampling
 
 import (
 	"context"
+	"fmt"
 	"path"
 
 	"temper/internal/artifact"
@@ -37,7 +38,7 @@ func (r *Service) Filter(ctx context.Context, in FilterInput, progress *Progress
 	if cfg.Stages[in.Stage-1].Filter.Rates != "" {
 		out, err = filterByRates(ctx, r.Store, cfg, in)
 	} else {
-		err = r.withEngine(ctx, target{in.Run, in.Policy, int(in.Policy.Version) + 1}, progress, func(s *sampler) (err error) {
+		err = r.withEngine(ctx, target{in.Run, in.Policy, int(in.Policy.Version) + 1, fmt.Sprintf("filter of stage %d", in.Stage)}, progress, func(s *sampler) (err error) {
 			out, err = s.filter(ctx, in.Stage)
 			return err
 		})

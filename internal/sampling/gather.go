@@ -13,6 +13,7 @@ import (
 	"temper/internal/rl"
 	"temper/internal/rollout"
 	"temper/internal/run"
+	"temper/internal/tool"
 )
 
 // gathering is the groups of a step under way in one call. Trajectories end in any
@@ -38,6 +39,11 @@ type openGroup struct {
 	problem rl.Problem
 	ended   []record.Packed // by rollout; Tokens is 0 for those that have not
 	left    int
+	// before and cells are where trajectories go on that an earlier call has cut, by
+	// rollout; cells become where those go on that this call cuts, so many.
+	before []rl.Trajectory
+	cells  [][]tool.Cell
+	cut    int
 }
 
 func newGathering(s *sampler, in GroupsInput) *gathering {
@@ -70,13 +76,16 @@ func (g *gathering) keep(ctx context.Context, stored storedGroup) error {
 func (g *gathering) sample(ctx context.Context, problems []rl.Problem) error {
 	for _, p := range problems {
 		n := g.cfg.RL.RolloutsPerProblem
-		g.open[p.ID] = &openGroup{problem: p, ended: make([]record.Packed, n), left: n}
+		g.open[p.ID] = &openGroup{problem: p, ended: make([]record.Packed, n), left: n, cells: make([][]tool.Cell, n)}
+	}
+	if err := g.takeParts(ctx, problems); err != nil {
+		return err
 	}
 	if err := g.takeUp(ctx); err != nil {
 		return err
 	}
 	g.journal.start(ctx)
-	err := g.runner.Each(ctx, g.missing(problems), func(s rollout.Spec, t rl.Trajectory) error { return g.end(ctx, t) })
+	err := g.runner.Each(ctx, g.missing(problems), func(s rollout.Spec, t rl.Trajectory) error { return g.end(ctx, s, t) })
 	g.journal.stop(ctx, err != nil)
 	return err
 }
@@ -88,9 +97,7 @@ func (g *gathering) missing(problems []rl.Problem) iter.Seq[rollout.Spec] {
 		group, ok := g.open[p.ID]
 		for i := range g.cfg.RL.RolloutsPerProblem {
 			if ok && group.ended[i].Tokens() == 0 {
-				s := g.spec
-				s.Problem, s.Rollout = p, i
-				specs = append(specs, s)
+				specs = append(specs, g.specOf(group, i))
 			}
 		}
 	}
@@ -101,6 +108,19 @@ func (g *gathering) missing(problems []rl.Problem) iter.Seq[rollout.Spec] {
 			}
 		}
 	}
+}
+
+// specOf is what to sample of a trajectory: all of it, or its part.
+func (g *gathering) specOf(group *openGroup, i int) rollout.Spec {
+	s := g.spec
+	s.Problem, s.Rollout = group.problem, i
+	if g.in.Until > 0 || len(g.in.Before) > 0 {
+		s.Part = &rollout.Part{Until: g.in.Until, Cells: group.cells[i]}
+		if group.before != nil {
+			s.Part.Before = &group.before[i]
+		}
+	}
+	return s
 }
 
 // takeUp places the trajectories that earlier attempts have stored, and stores the
@@ -137,8 +157,7 @@ func (g *gathering) isOurs(group *openGroup, t *rl.Trajectory) bool {
 	}
 	s := g.spec
 	s.Problem, s.Rollout = group.problem, t.Rollout
-	return t.Stage == s.Stage && t.Step == s.Step && t.PolicyVersion == s.Version && t.Seed == s.TrajectorySeed() &&
-		len(t.Tokens) > 0 && t.StopReason != "" && t.StopReason != rl.StopInfraError
+	return t.Stage == s.Stage && t.Step == s.Step && t.Seed == s.TrajectorySeed() && len(t.Tokens) > 0 && g.in.sampledAs(t)
 }
 
 // place puts a trajectory into its group and reports whether that is complete; then it
@@ -152,8 +171,8 @@ func (g *gathering) place(group *openGroup, packed record.Packed) (complete bool
 	return true
 }
 
-// end takes a trajectory that has just ended.
-func (g *gathering) end(ctx context.Context, t rl.Trajectory) error {
+// end takes a trajectory that has just ended or was cut.
+func (g *gathering) end(ctx context.Context, s rollout.Spec, t rl.Trajectory) error {
 	packed, err := record.Pack(&t)
 	if err != nil {
 		return fault.Newf(fault.Corrupt, "step %d: %w", g.in.Step, err)
@@ -163,7 +182,12 @@ func (g *gathering) end(ctx context.Context, t rl.Trajectory) error {
 	g.out.ToolTime += t.ToolTime
 	group := g.open[t.ProblemID]
 	complete := g.place(group, packed)
-	if t.StopReason != rl.StopInfraError { // another attempt may have more luck
+	switch t.StopReason {
+	case rl.StopInfraError: // another attempt may have more luck
+	case rl.StopCut:
+		group.cells[t.Rollout] = s.Part.Cells
+		group.cut++
+	default:
 		g.journal.add(packed)
 	}
 	g.mu.Unlock()
@@ -177,6 +201,9 @@ func (g *gathering) end(ctx context.Context, t rl.Trajectory) error {
 func (g *gathering) storeGroup(ctx context.Context, group *openGroup) error {
 	g.storing <- struct{}{}
 	defer func() { <-g.storing }()
+	if group.cut > 0 {
+		return g.storePart(ctx, group)
+	}
 	whole := rl.Group{Problem: group.problem, Trajectories: make([]rl.Trajectory, len(group.ended))}
 	for i := range group.ended {
 		var err error

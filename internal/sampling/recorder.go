@@ -14,6 +14,7 @@ import (
 	"temper/internal/grpo"
 	"temper/internal/rl"
 	"temper/internal/run"
+	"temper/internal/series"
 )
 
 // recorder turns each group that ends into samples for the trainer and a record of
@@ -29,6 +30,7 @@ type recorder struct {
 	seed      uint64
 	// signals says that groups with a signal are counted.
 	signals bool
+	partial bool // trajectories may have several versions
 }
 
 func newRecorder(store blob.Store, layout artifact.Layout, stage, step int, cfg config.Run) recorder {
@@ -36,7 +38,7 @@ func newRecorder(store blob.Store, layout artifact.Layout, stage, step int, cfg 
 	update := then.RL
 	out := recorder{
 		store: store, layout: layout, step: step, groupSize: update.GroupSize, roc: update.RoC,
-		seed: rl.Seed(cfg.Seed, "batch", uint64(step)), signals: update.Refill.Rounds > 0,
+		seed: rl.Seed(cfg.Seed, "batch", uint64(step)), signals: update.Refill.Rounds > 0, partial: update.PartialRolloutTokens > 0,
 	}
 	if update.Loss.Overlong == config.OverlongSoft {
 		out.penalty = grpo.Overlong(then.Stages[stage-1].MaxResponseTokens, update.Loss.OverlongBuffer)
@@ -60,6 +62,9 @@ func (r recorder) record(ctx context.Context, g storedGroup) (run.GroupRecord, e
 			continue
 		}
 		out.All.Add(t)
+		if r.partial {
+			countVersions(&out, t)
+		}
 		if t.Reward > 0 {
 			out.Correct.Add(t)
 			pErr, pFormat := grpo.Penalties(t)
@@ -86,6 +91,18 @@ func (r recorder) record(ctx context.Context, g storedGroup) (run.GroupRecord, e
 	}
 	out.Samples, err = blob.PutBytes(ctx, r.store, r.layout.Samples(r.step, g.Problem.ID), buf.Bytes(), blob.Always)
 	return out, err
+}
+
+// countVersions counts the tokens that each version has sampled.
+func countVersions(out *run.GroupRecord, t *rl.Trajectory) {
+	if len(t.Spans) > 0 {
+		out.Partial++
+	}
+	for i, sampled := range t.LossMask {
+		if sampled {
+			out.Versions = series.AddTokens(out.Versions, t.VersionAt(i), 1)
+		}
+	}
 }
 
 // What a sample takes in its stored form, at most: for each token, and beside them.

@@ -39,6 +39,10 @@ type Config struct {
 	// NewEngine makes an engine without weights for a run, by its configuration and
 	// model.
 	NewEngine func(*run.Loaded) (Engine, error)
+	// Policies is how many policies of a run with rl.window may be in engines at a time,
+	// each in an engine of its own; nil is one. Two let the tail of a step and the steps
+	// after it be sampled side by side, at the price of the second one's weights and caches.
+	Policies func(*run.Loaded) int
 	// MaxConcurrent is the number of trajectories of a run that live at a time.
 	MaxConcurrent int
 	Now           func() time.Time
@@ -48,8 +52,8 @@ type Config struct {
 	Meter *cputime.Meter
 }
 
-// Service samples trajectories. Calls for different runs work side by side, those
-// for one run one after another.
+// Service samples trajectories. Calls for different runs work side by side, and so do
+// those for one run that need no more policies than its engines hold; others wait.
 type Service struct {
 	Config
 	engines engines
@@ -76,22 +80,23 @@ type sampler struct {
 }
 
 // target is what to sample for: a run, a policy, and the step whose configuration
-// counts.
+// counts. The name is that of the work: equal names have equal sessions.
 type target struct {
 	run    run.Ref
 	policy run.Policy
 	step   int
+	name   string
 }
 
 // withEngine calls f while the engine of a run serves the policy.
 func (r *Service) withEngine(ctx context.Context, t target, progress *Progress, f func(*sampler) error) error {
-	entry, release, err := r.acquire(ctx, t.run, t.policy)
+	used, release, err := r.acquire(ctx, t)
 	if err != nil {
 		return err
 	}
 	defer release()
-	s := &sampler{store: r.Store, policy: t.policy, progress: progress, now: r.Now, run: entry.run, cfg: entry.run.Config.At(t.step), engine: entry.engine}
-	if s.runner, err = r.newRunner(s.run, s.cfg, entry.engine, &s.programs); err != nil {
+	s := &sampler{store: r.Store, policy: t.policy, progress: progress, now: r.Now, run: used.run, cfg: used.run.Config.At(t.step), engine: used.engine}
+	if s.runner, err = r.newRunner(s.run, s.cfg, s.engine, &s.programs); err != nil {
 		return err
 	}
 	return f(s)
@@ -122,15 +127,35 @@ type GroupsInput struct {
 	Step       int        `json:"step"`
 	ProblemIDs []string   `json:"problem_ids"`
 	Policy     run.Policy `json:"policy"`
+	// Until is the number of response tokens at which trajectories are cut that have not
+	// ended; 0 = none is. Before are the spans that earlier calls have sampled of them.
+	Until  int              `json:"until,omitempty"`
+	Before []run.PolicySpan `json:"before,omitempty"`
 }
 
 // SampleGroups samples the groups of a step, except those that an earlier attempt
 // has stored.
 func (r *Service) SampleGroups(ctx context.Context, in GroupsInput, progress *Progress) (run.Sampled, error) {
+	if err := in.check(); err != nil {
+		return run.Sampled{}, err
+	}
+	for {
+		out, err := r.sampleGroups(ctx, in, progress)
+		var lost lostParts
+		if !errors.As(err, &lost) {
+			return out, err
+		}
+		if err := r.sampleLost(ctx, in, lost, progress); err != nil {
+			return run.Sampled{}, err
+		}
+	}
+}
+
+func (r *Service) sampleGroups(ctx context.Context, in GroupsInput, progress *Progress) (run.Sampled, error) {
 	started, span := r.Now(), r.Meter.Begin()
 	var out run.Sampled
 	var spent busy
-	err := r.withEngine(ctx, target{in.Run, in.Policy, in.Step}, progress, func(s *sampler) (err error) {
+	err := r.withEngine(ctx, target{in.Run, in.Policy, in.Step, fmt.Sprintf("step %d, problems %q", in.Step, in.ProblemIDs)}, progress, func(s *sampler) (err error) {
 		passes := passesOf(s.engine)
 		out, err = s.sampleStep(ctx, in)
 		spent = busy{programs: s.programs.Load(), passes: passesSince(passes, s.engine)}
@@ -152,13 +177,18 @@ func (s *sampler) sampleStep(ctx context.Context, in GroupsInput) (run.Sampled, 
 	}
 	g := newGathering(s, in)
 	todo, err := s.eachStored(ctx, problems, g.key, func(stored storedGroup) error {
-		g.out.Reused++
+		if len(in.Before) == 0 { // otherwise most of them ended with the call before
+			g.out.Reused++
+		}
 		return g.keep(ctx, stored)
 	})
 	if err == nil {
+		todo, err = g.withoutStored(ctx, todo)
+	}
+	if err == nil {
 		err = g.sample(ctx, todo)
 	}
-	if err != nil {
+	if err != nil || g.out.Open > 0 {
 		return g.out, err
 	}
 	ordered := make([]run.GroupRecord, len(problems))

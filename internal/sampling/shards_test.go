@@ -63,8 +63,8 @@ func TestAShardThatIsGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := sampling.BuildBatch(t.Context(), h.Store, in)
-	if err != nil || got != want {
-		t.Errorf("%+v (%v), want %+v", got, err, want)
+	if diff := cmp.Diff(got, want); err != nil || diff != "" {
+		t.Errorf("(%v) got -, want +\n%s", err, diff)
 	}
 	if diff := cmp.Diff(batch, runtest.Dump(t, h.Store)[h.Layout.Batch(1)]); diff != "" {
 		t.Errorf("another batch: want -, got +\n%s", diff)

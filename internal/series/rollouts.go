@@ -1,6 +1,11 @@
 package series
 
-import "temper/internal/rl"
+import (
+	"cmp"
+	"slices"
+
+	"temper/internal/rl"
+)
 
 // Rollouts are the rollout numbers of a step that a person watches. They are
 // stored with the batch, so that their names in JSON stay.
@@ -21,6 +26,26 @@ type Rollouts struct {
 	InfraErrors        int     `json:"infra_errors"`
 	PErrMean           float64 `json:"p_err_mean"`    // over correct trajectories
 	PFormatMean        float64 `json:"p_format_mean"` // over correct trajectories
+	// Partial are the trajectories that several policies sampled, and Versions what each has
+	// sampled, where rl.partial_rollout_tokens is set.
+	Partial  int             `json:"partial,omitempty"`
+	Versions []VersionTokens `json:"versions,omitempty"`
+}
+
+// VersionTokens is how many tokens a policy version has sampled.
+type VersionTokens struct {
+	Version int64 `json:"version"`
+	Tokens  int   `json:"tokens"`
+}
+
+// AddTokens counts tokens of a version. The list stays in the order of versions.
+func AddTokens(list []VersionTokens, version int64, tokens int) []VersionTokens {
+	i, found := slices.BinarySearchFunc(list, version, func(v VersionTokens, want int64) int { return cmp.Compare(v.Version, want) })
+	if !found {
+		list = slices.Insert(list, i, VersionTokens{Version: version})
+	}
+	list[i].Tokens += tokens
+	return list
 }
 
 // Tally sums up trajectories.

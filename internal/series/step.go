@@ -12,7 +12,9 @@ type Step struct {
 	Train         rl.TrainMetrics
 	PolicyVersion int64 // published by the step
 	Staleness     int   // updates between the policy that sampled and the one that learned
-	Tokens        int   // of all responses
+	// TokenStaleness is the mean of that over sampled tokens, whose policies may differ.
+	TokenStaleness float64
+	Tokens         int // of all responses
 	// Wall is the whole step. Sampling, Training and Saving are parts of it, and
 	// Tools is the part of Sampling in which the rollouts waited for tools.
 	Wall, Sampling, Tools, Training, Saving time.Duration

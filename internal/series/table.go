@@ -45,6 +45,8 @@ const (
 	CorrectErrors = "roc/correct_" + ToolErrorRate
 	KeptErrors    = "roc/kept_correct_" + ToolErrorRate
 	Staleness     = "rollout/staleness"
+	StalenessMax  = "rollout/staleness_max"
+	PartialRatio  = "rollout/partial_ratio"
 	Response      = "response_length/mean"
 	Turns         = "num_turns/mean"
 	Entropy       = "actor/entropy"
@@ -81,7 +83,11 @@ var table = slices.Concat(rolloutRows, trainRows, timeRows, busyRows, windowRows
 // windowRows are left out of a step that was sampled by the policy before it, so that
 // the record of a run without a window has none of them.
 var windowRows = []row{
-	{Metric{Staleness, Number, Neither, "updates by which the policy that sampled is older than the one that learned"}, func(s *Step) float64 { return float64(s.Staleness) }},
+	{Metric{Staleness, Number, Neither, "updates by which the policy that sampled a token is older than the one that learned, mean over tokens"}, func(s *Step) float64 { return s.TokenStaleness }},
+	{Metric{StalenessMax, Number, Neither, "the same of the oldest policy that sampled a token"}, func(s *Step) float64 { return float64(s.Staleness) }},
+	{Metric{PartialRatio, Share, Neither, "trajectories that several policies sampled, one after another"}, func(s *Step) float64 {
+		return Ratio(s.Rollouts.Partial, s.Rollouts.Trajectories)
+	}},
 }
 
 var rolloutRows = []row{

@@ -47,6 +47,37 @@ func NewSession(trajectory string) *Session {
 	return &Session{name: strconv.FormatUint(rl.Hash(trajectory), 16), code: []string{}, stdin: []string{}}
 }
 
+// Cell is a call that left a trace in its session.
+type Cell struct {
+	Code  string        `json:"code"`
+	Stdin string        `json:"stdin,omitempty"`
+	Took  time.Duration `json:"took_ns,omitempty"`
+}
+
+// Cells are the calls that left a trace, in order.
+func (k *Session) Cells() []Cell {
+	out := make([]Cell, len(k.code))
+	for i := range out {
+		out[i] = Cell{Code: k.code[i], Stdin: k.stdin[i], Took: k.took[i]}
+	}
+	return out
+}
+
+// Restore makes a new session go on behind the cells of an earlier one. The sandbox runs
+// them again when the next call comes.
+func (k *Session) Restore(cells []Cell) {
+	for _, c := range cells {
+		k.add(c)
+	}
+}
+
+// add adds a cell that left a trace.
+func (k *Session) add(c Cell) {
+	k.code, k.stdin, k.took = append(k.code, c.Code), append(k.stdin, c.Stdin), append(k.took, c.Took)
+	k.bytes += len(c.Code) + len(c.Stdin)
+	k.mark = rl.Seed(k.mark, "cell", rl.Hash(c.Code), rl.Hash(c.Stdin))
+}
+
 // refusal says why the call cannot be the next cell; empty when it can.
 func (k *Session) refusal(call chat.Call) string {
 	switch {
@@ -87,10 +118,7 @@ func (k *Session) recordCell(req sandbox.Request, res sandbox.Result) {
 	if res.SessionEnded || res.Status != sandbox.StatusOK && res.Status != sandbox.StatusError {
 		return
 	}
-	k.code, k.stdin = append(k.code, req.Code), append(k.stdin, req.Stdin)
-	k.took = append(k.took, max(res.Usage.Wall, res.Usage.CPU))
-	k.bytes += len(req.Code) + len(req.Stdin)
-	k.mark = rl.Seed(k.mark, "cell", rl.Hash(req.Code), rl.Hash(req.Stdin))
+	k.add(Cell{Code: req.Code, Stdin: req.Stdin, Took: max(res.Usage.Wall, res.Usage.CPU)})
 }
 
 // Close ends the session in the sandbox, if it was used.

@@ -103,7 +103,7 @@ type target struct {
 var (
 	_ policy.Loader   = (*Fleet)(nil)
 	_ policy.Reporter = (*Fleet)(nil)
-	_ policy.Planner  = (*Fleet)(nil)
+	_ policy.Recaller = (*Fleet)(nil)
 )
 
 // New makes a fleet without members. Requests wait until one has joined. The caller must

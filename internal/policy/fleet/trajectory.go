@@ -78,6 +78,18 @@ func (f *Fleet) Begin(_ context.Context, list []policy.Trajectory) error {
 	return nil
 }
 
+// Recall implements policy.Recaller. What the scheduler cannot take is left out.
+func (f *Fleet) Recall(ended []policy.Ended) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ctx.Err() != nil {
+		return
+	}
+	for _, e := range ended {
+		_ = f.handle(dispatch.Recall{Run: e.Run, Problem: e.Problem, Stage: e.Stage, Limit: e.Limit, Turns: e.Turns})
+	}
+}
+
 // tooLarge gives an error of the scheduler the name that the port has for it.
 func tooLarge(err error) error {
 	if errors.Is(err, dispatch.ErrTooLarge) {

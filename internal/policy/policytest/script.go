@@ -148,6 +148,24 @@ func Turns(end int32, promptEnds int, turns ...[]int32) Reply {
 	}
 }
 
+// Resumed makes a Reply go on in the middle of what it would have said, where the tokens
+// end with the beginning of that. after lists the tokens behind which a turn may begin.
+func Resumed(reply Reply, after ...int32) Reply {
+	return func(req policy.Request) []int32 {
+		for s := 1; s < len(req.Tokens); s++ {
+			if !slices.Contains(after, req.Tokens[s-1]) {
+				continue
+			}
+			said, before := req.Tokens[s:], req
+			before.Tokens = req.Tokens[:s]
+			if whole := reply(before); len(said) < len(whole) && slices.Equal(said, whole[:len(said)]) {
+				return whole[len(said):]
+			}
+		}
+		return reply(req)
+	}
+}
+
 // Random returns a Reply over ids 0..vocab-1 that draws each token by
 // rl.Uniform, as an engine with equal logits would; temperature 0 gives a fixed
 // function of position.

@@ -119,7 +119,11 @@ func (h *Run) NewScripted(t testing.TB) *Scripted {
 		}
 		return append(tok.EncodeSpecial(say), end)
 	}
+	newline := tok.EncodeSpecial("assistant\n")
 	s.Script = &policytest.Script{Reply: reply, Serving: -1, Context: h.Config.Model.MaxContext}
+	if h.Config.RL.PartialRolloutTokens > 0 {
+		s.Reply = policytest.Resumed(reply, newline[len(newline)-1])
+	}
 	return s
 }
 

@@ -1,0 +1,72 @@
+package rollout
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"temper/internal/rl"
+)
+
+// A trajectory that several policy versions sample is made in parts. Where it is cut
+// depends on its tokens alone, see Part.Until. Each part feeds the engine with all tokens
+// before it, so that the log-probabilities of a token are those of its own version under
+// the whole context.
+
+// takeUp goes on from where the part before was cut.
+func (e *episode) takeUp() error {
+	if e.spec.Part == nil || e.spec.Part.Before == nil {
+		return nil
+	}
+	before := e.spec.Part.Before
+	if before.StopReason != rl.StopCut || before.Seed != e.spec.TrajectorySeed() {
+		return errors.New("go on with a trajectory: it is another one, or was not cut")
+	}
+	if err := e.transcript.Restore(before.Tokens, before.RolloutLogprobs, before.LossMask); err != nil {
+		return fmt.Errorf("go on with a trajectory: %w", err)
+	}
+	e.turns = slices.Clone(before.Turns)
+	e.answer, e.answerTags = before.Answer, before.AnswerTags
+	e.session.Restore(e.spec.Part.Cells)
+	if e.spans = slices.Clone(before.Spans); len(e.spans) == 0 {
+		e.spans = []rl.Span{{From: before.PromptTokens, Version: before.PolicyVersion}}
+	}
+	return nil
+}
+
+// noteSpan notes that the version which samples now has sampled from a token on.
+func (e *episode) noteSpan(from int) {
+	if n := len(e.spans); n > 0 && e.spans[n-1].Version == e.version {
+		return
+	}
+	e.spans = append(e.spans, rl.Span{From: from, Version: e.version})
+}
+
+// firstVersion is the version that sampled first, or would have.
+func (e *episode) firstVersion() int64 {
+	if len(e.spans) > 0 {
+		return e.spans[0].Version
+	}
+	return e.version
+}
+
+// severalSpans are the spans of a trajectory that more than one version sampled.
+func (e *episode) severalSpans() []rl.Span {
+	if len(e.spans) < 2 {
+		return nil
+	}
+	return e.spans
+}
+
+// announce says what an engine has to expect of a part: the tokens that it begins with,
+// and how many may follow. prompt and limit are those of the whole trajectory.
+func (p *Part) announce(prompt, limit int) (have, left int) {
+	have = prompt
+	if p.Before != nil {
+		have = len(p.Before.Tokens)
+	}
+	if p.Until > 0 {
+		limit = min(limit, p.Until)
+	}
+	return have, limit - (have - prompt)
+}
