@@ -79,6 +79,14 @@ func Import(store *model.Store, cfg Config, lookup func(name string) (Tensor, bo
 
 // CheckTensors reports every weight that is missing or has a wrong shape.
 func (c Config) CheckTensors(lookup func(name string) (Tensor, bool)) error {
+	return c.CheckStored(func(name string) (tensor.Stored, bool) {
+		t, ok := lookup(name)
+		return t.Stored(), ok
+	})
+}
+
+// CheckStored is CheckTensors for weights where they lie.
+func (c Config) CheckStored(lookup tensor.Lookup) error {
 	var errs []error
 	for _, spec := range c.Tensors() {
 		t, ok := lookup(spec.Name)
@@ -87,8 +95,8 @@ func (c Config) CheckTensors(lookup func(name string) (Tensor, bool)) error {
 			errs = append(errs, fmt.Errorf("tensor %s is missing", spec.Name))
 		case !slices.Equal(t.Shape, spec.Shape):
 			errs = append(errs, fmt.Errorf("tensor %s: shape %v, want %v", spec.Name, t.Shape, spec.Shape))
-		case len(t.Data) != spec.Size():
-			errs = append(errs, fmt.Errorf("tensor %s: %d values, shape %v wants %d", spec.Name, len(t.Data), spec.Shape, spec.Size()))
+		case t.Len() != spec.Size():
+			errs = append(errs, fmt.Errorf("tensor %s: %d values, shape %v wants %d", spec.Name, t.Len(), spec.Shape, spec.Size()))
 		}
 	}
 	return errors.Join(errs...)

@@ -1,0 +1,52 @@
+package blockwise
+
+import "math"
+
+// Scalar are kernels in plain Go.
+func Scalar() *Kernels {
+	return &Kernels{product: multiplyScalar, soften: softenScalar, pull: pullScalar}
+}
+
+func multiplyScalar(p product) {
+	for r := range p.rows {
+		out := p.out[r*p.outRow:][:p.columns]
+		if !p.add {
+			clear(out)
+		}
+		for k := range p.depth {
+			x := p.x[r*p.xRow+k*p.xStep]
+			for c, y := range p.y[k*p.yStep:][:p.columns] {
+				out[c] += x * y
+			}
+		}
+	}
+}
+
+func softenScalar(row []float32, n int, scale float32) {
+	clear(row[n:])
+	row = row[:n]
+	most, sum := float32(math.Inf(-1)), float32(0)
+	for i := range row {
+		row[i] *= scale
+		most = max(most, row[i])
+	}
+	for i := range row {
+		row[i] = float32(math.Exp(float64(row[i] - most)))
+		sum += row[i]
+	}
+	for i := range row {
+		row[i] /= sum
+	}
+}
+
+func pullScalar(dp, p []float32, n int, scale float32) {
+	clear(dp[n:])
+	dp = dp[:n]
+	var sum float32
+	for i, d := range dp {
+		sum += p[i] * d
+	}
+	for i, d := range dp {
+		dp[i] = p[i] * (d - sum) * scale
+	}
+}
