@@ -77,11 +77,11 @@ func (m *matrix) turnColumns(dst []float32, stride, column, from, depth int) {
 	case rows < turned: // the last of an odd vocabulary
 	case part.BFloat16 != nil:
 		if done = depth / pairs * pairs; done > 0 {
-			turnBFloat16(unsafe.Pointer(unsafe.SliceData(dst)), unsafe.Pointer(&part.BFloat16[at]), 4*stride, 2*m.depth, done)
+			turnBFloat16(unsafe.Pointer(unsafe.SliceData(dst)), unsafe.Pointer(&part.BFloat16[at]), 4*stride, 2*m.depth, done, 2*wideTile*m.depth)
 		}
 	default:
 		if done = depth / turned * turned; done > 0 {
-			turnFloat32(unsafe.Pointer(unsafe.SliceData(dst)), unsafe.Pointer(&part.Float32[at]), 4*stride, 4*m.depth, done)
+			turnFloat32(unsafe.Pointer(unsafe.SliceData(dst)), unsafe.Pointer(&part.Float32[at]), 4*stride, 4*m.depth, done, 4*wideTile*m.depth)
 		}
 	}
 	if done == depth {
@@ -130,7 +130,7 @@ func values(dst []float32, t tensor.Stored, at int) {
 }
 
 //go:noescape
-func turnFloat32(dst, src unsafe.Pointer, dstStride, srcStride, depth int)
+func turnFloat32(dst, src unsafe.Pointer, dstStride, srcStride, depth, ahead int)
 
 //go:noescape
-func turnBFloat16(dst, src unsafe.Pointer, dstStride, srcStride, depth int)
+func turnBFloat16(dst, src unsafe.Pointer, dstStride, srcStride, depth, ahead int)

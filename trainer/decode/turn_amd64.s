@@ -6,7 +6,13 @@
 // the source, which begins i*srcStride bytes behind the first, becomes number i of each
 // group of 16 in the result, which begin dstStride bytes behind one another.
 
-// ADDRESS sets SI, R8, R9, R10 to rows 0, 4, 8, 12, DX to the stride and R11 to three.
+//
+// ahead is the distance of what is fetched into the second-level cache meanwhile: the rows of
+// the next tile. A processor does not foresee them, since each row is read for a short
+// while only.
+
+// ADDRESS sets SI, R8, R9, R10 to rows 0, 4, 8, 12, AX, R12, R13, R15 to what is ahead of
+// them, DX to the stride and R11 to three.
 #define ADDRESS \
 	MOVQ dst+0(FP), DI \
 	MOVQ src+8(FP), SI \
@@ -16,24 +22,37 @@
 	LEAQ (DX)(DX*2), R11 \
 	LEAQ (SI)(DX*4), R8 \
 	LEAQ (R8)(DX*4), R9 \
-	LEAQ (R9)(DX*4), R10
+	LEAQ (R9)(DX*4), R10 \
+	MOVQ ahead+40(FP), AX \
+	LEAQ (R8)(AX*1), R12 \
+	LEAQ (R9)(AX*1), R13 \
+	LEAQ (R10)(AX*1), R15 \
+	LEAQ (SI)(AX*1), AX
 
-// FOUR loads four rows from a row on.
-#define FOUR(at, a, b, c, d) \
+// FOUR loads four rows from a row on, and fetches those ahead.
+#define FOUR(at, ahead, a, b, c, d) \
+	PREFETCHT1 (ahead) \
+	PREFETCHT1 (ahead)(DX*1) \
+	PREFETCHT1 (ahead)(DX*2) \
+	PREFETCHT1 (ahead)(R11*1) \
 	VMOVUPS (at), a \
 	VMOVUPS (at)(DX*1), b \
 	VMOVUPS (at)(DX*2), c \
 	VMOVUPS (at)(R11*1), d
 
 #define LOAD \
-	FOUR(SI, Z0, Z1, Z2, Z3) \
-	FOUR(R8, Z4, Z5, Z6, Z7) \
-	FOUR(R9, Z8, Z9, Z10, Z11) \
-	FOUR(R10, Z12, Z13, Z14, Z15) \
+	FOUR(SI, AX, Z0, Z1, Z2, Z3) \
+	FOUR(R8, R12, Z4, Z5, Z6, Z7) \
+	FOUR(R9, R13, Z8, Z9, Z10, Z11) \
+	FOUR(R10, R15, Z12, Z13, Z14, Z15) \
 	ADDQ $64, SI \
 	ADDQ $64, R8 \
 	ADDQ $64, R9 \
-	ADDQ $64, R10
+	ADDQ $64, R10 \
+	ADDQ $64, AX \
+	ADDQ $64, R12 \
+	ADDQ $64, R13 \
+	ADDQ $64, R15
 
 // QUAD transposes the four numbers of each quarter of four rows.
 #define QUAD(a, b, c, d, p, q, r, s) \
@@ -70,8 +89,8 @@
 	SPREAD(Z2, Z6, Z10, Z14, Z24, Z25, Z26, Z27) \
 	SPREAD(Z3, Z7, Z11, Z15, Z16, Z17, Z18, Z19)
 
-// func turnFloat32(dst, src unsafe.Pointer, dstStride, srcStride, depth int)
-TEXT ·turnFloat32(SB), NOSPLIT, $0-40
+// func turnFloat32(dst, src unsafe.Pointer, dstStride, srcStride, depth, ahead int)
+TEXT ·turnFloat32(SB), NOSPLIT, $0-48
 	ADDRESS
 loop:
 	LOAD
@@ -122,8 +141,8 @@ loop:
 	VMOVUPS x, (DI)(BX*1) \
 	LEAQ (DI)(BX*2), DI
 
-// func turnBFloat16(dst, src unsafe.Pointer, dstStride, srcStride, depth int)
-TEXT ·turnBFloat16(SB), NOSPLIT, $0-40
+// func turnBFloat16(dst, src unsafe.Pointer, dstStride, srcStride, depth, ahead int)
+TEXT ·turnBFloat16(SB), NOSPLIT, $0-48
 	ADDRESS
 	VPTERNLOGD $0xff, Z31, Z31, Z31
 	VPSLLD $16, Z31, Z31
