@@ -50,3 +50,40 @@ func pullScalar(dp, p []float32, n int, scale float32) {
 		dp[i] = p[i] * (d - sum) * scale
 	}
 }
+
+// answerScalar computes answers in the order of the CPU backend without a kernel: term by
+// term.
+func answerScalar(s *Sequence) {
+	scores := make([]float32, s.Tokens)
+	for head, queries := range s.Queries {
+		for i := range s.Tokens {
+			q, row := queries.Data[i*queries.Stride:][:s.Dim], scores[:i+1]
+			most := float32(math.Inf(-1))
+			for j := range row {
+				var dot float32
+				for d, k := range s.Keys.Data[j*s.Keys.Stride:][:s.Dim] {
+					dot += q[d] * k
+				}
+				row[j] = dot * s.Scale
+				most = max(most, row[j])
+			}
+			var sum float32
+			for j := range row {
+				row[j] = float32(math.Exp(float64(row[j] - most)))
+				sum += row[j]
+			}
+			inverse := 1 / sum
+			for j := range row {
+				row[j] *= inverse
+			}
+			out := s.Answers[head].Data[i*s.Answers[head].Stride:][:s.Dim]
+			for d := range out {
+				var sum float32
+				for j, w := range row {
+					sum += w * s.Values.Data[j*s.Values.Stride+d]
+				}
+				out[d] = sum
+			}
+		}
+	}
+}

@@ -17,7 +17,8 @@ type Inputs struct {
 	// Positions of the tokens within their sequence, below T; nil means 0..T-1.
 	Positions *Node // int32 [B, T]
 	// Segments keep packed sequences apart: a token attends to earlier tokens of
-	// the same row with an equal segment. nil means one segment per row.
+	// the same row with an equal segment. The tokens of a segment follow one another. nil
+	// means one segment per row.
 	Segments *Node // int32 [B, T]
 }
 
