@@ -74,6 +74,10 @@ func Open(cfg Config, s *state.State, reference *state.Reference) (*Passes, erro
 		backend.Finalize()
 		return nil, err
 	}
+	if sharding == nil && backend.HasSharedBuffers() {
+		s.PlaceOn(backend)
+		reference.PlaceOn(backend)
+	}
 	return &Passes{
 		cfg: cfg, backend: backend, helpers: device.HelpersOf(backend), sharding: sharding,
 		state: s, reference: reference, builder: newBuilder(cfg, s),

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/gomlx/compute"
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/model"
 
 	"temper/internal/rl"
+	"temper/trainer/hostmem"
 	"temper/trainer/tensor"
 )
 
@@ -22,12 +24,23 @@ type Tensor = tensor.Named
 func VariablePath(name string) string { return model.JoinPath("/", ScopeName, name) }
 
 // Init fills the store with the start weights of the seed.
-func Init(store *model.Store, cfg Config, seed uint64) error {
-	ts, err := InitialTensors(cfg, seed)
-	if err != nil {
+func Init(store *model.Store, cfg Config, seed uint64) error { return InitOn(nil, store, cfg, seed) }
+
+// InitOn is Init in the memory of a backend, one tensor after another; see NewValue.
+func InitOn(backend compute.Backend, store *model.Store, cfg Config, seed uint64) error {
+	if err := cfg.Validate(); err != nil {
 		return err
 	}
-	return Import(store, cfg, ByName(ts))
+	for _, spec := range cfg.Tensors() {
+		value, err := NewValue(backend, spec.Shape, func(flat []float32) { draw(flat, spec, seed) })
+		if err == nil {
+			err = setVariable(store, VariablePath(spec.Name), value)
+		}
+		if err != nil {
+			return fmt.Errorf("set %s: %w", spec.Name, err)
+		}
+	}
+	return nil
 }
 
 // InitialTensors returns the start weights of the seed in the order of
@@ -50,27 +63,41 @@ func ByName(ts []Tensor) func(name string) (Tensor, bool) { return tensor.ByName
 // initial draws the start values of one tensor.
 func initial(spec TensorSpec, seed uint64) Tensor {
 	t := Tensor{Name: spec.Name, Shape: spec.Shape, Data: make([]float32, spec.Size())}
-	draw := rl.Rand(rl.Seed(seed, "init", rl.Hash(spec.Name)))
-	for i := range t.Data {
+	draw(t.Data, spec, seed)
+	return t
+}
+
+// draw fills values with the start values of a tensor.
+func draw(values []float32, spec TensorSpec, seed uint64) {
+	random := rl.Rand(rl.Seed(seed, "init", rl.Hash(spec.Name)))
+	for i := range values {
 		if spec.Std == 0 {
-			t.Data[i] = 1
+			values[i] = 1
 		} else {
-			t.Data[i] = float32(draw.NormFloat64() * spec.Std)
+			values[i] = float32(random.NormFloat64() * spec.Std)
 		}
 	}
-	return t
 }
 
 // Import puts every weight of the configuration into the store, in place of those that
 // are there. The data is copied. The error names all missing tensors and wrong shapes;
 // the store is then unchanged.
 func Import(store *model.Store, cfg Config, lookup func(name string) (Tensor, bool)) error {
+	return ImportOn(nil, store, cfg, lookup)
+}
+
+// ImportOn is Import into the memory of a backend; see NewValue.
+func ImportOn(backend compute.Backend, store *model.Store, cfg Config, lookup func(name string) (Tensor, bool)) error {
 	if err := cfg.CheckTensors(lookup); err != nil {
 		return err
 	}
 	for _, spec := range cfg.Tensors() {
 		t, _ := lookup(spec.Name) // checked above
-		if err := setVariable(store, VariablePath(spec.Name), tensors.FromFlatDataAndDimensions(t.Data, spec.Shape...)); err != nil {
+		value, err := NewValue(backend, spec.Shape, func(flat []float32) { hostmem.Copy(flat, t.Data) })
+		if err == nil {
+			err = setVariable(store, VariablePath(spec.Name), value)
+		}
+		if err != nil {
 			return fmt.Errorf("set %s: %w", spec.Name, err)
 		}
 	}

@@ -3,6 +3,7 @@ package state
 import (
 	"fmt"
 
+	"github.com/gomlx/compute"
 	"github.com/gomlx/gomlx/ml/model"
 
 	"temper/trainer/qwen3"
@@ -14,10 +15,14 @@ import (
 type Reference struct {
 	network qwen3.Config
 	store   *model.Store // nil until Set
+	backend compute.Backend
 }
 
 // NewReference returns a reference without weights.
 func NewReference(network qwen3.Config) *Reference { return &Reference{network: network} }
+
+// PlaceOn is that of State.
+func (r *Reference) PlaceOn(backend compute.Backend) { r.backend = backend }
 
 // Set replaces the weights. The store stays the same for good, since the graph of
 // the reference policy reads from it.
@@ -26,7 +31,7 @@ func (r *Reference) Set(weights []tensor.Named) error {
 	if store == nil {
 		store = model.NewStore()
 	}
-	if err := qwen3.Import(store, r.network, tensor.ByName(weights)); err != nil {
+	if err := qwen3.ImportOn(r.backend, store, r.network, tensor.ByName(weights)); err != nil {
 		return fmt.Errorf("reference policy: %w", err)
 	}
 	r.store = store
