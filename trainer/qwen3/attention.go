@@ -30,7 +30,7 @@ func newAttention(cfg Config, in Inputs, opts Options) *fullAttention {
 	if in.Segments != nil {
 		in.Segments.AssertDims(batch, seq)
 	}
-	if a.inBlocks = onHost(in.Tokens.Graph()) && !opts.Compute.IsHalfPrecision() && seq >= longRow; a.inBlocks {
+	if a.inBlocks = onHost(in.Tokens.Graph()) && !opts.Compute.IsHalfPrecision() && seq >= LongRow; a.inBlocks {
 		return a
 	}
 	if in.Segments != nil {

@@ -9,10 +9,10 @@ import (
 	"temper/trainer/blockwise"
 )
 
-// longRow is the length from which the CPU backend computes the attention of float32 rows in
+// LongRow is the length from which the CPU backend computes the attention of float32 rows in
 // blocks. The scores of shorter rows take no more memory than the layer's other values,
 // and keep the bits of the products that the backend makes of them.
-const longRow = 512
+const LongRow = 512
 
 // attendInBlocks is attend without a matrix of scores.
 func (a *fullAttention) attendInBlocks(q, k, v *Node) *Node {
