@@ -130,7 +130,7 @@ func openModel(ctx context.Context, o ModelOptions) (model openai.Model, end fun
 		return openai.Model{}, nil, err
 	}
 	opened = nil
-	if err := e.LoadFrom(ctx, dir, 0); err != nil {
+	if err := e.LoadFrom(ctx, hf.Mapped{Model: dir}, 0); err != nil {
 		e.Close()
 		return openai.Model{}, nil, err
 	}

@@ -57,25 +57,8 @@ func answerScalar(s *Sequence) {
 	scores := make([]float32, s.Tokens)
 	for head, queries := range s.Queries {
 		for i := range s.Tokens {
-			q, row := queries.Data[i*queries.Stride:][:s.Dim], scores[:i+1]
-			most := float32(math.Inf(-1))
-			for j := range row {
-				var dot float32
-				for d, k := range s.Keys.Data[j*s.Keys.Stride:][:s.Dim] {
-					dot += q[d] * k
-				}
-				row[j] = dot * s.Scale
-				most = max(most, row[j])
-			}
-			var sum float32
-			for j := range row {
-				row[j] = float32(math.Exp(float64(row[j] - most)))
-				sum += row[j]
-			}
-			inverse := 1 / sum
-			for j := range row {
-				row[j] *= inverse
-			}
+			row := scores[:i+1]
+			s.weigh(queries.Data[i*queries.Stride:][:s.Dim], row)
 			out := s.Answers[head].Data[i*s.Answers[head].Stride:][:s.Dim]
 			for d := range out {
 				var sum float32
@@ -85,5 +68,27 @@ func answerScalar(s *Sequence) {
 				out[d] = sum
 			}
 		}
+	}
+}
+
+// weigh fills a row with the weights of the first keys for a query.
+func (s *Sequence) weigh(q, row []float32) {
+	most := float32(math.Inf(-1))
+	for j := range row {
+		var dot float32
+		for d, k := range s.Keys.Data[j*s.Keys.Stride:][:s.Dim] {
+			dot += q[d] * k
+		}
+		row[j] = dot * s.Scale
+		most = max(most, row[j])
+	}
+	var sum float32
+	for j := range row {
+		row[j] = float32(math.Exp(float64(row[j] - most)))
+		sum += row[j]
+	}
+	inverse := 1 / sum
+	for j := range row {
+		row[j] *= inverse
 	}
 }

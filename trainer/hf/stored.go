@@ -6,9 +6,16 @@ import (
 	"temper/trainer/tensor"
 )
 
+// Mapped gives the weights of an open directory where they lie.
+type Mapped struct{ Model *Model }
+
+// Close closes the directory.
+func (w Mapped) Close() error { return w.Model.Close() }
+
 // Stored returns a weight where it lies: in the file's memory until Close, if the file has
 // it in F32 or BF16; else as a copy in float32.
-func (m *Model) Stored(name string) (tensor.Stored, error) {
+func (w Mapped) Stored(name string) (tensor.Stored, error) {
+	m := w.Model
 	file, ok := m.at[name]
 	if !ok {
 		return tensor.Stored{}, fmt.Errorf("%s: tensor %s is missing", m.path, name)

@@ -75,8 +75,7 @@ func Open(cfg Config, s *state.State, reference *state.Reference) (*Passes, erro
 		return nil, err
 	}
 	if sharding == nil && backend.HasSharedBuffers() {
-		s.PlaceOn(backend)
-		reference.PlaceOn(backend)
+		state.PlaceOn(backend, s, reference)
 	}
 	return &Passes{
 		cfg: cfg, backend: backend, helpers: device.HelpersOf(backend), sharding: sharding,

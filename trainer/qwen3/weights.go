@@ -12,6 +12,7 @@ import (
 	"temper/internal/rl"
 	"temper/trainer/hostmem"
 	"temper/trainer/tensor"
+	"temper/trainer/value"
 )
 
 // ScopeName is the scope of all weights below the root of a store.
@@ -26,15 +27,15 @@ func VariablePath(name string) string { return model.JoinPath("/", ScopeName, na
 // Init fills the store with the start weights of the seed.
 func Init(store *model.Store, cfg Config, seed uint64) error { return InitOn(nil, store, cfg, seed) }
 
-// InitOn is Init in the memory of a backend, one tensor after another; see NewValue.
+// InitOn is Init in the memory of a backend, one tensor after another; see value.New.
 func InitOn(backend compute.Backend, store *model.Store, cfg Config, seed uint64) error {
 	if err := cfg.Validate(); err != nil {
 		return err
 	}
 	for _, spec := range cfg.Tensors() {
-		value, err := NewValue(backend, spec.Shape, func(flat []float32) { draw(flat, spec, seed) })
+		v, err := value.New(backend, spec.Shape, func(flat []float32) { draw(flat, spec, seed) })
 		if err == nil {
-			err = setVariable(store, VariablePath(spec.Name), value)
+			err = setVariable(store, VariablePath(spec.Name), v)
 		}
 		if err != nil {
 			return fmt.Errorf("set %s: %w", spec.Name, err)
@@ -86,16 +87,16 @@ func Import(store *model.Store, cfg Config, lookup func(name string) (Tensor, bo
 	return ImportOn(nil, store, cfg, lookup)
 }
 
-// ImportOn is Import into the memory of a backend; see NewValue.
+// ImportOn is Import into the memory of a backend; see value.New.
 func ImportOn(backend compute.Backend, store *model.Store, cfg Config, lookup func(name string) (Tensor, bool)) error {
 	if err := cfg.CheckTensors(lookup); err != nil {
 		return err
 	}
 	for _, spec := range cfg.Tensors() {
 		t, _ := lookup(spec.Name) // checked above
-		value, err := NewValue(backend, spec.Shape, func(flat []float32) { hostmem.Copy(flat, t.Data) })
+		v, err := value.New(backend, spec.Shape, func(flat []float32) { hostmem.Copy(flat, t.Data) })
 		if err == nil {
-			err = setVariable(store, VariablePath(spec.Name), value)
+			err = setVariable(store, VariablePath(spec.Name), v)
 		}
 		if err != nil {
 			return fmt.Errorf("set %s: %w", spec.Name, err)

@@ -12,6 +12,7 @@ import (
 	"temper/trainer/optimizer"
 	"temper/trainer/qwen3"
 	"temper/trainer/tensor"
+	"temper/trainer/value"
 )
 
 // moments are AdamW's, two for each tensor that is trained.
@@ -125,17 +126,17 @@ func (m moments) setMoment(path string, spec qwen3.TensorSpec, data []float32) e
 			return fmt.Errorf("moments of %s: %w", spec.Name, err)
 		}
 	}
-	value, err := qwen3.NewValue(m.backend, spec.Shape, func(flat []float32) { hostmem.Copy(flat[:len(data)], data) })
+	fresh, err := value.New(m.backend, spec.Shape, func(flat []float32) { hostmem.Copy(flat[:len(data)], data) })
 	if err != nil {
 		return fmt.Errorf("moments of %s: %w", spec.Name, err)
 	}
 	if v != nil {
-		if err := v.SetValue(value); err != nil {
+		if err := v.SetValue(fresh); err != nil {
 			return fmt.Errorf("moments of %s: %w", spec.Name, err)
 		}
 		return nil
 	}
-	v, err = m.store.CreateVariable(path, value)
+	v, err = m.store.CreateVariable(path, fresh)
 	if err != nil {
 		return fmt.Errorf("moments of %s: %w", spec.Name, err)
 	}

@@ -21,9 +21,6 @@ type Reference struct {
 // NewReference returns a reference without weights.
 func NewReference(network qwen3.Config) *Reference { return &Reference{network: network} }
 
-// PlaceOn is that of State.
-func (r *Reference) PlaceOn(backend compute.Backend) { r.backend = backend }
-
 // Set replaces the weights. The store stays the same for good, since the graph of
 // the reference policy reads from it.
 func (r *Reference) Set(weights []tensor.Named) error {

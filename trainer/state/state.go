@@ -42,9 +42,11 @@ func New(network qwen3.Config) *State {
 	return &State{network: network, store: store, moments: moments{network: network, store: store}}
 }
 
-// PlaceOn keeps new values in the memory of a backend, whose variables they are. The backend
-// is finalized after Close.
-func (s *State) PlaceOn(backend compute.Backend) { s.moments.backend = backend }
+// PlaceOn keeps new values of a state and of a reference in the memory of a backend, whose
+// variables they are. The backend is finalized after both are closed.
+func PlaceOn(backend compute.Backend, s *State, r *Reference) {
+	s.moments.backend, r.backend = backend, backend
+}
 
 // Close frees the variables.
 func (s *State) Close() {

@@ -40,7 +40,7 @@ func (p Plan) load(ctx context.Context, e *engine.Engine) error {
 		if err != nil {
 			return err
 		}
-		return e.LoadFrom(ctx, dir, 1)
+		return e.LoadFrom(ctx, hf.Mapped{Model: dir}, 1)
 	}
 	weights, err := qwen3.InitialTensors(p.Model, p.Seed)
 	if err != nil {

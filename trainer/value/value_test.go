@@ -1,4 +1,4 @@
-package qwen3
+package value
 
 import (
 	"slices"
@@ -17,7 +17,7 @@ func TestValuesAreReused(t *testing.T) {
 	}
 	defer backend.Finalize()
 	want := []float32{1, 2, 3, 4, 5, 6}
-	v, err := NewValue(backend, []int{2, 3}, func(flat []float32) { copy(flat, want) })
+	v, err := New(backend, []int{2, 3}, func(flat []float32) { copy(flat, want) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func TestValuesAreReused(t *testing.T) {
 	if fed := userFed(buffer); !fed.IsValid() || fed.Bool() {
 		t.Errorf("the backend does not use the value's memory again (field found: %v)", fed.IsValid())
 	}
-	if v, err := NewValue(nil, []int{2}, nil); err != nil || v.IsShared() {
+	if v, err := New(nil, []int{2}, nil); err != nil || v.IsShared() {
 		t.Errorf("without a backend: shared, or error %v", err)
 	}
 }
