@@ -112,7 +112,7 @@ func problems() []problem {
 		{batch: 1, tokens: 131, heads: 2, kv: 2, dim: 64}, {batch: 1, tokens: 70, heads: 3, kv: 1, dim: 128},
 		{batch: 2, tokens: 60, heads: 2, kv: 1, dim: 24}, {batch: 1, tokens: 65, heads: 1, kv: 1, dim: 96},
 		{batch: 2, tokens: 90, heads: 2, kv: 1, dim: 32, segments: []int{1, 50, 16, 23}},
-		{batch: 1, tokens: 1100, heads: 2, kv: 1, dim: 32},
+		{batch: 1, tokens: 1030, heads: 1, kv: 1, dim: 32},
 	}
 }
 
