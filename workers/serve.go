@@ -16,7 +16,6 @@ import (
 	"temper/sandbox/server"
 	"temper/trainer/engine"
 	"temper/trainer/hf"
-	"temper/trainer/tensor"
 )
 
 // ServeKeyKey is the variable of the environment with the key that clients of a served
@@ -104,12 +103,17 @@ func OpenModel(ctx context.Context, o ModelOptions) (h http.Handler, name string
 }
 
 // openModel loads a directory into an engine. The caller closes it.
-func openModel(ctx context.Context, o ModelOptions) (openai.Model, func(), error) {
+func openModel(ctx context.Context, o ModelOptions) (model openai.Model, end func(), err error) {
 	dir, err := hf.Load(o.Dir)
 	if err != nil {
 		return openai.Model{}, nil, err
 	}
-	defer dir.Close() //nolint:errcheck // read only
+	opened := dir // until the engine has taken the weights over
+	defer func() {
+		if opened != nil {
+			err = errors.Join(err, opened.Close())
+		}
+	}()
 	talk, talkErr := dir.Talk()
 	tok, tokErr := tokenizer.Load(filepath.Join(o.Dir, hf.TokenizerFile))
 	template, templateErr := chat.LoadTemplate(o.Dir, "", false)
@@ -125,7 +129,8 @@ func openModel(ctx context.Context, o ModelOptions) (openai.Model, func(), error
 	if err != nil {
 		return openai.Model{}, nil, err
 	}
-	if err := loadAll(ctx, e, dir); err != nil {
+	opened = nil
+	if err := e.LoadFrom(ctx, hf.Mapped{Model: dir}, 0); err != nil {
 		e.Close()
 		return openai.Model{}, nil, err
 	}
@@ -136,16 +141,4 @@ func openModel(ctx context.Context, o ModelOptions) (openai.Model, func(), error
 	return openai.Model{
 		Name: name, Engine: e, Tokenizer: tok, Template: template, Stop: talk.Stop, Temperature: talk.Temperature, Created: time.Now(),
 	}, e.Close, nil
-}
-
-// loadAll gives an engine the weights of a directory.
-func loadAll(ctx context.Context, e *engine.Engine, dir *hf.Model) error {
-	var weights []tensor.Named
-	for t, err := range dir.All() {
-		if err != nil {
-			return err
-		}
-		weights = append(weights, t)
-	}
-	return e.LoadTensors(ctx, weights, 0)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime/pprof"
 
 	"github.com/spf13/cobra"
@@ -32,13 +33,14 @@ func engineCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "engine",
 		Short: "Measure how fast the policy engine decodes, beside llama.cpp or transformers",
-		Long: `Decodes random prompts with start weights; nothing is trained. Each sequence of a batch has a prompt
+		Long: `Decodes random prompts with start weights, or with those of a model directory; nothing is trained. Each sequence of a batch has a prompt
 and --new-tokens that fill the context. Rates are those of the tokens after the first one, in which
 no prompt is read. "first" is the time until half of the batch had its first token.
 
 CPU seconds are those of this process for our engine and of the whole server for the others; they
 mean something on a busy machine, where wall time does not. Contenders take turns and the rows are
-medians of --rounds, after one that warms up. The digest is of all sampled tokens and the bits of
+medians of --rounds, after one that warms up. "memory" is the most that the contender's process had
+resident so far, mapped files included. The digest is of all sampled tokens and the bits of
 their log-probabilities: two builds with one digest compute the same bits.`,
 		Args: cobra.NoArgs,
 	}
@@ -70,6 +72,9 @@ func (o *engineOptions) plans() ([]enginebench.Plan, error) {
 		var err error
 		if p.Model, err = trainerbench.Model(size); err != nil {
 			return nil, fmt.Errorf("--sizes: %w", err)
+		}
+		if files, _ := filepath.Glob(filepath.Join(size, "*.safetensors")); len(files) > 0 { // a fault of the pattern is a folder without weights
+			p.Dir = size
 		}
 		for _, context := range o.contexts {
 			for _, batch := range o.batches {
@@ -105,7 +110,7 @@ func (o *engineOptions) carryOut(cmd *cobra.Command) error {
 	if o.asJSON {
 		report = func(r enginebench.Row) { _ = cli.PrintJSON(out, r) } // a closed pipe ends the command at its next line
 	} else {
-		fmt.Fprintf(out, "%-6s %6s %8s  %-12s %10s %12s %10s %7s  %s\n", "size", "batch", "context", "engine", "tokens/s", "tokens/CPU-s", "first", "ratio", "digest")
+		fmt.Fprintf(out, "%-6s %6s %8s  %-12s %10s %12s %10s %10s %7s  %s\n", "size", "batch", "context", "engine", "tokens/s", "tokens/CPU-s", "first", "memory", "ratio", "digest")
 	}
 	for _, p := range plans {
 		if err := o.measure(cmd.Context(), p, report); err != nil {
@@ -155,6 +160,10 @@ func printEngineRow(out io.Writer, r enginebench.Row) {
 	if r.Ratio > 0 {
 		ratio = fmt.Sprintf("%.2fx", r.Ratio)
 	}
-	fmt.Fprintf(out, "%-6s %6d %8d  %-12s %10.0f %12.0f %8.1fms %7s  %s\n",
-		r.Size, r.Batch, r.Context, r.Contender, r.TokensPerSecond, r.TokensPerCPUSecond, r.FirstTokenMS, ratio, r.Digest)
+	memory := ""
+	if r.PeakRSS > 0 {
+		memory = fmt.Sprintf("%d MiB", r.PeakRSS>>20)
+	}
+	fmt.Fprintf(out, "%-6s %6d %8d  %-12s %10.5g %12.5g %8.1fms %10s %7s  %s\n",
+		r.Size, r.Batch, r.Context, r.Contender, r.TokensPerSecond, r.TokensPerCPUSecond, r.FirstTokenMS, memory, ratio, r.Digest)
 }

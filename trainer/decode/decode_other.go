@@ -7,6 +7,7 @@ import (
 
 	"temper/trainer/kernels"
 	"temper/trainer/qwen3"
+	"temper/trainer/tensor"
 )
 
 // errNone is why nothing here works in this binary.
@@ -22,9 +23,15 @@ type Pass struct{}
 func Check(qwen3.Config, kernels.Choice) error { return errNone }
 
 // NewNetwork returns an error.
-func NewNetwork(qwen3.Config, kernels.Choice, func(string) (qwen3.Tensor, bool)) (*Network, error) {
+func NewNetwork(qwen3.Config, kernels.Choice, Layout, tensor.Lookup) (*Network, error) {
 	return nil, errNone
 }
+
+// LayoutOf has no meaning in this binary.
+func LayoutOf(qwen3.Config) Layout { return Packed }
+
+// InPlace is false: there is no network.
+func (*Network) InPlace() bool { return false }
 
 // NewPass is not called in this binary: Check has refused.
 func NewPass(qwen3.Config, int, int) *Pass { return &Pass{} }

@@ -10,14 +10,16 @@ import (
 
 	"temper/trainer/kernels"
 	"temper/trainer/qwen3"
+	"temper/trainer/tensor"
 )
 
-// Network holds weights in the layout of the products. It is never changed, so several
-// passes may share it.
+// Network holds weights for the products: packed, or where they lie. It is never changed,
+// so several passes share it.
 type Network struct {
 	cfg    qwen3.Config
 	panel  int
-	embed  []float32 // [vocabulary, D]
+	place  bool
+	embed  tensor.Stored // [vocabulary, D]
 	layers []layer
 	norm   []float32
 	head   matrix
@@ -47,35 +49,65 @@ func Check(cfg qwen3.Config, c kernels.Choice) error {
 	return errors.Join(errs...)
 }
 
-// NewNetwork packs a copy of the weights, of which it reports all that are missing or have
+// packedBytes bounds the weights that are packed, in float32. Below it a pass is short, and
+// to make the tiles of all weights anew would be a large part of it. Above it the weights
+// come from memory, which takes longer than that, and two copies would be too many.
+const packedBytes = 256 << 20
+
+// LayoutOf is the layout for a network.
+func LayoutOf(cfg qwen3.Config) Layout {
+	if 4*cfg.NumParameters() > packedBytes {
+		return InPlace
+	}
+	return Packed
+}
+
+// NewNetwork makes a network of weights, of which it reports all that are missing or have
 // another shape.
-func NewNetwork(cfg qwen3.Config, c kernels.Choice, lookup func(name string) (qwen3.Tensor, bool)) (*Network, error) {
-	if err := errors.Join(Check(cfg, c), cfg.CheckTensors(lookup)); err != nil {
+func NewNetwork(cfg qwen3.Config, c kernels.Choice, layout Layout, lookup tensor.Lookup) (*Network, error) {
+	if err := errors.Join(Check(cfg, c), cfg.CheckStored(lookup)); err != nil {
 		return nil, err
 	}
-	data := func(name string) []float32 {
-		t, _ := lookup(name)        // checked above
-		return slices.Clone(t.Data) // the caller may go on training
+	find := func(name string) tensor.Stored {
+		t, _ := lookup(name) // checked above
+		return t
 	}
-	n := &Network{cfg: cfg, panel: kernels.Describe(c).PanelDepth, embed: data("model.embed_tokens.weight"), norm: data("model.norm.weight")}
+	vector := func(name string) []float32 { return slices.Clone(find(name).Values()) }
+	inPlace := layout == InPlace
+	n := &Network{cfg: cfg, panel: kernels.Describe(c).PanelDepth, place: inPlace, embed: find("model.embed_tokens.weight"), norm: vector("model.norm.weight")}
 	d := cfg.HiddenSize
 	for i := range cfg.NumHiddenLayers {
-		of := func(part string) []float32 { return data(fmt.Sprintf("model.layers.%d.%s.weight", i, part)) }
+		name := func(part string) string { return fmt.Sprintf("model.layers.%d.%s.weight", i, part) }
+		of := func(depth, width int, parts ...string) matrix {
+			var stored []tensor.Stored
+			for _, p := range parts {
+				stored = append(stored, find(name(p)))
+			}
+			return newMatrix(depth, width, inPlace, stored...)
+		}
 		n.layers = append(n.layers, layer{
-			attnNorm: of("input_layernorm"), qNorm: of("self_attn.q_norm"), kNorm: of("self_attn.k_norm"), mlpNorm: of("post_attention_layernorm"),
-			qkv:    newMatrix(d, (cfg.NumAttentionHeads+2*cfg.NumKeyValueHeads)*cfg.HeadDim, of("self_attn.q_proj"), of("self_attn.k_proj"), of("self_attn.v_proj")),
-			o:      newMatrix(cfg.NumAttentionHeads*cfg.HeadDim, d, of("self_attn.o_proj")),
-			gateUp: newMatrix(d, 2*cfg.IntermediateSize, of("mlp.gate_proj"), of("mlp.up_proj")),
-			down:   newMatrix(cfg.IntermediateSize, d, of("mlp.down_proj")),
+			attnNorm: vector(name("input_layernorm")), qNorm: vector(name("self_attn.q_norm")), kNorm: vector(name("self_attn.k_norm")),
+			mlpNorm: vector(name("post_attention_layernorm")),
+			qkv:     of(d, (cfg.NumAttentionHeads+2*cfg.NumKeyValueHeads)*cfg.HeadDim, "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+			o:       of(cfg.NumAttentionHeads*cfg.HeadDim, d, "self_attn.o_proj"),
+			gateUp:  of(d, 2*cfg.IntermediateSize, "mlp.gate_proj", "mlp.up_proj"),
+			down:    of(cfg.IntermediateSize, d, "mlp.down_proj"),
 		})
 	}
 	head := n.embed
 	if !cfg.TieWordEmbeddings {
-		head = data("lm_head.weight")
+		head = find("lm_head.weight")
 	}
-	n.head = newMatrix(d, cfg.PaddedVocab(), head)
+	n.head = newMatrix(d, cfg.PaddedVocab(), inPlace, head)
+	if !inPlace {
+		n.embed = tensor.Stored{Name: n.embed.Name, Shape: n.embed.Shape, Float32: slices.Clone(n.embed.Values())}
+	}
 	return n, nil
 }
+
+// InPlace reports whether the network reads the weights where they lie. They must then stay
+// as they are while a pass uses it.
+func (n *Network) InPlace() bool { return n.place }
 
 // rope are the cosines and sines of positions: [length, E/2] each.
 func rope(cfg qwen3.Config, length int) (cos, sin []float32) {

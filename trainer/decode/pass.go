@@ -24,6 +24,7 @@ type scratch struct {
 	rows                       int
 	x, h, qkv, a, out, gu, act []float32
 	logits, chances            []float32
+	tile                       []float32   // a panel of a tile of weights
 	weights                    [][]float32 // of heads
 	heads                      []head
 }
@@ -56,6 +57,7 @@ func (p *Pass) grow(rows int) {
 	p.x, p.h, p.a = of(p.cfg.HiddenSize), of(p.cfg.HiddenSize), of(p.cfg.NumAttentionHeads*p.cfg.HeadDim)
 	p.qkv, p.out, p.gu, p.act = of(l.qkv.padded), of(max(l.o.padded, l.down.padded)), of(l.gateUp.padded), of(p.cfg.IntermediateSize)
 	p.logits = of(p.net.head.padded)
+	p.tile = make([]float32, p.net.panel*wideTile)
 }
 
 // Run computes the tokens and answers those that ask for it.
@@ -66,7 +68,7 @@ func (p *Pass) Run(tokens []Token) error {
 	p.grow(len(tokens))
 	d := p.cfg.HiddenSize
 	for i, t := range tokens {
-		copy(p.x[i*d:(i+1)*d], p.net.embed[int(t.ID)*d:])
+		values(p.x[i*d:(i+1)*d], p.net.embed, int(t.ID)*d)
 	}
 	for i := range p.net.layers {
 		p.layer(i, tokens)
@@ -79,7 +81,7 @@ func (p *Pass) Run(tokens []Token) error {
 func (p *Pass) layer(i int, tokens []Token) {
 	l, d, n := &p.net.layers[i], p.cfg.HiddenSize, len(tokens)
 	p.normRows(n, l.attnNorm)
-	l.qkv.multiply(p.qkv, p.h, n, p.net.panel)
+	l.qkv.multiply(p.qkv, p.h, n, p.net.panel, p.tile)
 	e, q, kv := p.cfg.HeadDim, p.cfg.NumAttentionHeads*p.cfg.HeadDim, p.cfg.NumKeyValueHeads*p.cfg.HeadDim
 	for r := range tokens {
 		t, row := &tokens[r], p.qkv[r*l.qkv.padded:]
@@ -97,12 +99,12 @@ func (p *Pass) layer(i int, tokens []Token) {
 	for r := range tokens {
 		p.attend(i, &tokens[r], p.qkv[r*l.qkv.padded:][:q], p.a[r*q:(r+1)*q])
 	}
-	l.o.multiply(p.out, p.a, n, p.net.panel)
+	l.o.multiply(p.out, p.a, n, p.net.panel, p.tile)
 	addRows(p.x, p.out, n, d, l.o.padded)
 	p.normRows(n, l.mlpNorm)
-	l.gateUp.multiply(p.gu, p.h, n, p.net.panel)
+	l.gateUp.multiply(p.gu, p.h, n, p.net.panel, p.tile)
 	p.activate(n, l.gateUp.padded)
-	l.down.multiply(p.out, p.act, n, p.net.panel)
+	l.down.multiply(p.out, p.act, n, p.net.panel, p.tile)
 	addRows(p.x, p.out, n, d, l.down.padded)
 }
 

@@ -4,58 +4,25 @@ package decode
 
 import "unsafe"
 
-// A matrix [depth, width] is stored in tiles of 64 columns, the last one of 32 where that
-// is enough. A tile holds its columns for each row of the matrix in turn, so that a
-// product reads the weights once from the first to the last. Columns beyond the width
-// are zero.
-type matrix struct {
-	depth, width int
-	padded       int // columns with the padding
-	data         []float32
-}
-
-const (
-	wideTile   = 64
-	narrowTile = 32
-)
-
-// newMatrix packs columns: column i is the i-th row of weights [out, in], as Hugging
-// Face stores them, one tensor after another.
-func newMatrix(depth, width int, tensors ...[]float32) matrix {
-	m := matrix{depth: depth, width: width, padded: (width + narrowTile - 1) / narrowTile * narrowTile}
-	m.data = make([]float32, depth*m.padded)
-	column := 0
-	for _, t := range tensors {
-		for ; len(t) > 0; t = t[depth:] {
-			tile := column / wideTile
-			columns := min(wideTile, m.padded-tile*wideTile)
-			at := tile*wideTile*depth + column%wideTile
-			for k, v := range t[:depth] {
-				m.data[at+k*columns] = v
-			}
-			column++
-		}
-	}
-	return m
-}
-
 // multiply is x [rows, depth] times the matrix: out [rows, padded]. Both have some rows
-// beyond, up to spareRows, that it may read and write.
-func (m *matrix) multiply(out, x []float32, rows, panel int) {
+// beyond, up to spareRows, that it may read and write. scratch has room for a panel of a
+// tile.
+func (m *matrix) multiply(out, x []float32, rows, panel int, scratch []float32) {
+	if rows == 0 {
+		return
+	}
 	xStride, outStride := 4*m.depth, 4*m.padded
 	for column := 0; column < m.padded; column += wideTile {
-		w := unsafe.Pointer(&m.data[column*m.depth])
-		wide := m.padded-column >= wideTile
 		columns := narrowTile
-		if wide {
+		if m.padded-column >= wideTile {
 			columns = wideTile
 		}
 		for from := 0; from < m.depth; from += panel {
 			depth := min(panel, m.depth-from)
-			wPanel := unsafe.Add(w, 4*from*columns)
+			w := m.tile(scratch, column, columns, from, depth)
 			for row := 0; row < rows; {
-				tile, n := tileFor(rows-row, wide)
-				tile(unsafe.Pointer(&x[row*m.depth+from]), wPanel, unsafe.Pointer(&out[row*m.padded+column]), xStride, outStride, depth, from)
+				tile, n := tileFor(rows-row, columns == wideTile)
+				tile(unsafe.Pointer(&x[row*m.depth+from]), w, unsafe.Pointer(&out[row*m.padded+column]), xStride, outStride, depth, from)
 				row += n
 			}
 		}

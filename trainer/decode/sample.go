@@ -19,7 +19,7 @@ func (p *Pass) answer(tokens []Token) {
 			n++
 		}
 	}
-	p.net.head.multiply(p.logits, p.h, n, p.net.panel)
+	p.net.head.multiply(p.logits, p.h, n, p.net.panel, p.tile)
 	n = 0
 	for i := range tokens {
 		if tokens[i].Sample {

@@ -11,7 +11,6 @@ import (
 
 	"temper/trainer/kernels"
 	"temper/trainer/qwen3"
-	"temper/trainer/tensor"
 )
 
 // device is the model on one backend: weights, caches, the step graph. It
@@ -29,10 +28,9 @@ type device struct {
 	width   int         // of the tables
 	gather  bool        // attention cannot read tables
 	caches  []*tensors.Tensor
-	// native makes the passes where its bits are those of the graph; else nil.
+	// native makes the passes where its bits are those of the graph; else nil. There is no
+	// graph then.
 	native *native
-	// graphOnly keeps the passes in the graph.
-	graphOnly bool
 }
 
 // newDevice builds the step graphs around an empty store, with caches of a number of
@@ -85,12 +83,13 @@ func copyGraph(_ *model.Scope, in []*graph.Node) []*graph.Node {
 
 // load replaces the weights. What the caches hold was made with the old ones and is
 // of no use afterwards.
-func (d *device) load(weights []tensor.Named) error {
+func (d *device) load(s *swap) error {
 	if d.native != nil {
-		return d.native.load(d, weights)
+		d.native.pass.Use(s.net)
+		return nil
 	}
 	defer kernels.Enter(d.kernels)() // they decide how deep the panels of weights are
-	return guard(func() error { return qwen3.ImportDecode(d.store, d.cfg, tensor.ByName(weights)) })
+	return guard(func() error { return qwen3.ImportDecode(d.store, d.cfg, s.named) })
 }
 
 // reset replaces the caches by empty ones.

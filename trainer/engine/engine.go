@@ -58,6 +58,7 @@ type Engine struct {
 	wg      sync.WaitGroup
 	version atomic.Int64
 	loading sync.Mutex
+	release func() error // gives the weights back that are read in place; with loading
 	close   sync.Once
 	closed  chan struct{}
 }
@@ -75,21 +76,11 @@ func New(cfg Config) (*Engine, error) {
 	}
 	e := &Engine{cfg: cfg, desk: newDesk(cfg.Queue), closed: make(chan struct{})}
 	e.version.Store(-1)
-	var shapes []shape
-	for i := range cfg.Shards {
-		dev, err := openDevice(cfg)
-		if err != nil {
-			return nil, err
-		}
-		if i == 0 {
-			if shapes, err = invariantShapes(dev); err != nil {
-				return nil, fmt.Errorf("check step shapes: %w", err)
-			}
-		}
-		if i > 0 && e.shards[0].dev.native != nil {
-			dev.native = newNative(dev)
-			dev.reset()
-		}
+	devices, shapes, err := openDevices(cfg)
+	if err != nil {
+		return nil, err
+	}
+	for i, dev := range devices {
 		e.shards = append(e.shards, newShard(dev, shapes, cfg.shardSlots()))
 		e.desk.add(e.shards[i])
 	}
@@ -155,6 +146,32 @@ func (c *Config) defaultShards() int {
 // cpuBackend reports whether a backend string names the pure Go backend.
 func cpuBackend(config string) bool { return config == "go" || strings.HasPrefix(config, "go:") }
 
+// openDevices makes the devices of all shards, with the shapes of their steps.
+func openDevices(cfg Config) ([]*device, []shape, error) {
+	native, err := nativeWorks(cfg)
+	if err != nil {
+		return nil, nil, fmt.Errorf("check native passes: %w", err)
+	}
+	var shapes []shape
+	devices := make([]*device, cfg.Shards)
+	for i := range devices {
+		if native {
+			devices[i], shapes = newNativeDevice(cfg), []shape{nativeShape}
+			continue
+		}
+		if devices[i], err = openDevice(cfg); err != nil {
+			return nil, nil, err
+		}
+		if i > 0 {
+			continue
+		}
+		if shapes, err = shapesOf(cfg, devices[0]); err != nil {
+			return nil, nil, fmt.Errorf("check step shapes: %w", err)
+		}
+	}
+	return devices, shapes, nil
+}
+
 // openDevice starts the backend of one shard.
 func openDevice(cfg Config) (*device, error) {
 	config := cfg.Backend
@@ -174,7 +191,7 @@ func openDevice(cfg Config) (*device, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.kernels, d.graphOnly = cfg.Kernels, cfg.Graph || !cpuBackend(cfg.Backend)
+	d.kernels = cfg.Kernels
 	return d, nil
 }
 
@@ -275,42 +292,6 @@ func (e *Engine) Load(ctx context.Context, ref blob.Ref, version int64) error {
 	return e.LoadTensors(ctx, weights, version)
 }
 
-// LoadTensors is Load with weights that the caller has read. It returns when every
-// request that was under way has ended and the new weights are in use. A swap that
-// has begun goes on after ctx is done, so that all shards serve one version.
-func (e *Engine) LoadTensors(ctx context.Context, weights []tensor.Named, version int64) error {
-	e.loading.Lock()
-	defer e.loading.Unlock()
-	if version < 0 {
-		return fmt.Errorf("load policy: version %d, want 0 or more", version)
-	}
-	if version == e.Version() {
-		return nil
-	}
-	if err := errors.Join(ctx.Err(), e.cfg.Model.CheckTensors(tensor.ByName(weights))); err != nil {
-		return fmt.Errorf("load policy version %d: %w", version, err)
-	}
-	done := make(chan error, len(e.shards))
-	for _, s := range e.shards {
-		s.inbox.change(&swap{weights: weights, version: version, done: done})
-	}
-	var errs []error
-	for range e.shards {
-		select {
-		case err := <-done:
-			errs = append(errs, err)
-		case <-e.closed:
-			return errClosed
-		}
-	}
-	if err := errors.Join(errs...); err != nil {
-		e.version.Store(-1)
-		return fmt.Errorf("load policy version %d: %w", version, err)
-	}
-	e.version.Store(version)
-	return nil
-}
-
 // Close ends all requests with an error and waits for the shards.
 func (e *Engine) Close() {
 	e.close.Do(func() {
@@ -319,6 +300,13 @@ func (e *Engine) Close() {
 		}
 		e.wg.Wait()
 		close(e.closed)
+		e.loading.Lock() // whoever loads learns that the engine is closed
+		defer e.loading.Unlock()
+		if e.release != nil {
+			if err := e.release(); err != nil {
+				e.cfg.Log.Warn("release weights", "err", err)
+			}
+		}
 	})
 	<-e.closed
 }

@@ -5,7 +5,9 @@ import (
 	"math"
 	"slices"
 
+	"temper/trainer/decode"
 	"temper/trainer/qwen3"
+	"temper/trainer/tensor"
 )
 
 // maxRows is the number of tokens in the largest step. With so many the CPU kernels
@@ -20,26 +22,49 @@ const maxChunk = 16
 // more than a chunk, and more than a vector of the attention kernel.
 const probeTokens = 18
 
-// invariantShapes returns the step shapes whose results are bit-identical to
+// Bounds of the network on which engines of large networks are checked. Its layers are
+// those of the network, fewer of them: what a layer computes, and by which kernels, depends
+// on its sizes alone.
+const (
+	probeLayers  = 2
+	probeLength  = 512
+	probeSlots   = maxRows + 2
+	probeVocab   = 4096      // where the native pass is compared
+	smallNetwork = 256 << 20 // bytes of weights below which the network itself is checked
+)
+
+// reduced is the configuration on which an engine is checked; whole where it is the
+// engine's own.
+func reduced(cfg Config) (small Config, whole bool) {
+	if 4*cfg.Model.NumParameters() < smallNetwork {
+		return cfg, true
+	}
+	cfg.Model.NumHiddenLayers = min(cfg.Model.NumHiddenLayers, probeLayers)
+	cfg.MaxContext = min(cfg.MaxContext, probeLength)
+	cfg.Capacity = min(cfg.Capacity, cfg.Shards*probeSlots*2*blockTokens)
+	return cfg, false
+}
+
+// shapesOf returns the step shapes whose results are bit-identical to
 // those of the largest shape, whatever row a sequence is in and whatever runs beside
 // it. A backend is free to choose a kernel by size, so the claim is tested on the
 // device itself at every start: a sequence runs alone through the largest shape, and
-// then among others through each shape.
-func invariantShapes(d *device) ([]shape, error) {
-	weights, err := probeWeights(d.cfg)
-	if err != nil {
-		return nil, err
+// then among others through each shape. Of a large network, another device has the first
+// layers.
+func shapesOf(cfg Config, d *device) ([]shape, error) {
+	if small, whole := reduced(cfg); !whole {
+		var err error
+		if d, err = openDevice(small); err != nil {
+			return nil, err
+		}
 	}
-	if err := d.load(weights); err != nil {
+	if err := d.load(probeWeights(d.cfg)); err != nil {
 		return nil, err
 	}
 	base := shape{maxRows, 1}
 	want, err := probe(d, base, false)
 	if err != nil {
 		return nil, err
-	}
-	if ok, err := nativeLike(d, weights, want); err != nil || ok {
-		return []shape{nativeShape}, err
 	}
 	var shapes []shape
 	for _, n := range []int{8, 16, 32, maxRows} {
@@ -61,39 +86,53 @@ func invariantShapes(d *device) ([]shape, error) {
 // nativeShape bounds a native pass. It takes any number of tokens up to that.
 var nativeShape = shape{maxRows, maxRows}
 
-// nativeLike lets a device compute without a graph, if that gives the bits that the
-// graph gave: for one token at a time, for several, alone and among others.
-func nativeLike(d *device, weights []qwen3.Tensor, want []uint64) (bool, error) {
-	if d.graphOnly {
+// nativeWorks reports whether devices may compute without a graph: whether that gives the
+// bits that the graph gives, for one token at a time, for several, alone and among others.
+func nativeWorks(cfg Config) (bool, error) {
+	if cfg.Graph || !cpuBackend(cfg.Backend) || decode.BlockTokens != blockTokens || decode.Check(cfg.Model, cfg.Kernels) != nil {
 		return false, nil
 	}
-	d.native = newNative(d)
-	if d.native == nil {
-		return false, nil
+	small, whole := reduced(cfg)
+	if !whole {
+		small.Model.VocabSize = min(small.Model.VocabSize, probeVocab)
+	}
+	graph, err := openDevice(small)
+	if err != nil {
+		return false, err
+	}
+	weights := probeWeights(small.Model)
+	if err := graph.load(weights); err != nil {
+		return false, err
+	}
+	want, err := probe(graph, shape{maxRows, 1}, false)
+	if err != nil {
+		return false, err
+	}
+	d := newNativeDevice(small)
+	if weights.net, err = decode.NewNetwork(small.Model, small.Kernels, decode.LayoutOf(cfg.Model), weights.weights); err != nil {
+		return false, err
 	}
 	if err := d.load(weights); err != nil {
 		return false, err
 	}
 	for _, s := range []shape{{1, 1}, {7, 7}, {maxRows, 1}, {maxRows, maxChunk}} {
 		got, err := probe(d, s, s.n > 1)
-		if err != nil {
+		if err != nil || !slices.Equal(got, want) {
 			return false, err
 		}
-		if !slices.Equal(got, want) {
-			d.native = nil
-			return false, d.load(weights)
-		}
 	}
-	d.store, d.exec, d.full, d.copies = nil, nil, nil, nil // they hold the probe's weights
-	d.reset()
 	return true, nil
 }
 
 // probeWeights are start weights of the model, large enough that a difference in any
 // sum reaches the result.
-func probeWeights(cfg qwen3.Config) ([]qwen3.Tensor, error) {
+func probeWeights(cfg qwen3.Config) *swap {
 	cfg.InitializerRange = max(cfg.InitializerRange, 0.1)
-	return qwen3.InitialTensors(cfg, 1)
+	weights, err := qwen3.InitialTensors(cfg, 1)
+	if err != nil {
+		panic(err) // the configuration was validated
+	}
+	return &swap{weights: tensor.StoredByName(weights)}
 }
 
 // probe runs a fixed sequence through steps of one shape, and returns for each of its

@@ -1,9 +1,6 @@
 package engine
 
-import (
-	"temper/trainer/decode"
-	"temper/trainer/tensor"
-)
+import "temper/trainer/decode"
 
 // native computes passes without a graph, over blocks of its own.
 type native struct {
@@ -11,22 +8,11 @@ type native struct {
 	tokens []decode.Token
 }
 
-// newNative makes the pass of a device; nil where there is none for its network or
-// kernels.
-func newNative(d *device) *native {
-	if decode.BlockTokens != blockTokens || decode.Check(d.cfg, d.kernels) != nil {
-		return nil
-	}
-	return &native{pass: decode.NewPass(d.cfg, d.blocks, d.length)}
-}
-
-// load replaces the weights.
-func (n *native) load(d *device, weights []tensor.Named) error {
-	net, err := decode.NewNetwork(d.cfg, d.kernels, tensor.ByName(weights))
-	if err == nil {
-		n.pass.Use(net)
-	}
-	return err
+// newNativeDevice makes a device without a graph.
+func newNativeDevice(cfg Config) *device {
+	d := &device{cfg: cfg.Model, kernels: cfg.Kernels, blocks: cfg.shardBlocks(), length: max(cfg.MaxContext, probeTokens)}
+	d.native = &native{pass: decode.NewPass(d.cfg, d.blocks, d.length)}
+	return d
 }
 
 // execute computes the feeds of a step and fills the step's outputs.

@@ -10,7 +10,6 @@ import (
 
 	"temper/internal/policy"
 	"temper/internal/rl"
-	"temper/trainer/tensor"
 )
 
 // job is a request in the engine. It carries the context of its caller because the
@@ -35,13 +34,6 @@ type job struct {
 type answer struct {
 	gen policy.Generation
 	err error
-}
-
-// swap asks a shard to change its weights once its jobs have finished.
-type swap struct {
-	weights []tensor.Named
-	version int64
-	done    chan error // holds one
 }
 
 // counters are the figures of a shard for Stats.
@@ -201,7 +193,7 @@ func (s *shard) swapWeights() {
 	if s.swap == nil || len(s.sequences.running) > 0 || slices.ContainsFunc(s.waiting, func(j *job) bool { return j.begun }) {
 		return
 	}
-	err := s.dev.load(s.swap.weights)
+	err := s.dev.load(s.swap)
 	s.sequences.invalidate()
 	s.version = s.swap.version
 	if err != nil {

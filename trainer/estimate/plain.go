@@ -3,6 +3,10 @@ package estimate
 import (
 	"fmt"
 	"math/bits"
+	"runtime"
+	"slices"
+
+	"temper/trainer/qwen3"
 )
 
 // The Go backend: float32, one device, no fusion. The figures count the buffers that
@@ -29,9 +33,15 @@ const (
 	// plainTables is the number of matrices [V, D] for the gradients of the head and of
 	// the embeddings.
 	plainTables = 3
+	// plainOperands is the number of copies of queries, keys and values together that
+	// attention in blocks makes of a layer: what it takes, what it gives, and its parts.
+	plainOperands = 3
+	// plainBlock is the number of queries in a block of scores. Weights and their gradient
+	// are two blocks.
+	plainBlock = 24
 	// plainUpdate is what an update holds for one tensor at a time, as a part of a copy of
-	// all weights. plainStart is the number of copies on the host at the start.
-	plainUpdate, plainStart = 0.25, 2
+	// all weights.
+	plainUpdate = 0.25
 	// packingBytes is the space in which products rearrange their factors.
 	packingBytes = 17 << 20
 	// plainSlack is the part by which the heap is larger than the buffers of a pass: the
@@ -56,7 +66,6 @@ func (c Config) plainState(p parameters) []Item {
 		{"gradients", "float32", "4 P", Always, 4 * p.all},
 		{"optimizer", "AdamW moments, float32", "8 P", Always, 8 * p.all},
 		{"optimizer", "update, tensor after tensor", "P", Always, int64(4 * plainUpdate * float64(p.all))},
-		{"weights", "host copies at the start", "8 P", Always, 4 * plainStart * p.all},
 	}
 	if c.Accumulate {
 		items = append(items, Item{"gradients", "of the passes under way", "4 P passes", Always, 4 * p.all * int64(max(1, c.Passes))})
@@ -78,7 +87,10 @@ func (c Config) plainActivations() []Item {
 	hidden, feed := pooled(4*n*int64(cfg.HiddenSize)), pooled(4*n*int64(cfg.IntermediateSize))
 	queries, keys := pooled(4*n*int64(cfg.NumAttentionHeads*cfg.HeadDim)), pooled(4*n*int64(cfg.NumKeyValueHeads*cfg.HeadDim))
 	width := int64(cfg.NumAttentionHeads) * int64(c.Length)
-	scores := pooled(4 * n * width)
+	scores, blocks := pooled(4*n*width), c.inBlocks()
+	if blocks {
+		scores = 0
+	}
 	var items []Item
 	if c.Remat {
 		items = []Item{
@@ -103,6 +115,9 @@ func (c Config) plainActivations() []Item {
 			{"workspace", "gradients of the feed-forward", fmt.Sprintf("%d N F", 4*plainFeed), Layer, plainFeed * feed},
 		}
 	}
+	if blocks {
+		return append(slices.Concat(withoutEmpty(items), c.blockItems(n)), c.plainHead(n, 0)...)
+	}
 	if c.Supervised && !c.Remat {
 		items = append(items, Item{"activations", "attention probabilities, all layers", fmt.Sprintf("%d L N H T", 4*keptScores), Pass, l * keptScores * scores})
 	}
@@ -111,6 +126,25 @@ func (c Config) plainActivations() []Item {
 		items = append(items, Item{"activations", "segments of packed sequences", "5 N T", Pass, pooled(4*n*int64(c.Length)) + pooled(n*int64(c.Length))})
 	}
 	return append(items, c.plainHead(n, width)...)
+}
+
+// inBlocks reports whether the CPU backend computes attention in blocks.
+func (c Config) inBlocks() bool { return c.Length >= qwen3.LongRow }
+
+// blockItems lists what attention in blocks holds for n tokens, in place of scores.
+func (c Config) blockItems(n int64) []Item {
+	cfg := c.Model
+	all := 4 * n * int64((cfg.NumAttentionHeads+2*cfg.NumKeyValueHeads)*cfg.HeadDim)
+	workers := int64(runtime.GOMAXPROCS(0))
+	return []Item{
+		{"workspace", "operands of attention, one layer", fmt.Sprintf("%d N (q + 2 kv)", 4*plainOperands), Layer, plainOperands * pooled(all)},
+		{"workspace", "blocks of scores", fmt.Sprintf("%d T + 8 T E, for each core", 8*plainBlock), Layer, workers * 8 * int64(c.Length) * int64(plainBlock+cfg.HeadDim)},
+	}
+}
+
+// withoutEmpty leaves out items without bytes.
+func withoutEmpty(items []Item) []Item {
+	return slices.DeleteFunc(items, func(i Item) bool { return i.Bytes == 0 })
 }
 
 // plainHead lists what the head and the loss hold for n tokens, each with so many
@@ -128,11 +162,13 @@ func (c Config) plainHead(n, scores int64) []Item {
 		free = rematScores
 	}
 	matrix, how := 4*n*v, fmt.Sprintf("%d N %s", 4*matrices, vocab)
-	if bucket(matrix) == bucket(4*n*scores) {
+	if scores == 0 {
+		free = 0
+	} else if bucket(matrix) == bucket(4*n*scores) {
 		shared := min(free, matrices)
 		matrices, free = matrices-shared, free-shared
 	}
-	if !c.Remat && bucket(table) == bucket(4*n*scores) { // between layers made again the collector takes them
+	if !c.Remat && scores > 0 && bucket(table) == bucket(4*n*scores) { // between layers made again the collector takes them
 		tables -= min(free, tables)
 	}
 	return []Item{

@@ -6,6 +6,8 @@ import (
 	"unsafe"
 
 	_ "github.com/gomlx/compute/gobackend" // owns the variables below and fills them when the process starts
+
+	"temper/trainer/blockwise"
 )
 
 // The backend finds its kernels through the variables below, and offers no way to choose
@@ -77,10 +79,22 @@ var tables = func() attentionFunc {
 		inner = *(*attentionFunc)(unsafe.Pointer(&attention))
 	}
 	fast := map[Variant]func(*lookup) bool{AVX512: attend16, AVX2: attend8}[nativeVariant()]
-	f := withTables(inner, fast)
+	f := withTables(inner, fast, blocksOf(nativeVariant()))
 	attention = *(*unsafe.Pointer)(unsafe.Pointer(&f))
 	return f
 }()
+
+// blocksOf are the kernels of a variant for whole sequences.
+func blocksOf(v Variant) *blockwise.Kernels {
+	switch v {
+	case AVX512:
+		return blockwise.AVX512()
+	case AVX2:
+		return blockwise.AVX2()
+	case Scalar:
+	}
+	return blockwise.Scalar()
+}
 
 // hooks are the values of the variables for one choice.
 type hooks struct {
@@ -120,7 +134,7 @@ func hooksAVX2() hooks {
 	registerSumsAVX2()
 	registerNormsAVX2()
 	registerProductsAVX2()
-	f := withTables(attentionAVX2, attend8)
+	f := withTables(attentionAVX2, attend8, blocksOf(AVX2))
 	attention = *(*unsafe.Pointer)(unsafe.Pointer(&f))
 	thresholds = thresholdsAVX2
 	h := readHooks()

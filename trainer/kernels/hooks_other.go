@@ -6,6 +6,8 @@ import (
 	"unsafe"
 
 	_ "github.com/gomlx/compute/gobackend" // owns the variable below
+
+	"temper/trainer/blockwise"
 )
 
 //go:linkname attention github.com/gomlx/compute/internal/gobackend.sdpaFloat32ArchFn
@@ -13,7 +15,7 @@ var attention unsafe.Pointer
 
 // tables teaches the backend's attention to read tables, when the process starts.
 var tables = func() attentionFunc {
-	f := withTables(nil, nil)
+	f := withTables(nil, nil, blockwise.Scalar())
 	attention = *(*unsafe.Pointer)(unsafe.Pointer(&f))
 	return f
 }()

@@ -3,6 +3,8 @@ package kernels
 import (
 	"math"
 	"sync"
+
+	"temper/trainer/blockwise"
 )
 
 // BlockTokens is the number of tokens in a block of a cache that tables describe.
@@ -13,6 +15,10 @@ const BlockTokens = 16
 // first, then the numbers of the blocks that hold the keys, in order. kvLimit counts the
 // queries from the first one to this one, and the block size is BlockTokens.
 //
+// A bias of one number is an operation of package blockwise instead, over all of q, k and v
+// (its header); where the backend thinks that a query begins, divided by its dimension, is
+// the number of the part.
+//
 // No graph of this program has a bias of another kind.
 type attentionFunc func(q, k, v, output []float32, qOff, kvOff, qSeqStride, kvSeqStride, qGroupStride int,
 	additiveMask []float32, booleanMask []bool, maskGroupStride int, additiveBias []float32, biasGroupStride int,
@@ -21,7 +27,9 @@ type attentionFunc func(q, k, v, output []float32, qOff, kvOff, qSeqStride, kvSe
 // withTables returns an attention that also reads tables, with the bits of inner over a
 // cache in which the keys lie one behind the other. inner is nil where the backend has
 // no kernel and adds term by term. fast may be nil; it reports whether it did the work.
-func withTables(inner attentionFunc, fast func(*lookup) bool) attentionFunc {
+// blocks compute the attention of whole sequences.
+func withTables(inner attentionFunc, fast func(*lookup) bool, blocks *blockwise.Kernels) attentionFunc {
+	fallback := inner.whole()
 	pool := sync.Pool{New: func() any { return new(lookup) }}
 	return func(q, k, v, output []float32, qOff, kvOff, qSeqStride, kvSeqStride, qGroupStride int,
 		additiveMask []float32, booleanMask []bool, maskGroupStride int, additiveBias []float32, biasGroupStride int,
@@ -30,6 +38,10 @@ func withTables(inner attentionFunc, fast func(*lookup) bool) attentionFunc {
 			return inner != nil && inner(q, k, v, output, qOff, kvOff, qSeqStride, kvSeqStride, qGroupStride,
 				additiveMask, booleanMask, maskGroupStride, additiveBias, biasGroupStride,
 				scores, groupSize, seqLen, kvLen, headDim, scale, causal, qLimit, kvLimit)
+		}
+		if len(additiveBias) == 1 {
+			blocks.Call(blockwise.Operation(additiveBias[0]), qOff/headDim, q, k, v, output, fallback)
+			return true
 		}
 		if kvLimit == 0 {
 			for g := range groupSize {
@@ -48,6 +60,17 @@ func withTables(inner attentionFunc, fast func(*lookup) bool) attentionFunc {
 		}
 		l.q, l.k, l.v, l.output, l.blocks = nil, nil, nil, nil, nil
 		return true
+	}
+}
+
+// whole answers the queries of a sequence; nil where there is no kernel.
+func (f attentionFunc) whole() blockwise.Fallback {
+	if f == nil {
+		return nil
+	}
+	return func(q, k, v, out []float32, qAt, kvAt, qStride, kvStride, groupStride, groups, n, dim int, scale float32) bool {
+		return f(q, k, v, out, qAt, kvAt, qStride, kvStride, groupStride, nil, nil, 0, nil, 0, make([]float32, n),
+			groups, n, n, dim, scale, true, n, n)
 	}
 }
 

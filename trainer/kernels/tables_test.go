@@ -85,7 +85,7 @@ func TestTablesGiveTheBitsOfRows(t *testing.T) {
 func TestTermByTermGivesTheOrderOfTheBackend(t *testing.T) {
 	r := newReach(37, 24, 2, 2)
 	got, want := make([]float32, len(r.q)), make([]float32, len(r.q))
-	r.run(withTables(nil, nil), 1, true, got, nil)
+	r.run(withTables(nil, nil, nil), 1, true, got, nil)
 	for g := range r.group {
 		at := (r.group + g) * r.dim
 		scores, most, sum := make([]float32, r.n), float32(math.Inf(-1)), float32(0)

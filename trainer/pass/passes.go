@@ -73,6 +73,9 @@ func Open(cfg Config, s *state.State, reference *state.Reference) (*Passes, erro
 		backend.Finalize()
 		return nil, err
 	}
+	if sharding == nil && backend.HasSharedBuffers() {
+		state.PlaceOn(backend, s, reference)
+	}
 	return &Passes{
 		cfg: cfg, backend: backend, helpers: device.HelpersOf(backend), sharding: sharding,
 		state: s, reference: reference, builder: newBuilder(cfg, s),

@@ -12,6 +12,8 @@ import (
 type fullAttention struct {
 	cfg        Config
 	batch, seq int
+	segments   *Node // int32 [B, T]; nil where a row has one segment
+	inBlocks   bool  // package blockwise computes the attention; there is no mask then
 	same       *Node // bool [B, T, T], which keys are of the query's segment; nil where a row has one segment
 	mask       *Node // [B, K, G, T, T]
 	remat      bool
@@ -21,12 +23,17 @@ type fullAttention struct {
 }
 
 // newAttention prepares what all layers share.
-func newAttention(cfg Config, in Inputs, opts Options) fullAttention {
+func newAttention(cfg Config, in Inputs, opts Options) *fullAttention {
 	batch, seq := in.Tokens.Shape().Dimensions[0], in.Tokens.Shape().Dimensions[1]
-	a := fullAttention{cfg: cfg, batch: batch, seq: seq, remat: opts.Remat, plain: opts.PlainSoftmax,
+	a := &fullAttention{cfg: cfg, batch: batch, seq: seq, remat: opts.Remat, plain: opts.PlainSoftmax, segments: in.Segments,
 		single: opts.LikeDecode && !opts.Compute.IsHalfPrecision()}
 	if in.Segments != nil {
 		in.Segments.AssertDims(batch, seq)
+	}
+	if a.inBlocks = onHost(in.Tokens.Graph()) && !opts.Compute.IsHalfPrecision() && seq >= LongRow; a.inBlocks {
+		return a
+	}
+	if in.Segments != nil {
 		a.same = Equal(InsertAxes(in.Segments, 2), InsertAxes(in.Segments, 1))
 	}
 	a.mask = a.additiveMask(in.Tokens.Graph())
@@ -36,7 +43,7 @@ func newAttention(cfg Config, in Inputs, opts Options) fullAttention {
 // additiveMask is what attention adds to its scores: 0 where a query may look, a large
 // negative number elsewhere. It is broadcast to the shape of the scores,
 // [B, K, G, T, T], once for all layers, since an addition of equal shapes is fast.
-func (a fullAttention) additiveMask(g *Graph) *Node {
+func (a *fullAttention) additiveMask(g *Graph) *Node {
 	allowed := InsertAxes(LowerTriangular(g, a.seq), 0) // [1, T, T]
 	if a.same != nil {
 		allowed = LogicalAnd(BroadcastToShape(allowed, a.same.Shape()), a.same)
@@ -52,7 +59,10 @@ func (a fullAttention) additiveMask(g *Graph) *Node {
 //
 // The gradient is written by hand. The one that GoMLX derives computes the softmax
 // twice and copies matrices [T, T] several times.
-func (a fullAttention) attend(q, k, v *Node) *Node {
+func (a *fullAttention) attend(q, k, v *Node) *Node {
+	if a.inBlocks {
+		return a.attendInBlocks(q, k, v)
+	}
 	var probs *Node
 	answer := func() *Node {
 		if a.single {
@@ -85,7 +95,7 @@ func (a fullAttention) attend(q, k, v *Node) *Node {
 }
 
 // fusedAnswers is attend by a single operation of the backend.
-func (a fullAttention) fusedAnswers(q, k, v *Node) *Node {
+func (a *fullAttention) fusedAnswers(q, k, v *Node) *Node {
 	byRow := func(x *Node) *Node { return Reshape(x, a.batch, a.seq, x.Shape().Dimensions[1], a.cfg.HeadDim) }
 	options := &compute.ScaledDotProductAttentionConfig{Causal: true}
 	if a.same != nil {
@@ -102,23 +112,23 @@ type headwise struct {
 }
 
 // byHead arranges queries, keys and values by head.
-func (a fullAttention) byHead(q, k, v *Node) headwise {
+func (a *fullAttention) byHead(q, k, v *Node) headwise {
 	q = narrow(MulScalar(q, a.scale()), v.DType())
 	return headwise{queries: q, q: a.heads(q), k: a.heads(narrow(k, v.DType())), v: a.heads(v)}
 }
 
 // scale is the factor of the scores.
-func (a fullAttention) scale() float64 { return 1 / math.Sqrt(float64(a.cfg.HeadDim)) }
+func (a *fullAttention) scale() float64 { return 1 / math.Sqrt(float64(a.cfg.HeadDim)) }
 
 // probs are the weights of the keys for each query: float32 [B, K, G*T, T].
-func (a fullAttention) probs(h headwise) *Node {
+func (a *fullAttention) probs(h headwise) *Node {
 	scores := wide(contract(h.q.DType(), h.q, 3, h.k, 3, leading(2))) // [B, K, G*T, T]
 	p := a.softmax(Add(Reshape(scores, a.mask.Shape().Dimensions...), a.mask))
 	return Reshape(p, scores.Shape().Dimensions...)
 }
 
 // softmax is over the last axis.
-func (a fullAttention) softmax(x *Node) *Node {
+func (a *fullAttention) softmax(x *Node) *Node {
 	if !a.plain {
 		return Softmax(x, -1)
 	}
@@ -127,14 +137,14 @@ func (a fullAttention) softmax(x *Node) *Node {
 }
 
 // heads arranges x [N, H or K, E] by key/value head: [B, K, G*T or T, E].
-func (a fullAttention) heads(x *Node) *Node {
+func (a *fullAttention) heads(x *Node) *Node {
 	kv, e := a.cfg.NumKeyValueHeads, a.cfg.HeadDim
 	x = TransposeAllAxes(Reshape(x, a.batch, a.seq, -1, e), 0, 2, 1, 3) // [B, H or K, T, E]
 	return Reshape(x, a.batch, kv, -1, e)
 }
 
 // byToken is the inverse of heads.
-func (a fullAttention) byToken(x *Node) *Node {
+func (a *fullAttention) byToken(x *Node) *Node {
 	e := a.cfg.HeadDim
 	x = TransposeAllAxes(Reshape(x, a.batch, -1, a.seq, e), 0, 2, 1, 3) // [B, T, H or K, E]
 	return Reshape(x, a.batch*a.seq, -1, e)

@@ -11,7 +11,7 @@ import (
 //
 // The gradient of keys or values is a product over the first axis of both factors.
 // The smaller factor, [T, E], is transposed, so that the factor [T, T] is not.
-func (a fullAttention) gradients(h headwise, p, grad *Node) []*Node {
+func (a *fullAttention) gradients(h headwise, p, grad *Node) []*Node {
 	outer, factor := leading(2), h.v.DType()
 	grad = narrow(grad, factor)
 	dp := wide(contract(factor, a.heads(grad), 3, h.v, 3, outer)) // [B, K, G*T, T]
@@ -27,7 +27,7 @@ func (a fullAttention) gradients(h headwise, p, grad *Node) []*Node {
 // columns arranges x [N, H, E] by key/value head and transposes each head:
 // [B, K, E, G*T]. The CPU backend is fast at transposing matrices, and at moving whole
 // rows.
-func (a fullAttention) columns(x *Node) *Node {
+func (a *fullAttention) columns(x *Node) *Node {
 	kv, groups, e := a.cfg.NumKeyValueHeads, a.cfg.groups(), a.cfg.HeadDim
 	x = swapLast(Reshape(x, a.batch*a.seq, -1))                                    // [H*E, N]
 	x = TransposeAllAxes(Reshape(x, kv, groups, e, a.batch, a.seq), 3, 0, 2, 1, 4) // [B, K, E, G, T]
@@ -36,7 +36,7 @@ func (a fullAttention) columns(x *Node) *Node {
 
 // rows transposes each head of x [B, K, E, T] and arranges the result by token:
 // [N, K, E].
-func (a fullAttention) rows(x *Node) *Node {
+func (a *fullAttention) rows(x *Node) *Node {
 	kv, e := a.cfg.NumKeyValueHeads, a.cfg.HeadDim
 	x = TransposeAllAxes(x, 1, 2, 0, 3) // [K, E, B, T]
 	return Reshape(swapLast(Reshape(x, kv*e, a.batch*a.seq)), a.batch*a.seq, kv, e)

@@ -8,6 +8,8 @@ import (
 	. "github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/ml/model"
 	"github.com/gomlx/gomlx/support/exceptions"
+
+	"temper/trainer/vjp"
 )
 
 // Inputs are the tokens of a forward pass. Rows are padded on the right. Padding has a
@@ -17,7 +19,8 @@ type Inputs struct {
 	// Positions of the tokens within their sequence, below T; nil means 0..T-1.
 	Positions *Node // int32 [B, T]
 	// Segments keep packed sequences apart: a token attends to earlier tokens of
-	// the same row with an equal segment. nil means one segment per row.
+	// the same row with an equal segment. The tokens of a segment follow one another. nil
+	// means one segment per row.
 	Segments *Node // int32 [B, T]
 }
 
@@ -164,4 +167,15 @@ func (w weights) mlp(i int, x *Node) *Node {
 	x = narrow(w.norm(layerName(i, nameMLPNorm), x), w.compute)
 	both := w.linears(x, layerName(i, nameGate), layerName(i, nameUp))
 	return w.linear(layerName(i, nameDown), Mul(silu(wide(both[0])), wide(both[1])))
+}
+
+// silu is x s with s = sigma(x), element by element. Its derivative is written as
+// s + u (1 - s) with u = x s, which takes two operations less than the derivative that
+// GoMLX composes.
+func silu(x *Node) *Node {
+	value := func(x *Node) *Node { return Mul(x, Sigmoid(x)) }
+	return vjp.With(x, value, func(x, v *Node) *Node {
+		s, u := Sigmoid(x), value(x)
+		return Mul(v, Add(Sub(u, Mul(u, s)), s))
+	})
 }

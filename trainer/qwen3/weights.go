@@ -5,11 +5,14 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/gomlx/compute"
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/model"
 
 	"temper/internal/rl"
+	"temper/trainer/hostmem"
 	"temper/trainer/tensor"
+	"temper/trainer/value"
 )
 
 // ScopeName is the scope of all weights below the root of a store.
@@ -22,12 +25,23 @@ type Tensor = tensor.Named
 func VariablePath(name string) string { return model.JoinPath("/", ScopeName, name) }
 
 // Init fills the store with the start weights of the seed.
-func Init(store *model.Store, cfg Config, seed uint64) error {
-	ts, err := InitialTensors(cfg, seed)
-	if err != nil {
+func Init(store *model.Store, cfg Config, seed uint64) error { return InitOn(nil, store, cfg, seed) }
+
+// InitOn is Init in the memory of a backend, one tensor after another; see value.New.
+func InitOn(backend compute.Backend, store *model.Store, cfg Config, seed uint64) error {
+	if err := cfg.Validate(); err != nil {
 		return err
 	}
-	return Import(store, cfg, ByName(ts))
+	for _, spec := range cfg.Tensors() {
+		v, err := value.New(backend, spec.Shape, func(flat []float32) { draw(flat, spec, seed) })
+		if err == nil {
+			err = setVariable(store, VariablePath(spec.Name), v)
+		}
+		if err != nil {
+			return fmt.Errorf("set %s: %w", spec.Name, err)
+		}
+	}
+	return nil
 }
 
 // InitialTensors returns the start weights of the seed in the order of
@@ -50,27 +64,41 @@ func ByName(ts []Tensor) func(name string) (Tensor, bool) { return tensor.ByName
 // initial draws the start values of one tensor.
 func initial(spec TensorSpec, seed uint64) Tensor {
 	t := Tensor{Name: spec.Name, Shape: spec.Shape, Data: make([]float32, spec.Size())}
-	draw := rl.Rand(rl.Seed(seed, "init", rl.Hash(spec.Name)))
-	for i := range t.Data {
+	draw(t.Data, spec, seed)
+	return t
+}
+
+// draw fills values with the start values of a tensor.
+func draw(values []float32, spec TensorSpec, seed uint64) {
+	random := rl.Rand(rl.Seed(seed, "init", rl.Hash(spec.Name)))
+	for i := range values {
 		if spec.Std == 0 {
-			t.Data[i] = 1
+			values[i] = 1
 		} else {
-			t.Data[i] = float32(draw.NormFloat64() * spec.Std)
+			values[i] = float32(random.NormFloat64() * spec.Std)
 		}
 	}
-	return t
 }
 
 // Import puts every weight of the configuration into the store, in place of those that
 // are there. The data is copied. The error names all missing tensors and wrong shapes;
 // the store is then unchanged.
 func Import(store *model.Store, cfg Config, lookup func(name string) (Tensor, bool)) error {
+	return ImportOn(nil, store, cfg, lookup)
+}
+
+// ImportOn is Import into the memory of a backend; see value.New.
+func ImportOn(backend compute.Backend, store *model.Store, cfg Config, lookup func(name string) (Tensor, bool)) error {
 	if err := cfg.CheckTensors(lookup); err != nil {
 		return err
 	}
 	for _, spec := range cfg.Tensors() {
 		t, _ := lookup(spec.Name) // checked above
-		if err := setVariable(store, VariablePath(spec.Name), tensors.FromFlatDataAndDimensions(t.Data, spec.Shape...)); err != nil {
+		v, err := value.New(backend, spec.Shape, func(flat []float32) { hostmem.Copy(flat, t.Data) })
+		if err == nil {
+			err = setVariable(store, VariablePath(spec.Name), v)
+		}
+		if err != nil {
 			return fmt.Errorf("set %s: %w", spec.Name, err)
 		}
 	}
@@ -79,6 +107,14 @@ func Import(store *model.Store, cfg Config, lookup func(name string) (Tensor, bo
 
 // CheckTensors reports every weight that is missing or has a wrong shape.
 func (c Config) CheckTensors(lookup func(name string) (Tensor, bool)) error {
+	return c.CheckStored(func(name string) (tensor.Stored, bool) {
+		t, ok := lookup(name)
+		return t.Stored(), ok
+	})
+}
+
+// CheckStored is CheckTensors for weights where they lie.
+func (c Config) CheckStored(lookup tensor.Lookup) error {
 	var errs []error
 	for _, spec := range c.Tensors() {
 		t, ok := lookup(spec.Name)
@@ -87,8 +123,8 @@ func (c Config) CheckTensors(lookup func(name string) (Tensor, bool)) error {
 			errs = append(errs, fmt.Errorf("tensor %s is missing", spec.Name))
 		case !slices.Equal(t.Shape, spec.Shape):
 			errs = append(errs, fmt.Errorf("tensor %s: shape %v, want %v", spec.Name, t.Shape, spec.Shape))
-		case len(t.Data) != spec.Size():
-			errs = append(errs, fmt.Errorf("tensor %s: %d values, shape %v wants %d", spec.Name, len(t.Data), spec.Shape, spec.Size()))
+		case t.Len() != spec.Size():
+			errs = append(errs, fmt.Errorf("tensor %s: %d values, shape %v wants %d", spec.Name, t.Len(), spec.Shape, spec.Size()))
 		}
 	}
 	return errors.Join(errs...)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"sync"
 )
 
 // File is an open safetensors file. Only its header is in memory. Its methods
@@ -17,7 +18,11 @@ type File struct {
 	r     io.ReaderAt
 	start int64          // of the data
 	index map[string]int // into Header.Tensors
-	close func() error
+	size  int64
+
+	file    *os.File // of Open
+	mapOnce sync.Once
+	mapping mapping
 }
 
 // Open reads the header of the file at path. The caller closes the File.
@@ -37,7 +42,7 @@ func Open(path string) (*File, error) {
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	file.close = f.Close
+	file.file = f
 	return file, nil
 }
 
@@ -53,7 +58,7 @@ func New(r io.ReaderAt, size int64, name string) (*File, error) {
 		}
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	f := &File{Header: *h, name: name, r: r, start: 8 + int64(len(h.raw)), index: map[string]int{}}
+	f := &File{Header: *h, name: name, r: r, start: 8 + int64(len(h.raw)), size: size, index: map[string]int{}}
 	for i, t := range h.Tensors {
 		f.index[t.Name] = i
 	}
@@ -86,12 +91,12 @@ func readHeader(r io.ReaderAt, size int64) (*Header, error) {
 	return h, h.check(size - 8 - int64(n))
 }
 
-// Close closes the underlying file of Open.
+// Close closes the underlying file of Open, and ends what View returned.
 func (f *File) Close() error {
-	if f.close == nil {
+	if f.file == nil {
 		return nil
 	}
-	return f.close()
+	return errors.Join(f.unmap(), f.file.Close())
 }
 
 // Name returns what the file is called in errors.

@@ -4,19 +4,22 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/gomlx/gomlx/core/tensors"
+	"github.com/gomlx/compute"
 	"github.com/gomlx/gomlx/ml/model"
 
 	"temper/trainer/checkpoint"
+	"temper/trainer/hostmem"
 	"temper/trainer/optimizer"
 	"temper/trainer/qwen3"
 	"temper/trainer/tensor"
+	"temper/trainer/value"
 )
 
 // moments are AdamW's, two for each tensor that is trained.
 type moments struct {
 	network qwen3.Config
 	store   *model.Store
+	backend compute.Backend // see State.PlaceOn
 }
 
 // has reports whether a tensor has moments.
@@ -53,7 +56,7 @@ func (m moments) hold(trained []qwen3.TensorSpec) (changed bool, err error) {
 			if !keep[spec.Name] {
 				return m.store.DeleteVariable(path)
 			}
-			return m.setMoment(path, spec, make([]float32, spec.Size()))
+			return m.setMoment(path, spec, nil)
 		})
 		if err != nil {
 			return changed, fmt.Errorf("moments of %s: %w", spec.Name, err)
@@ -69,7 +72,7 @@ func (m moments) zero() error {
 			if m.store.GetVariable(path) == nil {
 				return nil
 			}
-			return m.setMoment(path, spec, make([]float32, spec.Size()))
+			return m.setMoment(path, spec, nil)
 		})
 		if err != nil {
 			return err
@@ -114,17 +117,26 @@ func (m moments) restore(from checkpoint.State) (changed bool, err error) {
 	return changed, nil
 }
 
-// setMoment fills the variable of a moment, which need not exist yet.
+// setMoment fills the variable of a moment, which need not exist yet; without data it is
+// zero.
 func (m moments) setMoment(path string, spec qwen3.TensorSpec, data []float32) error {
-	value := tensors.FromFlatDataAndDimensions(data, spec.Shape...)
 	v := m.store.GetVariable(path)
 	if v != nil {
-		if err := v.SetValue(value); err != nil {
+		if err := v.Reset(); err != nil { // frees the old value before the new one is made
+			return fmt.Errorf("moments of %s: %w", spec.Name, err)
+		}
+	}
+	fresh, err := value.New(m.backend, spec.Shape, func(flat []float32) { hostmem.Copy(flat[:len(data)], data) })
+	if err != nil {
+		return fmt.Errorf("moments of %s: %w", spec.Name, err)
+	}
+	if v != nil {
+		if err := v.SetValue(fresh); err != nil {
 			return fmt.Errorf("moments of %s: %w", spec.Name, err)
 		}
 		return nil
 	}
-	v, err := m.store.CreateVariable(path, value)
+	v, err = m.store.CreateVariable(path, fresh)
 	if err != nil {
 		return fmt.Errorf("moments of %s: %w", spec.Name, err)
 	}

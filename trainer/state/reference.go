@@ -3,6 +3,7 @@ package state
 import (
 	"fmt"
 
+	"github.com/gomlx/compute"
 	"github.com/gomlx/gomlx/ml/model"
 
 	"temper/trainer/qwen3"
@@ -14,6 +15,7 @@ import (
 type Reference struct {
 	network qwen3.Config
 	store   *model.Store // nil until Set
+	backend compute.Backend
 }
 
 // NewReference returns a reference without weights.
@@ -26,7 +28,7 @@ func (r *Reference) Set(weights []tensor.Named) error {
 	if store == nil {
 		store = model.NewStore()
 	}
-	if err := qwen3.Import(store, r.network, tensor.ByName(weights)); err != nil {
+	if err := qwen3.ImportOn(r.backend, store, r.network, tensor.ByName(weights)); err != nil {
 		return fmt.Errorf("reference policy: %w", err)
 	}
 	r.store = store

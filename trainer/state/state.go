@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/ml/model"
@@ -65,6 +66,12 @@ func Outline(network qwen3.Config, o config.Optimizer) (*State, error) {
 	return s, nil
 }
 
+// PlaceOn keeps new values of a state and of a reference in the memory of a backend, whose
+// variables they are. The backend is finalized after both are closed.
+func PlaceOn(backend compute.Backend, s *State, r *Reference) {
+	s.moments.backend, r.backend = backend, backend
+}
+
 // Close frees the variables.
 func (s *State) Close() {
 	s.ready = false
@@ -74,7 +81,7 @@ func (s *State) Close() {
 // Init starts training from the random weights of a seed.
 func (s *State) Init(seed uint64) error {
 	s.ready = false
-	if err := qwen3.Init(s.store, s.network, seed); err != nil {
+	if err := qwen3.InitOn(s.moments.backend, s.store, s.network, seed); err != nil {
 		return fmt.Errorf("init: %w", err)
 	}
 	return s.beginFresh()
@@ -83,7 +90,7 @@ func (s *State) Init(seed uint64) error {
 // Import starts training from given weights, for example a published policy.
 func (s *State) Import(weights []tensor.Named) error {
 	s.ready = false
-	if err := qwen3.Import(s.store, s.network, tensor.ByName(weights)); err != nil {
+	if err := qwen3.ImportOn(s.moments.backend, s.store, s.network, tensor.ByName(weights)); err != nil {
 		return fmt.Errorf("import: %w", err)
 	}
 	return s.beginFresh()
@@ -106,7 +113,7 @@ func (s *State) Restore(from checkpoint.State) error {
 	if from.Model != s.network {
 		return fmt.Errorf("restore: state of the model %+v, this trainer has %+v", from.Model, s.network)
 	}
-	if err := qwen3.Import(s.store, s.network, tensor.ByName(from.Weights)); err != nil {
+	if err := qwen3.ImportOn(s.moments.backend, s.store, s.network, tensor.ByName(from.Weights)); err != nil {
 		return fmt.Errorf("restore: %w", err)
 	}
 	changed, err := s.moments.restore(from)

@@ -35,7 +35,10 @@ func (c Case) prompts(vocab int, seed uint64) [][]int32 {
 
 // Plan is what is measured.
 type Plan struct {
-	Model     qwen3.Config
+	Model qwen3.Config
+	// Dir is a model directory with the weights of our engine, which are mapped; empty for
+	// start weights.
+	Dir       string
 	Kernels   kernels.Choice
 	Shards    int // of our engine; 0 is its own choice
 	Graph     bool
@@ -81,5 +84,8 @@ type Round struct {
 	// the contender does not show when the first one came. CPU is 0 where it is unknown.
 	Wall, CPU time.Duration
 	Tokens    int
-	Digest    string // of tokens and log-probabilities; empty for others
+	// PeakRSS is the most resident memory of the contender's process so far; 0 where it is
+	// unknown.
+	PeakRSS int64
+	Digest  string // of tokens and log-probabilities; empty for others
 }

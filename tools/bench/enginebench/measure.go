@@ -18,6 +18,7 @@ type Row struct {
 	TokensPerCPUSecond float64 `json:"tokens_per_cpu_s,omitempty"`
 	FirstTokenMS       float64 `json:"first_token_ms,omitempty"`
 	CPUSeconds         float64 `json:"cpu_s,omitempty"` // of a round
+	PeakRSS            int64   `json:"peak_rss,omitempty"`
 	Digest             string  `json:"digest,omitempty"`
 	// Ratio is our rate over this contender's, by CPU time, or by wall time where the
 	// contender's CPU time is unknown: the median of the rounds' ratios.
@@ -85,8 +86,12 @@ func rowOf(c Case, name string, rounds []Round) (Row, error) {
 	if len(digests) > 1 {
 		return Row{}, fmt.Errorf("%s sampled otherwise in another round: digests %v", name, digests)
 	}
+	peak := int64(0)
+	for _, r := range rounds {
+		peak = max(peak, r.PeakRSS)
+	}
 	return Row{
-		Case: c, Contender: name, Digest: digests[0],
+		Case: c, PeakRSS: peak, Contender: name, Digest: digests[0],
 		TokensPerSecond:    median(Round.perSecond),
 		TokensPerCPUSecond: median(Round.perCPUSecond),
 		FirstTokenMS:       median(func(r Round) float64 { return 1e3 * r.FirstToken.Seconds() }),

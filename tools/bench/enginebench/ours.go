@@ -12,6 +12,7 @@ import (
 	"temper/internal/policy"
 	"temper/tools/bench/meter"
 	"temper/trainer/engine"
+	"temper/trainer/hf"
 	"temper/trainer/qwen3"
 )
 
@@ -25,15 +26,27 @@ func openTemper(ctx context.Context, p Plan, c Case) (*temper, error) {
 	if err != nil {
 		return nil, err
 	}
-	weights, err := qwen3.InitialTensors(p.Model, p.Seed)
-	if err == nil {
-		err = e.LoadTensors(ctx, weights, 1)
-	}
-	if err != nil {
+	if err := p.load(ctx, e); err != nil {
 		e.Close()
 		return nil, err
 	}
 	return &temper{e: e}, nil
+}
+
+// load gives an engine the weights of the plan.
+func (p Plan) load(ctx context.Context, e *engine.Engine) error {
+	if p.Dir != "" {
+		dir, err := hf.Load(p.Dir)
+		if err != nil {
+			return err
+		}
+		return e.LoadFrom(ctx, hf.Mapped{Model: dir}, 1)
+	}
+	weights, err := qwen3.InitialTensors(p.Model, p.Seed)
+	if err != nil {
+		return err
+	}
+	return e.LoadTensors(ctx, weights, 1)
 }
 
 func (t *temper) Name() string { return "temper" }
@@ -62,6 +75,7 @@ func (t *temper) Decode(ctx context.Context, prompts [][]int32, newTokens int) (
 	}
 	return Round{
 		FirstToken: meter.Median(firsts), Wall: cost.Wall, CPU: cost.CPU, Tokens: len(prompts) * (newTokens - 1), Digest: digest(first, rest),
+		PeakRSS: meter.PeakRSS(),
 	}, nil
 }
 

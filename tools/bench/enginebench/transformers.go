@@ -64,12 +64,13 @@ func (t *Transformers) Decode(_ context.Context, prompts [][]int32, newTokens in
 		First float64 `json:"first_s"`
 		Wall  float64 `json:"wall_s"`
 		CPU   float64 `json:"cpu_s"`
+		Peak  int64   `json:"peak_rss"`
 	}
 	if err := json.Unmarshal(line, &a); err != nil {
 		return Round{}, fmt.Errorf("transformers answered %.100q: %w", line, err)
 	}
 	seconds := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
-	return Round{FirstToken: seconds(a.First), Wall: seconds(a.Wall), CPU: seconds(a.CPU), Tokens: len(prompts) * (newTokens - 1)}, nil
+	return Round{FirstToken: seconds(a.First), Wall: seconds(a.Wall), CPU: seconds(a.CPU), Tokens: len(prompts) * (newTokens - 1), PeakRSS: a.Peak}, nil
 }
 
 // send writes one line.

@@ -35,4 +35,5 @@ for line in sys.stdin:
         for _ in range(work["new_tokens"] - 1):
             out = model(ids, past_key_values=out.past_key_values, use_cache=True)
             ids = sample(out.logits)
-    print(json.dumps({"first_s": first, "wall_s": time.time() - begin, "cpu_s": cpu() - used}), flush=True)
+    print(json.dumps({"first_s": first, "wall_s": time.time() - begin, "cpu_s": cpu() - used,
+                      "peak_rss": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}), flush=True)

@@ -1,0 +1,213 @@
+//go:build goexperiment.simd && amd64
+
+package blockwise
+
+import (
+	"math"
+	"unsafe"
+)
+
+// AVX512 are the kernels for AVX-512.
+func AVX512() *Kernels {
+	return &Kernels{answer: answer16, product: multiply16, soften: soften16, pull: pull16}
+}
+
+// wideTile and narrowTile are the columns, and tileRows the rows, that a function takes.
+const (
+	wideTile   = 64
+	narrowTile = 32
+	tileRows   = 6
+)
+
+// multiply16 takes tiles of columns, and rows six by six. Columns that are no multiple of
+// narrowTile are left to plain Go, with sums rounded otherwise.
+func multiply16(p product) {
+	for at := 0; at < p.columns; {
+		columns, six, one := wideTile, mul6x64, mul1x64
+		switch left := p.columns - at; {
+		case left < narrowTile:
+			rest := p
+			rest.y, rest.out, rest.columns = p.y[at:], p.out[at:], left
+			multiplyScalar(rest)
+			return
+		case left < wideTile:
+			columns, six, one = narrowTile, mul6x32, mul1x32
+		}
+		p.tiles(at, six, one)
+		at += columns
+	}
+}
+
+// tiles computes the columns from one on.
+func (p *product) tiles(column int, six, one func(x, y, out unsafe.Pointer, xRow, xStep, yStep, outRow, depth, add int)) {
+	y, add := unsafe.Pointer(&p.y[column]), 0
+	if p.add {
+		add = 1
+	}
+	for r := 0; r < p.rows; {
+		f, n := one, 1
+		if p.rows-r >= tileRows {
+			f, n = six, tileRows
+		}
+		f(unsafe.Pointer(&p.x[r*p.xRow]), y, unsafe.Pointer(&p.out[r*p.outRow+column]), 4*p.xRow, 4*p.xStep, 4*p.yStep, 4*p.outRow, p.depth, add)
+		r += n
+	}
+}
+
+// answer16 computes answers with the sums of the backend's attention in 16 lanes.
+func answer16(s *Sequence, w *workspace) bool {
+	var scores func(q, keys, out unsafe.Pointer, groups int, scale float32)
+	switch s.Dim {
+	case 32:
+		scores = scores32
+	case 64:
+		scores = scores64
+	case 128:
+		scores = scores128
+	default:
+		return false
+	}
+	groups := (s.Tokens + lanes - 1) / lanes
+	stride := groups*lanes + apart
+	keys, weights := grow(&w.keys, groups*lanes*s.Dim), grow(&w.weights, smallBlock*stride)
+	turn(keys, s.Keys, s.Tokens, s.Dim, lanes)
+	for head := range s.Queries {
+		for from := 0; from < s.Tokens; from += smallBlock {
+			n := min(smallBlock, s.Tokens-from)
+			end := from + n
+			for r := range n {
+				row, seen := weights[r*stride:][:(end+lanes-1)/lanes*lanes], from+r+1
+				scores(unsafe.Pointer(&s.Queries[head].Data[(from+r)*s.Queries[head].Stride]), unsafe.Pointer(&keys[0]), unsafe.Pointer(&row[0]), (seen+lanes-1)/lanes, s.Scale)
+				softmax16(row, seen)
+			}
+			multiply16(product{
+				x: weights, xRow: stride, xStep: 1, y: s.Values.Data, yStep: s.Values.Stride,
+				out: s.Answers[head].from(from).Data, outRow: s.Answers[head].Stride, rows: n, columns: s.Dim, depth: end,
+			})
+		}
+	}
+	return true
+}
+
+// softmax16 is the softmax of the first n numbers of a row with the sums of the backend:
+// in one vector, and what is behind the last full one term by term. The others become
+// zero. There is room for a full vector behind n.
+func softmax16(row []float32, n int) {
+	full := n / lanes * lanes
+	top := splat(float32(math.Inf(-1)))
+	for i := 0; i < full; i += lanes {
+		top = top.Max(load(row, i))
+	}
+	most := largest(top)
+	for _, x := range row[full:n] {
+		most = max(most, x)
+	}
+	m, acc := splat(most), splat(0)
+	for i := 0; i < full; i += lanes {
+		x := exp(load(row, i).Sub(m))
+		store(x, row, i)
+		acc = acc.Add(x)
+	}
+	var all float32
+	if full > 0 {
+		all = total(acc)
+	}
+	for i, x := range row[full:n] {
+		e := exp32(x - most)
+		row[full+i] = e
+		all += e
+	}
+	var inverse float32
+	if all > 0 {
+		inverse = 1 / all
+	}
+	by := splat(inverse)
+	for i := 0; i < full; i += lanes {
+		store(load(row, i).Mul(by), row, i)
+	}
+	for i := full; i < n; i++ {
+		row[i] *= inverse
+	}
+	clear(row[n:])
+}
+
+// soften16 is softmax16 of scaled numbers, in any number of them: what is behind the last
+// full vector is computed in one with the rest masked.
+func soften16(row []float32, n int, scale float32) {
+	s := splat(scale)
+	full := n / lanes * lanes
+	top := splat(float32(math.Inf(-1)))
+	for i := 0; i < full; i += lanes {
+		x := load(row, i).Mul(s)
+		store(x, row, i)
+		top = top.Max(x)
+	}
+	for i := full; i < n; i++ {
+		row[i] *= scale
+	}
+	most := largest(top)
+	for _, x := range row[full:n] {
+		most = max(most, x)
+	}
+	m, acc := splat(most), splat(0)
+	for i := 0; i < full; i += lanes {
+		x := exp(load(row, i).Sub(m))
+		store(x, row, i)
+		acc = acc.Add(x)
+	}
+	all := total(acc)
+	for i, x := range row[full:n] {
+		e := exp32(x - most)
+		row[full+i] = e
+		all += e
+	}
+	by := splat(1 / all)
+	for i := 0; i < full; i += lanes {
+		store(load(row, i).Mul(by), row, i)
+	}
+	for i := full; i < n; i++ {
+		row[i] /= all
+	}
+	clear(row[n:])
+}
+
+func pull16(dp, p []float32, n int, scale float32) {
+	full := n / lanes * lanes
+	acc := splat(0)
+	for i := 0; i < full; i += lanes {
+		acc = load(dp, i).MulAdd(load(p, i), acc)
+	}
+	sum := total(acc)
+	for i := full; i < n; i++ {
+		sum += dp[i] * p[i]
+	}
+	mean, s := splat(sum), splat(scale)
+	for i := 0; i < full; i += lanes {
+		store(load(dp, i).Sub(mean).Mul(load(p, i)).Mul(s), dp, i)
+	}
+	for i := full; i < n; i++ {
+		dp[i] = (dp[i] - sum) * p[i] * scale
+	}
+	clear(dp[n:])
+}
+
+//go:noescape
+func mul6x64(x, y, out unsafe.Pointer, xRow, xStep, yStep, outRow, depth, add int)
+
+//go:noescape
+func mul1x64(x, y, out unsafe.Pointer, xRow, xStep, yStep, outRow, depth, add int)
+
+//go:noescape
+func mul6x32(x, y, out unsafe.Pointer, xRow, xStep, yStep, outRow, depth, add int)
+
+//go:noescape
+func mul1x32(x, y, out unsafe.Pointer, xRow, xStep, yStep, outRow, depth, add int)
+
+//go:noescape
+func scores32(q, keys, out unsafe.Pointer, groups int, scale float32)
+
+//go:noescape
+func scores64(q, keys, out unsafe.Pointer, groups int, scale float32)
+
+//go:noescape
+func scores128(q, keys, out unsafe.Pointer, groups int, scale float32)

@@ -1,0 +1,60 @@
+package qwen3
+
+import (
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/dtypes"
+	. "github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+
+	"temper/trainer/blockwise"
+)
+
+// LongRow is the length from which the CPU backend computes the attention of float32 rows in
+// blocks. The scores of shorter rows take no more memory than the layer's other values,
+// and keep the bits of the products that the backend makes of them.
+const LongRow = 512
+
+// attendInBlocks is attend without a matrix of scores.
+func (a *fullAttention) attendInBlocks(q, k, v *Node) *Node {
+	answer := func() *Node {
+		return Reshape(a.call(blockwise.Answer, oneAxis(q), Concatenate([]*Node{oneAxis(k), oneAxis(v)}, 0)), q.Shape().Dimensions...)
+	}
+	o, custom := withGradient(answer, func(in []*Node, grad *Node) []*Node {
+		// Or a backend may join the factors of all layers at once.
+		first := SchedulingBarrier(in[0], grad)
+		all := a.call(blockwise.Gradient, Concatenate([]*Node{oneAxis(first), oneAxis(in[1]), oneAxis(in[2])}, 0), grad)
+		grads, at := make([]*Node, len(in)), 0
+		for i, x := range in {
+			size := x.Shape().Size()
+			grads[i] = Reshape(SliceAxis(all, 0, AxisRange(at, at+size)), x.Shape().Dimensions...)
+			at += size
+		}
+		return grads
+	}, q, k, v)
+	switch {
+	case !custom:
+		return answer()
+	case a.remat:
+		return o.Checkpoint() // where GoMLX recomputes the operation, it returns the queries instead
+	}
+	return o
+}
+
+// oneAxis is x along one axis.
+func oneAxis(x *Node) *Node { return Reshape(x, -1) }
+
+// call is an operation of package blockwise, as what the backend's attention understands: one
+// query for each head of keys of each row, whose numbers are x, with a bias of one number.
+// The result has the numbers of x: [size of x].
+func (a *fullAttention) call(op blockwise.Operation, x, y *Node) *Node {
+	g, kv := x.Graph(), a.cfg.NumKeyValueHeads
+	header := ConstTensor(g, tensors.FromFlatDataAndDimensions(blockwise.Header(a.batch, a.seq, a.cfg.NumAttentionHeads, kv, a.cfg.HeadDim), blockwise.HeaderSize))
+	if a.segments != nil {
+		header = Concatenate([]*Node{header, ConvertDType(oneAxis(a.segments), dtypes.Float32)}, 0)
+	}
+	bias := ConstTensor(g, tensors.FromFlatDataAndDimensions([]float32{float32(op)}, 1, 1))
+	out, _ := BackendFusedScaledDotProductAttention(
+		Reshape(x, a.batch, 1, kv, -1), Reshape(y, 1, 1, kv, -1), Reshape(header, 1, 1, 1, -1), compute.AttentionAxesLayoutBSHD,
+		&compute.ScaledDotProductAttentionConfig{Bias: InternalBackendOutputs(bias)[0]})
+	return oneAxis(out)
+}

@@ -1,0 +1,66 @@
+// Package value makes the values of variables. It knows no network and keeps none of them.
+//
+// Invariant: a value is in memory once.
+package value
+
+import (
+	"fmt"
+	"reflect"
+	"unsafe"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/tensors"
+)
+
+// New returns a float32 tensor that fill has filled; without fill it is zero. It lies in
+// the memory of a backend that the host can reach, and is held there once; otherwise, also
+// without a backend, it lies on the host until a graph takes a copy.
+func New(backend compute.Backend, dims []int, fill func(flat []float32)) (*tensors.Tensor, error) {
+	t, err := tensors.FromShapeForBackend(backend, 0, shapes.Make(dtypes.Float32, dims...))
+	if err != nil {
+		return nil, fmt.Errorf("make a tensor %v: %w", dims, err)
+	}
+	if err := reuse(t, backend); err != nil {
+		return nil, err
+	}
+	if fill == nil || t.Size() == 0 {
+		return t, nil
+	}
+	if err := tensors.MutableFlatData(t, fill); err != nil {
+		return nil, fmt.Errorf("fill a tensor %v: %w", dims, err)
+	}
+	return t, nil
+}
+
+// reuse lets the CPU backend use the memory of a value again once it has been replaced. The
+// backend takes it for data that a caller feeds, and leaves it to the collector: the first
+// update of a training would allocate everything anew beside it. The field has no
+// other access; TestValuesAreReused notices a version of the backend without it.
+func reuse(t *tensors.Tensor, backend compute.Backend) error {
+	if !t.IsShared() {
+		return nil
+	}
+	buffer, err := t.Buffer(backend, 0)
+	if err != nil {
+		return fmt.Errorf("find the buffer of a tensor: %w", err)
+	}
+	if fed := userFed(buffer); fed.IsValid() {
+		*(*bool)(unsafe.Pointer(fed.UnsafeAddr())) = false
+	}
+	return nil
+}
+
+// userFed is the field of a buffer that keeps it from being used again; invalid where a
+// buffer has none.
+func userFed(buffer compute.Buffer) reflect.Value {
+	v := reflect.ValueOf(buffer)
+	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct {
+		return reflect.Value{}
+	}
+	if f := v.Elem().FieldByName("isUserFed"); f.IsValid() && f.Kind() == reflect.Bool {
+		return f
+	}
+	return reflect.Value{}
+}
