@@ -88,4 +88,3 @@ func describeSurvey(out io.Writer, s *dataset.Survey) error {
 	}
 	return nil
 }
-

@@ -87,21 +87,14 @@ func functionsBlock(lines []string) string {
 
 func (c *chatML) prompt(system, user string) ([]int32, error) {
 	var b builder
-	block := ""
-	if c.toolsInPrompt {
-		block = c.block
+	foreign := ""
+	if c.toolsInPrompt && c.own {
+		system, foreign = strings.TrimPrefix(system+"\n\n", "\n\n"), c.block
+	} else if c.toolsInPrompt {
+		system = strings.TrimPrefix(system+"\n\n"+c.block, "\n\n")
 	}
-	if system != "" && block != "" {
-		system += "\n\n"
-	}
-	if system+block != "" {
-		b.trusted(TokenStart + "system\n" + system)
-		if c.own {
-			b.plain(block)
-		} else {
-			b.trusted(block)
-		}
-		b.trusted(TokenEnd + "\n")
+	if system+foreign != "" {
+		b.trusted(TokenStart + "system\n" + system).plain(foreign).trusted(TokenEnd + "\n")
 	}
 	b.trusted(TokenStart + "user\n").plain(user).trusted(TokenEnd + "\n" + TokenStart + "assistant\n")
 	return b.encode(c.tok), nil

@@ -53,8 +53,9 @@ type Function struct {
 type Dialogue struct {
 	// ID is a name for people; nothing depends on it.
 	ID string `json:"id,omitempty"`
-	// Source is the data set that the dialogue comes from, and License the licence of that.
-	Source  string `json:"source,omitempty"`
+	// Source is the data set that the dialogue comes from.
+	Source string `json:"source,omitempty"`
+	// License is the licence of the source.
 	License string `json:"license,omitempty"`
 	// Tools are the JSON schemas of the tools of this dialogue alone, with or without
 	// {"type": "function", "function": ...} around them. Its prompt shows them in place of

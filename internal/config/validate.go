@@ -48,6 +48,7 @@ func (r Run) problems() Problems {
 	c.model(r.Model)
 	c.passes(r)
 	c.sft(r.SFT, r.Model.Starts())
+	checkMix(c, r)
 	c.rl(r.RL)
 	c.chat(r.Rollout, r.Model)
 	checkEngine(c, r)
@@ -79,7 +80,7 @@ func (r Run) idle(path string) bool {
 		return !slices.Contains(besideStart, key)
 	}
 	if path == "sft.data.num" {
-		return r.SFT.Data.Path != ""
+		return r.SFT.Data.Path != "" || len(r.Data.Mix) > 0
 	}
 	for i, s := range r.Stages {
 		if path == fmt.Sprintf("stages[%d].data.num", i) {

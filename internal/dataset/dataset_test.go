@@ -179,7 +179,7 @@ func TestLineErrorsNameTheField(t *testing.T) {
 	for line, want := range map[string]string{
 		dialogue(`{"role": "assistant", "text": "x"}`): `f:1: messages[1]: unknown field "text": want role, content, tool_calls, tool_call_id`,
 		dialogue(`{"content": "x"}`):                   "f:1: missing or empty: messages[1].role",
-		dialogue(`{"role": "assistant", "tool_calls": [{"function": {"name": "python", "arguments": {"code": "1"}}}]}`):    "f:1: messages[1].tool_calls[0].function.arguments: want a text in quotes, have an object",
+		dialogue(`{"role": "assistant", "tool_calls": [{"function": {"name": "python", "arguments": {"code": "1"}}}]}`):      "f:1: messages[1].tool_calls[0].function.arguments: want a text in quotes, have an object",
 		dialogue(`{"role": "assistant", "tool_calls": [{"name": "c1", "function": {"name": "python", "arguments": "{}"}}]}`): `f:1: messages[1].tool_calls[0]: unknown field "name": want id, type, function`,
 		`{"message": []}`: `f:1: unknown field "message": want id, source, license, tools, messages; did you mean messages?`,
 		`{}`:              "f:1: missing or empty: messages",

@@ -95,16 +95,30 @@ var (
 
 // manyParts says why a problem asks for several answers; "" for one answer.
 func manyParts(prompt, text string) string {
-	if n := distinct(answerMark.FindAllStringSubmatch(text, -1)); n >= 2 {
+	if mayHaveParts(text) && distinct(answerMark.FindAllStringSubmatch(text, -1)) >= 2 {
 		return "the answer has several parts: " + excerpt(text)
 	}
-	if n := distinct(partMark.FindAllStringSubmatch(prompt, -1)); n >= 2 {
+	if mayHaveParts(prompt) && distinct(partMark.FindAllStringSubmatch(prompt, -1)) >= 2 {
 		return "the prompt asks for several parts"
 	}
 	if strings.Contains(text, "\n") && strings.Count(text, "=") > 1 && !strings.Contains(text, `\begin`) {
 		return "the answer has several lines"
 	}
 	return ""
+}
+
+// mayHaveParts reports whether a text may have a mark of a part. It is much faster than the
+// expressions, which few texts need.
+func mayHaveParts(text string) bool {
+	for i := 1; i < len(text); i++ {
+		if c := text[i-1] | 0x20; text[i] == ')' && ('a' <= c && c <= 'e' || c == 'i' || c == 'v' || '1' <= text[i-1] && text[i-1] <= '5') {
+			return true
+		}
+		if (text[i] == 'a' || text[i] == 'A') && (text[i-1]|0x20) == 'p' && i+2 < len(text) && strings.EqualFold(text[i-1:i+3], "part") {
+			return true
+		}
+	}
+	return false
 }
 
 // distinct counts the different marks.

@@ -15,7 +15,9 @@ func itoa(n int) string { return strconv.Itoa(n) }
 // callStart matches the beginning of [name(.
 var callStart = regexp.MustCompile(`^\s*\[\s*[A-Za-z_][^()\[\]\n]{0,200}\(`)
 
-func looksLikeCalls(text string) bool { return callStart.MatchString(text) && strings.HasSuffix(strings.TrimSpace(text), "]") }
+func looksLikeCalls(text string) bool {
+	return callStart.MatchString(text) && strings.HasSuffix(strings.TrimSpace(text), "]")
+}
 
 // pythonCalls reads calls in the form [name(a=1, b="x"), other(c=[1, 2])]. Names may hold
 // spaces, dots and slashes; values are literals of Python or JSON.

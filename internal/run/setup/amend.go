@@ -95,7 +95,7 @@ func checkRoom(ctx context.Context, store blob.Store, ref run.Ref, cfg config.Ru
 			if err != nil {
 				return err
 			}
-			if err := p.checkLengths(problems, s); err != nil {
+			if err := p.checkRoom(problems, s); err != nil {
 				return fmt.Errorf("stages[%d].max_response_tokens: %w", index-1, err)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"temper/internal/blob"
 	"temper/internal/chat"
 	"temper/internal/config"
+	"temper/internal/run"
 )
 
 // Checked is what Check learned of a run.
@@ -21,6 +22,8 @@ type Checked struct {
 	LongestDialogue int
 	// TokenBudget is the longest prompt with the response that its stage allows.
 	TokenBudget int
+	// Dropped are rows that the run does not take.
+	Dropped []run.Dropped
 }
 
 // Check does what Open and Prepare do with a valid configuration up to where they
@@ -41,25 +44,28 @@ func Check(ctx context.Context, store blob.Store, cfg config.Run) (Checked, erro
 	}
 	// Without dialogues a tokenizer cannot be learned, and nothing can be counted.
 	if err == nil || cfg.Model.Starts() {
-		bad = append(bad, p.findFormat(ctx, dialogues))
+		bad = append(bad, p.findFormat(ctx, &dialogues))
 	} else {
 		bad = append(bad, checkChat(cfg, p.functions()))
 	}
+	dialogues, err = p.dropLong(dialogues)
+	bad = append(bad, err)
 	longest, err := p.longest(dialogues)
 	bad = append(bad, err)
+	p.gather(ctx)
 	for i, s := range cfg.Stages {
 		_, _, err := p.stageProblems(ctx, dataKey(i+1), s)
 		bad = append(bad, underKey(dataKey(i+1), err))
 	}
 	return Checked{
 		Dialogues: len(dialogues), Problems: p.out.Problems, HeldOut: p.out.NumHeldOut, VocabSize: p.out.VocabSize,
-		LongestDialogue: longest, TokenBudget: p.out.TokenBudget,
+		LongestDialogue: longest, TokenBudget: p.out.TokenBudget, Dropped: p.out.Dropped,
 	}, errors.Join(bad...)
 }
 
 // findFormat takes the format of what the run starts from, or makes that of a run
 // from random weights.
-func (p *preparation) findFormat(ctx context.Context, dialogues []chat.Dialogue) error {
+func (p *preparation) findFormat(ctx context.Context, dialogues *[]chat.Dialogue) error {
 	if !p.cfg.Model.Starts() {
 		_, err := p.learnTokenizer(dialogues)
 		return err
@@ -69,8 +75,8 @@ func (p *preparation) findFormat(ctx context.Context, dialogues []chat.Dialogue)
 		return err
 	}
 	p.template, p.format, p.out.VocabSize = s.template, s.format, s.model.VocabSize
-	adaptDialogues(p.cfg, p.format, dialogues)
-	return s.Close()
+	*dialogues, err = p.adaptDialogues(p.format, *dialogues)
+	return errors.Join(err, s.Close())
 }
 
 // longest is the length of the longest dialogue in tokens. One that does not fit the

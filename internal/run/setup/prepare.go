@@ -55,6 +55,10 @@ type preparation struct {
 	code     run.Code
 	out      run.Prepared
 	progress func(string)
+	// sets are those of the stages by their keys, once they are gathered, and heldOut all
+	// problems that no stage may train on.
+	sets    map[string]stageSet
+	heldOut dataset.HeldOut
 }
 
 // prepareNew makes or imports all data.
@@ -67,6 +71,7 @@ func (p *preparation) prepareNew(ctx context.Context) error {
 	if err := p.writeDialogues(ctx); err != nil {
 		return err
 	}
+	p.gather(ctx)
 	for i, s := range p.cfg.Stages {
 		p.progress("problems of stage " + s.Name)
 		if err := p.writeStage(ctx, i+1, s); err != nil {
@@ -83,16 +88,19 @@ func (p *preparation) writeDialogues(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("sft.data: %w", err)
 	}
-	p.out.Dialogues = len(ds)
 	var data []byte
 	if p.cfg.Model.Starts() {
-		data, err = p.storeStart(ctx, ds)
+		data, err = p.storeStart(ctx, &ds)
 	} else {
-		data, err = p.learnTokenizer(ds)
+		data, err = p.learnTokenizer(&ds)
+	}
+	if err == nil {
+		ds, err = p.dropLong(ds)
 	}
 	if err != nil {
 		return err
 	}
+	p.out.Dialogues = len(ds)
 	if err := p.keep(blob.PutBytes(ctx, p.store, p.layout.Tokenizer(), data, blob.Always)); err != nil {
 		return err
 	}
@@ -120,6 +128,13 @@ func (p *preparation) readDialogues(ctx context.Context) ([]chat.Dialogue, error
 	if p.cfg.SFT.Steps == 0 {
 		return nil, nil
 	}
+	if len(p.cfg.Data.Mix) > 0 {
+		return p.mixDialogues(ctx)
+	}
+	return p.dialoguesOf(ctx, src)
+}
+
+func (p *preparation) dialoguesOf(ctx context.Context, src config.Source) ([]chat.Dialogue, error) {
 	if key, stored := config.StoreKey(src.Path); stored {
 		return fromStore(ctx, p.store, key, dataset.ReadDialogues)
 	}
@@ -127,8 +142,8 @@ func (p *preparation) readDialogues(ctx context.Context) ([]chat.Dialogue, error
 	return ds, asDataset(err)
 }
 
-// learnTokenizer makes the tokenizer from the dialogues.
-func (p *preparation) learnTokenizer(ds []chat.Dialogue) (tokenizerJSON []byte, err error) {
+// learnTokenizer makes the tokenizer from the dialogues, which it fits to the format.
+func (p *preparation) learnTokenizer(ds *[]chat.Dialogue) (tokenizerJSON []byte, err error) {
 	if p.template, err = findTemplate(p.cfg, "", nil); err != nil {
 		return nil, config.Problems{templateProblem(err)}
 	}
@@ -137,8 +152,10 @@ func (p *preparation) learnTokenizer(ds []chat.Dialogue) (tokenizerJSON []byte, 
 	if err != nil {
 		return nil, config.Problems{templateProblem(err)}
 	}
-	adaptDialogues(p.cfg, plain, ds)
-	tok, err := chat.TrainTokenizer(format, ds, p.cfg.Tokenizer.NumMerges)
+	if *ds, err = p.adaptDialogues(plain, *ds); err != nil {
+		return nil, err
+	}
+	tok, err := chat.TrainTokenizer(format, *ds, p.cfg.Tokenizer.NumMerges)
 	if err != nil {
 		return nil, fault.Newf(fault.Dataset, "sft.data: %w", err)
 	}
@@ -150,14 +167,16 @@ func (p *preparation) learnTokenizer(ds []chat.Dialogue) (tokenizerJSON []byte, 
 }
 
 // storeStart stores the checkpoint that the run starts from; its tokenizer is the run's.
-func (p *preparation) storeStart(ctx context.Context, ds []chat.Dialogue) (tokenizerJSON []byte, err error) {
+func (p *preparation) storeStart(ctx context.Context, ds *[]chat.Dialogue) (tokenizerJSON []byte, err error) {
 	s, err := openStart(ctx, p.store, p.cfg, p.functions())
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	p.template, p.format, p.out.VocabSize = s.template, s.format, s.model.VocabSize
-	adaptDialogues(p.cfg, p.format, ds)
+	if *ds, err = p.adaptDialogues(p.format, *ds); err != nil {
+		return nil, err
+	}
 	p.out.Start, err = s.store(ctx, p.store, p.layout)
 	return s.tokenizerJSON, err
 }

@@ -35,13 +35,28 @@ func dataKey(index int) string { return fmt.Sprintf("stages[%d].data", index-1) 
 // stageProblems returns the training and the held-out problems of a stage, counted
 // and checked. Prompts are measured once the format is known.
 func (p *preparation) stageProblems(ctx context.Context, path string, s config.Stage) (train, heldOut []rl.Problem, err error) {
-	train, heldOut, err = p.readProblems(ctx, s.Data)
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", path, err)
+	set, gathered := p.sets[path]
+	if !gathered {
+		set = p.readSet(ctx, path, s)
+	}
+	if set.err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", path, set.err)
+	}
+	train, heldOut = set.train, set.heldOut
+	if train, err = p.dropHeldOut(path, train); err != nil {
+		return nil, nil, err
+	}
+	if p.format != nil {
+		if train, err = p.dropLongPrompts(path, train, s); err == nil {
+			heldOut, err = p.dropLongPrompts(path+" (held out)", heldOut, s)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
 	}
 	if len(train) < p.cfg.RL.ProblemsPerStep {
-		return nil, nil, fault.Newf(fault.Dataset, "%s: %d training problems, want at least rl.problems_per_step (%d)",
-			path, len(train), p.cfg.RL.ProblemsPerStep)
+		return nil, nil, fault.Newf(fault.Dataset, "%s: %d training problems, want at least rl.problems_per_step (%d)%s",
+			path, len(train), p.cfg.RL.ProblemsPerStep, p.droppedText(path))
 	}
 	if err := checkStepIDs(train, p.cfg.RL.ProblemsPerStep); err != nil {
 		return nil, nil, fault.Newf(fault.Dataset, "%s: %w", path, err)
@@ -50,12 +65,6 @@ func (p *preparation) stageProblems(ctx context.Context, path string, s config.S
 		if err := p.checkProblems(set); err != nil {
 			return nil, nil, fault.Newf(fault.Dataset, "%s: %w", path, err)
 		}
-		if p.format == nil {
-			continue
-		}
-		if err := p.checkLengths(set, s); err != nil {
-			return nil, nil, err
-		}
 	}
 	p.out.Problems += len(train)
 	p.out.NumHeldOut += len(heldOut)
@@ -63,8 +72,9 @@ func (p *preparation) stageProblems(ctx context.Context, path string, s config.S
 }
 
 // readProblems generates both splits, or reads a file and holds out its last
-// eval.num_problems problems, half of the file at most. Errors: Dataset.
-func (p *preparation) readProblems(ctx context.Context, src config.Source) (train, heldOut []rl.Problem, err error) {
+// eval.num_problems problems, half of the file at most; problems with the prompt of an
+// earlier one do not count. path is the key of the data. Errors: Dataset.
+func (p *preparation) readProblems(ctx context.Context, path string, src config.Source) (train, heldOut []rl.Problem, err error) {
 	if src.Path == "" {
 		if train, err = dataset.Problems(src, p.cfg.Seed, env.Train); err == nil {
 			src.Num = p.cfg.Eval.NumProblems
@@ -83,6 +93,9 @@ func (p *preparation) readProblems(ctx context.Context, src config.Source) (trai
 		err = asDataset(fmt.Errorf("%s: 1 problem, want at least 2: one to train on and one to hold out", src.Path))
 	}
 	if err != nil {
+		return nil, nil, err
+	}
+	if all, err = p.dropDuplicates(path, all); err != nil {
 		return nil, nil, err
 	}
 	cut := len(all) - min(p.cfg.Eval.NumProblems, len(all)/2)
@@ -137,23 +150,6 @@ func (p *preparation) checkProblems(problems []rl.Problem) error {
 		}
 	}
 	return errors.Join(bad...)
-}
-
-// checkLengths finds prompts that leave no room for the stage's response.
-func (p *preparation) checkLengths(problems []rl.Problem, s config.Stage) error {
-	for _, problem := range problems {
-		prompt, err := p.format.Begin(problem.Prompt)
-		if err != nil {
-			return fault.Newf(fault.Dataset, "problem %s: %w", problem.ID, err)
-		}
-		need := prompt.PromptTokens() + s.MaxResponseTokens
-		p.out.TokenBudget = max(p.out.TokenBudget, need)
-		if need > p.cfg.Model.MaxContext {
-			return config.Problems{{Path: "model.max_context", Msg: fmt.Sprintf(
-				"is %d, but the prompt of problem %s with max_response_tokens needs %d", p.cfg.Model.MaxContext, problem.ID, need)}}
-		}
-	}
-	return nil
 }
 
 // checkStepIDs finds ids that are too long for a step to name all of its problems.

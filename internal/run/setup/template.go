@@ -80,14 +80,3 @@ func (p *preparation) storeTemplate(ctx context.Context) error {
 	}
 	return p.keep(blob.PutBytes(ctx, p.store, run.TemplateKey(p.layout), data, blob.Always))
 }
-
-// adaptDialogues writes generated dialogues in the words of the run's format. Those
-// of a file stay as they are.
-func adaptDialogues(cfg config.Run, format *chat.Format, dialogues []chat.Dialogue) {
-	if cfg.SFT.Data.Path != "" {
-		return
-	}
-	for i, d := range dialogues {
-		dialogues[i] = format.Adapt(d)
-	}
-}
