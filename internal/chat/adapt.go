@@ -113,14 +113,26 @@ func (f *Format) withTools(d Dialogue) (*Format, error) {
 		return nil, fmt.Errorf("tools: %w", err)
 	}
 	out := *f
-	if out.dialect, err = f.dialect.withTools(schemas, tools); err != nil {
+	if out.dialect, err = withTools(f.dialect, schemas, tools); err != nil {
 		return nil, err
 	}
 	return &out, nil
 }
 
-func (d *templated) withTools(schemas *jinja.List, tools *Toolset) (dialect, error) {
-	out := *d
+// withTools returns a dialect with other tools.
+func withTools(d dialect, schemas *jinja.List, tools *Toolset) (dialect, error) {
+	if small, ok := d.(*chatML); ok {
+		return small.withTools(schemas, tools)
+	}
+	t, ok := d.(*templated)
+	if !ok {
+		return nil, fmt.Errorf("a dialogue with tools of its own, and a dialect %T", d)
+	}
+	return templatedWithTools(*t, schemas, tools)
+}
+
+func templatedWithTools(d templated, schemas *jinja.List, tools *Toolset) (dialect, error) {
+	out := d
 	out.schemas, out.tools = nil, nil
 	if len(tools.tools) == 0 {
 		return &out, nil
@@ -168,7 +180,7 @@ func (f *Format) Fit(d Dialogue) (out Dialogue, changed bool) {
 	for _, m := range d.Messages {
 		fitted := m
 		if m.Role == RoleAssistant {
-			fitted = f.dialect.fitMessage(m, d.Tools != nil)
+			fitted = fitMessage(f.dialect, m, d.Tools != nil)
 		}
 		changed = changed || !sameMessage(m, fitted)
 		out.Messages = append(out.Messages, fitted)
@@ -191,9 +203,13 @@ func sameMessage(a, b Message) bool {
 	return true
 }
 
-func (c *chatML) fitMessage(m Message, _ bool) Message { return m }
-
-func (d *templated) fitMessage(m Message, ownTools bool) Message {
+// fitMessage changes a message of the assistant as little as possible, so that it can be
+// rendered; ownTools says that its dialogue brings its tools along.
+func fitMessage(in dialect, m Message, ownTools bool) Message {
+	d, ok := in.(*templated)
+	if !ok {
+		return m
+	}
 	adapted := d.adaptMessage(m)
 	if ownTools || d.tools == nil || d.tools.findTool(ToolName) != nil {
 		adapted.ToolCalls = m.ToolCalls

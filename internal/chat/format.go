@@ -11,7 +11,6 @@ package chat
 import (
 	"slices"
 
-	"temper/internal/chat/jinja"
 	"temper/internal/tokenizer"
 )
 
@@ -102,11 +101,6 @@ type dialect interface {
 	parseText(text string) ParsedTurn
 	// adaptMessage rewrites an assistant message of another dialect in this one.
 	adaptMessage(m Message) Message
-	// fitMessage changes an assistant message of a file as little as possible, so that it
-	// can be rendered; ownTools says that its dialogue brings its tools along.
-	fitMessage(m Message, ownTools bool) Message
-	// withTools is the dialect with the tools of a dialogue in place of its own.
-	withTools(schemas *jinja.List, tools *Toolset) (dialect, error)
 	// source is the dialect as a chat template; system is the run's prompt.
 	source(system string) string
 }

@@ -31,14 +31,14 @@ type Checked struct {
 // makes all data, and counts the tokens. It reads the store for starts and data that
 // lie there. The error has a line for each mistake.
 func Check(ctx context.Context, store blob.Store, cfg config.Run) (Checked, error) {
-	p := &preparation{store: store, layout: artifact.Layout{RunID: "check"}, cfg: cfg}
+	p := &preparation{store: store, layout: artifact.Layout{RunID: "check"}, cfg: cfg, sieve: sieve{cfg: cfg}}
 	var bad []error
 	code, err := findCode(cfg)
 	bad = append(bad, err)
 	if p.code = code; err != nil {
 		p.code.Tools = nil // a schema may be missing
 	}
-	dialogues, err := p.readDialogues(ctx)
+	dialogues, err := readDialogues(ctx, store, cfg)
 	if err != nil {
 		bad = append(bad, underKey("sft.data", err))
 	}
@@ -48,7 +48,7 @@ func Check(ctx context.Context, store blob.Store, cfg config.Run) (Checked, erro
 	} else {
 		bad = append(bad, checkChat(cfg, p.functions()))
 	}
-	dialogues, err = p.dropLong(dialogues)
+	dialogues, err = p.sieve.dropLong(p.format, dialogues)
 	bad = append(bad, err)
 	longest, err := p.longest(dialogues)
 	bad = append(bad, err)
@@ -59,7 +59,7 @@ func Check(ctx context.Context, store blob.Store, cfg config.Run) (Checked, erro
 	}
 	return Checked{
 		Dialogues: len(dialogues), Problems: p.out.Problems, HeldOut: p.out.NumHeldOut, VocabSize: p.out.VocabSize,
-		LongestDialogue: longest, TokenBudget: p.out.TokenBudget, Dropped: p.out.Dropped,
+		LongestDialogue: longest, TokenBudget: p.out.TokenBudget, Dropped: p.sieve.dropped,
 	}, errors.Join(bad...)
 }
 
@@ -75,7 +75,7 @@ func (p *preparation) findFormat(ctx context.Context, dialogues *[]chat.Dialogue
 		return err
 	}
 	p.template, p.format, p.out.VocabSize = s.template, s.format, s.model.VocabSize
-	*dialogues, err = p.adaptDialogues(p.format, *dialogues)
+	*dialogues, err = p.sieve.adaptDialogues(p.format, *dialogues)
 	return errors.Join(err, s.Close())
 }
 

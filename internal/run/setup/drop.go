@@ -1,8 +1,6 @@
 package setup
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -38,23 +36,31 @@ func (t *tally) add(format string, args ...any) {
 	}
 }
 
+// sieve drops what a run cannot use of its data, and counts it.
+type sieve struct {
+	cfg     config.Run
+	dropped []run.Dropped
+	// heldOut are all problems that no stage may train on.
+	heldOut dataset.HeldOut
+}
+
 // book notes what was dropped, and refuses more than data.max_dropped of a set.
-func (p *preparation) book(t *tally) error {
+func (s *sieve) book(t *tally) error {
 	if t.Rows == 0 {
 		return nil
 	}
-	if float64(t.Rows) > p.cfg.Data.MaxDropped*float64(t.Of) {
+	if float64(t.Rows) > s.cfg.Data.MaxDropped*float64(t.Of) {
 		return fault.Newf(fault.Dataset, "%d of %d rows are to be dropped, %s, above data.max_dropped (%g); the first: %s",
-			t.Rows, t.Of, t.Reason, p.cfg.Data.MaxDropped, t.First)
+			t.Rows, t.Of, t.Reason, s.cfg.Data.MaxDropped, t.First)
 	}
-	p.out.Dropped = append(p.out.Dropped, t.Dropped)
+	s.dropped = append(s.dropped, t.Dropped)
 	return nil
 }
 
-// droppedText says what was dropped of a set; "" for nothing.
-func (p *preparation) droppedText(set string) string {
+// text says what was dropped of a set; "" for nothing.
+func (s *sieve) text(set string) string {
 	var parts []string
-	for _, d := range p.out.Dropped {
+	for _, d := range s.dropped {
 		if d.Set == set {
 			parts = append(parts, fmt.Sprintf("%d of %d were dropped (%s)", d.Rows, d.Of, d.Reason))
 		}
@@ -65,33 +71,15 @@ func (p *preparation) droppedText(set string) string {
 	return ": " + strings.Join(parts, ", ")
 }
 
-// stageSet are the problems of a stage as its source has them, or why there are none.
-type stageSet struct {
-	train, heldOut []rl.Problem
-	err            error
-}
-
-// gather reads the problems of all stages, so that what one of them holds out is known to
-// all of them.
-func (p *preparation) gather(ctx context.Context) {
-	p.sets = map[string]stageSet{}
-	for i, s := range p.cfg.Stages {
-		key := dataKey(i + 1)
-		p.sets[key] = p.readSet(ctx, key, s)
+// hold notes the problems that a set holds out.
+func (s *sieve) hold(set string, problems []rl.Problem) {
+	for _, problem := range problems {
+		s.heldOut.Add(fmt.Sprintf("problem %.60q, held out of %s", problem.ID, set), problem)
 	}
-}
-
-func (p *preparation) readSet(ctx context.Context, key string, s config.Stage) stageSet {
-	var out stageSet
-	out.train, out.heldOut, out.err = p.readProblems(ctx, key, s.Data)
-	for _, problem := range out.heldOut {
-		p.heldOut.Add(fmt.Sprintf("problem %.60q, held out of %s", problem.ID, key), problem)
-	}
-	return out
 }
 
 // dropDuplicates drops problems that ask what an earlier one asks.
-func (p *preparation) dropDuplicates(set string, problems []rl.Problem) ([]rl.Problem, error) {
+func (s *sieve) dropDuplicates(set string, problems []rl.Problem) ([]rl.Problem, error) {
 	first := map[clean.Key]string{}
 	t := newTally(set, dropDuplicate, len(problems))
 	kept := problems[:0:0]
@@ -104,21 +92,21 @@ func (p *preparation) dropDuplicates(set string, problems []rl.Problem) ([]rl.Pr
 		first[key] = problem.ID
 		kept = append(kept, problem)
 	}
-	return kept, p.book(t)
+	return kept, s.book(t)
 }
 
 // dropHeldOut drops problems on which a policy is evaluated, in any stage.
-func (p *preparation) dropHeldOut(set string, problems []rl.Problem) ([]rl.Problem, error) {
+func (s *sieve) dropHeldOut(set string, problems []rl.Problem) ([]rl.Problem, error) {
 	t := newTally(set, dropHeldOut, len(problems))
 	kept := problems[:0:0]
 	for _, problem := range problems {
-		if name, held := p.heldOut.Find(problem); held {
+		if name, held := s.heldOut.Find(problem); held {
 			t.add("problem %.60q is %s", problem.ID, name)
 			continue
 		}
 		kept = append(kept, problem)
 	}
-	return kept, underSet(set, p.book(t))
+	return kept, underSet(set, s.book(t))
 }
 
 // underSet says which set an error is about.
@@ -129,95 +117,67 @@ func underSet(set string, err error) error {
 	return fmt.Errorf("%s: %w", set, err)
 }
 
-// dropLongPrompts drops problems whose prompt leaves no room for the stage's response. Many
-// of them are a fault of the configuration.
-func (p *preparation) dropLongPrompts(set string, problems []rl.Problem, s config.Stage) ([]rl.Problem, error) {
+// dropLongPrompts drops problems whose prompt leaves no room for the stage's response, and
+// returns the longest of the others with its response, in tokens. Many long ones are a
+// fault of the configuration.
+func (s *sieve) dropLongPrompts(set string, problems []rl.Problem, format *chat.Format, stage config.Stage) (kept []rl.Problem, longest int, err error) {
 	t := newTally(set, dropLong, len(problems))
-	kept := problems[:0:0]
 	var first error
 	for _, problem := range problems {
-		need, err := p.lengthOf(problem, s)
+		need, err := lengthOf(format, problem, stage)
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
-		if need > p.cfg.Model.MaxContext {
+		if need > s.cfg.Model.MaxContext {
 			if t.add("problem %.60q needs %d tokens with its response", problem.ID, need); t.Rows == 1 {
-				first = p.noRoom(problem, need)
+				first = noRoom(s.cfg, problem, need)
 			}
 			continue
 		}
-		p.out.TokenBudget = max(p.out.TokenBudget, need)
+		longest = max(longest, need)
 		kept = append(kept, problem)
 	}
-	if p.book(t) != nil {
-		return nil, first
+	if s.book(t) != nil {
+		return nil, 0, first
 	}
-	return kept, nil
+	return kept, longest, nil
 }
 
 // lengthOf is the length of a problem's prompt with the longest response of the stage.
-func (p *preparation) lengthOf(problem rl.Problem, s config.Stage) (int, error) {
-	prompt, err := p.format.Begin(problem.Prompt)
+func lengthOf(format *chat.Format, problem rl.Problem, stage config.Stage) (int, error) {
+	prompt, err := format.Begin(problem.Prompt)
 	if err != nil {
 		return 0, fault.Newf(fault.Dataset, "problem %s: %w", problem.ID, err)
 	}
-	return prompt.PromptTokens() + s.MaxResponseTokens, nil
+	return prompt.PromptTokens() + stage.MaxResponseTokens, nil
 }
 
-func (p *preparation) noRoom(problem rl.Problem, need int) error {
+func noRoom(cfg config.Run, problem rl.Problem, need int) error {
 	return config.Problems{{Path: "model.max_context", Msg: fmt.Sprintf(
-		"is %d, but the prompt of problem %s with max_response_tokens needs %d", p.cfg.Model.MaxContext, problem.ID, need)}}
+		"is %d, but the prompt of problem %s with max_response_tokens needs %d", cfg.Model.MaxContext, problem.ID, need)}}
 }
 
-// checkRoom refuses prompts that leave no room for the stage's response.
-func (p *preparation) checkRoom(problems []rl.Problem, s config.Stage) error {
+// checkLengths refuses prompts that leave no room for the stage's response.
+func checkLengths(format *chat.Format, problems []rl.Problem, cfg config.Run, stage config.Stage) error {
 	for _, problem := range problems {
-		need, err := p.lengthOf(problem, s)
+		need, err := lengthOf(format, problem, stage)
 		if err != nil {
 			return err
 		}
-		if need > p.cfg.Model.MaxContext {
-			return p.noRoom(problem, need)
+		if need > cfg.Model.MaxContext {
+			return noRoom(cfg, problem, need)
 		}
 	}
 	return nil
 }
 
-// mixDialogues reads the files of data.mix and mixes them.
-func (p *preparation) mixDialogues(ctx context.Context) ([]chat.Dialogue, error) {
-	var files [][]chat.Dialogue
-	var parts []dataset.Part
-	var bad []error
-	for i, m := range p.cfg.Data.Mix {
-		ds, err := p.dialoguesOf(ctx, config.Source{Path: m.Path})
-		if err != nil {
-			bad = append(bad, fmt.Errorf("data.mix[%d]: %w", i, err))
-			continue
-		}
-		part := dataset.Part{Rows: len(ds), Epochs: m.Share}
-		if p.cfg.Data.MixBy == config.MixByWeights {
-			part = dataset.Part{Rows: len(ds), Weight: m.Share}
-		}
-		files, parts = append(files, ds), append(parts, part)
-	}
-	if err := errors.Join(bad...); err != nil {
-		return nil, err
-	}
-	picks, err := dataset.Mix(parts, p.cfg.Data.MixNum, p.cfg.Seed)
-	if err != nil {
-		return nil, fault.Newf(fault.Dataset, "data.mix: %w", err)
-	}
-	out := make([]chat.Dialogue, len(picks))
-	for i, pick := range picks {
-		out[i] = files[pick.Part][pick.Row]
-	}
-	return out, nil
-}
+// fromFiles reports whether the dialogues of a run are no generator's.
+func fromFiles(cfg config.Run) bool { return cfg.SFT.Data.Path != "" || len(cfg.Data.Mix) > 0 }
 
 // adaptDialogues writes generated dialogues in the words of the run's format. Those of a
 // file are fitted to it as far as that changes no meaning; one that cannot be is dropped.
-func (p *preparation) adaptDialogues(format *chat.Format, dialogues []chat.Dialogue) ([]chat.Dialogue, error) {
-	if p.cfg.SFT.Data.Path == "" && len(p.cfg.Data.Mix) == 0 {
+func (s *sieve) adaptDialogues(format *chat.Format, dialogues []chat.Dialogue) ([]chat.Dialogue, error) {
+	if !fromFiles(s.cfg) {
 		for i, d := range dialogues {
 			dialogues[i] = format.Adapt(d)
 		}
@@ -233,27 +193,27 @@ func (p *preparation) adaptDialogues(format *chat.Format, dialogues []chat.Dialo
 		}
 		kept = append(kept, fitted)
 	}
-	return kept, underSet(t.Set, p.book(t))
+	return kept, underSet(t.Set, s.book(t))
 }
 
 // dropLong drops dialogues that do not fit the context: cut short, they would teach the
 // policy to stop in the middle. Those of a generator must fit.
-func (p *preparation) dropLong(dialogues []chat.Dialogue) ([]chat.Dialogue, error) {
-	if p.format == nil || p.cfg.SFT.Data.Path == "" && len(p.cfg.Data.Mix) == 0 {
+func (s *sieve) dropLong(format *chat.Format, dialogues []chat.Dialogue) ([]chat.Dialogue, error) {
+	if format == nil || !fromFiles(s.cfg) {
 		return dialogues, nil
 	}
 	t := newTally("sft.data", dropLong, len(dialogues))
 	kept := dialogues[:0:0]
 	for i, d := range dialogues {
-		rendered, err := p.format.Render(d)
+		rendered, err := format.Render(d)
 		if err != nil {
 			return nil, fault.Newf(fault.Dataset, "sft.data: dialogue %d: %w", i+1, err)
 		}
-		if n := len(rendered.Tokens()); n > p.cfg.Model.MaxContext {
-			t.add("dialogue %d has %d tokens, above model.max_context (%d)", i+1, n, p.cfg.Model.MaxContext)
+		if n := len(rendered.Tokens()); n > s.cfg.Model.MaxContext {
+			t.add("dialogue %d has %d tokens, above model.max_context (%d)", i+1, n, s.cfg.Model.MaxContext)
 			continue
 		}
 		kept = append(kept, d)
 	}
-	return kept, underSet(t.Set, p.book(t))
+	return kept, underSet(t.Set, s.book(t))
 }

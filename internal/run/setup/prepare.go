@@ -29,7 +29,7 @@ func Prepare(ctx context.Context, store blob.Store, ref run.Ref, progress func(s
 	if err != nil {
 		return run.Prepared{}, err
 	}
-	p := preparation{store: store, layout: layout, cfg: cfg, progress: progress}
+	p := preparation{store: store, layout: layout, cfg: cfg, progress: progress, sieve: sieve{cfg: cfg}}
 	if cfg.Fork.RunID != "" {
 		err = p.prepareFork(ctx, ref)
 	} else {
@@ -38,6 +38,7 @@ func Prepare(ctx context.Context, store blob.Store, ref run.Ref, progress func(s
 	if err != nil {
 		return run.Prepared{}, err
 	}
+	p.out.Dropped = p.sieve.dropped
 	p.out.DurationMS = int(time.Since(started).Milliseconds())
 	failpoint.Hit("prepare/before-ready")
 	return artifact.PutOnce(ctx, store, layout.DataReady(), p.out)
@@ -55,10 +56,9 @@ type preparation struct {
 	code     run.Code
 	out      run.Prepared
 	progress func(string)
-	// sets are those of the stages by their keys, once they are gathered, and heldOut all
-	// problems that no stage may train on.
-	sets    map[string]stageSet
-	heldOut dataset.HeldOut
+	// sets are those of the stages by their keys, once they are gathered.
+	sets  map[string]stageSet
+	sieve sieve
 }
 
 // prepareNew makes or imports all data.
@@ -84,7 +84,7 @@ func (p *preparation) prepareNew(ctx context.Context) error {
 // writeDialogues makes the supervised data and, from it or the checkpoint that the
 // run starts from, the tokenizer.
 func (p *preparation) writeDialogues(ctx context.Context) error {
-	ds, err := p.readDialogues(ctx)
+	ds, err := readDialogues(ctx, p.store, p.cfg)
 	if err != nil {
 		return fmt.Errorf("sft.data: %w", err)
 	}
@@ -95,7 +95,7 @@ func (p *preparation) writeDialogues(ctx context.Context) error {
 		data, err = p.learnTokenizer(&ds)
 	}
 	if err == nil {
-		ds, err = p.dropLong(ds)
+		ds, err = p.sieve.dropLong(p.format, ds)
 	}
 	if err != nil {
 		return err
@@ -123,23 +123,53 @@ func (p *preparation) keep(ref blob.Ref, err error) error {
 
 // readDialogues makes or imports the dialogues, none for a run without
 // supervised updates.
-func (p *preparation) readDialogues(ctx context.Context) ([]chat.Dialogue, error) {
-	src := p.cfg.SFT.Data
-	if p.cfg.SFT.Steps == 0 {
+func readDialogues(ctx context.Context, store blob.Store, cfg config.Run) ([]chat.Dialogue, error) {
+	if cfg.SFT.Steps == 0 {
 		return nil, nil
 	}
-	if len(p.cfg.Data.Mix) > 0 {
-		return p.mixDialogues(ctx)
+	if len(cfg.Data.Mix) > 0 {
+		return mixDialogues(ctx, store, cfg)
 	}
-	return p.dialoguesOf(ctx, src)
+	return dialoguesOf(ctx, store, cfg.SFT.Data, cfg.Seed)
 }
 
-func (p *preparation) dialoguesOf(ctx context.Context, src config.Source) ([]chat.Dialogue, error) {
+func dialoguesOf(ctx context.Context, store blob.Store, src config.Source, seed uint64) ([]chat.Dialogue, error) {
 	if key, stored := config.StoreKey(src.Path); stored {
-		return fromStore(ctx, p.store, key, dataset.ReadDialogues)
+		return fromStore(ctx, store, key, dataset.ReadDialogues)
 	}
-	ds, err := dataset.Dialogues(src, p.cfg.Seed)
+	ds, err := dataset.Dialogues(src, seed)
 	return ds, asDataset(err)
+}
+
+// mixDialogues reads the files of data.mix and mixes them.
+func mixDialogues(ctx context.Context, store blob.Store, cfg config.Run) ([]chat.Dialogue, error) {
+	var files [][]chat.Dialogue
+	var parts []dataset.Part
+	var bad []error
+	for i, m := range cfg.Data.Mix {
+		ds, err := dialoguesOf(ctx, store, config.Source{Path: m.Path}, cfg.Seed)
+		if err != nil {
+			bad = append(bad, fmt.Errorf("data.mix[%d]: %w", i, err))
+			continue
+		}
+		part := dataset.Part{Rows: len(ds), Epochs: m.Share}
+		if cfg.Data.MixBy == config.MixByWeights {
+			part = dataset.Part{Rows: len(ds), Weight: m.Share}
+		}
+		files, parts = append(files, ds), append(parts, part)
+	}
+	if err := errors.Join(bad...); err != nil {
+		return nil, err
+	}
+	picks, err := dataset.Mix(parts, cfg.Data.MixNum, cfg.Seed)
+	if err != nil {
+		return nil, fault.Newf(fault.Dataset, "data.mix: %w", err)
+	}
+	out := make([]chat.Dialogue, len(picks))
+	for i, pick := range picks {
+		out[i] = files[pick.Part][pick.Row]
+	}
+	return out, nil
 }
 
 // learnTokenizer makes the tokenizer from the dialogues, which it fits to the format.
@@ -152,7 +182,7 @@ func (p *preparation) learnTokenizer(ds *[]chat.Dialogue) (tokenizerJSON []byte,
 	if err != nil {
 		return nil, config.Problems{templateProblem(err)}
 	}
-	if *ds, err = p.adaptDialogues(plain, *ds); err != nil {
+	if *ds, err = p.sieve.adaptDialogues(plain, *ds); err != nil {
 		return nil, err
 	}
 	tok, err := chat.TrainTokenizer(format, *ds, p.cfg.Tokenizer.NumMerges)
@@ -174,7 +204,7 @@ func (p *preparation) storeStart(ctx context.Context, ds *[]chat.Dialogue) (toke
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	p.template, p.format, p.out.VocabSize = s.template, s.format, s.model.VocabSize
-	if *ds, err = p.adaptDialogues(p.format, *ds); err != nil {
+	if *ds, err = p.sieve.adaptDialogues(p.format, *ds); err != nil {
 		return nil, err
 	}
 	p.out.Start, err = s.store(ctx, p.store, p.layout)

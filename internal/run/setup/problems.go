@@ -36,27 +36,30 @@ func dataKey(index int) string { return fmt.Sprintf("stages[%d].data", index-1) 
 // and checked. Prompts are measured once the format is known.
 func (p *preparation) stageProblems(ctx context.Context, path string, s config.Stage) (train, heldOut []rl.Problem, err error) {
 	set, gathered := p.sets[path]
-	if !gathered {
-		set = p.readSet(ctx, path, s)
+	if !gathered { // a fork makes some of its sets
+		set.train, set.heldOut, set.err = p.readProblems(ctx, path, s.Data)
+		p.sieve.hold(path, set.heldOut)
 	}
 	if set.err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", path, set.err)
 	}
 	train, heldOut = set.train, set.heldOut
-	if train, err = p.dropHeldOut(path, train); err != nil {
+	if train, err = p.sieve.dropHeldOut(path, train); err != nil {
 		return nil, nil, err
 	}
 	if p.format != nil {
-		if train, err = p.dropLongPrompts(path, train, s); err == nil {
-			heldOut, err = p.dropLongPrompts(path+" (held out)", heldOut, s)
+		var a, b int
+		if train, a, err = p.sieve.dropLongPrompts(path, train, p.format, s); err == nil {
+			heldOut, b, err = p.sieve.dropLongPrompts(path+" (held out)", heldOut, p.format, s)
 		}
 		if err != nil {
 			return nil, nil, err
 		}
+		p.out.TokenBudget = max(p.out.TokenBudget, a, b)
 	}
 	if len(train) < p.cfg.RL.ProblemsPerStep {
 		return nil, nil, fault.Newf(fault.Dataset, "%s: %d training problems, want at least rl.problems_per_step (%d)%s",
-			path, len(train), p.cfg.RL.ProblemsPerStep, p.droppedText(path))
+			path, len(train), p.cfg.RL.ProblemsPerStep, p.sieve.text(path))
 	}
 	if err := checkStepIDs(train, p.cfg.RL.ProblemsPerStep); err != nil {
 		return nil, nil, fault.Newf(fault.Dataset, "%s: %w", path, err)
@@ -69,6 +72,25 @@ func (p *preparation) stageProblems(ctx context.Context, path string, s config.S
 	p.out.Problems += len(train)
 	p.out.NumHeldOut += len(heldOut)
 	return train, heldOut, nil
+}
+
+// stageSet are the problems of a stage as its source has them, or why there are none.
+type stageSet struct {
+	train, heldOut []rl.Problem
+	err            error
+}
+
+// gather reads the problems of all stages, so that what one of them holds out is known to
+// all of them.
+func (p *preparation) gather(ctx context.Context) {
+	p.sets = map[string]stageSet{}
+	for i, s := range p.cfg.Stages {
+		var set stageSet
+		key := dataKey(i + 1)
+		set.train, set.heldOut, set.err = p.readProblems(ctx, key, s.Data)
+		p.sieve.hold(key, set.heldOut)
+		p.sets[key] = set
+	}
 }
 
 // readProblems generates both splits, or reads a file and holds out its last
@@ -95,7 +117,7 @@ func (p *preparation) readProblems(ctx context.Context, path string, src config.
 	if err != nil {
 		return nil, nil, err
 	}
-	if all, err = p.dropDuplicates(path, all); err != nil {
+	if all, err = p.sieve.dropDuplicates(path, all); err != nil {
 		return nil, nil, err
 	}
 	cut := len(all) - min(p.cfg.Eval.NumProblems, len(all)/2)
