@@ -185,6 +185,9 @@ func tokensOf(format *chat.Format, item *layout.Item) (int, error) {
 }
 
 func (f *importFlags) print(out io.Writer, report *importer.Report) error {
+	if report.Read == 0 {
+		return nil // the error says it all
+	}
 	if f.json {
 		return cli.PrintJSON(out, report)
 	}

@@ -72,7 +72,9 @@ func Run(ctx context.Context, files []string, out string, opts Options) (*Report
 	}
 	im := &imported{opts: opts, out: w, report: w.state.Report, seen: w.seen}
 	for n := w.state.File; n < len(files); n++ {
-		if err := im.readFile(ctx, n, files[n]); err != nil {
+		if err := im.readFile(ctx, n, files[n]); err != nil && im.report.Read == 0 {
+			return im.report, errors.Join(err, w.discard())
+		} else if err != nil {
 			return im.report, errors.Join(err, w.suspend(ctx.Err() == nil || im.over(), n, im.report))
 		}
 	}
@@ -115,58 +117,78 @@ func (im *imported) readFile(ctx context.Context, number int, path string) (err 
 		return err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
-	if number == len(im.report.Files) {
-		l, err := im.findLayout(path)
-		if err != nil {
-			return err
-		}
-		im.report.Files = append(im.report.Files, File{Path: path, Form: r.Form(), Layout: l.Name, License: fileLicense(path)})
-	}
-	file := &im.report.Files[number]
-	l := layout.Mapped(im.opts.Fields.Map)
-	if file.Layout != l.Name {
-		if l, err = layout.ByName(file.Layout); err != nil {
-			return err
-		}
-	}
-	if err := im.sameKind(number, l); err != nil {
+	l, err := im.layoutOf(number, path, r.Form())
+	if err != nil {
 		return err
 	}
+	file := &im.report.Files[number]
 	if err := r.Skip(file.Read); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	for {
 		row, err := r.Next()
 		if errors.Is(err, io.EOF) {
-			if im.over() {
-				return nil // the last place to go on from stays
-			}
-			return im.out.checkpoint(number+1, im.report)
+			break
+		}
+		if err == nil {
+			err = im.countRow(l, file, row)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
-		im.report.Read++
-		file.Read++
-		kept, err := im.takeRow(path, l, file, row)
-		if err != nil {
+		if err := im.pause(ctx, number); err != nil {
 			return err
 		}
-		if kept {
-			file.Kept++
+	}
+	if im.over() {
+		return nil // the last place to go on from stays
+	}
+	return im.out.checkpoint(number+1, im.report)
+}
+
+// layoutOf returns the layout of a file, which the report keeps.
+func (im *imported) layoutOf(number int, path, form string) (*layout.Layout, error) {
+	if number == len(im.report.Files) {
+		l, err := im.findLayout(path)
+		if err != nil {
+			return nil, err
 		}
-		if im.over() && im.report.NumBad() >= im.opts.MaxBad+maxExamples {
-			return im.tooManyBad()
-		}
-		if im.report.Read%1024 == 0 && ctx.Err() != nil {
-			return fmt.Errorf("interrupted after %d rows; the same command goes on: %w", im.report.Read, ctx.Err())
-		}
-		if im.report.Read%checkpointRows == 0 && !im.over() {
-			if err := im.out.checkpoint(number, im.report); err != nil {
-				return err
-			}
+		im.report.Files = append(im.report.Files, File{Path: path, Form: form, Layout: l.Name, License: fileLicense(path)})
+	}
+	name := im.report.Files[number].Layout
+	l := layout.Mapped(im.opts.Fields.Map)
+	if name != l.Name {
+		var err error
+		if l, err = layout.ByName(name); err != nil {
+			return nil, err
 		}
 	}
+	return l, im.sameKind(number, l)
+}
+
+// countRow takes a row into the output or into the report.
+func (im *imported) countRow(l *layout.Layout, file *File, row rows.Row) error {
+	im.report.Read++
+	file.Read++
+	kept, err := im.takeRow(file.Path, l, file, row)
+	if kept {
+		file.Kept++
+	}
+	return err
+}
+
+// pause ends an import that has too many bad rows or is to stop, and makes a place to go on
+// from now and then.
+func (im *imported) pause(ctx context.Context, number int) error {
+	switch n := im.report.Read; {
+	case im.over() && im.report.NumBad() >= im.opts.MaxBad+maxExamples:
+		return im.tooManyBad()
+	case n%1024 == 0 && ctx.Err() != nil:
+		return fmt.Errorf("interrupted after %d rows; the same command goes on: %w", n, ctx.Err())
+	case n%checkpointRows == 0 && !im.over():
+		return im.out.checkpoint(number, im.report)
+	}
+	return nil
 }
 
 // takeRow writes a row or counts why not.

@@ -55,6 +55,9 @@ func (im *imported) keyOf(l *layout.Layout) clean.Key {
 			all.WriteString(c.Function.Name + "\x00" + c.Function.Arguments + "\x00")
 		}
 	}
+	for _, t := range item.Dialogue.Tools {
+		all.Write(t)
+	}
 	return clean.KeyOf(all.String())
 }
 

@@ -168,6 +168,7 @@ func valueAt(v jsontext.Value, path string) (jsontext.Value, bool) {
 		if decoded := jsontext.Value(text); decoded.IsValid() && decoded.Kind() != '"' {
 			return valueAt(decoded, path)
 		}
+	default: // a single value has nothing below it
 	}
 	if inner == nil || inner.Kind() == 'n' {
 		return nil, false

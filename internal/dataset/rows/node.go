@@ -95,6 +95,7 @@ func (n *node) leaf(t parquet.Type) error {
 		return errors.New("has the old type INT96, which is no text and no number")
 	case parquet.ByteArray, parquet.FixedLenByteArray:
 		n.binary = true
+	default: // numbers and truths
 	}
 	logical := t.LogicalType()
 	if logical == nil {
