@@ -50,7 +50,7 @@ when a run would refuse or drop a row.`,
 		if asJSON {
 			err = cli.PrintJSON(cmd.OutOrStdout(), found)
 		} else {
-			err = describeSurvey(cmd.OutOrStdout(), found)
+			describeSurvey(cmd.OutOrStdout(), found)
 		}
 		if n := found.Wrong(); err == nil && n > 0 {
 			err = cli.Usagef("%d rows would be refused or dropped", n)
@@ -60,7 +60,7 @@ when a run would refuse or drop a row.`,
 	return cmd
 }
 
-func describeSurvey(out io.Writer, s *dataset.Survey) error {
+func describeSurvey(out io.Writer, s *dataset.Survey) {
 	for _, f := range s.Files {
 		fmt.Fprintf(out, "%s: %d %s\n", f.Path, f.Rows, f.Kind)
 		if f.LongestTokens > 0 {
@@ -86,5 +86,4 @@ func describeSurvey(out io.Writer, s *dataset.Survey) error {
 			fmt.Fprintf(out, "  and %d more\n", more)
 		}
 	}
-	return nil
 }
