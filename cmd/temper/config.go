@@ -108,6 +108,10 @@ func loadConfig(file string, set []string) (config.Run, error) {
 // needsStore reports whether a run starts from the store or has data there.
 func needsStore(cfg config.Run) bool {
 	_, stored := config.StoreKey(cfg.SFT.Data.Path)
+	for _, m := range cfg.Data.Mix {
+		_, at := config.StoreKey(m.Path)
+		stored = stored || at
+	}
 	for _, s := range cfg.Stages {
 		_, at := config.StoreKey(s.Data.Path)
 		stored = stored || at
@@ -139,7 +143,7 @@ func describeRun(out io.Writer, file string, cfg config.Run, found setup.Checked
 	line("model", "%s; vocabulary of %d tokens", startOf(cfg.Model), found.VocabSize)
 	longest := found.TokenBudget
 	if cfg.SFT.Steps > 0 {
-		line("sft", "%d updates of %d dialogues, out of %d from %s", cfg.SFT.Steps, cfg.SFT.BatchSize, found.Dialogues, sourceOf(cfg.SFT.Data))
+		line("sft", "%d updates of %d dialogues, out of %d from %s", cfg.SFT.Steps, cfg.SFT.BatchSize, found.Dialogues, dialoguesOf(cfg))
 		longest = max(longest, found.LongestDialogue)
 	}
 	line("context", "%d tokens; the longest sequence can take %d", cfg.Model.MaxContext, longest)
@@ -148,6 +152,9 @@ func describeRun(out io.Writer, file string, cfg config.Run, found setup.Checked
 	for _, s := range cfg.Stages {
 		line("stage "+s.Name, "%d steps, %d turns, %d response tokens; %s", s.Until.Steps, s.MaxTurns, s.MaxResponseTokens, sourceOf(s.Data))
 		steps += s.Until.Steps
+	}
+	for _, d := range found.Dropped {
+		line("dropped", "%s", d)
 	}
 	line("in all", "%d steps over %d problems; %d held out", steps, found.Problems, found.HeldOut)
 	return t.Flush()
@@ -162,6 +169,13 @@ func startOf(m config.Model) string {
 	default:
 		return fmt.Sprintf("random weights, %d layers of width %d", m.NumLayers, m.HiddenSize)
 	}
+}
+
+func dialoguesOf(cfg config.Run) string {
+	if n := len(cfg.Data.Mix); n > 0 {
+		return fmt.Sprintf("a mix of %d files", n)
+	}
+	return sourceOf(cfg.SFT.Data)
 }
 
 func sourceOf(s config.Source) string {

@@ -49,9 +49,9 @@ func TestConfigCheckFindsEveryMistake(t *testing.T) {
 	}
 	long := strings.Repeat("x", 500)
 	write("one.jsonl", problem("a", "chase", "k1?"))
-	write("few.jsonl", problem("a", "chase", "k1?")+problem("b", "chase", "k1?")+problem("c", "chase", "k1?"))
-	write("maze.jsonl", strings.Repeat("\n", 3)+problem("a", "maze", "k1?")+problem("b", "maze", "k1?")+problem("c", "chase", "k1?")+problem("d", "chase", "k1?")+problem("e", "chase", "k1?"))
-	write("long.jsonl", problem("a", "chase", long)+problem("b", "chase", "k1?")+problem("c", "chase", "k1?")+problem("d", "chase", "k1?"))
+	write("few.jsonl", problem("a", "chase", "k11?")+problem("b", "chase", "k12?")+problem("c", "chase", "k13?"))
+	write("maze.jsonl", strings.Repeat("\n", 3)+problem("a", "maze", "k21?")+problem("b", "maze", "k22?")+problem("c", "chase", "k23?")+problem("d", "chase", "k24?")+problem("e", "chase", "k25?"))
+	write("long.jsonl", problem("a", "chase", long)+problem("b", "chase", "k31?")+problem("c", "chase", "k32?")+problem("d", "chase", "k33?"))
 	write("bad.jsonl", problem("a", "chase", "k1?")+`{"id": "b", "anwser": "1"}`+"\n")
 	write("sft.jsonl", `{"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "`+long+`"}]}`+"\n")
 	const stages = "stages:\n- {name: a, data: {path: one.jsonl}}\n- {name: b, data: {path: few.jsonl}}\n- {name: c, data: {path: maze.jsonl}}\n" +
@@ -63,7 +63,7 @@ func TestConfigCheckFindsEveryMistake(t *testing.T) {
 		want []string
 	}{
 		"data": {small + "sft: {data: {path: sft.jsonl}, batch_size: 1}\n" + stages, nil, []string{
-			"sft.data: dialogue 1: has ", "above model.max_context (256)",
+			"sft.data: 1 of 1 rows are to be dropped, too long, above data.max_dropped (0.1); the first: dialogue 1 has ", "above model.max_context (256)",
 			"stages[0].data: " + filepath.Join(dir, "one.jsonl") + ": 1 problem, want at least 2",
 			`stages[2].data: problem "a": unknown environment "maze"`, `stages[2].data: problem "b": unknown`,
 			"model.max_context: is 256, but the prompt of problem a with max_response_tokens needs ",

@@ -13,10 +13,10 @@ import (
 
 func dataCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "data", Short: "Make problem sets and training dialogues", Args: cobra.NoArgs,
+		Use: "data", Short: "Make, import, check and mix problem sets and training dialogues", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(generateCommand())
+	cmd.AddCommand(generateCommand(), importCommand(), dataCheckCommand(), dataShowCommand(), mixCommand(), decontaminateCommand())
 	return cmd
 }
 

@@ -20,6 +20,7 @@ import (
 	"temper/internal/env"
 	"temper/internal/history"
 	"temper/internal/run"
+	"temper/internal/run/setup"
 	"temper/workflows"
 )
 
@@ -37,6 +38,7 @@ type submission struct {
 	local bool
 
 	loaded *config.Run // by load
+	found  setup.Checked
 }
 
 func (s *submission) flags(cmd *cobra.Command, configFlag string) {
@@ -87,6 +89,14 @@ func checkData(cfg config.Run) error {
 			bad = append(bad, underKey("sft.data.path", err))
 		}
 	}
+	for i, part := range cfg.Data.Mix {
+		if !onDisk(part.Path) {
+			continue
+		}
+		if _, err := dataset.Dialogues(config.Source{Path: part.Path}, cfg.Seed); err != nil {
+			bad = append(bad, underKey(fmt.Sprintf("data.mix[%d].path", i), err))
+		}
+	}
 	for i, stage := range cfg.Stages {
 		if !onDisk(stage.Data.Path) {
 			continue
@@ -115,7 +125,7 @@ func (s *submission) check(ctx context.Context, store blob.Store) error {
 	if err == nil {
 		var cfg config.Run
 		if cfg, err = s.load(); err == nil && s.here(cfg) {
-			_, err = checkRun(ctx, store, cfg)
+			s.found, err = checkRun(ctx, store, cfg)
 		}
 	}
 	if history.CheckRunID(s.runID) != nil {
@@ -158,6 +168,9 @@ func (s *submission) takeFrom(ctx context.Context, store blob.Store) error {
 func (s *submission) writeNote(out io.Writer) {
 	if note := s.loaded.NotPromised(); note != "" {
 		fmt.Fprintf(out, "note: %s\n", note)
+	}
+	for _, d := range s.found.Dropped {
+		fmt.Fprintf(out, "note: %s\n", d)
 	}
 }
 

@@ -103,6 +103,17 @@ func CheckTruth(truth string) error {
 	return err
 }
 
+// Computable reports whether a text is a formula that can be compared by its value: no
+// words, and within the limits.
+func Computable(text string) bool {
+	formula, err := truthOf(text)
+	if err != nil || onlyWord(word(formula)) {
+		return false
+	}
+	_, err = parse(formula)
+	return err == nil
+}
+
 // truthOf returns what a truth is about.
 func truthOf(truth string) (string, error) {
 	want := clean(truth)

@@ -19,6 +19,8 @@ type chatML struct {
 	// there beside them.
 	functions *Toolset
 	python    bool
+	// own says that the tools are those of a dialogue. Its schemas are no text of ours.
+	own bool
 	// block describes the tools to the policy.
 	block string
 }
@@ -74,17 +76,25 @@ func (c *chatML) addFunctions(cfg Config) error {
 	for _, f := range cfg.Functions {
 		lines = append(lines, f.Schema)
 	}
-	c.block = "# Tools\n\nYou can call the functions described within <tools></tools>:\n<tools>\n" + strings.Join(lines, "\n") + "\n</tools>"
+	c.block = functionsBlock(lines)
 	return nil
+}
+
+// functionsBlock describes functions to the policy, by a schema on each line.
+func functionsBlock(lines []string) string {
+	return "# Tools\n\nYou can call the functions described within <tools></tools>:\n<tools>\n" + strings.Join(lines, "\n") + "\n</tools>"
 }
 
 func (c *chatML) prompt(system, user string) ([]int32, error) {
 	var b builder
-	if c.toolsInPrompt {
+	foreign := ""
+	if c.toolsInPrompt && c.own {
+		system, foreign = strings.TrimPrefix(system+"\n\n", "\n\n"), c.block
+	} else if c.toolsInPrompt {
 		system = strings.TrimPrefix(system+"\n\n"+c.block, "\n\n")
 	}
-	if system != "" {
-		b.trusted(TokenStart + "system\n" + system + TokenEnd + "\n")
+	if system+foreign != "" {
+		b.trusted(TokenStart + "system\n" + system).plain(foreign).trusted(TokenEnd + "\n")
 	}
 	b.trusted(TokenStart + "user\n").plain(user).trusted(TokenEnd + "\n" + TokenStart + "assistant\n")
 	return b.encode(c.tok), nil
@@ -111,13 +121,22 @@ func (c *chatML) assistantTurns(d Dialogue) ([][]int32, error) {
 		if m.Role != RoleAssistant {
 			continue
 		}
-		text, err := AssistantText(m)
+		text, err := c.assistantText(m)
 		if err != nil {
 			return nil, err
 		}
 		out = append(out, append(c.tok.EncodeSpecial(text), c.end))
 	}
 	return out, nil
+}
+
+func (c *chatML) assistantText(m Message) (string, error) {
+	if c.own {
+		return joinCalls(m, func(call ToolCall) (string, error) {
+			return renderCall(call.Function.Name, call.Function.Arguments), nil
+		})
+	}
+	return AssistantText(m)
 }
 
 func (c *chatML) parseCall(body string) Call {

@@ -2,6 +2,7 @@ package chat
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -25,10 +26,15 @@ type Message struct {
 	Content string `json:"content,omitempty"`
 	// ToolCalls are the well-formed tool calls of an assistant message.
 	ToolCalls []ToolCall `json:"tool_calls,omitempty"`
+	// ToolCallID names the call that a tool message answers. Results stand in the order of
+	// their calls, with or without it.
+	ToolCallID string `json:"tool_call_id,omitempty"`
 }
 
 // ToolCall is a well-formed call of an assistant message.
 type ToolCall struct {
+	// ID is a name for tool_call_id. A template sees one of its own.
+	ID string `json:"id,omitempty"`
 	// Type is "function".
 	Type string `json:"type,omitempty"`
 	// Function is the tool with its arguments.
@@ -45,6 +51,17 @@ type Function struct {
 
 // Dialogue is one training conversation.
 type Dialogue struct {
+	// ID is a name for people; nothing depends on it.
+	ID string `json:"id,omitempty"`
+	// Source is the data set that the dialogue comes from.
+	Source string `json:"source,omitempty"`
+	// License is the licence of the source.
+	License string `json:"license,omitempty"`
+	// Tools are the JSON schemas of the tools of this dialogue alone, with or without
+	// {"type": "function", "function": ...} around them. Its prompt shows them in place of
+	// the run's tools, and its calls are of them; none is ever executed. An empty list shows
+	// no tools. Without this field the dialogue has the tools of the run.
+	Tools []json.RawMessage `json:"tools,omitzero"`
 	// Messages are the messages in order.
 	Messages []Message `json:"messages"`
 }
@@ -64,19 +81,15 @@ func CallMessage(calls ...Call) Message {
 
 // AssistantText returns the text of an assistant message as a policy would
 // sample it, without the final end token.
-func AssistantText(m Message) (string, error) {
+func AssistantText(m Message) (string, error) { return joinCalls(m, knownCall) }
+
+// joinCalls returns the content of a message with its calls behind it.
+func joinCalls(m Message, render func(ToolCall) (string, error)) (string, error) {
 	text := m.Content
 	for i, c := range m.ToolCalls {
-		if !json.Valid([]byte(c.Function.Arguments)) {
-			return "", fmt.Errorf("tool call %d: arguments are no JSON; write a malformed call as content", i)
-		}
-		rendered := renderCall(c.Function.Name, c.Function.Arguments)
-		if builtin(c.Function.Name) {
-			call := parseCall(c.callBody())
-			if call.Malformed != "" {
-				return "", fmt.Errorf("tool call %d: %s", i, call.Malformed)
-			}
-			rendered = RenderCall(call)
+		rendered, err := render(c)
+		if err != nil {
+			return "", fmt.Errorf("tool call %d: %w", i, err)
 		}
 		if text != "" {
 			text += "\n"
@@ -86,17 +99,41 @@ func AssistantText(m Message) (string, error) {
 	return text, nil
 }
 
+// knownCall renders a call of a tool that rollouts have, or of a run's own.
+func knownCall(c ToolCall) (string, error) {
+	if !json.Valid([]byte(c.Function.Arguments)) {
+		return "", errors.New("arguments are no JSON; write a malformed call as content")
+	}
+	if !builtin(c.Function.Name) {
+		return renderCall(c.Function.Name, c.Function.Arguments), nil
+	}
+	call := parseCall(c.callBody())
+	if call.Malformed != "" {
+		return "", errors.New(call.Malformed)
+	}
+	return RenderCall(call), nil
+}
+
 // Validate reports what Render would refuse. The roles have this order: an optional
 // system message, a user message, an assistant message, and after each of these
 // tool results or another user message. The last message is the assistant's.
 func (d Dialogue) Validate() error {
+	tools, err := d.ownTools()
+	if err != nil {
+		return err
+	}
 	_, messages := d.split()
 	previous := ""
+	var open []ToolCall
 	for i, m := range messages {
 		if !roleMayFollow(m.Role, previous) {
 			return fmt.Errorf("message %d of role %q after %q", len(d.Messages)-len(messages)+i, m.Role, previous)
 		}
-		if err := m.checkCalls(); err != nil {
+		err := m.checkCalls(tools)
+		if err == nil {
+			open, err = m.answers(open)
+		}
+		if err != nil {
 			return fmt.Errorf("message %d: %w", len(d.Messages)-len(messages)+i, err)
 		}
 		previous = m.Role
@@ -110,11 +147,15 @@ func (d Dialogue) Validate() error {
 // builtin reports whether rollouts know the tool without a run's configuration.
 func builtin(tool string) bool { return slices.Contains(RolloutTools(), tool) }
 
-// checkCalls reports calls that do not fit the schema of a built-in tool. Those of a
-// run's own tools only its Format can judge; see checkOwnCalls.
-func (m Message) checkCalls() error {
+// checkCalls reports calls that do not fit the dialogue's own tools, nil for none, or
+// the schema of a built-in tool. Those of a run's own tools only its Format can judge; see
+// checkOwnCalls.
+func (m Message) checkCalls(tools *Toolset) error {
 	if m.Role != RoleAssistant || len(m.ToolCalls) == 0 {
 		return nil
+	}
+	if tools != nil {
+		return tools.checkDialogueCalls(m.ToolCalls)
 	}
 	all, err := rolloutToolset(RolloutTools())
 	if err != nil {
@@ -126,6 +167,20 @@ func (m Message) checkCalls() error {
 		}
 	}
 	return nil
+}
+
+// answers takes a message into account: the calls that wait for a result. A tool_call_id
+// must be that of the call whose turn it is.
+func (m Message) answers(open []ToolCall) ([]ToolCall, error) {
+	switch {
+	case m.Role == RoleAssistant:
+		return m.ToolCalls, nil
+	case m.Role != RoleTool || len(open) == 0:
+		return nil, nil
+	case m.ToolCallID != "" && open[0].ID != m.ToolCallID:
+		return nil, fmt.Errorf("tool_call_id is %.40q, but the next call without a result is %.40q", m.ToolCallID, open[0].ID)
+	}
+	return open[1:], nil
 }
 
 // callBody returns the JSON object of the call, which stands between its tags.
@@ -174,6 +229,9 @@ func (f *Format) Render(d Dialogue) (*Transcript, error) {
 // checkOwnCalls reports calls of tools that the format does not have, and those that do
 // not fit the schemas of functions.
 func (f *Format) checkOwnCalls(d Dialogue) error {
+	if d.Tools != nil {
+		return nil // Validate has judged them
+	}
 	for i, m := range d.Messages {
 		for j, c := range m.ToolCalls {
 			if !f.functions && builtin(c.Function.Name) {
@@ -188,6 +246,10 @@ func (f *Format) checkOwnCalls(d Dialogue) error {
 }
 
 func (f *Format) render(d Dialogue) (*Transcript, error) {
+	f, err := f.withTools(d)
+	if err != nil {
+		return nil, err
+	}
 	first, messages := d.split()
 	system := f.system
 	if first != nil {

@@ -295,10 +295,14 @@ func (d *templated) adaptMessage(m Message) Message {
 var openTag = regexp.MustCompile(`<(\w+)>\s*$`)
 
 // withOpening puts the opening of the generation prompt before the words of a turn and
-// closes the tag that it opens.
+// closes the tag that it opens, unless the words do.
 func (d *templated) withOpening(words string) string {
 	if m := openTag.FindStringSubmatch(d.opening); m != nil {
-		return d.opening + "</" + m[1] + ">" + words
+		closing := "</" + m[1] + ">"
+		if before, _, closed := strings.Cut(words, closing); closed && !strings.Contains(before, "<"+m[1]+">") {
+			return d.opening + words
+		}
+		return d.opening + closing + words
 	}
 	return d.opening + words
 }

@@ -17,6 +17,7 @@ func Default() Run {
 			MaxContext: 256, RopeTheta: 10000, RMSNormEps: 1e-6, TieEmbeddings: true, InitializerRange: 0.02,
 		},
 		Tokenizer: Tokenizer{NumMerges: 160},
+		Data:      Data{MaxDropped: 0.1},
 		SFT: SFT{
 			Data:      Source{Env: "chase", Levels: []int{1, 2, 3}, Num: 4096},
 			BatchSize: 32, Steps: 300,

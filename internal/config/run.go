@@ -29,6 +29,8 @@ type Run struct {
 	Model Model `yaml:"model" json:"model" amend:"no: the weights have this shape"`
 	// Tokenizer is how the vocabulary is made.
 	Tokenizer Tokenizer `yaml:"tokenizer" json:"tokenizer" amend:"no: the weights know these tokens"`
+	// Data is what preparation makes of the sets of the run.
+	Data Data `yaml:"data" json:"data" amend:"no: the data of the run is made"`
 	// SFT is the supervised stage before the RL stages.
 	SFT SFT `yaml:"sft" json:"sft" amend:"no: the supervised updates are made"`
 	// Trainer is how updates and samples are computed.

@@ -50,6 +50,7 @@ func (r Run) problems() Problems {
 	c.sft(r.SFT, r.Model.Starts())
 	checkGate(c, r.SFT.Gate)
 	checkEvalSets(c, r.Eval.Sets, r.EngineContext())
+	checkMix(c, r)
 	c.rl(r.RL)
 	c.chat(r.Rollout, r.Model)
 	checkEngine(c, r)
@@ -82,7 +83,7 @@ func (r Run) idle(path string) bool {
 		return !slices.Contains(besideStart, key)
 	}
 	if path == "sft.data.num" {
-		return r.SFT.Data.Path != ""
+		return r.SFT.Data.Path != "" || len(r.Data.Mix) > 0
 	}
 	for i, s := range r.Stages {
 		if path == fmt.Sprintf("stages[%d].data.num", i) {

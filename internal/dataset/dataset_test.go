@@ -145,9 +145,9 @@ func TestReadBoundsItsError(t *testing.T) {
 func TestLineErrorsNameTheField(t *testing.T) {
 	const good = `"id": "a", "env": "chase", "prompt": "k1?"`
 	for line, want := range map[string]string{
-		`{"id": "a", "anwser": "1"}`:                  `f:1: unknown field "anwser": want id, env, level, prompt, answer, fixture; did you mean answer?`,
-		`{"Answer": "1"}`:                             `f:1: unknown field "Answer": want id, env, level, prompt, answer, fixture; did you mean answer?`,
-		`{"id": "a", "question": "1"}`:                `f:1: unknown field "question": want id, env, level, prompt, answer, fixture`,
+		`{"id": "a", "anwser": "1"}`:                  `f:1: unknown field "anwser": want id, env, level, prompt, answer, fixture, source, license; did you mean answer?`,
+		`{"Answer": "1"}`:                             `f:1: unknown field "Answer": want id, env, level, prompt, answer, fixture, source, license; did you mean answer?`,
+		`{"id": "a", "question": "1"}`:                `f:1: unknown field "question": want id, env, level, prompt, answer, fixture, source, license`,
 		`{"id": "a"}`:                                 "f:1: missing or empty: env, prompt, answer",
 		`{` + good + `, "answer": null}`:              "f:1: missing or empty: answer",
 		`{` + good + `, "answer": 7}`:                 "f:1: answer: want a text in quotes, have a number",
@@ -158,7 +158,7 @@ func TestLineErrorsNameTheField(t *testing.T) {
 		`["a"]`:                                       "f:1: want a JSON object {...}, have a list",
 		`[` + strings.Repeat("[", 50000):              "f:1: want a JSON object {...}, have a list",
 		`{"prompt": ` + strings.Repeat("[", 50000):    "f:1: prompt[0][0][0][0][0][0][0]...: no JSON at byte 10011: exceeded max depth",
-		`{"x": ` + strings.Repeat(`{"x":`, 50000):     `f:1: unknown field "x": want id, env, level, prompt, answer, fixture`,
+		`{"x": ` + strings.Repeat(`{"x":`, 50000):     `f:1: unknown field "x": want id, env, level, prompt, answer, fixture, source, license`,
 		`{"id": "a", "prompt": "k1`:                   "f:1: prompt: the JSON object is cut short",
 		`id,prompt,answer`:                            "f:1: no JSON at byte 1: invalid character 'i' at start of value",
 		"{\"id\": \"a\xff\"}":                         "f:1: id: not UTF-8 at byte 10",
@@ -166,7 +166,7 @@ func TestLineErrorsNameTheField(t *testing.T) {
 		"{\"id\": \"a\x00\"}":                         "f:1: id: no JSON at byte 10: invalid character '\\x00' in string (expecting non-control character)",
 		"{\"id\": \"a\x1b[31m\", \"env\": \"chase\"}": "f:1: id: no JSON at byte 10: invalid character '\\x1b' in string (expecting non-control character)",
 		"\xff\xfe{\x00":                               "f: is UTF-16, want UTF-8",
-		"\x1f\x8b\x08":                                "f: is compressed, want plain JSON lines",
+		"\x1f\x8b\x08":                                "f: is compressed: unpack it first",
 	} {
 		_, err := dataset.ReadProblems(strings.NewReader(line), "f")
 		if err == nil || err.Error() != want {
@@ -177,11 +177,11 @@ func TestLineErrorsNameTheField(t *testing.T) {
 		return `{"messages": [{"role": "user", "content": "q"}, ` + message + `]}`
 	}
 	for line, want := range map[string]string{
-		dialogue(`{"role": "assistant", "text": "x"}`): `f:1: messages[1]: unknown field "text": want role, content, tool_calls`,
+		dialogue(`{"role": "assistant", "text": "x"}`): `f:1: messages[1]: unknown field "text": want role, content, tool_calls, tool_call_id`,
 		dialogue(`{"content": "x"}`):                   "f:1: missing or empty: messages[1].role",
-		dialogue(`{"role": "assistant", "tool_calls": [{"function": {"name": "python", "arguments": {"code": "1"}}}]}`):    "f:1: messages[1].tool_calls[0].function.arguments: want a text in quotes, have an object",
-		dialogue(`{"role": "assistant", "tool_calls": [{"id": "c1", "function": {"name": "python", "arguments": "{}"}}]}`): `f:1: messages[1].tool_calls[0]: unknown field "id": want type, function`,
-		`{"message": []}`: `f:1: unknown field "message": want messages; did you mean messages?`,
+		dialogue(`{"role": "assistant", "tool_calls": [{"function": {"name": "python", "arguments": {"code": "1"}}}]}`):      "f:1: messages[1].tool_calls[0].function.arguments: want a text in quotes, have an object",
+		dialogue(`{"role": "assistant", "tool_calls": [{"name": "c1", "function": {"name": "python", "arguments": "{}"}}]}`): `f:1: messages[1].tool_calls[0]: unknown field "name": want id, type, function`,
+		`{"message": []}`: `f:1: unknown field "message": want id, source, license, tools, messages; did you mean messages?`,
 		`{}`:              "f:1: missing or empty: messages",
 	} {
 		_, err := dataset.ReadDialogues(strings.NewReader(line), "f")
@@ -211,7 +211,7 @@ func TestOddButGoodFiles(t *testing.T) {
 func TestHugeLinesAreSkipped(t *testing.T) {
 	big := `{"id": "big", "prompt": "` + strings.Repeat("x", 16<<20) + "\"}\n"
 	_, err := dataset.ReadProblems(strings.NewReader(big+"{}\n"+big), "f")
-	const want = "f:1: is longer than 16 MiB, the limit of one line\nf:2: missing or empty: id, env, prompt, answer\nf:3: is longer than 16 MiB, the limit of one line"
+	const want = "f:1: is longer than 16 MiB, the limit of one row\nf:2: missing or empty: id, env, prompt, answer\nf:3: is longer than 16 MiB, the limit of one row"
 	if err == nil || err.Error() != want {
 		t.Errorf("error\n%v\nwant\n%s", err, want)
 	}

@@ -87,6 +87,9 @@ func missing(v reflect.Value, path string) []string {
 	var out []string
 	switch v.Kind() {
 	case reflect.Slice:
+		if v.Type().Elem().Kind() == reflect.Uint8 { // JSON that is decoded later
+			break
+		}
 		for i := range v.Len() {
 			out = append(out, missing(v.Index(i), fmt.Sprintf("%s[%d]", path, i))...)
 		}
@@ -107,7 +110,7 @@ func missing(v reflect.Value, path string) []string {
 
 func jsonName(f reflect.StructField) (name string, optional bool) {
 	name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
-	return name, strings.Contains(options, "omitempty")
+	return name, strings.Contains(options, "omitempty") || strings.Contains(options, "omitzero")
 }
 
 // fieldNames lists the fields of an object in the order of their declaration.

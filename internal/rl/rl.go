@@ -32,6 +32,10 @@ type Problem struct {
 	// Fixture is Python code that the sandbox runs before each tool call of this
 	// problem, or once before the first call of a session. The model never sees it.
 	Fixture string `json:"fixture,omitempty"`
+	// Source is the data set that the problem comes from.
+	Source string `json:"source,omitempty"`
+	// License is the licence of the source.
+	License string `json:"license,omitempty"`
 }
 
 // FinishReason says why one generation ended.

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -23,6 +24,24 @@ type Prepared struct {
 	// Files are the tokenizer, the chat template and all data; older programs did not
 	// say.
 	Files []blob.Ref `json:"files,omitempty"`
+	// Dropped are the rows that preparation did not take.
+	Dropped []Dropped `json:"dropped,omitempty"`
+}
+
+// Dropped counts rows of a set that preparation did not take.
+type Dropped struct {
+	// Set is the key of the configuration that names the set.
+	Set    string `json:"set"`
+	Reason string `json:"reason"`
+	Rows   int    `json:"rows"`
+	Of     int    `json:"of"`
+	// First says what the first of them is.
+	First string `json:"first"`
+}
+
+// String is one line.
+func (d Dropped) String() string {
+	return fmt.Sprintf("%s: %d of %d dropped, %s; the first: %s", d.Set, d.Rows, d.Of, d.Reason, d.First)
 }
 
 // SFTResult is the last update's metrics.

@@ -37,7 +37,8 @@ func (c comments) dataPage() ([]byte, error) {
 		return nil, err
 	}
 	b.WriteString("\nA dialogue has an optional system message, then messages of user and assistant in turn; the results of tool calls stand after the\n" +
-		"assistant message that made them. The last message is the assistant's. The loss covers the assistant messages and nothing else.\n")
+		"assistant message that made them. The last message is the assistant's. The loss covers the assistant messages and nothing else.\n" +
+		"A dialogue with `tools` shows these and not the run's, may call any of them, and runs none.\n")
 	err := dialogueExample(&b)
 	return b.Bytes(), err
 }

@@ -72,7 +72,7 @@ var CheckpointRecipe = strings.Replace(Recipe,
 func ProblemLines(n int) string {
 	var b strings.Builder
 	for i := range n {
-		fmt.Fprintf(&b, `{"id": "m%d", "env": "chase", "prompt": "k1?", "answer": "1"}`+"\n", i)
+		fmt.Fprintf(&b, `{"id": "m%d", "env": "chase", "prompt": "k%d?", "answer": "1"}`+"\n", i, i+10)
 	}
 	return b.String()
 }

@@ -88,14 +88,13 @@ func checkRoom(ctx context.Context, store blob.Store, ref run.Ref, cfg config.Ru
 	if err != nil {
 		return err
 	}
-	p := preparation{layout: rc.Layout, cfg: newest, format: rc.Format}
 	for index, s := range grown {
 		for _, key := range []string{rc.Layout.TrainProblems(index), rc.Layout.HeldOutProblems(index)} {
 			problems, err := run.ReadProblems(ctx, store, key)
 			if err != nil {
 				return err
 			}
-			if err := p.checkLengths(problems, s); err != nil {
+			if err := checkLengths(rc.Format, problems, newest, s); err != nil {
 				return fmt.Errorf("stages[%d].max_response_tokens: %w", index-1, err)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"temper/internal/blob"
 	"temper/internal/chat"
 	"temper/internal/config"
+	"temper/internal/run"
 )
 
 // Checked is what Check learned of a run.
@@ -21,6 +22,8 @@ type Checked struct {
 	LongestDialogue int
 	// TokenBudget is the longest prompt with the response that its stage allows.
 	TokenBudget int
+	// Dropped are rows that the run does not take.
+	Dropped []run.Dropped
 }
 
 // Check does what Open and Prepare do with a valid configuration up to where they
@@ -28,29 +31,32 @@ type Checked struct {
 // makes all data, and counts the tokens. It reads the store for starts and data that
 // lie there. The error has a line for each mistake.
 func Check(ctx context.Context, store blob.Store, cfg config.Run) (Checked, error) {
-	p := &preparation{store: store, layout: artifact.Layout{RunID: "check"}, cfg: cfg}
+	p := &preparation{store: store, layout: artifact.Layout{RunID: "check"}, cfg: cfg, sieve: sieve{cfg: cfg}}
 	var bad []error
 	code, err := findCode(cfg)
 	bad = append(bad, err)
 	if p.code = code; err != nil {
 		p.code.Tools = nil // a schema may be missing
 	}
-	dialogues, err := p.readDialogues(ctx)
+	dialogues, err := readDialogues(ctx, store, cfg)
 	if err != nil {
 		bad = append(bad, underKey("sft.data", err))
 	}
 	// Without dialogues a tokenizer cannot be learned, and nothing can be counted.
 	if err == nil || cfg.Model.Starts() {
-		bad = append(bad, p.findFormat(ctx, dialogues))
+		bad = append(bad, p.findFormat(ctx, &dialogues))
 	} else {
 		bad = append(bad, checkChat(cfg, p.functions()))
 	}
+	dialogues, err = p.sieve.dropLong(p.format, dialogues)
+	bad = append(bad, err)
 	longest, err := p.longest(dialogues)
 	bad = append(bad, err)
 	for i := range cfg.Eval.Sets {
 		_, err := (evaluated{p}).readSet(ctx, i)
 		bad = append(bad, underKey(setKey(i), err))
 	}
+	p.gather(ctx)
 	for i, s := range cfg.Stages {
 		train, _, err := p.stageProblems(ctx, dataKey(i+1), s)
 		bad = append(bad, underKey(dataKey(i+1), err))
@@ -61,13 +67,13 @@ func Check(ctx context.Context, store blob.Store, cfg config.Run) (Checked, erro
 	}
 	return Checked{
 		Dialogues: len(dialogues), Problems: p.out.Problems, HeldOut: p.out.NumHeldOut, VocabSize: p.out.VocabSize,
-		LongestDialogue: longest, TokenBudget: p.out.TokenBudget,
+		LongestDialogue: longest, TokenBudget: p.out.TokenBudget, Dropped: p.sieve.dropped,
 	}, errors.Join(bad...)
 }
 
 // findFormat takes the format of what the run starts from, or makes that of a run
 // from random weights.
-func (p *preparation) findFormat(ctx context.Context, dialogues []chat.Dialogue) error {
+func (p *preparation) findFormat(ctx context.Context, dialogues *[]chat.Dialogue) error {
 	if !p.cfg.Model.Starts() {
 		_, err := p.learnTokenizer(dialogues)
 		return err
@@ -77,8 +83,8 @@ func (p *preparation) findFormat(ctx context.Context, dialogues []chat.Dialogue)
 		return err
 	}
 	p.template, p.format, p.out.VocabSize = s.template, s.format, s.model.VocabSize
-	adaptDialogues(p.cfg, p.format, dialogues)
-	return s.Close()
+	*dialogues, err = p.sieve.adaptDialogues(p.format, *dialogues)
+	return errors.Join(err, s.Close())
 }
 
 // longest is the length of the longest dialogue in tokens. One that does not fit the

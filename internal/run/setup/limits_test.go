@@ -18,7 +18,7 @@ func TestWhatIsTooLongToBeSent(t *testing.T) {
 
 	var lines strings.Builder
 	for i := range 600 {
-		fmt.Fprintf(&lines, `{"id": "%0190d", "env": "chase", "prompt": "k1?", "answer": "1"}`+"\n", i)
+		fmt.Fprintf(&lines, `{"id": "%0190d", "env": "chase", "prompt": "k%d?", "answer": "1"}`+"\n", i, i)
 	}
 	err = prepareError(t, map[string]string{"stages[0].data.path": write(t, lines.String()), "rl.problems_per_step": "256", "stages[1].data.num": "300"})
 	runtest.WantFault(t, err, fault.Dataset, "stages[0].data: the ids of a step's 256 problems take 49408B, want at most 48KiB")

@@ -29,7 +29,7 @@ func Prepare(ctx context.Context, store blob.Store, ref run.Ref, progress func(s
 	if err != nil {
 		return run.Prepared{}, err
 	}
-	p := preparation{store: store, layout: layout, cfg: cfg, progress: progress}
+	p := preparation{store: store, layout: layout, cfg: cfg, progress: progress, sieve: sieve{cfg: cfg}}
 	if cfg.Fork.RunID != "" {
 		err = p.prepareFork(ctx, ref)
 	} else {
@@ -38,6 +38,7 @@ func Prepare(ctx context.Context, store blob.Store, ref run.Ref, progress func(s
 	if err != nil {
 		return run.Prepared{}, err
 	}
+	p.out.Dropped = p.sieve.dropped
 	p.out.DurationMS = int(time.Since(started).Milliseconds())
 	failpoint.Hit("prepare/before-ready")
 	return artifact.PutOnce(ctx, store, layout.DataReady(), p.out)
@@ -57,6 +58,9 @@ type preparation struct {
 	progress func(string)
 	// prompts are those of the problems of eval.sets, by what they ask.
 	prompts map[string]string
+	// sets are those of the stages by their keys, once they are gathered.
+	sets  map[string]stageSet
+	sieve sieve
 }
 
 // prepareNew makes or imports all data.
@@ -72,6 +76,7 @@ func (p *preparation) prepareNew(ctx context.Context) error {
 	if err := (evaluated{p}).writeSets(ctx); err != nil {
 		return err
 	}
+	p.gather(ctx)
 	for i, s := range p.cfg.Stages {
 		p.progress("problems of stage " + s.Name)
 		if err := p.writeStage(ctx, i+1, s); err != nil {
@@ -84,20 +89,23 @@ func (p *preparation) prepareNew(ctx context.Context) error {
 // writeDialogues makes the supervised data and, from it or the checkpoint that the
 // run starts from, the tokenizer.
 func (p *preparation) writeDialogues(ctx context.Context) error {
-	ds, err := p.readDialogues(ctx)
+	ds, err := readDialogues(ctx, p.store, p.cfg)
 	if err != nil {
 		return fmt.Errorf("sft.data: %w", err)
 	}
-	p.out.Dialogues = len(ds)
 	var data []byte
 	if p.cfg.Model.Starts() {
-		data, err = p.storeStart(ctx, ds)
+		data, err = p.storeStart(ctx, &ds)
 	} else {
-		data, err = p.learnTokenizer(ds)
+		data, err = p.learnTokenizer(&ds)
+	}
+	if err == nil {
+		ds, err = p.sieve.dropLong(p.format, ds)
 	}
 	if err != nil {
 		return err
 	}
+	p.out.Dialogues = len(ds)
 	if err := p.keep(blob.PutBytes(ctx, p.store, p.layout.Tokenizer(), data, blob.Always)); err != nil {
 		return err
 	}
@@ -120,20 +128,57 @@ func (p *preparation) keep(ref blob.Ref, err error) error {
 
 // readDialogues makes or imports the dialogues, none for a run without
 // supervised updates.
-func (p *preparation) readDialogues(ctx context.Context) ([]chat.Dialogue, error) {
-	src := p.cfg.SFT.Data
-	if p.cfg.SFT.Steps == 0 {
+func readDialogues(ctx context.Context, store blob.Store, cfg config.Run) ([]chat.Dialogue, error) {
+	if cfg.SFT.Steps == 0 {
 		return nil, nil
 	}
-	if key, stored := config.StoreKey(src.Path); stored {
-		return fromStore(ctx, p.store, key, dataset.ReadDialogues)
+	if len(cfg.Data.Mix) > 0 {
+		return mixDialogues(ctx, store, cfg)
 	}
-	ds, err := dataset.Dialogues(src, p.cfg.Seed)
+	return dialoguesOf(ctx, store, cfg.SFT.Data, cfg.Seed)
+}
+
+func dialoguesOf(ctx context.Context, store blob.Store, src config.Source, seed uint64) ([]chat.Dialogue, error) {
+	if key, stored := config.StoreKey(src.Path); stored {
+		return fromStore(ctx, store, key, dataset.ReadDialogues)
+	}
+	ds, err := dataset.Dialogues(src, seed)
 	return ds, asDataset(err)
 }
 
-// learnTokenizer makes the tokenizer from the dialogues.
-func (p *preparation) learnTokenizer(ds []chat.Dialogue) (tokenizerJSON []byte, err error) {
+// mixDialogues reads the files of data.mix and mixes them.
+func mixDialogues(ctx context.Context, store blob.Store, cfg config.Run) ([]chat.Dialogue, error) {
+	var files [][]chat.Dialogue
+	var parts []dataset.Part
+	var bad []error
+	for i, m := range cfg.Data.Mix {
+		ds, err := dialoguesOf(ctx, store, config.Source{Path: m.Path}, cfg.Seed)
+		if err != nil {
+			bad = append(bad, fmt.Errorf("data.mix[%d]: %w", i, err))
+			continue
+		}
+		part := dataset.Part{Rows: len(ds), Epochs: m.Share}
+		if cfg.Data.MixBy == config.MixByWeights {
+			part = dataset.Part{Rows: len(ds), Weight: m.Share}
+		}
+		files, parts = append(files, ds), append(parts, part)
+	}
+	if err := errors.Join(bad...); err != nil {
+		return nil, err
+	}
+	picks, err := dataset.Mix(parts, cfg.Data.MixNum, cfg.Seed)
+	if err != nil {
+		return nil, fault.Newf(fault.Dataset, "data.mix: %w", err)
+	}
+	out := make([]chat.Dialogue, len(picks))
+	for i, pick := range picks {
+		out[i] = files[pick.Part][pick.Row]
+	}
+	return out, nil
+}
+
+// learnTokenizer makes the tokenizer from the dialogues, which it fits to the format.
+func (p *preparation) learnTokenizer(ds *[]chat.Dialogue) (tokenizerJSON []byte, err error) {
 	if p.template, err = findTemplate(p.cfg, "", nil); err != nil {
 		return nil, config.Problems{templateProblem(err)}
 	}
@@ -142,8 +187,10 @@ func (p *preparation) learnTokenizer(ds []chat.Dialogue) (tokenizerJSON []byte, 
 	if err != nil {
 		return nil, config.Problems{templateProblem(err)}
 	}
-	adaptDialogues(p.cfg, plain, ds)
-	tok, err := chat.TrainTokenizer(format, ds, p.cfg.Tokenizer.NumMerges)
+	if *ds, err = p.sieve.adaptDialogues(plain, *ds); err != nil {
+		return nil, err
+	}
+	tok, err := chat.TrainTokenizer(format, *ds, p.cfg.Tokenizer.NumMerges)
 	if err != nil {
 		return nil, fault.Newf(fault.Dataset, "sft.data: %w", err)
 	}
@@ -155,14 +202,16 @@ func (p *preparation) learnTokenizer(ds []chat.Dialogue) (tokenizerJSON []byte, 
 }
 
 // storeStart stores the checkpoint that the run starts from; its tokenizer is the run's.
-func (p *preparation) storeStart(ctx context.Context, ds []chat.Dialogue) (tokenizerJSON []byte, err error) {
+func (p *preparation) storeStart(ctx context.Context, ds *[]chat.Dialogue) (tokenizerJSON []byte, err error) {
 	s, err := openStart(ctx, p.store, p.cfg, p.functions())
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	p.template, p.format, p.out.VocabSize = s.template, s.format, s.model.VocabSize
-	adaptDialogues(p.cfg, p.format, ds)
+	if *ds, err = p.sieve.adaptDialogues(p.format, *ds); err != nil {
+		return nil, err
+	}
 	p.out.Start, err = s.store(ctx, p.store, p.layout)
 	return s.tokenizerJSON, err
 }

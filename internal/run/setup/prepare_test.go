@@ -130,7 +130,7 @@ func TestBadDataIsNamed(t *testing.T) {
 	}{
 		"corrupt lines": {"stages[0].data.path", good + "{\n" + good, fault.Dataset,
 			[]string{"stages[0].data: ", "data.jsonl:2: ", "data.jsonl:3: "}},
-		"unknown environment": {"stages[0].data.path", strings.Repeat(good, 1) + strings.NewReplacer(`"a"`, `"b"`, "chase", "maze").Replace(good) + runtest.ProblemLines(6),
+		"unknown environment": {"stages[0].data.path", strings.Repeat(good, 1) + strings.NewReplacer(`"a"`, `"b"`, "chase", "maze", "k1?", "k2?").Replace(good) + runtest.ProblemLines(6),
 			fault.Dataset, []string{`problem "b"`, "maze"}},
 		"id that is no file name": {"stages[0].data.path", strings.Replace(good, `"a"`, `"a\\b"`, 1) + runtest.ProblemLines(6),
 			fault.Dataset, []string{`a\\b`, "backslash"}},

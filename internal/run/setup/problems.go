@@ -38,13 +38,31 @@ func dataKey(index int) string { return fmt.Sprintf("stages[%d].data", index-1) 
 // stageProblems returns the training and the held-out problems of a stage, counted
 // and checked. Prompts are measured once the format is known.
 func (p *preparation) stageProblems(ctx context.Context, path string, s config.Stage) (train, heldOut []rl.Problem, err error) {
-	train, heldOut, err = p.readProblems(ctx, s.Data)
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", path, err)
+	set, gathered := p.sets[path]
+	if !gathered { // a fork makes some of its sets
+		set.train, set.heldOut, set.err = p.readProblems(ctx, path, s.Data)
+		p.sieve.hold(path, set.heldOut)
+	}
+	if set.err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", path, set.err)
+	}
+	train, heldOut = set.train, set.heldOut
+	if train, err = p.sieve.dropHeldOut(path, train); err != nil {
+		return nil, nil, err
+	}
+	if p.format != nil {
+		var a, b int
+		if train, a, err = p.sieve.dropLongPrompts(path, train, p.format, s); err == nil {
+			heldOut, b, err = p.sieve.dropLongPrompts(path+" (held out)", heldOut, p.format, s)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		p.out.TokenBudget = max(p.out.TokenBudget, a, b)
 	}
 	if len(train) < p.cfg.RL.ProblemsPerStep {
-		return nil, nil, fault.Newf(fault.Dataset, "%s: %d training problems, want at least rl.problems_per_step (%d)",
-			path, len(train), p.cfg.RL.ProblemsPerStep)
+		return nil, nil, fault.Newf(fault.Dataset, "%s: %d training problems, want at least rl.problems_per_step (%d)%s",
+			path, len(train), p.cfg.RL.ProblemsPerStep, p.sieve.text(path))
 	}
 	if err := checkStepIDs(train, p.cfg.RL.ProblemsPerStep*(1+p.cfg.RL.Refill.Rounds)); err != nil {
 		return nil, nil, fault.Newf(fault.Dataset, "%s: %w", path, err)
@@ -56,21 +74,35 @@ func (p *preparation) stageProblems(ctx context.Context, path string, s config.S
 		if err := p.checkProblems(set); err != nil {
 			return nil, nil, fault.Newf(fault.Dataset, "%s: %w", path, err)
 		}
-		if p.format == nil {
-			continue
-		}
-		if err := p.checkLengths(set, s); err != nil {
-			return nil, nil, err
-		}
 	}
 	p.out.Problems += len(train)
 	p.out.NumHeldOut += len(heldOut)
 	return train, heldOut, nil
 }
 
+// stageSet are the problems of a stage as its source has them, or why there are none.
+type stageSet struct {
+	train, heldOut []rl.Problem
+	err            error
+}
+
+// gather reads the problems of all stages, so that what one of them holds out is known to
+// all of them.
+func (p *preparation) gather(ctx context.Context) {
+	p.sets = map[string]stageSet{}
+	for i, s := range p.cfg.Stages {
+		var set stageSet
+		key := dataKey(i + 1)
+		set.train, set.heldOut, set.err = p.readProblems(ctx, key, s.Data)
+		p.sieve.hold(key, set.heldOut)
+		p.sets[key] = set
+	}
+}
+
 // readProblems generates both splits, or reads a file and holds out its last
-// eval.num_problems problems, half of the file at most. Errors: Dataset.
-func (p *preparation) readProblems(ctx context.Context, src config.Source) (train, heldOut []rl.Problem, err error) {
+// eval.num_problems problems, half of the file at most; problems with the prompt of an
+// earlier one do not count. path is the key of the data. Errors: Dataset.
+func (p *preparation) readProblems(ctx context.Context, path string, src config.Source) (train, heldOut []rl.Problem, err error) {
 	if src.Path == "" {
 		if train, err = dataset.Problems(src, p.cfg.Seed, env.Train); err == nil {
 			src.Num = p.cfg.Eval.NumProblems
@@ -89,6 +121,9 @@ func (p *preparation) readProblems(ctx context.Context, src config.Source) (trai
 		err = asDataset(fmt.Errorf("%s: 1 problem, want at least 2: one to train on and one to hold out", src.Path))
 	}
 	if err != nil {
+		return nil, nil, err
+	}
+	if all, err = p.sieve.dropDuplicates(path, all); err != nil {
 		return nil, nil, err
 	}
 	cut := len(all) - min(p.cfg.Eval.NumProblems, len(all)/2)
@@ -145,19 +180,14 @@ func (p *preparation) checkProblems(problems []rl.Problem) error {
 	return errors.Join(bad...)
 }
 
-// checkLengths finds prompts that leave no room for the stage's response.
-func (p *preparation) checkLengths(problems []rl.Problem, s config.Stage) error {
-	return evaluated{p}.checkRoom(problems, s, p.cfg.Model.MaxContext)
-}
-
-// checkRoom is checkLengths for contexts of so many tokens.
+// checkRoom refuses prompts that leave no room for a response in a context of so many
+// tokens.
 func (p evaluated) checkRoom(problems []rl.Problem, s config.Stage, room int) error {
 	for _, problem := range problems {
-		prompt, err := p.format.Begin(problem.Prompt)
+		need, err := lengthOf(p.format, problem, s)
 		if err != nil {
-			return fault.Newf(fault.Dataset, "problem %s: %w", problem.ID, err)
+			return err
 		}
-		need := prompt.PromptTokens() + s.MaxResponseTokens
 		p.out.TokenBudget = max(p.out.TokenBudget, need)
 		if need > room {
 			return config.Problems{{Path: "model.max_context", Msg: fmt.Sprintf(

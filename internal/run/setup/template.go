@@ -47,6 +47,29 @@ func checkChat(cfg config.Run, functions []chat.FunctionTool) error {
 	return nil
 }
 
+// OpenFormat returns the chat format of a run with its tools. A run from random weights
+// learns its tokenizer from its dialogues: the format has one of bytes then. Errors:
+// config.Problems; those of a store.
+func OpenFormat(ctx context.Context, store blob.Store, cfg config.Run) (*chat.Format, error) {
+	code, err := findCode(cfg)
+	if err != nil {
+		return nil, err
+	}
+	p := preparation{store: store, cfg: cfg, code: code}
+	if !cfg.Model.Starts() {
+		tmpl, err := findTemplate(cfg, "", nil)
+		if err != nil {
+			return nil, config.Problems{templateProblem(err)}
+		}
+		return chat.NewPlain(run.ChatConfig(cfg, tmpl, p.functions()))
+	}
+	s, err := openStart(ctx, store, cfg, p.functions())
+	if err != nil {
+		return nil, err
+	}
+	return s.format, s.Close()
+}
+
 func (p *preparation) storeTemplate(ctx context.Context) error {
 	if p.template == nil {
 		return nil
@@ -56,15 +79,4 @@ func (p *preparation) storeTemplate(ctx context.Context) error {
 		return fmt.Errorf("encode chat template: %w", err)
 	}
 	return p.keep(blob.PutBytes(ctx, p.store, run.TemplateKey(p.layout), data, blob.Always))
-}
-
-// adaptDialogues writes generated dialogues in the words of the run's format. Those
-// of a file stay as they are.
-func adaptDialogues(cfg config.Run, format *chat.Format, dialogues []chat.Dialogue) {
-	if cfg.SFT.Data.Path != "" {
-		return
-	}
-	for i, d := range dialogues {
-		dialogues[i] = format.Adapt(d)
-	}
 }

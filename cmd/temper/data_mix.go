@@ -1,0 +1,202 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"temper/internal/cli"
+	"temper/internal/dataset"
+	"temper/internal/dataset/rows"
+)
+
+// mixFlags are the flags of `temper data mix`.
+type mixFlags struct {
+	out  string
+	by   string
+	num  int
+	seed uint64
+}
+
+// mixFile is a file of a mix with the places of its lines.
+type mixFile struct {
+	path  string
+	file  *os.File
+	lines []span
+}
+
+type span struct {
+	at   int64
+	size int
+}
+
+func (m *mixFlags) run(cmd *cobra.Command, args []string) (err error) {
+	if m.out == "" {
+		return cli.Usagef("--out is missing: name the file to write")
+	}
+	if m.by != "epochs" && m.by != "weights" {
+		return cli.Usagef("--by is %q, want epochs or weights", m.by)
+	}
+	files, parts, err := m.open(args)
+	defer func() { err = errors.Join(err, closeFiles(files)) }()
+	if err != nil {
+		return cli.Usage(err)
+	}
+	picks, err := dataset.Mix(parts, m.num, m.seed)
+	if err != nil {
+		return cli.Usage(err)
+	}
+	if err := m.write(files, picks); err != nil {
+		return err
+	}
+	given := make([]int, len(files))
+	for _, p := range picks {
+		given[p.Part]++
+	}
+	for i, f := range files {
+		fmt.Fprintf(cmd.OutOrStdout(), "%s: %d of %d rows, %.3g passes, %.1f %% of the mix\n",
+			f.path, given[i], len(f.lines), float64(given[i])/float64(len(f.lines)), 100*float64(given[i])/float64(len(picks)))
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%d rows in %s\n", len(picks), m.out)
+	return nil
+}
+
+// open opens the files and reads their shares.
+func (m *mixFlags) open(args []string) (files []*mixFile, parts []dataset.Part, err error) {
+	var bad []error
+	for _, arg := range args {
+		path, share, err := m.share(arg)
+		if err != nil {
+			bad = append(bad, err)
+			continue
+		}
+		f, err := openLines(path)
+		if err != nil {
+			bad = append(bad, err)
+			continue
+		}
+		files = append(files, f)
+		part := dataset.Part{Rows: len(f.lines), Epochs: share}
+		if m.by == "weights" {
+			part = dataset.Part{Rows: len(f.lines), Weight: share}
+		}
+		parts = append(parts, part)
+	}
+	if m.by == "weights" && len(bad) == 0 {
+		bad = append(bad, checkWeights(parts))
+	}
+	return files, parts, errors.Join(bad...)
+}
+
+func checkWeights(parts []dataset.Part) error {
+	total := 0.0
+	for _, p := range parts {
+		total += p.Weight
+	}
+	if total == 0 {
+		return errors.New("the weights of the mix sum to nothing")
+	}
+	return nil
+}
+
+// share reads FILE=SHARE. Without a share it is 1.
+func (m *mixFlags) share(arg string) (path string, share float64, err error) {
+	at := strings.LastIndexByte(arg, '=')
+	if at < 0 {
+		return arg, 1, nil
+	}
+	share, err = strconv.ParseFloat(arg[at+1:], 64)
+	if err != nil || share < 0 || m.by == "epochs" && share == 0 {
+		return "", 0, fmt.Errorf("%s: %w", arg, errNoShare)
+	}
+	return arg[:at], share, nil
+}
+
+// openLines finds the lines of a file.
+func openLines(path string) (*mixFile, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	m := &mixFile{path: path, file: f}
+	if err := m.index(); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), f.Close())
+	}
+	return m, nil
+}
+
+func (m *mixFile) index() error {
+	in := bufio.NewReaderSize(m.file, 256<<10)
+	if err := rows.CheckEncoding(in); err != nil {
+		return err
+	}
+	at := int64(0)
+	if head, err := in.Peek(1); err == nil && head[0] == '[' {
+		return errors.New("is a JSON list, want JSON lines: temper data import writes them")
+	}
+	for {
+		line, err := in.ReadSlice('\n')
+		size := len(line)
+		blank := len(bytes.TrimSpace(line)) == 0
+		for errors.Is(err, bufio.ErrBufferFull) {
+			line, err = in.ReadSlice('\n')
+			size += len(line)
+			blank = blank && len(bytes.TrimSpace(line)) == 0
+		}
+		if !blank {
+			if size > rows.MaxBytes {
+				return rows.ErrLong
+			}
+			m.lines = append(m.lines, span{at, size})
+		}
+		at += int64(size)
+		if err != nil {
+			break
+		}
+	}
+	if len(m.lines) == 0 {
+		return errors.New("has no rows")
+	}
+	return nil
+}
+
+func closeFiles(files []*mixFile) error {
+	var errs []error
+	for _, f := range files {
+		errs = append(errs, f.file.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// write copies the lines in the order of the mix.
+func (m *mixFlags) write(files []*mixFile, picks []dataset.Pick) error {
+	out, err := os.OpenFile(m.out, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return cli.Usagef("--out: %w", err)
+	}
+	w := bufio.NewWriterSize(out, 256<<10)
+	var line []byte
+	for _, p := range picks {
+		from := files[p.Part].lines[p.Row]
+		line = append(line[:0], make([]byte, from.size)...)
+		if _, err = files[p.Part].file.ReadAt(line, from.at); err != nil {
+			break
+		}
+		if _, err = w.Write(append(bytes.TrimSpace(line), '\n')); err != nil {
+			break
+		}
+	}
+	if err == nil {
+		err = w.Flush()
+	}
+	if err = errors.Join(err, out.Close()); err != nil {
+		return errors.Join(err, os.Remove(m.out))
+	}
+	return nil
+}

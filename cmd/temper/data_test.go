@@ -1,0 +1,60 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"temper/internal/cli"
+)
+
+// TestDataCommands imports problems and dialogues, and checks, shows, mixes and
+// decontaminates what comes out.
+func TestDataCommands(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	put := func(name, text string) string {
+		if err := os.WriteFile(at(name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return at(name)
+	}
+	run := func(args ...string) (string, error) {
+		cmd := dataCommand()
+		var out bytes.Buffer
+		cmd.SetArgs(args)
+		cmd.SetOut(&out)
+		cmd.SetErr(&out)
+		err := cmd.ExecuteContext(t.Context())
+		return out.String(), err
+	}
+	want := func(status int, text string, args ...string) {
+		t.Helper()
+		out, err := run(args...)
+		if err != nil {
+			out += err.Error()
+		}
+		if cli.ExitCode(err) != status || !strings.Contains(out, text) {
+			t.Errorf("%s: status %d, want %d with %q:\n%s", strings.Join(args, " "), cli.ExitCode(err), status, text, out)
+		}
+	}
+	sums := put("sums.jsonl", `{"question":"One plus one?","answer":"2"}`+"\n"+`{"question":"one plus  one","answer":"2"}`+"\n"+`{"question":"Two plus two plus three plus four plus five?","answer":"16"}`+"\n")
+	want(0, "3 rows read = 2 kept + 1 dropped + 0 bad", "import", sums, "--out", at("train.jsonl"), "--license", "mit")
+	want(2, "exists already", "import", sums, "--out", at("train.jsonl"))
+	want(2, "--out is missing", "import", sums)
+	want(2, "no layout \"gsm9k\"", "import", sums, "--out", at("x.jsonl"), "--layout", "gsm9k")
+	want(2, "--answers is \"some\"", "import", sums, "--out", at("x.jsonl"), "--answers", "some")
+	want(2, "too many bad rows: 1, and --max-bad is 0", "import", put("bad.jsonl", `{"question":"a?","answer":"1"}`+"\n{\n"), "--out", at("y.jsonl"))
+	want(0, "2 rows of sums.jsonl (mit)", "check", at("train.jsonl"))
+	want(2, "in an evaluation set: 2 rows", "check", at("train.jsonl"), "--against", at("train.jsonl"))
+	want(2, "too long: 1 rows", "check", at("train.jsonl"), "--max-tokens", "60")
+	want(0, "1 whose prompt is in a benchmark + 0", "decontaminate", at("train.jsonl"), "--against", put("bench.jsonl", `{"problem":"One plus one","answer":2}`+"\n"), "--out", at("clean.jsonl"))
+	chats := put("chats.jsonl", `{"messages":[{"role":"user","content":"q"},{"role":"assistant","content":null,"tool_calls":[{"id":"c","function":{"name":"f","arguments":{"a":1}}}]}],"tools":[{"name":"f"}]}`+"\n")
+	want(0, "1 tool of its own", "show", chats, "--spans")
+	want(0, `#  "<tool_call>`, "show", chats)
+	want(2, "has 1 rows, not 2", "show", chats, "--row", "2")
+	want(0, "4 rows in", "mix", at("train.jsonl")+"=2", "--out", at("mix.jsonl"))
+	want(2, "the weights of the mix sum to nothing", "mix", "--by", "weights", at("train.jsonl")+"=0", "--out", at("mix2.jsonl"))
+}

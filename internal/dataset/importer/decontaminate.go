@@ -1,0 +1,141 @@
+package importer
+
+import (
+	"bufio"
+	"context"
+	"encoding/json/jsontext"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"temper/internal/dataset/clean"
+	"temper/internal/dataset/layout"
+	"temper/internal/dataset/rows"
+)
+
+// Decontaminated says which rows share words with a benchmark.
+type Decontaminated struct {
+	Read int64 `json:"read"`
+	Kept int64 `json:"kept"`
+	// Same are dropped rows whose prompt is that of a benchmark problem; Overlapping are
+	// those that share a sequence of words with one.
+	Same        int64 `json:"same"`
+	Overlapping int64 `json:"overlapping"`
+	// Benchmarks counts the dropped rows by file of the benchmark, and Problems the
+	// problems of which they are.
+	Benchmarks map[string]int64 `json:"benchmarks"`
+	Problems   map[string]int64 `json:"problems"`
+	// Dropped are the first rows that were dropped.
+	Dropped []Hit `json:"dropped"`
+}
+
+// Hit is a dropped row.
+type Hit struct {
+	File string `json:"file"`
+	Row  int64  `json:"row"`
+	clean.Overlap
+}
+
+// Decontaminate writes the rows of files that share nothing with the benchmarks into out,
+// as they are, one a line. A row that cannot be read is an error: nothing is known of it.
+func Decontaminate(ctx context.Context, files []string, out string, index *clean.Index) (d *Decontaminated, err error) {
+	d = &Decontaminated{Benchmarks: map[string]int64{}, Problems: map[string]int64{}, Dropped: []Hit{}}
+	f, err := os.OpenFile(out, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if errors.Is(err, os.ErrExist) {
+		return d, fmt.Errorf("%s exists already: remove it or choose another name", out)
+	}
+	if err != nil {
+		return d, err
+	}
+	w := bufio.NewWriterSize(f, 256<<10)
+	for _, file := range files {
+		err = ReadItems(file, layout.Options{}, func(row rows.Row, _ *layout.Layout, item *layout.Item) error {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			d.Read++
+			if o, found := index.Find(PromptOf(item)); found {
+				d.drop(file, row.Num, o)
+				return nil
+			}
+			d.Kept++
+			line := jsontext.Value(row.JSON)
+			if err := line.Compact(); err != nil {
+				return err
+			}
+			if _, err := w.Write(line); err != nil {
+				return err
+			}
+			return w.WriteByte('\n')
+		})
+		if err != nil {
+			break
+		}
+	}
+	if err == nil {
+		err = w.Flush()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return d, errors.Join(err, os.Remove(out))
+	}
+	return d, nil
+}
+
+func (d *Decontaminated) drop(file string, row int64, o clean.Overlap) {
+	if o.Words == "" {
+		d.Same++
+	} else {
+		d.Overlapping++
+	}
+	name := o.Benchmark
+	if at := strings.LastIndexByte(name, ':'); at > 0 {
+		name = name[:at]
+	}
+	d.Benchmarks[name]++
+	d.Problems[o.Benchmark]++
+	if len(d.Dropped) < maxHits {
+		d.Dropped = append(d.Dropped, Hit{file, row, o})
+	}
+}
+
+// maxHits bounds the dropped rows that are listed.
+const maxHits = 1000
+
+// ReadItems calls yield with each row of a file and what it becomes, in any layout. A row
+// that becomes nothing is an error. The row and the item are valid until the next call.
+func ReadItems(path string, opts layout.Options, yield func(rows.Row, *layout.Layout, *layout.Item) error) (err error) {
+	l, err := DetectFile(path)
+	if err != nil {
+		return err
+	}
+	r, err := rows.Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	var o layout.Object
+	var item layout.Item
+	for {
+		row, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil {
+			err = row.Err
+		}
+		if err == nil {
+			err = o.Parse(row.JSON)
+		}
+		if err == nil {
+			err = l.Read(&o, &item, opts)
+		}
+		if err == nil {
+			err = yield(row, l, &item)
+		}
+		if err != nil {
+			return fmt.Errorf("%s:%d: %w", path, row.Num, err)
+		}
+	}
+}

@@ -1,0 +1,167 @@
+package rows
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/parquet-go/parquet-go"
+)
+
+// rowsPerRead is how many rows of a Parquet file are decoded at once.
+const rowsPerRead = 64
+
+// parquetRows are the rows of a Parquet file, put together from its columns.
+type parquetRows struct {
+	file   *parquet.File
+	fields []*node
+	group  int // of open, the next one when open is nil
+	open   parquet.Rows
+	num    int64
+	buf    [rowsPerRead]parquet.Row
+	have   int
+	at     int
+	// cells are the values of the current row by column, those that are left.
+	cells [][]parquet.Value
+	out   []byte
+}
+
+func openParquet(f *os.File) (p *parquetRows, err error) {
+	defer recoverCorrupt(&err)
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	file, err := parquet.OpenFile(f, info.Size(), parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true), parquet.ReadBufferSize(64<<10))
+	if err != nil {
+		return nil, fmt.Errorf("is no Parquet file that can be read: %w", err)
+	}
+	p = &parquetRows{file: file, cells: make([][]parquet.Value, 0, 16)}
+	for _, c := range file.Root().Columns() {
+		field, err := newNode(c)
+		if err != nil {
+			return nil, fmt.Errorf("column %s: %w", c.Name(), err)
+		}
+		p.fields = append(p.fields, field)
+	}
+	return p, nil
+}
+
+// recoverCorrupt turns a panic over a broken file into an error.
+func recoverCorrupt(err *error) {
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("the Parquet file is corrupt: %v", p)
+	}
+}
+
+func (p *parquetRows) next() (row Row, err error) {
+	defer recoverCorrupt(&err)
+	if p.at == p.have {
+		if err := p.read(); err != nil {
+			return Row{}, err
+		}
+	}
+	values := p.buf[p.at]
+	p.at++
+	p.num++
+	if err := p.deal(values); err != nil {
+		return Row{}, fmt.Errorf("row %d: %w", p.num, err)
+	}
+	p.out = append(p.out[:0], '{')
+	for i, f := range p.fields {
+		if i > 0 {
+			p.out = append(p.out, ',')
+		}
+		p.out = append(append(p.out, f.key...), ':')
+		if p.out, err = f.append(p.out, p.cells); err != nil {
+			return Row{Num: p.num, Err: fmt.Errorf("column %s: %w", f.key, err)}, nil
+		}
+		if len(p.out) > MaxBytes {
+			return Row{Num: p.num, Err: ErrLong}, nil
+		}
+	}
+	p.out = append(p.out, '}')
+	return Row{Num: p.num, JSON: p.out}, nil
+}
+
+// read decodes the next rows.
+func (p *parquetRows) read() error {
+	groups := p.file.RowGroups()
+	for {
+		if p.open == nil {
+			if p.group == len(groups) {
+				return io.EOF
+			}
+			p.open = groups[p.group].Rows()
+		}
+		n, err := p.open.ReadRows(p.buf[:])
+		p.have, p.at = n, 0
+		if n > 0 && (err == nil || errors.Is(err, io.EOF)) {
+			return nil
+		}
+		if err != nil && !errors.Is(err, io.EOF) {
+			return fmt.Errorf("row %d: %w", p.num+1, err)
+		}
+		if err == nil {
+			return fmt.Errorf("row %d: the row group ends too early", p.num+1)
+		}
+		if err := p.closeGroup(); err != nil {
+			return err
+		}
+	}
+}
+
+func (p *parquetRows) closeGroup() error {
+	err := p.open.Close()
+	p.open, p.group = nil, p.group+1
+	return err
+}
+
+// deal parts the values of a row by column.
+func (p *parquetRows) deal(values parquet.Row) error {
+	p.cells = p.cells[:0]
+	for start := 0; start < len(values); {
+		column, end := values[start].Column(), start+1
+		for end < len(values) && values[end].Column() == column {
+			end++
+		}
+		if column != len(p.cells) {
+			return fmt.Errorf("column %d has no value", len(p.cells))
+		}
+		p.cells = append(p.cells, values[start:end])
+		start = end
+	}
+	return nil
+}
+
+// skip passes whole row groups without reading them.
+func (p *parquetRows) skip(n int64) (err error) {
+	defer recoverCorrupt(&err)
+	p.have, p.at = 0, 0
+	if p.open != nil {
+		return errors.New("skip: rows are read already")
+	}
+	p.num += n
+	groups := p.file.RowGroups()
+	for ; p.group < len(groups); p.group++ {
+		inGroup := groups[p.group].NumRows()
+		if n < inGroup {
+			p.open = groups[p.group].Rows()
+			return p.open.SeekToRow(n)
+		}
+		n -= inGroup
+	}
+	if n > 0 {
+		return fmt.Errorf("skip: the file has %d rows less", n)
+	}
+	return nil
+}
+
+// Close closes the row group that is being read.
+func (p *parquetRows) Close() error {
+	if p.open == nil {
+		return nil
+	}
+	return p.open.Close()
+}
