@@ -122,7 +122,7 @@ func (f *Floor) yieldFromDrains(now time.Time) {
 			continue
 		}
 		for _, run := range f.tenantsOn(d.Node) {
-			if t := f.find(run); t.Phase == Holding {
+			if t := f.find(run); t.Phase == Holding && t.Told == toldGranted {
 				t.enter(now, Yielding, fmt.Sprintf("node %s is emptied, %s", d.Node, drainWhy(d)))
 			}
 		}
@@ -244,7 +244,7 @@ func (f *Floor) shrinkGrown() (out []Decision) {
 func (f *Floor) victims(now time.Time, t *Tenant, jobs []placement.Job, going []string) []string {
 	var may []Tenant
 	for _, other := range f.Tenants {
-		if other.Phase == Holding && f.rank(now, &other) > t.Priority {
+		if other.Phase == Holding && other.Told == toldGranted && f.rank(now, &other) > t.Priority {
 			may = append(may, other)
 		}
 	}
@@ -306,18 +306,25 @@ func (f *Floor) tell(now time.Time) (out []Decision) {
 			out = append(out, d)
 		}
 	}
-	return append(out, f.askStrangers()...)
+	return append(out, f.askStrangers(now)...)
 }
 
-// askStrangers asks the runs that are on the cluster and that nobody knows.
-func (f *Floor) askStrangers() (out []Decision) {
-	var seen []string
+// askStrangers asks the runs that are on the cluster and that nobody knows, now and then.
+func (f *Floor) askStrangers(now time.Time) (out []Decision) {
 	for _, n := range f.Nodes {
 		for _, m := range n.Members {
 			_, run, ok := strings.Cut(m.Job, "-")
-			if ok && m.OnRecord() && f.find(run) == nil && !slices.Contains(seen, run) {
-				seen = append(seen, run)
-				out = append(out, Decision{Do: Ask, Run: run, Epoch: m.Epoch})
+			if !ok || !m.OnRecord() || f.find(run) != nil {
+				continue
+			}
+			i := slices.IndexFunc(f.Strangers, func(s Stranger) bool { return s.Run == run })
+			if i < 0 {
+				f.Strangers = append(f.Strangers, Stranger{Run: run})
+				i = len(f.Strangers) - 1
+			}
+			if now.Sub(f.Strangers[i].Asked) >= askPause {
+				f.Strangers[i].Asked = now
+				out = append(out, Decision{Do: Ask, Run: run, Epoch: m.Epoch, Why: "it has members, and the cluster has forgotten it"})
 			}
 		}
 	}

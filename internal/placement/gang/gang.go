@@ -67,6 +67,9 @@ func (p Policy) withDefaults() Policy {
 	return p
 }
 
+// askPause lies between two questions to a run that nobody knows.
+const askPause = time.Minute
+
 // noRoomPause is how long a run waits after the scheduler refused it, though there
 // seemed to be room.
 const noRoomPause = 15 * time.Second
@@ -140,6 +143,14 @@ type Floor struct {
 	// since.
 	Nodes []placement.Node `json:"nodes,omitempty"`
 	Stale bool             `json:"stale,omitempty"`
+	// Strangers are runs with members that were asked who they are.
+	Strangers []Stranger `json:"strangers,omitempty"`
+}
+
+// Stranger is a run with members that nobody knows, and when it was asked.
+type Stranger struct {
+	Run   string    `json:"run"`
+	Asked time.Time `json:"asked"`
 }
 
 // find is the tenant of a run; nil where it is not known.
@@ -176,9 +187,7 @@ func (f *Floor) Ask(now time.Time, r Request) {
 	}
 	t := f.find(r.Run)
 	if t == nil {
-		i, _ := slices.BinarySearchFunc(f.Tenants, r.Run, func(t Tenant, run string) int { return cmp.Compare(t.Run, run) })
-		f.Tenants = slices.Insert(f.Tenants, i, Tenant{Request: r, Phase: Waiting, Asked: now, Since: now, Waits: now, Rank: r.Priority})
-		t = &f.Tenants[i]
+		t = f.insert(Tenant{Request: r, Phase: Waiting, Asked: now, Since: now, Waits: now, Rank: r.Priority})
 		if r.Holds { // of a cluster that has forgotten it
 			t.enter(now, Holding, "")
 			t.Told = toldGranted
@@ -204,7 +213,12 @@ func (f *Floor) Ask(now time.Time, r Request) {
 // keep says that it will ask again and keeps its place in the queue.
 func (f *Floor) Release(now time.Time, run string, epoch int, keep bool) {
 	t := f.find(run)
-	if t == nil || epoch < t.Epoch {
+	if t == nil { // it was forgotten, and may have members nevertheless
+		t = f.insert(Tenant{Request: Request{Run: run, Epoch: epoch, Priority: defaultPriority}, Asked: now})
+		t.enter(now, Leaving, "")
+		return
+	}
+	if epoch < t.Epoch {
 		return
 	}
 	switch {
@@ -222,11 +236,20 @@ func (f *Floor) Release(now time.Time, run string, epoch int, keep bool) {
 	}
 }
 
-// Ended takes note that the workflow of a run has ended without a release.
-func (f *Floor) Ended(now time.Time, run string) {
+// Ended takes note that the workflow of a run has ended without a release; epoch is that
+// of its members where nobody knows the run.
+func (f *Floor) Ended(now time.Time, run string, epoch int) {
 	if t := f.find(run); t != nil {
-		f.Release(now, run, t.Epoch, false)
+		epoch = t.Epoch
 	}
+	f.Release(now, run, epoch, false)
+}
+
+func (f *Floor) insert(t Tenant) *Tenant {
+	i, _ := slices.BinarySearchFunc(f.Tenants, t.Run, func(t Tenant, run string) int { return cmp.Compare(t.Run, run) })
+	f.Tenants = slices.Insert(f.Tenants, i, t)
+	f.Strangers = slices.DeleteFunc(f.Strangers, func(s Stranger) bool { return s.Run == t.Run })
+	return &f.Tenants[i]
 }
 
 func (f *Floor) remove(run string) {

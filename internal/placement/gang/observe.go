@@ -22,12 +22,17 @@ func (f *Floor) Look(now time.Time, nodes []placement.Node) {
 			switch {
 			case !t.Done || f.holdsRoom(t.Run):
 			case t.Again:
-				t.enter(now, Waiting, "")
+				t.enter(now, Waiting, t.Why)
 				t.Again = false
 			default:
 				gone = append(gone, t.Run)
 			}
 		case Waiting:
+			if epoch := f.newestMember(t.Run); epoch > 0 { // of a start that was forgotten
+				t.Epoch = max(t.Epoch, epoch)
+				t.enter(now, Leaving, "members of an earlier start end first")
+				t.Again = true
+			}
 		}
 	}
 	for _, run := range gone {
@@ -46,6 +51,19 @@ func (f *Floor) holdsRoom(run string) bool {
 		}
 	}
 	return false
+}
+
+// newestMember is the newest epoch of which a run has members on record; 0 for none.
+func (f *Floor) newestMember(run string) (epoch int) {
+	mine := of(run)
+	for _, n := range f.Nodes {
+		for _, m := range n.Members {
+			if mine(m) && m.OnRecord() {
+				epoch = max(epoch, m.Epoch)
+			}
+		}
+	}
+	return epoch
 }
 
 // missing lists what a gang lacks; "" when it is whole.
@@ -82,7 +100,7 @@ func (f *Floor) lookAtStart(now time.Time, t *Tenant) {
 	}
 	t.Why = missing
 	if now.Sub(t.Since) >= f.Policy.withDefaults().StartPatience {
-		t.enter(now, Leaving, "")
+		t.enter(now, Leaving, fmt.Sprintf("its last start was taken back after %s: %s", now.Sub(t.Since), missing))
 		t.Again = true
 		t.NotBefore = now.Add(noRoomPause)
 	}
