@@ -41,6 +41,7 @@ type course struct {
 	summary    string
 	restarted  string // the run that goes on instead of this one
 	alerts     []string
+	room       tenancy
 }
 
 func newCourse() course {
@@ -133,7 +134,7 @@ func (r *course) stageInput(plan run.Stage) StageInput {
 		Run:       r.ref, Plan: plan, NumSteps: r.plan.NumSteps(), CheckpointEvery: r.plan.CheckpointEvery,
 		NumShards: max(NumRolloutShards, r.plan.NumRolloutShards), StepsPerExecution: StepsPerExecution,
 		SearchAttributes: r.plan.SearchAttributes, ProgressAttributes: r.plan.ProgressAttributes, Priority: r.plan.Priority,
-		Window: r.plan.Window,
+		Window: r.plan.Window, Queues: r.room.queues(),
 		Progress: StageProgress{
 			NextStep: next, Policy: r.policy, Last: r.last, StepSeconds: r.last.Seconds,
 		},
@@ -142,11 +143,11 @@ func (r *course) stageInput(plan run.Stage) StageInput {
 
 // onTrainer and onRollouts are the options of activities of this run.
 func (r *course) onTrainer(ctx workflow.Context, summary string) workflow.Context {
-	return workflow.WithPriority(onTrainer(ctx, summary), priority(r.plan.Priority))
+	return workflow.WithPriority(onTrainer(ctx, r.room.queues(), summary), priority(r.plan.Priority))
 }
 
 func (r *course) onRollouts(ctx workflow.Context, summary string) workflow.Context {
-	return workflow.WithPriority(onRollouts(ctx, summary), priority(r.plan.Priority))
+	return workflow.WithPriority(onRollouts(ctx, r.room.queues(), summary), priority(r.plan.Priority))
 }
 
 // publish makes a policy of the state after SFT, or of that where a fork begins.

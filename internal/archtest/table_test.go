@@ -87,6 +87,7 @@ var packages = []row{
 	{pattern: "internal/retrain", layer: adapters},
 	{pattern: "internal/remake", layer: adapters},
 	{pattern: "internal/report", layer: adapters},
+	{pattern: "internal/placement/operate", layer: adapters, ours: []string{"internal/placement", "internal/placement/gang", "internal/placement/scaling"}, stdOnly: true, reason: "what was decided is done on any scheduler"},
 	{pattern: "internal/procmem", layer: adapters},
 	{pattern: "internal/health", layer: adapters, ours: none, stdOnly: true, reason: "any process may say how it is, and any may ask"},
 	{pattern: "internal/supervise", layer: adapters, ours: none, reason: "it runs any process and knows no role"},
@@ -97,7 +98,7 @@ var packages = []row{
 	{pattern: "trainer/schedule", layer: adapters, ours: []string{"internal/config"}, stdOnly: true, reason: "a learning rate is arithmetic"},
 	{pattern: "jobs/...", layer: adapters, planned: true},
 
-	{pattern: "activities", layer: durable, ours: []string{"internal/blob", "internal/watch", "internal/fault", "internal/run", "internal/run/setup", "internal/learner", "internal/sampling", "internal/retrain", "internal/remake"}, reason: "activities are a border: what they do is done by packages without Temporal, and none of them knows a device"},
+	{pattern: "activities", layer: durable, ours: []string{"internal/blob", "internal/watch", "internal/fault", "internal/run", "internal/run/setup", "internal/learner", "internal/sampling", "internal/retrain", "internal/remake", "internal/placement", "internal/placement/gang", "internal/placement/operate"}, reason: "activities are a border: what they do is done by packages without Temporal, and none of them knows a device"},
 	{pattern: "workflows", layer: durable},
 	{pattern: "internal/temporalclient", layer: durable},
 	{pattern: "internal/freeze", layer: durable},
