@@ -13,9 +13,9 @@ import (
 type Spec struct {
 	// Trainer is the job that updates the policy: one member today.
 	Trainer *Group `json:"trainer,omitempty"`
-	// Rollout samples and evaluates; without it the trainer's process does.
+	// Rollout samples and evaluates; without it and engines the trainer's process does.
 	Rollout *Group `json:"rollout,omitempty"`
-	// Engine serves the policy to the rollouts; without it they have engines of their own.
+	// Engine samples with devices of its own. Its number may grow up to Most.
 	Engine *Group `json:"engine,omitempty"`
 	// ReleaseAfterMinutes is how long a paused run keeps its room; 0 is half an hour,
 	// negative is for ever.
@@ -116,13 +116,13 @@ func (s Spec) Jobs(runID string, epoch, priority int) []Job {
 		switch g.role {
 		case RoleTrainer:
 			j.Queues.Trainer = queues.Trainer
-			if s.Rollout == nil { // the trainer's process samples, too
+			if s.Rollout == nil && s.Engine == nil { // the trainer's process samples, too
 				j.Queues.Rollout = queues.Rollout
 			}
 		case RoleRollout:
 			j.Queues.Rollout = queues.Rollout
 		case RoleEngine:
-			j.Most = g.Most
+			j.Queues.Rollout, j.Most = queues.Rollout, g.Most
 		}
 		out = append(out, j)
 	}
