@@ -51,6 +51,12 @@ type arrival struct {
 
 func newTown(t *testing.T, nodes, steps int) *town {
 	t.Helper()
+	return newTownAt(t, nodes, steps, 14*time.Minute, 6*time.Minute)
+}
+
+// newTownAt is a town whose steps take other times.
+func newTownAt(t *testing.T, nodes, steps int, sampling, training time.Duration) *town {
+	t.Helper()
 	w := newWorld(steps)
 	w.plan.SFTSteps, w.plan.CheckpointEvery = 0, 100
 	c := &town{
@@ -70,8 +76,8 @@ func newTown(t *testing.T, nodes, steps int) *town {
 	c.env.RegisterActivity(trainer)
 	c.env.RegisterActivity(rollouts)
 	c.env.RegisterActivity(&activities.Placement{Cluster: c.service, Announce: func(context.Context, string, any) error { return nil }})
-	c.env.OnActivity(rollouts.SampleGroups, anything, anything).After(14 * time.Minute).Return(rollouts.SampleGroups)
-	c.env.OnActivity(trainer.TrainStep, anything, anything).After(6 * time.Minute).Return(trainer.TrainStep)
+	c.env.OnActivity(rollouts.SampleGroups, anything, anything).After(sampling).Return(rollouts.SampleGroups)
+	c.env.OnActivity(trainer.TrainStep, anything, anything).After(training).Return(trainer.TrainStep)
 	// The environment wants to be asked by its own thread.
 	c.env.SetOnLocalActivityStartedListener(func(info *activity.Info, _ context.Context, args []any) {
 		message := map[string]string{"AcquirePlacement": activities.MessageAsk, "ReleasePlacement": activities.MessageRelease}[info.ActivityType.Name]
