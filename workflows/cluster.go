@@ -133,17 +133,21 @@ func (c *cluster) listen(ctx workflow.Context) error {
 			selector.Select(ctx)
 		}
 	})
-	if err := c.handle(ctx, CommandDrain, "Have the runs on a node save and go elsewhere, then empty it.", c.drain); err != nil {
+	desk := nodeDesk{c}
+	if err := desk.handle(ctx, CommandDrain, "Have the runs on a node save and go elsewhere, then empty it.", desk.drain); err != nil {
 		return err
 	}
-	if err := c.handle(ctx, CommandUndrain, "Let runs on a node again.", c.undrain); err != nil {
+	if err := desk.handle(ctx, CommandUndrain, "Let runs on a node again.", desk.undrain); err != nil {
 		return err
 	}
 	return workflow.SetQueryHandlerWithOptions(ctx, QueryStatus, func() (ClusterStatus, error) { return c.status(), nil },
 		workflow.QueryHandlerOptions{Description: "Nodes, runs with what each waits for, drains and scalings."})
 }
 
-func (c *cluster) handle(ctx workflow.Context, name, about string, do func(workflow.Context, NodeCommand) string) error {
+// nodeDesk takes the commands of people.
+type nodeDesk struct{ *cluster }
+
+func (c nodeDesk) handle(ctx workflow.Context, name, about string, do func(workflow.Context, NodeCommand) string) error {
 	return workflow.SetUpdateHandlerWithOptions(ctx, name,
 		func(ctx workflow.Context, n NodeCommand) (string, error) {
 			c.news = true
@@ -152,7 +156,7 @@ func (c *cluster) handle(ctx workflow.Context, name, about string, do func(workf
 		workflow.UpdateHandlerOptions{Description: about, Validator: c.refuseNode})
 }
 
-func (c *cluster) refuseNode(n NodeCommand) error {
+func (c nodeDesk) refuseNode(n NodeCommand) error {
 	if n.Node == "" {
 		return errors.New(`want {"node": "name or id of a node", "reason": "..."}`)
 	}
@@ -162,7 +166,7 @@ func (c *cluster) refuseNode(n NodeCommand) error {
 	return nil
 }
 
-func (c *cluster) nodeNames() (names []string) {
+func (c nodeDesk) nodeNames() (names []string) {
 	for _, n := range c.Floor.Nodes {
 		names = append(names, cmp.Or(n.Name, n.ID))
 	}
@@ -170,7 +174,7 @@ func (c *cluster) nodeNames() (names []string) {
 }
 
 // node finds a node by id or name.
-func (c *cluster) node(name string) (placement.Node, bool) {
+func (c nodeDesk) node(name string) (placement.Node, bool) {
 	i := slices.IndexFunc(c.Floor.Nodes, func(n placement.Node) bool { return n.ID == name || n.Name == name })
 	if i < 0 {
 		return placement.Node{ID: name, Name: name}, false
@@ -178,7 +182,7 @@ func (c *cluster) node(name string) (placement.Node, bool) {
 	return c.Floor.Nodes[i], true
 }
 
-func (c *cluster) drain(ctx workflow.Context, n NodeCommand) string {
+func (c nodeDesk) drain(ctx workflow.Context, n NodeCommand) string {
 	node, _ := c.node(n.Node)
 	c.Floor.DrainNode(workflow.Now(ctx), node.ID, n.Reason, n.By)
 	var runs []string
@@ -193,7 +197,7 @@ func (c *cluster) drain(ctx workflow.Context, n NodeCommand) string {
 	return fmt.Sprintf("node %s is closed; when %s have come to a safe point, saved and left, it is emptied", node.Name, strings.Join(runs, ", "))
 }
 
-func (c *cluster) undrain(_ workflow.Context, n NodeCommand) string {
+func (c nodeDesk) undrain(_ workflow.Context, n NodeCommand) string {
 	node, _ := c.node(n.Node)
 	c.Floor.UndrainNode(node.ID)
 	return fmt.Sprintf("node %s takes runs again", node.Name)
@@ -258,7 +262,7 @@ func (c *cluster) turn(ctx workflow.Context) error {
 	for _, d := range c.Floor.Decide(workflow.Now(ctx)) {
 		c.act(ctx, d)
 	}
-	c.scale(ctx)
+	scaler{c}.scale(ctx)
 	c.show(ctx)
 	if err := ctx.Err(); err != nil {
 		return err
@@ -359,7 +363,7 @@ func (c *cluster) act(ctx workflow.Context, d gang.Decision) {
 			c.Floor.Stopped(d.Run, d.Epoch)
 		}
 	case gang.Shrink:
-		c.shrink(ctx, d)
+		scaler{c}.shrink(ctx, d)
 	case gang.CloseNode, gang.EmptyNode, gang.OpenNode:
 		if err = c.do(ctx, string(d.Do)+" "+d.Node, placing.MoveNode, d, &out); err == nil {
 			c.Floor.Moved(d)
@@ -393,15 +397,18 @@ func (c *cluster) tell(ctx workflow.Context, d gang.Decision) {
 	}
 }
 
+// scaler keeps groups at their size.
+type scaler struct{ *cluster }
+
 // shrink takes the engines back that a run has beyond its need.
-func (c *cluster) shrink(ctx workflow.Context, d gang.Decision) {
+func (c scaler) shrink(ctx workflow.Context, d gang.Decision) {
 	job := d.Jobs[0]
 	c.scaleTo(ctx, placement.Scaling{Job: job.ID, Group: string(job.Role), From: -1, To: job.Members, Reason: d.Why})
 	c.Floor.Shrunk()
 }
 
 // scale applies the rules to the loads that were measured with the last look.
-func (c *cluster) scale(ctx workflow.Context) {
+func (c scaler) scale(ctx workflow.Context) {
 	loads := c.loads
 	c.loads = nil // each measurement counts once
 	now := workflow.Now(ctx)
@@ -419,7 +426,7 @@ func (c *cluster) scale(ctx workflow.Context) {
 
 // ruleOf is the rule of a group: the operator's, or that of a run's engines, which may
 // grow while no run waits for room.
-func (c *cluster) ruleOf(now time.Time, job string) (scaling.Rule, bool) {
+func (c scaler) ruleOf(now time.Time, job string) (scaling.Rule, bool) {
 	for _, r := range c.Settings.Rules {
 		if r.Job == job {
 			return r, true
@@ -437,7 +444,7 @@ func (c *cluster) ruleOf(now time.Time, job string) (scaling.Rule, bool) {
 	return rule, true
 }
 
-func (c *cluster) scalingState(job string) *scaling.State {
+func (c scaler) scalingState(job string) *scaling.State {
 	i := slices.IndexFunc(c.Scaling, func(s scaling.State) bool { return s.Job == job })
 	if i < 0 {
 		i = len(c.Scaling)
@@ -446,7 +453,7 @@ func (c *cluster) scalingState(job string) *scaling.State {
 	return &c.Scaling[i]
 }
 
-func (c *cluster) scaleTo(ctx workflow.Context, to placement.Scaling) {
+func (c scaler) scaleTo(ctx workflow.Context, to placement.Scaling) {
 	var placing *activities.Placement
 	var out operate.Outcome
 	if err := c.do(ctx, brief("scale "+to.String()), placing.ScaleGroup, to, &out); err != nil {

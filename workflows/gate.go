@@ -351,14 +351,14 @@ func (g *gate) wait(ctx workflow.Context) error {
 	g.waiting = true
 	defer func() { g.waiting = false }()
 	cause := g.cause()
-	if err := g.stand(ctx); err != nil {
+	if err := (safePoint{g}).stand(ctx); err != nil {
 		return err
 	}
 	over := func() bool { return !g.held() || g.Stopping || g.Skip }
 	for !over() {
 		if g.cause() != cause { // by whom and why is news
 			cause = g.cause()
-			if err := g.stand(ctx); err != nil {
+			if err := (safePoint{g}).stand(ctx); err != nil {
 				return err
 			}
 		}
@@ -374,9 +374,12 @@ func (g *gate) wait(ctx workflow.Context) error {
 	return g.onPause(ctx, false)
 }
 
+// safePoint is what a gate does where it holds its workflow.
+type safePoint struct{ *gate }
+
 // stand says that the workflow stands at the safe point, and gives up the room of the run
 // where that is wanted.
-func (g *gate) stand(ctx workflow.Context) error {
+func (g safePoint) stand(ctx workflow.Context) error {
 	if err := g.makeReady(ctx); err != nil {
 		return err
 	}
@@ -387,7 +390,7 @@ func (g *gate) stand(ctx workflow.Context) error {
 }
 
 // makeReady saves what is finished before the room of the run goes to another.
-func (g *gate) makeReady(ctx workflow.Context) error {
+func (g safePoint) makeReady(ctx workflow.Context) error {
 	if g.Yield == nil || g.Yield.Lost {
 		return nil
 	}
@@ -395,7 +398,7 @@ func (g *gate) makeReady(ctx workflow.Context) error {
 }
 
 // giveRoom gives back the room of the run, where that is the gate's to do.
-func (g *gate) giveRoom(ctx workflow.Context) error {
+func (g safePoint) giveRoom(ctx workflow.Context) error {
 	if g.Yield == nil || g.vacate == nil {
 		return nil
 	}

@@ -162,7 +162,7 @@ var homes = []home{
 		"the keys of a run are known to those who write it and to internal/history, which everybody else reads through", false},
 	{"log", nil, "log/slog is the one logger", true},
 	{"math/rand", nil, "draws come from rl.Seed", true},
-	{"testing/...", []string{"internal/blob/blobtest", "internal/policy/policytest", "internal/run/runtest", "sandbox/sandboxtest"}, "only conformance suites and doubles are test code outside test files", false},
+	{"testing/...", []string{"internal/blob/blobtest", "internal/placement/placementtest", "internal/policy/policytest", "internal/run/runtest", "sandbox/sandboxtest"}, "only conformance suites and doubles are test code outside test files", false},
 	{"github.com/google/go-cmp/...", []string{"internal/blob/blobtest", "internal/policy/policytest", "sandbox/sandboxtest"}, "comparison is for tests", false},
 	{"pgregory.net/...", nil, "properties are for tests", false},
 	{"github.com/santhosh-tekuri/...", nil, "the schema of configurations is checked in tests", false},

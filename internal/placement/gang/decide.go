@@ -59,15 +59,19 @@ const toldGranted = "granted"
 // Yield, Tell and Ask is to be answered by the caller, and is not decided again meanwhile
 // if the caller waits for that.
 func (f *Floor) Decide(now time.Time) []Decision {
+	d := decider{view{f}}
 	var out []Decision
-	out = append(out, f.moveNodes()...)
-	f.yieldFromDrains(now)
-	f.takeFromTheSilent(now)
-	out = append(out, f.stopLeaving()...)
-	out = append(out, f.admit(now)...)
-	out = append(out, f.tell(now)...)
+	out = append(out, d.moveNodes()...)
+	d.yieldFromDrains(now)
+	d.takeFromTheSilent(now)
+	out = append(out, d.stopLeaving()...)
+	out = append(out, d.admit(now)...)
+	out = append(out, d.tell(now)...)
 	return out
 }
+
+// decider chooses what is to be done.
+type decider struct{ view }
 
 // NeedsLook reports whether a decision waits for a newer look at the cluster.
 func (f *Floor) NeedsLook() bool {
@@ -76,7 +80,7 @@ func (f *Floor) NeedsLook() bool {
 	})
 }
 
-func (f *Floor) moveNodes() (out []Decision) {
+func (f decider) moveNodes() (out []Decision) {
 	for _, d := range f.Drains {
 		switch {
 		case d.Over:
@@ -102,7 +106,7 @@ func drainWhy(d Drain) string {
 }
 
 // tenantsOn are the runs with living members on a node.
-func (f *Floor) tenantsOn(node string) (runs []string) {
+func (f view) tenantsOn(node string) (runs []string) {
 	for _, n := range f.Nodes {
 		if n.ID != node || n.State == placement.NodeDown {
 			continue
@@ -116,7 +120,7 @@ func (f *Floor) tenantsOn(node string) (runs []string) {
 	return runs
 }
 
-func (f *Floor) yieldFromDrains(now time.Time) {
+func (f decider) yieldFromDrains(now time.Time) {
 	for _, d := range f.Drains {
 		if d.Over {
 			continue
@@ -130,7 +134,7 @@ func (f *Floor) yieldFromDrains(now time.Time) {
 }
 
 // takeFromTheSilent takes the room of runs that were urged to make room and do not answer.
-func (f *Floor) takeFromTheSilent(now time.Time) {
+func (f decider) takeFromTheSilent(now time.Time) {
 	for i := range f.Tenants {
 		if t := &f.Tenants[i]; t.Phase == Yielding && now.Sub(t.Since) >= 2*f.Policy.withDefaults().YieldPatience {
 			t.enter(now, Leaving, "")
@@ -139,7 +143,7 @@ func (f *Floor) takeFromTheSilent(now time.Time) {
 }
 
 // stopLeaving stops the jobs of runs that have left.
-func (f *Floor) stopLeaving() (out []Decision) {
+func (f decider) stopLeaving() (out []Decision) {
 	for _, t := range f.Tenants {
 		if t.Phase == Leaving && !t.Done {
 			out = append(out, Decision{Do: Stop, Run: t.Run, Holder: t.Holder, Epoch: t.Epoch})
@@ -149,7 +153,7 @@ func (f *Floor) stopLeaving() (out []Decision) {
 }
 
 // admit starts the first run of the queue that fits, or has others make room for it.
-func (f *Floor) admit(now time.Time) (out []Decision) {
+func (f decider) admit(now time.Time) (out []Decision) {
 	ready := !f.Stale && len(f.Nodes) > 0 && !slices.ContainsFunc(f.Tenants, func(t Tenant) bool { return t.Phase == Starting })
 	head := ""
 	for _, q := range f.Queue(now) {
@@ -192,7 +196,7 @@ func (f *Floor) admit(now time.Time) (out []Decision) {
 }
 
 // makeRoom has runs that count less make room for t, if that is enough.
-func (f *Floor) makeRoom(now time.Time, t *Tenant, jobs []placement.Job, free fit) []Decision {
+func (f decider) makeRoom(now time.Time, t *Tenant, jobs []placement.Job, free fit) []Decision {
 	var going []string
 	for _, other := range f.Tenants {
 		if other.Phase == Yielding || other.Phase == Leaving {
@@ -222,7 +226,7 @@ func (f *Floor) makeRoom(now time.Time, t *Tenant, jobs []placement.Job, free fi
 }
 
 // shrinkGrown takes the engines back that runs have beyond their need.
-func (f *Floor) shrinkGrown() (out []Decision) {
+func (f decider) shrinkGrown() (out []Decision) {
 	if f.Stale {
 		return nil // it may have been done
 	}
@@ -241,7 +245,7 @@ func (f *Floor) shrinkGrown() (out []Decision) {
 
 // victims are the runs that make room for t: those that count least, and of these the
 // last that came; none where that would not be enough.
-func (f *Floor) victims(now time.Time, t *Tenant, jobs []placement.Job, going []string) []string {
+func (f decider) victims(now time.Time, t *Tenant, jobs []placement.Job, going []string) []string {
 	var may []Tenant
 	for _, other := range f.Tenants {
 		if other.Phase == Holding && other.Told == toldGranted && f.rank(now, &other) > t.Priority {
@@ -274,7 +278,7 @@ func (f *Floor) victims(now time.Time, t *Tenant, jobs []placement.Job, going []
 
 // rank is what a holding run counts for: what it was admitted with, for a while, and its
 // priority after that.
-func (f *Floor) rank(now time.Time, t *Tenant) int {
+func (f decider) rank(now time.Time, t *Tenant) int {
 	if now.Sub(t.Since) < f.Policy.withDefaults().Tenure {
 		return min(t.Rank, t.Priority)
 	}
@@ -282,7 +286,7 @@ func (f *Floor) rank(now time.Time, t *Tenant) int {
 }
 
 // tell lists what the runs do not know yet.
-func (f *Floor) tell(now time.Time) (out []Decision) {
+func (f decider) tell(now time.Time) (out []Decision) {
 	patience := f.Policy.withDefaults().YieldPatience
 	for i := range f.Tenants {
 		t := &f.Tenants[i]
@@ -310,7 +314,7 @@ func (f *Floor) tell(now time.Time) (out []Decision) {
 }
 
 // askStrangers asks the runs that are on the cluster and that nobody knows, now and then.
-func (f *Floor) askStrangers(now time.Time) (out []Decision) {
+func (f decider) askStrangers(now time.Time) (out []Decision) {
 	for _, n := range f.Nodes {
 		for _, m := range n.Members {
 			_, run, ok := strings.Cut(m.Job, "-")

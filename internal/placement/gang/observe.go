@@ -10,17 +10,18 @@ import (
 // Look takes in the nodes as they are now.
 func (f *Floor) Look(now time.Time, nodes []placement.Node) {
 	f.Nodes, f.Stale = nodes, false
+	v := view{f}
 	var gone []string
 	for i := range f.Tenants {
 		t := &f.Tenants[i]
 		switch t.Phase {
 		case Starting:
-			f.lookAtStart(now, t)
+			v.lookAtStart(now, t)
 		case Holding, Yielding:
-			f.lookForLoss(now, t)
+			v.lookForLoss(now, t)
 		case Leaving:
 			switch {
-			case !t.Done || f.holdsRoom(t.Run):
+			case !t.Done || v.holdsRoom(t.Run):
 			case t.Again:
 				t.enter(now, Waiting, t.Why)
 				t.Again = false
@@ -28,7 +29,7 @@ func (f *Floor) Look(now time.Time, nodes []placement.Node) {
 				gone = append(gone, t.Run)
 			}
 		case Waiting:
-			if epoch := f.newestMember(t.Run); epoch > 0 { // of a start that was forgotten
+			if epoch := v.newestMember(t.Run); epoch > 0 { // of a start that was forgotten
 				t.Epoch = max(t.Epoch, epoch)
 				t.enter(now, Leaving, "members of an earlier start end first")
 				t.Again = true
@@ -40,8 +41,11 @@ func (f *Floor) Look(now time.Time, nodes []placement.Node) {
 	}
 }
 
+// view reads what was seen of the cluster.
+type view struct{ *Floor }
+
 // holdsRoom reports whether members of a run hold room.
-func (f *Floor) holdsRoom(run string) bool {
+func (f view) holdsRoom(run string) bool {
 	mine := of(run)
 	for _, n := range f.Nodes {
 		for _, m := range n.Members {
@@ -54,7 +58,7 @@ func (f *Floor) holdsRoom(run string) bool {
 }
 
 // newestMember is the newest epoch of which a run has members on record; 0 for none.
-func (f *Floor) newestMember(run string) (epoch int) {
+func (f view) newestMember(run string) (epoch int) {
 	mine := of(run)
 	for _, n := range f.Nodes {
 		for _, m := range n.Members {
@@ -67,7 +71,7 @@ func (f *Floor) newestMember(run string) (epoch int) {
 }
 
 // missing lists what a gang lacks; "" when it is whole.
-func (f *Floor) missing(t *Tenant) string {
+func (f view) missing(t *Tenant) string {
 	for _, j := range t.Need.Jobs(t.Run, t.Epoch, t.Priority) {
 		if n := f.numOnRecord(j); n < j.Members {
 			return fmt.Sprintf("%d of %d members of the %s run", n, j.Members, j.Role)
@@ -77,7 +81,7 @@ func (f *Floor) missing(t *Tenant) string {
 }
 
 // numOnRecord counts the members of a job that are on record and run.
-func (f *Floor) numOnRecord(j placement.Job) (n int) {
+func (f view) numOnRecord(j placement.Job) (n int) {
 	for _, node := range f.Nodes {
 		for _, m := range node.Members {
 			if m.Job == j.ID && m.Epoch == j.Epoch && m.OnRecord() && m.State == placement.MemberRunning {
@@ -89,7 +93,7 @@ func (f *Floor) numOnRecord(j placement.Job) (n int) {
 }
 
 // lookAtStart grants a gang that is whole, and takes back one that does not become so.
-func (f *Floor) lookAtStart(now time.Time, t *Tenant) {
+func (f view) lookAtStart(now time.Time, t *Tenant) {
 	if !t.Done {
 		return
 	}
@@ -107,7 +111,7 @@ func (f *Floor) lookAtStart(now time.Time, t *Tenant) {
 }
 
 // lookForLoss has a gang that stays incomplete give up its room.
-func (f *Floor) lookForLoss(now time.Time, t *Tenant) {
+func (f view) lookForLoss(now time.Time, t *Tenant) {
 	missing := f.missing(t)
 	if missing == "" {
 		t.Short = time.Time{}

@@ -17,7 +17,7 @@ type plot struct {
 
 // plots are the open nodes with their free room and that of the members which counts
 // names. Members on a node that is down hold none.
-func (f *Floor) plots(counts func(placement.Member) bool) []plot {
+func (f view) plots(counts func(placement.Member) bool) []plot {
 	var out []plot
 	for _, n := range f.Nodes {
 		if n.State != placement.NodeReady || f.drained(n.ID) {
@@ -34,7 +34,7 @@ func (f *Floor) plots(counts func(placement.Member) bool) []plot {
 	return out
 }
 
-func (f *Floor) drained(node string) bool {
+func (f view) drained(node string) bool {
 	return slices.ContainsFunc(f.Drains, func(d Drain) bool { return d.Node == node && !d.Over })
 }
 

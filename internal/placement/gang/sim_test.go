@@ -258,7 +258,7 @@ func (s *sim) check() {
 // TestNoDeadlockNoStarvation: whatever comes in whatever order, and whatever is lost,
 // each run ends, and in the end the cluster is empty.
 func TestNoDeadlockNoStarvation(t *testing.T) {
-	for seed := range uint64(25) {
+	for seed := range uint64(12) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) { playRandom(t, seed) })
 	}
 }
