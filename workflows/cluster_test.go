@@ -131,7 +131,8 @@ func (c *town) live(ctx workflow.Context, arrivals []arrival) error {
 		workflow.Go(ctx, func(ctx workflow.Context) {
 			defer done.Done()
 			if err := workflow.Sleep(ctx, a.After+time.Second); err != nil {
-				c.Error(err)
+				c.errs[a.Input.RunID] = err
+				return
 			}
 			var out workflows.RunResult
 			child := workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{WorkflowID: workflows.RunWorkflowID(a.Input.RunID)})

@@ -34,8 +34,8 @@ func (r Room) Holds(other Room) bool {
 	if r.Cores < other.Cores || r.MemoryMiB < other.MemoryMiB {
 		return false
 	}
-	for name, n := range other.Devices {
-		if r.numDevices(name) < n {
+	for _, name := range SortedNames(other.Devices) {
+		if r.numDevices(name) < other.Devices[name] {
 			return false
 		}
 	}
@@ -44,13 +44,19 @@ func (r Room) Holds(other Room) bool {
 
 func (r Room) numDevices(name string) int {
 	n := 0
-	for has, count := range r.Devices {
+	for _, has := range SortedNames(r.Devices) {
 		if deviceIs(has, name) {
-			n += count
+			n += r.Devices[has]
 		}
 	}
 	return n
 }
+
+// SortedNames are the keys of counts in the order of their names, so that a replay has
+// the same.
+//
+//workflowcheck:ignore
+func SortedNames[V any](counts map[string]V) []string { return slices.Sorted(maps.Keys(counts)) }
 
 func deviceIs(has, asked string) bool { return has == asked || strings.HasPrefix(has, asked+"/") }
 
@@ -64,8 +70,8 @@ func (r Room) Plus(other Room) Room {
 	if sum == nil {
 		sum = map[string]int{}
 	}
-	for name, n := range other.Devices {
-		sum[name] += n
+	for _, name := range SortedNames(other.Devices) {
+		sum[name] += other.Devices[name]
 	}
 	r.Devices = sum
 	return r
@@ -79,9 +85,9 @@ func (r Room) Minus(other Room) Room {
 		return r
 	}
 	left := maps.Clone(r.Devices)
-	for _, name := range slices.Sorted(maps.Keys(other.Devices)) {
+	for _, name := range SortedNames(other.Devices) {
 		n := other.Devices[name]
-		for _, has := range slices.Sorted(maps.Keys(left)) {
+		for _, has := range SortedNames(left) {
 			if deviceIs(has, name) {
 				taken := min(n, left[has])
 				left[has] -= taken
@@ -96,7 +102,7 @@ func (r Room) Minus(other Room) Room {
 // String lists what there is: "8 amd/gpu, 16 cores, 4096 MiB".
 func (r Room) String() string {
 	var parts []string
-	for _, name := range slices.Sorted(maps.Keys(r.Devices)) {
+	for _, name := range SortedNames(r.Devices) {
 		if r.Devices[name] != 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", r.Devices[name], name))
 		}
@@ -261,7 +267,7 @@ type Scaling struct {
 // String is the scaling in one line.
 func (s Scaling) String() string {
 	parts := []string{}
-	for _, name := range slices.Sorted(maps.Keys(s.Figures)) {
+	for _, name := range SortedNames(s.Figures) {
 		parts = append(parts, fmt.Sprintf("%s=%.4g", name, s.Figures[name]))
 	}
 	line := fmt.Sprintf("%s %d -> %d: %s", s.Job, s.From, s.To, s.Reason)

@@ -2,8 +2,6 @@ package placement
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 )
 
@@ -93,7 +91,7 @@ func (g namedGroup) check(path string) (wrong []string) {
 	} else if g.Most != 0 && g.Most < g.Count {
 		wrong = append(wrong, fmt.Sprintf("%s.most: is %d, want count (%d) or more", path, g.Most, g.Count))
 	}
-	for _, name := range slices.Sorted(maps.Keys(g.Devices)) {
+	for _, name := range SortedNames(g.Devices) {
 		if n := g.Devices[name]; n < 1 || n > maxDevices {
 			wrong = append(wrong, fmt.Sprintf("%s.devices.%s: is %d, want 1 to %d", path, name, n, maxDevices))
 		}

@@ -127,8 +127,8 @@ func compareRoom(a, b placement.Room) int {
 }
 
 func sum(devices map[string]int) (n int) {
-	for _, count := range devices {
-		n += count
+	for _, name := range placement.SortedNames(devices) {
+		n += devices[name]
 	}
 	return n
 }
