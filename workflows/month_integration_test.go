@@ -4,9 +4,10 @@ package workflows_test
 
 import "testing"
 
-// TestSimulatedMonth: a month on 64 nodes of 8 GPUs, of which one is lost a day and two
-// are drained for maintenance, under runs of five priorities.
+// TestSimulatedMonth: a month on 16 nodes of 8 GPUs, of which one is lost every fourth
+// day, the rate of one a day for 64 nodes, and one is drained every second day, under
+// runs of five priorities.
 func TestSimulatedMonth(t *testing.T) {
-	s := season{nodes: 64, days: 30, runs: 24, steps: 60, lostPerDay: 1, drainedPerDay: 2, seed: 2026}
+	s := season{nodes: 16, days: 30, runs: 12, steps: 40, lostPerDay: 0.25, drainedPerDay: 0.5, seed: 2026}
 	s.play(t).report(t)
 }

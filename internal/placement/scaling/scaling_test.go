@@ -21,7 +21,6 @@ type nodes struct {
 	starts  []time.Duration // when nodes that were asked for will answer
 	serving int
 	queue   float64 // calls that wait
-	lost    int
 }
 
 // second lets calls arrive and be served, and returns the load then.
