@@ -12,13 +12,14 @@ import (
 
 	"temper/internal/blob"
 	"temper/internal/learner"
+	"temper/internal/placement/operate"
 	"temper/internal/remake"
 	"temper/internal/run"
 	"temper/internal/run/setup"
 	"temper/internal/sampling"
 )
 
-// Each exported method of the three types is registered as an activity. Stored
+// Each exported method of the four types is registered as an activity. Stored
 // histories hold its name.
 
 // Control is what the control worker does itself: bookkeeping and pure steps.
@@ -41,6 +42,15 @@ type Control struct {
 	Chain run.Chain
 
 	selector sampling.Selector
+}
+
+// Placement gives runs workers of their own on a cluster. Control workers serve it.
+type Placement struct {
+	// Cluster is nil where there is none.
+	Cluster *operate.Service
+	// Announce tells the workflow of the cluster of a request, and starts it where it does
+	// not run.
+	Announce func(ctx context.Context, message string, arg any) error
 }
 
 // Trainer updates policies, one activity after another.

@@ -33,11 +33,12 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// onStore is the three structs that are registered, on a store.
+// onStore is the four structs that are registered, on a store.
 func onStore(store blob.Store) []any {
 	return []any{
 		&activities.Control{Store: store},
 		&activities.Trainer{Learner: learner.NewService(learner.Config{Store: store, Now: runtest.Still})},
+		&activities.Placement{},
 		&activities.Rollouts{Sampling: sampling.New(sampling.Config{Store: store, Now: runtest.Still}), Mender: &remake.Bench{Store: store}},
 	}
 }

@@ -33,6 +33,8 @@ type ControlOptions struct {
 	// sampling, so that as many rollout roles share it; 0 is one. A run keeps the
 	// number with which it began, and has the same bits with any.
 	RolloutShards int
+	// Cluster is where runs get workers of their own that ask for them.
+	Cluster ClusterOptions
 }
 
 // MaxRolloutShards bounds the activities of one step, which its history lists.
@@ -71,14 +73,19 @@ func serveControl(ctx context.Context, o ControlOptions, v *Vitals) error {
 	watchers.Go(func() { peak.Watch(watch, of, rssInterval) })
 	watchers.Go(func() { sweepStore(watch, conn.store, o.Log) })
 	watchers.Go(func() { freeze.NewWatch(conn.client, o.Log).Run(watch) })
+	announce := workflows.AnnounceCluster(conn.client)
+	if o.Cluster.Backend != nil {
+		watchers.Go(func() { watchCluster(watch, o.Cluster.Backend, announce, o.Log) })
+	}
 	defer watchers.Wait()
 	defer stop()
+	placing := &activities.Placement{Cluster: o.Cluster.placing(conn.client, o.Place), Announce: announce}
 	control := &activities.Control{Store: conn.store, SearchAttributes: known, PeakRSS: peak.Bytes, RolloutShards: o.RolloutShards, Notify: webhook(o.Webhook, o.Log),
 		Chain: run.Chain{By: proof.ThisMaker("control", "")}, Find: workflows.FindOwner(conn.client)}
-	return controlWorker(control).serve(ctx, conn.client, func() { v.Serving(workflows.QueueControl) })
+	return controlWorker(control, placing).serve(ctx, conn.client, func() { v.Serving(workflows.QueueControl) })
 }
 
-func controlWorker(control *activities.Control) queueWorker {
+func controlWorker(control *activities.Control, placing *activities.Placement) queueWorker {
 	options := baseOptions()
 	options.MaxConcurrentWorkflowTaskPollers = numPollers
 	// The workflows of a killed worker wait so long for it before another one,
@@ -88,5 +95,6 @@ func controlWorker(control *activities.Control) queueWorker {
 	return queueWorker{queue: workflows.QueueControl, options: options, register: func(r worker.Registry) {
 		workflows.Register(r)
 		r.RegisterActivity(control)
+		r.RegisterActivity(placing)
 	}}
 }

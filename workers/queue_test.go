@@ -27,8 +27,8 @@ func lazyClient(t *testing.T, address string) client.Client {
 // queues are the workers of all roles.
 func queues() map[string]queueWorker {
 	return map[string]queueWorker{
-		"control": controlWorker(&activities.Control{}), "trainer": trainerWorker(&activities.Trainer{}),
-		"rollout": rolloutWorker(&activities.Rollouts{}, 0),
+		"control": controlWorker(&activities.Control{}, &activities.Placement{}), "trainer": trainerWorker(&activities.Trainer{}, "temper-trainer"),
+		"rollout": rolloutWorker(&activities.Rollouts{}, "temper-rollout", 0),
 	}
 }
 
@@ -53,10 +53,10 @@ func TestSlots(t *testing.T) {
 		got            worker.Options
 		slots, pollers int
 	}{
-		"trainer":          {trainerWorker(nil).options, 1, 1},
-		"rollout":          {rolloutWorker(nil, 0).options, 1, 1},
-		"rollout of two":   {rolloutWorker(nil, 2).options, 2, 2},
-		"rollout of a lot": {rolloutWorker(nil, 100).options, 100, numPollers},
+		"trainer":          {trainerWorker(nil, "q").options, 1, 1},
+		"rollout":          {rolloutWorker(nil, "q", 0).options, 1, 1},
+		"rollout of two":   {rolloutWorker(nil, "q", 2).options, 2, 2},
+		"rollout of a lot": {rolloutWorker(nil, "q", 100).options, 100, numPollers},
 	} {
 		o := c.got
 		if o.MaxConcurrentActivityExecutionSize != c.slots || o.MaxConcurrentActivityTaskPollers != c.pollers || !o.DisableWorkflowWorker {
@@ -97,7 +97,7 @@ func TestUnreachableServerIsAnError(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	q := trainerWorker(&activities.Trainer{})
+	q := trainerWorker(&activities.Trainer{}, "temper-trainer")
 	q.options.WorkerStopTimeout = time.Second
 	err = q.serve(ctx, lazyClient(t, addrs[0]), func() { t.Error("it polls") })
 	if err == nil || !strings.Contains(err.Error(), "temper-trainer") {

@@ -1,6 +1,7 @@
 package workers
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -20,6 +21,9 @@ import (
 // RolloutOptions are what a rollout role can be told.
 type RolloutOptions struct {
 	Place
+	// Queue is that of the one run which the role works for; "" works for all runs that
+	// have no workers of their own.
+	Queue string
 	// Backend for tensors; empty is the Go backend.
 	Backend string
 	// Concurrent is the number of trajectories of a run that live at a time: sampled,
@@ -39,10 +43,13 @@ type RolloutOptions struct {
 // the shards of each step; each loads the policy by itself.
 func Rollout(o RolloutOptions) Role {
 	return Role{
-		Name: "rollout", Needs: []Need{NeedTemporal, NeedStore, NeedSandbox, NeedDevice}, Queues: []string{workflows.QueueRollout},
+		Name: "rollout", Needs: []Need{NeedTemporal, NeedStore, NeedSandbox, NeedDevice}, Queues: []string{o.queue()},
 		Run: func(ctx context.Context, v *Vitals) error { return serveRollout(ctx, o, v) },
 	}
 }
+
+// queue is the one that the role polls.
+func (o RolloutOptions) queue() string { return cmp.Or(o.Queue, workflows.QueueRollout) }
 
 func serveRollout(ctx context.Context, o RolloutOptions, v *Vitals) error {
 	conn, err := o.connect(ctx, "rollout", v)
@@ -65,7 +72,7 @@ func serveRollout(ctx context.Context, o RolloutOptions, v *Vitals) error {
 	})
 	defer service.Close()
 	mender := Remake(RemakeOptions{Store: conn.store, Backend: o.Backend, Concurrent: o.Concurrent, Executor: executor, Log: o.Log})
-	return rolloutWorker(&activities.Rollouts{Sampling: service, Mender: mender}, o.Slots).serve(ctx, conn.client, func() { v.Serving(workflows.QueueRollout) })
+	return rolloutWorker(&activities.Rollouts{Sampling: service, Mender: mender}, o.queue(), o.Slots).serve(ctx, conn.client, func() { v.Serving(o.queue()) })
 }
 
 // policies is how many policies of a run with rl.window are sampled with at a time. Two
@@ -90,9 +97,9 @@ func (o RolloutOptions) engines(store blob.Store, v *Vitals) func(*run.Loaded) (
 	return own.make
 }
 
-func rolloutWorker(rollouts *activities.Rollouts, slots int) queueWorker {
+func rolloutWorker(rollouts *activities.Rollouts, queue string, slots int) queueWorker {
 	return queueWorker{
-		queue: workflows.QueueRollout, options: activityOptions(max(1, slots)),
+		queue: queue, options: activityOptions(max(1, slots)),
 		register: func(r worker.Registry) { r.RegisterActivity(rollouts) },
 	}
 }

@@ -1,6 +1,7 @@
 package workers
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -21,6 +22,9 @@ const savePatience = 3 * time.Second
 // TrainerOptions are what a trainer role can be told.
 type TrainerOptions struct {
 	Place
+	// Queue is that of the one run which the role works for; "" works for all runs that
+	// have no workers of their own.
+	Queue string
 	// Backend for tensors; empty is the Go backend.
 	Backend string
 	// Mesh of devices; the zero value is one device.
@@ -35,10 +39,13 @@ type TrainerOptions struct {
 // is updated in order. It does not sample.
 func Trainer(o TrainerOptions) Role {
 	return Role{
-		Name: "trainer", Needs: []Need{NeedTemporal, NeedStore, NeedDevice}, Queues: []string{workflows.QueueTrainer},
+		Name: "trainer", Needs: []Need{NeedTemporal, NeedStore, NeedDevice}, Queues: []string{o.queue()},
 		Run: func(ctx context.Context, v *Vitals) error { return serveTrainer(ctx, o, v) },
 	}
 }
+
+// queue is the one that the role polls.
+func (o TrainerOptions) queue() string { return cmp.Or(o.Queue, workflows.QueueTrainer) }
 
 func serveTrainer(ctx context.Context, o TrainerOptions, v *Vitals) error {
 	conn, err := o.connect(ctx, "trainer", v)
@@ -54,12 +61,12 @@ func serveTrainer(ctx context.Context, o TrainerOptions, v *Vitals) error {
 		MadeBy: makerOf("trainer", onMesh(o.Backend, o.Mesh)), Meter: cputime.New(o.Supervisor),
 	})
 	defer service.Close(savePatience)
-	return trainerWorker(&activities.Trainer{Learner: service}).serve(ctx, conn.client, func() { v.Serving(workflows.QueueTrainer) })
+	return trainerWorker(&activities.Trainer{Learner: service}, o.queue()).serve(ctx, conn.client, func() { v.Serving(o.queue()) })
 }
 
-func trainerWorker(trainer *activities.Trainer) queueWorker {
+func trainerWorker(trainer *activities.Trainer, queue string) queueWorker {
 	return queueWorker{
-		queue: workflows.QueueTrainer, options: activityOptions(1),
+		queue: queue, options: activityOptions(1),
 		register: func(r worker.Registry) { r.RegisterActivity(trainer) },
 	}
 }

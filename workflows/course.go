@@ -42,6 +42,7 @@ type course struct {
 	restarted  string // the run that goes on instead of this one
 	setsAt     *int64 // the policy that was measured last on eval.sets
 	alerts     []string
+	room       tenancy
 }
 
 func newCourse() course {
@@ -134,7 +135,7 @@ func (r *course) stageInput(plan run.Stage) StageInput {
 		Run:       r.ref, Plan: plan, NumSteps: r.plan.NumSteps(), CheckpointEvery: r.plan.CheckpointEvery,
 		NumShards: max(NumRolloutShards, r.plan.NumRolloutShards), StepsPerExecution: StepsPerExecution,
 		SearchAttributes: r.plan.SearchAttributes, ProgressAttributes: r.plan.ProgressAttributes, Priority: r.plan.Priority,
-		Window: r.plan.Window, PartialTokens: r.plan.PartialTokens, EvalSets: r.plan.EvalSets,
+		Window: r.plan.Window, PartialTokens: r.plan.PartialTokens, EvalSets: r.plan.EvalSets, Queues: r.room.queues(),
 		Progress: StageProgress{
 			NextStep: next, Policy: r.policy, Last: r.last, StepSeconds: r.last.Seconds,
 		},
@@ -143,11 +144,11 @@ func (r *course) stageInput(plan run.Stage) StageInput {
 
 // onTrainer and onRollouts are the options of activities of this run.
 func (r *course) onTrainer(ctx workflow.Context, summary string) workflow.Context {
-	return workflow.WithPriority(onTrainer(ctx, summary), priority(r.plan.Priority))
+	return workflow.WithPriority(onTrainer(ctx, r.room.queues(), summary), priority(r.plan.Priority))
 }
 
 func (r *course) onRollouts(ctx workflow.Context, summary string) workflow.Context {
-	return workflow.WithPriority(onRollouts(ctx, summary), priority(r.plan.Priority))
+	return workflow.WithPriority(onRollouts(ctx, r.room.queues(), summary), priority(r.plan.Priority))
 }
 
 // publish makes a policy of the state after SFT, or of that where a fork begins.

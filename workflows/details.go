@@ -54,6 +54,9 @@ func (s RunStatus) facts() []string {
 	if s.Priority != 0 {
 		out = append(out, fmt.Sprintf("Priority %d", s.Priority))
 	}
+	if s.Room != "" {
+		out = append(out, "On the cluster it "+cell(s.Room))
+	}
 	if s.Checkpoint != nil && (s.Child == "" || s.State == StatePaused) { // else only the stage knows
 		out = append(out, fmt.Sprintf("A checkpoint is saved after step %d", *s.Checkpoint))
 	}

@@ -6,6 +6,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"temper/activities"
+	"temper/internal/placement"
 	"temper/internal/run"
 )
 
@@ -72,7 +73,7 @@ func evaluateRun(ctx workflow.Context, in EvaluateRunInput, out *EvaluateRunResu
 	}
 	for _, set := range plan.EvalSets {
 		workflow.SetCurrentDetails(ctx, fmt.Sprintf("policy %d on %s", version, set.Name))
-		result, err := evaluateSet(onRollouts(ctx, fmt.Sprintf("policy %d on %s", version, set.Name)), ref, set.Name, out.Policy, LabelStep(version))
+		result, err := evaluateSet(onRollouts(ctx, placement.Queues{}, fmt.Sprintf("policy %d on %s", version, set.Name)), placement.Queues{}, ref, set.Name, out.Policy, LabelStep(version))
 		if err != nil {
 			return err
 		}
@@ -84,7 +85,7 @@ func evaluateRun(ctx workflow.Context, in EvaluateRunInput, out *EvaluateRunResu
 func evaluateStage(ctx workflow.Context, in activities.EvaluateInput, stage string) (run.Evaluation, error) {
 	var rollouts *activities.Rollouts
 	var out run.Evaluation
-	ctx = onRollouts(ctx, fmt.Sprintf("policy %d on stage %s", in.Policy.Version, stage))
-	err := mending(ctx, in.Run, func() error { return workflow.ExecuteActivity(ctx, rollouts.EvaluatePolicy, in).Get(ctx, &out) })
+	ctx = onRollouts(ctx, placement.Queues{}, fmt.Sprintf("policy %d on stage %s", in.Policy.Version, stage))
+	err := mending(ctx, placement.Queues{}, in.Run, func() error { return workflow.ExecuteActivity(ctx, rollouts.EvaluatePolicy, in).Get(ctx, &out) })
 	return out, err
 }

@@ -41,14 +41,15 @@ type freezeNews struct {
 }
 
 // held reports whether the gate holds its workflow at safe points.
-func (g *gateState) held() bool { return g.Paused || g.Frozen != nil }
+func (g *gateState) held() bool { return g.Paused || g.Frozen != nil || g.Yield != nil }
 
 // cause is what holds a gate, for comparison.
-func (g *gateState) cause() gateCause { return gateCause{g.Paused, g.Frozen} }
+func (g *gateState) cause() gateCause { return gateCause{g.Paused, g.Frozen, g.Yield} }
 
 type gateCause struct {
 	paused bool
 	frozen *Freeze
+	yield  *Yield
 }
 
 // why says who holds the gate, by which command or on the server, and why.
@@ -56,17 +57,26 @@ func (g *gateState) why() string {
 	if g.Frozen != nil && !g.Paused {
 		return ": " + g.Frozen.String()
 	}
+	if g.Yield != nil && !g.Paused {
+		return ": " + g.Yield.Reason
+	}
 	return who(g.Reason, g.By)
 }
 
 // reasons are those of the status: of the command, or else of the server's pause.
 func (g *gateState) reasons() (reason, by string, since *time.Time) {
 	f := g.Frozen
+	if g.Yield != nil && f == nil && !g.Paused && !g.Stopping {
+		return g.Yield.Reason, byCluster, &g.Yield.Since
+	}
 	if f == nil || g.Paused || g.Stopping {
 		return g.Reason, g.By, g.Since
 	}
 	return fmt.Sprintf("workflow %s is paused on the server%s", f.Workflow, because(f.Reason)), f.By, &f.Since
 }
+
+// byCluster is who holds a run that has to make room.
+const byCluster = "the cluster"
 
 // unreachable refuses a command that would be handed to a stage which hears nothing.
 func (g *gate) unreachable() error {

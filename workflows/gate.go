@@ -37,6 +37,8 @@ type gateState struct {
 	holding
 	// Frozen is the server's pause of the workflow above or below; nil for none.
 	Frozen *Freeze `json:"frozen,omitempty"`
+	// Yield holds the gate while the run has no room on the cluster; nil where it has.
+	Yield *Yield `json:"yield,omitempty"`
 	// Save asks for a checkpoint at the next safe point.
 	Save bool `json:"save,omitempty"`
 	// Skip ends a stage at its next safe point, for the reason in SkipWhy.
@@ -62,6 +64,9 @@ type gate struct {
 	save func(workflow.Context) error
 	// onPause is called with true before a wait and with false after it.
 	onPause func(ctx workflow.Context, paused bool) error
+	// vacate gives back the room of the run, once what is finished is saved; nil for a
+	// stage, whose run does it.
+	vacate func(workflow.Context) error
 	// carry carries out the commands that are not the gate's own; see commands.
 	carry map[string]handler
 	// others are the signals besides the commands, and what to do with one.
@@ -270,7 +275,7 @@ func refused(err error) error {
 
 // changed acts on a changed state: interrupts, and forwards the state to the stage.
 func (g *gate) changed(ctx workflow.Context) {
-	if g.Now && g.interrupt != nil {
+	if (g.Now || g.Yield != nil && g.Yield.Now) && g.interrupt != nil {
 		g.interrupt()
 	}
 	if g.forward != nil {
@@ -346,14 +351,14 @@ func (g *gate) wait(ctx workflow.Context) error {
 	g.waiting = true
 	defer func() { g.waiting = false }()
 	cause := g.cause()
-	if err := g.onPause(ctx, true); err != nil {
+	if err := (safePoint{g}).stand(ctx); err != nil {
 		return err
 	}
 	over := func() bool { return !g.held() || g.Stopping || g.Skip }
 	for !over() {
 		if g.cause() != cause { // by whom and why is news
 			cause = g.cause()
-			if err := g.onPause(ctx, true); err != nil {
+			if err := (safePoint{g}).stand(ctx); err != nil {
 				return err
 			}
 		}
@@ -367,6 +372,37 @@ func (g *gate) wait(ctx workflow.Context) error {
 		}
 	}
 	return g.onPause(ctx, false)
+}
+
+// safePoint is what a gate does where it holds its workflow.
+type safePoint struct{ *gate }
+
+// stand says that the workflow stands at the safe point, and gives up the room of the run
+// where that is wanted.
+func (g safePoint) stand(ctx workflow.Context) error {
+	if err := g.makeReady(ctx); err != nil {
+		return err
+	}
+	if err := g.onPause(ctx, true); err != nil {
+		return err
+	}
+	return g.giveRoom(ctx)
+}
+
+// makeReady saves what is finished before the room of the run goes to another.
+func (g safePoint) makeReady(ctx workflow.Context) error {
+	if g.Yield == nil || g.Yield.Lost {
+		return nil
+	}
+	return g.save(ctx)
+}
+
+// giveRoom gives back the room of the run, where that is the gate's to do.
+func (g safePoint) giveRoom(ctx workflow.Context) error {
+	if g.Yield == nil || g.vacate == nil {
+		return nil
+	}
+	return g.vacate(ctx)
 }
 
 // work passes the safe point and does the work; what a command interrupts is

@@ -8,6 +8,7 @@ import (
 
 	"temper/activities"
 	"temper/internal/fault"
+	"temper/internal/placement"
 	"temper/internal/run"
 	"temper/internal/run/judge"
 )
@@ -18,12 +19,12 @@ const eventUntil = "until"
 // cutUntil marks a stage that ended by its figures: forks end it there, too.
 const cutUntil = "until"
 
-// evaluateSet measures a policy on a set of eval.sets.
-func evaluateSet(ctx workflow.Context, ref run.Ref, set string, p run.Policy, label string) (run.Evaluation, error) {
+// evaluateSet measures a policy on a set of eval.sets, with the workers of the queues.
+func evaluateSet(ctx workflow.Context, q placement.Queues, ref run.Ref, set string, p run.Policy, label string) (run.Evaluation, error) {
 	var rollouts *activities.Rollouts
 	var out run.Evaluation
 	in := activities.EvaluateInput{Run: ref, Set: set, Policy: p, Label: label}
-	err := mending(ctx, ref, func() error { return workflow.ExecuteActivity(ctx, rollouts.EvaluatePolicy, in).Get(ctx, &out) })
+	err := mending(ctx, q, ref, func() error { return workflow.ExecuteActivity(ctx, rollouts.EvaluatePolicy, in).Get(ctx, &out) })
 	return out, err
 }
 
@@ -39,7 +40,7 @@ func (r measuring) evaluateSets(ctx workflow.Context) error {
 	for _, set := range r.plan.EvalSets {
 		err := r.work(ctx, StateEvaluating, func(ctx workflow.Context) error {
 			summary := fmt.Sprintf("evaluate policy %d on %s", r.policy.Version, set.Name)
-			_, err := evaluateSet(r.onRollouts(ctx, summary), r.ref, set.Name, r.policy, LabelStep(r.policy.Version))
+			_, err := evaluateSet(r.onRollouts(ctx, summary), r.room.queues(), r.ref, set.Name, r.policy, LabelStep(r.policy.Version))
 			return err
 		})
 		if err != nil {
@@ -101,7 +102,7 @@ func (s judging) afterStep(ctx workflow.Context) (*judged, error) {
 		}
 		err := s.gate.work(ctx, func(ctx workflow.Context) error {
 			summary := fmt.Sprintf("evaluate policy %d on %s", s.at.Policy.Version, set.Name)
-			_, err := evaluateSet(workflow.WithPriority(onRollouts(ctx, summary), priority(s.in.Priority)), s.in.Run, set.Name, s.at.Policy, LabelStep(s.at.Policy.Version))
+			_, err := evaluateSet(workflow.WithPriority(onRollouts(ctx, s.in.Queues, summary), priority(s.in.Priority)), s.in.Queues, s.in.Run, set.Name, s.at.Policy, LabelStep(s.at.Policy.Version))
 			return err
 		})
 		if err != nil {
@@ -154,7 +155,7 @@ func (s judging) firstStep() int { return s.at.NextStep - s.at.Made }
 func (s judging) endEarly(ctx workflow.Context, j judged) (string, error) {
 	last := s.at.NextStep - 1
 	if s.at.Saved != last {
-		if err := saveCheckpoint(onTrainer(ctx, fmt.Sprintf("checkpoint after step %d, the last of its stage", last)), s.in.Run, last); err != nil {
+		if err := saveCheckpoint(onTrainer(ctx, s.in.Queues, fmt.Sprintf("checkpoint after step %d, the last of its stage", last)), s.in.Run, last); err != nil {
 			return "", err
 		}
 		s.at.Saved = last

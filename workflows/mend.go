@@ -9,6 +9,7 @@ import (
 
 	"temper/activities"
 	"temper/internal/blob"
+	"temper/internal/placement"
 	"temper/internal/run"
 )
 
@@ -21,14 +22,14 @@ const maxMends = 16
 
 // mending calls an activity. Where the activity fails because an object is damaged or
 // gone that can be made again, it has that done and calls once more.
-func mending(ctx workflow.Context, ref run.Ref, call func() error) error {
+func mending(ctx workflow.Context, q placement.Queues, ref run.Ref, call func() error) error {
 	for n := 0; ; n++ {
 		err := call()
 		damaged, ok := damagedBy(err)
 		if !ok || n == maxMends || workflow.GetVersion(ctx, changeMend, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
 			return err
 		}
-		if mendErr := mend(ctx, ref, damaged); temporal.IsCanceledError(mendErr) {
+		if mendErr := mend(ctx, q, ref, damaged); temporal.IsCanceledError(mendErr) {
 			return mendErr
 		} else if mendErr != nil {
 			return alsoNotMended(err, mendErr)
@@ -37,9 +38,9 @@ func mending(ctx workflow.Context, ref run.Ref, call func() error) error {
 }
 
 // mend has an object made again by a worker that can sample and train.
-func mend(ctx workflow.Context, ref run.Ref, damaged blob.Ref) error {
+func mend(ctx workflow.Context, q placement.Queues, ref run.Ref, damaged blob.Ref) error {
 	var rollouts *activities.Rollouts
-	ctx = onRollouts(ctx, "make "+damaged.Key+" again")
+	ctx = onRollouts(ctx, q, "make "+damaged.Key+" again")
 	return workflow.ExecuteActivity(ctx, rollouts.MendObject, activities.MendInput{Run: ref, Damaged: damaged}).Get(ctx, nil)
 }
 

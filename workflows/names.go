@@ -14,6 +14,8 @@ import (
 
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/workflow"
+
+	"temper/activities"
 )
 
 // Task queues. Each is served by the workers of one role.
@@ -69,7 +71,10 @@ const (
 )
 
 func internalSignals() []string {
-	return []string{signalGate, signalStageGate, signalOrder, signalReceipt, signalFreeze}
+	return []string{
+		signalGate, signalStageGate, signalOrder, signalReceipt, signalFreeze,
+		signalPlacement, activities.MessageAsk, activities.MessageRelease, activities.MessageNews,
+	}
 }
 
 // Search attributes, when the server knows them; see RunPlan.SearchAttributes.

@@ -1,10 +1,13 @@
 package workflows
 
 import (
+	"cmp"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
+
+	"temper/internal/placement"
 )
 
 // Sizes that decide how work is cut into activities and histories. They travel
@@ -69,12 +72,14 @@ func lookup(ctx workflow.Context, summary string) workflow.Context {
 	return workflow.WithActivityOptions(ctx, options)
 }
 
-func onTrainer(ctx workflow.Context, summary string) workflow.Context {
-	return workflow.WithActivityOptions(ctx, activityOptions(QueueTrainer, trainTimeout, summary))
+// onTrainer and onRollouts are the options of activities of a run with these queues: its
+// own, or those that all runs share.
+func onTrainer(ctx workflow.Context, q placement.Queues, summary string) workflow.Context {
+	return workflow.WithActivityOptions(ctx, activityOptions(cmp.Or(q.Trainer, QueueTrainer), trainTimeout, summary))
 }
 
-func onRollouts(ctx workflow.Context, summary string) workflow.Context {
-	return workflow.WithActivityOptions(ctx, activityOptions(QueueRollout, rolloutTimeout, summary))
+func onRollouts(ctx workflow.Context, q placement.Queues, summary string) workflow.Context {
+	return workflow.WithActivityOptions(ctx, activityOptions(cmp.Or(q.Rollout, QueueRollout), rolloutTimeout, summary))
 }
 
 // activityOptions waits for cancelled activities: when a run has ended, nothing

@@ -48,7 +48,9 @@ func seal(ctx workflow.Context) string {
 // gateOrder hands what was asked of a run to its stage.
 type gateOrder struct {
 	holding
-	Seal string `json:"seal,omitempty"`
+	// Yield holds the stage while the run has no room.
+	Yield *Yield `json:"yield,omitempty"`
+	Seal  string `json:"seal,omitempty"`
 }
 
 // stageLink is how a run reaches the stage under way.
@@ -69,7 +71,7 @@ type stageLink struct {
 var errStranger = errors.New("it does not come from the run and its stage: give the run a command instead")
 
 // forward hands what was asked for to the stage, one state at a time: the newest.
-func (l *stageLink) forward(ctx workflow.Context, newest func() holding) {
+func (l *stageLink) forward(ctx workflow.Context, newest func() gateOrder) {
 	if err := l.forwarding.Lock(ctx); err != nil {
 		return // cancelled: the stage is being cancelled, too
 	}
@@ -79,7 +81,9 @@ func (l *stageLink) forward(ctx workflow.Context, newest func() holding) {
 	}
 	// A stage that has just ended cannot be told; the run's own next safe point
 	// comes first then.
-	_ = l.child.SignalChildWorkflow(ctx, signalGate, gateOrder{holding: newest(), Seal: l.seal}).Get(ctx, nil)
+	order := newest()
+	order.Seal = l.seal
+	_ = l.child.SignalChildWorkflow(ctx, signalGate, order).Get(ctx, nil)
 }
 
 // ask has the stage carry out an order. It returns false when there is no stage,

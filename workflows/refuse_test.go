@@ -16,9 +16,9 @@ import (
 // before anything was done; and the workflow says so when it is asked.
 func TestRefusedInWords(t *testing.T) {
 	for name, tt := range map[string]struct{ kind, id, input, want string }{
-		"unknown key":   {workflows.TypeRun, "rl/x", `{"confg": "a.yaml"}`, "confg: unknown key; did you mean config? (known here: config, fork, priority, run_id, seed, set, take_over)"},
+		"unknown key":   {workflows.TypeRun, "rl/x", `{"confg": "a.yaml"}`, "confg: unknown key; did you mean config? (known here: config, fork, placement, priority, run_id, seed, set, take_over)"},
 		"a wrong form":  {workflows.TypeRun, "rl/x", `{"config": "a.yaml", "priority": "high"}`, `priority: want a whole number; have "high"`},
-		"no object":     {workflows.TypeRun, "rl/x", `"a.yaml"`, `want one JSON object with run_id, config, seed, set, fork, take_over, priority; have "a.yaml"`},
+		"no object":     {workflows.TypeRun, "rl/x", `"a.yaml"`, `want one JSON object with run_id, config, seed, set, fork, take_over, priority, placement; have "a.yaml"`},
 		"other letters": {workflows.TypeRun, "rl/größe", `{"config": "a.yaml"}`, `workflow id "rl/größe": the run is named after it, and a run id has A-Z, a-z, 0-9, '.', '_' and '-' only: start it under another workflow id, or say {"run_id": "..."}`},
 		"a re-training": {workflows.TypeRetrain, "retrain/x", `{"id": "x", "dat": ["/d"]}`, "dat: unknown key; did you mean data? (known here: config, data, gate, id, set, stages)"},
 		"a lonely data": {workflows.TypeRetrain, "retrain/x", `{"id": "x", "data": "/d"}`, `data: want a list, each a text; have "/d"`},

@@ -10,4 +10,5 @@ func Register(r worker.WorkflowRegistry) {
 	r.RegisterWorkflow(RLStep)
 	r.RegisterWorkflow(EvaluateRun)
 	r.RegisterWorkflow(Retrain)
+	r.RegisterWorkflow(Cluster)
 }

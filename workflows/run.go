@@ -54,6 +54,8 @@ type runFlow struct {
 	// next is the run that goes on instead of this one.
 	next       *run.Input
 	shownState State // as search attribute
+	// asked says that the run has asked for room, parking that it is about to give it back.
+	asked, parking bool
 }
 
 // setup installs the handlers before anything blocks.
@@ -64,17 +66,18 @@ func (r *runFlow) setup(ctx workflow.Context) error {
 		r.wrong = errors.Join(r.wrong, checkWorkflowID(info.WorkflowExecution.ID))
 	}
 	r.in.RunID = ofFiring(info, cmp.Or(r.in.RunID, RunIDFromWorkflowID(info.WorkflowExecution.ID)))
+	r.room = tenancy{spec: r.in.Placement, run: r.in.RunID, holder: info.WorkflowExecution.ID, priority: r.in.Priority, changed: lodging{r}.changed}
 	r.link = stageLink{forwarding: workflow.NewMutex(ctx), receipts: map[int]receipt{}, adopt: r.adoptAnswer}
 	if workflow.GetVersion(ctx, changeSealed, workflow.DefaultVersion, 1) == 1 {
 		r.link.seal = seal(ctx)
 	}
 	r.gate = gate{
-		scope: "run", save: r.save, onPause: r.onPause, carry: steering{r}.handlers(), strict: r.link.seal != "", ref: func() run.Ref { return r.ref },
+		scope: "run", save: r.save, onPause: r.onPause, vacate: lodging{r}.vacate, carry: steering{r}.handlers(), strict: r.link.seal != "", ref: func() run.Ref { return r.ref },
 		forward: func(ctx workflow.Context) {
 			steering{r}.showCommand(ctx)
-			r.link.forward(ctx, func() holding { return r.gate.holding })
+			r.link.forward(ctx, func() gateOrder { return gateOrder{holding: r.gate.holding, Yield: r.gate.Yield} })
 		},
-		others: []inbox{{signalStageGate, r.takeStageNews}, {signalReceipt, r.link.takeReceipt}, {signalFreeze, freezing{r}.take}},
+		others: []inbox{{signalStageGate, r.takeStageNews}, {signalReceipt, r.link.takeReceipt}, {signalFreeze, freezing{r}.take}, {signalPlacement, r.room.take}},
 	}
 	if err := r.gate.listen(ctx); err != nil {
 		return err
@@ -90,6 +93,9 @@ func (r *runFlow) execute(ctx workflow.Context) error {
 		return err
 	}
 	if err := r.prepare(ctx); err != nil {
+		return err
+	}
+	if err := (lodging{r}).enter(ctx); err != nil {
 		return err
 	}
 	if err := r.begin(ctx); err != nil {
@@ -210,7 +216,7 @@ func (r *runFlow) evaluate(ctx workflow.Context, i int, label string) error {
 		var rollouts *activities.Rollouts
 		summary := fmt.Sprintf("evaluate policy %d on stage %s, %s", r.policy.Version, plan.Name, label)
 		in := activities.EvaluateInput{Run: r.ref, Stage: plan.Source(), Policy: r.policy, Label: label}
-		return mending(ctx, r.ref, func() error {
+		return mending(ctx, r.room.queues(), r.ref, func() error {
 			return workflow.ExecuteActivity(r.onRollouts(ctx, summary), rollouts.EvaluatePolicy, in).Get(ctx, &out)
 		})
 	})
@@ -314,7 +320,7 @@ func (r *runFlow) runChild(ctx workflow.Context, i int) (StageResult, error) {
 		searchAttributes(r.plan.SearchAttributes, r.plan.RunID, plan.Name, 0))
 	child = workflow.WithWorkflowPriority(child, priority(r.plan.Priority))
 	in := r.stageInput(plan)
-	in.Progress.Gate, in.Seal = gateState{holding: r.gate.holding}, r.link.seal
+	in.Progress.Gate, in.Seal = gateState{holding: r.gate.holding, Yield: r.gate.Yield}, r.link.seal
 	r.link.child = workflow.ExecuteChildWorkflow(child, RLStage, in)
 	r.show(ctx)
 	var out StageResult
@@ -351,6 +357,9 @@ func (r *runFlow) showState(ctx workflow.Context, doing State) error {
 
 func (r *runFlow) onPause(ctx workflow.Context, paused bool) error {
 	r.show(ctx)
+	if paused && r.gate.Paused {
+		lodging{r}.parkWhenPaused(ctx)
+	}
 	if err := r.publishState(ctx); err != nil {
 		return err
 	}
@@ -387,7 +396,13 @@ func (r *runFlow) takeStageNews(ctx workflow.Context, content letter) error {
 	if r.gate.Stopping || r.link.child == nil {
 		return nil
 	}
-	r.gate.holding, r.gate.waiting = news.holding, news.Paused
+	r.gate.holding, r.gate.waiting = news.holding, news.Paused || news.Yields
+	if news.Yields {
+		lodging{r}.vacateBeside(ctx)
+	}
+	if news.Paused {
+		lodging{r}.parkWhenPaused(ctx)
+	}
 	r.saved = max(r.saved, news.Saved)
 	if news.Last.Step > r.last.Step {
 		r.last = news.Last

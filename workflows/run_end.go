@@ -20,6 +20,7 @@ type ending struct{ *runFlow }
 func (r ending) close(ctx workflow.Context, err error) (RunResult, error) {
 	r.closing = true
 	defer settle(ctx)
+	lodging(r).leave(ctx)
 	if canceled(ctx, err) {
 		r.showEnd(ctx, StateStopped, "the run was cancelled")
 		r.recordEnd(ctx, "cancel", r.why, true)

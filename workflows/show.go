@@ -24,6 +24,7 @@ func (r *runFlow) status() RunStatus {
 		SFTStep: r.sftStep, SFTSteps: r.plan.SFTSteps, Last: r.last,
 		PolicyVersion: r.policy.Version, Reason: reason, By: by, Since: since, Frozen: r.gate.Frozen, SummaryPath: r.summary,
 		Amendments: r.amendments, Alerts: r.alerts, Priority: r.plan.Priority, Restarted: r.restarted,
+		Room: r.room.shown(),
 	}
 	if r.saved >= 0 {
 		s.Checkpoint = &r.saved

@@ -9,6 +9,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"temper/activities"
+	"temper/internal/placement"
 	"temper/internal/run"
 )
 
@@ -37,6 +38,8 @@ type StageInput struct {
 	EvalSets []run.EvalSet `json:"eval_sets,omitempty"`
 	// PartialTokens is how many response tokens of a trajectory one policy samples; 0 = all.
 	PartialTokens int `json:"partial_rollout_tokens,omitempty"`
+	// Queues are those of the run; zero values are shared by all runs.
+	Queues placement.Queues `json:"queues,omitzero"`
 	// Progress is all that crosses continue-as-new.
 	Progress StageProgress `json:"progress"`
 }
@@ -164,7 +167,7 @@ func (s *stage) takeOver(ctx workflow.Context, content letter) error {
 		return errStranger
 	}
 	if !s.gate.Stopping || state.Stopping {
-		s.gate.holding = state.holding
+		s.gate.holding, s.gate.Yield = state.holding, state.Yield
 		s.gate.changed(ctx)
 	}
 	return nil
@@ -227,9 +230,9 @@ func (s *stage) filter(ctx workflow.Context) (note string, err error) {
 	}
 	err = s.gate.work(ctx, func(ctx workflow.Context) error {
 		var rollouts *activities.Rollouts
-		filter := onRollouts(ctx, "filter the problems of stage "+s.in.Plan.Name)
+		filter := onRollouts(ctx, s.in.Queues, "filter the problems of stage "+s.in.Plan.Name)
 		in := activities.FilterInput{Run: s.in.Run, Stage: s.in.Plan.Source(), Policy: s.at.Policy}
-		return mending(ctx, s.in.Run, func() error {
+		return mending(ctx, s.in.Queues, s.in.Run, func() error {
 			return workflow.ExecuteActivity(filter, rollouts.FilterProblems, in).Get(ctx, &s.at.Filter)
 		})
 	})
@@ -258,7 +261,7 @@ func (s *stage) step(ctx workflow.Context) error {
 	in := StepInput{
 		Run: s.in.Run, Stage: s.in.Plan, Step: n, NumSteps: s.in.NumSteps, Policy: s.at.Policy,
 		Save: n == s.endStep()-1 || s.in.CheckpointEvery > 0 && n%s.in.CheckpointEvery == 0, NumShards: s.in.NumShards,
-		Priority: s.in.Priority,
+		Priority: s.in.Priority, Queues: s.in.Queues,
 	}
 	s.inStep = true
 	ended := alarm{s}.raiseWhenStalled(ctx, n)
@@ -325,7 +328,7 @@ func (s *stage) save(ctx workflow.Context) error {
 	if s.at.Made == 0 || s.at.Saved == last {
 		return nil
 	}
-	if err := saveCheckpoint(onTrainer(ctx, fmt.Sprintf("checkpoint after step %d, as ordered", last)), s.in.Run, last); err != nil {
+	if err := saveCheckpoint(onTrainer(ctx, s.in.Queues, fmt.Sprintf("checkpoint after step %d, as ordered", last)), s.in.Run, last); err != nil {
 		return err
 	}
 	s.at.Saved = last
@@ -366,7 +369,10 @@ type stageNews struct {
 	OnlyAlerts bool        `json:"only_alerts,omitempty"`
 	Last       StepNumbers `json:"last"`
 	Saved      int         `json:"saved,omitempty"`
-	Seal       string      `json:"seal,omitempty"`
+	// Yields says that the stage stands at a safe point and has saved, since the run has to
+	// give up its room.
+	Yields bool   `json:"yields,omitempty"`
+	Seal   string `json:"seal,omitempty"`
 }
 
 // onPause writes down a pause or its end and tells the run above, whichever of
@@ -376,6 +382,7 @@ func (s *stage) onPause(ctx workflow.Context, paused bool) error {
 	if parent := workflow.GetInfo(ctx).ParentWorkflowExecution; parent != nil {
 		state := stageNews{holding: s.gate.holding, Alerts: s.at.Alerts, Last: s.at.Last, Saved: s.at.Saved, Seal: s.in.Seal}
 		state.Paused, state.Now = paused && s.gate.Paused, false
+		state.Yields = paused && s.gate.Yield != nil
 		// A run that is gone needs no news: its end cancels or ends this stage.
 		_ = workflow.SignalExternalWorkflow(ctx, parent.ID, "", signalStageGate, state).Get(ctx, nil)
 	}

@@ -13,8 +13,10 @@ type State string
 // The states of a run, in the order in which a run meets them.
 const (
 	// StateScheduled is that of an execution of a cron schedule before its time.
-	StateScheduled  State = "scheduled"
-	StatePreparing  State = "preparing"
+	StateScheduled State = "scheduled"
+	StatePreparing State = "preparing"
+	// StateQueued is that of a run which has no room on the cluster.
+	StateQueued     State = "queued"
 	StateSFT        State = "sft"
 	StateEvaluating State = "evaluating"
 	StateTraining   State = "training"
@@ -77,6 +79,8 @@ type RunStatus struct {
 	Restarted string        `json:"restarted,omitempty"`
 	// Priority among runs, 1 (first) to 5; 0 = the middle.
 	Priority int `json:"priority,omitempty"`
+	// Room is the run's room on the cluster, or what it waits for; "" for a run without one.
+	Room string `json:"room,omitempty"`
 	// Stages lists accuracy and tool errors of every stage, as far as measured.
 	Stages []StageStatus `json:"stages,omitempty"`
 	// SummaryPath is set when the run is done.
@@ -148,6 +152,8 @@ func stateOf(g *gate, doing State) State {
 		return StateDone
 	case g.Stopping:
 		return StateStopping
+	case g.Yield != nil && g.waiting && !g.Paused && g.Frozen == nil:
+		return StateQueued
 	case g.held() && g.waiting, g.Frozen != nil && g.Frozen.Below:
 		return StatePaused
 	case g.held():

@@ -220,7 +220,7 @@ func (r steering) restart(ctx workflow.Context, c Command) (string, error) {
 		return "", refused(err)
 	}
 	from.WithoutAmendments = c.WithoutAmendments
-	next := run.Input{RunID: c.RunID, Fork: from, Set: c.Set, Priority: r.plan.Priority}
+	next := run.Input{RunID: c.RunID, Fork: from, Set: c.Set, Priority: r.plan.Priority, Placement: r.in.Placement}
 	if next.RunID == "" {
 		next.RunID = r.successor(ctx)
 	}

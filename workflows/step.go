@@ -8,6 +8,7 @@ import (
 
 	"temper/activities"
 	"temper/internal/blob"
+	"temper/internal/placement"
 	"temper/internal/proof"
 	"temper/internal/run"
 )
@@ -24,6 +25,8 @@ type StepInput struct {
 	NumShards int  `json:"num_shards"`
 	// Priority of the run, 0 for the default.
 	Priority int `json:"priority,omitempty"`
+	// Queues are those of the run; zero values are shared by all runs.
+	Queues placement.Queues `json:"queues,omitzero"`
 }
 
 // StepResult is the policy that the step published and its numbers.
@@ -187,7 +190,7 @@ func (s *step) sampleSpan(ctx workflow.Context, parts [][]string, sampled []run.
 		}
 		var part run.Sampled
 		begun := true
-		err := mending(ctx, s.in.Run, func() error {
+		err := mending(ctx, s.in.Queues, s.in.Run, func() error {
 			if !begun {
 				futures[i] = s.beginSampling(ctx, i, parts[i], span, before)
 			}
@@ -210,7 +213,7 @@ func (s *step) beginSampling(ctx workflow.Context, i int, ids []string, span run
 	if span.Until > 0 || len(before) > 0 {
 		what += fmt.Sprintf(", span %d", len(before)+1)
 	}
-	ctx = workflow.WithPriority(onRollouts(ctx, what), priority(s.in.Priority))
+	ctx = workflow.WithPriority(onRollouts(ctx, s.in.Queues, what), priority(s.in.Priority))
 	return workflow.ExecuteActivity(ctx, rollouts.SampleGroups, activities.SampleGroupsInput{
 		Run: s.in.Run, Stage: s.in.Stage.Source(), Step: s.in.Step, ProblemIDs: ids, Policy: span.Policy, Until: span.Until, Before: before,
 	})
@@ -220,7 +223,7 @@ func (s *step) buildBatch(ctx workflow.Context, problems []string, shards []blob
 	var control *activities.Control
 	var out run.BuiltBatch
 	in := activities.BuildBatchInput{Run: s.in.Run, Stage: s.in.Stage.Source(), Step: s.in.Step, ProblemIDs: problems, Shards: shards}
-	err := mending(ctx, s.in.Run, func() error {
+	err := mending(ctx, s.in.Queues, s.in.Run, func() error {
 		return bookkeep(ctx, fmt.Sprintf("step %d: build the batch of %d problems", s.in.Step, len(problems)), control.BuildBatch, in, &out)
 	})
 	s.log.Rollouts = out.Stats
@@ -234,8 +237,8 @@ func (s *step) train(ctx workflow.Context, batch run.BuiltBatch) (run.Trained, e
 		in.Batch = batch.Batch
 	}
 	var out run.Trained
-	ctx = workflow.WithPriority(onTrainer(ctx, fmt.Sprintf("step %d: train on %d samples", s.in.Step, batch.Samples)), priority(s.in.Priority))
-	err := mending(ctx, s.in.Run, func() error { return workflow.ExecuteActivity(ctx, trainer.TrainStep, in).Get(ctx, &out) })
+	ctx = workflow.WithPriority(onTrainer(ctx, s.in.Queues, fmt.Sprintf("step %d: train on %d samples", s.in.Step, batch.Samples)), priority(s.in.Priority))
+	err := mending(ctx, s.in.Queues, s.in.Run, func() error { return workflow.ExecuteActivity(ctx, trainer.TrainStep, in).Get(ctx, &out) })
 	return out, err
 }
 

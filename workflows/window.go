@@ -54,7 +54,7 @@ func (l *lookahead) restore() {
 
 // inputOf is the input of a step, but for what is known only when it learns.
 func (l *lookahead) inputOf(n int) StepInput {
-	return StepInput{Run: l.in.Run, Stage: l.in.Plan, Step: n, NumSteps: l.in.NumSteps, NumShards: l.in.NumShards, Priority: l.in.Priority}
+	return StepInput{Run: l.in.Run, Stage: l.in.Plan, Step: n, NumSteps: l.in.NumSteps, NumShards: l.in.NumShards, Priority: l.in.Priority, Queues: l.in.Queues}
 }
 
 // samplerOf is the policy that samples a step, and how many updates it will be behind
@@ -221,6 +221,10 @@ func (l *lookahead) drop(ctx workflow.Context) {
 // stage does nothing. A command that says now interrupts it.
 func (l *lookahead) endBeforePause(ctx workflow.Context) error {
 	if !l.gate.held() || !l.underWay() {
+		return nil
+	}
+	if y := l.gate.Yield; y != nil && y.Now {
+		l.drop(ctx)
 		return nil
 	}
 	interrupted := false

@@ -70,6 +70,7 @@ func workerCommand() *cobra.Command {
 // rolloutFlags are those of every process that samples.
 type rolloutFlags struct {
 	concurrent int
+	queue      string
 	engines    workers.EnginesOptions
 }
 
@@ -87,7 +88,7 @@ func (f *rolloutFlags) role(place workers.Place, backend string, slots int) (wor
 		return workers.Role{}, cli.Usage(err)
 	}
 	return workers.Rollout(workers.RolloutOptions{
-		Place: place, Backend: backend, Concurrent: f.concurrent, Slots: slots, Sandbox: sandbox, Engines: f.engines,
+		Place: place, Queue: f.queue, Backend: backend, Concurrent: f.concurrent, Slots: slots, Sandbox: sandbox, Engines: f.engines,
 	}), nil
 }
 
@@ -107,6 +108,8 @@ in as many processes as you start, or by this process too with --with-rollouts.`
 	var residentMiB int64
 	flags := cmd.Flags()
 	flags.StringVar(&o.Backend, "backend", "go", "GoMLX backend")
+	flags.StringVar(&o.Queue, "queue", "", "task queue of the one run to work for; empty = all runs without workers of their own")
+	flags.StringVar(&sampling.queue, "rollout-queue", "", "like --queue, for the sampling of --with-rollouts")
 	mesh := flags.String("mesh", "", "devices of an XLA backend for training, like data=4,model=2; empty = one device")
 	withRollouts := flags.Bool("with-rollouts", false, "sample in this process, too")
 	sampling.add(cmd)
@@ -152,6 +155,7 @@ on other machines, share the shards of each step: see --rollout-shards of temper
 	var sampling rolloutFlags
 	sampling.add(cmd)
 	backend := cmd.Flags().String("backend", "go", "GoMLX backend")
+	cmd.Flags().StringVar(&sampling.queue, "queue", "", "task queue of the one run to work for; empty = all runs without workers of their own")
 	slots := cmd.Flags().Int("slots", 1, "activities at a time; with one, the shards of a step spread over the processes that are free")
 	var engines engineFlags
 	engines.add(cmd)

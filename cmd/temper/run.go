@@ -47,8 +47,12 @@ func submitCommand() *cobra.Command {
 	cmd.Flags().StringVar(&s.from, "from", "", "start from a policy of another run, RUN or RUN@POLICY (default: its newest), with its tokenizer and without SFT")
 	begin.flags(cmd)
 	cmd.Flags().IntVar(&s.priority, "priority", 0, priorityUsage)
+	cmd.Flags().StringVar(&s.placement, "placement", "", placementUsage)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := checkPriority(s.priority); err != nil {
+			return err
+		}
+		if _, err := parsePlacement(s.placement); err != nil {
 			return err
 		}
 		if s.config == "" {

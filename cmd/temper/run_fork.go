@@ -26,6 +26,7 @@ type forking struct {
 	withoutAmendments     bool
 	set                   []string
 	priority              int
+	placement             string
 	starting
 }
 
@@ -47,6 +48,7 @@ func forkCommand() *cobra.Command {
 	flags.StringVar(&f.runID, "run-id", "", "id of the new run; default is the other's, the step and the time")
 	flags.StringArrayVar(&f.set, "set", nil, "key=value over the configuration; repeatable")
 	flags.IntVar(&f.priority, "priority", 0, priorityUsage)
+	flags.StringVar(&f.placement, "placement", "", placementUsage)
 	amendmentsFlag(cmd, &f.withoutAmendments)
 	f.starting.flags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -118,7 +120,11 @@ func (f *forking) check(stepped bool) error {
 }
 
 func (f *forking) input() (run.Input, error) {
-	in := run.Input{RunID: f.runID, Priority: f.priority, Fork: &run.ForkFrom{RunID: f.parent, Step: f.step, WithoutAmendments: f.withoutAmendments}}
+	spec, err := parsePlacement(f.placement)
+	if err != nil {
+		return run.Input{}, err
+	}
+	in := run.Input{RunID: f.runID, Priority: f.priority, Placement: spec, Fork: &run.ForkFrom{RunID: f.parent, Step: f.step, WithoutAmendments: f.withoutAmendments}}
 	switch {
 	case f.best:
 		in.Fork.From = run.FromBest

@@ -170,6 +170,9 @@ func writeOrigins(line func(key, format string, args ...any), s workflows.RunSta
 	case s.Checkpoint != nil:
 		line("checkpoint", "after step %d", *s.Checkpoint)
 	}
+	if s.Room != "" {
+		line("cluster", "%s", s.Room)
+	}
 	if s.Priority > 0 {
 		line("priority", "%d", s.Priority)
 	}

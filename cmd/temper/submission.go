@@ -34,6 +34,8 @@ type submission struct {
 	// from is the policy that the run starts from, RUN or RUN@POLICY; see takeFrom.
 	from     string
 	priority int
+	// placement is --placement; see parsePlacement.
+	placement string
 	// local says that the workers have the files of this machine.
 	local bool
 
@@ -188,7 +190,11 @@ func submit(ctx context.Context, c client.Client, s *submission) error {
 	if err != nil {
 		return err
 	}
-	return start(ctx, c, run.Input{RunID: s.runID, Config: inline, Priority: s.priority})
+	spec, err := parsePlacement(s.placement)
+	if err != nil {
+		return err
+	}
+	return start(ctx, c, run.Input{RunID: s.runID, Config: inline, Priority: s.priority, Placement: spec})
 }
 
 func start(ctx context.Context, c client.Client, in run.Input) error {

@@ -11,6 +11,7 @@ import (
 
 	"temper/internal/blob"
 	"temper/internal/config"
+	"temper/internal/placement"
 )
 
 // Input is the input of the workflow RLRun, as a person writes it:
@@ -32,6 +33,9 @@ type Input struct {
 	TakeOver bool `json:"take_over,omitempty"`
 	// Priority among runs that wait for the same workers: 1 (first) to 5; 0 = 3.
 	Priority int `json:"priority,omitempty"`
+	// Placement gives the run workers of its own on a cluster; without it the run shares
+	// those that are there.
+	Placement *placement.Spec `json:"placement,omitempty"`
 
 	wrong config.Problems // of the JSON that it was decoded from
 }

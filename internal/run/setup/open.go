@@ -11,6 +11,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"strings"
 
 	"temper/internal/artifact"
 	"temper/internal/blob"
@@ -39,6 +40,11 @@ func open(ctx context.Context, store blob.Store, in run.Input, by Claim) (run.Pl
 	}
 	if in.Priority < 0 || in.Priority > maxPriority {
 		return run.Plan{}, fault.Newf(fault.InvalidConfig, "priority: is %d, want 1 (first) to %d (last)", in.Priority, maxPriority)
+	}
+	if in.Placement != nil {
+		if wrong := in.Placement.Check(); len(wrong) > 0 {
+			return run.Plan{}, fault.New(fault.InvalidConfig, errors.New(strings.Join(wrong, "\n")))
+		}
 	}
 	if in.TakeOver && (in.Fork != nil || configured(in)) {
 		return run.Plan{}, fault.Newf(fault.InvalidConfig, "take_over: goes on with run %s as it is stored: leave out config and fork", in.RunID)

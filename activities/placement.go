@@ -1,0 +1,90 @@
+package activities
+
+import (
+	"context"
+
+	"temper/internal/fault"
+	"temper/internal/placement"
+	"temper/internal/placement/gang"
+	"temper/internal/placement/operate"
+)
+
+// Messages to the workflow of the cluster, by which it knows what Announce brings.
+const (
+	// MessageAsk brings a gang.Request, MessageRelease a ReleasePlacementInput.
+	MessageAsk     = "ask_room"
+	MessageRelease = "release_room"
+	// MessageNews says that something has changed on the cluster.
+	MessageNews = "cluster_news"
+)
+
+// ReleasePlacementInput gives back the room of a run.
+type ReleasePlacementInput struct {
+	Run   string `json:"run"`
+	Epoch int    `json:"epoch"`
+	// Keep says that the run will ask again and keeps its place in the queue.
+	Keep bool `json:"keep,omitempty"`
+}
+
+// errNoCluster is the answer of a control worker that knows no cluster.
+func errNoCluster() error {
+	return toTemporal(fault.Newf(fault.InvalidConfig, "placement: this service has no cluster: start temper worker with --placement, or leave placement out of the run's input"))
+}
+
+// AcquirePlacement asks for the room of a run. The answer comes to the run as a signal,
+// when there is room. Errors: InvalidConfig where there is no cluster.
+func (p *Placement) AcquirePlacement(ctx context.Context, in gang.Request) error {
+	defer keepAlive(ctx)()
+	if p.Cluster == nil {
+		return errNoCluster()
+	}
+	return toTemporal(p.Announce(ctx, MessageAsk, in))
+}
+
+// ReleasePlacement gives back the room of a run. Errors: InvalidConfig where there is no cluster.
+func (p *Placement) ReleasePlacement(ctx context.Context, in ReleasePlacementInput) error {
+	defer keepAlive(ctx)()
+	if p.Cluster == nil {
+		return errNoCluster()
+	}
+	return toTemporal(p.Announce(ctx, MessageRelease, in))
+}
+
+// ObserveCluster looks at the cluster.
+func (p *Placement) ObserveCluster(ctx context.Context, in operate.ObserveInput) (operate.Observed, error) {
+	defer keepAlive(ctx)()
+	if p.Cluster == nil {
+		return operate.Observed{}, errNoCluster()
+	}
+	out, err := p.Cluster.Observe(ctx, in)
+	return out, toTemporal(err)
+}
+
+// StartGang starts all jobs of a run, or none.
+func (p *Placement) StartGang(ctx context.Context, in gang.Decision) (operate.Outcome, error) {
+	return onCluster(ctx, p, (*operate.Service).Start, in)
+}
+
+// StopGang tells all jobs of a run to end.
+func (p *Placement) StopGang(ctx context.Context, in gang.Decision) (operate.Outcome, error) {
+	return onCluster(ctx, p, (*operate.Service).Stop, in)
+}
+
+// ScaleGroup sets the size of a group.
+func (p *Placement) ScaleGroup(ctx context.Context, in placement.Scaling) (operate.Outcome, error) {
+	return onCluster(ctx, p, (*operate.Service).Scale, in)
+}
+
+// MoveNode closes, empties or opens a node.
+func (p *Placement) MoveNode(ctx context.Context, in gang.Decision) (operate.Outcome, error) {
+	return onCluster(ctx, p, (*operate.Service).Move, in)
+}
+
+func onCluster[In any](ctx context.Context, p *Placement, do func(*operate.Service, context.Context, In) (operate.Outcome, error), in In) (operate.Outcome, error) {
+	defer keepAlive(ctx)()
+	if p.Cluster == nil {
+		return operate.Outcome{}, errNoCluster()
+	}
+	out, err := do(p.Cluster, ctx, in)
+	return out, toTemporal(err)
+}

@@ -1,0 +1,506 @@
+package workflows
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"temper/activities"
+	"temper/internal/placement"
+	"temper/internal/placement/gang"
+	"temper/internal/placement/operate"
+	"temper/internal/placement/scaling"
+)
+
+// TypeCluster is the workflow that gives runs their room, ClusterWorkflowID its only
+// execution in a namespace.
+const (
+	TypeCluster       = "Cluster"
+	ClusterWorkflowID = "cluster"
+)
+
+// Commands of the cluster, besides the query status. Each is an update and takes one
+// NodeCommand.
+const (
+	// CommandDrain has the runs on a node save and go elsewhere, and empties it.
+	CommandDrain = "drain"
+	// CommandUndrain lets runs on a node again.
+	CommandUndrain = "undrain"
+)
+
+// NodeCommand is the argument of drain and undrain.
+type NodeCommand struct {
+	// Node is the id or the name of a node.
+	Node   string `json:"node"`
+	Reason string `json:"reason,omitempty"`
+	By     string `json:"by,omitempty"`
+}
+
+// ClusterInput is what one execution of Cluster hands to the next.
+type ClusterInput struct {
+	Floor    gang.Floor       `json:"floor"`
+	Settings operate.Settings `json:"settings"`
+	Scaling  []scaling.State  `json:"scaling,omitempty"`
+	// Done are the last scalings, the oldest first.
+	Done []ScaledGroup `json:"done,omitempty"`
+	// Began is set once open runs were asked who holds room.
+	Began bool `json:"began,omitempty"`
+	// Checked is when the holders were last looked up.
+	Checked time.Time `json:"checked,omitzero"`
+}
+
+// ScaledGroup is a scaling, when it was decided, and why it was refused, if it was.
+type ScaledGroup struct {
+	placement.Scaling
+	At      time.Time `json:"at"`
+	Refused string    `json:"refused,omitempty"`
+}
+
+// ClusterStatus is the answer to the query status of Cluster.
+type ClusterStatus struct {
+	Nodes   []placement.Node `json:"nodes,omitempty"`
+	Runs    []gang.Tenant    `json:"runs,omitempty"`
+	Drains  []gang.Drain     `json:"drains,omitempty"`
+	Scaled  []ScaledGroup    `json:"scaled,omitempty"`
+	Trouble string           `json:"trouble,omitempty"`
+}
+
+const (
+	// numScaled is the number of scalings that are kept for people.
+	numScaled = 20
+	// lookEvery is the time between two looks at a quiet cluster, lookSoon the first one after
+	// something was started or stopped; it doubles.
+	lookEvery = 15 * time.Second
+	lookSoon  = 500 * time.Millisecond
+	// checkEvery is the time between two questions whether the runs that hold room are open.
+	checkEvery = 10 * time.Minute
+	// clusterEvents is the length of a history after which the cluster continues as new.
+	clusterEvents = 4000
+)
+
+// Cluster gives runs their room on a cluster, one run at a time, and keeps groups at
+// their size. It runs for ever. What it decides, packages gang and scaling say.
+func Cluster(ctx workflow.Context, in ClusterInput) error {
+	c := &cluster{ClusterInput: in}
+	if err := c.listen(ctx); err != nil {
+		return err
+	}
+	for !c.full(ctx) {
+		if err := c.turn(ctx); err != nil {
+			return err
+		}
+	}
+	c.drainSignals(ctx)
+	settle(ctx)
+	c.drainSignals(ctx)
+	next := c.ClusterInput
+	next.Floor.Nodes, next.Floor.Stale = nil, true // seen anew
+	return workflow.NewContinueAsNewError(ctx, Cluster, next)
+}
+
+type cluster struct {
+	ClusterInput
+	digest string
+	looked time.Time
+	// news says that something has come since the last decision, looks counts the looks
+	// since then.
+	news    bool
+	looks   int
+	loads   []scaling.Load
+	trouble string
+	inboxes []inbox
+	pending map[string]workflow.ReceiveChannel
+}
+
+func (c *cluster) listen(ctx workflow.Context) error {
+	c.inboxes = []inbox{
+		{activities.MessageAsk, c.takeRequest}, {activities.MessageRelease, c.takeRelease},
+		{activities.MessageNews, func(workflow.Context, letter) error { c.looked = time.Time{}; return nil }},
+	}
+	c.pending = map[string]workflow.ReceiveChannel{}
+	selector := workflow.NewSelector(ctx)
+	for _, box := range c.inboxes {
+		c.pending[box.name] = internalChannel(ctx, box.name)
+		selector.AddReceive(c.pending[box.name], func(workflow.ReceiveChannel, bool) { c.receive(ctx, box) })
+	}
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		for {
+			selector.Select(ctx)
+		}
+	})
+	desk := nodeDesk{c}
+	if err := desk.handle(ctx, CommandDrain, "Have the runs on a node save and go elsewhere, then empty it.", desk.drain); err != nil {
+		return err
+	}
+	if err := desk.handle(ctx, CommandUndrain, "Let runs on a node again.", desk.undrain); err != nil {
+		return err
+	}
+	return workflow.SetQueryHandlerWithOptions(ctx, QueryStatus, func() (ClusterStatus, error) { return c.status(), nil },
+		workflow.QueryHandlerOptions{Description: "Nodes, runs with what each waits for, drains and scalings."})
+}
+
+// nodeDesk takes the commands of people.
+type nodeDesk struct{ *cluster }
+
+func (c nodeDesk) handle(ctx workflow.Context, name, about string, do func(workflow.Context, NodeCommand) string) error {
+	return workflow.SetUpdateHandlerWithOptions(ctx, name,
+		func(ctx workflow.Context, n NodeCommand) (string, error) {
+			c.news = true
+			return do(ctx, n), nil
+		},
+		workflow.UpdateHandlerOptions{Description: about, Validator: c.refuseNode})
+}
+
+func (c nodeDesk) refuseNode(n NodeCommand) error {
+	if n.Node == "" {
+		return errors.New(`want {"node": "name or id of a node", "reason": "..."}`)
+	}
+	if _, ok := c.node(n.Node); len(c.Floor.Nodes) > 0 && !ok {
+		return fmt.Errorf("no node %s: the cluster has %s", brief(n.Node), brief(strings.Join(c.nodeNames(), ", ")))
+	}
+	return nil
+}
+
+func (c nodeDesk) nodeNames() (names []string) {
+	for _, n := range c.Floor.Nodes {
+		names = append(names, cmp.Or(n.Name, n.ID))
+	}
+	return names
+}
+
+// node finds a node by id or name.
+func (c nodeDesk) node(name string) (placement.Node, bool) {
+	i := slices.IndexFunc(c.Floor.Nodes, func(n placement.Node) bool { return n.ID == name || n.Name == name })
+	if i < 0 {
+		return placement.Node{ID: name, Name: name}, false
+	}
+	return c.Floor.Nodes[i], true
+}
+
+func (c nodeDesk) drain(ctx workflow.Context, n NodeCommand) string {
+	node, _ := c.node(n.Node)
+	c.Floor.DrainNode(workflow.Now(ctx), node.ID, n.Reason, n.By)
+	var runs []string
+	for _, m := range node.Members {
+		if _, run, ok := strings.Cut(m.Job, "-"); ok && m.OnRecord() && !slices.Contains(runs, run) {
+			runs = append(runs, run)
+		}
+	}
+	if len(runs) == 0 {
+		return fmt.Sprintf("node %s is closed and emptied: no run is on it", node.Name)
+	}
+	return fmt.Sprintf("node %s is closed; when %s have come to a safe point, saved and left, it is emptied", node.Name, strings.Join(runs, ", "))
+}
+
+func (c nodeDesk) undrain(_ workflow.Context, n NodeCommand) string {
+	node, _ := c.node(n.Node)
+	c.Floor.UndrainNode(node.ID)
+	return fmt.Sprintf("node %s takes runs again", node.Name)
+}
+
+func (c *cluster) receive(ctx workflow.Context, box inbox) bool {
+	content, ok := receiveLetter(c.pending[box.name])
+	if !ok {
+		return false
+	}
+	c.news = true
+	if err := box.take(ctx, content); err != nil {
+		workflow.GetLogger(ctx).Warn("signal ignored", "signal", box.name, "err", err)
+	}
+	return true
+}
+
+func (c *cluster) drainSignals(ctx workflow.Context) {
+	for _, box := range c.inboxes {
+		for c.receive(ctx, box) {
+		}
+	}
+}
+
+func (c *cluster) takeRequest(ctx workflow.Context, content letter) error {
+	var r gang.Request
+	if err := content.decode(&r); err != nil {
+		return err
+	}
+	if r.Run == "" || r.Holder == "" || RunIDFromWorkflowID(r.Run) != r.Run || len(r.Need.Check()) > 0 || r.Priority < 0 || r.Priority > maxPriority {
+		return fmt.Errorf("run %q asks for what no run may ask for", brief(r.Run))
+	}
+	c.Floor.Ask(workflow.Now(ctx), r)
+	return nil
+}
+
+func (c *cluster) takeRelease(ctx workflow.Context, content letter) error {
+	var r activities.ReleasePlacementInput
+	if err := content.decode(&r); err != nil {
+		return err
+	}
+	c.Floor.Release(workflow.Now(ctx), r.Run, r.Epoch, r.Keep)
+	return nil
+}
+
+// full reports whether it is time for a history of its own.
+func (c *cluster) full(ctx workflow.Context) bool {
+	info := workflow.GetInfo(ctx)
+	return info.GetContinueAsNewSuggested() || info.GetCurrentHistoryLength() > clusterEvents
+}
+
+// turn looks where that is due, decides, acts, and waits for what comes next.
+func (c *cluster) turn(ctx workflow.Context) error {
+	now := workflow.Now(ctx)
+	if c.news {
+		c.looks = 0
+	}
+	c.news = false
+	if !now.Before(c.nextLook(now)) {
+		c.look(ctx)
+	}
+	for _, d := range c.Floor.Decide(workflow.Now(ctx)) {
+		c.act(ctx, d)
+	}
+	scaler{c}.scale(ctx)
+	c.show(ctx)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	now = workflow.Now(ctx)
+	pause := c.nextLook(now).Sub(now)
+	if c.news || pause <= 0 {
+		return nil
+	}
+	_, err := workflow.AwaitWithOptions(ctx, workflow.AwaitOptions{Timeout: pause, TimerOptions: workflow.TimerOptions{Summary: "until the next look at the cluster"}},
+		func() bool { return c.news })
+	return err
+}
+
+// nextLook is when the cluster is to be looked at again.
+func (c *cluster) nextLook(now time.Time) time.Time {
+	every := cmp.Or(c.Settings.LookEvery, lookEvery)
+	if c.trouble == "" && c.Floor.NeedsLook() {
+		every = min(every, lookSoon<<min(c.looks, 5))
+	}
+	next := c.looked.Add(every)
+	if at := c.Floor.NextLook(now); !at.IsZero() && at.Before(next) {
+		return at
+	}
+	return next
+}
+
+// look takes in the cluster as it is. A cluster that cannot be seen is looked at again
+// later; nothing is decided meanwhile that needs it.
+func (c *cluster) look(ctx workflow.Context) {
+	var placing *activities.Placement
+	now := workflow.Now(ctx)
+	c.looked = now
+	c.looks++
+	in := operate.ObserveInput{Known: c.digest, FindRuns: !c.Began}
+	if now.Sub(c.Checked) >= checkEvery {
+		for _, t := range c.Floor.Tenants {
+			in.Holders = append(in.Holders, t.Holder)
+		}
+	}
+	var out operate.Observed
+	if err := workflow.ExecuteLocalActivity(promptly(ctx, "look at the cluster"), placing.ObserveCluster, in).Get(ctx, &out); err != nil {
+		c.trouble = "the cluster cannot be seen: " + failureText(err)
+		return
+	}
+	c.trouble = ""
+	if out.Settings != nil {
+		c.Settings, c.Floor.Policy = *out.Settings, out.Settings.Policy
+	}
+	if out.Digest != c.digest {
+		c.digest, c.looks = out.Digest, 0
+	}
+	nodes := out.Nodes
+	if nodes == nil {
+		nodes = c.Floor.Nodes
+	}
+	c.loads = out.Loads
+	now = workflow.Now(ctx)
+	c.Floor.Look(now, nodes)
+	if len(in.Holders) > 0 {
+		c.Checked = now
+	}
+	for _, t := range slices.Clone(c.Floor.Tenants) {
+		if slices.Contains(out.Ended, t.Holder) {
+			c.Floor.Ended(now, t.Run, t.Epoch)
+		}
+	}
+	if !c.Began {
+		c.askAll(ctx, out.Open)
+	}
+}
+
+// askAll asks the open runs whether they hold room: an execution that begins with nothing
+// may follow one that somebody has terminated.
+func (c *cluster) askAll(ctx workflow.Context, holders []string) {
+	c.Began = true
+	for _, holder := range holders {
+		if !slices.ContainsFunc(c.Floor.Tenants, func(t gang.Tenant) bool { return t.Holder == holder }) {
+			// A run that has just ended holds nothing.
+			_ = workflow.SignalExternalWorkflow(ctx, holder, "", signalPlacement, gang.Decision{Do: gang.Ask}).Get(ctx, nil)
+		}
+	}
+}
+
+// act carries out a decision.
+func (c *cluster) act(ctx workflow.Context, d gang.Decision) {
+	var placing *activities.Placement
+	var out operate.Outcome
+	var err error
+	switch d.Do {
+	case gang.Start:
+		if err = c.do(ctx, "start run "+d.Run, placing.StartGang, d, &out); err != nil {
+			out.Refused = failureText(err)
+		}
+		c.Floor.Started(workflow.Now(ctx), d.Run, d.Epoch, out.Refused)
+	case gang.Stop:
+		if err = c.do(ctx, "stop run "+d.Run, placing.StopGang, d, &out); err == nil {
+			c.Floor.Stopped(d.Run, d.Epoch)
+		}
+	case gang.Shrink:
+		scaler{c}.shrink(ctx, d)
+	case gang.CloseNode, gang.EmptyNode, gang.OpenNode:
+		if err = c.do(ctx, string(d.Do)+" "+d.Node, placing.MoveNode, d, &out); err == nil {
+			c.Floor.Moved(d)
+		}
+		if out.Refused != "" {
+			c.trouble = out.Refused
+		}
+	case gang.Grant, gang.Yield, gang.Tell, gang.Ask:
+		c.tell(ctx, d)
+	}
+	if err != nil {
+		c.trouble = failureText(err)
+	}
+}
+
+// do calls an activity of the cluster. What it meets may pass, so that it is decided
+// again later, but for what the activity itself refuses.
+func (c *cluster) do(ctx workflow.Context, summary string, activity, in, out any) error {
+	c.looks = 0
+	return workflow.ExecuteLocalActivity(promptly(ctx, summary), activity, in).Get(ctx, out)
+}
+
+// tell sends a decision to its run. A run that is not there any more has ended.
+func (c *cluster) tell(ctx workflow.Context, d gang.Decision) {
+	holder := cmp.Or(d.Holder, RunWorkflowID(d.Run))
+	d.Jobs = nil
+	if err := workflow.SignalExternalWorkflow(ctx, holder, "", signalPlacement, d).Get(ctx, nil); err != nil && ctx.Err() == nil {
+		workflow.GetLogger(ctx).Info("run has ended without a release", "run_id", d.Run, "err", err)
+		c.Floor.Ended(workflow.Now(ctx), d.Run, d.Epoch)
+		c.news = true
+	}
+}
+
+// scaler keeps groups at their size.
+type scaler struct{ *cluster }
+
+// shrink takes the engines back that a run has beyond its need.
+func (c scaler) shrink(ctx workflow.Context, d gang.Decision) {
+	job := d.Jobs[0]
+	c.scaleTo(ctx, placement.Scaling{Job: job.ID, Group: string(job.Role), From: -1, To: job.Members, Reason: d.Why})
+	c.Floor.Shrunk()
+}
+
+// scale applies the rules to the loads that were measured with the last look.
+func (c scaler) scale(ctx workflow.Context) {
+	loads := c.loads
+	c.loads = nil // each measurement counts once
+	now := workflow.Now(ctx)
+	for _, load := range loads {
+		rule, ok := c.ruleOf(now, load.Job)
+		if !ok {
+			continue
+		}
+		state := c.scalingState(load.Job)
+		if to, ok := rule.Decide(now, state, load); ok {
+			c.scaleTo(ctx, to)
+		}
+	}
+}
+
+// ruleOf is the rule of a group: the operator's, or that of a run's engines, which may
+// grow while no run waits for room.
+func (c scaler) ruleOf(now time.Time, job string) (scaling.Rule, bool) {
+	for _, r := range c.Settings.Rules {
+		if r.Job == job {
+			return r, true
+		}
+	}
+	role, run, _ := strings.Cut(job, "-")
+	t, ok := c.Floor.Find(run)
+	if !ok || role != string(placement.RoleEngine) || t.Phase != gang.Holding || t.Need.Engine == nil || t.Need.Engine.Most == 0 {
+		return scaling.Rule{}, false
+	}
+	rule := scaling.Rule{Job: job, Group: role, Kind: scaling.BySlots, Least: t.Need.Engine.Count, Most: t.Need.Engine.Most, Target: 1}
+	if len(c.Floor.Queue(now)) > 0 {
+		rule.Most = rule.Least
+	}
+	return rule, true
+}
+
+func (c scaler) scalingState(job string) *scaling.State {
+	i := slices.IndexFunc(c.Scaling, func(s scaling.State) bool { return s.Job == job })
+	if i < 0 {
+		i = len(c.Scaling)
+		c.Scaling = append(c.Scaling, scaling.State{Job: job})
+	}
+	return &c.Scaling[i]
+}
+
+func (c scaler) scaleTo(ctx workflow.Context, to placement.Scaling) {
+	var placing *activities.Placement
+	var out operate.Outcome
+	if err := c.do(ctx, brief("scale "+to.String()), placing.ScaleGroup, to, &out); err != nil {
+		out.Refused = failureText(err)
+	}
+	c.Done = append(c.Done, ScaledGroup{Scaling: to, At: workflow.Now(ctx), Refused: out.Refused})
+	c.Done = c.Done[max(0, len(c.Done)-numScaled):]
+}
+
+func (c *cluster) status() ClusterStatus {
+	return ClusterStatus{Nodes: c.Floor.Nodes, Runs: c.Floor.Tenants, Drains: c.Floor.Drains, Scaled: c.Done, Trouble: c.trouble}
+}
+
+// show renders the cluster for the web UI.
+func (c *cluster) show(ctx workflow.Context) {
+	workflow.SetCurrentDetails(ctx, c.details(workflow.GetInfo(ctx).Namespace, workflow.Now(ctx)))
+}
+
+func (c *cluster) details(namespace string, now time.Time) string {
+	ready := 0
+	for _, n := range c.Floor.Nodes {
+		if n.State == placement.NodeReady {
+			ready++
+		}
+	}
+	parts := []string{fmt.Sprintf("%d of %d nodes take runs", ready, len(c.Floor.Nodes))}
+	if c.trouble != "" {
+		parts = append(parts, "**Trouble**: "+cell(c.trouble))
+	}
+	for _, d := range c.Floor.Drains {
+		if !d.Over {
+			parts = append(parts, fmt.Sprintf("Node `%s` is being emptied%s, since %s", d.Node, cell(who(d.Reason, d.By)), d.Since.UTC().Format(time.RFC3339)))
+		}
+	}
+	queue := c.Floor.Queue(now)
+	rows := []string{"| run | state | priority | place in the queue | since | waits for |", "|---|---|---|---|---|---|"}
+	for _, t := range c.Floor.Tenants {
+		place := ""
+		if i := slices.IndexFunc(queue, func(q gang.Tenant) bool { return q.Run == t.Run }); i >= 0 {
+			place = fmt.Sprint(i + 1)
+		}
+		rows = append(rows, fmt.Sprintf("| [%s](%s) | %s | %d | %s | %s | %s |", t.Run, page(namespace, t.Holder), t.Phase, t.Priority, place,
+			t.Since.UTC().Format(time.RFC3339), cell(t.Why)))
+	}
+	parts = append(parts, strings.Join(rows, "\n"))
+	for _, s := range slices.Backward(c.Done) {
+		parts = append(parts, cell(strings.TrimSuffix(s.At.UTC().Format(time.RFC3339)+" "+s.Scaling.String()+"; "+s.Refused, "; ")))
+	}
+	return strings.Join(parts, "\n\n")
+}
