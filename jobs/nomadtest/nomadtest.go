@@ -279,7 +279,7 @@ func (a *Agent) start() {
 	a.log, a.done = &bytes.Buffer{}, make(chan struct{})
 	a.cmd = exec.Command(a.owner.binary, "agent", "-config", a.config) //nolint:gosec // the Nomad of the tests
 	a.cmd.Stdout, a.cmd.Stderr = a.log, a.log
-	a.cmd.Env = append(os.Environ(), "NOMAD_LICENSE=")
+	a.cmd.Env = append(os.Environ(), dirKey+"="+a.owner.dir) // its helpers inherit it
 	if err := a.cmd.Start(); err != nil {
 		a.owner.t.Fatal(err)
 	}
@@ -361,13 +361,19 @@ func (c *Cluster) Running(job string) []*api.AllocationListStub {
 	return out
 }
 
-// Pids are the processes of a task's allocation on this machine, by their environment.
-func Pids(alloc string) []int {
+// dirKey marks an agent and its helpers, which outlive one that is killed.
+const dirKey = "NOMADTEST_DIR"
+
+// Pids are the processes of a task's allocation on this machine.
+func Pids(alloc string) []int { return pidsWith("NOMAD_ALLOC_ID=" + alloc) }
+
+// pidsWith are the processes with a variable of that value in their environment.
+func pidsWith(variable string) []int {
 	var out []int
 	entries, _ := filepath.Glob("/proc/[0-9]*/environ") // the pattern is right
 	for _, name := range entries {
 		env, err := os.ReadFile(name)
-		if err != nil || !bytes.Contains(env, []byte("NOMAD_ALLOC_ID="+alloc+"\x00")) {
+		if err != nil || !bytes.Contains(env, []byte(variable+"\x00")) {
 			continue
 		}
 		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(name))); err == nil {
@@ -398,8 +404,12 @@ func (c *Cluster) close() {
 			<-a.done
 		}
 	}
-	for _, id := range allocs { // tasks of agents that were killed
-		for _, pid := range Pids(id) {
+	marks := []string{dirKey + "=" + c.dir}
+	for _, id := range allocs {
+		marks = append(marks, "NOMAD_ALLOC_ID="+id)
+	}
+	for _, mark := range marks { // what agents left that were killed
+		for _, pid := range pidsWith(mark) {
 			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
 		}
 	}
