@@ -59,6 +59,10 @@ var packages = []row{
 	{pattern: "internal/policy", layer: ports, stdOnly: true, reason: "a port is not bound to an engine"},
 	{pattern: "internal/policy/policytest", layer: ports},
 	{pattern: "internal/tool", layer: ports},
+	{pattern: "internal/placement", layer: ports, ours: none, stdOnly: true, reason: "a port is not bound to a scheduler"},
+	{pattern: "internal/placement/placementtest", layer: ports, ours: []string{"internal/placement"}, stdOnly: true, reason: "a suite that knows a scheduler tests that scheduler only"},
+	{pattern: "internal/placement/gang", layer: ports, ours: []string{"internal/placement"}, stdOnly: true, reason: "who gets room is decided by events alone: a workflow and a simulator run the same code"},
+	{pattern: "internal/placement/scaling", layer: ports, ours: []string{"internal/placement"}, stdOnly: true, reason: "how many there should be is arithmetic on figures"},
 	{pattern: "sandbox", layer: ports, ours: []string{"sandbox/status"}, stdOnly: true, reason: "the sandbox is a product of its own and runs beside hostile code"},
 	{pattern: "sandbox/status", layer: vocabulary, ours: none, stdOnly: true, reason: "sandbox and internal/rl share these words, and neither may import the other"},
 
