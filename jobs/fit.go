@@ -17,10 +17,11 @@ type Room struct{ nodes []*nodeRoom }
 
 type nodeRoom struct {
 	*api.NodeListStub
-	cpu, cores, memory int64
-	devices            map[string]int // healthy and free, by vendor/type/name
-	allDevices         map[string]int // in working order
-	ports              map[int]bool
+	cpu, memory int64
+	mhz         int64          // of one core, 0 where cores cannot be reserved
+	devices     map[string]int // healthy and free, by vendor/type/name
+	allDevices  map[string]int // in working order
+	ports       map[int]bool
 }
 
 // NewRoom counts what is left on the nodes, listed with their resources, beside the
@@ -59,7 +60,10 @@ func newNodeRoom(n *api.NodeListStub) *nodeRoom {
 	if n.NodeResources == nil {
 		return room
 	}
-	room.cpu, room.cores = n.NodeResources.Cpu.CpuShares, int64(len(n.NodeResources.Cpu.ReservableCpuCores))
+	room.cpu = n.NodeResources.Cpu.CpuShares
+	if cores := int64(len(n.NodeResources.Cpu.ReservableCpuCores)); cores > 0 {
+		room.mhz = room.cpu / int64(n.NodeResources.Cpu.TotalCpuCores)
+	}
 	room.memory = n.NodeResources.Memory.MemoryMB
 	if n.ReservedResources != nil {
 		room.cpu -= int64(n.ReservedResources.Cpu.CpuShares)
@@ -194,7 +198,7 @@ func (n *nodeRoom) refuses(j *api.Job, g *api.TaskGroup) string {
 	switch {
 	case n.cpu < cpu:
 		return fmt.Sprintf("lacks processors: %d MHz are needed", cpu)
-	case n.cores < cores:
+	case n.cores() < cores:
 		return fmt.Sprintf("lacks cores: %d are needed", cores)
 	case n.memory < memory:
 		return fmt.Sprintf("lacks memory: %d MiB are needed", memory)
@@ -220,10 +224,19 @@ func countDevices(devices map[string]int, asked string) int {
 	return n
 }
 
+// cores are the whole ones that are left. A reserved core counts with its share of the
+// node's MHz; servers do not list which ones are taken.
+func (n *nodeRoom) cores() int64 {
+	if n.mhz == 0 {
+		return 0
+	}
+	return n.cpu / n.mhz
+}
+
 // hold takes the room of one instance.
 func (n *nodeRoom) hold(g *api.TaskGroup) {
 	cpu, cores, memory, devices := wants(g)
-	n.cpu, n.cores, n.memory = n.cpu-cpu, n.cores-cores, n.memory-memory
+	n.cpu, n.memory = n.cpu-cpu-cores*n.mhz, n.memory-memory
 	for asked, count := range devices {
 		for name := range n.devices {
 			if name == asked || strings.HasPrefix(name, asked+"/") {
@@ -245,8 +258,10 @@ type NodeRoom struct {
 	*api.NodeListStub
 	// AllDevices are those in working order by vendor/type/name, and TakenDevices those held.
 	AllDevices, TakenDevices map[string]int
-	// CPU is MHz held and all, Memory MiB.
-	CPU, Memory [2]int64
+	// FreeDevices are AllDevices less TakenDevices.
+	FreeDevices map[string]int
+	// CPU is MHz held and all, Memory MiB, Cores whole ones.
+	CPU, Memory, Cores [2]int64
 }
 
 // State is the node's condition in a word.
@@ -273,8 +288,9 @@ func (r *Room) Nodes() []NodeRoom {
 		}
 		full := newNodeRoom(n.NodeListStub)
 		out = append(out, NodeRoom{
-			NodeListStub: n.NodeListStub, AllDevices: n.allDevices, TakenDevices: taken,
-			CPU: [2]int64{full.cpu - n.cpu, full.cpu}, Memory: [2]int64{full.memory - n.memory, full.memory},
+			NodeListStub: n.NodeListStub, AllDevices: n.allDevices, TakenDevices: taken, FreeDevices: maps.Clone(n.devices),
+			Cores: [2]int64{full.cores() - n.cores(), full.cores()},
+			CPU:   [2]int64{full.cpu - n.cpu, full.cpu}, Memory: [2]int64{full.memory - n.memory, full.memory},
 		})
 	}
 	return out
