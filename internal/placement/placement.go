@@ -172,11 +172,14 @@ type Job struct {
 	Role Role   `json:"role"`
 	// Epoch counts the admissions of the run from 1. A job of another epoch is another
 	// job, though it has the same id.
-	Epoch   int    `json:"epoch"`
-	Members int    `json:"members"`
-	Each    Room   `json:"each"`
-	Pool    string `json:"pool,omitempty"` // "" = any
-	Queues  Queues `json:"queues"`
+	Epoch   int `json:"epoch"`
+	Members int `json:"members"`
+	// Most bounds Scale from above, where the job may grow; 0 is Members, its bound from below.
+	Most int    `json:"most,omitempty"`
+	Each Room   `json:"each"`
+	Pool string `json:"pool,omitempty"` // "" = any
+	// Queues are those that its members poll. A trainer that polls both samples as well.
+	Queues Queues `json:"queues"`
 	// Priority of the run: 1 (first) to 5.
 	Priority int `json:"priority"`
 }

@@ -285,7 +285,7 @@ func (f *Fake) register(job placement.Job, index uint64) error {
 		return &placement.ConflictError{Job: job.ID, Have: j.index, Epoch: j.Epoch, Text: fmt.Sprintf("epoch %d was to be started", job.Epoch)}
 	}
 	before := f.serial
-	next := &fakeJob{Job: job, index: f.index}
+	next := &fakeJob{Job: job, index: f.index, least: job.Members, most: max(job.Members, job.Most)}
 	f.place(next)
 	if placed := f.serial - before; placed < job.Members {
 		for n := before + 1; n <= f.serial; n++ {
