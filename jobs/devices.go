@@ -13,7 +13,7 @@ import (
 const gpuPort = 7990
 
 // devices asks for the GPUs of the cluster's trainers.
-func (b Build) devices(g *api.TaskGroup) {
+func (b poller) devices(g *api.TaskGroup) {
 	gpus := b.GPUs
 	if gpus.Device == "" {
 		return

@@ -107,8 +107,11 @@ type process struct {
 	volume bool
 }
 
+// form turns a process into a job.
+type form struct{ Build }
+
 // job is a service of so many processes.
-func (b Build) job(p process) *api.Job {
+func (b form) job(p process) *api.Job {
 	j := &api.Job{
 		ID: new(b.ID(p.name)), Name: new(b.ID(p.name)), Type: new(api.JobTypeService), Priority: new(p.role.Priority),
 		Region: new(b.Nomad.Region), Namespace: new(b.Nomad.Namespace), Datacenters: slices.Clone(b.Nomad.Datacenters),
@@ -121,7 +124,7 @@ func (b Build) job(p process) *api.Job {
 	return j
 }
 
-func (b Build) group(p process) *api.TaskGroup {
+func (b form) group(p process) *api.TaskGroup {
 	g := &api.TaskGroup{
 		Name: new(p.name), Count: new(p.role.Count),
 		// A process that fails is started again where it is, then elsewhere, for ever.
@@ -165,7 +168,7 @@ const (
 )
 
 // services are how others, and Nomad's own checks, find the processes.
-func (b Build) services(p process) []*api.Service {
+func (b form) services(p process) []*api.Service {
 	var out []*api.Service
 	if p.serve != "" {
 		s := b.service(p, b.ID(p.name), p.serve)
@@ -185,7 +188,7 @@ func (b Build) services(p process) []*api.Service {
 	return out
 }
 
-func (b Build) service(p process, name, port string) *api.Service {
+func (b form) service(p process, name, port string) *api.Service {
 	s := &api.Service{Name: name, PortLabel: port, Provider: "nomad", Meta: map[string]string{MetaCluster: b.Name, MetaRole: p.name}}
 	if !b.TLS {
 		s.Address = loopback
@@ -206,15 +209,18 @@ func open(port string) *api.ServiceCheck {
 	return &api.ServiceCheck{Name: "open", Type: "tcp", PortLabel: port, Interval: 2 * time.Second, Timeout: 2 * time.Second}
 }
 
+// wire says how processes reach each other.
+type wire struct{ Build }
+
 // address is where a port listens: on this machine alone unless there is TLS.
-func (b Build) address(port string) string {
+func (b wire) address(port string) string {
 	if b.TLS {
 		return "${NOMAD_IP_" + port + "}:${NOMAD_PORT_" + port + "}"
 	}
 	return loopback + ":${NOMAD_PORT_" + port + "}"
 }
 
-func (b Build) task(p process) *api.Task {
+func (b form) task(p process) *api.Task {
 	t := &api.Task{
 		Name: p.name, Driver: string(p.role.Driver), User: p.role.User, Env: map[string]string{},
 		KillSignal: "SIGTERM", KillTimeout: new(p.role.Drain + lastWords),
@@ -246,7 +252,7 @@ func (b Build) task(p process) *api.Task {
 const lastWords = 5 * time.Second
 
 // templates give a process what is not in its job: secrets, and addresses of others.
-func (b Build) templates(p process) []*api.Template {
+func (b form) templates(p process) []*api.Template {
 	var out []*api.Template
 	if len(p.secrets) > 0 {
 		var text strings.Builder
@@ -283,7 +289,7 @@ func (b Build) Variable(role string) string { return "nomad/jobs/" + b.ID(role) 
 
 // found is a line of an environment with the address of a service. form has .Address and
 // .Port of it.
-func (b Build) found(key, role, form string) string {
+func (b wire) found(key, role, form string) string {
 	return fmt.Sprintf("{{ range nomadService %q }}%s=%s\n{{ end }}", b.ID(role), key, form)
 }
 

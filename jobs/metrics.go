@@ -24,18 +24,21 @@ func (b Build) Metrics() *api.Job {
 		files: map[string]string{"sandbox_token": ItemSandboxToken, "node_token": ItemNodeToken},
 	}
 	if b.TLS {
-		maps.Copy(p.files, b.certificates())
+		maps.Copy(p.files, wire{b}.certificates())
 	}
-	j := b.job(p)
+	j := form{b}.job(p)
 	task := j.TaskGroups[0].Tasks[0]
 	task.Templates = append(task.Templates, &api.Template{
-		EmbeddedTmpl: new(b.scrape()), DestPath: new("secrets/prometheus.yaml"), ChangeMode: new("signal"), ChangeSignal: new("SIGHUP"), Perms: new("0600"),
+		EmbeddedTmpl: new(scraper{b}.scrape()), DestPath: new("secrets/prometheus.yaml"), ChangeMode: new("signal"), ChangeSignal: new("SIGHUP"), Perms: new("0600"),
 	})
 	return j
 }
 
+// scraper writes what Prometheus is told.
+type scraper struct{ Build }
+
 // scraped are the services with series: that of a role, and the file with the token it asks for.
-func (b Build) scraped() []struct{ role, service, token string } {
+func (b scraper) scraped() []struct{ role, service, token string } {
 	return []struct{ role, service, token string }{
 		{"control", b.ID("control") + "-health", ""},
 		{"trainer", b.ID("trainer") + "-health", ""},
@@ -46,7 +49,7 @@ func (b Build) scraped() []struct{ role, service, token string } {
 }
 
 // scrape is Prometheus' configuration, as a template of Nomad.
-func (b Build) scrape() string {
+func (b scraper) scrape() string {
 	var text strings.Builder
 	text.WriteString("global:\n  scrape_interval: 15s\nscrape_configs:\n")
 	for _, s := range b.scraped() {

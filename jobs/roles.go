@@ -32,7 +32,7 @@ const (
 func secret(file string) string { return "${NOMAD_SECRETS_DIR}/" + file }
 
 // certificates are the files that a role needs for TLS.
-func (b Build) certificates() map[string]string {
+func (b wire) certificates() map[string]string {
 	if !b.TLS {
 		return nil
 	}
@@ -40,7 +40,7 @@ func (b Build) certificates() map[string]string {
 }
 
 // serveTLS are the flags of a server.
-func (b Build) serveTLS() []string {
+func (b wire) serveTLS() []string {
 	if !b.TLS {
 		return nil
 	}
@@ -51,17 +51,17 @@ func (b Build) serveTLS() []string {
 func (b Build) Gateway() *api.Job {
 	p := process{
 		name: "gateway", role: b.Roles.Gateway, command: "temper",
-		args:  append([]string{"gateway", "--listen", b.address(portAPI), "--drain", b.Roles.Gateway.Drain.String()}, b.serveTLS()...),
+		args:  append([]string{"gateway", "--listen", wire{b}.address(portAPI), "--drain", b.Roles.Gateway.Drain.String()}, wire{b}.serveTLS()...),
 		ports: []api.Port{{Label: portAPI, Value: b.Ports.Gateway}},
 		serve: portAPI, check: alive(portAPI),
 		secrets: map[string]string{"TEMPER_SANDBOX_TOKEN": ItemSandboxToken, "TEMPER_SANDBOX_NODE_TOKEN": ItemNodeToken},
-		files:   b.certificates(),
+		files:   wire{b}.certificates(),
 	}
 	if b.TLS {
 		p.args = append(p.args, "--node-ca", secret(fileCA), "--node-cert", secret(fileCert), "--node-key", secret(fileKey))
 		p.check = open(portAPI) // Nomad's check has no certificate to show
 	}
-	return b.job(p)
+	return form{b}.job(p)
 }
 
 // Sandbox runs programs. It gets the token of nodes and no other secret.
@@ -70,24 +70,24 @@ func (b Build) Sandbox() *api.Job {
 	p := process{
 		name: "sandbox", role: role, command: "temper",
 		args: append([]string{
-			"sandbox", "--listen", b.address(portAPI), "--python", b.Programs.Python, "--drain", role.Drain.String(), "--join", "${GATEWAY_URL}",
-		}, b.serveTLS()...),
+			"sandbox", "--listen", wire{b}.address(portAPI), "--python", b.Programs.Python, "--drain", role.Drain.String(), "--join", "${GATEWAY_URL}",
+		}, wire{b}.serveTLS()...),
 		ports: []api.Port{{Label: portAPI}}, serve: portAPI, check: alive(portAPI),
 		secrets: map[string]string{"TEMPER_SANDBOX_NODE_TOKEN": ItemNodeToken},
-		files:   b.certificates(),
-		needs:   map[string]string{"gateway": b.found("GATEWAY_URL", "gateway", b.scheme()+"://{{ .Address }}:{{ .Port }}")},
+		files:   wire{b}.certificates(),
+		needs:   map[string]string{"gateway": wire{b}.found("GATEWAY_URL", "gateway", wire{b}.scheme()+"://{{ .Address }}:{{ .Port }}")},
 	}
 	if b.TLS {
 		p.check = open(portAPI)
 	}
-	j := b.job(p)
+	j := form{b}.job(p)
 	group := j.TaskGroups[0]
 	group.ShutdownDelay = new(time.Second)
 	group.Update.MaxParallel = new(max(1, role.Count/10))
 	return j
 }
 
-func (b Build) scheme() string {
+func (b wire) scheme() string {
 	if b.TLS {
 		return "https"
 	}
@@ -97,19 +97,22 @@ func (b Build) scheme() string {
 // Control serves workflows.
 func (b Build) Control() *api.Job {
 	role := b.Roles.Control
-	return b.job(b.polls("control", role, []string{"worker", "--rollout-shards", strconv.Itoa(max(1, b.Roles.Rollout.Count))}))
+	return form{b}.job(poller{b}.polls("control", role, []string{"worker", "--rollout-shards", strconv.Itoa(max(1, b.Roles.Rollout.Count))}))
 }
 
 // Trainer is the pool of trainers that any run may use.
 func (b Build) Trainer() *api.Job {
-	p := b.trains("trainer", []string{"trainer"})
-	j := b.job(p)
-	b.devices(j.TaskGroups[0])
+	p := poller{b}.trains("trainer", []string{"trainer"})
+	j := form{b}.job(p)
+	poller{b}.devices(j.TaskGroups[0])
 	return j
 }
 
+// poller describes processes that poll a queue.
+type poller struct{ Build }
+
 // trains is a process that trains, and samples where no other does.
-func (b Build) trains(name string, args []string) process {
+func (b poller) trains(name string, args []string) process {
 	if b.Roles.Rollout.Count == 0 {
 		args = append(args, "--with-rollouts")
 	}
@@ -120,13 +123,13 @@ func (b Build) trains(name string, args []string) process {
 
 // Rollout are processes that sample, and do nothing else.
 func (b Build) Rollout() *api.Job {
-	p := b.polls("rollout", b.Roles.Rollout, []string{"rollout"})
-	b.sampling(&p)
-	return b.job(p)
+	p := poller{b}.polls("rollout", b.Roles.Rollout, []string{"rollout"})
+	poller{b}.sampling(&p)
+	return form{b}.job(p)
 }
 
 // polls is a role of temper that polls a queue.
-func (b Build) polls(name string, role spec.Role, args []string) process {
+func (b poller) polls(name string, role spec.Role, args []string) process {
 	p := process{
 		name: name, role: role, command: "temper",
 		// Health has no token, so that it stays on the machine.
@@ -138,29 +141,29 @@ func (b Build) polls(name string, role spec.Role, args []string) process {
 	if b.Cluster.Temporal != "" {
 		p.env["TEMPORAL_ADDRESS"] = b.Cluster.Temporal
 	} else {
-		p.needs["temporal"] = b.found("TEMPORAL_ADDRESS", "temporal", "{{ .Address }}:{{ .Port }}")
+		p.needs["temporal"] = wire{b.Build}.found("TEMPORAL_ADDRESS", "temporal", "{{ .Address }}:{{ .Port }}")
 	}
 	if b.Store != "" {
 		p.env["TEMPER_STORE"] = b.Store
 	} else {
-		p.needs["store"] = b.found("TEMPER_STORE", "objectstore", b.storeURL("{{ .Address }}:{{ .Port }}"))
+		p.needs["store"] = wire{b.Build}.found("TEMPER_STORE", "objectstore", wire{b.Build}.storeURL("{{ .Address }}:{{ .Port }}"))
 		p.secrets["AWS_ACCESS_KEY_ID"], p.secrets["AWS_SECRET_ACCESS_KEY"] = ItemAccessKey, ItemSecretKey
 	}
 	return p
 }
 
 // sampling adds what a role needs that calls the sandbox.
-func (b Build) sampling(p *process) {
+func (b poller) sampling(p *process) {
 	p.secrets["TEMPER_SANDBOX_TOKEN"] = ItemSandboxToken
-	p.needs["gateway"] = b.found("TEMPER_SANDBOX_ADDRESS", "gateway", b.prefix()+"{{ .Address }}:{{ .Port }}")
+	p.needs["gateway"] = wire{b.Build}.found("TEMPER_SANDBOX_ADDRESS", "gateway", wire{b.Build}.prefix()+"{{ .Address }}:{{ .Port }}")
 	if b.TLS {
-		maps.Copy(p.files, b.certificates())
+		maps.Copy(p.files, wire{b.Build}.certificates())
 		p.env["TEMPER_SANDBOX_TLS_CA"], p.env["TEMPER_SANDBOX_TLS_CERT"], p.env["TEMPER_SANDBOX_TLS_KEY"] = secret(fileCA), secret(fileCert), secret(fileKey)
 	}
 }
 
 // prefix says in an address of the sandbox that it speaks TLS.
-func (b Build) prefix() string {
+func (b wire) prefix() string {
 	if b.TLS {
 		return "https://"
 	}

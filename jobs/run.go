@@ -34,9 +34,9 @@ func (b Build) Run(job placement.Job) *api.Job {
 	if job.Each.MemoryMiB > 0 {
 		role.Memory = config.Bytes(job.Each.MemoryMiB) << 20
 	}
-	p := b.polls(string(job.Role), role, args)
-	b.sampling(&p)
-	j := b.job(p)
+	p := poller{b}.polls(string(job.Role), role, args)
+	poller{b}.sampling(&p)
+	j := form{b}.job(p)
 	j.ID, j.Name = new(job.ID), new(job.ID)
 	j.Priority = new(runPriority(role.Priority, job.Priority))
 	maps.Copy(j.Meta, map[string]string{MetaRun: job.Run, MetaEpoch: strconv.Itoa(job.Epoch), MetaMembers: strconv.Itoa(job.Members)})

@@ -17,7 +17,7 @@ const (
 // Temporal is the embedded server on one file. It has no authentication, so that it
 // listens on the loopback address alone.
 func (b Build) Temporal() *api.Job {
-	return b.alone(b.job(process{
+	return alone(form{b}.job(process{
 		name: "temporal", role: b.Roles.Temporal, command: "temporald",
 		args: []string{
 			"--db", path.Join(b.Data, "temporal.db"), "--ip", loopback,
@@ -30,9 +30,9 @@ func (b Build) Temporal() *api.Job {
 
 // ObjectStore is the S3 server on one folder.
 func (b Build) ObjectStore() *api.Job {
-	return b.alone(b.job(process{
+	return alone(form{b}.job(process{
 		name: "objectstore", role: b.Roles.ObjectStore, command: "s3d",
-		args:  []string{"--dir", path.Join(b.Data, "objects"), "--listen", b.address(portAPI), "--bucket", bucket},
+		args:  []string{"--dir", path.Join(b.Data, "objects"), "--listen", wire{b}.address(portAPI), "--bucket", bucket},
 		ports: []api.Port{{Label: portAPI, Value: b.Ports.ObjectStore}},
 		serve: portAPI, check: open(portAPI), volume: true,
 		secrets: map[string]string{"AWS_ACCESS_KEY_ID": ItemAccessKey, "AWS_SECRET_ACCESS_KEY": ItemSecretKey},
@@ -43,13 +43,13 @@ const bucket = "temper"
 
 // alone makes a job stop its old instance before a new one starts: two must not have one
 // folder.
-func (b Build) alone(j *api.Job) *api.Job {
+func alone(j *api.Job) *api.Job {
 	j.TaskGroups[0].Update.Canary = new(0)
 	return j
 }
 
 // storeURL is the store of the cluster; address is host:port of its own server.
-func (b Build) storeURL(address string) string {
+func (b wire) storeURL(address string) string {
 	if b.Store != "" {
 		return b.Store
 	}
@@ -58,5 +58,5 @@ func (b Build) storeURL(address string) string {
 
 // LocalStore is the store's URL for a client on the machine of the object store.
 func (b Build) LocalStore() string {
-	return b.storeURL(loopback + ":" + strconv.Itoa(b.Ports.ObjectStore))
+	return wire{b}.storeURL(loopback + ":" + strconv.Itoa(b.Ports.ObjectStore))
 }

@@ -26,6 +26,8 @@ var (
 	ErrDenied = errors.New("denied by Nomad")
 	// ErrChanged says that a job is not what the caller has seen.
 	ErrChanged = errors.New("changed by somebody else")
+	// ErrBusy says that a change of the job is under way.
+	ErrBusy = errors.New("not now")
 	// ErrNotExist says that there is no such thing.
 	ErrNotExist = errors.New("does not exist")
 )
@@ -107,6 +109,8 @@ func (c *Client) refusal(doing string, r api.UnexpectedResponseError) error {
 		return fmt.Errorf("%s: %w at %s: the token in NOMAD_TOKEN lacks the right: deploy/nomad/acl has a policy that has it", doing, ErrDenied, c.address)
 	case has("enforcing job modify index"):
 		return fmt.Errorf("%s: %w: look with temper cluster plan, then apply again", doing, ErrChanged)
+	case has("blocked due to active deployment"):
+		return fmt.Errorf("%s: %w: a change of the job is under way: wait until it is well", doing, ErrBusy)
 	case has("no cluster leader"), has("no servers"), has("rpc error: failed to get conn"), r.StatusCode() == http.StatusBadGateway:
 		return fmt.Errorf("%s: %w: the agent at %s has no server that leads (%s): start the servers, or wait for their election", doing, ErrUnreachable, c.address, body)
 	case r.StatusCode() == http.StatusNotFound:

@@ -43,7 +43,7 @@ func write(ctx context.Context) *api.WriteOptions { return (&api.WriteOptions{})
 func (b *Backend) fail(doing string, err error) error {
 	err = b.nomad.Fail(doing, err)
 	for from, to := range map[error]error{
-		nomad.ErrUnreachable: placement.ErrUnavailable, nomad.ErrDenied: placement.ErrDenied, nomad.ErrNotExist: placement.ErrNotExist,
+		nomad.ErrUnreachable: placement.ErrUnavailable, nomad.ErrBusy: placement.ErrUnavailable, nomad.ErrDenied: placement.ErrDenied, nomad.ErrNotExist: placement.ErrNotExist,
 	} {
 		if errors.Is(err, from) {
 			return fmt.Errorf("%w: %w", to, err)
@@ -245,11 +245,26 @@ func (b *Backend) Scale(ctx context.Context, s placement.Scaling) error {
 		meta[name] = figure
 	}
 	to := int64(s.To)
-	_, _, err = b.nomad.Jobs().ScaleWithRequest(s.Job, &api.ScalingRequest{
-		Count: &to, Target: map[string]string{"Job": s.Job, "Group": value(g.Name)}, Message: s.Reason, Meta: meta, JobModifyIndex: value(job.JobModifyIndex),
-	}, write(ctx))
-	return b.fail("scale job "+s.Job, err)
+	request := &api.ScalingRequest{Count: &to, Target: map[string]string{"Job": s.Job, "Group": value(g.Name)}, Message: s.Reason, Meta: meta}
+	for end := time.Now().Add(deploymentTime); ; {
+		_, _, err = b.nomad.Jobs().ScaleWithRequest(s.Job, request, write(ctx))
+		if err = b.fail("scale job "+s.Job, err); !errors.Is(err, nomad.ErrBusy) || time.Now().After(end) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(deploymentPause):
+		}
+	}
 }
+
+// Nomad changes no count while an earlier change is under way; that of a count ends when
+// its new members are well.
+const (
+	deploymentTime  = 30 * time.Second
+	deploymentPause = 200 * time.Millisecond
+)
 
 // groupOf finds a group by its name; a job of one group has no doubt about it.
 func groupOf(job *api.Job, name string) *api.TaskGroup {

@@ -3,6 +3,7 @@
 package backend_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -46,13 +47,32 @@ func TestConformance(t *testing.T) {
 		t.Fatal(err)
 	}
 	sandbox := build.Sandbox()
-	sandbox.TaskGroups[0].Tasks[0].Templates, sandbox.TaskGroups[0].Services, sandbox.NodePool = nil, nil, new("gpu")
+	group := sandbox.TaskGroups[0]
+	group.Tasks[0].Templates, group.Tasks[0].Config["args"] = nil, []string{}
+	group.Services, group.Update.HealthCheck, sandbox.NodePool = nil, new("task_states"), new("gpu")
 	if _, _, err := c.API.Jobs().Register(sandbox, nil); err != nil {
 		t.Fatal(err)
 	}
+	c.Await("the service to scale", func() error { // no count changes while a deployment is under way
+		d, _, err := c.API.Jobs().LatestDeployment(*sandbox.ID, nil)
+		if err == nil && (d == nil || d.Status != "successful") {
+			err = fmt.Errorf("deployment %+v", d)
+		}
+		return err
+	})
+	each := placement.Room{MemoryMiB: 10000}
 	placementtest.Run(t, func(*testing.T) placementtest.Subject {
+		c.Await("the members of the last test to end", func() error {
+			nodes, err := b.Nodes(t.Context())
+			for _, n := range nodes {
+				if n.State != placement.NodeReady || !n.Free.Holds(each) {
+					return fmt.Errorf("node %+v", n)
+				}
+			}
+			return err
+		})
 		return placementtest.Subject{
-			Backend: b, Each: placement.Room{MemoryMiB: 10000}, Pool: "gpu", NumNodes: numNodes, Scaled: *sandbox.ID, Patience: 3 * 60e9,
+			Backend: b, Each: each, Pool: "gpu", NumNodes: numNodes, Scaled: *sandbox.ID, Patience: 3 * 60e9,
 		}
 	})
 }

@@ -31,7 +31,7 @@ func (f *Fleet) Apply(ctx context.Context, plan Plan, o ApplyOptions) error {
 	}
 	var done []string
 	for i, c := range plan.Changes {
-		if err := f.applyOne(ctx, c, o); err != nil {
+		if err := (applier{f}).applyOne(ctx, c, o); err != nil {
 			return fmt.Errorf("%w%s", err, progress(done, plan.Changes[i+1:]))
 		}
 		if c.Kind != Same {
@@ -82,7 +82,10 @@ func orNone(list []string) string {
 	return strings.Join(list, ", ")
 }
 
-func (f *Fleet) applyOne(ctx context.Context, c Change, o ApplyOptions) error {
+// applier makes one job after another what a plan says.
+type applier struct{ *Fleet }
+
+func (f applier) applyOne(ctx context.Context, c Change, o ApplyOptions) error {
 	if c.Kind == Remove {
 		o.Say("remove " + c.Job)
 		return f.stop(ctx, c.Job, false)
@@ -108,7 +111,7 @@ func (f *Fleet) applyOne(ctx context.Context, c Change, o ApplyOptions) error {
 }
 
 // await waits until every instance of a job's newest version is well.
-func (f *Fleet) await(ctx context.Context, c Change, limit time.Duration) error {
+func (f applier) await(ctx context.Context, c Change, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	var index uint64
@@ -133,7 +136,7 @@ func (f *Fleet) await(ctx context.Context, c Change, limit time.Duration) error 
 	}
 }
 
-func (f *Fleet) unwell(ctx context.Context, c Change, state string, err error) error {
+func (f applier) unwell(ctx context.Context, c Change, state string, err error) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return fmt.Errorf("job %s is not well: %s: look with temper cluster logs %s", c.Job, state, strings.TrimPrefix(c.Job, f.build.Name+"-"))
 	}

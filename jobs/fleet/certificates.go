@@ -32,7 +32,7 @@ const itemAuthorityKey = "tls_ca_key"
 
 // makeCertificates makes the authority where there is none, and a certificate for each role
 // that speaks TLS, for the addresses of all nodes.
-func (f *Fleet) makeCertificates(ctx context.Context, items map[string]string, rotate bool) (made []string, err error) {
+func (f keeper) makeCertificates(ctx context.Context, items map[string]string, rotate bool) (made []string, err error) {
 	if items[itemAuthorityKey] == "" {
 		items[jobs.ItemCA], items[itemAuthorityKey], err = newAuthority(f.build.Name)
 		if err != nil {
@@ -64,7 +64,7 @@ func (f *Fleet) makeCertificates(ctx context.Context, items map[string]string, r
 }
 
 // addresses are those of all nodes, and the loopback address.
-func (f *Fleet) addresses(ctx context.Context) ([]net.IP, error) {
+func (f keeper) addresses(ctx context.Context) ([]net.IP, error) {
 	nodes, _, err := f.nomad.Nodes().List(query(ctx))
 	if err != nil {
 		return nil, f.nomad.Fail("list nodes", err)

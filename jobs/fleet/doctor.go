@@ -39,17 +39,17 @@ func (f *Fleet) Doctor(ctx context.Context) []Finding {
 	if err != nil {
 		return out // nothing else can be asked
 	}
-	out = append(out, finding("version", f.checkServer(ctx, all), "the servers keep every field that jobs use"))
+	out = append(out, finding("version", inspector{f}.checkServer(ctx, all), "the servers keep every field that jobs use"))
 	_, err = f.ours(ctx)
 	out = append(out, finding("name", err, "no job of another cluster is called "+f.build.Name+"-..."))
-	out = append(out, finding("pools", f.checkPools(ctx, all), "every node pool is there"))
-	out = append(out, finding("secrets", f.checkSecrets(ctx, all), "every job has what it needs"))
-	out = append(out, f.accessFinding(ctx))
+	out = append(out, finding("pools", inspector{f}.checkPools(ctx, all), "every node pool is there"))
+	out = append(out, finding("secrets", inspector{f}.checkSecrets(ctx, all), "every job has what it needs"))
+	out = append(out, examiner{f}.accessFinding(ctx))
 	nodes, allocs, err := f.holdings(ctx)
 	if err != nil {
 		return append(out, finding("nodes", err, ""))
 	}
-	return append(out, nodesFinding(nodes), f.devicesFinding(nodes), f.roomFinding(all, nodes, allocs), f.rawExecFinding(nodes))
+	return append(out, nodesFinding(nodes), examiner{f}.devicesFinding(nodes), examiner{f}.roomFinding(all, nodes, allocs), examiner{f}.rawExecFinding(nodes))
 }
 
 func finding(name string, err error, detail string) Finding {
@@ -59,8 +59,11 @@ func finding(name string, err error, detail string) Finding {
 	return Finding{Name: name, OK: true, Detail: detail}
 }
 
+// examiner looks at one thing after another.
+type examiner struct{ *Fleet }
+
 // accessFinding asks whether strangers may use the API.
-func (f *Fleet) accessFinding(ctx context.Context) Finding {
+func (f examiner) accessFinding(ctx context.Context) Finding {
 	_, _, err := f.nomad.ACLTokens().Self(query(ctx))
 	var response api.UnexpectedResponseError
 	switch {
@@ -90,7 +93,7 @@ func nodesFinding(nodes []*api.NodeListStub) Finding {
 }
 
 // devicesFinding looks for GPUs where the file has some.
-func (f *Fleet) devicesFinding(nodes []*api.NodeListStub) Finding {
+func (f examiner) devicesFinding(nodes []*api.NodeListStub) Finding {
 	g := f.build.GPUs
 	if g.Device == "" {
 		return Finding{"devices", true, "trainers run on CPUs"}
@@ -132,7 +135,7 @@ func (f *Fleet) devicesFinding(nodes []*api.NodeListStub) Finding {
 }
 
 // roomFinding counts whether everything has a place at once.
-func (f *Fleet) roomFinding(all []*api.Job, nodes []*api.NodeListStub, allocs []*api.AllocationListStub) Finding {
+func (f examiner) roomFinding(all []*api.Job, nodes []*api.NodeListStub, allocs []*api.AllocationListStub) Finding {
 	var ids, lacks []string
 	for _, j := range all {
 		ids = append(ids, *j.ID)
@@ -152,7 +155,7 @@ func (f *Fleet) roomFinding(all []*api.Job, nodes []*api.NodeListStub, allocs []
 }
 
 // rawExecFinding names nodes that start programs as root for whoever may submit jobs.
-func (f *Fleet) rawExecFinding(nodes []*api.NodeListStub) Finding {
+func (f examiner) rawExecFinding(nodes []*api.NodeListStub) Finding {
 	pools := map[string]bool{}
 	for _, r := range f.build.Named() {
 		if r.Driver == spec.RawExec && r.Count > 0 {

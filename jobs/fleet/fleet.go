@@ -115,8 +115,11 @@ func (f *Fleet) ours(ctx context.Context) (map[string]*api.JobListStub, error) {
 	return out, errors.Join(wrong...)
 }
 
+// inspector finds what keeps jobs from being what they are meant to be.
+type inspector struct{ *Fleet }
+
 // checkServer refuses servers that would drop a part of a job without a word.
-func (f *Fleet) checkServer(ctx context.Context, all []*api.Job) error {
+func (f inspector) checkServer(ctx context.Context, all []*api.Job) error {
 	version, err := f.nomad.Version(ctx)
 	if err != nil {
 		return err
@@ -143,7 +146,7 @@ func (f *Fleet) checkServer(ctx context.Context, all []*api.Job) error {
 var ErrTooOld = errors.New("too old")
 
 // checkPools finds node pools that do not exist.
-func (f *Fleet) checkPools(ctx context.Context, all []*api.Job) error {
+func (f inspector) checkPools(ctx context.Context, all []*api.Job) error {
 	pools, _, err := f.nomad.NodePools().List(query(ctx))
 	if err != nil {
 		return f.nomad.Fail("list node pools", err)
@@ -164,7 +167,7 @@ func (f *Fleet) checkPools(ctx context.Context, all []*api.Job) error {
 }
 
 // checkSecrets finds items of variables without which a task would wait for ever.
-func (f *Fleet) checkSecrets(ctx context.Context, all []*api.Job) error {
+func (f inspector) checkSecrets(ctx context.Context, all []*api.Job) error {
 	var missing []string
 	for _, j := range all {
 		for path, items := range jobs.Secrets(j) {

@@ -66,14 +66,14 @@ func (f *Fleet) Plan(ctx context.Context) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	if err := f.checkServer(ctx, all); err != nil {
+	if err := (inspector{f}).checkServer(ctx, all); err != nil {
 		return Plan{}, err
 	}
 	there, err := f.ours(ctx)
 	if err != nil {
 		return Plan{}, err
 	}
-	if err := errors.Join(f.checkPools(ctx, all), f.checkSecrets(ctx, all)); err != nil {
+	if err := errors.Join(inspector{f}.checkPools(ctx, all), inspector{f}.checkSecrets(ctx, all)); err != nil {
 		return Plan{}, err
 	}
 	var plan Plan

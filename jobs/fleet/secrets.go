@@ -20,9 +20,12 @@ type InitOptions struct {
 	Say    func(string)
 }
 
+// keeper holds the secrets of a cluster.
+type keeper struct{ *Fleet }
+
 // vault is the variable with all secrets of the cluster. Jobs cannot read it: each has a
 // copy of what it needs, and no more, in a variable of its own.
-func (f *Fleet) vault() string { return "temper/" + f.build.Name }
+func (f keeper) vault() string { return "temper/" + f.build.Name }
 
 // tokens are the items that are random texts.
 var tokens = []string{jobs.ItemSandboxToken, jobs.ItemNodeToken, jobs.ItemAccessKey, jobs.ItemSecretKey}
@@ -38,20 +41,20 @@ func (f *Fleet) Init(ctx context.Context, o InitOptions) error {
 	if _, err := f.ours(ctx); err != nil { // another cluster of the name keeps its secrets
 		return err
 	}
-	held, index, err := f.variable(ctx, f.vault())
+	held, index, err := keeper{f}.variable(ctx, keeper{f}.vault())
 	if err != nil {
 		return err
 	}
 	items := maps.Clone(held)
-	made := f.makeTokens(items, o.Rotate)
+	made := keeper{f}.makeTokens(items, o.Rotate)
 	if f.build.TLS {
-		certs, err := f.makeCertificates(ctx, items, o.Rotate)
+		certs, err := keeper{f}.makeCertificates(ctx, items, o.Rotate)
 		if err != nil {
 			return err
 		}
 		made = append(made, certs...)
 	}
-	if err := f.store(ctx, f.vault(), items, index, !maps.Equal(held, items)); err != nil {
+	if err := (keeper{f}).store(ctx, keeper{f}.vault(), items, index, !maps.Equal(held, items)); err != nil {
 		return err
 	}
 	for _, name := range made {
@@ -59,7 +62,7 @@ func (f *Fleet) Init(ctx context.Context, o InitOptions) error {
 	}
 	for _, j := range all {
 		for path, names := range jobs.Secrets(j) {
-			wrote, err := f.hand(ctx, path, j.Meta[jobs.MetaRole], names, items)
+			wrote, err := keeper{f}.hand(ctx, path, j.Meta[jobs.MetaRole], names, items)
 			if err != nil {
 				return err
 			}
@@ -75,7 +78,7 @@ func (f *Fleet) Init(ctx context.Context, o InitOptions) error {
 }
 
 // makeTokens fills in what is missing and names what it made.
-func (f *Fleet) makeTokens(items map[string]string, rotate bool) (made []string) {
+func (f keeper) makeTokens(items map[string]string, rotate bool) (made []string) {
 	for _, name := range tokens {
 		if items[name] == "" || rotate && !slices.Contains(keptTokens, name) {
 			items[name] = rand.Text()
@@ -86,7 +89,7 @@ func (f *Fleet) makeTokens(items map[string]string, rotate bool) (made []string)
 }
 
 // hand writes what a job needs into its variable.
-func (f *Fleet) hand(ctx context.Context, path, role string, names []string, items map[string]string) (wrote bool, err error) {
+func (f keeper) hand(ctx context.Context, path, role string, names []string, items map[string]string) (wrote bool, err error) {
 	held, index, err := f.variable(ctx, path)
 	if err != nil {
 		return false, err
@@ -109,7 +112,7 @@ func (f *Fleet) hand(ctx context.Context, path, role string, names []string, ite
 }
 
 // variable reads a variable; one that is not there is empty.
-func (f *Fleet) variable(ctx context.Context, path string) (map[string]string, uint64, error) {
+func (f keeper) variable(ctx context.Context, path string) (map[string]string, uint64, error) {
 	v, _, err := f.nomad.Variables().Read(path, query(ctx))
 	if errors.Is(err, api.ErrVariablePathNotFound) {
 		return map[string]string{}, 0, nil
@@ -121,7 +124,7 @@ func (f *Fleet) variable(ctx context.Context, path string) (map[string]string, u
 }
 
 // store writes a variable over the version that was read.
-func (f *Fleet) store(ctx context.Context, path string, items map[string]string, index uint64, changed bool) error {
+func (f keeper) store(ctx context.Context, path string, items map[string]string, index uint64, changed bool) error {
 	if !changed {
 		return nil
 	}
@@ -135,6 +138,6 @@ func (f *Fleet) store(ctx context.Context, path string, items map[string]string,
 
 // Secret is an item of the cluster's secrets, for clients of the operator.
 func (f *Fleet) Secret(ctx context.Context, name string) (string, error) {
-	items, _, err := f.variable(ctx, f.vault())
+	items, _, err := keeper{f}.variable(ctx, keeper{f}.vault())
 	return items[name], err
 }

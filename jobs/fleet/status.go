@@ -87,21 +87,24 @@ func (f *Fleet) Status(ctx context.Context) (Status, error) {
 		case stub.Stop:
 			j.Note = "stopped"
 		default:
-			if err := f.wanted(ctx, stub, &j, room, newest[id]); err != nil {
+			if err := (observer{f}).wanted(ctx, stub, &j, room, newest[id]); err != nil {
 				return s, err
 			}
 		}
 		s.Jobs = append(s.Jobs, j)
 	}
-	if err := f.places(ctx, &s); err != nil {
+	if err := (observer{f}).places(ctx, &s); err != nil {
 		return s, err
 	}
-	return s, f.scalings(ctx, &s)
+	return s, observer{f}.scalings(ctx, &s)
 }
+
+// observer fills in what a status says.
+type observer struct{ *Fleet }
 
 // wanted finds out how many instances there should be, and why some are not there. A job
 // whose summary has nothing open is not asked about any further.
-func (f *Fleet) wanted(ctx context.Context, stub *api.JobListStub, j *JobStatus, room *jobs.Room, newest *api.AllocationListStub) error {
+func (f observer) wanted(ctx context.Context, stub *api.JobListStub, j *JobStatus, room *jobs.Room, newest *api.AllocationListStub) error {
 	open := 0
 	if stub.JobSummary != nil {
 		for _, g := range stub.JobSummary.Summary {
@@ -145,7 +148,7 @@ func nodeStatus(n jobs.NodeRoom, allocs []*api.AllocationListStub, ours map[stri
 }
 
 // places are the addresses of our services.
-func (f *Fleet) places(ctx context.Context, s *Status) error {
+func (f observer) places(ctx context.Context, s *Status) error {
 	for _, role := range []string{"temporal", "objectstore", "gateway"} {
 		found, _, err := f.nomad.Services().Get(f.build.ID(role), query(ctx))
 		if err != nil {
@@ -160,7 +163,7 @@ func (f *Fleet) places(ctx context.Context, s *Status) error {
 }
 
 // scalings are the last changes of counts.
-func (f *Fleet) scalings(ctx context.Context, s *Status) error {
+func (f observer) scalings(ctx context.Context, s *Status) error {
 	for _, j := range s.Jobs {
 		if j.Note == "stopped" || j.Run != "" {
 			continue
