@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
 
@@ -43,6 +42,7 @@ type Config struct {
 type Client struct {
 	*api.Client
 	address string
+	token   bool // there is one
 }
 
 // Connect makes a client; it does not reach for the agent yet.
@@ -63,7 +63,7 @@ func Connect(cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("client of Nomad at %s: %w", c.Address, err)
 	}
-	return &Client{Client: client, address: c.Address}, nil
+	return &Client{Client: client, address: c.Address, token: c.SecretID != ""}, nil
 }
 
 // Address is the agent's URL.
@@ -103,8 +103,11 @@ func (c *Client) refusal(doing string, r api.UnexpectedResponseError) error {
 	case has("acl token expired"):
 		return fmt.Errorf("%s: %w at %s: the token in NOMAD_TOKEN has expired: ask for a new one", doing, ErrDenied, c.address)
 	case has("permission denied"):
-		if os.Getenv("NOMAD_TOKEN") == "" {
+		if !c.token {
 			return fmt.Errorf("%s: %w at %s: it asks for a token: set NOMAD_TOKEN", doing, ErrDenied, c.address)
+		}
+		if _, _, err := c.ACLTokens().Self(nil); err != nil { // every token may look at itself
+			return fmt.Errorf("%s: %w at %s: it does not know the token in NOMAD_TOKEN: name one of this cluster", doing, ErrDenied, c.address)
 		}
 		return fmt.Errorf("%s: %w at %s: the token in NOMAD_TOKEN lacks the right: deploy/nomad/acl has a policy that has it", doing, ErrDenied, c.address)
 	case has("enforcing job modify index"):

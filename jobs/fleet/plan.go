@@ -78,7 +78,7 @@ func (f *Fleet) Plan(ctx context.Context) (Plan, error) {
 	}
 	var plan Plan
 	for _, j := range all {
-		change, err := f.compare(ctx, j, there[*j.ID])
+		change, err := planner{f}.compare(ctx, j, there[*j.ID])
 		if err != nil {
 			return plan, err
 		}
@@ -90,11 +90,14 @@ func (f *Fleet) Plan(ctx context.Context) (Plan, error) {
 			plan.Changes = append(plan.Changes, Change{Job: id, Kind: Remove, index: s.JobModifyIndex})
 		}
 	}
-	return plan, f.count(ctx, plan.Changes)
+	return plan, planner{f}.count(ctx, plan.Changes)
 }
 
+// planner compares one job after another.
+type planner struct{ *Fleet }
+
 // compare asks the servers what would change about one job.
-func (f *Fleet) compare(ctx context.Context, j *api.Job, stub *api.JobListStub) (Change, error) {
+func (f planner) compare(ctx context.Context, j *api.Job, stub *api.JobListStub) (Change, error) {
 	change := Change{Job: *j.ID, Kind: Add, job: j}
 	live := stub != nil && !stub.Stop
 	if stub != nil {
@@ -131,7 +134,7 @@ func (f *Fleet) compare(ctx context.Context, j *api.Job, stub *api.JobListStub) 
 }
 
 // keepCounts takes over the counts of groups that are scaled, as far as the bounds allow.
-func (f *Fleet) keepCounts(ctx context.Context, j *api.Job) error {
+func (f planner) keepCounts(ctx context.Context, j *api.Job) error {
 	if !slices.ContainsFunc(j.TaskGroups, func(g *api.TaskGroup) bool { return g.Scaling != nil }) {
 		return nil
 	}
@@ -150,7 +153,7 @@ func (f *Fleet) keepCounts(ctx context.Context, j *api.Job) error {
 }
 
 // count finds room for what is new and for what takes more than before.
-func (f *Fleet) count(ctx context.Context, changes []Change) error {
+func (f planner) count(ctx context.Context, changes []Change) error {
 	var moved []string
 	for _, c := range changes {
 		if c.Kind != Same {
