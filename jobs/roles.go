@@ -79,6 +79,7 @@ func (b Build) Sandbox() *api.Job {
 	}
 	if b.TLS {
 		p.check = open(portAPI)
+		p.env = clientTLS()
 	}
 	j := form{b}.job(p)
 	group := j.TaskGroups[0]
@@ -158,7 +159,7 @@ func (b poller) sampling(p *process) {
 	p.needs["gateway"] = wire{b.Build}.found("TEMPER_SANDBOX_ADDRESS", "gateway", wire{b.Build}.prefix()+"{{ .Address }}:{{ .Port }}")
 	if b.TLS {
 		maps.Copy(p.files, wire{b.Build}.certificates())
-		p.env["TEMPER_SANDBOX_TLS_CA"], p.env["TEMPER_SANDBOX_TLS_CERT"], p.env["TEMPER_SANDBOX_TLS_KEY"] = secret(fileCA), secret(fileCert), secret(fileKey)
+		maps.Copy(p.env, clientTLS())
 	}
 }
 
@@ -168,4 +169,9 @@ func (b wire) prefix() string {
 		return "https://"
 	}
 	return ""
+}
+
+// clientTLS is how a process calls a gateway with TLS.
+func clientTLS() map[string]string {
+	return map[string]string{"TEMPER_SANDBOX_TLS_CA": secret(fileCA), "TEMPER_SANDBOX_TLS_CERT": secret(fileCert), "TEMPER_SANDBOX_TLS_KEY": secret(fileKey)}
 }

@@ -237,8 +237,8 @@ func (o *operator) others(f *fleet.Fleet, c spec.Cluster) {
 	own := c
 	own.Roles.Gateway.File = filepath.Join(o.t.TempDir(), "own.hcl")
 	for text, want := range map[string]string{
-		"job \"other\" {\n group \"gateway\" {}\n}":              `describes the job "other", want "shop-gateway" for the role gateway`,
-		"job \"shop-gateway\" {\n group \"x\" {}\n}":             `has no group "gateway", by which the role is found and scaled`,
+		"job \"other\" {\n group \"gateway\" {}\n}":                `describes the job "other", want "shop-gateway" for the role gateway`,
+		"job \"shop-gateway\" {\n group \"x\" {}\n}":               `has no group "gateway", by which the role is found and scaled`,
 		"job \"shop-gateway\" {\n group \"x\" {\n disco {}\n }\n}": `Blocks of type "disco" are not expected here`,
 	} {
 		if err := os.WriteFile(own.Roles.Gateway.File, []byte(text), 0o600); err != nil {
