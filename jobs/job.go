@@ -204,9 +204,9 @@ func alive(port string) *api.ServiceCheck {
 	}
 }
 
-// open asks whether a port takes connections.
-func open(port string) *api.ServiceCheck {
-	return &api.ServiceCheck{Name: "open", Type: "tcp", PortLabel: port, Interval: 2 * time.Second, Timeout: 2 * time.Second}
+// open asks whether the port of the API takes connections.
+func open() *api.ServiceCheck {
+	return &api.ServiceCheck{Name: "open", Type: "tcp", PortLabel: portAPI, Interval: 2 * time.Second, Timeout: 2 * time.Second}
 }
 
 // wire says how processes reach each other.

@@ -20,7 +20,7 @@ func (b Build) Metrics() *api.Job {
 		},
 		ports: []api.Port{{Label: portAPI, Value: b.Ports.Prometheus}},
 		serve: portAPI, volume: true,
-		check: open(portAPI),
+		check: open(),
 		files: map[string]string{"sandbox_token": ItemSandboxToken, "node_token": ItemNodeToken},
 	}
 	if b.TLS {

@@ -59,7 +59,7 @@ func (b Build) Gateway() *api.Job {
 	}
 	if b.TLS {
 		p.args = append(p.args, "--node-ca", secret(fileCA), "--node-cert", secret(fileCert), "--node-key", secret(fileKey))
-		p.check = open(portAPI) // Nomad's check has no certificate to show
+		p.check = open() // Nomad's check has no certificate to show
 	}
 	return form{b}.job(p)
 }
@@ -78,7 +78,7 @@ func (b Build) Sandbox() *api.Job {
 		needs:   map[string]string{"gateway": wire{b}.found("GATEWAY_URL", "gateway", wire{b}.scheme()+"://{{ .Address }}:{{ .Port }}")},
 	}
 	if b.TLS {
-		p.check = open(portAPI)
+		p.check = open()
 		p.env = clientTLS()
 	}
 	j := form{b}.job(p)
@@ -142,12 +142,12 @@ func (b poller) polls(name string, role spec.Role, args []string) process {
 	if b.Cluster.Temporal != "" {
 		p.env["TEMPORAL_ADDRESS"] = b.Cluster.Temporal
 	} else {
-		p.needs["temporal"] = wire{b.Build}.found("TEMPORAL_ADDRESS", "temporal", "{{ .Address }}:{{ .Port }}")
+		p.needs["temporal"] = wire(b).found("TEMPORAL_ADDRESS", "temporal", "{{ .Address }}:{{ .Port }}")
 	}
 	if b.Store != "" {
 		p.env["TEMPER_STORE"] = b.Store
 	} else {
-		p.needs["store"] = wire{b.Build}.found("TEMPER_STORE", "objectstore", wire{b.Build}.storeURL("{{ .Address }}:{{ .Port }}"))
+		p.needs["store"] = wire(b).found("TEMPER_STORE", "objectstore", wire(b).storeURL("{{ .Address }}:{{ .Port }}"))
 		p.secrets["AWS_ACCESS_KEY_ID"], p.secrets["AWS_SECRET_ACCESS_KEY"] = ItemAccessKey, ItemSecretKey
 	}
 	return p
@@ -156,9 +156,9 @@ func (b poller) polls(name string, role spec.Role, args []string) process {
 // sampling adds what a role needs that calls the sandbox.
 func (b poller) sampling(p *process) {
 	p.secrets["TEMPER_SANDBOX_TOKEN"] = ItemSandboxToken
-	p.needs["gateway"] = wire{b.Build}.found("TEMPER_SANDBOX_ADDRESS", "gateway", wire{b.Build}.prefix()+"{{ .Address }}:{{ .Port }}")
+	p.needs["gateway"] = wire(b).found("TEMPER_SANDBOX_ADDRESS", "gateway", wire(b).prefix()+"{{ .Address }}:{{ .Port }}")
 	if b.TLS {
-		maps.Copy(p.files, wire{b.Build}.certificates())
+		maps.Copy(p.files, wire(b).certificates())
 		maps.Copy(p.env, clientTLS())
 	}
 }

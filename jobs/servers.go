@@ -24,7 +24,7 @@ func (b Build) Temporal() *api.Job {
 			"--port", "${NOMAD_PORT_" + portAPI + "}", "--ui-port", "${NOMAD_PORT_" + portUI + "}",
 		},
 		ports: []api.Port{{Label: portAPI, Value: b.Ports.Temporal}, {Label: portUI, Value: b.Ports.TemporalUI}},
-		serve: portAPI, check: open(portAPI), volume: true,
+		serve: portAPI, check: open(), volume: true,
 	}))
 }
 
@@ -34,7 +34,7 @@ func (b Build) ObjectStore() *api.Job {
 		name: "objectstore", role: b.Roles.ObjectStore, command: "s3d",
 		args:  []string{"--dir", path.Join(b.Data, "objects"), "--listen", wire{b}.address(portAPI), "--bucket", bucket},
 		ports: []api.Port{{Label: portAPI, Value: b.Ports.ObjectStore}},
-		serve: portAPI, check: open(portAPI), volume: true,
+		serve: portAPI, check: open(), volume: true,
 		secrets: map[string]string{"AWS_ACCESS_KEY_ID": ItemAccessKey, "AWS_SECRET_ACCESS_KEY": ItemSecretKey},
 	}))
 }

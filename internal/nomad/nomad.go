@@ -85,9 +85,9 @@ func (c *Client) Fail(doing string, err error) error {
 	case errors.Is(err, api.ErrVariablePathNotFound):
 		return fmt.Errorf("%s: %w", doing, ErrNotExist)
 	case strings.Contains(err.Error(), "x509:"), strings.Contains(err.Error(), "tls:"), strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
-		return fmt.Errorf("%s: %w at %s: %v: see NOMAD_ADDR (http or https), NOMAD_CACERT, NOMAD_CLIENT_CERT and NOMAD_CLIENT_KEY", doing, ErrUnreachable, c.address, cause(err))
+		return fmt.Errorf("%s: %w at %s: %w: see NOMAD_ADDR (http or https), NOMAD_CACERT, NOMAD_CLIENT_CERT and NOMAD_CLIENT_KEY", doing, ErrUnreachable, c.address, cause(err))
 	case errors.As(err, &network), strings.Contains(err.Error(), "EOF"):
-		return fmt.Errorf("%s: %w at %s (%v): start an agent there, or name another with NOMAD_ADDR", doing, ErrUnreachable, c.address, cause(err))
+		return fmt.Errorf("%s: %w at %s (%w): start an agent there, or name another with NOMAD_ADDR", doing, ErrUnreachable, c.address, cause(err))
 	default:
 		return fmt.Errorf("%s: Nomad at %s: %s", doing, c.address, oneLine(err.Error()))
 	}

@@ -150,7 +150,7 @@ func wellness(job *api.Job, allocs []*api.AllocationListStub) (missing int, stat
 	for _, g := range job.TaskGroups {
 		well := 0
 		for _, a := range allocs {
-			if a.TaskGroup != value(g.Name) || a.DesiredStatus != api.AllocDesiredStatusRun || a.JobVersion != value(job.Version) && !unchanged(a) {
+			if a.TaskGroup != value(g.Name) || a.DesiredStatus != api.AllocDesiredStatusRun || a.JobVersion != value(job.Version) {
 				continue
 			}
 			if isWell(a, g) {
@@ -164,10 +164,6 @@ func wellness(job *api.Job, allocs []*api.AllocationListStub) (missing int, stat
 	return missing, state
 }
 
-// unchanged reports whether an allocation of an older version goes on as it is: a change
-// that forces nothing updates its version in place a moment later.
-func unchanged(*api.AllocationListStub) bool { return false }
-
 func isWell(a *api.AllocationListStub, g *api.TaskGroup) bool {
 	if a.ClientStatus != api.AllocClientStatusRunning {
 		return a.ClientStatus == api.AllocClientStatusComplete && a.JobType == api.JobTypeBatch
@@ -180,8 +176,8 @@ func isWell(a *api.AllocationListStub, g *api.TaskGroup) bool {
 func condition(a *api.AllocationListStub) string {
 	text := fmt.Sprintf("%s on %s is %s", a.Name, a.NodeName, a.ClientStatus)
 	for _, t := range a.TaskStates {
-		if n := len(t.Events); n > 0 {
-			text += ", last: " + strings.Join(strings.Fields(t.Events[n-1].DisplayMessage), " ")
+		for i, e := range t.Events[max(0, len(t.Events)-2):] { // the last but one often has the cause
+			text += []string{", lately: ", ", "}[i] + strings.Join(strings.Fields(e.DisplayMessage), " ")
 		}
 	}
 	return text

@@ -103,23 +103,7 @@ func (f examiner) devicesFinding(nodes []*api.NodeListStub) Finding {
 	}
 	with, other := 0, map[string]bool{}
 	for _, n := range nodes {
-		if n.NodeResources == nil {
-			continue
-		}
-		healthy := 0
-		for _, d := range n.NodeResources.Devices {
-			name := d.Vendor + "/" + d.Type + "/" + d.Name
-			if strings.HasPrefix(name+"/", g.Device+"/") {
-				for _, i := range d.Instances {
-					if i.Healthy {
-						healthy++
-					}
-				}
-			} else {
-				other[name] = true
-			}
-		}
-		if healthy >= g.Count {
+		if healthyDevices(n, g.Device, other) >= g.Count {
 			with++
 		}
 	}
@@ -132,6 +116,27 @@ func (f examiner) devicesFinding(nodes []*api.NodeListStub) Finding {
 	}
 	slices.Sort(seen)
 	return Finding{"devices", false, fmt.Sprintf("no node has %d healthy %s (devices there: %s): install the device plugin on the nodes, or change gpus.device", g.Count, g.Device, orNone(seen))}
+}
+
+// healthyDevices counts those of a kind on a node, and notes the kinds of the others.
+func healthyDevices(n *api.NodeListStub, kind string, other map[string]bool) int {
+	if n.NodeResources == nil {
+		return 0
+	}
+	healthy := 0
+	for _, d := range n.NodeResources.Devices {
+		name := d.Vendor + "/" + d.Type + "/" + d.Name
+		if !strings.HasPrefix(name+"/", kind+"/") {
+			other[name] = true
+			continue
+		}
+		for _, i := range d.Instances {
+			if i.Healthy {
+				healthy++
+			}
+		}
+	}
+	return healthy
 }
 
 // roomFinding counts whether everything has a place at once.

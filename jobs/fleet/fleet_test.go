@@ -50,11 +50,10 @@ roles:
 
 // operator is a person at a cluster of the test.
 type operator struct {
-	t       *testing.T
-	agents  *nomadtest.Cluster
-	folder  string
-	said    []string
-	gateway string // port
+	t      *testing.T
+	agents *nomadtest.Cluster
+	folder string
+	said   []string
 }
 
 func (o *operator) parse(text string) spec.Cluster {

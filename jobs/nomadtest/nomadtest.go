@@ -109,7 +109,7 @@ type Node struct {
 func Start(t testing.TB, o Options) *Cluster {
 	t.Helper()
 	path := binary(t, o.Root)
-	dir, err := os.MkdirTemp("", "nomad-") // short: sockets of tasks lie below
+	dir, err := os.MkdirTemp("", "nomad-") //nolint:usetesting // short, because sockets of tasks lie below, and removed after they are unmounted
 	if err != nil {
 		t.Fatal(err)
 	}

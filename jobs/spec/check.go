@@ -126,15 +126,7 @@ func (c *Cluster) findRole(f *finder, r Named) {
 	if single[r.Name] && r.Max > 1 {
 		f.add(key("count"), "is %d: one instance owns its folder; want 0 or 1", r.Max)
 	}
-	if !slices.Contains(drivers, r.Driver) {
-		f.add(key("driver"), "is %q, want exec, raw_exec or docker", r.Driver)
-	}
-	if r.Driver == Docker && c.Programs.Image == "" && r.Count > 0 {
-		f.add(key("driver"), "is docker, and programs.image names no image")
-	}
-	if r.User != "" && r.Driver == RawExec {
-		f.add(key("user"), "is %q: raw_exec runs as the user of Nomad's agent; use exec", r.User)
-	}
+	c.findDriver(f, r)
 	if r.Cores < 0 || r.CPU < 0 || r.Cores == 0 && r.CPU == 0 {
 		f.add(key("cpu"), "is %d with cores %d: want MHz for one of them, or whole cores", r.CPU, r.Cores)
 	}
@@ -151,6 +143,23 @@ func (c *Cluster) findRole(f *finder, r Named) {
 		if strings.Contains(name, "TOKEN") || strings.Contains(name, "SECRET") || strings.Contains(name, "PASSWORD") {
 			f.add(key("env"), "%s looks like a secret, and everybody who may read the job would see it: put it into the Nomad variable of the job", name)
 		}
+	}
+}
+
+// findDriver finds processes that a node could not start.
+func (c *Cluster) findDriver(f *finder, r Named) {
+	key := func(name string) string { return "roles." + r.Name + "." + name }
+	if !slices.Contains(drivers, r.Driver) {
+		f.add(key("driver"), "is %q, want exec, raw_exec or docker", r.Driver)
+	}
+	if r.Driver == Docker && c.Programs.Image == "" && r.Count > 0 {
+		f.add(key("driver"), "is docker, and programs.image names no image")
+	}
+	if r.User != "" && r.Driver == RawExec {
+		f.add(key("user"), "is %q: raw_exec runs as the user of Nomad's agent; use exec", r.User)
+	}
+	if r.User == "root" && r.Driver == Exec {
+		f.add(key("user"), "is root, which clients of Nomad refuse for exec: name an ordinary user")
 	}
 }
 

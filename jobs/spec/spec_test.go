@@ -99,6 +99,7 @@ func TestOneProblemEach(t *testing.T) {
 		"gpus of what":     {"store:", "gpus: {count: 8}\nstore:", "gpus.count: is 8, and gpus.device does not say of what"},
 		"gpus, none":       {"store:", "gpus: {device: amd/gpu, count: 0}\nstore:", "gpus.count: is 0 for each trainer"},
 		"model, no plugin": {"store:", "gpus: {device: amd/gpu/X, count: 1, plugin: false}\nstore:", "a node's meta names no model"},
+		"exec as root":     {"trainer: {count: 1}", "trainer: {count: 1, driver: exec, user: root}", "roles.trainer.user: is root, which clients of Nomad refuse for exec"},
 		"stated twice":     {"store:", "name: a\nstore:", `mapping key "name" already defined`},
 	} {
 		_, err := spec.Parse("c.yaml", []byte(strings.Replace(good, c.old, c.with, 1)))
