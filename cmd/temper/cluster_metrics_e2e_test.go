@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
 )
 
 // metricName is the name of a series in a query.
@@ -130,4 +129,3 @@ func scrape(t *testing.T, url, token string) string {
 	}
 	return string(body)
 }
-
