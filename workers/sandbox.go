@@ -76,7 +76,9 @@ func serveSandbox(ctx context.Context, o SandboxOptions) error {
 			tell(ready)
 		}
 		if o.Gateway != "" {
-			g.Go(func() error { return gateway.JoinTLS(ctx, o.Gateway, o.address(ready), o.NodeToken, o.GatewayTLS, o.Log) })
+			g.Go(func() error {
+				return gateway.JoinTLS(ctx, o.Gateway, o.address(ready), o.NodeToken, o.GatewayTLS, o.Log)
+			})
 		}
 	}
 	g.Go(func() error { return node.Serve(ctx, o.Node, o.Log) })
