@@ -2,6 +2,7 @@ package workers
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -52,7 +53,10 @@ type SandboxOptions struct {
 	// NodeToken is what the node joins with, and what the gateway calls it with; the
 	// token of Node.Server stays good for other callers.
 	NodeToken string
-	Log       *slog.Logger
+	// GatewayTLS is how the node trusts an https gateway and shows itself to it; nil for the
+	// authorities of the machine.
+	GatewayTLS *tls.Config
+	Log        *slog.Logger
 }
 
 // Sandbox runs isolated programs. It needs nothing but its machine, and answers for
@@ -72,7 +76,9 @@ func serveSandbox(ctx context.Context, o SandboxOptions) error {
 			tell(ready)
 		}
 		if o.Gateway != "" {
-			g.Go(func() error { return gateway.Join(ctx, o.Gateway, o.address(ready), o.NodeToken, o.Log) })
+			g.Go(func() error {
+				return gateway.JoinTLS(ctx, o.Gateway, o.address(ready), o.NodeToken, o.GatewayTLS, o.Log)
+			})
 		}
 	}
 	g.Go(func() error { return node.Serve(ctx, o.Node, o.Log) })

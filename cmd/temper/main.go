@@ -48,7 +48,7 @@ func rootCommand() *cobra.Command {
 	root.AddCommand(
 		upCommand(), runCommand(), evalCommand(), verifyCommand(), analyzeCommand(), scheduleCommand(), workerCommand(), trainerCommand(), rolloutCommand(), engineCommand(),
 		sandboxCommand(), gatewayCommand(), serveCommand(), chatCommand(), dataCommand(), configCommand(), modelCommand(), backendCommand(), benchCommand(), doctorCommand(),
-		storeCommand(),
+		storeCommand(), clusterCommand(),
 	)
 	completeRuns(root)
 	return root

@@ -49,7 +49,9 @@ func sandboxCommand() *cobra.Command {
 	o.NodeToken = os.Getenv(workers.SandboxNodeTokenKey)
 	debug := f.Bool("debug", false, "also log some of the calls, never their code or output")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		err := errors.Join(cli.FindPython(cfg.Python), checkSandboxListen(cfg.Server.Listen), cfg.Server.Check(), checkSizes(cfg), checkJudge(cfg.Judge), o.Check())
+		client, err := workers.SandboxClientOptions()
+		o.GatewayTLS = client.TLS
+		err = errors.Join(err, cli.FindPython(cfg.Python), checkSandboxListen(cfg.Server.Listen), cfg.Server.Check(), checkSizes(cfg), checkJudge(cfg.Judge), o.Check())
 		if err != nil {
 			return cli.Usage(err)
 		}

@@ -3,6 +3,7 @@ package gateway
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -34,8 +35,14 @@ func (e *refusedError) Error() string {
 // ctx ends, then unlists it and returns nil. A gateway that died is noticed at once,
 // by the end of its connection, and asked again with pauses that grow to
 // joinBackoff; one that refuses the address or the token ends Join with an error. An
-// https gateway is trusted by the authorities of the machine.
+// https gateway is trusted by the authorities of the machine; JoinTLS names others.
 func Join(ctx context.Context, gatewayURL, selfAddress, token string, logger *slog.Logger) error {
+	return JoinTLS(ctx, gatewayURL, selfAddress, token, nil, logger)
+}
+
+// JoinTLS is Join with how the node trusts a gateway with an https address and shows
+// itself to it; nil for the authorities of the machine.
+func JoinTLS(ctx context.Context, gatewayURL, selfAddress, token string, config *tls.Config, logger *slog.Logger) error {
 	base, err := parseAddress(gatewayURL)
 	if err != nil {
 		return fmt.Errorf("gateway: %w", err)
@@ -48,7 +55,7 @@ func Join(ctx context.Context, gatewayURL, selfAddress, token string, logger *sl
 		base = "http://" + base
 	}
 	j := &joiner{base: base, self: self, token: token, lost: make(chan struct{}, 1)}
-	transport := &http.Transport{Proxy: nil, MaxIdleConnsPerHost: 1, IdleConnTimeout: 2 * Rejoin, DialContext: j.dial}
+	transport := &http.Transport{Proxy: nil, MaxIdleConnsPerHost: 1, IdleConnTimeout: 2 * Rejoin, DialContext: j.dial, TLSClientConfig: config}
 	defer transport.CloseIdleConnections()
 	j.http = &http.Client{
 		Transport: transport, Timeout: joinTimeout,

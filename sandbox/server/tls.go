@@ -92,8 +92,8 @@ func authorities(file string) (*x509.CertPool, error) {
 }
 
 // ClientTLS returns the configuration of a client: ca, when set, replaces the
-// machine's authorities, and cert with key identify the client. It returns nil
-// when no file is named.
+// machine's authorities, and cert with key identify the client; these two are read
+// again when a connection is made. It returns nil when no file is named.
 func ClientTLS(ca, cert, key string) (*tls.Config, error) {
 	if ca == "" && cert == "" && key == "" {
 		return nil, nil //nolint:nilnil // no files, the defaults of the transport
@@ -110,7 +110,14 @@ func ClientTLS(ca, cert, key string) (*tls.Config, error) {
 		if err != nil {
 			return nil, err
 		}
-		config.Certificates = []tls.Certificate{pair}
+		// A handshake shows what the files hold by then. Where they do not fit together,
+		// because one of them is just being replaced, it shows what they held at first.
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			if newer, err := keyPair(cert, key); err == nil {
+				return &newer, nil
+			}
+			return &pair, nil
+		}
 	}
 	return config, nil
 }

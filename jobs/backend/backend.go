@@ -1,0 +1,361 @@
+// Package backend places the jobs of runs on Nomad: it implements placement.Backend. It owns
+// how the port's words map to jobs, allocations and nodes. Who gets room is not its matter.
+//
+// Invariant: a job of a run is written only over the version that was looked at, and its epoch
+// is part of it, so that a repeated call finds what it made.
+package backend
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/nomad/api"
+
+	"temper/internal/nomad"
+	"temper/internal/placement"
+	"temper/jobs"
+)
+
+// Backend is one Nomad cluster.
+type Backend struct {
+	nomad *nomad.Client
+	build jobs.Build
+}
+
+var _ placement.Backend = (*Backend)(nil)
+
+// New places jobs of runs as the cluster's file describes its trainers and rollouts.
+func New(client *nomad.Client, build jobs.Build) *Backend {
+	return &Backend{nomad: client, build: build}
+}
+
+func query(ctx context.Context) *api.QueryOptions { return (&api.QueryOptions{}).WithContext(ctx) }
+
+func write(ctx context.Context) *api.WriteOptions { return (&api.WriteOptions{}).WithContext(ctx) }
+
+// fail maps the error of a call to those of the port.
+func (b *Backend) fail(doing string, err error) error {
+	err = b.nomad.Fail(doing, err)
+	for from, to := range map[error]error{
+		nomad.ErrUnreachable: placement.ErrUnavailable, nomad.ErrBusy: placement.ErrUnavailable, nomad.ErrDenied: placement.ErrDenied, nomad.ErrNotExist: placement.ErrNotExist,
+	} {
+		if errors.Is(err, from) {
+			return fmt.Errorf("%w: %w", to, err)
+		}
+	}
+	return err
+}
+
+func value[T any](p *T) T {
+	var zero T
+	if p == nil {
+		return zero
+	}
+	return *p
+}
+
+// info reads a job; nil when there is none.
+func (b *Backend) info(ctx context.Context, id string) (*api.Job, error) {
+	job, _, err := b.nomad.Jobs().Info(id, query(ctx))
+	if err == nil {
+		return job, nil
+	}
+	if err = b.fail("read job "+id, err); errors.Is(err, placement.ErrNotExist) {
+		return nil, nil //nolint:nilnil // none
+	}
+	return nil, err
+}
+
+// epochOf is the admission that a job belongs to; 0 for a job that is none of a run's.
+func epochOf(meta map[string]string) int {
+	epoch, err := strconv.Atoi(meta[jobs.MetaEpoch])
+	if err != nil {
+		return 0
+	}
+	return epoch
+}
+
+// Start implements placement.Backend.
+func (b *Backend) Start(ctx context.Context, job placement.Job, index uint64) (uint64, error) {
+	there, err := b.info(ctx, job.ID)
+	if err != nil {
+		return 0, err
+	}
+	if there != nil {
+		if done, found, err := b.meet(there, job, index); done || err != nil {
+			return found, err
+		}
+		index = value(there.JobModifyIndex)
+	}
+	wanted := b.build.Run(job)
+	if err := b.refuse(ctx, wanted, job); err != nil {
+		return 0, err
+	}
+	if err := b.handSecrets(ctx, wanted); err != nil {
+		return 0, err
+	}
+	answer, _, err := b.nomad.Jobs().RegisterOpts(wanted, &api.RegisterOptions{EnforceIndex: true, ModifyIndex: index}, write(ctx))
+	if err == nil {
+		return answer.JobModifyIndex, nil
+	}
+	err = b.fail("register job "+job.ID, err)
+	if !errors.Is(err, nomad.ErrChanged) {
+		return 0, err
+	}
+	if there, err = b.info(ctx, job.ID); err != nil || there == nil { // somebody was faster: perhaps an earlier call of ours
+		return 0, cmp.Or(err, error(&placement.ConflictError{Job: job.ID, Text: "it was removed meanwhile"}))
+	}
+	_, found, err := b.meet(there, job, index)
+	return found, err
+}
+
+// meet compares a job with one that is there: done when it is that one.
+func (b *Backend) meet(there *api.Job, job placement.Job, index uint64) (done bool, found uint64, err error) {
+	found = value(there.JobModifyIndex)
+	if value(there.Stop) {
+		return false, found, nil
+	}
+	epoch := epochOf(there.Meta)
+	if epoch == job.Epoch {
+		return true, found, nil
+	}
+	text := fmt.Sprintf("it is of epoch %d, and epoch %d with index %d was to be started", epoch, job.Epoch, index)
+	if epoch == 0 {
+		text = "it belongs to no run"
+	}
+	return false, found, &placement.ConflictError{Job: job.ID, Have: found, Epoch: epoch, Text: text}
+}
+
+// refuse finds out that a job would not be placed whole. Our own count says why; the
+// scheduler's plan also knows what is not counted.
+func (b *Backend) refuse(ctx context.Context, wanted *api.Job, job placement.Job) error {
+	room, err := b.room(ctx)
+	if err != nil {
+		return err
+	}
+	if missing, why := room.Place(wanted, wanted.TaskGroups[0]); missing > 0 {
+		return &placement.NoRoomError{Job: job.ID, Why: append([]string{fmt.Sprintf("%d of %d members find no node", missing, job.Members)}, why...)}
+	}
+	plan, _, err := b.nomad.Jobs().Plan(wanted, false, write(ctx))
+	if err != nil {
+		return b.fail("plan job "+job.ID, err)
+	}
+	if failed := plan.FailedTGAllocs[value(wanted.TaskGroups[0].Name)]; failed != nil {
+		return &placement.NoRoomError{Job: job.ID, Why: reasons(failed)}
+	}
+	return nil
+}
+
+// reasons are the scheduler's own.
+func reasons(m *api.AllocationMetric) []string {
+	out := []string{fmt.Sprintf("the scheduler leaves out %d members", m.CoalescedFailures+1)}
+	for reason, n := range m.ConstraintFiltered {
+		out = append(out, fmt.Sprintf("%d nodes: %s", n, reason))
+	}
+	for reason, n := range m.DimensionExhausted {
+		out = append(out, fmt.Sprintf("%d nodes: no %s is left", n, reason))
+	}
+	slices.Sort(out[1:])
+	return out
+}
+
+func (b *Backend) room(ctx context.Context) (*jobs.Room, error) {
+	nodes, allocs, err := b.holdings(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return jobs.NewRoom(nodes, allocs), nil
+}
+
+func (b *Backend) holdings(ctx context.Context) ([]*api.NodeListStub, []*api.AllocationListStub, error) {
+	q := query(ctx)
+	q.Params = map[string]string{"resources": "true"}
+	nodes, _, err := b.nomad.Nodes().List(q)
+	if err != nil {
+		return nil, nil, b.fail("list nodes", err)
+	}
+	q = query(ctx)
+	q.Namespace, q.Params = "*", map[string]string{"resources": "true"}
+	allocs, _, err := b.nomad.Allocations().List(q)
+	if err != nil {
+		return nil, nil, b.fail("list allocations", err)
+	}
+	return nodes, allocs, nil
+}
+
+// handSecrets gives the job of a run the secrets of its role, in a variable that it may read.
+func (b *Backend) handSecrets(ctx context.Context, wanted *api.Job) error {
+	for path := range jobs.Secrets(wanted) {
+		items, _, err := b.nomad.Variables().GetVariableItems(path, query(ctx))
+		if err != nil && !errors.Is(err, api.ErrVariablePathNotFound) {
+			return b.fail("read the variable "+path, err)
+		}
+		own := "nomad/jobs/" + *wanted.ID
+		if _, _, err := b.nomad.Variables().Update(&api.Variable{Path: own, Items: items}, write(ctx)); err != nil {
+			return b.fail("write the variable "+own, err)
+		}
+	}
+	return nil
+}
+
+// Stop implements placement.Backend.
+func (b *Backend) Stop(ctx context.Context, id string, epoch int) error {
+	there, err := b.info(ctx, id)
+	if err != nil || there == nil || value(there.Stop) {
+		return err
+	}
+	if has := epochOf(there.Meta); has == 0 || has > epoch {
+		return nil
+	}
+	_, _, err = b.nomad.Jobs().Deregister(id, false, write(ctx))
+	if err = b.fail("stop job "+id, err); errors.Is(err, placement.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// Scale implements placement.Backend.
+func (b *Backend) Scale(ctx context.Context, s placement.Scaling) error {
+	job, err := b.info(ctx, s.Job)
+	if err != nil {
+		return err
+	}
+	if job == nil || value(job.Stop) {
+		return fmt.Errorf("scale %s: %w", s.Job, placement.ErrNotExist)
+	}
+	g := groupOf(job, s.Group)
+	if g == nil {
+		return fmt.Errorf("scale group %s of %s: %w", s.Group, s.Job, placement.ErrNotExist)
+	}
+	least, most := bounds(g)
+	if s.To < least || s.To > most {
+		return fmt.Errorf("scale %s to %d: %w (%d to %d)", s.Job, s.To, placement.ErrOutOfBounds, least, most)
+	}
+	if have := value(g.Count); s.From >= 0 && have != s.From {
+		return &placement.ConflictError{Job: s.Job, Have: value(job.JobModifyIndex), Epoch: epochOf(job.Meta), Text: fmt.Sprintf("its count is %d and not %d", have, s.From)}
+	}
+	meta := map[string]any{}
+	for name, figure := range s.Figures {
+		meta[name] = figure
+	}
+	to := int64(s.To)
+	request := &api.ScalingRequest{Count: &to, Target: map[string]string{"Job": s.Job, "Group": value(g.Name)}, Message: s.Reason, Meta: meta}
+	for end := time.Now().Add(deploymentTime); ; {
+		_, _, err = b.nomad.Jobs().ScaleWithRequest(s.Job, request, write(ctx))
+		if err = b.fail("scale job "+s.Job, err); !errors.Is(err, nomad.ErrBusy) || time.Now().After(end) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(deploymentPause):
+		}
+	}
+}
+
+// Nomad changes no count while an earlier change is under way; that of a count ends when
+// its new members are well.
+const (
+	deploymentTime  = 30 * time.Second
+	deploymentPause = 200 * time.Millisecond
+)
+
+// groupOf finds a group by its name; a job of one group has no doubt about it.
+func groupOf(job *api.Job, name string) *api.TaskGroup {
+	for _, g := range job.TaskGroups {
+		if value(g.Name) == name || len(job.TaskGroups) == 1 {
+			return g
+		}
+	}
+	return nil
+}
+
+func bounds(g *api.TaskGroup) (least, most int) {
+	if g.Scaling == nil {
+		return value(g.Count), value(g.Count)
+	}
+	return int(value(g.Scaling.Min)), int(value(g.Scaling.Max))
+}
+
+// SetEligible implements placement.Backend.
+func (b *Backend) SetEligible(ctx context.Context, node string, eligible bool, why string) error {
+	info, _, err := b.nomad.Nodes().Info(node, query(ctx))
+	if err != nil {
+		return b.fail("read node "+node, err)
+	}
+	if eligible && info.DrainStrategy != nil {
+		_, err = b.nomad.Nodes().UpdateDrainOpts(node, &api.DrainOptions{MarkEligible: true, Meta: map[string]string{"reason": why}}, write(ctx))
+	} else {
+		_, err = b.nomad.Nodes().ToggleEligibility(node, eligible, write(ctx))
+	}
+	return b.fail("open or close node "+info.Name, err)
+}
+
+// Drain implements placement.Backend.
+func (b *Backend) Drain(ctx context.Context, node string, deadline time.Duration) error {
+	if _, _, err := b.nomad.Nodes().Info(node, query(ctx)); err != nil {
+		return b.fail("read node "+node, err)
+	}
+	_, err := b.nomad.Nodes().UpdateDrainOpts(node, &api.DrainOptions{DrainSpec: &api.DrainSpec{Deadline: deadline}}, write(ctx))
+	return b.fail("drain node "+node, err)
+}
+
+// Watch implements placement.Backend. Nodes and allocations have indices of one sequence.
+func (b *Backend) Watch(ctx context.Context, index uint64) (uint64, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type answer struct {
+		index uint64
+		err   error
+	}
+	answers := make(chan answer, 2)
+	ask := func(doing string, list func(*api.QueryOptions) (*api.QueryMeta, error)) {
+		q := query(ctx)
+		q.WaitIndex, q.WaitTime, q.Namespace = index, watchTime, "*"
+		meta, err := list(q)
+		if err != nil {
+			answers <- answer{0, b.fail(doing, err)}
+			return
+		}
+		answers <- answer{meta.LastIndex, nil}
+	}
+	for {
+		go ask("watch nodes", func(q *api.QueryOptions) (*api.QueryMeta, error) { _, m, err := b.nomad.Nodes().List(q); return m, err })
+		go ask("watch allocations", func(q *api.QueryOptions) (*api.QueryMeta, error) {
+			_, m, err := b.nomad.Allocations().List(q)
+			return m, err
+		})
+		first := <-answers
+		if index > 0 && (first.err != nil || first.index > index) {
+			cancel() // of the other no answer is wanted
+			<-answers
+			return first.index, first.err
+		}
+		second := <-answers
+		if first.err == nil {
+			first.err = second.err
+		}
+		if latest := max(first.index, second.index); first.err != nil || index == 0 || latest > index {
+			return latest, first.err
+		}
+	}
+}
+
+// watchTime bounds one question of a Watch.
+const watchTime = 30 * time.Second
+
+// indexOf is the place of an allocation in its group, from its name "job.group[3]".
+func indexOf(name string) int {
+	_, rest, _ := strings.Cut(name, "[")
+	n, err := strconv.Atoi(strings.TrimSuffix(rest, "]"))
+	if err != nil {
+		return 0
+	}
+	return n
+}

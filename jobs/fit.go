@@ -1,0 +1,297 @@
+package jobs
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/nomad/api"
+)
+
+// Nomad's own refusal names no reason where devices are used up, so that room is counted
+// here: what a node has, less what the allocations on it hold.
+
+// Room is what nodes have left.
+type Room struct{ nodes []*nodeRoom }
+
+type nodeRoom struct {
+	*api.NodeListStub
+	cpu, memory int64
+	mhz         int64          // of one core, 0 where cores cannot be reserved
+	devices     map[string]int // healthy and free, by vendor/type/name
+	allDevices  map[string]int // in working order
+	ports       map[int]bool
+}
+
+// NewRoom counts what is left on the nodes, listed with their resources, beside the
+// allocations, listed with theirs. Those of the jobs in without count as gone.
+func NewRoom(nodes []*api.NodeListStub, allocs []*api.AllocationListStub, without ...string) *Room {
+	r := &Room{}
+	byID := map[string]*nodeRoom{}
+	for _, n := range nodes {
+		room := newNodeRoom(n)
+		byID[n.ID] = room
+		r.nodes = append(r.nodes, room)
+	}
+	slices.SortFunc(r.nodes, func(a, b *nodeRoom) int { return strings.Compare(a.Name, b.Name) })
+	for _, a := range allocs {
+		room := byID[a.NodeID]
+		if room == nil || a.AllocatedResources == nil || ended(a) || slices.Contains(without, a.JobID) {
+			continue
+		}
+		room.take(a.AllocatedResources)
+	}
+	return r
+}
+
+// ended reports whether an allocation holds nothing any more.
+func ended(a *api.AllocationListStub) bool {
+	switch a.ClientStatus {
+	case api.AllocClientStatusComplete, api.AllocClientStatusFailed, api.AllocClientStatusLost:
+		return true
+	default:
+		return false
+	}
+}
+
+func newNodeRoom(n *api.NodeListStub) *nodeRoom {
+	room := &nodeRoom{NodeListStub: n, devices: map[string]int{}, allDevices: map[string]int{}, ports: map[int]bool{}}
+	if n.NodeResources == nil {
+		return room
+	}
+	room.cpu = n.NodeResources.Cpu.CpuShares
+	if cores := int64(len(n.NodeResources.Cpu.ReservableCpuCores)); cores > 0 {
+		room.mhz = room.cpu / int64(n.NodeResources.Cpu.TotalCpuCores)
+	}
+	room.memory = n.NodeResources.Memory.MemoryMB
+	if n.ReservedResources != nil {
+		room.cpu -= int64(n.ReservedResources.Cpu.CpuShares)
+		room.memory -= int64(n.ReservedResources.Memory.MemoryMB)
+	}
+	for _, d := range n.NodeResources.Devices {
+		for _, instance := range d.Instances {
+			if instance.Healthy {
+				room.devices[deviceName(d.Vendor, d.Type, d.Name)]++
+			}
+		}
+	}
+	maps.Copy(room.allDevices, room.devices)
+	return room
+}
+
+func deviceName(vendor, kind, name string) string { return vendor + "/" + kind + "/" + name }
+
+func (n *nodeRoom) take(used *api.AllocatedResources) {
+	for _, t := range used.Tasks {
+		n.cpu -= t.Cpu.CpuShares
+		n.memory -= t.Memory.MemoryMB
+		for _, d := range t.Devices {
+			n.devices[deviceName(d.Vendor, d.Type, d.Name)] -= len(d.DeviceIDs)
+		}
+	}
+	for _, p := range used.Shared.Ports {
+		n.ports[p.Value] = true
+	}
+}
+
+// Place puts the instances of a group onto nodes, as many as fit, and takes their room. It
+// returns how many found none, and why, in lines for people.
+func (r *Room) Place(j *api.Job, g *api.TaskGroup) (missing int, why []string) {
+	reasons := map[string]int{}
+	used := map[*nodeRoom]bool{}
+	for range *g.Count {
+		var best *nodeRoom
+		reasons = map[string]int{}
+		for _, n := range r.nodes {
+			reason := n.refuses(j, g)
+			if reason == "" && used[n] && distinctHosts(j, g) {
+				reason = "has one already, and each needs a node of its own"
+			}
+			if reason != "" {
+				reasons[reason]++
+				continue
+			}
+			if best == nil || n.memory > best.memory {
+				best = n
+			}
+		}
+		if best == nil {
+			missing++
+			continue
+		}
+		best.hold(g)
+		used[best] = true
+	}
+	if missing == 0 {
+		return 0, nil
+	}
+	if len(r.nodes) == 0 {
+		return missing, []string{"the cluster has no node"}
+	}
+	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
+		why = append(why, fmt.Sprintf("%d of %d nodes: %s", reasons[reason], len(r.nodes), reason))
+	}
+	return missing, why
+}
+
+func distinctHosts(j *api.Job, g *api.TaskGroup) bool {
+	return slices.ContainsFunc(slices.Concat(j.Constraints, g.Constraints), func(c *api.Constraint) bool { return c.Operand == api.ConstraintDistinctHosts })
+}
+
+// wants is what one instance of a group takes.
+func wants(g *api.TaskGroup) (cpu, cores, memory int64, devices map[string]int) {
+	devices = map[string]int{}
+	for _, t := range g.Tasks {
+		if t.Resources == nil {
+			continue
+		}
+		cpu += int64(deref(t.Resources.CPU))
+		cores += int64(deref(t.Resources.Cores))
+		memory += int64(deref(t.Resources.MemoryMB))
+		for _, d := range t.Resources.Devices {
+			devices[d.Name] += int(deref(d.Count))
+		}
+	}
+	return cpu, cores, memory, devices
+}
+
+func deref[T any](p *T) T {
+	var zero T
+	if p == nil {
+		return zero
+	}
+	return *p
+}
+
+// refuses says why an instance of the group cannot be on the node; "" when it can.
+func (n *nodeRoom) refuses(j *api.Job, g *api.TaskGroup) string {
+	pool := deref(j.NodePool)
+	if pool == "" {
+		pool = api.NodePoolDefault
+	}
+	switch {
+	case pool != api.NodePoolAll && n.NodePool != pool:
+		return "not in the node pool " + pool
+	case n.Status != api.NodeStatusReady:
+		return "is " + n.Status
+	case n.Drain:
+		return "is draining"
+	case n.SchedulingEligibility != api.NodeSchedulingEligible:
+		return "takes nothing new (ineligible)"
+	}
+	for _, t := range g.Tasks {
+		if d := n.Drivers[t.Driver]; d == nil || !d.Healthy {
+			return fmt.Sprintf("has no driver %s", t.Driver)
+		}
+	}
+	cpu, cores, memory, devices := wants(g)
+	for name, count := range devices {
+		free, all := countDevices(n.devices, name), countDevices(n.allDevices, name)
+		if all == 0 {
+			return "has no device " + name
+		}
+		if free < count {
+			return fmt.Sprintf("has %d of %d %s free, and %d are needed", free, all, name, count)
+		}
+	}
+	switch {
+	case n.cpu < cpu:
+		return fmt.Sprintf("lacks processors: %d MHz are needed", cpu)
+	case n.cores() < cores:
+		return fmt.Sprintf("lacks cores: %d are needed", cores)
+	case n.memory < memory:
+		return fmt.Sprintf("lacks memory: %d MiB are needed", memory)
+	}
+	for _, network := range g.Networks {
+		for _, p := range network.ReservedPorts {
+			if n.ports[p.Value] {
+				return fmt.Sprintf("port %d is taken", p.Value)
+			}
+		}
+	}
+	return ""
+}
+
+// countDevices sums up the devices that an asked name means: vendor/type covers every model.
+func countDevices(devices map[string]int, asked string) int {
+	n := 0
+	for name, count := range devices {
+		if name == asked || strings.HasPrefix(name, asked+"/") {
+			n += count
+		}
+	}
+	return n
+}
+
+// cores are the whole ones that are left. A reserved core counts with its share of the
+// node's MHz; servers do not list which ones are taken.
+func (n *nodeRoom) cores() int64 {
+	if n.mhz == 0 {
+		return 0
+	}
+	return n.cpu / n.mhz
+}
+
+// hold takes the room of one instance.
+func (n *nodeRoom) hold(g *api.TaskGroup) {
+	cpu, cores, memory, devices := wants(g)
+	n.cpu, n.memory = n.cpu-cpu-cores*n.mhz, n.memory-memory
+	for asked, count := range devices {
+		for name := range n.devices {
+			if name == asked || strings.HasPrefix(name, asked+"/") {
+				take := min(count, n.devices[name])
+				n.devices[name] -= take
+				count -= take
+			}
+		}
+	}
+	for _, network := range g.Networks {
+		for _, p := range network.ReservedPorts {
+			n.ports[p.Value] = true
+		}
+	}
+}
+
+// NodeRoom is what one node has and what is held of it.
+type NodeRoom struct {
+	*api.NodeListStub
+	// AllDevices are those in working order by vendor/type/name, and TakenDevices those held.
+	AllDevices, TakenDevices map[string]int
+	// FreeDevices are AllDevices less TakenDevices.
+	FreeDevices map[string]int
+	// CPU is MHz held and all, Memory MiB, Cores whole ones.
+	CPU, Memory, Cores [2]int64
+}
+
+// State is the node's condition in a word.
+func (n NodeRoom) State() string {
+	switch {
+	case n.Status != api.NodeStatusReady:
+		return n.Status
+	case n.Drain:
+		return "draining"
+	case n.SchedulingEligibility != api.NodeSchedulingEligible:
+		return "ineligible"
+	default:
+		return n.Status
+	}
+}
+
+// Nodes are all nodes by their names.
+func (r *Room) Nodes() []NodeRoom {
+	var out []NodeRoom
+	for _, n := range r.nodes {
+		taken := map[string]int{}
+		for name, all := range n.allDevices {
+			taken[name] = all - n.devices[name]
+		}
+		full := newNodeRoom(n.NodeListStub)
+		out = append(out, NodeRoom{
+			NodeListStub: n.NodeListStub, AllDevices: n.allDevices, TakenDevices: taken, FreeDevices: maps.Clone(n.devices),
+			Cores: [2]int64{full.cores() - n.cores(), full.cores()},
+			CPU:   [2]int64{full.cpu - n.cpu, full.cpu}, Memory: [2]int64{full.memory - n.memory, full.memory},
+		})
+	}
+	return out
+}

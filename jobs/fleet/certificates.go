@@ -1,0 +1,144 @@
+package fleet
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"slices"
+	"time"
+
+	"temper/jobs"
+)
+
+// How long certificates hold. A rotation makes new ones of the same authority, which is why that
+// holds longer.
+const (
+	authorityLife   = 10 * 365 * 24 * time.Hour
+	certificateLife = 90 * 24 * time.Hour
+	// clockSkew is how far clocks of nodes may be behind.
+	clockSkew = time.Hour
+)
+
+// itemAuthorityKey is the private key of the cluster's authority. It stays in the vault.
+const itemAuthorityKey = "tls_ca_key"
+
+// makeCertificates makes the authority where there is none, and a certificate for each role
+// that speaks TLS, for the addresses of all nodes.
+func (f keeper) makeCertificates(ctx context.Context, items map[string]string, rotate bool) (made []string, err error) {
+	if items[itemAuthorityKey] == "" {
+		items[jobs.ItemCA], items[itemAuthorityKey], err = newAuthority(f.build.Name)
+		if err != nil {
+			return nil, err
+		}
+		made, rotate = append(made, "the authority of certificates"), true
+	}
+	addresses, err := f.addresses(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, j := range f.build.All() {
+		role := j.Meta[jobs.MetaRole]
+		for _, names := range jobs.Secrets(j) {
+			if !slices.Contains(names, jobs.ItemCert) {
+				continue
+			}
+			cert, key := role+"_"+jobs.ItemCert, role+"_"+jobs.ItemKey
+			if !rotate && covers(items[cert], addresses) {
+				continue
+			}
+			if items[cert], items[key], err = issue(items[jobs.ItemCA], items[itemAuthorityKey], j.Meta[jobs.MetaRole], addresses); err != nil {
+				return nil, err
+			}
+			made = append(made, "a certificate of "+role)
+		}
+	}
+	return made, nil
+}
+
+// addresses are those of all nodes, and the loopback address.
+func (f keeper) addresses(ctx context.Context) ([]net.IP, error) {
+	nodes, _, err := f.nomad.Nodes().List(query(ctx))
+	if err != nil {
+		return nil, f.nomad.Fail("list nodes", err)
+	}
+	out := []net.IP{net.IPv4(127, 0, 0, 1)}
+	for _, n := range nodes {
+		if ip := net.ParseIP(n.Address); ip != nil && !slices.ContainsFunc(out, ip.Equal) {
+			out = append(out, ip)
+		}
+	}
+	return out, nil
+}
+
+// covers reports whether a certificate holds for a while and for all addresses.
+func covers(text string, addresses []net.IP) bool {
+	block, _ := pem.Decode([]byte(text))
+	if block == nil {
+		return false
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil || time.Until(cert.NotAfter) < certificateLife/3 {
+		return false
+	}
+	return !slices.ContainsFunc(addresses, func(ip net.IP) bool { return cert.VerifyHostname(ip.String()) != nil })
+}
+
+func newAuthority(name string) (cert, key string, err error) {
+	template := &x509.Certificate{
+		Subject: pkix.Name{CommonName: "temper cluster " + name}, NotAfter: time.Now().Add(authorityLife),
+		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
+	}
+	return sign(template, nil, nil)
+}
+
+func issue(caText, keyText, role string, addresses []net.IP) (cert, key string, err error) {
+	caBlock, _ := pem.Decode([]byte(caText))
+	keyBlock, _ := pem.Decode([]byte(keyText))
+	if caBlock == nil || keyBlock == nil {
+		return "", "", errors.New("the authority of certificates is unreadable: restore its variable, or remove it and init again")
+	}
+	ca, err := x509.ParseCertificate(caBlock.Bytes)
+	if err != nil {
+		return "", "", fmt.Errorf("authority of certificates: %w", err)
+	}
+	caKey, err := x509.ParseECPrivateKey(keyBlock.Bytes)
+	if err != nil {
+		return "", "", fmt.Errorf("key of the authority of certificates: %w", err)
+	}
+	return sign(&x509.Certificate{
+		Subject: pkix.Name{CommonName: role}, NotAfter: time.Now().Add(certificateLife), IPAddresses: addresses, DNSNames: []string{"localhost", role},
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}, ca, caKey)
+}
+
+// sign makes a key and a certificate for it; without a parent it signs itself.
+func sign(template, parent *x509.Certificate, parentKey *ecdsa.PrivateKey) (cert, key string, err error) {
+	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return "", "", err
+	}
+	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120)); err != nil {
+		return "", "", err
+	}
+	template.NotBefore = time.Now().Add(-clockSkew)
+	if parent == nil {
+		parent, parentKey = template, own
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &own.PublicKey, parentKey)
+	if err != nil {
+		return "", "", err
+	}
+	secret, err := x509.MarshalECPrivateKey(own)
+	if err != nil {
+		return "", "", err
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: secret})), nil
+}

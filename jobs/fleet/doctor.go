@@ -1,0 +1,187 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/nomad/api"
+
+	"temper/jobs"
+	"temper/jobs/spec"
+)
+
+// Finding is one thing that was looked at.
+type Finding struct {
+	Name string `json:"name"`
+	// OK is false where the cluster does not work without a change.
+	OK     bool   `json:"ok"`
+	Detail string `json:"detail"`
+}
+
+// String is the finding in one line.
+func (f Finding) String() string {
+	state := "ok     "
+	if !f.OK {
+		state = "missing"
+	}
+	return fmt.Sprintf("%s  %-12s %s", state, f.Name, f.Detail)
+}
+
+// Doctor looks at all that the cluster needs, and goes on after what is missing.
+func (f *Fleet) Doctor(ctx context.Context) []Finding {
+	all, err := f.Jobs(ctx)
+	out := []Finding{finding("jobs", err, fmt.Sprintf("%d jobs are described", len(all)))}
+	version, err := f.nomad.Version(ctx)
+	out = append(out, finding("servers", err, fmt.Sprintf("Nomad %s at %s", version, f.nomad.Address())))
+	if err != nil {
+		return out // nothing else can be asked
+	}
+	out = append(out, finding("version", inspector{f}.checkServer(ctx, all), "the servers keep every field that jobs use"))
+	_, err = f.ours(ctx)
+	out = append(out, finding("name", err, "no job of another cluster is called "+f.build.Name+"-..."))
+	out = append(out, finding("pools", inspector{f}.checkPools(ctx, all), "every node pool is there"))
+	out = append(out, finding("secrets", inspector{f}.checkSecrets(ctx, all), "every job has what it needs"))
+	out = append(out, examiner{f}.accessFinding(ctx))
+	nodes, allocs, err := f.holdings(ctx)
+	if err != nil {
+		return append(out, finding("nodes", err, ""))
+	}
+	return append(out, nodesFinding(nodes), examiner{f}.devicesFinding(nodes), examiner{f}.roomFinding(all, nodes, allocs), examiner{f}.rawExecFinding(nodes))
+}
+
+func finding(name string, err error, detail string) Finding {
+	if err != nil {
+		return Finding{Name: name, Detail: strings.ReplaceAll(err.Error(), "\n", "; ")}
+	}
+	return Finding{Name: name, OK: true, Detail: detail}
+}
+
+// examiner looks at one thing after another.
+type examiner struct{ *Fleet }
+
+// accessFinding asks whether strangers may use the API.
+func (f examiner) accessFinding(ctx context.Context) Finding {
+	_, _, err := f.nomad.ACLTokens().Self(query(ctx))
+	var response api.UnexpectedResponseError
+	switch {
+	case err == nil:
+		return Finding{"access", true, "the servers ask for tokens"}
+	case errors.As(err, &response) && strings.Contains(response.Body(), "ACL support disabled"):
+		return Finding{"access", !f.build.TLS, "the servers ask nobody for a token: whoever reaches them runs programs as the agents' user; set acl { enabled = true }"}
+	default:
+		return finding("access", f.nomad.Fail("ask for the rights of the token", err), "")
+	}
+}
+
+func nodesFinding(nodes []*api.NodeListStub) Finding {
+	var ready, not []string
+	for _, n := range nodes {
+		if n.Status == api.NodeStatusReady && !n.Drain && n.SchedulingEligibility == api.NodeSchedulingEligible {
+			ready = append(ready, n.Name)
+		} else {
+			not = append(not, n.Name)
+		}
+	}
+	detail := fmt.Sprintf("%d ready", len(ready))
+	if len(not) > 0 {
+		detail += fmt.Sprintf(", %d that take nothing: %s", len(not), strings.Join(not, ", "))
+	}
+	return Finding{"nodes", len(ready) > 0, detail}
+}
+
+// devicesFinding looks for GPUs where the file has some.
+func (f examiner) devicesFinding(nodes []*api.NodeListStub) Finding {
+	g := f.build.GPUs
+	if g.Device == "" {
+		return Finding{"devices", true, "trainers run on CPUs"}
+	}
+	if !g.Plugin {
+		return Finding{"devices", true, "no plugin: the meta of nodes says what they have"}
+	}
+	with, other := 0, map[string]bool{}
+	for _, n := range nodes {
+		if healthyDevices(n, g.Device, other) >= g.Count {
+			with++
+		}
+	}
+	if with > 0 {
+		return Finding{"devices", true, fmt.Sprintf("%d nodes have %d %s", with, g.Count, g.Device)}
+	}
+	var seen []string
+	for name := range other {
+		seen = append(seen, name)
+	}
+	slices.Sort(seen)
+	return Finding{"devices", false, fmt.Sprintf("no node has %d healthy %s (devices there: %s): install the device plugin on the nodes, or change gpus.device", g.Count, g.Device, orNone(seen))}
+}
+
+// healthyDevices counts those of a kind on a node, and notes the kinds of the others.
+func healthyDevices(n *api.NodeListStub, kind string, other map[string]bool) int {
+	if n.NodeResources == nil {
+		return 0
+	}
+	healthy := 0
+	for _, d := range n.NodeResources.Devices {
+		name := d.Vendor + "/" + d.Type + "/" + d.Name
+		if !strings.HasPrefix(name+"/", kind+"/") {
+			other[name] = true
+			continue
+		}
+		for _, i := range d.Instances {
+			if i.Healthy {
+				healthy++
+			}
+		}
+	}
+	return healthy
+}
+
+// roomFinding counts whether everything has a place at once.
+func (f examiner) roomFinding(all []*api.Job, nodes []*api.NodeListStub, allocs []*api.AllocationListStub) Finding {
+	var ids, lacks []string
+	for _, j := range all {
+		ids = append(ids, *j.ID)
+	}
+	room := jobs.NewRoom(nodes, allocs, ids...)
+	for _, j := range all {
+		for _, g := range j.TaskGroups {
+			if missing, why := room.Place(j, g); missing > 0 {
+				lacks = append(lacks, fmt.Sprintf("%d of %d %s (%s)", missing, value(g.Count), *j.ID, strings.Join(why, ", ")))
+			}
+		}
+	}
+	if len(lacks) > 0 {
+		return Finding{"room", false, "none for " + strings.Join(lacks, "; ")}
+	}
+	return Finding{"room", true, "every instance has a node"}
+}
+
+// rawExecFinding names nodes that start programs as root for whoever may submit jobs.
+func (f examiner) rawExecFinding(nodes []*api.NodeListStub) Finding {
+	pools := map[string]bool{}
+	for _, r := range f.build.Named() {
+		if r.Driver == spec.RawExec && r.Count > 0 {
+			pools[pool(r.Pool)] = true
+		}
+	}
+	var wrong []string
+	for _, n := range nodes {
+		if d := n.Drivers["raw_exec"]; d != nil && d.Detected && !pools[n.NodePool] {
+			wrong = append(wrong, n.Name)
+		}
+	}
+	if len(wrong) > 0 {
+		return Finding{"raw_exec", !f.build.TLS, "on nodes where no role needs it: switch the driver off on " + strings.Join(wrong, ", ")}
+	}
+	return Finding{"raw_exec", true, "only where a role needs it"}
+}
+
+func pool(name string) string {
+	if name == "" {
+		return api.NodePoolDefault
+	}
+	return name
+}

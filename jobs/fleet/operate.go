@@ -1,0 +1,244 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/nomad/api"
+
+	"temper/internal/nomad"
+)
+
+// stop deregisters a job and waits until none of its processes runs.
+func (f *Fleet) stop(ctx context.Context, job string, purge bool) error {
+	if _, _, err := f.nomad.Jobs().Deregister(job, purge, write(ctx)); err != nil {
+		return f.nomad.Fail("stop job "+job, err)
+	}
+	var index uint64
+	for {
+		q := query(ctx)
+		q.WaitIndex, q.WaitTime = index, time.Second
+		allocs, meta, err := f.nomad.Jobs().Allocations(job, true, q)
+		if err != nil {
+			return f.nomad.Fail("watch job "+job, err)
+		}
+		if !slices.ContainsFunc(allocs, lives) {
+			return nil
+		}
+		index = meta.LastIndex
+	}
+}
+
+func lives(a *api.AllocationListStub) bool {
+	return a.ClientStatus == api.AllocClientStatusRunning || a.ClientStatus == api.AllocClientStatusPending
+}
+
+// Down stops every job of the cluster, in the reverse order of its start: runs first, servers
+// last. What lies on the nodes stays.
+func (f *Fleet) Down(ctx context.Context, purge bool, say func(string)) error {
+	there, err := f.ours(ctx)
+	if err != nil {
+		return err
+	}
+	order := map[string]int{}
+	for i, r := range f.build.Named() {
+		order[f.build.ID(r.Name)] = i + 1
+	}
+	var ids []string
+	for id, s := range there {
+		if !s.Stop || purge {
+			ids = append(ids, id)
+		}
+	}
+	slices.SortFunc(ids, func(a, b string) int { // those of runs are in no order, and come first
+		if n := rank(order[b]) - rank(order[a]); n != 0 {
+			return n
+		}
+		return strings.Compare(a, b)
+	})
+	var done []string
+	for i, id := range ids {
+		say("stop " + id)
+		if err := f.stop(ctx, id, purge); err != nil {
+			return fmt.Errorf("%w (stopped: %s; not yet: %s; down again goes on)", err, orNone(done), strings.Join(ids[i:], ", "))
+		}
+		done = append(done, id)
+	}
+	if len(ids) == 0 {
+		say("nothing runs")
+	}
+	return nil
+}
+
+func rank(order int) int {
+	if order == 0 {
+		return 1 << 20
+	}
+	return order
+}
+
+// Scale sets how many instances of a role there are. reason is kept with the job.
+func (f *Fleet) Scale(ctx context.Context, role string, count int, reason string) error {
+	id := f.build.ID(role)
+	there, err := f.ours(ctx)
+	if err != nil {
+		return err
+	}
+	if s := there[id]; s == nil || s.Stop {
+		return fmt.Errorf("scale %s: %w: there is no job %s that runs: apply the cluster first", role, nomad.ErrNotExist, id)
+	}
+	job, _, err := f.nomad.Jobs().Info(id, query(ctx))
+	if err != nil {
+		return f.nomad.Fail("read job "+id, err)
+	}
+	for _, g := range job.TaskGroups {
+		if value(g.Name) != role {
+			continue
+		}
+		if g.Scaling == nil {
+			return fmt.Errorf("scale %s: its count is fixed at %d: set roles.%s.max above it in the file, and apply", role, value(g.Count), role)
+		}
+		if low, high := value(g.Scaling.Min), value(g.Scaling.Max); int64(count) < low || int64(count) > high {
+			return fmt.Errorf("scale %s: %d is outside of %d to %d: change roles.%s.count or max in the file, and apply", role, count, low, high, role)
+		}
+	}
+	_, _, err = f.nomad.Jobs().Scale(id, role, &count, reason, false, map[string]any{"by": "temper cluster scale"}, write(ctx))
+	return f.nomad.Fail("scale job "+id, err)
+}
+
+// node finds a node by its name, or by the beginning of its id.
+func (f *Fleet) node(ctx context.Context, name string) (*api.NodeListStub, error) {
+	nodes, _, err := f.nomad.Nodes().List(query(ctx))
+	if err != nil {
+		return nil, f.nomad.Fail("list nodes", err)
+	}
+	var found []*api.NodeListStub
+	var known []string
+	for _, n := range nodes {
+		known = append(known, n.Name)
+		if n.Name == name || len(name) >= 4 && strings.HasPrefix(n.ID, name) {
+			found = append(found, n)
+		}
+	}
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		slices.Sort(known)
+		return nil, fmt.Errorf("node %s: %w (there are: %s)", name, nomad.ErrNotExist, strings.Join(known, ", "))
+	default:
+		return nil, fmt.Errorf("node %s: %d nodes are called so: name one by the beginning of its id", name, len(found))
+	}
+}
+
+// Drain moves everything off a node and waits until it is gone. What still runs after
+// deadline is killed.
+func (f *Fleet) Drain(ctx context.Context, name string, deadline time.Duration, say func(string)) error {
+	n, err := f.node(ctx, name)
+	if err != nil {
+		return err
+	}
+	answer, err := f.nomad.Nodes().UpdateDrainOpts(n.ID, &api.DrainOptions{DrainSpec: &api.DrainSpec{Deadline: deadline}}, write(ctx))
+	if err != nil {
+		return f.nomad.Fail("drain node "+n.Name, err)
+	}
+	say("node " + n.Name + " takes nothing new")
+	var failed error
+	for m := range f.nomad.Nodes().MonitorDrain(ctx, n.ID, answer.NodeModifyIndex, false) {
+		switch m.Level {
+		case api.MonitorMsgLevelError:
+			failed = fmt.Errorf("drain node %s: %s", n.Name, m.Message)
+		case api.MonitorMsgLevelInfo, api.MonitorMsgLevelNormal, api.MonitorMsgLevelWarn:
+			say(strings.ReplaceAll(m.Message, n.ID, n.Name))
+		}
+	}
+	return errors.Join(failed, ctx.Err())
+}
+
+// Undrain lets a node take work again.
+func (f *Fleet) Undrain(ctx context.Context, name string) error {
+	n, err := f.node(ctx, name)
+	if err != nil {
+		return err
+	}
+	_, err = f.nomad.Nodes().UpdateDrainOpts(n.ID, &api.DrainOptions{MarkEligible: true}, write(ctx))
+	return f.nomad.Fail("undrain node "+n.Name, err)
+}
+
+// LogOptions say which part of the logs is wanted.
+type LogOptions struct {
+	// Stdout asks for standard output in place of the log, which is standard error.
+	Stdout bool
+	// Follow goes on until the context ends.
+	Follow bool
+	// Bytes is how much of the end is shown.
+	Bytes int64
+}
+
+// Logs writes the end of the log of every instance of a job: a role, or the id of a job of a run.
+func (f *Fleet) Logs(ctx context.Context, name string, o LogOptions, out io.Writer) error {
+	id := name
+	if f.build.Has(name) {
+		id = f.build.ID(name)
+	}
+	allocs, _, err := f.nomad.Jobs().Allocations(id, false, query(ctx))
+	if err != nil {
+		return f.nomad.Fail("find the instances of "+id, err)
+	}
+	if len(allocs) == 0 {
+		return fmt.Errorf("logs of %s: %w: no instance of job %s is known; temper cluster status lists the jobs", name, nomad.ErrNotExist, id)
+	}
+	slices.SortFunc(allocs, func(a, b *api.AllocationListStub) int { return int(b.CreateIndex) - int(a.CreateIndex) })
+	live := slices.DeleteFunc(slices.Clone(allocs), func(a *api.AllocationListStub) bool { return !lives(a) })
+	if len(live) == 0 {
+		live = allocs[:1] // the last words of the newest
+	}
+	for _, a := range live {
+		if err := f.logsOf(ctx, a, o, out, len(live) > 1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *Fleet) logsOf(ctx context.Context, stub *api.AllocationListStub, o LogOptions, out io.Writer, title bool) error {
+	alloc, _, err := f.nomad.Allocations().Info(stub.ID, query(ctx))
+	if err != nil {
+		return f.nomad.Fail("read allocation "+stub.ID, err)
+	}
+	kind := "stderr"
+	if o.Stdout {
+		kind = "stdout"
+	}
+	for task := range stub.TaskStates {
+		if title {
+			fmt.Fprintf(out, "==> %s on %s (%s)\n", stub.Name, stub.NodeName, stub.ID[:8])
+		}
+		frames, errs := f.nomad.AllocFS().Logs(alloc, o.Follow, task, kind, api.OriginEnd, o.Bytes, ctx.Done(), query(ctx))
+		if err := copyFrames(frames, errs, out); err != nil {
+			return f.nomad.Fail("read the log of "+stub.Name, err)
+		}
+	}
+	return nil
+}
+
+func copyFrames(frames <-chan *api.StreamFrame, errs <-chan error, out io.Writer) error {
+	for {
+		select {
+		case frame, open := <-frames:
+			if !open {
+				return nil
+			}
+			if _, err := out.Write(frame.Data); err != nil {
+				return err
+			}
+		case err := <-errs:
+			return err
+		}
+	}
+}

@@ -1,0 +1,305 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/nomad/api"
+
+	"temper/jobs"
+)
+
+// Kind is what a plan does with a job.
+type Kind string
+
+// The kinds of changes.
+const (
+	Same Kind = "same"
+	Add  Kind = "add"
+	Edit Kind = "edit"
+	// Foreign is a job that somebody else has changed since it was applied.
+	Foreign Kind = "changed by somebody else"
+	// Remove is a job that the file no longer has.
+	Remove Kind = "remove"
+)
+
+// Field is one difference.
+type Field struct {
+	Path, Old, New string
+	// Forces says what it does to the processes, in Nomad's words; "" for nothing.
+	Forces string
+}
+
+// Change is what a plan does with one job.
+type Change struct {
+	Job  string
+	Kind Kind
+	// Fields differ between what is there and what is wanted.
+	Fields []Field
+	// NoRoom says how many instances find no node, and why.
+	NoRoom []string
+	// Evicts are allocations that would be evicted for this one.
+	Evicts []string
+	// Warning is Nomad's.
+	Warning string
+
+	index uint64 // of the version that was looked at
+	job   *api.Job
+}
+
+// Plan is everything that differs, in the order in which it is applied.
+type Plan struct{ Changes []Change }
+
+// Empty reports whether there is nothing to do.
+func (p Plan) Empty() bool {
+	return !slices.ContainsFunc(p.Changes, func(c Change) bool { return c.Kind != Same })
+}
+
+// Plan compares the file with the cluster. It changes nothing.
+func (f *Fleet) Plan(ctx context.Context) (Plan, error) {
+	all, err := f.Jobs(ctx)
+	if err != nil {
+		return Plan{}, err
+	}
+	if err := (inspector{f}).checkServer(ctx, all); err != nil {
+		return Plan{}, err
+	}
+	there, err := f.ours(ctx)
+	if err != nil {
+		return Plan{}, err
+	}
+	if err := errors.Join(inspector{f}.checkPools(ctx, all), inspector{f}.checkSecrets(ctx, all)); err != nil {
+		return Plan{}, err
+	}
+	var plan Plan
+	for _, j := range all {
+		change, err := planner{f}.compare(ctx, j, there[*j.ID])
+		if err != nil {
+			return plan, err
+		}
+		plan.Changes = append(plan.Changes, change)
+		delete(there, *j.ID)
+	}
+	for _, id := range slices.Sorted(maps.Keys(there)) {
+		if s := there[id]; !s.Stop && s.Meta[jobs.MetaRun] == "" && s.ParentID == "" {
+			plan.Changes = append(plan.Changes, Change{Job: id, Kind: Remove, index: s.JobModifyIndex})
+		}
+	}
+	return plan, planner{f}.count(ctx, plan.Changes)
+}
+
+// planner compares one job after another.
+type planner struct{ *Fleet }
+
+// compare asks the servers what would change about one job.
+func (f planner) compare(ctx context.Context, j *api.Job, stub *api.JobListStub) (Change, error) {
+	change := Change{Job: *j.ID, Kind: Add, job: j}
+	live := stub != nil && !stub.Stop
+	if stub != nil {
+		change.index = stub.JobModifyIndex
+	}
+	if live {
+		if err := f.keepCounts(ctx, j); err != nil {
+			return change, err
+		}
+	}
+	found, _, err := f.nomad.Jobs().Plan(j, true, write(ctx))
+	if err != nil {
+		return change, f.nomad.Fail("plan job "+*j.ID, err)
+	}
+	change.Warning = strings.Join(strings.Fields(found.Warnings), " ")
+	if found.Annotations != nil {
+		for _, a := range found.Annotations.PreemptedAllocs {
+			change.Evicts = append(change.Evicts, a.Name)
+		}
+	}
+	if !live {
+		return change, nil
+	}
+	change.index, change.Fields = found.JobModifyIndex, fields(found.Diff)
+	switch {
+	case len(change.Fields) == 0:
+		change.Kind = Same
+	case stub.Meta[jobs.MetaSpec] == j.Meta[jobs.MetaSpec]:
+		change.Kind = Foreign // what we wrote is what we want, and it is not there
+	default:
+		change.Kind = Edit
+	}
+	return change, nil
+}
+
+// keepCounts takes over the counts of groups that are scaled, as far as the bounds allow.
+func (f planner) keepCounts(ctx context.Context, j *api.Job) error {
+	if !slices.ContainsFunc(j.TaskGroups, func(g *api.TaskGroup) bool { return g.Scaling != nil }) {
+		return nil
+	}
+	live, _, err := f.nomad.Jobs().Info(*j.ID, query(ctx))
+	if err != nil {
+		return f.nomad.Fail("read job "+*j.ID, err)
+	}
+	for _, g := range j.TaskGroups {
+		for _, there := range live.TaskGroups {
+			if g.Scaling != nil && value(there.Name) == value(g.Name) {
+				g.Count = new(int(min(max(int64(value(there.Count)), value(g.Scaling.Min)), value(g.Scaling.Max))))
+			}
+		}
+	}
+	return nil
+}
+
+// count finds room for what is new and for what takes more than before.
+func (f planner) count(ctx context.Context, changes []Change) error {
+	var moved []string
+	for _, c := range changes {
+		if c.Kind != Same {
+			moved = append(moved, c.Job)
+		}
+	}
+	if len(moved) == 0 {
+		return nil
+	}
+	room, err := f.room(ctx, moved...)
+	if err != nil {
+		return err
+	}
+	for i := range changes {
+		c := &changes[i]
+		if c.Kind == Same || c.job == nil {
+			continue
+		}
+		for _, g := range c.job.TaskGroups {
+			if missing, why := room.Place(c.job, g); missing > 0 {
+				c.NoRoom = append(c.NoRoom, fmt.Sprintf("%d of %d %s: %s", missing, value(g.Count), value(g.Name), strings.Join(why, "; ")))
+			}
+		}
+	}
+	return nil
+}
+
+// room counts what the nodes have left beside all jobs but those named.
+func (f *Fleet) room(ctx context.Context, without ...string) (*jobs.Room, error) {
+	nodes, allocs, err := f.holdings(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return jobs.NewRoom(nodes, allocs, without...), nil
+}
+
+// holdings are all nodes and allocations with their resources.
+func (f *Fleet) holdings(ctx context.Context) ([]*api.NodeListStub, []*api.AllocationListStub, error) {
+	q := query(ctx)
+	q.Params = map[string]string{"resources": "true"}
+	nodes, _, err := f.nomad.Nodes().List(q)
+	if err != nil {
+		return nil, nil, f.nomad.Fail("list nodes", err)
+	}
+	q = query(ctx)
+	q.Namespace, q.Params = "*", map[string]string{"resources": "true"}
+	allocs, _, err := f.nomad.Allocations().List(q)
+	if err != nil {
+		return nil, nil, f.nomad.Fail("list allocations", err)
+	}
+	return nodes, allocs, nil
+}
+
+// fields flattens the difference of a job.
+func fields(d *api.JobDiff) []Field {
+	if d == nil || d.Type == "None" {
+		return nil
+	}
+	var out []Field
+	out = appendFields(out, "", d.Fields)
+	out = appendObjects(out, "", d.Objects)
+	for _, g := range d.TaskGroups {
+		out = groupFields(out, g)
+	}
+	// The hash and the index of our own making say nothing to a person.
+	return slices.DeleteFunc(out, func(f Field) bool { return f.Path == "Meta["+jobs.MetaSpec+"]" && len(out) > 1 })
+}
+
+func groupFields(out []Field, g *api.TaskGroupDiff) []Field {
+	if g.Type == "None" {
+		return out
+	}
+	at := g.Name + "."
+	out = appendFields(out, at, g.Fields)
+	out = appendObjects(out, at, g.Objects)
+	for _, t := range g.Tasks {
+		if t.Type == "None" {
+			continue
+		}
+		from := len(out)
+		out = appendFields(out, at+t.Name+".", t.Fields)
+		out = appendObjects(out, at+t.Name+".", t.Objects)
+		for i := from; i < len(out); i++ {
+			if out[i].Forces == "" {
+				out[i].Forces = strings.Join(t.Annotations, ", ")
+			}
+		}
+	}
+	return out
+}
+
+func appendFields(out []Field, at string, fields []*api.FieldDiff) []Field {
+	for _, d := range fields {
+		if d.Type != "None" {
+			out = append(out, Field{Path: at + d.Name, Old: d.Old, New: d.New, Forces: strings.Join(d.Annotations, ", ")})
+		}
+	}
+	return out
+}
+
+func appendObjects(out []Field, at string, objects []*api.ObjectDiff) []Field {
+	for _, d := range objects {
+		if d.Type != "None" {
+			out = appendFields(out, at+d.Name+".", d.Fields)
+			out = appendObjects(out, at+d.Name+".", d.Objects)
+		}
+	}
+	return out
+}
+
+// Print shows a plan to a person.
+func (p Plan) Print(out io.Writer) {
+	for _, c := range p.Changes {
+		fmt.Fprintf(out, "%s %s\n", mark[c.Kind], c.Job+note(c.Kind))
+		if c.Kind != Add {
+			for _, f := range c.Fields {
+				fmt.Fprintf(out, "    %s: %q -> %q%s\n", f.Path, f.Old, f.New, parens(f.Forces))
+			}
+		}
+		for _, line := range c.NoRoom {
+			fmt.Fprintf(out, "    no room for %s\n", line)
+		}
+		for _, a := range c.Evicts {
+			fmt.Fprintf(out, "    evicts %s\n", a)
+		}
+		if c.Warning != "" {
+			fmt.Fprintf(out, "    %s\n", c.Warning)
+		}
+	}
+	if p.Empty() {
+		fmt.Fprintln(out, "nothing to do")
+	}
+}
+
+var mark = map[Kind]string{Same: " ", Add: "+", Edit: "~", Foreign: "!", Remove: "-"}
+
+func note(k Kind) string {
+	if k == Same || k == Foreign {
+		return " (" + string(k) + ")"
+	}
+	return ""
+}
+
+func parens(text string) string {
+	if text == "" {
+		return ""
+	}
+	return " (" + text + ")"
+}

@@ -1,0 +1,143 @@
+package fleet
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/hashicorp/nomad/api"
+
+	"temper/jobs"
+)
+
+// InitOptions say what is made new.
+type InitOptions struct {
+	// Rotate makes new tokens and certificates where there are some.
+	Rotate bool
+	Say    func(string)
+}
+
+// keeper holds the secrets of a cluster.
+type keeper struct{ *Fleet }
+
+// vault is the variable with all secrets of the cluster. Jobs cannot read it: each has a
+// copy of what it needs, and no more, in a variable of its own.
+func (f keeper) vault() string { return "temper/" + f.build.Name }
+
+// tokens are the items that are random texts.
+var tokens = []string{jobs.ItemSandboxToken, jobs.ItemNodeToken, jobs.ItemAccessKey, jobs.ItemSecretKey}
+
+// keptTokens are not rotated with the others: the account of the object store is also that of
+// clients outside of the cluster.
+var keptTokens = []string{jobs.ItemAccessKey, jobs.ItemSecretKey}
+
+// Init makes the secrets of the cluster and gives each job what it needs. What is there
+// stays, unless it is to be rotated.
+func (f *Fleet) Init(ctx context.Context, o InitOptions) error {
+	all := f.build.All()
+	if _, err := f.ours(ctx); err != nil { // another cluster of the name keeps its secrets
+		return err
+	}
+	held, index, err := keeper{f}.variable(ctx, keeper{f}.vault())
+	if err != nil {
+		return err
+	}
+	items := maps.Clone(held)
+	made := keeper{f}.makeTokens(items, o.Rotate)
+	if f.build.TLS {
+		certs, err := keeper{f}.makeCertificates(ctx, items, o.Rotate)
+		if err != nil {
+			return err
+		}
+		made = append(made, certs...)
+	}
+	if err := (keeper{f}).store(ctx, keeper{f}.vault(), items, index, !maps.Equal(held, items)); err != nil {
+		return err
+	}
+	for _, name := range made {
+		o.Say("made " + name)
+	}
+	for _, j := range all {
+		for path, names := range jobs.Secrets(j) {
+			wrote, err := keeper{f}.hand(ctx, path, j.Meta[jobs.MetaRole], names, items)
+			if err != nil {
+				return err
+			}
+			if wrote {
+				o.Say("wrote the variable " + path)
+			}
+		}
+	}
+	if len(made) == 0 {
+		o.Say("every secret is there")
+	}
+	return nil
+}
+
+// makeTokens fills in what is missing and names what it made.
+func (f keeper) makeTokens(items map[string]string, rotate bool) (made []string) {
+	for _, name := range tokens {
+		if items[name] == "" || rotate && !slices.Contains(keptTokens, name) {
+			items[name] = rand.Text()
+			made = append(made, name)
+		}
+	}
+	return made
+}
+
+// hand writes what a job needs into its variable.
+func (f keeper) hand(ctx context.Context, path, role string, names []string, items map[string]string) (wrote bool, err error) {
+	held, index, err := f.variable(ctx, path)
+	if err != nil {
+		return false, err
+	}
+	want := maps.Clone(held) // the operator may have added some
+	for _, name := range names {
+		v := items[role+"_"+name] // a certificate is that of the role
+		if v == "" {
+			v = items[name]
+		}
+		if v == "" {
+			continue
+		}
+		want[name] = v
+	}
+	if maps.Equal(held, want) {
+		return false, nil
+	}
+	return true, f.store(ctx, path, want, index, true)
+}
+
+// variable reads a variable; one that is not there is empty.
+func (f keeper) variable(ctx context.Context, path string) (map[string]string, uint64, error) {
+	v, _, err := f.nomad.Variables().Read(path, query(ctx))
+	if errors.Is(err, api.ErrVariablePathNotFound) {
+		return map[string]string{}, 0, nil
+	}
+	if err != nil {
+		return nil, 0, f.nomad.Fail("read the variable "+path, err)
+	}
+	return v.Items, v.ModifyIndex, nil
+}
+
+// store writes a variable over the version that was read.
+func (f keeper) store(ctx context.Context, path string, items map[string]string, index uint64, changed bool) error {
+	if !changed {
+		return nil
+	}
+	_, _, err := f.nomad.Variables().CheckedUpdate(&api.Variable{Path: path, Items: items, ModifyIndex: index}, write(ctx))
+	var conflict api.ErrCASConflict
+	if errors.As(err, &conflict) {
+		return fmt.Errorf("the variable %s was changed meanwhile: init again", path)
+	}
+	return f.nomad.Fail("write the variable "+path, err)
+}
+
+// Secret is an item of the cluster's secrets, for clients of the operator.
+func (f *Fleet) Secret(ctx context.Context, name string) (string, error) {
+	items, _, err := keeper{f}.variable(ctx, keeper{f}.vault())
+	return items[name], err
+}

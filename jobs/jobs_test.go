@@ -1,0 +1,207 @@
+package jobs_test
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/hashicorp/nomad/api"
+
+	"temper/jobs"
+	"temper/jobs/spec"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+func load(t *testing.T, file string) jobs.Build {
+	t.Helper()
+	c, err := spec.Load(filepath.Join("../deploy", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return jobs.Build{Cluster: c, Version: "v1"}
+}
+
+// TestGolden: the jobs of both examples, byte for byte.
+func TestGolden(t *testing.T) {
+	for _, name := range []string{"single.cluster.yaml", "cluster.example.yaml"} {
+		b := load(t, name)
+		got, err := json.MarshalIndent(lean(t, b.All()), "", " ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join("testdata", strings.TrimSuffix(name, ".yaml")+".golden")
+		if *update {
+			if err := os.WriteFile(path, append(got, '\n'), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(got)+"\n", string(want)); diff != "" {
+			t.Errorf("%s (-got +want; ./task golden rewrites it):\n%s", name, diff)
+		}
+	}
+}
+
+// lean is v without what is null or empty, for people who read the file.
+func lean(t *testing.T, v any) any {
+	t.Helper()
+	text, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tree any
+	if err := json.Unmarshal(text, &tree); err != nil {
+		t.Fatal(err)
+	}
+	return strip(tree)
+}
+
+func strip(v any) any {
+	switch x := v.(type) {
+	case map[string]any:
+		for key, inner := range x {
+			if inner = strip(inner); inner == nil || inner == "" || inner == false || inner == float64(0) {
+				delete(x, key)
+			} else {
+				x[key] = inner
+			}
+		}
+		if len(x) == 0 {
+			return nil
+		}
+	case []any:
+		for i := range x {
+			x[i] = strip(x[i])
+		}
+		if len(x) == 0 {
+			return nil
+		}
+	}
+	return v
+}
+
+// TestNothingIsOpenWithoutTLS: what listens for other machines does so with certificates, and
+// health, which has no token, never does.
+func TestNothingIsOpenWithoutTLS(t *testing.T) {
+	for _, name := range []string{"single.cluster.yaml", "cluster.example.yaml"} {
+		b := load(t, name)
+		for _, j := range b.All() {
+			task := j.TaskGroups[0].Tasks[0]
+			args := strings.Join(task.Config["args"].([]string), " ")
+			open := strings.Contains(args, "${NOMAD_IP_")
+			if open && (!b.TLS || !strings.Contains(args, "--tls-client-ca")) {
+				t.Errorf("%s of %s listens for other machines without certificates: %s", *j.ID, name, args)
+			}
+			if strings.Contains(args, "--insecure") || strings.Contains(args, "0.0.0.0") {
+				t.Errorf("%s of %s: %s", *j.ID, name, args)
+			}
+		}
+	}
+}
+
+// TestNoJobNeedsANewServer: what every job uses is kept by the oldest server that we take.
+func TestNoJobNeedsANewServer(t *testing.T) {
+	for _, name := range []string{"single.cluster.yaml", "cluster.example.yaml"} {
+		for _, j := range load(t, name).All() {
+			if f := jobs.Features(j); len(f) > 0 {
+				t.Errorf("%s of %s uses %v", *j.ID, name, f)
+			}
+		}
+	}
+	j := &api.Job{TaskGroups: []*api.TaskGroup{{Disconnect: &api.DisconnectStrategy{}, Tasks: []*api.Task{{Identities: []*api.WorkloadIdentity{{Audience: []string{"x"}}}}}}}}
+	var got []string
+	for _, f := range jobs.Features(j) {
+		got = append(got, f.String())
+	}
+	want := []string{
+		"TaskGroups[0].Disconnect (Nomad 1.8.0 or newer)", "TaskGroups[0].Tasks[0].Identities (Nomad 1.7.0 or newer)",
+		"TaskGroups[0].Tasks[0].Identities[0].Audience (Nomad 1.7.0 or newer)",
+	}
+	if diff := cmp.Diff(got, want); diff != "" {
+		t.Errorf("features (-got +want):\n%s", diff)
+	}
+}
+
+// TestSecretsAreFew: each role reads what it needs and no more; the sandbox, which runs
+// hostile programs, only its own token.
+func TestSecretsAreFew(t *testing.T) {
+	b := load(t, "single.cluster.yaml")
+	got := map[string][]string{}
+	for _, j := range b.All() {
+		for path, items := range jobs.Secrets(j) {
+			got[path] = items
+		}
+	}
+	want := map[string][]string{
+		"nomad/jobs/temper-gateway": {"node_token", "sandbox_token"},
+		"nomad/jobs/temper-sandbox": {"node_token"},
+		"nomad/jobs/temper-trainer": {"sandbox_token"},
+	}
+	if diff := cmp.Diff(got, want); diff != "" {
+		t.Errorf("secrets (-got +want):\n%s", diff)
+	}
+}
+
+func node(name, pool string, cpu, memory int64, gpus int) *api.NodeListStub {
+	n := &api.NodeListStub{
+		ID: name, Name: name, NodePool: pool, Status: "ready", SchedulingEligibility: "eligible",
+		Drivers: map[string]*api.DriverInfo{"raw_exec": {Detected: true, Healthy: true}},
+		NodeResources: &api.NodeResources{
+			Cpu: api.NodeCpuResources{CpuShares: cpu}, Memory: api.NodeMemoryResources{MemoryMB: memory},
+			Devices: []*api.NodeDeviceResource{{Vendor: "amd", Type: "gpu", Name: "MI300X"}},
+		},
+	}
+	for range gpus {
+		n.NodeResources.Devices[0].Instances = append(n.NodeResources.Devices[0].Instances, &api.NodeDevice{Healthy: true})
+	}
+	return n
+}
+
+// TestRoomSaysWhy: what Nomad does not tell, above all where devices are used up.
+func TestRoomSaysWhy(t *testing.T) {
+	gang := func(count int, gpus uint64) (*api.Job, *api.TaskGroup) {
+		g := &api.TaskGroup{Name: new("trainer"), Count: new(count), Tasks: []*api.Task{{Driver: "raw_exec", Resources: &api.Resources{
+			CPU: new(1000), MemoryMB: new(1000), Devices: []*api.RequestedDevice{{Name: "amd/gpu", Count: new(gpus)}},
+		}}}}
+		return &api.Job{NodePool: new("gpu")}, g
+	}
+	draining, down, shut := node("g4", "gpu", 9000, 9000, 8), node("g5", "gpu", 9000, 9000, 8), node("g6", "gpu", 9000, 9000, 8)
+	draining.Drain, down.Status, shut.SchedulingEligibility = true, "down", "ineligible"
+	nodes := []*api.NodeListStub{node("g1", "gpu", 9000, 9000, 8), node("g2", "gpu", 9000, 9000, 8), node("g3", "gpu", 9000, 900, 8), draining, down, shut, node("c1", "core", 9000, 9000, 0)}
+	holds := func(node, job, status string, gpus ...string) *api.AllocationListStub {
+		return &api.AllocationListStub{NodeID: node, JobID: job, ClientStatus: status, AllocatedResources: &api.AllocatedResources{
+			Tasks: map[string]*api.AllocatedTaskResources{"t": {Devices: []*api.AllocatedDeviceResource{{Vendor: "amd", Type: "gpu", Name: "MI300X", DeviceIDs: gpus}}}},
+		}}
+	}
+	allocs := []*api.AllocationListStub{
+		holds("g2", "other", "running", "0", "1", "2"), holds("g1", "other", "complete", "0", "1"), holds("g1", "mine", "running", "0", "1", "2", "3"),
+	}
+	job, group := gang(2, 8)
+	missing, why := jobs.NewRoom(nodes, allocs, "mine").Place(job, group)
+	want := []string{
+		"1 of 7 nodes: has 0 of 8 amd/gpu free, and 8 are needed", "1 of 7 nodes: has 5 of 8 amd/gpu free, and 8 are needed", "1 of 7 nodes: is down",
+		"1 of 7 nodes: is draining", "1 of 7 nodes: lacks memory: 1000 MiB are needed", "1 of 7 nodes: not in the node pool gpu", "1 of 7 nodes: takes nothing new (ineligible)",
+	}
+	if diff := cmp.Diff(why, want); diff != "" || missing != 1 {
+		t.Errorf("%d missing, want 1; reasons (-got +want):\n%s", missing, diff)
+	}
+	job, group = gang(3, 5)
+	if missing, why := jobs.NewRoom(nodes, allocs[:1]).Place(job, group); missing != 1 {
+		t.Errorf("%d of 3 members of 5 GPUs find no room (%q), want 1: there is one node of 8 and one of 5", missing, why)
+	}
+	group.Tasks[0].Resources.Devices[0].Name = "nvidia/gpu"
+	if _, why := jobs.NewRoom(nodes, nil).Place(job, group); !strings.Contains(strings.Join(why, "\n"), "has no device nvidia/gpu") {
+		t.Errorf("an unknown device: %q", why)
+	}
+	if missing, why := jobs.NewRoom(nil, nil).Place(job, group); missing != 3 || why[0] != "the cluster has no node" {
+		t.Errorf("no nodes: %d missing, %q", missing, why)
+	}
+}

@@ -1,0 +1,177 @@
+package jobs
+
+import (
+	"maps"
+	"strconv"
+	"time"
+
+	"github.com/hashicorp/nomad/api"
+
+	"temper/jobs/spec"
+)
+
+// Items of the variables of jobs.
+const (
+	ItemSandboxToken = "sandbox_token"
+	ItemNodeToken    = "node_token"
+	ItemAccessKey    = "access_key"
+	ItemSecretKey    = "secret_key"
+	ItemCert         = "tls_cert"
+	ItemKey          = "tls_key"
+	ItemCA           = "tls_ca"
+)
+
+// Files of certificates below the secrets folder of a task.
+const (
+	fileCert = "cert.pem"
+	fileKey  = "key.pem"
+	fileCA   = "ca.pem"
+)
+
+// secret is the path of such a file for the process.
+func secret(file string) string { return "${NOMAD_SECRETS_DIR}/" + file }
+
+// certificates are the files that a role needs for TLS.
+func (b wire) certificates() map[string]string {
+	if !b.TLS {
+		return nil
+	}
+	return map[string]string{fileCert: ItemCert, fileKey: ItemKey, fileCA: ItemCA}
+}
+
+// serveTLS are the flags of a server.
+func (b wire) serveTLS() []string {
+	if !b.TLS {
+		return nil
+	}
+	return []string{"--tls-cert", secret(fileCert), "--tls-key", secret(fileKey), "--tls-client-ca", secret(fileCA)}
+}
+
+// Gateway spreads calls over the sandbox nodes.
+func (b Build) Gateway() *api.Job {
+	p := process{
+		name: "gateway", role: b.Roles.Gateway, command: "temper",
+		args:  append([]string{"gateway", "--listen", wire{b}.address(portAPI), "--drain", b.Roles.Gateway.Drain.String()}, wire{b}.serveTLS()...),
+		ports: []api.Port{{Label: portAPI, Value: b.Ports.Gateway}},
+		serve: portAPI, check: alive(portAPI),
+		secrets: map[string]string{"TEMPER_SANDBOX_TOKEN": ItemSandboxToken, "TEMPER_SANDBOX_NODE_TOKEN": ItemNodeToken},
+		files:   wire{b}.certificates(),
+	}
+	if b.TLS {
+		p.args = append(p.args, "--node-ca", secret(fileCA), "--node-cert", secret(fileCert), "--node-key", secret(fileKey))
+		p.check = open() // Nomad's check has no certificate to show
+	}
+	return form{b}.job(p)
+}
+
+// Sandbox runs programs. It gets the token of nodes and no other secret.
+func (b Build) Sandbox() *api.Job {
+	role := b.Roles.Sandbox
+	p := process{
+		name: "sandbox", role: role, command: "temper",
+		args: append([]string{
+			"sandbox", "--listen", wire{b}.address(portAPI), "--python", b.Programs.Python, "--drain", role.Drain.String(), "--join", "${GATEWAY_URL}",
+		}, wire{b}.serveTLS()...),
+		ports: []api.Port{{Label: portAPI}}, serve: portAPI, check: alive(portAPI),
+		secrets: map[string]string{"TEMPER_SANDBOX_NODE_TOKEN": ItemNodeToken},
+		files:   wire{b}.certificates(),
+		needs:   map[string]string{"gateway": wire{b}.found("GATEWAY_URL", "gateway", wire{b}.scheme()+"://{{ .Address }}:{{ .Port }}")},
+	}
+	if b.TLS {
+		p.check = open()
+		p.env = clientTLS()
+	}
+	j := form{b}.job(p)
+	group := j.TaskGroups[0]
+	group.ShutdownDelay = new(time.Second)
+	group.Update.MaxParallel = new(max(1, role.Count/10))
+	return j
+}
+
+func (b wire) scheme() string {
+	if b.TLS {
+		return "https"
+	}
+	return "http"
+}
+
+// Control serves workflows.
+func (b Build) Control() *api.Job {
+	role := b.Roles.Control
+	return form{b}.job(poller{b}.polls("control", role, []string{"worker", "--rollout-shards", strconv.Itoa(max(1, b.Roles.Rollout.Count))}))
+}
+
+// Trainer is the pool of trainers that any run may use.
+func (b Build) Trainer() *api.Job {
+	p := poller{b}.trains("trainer", []string{"trainer"})
+	j := form{b}.job(p)
+	poller{b}.devices(j.TaskGroups[0])
+	return j
+}
+
+// poller describes processes that poll a queue.
+type poller struct{ Build }
+
+// trains is a process that trains, and samples where no other does.
+func (b poller) trains(name string, args []string) process {
+	if b.Roles.Rollout.Count == 0 {
+		args = append(args, "--with-rollouts")
+	}
+	p := b.polls(name, b.Roles.Trainer, args)
+	b.sampling(&p)
+	return p
+}
+
+// Rollout are processes that sample, and do nothing else.
+func (b Build) Rollout() *api.Job {
+	p := poller{b}.polls("rollout", b.Roles.Rollout, []string{"rollout"})
+	poller{b}.sampling(&p)
+	return form{b}.job(p)
+}
+
+// polls is a role of temper that polls a queue.
+func (b poller) polls(name string, role spec.Role, args []string) process {
+	p := process{
+		name: name, role: role, command: "temper",
+		// Health has no token, so that it stays on the machine.
+		args:  append(args, "--listen", loopback+":${NOMAD_PORT_"+portHealth+"}", "--home", "${NOMAD_TASK_DIR}/home", "--ui", ""),
+		ports: []api.Port{{Label: portHealth}}, check: alive(portHealth),
+		env:     map[string]string{},
+		secrets: map[string]string{}, needs: map[string]string{}, files: map[string]string{},
+	}
+	if b.Cluster.Temporal != "" {
+		p.env["TEMPORAL_ADDRESS"] = b.Cluster.Temporal
+	} else {
+		p.needs["temporal"] = wire(b).found("TEMPORAL_ADDRESS", "temporal", "{{ .Address }}:{{ .Port }}")
+	}
+	if b.Store != "" {
+		p.env["TEMPER_STORE"] = b.Store
+	} else {
+		p.needs["store"] = wire(b).found("TEMPER_STORE", "objectstore", wire(b).storeURL("{{ .Address }}:{{ .Port }}"))
+		p.secrets["AWS_ACCESS_KEY_ID"], p.secrets["AWS_SECRET_ACCESS_KEY"] = ItemAccessKey, ItemSecretKey
+	}
+	return p
+}
+
+// sampling adds what a role needs that calls the sandbox.
+func (b poller) sampling(p *process) {
+	p.secrets["TEMPER_SANDBOX_TOKEN"] = ItemSandboxToken
+	p.needs["gateway"] = wire(b).found("TEMPER_SANDBOX_ADDRESS", "gateway", wire(b).prefix()+"{{ .Address }}:{{ .Port }}")
+	if b.TLS {
+		maps.Copy(p.files, wire(b).certificates())
+		maps.Copy(p.env, clientTLS())
+	}
+}
+
+// prefix says in an address of the sandbox that it speaks TLS.
+func (b wire) prefix() string {
+	if b.TLS {
+		return "https://"
+	}
+	return ""
+}
+
+// clientTLS is how a process calls a gateway with TLS.
+func clientTLS() map[string]string {
+	return map[string]string{"TEMPER_SANDBOX_TLS_CA": secret(fileCA), "TEMPER_SANDBOX_TLS_CERT": secret(fileCert), "TEMPER_SANDBOX_TLS_KEY": secret(fileKey)}
+}

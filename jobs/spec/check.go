@@ -1,0 +1,193 @@
+package spec
+
+import (
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"temper/internal/config"
+)
+
+// names are what may begin the id of a job and the name of a service.
+var names = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,30}[a-z0-9])?$`)
+
+// MaxDrain bounds how long an instance may go on; clients of Nomad bound it as well
+// (max_kill_timeout).
+const MaxDrain = 30 * time.Minute
+
+// leastMemory is what Nomad gives a task at least.
+const leastMemory = 10 << 20
+
+// finder collects problems.
+type finder struct{ found config.Problems }
+
+func (f *finder) add(path, format string, args ...any) {
+	f.found = append(f.found, config.Problem{Path: path, Msg: fmt.Sprintf(format, args...)})
+}
+
+// problems finds everything that is wrong.
+func (c *Cluster) problems() config.Problems {
+	f := &finder{}
+	if !names.MatchString(c.Name) {
+		f.add("name", "is %q, want 1 to 32 lower-case letters, digits and hyphens that begin with a letter: it begins the id of every job", c.Name)
+	}
+	if !filepath.IsAbs(c.Data) || filepath.Clean(c.Data) != c.Data {
+		f.add("data", "is %q, want the absolute path of a folder on the nodes", c.Data)
+	}
+	if len(c.Nomad.Datacenters) == 0 {
+		f.add("nomad.datacenters", `is empty: no node is in it; want names, or "*" for all`)
+	}
+	c.findPlaces(f)
+	c.findPorts(f)
+	c.findGPUs(f)
+	for _, r := range c.Named() {
+		c.findRole(f, r)
+	}
+	c.findMissing(f)
+	return f.found
+}
+
+// findPlaces looks at what others run.
+func (c *Cluster) findPlaces(f *finder) {
+	if c.Store != "" {
+		place, err := config.ParseStore(c.Store)
+		switch {
+		case err != nil:
+			for line := range strings.SplitSeq(err.Error(), "\n") {
+				f.add("store", "%s", line)
+			}
+		case place.Kind == config.StoreS3D:
+			f.add("store", "s3d:// is the server of temper up: leave this key out and set roles.objectstore.count to 1")
+		case place.Kind == config.StoreFile && c.TLS:
+			f.add("store", "is a folder of one machine, and tls: true is for several: name an S3 store, or leave this key out and set roles.objectstore.count to 1")
+		}
+	}
+	if c.Temporal != "" {
+		p := config.Process{TemporalAddress: c.Temporal}
+		if err := p.Validate(); err != nil {
+			f.add("temporal_address", "is %q, want host:port", c.Temporal)
+		}
+	}
+}
+
+// findPorts finds ports that do not exist or are stated twice.
+func (c *Cluster) findPorts(f *finder) {
+	used := map[int]string{}
+	for _, p := range []struct {
+		key  string
+		port int
+	}{
+		{"temporal", c.Ports.Temporal}, {"temporal_ui", c.Ports.TemporalUI}, {"objectstore", c.Ports.ObjectStore},
+		{"gateway", c.Ports.Gateway}, {"prometheus", c.Ports.Prometheus},
+	} {
+		key := "ports." + p.key
+		switch other := used[p.port]; {
+		case p.port < 1 || p.port > 65535:
+			f.add(key, "is %d, want 1 to 65535", p.port)
+		case other != "":
+			f.add(key, "is %d, which is that of %s, too", p.port, other)
+		}
+		used[p.port] = key
+	}
+}
+
+// deviceKind is vendor/type or vendor/type/name.
+var deviceKind = regexp.MustCompile(`^[\w.-]+/[\w.-]+(/[\w. -]+)?$`)
+
+func (c *Cluster) findGPUs(f *finder) {
+	g := c.GPUs
+	switch {
+	case g.Device == "" && g.Count != 0:
+		f.add("gpus.count", "is %d, and gpus.device does not say of what: want a kind such as amd/gpu", g.Count)
+	case g.Device == "":
+	case !deviceKind.MatchString(g.Device):
+		f.add("gpus.device", "is %q, want vendor/type or vendor/type/model, such as amd/gpu", g.Device)
+	case g.Count < 1 || g.Count > 64:
+		f.add("gpus.count", "is %d for each trainer, want 1 to 64", g.Count)
+	case !g.Plugin && strings.Count(g.Device, "/") > 1:
+		f.add("gpus.device", "is %q: a node's meta names no model; use vendor/type, or gpus.plugin: true", g.Device)
+	}
+}
+
+// drivers are those that a role may have.
+var drivers = []Driver{Exec, RawExec, Docker}
+
+func (c *Cluster) findRole(f *finder, r Named) {
+	key := func(name string) string { return "roles." + r.Name + "." + name }
+	if r.Count < 0 || r.Count > 1000 {
+		f.add(key("count"), "is %d, want 0 to 1000", r.Count)
+	}
+	if r.Max < r.Count || r.Max > 1000 {
+		f.add(key("max"), "is %d, want at least count (%d) and at most 1000", r.Max, r.Count)
+	}
+	if single[r.Name] && r.Max > 1 {
+		f.add(key("count"), "is %d: one instance owns its folder; want 0 or 1", r.Max)
+	}
+	c.findDriver(f, r)
+	if r.Cores < 0 || r.CPU < 0 || r.Cores == 0 && r.CPU == 0 {
+		f.add(key("cpu"), "is %d with cores %d: want MHz for one of them, or whole cores", r.CPU, r.Cores)
+	}
+	if r.Memory < leastMemory {
+		f.add(key("memory"), "is %v, want at least %v", r.Memory, config.Bytes(leastMemory))
+	}
+	if r.Priority < 1 || r.Priority > 100 {
+		f.add(key("priority"), "is %d, want 1 to 100", r.Priority)
+	}
+	if r.Drain < 0 || r.Drain > MaxDrain {
+		f.add(key("drain"), "is %v, want 0s to %v", r.Drain, MaxDrain)
+	}
+	for name := range r.Env {
+		if strings.Contains(name, "TOKEN") || strings.Contains(name, "SECRET") || strings.Contains(name, "PASSWORD") {
+			f.add(key("env"), "%s looks like a secret, and everybody who may read the job would see it: put it into the Nomad variable of the job", name)
+		}
+	}
+}
+
+// findDriver finds processes that a node could not start.
+func (c *Cluster) findDriver(f *finder, r Named) {
+	key := func(name string) string { return "roles." + r.Name + "." + name }
+	if !slices.Contains(drivers, r.Driver) {
+		f.add(key("driver"), "is %q, want exec, raw_exec or docker", r.Driver)
+	}
+	if r.Driver == Docker && c.Programs.Image == "" && r.Count > 0 {
+		f.add(key("driver"), "is docker, and programs.image names no image")
+	}
+	if r.User != "" && r.Driver == RawExec {
+		f.add(key("user"), "is %q: raw_exec runs as the user of Nomad's agent; use exec", r.User)
+	}
+	if r.User == "root" && r.Driver == Exec {
+		f.add(key("user"), "is root, which clients of Nomad refuse for exec: name an ordinary user")
+	}
+}
+
+// single are the roles of which there is one at most.
+var single = map[string]bool{"temporal": true, "objectstore": true, "gateway": true, "metrics": true}
+
+// findMissing finds what the cluster cannot do without.
+func (c *Cluster) findMissing(f *finder) {
+	r := c.Roles
+	if c.Store == "" && r.ObjectStore.Count == 0 {
+		f.add("store", "is empty: name one such as s3://bucket/prefix, or set roles.objectstore.count to 1")
+	}
+	if c.Store != "" && r.ObjectStore.Count > 0 {
+		f.add("roles.objectstore.count", "is %d beside the store %s: one of the two", r.ObjectStore.Count, "of the key store")
+	}
+	if c.Temporal == "" && r.Temporal.Count == 0 {
+		f.add("roles.temporal.count", "is 0: nobody would serve Temporal; want 1, or name a server with temporal_address")
+	}
+	if c.Temporal != "" && r.Temporal.Count > 0 {
+		f.add("roles.temporal.count", "is %d beside temporal_address %s: set it to 0", r.Temporal.Count, c.Temporal)
+	}
+	for _, need := range []struct {
+		name string
+		role Role
+		what string
+	}{{"control", r.Control, "serve workflows"}, {"gateway", r.Gateway, "take calls for tools"}, {"sandbox", r.Sandbox, "run tools"}} {
+		if need.role.Count == 0 {
+			f.add("roles."+need.name+".count", "is 0: nobody would %s; want at least 1", need.what)
+		}
+	}
+}

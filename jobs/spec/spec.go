@@ -1,0 +1,223 @@
+// Package spec owns the file of an operator that says what a cluster consists of
+// (cluster.yaml): its keys, their defaults and what is wrong with them. It knows no
+// scheduler and reaches nothing.
+//
+// Invariant: a Cluster that Load returns without an error can be turned into jobs.
+package spec
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"temper/internal/config"
+)
+
+// Driver is how a node starts a process.
+type Driver string
+
+// The drivers of tasks.
+const (
+	// Exec starts a program in a folder of its own, as an ordinary user.
+	Exec Driver = "exec"
+	// RawExec starts a program as the agent's user, with nothing around it.
+	RawExec Driver = "raw_exec"
+	// Docker starts the image.
+	Docker Driver = "docker"
+)
+
+// Cluster is what one installation on Nomad consists of.
+type Cluster struct {
+	// Name begins the id of every job, service and variable.
+	Name string `yaml:"name"`
+	// Nomad says where jobs go.
+	Nomad Nomad `yaml:"nomad"`
+	// Programs are what nodes start.
+	Programs Programs `yaml:"programs"`
+	// Data is the folder on a node for what must outlive an allocation: databases and objects.
+	Data string `yaml:"data"`
+	// Store is the URL of the store; empty is that of the job objectstore.
+	Store string `yaml:"store"`
+	// Temporal is host:port of a server that somebody else runs; empty is that of the job temporal.
+	Temporal string `yaml:"temporal_address"`
+	// TLS opens ports to other machines: everything speaks TLS with the certificates of
+	// `temper cluster init` and asks for a token or a certificate. Without it, everything listens
+	// on the loopback address of one machine.
+	TLS bool `yaml:"tls"`
+	// Ports are those that clients name; all others are chosen by Nomad.
+	Ports Ports `yaml:"ports"`
+	// GPUs say what a trainer's node has.
+	GPUs GPUs `yaml:"gpus"`
+	// Roles are the jobs.
+	Roles Roles `yaml:"roles"`
+}
+
+// Nomad says where jobs go.
+type Nomad struct {
+	Region      string   `yaml:"region"`
+	Namespace   string   `yaml:"namespace"`
+	Datacenters []string `yaml:"datacenters"`
+}
+
+// Programs are what nodes start.
+type Programs struct {
+	// Folder has temper, temporald and s3d on every node, for exec and raw_exec.
+	Folder string `yaml:"folder"`
+	// Image is the container image, for docker.
+	Image string `yaml:"image"`
+	// Python is the interpreter that sandbox nodes run.
+	Python string `yaml:"python"`
+}
+
+// Ports are static; they are open on the nodes that run the job.
+type Ports struct {
+	Temporal    int `yaml:"temporal"`
+	TemporalUI  int `yaml:"temporal_ui"`
+	ObjectStore int `yaml:"objectstore"`
+	Gateway     int `yaml:"gateway"`
+	Prometheus  int `yaml:"prometheus"`
+}
+
+// GPUs say what a trainer gets of its node.
+type GPUs struct {
+	// Device is the kind that a device plugin of the nodes announces, such as amd/gpu or
+	// amd/gpu/MI300X; empty for trainers on CPUs.
+	Device string `yaml:"device"`
+	// Count is the number for each trainer.
+	Count int `yaml:"count"`
+	// Plugin says that the nodes have a device plugin. Without one, their meta says what
+	// they have (gpu_vendor, gpu_count) and one trainer has a node for itself.
+	Plugin bool `yaml:"plugin"`
+	// MinMemory is what each of them has at least; 0 asks for nothing.
+	MinMemory config.Bytes `yaml:"min_memory"`
+}
+
+// Roles are the jobs of a cluster.
+type Roles struct {
+	Temporal    Role `yaml:"temporal"`
+	ObjectStore Role `yaml:"objectstore"`
+	Control     Role `yaml:"control"`
+	Gateway     Role `yaml:"gateway"`
+	Sandbox     Role `yaml:"sandbox"`
+	// Trainer is the shared pool, and the model of the trainers of single runs.
+	Trainer Role `yaml:"trainer"`
+	// Rollout are processes that sample; with none, trainers sample as well.
+	Rollout Role `yaml:"rollout"`
+	Metrics Role `yaml:"metrics"`
+}
+
+// Role is one job.
+type Role struct {
+	// Count is the number of its instances; 0 leaves the job out.
+	Count int `yaml:"count"`
+	// Max is up to where it is scaled; 0 is Count, which is then fixed.
+	Max int `yaml:"max"`
+	// Pool is the node pool; empty is "default".
+	Pool   string `yaml:"pool"`
+	Driver Driver `yaml:"driver"`
+	// User is the user of the process, for exec; empty is that of Nomad's agent there.
+	User string `yaml:"user"`
+	// CPU is its share in MHz, Cores whole processors of its own; one of the two.
+	CPU    int          `yaml:"cpu"`
+	Cores  int          `yaml:"cores"`
+	Memory config.Bytes `yaml:"memory"`
+	// Priority decides who is placed first, and who may be evicted: 1 to 100.
+	Priority int `yaml:"priority"`
+	// Drain is how long it may go on after it is told to stop.
+	Drain time.Duration `yaml:"drain"`
+	// Args are further flags of its command.
+	Args []string `yaml:"args"`
+	// Env are further variables of its environment. No secrets: everybody who may read the
+	// job sees them.
+	Env map[string]string `yaml:"env"`
+	// File is a job file in HCL or JSON of the operator's own that replaces ours. A
+	// relative path counts from the folder of the cluster's file.
+	File string `yaml:"file"`
+}
+
+// Default is a cluster without a name.
+func Default() Cluster {
+	return Cluster{
+		Nomad:    Nomad{Region: "global", Namespace: "default", Datacenters: []string{"*"}},
+		Programs: Programs{Folder: "/usr/local/bin", Python: "python3"},
+		Data:     "/var/lib/temper",
+		Ports:    Ports{Temporal: 7233, TemporalUI: 8233, ObjectStore: 9000, Gateway: 8766, Prometheus: 9090},
+		GPUs:     GPUs{Plugin: true},
+		Roles: Roles{
+			Temporal:    role(1, Exec, 90, 1000, 1<<30),
+			ObjectStore: role(0, Exec, 90, 500, 512<<20),
+			Control:     role(1, Exec, 80, 500, 512<<20),
+			Gateway:     role(1, Exec, 70, 500, 1<<30),
+			Sandbox:     role(1, RawExec, 40, 2000, 4<<30),
+			Trainer:     role(0, Exec, 60, 2000, 4<<30),
+			Rollout:     role(0, Exec, 50, 2000, 4<<30),
+			Metrics:     role(0, Exec, 30, 200, 512<<20),
+		},
+	}
+}
+
+func role(count int, driver Driver, priority, cpu int, memory config.Bytes) Role {
+	return Role{Count: count, Driver: driver, Priority: priority, CPU: cpu, Memory: memory, Drain: defaultDrain}
+}
+
+const defaultDrain = 10 * time.Second
+
+// Load reads the file of a cluster. The error is config.Problems when its content is at
+// fault, with everything that is wrong.
+func Load(path string) (Cluster, error) {
+	data, err := os.ReadFile(path) //nolint:gosec // the operator names the file
+	if err != nil {
+		return Cluster{}, fmt.Errorf("cluster: %w", err)
+	}
+	c, err := Parse(path, data)
+	if err != nil {
+		return c, err
+	}
+	folder, err := filepath.Abs(filepath.Dir(path))
+	if err != nil {
+		return c, err
+	}
+	for _, r := range c.Named() {
+		if r.File != "" && !filepath.IsAbs(r.File) {
+			r.File = filepath.Join(folder, r.File)
+		}
+	}
+	return c, nil
+}
+
+// Parse reads the text of a file.
+func Parse(name string, data []byte) (Cluster, error) {
+	c := Default()
+	err := config.Decode(name, data, &c, func() config.Problems {
+		c.fill()
+		return c.problems()
+	})
+	return c, err
+}
+
+// fill sets what follows from other keys.
+func (c *Cluster) fill() {
+	for _, r := range c.Named() {
+		if r.Cores > 0 {
+			r.CPU = 0
+		}
+		r.Max = cmp.Or(r.Max, r.Count)
+	}
+}
+
+// Named is a role and its key.
+type Named struct {
+	Name string
+	*Role
+}
+
+// Named are the roles in the order in which they start.
+func (c *Cluster) Named() []Named {
+	r := &c.Roles
+	return []Named{
+		{"temporal", &r.Temporal}, {"objectstore", &r.ObjectStore}, {"gateway", &r.Gateway}, {"sandbox", &r.Sandbox},
+		{"control", &r.Control}, {"trainer", &r.Trainer}, {"rollout", &r.Rollout}, {"metrics", &r.Metrics},
+	}
+}
