@@ -72,6 +72,7 @@ func New(c Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	mux.HandleFunc("GET /openapi.json", serveOpenAPI)
 	mux.Handle("GET /", page)
 	s.handler = s.guard(mux)
 	return s, nil

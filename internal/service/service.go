@@ -24,7 +24,12 @@ type Options struct {
 	// RolloutWorkers is the number of processes that sample beside the trainer; with
 	// none, the trainer samples.
 	RolloutWorkers int
+	// Dashboard is host:port of the dashboard; port 0 takes a free one, empty is none.
+	Dashboard string
 }
+
+// TokenFile is the file below the home with the token of the dashboard.
+const TokenFile = "ui.token"
 
 // supervisedKey marks a process of the service.
 const supervisedKey = "TEMPER_SUPERVISED"

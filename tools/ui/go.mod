@@ -2,8 +2,6 @@ module temper/tools/ui
 
 go 1.27
 
-require (
-	github.com/chromedp/cdproto v0.0.0-20250803210736-d308e07a266d
-	github.com/chromedp/chromedp v0.23.0
-	github.com/evanw/esbuild v0.28.2
-)
+require github.com/evanw/esbuild v0.28.2
+
+require golang.org/x/sys v0.0.0-20220715151400-c0bba94af5f8 // indirect

@@ -1,7 +1,7 @@
 // What every page uses: the address as state, requests, the token, live updates, numbers and
 // texts as people read them.
 import { signal, effect } from "@preact/signals";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 
 // ---- the address -------------------------------------------------------------------------
 
@@ -232,12 +232,6 @@ export const clock = (at: string) => new Date(at).toLocaleString();
 // of text around. What a model wrote may have any of them.
 const hidden = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]/g;
 export const shown = (text: string) => text.replace(hidden, (c) => c === "\r" ? "␍" : "\\u{" + c.charCodeAt(0).toString(16) + "}");
-
-export function usePrevious<T>(value: T): T | undefined {
-  const ref = useRef<T>();
-  useEffect(() => { ref.current = value; }, [value]);
-  return ref.current;
-}
 
 // ---- theme -------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@ import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { go, shown, type Loaded } from "./core";
 
-export function A({ href, children, ...rest }: { href: string; children: ComponentChildren } & JSX.HTMLAttributes<HTMLAnchorElement>) {
+export function A({ href, children, ...rest }: { href: string; children: ComponentChildren } & { class?: string; title?: string; tabIndex?: number; style?: Record<string, string>; "aria-label"?: string; "aria-current"?: "page" }) {
   return <a href={href} {...rest} onClick={(e) => {
     if (e.metaKey || e.ctrlKey || e.shiftKey || e.button !== 0) return;
     e.preventDefault();
