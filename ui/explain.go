@@ -1,7 +1,6 @@
 package ui
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -120,11 +119,11 @@ func (e *explainer) reason(r record.Row) string {
 	case e.correct+e.wrong <= e.groupSize:
 		return "the group is no larger than rl.group_size."
 	case !e.roc.Enabled:
-		return fmt.Sprintf("%s uniformly, %d of %d.", drawn(kept), e.keptPos+e.keptNeg, e.correct+e.wrong)
+		return fmt.Sprintf("%s; %d of %d stay, all with the same chance.", drawn(kept), e.keptPos+e.keptNeg, e.correct+e.wrong)
 	case r.Reward <= 0 && e.roc.Mode == grpo.ModeReleased:
 		return fmt.Sprintf("of %d wrong ones the first %d stay.", e.wrong, e.keptNeg)
 	case r.Reward <= 0:
-		return fmt.Sprintf("%s uniformly among the wrong ones, %d of %d.", drawn(kept), e.keptNeg, e.wrong)
+		return fmt.Sprintf("%s; %d of %d wrong ones stay, all with the same chance.", drawn(kept), e.keptNeg, e.wrong)
 	case r.PErr == nil || r.PFormat == nil:
 		return "its penalties are " + notRecorded + "."
 	}
@@ -135,7 +134,7 @@ func (e *explainer) reason(r record.Row) string {
 	if r.Weight != nil && e.weights > 0 {
 		facts = append(facts, fmt.Sprintf("weight %.3g, %.0f%% of a draw", *r.Weight, 100**r.Weight/e.weights))
 	}
-	return fmt.Sprintf("%s; %s, %d of %d correct ones.", strings.Join(facts, ", "), drawn(kept), e.keptPos, e.correct)
+	return fmt.Sprintf("%s; %s, %d of %d correct ones stay.", strings.Join(facts, ", "), drawn(kept), e.keptPos, e.correct)
 }
 
 func drawn(kept bool) string {
@@ -149,10 +148,15 @@ func callsOf(r record.Row) string {
 	switch {
 	case r.Calls == 0:
 		return fmt.Sprintf("no tool call (p_err %.2f)", *r.PErr)
+	case r.FailedCalls == 0 && r.Calls == 1:
+		return fmt.Sprintf("its only call succeeded (p_err %.2f)", *r.PErr)
 	case r.FailedCalls == 0:
-		return fmt.Sprintf("%s succeeded (p_err %.2f)", cmp.Or(map[int]string{1: "its only call"}[r.Calls], fmt.Sprintf("all %d calls", r.Calls)), *r.PErr)
+		return fmt.Sprintf("all %d calls succeeded (p_err %.2f)", r.Calls, *r.PErr)
 	default:
-		return fmt.Sprintf("%d of %d %s failed (p_err %.2f)", r.FailedCalls, r.Calls, cmp.Or(map[bool]string{true: "call"}[r.Calls == 1], "calls"), *r.PErr)
+		if r.Calls == 1 {
+			return fmt.Sprintf("its only call failed (p_err %.2f)", *r.PErr)
+		}
+		return fmt.Sprintf("%d of %d calls failed (p_err %.2f)", r.FailedCalls, r.Calls, *r.PErr)
 	}
 }
 

@@ -261,7 +261,7 @@ func (s *Server) showRun(r *request) (RunView, error) {
 	} else if ok {
 		out.Summary = &sum
 	}
-	if state, ok, err := h.Watch(ctx, out.Step); err == nil && ok {
+	if state, ok, err := history.RolloutsOf(h).Watch(ctx, out.Step); err == nil && ok {
 		for _, a := range state.Standing {
 			out.Alerts = append(out.Alerts, fmt.Sprintf("step %d: %s", a.Step, a.Text))
 		}

@@ -53,7 +53,7 @@ func (s *Server) showStep(r *request) (StepView, error) {
 		return StepView{}, err
 	}
 	out := StepView{Step: step, Groups: []GroupRow{}}
-	rec, ended, err := h.Record(ctx, step)
+	rec, ended, err := history.RolloutsOf(h).Record(ctx, step)
 	if err != nil {
 		return out, err
 	}
@@ -65,7 +65,7 @@ func (s *Server) showStep(r *request) (StepView, error) {
 		return out, err
 	}
 	out.Last = entry.Step
-	batch, ok, err := h.Batch(ctx, step)
+	batch, ok, err := history.RolloutsOf(h).Batch(ctx, step)
 	if err != nil {
 		return out, err
 	}
@@ -121,7 +121,7 @@ func (s *Server) showTrajectories(r *request) (Columns, error) {
 	}
 	out := columnsOf(rows)
 	out.Source, out.Remark = source, remark
-	if _, ended, err := h.Record(r.Context(), step); err == nil && ended {
+	if _, ended, err := history.RolloutsOf(h).Record(r.Context(), step); err == nil && ended {
 		s.cache.put(key, out, 150*len(rows)+1000)
 		r.immutable = true
 	}
@@ -137,7 +137,7 @@ const (
 // rows are those of the index, or what the trajectories of a step say where an older
 // program has left no index.
 func (s *Server) rows(ctx context.Context, h *history.Run, step int) (rows []record.Row, source, remark string, err error) {
-	rows, ok, err := h.Index(ctx, step)
+	rows, ok, err := history.RolloutsOf(h).Index(ctx, step)
 	if ok || err != nil {
 		return rows, fromIndex, "", err
 	}
@@ -177,7 +177,7 @@ func oldRows(ctx context.Context, h *history.Run, cfg config.Run, step int, id s
 	if err != nil {
 		return nil, err
 	}
-	kept, known, err := h.Advantages(ctx, step, id)
+	kept, known, err := history.RolloutsOf(h).Advantages(ctx, step, id)
 	if err != nil {
 		return nil, err
 	}
@@ -328,7 +328,7 @@ func (s *Server) showGroup(r *request) (GroupView, error) {
 		out.Rows = append(out.Rows, RolloutRow{Row: row, Why: e.sentence(row), End: ends[row.Rollout]})
 	}
 	out.Rows = orEmpty(out.Rows)
-	if batch, ok, err := h.Batch(ctx, step); err == nil && ok {
+	if batch, ok, err := history.RolloutsOf(h).Batch(ctx, step); err == nil && ok {
 		for _, g := range batch.Groups {
 			out.Problems = append(out.Problems, g.ProblemID)
 		}
@@ -338,7 +338,7 @@ func (s *Server) showGroup(r *request) (GroupView, error) {
 
 // groupRows are the rows of one group and what the batch says of it.
 func (s *Server) groupRows(ctx context.Context, h *history.Run, step int, id string) (rows []record.Row, source string, group run.GroupRecord, err error) {
-	batch, ok, err := h.Batch(ctx, step)
+	batch, ok, err := history.RolloutsOf(h).Batch(ctx, step)
 	if err != nil {
 		return nil, "", group, err
 	}
@@ -349,7 +349,7 @@ func (s *Server) groupRows(ctx context.Context, h *history.Run, step int, id str
 		}
 		group = batch.Groups[i]
 	}
-	all, ok, err := h.Index(ctx, step)
+	all, ok, err := history.RolloutsOf(h).Index(ctx, step)
 	if err != nil {
 		return nil, "", group, err
 	}
@@ -377,7 +377,7 @@ func (s *Server) problem(ctx context.Context, h *history.Run, step int, id strin
 	if stage == 0 {
 		return rl.Problem{}, missing("run %s has no step %d", h.ID(), step)
 	}
-	return s.findProblem(ctx, fmt.Sprintf("problems/%s/%d", h.ID(), stage), id, func() ([]rl.Problem, error) { return h.TrainProblems(ctx, stage) })
+	return s.findProblem(ctx, fmt.Sprintf("problems/%s/%d", h.ID(), stage), id, func() ([]rl.Problem, error) { return history.RolloutsOf(h).TrainProblems(ctx, stage) })
 }
 
 func (s *Server) findProblem(_ context.Context, key, id string, read func() ([]rl.Problem, error)) (rl.Problem, error) {

@@ -126,7 +126,7 @@ func view(ctx context.Context, h *history.Run, t *rl.Trajectory, p rl.Problem) (
 		Row: record.RowOf(t), Step: t.Step, PolicyVersion: t.PolicyVersion, Seed: fmt.Sprint(t.Seed), Problem: p, Details: t.Details, Err: t.Err,
 		Times: notRecorded, TurnViews: []TurnView{}, Rollouts: []int{},
 	}
-	pieces, err := h.Pieces(ctx, t.Tokens)
+	pieces, err := history.RolloutsOf(h).Pieces(ctx, t.Tokens)
 	if err != nil {
 		return out, err
 	}
@@ -215,7 +215,7 @@ func tokensOf(ctx context.Context, h *history.Run, t *rl.Trajectory) (TokensView
 		out.Missing = append(out.Missing, fmt.Sprintf("%d tokens beyond the first %d", len(t.Tokens)-n, n))
 	}
 	var err error
-	if out.Texts, err = h.Pieces(ctx, t.Tokens[:n]); err != nil {
+	if out.Texts, err = history.RolloutsOf(h).Pieces(ctx, t.Tokens[:n]); err != nil {
 		return out, err
 	}
 	for i := range n {
@@ -266,7 +266,7 @@ func (s *Server) evaluation(r *request) (*history.Run, run.Evaluation, []rl.Traj
 	if i < 0 {
 		return nil, run.Evaluation{}, nil, missing("run %s has no evaluation %s", h.ID(), brief(name))
 	}
-	ts, err := h.EvaluationTrajectories(r.Context(), evals[i])
+	ts, err := history.RolloutsOf(h).EvaluationTrajectories(r.Context(), evals[i])
 	return h, evals[i], ts, err
 }
 
@@ -303,7 +303,7 @@ func (s *Server) showEvalTrajectory(r *request) (TrajectoryView, error) {
 		return TrajectoryView{}, missing("the evaluation has no trajectory %d of problem %s", k, brief(r.PathValue("problem")))
 	}
 	ctx := r.Context()
-	p, err := s.findProblem(ctx, fmt.Sprintf("heldout/%s/%d", h.ID(), e.Stage), ts[k].ProblemID, func() ([]rl.Problem, error) { return h.HeldOutProblems(ctx, e.Stage) })
+	p, err := s.findProblem(ctx, fmt.Sprintf("heldout/%s/%d", h.ID(), e.Stage), ts[k].ProblemID, func() ([]rl.Problem, error) { return history.RolloutsOf(h).HeldOutProblems(ctx, e.Stage) })
 	if err != nil {
 		return TrajectoryView{}, err
 	}

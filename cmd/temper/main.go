@@ -47,7 +47,7 @@ func rootCommand() *cobra.Command {
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.AddCommand(
 		upCommand(), runCommand(), evalCommand(), verifyCommand(), scheduleCommand(), workerCommand(), trainerCommand(), rolloutCommand(), engineCommand(),
-		sandboxCommand(), gatewayCommand(), serveCommand(), uiCommand(), chatCommand(), dataCommand(), configCommand(), modelCommand(), benchCommand(), doctorCommand(), storeCommand(),
+		sandboxCommand(), gatewayCommand(), serveCommand(), uiCommand(), reportCommand(), chatCommand(), dataCommand(), configCommand(), modelCommand(), benchCommand(), doctorCommand(), storeCommand(),
 	)
 	completeRuns(root)
 	return root

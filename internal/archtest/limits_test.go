@@ -7,6 +7,7 @@ var manyMethods = map[string]string{
 	"internal/blob/object.Store":   "the port with its optional parts, over the few calls that two SDKs share",
 	"internal/chat/jinja.parser":   "a method for each rule of the grammar",
 	"internal/tokenizer.Tokenizer": "a setter for each part of tokenizer.json, which the parser calls while it reads",
+	"ui.Server":                    "one method for each request of the API, so that the table of routes names what answers",
 	"sandbox/gateway.Gateway":      "one lock orders admission, nodes and calls in flight: what they promise together has no smaller owner",
 	"internal/answer.parser":       "a method for each rule of the grammar",
 	"sandbox/session.Manager":      "one lock orders the kernels of all sessions and their histories",

@@ -36,10 +36,10 @@ function join(lines: Line[]): { xs: number[]; ys: (number | null)[][] } {
 }
 
 export interface ChartProps {
-  title: string; lines: Line[]; unit?: string; meaning?: string; weight?: number; log?: boolean; height?: number; xLabel?: string; onPick?: (x: number) => void; name?: string;
+  title: string; lines: Line[]; unit?: string; meaning?: string; weight?: number; log?: boolean; height?: number; xLabel?: string; onPick?: (x: number) => void; name?: string; gaps?: boolean;
 }
 
-export function Chart({ title, lines, unit, meaning, weight = 0, log, height = 170, xLabel = "step", onPick, name }: ChartProps) {
+export function Chart({ title, lines, unit, meaning, weight = 0, log, height = 170, xLabel = "step", onPick, name, gaps }: ChartProps) {
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const [table, setTable] = useState(false);
@@ -59,7 +59,7 @@ export function Chart({ title, lines, unit, meaning, weight = 0, log, height = 1
     const axis: uPlot.Axis = { stroke: text, grid: { stroke: grid, width: 1 }, ticks: { stroke: grid, width: 1, size: 4 }, font: "11px system-ui, sans-serif" };
     const series = (faint: boolean): uPlot.Series[] => lines.map((l, i) => {
       const c = colorOf(l.color ?? i);
-      return { label: l.label, stroke: faint ? c + "44" : c, width: faint ? 1 : 1.75, dash: l.dash || (l.color ?? i) >= 8 ? [6, 4] : undefined, points: { show: raw.xs.length <= 40 && !faint, size: 4, fill: c }, spanGaps: true };
+      return { label: l.label, stroke: faint ? c + "44" : c, width: faint ? 1 : 1.75, dash: l.dash || (l.color ?? i) >= 8 ? [6, 4] : undefined, points: { show: raw.xs.length <= 40 && !faint, size: 4, fill: c }, spanGaps: !gaps };
     });
     const u = new uPlot({
       width: el.clientWidth || 300, height, legend: { show: false }, padding: [8, 10, 0, 0],

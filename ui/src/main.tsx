@@ -44,10 +44,11 @@ function find(path: string): Route {
 
 const help: [string, string][] = [["?", "this help"], ["/", "search or filter"], ["g r", "runs"], ["g o", "overview of the run"], ["g m", "series"], ["g s", "newest step"], ["g c", "configuration"], ["g t", "time line"], ["[  ]", "step before, step after"], ["j  k", "row or rollout after, before"], ["t", "tokens of a trajectory"], ["p", "steer the run"], [".", "light or dark"], ["Esc", "close"]];
 
+let prefixed = -Infinity; // when g was pressed: the next key may come before the page is drawn again
+
 function Page() {
   const route = find(place.value.path);
   const [showHelp, setHelp] = useState(false);
-  const [g, setG] = useState(false);
   const list = useApi<RunList>(route.run ? "/runs" : null);
   const about = useApi<About>("/about");
   const newest = list.data?.runs.find((r) => r.run_id === route.run)?.step || 1;
@@ -58,10 +59,10 @@ function Page() {
       if (e.key === "Escape") { setHelp(false); steering.value = false; (document.activeElement as HTMLElement | null)?.blur(); return; }
       if ((e.target as HTMLElement).matches("input,textarea,select")) return;
       const way: Record<string, string | undefined> = { r: "/", o: route.run && runPath(route.run), m: route.run && runPath(route.run, "metrics"), s: route.run && runPath(route.run, "steps", newest), c: route.run && runPath(route.run, "config"), t: route.run && runPath(route.run, "timeline") };
-      if (g) { setG(false); const to = way[e.key]; if (to) { e.preventDefault(); e.stopImmediatePropagation(); go(to); } return; }
+      if (e.timeStamp - prefixed < 1500) { prefixed = -Infinity; const to = way[e.key]; if (to) { e.preventDefault(); e.stopImmediatePropagation(); go(to); } return; }
       const step = (d: number) => { if (route.run && route.step !== undefined) go(runPath(route.run, "steps", Math.max(1, Math.min(newest, route.step + d)))); };
       switch (e.key) {
-        case "g": setG(true); setTimeout(() => setG(false), 1500); break;
+        case "g": prefixed = e.timeStamp; break;
         case "?": setHelp(!showHelp); break;
         case "/": e.preventDefault(); document.getElementById("search")?.focus(); break;
         case "[": step(-1); break;

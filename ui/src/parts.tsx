@@ -14,7 +14,7 @@ export function A({ href, children, ...rest }: { href: string; children: Compone
 export const Pill = ({ kind, children, title }: { kind: string; children: ComponentChildren; title?: string }) =>
   <span class={"pill pill-" + kind} title={title}>{children}</span>;
 
-const stateKinds: Record<string, string> = { done: "good", training: "run", evaluating: "run", sft: "run", preparing: "run", paused: "warn", pausing: "warn", failed: "bad", stuck: "bad", lost: "bad", stopped: "dim", stopping: "warn" };
+const stateKinds: Record<string, string> = { done: "good", training: "run", evaluating: "run", sft: "run", preparing: "run", paused: "warn", pausing: "warn", failed: "bad", stuck: "bad", lost: "bad", damaged: "bad", stopped: "dim", stopping: "warn" };
 export const State = ({ state, lost }: { state: string; lost?: boolean }) =>
   <Pill kind={lost ? "bad" : stateKinds[state] ?? "dim"} title={lost ? "The run has not ended, and the Temporal server does not have it." : undefined}>{lost ? "lost" : state}</Pill>;
 

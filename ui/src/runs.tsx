@@ -61,7 +61,7 @@ export function RunsPage() {
           <tbody>{rows.map((r) => <tr key={r.run_id}>
             <td><input type="checkbox" aria-label={`compare ${r.run_id}`} checked={picked.includes(r.run_id)} onChange={(e) => setPicked(e.currentTarget.checked ? [...picked, r.run_id] : picked.filter((x) => x !== r.run_id))} /></td>
             <td class="name" style={{ paddingLeft: 8 + 18 * (depth.get(r.run_id) ?? 0) + "px" }}>{(depth.get(r.run_id) ?? 0) > 0 && <span class="dim" aria-label="fork">↳ </span>}<A href={runPath(r.run_id)}>{r.run_id}</A>{r.name && r.name !== r.run_id && <span class="dim"> {r.name}</span>}
-              {r.trouble && <span class="bad" title={r.trouble}> ⚠ <span class="sr">{r.trouble}</span></span>}{r.problem && <div class="bad small">{r.problem}</div>}</td>
+              {r.trouble && <span class="bad" title={r.trouble}> ⚠ <span class="sr">{r.trouble}</span></span>}{r.state === "damaged" && <div class="bad small">{r.reason}</div>}{r.state !== "damaged" && r.problem && <div class="bad small">{r.problem}</div>}</td>
             <td><State state={r.state} lost={r.lost} /></td><td>{r.stage ?? ""}</td>
             <td class="right">{r.num_steps ? `${r.step}/${r.num_steps}` : "–"}</td><td><Spark values={r.rewards ?? []} label="reward" /></td><td class="right">{num(r.reward)}</td>
             <td class="nowrap">{(r.stages ?? []).map((s) => <span key={s.name} class="acc" title={s.name}>{num(s.before, 2)}→{num(s.after, 2)}</span>)}{!r.stages?.length && <span class="dim">–</span>}</td>

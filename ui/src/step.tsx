@@ -217,7 +217,7 @@ function Tokens({ path }: { path: string }) {
     const find = (e: Event) => { const i = (e.target as HTMLElement).dataset?.i; if (i !== undefined) setAt(Number(i)); };
     const lines = [{ label: "log-probability", x: v.ids.map((_, i) => i), y: v.logprobs }];
     return <>
-      <Chart title="log-probability of the engine" unit="nats" lines={lines} height={110} xLabel="token" onPick={(x) => { setFrom(Math.floor(x / page) * page); setAt(x); }} />
+      <Chart title="log-probability of the engine" unit="nats" lines={lines} height={110} xLabel="token" gaps onPick={(x) => { setFrom(Math.floor(x / page) * page); setAt(x); }} />
       <p class="dim small">Dark is unlikely. Dimmed tokens are in no loss: the policy did not sample them. Underlined ones are words of reflection. Not recorded: {v.missing.join(", ")}.</p>
       <p class="token-info" role="status">{at === null ? "Point at a token." : <>token {at}: id {v.ids[at]}, <code>{shown(v.texts[at])}</code>{v.mask[at] ? `, log-probability ${num(v.logprobs[at], 4)}, probability ${num(Math.exp(asNumber(v.logprobs[at]) ?? NaN), 4)}` : ", not sampled"}</>}</p>
       {v.ids.length > page && <div class="bar"><button disabled={from === 0} onClick={() => setFrom(from - page)}>‹</button><span class="dim">tokens {from} to {Math.min(v.ids.length, from + page)} of {v.ids.length}</span><button disabled={from + page >= v.ids.length} onClick={() => setFrom(from + page)}>›</button></div>}
