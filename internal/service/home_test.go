@@ -103,7 +103,7 @@ func TestPortsOfAKilledServiceAreAwaited(t *testing.T) {
 	var said []string
 	say := func(text string) { said = append(said, text) }
 	time.AfterFunc(quiet+200*time.Millisecond, func() { _ = l.Close() })
-	if err := awaitListeners(t.Context(), p, false, say); err != nil {
+	if err := awaitListeners(t.Context(), p, Options{}, say); err != nil {
 		t.Errorf("the port was free after a moment: %v", err)
 	}
 	if len(said) != 1 || !strings.Contains(said[0], p.SandboxAddress) || !strings.Contains(said[0], "waiting up to 10s") {
