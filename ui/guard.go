@@ -49,7 +49,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		// A connection that cannot have a deadline is one of a test.
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTime)) //nolint:forbidigo // a deadline is of the real clock
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTime))
 		next.ServeHTTP(w, r)
 	})
 }

@@ -154,7 +154,7 @@ func (h *hub) leave(c *client, runID string) {
 	if w, ok := h.watchers[runID]; ok {
 		w.mu.Lock()
 		delete(w.clients, c)
-		w.idle = time.Now() //nolint:forbidigo // how long nobody listens is of the real clock
+		w.idle = time.Now()
 		w.mu.Unlock()
 	}
 }
@@ -198,7 +198,7 @@ func (h *hub) drop(w *watcher) bool {
 	defer h.mu.Unlock()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.clients) > 0 || time.Since(w.idle) < linger { //nolint:forbidigo // see leave
+	if len(w.clients) > 0 || time.Since(w.idle) < linger {
 		return false
 	}
 	delete(h.watchers, w.run)
@@ -364,7 +364,7 @@ func (o *streamWriter) send(kind string, data []byte) error {
 }
 
 func (o *streamWriter) write(text string) error {
-	deadline := time.Now().Add(eventTime) //nolint:forbidigo // a deadline is of the real clock
+	deadline := time.Now().Add(eventTime)
 	if err := o.control.SetWriteDeadline(deadline); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return err
 	}

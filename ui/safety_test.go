@@ -261,7 +261,7 @@ func TestManyStreams(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer silent.Close() //nolint:errcheck // it never read
+	defer silent.Close()
 	if _, err := fmt.Fprintf(silent, "GET /api/v1/events?run=demo HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"temper/internal/history"
+	"temper/internal/run"
 	"temper/internal/series"
 )
 
@@ -51,65 +52,84 @@ func (s *Server) showTimeline(r *request) (TimelineView, error) {
 }
 
 func timelineOf(entries []history.Entry) TimelineView {
-	out := TimelineView{Spans: []Span{}, Marks: []Mark{}, Missing: []string{"restarts of processes", "retries of activities", "times of saves and publications"}}
-	stages := map[string]int{} // place among the spans
-	var sft, pause *Span
+	l := timeline{out: TimelineView{Spans: []Span{}, Marks: []Mark{}, Missing: []string{"restarts of processes", "retries of activities", "times of saves and publications"}}, stages: map[string]int{}}
 	var last time.Time
-	add := func(s *Span) {
-		if s != nil {
-			out.Spans = append(out.Spans, *s)
-		}
-	}
 	for _, e := range entries {
 		if e.At.After(last) {
 			last = e.At
 		}
-		switch {
-		case e.SFT != nil:
-			if sft == nil {
-				sft = &Span{Kind: "sft", Name: "SFT", Start: e.At.Add(-e.SFT.Result.TrainTime)}
-			}
-			sft.End, sft.Text = e.At, fmt.Sprintf("%d of %d updates, loss %.3f", e.SFT.To, e.SFT.Total, e.SFT.Result.Metrics.Loss)
-		case e.Step != nil:
-			at, ok := stages[e.Step.StageName]
-			if !ok {
-				at = len(out.Spans)
-				stages[e.Step.StageName] = at
-				out.Spans = append(out.Spans, Span{Kind: "stage", Name: e.Step.StageName, Start: e.Step.Started})
-			}
-			out.Spans[at].End, out.Spans[at].Step = e.Step.Ended, e.Step.Step
-			out.Spans[at].Text = fmt.Sprintf("up to step %d of %d", e.Step.Step, e.Step.NumSteps)
-		case e.Evaluation != nil:
-			v := e.Evaluation
-			add(&Span{
-				Kind: "evaluation", Name: fmt.Sprintf("stage %d %s, policy %d", v.Stage, v.Label, v.PolicyVersion), Start: e.At.Add(-v.Wall), End: e.At,
-				Text: fmt.Sprintf("accuracy %.2f on %d problems", v.Accuracy, v.NumProblems),
-			})
-		case e.Event != nil:
-			out.Marks = append(out.Marks, Mark{At: e.At, Kind: e.Event.Kind, Text: e.Event.Plain()})
-			switch e.Event.Kind {
-			case "pause":
-				if pause == nil {
-					pause = &Span{Kind: "pause", Name: "paused", Start: e.At, Text: e.Event.Plain()}
-				}
-			case "resume", "stop", "cancel", "fail":
-				if pause != nil {
-					pause.End = e.At
-					add(pause)
-					pause = nil
-				}
-			}
-		case e.Summary != nil:
-			out.Marks = append(out.Marks, Mark{At: e.At, Kind: "end", Text: "the run has ended"})
+		l.add(e)
+	}
+	if l.pause != nil {
+		l.pause.Open = true
+		l.endPause(last)
+	}
+	if l.sft != nil {
+		l.out.Spans = append(l.out.Spans, *l.sft)
+	}
+	slices.SortStableFunc(l.out.Spans, func(a, b Span) int { return a.Start.Compare(b.Start) })
+	return l.out
+}
+
+// timeline is one that is being made.
+type timeline struct {
+	out        TimelineView
+	stages     map[string]int // place among the spans
+	sft, pause *Span          // that have begun
+}
+
+func (l *timeline) add(e history.Entry) {
+	switch {
+	case e.SFT != nil:
+		if l.sft == nil {
+			l.sft = &Span{Kind: "sft", Name: "SFT", Start: e.At.Add(-e.SFT.Result.TrainTime)}
 		}
+		l.sft.End, l.sft.Text = e.At, fmt.Sprintf("%d of %d updates, loss %.3f", e.SFT.To, e.SFT.Total, e.SFT.Result.Metrics.Loss)
+	case e.Step != nil:
+		l.addStep(e.Step)
+	case e.Evaluation != nil:
+		v := e.Evaluation
+		l.out.Spans = append(l.out.Spans, Span{
+			Kind: "evaluation", Name: fmt.Sprintf("stage %d %s, policy %d", v.Stage, v.Label, v.PolicyVersion), Start: e.At.Add(-v.Wall), End: e.At,
+			Text: fmt.Sprintf("accuracy %.2f on %d problems", v.Accuracy, v.NumProblems),
+		})
+	case e.Event != nil:
+		l.addEvent(e.At, e.Event)
+	case e.Summary != nil:
+		l.out.Marks = append(l.out.Marks, Mark{At: e.At, Kind: "end", Text: "the run has ended"})
 	}
-	if pause != nil {
-		pause.End, pause.Open = last, true
-		add(pause)
+}
+
+func (l *timeline) addStep(r *run.StepRecord) {
+	at, ok := l.stages[r.StageName]
+	if !ok {
+		at = len(l.out.Spans)
+		l.stages[r.StageName] = at
+		l.out.Spans = append(l.out.Spans, Span{Kind: "stage", Name: r.StageName, Start: r.Started})
 	}
-	add(sft)
-	slices.SortStableFunc(out.Spans, func(a, b Span) int { return a.Start.Compare(b.Start) })
-	return out
+	l.out.Spans[at].End, l.out.Spans[at].Step = r.Ended, r.Step
+	l.out.Spans[at].Text = fmt.Sprintf("up to step %d of %d", r.Step, r.NumSteps)
+}
+
+func (l *timeline) addEvent(at time.Time, e *run.Event) {
+	l.out.Marks = append(l.out.Marks, Mark{At: at, Kind: e.Kind, Text: e.Plain()})
+	switch e.Kind {
+	case run.EventPause:
+		if l.pause == nil {
+			l.pause = &Span{Kind: "pause", Name: "paused", Start: at, Text: e.Plain()}
+		}
+	case run.EventResume, run.EventStop, run.EventCancel, run.EventFail:
+		l.endPause(at)
+	}
+}
+
+func (l *timeline) endPause(at time.Time) {
+	if l.pause == nil {
+		return
+	}
+	l.pause.End = at
+	l.out.Spans = append(l.out.Spans, *l.pause)
+	l.pause = nil
 }
 
 // CheckpointRow is a checkpoint with the reward of the step that was made from it.

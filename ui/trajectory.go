@@ -130,50 +130,62 @@ func view(ctx context.Context, h *history.Run, t *rl.Trajectory, p rl.Problem) (
 	if err != nil {
 		return out, err
 	}
-	cut := 0
-	text := func(from, to int) string {
-		from, to = max(0, min(from, len(pieces))), max(0, min(to, len(pieces)))
-		var b []byte
-		for i := from; i < to; i++ {
-			if len(b)+len(pieces[i]) > maxText {
-				for ; i < to; i++ {
-					cut += len(pieces[i])
-				}
-				break
-			}
-			b = append(b, pieces[i]...)
-		}
-		return string(b)
-	}
-	out.Prompt = text(0, t.PromptTokens)
-	for i, turn := range t.Turns {
+	c := &cutter{pieces: pieces}
+	out.Prompt = c.text(0, t.PromptTokens)
+	for i := range t.Turns {
 		next := len(t.Tokens)
 		if i+1 < len(t.Turns) {
 			next = t.Turns[i+1].Start
 		}
-		v := TurnView{Start: turn.Start, End: turn.End, Finish: string(turn.Finish), Text: text(turn.Start, turn.End), Result: text(turn.End, next)}
-		for _, c := range turn.Calls {
-			for _, field := range []*string{&c.Code, &c.Response, &c.Stdin, &c.Arguments} {
-				if len(*field) > maxText {
-					cut += len(*field) - maxText
-					*field = (*field)[:maxText]
-				}
-			}
-			v.Calls = append(v.Calls, c)
-		}
-		sum := 0.0
-		for _, lp := range t.RolloutLogprobs[max(0, min(turn.Start, len(t.RolloutLogprobs))):min(turn.End, len(t.RolloutLogprobs))] {
-			sum += float64(lp)
-		}
-		if n := turn.End - turn.Start; n > 0 {
-			v.MeanLogprob = record.Finite(sum / float64(n))
-		}
-		out.TurnViews = append(out.TurnViews, v)
+		out.TurnViews = append(out.TurnViews, c.turn(t, &t.Turns[i], next))
 	}
-	if cut > 0 {
-		out.Cut = fmt.Sprintf("%d bytes of long texts are left out here; temper run rollouts prints all", cut)
+	if c.cut > 0 {
+		out.Cut = fmt.Sprintf("%d bytes of long texts are left out here; temper run rollouts prints all", c.cut)
 	}
 	return out, nil
+}
+
+// cutter joins the texts of tokens, none longer than maxText, and counts what it left out.
+type cutter struct {
+	pieces []string
+	cut    int
+}
+
+// text is that of the tokens from, inclusive, to to.
+func (c *cutter) text(from, to int) string {
+	from, to = max(0, min(from, len(c.pieces))), max(0, min(to, len(c.pieces)))
+	var b []byte
+	for i := from; i < to; i++ {
+		if len(b)+len(c.pieces[i]) > maxText {
+			c.cut += len(c.pieces[i])
+			continue
+		}
+		b = append(b, c.pieces[i]...)
+	}
+	return string(b)
+}
+
+// turn is a turn whose results end before the token next.
+func (c *cutter) turn(t *rl.Trajectory, turn *rl.Turn, next int) TurnView {
+	v := TurnView{Start: turn.Start, End: turn.End, Finish: string(turn.Finish), Text: c.text(turn.Start, turn.End), Result: c.text(turn.End, next)}
+	for _, call := range turn.Calls {
+		for _, field := range []*string{&call.Code, &call.Response, &call.Stdin, &call.Arguments} {
+			if len(*field) > maxText {
+				c.cut += len(*field) - maxText
+				*field = (*field)[:maxText]
+			}
+		}
+		v.Calls = append(v.Calls, call)
+	}
+	sum := 0.0
+	from, to := max(0, min(turn.Start, len(t.RolloutLogprobs))), max(0, min(turn.End, len(t.RolloutLogprobs)))
+	for i := from; i < to; i++ {
+		sum += float64(t.RolloutLogprobs[i])
+	}
+	if n := to - from; n > 0 {
+		v.MeanLogprob = record.Finite(sum / float64(n))
+	}
+	return v
 }
 
 // TokensView are the tokens of a trajectory. What is not recorded is absent.

@@ -33,32 +33,37 @@ head of the run's chain.`,
 				return cli.Usage(err)
 			}
 		}
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return cli.Usage(err)
-		}
 		for _, id := range args {
 			r, err := findRun(cmd.Context(), p, id)
+			if err == nil {
+				err = writeReport(cmd, r, dir)
+			}
 			if err != nil {
 				return err
-			}
-			files, err := ui.Report(cmd.Context(), r, buildinfo.Line())
-			if err != nil {
-				return err
-			}
-			for _, f := range files {
-				path := filepath.Join(dir, f.Name)
-				if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-					return err
-				}
-				if err := os.WriteFile(path, f.Data, 0o644); err != nil {
-					return err
-				}
-				if _, err := fmt.Fprintln(cmd.OutOrStdout(), path); err != nil {
-					return err
-				}
 			}
 		}
 		return nil
 	}
 	return cmd
+}
+
+// writeReport writes the files of one run and prints their names.
+func writeReport(cmd *cobra.Command, r *history.Run, dir string) error {
+	files, err := ui.Report(cmd.Context(), r, buildinfo.Line())
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		path := filepath.Join(dir, f.Name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return cli.Usage(err)
+		}
+		if err := os.WriteFile(path, f.Data, 0o644); err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintln(cmd.OutOrStdout(), path); err != nil {
+			return err
+		}
+	}
+	return nil
 }
