@@ -127,7 +127,7 @@ func extract(archive, dir string) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close() //nolint:errcheck // it is read
+	defer f.Close()
 	z, err := gzip.NewReader(f)
 	if err != nil {
 		return err
@@ -319,7 +319,7 @@ func TestKeyboard(t *testing.T) {
 	if err := chromedp.Do(ctx, chromedp.Navigate(home+"/runs/demo")); err != nil {
 		t.Fatal(err)
 	}
-	at("run", `document.querySelectorAll(".rail a").length > 4 && !!document.querySelector(".tile")`)
+	at("run", `document.querySelectorAll(".rail a").length > 4 && !!document.querySelector(".tile") && !!document.querySelector(".picker")`)
 	keys("gs")
 	at("newest step", `location.pathname === "/runs/demo/steps/7" && !!document.querySelector(".grid-row")`)
 	keys("[")

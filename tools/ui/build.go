@@ -168,6 +168,6 @@ func write(root string) error {
 		names = append(names, fmt.Sprintf("%s %d", name, len(data)))
 	}
 	slices.Sort(names)
-	fmt.Println("ui/dist:", strings.Join(names, ", "))
+	fmt.Fprintln(os.Stdout, "ui/dist:", strings.Join(names, ", "))
 	return nil
 }

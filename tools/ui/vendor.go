@@ -90,7 +90,7 @@ func replace(ctx context.Context, root string, l *library, version string) error
 		if err := os.WriteFile(filepath.Join(root, "vendor", local), data, 0o644); err != nil {
 			return err
 		}
-		fmt.Printf("%s: %s\n", local, sum(data))
+		fmt.Fprintf(os.Stdout, "%s: %s\n", local, sum(data))
 		l.Files[local] = vendored{Path: f.Path, SHA256: sum(data)}
 	}
 	l.Version, l.Integrity, l.Licence, l.Reviewed = version, published.Dist.Integrity, published.License, "not yet"
