@@ -47,8 +47,8 @@ func rootCommand() *cobra.Command {
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.AddCommand(
 		upCommand(), runCommand(), evalCommand(), verifyCommand(), analyzeCommand(), scheduleCommand(), workerCommand(), trainerCommand(), rolloutCommand(), engineCommand(),
-		sandboxCommand(), gatewayCommand(), serveCommand(), chatCommand(), dataCommand(), configCommand(), modelCommand(), backendCommand(), benchCommand(), doctorCommand(),
-		storeCommand(), clusterCommand(),
+		sandboxCommand(), gatewayCommand(), serveCommand(), uiCommand(), reportCommand(), chatCommand(), dataCommand(), configCommand(), modelCommand(), backendCommand(),
+		benchCommand(), doctorCommand(), storeCommand(), clusterCommand(),
 	)
 	completeRuns(root)
 	return root

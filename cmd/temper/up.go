@@ -21,6 +21,7 @@ import (
 	"temper/internal/service"
 	"temper/internal/supervise"
 	"temper/internal/temporalclient"
+	"temper/ui"
 	"temper/workers"
 	"temper/workflows"
 )
@@ -42,7 +43,8 @@ func upCommand() *cobra.Command {
 		Short: "Start the whole service on this machine, and a run with --run",
 		Long: `Starts and keeps alive: a Temporal server with its web UI on a durable file (unless
 TEMPORAL_ADDRESS names one), the sandbox, the control worker and the trainer, which also
-samples; with --rollout-workers 2 two more processes sample instead. With
+samples, and the dashboard, whose address comes first; with --rollout-workers 2 two more
+processes sample instead. With
 --store s3d://127.0.0.1:9000 also an S3 server on that port with its data below --home.
 The sandbox answers to nobody without the token in TEMPER_SANDBOX_TOKEN; when that
 is not set, only what is started here knows the token.
@@ -59,6 +61,7 @@ Ctrl-C stops everything; what was done is kept and goes on at the next start.`,
 	cmd.Flags().IntVar(&o.RolloutWorkers, "rollout-workers", 0, "processes that sample beside the trainer, which then only trains; 0 = the trainer's process samples, too")
 	cmd.Flags().StringVar(&o.Backend, "backend", "", "backend of the trainer, such as xla:cuda; default go. Processes of --rollout-workers sample on go")
 	cmd.Flags().StringVar(&o.Mesh, "mesh", "", "devices of an XLA backend for training, like data=4,model=2; empty = one device")
+	cmd.Flags().StringVar(&o.Dashboard, "dashboard", "127.0.0.1:0", "host:port of the dashboard; port 0 takes a free one; off = none")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		o.seeded, o.local = cmd.Flags().Changed("seed"), true
 		if !o.Embedded {
@@ -121,6 +124,11 @@ func (o *upOptions) checkFlags(cmd *cobra.Command) error {
 	if o.RolloutWorkers < 0 || o.RolloutWorkers > maxRolloutWorkers {
 		return cli.Usagef("--rollout-workers: is %d, want 0 to %d", o.RolloutWorkers, maxRolloutWorkers)
 	}
+	if o.Dashboard == "off" {
+		o.Dashboard = ""
+	} else if err := ui.CheckListen(o.Dashboard, false); err != nil {
+		return cli.Usagef("--dashboard: %w", err)
+	}
 	if o.config != "" {
 		return nil
 	}
@@ -162,6 +170,11 @@ func up(ctx context.Context, p *config.Process, o *upOptions, out io.Writer) err
 	started := time.Now()
 	if err = sup.Start(ctx); err == nil {
 		s.Line(fmt.Sprintf("all services up after %.1f s, logs in %s", time.Since(started).Seconds(), p.LogDir()))
+		if o.Dashboard != "" {
+			if err := sayDashboard(p, s.Line); err != nil {
+				log.Warn("the address of the dashboard is unknown", "err", err)
+			}
+		}
 		if p.UIAddress != "" {
 			s.Line("web UI http://" + p.UIAddress + runsPage(o.Embedded))
 		}

@@ -121,7 +121,7 @@ var packages = []row{
 	{pattern: "internal/doctor", layer: composition},
 	{pattern: "internal/schedule", layer: composition},
 	{pattern: "workers", layer: composition},
-	{pattern: "ui/...", layer: composition, planned: true},
+	{pattern: "ui", layer: composition},
 	{pattern: "cmd/...", layer: composition},
 
 	{pattern: "tools/bench", layer: composition},

@@ -148,6 +148,9 @@ func (l Layout) Part(step, parts int, problemID string) string {
 // Batch says what the trainer got in a step, and what it did not get.
 func (l Layout) Batch(step int) string { return l.Step(step, "batch.json") }
 
+// Index has a row for each trajectory of a step; it stays when these are deleted.
+func (l Layout) Index(step int) string { return l.Step(step, "index.zst") }
+
 // BatchStats is the result of building that batch.
 func (l Layout) BatchStats(step int) string { return l.Step(step, "rollouts.json") }
 

@@ -45,7 +45,9 @@ func List(ctx context.Context, store blob.Store) ([]run.CatalogEntry, error) {
 	}
 	err = artifact.EachOf(ctx, len(all), folders, func(ctx context.Context, i int) (err error) {
 		if found[i] == nil && folderOf(all[i]) {
-			found[i], err = makeEntry(ctx, store, all[i])
+			if found[i], err = makeEntry(ctx, store, all[i]); err != nil && ctx.Err() == nil && !errors.Is(err, blob.ErrUnavailable) {
+				found[i], err = &run.CatalogEntry{RunID: all[i], State: run.StateDamaged, Reason: err.Error()}, nil // it must not hide the others
+			}
 		}
 		return err
 	})

@@ -2,15 +2,12 @@ package history
 
 import (
 	"context"
-	"fmt"
 	"path"
-	"sync"
 
 	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/rl"
 	"temper/internal/run"
-	"temper/internal/tokenizer"
 )
 
 // Events are the entries of the event log, in order of time.
@@ -65,35 +62,6 @@ func (r *Run) Group(ctx context.Context, step int, problemID string) ([]rl.Traje
 		return nil, err
 	}
 	return out, r.texts.add(ctx, r.store, r.layout, out)
-}
-
-// texts decodes what a compact record leaves out. It reads the tokenizer of the run
-// once, and only for such a record.
-type texts struct {
-	mu  sync.Mutex
-	tok *tokenizer.Tokenizer
-}
-
-func (x *texts) add(ctx context.Context, store blob.Store, layout artifact.Layout, ts []rl.Trajectory) error {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	for i := range ts {
-		t := &ts[i]
-		if t.Text != "" || t.ResponseTokens() == 0 {
-			continue
-		}
-		if x.tok == nil {
-			data, err := blob.ReadKey(ctx, store, layout.Tokenizer())
-			if err == nil {
-				x.tok, err = tokenizer.Parse(data)
-			}
-			if err != nil {
-				return fmt.Errorf("tokenizer of run %s: %w", layout.RunID, err)
-			}
-		}
-		t.Text = x.tok.Decode(t.Tokens[t.PromptTokens:])
-	}
-	return nil
 }
 
 // results lists the JSON files directly in a folder.

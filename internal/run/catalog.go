@@ -23,6 +23,8 @@ const (
 	StateDone      = "done"
 	StateStopped   = "stopped"
 	StateFailed    = "failed"
+	// StateDamaged is that of a run whose folder cannot be read, for the reason given.
+	StateDamaged = "damaged"
 )
 
 // CatalogEntry is what the list of runs says of one. It is an index: everything in
@@ -60,7 +62,7 @@ type StageAccuracy struct {
 
 // Ended reports whether the run has ended, in whatever way.
 func (e *CatalogEntry) Ended() bool {
-	return e.State == StateDone || e.State == StateStopped || e.State == StateFailed
+	return e.State == StateDone || e.State == StateStopped || e.State == StateFailed || e.State == StateDamaged
 }
 
 // AddPlan adds what is known of a run when it is opened.

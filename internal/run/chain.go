@@ -48,6 +48,7 @@ func (c *Chain) AddStep(ctx context.Context, store blob.Store, in StepInput) err
 		},
 		Keys: []string{
 			layout.BatchStats(in.Step), layout.TrainResult(in.Step), layout.PolicyRef(in.Train.Policy.Version), layout.StepLog(in.Step), layout.Watch(in.Step),
+			layout.Index(in.Step),
 		},
 		MadeBy: proof.AddMaker(proof.AddMaker(slices.Clone(in.Sample.MadeBy), in.Train.MadeBy), c.By),
 	}

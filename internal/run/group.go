@@ -36,6 +36,9 @@ type GroupRecord struct {
 	// trajectories, by Rollout (arXiv 2508.20722, equations 5 and 6).
 	ErrorPenalties  []float64 `json:"p_err,omitempty"`
 	FormatPenalties []float64 `json:"p_format,omitempty"`
+	// Rows are what the index of the step says of the trajectories, by Rollout. They pass
+	// from the shard to the index and are in no batch.
+	Rows []record.Row `json:"rows,omitempty"`
 }
 
 // StoredBatch is the batch of a step: the groups of its problems, ordered by

@@ -111,6 +111,9 @@ func collectBatch(ctx context.Context, store blob.Store, in BatchInput) (run.Sto
 	if err != nil {
 		return batch, blob.Ref{}, err
 	}
+	if err := storeIndex(ctx, store, in, batch.Groups); err != nil {
+		return batch, blob.Ref{}, err
+	}
 	failpoint.Hit("batch/before-batch")
 	data, err := json.Marshal(batch)
 	if err != nil {

@@ -77,6 +77,7 @@ func (r recorder) record(ctx context.Context, g storedGroup) (run.GroupRecord, e
 			out.KeptCorrect.Add(&kept[i])
 		}
 	}
+	out.Rows = r.rows(g.Trajectories, samples, fate)
 	if len(samples) == 0 {
 		return out, nil
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 
 	"temper/internal/cli"
@@ -17,7 +18,7 @@ import (
 // Check finds what keeps the service from starting, all at once, but for its store.
 // It waits a while for ports that a service of the home still has, and says so.
 func (o Options) Check(ctx context.Context, p *config.Process, say func(string)) error {
-	wrong := []error{cli.FindPython(p.Python), awaitListeners(ctx, p, o.Embedded, say), checkLayers(ctx, p.Python, o.Require)}
+	wrong := []error{cli.FindPython(p.Python), awaitListeners(ctx, p, o, say), checkLayers(ctx, p.Python, o.Require)}
 	if o.Embedded {
 		if path, err := temporaldPath(); err != nil {
 			wrong = append(wrong, err)
@@ -41,10 +42,15 @@ func (o Options) CheckServer(ctx context.Context, p *config.Process) error {
 }
 
 // checkListeners finds ports that are taken or asked for twice.
-func checkListeners(p *config.Process, embedded bool) error {
+func checkListeners(p *config.Process, o Options) error {
 	type listener struct{ flag, addr string }
 	listeners := []listener{{"--sandbox", p.SandboxAddress}}
-	if embedded {
+	if o.Dashboard != "" {
+		if _, port, err := net.SplitHostPort(o.Dashboard); err == nil && port != "0" {
+			listeners = append(listeners, listener{"--dashboard", o.Dashboard})
+		}
+	}
+	if o.Embedded {
 		listeners = append(listeners, listener{"--temporal", p.TemporalAddress}, listener{"--ui", p.UIAddress})
 	}
 	if place, err := p.StorePlace(); err == nil && place.Kind == config.StoreS3D {

@@ -53,7 +53,35 @@ func Children(p *config.Process, o Options) ([]supervise.Child, error) {
 		role.After = names
 		children = append(children, role)
 	}
+	if o.Dashboard != "" {
+		dashboard := dashboardChild(p, o, self)
+		dashboard.After = names
+		children = append(children, dashboard)
+	}
 	return children, nil
+}
+
+// dashboardChild reads the store beside the roles: runs do not need it. It stops first.
+func dashboardChild(p *config.Process, o Options, self string) supervise.Child {
+	probe := &health.Probe{Address: healthSocket(p, "ui"), Patience: silence}
+	args := []string{"ui", "--listen", o.Dashboard, "--address-file", dashboardNote(p), "--health", probe.Address, "--home", p.Home, "--store", p.Store,
+		"--temporal", p.TemporalAddress, "--namespace", p.Namespace, "--ui", p.UIAddress}
+	if o.UIHosts != "" {
+		args = append(args, "--host", o.UIHosts)
+	}
+	return supervise.Child{
+		Name: "ui", Path: self, Args: args, Env: append(os.Environ(), supervisedKey+"=1"), Ready: probe.Ready, Alive: probe.Alive,
+		LogFile: filepath.Join(p.LogDir(), "ui.log"), StopTimeout: childStopTimeout,
+	}
+}
+
+// dashboardNote is where the dashboard of the service says its address.
+func dashboardNote(p *config.Process) string { return filepath.Join(socketDir(p), "ui.address") }
+
+// DashboardAddress is host:port of the dashboard of a started service.
+func DashboardAddress(p *config.Process) (string, error) {
+	data, err := os.ReadFile(dashboardNote(p))
+	return string(data), err
 }
 
 // serverChildren are the servers that the roles cannot start without.

@@ -95,15 +95,15 @@ func wasServed(p *config.Process) bool {
 
 // awaitListeners is checkListeners for a home whose last service may have been killed
 // just now.
-func awaitListeners(ctx context.Context, p *config.Process, embedded bool, say func(string)) error {
-	err := checkListeners(p, embedded)
+func awaitListeners(ctx context.Context, p *config.Process, o Options, say func(string)) error {
+	err := checkListeners(p, o)
 	if err == nil || !wasServed(p) {
 		return err
 	}
 	what, _, _ := strings.Cut(err.Error(), "\n")
 	w := newWaiting("the last service of "+p.Home+" to leave its ports ("+what+")", say)
 	for err != nil && w.pause(ctx) {
-		err = checkListeners(p, embedded)
+		err = checkListeners(p, o)
 	}
 	return err
 }

@@ -92,7 +92,7 @@ func TestPortsOfAKilledServiceAreAwaited(t *testing.T) {
 	p := &config.Process{Home: t.TempDir(), SandboxAddress: l.Addr().String()}
 	silent := func(text string) { t.Errorf("said %q, and nothing was to be awaited", text) }
 	began := time.Now()
-	if err := awaitListeners(t.Context(), p, false, silent); err == nil || time.Since(began) > time.Second {
+	if err := awaitListeners(t.Context(), p, Options{}, silent); err == nil || time.Since(began) > time.Second {
 		t.Errorf("a port that somebody else has, in a home that was never served: %v after %v, want a refusal at once", err, time.Since(began))
 	}
 	release, err := Claim(t.Context(), p, silent)
@@ -103,7 +103,7 @@ func TestPortsOfAKilledServiceAreAwaited(t *testing.T) {
 	var said []string
 	say := func(text string) { said = append(said, text) }
 	time.AfterFunc(quiet+200*time.Millisecond, func() { _ = l.Close() })
-	if err := awaitListeners(t.Context(), p, false, say); err != nil {
+	if err := awaitListeners(t.Context(), p, Options{}, say); err != nil {
 		t.Errorf("the port was free after a moment: %v", err)
 	}
 	if len(said) != 1 || !strings.Contains(said[0], p.SandboxAddress) || !strings.Contains(said[0], "waiting up to 10s") {

@@ -27,7 +27,12 @@ type Options struct {
 	// Backend and Mesh are those of the trainer, and of its rollouts where it samples;
 	// empty is the Go backend.
 	Backend, Mesh string
+	// Dashboard is host:port of the dashboard; port 0 takes a free one, empty is none.
+	Dashboard string
 }
+
+// TokenFile is the file below the home with the token of the dashboard.
+const TokenFile = "ui.token"
 
 // supervisedKey marks a process of the service.
 const supervisedKey = "TEMPER_SUPERVISED"

@@ -1,0 +1,164 @@
+package history
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"temper/internal/artifact"
+	"temper/internal/blob"
+	"temper/internal/record"
+	"temper/internal/rl"
+	"temper/internal/run"
+	"temper/internal/tokenizer"
+	"temper/internal/watch"
+)
+
+// Rollouts reads what was sampled for a run, step by step, and what became of it.
+type Rollouts struct{ run *Run }
+
+// RolloutsOf reads those of a run.
+func RolloutsOf(r *Run) Rollouts { return Rollouts{r} }
+
+// Record is the record of one step; ok is false while there is none.
+func (o Rollouts) Record(ctx context.Context, step int) (rec run.StepRecord, ok bool, err error) {
+	return artifact.Lookup[run.StepRecord](ctx, o.run.store, o.run.layout.StepLog(step))
+}
+
+// Watch is what the rules of the run's watch know after a step; ok is false where it is
+// not recorded.
+func (o Rollouts) Watch(ctx context.Context, step int) (s watch.State, ok bool, err error) {
+	return artifact.Lookup[watch.State](ctx, o.run.store, o.run.layout.Watch(step))
+}
+
+// Batch is what became of the groups of a step; ok is false where it is not recorded,
+// as in runs of programs that stored the samples themselves.
+func (o Rollouts) Batch(ctx context.Context, step int) (b run.StoredBatch, ok bool, err error) {
+	b, ok, err = artifact.Lookup[run.StoredBatch](ctx, o.run.store, o.run.layout.Batch(step))
+	return b, ok && len(b.Groups) > 0, err
+}
+
+// Index has a row for each trajectory of a step, ordered by problem and rollout; ok is
+// false where none was recorded. It stays when the trajectories are deleted.
+func (o Rollouts) Index(ctx context.Context, step int) (rows []record.Row, ok bool, err error) {
+	data, err := blob.ReadKey(ctx, o.run.store, o.run.layout.Index(step))
+	if errors.Is(err, blob.ErrNotExist) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	if rows, err = record.ReadIndex(data); err != nil {
+		return nil, false, fmt.Errorf("%s: %w: %w", o.run.store.Locate(o.run.layout.Index(step)), err, blob.ErrCorrupt)
+	}
+	return rows, true, nil
+}
+
+// Advantages are those of the trajectories that the trainer got of a problem in a step,
+// by rollout; ok is false where they are not recorded.
+func (o Rollouts) Advantages(ctx context.Context, step int, problemID string) (out map[int]float64, ok bool, err error) {
+	data, err := blob.ReadKey(ctx, o.run.store, o.run.layout.Samples(step, problemID))
+	if errors.Is(err, blob.ErrNotExist) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	samples, err := rl.ReadSamples(bytes.NewReader(data))
+	if err != nil {
+		return nil, false, fmt.Errorf("%s: %w: %w", o.run.store.Locate(o.run.layout.Samples(step, problemID)), err, blob.ErrCorrupt)
+	}
+	out = make(map[int]float64, len(samples))
+	for i := range samples {
+		out[samples[i].Rollout] = float64(samples[i].Advantage)
+	}
+	return out, true, nil
+}
+
+// TrainProblems are the problems that a stage, from 1, trains on.
+func (o Rollouts) TrainProblems(ctx context.Context, stage int) ([]rl.Problem, error) {
+	return run.ReadProblems(ctx, o.run.store, o.run.layout.TrainProblems(o.source(stage)))
+}
+
+// HeldOutProblems are the problems that a stage, from 1, is evaluated on.
+func (o Rollouts) HeldOutProblems(ctx context.Context, stage int) ([]rl.Problem, error) {
+	return run.ReadProblems(ctx, o.run.store, o.run.layout.HeldOutProblems(o.source(stage)))
+}
+
+// source is the stage whose problems a stage has.
+func (o Rollouts) source(stage int) int {
+	i := slices.IndexFunc(o.run.Plan.Stages, func(s run.Stage) bool { return s.Index == stage })
+	if i < 0 {
+		return stage
+	}
+	return o.run.Plan.Stages[i].Source()
+}
+
+// EvaluationTrajectories are those of an evaluation, the greedy ones first, with their
+// text. Errors: blob.ErrNotExist.
+func (o Rollouts) EvaluationTrajectories(ctx context.Context, e run.Evaluation) ([]rl.Trajectory, error) {
+	out, err := run.ReadTrajectories(ctx, o.run.store, o.run.layout.EvalTrajectories(e.Stage, e.Label, e.PolicyVersion))
+	if err != nil {
+		return nil, err
+	}
+	return out, o.run.texts.add(ctx, o.run.store, o.run.layout, out)
+}
+
+// Pieces are the texts of tokens, one for each: an incomplete rune is with the token
+// that ends it.
+func (o Rollouts) Pieces(ctx context.Context, ids []int32) ([]string, error) {
+	tok, err := o.run.texts.tokenizer(ctx, o.run.store, o.run.layout)
+	if err != nil {
+		return nil, err
+	}
+	dec := tok.NewDecoder()
+	out := make([]string, len(ids))
+	for i, id := range ids {
+		out[i] = dec.Push(id)
+	}
+	if len(out) > 0 {
+		out[len(out)-1] += dec.Flush()
+	}
+	return out, nil
+}
+
+// texts decodes what a compact record leaves out. It reads the tokenizer of the run
+// once, and only when something asks for it.
+type texts struct {
+	mu  sync.Mutex
+	tok *tokenizer.Tokenizer
+}
+
+func (x *texts) tokenizer(ctx context.Context, store blob.Store, layout artifact.Layout) (*tokenizer.Tokenizer, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.tok != nil {
+		return x.tok, nil
+	}
+	data, err := blob.ReadKey(ctx, store, layout.Tokenizer())
+	if err == nil {
+		x.tok, err = tokenizer.Parse(data)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("tokenizer of run %s: %w", layout.RunID, err)
+	}
+	return x.tok, nil
+}
+
+func (x *texts) add(ctx context.Context, store blob.Store, layout artifact.Layout, ts []rl.Trajectory) error {
+	for i := range ts {
+		t := &ts[i]
+		if t.Text != "" || t.ResponseTokens() == 0 {
+			continue
+		}
+		tok, err := x.tokenizer(ctx, store, layout)
+		if err != nil {
+			return err
+		}
+		t.Text = tok.Decode(t.Tokens[t.PromptTokens:])
+	}
+	return nil
+}

@@ -1,0 +1,416 @@
+package ui
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"temper/internal/blob"
+	"temper/internal/history"
+)
+
+const (
+	// maxStreams bounds the streams at a time.
+	maxStreams = 256
+	// maxFollowed bounds the runs of one stream.
+	maxFollowed = 16
+	// maxBacklog is how many entries of a run a watcher remembers. A stream that asks for
+	// older ones is told to read everything again.
+	maxBacklog = 4096
+	// queued is how many events may wait for a client. One that reads none is cut off:
+	// it comes back with its cursor.
+	queued = 512
+	// pulse is how often a silent stream says that it lives.
+	pulse = 15 * time.Second
+	// eventTime bounds how long a client may take for one event.
+	eventTime = 10 * time.Second
+	// livePace and endedPace are how often the store is asked for what is new.
+	livePace  = 500 * time.Millisecond
+	endedPace = 5 * time.Second
+	// linger is how long a run is watched after the last stream of it has gone: a page
+	// that is loaded again comes back.
+	linger = 20 * time.Second
+)
+
+// event is what a stream sends of one entry.
+type event struct {
+	run, kind string
+	cursor    history.Cursor // behind the entry
+	data      []byte
+}
+
+// hub has one watcher for each run that somebody looks at.
+type hub struct {
+	store blob.Store
+	log   *slog.Logger
+
+	ctx    context.Context // ends all watchers
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+
+	mu       sync.Mutex
+	streams  int
+	watchers map[string]*watcher
+}
+
+func newHub(store blob.Store, log *slog.Logger) *hub {
+	h := &hub{store: store, log: log, watchers: map[string]*watcher{}}
+	h.ctx, h.cancel = context.WithCancel(context.Background())
+	return h
+}
+
+func (h *hub) close() {
+	h.cancel()
+	h.done.Wait()
+}
+
+// watcher follows a run for all streams that want it.
+type watcher struct {
+	run     string
+	hub     *hub
+	primed  chan struct{} // closed when the first poll is done
+	mu      sync.Mutex
+	log     []event
+	cut     bool // older entries are forgotten
+	at      history.Cursor
+	clients map[*client]bool
+	idle    time.Time // since when nobody listens
+}
+
+// client is one stream.
+type client struct {
+	events chan event
+	// slow is closed when the client could not take an event.
+	slow chan struct{}
+	once sync.Once
+}
+
+func (c *client) send(e event) {
+	select {
+	case c.events <- e:
+	default:
+		c.once.Do(func() { close(c.slow) })
+	}
+}
+
+// join adds a client to the watcher of a run, with what comes after its cursor. A nil
+// cursor is the present. reset says that the entries after the cursor are forgotten.
+func (h *hub) join(ctx context.Context, c *client, runID string, after *history.Cursor) (at history.Cursor, reset bool, err error) {
+	h.mu.Lock()
+	w, ok := h.watchers[runID]
+	if !ok {
+		w = &watcher{run: runID, hub: h, primed: make(chan struct{}), clients: map[*client]bool{}}
+		h.watchers[runID] = w
+		h.done.Go(func() { w.follow(h.ctx) })
+	}
+	w.mu.Lock()
+	w.clients[c] = false // it gets nothing yet, but keeps the watcher alive
+	w.mu.Unlock()
+	h.mu.Unlock()
+	select {
+	case <-w.primed:
+	case <-ctx.Done():
+		return at, false, ctx.Err()
+	case <-h.ctx.Done():
+		return at, false, context.Canceled
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.clients[c] = true
+	if after == nil {
+		return w.at, false, nil
+	}
+	var missed []event
+	for _, e := range w.log {
+		if isBehind(e.cursor, *after) {
+			missed = append(missed, e)
+		}
+	}
+	if len(missed) > queued || w.cut && len(missed) == len(w.log) {
+		return w.at, true, nil
+	}
+	for _, e := range missed {
+		c.send(e)
+	}
+	return w.at, false, nil
+}
+
+// isBehind reports whether an entry with this cursor after it comes behind a place.
+func isBehind(entry, place history.Cursor) bool {
+	return entry.Step > place.Step || entry.Time.After(place.Time) || entry.Time.Equal(place.Time) && entry.Num > place.Num
+}
+
+func (h *hub) leave(c *client, runID string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if w, ok := h.watchers[runID]; ok {
+		w.mu.Lock()
+		delete(w.clients, c)
+		w.idle = time.Now()
+		w.mu.Unlock()
+	}
+}
+
+// follow polls the store until ctx ends or nobody has listened for a while.
+func (w *watcher) follow(ctx context.Context) {
+	feed := history.Follow(w.hub.store, w.run, history.Cursor{})
+	first, ended, silent := true, false, false
+	for {
+		entries, err := feed.Poll(ctx)
+		if err != nil && ctx.Err() == nil && !silent {
+			w.hub.log.Warn("run cannot be followed", "run_id", w.run, "err", err)
+		}
+		silent = err != nil
+		for _, e := range entries {
+			ended = ended || e.Summary != nil
+			w.add(e)
+		}
+		if first && (err == nil || ctx.Err() != nil) {
+			first = false
+			close(w.primed)
+		}
+		pace := livePace
+		if ended {
+			pace = endedPace
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pace):
+		}
+		if w.hub.drop(w) {
+			return
+		}
+	}
+}
+
+// drop forgets a watcher to which nobody listens.
+func (h *hub) drop(w *watcher) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.clients) > 0 || time.Since(w.idle) < linger {
+		return false
+	}
+	delete(h.watchers, w.run)
+	return true
+}
+
+func (w *watcher) add(e history.Entry) {
+	kind := "event"
+	switch {
+	case e.Step != nil:
+		kind = "step"
+	case e.Evaluation != nil:
+		kind = "evaluation"
+	case e.SFT != nil:
+		kind = "sft"
+	case e.Summary != nil:
+		kind = "summary"
+	}
+	data, err := json.Marshal(struct {
+		Run string `json:"run"`
+		history.Entry
+	}{w.run, e})
+	if err != nil {
+		w.hub.log.Error("entry is not sent", "run_id", w.run, "err", err)
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.at.Advance(e)
+	out := event{run: w.run, kind: kind, cursor: w.at, data: data}
+	w.log = append(w.log, out)
+	if len(w.log) > maxBacklog {
+		w.log, w.cut = slices.Delete(w.log, 0, len(w.log)-maxBacklog), true
+	}
+	for c, ready := range w.clients {
+		if ready {
+			c.send(out)
+		}
+	}
+}
+
+// stream sends what the runs of a page leave. Its ids are cursors of all runs, so that
+// a page that comes back misses nothing.
+func (s *Server) stream(w http.ResponseWriter, r *request) error {
+	runs := r.URL.Query()["run"]
+	if len(runs) == 0 || len(runs) > maxFollowed {
+		return problem{http.StatusBadRequest, fmt.Sprintf("run is given %d times, want 1 to %d", len(runs), maxFollowed)}
+	}
+	for _, id := range runs {
+		if ok, err := history.Exists(r.Context(), s.Store, checkedID(id)); err != nil {
+			return err
+		} else if !ok {
+			return missing("no run %s in %s", brief(id), s.Store.Locate(history.Folder))
+		}
+	}
+	places, err := parsePlaces(firstOf(r.Header.Get("Last-Event-ID"), r.URL.Query().Get("after")))
+	if err != nil {
+		return err
+	}
+	if !s.hub.admit() {
+		w.Header().Set("Retry-After", "5")
+		return problem{http.StatusServiceUnavailable, fmt.Sprintf("%d pages follow runs already: close some", maxStreams)}
+	}
+	defer s.hub.release()
+	out := &streamWriter{w: w, control: http.NewResponseController(w), places: places}
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Accel-Buffering", "no")
+	if err := out.begin(); err != nil {
+		return nil //nolint:nilerr // the client has gone
+	}
+	c := &client{events: make(chan event, queued), slow: make(chan struct{})}
+	for _, id := range runs {
+		defer s.hub.leave(c, id)
+		var after *history.Cursor
+		if at, ok := places[id]; ok {
+			after = &at
+		}
+		at, reset, err := s.hub.join(r.Context(), c, id, after)
+		if err != nil {
+			return nil //nolint:nilerr // the client has gone, or the server ends
+		}
+		if after == nil || reset {
+			places[id] = at
+			if out.send("reset", []byte(strconv.Quote(id))) != nil {
+				return nil
+			}
+		}
+	}
+	s.pump(r.Context(), c, out)
+	return nil
+}
+
+// pump sends events until the client goes, or is too slow, or the server ends.
+func (s *Server) pump(ctx context.Context, c *client, out *streamWriter) {
+	beat := time.NewTicker(pulse)
+	defer beat.Stop()
+	for {
+		var err error
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.hub.ctx.Done():
+			return
+		case <-c.slow:
+			return
+		case e := <-c.events:
+			out.places[e.run] = e.cursor
+			err = out.send(e.kind, e.data)
+		case <-beat.C:
+			err = out.write(":\n\n")
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (h *hub) admit() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.streams >= maxStreams {
+		return false
+	}
+	h.streams++
+	return true
+}
+
+func (h *hub) release() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.streams--
+}
+
+// checkedID is the id, or one that no run has where it is no id at all.
+func checkedID(id string) string {
+	if history.CheckRunID(id) != nil {
+		return "no-such-run"
+	}
+	return id
+}
+
+func firstOf(texts ...string) string {
+	for _, t := range texts {
+		if t != "" {
+			return t
+		}
+	}
+	return ""
+}
+
+// streamWriter writes events with the places of all runs as their id.
+type streamWriter struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+	places  map[string]history.Cursor
+}
+
+func (o *streamWriter) begin() error { return o.write("retry: 2000\n\n") }
+
+func (o *streamWriter) send(kind string, data []byte) error {
+	return o.write(fmt.Sprintf("id: %s\nevent: %s\ndata: %s\n\n", formatPlaces(o.places), kind, data))
+}
+
+func (o *streamWriter) write(text string) error {
+	deadline := time.Now().Add(eventTime)
+	if err := o.control.SetWriteDeadline(deadline); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	if _, err := o.w.Write([]byte(text)); err != nil {
+		return err
+	}
+	return o.control.Flush()
+}
+
+// formatPlaces writes cursors as "run@step.nanoseconds.number", with commas.
+func formatPlaces(places map[string]history.Cursor) string {
+	var out []string
+	for id, c := range places {
+		nanos := int64(0)
+		if !c.Time.IsZero() {
+			nanos = c.Time.UnixNano()
+		}
+		out = append(out, fmt.Sprintf("%s@%d.%d.%d", id, c.Step, nanos, c.Num))
+	}
+	slices.Sort(out)
+	return strings.Join(out, ",")
+}
+
+func parsePlaces(text string) (map[string]history.Cursor, error) {
+	out := map[string]history.Cursor{}
+	if text == "" {
+		return out, nil
+	}
+	bad := problem{http.StatusBadRequest, "the cursor " + brief(text) + " is none of this server"}
+	for _, part := range strings.Split(text, ",") {
+		id, numbers, ok := strings.Cut(part, "@")
+		fields := strings.Split(numbers, ".")
+		if !ok || len(fields) != 3 || history.CheckRunID(id) != nil || len(out) >= maxFollowed {
+			return nil, bad
+		}
+		step, err1 := strconv.Atoi(fields[0])
+		nanos, err2 := strconv.ParseInt(fields[1], 10, 64)
+		num, err3 := strconv.Atoi(fields[2])
+		if errors.Join(err1, err2, err3) != nil {
+			return nil, bad
+		}
+		c := history.Cursor{Step: step, Num: num}
+		if nanos != 0 {
+			c.Time = time.Unix(0, nanos)
+		}
+		out[id] = c
+	}
+	return out, nil
+}

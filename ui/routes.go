@@ -1,0 +1,225 @@
+package ui
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"reflect"
+	"strconv"
+
+	"temper/internal/blob"
+	"temper/internal/fault"
+	"temper/internal/history"
+)
+
+// route is one line of the table that makes the mux, the OpenAPI description and the
+// types of the page.
+type route struct {
+	Method, Path, Summary string
+	// Query are the parameters behind the question mark.
+	Query []param
+	// Answer is the type of the answer in JSON; nil for another content, which Content
+	// names.
+	Answer  reflect.Type
+	Content string
+	// Body is the type of the request's body; nil for none.
+	Body reflect.Type
+	// Token says that the request needs the token also where reading does not.
+	Token bool
+
+	serve func(s *Server, w http.ResponseWriter, r *request) error
+}
+
+// param is a parameter of a query.
+type param struct{ Name, Meaning string }
+
+// routes is the table.
+func routes() []route {
+	return []route{
+		get("/api/v1/about", "What this dashboard is and may do", nil, (*Server).about),
+		get("/api/v1/series", "The meaning of every series", nil, (*Server).describeSeries),
+		get("/api/v1/runs", "All runs of the store", nil, (*Server).listRuns),
+		get("/api/v1/runs/{run}", "A run: plan, state, summary, evaluations", nil, (*Server).showRun),
+		get("/api/v1/runs/{run}/config", "The configuration as of a step, key by key", []param{{"step", "the step; the newest configuration without it"}}, (*Server).showConfig),
+		get("/api/v1/runs/{run}/series", "Series of a run, one value a step", []param{
+			{"keys", "names with commas; all without it"}, {"from", "first step"}, {"to", "last step"},
+			{"points", "most points: above them a series comes as the lowest and the highest of each bucket"},
+		}, (*Server).showSeries),
+		get("/api/v1/runs/{run}/timeline", "Everything that happened in a run, on one axis of time", nil, (*Server).showTimeline),
+		get("/api/v1/runs/{run}/checkpoints", "The checkpoints of a run and why each stays", nil, (*Server).showCheckpoints),
+		get("/api/v1/runs/{run}/evals", "The evaluations of a run", nil, (*Server).showEvals),
+		get("/api/v1/runs/{run}/evals/{eval}", "The trajectories of an evaluation, in columns", nil, (*Server).showEval),
+		get("/api/v1/runs/{run}/evals/{eval}/{problem}/{k}", "One trajectory of an evaluation", nil, (*Server).showEvalTrajectory),
+		get("/api/v1/runs/{run}/steps/{step}", "A step: its record and its groups", nil, (*Server).showStep),
+		get("/api/v1/runs/{run}/steps/{step}/trajectories", "The trajectories of a step, in columns", nil, (*Server).showTrajectories),
+		get("/api/v1/runs/{run}/steps/{step}/{problem}", "A group: its problem, its rollouts and why each was kept or dropped", nil, (*Server).showGroup),
+		get("/api/v1/runs/{run}/steps/{step}/{problem}/{k}", "A trajectory: its turns and calls", nil, (*Server).showTrajectory),
+		get("/api/v1/runs/{run}/steps/{step}/{problem}/{k}/tokens", "The tokens of a trajectory", nil, (*Server).showTokens),
+		get("/api/v1/runs/{run}/status", "What a run that goes on says of itself; needs Temporal", nil, (*Server).showStatus),
+		{
+			Method: http.MethodGet, Path: "/api/v1/events", Summary: "What runs leave while they go on, as server-sent events", Content: "text/event-stream",
+			Query: []param{{"run", "a run; repeat it for more"}, {"after", "a cursor, where the header Last-Event-ID cannot be set"}}, serve: (*Server).stream,
+		},
+		{
+			Method: http.MethodGet, Path: "/api/v1/runs/{run}/export/csv", Summary: "All series of a run as CSV", Content: "text/csv", serve: (*Server).exportCSV,
+		},
+		{
+			Method: http.MethodGet, Path: "/api/v1/runs/{run}/export/tfevents", Summary: "All series of a run as an event file of TensorBoard",
+			Content: "application/octet-stream", serve: (*Server).exportEvents,
+		},
+		post("/api/v1/runs/{run}/preview/{command}", "What a command would change, without sending it", (*Server).previewCommand),
+		post("/api/v1/runs/{run}/commands/{command}", "Give a run a command: pause, resume, checkpoint, skip_stage, repeat_stage, amend, restart, stop", (*Server).sendCommand),
+	}
+}
+
+func get[T any](path, summary string, query []param, f func(*Server, *request) (T, error)) route {
+	return route{
+		Method: http.MethodGet, Path: path, Summary: summary, Query: query, Answer: reflect.TypeFor[T](),
+		serve: func(s *Server, w http.ResponseWriter, r *request) error {
+			out, err := f(s, r)
+			if err != nil {
+				return err
+			}
+			return reply(w, out, r.immutable)
+		},
+	}
+}
+
+func post[B, T any](path, summary string, f func(*Server, *request, B) (T, error)) route {
+	return route{
+		Method: http.MethodPost, Path: path, Summary: summary, Answer: reflect.TypeFor[T](), Body: reflect.TypeFor[B](), Token: true,
+		serve: func(s *Server, w http.ResponseWriter, r *request) error {
+			var body B
+			dec := json.NewDecoder(r.Body)
+			dec.DisallowUnknownFields()
+			if err := dec.Decode(&body); err != nil {
+				return problem{http.StatusBadRequest, "the body is no JSON object that this takes: " + err.Error()}
+			}
+			out, err := f(s, r, body)
+			if err != nil {
+				return err
+			}
+			return reply(w, out, false)
+		},
+	}
+}
+
+// request is a request with what its route looks up.
+type request struct {
+	*http.Request
+	// immutable marks an answer that stays as it is.
+	immutable bool
+}
+
+// run opens the run that the path names.
+func (s *Server) run(r *request) (*history.Run, error) {
+	return history.Open(r.Context(), s.Store, r.PathValue("run"))
+}
+
+// number reads a part of the path.
+func (r *request) number(name string) (int, error) {
+	n, err := strconv.Atoi(r.PathValue(name))
+	if err != nil || n < 0 {
+		return 0, problem{http.StatusBadRequest, fmt.Sprintf("%s is %s, want a number from 0", name, brief(r.PathValue(name)))}
+	}
+	return n, nil
+}
+
+// queryNumber reads a parameter of the query, or takes the default.
+func (r *request) queryNumber(name string, otherwise int) (int, error) {
+	text := r.URL.Query().Get(name)
+	if text == "" {
+		return otherwise, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 {
+		return 0, problem{http.StatusBadRequest, fmt.Sprintf("%s is %s, want a number from 0", name, brief(text))}
+	}
+	return n, nil
+}
+
+// serveRoute answers a route, its errors as application/problem+json.
+func (s *Server) serveRoute(r route) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, in *http.Request) {
+		var err error
+		if r.Token || s.ReadNeedsToken {
+			err = s.admit(in)
+		}
+		if err == nil {
+			err = r.serve(s, w, &request{Request: in})
+		}
+		if err == nil {
+			return
+		}
+		code, text := status(err)
+		if code == http.StatusInternalServerError {
+			s.Log.Error("request failed", "path", r.Path, "err", err)
+		}
+		fail(w, code, text)
+	})
+}
+
+// problem is an error with the status that a client gets.
+type problem struct {
+	code int
+	text string
+}
+
+func (p problem) Error() string { return p.text }
+
+func missing(format string, args ...any) error {
+	return problem{http.StatusNotFound, fmt.Sprintf(format, args...)}
+}
+
+// status is how an error is told to a client.
+func status(err error) (code int, text string) {
+	var p problem
+	switch {
+	case errors.As(err, &p):
+		return p.code, p.text
+	case errors.Is(err, context.Canceled):
+		return 499, "the client has gone"
+	case errors.Is(err, blob.ErrNotExist):
+		return http.StatusNotFound, "not recorded: " + err.Error()
+	case errors.Is(err, blob.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
+		return http.StatusServiceUnavailable, "the store does not answer: " + err.Error()
+	}
+	switch fault.Of(err) {
+	case fault.InvalidConfig, fault.NotFound:
+		return http.StatusNotFound, err.Error()
+	case fault.Refused, fault.Conflict:
+		return http.StatusConflict, err.Error()
+	case fault.Corrupt:
+		return http.StatusUnprocessableEntity, "what is stored is damaged: " + err.Error()
+	default:
+		return http.StatusInternalServerError, err.Error()
+	}
+}
+
+// fail writes an error as RFC 9457 wants it.
+func fail(w http.ResponseWriter, code int, text string) {
+	body, err := json.Marshal(map[string]any{"title": http.StatusText(code), "status": code, "detail": text})
+	if err != nil { // texts and a number always encode
+		body = []byte(`{}`)
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(code)
+	_, _ = w.Write(append(body, '\n')) // the client has gone when this fails
+}
+
+func reply(w http.ResponseWriter, v any, immutable bool) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encode the answer: %w", err)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	if immutable {
+		w.Header().Set("Cache-Control", "private, max-age=86400")
+	}
+	_, _ = w.Write(data) // the client has gone when this fails
+	return nil
+}

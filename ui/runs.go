@@ -1,0 +1,402 @@
+package ui
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"reflect"
+	"slices"
+	"time"
+
+	"temper/internal/config"
+	"temper/internal/history"
+	"temper/internal/run"
+	"temper/internal/series"
+	"temper/workflows"
+)
+
+// About is what a dashboard is and may do.
+type About struct {
+	Build string `json:"build"`
+	Store string `json:"store"`
+	// Steering says why commands cannot be sent; empty when they can.
+	Steering string `json:"steering,omitempty"`
+	// TemporalUI is the address of Temporal's own page.
+	TemporalUI string `json:"temporal_ui,omitempty"`
+}
+
+func (s *Server) about(*request) (About, error) {
+	out := About{Build: s.Build, Store: s.Store.Locate(history.Folder), TemporalUI: s.TemporalUI}
+	switch {
+	case s.Steer == nil:
+		out.Steering = "this dashboard reads alone: it was started without a Temporal server"
+	case s.Token == "":
+		out.Steering = "this dashboard has no token, so that it only reads"
+	}
+	return out, nil
+}
+
+func (s *Server) describeSeries(r *request) ([]series.Metric, error) {
+	r.immutable = true
+	return series.All(), nil
+}
+
+// RunRow is a line of the table of runs.
+type RunRow struct {
+	run.CatalogEntry
+	// Rewards is the mean reward of each step, for a small picture; at most sparkPoints.
+	Rewards []float64 `json:"rewards,omitempty"`
+	// ToolErrors and Throughput are of the newest step.
+	ToolErrors *float64 `json:"tool_errors,omitempty"`
+	Throughput *float64 `json:"throughput,omitempty"`
+	// Keys are the keys of the configuration, for filters and columns.
+	Keys map[string]string `json:"keys,omitempty"`
+	// Lost says that the run has not ended and that the server does not have it.
+	Lost bool `json:"lost,omitempty"`
+	// Problem is why the row is not whole.
+	Problem string `json:"problem,omitempty"`
+}
+
+// RunList is the table of runs.
+type RunList struct {
+	Runs []RunRow `json:"runs"`
+	// Server says whether the states are those that the server knows.
+	Server bool `json:"server"`
+	// Remark is why they are not.
+	Remark string `json:"remark,omitempty"`
+}
+
+const (
+	sparkPoints = 60
+	// wholeRows is how many rows, the newest runs, have their curve and their keys: each
+	// needs the records of all its steps.
+	wholeRows = 200
+	// askTime bounds what the server of Temporal may take for an answer that the store can
+	// do without.
+	askTime = 2 * time.Second
+)
+
+func (s *Server) listRuns(r *request) (RunList, error) {
+	entries, err := history.List(r.Context(), s.Store)
+	if err != nil {
+		return RunList{}, err
+	}
+	slices.SortFunc(entries, func(a, b run.CatalogEntry) int {
+		return cmp.Or(b.Started.Compare(a.Started), cmp.Compare(a.RunID, b.RunID))
+	})
+	out := RunList{Runs: make([]RunRow, len(entries))}
+	for i, e := range entries {
+		out.Runs[i] = RunRow{CatalogEntry: e}
+		if i < wholeRows && !e.Refused {
+			s.fillRow(r.Context(), &out.Runs[i])
+		}
+	}
+	s.addOpen(r.Context(), &out)
+	return out, nil
+}
+
+// addOpen adds what the server knows of the runs that have not ended.
+func (s *Server) addOpen(ctx context.Context, list *RunList) {
+	if s.Steer == nil {
+		list.Remark = "states are the store's alone: this dashboard has no Temporal server"
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	open, err := s.Steer.Open(ctx)
+	if err != nil {
+		list.Remark = "states are the store's alone: Temporal does not answer"
+		return
+	}
+	list.Server = true
+	byID := map[string]workflows.OpenRun{}
+	for _, o := range open {
+		byID[o.RunID] = o
+	}
+	for i := range list.Runs {
+		row := &list.Runs[i]
+		o, ok := byID[row.RunID]
+		switch {
+		case row.Ended():
+		case !ok:
+			row.Lost = true
+		case o.State != "":
+			row.State = string(o.State)
+		}
+		row.Trouble = cmp.Or(o.Trouble, row.Trouble)
+		delete(byID, row.RunID)
+	}
+	for _, id := range slices.Sorted(maps.Keys(byID)) {
+		list.Runs = append([]RunRow{{CatalogEntry: run.CatalogEntry{RunID: id, State: string(cmp.Or(byID[id].State, workflows.StatePreparing))}}}, list.Runs...)
+	}
+}
+
+// rowFacts are what a row has beside its entry; they change with the entry alone.
+type rowFacts struct {
+	rewards                []float64
+	toolErrors, throughput *float64
+	keys                   map[string]string
+	problem                string
+}
+
+func (s *Server) fillRow(ctx context.Context, row *RunRow) {
+	key := fmt.Sprintf("row/%s/%d/%d", row.RunID, row.Step, row.Updated.UnixNano())
+	facts, ok := s.cache.get(key)
+	if !ok {
+		f := s.readRow(ctx, row.RunID)
+		facts = f
+		if f.problem == "" {
+			s.cache.put(key, f, 8*len(f.rewards)+64*len(f.keys)+200)
+		}
+	}
+	f := facts.(rowFacts) //nolint:forcetypeassert // the key is of this type alone
+	row.Rewards, row.ToolErrors, row.Throughput, row.Keys, row.Problem = f.rewards, f.toolErrors, f.throughput, f.keys, f.problem
+}
+
+// readRow reads what a row shows. A run that cannot be read spoils its own row alone.
+func (s *Server) readRow(ctx context.Context, id string) rowFacts {
+	var f rowFacts
+	h, err := history.Open(ctx, s.Store, id)
+	if err != nil {
+		return rowFacts{problem: err.Error()}
+	}
+	records, err := s.records(ctx, h)
+	if err != nil {
+		f.problem = err.Error()
+	}
+	for _, rec := range records {
+		if v, ok := rec.Metrics[series.Reward]; ok {
+			f.rewards = append(f.rewards, finiteOr(v, 0))
+		}
+	}
+	f.rewards = thin(f.rewards, sparkPoints)
+	if n := len(records); n > 0 {
+		f.toolErrors, f.throughput = known(records[n-1].Metrics, series.ToolErrors), known(records[n-1].Metrics, series.Throughput)
+	}
+	cfg, err := h.Config(ctx)
+	if err != nil {
+		f.problem = cmp.Or(f.problem, err.Error())
+		return f
+	}
+	f.keys, err = flatten(cfg.Newest())
+	if err != nil {
+		f.problem = cmp.Or(f.problem, err.Error())
+	}
+	return f
+}
+
+// thin leaves at most n of the values, each the mean of its neighbours.
+func thin(values []float64, n int) []float64 {
+	if len(values) <= n {
+		return values
+	}
+	out := make([]float64, n)
+	for i := range out {
+		from, to := i*len(values)/n, (i+1)*len(values)/n
+		for _, v := range values[from:to] {
+			out[i] += v / float64(to-from)
+		}
+	}
+	return out
+}
+
+func known(v series.Values, name string) *float64 {
+	x, ok := v[name]
+	if !ok || finiteOr(x, 0) != x {
+		return nil
+	}
+	return &x
+}
+
+// RunView is a run.
+type RunView struct {
+	run.CatalogEntry
+	Dir         string           `json:"dir"`
+	Stages      []run.Stage      `json:"plan"`
+	SFTSteps    int              `json:"sft_steps"`
+	Window      int              `json:"window,omitempty"`
+	Summary     *run.Summary     `json:"summary,omitempty"`
+	Evaluations []run.Evaluation `json:"evaluations"`
+	Amendments  []string         `json:"amendments"`
+	// Group and Rollouts say how many trajectories a group has, sampled and kept.
+	RolloutsPerProblem int `json:"rollouts_per_problem"`
+	GroupSize          int `json:"group_size"`
+	// NotPromised says which bits another run of the configuration may have otherwise.
+	NotPromised string `json:"not_promised,omitempty"`
+	// Children are the runs that began with a checkpoint of this one.
+	Children []run.CatalogEntry `json:"children"`
+	// Alerts are the rules of the watch that are broken after the newest step.
+	Alerts []string `json:"alerts"`
+	Name   string   `json:"name"`
+}
+
+func (s *Server) showRun(r *request) (RunView, error) {
+	ctx := r.Context()
+	h, err := s.run(r)
+	if err != nil {
+		return RunView{}, err
+	}
+	out := RunView{Dir: h.Dir(), Stages: h.Plan.Stages, SFTSteps: h.Plan.SFTSteps, Window: h.Plan.Window, Alerts: []string{}, Amendments: []string{}, Children: []run.CatalogEntry{}}
+	if out.CatalogEntry, err = h.Entry(ctx); err != nil {
+		return out, err
+	}
+	cfg, err := h.Config(ctx)
+	if err != nil {
+		return out, err
+	}
+	for _, a := range cfg.Amendments {
+		out.Amendments = append(out.Amendments, a.Order())
+	}
+	now := cfg.Newest()
+	out.Name, out.RolloutsPerProblem, out.GroupSize, out.NotPromised = cfg.Name, now.RL.RolloutsPerProblem, now.RL.GroupSize, cfg.NotPromised()
+	if out.Evaluations, err = h.Evaluations(ctx); err != nil {
+		return out, err
+	}
+	out.Evaluations = orEmpty(out.Evaluations)
+	if sum, ok, err := h.Summary(ctx); err != nil {
+		return out, err
+	} else if ok {
+		out.Summary = &sum
+	}
+	if state, ok, err := history.RolloutsOf(h).Watch(ctx, out.Step); err == nil && ok {
+		for _, a := range state.Standing {
+			out.Alerts = append(out.Alerts, fmt.Sprintf("step %d: %s", a.Step, a.Text))
+		}
+	}
+	all, err := history.List(ctx, s.Store)
+	if err != nil {
+		return out, err
+	}
+	for _, e := range all {
+		if e.Fork != nil && e.Fork.RunID == h.ID() {
+			out.Children = append(out.Children, e)
+		}
+	}
+	return out, nil
+}
+
+func orEmpty[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+func (s *Server) showStatus(r *request) (workflows.RunStatus, error) {
+	if s.Steer == nil {
+		return workflows.RunStatus{}, problem{http.StatusServiceUnavailable, "this dashboard reads alone: it was started without a Temporal server"}
+	}
+	if err := history.CheckRunID(r.PathValue("run")); err != nil {
+		return workflows.RunStatus{}, problem{http.StatusBadRequest, err.Error()}
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), askTime)
+	defer cancel()
+	st, err := s.Steer.Status(ctx, r.PathValue("run"))
+	if err != nil {
+		return st, problem{http.StatusServiceUnavailable, err.Error()}
+	}
+	return st, nil
+}
+
+// ConfigKey is one key of a configuration.
+type ConfigKey struct {
+	Key   string `json:"key"`
+	Value string `json:"value"`
+	// Default is the value that the key has when nobody states one.
+	Default string `json:"default"`
+	// Opened is the value with which the run began, where an amendment has changed it.
+	Opened string `json:"opened,omitempty"`
+	// Amendable says that a running run may change it.
+	Amendable bool `json:"amendable,omitempty"`
+}
+
+// ConfigView is a configuration as of a step.
+type ConfigView struct {
+	Step       int                `json:"step"`
+	Keys       []ConfigKey        `json:"keys"`
+	Amendments []config.Amendment `json:"amendments"`
+}
+
+func (s *Server) showConfig(r *request) (ConfigView, error) {
+	out := ConfigView{Amendments: []config.Amendment{}}
+	h, err := s.run(r)
+	if err != nil {
+		return out, err
+	}
+	cfg, err := h.Config(r.Context())
+	if err != nil {
+		return out, err
+	}
+	newest := h.Plan.NumSteps() + 1
+	if out.Step, err = r.queryNumber("step", newest); err != nil {
+		return out, err
+	}
+	out.Amendments = append(out.Amendments, cfg.Amendments...)
+	opened := cfg
+	opened.Amendments = nil
+	flat := make([]map[string]string, 3)
+	for i, c := range []config.Run{cfg.At(out.Step), opened, config.Default()} {
+		c.Amendments = nil
+		if flat[i], err = flatten(c); err != nil {
+			return out, err
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(flat[0])) {
+		k := ConfigKey{Key: key, Value: flat[0][key], Default: flat[2][key], Amendable: config.Amendable(key) == nil}
+		if flat[1][key] != k.Value {
+			k.Opened = flat[1][key]
+		}
+		out.Keys = append(out.Keys, k)
+	}
+	return out, nil
+}
+
+// flatten writes a configuration as text by key, such as "rl.optimizer.lr".
+func flatten(cfg config.Run) (map[string]string, error) {
+	data, err := json.Marshal(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
+	var v any
+	if err := json.Unmarshal(data, &v); err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
+	out := map[string]string{}
+	flattenInto(out, "", v)
+	return out, nil
+}
+
+func flattenInto(out map[string]string, path string, v any) {
+	switch v := v.(type) {
+	case map[string]any:
+		for key, inner := range v {
+			at := key
+			if path != "" {
+				at = path + "." + key
+			}
+			flattenInto(out, at, inner)
+		}
+	case []any:
+		plain := !slices.ContainsFunc(v, func(inner any) bool { return inner != nil && reflect.TypeOf(inner).Kind() == reflect.Map })
+		if plain {
+			data, err := json.Marshal(v)
+			if err == nil { // decoded JSON always encodes
+				out[path] = string(data)
+			}
+			return
+		}
+		for i, inner := range v {
+			flattenInto(out, fmt.Sprintf("%s[%d]", path, i), inner)
+		}
+	case string:
+		out[path] = v
+	default:
+		data, err := json.Marshal(v)
+		if err == nil { // decoded JSON always encodes
+			out[path] = string(data)
+		}
+	}
+}

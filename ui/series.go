@@ -1,0 +1,310 @@
+package ui
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/csv"
+	"hash/crc32"
+	"maps"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"temper/internal/history"
+	"temper/internal/run"
+)
+
+// Number is a number in JSON, and a text where JSON has no word for it: NaN, +Inf, -Inf.
+type Number float64
+
+// MarshalJSON implements json.Marshaler.
+func (n Number) MarshalJSON() ([]byte, error) {
+	x := float64(n)
+	if math.IsNaN(x) || math.IsInf(x, 0) {
+		return strconv.AppendQuote(nil, strconv.FormatFloat(x, 'g', -1, 64)), nil
+	}
+	return strconv.AppendFloat(nil, x, 'g', -1, 64), nil
+}
+
+func finiteOr(x, otherwise float64) float64 {
+	if math.IsNaN(x) || math.IsInf(x, 0) {
+		return otherwise
+	}
+	return x
+}
+
+// SeriesView are series of a run. Each list has one value for each step of Steps; null
+// where the step has none.
+type SeriesView struct {
+	Steps  []int    `json:"steps"`
+	Stages []string `json:"stages"`
+	// Wall is seconds since the first step began, Tokens the response tokens so far.
+	Wall   []float64            `json:"wall"`
+	Tokens []float64            `json:"tokens"`
+	Values map[string][]*Number `json:"values"`
+	// Thinned says that a value is the lowest or the highest of its neighbours.
+	Thinned bool `json:"thinned,omitempty"`
+}
+
+const totalTokens = "perf/total_num_tokens"
+
+// records are those of all steps of a run. Those of a run that has ended are kept.
+func (s *Server) records(ctx context.Context, h *history.Run) ([]run.StepRecord, error) {
+	key := "records/" + h.ID()
+	if known, ok := s.cache.get(key); ok {
+		return known.([]run.StepRecord), nil //nolint:forcetypeassert // the key is of this type alone
+	}
+	out, err := h.Records(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if _, ended, err := h.Summary(ctx); err == nil && ended {
+		size := 0
+		for i := range out {
+			size += 200 + 100*len(out[i].Metrics)
+		}
+		s.cache.put(key, out, size)
+	}
+	return out, nil
+}
+
+// defaultPoints is above what a picture on a screen can show.
+const defaultPoints = 2000
+
+func (s *Server) showSeries(r *request) (SeriesView, error) {
+	var out SeriesView
+	h, err := s.run(r)
+	if err != nil {
+		return out, err
+	}
+	from, err := r.queryNumber("from", 0)
+	if err != nil {
+		return out, err
+	}
+	to, err := r.queryNumber("to", math.MaxInt)
+	if err != nil {
+		return out, err
+	}
+	points, err := r.queryNumber("points", defaultPoints)
+	if err != nil {
+		return out, err
+	}
+	records, err := s.records(r.Context(), h)
+	if err != nil {
+		return out, err
+	}
+	records = slices.DeleteFunc(slices.Clone(records), func(rec run.StepRecord) bool { return rec.Step < from || rec.Step > to })
+	var keys []string
+	if q := r.URL.Query().Get("keys"); q != "" {
+		keys = strings.Split(q, ",")
+	}
+	out = seriesOf(records, keys)
+	return out.thin(max(points, 4)), nil
+}
+
+func seriesOf(records []run.StepRecord, keys []string) SeriesView {
+	out := SeriesView{Values: map[string][]*Number{}, Steps: []int{}, Stages: []string{}, Wall: []float64{}, Tokens: []float64{}}
+	if keys == nil {
+		keys = keysOf(records)
+	}
+	tokens := 0.0
+	for _, rec := range records {
+		tokens += finiteOr(rec.Metrics[totalTokens], 0)
+		out.Steps = append(out.Steps, rec.Step)
+		out.Stages = append(out.Stages, rec.StageName)
+		out.Wall = append(out.Wall, rec.Ended.Sub(records[0].Started).Seconds())
+		out.Tokens = append(out.Tokens, tokens)
+	}
+	for _, key := range keys {
+		column := make([]*Number, len(records))
+		for i, rec := range records {
+			if v, ok := rec.Metrics[key]; ok {
+				n := Number(v)
+				column[i] = &n
+			}
+		}
+		out.Values[key] = column
+	}
+	return out
+}
+
+func keysOf(records []run.StepRecord) []string {
+	names := map[string]bool{}
+	for _, rec := range records {
+		for name := range rec.Metrics {
+			names[name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// thin leaves two of each bucket of steps, and of each series the lowest and the
+// highest value of it.
+func (v SeriesView) thin(points int) SeriesView {
+	n := len(v.Steps)
+	if n <= points {
+		return v
+	}
+	buckets := points / 2
+	out := SeriesView{Values: map[string][]*Number{}, Thinned: true}
+	for b := range buckets {
+		from, to := b*n/buckets, (b+1)*n/buckets
+		for _, i := range []int{from, to - 1} {
+			out.Steps = append(out.Steps, v.Steps[i])
+			out.Stages = append(out.Stages, v.Stages[i])
+			out.Wall = append(out.Wall, v.Wall[i])
+			out.Tokens = append(out.Tokens, v.Tokens[i])
+		}
+		for key, column := range v.Values {
+			low, high := extremes(column[from:to])
+			out.Values[key] = append(out.Values[key], low, high)
+		}
+	}
+	return out
+}
+
+// extremes are the lowest and the highest number, in the order in which they come.
+func extremes(values []*Number) (first, second *Number) {
+	low, high := -1, -1
+	for i, v := range values {
+		if v == nil || math.IsNaN(float64(*v)) {
+			continue
+		}
+		if low < 0 || *v < *values[low] {
+			low = i
+		}
+		if high < 0 || *v > *values[high] {
+			high = i
+		}
+	}
+	if low < 0 {
+		return nil, nil
+	}
+	return values[min(low, high)], values[max(low, high)]
+}
+
+// attachment names a file that a browser stores.
+func attachment(w http.ResponseWriter, kind, name string) {
+	w.Header().Set("Content-Type", kind)
+	w.Header().Set("Content-Disposition", `attachment; filename="`+name+`"`)
+	w.Header().Set("Cache-Control", "no-store")
+}
+
+func (s *Server) exportCSV(w http.ResponseWriter, r *request) error {
+	h, err := s.run(r)
+	if err != nil {
+		return err
+	}
+	records, err := s.records(r.Context(), h)
+	if err != nil {
+		return err
+	}
+	data, err := SeriesCSV(records)
+	if err != nil {
+		return err
+	}
+	attachment(w, "text/csv; charset=utf-8", h.ID()+".csv")
+	_, _ = w.Write(data) // the client has gone when this fails
+	return nil
+}
+
+// SeriesCSV are the series of all steps, one line a step, under their names.
+func SeriesCSV(records []run.StepRecord) ([]byte, error) {
+	var buf bytes.Buffer
+	out := csv.NewWriter(&buf)
+	keys := keysOf(records)
+	if err := out.Write(append([]string{"step", "stage", "started", "ended"}, keys...)); err != nil {
+		return nil, err
+	}
+	for _, rec := range records {
+		line := []string{strconv.Itoa(rec.Step), rec.StageName, rec.Started.UTC().Format("2006-01-02T15:04:05.000Z"), rec.Ended.UTC().Format("2006-01-02T15:04:05.000Z")}
+		for _, key := range keys {
+			cell := ""
+			if v, ok := rec.Metrics[key]; ok {
+				cell = strconv.FormatFloat(v, 'g', -1, 64)
+			}
+			line = append(line, cell)
+		}
+		if err := out.Write(line); err != nil {
+			return nil, err
+		}
+	}
+	out.Flush()
+	return buf.Bytes(), out.Error()
+}
+
+func (s *Server) exportEvents(w http.ResponseWriter, r *request) error {
+	h, err := s.run(r)
+	if err != nil {
+		return err
+	}
+	records, err := s.records(r.Context(), h)
+	if err != nil {
+		return err
+	}
+	attachment(w, "application/octet-stream", EventFile(records, h.ID()))
+	_, _ = w.Write(TensorBoard(records)) // the client has gone when this fails
+	return nil
+}
+
+// EventFile is the name by which TensorBoard knows an event file.
+func EventFile(records []run.StepRecord, runID string) string {
+	at := int64(0)
+	if len(records) > 0 {
+		at = records[0].Started.Unix()
+	}
+	return "events.out.tfevents." + strconv.FormatInt(at, 10) + "." + runID
+}
+
+// TensorBoard is an event file with the series of all steps as scalars: records of
+// TFRecord framing, each an Event of tensorflow/core/util/event.proto.
+func TensorBoard(records []run.StepRecord) []byte {
+	var out []byte
+	if len(records) > 0 {
+		first := appendDouble(nil, 1, float64(records[0].Started.UnixNano())/1e9)
+		out = appendRecord(out, appendText(first, 3, "brain.Event:2"))
+	}
+	for _, rec := range records {
+		event := appendDouble(nil, 1, float64(rec.Ended.UnixNano())/1e9)
+		event = appendVarint(event, 2, uint64(rec.Step)) //nolint:gosec // steps count from 1
+		var summary []byte
+		for _, name := range slices.Sorted(maps.Keys(map[string]float64(rec.Metrics))) {
+			value := appendText(nil, 1, name)
+			value = binary.AppendUvarint(value, 2<<3|5)
+			value = binary.LittleEndian.AppendUint32(value, math.Float32bits(float32(rec.Metrics[name])))
+			summary = appendText(summary, 1, string(value))
+		}
+		out = appendRecord(out, appendText(event, 5, string(summary)))
+	}
+	return out
+}
+
+func appendDouble(b []byte, field int, x float64) []byte {
+	return binary.LittleEndian.AppendUint64(binary.AppendUvarint(b, uint64(field<<3|1)), math.Float64bits(x)) //nolint:gosec // a small constant
+}
+
+func appendVarint(b []byte, field int, x uint64) []byte {
+	return binary.AppendUvarint(binary.AppendUvarint(b, uint64(field<<3)), x) //nolint:gosec // a small constant
+}
+
+func appendText(b []byte, field int, text string) []byte {
+	return append(binary.AppendUvarint(binary.AppendUvarint(b, uint64(field<<3|2)), uint64(len(text))), text...) //nolint:gosec // a small constant
+}
+
+// appendRecord frames data: its length, a masked CRC-32C of that, the data, and a masked
+// CRC-32C of the data.
+func appendRecord(out, data []byte) []byte {
+	length := binary.LittleEndian.AppendUint64(nil, uint64(len(data)))
+	out = append(out, length...)
+	out = binary.LittleEndian.AppendUint32(out, maskedCRC(length))
+	out = append(out, data...)
+	return binary.LittleEndian.AppendUint32(out, maskedCRC(data))
+}
+
+func maskedCRC(data []byte) uint32 {
+	crc := crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli))
+	return (crc>>15 | crc<<17) + 0xa282ead8
+}

@@ -1,0 +1,490 @@
+// Made of the route table by go generate ./ui; do not edit.
+
+export interface About {
+  build: string;
+  steering?: string;
+  store: string;
+  temporal_ui?: string;
+}
+export interface Amendment {
+  at?: string;
+  by?: string;
+  from_step: number;
+  reason?: string;
+  repeat?: string;
+  set?: Record<string, string>;
+}
+export interface Answer {
+  answer: string;
+}
+export interface Busy {
+  cores: number;
+  host: string;
+  idle_ns: number;
+  machine_ns: number;
+  passes_by_rows?: number[];
+  process_ns: number;
+  programs_ns: number;
+  sandbox_ns: number;
+  wall_ns: number;
+  worker: string;
+}
+export interface CatalogEntry {
+  fork?: ForkFrom;
+  name?: string;
+  num_steps: number;
+  reason?: string;
+  refused?: boolean;
+  reward?: number;
+  run_id: string;
+  seed: number;
+  stage?: string;
+  stages?: StageAccuracy[];
+  started?: string;
+  state: string;
+  step: number;
+  trouble?: string;
+  updated?: string;
+}
+export interface Change {
+  from: string;
+  key: string;
+  to: string;
+}
+export interface CheckpointRow {
+  bytes: number;
+  cursor: number;
+  damage?: string;
+  epoch: number;
+  kept: string;
+  reward?: number | string;
+  step: number;
+}
+export interface CheckpointsView {
+  checkpoints: CheckpointRow[];
+  folder: string;
+  policies: number[];
+}
+export interface Columns {
+  data: Record<string, unknown>;
+  remark?: string;
+  rows: number;
+  source: string;
+}
+export interface Command {
+  by?: string;
+  from?: string;
+  from_step?: number;
+  now?: boolean;
+  reason?: string;
+  run_id?: string;
+  set?: Record<string, string>;
+  stage?: string;
+  without_amendments?: boolean;
+}
+export interface ConfigKey {
+  amendable?: boolean;
+  default: string;
+  key: string;
+  opened?: string;
+  value: string;
+}
+export interface ConfigView {
+  amendments: Amendment[];
+  keys: ConfigKey[];
+  step: number;
+}
+export interface End {
+  digest: string;
+  link: string;
+  seal: string;
+}
+export interface EvalRow {
+  accuracy: number;
+  greedy_tool_error_rate: number;
+  infra_errors: number;
+  label: string;
+  mean_calls: number;
+  mean_tokens: number;
+  mean_turns: number;
+  name: string;
+  num_problems: number;
+  policy_version: number;
+  record?: Ref;
+  sample_ns: number;
+  sampled_accuracy: number;
+  stage: number;
+  tool_error_rate: number;
+  tool_ns: number;
+  trajectories: string;
+  wall_ns: number;
+}
+export interface Evaluation {
+  accuracy: number;
+  greedy_tool_error_rate: number;
+  infra_errors: number;
+  label: string;
+  mean_calls: number;
+  mean_tokens: number;
+  mean_turns: number;
+  num_problems: number;
+  policy_version: number;
+  record?: Ref;
+  sample_ns: number;
+  sampled_accuracy: number;
+  stage: number;
+  tool_error_rate: number;
+  tool_ns: number;
+  trajectories: string;
+  wall_ns: number;
+}
+export interface ForkFrom {
+  from?: string;
+  run_id: string;
+  step?: number;
+  without_amendments?: boolean;
+}
+export interface Freeze {
+  below?: boolean;
+  by?: string;
+  reason?: string;
+  since: string;
+  workflow: string;
+}
+export interface GroupRow {
+  calls: number;
+  correct: number;
+  failed: number;
+  fate: string;
+  kept: number;
+  lost?: number;
+  num: number;
+  problem: string;
+  tokens: number;
+}
+export interface GroupView {
+  fate: string;
+  problem: Problem;
+  problems: string[];
+  rows: RolloutRow[];
+  source: string;
+  step: number;
+  texts?: string;
+  why: string;
+}
+export interface Mark {
+  at: string;
+  kind: string;
+  text: string;
+}
+export interface Metric {
+  better: string;
+  meaning: string;
+  name: string;
+  unit: string;
+}
+export interface Order {
+  command: Command;
+  confirm?: string;
+}
+export interface Outcome {
+  accuracy: number;
+  tool_error_rate: number;
+}
+export interface Preview {
+  changes: Change[];
+  problems: string[];
+  step: number;
+  warnings: string[];
+}
+export interface Problem {
+  answer: string;
+  env: string;
+  fixture?: string;
+  id: string;
+  level?: number;
+  prompt: string;
+}
+export interface Ref {
+  key: string;
+  sha256: string;
+  size: number;
+}
+export interface RolloutRow {
+  advantage?: number;
+  answer: string;
+  answer_tags: number;
+  calls: number;
+  end: string;
+  failed_calls: number;
+  fate: string;
+  mean_logprob?: number;
+  p_err?: number;
+  p_format?: number;
+  problem: string;
+  prompt_tokens: number;
+  response_tokens: number;
+  reward: number;
+  rollout: number;
+  stop_reason: string;
+  turns: number;
+  weight?: number;
+  why: string;
+}
+export interface RunList {
+  remark?: string;
+  runs: RunRow[];
+  server: boolean;
+}
+export interface RunRow {
+  fork?: ForkFrom;
+  keys?: Record<string, string>;
+  lost?: boolean;
+  name?: string;
+  num_steps: number;
+  problem?: string;
+  reason?: string;
+  refused?: boolean;
+  reward?: number;
+  rewards?: number[];
+  run_id: string;
+  seed: number;
+  stage?: string;
+  stages?: StageAccuracy[];
+  started?: string;
+  state: string;
+  step: number;
+  throughput?: number;
+  tool_errors?: number;
+  trouble?: string;
+  updated?: string;
+}
+export interface RunStatus {
+  alerts?: string[];
+  amendments?: string[];
+  by?: string;
+  checkpoint?: number;
+  child?: string;
+  eta_seconds: number;
+  fork?: ForkFrom;
+  frozen?: Freeze;
+  last: StepNumbers;
+  not_promised?: string;
+  num_steps: number;
+  opened?: boolean;
+  policy_version: number;
+  prepared?: boolean;
+  priority?: number;
+  reason?: string;
+  restarted?: string;
+  run_id: string;
+  sft_step: number;
+  sft_steps: number;
+  since?: string;
+  stage: number;
+  stage_name?: string;
+  stages?: StageStatus[];
+  state: string;
+  step: number;
+  summary_path?: string;
+}
+export interface RunView {
+  alerts: string[];
+  amendments: string[];
+  children: CatalogEntry[];
+  dir: string;
+  evaluations: Evaluation[];
+  fork?: ForkFrom;
+  group_size: number;
+  name: string;
+  not_promised?: string;
+  num_steps: number;
+  plan: Stage[];
+  reason?: string;
+  refused?: boolean;
+  reward?: number;
+  rollouts_per_problem: number;
+  run_id: string;
+  seed: number;
+  sft_steps: number;
+  stage?: string;
+  stages?: StageAccuracy[];
+  started?: string;
+  state: string;
+  step: number;
+  summary?: Summary;
+  trouble?: string;
+  updated?: string;
+  window?: number;
+}
+export interface SeriesView {
+  stages: string[];
+  steps: number[];
+  thinned?: boolean;
+  tokens: number[];
+  values: Record<string, (number | string | null)[]>;
+  wall: number[];
+}
+export interface Span {
+  end: string;
+  kind: string;
+  name: string;
+  open?: boolean;
+  start: string;
+  step?: number;
+  text?: string;
+}
+export interface Stage {
+  filter?: boolean;
+  first_step: number;
+  index: number;
+  name: string;
+  of?: number;
+  offset?: number;
+  steps: number;
+}
+export interface StageAccuracy {
+  after?: number;
+  before?: number;
+  name: string;
+}
+export interface StageStatus {
+  after?: Outcome;
+  before?: Outcome;
+  name: string;
+  note?: string;
+  steps: number;
+}
+export interface StageSummary {
+  accuracy_after?: number;
+  accuracy_before?: number;
+  accuracy_stage_end?: number;
+  mean_tokens?: number;
+  mean_tokens_before?: number;
+  mean_turns?: number;
+  mean_turns_before?: number;
+  name: string;
+  problems_filtered: number;
+  problems_total: number;
+  steps: number;
+  tool_error_rate_after?: number;
+  tool_error_rate_before?: number;
+  tool_error_rate_stage_end?: number;
+}
+export interface StepNumbers {
+  loss: number;
+  response_tokens: number;
+  reward: number;
+  seconds: number;
+  step: number;
+  tokens_per_sec: number;
+  tool_error_rate: number;
+}
+export interface StepRecord {
+  busy?: Busy[];
+  ended: string;
+  metrics: Record<string, number | string>;
+  not_promised?: string;
+  num_steps: number;
+  sampled_by?: number;
+  stage: number;
+  stage_name: string;
+  started: string;
+  step: number;
+}
+export interface StepView {
+  groups: GroupRow[];
+  last: number;
+  record?: StepRecord;
+  step: number;
+  texts?: string;
+}
+export interface Summary {
+  config_sha256: string;
+  ended: string;
+  fork_of?: string;
+  fork_step?: number;
+  orchestration_ms_per_step: number;
+  orchestration_share: number;
+  peak_rss_bytes: number;
+  policy_path: string;
+  policy_version: number;
+  proof?: End;
+  restarted?: string;
+  run_id: string;
+  seed: number;
+  stages: StageSummary[];
+  started: string;
+  steps: number;
+  stopped?: boolean;
+  time_split: TimeSplit;
+  wall_seconds: number;
+}
+export interface TimeSplit {
+  other: number;
+  sample: number;
+  tool: number;
+  train: number;
+}
+export interface TimelineView {
+  marks: Mark[];
+  missing: string[];
+  spans: Span[];
+}
+export interface TokensView {
+  ids: number[];
+  logprobs: (number | string | null)[];
+  mask: number[];
+  missing: string[];
+  prompt_tokens: number;
+  texts: string[];
+}
+export interface ToolCall {
+  arguments?: string;
+  code?: string;
+  id?: string;
+  name?: string;
+  response: string;
+  status: string;
+  stdin?: string;
+}
+export interface TrajectoryView {
+  advantage?: number;
+  answer: string;
+  answer_tags: number;
+  calls: number;
+  conversation: TurnView[];
+  cut?: string;
+  err?: string;
+  failed_calls: number;
+  fate: string;
+  mean_logprob?: number;
+  p_err?: number;
+  p_format?: number;
+  policy_version: number;
+  problem: string;
+  problem_data: Problem;
+  prompt: string;
+  prompt_tokens: number;
+  response_tokens: number;
+  reward: number;
+  reward_details?: string;
+  rollout: number;
+  rollouts: number[];
+  seed: string;
+  step: number;
+  stop_reason: string;
+  times: string;
+  turns: number;
+  weight?: number;
+  why?: string;
+}
+export interface TurnView {
+  calls?: ToolCall[];
+  end: number;
+  finish: string;
+  mean_logprob?: number;
+  result?: string;
+  start: number;
+  text: string;
+}

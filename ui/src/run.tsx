@@ -1,0 +1,315 @@
+// The pages of one run: its overview, its series, its time line, checkpoints, configuration, alerts,
+// and the drawer that steers it.
+import { signal } from "@preact/signals";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { asNumber, bytes, clock, download, go, num, percent, query, runPath, seconds, send, setQuery, token, useApi, useEvery, useRuns, type Num } from "./core";
+import { A, Load, Note, Pill, State } from "./parts";
+import { colorOf } from "./chart";
+import { Overlay, mainSeries } from "./runs";
+import type { About, Answer, CheckpointsView, ConfigView, EvalRow, Preview, RunList, RunStatus, RunView, SeriesView, TimelineView } from "./api";
+
+const enc = encodeURIComponent;
+export const steering = signal(false);
+
+// RunHead is above every page of a run.
+export function RunHead({ run, view }: { run: string; view?: RunView }) {
+  const live = view && !["done", "stopped", "failed"].includes(view.state);
+  const about = useApi<About>("/about");
+  const tick = useEvery(3000);
+  const status = useApi<RunStatus>(live && about.data && !about.data.steering ? `/runs/${enc(run)}/status` : null, tick);
+  const s = status.data;
+  return <div class="run-head">
+    <h1><A href={runPath(run)}>{run}</A></h1>
+    {view && <>
+      <State state={s?.state ?? view.state} />
+      <span>step <b>{s?.step || view.step}</b> of {view.num_steps}</span>
+      {view.stage && <span class="dim">{view.stage}</span>}
+      {s && s.eta_seconds > 0 && live && <span class="dim">{seconds(s.eta_seconds)} left</span>}
+      {view.alerts.length > 0 && <A href={runPath(run, "alerts")} class="bad">⚠ {view.alerts.length} {view.alerts.length === 1 ? "alert" : "alerts"}</A>}
+      {live && <button class="primary steer" onClick={() => { steering.value = !steering.value; }} aria-expanded={steering.value}>steer</button>}
+    </>}
+    {steering.value && view && <Drawer run={run} view={view} why={about.data?.steering} status={s} />}
+  </div>;
+}
+
+// ---- steering ----------------------------------------------------------------------------
+
+const orders = ["pause", "resume", "checkpoint", "amend", "skip_stage", "repeat_stage", "restart", "stop"];
+const meanings: Record<string, string> = {
+  pause: "Holds the run at the next safe point.", resume: "Lets the paused run go on.", checkpoint: "Saves a checkpoint after the current step; at once while the run is paused.",
+  amend: "Changes keys of the configuration from a step on. What was made before stays as it was.", skip_stage: "Ends the current stage, or leaves out a later one.",
+  repeat_stage: "Runs a stage once more after all others.", restart: "Ends the run and starts another from its checkpoint.", stop: "Ends the run at the next safe point and writes its summary.",
+};
+
+function Drawer({ run, view, why, status }: { run: string; view: RunView; why?: string; status?: RunStatus }) {
+  const [order, setOrder] = useState(status?.state === "paused" ? "resume" : "pause");
+  const [reason, setReason] = useState("");
+  const [by, setBy] = useState(localStorage.getItem("temper.by") ?? "");
+  const [set, setSet] = useState("");
+  const [from, setFrom] = useState("");
+  const [stage, setStage] = useState("");
+  const [now, setNow] = useState(false);
+  const [confirm, setConfirm] = useState("");
+  const [preview, setPreview] = useState<Preview | null>(null);
+  const [answer, setAnswer] = useState<{ text: string; bad?: boolean } | null>(null);
+  const [busy, setBusy] = useState(false);
+  const first = useRef<HTMLSelectElement>(null);
+  useEffect(() => { first.current?.focus(); }, []);
+  const changes = order === "amend" || order === "restart";
+  const confirms = order === "stop" || order === "restart";
+  const body = () => {
+    const values = Object.fromEntries(set.split(/\n/).map((l) => l.trim()).filter(Boolean).map((l) => { const i = l.indexOf("="); return i < 0 ? [l, ""] : [l.slice(0, i).trim(), l.slice(i + 1).trim()]; }));
+    return { command: {
+      reason, by: by || undefined, ...(now ? { now } : {}), ...(changes && set.trim() ? { set: values } : {}),
+      ...(order === "amend" && from ? { from_step: Number(from) } : {}), ...(order === "restart" && from ? { from } : {}),
+      ...((order === "skip_stage" || order === "repeat_stage") && stage ? { stage } : {}),
+    }, ...(confirms ? { confirm } : {}) };
+  };
+  const tell = async (f: () => Promise<void>) => { setBusy(true); setAnswer(null); try { await f(); } catch (e) { setAnswer({ text: (e as Error).message, bad: true }); } setBusy(false); };
+  const look = () => tell(async () => setPreview(await send<Preview>(`/runs/${enc(run)}/preview/${order}`, body())));
+  const give = () => tell(async () => {
+    localStorage.setItem("temper.by", by);
+    setAnswer({ text: (await send<Answer>(`/runs/${enc(run)}/commands/${order}`, body())).answer });
+    setPreview(null);
+  });
+  const needsLook = changes && set.trim() !== "" && !preview;
+  return <aside class="drawer" aria-label="steer the run" onKeyDown={(e) => { if (e.key === "Escape") steering.value = false; }}>
+    <div class="drawer-head"><h2>Steer {run}</h2><button class="icon" aria-label="close" onClick={() => { steering.value = false; }}>×</button></div>
+    {why && <Note kind="warn">{why}</Note>}
+    {!why && !token.value && <Note kind="warn">Commands need the token. Open the address that the start of the dashboard has printed, or enter it here:
+      <input type="password" aria-label="token" placeholder="token" onChange={(e) => { token.value = e.currentTarget.value.trim(); }} /></Note>}
+    {!why && <form onSubmit={(e) => { e.preventDefault(); void (needsLook ? look() : give()); }}>
+      <label>command<select ref={first} value={order} onChange={(e) => { setOrder(e.currentTarget.value); setPreview(null); setAnswer(null); }}>{orders.map((o) => <option key={o} value={o}>{o.replace("_", " ")}</option>)}</select></label>
+      <p class="dim small">{meanings[order]}</p>
+      {changes && <label>changes, one key=value a line<textarea class="mono" rows={3} value={set} placeholder="rl.optimizer.lr=1e-4" onInput={(e) => { setSet(e.currentTarget.value); setPreview(null); }} /></label>}
+      {order === "amend" && <label>from step (empty: the next one)<input inputMode="numeric" value={from} onInput={(e) => { setFrom(e.currentTarget.value); setPreview(null); }} /></label>}
+      {order === "restart" && <label>from checkpoint (best, last or a step)<input value={from} onInput={(e) => setFrom(e.currentTarget.value)} /></label>}
+      {(order === "skip_stage" || order === "repeat_stage") && <label>stage<select value={stage} onChange={(e) => setStage(e.currentTarget.value)}><option value="">the current one</option>{view.plan.map((s) => <option key={s.index}>{s.name}</option>)}</select></label>}
+      {["pause", "stop", "skip_stage", "restart"].includes(order) && <label class="check"><input type="checkbox" checked={now} onChange={(e) => setNow(e.currentTarget.checked)} /> now: interrupt the work in flight</label>}
+      <label>reason<input required value={reason} maxLength={2000} placeholder="why; it stays in the run's event log" onInput={(e) => setReason(e.currentTarget.value)} /></label>
+      <label>your name<input value={by} maxLength={200} placeholder="browser" onInput={(e) => setBy(e.currentTarget.value)} /></label>
+      {confirms && <label>type <b>{run}</b> to confirm<input value={confirm} onInput={(e) => setConfirm(e.currentTarget.value)} /></label>}
+      {preview && <div class="preview"><b>From step {preview.step}</b>
+        {preview.changes.map((c) => <div key={c.key} class="mono"><span>{c.key}</span> <del>{c.from || "–"}</del> → <ins>{c.to || "–"}</ins></div>)}
+        {!preview.changes.length && !preview.problems.length && <p class="dim">Nothing changes.</p>}
+        {preview.warnings.map((w) => <Note key={w} kind="warn">{w}</Note>)}{preview.problems.map((w) => <Note key={w} kind="bad">{w}</Note>)}</div>}
+      <button class={confirms ? "danger" : "primary"} disabled={busy || !reason.trim() || !token.value || (confirms && confirm !== run) || !!preview?.problems.length}>{needsLook ? "show what changes" : order.replace("_", " ")}</button>
+    </form>}
+    {answer && <Note kind={answer.bad ? "bad" : "good"}>{answer.text}</Note>}
+    {status?.reason && <p class="dim">{status.state}: {status.reason}{status.by ? ` (by ${status.by})` : ""}</p>}
+  </aside>;
+}
+
+// ---- overview ----------------------------------------------------------------------------
+
+export function RunPage({ run }: { run: string }) {
+  const version = useRuns([run]);
+  const view = useApi<RunView>(`/runs/${enc(run)}`, version);
+  const curve = useApi<SeriesView>(`/runs/${enc(run)}/series?keys=${enc([...mainSeries, "perf/throughput", "down_sampling/before_sampling_trace_num", "down_sampling/after_sampling_trace_num"].join(","))}`, version);
+  return <><RunHead run={run} view={view.data} /><Load of={view}>{(v) => <>
+    {v.reason && <Note kind={v.state === "failed" ? "bad" : "dim"}>{v.state}: {v.reason}</Note>}
+    {v.fork && <p class="dim">A fork of <A href={runPath(v.fork.run_id)}>{v.fork.run_id}</A>, from step {v.fork.step}.</p>}
+    {v.children.length > 0 && <p class="dim">Forks of this run: {v.children.map((c) => <A key={c.run_id} href={runPath(c.run_id)}>{c.run_id} (step {c.fork?.step}) </A>)}</p>}
+    <Load of={curve}>{(c) => <><StepBar run={run} view={v} curve={c} /><Tiles view={v} curve={c} /></>}</Load>
+    <div class="split">
+      <div>
+        <Section title="Reward, tools and Resample-on-Correct"><Overlay runs={[run]} version={version} keys={["critic/rewards/mean", "rollout/tool_error_rate", "roc/correct_tool_error_rate", "roc/kept_correct_tool_error_rate", "rollout/groups_dropped", "response_length/mean"]} onPick={(x) => go(runPath(run, "steps", x))} /></Section>
+        <Section title="Stability"><Overlay runs={[run]} version={version} keys={["actor/entropy", "actor/grad_norm", "actor/pg_loss", "training/rollout_actor_logprob_diff_mean"]} onPick={(x) => go(runPath(run, "steps", x))} /></Section>
+        <Section title="Where the time of a step went"><TimeBars run={run} version={version} /></Section>
+      </div>
+      <div class="side"><Section title="Newest events"><Events run={run} version={version} most={12} /></Section>
+        {v.amendments.length > 0 && <Section title="Amendments"><ul class="plain">{v.amendments.map((a) => <li key={a}>{a}</li>)}</ul></Section>}
+        <Section title="Evaluations"><Evals run={run} version={version} /></Section></div>
+    </div>
+  </>}</Load></>;
+}
+
+export const Section = ({ title, children }: { title: string; children: preact.ComponentChildren }) => <section><h2>{title}</h2>{children}</section>;
+
+// StepBar has a cell for each step, coloured by its reward, with the borders of stages.
+function StepBar({ run, view, curve }: { run: string; view: RunView; curve: SeriesView }) {
+  const reward = new Map(curve.steps.map((s, i) => [s, asNumber(curve.values["critic/rewards/mean"]?.[i])]));
+  const values = [...reward.values()].filter((v): v is number => v !== null);
+  const low = Math.min(...values), span = Math.max(...values) - low || 1;
+  return <nav class="stepbar" aria-label="steps, coloured by reward">{view.plan.map((s) => <div key={s.index} class="stepbar-stage" style={{ flexGrow: s.steps }}>
+    <div class="stepbar-cells">{Array.from({ length: s.steps }, (_, i) => s.first_step + i).map((n) => {
+      const r = reward.get(n);
+      return r === undefined ? <i key={n} class="cell none" title={`step ${n}: not made`} /> :
+        <A key={n} class="cell" href={runPath(run, "steps", n)} title={`step ${n}: reward ${num(r)}`} aria-label={`step ${n}, reward ${num(r)}`} style={r === null ? {} : { "--heat": String(0.12 + 0.88 * (r - low) / span) }}>{""}</A>;
+    })}</div><span class="stepbar-name">{s.name}</span></div>)}</nav>;
+}
+
+function Tiles({ view, curve }: { view: RunView; curve: SeriesView }) {
+  const n = curve.steps.length;
+  if (!n) return <Note kind="dim">No step has ended yet: SFT, the first evaluation or the filter goes before it.</Note>;
+  const begin = Math.max(0, curve.stages.indexOf(curve.stages[n - 1]));
+  const tile = (label: string, key: string, show: (v: Num) => string, better: number) => {
+    const col = curve.values[key] ?? [], now = asNumber(col[n - 1]), then = asNumber(col[begin]);
+    const delta = now !== null && then !== null && begin < n - 1 ? now - then : null;
+    return <div class="tile" key={key} title={key}><span class="dim">{label}</span><b>{show(now)}</b>
+      <span class={delta === null || delta === 0 || better === 0 ? "dim small" : (delta > 0) === (better > 0) ? "good small" : "bad small"}>{delta === null ? "" : `${delta >= 0 ? "▲" : "▼"} ${show(Math.abs(delta))} in the stage`}</span></div>;
+  };
+  const acc = view.evaluations.filter((e) => e.label !== "before");
+  const newest = acc[acc.length - 1], before = newest && view.evaluations.find((e) => e.stage === newest.stage && e.label === "before");
+  const kept = asNumber(curve.values["down_sampling/after_sampling_trace_num"]?.[n - 1]), all = asNumber(curve.values["down_sampling/before_sampling_trace_num"]?.[n - 1]);
+  return <div class="tiles">
+    {tile("reward", "critic/rewards/mean", num, 1)}
+    <div class="tile"><span class="dim">accuracy{newest ? `, ${view.plan[newest.stage - 1]?.name ?? "stage " + newest.stage}` : ""}</span><b>{newest ? num(newest.accuracy) : "–"}</b><span class="dim small">{newest ? (before ? `before RL ${num(before.accuracy)}` : "before RL not recorded") : "not measured yet"}</span></div>
+    {tile("tool errors", "rollout/tool_error_rate", percent, -1)}
+    {tile("in correct ones", "roc/correct_tool_error_rate", percent, -1)}
+    {tile("response tokens", "response_length/mean", num, 0)}
+    <div class="tile"><span class="dim">kept of sampled</span><b>{kept === null || all === null ? "–" : `${num(kept)}/${num(all)}`}</b><span class="dim small">trajectories of step {curve.steps[n - 1]}</span></div>
+    {tile("tokens/s", "perf/throughput", num, 1)}
+    {tile("seconds a step", "timing_s/step", num, -1)}
+  </div>;
+}
+
+const parts: [string, string][] = [["timing_s/gen", "engine"], ["timing_s/tool", "tools"], ["timing_s/update_actor", "training"], ["timing_s/save_checkpoint", "saving"], ["timing_s/other", "other"]];
+function TimeBars({ run, version }: { run: string; version: number }) {
+  const s = useApi<SeriesView>(`/runs/${enc(run)}/series?points=400&keys=${enc(parts.map((p) => p[0]).join(","))}`, version);
+  return <Load of={s}>{(c) => {
+    if (!c.steps.length) return <p class="dim">not recorded</p>;
+    const rows = c.steps.map((_, i) => parts.map(([k]) => Math.max(0, asNumber(c.values[k]?.[i]) ?? 0)));
+    const most = Math.max(...rows.map((r) => r.reduce((a, b) => a + b, 0))) || 1, W = 1000, H = 150, w = W / rows.length;
+    return <figure class="chart"><svg viewBox={`0 0 ${W} ${H}`} class="bars" preserveAspectRatio="none" role="img" aria-label={`seconds of each step by what was waited for, up to ${num(most)} s`}>
+      {rows.map((r, i) => { let y = H; return r.map((v, k) => { const h = H * v / most; y -= h; return h > 0 ? <rect key={i + "." + k} x={i * w + w * 0.06} y={y} width={w * 0.88} height={h} fill={colorOf(k)}><title>{`step ${c.steps[i]}: ${parts[k][1]} ${num(v)} s`}</title></rect> : null; }); })}
+    </svg><figcaption class="small">{parts.map((p, k) => <span key={p[0]}><span class={"key key-" + k} /> {p[1]} </span>)}<span class="dim">tallest {num(most)} s</span></figcaption></figure>;
+  }}</Load>;
+}
+
+export function Events({ run, version, most, kind }: { run: string; version: number; most?: number; kind?: string }) {
+  const t = useApi<TimelineView>(`/runs/${enc(run)}/timeline`, version);
+  return <Load of={t}>{(v) => {
+    const marks = v.marks.filter((m) => !kind || m.kind === kind).reverse().slice(0, most);
+    if (!marks.length) return <p class="dim">None yet.</p>;
+    return <ul class="events">{marks.map((m, i) => <li key={i}><span class="dim small" title={clock(m.at)}>{new Date(m.at).toLocaleTimeString()}</span> <Pill kind={markKinds[m.kind] ?? "dim"}>{m.kind}</Pill> {m.text}</li>)}</ul>;
+  }}</Load>;
+}
+const markKinds: Record<string, string> = { alert: "bad", fail: "bad", amend: "warn", pause: "warn", stop: "warn", repair: "warn", resume: "good", end: "good", stage: "run", checkpoint: "run" };
+
+function Evals({ run, version }: { run: string; version: number }) {
+  const e = useApi<EvalRow[]>(`/runs/${enc(run)}/evals`, version);
+  return <Load of={e}>{(rows) => rows.length ? <table class="small"><thead><tr><th>stage</th><th>when</th><th class="right">accuracy</th><th class="right">tool errors</th></tr></thead>
+    <tbody>{rows.map((r) => <tr key={r.name}><td>{r.stage}</td><td><A href={runPath(run, "evals", r.name)}>{r.label}</A> <span class="dim">policy {r.policy_version}</span></td><td class="right">{num(r.accuracy)}</td><td class="right">{percent(r.tool_error_rate)}</td></tr>)}</tbody></table>
+    : <p class="dim">None has ended yet.</p>}</Load>;
+}
+
+// ---- series ------------------------------------------------------------------------------
+
+export function MetricsPage({ run }: { run: string }) {
+  const more = query("with").split(",").filter(Boolean);
+  const runs = [run, ...more.filter((r) => r !== run)];
+  const version = useRuns(runs);
+  const view = useApi<RunView>(`/runs/${enc(run)}`, version);
+  const list = useApi<RunList>("/runs");
+  const names = useApi<SeriesView>(`/runs/${enc(run)}/series?points=4`, version > 0 ? 1 : 0);
+  const [filter, weight, log, x] = [query("q"), Number(query("smooth", "0")), query("log") === "1", query("x", "steps") as "steps" | "wall" | "tokens"];
+  let wanted: RegExp | null = null, wrong = "";
+  try { wanted = filter ? new RegExp(filter, "i") : null; } catch (e) { wrong = (e as Error).message; }
+  return <><RunHead run={run} view={view.data} />
+    <div class="bar">
+      <input id="search" type="search" placeholder="regular expression, such as ^actor/|reward" aria-label="filter series" value={filter} maxLength={200} onInput={(e) => setQuery({ q: e.currentTarget.value })} />
+      <label>smoothing <input type="range" min="0" max="0.98" step="0.02" value={weight} aria-valuetext={String(weight)} onInput={(e) => setQuery({ smooth: e.currentTarget.value === "0" ? null : e.currentTarget.value })} /> <span class="num">{weight.toFixed(2)}</span></label>
+      <label>x <select value={x} onChange={(e) => setQuery({ x: e.currentTarget.value === "steps" ? null : e.currentTarget.value })}><option value="steps">step</option><option value="wall">wall time</option><option value="tokens">tokens</option></select></label>
+      <label class="check"><input type="checkbox" checked={log} onChange={(e) => setQuery({ log: e.currentTarget.checked ? "1" : null })} /> log</label>
+      <select aria-label="overlay a run" value="" onChange={(e) => { if (e.currentTarget.value) setQuery({ with: [...more, e.currentTarget.value].join(",") }); }}>
+        <option value="">overlay a run …</option>{(list.data?.runs ?? []).filter((r) => !runs.includes(r.run_id)).map((r) => <option key={r.run_id}>{r.run_id}</option>)}</select>
+      <button onClick={() => void download(`/runs/${enc(run)}/export/csv`, run + ".csv")}>CSV</button>
+      <button onClick={() => void download(`/runs/${enc(run)}/export/tfevents`, "events.out.tfevents." + run)}>TensorBoard</button>
+    </div>
+    {runs.length > 1 && <p class="bar">{runs.map((r, i) => <span key={r}><span class={"key key-" + (i % 8)} /> {r} {i > 0 && <button class="icon" aria-label={`remove ${r}`} onClick={() => setQuery({ with: more.filter((m) => m !== r).join(",") })}>×</button>}</span>)}</p>}
+    {wrong && <Note kind="bad">{wrong}</Note>}
+    <Load of={names}>{(s) => {
+      const keys = Object.keys(s.values).filter((k) => !wanted || wanted.test(k)).sort();
+      const groups = new Map<string, string[]>();
+      for (const k of keys) { const g = k.split("/")[0]; groups.set(g, [...(groups.get(g) ?? []), k]); }
+      if (!keys.length) return <Note kind="dim">{Object.keys(s.values).length ? "No series matches." : "No step has ended yet."}</Note>;
+      return [...groups].map(([g, names]) => <Section key={g + runs.join()} title={g}><Overlay key={runs.join() + x} runs={runs} keys={names} version={version} weight={weight} log={log} x={x} onPick={(n) => go(runPath(run, "steps", n))} /></Section>);
+    }}</Load></>;
+}
+
+// ---- time line ---------------------------------------------------------------------------
+
+export function TimelinePage({ run }: { run: string }) {
+  const version = useRuns([run]);
+  const view = useApi<RunView>(`/runs/${enc(run)}`, version);
+  const t = useApi<TimelineView>(`/runs/${enc(run)}/timeline`, version);
+  return <><RunHead run={run} view={view.data} /><h2>Time line</h2><Load of={t}>{(v) => {
+    const times = [...v.spans.flatMap((s) => [Date.parse(s.start), Date.parse(s.end)]), ...v.marks.map((m) => Date.parse(m.at))].filter((x) => x > 0);
+    if (!times.length) return <p class="dim">Nothing has happened yet.</p>;
+    const a = Math.min(...times), b = Math.max(...times), width = Math.max(1, b - a), at = (t: string) => (Date.parse(t) - a) / width * 100;
+    const lanes: [string, string][] = [["sft", "SFT"], ["filter", "filter"], ["stage", "stages"], ["evaluation", "evaluations"], ["pause", "pauses"]];
+    return <>
+      <div class="timeline" role="list">
+        {lanes.filter(([k]) => v.spans.some((s) => s.kind === k)).map(([k, name]) => <div class="lane" key={k} role="listitem"><span class="lane-name">{name}</span><div class="lane-track">
+          {v.spans.filter((s) => s.kind === k).map((s, i) => <div key={i} class={"span span-" + k + (s.open ? " open" : "")} tabIndex={0} style={{ left: at(s.start) + "%", width: Math.max(0.4, at(s.end) - at(s.start)) + "%" }} title={`${s.name}: ${clock(s.start)}, ${seconds((Date.parse(s.end) - Date.parse(s.start)) / 1000)}${s.text ? ". " + s.text : ""}`}>{s.name}</div>)}
+        </div></div>)}
+        <div class="lane" role="listitem"><span class="lane-name">events</span><div class="lane-track marks">{v.marks.map((m, i) => <i key={i} class={"mark mark-" + (markKinds[m.kind] ?? "dim")} tabIndex={0} style={{ left: at(m.at) + "%" }} title={`${m.kind}: ${m.text} (${clock(m.at)})`} aria-label={`${m.kind}: ${m.text}`} role="img" />)}</div></div>
+        <div class="lane axis"><span class="lane-name" /><div class="lane-track"><span>{clock(new Date(a).toISOString())}</span><span>{seconds(width / 1000)} in all</span></div></div>
+      </div>
+      <h2>Spans</h2><div class="scroll" tabIndex={0}><table><thead><tr><th>what</th><th>name</th><th>began</th><th class="right">took</th><th>result</th></tr></thead><tbody>{v.spans.map((s, i) => <tr key={i}><td>{s.kind}</td><td>{s.kind === "stage" && s.step ? <A href={runPath(run, "steps", s.step)}>{s.name}</A> : s.name}</td><td>{clock(s.start)}</td><td class="right">{s.open ? "goes on" : seconds((Date.parse(s.end) - Date.parse(s.start)) / 1000)}</td><td>{s.text}</td></tr>)}</tbody></table></div>
+      <p class="dim small">Not recorded: {v.missing.join(", ")}.</p>
+      <h2>Events</h2><Events run={run} version={version} />
+    </>;
+  }}</Load></>;
+}
+
+// ---- checkpoints, configuration, alerts --------------------------------------------------
+
+export function CheckpointsPage({ run }: { run: string }) {
+  const version = useRuns([run]);
+  const view = useApi<RunView>(`/runs/${enc(run)}`, version);
+  const c = useApi<CheckpointsView>(`/runs/${enc(run)}/checkpoints`, version);
+  return <><RunHead run={run} view={view.data} /><h2>Checkpoints</h2><Load of={c}>{(v) => <>
+    {!v.checkpoints.length && <p class="dim">None has been saved yet.</p>}
+    {v.checkpoints.length > 0 && <div class="scroll" tabIndex={0}><table><thead><tr><th class="right">step</th><th class="right" title="counts all updates, those of SFT too">cursor</th><th class="right">size</th><th class="right">reward of the step after</th><th>why it stays</th><th>go on from it</th></tr></thead>
+      <tbody>{v.checkpoints.map((k) => <tr key={k.cursor}><td class="right">{k.step}</td><td class="right">{k.cursor}</td><td class="right">{k.damage ? <span class="bad">{k.damage}</span> : bytes(k.bytes)}</td><td class="right">{k.reward === undefined ? "–" : num(k.reward)}</td><td>{k.kept}</td><td><code>temper run fork {run} --step {k.step}</code></td></tr>)}</tbody></table></div>}
+    <p class="dim small">{v.folder}</p>
+    <h2>Policies</h2><p>{v.policies.length ? v.policies.map((p) => "v" + p).join(", ") : "None has been published yet."}</p>
+  </>}</Load></>;
+}
+
+export function ConfigPage({ run }: { run: string }) {
+  const step = query("step"), other = query("diff"), filter = query("q"), changed = query("changed") === "1";
+  const view = useApi<RunView>(`/runs/${enc(run)}`);
+  const c = useApi<ConfigView>(`/runs/${enc(run)}/config${step ? "?step=" + enc(step) : ""}`);
+  const d = useApi<ConfigView>(other ? `/runs/${enc(other)}/config` : null);
+  const list = useApi<RunList>("/runs");
+  return <><RunHead run={run} view={view.data} /><h2>Configuration{step ? ` as of step ${step}` : ""}</h2>
+    <div class="bar">
+      <input id="search" type="search" placeholder="part of a key or value" aria-label="filter keys" value={filter} onInput={(e) => setQuery({ q: e.currentTarget.value })} />
+      <label>as of step <input class="short" inputMode="numeric" value={step} placeholder="newest" onChange={(e) => setQuery({ step: e.currentTarget.value.replace(/\D/g, "") })} /></label>
+      <label>beside <select value={other} onChange={(e) => setQuery({ diff: e.currentTarget.value })}><option value="">no other run</option>{(list.data?.runs ?? []).filter((r) => r.run_id !== run).map((r) => <option key={r.run_id}>{r.run_id}</option>)}</select></label>
+      <label class="check"><input type="checkbox" checked={changed} onChange={(e) => setQuery({ changed: e.currentTarget.checked ? "1" : null })} /> only what differs from {other ? "it" : "the default"}</label>
+    </div>
+    <Load of={c}>{(v) => {
+      const there = new Map(d.data?.keys.map((k) => [k.key, k.value]));
+      const rows = v.keys.filter((k) => !filter || (k.key + " " + k.value).toLowerCase().includes(filter.toLowerCase())).filter((k) => !changed || (other ? there.get(k.key) !== k.value : k.value !== k.default));
+      return <><div class="scroll" tabIndex={0}><table class="config"><thead><tr><th>key</th><th>{run}</th>{other && <th>{other}</th>}<th>default</th></tr></thead>
+        <tbody>{rows.map((k) => <tr key={k.key} class={k.value === k.default ? "dim" : ""}><td class="mono">{k.key}</td><td class="mono">{k.value || '""'}{k.opened !== undefined && <Pill kind="warn" title={`the run began with ${k.opened}`}>amended, was {k.opened}</Pill>}</td>
+          {other && <td class={"mono" + (there.get(k.key) === k.value ? "" : " differs")}>{there.get(k.key) ?? "–"}</td>}<td class="mono">{k.default || "–"}</td></tr>)}</tbody></table></div>
+        {v.amendments.length > 0 && <><h2>Amendments</h2><ul class="plain">{v.amendments.map((a, i) => <li key={i}>from step {a.from_step}: {Object.entries(a.set ?? {}).map(([k, x]) => `${k}=${x}`).join(", ")}{a.repeat ? `stage ${a.repeat} once more` : ""}{a.reason ? ` — ${a.reason}` : ""} <span class="dim">{a.by} {a.at && clock(a.at)}</span></li>)}</ul></>}</>;
+    }}</Load></>;
+}
+
+export function AlertsPage({ run }: { run: string }) {
+  const version = useRuns([run]);
+  const view = useApi<RunView>(`/runs/${enc(run)}`, version);
+  return <><RunHead run={run} view={view.data} /><Load of={view}>{(v) => <>
+    <h2>Rules that are broken now</h2>{v.alerts.length ? <ul class="plain">{v.alerts.map((a) => <li key={a} class="bad">⚠ {a}</li>)}</ul> : <p class="dim">None{v.step ? ` after step ${v.step}` : ""}. The limits are the keys below <A href={runPath(run, "config") + "?q=watch."}>watch</A> of the configuration.</p>}
+    <h2>Firings</h2><Events run={run} version={version} kind="alert" /></>}</Load></>;
+}
+
+export function ApiPage() {
+  const [doc, set] = useState<{ paths: Record<string, Record<string, { summary: string; parameters?: { name: string; in: string; description?: string }[] }>> } | null>(null);
+  useEffect(() => { void fetch("/openapi.json").then((r) => r.json()).then(set); }, []);
+  return <><h1>API</h1><p>The same requests that this page makes. <a href="/openapi.json">openapi.json</a> describes them (OpenAPI 3.1). Commands need <code>Authorization: Bearer TOKEN</code>.</p>
+    {doc && <div class="scroll" tabIndex={0}><table><thead><tr><th>method</th><th>path</th><th>what</th></tr></thead><tbody>{Object.entries(doc.paths).flatMap(([p, ms]) => Object.entries(ms).map(([m, o]) => <tr key={p + m}><td><Pill kind={m === "get" ? "run" : "warn"}>{m.toUpperCase()}</Pill></td><td class="mono">{p}{o.parameters?.filter((x) => x.in === "query").length ? "?" + o.parameters.filter((x) => x.in === "query").map((x) => x.name).join("&") : ""}</td><td>{o.summary}</td></tr>))}</tbody></table></div>}
+    <p><A href="/licences">Licences</A> of the libraries in this page.</p></>;
+}
+
+export function LicencesPage() {
+  const [text, set] = useState("");
+  useEffect(() => { void fetch("/licences.txt").then((r) => r.text()).then(set); }, []);
+  return <><h1>Licences</h1><pre class="text">{text}</pre></>;
+}

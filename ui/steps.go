@@ -1,0 +1,416 @@
+package ui
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"temper/internal/blob"
+	"temper/internal/config"
+	"temper/internal/grpo"
+	"temper/internal/history"
+	"temper/internal/record"
+	"temper/internal/rl"
+	"temper/internal/run"
+)
+
+// notRecorded is what stands where a run does not say.
+const notRecorded = "not recorded"
+
+// GroupRow is a group in the strip of a step.
+type GroupRow struct {
+	Problem string `json:"problem"`
+	// Fate is kept, all_correct, all_wrong or empty; "" where it is not recorded.
+	Fate    string  `json:"fate"`
+	Num     int     `json:"num"`
+	Correct int     `json:"correct"`
+	Kept    int     `json:"kept"`
+	Lost    int     `json:"lost,omitempty"`
+	Calls   int     `json:"calls"`
+	Failed  int     `json:"failed"`
+	Tokens  float64 `json:"tokens"` // mean of a response
+}
+
+// StepView is a step.
+type StepView struct {
+	Record *run.StepRecord `json:"record,omitempty"`
+	Step   int             `json:"step"`
+	Groups []GroupRow      `json:"groups"`
+	// Texts says whether the trajectories are there, or what became of them.
+	Texts string `json:"texts,omitempty"`
+	// First and Last are the steps that the run has a record of.
+	Last int `json:"last"`
+}
+
+func (s *Server) showStep(r *request) (StepView, error) {
+	ctx := r.Context()
+	h, step, err := s.stepOf(r)
+	if err != nil {
+		return StepView{}, err
+	}
+	out := StepView{Step: step, Groups: []GroupRow{}}
+	rec, ended, err := history.RolloutsOf(h).Record(ctx, step)
+	if err != nil {
+		return out, err
+	}
+	if ended {
+		out.Record = &rec
+	}
+	entry, err := h.Entry(ctx)
+	if err != nil {
+		return out, err
+	}
+	out.Last = entry.Step
+	batch, ok, err := history.RolloutsOf(h).Batch(ctx, step)
+	if err != nil {
+		return out, err
+	}
+	if !ok && !ended {
+		return out, missing("run %s has no step %d (its newest is %d)", h.ID(), step, entry.Step)
+	}
+	for _, g := range batch.Groups {
+		out.Groups = append(out.Groups, GroupRow{
+			Problem: g.ProblemID, Fate: string(g.Fate), Num: g.All.Num + g.InfraErrors, Correct: g.Correct.Num, Kept: g.NumSamples, Lost: g.InfraErrors,
+			Calls: g.All.Calls, Failed: g.All.Failed, Tokens: g.All.Mean(float64(g.All.Tokens)),
+		})
+	}
+	if there, err := h.Problems(ctx, step); err != nil {
+		return out, err
+	} else if len(there) == 0 {
+		out.Texts = fmt.Sprintf("the texts of step %d are not in the store: checkpoint.keep_trajectories has deleted them", step)
+	}
+	return out, nil
+}
+
+func (s *Server) stepOf(r *request) (*history.Run, int, error) {
+	step, err := r.number("step")
+	if err != nil {
+		return nil, 0, err
+	}
+	h, err := s.run(r)
+	return h, step, err
+}
+
+// Columns are rows by column: 16,384 rows as objects would repeat every name as often.
+type Columns struct {
+	Rows int            `json:"rows"`
+	Data map[string]any `json:"data"`
+	// Source says where the rows come from: the index of the step, or its trajectories.
+	Source string `json:"source"`
+	// Remark says what is not recorded.
+	Remark string `json:"remark,omitempty"`
+}
+
+func (s *Server) showTrajectories(r *request) (Columns, error) {
+	h, step, err := s.stepOf(r)
+	if err != nil {
+		return Columns{}, err
+	}
+	key := fmt.Sprintf("rows/%s/%d", h.ID(), step)
+	if known, ok := s.cache.get(key); ok {
+		r.immutable = true
+		return known.(Columns), nil //nolint:forcetypeassert // the key is of this type alone
+	}
+	rows, source, remark, err := s.rows(r.Context(), h, step)
+	if err != nil {
+		return Columns{}, err
+	}
+	out := columnsOf(rows)
+	out.Source, out.Remark = source, remark
+	if _, ended, err := history.RolloutsOf(h).Record(r.Context(), step); err == nil && ended {
+		s.cache.put(key, out, 150*len(rows)+1000)
+		r.immutable = true
+	}
+	return out, nil
+}
+
+// Where rows come from.
+const (
+	fromIndex   = "index"
+	fromRecords = "trajectories"
+)
+
+// rows are those of the index, or what the trajectories of a step say where an older
+// program has left no index.
+func (s *Server) rows(ctx context.Context, h *history.Run, step int) (rows []record.Row, source, remark string, err error) {
+	rows, ok, err := history.RolloutsOf(h).Index(ctx, step)
+	if ok || err != nil {
+		return rows, fromIndex, "", err
+	}
+	problems, err := h.Problems(ctx, step)
+	if err != nil {
+		return nil, "", "", err
+	}
+	if len(problems) == 0 {
+		return nil, "", "", missing("the rows of step %d are not recorded: the program that made it left no index, and its trajectories are not in the store", step)
+	}
+	cfg, err := h.Config(ctx)
+	if err != nil {
+		return nil, "", "", err
+	}
+	perGroup := make([][]record.Row, len(problems))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(groupsAtOnce)
+	for i, id := range problems {
+		g.Go(func() (err error) {
+			perGroup[i], err = oldRows(ctx, h, cfg.At(step), step, id)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, "", "", err
+	}
+	return slices.Concat(perGroup...), fromRecords, "the program that made this step left no index: fates are those of the trainer's samples", nil
+}
+
+// groupsAtOnce bounds the groups in memory.
+const groupsAtOnce = 4
+
+// oldRows are the rows of a group of a step without an index: what the trajectories
+// and the stored samples say.
+func oldRows(ctx context.Context, h *history.Run, cfg config.Run, step int, id string) ([]record.Row, error) {
+	ts, err := h.Group(ctx, step, id)
+	if err != nil {
+		return nil, err
+	}
+	kept, known, err := history.RolloutsOf(h).Advantages(ctx, step, id)
+	if err != nil {
+		return nil, err
+	}
+	uniform := isUniform(ts)
+	var out []record.Row
+	for i := range ts {
+		t := &ts[i]
+		row := record.RowOf(t)
+		advantage, wasKept := kept[t.Rollout]
+		switch {
+		case t.Excluded():
+			row.Fate = record.FateExcluded
+		case wasKept:
+			row.Fate, row.Advantage = record.FateKept, record.Finite(advantage)
+		case uniform:
+			row.Fate = record.FateUniform
+		case known:
+			row.Fate = record.FateDropped
+		}
+		if t.Reward > 0 && !t.Excluded() {
+			pErr, pFormat := grpo.Penalties(t)
+			row.PErr, row.PFormat = &pErr, &pFormat
+			row.Weight = record.Finite(1 / (pErr + pFormat + cfg.RL.RoC.Smoothing))
+		}
+		out = append(out, row)
+	}
+	return out, nil
+}
+
+func isUniform(ts []rl.Trajectory) bool {
+	var rewards []float64
+	for i := range ts {
+		if !ts[i].Excluded() {
+			rewards = append(rewards, ts[i].Reward)
+		}
+	}
+	return len(rewards) > 0 && !slices.ContainsFunc(rewards, func(r float64) bool { return r != rewards[0] })
+}
+
+func columnsOf(rows []record.Row) Columns {
+	n := len(rows)
+	numbers := map[string]func(*record.Row) any{
+		"rollout": func(r *record.Row) any { return r.Rollout }, "reward": func(r *record.Row) any { return r.Reward },
+		"advantage": func(r *record.Row) any { return r.Advantage }, "p_err": func(r *record.Row) any { return r.PErr },
+		"p_format": func(r *record.Row) any { return r.PFormat }, "weight": func(r *record.Row) any { return r.Weight },
+		"turns": func(r *record.Row) any { return r.Turns }, "calls": func(r *record.Row) any { return r.Calls },
+		"failed_calls": func(r *record.Row) any { return r.FailedCalls }, "prompt_tokens": func(r *record.Row) any { return r.PromptTokens },
+		"response_tokens": func(r *record.Row) any { return r.ResponseTokens }, "answer_tags": func(r *record.Row) any { return r.AnswerTags },
+		"mean_logprob": func(r *record.Row) any { return r.MeanLogprob }, "answer": func(r *record.Row) any { return r.Answer },
+	}
+	words := map[string]func(*record.Row) string{
+		"problem": func(r *record.Row) string { return r.Problem }, "fate": func(r *record.Row) string { return cmp.Or(r.Fate, notRecorded) },
+		"stop_reason": func(r *record.Row) string { return r.StopReason },
+	}
+	out := Columns{Rows: n, Data: map[string]any{}}
+	for name, of := range numbers {
+		column := make([]any, n)
+		for i := range rows {
+			column[i] = of(&rows[i])
+		}
+		out.Data[name] = column
+	}
+	for name, of := range words { // few words, many rows
+		d := Words{Words: []string{}, At: make([]int, n)}
+		place := map[string]int{}
+		for i := range rows {
+			word := of(&rows[i])
+			at, ok := place[word]
+			if !ok {
+				at = len(d.Words)
+				place[word] = at
+				d.Words = append(d.Words, word)
+			}
+			d.At[i] = at
+		}
+		out.Data[name] = d
+	}
+	return out
+}
+
+// Words is a column of words: At points into Words for each row.
+type Words struct {
+	Words []string `json:"words"`
+	At    []int    `json:"at"`
+}
+
+// RolloutRow is a rollout of a group with the reason of its fate.
+type RolloutRow struct {
+	record.Row
+	// Why is one sentence.
+	Why string `json:"why"`
+	// End is the last part of the response, for a look without opening it.
+	End string `json:"end"`
+}
+
+// GroupView is a group.
+type GroupView struct {
+	Problem rl.Problem   `json:"problem"`
+	Step    int          `json:"step"`
+	Fate    string       `json:"fate"`
+	Why     string       `json:"why"`
+	Rows    []RolloutRow `json:"rows"`
+	// Recorded says that the fates are the record of the step and not derived.
+	Source string `json:"source"`
+	// Texts says what became of the trajectories, empty where they are there.
+	Texts string `json:"texts,omitempty"`
+	// Problems are the ids of the step's groups, for the way to the next.
+	Problems []string `json:"problems"`
+}
+
+// endOfText is how much of a response a group shows.
+const endOfText = 400
+
+func (s *Server) showGroup(r *request) (GroupView, error) {
+	ctx := r.Context()
+	h, step, err := s.stepOf(r)
+	if err != nil {
+		return GroupView{}, err
+	}
+	id := r.PathValue("problem")
+	out := GroupView{Step: step, Problems: []string{}}
+	if out.Problem, err = s.problem(ctx, h, step, id); err != nil {
+		return out, err
+	}
+	rows, source, group, err := s.groupRows(ctx, h, step, id)
+	if err != nil {
+		return out, err
+	}
+	out.Source, out.Fate = source, string(group.Fate)
+	cfg, err := h.Config(ctx)
+	if err != nil {
+		return out, err
+	}
+	ts, err := h.Group(ctx, step, id)
+	switch {
+	case errors.Is(err, blob.ErrNotExist):
+		out.Texts = fmt.Sprintf("the texts of step %d are not in the store: checkpoint.keep_trajectories has deleted them", step)
+	case err != nil:
+		return out, err
+	}
+	ends := map[int]string{}
+	for i := range ts {
+		ends[ts[i].Rollout] = tailOf(ts[i].Text, endOfText)
+	}
+	e := newExplainer(rows, cfg.At(step).RL)
+	out.Why = e.group()
+	for _, row := range rows {
+		out.Rows = append(out.Rows, RolloutRow{Row: row, Why: e.sentence(row), End: ends[row.Rollout]})
+	}
+	out.Rows = orEmpty(out.Rows)
+	if batch, ok, err := history.RolloutsOf(h).Batch(ctx, step); err == nil && ok {
+		for _, g := range batch.Groups {
+			out.Problems = append(out.Problems, g.ProblemID)
+		}
+	}
+	return out, nil
+}
+
+// groupRows are the rows of one group and what the batch says of it.
+func (s *Server) groupRows(ctx context.Context, h *history.Run, step int, id string) (rows []record.Row, source string, group run.GroupRecord, err error) {
+	batch, ok, err := history.RolloutsOf(h).Batch(ctx, step)
+	if err != nil {
+		return nil, "", group, err
+	}
+	if ok {
+		i := slices.IndexFunc(batch.Groups, func(g run.GroupRecord) bool { return g.ProblemID == id })
+		if i < 0 {
+			return nil, "", group, missing("step %d of run %s has no problem %s", step, h.ID(), brief(id))
+		}
+		group = batch.Groups[i]
+	}
+	all, ok, err := history.RolloutsOf(h).Index(ctx, step)
+	if err != nil {
+		return nil, "", group, err
+	}
+	if ok {
+		rows = slices.DeleteFunc(all, func(r record.Row) bool { return r.Problem != id })
+		return rows, fromIndex, group, nil
+	}
+	cfg, err := h.Config(ctx)
+	if err != nil {
+		return nil, "", group, err
+	}
+	rows, err = oldRows(ctx, h, cfg.At(step), step, id)
+	return rows, fromRecords, group, err
+}
+
+// problem finds a problem of a step. One that the stage's data does not have keeps its
+// id alone.
+func (s *Server) problem(ctx context.Context, h *history.Run, step int, id string) (rl.Problem, error) {
+	stage := 0
+	for _, st := range h.Plan.Stages {
+		if step >= st.FirstStep && step < st.FirstStep+st.Steps {
+			stage = st.Index
+		}
+	}
+	if stage == 0 {
+		return rl.Problem{}, missing("run %s has no step %d", h.ID(), step)
+	}
+	return s.findProblem(ctx, fmt.Sprintf("problems/%s/%d", h.ID(), stage), id, func() ([]rl.Problem, error) { return history.RolloutsOf(h).TrainProblems(ctx, stage) })
+}
+
+func (s *Server) findProblem(_ context.Context, key, id string, read func() ([]rl.Problem, error)) (rl.Problem, error) {
+	known, ok := s.cache.get(key)
+	if !ok {
+		list, err := read()
+		if err != nil && !errors.Is(err, blob.ErrNotExist) {
+			return rl.Problem{}, err
+		}
+		byID := make(map[string]rl.Problem, len(list))
+		size := 0
+		for _, p := range list {
+			byID[p.ID] = p
+			size += len(p.ID) + len(p.Prompt) + len(p.Answer) + len(p.Fixture) + 100
+		}
+		s.cache.put(key, byID, size)
+		known = byID
+	}
+	p, ok := known.(map[string]rl.Problem)[id]
+	if !ok {
+		return rl.Problem{ID: id}, nil
+	}
+	return p, nil
+}
+
+// tailOf is the end of a text, from a full rune on.
+func tailOf(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	cut := len(text) - n
+	for cut < len(text) && text[cut]&0xc0 == 0x80 {
+		cut++
+	}
+	return text[cut:]
+}
