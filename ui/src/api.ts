@@ -101,6 +101,8 @@ export interface End {
 }
 export interface EvalRow {
   accuracy: number;
+  copied?: number;
+  copies?: number;
   greedy_tool_error_rate: number;
   infra_errors: number;
   label: string;
@@ -113,6 +115,7 @@ export interface EvalRow {
   record?: Ref;
   sample_ns: number;
   sampled_accuracy: number;
+  set?: string;
   stage: number;
   tool_error_rate: number;
   tool_ns: number;
@@ -121,6 +124,8 @@ export interface EvalRow {
 }
 export interface Evaluation {
   accuracy: number;
+  copied?: number;
+  copies?: number;
   greedy_tool_error_rate: number;
   infra_errors: number;
   label: string;
@@ -132,6 +137,7 @@ export interface Evaluation {
   record?: Ref;
   sample_ns: number;
   sampled_accuracy: number;
+  set?: string;
   stage: number;
   tool_error_rate: number;
   tool_ns: number;
@@ -203,7 +209,9 @@ export interface Problem {
   fixture?: string;
   id: string;
   level?: number;
+  license?: string;
   prompt: string;
+  source?: string;
 }
 export interface Ref {
   key: string;
@@ -277,6 +285,7 @@ export interface RunStatus {
   priority?: number;
   reason?: string;
   restarted?: string;
+  room?: string;
   run_id: string;
   sft_step: number;
   sft_steps: number;
@@ -338,9 +347,11 @@ export interface Stage {
   filter?: boolean;
   first_step: number;
   index: number;
+  judged?: boolean;
   name: string;
   of?: number;
   offset?: number;
+  refill?: number;
   steps: number;
 }
 export interface StageAccuracy {
@@ -359,6 +370,7 @@ export interface StageSummary {
   accuracy_after?: number;
   accuracy_before?: number;
   accuracy_stage_end?: number;
+  filter_rule?: string;
   mean_tokens?: number;
   mean_tokens_before?: number;
   mean_turns?: number;
@@ -387,6 +399,7 @@ export interface StepRecord {
   not_promised?: string;
   num_steps: number;
   sampled_by?: number;
+  spans?: VersionSpan[];
   stage: number;
   stage_name: string;
   started: string;
@@ -487,4 +500,8 @@ export interface TurnView {
   result?: string;
   start: number;
   text: string;
+}
+export interface VersionSpan {
+  until?: number;
+  version: number;
 }
