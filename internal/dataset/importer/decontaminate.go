@@ -105,7 +105,18 @@ const maxHits = 1000
 
 // ReadItems calls yield with each row of a file and what it becomes, in any layout. A row
 // that becomes nothing is an error. The row and the item are valid until the next call.
-func ReadItems(path string, opts layout.Options, yield func(rows.Row, *layout.Layout, *layout.Item) error) (err error) {
+func ReadItems(path string, opts layout.Options, yield func(rows.Row, *layout.Layout, *layout.Item) error) error {
+	return eachItem(path, opts, func(row rows.Row, l *layout.Layout, item *layout.Item, err error) error {
+		if err != nil {
+			return err
+		}
+		return yield(row, l, item)
+	})
+}
+
+// eachItem calls visit with each row of a file, as far as it could be read, and why it
+// could not be read whole. What visit returns ends it, with the row's place.
+func eachItem(path string, opts layout.Options, visit func(rows.Row, *layout.Layout, *layout.Item, error) error) (err error) {
 	l, err := DetectFile(path)
 	if err != nil {
 		return err
@@ -122,19 +133,17 @@ func ReadItems(path string, opts layout.Options, yield func(rows.Row, *layout.La
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
-		if err == nil {
-			err = row.Err
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
 		}
-		if err == nil {
+		item = layout.Item{}
+		if err = row.Err; err == nil {
 			err = o.Parse(row.JSON)
 		}
 		if err == nil {
 			err = l.Read(&o, &item, opts)
 		}
-		if err == nil {
-			err = yield(row, l, &item)
-		}
-		if err != nil {
+		if err = visit(row, l, &item, err); err != nil {
 			return fmt.Errorf("%s:%d: %w", path, row.Num, err)
 		}
 	}

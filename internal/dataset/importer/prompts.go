@@ -13,38 +13,15 @@ import (
 
 // ReadPrompts calls yield with the prompt of each row of a file, in any layout. A row
 // without one is an error: a benchmark has to be known whole.
-func ReadPrompts(path string, yield func(row int64, prompt string)) (err error) {
-	l, err := DetectFile(path)
-	if err != nil {
-		return err
-	}
-	r, err := rows.Open(path)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, r.Close()) }()
-	var o layout.Object
-	var item layout.Item
-	for {
-		row, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			return nil
+func ReadPrompts(path string, yield func(row int64, prompt string)) error {
+	return eachItem(path, layout.Options{}, func(row rows.Row, _ *layout.Layout, item *layout.Item, err error) error {
+		prompt := PromptOf(item)
+		if prompt == "" && err != nil {
+			return err
 		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", path, err)
-		}
-		item = layout.Item{}
-		if err = row.Err; err == nil {
-			if err = o.Parse(row.JSON); err == nil {
-				err = l.Read(&o, &item, layout.Options{})
-			}
-		}
-		if prompt := PromptOf(&item); err == nil || prompt != "" {
-			yield(row.Num, prompt)
-			continue
-		}
-		return fmt.Errorf("%s:%d: %w", path, row.Num, err)
-	}
+		yield(row.Num, prompt)
+		return nil
+	})
 }
 
 // sampleRow is a line of a file of samples: one response, or several.
