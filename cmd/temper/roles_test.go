@@ -23,7 +23,7 @@ func TestRoleFlags(t *testing.T) {
 		{"worker --rollout-shards 257", cli.ExitUser, "--rollout-shards: is 257"},
 		{"worker --cluster /none", cli.ExitUser, "--cluster: cluster: open /none: no such file or directory"},
 		{"worker --cluster " + empty, cli.ExitUser, `name: is "", want 1 to 32 lower-case letters`},
-		{"worker --cluster ../../deploy/single.cluster.yaml", cli.ExitSystem, "--cluster: list nodes: no answer from Nomad at http://" + w.closed},
+		{"worker --cluster ../../deploy/single.cluster.yaml", cli.ExitSystem, "--cluster: the scheduler does not answer: list nodes: no answer from Nomad at http://" + w.closed},
 		{"worker --listen here", cli.ExitUser, `--listen: address "here": want host:port or unix:/path`},
 		{"trainer --listen 0.0.0.0:0", cli.ExitUser, "--listen: address 0.0.0.0:0: other machines can reach it"},
 		{"rollout --listen unix:relative", cli.ExitUser, "absolute path"},
