@@ -43,7 +43,10 @@ func (r *runFlow) status() RunStatus {
 		}
 	}
 	if r.ended != "" {
-		s.State, s.Reason, s.By, s.Since, s.Room = r.ended, r.why, "", nil, ""
+		s.State, s.Reason, s.By, s.Since = r.ended, r.why, "", nil
+	}
+	if r.ended != "" || s.State == StateDone { // it has given its room back for good
+		s.Room = ""
 	}
 	return s
 }

@@ -55,7 +55,7 @@ func placingOn(ctx context.Context, file string, log *slog.Logger) (workers.Clus
 	case err == nil:
 		log.Info("runs may have workers of their own", "cluster", c.Name, "nomad", client.Address(), "nodes", len(nodes))
 	case silent && os.Getenv(allocKey) != "":
-		log.Warn("Nomad does not answer: runs with placement wait until it does", "err", err)
+		log.Warn("the scheduler does not answer: runs with placement wait until it does", "err", err)
 	case errors.Is(err, placement.ErrDenied):
 		return none, cli.Usage(fmt.Errorf("--cluster: %w", err))
 	default:
