@@ -5,6 +5,7 @@
 package jobs
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -101,6 +102,10 @@ type process struct {
 	// secrets are the items of the job's variable that become variables of the
 	// environment, and files those that become files below the secrets folder.
 	secrets, files map[string]string
+	// texts are further files below the local folder, which hold no secret.
+	texts map[string]string
+	// variable is where the secrets are; empty is that of the role.
+	variable string
 	// needs are roles whose addresses become variables of the environment.
 	needs map[string]string
 	// volume says that the folder Data must be there.
@@ -254,9 +259,10 @@ const lastWords = 5 * time.Second
 // templates give a process what is not in its job: secrets, and addresses of others.
 func (b form) templates(p process) []*api.Template {
 	var out []*api.Template
+	variable := cmp.Or(p.variable, b.Variable(p.name))
 	if len(p.secrets) > 0 {
 		var text strings.Builder
-		fmt.Fprintf(&text, "{{ with nomadVar %q }}", b.Variable(p.name))
+		fmt.Fprintf(&text, "{{ with nomadVar %q }}", variable)
 		for _, key := range slices.Sorted(maps.Keys(p.secrets)) {
 			fmt.Fprintf(&text, "\n%s={{ .%s }}", key, p.secrets[key])
 		}
@@ -268,9 +274,12 @@ func (b form) templates(p process) []*api.Template {
 	for _, name := range slices.Sorted(maps.Keys(p.files)) {
 		// Whoever serves reads its files again when they change.
 		out = append(out, &api.Template{
-			EmbeddedTmpl: new(fmt.Sprintf("{{ with nomadVar %q }}{{ .%s }}{{ end }}", b.Variable(p.name), p.files[name])),
+			EmbeddedTmpl: new(fmt.Sprintf("{{ with nomadVar %q }}{{ .%s }}{{ end }}", variable, p.files[name])),
 			DestPath:     new("secrets/" + name), ChangeMode: new("noop"), Perms: new("0600"),
 		})
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.texts)) {
+		out = append(out, &api.Template{EmbeddedTmpl: new(literal(p.texts[name])), DestPath: new("local/" + name), ChangeMode: new("noop")})
 	}
 	if len(p.needs) > 0 {
 		var text strings.Builder
@@ -283,6 +292,9 @@ func (b form) templates(p process) []*api.Template {
 	}
 	return out
 }
+
+// literal is a template that renders the text itself.
+func literal(text string) string { return strings.ReplaceAll(text, "{{", `{{"{{"}}`) }
 
 // Variable is where the secrets of a job are; the job may read it without a policy.
 func (b Build) Variable(role string) string { return "nomad/jobs/" + b.ID(role) }

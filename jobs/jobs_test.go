@@ -5,12 +5,16 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"text/template"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/hashicorp/nomad/api"
 
+	"temper/internal/placement"
 	"temper/jobs"
 	"temper/jobs/spec"
 )
@@ -147,6 +151,51 @@ func TestSecretsAreFew(t *testing.T) {
 	}
 	if diff := cmp.Diff(got, want); diff != "" {
 		t.Errorf("secrets (-got +want):\n%s", diff)
+	}
+}
+
+// TestControlGetsTheCluster: a control worker that places runs gets the file, byte for byte
+// behind the language of templates, the way to Nomad and no secret of others.
+func TestControlGetsTheCluster(t *testing.T) {
+	b := load(t, "cluster.example.yaml")
+	b.Roles.Trainer.Env = map[string]string{"ODD": "{{{ nothing }} ${X}"}
+	control := b.Control()
+	task := control.TaskGroups[0].Tasks[0]
+	if task.Env["NOMAD_ADDR"] != b.Placement.Nomad || !strings.Contains(strings.Join(task.Config["args"].([]string), " "), "--cluster ${NOMAD_TASK_DIR}/cluster.yaml") {
+		t.Errorf("env %v, args %v", task.Env, task.Config["args"])
+	}
+	want := map[string][]string{"nomad/jobs/temper-control": {"nomad_token", "sandbox_token", "tls_ca", "tls_cert", "tls_key"}}
+	if diff := cmp.Diff(jobs.Secrets(control), want); diff != "" {
+		t.Errorf("secrets (-got +want):\n%s", diff)
+	}
+	var out strings.Builder
+	for _, tmpl := range task.Templates {
+		if *tmpl.DestPath == "local/cluster.yaml" {
+			if err := template.Must(template.New("").Parse(*tmpl.EmbeddedTmpl)).Execute(&out, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	got, err := spec.Parse("cluster.yaml", []byte(out.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(got, b.Cluster, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("cluster (-got +want):\n%s", diff)
+	}
+	b.Placement = spec.Placement{}
+	if c := b.Control(); len(jobs.Secrets(c)) > 0 || c.TaskGroups[0].Tasks[0].Env["NOMAD_ADDR"] != "" {
+		t.Error("a control worker that places nothing reaches Nomad")
+	}
+}
+
+// TestRunReadsItsOwn: the job of a run reads the variable of its own name alone.
+func TestRunReadsItsOwn(t *testing.T) {
+	b := load(t, "cluster.example.yaml")
+	j := b.Run(placement.Job{ID: "engine-a", Run: "a", Role: placement.RoleEngine, Members: 2, Queues: placement.QueuesOf("a")})
+	want := map[string][]string{"nomad/jobs/engine-a": b.RunItems()}
+	if diff := cmp.Diff(jobs.Secrets(j), want); diff != "" || !slices.Contains(b.RunItems(), jobs.ItemNomadToken) {
+		t.Errorf("items %q, secrets (-got +want):\n%s", b.RunItems(), diff)
 	}
 }
 

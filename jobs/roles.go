@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -16,6 +17,7 @@ const (
 	ItemNodeToken    = "node_token"
 	ItemAccessKey    = "access_key"
 	ItemSecretKey    = "secret_key"
+	ItemNomadToken   = "nomad_token"
 	ItemCert         = "tls_cert"
 	ItemKey          = "tls_key"
 	ItemCA           = "tls_ca"
@@ -97,8 +99,40 @@ func (b wire) scheme() string {
 
 // Control serves workflows.
 func (b Build) Control() *api.Job {
-	role := b.Roles.Control
-	return form{b}.job(poller{b}.polls("control", role, []string{"worker", "--rollout-shards", strconv.Itoa(max(1, b.Roles.Rollout.Count))}))
+	p := poller{b}.polls("control", b.Roles.Control, []string{"worker", "--rollout-shards", strconv.Itoa(max(1, b.Roles.Rollout.Count))})
+	if b.Placement.On() {
+		poller{b}.places(&p)
+	}
+	return form{b}.job(p)
+}
+
+// fileCluster is the cluster's file below the local folder of a control worker.
+const fileCluster = "cluster.yaml"
+
+// places adds what a control worker needs that gives runs workers of their own: the cluster's
+// file, which is part of its job so that a change rolls it over, and the way to Nomad.
+func (b poller) places(p *process) {
+	text, err := b.YAML()
+	if err != nil {
+		panic(err) // it consists of texts and numbers
+	}
+	p.texts = map[string]string{fileCluster: string(text)}
+	p.args = append(p.args, "--cluster", "${NOMAD_TASK_DIR}/"+fileCluster)
+	b.asks(p)
+	if slices.Contains(b.Placement.Scale, "sandbox") { // its load is the gateway's to say
+		b.sampling(p)
+	}
+}
+
+// asks adds how a process reaches Nomad.
+func (b poller) asks(p *process) {
+	if !b.Placement.On() {
+		return
+	}
+	p.env["NOMAD_ADDR"] = b.Placement.Nomad
+	if b.Placement.Token {
+		p.secrets["NOMAD_TOKEN"] = ItemNomadToken
+	}
 }
 
 // Trainer is the pool of trainers that any run may use.

@@ -36,6 +36,8 @@ func (b Build) Run(job placement.Job) *api.Job {
 	}
 	p := poller{b}.polls(string(job.Role), role, args)
 	poller{b}.sampling(&p)
+	poller{b}.asks(&p) // whether its allocation is still the one that counts
+	p.variable = RunVariable(job.ID)
 	j := form{b}.job(p)
 	j.ID, j.Name = new(job.ID), new(job.ID)
 	j.Priority = new(runPriority(role.Priority, job.Priority))
@@ -52,6 +54,24 @@ func (b Build) Run(job placement.Job) *api.Job {
 	g.Update.MaxParallel = new(0) // members start together, and no health of one holds up another
 	g.Update.AutoRevert = new(false)
 	return seal(j)
+}
+
+// RunVariable is where the secrets of a run's job are: no other job may read it.
+func RunVariable(id string) string { return "nomad/jobs/" + id }
+
+// RunsVariable holds what every job of a run gets. No job has its name, so that none reads it.
+func (b Build) RunsVariable() string { return b.Variable(Runs) }
+
+// Runs stands for all jobs of runs where roles have their names.
+const Runs = "run"
+
+// RunItems are the items that the jobs of runs read; nil where runs have none of their own.
+func (b Build) RunItems() []string {
+	if !b.Placement.On() {
+		return nil
+	}
+	j := b.Run(placement.Job{ID: "trainer-x", Run: "x", Role: placement.RoleTrainer, Members: 1})
+	return Secrets(j)[RunVariable(*j.ID)]
 }
 
 // runPriority shifts the priority of a role by that of the run: 1 is first, 3 the usual, 5 last.

@@ -45,6 +45,9 @@ func (r *runFlow) status() RunStatus {
 	if r.ended != "" {
 		s.State, s.Reason, s.By, s.Since = r.ended, r.why, "", nil
 	}
+	if r.ended != "" || s.State == StateDone { // it has given its room back for good
+		s.Room = ""
+	}
 	return s
 }
 

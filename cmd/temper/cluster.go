@@ -14,6 +14,7 @@ import (
 	"temper/internal/buildinfo"
 	"temper/internal/cli"
 	"temper/internal/nomad"
+	"temper/jobs"
 	"temper/jobs/fleet"
 	"temper/jobs/spec"
 )
@@ -72,7 +73,7 @@ func (f *clusterFlags) with(do func(ctx context.Context, cmd *cobra.Command, fl 
 
 // clusterFailure tells mistakes of the operator from faults of the cluster.
 func clusterFailure(err error) error {
-	for _, mistake := range []error{nomad.ErrDenied, nomad.ErrNotExist, fleet.ErrNoSecrets, fleet.ErrForeign} {
+	for _, mistake := range []error{nomad.ErrDenied, nomad.ErrNotExist, fleet.ErrNoSecrets, fleet.ErrNotWanted, fleet.ErrForeign} {
 		if errors.Is(err, mistake) {
 			return cli.Usage(err)
 		}
@@ -87,12 +88,27 @@ func (f *clusterFlags) initCommand() *cobra.Command {
 		Use: "init", Short: "Make the cluster's tokens and certificates", Args: cobra.NoArgs,
 		Long: `Makes what is missing of the cluster's tokens and, with tls: true, its certificates, and gives each job what
 it needs in the Nomad variable nomad/jobs/JOB. A token that changes starts its processes again; certificates are
-read again by themselves. Call it again after nodes were added.`,
+read again by themselves. Call it again after nodes were added. With placement.token: true it also takes the tokens
+with which the service itself asks Nomad: of the policy control, and of the policy run (deploy/nomad/acl).`,
 	}
 	var rotate bool
 	cmd.Flags().BoolVar(&rotate, "rotate", false, "make new tokens and certificates in place of those that are there")
+	files := map[string]*string{}
+	for role, what := range map[string]string{fleet.ControlJob: "control workers", jobs.Runs: "the workers of runs"} {
+		files[role] = cmd.Flags().String(role+"-nomad-token", "", "file with the token of Nomad for "+what)
+	}
 	cmd.RunE = f.with(func(ctx context.Context, cmd *cobra.Command, fl *fleet.Fleet, _ []string) error {
-		return fl.Init(ctx, fleet.InitOptions{Rotate: rotate, Say: sayTo(cmd.OutOrStdout())})
+		o := fleet.InitOptions{Rotate: rotate, Say: sayTo(cmd.OutOrStdout()), NomadTokens: map[string]string{}}
+		for role, file := range files {
+			token, err := tokenFile(role+"-nomad-token", *file)
+			if err != nil {
+				return err
+			}
+			if token != "" {
+				o.NomadTokens[role] = token
+			}
+		}
+		return fl.Init(ctx, o)
 	})
 	return cmd
 }

@@ -3,13 +3,17 @@
 package main_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"temper/internal/freeport"
 	"temper/jobs/nomadtest"
@@ -31,6 +35,7 @@ programs: {folder: %q}
 data: %q
 store: file://%s
 ports: {temporal: %s, temporal_ui: %s, gateway: %s}
+placement: {nomad: %q}
 roles:
   temporal: {driver: raw_exec, cpu: 100, memory: 512MiB}
   gateway: {driver: raw_exec, cpu: 100, memory: 512MiB}
@@ -58,7 +63,7 @@ func newOnNomad(t *testing.T) *onNomad {
 		}
 		ports[i] = port
 	}
-	text := fmt.Sprintf(clusterFile, append([]any{bin, data, o.store()}, ports...)...)
+	text := fmt.Sprintf(clusterFile, append(append([]any{bin, data, o.store()}, ports...), agents.Address)...)
 	if err := os.WriteFile(o.file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -74,6 +79,49 @@ func (o *onNomad) cluster(code int, args ...string) string {
 	r := o.launch("temper", append([]string{"cluster", "--cluster", o.file, "--nomad", o.agents.Address}, args...)...)
 	r.end(code, 5*time.Minute)
 	return r.text()
+}
+
+// ownWorkers makes the run once more, with a trainer of its own. It wants the bits of the first
+// one, and nothing of it left on the cluster.
+func (o *onNomad) ownWorkers() {
+	o.t.Helper()
+	submit := o.launch("temper", "run", "submit", "--config", ciConfig, "--run-id", "own", "--wait", "--placement", `{"trainer": {"count": 1, "memory_mib": 512, "pool": "gpu"}}`,
+		"--home", o.t.TempDir(), "--store", "file://"+o.store(), "--temporal", o.temporal, "--ui", "")
+	submit.end(0, 2*runTimeout)
+	allocs := o.agents.Allocations("trainer-own")
+	if len(allocs) == 0 {
+		o.t.Fatal("the run had no trainer of its own")
+	}
+	o.agents.Await("its trainer to end", func() error {
+		if n := len(o.agents.Running("trainer-own")); n > 0 {
+			return fmt.Errorf("%d still run", n)
+		}
+		return nil
+	})
+	own, first := lastShards(o.t, o.store(), "own"), lastShards(o.t, o.store(), "twin")
+	if diff := cmp.Diff(own, first); diff != "" {
+		o.t.Errorf("the last checkpoint with a trainer of its own (-got +want):\n%s", diff)
+	}
+}
+
+// lastShards are the tensors of a run's last checkpoint, by the hashes of their contents.
+func lastShards(t *testing.T, store, run string) any {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(store, "runs", run, "checkpoints", "step-*", "manifest.json"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("run %s has no checkpoint (%v)", run, err)
+	}
+	text, err := os.ReadFile(slices.Max(files))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var manifest struct {
+		Shards map[string]any `json:"shards"`
+	}
+	if err := json.Unmarshal(text, &manifest); err != nil || len(manifest.Shards) == 0 {
+		t.Fatalf("%d shards, %v", len(manifest.Shards), err)
+	}
+	return manifest.Shards
 }
 
 // TestRunOnNomad makes the pipeline's run with every process an allocation of Nomad, from nothing. The
@@ -126,5 +174,6 @@ func TestRunOnNomad(t *testing.T) {
 	if diff := chaos.Compare(calmTwin(t), contents(t, o.store())); len(diff) > 0 {
 		t.Errorf("the run on Nomad differs: %+v", diff)
 	}
+	o.ownWorkers()
 	o.boardIsAnswered()
 }

@@ -55,12 +55,18 @@ func workerCommand() *cobra.Command {
 	f := addRoleFlags(cmd)
 	o := workers.ControlOptions{MemoryOf: service.SupervisorPID()}
 	cmd.Flags().IntVar(&o.RolloutShards, "rollout-shards", 1, "parts into which each step of runs that begin here cuts its sampling, for as many temper rollout processes; changes no bit of a run")
+	cluster := cmd.Flags().String("cluster", "", "file of the cluster (cluster.yaml) on which runs get workers of their own that ask for them; Nomad is found by NOMAD_ADDR and NOMAD_TOKEN. Empty = nowhere")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		if o.RolloutShards < 1 || o.RolloutShards > workers.MaxRolloutShards {
 			return cli.Usagef("--rollout-shards: is %d, want 1 to %d", o.RolloutShards, workers.MaxRolloutShards)
 		}
 		if o.Place, err = f.place("worker"); err != nil {
 			return err
+		}
+		if *cluster != "" {
+			if o.Cluster, err = placingOn(cmd.Context(), *cluster, o.Log); err != nil {
+				return err
+			}
 		}
 		return f.serve(cmd, workers.Control(o), o.Log)
 	}
@@ -138,6 +144,9 @@ in as many processes as you start, or by this process too with --with-rollouts.`
 			}
 			role = workers.Together("trainer", role, rollouts)
 		}
+		if role, err = standing(role, o.Queue, o.Log); err != nil {
+			return err
+		}
 		return f.serve(cmd, role, o.Log)
 	}
 	cmd.AddCommand(trainerPlanCommand())
@@ -174,6 +183,9 @@ on other machines, share the shards of each step: see --rollout-shards of temper
 			return err
 		}
 		role, err := sampling.role(place, *backend, *slots)
+		if err == nil {
+			role, err = standing(role, sampling.queue, place.Log)
+		}
 		if err != nil {
 			return err
 		}

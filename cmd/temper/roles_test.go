@@ -1,6 +1,7 @@
 package main
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -10,6 +11,9 @@ import (
 // TestRoleFlags: a role that is told nonsense says so before it reaches for anything.
 func TestRoleFlags(t *testing.T) {
 	w := newWrongWorld(t)
+	t.Setenv("NOMAD_ADDR", "http://"+w.closed)
+	empty := filepath.Join(w.dir, "empty.yaml")
+	w.write(empty, "{}\n")
 	for _, c := range []struct {
 		args string
 		code int
@@ -17,6 +21,9 @@ func TestRoleFlags(t *testing.T) {
 	}{
 		{"worker --rollout-shards 0", cli.ExitUser, "--rollout-shards: is 0, want 1 to 256"},
 		{"worker --rollout-shards 257", cli.ExitUser, "--rollout-shards: is 257"},
+		{"worker --cluster /none", cli.ExitUser, "--cluster: cluster: open /none: no such file or directory"},
+		{"worker --cluster " + empty, cli.ExitUser, `name: is "", want 1 to 32 lower-case letters`},
+		{"worker --cluster ../../deploy/single.cluster.yaml", cli.ExitSystem, "--cluster: the scheduler does not answer: list nodes: no answer from Nomad at http://" + w.closed},
 		{"worker --listen here", cli.ExitUser, `--listen: address "here": want host:port or unix:/path`},
 		{"trainer --listen 0.0.0.0:0", cli.ExitUser, "--listen: address 0.0.0.0:0: other machines can reach it"},
 		{"rollout --listen unix:relative", cli.ExitUser, "absolute path"},
@@ -47,6 +54,22 @@ func TestRoleFlags(t *testing.T) {
 		var out, errs strings.Builder
 		if code := execute(strings.Fields(c.args), &out, &errs); code != c.code || !strings.Contains(errs.String(), c.want) || out.Len() > 0 {
 			t.Errorf("temper %s: exit code %d, output %q, error %q; want %d and %q", c.args, code, out.String(), errs.String(), c.code, c.want)
+		}
+	}
+	for _, address := range []string{"here", "http://" + w.closed} { // one line each
+		t.Setenv("NOMAD_ADDR", address)
+		var errs strings.Builder
+		execute(strings.Fields("worker --cluster ../../deploy/single.cluster.yaml"), &strings.Builder{}, &errs)
+		if text := errs.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, address) || !strings.Contains(text, "NOMAD_ADDR") {
+			t.Errorf("NOMAD_ADDR=%s: %q, want one line that names it", address, text)
+		}
+	}
+	t.Setenv("NOMAD_ADDR", "here")
+	t.Setenv(allocKey, "a")
+	for _, args := range []string{"rollout --queue q", "trainer --queue q"} {
+		var errs strings.Builder
+		if code := execute(strings.Fields(args), &strings.Builder{}, &errs); code != cli.ExitUser || !strings.Contains(errs.String(), `the address of Nomad is "here"`) {
+			t.Errorf("temper %s: exit code %d, error %q", args, code, errs.String())
 		}
 	}
 }

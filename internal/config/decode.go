@@ -3,6 +3,8 @@ package config
 import (
 	"reflect"
 	"slices"
+
+	"github.com/goccy/go-yaml"
 )
 
 // Decode reads YAML (or JSON) strictly into the struct that v points to, over what it
@@ -33,3 +35,6 @@ func Decode(name string, data []byte, v any, check func() Problems) error {
 	slices.SortStableFunc(b.problems, func(a, b Problem) int { return a.Line - b.Line })
 	return b.problems.Err()
 }
+
+// Encode writes v as YAML that Decode reads: what it gives depends on v alone.
+func Encode(v any) ([]byte, error) { return yaml.Marshal(v) }

@@ -189,19 +189,27 @@ func (b *Backend) holdings(ctx context.Context) ([]*api.NodeListStub, []*api.All
 	return nodes, allocs, nil
 }
 
-// handSecrets gives the job of a run the secrets of its role, in a variable that it may read.
+// handSecrets gives the job of a run its secrets, in a variable that it alone may read.
 func (b *Backend) handSecrets(ctx context.Context, wanted *api.Job) error {
-	for path := range jobs.Secrets(wanted) {
-		items, _, err := b.nomad.Variables().GetVariableItems(path, query(ctx))
-		if err != nil && !errors.Is(err, api.ErrVariablePathNotFound) {
-			return b.fail("read the variable "+path, err)
-		}
-		own := "nomad/jobs/" + *wanted.ID
-		if _, _, err := b.nomad.Variables().Update(&api.Variable{Path: own, Items: items}, write(ctx)); err != nil {
-			return b.fail("write the variable "+own, err)
-		}
+	own := jobs.RunVariable(*wanted.ID)
+	names := jobs.Secrets(wanted)[own]
+	if len(names) == 0 {
+		return nil
 	}
-	return nil
+	from := b.build.RunsVariable()
+	held, _, err := b.nomad.Variables().GetVariableItems(from, query(ctx))
+	if err != nil && !errors.Is(err, api.ErrVariablePathNotFound) {
+		return b.fail("read the variable "+from, err)
+	}
+	items := map[string]string{}
+	for _, name := range names {
+		if held[name] == "" { // the members would wait for it for ever
+			return fmt.Errorf("start %s: %w: item %s of the variable %s: make it with temper cluster init", *wanted.ID, placement.ErrNotExist, name, from)
+		}
+		items[name] = held[name]
+	}
+	_, _, err = b.nomad.Variables().Update(&api.Variable{Path: own, Items: items}, write(ctx))
+	return b.fail("write the variable "+own, err)
 }
 
 // Stop implements placement.Backend.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/hashicorp/nomad/api"
@@ -19,10 +20,29 @@ import (
 	"temper/jobs/spec"
 )
 
+// controlToken has the rights that control workers are given.
+func controlToken(t *testing.T, c *nomadtest.Cluster) string {
+	t.Helper()
+	rules, err := os.ReadFile("../../deploy/nomad/acl/control.hcl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy := strings.ReplaceAll(string(rules), "nomad/jobs/temper-run", "nomad/jobs/conf-run")
+	if _, err := c.API.ACLPolicies().Upsert(&api.ACLPolicy{Name: "control", Rules: policy}, nil); err != nil {
+		t.Fatal(err)
+	}
+	token, _, err := c.API.ACLTokens().Create(&api.ACLToken{Name: "control", Type: "client", Policies: []string{"control"}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token.SecretID
+}
+
 // TestConformance: a real Nomad keeps the promises of the port. The members are programs
 // that wait.
 func TestConformance(t *testing.T) {
-	c := nomadtest.Start(t, nomadtest.Options{Root: "../.."})
+	c := nomadtest.Start(t, nomadtest.Options{Root: "../..", ACL: true})
+	c.Bootstrap()
 	const numNodes = 2
 	for _, name := range []string{"gpu-1", "gpu-2"} {
 		c.Node(nomadtest.Node{Name: name, Pool: "gpu"})
@@ -37,13 +57,13 @@ func TestConformance(t *testing.T) {
 		t.Fatal(err)
 	}
 	cluster.Programs.Folder = folder
-	client, err := nomad.Connect(nomad.Config{Address: c.Address})
+	client, err := nomad.Connect(nomad.Config{Address: c.Address, Token: controlToken(t, c)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	build := jobs.Build{Cluster: cluster, Version: "test"}
 	b := backend.New(client, build)
-	if _, _, err := c.API.Variables().Create(&api.Variable{Path: build.Variable("trainer"), Items: map[string]string{jobs.ItemSandboxToken: "x"}}, nil); err != nil {
+	if _, _, err := c.API.Variables().Create(&api.Variable{Path: build.RunsVariable(), Items: map[string]string{jobs.ItemSandboxToken: "x"}}, nil); err != nil {
 		t.Fatal(err)
 	}
 	sandbox := build.Sandbox()

@@ -44,21 +44,18 @@ func (f keeper) makeCertificates(ctx context.Context, items map[string]string, r
 	if err != nil {
 		return nil, err
 	}
-	for _, j := range f.build.All() {
-		role := j.Meta[jobs.MetaRole]
-		for _, names := range jobs.Secrets(j) {
-			if !slices.Contains(names, jobs.ItemCert) {
-				continue
-			}
-			cert, key := role+"_"+jobs.ItemCert, role+"_"+jobs.ItemKey
-			if !rotate && covers(items[cert], addresses) {
-				continue
-			}
-			if items[cert], items[key], err = issue(items[jobs.ItemCA], items[itemAuthorityKey], j.Meta[jobs.MetaRole], addresses); err != nil {
-				return nil, err
-			}
-			made = append(made, "a certificate of "+role)
+	for _, h := range f.holders() {
+		if !slices.Contains(h.items, jobs.ItemCert) {
+			continue
 		}
+		cert, key := h.role+"_"+jobs.ItemCert, h.role+"_"+jobs.ItemKey
+		if !rotate && covers(items[cert], addresses) {
+			continue
+		}
+		if items[cert], items[key], err = issue(items[jobs.ItemCA], items[itemAuthorityKey], h.role, addresses); err != nil {
+			return nil, err
+		}
+		made = append(made, "a certificate of "+h.role)
 	}
 	return made, nil
 }

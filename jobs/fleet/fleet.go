@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -168,22 +169,27 @@ func (f inspector) checkPools(ctx context.Context, all []*api.Job) error {
 
 // checkSecrets finds items of variables without which a task would wait for ever.
 func (f inspector) checkSecrets(ctx context.Context, all []*api.Job) error {
-	var missing []string
+	wanted := map[string][]string{}
 	for _, j := range all {
-		for path, items := range jobs.Secrets(j) {
-			have, _, err := f.nomad.Variables().GetVariableItems(path, query(ctx))
-			if err != nil && !errors.Is(err, api.ErrVariablePathNotFound) {
-				return f.nomad.Fail("read the variable "+path, err)
+		maps.Copy(wanted, jobs.Secrets(j))
+	}
+	if items := f.build.RunItems(); len(items) > 0 {
+		wanted[f.build.RunsVariable()] = items
+	}
+	var missing []string
+	for path, items := range wanted {
+		have, _, err := f.nomad.Variables().GetVariableItems(path, query(ctx))
+		if err != nil && !errors.Is(err, api.ErrVariablePathNotFound) {
+			return f.nomad.Fail("read the variable "+path, err)
+		}
+		var lacks []string
+		for _, item := range items {
+			if have[item] == "" {
+				lacks = append(lacks, item)
 			}
-			var lacks []string
-			for _, item := range items {
-				if have[item] == "" {
-					lacks = append(lacks, item)
-				}
-			}
-			if len(lacks) > 0 {
-				missing = append(missing, path+" ("+strings.Join(lacks, ", ")+")")
-			}
+		}
+		if len(lacks) > 0 {
+			missing = append(missing, path+" ("+strings.Join(lacks, ", ")+")")
 		}
 	}
 	if len(missing) == 0 {

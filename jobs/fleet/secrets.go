@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/hashicorp/nomad/api"
 
@@ -17,8 +18,14 @@ import (
 type InitOptions struct {
 	// Rotate makes new tokens and certificates where there are some.
 	Rotate bool
-	Say    func(string)
+	// NomadTokens are tokens of Nomad that the service uses: of ControlJob and of jobs.Runs. One
+	// that is left out stays as it is.
+	NomadTokens map[string]string
+	Say         func(string)
 }
+
+// ControlJob is the role that starts and stops the jobs of runs.
+const ControlJob = "control"
 
 // keeper holds the secrets of a cluster.
 type keeper struct{ *Fleet }
@@ -37,7 +44,6 @@ var keptTokens = []string{jobs.ItemAccessKey, jobs.ItemSecretKey}
 // Init makes the secrets of the cluster and gives each job what it needs. What is there
 // stays, unless it is to be rotated.
 func (f *Fleet) Init(ctx context.Context, o InitOptions) error {
-	all := f.build.All()
 	if _, err := f.ours(ctx); err != nil { // another cluster of the name keeps its secrets
 		return err
 	}
@@ -47,6 +53,10 @@ func (f *Fleet) Init(ctx context.Context, o InitOptions) error {
 	}
 	items := maps.Clone(held)
 	made := keeper{f}.makeTokens(items, o.Rotate)
+	taken, err := keeper{f}.takeTokens(items, o.NomadTokens)
+	if err != nil {
+		return err
+	}
 	if f.build.TLS {
 		certs, err := keeper{f}.makeCertificates(ctx, items, o.Rotate)
 		if err != nil {
@@ -60,15 +70,16 @@ func (f *Fleet) Init(ctx context.Context, o InitOptions) error {
 	for _, name := range made {
 		o.Say("made " + name)
 	}
-	for _, j := range all {
-		for path, names := range jobs.Secrets(j) {
-			wrote, err := keeper{f}.hand(ctx, path, j.Meta[jobs.MetaRole], names, items)
-			if err != nil {
-				return err
-			}
-			if wrote {
-				o.Say("wrote the variable " + path)
-			}
+	for _, name := range taken {
+		o.Say("took " + name)
+	}
+	for _, h := range (keeper{f}).holders() {
+		wrote, err := keeper{f}.hand(ctx, h.path, h.role, h.items, items)
+		if err != nil {
+			return err
+		}
+		if wrote {
+			o.Say("wrote the variable " + h.path)
 		}
 	}
 	if len(made) == 0 {
@@ -76,6 +87,57 @@ func (f *Fleet) Init(ctx context.Context, o InitOptions) error {
 	}
 	return nil
 }
+
+// holder is a variable with the secrets of a role, or of all jobs of runs.
+type holder struct {
+	role, path string
+	items      []string
+}
+
+// holders are those of the cluster, in the order of their jobs.
+func (f keeper) holders() (out []holder) {
+	for _, j := range f.build.All() {
+		for path, items := range jobs.Secrets(j) {
+			out = append(out, holder{j.Meta[jobs.MetaRole], path, items})
+		}
+	}
+	if items := f.build.RunItems(); len(items) > 0 {
+		out = append(out, holder{jobs.Runs, f.build.RunsVariable(), items})
+	}
+	return out
+}
+
+// takeTokens keeps the tokens of Nomad that the operator hands over, and finds those that
+// are missing.
+func (f keeper) takeTokens(items, given map[string]string) (taken []string, err error) {
+	if p := f.build.Placement; !p.On() || !p.Token {
+		if len(given) > 0 {
+			return nil, fmt.Errorf("%w: the cluster's file says that the service needs no token of Nomad: set placement.nomad and placement.token", ErrNotWanted)
+		}
+		return nil, nil
+	}
+	var lacks []string
+	for _, role := range []string{ControlJob, jobs.Runs} {
+		item := role + "_" + jobs.ItemNomadToken
+		if token := given[role]; token != "" {
+			if items[item] != token {
+				items[item], taken = token, append(taken, item)
+			}
+			continue
+		}
+		if items[item] == "" {
+			lacks = append(lacks, "--"+role+"-nomad-token")
+		}
+	}
+	if len(lacks) > 0 {
+		return nil, fmt.Errorf("%w: placement.token asks for tokens of Nomad: make them for the policies deploy/nomad/acl/control.hcl and run.hcl, and name their files with %s",
+			ErrNoSecrets, strings.Join(lacks, " and "))
+	}
+	return taken, nil
+}
+
+// ErrNotWanted says that something was handed over that nothing uses.
+var ErrNotWanted = errors.New("not wanted")
 
 // makeTokens fills in what is missing and names what it made.
 func (f keeper) makeTokens(items map[string]string, rotate bool) (made []string) {

@@ -2,6 +2,7 @@ package spec
 
 import (
 	"fmt"
+	"net/url"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -47,6 +48,7 @@ func (c *Cluster) problems() config.Problems {
 		c.findRole(f, r)
 	}
 	c.findMissing(f)
+	c.findPlacement(f)
 	return f.found
 }
 
@@ -91,6 +93,39 @@ func (c *Cluster) findPorts(f *finder) {
 			f.add(key, "is %d, which is that of %s, too", p.port, other)
 		}
 		used[p.port] = key
+	}
+}
+
+// ScaledRoles are those that a measured load can scale.
+var ScaledRoles = []string{"sandbox", "control"}
+
+func (c *Cluster) findPlacement(f *finder) {
+	p := c.Placement
+	if !p.On() {
+		if p.Token || len(p.Scale) > 0 {
+			f.add("placement.nomad", "is empty, and token or scale is set: want the URL of the agent on each node, such as http://127.0.0.1:4646")
+		}
+		return
+	}
+	if u, err := url.Parse(p.Nomad); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil {
+		f.add("placement.nomad", "is %q, want http://host:port or https://host:port of the agent as each node reaches it", p.Nomad)
+	}
+	seen := map[string]bool{}
+	for i, name := range p.Scale {
+		key := fmt.Sprintf("placement.scale[%d]", i)
+		switch {
+		case !slices.Contains(ScaledRoles, name):
+			f.add(key, "is %q, want %s: no load of another role is measured", name, strings.Join(ScaledRoles, " or "))
+			continue
+		case seen[name]:
+			f.add(key, "is %s, which is named twice", name)
+		}
+		seen[name] = true
+		for _, r := range c.Named() {
+			if r.Name == name && r.Max <= r.Count {
+				f.add(key, "is %s, whose max is not above its count (%d): set roles.%s.max", name, r.Count, name)
+			}
+		}
 	}
 }
 

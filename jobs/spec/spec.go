@@ -50,9 +50,25 @@ type Cluster struct {
 	Ports Ports `yaml:"ports"`
 	// GPUs say what a trainer's node has.
 	GPUs GPUs `yaml:"gpus"`
+	// Placement gives runs that ask for it workers of their own.
+	Placement Placement `yaml:"placement"`
 	// Roles are the jobs.
 	Roles Roles `yaml:"roles"`
 }
+
+// Placement says how the service itself reaches Nomad, to start and stop the jobs of runs.
+type Placement struct {
+	// Nomad is the URL at which each node reaches its agent; empty for no workers of runs' own.
+	Nomad string `yaml:"nomad"`
+	// Token says that the agents ask for one: `temper cluster init` takes one for the
+	// control worker, and one for the workers of runs.
+	Token bool `yaml:"token"`
+	// Scale are the roles that grow and shrink by their load, between their count and max.
+	Scale []string `yaml:"scale"`
+}
+
+// On reports whether runs may have workers of their own.
+func (p Placement) On() bool { return p.Nomad != "" }
 
 // Nomad says where jobs go.
 type Nomad struct {
@@ -195,6 +211,15 @@ func Parse(name string, data []byte) (Cluster, error) {
 		return c.problems()
 	})
 	return c, err
+}
+
+// YAML is the cluster with all defaults filled in, in a form that Parse reads.
+func (c Cluster) YAML() ([]byte, error) {
+	text, err := config.Encode(c)
+	if err != nil {
+		return nil, fmt.Errorf("cluster %s: %w", c.Name, err)
+	}
+	return text, nil
 }
 
 // fill sets what follows from other keys.

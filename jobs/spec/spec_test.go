@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"temper/internal/config"
 	"temper/jobs/spec"
@@ -130,5 +131,50 @@ func TestFolderOfTheFile(t *testing.T) {
 	}
 	if c.Roles.Sandbox.Max != c.Roles.Sandbox.Count {
 		t.Errorf("max is %d for a fixed count of %d", c.Roles.Sandbox.Max, c.Roles.Sandbox.Count)
+	}
+}
+
+// TestYAML: the form that a control worker gets is the cluster itself.
+func TestYAML(t *testing.T) {
+	odd, err := spec.Parse("c.yaml", []byte(good+"  control: {env: {A: \"{{ x }}: ${B} 'c' \\\"d\\\" #\", N: \"1\"}, drain: 1m30s, memory: 12345678}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	clusters := []spec.Cluster{odd}
+	for _, name := range []string{"single.cluster.yaml", "cluster.example.yaml"} {
+		c, err := spec.Load("../../deploy/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		clusters = append(clusters, c)
+	}
+	for _, c := range clusters {
+		text, err := c.YAML()
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := spec.Parse("again", text)
+		if err != nil {
+			t.Fatalf("%v of\n%s", err, text)
+		}
+		if diff := cmp.Diff(again, c, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("read again (-got +want):\n%s", diff)
+		}
+	}
+}
+
+// TestPlacementProblems: what keeps a control worker from placing runs is said before it starts.
+func TestPlacementProblems(t *testing.T) {
+	for text, want := range map[string]string{
+		"{token: true}":                                    "placement.nomad: is empty, and token or scale is set",
+		"{nomad: 127.0.0.1:4646}":                          `placement.nomad: is "127.0.0.1:4646", want http://host:port`,
+		"{nomad: 'http://a:b@c'}":                          "placement.nomad: ",
+		"{nomad: 'http://a:1', scale: [trainer]}":          `placement.scale[0]: is "trainer", want sandbox or control`,
+		"{nomad: 'http://a:1', scale: [sandbox]}":          "placement.scale[0]: is sandbox, whose max is not above its count (1): set roles.sandbox.max",
+		"{nomad: 'http://a:1', scale: [control, control]}": "placement.scale[1]: is control, which is named twice",
+	} {
+		if _, err := spec.Parse("c.yaml", []byte(good+"placement: "+text+"\n")); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
 	}
 }

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"temper/internal/buildinfo"
+	"temper/internal/cli"
+	"temper/internal/nomad"
+	"temper/internal/placement"
+	"temper/internal/placement/operate"
+	"temper/internal/placement/scaling"
+	"temper/jobs"
+	"temper/jobs/backend"
+	"temper/jobs/spec"
+	"temper/workers"
+)
+
+// allocKey is the variable in which Nomad tells a process which allocation it is.
+const allocKey = "NOMAD_ALLOC_ID"
+
+// firstLook bounds the look at the cluster with which a control worker starts.
+const firstLook = 10 * time.Second
+
+// placingOn says where a control worker gives runs workers of their own: on the cluster that the
+// file describes. It looks there once, so that a wrong address or token is told at the start.
+// An allocation goes on without an answer: what started it was there, and runs without workers of
+// their own need no scheduler.
+func placingOn(ctx context.Context, file string, log *slog.Logger) (workers.ClusterOptions, error) {
+	var none workers.ClusterOptions
+	c, err := spec.Load(file)
+	if err != nil {
+		return none, cli.Usage(fmt.Errorf("--cluster: %w", err))
+	}
+	client, err := nomad.Connect(nomad.Config{Region: c.Nomad.Region, Namespace: c.Nomad.Namespace})
+	if err != nil {
+		return none, cli.Usage(fmt.Errorf("--cluster: %w", err))
+	}
+	sandbox, err := workers.SandboxClientOptions()
+	if err != nil {
+		return none, cli.Usage(err)
+	}
+	build := jobs.Build{Cluster: c, Version: buildinfo.Version()}
+	o := workers.ClusterOptions{Backend: backend.New(client, build), Settings: operate.Settings{Rules: scalingRules(build)}, Sandbox: sandbox}
+	looking, cancel := context.WithTimeout(ctx, firstLook)
+	defer cancel()
+	nodes, err := o.Backend.Nodes(looking)
+	silent := errors.Is(err, placement.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded)
+	switch {
+	case err == nil:
+		log.Info("runs may have workers of their own", "cluster", c.Name, "nomad", client.Address(), "nodes", len(nodes))
+	case silent && os.Getenv(allocKey) != "":
+		log.Warn("the scheduler does not answer: runs with placement wait until it does", "err", err)
+	case errors.Is(err, placement.ErrDenied):
+		return none, cli.Usage(fmt.Errorf("--cluster: %w", err))
+	default:
+		return none, fmt.Errorf("--cluster: %w", err)
+	}
+	return o, nil
+}
+
+// scalingRules are those of the roles in placement.scale.
+func scalingRules(b jobs.Build) (out []scaling.Rule) {
+	kinds := map[string]scaling.Kind{"sandbox": scaling.BySlots, "control": scaling.ByBacklog}
+	for _, role := range b.Named() {
+		for _, name := range b.Placement.Scale {
+			if role.Name == name {
+				out = append(out, scaling.Rule{Job: b.ID(name), Group: name, Kind: kinds[name], Least: role.Count, Most: role.Max})
+			}
+		}
+	}
+	return out
+}
+
+// standing makes a role that works for one run end when another allocation has its place.
+// Without an allocation, or without NOMAD_ADDR, nobody can be asked.
+func standing(role workers.Role, queue string, log *slog.Logger) (workers.Role, error) {
+	member := os.Getenv(allocKey)
+	if queue == "" || member == "" || os.Getenv("NOMAD_ADDR") == "" {
+		return role, nil
+	}
+	client, err := nomad.Connect(nomad.Config{})
+	if err != nil {
+		return role, cli.Usage(err)
+	}
+	return workers.Standing{Records: backend.New(client, jobs.Build{}), Member: member, Log: log}.While(role), nil
+}
+
+// tokenFile reads a token that a flag names; "" for no file.
+func tokenFile(flag, path string) (string, error) {
+	if path == "" {
+		return "", nil
+	}
+	text, err := os.ReadFile(path) //nolint:gosec // the operator names the file
+	if err == nil && strings.TrimSpace(string(text)) == "" {
+		err = fmt.Errorf("%s is empty", path)
+	}
+	if err != nil {
+		return "", cli.Usage(fmt.Errorf("--%s: %w", flag, err))
+	}
+	return strings.TrimSpace(string(text)), nil
+}
