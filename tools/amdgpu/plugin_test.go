@@ -163,7 +163,7 @@ func TestHealth(t *testing.T) {
 		hurt func(*tree)
 		want string
 	}{
-		"no render node": {func(tr *tree) { os.Remove(filepath.Join(tr.dev, "dri/renderD131")) }, "renderD131 is missing"},
+		"no render node": {func(tr *tree) { tr.remove(tr.dev, "dri/renderD131") }, "renderD131 is missing"},
 		"uncorrectable":  {func(tr *tree) { tr.write(tr.sys, "bus/pci/devices/0000:05:00.0/ras/gfx_err_count", "ue: 2\nce: 0\n") }, "2 uncorrectable errors in its gfx"},
 		"no id from the driver": {func(tr *tree) {
 			file := filepath.Join(tr.sys, "class/kfd/kfd/topology/nodes/3/properties")
@@ -207,11 +207,11 @@ func TestFingerprintTellsChanges(t *testing.T) {
 	if all, bad := unwell(<-stream); all != 8 || bad != 0 {
 		t.Errorf("at first %d devices, %d unhealthy", all, bad)
 	}
-	os.Remove(filepath.Join(tr.dev, "dri/renderD133"))
+	tr.remove(tr.dev, "dri/renderD133")
 	if all, bad := unwell(<-stream); all != 8 || bad != 1 {
 		t.Errorf("without a render node %d devices, %d unhealthy", all, bad)
 	}
-	os.RemoveAll(filepath.Join(tr.sys, "class/kfd/kfd/topology/nodes/5"))
+	tr.remove(tr.sys, "class/kfd/kfd/topology/nodes/5")
 	if all, bad := unwell(<-stream); all != 7 || bad != 0 {
 		t.Errorf("without the node %d devices, %d unhealthy", all, bad)
 	}
@@ -259,5 +259,13 @@ func TestNames(t *testing.T) {
 	}
 	if got := address(1, 0x26<<8|3<<3|1); got != "0001:26:03.1" {
 		t.Errorf("address %s", got)
+	}
+}
+
+// remove takes a file or a folder out of the tree.
+func (tr *tree) remove(base, name string) {
+	tr.Helper()
+	if err := os.RemoveAll(filepath.Join(base, name)); err != nil {
+		tr.Fatal(err)
 	}
 }
