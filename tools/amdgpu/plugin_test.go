@@ -263,9 +263,9 @@ func TestNames(t *testing.T) {
 }
 
 // remove takes a file or a folder out of the tree.
-func (tr *tree) remove(base, name string) {
-	tr.Helper()
+func (t *tree) remove(base, name string) {
+	t.Helper()
 	if err := os.RemoveAll(filepath.Join(base, name)); err != nil {
-		tr.Fatal(err)
+		t.Fatal(err)
 	}
 }
