@@ -2,7 +2,7 @@
 import "uplot/style.css";
 import "./style.css";
 import { render } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useState } from "preact/hooks";
 import { dark, go, link, nextTheme, place, runPath, useApi } from "./core";
 import { A, Note } from "./parts";
 import { ComparePage, RunsPage } from "./runs";
@@ -53,7 +53,7 @@ function Page() {
   const about = useApi<About>("/about");
   const newest = list.data?.runs.find((r) => r.run_id === route.run)?.step || 1;
   useEffect(() => { document.title = route.title + " · Temper"; }, [route.title]);
-  useEffect(() => {
+  useLayoutEffect(() => { // with the page, not after it: a key may come at once
     const keys = (e: KeyboardEvent) => {
       if (e.ctrlKey || e.metaKey || e.altKey) return;
       if (e.key === "Escape") { setHelp(false); steering.value = false; (document.activeElement as HTMLElement | null)?.blur(); return; }

@@ -1,5 +1,5 @@
 // A step, a group and a trajectory.
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useLayoutEffect, useMemo, useState } from "preact/hooks";
 import { asNumber, go, num, percent, query, runPath, save, seconds, setQuery, shown, useApi, useRuns, type Num } from "./core";
 import { A, Fate, Grid, Histogram, Load, Note, Pill, Status, Text, fateWords, sorted, type Col } from "./parts";
 import { Chart } from "./chart";
@@ -155,7 +155,7 @@ export function TrajectoryPage({ run, step, evaluation, problem, k }: { run: str
   const tab = query("tab", "conversation"), other = query("beside");
   const way = (n: number) => (evaluation ? runPath(run, "evals", evaluation, problem, n) : runPath(run, "steps", step!, problem, n)) + (tab === "conversation" ? "" : "?tab=" + tab);
   const list = t.data?.rollouts ?? [], at = list.indexOf(k);
-  useEffect(() => {
+  useLayoutEffect(() => { // with the page, not after it: a key may come at once
     const keys = (e: KeyboardEvent) => {
       if ((e.target as HTMLElement).matches("input,textarea,select") || e.ctrlKey || e.metaKey || e.altKey) return;
       if (e.key === "j" && at >= 0 && at + 1 < list.length) go(way(list[at + 1]));
