@@ -71,7 +71,7 @@ func (c Config) plainState(p parameters) []Item {
 		items = append(items, Item{"gradients", "of the passes under way", "4 P passes", Always, 4 * p.all * int64(max(1, c.Passes))})
 	}
 	if c.Reference {
-		items = append(items, Item{"reference", "weights, float32, and what they were copied from", "8 P", Always, 8 * p.all})
+		items = append(items, Item{"reference", "weights, float32", "4 P", Always, 4 * p.all})
 	}
 	if c.SeveralUpdates {
 		items = append(items, Item{"undo", "state before a step of several updates", "28 P", Always, 4 * plainKept * p.all})
