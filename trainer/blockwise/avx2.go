@@ -6,6 +6,8 @@ import (
 	"math"
 	"simd/archsimd"
 	"unsafe"
+
+	"temper/trainer/lanes"
 )
 
 // AVX2 are the kernels for AVX2. The backend computes their answers.
@@ -118,7 +120,7 @@ func soften8(row []float32, n int, scale float32) {
 	m, acc := archsimd.BroadcastFloat32x8(most), archsimd.BroadcastFloat32x8(0)
 	for i := 0; i < full; i += halfLanes {
 		at := halfAt(row, i)
-		x := exp8(loadHalf(at).Sub(m))
+		x := lanes.ExpFloor8(loadHalf(at).Sub(m))
 		storeHalf(x, at)
 		acc = acc.Add(x)
 	}
@@ -157,19 +159,4 @@ func pull8(dp, p []float32, n int, scale float32) {
 		dp[i] = (dp[i] - sum) * p[i] * scale
 	}
 	clear(dp[n:])
-}
-
-// exp8 is exp for half vectors. It takes the power of two below.
-func exp8(x half) half {
-	c := archsimd.BroadcastFloat32x8
-	x = x.Max(c(-expLimit)).Min(c(expLimit))
-	z := x.MulAdd(c(math.Log2E), c(0.5)).Floor()
-	g := x.Sub(z.Mul(c(ln2High))).Sub(z.Mul(c(ln2Low)))
-	p := c(exp7).MulAdd(g, c(exp6))
-	p = p.MulAdd(g, c(exp5))
-	p = p.MulAdd(g, c(exp4))
-	p = p.MulAdd(g, c(exp3))
-	p = p.MulAdd(g, c(exp2))
-	p = p.Mul(g).Mul(g).Add(g).Add(c(1))
-	return z.ConvertToInt32().ToBits().Add(archsimd.BroadcastUint32x8(127)).ShiftAllLeft(23).BitsToFloat32().Mul(p)
 }

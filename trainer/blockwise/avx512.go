@@ -5,6 +5,8 @@ package blockwise
 import (
 	"math"
 	"unsafe"
+
+	"temper/trainer/lanes"
 )
 
 // AVX512 are the kernels for AVX-512.
@@ -67,17 +69,17 @@ func answer16(s *Sequence, w *workspace) bool {
 	default:
 		return false
 	}
-	groups := (s.Tokens + lanes - 1) / lanes
-	stride := groups*lanes + apart
-	keys, weights := grow(&w.keys, groups*lanes*s.Dim), grow(&w.weights, smallBlock*stride)
-	turn(keys, s.Keys, s.Tokens, s.Dim, lanes)
+	groups := (s.Tokens + lanes.Width - 1) / lanes.Width
+	stride := groups*lanes.Width + apart
+	keys, weights := grow(&w.keys, groups*lanes.Width*s.Dim), grow(&w.weights, smallBlock*stride)
+	turn(keys, s.Keys, s.Tokens, s.Dim, lanes.Width)
 	for head := range s.Queries {
 		for from := 0; from < s.Tokens; from += smallBlock {
 			n := min(smallBlock, s.Tokens-from)
 			end := from + n
 			for r := range n {
-				row, seen := weights[r*stride:][:(end+lanes-1)/lanes*lanes], from+r+1
-				scores(unsafe.Pointer(&s.Queries[head].Data[(from+r)*s.Queries[head].Stride]), unsafe.Pointer(&keys[0]), unsafe.Pointer(&row[0]), (seen+lanes-1)/lanes, s.Scale)
+				row, seen := weights[r*stride:][:(end+lanes.Width-1)/lanes.Width*lanes.Width], from+r+1
+				scores(unsafe.Pointer(&s.Queries[head].Data[(from+r)*s.Queries[head].Stride]), unsafe.Pointer(&keys[0]), unsafe.Pointer(&row[0]), (seen+lanes.Width-1)/lanes.Width, s.Scale)
 				softmax16(row, seen)
 			}
 			multiply16(product{
@@ -93,24 +95,24 @@ func answer16(s *Sequence, w *workspace) bool {
 // in one vector, and what is behind the last full one term by term. The others become
 // zero. There is room for a full vector behind n.
 func softmax16(row []float32, n int) {
-	full := n / lanes * lanes
-	top := splat(float32(math.Inf(-1)))
-	for i := 0; i < full; i += lanes {
-		top = top.Max(load(row, i))
+	full := n / lanes.Width * lanes.Width
+	top := lanes.Splat(float32(math.Inf(-1)))
+	for i := 0; i < full; i += lanes.Width {
+		top = top.Max(lanes.Load(row, i))
 	}
-	most := largest(top)
+	most := lanes.Largest(top)
 	for _, x := range row[full:n] {
 		most = max(most, x)
 	}
-	m, acc := splat(most), splat(0)
-	for i := 0; i < full; i += lanes {
-		x := exp(load(row, i).Sub(m))
-		store(x, row, i)
+	m, acc := lanes.Splat(most), lanes.Splat(0)
+	for i := 0; i < full; i += lanes.Width {
+		x := lanes.ExpRounded(lanes.Load(row, i).Sub(m))
+		lanes.Store(x, row, i)
 		acc = acc.Add(x)
 	}
 	var all float32
 	if full > 0 {
-		all = total(acc)
+		all = lanes.Total(acc)
 	}
 	for i, x := range row[full:n] {
 		e := exp32(x - most)
@@ -121,9 +123,9 @@ func softmax16(row []float32, n int) {
 	if all > 0 {
 		inverse = 1 / all
 	}
-	by := splat(inverse)
-	for i := 0; i < full; i += lanes {
-		store(load(row, i).Mul(by), row, i)
+	by := lanes.Splat(inverse)
+	for i := 0; i < full; i += lanes.Width {
+		lanes.Store(lanes.Load(row, i).Mul(by), row, i)
 	}
 	for i := full; i < n; i++ {
 		row[i] *= inverse
@@ -134,36 +136,36 @@ func softmax16(row []float32, n int) {
 // soften16 is softmax16 of scaled numbers, in any number of them: what is behind the last
 // full vector is computed in one with the rest masked.
 func soften16(row []float32, n int, scale float32) {
-	s := splat(scale)
-	full := n / lanes * lanes
-	top := splat(float32(math.Inf(-1)))
-	for i := 0; i < full; i += lanes {
-		x := load(row, i).Mul(s)
-		store(x, row, i)
+	s := lanes.Splat(scale)
+	full := n / lanes.Width * lanes.Width
+	top := lanes.Splat(float32(math.Inf(-1)))
+	for i := 0; i < full; i += lanes.Width {
+		x := lanes.Load(row, i).Mul(s)
+		lanes.Store(x, row, i)
 		top = top.Max(x)
 	}
 	for i := full; i < n; i++ {
 		row[i] *= scale
 	}
-	most := largest(top)
+	most := lanes.Largest(top)
 	for _, x := range row[full:n] {
 		most = max(most, x)
 	}
-	m, acc := splat(most), splat(0)
-	for i := 0; i < full; i += lanes {
-		x := exp(load(row, i).Sub(m))
-		store(x, row, i)
+	m, acc := lanes.Splat(most), lanes.Splat(0)
+	for i := 0; i < full; i += lanes.Width {
+		x := lanes.ExpRounded(lanes.Load(row, i).Sub(m))
+		lanes.Store(x, row, i)
 		acc = acc.Add(x)
 	}
-	all := total(acc)
+	all := lanes.Total(acc)
 	for i, x := range row[full:n] {
 		e := exp32(x - most)
 		row[full+i] = e
 		all += e
 	}
-	by := splat(1 / all)
-	for i := 0; i < full; i += lanes {
-		store(load(row, i).Mul(by), row, i)
+	by := lanes.Splat(1 / all)
+	for i := 0; i < full; i += lanes.Width {
+		lanes.Store(lanes.Load(row, i).Mul(by), row, i)
 	}
 	for i := full; i < n; i++ {
 		row[i] /= all
@@ -172,18 +174,18 @@ func soften16(row []float32, n int, scale float32) {
 }
 
 func pull16(dp, p []float32, n int, scale float32) {
-	full := n / lanes * lanes
-	acc := splat(0)
-	for i := 0; i < full; i += lanes {
-		acc = load(dp, i).MulAdd(load(p, i), acc)
+	full := n / lanes.Width * lanes.Width
+	acc := lanes.Splat(0)
+	for i := 0; i < full; i += lanes.Width {
+		acc = lanes.Load(dp, i).MulAdd(lanes.Load(p, i), acc)
 	}
-	sum := total(acc)
+	sum := lanes.Total(acc)
 	for i := full; i < n; i++ {
 		sum += dp[i] * p[i]
 	}
-	mean, s := splat(sum), splat(scale)
-	for i := 0; i < full; i += lanes {
-		store(load(dp, i).Sub(mean).Mul(load(p, i)).Mul(s), dp, i)
+	mean, s := lanes.Splat(sum), lanes.Splat(scale)
+	for i := 0; i < full; i += lanes.Width {
+		lanes.Store(lanes.Load(dp, i).Sub(mean).Mul(lanes.Load(p, i)).Mul(s), dp, i)
 	}
 	for i := full; i < n; i++ {
 		dp[i] = (dp[i] - sum) * p[i] * scale

@@ -5,6 +5,7 @@ package decode
 import (
 	"unsafe"
 
+	"temper/trainer/lanes"
 	"temper/trainer/tensor"
 )
 
@@ -26,9 +27,9 @@ const (
 	wideTile   = 64
 	narrowTile = 32
 	// turned is the number of rows that turnFloat32 and turnBFloat16 take.
-	turned = lanes
+	turned = lanes.Width
 	// pairs is the depth that turnBFloat16 takes at once.
-	pairs = 2 * lanes
+	pairs = 2 * lanes.Width
 )
 
 // newMatrix makes a matrix of weights [out, in], as Hugging Face stores them, one tensor

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"temper/trainer/kernels"
+	"temper/trainer/lanes"
 	"temper/trainer/qwen3"
 	"temper/trainer/tensor"
 )
@@ -42,8 +43,8 @@ func Check(cfg qwen3.Config, c kernels.Choice) error {
 		name  string
 		value int
 	}{{"hidden_size", cfg.HiddenSize}, {"head_dim", cfg.HeadDim}, {"intermediate_size", cfg.IntermediateSize}} {
-		if f.value%lanes != 0 {
-			errs = append(errs, fmt.Errorf("%s %d is no multiple of %d", f.name, f.value, lanes))
+		if f.value%lanes.Width != 0 {
+			errs = append(errs, fmt.Errorf("%s %d is no multiple of %d", f.name, f.value, lanes.Width))
 		}
 	}
 	return errors.Join(errs...)

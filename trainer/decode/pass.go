@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 
+	"temper/trainer/lanes"
 	"temper/trainer/qwen3"
 )
 
@@ -35,7 +36,7 @@ func NewPass(cfg qwen3.Config, blocks, length int) *Pass {
 	p.cos, p.sin = rope(cfg, length)
 	p.heads = make([]head, cfg.NumAttentionHeads)
 	for range p.heads {
-		p.weights = append(p.weights, make([]float32, (length+lanes-1)/lanes*lanes))
+		p.weights = append(p.weights, make([]float32, (length+lanes.Width-1)/lanes.Width*lanes.Width))
 	}
 	return p
 }
@@ -138,9 +139,9 @@ func (p *Pass) normRows(n int, weight []float32) {
 // norm is x / rms(x) * weight.
 func (p *Pass) norm(out, x, weight []float32) {
 	mean := sumOfSquares(x) * float32(1/float64(len(x)))
-	inverse := splat(1 / float32(math.Sqrt(float64(mean+float32(p.cfg.RMSNormEps)))))
-	for i := 0; i < len(x); i += lanes {
-		store(load(x, i).Mul(inverse).Mul(load(weight, i)), out, i)
+	inverse := lanes.Splat(1 / float32(math.Sqrt(float64(mean+float32(p.cfg.RMSNormEps)))))
+	for i := 0; i < len(x); i += lanes.Width {
+		lanes.Store(lanes.Load(x, i).Mul(inverse).Mul(lanes.Load(weight, i)), out, i)
 	}
 }
 
@@ -159,8 +160,8 @@ func rotate(x, cos, sin []float32) {
 // addRows adds rows of width d to x.
 func addRows(x, y []float32, n, d, stride int) {
 	for r := range n {
-		for i := 0; i < d; i += lanes {
-			store(load(x, r*d+i).Add(load(y, r*stride+i)), x, r*d+i)
+		for i := 0; i < d; i += lanes.Width {
+			lanes.Store(lanes.Load(x, r*d+i).Add(lanes.Load(y, r*stride+i)), x, r*d+i)
 		}
 	}
 }
@@ -169,8 +170,8 @@ func addRows(x, y []float32, n, d, stride int) {
 func (p *Pass) activate(n, stride int) {
 	f := p.cfg.IntermediateSize
 	for r := range n {
-		for i := 0; i < f; i += lanes {
-			store(silu(load(p.gu, r*stride+i), load(p.gu, r*stride+f+i)), p.act, r*f+i)
+		for i := 0; i < f; i += lanes.Width {
+			lanes.Store(silu(lanes.Load(p.gu, r*stride+i), lanes.Load(p.gu, r*stride+f+i)), p.act, r*f+i)
 		}
 	}
 }

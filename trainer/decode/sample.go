@@ -5,6 +5,8 @@ package decode
 import (
 	"math"
 	"math/bits"
+
+	"temper/trainer/lanes"
 )
 
 // farBelow is the score of a column beyond the vocabulary.
@@ -43,18 +45,18 @@ func (p *Pass) sample(t *Token, logits []float32) {
 			}
 		}
 	}
-	scale, top := splat(t.Scale), splat(negativeInfinity)
-	for i := 0; i < len(logits); i += lanes {
-		x := load(logits, i).Mul(scale)
-		store(x, logits, i)
+	scale, top := lanes.Splat(t.Scale), lanes.Splat(negativeInfinity)
+	for i := 0; i < len(logits); i += lanes.Width {
+		x := lanes.Load(logits, i).Mul(scale)
+		lanes.Store(x, logits, i)
 		top = top.Max(x)
 	}
-	most := splat(largest(top))
+	most := lanes.Splat(lanes.Largest(top))
 	weights := p.weightsOf(logits)
-	for i := 0; i < len(logits); i += lanes {
-		z := load(logits, i).Sub(most)
-		store(z, logits, i)
-		store(expFloor(z), weights, i)
+	for i := 0; i < len(logits); i += lanes.Width {
+		z := lanes.Load(logits, i).Sub(most)
+		lanes.Store(z, logits, i)
+		lanes.Store(lanes.ExpFloor(z), weights, i)
 	}
 	all := sum(weights[:p.cfg.VocabSize])
 	t.Next = likeliest
@@ -84,10 +86,10 @@ func draw(weights []float32, uniform float32) int32 {
 		running += w
 		weights[i] = running
 	}
-	limit := splat(running * uniform)
+	limit := lanes.Splat(running * uniform)
 	var below int32
-	for i := 0; i < len(weights); i += lanes {
-		below += int32(bits.OnesCount16(load(weights, i).LessEqual(limit).ToBits()))
+	for i := 0; i < len(weights); i += lanes.Width {
+		below += int32(bits.OnesCount16(lanes.Load(weights, i).LessEqual(limit).ToBits()))
 	}
 	return below
 }
