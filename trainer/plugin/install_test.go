@@ -241,3 +241,15 @@ func TestNeeds(t *testing.T) {
 		t.Errorf("a text: %v", err)
 	}
 }
+
+// TestNoIndexOfPackages: where no setting names an index and no pip is there to ask, one
+// line says what to set.
+func TestNoIndexOfPackages(t *testing.T) {
+	withoutPip(t)
+	t.Setenv("PATH", t.TempDir())
+	p, _ := wheelOf(t, "a library")
+	_, _, err := plugin.Install(t.Context(), p, t.TempDir(), plugin.Source{})
+	if err == nil || !strings.Contains(err.Error(), "set PIP_INDEX_URL, or name the wheel with --from") {
+		t.Errorf("error %v", err)
+	}
+}

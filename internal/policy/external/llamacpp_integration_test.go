@@ -31,13 +31,13 @@ func llamaPython(t *testing.T) string {
 
 func llama(t *testing.T, store blob.Store, m qwen3.Config, folder string) *external.Engine {
 	t.Helper()
-	script, err := filepath.Abs("testdata/llamacpp.py")
+	script, err := filepath.Abs("../../../tools/bench/enginebench/llamacpp.py")
 	if err != nil {
 		t.Fatal(err)
 	}
 	e, err := external.New(external.Config{
 		Kind: external.LlamaCpp, Folder: folder, MaxContext: m.MaxPositionEmbeddings, Vocab: m.VocabSize, Patience: time.Minute,
-		Command:   []string{llamaPython(t), script, "--model", "{model}", "--host", "{host}", "--port", "{port}", "--ctx-size", "4096"},
+		Command:   []string{llamaPython(t), script, "--precise", "--model", "{model}", "--host", "{host}", "--port", "{port}", "--ctx-size", "4096"},
 		Publisher: handoff.Publisher{Store: store},
 	})
 	if err != nil {
