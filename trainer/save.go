@@ -56,8 +56,8 @@ func (t *Trainer) Publish(ctx context.Context, store blob.Store, prefix string, 
 	if !t.state.Ready() {
 		return blob.Ref{}, fmt.Errorf("publish policy %s: %w", prefix, ErrNoState)
 	}
-	p.Model = t.cfg.Model
-	return checkpoint.PublishFrom(ctx, store, prefix, p, t.state.Weight)
+	p.Model = t.cfg.Model.Base()
+	return checkpoint.PublishFrom(ctx, store, prefix, p, t.passes.Published)
 }
 
 // KeepReference makes a copy of the present policy the reference policy.

@@ -109,7 +109,7 @@ func (t *Trainer) Init(seed uint64) error {
 func (t *Trainer) Import(weights []tensor.Named) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.state.Import(weights)
+	return t.state.Import(qwen3.WithAdapters(t.cfg.Model, weights, t.cfg.Seed))
 }
 
 // ResetOptimizer forgets the moments and their age. The weights and the total of

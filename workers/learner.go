@@ -2,6 +2,7 @@ package workers
 
 import (
 	"errors"
+	"fmt"
 	"os"
 
 	"temper/internal/learner"
@@ -10,6 +11,7 @@ import (
 	"temper/trainer"
 	"temper/trainer/device"
 	"temper/trainer/kernels"
+	"temper/trainer/qwen3"
 )
 
 var _ learner.Learner = (*trainer.Trainer)(nil)
@@ -28,6 +30,12 @@ func Learners(backend string) func(*run.Loaded) (learner.Learner, error) {
 
 func (f learnerFactory) make(r *run.Loaded) (learner.Learner, error) {
 	cfg, m := r.Config, r.Model
+	if l := cfg.Trainer.LoRA; l.Rank > 0 {
+		var err error
+		if m.LoRA, err = qwen3.NewLoRA(l.Rank, l.Scale(), l.Targets); err != nil {
+			return nil, fmt.Errorf("trainer.lora: %w", err)
+		}
+	}
 	if err := errors.Join(
 		trainer.CheckOptimizer(m, "sft.optimizer", cfg.SFT.Optimizer),
 		trainer.CheckOptimizer(m, "rl.optimizer", cfg.RL.Optimizer)); err != nil {

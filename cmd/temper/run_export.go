@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,7 +27,7 @@ import (
 type exporting struct {
 	runID, dir, dtype, step string
 	policy                  int64
-	best, last              bool
+	best, last, adapter     bool
 }
 
 func runExportCommand() *cobra.Command {
@@ -44,10 +45,14 @@ not at all. Without a choice it is the newest checkpoint.`,
 	flags.Int64Var(&e.policy, "policy", 0, "this published policy instead of a checkpoint")
 	flags.BoolVar(&e.best, "best", false, "the checkpoint with the highest reward of the step after it")
 	flags.BoolVar(&e.last, "last", false, "the newest checkpoint")
+	flags.BoolVar(&e.adapter, "adapter", false, "the adapters alone, of a run with trainer.lora, as a PEFT directory beside the model that the run started from")
 	flags.StringVar(&e.dtype, "dtype", "bf16", "type of the weights: bf16, f32 (all bits of the training) or f16")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		e.runID, e.dir = args[0], args[1]
 		if err := onlyOne(cmd, "step", "policy", "best", "last"); err != nil {
+			return err
+		}
+		if err := onlyOne(cmd, "policy", "adapter"); err != nil {
 			return err
 		}
 		dtype, err := dtypeNamed(e.dtype)
@@ -67,6 +72,9 @@ not at all. Without a choice it is the newest checkpoint.`,
 func (e *exporting) export(ctx context.Context, store blob.Store, dtype safetensors.DType, published bool, out io.Writer) error {
 	if _, err := openRun(ctx, store, e.runID); err != nil {
 		return err
+	}
+	if e.adapter {
+		return e.exportAdapter(ctx, store, dtype, out)
 	}
 	what, policy, err := e.read(ctx, store, published)
 	if err != nil {
@@ -133,6 +141,16 @@ func (e *exporting) read(ctx context.Context, store blob.Store, published bool) 
 		p, err = run.PublishedPolicy(ctx, store, e.runID, e.policy)
 		return fmt.Sprintf("policy %d", e.policy), p, err
 	}
+	step, manifest, err := e.findCheckpoint(ctx, store)
+	if err != nil {
+		return "", p, err
+	}
+	p, err = run.CheckpointPolicy(ctx, store, e.runID, manifest)
+	return fmt.Sprintf("checkpoint of step %d", step), p, err
+}
+
+// findCheckpoint finds the one that was asked for.
+func (e *exporting) findCheckpoint(ctx context.Context, store blob.Store) (step int, manifest blob.Ref, err error) {
 	from := run.ForkFrom{RunID: e.runID, From: run.FromLast}
 	switch {
 	case e.best:
@@ -140,15 +158,49 @@ func (e *exporting) read(ctx context.Context, store blob.Store, published bool) 
 	case e.step != "":
 		from.From = ""
 		if from.Step, err = parseStep(e.step); err != nil {
-			return "", p, err
+			return 0, blob.Ref{}, err
 		}
 	}
-	step, manifest, err := run.FindCheckpoint(ctx, store, from)
-	if err != nil {
-		return "", p, err
+	return run.FindCheckpoint(ctx, store, from)
+}
+
+// exportAdapter writes the adapters of a checkpoint.
+func (e *exporting) exportAdapter(ctx context.Context, store blob.Store, dtype safetensors.DType, out io.Writer) error {
+	if err := refuseFull(e.dir); err != nil {
+		return err
 	}
-	p, err = run.CheckpointPolicy(ctx, store, e.runID, manifest)
-	return fmt.Sprintf("checkpoint of step %d", step), p, err
+	step, manifest, err := e.findCheckpoint(ctx, store)
+	if err != nil {
+		return usersError(err)
+	}
+	model, weights, err := checkpoint.LoadModel(ctx, store, manifest)
+	if err != nil {
+		return usersError(err)
+	}
+	if len(model.Adapters()) == 0 {
+		return cli.Usagef("--adapter: run %s trains its weights themselves: it has no trainer.lora", e.runID)
+	}
+	plan, ok, err := run.StoredPlan(ctx, store, e.runID)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return cli.Usagef("run %s has no plan: it was never opened", e.runID)
+	}
+	loaded, err := run.Load(ctx, store, run.Ref{RunID: e.runID, Config: plan.Config})
+	if err != nil {
+		return err
+	}
+	base := cmp.Or(loaded.Config.Model.Path, loaded.Config.Model.Run)
+	err = hf.CreateAdapter(e.dir, model, base, qwen3.ByName(weights), dtype)
+	if errors.Is(err, os.ErrExist) {
+		return cli.Usage(err)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "%s: adapters of rank %d of step %d of run %s in %s, for %s\n", e.dir, model.LoRA.Rank, step, e.runID, hf.TorchName(dtype), base)
+	return err
 }
 
 // refuseFull spares the reading of weights that cannot be written.

@@ -117,6 +117,9 @@ type Trainer struct {
 	// are those for AVX2: they give the same bits on every amd64 CPU with AVX2 and FMA. On a
 	// CPU with AVX-512, sampling takes 10 to 16 % more processor time with them.
 	Kernels string `yaml:"kernels,omitempty" json:"kernels,omitempty" enum:"native|portable" empty:"native"`
+	// LoRA trains small matrices beside the weights of model.path or model.run, which stay
+	// as they are.
+	LoRA LoRA `yaml:"lora,omitempty" json:"lora,omitzero"`
 }
 
 // Tokenizer is how the byte-level vocabulary is made. A run that starts from

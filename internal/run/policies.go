@@ -11,6 +11,7 @@ import (
 	"temper/internal/blob"
 	"temper/internal/fault"
 	"temper/trainer/checkpoint"
+	"temper/trainer/qwen3"
 )
 
 // CheckpointPolicy reads a checkpoint of a run as the policy that is published of
@@ -31,7 +32,10 @@ func CheckpointPolicy(ctx context.Context, store blob.Store, runID string, manif
 	if err != nil {
 		return checkpoint.Policy{}, err
 	}
-	return checkpoint.Policy{Model: model, Weights: weights, Tokenizer: rc.TokenizerJSON, Files: rc.Files}, nil
+	if weights, err = qwen3.Merge(model, weights); err != nil {
+		return checkpoint.Policy{}, err
+	}
+	return checkpoint.Policy{Model: model.Base(), Weights: weights, Tokenizer: rc.TokenizerJSON, Files: rc.Files}, nil
 }
 
 // HasPolicy finds out whether a run has a policy of a version.

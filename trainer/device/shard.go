@@ -131,8 +131,8 @@ func Shardings(cfg qwen3.Config, m Mesh) ([]Sharding, error) {
 // sharding of one weight. Matrices are stored [out, in].
 func (m Mesh) sharding(t qwen3.TensorSpec) Sharding {
 	s := Sharding{Name: t.Name, Shape: t.Shape, Shard: slices.Clone(t.Shape), Axes: make([]string, len(t.Shape))}
-	if len(t.Shape) < 2 {
-		return s // a norm is smaller than the message that would gather it
+	if len(t.Shape) < 2 || strings.Contains(t.Name, ".lora_") {
+		return s // a norm or an adapter is smaller than the message that would gather it
 	}
 	column, row := 0, 1 // the axis over model, the axis over data
 	if intoResidual(t.Name) {

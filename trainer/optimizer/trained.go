@@ -69,10 +69,16 @@ func Check(m qwen3.Config, key string, o config.Optimizer) error {
 	return nil
 }
 
-// trainable returns the tensors that no pattern freezes, in the order of
-// qwen3.Config.Tensors.
+// trainable returns the tensors that no pattern freezes, or the adapters where there are
+// some, in the order of qwen3.Config.Tensors.
 func trainable(m qwen3.Config, freeze []string) ([]qwen3.TensorSpec, config.Problems) {
 	var problems config.Problems
+	if adapters := m.Adapters(); len(adapters) > 0 {
+		if len(freeze) > 0 {
+			problems = config.Problems{{Path: "freeze", Msg: "has no part beside trainer.lora, which trains its adapters alone: leave one of them out"}}
+		}
+		return adapters, problems
+	}
 	specs := m.Tensors()
 	frozen := make([]bool, len(specs))
 	for i, pattern := range freeze {

@@ -13,6 +13,7 @@ import (
 	"fmt"
 
 	"github.com/gomlx/compute"
+	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/model"
 
@@ -50,6 +51,10 @@ type Passes struct {
 	compiled  map[Program]*model.Exec
 	graphs    map[graphKey]bool // what was compiled
 	layout    int               // the state's, for which the update programs were compiled
+	// What merges adapters into weights, made with the first merge, and its backend where
+	// that is one of its own.
+	merges       *graph.Exec
+	mergeBackend compute.Backend
 }
 
 // graphKey identifies a compiled graph.
@@ -90,6 +95,7 @@ func (p *Passes) Close() {
 		exec.Finalize()
 	}
 	p.compiled = nil
+	p.closeMerger()
 	p.backend.Finalize()
 }
 

@@ -21,6 +21,8 @@ type Config struct {
 	TieWordEmbeddings     bool    `json:"tie_word_embeddings"`
 	// InitializerRange is the standard deviation of Init's normal weights.
 	InitializerRange float64 `json:"initializer_range"`
+	// LoRA adds adapters, which are then all that training changes.
+	LoRA LoRA `json:"lora,omitzero"`
 }
 
 // Validate reports every field that no network can be built from.
@@ -55,10 +57,13 @@ func (c Config) Validate() error {
 	if !(c.InitializerRange > 0) {
 		errs = append(errs, fmt.Errorf("initializer_range: %v, want more than 0", c.InitializerRange))
 	}
+	if err := c.LoRA.check(); err != nil {
+		errs = append(errs, fmt.Errorf("lora: %w", err))
+	}
 	return errors.Join(errs...)
 }
 
-// NumParameters returns the number of trainable scalars.
+// NumParameters returns the number of scalars, those of adapters included.
 func (c Config) NumParameters() int {
 	n := 0
 	for _, t := range c.Tensors() {

@@ -123,8 +123,18 @@ type weights struct {
 	likeDecode bool
 }
 
-// node returns the variable with the given name as a node.
+// node returns a weight as the network computes with it.
 func (w weights) node(name string) *Node {
+	weight := w.variable(name)
+	a, b, ok := w.cfg.adaptersOf(name)
+	if !ok {
+		return weight
+	}
+	return Merged(w.cfg, weight, w.variable(a), w.variable(b))
+}
+
+// variable returns the variable with the given name as a node.
+func (w weights) variable(name string) *Node {
 	v := w.scope.Store().GetVariable(VariablePath(name))
 	if v == nil {
 		exceptions.Panicf("weight %s is not in the store: call Init or Import first", name)

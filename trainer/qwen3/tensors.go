@@ -9,8 +9,10 @@ import (
 type TensorSpec struct {
 	Name  string
 	Shape []int
-	// Std is the standard deviation of the initial normal values; 0 means all ones.
-	Std float64
+	// Std is the standard deviation of the initial normal values; 0 means all ones, or
+	// all zeros with Zeros.
+	Std   float64
+	Zeros bool
 }
 
 // Size returns the number of scalars.
@@ -43,7 +45,7 @@ const (
 // layerName is the full name of a weight of layer i.
 func layerName(i int, name string) string { return fmt.Sprintf("model.layers.%d.%s", i, name) }
 
-// Tensors lists every weight of the network in a fixed order. A tied head has
+// Tensors lists every weight of the network in a fixed order, adapters last. A tied head has
 // no tensor of its own. Projections back into the residual stream start
 // smaller by sqrt(2*layers), so that the stream's variance does not grow with
 // depth (GPT-2 report, section 2.3).
@@ -52,25 +54,28 @@ func (c Config) Tensors() []TensorSpec {
 	residual := std / math.Sqrt(2*float64(c.NumHiddenLayers))
 	d, f := c.HiddenSize, c.IntermediateSize
 	q, kv := c.NumAttentionHeads*c.HeadDim, c.NumKeyValueHeads*c.HeadDim
-	specs := []TensorSpec{{nameEmbed, []int{c.VocabSize, d}, std}}
+	weight := func(name string, std float64, shape ...int) TensorSpec {
+		return TensorSpec{Name: name, Shape: shape, Std: std}
+	}
+	specs := []TensorSpec{weight(nameEmbed, std, c.VocabSize, d)}
 	for i := range c.NumHiddenLayers {
 		specs = append(specs,
-			TensorSpec{layerName(i, nameAttnNorm), []int{d}, 0},
-			TensorSpec{layerName(i, nameQ), []int{q, d}, std},
-			TensorSpec{layerName(i, nameK), []int{kv, d}, std},
-			TensorSpec{layerName(i, nameV), []int{kv, d}, std},
-			TensorSpec{layerName(i, nameO), []int{d, q}, residual},
-			TensorSpec{layerName(i, nameQNorm), []int{c.HeadDim}, 0},
-			TensorSpec{layerName(i, nameKNorm), []int{c.HeadDim}, 0},
-			TensorSpec{layerName(i, nameMLPNorm), []int{d}, 0},
-			TensorSpec{layerName(i, nameGate), []int{f, d}, std},
-			TensorSpec{layerName(i, nameUp), []int{f, d}, std},
-			TensorSpec{layerName(i, nameDown), []int{d, f}, residual},
+			weight(layerName(i, nameAttnNorm), 0, d),
+			weight(layerName(i, nameQ), std, q, d),
+			weight(layerName(i, nameK), std, kv, d),
+			weight(layerName(i, nameV), std, kv, d),
+			weight(layerName(i, nameO), residual, d, q),
+			weight(layerName(i, nameQNorm), 0, c.HeadDim),
+			weight(layerName(i, nameKNorm), 0, c.HeadDim),
+			weight(layerName(i, nameMLPNorm), 0, d),
+			weight(layerName(i, nameGate), std, f, d),
+			weight(layerName(i, nameUp), std, f, d),
+			weight(layerName(i, nameDown), residual, d, f),
 		)
 	}
-	specs = append(specs, TensorSpec{nameNorm, []int{d}, 0})
+	specs = append(specs, weight(nameNorm, 0, d))
 	if !c.TieWordEmbeddings {
-		specs = append(specs, TensorSpec{nameHead, []int{c.VocabSize, d}, std})
+		specs = append(specs, weight(nameHead, std, c.VocabSize, d))
 	}
-	return specs
+	return append(specs, c.Adapters()...)
 }

@@ -72,9 +72,12 @@ func initial(spec TensorSpec, seed uint64) Tensor {
 func draw(values []float32, spec TensorSpec, seed uint64) {
 	random := rl.Rand(rl.Seed(seed, "init", rl.Hash(spec.Name)))
 	for i := range values {
-		if spec.Std == 0 {
+		switch {
+		case spec.Zeros:
+			values[i] = 0
+		case spec.Std == 0:
 			values[i] = 1
-		} else {
+		default:
 			values[i] = float32(random.NormFloat64() * spec.Std)
 		}
 	}
