@@ -9,6 +9,13 @@ import (
 // the type of products: [N, out] each.
 func (w weights) linears(x *Node, names ...string) []*Node {
 	x = narrow(x, w.compute)
+	if w.layout != nil {
+		out := make([]*Node, len(names))
+		for i, name := range names {
+			out[i] = w.placed(x.DType(), x, name)
+		}
+		return out
+	}
 	ys, width := make([]*Node, len(names)), 0
 	for i, name := range names {
 		ys[i] = w.node(name)
