@@ -62,6 +62,17 @@ func constrain(n *graph.Node, mesh *distributed.DeviceMesh, s Sharding) error {
 	return setHidden(n, "inputs", graph.NodeInputs(constrained{n.Inputs()[0], mesh, s}))
 }
 
+// Settle returns two values that XLA computes once. What follows reads them from memory.
+// Otherwise it may compute them a second time within what follows, from inputs whose
+// memory they are to take, and copy these inputs first.
+func Settle(x, y *graph.Node) (a, b *graph.Node) {
+	if x.Graph().Backend().Name() != xla.BackendName {
+		return x, y
+	}
+	both := graph.OptimizationBarriers(x, y)
+	return both[0], both[1]
+}
+
 // constrained are the inputs of a node that Constrain has made. Where layers are computed
 // again, the copy is constrained as well.
 type constrained struct {
