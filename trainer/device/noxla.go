@@ -2,7 +2,10 @@
 
 package device
 
-import "github.com/gomlx/gomlx/core/graph"
+import (
+	"github.com/gomlx/compute/distributed"
+	"github.com/gomlx/gomlx/core/graph"
+)
 
 const withXLA = false
 
@@ -13,3 +16,9 @@ func InPlace(*graph.Graph, []Alias) error { return nil }
 
 // MemoryOf knows nothing of other backends.
 func MemoryOf(*graph.Graph) (CompiledMemory, bool, error) { return CompiledMemory{}, false, nil }
+
+// Constrain returns x: no other backend has several devices.
+func Constrain(x *graph.Node, _ *distributed.DeviceMesh, _ Sharding) *graph.Node { return x }
+
+// Settle returns its arguments: only XLA has to be told.
+func Settle(x, y *graph.Node) (a, b *graph.Node) { return x, y }

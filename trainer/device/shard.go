@@ -113,6 +113,44 @@ func (s Sharding) Spec(mesh *distributed.DeviceMesh) (*distributed.ShardingSpec,
 	return spec, nil
 }
 
+// anyAxis leaves it to the partitioner how a tensor axis is divided. Only Constrain
+// knows it.
+const anyAxis = "?"
+
+// text is the sharding in the words of XLA's partitioner.
+func (s Sharding) text(mesh string) string {
+	axes := make([]string, len(s.Axes))
+	for i, axis := range s.Axes {
+		switch axis {
+		case "", anyAxis:
+			axes[i] = "{" + axis + "}"
+		default:
+			axes[i] = "{" + strconv.Quote(axis) + "}"
+		}
+	}
+	return fmt.Sprintf("<@%s, [%s]>", mesh, strings.Join(axes, ", "))
+}
+
+// Gathered is the sharding of a weight whose pieces on the data axis have been put
+// together.
+func (s Sharding) Gathered() Sharding {
+	s.Axes, s.Shard = slices.Clone(s.Axes), slices.Clone(s.Shard)
+	for i, axis := range s.Axes {
+		if axis == AxisData {
+			s.Axes[i], s.Shard[i] = "", s.Shape[i]
+		}
+	}
+	return s
+}
+
+// TokenSharding is the sharding of values for each token of a batch: the first axis over
+// the data axis. The partitioner divides the others as suits the products around them.
+func TokenSharding(rank int) Sharding {
+	s := Sharding{Name: "tokens", Axes: slices.Repeat([]string{anyAxis}, rank)}
+	s.Axes[0] = AxisData
+	return s
+}
+
 // Shardings returns the sharding of each weight, in the order of cfg.Tensors.
 // Gradients and moments are sharded as their weights are. The error names every
 // dimension that is not a multiple of its mesh axis.

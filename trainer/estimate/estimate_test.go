@@ -67,7 +67,7 @@ func TestState(t *testing.T) {
 		}
 		got := map[string]int64{}
 		for _, i := range r.Items {
-			if i.Stage == estimate.Always || i.Stage == estimate.Pass {
+			if i.Stage == estimate.Always || i.Stage == estimate.Pass || i.Stage == estimate.Update {
 				got[i.Group] += i.Bytes
 			}
 		}
@@ -127,6 +127,8 @@ func TestMonotone(t *testing.T) {
 			}
 			if r.PeakAt != estimate.Update {
 				sums[r.PeakAt] += sums[estimate.Pass]
+			} else if d.Fused { // backward through the last layer
+				sums[r.PeakAt] += sums[estimate.Layer]
 			}
 			if r.PeakAt == estimate.Layer && !d.Fused { // the CPU's pools keep what the other stage has held
 				sums[r.PeakAt] += sums[estimate.Logits]

@@ -53,7 +53,7 @@ const (
 	Pass   Stage = "pass"   // forward and backward
 	Layer  Stage = "layer"  // of a pass: backward through a layer
 	Logits Stage = "logits" // of a pass: backward through the head and the loss
-	Update Stage = "update" // the optimizer, where it runs apart from the passes
+	Update Stage = "update" // the optimizer; on a GPU with what backward through the last layer needs
 )
 
 // Item is bytes on one device.
@@ -131,6 +131,9 @@ func (c Config) report(items []Item) Report {
 	for _, i := range items {
 		at[i.Stage] += i.Bytes
 	}
+	if c.Device.Fused { // gradients grow as activations go; the first layer is worked on when nearly all are there
+		at[Update] += at[Layer]
+	}
 	at[Layer] += at[Pass]
 	at[Logits] += at[Pass]
 	r := Report{Items: items, Memory: c.Device.Memory}
@@ -149,8 +152,8 @@ func (c Config) report(items []Item) Report {
 }
 
 // parameters are numbers of weights: of the whole model, of what one device stores, of
-// one layer, and of the table of embeddings.
-type parameters struct{ all, stored, layer, table int64 }
+// the largest matrix of a layer, and of the table of embeddings.
+type parameters struct{ all, stored, matrix, table int64 }
 
 func countParameters(cfg qwen3.Config, shards []device.Sharding) parameters {
 	p := parameters{table: int64(cfg.VocabSize) * int64(cfg.HiddenSize)}
@@ -165,11 +168,7 @@ func countParameters(cfg qwen3.Config, shards []device.Sharding) parameters {
 		p.all += size(s.Shape)
 		p.stored += size(s.Shard)
 	}
-	tables := int64(2)
-	if cfg.TieWordEmbeddings {
-		tables = 1
-	}
-	p.layer = (p.all - tables*p.table) / int64(cfg.NumHiddenLayers)
+	p.matrix = int64(cfg.HiddenSize) * int64(max(cfg.IntermediateSize, cfg.NumAttentionHeads*cfg.HeadDim))
 	return p
 }
 
@@ -186,22 +185,25 @@ func (c Config) fusedState(p parameters) []Item {
 	m, w := int64(c.Mesh.Model), c.width()
 	items := []Item{
 		{"weights", "master, float32", "4 P / shards", Always, 4 * p.stored},
-		{"gradients", "float32", "4 P / shards", Always, 4 * p.stored},
 		{"optimizer", "AdamW moments, float32", "8 P / shards", Always, 8 * p.stored},
+	}
+	if c.Accumulate {
+		items = append(items,
+			Item{"gradients", "float32, the sum", "4 P / shards", Always, 4 * p.stored},
+			Item{"gradients", "of the pass under way", "4 P / shards", Pass, 4 * p.stored})
+	} else {
+		items = append(items, Item{"gradients", "float32", "4 P / shards", Update, 4 * p.stored})
 	}
 	if w < 4 {
 		items = append(items, Item{"weights", "bfloat16 copies", "2 P / shards", Pass, w * p.stored})
 	}
 	if c.Mesh.FSDP && c.Mesh.Data > 1 {
 		items = append(items,
-			Item{"weights", "two gathered layers", "2 w layer / model", Layer, 2 * w * p.layer / m},
-			Item{"gradients", "one whole layer", "4 layer / model", Layer, 4 * p.layer / m},
+			Item{"weights", "two gathered matrices", "2 w D F / model", Layer, 2 * w * p.matrix / m},
+			Item{"gradients", "one whole matrix", "4 D F / model", Layer, 4 * p.matrix / m},
 			Item{"weights", "gathered head", "w V D / model", Logits, w * p.table / m},
 			Item{"gradients", "whole head", "4 V D / model", Logits, 4 * p.table / m},
 		)
-	}
-	if c.Accumulate {
-		items = append(items, Item{"gradients", "of the pass under way", "4 P / shards", Pass, 4 * p.stored})
 	}
 	if c.Reference {
 		items = append(items, Item{"reference", "weights, float32", "4 P / shards", Always, 4 * p.stored})
@@ -221,12 +223,9 @@ func (c Config) fusedActivations() []Item {
 	q, kv := int64(cfg.NumAttentionHeads*cfg.HeadDim), int64(cfg.NumKeyValueHeads*cfg.HeadDim)
 	ht := int64(cfg.NumAttentionHeads) * int64(c.Length)
 	saved := []Item{ // of one layer
-		{"", "residual stream and norms", "4 w N D", "", 4 * w * n * d},
-		{"", "queries, keys, values, answer", "w N (3 q + 3 kv) / model", "", w * n * (3*q + 3*kv) / m},
-		{"", "feed-forward", "3 w N F / model", "", 3 * w * n * f / m},
-	}
-	if m > 1 && !c.Mesh.FSDP {
-		saved = append(saved, Item{"", "sums over the model axis", "4 w N D", "", 4 * w * n * d})
+		{"", "residual stream and norms", "6 w N D", "", 6 * w * n * d},
+		{"", "queries, keys, values, answer", "w N (4 q + 4 kv) / model", "", w * n * (4*q + 4*kv) / m},
+		{"", "feed-forward", "4 w N F / model", "", 4 * w * n * f / m},
 	}
 	scratch := []Item{
 		{"workspace", "gradients of the residual stream", "2 w N D", Layer, 2 * w * n * d},
@@ -236,7 +235,11 @@ func (c Config) fusedActivations() []Item {
 	if c.Device.Flash {
 		saved = append(saved, Item{"", "log-sums of attention", "4 N H / model", "", 4 * n * int64(cfg.NumAttentionHeads) / m})
 	} else {
-		saved = append(saved, Item{"", "attention probabilities", "(4 + w) N H T / model", "", (4 + w) * n * ht / m})
+		probs := Item{"", "attention probabilities", "4 N H T / model", "", 4 * n * ht / m}
+		if w < 4 { // in the type of the values besides
+			probs.How, probs.Bytes = "(4 + w) N H T / model", (4+w)*n*ht/m
+		}
+		saved = append(saved, probs)
 		scratch = append(scratch, Item{"workspace", "gradients of scores", "8 N H T / model", Layer, 8 * n * ht / m})
 	}
 	scores := Item{"workspace", "scores over the vocabulary and their gradient", "(4 + w) N V / model", Logits, (4 + w) * n * int64(cfg.VocabSize) / m}

@@ -14,6 +14,7 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 
 	"temper/internal/config"
+	"temper/trainer/device"
 	"temper/trainer/qwen3"
 )
 
@@ -102,16 +103,17 @@ func AdamW(store *model.Store, tuning Tuning, numbers, watched *graph.Node, grad
 		second := store.GetVariable(SecondMomentPath(spec.Name))
 		w, m, v := weight.NodeValue(g), first.NodeValue(g), second.NodeValue(g)
 		grad := graph.Mul(grads[i], scale)
-		m1 := graph.Add(graph.Mul(m, x[numberBeta1]), graph.Mul(grad, x[numberOneMinus1]))
-		v1 := graph.Add(graph.Mul(v, x[numberBeta2]), graph.Mul(graph.Square(grad), x[numberOneMinus2]))
+		m1 := graph.Where(apply, graph.Add(graph.Mul(m, x[numberBeta1]), graph.Mul(grad, x[numberOneMinus1])), m)
+		v1 := graph.Where(apply, graph.Add(graph.Mul(v, x[numberBeta2]), graph.Mul(graph.Square(grad), x[numberOneMinus2])), v)
+		m1, v1 = device.Settle(m1, v1)
 		root := graph.Sqrt(graph.Div(v1, x[numberBias2]))
 		step := graph.Div(graph.Div(m1, x[numberBias1]), graph.Add(root, x[numberEps]))
 		if tuning.decays(spec) {
 			step = graph.Add(step, graph.Mul(w, x[numberDecay]))
 		}
 		weight.SetNodeValue(graph.Where(apply, graph.Sub(w, graph.Mul(step, x[numberLR])), w))
-		first.SetNodeValue(graph.Where(apply, m1, m))
-		second.SetNodeValue(graph.Where(apply, v1, v))
+		first.SetNodeValue(m1)
+		second.SetNodeValue(v1)
 	}
 	return norm
 }

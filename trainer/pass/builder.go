@@ -29,7 +29,10 @@ type builder struct {
 	state      *state.State
 }
 
-func newBuilder(c Config, s *state.State) builder {
+func newBuilder(c Config, s *state.State, over *sharding) builder {
+	if over != nil && over.mesh.FSDP {
+		c.Options.Layout = layout{over}
+	}
 	return builder{
 		network: c.Network, options: c.Options, loss: c.Loss, extras: feed.ExtrasOf(c.Loss),
 		temperature: float64(float32(c.Temperature)), // as requests to the engine state it
@@ -116,10 +119,15 @@ func (b builder) logprobs(scope *model.Scope, in []*graph.Node, o Objective) (lo
 			options.LikeDecode, logits = true, qwen3.LogitsLikeDecode
 		}
 	}
+	if placed := options.Layout; placed != nil {
+		logits = func(scope *model.Scope, cfg qwen3.Config, hidden *graph.Node) *graph.Node {
+			return qwen3.LogitsPlaced(scope, cfg, hidden, placed)
+		}
+	}
 	hidden := qwen3.Forward(scope, b.network, feed.ModelInputs(in[feed.Tokens]), options)
 	targets := in[feed.Targets]
 	if size := loss.ChunkSize(b.loss.MaxLogits, targets.Shape().Size(), b.network.VocabSize); size > 0 {
-		chunked = loss.NewChunked(hidden, qwen3.Head(scope, b.network, hidden.Graph()), targets, temperature, size)
+		chunked = loss.NewChunked(hidden, qwen3.Head(scope, b.network, hidden.Graph(), options.Layout), targets, temperature, size)
 		return chunked.Logprobs, chunked.Entropy, chunked
 	}
 	logprobs, entropy = loss.Logprobs(logits(scope, b.network, hidden), targets, temperature)

@@ -83,7 +83,7 @@ func Open(cfg Config, s *state.State, reference *state.Reference) (*Passes, erro
 	}
 	return &Passes{
 		cfg: cfg, backend: backend, helpers: device.HelpersOf(backend), sharding: sharding,
-		state: s, reference: reference, builder: newBuilder(cfg, s),
+		state: s, reference: reference, builder: newBuilder(cfg, s, sharding),
 		compiled: map[Program]*model.Exec{}, graphs: map[graphKey]bool{},
 	}, nil
 }

@@ -40,6 +40,8 @@ type Options struct {
 	// PlainSoftmax computes softmax in operations whose bits do not depend on the length
 	// of the CPU's vectors. The backend's own does, and is faster.
 	PlainSoftmax bool
+	// Layout places the graph on several devices; nil leaves that to the backend.
+	Layout Layout
 }
 
 // Forward returns the hidden states [B, T, D] after the final norm, in the type
@@ -49,7 +51,7 @@ type Options struct {
 // transposes the input of the weight, and the CPU backend transposes a matrix fast but
 // anything else element by element.
 func Forward(scope *model.Scope, cfg Config, in Inputs, opts Options) *Node {
-	w := weights{scope: scope, cfg: cfg, g: in.Tokens.Graph(), compute: opts.Compute, likeDecode: opts.LikeDecode}
+	w := weights{scope: scope, cfg: cfg, g: in.Tokens.Graph(), compute: opts.Compute, likeDecode: opts.LikeDecode, layout: opts.Layout}
 	if w.compute == dtypes.InvalidDType {
 		w.compute = dtypes.Float32
 	}
@@ -69,8 +71,8 @@ func Forward(scope *model.Scope, cfg Config, in Inputs, opts Options) *Node {
 			x = x.Checkpoint()
 		}
 		q, k, v := w.qkv(i, x, rope) // [N, H|K|K, E]
-		x = Add(x, wide(w.linear(layerName(i, nameO), Reshape(att.attend(q, k, v), batch*seq, -1))))
-		x = Add(x, wide(w.mlp(i, x)))
+		x = w.tokens(Add(x, wide(w.linear(layerName(i, nameO), Reshape(att.attend(q, k, v), batch*seq, -1)))))
+		x = w.tokens(Add(x, wide(w.mlp(i, x))))
 	}
 	if opts.Remat {
 		x = x.StopCheckpoint()
@@ -107,9 +109,20 @@ func logits(scope *model.Scope, cfg Config, hidden *Node, product func(x, y *Nod
 	return Reshape(logits, dims...)
 }
 
-// Head is the weight that maps hidden states to the vocabulary: [V, D].
-func Head(scope *model.Scope, cfg Config, g *Graph) *Node {
-	return weights{scope: scope, cfg: cfg, g: g}.node(cfg.headName())
+// LogitsPlaced is Logits under a layout.
+func LogitsPlaced(scope *model.Scope, cfg Config, hidden *Node, layout Layout) *Node {
+	w := weights{scope: scope, cfg: cfg, g: hidden.Graph(), layout: layout}
+	scope.SetTraining(w.g, true)
+	dims := slices.Clone(hidden.Shape().Dimensions)
+	logits := w.placed(dtypes.Float32, Reshape(hidden, -1, cfg.HiddenSize), cfg.headName()) // [N, V]
+	dims[len(dims)-1] = cfg.VocabSize
+	return Reshape(logits, dims...)
+}
+
+// Head is the weight that maps hidden states to the vocabulary: [V, D]. Under a layout it
+// is whole on every device of the data axis.
+func Head(scope *model.Scope, cfg Config, g *Graph, layout Layout) *Node {
+	return weights{scope: scope, cfg: cfg, g: g, layout: layout}.whole(cfg.headName())
 }
 
 // weights gives graph functions access to the variables of a store.
@@ -121,6 +134,8 @@ type weights struct {
 	compute dtypes.DType
 	// likeDecode asks for products with the sums of DecodeStep.
 	likeDecode bool
+	// layout places values on several devices; nil leaves them alone.
+	layout Layout
 }
 
 // node returns a weight as the network computes with it.
@@ -144,7 +159,7 @@ func (w weights) variable(name string) *Node {
 
 // embed looks up the embeddings of tokens [N]: [N, D].
 func (w weights) embed(tokens *Node) *Node {
-	return Gather(w.node(nameEmbed), InsertAxes(tokens, -1))
+	return w.tokens(Gather(w.whole(nameEmbed), InsertAxes(tokens, -1)))
 }
 
 // linear is linears with one weight.

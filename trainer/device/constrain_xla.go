@@ -1,0 +1,109 @@
+//go:build xla
+
+package device
+
+import (
+	"fmt"
+	"reflect"
+	"unsafe"
+
+	"github.com/gomlx/compute"
+	"github.com/gomlx/compute/distributed"
+	"github.com/gomlx/go-xla/compute/xla"
+	"github.com/gomlx/go-xla/stablehlo"
+	stableshapes "github.com/gomlx/go-xla/types/shapes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/support/exceptions"
+)
+
+// Constrain returns x, dealt over the mesh as s says. The partitioner moves it there.
+// Without it the partitioner decides for itself where the values between inputs and
+// results of a graph lie. GoMLX has no operation for it, so the node is one that changes
+// nothing, and its value in the program becomes the one that XLA knows. The gradient
+// passes as it is. It panics, as functions that build graphs do.
+func Constrain(x *graph.Node, mesh *distributed.DeviceMesh, s Sharding) *graph.Node {
+	out := graph.IdentityWithCustomGradient(x, func(_, v *graph.Node) *graph.Node { return v })
+	if err := constrain(out, mesh, s); err != nil {
+		exceptions.Panicf("constrain %s: %v", s.Name, err)
+	}
+	return out
+}
+
+func constrain(n *graph.Node, mesh *distributed.DeviceMesh, s Sharding) error {
+	ops, err := hidden[[]compute.Value](n, "outputOps")
+	if err != nil {
+		return err
+	}
+	old, ok := ops[0].(*xla.Node)
+	if !ok {
+		return fmt.Errorf("a value is a %T in this version of the library", ops[0])
+	}
+	value, err := hidden[*stablehlo.Value](old, "value")
+	if err != nil {
+		return err
+	}
+	program, err := programOf(n.Graph())
+	if err != nil {
+		return err
+	}
+	results, err := stablehlo.CustomCallV2("Sharding", "", []*stablehlo.Value{value}, nil, []stableshapes.Shape{value.Shape()}, nil)
+	if err != nil {
+		return err
+	}
+	call := program.Statements[len(program.Statements)-1]
+	call.Attributes = map[string]any{"call_target_name": "Sharding", "sdy.sharding": literal("#sdy.sharding_per_value<[" + s.text(mesh.Name()) + "]>")}
+	moved := *old
+	if err := setHidden(&moved, "value", results[0]); err != nil {
+		return err
+	}
+	if err := setHidden(n, "outputOps", []compute.Value{&moved}); err != nil {
+		return err
+	}
+	return setHidden(n, "inputs", graph.NodeInputs(constrained{n.Inputs()[0], mesh, s}))
+}
+
+// Settle returns two values that XLA computes once. What follows reads them from memory.
+// Otherwise it may compute them a second time within what follows, from inputs whose
+// memory they are to take, and copy these inputs first.
+func Settle(x, y *graph.Node) (a, b *graph.Node) {
+	if x.Graph().Backend().Name() != xla.BackendName {
+		return x, y
+	}
+	both := graph.OptimizationBarriers(x, y)
+	return both[0], both[1]
+}
+
+// constrained are the inputs of a node that Constrain has made. Where layers are computed
+// again, the copy is constrained as well.
+type constrained struct {
+	x    *graph.Node
+	mesh *distributed.DeviceMesh
+	s    Sharding
+}
+
+// Type implements graph.NodeInputs.
+func (constrained) Type() graph.NodeType { return graph.NodeTypeIdentity }
+
+// String implements graph.NodeInputs.
+func (c constrained) String() string { return fmt.Sprintf("Constrain(x=[#%d])", c.x.Id()) }
+
+// CloneWithInputs implements graph.NodeInputs.
+func (c constrained) CloneWithInputs(_ *graph.Node, inputs ...*graph.Node) *graph.Node {
+	return Constrain(inputs[0], c.mesh, c.s)
+}
+
+// literal is text of a program.
+type literal string
+
+// ToStableHLO is what go-xla writes.
+func (l literal) ToStableHLO() string { return string(l) }
+
+// setHidden writes a field that a library does not export; see hidden.
+func setHidden[T any](of any, field string, x T) error {
+	if _, err := hidden[T](of, field); err != nil {
+		return err
+	}
+	f := reflect.ValueOf(of).Elem().FieldByName(field)
+	reflect.NewAt(f.Type(), unsafe.Pointer(f.UnsafeAddr())).Elem().Set(reflect.ValueOf(x)) //nolint:gosec // the only way to a field that is not exported
+	return nil
+}
