@@ -54,6 +54,7 @@ type Server struct {
 	handler http.Handler
 	hub     *hub
 	cache   *cache
+	packed  *cache // of filters over a whole run
 	fails   failures
 }
 
@@ -62,7 +63,7 @@ func New(c Config) (*Server, error) {
 	if c.Store == nil || c.Log == nil || c.Now == nil {
 		return nil, errors.New("dashboard: store, log or clock is missing")
 	}
-	s := &Server{Config: c, cache: newCache(cacheBytes)}
+	s := &Server{Config: c, cache: newCache(cacheBytes), packed: newCache(tableBytes)}
 	s.hub = newHub(c.Store, c.Log)
 	mux := http.NewServeMux()
 	for _, r := range routes() {

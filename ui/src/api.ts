@@ -144,11 +144,45 @@ export interface Evaluation {
   trajectories: string;
   wall_ns: number;
 }
+export interface FindStep {
+  found: number;
+  rows: number;
+  step: number;
+}
+export interface FindView {
+  columns: string[];
+  first: FoundRow[];
+  found: number;
+  missing: number;
+  rows: number;
+  steps: FindStep[];
+  unread: number;
+}
 export interface ForkFrom {
   from?: string;
   run_id: string;
   step?: number;
   without_amendments?: boolean;
+}
+export interface FoundRow {
+  advantage?: number;
+  answer: string;
+  answer_tags: number;
+  calls: number;
+  failed_calls: number;
+  fate: string;
+  mean_logprob?: number;
+  p_err?: number;
+  p_format?: number;
+  problem: string;
+  prompt_tokens: number;
+  response_tokens: number;
+  reward: number;
+  rollout: number;
+  step: number;
+  stop_reason: string;
+  turns: number;
+  weight?: number;
 }
 export interface Freeze {
   below?: boolean;
