@@ -80,7 +80,11 @@ func columnsOfIndex(c record.Columns) Columns {
 // index is the index of a step, ordered by problem and rollout. It is kept: pages of one
 // step follow one another.
 func (s *Server) index(ctx context.Context, h *history.Run, step int) ([]record.Row, bool, error) {
-	key := fmt.Sprintf("index/%s/%d", h.ID(), step)
+	version, ok, err := history.RolloutsOf(h).IndexVersion(ctx, step)
+	if err != nil || !ok {
+		return nil, false, err
+	}
+	key := fmt.Sprintf("index/%s/%d/%s", h.ID(), step, version)
 	if known, ok := s.cache.get(key); ok {
 		return known.([]record.Row), true, nil //nolint:forcetypeassert // the key is of this type alone
 	}
@@ -94,7 +98,7 @@ func (s *Server) index(ctx context.Context, h *history.Run, step int) ([]record.
 	if !slices.IsSortedFunc(rows, byPlace) {
 		slices.SortFunc(rows, byPlace)
 	}
-	s.cache.put(key, rows, rowBytes*len(rows)+1000) // it was written once
+	s.cache.put(key, rows, rowBytes*len(rows)+1000)
 	return rows, true, nil
 }
 

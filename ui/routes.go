@@ -42,11 +42,15 @@ func routes() []route {
 	return []route{
 		get("/api/v1/about", "What this dashboard is and may do", nil, (*Server).about),
 		get("/api/v1/series", "The meaning of every series", nil, (*Server).describeSeries),
+		get("/api/v1/services", "The processes of the service with what they say of themselves", nil, (*Server).showServices),
+		get("/api/v1/schedules", "The schedules of re-trainings", nil, (*Server).showSchedules),
+		get("/api/v1/alerts", "The runs whose watch has a broken rule", nil, (*Server).showAlerts),
 		get("/api/v1/runs", "All runs of the store", nil, (*Server).listRuns),
 		get("/api/v1/runs/{run}", "A run: plan, state, summary, evaluations", nil, (*Server).showRun),
 		get("/api/v1/runs/{run}/config", "The configuration as of a step, key by key", []param{{"step", "the step; the newest configuration without it"}}, (*Server).showConfig),
 		get("/api/v1/runs/{run}/series", "Series of a run, one value a step", []param{
 			{"keys", "names with commas; all without it"}, {"from", "first step"}, {"to", "last step"},
+			{"match", "a regular expression (RE2) that names must match, upper and lower case alike"},
 			{"points", "most points: above them a series comes as the lowest and the highest of each bucket"},
 		}, (*Server).showSeries),
 		get("/api/v1/runs/{run}/timeline", "Everything that happened in a run, on one axis of time", nil, (*Server).showTimeline),
@@ -75,7 +79,7 @@ func routes() []route {
 			Content: "application/octet-stream", serve: (*Server).exportEvents,
 		},
 		post("/api/v1/runs/{run}/preview/{command}", "What a command would change, without sending it", (*Server).previewCommand),
-		post("/api/v1/runs/{run}/commands/{command}", "Give a run a command: pause, resume, checkpoint, skip_stage, repeat_stage, amend, restart, stop", (*Server).sendCommand),
+		post("/api/v1/runs/{run}/commands/{command}", "Give a run a command: pause, resume, checkpoint, skip_stage, repeat_stage, amend, restart, stop, fork, pin, unpin", (*Server).sendCommand),
 	}
 }
 

@@ -25,3 +25,13 @@ func (o Rollouts) Columns(ctx context.Context, step int) (c record.Columns, ok b
 	}
 	return c, true, nil
 }
+
+// IndexVersion tells one index of a step from another, so that a reader can keep what it
+// has read; ok is false where none was recorded.
+func (o Rollouts) IndexVersion(ctx context.Context, step int) (version string, ok bool, err error) {
+	info, err := o.run.store.Stat(ctx, o.run.layout.Index(step))
+	if errors.Is(err, blob.ErrNotExist) {
+		return "", false, nil
+	}
+	return fmt.Sprintf("%d.%d", info.Size, info.ModTime.UnixNano()), err == nil, err
+}

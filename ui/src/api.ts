@@ -191,6 +191,11 @@ export interface Freeze {
   since: string;
   workflow: string;
 }
+export interface Gauge {
+  help?: string;
+  name: string;
+  value: number | string;
+}
 export interface GroupRow {
   calls: number;
   correct: number;
@@ -247,6 +252,16 @@ export interface Problem {
   prompt: string;
   source?: string;
 }
+export interface ProcessView {
+  gauges: Gauge[];
+  last_exit?: string;
+  name: string;
+  pid?: number;
+  restarts: number;
+  since: string;
+  state: string;
+  trouble?: string;
+}
 export interface Ref {
   key: string;
   sha256: string;
@@ -273,7 +288,14 @@ export interface RolloutRow {
   weight?: number;
   why: string;
 }
+export interface RunAlert {
+  run_id: string;
+  state: string;
+  step: number;
+  text: string;
+}
 export interface RunList {
+  filling?: number;
   remark?: string;
   runs: RunRow[];
   server: boolean;
@@ -360,6 +382,23 @@ export interface RunView {
   updated?: string;
   window?: number;
 }
+export interface ScheduleRow {
+  events: Mark[];
+  good?: string;
+  id: string;
+  last?: string;
+  missed?: number;
+  next?: string;
+  note?: string;
+  paused?: boolean;
+  running: string[];
+  skipped?: number;
+  when: string[];
+}
+export interface SchedulesView {
+  remark?: string;
+  schedules: ScheduleRow[];
+}
 export interface SeriesView {
   stages: string[];
   steps: number[];
@@ -367,6 +406,10 @@ export interface SeriesView {
   tokens: number[];
   values: Record<string, (number | string | null)[]>;
   wall: number[];
+}
+export interface ServicesView {
+  processes: ProcessView[];
+  remark?: string;
 }
 export interface Span {
   end: string;
