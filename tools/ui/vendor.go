@@ -22,6 +22,11 @@ import (
 // registryKey names the registry of packages, as npm does.
 const registryKey = "NPM_CONFIG_REGISTRY"
 
+// registry is the address of the packages.
+func registry() string {
+	return strings.TrimSuffix(cmp.Or(os.Getenv(registryKey), "https://registry.npmjs.org"), "/")
+}
+
 // maxArchive bounds a published archive.
 const maxArchive = 32 << 20
 
@@ -54,8 +59,7 @@ func vendor(ctx context.Context, root, spec string) error {
 }
 
 func replace(ctx context.Context, root string, l *library, version string) error {
-	registry := cmp.Or(os.Getenv(registryKey), "https://registry.npmjs.org")
-	about, err := fetch(ctx, registry+"/"+url.PathEscape(l.Name)+"/"+url.PathEscape(version))
+	about, err := fetch(ctx, registry()+"/"+url.PathEscape(l.Name)+"/"+url.PathEscape(version))
 	if err != nil {
 		return err
 	}
