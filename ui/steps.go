@@ -54,24 +54,27 @@ func (s *Server) showStep(r *request) (StepView, error) {
 		return StepView{}, err
 	}
 	out := StepView{Step: step, Groups: []GroupRow{}}
-	rec, ended, err := history.RolloutsOf(h).Record(ctx, step)
-	if err != nil {
+	var rec run.StepRecord
+	var batch run.StoredBatch
+	var ended, ok bool
+	var there []string
+	g, inGroup := errgroup.WithContext(ctx) // a far store answers them all in the time of one
+	g.Go(func() (err error) { rec, ended, err = history.RolloutsOf(h).Record(inGroup, step); return err })
+	g.Go(func() (err error) { batch, ok, err = history.RolloutsOf(h).Batch(inGroup, step); return err })
+	g.Go(func() (err error) { there, err = h.Problems(inGroup, step); return err })
+	g.Go(func() error {
+		entry, err := h.Entry(inGroup)
+		out.Last = entry.Step
+		return err
+	})
+	if err := g.Wait(); err != nil {
 		return out, err
 	}
 	if ended {
 		out.Record = &rec
 	}
-	entry, err := h.Entry(ctx)
-	if err != nil {
-		return out, err
-	}
-	out.Last = entry.Step
-	batch, ok, err := history.RolloutsOf(h).Batch(ctx, step)
-	if err != nil {
-		return out, err
-	}
 	if !ok && !ended {
-		return out, missing("run %s has no step %d (its newest is %d)", h.ID(), step, entry.Step)
+		return out, missing("run %s has no step %d (its newest is %d)", h.ID(), step, out.Last)
 	}
 	for _, g := range batch.Groups {
 		out.Groups = append(out.Groups, GroupRow{
@@ -79,9 +82,7 @@ func (s *Server) showStep(r *request) (StepView, error) {
 			Calls: g.All.Calls, Failed: g.All.Failed, Tokens: g.All.Mean(float64(g.All.Tokens)),
 		})
 	}
-	if there, err := h.Problems(ctx, step); err != nil {
-		return out, err
-	} else if len(there) == 0 {
+	if len(there) == 0 {
 		out.Texts = fmt.Sprintf("the texts of step %d are not in the store: checkpoint.keep_trajectories has deleted them", step)
 	}
 	return out, nil

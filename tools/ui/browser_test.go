@@ -83,6 +83,12 @@ func dashboard(t *testing.T) string { return dashboardOf(t, func(string) {}) }
 // dashboardOf is dashboard with a store that was changed before.
 func dashboardOf(t *testing.T, change func(store string)) string {
 	t.Helper()
+	return dashboardWith(t, change, "--read-only")
+}
+
+// dashboardWith is dashboardOf with flags.
+func dashboardWith(t *testing.T, change func(store string), flags ...string) string {
+	t.Helper()
 	root, err := findRoot()
 	if err != nil {
 		t.Fatal(err)
@@ -99,7 +105,7 @@ func dashboardOf(t *testing.T, change func(store string)) string {
 		t.Fatal(err)
 	}
 	change(store)
-	cmd := exec.Command(bin, "ui", "--store", "file://"+store, "--home", t.TempDir(), "--listen", "127.0.0.1:0", "--read-only")
+	cmd := exec.Command(bin, append([]string{"ui", "--store", "file://" + store, "--home", t.TempDir(), "--listen", "127.0.0.1:0"}, flags...)...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err == nil {
@@ -370,6 +376,10 @@ func TestKeyboard(t *testing.T) {
 	keys("gf")
 	at("search", `location.pathname === "/runs/demo/search" && !!document.querySelector("#search")`)
 	keys("/")
+	at("field", `document.activeElement.id === "search"`)
+	if err := chromedp.Do(ctx, chromedp.Evaluate[chromedp.Void](`document.activeElement.select()`)); err != nil { // chromedp types a key that the page has taken
+		t.Fatal(err)
+	}
 	keys("failed_calls>0\r")
 	at("found", `location.search.includes("failed_calls") && document.querySelectorAll("tbody tr").length > 0`)
 	keys("\x1b")
