@@ -33,7 +33,7 @@ func dashboardCommand(service Service) *cobra.Command {
 		Short: "Measure the dashboard on a run of the paper's size, which --make writes",
 		Long: `Asks a dashboard for what its pages show, each from a cold and from a warm start, and prints what an answer
 takes and how many requests to the store it needs. --make first writes a run of 510 steps of 512 problems
-times 32 rollouts, with the texts of its newest steps (some 0.5 GB a step, and 0.3 GB for all else); no policy samples it.
+times 32 rollouts, with the texts of its newest steps (0.3 GB a step, and as much for all else); no policy samples it.
 --delay adds a time to each request to the store, as a far one takes.`,
 		Args: cobra.NoArgs,
 	}
