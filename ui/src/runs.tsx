@@ -62,7 +62,7 @@ export function RunsPage() {
         {l.remark && <p class="dim small">{l.remark}</p>}
         {!rows.length && <Note kind="dim">No run matches the filter.</Note>}
         <div class="scroll" tabIndex={0}><table class="runs">
-          <thead><tr><th aria-label="compare" />{head("run", "run")}{head("state", "state")}<th>stage</th>{head("step", "steps", true)}<th>reward by step</th>{head("reward", "reward", true)}<th>accuracy by stage</th>{head("errors", "tool errors", true)}<th class="right">tok/s</th>{head("started", "age")}<th class="right">seed</th>
+          <thead><tr><th><span class="sr">compare</span></th>{head("run", "run")}{head("state", "state")}<th>stage</th>{head("step", "steps", true)}<th>reward by step</th>{head("reward", "reward", true)}<th>accuracy by stage</th>{head("errors", "tool errors", true)}<th class="right">tok/s</th>{head("started", "age")}<th class="right">seed</th>
             {extra.map((k) => <th key={k}>{k.split(".").pop()} <button class="icon" aria-label={`remove column ${k}`} title={k} onClick={() => setQuery({ columns: extra.filter((x) => x !== k).join(",") })}>×</button></th>)}</tr></thead>
           <tbody>{rows.slice(0, most).map((r) => <tr key={r.run_id}>
             <td><input type="checkbox" aria-label={`compare ${r.run_id}`} checked={picked.includes(r.run_id)} onChange={(e) => setPicked(e.currentTarget.checked ? [...picked, r.run_id] : picked.filter((x) => x !== r.run_id))} /></td>
