@@ -261,7 +261,7 @@ func TestManyRuns(t *testing.T) {
 	a, b := newSite(t, store, alone), newSite(t, store, alone)
 	begin := time.Now()
 	first, second := read[ui.RunList](t, a, "/runs"), read[ui.RunList](t, b, "/runs")
-	if took := time.Since(begin); took > 20*time.Second {
+	if took := time.Since(begin); took > 2*time.Minute {
 		t.Errorf("two lists of %d runs took %v", num, took)
 	}
 	if len(first.Runs) != num || len(second.Runs) != num || first.Runs[0].RunID != "run-4999" || first.Runs[num-1].RunID != second.Runs[num-1].RunID {

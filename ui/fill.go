@@ -67,6 +67,10 @@ func (f *filler) start(h *hub, id string, read func(context.Context)) <-chan str
 		return done
 	}
 	done := make(chan struct{})
+	if h.ctx.Err() != nil { // the server ends
+		close(done)
+		return done
+	}
 	f.busy[id] = done
 	h.done.Go(func() {
 		defer func() {
