@@ -23,7 +23,7 @@ import (
 func TestPagesOfARun(t *testing.T) {
 	h := playedRun(t)
 	s := newSite(t, h.Store, nil)
-	list := read[ui.RunList](t, s, "/runs")
+	list := filled(t, s)
 	states := map[string]string{}
 	for _, r := range list.Runs {
 		states[r.RunID] = r.State

@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"net/http"
 	"reflect"
 	"strconv"
+	"strings"
 
 	"temper/internal/blob"
 	"temper/internal/fault"
@@ -40,11 +42,15 @@ func routes() []route {
 	return []route{
 		get("/api/v1/about", "What this dashboard is and may do", nil, (*Server).about),
 		get("/api/v1/series", "The meaning of every series", nil, (*Server).describeSeries),
+		get("/api/v1/services", "The processes of the service with what they say of themselves", nil, (*Server).showServices),
+		get("/api/v1/schedules", "The schedules of re-trainings", nil, (*Server).showSchedules),
+		get("/api/v1/alerts", "The runs whose watch has a broken rule", nil, (*Server).showAlerts),
 		get("/api/v1/runs", "All runs of the store", nil, (*Server).listRuns),
 		get("/api/v1/runs/{run}", "A run: plan, state, summary, evaluations", nil, (*Server).showRun),
 		get("/api/v1/runs/{run}/config", "The configuration as of a step, key by key", []param{{"step", "the step; the newest configuration without it"}}, (*Server).showConfig),
 		get("/api/v1/runs/{run}/series", "Series of a run, one value a step", []param{
 			{"keys", "names with commas; all without it"}, {"from", "first step"}, {"to", "last step"},
+			{"match", "a regular expression (RE2) that names must match, upper and lower case alike"},
 			{"points", "most points: above them a series comes as the lowest and the highest of each bucket"},
 		}, (*Server).showSeries),
 		get("/api/v1/runs/{run}/timeline", "Everything that happened in a run, on one axis of time", nil, (*Server).showTimeline),
@@ -52,6 +58,9 @@ func routes() []route {
 		get("/api/v1/runs/{run}/evals", "The evaluations of a run", nil, (*Server).showEvals),
 		get("/api/v1/runs/{run}/evals/{eval}", "The trajectories of an evaluation, in columns", nil, (*Server).showEval),
 		get("/api/v1/runs/{run}/evals/{eval}/{problem}/{k}", "One trajectory of an evaluation", nil, (*Server).showEvalTrajectory),
+		get("/api/v1/runs/{run}/find", "The trajectories of all steps that a filter finds", []param{
+			{"filter", "conditions with spaces, all of which must hold, such as reward=1 failed_calls>2 fate=dropped"},
+		}, (*Server).find),
 		get("/api/v1/runs/{run}/steps/{step}", "A step: its record and its groups", nil, (*Server).showStep),
 		get("/api/v1/runs/{run}/steps/{step}/trajectories", "The trajectories of a step, in columns", nil, (*Server).showTrajectories),
 		get("/api/v1/runs/{run}/steps/{step}/{problem}", "A group: its problem, its rollouts and why each was kept or dropped", nil, (*Server).showGroup),
@@ -70,7 +79,7 @@ func routes() []route {
 			Content: "application/octet-stream", serve: (*Server).exportEvents,
 		},
 		post("/api/v1/runs/{run}/preview/{command}", "What a command would change, without sending it", (*Server).previewCommand),
-		post("/api/v1/runs/{run}/commands/{command}", "Give a run a command: pause, resume, checkpoint, skip_stage, repeat_stage, amend, restart, stop", (*Server).sendCommand),
+		post("/api/v1/runs/{run}/commands/{command}", "Give a run a command: pause, resume, checkpoint, skip_stage, repeat_stage, amend, restart, stop, fork, pin, unpin", (*Server).sendCommand),
 	}
 }
 
@@ -82,7 +91,7 @@ func get[T any](path, summary string, query []param, f func(*Server, *request) (
 			if err != nil {
 				return err
 			}
-			return reply(w, out, r.immutable)
+			return reply(w, r.Request, out, r.immutable)
 		},
 	}
 }
@@ -101,7 +110,7 @@ func post[B, T any](path, summary string, f func(*Server, *request, B) (T, error
 			if err != nil {
 				return err
 			}
-			return reply(w, out, false)
+			return reply(w, r.Request, out, false)
 		},
 	}
 }
@@ -210,16 +219,37 @@ func fail(w http.ResponseWriter, code int, text string) {
 	_, _ = w.Write(append(body, '\n')) // the client has gone when this fails
 }
 
-func reply(w http.ResponseWriter, v any, immutable bool) error {
-	data, err := json.Marshal(v)
-	if err != nil {
-		return fmt.Errorf("encode the answer: %w", err)
+// squeezed is from how many bytes on an answer is compressed, for clients that ask for it.
+const squeezed = 32 << 10
+
+func reply(w http.ResponseWriter, r *http.Request, v any, immutable bool) error {
+	var data []byte
+	if ready, ok := v.(interface{ encoded() []byte }); ok {
+		data = ready.encoded()
 	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
+	if data == nil {
+		var err error
+		if data, err = json.Marshal(v); err != nil {
+			return fmt.Errorf("encode the answer: %w", err)
+		}
+	}
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Cache-Control", "no-store")
 	if immutable {
-		w.Header().Set("Cache-Control", "private, max-age=86400")
+		h.Set("Cache-Control", "private, max-age=86400")
 	}
-	_, _ = w.Write(data) // the client has gone when this fails
+	h.Set("Vary", "Accept-Encoding")
+	if len(data) < squeezed || !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		_, _ = w.Write(data) // the client has gone when this fails
+		return nil
+	}
+	h.Set("Content-Encoding", "gzip")
+	z, err := gzip.NewWriterLevel(w, gzip.BestSpeed)
+	if err != nil { // the level is one
+		return err
+	}
+	_, _ = z.Write(data) // the client has gone when this fails
+	_ = z.Close()        // as above
 	return nil
 }

@@ -67,6 +67,8 @@ type RunList struct {
 	Server bool `json:"server"`
 	// Remark is why they are not.
 	Remark string `json:"remark,omitempty"`
+	// Filling counts the rows whose curve and keys are being read: ask again.
+	Filling int `json:"filling,omitempty"`
 }
 
 const (
@@ -80,7 +82,7 @@ const (
 )
 
 func (s *Server) listRuns(r *request) (RunList, error) {
-	entries, err := history.List(r.Context(), s.Store)
+	entries, err := s.runs.List(r.Context())
 	if err != nil {
 		return RunList{}, err
 	}
@@ -88,12 +90,14 @@ func (s *Server) listRuns(r *request) (RunList, error) {
 		return cmp.Or(b.Started.Compare(a.Started), cmp.Compare(a.RunID, b.RunID))
 	})
 	out := RunList{Runs: make([]RunRow, len(entries))}
+	var whole []*RunRow
 	for i, e := range entries {
 		out.Runs[i] = RunRow{CatalogEntry: e}
 		if i < wholeRows && !e.Refused {
-			s.fillRow(r.Context(), &out.Runs[i])
+			whole = append(whole, &out.Runs[i])
 		}
 	}
+	out.Filling = s.fillRows(r.Context(), whole)
 	s.addOpen(r.Context(), &out)
 	return out, nil
 }
@@ -132,28 +136,6 @@ func (s *Server) addOpen(ctx context.Context, list *RunList) {
 	for _, id := range slices.Sorted(maps.Keys(byID)) {
 		list.Runs = append([]RunRow{{CatalogEntry: run.CatalogEntry{RunID: id, State: string(cmp.Or(byID[id].State, workflows.StatePreparing))}}}, list.Runs...)
 	}
-}
-
-// rowFacts are what a row has beside its entry; they change with the entry alone.
-type rowFacts struct {
-	rewards                []float64
-	toolErrors, throughput *float64
-	keys                   map[string]string
-	problem                string
-}
-
-func (s *Server) fillRow(ctx context.Context, row *RunRow) {
-	key := fmt.Sprintf("row/%s/%d/%d", row.RunID, row.Step, row.Updated.UnixNano())
-	facts, ok := s.cache.get(key)
-	if !ok {
-		f := s.readRow(ctx, row.RunID)
-		facts = f
-		if f.problem == "" {
-			s.cache.put(key, f, 8*len(f.rewards)+64*len(f.keys)+200)
-		}
-	}
-	f := facts.(rowFacts) //nolint:forcetypeassert // the key is of this type alone
-	row.Rewards, row.ToolErrors, row.Throughput, row.Keys, row.Problem = f.rewards, f.toolErrors, f.throughput, f.keys, f.problem
 }
 
 // readRow reads what a row shows. A run that cannot be read spoils its own row alone.
@@ -266,7 +248,7 @@ func (s *Server) showRun(r *request) (RunView, error) {
 			out.Alerts = append(out.Alerts, fmt.Sprintf("step %d: %s", a.Step, a.Text))
 		}
 	}
-	all, err := history.List(ctx, s.Store)
+	all, err := s.runs.List(ctx)
 	if err != nil {
 		return out, err
 	}

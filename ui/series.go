@@ -5,10 +5,12 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/csv"
+	"fmt"
 	"hash/crc32"
 	"maps"
 	"math"
 	"net/http"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -101,8 +103,37 @@ func (s *Server) showSeries(r *request) (SeriesView, error) {
 	if q := r.URL.Query().Get("keys"); q != "" {
 		keys = strings.Split(q, ",")
 	}
+	match, err := matcher(r.URL.Query().Get("match"))
+	if err != nil {
+		return out, err
+	}
+	if match != nil {
+		if keys == nil {
+			keys = keysOf(records)
+		}
+		keys = slices.DeleteFunc(keys, func(key string) bool { return !match.MatchString(key) })
+	}
 	out = seriesOf(records, keys)
 	return out.thin(max(points, 4)), nil
+}
+
+// maxPattern bounds a regular expression.
+const maxPattern = 200
+
+// matcher reads a regular expression, nil for none. Go's take time in proportion to the
+// text, whatever they say; those of a browser may take for ever.
+func matcher(pattern string) (*regexp.Regexp, error) {
+	if pattern == "" {
+		return nil, nil
+	}
+	if len(pattern) > maxPattern {
+		return nil, problem{http.StatusBadRequest, fmt.Sprintf("the regular expression has %d bytes, want at most %d", len(pattern), maxPattern)}
+	}
+	re, err := regexp.Compile("(?i)" + pattern)
+	if err != nil {
+		return nil, problem{http.StatusBadRequest, strings.Replace(err.Error(), "(?i)", "", 1)}
+	}
+	return re, nil
 }
 
 func seriesOf(records []run.StepRecord, keys []string) SeriesView {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"temper/internal/blob"
+	"temper/internal/history"
 	"temper/workflows"
 )
 
@@ -34,6 +35,7 @@ type Steerer interface {
 type Config struct {
 	Store blob.Store
 	Steer Steerer
+	Place Place
 	// Token is what commands need; empty forbids them.
 	Token string
 	// ReadNeedsToken closes reading as well.
@@ -54,6 +56,9 @@ type Server struct {
 	handler http.Handler
 	hub     *hub
 	cache   *cache
+	packed  *cache // of filters over a whole run
+	runs    *history.Lister
+	fill    *filler
 	fails   failures
 }
 
@@ -62,7 +67,7 @@ func New(c Config) (*Server, error) {
 	if c.Store == nil || c.Log == nil || c.Now == nil {
 		return nil, errors.New("dashboard: store, log or clock is missing")
 	}
-	s := &Server{Config: c, cache: newCache(cacheBytes)}
+	s := &Server{Config: c, cache: newCache(cacheBytes), packed: newCache(tableBytes), runs: history.NewLister(c.Store), fill: newFiller()}
 	s.hub = newHub(c.Store, c.Log)
 	mux := http.NewServeMux()
 	for _, r := range routes() {

@@ -27,10 +27,19 @@ type Answer struct {
 	Answer string `json:"answer"`
 }
 
+// Orders that no workflow takes: another run begins with a checkpoint of this one, and a
+// checkpoint is kept, or no longer. From names the checkpoint.
+const (
+	OrderFork  = "fork"
+	OrderPin   = "pin"
+	OrderUnpin = "unpin"
+)
+
 // commands are those that the page may give, with what each needs.
 var commands = map[string]struct{ confirm bool }{
 	workflows.CommandPause: {}, workflows.CommandResume: {}, workflows.CommandCheckpoint: {}, workflows.CommandSkipStage: {},
 	workflows.CommandRepeatStage: {}, workflows.CommandAmend: {}, workflows.CommandRestart: {confirm: true}, workflows.CommandStop: {confirm: true},
+	OrderFork: {}, OrderPin: {}, OrderUnpin: {},
 }
 
 // commandTime bounds the wait for a run's answer.
@@ -91,7 +100,7 @@ type Preview struct {
 func (s *Server) previewCommand(r *request, o Order) (Preview, error) {
 	out := Preview{Changes: []Change{}, Warnings: []string{}, Problems: []string{}}
 	name := r.PathValue("command")
-	if name != workflows.CommandAmend && name != workflows.CommandRestart {
+	if name != workflows.CommandAmend && name != workflows.CommandRestart && name != OrderFork {
 		return out, missing("command %s changes no key", brief(name))
 	}
 	h, err := s.run(r)

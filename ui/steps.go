@@ -3,6 +3,7 @@ package ui
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -53,24 +54,27 @@ func (s *Server) showStep(r *request) (StepView, error) {
 		return StepView{}, err
 	}
 	out := StepView{Step: step, Groups: []GroupRow{}}
-	rec, ended, err := history.RolloutsOf(h).Record(ctx, step)
-	if err != nil {
+	var rec run.StepRecord
+	var batch run.StoredBatch
+	var ended, ok bool
+	var there []string
+	g, inGroup := errgroup.WithContext(ctx) // a far store answers them all in the time of one
+	g.Go(func() (err error) { rec, ended, err = history.RolloutsOf(h).Record(inGroup, step); return err })
+	g.Go(func() (err error) { batch, ok, err = history.RolloutsOf(h).Batch(inGroup, step); return err })
+	g.Go(func() (err error) { there, err = h.Problems(inGroup, step); return err })
+	g.Go(func() error {
+		entry, err := h.Entry(inGroup)
+		out.Last = entry.Step
+		return err
+	})
+	if err := g.Wait(); err != nil {
 		return out, err
 	}
 	if ended {
 		out.Record = &rec
 	}
-	entry, err := h.Entry(ctx)
-	if err != nil {
-		return out, err
-	}
-	out.Last = entry.Step
-	batch, ok, err := history.RolloutsOf(h).Batch(ctx, step)
-	if err != nil {
-		return out, err
-	}
 	if !ok && !ended {
-		return out, missing("run %s has no step %d (its newest is %d)", h.ID(), step, entry.Step)
+		return out, missing("run %s has no step %d (its newest is %d)", h.ID(), step, out.Last)
 	}
 	for _, g := range batch.Groups {
 		out.Groups = append(out.Groups, GroupRow{
@@ -78,9 +82,7 @@ func (s *Server) showStep(r *request) (StepView, error) {
 			Calls: g.All.Calls, Failed: g.All.Failed, Tokens: g.All.Mean(float64(g.All.Tokens)),
 		})
 	}
-	if there, err := h.Problems(ctx, step); err != nil {
-		return out, err
-	} else if len(there) == 0 {
+	if len(there) == 0 {
 		out.Texts = fmt.Sprintf("the texts of step %d are not in the store: checkpoint.keep_trajectories has deleted them", step)
 	}
 	return out, nil
@@ -103,9 +105,12 @@ type Columns struct {
 	Source string `json:"source"`
 	// Remark says what is not recorded.
 	Remark string `json:"remark,omitempty"`
+
+	text []byte // of an answer that is sent as it is
 }
 
 func (s *Server) showTrajectories(r *request) (Columns, error) {
+	ctx := r.Context()
 	h, step, err := s.stepOf(r)
 	if err != nil {
 		return Columns{}, err
@@ -115,18 +120,39 @@ func (s *Server) showTrajectories(r *request) (Columns, error) {
 		r.immutable = true
 		return known.(Columns), nil //nolint:forcetypeassert // the key is of this type alone
 	}
-	rows, source, remark, err := s.rows(r.Context(), h, step)
+	stored, ok, err := history.RolloutsOf(h).Columns(ctx, step)
 	if err != nil {
 		return Columns{}, err
 	}
-	out := columnsOf(rows)
-	out.Source, out.Remark = source, remark
-	if _, ended, err := history.RolloutsOf(h).Record(r.Context(), step); err == nil && ended {
-		s.cache.put(key, out, 150*len(rows)+1000)
+	var out Columns
+	if ok {
+		out = columnsOfIndex(stored)
+	} else {
+		rows, remark, err := recordedRows(ctx, h, step)
+		if err != nil {
+			return Columns{}, err
+		}
+		out = columnsOf(rows)
+		out.Source, out.Remark = fromRecords, remark
+	}
+	if err := out.encode(); err != nil {
+		return out, err
+	}
+	if _, ended, err := history.RolloutsOf(h).Record(ctx, step); err == nil && ended {
+		s.cache.put(key, out, len(out.text)+1000)
 		r.immutable = true
 	}
 	return out, nil
 }
+
+// encode writes the answer once; the columns themselves are let go.
+func (c *Columns) encode() error {
+	text, err := json.Marshal(c)
+	c.text, c.Data = text, nil
+	return err
+}
+
+func (c Columns) encoded() []byte { return c.text }
 
 // Where rows come from.
 const (
@@ -134,23 +160,19 @@ const (
 	fromRecords = "trajectories"
 )
 
-// rows are those of the index, or what the trajectories of a step say where an older
-// program has left no index.
-func (s *Server) rows(ctx context.Context, h *history.Run, step int) (rows []record.Row, source, remark string, err error) {
-	rows, ok, err := history.RolloutsOf(h).Index(ctx, step)
-	if ok || err != nil {
-		return rows, fromIndex, "", err
-	}
+// recordedRows are what the trajectories of a step say where an older program has left
+// no index.
+func recordedRows(ctx context.Context, h *history.Run, step int) (rows []record.Row, remark string, err error) {
 	problems, err := h.Problems(ctx, step)
 	if err != nil {
-		return nil, "", "", err
+		return nil, "", err
 	}
 	if len(problems) == 0 {
-		return nil, "", "", missing("the rows of step %d are not recorded: the program that made it left no index, and its trajectories are not in the store", step)
+		return nil, "", missing("the rows of step %d are not recorded: the program that made it left no index, and its trajectories are not in the store", step)
 	}
 	cfg, err := h.Config(ctx)
 	if err != nil {
-		return nil, "", "", err
+		return nil, "", err
 	}
 	perGroup := make([][]record.Row, len(problems))
 	g, ctx := errgroup.WithContext(ctx)
@@ -162,9 +184,9 @@ func (s *Server) rows(ctx context.Context, h *history.Run, step int) (rows []rec
 		})
 	}
 	if err := g.Wait(); err != nil {
-		return nil, "", "", err
+		return nil, "", err
 	}
-	return slices.Concat(perGroup...), fromRecords, "the program that made this step left no index: fates are those of the trainer's samples", nil
+	return slices.Concat(perGroup...), "the program that made this step left no index: fates are those of the trainer's samples", nil
 }
 
 // groupsAtOnce bounds the groups in memory.
@@ -215,53 +237,6 @@ func isUniform(ts []rl.Trajectory) bool {
 		}
 	}
 	return len(rewards) > 0 && !slices.ContainsFunc(rewards, func(r float64) bool { return r != rewards[0] })
-}
-
-func columnsOf(rows []record.Row) Columns {
-	n := len(rows)
-	numbers := map[string]func(*record.Row) any{
-		"rollout": func(r *record.Row) any { return r.Rollout }, "reward": func(r *record.Row) any { return r.Reward },
-		"advantage": func(r *record.Row) any { return r.Advantage }, "p_err": func(r *record.Row) any { return r.PErr },
-		"p_format": func(r *record.Row) any { return r.PFormat }, "weight": func(r *record.Row) any { return r.Weight },
-		"turns": func(r *record.Row) any { return r.Turns }, "calls": func(r *record.Row) any { return r.Calls },
-		"failed_calls": func(r *record.Row) any { return r.FailedCalls }, "prompt_tokens": func(r *record.Row) any { return r.PromptTokens },
-		"response_tokens": func(r *record.Row) any { return r.ResponseTokens }, "answer_tags": func(r *record.Row) any { return r.AnswerTags },
-		"mean_logprob": func(r *record.Row) any { return r.MeanLogprob }, "answer": func(r *record.Row) any { return r.Answer },
-	}
-	words := map[string]func(*record.Row) string{
-		"problem": func(r *record.Row) string { return r.Problem }, "fate": func(r *record.Row) string { return cmp.Or(r.Fate, notRecorded) },
-		"stop_reason": func(r *record.Row) string { return r.StopReason },
-	}
-	out := Columns{Rows: n, Data: map[string]any{}}
-	for name, of := range numbers {
-		column := make([]any, n)
-		for i := range rows {
-			column[i] = of(&rows[i])
-		}
-		out.Data[name] = column
-	}
-	for name, of := range words { // few words, many rows
-		d := Words{Words: []string{}, At: make([]int, n)}
-		place := map[string]int{}
-		for i := range rows {
-			word := of(&rows[i])
-			at, ok := place[word]
-			if !ok {
-				at = len(d.Words)
-				place[word] = at
-				d.Words = append(d.Words, word)
-			}
-			d.At[i] = at
-		}
-		out.Data[name] = d
-	}
-	return out
-}
-
-// Words is a column of words: At points into Words for each row.
-type Words struct {
-	Words []string `json:"words"`
-	At    []int    `json:"at"`
 }
 
 // RolloutRow is a rollout of a group with the reason of its fate.
@@ -349,13 +324,17 @@ func (s *Server) groupRows(ctx context.Context, h *history.Run, step int, id str
 		}
 		group = batch.Groups[i]
 	}
-	all, ok, err := history.RolloutsOf(h).Index(ctx, step)
+	all, ok, err := s.index(ctx, h, step)
 	if err != nil {
 		return nil, "", group, err
 	}
 	if ok {
-		rows = slices.DeleteFunc(all, func(r record.Row) bool { return r.Problem != id })
-		return rows, fromIndex, group, nil
+		from, _ := slices.BinarySearchFunc(all, id, func(r record.Row, id string) int { return cmp.Compare(r.Problem, id) })
+		to := from
+		for to < len(all) && all[to].Problem == id {
+			to++
+		}
+		return all[from:to], fromIndex, group, nil
 	}
 	cfg, err := h.Config(ctx)
 	if err != nil {

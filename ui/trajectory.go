@@ -297,7 +297,7 @@ func (s *Server) showEval(r *request) (Columns, error) {
 	}
 	out := columnsOf(rows)
 	out.Source = "evaluation"
-	return out, nil
+	return out, out.encode()
 }
 
 // showEvalTrajectory takes the place in the record as k: greedy and sampled rollouts of

@@ -13,10 +13,12 @@ import (
 	"github.com/spf13/cobra"
 	"go.temporal.io/sdk/client"
 
+	"temper/internal/blob"
 	"temper/internal/buildinfo"
 	"temper/internal/cli"
 	"temper/internal/config"
 	"temper/internal/health"
+	"temper/internal/schedule"
 	"temper/internal/service"
 	"temper/internal/temporalclient"
 	"temper/sandbox/server"
@@ -92,9 +94,9 @@ func serveUI(ctx context.Context, p *config.Process, o uiOptions, out io.Writer)
 	if o.readOnly {
 		cfg.TemporalUI = ""
 	} else {
-		s := &steerer{process: p}
+		s := &steerer{process: p, store: store}
 		defer s.close()
-		cfg.Steer = s
+		cfg.Steer, cfg.Place = s, s
 	}
 	dashboard, err := ui.New(cfg)
 	if err != nil {
@@ -128,6 +130,7 @@ func tellReady(out io.Writer, l net.Listener) error {
 // again when that has failed.
 type steerer struct {
 	process *config.Process
+	store   blob.Store
 
 	mu sync.Mutex
 	c  client.Client
@@ -180,6 +183,9 @@ func (s *steerer) Open(ctx context.Context) ([]workflows.OpenRun, error) {
 
 // Send implements ui.Steerer.
 func (s *steerer) Send(ctx context.Context, runID, command string, arg workflows.Command) (string, error) {
+	if command == ui.OrderFork || command == ui.OrderPin || command == ui.OrderUnpin {
+		return s.order(ctx, runID, command, arg)
+	}
 	c, err := s.connected(ctx)
 	if err != nil {
 		return "", err
@@ -188,6 +194,32 @@ func (s *steerer) Send(ctx context.Context, runID, command string, arg workflows
 		arg.RunID = successor(runID)
 	}
 	return (&steering{Command: arg}).give(ctx, c, s.process, command, runID)
+}
+
+// Processes implements ui.Place.
+func (s *steerer) Processes(ctx context.Context) ([]service.Process, error) {
+	return service.Processes(ctx, s.process)
+}
+
+// Schedules implements ui.Place.
+func (s *steerer) Schedules(ctx context.Context) ([]schedule.View, error) {
+	c, err := s.connected(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found, err := workflows.Schedules(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	var out []schedule.View
+	for _, f := range found {
+		v, err := schedule.DescribeWhole(ctx, s.store, f)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, v)
+	}
+	return out, nil
 }
 
 // sayDashboard prints where the dashboard of a started service is. Whoever has the

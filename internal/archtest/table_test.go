@@ -133,6 +133,7 @@ var packages = []row{
 	{pattern: "tools/bench/sandboxbench", layer: adapters, ours: []string{"sandbox/...", "tools/bench/..."}, reason: "the sandbox is measured without the rest"},
 	{pattern: "tools/bench/trainerbench", layer: adapters},
 	{pattern: "tools/bench/storebench", layer: adapters},
+	{pattern: "tools/bench/paperrun", layer: adapters, reason: "it writes what runs leave, and no policy samples"},
 	{pattern: "tools/bench/recoverybench", layer: adapters, reason: "it samples and trains without Temporal"},
 	{pattern: "tools/bench/rolloutbench", layer: adapters, reason: "it samples without Temporal, an engine and a sandbox"},
 	{pattern: "tools/bench/schedulerbench", layer: adapters, ours: []string{"internal/dispatch", "internal/history", "internal/rl", "tools/bench/picture"}, reason: "time is simulated: it starts and measures nothing"},

@@ -61,10 +61,17 @@ func (p *Probe) answered() {
 
 // ask makes one request on a connection of its own.
 func (p *Probe) ask(ctx context.Context, path string) error {
-	url := p.Address
+	_, err := Fetch(ctx, p.Address, path, maxAnswer)
+	return err
+}
+
+// Fetch reads at most most bytes of what a process answers at host:port, unix:/path or a
+// URL, on a connection of its own.
+func Fetch(ctx context.Context, address, path string, most int64) ([]byte, error) {
+	url := address
 	transport := &http.Transport{DisableKeepAlives: true}
 	defer transport.CloseIdleConnections()
-	if file, isUnix := strings.CutPrefix(p.Address, UnixPrefix); isUnix {
+	if file, isUnix := strings.CutPrefix(address, UnixPrefix); isUnix {
 		url = "http://localhost"
 		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
 			short, release, err := shorten(file)
@@ -79,19 +86,19 @@ func (p *Probe) ask(ctx context.Context, path string) error {
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(url, "/")+path, nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	resp, err := (&http.Client{Transport: transport}).Do(req)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer resp.Body.Close() //nolint:errcheck // it is read below
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	body, err := io.ReadAll(io.LimitReader(resp.Body, most))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %w", p.Address, problem(resp.Status, body))
+		return nil, fmt.Errorf("%s: %w", address, problem(resp.Status, body))
 	}
-	return nil
+	return body, nil
 }

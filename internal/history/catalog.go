@@ -23,6 +23,11 @@ const folders = 8
 // List is what the catalog says of all runs of a store, by id, and of those that were
 // refused. A run without an entry, which an older program made, is read from its folder.
 func List(ctx context.Context, store blob.Store) ([]run.CatalogEntry, error) {
+	return list(ctx, store, func(string) (run.CatalogEntry, bool) { return run.CatalogEntry{}, false })
+}
+
+// list is List with entries that need not be read.
+func list(ctx context.Context, store blob.Store, known func(id string) (run.CatalogEntry, bool)) ([]run.CatalogEntry, error) {
 	ids, cataloged, err := artifact.RunIDs(ctx, store)
 	if err != nil {
 		return nil, err
@@ -34,7 +39,11 @@ func List(ctx context.Context, store blob.Store) ([]run.CatalogEntry, error) {
 		if _, ok := slices.BinarySearch(cataloged, all[i]); !ok {
 			return nil
 		}
-		found[i], err = readEntry(ctx, store, all[i])
+		if e, ok := known(all[i]); ok {
+			found[i] = &e
+		} else {
+			found[i], err = readEntry(ctx, store, all[i])
+		}
 		if found[i] != nil && !found[i].Refused && !folderOf(all[i]) {
 			found[i] = nil // of a run that is gone
 		}

@@ -1,7 +1,6 @@
 package record
 
 import (
-	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -129,60 +128,30 @@ var errIndex = errors.New("index is damaged")
 
 // ReadIndex reads the index of a step.
 func ReadIndex(data []byte) ([]Row, error) {
-	data, ok := bytes.CutPrefix(data, []byte(indexMagic))
-	if !ok {
-		return nil, fmt.Errorf("index: want a first line %q", indexMagic)
-	}
-	dec, err := newDecoder()
-	if err != nil {
-		return nil, err
-	}
-	defer dec.Close()
 	known := map[string]column{}
 	for _, c := range columns() {
 		known[c.name] = c
 	}
 	var rows []Row
-	for len(data) > 0 {
-		size, n := binary.Uvarint(data)
-		if n <= 0 || size > uint64(len(data)-n) {
-			return nil, errIndex
+	err := eachColumn(data, func(name string, values json.RawMessage) error {
+		n := countValues(values)
+		if rows == nil { // the first column says how many rows there are
+			rows = make([]Row, n)
 		}
-		text, err := dec.DecodeAll(data[n:][:size], nil)
-		if err != nil {
-			return nil, fmt.Errorf("%w: %w", errIndex, err)
+		if n != len(rows) {
+			return fmt.Errorf("%w: column %q has %d values, want %d", errIndex, name, n, len(rows))
 		}
-		data = data[n+int(size):] //nolint:gosec // within the data
-		if rows, err = addColumn(rows, text, known); err != nil {
-			return nil, err
+		field, ok := known[name]
+		if !ok {
+			return nil
 		}
-	}
-	return rows, nil
-}
-
-// addColumn fills a field of all rows. The first column says how many there are.
-func addColumn(rows []Row, text []byte, known map[string]column) ([]Row, error) {
-	var c struct {
-		Name   string            `json:"name"`
-		Values []json.RawMessage `json:"values"`
-	}
-	if err := json.Unmarshal(text, &c); err != nil {
-		return nil, fmt.Errorf("%w: %w", errIndex, err)
-	}
-	if rows == nil {
-		rows = make([]Row, len(c.Values))
-	}
-	if len(c.Values) != len(rows) {
-		return nil, fmt.Errorf("%w: column %q has %d values, want %d", errIndex, c.Name, len(c.Values), len(rows))
-	}
-	field, ok := known[c.Name]
-	if !ok {
-		return rows, nil
-	}
-	for i := range rows {
-		if err := json.Unmarshal(c.Values[i], field.at(&rows[i])); err != nil {
-			return nil, fmt.Errorf("%w: column %q, row %d: %w", errIndex, c.Name, i, err)
+		if err := fillColumn(rows, field, values); err != nil {
+			return fmt.Errorf("%w: column %q: %w", errIndex, name, err)
 		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	return rows, nil
 }

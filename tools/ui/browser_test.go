@@ -78,7 +78,16 @@ func browser(t *testing.T) context.Context {
 }
 
 // dashboard serves the runs of the fixture and returns its address.
-func dashboard(t *testing.T) string {
+func dashboard(t *testing.T) string { return dashboardOf(t, func(string) {}) }
+
+// dashboardOf is dashboard with a store that was changed before.
+func dashboardOf(t *testing.T, change func(store string)) string {
+	t.Helper()
+	return dashboardWith(t, change, "--read-only")
+}
+
+// dashboardWith is dashboardOf with flags.
+func dashboardWith(t *testing.T, change func(store string), flags ...string) string {
 	t.Helper()
 	root, err := findRoot()
 	if err != nil {
@@ -95,7 +104,8 @@ func dashboard(t *testing.T) string {
 	if err := extract(filepath.Join(root, "testdata", "demo.tar.gz"), store); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(bin, "ui", "--store", "file://"+store, "--home", t.TempDir(), "--listen", "127.0.0.1:0", "--read-only")
+	change(store)
+	cmd := exec.Command(bin, append([]string{"ui", "--store", "file://" + store, "--home", t.TempDir(), "--listen", "127.0.0.1:0"}, flags...)...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err == nil {
@@ -213,6 +223,14 @@ var views = []struct{ name, path, see string }{
 	{"config", "/runs/demo/config?diff=seed-2", ".config td"},
 	{"alerts", "/runs/demo/alerts", "main h2"},
 	{"compare", "/compare?runs=demo,seed-2", ".chart .u-over"},
+	{"time", "/runs/demo/steps/2/PROBLEM/1?tab=time", "main .tabs"},
+	{"search", "/runs/demo/search?filter=failed_calls%3E0", "tbody td a"},
+	{"band", "/runs/demo/metrics?q=reward&band=1", ".chart .u-over"},
+	{"problem", "/compare?runs=demo,seed-2&step=2&problem=PROBLEM", "section:last-of-type tbody td"},
+	{"services", "/services", ".note"},
+	{"schedules", "/schedules", ".note"},
+	{"allalerts", "/alerts", "main p"},
+	{"forks", "/forks", ".empty pre"},
 	{"api", "/api-page", "tbody td.mono"},
 	{"nowhere", "/there/is/nothing", ".note-bad"},
 }
@@ -240,13 +258,7 @@ func TestPages(t *testing.T) {
 	if err := chromedp.Listen(ctx, heard.hear); err != nil {
 		t.Fatal(err)
 	}
-	if err := chromedp.Do(ctx, chromedp.Navigate(home+"/runs/demo/steps/2")); err != nil {
-		t.Fatal(err)
-	}
-	problem, err := chromedp.Run(ctx, chromedp.Poll[string](`(document.querySelector("a.group-kept") ?? {title: ""}).title.split(":")[0]`, chromedp.WithPollingTimeout(wait)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	problem := keptProblem(t, ctx, home)
 	for _, size := range []struct {
 		name          string
 		width, height int64
@@ -265,6 +277,19 @@ func TestPages(t *testing.T) {
 			}
 		}
 	}
+}
+
+// keptProblem is a problem of a step that was kept.
+func keptProblem(t *testing.T, ctx context.Context, home string) string {
+	t.Helper()
+	if err := chromedp.Do(ctx, chromedp.Navigate(home+"/runs/demo/steps/2")); err != nil {
+		t.Fatal(err)
+	}
+	problem, err := chromedp.Run(ctx, chromedp.Poll[string](`(document.querySelector("a.group-kept") ?? {title: ""}).title.split(":")[0]`, chromedp.WithPollingTimeout(wait)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return problem
 }
 
 // look opens a page and waits until what must be seen is seen.
@@ -339,6 +364,29 @@ func TestKeyboard(t *testing.T) {
 	at("help", `!!document.querySelector(".help")`)
 	keys(".")
 	at("dark", `document.documentElement.dataset.theme === "dark"`)
+	keys("gv")
+	at("services", `location.pathname === "/services" && !!document.querySelector(".note")`)
+	keys("gr")
+	at("runs", `location.pathname === "/" && !!document.querySelector("table.runs a")`)
+	if err := chromedp.Do(ctx, chromedp.Evaluate[chromedp.Void](`document.querySelector("table.runs td a[href='/runs/demo']").focus()`)); err != nil {
+		t.Fatal(err)
+	}
+	keys("\r")
+	at("run again", `location.pathname === "/runs/demo" && !!document.querySelector(".tile")`)
+	keys("gf")
+	at("search", `location.pathname === "/runs/demo/search" && !!document.querySelector("#search")`)
+	keys("/")
+	at("field", `document.activeElement.id === "search"`)
+	if err := chromedp.Do(ctx, chromedp.Evaluate[chromedp.Void](`document.activeElement.select()`)); err != nil { // chromedp types a key that the page has taken
+		t.Fatal(err)
+	}
+	keys("failed_calls>0\r")
+	at("found", `location.search.includes("failed_calls") && document.querySelectorAll("tbody tr").length > 0`)
+	keys("\x1b")
+	keys("p")
+	at("drawer", `document.activeElement === document.querySelector(".drawer select") || !!document.querySelector(".drawer .note")`)
+	keys("\x1b")
+	at("no drawer", `!document.querySelector(".drawer")`)
 	keys("gm")
 	at("series", `location.pathname === "/runs/demo/metrics" && !!document.querySelector("#search")`)
 	keys("/")

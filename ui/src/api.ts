@@ -144,11 +144,45 @@ export interface Evaluation {
   trajectories: string;
   wall_ns: number;
 }
+export interface FindStep {
+  found: number;
+  rows: number;
+  step: number;
+}
+export interface FindView {
+  columns: string[];
+  first: FoundRow[];
+  found: number;
+  missing: number;
+  rows: number;
+  steps: FindStep[];
+  unread: number;
+}
 export interface ForkFrom {
   from?: string;
   run_id: string;
   step?: number;
   without_amendments?: boolean;
+}
+export interface FoundRow {
+  advantage?: number;
+  answer: string;
+  answer_tags: number;
+  calls: number;
+  failed_calls: number;
+  fate: string;
+  mean_logprob?: number;
+  p_err?: number;
+  p_format?: number;
+  problem: string;
+  prompt_tokens: number;
+  response_tokens: number;
+  reward: number;
+  rollout: number;
+  step: number;
+  stop_reason: string;
+  turns: number;
+  weight?: number;
 }
 export interface Freeze {
   below?: boolean;
@@ -156,6 +190,11 @@ export interface Freeze {
   reason?: string;
   since: string;
   workflow: string;
+}
+export interface Gauge {
+  help?: string;
+  name: string;
+  value: number | string;
 }
 export interface GroupRow {
   calls: number;
@@ -213,6 +252,16 @@ export interface Problem {
   prompt: string;
   source?: string;
 }
+export interface ProcessView {
+  gauges: Gauge[];
+  last_exit?: string;
+  name: string;
+  pid?: number;
+  restarts: number;
+  since: string;
+  state: string;
+  trouble?: string;
+}
 export interface Ref {
   key: string;
   sha256: string;
@@ -239,7 +288,14 @@ export interface RolloutRow {
   weight?: number;
   why: string;
 }
+export interface RunAlert {
+  run_id: string;
+  state: string;
+  step: number;
+  text: string;
+}
 export interface RunList {
+  filling?: number;
   remark?: string;
   runs: RunRow[];
   server: boolean;
@@ -326,6 +382,23 @@ export interface RunView {
   updated?: string;
   window?: number;
 }
+export interface ScheduleRow {
+  events: Mark[];
+  good?: string;
+  id: string;
+  last?: string;
+  missed?: number;
+  next?: string;
+  note?: string;
+  paused?: boolean;
+  running: string[];
+  skipped?: number;
+  when: string[];
+}
+export interface SchedulesView {
+  remark?: string;
+  schedules: ScheduleRow[];
+}
 export interface SeriesView {
   stages: string[];
   steps: number[];
@@ -333,6 +406,10 @@ export interface SeriesView {
   tokens: number[];
   values: Record<string, (number | string | null)[]>;
   wall: number[];
+}
+export interface ServicesView {
+  processes: ProcessView[];
+  remark?: string;
 }
 export interface Span {
   end: string;

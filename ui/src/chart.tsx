@@ -22,6 +22,18 @@ export function smooth(values: (number | null)[], weight: number): (number | nul
   });
 }
 
+// spread is the lowest and the highest value around each: of twelve buckets, which is wide enough to
+// be seen and narrow enough to follow a curve.
+export function spread(values: (number | null)[]): [(number | null)[], (number | null)[]] {
+  const reach = Math.max(1, Math.floor(values.length / 24)), low: (number | null)[] = [], high: (number | null)[] = [];
+  values.forEach((v, i) => {
+    const near = values.slice(Math.max(0, i - reach), i + reach + 1).filter((x): x is number => x !== null);
+    low.push(v === null || !near.length ? null : Math.min(...near));
+    high.push(v === null || !near.length ? null : Math.max(...near));
+  });
+  return [low, high];
+}
+
 function join(lines: Line[]): { xs: number[]; ys: (number | null)[][] } {
   const all = new Set<number>();
   for (const l of lines) for (const x of l.x) { const n = asNumber(x); if (n !== null) all.add(n); }
@@ -36,10 +48,10 @@ function join(lines: Line[]): { xs: number[]; ys: (number | null)[][] } {
 }
 
 export interface ChartProps {
-  title: string; lines: Line[]; unit?: string; meaning?: string; weight?: number; log?: boolean; height?: number; xLabel?: string; onPick?: (x: number) => void; name?: string; gaps?: boolean;
+  title: string; lines: Line[]; unit?: string; meaning?: string; weight?: number; log?: boolean; band?: boolean; height?: number; xLabel?: string; onPick?: (x: number) => void; name?: string; gaps?: boolean;
 }
 
-export function Chart({ title, lines, unit, meaning, weight = 0, log, height = 170, xLabel = "step", onPick, name, gaps }: ChartProps) {
+export function Chart({ title, lines, unit, meaning, weight = 0, log, band, height = 170, xLabel = "step", onPick, name, gaps }: ChartProps) {
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const [table, setTable] = useState(false);
@@ -48,8 +60,9 @@ export function Chart({ title, lines, unit, meaning, weight = 0, log, height = 1
   pick.current = onPick;
   const [ink, raw] = [dark.value, join(lines)];
   const soft = weight > 0 ? raw.ys.map((y) => smooth(y, weight)) : null;
-  const shape = lines.map((l) => l.label).join("\n") + `|${weight > 0}|${!!log}|${ink}|${xLabel}`;
-  const data = [raw.xs, ...raw.ys, ...(soft ?? [])] as uPlot.AlignedData;
+  const shape = lines.map((l) => l.label).join("\n") + `|${weight > 0}|${!!log}|${!!band}|${ink}|${xLabel}`;
+  const edges = band ? raw.ys.flatMap((y) => spread(y)) : [];
+  const data = [raw.xs, ...raw.ys, ...(soft ?? []), ...edges] as uPlot.AlignedData;
 
   useEffect(() => {
     const el = box.current;
@@ -66,7 +79,8 @@ export function Chart({ title, lines, unit, meaning, weight = 0, log, height = 1
       scales: { x: { time: false }, y: log ? { distr: 3 } : { range: (_u, lo, hi) => (lo === hi ? [lo - Math.abs(lo || 1) * 0.1, hi + Math.abs(hi || 1) * 0.1] : [lo - (hi - lo) * 0.06, hi + (hi - lo) * 0.06]) } },
       cursor: { sync: { key: "temper" }, points: { size: 7 }, drag: { x: true, y: false }, y: false },
       axes: [{ ...axis, space: 60, size: 24, gap: 3 }, { ...axis, size: 52, gap: 4, values: (_u, v) => v.map((x) => (x === null ? "" : num(x, 3))) }],
-      series: [{ label: xLabel }, ...series(weight > 0), ...(weight > 0 ? series(false) : [])],
+      series: [{ label: xLabel }, ...series(weight > 0), ...(weight > 0 ? series(false) : []), ...(band ? lines.flatMap(() => [{ stroke: "transparent", points: { show: false } }, { stroke: "transparent", points: { show: false } }]) : [])],
+      bands: band ? lines.map((l, i) => { const at = 1 + lines.length * (weight > 0 ? 2 : 1) + 2 * i; return { series: [at + 1, at], fill: colorOf(l.color ?? i) + "33" } as uPlot.Band; }) : [],
       hooks: {
         setCursor: [(u) => {
           const out = el.querySelector(".chart-value");
@@ -85,7 +99,7 @@ export function Chart({ title, lines, unit, meaning, weight = 0, log, height = 1
     return () => { watch.disconnect(); u.destroy(); plot.current = null; };
   }, [shape, table, height]);
 
-  useEffect(() => { plot.current?.setData(data); }, [lines, weight]);
+  useEffect(() => { plot.current?.setData(data); }, [lines, weight, band]);
 
   const file = (name ?? title).replace(/[^\w.-]+/g, "_");
   const csv = () => {

@@ -66,6 +66,25 @@ export async function api<T>(path: string, init: RequestInit = {}): Promise<T> {
 }
 export const send = <T>(path: string, body: unknown) => api<T>(path, { method: "POST", body: JSON.stringify(body) });
 
+// readLines reads an answer of JSON lines while it comes.
+export async function readLines<T>(path: string, signal: AbortSignal, take: (lines: T[]) => void) {
+  const answer = await fetch("/api/v1" + path, { signal, headers: headers() });
+  if (!answer.ok || !answer.body) {
+    let detail = answer.statusText;
+    try { detail = (await answer.json()).detail; } catch { /* no problem document */ }
+    throw new Failure(answer.status, detail);
+  }
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  for (let rest = ""; ; ) {
+    const { value, done } = await reader.read();
+    const parts = (rest + (value ?? "")).split("\n");
+    rest = done ? "" : parts.pop() ?? "";
+    const lines = parts.filter(Boolean).map((l) => JSON.parse(l) as T);
+    if (lines.length) take(lines);
+    if (done) return;
+  }
+}
+
 // download asks with the token, which a plain link cannot send.
 export async function download(path: string, name: string) {
   const answer = await fetch("/api/v1" + path, { headers: headers() });

@@ -7,6 +7,7 @@ import { dark, go, link, nextTheme, place, runPath, useApi } from "./core";
 import { A, Note } from "./parts";
 import { ComparePage, RunsPage } from "./runs";
 import { AlertsPage, ApiPage, CheckpointsPage, ConfigPage, LicencesPage, MetricsPage, RunPage, TimelinePage, steering } from "./run";
+import { AllAlertsPage, SchedulesPage, SearchPage, ServicesPage, TreePage } from "./place";
 import { EvalPage, GroupPage, StepPage, TrajectoryPage } from "./step";
 import type { About, RunList } from "./api";
 
@@ -18,6 +19,10 @@ function find(path: string): Route {
   if (!parts.length || (parts[0] === "runs" && parts.length === 1)) return { page: "runs", view: <RunsPage />, title: "runs" };
   if (parts[0] === "compare") return { page: "compare", view: <ComparePage key={place.value.query.get("runs")} />, title: "compare" };
   if (parts[0] === "api-page" || parts[0] === "api") return { page: "api", view: <ApiPage />, title: "API" };
+  if (parts[0] === "services") return { page: "services", view: <ServicesPage />, title: "services" };
+  if (parts[0] === "schedules") return { page: "schedules", view: <SchedulesPage />, title: "schedules" };
+  if (parts[0] === "alerts") return { page: "allalerts", view: <AllAlertsPage />, title: "alerts" };
+  if (parts[0] === "forks") return { page: "forks", view: <TreePage />, title: "forks" };
   if (parts[0] === "licences") return { page: "api", view: <LicencesPage />, title: "licences" };
   if (parts[0] !== "runs") return none;
   const [, run, page, a, b, c] = parts;
@@ -30,6 +35,7 @@ function find(path: string): Route {
     case "checkpoints": return of("checkpoints", <CheckpointsPage key={key} run={run} />);
     case "config": return of("config", <ConfigPage key={key} run={run} />);
     case "alerts": return of("alerts", <AlertsPage key={key} run={run} />);
+    case "search": return of("search", <SearchPage key={key} run={run} />);
     case "evals": return b !== undefined && c !== undefined ? of("evals", <TrajectoryPage key={key} run={run} evaluation={a} problem={b} k={Number(c)} />) : of("evals", <EvalPage key={key} run={run} name={a} />);
     case "steps": {
       if (!/^\d+$/.test(a ?? "")) return none;
@@ -42,7 +48,7 @@ function find(path: string): Route {
   }
 }
 
-const help: [string, string][] = [["?", "this help"], ["/", "search or filter"], ["g r", "runs"], ["g o", "overview of the run"], ["g m", "series"], ["g s", "newest step"], ["g c", "configuration"], ["g t", "time line"], ["[  ]", "step before, step after"], ["j  k", "row or rollout after, before"], ["t", "tokens of a trajectory"], ["p", "steer the run"], [".", "light or dark"], ["Esc", "close"]];
+const help: [string, string][] = [["?", "this help"], ["/", "search or filter"], ["g r", "runs"], ["g o", "overview of the run"], ["g m", "series"], ["g s", "newest step"], ["g c", "configuration"], ["g t", "time line"], ["g f", "search the run"], ["g v", "services"], ["[  ]", "step before, step after"], ["j  k", "row or rollout after, before"], ["t", "tokens of a trajectory"], ["p", "steer the run"], [".", "light or dark"], ["Esc", "close"]];
 
 let prefixed = -Infinity; // when g was pressed: the next key may come before the page is drawn again
 
@@ -58,7 +64,7 @@ function Page() {
       if (e.ctrlKey || e.metaKey || e.altKey) return;
       if (e.key === "Escape") { setHelp(false); steering.value = false; (document.activeElement as HTMLElement | null)?.blur(); return; }
       if ((e.target as HTMLElement).matches("input,textarea,select")) return;
-      const way: Record<string, string | undefined> = { r: "/", o: route.run && runPath(route.run), m: route.run && runPath(route.run, "metrics"), s: route.run && runPath(route.run, "steps", newest), c: route.run && runPath(route.run, "config"), t: route.run && runPath(route.run, "timeline") };
+      const way: Record<string, string | undefined> = { r: "/", o: route.run && runPath(route.run), m: route.run && runPath(route.run, "metrics"), s: route.run && runPath(route.run, "steps", newest), c: route.run && runPath(route.run, "config"), t: route.run && runPath(route.run, "timeline"), f: route.run && runPath(route.run, "search"), v: "/services" };
       if (e.timeStamp - prefixed < 1500) { prefixed = -Infinity; const to = way[e.key]; if (to) { e.preventDefault(); e.stopImmediatePropagation(); go(to); } return; }
       const step = (d: number) => { if (route.run && route.step !== undefined) go(runPath(route.run, "steps", Math.max(1, Math.min(newest, route.step + d)))); };
       switch (e.key) {
@@ -87,8 +93,9 @@ function Page() {
     </header>
     <nav class="rail" aria-label="pages">
       {item("runs", "Runs", "/")}
-      {route.run && <>{item("run", "Overview", runPath(route.run))}{item("metrics", "Series", runPath(route.run, "metrics"))}{item("steps", "Steps", runPath(route.run, "steps", newest))}{item("timeline", "Time line", runPath(route.run, "timeline"))}{item("checkpoints", "Checkpoints", runPath(route.run, "checkpoints"))}{item("config", "Configuration", runPath(route.run, "config"))}{item("alerts", "Alerts", runPath(route.run, "alerts"))}</>}
+      {route.run && <>{item("run", "Overview", runPath(route.run))}{item("metrics", "Series", runPath(route.run, "metrics"))}{item("steps", "Steps", runPath(route.run, "steps", newest))}{item("search", "Search", runPath(route.run, "search"))}{item("timeline", "Time line", runPath(route.run, "timeline"))}{item("checkpoints", "Checkpoints", runPath(route.run, "checkpoints"))}{item("config", "Configuration", runPath(route.run, "config"))}{item("alerts", "Alerts", runPath(route.run, "alerts"))}</>}
       {item("compare", "Compare", route.page === "compare" ? location.pathname + location.search : "/compare")}
+      {item("forks", "Forks", "/forks")}{item("allalerts", "All alerts", "/alerts")}{item("services", "Services", "/services")}{item("schedules", "Schedules", "/schedules")}
       {item("api", "API", "/api-page")}
       {about.data?.temporal_ui && <a href={"http://" + about.data.temporal_ui} rel="noreferrer">Temporal</a>}
     </nav>

@@ -10,6 +10,9 @@ import type { About, Answer, CheckpointsView, ConfigView, EvalRow, Preview, RunL
 
 const enc = encodeURIComponent;
 export const steering = signal(false);
+// wanted is what the drawer shall offer when it opens, such as a fork from one checkpoint.
+const wanted = signal<{ order: string; from: string } | null>(null);
+const ask = (order: string, from: string | number) => { wanted.value = { order, from: String(from) }; steering.value = true; };
 
 // RunHead is above every page of a run.
 export function RunHead({ run, view }: { run: string; view?: RunView }) {
@@ -26,7 +29,7 @@ export function RunHead({ run, view }: { run: string; view?: RunView }) {
       {view.stage && <span class="dim">{view.stage}</span>}
       {s && s.eta_seconds > 0 && live && <span class="dim">{seconds(s.eta_seconds)} left</span>}
       {view.alerts.length > 0 && <A href={runPath(run, "alerts")} class="bad">⚠ {view.alerts.length} {view.alerts.length === 1 ? "alert" : "alerts"}</A>}
-      {live && <button class="primary steer" onClick={() => { steering.value = !steering.value; }} aria-expanded={steering.value}>steer</button>}
+      <button class={live ? "primary steer" : "steer"} onClick={() => { steering.value = !steering.value; }} aria-expanded={steering.value}>{live ? "steer" : "fork"}</button>
     </>}
     {steering.value && view && <Drawer run={run} view={view} why={about.data?.steering} status={s} />}
   </div>;
@@ -34,19 +37,23 @@ export function RunHead({ run, view }: { run: string; view?: RunView }) {
 
 // ---- steering ----------------------------------------------------------------------------
 
-const orders = ["pause", "resume", "checkpoint", "amend", "skip_stage", "repeat_stage", "restart", "stop"];
+const orders = ["pause", "resume", "checkpoint", "amend", "skip_stage", "repeat_stage", "restart", "stop", "fork", "pin", "unpin"];
+const ended = ["fork", "pin", "unpin"]; // what a run that has ended can still be asked
 const meanings: Record<string, string> = {
   pause: "Holds the run at the next safe point.", resume: "Lets the paused run go on.", checkpoint: "Saves a checkpoint after the current step; at once while the run is paused.",
   amend: "Changes keys of the configuration from a step on. What was made before stays as it was.", skip_stage: "Ends the current stage, or leaves out a later one.",
   repeat_stage: "Runs a stage once more after all others.", restart: "Ends the run and starts another from its checkpoint.", stop: "Ends the run at the next safe point and writes its summary.",
+  fork: "Starts another run from a checkpoint of this one; this one goes on.", pin: "Keeps a checkpoint until it is unpinned.", unpin: "Lets a pinned checkpoint go, as the rules of checkpoint say.",
 };
 
 function Drawer({ run, view, why, status }: { run: string; view: RunView; why?: string; status?: RunStatus }) {
-  const [order, setOrder] = useState(status?.state === "paused" ? "resume" : "pause");
+  const over = ["done", "stopped", "failed"].includes(view.state);
+  const [order, setOrder] = useState(wanted.value?.order ?? (over ? "fork" : status?.state === "paused" ? "resume" : "pause"));
+  const [name, setName] = useState("");
   const [reason, setReason] = useState("");
   const [by, setBy] = useState(localStorage.getItem("temper.by") ?? "");
   const [set, setSet] = useState("");
-  const [from, setFrom] = useState("");
+  const [from, setFrom] = useState(wanted.value?.from ?? "");
   const [stage, setStage] = useState("");
   const [now, setNow] = useState(false);
   const [confirm, setConfirm] = useState("");
@@ -54,14 +61,14 @@ function Drawer({ run, view, why, status }: { run: string; view: RunView; why?: 
   const [answer, setAnswer] = useState<{ text: string; bad?: boolean } | null>(null);
   const [busy, setBusy] = useState(false);
   const first = useRef<HTMLSelectElement>(null);
-  useEffect(() => { first.current?.focus(); }, []);
-  const changes = order === "amend" || order === "restart";
+  useEffect(() => { first.current?.focus(); wanted.value = null; }, []);
+  const changes = order === "amend" || order === "restart" || order === "fork";
   const confirms = order === "stop" || order === "restart";
   const body = () => {
     const values = Object.fromEntries(set.split(/\n/).map((l) => l.trim()).filter(Boolean).map((l) => { const i = l.indexOf("="); return i < 0 ? [l, ""] : [l.slice(0, i).trim(), l.slice(i + 1).trim()]; }));
     return { command: {
       reason, by: by || undefined, ...(now ? { now } : {}), ...(changes && set.trim() ? { set: values } : {}),
-      ...(order === "amend" && from ? { from_step: Number(from) } : {}), ...(order === "restart" && from ? { from } : {}),
+      ...(order === "amend" && from ? { from_step: Number(from) } : {}), ...((order === "restart" || ended.includes(order)) && from ? { from } : {}), ...(order === "fork" && name ? { run_id: name } : {}),
       ...((order === "skip_stage" || order === "repeat_stage") && stage ? { stage } : {}),
     }, ...(confirms ? { confirm } : {}) };
   };
@@ -79,11 +86,13 @@ function Drawer({ run, view, why, status }: { run: string; view: RunView; why?: 
     {!why && !token.value && <Note kind="warn">Commands need the token. Open the address that the start of the dashboard has printed, or enter it here:
       <input type="password" aria-label="token" placeholder="token" onChange={(e) => { token.value = e.currentTarget.value.trim(); }} /></Note>}
     {!why && <form onSubmit={(e) => { e.preventDefault(); void (needsLook ? look() : give()); }}>
-      <label>command<select ref={first} value={order} onChange={(e) => { setOrder(e.currentTarget.value); setPreview(null); setAnswer(null); }}>{orders.map((o) => <option key={o} value={o}>{o.replace("_", " ")}</option>)}</select></label>
+      <label>command<select ref={first} value={order} onChange={(e) => { setOrder(e.currentTarget.value); setPreview(null); setAnswer(null); }}>{(over ? ended : orders).map((o) => <option key={o} value={o}>{o.replace("_", " ")}</option>)}</select></label>
       <p class="dim small">{meanings[order]}</p>
       {changes && <label>changes, one key=value a line<textarea class="mono" rows={3} value={set} placeholder="rl.optimizer.lr=1e-4" onInput={(e) => { setSet(e.currentTarget.value); setPreview(null); }} /></label>}
       {order === "amend" && <label>from step (empty: the next one)<input inputMode="numeric" value={from} onInput={(e) => { setFrom(e.currentTarget.value); setPreview(null); }} /></label>}
-      {order === "restart" && <label>from checkpoint (best, last or a step)<input value={from} onInput={(e) => setFrom(e.currentTarget.value)} /></label>}
+      {(order === "restart" || order === "fork") && <label>from checkpoint (best, last or a step)<input value={from} placeholder="last" onInput={(e) => setFrom(e.currentTarget.value)} /></label>}
+      {(order === "pin" || order === "unpin") && <label>step of the checkpoint (sft or a number)<input required value={from} onInput={(e) => setFrom(e.currentTarget.value)} /></label>}
+      {order === "fork" && <label>id of the new run (empty: made from this one)<input value={name} maxLength={64} onInput={(e) => setName(e.currentTarget.value)} /></label>}
       {(order === "skip_stage" || order === "repeat_stage") && <label>stage<select value={stage} onChange={(e) => setStage(e.currentTarget.value)}><option value="">the current one</option>{view.plan.map((s) => <option key={s.index}>{s.name}</option>)}</select></label>}
       {["pause", "stop", "skip_stage", "restart"].includes(order) && <label class="check"><input type="checkbox" checked={now} onChange={(e) => setNow(e.currentTarget.checked)} /> now: interrupt the work in flight</label>}
       <label>reason<input required value={reason} maxLength={2000} placeholder="why; it stays in the run's event log" onInput={(e) => setReason(e.currentTarget.value)} /></label>
@@ -202,29 +211,28 @@ export function MetricsPage({ run }: { run: string }) {
   const version = useRuns(runs);
   const view = useApi<RunView>(`/runs/${enc(run)}`, version);
   const list = useApi<RunList>("/runs");
-  const names = useApi<SeriesView>(`/runs/${enc(run)}/series?points=4`, version > 0 ? 1 : 0);
-  const [filter, weight, log, x] = [query("q"), Number(query("smooth", "0")), query("log") === "1", query("x", "steps") as "steps" | "wall" | "tokens"];
-  let wanted: RegExp | null = null, wrong = "";
-  try { wanted = filter ? new RegExp(filter, "i") : null; } catch (e) { wrong = (e as Error).message; }
+  const filter = query("q"), band = query("band") === "1";
+  const names = useApi<SeriesView>(`/runs/${enc(run)}/series?points=4${filter ? "&match=" + enc(filter) : ""}`, version > 0 ? 1 : 0);
+  const [weight, log, x] = [ Number(query("smooth", "0")), query("log") === "1", query("x", "steps") as "steps" | "wall" | "tokens"];
   return <><RunHead run={run} view={view.data} />
     <div class="bar">
       <input id="search" type="search" placeholder="regular expression, such as ^actor/|reward" aria-label="filter series" value={filter} maxLength={200} onInput={(e) => setQuery({ q: e.currentTarget.value })} />
       <label>smoothing <input type="range" min="0" max="0.98" step="0.02" value={weight} aria-valuetext={String(weight)} onInput={(e) => setQuery({ smooth: e.currentTarget.value === "0" ? null : e.currentTarget.value })} /> <span class="num">{weight.toFixed(2)}</span></label>
       <label>x <select value={x} onChange={(e) => setQuery({ x: e.currentTarget.value === "steps" ? null : e.currentTarget.value })}><option value="steps">step</option><option value="wall">wall time</option><option value="tokens">tokens</option></select></label>
       <label class="check"><input type="checkbox" checked={log} onChange={(e) => setQuery({ log: e.currentTarget.checked ? "1" : null })} /> log</label>
+      <label class="check" title="from the lowest to the highest value of neighbouring steps"><input type="checkbox" checked={band} onChange={(e) => setQuery({ band: e.currentTarget.checked ? "1" : null })} /> band</label>
       <select aria-label="overlay a run" value="" onChange={(e) => { if (e.currentTarget.value) setQuery({ with: [...more, e.currentTarget.value].join(",") }); }}>
         <option value="">overlay a run …</option>{(list.data?.runs ?? []).filter((r) => !runs.includes(r.run_id)).map((r) => <option key={r.run_id}>{r.run_id}</option>)}</select>
       <button onClick={() => void download(`/runs/${enc(run)}/export/csv`, run + ".csv")}>CSV</button>
       <button onClick={() => void download(`/runs/${enc(run)}/export/tfevents`, "events.out.tfevents." + run)}>TensorBoard</button>
     </div>
     {runs.length > 1 && <p class="bar">{runs.map((r, i) => <span key={r}><span class={"key key-" + (i % 8)} /> {r} {i > 0 && <button class="icon" aria-label={`remove ${r}`} onClick={() => setQuery({ with: more.filter((m) => m !== r).join(",") })}>×</button>}</span>)}</p>}
-    {wrong && <Note kind="bad">{wrong}</Note>}
     <Load of={names}>{(s) => {
-      const keys = Object.keys(s.values).filter((k) => !wanted || wanted.test(k)).sort();
+      const keys = Object.keys(s.values).sort();
       const groups = new Map<string, string[]>();
       for (const k of keys) { const g = k.split("/")[0]; groups.set(g, [...(groups.get(g) ?? []), k]); }
-      if (!keys.length) return <Note kind="dim">{Object.keys(s.values).length ? "No series matches." : "No step has ended yet."}</Note>;
-      return [...groups].map(([g, names]) => <Section key={g + runs.join()} title={g}><Overlay key={runs.join() + x} runs={runs} keys={names} version={version} weight={weight} log={log} x={x} onPick={(n) => go(runPath(run, "steps", n))} /></Section>);
+      if (!keys.length) return <Note kind="dim">{filter ? "No series matches." : "No step has ended yet."}</Note>;
+      return [...groups].map(([g, names]) => <Section key={g + runs.join()} title={g}><Overlay key={runs.join() + x} runs={runs} keys={names} version={version} weight={weight} log={log} band={band} x={x} onPick={(n) => go(runPath(run, "steps", n))} /></Section>);
     }}</Load></>;
 }
 
@@ -262,8 +270,8 @@ export function CheckpointsPage({ run }: { run: string }) {
   const c = useApi<CheckpointsView>(`/runs/${enc(run)}/checkpoints`, version);
   return <><RunHead run={run} view={view.data} /><h2>Checkpoints</h2><Load of={c}>{(v) => <>
     {!v.checkpoints.length && <p class="dim">None has been saved yet.</p>}
-    {v.checkpoints.length > 0 && <div class="scroll" tabIndex={0}><table><thead><tr><th class="right">step</th><th class="right" title="counts all updates, those of SFT too">cursor</th><th class="right">size</th><th class="right">reward of the step after</th><th>why it stays</th><th>go on from it</th></tr></thead>
-      <tbody>{v.checkpoints.map((k) => <tr key={k.cursor}><td class="right">{k.step}</td><td class="right">{k.cursor}</td><td class="right">{k.damage ? <span class="bad">{k.damage}</span> : bytes(k.bytes)}</td><td class="right">{k.reward === undefined ? "–" : num(k.reward)}</td><td>{k.kept}</td><td><code>temper run fork {run} --step {k.step}</code></td></tr>)}</tbody></table></div>}
+    {v.checkpoints.length > 0 && <div class="scroll" tabIndex={0}><table><thead><tr><th class="right">step</th><th class="right" title="counts all updates, those of SFT too">cursor</th><th class="right">size</th><th class="right">reward of the step after</th><th>why it stays</th><th>go on from it</th><th>on the command line</th></tr></thead>
+      <tbody>{v.checkpoints.map((k) => <tr key={k.cursor}><td class="right">{k.step}</td><td class="right">{k.cursor}</td><td class="right">{k.damage ? <span class="bad">{k.damage}</span> : bytes(k.bytes)}</td><td class="right">{k.reward === undefined ? "–" : num(k.reward)}</td><td>{k.kept}</td><td class="nowrap"><button onClick={() => ask("fork", k.step)}>fork</button> <button onClick={() => ask(k.kept.includes("pin") ? "unpin" : "pin", k.step)}>{k.kept.includes("pin") ? "unpin" : "pin"}</button></td><td><code>temper run fork {run} --step {k.step}</code></td></tr>)}</tbody></table></div>}
     <p class="dim small">{v.folder}</p>
     <h2>Policies</h2><p>{v.policies.length ? v.policies.map((p) => "v" + p).join(", ") : "None has been published yet."}</p>
   </>}</Load></>;

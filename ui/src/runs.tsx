@@ -1,9 +1,9 @@
 // The table of runs, and runs beside each other.
-import { useMemo, useState } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
 import { age, asNumber, go, num, percent, query, runPath, seconds, setQuery, useApi, useEvery, useRuns } from "./core";
 import { A, Load, Note, State } from "./parts";
 import { Chart, Spark } from "./chart";
-import type { ConfigView, Metric, RunList, RunRow, RunView, SeriesView } from "./api";
+import type { ConfigView, Metric, RunList, RunRow, RunView, SeriesView, StepView } from "./api";
 
 // A filter is words: state:running, a key of the configuration with =, < or >, or a part of a name.
 export function matches(r: RunRow, filter: string): boolean {
@@ -28,8 +28,14 @@ const orders: Order[] = [
   ["reward", "reward", (r) => r.reward ?? -Infinity], ["errors", "tool errors", (r) => r.tool_errors ?? -1],
 ];
 
+const rowsAtOnce = 250; // of a table that is no grid: more take the browser seconds
+
 export function RunsPage() {
-  const list = useApi<RunList>("/runs", useEvery(4000));
+  const [late, setLate] = useState(0), every = useEvery(4000);
+  const list = useApi<RunList>("/runs", every * 1000 + late);
+  const filling = list.data?.filling ?? 0;
+  useEffect(() => { if (filling > 0 && !list.loading) { const t = setTimeout(() => setLate((n) => n + 1), 400); return () => clearTimeout(t); } }, [list.data, list.loading]);
+  const [most, setMost] = useState(rowsAtOnce);
   const [filter, sort, tree, extra] = [query("filter"), query("sort", "-started"), query("tree") === "1", query("columns").split(",").filter(Boolean)];
   const [picked, setPicked] = useState<string[]>([]);
   return <>
@@ -56,9 +62,9 @@ export function RunsPage() {
         {l.remark && <p class="dim small">{l.remark}</p>}
         {!rows.length && <Note kind="dim">No run matches the filter.</Note>}
         <div class="scroll" tabIndex={0}><table class="runs">
-          <thead><tr><th aria-label="compare" />{head("run", "run")}{head("state", "state")}<th>stage</th>{head("step", "steps", true)}<th>reward by step</th>{head("reward", "reward", true)}<th>accuracy by stage</th>{head("errors", "tool errors", true)}<th class="right">tok/s</th>{head("started", "age")}<th class="right">seed</th>
+          <thead><tr><th><span class="sr">compare</span></th>{head("run", "run")}{head("state", "state")}<th>stage</th>{head("step", "steps", true)}<th>reward by step</th>{head("reward", "reward", true)}<th>accuracy by stage</th>{head("errors", "tool errors", true)}<th class="right">tok/s</th>{head("started", "age")}<th class="right">seed</th>
             {extra.map((k) => <th key={k}>{k.split(".").pop()} <button class="icon" aria-label={`remove column ${k}`} title={k} onClick={() => setQuery({ columns: extra.filter((x) => x !== k).join(",") })}>×</button></th>)}</tr></thead>
-          <tbody>{rows.map((r) => <tr key={r.run_id}>
+          <tbody>{rows.slice(0, most).map((r) => <tr key={r.run_id}>
             <td><input type="checkbox" aria-label={`compare ${r.run_id}`} checked={picked.includes(r.run_id)} onChange={(e) => setPicked(e.currentTarget.checked ? [...picked, r.run_id] : picked.filter((x) => x !== r.run_id))} /></td>
             <td class="name" style={{ paddingLeft: 8 + 18 * (depth.get(r.run_id) ?? 0) + "px" }}>{(depth.get(r.run_id) ?? 0) > 0 && <span class="dim" aria-label="fork">↳ </span>}<A href={runPath(r.run_id)}>{r.run_id}</A>{r.name && r.name !== r.run_id && <span class="dim"> {r.name}</span>}
               {r.trouble && <span class="bad" title={r.trouble}> ⚠ <span class="sr">{r.trouble}</span></span>}{r.state === "damaged" && <div class="bad small">{r.reason}</div>}{r.state !== "damaged" && r.problem && <div class="bad small">{r.problem}</div>}</td>
@@ -69,6 +75,8 @@ export function RunsPage() {
             {extra.map((k) => <td key={k}>{r.keys?.[k] ?? ""}</td>)}
           </tr>)}</tbody>
         </table></div>
+        {rows.length > most && <p><button onClick={() => setMost(most + 1000)}>show more</button> <span class="dim">{most} of {rows.length.toLocaleString()} runs</span></p>}
+        {filling > 0 && <p class="dim small" role="status">{filling} rows are being filled.</p>}
       </>;
     }}</Load>
   </>;
@@ -98,7 +106,7 @@ export function ComparePage() {
   const version = useRuns(runs);
   if (runs.length < 2) return <><h1>Compare</h1><Note kind="dim">Tick two or more runs on <A href="/">the list of runs</A>.</Note></>;
   return <><h1>Compare</h1><p class="bar">{runs.map((r, i) => <span key={r}><span class={"key key-" + (i % 8)} /> <A href={runPath(r)}>{r}</A></span>)}</p>
-    <CompareConfigs runs={runs} /><Overlay runs={runs} keys={mainSeries} version={version} /><Outcomes runs={runs} version={version} /></>;
+    <CompareConfigs runs={runs} /><Overlay runs={runs} keys={mainSeries} version={version} /><Outcomes runs={runs} version={version} /><SameProblem runs={runs} /></>;
 }
 
 function useMany<T>(paths: string[], version: number): (T | undefined)[] | string {
@@ -120,7 +128,7 @@ function CompareConfigs({ runs }: { runs: string[] }) {
       <tbody>{differing.map((k) => <tr key={k}><td class="mono">{k}</td>{of.map((m, i) => <td key={i} class="mono">{m.get(k) ?? "–"}</td>)}</tr>)}</tbody></table></div>}</section>;
 }
 
-export function Overlay({ runs, keys, version, weight = 0, log, x = "steps", cols, onPick }: { runs: string[]; keys: string[]; version: number; weight?: number; log?: boolean; x?: "steps" | "wall" | "tokens"; cols?: boolean; onPick?: (x: number) => void }) {
+export function Overlay({ runs, keys, version, weight = 0, log, band, x = "steps", cols, onPick }: { runs: string[]; keys: string[]; version: number; weight?: number; log?: boolean; band?: boolean; x?: "steps" | "wall" | "tokens"; cols?: boolean; onPick?: (x: number) => void }) {
   const q = keys.length ? "?keys=" + keys.map(encodeURIComponent).join(",") : "";
   const all = useMany<SeriesView>(runs.map((r) => `/runs/${encodeURIComponent(r)}/series${q}`), version);
   const about = useApi<Metric[]>("/series");
@@ -132,8 +140,21 @@ export function Overlay({ runs, keys, version, weight = 0, log, x = "steps", col
     const lines = all.map((s, i) => ({ label: runs[i], x: s![x], y: s!.values[name] ?? [], color: i })).filter((l) => l.y.some((v) => v !== null));
     const m = meta.get(name);
     if (!lines.length) return <figure class="chart" key={name}><figcaption><span class="chart-title">{name}</span></figcaption><p class="dim">not recorded</p></figure>;
-    return <Chart key={name} title={name} name={name} unit={m?.unit} meaning={m?.meaning} lines={lines} weight={weight} log={log} xLabel={x === "steps" ? "step" : x === "wall" ? "seconds" : "tokens"} onPick={x === "steps" ? onPick : undefined} />;
+    return <Chart key={name} title={name} name={name} unit={m?.unit} meaning={m?.meaning} lines={lines} weight={weight} log={log} band={band} xLabel={x === "steps" ? "step" : x === "wall" ? "seconds" : "tokens"} onPick={x === "steps" ? onPick : undefined} />;
   })}</div>;
+}
+
+// SameProblem shows one group of one step in each run.
+function SameProblem({ runs }: { runs: string[] }) {
+  const step = query("step"), problem = query("problem");
+  const groups = runs.map((r) => useApi<StepView>(step ? `/runs/${encodeURIComponent(r)}/steps/${encodeURIComponent(step)}` : null));
+  const known = [...new Set(groups.flatMap((g) => g.data?.groups.map((x) => x.problem) ?? []))].sort();
+  return <section><h2>The same problem</h2>
+    <div class="bar"><label>step <input class="short" inputMode="numeric" value={step} onChange={(e) => setQuery({ step: e.currentTarget.value.replace(/\D/g, ""), problem: null })} /></label>
+      {step && <label>problem <select value={problem} onChange={(e) => setQuery({ problem: e.currentTarget.value })}><option value="">choose …</option>{known.map((p) => <option key={p}>{p}</option>)}</select></label>}</div>
+    {step && problem && <div class="scroll" tabIndex={0}><table><thead><tr><th>run</th><th class="right">correct</th><th class="right">kept</th><th class="right">failed calls</th><th class="right">tokens</th></tr></thead>
+      <tbody>{runs.map((r, i) => { const g = groups[i].data?.groups.find((x) => x.problem === problem); return <tr key={r}><td><span class={"key key-" + (i % 8)} /> {g ? <A href={runPath(r, "steps", step, problem)}>{r}</A> : r}</td>{g ? <><td class="right">{g.correct}/{g.num}</td><td class="right">{g.kept}</td><td class="right">{g.failed}/{g.calls}</td><td class="right">{num(g.tokens)}</td></> : <td colSpan={4} class="dim">{groups[i].error?.message ?? "not sampled in this step"}</td>}</tr>; })}</tbody></table></div>}
+    {!step && <p class="dim small">Name a step: runs of one seed sample the same problems in it.</p>}</section>;
 }
 
 function Outcomes({ runs, version }: { runs: string[]; version: number }) {

@@ -1,6 +1,6 @@
 // A step, a group and a trajectory.
 import { useLayoutEffect, useMemo, useState } from "preact/hooks";
-import { asNumber, go, num, percent, query, runPath, save, seconds, setQuery, shown, useApi, useRuns, type Num } from "./core";
+import { asNumber, bytes, go, num, percent, query, runPath, save, seconds, setQuery, shown, useApi, useRuns, type Num } from "./core";
 import { A, Fate, Grid, Histogram, Load, Note, Pill, Status, Text, fateWords, sorted, type Col } from "./parts";
 import { Chart } from "./chart";
 import { RunHead, Section } from "./run";
@@ -171,11 +171,12 @@ export function TrajectoryPage({ run, step, evaluation, problem, k }: { run: str
       {at > 0 && <A class="button" href={way(list[at - 1])} aria-label="rollout before" title="k">‹</A>}{at >= 0 && at + 1 < list.length && <A class="button" href={way(list[at + 1])} aria-label="rollout after" title="j">›</A>}</div>
     {v.why && <p class="why">{v.why}</p>}
     {v.err && <Note kind="bad">{shown(v.err)}</Note>}
-    <p class="dim small">policy {v.policy_version}, {v.prompt_tokens} + {v.response_tokens} tokens, {v.turns} turns, {v.failed_calls} of {v.calls} calls failed, ended by {v.stop_reason}, mean log-probability {num(v.mean_logprob)}; times of turns and calls: {v.times}</p>
-    <div class="tabs" role="tablist">{(evaluation ? ["conversation", "raw"] : ["conversation", "tokens", "raw"]).map((x) => <button key={x} role="tab" aria-selected={tab === x} onClick={() => setQuery({ tab: x === "conversation" ? null : x })}>{x}</button>)}
+    <p class="dim small">policy {v.policy_version}, {v.prompt_tokens} + {v.response_tokens} tokens, {v.turns} turns, {v.failed_calls} of {v.calls} calls failed, ended by {v.stop_reason}, mean log-probability {num(v.mean_logprob)}; {(v as Spent).spent ? `${seconds((v as Spent).spent!.sample_s)} generating, ${seconds((v as Spent).spent!.tool_s)} in tools` : "times of turns and calls: not recorded"}</p>
+    <div class="tabs" role="tablist">{(evaluation ? ["conversation", "time", "raw"] : ["conversation", "tokens", "time", "raw"]).map((x) => <button key={x} role="tab" aria-selected={tab === x} onClick={() => setQuery({ tab: x === "conversation" ? null : x })}>{x}</button>)}
       {!evaluation && tab === "conversation" && <select aria-label="show another rollout beside" value={other} onChange={(e) => setQuery({ beside: e.currentTarget.value })}><option value="">beside …</option>{list.filter((n) => n !== k).map((n) => <option key={n} value={String(n)}>rollout {n}</option>)}</select>}</div>
     {tab === "conversation" && (other && !evaluation ? <div class="beside"><Conversation t={v} /><Beside run={run} step={step!} problem={problem} k={Number(other)} /></div> : <Conversation t={v} />)}
     {tab === "tokens" && !evaluation && <Tokens path={base + "/tokens"} />}
+    {tab === "time" && <Times t={v} />}
     {tab === "raw" && <Raw t={v} path={base} />}
   </>}</Load></>;
 }
@@ -183,6 +184,32 @@ export function TrajectoryPage({ run, step, evaluation, problem, k }: { run: str
 function Beside({ run, step, problem, k }: { run: string; step: number; problem: string; k: number }) {
   const t = useApi<TrajectoryView>(`/runs/${enc(run)}/steps/${step}/${enc(problem)}/${k}`);
   return <div><Load of={t}>{(v) => <><p><A href={runPath(run, "steps", step, problem, k)}>rollout {k}</A> <Fate fate={v.fate} /> reward {num(v.reward)}</p><p class="why">{v.why}</p><Conversation t={v} /></>}</Load></div>;
+}
+
+// Spent is how long turns and calls took, where the run has recorded it.
+interface CallTime { begin_s: number; took_s?: number; queue_s?: number; wall_s?: number; cpu_s?: number; peak_memory_bytes?: number; stdout_bytes?: number; stderr_bytes?: number; stdout?: string; stderr?: string }
+type Spent = { spent?: { sample_s: number; tool_s: number; turns: { begin_s: number; generate_s: number; calls?: CallTime[] }[] } };
+
+// Times has a lane for generating, waiting and running, and the same as a table.
+function Times({ t }: { t: TrajectoryView }) {
+  const s = (t as Spent).spent;
+  if (!s) return <Note kind="dim">The times of turns and calls are not recorded: the program that made this step did not store them.</Note>;
+  const calls = s.turns.flatMap((turn, i) => (turn.calls ?? []).map((c, j) => ({ ...c, turn: i, name: t.conversation[i]?.calls?.[j]?.name || "call" })));
+  const end = Math.max(1e-6, ...s.turns.map((x) => x.begin_s + x.generate_s), ...calls.map((c) => c.begin_s + (c.took_s ?? c.wall_s ?? 0)));
+  const bar = (kind: string, from: number, took: number, label: string, key: string) => <div key={key} class={"span span-" + kind} tabIndex={0} style={{ left: 100 * from / end + "%", width: Math.max(0.4, 100 * took / end) + "%" }} title={label} role="img" aria-label={label}>{took / end > 0.06 ? seconds(took) : ""}</div>;
+  const lane = (name: string, bars: preact.ComponentChildren) => <div class="lane" role="listitem"><span class="lane-name">{name}</span><div class="lane-track">{bars}</div></div>;
+  return <>
+    <div class="timeline" role="list">
+      {lane("generate", s.turns.map((x, i) => bar("stage", x.begin_s, x.generate_s, `turn ${i + 1}: generated for ${seconds(x.generate_s)} from ${seconds(x.begin_s)} on`, "g" + i)))}
+      {lane("queue", calls.filter((c) => (c.queue_s ?? 0) > 0).map((c, i) => bar("pause", c.begin_s, c.queue_s!, `turn ${c.turn + 1}: ${c.name} waited ${seconds(c.queue_s!)} for an executor`, "q" + i)))}
+      {lane("tool", calls.map((c, i) => bar("tool", c.begin_s + (c.queue_s ?? 0), Math.max(0, (c.took_s ?? c.wall_s ?? 0) - (c.queue_s ?? 0)), `turn ${c.turn + 1}: ${c.name} took ${seconds(c.took_s ?? c.wall_s ?? 0)}`, "t" + i)))}
+      <div class="lane axis"><span class="lane-name" /><div class="lane-track"><span>0 s</span><span>{seconds(end)} in all</span></div></div>
+    </div>
+    <div class="scroll" tabIndex={0}><table><thead><tr><th>turn</th><th>what</th><th class="right">begins</th><th class="right">takes</th><th class="right">queue</th><th class="right">program</th><th class="right">CPU</th><th class="right">memory</th><th class="right">output</th></tr></thead>
+      <tbody>{s.turns.flatMap((x, i) => [<tr key={i}><td>{i + 1}</td><td>generate</td><td class="right">{seconds(x.begin_s)}</td><td class="right">{seconds(x.generate_s)}</td><td /><td /><td /><td /><td /></tr>,
+        ...calls.filter((c) => c.turn === i).map((c, j) => <tr key={i + "." + j}><td /><td>{c.name}</td><td class="right">{seconds(c.begin_s)}</td><td class="right">{c.took_s === undefined ? "–" : seconds(c.took_s)}</td><td class="right">{c.queue_s === undefined ? "–" : seconds(c.queue_s)}</td><td class="right">{c.wall_s === undefined ? "–" : seconds(c.wall_s)}</td><td class="right">{c.cpu_s === undefined ? "–" : seconds(c.cpu_s)}</td><td class="right">{c.peak_memory_bytes === undefined ? "–" : bytes(c.peak_memory_bytes)}</td><td class="right">{c.stdout_bytes === undefined ? "–" : bytes(c.stdout_bytes + (c.stderr_bytes ?? 0))}</td></tr>)])}</tbody></table></div>
+    {calls.filter((c) => c.stdout || c.stderr).map((c, i) => <Section key={i} title={`Whole output of turn ${c.turn + 1}`}>{c.stdout && <Text text={c.stdout} mono />}{c.stderr && <><p class="dim small">standard error</p><Text text={c.stderr} mono /></>}</Section>)}
+  </>;
 }
 
 function Conversation({ t }: { t: TrajectoryView }) {
@@ -202,24 +229,35 @@ function Conversation({ t }: { t: TrajectoryView }) {
 const reflection = /^(wait|but|however|check|verify|actually|hmm|alternatively|recheck|maybe|instead|error|fix|wrong|retry|again)$/i;
 const page = 3000;
 
+// TrainerTokens are what a run records of each token where record.token_stats asks for it.
+type TrainerTokens = { trainer_logprobs?: Num[]; entropies?: Num[] };
+
 function Tokens({ path }: { path: string }) {
   const t = useApi<TokensView>(path);
   const [at, setAt] = useState<number | null>(null);
   const [from, setFrom] = useState(0);
   return <Load of={t}>{(v) => {
-    const heat = (lp: number) => Math.min(8, Math.floor(-lp * 2));
+    const { trainer_logprobs: trained, entropies } = v as TrainerTokens;
+    const ways: [string, string, (i: number) => number | null][] = [["", "log-probability of the engine", (i) => { const x = asNumber(v.logprobs[i]); return x === null ? null : -x * 2; }]];
+    if (entropies) ways.push(["entropy", "entropy", (i) => { const x = asNumber(entropies[i]); return x === null ? null : x * 3; }]);
+    if (trained) ways.push(["difference", "trainer − engine", (i) => { const a = asNumber(trained[i]), b = asNumber(v.logprobs[i]); return a === null || b === null ? null : Math.abs(a - b) * 20; }]);
+    const way = ways.find((w) => w[0] === query("heat")) ?? ways[0];
+    const heat = (x: number | null) => x === null ? 0 : Math.max(0, Math.min(8, Math.floor(x)));
+    // Forking tokens are those of the highest entropy: the top fifth of what was sampled (arXiv 2506.01939).
+    const spreads = (entropies ?? []).map(asNumber).filter((x): x is number => x !== null).sort((a, b) => b - a), forking = spreads.length ? spreads[Math.floor(spreads.length / 5)] : Infinity;
     const out = [];
     for (let i = from; i < Math.min(v.ids.length, from + page); i++) {
-      const lp = asNumber(v.logprobs[i]), text = v.texts[i];
-      const cls = "tok" + (v.mask[i] ? " heat-" + (lp === null ? 8 : heat(lp)) : " masked") + (i === v.prompt_tokens ? " first" : "") + (v.mask[i] && reflection.test(text.trim()) ? " reflects" : "") + (at === i ? " here" : "");
+      const text = v.texts[i];
+      const cls = "tok" + (v.mask[i] ? " heat-" + heat(way[2](i)) : " masked") + (entropies && v.mask[i] && (asNumber(entropies[i]) ?? -1) > forking ? " forks" : "") + (i === v.prompt_tokens ? " first" : "") + (v.mask[i] && reflection.test(text.trim()) ? " reflects" : "") + (at === i ? " here" : "");
       out.push(<span key={i} class={cls} data-i={i}>{shown(text).replace(/\n/g, "⏎\n") || "·"}</span>);
     }
     const find = (e: Event) => { const i = (e.target as HTMLElement).dataset?.i; if (i !== undefined) setAt(Number(i)); };
-    const lines = [{ label: "log-probability", x: v.ids.map((_, i) => i), y: v.logprobs }];
+    const at0 = v.ids.map((_, i) => i), lines = [{ label: "log-probability", x: at0, y: way[0] === "entropy" ? entropies! : way[0] === "difference" ? v.ids.map((_, i) => { const a = asNumber(trained![i]), b = asNumber(v.logprobs[i]); return a === null || b === null ? null : a - b; }) : v.logprobs }];
     return <>
-      <Chart title="log-probability of the engine" unit="nats" lines={lines} height={110} xLabel="token" gaps onPick={(x) => { setFrom(Math.floor(x / page) * page); setAt(x); }} />
-      <p class="dim small">Dark is unlikely. Dimmed tokens are in no loss: the policy did not sample them. Underlined ones are words of reflection. Not recorded: {v.missing.join(", ")}.</p>
-      <p class="token-info" role="status">{at === null ? "Point at a token." : <>token {at}: id {v.ids[at]}, <code>{shown(v.texts[at])}</code>{v.mask[at] ? `, log-probability ${num(v.logprobs[at], 4)}, probability ${num(Math.exp(asNumber(v.logprobs[at]) ?? NaN), 4)}` : ", not sampled"}</>}</p>
+      {ways.length > 1 && <div class="bar"><label>colour <select value={way[0]} onChange={(e) => setQuery({ heat: e.currentTarget.value })}>{ways.map((w) => <option key={w[0]} value={w[0]}>{w[1]}</option>)}</select></label></div>}
+      <Chart key={way[0]} title={way[1]} unit="nats" lines={lines} height={110} xLabel="token" gaps onPick={(x) => { setFrom(Math.floor(x / page) * page); setAt(x); }} />
+      <p class="dim small">{way[0] === "" ? "Dark is unlikely." : "Dark is high."} {entropies && "Outlined ones fork: the fifth with the highest entropy. "}Dimmed tokens are in no loss: the policy did not sample them. Underlined ones are words of reflection.{v.missing.length > 0 && ` Not recorded: ${v.missing.join(", ")}.`}</p>
+      <p class="token-info" role="status">{at === null ? "Point at a token." : <>token {at}: id {v.ids[at]}, <code>{shown(v.texts[at])}</code>{v.mask[at] ? `, log-probability ${num(v.logprobs[at], 4)}, probability ${num(Math.exp(asNumber(v.logprobs[at]) ?? NaN), 4)}` : ", not sampled"}{at !== null && v.mask[at] && trained ? `, trainer ${num(trained[at], 4)}` : ""}{at !== null && v.mask[at] && entropies ? `, entropy ${num(entropies[at], 4)}` : ""}</>}</p>
       {v.ids.length > page && <div class="bar"><button disabled={from === 0} onClick={() => setFrom(from - page)}>‹</button><span class="dim">tokens {from} to {Math.min(v.ids.length, from + page)} of {v.ids.length}</span><button disabled={from + page >= v.ids.length} onClick={() => setFrom(from + page)}>›</button></div>}
       <div class="tokens" tabIndex={0} aria-label="tokens" role="group" onMouseOver={find} onClick={find} onKeyDown={(e) => {
         const d = e.key === "ArrowRight" ? 1 : e.key === "ArrowLeft" ? -1 : 0;

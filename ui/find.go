@@ -1,0 +1,327 @@
+package ui
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"temper/internal/history"
+	"temper/internal/record"
+)
+
+// FindStep is what a filter finds in one step.
+type FindStep struct {
+	Step  int `json:"step"`
+	Found int `json:"found"`
+	Rows  int `json:"rows"`
+}
+
+// FoundRow is one trajectory that a filter finds.
+type FoundRow struct {
+	Step int `json:"step"`
+	record.Row
+}
+
+// FindView is what a filter finds in all steps of a run.
+type FindView struct {
+	// Found counts the trajectories that match, of Rows in all.
+	Found int        `json:"found"`
+	Rows  int        `json:"rows"`
+	Steps []FindStep `json:"steps"`
+	// First are those of the newest steps, at most findRows.
+	First []FoundRow `json:"first"`
+	// Unread counts the steps whose index was not read yet: ask again.
+	Unread int `json:"unread"`
+	// Missing counts the steps without an index.
+	Missing int `json:"missing"`
+	// Columns are those that a filter can name.
+	Columns []string `json:"columns"`
+}
+
+const (
+	// findRows bounds the rows of an answer.
+	findRows = 200
+	// findTime bounds how long one answer reads indexes; the next one goes on.
+	findTime = 1500 * time.Millisecond
+	// findReaders is how many indexes are read at once.
+	findReaders = 4
+	// tableBytes bounds what is kept for filters: 18 bytes a row.
+	tableBytes = 192 << 20
+	// maxTerms bounds a filter.
+	maxTerms = 20
+)
+
+// findNumbers and findWords are the columns that filters know.
+var (
+	findNumbers = []string{"reward", "advantage", "p_err", "p_format", "turns", "calls", "failed_calls", "response_tokens", "answer_tags", "mean_logprob"}
+	findWords   = []string{"fate", "stop_reason"}
+)
+
+// term is one condition of a filter.
+type term struct {
+	column string
+	sign   string
+	number float64
+	word   string
+}
+
+var termForm = regexp.MustCompile(`^([a-z_]+)(<=|>=|!=|=|<|>|:)(.+)$`)
+
+// parseFilter reads a filter such as "reward=1 failed_calls>2 fate=dropped". All its
+// terms must hold. Errors: a problem for the client.
+func parseFilter(text string) ([]term, error) {
+	var out []term
+	for _, word := range strings.Fields(text) {
+		m := termForm.FindStringSubmatch(word)
+		if m == nil {
+			return nil, problem{http.StatusBadRequest, fmt.Sprintf("%s in the filter: want a column, one of < <= = != >= > and a value, such as failed_calls>2", brief(word))}
+		}
+		t := term{column: m[1], sign: strings.Replace(m[2], ":", "=", 1), word: m[3]}
+		switch {
+		case slices.Contains(findWords, t.column):
+			if t.sign != "=" && t.sign != "!=" {
+				return nil, problem{http.StatusBadRequest, fmt.Sprintf("%s in the filter: %s is a word, want = or !=", brief(word), t.column)}
+			}
+		case slices.Contains(findNumbers, t.column):
+			var err error
+			if t.number, err = strconv.ParseFloat(t.word, 64); err != nil || math.IsNaN(t.number) {
+				return nil, problem{http.StatusBadRequest, fmt.Sprintf("%s in the filter: want a number after %s", brief(word), t.sign)}
+			}
+		default:
+			return nil, problem{http.StatusBadRequest, fmt.Sprintf("%s in the filter: no such column, want one of %s", brief(word), strings.Join(slices.Concat(findNumbers, findWords), ", "))}
+		}
+		if out = append(out, t); len(out) > maxTerms {
+			return nil, problem{http.StatusBadRequest, fmt.Sprintf("the filter has more than %d terms", maxTerms)}
+		}
+	}
+	return out, nil
+}
+
+// holds reports whether a value is what the term asks for. What is not recorded never is.
+func (t term) holds(x float64) bool {
+	switch t.sign {
+	case "<":
+		return x < t.number
+	case "<=":
+		return x <= t.number
+	case ">":
+		return x > t.number
+	case ">=":
+		return x >= t.number
+	case "!=":
+		return x != t.number && !math.IsNaN(x)
+	default:
+		return x == t.number
+	}
+}
+
+// packedColumn holds a column in little memory: a byte a row where it has at most 256
+// different values, and a float32 otherwise.
+type packedColumn struct {
+	values []float64 // by code
+	words  []string  // by code, of a column of words
+	codes  []uint8
+	plain  []float32
+}
+
+func packNumbers(list []float64) *packedColumn {
+	p := &packedColumn{codes: make([]uint8, len(list))}
+	place := map[uint64]uint8{}
+	for i, x := range list {
+		code, ok := place[math.Float64bits(x)]
+		if !ok {
+			if len(p.values) == 256 {
+				p = &packedColumn{plain: make([]float32, len(list))}
+				for i, x := range list {
+					p.plain[i] = float32(x)
+				}
+				return p
+			}
+			code = uint8(len(p.values)) //nolint:gosec // below 256
+			place[math.Float64bits(x)], p.values = code, append(p.values, x)
+		}
+		p.codes[i] = code
+	}
+	return p
+}
+
+// keep clears the marks of rows for which a term does not hold.
+func (p *packedColumn) keep(t term, marks []bool) {
+	if p.codes == nil {
+		for i, x := range p.plain {
+			marks[i] = marks[i] && t.holds(float64(x))
+		}
+		return
+	}
+	var holds [256]bool
+	for code, x := range p.values {
+		holds[code] = t.holds(x)
+	}
+	for code, word := range p.words {
+		holds[code] = (word == t.word) == (t.sign == "=")
+	}
+	for i, code := range p.codes {
+		marks[i] = marks[i] && holds[code]
+	}
+}
+
+// table is what filters need of a step; nil columns are not recorded.
+type table struct {
+	rows    int
+	columns map[string]*packedColumn
+	size    int
+}
+
+func tableOf(c record.Columns) *table {
+	t := &table{rows: c.Num, columns: map[string]*packedColumn{}}
+	for _, name := range findNumbers {
+		if list, ok := c.Numbers(name); ok {
+			t.columns[name] = packNumbers(list)
+		}
+	}
+	for _, name := range findWords {
+		words, at, ok := c.Words(name)
+		if !ok || len(words) > 256 {
+			continue
+		}
+		p := &packedColumn{words: words, codes: make([]uint8, len(at))}
+		for i, code := range at {
+			p.codes[i] = uint8(code) //nolint:gosec // below 256
+		}
+		t.columns[name] = p
+	}
+	for _, p := range t.columns {
+		t.size += len(p.codes) + 4*len(p.plain) + 8*len(p.values) + 200
+	}
+	return t
+}
+
+// match marks the rows for which all terms hold.
+func (t *table) match(terms []term, marks []bool) int {
+	for i := range marks {
+		marks[i] = true
+	}
+	for _, term := range terms {
+		if p := t.columns[term.column]; p != nil {
+			p.keep(term, marks)
+		} else {
+			clear(marks)
+		}
+	}
+	n := 0
+	for _, mark := range marks {
+		if mark {
+			n++
+		}
+	}
+	return n
+}
+
+func (s *Server) find(r *request) (FindView, error) {
+	out := FindView{Steps: []FindStep{}, First: []FoundRow{}, Columns: slices.Concat(findNumbers, findWords)}
+	terms, err := parseFilter(r.URL.Query().Get("filter"))
+	if err != nil {
+		return out, err
+	}
+	h, err := s.run(r)
+	if err != nil {
+		return out, err
+	}
+	entry, err := h.Entry(r.Context())
+	if err != nil {
+		return out, err
+	}
+	tables, err := s.tables(r.Context(), h, entry.Step)
+	if err != nil {
+		return out, err
+	}
+	var marks []bool
+	for step := entry.Step; step >= 1; step-- {
+		t := tables[step-1]
+		switch {
+		case t == nil:
+			out.Unread++
+			continue
+		case t.rows == 0:
+			out.Missing++
+			continue
+		}
+		marks = slices.Grow(marks[:0], t.rows)[:t.rows]
+		found := t.match(terms, marks)
+		out.Found, out.Rows = out.Found+found, out.Rows+t.rows
+		out.Steps = append(out.Steps, FindStep{Step: step, Found: found, Rows: t.rows})
+		if found > 0 && len(out.First) < findRows {
+			if err := s.addFound(r.Context(), h, step, marks, &out); err != nil {
+				return out, err
+			}
+		}
+	}
+	return out, nil
+}
+
+// addFound adds the rows of a step that are marked, up to the bound.
+func (s *Server) addFound(ctx context.Context, h *history.Run, step int, marks []bool, out *FindView) error {
+	rows, _, err := history.RolloutsOf(h).Index(ctx, step) // in the order of the columns
+	if err != nil {
+		return err
+	}
+	for i, row := range rows {
+		if i < len(marks) && marks[i] && len(out.First) < findRows {
+			out.First = append(out.First, FoundRow{step, row})
+		}
+	}
+	return nil
+}
+
+// tables are those of the steps from 1 on, nil where the time did not suffice to read
+// one; the newest are read first.
+func (s *Server) tables(ctx context.Context, h *history.Run, steps int) ([]*table, error) {
+	out := make([]*table, steps)
+	var wanted []int
+	for step := steps; step >= 1; step-- {
+		if known, ok := s.packed.get(tableKey(h, step)); ok {
+			out[step-1] = known.(*table) //nolint:forcetypeassert // the key is of this type alone
+		} else {
+			wanted = append(wanted, step)
+		}
+	}
+	until := time.Now().Add(findTime)
+	var mu sync.Mutex
+	var first error
+	var readers sync.WaitGroup
+	for range min(findReaders, len(wanted)) {
+		readers.Go(func() {
+			for {
+				mu.Lock()
+				if len(wanted) == 0 || first != nil || time.Now().After(until) {
+					mu.Unlock()
+					return
+				}
+				step := wanted[0]
+				wanted = wanted[1:]
+				mu.Unlock()
+				c, ok, err := history.RolloutsOf(h).Columns(ctx, step)
+				t := tableOf(c)
+				if ok {
+					s.packed.put(tableKey(h, step), t, t.size)
+				}
+				mu.Lock()
+				first = cmp.Or(first, err)
+				out[step-1] = t
+				mu.Unlock()
+			}
+		})
+	}
+	readers.Wait()
+	return out, first
+}
+
+func tableKey(h *history.Run, step int) string { return fmt.Sprintf("table/%s/%d", h.ID(), step) }
