@@ -226,35 +226,6 @@ func (f *clusterFlags) scaleCommand() *cobra.Command {
 	return cmd
 }
 
-func (f *clusterFlags) drainCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "drain NODE", Short: "Move everything off a node", Args: cobra.ExactArgs(1),
-		Long: `Moves everything off a node, named by its name or the beginning of its id, and waits until it is gone. A
-process gets SIGTERM and the time of its role's drain; a step that a trainer is in is made again elsewhere.`,
-	}
-	deadline := 10 * time.Minute
-	cmd.Flags().DurationVar(&deadline, "deadline", deadline, "after which what still runs is killed")
-	cmd.RunE = f.with(func(ctx context.Context, cmd *cobra.Command, fl *fleet.Fleet, args []string) error {
-		if deadline <= 0 {
-			return cli.Usagef("--deadline: is %v, want more than 0", deadline)
-		}
-		return fl.Drain(ctx, args[0], deadline, sayTo(cmd.OutOrStdout()))
-	})
-	return cmd
-}
-
-func (f *clusterFlags) undrainCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "undrain NODE", Short: "Let a node take work again", Args: cobra.ExactArgs(1)}
-	cmd.RunE = f.with(func(ctx context.Context, cmd *cobra.Command, fl *fleet.Fleet, args []string) error {
-		if err := fl.Undrain(ctx, args[0]); err != nil {
-			return err
-		}
-		fmt.Fprintf(cmd.OutOrStdout(), "node %s takes work again\n", args[0])
-		return nil
-	})
-	return cmd
-}
-
 func (f *clusterFlags) logsCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "logs ROLE", Short: "Show the end of the logs of a role's instances", Args: cobra.ExactArgs(1)}
 	o := fleet.LogOptions{Bytes: 16 << 10}

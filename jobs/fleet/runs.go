@@ -1,0 +1,81 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"temper/internal/nomad"
+	"temper/jobs"
+)
+
+// PlacesRuns reports whether runs of this cluster may have workers of their own.
+func (f *Fleet) PlacesRuns() bool { return f.build.Placement.On() }
+
+// TemporalAddress is where the cluster's workflows are served: the file names a server, or
+// Nomad knows where ours is.
+func (f *Fleet) TemporalAddress(ctx context.Context) (string, error) {
+	if f.build.Cluster.Temporal != "" {
+		return f.build.Cluster.Temporal, nil
+	}
+	id := f.build.ID("temporal")
+	found, _, err := f.nomad.Services().Get(id, query(ctx))
+	if err != nil {
+		return "", f.nomad.Fail("find service "+id, err)
+	}
+	if len(found) == 0 {
+		return "", fmt.Errorf("service %s: %w: no Temporal of this cluster runs", id, nomad.ErrNotExist)
+	}
+	return fmt.Sprintf("%s:%d", found[0].Address, found[0].Port), nil
+}
+
+// Node is the id of the node of that name, or whose id begins so.
+func (f *Fleet) Node(ctx context.Context, name string) (id string, err error) {
+	n, err := f.node(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	return n.ID, nil
+}
+
+// RunsOn are the runs with workers of their own that live on a node.
+func (f *Fleet) RunsOn(ctx context.Context, node string) ([]string, error) {
+	allocs, _, err := f.nomad.Nodes().Allocations(node, query(ctx))
+	if err != nil {
+		return nil, f.nomad.Fail("list allocations of node "+node, err)
+	}
+	var out []string
+	for _, a := range allocs {
+		if run := value(a.Job).Meta[jobs.MetaRun]; value(a.Job).Meta[jobs.MetaCluster] == f.build.Name && run != "" && lives(a.Stub()) && !slices.Contains(out, run) {
+			out = append(out, run)
+		}
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+// AwaitRuns waits until no run has workers of its own on a node, and says for which it waits.
+// It returns those that are left when the time is over.
+func (f *Fleet) AwaitRuns(ctx context.Context, node string, patience time.Duration, say func(string)) ([]string, error) {
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+	var said []string
+	for {
+		runs, err := f.RunsOn(ctx, node)
+		if err != nil || len(runs) == 0 {
+			return nil, err
+		}
+		if !slices.Equal(runs, said) {
+			said = runs
+			say(fmt.Sprintf("waiting up to %s for %v to come to a safe point, save and leave", patience, runs))
+		}
+		select {
+		case <-ctx.Done():
+			return runs, ctx.Err()
+		case <-deadline.C:
+			return runs, nil
+		case <-time.After(time.Second):
+		}
+	}
+}
