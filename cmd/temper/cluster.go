@@ -97,8 +97,13 @@ with which the service itself asks Nomad: of the policy control, and of the poli
 	for role, what := range map[string]string{fleet.ControlJob: "control workers", jobs.Runs: "the workers of runs"} {
 		files[role] = cmd.Flags().String(role+"-nomad-token", "", "file with the token of Nomad for "+what)
 	}
+	password := cmd.Flags().String("postgres-password", "", "file with the password of Temporal's account of Postgres")
 	cmd.RunE = f.with(func(ctx context.Context, cmd *cobra.Command, fl *fleet.Fleet, _ []string) error {
 		o := fleet.InitOptions{Rotate: rotate, Say: sayTo(cmd.OutOrStdout()), NomadTokens: map[string]string{}}
+		var err error
+		if o.PostgresPassword, err = tokenFile("postgres-password", *password); err != nil {
+			return err
+		}
 		for role, file := range files {
 			token, err := tokenFile(role+"-nomad-token", *file)
 			if err != nil {
