@@ -41,13 +41,25 @@ func (f *Fleet) Node(ctx context.Context, name string) (id string, err error) {
 
 // RunsOn are the runs with workers of their own that live on a node.
 func (f *Fleet) RunsOn(ctx context.Context, node string) ([]string, error) {
-	allocs, _, err := f.nomad.Nodes().Allocations(node, query(ctx))
+	q := query(ctx)
+	q.Params = map[string]string{"meta": "true"}
+	stubs, _, err := f.nomad.Jobs().List(q)
 	if err != nil {
-		return nil, f.nomad.Fail("list allocations of node "+node, err)
+		return nil, f.nomad.Fail("list jobs", err)
+	}
+	runs := map[string]string{}
+	for _, s := range stubs {
+		if s.Meta[jobs.MetaCluster] == f.build.Name {
+			runs[s.ID] = s.Meta[jobs.MetaRun]
+		}
+	}
+	_, allocs, err := f.holdings(ctx)
+	if err != nil {
+		return nil, err
 	}
 	var out []string
 	for _, a := range allocs {
-		if run := value(a.Job).Meta[jobs.MetaRun]; value(a.Job).Meta[jobs.MetaCluster] == f.build.Name && run != "" && lives(a.Stub()) && !slices.Contains(out, run) {
+		if run := runs[a.JobID]; a.NodeID == node && run != "" && lives(a) && !slices.Contains(out, run) {
 			out = append(out, run)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -149,5 +150,49 @@ func TestManyJobs(t *testing.T) {
 		if took > 2*time.Second {
 			t.Errorf("%s took %v, want less than 2 s", what, took)
 		}
+	}
+}
+
+// TestRunsOnANode: those with living members there, and nobody else's jobs.
+func TestRunsOnANode(t *testing.T) {
+	w := newCrowd(t)
+	n := w.nodes[3].ID
+	var want []string
+	for _, a := range w.allocs {
+		if run, ok := strings.CutPrefix(a.JobID, "trainer-"); ok && a.NodeID == n {
+			want = append(want, run)
+		}
+	}
+	slices.Sort(want)
+	gone := want[0]
+	for i, j := range w.jobs {
+		switch j.ID {
+		case "trainer-" + gone:
+			w.allocs[i].ClientStatus = api.AllocClientStatusComplete
+		case "trainer-" + want[1]:
+			j.Meta = map[string]string{jobs.MetaCluster: "another", jobs.MetaRun: want[1]}
+		}
+	}
+	server := httptest.NewServer(w)
+	defer server.Close()
+	client, err := nomad.Connect(nomad.Config{Address: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := fleet.New(client, w.build.Cluster, "v1")
+	id, err := f.Node(t.Context(), "node-03")
+	if err != nil || id != n {
+		t.Fatalf("node %q, %v", id, err)
+	}
+	if got, err := f.RunsOn(t.Context(), id); err != nil || !slices.Equal(got, want[2:]) {
+		t.Errorf("runs %v, %v; want %v", got, err, want[2:])
+	}
+	var said []string
+	left, err := f.AwaitRuns(t.Context(), id, time.Millisecond, func(s string) { said = append(said, s) })
+	if err != nil || !slices.Equal(left, want[2:]) || len(said) != 1 {
+		t.Errorf("left %v, %v, said %q", left, err, said)
+	}
+	if left, err := f.AwaitRuns(t.Context(), "no-such-node", time.Minute, nil); err != nil || left != nil {
+		t.Errorf("an empty node: %v, %v", left, err)
 	}
 }
