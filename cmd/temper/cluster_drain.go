@@ -69,14 +69,14 @@ func (f *clusterFlags) undrainCommand() *cobra.Command {
 
 // moveRuns has the runs on a node save and leave it.
 func (o drainOptions) moveRuns(ctx context.Context, fl *fleet.Fleet, node string, say func(string)) error {
-	id, err := fl.Node(ctx, node)
+	id, err := fleet.NewRuns(fl).Node(ctx, node)
 	if err != nil {
 		return err
 	}
-	if err := o.tell(ctx, fl, workflows.CommandDrain, node, say); err != nil || o.now || !fl.PlacesRuns() {
+	if err := o.tell(ctx, fl, workflows.CommandDrain, node, say); err != nil || o.now || !fleet.NewRuns(fl).Placed() {
 		return err
 	}
-	left, err := fl.AwaitRuns(ctx, id, o.patience, say)
+	left, err := fleet.NewRuns(fl).Await(ctx, id, o.patience, say)
 	if len(left) > 0 && err == nil {
 		say(fmt.Sprintf("%v did not leave within %s: their steps in flight are made again elsewhere", left, o.patience))
 	}
@@ -85,10 +85,10 @@ func (o drainOptions) moveRuns(ctx context.Context, fl *fleet.Fleet, node string
 
 // tell gives the workflow of the cluster a command for a node, where there is one.
 func (o drainOptions) tell(ctx context.Context, fl *fleet.Fleet, command, node string, say func(string)) error {
-	if o.now || !fl.PlacesRuns() {
+	if o.now || !fleet.NewRuns(fl).Placed() {
 		return nil
 	}
-	id, err := fl.Node(ctx, node)
+	id, err := fleet.NewRuns(fl).Node(ctx, node)
 	if err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func (o drainOptions) tell(ctx context.Context, fl *fleet.Fleet, command, node s
 func dialCluster(ctx context.Context, fl *fleet.Fleet) (client.Client, error) {
 	p := config.DefaultProcess()
 	if os.Getenv("TEMPORAL_ADDRESS") == "" {
-		address, err := fl.TemporalAddress(ctx)
+		address, err := fleet.NewRuns(fl).TemporalAddress(ctx)
 		if err != nil {
 			return nil, err
 		}

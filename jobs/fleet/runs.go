@@ -10,19 +10,25 @@ import (
 	"temper/jobs"
 )
 
-// PlacesRuns reports whether runs of this cluster may have workers of their own.
-func (f *Fleet) PlacesRuns() bool { return f.build.Placement.On() }
+// Runs are the runs of a cluster that have workers of their own.
+type Runs struct{ fleet *Fleet }
+
+// NewRuns are those of a cluster.
+func NewRuns(f *Fleet) Runs { return Runs{f} }
+
+// Placed reports whether runs of this cluster may have workers of their own.
+func (r Runs) Placed() bool { return r.fleet.build.Placement.On() }
 
 // TemporalAddress is where the cluster's workflows are served: the file names a server, or
 // Nomad knows where ours is.
-func (f *Fleet) TemporalAddress(ctx context.Context) (string, error) {
-	if f.build.Cluster.Temporal != "" {
-		return f.build.Cluster.Temporal, nil
+func (r Runs) TemporalAddress(ctx context.Context) (string, error) {
+	if r.fleet.build.Cluster.Temporal != "" {
+		return r.fleet.build.Cluster.Temporal, nil
 	}
-	id := f.build.ID("temporal")
-	found, _, err := f.nomad.Services().Get(id, query(ctx))
+	id := r.fleet.build.ID("temporal")
+	found, _, err := r.fleet.nomad.Services().Get(id, query(ctx))
 	if err != nil {
-		return "", f.nomad.Fail("find service "+id, err)
+		return "", r.fleet.nomad.Fail("find service "+id, err)
 	}
 	if len(found) == 0 {
 		return "", fmt.Errorf("service %s: %w: no Temporal of this cluster runs", id, nomad.ErrNotExist)
@@ -31,29 +37,29 @@ func (f *Fleet) TemporalAddress(ctx context.Context) (string, error) {
 }
 
 // Node is the id of the node of that name, or whose id begins so.
-func (f *Fleet) Node(ctx context.Context, name string) (id string, err error) {
-	n, err := f.node(ctx, name)
+func (r Runs) Node(ctx context.Context, name string) (id string, err error) {
+	n, err := r.fleet.node(ctx, name)
 	if err != nil {
 		return "", err
 	}
 	return n.ID, nil
 }
 
-// RunsOn are the runs with workers of their own that live on a node.
-func (f *Fleet) RunsOn(ctx context.Context, node string) ([]string, error) {
+// On are the runs with workers of their own that live on a node.
+func (r Runs) On(ctx context.Context, node string) ([]string, error) {
 	q := query(ctx)
 	q.Params = map[string]string{"meta": "true"}
-	stubs, _, err := f.nomad.Jobs().List(q)
+	stubs, _, err := r.fleet.nomad.Jobs().List(q)
 	if err != nil {
-		return nil, f.nomad.Fail("list jobs", err)
+		return nil, r.fleet.nomad.Fail("list jobs", err)
 	}
 	runs := map[string]string{}
 	for _, s := range stubs {
-		if s.Meta[jobs.MetaCluster] == f.build.Name {
+		if s.Meta[jobs.MetaCluster] == r.fleet.build.Name {
 			runs[s.ID] = s.Meta[jobs.MetaRun]
 		}
 	}
-	_, allocs, err := f.holdings(ctx)
+	_, allocs, err := r.fleet.holdings(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -67,14 +73,14 @@ func (f *Fleet) RunsOn(ctx context.Context, node string) ([]string, error) {
 	return out, nil
 }
 
-// AwaitRuns waits until no run has workers of its own on a node, and says for which it waits.
+// Await waits until no run has workers of its own on a node, and says for which it waits.
 // It returns those that are left when the time is over.
-func (f *Fleet) AwaitRuns(ctx context.Context, node string, patience time.Duration, say func(string)) ([]string, error) {
+func (r Runs) Await(ctx context.Context, node string, patience time.Duration, say func(string)) ([]string, error) {
 	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
 	var said []string
 	for {
-		runs, err := f.RunsOn(ctx, node)
+		runs, err := r.On(ctx, node)
 		if err != nil || len(runs) == 0 {
 			return nil, err
 		}

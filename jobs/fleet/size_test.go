@@ -179,20 +179,20 @@ func TestRunsOnANode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := fleet.New(client, w.build.Cluster, "v1")
+	f := fleet.NewRuns(fleet.New(client, w.build.Cluster, "v1"))
 	id, err := f.Node(t.Context(), "node-03")
 	if err != nil || id != n {
 		t.Fatalf("node %q, %v", id, err)
 	}
-	if got, err := f.RunsOn(t.Context(), id); err != nil || !slices.Equal(got, want[2:]) {
+	if got, err := f.On(t.Context(), id); err != nil || !slices.Equal(got, want[2:]) {
 		t.Errorf("runs %v, %v; want %v", got, err, want[2:])
 	}
 	var said []string
-	left, err := f.AwaitRuns(t.Context(), id, time.Millisecond, func(s string) { said = append(said, s) })
+	left, err := f.Await(t.Context(), id, time.Millisecond, func(s string) { said = append(said, s) })
 	if err != nil || !slices.Equal(left, want[2:]) || len(said) != 1 {
 		t.Errorf("left %v, %v, said %q", left, err, said)
 	}
-	if left, err := f.AwaitRuns(t.Context(), "no-such-node", time.Minute, nil); err != nil || left != nil {
+	if left, err := f.Await(t.Context(), "no-such-node", time.Minute, nil); err != nil || left != nil {
 		t.Errorf("an empty node: %v, %v", left, err)
 	}
 }
