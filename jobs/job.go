@@ -108,6 +108,8 @@ type process struct {
 	variable string
 	// needs are roles whose addresses become variables of the environment.
 	needs map[string]string
+	// identities are what Nomad signs for the process.
+	identities []*api.WorkloadIdentity
 	// volume says that the folder Data must be there.
 	volume bool
 }
@@ -249,7 +251,7 @@ func (b form) task(p process) *api.Task {
 	if p.volume && p.role.Driver != spec.RawExec {
 		t.VolumeMounts = []*api.VolumeMount{{Volume: new("data"), Destination: new(b.Data), ReadOnly: new(false)}}
 	}
-	t.Templates = b.templates(p)
+	t.Templates, t.Identities = b.templates(p), p.identities
 	return t
 }
 

@@ -134,6 +134,46 @@ func TestNoJobNeedsANewServer(t *testing.T) {
 	}
 }
 
+// TestTemporalOnPostgres: the server goes to any node, and its password is no argument.
+func TestTemporalOnPostgres(t *testing.T) {
+	b := load(t, "single.cluster.yaml")
+	b.Postgres = "postgres://temper@db.example.org/temporal"
+	j := b.Temporal()
+	group := j.TaskGroups[0]
+	args := strings.Join(group.Tasks[0].Config["args"].([]string), " ")
+	if !strings.Contains(args, "--postgres "+b.Postgres) || strings.Contains(args, "--db") || len(group.Volumes) > 0 {
+		t.Errorf("arguments %q, volumes %v", args, group.Volumes)
+	}
+	want := map[string][]string{"nomad/jobs/temper-temporal": {"postgres_password"}}
+	if diff := cmp.Diff(jobs.Secrets(j), want); diff != "" {
+		t.Errorf("secrets (-got +want):\n%s", diff)
+	}
+}
+
+// TestStoreRole: who reads the store gets an identity in place of keys, and an old server is
+// refused by the name of that field.
+func TestStoreRole(t *testing.T) {
+	b := load(t, "cluster.example.yaml")
+	b.StoreRole = "arn:aws:iam::123456789012:role/temper"
+	for _, j := range b.All() {
+		task := j.TaskGroups[0].Tasks[0]
+		reads := slices.Contains([]string{"control", "trainer", "rollout"}, j.Meta[jobs.MetaRole])
+		if (task.Env["AWS_ROLE_ARN"] == b.StoreRole) != reads || (len(task.Identities) == 1) != reads {
+			t.Errorf("%s: environment %v, identities %v", *j.ID, task.Env, task.Identities)
+		}
+		if !reads {
+			continue
+		}
+		if got := task.Env["AWS_WEB_IDENTITY_TOKEN_FILE"]; got != "${NOMAD_SECRETS_DIR}/nomad_store.jwt" {
+			t.Errorf("%s: its token is in %q", *j.ID, got)
+		}
+		f := jobs.Features(j)
+		if len(f) == 0 || f[0].String() != "TaskGroups[0].Tasks[0].Identities (Nomad 1.7.0 or newer)" {
+			t.Errorf("%s needs %v", *j.ID, f)
+		}
+	}
+}
+
 // TestSecretsAreFew: each role reads what it needs and no more; the sandbox, which runs
 // hostile programs, only its own token.
 func TestSecretsAreFew(t *testing.T) {

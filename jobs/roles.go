@@ -18,9 +18,11 @@ const (
 	ItemAccessKey    = "access_key"
 	ItemSecretKey    = "secret_key"
 	ItemNomadToken   = "nomad_token"
-	ItemCert         = "tls_cert"
-	ItemKey          = "tls_key"
-	ItemCA           = "tls_ca"
+	// ItemPostgresPassword is that of Temporal's account.
+	ItemPostgresPassword = "postgres_password"
+	ItemCert             = "tls_cert"
+	ItemKey              = "tls_key"
+	ItemCA               = "tls_ca"
 )
 
 // Files of certificates below the secrets folder of a task.
@@ -180,11 +182,26 @@ func (b poller) polls(name string, role spec.Role, args []string) process {
 	}
 	if b.Store != "" {
 		p.env["TEMPER_STORE"] = b.Store
+		b.identify(&p)
 	} else {
 		p.needs["store"] = wire(b).found("TEMPER_STORE", "objectstore", wire(b).storeURL("{{ .Address }}:{{ .Port }}"))
 		p.secrets["AWS_ACCESS_KEY_ID"], p.secrets["AWS_SECRET_ACCESS_KEY"] = ItemAccessKey, ItemSecretKey
 	}
 	return p
+}
+
+// storeIdentity names the identity for the store; Nomad keeps it in nomad_NAME.jwt below the
+// secrets folder and makes a new one in time.
+const storeIdentity = "store"
+
+// identify adds the identity with which a process takes its role at the store.
+func (b poller) identify(p *process) {
+	if b.StoreRole == "" {
+		return
+	}
+	p.identities = []*api.WorkloadIdentity{{Name: storeIdentity, Audience: []string{b.StoreAudience}, File: true, TTL: time.Hour}}
+	p.env["AWS_ROLE_ARN"] = b.StoreRole
+	p.env["AWS_WEB_IDENTITY_TOKEN_FILE"] = secret("nomad_" + storeIdentity + ".jwt")
 }
 
 // sampling adds what a role needs that calls the sandbox.

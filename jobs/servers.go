@@ -14,18 +14,25 @@ const (
 	portHealth = "health"
 )
 
-// Temporal is the embedded server on one file. It has no authentication, so that it
-// listens on the loopback address alone.
+// Temporal is the embedded server on one file, or on databases of Postgres. It has no
+// authentication, so that it listens on the loopback address alone.
 func (b Build) Temporal() *api.Job {
-	return alone(form{b}.job(process{
+	p := process{
 		name: "temporal", role: b.Roles.Temporal, command: "temporald",
 		args: []string{
-			"--db", path.Join(b.Data, "temporal.db"), "--ip", loopback,
-			"--port", "${NOMAD_PORT_" + portAPI + "}", "--ui-port", "${NOMAD_PORT_" + portUI + "}",
+			"--ip", loopback, "--port", "${NOMAD_PORT_" + portAPI + "}", "--ui-port", "${NOMAD_PORT_" + portUI + "}",
 		},
 		ports: []api.Port{{Label: portAPI, Value: b.Ports.Temporal}, {Label: portUI, Value: b.Ports.TemporalUI}},
-		serve: portAPI, check: open(), volume: true,
-	}))
+		serve: portAPI, check: open(),
+	}
+	if b.Postgres != "" { // any node will do
+		p.args = append([]string{"--postgres", b.Postgres}, p.args...)
+		p.secrets = map[string]string{"PGPASSWORD": ItemPostgresPassword}
+	} else {
+		p.args = append([]string{"--db", path.Join(b.Data, "temporal.db")}, p.args...)
+		p.volume = true
+	}
+	return alone(form{b}.job(p))
 }
 
 // ObjectStore is the S3 server on one folder.

@@ -81,3 +81,10 @@ func MoveNode(ctx context.Context, c client.Client, command string, n NodeComman
 	}
 	return answer, nil
 }
+
+// NoCluster reports whether an error says that the workflow of the cluster does not run: no
+// run has asked for room yet.
+func NoCluster(err error) bool {
+	var missing *serviceerror.NotFound
+	return errors.As(err, &missing)
+}

@@ -1,10 +1,12 @@
 package workflows_test
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"go.temporal.io/sdk/workflow"
 
 	"temper/workflows"
@@ -40,5 +42,27 @@ func TestFiringsOfACronSchedule(t *testing.T) {
 		if got := workflows.OfFiring(&workflow.Info{CronSchedule: tt.cron, WorkflowStartTime: at}, tt.name); got != tt.want {
 			t.Errorf("%q of %s: %s, want %s", tt.cron, tt.name, got, tt.want)
 		}
+	}
+}
+
+// TestSetupOfOtherServers: the script for servers of others makes the attributes that workflows set.
+func TestSetupOfOtherServers(t *testing.T) {
+	text, err := os.ReadFile("../deploy/temporal/setup")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, list, _ := strings.Cut(string(text), "<<'ATTRIBUTES'\n")
+	list, _, _ = strings.Cut(list, "ATTRIBUTES\n")
+	got := map[string]string{}
+	for line := range strings.Lines(list) {
+		name, kind, _ := strings.Cut(strings.TrimSpace(line), " ")
+		got[name] = kind
+	}
+	want := map[string]string{}
+	for name, kind := range workflows.SearchAttributes() {
+		want[name] = kind.String()
+	}
+	if diff := cmp.Diff(got, want); diff != "" {
+		t.Errorf("attributes of the script (-got +want):\n%s", diff)
 	}
 }

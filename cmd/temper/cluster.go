@@ -97,8 +97,13 @@ with which the service itself asks Nomad: of the policy control, and of the poli
 	for role, what := range map[string]string{fleet.ControlJob: "control workers", jobs.Runs: "the workers of runs"} {
 		files[role] = cmd.Flags().String(role+"-nomad-token", "", "file with the token of Nomad for "+what)
 	}
+	password := cmd.Flags().String("postgres-password", "", "file with the password of Temporal's account of Postgres")
 	cmd.RunE = f.with(func(ctx context.Context, cmd *cobra.Command, fl *fleet.Fleet, _ []string) error {
 		o := fleet.InitOptions{Rotate: rotate, Say: sayTo(cmd.OutOrStdout()), NomadTokens: map[string]string{}}
+		var err error
+		if o.PostgresPassword, err = tokenFile("postgres-password", *password); err != nil {
+			return err
+		}
 		for role, file := range files {
 			token, err := tokenFile(role+"-nomad-token", *file)
 			if err != nil {
@@ -221,35 +226,6 @@ func (f *clusterFlags) scaleCommand() *cobra.Command {
 			return err
 		}
 		fmt.Fprintf(cmd.OutOrStdout(), "%s is scaled to %d\n", args[0], count)
-		return nil
-	})
-	return cmd
-}
-
-func (f *clusterFlags) drainCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "drain NODE", Short: "Move everything off a node", Args: cobra.ExactArgs(1),
-		Long: `Moves everything off a node, named by its name or the beginning of its id, and waits until it is gone. A
-process gets SIGTERM and the time of its role's drain; a step that a trainer is in is made again elsewhere.`,
-	}
-	deadline := 10 * time.Minute
-	cmd.Flags().DurationVar(&deadline, "deadline", deadline, "after which what still runs is killed")
-	cmd.RunE = f.with(func(ctx context.Context, cmd *cobra.Command, fl *fleet.Fleet, args []string) error {
-		if deadline <= 0 {
-			return cli.Usagef("--deadline: is %v, want more than 0", deadline)
-		}
-		return fl.Drain(ctx, args[0], deadline, sayTo(cmd.OutOrStdout()))
-	})
-	return cmd
-}
-
-func (f *clusterFlags) undrainCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "undrain NODE", Short: "Let a node take work again", Args: cobra.ExactArgs(1)}
-	cmd.RunE = f.with(func(ctx context.Context, cmd *cobra.Command, fl *fleet.Fleet, args []string) error {
-		if err := fl.Undrain(ctx, args[0]); err != nil {
-			return err
-		}
-		fmt.Fprintf(cmd.OutOrStdout(), "node %s takes work again\n", args[0])
 		return nil
 	})
 	return cmd

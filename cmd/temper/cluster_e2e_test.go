@@ -42,6 +42,7 @@ roles:
   sandbox: {count: 1, max: 3, driver: raw_exec, cpu: 100, memory: 512MiB}
   control: {driver: raw_exec, cpu: 100, memory: 512MiB}
   trainer: {count: 1, pool: gpu, driver: raw_exec, cpu: 100, memory: 512MiB}
+  rollout: {count: 0, driver: raw_exec, cpu: 100, memory: 512MiB}
 `
 
 // newOnNomad starts a server with a node for the service and two for trainers, and

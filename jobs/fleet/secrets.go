@@ -21,7 +21,9 @@ type InitOptions struct {
 	// NomadTokens are tokens of Nomad that the service uses: of ControlJob and of jobs.Runs. One
 	// that is left out stays as it is.
 	NomadTokens map[string]string
-	Say         func(string)
+	// PostgresPassword is that of Temporal's account; empty leaves it as it is.
+	PostgresPassword string
+	Say              func(string)
 }
 
 // ControlJob is the role that starts and stops the jobs of runs.
@@ -57,6 +59,11 @@ func (f *Fleet) Init(ctx context.Context, o InitOptions) error {
 	if err != nil {
 		return err
 	}
+	took, err := keeper{f}.takePassword(items, o.PostgresPassword)
+	if err != nil {
+		return err
+	}
+	taken = append(taken, took...)
 	if f.build.TLS {
 		certs, err := keeper{f}.makeCertificates(ctx, items, o.Rotate)
 		if err != nil {
@@ -134,6 +141,21 @@ func (f keeper) takeTokens(items, given map[string]string) (taken []string, err 
 			ErrNoSecrets, strings.Join(lacks, " and "))
 	}
 	return taken, nil
+}
+
+// takePassword keeps the password of Postgres.
+func (f keeper) takePassword(items map[string]string, given string) (taken []string, err error) {
+	switch item := jobs.ItemPostgresPassword; {
+	case f.build.Postgres == "" && given != "":
+		return nil, fmt.Errorf("%w: the cluster's file names no Postgres: set postgres, or leave --postgres-password out", ErrNotWanted)
+	case f.build.Postgres != "" && given == "" && items[item] == "":
+		return nil, fmt.Errorf("%w: Temporal's account of %s has a password: name its file with --postgres-password", ErrNoSecrets, f.build.Postgres)
+	case given == "" || items[item] == given:
+		return nil, nil
+	default:
+		items[item] = given
+		return []string{item}, nil
+	}
 }
 
 // ErrNotWanted says that something was handed over that nothing uses.

@@ -73,6 +73,35 @@ func (c *Cluster) findPlaces(f *finder) {
 			f.add("temporal_address", "is %q, want host:port", c.Temporal)
 		}
 	}
+	if c.Postgres != "" {
+		c.findPostgres(f)
+	}
+	if c.StoreRole != "" && !strings.HasPrefix(c.Store, "s3://") {
+		f.add("store_role", "is set, and store is %q: want one that begins with s3://, or leave this key out", c.Store)
+	}
+	if c.StoreRole != "" && c.StoreAudience == "" {
+		f.add("store_audience", "is empty: want whom the identity is for, such as sts.amazonaws.com")
+	}
+}
+
+// findPostgres looks at the database of Temporal. Its URL is in the job, which many may read.
+func (c *Cluster) findPostgres(f *finder) {
+	const want = "want postgres://user@host:port/database"
+	u, err := url.Parse(c.Postgres)
+	if err != nil {
+		f.add("postgres", "is no URL; %s", want)
+		return
+	}
+	_, password := u.User.Password()
+	switch {
+	case password:
+		f.add("postgres", "holds a password, and everybody who may read the job would see it: leave it out, and name its file with temper cluster init --postgres-password")
+	case u.Scheme != "postgres" && u.Scheme != "postgresql" || u.Hostname() == "" || u.User.Username() == "" || len(u.Path) < 2 || strings.Contains(u.Path[1:], "/"):
+		f.add("postgres", "is %q; %s", c.Postgres, want)
+	}
+	if c.Temporal != "" {
+		f.add("postgres", "is set beside temporal_address, whose server keeps its own data: leave one of the two out")
+	}
 }
 
 // findPorts finds ports that do not exist or are stated twice.

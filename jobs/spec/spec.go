@@ -40,8 +40,16 @@ type Cluster struct {
 	Data string `yaml:"data"`
 	// Store is the URL of the store; empty is that of the job objectstore.
 	Store string `yaml:"store"`
+	// StoreRole is the role that processes take at the store with an identity that Nomad signs, in place of
+	// keys, such as arn:aws:iam::123456789012:role/temper. Servers from 1.7.
+	StoreRole string `yaml:"store_role"`
+	// StoreAudience is whom such an identity is for.
+	StoreAudience string `yaml:"store_audience"`
 	// Temporal is host:port of a server that somebody else runs; empty is that of the job temporal.
 	Temporal string `yaml:"temporal_address"`
+	// Postgres keeps the data of the cluster's own Temporal, as postgres://user@host:port/database; empty for a
+	// file below Data. The password is a secret of the job.
+	Postgres string `yaml:"postgres"`
 	// TLS opens ports to other machines: everything speaks TLS with the certificates of
 	// `temper cluster init` and asks for a token or a certificate. Without it, everything listens
 	// on the loopback address of one machine.
@@ -158,9 +166,9 @@ func Default() Cluster {
 	return Cluster{
 		Nomad:    Nomad{Region: "global", Namespace: "default", Datacenters: []string{"*"}},
 		Programs: Programs{Folder: "/usr/local/bin", Python: "python3"},
-		Data:     "/var/lib/temper",
-		Ports:    Ports{Temporal: 7233, TemporalUI: 8233, ObjectStore: 9000, Gateway: 8766, Prometheus: 9090},
-		GPUs:     GPUs{Plugin: true},
+		Data:     "/var/lib/temper", StoreAudience: "sts.amazonaws.com",
+		Ports: Ports{Temporal: 7233, TemporalUI: 8233, ObjectStore: 9000, Gateway: 8766, Prometheus: 9090},
+		GPUs:  GPUs{Plugin: true},
 		Roles: Roles{
 			Temporal:    role(1, Exec, 90, 1000, 1<<30),
 			ObjectStore: role(0, Exec, 90, 500, 512<<20),

@@ -101,6 +101,11 @@ func TestOneProblemEach(t *testing.T) {
 		"gpus, none":       {"store:", "gpus: {device: amd/gpu, count: 0}\nstore:", "gpus.count: is 0 for each trainer"},
 		"model, no plugin": {"store:", "gpus: {device: amd/gpu/X, count: 1, plugin: false}\nstore:", "a node's meta names no model"},
 		"exec as root":     {"trainer: {count: 1}", "trainer: {count: 1, driver: exec, user: root}", "roles.trainer.user: is root, which clients of Nomad refuse for exec"},
+		"postgres":         {"store:", "postgres: postgres://temper@db:5432/temporal\nstore:", ""},
+		"no postgres":      {"store:", "postgres: db:5432\nstore:", `postgres: is "db:5432"; want postgres://user@host:port/database`},
+		"secret postgres":  {"store:", "postgres: postgres://temper:hunter2@db/temporal\nstore:", "postgres: holds a password"},
+		"role of a folder": {"store: s3://runs/temper", "store: file:///x\nstore_role: arn:x", `store_role: is set, and store is "file:///x": want one that begins with s3://`},
+		"no audience":      {"store:", "store_role: arn:x\nstore_audience: ''\nstore:", "store_audience: is empty"},
 		"stated twice":     {"store:", "name: a\nstore:", `mapping key "name" already defined`},
 	} {
 		_, err := spec.Parse("c.yaml", []byte(strings.Replace(good, c.old, c.with, 1)))

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -29,9 +30,37 @@ func sqliteConfig(path string, attributes map[string]string) *config.SQL {
 	return &config.SQL{PluginName: sqlite.PluginName, DatabaseName: path, ConnectAttributes: attributes}
 }
 
-// prepareDatabase makes the file with its schema and the namespace where they
-// are missing. The caller holds the lock of the file.
-func prepareDatabase(db *config.SQL, o options) error {
+// storage is where the server keeps everything.
+type storage interface {
+	// prepare makes what is missing, with the schema and the namespace.
+	prepare(ctx context.Context, o options) error
+	// persistence is what the server reads of it.
+	persistence() config.Persistence
+	// String names it, without a password.
+	String() string
+}
+
+func (o options) storage() storage {
+	if o.postgres != nil {
+		return o.postgres
+	}
+	return sqliteFile(o.db)
+}
+
+// sqliteFile is a database in one file. One process owns it, so that it has one shard.
+type sqliteFile string
+
+func (f sqliteFile) String() string { return string(f) }
+
+func (f sqliteFile) persistence() config.Persistence {
+	return config.Persistence{
+		DefaultStore: sqlite.PluginName, VisibilityStore: sqlite.PluginName, NumHistoryShards: 1,
+		DataStores: map[string]config.DataStore{sqlite.PluginName: {SQL: databaseConfig(string(f))}},
+	}
+}
+
+// prepare makes the file. The caller holds its lock.
+func (f sqliteFile) prepare(_ context.Context, o options) error {
 	made, err := hasSchema(o.db)
 	if err != nil {
 		return err
@@ -41,15 +70,23 @@ func prepareDatabase(db *config.SQL, o options) error {
 			return fmt.Errorf("--db %s: create schema: %w", o.db, err)
 		}
 	}
-	ns, err := sqliteschema.NewNamespaceConfig(clusterName, o.namespace, false, searchAttributes())
+	ns, err := newNamespace(o)
 	if err != nil {
 		return err
 	}
-	ns.Detail.Config.Retention = durationpb.New(o.retention)
-	if err := sqliteschema.CreateNamespaces(db, ns); err != nil {
+	if err := sqliteschema.CreateNamespaces(databaseConfig(string(f)), ns); err != nil {
 		return fmt.Errorf("--db %s: %w", o.db, err)
 	}
 	return nil
+}
+
+// newNamespace is the namespace as it is made on an empty database.
+func newNamespace(o options) (*sqliteschema.NamespaceConfig, error) {
+	ns, err := sqliteschema.NewNamespaceConfig(clusterName, o.namespace, false, searchAttributes())
+	if err == nil {
+		ns.Detail.Config.Retention = durationpb.New(o.retention)
+	}
+	return ns, err
 }
 
 // hasSchema reports whether the file holds a whole database. A file without any

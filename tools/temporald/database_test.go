@@ -49,7 +49,7 @@ func TestHalfMadeFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := prepareDatabase(databaseConfig(empty), options{db: empty, namespace: "default", retention: time.Hour}); err != nil {
+	if err := sqliteFile(empty).prepare(t.Context(), options{db: empty, namespace: "default", retention: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
 	if whole, err := hasSchema(empty); err != nil || !whole {

@@ -1,5 +1,5 @@
 // Command temporald is a Temporal server with its web UI in one process, on one
-// durable SQLite file. It owns the settings under which a run is orchestrated on
+// durable SQLite file, or one of several on databases of Postgres. It owns the settings under which a run is orchestrated on
 // a single machine; it knows nothing of runs beyond their search attributes.
 //
 // Invariant: once the ready line is on stdout, the frontend answers, the
@@ -31,6 +31,7 @@ func (e usageError) Error() string { return e.msg }
 // options are the command line.
 type options struct {
 	db             string
+	postgres       *postgres // nil: the file db
 	ip             string
 	port           int
 	uiPort         int
@@ -73,6 +74,7 @@ func parse(args []string) (options, error) {
 	var o options
 	fs := flag.NewFlagSet("temporald", flag.ContinueOnError)
 	fs.StringVar(&o.db, "db", "temporal.db", "SQLite file, created when absent")
+	dsn := fs.String("postgres", "", "Postgres in place of the file, as postgres://user@host:port/database; the password is in "+passwordKey)
 	fs.StringVar(&o.ip, "ip", "127.0.0.1", "address to listen on; there is no authentication")
 	fs.IntVar(&o.port, "port", 7233, "gRPC port")
 	fs.IntVar(&o.uiPort, "ui-port", 8233, "web UI port; 0 = no UI")
@@ -94,6 +96,20 @@ func parse(args []string) (options, error) {
 	if o.ip == "localhost" {
 		o.ip = "127.0.0.1"
 	}
+	if *dsn != "" {
+		var err error
+		if o.postgres, err = parsePostgres(*dsn, os.Getenv(passwordKey)); err != nil {
+			return o, err
+		}
+		fs.Visit(func(f *flag.Flag) {
+			if f.Name == "db" {
+				err = usageError{"--db and --postgres are two places for one database: leave one out"}
+			}
+		})
+		if err != nil {
+			return o, err
+		}
+	}
 	return o, o.validate(fs.Args())
 }
 
@@ -106,6 +122,9 @@ func (o options) validate(rest []string) error {
 	}
 	if o.namespace == "" || o.db == "" {
 		return usageError{"--namespace and --db must not be empty"}
+	}
+	if o.postgres != nil && net.ParseIP(o.ip).IsUnspecified() {
+		return usageError{fmt.Sprintf("--ip %s with --postgres: servers on one database find each other by it; want the address of this machine", o.ip)}
 	}
 	if o.retention < time.Hour {
 		return usageError{fmt.Sprintf("--retention %v is below 1h", o.retention)}
@@ -141,21 +160,21 @@ func run(args []string, stdout io.Writer) error {
 		ctx, end = withParent(ctx)
 		defer end()
 	}
-	if o.db, err = filepath.Abs(o.db); err != nil {
-		return err
-	}
-	unlock, err := lockDatabase(ctx, o.db)
+	release, err := o.own(ctx)
 	if err != nil {
 		return err
 	}
-	defer unlock()
+	defer release()
 	s, err := startServer(ctx, o)
 	if err != nil {
 		return err
 	}
+	if o.postgres != nil {
+		defer o.postgres.watch(ctx, watchEvery)()
+	}
 	line, err := json.Marshal(readyLine{
 		Ready: true, Address: o.frontend(), UI: o.uiURL(), HTTP: o.httpURL(), Namespace: o.namespace,
-		DB: o.db, PID: os.Getpid(), Server: headers.ServerVersion, StartMS: time.Since(start).Milliseconds(),
+		DB: o.storage().String(), PID: os.Getpid(), Server: headers.ServerVersion, StartMS: time.Since(start).Milliseconds(),
 	})
 	if err == nil {
 		_, err = fmt.Fprintf(stdout, "%s\n", line)
@@ -165,6 +184,18 @@ func run(args []string, stdout io.Writer) error {
 	}
 	stop() // a second signal kills at once
 	return errors.Join(err, s.stop())
+}
+
+// own makes this process the owner of its file and returns what ends that. A
+// database of Postgres has any number of servers.
+func (o *options) own(ctx context.Context) (release func(), err error) {
+	if o.postgres != nil {
+		return func() {}, nil
+	}
+	if o.db, err = filepath.Abs(o.db); err != nil {
+		return nil, err
+	}
+	return lockDatabase(ctx, o.db)
 }
 
 // withParent is ctx, cancelled as well when this process gets a new parent. The

@@ -14,9 +14,6 @@ import (
 	"go.temporal.io/server/common/config"
 	"go.temporal.io/server/common/dynamicconfig"
 	"go.temporal.io/server/common/log"
-	"go.temporal.io/server/common/membership/static"
-	"go.temporal.io/server/common/persistence/sql/sqlplugin/sqlite"
-	"go.temporal.io/server/common/primitives"
 	"go.temporal.io/server/temporal"
 )
 
@@ -109,16 +106,20 @@ func startServer(ctx context.Context, o options) (*server, error) {
 	if err := o.checkPorts(); err != nil {
 		return nil, err
 	}
-	db := databaseConfig(o.db)
-	if err := prepareDatabase(db, o); err != nil {
+	store := o.storage()
+	if err := store.prepare(ctx, o); err != nil {
 		return nil, err
 	}
-	ports, err := freePorts(4)
+	ports, err := freePorts(1 + len(inside))
 	if err != nil {
 		return nil, err
 	}
-	inner := newInnerAPI(o, ports[3])
-	ts, err := newTemporal(o, db, ports, inner)
+	inner := newInnerAPI(o, ports[0])
+	at, err := placesOf(o, ports[1:], inner)
+	if err != nil {
+		return nil, err
+	}
+	ts, err := newTemporal(o, store.persistence(), inner, at)
 	if err != nil {
 		return nil, err
 	}
@@ -137,18 +138,11 @@ func startServer(ctx context.Context, o options) (*server, error) {
 	return s, nil
 }
 
-// newTemporal builds the four services of one cluster with one history shard.
-func newTemporal(o options, db *config.SQL, ports []int, inner innerAPI) (temporal.Server, error) {
-	internal := func(i int) config.Service {
-		return config.Service{RPC: config.RPC{GRPCPort: ports[i], BindOnLocalHost: true}}
-	}
-	local := func(i int) static.Hosts { return static.SingleLocalHost(fmt.Sprintf("127.0.0.1:%d", ports[i])) }
+// newTemporal builds the four services of one cluster.
+func newTemporal(o options, store config.Persistence, inner innerAPI, p places) (temporal.Server, error) {
 	conf := &config.Config{
-		Global: config.Global{Membership: config.Membership{MaxJoinDuration: 30 * time.Second, BroadcastAddress: "127.0.0.1"}},
-		Persistence: config.Persistence{
-			DefaultStore: sqlite.PluginName, VisibilityStore: sqlite.PluginName, NumHistoryShards: 1,
-			DataStores: map[string]config.DataStore{sqlite.PluginName: {SQL: db}},
-		},
+		Global:      config.Global{Membership: p.membership},
+		Persistence: store,
 		ClusterMetadata: &cluster.Config{
 			FailoverVersionIncrement: 10, MasterClusterName: clusterName, CurrentClusterName: clusterName,
 			ClusterInformation: map[string]cluster.ClusterInformation{clusterName: {
@@ -156,12 +150,7 @@ func newTemporal(o options, db *config.SQL, ports []int, inner innerAPI) (tempor
 			}},
 		},
 		DCRedirectionPolicy: config.DCRedirectionPolicy{Policy: "noop"},
-		Services: map[string]config.Service{
-			string(primitives.FrontendService): {RPC: config.RPC{GRPCPort: o.port, HTTPPort: inner.port, BindOnIP: o.ip}},
-			string(primitives.HistoryService):  internal(0),
-			string(primitives.MatchingService): internal(1),
-			string(primitives.WorkerService):   internal(2),
-		},
+		Services:            p.services,
 		Archival: config.Archival{
 			History: config.HistoryArchival{State: "disabled"}, Visibility: config.VisibilityArchival{State: "disabled"},
 		},
@@ -171,19 +160,13 @@ func newTemporal(o options, db *config.SQL, ports []int, inner innerAPI) (tempor
 		}},
 		PublicClient: config.PublicClient{HostPort: o.frontend()},
 	}
-	return temporal.NewServer(
+	return temporal.NewServer(append(p.hosts,
 		temporal.WithConfig(conf),
 		temporal.ForServices(temporal.DefaultServices),
-		temporal.WithStaticHosts(map[primitives.ServiceName]static.Hosts{
-			primitives.FrontendService: static.SingleLocalHost(o.frontend()),
-			primitives.HistoryService:  local(0),
-			primitives.MatchingService: local(1),
-			primitives.WorkerService:   local(2),
-		}),
 		temporal.WithLogger(log.NewZapLogger(log.BuildZapLogger(log.Config{Level: o.logLevel}))),
 		temporal.WithAuthorizer(authorization.NewNoopAuthorizer()),
 		temporal.WithDynamicConfigClient(settings(inner)),
-	)
+	)...)
 }
 
 // taskTimeout is that of workflows whose client asks for none: a workflow task

@@ -26,9 +26,11 @@ type Fake struct {
 	nodes   map[string]*fakeNode
 	jobs    map[string]*fakeJob
 	members map[string]*placement.Member
-	serial  int
-	flaws   Flaws
-	scaled  []placement.Scaling
+	// ended are members that only Member still tells of.
+	ended  map[string]*placement.Member
+	serial int
+	flaws  Flaws
+	scaled []placement.Scaling
 }
 
 // Flaws are how a Fake behaves otherwise than well.
@@ -59,7 +61,7 @@ var _ placement.Backend = (*Fake)(nil)
 
 // NewFake makes a cluster of these nodes, which are ready unless they say otherwise.
 func NewFake(nodes ...placement.Node) *Fake {
-	f := &Fake{changed: make(chan struct{}), index: 1, nodes: map[string]*fakeNode{}, jobs: map[string]*fakeJob{}, members: map[string]*placement.Member{}}
+	f := &Fake{changed: make(chan struct{}), index: 1, nodes: map[string]*fakeNode{}, jobs: map[string]*fakeJob{}, members: map[string]*placement.Member{}, ended: map[string]*placement.Member{}}
 	for _, n := range nodes {
 		n.State = cmp.Or(n.State, placement.NodeReady)
 		f.nodes[n.ID] = &fakeNode{Node: n}
@@ -144,6 +146,12 @@ func (f *Fake) EndMembers() {
 func (f *Fake) change() func() {
 	f.mu.Lock()
 	return func() {
+		for id, m := range f.members {
+			if m.State == placement.MemberEnded {
+				f.ended[id] = m
+				delete(f.members, id)
+			}
+		}
 		f.index++
 		close(f.changed)
 		f.changed = make(chan struct{})
@@ -218,7 +226,7 @@ func (f *Fake) nodeFor(j *fakeJob, not map[string]bool) *fakeNode {
 // free is the room of a node that no member holds.
 func (f *Fake) free(n *fakeNode) placement.Room {
 	room := n.Has
-	for _, m := range f.sortedMembers() {
+	for _, m := range f.members {
 		if m.Node == n.ID && (m.State == placement.MemberPending || m.State == placement.MemberRunning) {
 			room = room.Minus(m.Each)
 		}
@@ -240,15 +248,14 @@ func (f *Fake) Nodes(ctx context.Context) ([]placement.Node, error) {
 	if err := f.away(ctx); err != nil {
 		return nil, err
 	}
+	on := map[string][]placement.Member{}
+	for _, m := range f.sortedMembers() {
+		on[m.Node] = append(on[m.Node], *m)
+	}
 	var out []placement.Node
 	for _, id := range slices.Sorted(maps.Keys(f.nodes)) {
 		n := f.nodes[id].Node
-		n.Free = f.free(f.nodes[id])
-		for _, m := range f.sortedMembers() {
-			if m.Node == id && m.State != placement.MemberEnded {
-				n.Members = append(n.Members, *m)
-			}
-		}
+		n.Free, n.Members = f.free(f.nodes[id]), on[id]
 		out = append(out, n)
 	}
 	return out, nil
@@ -439,7 +446,7 @@ func (f *Fake) Member(ctx context.Context, id string) (placement.Member, error) 
 	if err := f.away(ctx); err != nil {
 		return placement.Member{}, err
 	}
-	m := f.members[id]
+	m := cmp.Or(f.members[id], f.ended[id])
 	if m == nil {
 		return placement.Member{}, fmt.Errorf("member %s: %w", id, placement.ErrNotExist)
 	}

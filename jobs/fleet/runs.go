@@ -1,0 +1,99 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"temper/internal/nomad"
+	"temper/jobs"
+)
+
+// Runs are the runs of a cluster that have workers of their own.
+type Runs struct{ fleet *Fleet }
+
+// NewRuns are those of a cluster.
+func NewRuns(f *Fleet) Runs { return Runs{f} }
+
+// Placed reports whether runs of this cluster may have workers of their own.
+func (r Runs) Placed() bool { return r.fleet.build.Placement.On() }
+
+// TemporalAddress is where the cluster's workflows are served: the file names a server, or
+// Nomad knows where ours is.
+func (r Runs) TemporalAddress(ctx context.Context) (string, error) {
+	if r.fleet.build.Cluster.Temporal != "" {
+		return r.fleet.build.Cluster.Temporal, nil
+	}
+	id := r.fleet.build.ID("temporal")
+	found, _, err := r.fleet.nomad.Services().Get(id, query(ctx))
+	if err != nil {
+		return "", r.fleet.nomad.Fail("find service "+id, err)
+	}
+	if len(found) == 0 {
+		return "", fmt.Errorf("service %s: %w: no Temporal of this cluster runs", id, nomad.ErrNotExist)
+	}
+	return fmt.Sprintf("%s:%d", found[0].Address, found[0].Port), nil
+}
+
+// Node is the id of the node of that name, or whose id begins so.
+func (r Runs) Node(ctx context.Context, name string) (id string, err error) {
+	n, err := r.fleet.node(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	return n.ID, nil
+}
+
+// On are the runs with workers of their own that live on a node.
+func (r Runs) On(ctx context.Context, node string) ([]string, error) {
+	q := query(ctx)
+	q.Params = map[string]string{"meta": "true"}
+	stubs, _, err := r.fleet.nomad.Jobs().List(q)
+	if err != nil {
+		return nil, r.fleet.nomad.Fail("list jobs", err)
+	}
+	runs := map[string]string{}
+	for _, s := range stubs {
+		if s.Meta[jobs.MetaCluster] == r.fleet.build.Name {
+			runs[s.ID] = s.Meta[jobs.MetaRun]
+		}
+	}
+	_, allocs, err := r.fleet.holdings(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, a := range allocs {
+		if run := runs[a.JobID]; a.NodeID == node && run != "" && lives(a) && !slices.Contains(out, run) {
+			out = append(out, run)
+		}
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+// Await waits until no run has workers of its own on a node, and says for which it waits.
+// It returns those that are left when the time is over.
+func (r Runs) Await(ctx context.Context, node string, patience time.Duration, say func(string)) ([]string, error) {
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+	var said []string
+	for {
+		runs, err := r.On(ctx, node)
+		if err != nil || len(runs) == 0 {
+			return nil, err
+		}
+		if !slices.Equal(runs, said) {
+			said = runs
+			say(fmt.Sprintf("waiting up to %s for %v to come to a safe point, save and leave", patience, runs))
+		}
+		select {
+		case <-ctx.Done():
+			return runs, ctx.Err()
+		case <-deadline.C:
+			return runs, nil
+		case <-time.After(time.Second):
+		}
+	}
+}
