@@ -89,8 +89,8 @@ func (h *Hub) host(ctx context.Context, raw net.Conn) {
 	who, err := h.admit(c)
 	if err != nil {
 		if ctx.Err() == nil {
-			h.count(func(n *Counts) { n.Refused++ })
 			h.cfg.Log.Error("member is left out", "member", who.Name, "address", raw.RemoteAddr().String(), "err", err)
+			h.count(func(n *Counts) { n.Refused++ })
 		}
 		return
 	}
