@@ -220,15 +220,15 @@ func serveMember(ctx context.Context, o MemberOptions, v *Vitals) error {
 		if ctx.Err() != nil {
 			break
 		}
-		why := err.Error()
+		why, joined := err.Error(), state.Load() == nil
 		state.Store(&why)
 		if why != said { // once, and not at each attempt
 			o.Log.Warn("member works for nobody", "trainer", o.Trainer, "err", err)
 			said = why
 		}
 		pause := rejoinPause
-		if errors.Is(err, hosts.ErrRefused) {
-			pause = refusedPause
+		if dial := (*net.OpError)(nil); !joined && (!errors.As(err, &dial) || dial.Op != "dial") {
+			pause = refusedPause // there is a trainer, and it does not want this member
 		}
 		select {
 		case <-time.After(pause):
