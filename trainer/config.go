@@ -57,6 +57,9 @@ type Config struct {
 	// empty, or bfloat16. Weights, moments, gradients and the loss are float32 in
 	// any case. On the CPU float32 is faster.
 	Compute string
+	// Elsewhere makes passes over microbatches in other processes, which changes no bit of
+	// a result; nil makes all of them here. Not with a Mesh.
+	Elsewhere pass.Elsewhere
 }
 
 // DefaultLaneTokens is low enough that a minibatch of the usual size has a pass for
@@ -83,6 +86,9 @@ func (c Config) Validate() error {
 	}
 	if err := device.CheckMesh(c.Backend, c.Mesh); err != nil {
 		errs = append(errs, err)
+	}
+	if c.Elsewhere != nil && c.Mesh.Several() {
+		errs = append(errs, fmt.Errorf("mesh %v: members on other hosts help a trainer on one device only", c.Mesh))
 	}
 	if err := device.CheckKernels(c.Backend, c.Kernels); err != nil {
 		errs = append(errs, err)
@@ -126,6 +132,7 @@ func (c Config) passes() (pass.Config, error) {
 	return pass.Config{
 		Backend: c.Backend, Kernels: c.Kernels, Mesh: c.Mesh, Network: c.Model, Options: options, Loss: c.Loss, Temperature: c.Temperature,
 		Lanes: c.Lanes, Memory: pass.Memory{Limit: c.MemoryLimit, Bytes: c.StepBytes},
+		Elsewhere: c.Elsewhere,
 	}, err
 }
 

@@ -10,6 +10,7 @@ import (
 	"temper/internal/run"
 	"temper/trainer"
 	"temper/trainer/device"
+	"temper/trainer/hosts"
 	"temper/trainer/kernels"
 	"temper/trainer/qwen3"
 )
@@ -20,6 +21,14 @@ var _ learner.Learner = (*trainer.Trainer)(nil)
 type learnerFactory struct {
 	backend string
 	mesh    device.Mesh
+	hub     *hosts.Hub // nil without members
+}
+
+// noteLease tells members whose trainer this is.
+func (f learnerFactory) noteLease(run string, epoch int64) {
+	if f.hub != nil {
+		f.hub.Lead(run, epoch)
+	}
 }
 
 // Learners makes learners on one device as the trainer role does, for callers that
@@ -45,6 +54,9 @@ func (f learnerFactory) make(r *run.Loaded) (learner.Learner, error) {
 		Backend: f.backend, Mesh: f.mesh, Model: m, Seed: rl.Seed(cfg.Seed, "trainer"),
 		MicrobatchTokens: cfg.RL.MicrobatchTokens, Temperature: cfg.Rollout.Temperature, Loss: cfg.RL.Loss,
 		Kernels: kernels.Choice(cfg.Trainer.Kernels), Pack: cfg.RL.Pack, Compute: cfg.Model.Compute, Remat: cfg.Model.Remat,
+	}
+	if f.hub != nil {
+		c.Elsewhere = f.hub.Session(r.Ref.RunID)
 	}
 	limitMemory(&c, cfg.RL.NumMinibatches, memoryLimit(os.DirFS("/")))
 	return trainer.New(c)

@@ -29,6 +29,7 @@ const (
 	NeedStore    Need = "store"
 	NeedSandbox  Need = "sandbox" // a node or a gateway
 	NeedDevice   Need = "device"  // the backend for tensors
+	NeedTrainer  Need = "trainer" // the one that a member works for
 )
 
 // Role is what one process of the service is for. Building one touches nothing:

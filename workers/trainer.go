@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/worker"
+	"golang.org/x/sync/errgroup"
 
 	"temper/activities"
 	"temper/internal/buildinfo"
@@ -29,6 +30,10 @@ type TrainerOptions struct {
 	Backend string
 	// Mesh of devices; the zero value is one device.
 	Mesh device.Mesh
+	// Members is host:port or unix:/path where processes of other hosts join to make
+	// passes; "" takes none. With MembersTLS both sides show certificates.
+	Members    string
+	MembersTLS PeerTLS
 	// ResidentRuns is how many runs keep their state in memory while another one is
 	// trained, and ResidentBytes what the states of all may take together.
 	ResidentRuns  int
@@ -55,13 +60,30 @@ func serveTrainer(ctx context.Context, o TrainerOptions, v *Vitals) error {
 	defer conn.close()
 	v.Need(string(NeedDevice), func(context.Context) error { return device.Check(o.Backend) })
 	o.Log.Info("trainer starts", "build", buildinfo.Line(), "backend", o.Backend, "mesh", o.Mesh.String(), "temporal", o.TemporalAddress)
+	hub, members, err := hubOf(o, v)
+	if err != nil {
+		return err
+	}
+	factory := learnerFactory{backend: o.Backend, mesh: o.Mesh, hub: hub}
 	service := learner.NewService(learner.Config{
-		Store: conn.store, New: learnerFactory{backend: o.Backend, mesh: o.Mesh}.make, Now: time.Now, Log: o.Log,
+		Store: conn.store, New: factory.make, OnLease: factory.noteLease, Now: time.Now, Log: o.Log,
 		MaxResident: o.ResidentRuns, MaxResidentBytes: o.ResidentBytes,
 		MadeBy: makerOf("trainer", onMesh(o.Backend, o.Mesh)), Meter: cputime.New(o.Supervisor),
 	})
 	defer service.Close(savePatience)
-	return trainerWorker(&activities.Trainer{Learner: service}, o.queue()).serve(ctx, conn.client, func() { v.Serving(o.queue()) })
+	worker := trainerWorker(&activities.Trainer{Learner: service}, o.queue())
+	if hub == nil {
+		return worker.serve(ctx, conn.client, func() { v.Serving(o.queue()) })
+	}
+	// Members stay until the worker has drained.
+	hosting, dismiss := context.WithCancel(context.WithoutCancel(ctx))
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return hub.Serve(hosting, members) })
+	g.Go(func() error {
+		defer dismiss()
+		return worker.serve(ctx, conn.client, func() { v.Serving(o.queue()) })
+	})
+	return g.Wait()
 }
 
 func trainerWorker(trainer *activities.Trainer, queue string) queueWorker {

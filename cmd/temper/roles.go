@@ -117,6 +117,8 @@ in as many processes as you start, or by this process too with --with-rollouts.`
 	flags.StringVar(&o.Queue, "queue", "", "task queue of the one run to work for; empty = all runs without workers of their own")
 	flags.StringVar(&sampling.queue, "rollout-queue", "", "like --queue, for the sampling of --with-rollouts")
 	mesh := flags.String("mesh", "", "devices of an XLA backend for training, like data=4,model=2; empty = one device")
+	flags.StringVar(&o.Members, "members", "", "host:port or unix:/path where processes of temper member join, which make a part of the passes and change no bit; empty = none")
+	addPeerTLS(flags, "members-", &o.MembersTLS)
 	withRollouts := flags.Bool("with-rollouts", false, "sample in this process, too")
 	sampling.add(cmd)
 	flags.IntVar(&o.ResidentRuns, "resident-runs", 3, "runs whose state stays in memory while another one is trained; 0 = none")
@@ -124,6 +126,9 @@ in as many processes as you start, or by this process too with --with-rollouts.`
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		m, err := parseMesh(o.Backend, *mesh)
 		if err != nil {
+			return cli.Usage(err)
+		}
+		if err := checkMembers(o, m.Several()); err != nil {
 			return cli.Usage(err)
 		}
 		if o.ResidentRuns < 0 || residentMiB < 0 {

@@ -36,6 +36,9 @@ type upOptions struct {
 // maxRolloutWorkers bounds the processes on one machine; a cluster starts its own.
 const maxRolloutWorkers = 64
 
+// maxTrainers bounds the processes of --trainers.
+const maxTrainers = 16
+
 func upCommand() *cobra.Command {
 	var o upOptions
 	cmd := &cobra.Command{
@@ -59,6 +62,7 @@ Ctrl-C stops everything; what was done is kept and goes on at the next start.`,
 	cmd.Flags().StringSliceVar(&o.Require, "sandbox-require", nil, "isolation layers without which to refuse to start; all = every layer")
 	cmd.Flags().StringVar(&o.UIHosts, "ui-host", os.Getenv("TEMPER_UI_HOST"), "further host names under which browsers may open the web UI, with commas; loopback names always may (TEMPER_UI_HOST)")
 	cmd.Flags().IntVar(&o.RolloutWorkers, "rollout-workers", 0, "processes that sample beside the trainer, which then only trains; 0 = the trainer's process samples, too")
+	cmd.Flags().IntVar(&o.Trainers, "trainers", 1, "processes that train together, the trainer and its members (temper member); changes no bit of a run. On one machine they share its cores: it is for trying what several hosts do")
 	cmd.Flags().StringVar(&o.Backend, "backend", "", "backend of the trainer, such as xla:cuda; default go. Processes of --rollout-workers sample on go")
 	cmd.Flags().StringVar(&o.Mesh, "mesh", "", "devices of an XLA backend for training, like data=4,model=2; empty = one device")
 	cmd.Flags().StringVar(&o.Dashboard, "dashboard", "127.0.0.1:0", "host:port of the dashboard; port 0 takes a free one; off = none")
@@ -123,6 +127,12 @@ func (o *upOptions) checkFlags(cmd *cobra.Command) error {
 	}
 	if o.RolloutWorkers < 0 || o.RolloutWorkers > maxRolloutWorkers {
 		return cli.Usagef("--rollout-workers: is %d, want 0 to %d", o.RolloutWorkers, maxRolloutWorkers)
+	}
+	if o.Trainers < 1 || o.Trainers > maxTrainers {
+		return cli.Usagef("--trainers: is %d, want 1 to %d", o.Trainers, maxTrainers)
+	}
+	if o.Trainers > 1 && o.Mesh != "" {
+		return cli.Usagef("--trainers and --mesh exclude each other: members help a trainer on one device")
 	}
 	if o.Dashboard == "off" {
 		o.Dashboard = ""

@@ -12,6 +12,9 @@ import (
 // acquireLease takes the run's lease, for a new session and after another trainer had it.
 func (s *session) acquireLease(ctx context.Context) (err error) {
 	s.lease, err = checkpoint.Acquire(ctx, s.store, s.Layout.Head(), newHolder(), s.newestEpoch)
+	if err == nil && s.onLease != nil {
+		s.onLease(s.Ref.RunID, s.lease.Epoch())
+	}
 	return err
 }
 

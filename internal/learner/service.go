@@ -27,7 +27,9 @@ type Config struct {
 	Store blob.Store
 	// New makes a learner without weights for a run, by its configuration and model.
 	New func(*run.Loaded) (Learner, error)
-	Now func() time.Time
+	// OnLease is told the epoch with which the lease of a run was taken; nil is fine.
+	OnLease func(run string, epoch int64)
+	Now     func() time.Time
 	// Meter measures what the machine is busy with; nil does not.
 	Meter *cputime.Meter
 	// Background runs the storing of a checkpoint beside the calls; nil means a

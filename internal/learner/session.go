@@ -34,6 +34,7 @@ type session struct {
 	build  func(*run.Loaded) (Learner, error)
 
 	lease   *checkpoint.Lease
+	onLease func(run string, epoch int64)
 	saves   saver
 	damaged []int // cursors of checkpoints that could not be read
 }

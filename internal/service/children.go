@@ -117,6 +117,18 @@ func roleChildren(p *config.Process, o Options, self, token string) []supervise.
 	if o.Mesh != "" {
 		trainer = append(trainer, "--mesh", o.Mesh)
 	}
+	if o.Trainers > 1 {
+		at := health.UnixPrefix + socketDir(p) + "/members"
+		trainer = append(trainer, "--members", at)
+		for i := 1; i < o.Trainers; i++ {
+			name := fmt.Sprintf("member-%d", i)
+			member := []string{"member", "--trainer", at, "--name", name}
+			if o.Backend != "" {
+				member = append(member, "--backend", o.Backend)
+			}
+			children = append(children, memberChild(roleChild(p, self, name, env, member...)))
+		}
+	}
 	if o.RolloutWorkers == 0 {
 		return append(children, roleChild(p, self, "trainer", env, append(trainer, "--with-rollouts")...))
 	}
@@ -137,6 +149,12 @@ func roleChild(p *config.Process, self, name string, env []string, args ...strin
 		Name: name, Path: self, Args: args, Env: env, Ready: probe.Ready, Alive: probe.Alive,
 		LogFile: filepath.Join(p.LogDir(), name+".log"), StopTimeout: childStopTimeout,
 	}
+}
+
+// memberChild is a member: the service is up without it.
+func memberChild(c supervise.Child) supervise.Child {
+	c.Ready = c.Alive
+	return c
 }
 
 // sandboxChild gets no environment but what its interpreters may see, and the token.

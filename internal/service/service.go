@@ -24,6 +24,9 @@ type Options struct {
 	// RolloutWorkers is the number of processes that sample beside the trainer; with
 	// none, the trainer samples.
 	RolloutWorkers int
+	// Trainers is the number of processes that train together: the trainer and its
+	// members; 0 is 1.
+	Trainers int
 	// Backend and Mesh are those of the trainer, and of its rollouts where it samples;
 	// empty is the Go backend.
 	Backend, Mesh string

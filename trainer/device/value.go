@@ -33,6 +33,9 @@ func Wholes(ts []*tensors.Tensor) []Value {
 // Pieces is a value on the devices of a mesh.
 func Pieces(d *dtensor.Tensor) Value { return Value{pieces: d} }
 
+// Tensor is the value where it is whole; nil where it lies in pieces.
+func (v Value) Tensor() *tensors.Tensor { return v.whole }
+
 // Floats copies the value to the host.
 func (v Value) Floats() ([]float32, error) {
 	switch {

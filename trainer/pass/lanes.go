@@ -37,6 +37,10 @@ func (p *Passes) Each(ctx context.Context, program Program, micros []packing.Mic
 		defer p.helpers.Work()
 	}
 	l := launcher{passes: p, program: program, exec: exec, micros: micros, feed: feed, results: make([]chan result, len(micros))}
+	if l.crew = p.enlist(program, len(micros), lanes); l.crew != nil {
+		lanes += l.crew.elsewhere
+		defer l.crew.gather(ctx)()
+	}
 	if err := l.collectAll(ctx, lanes, collect); err != nil {
 		p.state.Verify()
 		return err
@@ -53,6 +57,7 @@ type launcher struct {
 	feed    Feed
 	results []chan result // of the passes started, each with space for its result
 	started int
+	crew    *crew // who makes the passes; nil where all are made here
 }
 
 // result is what a pass ends with.
@@ -88,20 +93,26 @@ func (l *launcher) startUpTo(ctx context.Context, n int) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		l.launch()
+		l.launch(ctx)
 	}
 	return nil
 }
 
 // launch starts the next pass.
-func (l *launcher) launch() {
+func (l *launcher) launch(ctx context.Context) {
 	mb, done := l.micros[l.started], make(chan result, 1)
 	l.passes.graphs[graphKey{l.program, mb.Shape}] = true
 	args := l.feed(mb)
 	l.results[l.started] = done
 	l.started++
 	go func() {
-		out, err := l.passes.execute(l.program, l.exec, args)
+		here := func() ([]device.Value, error) { return l.passes.execute(l.program, l.exec, args) }
+		if l.crew == nil {
+			out, err := here()
+			done <- result{out, err}
+			return
+		}
+		out, err := l.crew.make(ctx, here, func(lane Lane) ([]device.Value, error) { return lane.Make(ctx, l.program, mb.Shape, args) })
 		done <- result{out, err}
 	}()
 }

@@ -36,6 +36,8 @@ type Config struct {
 	Temperature float64
 	Lanes       int
 	Memory      Memory
+	// Elsewhere makes passes in other processes; nil makes all of them here.
+	Elsewhere Elsewhere
 }
 
 // Passes calls the programs of one state on one backend. Its methods must not be
@@ -122,6 +124,7 @@ func (p *Passes) Savepoint() (*state.Savepoint, error) {
 func (p *Passes) Call(program Program, shape packing.Shape, args ...any) ([]device.Value, error) {
 	p.forgetStale()
 	p.graphs[graphKey{program, shape}] = true
+	p.noteChange(program)
 	var out []device.Value
 	var err error
 	if p.sharding != nil {
@@ -141,6 +144,7 @@ func (p *Passes) Call(program Program, shape packing.Shape, args ...any) ([]devi
 func (p *Passes) Donate(program Program, args []any, taken []device.Value) ([]device.Value, error) {
 	p.forgetStale()
 	p.graphs[graphKey{program: program}] = true
+	p.noteChange(program)
 	var out []device.Value
 	var err error
 	if p.sharding != nil {
@@ -160,6 +164,13 @@ func (p *Passes) Donate(program Program, args []any, taken []device.Value) ([]de
 		return nil, err
 	}
 	return out, nil
+}
+
+// noteChange notes that a program is about to change weights.
+func (p *Passes) noteChange(program Program) {
+	if program.Kind == Update || program.Kind == Apply {
+		p.state.Revision++
+	}
 }
 
 // callWhole is Call on one device.

@@ -28,6 +28,7 @@ func (s *State) GoBack(to *Savepoint) error {
 	if to.copies == nil {
 		return nil
 	}
+	s.Revision++
 	for i, v := range optimizer.Variables(s.store, s.tuning) {
 		if err := to.copies[i].Assign(v); err != nil {
 			s.ready = false

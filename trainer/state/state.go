@@ -36,6 +36,11 @@ type State struct {
 	tuning   optimizer.Tuning
 	ready    bool
 	layout   int
+
+	// Revision is a number that changes whenever a weight may have: whoever holds a copy
+	// of the weights knows by it whether the copy is still that of the state. Whoever
+	// runs a program that changes weights increases it.
+	Revision int
 }
 
 // New returns a state that is not ready.
@@ -80,7 +85,7 @@ func (s *State) Close() {
 
 // Init starts training from the random weights of a seed.
 func (s *State) Init(seed uint64) error {
-	s.ready = false
+	s.ready, s.Revision = false, s.Revision+1
 	if err := qwen3.InitOn(s.moments.backend, s.store, s.network, seed); err != nil {
 		return fmt.Errorf("init: %w", err)
 	}
@@ -89,7 +94,7 @@ func (s *State) Init(seed uint64) error {
 
 // Import starts training from given weights, for example a published policy.
 func (s *State) Import(weights []tensor.Named) error {
-	s.ready = false
+	s.ready, s.Revision = false, s.Revision+1
 	if err := qwen3.ImportOn(s.moments.backend, s.store, s.network, tensor.ByName(weights)); err != nil {
 		return fmt.Errorf("import: %w", err)
 	}
@@ -109,7 +114,7 @@ func (s *State) beginFresh() error {
 // Restore replaces the full state by a snapshot. After an error the state is not
 // ready.
 func (s *State) Restore(from checkpoint.State) error {
-	s.ready = false
+	s.ready, s.Revision = false, s.Revision+1
 	if from.Model != s.network {
 		return fmt.Errorf("restore: state of the model %+v, this trainer has %+v", from.Model, s.network)
 	}

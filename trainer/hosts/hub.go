@@ -1,0 +1,195 @@
+package hosts
+
+import (
+	"cmp"
+	"context"
+	"crypto/subtle"
+	"errors"
+	"log/slog"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"time"
+)
+
+// DefaultPatience is how long a peer may make no progress.
+const DefaultPatience = 10 * time.Second
+
+// Config of a hub.
+type Config struct {
+	Identity
+	// Token that members must know; "" asks for none.
+	Token string
+	// Patience is how long a member may be silent; 0 is DefaultPatience.
+	Patience time.Duration
+	Log      *slog.Logger
+}
+
+// Counts of a hub since it began.
+type Counts struct {
+	Members, Lanes       int
+	Joined, Lost         int64
+	Refused              int64
+	Passes, Redone       int64 // made by members; lost with a member and made again
+	Sent, Received       int64 // bytes
+	WeightsSent, Updated int64 // bytes of weights among Sent; times that a member got them
+}
+
+// Hub is where the members of a trainer join.
+type Hub struct {
+	cfg Config
+
+	mu      sync.Mutex
+	members map[int]*peer // by rank
+	epochs  map[string]int64
+	session int
+	counts  Counts
+}
+
+// NewHub makes a hub without members.
+func NewHub(c Config) *Hub {
+	c.Patience = cmp.Or(c.Patience, DefaultPatience)
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Hub{cfg: c, members: map[int]*peer{}, epochs: map[string]int64{}}
+}
+
+// Serve lets members join at a listener until ctx ends, and then lets all of them go. It
+// closes the listener.
+func (h *Hub) Serve(ctx context.Context, l net.Listener) error {
+	stop := context.AfterFunc(ctx, func() { _ = l.Close() }) // Accept ends
+	defer stop()
+	ctx, cancel := context.WithCancel(ctx)
+	var work sync.WaitGroup
+	defer work.Wait()
+	defer cancel()
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil //nolint:nilerr // the end was asked for
+			}
+			if ne := net.Error(nil); errors.As(err, &ne) && ne.Timeout() {
+				continue
+			}
+			return err
+		}
+		work.Go(func() { h.host(ctx, c) })
+	}
+}
+
+// host serves a member from its hello to its end.
+func (h *Hub) host(ctx context.Context, raw net.Conn) {
+	c := &conn{Conn: raw, patience: h.cfg.Patience}
+	stop := context.AfterFunc(ctx, func() { _ = raw.Close() }) // what it waits for ends
+	defer stop()
+	defer raw.Close() //nolint:errcheck // nothing is written any more
+	who, err := h.admit(c)
+	if err != nil {
+		if ctx.Err() == nil {
+			h.cfg.Log.Error("member is left out", "member", who.Name, "address", raw.RemoteAddr().String(), "err", err)
+			h.count(func(n *Counts) { n.Refused++ })
+		}
+		return
+	}
+	p := h.join(c, who)
+	if err := c.send(message{Kind: kindWelcome, Rank: p.rank}, nil); err == nil {
+		h.cfg.Log.Info("member joins", "member", who.Name, "rank", p.rank, "lanes", who.Lanes, "address", raw.RemoteAddr().String())
+		err = p.listen(ctx)
+		if ctx.Err() == nil {
+			h.cfg.Log.Warn("member is lost", "member", who.Name, "rank", p.rank, "err", err)
+		}
+	}
+	h.leave(p)
+}
+
+// admit reads who a member is.
+func (h *Hub) admit(c *conn) (Identity, error) {
+	m, _, err := c.receive()
+	if err != nil {
+		return Identity{}, err
+	}
+	if m.Kind != kindHello || m.Hello == nil {
+		return Identity{}, errFrame
+	}
+	reason := m.Hello.refuse(h.cfg.Identity)
+	if subtle.ConstantTimeCompare([]byte(m.Hello.Token), []byte(h.cfg.Token)) != 1 {
+		reason = "the token is not that of the trainer"
+	}
+	if reason == "" {
+		return m.Hello.Identity, nil
+	}
+	return m.Hello.Identity, errors.Join(errors.New(reason), c.send(message{Kind: kindRefused, Reason: reason}, nil))
+}
+
+// join gives a member the lowest rank that is free; that of the trainer itself is 0.
+func (h *Hub) join(c *conn, who Identity) *peer {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	rank := 1
+	for h.members[rank] != nil {
+		rank++
+	}
+	p := newPeer(h, c, who, rank)
+	h.members[rank] = p
+	h.counts.Joined++
+	return p
+}
+
+func (h *Hub) leave(p *peer) {
+	p.fail()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.members, p.rank)
+	h.counts.Lost++
+	h.counts.Sent += p.conn.sent.Load()
+	h.counts.Received += p.conn.received.Load()
+}
+
+// Lead notes the epoch with which this process holds the lease of a run. Members refuse
+// a trainer whose epoch is below one that they have worked for.
+func (h *Hub) Lead(run string, epoch int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.epochs[run] = epoch
+}
+
+// Counts returns what the hub has counted.
+func (h *Hub) Counts() Counts {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	out := h.counts
+	for _, p := range h.members {
+		out.Members++
+		out.Lanes += p.who.Lanes
+		out.Sent += p.conn.sent.Load()
+		out.Received += p.conn.received.Load()
+	}
+	return out
+}
+
+func (h *Hub) count(add func(*Counts)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	add(&h.counts)
+}
+
+// present are the members by rank.
+func (h *Hub) present() []*peer {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var out []*peer
+	for _, rank := range slices.Sorted(maps.Keys(h.members)) {
+		out = append(out, h.members[rank])
+	}
+	return out
+}
+
+// Dismiss lets all members go. They may join again.
+func (h *Hub) Dismiss() {
+	for _, p := range h.present() {
+		p.fail()
+	}
+}

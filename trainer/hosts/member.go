@@ -1,0 +1,200 @@
+package hosts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/gomlx/core/tensors"
+
+	"temper/trainer/device"
+	"temper/trainer/kernels"
+	"temper/trainer/pass"
+	"temper/trainer/qwen3"
+	"temper/trainer/tensor"
+)
+
+// ErrRefused means that a hub does not take this member. The text says why.
+var ErrRefused = errors.New("the trainer refuses this member")
+
+// Member makes passes for the trainer of a hub. It keeps nothing that is not at the hub
+// as well.
+type Member struct {
+	Identity
+	Token    string
+	Patience time.Duration
+	Log      *slog.Logger
+	// OnJoin is told the rank; nil is fine.
+	OnJoin func(rank int)
+
+	epochs map[string]int64 // the highest of each run
+}
+
+// Serve works for the hub at the other end of a connection until that or ctx ends.
+// Errors: ErrRefused.
+func (m *Member) Serve(ctx context.Context, raw net.Conn) error {
+	if m.Patience == 0 {
+		m.Patience = DefaultPatience
+	}
+	if m.epochs == nil {
+		m.epochs = map[string]int64{}
+	}
+	c := &conn{Conn: raw, patience: m.Patience}
+	stop := context.AfterFunc(ctx, func() { _ = raw.Close() }) // what it waits for ends
+	defer stop()
+	defer raw.Close() //nolint:errcheck // nothing is written any more
+	rank, err := m.join(c)
+	if err != nil {
+		return err
+	}
+	if m.OnJoin != nil {
+		m.OnJoin(rank)
+	}
+	w := &work{member: m, conn: c}
+	defer w.close()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	w.running.Go(func() { c.beat(ctx) })
+	for {
+		msg, body, err := c.receive()
+		if err == nil {
+			err = w.do(msg, body)
+		}
+		if err != nil {
+			return fmt.Errorf("trainer is gone: %w", err)
+		}
+	}
+}
+
+// join introduces the member.
+func (m *Member) join(c *conn) (rank int, err error) {
+	if err := c.send(message{Kind: kindHello, Hello: &hello{Protocol: protocol, Token: m.Token, Identity: m.Identity}}, nil); err != nil {
+		return 0, err
+	}
+	msg, _, err := c.receive()
+	switch {
+	case err != nil:
+		return 0, err
+	case msg.Kind == kindRefused:
+		return 0, fmt.Errorf("%w: %s", ErrRefused, msg.Reason)
+	case msg.Kind != kindWelcome:
+		return 0, errFrame
+	}
+	return msg.Rank, nil
+}
+
+// work is what a member has of a trainer, while it is connected.
+type work struct {
+	member    *Member
+	conn      *conn
+	network   qwen3.Config
+	assistant *pass.Assistant // nil before the first setup
+	running   sync.WaitGroup  // passes, and beats
+	passes    sync.WaitGroup
+}
+
+// close waits for passes: what they yield goes nowhere.
+func (w *work) close() {
+	_ = w.conn.Close() // those that send end
+	w.running.Wait()
+	w.release()
+}
+
+func (w *work) release() {
+	w.passes.Wait()
+	if w.assistant != nil {
+		w.assistant.Close()
+		w.assistant = nil
+	}
+}
+
+// do carries out what the hub asks. Passes run beside each other.
+func (w *work) do(m message, body []*tensors.Tensor) error {
+	switch m.Kind {
+	case kindBeat:
+		return nil
+	case kindSetup:
+		return w.answer(m, nil, w.setUp(m.Setup))
+	case kindWeights:
+		return w.answer(m, nil, w.follow(m.Trained, body))
+	case kindPass:
+		a := w.assistant
+		if a == nil {
+			return errFrame
+		}
+		w.passes.Add(1)
+		w.running.Go(func() {
+			defer w.passes.Done()
+			out, err := a.Make(m.Pass, m.Shape, body)
+			defer device.Release(out...)
+			device.Free(body...)
+			if w.answer(m, out, err) != nil {
+				_ = w.conn.Close() // the reader ends with it
+			}
+		})
+		return nil
+	default:
+		return fmt.Errorf("%w: %q", errFrame, m.Kind)
+	}
+}
+
+// setUp opens the device for a run's trainer.
+func (w *work) setUp(s *setup) error {
+	if s == nil {
+		return errFrame
+	}
+	if known := w.member.epochs[s.Run]; s.Epoch < known {
+		return fmt.Errorf("epoch %d of run %s is over: a trainer of epoch %d has it", s.Epoch, s.Run, known)
+	}
+	if diff := kernels.Describe(s.Kernels.Choice).Differences(s.Kernels); len(diff) > 0 {
+		return fmt.Errorf("this host would compute other bits: %s", strings.Join(diff, "; "))
+	}
+	w.release()
+	a, err := pass.NewAssistant(s.config(w.member.Backend))
+	if err != nil {
+		return err
+	}
+	w.assistant, w.network, w.member.epochs[s.Run] = a, s.Network, s.Epoch
+	w.conn.limit.Store(maxBytes(s.Network))
+	w.member.Log.Info("member works for a run", "run_id", s.Run, "epoch", s.Epoch)
+	return nil
+}
+
+// follow takes the weights, in the order of the network's tensors.
+func (w *work) follow(trained []string, body []*tensors.Tensor) error {
+	specs := w.network.Tensors()
+	if w.assistant == nil || len(body) != len(specs) {
+		return fmt.Errorf("%w: %d tensors of weights, want %d", errFrame, len(body), len(specs))
+	}
+	defer device.Free(body...)
+	named := make([]tensor.Named, len(specs))
+	for i, spec := range specs {
+		named[i] = tensor.Named{Name: spec.Name, Shape: body[i].Shape().Dimensions}
+		if body[i].DType() != dtypes.Float32 {
+			return fmt.Errorf("%w: %s is %v", errFrame, spec.Name, body[i].DType())
+		}
+		if err := tensors.ConstFlatData(body[i], func(flat []float32) { named[i].Data = flat }); err != nil { // until body is freed
+			return err
+		}
+	}
+	return w.assistant.Follow(named, trained)
+}
+
+// answer tells the hub how a question ended.
+func (w *work) answer(m message, out []device.Value, err error) error {
+	reply := message{Kind: kindReady, Seq: m.Seq}
+	body := make([]blob, len(out))
+	for i, v := range out {
+		reply.Kind, body[i] = kindResult, blobOf(v.Tensor())
+	}
+	if err != nil {
+		return w.conn.send(message{Kind: kindFailed, Seq: m.Seq, Reason: err.Error()}, nil)
+	}
+	return w.conn.send(reply, body)
+}

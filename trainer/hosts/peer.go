@@ -1,0 +1,185 @@
+package hosts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/gomlx/gomlx/core/tensors"
+
+	"temper/trainer/pass"
+)
+
+// errLost means that a member is gone.
+var errLost = errors.New("member is lost")
+
+// peer is a member as the hub sees it.
+type peer struct {
+	hub  *Hub
+	conn *conn
+	who  Identity
+	rank int
+	gone chan struct{} // closed when it is lost
+
+	mu       sync.Mutex
+	seq      uint64
+	waiting  map[uint64]chan answer
+	lost     bool
+	session  int // whose settings it has, 0 for none
+	epoch    int64
+	revision int
+	declined int // the session that it would not work for
+}
+
+// answer is what a member says to a question.
+type answer struct {
+	message
+	body []*tensors.Tensor
+}
+
+func newPeer(h *Hub, c *conn, who Identity, rank int) *peer {
+	return &peer{hub: h, conn: c, who: who, rank: rank, gone: make(chan struct{}), waiting: map[uint64]chan answer{}}
+}
+
+// listen hands answers to those who wait for them, until the member is lost.
+func (p *peer) listen(ctx context.Context) error {
+	var beats sync.WaitGroup
+	defer beats.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	beats.Go(func() { p.conn.beat(ctx) })
+	for {
+		m, body, err := p.conn.receive()
+		if err != nil {
+			return err
+		}
+		switch m.Kind {
+		case kindBeat:
+		case kindReady, kindResult, kindFailed:
+			p.mu.Lock()
+			to := p.waiting[m.Seq]
+			delete(p.waiting, m.Seq)
+			p.mu.Unlock()
+			if to != nil { // nil where nobody waits any more
+				to <- answer{m, body}
+			}
+		default:
+			return fmt.Errorf("%w: %q", errFrame, m.Kind)
+		}
+	}
+}
+
+// beat tells the other side now and then that this one lives.
+func (c *conn) beat(ctx context.Context) {
+	ticker := time.NewTicker(c.patience / 4)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			if c.send(message{Kind: kindBeat}, nil) != nil {
+				_ = c.Close() // the reader ends with it
+				return
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// fail ends all waiting.
+func (p *peer) fail() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.lost {
+		p.lost = true
+		close(p.gone)
+	}
+	_ = p.conn.Close() // its reader ends
+}
+
+// ask sends a question and waits for its answer. A member that cannot do what is asked is
+// let go: it joins again, with nothing of what went wrong.
+func (p *peer) ask(ctx context.Context, m message, body []blob) (message, []*tensors.Tensor, error) {
+	to := make(chan answer, 1)
+	p.mu.Lock()
+	if p.lost {
+		p.mu.Unlock()
+		return message{}, nil, errLost
+	}
+	p.seq++
+	m.Seq = p.seq
+	p.waiting[m.Seq] = to
+	p.mu.Unlock()
+	if err := p.conn.send(m, body); err != nil {
+		p.fail()
+		return message{}, nil, fmt.Errorf("%w: %w", errLost, err)
+	}
+	select {
+	case a := <-to:
+		if a.Kind == kindFailed && m.Kind != kindSetup {
+			p.hub.cfg.Log.Error("member fails", "member", p.who.Name, "rank", p.rank, "err", a.Reason)
+			p.fail()
+			return a.message, nil, errors.New(a.Reason)
+		}
+		return a.message, a.body, nil
+	case <-p.gone:
+		return message{}, nil, errLost
+	case <-ctx.Done():
+		p.mu.Lock()
+		delete(p.waiting, m.Seq)
+		p.mu.Unlock()
+		return message{}, nil, ctx.Err()
+	}
+}
+
+// declines reports whether the member would not work for a session.
+func (p *peer) declines(session int) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.declined == session
+}
+
+// update gives the member the settings and the weights of a session, unless it has them,
+// and reports whether it has. It does not end with a call's context: a member that gets
+// half of the weights would have to join again.
+func (p *peer) update(s *Session, at pass.Standing, weights func() ([]blob, error)) bool {
+	ctx, epoch := context.Background(), s.epoch()
+	p.mu.Lock()
+	known, current := p.session == s.id && p.epoch == epoch, p.revision == at.Revision
+	p.mu.Unlock()
+	if !known {
+		p.conn.limit.Store(maxBytes(at.Config.Network))
+		m, _, err := p.ask(ctx, message{Kind: kindSetup, Setup: setupOf(s.run, epoch, at.Config)}, nil)
+		if err != nil {
+			return false
+		}
+		if m.Kind == kindFailed {
+			p.hub.cfg.Log.Error("member is left out", "member", p.who.Name, "rank", p.rank, "run_id", s.run, "err", m.Reason)
+			p.note(func() { p.declined = s.id })
+			return false
+		}
+	}
+	if known && current {
+		return true
+	}
+	body, err := weights()
+	if err != nil {
+		p.hub.cfg.Log.Error("weights are not copied for members", "run_id", s.run, "err", err)
+		return false
+	}
+	before := p.conn.sent.Load()
+	if _, _, err := p.ask(ctx, message{Kind: kindWeights, Trained: at.Trained}, body); err != nil {
+		return false
+	}
+	p.hub.count(func(n *Counts) { n.Updated++; n.WeightsSent += p.conn.sent.Load() - before })
+	p.note(func() { p.session, p.epoch, p.revision = s.id, epoch, at.Revision })
+	return true
+}
+
+func (p *peer) note(change func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	change()
+}

@@ -1,0 +1,99 @@
+package hosts
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/gomlx/gomlx/core/tensors"
+
+	"temper/trainer/device"
+	"temper/trainer/packing"
+	"temper/trainer/pass"
+)
+
+// Session is what the members do for one trainer of the hub's process.
+type Session struct {
+	hub *Hub
+	run string
+	id  int
+}
+
+var _ pass.Elsewhere = (*Session)(nil)
+
+// Session makes a session for a trainer of a run. Each trainer has one of its own.
+func (h *Hub) Session(run string) *Session {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.session++
+	return &Session{hub: h, run: run, id: h.session}
+}
+
+func (s *Session) epoch() int64 {
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	return s.hub.epochs[s.run]
+}
+
+// Enlist implements pass.Elsewhere. Members that join later help from the next call on.
+func (s *Session) Enlist(at pass.Standing) (lanes int, gather func(context.Context, func(pass.Lane))) {
+	var able []*peer
+	for _, p := range s.hub.present() {
+		if !p.declines(s.id) {
+			able = append(able, p)
+			lanes += p.who.Lanes
+		}
+	}
+	weights := sync.OnceValues(func() ([]blob, error) { return weightsOf(at) })
+	return lanes, func(ctx context.Context, offer func(pass.Lane)) {
+		var all sync.WaitGroup
+		for _, p := range able {
+			all.Go(func() {
+				if p.update(s, at, weights) {
+					for range p.who.Lanes {
+						offer(lane{p})
+					}
+				}
+			})
+		}
+		all.Wait()
+	}
+}
+
+// weightsOf copies the weights, once for all members.
+func weightsOf(at pass.Standing) ([]blob, error) {
+	named, err := at.Weights()
+	if err != nil {
+		return nil, err
+	}
+	out := make([]blob, len(named))
+	for i, w := range named {
+		out[i] = blobOfFloats(w.Shape, w.Data)
+	}
+	return out, nil
+}
+
+// lane is a place for one pass at a member.
+type lane struct{ peer *peer }
+
+// Make implements pass.Lane.
+func (l lane) Make(ctx context.Context, p pass.Program, shape packing.Shape, args []any) ([]device.Value, error) {
+	inputs := make([]blob, len(args))
+	for i, x := range args {
+		t, ok := x.(*tensors.Tensor)
+		if !ok {
+			return nil, fmt.Errorf("input %d of %s is a %T", i, p, x)
+		}
+		inputs[i] = blobOf(t)
+	}
+	_, out, err := l.peer.ask(ctx, message{Kind: kindPass, Pass: p, Shape: shape}, inputs)
+	hub := l.peer.hub
+	if err != nil {
+		if ctx.Err() == nil {
+			hub.count(func(n *Counts) { n.Redone++ })
+		}
+		return nil, err
+	}
+	hub.count(func(n *Counts) { n.Passes++ })
+	return device.Wholes(out), nil
+}

@@ -1,0 +1,98 @@
+package pass
+
+import (
+	"context"
+	"sync"
+
+	"temper/trainer/device"
+	"temper/trainer/packing"
+	"temper/trainer/state"
+	"temper/trainer/tensor"
+)
+
+// Elsewhere makes passes over microbatches in other processes. They yield the same bits
+// as here, so it does not matter who makes which.
+type Elsewhere interface {
+	// Enlist returns how many passes the other processes could make at the same time, and
+	// what gets them ready: gather offers the lanes of each process once it has the
+	// weights, and returns when no process is waited for any more. A process that fails is
+	// left out.
+	Enlist(at Standing) (lanes int, gather func(ctx context.Context, offer func(Lane)))
+}
+
+// Lane makes one pass at a time in another process.
+type Lane interface {
+	// Make makes a pass over inputs of a shape. After an error the lane is gone, and the
+	// pass was not made.
+	Make(ctx context.Context, p Program, shape packing.Shape, args []any) ([]device.Value, error)
+}
+
+// Standing is what another process must have in common with this one.
+type Standing struct {
+	Config   Config
+	Revision int      // of the weights
+	Trained  []string // the tensors that gradients are of
+	// Weights copies them. It may be called while Gather runs.
+	Weights func() ([]tensor.Named, error)
+}
+
+// crew makes the passes of one call of Each, here and elsewhere.
+type crew struct {
+	elsewhere int
+	muster    func(context.Context, func(Lane))
+	free      chan Lane // nil is a lane of this process
+}
+
+// enlist returns who makes passes over so many microbatches; nil where this process
+// makes all. The reference policy is known here alone.
+func (p *Passes) enlist(program Program, micros, lanes int) *crew {
+	if p.cfg.Elsewhere == nil || micros < 2 || program.Kind == Reference {
+		return nil
+	}
+	n, muster := p.cfg.Elsewhere.Enlist(standingOf(p.cfg, p.state))
+	if n == 0 {
+		return nil
+	}
+	c := &crew{elsewhere: n, muster: muster, free: make(chan Lane, lanes+n)}
+	for range lanes {
+		c.free <- nil
+	}
+	return c
+}
+
+func standingOf(cfg Config, s *state.State) Standing {
+	out := Standing{Config: cfg, Revision: s.Revision, Weights: s.Weights}
+	for _, spec := range s.Tuning().Trained {
+		out.Trained = append(out.Trained, spec.Name)
+	}
+	return out
+}
+
+// gather gets the other processes ready beside the passes. What it returns waits until
+// none of them reads weights any more.
+func (c *crew) gather(ctx context.Context) (wait func()) {
+	var done sync.WaitGroup
+	done.Go(func() { c.muster(ctx, func(l Lane) { c.free <- l }) })
+	return done.Wait
+}
+
+// make makes a pass wherever a lane is free. A pass that is lost with its process is made
+// again: every lane yields the same bits.
+func (c *crew) make(ctx context.Context, here func() ([]device.Value, error), there func(Lane) ([]device.Value, error)) ([]device.Value, error) {
+	for {
+		lane := <-c.free // lanes of this process come back always
+		if lane == nil {
+			out, err := here()
+			c.free <- nil
+			return out, err
+		}
+		out, err := there(lane)
+		if err == nil {
+			c.free <- lane
+			return out, nil
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+	}
+}

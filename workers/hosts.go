@@ -1,0 +1,289 @@
+package workers
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"temper/internal/buildinfo"
+	"temper/sandbox/httpapi"
+	"temper/sandbox/server"
+	"temper/trainer/device"
+	"temper/trainer/hosts"
+	"temper/trainer/pass"
+)
+
+// MemberTokenKey is the variable of the environment with the token that a trainer asks
+// its members for.
+const MemberTokenKey = "TEMPER_MEMBER_TOKEN" //nolint:gosec // a name
+
+// PeerTLS names the PEM files with which a trainer and its members know each other: both
+// show a certificate, and both ask for one that the authorities have signed.
+type PeerTLS struct{ Cert, Key, CA string }
+
+func (f PeerTLS) none() bool { return f == PeerTLS{} }
+
+// check refuses a part of the files.
+func (f PeerTLS) check(flag string) error {
+	if !f.none() && (f.Cert == "" || f.Key == "" || f.CA == "") {
+		return fmt.Errorf("--%[1]stls-cert, --%[1]stls-key and --%[1]stls-ca belong together: one is missing", flag)
+	}
+	return nil
+}
+
+// server asks every member for a certificate. The files are read at each connection.
+func (f PeerTLS) server() (*tls.Config, error) {
+	load := func() (*tls.Config, error) {
+		pair, err := tls.LoadX509KeyPair(f.Cert, f.Key)
+		if err != nil {
+			return nil, fmt.Errorf("TLS certificate: %w", err)
+		}
+		text, err := os.ReadFile(f.CA)
+		if err != nil {
+			return nil, fmt.Errorf("TLS authorities: %w", err)
+		}
+		pool := x509.NewCertPool()
+		if !pool.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("TLS authorities %s: no PEM certificate in it", f.CA)
+		}
+		return &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert}, nil
+	}
+	if _, err := load(); err != nil {
+		return nil, err
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS13, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return load() }}, nil
+}
+
+// CheckMembers refuses an address at which strangers could join, or that is none.
+func CheckMembers(address string, files PeerTLS) error {
+	if err := files.check("members-"); err != nil {
+		return err
+	}
+	network, at := splitAddress(address)
+	if network == "unix" {
+		if at == "" || !files.none() {
+			return fmt.Errorf("--members %s: want unix:/path, without files of TLS", address)
+		}
+		return nil
+	}
+	host, _, err := net.SplitHostPort(at)
+	if err != nil {
+		return fmt.Errorf("--members %s: want host:port or unix:/path", address)
+	}
+	if ip := net.ParseIP(host); files.none() && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return fmt.Errorf("--members %s: other hosts can reach it: name --members-tls-cert, --members-tls-key and --members-tls-ca", address)
+	}
+	return nil
+}
+
+// splitAddress is the network and the address of host:port or unix:/path.
+func splitAddress(address string) (network, at string) {
+	if path, ok := strings.CutPrefix(address, httpapi.UnixPrefix); ok {
+		return "unix", path
+	}
+	return "tcp", address
+}
+
+// identityOfHost is what decides the bits of this process. The build is the bytes of the
+// program: two of one revision may have been built in different ways.
+func identityOfHost(name, backend string) (hosts.Identity, error) {
+	path, err := os.Executable()
+	if err != nil {
+		return hosts.Identity{}, err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return hosts.Identity{}, err
+	}
+	defer f.Close() //nolint:errcheck // nothing was written
+	sum := sha256.New()
+	if _, err := io.Copy(sum, f); err != nil {
+		return hosts.Identity{}, fmt.Errorf("read %s: %w", path, err)
+	}
+	return hosts.Identity{
+		Name: name, Build: fmt.Sprintf("temper %s (%s)", buildinfo.Version(), hex.EncodeToString(sum.Sum(nil))[:12]),
+		Backend: backend, Lanes: pass.NumAssistantLanes(backend),
+	}, nil
+}
+
+// hubOf makes the hub of a trainer; nil where it takes no members.
+func hubOf(o TrainerOptions, v *Vitals) (*hosts.Hub, net.Listener, error) {
+	if o.Members == "" {
+		return nil, nil, nil
+	}
+	who, err := identityOfHost("trainer", o.Backend)
+	if err != nil {
+		return nil, nil, err
+	}
+	network, at := splitAddress(o.Members)
+	if network == "unix" {
+		if err := os.Remove(at); err != nil && !errors.Is(err, os.ErrNotExist) { // of one that was killed
+			return nil, nil, err
+		}
+	}
+	l, err := net.Listen(network, at)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--members: %w", err)
+	}
+	if !o.MembersTLS.none() {
+		config, err := o.MembersTLS.server()
+		if err != nil {
+			return nil, nil, errors.Join(err, l.Close())
+		}
+		l = tls.NewListener(l, config)
+	}
+	hub := hosts.NewHub(hosts.Config{Identity: who, Token: os.Getenv(MemberTokenKey), Log: o.Log})
+	v.Metrics.MustRegister(hubMetrics{hub})
+	o.Log.Info("members may join", "address", l.Addr().String(), "build", who.Build)
+	return hub, l, nil
+}
+
+// MemberOptions are what a member can be told.
+type MemberOptions struct {
+	// Trainer is host:port or unix:/path where a trainer takes members.
+	Trainer string
+	TLS     PeerTLS
+	Name    string
+	Backend string
+	Log     *slog.Logger
+}
+
+// Check finds what is wrong before a connection is made.
+func (o MemberOptions) Check() error {
+	errs := []error{o.TLS.check("")}
+	network, at := splitAddress(o.Trainer)
+	if _, _, err := net.SplitHostPort(at); network == "tcp" && err != nil || at == "" {
+		errs = append(errs, fmt.Errorf("--trainer %q: want the host:port or unix:/path of temper trainer --members", o.Trainer))
+	}
+	if _, err := server.ClientTLS(o.TLS.CA, o.TLS.Cert, o.TLS.Key); err != nil {
+		errs = append(errs, err)
+	}
+	if err := device.Check(o.Backend); err != nil {
+		errs = append(errs, fmt.Errorf("--backend: %w", err))
+	}
+	return errors.Join(errs...)
+}
+
+// Pauses between attempts to join.
+const (
+	rejoinPause  = 250 * time.Millisecond
+	refusedPause = 5 * time.Second
+)
+
+// TrainerMember makes passes for the trainer of another process.
+func TrainerMember(o MemberOptions) Role {
+	return Role{
+		Name: "member", Needs: []Need{NeedDevice, NeedTrainer}, Queues: nil,
+		Run: func(ctx context.Context, v *Vitals) error { return serveMember(ctx, o, v) },
+	}
+}
+
+func serveMember(ctx context.Context, o MemberOptions, v *Vitals) error {
+	if err := o.Check(); err != nil {
+		return err
+	}
+	who, err := identityOfHost(o.Name, o.Backend)
+	if err != nil {
+		return err
+	}
+	var state atomic.Pointer[string] // why it works for nobody; nil while it does
+	away := "not joined yet"
+	state.Store(&away)
+	v.Need(string(NeedDevice), func(context.Context) error { return device.Check(o.Backend) })
+	v.Need(string(NeedTrainer), func(context.Context) error {
+		if why := state.Load(); why != nil {
+			return fmt.Errorf("trainer %s: %s", o.Trainer, *why)
+		}
+		return nil
+	})
+	o.Log.Info("member starts", "build", who.Build, "backend", o.Backend, "lanes", who.Lanes, "trainer", o.Trainer)
+	m := &hosts.Member{Identity: who, Token: os.Getenv(MemberTokenKey), Log: o.Log, OnJoin: func(rank int) {
+		state.Store(nil)
+		o.Log.Info("member has joined", "trainer", o.Trainer, "rank", rank)
+	}}
+	said := ""
+	for ctx.Err() == nil {
+		err := o.join(ctx, m)
+		if ctx.Err() != nil {
+			break
+		}
+		why, joined := err.Error(), state.Load() == nil
+		state.Store(&why)
+		if why != said { // once, and not at each attempt
+			o.Log.Warn("member works for nobody", "trainer", o.Trainer, "err", err)
+			said = why
+		}
+		pause := rejoinPause
+		if dial := (*net.OpError)(nil); !joined && (!errors.As(err, &dial) || dial.Op != "dial") {
+			pause = refusedPause // there is a trainer, and it does not want this member
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}
+
+// join works for the trainer until one of the two is gone.
+func (o MemberOptions) join(ctx context.Context, m *hosts.Member) error {
+	network, at := splitAddress(o.Trainer)
+	dialer := &net.Dialer{Timeout: hosts.DefaultPatience}
+	c, err := dialer.DialContext(ctx, network, at)
+	if err != nil {
+		return err
+	}
+	if !o.TLS.none() {
+		config, err := server.ClientTLS(o.TLS.CA, o.TLS.Cert, o.TLS.Key)
+		if err != nil {
+			return errors.Join(err, c.Close())
+		}
+		config.ServerName, _, _ = net.SplitHostPort(at)
+		c = tls.Client(c, config)
+	}
+	return m.Serve(ctx, c)
+}
+
+// hubMetrics shows what a hub counts.
+type hubMetrics struct{ hub *hosts.Hub }
+
+var (
+	memberCount   = prometheus.NewDesc("rl_trainer_members", "Members of the trainer that are connected.", nil, nil)
+	memberPasses  = prometheus.NewDesc("rl_trainer_member_passes_total", "Passes over microbatches that members were given: made, or lost with the member.", []string{"end"}, nil)
+	memberBytes   = prometheus.NewDesc("rl_trainer_member_bytes_total", "Bytes between the trainer and its members.", []string{"direction"}, nil)
+	memberRefused = prometheus.NewDesc("rl_trainer_members_refused_total", "Attempts to join that were refused.", nil, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (m hubMetrics) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{memberCount, memberPasses, memberBytes, memberRefused} {
+		to <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m hubMetrics) Collect(to chan<- prometheus.Metric) {
+	c := m.hub.Counts()
+	counter := func(d *prometheus.Desc, n int64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
+	}
+	to <- prometheus.MustNewConstMetric(memberCount, prometheus.GaugeValue, float64(c.Members))
+	counter(memberPasses, c.Passes, "made")
+	counter(memberPasses, c.Redone, "lost")
+	counter(memberBytes, c.Sent, "sent")
+	counter(memberBytes, c.Received, "received")
+	counter(memberRefused, c.Refused)
+}
