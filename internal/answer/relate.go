@@ -44,6 +44,9 @@ func (m *matcher) ratios(a, b *node) tri {
 	if len(a.args) != len(b.args) {
 		return no
 	}
+	if m.hasZero(a) || m.hasZero(b) { // 12:00 is not 1:00
+		return m.each(a.args, b.args)
+	}
 	verdict := yes
 	for i := range a.args[1:] {
 		left := &node{op: opMul, args: []*node{a.args[0], b.args[i+1]}}
@@ -53,6 +56,16 @@ func (m *matcher) ratios(a, b *node) tri {
 		}
 	}
 	return verdict
+}
+
+// hasZero reports whether a part of a ratio is zero.
+func (m *matcher) hasZero(ratio *node) bool {
+	for _, n := range ratio.args {
+		if m.same(n, integer(0)) != no {
+			return true
+		}
+	}
+	return false
 }
 
 // equations compares two equations: side by side, or as the same up to a factor.
