@@ -130,18 +130,22 @@ func scaled(low, high *node) (*node, *node) {
 		variable, bound = high, low
 	}
 	limit, okLimit := bound.rat()
-	if variable.op != opMul || len(variable.args) != 2 || variable.args[1].op != opSym || !okLimit {
-		return low, high
+	factor, symbol := big.NewRat(1, 1), variable
+	for okLimit && symbol.op == opMul && len(symbol.args) == 2 {
+		by, ok := symbol.args[0].rat()
+		if !ok {
+			break
+		}
+		factor, symbol = new(big.Rat).Mul(factor, by), symbol.args[1]
 	}
-	factor, ok := variable.args[0].rat()
-	if !ok || factor.Sign() == 0 {
+	if symbol == variable || symbol.op != opSym || factor.Sign() == 0 || !fits(factor) {
 		return low, high
 	}
 	quotient := &node{op: opNum, num: new(big.Rat).Quo(limit, factor)}
 	if (variable == low) == (factor.Sign() > 0) {
-		return variable.args[1], quotient
+		return symbol, quotient
 	}
-	return quotient, variable.args[1]
+	return quotient, symbol
 }
 
 // isBound reports whether n is a number and no variable.

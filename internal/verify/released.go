@@ -48,7 +48,7 @@ func wanted(key string) []string {
 	}
 	out := readings(key)
 	if strings.ContainsAny(key, "$") || strings.Contains(key, `\(`) || strings.Contains(key, `\[`) {
-		if !answer.Computable(key) {
+		if isProse(key) {
 			out = append(out, lastThing(key))
 		}
 	}
