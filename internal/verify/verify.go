@@ -67,39 +67,50 @@ func Response(mode Mode, response, key string) (Verdict, error) {
 	if err := mode.Check(); err != nil {
 		return Verdict{}, err
 	}
+	if mode == Released {
+		response, key = unescaped(response), unescaped(key)
+	}
+	said, _ := Find(mode, response)
+	return Compare(mode, said, key)
+}
+
+// Find returns the answer of a text, empty where it has none, and the number of <answer>
+// blocks.
+func Find(mode Mode, text string) (said string, tags int) {
+	switch mode {
+	case Paper:
+		return reward.ExtractBoxed(text)
+	case Released:
+		_, tags = reward.ExtractAnswer(text)
+		return anywhere(text), tags
+	case Integer:
+		if said, tags = reward.ExtractBoxed(text); said != "" {
+			return said, tags
+		}
+	case Tag:
+	}
+	return reward.ExtractAnswer(text)
+}
+
+// Compare compares an answer that Find has found with a key. The error is that of a key by
+// which nothing can be judged; it is answer.ErrInvalid.
+func Compare(mode Mode, said, key string) (Verdict, error) {
 	if err := answer.CheckTruth(key); err != nil {
 		return Verdict{}, err
 	}
-	if mode == Released {
-		return released(response, key)
-	}
-	said := mode.extract(response)
-	if said == "" {
+	switch {
+	case said == "":
 		return Verdict{Method: MethodNone, Reason: "the response has no answer"}, nil
-	}
-	if mode == Integer {
+	case mode == Integer:
 		return integers(said, key), nil
+	case mode == Released:
+		return released(said, key)
 	}
 	v, err := answer.Equal(said, key)
 	if err != nil {
 		return Verdict{}, err
 	}
 	return Verdict{Correct: v.Equal, Extracted: said, Method: v.Method, Reason: v.Reason}, nil
-}
-
-func (m Mode) extract(response string) string {
-	switch m {
-	case Paper:
-		said, _ := reward.ExtractBoxed(response)
-		return said
-	case Integer:
-		if said, _ := reward.ExtractBoxed(response); said != "" {
-			return said
-		}
-	case Tag, Released:
-	}
-	said, _ := reward.ExtractAnswer(response)
-	return said
 }
 
 // integers compares whole numbers by value.
