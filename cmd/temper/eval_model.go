@@ -58,7 +58,7 @@ func newModelEval(cmd *cobra.Command) *modelEval {
 	f.IntVar(&e.plain.MaxTurns, "max-turns", 10, "turns of one answer")
 	f.IntVar(&e.plain.MaxTokens, "max-tokens", 0, "tokens of one answer over all turns, tool results included; what fits by default")
 	f.StringVar(&e.plain.Suffix, "suffix", "", "text behind each prompt, such as an instruction to box the answer")
-	f.StringVar(&e.mode, "mode", "", "how answers are judged: paper, tag, integer, released, choice or env; for a run its own way by default, else released")
+	f.StringVar(&e.mode, "mode", "", "how answers are judged: paper, tag, integer, released, choice, rules, calls or env; for a run its own way by default, else released")
 	f.Uint64Var(&e.seed, "eval-seed", 1, "of the draws")
 	f.IntVar(&e.parallel, "parallel", 8, "samples that are made at a time")
 	f.DurationVar(&e.patience, "patience", 2*time.Minute, "how long a sample waits for a server that does not answer")
@@ -246,8 +246,8 @@ func ownMode(rollout *config.Rollout) string {
 	switch {
 	case rollout == nil:
 		return "released"
-	case rollout.Boxed():
-		return "paper"
+	case rollout.AnswerMode() != config.AnswerTag:
+		return rollout.AnswerMode()
 	default:
 		return string(evaluate.Env)
 	}

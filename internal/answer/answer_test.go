@@ -104,7 +104,44 @@ func forms() []question {
 	}
 }
 
-func table() []question { return append(append(exact(), algebra()...), forms()...) }
+// more are further ways to write answers, by form.
+func more() []question {
+	return []question{
+		// Matrices.
+		{`\left[\begin{array}{cc} 1 & 2 \\ 3 & 4 \end{array}\right]`, `\begin{pmatrix}1&2\\3&4\end{pmatrix}`, true}, {`\begin{bmatrix} x+1 \\ 2x \end{bmatrix}`, `\begin{pmatrix} 1+x \\ x\cdot 2 \end{pmatrix}`, true}, {`\begin{pmatrix}1&0\\0&1\end{pmatrix}`, `\begin{pmatrix}0&1\\1&0\end{pmatrix}`, false}, {`\begin{pmatrix} -\frac12 \\ 7 \end{pmatrix}`, `\begin{pmatrix} -0.5 \\ 7 \end{pmatrix}`, true}, {`\begin{pmatrix}1&2&3\end{pmatrix}`, `\begin{pmatrix}1&2\end{pmatrix}`, false}, {`\begin{vmatrix}1&2\\3&4\end{vmatrix}`, `\begin{vmatrix}1&2\\3&5\end{vmatrix}`, false},
+		// Sums, products, floors, ceilings.
+		{`\sum_{i=0}^{4} 2^i`, "31", true}, {`\sum_{i=0}^{4} 2^i`, "32", false}, {`\sum_{k=1}^{n} (2k-1)`, "n^2", true}, {`\sum_{k=0}^{n} 2^k`, `2^{n+1}-1`, true}, {`\sum_{k=0}^{n} 2^k`, `2^{n}-1`, false}, {`\sum_{k=1}^{n} k^3`, `\left(\frac{n(n+1)}{2}\right)^2`, true}, {`\prod_{k=1}^{4} (2k)`, "384", true}, {`\prod_{k=2}^{5} k`, "24", false}, {`\lfloor -0.5 \rfloor`, "-1", true}, {`\lfloor -0.5 \rfloor`, "0", false}, {`\lceil \pi \rceil`, "4", true}, {`\lceil 5 \rceil`, "5", true}, {`\lfloor 2\sqrt{6} \rfloor`, "4", true}, {`\left\lceil \frac{10}{3} \right\rceil`, "4", true},
+		// Ratios.
+		{"10:15", "2:3", true}, {"10:15", "3:2", false}, {`\frac12:\frac13`, "3:2", true}, {"2:3:4", "4:6:8", true}, {"2:3:4", "2:3", false}, {"12:00", "1:00", false}, {"12:00", "12:00", true}, {"7:30", "7:35", false}, {"0.5:1", "1/2", true}, {"a:b", "2a:2b", true},
+		// Chains and approximations.
+		{"y = 3 \\cdot 4 = 12", "12", true}, {"y = 3 \\cdot 4 = 12", "y=12", true}, {"y = 3 \\cdot 4 = 12", "13", false}, {`\pi \approx 3.14`, `\pi`, true}, {`\pi \approx 3.14`, "3.14", true}, {`\pi \approx 3.14`, "3.1", false}, {`x \approx 2.5`, "2.5", true}, {`n = 2^5 = 32`, "32", true}, {`S = \frac{1}{2}\cdot 6\cdot 4 = 12`, "12", true}, {`x \approx 2.5`, "2.6", false},
+		// Inequalities, intervals, unions.
+		{"-x < -1", "x > 1", true}, {"-x < -1", "x < 1", false}, {"2x \\le 10", "x \\le 5", true}, {"-3x \\ge 6", "(-\\infty, -2]", true}, {"-3x \\ge 6", "[-2, \\infty)", false}, {"3 < x", "x > 3", true}, {"0 < f(x) < 1", "(0,1)", true}, {"0 < f(x) < 1", "[0,1)", false}, {`0 \le t < 2\pi`, `[0, 2\pi)`, true}, {`[1,2] \cup [2,3]`, "[1,3]", true}, {`(1,2) \cup [2,3)`, "(1,3)", true}, {`(1,2) \cup (2,3)`, "(1,3)", false}, {`(-\infty,-1)\cup(1,\infty)`, `x < -1 \text{ or } x > 1`, true}, {`x \ne 3`, `x \neq 3`, true}, {`x \ne 3`, "x = 3", false}, {`x \in \mathbb{R}`, `\mathbb{R}`, true}, {`x \leqslant -2`, `(-\infty, -2]`, true}, {`5 \gt x`, `x \lt 5`, true}, {`(-\infty, 3] \cup \{5\}`, `(-\infty, 3]`, false}, {`[\frac{1}{2}, 1]`, "[0.5,1]", true},
+		// Equations up to a factor.
+		{"3x - 6y = 9", "x - 2y = 3", true}, {"x - 2y - 3 = 0", "y = (x-3)/2", true}, {"x - 2y = 3", "x + 2y = 3", false}, {"x^2 + y^2 = 25", "2x^2 + 2y^2 = 50", true}, {"x^2 + y^2 = 25", "x^2 + y^2 = 5", false}, {"y = x^2", "x = y^2", false}, {"y - 1 = 2(x - 3)", "y = 2x - 5", true},
+		// Names and tuples.
+		{"(a,b) = (1,2)", "(1,2)", true}, {"a = 1, b = 2", "(1,2)", true}, {"a = 1, b = 2", "(2,1)", false}, {"(x,y,z) = (1,0,-1)", "(1,0,-1)", true}, {"p=5, q=2; p=7, q=2", "(5,2), (7,2)", true}, {"p=5, q=2; p=7, q=2", "(5,2), (7,3)", false}, {"x = 1; x = 2", "1, 2", true}, {"S_{ABC} = 6", "6", true}, {"S_{ABC}", "S_{ABD}", false}, {"x_{12}", "x_{21}", false}, {`x_{12} = \frac{1}{2}`, "0.5", true},
+		// Degrees and roots.
+		{`\sin 90^\circ`, "1", true}, {`\cos 120^\circ`, `-\frac12`, true}, {`\tan 60^\circ`, `\sqrt{3}`, true}, {`\cos(2\cdot 30^\circ)`, "1/2", true}, {`\sin 60^\circ`, "1/2", false}, {`45^{\circ}`, "45", true}, {`\sqrt[3]{-27}`, "-3", true}, {`\sqrt[3]{27}`, "9", false}, {`\sqrt[3]{x^3}`, "x", true}, {`\sqrt[3]{16}`, `2\sqrt[3]{2}`, true}, {`\sqrt[6]{64}`, "2", true},
+		// Typesetting.
+		{`{3 \over 4}`, "0.75", true}, {`{a \over b}`, `\frac{a}{b}`, true}, {`\mathbf{12}`, "12", true}, {"**7/8**", "0.875", true}, {`\textbf{42}`, "42", true}, {`\overline{CD}`, "CD", true}, {`0.\overline{142857}`, "1/7", true}, {`0.2\overline{7}`, "5/18", true}, {`0.\overline{9}`, "1", true}, {`0.\overline{12}`, "0.12", false}, {`\frac{1}{\mathrm{e}}`, "1/e", true}, {`\frac{1}{\mathrm{e}}`, "e", false},
+		// Bases, separators, units, currencies, signs.
+		{"1101_2", "13", true}, {"ff", "255", false}, {"77_8", "63", true}, {"77_{8}", "77_9", false}, {"2 500 000", "2500000", true}, {`11,\!111`, "11111", true}, {`11,\! 111,\! 100`, "11111100", true}, {"14{, }916", "14916", true}, {"12,34,567", "1234567", false}, {"10 km", "10", true}, {"45 minutes", "45", true}, {`3\textnormal{ miles}`, "3", true}, {`3.5\textrm{ kg}`, "7/2", true}, {"28 pct", `28\%`, true}, {"28 percentage", "0.28", true}, {"5 percent", "6", false}, {"\u00a312", "12", true}, {"\u20ac1,250", "1250", true}, {"\u00be", "0.75", true}, {"1\u00bc", "5/4", true}, {"\u2153", "0.33", false}, {"\uff14\uff12", "42", true}, {"\uff14\uff12", "24", false}, {"x\u00b2", "x^2", true}, {"3\u00d74", "12", true}, {"\u221216", "-16", true},
+	}
+}
+
+// TestTableIsWhole: the tables hold at least 400 questions, each asked both ways.
+func TestTableIsWhole(t *testing.T) {
+	seen := map[[2]string]bool{}
+	for _, q := range table() {
+		seen[[2]string{q.answer, q.truth}] = true
+	}
+	if len(seen) < 400 {
+		t.Errorf("%d different questions, want at least 400", len(seen))
+	}
+}
+
+func table() []question { return append(append(append(exact(), algebra()...), forms()...), more()...) }
 
 func ask(t testing.TB, a, b string) answer.Verdict {
 	t.Helper()
@@ -249,6 +286,22 @@ func TestNestedListsAreBounded(t *testing.T) {
 		}
 		if took := time.Since(start); took > time.Second {
 			t.Errorf("%.20q: took %v", q.answer, took)
+		}
+	}
+}
+
+// TestClose: rounding counts for nothing, and whole numbers are themselves alone.
+func TestClose(t *testing.T) {
+	for _, c := range []struct {
+		said, truth string
+		want        bool
+	}{
+		{"3.14159", "3.1416", true}, {"3.14", "3.1416", false}, {"0.25", "25", true}, {"25", "0.25", true}, {"2500", "25", false}, {"1", "100", false},
+		{`\sqrt{17}`, "4.123105", true}, {"4.1231", `\sqrt{17}`, true}, {"4.12", `\sqrt{17}`, false}, {"4", `\sqrt{16.0001}`, false}, {"(0.6, 2.66667]", `(\frac35, \frac83]`, true},
+		{"(0.6, 2.66667)", `(\frac35, \frac83]`, false}, {"(0.6, 2.5]", `(\frac35, \frac83]`, false}, {"x", "x", true}, {"x", "y", false}, {"0", "0.00001", false}, {"yes", "0.3", false}, {"", "1", false}, {"1", "", false},
+	} {
+		if got := answer.Close(c.said, c.truth); got != c.want {
+			t.Errorf("%q and %q: %v, want %v", c.said, c.truth, got, c.want)
 		}
 	}
 }

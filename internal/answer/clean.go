@@ -50,9 +50,9 @@ func CutGroup(text string) (inside string, closed bool) {
 // plain holds the marks of typesetting that mean nothing or something plainer.
 var plain = sync.OnceValue(func() *strings.Replacer {
 	return strings.NewReplacer(
-		`{,}`, "", `\,`, "", `\!`, "", `\;`, " ", `\:`, " ", `\ `, " ", "~", " ", "\u00a0", " ", "\u2009", " ", "\u202f", " ",
+		`{,}`, "", `{, }`, "", `,\! `, "", `,\!`, "", `\,`, "", `\!`, "", `\;`, " ", `\:`, " ", `\ `, " ", "~", " ", "\u00a0", " ", "\u2009", " ", "\u202f", " ",
 		`\$`, "", "$", "", `\(`, "", `\)`, "", `\[`, "", `\]`, "", `\%`, "%", `\\`, " ",
-		`\left`, "", `\right`, "", `\displaystyle`, "", `\qquad`, " ", `\quad`, " ", `\limits`, "",
+		`\left`, "", `\right`, "", `\displaystyle`, "", `\mathrm{e}`, "e ", `\mathrm{i}`, "i ", `\qquad`, " ", `\quad`, " ", `\limits`, "",
 		`\dfrac`, `\frac`, `\tfrac`, `\frac`, `\cfrac`, `\frac`,
 		`^{\circ}`, `\degree `, `^\circ`, `\degree `, "\u00b0", `\degree `,
 		"\u2212", "-", "\u2013", "-", "\u00d7", "*", "\u00b7", "*", "\u22c5", "*", "\u2217", "*", "\u00f7", "/",
@@ -66,11 +66,11 @@ var plain = sync.OnceValue(func() *strings.Replacer {
 
 var (
 	// wholeText is an answer in words.
-	wholeText = regexp.MustCompile(`^\\(?:text|textbf|mathrm|mbox|operatorname)\s*\{([^{}]*)\}$`)
+	wholeText = regexp.MustCompile(`^\\(?:text|textbf|textnormal|textrm|mathrm|mbox|operatorname)\s*\{([^{}]*)\}$`)
 	// conjunction separates the elements of a list in words.
-	conjunction = regexp.MustCompile(`\\(?:text|mathrm|mbox)\s*\{\s*(?:and|or)\s*\}|\b(?:and|or)\b`)
+	conjunction = regexp.MustCompile(`\\(?:text|textnormal|textrm|mathrm|mbox)\s*\{\s*(?:and|or)\s*\}|\b(?:and|or)\b`)
 	// unit is a text beside a number.
-	unit = regexp.MustCompile(`\\(?:text|textbf|mathrm|mbox)\s*\{[^{}]*\}(?:\^\{?[0-9]\}?)?`)
+	unit = regexp.MustCompile(`\\(?:text|textbf|textnormal|textrm|mathrm|mbox)\s*\{[^{}]*\}(?:\^\{?[0-9]\}?)?`)
 	// font is a command that only changes the look of what it holds.
 	font = regexp.MustCompile(`\\(?:mathbf|mathit|mathsf|mathtt|mathcal|boldsymbol|bm|textit)\s*\{([^{}]*)\}`)
 	// matrix is an environment of rows and cells.
@@ -78,7 +78,7 @@ var (
 	// measured is a number with a unit in words.
 	measured = regexp.MustCompile(`(?i)([0-9)}.%])\s+(?:(?:square|cubic|sq\.?|cu\.?)\s+)?(?:` + units + `)(?:\s*\^\s*\{?[23]\}?)?(?:\s*(?:per|/)\s*(?:` + units + `))?$`)
 	// inPercent is a percentage in words.
-	inPercent = regexp.MustCompile(`(?i)([0-9)}.])\s*(?:percent|per cent)$`)
+	inPercent = regexp.MustCompile(`(?i)([0-9)}.])\s*(?:percent|per cent|percentage|pct)$`)
 	// letters are two letters or more, spaces between them, parentheses around them.
 	letters = regexp.MustCompile(`^\(?[A-Za-z][A-Za-z ]*[A-Za-z]\)?$`)
 )

@@ -222,7 +222,7 @@ func chain(terms []*node, signs []string) *node {
 func isName(n *node) bool {
 	switch n.op {
 	case opSym:
-		return true
+		return n.name != "pi"
 	case opMul, opTuple:
 		for _, a := range n.args {
 			if a.op != opSym {

@@ -92,12 +92,16 @@ func (p *parser) list(closing string) (*node, error) {
 		return &node{op: opBare}, nil
 	}
 	var all []*node
+	var ends []int // where a semicolon stands behind
 	for {
 		n, err := p.union()
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, n)
+		if p.is(";") {
+			ends = append(ends, len(all))
+		}
 		if !p.accept(",", ";") {
 			break
 		}
@@ -105,7 +109,25 @@ func (p *parser) list(closing string) (*node, error) {
 	if len(all) == 1 {
 		return all[0], nil
 	}
+	if groups := len(ends) + 1; closing == "" && groups > 1 && groups < len(all) {
+		return grouped(all, ends), nil
+	}
 	return &node{op: opBare, args: all}, nil
+}
+
+// grouped reads p=1, q=2; p=3, q=4 as a list of two lists.
+func grouped(all []*node, ends []int) *node {
+	out := &node{op: opBare}
+	start := 0
+	for _, end := range append(ends, len(all)) {
+		if group := all[start:end]; len(group) == 1 {
+			out.args = append(out.args, group[0])
+		} else {
+			out.args = append(out.args, &node{op: opBare, args: group})
+		}
+		start = end
+	}
+	return out
 }
 
 func (p *parser) union() (*node, error) {

@@ -52,7 +52,7 @@ func (p *parser) bracket(open string) (*node, error) {
 	switch {
 	case open == `\{`, open == "{" && len(elements) != 1:
 		return &node{op: opSet, args: elements}, nil
-	case len(elements) == 1 && open != "[" && end.text == closing:
+	case len(elements) == 1 && end.text == closing && (open != "[" || n.op == opMatrix):
 		return n, nil
 	case !round:
 		return nil, noFormula("an empty group")
@@ -121,23 +121,32 @@ func (p *parser) named(name string) (*node, error) {
 		return nil, noFormula("unknown command %.20q", name)
 	}
 	if p.accept("_") {
-		sub := p.next()
-		if sub.text == "{" {
-			sub = p.next()
-			if !p.accept("}") {
-				return nil, noFormula("a subscript of more than one sign")
-			}
+		sub, err := p.subscript()
+		if err != nil {
+			return nil, err
 		}
-		switch sub.kind {
-		case tokNum:
-			name += "_" + sub.num.RatString()
-		case tokName:
-			name += "_" + sub.text
-		case tokMark, tokEnd:
-			return nil, noFormula("a subscript of no sign")
-		}
+		name += "_" + sub
 	}
 	return &node{op: opSym, name: name}, nil
+}
+
+// subscript reads one sign, or letters and digits in braces.
+func (p *parser) subscript() (string, error) {
+	braced := p.accept("{")
+	var out strings.Builder
+	for {
+		switch sub := p.next(); sub.kind {
+		case tokNum:
+			out.WriteString(sub.num.RatString())
+		case tokName:
+			out.WriteString(sub.text)
+		case tokMark, tokEnd:
+			return "", noFormula("a subscript of other than letters and digits")
+		}
+		if !braced || p.accept("}") {
+			return out.String(), nil
+		}
+	}
 }
 
 // isGreek reports whether a command is a symbol.

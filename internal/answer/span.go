@@ -1,5 +1,7 @@
 package answer
 
+import "math/big"
+
 // span is an interval of real numbers; a nil end is infinite.
 type span struct {
 	low, high         *node
@@ -90,7 +92,7 @@ func spans(n *node) (list []span, name string, ok bool) {
 		if n.args[0].op == opSym && !n.args[1].scalar() {
 			list, _, ok = spans(n.args[1])
 		}
-		return list, n.args[0].name, ok
+		return list, n.args[0].key(), ok
 	case opSet:
 		for _, a := range n.args {
 			list = append(list, span{low: a, high: a})
@@ -101,7 +103,7 @@ func spans(n *node) (list []span, name string, ok bool) {
 		return []span{s}, "", ok
 	case opBetween:
 		s, ok := interval(&node{name: n.name, args: []*node{n.args[0], n.args[2]}})
-		return []span{s}, n.args[1].name, ok && n.args[1].op == opSym
+		return []span{s}, n.args[1].key(), ok && isName(n.args[1])
 	case opLess, opAtMost:
 		return halfLine(n)
 	default:
@@ -112,13 +114,38 @@ func spans(n *node) (list []span, name string, ok bool) {
 // halfLine reads x < 5 and 5 < x.
 func halfLine(n *node) (list []span, name string, ok bool) {
 	isOpen := n.op == opLess
-	switch low, high := n.args[0], n.args[1]; {
+	switch low, high := scaled(n.args[0], n.args[1]); {
 	case low.op == opSym && isBound(high):
-		return []span{{lowOpen: true, high: high, highOpen: isOpen}}, low.name, true
+		return []span{{lowOpen: true, high: high, highOpen: isOpen}}, low.key(), true
 	case high.op == opSym && isBound(low):
-		return []span{{low: low, lowOpen: isOpen, highOpen: true}}, high.name, true
+		return []span{{low: low, lowOpen: isOpen, highOpen: true}}, high.key(), true
 	}
 	return nil, "", false
+}
+
+// scaled takes the factor of a variable to the other side: -x < -1 is 1 < x.
+func scaled(low, high *node) (*node, *node) {
+	variable, bound := low, high
+	if isBound(low) {
+		variable, bound = high, low
+	}
+	limit, okLimit := bound.rat()
+	factor, symbol := big.NewRat(1, 1), variable
+	for okLimit && symbol.op == opMul && len(symbol.args) == 2 {
+		by, ok := symbol.args[0].rat()
+		if !ok {
+			break
+		}
+		factor, symbol = new(big.Rat).Mul(factor, by), symbol.args[1]
+	}
+	if symbol == variable || symbol.op != opSym || factor.Sign() == 0 || !fits(factor) {
+		return low, high
+	}
+	quotient := &node{op: opNum, num: new(big.Rat).Quo(limit, factor)}
+	if (variable == low) == (factor.Sign() > 0) {
+		return symbol, quotient
+	}
+	return quotient, symbol
 }
 
 // isBound reports whether n is a number and no variable.

@@ -25,6 +25,8 @@ type evaluation struct {
 const (
 	costNode     = 1
 	costFunction = 100
+	// bitsForUnit is how many bits of an exact number cost one unit.
+	bitsForUnit = 64
 	// maxWork bounds the comparison of one answer.
 	maxWork = 200_000
 	// maxTerms bounds the terms of a sum.
@@ -37,6 +39,9 @@ func (e *evaluation) spend(n int) error {
 	}
 	return nil
 }
+
+// sizeCost is what arithmetic with a number costs.
+func sizeCost(r *big.Rat) int { return (r.Num().BitLen() + r.Denom().BitLen()) / bitsForUnit }
 
 func exactly(r *big.Rat) value { return value{exact: r} }
 
@@ -80,7 +85,7 @@ func (e *evaluation) value(n *node) (value, error) {
 			known[i] = args[i].exact
 		}
 		if r := apply(n.op, known); r != nil && fits(r) {
-			return exactly(r), nil
+			return exactly(r), e.spend(sizeCost(r))
 		}
 	}
 	z, err := e.operate(n.op, args)
@@ -205,7 +210,10 @@ func (e *evaluation) series(n *node) (value, error) {
 
 func (e *evaluation) join(o op, a, b value) (value, error) {
 	if a.exact != nil && b.exact != nil {
-		if r := apply(o, []*big.Rat{a.exact, b.exact}); r != nil {
+		if err := e.spend(sizeCost(a.exact) + sizeCost(b.exact)); err != nil {
+			return value{}, err
+		}
+		if r := apply(o, []*big.Rat{a.exact, b.exact}); r != nil && fits(r) {
 			return exactly(r), nil
 		}
 	}

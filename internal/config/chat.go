@@ -23,8 +23,10 @@ const templateEnding = ".jinja"
 
 // Places of the answer; see Rollout.Answer.
 const (
-	AnswerTag   = "tag"
-	AnswerBoxed = "boxed"
+	AnswerTag      = "tag"
+	AnswerBoxed    = "boxed"
+	AnswerInteger  = "integer"
+	AnswerReleased = "released"
 )
 
 // variable is the form of names in a template.
@@ -41,6 +43,18 @@ func (r Rollout) Boxed() bool {
 		return r.ChatTemplate == TemplateRStar2 || r.ChatTemplate == TemplateRStar2Released
 	}
 	return r.Answer == AnswerBoxed
+}
+
+// AnswerMode is how answers are found and compared, as package verify names it.
+func (r Rollout) AnswerMode() string {
+	switch {
+	case r.Boxed():
+		return "paper"
+	case r.Answer == AnswerInteger, r.Answer == AnswerReleased:
+		return r.Answer
+	default:
+		return AnswerTag
+	}
 }
 
 // chat checks how a run writes its prompts.

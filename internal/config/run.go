@@ -237,9 +237,11 @@ type Rollout struct {
 	// adds the functions of a file as tools.
 	Tools Tools `yaml:"tools,omitempty" json:"tools,omitempty" enum:"python|execute_python_code_with_standard_io|python_code_with_standard_io|none"`
 	// Answer is where the answer stands: tag is between <answer> and </answer>, boxed is
-	// in \boxed{} between them. Empty is boxed with rstar2 and rstar2-released, and tag
-	// otherwise.
-	Answer string `yaml:"answer,omitempty" json:"answer,omitempty" enum:"tag|boxed" empty:"by chat_template"`
+	// in \boxed{} between them. Of problems of the environment math, integer takes either
+	// and accepts whole numbers alone, and released takes the last box of any turn, or
+	// what follows "the answer is" and the like, and compares loosely, as temper verify
+	// does. Empty is boxed with rstar2 and rstar2-released, and tag otherwise.
+	Answer string `yaml:"answer,omitempty" json:"answer,omitempty" enum:"tag|boxed|integer|released" empty:"by chat_template"`
 	// SystemPrompt is the system message. With a template, an empty text leaves it to
 	// the template. It is empty in the small recipes to save context.
 	SystemPrompt string `yaml:"system_prompt" json:"system_prompt"`

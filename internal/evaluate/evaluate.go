@@ -19,6 +19,7 @@ import (
 	"sync"
 	"time"
 
+	"temper/internal/chat"
 	"temper/internal/converse"
 	"temper/internal/dataset"
 	"temper/internal/rl"
@@ -171,8 +172,9 @@ func (e *evaluation) sampleMissing(ctx context.Context) error {
 		all += s.Rollouts * len(s.Problems)
 	}
 	e.tell(all-len(jobs), all)
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+	// A sample that fails ends the evaluation, but not those that are under way.
+	feeding, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
 	queue := make(chan job)
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -181,7 +183,7 @@ func (e *evaluation) sampleMissing(ctx context.Context) error {
 		wg.Go(func() {
 			for j := range queue {
 				if err := e.makeSample(ctx, j); err != nil {
-					cancel(err)
+					stop(err)
 					return
 				}
 				mu.Lock()
@@ -195,13 +197,13 @@ feed:
 	for _, j := range jobs {
 		select {
 		case queue <- j:
-		case <-ctx.Done():
+		case <-feeding.Done():
 			break feed
 		}
 	}
 	close(queue)
 	wg.Wait()
-	if err := context.Cause(ctx); err != nil {
+	if err := context.Cause(feeding); err != nil {
 		return fmt.Errorf("%w; %d of %d samples are in %s, and the same command goes on with them", err, done, all, e.journal.path)
 	}
 	return nil
@@ -264,7 +266,10 @@ func (e *evaluation) ask(ctx context.Context, j job) (converse.Answer, error) {
 	seed := int64(rl.Seed(e.Seed, "evaluate/"+j.set.Name, rl.Hash(j.problem.ID), uint64(j.sample)) & (1<<31 - 1)) //nolint:gosec // 31 bits: some servers take no more
 	client.Temperature, client.Seed = &temperature, &seed
 	var tools *converse.Tools
-	if e.NewTools != nil {
+	if j.set.Mode == Calls {
+		return e.askCalls(ctx, &client, j)
+	}
+	if e.NewTools != nil && j.set.Mode != Rules {
 		var err error
 		if tools, err = e.NewTools(fmt.Sprintf("%s/%s/%d", j.set.Name, j.problem.ID, j.sample), j.problem.Fixture); err != nil {
 			return converse.Answer{}, err
@@ -287,6 +292,31 @@ func (e *evaluation) ask(ctx context.Context, j job) (converse.Answer, error) {
 		return converse.Answer{Finish: converse.FinishLength}, nil
 	}
 	return answer, err
+}
+
+// askCalls asks for one turn with the functions of the problem, whose calls are not run.
+func (e *evaluation) askCalls(ctx context.Context, client *converse.Client, j job) (converse.Answer, error) {
+	k, err := readCalls(j.problem.Answer)
+	if err != nil {
+		return converse.Answer{}, err
+	}
+	client.Tools, client.MaxTokens = k.Functions, j.set.MaxTokens
+	var messages []converse.Message
+	if e.System != "" {
+		messages = append(messages, converse.Message{Role: chat.RoleSystem, Content: e.System})
+	}
+	turn, err := client.Turn(ctx, append(messages, converse.Message{Role: chat.RoleUser, Content: j.problem.Prompt}), func(converse.Delta) error { return nil })
+	if err != nil && !errors.Is(err, converse.ErrTooLong) {
+		return converse.Answer{}, err
+	}
+	finish := turn.Finish
+	switch {
+	case err != nil:
+		finish = converse.FinishLength
+	case len(turn.Calls) > 0:
+		finish = converse.FinishStop
+	}
+	return converse.Answer{Content: turn.Content, Finish: finish, Turns: []converse.Turn{turn}, Usage: turn.Usage}, nil
 }
 
 // budget bounds the tokens of all turns of an answer, those of tool results included.
@@ -320,8 +350,13 @@ func (e *evaluation) sampleOf(j job, a converse.Answer) (Sample, error) {
 	}
 	var said []string
 	for _, t := range a.Turns {
-		if t.Content != "" {
-			said = append(said, t.Content)
+		text := t.Content
+		if j.set.Mode == Calls {
+			text = spoken(t)
+			s.Calls += len(t.Calls)
+		}
+		if text != "" {
+			said = append(said, text)
 		}
 	}
 	s.Response = strings.Join(said, "\n")

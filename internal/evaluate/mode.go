@@ -13,7 +13,7 @@ import (
 )
 
 // Mode is how the answer of a response is found and compared: a mode of package verify,
-// Choice or Env.
+// Choice, Env, Rules or Calls.
 type Mode string
 
 // Modes beside those of package verify.
@@ -28,10 +28,10 @@ const (
 
 // Check reports why a mode is none.
 func (m Mode) Check() error {
-	if m == Choice || m == Env || slices.Contains(verify.Modes(), verify.Mode(m)) {
+	if m == Choice || m == Env || m == Rules || m == Calls || slices.Contains(verify.Modes(), verify.Mode(m)) {
 		return nil
 	}
-	return fmt.Errorf("mode is %q, want one of %s, %s, %s, %s, %s, %s", string(m), verify.Paper, verify.Tag, verify.Integer, verify.Released, Choice, Env)
+	return fmt.Errorf("mode is %q, want one of %s, %s, %s, %s, %s, %s, %s, %s", string(m), verify.Paper, verify.Tag, verify.Integer, verify.Released, Choice, Env, Rules, Calls)
 }
 
 // judge compares a response with the key of a problem. Errors: a key that nothing can be
@@ -40,6 +40,10 @@ func (m Mode) judge(p rl.Problem, response string) (verify.Verdict, error) {
 	switch m {
 	case Choice:
 		return judgeChoice(p.Answer, response)
+	case Rules:
+		return judgeRules(p.Answer, response)
+	case Calls:
+		return judgeCalls(p.Answer, response)
 	case Env:
 		e, err := env.ByName(p.Env)
 		if err != nil {
@@ -65,11 +69,7 @@ func judgeChoice(key, response string) (verify.Verdict, error) {
 	if want == "" {
 		return verify.Verdict{}, fmt.Errorf("the key %q is no letter from A to Z", key)
 	}
-	found, err := verify.Response(verify.Released, response, "0") // only what it extracts counts
-	if err != nil {
-		return verify.Verdict{}, err
-	}
-	out := verify.Verdict{Extracted: letter(found.Extracted), Method: "choice"}
+	out := verify.Verdict{Extracted: letter(verify.Stated(response)), Method: "choice"}
 	switch {
 	case out.Extracted == "":
 		out.Reason = "no letter was found"

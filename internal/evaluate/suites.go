@@ -16,9 +16,12 @@ func suites() map[string]Set {
 	paper := Set{Rollouts: 16, Temperature: 0.6, MaxTurns: 30, MaxTokens: 30 << 10, Mode: Mode(verify.Released)}
 	choice, greedy := paper, Set{Rollouts: 1, MaxTurns: 30, MaxTokens: 8 << 10, Mode: Mode(verify.Released)}
 	choice.Mode = Choice
+	// Of BFCL, IFEval and the like the paper samples once, at temperature 0.
+	rules, calls := greedy, greedy
+	rules.Mode, rules.MaxTurns, calls.Mode, calls.MaxTurns = Rules, 1, Calls, 1
 	return map[string]Set{
 		"aime24": paper, "aime25": paper, "hmmt25": paper, "math500": paper,
-		"gpqa-diamond": choice, "gsm8k": greedy,
+		"gpqa-diamond": choice, "gsm8k": greedy, "ifeval": rules, "bfcl": calls,
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"temper/internal/rl"
 	"temper/internal/rollout"
 	"temper/internal/tool"
+	"temper/internal/verify"
 	"temper/sandbox"
 )
 
@@ -79,6 +80,7 @@ type limits struct {
 	SessionTools []string
 	Files        []tool.File
 	Reward       *rollout.Reward
+	Answer       verify.Mode
 }
 
 func config() limits {
@@ -91,7 +93,7 @@ func config() limits {
 // deps are the ports of a runner of these limits.
 func (l limits) deps(f *chat.Format, engine *policytest.Script, executor sandbox.Executor) rollout.Deps {
 	return rollout.Deps{
-		Engine: engine, Executor: executor, Format: f, Env: env.ByName, Now: time.Now, Reward: l.Reward,
+		Engine: engine, Executor: executor, Format: f, Env: env.ByName, Now: time.Now, Reward: l.Reward, Answer: l.Answer,
 		Tools: tool.NewSet(tool.Config{
 			Executor: executor, Limits: sandbox.Limits{Wall: l.ToolTimeout, Memory: l.ToolMemory}, SessionTools: l.SessionTools, Files: l.Files,
 		}),

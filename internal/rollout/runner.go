@@ -19,6 +19,7 @@ import (
 	"temper/internal/policy"
 	"temper/internal/rl"
 	"temper/internal/tool"
+	"temper/internal/verify"
 	"temper/sandbox"
 	"temper/sandbox/judge"
 )
@@ -52,6 +53,8 @@ type Deps struct {
 	// for long.
 	Sessions sandbox.SessionCloser
 	Format   *chat.Format
+	// Answer is how answers are found and compared; empty leaves it to the format.
+	Answer verify.Mode
 	// Env finds a problem's environment, for its verifier.
 	Env func(name string) (env.Environment, error)
 	// Reward gives the rewards in place of the environment; nil for none.

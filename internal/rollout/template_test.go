@@ -11,6 +11,7 @@ import (
 	"temper/internal/chat"
 	"temper/internal/env"
 	"temper/internal/rl"
+	"temper/internal/verify"
 	"temper/sandbox"
 )
 
@@ -79,6 +80,29 @@ func TestBoxedAnswers(t *testing.T) {
 		s.MaxResponseTokens = 4000
 		if got := run(t, newRunner(t, f, says(f, text), prints("")), s); got.Reward != want || got.StopReason != rl.StopAnswered {
 			t.Errorf("%s: reward %v (%s), want %v", text, got.Reward, got.StopReason, want)
+		}
+	}
+}
+
+// TestAnswerModes: what a run says of answers counts for formulas, and where they are found
+// for every environment.
+func TestAnswerModes(t *testing.T) {
+	f := rstar2(t)
+	for _, c := range []struct {
+		mode      verify.Mode
+		env, text string
+		want      float64
+	}{
+		{verify.Paper, "math", `<answer>\boxed{116}</answer>`, 1}, {verify.Paper, "math", `<answer>116</answer>`, 0},
+		{verify.Tag, "math", `<answer>232/2</answer>`, 1}, {verify.Tag, "chase", `<answer>116</answer>`, 1},
+		{verify.Integer, "math", `<answer>116</answer>`, 1}, {verify.Integer, "math", `<answer>\boxed{116.0}</answer>`, 1}, {verify.Integer, "math", `<answer>115.99999</answer>`, 0},
+		{verify.Released, "math", `so \boxed{116}`, 1}, {verify.Released, "math", `The answer is 116.`, 1}, {verify.Released, "math", `so \boxed{11600}`, 0}, {verify.Released, "math", `none`, 0},
+		{verify.Released, "chase", `so \boxed{116}`, 0}, {verify.Released, "chase", `<answer>116</answer>`, 1},
+	} {
+		cfg, s := config(), spec()
+		cfg.Answer, s.MaxResponseTokens, s.Problem.Env = c.mode, 4000, c.env
+		if got := run(t, newRunnerWith(t, cfg, f, says(f, "</reason>"+c.text), prints("")), s); got.Reward != c.want || got.StopReason != rl.StopAnswered {
+			t.Errorf("%s, %s, %s: reward %v (%s), want %v", c.mode, c.env, c.text, got.Reward, got.StopReason, c.want)
 		}
 	}
 }

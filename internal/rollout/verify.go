@@ -5,21 +5,33 @@ import (
 	"fmt"
 	"strings"
 
-	"temper/internal/answer"
 	"temper/internal/env"
 	"temper/internal/reward"
 	"temper/internal/rl"
 	"temper/internal/tool"
+	"temper/internal/verify"
 )
 
 // noteAnswer looks for answers in the text of a turn outside its tool calls.
 func (e *episode) noteAnswer(content string) {
-	extract := reward.ExtractAnswer
-	if e.runner.deps.Format.Boxed() {
-		extract = reward.ExtractBoxed
+	said, tags := verify.Find(e.answerMode(), content)
+	if tags > 0 || said != "" {
+		e.answer, e.answerTags = strings.Clone(said), e.answerTags+tags
 	}
-	if answer, tags := extract(content); tags > 0 {
-		e.answer, e.answerTags = strings.Clone(answer), e.answerTags+tags
+}
+
+// answerMode is how the answer of an episode is found and compared. What is for formulas
+// alone does not hold for other environments.
+func (e *episode) answerMode() verify.Mode {
+	mode := e.runner.deps.Answer
+	_, formulas := e.environment.(env.Checker)
+	switch {
+	case mode != "" && (formulas || mode != verify.Integer && mode != verify.Released):
+		return mode
+	case mode == "" && e.runner.deps.Format.Boxed():
+		return verify.Paper
+	default:
+		return verify.Tag
 	}
 }
 
@@ -48,6 +60,9 @@ func (e *episode) isCorrect(ctx context.Context, answer string) (bool, error) {
 	if !ok {
 		return e.environment.Verify(e.spec.Problem, answer), nil
 	}
+	if mode := e.answerMode(); mode == verify.Integer || mode == verify.Released {
+		return e.compare(ctx, answer)
+	}
 	switch verdict := checker.Check(e.spec.Problem, answer); verdict {
 	case env.Right, env.Wrong:
 		return verdict == env.Right, nil
@@ -66,11 +81,11 @@ func (e *episode) compare(ctx context.Context, text string) (bool, error) {
 		return false, err
 	}
 	defer r.releaseJudge()
-	verdict, err := answer.Equal(text, e.spec.Problem.Answer)
+	verdict, err := verify.Compare(e.answerMode(), text, e.spec.Problem.Answer)
 	if err != nil {
 		return false, fmt.Errorf("verify: %w: the answer of problem %s: %w", tool.ErrFixture, e.spec.Problem.ID, err)
 	}
-	return verdict.Equal, nil
+	return verdict.Correct, nil
 }
 
 // acquireJudge waits for the slot of a verifier job.

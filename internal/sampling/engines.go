@@ -16,6 +16,7 @@ import (
 	"temper/internal/rollout"
 	"temper/internal/run"
 	"temper/internal/tool"
+	"temper/internal/verify"
 	"temper/sandbox"
 )
 
@@ -317,6 +318,6 @@ func (r *Service) newRunner(loaded *run.Loaded, cfg config.Run, engine Engine, p
 		Tools: tool.NewSet(tool.Config{
 			Executor: executor, Limits: toolLimits(c), SessionTools: c.Tools.WithSession(), Files: loaded.Code.Tools,
 		}),
-		Reward: ownReward(loaded.Code, cfg.Reward),
+		Reward: ownReward(loaded.Code, cfg.Reward), Answer: verify.Mode(c.AnswerMode()),
 	})
 }

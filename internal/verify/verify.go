@@ -8,7 +8,6 @@ package verify
 
 import (
 	"fmt"
-	"math/big"
 	"slices"
 
 	"temper/internal/answer"
@@ -26,9 +25,10 @@ const (
 	Tag Mode = "tag"
 	// Integer is Paper, or Tag where there is no box, and accepts whole numbers alone.
 	Integer Mode = "integer"
-	// Released takes the last box anywhere, or what follows a phrase such as "the answer
-	// is", and also accepts a number that is within 1e-4 of the key, or a hundred times
-	// as great or small, as rStar2-Agent's released grader does.
+	// Released takes the last boxes anywhere, or what follows a phrase such as "the answer
+	// is", or the last formula or number. It reads keys and answers loosely, and also
+	// accepts a number that is within 1e-4 of the key, or a hundred times as great or
+	// small, as rStar2-Agent's released grader does.
 	Released Mode = "released"
 )
 
@@ -67,42 +67,50 @@ func Response(mode Mode, response, key string) (Verdict, error) {
 	if err := mode.Check(); err != nil {
 		return Verdict{}, err
 	}
+	if mode == Released {
+		response, key = unescaped(response), unescaped(key)
+	}
+	said, _ := Find(mode, response)
+	return Compare(mode, said, key)
+}
+
+// Find returns the answer of a text, empty where it has none, and the number of <answer>
+// blocks.
+func Find(mode Mode, text string) (said string, tags int) {
+	switch mode {
+	case Paper:
+		return reward.ExtractBoxed(text)
+	case Released:
+		_, tags = reward.ExtractAnswer(text)
+		return anywhere(text), tags
+	case Integer:
+		if said, tags = reward.ExtractBoxed(text); said != "" {
+			return said, tags
+		}
+	case Tag:
+	}
+	return reward.ExtractAnswer(text)
+}
+
+// Compare compares an answer that Find has found with a key. The error is that of a key by
+// which nothing can be judged; it is answer.ErrInvalid.
+func Compare(mode Mode, said, key string) (Verdict, error) {
 	if err := answer.CheckTruth(key); err != nil {
 		return Verdict{}, err
 	}
-	said := mode.extract(response)
-	if said == "" {
+	switch {
+	case said == "":
 		return Verdict{Method: MethodNone, Reason: "the response has no answer"}, nil
-	}
-	if mode == Integer {
+	case mode == Integer:
 		return integers(said, key), nil
+	case mode == Released:
+		return released(said, key)
 	}
 	v, err := answer.Equal(said, key)
 	if err != nil {
 		return Verdict{}, err
 	}
-	out := Verdict{Correct: v.Equal, Extracted: said, Method: v.Method, Reason: v.Reason}
-	if mode == Released && !v.Equal && isClose(said, key) {
-		out = Verdict{Correct: true, Extracted: said, Method: MethodClose}
-	}
-	return out, nil
-}
-
-func (m Mode) extract(response string) string {
-	switch m {
-	case Paper:
-		said, _ := reward.ExtractBoxed(response)
-		return said
-	case Released:
-		return anywhere(response)
-	case Integer:
-		if said, _ := reward.ExtractBoxed(response); said != "" {
-			return said
-		}
-	case Tag:
-	}
-	said, _ := reward.ExtractAnswer(response)
-	return said
+	return Verdict{Correct: v.Equal, Extracted: said, Method: v.Method, Reason: v.Reason}, nil
 }
 
 // integers compares whole numbers by value.
@@ -121,23 +129,4 @@ func integers(said, key string) Verdict {
 		out.Correct = true
 	}
 	return out
-}
-
-// isClose reports whether a number is within 1e-4 of the key, or of a hundred times or a
-// hundredth of it. A whole number is never close to another one.
-func isClose(said, key string) bool {
-	got, okGot := answer.Number(said)
-	want, okWant := answer.Number(key)
-	if !okGot || !okWant || want.Sign() == 0 {
-		return false
-	}
-	for _, by := range []*big.Rat{big.NewRat(1, 1), big.NewRat(100, 1), big.NewRat(1, 100)} {
-		target := new(big.Rat).Mul(want, by)
-		apart := new(big.Rat).Sub(got, target)
-		bound := new(big.Rat).Mul(new(big.Rat).Abs(target), big.NewRat(1, 10_000))
-		if apart.Sign() == 0 || apart.Abs(apart).Cmp(bound) <= 0 && !got.IsInt() {
-			return true
-		}
-	}
-	return false
 }
