@@ -59,6 +59,8 @@ var questions = []question{
 var (
 	hiddenTask = regexp.MustCompile(`(?m)^task = "(.*)"$`)
 	heldNumber = regexp.MustCompile(`\d+`)
+	// brokenResult is what a failed call shows.
+	brokenResult = regexp.MustCompile(`^\w+Error at line 1: `)
 )
 
 // asked is what a problem asks, wherever it stands, with the numbers that the sandbox has.
