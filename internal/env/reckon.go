@@ -146,10 +146,15 @@ func drawRange(rng *rand.Rand) reckoning {
 	}
 }
 
-// drawGCD is a greatest common divisor of two numbers that have one.
+// drawGCD is a greatest common divisor of two numbers that have one. They have three digits
+// like all others: what a small network still got wrong after RL was copying longer ones.
 func drawGCD(rng *rand.Rand) reckoning {
-	d := int64(2 + rng.IntN(28))
-	a, b := d*int64(11+rng.IntN(89)), d*int64(11+rng.IntN(89))
+	d := 2 + rng.IntN(28)
+	multiple := func() int64 {
+		least, most := (100+d-1)/d, 999/d
+		return int64(d * (least + rng.IntN(most-least+1)))
+	}
+	a, b := multiple(), multiple()
 	divisor := new(big.Int).GCD(nil, nil, big.NewInt(a), big.NewInt(b)).Int64()
 	return reckoning{
 		asked:   fmt.Sprintf("gcd of %d and %d?", a, b),
