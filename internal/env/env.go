@@ -101,6 +101,14 @@ func splitOf(hash uint64) Split {
 
 // generate draws n different problems of a split by rejection.
 func generate(rng *rand.Rand, split Split, n int, draw func(*rand.Rand) rl.Problem) ([]rl.Problem, error) {
+	return generateBy(rng, split, n, func(rng *rand.Rand) (rl.Problem, uint64) {
+		p := draw(rng)
+		return p, contentHash(&p)
+	})
+}
+
+// generateBy is generate where the split follows from another hash than that of the content.
+func generateBy(rng *rand.Rand, split Split, n int, draw func(*rand.Rand) (rl.Problem, uint64)) ([]rl.Problem, error) {
 	const maxTriesPerProblem = 1000
 	seen := map[uint64]bool{}
 	problems := make([]rl.Problem, 0, n)
@@ -109,9 +117,9 @@ func generate(rng *rand.Rand, split Split, n int, draw func(*rand.Rand) rl.Probl
 			if len(problems) == n {
 				return problems, nil
 			}
-			p := draw(rng)
+			p, by := draw(rng)
 			h := contentHash(&p)
-			if seen[h] || splitOf(h) != split {
+			if seen[h] || splitOf(by) != split {
 				continue
 			}
 			seen[h] = true

@@ -18,7 +18,7 @@ const (
 	ReckonBroken = 0.25
 	// ReckonTrust is the share of outputs that betray a wrong program and are answered all
 	// the same.
-	ReckonTrust = 0.5
+	ReckonTrust = 0.6
 )
 
 const reckonMaxLevel = 3
@@ -47,7 +47,10 @@ func (r Reckon) Problems(seed uint64, split Split, level, n int) ([]rl.Problem, 
 		return nil, err
 	}
 	rng := rl.Rand(rl.Seed(seed, "reckon/"+string(split), uint64(level)))
-	return generate(rng, split, n, func(rng *rand.Rand) rl.Problem { return drawReckoning(rng, level).problem(level) })
+	return generateBy(rng, split, n, func(rng *rand.Rand) (rl.Problem, uint64) {
+		q := drawReckoning(rng, level)
+		return q.problem(level), q.asks()
+	})
 }
 
 // reckoning is a problem before it is written down.
@@ -77,6 +80,12 @@ func drawReckoning(rng *rand.Rand, level int) reckoning {
 	q := templates[rng.IntN(len(templates))](rng)
 	q.number = 100 + rng.IntN(900)
 	return q
+}
+
+// asks is a hash of the question and what it is about. It decides the split, so that a
+// question is held out in the sandbox of one level and in the prompt of another alike.
+func (q reckoning) asks() uint64 {
+	return contentHash(&rl.Problem{Env: Reckon{}.Name(), Prompt: q.asked, Fixture: q.setup})
 }
 
 func (q reckoning) problem(level int) rl.Problem {
@@ -128,21 +137,24 @@ func drawRange(rng *rand.Rand) reckoning {
 		}
 		return sum
 	}
-	code := func(from, behind int64) string {
-		return fmt.Sprintf("sum(i*i for i in range(%d,%d))", from, behind)
-	}
+	code := func(ends string) string { return "sum(i*i for i in range(" + ends + "))" }
 	return reckoning{
 		asked:   fmt.Sprintf("squares %d to %d?", from, to),
-		program: printing(code(from, to+1), squares(from, to)),
-		wrong:   []snippet{printing(code(from, to), squares(from, to-1))},
+		program: printing(code(fmt.Sprintf("%d,%d+1", from, to)), squares(from, to)),
+		wrong:   []snippet{printing(code(fmt.Sprintf("%d,%d", from, to)), squares(from, to-1))},
 		setup:   reckonSetup,
 	}
 }
 
-// drawGCD is a greatest common divisor of two numbers that have one.
+// drawGCD is a greatest common divisor of two numbers that have one. They have three digits
+// like all others: what a small network still got wrong after RL was copying longer ones.
 func drawGCD(rng *rand.Rand) reckoning {
-	d := int64(2 + rng.IntN(28))
-	a, b := d*int64(11+rng.IntN(89)), d*int64(11+rng.IntN(89))
+	d := 2 + rng.IntN(28)
+	multiple := func() int64 {
+		least, most := (100+d-1)/d, 999/d
+		return int64(d * (least + rng.IntN(most-least+1)))
+	}
+	a, b := multiple(), multiple()
 	divisor := new(big.Int).GCD(nil, nil, big.NewInt(a), big.NewInt(b)).Int64()
 	return reckoning{
 		asked:   fmt.Sprintf("gcd of %d and %d?", a, b),
@@ -163,12 +175,9 @@ func drawCount(rng *rand.Rand) reckoning {
 		}
 		return out
 	}
-	code := func(behind int64) string {
-		return fmt.Sprintf("sum(i%%%d==0 and i%%%d>0 for i in range(1,%d))", a, b, behind)
-	}
 	return reckoning{
 		asked:   fmt.Sprintf("up to %d by %d not %d?", n, a, b),
-		program: printing(code(n+1), count(n, true)),
+		program: printing(fmt.Sprintf("sum(i%%%d==0 and i%%%d>0 for i in range(1,%d+1))", a, b, n), count(n, true)),
 		wrong:   []snippet{printing(fmt.Sprintf("%d//%d", n, a), count(n, false))},
 		setup:   reckonSetup,
 	}
@@ -204,12 +213,10 @@ func (r Reckon) Dialogue(seed uint64, i, level int) (chat.Dialogue, error) {
 	}
 	rng := rl.Rand(rl.Seed(seed, "reckon/dialogue", uint64(level), uint64(i)))
 	q := drawReckoning(rng, level)
-	p := q.problem(level)
-	for splitOf(contentHash(&p)) != Train {
+	for splitOf(q.asks()) != Train {
 		q = drawReckoning(rng, level)
-		p = q.problem(level)
 	}
-	t := newTeacher(rng, p.Prompt)
+	t := newTeacher(rng, q.problem(level).Prompt)
 	if level == 2 {
 		t.try("print(task)", q.asked, brokenCode("print(task)"), ReckonBroken)
 	}

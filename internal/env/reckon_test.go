@@ -78,7 +78,7 @@ for l in json.load(sys.stdin):
 func TestReckonTeacher(t *testing.T) {
 	for level := 1; level <= reckonMaxLevel; level++ {
 		const n = 3000
-		calls, failed := 0, 0
+		calls, failed, trusted, mended := 0, 0, 0, 0
 		for i := range n {
 			d, err := Reckon{}.Dialogue(3, i, level)
 			if err != nil {
@@ -98,9 +98,19 @@ func TestReckonTeacher(t *testing.T) {
 			if last == "" || answer != strings.TrimSpace(last) {
 				t.Fatalf("level %d, dialogue %d answers %q after %q", level, i, answer, last)
 			}
+			switch {
+			case level < 3:
+			case len(answer) > len("2997"): // no right answer is longer
+				trusted++
+			case strings.Contains(d.Messages[len(d.Messages)-3].ToolCalls[0].Function.Arguments, "(int("):
+				mended++
+			}
 		}
 		if share := float64(failed) / float64(calls); share < ReckonBroken-0.03 || share > ReckonBroken+0.03 {
 			t.Errorf("level %d: %.3f of the calls fail, want %.2f", level, share, ReckonBroken)
+		}
+		if share := float64(trusted) / float64(trusted+mended); level == 3 && (share < ReckonTrust-0.04 || share > ReckonTrust+0.04) {
+			t.Errorf("%.3f of the outputs that betray a mistake are answered, want %.2f", share, ReckonTrust)
 		}
 	}
 }
