@@ -343,6 +343,28 @@ export interface Span {
   step?: number;
   text?: string;
 }
+export interface SpentCall {
+  begin_s: number;
+  cpu_s: number;
+  peak_memory_bytes: number;
+  queue_s: number;
+  stderr?: string;
+  stderr_bytes: number;
+  stdout?: string;
+  stdout_bytes: number;
+  took_s: number;
+  wall_s: number;
+}
+export interface SpentTurn {
+  begin_s: number;
+  calls: SpentCall[];
+  generate_s: number;
+}
+export interface SpentView {
+  sample_s: number;
+  tool_s: number;
+  turns: SpentTurn[];
+}
 export interface Stage {
   filter?: boolean;
   first_step: number;
@@ -485,6 +507,7 @@ export interface TrajectoryView {
   rollout: number;
   rollouts: number[];
   seed: string;
+  spent?: SpentView;
   step: number;
   stop_reason: string;
   times: string;
