@@ -54,7 +54,10 @@ type Server struct {
 	handler http.Handler
 	hub     *hub
 	cache   *cache
-	fails   failures
+	asking  chan struct{} // has a value while a query is answered
+	// searching has a value for each search under way.
+	searching chan struct{}
+	fails     failures
 }
 
 // New makes a server.
@@ -62,7 +65,7 @@ func New(c Config) (*Server, error) {
 	if c.Store == nil || c.Log == nil || c.Now == nil {
 		return nil, errors.New("dashboard: store, log or clock is missing")
 	}
-	s := &Server{Config: c, cache: newCache(cacheBytes)}
+	s := &Server{Config: c, cache: newCache(cacheBytes), asking: make(chan struct{}, 1), searching: make(chan struct{}, mostSearches)}
 	s.hub = newHub(c.Store, c.Log)
 	mux := http.NewServeMux()
 	for _, r := range routes() {

@@ -192,3 +192,25 @@ func decodeLines[T any](first string, data []byte) ([]T, error) {
 	}
 	return out, nil
 }
+
+// JoinAll joins the times of all trajectories of a list, by problem and rollout, and leaves
+// out those that are not known in full.
+func JoinAll(list []Times) []Times {
+	list = slices.Clone(list)
+	same := func(a, b *Times) int {
+		return cmp.Or(cmp.Compare(a.Problem, b.Problem), cmp.Compare(a.Rollout, b.Rollout))
+	}
+	slices.SortStableFunc(list, func(a, b Times) int { return same(&a, &b) })
+	var out []Times
+	for len(list) > 0 {
+		n := 1
+		for n < len(list) && same(&list[0], &list[n]) == 0 {
+			n++
+		}
+		if t, ok := JoinTimes(list[:n]); ok {
+			out = append(out, t)
+		}
+		list = list[n:]
+	}
+	return out
+}
