@@ -70,7 +70,8 @@ func (s *Server) search(w http.ResponseWriter, r *request) error {
 	case end.Truncated:
 		end.Reason = "there are more hits than asked for"
 	}
-	return l.put(end)
+	_ = l.put(end) // the client has gone when this fails
+	return nil
 }
 
 // lines writes JSON lines as they come.
@@ -92,8 +93,5 @@ func (l *lines) put(v any) error {
 	if _, err := l.w.Write(append(data, '\n')); err != nil {
 		return err
 	}
-	if f, ok := l.w.(http.Flusher); ok {
-		f.Flush()
-	}
-	return nil
+	return http.NewResponseController(l.w).Flush()
 }

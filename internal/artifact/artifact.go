@@ -15,6 +15,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"temper/internal/blob"
 )
@@ -168,8 +169,11 @@ func (l Layout) Outputs(step int, sha256 string) string {
 	return path.Join(l.OutputsFolder(step), fmt.Sprintf("%.12s.zst", sha256))
 }
 
-// TensorBoard is the folder of the event files of TensorBoard.
-func (l Layout) TensorBoard() string { return l.key("tensorboard") }
+// TensorBoard is an event file of TensorBoard with a step: TensorBoard reads the files of a folder in the order
+// of their names.
+func (l Layout) TensorBoard(step int, ended time.Time) string {
+	return l.key("tensorboard", fmt.Sprintf("events.out.tfevents.%010d.step-%06d", ended.Unix(), step))
+}
 
 // BatchStats is the result of building that batch.
 func (l Layout) BatchStats(step int) string { return l.Step(step, "rollouts.json") }
