@@ -166,7 +166,7 @@ var homes = []home{
 	{"github.com/lmittmann/...", []string{"internal/cli"}, "libraries log through slog", true},
 	{"github.com/klauspost/...", []string{"internal/record"}, "one package knows the stored form of trajectories", true},
 	{"github.com/goccy/go-yaml/...", []string{"internal/config"}, "one strict decoder of configurations", true},
-	{"github.com/parquet-go/...", []string{"internal/dataset/rows"}, "one package knows the forms of files", true},
+	{"github.com/parquet-go/...", []string{"internal/dataset/rows"}, "one package knows the forms of files", false},
 	{"modernc.org/...", []string{"internal/query"}, "one package knows SQL", true},
 	{"github.com/prometheus/...", []string{"workers", "sandbox/...", "internal/openai"}, "roles export series; what they count does not know how. Servers of an API export what its clients expect", true},
 	{"github.com/elastic/...", []string{"sandbox/..."}, "seccomp is the jail's business", true},
