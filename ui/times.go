@@ -2,6 +2,7 @@ package ui
 
 import (
 	"context"
+	"fmt"
 
 	"temper/internal/history"
 	"temper/internal/record"
@@ -42,13 +43,17 @@ func seconds(micros int64) float64 { return float64(micros) / 1e6 }
 
 // addTimes adds what the run knows of the times of a trajectory, and the whole outputs of
 // its calls.
-func addTimes(ctx context.Context, h *history.Run, step int, t *rl.Trajectory, out *TrajectoryView) error {
-	times, ok, err := history.RolloutsOf(h).TimesOf(ctx, step, t.ProblemID, t.Rollout)
-	if err != nil || !ok {
+func (s *Server) addTimes(ctx context.Context, h *history.Run, t *rl.Trajectory, out *TrajectoryView) error {
+	all, err := s.times(ctx, h, t.Step)
+	if err != nil {
 		return err
 	}
+	times, ok := all[timesKey{t.ProblemID, t.Rollout}]
+	if !ok {
+		return nil
+	}
 	out.Times, out.Spent = "", spentOf(times)
-	outputs, err := history.RolloutsOf(h).OutputsOf(ctx, step, t.ProblemID, t.Rollout)
+	outputs, err := history.RolloutsOf(h).OutputsOf(ctx, t.Step, t.ProblemID, t.Rollout)
 	for _, o := range outputs {
 		if o.Turn < len(out.Spent.Turns) && o.Call < len(out.Spent.Turns[o.Turn].Calls) {
 			c := &out.Spent.Turns[o.Turn].Calls[o.Call]
@@ -56,6 +61,35 @@ func addTimes(ctx context.Context, h *history.Run, step int, t *rl.Trajectory, o
 		}
 	}
 	return err
+}
+
+// timesKey is a trajectory of a step.
+type timesKey struct {
+	problem string
+	rollout int
+}
+
+// timesBytes is about what the times of a trajectory take in memory.
+const timesBytes = 500
+
+// times are those of all trajectories of a step. Those of a step that has ended are kept.
+func (s *Server) times(ctx context.Context, h *history.Run, step int) (map[timesKey]record.Times, error) {
+	key := fmt.Sprintf("times/%s/%d", h.ID(), step)
+	if known, ok := s.cache.get(key); ok {
+		return known.(map[timesKey]record.Times), nil //nolint:forcetypeassert // the key is of this type alone
+	}
+	list, err := history.RolloutsOf(h).Times(ctx, step)
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[timesKey]record.Times, len(list))
+	for _, t := range record.JoinAll(list) {
+		out[timesKey{t.Problem, t.Rollout}] = t
+	}
+	if _, ended, err := history.RolloutsOf(h).Record(ctx, step); err == nil && ended {
+		s.cache.put(key, out, timesBytes*(1+len(out)))
+	}
+	return out, nil
 }
 
 func spentOf(t record.Times) *SpentView {

@@ -86,7 +86,7 @@ func (s *Server) showTrajectory(r *request) (TrajectoryView, error) {
 	for i := range ts {
 		out.Rollouts = append(out.Rollouts, ts[i].Rollout)
 	}
-	err = addTimes(ctx, h, step, t, &out)
+	err = s.addTimes(ctx, h, t, &out)
 	return out, err
 }
 
