@@ -65,6 +65,11 @@ export interface CheckpointsView {
   folder: string;
   policies: number[];
 }
+export interface Column {
+  meaning: string;
+  name: string;
+  type: string;
+}
 export interface Columns {
   data: Record<string, unknown>;
   remark?: string;
@@ -326,6 +331,15 @@ export interface RunView {
   updated?: string;
   window?: number;
 }
+export interface SQLRequest {
+  sql: string;
+}
+export interface SQLView {
+  columns: string[];
+  ms: number;
+  rows: unknown[][];
+  truncated: boolean;
+}
 export interface SeriesView {
   stages: string[];
   steps: number[];
@@ -454,6 +468,11 @@ export interface Summary {
   stopped?: boolean;
   time_split: TimeSplit;
   wall_seconds: number;
+}
+export interface Table {
+  columns: Column[];
+  meaning: string;
+  name: string;
 }
 export interface TimeSplit {
   other: number;
