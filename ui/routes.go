@@ -78,6 +78,15 @@ func routes() []route {
 			Method: http.MethodGet, Path: "/api/v1/runs/{run}/export/tfevents", Summary: "All series of a run as an event file of TensorBoard",
 			Content: "application/octet-stream", serve: (*Server).exportEvents,
 		},
+		get("/api/v1/sql/tables", "The tables of SQL queries", nil, (*Server).listTables),
+		post("/api/v1/sql", "Answer a SELECT over the tables, read-only, 5 s and 10,000 rows at most", (*Server).answerSQL),
+		{
+			Method: http.MethodGet, Path: "/api/v1/runs/{run}/search", Summary: "Search in the texts of trajectories, newest step first, as lines of JSON", Content: "application/x-ndjson",
+			Query: []param{
+				{"q", "a text"}, {"regex", "1: q is a regular expression (RE2)"}, {"from", "first step"}, {"to", "last step"}, {"limit", "most hits, 100 without it"},
+			},
+			serve: (*Server).search,
+		},
 		post("/api/v1/runs/{run}/preview/{command}", "What a command would change, without sending it", (*Server).previewCommand),
 		post("/api/v1/runs/{run}/commands/{command}", "Give a run a command: pause, resume, checkpoint, skip_stage, repeat_stage, amend, restart, stop, fork, pin, unpin", (*Server).sendCommand),
 	}

@@ -3,10 +3,8 @@ package ui
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"encoding/csv"
 	"fmt"
-	"hash/crc32"
 	"maps"
 	"math"
 	"net/http"
@@ -17,6 +15,7 @@ import (
 
 	"temper/internal/history"
 	"temper/internal/run"
+	"temper/internal/tfevents"
 )
 
 // Number is a number in JSON, and a text where JSON has no word for it: NaN, +Inf, -Inf.
@@ -290,52 +289,14 @@ func EventFile(records []run.StepRecord, runID string) string {
 	return "events.out.tfevents." + strconv.FormatInt(at, 10) + "." + runID
 }
 
-// TensorBoard is an event file with the series of all steps as scalars: records of
-// TFRecord framing, each an Event of tensorflow/core/util/event.proto.
+// TensorBoard are the series of all steps as an event file of TensorBoard.
 func TensorBoard(records []run.StepRecord) []byte {
-	var out []byte
-	if len(records) > 0 {
-		first := appendDouble(nil, 1, float64(records[0].Started.UnixNano())/1e9)
-		out = appendRecord(out, appendText(first, 3, "brain.Event:2"))
+	if len(records) == 0 {
+		return nil
 	}
+	out := tfevents.File(records[0].Started)
 	for _, rec := range records {
-		event := appendDouble(nil, 1, float64(rec.Ended.UnixNano())/1e9)
-		event = appendVarint(event, 2, uint64(rec.Step)) //nolint:gosec // steps count from 1
-		var summary []byte
-		for _, name := range slices.Sorted(maps.Keys(map[string]float64(rec.Metrics))) {
-			value := appendText(nil, 1, name)
-			value = binary.AppendUvarint(value, 2<<3|5)
-			value = binary.LittleEndian.AppendUint32(value, math.Float32bits(float32(rec.Metrics[name])))
-			summary = appendText(summary, 1, string(value))
-		}
-		out = appendRecord(out, appendText(event, 5, string(summary)))
+		out = tfevents.Append(out, rec.Step, rec.Ended, rec.Metrics)
 	}
 	return out
-}
-
-func appendDouble(b []byte, field int, x float64) []byte {
-	return binary.LittleEndian.AppendUint64(binary.AppendUvarint(b, uint64(field<<3|1)), math.Float64bits(x)) //nolint:gosec // a small constant
-}
-
-func appendVarint(b []byte, field int, x uint64) []byte {
-	return binary.AppendUvarint(binary.AppendUvarint(b, uint64(field<<3)), x) //nolint:gosec // a small constant
-}
-
-func appendText(b []byte, field int, text string) []byte {
-	return append(binary.AppendUvarint(binary.AppendUvarint(b, uint64(field<<3|2)), uint64(len(text))), text...) //nolint:gosec // a small constant
-}
-
-// appendRecord frames data: its length, a masked CRC-32C of that, the data, and a masked
-// CRC-32C of the data.
-func appendRecord(out, data []byte) []byte {
-	length := binary.LittleEndian.AppendUint64(nil, uint64(len(data)))
-	out = append(out, length...)
-	out = binary.LittleEndian.AppendUint32(out, maskedCRC(length))
-	out = append(out, data...)
-	return binary.LittleEndian.AppendUint32(out, maskedCRC(data))
-}
-
-func maskedCRC(data []byte) uint32 {
-	crc := crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli))
-	return (crc>>15 | crc<<17) + 0xa282ead8
 }

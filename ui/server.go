@@ -59,7 +59,10 @@ type Server struct {
 	packed  *cache // of filters over a whole run
 	runs    *history.Lister
 	fill    *filler
-	fails   failures
+	asking  chan struct{} // has a value while a query is answered
+	// searching has a value for each search under way.
+	searching chan struct{}
+	fails     failures
 }
 
 // New makes a server.
@@ -67,7 +70,10 @@ func New(c Config) (*Server, error) {
 	if c.Store == nil || c.Log == nil || c.Now == nil {
 		return nil, errors.New("dashboard: store, log or clock is missing")
 	}
-	s := &Server{Config: c, cache: newCache(cacheBytes), packed: newCache(tableBytes), runs: history.NewLister(c.Store), fill: newFiller()}
+	s := &Server{
+		Config: c, cache: newCache(cacheBytes), packed: newCache(tableBytes), runs: history.NewLister(c.Store), fill: newFiller(),
+		asking: make(chan struct{}, 1), searching: make(chan struct{}, mostSearches),
+	}
 	s.hub = newHub(c.Store, c.Log)
 	mux := http.NewServeMux()
 	for _, r := range routes() {

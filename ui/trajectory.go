@@ -39,8 +39,9 @@ type TrajectoryView struct {
 	Details       string     `json:"reward_details,omitempty"`
 	Err           string     `json:"err,omitempty"`
 	Why           string     `json:"why,omitempty"`
-	// Times says whether the times of its turns and calls are recorded.
-	Times string `json:"times"`
+	// Times is empty where the times of its turns and calls are recorded, in Spent.
+	Times string     `json:"times"`
+	Spent *SpentView `json:"spent,omitempty"`
 	// Rollouts are those of the group, for the way to the next one.
 	Rollouts []int `json:"rollouts"`
 	// Cut says how much of the texts was left out, empty for nothing.
@@ -85,7 +86,8 @@ func (s *Server) showTrajectory(r *request) (TrajectoryView, error) {
 	for i := range ts {
 		out.Rollouts = append(out.Rollouts, ts[i].Rollout)
 	}
-	return out, nil
+	err = s.addTimes(ctx, h, t, &out)
+	return out, err
 }
 
 // groupMember is the trajectory that the path names, with its group.

@@ -48,7 +48,7 @@ func rootCommand() *cobra.Command {
 	root.AddCommand(
 		upCommand(), runCommand(), evalCommand(), verifyCommand(), analyzeCommand(), scheduleCommand(), workerCommand(), trainerCommand(), memberCommand(), rolloutCommand(), engineCommand(),
 		sandboxCommand(), gatewayCommand(), serveCommand(), uiCommand(), reportCommand(), chatCommand(), dataCommand(), configCommand(), modelCommand(), backendCommand(),
-		benchCommand(), doctorCommand(), storeCommand(), clusterCommand(),
+		benchCommand(), doctorCommand(), storeCommand(), clusterCommand(), queryCommand(), exportCommand(), watchCommand(),
 	)
 	completeRuns(root)
 	return root

@@ -20,6 +20,7 @@ var manyFiles = map[string]string{
 	"internal/chat/jinja": "one language: lexer, grammar, values, and a file for each family of filters",
 	"internal/config":     "one file for each section of a configuration, and the binder that fills them",
 	"sandbox/jail":        "one jail: what a program may do, see and use is decided by parts that only work together",
+	"ui":                  "one file for each kind of request in its table of routes",
 	"tools/bench":         "one file for each instrument's command",
 	"ui":                  "one file for each kind of page, so that what a page shows is found by its name",
 	"workers":             "one file for each role, and for each thing that roles share",

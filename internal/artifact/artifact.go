@@ -15,6 +15,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"temper/internal/blob"
 )
@@ -150,6 +151,29 @@ func (l Layout) Batch(step int) string { return l.Step(step, "batch.json") }
 
 // Index has a row for each trajectory of a step; it stays when these are deleted.
 func (l Layout) Index(step int) string { return l.Step(step, "index.zst") }
+
+// TimesFolder has what the trajectories of a step took, as far as those know who sampled
+// them. It is no part of the run's bits.
+func (l Layout) TimesFolder(step int) string { return l.Step(step, "times") }
+
+// Times is a part of that, by the sum of its content.
+func (l Layout) Times(step int, sha256 string) string {
+	return path.Join(l.TimesFolder(step), fmt.Sprintf("%.12s.zst", sha256))
+}
+
+// OutputsFolder has the whole outputs of the calls of a step, where the run keeps them.
+func (l Layout) OutputsFolder(step int) string { return l.Step(step, "outputs") }
+
+// Outputs is a part of that, by the sum of its content.
+func (l Layout) Outputs(step int, sha256 string) string {
+	return path.Join(l.OutputsFolder(step), fmt.Sprintf("%.12s.zst", sha256))
+}
+
+// TensorBoard is an event file of TensorBoard with a step: TensorBoard reads the files of a folder in the order
+// of their names.
+func (l Layout) TensorBoard(step int, ended time.Time) string {
+	return l.key("tensorboard", fmt.Sprintf("events.out.tfevents.%010d.step-%06d", ended.Unix(), step))
+}
 
 // BatchStats is the result of building that batch.
 func (l Layout) BatchStats(step int) string { return l.Step(step, "rollouts.json") }

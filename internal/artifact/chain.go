@@ -38,11 +38,29 @@ func (l Layout) SideFolders() []string {
 	return []string{l.key("config"), l.key("data"), l.SFTResults(), l.key("diverged"), l.Evals(), l.Events(), l.RetiredNotes()}
 }
 
-// Passing reports whether a key is of something that is replaced or deleted in time:
-// announcements and pins of checkpoints, shards of a batch, trajectories of groups that
-// are not complete, groups that go on under a newer policy, and groups of an evaluation
-// under way.
+// Aside reports whether a key is of something that no promise holds: what clocks say of
+// trajectories, whole outputs, and event files for other programs. A run has the same bits
+// with and without it.
+func Aside(key string) bool {
+	parts := strings.Split(key, "/")
+	switch {
+	case len(parts) < 4 || parts[0] != Root:
+		return false
+	case parts[2] == "tensorboard":
+		return true
+	default:
+		return parts[2] == "steps" && len(parts) > 5 && (parts[4] == "times" || parts[4] == "outputs")
+	}
+}
+
+// Passing reports whether a key is of something that the chain does not hold: what is
+// Aside, and what is replaced or deleted in time. That are announcements and pins of
+// checkpoints, shards of a batch, trajectories of groups that are not complete, groups that
+// go on under a newer policy, and groups of an evaluation under way.
 func (l Layout) Passing(key string) bool {
+	if Aside(key) {
+		return true
+	}
 	name := strings.TrimPrefix(key, l.Dir()+"/")
 	parts := strings.Split(name, "/")
 	switch parts[0] {

@@ -49,6 +49,8 @@ type Run struct {
 	Checkpoint Checkpoint `yaml:"checkpoint" json:"checkpoint" amend:"yes"`
 	// Watch is what counts as trouble, and whether the run stops for it.
 	Watch Watch `yaml:"watch" json:"watch" amend:"yes"`
+	// Tracker is what the run stores besides, for people and for other programs.
+	Tracker Tracker `yaml:"tracker,omitempty" json:"tracker,omitzero" amend:"yes"`
 	// Fork is the checkpoint of another run that this run continues. temper run fork
 	// writes it; a configuration that is submitted leaves it out.
 	Fork Fork `yaml:"fork,omitempty" json:"fork,omitzero"`

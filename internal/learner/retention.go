@@ -251,13 +251,17 @@ func (k retention) stepsWithTrajectories(ctx context.Context, last int) ([]int, 
 	return out, nil
 }
 
-// deleteGroups deletes the trajectories of a step.
+// deleteGroups deletes the trajectories of a step, after the outputs of their calls.
 func (k retention) deleteGroups(ctx context.Context, step int) error {
+	outputs, _, err := k.store.ListFolder(ctx, k.Layout.OutputsFolder(step))
+	if err != nil {
+		return err
+	}
 	groups, _, err := k.store.ListFolder(ctx, k.Layout.Groups(step))
 	if err != nil {
 		return err
 	}
-	for _, group := range groups {
+	for _, group := range append(outputs, groups...) {
 		if err := k.store.Delete(ctx, group.Key); err != nil {
 			return err
 		}

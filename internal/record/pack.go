@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"time"
 
 	"temper/internal/rl"
 	"temper/sandbox/status"
@@ -13,7 +12,7 @@ import (
 
 // Packed is a trajectory in the little memory that it takes until its group is
 // complete: some 7 bytes a token, with the arrays cut into planes of equal bytes, which
-// compress better than numbers. It has no Text, SampleTime, ToolTime and Wall.
+// compress better than numbers. It has no Text and nothing that clocks say.
 type Packed struct {
 	ProblemID string
 	Rollout   int
@@ -231,7 +230,7 @@ func (r *reader) head(t *rl.Trajectory, want shape) {
 		for range r.count(7) {
 			turn.Calls = append(turn.Calls, rl.ToolCall{
 				ID: r.text(), Name: r.text(), Code: r.text(), Stdin: r.text(), Arguments: r.text(),
-				Status: status.Status(r.text()), Response: r.text(), Wall: time.Duration(0),
+				Status: status.Status(r.text()), Response: r.text(),
 			})
 		}
 		t.Turns = append(t.Turns, turn)

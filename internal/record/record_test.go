@@ -118,7 +118,8 @@ func TestEveryFieldIsStored(t *testing.T) {
 	if err != nil || len(got) != 1 {
 		t.Fatal(err)
 	}
-	one.Text, one.SampleTime, one.ToolTime, one.Turns[0].Calls[0].Wall = "", 0, 0, 0
+	one.Text, one.SampleTime, one.ToolTime, one.Turns[0].Calls[0].Spent = "", 0, 0, rl.CallTime{}
+	one.Turns[0].Begin, one.Turns[0].Generated = 0, 0
 	if diff := cmp.Diff(got[0], one, bits...); diff != "" {
 		t.Errorf("got -, want +\n%s", diff)
 	}

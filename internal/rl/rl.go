@@ -74,7 +74,22 @@ type ToolCall struct {
 	Arguments string        `json:"arguments,omitempty"`
 	Status    status.Status `json:"status"`
 	Response  string        `json:"response"` // text shown to the policy, after truncation
-	Wall      time.Duration `json:"-"`        // as measured by the sandbox; not part of the run's bits
+	// Spent is what the call took; not part of the run's bits.
+	Spent CallTime `json:"-"`
+}
+
+// CallTime is what a call took. Queue to Stderr are 0 where no program ran.
+type CallTime struct {
+	// Begin is when the call began, since the trajectory did, and Took how long the
+	// trajectory waited for its answer.
+	Begin, Took time.Duration
+	// Queue, Wall, CPU and PeakMemory are as measured by the sandbox: the wait for an
+	// executor, and what the program took.
+	Queue, Wall, CPU         time.Duration
+	PeakMemory               int64 // bytes
+	StdoutBytes, StderrBytes int
+	// Stdout and Stderr are what the program printed, where somebody wants to keep it.
+	Stdout, Stderr string
 }
 
 // Turn is one generation plus its tool results.
@@ -84,6 +99,11 @@ type Turn struct {
 	End    int          `json:"end"`
 	Finish FinishReason `json:"finish"`
 	Calls  []ToolCall   `json:"calls,omitempty"`
+	// Begin is when the generation began, since the trajectory did, and Generated how long
+	// it took with the wait for the engine. They are not part of the run's bits, and 0
+	// where another process has generated.
+	Begin     time.Duration `json:"-"`
+	Generated time.Duration `json:"-"`
 }
 
 // Span is a stretch of a trajectory whose sampled tokens are of one policy version. It ends

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"temper/internal/blob"
 	"temper/internal/policy"
@@ -156,7 +155,7 @@ func TestAFleetSamplesWhatOneEngineSamples(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(rl.Trajectory{}, "SampleTime", "ToolTime")); diff != "" {
+	if diff := cmp.Diff(want, got, clocks()); diff != "" {
 		t.Errorf("one engine -, a fleet +:\n%s", diff)
 	}
 	for i, m := range members {

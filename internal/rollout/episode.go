@@ -30,6 +30,7 @@ type episode struct {
 	// calls, not in code or in the output of a tool.
 	answer     string
 	answerTags int
+	began      time.Time
 	sampleTime time.Duration
 	toolTime   time.Duration
 }
@@ -135,7 +136,9 @@ func (e *episode) generateTurn(ctx context.Context) ([]int32, rl.FinishReason, e
 		from = e.turns[n-1].Start
 		e.turns = e.turns[:n-1]
 	}
-	e.turns = append(e.turns, rl.Turn{Start: from, End: len(e.transcript.Tokens()), Finish: gen.Finish})
+	e.turns = append(e.turns, rl.Turn{
+		Start: from, End: len(e.transcript.Tokens()), Finish: gen.Finish, Begin: start.Sub(e.began), Generated: e.runner.deps.Now().Sub(start),
+	})
 	return e.transcript.Tokens()[from:], gen.Finish, nil
 }
 
@@ -191,6 +194,7 @@ func (e *episode) answerCall(ctx context.Context, i int, c chat.Call) (rl.ToolCa
 		call.ID = fmt.Sprintf("%s/%d/%d/%08x", e.name, len(e.turns)-1, i, uint32(called.Mark(asked)))
 		asked.ID = call.ID
 		var answer tool.Answer
+		start := e.runner.deps.Now()
 		err := e.runner.retry(ctx, func() (err error) {
 			answer, err = called.Call(ctx, asked)
 			return err
@@ -198,7 +202,15 @@ func (e *episode) answerCall(ctx context.Context, i int, c chat.Call) (rl.ToolCa
 		if err != nil {
 			return rl.ToolCall{}, err
 		}
-		call.Wall, outcome = answer.Wall, answer.Outcome
+		outcome = answer.Outcome
+		call.Spent = rl.CallTime{
+			Begin: start.Sub(e.began), Took: e.runner.deps.Now().Sub(start),
+			Queue: answer.Usage.Queue, Wall: answer.Usage.Wall, CPU: answer.Usage.CPU, PeakMemory: answer.Usage.PeakMemory,
+			StdoutBytes: len(outcome.Stdout), StderrBytes: len(outcome.Stderr),
+		}
+		if cfg.KeepOutputs {
+			call.Spent.Stdout, call.Spent.Stderr = outcome.Stdout, outcome.Stderr
+		}
 	}
 	call.Status = outcome.Status
 	call.Response = outcome.Text(cfg.MaxToolResponseChars)

@@ -5,6 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"temper/internal/chat"
 	"temper/internal/env"
 	"temper/internal/policy/policytest"
@@ -125,4 +128,12 @@ func run(t testing.TB, r *rollout.Runner, s rollout.Spec) rl.Trajectory {
 		t.Fatal(err)
 	}
 	return got
+}
+
+// clocks leaves out what a clock says of a trajectory.
+func clocks() cmp.Option {
+	return cmp.Options{
+		cmpopts.IgnoreFields(rl.Trajectory{}, "SampleTime", "ToolTime"),
+		cmpopts.IgnoreFields(rl.Turn{}, "Begin", "Generated"), cmpopts.IgnoreFields(rl.ToolCall{}, "Spent"),
+	}
 }

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"temper/internal/chat"
 	"temper/internal/policy"
@@ -329,8 +328,8 @@ func TestLossesOfKernelsAreInvisible(t *testing.T) {
 					return nil
 				}
 			})
-			times := cmpopts.IgnoreFields(rl.Trajectory{}, "SampleTime", "ToolTime")
-			if diff := cmp.Diff(got, want, times, cmpopts.IgnoreFields(rl.ToolCall{}, "Wall")); diff != "" {
+			times := clocks()
+			if diff := cmp.Diff(got, want, times); diff != "" {
 				t.Errorf("seed %d: a loss changed the trajectories:\n%s", seed, diff)
 			}
 		})
@@ -350,7 +349,7 @@ func TestAnotherAttemptBeginsAnew(t *testing.T) {
 		t.Fatalf("%d sessions are left without a closer, want 1", n.Stats().Sessions)
 	}
 	again := run(t, newRunnerWith(t, inSession(), f, says(f, texts...), n), longSpec())
-	if diff := cmp.Diff(again, first, cmpopts.IgnoreFields(rl.Trajectory{}, "SampleTime", "ToolTime")); diff != "" {
+	if diff := cmp.Diff(again, first, clocks()); diff != "" {
 		t.Errorf("another attempt (-got +want):\n%s", diff)
 	}
 }

@@ -60,8 +60,8 @@ func TestPartsMakeTheWholeTrajectory(t *testing.T) {
 		r, engine := runner()
 		got, parts := inParts(t, r, engine, s, every)
 		most = max(most, parts)
-		ignored := cmpopts.IgnoreFields(rl.Trajectory{}, "Spans", "PolicyVersion", "SampleTime", "ToolTime")
-		if diff := cmp.Diff(got, want, ignored, cmpopts.IgnoreFields(rl.ToolCall{}, "Wall")); diff != "" {
+		ignored := cmp.Options{clocks(), cmpopts.IgnoreFields(rl.Trajectory{}, "Spans", "PolicyVersion")}
+		if diff := cmp.Diff(got, want, ignored); diff != "" {
 			t.Fatalf("cut every %d tokens: got -, want +\n%s", every, diff)
 		}
 		if err := got.Validate(); err != nil || len(got.Spans) == 0 != (parts == 1) {

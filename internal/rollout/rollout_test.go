@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
 	"temper/internal/chat"
@@ -36,9 +37,13 @@ func TestLookUpAndAnswer(t *testing.T) {
 		t.Errorf("trajectory %+v", tr)
 	}
 	want := []rl.ToolCall{{
-		ID: got[0].ID, Name: "python", Code: "print(db['k396'])", Status: status.OK, Response: "116", Wall: time.Millisecond,
+		ID: got[0].ID, Name: "python", Code: "print(db['k396'])", Status: status.OK, Response: "116",
 	}}
-	if diff := cmp.Diff(tr.Turns[0].Calls, want); diff != "" {
+	spent := tr.Turns[0].Calls[0].Spent
+	if spent.Wall != time.Millisecond || spent.StdoutBytes == 0 || spent.Stdout != "" {
+		t.Errorf("the call took %+v", spent)
+	}
+	if diff := cmp.Diff(tr.Turns[0].Calls, want, cmpopts.IgnoreFields(rl.ToolCall{}, "Spent")); diff != "" {
 		t.Errorf("calls: got -, want +\n%s", diff)
 	}
 	if len(got) != 1 || got[0].Fixture != problem().Fixture || got[0].Limits.Wall != 2*time.Second || got[0].Limits.Memory != 1<<28 {

@@ -36,6 +36,8 @@ type Config struct {
 	MaxConcurrent int
 	// NoText leaves Trajectory.Text to the caller, who may not need it.
 	NoText bool
+	// KeepOutputs leaves the whole output of each call in the record of what it took.
+	KeepOutputs bool
 	// MaxAttempts is how often a failing engine or sandbox is tried, at least 1.
 	MaxAttempts int
 	// Backoff is the first pause between attempts; it doubles up to MaxBackoff.
@@ -188,7 +190,7 @@ func (r *Runner) runAgentLoop(ctx context.Context, spec Spec) (*episode, rl.Stop
 	}
 	e := &episode{
 		runner: r, spec: spec, environment: environment, name: spec.name(), version: spec.Version, transcript: transcript,
-		session: tool.NewSession(spec.name()),
+		session: tool.NewSession(spec.name()), began: r.deps.Now(),
 	}
 	err = e.checkSpec()
 	if err == nil {

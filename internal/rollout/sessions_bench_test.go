@@ -76,7 +76,7 @@ func check(b *testing.B, tr rl.Trajectory) (inside time.Duration) {
 			if c.Status.Failed() {
 				b.Fatalf("%q: %s", c.Code, c.Response)
 			}
-			inside += c.Wall
+			inside += c.Spent.Wall
 			calls++
 		}
 	}

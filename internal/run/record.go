@@ -11,6 +11,7 @@ import (
 	"temper/internal/config"
 	"temper/internal/failpoint"
 	"temper/internal/series"
+	"temper/internal/tfevents"
 )
 
 // StepInput is everything a step has to say.
@@ -85,6 +86,13 @@ func LogStep(ctx context.Context, store blob.Store, cfg config.Run, in StepInput
 				e.Trouble = trouble
 			})
 		},
+	}
+	if cfg.At(in.Step).Tracker.TensorBoard {
+		writes = append(writes, func(ctx context.Context) error {
+			data := tfevents.Append(tfevents.File(record.Started), record.Step, record.Ended, record.Metrics)
+			_, err := blob.PutBytes(ctx, store, layout.TensorBoard(record.Step, record.Ended), data, blob.Always)
+			return err
+		})
 	}
 	if err := artifact.Each(ctx, len(writes), func(ctx context.Context, i int) error { return writes[i](ctx) }); err != nil {
 		return Watched{}, err

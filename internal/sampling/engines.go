@@ -311,7 +311,7 @@ func (r *Service) newRunner(loaded *run.Loaded, cfg config.Run, engine Engine, p
 	executor := watchedExecutor{r.Executor, &r.trouble, programs}
 	return rollout.New(rollout.Config{
 		MaxToolResponseChars: c.MaxToolResponseChars, MaxCallsPerTurn: c.MaxCallsPerTurn,
-		MaxConcurrent: r.MaxConcurrent, NoText: true, MaxAttempts: rolloutAttempts,
+		MaxConcurrent: r.MaxConcurrent, NoText: true, KeepOutputs: cfg.Tracker.ToolOutputs, MaxAttempts: rolloutAttempts,
 		Backoff: rolloutBackoff, MaxBackoff: rolloutMaxBackoff,
 	}, rollout.Deps{
 		Engine: engine, Executor: executor, Sessions: sessions, Format: loaded.Format, Env: env.ByName, Now: r.Now,

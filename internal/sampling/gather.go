@@ -25,6 +25,7 @@ type gathering struct {
 	spec     rollout.Spec
 	recorder recorder
 	journal  *journal
+	aside    *aside
 	// storing bounds the groups that are unpacked at a time.
 	storing chan struct{}
 
@@ -51,6 +52,7 @@ func newGathering(s *sampler, in GroupsInput) *gathering {
 		sampler: s, in: in, spec: s.spec("train", in.Stage, in.Step),
 		recorder: newRecorder(s.store, s.run.Layout, in.Stage, in.Step, s.run.Config),
 		journal:  newJournal(s.store, s.run.Layout, in.Step),
+		aside:    &aside{store: s.store, layout: s.run.Layout, step: in.Step, part: len(in.Before)},
 		storing:  make(chan struct{}, 1+runtime.GOMAXPROCS(0)),
 		open:     map[string]*openGroup{}, records: map[string]run.GroupRecord{},
 	}
@@ -87,6 +89,7 @@ func (g *gathering) sample(ctx context.Context, problems []rl.Problem) error {
 	g.journal.start(ctx)
 	err := g.runner.Each(ctx, g.missing(problems), func(s rollout.Spec, t rl.Trajectory) error { return g.end(ctx, s, t) })
 	g.journal.stop(ctx, err != nil)
+	g.aside.write(ctx)
 	return err
 }
 
@@ -177,6 +180,7 @@ func (g *gathering) end(ctx context.Context, s rollout.Spec, t rl.Trajectory) er
 	if err != nil {
 		return fault.Newf(fault.Corrupt, "step %d: %w", g.in.Step, err)
 	}
+	g.aside.add(ctx, &t)
 	g.mu.Lock()
 	g.out.SampleTime += t.SampleTime
 	g.out.ToolTime += t.ToolTime

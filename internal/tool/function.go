@@ -59,5 +59,5 @@ func (f *Function) Call(ctx context.Context, c Call) (Answer, error) {
 	outcome := Outcome(res)
 	outcome.ErrLine = 0 // the policy does not see the file
 	outcome.ErrType = strings.TrimPrefix(outcome.ErrType, pyfile.Module+".")
-	return Answer{Outcome: outcome, Wall: res.Usage.Wall}, nil
+	return Answer{Outcome: outcome, Usage: res.Usage}, nil
 }

@@ -58,5 +58,5 @@ func (p *Python) Call(ctx context.Context, c Call) (Answer, error) {
 	if p.Session {
 		c.Session.recordCell(req, res)
 	}
-	return Answer{Outcome: Outcome(res), Wall: res.Usage.Wall}, nil
+	return Answer{Outcome: Outcome(res), Usage: res.Usage}, nil
 }

@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"temper/internal/chat"
 	"temper/internal/rl"
@@ -53,7 +52,7 @@ type Call struct {
 // Answer is how a call ended.
 type Answer struct {
 	Outcome chat.Outcome
-	Wall    time.Duration // as measured by the sandbox
+	Usage   sandbox.Usage
 }
 
 // ErrFixture means that the fixture of a problem cannot run. The policy is not to

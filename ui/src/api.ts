@@ -65,6 +65,11 @@ export interface CheckpointsView {
   folder: string;
   policies: number[];
 }
+export interface Column {
+  meaning: string;
+  name: string;
+  type: string;
+}
 export interface Columns {
   data: Record<string, unknown>;
   remark?: string;
@@ -382,6 +387,15 @@ export interface RunView {
   updated?: string;
   window?: number;
 }
+export interface SQLRequest {
+  sql: string;
+}
+export interface SQLView {
+  columns: string[];
+  ms: number;
+  rows: unknown[][];
+  truncated: boolean;
+}
 export interface ScheduleRow {
   events: Mark[];
   good?: string;
@@ -419,6 +433,28 @@ export interface Span {
   start: string;
   step?: number;
   text?: string;
+}
+export interface SpentCall {
+  begin_s: number;
+  cpu_s: number;
+  peak_memory_bytes: number;
+  queue_s: number;
+  stderr?: string;
+  stderr_bytes: number;
+  stdout?: string;
+  stdout_bytes: number;
+  took_s: number;
+  wall_s: number;
+}
+export interface SpentTurn {
+  begin_s: number;
+  calls: SpentCall[];
+  generate_s: number;
+}
+export interface SpentView {
+  sample_s: number;
+  tool_s: number;
+  turns: SpentTurn[];
 }
 export interface Stage {
   filter?: boolean;
@@ -510,6 +546,11 @@ export interface Summary {
   time_split: TimeSplit;
   wall_seconds: number;
 }
+export interface Table {
+  columns: Column[];
+  meaning: string;
+  name: string;
+}
 export interface TimeSplit {
   other: number;
   sample: number;
@@ -562,6 +603,7 @@ export interface TrajectoryView {
   rollout: number;
   rollouts: number[];
   seed: string;
+  spent?: SpentView;
   step: number;
   stop_reason: string;
   times: string;

@@ -30,7 +30,8 @@ func ReadLines[T any](t testing.TB, store blob.Store, key string) []T {
 	return out
 }
 
-// Dump is the content of a store by key, without the catalog, which holds times.
+// Dump is the content of a store by key, without what holds times: the catalog and what
+// is aside.
 func Dump(t testing.TB, store blob.Store) map[string]string {
 	t.Helper()
 	infos, err := store.List(t.Context(), "")
@@ -39,7 +40,7 @@ func Dump(t testing.TB, store blob.Store) map[string]string {
 	}
 	out := map[string]string{}
 	for _, info := range infos {
-		if strings.HasPrefix(info.Key, artifact.CatalogRoot+"/") {
+		if strings.HasPrefix(info.Key, artifact.CatalogRoot+"/") || artifact.Aside(info.Key) {
 			continue
 		}
 		data, err := blob.ReadKey(t.Context(), store, info.Key)

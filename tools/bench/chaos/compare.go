@@ -32,7 +32,7 @@ func Read(ctx context.Context, store blob.Store, run artifact.Layout) (Contents,
 	out := Contents{}
 	for _, info := range infos {
 		name := strings.TrimPrefix(info.Key, run.Dir()+"/")
-		if slices.ContainsFunc(writersOwn, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {
+		if artifact.Aside(info.Key) || slices.ContainsFunc(writersOwn, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {
 			continue
 		}
 		data, err := blob.ReadKey(ctx, store, info.Key)

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"math"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"temper/internal/cli"
+	"temper/internal/export"
+	"temper/internal/history"
+	"temper/ui"
+)
+
+// exportTimeout bounds one request of an export to a server.
+const exportTimeout = 30 * time.Second
+
+func exportCommand() *cobra.Command {
+	var format, out, mlflow, experiment string
+	var from, to int
+	cmd := &cobra.Command{
+		Use: "export RUN", Short: "Write the series or the trajectories of a run for other programs: CSV, TensorBoard, Parquet, MLflow", Args: cobra.ExactArgs(1),
+		Long: `Writes what a run has left so far; it may go on meanwhile.
+
+  --format csv          the series, a line a step
+  --format tensorboard  the series as an event file; --out is the folder
+  --format parquet      the trajectories that are stored, in the columns in which verl dumps rollouts
+  --mlflow URL          the series to a server of MLflow; a run that is there goes on behind its last step.
+                        MLFLOW_TRACKING_TOKEN is sent as a bearer token.
+
+Weights are written by temper run export.`,
+	}
+	p := cli.ProcessFlags(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&format, "format", "", "csv, tensorboard or parquet")
+	flags.StringVarP(&out, "out", "o", "", "the file, or the folder of event files")
+	flags.StringVar(&mlflow, "mlflow", "", "address of a server of MLflow")
+	flags.StringVar(&experiment, "experiment", "temper", "experiment of MLflow")
+	flags.IntVar(&from, "from", 1, "first step of the trajectories")
+	flags.IntVar(&to, "to", math.MaxInt, "last step of the trajectories")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		switch {
+		case (format == "") == (mlflow == ""):
+			return cli.Usagef("want one of --format and --mlflow")
+		case format != "" && out == "":
+			return cli.Usagef("--out is missing: name the file, or the folder of event files")
+		}
+		r, err := findRun(cmd.Context(), p, args[0])
+		if err != nil {
+			return err
+		}
+		if mlflow != "" {
+			m := export.MLflow{Address: mlflow, Experiment: experiment, Token: os.Getenv("MLFLOW_TRACKING_TOKEN"), Client: &http.Client{Timeout: exportTimeout}}
+			id, sent, err := m.Export(cmd.Context(), r)
+			if err != nil {
+				return usersError(err)
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %d steps of run %s sent, run %s of experiment %s\n", mlflow, sent, r.ID(), id, experiment)
+			return err
+		}
+		what, err := exportFile(cmd, r, format, out, from, to)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), what)
+		return err
+	}
+	return cmd
+}
+
+// exportFile writes a file and says what is in it.
+func exportFile(cmd *cobra.Command, r *history.Run, format, out string, from, to int) (string, error) {
+	if format == "parquet" {
+		file, err := os.Create(out)
+		if err != nil {
+			return "", cli.Usage(err)
+		}
+		w := bufio.NewWriter(file)
+		n, err := export.Rollouts(cmd.Context(), r, from, to, w)
+		if err := cmp.Or(err, w.Flush(), file.Close()); err != nil {
+			return "", usersError(err)
+		}
+		return fmt.Sprintf("%s: %d trajectories of run %s", out, n, r.ID()), nil
+	}
+	records, err := r.Records(cmd.Context())
+	if err != nil {
+		return "", err
+	}
+	var data []byte
+	switch format {
+	case "csv":
+		data, err = ui.SeriesCSV(records)
+	case "tensorboard":
+		out = filepath.Join(out, r.ID(), fmt.Sprintf("events.out.tfevents.%d.temper", r.Plan.NumSteps()))
+		data = ui.TensorBoard(records)
+		err = os.MkdirAll(filepath.Dir(out), 0o755)
+	default:
+		return "", cli.Usagef("--format: is %q, want csv, tensorboard or parquet", format)
+	}
+	if err == nil {
+		err = os.WriteFile(out, data, 0o644)
+	}
+	if err != nil {
+		return "", cli.Usage(err)
+	}
+	return fmt.Sprintf("%s: %d steps of run %s", out, len(records), r.ID()), nil
+}

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"temper/internal/blob"
+	"temper/internal/cli"
+	"temper/internal/history"
+	"temper/internal/report"
+	"temper/internal/run"
+)
+
+// keptLog is how many lines of what happened a watch shows at most.
+const keptLog = 200
+
+func watchCommand() *cobra.Command {
+	var lines bool
+	cmd := &cobra.Command{
+		Use: "watch RUN", Short: "Show a run in the terminal as it goes on: state, curves and what happened", Args: cobra.ExactArgs(1),
+		Long: `Draws the run anew whenever it leaves something, in 80 columns and 24 lines or as COLUMNS and LINES say. Where the output
+is no terminal, or with --lines, it prints a line for each thing that happens. It needs the store alone and no service, and
+ends with the run. temper run follow needs Temporal and tells of failures that are retried.`,
+	}
+	p := cli.ProcessFlags(cmd)
+	cmd.Flags().BoolVar(&lines, "lines", false, "print lines, also to a terminal")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		r, err := findRun(cmd.Context(), p, args[0])
+		if err != nil {
+			return err
+		}
+		out := cmd.OutOrStdout()
+		w := &watching{run: r, out: out, draw: !lines && isTerminal(out)}
+		return w.until(cmd.Context())
+	}
+	return cmd
+}
+
+// isTerminal reports whether a picture can be drawn anew.
+func isTerminal(out io.Writer) bool {
+	file, ok := out.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
+}
+
+// watching shows one run.
+type watching struct {
+	run     *history.Run
+	out     io.Writer
+	draw    bool
+	records []run.StepRecord
+	log     []string
+	silent  bool
+}
+
+// until shows the run until it or ctx ends. A store that does not answer is waited for.
+func (w *watching) until(ctx context.Context) error {
+	for entries, err := range history.Follow(w.run.Store(), w.run.ID(), history.Cursor{}).Entries(ctx) {
+		if ctx.Err() != nil {
+			return nil
+		}
+		switch {
+		case errors.Is(err, blob.ErrUnavailable):
+			if !w.silent {
+				w.tell("waiting for the store: " + err.Error())
+			}
+			w.silent = true
+			continue
+		case err != nil:
+			return err
+		}
+		w.silent = false
+		ended, err := w.show(ctx, entries)
+		if ended || err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// show takes what is new.
+func (w *watching) show(ctx context.Context, entries []history.Entry) (ended bool, err error) {
+	for _, e := range entries {
+		switch {
+		case e.Step != nil:
+			w.records = append(w.records, *e.Step)
+			if !w.draw {
+				w.tell(report.StepLine(*e.Step, report.ETA(w.records)))
+			}
+		case e.Event != nil:
+			w.tell(e.Event.Kind + ": " + e.Event.Plain())
+		case e.Evaluation != nil:
+			v := e.Evaluation
+			w.tell(fmt.Sprintf("eval: stage %d %s, policy %d: accuracy %.2f", v.Stage, v.Label, v.PolicyVersion, v.Accuracy))
+		case e.Summary != nil:
+			ended = true
+			w.tell("the run has ended")
+		}
+	}
+	if !w.draw || len(entries) == 0 {
+		return ended, nil
+	}
+	entry, err := w.run.Entry(ctx)
+	if err != nil {
+		return ended, err
+	}
+	const redraw = "\x1b[H\x1b[2J"
+	frame := report.Frame{Entry: entry, Records: w.records, Log: w.log, Now: time.Now()}
+	_, err = fmt.Fprint(w.out, redraw+strings.Join(frame.Lines(size("COLUMNS", 80), size("LINES", 24)-1), "\n")+"\n")
+	return ended, err
+}
+
+// tell adds a line to the picture, or prints it.
+func (w *watching) tell(line string) {
+	if w.log = append(w.log, line); len(w.log) > keptLog {
+		w.log = w.log[1:]
+	}
+	if !w.draw {
+		fmt.Fprintln(w.out, report.Visible(line))
+	}
+}
+
+// size is a number of the environment within reason.
+func size(name string, otherwise int) int {
+	n, err := strconv.Atoi(os.Getenv(name))
+	if err != nil || n < 10 || n > 1000 {
+		return otherwise
+	}
+	return n
+}

@@ -1,0 +1,143 @@
+package export_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/parquet-go/parquet-go"
+
+	"temper/internal/export"
+	"temper/internal/history"
+	"temper/internal/run/runtest"
+)
+
+// TestRolloutsComeBackFromParquet: every stored trajectory is one row, with its text, its
+// key and what became of it.
+func TestRolloutsComeBackFromParquet(t *testing.T) {
+	h := runtest.New(t, nil)
+	h.Whole(t, 3, false)
+	r, err := history.Open(t.Context(), h.Store, "demo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file bytes.Buffer
+	n, err := export.Rollouts(t.Context(), r, 2, math.MaxInt, &file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := parquet.Read[export.Rollout](bytes.NewReader(file.Bytes()), int64(file.Len()))
+	if err != nil || len(got) != n || n == 0 {
+		t.Fatalf("%d rows of %d (%v)", len(got), n, err)
+	}
+	want := 0
+	for step := 2; step <= 3; step++ {
+		index, _, err := history.RolloutsOf(r).Index(t.Context(), step)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, row := range index {
+			one := got[want+i]
+			if int(one.Step) != step || one.UID != row.Problem || int(one.Rollout) != row.Rollout || one.Score != row.Reward || one.Fate != row.Fate || one.Input == "" || one.Output == "" || one.GTs == "" {
+				t.Errorf("step %d: %+v is exported as %+v", step, row, one)
+			}
+		}
+		want += len(index)
+	}
+	if n != want {
+		t.Errorf("%d rows, want %d", n, want)
+	}
+}
+
+// mlflow is a server that keeps what it is sent.
+type mlflow struct {
+	tags    map[string]string
+	metrics map[float64]map[string]float64 // by step
+	created int
+	status  string
+}
+
+func (m *mlflow) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var in struct {
+		Metrics []struct {
+			Key         string
+			Value, Step float64
+		}
+		Tags               []struct{ Key, Value string }
+		Key, Value, Status string
+	}
+	_ = json.NewDecoder(r.Body).Decode(&in) // a GET has none
+	answer := any(map[string]any{})
+	switch strings.TrimPrefix(r.URL.Path, "/api/2.0/mlflow/") {
+	case "experiments/get-by-name":
+		w.WriteHeader(http.StatusNotFound)
+		answer = map[string]string{"error_code": "RESOURCE_DOES_NOT_EXIST"}
+	case "experiments/create":
+		answer = map[string]string{"experiment_id": "7"}
+	case "runs/search":
+		if m.created > 0 {
+			tags := []map[string]string{}
+			for k, v := range m.tags {
+				tags = append(tags, map[string]string{"key": k, "value": v})
+			}
+			answer = map[string]any{"runs": []any{map[string]any{"info": map[string]string{"run_id": "r1"}, "data": map[string]any{"tags": tags}}}}
+		}
+	case "runs/create":
+		m.created++
+		for _, tag := range in.Tags {
+			m.tags[tag.Key] = tag.Value
+		}
+		answer = map[string]any{"run": map[string]any{"info": map[string]string{"run_id": "r1"}}}
+	case "runs/log-batch":
+		for _, one := range in.Metrics {
+			if m.metrics[one.Step] == nil {
+				m.metrics[one.Step] = map[string]float64{}
+			}
+			m.metrics[one.Step][one.Key] = one.Value
+		}
+	case "runs/set-tag":
+		m.tags[in.Key] = in.Value
+	case "runs/update":
+		m.status = in.Status
+	}
+	_ = json.NewEncoder(w).Encode(answer) // the client has gone when this fails
+}
+
+// TestMLflowGetsEachStepOnce, with all its numbers, however often it is exported.
+func TestMLflowGetsEachStepOnce(t *testing.T) {
+	h := runtest.New(t, nil)
+	h.Whole(t, 3, false)
+	r, err := history.Open(t.Context(), h.Store, "demo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &mlflow{tags: map[string]string{}, metrics: map[float64]map[string]float64{}}
+	site := httptest.NewServer(server)
+	defer site.Close()
+	m := export.MLflow{Address: site.URL + "/", Experiment: "e", Client: site.Client()}
+	for _, want := range []int{3, 0} {
+		if id, sent, err := m.Export(t.Context(), r); err != nil || id != "r1" || sent != want {
+			t.Errorf("run %q, %d steps sent (%v), want %d", id, sent, err, want)
+		}
+	}
+	records, err := r.Records(t.Context())
+	if err != nil || server.created != 1 || server.tags["temper.run"] != "demo" {
+		t.Errorf("%d runs made, tags %v (%v)", server.created, server.tags, err)
+	}
+	for _, rec := range records {
+		if diff := cmp.Diff(map[string]float64(rec.Metrics), server.metrics[float64(rec.Step)]); diff != "" {
+			t.Errorf("step %d: the record is -, what was sent +\n%s", rec.Step, diff)
+		}
+	}
+	refusing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusForbidden) }))
+	defer refusing.Close()
+	m.Address = refusing.URL
+	if _, _, err := m.Export(t.Context(), r); err == nil || !strings.Contains(err.Error(), "403") || strings.Contains(err.Error(), "\n") {
+		t.Errorf("a server that refuses: %v", err)
+	}
+}

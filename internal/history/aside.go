@@ -1,0 +1,73 @@
+package history
+
+import (
+	"context"
+	"fmt"
+
+	"temper/internal/artifact"
+	"temper/internal/blob"
+	"temper/internal/record"
+)
+
+// Times are what the trajectories of a step took, in no order; none where nobody recorded
+// them. What is damaged is left out: nothing depends on it.
+func (o Rollouts) Times(ctx context.Context, step int) ([]record.Times, error) {
+	return aside(ctx, o.run.store, o.run.layout.TimesFolder(step), record.DecodeTimes)
+}
+
+// TimesOf are those of one trajectory; ok is false where they are not recorded, or not in
+// full.
+func (o Rollouts) TimesOf(ctx context.Context, step int, problemID string, rollout int) (t record.Times, ok bool, err error) {
+	all, err := o.Times(ctx, step)
+	if err != nil {
+		return t, false, err
+	}
+	var parts []record.Times
+	for _, part := range all {
+		if part.Problem == problemID && part.Rollout == rollout {
+			parts = append(parts, part)
+		}
+	}
+	t, ok = record.JoinTimes(parts)
+	return t, ok, nil
+}
+
+// OutputsOf are the whole outputs of the calls of a trajectory, where the run keeps them.
+func (o Rollouts) OutputsOf(ctx context.Context, step int, problemID string, rollout int) ([]record.Output, error) {
+	all, err := aside(ctx, o.run.store, o.run.layout.OutputsFolder(step), record.DecodeOutputs)
+	var out []record.Output
+	for _, one := range all {
+		if one.Problem == problemID && one.Rollout == rollout {
+			out = append(out, one)
+		}
+	}
+	return out, err
+}
+
+// aside reads all objects of a folder, and passes over those that are damaged or gone
+// meanwhile.
+func aside[T any](ctx context.Context, store blob.Store, folder string, decode func([]byte) ([]T, error)) ([]T, error) {
+	infos, _, err := store.ListFolder(ctx, folder)
+	if err != nil {
+		return nil, err
+	}
+	parts := make([][]T, len(infos))
+	err = artifact.Each(ctx, len(infos), func(ctx context.Context, i int) error {
+		data, err := blob.ReadKey(ctx, store, infos[i].Key)
+		if blob.IsDamage(err) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", store.Locate(infos[i].Key), err)
+		}
+		if list, err := decode(data); err == nil {
+			parts[i] = list
+		}
+		return nil
+	})
+	var out []T
+	for _, part := range parts {
+		out = append(out, part...)
+	}
+	return out, err
+}
