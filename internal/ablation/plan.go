@@ -267,7 +267,7 @@ func RecordEnd(ctx context.Context, store blob.Store, e Ended) error {
 
 // Progress is what is known of the runs of a plan, in their order.
 type Progress struct {
-	Plan Plan `json:"plan"`
+	Plan    Plan     `json:"plan"`
 	States  []string `json:"states"`
 	Reasons []string `json:"reasons"`
 	// Paused, Reason, By and Since are those of a pause.

@@ -9,6 +9,7 @@ package rl
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"temper/sandbox/status"
@@ -75,6 +76,17 @@ type ToolCall struct {
 	Status    status.Status `json:"status"`
 	Response  string        `json:"response"` // text shown to the policy, after truncation
 	Wall      time.Duration `json:"-"`        // as measured by the sandbox; not part of the run's bits
+}
+
+// surplusEnd ends the response to a call beyond the limit of calls in a turn.
+const surplusEnd = " calls per turn"
+
+// SurplusReason says why a call beyond the limit of calls in a turn is refused.
+func SurplusReason(most int) string { return fmt.Sprintf("at most %d%s", most, surplusEnd) }
+
+// Surplus reports whether the call was refused for the limit of calls in a turn.
+func (c *ToolCall) Surplus() bool {
+	return c.Status == status.Refused && c.ID == "" && strings.HasSuffix(c.Response, surplusEnd)
 }
 
 // Turn is one generation plus its tool results.
