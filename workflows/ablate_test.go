@@ -278,7 +278,7 @@ func TestAblationRefusesUnknownKeys(t *testing.T) {
 	w := newWorld(1)
 	env := newEnv(t, w)
 	env.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: ablateWorkflow, TaskQueue: workflows.QueueControl})
-	env.ExecuteWorkflow(workflows.Ablate, json.RawMessage(`{"id": "roc", "sedes": [1], "arms": [{"name": "on", "sets": {}}]}`))
+	env.ExecuteWorkflow(workflows.TypeAblate, json.RawMessage(`{"id": "roc", "sedes": [1], "arms": [{"name": "on", "sets": {}}]}`))
 	err := env.GetWorkflowError()
 	if err == nil || !strings.Contains(err.Error(), "sedes") || !strings.Contains(err.Error(), "arms[0].sets") || w.count("plan") != 0 {
 		t.Errorf("error %v, calls %v", err, w.log())
