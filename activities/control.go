@@ -7,6 +7,7 @@ import (
 
 	"go.temporal.io/sdk/activity"
 
+	"temper/internal/ablation"
 	"temper/internal/retrain"
 	"temper/internal/run"
 	"temper/internal/run/judge"
@@ -167,4 +168,33 @@ func (c *Control) JudgeRetrain(ctx context.Context, in JudgeRetrainInput) (retra
 func (c *Control) LogRetrain(ctx context.Context, in retrain.Event) error {
 	defer keepAlive(ctx)()
 	return toTemporal(retrain.LogEvent(ctx, c.Store, in))
+}
+
+// PlanAblation plans the runs of an ablation; see ablation.MakePlan. Errors:
+// InvalidConfig, RunExists.
+func (c *Control) PlanAblation(ctx context.Context, in PlanAblationInput) (ablation.Plan, error) {
+	defer keepAlive(ctx)()
+	plan, err := ablation.MakePlan(ctx, c.Store, in)
+	return plan, toTemporal(err)
+}
+
+// FindAblationRun says what the store has of a run of an ablation; see ablation.Find.
+// Errors: RunExists.
+func (c *Control) FindAblationRun(ctx context.Context, in FindAblationRunInput) (ablation.Stored, error) {
+	defer keepAlive(ctx)()
+	out, err := ablation.Find(ctx, c.Store, in)
+	return out, toTemporal(err)
+}
+
+// RecordAblationRun stores how a run of an ablation ended.
+func (c *Control) RecordAblationRun(ctx context.Context, in ablation.Ended) error {
+	defer keepAlive(ctx)()
+	return toTemporal(ablation.RecordEnd(ctx, c.Store, in))
+}
+
+// CollectAblation stores the figures of an ablation; see ablation.StoreResult.
+func (c *Control) CollectAblation(ctx context.Context, in CollectAblationInput) (ablation.Outcome, error) {
+	defer keepAlive(ctx)()
+	out, err := ablation.StoreResult(ctx, c.Store, in.ID)
+	return out, toTemporal(err)
 }

@@ -3,6 +3,7 @@ package activities
 import (
 	"time"
 
+	"temper/internal/ablation"
 	"temper/internal/learner"
 	"temper/internal/remake"
 	"temper/internal/retrain"
@@ -15,23 +16,25 @@ import (
 // Inputs of the activities, by the names that workflows use. Each is what the
 // function behind the activity takes.
 type (
-	AmendRunInput       = run.AmendInput
-	FinishRunInput      = run.FinishInput
-	LogStepInput        = run.StepInput
-	TrainSFTInput       = learner.SFTInput
-	TrainStepInput      = learner.StepInput
-	PublishInput        = learner.PublishInput
-	SaveCheckpointInput = learner.SaveInput
-	SelectProblemsInput = sampling.SelectInput
-	SampleGroupsInput   = sampling.GroupsInput
-	BuildBatchInput     = sampling.BatchInput
-	EvaluateInput       = sampling.EvaluateInput
-	FilterInput         = sampling.FilterInput
-	JudgeStageInput     = judge.StageInput
-	JudgeGateInput      = judge.GateInput
-	MendInput           = remake.MendInput
-	PlanRetrainInput    = retrain.PlanInput
-	JudgeRetrainInput   = retrain.JudgeInput
+	AmendRunInput        = run.AmendInput
+	FinishRunInput       = run.FinishInput
+	LogStepInput         = run.StepInput
+	TrainSFTInput        = learner.SFTInput
+	TrainStepInput       = learner.StepInput
+	PublishInput         = learner.PublishInput
+	SaveCheckpointInput  = learner.SaveInput
+	SelectProblemsInput  = sampling.SelectInput
+	SampleGroupsInput    = sampling.GroupsInput
+	BuildBatchInput      = sampling.BatchInput
+	EvaluateInput        = sampling.EvaluateInput
+	FilterInput          = sampling.FilterInput
+	JudgeStageInput      = judge.StageInput
+	JudgeGateInput       = judge.GateInput
+	MendInput            = remake.MendInput
+	PlanRetrainInput     = retrain.PlanInput
+	JudgeRetrainInput    = retrain.JudgeInput
+	PlanAblationInput    = ablation.Input
+	FindAblationRunInput = ablation.FindInput
 )
 
 // PrepareDataInput asks for problem sets, dialogues and the tokenizer of a run.
@@ -63,4 +66,9 @@ type CheckForkInput struct {
 type CheckForkResult struct {
 	Step      int      `json:"step"`
 	Inherited []string `json:"inherited,omitempty"`
+}
+
+// CollectAblationInput names an ablation.
+type CollectAblationInput struct {
+	ID string `json:"id"`
 }

@@ -13,7 +13,7 @@ type meter struct {
 	sums                        [loss.NumMeasures]float64
 	norm                        float64 // times loss tokens, once added to another meter
 	tokens, lossTokens, updates int
-	sequences                   int // with a token in the loss
+	sequences, groups           int // with a token in the loss
 	skipped                     int // updates left out for their norm
 }
 

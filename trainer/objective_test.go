@@ -27,6 +27,7 @@ func objectives() map[string]config.Loss {
 		"recipe":        with(func(*config.Loss) {}),
 		"sequence mean": with(func(l *config.Loss) { l.Aggregation = config.AggregateSequences }),
 		"constant":      with(func(l *config.Loss) { l.Aggregation, l.ConstantTokens = config.AggregateConstant, 40 }),
+		"group mean":    with(func(l *config.Loss) { l.Aggregation = config.AggregateGroups }),
 		"gspo":          with(func(l *config.Loss) { l.Objective, l.Aggregation = config.ObjectiveGSPO, config.AggregateSequences }),
 		"cispo":         with(func(l *config.Loss) { l.Objective = config.ObjectiveCISPO }),
 		"k3":            with(func(l *config.Loss) { l.KL.Coefficient = 0.5 }),

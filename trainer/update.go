@@ -16,7 +16,7 @@ import (
 
 // update makes one optimizer update on the rows of a minibatch.
 func (s *step) update(ctx context.Context, rows []*packing.Row) (meter, error) {
-	m := meter{updates: 1, sequences: len(rows)}
+	m := meter{updates: 1, sequences: len(rows), groups: packing.MarkGroups(rows)}
 	m.tokens, m.lossTokens = packing.Count(rows)
 	micros := s.scorer.plan.Microbatches(rows)
 	numbers := optimizer.Numbers(s.optimizer, s.lr, s.state.Counters().Updates+1)
@@ -100,5 +100,5 @@ func (s *step) inputs(mb packing.Microbatch, m *meter) []any {
 	if s.objective == pass.Supervised {
 		return feed.Supervised(mb, m.lossTokens)
 	}
-	return feed.Policy(mb, loss.Denominator(s.loss, m.lossTokens, m.sequences), feed.ExtrasOf(s.loss))
+	return feed.Policy(mb, loss.Denominator(s.loss, loss.Counts{Tokens: m.lossTokens, Sequences: m.sequences, Groups: m.groups}), feed.ExtrasOf(s.loss))
 }

@@ -56,6 +56,8 @@ func (e *explainer) group() string {
 		return fmt.Sprintf("All %d trajectories are correct: equal rewards teach nothing, so the group was dropped.", n)
 	case e.correct == 0:
 		return fmt.Sprintf("All %d trajectories are wrong: equal rewards teach nothing, so the group was dropped.", n)
+	case e.recorded() && e.tooSmall():
+		return fmt.Sprintf("The group has %s, fewer than rl.group_size = %d, so it was dropped, as the released code does.", e.counts(), e.groupSize)
 	case e.recorded() && n <= e.groupSize:
 		return fmt.Sprintf("The group has %s, no more than rl.group_size = %d, so all were kept.", e.counts(), e.groupSize)
 	case e.recorded():
@@ -67,6 +69,11 @@ func (e *explainer) group() string {
 
 func (e *explainer) recorded() bool {
 	return !slices.ContainsFunc(e.rows, func(r record.Row) bool { return r.Fate == "" })
+}
+
+// tooSmall reports whether the mode released has dropped the whole group for its size.
+func (e *explainer) tooSmall() bool {
+	return e.roc.Enabled && e.roc.Mode == grpo.ModeReleased && e.correct+e.wrong < e.groupSize && e.keptPos+e.keptNeg == 0
 }
 
 func (e *explainer) counts() string {
@@ -116,6 +123,8 @@ func advantageOf(r record.Row) string {
 func (e *explainer) reason(r record.Row) string {
 	kept := r.Fate == record.FateKept
 	switch {
+	case e.tooSmall():
+		return "the group is smaller than rl.group_size."
 	case e.correct+e.wrong <= e.groupSize:
 		return "the group is no larger than rl.group_size."
 	case !e.roc.Enabled:

@@ -12,7 +12,6 @@ import (
 
 	"temper/internal/blob"
 	"temper/internal/config"
-	"temper/internal/grpo"
 	"temper/internal/history"
 	"temper/internal/record"
 	"temper/internal/rl"
@@ -220,7 +219,7 @@ func oldRows(ctx context.Context, h *history.Run, cfg config.Run, step int, id s
 			row.Fate = record.FateDropped
 		}
 		if t.Reward > 0 && !t.Excluded() {
-			pErr, pFormat := grpo.Penalties(t)
+			pErr, pFormat := cfg.RL.RoC.Penalties(t)
 			row.PErr, row.PFormat = &pErr, &pFormat
 			row.Weight = record.Finite(1 / (pErr + pFormat + cfg.RL.RoC.Smoothing))
 		}

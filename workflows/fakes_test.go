@@ -91,6 +91,7 @@ type world struct {
 	// watched is what the watch says of steps.
 	watched map[int]run.Watched
 	opened  map[string]run.Input
+	ablated map[string]string // how runs of an ablation ended, or what is stored of them
 	// stuck lists calls that last until they are cancelled.
 	stuck map[string]bool
 	// verdicts are what becomes of the stage after steps, and gate of the policy after SFT;
@@ -112,7 +113,7 @@ func newWorld(stages ...int) *world {
 		plan:   run.Plan{RunID: "demo", SFTSteps: 30, CheckpointEvery: 2},
 		left:   1,
 		empty:  map[int]bool{},
-		faults: map[string][]error{}, configs: map[string]string{}, opened: map[string]run.Input{},
+		faults: map[string][]error{}, configs: map[string]string{}, opened: map[string]run.Input{}, ablated: map[string]string{},
 	}
 	next := 1
 	for i, n := range stages {

@@ -35,6 +35,7 @@ const (
 	TypeStep     = "RLStep"
 	TypeEvaluate = "EvaluateRun"
 	TypeRetrain  = "Retrain"
+	TypeAblate   = "Ablate"
 )
 
 // Messages that RLRun understands, and RLStage in part. Each command is both a

@@ -11,4 +11,5 @@ func Register(r worker.WorkflowRegistry) {
 	r.RegisterWorkflow(EvaluateRun)
 	r.RegisterWorkflow(Retrain)
 	r.RegisterWorkflow(Cluster)
+	r.RegisterWorkflow(Ablate)
 }

@@ -46,7 +46,7 @@ func rootCommand() *cobra.Command {
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.AddCommand(
-		upCommand(), runCommand(), evalCommand(), verifyCommand(), analyzeCommand(), scheduleCommand(), workerCommand(), trainerCommand(), memberCommand(), rolloutCommand(), engineCommand(),
+		upCommand(), runCommand(), evalCommand(), ablateCommand(), verifyCommand(), analyzeCommand(), scheduleCommand(), workerCommand(), trainerCommand(), memberCommand(), rolloutCommand(), engineCommand(),
 		sandboxCommand(), gatewayCommand(), serveCommand(), uiCommand(), reportCommand(), chatCommand(), dataCommand(), configCommand(), modelCommand(), backendCommand(),
 		benchCommand(), doctorCommand(), storeCommand(), clusterCommand(), queryCommand(), exportCommand(), watchCommand(),
 	)

@@ -15,9 +15,10 @@ const (
 
 // Means over tokens.
 const (
-	AggregateTokens    = "token_mean"    // over all loss tokens of the minibatch
-	AggregateSequences = "sequence_mean" // over the sequences' means over their loss tokens
-	AggregateConstant  = "constant"      // over the sequences' sums, each divided by ConstantTokens
+	AggregateTokens    = "token_mean"       // over all loss tokens of the minibatch
+	AggregateSequences = "sequence_mean"    // over the sequences' means over their loss tokens
+	AggregateConstant  = "constant"         // over the sequences' sums, each divided by ConstantTokens
+	AggregateGroups    = "group_token_mean" // over the groups' means over their loss tokens
 )
 
 // Old policies of the ratio.
@@ -66,7 +67,11 @@ type Loss struct {
 	// minibatch (DAPO, arXiv 2503.14476, equation 8), sequence_mean over the means of the
 	// sequences (GRPO, arXiv 2402.03300, equation 3), and constant over the sums of the
 	// sequences, each divided by constant_tokens (Dr. GRPO, arXiv 2503.20783, section 3.2).
-	Aggregation string `yaml:"aggregation,omitempty" json:"aggregation,omitempty" enum:"token_mean|sequence_mean|constant" empty:"token_mean" amend:"yes"`
+	// group_token_mean is over the means of the groups, each over all loss tokens of a
+	// problem's kept trajectories (rStar2-Agent, arXiv 2508.20722, section 2.2): a group of
+	// long trajectories then weighs no more than one of short ones. With several minibatches
+	// a step it is over the part of a group that is in the minibatch.
+	Aggregation string `yaml:"aggregation,omitempty" json:"aggregation,omitempty" enum:"token_mean|sequence_mean|constant|group_token_mean" empty:"token_mean" amend:"yes"`
 	// ConstantTokens divides the sum of each sequence with aggregation constant, and only
 	// there. It is the largest number of response tokens.
 	ConstantTokens int `yaml:"constant_tokens,omitempty" json:"constant_tokens,omitempty" range:"0..16777216" unit:"tokens" amend:"yes"`

@@ -36,7 +36,7 @@ const (
 	maxTries = 3
 )
 
-const ours = "WorkflowType IN ('" + workflows.TypeRetrain + "', '" + workflows.TypeRun + "', '" + workflows.TypeStage + "')"
+const ours = "WorkflowType IN ('" + workflows.TypeRetrain + "', '" + workflows.TypeAblate + "', '" + workflows.TypeRun + "', '" + workflows.TypeStage + "')"
 
 // Watch keeps the gates of all runs of a namespace at what the server has paused.
 type Watch struct {

@@ -24,6 +24,7 @@ const (
 	FateAllCorrect Fate = "all_correct" // dropped: equal rewards teach nothing
 	FateAllWrong   Fate = "all_wrong"   // dropped, too
 	FateEmpty      Fate = "empty"       // dropped: nothing but infrastructure failures
+	FateTooSmall   Fate = "too_small"   // dropped with mode released: fewer than group_size have a reward
 )
 
 // BuildGroup drops the group of a problem when its rewards are uniform, resamples
@@ -45,6 +46,8 @@ func BuildGroup(g rl.Group, groupSize int, roc RoC, seed uint64, penalty Penalty
 		return nil, nil, FateAllCorrect, nil
 	case uniform(scored):
 		return nil, nil, FateAllWrong, nil
+	case roc.Enabled && roc.Mode == ModeReleased && len(scored) < groupSize:
+		return nil, nil, FateTooSmall, nil
 	}
 	kept = Resample(scored, groupSize, roc, seed)
 	advantages := Advantages(penalized(kept, penalty))

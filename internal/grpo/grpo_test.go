@@ -14,6 +14,9 @@ import (
 	"temper/sandbox/status"
 )
 
+// responses are what a policy sees of a call by its status.
+var responses = map[status.Status]string{status.OK: "3", status.Error: "NameError at line 1", status.TimeLimit: "TimeLimit: too long", status.Malformed: "Failed to decode"}
+
 // made is a trajectory with the given reward and quality.
 func made(problem string, rollout int, reward float64, statuses ...status.Status) rl.Trajectory {
 	t := rl.Trajectory{
@@ -22,7 +25,7 @@ func made(problem string, rollout int, reward float64, statuses ...status.Status
 		RolloutLogprobs: []float32{0, -1, -2}, Turns: []rl.Turn{{Start: 1, End: 3}},
 	}
 	for _, s := range statuses {
-		t.Turns[0].Calls = append(t.Turns[0].Calls, rl.ToolCall{Status: s})
+		t.Turns[0].Calls = append(t.Turns[0].Calls, rl.ToolCall{ID: "id", Status: s, Response: responses[s]})
 	}
 	return t
 }
@@ -203,8 +206,23 @@ func TestOrderOfArrivalDoesNotMatter(t *testing.T) {
 		if diff := cmp.Diff(again, samples); diff != "" || fate != fateAgain || !cmp.Equal(keptAgain, kept) {
 			t.Fatalf("another order, fate %s instead of %s, other samples:\n%s", fateAgain, fate, diff)
 		}
+		if fate == grpo.FateTooSmall {
+			if small := len(g.Trajectories) - excluded(g); !roc.Enabled || roc.Mode != grpo.ModeReleased || small >= size || len(kept) > 0 {
+				t.Fatalf("%+v: a group of %d is too small for %d, %d kept", roc, small, size, len(kept))
+			}
+			return
+		}
 		checkGroup(t, g, kept, samples, fate, size)
 	})
+}
+
+func excluded(g rl.Group) (n int) {
+	for i := range g.Trajectories {
+		if g.Trajectories[i].Excluded() {
+			n++
+		}
+	}
+	return n
 }
 
 // checkGroup: nothing of the system's failures, advantages that sum to zero and
@@ -293,13 +311,13 @@ func TestPenalties(t *testing.T) {
 		for _, s := range c.statuses {
 			tr.Turns[0].Calls = append(tr.Turns[0].Calls, rl.ToolCall{Status: s, Response: "no error here"})
 		}
-		if pErr, pFormat := grpo.Penalties(&tr); pErr != c.pErr || pFormat != c.pFormat {
+		if pErr, pFormat := (grpo.RoC{Mode: grpo.ModePaper}).Penalties(&tr); pErr != c.pErr || pFormat != c.pFormat {
 			t.Errorf("%s: %v, %v; want %v, %v", name, pErr, pFormat, c.pErr, c.pFormat)
 		}
 	}
 	printed := made("p", 0, 1, status.OK)
 	printed.Turns[0].Calls[0].Response = "Error: error"
-	if pErr, _ := grpo.Penalties(&printed); pErr != 0 {
+	if pErr, _ := (grpo.RoC{Mode: grpo.ModePaper}).Penalties(&printed); pErr != 0 {
 		t.Errorf("a printed word counts as a failed call: %v", pErr)
 	}
 }
@@ -375,9 +393,10 @@ func TestOverlong(t *testing.T) {
 
 // TestCountsOfEveryGroup: with 2G of 16, 30 and 32, each number of failures in both modes.
 // The release rounds both counts half to even, keeps its minima, and for an odd G may miss
-// it, where its assertion ends the run: there G is kept, by leaving the rest to the
-// positives.
+// it, where its assertion ends the run: there G is kept, with its failures, by leaving the
+// rest to the positives.
 func TestCountsOfEveryGroup(t *testing.T) {
+	var asserted []int
 	for _, sampled := range []int{16, 30, 32} {
 		size := sampled / 2
 		for neg := range sampled + 1 {
@@ -394,31 +413,36 @@ func TestCountsOfEveryGroup(t *testing.T) {
 				t.Errorf("paper, %d failures of %d: %d are kept, want %d", neg, sampled, paper, neg/2)
 			}
 			pos, released := scored(grpo.Resample(ts, size, grpo.RoC{Enabled: true, Mode: grpo.ModeReleased, MinPositive: 2, MinNegative: 2}, 3))
-			zeros, ones, odd := releaseCounts(neg, sampled-neg, size)
-			if pos+released != size || !odd && (released != zeros || pos != ones) {
+			zeros, ones, ok := releaseCounts(neg, sampled-neg, size)
+			if pos+released != size || released != zeros || ok && pos != ones {
 				t.Errorf("released, %d failures of %d: %d and %d are kept, want %d and %d", neg, sampled, released, pos, zeros, ones)
 			}
-			if odd && size%2 == 0 {
+			if !ok && size%2 == 0 {
 				t.Errorf("%d failures of %d: the release would not keep %d", neg, sampled, size)
+			}
+			if !ok {
+				asserted = append(asserted, neg)
 			}
 		}
 	}
+	if !slices.Equal(asserted, []int{7, 9, 11, 13, 15, 17, 19, 21, 23}) {
+		t.Errorf("of 30, the release's assertion ends the run for %v failures", asserted)
+	}
 }
 
-// releaseCounts is the release's arithmetic for n of zeros and ones, with minima of 2. odd
-// says that its rounded counts do not add up to n: then its assertion ends the run, unless
-// a minimum mends the sum, which moves one more to the failures than ours does.
-func releaseCounts(zeros, ones, n int) (z, p int, odd bool) {
+// releaseCounts is the release's arithmetic for n of zeros and ones, with minima of 2,
+// statement by statement. ok says that its assertion on the sum holds.
+func releaseCounts(zeros, ones, n int) (z, p int, ok bool) {
 	const least = 2
 	z = int(math.RoundToEven(float64(zeros*n) / float64(zeros+ones)))
 	p = int(math.RoundToEven(float64(ones*n) / float64(zeros+ones)))
-	odd = z+p != n
-	if few := min(least, zeros); z <= few {
-		z, p = few, n-few
-	} else if few := min(least, ones); p <= few {
-		z, p = n-few, few
+	if z <= min(least, zeros) {
+		z, p = min(least, zeros), n-min(least, zeros)
 	}
-	return z, p, odd
+	if p <= min(least, ones) {
+		z, p = n-min(least, ones), min(least, ones)
+	}
+	return z, p, z+p == n
 }
 
 // TestDrawsByChiSquare: over 100,000 seeds, one of four positives is kept with probability

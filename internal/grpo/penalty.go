@@ -7,9 +7,13 @@ import "temper/internal/rl"
 const noCallPenalty = 0.5
 
 // Penalties returns the two numbers by which Resample-on-Correct ranks correct
-// trajectories (arXiv 2508.20722, section 2.2.3): p_err, the share of tool calls whose
-// status is a failure, and p_format, which is above 0 without exactly one answer.
-func Penalties(t *rl.Trajectory) (toolErrorRate, formatPenalty float64) {
+// trajectories (arXiv 2508.20722, section 2.2.3): p_err, the share of tool calls that are
+// errors, and p_format, which is above 0 without exactly one answer. What is an error and
+// what is a turn depends on the mode.
+func (c RoC) Penalties(t *rl.Trajectory) (toolErrorRate, formatPenalty float64) {
+	if c.Mode == ModeReleased {
+		return AsReleased(t).Penalties()
+	}
 	toolErrorRate = noCallPenalty
 	if calls, failed := t.ToolCounts(); calls > 0 {
 		toolErrorRate = rl.ToolErrorRate(calls, failed)

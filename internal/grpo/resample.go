@@ -14,7 +14,8 @@ const (
 	// proportional to their penalty, as arXiv 2508.20722 says.
 	ModePaper = "paper"
 	// ModeReleased keeps the positives with the lowest penalties and the first
-	// negatives, and rounds the counts half to even, as the released code does.
+	// negatives, counts penalties in the text, and drops groups that are too small, as
+	// the released code does.
 	ModeReleased = "released"
 )
 
@@ -28,11 +29,11 @@ type RoC struct {
 	// group_size instead, which is plain GRPO.
 	Enabled bool `yaml:"enabled" json:"enabled"`
 	// Mode is how correct trajectories are chosen: paper draws them with probabilities
-	// inverse to their penalties, released takes those with the lowest penalties as the
-	// released code does. released is the release's choice by our penalties, and not the
-	// release whole: a call fails by its status and not by the word "error" in its result,
-	// the first turn counts as a turn, and groups below group_size are kept. Calls beyond
-	// rollout.max_calls_per_turn are errors, in both modes; the release never answers them.
+	// inverse to their penalties, released takes those with the lowest penalties, as the
+	// released code does. With released a call fails when its result has the word "error",
+	// the first turn is none in p_format, and groups below group_size are dropped. A call
+	// beyond rollout.max_calls_per_turn is an error with paper, and does not exist with
+	// released. Decision 46 lists what released does otherwise than the release still.
 	Mode string `yaml:"mode" json:"mode" enum:"paper|released"`
 	// Smoothing is the s in 1/(p+s), the weight of a trajectory with penalty p. The paper
 	// states none.
@@ -78,10 +79,10 @@ func resampleOnCorrect(sorted []rl.Trajectory, groupSize int, cfg RoC, seed uint
 	numNeg := keptNegatives(len(positives), len(negatives), groupSize, cfg)
 	numPos := groupSize - numNeg
 	if cfg.Mode == ModeReleased {
-		return slices.Concat(lowest(positives, numPos, penaltyKeys(positives)), negatives[:numNeg])
+		return slices.Concat(lowest(positives, numPos, penaltyKeys(positives, cfg)), negatives[:numNeg])
 	}
 	return slices.Concat(
-		lowest(positives, numPos, weightedKeys(positives, cfg.Smoothing, seed)),
+		lowest(positives, numPos, weightedKeys(positives, cfg, seed)),
 		lowest(negatives, numNeg, uniformKeys(negatives, seed)))
 }
 
@@ -91,13 +92,31 @@ func positive(t *rl.Trajectory) bool { return t.Reward > 0 }
 // pos+neg. It is the proportional share, moved as little as the minima and the
 // numbers there are demand.
 func keptNegatives(pos, neg, groupSize int, cfg RoC) int {
-	share := math.Floor(float64(neg*groupSize) / float64(pos+neg))
 	if cfg.Mode == ModeReleased {
-		share = math.RoundToEven(float64(neg*groupSize) / float64(pos+neg))
+		return releasedNegatives(pos, neg, groupSize, cfg)
 	}
+	share := math.Floor(float64(neg*groupSize) / float64(pos+neg))
 	lowest := max(min(cfg.MinNegative, neg), groupSize-pos)
 	highest := min(neg, groupSize-min(cfg.MinPositive, pos))
 	return min(max(int(share), lowest), highest)
+}
+
+// releasedNegatives is the released code's arithmetic: both counts are rounded half to
+// even, and a count that is at or below its minimum makes the other one the rest. Where
+// the two do not add up to an odd groupSize, an assertion ends the run there; here the
+// positives are the rest. Its last way out, a group kept whole because both counts are
+// below their minima, is never taken: they are at least groupSize-1 together, and the
+// minima at most groupSize.
+func releasedNegatives(pos, neg, groupSize int, cfg RoC) int {
+	share := func(n int) int { return int(math.RoundToEven(float64(n*groupSize) / float64(pos+neg))) }
+	z, p := share(neg), share(pos)
+	if few := min(cfg.MinNegative, neg); z <= few {
+		z, p = few, groupSize-few
+	}
+	if few := min(cfg.MinPositive, pos); p <= few {
+		z = groupSize - few
+	}
+	return min(max(z, groupSize-pos), neg)
 }
 
 // lowest returns the n trajectories with the lowest keys, in input order for
@@ -127,19 +146,19 @@ func uniformKeys(ts []rl.Trajectory, seed uint64) []float64 {
 // weightedKeys draws each key from an exponential distribution with rate 1/(p+s). The
 // lowest keys are then a sample without replacement with probabilities proportional
 // to the rates (Efraimidis and Spirakis 2006).
-func weightedKeys(ts []rl.Trajectory, smoothing float64, seed uint64) []float64 {
+func weightedKeys(ts []rl.Trajectory, cfg RoC, seed uint64) []float64 {
 	keys := make([]float64, len(ts))
 	for i := range ts {
-		toolErrorRate, formatPenalty := Penalties(&ts[i])
-		keys[i] = -math.Log1p(-draw(&ts[i], seed)) * (toolErrorRate + formatPenalty + smoothing)
+		toolErrorRate, formatPenalty := cfg.Penalties(&ts[i])
+		keys[i] = -math.Log1p(-draw(&ts[i], seed)) * (toolErrorRate + formatPenalty + cfg.Smoothing)
 	}
 	return keys
 }
 
-func penaltyKeys(ts []rl.Trajectory) []float64 {
+func penaltyKeys(ts []rl.Trajectory, cfg RoC) []float64 {
 	keys := make([]float64, len(ts))
 	for i := range ts {
-		toolErrorRate, formatPenalty := Penalties(&ts[i])
+		toolErrorRate, formatPenalty := cfg.Penalties(&ts[i])
 		keys[i] = toolErrorRate + formatPenalty
 	}
 	return keys

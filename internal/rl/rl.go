@@ -9,6 +9,7 @@ package rl
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"temper/sandbox/status"
@@ -90,6 +91,17 @@ type CallTime struct {
 	StdoutBytes, StderrBytes int
 	// Stdout and Stderr are what the program printed, where somebody wants to keep it.
 	Stdout, Stderr string
+}
+
+// surplusEnd ends the response to a call beyond the limit of calls in a turn.
+const surplusEnd = " calls per turn"
+
+// SurplusReason says why a call beyond the limit of calls in a turn is refused.
+func SurplusReason(most int) string { return fmt.Sprintf("at most %d%s", most, surplusEnd) }
+
+// Surplus reports whether the call was refused for the limit of calls in a turn.
+func (c *ToolCall) Surplus() bool {
+	return c.Status == status.Refused && c.ID == "" && strings.HasSuffix(c.Response, surplusEnd)
 }
 
 // Turn is one generation plus its tool results.

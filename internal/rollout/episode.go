@@ -183,7 +183,7 @@ func (e *episode) answerCall(ctx context.Context, i int, c chat.Call) (rl.ToolCa
 	var outcome chat.Outcome
 	switch {
 	case cfg.MaxCallsPerTurn > 0 && i >= cfg.MaxCallsPerTurn:
-		outcome = chat.Outcome{Status: status.Refused, Reason: fmt.Sprintf("at most %d calls per turn", cfg.MaxCallsPerTurn)}
+		outcome = chat.Outcome{Status: status.Refused, Reason: rl.SurplusReason(cfg.MaxCallsPerTurn)}
 	case c.Malformed != "":
 		outcome = chat.Outcome{Status: status.Malformed, Reason: c.Malformed}
 	case !known:

@@ -36,6 +36,9 @@ type GroupRecord struct {
 	// trajectories, by Rollout (arXiv 2508.20722, equations 5 and 6).
 	ErrorPenalties  []float64 `json:"p_err,omitempty"`
 	FormatPenalties []float64 `json:"p_format,omitempty"`
+	// Released are the counts of the released code, for a group with unequal rewards. It is
+	// there, empty, for others too: older programs did not count.
+	Released *series.Released `json:"released,omitempty"`
 	// Rows are what the index of the step says of the trajectories, by Rollout. They pass
 	// from the shard to the index and are in no batch.
 	Rows []record.Row `json:"rows,omitempty"`

@@ -192,7 +192,7 @@ func rolloutNumbers(groups []run.GroupRecord, order []string) run.StepRollouts {
 	for i := range groups {
 		byID[groups[i].ProblemID] = &groups[i]
 	}
-	out := run.StepRollouts{Groups: len(groups)}
+	out := run.StepRollouts{Groups: len(groups), Released: &series.Released{}}
 	var all, correct, kept series.Tally
 	var pErr, pFormat float64
 	for _, id := range order {
@@ -203,6 +203,11 @@ func rolloutNumbers(groups []run.GroupRecord, order []string) run.StepRollouts {
 		out.InfraErrors += g.InfraErrors
 		out.Kept += g.NumSamples
 		out.Partial += g.Partial
+		if g.Released == nil { // of an older program
+			out.Released = nil
+		} else if out.Released != nil {
+			out.Released.Merge(*g.Released)
+		}
 		for _, v := range g.Versions {
 			out.Versions = series.AddTokens(out.Versions, v.Version, v.Tokens)
 		}
@@ -211,6 +216,8 @@ func rolloutNumbers(groups []run.GroupRecord, order []string) run.StepRollouts {
 			out.GroupsAllCorrect++
 		case grpo.FateAllWrong:
 			out.GroupsAllWrong++
+		case grpo.FateTooSmall:
+			out.GroupsTooSmall++
 		case grpo.FateKept, grpo.FateEmpty:
 		}
 		for i := range g.ErrorPenalties {

@@ -16,6 +16,7 @@ import (
 	"temper/internal/run"
 	"temper/internal/run/runtest"
 	"temper/internal/sampling"
+	"temper/internal/series"
 	"temper/sandbox/status"
 )
 
@@ -63,6 +64,7 @@ func TestBatchNumbers(t *testing.T) {
 		MeanResponseTokens: (2. + 4 + 2 + 1 + 1 + 1 + 2) / 7, MeanTurns: (2. + 4 + 2 + 1 + 1 + 1 + 2) / 7,
 		MeanCalls: 6. / 7, ClipRatio: 1. / 7,
 		Groups: 3, GroupsAllCorrect: 1, GroupsAllWrong: 1, Trajectories: 8, Kept: 3, InfraErrors: 1,
+		Released: &series.Released{Groups: 1, Trajectories: 3, Results: 5, Answers: 3, OneAnswer: 3}, // no result has a word
 	}
 	if diff := cmp.Diff(got.Stats, want, cmpopts.IgnoreFields(want, "PErrMean", "PFormatMean")); diff != "" {
 		t.Errorf("got -, want +\n%s", diff)

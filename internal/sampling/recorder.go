@@ -57,7 +57,7 @@ func (r recorder) record(ctx context.Context, g storedGroup) (run.GroupRecord, e
 	if err != nil {
 		return run.GroupRecord{}, fault.Newf(fault.Corrupt, "step %d: %w", r.step, err)
 	}
-	out := run.GroupRecord{ProblemID: g.Problem.ID, Fate: fate, NumSamples: len(samples), Trajectories: g.ref}
+	out := run.GroupRecord{ProblemID: g.Problem.ID, Fate: fate, NumSamples: len(samples), Trajectories: g.ref, Released: countReleased(g.Trajectories, fate)}
 	for i := range g.Trajectories {
 		t := &g.Trajectories[i]
 		if t.Excluded() {
@@ -70,7 +70,7 @@ func (r recorder) record(ctx context.Context, g storedGroup) (run.GroupRecord, e
 		}
 		if t.Reward > 0 {
 			out.Correct.Add(t)
-			pErr, pFormat := grpo.Penalties(t)
+			pErr, pFormat := r.roc.Penalties(t)
 			out.ErrorPenalties = append(out.ErrorPenalties, pErr)
 			out.FormatPenalties = append(out.FormatPenalties, pFormat)
 		}
@@ -95,6 +95,24 @@ func (r recorder) record(ctx context.Context, g storedGroup) (run.GroupRecord, e
 	}
 	out.Samples, err = blob.PutBytes(ctx, r.store, r.layout.Samples(r.step, g.Problem.ID), buf.Bytes(), blob.Always)
 	return out, err
+}
+
+// countReleased counts as the released code does what its rejection of equal rewards leaves.
+func countReleased(ts []rl.Trajectory, fate grpo.Fate) *series.Released {
+	var out series.Released
+	if fate != grpo.FateKept && fate != grpo.FateTooSmall {
+		return &out
+	}
+	out.Groups = 1
+	for i := range ts {
+		if ts[i].Excluded() {
+			continue
+		}
+		c := grpo.AsReleased(&ts[i])
+		penalty, _ := c.Penalties()
+		out.Add(c.Results, c.Errors, penalty, c.Answers)
+	}
+	return &out
 }
 
 // countVersions counts the tokens that each version has sampled.
@@ -143,6 +161,8 @@ func (r recorder) rows(ts []rl.Trajectory, samples []rl.Sample, fate grpo.Fate) 
 		switch {
 		case t.Excluded():
 			row.Fate = record.FateExcluded
+		case fate == grpo.FateTooSmall:
+			row.Fate = record.FateDropped
 		case fate != grpo.FateKept:
 			row.Fate = record.FateUniform
 		case kept:
@@ -151,7 +171,7 @@ func (r recorder) rows(ts []rl.Trajectory, samples []rl.Sample, fate grpo.Fate) 
 			row.Fate = record.FateDropped
 		}
 		if t.Reward > 0 && !t.Excluded() {
-			pErr, pFormat := grpo.Penalties(t)
+			pErr, pFormat := r.roc.Penalties(t)
 			row.PErr, row.PFormat = &pErr, &pFormat
 			if r.roc.Enabled && r.roc.Mode == grpo.ModePaper {
 				row.Weight = record.Finite(1 / (pErr + pFormat + r.roc.Smoothing))

@@ -48,7 +48,7 @@ func TestValuesInJSON(t *testing.T) {
 
 // TestTable: every series of a record is described, once and in one line.
 func TestTable(t *testing.T) {
-	values := (&series.Step{Staleness: 1}).Values()
+	values := (&series.Step{Staleness: 1, Rollouts: series.Rollouts{Released: &series.Released{}}}).Values()
 	all := series.All()
 	if _, ok := (&series.Step{}).Values()[series.Staleness]; ok {
 		t.Error("a step that is sampled on policy has a staleness")

@@ -43,5 +43,10 @@ func (s *Step) Values() Values {
 			delete(out, r.Name)
 		}
 	}
+	if s.Rollouts.Released == nil {
+		for _, r := range releasedRows {
+			delete(out, r.Name)
+		}
+	}
 	return out
 }

@@ -48,6 +48,10 @@ func extra(mb packing.Microbatch, e Extra) *tensors.Tensor {
 		return tokenTensor(mb, scatter(mb, func(r *packing.Row) []bool { return r.Selected }))
 	case ReferenceLogprobs:
 		return tokenTensor(mb, scatter(mb, func(r *packing.Row) []float32 { return r.Reference }))
+	case GroupTokens:
+		return tokenTensor(mb, scatter(mb, func(r *packing.Row) []float32 {
+			return slices.Repeat([]float32{float32(r.GroupTokens)}, r.Length)
+		}))
 	}
 	panic(fmt.Sprintf("extra input %d is not defined", e))
 }

@@ -51,10 +51,11 @@ func values[T int32 | float32 | bool](t *testing.T, x any) []T {
 // TestInputsStandWhereTheirSamplesStand reads each input back by the places of the
 // microbatch. Whatever belongs to no sample is zero.
 func TestInputsStandWhereTheirSamplesStand(t *testing.T) {
-	extras := feed.Extras{feed.Sequences, feed.Selected, feed.ReferenceLogprobs}
+	extras := feed.Extras{feed.Sequences, feed.Selected, feed.ReferenceLogprobs, feed.GroupTokens}
 	for _, pack := range []bool{false, true} {
 		mb := oneMicrobatch(t, pack, 20, 30, 9, 17, 25)
 		for _, r := range mb.Members {
+			r.GroupTokens = 1000 + r.Index
 			r.Selected, r.Reference = make([]bool, r.Length), make([]float32, r.Length)
 			for p := range r.Length {
 				r.Selected[p], r.Reference[p] = p%2 == 0, float32(p)/2
@@ -67,13 +68,14 @@ func TestInputsStandWhereTheirSamplesStand(t *testing.T) {
 		n := mb.Rows * mb.Length
 		tokens, targets, rollout := values[int32](t, in[feed.Tokens]), values[int32](t, in[feed.Targets]), values[float32](t, in[feed.RolloutLogprobs])
 		sequences, selected, reference := values[int32](t, in[feed.NumFixed]), values[bool](t, in[feed.NumFixed+1]), values[float32](t, in[feed.NumFixed+2])
+		groups := values[float32](t, in[feed.NumFixed+3])
 		real := make([]bool, n)
 		for i, r := range mb.Members {
 			for p := range r.Length {
 				at := mb.Starts[i] + p
 				real[at] = true
 				if tokens[at] != r.Sample.Tokens[p] || targets[at] != r.Sample.Tokens[p+1] || rollout[at] != r.Sample.RolloutLogprobs[p+1] ||
-					sequences[at] != int32(i) || selected[at] != r.Selected[p] || reference[at] != r.Reference[p] {
+					sequences[at] != int32(i) || selected[at] != r.Selected[p] || reference[at] != r.Reference[p] || groups[at] != float32(1000+r.Index) {
 					t.Fatalf("pack %v: position %d of sample %d is not at %d", pack, p, r.Index, at)
 				}
 				if pack && (tokens[n+at] != int32(p) || tokens[2*n+at] != int32(i+1)) {
@@ -82,7 +84,7 @@ func TestInputsStandWhereTheirSamplesStand(t *testing.T) {
 			}
 		}
 		for at := range real {
-			if !real[at] && (tokens[at] != 0 || targets[at] != 0 || rollout[at] != 0 || selected[at] || reference[at] != 0 || pack && tokens[2*n+at] != 0) {
+			if !real[at] && (tokens[at] != 0 || targets[at] != 0 || rollout[at] != 0 || groups[at] != 0 || selected[at] || reference[at] != 0 || pack && tokens[2*n+at] != 0) {
 				t.Fatalf("pack %v: padding at %d is not zero", pack, at)
 			}
 		}
@@ -96,6 +98,9 @@ func TestInputsStandWhereTheirSamplesStand(t *testing.T) {
 func TestExtrasFollowTheObjective(t *testing.T) {
 	if got := feed.ExtrasOf(config.Loss{}); len(got) != 0 {
 		t.Errorf("the recipe has extras %v", got)
+	}
+	if got, want := feed.ExtrasOf(config.Loss{Aggregation: config.AggregateGroups}), (feed.Extras{feed.GroupTokens}); !slices.Equal(got, want) {
+		t.Errorf("extras %v of a mean over groups, want %v", got, want)
 	}
 	l := config.Loss{Aggregation: config.AggregateSequences, EntropyFraction: 0.5, KL: config.KL{Coefficient: 0.1}}
 	if got, want := feed.ExtrasOf(l), (feed.Extras{feed.Sequences, feed.Selected, feed.ReferenceLogprobs}); !slices.Equal(got, want) {

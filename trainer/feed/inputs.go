@@ -40,6 +40,7 @@ const (
 	Sequences         Extra = iota // int32 [B, T], the number of each token's sequence in the microbatch
 	Selected                       // bool [B, T], the targets of the LossMask that train
 	ReferenceLogprobs              // float32 [B, T], the reference policy's log-probabilities of the targets
+	GroupTokens                    // float32 [B, T], the loss tokens of each token's group in the minibatch
 )
 
 // Extras are the extra inputs of an objective, in their order.
@@ -56,6 +57,9 @@ func ExtrasOf(l config.Loss) Extras {
 	}
 	if l.KL.Coefficient > 0 {
 		out = append(out, ReferenceLogprobs)
+	}
+	if loss.NeedsGroups(l) {
+		out = append(out, GroupTokens)
 	}
 	return out
 }

@@ -7,23 +7,34 @@ import (
 	"temper/internal/config"
 )
 
-// Denominator is what the sum over a minibatch is divided by. tokens is the number of
-// its loss tokens, sequences the number of its sequences that have any. Each sequence
-// lies within one microbatch.
+// Counts are those of a minibatch: its loss tokens, and its sequences and its groups that
+// have any.
+type Counts struct{ Tokens, Sequences, Groups int }
+
+// Denominator is what the sum over a minibatch is divided by. Each sequence lies within
+// one microbatch. A group, the sequences of one problem, need not: the number of its loss
+// tokens N_g in the minibatch comes with each of its tokens.
 //
-//	token_mean     sum_i sum_t x_it / sum_i n_i         (DAPO, arXiv 2503.14476, equation 8)
-//	sequence_mean  sum_i (sum_t x_it / n_i) / sequences (GRPO, arXiv 2402.03300, equation 3)
-//	constant       sum_i sum_t x_it / (C sequences)     (Dr. GRPO, arXiv 2503.20783, section 3.2)
-func Denominator(cfg config.Loss, tokens, sequences int) int {
+//	token_mean        sum_i sum_t x_it / sum_i n_i             (DAPO, arXiv 2503.14476, equation 8)
+//	sequence_mean     sum_i (sum_t x_it / n_i) / sequences     (GRPO, arXiv 2402.03300, equation 3)
+//	constant          sum_i sum_t x_it / (C sequences)         (Dr. GRPO, arXiv 2503.20783, section 3.2)
+//	group_token_mean  sum_g (sum_i sum_t x_it / N_g) / groups  (rStar2-Agent, arXiv 2508.20722, section 2.2)
+func Denominator(cfg config.Loss, n Counts) int {
 	switch cfg.Aggregation {
 	case config.AggregateSequences:
-		return sequences
+		return n.Sequences
 	case config.AggregateConstant:
-		return sequences * cfg.ConstantTokens
+		return n.Sequences * cfg.ConstantTokens
+	case config.AggregateGroups:
+		return n.Groups
 	default:
-		return tokens
+		return n.Tokens
 	}
 }
+
+// NeedsGroups reports whether the objective divides by the tokens of groups, and so needs
+// PolicyInputs.GroupTokens.
+func NeedsGroups(cfg config.Loss) bool { return cfg.Aggregation == config.AggregateGroups }
 
 // NeedsSequences reports whether the objective sums over sequences, and so
 // needs PolicyInputs.Sequences.
@@ -35,8 +46,11 @@ func NeedsSequences(cfg config.Loss) bool {
 // mean sums the values over the tokens where mask is true and divides by the
 // denominator: this microbatch's part of the configured mean.
 func (p *policy) mean(values, mask *Node) *Node {
-	if p.cfg.Aggregation == config.AggregateSequences {
+	switch p.cfg.Aggregation {
+	case config.AggregateSequences:
 		values = Div(values, p.lengths())
+	case config.AggregateGroups:
+		values = Div(values, MaxScalar(p.in.GroupTokens, 1)) // 0 outside of all groups
 	}
 	return Div(MaskedSum(values, mask), p.in.Denominator)
 }

@@ -24,7 +24,10 @@ type PolicyInputs struct {
 	Selected *Node // bool [N]
 	// Sequences is the number of each token's trajectory, 0 <= number < N. Outside Mask
 	// it may be any number. It is nil where NeedsSequences is false.
-	Sequences   *Node // int32 [N]
+	Sequences *Node // int32 [N]
+	// GroupTokens is the number of loss tokens of each token's group in the whole
+	// minibatch, a constant. It is nil where NeedsGroups is false.
+	GroupTokens *Node // float32 [N]
 	Denominator *Node // float32 scalar, see Denominator
 }
 
@@ -84,7 +87,7 @@ func (p *policy) check() {
 		exceptions.Panicf("objective: %v", err)
 	}
 	dims := p.in.Logprobs.Shape().Dimensions
-	for _, n := range []*Node{p.in.OldLogprobs, p.in.RolloutLogprobs, p.in.RefLogprobs, p.in.Advantages, p.in.Mask, p.in.Selected, p.in.Sequences} {
+	for _, n := range []*Node{p.in.OldLogprobs, p.in.RolloutLogprobs, p.in.RefLogprobs, p.in.Advantages, p.in.Mask, p.in.Selected, p.in.Sequences, p.in.GroupTokens} {
 		if n != nil {
 			n.AssertDims(dims...)
 		}
@@ -92,6 +95,9 @@ func (p *policy) check() {
 	p.in.Denominator.AssertScalar()
 	if NeedsSequences(p.cfg) && p.in.Sequences == nil {
 		exceptions.Panicf("objective %q, mean %q, correction %q: want the sequence of each token", p.cfg.Objective, p.cfg.Aggregation, p.cfg.Correction.Level)
+	}
+	if NeedsGroups(p.cfg) && p.in.GroupTokens == nil {
+		exceptions.Panicf("mean %q: want the tokens of each token's group", p.cfg.Aggregation)
 	}
 	if (p.cfg.KL.Coefficient > 0) != (p.in.RefLogprobs != nil) {
 		exceptions.Panicf("coefficient of the penalty is %v: want reference log-probabilities exactly where it is above 0", p.cfg.KL.Coefficient)

@@ -29,7 +29,11 @@ func variants() map[string]config.Loss {
 		"dual clip":     with(func(l *config.Loss) { l.DualClip = 1.5 }),
 		"sequence mean": with(func(l *config.Loss) { l.Aggregation = config.AggregateSequences }),
 		"constant":      with(func(l *config.Loss) { l.Aggregation, l.ConstantTokens = config.AggregateConstant, 24 }),
-		"gspo":          with(func(l *config.Loss) { l.Objective, l.Aggregation = config.ObjectiveGSPO, config.AggregateSequences }),
+		"group mean":    with(func(l *config.Loss) { l.Aggregation = config.AggregateGroups }),
+		"group mean k3": with(func(l *config.Loss) {
+			l.Aggregation, l.KL.Coefficient, l.EntropyFraction = config.AggregateGroups, 0.3, 0.5
+		}),
+		"gspo": with(func(l *config.Loss) { l.Objective, l.Aggregation = config.ObjectiveGSPO, config.AggregateSequences }),
 		"gspo dual": with(func(l *config.Loss) {
 			l.Objective, l.Aggregation, l.DualClip = config.ObjectiveGSPO, config.AggregateSequences, 1.3
 		}),
@@ -94,6 +98,9 @@ func newRunner(t testing.TB, cfg config.Loss) *runner {
 		if loss.NeedsSequences(cfg) {
 			inputs.Sequences = in[7]
 		}
+		if loss.NeedsGroups(cfg) {
+			inputs.GroupTokens = in[9]
+		}
 		m := loss.Policy(cfg, inputs)
 		return append([]*node{m.Vector()}, graph.Gradient(m[loss.Loss], in[0])...)
 	})
@@ -113,6 +120,7 @@ type place struct {
 func (r *runner) run(t fataler, sequences []sequence, places []place, denominator int) (m [loss.NumMeasures]float64, gradient [][]float64) {
 	const n = rows * columns
 	lp, old, rollout, ref, advantages := make([]float32, n), make([]float32, n), make([]float32, n), make([]float32, n), make([]float32, n)
+	inGroup, groups := make([]float32, n), groupTokens(sequences)
 	mask, selected, number := make([]bool, n), make([]bool, n), make([]int32, n)
 	for i := range n {
 		lp[i], old[i], rollout[i], ref[i], advantages[i] = float32(math.Inf(-1)), -7, float32(math.Inf(-1)), 50, 9
@@ -122,6 +130,7 @@ func (r *runner) run(t fataler, sequences []sequence, places []place, denominato
 		for i, tok := range s.tokens {
 			at := p.at + i
 			number[at], advantages[at] = int32(p.number), float32(s.advantage)
+			inGroup[at] = float32(groups[s.group])
 			if tok.mask {
 				lp[at], old[at], rollout[at], ref[at] = float32(tok.lp), float32(tok.old), float32(tok.rollout), float32(tok.ref)
 				mask[at], selected[at] = true, tok.selected
@@ -138,7 +147,7 @@ func (r *runner) run(t fataler, sequences []sequence, places []place, denominato
 			return tensors.FromFlatDataAndDimensions(number, rows, columns)
 		}
 	}
-	out, err := r.exec.Call(shaped(lp), shaped(old), shaped(rollout), shaped(ref), shaped(advantages), shaped(mask), shaped(selected), shaped(number), float32(denominator))
+	out, err := r.exec.Call(shaped(lp), shaped(old), shaped(rollout), shaped(ref), shaped(advantages), shaped(mask), shaped(selected), shaped(number), float32(denominator), shaped(inGroup))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +188,7 @@ func drawSequences(t *rapid.T) []sequence {
 	for room := rows * columns; room > 0 && len(out) < 6; {
 		n := rapid.IntRange(1, min(12, room)).Draw(t, "length")
 		room -= n
-		s := sequence{advantage: number("advantage", -2, 2), tokens: make([]token, n)}
+		s := sequence{advantage: number("advantage", -2, 2), group: rapid.IntRange(0, 2).Draw(t, "group"), tokens: make([]token, n)}
 		for i := range s.tokens {
 			old := number("old", -4, -0.1)
 			s.tokens[i] = token{
@@ -221,7 +230,7 @@ func denominator(cfg config.Loss, sequences []sequence) int {
 			nonEmpty++
 		}
 	}
-	return loss.Denominator(cfg, tokens, nonEmpty)
+	return loss.Denominator(cfg, loss.Counts{Tokens: tokens, Sequences: nonEmpty, Groups: len(groupTokens(sequences))})
 }
 
 func close32(got, want float64) bool {
@@ -409,6 +418,7 @@ func TestInputsThatDoNotBelongTogether(t *testing.T) {
 		change func(*loss.PolicyInputs)
 	}{
 		"no sequences":            {variants()["gspo"], func(in *loss.PolicyInputs) { in.Sequences = nil }},
+		"no groups":               {variants()["group mean"], func(*loss.PolicyInputs) {}},
 		"no reference":            {variants()["k3"], func(in *loss.PolicyInputs) { in.RefLogprobs = nil }},
 		"reference for no reason": {variants()["recipe"], func(*loss.PolicyInputs) {}},
 		"not valid":               {config.Loss{ClipLow: 0.2, ClipHigh: 0.28, Objective: "reinforce"}, func(*loss.PolicyInputs) {}},

@@ -16,6 +16,7 @@ type token struct {
 // sequence is one trajectory.
 type sequence struct {
 	advantage float64
+	group     int // of one problem
 	tokens    []token
 }
 
@@ -28,6 +29,17 @@ func (s sequence) lossTokens() (n int) {
 	return n
 }
 
+// groupTokens are the loss tokens of each group that has any.
+func groupTokens(sequences []sequence) map[int]int {
+	out := map[int]int{}
+	for _, s := range sequences {
+		if n := s.lossTokens(); n > 0 {
+			out[s.group] += n
+		}
+	}
+	return out
+}
+
 func clamp(x, low, high float64) float64 { return math.Min(math.Max(x, low), high) }
 
 // reference is the objective in the words of the papers, sequence by sequence
@@ -36,6 +48,7 @@ func clamp(x, low, high float64) float64 { return math.Min(math.Max(x, low), hig
 // gradient sees.
 func reference(cfg config.Loss, sequences, present []sequence) (total float64, m [loss.NumMeasures]float64) {
 	tokens, nonEmpty := 0, 0
+	groups := groupTokens(sequences)
 	for _, s := range sequences {
 		tokens += s.lossTokens()
 		if s.lossTokens() > 0 {
@@ -53,6 +66,8 @@ func reference(cfg config.Loss, sequences, present []sequence) (total float64, m
 			share = 1 / float64(s.lossTokens()) / float64(nonEmpty)
 		case config.AggregateConstant:
 			share = 1 / float64(cfg.ConstantTokens) / float64(nonEmpty)
+		case config.AggregateGroups:
+			share = 1 / float64(groups[s.group]) / float64(len(groups))
 		}
 		gains, kls := referenceSequence(cfg, s, present[i], &m)
 		policy -= gains * share

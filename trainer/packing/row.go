@@ -24,6 +24,9 @@ type Row struct {
 	Index      int // in the caller's samples
 	Length     int
 	LossTokens int
+	// GroupTokens is the number of loss tokens of all rows of the row's problem in its
+	// minibatch; see MarkGroups.
+	GroupTokens int
 
 	// What is known of the row's targets, Length values each. All of it belongs to
 	// policies from before the step; nil is what the objective does not ask for.
@@ -83,6 +86,18 @@ func (l Limits) Check(s *rl.Sample) error {
 		}
 	}
 	return nil
+}
+
+// MarkGroups sets GroupTokens of the rows of a minibatch, and returns the number of groups.
+func MarkGroups(rows []*Row) int {
+	tokens := map[string]int{}
+	for _, r := range rows {
+		tokens[r.Sample.ProblemID] += r.LossTokens
+	}
+	for _, r := range rows {
+		r.GroupTokens = tokens[r.Sample.ProblemID]
+	}
+	return len(tokens)
 }
 
 // Count returns the tokens of the rows: all of them, and those in the loss.

@@ -153,6 +153,7 @@ func (b builder) gradient(scope *model.Scope, in []*graph.Node, o Objective) (su
 			Mask:            in[feed.Mask],
 			Selected:        b.extras.Node(in, feed.Selected),
 			Sequences:       b.extras.Node(in, feed.Sequences),
+			GroupTokens:     b.extras.Node(in, feed.GroupTokens),
 			Denominator:     in[feed.Denominator],
 		})
 	}

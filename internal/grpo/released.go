@@ -1,0 +1,79 @@
+package grpo
+
+import (
+	"strings"
+
+	"temper/internal/rl"
+)
+
+// Released is what the released code counts in the text of a response.
+type Released struct {
+	// Results are the tool results that the policy was shown, Errors those with the word
+	// "error" in any letters.
+	Results, Errors int
+	// Answers are the closed blocks of <answer>, wherever they stand. Unbalanced says that
+	// a tag in code or in a result has no partner.
+	Answers    int
+	Unbalanced bool
+	// Turns are the turns that begin and end in the response: not the first one, whose
+	// beginning is in the prompt, and no turn that was cut.
+	Turns int
+}
+
+// AsReleased counts as the released code does: a call beyond rollout.max_calls_per_turn
+// has no result there, nor has one whose result did not fit into the response.
+func AsReleased(t *rl.Trajectory) Released {
+	out := Released{Answers: t.AnswerTags}
+	for i := range t.Turns {
+		turn := &t.Turns[i]
+		if i > 0 && turn.Finish == rl.FinishStop {
+			out.Turns++
+		}
+		unseen := i == len(t.Turns)-1 && t.StopReason == rl.StopMaxTokens
+		for k := range turn.Calls {
+			call := &turn.Calls[k]
+			out.addTags(call.Code)
+			if unseen || call.Surplus() {
+				continue
+			}
+			out.addTags(call.Response)
+			out.Results++
+			if strings.Contains(strings.ToLower(call.Response), "error") {
+				out.Errors++
+			}
+		}
+	}
+	return out
+}
+
+const openAnswer, closeAnswer = "<answer>", "</answer>"
+
+// addTags counts the answers in code or in a tool result.
+func (r *Released) addTags(text string) {
+	opened, closed := strings.Count(text, openAnswer), strings.Count(text, closeAnswer)
+	pairs := 0
+	for {
+		_, rest, found := strings.Cut(text, openAnswer)
+		if !found {
+			break
+		}
+		if _, text, found = strings.Cut(rest, closeAnswer); !found {
+			break
+		}
+		pairs++
+	}
+	r.Answers += pairs
+	r.Unbalanced = r.Unbalanced || opened != pairs || closed != pairs
+}
+
+// Penalties are p_err and p_format of the released code.
+func (r Released) Penalties() (toolErrorRate, formatPenalty float64) {
+	toolErrorRate = noCallPenalty
+	if r.Results > 0 {
+		toolErrorRate = float64(r.Errors) / float64(r.Results)
+	}
+	if r.Answers == 0 || r.Unbalanced || r.Turns == 0 {
+		return toolErrorRate, 1
+	}
+	return toolErrorRate, min(1, float64(r.Answers-1)/float64(r.Turns))
+}
