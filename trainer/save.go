@@ -57,7 +57,7 @@ func (t *Trainer) Publish(ctx context.Context, store blob.Store, prefix string, 
 		return blob.Ref{}, fmt.Errorf("publish policy %s: %w", prefix, ErrNoState)
 	}
 	p.Model = t.cfg.Model.Base()
-	return checkpoint.PublishFrom(ctx, store, prefix, p, t.passes.Published)
+	return checkpoint.PublishFrom(ctx, store, prefix, p, t.passes.Publisher.Weight)
 }
 
 // KeepReference makes a copy of the present policy the reference policy.

@@ -28,8 +28,8 @@ func LoRATargets() []string {
 	return []string{"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
 }
 
-// lora checks what one tag cannot say.
-func (c *checker) lora(r Run) {
+// checkLoRA checks what one tag cannot say.
+func checkLoRA(c *checker, r Run) {
 	l := r.Trainer.LoRA
 	for i, t := range l.Targets {
 		key := fmt.Sprintf("trainer.lora.targets[%d]", i)

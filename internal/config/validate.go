@@ -70,7 +70,7 @@ func (r Run) problems() Problems {
 		names[s.Name] = true
 	}
 	checkWindow(c, r)
-	c.lora(r)
+	checkLoRA(c, r)
 	c.watch(r.Watch)
 	r.amendments(c)
 	return c.out

@@ -13,7 +13,6 @@ import (
 	"fmt"
 
 	"github.com/gomlx/compute"
-	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/gomlx/gomlx/ml/model"
 
@@ -53,10 +52,8 @@ type Passes struct {
 	compiled  map[Program]*model.Exec
 	graphs    map[graphKey]bool // what was compiled
 	layout    int               // the state's, for which the update programs were compiled
-	// What merges adapters into weights, made with the first merge, and its backend where
-	// that is one of its own.
-	merges       *graph.Exec
-	mergeBackend compute.Backend
+	// Publisher reads the weights of the state.
+	Publisher *Publisher
 }
 
 // graphKey identifies a compiled graph.
@@ -86,7 +83,7 @@ func Open(cfg Config, s *state.State, reference *state.Reference) (*Passes, erro
 	return &Passes{
 		cfg: cfg, backend: backend, helpers: device.HelpersOf(backend), sharding: sharding,
 		state: s, reference: reference, builder: newBuilder(cfg, s, sharding),
-		compiled: map[Program]*model.Exec{}, graphs: map[graphKey]bool{},
+		compiled: map[Program]*model.Exec{}, graphs: map[graphKey]bool{}, Publisher: &Publisher{cfg: cfg, state: s, backend: backend},
 	}, nil
 }
 
@@ -97,7 +94,7 @@ func (p *Passes) Close() {
 		exec.Finalize()
 	}
 	p.compiled = nil
-	p.closeMerger()
+	p.Publisher.close()
 	p.backend.Finalize()
 }
 

@@ -3,18 +3,32 @@ package pass
 import (
 	"fmt"
 
+	"github.com/gomlx/compute"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"temper/trainer/device"
 	"temper/trainer/kernels"
 	"temper/trainer/qwen3"
+	"temper/trainer/state"
 	"temper/trainer/tensor"
 )
 
-// Published copies a weight to the host as it is published: with its adapters, where it
-// has some. On the Go backend it has the bits that passes compute with.
-func (p *Passes) Published(name string) (tensor.Named, error) {
+// Publisher copies weights to the host as they are published. Its methods must not be
+// called at the same time.
+type Publisher struct {
+	cfg     Config
+	state   *state.State
+	backend compute.Backend // of the passes
+	// What merges adapters into weights, made with the first merge, and its backend where
+	// that is one of its own.
+	exec *graph.Exec
+	own  compute.Backend
+}
+
+// Weight copies a weight to the host: with its adapters, where it has some. On the Go
+// backend it has the bits that passes compute with.
+func (p *Publisher) Weight(name string) (tensor.Named, error) {
 	weight, err := p.state.Weight(name)
 	if err != nil || !p.cfg.Network.Adapted(name) {
 		return weight, err
@@ -35,9 +49,8 @@ func (p *Passes) Published(name string) (tensor.Named, error) {
 }
 
 // merge adds adapters to a weight, all of them on the host.
-func (p *Passes) merge(weight, a, b tensor.Named) ([]float32, error) {
-	exec, err := p.merger()
-	if err != nil {
+func (p *Publisher) merge(weight, a, b tensor.Named) ([]float32, error) {
+	if err := p.open(); err != nil {
 		return nil, err
 	}
 	defer kernels.Enter(p.cfg.Kernels)()
@@ -49,7 +62,7 @@ func (p *Passes) merge(weight, a, b tensor.Named) ([]float32, error) {
 	}
 	var out []*tensors.Tensor
 	if err := guard("merge", func() (err error) {
-		out, err = exec.Call(in...)
+		out, err = p.exec.Call(in...)
 		return err
 	}); err != nil {
 		return nil, err
@@ -58,34 +71,31 @@ func (p *Passes) merge(weight, a, b tensor.Named) ([]float32, error) {
 	return tensors.CopyFlatData[float32](out[0])
 }
 
-// merger is what executes merges: on the backend of the passes where that is the Go
+// open makes what executes merges: on the backend of the passes where that is the Go
 // backend, on one of its own elsewhere.
-func (p *Passes) merger() (*graph.Exec, error) {
-	if p.merges != nil {
-		return p.merges, nil
+func (p *Publisher) open() error {
+	if p.exec != nil {
+		return nil
 	}
 	backend := p.backend
 	if !device.Threads(p.cfg.Backend) {
 		var err error
 		if backend, err = device.Open("go"); err != nil {
-			return nil, err
+			return err
 		}
-		p.mergeBackend = backend
+		p.own = backend
 	}
-	exec, err := graph.NewExec(backend, func(weight, a, b *graph.Node) *graph.Node { return qwen3.Merged(p.cfg.Network, weight, a, b) })
-	if err != nil {
-		return nil, err
-	}
-	p.merges = exec
-	return exec, nil
+	var err error
+	p.exec, err = graph.NewExec(backend, func(weight, a, b *graph.Node) *graph.Node { return qwen3.Merged(p.cfg.Network, weight, a, b) })
+	return err
 }
 
-// closeMerger releases what merger made.
-func (p *Passes) closeMerger() {
-	if p.merges != nil {
-		p.merges.Finalize()
+// close releases what open made.
+func (p *Publisher) close() {
+	if p.exec != nil {
+		p.exec.Finalize()
 	}
-	if p.mergeBackend != nil {
-		p.mergeBackend.Finalize()
+	if p.own != nil {
+		p.own.Finalize()
 	}
 }
