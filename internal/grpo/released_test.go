@@ -22,7 +22,7 @@ var (
 // releasePenalties are the release's functions calc_error_ratio_penalty_weights and
 // calc_format_penalty_weights on the text of a response.
 func releasePenalties(text string) (pErr, pFormat float64) {
-	pErr, pFormat = 0.5, 1
+	pErr = 0.5
 	if found := toolResult.FindAllString(text, -1); len(found) > 0 {
 		pErr = 0
 		for _, f := range found {
