@@ -204,15 +204,7 @@ func TestFind(t *testing.T) {
 	all := read[ui.FindView](t, s, "/runs/demo/find")
 	want := map[string]int{}
 	for step := 1; step <= 6; step++ {
-		var got struct {
-			Rows int `json:"rows"`
-			Data struct {
-				Reward []float64 `json:"reward"`
-				Failed []float64 `json:"failed_calls"`
-				Fate   ui.Words  `json:"fate"`
-			} `json:"data"`
-		}
-		got = read[struct {
+		got := read[struct {
 			Rows int `json:"rows"`
 			Data struct {
 				Reward []float64 `json:"reward"`

@@ -177,7 +177,7 @@ func up(ctx context.Context, p *config.Process, o *upOptions, out io.Writer) err
 	fmt.Fprintln(out, buildinfo.Line())
 	s := screen.New(out, sup.Snapshot)
 	defer s.Close()
-	defer service.NoteStates(p, sup.Snapshot, log)()
+	defer service.NoteStates(context.WithoutCancel(ctx), p, sup.Snapshot, log)()
 	started := time.Now()
 	if err = sup.Start(ctx); err == nil {
 		s.Line(fmt.Sprintf("all services up after %.1f s, logs in %s", time.Since(started).Seconds(), p.LogDir()))

@@ -66,6 +66,17 @@ func speaks(text, language string) bool {
 	if letters > 0 && 2*latin <= letters {
 		return false
 	}
+	found := countCommon(text)
+	for _, n := range found {
+		if n > found[language] {
+			return false
+		}
+	}
+	return true
+}
+
+// countCommon counts the frequent words of each language in a text.
+func countCommon(text string) map[string]int {
 	words := strings.FieldsFunc(strings.ToLower(text), func(r rune) bool { return !unicode.IsLetter(r) })
 	found := map[string]int{}
 	for name, list := range common() {
@@ -79,10 +90,5 @@ func speaks(text, language string) bool {
 			}
 		}
 	}
-	for _, n := range found {
-		if n > found[language] {
-			return false
-		}
-	}
-	return true
+	return found
 }

@@ -3,6 +3,7 @@ package evaluate
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -58,6 +59,13 @@ type rule func(text string, k ruleKwargs) bool
 
 // rules are the instructions by name.
 func rules() map[string]rule {
+	out := wordRules()
+	maps.Copy(out, formRules())
+	return out
+}
+
+// wordRules are the instructions about words, languages and lengths.
+func wordRules() map[string]rule {
 	return map[string]rule{
 		"keywords:existence": func(t string, k ruleKwargs) bool {
 			return !slices.ContainsFunc(k.Keywords, func(w string) bool { return countFold(t, w) == 0 })
@@ -80,6 +88,12 @@ func rules() map[string]rule {
 		},
 		"length_constraints:number_paragraphs":        followsParagraphs,
 		"length_constraints:nth_paragraph_first_word": followsFirstWord,
+	}
+}
+
+// formRules are the instructions about marks, parts, case and punctuation.
+func formRules() map[string]rule {
+	return map[string]rule{
 		"detectable_content:number_placeholders": func(t string, k ruleKwargs) bool {
 			return len(placeholder.FindAllString(t, -1)) >= k.Placeholders
 		},

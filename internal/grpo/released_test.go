@@ -22,9 +22,10 @@ var (
 // releasePenalties are the release's functions calc_error_ratio_penalty_weights and
 // calc_format_penalty_weights on the text of a response.
 func releasePenalties(text string) (pErr, pFormat float64) {
-	pErr = 0.5
-	if found := toolResult.FindAllString(text, -1); len(found) > 0 {
-		pErr = 0
+	found := toolResult.FindAllString(text, -1)
+	if len(found) == 0 {
+		pErr = 0.5
+	} else {
 		for _, f := range found {
 			if strings.Contains(strings.ToLower(f), "error") {
 				pErr += 1 / float64(len(found))

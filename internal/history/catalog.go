@@ -54,9 +54,7 @@ func list(ctx context.Context, store blob.Store, known func(id string) (run.Cata
 	}
 	err = artifact.EachOf(ctx, len(all), folders, func(ctx context.Context, i int) (err error) {
 		if found[i] == nil && folderOf(all[i]) {
-			if found[i], err = makeEntry(ctx, store, all[i]); err != nil && ctx.Err() == nil && !errors.Is(err, blob.ErrUnavailable) {
-				found[i], err = &run.CatalogEntry{RunID: all[i], State: run.StateDamaged, Reason: err.Error()}, nil // it must not hide the others
-			}
+			found[i], err = anyEntry(ctx, store, all[i])
 		}
 		return err
 	})
@@ -70,6 +68,16 @@ func list(ctx context.Context, store blob.Store, known func(id string) (run.Cata
 		}
 	}
 	return out, nil
+}
+
+// anyEntry is makeEntry, and says of a damaged run that it is one: it must not hide the
+// others.
+func anyEntry(ctx context.Context, store blob.Store, id string) (*run.CatalogEntry, error) {
+	e, err := makeEntry(ctx, store, id)
+	if err != nil && ctx.Err() == nil && !errors.Is(err, blob.ErrUnavailable) {
+		return &run.CatalogEntry{RunID: id, State: run.StateDamaged, Reason: err.Error()}, nil
+	}
+	return e, err
 }
 
 // Index writes the catalog anew from the folders of the runs, removes the entries of

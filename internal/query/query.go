@@ -89,7 +89,7 @@ func checkStatement(text string) error {
 	case "SELECT", "WITH", "VALUES", "EXPLAIN":
 		return nil
 	case "":
-		return errors.New("the query is empty: want SELECT ...")
+		return errors.New("the query is empty: want a SELECT")
 	default:
 		return fmt.Errorf("the query begins with %.20q: want SELECT, WITH, VALUES or EXPLAIN", word)
 	}

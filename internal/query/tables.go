@@ -83,18 +83,11 @@ func perRun(s *source, w wanted, of func(r *history.Run, yield func([]any, error
 			if ok, there := history.Exists(s.ctx, s.store, id); there == nil && !ok {
 				continue
 			}
-			var r *history.Run
-			stopped := false
-			if r, err = history.Open(s.ctx, s.store, id); err == nil {
-				err = of(r, func(row []any, err error) bool {
-					stopped = stopped || !yield(row, err)
-					return !stopped
-				})
-			}
-			if stopped {
+			var stopped bool
+			if stopped, err = s.readRun(id, yield, of); stopped {
 				return
 			}
-			if err != nil && w.run == "" && s.ctx.Err() == nil && !errors.Is(err, blob.ErrUnavailable) {
+			if w.run == "" && s.ctx.Err() == nil && !errors.Is(err, blob.ErrUnavailable) {
 				err = nil
 			}
 		}
@@ -102,6 +95,19 @@ func perRun(s *source, w wanted, of func(r *history.Run, yield func([]any, error
 			yield(nil, err)
 		}
 	}
+}
+
+// readRun yields the rows of one run until it is told to stop.
+func (s *source) readRun(id string, yield func([]any, error) bool, of func(r *history.Run, yield func([]any, error) bool) error) (stopped bool, err error) {
+	r, err := history.Open(s.ctx, s.store, id)
+	if err != nil {
+		return false, err
+	}
+	err = of(r, func(row []any, err error) bool {
+		stopped = stopped || !yield(row, err)
+		return !stopped
+	})
+	return stopped, err
 }
 
 func number(v *float64) any {

@@ -39,8 +39,8 @@ const statesPace = time.Second
 func statesFile(p *config.Process) string { return filepath.Join(socketDir(p), "states.json") }
 
 // NoteStates keeps the states of the children in a file below the home until stop.
-func NoteStates(p *config.Process, snapshot func() []supervise.ChildState, log *slog.Logger) (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
+func NoteStates(ctx context.Context, p *config.Process, snapshot func() []supervise.ChildState, log *slog.Logger) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
 	var done sync.WaitGroup
 	done.Go(func() {
 		var before []supervise.ChildState

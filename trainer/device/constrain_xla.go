@@ -5,6 +5,8 @@ package device
 import (
 	"fmt"
 	"reflect"
+	"strconv"
+	"strings"
 	"unsafe"
 
 	"github.com/gomlx/compute"
@@ -106,4 +108,18 @@ func setHidden[T any](of any, field string, x T) error {
 	f := reflect.ValueOf(of).Elem().FieldByName(field)
 	reflect.NewAt(f.Type(), unsafe.Pointer(f.UnsafeAddr())).Elem().Set(reflect.ValueOf(x)) //nolint:gosec // the only way to a field that is not exported
 	return nil
+}
+
+// text is the sharding in the words of XLA's partitioner.
+func (s Sharding) text(mesh string) string {
+	axes := make([]string, len(s.Axes))
+	for i, axis := range s.Axes {
+		switch axis {
+		case "", anyAxis:
+			axes[i] = "{" + axis + "}"
+		default:
+			axes[i] = "{" + strconv.Quote(axis) + "}"
+		}
+	}
+	return fmt.Sprintf("<@%s, [%s]>", mesh, strings.Join(axes, ", "))
 }

@@ -117,20 +117,6 @@ func (s Sharding) Spec(mesh *distributed.DeviceMesh) (*distributed.ShardingSpec,
 // knows it.
 const anyAxis = "?"
 
-// text is the sharding in the words of XLA's partitioner.
-func (s Sharding) text(mesh string) string {
-	axes := make([]string, len(s.Axes))
-	for i, axis := range s.Axes {
-		switch axis {
-		case "", anyAxis:
-			axes[i] = "{" + axis + "}"
-		default:
-			axes[i] = "{" + strconv.Quote(axis) + "}"
-		}
-	}
-	return fmt.Sprintf("<@%s, [%s]>", mesh, strings.Join(axes, ", "))
-}
-
 // Gathered is the sharding of a weight whose pieces on the data axis have been put
 // together.
 func (s Sharding) Gathered() Sharding {

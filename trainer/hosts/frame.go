@@ -49,14 +49,6 @@ func blobOf(t *tensors.Tensor) blob {
 	return blob{part: part{t.DType(), t.Shape().Dimensions}, tensor: t}
 }
 
-func blobsOf(ts []*tensors.Tensor) []blob {
-	out := make([]blob, len(ts))
-	for i, t := range ts {
-		out[i] = blobOf(t)
-	}
-	return out
-}
-
 // blobOfFloats shares the memory of the values.
 func blobOfFloats(shape []int, values []float32) blob {
 	data := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(values))), 4*len(values))
@@ -66,7 +58,7 @@ func blobOfFloats(shape []int, values []float32) blob {
 // size is the number of bytes.
 func (b blob) size() int {
 	if b.tensor != nil {
-		return int(b.tensor.Memory())
+		return int(b.tensor.ByteSize())
 	}
 	return len(b.data)
 }
@@ -96,7 +88,7 @@ type conn struct {
 
 // Read implements io.Reader.
 func (c *conn) Read(p []byte) (int, error) {
-	if err := c.SetReadDeadline(time.Now().Add(c.patience)); err != nil { //nolint:forbidigo // a deadline of the network
+	if err := c.SetReadDeadline(time.Now().Add(c.patience)); err != nil {
 		return 0, err
 	}
 	n, err := c.Conn.Read(p[:min(len(p), chunkSize)])
@@ -107,7 +99,7 @@ func (c *conn) Read(p []byte) (int, error) {
 // Write implements io.Writer.
 func (c *conn) Write(p []byte) (n int, err error) {
 	for n < len(p) && err == nil {
-		if err = c.SetWriteDeadline(time.Now().Add(c.patience)); err != nil { //nolint:forbidigo // a deadline of the network
+		if err = c.SetWriteDeadline(time.Now().Add(c.patience)); err != nil {
 			break
 		}
 		var m int

@@ -349,7 +349,8 @@ func (s *site) stopMember(_ *hosts.Member, ended <-chan error) {
 	s.t.Helper()
 	s.hub.Dismiss()
 	select {
-	case <-ended:
+	case err := <-ended:
+		s.t.Log("the member ended:", err)
 	case <-time.After(30 * time.Second):
 		s.t.Fatal("the member did not end")
 	}

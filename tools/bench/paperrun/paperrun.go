@@ -311,4 +311,3 @@ func others(ctx context.Context, c Config) error {
 	}
 	return nil
 }
-
