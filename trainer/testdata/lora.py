@@ -4,7 +4,7 @@
     python lora.py ../hf/testdata/tied /tmp/adapter > lora.golden.json
 
 The first line writes adapters as `temper run export --adapter` does; PEFT loads them.
-How it was run: Python 3.11, VERSIONS. Not needed to build, test or run anything.
+How it was run: Python 3.11, torch 2.15.0, transformers 5.23.0, peft 0.21.2. Not needed to build, test or run anything.
 """
 import json
 import sys
