@@ -228,7 +228,7 @@ func TestLoRAFollowsPEFT(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer m.Close() //nolint:errcheck // read only
+	defer m.Close()
 	var weights []qwen3.Tensor
 	for w, err := range m.All() {
 		if err != nil {

@@ -69,13 +69,7 @@ type rows = iter.Seq2[[]any, error]
 // the others unless it is asked for by name.
 func perRun(s *source, w wanted, of func(r *history.Run, yield func([]any, error) bool) error) rows {
 	return func(yield func([]any, error) bool) {
-		ids := []string{w.run}
-		var err error
-		if w.run == "" {
-			ids, err = history.RunIDs(s.ctx, s.store)
-		} else if history.CheckRunID(w.run) != nil {
-			return // no run has such an id
-		}
+		ids, err := s.wantedRuns(w)
 		for _, id := range ids {
 			if err != nil {
 				break
@@ -95,6 +89,17 @@ func perRun(s *source, w wanted, of func(r *history.Run, yield func([]any, error
 			yield(nil, err)
 		}
 	}
+}
+
+// wantedRuns are the ids of the runs that are wanted: none where no run can have the id.
+func (s *source) wantedRuns(w wanted) ([]string, error) {
+	switch {
+	case w.run == "":
+		return history.RunIDs(s.ctx, s.store)
+	case history.CheckRunID(w.run) != nil:
+		return nil, nil
+	}
+	return []string{w.run}, nil
 }
 
 // readRun yields the rows of one run until it is told to stop.

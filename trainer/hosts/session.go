@@ -48,7 +48,7 @@ func (s *Session) Enlist(at pass.Standing) (lanes int, gather func(context.Conte
 	return lanes, func(ctx context.Context, offer func(pass.Lane)) {
 		var all sync.WaitGroup
 		for _, p := range able {
-			all.Go(func() {
+			all.Go(func() { //nolint:contextcheck // a frame that is begun is sent whole, whatever becomes of the pass
 				if p.update(s, at, weights) {
 					for range p.who.Lanes {
 						offer(lane{p})
