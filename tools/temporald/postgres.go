@@ -152,7 +152,7 @@ func (p *postgres) plain(ctx context.Context, database string, err error) error 
 	case errors.As(err, &answer):
 		return fmt.Errorf("%s: database %s: %s (SQLSTATE %s)", where, database, answer.Message, answer.Code)
 	case errors.As(err, &network):
-		return fmt.Errorf("%s does not answer (%v): start Postgres, or name another", where, network.Err)
+		return fmt.Errorf("%s does not answer (%w): start Postgres, or name another", where, network.Err)
 	case ctx.Err() != nil:
 		return fmt.Errorf("%s does not answer within %v: start Postgres, or name another", where, postgresPatience)
 	default:
