@@ -11,12 +11,20 @@ import (
 
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/distributed"
+	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/go-xla/compute/xla"
 	"github.com/gomlx/go-xla/stablehlo"
 	stableshapes "github.com/gomlx/go-xla/types/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/support/exceptions"
 )
+
+// A layer that is computed again takes a copy of the barrier before it. GoMLX makes the
+// barrier's input do as that copy, and takes the input's own gradient from it. Where that
+// was the node of a constraint, this is what is left: the gradient passes as it is.
+func init() { //nolint:gochecknoinits // the table has no other door, and is read by all goroutines
+	graph.VJPRegistration[graph.NodeTypeIdentity] = func(_ *graph.Node, v []*graph.Node, _ shapes.Shape) []*graph.Node { return v }
+}
 
 // Constrain returns x, dealt over the mesh as s says. The partitioner moves it there.
 // Without it the partitioner decides for itself where the values between inputs and
