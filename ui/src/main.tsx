@@ -1,9 +1,9 @@
 // The page: its frame, its routes and its keyboard.
 import "uplot/style.css";
 import "./style.css";
-import { render } from "preact";
+import { options, render } from "preact";
 import { useEffect, useLayoutEffect, useState } from "preact/hooks";
-import { dark, go, link, nextTheme, place, runPath, useApi } from "./core";
+import { dark, go, link, nextTheme, place, runPath, shown, useApi } from "./core";
 import { A, Note } from "./parts";
 import { ComparePage, RunsPage } from "./runs";
 import { AlertsPage, ApiPage, CheckpointsPage, ConfigPage, LicencesPage, MetricsPage, RunPage, TimelinePage, steering } from "./run";
@@ -15,7 +15,7 @@ interface Route { run?: string; step?: number; page: string; view: preact.Compon
 
 function find(path: string): Route {
   const parts = path.split("/").filter(Boolean).map((p) => { try { return decodeURIComponent(p); } catch { return p; } });
-  const none: Route = { page: "", view: <Note kind="bad">There is no page here. <A href="/">The list of runs</A> is where all begins.</Note>, title: "not found" };
+  const none: Route = { page: "", view: <><h1>Not found</h1><Note kind="bad">There is no page here. <A href="/">The list of runs</A> is where all begins.</Note></>, title: "not found" };
   if (!parts.length || (parts[0] === "runs" && parts.length === 1)) return { page: "runs", view: <RunsPage />, title: "runs" };
   if (parts[0] === "compare") return { page: "compare", view: <ComparePage key={place.value.query.get("runs")} />, title: "compare" };
   if (parts[0] === "api-page" || parts[0] === "api") return { page: "api", view: <ApiPage />, title: "API" };
@@ -103,6 +103,18 @@ function Page() {
     {showHelp && <div class="help" role="dialog" aria-label="keyboard"><h2>Keyboard</h2><dl>{help.map(([k, t]) => <div key={k}><dt><kbd>{k}</kbd></dt><dd>{t}</dd></div>)}</dl><p class="dim small">{about.data?.build}<br />{about.data?.store}</p><button onClick={() => setHelp(false)}>close</button></div>}
   </>;
 }
+
+// Whatever text an element shows comes by here, so that none of it hides anything.
+const visible = (x: unknown): unknown => typeof x === "string" ? shown(x) : Array.isArray(x) ? x.map(visible) : x;
+const made = options.vnode;
+options.vnode = (v) => {
+  if (typeof v.type === "string") {
+    const props = v.props as Record<string, unknown>;
+    if (props.children !== undefined) props.children = visible(props.children);
+    if (typeof props.title === "string") props.title = shown(props.title);
+  }
+  made?.(v);
+};
 
 const app = document.getElementById("app")!;
 app.textContent = "";

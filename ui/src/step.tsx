@@ -172,8 +172,8 @@ export function TrajectoryPage({ run, step, evaluation, problem, k }: { run: str
     {v.why && <p class="why">{v.why}</p>}
     {v.err && <Note kind="bad">{shown(v.err)}</Note>}
     <p class="dim small">policy {v.policy_version}, {v.prompt_tokens} + {v.response_tokens} tokens, {v.turns} turns, {v.failed_calls} of {v.calls} calls failed, ended by {v.stop_reason}, mean log-probability {num(v.mean_logprob)}; {(v as Spent).spent ? `${seconds((v as Spent).spent!.sample_s)} generating, ${seconds((v as Spent).spent!.tool_s)} in tools` : "times of turns and calls: not recorded"}</p>
-    <div class="tabs" role="tablist">{(evaluation ? ["conversation", "time", "raw"] : ["conversation", "tokens", "time", "raw"]).map((x) => <button key={x} role="tab" aria-selected={tab === x} onClick={() => setQuery({ tab: x === "conversation" ? null : x })}>{x}</button>)}
-      {!evaluation && tab === "conversation" && <select aria-label="show another rollout beside" value={other} onChange={(e) => setQuery({ beside: e.currentTarget.value })}><option value="">beside …</option>{list.filter((n) => n !== k).map((n) => <option key={n} value={String(n)}>rollout {n}</option>)}</select>}</div>
+    <div class="tabs" role="tablist">{(evaluation ? ["conversation", "time", "raw"] : ["conversation", "tokens", "time", "raw"]).map((x) => <button key={x} role="tab" aria-selected={tab === x} onClick={() => setQuery({ tab: x === "conversation" ? null : x })}>{x}</button>)}</div>
+    {!evaluation && tab === "conversation" && <select aria-label="show another rollout beside" value={other} onChange={(e) => setQuery({ beside: e.currentTarget.value })}><option value="">beside …</option>{list.filter((n) => n !== k).map((n) => <option key={n} value={String(n)}>rollout {n}</option>)}</select>}
     {tab === "conversation" && (other && !evaluation ? <div class="beside"><Conversation t={v} /><Beside run={run} step={step!} problem={problem} k={Number(other)} /></div> : <Conversation t={v} />)}
     {tab === "tokens" && !evaluation && <Tokens path={base + "/tokens"} />}
     {tab === "time" && <Times t={v} />}
