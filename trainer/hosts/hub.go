@@ -61,14 +61,14 @@ func NewHub(c Config) *Hub {
 func (h *Hub) Serve(ctx context.Context, l net.Listener) error {
 	stop := context.AfterFunc(ctx, func() { _ = l.Close() }) // Accept ends
 	defer stop()
-	ctx, cancel := context.WithCancel(ctx)
+	serving, cancel := context.WithCancel(ctx)
 	var work sync.WaitGroup
 	defer work.Wait()
 	defer cancel()
 	for {
 		c, err := l.Accept()
 		if err != nil {
-			if ctx.Err() != nil {
+			if ctx.Err() != nil { // serving may end a moment after the listener
 				return nil //nolint:nilerr // the end was asked for
 			}
 			if ne := net.Error(nil); errors.As(err, &ne) && ne.Timeout() {
@@ -76,7 +76,7 @@ func (h *Hub) Serve(ctx context.Context, l net.Listener) error {
 			}
 			return err
 		}
-		work.Go(func() { h.host(ctx, c) })
+		work.Go(func() { h.host(serving, c) })
 	}
 }
 
