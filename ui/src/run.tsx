@@ -1,7 +1,7 @@
 // The pages of one run: its overview, its series, its time line, checkpoints, configuration, alerts,
 // and the drawer that steers it.
 import { signal } from "@preact/signals";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { asNumber, bytes, clock, download, go, num, percent, query, runPath, seconds, send, setQuery, token, useApi, useEvery, useRuns, type Num } from "./core";
 import { A, Load, Note, Pill, State } from "./parts";
 import { colorOf } from "./chart";
@@ -61,7 +61,7 @@ function Drawer({ run, view, why, status }: { run: string; view: RunView; why?: 
   const [answer, setAnswer] = useState<{ text: string; bad?: boolean } | null>(null);
   const [busy, setBusy] = useState(false);
   const first = useRef<HTMLSelectElement>(null);
-  useEffect(() => { first.current?.focus(); wanted.value = null; }, []);
+  useLayoutEffect(() => { first.current?.focus(); wanted.value = null; }, []); // at once: later it would take the focus from what is being typed
   const changes = order === "amend" || order === "restart" || order === "fork";
   const confirms = order === "stop" || order === "restart";
   const body = () => {
