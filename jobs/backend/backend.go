@@ -228,69 +228,6 @@ func (b *Backend) Stop(ctx context.Context, id string, epoch int) error {
 	return err
 }
 
-// Scale implements placement.Backend.
-func (b *Backend) Scale(ctx context.Context, s placement.Scaling) error {
-	job, err := b.info(ctx, s.Job)
-	if err != nil {
-		return err
-	}
-	if job == nil || value(job.Stop) {
-		return fmt.Errorf("scale %s: %w", s.Job, placement.ErrNotExist)
-	}
-	g := groupOf(job, s.Group)
-	if g == nil {
-		return fmt.Errorf("scale group %s of %s: %w", s.Group, s.Job, placement.ErrNotExist)
-	}
-	least, most := bounds(g)
-	if s.To < least || s.To > most {
-		return fmt.Errorf("scale %s to %d: %w (%d to %d)", s.Job, s.To, placement.ErrOutOfBounds, least, most)
-	}
-	if have := value(g.Count); s.From >= 0 && have != s.From {
-		return &placement.ConflictError{Job: s.Job, Have: value(job.JobModifyIndex), Epoch: epochOf(job.Meta), Text: fmt.Sprintf("its count is %d and not %d", have, s.From)}
-	}
-	meta := map[string]any{}
-	for name, figure := range s.Figures {
-		meta[name] = figure
-	}
-	to := int64(s.To)
-	request := &api.ScalingRequest{Count: &to, Target: map[string]string{"Job": s.Job, "Group": value(g.Name)}, Message: s.Reason, Meta: meta}
-	for end := time.Now().Add(deploymentTime); ; {
-		_, _, err = b.nomad.Jobs().ScaleWithRequest(s.Job, request, write(ctx))
-		if err = b.fail("scale job "+s.Job, err); !errors.Is(err, nomad.ErrBusy) || time.Now().After(end) {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(deploymentPause):
-		}
-	}
-}
-
-// Nomad changes no count while an earlier change is under way; that of a count ends when
-// its new members are well.
-const (
-	deploymentTime  = 30 * time.Second
-	deploymentPause = 200 * time.Millisecond
-)
-
-// groupOf finds a group by its name; a job of one group has no doubt about it.
-func groupOf(job *api.Job, name string) *api.TaskGroup {
-	for _, g := range job.TaskGroups {
-		if value(g.Name) == name || len(job.TaskGroups) == 1 {
-			return g
-		}
-	}
-	return nil
-}
-
-func bounds(g *api.TaskGroup) (least, most int) {
-	if g.Scaling == nil {
-		return value(g.Count), value(g.Count)
-	}
-	return int(value(g.Scaling.Min)), int(value(g.Scaling.Max))
-}
-
 // SetEligible implements placement.Backend.
 func (b *Backend) SetEligible(ctx context.Context, node string, eligible bool, why string) error {
 	info, _, err := b.nomad.Nodes().Info(node, query(ctx))
