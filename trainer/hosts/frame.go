@@ -192,12 +192,10 @@ func newTensors(parts []part, size uint64) ([]*tensors.Tensor, error) {
 	for _, p := range parts {
 		n := uint64(1)
 		for _, d := range p.Dims {
-			if d < 1 || uint64(d) > size {
-				return nil, fmt.Errorf("%w: a tensor of %v", errFrame, p.Dims)
-			}
-			if n *= uint64(d); n > size {
+			if d < 1 || uint64(d) > size/n { // the product may not overflow
 				return nil, fmt.Errorf("%w: a tensor of %v in %d bytes", errFrame, p.Dims, size)
 			}
+			n *= uint64(d)
 		}
 		if p.Type != dtypes.Float32 && p.Type != dtypes.Int32 && p.Type != dtypes.Bool {
 			return nil, fmt.Errorf("%w: a tensor of type %v", errFrame, p.Type)
