@@ -94,7 +94,7 @@ type process struct {
 	// system in place of it.
 	command, program string
 	args             []string
-	env     map[string]string
+	env              map[string]string
 	// ports are static where they are not 0.
 	ports []api.Port
 	// serve is the port under which others find the role; empty for none.

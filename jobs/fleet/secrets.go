@@ -230,9 +230,3 @@ func (f keeper) store(ctx context.Context, path string, items map[string]string,
 	}
 	return f.nomad.Fail("write the variable "+path, err)
 }
-
-// Secret is an item of the cluster's secrets, for clients of the operator.
-func (f *Fleet) Secret(ctx context.Context, name string) (string, error) {
-	items, _, err := keeper{f}.variable(ctx, keeper{f}.vault())
-	return items[name], err
-}
