@@ -59,6 +59,7 @@ func binary(t testing.TB, root string) string {
 type Cluster struct {
 	t      testing.TB
 	binary string
+	root   string // of the repository
 	dir    string
 	// Address is the URL of the server's API.
 	Address string
@@ -114,7 +115,7 @@ func Start(t testing.TB, o Options) *Cluster {
 		t.Fatal(err)
 	}
 	ports := addresses(t, 3)
-	c := &Cluster{t: t, binary: path, dir: dir, Address: "http://" + ports[0], rpc: ports[1]}
+	c := &Cluster{t: t, binary: path, root: o.Root, dir: dir, Address: "http://" + ports[0], rpc: ports[1]}
 	t.Cleanup(c.close)
 	c.launch("server", fmt.Sprintf(`
 data_dir = %q
