@@ -254,7 +254,7 @@ func (o *onNomad) roll() {
 	o.t.Helper()
 	text := o.text
 	for _, role := range []string{"control", "gateway", "sandbox"} {
-		text = strings.Replace(text, "  "+role+": {", "  "+role+": {env: {ROLLED: "1"}, ", 1)
+		text = strings.Replace(text, "  "+role+": {", "  "+role+": {env: {ROLLED: '1'}, ", 1)
 	}
 	o.describe(text)
 	if out := o.cluster(2, "plan"); strings.Count(out, "Env[ROLLED]") != 3 || strings.Count(out, "\n~ ")+strings.Count(out[:2], "~ ") != 3 {
