@@ -219,19 +219,11 @@ func (b poller) identify(p *process) {
 // sampling adds what a role needs that calls the sandbox.
 func (b poller) sampling(p *process) {
 	p.secrets["TEMPER_SANDBOX_TOKEN"] = ItemSandboxToken
-	p.needs["gateway"] = wire(b).found("TEMPER_SANDBOX_ADDRESS", "gateway", wire(b).prefix()+"{{ .Address }}:{{ .Port }}")
+	p.needs["gateway"] = wire(b).found("TEMPER_SANDBOX_ADDRESS", "gateway", "{{ .Address }}:{{ .Port }}") // with the files of clientTLS it is called by TLS
 	if b.TLS {
 		maps.Copy(p.files, wire(b).certificates())
 		maps.Copy(p.env, clientTLS())
 	}
-}
-
-// prefix says in an address of the sandbox that it speaks TLS.
-func (b wire) prefix() string {
-	if b.TLS {
-		return "https://"
-	}
-	return ""
 }
 
 // clientTLS is how a process calls a gateway with TLS.

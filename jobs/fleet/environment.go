@@ -35,13 +35,8 @@ func (f *Fleet) Environment(ctx context.Context, folder string) (map[string]stri
 	if out["TEMPORAL_ADDRESS"], err = NewRuns(f).TemporalAddress(ctx); err != nil {
 		return nil, err
 	}
-	gateway, err := serviceOf(ctx, f, "gateway")
-	if err != nil {
+	if out["TEMPER_SANDBOX_ADDRESS"], err = serviceOf(ctx, f, "gateway"); err != nil {
 		return nil, err
-	}
-	out["TEMPER_SANDBOX_ADDRESS"] = gateway
-	if f.build.TLS {
-		out["TEMPER_SANDBOX_ADDRESS"] = "https://" + gateway
 	}
 	if f.build.Store != "" {
 		out["TEMPER_STORE"] = f.build.Store
