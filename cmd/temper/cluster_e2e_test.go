@@ -39,7 +39,7 @@ tls: true
 ports: {postgres: %s, temporal: %s, temporal_ui: %s, objectstore: %s, gateway: %s, ui: %s, prometheus: %s}
 placement: {nomad: %q, scale: [sandbox], calm: 5s}
 roles:
-  postgres: {count: %d, cpu: 100, memory: 512MiB}
+  postgres: {count: %d, cpu: 100, memory: 512MiB, args: [-c, fsync=off], env: {POSTGRES_INITDB_ARGS: --no-sync}}
   temporal: {driver: raw_exec, cpu: 100, memory: 512MiB}
   objectstore: {count: 1, driver: raw_exec, cpu: 100, memory: 512MiB}
   gateway: {driver: raw_exec, cpu: 100, memory: 512MiB}
