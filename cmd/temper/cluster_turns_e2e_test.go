@@ -59,7 +59,7 @@ func (o *onNomad) takeTurns() {
 	o.killTasks("e2e-gateway")
 	o.killTasks("e2e-sandbox")
 	urgent.await(`^step +2/`, 2*runTimeout)
-	o.drainInStep("urgent", urgent)
+	o.drainInStep("urgent")
 	o.roll()
 	urgent.end(0, 2*runTimeout)
 	calm.end(0, 2*runTimeout)
@@ -204,7 +204,7 @@ func (o *onNomad) killTasks(job string) {
 
 // drainInStep drains the node of a run's trainer. It wants a checkpoint of the last step that had ended
 // before the trainer is told to end, and the run back when the node is.
-func (o *onNomad) drainInStep(run string, follows *running) {
+func (o *onNomad) drainInStep(run string) {
 	o.t.Helper()
 	node := o.agents.Running("trainer-" + run)[0].NodeName
 	out := o.cluster(0, "drain", node, "--reason", "a test")
@@ -214,10 +214,10 @@ func (o *onNomad) drainInStep(run string, follows *running) {
 	if n := len(o.agents.Running("trainer-" + run)); n > 0 {
 		o.t.Errorf("%d trainers of %s run after the drain", n, run)
 	}
-	saved, ended := lastStep(o.t, o.store(), run, "checkpoints"), lastStep(o.t, o.store(), run, "steps")
-	o.t.Logf("drained with the checkpoint of step %d, of %d that had begun", saved, ended)
-	if saved == 0 || saved < ended-1 {
-		o.t.Errorf("the newest checkpoint is of step %d, and step %d had begun", saved, ended)
+	saved, ended := o.saved(run)
+	o.t.Logf("drained with the checkpoint of step %d, of %d that had ended", saved, ended)
+	if ended < 2 || saved != ended {
+		o.t.Errorf("the newest checkpoint is of step %d, and step %d had ended", saved, ended)
 	}
 	status := o.launchWith(o.env, "temper", "run", "status", run, "--home", o.t.TempDir())
 	status.end(0, time.Minute)
@@ -228,25 +228,31 @@ func (o *onNomad) drainInStep(run string, follows *running) {
 		o.t.Errorf("status with a run that waits:\n%s", out)
 	}
 	o.cluster(0, "undrain", node)
-	steps := strings.Count(follows.text(), "\nstep ")
-	o.t.Logf("%d steps shown when the node is back", steps)
 }
 
-// lastStep is the newest step that a run has something of in a folder.
-func lastStep(t *testing.T, store, run, folder string) int {
-	t.Helper()
-	found, err := filepath.Glob(filepath.Join(store, "runs", run, folder, "step-*"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	last := 0
-	for _, name := range found {
-		n, err := strconv.Atoi(strings.TrimLeft(strings.TrimPrefix(filepath.Base(name), "step-"), "0"))
-		if err == nil {
-			last = max(last, n)
+// saved is the step of a run's newest checkpoint, and that of the last one that has ended. The first
+// checkpoint is that of the supervised updates.
+func (o *onNomad) saved(run string) (saved, ended int) {
+	o.t.Helper()
+	steps := func(pattern string) (out []int) {
+		found, err := filepath.Glob(filepath.Join(o.store(), "runs", run, pattern))
+		if err != nil {
+			o.t.Fatal(err)
 		}
+		for _, path := range found {
+			n, err := strconv.Atoi(strings.TrimPrefix(filepath.Base(filepath.Dir(path)), "step-"))
+			if err != nil {
+				o.t.Fatal(err)
+			}
+			out = append(out, n)
+		}
+		if len(out) == 0 {
+			o.t.Fatalf("run %s has nothing like %s", run, pattern)
+		}
+		return out
 	}
-	return last
+	checkpoints := steps("checkpoints/step-*/manifest.json")
+	return slices.Max(checkpoints) - slices.Min(checkpoints), slices.Max(steps("steps/*/step.json"))
 }
 
 // roll changes control, gateway and sandbox, as another build would.
