@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -44,14 +45,15 @@ const gangOfTwo = `{"trainer": {"count": 1, "memory_mib": 512, "pool": "gpu", "d
 func (o *onNomad) takeTurns() {
 	o.t.Helper()
 	o.agents.Await("16 made GPUs", func() error {
-		if out := o.cluster(0, "status"); strings.Count(out, "amd/gpu/MI300X 0/8") != 2 {
+		out := o.cluster(0, "status")
+		if len(regexp.MustCompile(`gpu-\d +gpu +ready +amd/gpu/MI300X 0/8 `).FindAllString(out, -1)) != 2 {
 			return fmt.Errorf("status:\n%s", out)
 		}
 		return nil
 	})
-	load := o.load()
 	calm := o.submit("calm", "--placement", gangOfTwo)
 	calm.await(`^step +1/`, 2*runTimeout)
+	load := o.load()
 	urgent := o.submit("urgent", "--placement", gangOfTwo, "--priority", "1")
 	urgent.await(`^step +1/`, 2*runTimeout)
 	o.t.Logf("the urgent run's gang of two ran %v after the last member of the other had ended", o.admission("calm", "urgent"))
@@ -95,7 +97,7 @@ func (o *onNomad) load() *running {
 		}
 	}
 	return o.launchWith(o.env, "temper", "bench", "sandbox", "--api", "client", "--url", address, "--program", program, "--want", "7",
-		"--rate", fmt.Sprintf("%.2f", rate), "--duration", "75s", "--patience", "2m", "--json")
+		"--rate", fmt.Sprintf("%.2f", rate), "--duration", "60s", "--patience", "2m", "--json")
 }
 
 // loadIsAnswered wants each call answered once and right, and the sandbox small again.

@@ -234,6 +234,7 @@ func (o *operator) others(f *fleet.Fleet, c spec.Cluster) {
 	}
 	o.wants("an unknown device", o.apply(o.fleet(gpus, o.token("operator")), false), nil, "1 of 1 nodes: has no device amd/gpu")
 	o.nodesThatSay(c)
+	o.tooOld(c)
 	own := c
 	own.Roles.Gateway.File = filepath.Join(o.t.TempDir(), "own.hcl")
 	for text, want := range map[string]string{
@@ -250,6 +251,25 @@ func (o *operator) others(f *fleet.Fleet, c spec.Cluster) {
 	if plan, err := f.Plan(ctx); err != nil || !plan.Empty() {
 		o.t.Errorf("what was refused has left something: %+v (%v)", plan, err)
 	}
+}
+
+// tooOld: a server that would drop a field is refused by the field's name.
+func (o *operator) tooOld(c spec.Cluster) {
+	client, err := nomad.Connect(nomad.Config{Address: o.agents.Address, Token: o.token("operator")})
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	version, err := client.Version(o.t.Context())
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	c.StoreRole = "arn:aws:iam::123456789012:role/temper"
+	_, err = fleet.New(client, c, "v1").Plan(o.t.Context())
+	if !version.Before(nomad.Version{1, 7, 0}) {
+		o.t.Logf("Nomad %s signs identities: %v", version, err)
+		return
+	}
+	o.wants("an old server", err, fleet.ErrTooOld, "has version "+version.String()+" and would drop without a word: shop-control: TaskGroups[0].Tasks[0].Identities (Nomad 1.7.0 or newer)")
 }
 
 // nodesThatSay: without a device plugin a node's meta says what it has, and one trainer has all of it.

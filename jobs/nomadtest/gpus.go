@@ -1,10 +1,15 @@
 package nomadtest
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
 )
 
 // GPUs are made MI300X of a node that has none: a tree of sysfs, and the configuration with
@@ -57,5 +62,47 @@ func (c *Cluster) write(path, content string) {
 	}
 	if err := os.WriteFile(path, []byte(content), 0o644); err != nil { //nolint:gosec // as sysfs has it
 		c.t.Fatal(err)
+	}
+}
+
+// pluginsOf are the device plugins that an agent has started.
+func (c *Cluster) pluginsOf(agent int) (out []int) {
+	entries, _ := filepath.Glob("/proc/[0-9]*/exe") // the pattern is right
+	for _, entry := range entries {
+		program, err := os.Readlink(entry)
+		if err != nil || filepath.Dir(program) != filepath.Join(c.dir, "plugins") {
+			continue
+		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(entry)))
+		if stat, failed := os.ReadFile(filepath.Join(filepath.Dir(entry), "stat")); err == nil && failed == nil && parentOf(stat) == agent {
+			out = append(out, pid)
+		}
+	}
+	return out
+}
+
+// parentOf reads a process's stat: what follows its name in parentheses.
+func parentOf(stat []byte) int {
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	if len(fields) < 2 {
+		return 0
+	}
+	n, err := strconv.Atoi(string(fields[1]))
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// reap ends a plugin whose agent is gone. Where this process adopts orphans it also collects
+// it: another start of the agent asks the process of before for an answer as long as its number is known.
+func reap(pid int) {
+	_ = syscall.Kill(pid, syscall.SIGKILL) // it ends by itself, too
+	for range 100 {
+		got, err := syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
+		if got == pid || err != nil && !errors.Is(err, syscall.EINTR) {
+			return // collected, or somebody else's child
+		}
+		time.Sleep(20 * time.Millisecond)
 	}
 }
