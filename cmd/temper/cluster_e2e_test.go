@@ -27,6 +27,7 @@ type onNomad struct {
 	data   string
 	gpus   map[string]nomadtest.GPUs // of the nodes of trainers
 	env    []string                  // with which clients reach it
+	set    []string                  // further flags of every run
 }
 
 // clusterFile describes the service of a test: all of it is the cluster's own and speaks TLS, and
@@ -127,7 +128,7 @@ func (o *onNomad) readEnv() {
 // submit hands over the pipeline's run and follows it.
 func (o *onNomad) submit(id string, more ...string) *running {
 	o.t.Helper()
-	return o.launchWith(o.env, "temper", append([]string{"run", "submit", "--config", ciConfig, "--run-id", id, "--wait", "--home", o.t.TempDir(), "--ui", ""}, more...)...)
+	return o.launchWith(o.env, "temper", append([]string{"run", "submit", "--config", ciConfig, "--run-id", id, "--wait", "--home", o.t.TempDir(), "--ui", ""}, append(more, o.set...)...)...)
 }
 
 // lastShards are the tensors of a run's last checkpoint, by the hashes of their contents.
@@ -203,7 +204,7 @@ func TestRunOnNomad(t *testing.T) {
 		t.Errorf("the run on Nomad differs: %+v", diff)
 	}
 	trainers[first[0].NodeName].Restart()
-	o.takeTurns()
+	o.takeTurns("twin")
 	o.boardIsAnswered()
 	o.dashboardIsThere()
 }

@@ -40,9 +40,9 @@ const gangOfTwo = `{"trainer": {"count": 1, "memory_mib": 512, "pool": "gpu", "d
 
 // takeTurns has two runs want the room of one gang, while calls come in for the sandbox. The more urgent
 // one gets it, loses its gateway and its sandbox, has a node drained in mid-step, and goes on under another
-// version of control, gateway and sandbox. It wants their bits, every call answered, and the sandbox
-// as small as before.
-func (o *onNomad) takeTurns() {
+// version of control, gateway and sandbox. It wants the bits of a run of before, every call answered, and the
+// sandbox as small as before.
+func (o *onNomad) takeTurns(reference string) {
 	o.t.Helper()
 	o.agents.Await("16 made GPUs", func() error {
 		out := o.cluster(0, "status")
@@ -57,6 +57,9 @@ func (o *onNomad) takeTurns() {
 	urgent := o.submit("urgent", "--placement", gangOfTwo, "--priority", "1")
 	urgent.await(`^step +1/`, 2*runTimeout)
 	o.t.Logf("the urgent run's gang of two ran %v after the last member of the other had ended", o.admission("calm", "urgent"))
+	if out := o.cluster(0, "status"); !regexp.MustCompile(`trainer-urgent +urgent +\S+ +1/1`).MatchString(out) {
+		o.t.Errorf("status without the workers of a run:\n%s", out)
+	}
 	o.devicesAreBound("trainer-urgent")
 	o.killTasks("e2e-gateway")
 	o.killTasks("e2e-sandbox")
@@ -65,7 +68,7 @@ func (o *onNomad) takeTurns() {
 	o.roll()
 	urgent.end(0, 2*runTimeout)
 	calm.end(0, 2*runTimeout)
-	want := lastShards(o.t, o.store(), "twin")
+	want := lastShards(o.t, o.store(), reference)
 	for _, run := range []string{"urgent", "calm"} {
 		if diff := cmp.Diff(lastShards(o.t, o.store(), run), want); diff != "" {
 			o.t.Errorf("the last checkpoint of %s (-got +want):\n%s", run, diff)
@@ -269,6 +272,18 @@ func (o *onNomad) roll() {
 		o.t.Errorf("plan of another build:\n%s", out)
 	}
 	began := time.Now()
-	o.cluster(0, "apply")
+	for range 5 {
+		r := o.launch("temper", "cluster", "--cluster", o.file, "--nomad", o.agents.Address, "apply")
+		<-r.done
+		if r.cmd.ProcessState.ExitCode() == 0 {
+			break
+		}
+		if !strings.Contains(r.text(), "apply again") { // the service has scaled the sandbox since apply looked at it
+			o.t.Fatalf("apply of another build:\n%s", r.text())
+		}
+	}
+	if out := o.cluster(0, "plan"); !strings.Contains(out, "nothing to do") {
+		o.t.Errorf("plan after another build:\n%s", out)
+	}
 	o.t.Logf("control, gateway and sandbox rolled over in %.1f s", time.Since(began).Seconds())
 }

@@ -205,8 +205,13 @@ func (f *Fleet) Logs(ctx context.Context, name string, o LogOptions, out io.Writ
 	}
 	slices.SortFunc(allocs, func(a, b *api.AllocationListStub) int { return int(b.CreateIndex) - int(a.CreateIndex) })
 	live := slices.DeleteFunc(slices.Clone(allocs), func(a *api.AllocationListStub) bool { return !lives(a) })
-	if len(live) == 0 {
-		live = allocs[:1] // the last words of the newest
+	if len(live) == 0 { // the last words of the newest of each job
+		last := map[string]bool{}
+		for _, a := range allocs {
+			if !last[a.JobID] {
+				last[a.JobID], live = true, append(live, a)
+			}
+		}
 	}
 	for _, a := range live {
 		if err := f.logsOf(ctx, a, o, out, len(live) > 1); err != nil {
