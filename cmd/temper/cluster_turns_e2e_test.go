@@ -16,8 +16,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/hashicorp/nomad/api"
-
 	"temper/jobs/nomadtest"
 )
 
@@ -150,26 +148,23 @@ func (o *onNomad) loadIsAnswered(load *running) {
 // another, by the clocks of the agents.
 func (o *onNomad) admission(before, after string) time.Duration {
 	o.t.Helper()
-	var ended, started time.Time
-	each := func(run string, see func(*api.TaskState)) {
+	times := func(run string) (started, ended time.Time) {
 		for _, role := range []string{"trainer-", "rollout-"} {
 			for _, a := range o.agents.Allocations(role + run) {
 				for _, s := range a.TaskStates {
-					see(s)
+					if s.StartedAt.After(started) {
+						started = s.StartedAt
+					}
+					if s.FinishedAt.After(ended) {
+						ended = s.FinishedAt
+					}
 				}
 			}
 		}
+		return started, ended
 	}
-	each(before, func(s *api.TaskState) {
-		if s.FinishedAt.After(ended) {
-			ended = s.FinishedAt
-		}
-	})
-	each(after, func(s *api.TaskState) {
-		if s.StartedAt.After(started) {
-			started = s.StartedAt
-		}
-	})
+	_, ended := times(before)
+	started, _ := times(after)
 	return started.Sub(ended).Round(10 * time.Millisecond)
 }
 
