@@ -62,8 +62,9 @@ func (b Build) All() []*api.Job {
 		role spec.Role
 		make func() *api.Job
 	}{
-		{b.Roles.Temporal, b.Temporal}, {b.Roles.ObjectStore, b.ObjectStore}, {b.Roles.Gateway, b.Gateway}, {b.Roles.Sandbox, b.Sandbox},
-		{b.Roles.Control, b.Control}, {b.Roles.Trainer, b.Trainer}, {b.Roles.Rollout, b.Rollout}, {b.Roles.Metrics, b.Metrics},
+		{b.Roles.Postgres, b.PostgresServer}, {b.Roles.Temporal, b.Temporal}, {b.Roles.ObjectStore, b.ObjectStore}, {b.Roles.Gateway, b.Gateway}, {b.Roles.Sandbox, b.Sandbox},
+		{b.Roles.Control, b.Control}, {b.Roles.Trainer, b.Trainer}, {b.Roles.Rollout, b.Rollout}, {b.Roles.UI, b.UI},
+		{b.Roles.Metrics, b.Metrics},
 	} {
 		if j.role.Count > 0 {
 			out = append(out, seal(j.make()))
@@ -89,10 +90,11 @@ func seal(j *api.Job) *api.Job {
 type process struct {
 	name string // of the role
 	role spec.Role
-	// command is the program, without its folder, and args follow.
-	command string
-	args    []string
-	env     map[string]string
+	// command is the program, without its folder, and args follow. program is one of the node's
+	// system in place of it.
+	command, program string
+	args             []string
+	env              map[string]string
 	// ports are static where they are not 0.
 	ports []api.Port
 	// serve is the port under which others find the role; empty for none.
@@ -112,6 +114,8 @@ type process struct {
 	identities []*api.WorkloadIdentity
 	// volume says that the folder Data must be there.
 	volume bool
+	// signal tells the process to end; empty is SIGTERM.
+	signal string
 }
 
 // form turns a process into a job.
@@ -230,7 +234,7 @@ func (b wire) address(port string) string {
 func (b form) task(p process) *api.Task {
 	t := &api.Task{
 		Name: p.name, Driver: string(p.role.Driver), User: p.role.User, Env: map[string]string{},
-		KillSignal: "SIGTERM", KillTimeout: new(p.role.Drain + lastWords),
+		KillSignal: cmp.Or(p.signal, "SIGTERM"), KillTimeout: new(p.role.Drain + lastWords),
 		LogConfig: &api.LogConfig{MaxFiles: new(5), MaxFileSizeMB: new(diskMB / 10 / 2)},
 		Resources: &api.Resources{MemoryMB: new(int(p.role.Memory >> 20))},
 	}
@@ -246,7 +250,7 @@ func (b form) task(p process) *api.Task {
 	case spec.Docker:
 		t.Config = map[string]any{"image": b.Programs.Image, "network_mode": "host", "entrypoint": []string{"tini", "--"}, "args": append([]string{p.command}, args...)}
 	case spec.Exec, spec.RawExec:
-		t.Config = map[string]any{"command": path.Join(b.Programs.Folder, p.command), "args": args}
+		t.Config = map[string]any{"command": cmp.Or(p.program, path.Join(b.Programs.Folder, p.command)), "args": args}
 	}
 	if p.volume && p.role.Driver != spec.RawExec {
 		t.VolumeMounts = []*api.VolumeMount{{Volume: new("data"), Destination: new(b.Data), ReadOnly: new(false)}}

@@ -150,6 +150,67 @@ func TestTemporalOnPostgres(t *testing.T) {
 	}
 }
 
+// TestOwnServers: Postgres and the dashboard stay on their machine, the object store shows a
+// certificate to others, and only who needs a secret has it.
+func TestOwnServers(t *testing.T) {
+	b := load(t, "single.cluster.yaml")
+	b.Store, b.TLS = "", true
+	b.Roles.Postgres.Count, b.Roles.ObjectStore.Count, b.Roles.UI.Count = 1, 1, 1
+	args := map[string]string{}
+	held := map[string][]string{}
+	for _, j := range b.All() {
+		role := j.Meta[jobs.MetaRole]
+		args[role] = strings.Join(j.TaskGroups[0].Tasks[0].Config["args"].([]string), " ")
+		held[role] = jobs.Secrets(j)["nomad/jobs/temper-"+role]
+	}
+	for role, want := range map[string]string{
+		"temporal":    "--postgres postgres://temper@127.0.0.1:5432/temporal?sslmode=disable",
+		"objectstore": "--listen ${NOMAD_IP_api}:${NOMAD_PORT_api} --bucket temper --tls-cert ${NOMAD_SECRETS_DIR}/cert.pem",
+		"ui":          "ui --listen 127.0.0.1:${NOMAD_PORT_ui} --health 127.0.0.1:${NOMAD_PORT_health}",
+	} {
+		if !strings.Contains(args[role], want) {
+			t.Errorf("%s is started with %q, want %q in it", role, args[role], want)
+		}
+	}
+	for role, want := range map[string][]string{
+		"postgres": {"postgres_password"}, "temporal": {"postgres_password"}, "objectstore": {"access_key", "secret_key", "tls_cert", "tls_key"},
+		"ui": {"access_key", "secret_key", "tls_ca", "ui_token"}, "control": {"access_key", "secret_key", "tls_ca"},
+	} {
+		if diff := cmp.Diff(held[role], want); diff != "" {
+			t.Errorf("secrets of %s (-got +want):\n%s", role, diff)
+		}
+	}
+	control := b.Control().TaskGroups[0].Tasks[0]
+	if text := templateOf(control, "local/places.env"); !strings.Contains(text, `endpoint=https://{{ .Address }}:{{ .Port }}&path_style=true&region=us-east-1&ca={{ env "NOMAD_SECRETS_DIR" }}/ca.pem`) {
+		t.Errorf("control finds the store by\n%s", text)
+	}
+}
+
+// templateOf is the text of a task's template.
+func templateOf(task *api.Task, path string) string {
+	for _, t := range task.Templates {
+		if *t.DestPath == path {
+			return *t.EmbeddedTmpl
+		}
+	}
+	return ""
+}
+
+// TestMetricsHasTheAlerts: Prometheus gets the rules as they are, behind the language of templates.
+func TestMetricsHasTheAlerts(t *testing.T) {
+	task := load(t, "single.cluster.yaml").Metrics().TaskGroups[0].Tasks[0]
+	var out strings.Builder
+	if err := template.Must(template.New("").Parse(templateOf(task, "secrets/alerts.yaml"))).Execute(&out, nil); err != nil {
+		t.Fatal(err)
+	}
+	if want, err := os.ReadFile("../deploy/prometheus/alerts.yaml"); err != nil || out.String() != string(want) {
+		t.Errorf("alerts (%v):\n%s", err, out.String())
+	}
+	if !strings.Contains(templateOf(task, "secrets/prometheus.yaml"), "rule_files: [alerts.yaml]") {
+		t.Error("Prometheus reads no rules")
+	}
+}
+
 // TestStoreRole: who reads the store gets an identity in place of keys, and an old server is
 // refused by the name of that field.
 func TestStoreRole(t *testing.T) {

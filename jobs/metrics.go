@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/hashicorp/nomad/api"
+
+	"temper/deploy/prometheus"
 )
 
 // Metrics is a Prometheus that scrapes every role, found as a service of Nomad. Its targets
@@ -29,10 +31,16 @@ func (b Build) Metrics() *api.Job {
 	j := form{b}.job(p)
 	task := j.TaskGroups[0].Tasks[0]
 	task.Templates = append(task.Templates, &api.Template{
+		EmbeddedTmpl: new(literal(prometheus.Alerts)), DestPath: new("secrets/" + fileAlerts), ChangeMode: new("noop"),
+	})
+	task.Templates = append(task.Templates, &api.Template{
 		EmbeddedTmpl: new(scraper{b}.scrape()), DestPath: new("secrets/prometheus.yaml"), ChangeMode: new("signal"), ChangeSignal: new("SIGHUP"), Perms: new("0600"),
 	})
 	return j
 }
+
+// fileAlerts lies beside Prometheus' configuration.
+const fileAlerts = "alerts.yaml"
 
 // scraper writes what Prometheus is told.
 type scraper struct{ Build }
@@ -51,7 +59,7 @@ func (b scraper) scraped() []struct{ role, service, token string } {
 // scrape is Prometheus' configuration, as a template of Nomad.
 func (b scraper) scrape() string {
 	var text strings.Builder
-	text.WriteString("global:\n  scrape_interval: 15s\nscrape_configs:\n")
+	text.WriteString("global:\n  scrape_interval: 15s\nrule_files: [" + fileAlerts + "]\nscrape_configs:\n")
 	for _, s := range b.scraped() {
 		fmt.Fprintf(&text, "  - job_name: %s\n", s.role)
 		if b.TLS && s.token != "" {

@@ -18,6 +18,8 @@ const (
 	ItemAccessKey    = "access_key"
 	ItemSecretKey    = "secret_key"
 	ItemNomadToken   = "nomad_token"
+	// ItemUIToken is that of commands that the dashboard gives.
+	ItemUIToken = "ui_token"
 	// ItemPostgresPassword is that of Temporal's account.
 	ItemPostgresPassword = "postgres_password"
 	ItemCert             = "tls_cert"
@@ -167,11 +169,18 @@ func (b Build) Rollout() *api.Job {
 
 // polls is a role of temper that polls a queue.
 func (b poller) polls(name string, role spec.Role, args []string) process {
+	// Health has no token, so that it stays on the machine.
+	p := b.knows(name, role, append(args, "--listen", loopback+":${NOMAD_PORT_"+portHealth+"}", "--ui", ""))
+	p.ports = []api.Port{{Label: portHealth}}
+	return p
+}
+
+// knows is a role of temper that reaches Temporal and the store.
+func (b poller) knows(name string, role spec.Role, args []string) process {
 	p := process{
 		name: name, role: role, command: "temper",
-		// Health has no token, so that it stays on the machine.
-		args:  append(args, "--listen", loopback+":${NOMAD_PORT_"+portHealth+"}", "--home", "${NOMAD_TASK_DIR}/home", "--ui", ""),
-		ports: []api.Port{{Label: portHealth}}, check: alive(portHealth),
+		args:    append(args, "--home", "${NOMAD_TASK_DIR}/home"),
+		check:   alive(portHealth),
 		env:     map[string]string{},
 		secrets: map[string]string{}, needs: map[string]string{}, files: map[string]string{},
 	}
@@ -184,8 +193,11 @@ func (b poller) polls(name string, role spec.Role, args []string) process {
 		p.env["TEMPER_STORE"] = b.Store
 		b.identify(&p)
 	} else {
-		p.needs["store"] = wire(b).found("TEMPER_STORE", "objectstore", wire(b).storeURL("{{ .Address }}:{{ .Port }}"))
+		p.needs["store"] = wire(b).found("TEMPER_STORE", "objectstore", wire(b).storeURL("{{ .Address }}:{{ .Port }}", `{{ env "NOMAD_SECRETS_DIR" }}/`+fileCA))
 		p.secrets["AWS_ACCESS_KEY_ID"], p.secrets["AWS_SECRET_ACCESS_KEY"] = ItemAccessKey, ItemSecretKey
+		if b.TLS {
+			p.files[fileCA] = ItemCA
+		}
 	}
 	return p
 }
@@ -207,19 +219,11 @@ func (b poller) identify(p *process) {
 // sampling adds what a role needs that calls the sandbox.
 func (b poller) sampling(p *process) {
 	p.secrets["TEMPER_SANDBOX_TOKEN"] = ItemSandboxToken
-	p.needs["gateway"] = wire(b).found("TEMPER_SANDBOX_ADDRESS", "gateway", wire(b).prefix()+"{{ .Address }}:{{ .Port }}")
+	p.needs["gateway"] = wire(b).found("TEMPER_SANDBOX_ADDRESS", "gateway", "{{ .Address }}:{{ .Port }}") // with the files of clientTLS it is called by TLS
 	if b.TLS {
 		maps.Copy(p.files, wire(b).certificates())
 		maps.Copy(p.env, clientTLS())
 	}
-}
-
-// prefix says in an address of the sandbox that it speaks TLS.
-func (b wire) prefix() string {
-	if b.TLS {
-		return "https://"
-	}
-	return ""
 }
 
 // clientTLS is how a process calls a gateway with TLS.

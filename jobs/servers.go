@@ -1,6 +1,8 @@
 package jobs
 
 import (
+	_ "embed"
+	"net"
 	"path"
 	"strconv"
 
@@ -25,8 +27,8 @@ func (b Build) Temporal() *api.Job {
 		ports: []api.Port{{Label: portAPI, Value: b.Ports.Temporal}, {Label: portUI, Value: b.Ports.TemporalUI}},
 		serve: portAPI, check: open(),
 	}
-	if b.Postgres != "" { // any node will do
-		p.args = append([]string{"--postgres", b.Postgres}, p.args...)
+	if url := (wire{b}).postgresURL(); url != "" { // any node will do
+		p.args = append([]string{"--postgres", url}, p.args...)
 		p.secrets = map[string]string{"PGPASSWORD": ItemPostgresPassword}
 	} else {
 		p.args = append([]string{"--db", path.Join(b.Data, "temporal.db")}, p.args...)
@@ -35,15 +37,71 @@ func (b Build) Temporal() *api.Job {
 	return alone(form{b}.job(p))
 }
 
+// postgresUser is the account that the job postgres makes, and that Temporal uses.
+const postgresUser = "temper"
+
+// postgresURL is the database of Temporal; "" for a file.
+func (b wire) postgresURL() string {
+	if b.Roles.Postgres.Count == 0 {
+		return b.Postgres
+	}
+	return "postgres://" + postgresUser + "@" + net.JoinHostPort(loopback, strconv.Itoa(b.Ports.Postgres)) + "/temporal?sslmode=disable"
+}
+
+// PostgresServer is a Postgres as the node's system has it, on one folder. It listens on the
+// loopback address alone, and makes its databases and its account when the folder is new.
+func (b Build) PostgresServer() *api.Job {
+	return alone(form{b}.job(process{
+		name: "postgres", role: b.Roles.Postgres, program: "/bin/sh", args: []string{"${NOMAD_TASK_DIR}/" + filePostgres},
+		env: map[string]string{
+			"PGDATA": path.Join(b.Data, "postgres"), "PGUSER": postgresUser, "PGPORT": "${NOMAD_PORT_" + portAPI + "}", "POSTGRES_BIN": b.Programs.Postgres,
+		},
+		ports: []api.Port{{Label: portAPI, Value: b.Ports.Postgres}},
+		serve: portAPI, check: open(), volume: true,
+		secrets: map[string]string{"PGPASSWORD": ItemPostgresPassword},
+		texts:   map[string]string{filePostgres: startPostgres},
+		signal:  "SIGINT", // ends sessions, and loses nothing; SIGTERM waits until they end by themselves
+	}))
+}
+
+const filePostgres = "postgres.sh"
+
+// startPostgres makes the folder where there is none, all of it or nothing, and becomes the
+// server. Postgres refuses to run as root.
+//
+//go:embed postgres.sh
+var startPostgres string
+
 // ObjectStore is the S3 server on one folder.
 func (b Build) ObjectStore() *api.Job {
-	return alone(form{b}.job(process{
+	p := process{
 		name: "objectstore", role: b.Roles.ObjectStore, command: "s3d",
 		args:  []string{"--dir", path.Join(b.Data, "objects"), "--listen", wire{b}.address(portAPI), "--bucket", bucket},
 		ports: []api.Port{{Label: portAPI, Value: b.Ports.ObjectStore}},
 		serve: portAPI, check: open(), volume: true,
 		secrets: map[string]string{"AWS_ACCESS_KEY_ID": ItemAccessKey, "AWS_SECRET_ACCESS_KEY": ItemSecretKey},
-	}))
+	}
+	if b.TLS {
+		p.args = append(p.args, "--tls-cert", secret(fileCert), "--tls-key", secret(fileKey))
+		p.files = map[string]string{fileCert: ItemCert, fileKey: ItemKey}
+	}
+	j := alone(form{b}.job(p))
+	for _, t := range j.TaskGroups[0].Tasks[0].Templates {
+		t.ChangeMode = new("restart") // it reads its certificate when it starts
+	}
+	return j
+}
+
+// UI is the dashboard. Whoever reaches it may read, so that it stays on its machine.
+func (b Build) UI() *api.Job {
+	p := poller{b}.knows("ui", b.Roles.UI, []string{
+		"ui", "--listen", loopback + ":${NOMAD_PORT_" + portUI + "}", "--health", loopback + ":${NOMAD_PORT_" + portHealth + "}",
+		"--ui", net.JoinHostPort(loopback, strconv.Itoa(b.Ports.TemporalUI)),
+	})
+	p.ports = []api.Port{{Label: portUI, Value: b.Ports.UI}, {Label: portHealth}}
+	p.serve = portUI
+	p.secrets["TEMPER_UI_TOKEN"] = ItemUIToken
+	return form{b}.job(p)
 }
 
 const bucket = "temper"
@@ -55,15 +113,18 @@ func alone(j *api.Job) *api.Job {
 	return j
 }
 
-// storeURL is the store of the cluster; address is host:port of its own server.
-func (b wire) storeURL(address string) string {
+// storeURL is the store of the cluster; address is host:port of its own server, and ca the
+// file with the cluster's authority.
+func (b wire) storeURL(address, ca string) string {
 	if b.Store != "" {
 		return b.Store
 	}
-	return "s3://" + bucket + "?endpoint=http://" + address + "&path_style=true&region=us-east-1"
+	url := "s3://" + bucket + "?endpoint=" + b.scheme() + "://" + address + "&path_style=true&region=us-east-1"
+	if b.TLS {
+		url += "&ca=" + ca
+	}
+	return url
 }
 
-// LocalStore is the store's URL for a client on the machine of the object store.
-func (b Build) LocalStore() string {
-	return wire{b}.storeURL(loopback + ":" + strconv.Itoa(b.Ports.ObjectStore))
-}
+// StoreAt is the store's URL for a client; address is host:port of the cluster's own server.
+func (b Build) StoreAt(address, ca string) string { return wire{b}.storeURL(address, ca) }

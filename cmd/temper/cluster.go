@@ -40,7 +40,7 @@ named by NOMAD_ADDR, NOMAD_TOKEN and the other variables of the nomad command.`,
 	cmd.PersistentFlags().StringVar(&f.cfg.Address, "nomad", "", "URL of a Nomad agent (NOMAD_ADDR)")
 	cmd.AddCommand(
 		f.initCommand(), f.planCommand(), f.applyCommand(), f.statusCommand(), f.renderCommand(), f.scaleCommand(),
-		f.drainCommand(), f.undrainCommand(), f.logsCommand(), f.doctorCommand(), f.downCommand(),
+		f.drainCommand(), f.undrainCommand(), f.logsCommand(), f.envCommand(), f.doctorCommand(), f.downCommand(),
 	)
 	return cmd
 }
@@ -187,6 +187,7 @@ func (f *clusterFlags) statusCommand() *cobra.Command {
 			return cli.PrintJSON(cmd.OutOrStdout(), s)
 		}
 		s.Print(cmd.OutOrStdout())
+		printTenants(ctx, cmd.OutOrStdout(), fl)
 		return nil
 	})
 	return cmd
@@ -232,7 +233,7 @@ func (f *clusterFlags) scaleCommand() *cobra.Command {
 }
 
 func (f *clusterFlags) logsCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "logs ROLE", Short: "Show the end of the logs of a role's instances", Args: cobra.ExactArgs(1)}
+	cmd := &cobra.Command{Use: "logs ROLE|RUN", Short: "Show the end of the logs of a role's instances, or of a run's own workers", Args: cobra.ExactArgs(1)}
 	o := fleet.LogOptions{Bytes: 16 << 10}
 	cmd.Flags().BoolVar(&o.Stdout, "stdout", false, "standard output in place of the log")
 	cmd.Flags().BoolVar(&o.Follow, "follow", false, "go on until Ctrl-C")

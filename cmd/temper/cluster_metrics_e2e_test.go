@@ -4,10 +4,15 @@ package main_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
+	"net/url"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -60,40 +65,82 @@ func walkExprs(v any, visit func(string)) {
 	}
 }
 
-// boardIsAnswered looks for each series that the board and the alerts ask for in what the
-// roles export.
+// prometheusKey is the variable of the environment with a Prometheus; without it the one in PATH is taken.
+const prometheusKey = "TEMPER_TEST_PROMETHEUS"
+
+// hasPrometheus is 1 where the programs of the test have a Prometheus, which nodes start.
+func hasPrometheus(t *testing.T) int {
+	t.Helper()
+	path := os.Getenv(prometheusKey)
+	if path == "" {
+		path, _ = exec.LookPath("prometheus") // "" when there is none
+	}
+	if path == "" {
+		if os.Getenv("TEMPER_REQUIRE_PROMETHEUS") != "" {
+			t.Fatal("no Prometheus: install the package prometheus, or name one with " + prometheusKey)
+		}
+		t.Log("without Prometheus: install the package prometheus, or name one with " + prometheusKey)
+		return 0
+	}
+	if err := os.Symlink(path, filepath.Join(bin, "prometheus")); err != nil && !errors.Is(err, fs.ErrExist) {
+		t.Fatal(err)
+	}
+	return 1
+}
+
+// boardIsAnswered has a real Prometheus, which the job metrics runs, find every role, read the alerts
+// and answer each query of the board; and looks for each series that board and alerts ask for.
 func (o *onNomad) boardIsAnswered() {
 	o.t.Helper()
-	exported := map[string]bool{}
-	tokens := o.secrets()
-	for service, token := range map[string]string{
-		"e2e-control-health": "", "e2e-trainer-health": "", "e2e-gateway": tokens["sandbox_token"], "e2e-sandbox": tokens["node_token"],
-	} {
-		found, _, err := o.agents.API.Services().Get(service, nil)
-		if err != nil || len(found) == 0 {
-			o.t.Fatalf("%d services %s (%v)", len(found), service, err)
+	found, _, err := o.agents.API.Services().Get("e2e-metrics", nil)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	if len(found) == 0 {
+		return // said at the start
+	}
+	p := prometheus{o.t, fmt.Sprintf("http://%s:%d", found[0].Address, found[0].Port)}
+	o.agents.Await("every role to answer Prometheus", func() error {
+		down := slices.DeleteFunc([]string{"control", "trainer", "gateway", "sandbox"}, func(role string) bool {
+			return len(p.query(`up{role="`+role+`"} == 1`)) > 0
+		})
+		if len(down) > 0 {
+			return fmt.Errorf("%v do not; targets:\n%s", down, p.get("/api/v1/targets?state=active", nil))
 		}
-		last := found[len(found)-1]
-		text := scrape(o.t, fmt.Sprintf("http://%s:%d/metrics", last.Address, last.Port), token)
-		names := regexp.MustCompile(`(?m)^([a-z_][a-z0-9_]*)[{ ]`).FindAllStringSubmatch(text, -1)
-		if len(names) < 20 {
-			o.t.Errorf("%s exports %d series:\n%s", service, len(names), text)
+		return nil
+	})
+	var rules struct {
+		Data struct {
+			Groups []struct {
+				Rules []struct{ Name, Health, LastError string }
+			}
 		}
-		for _, m := range names {
-			exported[m[1]] = true
+	}
+	p.get("/api/v1/rules", &rules)
+	var names []string
+	for _, g := range rules.Data.Groups {
+		for _, r := range g.Rules {
+			names = append(names, r.Name)
+			if r.Health == "err" {
+				o.t.Errorf("alert %s: %s", r.Name, r.LastError)
+			}
 		}
+	}
+	if len(names) != 6 {
+		o.t.Errorf("alerts %v, want 6", names)
 	}
 	for file, queries := range queriesOf(o.t) {
 		if len(queries) < 5 {
 			o.t.Errorf("%s has %d queries", file, len(queries))
 		}
 		for _, query := range queries {
-			names := metricName.FindAllString(query, -1)
-			if len(names) == 0 && !strings.Contains(query, "up{") && !strings.Contains(query, "nomad_") {
+			p.query(query) // an error is the test's
+			series := metricName.FindAllString(query, -1)
+			if len(series) == 0 && !strings.Contains(query, "up{") && !strings.Contains(query, "nomad_") {
 				o.t.Errorf("%s: %q asks for no series of ours", file, query)
 			}
-			for _, name := range slices.Compact(names) {
-				if !exported[name] && !slices.Contains(firstFailure, name) {
+			for _, name := range slices.Compact(series) {
+				if !slices.Contains(firstFailure, name) && len(p.query("last_over_time("+name+"[1h])")) == 0 {
 					o.t.Errorf("%s: no role exports %s (%s)", file, name, query)
 				}
 			}
@@ -101,23 +148,53 @@ func (o *onNomad) boardIsAnswered() {
 	}
 }
 
-// secrets are those of the cluster.
-func (o *onNomad) secrets() map[string]string {
+// dashboardIsThere asks the cluster's own dashboard for the runs.
+func (o *onNomad) dashboardIsThere() {
 	o.t.Helper()
-	v, _, err := o.agents.API.Variables().Read("temper/e2e", nil)
-	if err != nil {
-		o.t.Fatal(err)
+	found, _, err := o.agents.API.Services().Get("e2e-ui", nil)
+	if err != nil || len(found) != 1 {
+		o.t.Fatalf("%d dashboards (%v)", len(found), err)
 	}
-	return v.Items
+	address := fmt.Sprintf("http://%s:%d", found[0].Address, found[0].Port)
+	if text := ask200(o.t, address+"/api/v1/runs"); !strings.Contains(text, `"urgent"`) {
+		o.t.Errorf("the dashboard lists\n%s", text)
+	}
 }
 
-func scrape(t *testing.T, url, token string) string {
+// prometheus is a server of that name.
+type prometheus struct {
+	t       *testing.T
+	address string
+}
+
+// get decodes an answer, and returns it.
+func (p prometheus) get(path string, into any) string {
+	p.t.Helper()
+	text := ask200(p.t, p.address+path)
+	if into != nil {
+		if err := json.Unmarshal([]byte(text), into); err != nil {
+			p.t.Fatalf("%s: %v\n%s", path, err, text)
+		}
+	}
+	return text
+}
+
+// query is what an expression gives now.
+func (p prometheus) query(expr string) []any {
+	p.t.Helper()
+	expr = strings.NewReplacer("$__rate_interval", "1m", "$__interval", "15s").Replace(expr)
+	var answer struct{ Data struct{ Result []any } }
+	p.get("/api/v1/query?query="+url.QueryEscape(expr), &answer)
+	return answer.Data.Result
+}
+
+// ask200 is the body of a good answer.
+func ask200(t *testing.T, url string) string {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	req.Header.Set("Authorization", "Bearer "+token)
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)

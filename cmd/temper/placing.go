@@ -70,7 +70,7 @@ func scalingRules(b jobs.Build) (out []scaling.Rule) {
 	for _, role := range b.Named() {
 		for _, name := range b.Placement.Scale {
 			if role.Name == name {
-				out = append(out, scaling.Rule{Job: b.ID(name), Group: name, Kind: kinds[name], Least: role.Count, Most: role.Max})
+				out = append(out, scaling.Rule{Job: b.ID(name), Group: name, Kind: kinds[name], Least: role.Count, Most: role.Max, DownEvery: b.Placement.Calm})
 			}
 		}
 	}

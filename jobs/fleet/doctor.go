@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/nomad/api"
 
@@ -49,7 +50,7 @@ func (f *Fleet) Doctor(ctx context.Context) []Finding {
 	if err != nil {
 		return append(out, finding("nodes", err, ""))
 	}
-	return append(out, nodesFinding(nodes), examiner{f}.devicesFinding(nodes), examiner{f}.roomFinding(all, nodes, allocs), examiner{f}.rawExecFinding(nodes))
+	return append(out, nodesFinding(nodes), examiner{f}.clocksFinding(ctx, nodes), examiner{f}.devicesFinding(nodes), examiner{f}.roomFinding(all, nodes, allocs), examiner{f}.rawExecFinding(nodes))
 }
 
 func finding(name string, err error, detail string) Finding {
@@ -90,6 +91,40 @@ func nodesFinding(nodes []*api.NodeListStub) Finding {
 		detail += fmt.Sprintf(", %d that take nothing: %s", len(not), strings.Join(not, ", "))
 	}
 	return Finding{"nodes", len(ready) > 0, detail}
+}
+
+// maxSkew is how far the clock of a node may be off. Stores refuse what is signed a quarter of
+// an hour too early or late, and leases are compared by their times.
+const maxSkew = 30 * time.Second
+
+// clocksFinding compares the clocks of the nodes with this machine's.
+func (f examiner) clocksFinding(ctx context.Context, nodes []*api.NodeListStub) Finding {
+	var wrong, silent []string
+	for _, n := range nodes { // what a node does not answer is no reason to leave out the others
+		if n.Status != api.NodeStatusReady {
+			continue
+		}
+		asked := time.Now()
+		var s struct{ Timestamp int64 } // which the type of package api leaves out
+		_, err := f.nomad.Raw().Query("/v1/client/stats?node_id="+n.ID, &s, query(ctx))
+		if err != nil || s.Timestamp == 0 {
+			silent = append(silent, n.Name)
+			continue
+		}
+		// An agent measures itself every second or so, and answers with the last time.
+		skew := time.Unix(0, s.Timestamp).Sub(asked).Round(time.Second)
+		if skew.Abs() > maxSkew {
+			wrong = append(wrong, fmt.Sprintf("%s (%+v)", n.Name, skew))
+		}
+	}
+	if len(wrong) > 0 {
+		return Finding{"clocks", false, fmt.Sprintf("off by more than %v from this machine: %s: set them by a time server (systemctl status systemd-timesyncd)", maxSkew, strings.Join(wrong, ", "))}
+	}
+	detail := fmt.Sprintf("every node is within %v of this machine", maxSkew)
+	if len(silent) > 0 {
+		detail = "unknown of " + strings.Join(silent, ", ")
+	}
+	return Finding{"clocks", true, detail}
 }
 
 // devicesFinding looks for GPUs where the file has some.

@@ -86,11 +86,11 @@ func value[T any](p *T) T {
 	return *p
 }
 
-// ours are the jobs of the cluster's name that are there, by their ids. A job of that
-// name which another cluster or somebody else owns is an error.
+// ours are the jobs of the cluster that are there, by their ids; those of its runs are named after
+// the runs. A job of the cluster's name which another cluster or somebody else owns is an error.
 func (f *Fleet) ours(ctx context.Context) (map[string]*api.JobListStub, error) {
 	q := query(ctx)
-	q.Prefix, q.Params = f.build.Name+"-", map[string]string{"meta": "true"}
+	q.Params = map[string]string{"meta": "true"}
 	stubs, _, err := f.nomad.Jobs().List(q)
 	if err != nil {
 		return nil, f.nomad.Fail("list jobs", err)

@@ -103,7 +103,7 @@ func TestOperator(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.agents.Bootstrap()
-	o.agents.Node(nomadtest.Node{Name: "one"})
+	o.agents.Node(nomadtest.Node{Name: "one", Meta: map[string]string{"gpu_vendor": "amd", "gpu_count": "8"}})
 	c := o.parse(fmt.Sprintf(file, "shop", o.folder, "s3://runs/a"))
 	o.tokens(c)
 	f := o.fleet(c, o.token("operator"))
@@ -233,6 +233,8 @@ func (o *operator) others(f *fleet.Fleet, c spec.Cluster) {
 		o.t.Fatal(err)
 	}
 	o.wants("an unknown device", o.apply(o.fleet(gpus, o.token("operator")), false), nil, "1 of 1 nodes: has no device amd/gpu")
+	o.nodesThatSay(c)
+	o.tooOld(c)
 	own := c
 	own.Roles.Gateway.File = filepath.Join(o.t.TempDir(), "own.hcl")
 	for text, want := range map[string]string{
@@ -249,6 +251,47 @@ func (o *operator) others(f *fleet.Fleet, c spec.Cluster) {
 	if plan, err := f.Plan(ctx); err != nil || !plan.Empty() {
 		o.t.Errorf("what was refused has left something: %+v (%v)", plan, err)
 	}
+}
+
+// tooOld: a server that would drop a field is refused by the field's name.
+func (o *operator) tooOld(c spec.Cluster) {
+	client, err := nomad.Connect(nomad.Config{Address: o.agents.Address, Token: o.token("operator")})
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	version, err := client.Version(o.t.Context())
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	c.StoreRole = "arn:aws:iam::123456789012:role/temper"
+	_, err = fleet.New(client, c, "v1").Plan(o.t.Context())
+	if !version.Before(nomad.Version{1, 7, 0}) {
+		o.t.Logf("Nomad %s signs identities: %v", version, err)
+		return
+	}
+	o.wants("an old server", err, fleet.ErrTooOld, "has version "+version.String()+" and would drop without a word: shop-control: TaskGroups[0].Tasks[0].Identities (Nomad 1.7.0 or newer)")
+}
+
+// nodesThatSay: without a device plugin a node's meta says what it has, and one trainer has all of it.
+func (o *operator) nodesThatSay(c spec.Cluster) {
+	said := func(trainers, gpus int) error {
+		text := fmt.Sprintf("  trainer: {count: %d, driver: raw_exec, cpu: 50, memory: 32MiB}\ngpus: {device: amd/gpu, count: %d, plugin: false}\n", trainers, gpus)
+		plan, err := o.fleet(o.parse(fmt.Sprintf(file, "shop", o.folder, c.Store)+text), o.token("operator")).Plan(o.t.Context())
+		if err != nil {
+			return err
+		}
+		for _, change := range plan.Changes {
+			if len(change.NoRoom) > 0 {
+				return errors.New(strings.Join(change.NoRoom, "; "))
+			}
+		}
+		return nil
+	}
+	if err := said(1, 8); err != nil {
+		o.t.Errorf("a node that says it has 8 GPUs: %v", err)
+	}
+	o.wants("more than it says", said(1, 9), nil, "trainer: 1 of 1 nodes: not ${meta.gpu_count} >= 9: set it in the meta")
+	o.wants("two on one node", said(2, 8), nil, "1 of 2 trainer: 1 of 1 nodes: port 7990 is taken")
 }
 
 // everyday: scale, logs, drain, another build, down.

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/nomad/api"
 
 	"temper/internal/nomad"
+	"temper/internal/placement"
 )
 
 // stop deregisters a job and waits until none of its processes runs.
@@ -180,23 +181,37 @@ type LogOptions struct {
 	Bytes int64
 }
 
-// Logs writes the end of the log of every instance of a job: a role, or the id of a job of a run.
+// Logs writes the end of the log of every instance of a role, of a run's own jobs, or of one job.
 func (f *Fleet) Logs(ctx context.Context, name string, o LogOptions, out io.Writer) error {
-	id := name
+	ids := []string{name}
 	if f.build.Has(name) {
-		id = f.build.ID(name)
+		ids[0] = f.build.ID(name)
+	} else {
+		for _, role := range []placement.Role{placement.RoleTrainer, placement.RoleRollout, placement.RoleEngine} {
+			ids = append(ids, placement.JobID(role, name))
+		}
 	}
-	allocs, _, err := f.nomad.Jobs().Allocations(id, false, query(ctx))
-	if err != nil {
-		return f.nomad.Fail("find the instances of "+id, err)
+	var allocs []*api.AllocationListStub
+	for _, id := range ids {
+		found, _, err := f.nomad.Jobs().Allocations(id, false, query(ctx))
+		if err != nil {
+			return f.nomad.Fail("find the instances of "+id, err)
+		}
+		allocs = append(allocs, found...)
 	}
 	if len(allocs) == 0 {
-		return fmt.Errorf("logs of %s: %w: no instance of job %s is known; temper cluster status lists the jobs", name, nomad.ErrNotExist, id)
+		return fmt.Errorf("logs of %s: %w: no instance of %s is known: a run without workers of its own is in the logs of trainer and control; temper cluster status lists the jobs",
+			name, nomad.ErrNotExist, strings.Join(ids, ", "))
 	}
 	slices.SortFunc(allocs, func(a, b *api.AllocationListStub) int { return int(b.CreateIndex) - int(a.CreateIndex) })
 	live := slices.DeleteFunc(slices.Clone(allocs), func(a *api.AllocationListStub) bool { return !lives(a) })
-	if len(live) == 0 {
-		live = allocs[:1] // the last words of the newest
+	if len(live) == 0 { // the last words of the newest of each job
+		last := map[string]bool{}
+		for _, a := range allocs {
+			if !last[a.JobID] {
+				last[a.JobID], live = true, append(live, a)
+			}
+		}
 	}
 	for _, a := range live {
 		if err := f.logsOf(ctx, a, o, out, len(live) > 1); err != nil {

@@ -50,6 +50,8 @@ type Change struct {
 
 	index uint64 // of the version that was looked at
 	job   *api.Job
+	// unmet are constraints on what operators say of their nodes, which Nomad alone compares.
+	unmet map[string][]string // by group
 }
 
 // Plan is everything that differs, in the order in which it is applied.
@@ -118,6 +120,7 @@ func (f planner) compare(ctx context.Context, j *api.Job, stub *api.JobListStub)
 			change.Evicts = append(change.Evicts, a.Name)
 		}
 	}
+	change.unmet = unmet(found.FailedTGAllocs)
 	if !live {
 		return change, nil
 	}
@@ -131,6 +134,19 @@ func (f planner) compare(ctx context.Context, j *api.Job, stub *api.JobListStub)
 		change.Kind = Edit
 	}
 	return change, nil
+}
+
+// unmet finds constraints on the meta of nodes in what the scheduler could not place.
+func unmet(failed map[string]*api.AllocationMetric) map[string][]string {
+	out := map[string][]string{}
+	for group, m := range failed {
+		for _, what := range slices.Sorted(maps.Keys(m.ConstraintFiltered)) {
+			if strings.Contains(what, "${meta.") {
+				out[group] = append(out[group], fmt.Sprintf("%d of %d nodes: not %s: set it in the meta of the node's client block", m.ConstraintFiltered[what], m.NodesEvaluated, what))
+			}
+		}
+	}
+	return out
 }
 
 // keepCounts takes over the counts of groups that are scaled, as far as the bounds allow.
@@ -175,6 +191,8 @@ func (f planner) count(ctx context.Context, changes []Change) error {
 		for _, g := range c.job.TaskGroups {
 			if missing, why := room.Place(c.job, g); missing > 0 {
 				c.NoRoom = append(c.NoRoom, fmt.Sprintf("%d of %d %s: %s", missing, value(g.Count), value(g.Name), strings.Join(why, "; ")))
+			} else if why := c.unmet[value(g.Name)]; len(why) > 0 {
+				c.NoRoom = append(c.NoRoom, fmt.Sprintf("%s: %s", value(g.Name), strings.Join(why, "; ")))
 			}
 		}
 	}

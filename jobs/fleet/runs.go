@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"temper/internal/nomad"
 	"temper/jobs"
 )
 
@@ -25,15 +24,7 @@ func (r Runs) TemporalAddress(ctx context.Context) (string, error) {
 	if r.fleet.build.Cluster.Temporal != "" {
 		return r.fleet.build.Cluster.Temporal, nil
 	}
-	id := r.fleet.build.ID("temporal")
-	found, _, err := r.fleet.nomad.Services().Get(id, query(ctx))
-	if err != nil {
-		return "", r.fleet.nomad.Fail("find service "+id, err)
-	}
-	if len(found) == 0 {
-		return "", fmt.Errorf("service %s: %w: no Temporal of this cluster runs", id, nomad.ErrNotExist)
-	}
-	return fmt.Sprintf("%s:%d", found[0].Address, found[0].Port), nil
+	return serviceOf(ctx, r.fleet, "temporal")
 }
 
 // Node is the id of the node of that name, or whose id begins so.

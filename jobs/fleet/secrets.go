@@ -37,11 +37,20 @@ type keeper struct{ *Fleet }
 func (f keeper) vault() string { return "temper/" + f.build.Name }
 
 // tokens are the items that are random texts.
-var tokens = []string{jobs.ItemSandboxToken, jobs.ItemNodeToken, jobs.ItemAccessKey, jobs.ItemSecretKey}
+func (f keeper) tokens() []string {
+	out := []string{jobs.ItemSandboxToken, jobs.ItemNodeToken, jobs.ItemAccessKey, jobs.ItemSecretKey}
+	if f.build.Roles.UI.Count > 0 {
+		out = append(out, jobs.ItemUIToken)
+	}
+	if f.build.Roles.Postgres.Count > 0 {
+		out = append(out, jobs.ItemPostgresPassword)
+	}
+	return out
+}
 
 // keptTokens are not rotated with the others: the account of the object store is also that of
-// clients outside of the cluster.
-var keptTokens = []string{jobs.ItemAccessKey, jobs.ItemSecretKey}
+// clients outside of the cluster, and Postgres knows the password that it was made with.
+var keptTokens = []string{jobs.ItemAccessKey, jobs.ItemSecretKey, jobs.ItemPostgresPassword}
 
 // Init makes the secrets of the cluster and gives each job what it needs. What is there
 // stays, unless it is to be rotated.
@@ -146,6 +155,8 @@ func (f keeper) takeTokens(items, given map[string]string) (taken []string, err 
 // takePassword keeps the password of Postgres.
 func (f keeper) takePassword(items map[string]string, given string) (taken []string, err error) {
 	switch item := jobs.ItemPostgresPassword; {
+	case f.build.Roles.Postgres.Count > 0 && given == "": // ours has one of our making
+		return nil, nil
 	case f.build.Postgres == "" && given != "":
 		return nil, fmt.Errorf("%w: the cluster's file names no Postgres: set postgres, or leave --postgres-password out", ErrNotWanted)
 	case f.build.Postgres != "" && given == "" && items[item] == "":
@@ -163,7 +174,7 @@ var ErrNotWanted = errors.New("not wanted")
 
 // makeTokens fills in what is missing and names what it made.
 func (f keeper) makeTokens(items map[string]string, rotate bool) (made []string) {
-	for _, name := range tokens {
+	for _, name := range f.tokens() {
 		if items[name] == "" || rotate && !slices.Contains(keptTokens, name) {
 			items[name] = rand.Text()
 			made = append(made, name)
@@ -218,10 +229,4 @@ func (f keeper) store(ctx context.Context, path string, items map[string]string,
 		return fmt.Errorf("the variable %s was changed meanwhile: init again", path)
 	}
 	return f.nomad.Fail("write the variable "+path, err)
-}
-
-// Secret is an item of the cluster's secrets, for clients of the operator.
-func (f *Fleet) Secret(ctx context.Context, name string) (string, error) {
-	items, _, err := keeper{f}.variable(ctx, keeper{f}.vault())
-	return items[name], err
 }

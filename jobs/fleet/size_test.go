@@ -33,6 +33,7 @@ type crowd struct {
 	nodes  []*api.NodeListStub
 	allocs []*api.AllocationListStub
 	jobs   []*api.JobListStub
+	skew   map[string]time.Duration // of the clocks of nodes
 }
 
 func newCrowd(t *testing.T) *crowd {
@@ -81,6 +82,8 @@ func (w *crowd) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	path := strings.TrimPrefix(r.URL.Path, "/v1/")
 	var answer any
 	switch {
+	case path == "client/stats":
+		answer = map[string]int64{"Timestamp": time.Now().Add(w.skew[r.URL.Query().Get("node_id")]).UnixNano()}
 	case path == "agent/members":
 		answer = api.ServerMembers{Members: []*api.AgentMember{{Name: "one", Tags: map[string]string{"build": "1.10.0"}}}}
 	case path == "jobs":
@@ -151,6 +154,28 @@ func TestManyJobs(t *testing.T) {
 			t.Errorf("%s took %v, want less than 2 s", what, took)
 		}
 	}
+}
+
+// TestClockSkew: a node whose clock is off is named, and none other.
+func TestClockSkew(t *testing.T) {
+	w := newCrowd(t)
+	w.skew = map[string]time.Duration{w.nodes[3].ID: -2 * time.Minute, w.nodes[4].ID: 5 * time.Second}
+	server := httptest.NewServer(w)
+	defer server.Close()
+	client, err := nomad.Connect(nomad.Config{Address: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range fleet.New(client, w.build.Cluster, "v1").Doctor(t.Context()) {
+		if f.Name != "clocks" {
+			continue
+		}
+		if f.OK || !strings.Contains(f.Detail, "off by more than 30s from this machine: node-03 (-2m0s): ") {
+			t.Errorf("%s", f)
+		}
+		return
+	}
+	t.Error("doctor says nothing of clocks")
 }
 
 // TestRunsOnANode: those with living members there, and nobody else's jobs.

@@ -59,6 +59,7 @@ func binary(t testing.TB, root string) string {
 type Cluster struct {
 	t      testing.TB
 	binary string
+	root   string // of the repository
 	dir    string
 	// Address is the URL of the server's API.
 	Address string
@@ -114,7 +115,7 @@ func Start(t testing.TB, o Options) *Cluster {
 		t.Fatal(err)
 	}
 	ports := addresses(t, 3)
-	c := &Cluster{t: t, binary: path, dir: dir, Address: "http://" + ports[0], rpc: ports[1]}
+	c := &Cluster{t: t, binary: path, root: o.Root, dir: dir, Address: "http://" + ports[0], rpc: ports[1]}
 	t.Cleanup(c.close)
 	c.launch("server", fmt.Sprintf(`
 data_dir = %q
@@ -292,10 +293,14 @@ func (a *Agent) start() {
 // Kill ends the agent as a crash would: its tasks go on.
 func (a *Agent) Kill() {
 	a.owner.t.Helper()
+	plugins := a.owner.pluginsOf(a.cmd.Process.Pid)
 	if err := a.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		a.owner.t.Fatal(err)
 	}
 	<-a.done
+	for _, pid := range plugins {
+		reap(pid)
+	}
 }
 
 // Restart starts an agent that was killed.

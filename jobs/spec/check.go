@@ -73,9 +73,7 @@ func (c *Cluster) findPlaces(f *finder) {
 			f.add("temporal_address", "is %q, want host:port", c.Temporal)
 		}
 	}
-	if c.Postgres != "" {
-		c.findPostgres(f)
-	}
+	c.findPostgres(f)
 	if c.StoreRole != "" && !strings.HasPrefix(c.Store, "s3://") {
 		f.add("store_role", "is set, and store is %q: want one that begins with s3://, or leave this key out", c.Store)
 	}
@@ -86,6 +84,20 @@ func (c *Cluster) findPlaces(f *finder) {
 
 // findPostgres looks at the database of Temporal. Its URL is in the job, which many may read.
 func (c *Cluster) findPostgres(f *finder) {
+	if own := c.Roles.Postgres; own.Count > 0 {
+		if own.Driver == Docker && own.File == "" {
+			f.add("roles.postgres.driver", "is docker, and programs.image has no Postgres: want raw_exec or exec, or a job file of your own (file)")
+		}
+		if c.Temporal != "" {
+			f.add("roles.postgres.count", "is %d beside temporal_address, whose server keeps its own data: set it to 0", own.Count)
+		}
+		if c.Postgres != "" {
+			f.add("roles.postgres.count", "is %d beside the key postgres, which names another server: one of the two", own.Count)
+		}
+	}
+	if c.Postgres == "" {
+		return
+	}
 	const want = "want postgres://user@host:port/database"
 	u, err := url.Parse(c.Postgres)
 	if err != nil {
@@ -111,8 +123,8 @@ func (c *Cluster) findPorts(f *finder) {
 		key  string
 		port int
 	}{
-		{"temporal", c.Ports.Temporal}, {"temporal_ui", c.Ports.TemporalUI}, {"objectstore", c.Ports.ObjectStore},
-		{"gateway", c.Ports.Gateway}, {"prometheus", c.Ports.Prometheus},
+		{"postgres", c.Ports.Postgres}, {"temporal", c.Ports.Temporal}, {"temporal_ui", c.Ports.TemporalUI}, {"objectstore", c.Ports.ObjectStore},
+		{"gateway", c.Ports.Gateway}, {"ui", c.Ports.UI}, {"prometheus", c.Ports.Prometheus},
 	} {
 		key := "ports." + p.key
 		switch other := used[p.port]; {
@@ -138,6 +150,9 @@ func (c *Cluster) findPlacement(f *finder) {
 	}
 	if u, err := url.Parse(p.Nomad); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil {
 		f.add("placement.nomad", "is %q, want http://host:port or https://host:port of the agent as each node reaches it", p.Nomad)
+	}
+	if p.Calm <= 0 {
+		f.add("placement.calm", "is %v, want more than 0s, such as 5m", p.Calm)
 	}
 	seen := map[string]bool{}
 	for i, name := range p.Scale {
@@ -228,7 +243,7 @@ func (c *Cluster) findDriver(f *finder, r Named) {
 }
 
 // single are the roles of which there is one at most.
-var single = map[string]bool{"temporal": true, "objectstore": true, "gateway": true, "metrics": true}
+var single = map[string]bool{"postgres": true, "temporal": true, "objectstore": true, "gateway": true, "ui": true, "metrics": true}
 
 // findMissing finds what the cluster cannot do without.
 func (c *Cluster) findMissing(f *finder) {

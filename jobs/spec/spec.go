@@ -47,8 +47,8 @@ type Cluster struct {
 	StoreAudience string `yaml:"store_audience"`
 	// Temporal is host:port of a server that somebody else runs; empty is that of the job temporal.
 	Temporal string `yaml:"temporal_address"`
-	// Postgres keeps the data of the cluster's own Temporal, as postgres://user@host:port/database; empty for a
-	// file below Data. The password is a secret of the job.
+	// Postgres keeps the data of the cluster's own Temporal, as postgres://user@host:port/database; empty is that
+	// of the job postgres, and without one a file below Data. The password is a secret of the job.
 	Postgres string `yaml:"postgres"`
 	// TLS opens ports to other machines: everything speaks TLS with the certificates of
 	// `temper cluster init` and asks for a token or a certificate. Without it, everything listens
@@ -73,6 +73,9 @@ type Placement struct {
 	Token bool `yaml:"token"`
 	// Scale are the roles that grow and shrink by their load, between their count and max.
 	Scale []string `yaml:"scale"`
+	// Calm is how long such a role must have more than its load asks for before one of its
+	// instances ends, and before each further one does.
+	Calm time.Duration `yaml:"calm"`
 }
 
 // On reports whether runs may have workers of their own.
@@ -89,6 +92,9 @@ type Nomad struct {
 type Programs struct {
 	// Folder has temper, temporald and s3d on every node, for exec and raw_exec.
 	Folder string `yaml:"folder"`
+	// Postgres is the folder with initdb and postgres, for the job postgres; empty is where
+	// Debian has the newest.
+	Postgres string `yaml:"postgres"`
 	// Image is the container image, for docker.
 	Image string `yaml:"image"`
 	// Python is the interpreter that sandbox nodes run.
@@ -97,10 +103,12 @@ type Programs struct {
 
 // Ports are static; they are open on the nodes that run the job.
 type Ports struct {
+	Postgres    int `yaml:"postgres"`
 	Temporal    int `yaml:"temporal"`
 	TemporalUI  int `yaml:"temporal_ui"`
 	ObjectStore int `yaml:"objectstore"`
 	Gateway     int `yaml:"gateway"`
+	UI          int `yaml:"ui"`
 	Prometheus  int `yaml:"prometheus"`
 }
 
@@ -120,6 +128,7 @@ type GPUs struct {
 
 // Roles are the jobs of a cluster.
 type Roles struct {
+	Postgres    Role `yaml:"postgres"`
 	Temporal    Role `yaml:"temporal"`
 	ObjectStore Role `yaml:"objectstore"`
 	Control     Role `yaml:"control"`
@@ -129,6 +138,8 @@ type Roles struct {
 	Trainer Role `yaml:"trainer"`
 	// Rollout are processes that sample; with none, trainers sample as well.
 	Rollout Role `yaml:"rollout"`
+	// UI is the dashboard.
+	UI      Role `yaml:"ui"`
 	Metrics Role `yaml:"metrics"`
 }
 
@@ -167,9 +178,11 @@ func Default() Cluster {
 		Nomad:    Nomad{Region: "global", Namespace: "default", Datacenters: []string{"*"}},
 		Programs: Programs{Folder: "/usr/local/bin", Python: "python3"},
 		Data:     "/var/lib/temper", StoreAudience: "sts.amazonaws.com",
-		Ports: Ports{Temporal: 7233, TemporalUI: 8233, ObjectStore: 9000, Gateway: 8766, Prometheus: 9090},
-		GPUs:  GPUs{Plugin: true},
+		Ports:     Ports{Postgres: 5432, Temporal: 7233, TemporalUI: 8233, ObjectStore: 9000, Gateway: 8766, UI: 8234, Prometheus: 9090},
+		GPUs:      GPUs{Plugin: true},
+		Placement: Placement{Calm: 5 * time.Minute},
 		Roles: Roles{
+			Postgres:    role(0, RawExec, 90, 500, 512<<20),
 			Temporal:    role(1, Exec, 90, 1000, 1<<30),
 			ObjectStore: role(0, Exec, 90, 500, 512<<20),
 			Control:     role(1, Exec, 80, 500, 512<<20),
@@ -177,6 +190,7 @@ func Default() Cluster {
 			Sandbox:     role(1, RawExec, 40, 2000, 4<<30),
 			Trainer:     role(0, Exec, 60, 2000, 4<<30),
 			Rollout:     role(0, Exec, 50, 2000, 4<<30),
+			UI:          role(0, Exec, 30, 200, 512<<20),
 			Metrics:     role(0, Exec, 30, 200, 512<<20),
 		},
 	}
@@ -250,7 +264,7 @@ type Named struct {
 func (c *Cluster) Named() []Named {
 	r := &c.Roles
 	return []Named{
-		{"temporal", &r.Temporal}, {"objectstore", &r.ObjectStore}, {"gateway", &r.Gateway}, {"sandbox", &r.Sandbox},
-		{"control", &r.Control}, {"trainer", &r.Trainer}, {"rollout", &r.Rollout}, {"metrics", &r.Metrics},
+		{"postgres", &r.Postgres}, {"temporal", &r.Temporal}, {"objectstore", &r.ObjectStore}, {"gateway", &r.Gateway}, {"sandbox", &r.Sandbox},
+		{"control", &r.Control}, {"trainer", &r.Trainer}, {"rollout", &r.Rollout}, {"ui", &r.UI}, {"metrics", &r.Metrics},
 	}
 }

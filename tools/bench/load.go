@@ -26,6 +26,7 @@ type loadFlags struct {
 	program  string
 	want     string
 	timeout  time.Duration
+	patience time.Duration
 }
 
 func (l *loadFlags) register(cmd *cobra.Command) {
@@ -37,6 +38,7 @@ func (l *loadFlags) register(cmd *cobra.Command) {
 	f.StringVar(&l.mix, "mix", "trivial", "programs: "+strings.Join(loadgen.Mixes(), ", ")+", or one hostile program")
 	f.StringVar(&l.program, "program", "", "file with the program of every call, instead of --mix")
 	f.StringVar(&l.want, "want", "", "output that --program must give; empty = any")
+	f.DurationVar(&l.patience, "patience", 0, "how long a call that got no answer is sent again, as rollouts do")
 	f.DurationVar(&l.timeout, "timeout", 10*time.Minute, "how long a call is waited for")
 }
 
@@ -44,7 +46,7 @@ func (l *loadFlags) register(cmd *cobra.Command) {
 func (l *loadFlags) load(o sandboxFlags) (loadgen.Load, error) {
 	load := loadgen.Load{
 		Concurrency: o.concurrency, Calls: o.calls, Rate: l.rate, Duration: l.duration, Seed: l.seed,
-		Timeout: l.timeout, Prefix: uniquePrefix("load"),
+		Timeout: l.timeout, Patience: l.patience, Prefix: uniquePrefix("load"),
 	}
 	if l.rate == 0 && load.Concurrency == 0 {
 		load.Concurrency = runtime.NumCPU()

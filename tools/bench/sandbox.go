@@ -48,7 +48,7 @@ Without --url: compares warm interpreters with a fresh isolated interpreter for 
 }
 
 func compareLocal(cmd *cobra.Command, o sandboxFlags) error {
-	for _, name := range []string{"api", "rate", "duration", "seed", "mix", "program", "want", "timeout", "cpu-of"} {
+	for _, name := range []string{"api", "rate", "duration", "seed", "mix", "program", "want", "timeout", "patience", "cpu-of"} {
 		if cmd.Flags().Changed(name) {
 			return cli.Usagef("--%s needs --url", name)
 		}

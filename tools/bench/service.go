@@ -10,8 +10,10 @@ import (
 
 	"temper/internal/cli"
 	"temper/internal/config"
+	"temper/sandbox/httpapi"
 	"temper/tools/bench/loadgen"
 	"temper/tools/bench/sandboxbench"
+	"temper/workers"
 )
 
 // serviceFlags name a service that is running.
@@ -24,15 +26,29 @@ type serviceFlags struct {
 func (s *serviceFlags) register(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&s.url, "url", "", "service: http://HOST:PORT, HOST:PORT or unix:/path; its token in TEMPER_SANDBOX_TOKEN")
-	f.StringVar(&s.api, "api", string(loadgen.APIStream), fmt.Sprintf("interface, one of %v", loadgen.APIs()))
+	f.StringVar(&s.api, "api", string(loadgen.APIStream), fmt.Sprintf("interface, one of %v; or %s, as rollouts call, with the certificates in TEMPER_SANDBOX_TLS_CA, _CERT and _KEY", loadgen.APIs(), apiClient))
 	f.StringSliceVar(&s.cpuOf, "cpu-of", nil, "whose CPU is the service's: process ids, each with its descendants, and cgroup folders")
 }
+
+// apiClient is the client of the product in place of one that sees every answer.
+const apiClient = "client"
 
 // connect returns the service, and what its processor time is read from.
 func (s *serviceFlags) connect() (loadgen.Target, loadgen.CPU, error) {
 	cpu, err := loadgen.ParseCPU(s.cpuOf)
 	if err != nil {
 		return nil, cpu, cli.Usagef("--cpu-of: %w", err)
+	}
+	if s.api == apiClient {
+		options, err := workers.SandboxClientOptions()
+		if err != nil {
+			return nil, cpu, cli.Usage(err)
+		}
+		client, err := httpapi.NewClient(s.url, options)
+		if err != nil {
+			return nil, cpu, cli.Usagef("--url: %w", err)
+		}
+		return loadgen.FromExecutor(client), cpu, nil
 	}
 	target, err := loadgen.Connect(s.url, loadgen.Options{API: loadgen.API(s.api), Token: os.Getenv("TEMPER_SANDBOX_TOKEN")})
 	if err != nil {

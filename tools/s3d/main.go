@@ -40,6 +40,7 @@ type options struct {
 	bucket         string
 	region         string
 	tls            bool
+	cert, key      string // files of TLS
 	versions       bool
 	nosync         bool
 	exitWithParent bool
@@ -83,6 +84,8 @@ func parse(args []string) (options, error) {
 	fs.StringVar(&o.bucket, "bucket", "temper", "bucket, created when absent")
 	fs.StringVar(&o.region, "region", "us-east-1", "region that requests are signed for")
 	fs.BoolVar(&o.tls, "tls", false, "serve HTTPS with a certificate of its own, which the ready line names")
+	fs.StringVar(&o.cert, "tls-cert", "", "serve HTTPS with the certificate in this PEM file")
+	fs.StringVar(&o.key, "tls-key", "", "PEM file of its private key")
 	fs.BoolVar(&o.versions, "versions", false, "let buckets keep versions")
 	fs.BoolVar(&o.nosync, "no-sync", false, "answer writes before they are on the disk (for measurements)")
 	fs.BoolVar(&o.exitWithParent, "exit-with-parent", false, "stop when the parent process is gone")
@@ -109,6 +112,9 @@ func (o options) validate(rest []string) error {
 	}
 	if host, _, err := net.SplitHostPort(o.listen); err != nil || net.ParseIP(host) == nil {
 		return usageError{fmt.Sprintf("--listen %q is not IP:port", o.listen)}
+	}
+	if (o.cert == "") != (o.key == "") || o.tls && o.cert != "" {
+		return usageError{"want --tls, or --tls-cert and --tls-key, or none of them"}
 	}
 	if !bucketName.MatchString(o.bucket) {
 		return usageError{fmt.Sprintf("--bucket %q: want 3 to 63 lower-case letters, digits and hyphens", o.bucket)}

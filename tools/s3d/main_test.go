@@ -120,6 +120,12 @@ func TestTLSIsServedWithTheNamedCertificate(t *testing.T) {
 	if info, err := os.Stat(filepath.Join(filepath.Dir(line.CA), "key.pem")); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the private key has the mode %v (%v), want 0600", info.Mode(), err)
 	}
+	_, given, _ := start(t, "server", "--dir", t.TempDir(), "--listen", "127.0.0.1:0", "--tls-cert", line.CA, "--tls-key", filepath.Join(filepath.Dir(line.CA), "key.pem"))
+	resp, err = client.Get(given.Endpoint + healthPath)
+	if err != nil || given.CA != line.CA {
+		t.Fatalf("with a certificate of somebody else's: %+v, %v", given, err)
+	}
+	_ = resp.Body.Close() // nothing is read
 }
 
 func TestMistakesEndWithOneLineAndTheirCode(t *testing.T) {
@@ -144,6 +150,8 @@ func TestMistakesEndWithOneLineAndTheirCode(t *testing.T) {
 		"an argument":           {args: []string{"x"}, code: 2, want: `unexpected argument "x"`},
 		"no port":               {args: []string{"--listen", "127.0.0.1"}, code: 2, want: "is not IP:port"},
 		"a host name":           {args: []string{"--listen", "localhost:0"}, code: 2, want: "is not IP:port"},
+		"half of TLS":           {args: []string{"--tls-cert", "x"}, code: 2, want: "want --tls, or --tls-cert and --tls-key"},
+		"TLS twice":             {args: []string{"--tls", "--tls-cert", "x", "--tls-key", "y"}, code: 2, want: "want --tls, or --tls-cert and --tls-key"},
 		"a bad bucket":          {args: []string{"--bucket", "Up"}, code: 2, want: "3 to 63 lower-case"},
 		"no account":            {env: secretKeyVariable + "=", code: 2, want: "set " + accessKeyVariable},
 		"a port that is taken":  {args: []string{"--dir", t.TempDir(), "--listen", taken.Addr().String()}, code: 1, want: "address already in use"},

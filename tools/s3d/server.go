@@ -66,10 +66,13 @@ func startServer(ctx context.Context, o options) (*server, error) {
 		Quiet: true, KeepAlive: true, DisableACLs: true, HealthPath: healthPath,
 	}
 	client := http.DefaultClient
+	cfg.CertFile, cfg.KeyFile = o.cert, o.key
 	if o.tls {
 		if cfg.CertFile, cfg.KeyFile, err = certificate(o.dir, s.addr); err != nil {
 			return nil, err
 		}
+	}
+	if cfg.CertFile != "" {
 		s.cert = cfg.CertFile
 		if client, err = trusting(s.cert); err != nil {
 			return nil, err

@@ -25,7 +25,8 @@ type Figures struct {
 	Wrong int            `json:"wrong"`
 	Lost  int            `json:"lost"`
 	Kinds map[string]int `json:"kinds,omitempty"` // failed calls by kind
-	// Resent counts repetitions after a refusal that said when to come back.
+	// Resent counts repetitions: after a refusal that said when to come back, and with
+	// Patience of calls without an outcome.
 	Resent    int           `json:"resent"`
 	Elapsed   time.Duration `json:"elapsed_ns"`
 	PerSecond float64       `json:"per_second"` // good calls

@@ -32,6 +32,9 @@ type Load struct {
 	// Timeout is how long the generator waits for an answer, with repetitions after
 	// refusals; 10 minutes when zero.
 	Timeout time.Duration
+	// Patience is how long, from its start, a call is repeated that got no outcome: a server
+	// answers a repeated ID with the first answer. Zero repeats none.
+	Patience time.Duration
 	// Progress, when set, is called with the number of calls that have ended.
 	Progress func(ended int)
 }
@@ -178,6 +181,9 @@ func (g *generator) exchange(ctx context.Context, first, n int, start time.Time)
 		for i, o := range outcomes {
 			r := &g.records[index[i]]
 			o.Resent = r.outcome.Resent
+			if o.Class == Lost && o.RetryAfter == 0 && took < g.load.Patience {
+				o.RetryAfter = advised
+			}
 			if o.RetryAfter > 0 && ctx.Err() == nil {
 				o.Resent++
 				again, at, pause = append(again, calls[i]), append(at, index[i]), max(pause, o.RetryAfter)

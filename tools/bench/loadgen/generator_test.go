@@ -187,3 +187,28 @@ func TestMixesRepeatAndHoldWhatTheySay(t *testing.T) {
 		t.Error("an unknown mix was accepted")
 	}
 }
+
+// TestPatience: a call without an outcome is sent again under its own id, for as long as the load
+// says and no longer; a wrong answer is not.
+func TestPatience(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		exec := &sandboxtest.Fake{Func: func(req sandbox.Request) (sandbox.Result, error) {
+			switch {
+			case req.ID == "x-0":
+				return sandbox.Result{Status: sandbox.StatusOK, Stdout: "3\n"}, nil
+			case req.ID == "x-1" || time.Since(start) < 2*time.Second:
+				return sandbox.Result{}, sandbox.ErrUnavailable
+			default:
+				return right(req)
+			}
+		}}
+		f, err := loadgen.Run(t.Context(), loadgen.FromExecutor(exec), loadgen.Load{Concurrency: 8, Calls: 8, Prefix: "x", Patience: 10 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.Calls != 8 || f.Wrong != 1 || f.Lost != 1 || f.Resent < 6*10 || f.Max > 3*time.Second || f.Elapsed > 11*time.Second {
+			t.Errorf("figures %+v, want 1 wrong, 1 lost after 10s, the others after 2s", f)
+		}
+	})
+}

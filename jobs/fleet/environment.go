@@ -1,0 +1,81 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"temper/internal/nomad"
+	"temper/jobs"
+)
+
+// clientFiles are what a client of the cluster needs for TLS, by the item that holds it.
+var clientFiles = map[string]string{"ca.pem": jobs.ItemCA, "cert.pem": "control_" + jobs.ItemCert, "key.pem": "control_" + jobs.ItemKey}
+
+// Environment are the variables with which commands of this machine reach the cluster: its
+// Temporal, its store, and the way in for tools. Files of TLS go into the folder.
+func (f *Fleet) Environment(ctx context.Context, folder string) (map[string]string, error) {
+	items, _, err := keeper{f}.variable(ctx, keeper{f}.vault())
+	if err != nil {
+		return nil, err
+	}
+	if len(items) == 0 {
+		return nil, fmt.Errorf("%w in the variable %s of Nomad: make them with temper cluster init", ErrNoSecrets, keeper{f}.vault())
+	}
+	out := map[string]string{"TEMPER_SANDBOX_TOKEN": items[jobs.ItemSandboxToken]}
+	if f.build.TLS {
+		if err := writeFiles(folder, items); err != nil {
+			return nil, err
+		}
+		for key, file := range map[string]string{"CA": "ca.pem", "CERT": "cert.pem", "KEY": "key.pem"} {
+			out["TEMPER_SANDBOX_TLS_"+key] = filepath.Join(folder, file)
+		}
+	}
+	if out["TEMPORAL_ADDRESS"], err = NewRuns(f).TemporalAddress(ctx); err != nil {
+		return nil, err
+	}
+	if out["TEMPER_SANDBOX_ADDRESS"], err = serviceOf(ctx, f, "gateway"); err != nil {
+		return nil, err
+	}
+	if f.build.Store != "" {
+		out["TEMPER_STORE"] = f.build.Store
+		return out, nil
+	}
+	address, err := serviceOf(ctx, f, "objectstore")
+	if err != nil {
+		return nil, err
+	}
+	out["TEMPER_STORE"] = f.build.StoreAt(address, filepath.Join(folder, "ca.pem"))
+	out["AWS_ACCESS_KEY_ID"], out["AWS_SECRET_ACCESS_KEY"] = items[jobs.ItemAccessKey], items[jobs.ItemSecretKey]
+	return out, nil
+}
+
+// writeFiles writes what a client shows and trusts, for its owner alone.
+func writeFiles(folder string, items map[string]string) error {
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return fmt.Errorf("files of TLS: %w", err)
+	}
+	for name, item := range clientFiles {
+		if items[item] == "" {
+			return fmt.Errorf("%w: %s: make it with temper cluster init", ErrNoSecrets, item)
+		}
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(items[item]), 0o600); err != nil {
+			return fmt.Errorf("files of TLS: %w", err)
+		}
+	}
+	return nil
+}
+
+// service is host:port of a role of ours.
+func serviceOf(ctx context.Context, f *Fleet, role string) (string, error) {
+	id := f.build.ID(role)
+	found, _, err := f.nomad.Services().Get(id, query(ctx))
+	if err != nil {
+		return "", f.nomad.Fail("find service "+id, err)
+	}
+	if len(found) == 0 {
+		return "", fmt.Errorf("service %s: %w: no %s of this cluster runs: temper cluster apply", id, nomad.ErrNotExist, role)
+	}
+	return fmt.Sprintf("%s:%d", found[0].Address, found[0].Port), nil
+}
