@@ -106,7 +106,7 @@ func storeVerifyCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			folder, runs = r.Folder(), []string{r.ID()}
+			folder, runs = path.Dir(r.CheckpointFolder()), []string{r.ID()} // policies name shards, too
 		}
 		found, err := verifyStore(cmd.Context(), store, folder, runs)
 		if err != nil {

@@ -64,11 +64,11 @@ func (r *Run) Usage(ctx context.Context) (Usage, error) {
 	if err := r.addShards(ctx, &kinds[kindCheckpoints]); err != nil {
 		return u, err
 	}
-	return u, r.addPolicyShards(ctx, &kinds[kindPolicies])
+	return u, addPolicyShards(ctx, r, &kinds[kindPolicies])
 }
 
 // addPolicyShards counts the bytes of the shards that policies name, each once.
-func (r *Run) addPolicyShards(ctx context.Context, k *KindSize) error {
+func addPolicyShards(ctx context.Context, r *Run, k *KindSize) error {
 	versions, err := r.Policies(ctx)
 	if err != nil {
 		return err
