@@ -13,6 +13,7 @@ import (
 	"temper/internal/blob/storeurl"
 	"temper/internal/config"
 	"temper/internal/temporalclient"
+	"temper/trainer/segment"
 )
 
 // Place is what every role knows of its surroundings.
@@ -22,6 +23,9 @@ type Place struct {
 	// Patience is how long a role that starts waits for the Temporal server; 0 gives up
 	// at once.
 	Patience time.Duration
+	// Weights is the memory in which a trainer and the engines of its host share policies;
+	// nil reads all of them from the store.
+	Weights *segment.Host
 	// Supervisor is the process that started this one and the others of a service; 0 for none.
 	Supervisor int
 }

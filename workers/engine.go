@@ -11,10 +11,10 @@ import (
 	"temper/internal/blob"
 	"temper/internal/run"
 	"temper/internal/sampling"
-	"temper/trainer/checkpoint"
+	"temper/trainer/decode"
 	"temper/trainer/engine"
 	"temper/trainer/kernels"
-	"temper/trainer/qwen3"
+	"temper/trainer/segment"
 )
 
 // engineFactory makes the engines of a process, one for each run, and shows what
@@ -29,10 +29,13 @@ type engineFactory struct {
 	// as many whole contexts as there are slots.
 	capacity int
 	log      *slog.Logger
+	// weights are those that a trainer of this host shares; nil for the store alone.
+	weights *segment.Host
 
 	mu     sync.Mutex
-	open   map[*engine.Engine]bool
+	open   map[*engine.Engine]*segment.Reader
 	closed engine.Stats // counts of engines that are gone
+	moved  segment.Moved
 }
 
 // mostSlots bounds what an engine samples at a time. More rollouts than that may live: most
@@ -44,7 +47,7 @@ const mostSlots = 128
 const DefaultRollouts = 1024
 
 func newEngineFactory(store blob.Store, backend string, slots int, log *slog.Logger) *engineFactory {
-	return &engineFactory{store: store, backend: backend, slots: min(slots, mostSlots), log: log, open: map[*engine.Engine]bool{}}
+	return &engineFactory{store: store, backend: backend, slots: min(slots, mostSlots), log: log, open: map[*engine.Engine]*segment.Reader{}}
 }
 
 // Engines makes engines as the rollout role does, for callers that sample without a
@@ -57,22 +60,27 @@ func (f *engineFactory) make(r *run.Loaded) (sampling.Engine, error) {
 	if r.Config.Rollout.Engine.External() {
 		return externalEngine(f.store, f.backend, r, f.log)
 	}
+	reader := &segment.Reader{Store: f.store, Host: f.weights, Log: f.log}
 	e, err := engine.New(engine.Config{
 		Model: r.Model, MaxContext: r.Config.EngineContext(), Backend: f.backend, Slots: f.slots, Log: f.log,
 		Capacity: f.capacity, Shards: f.shards(r.Config.EngineContext()),
 		Kernels: kernels.Choice(r.Config.Trainer.Kernels),
-		LoadWeights: func(ctx context.Context, ref blob.Ref) ([]qwen3.Tensor, error) {
-			p, err := checkpoint.LoadWeights(ctx, f.store, ref)
-			return p.Weights, err
+		OpenWeights: func(ctx context.Context, ref blob.Ref) (engine.Source, error) {
+			w, err := reader.Open(ctx, ref)
+			if err != nil {
+				return nil, err
+			}
+			return w, nil
 		},
 	})
 	if err != nil {
 		return nil, err
 	}
+	reader.Keep = e.Native() && decode.LayoutOf(r.Model) == decode.InPlace
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.open[e] = true
-	return countedEngine{e, f}, nil
+	f.open[e] = reader
+	return countedEngine{e, f, reader}, nil
 }
 
 // shards keeps the parts of a small cache large enough for one context; 0 leaves the
@@ -88,17 +96,25 @@ func (f *engineFactory) shards(maxContext int) int {
 type countedEngine struct {
 	*engine.Engine
 	factory *engineFactory
+	reader  *segment.Reader
+}
+
+// Prefetch implements policy.Prefetcher.
+func (e countedEngine) Prefetch(ctx context.Context, ref blob.Ref, _ int64) {
+	e.reader.Prefetch(ctx, ref)
 }
 
 // Close implements sampling.Engine.
 func (e countedEngine) Close() {
 	e.Engine.Close()
+	e.reader.Close()
 	f := e.factory
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.open[e.Engine] {
+	if f.open[e.Engine] != nil {
 		delete(f.open, e.Engine)
 		f.closed = addCounts(f.closed, e.Stats())
+		f.moved = f.moved.Plus(e.reader.Moved())
 	}
 }
 
@@ -119,13 +135,14 @@ var (
 	engineRows      = prometheus.NewDesc("rl_engine_rows_total", "Rows of all passes, with padding.", nil, nil)
 	engineEvictions = prometheus.NewDesc("rl_engine_evictions_total", "Idle sessions that lost their cache to others.", nil, nil)
 	engineSlots     = prometheus.NewDesc("rl_engine_slots", "Slots of the engines by state.", []string{"state"}, nil)
+	engineWeights   = prometheus.NewDesc("rl_engine_weight_bytes_total", "Bytes of weights by the way on which engines got them: mapped from the trainer in this process, or from one on this host; read from the store; kept from the policy before.", []string{"way"}, nil)
 	engineRequests  = prometheus.NewDesc("rl_engine_requests", "Requests that run or wait.", nil, nil)
 	engineCount     = prometheus.NewDesc("rl_engines", "Engines in memory, one for each run.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (f *engineFactory) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{engineTokens, enginePasses, engineRows, engineEvictions, engineSlots, engineRequests, engineCount} {
+	for _, d := range []*prometheus.Desc{engineTokens, enginePasses, engineRows, engineEvictions, engineWeights, engineSlots, engineRequests, engineCount} {
 		to <- d
 	}
 }
@@ -133,8 +150,9 @@ func (f *engineFactory) Describe(to chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (f *engineFactory) Collect(to chan<- prometheus.Metric) {
 	f.mu.Lock()
-	sum, count := f.closed, len(f.open)
-	for e := range f.open {
+	sum, moved, count := f.closed, f.moved, len(f.open)
+	for e, reader := range f.open {
+		moved = moved.Plus(reader.Moved())
 		s := e.Stats()
 		sum = addCounts(sum, s)
 		sum.Slots += s.Slots
@@ -157,6 +175,10 @@ func (f *engineFactory) Collect(to chan<- prometheus.Metric) {
 	gauge(engineSlots, sum.Slots-sum.Active, "free") // sessions that are kept hold blocks and no slot
 	gauge(engineSlots, sum.Active, "generating")
 	gauge(engineSlots, sum.Idle, "kept")
+	counter(engineWeights, moved.Process, "process")
+	counter(engineWeights, moved.Host, "host")
+	counter(engineWeights, moved.Store, "store")
+	counter(engineWeights, moved.Kept, "kept")
 	gauge(engineRequests, sum.Requests)
 	gauge(engineCount, count)
 }

@@ -138,7 +138,7 @@ func serveEngine(ctx context.Context, o EngineOptions, v *Vitals) error {
 		return fmt.Errorf("--capacity: is %d tokens, and one context of run %s takes %d (model.max_context, or eval.max_context)", o.Capacity, o.Run, r.Config.EngineContext())
 	}
 	factory := newEngineFactory(store, o.Backend, o.Slots, o.Log)
-	factory.capacity = o.Capacity
+	factory.capacity, factory.weights = o.Capacity, o.Weights
 	v.Metrics.MustRegister(factory)
 	e, err := factory.make(r)
 	if err != nil {

@@ -76,15 +76,43 @@ func memoryLimit(root fs.FS) int64 {
 	return limit
 }
 
+// availableMemory is what this process may still take, by the machine and by its control
+// group of version 2 or 1, where files in memory count as taken. It is 0
+// where the system does not say.
+func availableMemory(root fs.FS) int64 {
+	free := memoryField(root, "MemAvailable:")
+	limit := memoryLimit(root)
+	groups, err := fs.ReadFile(root, "proc/self/cgroup")
+	if err != nil || limit == 0 || limit >= memoryField(root, "MemTotal:") {
+		return free
+	}
+	for line := range strings.Lines(string(groups)) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(parts) != 3 || parts[1] != "" && parts[1] != "memory" {
+			continue
+		}
+		dir, file := path.Join("sys/fs/cgroup", parts[1], parts[2]), "memory.current"
+		if parts[1] == "memory" {
+			file = "memory.usage_in_bytes"
+		}
+		used := readBytes(root, path.Join(dir, file))
+		free = min(free, limit-used)
+	}
+	return max(0, free)
+}
+
 // machineMemory is the memory of the machine, 0 where the system does not say.
-func machineMemory(root fs.FS) int64 {
+func machineMemory(root fs.FS) int64 { return memoryField(root, "MemTotal:") }
+
+// memoryField reads a field of /proc/meminfo in bytes; 0 for none.
+func memoryField(root fs.FS, name string) int64 {
 	data, err := fs.ReadFile(root, "proc/meminfo")
 	if err != nil {
 		return 0
 	}
 	for line := range strings.Lines(string(data)) {
 		fields := strings.Fields(line)
-		if len(fields) == 3 && fields[0] == "MemTotal:" && fields[2] == "kB" {
+		if len(fields) == 3 && fields[0] == name && fields[2] == "kB" {
 			kib, err := strconv.ParseInt(fields[1], 10, 64)
 			if err != nil {
 				return 0

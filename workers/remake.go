@@ -45,7 +45,7 @@ func Remake(o RemakeOptions) *remake.Bench {
 		NewLearner: func(store blob.Store) *learner.Service {
 			return learner.NewService(learner.Config{
 				Store: store, New: learnerFactory{backend: o.Backend, mesh: o.Mesh}.make, Now: time.Now, Log: o.Log,
-				Background: func(task func()) { task() }, Rehearsal: true,
+				Background: func(task func()) { task() }, Rehearsal: true, Sharing: learner.Sharing{Published: o.Store},
 			})
 		},
 	}

@@ -93,6 +93,7 @@ func (o RolloutOptions) engines(store blob.Store, v *Vitals) func(*run.Loaded) (
 		return others.make
 	}
 	own := newEngineFactory(store, o.Backend, o.Concurrent, o.Log)
+	own.weights = o.Weights
 	v.Metrics.MustRegister(own)
 	return own.make
 }

@@ -69,7 +69,9 @@ func serveTrainer(ctx context.Context, o TrainerOptions, v *Vitals) error {
 		Store: conn.store, New: factory.make, OnLease: factory.noteLease, Now: time.Now, Log: o.Log,
 		MaxResident: o.ResidentRuns, MaxResidentBytes: o.ResidentBytes,
 		MadeBy: makerOf("trainer", onMesh(o.Backend, o.Mesh)), Meter: cputime.New(o.Supervisor),
+		Sharing: learner.Sharing{Room: o.Weights.Room},
 	})
+	defer o.Weights.Close()
 	defer service.Close(savePatience)
 	worker := trainerWorker(&activities.Trainer{Learner: service}, o.queue())
 	if hub == nil {

@@ -55,7 +55,7 @@ The token that engines ask for comes from ` + workers.EngineTokenKey + ` or --to
 			return cli.Usage(err)
 		}
 		log := cli.NewLogger("engine")
-		o.Place, o.Server.Logger = workers.Place{Process: *p, Log: log}, log
+		o.Place, o.Server.Logger = workers.Place{Process: *p, Log: log, Weights: workers.SharedWeights(log)}, log
 		o.OnReady = func(url string) {
 			if err := server.WriteReady(cmd.OutOrStdout(), url, map[string]any{"role": "engine", "run": o.Run, "name": o.Name}); err != nil {
 				log.Error("ready line is not written", "err", err)

@@ -140,7 +140,7 @@ in as many processes as you start, or by this process too with --with-rollouts.`
 		if err := ensureBackend(cmd.Context(), o.Backend); err != nil {
 			return err
 		}
-		o.Mesh, o.ResidentBytes = m, residentMiB<<20
+		o.Mesh, o.ResidentBytes, o.Weights = m, residentMiB<<20, workers.SharedWeights(o.Log)
 		role := workers.Trainer(o)
 		if *withRollouts {
 			rollouts, err := sampling.role(o.Place, o.Backend, slotsBesideTrainer)
@@ -187,6 +187,7 @@ on other machines, share the shards of each step: see --rollout-shards of temper
 		if err != nil {
 			return err
 		}
+		place.Weights = workers.SharedWeights(place.Log)
 		role, err := sampling.role(place, *backend, *slots)
 		if err == nil {
 			role, err = standing(role, sampling.queue, place.Log)

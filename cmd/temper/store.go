@@ -29,7 +29,7 @@ func storeGCCommand() *cobra.Command {
 	var o checkpoint.CollectOptions
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "gc", Short: "Delete the shards that no checkpoint of any run names; runs may go on meanwhile", Args: cobra.NoArgs,
+		Use: "gc", Short: "Delete the shards that no checkpoint and no policy of any run names; runs may go on meanwhile", Args: cobra.NoArgs,
 	}
 	p := cli.ProcessFlags(cmd)
 	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "say what would be deleted")
@@ -106,7 +106,7 @@ func storeVerifyCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			folder, runs = r.CheckpointFolder(), []string{r.ID()}
+			folder, runs = path.Dir(r.CheckpointFolder()), []string{r.ID()} // policies name shards, too
 		}
 		found, err := verifyStore(cmd.Context(), store, folder, runs)
 		if err != nil {
@@ -131,7 +131,7 @@ type verified struct {
 	Runs []proof.Report `json:"runs"`
 }
 
-// verifyStore reads all shards of checkpoints, and what else the runs have stored.
+// verifyStore reads all shards of checkpoints and policies, and what else the runs have stored.
 func verifyStore(ctx context.Context, store blob.Store, folder string, runs []string) (verified, error) {
 	var out verified
 	var err error

@@ -35,7 +35,7 @@ func Default() Run {
 			MaxToolResponseChars: 96, MaxCallsPerTurn: 1,
 		},
 		Eval:       Eval{NumProblems: 96, Rollouts: 1},
-		Checkpoint: Checkpoint{EverySteps: 5, Keep: 2, Best: 1},
+		Checkpoint: Checkpoint{EverySteps: 5, Keep: 2, Best: 1, ShardPolicies: 64 << 20},
 		Watch: Watch{
 			Steps: 3, RewardDrop: 0.5, RewardSteps: 5, DroppedSteps: 3, ToolErrors: 0.9, ClipRatio: 0.5,
 			EntropyMin: 0.001, EntropyMax: 3, SkippedSteps: 3, InfraErrors: 0.01, StalledSteps: 5,

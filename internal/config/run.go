@@ -331,4 +331,9 @@ type Checkpoint struct {
 	// all. Batches always stay, and a replay reads nothing else; forks and repeated
 	// stages sample again.
 	KeepTrajectories int `yaml:"keep_trajectories" json:"keep_trajectories" range:"0.." unit:"steps"`
+	// ShardPolicies is the size of the weights from which a published policy is stored as
+	// shards by content, in place of one file: what did not change, or a checkpoint has
+	// stored, is not stored again, shards are read side by side, and engines on the
+	// trainer's host take them from its memory. 0 is never.
+	ShardPolicies Bytes `yaml:"shard_policies" json:"shard_policies" range:"0.."`
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // Usage is what a run takes in the store. Shards are counted for each
-// checkpoint that names them, though those of several runs are stored once.
+// checkpoint that names them, and once more for all policies, though each is stored once.
 type Usage struct {
 	Steps int        `json:"steps"` // that ended
 	Kinds []KindSize `json:"kinds"`
@@ -61,7 +61,32 @@ func (r *Run) Usage(ctx context.Context) (Usage, error) {
 		}
 	}
 	u.Kinds = kinds
-	return u, r.addShards(ctx, &kinds[kindCheckpoints])
+	if err := r.addShards(ctx, &kinds[kindCheckpoints]); err != nil {
+		return u, err
+	}
+	return u, addPolicyShards(ctx, r, &kinds[kindPolicies])
+}
+
+// addPolicyShards counts the bytes of the shards that policies name, each once.
+func addPolicyShards(ctx context.Context, r *Run, k *KindSize) error {
+	versions, err := r.Policies(ctx)
+	if err != nil {
+		return err
+	}
+	counted := map[string]bool{}
+	for _, version := range versions {
+		shards, err := checkpoint.FolderShards(ctx, r.store, r.layout.Policy(version))
+		if err != nil {
+			return fmt.Errorf("policy %d: %w", version, err)
+		}
+		for _, ref := range shards {
+			if !counted[ref.Key] {
+				counted[ref.Key] = true
+				k.Bytes += ref.Size
+			}
+		}
+	}
+	return nil
 }
 
 // addShards counts the bytes of the shards that checkpoints name.

@@ -60,7 +60,7 @@ func (t *Service) newSession(ctx context.Context, r *run.Loaded) (*session, erro
 		return nil, fmt.Errorf("learner of run %s: %w", r.Ref.RunID, err)
 	}
 	s := &session{
-		archive: archive{Loaded: r, store: t.Store, now: t.Now}, learner: learner, reference: -1, graphs: graphsOf(r.Config), build: t.New, onLease: t.OnLease,
+		archive: archive{Loaded: r, store: t.Store, now: t.Now}, learner: learner, reference: -1, graphs: graphsOf(r.Config), build: t.New, onLease: t.OnLease, share: t.Sharing,
 		saves: saver{background: t.Background, now: t.Now, log: t.Log, rehearsal: t.Rehearsal},
 	}
 	if err := s.acquireLease(ctx); err != nil {

@@ -101,15 +101,31 @@ func (k retention) prunePolicies(ctx context.Context, cursor int) error {
 	if err := k.note(ctx, cursor, gone); err != nil {
 		return err
 	}
-	for _, p := range stored {
+	return k.deletePolicies(ctx, stored)
+}
+
+// deletePolicies deletes policies, and then the shards that nothing names any more. A
+// process that dies in between leaves those to `temper store gc`.
+func (k retention) deletePolicies(ctx context.Context, policies []artifact.StoredPolicy) error {
+	var shards []blob.Ref
+	for _, p := range policies {
 		if err := k.lease.Check(ctx); err != nil {
 			return err
 		}
+		named, err := checkpoint.FolderShards(ctx, k.store, k.Layout.Policy(p.Version))
+		if err != nil {
+			return err
+		}
+		shards = append(shards, named...)
 		if err := k.deletePolicy(ctx, p); err != nil {
 			return fmt.Errorf("delete policy %d: %w", p.Version, err)
 		}
 	}
-	return nil
+	if len(shards) == 0 {
+		return nil
+	}
+	failpoint.Hit("policy/before-release")
+	return checkpoint.Release(ctx, k.store, artifact.Root, shards)
 }
 
 // keptPolicies are the versions that stay after a save of the policy at.

@@ -91,7 +91,13 @@ func TestPoliciesThatStay(t *testing.T) {
 // TestDeathAtAnyMomentKeepsTheSamePolicies, and a step always finds the policy
 // that it samples from, whole.
 func TestDeathAtAnyMomentKeepsTheSamePolicies(t *testing.T) {
-	h := newPruned(t, nil)
+	for name, set := range map[string]map[string]string{"files": nil, "shards": {"checkpoint.shard_policies": "1"}} {
+		t.Run(name, func(t *testing.T) { dieAmongPolicies(t, set) })
+	}
+}
+
+func dieAmongPolicies(t *testing.T, set map[string]string) {
+	h := newPruned(t, set)
 	content := runtest.Dump(t, h.Store)
 	var store *memblob.Store
 	script := h.Script(t, sixSteps...)

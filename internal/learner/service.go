@@ -44,9 +44,21 @@ type Config struct {
 	MaxResidentBytes int64
 	// MadeBy describes this program and machine for the records of a run; nil for nothing.
 	MadeBy func(config.Run) proof.Maker
+	// Sharing says how policies are published.
+	Sharing
 	// Rehearsal says that what is stored is thrown away afterwards: the service makes
 	// the checkpoints that it is asked for and no other, and deletes nothing.
 	Rehearsal bool
+}
+
+// Sharing says how policies are published. The zero value is good.
+type Sharing struct {
+	// Room is memory for the policies of a run that engines of this host read; nil gives
+	// none.
+	Room func(run string) checkpoint.Room
+	// Published has the policies of runs as they were published first, whose form those
+	// have that are made again; nil for no other place than the store.
+	Published blob.Store
 }
 
 // Service updates policies. It trains one run at a time, keeps the states of a

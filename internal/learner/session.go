@@ -33,6 +33,7 @@ type session struct {
 	graphs graphs
 	build  func(*run.Loaded) (Learner, error)
 
+	share   Sharing
 	lease   *checkpoint.Lease
 	onLease func(run string, epoch int64)
 	saves   saver
@@ -258,14 +259,37 @@ func (s *session) publish(ctx context.Context) (run.Policy, error) {
 	if err := s.lease.Check(ctx); err != nil {
 		return run.Policy{}, err
 	}
+	form, err := s.formOf(ctx, version)
+	if err != nil {
+		return run.Policy{}, fmt.Errorf("publish policy %d: %w", version, err)
+	}
 	ref, err := s.learner.Publish(ctx, s.store, s.Layout.Policy(version), checkpoint.Policy{
-		Model: s.Model, Tokenizer: s.TokenizerJSON, Files: s.Files,
+		Model: s.Model, Tokenizer: s.TokenizerJSON, Files: s.Files, Form: form,
 	})
 	if err != nil {
 		return run.Policy{}, fmt.Errorf("publish policy %d: %w", version, err)
 	}
 	failpoint.Hit("policy/before-ref")
 	return artifact.PutOnce(ctx, s.store, s.Layout.PolicyRef(version), run.Policy{Version: version, Ref: ref})
+}
+
+// formOf is how a policy is published: as the run says, or as it was published first.
+func (s *session) formOf(ctx context.Context, version int64) (checkpoint.Form, error) {
+	form := checkpoint.Form{ShardFrom: int64(s.Config.At(int(version)).Checkpoint.ShardPolicies)}
+	if s.share.Room != nil {
+		form.Room = s.share.Room(s.Ref.RunID)
+	}
+	if s.share.Published == nil {
+		return form, nil
+	}
+	sharded, ok, err := checkpoint.StoredInShards(ctx, s.share.Published, s.Layout.Policy(version))
+	if ok {
+		form.ShardFrom = 0
+	}
+	if sharded {
+		form.ShardFrom = 1
+	}
+	return form, err
 }
 
 // close ends a session and frees its learner.

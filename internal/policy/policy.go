@@ -175,6 +175,16 @@ type Loader interface {
 	Load(ctx context.Context, ref blob.Ref, version int64) error
 }
 
+// Prefetcher is an Engine that can bring the weights of a policy near while it serves
+// another one, so that the Load of it is short.
+type Prefetcher interface {
+	Engine
+	// Prefetch begins to read the policy that a Load will ask for and does not wait. It
+	// changes nothing that the engine serves. The last policy asked for counts, and
+	// asking again for it changes nothing; failures show in the Load.
+	Prefetch(ctx context.Context, ref blob.Ref, version int64)
+}
+
 // Trajectory is what an engine may know of a rollout before its first turn.
 type Trajectory struct {
 	// Session is that of the rollout's requests. Each of them is a turn; Release ends the

@@ -31,7 +31,7 @@ func refsIn(layout artifact.Layout, data []byte) []blob.Ref {
 	return out
 }
 
-// sharedShards is where all runs keep the shards of their checkpoints.
+// sharedShards is where all runs keep the shards of their checkpoints and policies.
 const sharedShards = "cas/"
 
 // provenance is the part of a checkpoint's manifest that says how it came to be. What
@@ -62,6 +62,11 @@ func collectRefs(v any, found func(blob.Ref)) {
 	}
 }
 
+// isPolicyFile reports whether a file of a policy names others.
+func isPolicyFile(name string) bool {
+	return path.Base(name) == "policy.json" || path.Base(name) == "shards.json"
+}
+
 // holdsRefs reports whether the object of a key is a document of ours that may name
 // other objects. The files of models and the data are not: what stands in them is
 // somebody else's.
@@ -72,9 +77,9 @@ func holdsRefs(layout artifact.Layout, key string) bool {
 	}
 	switch folder, _, _ := strings.Cut(name, "/"); folder {
 	case "policies":
-		return path.Dir(name) == "policies" || path.Base(name) == "policy.json"
+		return path.Dir(name) == "policies" || isPolicyFile(name)
 	case "start":
-		return path.Base(name) == "policy.json"
+		return isPolicyFile(name)
 	case "data":
 		return path.Dir(name) == "data"
 	case "plan.json", "checkpoints", "evals", "steps", "retired":

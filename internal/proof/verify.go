@@ -19,7 +19,7 @@ type Options struct {
 	// All reads every byte, and lists what the chain does not hold. Without it, large
 	// objects are asked for their size alone.
 	All bool
-	// WithoutShards leaves the shards of checkpoints to checkpoint.Verify, which knows
+	// WithoutShards leaves the shards of checkpoints and policies to checkpoint.Verify, which knows
 	// more of them.
 	WithoutShards bool
 	// Head is what somebody has noted of the run: a link or a seal, or the beginning of
@@ -141,7 +141,11 @@ func (v *verifier) verify(ctx context.Context) error {
 
 // damage adds a finding.
 func (v *verifier) damage(f Finding) {
-	f.CanRemake = v.CanRemake != nil && (f.Problem == Damaged || f.Problem == Missing) && v.CanRemake(f.Key)
+	made := f.Key
+	if strings.HasPrefix(made, sharedShards) {
+		made = f.HeldBy // a shard is made with what names it
+	}
+	f.CanRemake = v.CanRemake != nil && (f.Problem == Damaged || f.Problem == Missing) && v.CanRemake(made)
 	v.out.Damage = append(v.out.Damage, f)
 }
 

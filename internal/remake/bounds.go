@@ -162,7 +162,7 @@ func groupsApart(stored, made []rl.Trajectory) (parted int, far float64) {
 func (m bounds) judgeWithin(ctx context.Context, key string, stored, made []byte) (Verdict, string) {
 	_, inPolicy := strings.CutPrefix(key, m.layout.Policy(int64(m.step))+"/")
 	switch {
-	case path.Ext(key) == ".safetensors" && inPolicy:
+	case inPolicy && (path.Ext(key) == ".safetensors" || path.Base(key) == "shards.json"):
 		return m.judgeWeights(ctx)
 	case inPolicy && path.Base(key) == "policy.json", key == m.layout.PolicyRef(int64(m.step)), key == m.checkpoint:
 		return Close, "it names other bits"
@@ -187,6 +187,9 @@ func (m bounds) judgeWeights(ctx context.Context) (Verdict, string) {
 	var policies [2]checkpoint.Policy
 	for i, store := range []blob.Store{m.base, m.scratch} {
 		p, ok, err := artifact.Lookup[run.Policy](ctx, store, m.layout.PolicyRef(int64(m.step)))
+		if i == 1 {
+			store = m.over // shards that were stored already are not in the scratch
+		}
 		if err == nil && ok {
 			policies[i], err = checkpoint.LoadWeights(ctx, store, p.Ref)
 		}

@@ -15,6 +15,7 @@ import (
 	"temper/internal/rl"
 	"temper/internal/run"
 	"temper/internal/sampling"
+	"temper/trainer/checkpoint"
 )
 
 // making is a step that is made again.
@@ -102,6 +103,13 @@ func (m samplers) loadPolicy(ctx context.Context, version int64) (run.Policy, er
 		m.note("policy %d is damaged, and was made again from the state before the step: %v", version, err)
 	default:
 		return stored, err
+	}
+	shards, err := checkpoint.FolderShards(ctx, m.base, m.layout.Policy(version))
+	if err != nil {
+		return stored, err
+	}
+	for _, ref := range shards { // any of them may be the one that is damaged
+		m.over.Hide(ref.Key)
 	}
 	m.over.Hide(m.layout.Policy(version)+"/", m.layout.PolicyRef(version))
 	made, err := m.learner.Republish(ctx, learner.PublishInput{Run: m.ref, Step: int(version)})

@@ -23,7 +23,10 @@ type MendInput struct {
 // be made again, or comes out with other bytes.
 func (b *Bench) Mend(ctx context.Context, in MendInput) error {
 	layout, key := artifact.Layout{RunID: in.Run.RunID}, in.Damaged.Key
-	at := placeOf(layout, key)
+	at, err := b.placeOf(ctx, layout, key)
+	if err != nil {
+		return err
+	}
 	plan, ok, err := run.StoredPlan(ctx, b.Store, in.Run.RunID)
 	if err == nil && !ok {
 		err = fault.Newf(fault.NotFound, "no run %q is stored", in.Run.RunID)
@@ -51,6 +54,14 @@ func (b *Bench) Mend(ctx context.Context, in MendInput) error {
 		return fault.Newf(fault.Corrupt, "%s: its step does not make it", b.Store.Locate(key))
 	case in.Damaged.SHA256 != "" && blob.RefOf(key, data).SHA256 != in.Damaged.SHA256:
 		return fault.Newf(fault.Corrupt, "%s: it was %s, and came out with other bytes than its reference says: another build or kind of processor makes other bits", b.Store.Locate(key), m.how)
+	}
+	if strings.HasPrefix(key, sharedShards) { // no part of the run's folder
+		if err := blob.Restore(ctx, m.base, key, data); err != nil {
+			return err
+		}
+		if err := m.recordRepair(ctx, key); err != nil {
+			return err
+		}
 	}
 	return m.putBackAll(ctx, key)
 }

@@ -2,12 +2,14 @@ package remake
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"strconv"
 	"strings"
 
 	"temper/internal/artifact"
 	"temper/internal/blob"
+	"temper/trainer/checkpoint"
 )
 
 // part is what of a step is made in one go.
@@ -49,6 +51,31 @@ func placeOf(layout artifact.Layout, key string) place {
 	default:
 		return place{why: "nothing makes it again: bring it back from a copy of the store"}
 	}
+}
+
+// sharedShards is where the shards of all runs are.
+const sharedShards = "cas/"
+
+// placeOf is the function of that name, for shards of policies, too: what names one makes
+// it.
+func (b *Bench) placeOf(ctx context.Context, layout artifact.Layout, key string) (place, error) {
+	if !strings.HasPrefix(key, sharedShards) {
+		return placeOf(layout, key), nil
+	}
+	stored, err := artifact.StoredPolicies(ctx, b.Store, layout)
+	if err != nil {
+		return place{}, err
+	}
+	for _, p := range stored {
+		shards, err := checkpoint.FolderShards(ctx, b.Store, layout.Policy(p.Version))
+		if err != nil {
+			return place{}, err
+		}
+		if slices.ContainsFunc(shards, func(ref blob.Ref) bool { return ref.Key == key }) {
+			return place{step: int(p.Version), part: policies}, nil
+		}
+	}
+	return placeOf(layout, key), nil
 }
 
 // CanRemake reports whether the object of a key is made of others, so that Repair may

@@ -42,7 +42,10 @@ func (b *Bench) Repair(ctx context.Context, runID string, damaged []blob.Ref, dr
 	}
 	byPlace := map[place][]blob.Ref{}
 	for _, ref := range damaged {
-		at := placeOf(layout, ref.Key)
+		at, err := b.placeOf(ctx, layout, ref.Key)
+		if err != nil {
+			return nil, err
+		}
 		byPlace[at] = append(byPlace[at], ref)
 	}
 	var out []Repaired

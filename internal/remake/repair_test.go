@@ -14,6 +14,7 @@ import (
 	"temper/internal/remake"
 	"temper/internal/run"
 	"temper/internal/run/runtest"
+	"temper/trainer/checkpoint"
 )
 
 // events are the texts of the run's events of a kind.
@@ -75,6 +76,47 @@ func TestEveryObjectComesBack(t *testing.T) {
 	}
 	if repaired < 20 {
 		t.Errorf("%d objects came back", repaired)
+	}
+}
+
+// TestShardsOfPoliciesComeBack: a shard that a policy names is made again, by a repair
+// and by a run that goes on; one that only a checkpoint names is not.
+func TestShardsOfPoliciesComeBack(t *testing.T) {
+	m := newMaker(t, map[string]string{"checkpoint.keep": "9", "checkpoint.shard_policies": "1"})
+	m.makeSteps(t, 4)
+	whole := runtest.Dump(t, m.Store)
+	shards, err := checkpoint.FolderShards(t.Context(), m.Store, m.Layout.Policy(3))
+	if err != nil || len(shards) == 0 {
+		t.Fatalf("policy 3 has %d shards, %v", len(shards), err)
+	}
+	for _, ref := range shards {
+		for _, gone := range []bool{true, false} {
+			broken := maps.Clone(whole)
+			broken[ref.Key] = "x" + whole[ref.Key][1:]
+			if gone {
+				delete(broken, ref.Key)
+			}
+			store := runtest.Fill(t, broken)
+			done, err := m.bench(t, store).Repair(t.Context(), "demo", []blob.Ref{ref}, false)
+			if err != nil || len(done) != 1 || !done[0].Done {
+				t.Fatalf("gone %v: %+v (%v)", gone, done, err)
+			}
+			if after := rest(runtest.Dump(t, store), m.Layout); !maps.Equal(after, rest(whole, m.Layout)) {
+				t.Errorf("gone %v: the store is not as it was", gone)
+			}
+			store = runtest.Fill(t, broken)
+			if err := m.bench(t, store).Mend(t.Context(), remake.MendInput{Run: m.Ref, Damaged: ref}); err != nil {
+				t.Fatal(err)
+			}
+			if after := rest(runtest.Dump(t, store), m.Layout); !maps.Equal(after, rest(whole, m.Layout)) {
+				t.Errorf("gone %v: after mending the store is not as it was", gone)
+			}
+		}
+	}
+	stray := blob.Ref{Key: "cas/00/" + strings.Repeat("0", 64) + ".safetensors", SHA256: strings.Repeat("0", 64)}
+	done, err := m.bench(t, m.Store).Repair(t.Context(), "demo", []blob.Ref{stray}, false)
+	if err != nil || len(done) != 1 || done[0].Done {
+		t.Errorf("a shard of nobody: %+v (%v)", done, err)
 	}
 }
 

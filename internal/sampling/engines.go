@@ -13,6 +13,7 @@ import (
 	"temper/internal/config"
 	"temper/internal/env"
 	"temper/internal/fault"
+	"temper/internal/policy"
 	"temper/internal/rollout"
 	"temper/internal/run"
 	"temper/internal/tool"
@@ -107,6 +108,7 @@ func (r *Service) await(ctx context.Context, p *pool, t target) (use, *engineEnt
 		if entry != nil {
 			return use{loaded, entry.engine}, entry, r.load(ctx, p, entry, t, loaded)
 		}
+		p.prefetch(ctx, t.policy)
 		changed := p.changed
 		r.engines.mu.Unlock()
 		select {
@@ -186,6 +188,19 @@ func (r *Service) choose(p *pool, t target, loaded *run.Loaded) (*engineEntry, e
 	entry := &engineEntry{engine: engine, version: -1, users: 1}
 	p.engines = append(p.engines, entry)
 	return entry, nil
+}
+
+// prefetch lets the one engine of a run read a policy that a call waits for, while it
+// samples the tail of another step. Of several engines one reads a policy while another
+// samples anyway. The lock is held.
+func (p *pool) prefetch(ctx context.Context, next run.Policy) {
+	if len(p.engines) != 1 || next.Ref.IsZero() {
+		return
+	}
+	only := p.engines[0]
+	if reader, ok := only.engine.(policy.Prefetcher); ok && !only.loading && only.version != next.Version {
+		reader.Prefetch(ctx, next.Ref, next.Version)
+	}
 }
 
 // load makes an engine with one user serve a policy. The lock is given up meanwhile.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"temper/internal/blob"
 	"temper/internal/policy"
 	"temper/internal/run"
 	"temper/internal/run/runtest"
@@ -37,6 +38,14 @@ type gate struct {
 	now     map[string]int // requests under way, by the step of the session
 	overlap bool           // those of two steps
 	engines []*runtest.Scripted
+	ahead   []int64 // versions that an engine was asked to read
+}
+
+// Prefetch implements policy.Prefetcher.
+func (e gatedEngine) Prefetch(_ context.Context, _ blob.Ref, version int64) {
+	e.g.mu.Lock()
+	defer e.g.mu.Unlock()
+	e.g.ahead = append(e.g.ahead, version)
 }
 
 func (e gatedEngine) Generate(ctx context.Context, req policy.Request) (policy.Generation, error) {
@@ -110,6 +119,30 @@ func TestStepsOverlapInOneProcess(t *testing.T) {
 	if diff := cmp.Diff(runtest.Dump(t, h.Store), runtest.Dump(t, alone.Store)); diff != "" {
 		t.Errorf("side by side -, one after the other +\n%s", diff)
 	}
+}
+
+// TestTheOnlyEngineReadsAhead: while the tail of a step is sampled by the one engine that
+// there is, that engine reads the policy of the next step.
+func TestTheOnlyEngineReadsAhead(t *testing.T) {
+	h := ahead(t)
+	first, second := sampleInput(t, h, 1, 1), sampleInput(t, h, 1, 2)
+	synctest.Test(t, func(t *testing.T) {
+		r, g := gated(t, h, 1, "/train/1/1/"+first.ProblemIDs[2]+"/5")
+		errs := make([]error, 2)
+		var done sync.WaitGroup
+		done.Go(func() { _, errs[0] = r.SampleGroups(t.Context(), first, r.NewProgress()) })
+		synctest.Wait()
+		done.Go(func() { _, errs[1] = r.SampleGroups(t.Context(), second, r.NewProgress()) })
+		synctest.Wait()
+		if got := slices.Compact(slices.Clone(g.ahead)); !slices.Equal(got, []int64{second.Policy.Version}) || len(g.engines) != 1 || g.engines[0].Version() != first.Policy.Version {
+			t.Errorf("read ahead %v with %d engines, want policy %d by the one that serves %d", g.ahead, len(g.engines), second.Policy.Version, first.Policy.Version)
+		}
+		close(g.open)
+		if done.Wait(); errs[0] != nil || errs[1] != nil {
+			t.Error(errs)
+		}
+		r.Close()
+	})
 }
 
 // TestCallsWaitForAPolicy that no engine has room for, share one that is there, and of two

@@ -54,7 +54,7 @@ func Command(s Service) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(
-		sandboxCommand(), boardCommand(), storeCommand(s), checkpointCommand(), contestCommand(), scaleCommand(), soakCommand(), overloadCommand(),
+		sandboxCommand(), boardCommand(), storeCommand(s), checkpointCommand(), publishCommand(), contestCommand(), scaleCommand(), soakCommand(), overloadCommand(),
 		modelCommand(), layersCommand(), densityCommand(), trainerCommand(), chaosCommand(s), recoveryCommand(), schedulerCommand(s), rolloutsCommand(), engineCommand(), dashboardCommand(s),
 	)
 	return cmd

@@ -30,6 +30,7 @@ type CollectOptions struct {
 // Collected says what a garbage collection found.
 type Collected struct {
 	Checkpoints int   `json:"checkpoints"` // of all runs
+	Policies    int   `json:"policies"`    // of all runs, whose weights are shards
 	Shards      int   `json:"shards"`
 	Bytes       int64 `json:"bytes"`
 	// Young shards are named by nothing and below the grace.
@@ -40,8 +41,8 @@ type Collected struct {
 	Unfinished bool `json:"unfinished,omitempty"`
 }
 
-// Collect deletes the shards that no checkpoint below root names, and that no
-// save that is under way will. It may run beside anything. If a manifest cannot
+// Collect deletes the shards that no checkpoint and no policy below root names, and that
+// nothing that is under way will. It may run beside anything. If a manifest cannot
 // be read, it stops before the first deletion.
 func Collect(ctx context.Context, store blob.Store, root string, o CollectOptions) (Collected, error) {
 	if o.Grace == 0 {
@@ -169,12 +170,14 @@ func (c *collector) mark(ctx context.Context) (old []blob.Info, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c.used, c.stale, c.out.Checkpoints = map[string]bool{}, nil, 0
+	c.used, c.stale, c.out.Checkpoints, c.out.Policies = map[string]bool{}, nil, 0, 0
 	for _, info := range infos {
 		_, isManifest := stepOf(info.Key)
 		switch {
 		case isManifest:
 			err = c.markManifest(ctx, info.Key)
+		case isShardList(info.Key):
+			err = c.markPolicy(ctx, info.Key)
 		case isPending(info.Key) && c.clock.time().Sub(info.ModTime) > pendingLost:
 			c.stale = append(c.stale, info.Key)
 		case isPending(info.Key):
@@ -206,6 +209,25 @@ func (c *collector) markManifest(ctx context.Context, key string) error {
 	}
 	c.out.Checkpoints++
 	for _, ref := range m.refs() {
+		c.used[ref.Key] = true
+	}
+	return nil
+}
+
+func (c *collector) markPolicy(ctx context.Context, key string) error {
+	data, err := blob.ReadKey(ctx, c.store, key)
+	if errors.Is(err, blob.ErrNotExist) {
+		return nil // pruned meanwhile
+	}
+	if err != nil {
+		return err
+	}
+	l, err := decodeShardList(key, data)
+	if err != nil {
+		return fmt.Errorf("nothing was deleted, for it is not known what this policy names; delete the folder of %s if it is of no use: %w", c.store.Locate(key), err)
+	}
+	c.out.Policies++
+	for _, ref := range l.Shards {
 		c.used[ref.Key] = true
 	}
 	return nil

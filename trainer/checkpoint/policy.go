@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sync/errgroup"
+
 	"temper/internal/blob"
 	"temper/internal/failpoint"
 	"temper/trainer/hf"
@@ -26,8 +28,11 @@ const (
 	filePolicy    = "policy.json" // the manifest
 )
 
-// policyFormat is what policy.json says of itself.
-const policyFormat = 1
+// What policy.json says of itself: the weights are one file, or shards by content.
+const (
+	policyFormat       = 1
+	policyFormatShards = 2
+)
 
 // Policy is a published policy.
 type Policy struct {
@@ -37,6 +42,26 @@ type Policy struct {
 	// Files describe the model to other programs and have no part in it: any of
 	// DescriptionFiles, by name; may be nil.
 	Files map[string][]byte
+	// Form is how the policy is published. One that was read has none.
+	Form Form
+}
+
+// Form is how a policy is published. The zero value is one file of weights.
+type Form struct {
+	// ShardFrom is the size in bytes from which the weights are shards by content,
+	// which policies and checkpoints share; 0 is never.
+	ShardFrom int64
+	// Room takes the shards, for engines of this host; nil for none.
+	Room Room
+}
+
+// Room is memory that the shards of a policy are published from, and that engines of
+// this host read in the store's place. The store stays the truth: without room, a policy
+// is published all the same.
+type Room interface {
+	// Take returns memory of the given sizes, aligned for float32. keep is called once
+	// the policy is stored, drop where it is not. Both give the memory away.
+	Take(sizes []int64) (shards [][]byte, keep func(policy blob.Ref, sums []string), drop func(), err error)
 }
 
 // DescriptionFiles are the files of a model directory that a policy takes along
@@ -55,12 +80,20 @@ type policyManifest struct {
 // Ref of its manifest. It asks weights for each tensor of the model in turn,
 // twice, and holds one at a time; p has no Weights. Publishing the same policy
 // again is a no-op. Another policy under the same prefix is blob.ErrExists, and
-// the stored one stays.
+// the stored one stays. In shards, it holds a few of those at a time, and stores the ones
+// that the store does not have. A policy that is there keeps the form that it has.
 func PublishFrom(ctx context.Context, store blob.Store, prefix string, p Policy, weights Source) (blob.Ref, error) {
-	file, err := tensorFile(p.Model.Tensors(), weights)
+	sharded, err := inShards(ctx, store, prefix, p)
 	var ref blob.Ref
-	if err == nil {
-		ref, err = publish(ctx, store, prefix, p, file)
+	switch {
+	case err != nil:
+	case sharded:
+		ref, err = publishShards(ctx, store, prefix, p, weights)
+	default:
+		var file content
+		if file, err = tensorFile(p.Model.Tensors(), weights); err == nil {
+			ref, err = publish(ctx, store, prefix, p, file)
+		}
 	}
 	if err != nil {
 		return blob.Ref{}, fmt.Errorf("publish policy %s: %w", prefix, err)
@@ -69,43 +102,65 @@ func PublishFrom(ctx context.Context, store blob.Store, prefix string, p Policy,
 }
 
 func publish(ctx context.Context, store blob.Store, prefix string, p Policy, weights content) (blob.Ref, error) {
-	files, err := policyFiles(p, weights)
+	files, err := policyFiles(p)
 	if err != nil {
 		return blob.Ref{}, err
 	}
-	m := policyManifest{Format: policyFormat, Files: map[string]blob.Ref{}}
+	files[fileWeights] = weights
+	m, err := manifestOf(policyFormat, prefix, files)
+	if err != nil {
+		return blob.Ref{}, err
+	}
+	if ref, err := storedPolicy(ctx, store, prefix, m); err != nil || !ref.IsZero() {
+		return ref, err
+	}
+	return putPolicy(ctx, store, prefix, m, files)
+}
+
+// manifestOf names files.
+func manifestOf(format int, prefix string, files map[string]content) (policyManifest, error) {
+	m := policyManifest{Format: format, Files: map[string]blob.Ref{}}
+	var err error
 	for name, file := range files {
 		if m.Files[name], err = file.ref(path.Join(prefix, name)); err != nil {
-			return blob.Ref{}, err
+			return m, err
 		}
 	}
-	// A complete policy must not be overwritten, so the manifest is asked first.
+	return m, nil
+}
+
+// storedPolicy returns the Ref of m where it is stored; zero where no policy is. Another
+// one is blob.ErrExists. A complete policy must not be overwritten, so this comes first.
+func storedPolicy(ctx context.Context, store blob.Store, prefix string, m policyManifest) (blob.Ref, error) {
 	key := path.Join(prefix, filePolicy)
 	same, ref, err := holds(ctx, store, key, m)
 	switch {
-	case err == nil && same:
-		return ref, nil
-	case err == nil:
-		return blob.Ref{}, fmt.Errorf("%s holds other content: %w", key, blob.ErrExists)
-	case !errors.Is(err, blob.ErrNotExist):
-		return blob.Ref{}, err
+	case errors.Is(err, blob.ErrNotExist):
+		return blob.Ref{}, nil
+	case err == nil && !same:
+		err = fmt.Errorf("%s holds other content: %w", key, blob.ErrExists)
 	}
+	return ref, err
+}
+
+// putPolicy stores files, and then the manifest that names them.
+func putPolicy(ctx context.Context, store blob.Store, prefix string, m policyManifest, files map[string]content) (blob.Ref, error) {
 	for name, file := range files {
 		if err := file.put(ctx, store, m.Files[name]); err != nil {
 			return blob.Ref{}, err
 		}
 	}
 	failpoint.Hit("policy/before-manifest")
-	return putManifest(ctx, store, key, m)
+	return putManifest(ctx, store, path.Join(prefix, filePolicy), m)
 }
 
-// policyFiles are the files of a policy but its manifest.
-func policyFiles(p Policy, weights content) (map[string]content, error) {
+// policyFiles are the files of a policy but its weights and its manifest.
+func policyFiles(p Policy) (map[string]content, error) {
 	config, err := hf.EncodeConfig(p.Model, hf.TorchName(safetensors.F32))
 	if err != nil {
 		return nil, err
 	}
-	files := map[string]content{fileConfig: bytesOf(config), fileWeights: weights}
+	files := map[string]content{fileConfig: bytesOf(config)}
 	if p.Tokenizer != nil {
 		files[fileTokenizer] = bytesOf(p.Tokenizer)
 	}
@@ -120,7 +175,8 @@ func policyFiles(p Policy, weights content) (map[string]content, error) {
 
 // CopyPolicy stores the published policy whose manifest is at src under another
 // prefix, byte for byte and without holding it in memory, and returns the Ref of
-// its manifest there. It is idempotent; another policy there is blob.ErrExists.
+// its manifest there. Shards stay where they are, and both policies name them. It is
+// idempotent; another policy there is blob.ErrExists.
 func CopyPolicy(ctx context.Context, store blob.Store, src blob.Ref, prefix string) (blob.Ref, error) {
 	ref, err := copyPolicy(ctx, store, src, prefix)
 	if err != nil {
@@ -133,6 +189,9 @@ func copyPolicy(ctx context.Context, store blob.Store, src blob.Ref, prefix stri
 	from, err := readPolicyManifest(ctx, store, src)
 	if err != nil {
 		return blob.Ref{}, err
+	}
+	if from.Format == policyFormatShards {
+		return copyShards(ctx, store, from, prefix)
 	}
 	m := policyManifest{Format: from.Format, Files: map[string]blob.Ref{}}
 	for name, ref := range from.Files {
@@ -152,8 +211,8 @@ func copyPolicy(ctx context.Context, store blob.Store, src blob.Ref, prefix stri
 }
 
 // DropPolicy deletes the manifest of the policy under the prefix, so that what is
-// left of it is no policy. Its files are the caller's to delete. One that is not
-// there is no error.
+// left of it is no policy. Its files are the caller's to delete, and then its shards, see
+// Release. One that is not there is no error.
 func DropPolicy(ctx context.Context, store blob.Store, prefix string) error {
 	return store.Delete(ctx, path.Join(prefix, filePolicy))
 }
@@ -190,7 +249,7 @@ func loadPolicy(ctx context.Context, store blob.Store, ref blob.Ref, weights boo
 		return Policy{}, fmt.Errorf("%s: %w: %w", fileConfig, err, ErrCorrupt)
 	}
 	if weights {
-		if p.Weights, err = readTensors(ctx, store, m.Files[fileWeights]); err != nil {
+		if p.Weights, err = readWeights(ctx, store, m); err != nil {
 			return Policy{}, err
 		}
 	}
@@ -211,10 +270,32 @@ func readPolicyManifest(ctx context.Context, store blob.Store, ref blob.Ref) (m 
 	if err := strictJSON(data, &m); err != nil {
 		return m, fmt.Errorf("%w: %w", err, ErrCorrupt)
 	}
-	if m.Format != policyFormat {
-		return m, fmt.Errorf("format %d, this program reads %d", m.Format, policyFormat)
+	if m.Format < policyFormat || m.Format > policyFormatShards {
+		return m, fmt.Errorf("format %d, this program reads up to %d: update temper: %w", m.Format, policyFormatShards, ErrNewer)
 	}
 	return m, nil
+}
+
+// readWeights reads the weights that a manifest names, sorted by name.
+func readWeights(ctx context.Context, store blob.Store, m policyManifest) ([]qwen3.Tensor, error) {
+	if m.Format == policyFormat {
+		return readTensors(ctx, store, m.Files[fileWeights])
+	}
+	shards, err := readShardList(ctx, store, m.Files[fileShards])
+	if err != nil {
+		return nil, err
+	}
+	parts := make([][]qwen3.Tensor, len(shards))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(parallel)
+	for i, s := range shards {
+		g.Go(func() (err error) {
+			parts[i], err = s.Read(ctx, store)
+			return err
+		})
+	}
+	err = g.Wait()
+	return byName(slices.Concat(parts...)), err
 }
 
 // readFiles reads the description files that a policy has.

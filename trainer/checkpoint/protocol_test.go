@@ -133,6 +133,38 @@ func smallState(n int) State {
 	return State{Weights: one(n & 1), FirstMoments: one(n >> 1 & 1), SecondMoments: one(n >> 2 & 1)}
 }
 
+// policyOf is the folder of the policies of the run whose checkpoints have a prefix.
+func policyOf(prefix string) string { return path.Dir(prefix) + "/policies" }
+
+// publishSmall publishes the weights of a state, which checkpoints of it share.
+func publishSmall(ctx context.Context, store blob.Store, folder string, version, n int) error {
+	s, err := newShardPublication(store, []qwen3.TensorSpec{{Name: "x", Shape: []int{1}}}, SourceOf(smallState(n).Weights))
+	if err == nil {
+		err = s.seal(ctx)
+	}
+	if err == nil {
+		_, err = s.publish(ctx, fmt.Sprintf("%s/v%d", folder, version), Policy{})
+	}
+	return err
+}
+
+// dropSmall deletes a policy as retention does.
+func dropSmall(ctx context.Context, store blob.Store, prefix string) error {
+	shards, err := FolderShards(ctx, store, prefix)
+	if err == nil {
+		err = DropPolicy(ctx, store, prefix)
+	}
+	for _, name := range []string{fileConfig, fileShards} {
+		if err == nil {
+			err = store.Delete(ctx, path.Join(prefix, name))
+		}
+	}
+	if err == nil {
+		err = Release(ctx, store, "runs", shards)
+	}
+	return err
+}
+
 // begin starts a process that does one thing.
 func (w *world) begin(choice int) {
 	p := &process{Store: w.store, world: w, id: w.started}
@@ -141,7 +173,24 @@ func (w *world) begin(choice int) {
 	mine, other, step := run(choice), run(choice+1), choice/2%4
 	var name string
 	var work func(ctx context.Context) error
-	switch choice / 8 % 8 {
+	switch choice / 8 % 11 {
+	case 8:
+		name = fmt.Sprintf("publish %s %d", policyOf(mine), step)
+		work = func(ctx context.Context) error { return publishSmall(ctx, p, policyOf(mine), step, choice/64) }
+	case 9:
+		name = fmt.Sprintf("copy %s %d", policyOf(mine), step)
+		work = func(ctx context.Context) error {
+			key := fmt.Sprintf("%s/v%d/%s", policyOf(other), step, filePolicy)
+			src, err := blob.ReadKey(ctx, p, key)
+			if err != nil {
+				return err
+			}
+			_, err = CopyPolicy(ctx, p, blob.RefOf(key, src), fmt.Sprintf("%s/v%d", policyOf(mine), step))
+			return err
+		}
+	case 10:
+		name = fmt.Sprintf("drop %s %d", policyOf(mine), step)
+		work = func(ctx context.Context) error { return dropSmall(ctx, p, fmt.Sprintf("%s/v%d", policyOf(mine), step)) }
 	case 0, 1:
 		name = fmt.Sprintf("save %s %d", mine, step)
 		work = func(ctx context.Context) error {
@@ -282,14 +331,15 @@ func (w *world) missing() string {
 		return err.Error()
 	}
 	for _, info := range infos {
-		if _, ok := stepOf(info.Key); !ok {
+		_, ok := stepOf(info.Key)
+		if !ok && !isShardList(info.Key) {
 			continue
 		}
 		data, err := blob.ReadKey(ctx, w.store, info.Key)
 		if err != nil {
 			return err.Error()
 		}
-		m, err := decodeManifest(info.Key, data)
+		m, err := (&verifier{}).decode(info.Key, data, ok)
 		if err == nil {
 			err = m.complete(ctx, w.store)
 		}

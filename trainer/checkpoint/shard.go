@@ -52,9 +52,9 @@ func newShard(tensors []qwen3.Tensor) (*shard, error) {
 		values[t.Name] = t.Data
 		infos[i] = safetensors.Info{Name: t.Name, DType: safetensors.F32, Shape: t.Shape}
 	}
-	header, err := safetensors.NewHeader(map[string]string{"format": "pt"}, infos)
+	header, err := fileHeader(infos)
 	if err != nil {
-		return nil, fmt.Errorf("encode safetensors: %w", err)
+		return nil, err
 	}
 	s := &shard{parts: [][]byte{header.Start()}, size: header.FileSize()}
 	for _, t := range header.Tensors {
@@ -283,17 +283,17 @@ func (h *hashed) tensors(ref blob.Ref) ([]qwen3.Tensor, error) {
 	return out, nil
 }
 
-// split cuts the tensors into runs of at most limit bytes.
-func split(tensors []qwen3.Tensor, limit int) [][]qwen3.Tensor {
-	var out [][]qwen3.Tensor
-	size := 0
-	for _, t := range tensors {
-		n := 4 * len(t.Data)
-		if len(out) == 0 || size+n > limit {
-			out, size = append(out, nil), 0
+// split cuts a list into runs of at most limit bytes. What is larger is alone.
+func split[T any](list []T, limit int, size func(T) int) [][]T {
+	var out [][]T
+	sum := 0
+	for _, t := range list {
+		n := size(t)
+		if len(out) == 0 || sum+n > limit {
+			out, sum = append(out, nil), 0
 		}
 		out[len(out)-1] = append(out[len(out)-1], t)
-		size += n
+		sum += n
 	}
 	return out
 }

@@ -136,7 +136,7 @@ func (s *saver) seal(ctx context.Context, state *State, m *manifest) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallel)
 	for kind, tensors := range state.kinds() {
-		for _, part := range split(*tensors, maxShard) {
+		for _, part := range split(*tensors, maxShard, func(t qwen3.Tensor) int { return 4 * len(t.Data) }) {
 			sh, err := newShard(part)
 			if err != nil {
 				return errors.Join(err, g.Wait())

@@ -18,6 +18,7 @@ import (
 // Verified says what a verification found.
 type Verified struct {
 	Checkpoints int   `json:"checkpoints"`
+	Policies    int   `json:"policies"` // whose weights are shards
 	Shards      int   `json:"shards"`
 	Bytes       int64 `json:"bytes"` // of all shards
 	// Damaged is sorted by key, empty when all is well.
@@ -28,11 +29,12 @@ type Verified struct {
 type Damage struct {
 	Key     string `json:"key"`
 	Problem string `json:"problem"`
-	// Checkpoints are the manifests that name it; of a manifest it is the manifest.
+	// Checkpoints are the manifests that name it, those of policies among them; of a
+	// manifest it is the manifest.
 	Checkpoints []string `json:"checkpoints"`
 }
 
-// Verify reads every shard that a checkpoint below the prefix names, and
+// Verify reads every shard that a checkpoint or a policy below the prefix names, and
 // compares it with its SHA-256, which nobody can forge, and with the checksum
 // by which loads find damage. It changes nothing and holds no shard in memory.
 // Damage is no error: it is reported.
@@ -70,7 +72,8 @@ func (v *verifier) manifests(ctx context.Context, prefix string) error {
 		return err
 	}
 	for _, info := range infos {
-		if _, ok := stepOf(info.Key); !ok {
+		_, isManifest := stepOf(info.Key)
+		if !isManifest && !isShardList(info.Key) {
 			continue
 		}
 		data, err := blob.ReadKey(ctx, v.store, info.Key)
@@ -80,8 +83,7 @@ func (v *verifier) manifests(ctx context.Context, prefix string) error {
 		if err != nil {
 			return err
 		}
-		v.out.Checkpoints++
-		m, err := decodeManifest(info.Key, data)
+		m, err := v.decode(info.Key, data, isManifest)
 		if err != nil {
 			v.out.Damaged = append(v.out.Damaged, Damage{Key: info.Key, Problem: err.Error(), Checkpoints: []string{info.Key}})
 			continue
@@ -89,6 +91,17 @@ func (v *verifier) manifests(ctx context.Context, prefix string) error {
 		v.name(info.Key, m)
 	}
 	return nil
+}
+
+// decode reads and counts what names shards.
+func (v *verifier) decode(key string, data []byte, isManifest bool) (manifest, error) {
+	if isManifest {
+		v.out.Checkpoints++
+		return decodeManifest(key, data)
+	}
+	v.out.Policies++
+	l, err := decodeShardList(key, data)
+	return l.manifest(), err
 }
 
 // name notes what a manifest says of its shards.

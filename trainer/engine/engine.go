@@ -24,6 +24,9 @@ type Config struct {
 	Model qwen3.Config
 	// LoadWeights reads a published policy. Only Load uses it.
 	LoadWeights func(ctx context.Context, ref blob.Ref) ([]tensor.Named, error)
+	// OpenWeights opens a published policy where its weights lie, and is used in the place
+	// of LoadWeights where it is there.
+	OpenWeights func(ctx context.Context, ref blob.Ref) (Source, error)
 	// Backend is a GoMLX backend string; "" means "go".
 	Backend string
 	// Kernels of the CPU backend: native, also when empty, or portable.
@@ -281,6 +284,13 @@ func (e *Engine) MaxContext() int { return min(e.cfg.MaxContext, e.cfg.shardBloc
 func (e *Engine) Load(ctx context.Context, ref blob.Ref, version int64) error {
 	if version == e.Version() {
 		return nil
+	}
+	if e.cfg.OpenWeights != nil {
+		from, err := e.cfg.OpenWeights(ctx, ref)
+		if err != nil {
+			return fmt.Errorf("read policy version %d: %w", version, err)
+		}
+		return e.LoadFrom(ctx, from, version)
 	}
 	if e.cfg.LoadWeights == nil {
 		return errors.New("load policy: the engine was made without a reader of published policies")

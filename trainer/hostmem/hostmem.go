@@ -49,8 +49,13 @@ func advise(start unsafe.Pointer, size uintptr) {
 }
 
 // Copy copies src to dst, which has the same length, on all processors.
-func Copy(dst, src []float32) {
-	if len(src) < copyAlone {
+func Copy(dst, src []float32) { copyAll(dst, src, copyAlone) }
+
+// CopyBytes is Copy for bytes. dst may be longer.
+func CopyBytes(dst, src []byte) { copyAll(dst, src, 4*copyAlone) }
+
+func copyAll[T any](dst, src []T, alone int) {
+	if len(src) < alone {
 		copy(dst, src)
 		return
 	}

@@ -25,7 +25,7 @@ import (
 
 // The environment of the processes that TestProcesses starts.
 const (
-	actKey   = "TEMPER_TEST_ACT" // leader or member
+	actKey   = "TEMPER_TEST_ACT" // leader, member or measure
 	placeKey = "TEMPER_TEST_PLACE"
 )
 
@@ -39,6 +39,8 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	case "leader":
 		err = lead(context.Background(), os.Getenv(placeKey), true)
+	case "measure":
+		err = measure(context.Background(), os.Getenv(placeKey))
 	case "member":
 		follow(context.Background(), os.Getenv(placeKey))
 	}
@@ -118,7 +120,7 @@ type process struct {
 	lines chan string
 }
 
-func start(t *testing.T, act, place string) *process {
+func start(t testing.TB, act, place string) *process {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -150,7 +152,7 @@ func start(t *testing.T, act, place string) *process {
 func (p *process) kill() { _ = p.cmd.Process.Kill() } // it may have ended
 
 // await reads to a line that begins like this; "" is the end.
-func (p *process) await(t *testing.T, prefix string) string {
+func (p *process) await(t testing.TB, prefix string) string {
 	t.Helper()
 	var seen []string
 	for late := time.After(2 * time.Minute); ; {

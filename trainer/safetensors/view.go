@@ -2,6 +2,8 @@ package safetensors
 
 import (
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"math"
 	"unsafe"
 )
@@ -41,6 +43,26 @@ func FillF32(values []float32, read func([]byte) error) error {
 		values[i] = math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:]))
 	}
 	return nil
+}
+
+// F32View returns the values of an F32 tensor in the memory of data, which holds the
+// whole file. A machine with another order of bytes gets a copy.
+func F32View(data []byte, t Info) ([]float32, error) {
+	if len(data) < 8 {
+		return nil, errors.New("file without a header")
+	}
+	start := 8 + binary.LittleEndian.Uint64(data)
+	if t.DType != F32 || start > uint64(len(data)) || uint64(t.End) > uint64(len(data))-start {
+		return nil, fmt.Errorf("type %s at %d to %d in a file of %d bytes", t.DType, t.Begin, t.End, len(data))
+	}
+	raw := data[start:][t.Begin:t.End]
+	if len(raw) == 0 {
+		return nil, nil
+	}
+	if p := unsafe.Pointer(unsafe.SliceData(raw)); littleEndian() && uintptr(p)%4 == 0 {
+		return unsafe.Slice((*float32)(p), len(raw)/4), nil
+	}
+	return Float32s(t.DType, raw)
 }
 
 // littleEndian reports whether the machine keeps numbers as safetensors does.

@@ -51,6 +51,18 @@ func (f *Fleet) Load(ctx context.Context, ref blob.Ref, version int64) error {
 	return nil
 }
 
+// Prefetch implements policy.Prefetcher: all members that can read the policy ahead.
+func (f *Fleet) Prefetch(ctx context.Context, ref blob.Ref, version int64) {
+	f.mu.Lock()
+	members := slices.Clone(f.members)
+	f.mu.Unlock()
+	for _, m := range members {
+		if reader, ok := m.engine.(policy.Prefetcher); ok {
+			reader.Prefetch(ctx, ref, version)
+		}
+	}
+}
+
 // replace makes a member serve a policy, or leaves it out.
 func (f *crew) replace(ctx context.Context, m *member, want target) error {
 	m.talk.Lock()

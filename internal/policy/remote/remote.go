@@ -59,13 +59,16 @@ type Engine struct {
 
 	loading sync.Mutex // held while this client loads
 
-	mu     sync.Mutex
-	loaded wire.LoadRequest // the last policy that was loaded through this client
+	mu      sync.Mutex
+	loaded  wire.LoadRequest // the last policy that was loaded through this client
+	ahead   wire.LoadRequest // the last one that it was asked to read ahead
+	reading sync.WaitGroup   // of such requests
 }
 
 var (
-	_ policy.Loader   = (*Engine)(nil)
-	_ policy.Reporter = (*Engine)(nil)
+	_ policy.Loader     = (*Engine)(nil)
+	_ policy.Reporter   = (*Engine)(nil)
+	_ policy.Prefetcher = (*Engine)(nil)
 )
 
 // Dial asks an engine who it is and refuses one that cannot serve the caller. The
@@ -90,6 +93,7 @@ func (e *Engine) Identity() wire.Identity { return *e.who.Load() }
 
 // Close ends the connections. It does not end the engine.
 func (e *Engine) Close() {
+	e.reading.Wait()
 	e.releases.close()
 	e.call.close()
 }
@@ -139,6 +143,23 @@ func (e *Engine) Load(ctx context.Context, ref blob.Ref, version int64) error {
 	e.loading.Lock()
 	defer e.loading.Unlock()
 	return e.load(ctx, ref, version)
+}
+
+// Prefetch implements policy.Prefetcher.
+func (e *Engine) Prefetch(ctx context.Context, ref blob.Ref, version int64) {
+	in := wire.LoadRequest{Ref: ref, Version: version}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.ahead == in || e.loaded == in {
+		return
+	}
+	e.ahead = in
+	ctx = context.WithoutCancel(ctx)
+	e.reading.Go(func() {
+		ctx, cancel := context.WithTimeout(ctx, statusTime)
+		defer cancel()
+		_ = e.call.post(ctx, wire.PathPrefetch, in, nil) // else the Load reads it
+	})
 }
 
 // load is Load for one that holds e.loading.

@@ -48,6 +48,7 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("POST "+PathCut, s.serveCut)
 	mux.HandleFunc("POST "+PathRelease, s.serveRelease)
 	mux.HandleFunc("POST "+PathLoad, s.serveLoad)
+	mux.HandleFunc("POST "+PathPrefetch, s.servePrefetch)
 	mux.HandleFunc("POST "+PathDrain, func(w http.ResponseWriter, r *http.Request) { s.Drain(); s.serveStatus(w, r) })
 	mux.HandleFunc("GET "+PathStatus, s.serveStatus)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
@@ -221,6 +222,24 @@ func (s *Server) serveLoad(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	answer(w, Loaded{Version: in.Version, SHA256: in.Ref.SHA256})
+}
+
+// servePrefetch lets the engine begin to read a policy. One that cannot reads it when it
+// loads it.
+func (s *Server) servePrefetch(w http.ResponseWriter, r *http.Request) {
+	var in LoadRequest
+	f := s.readBody(w, r, smallBody, &in)
+	if f == nil {
+		f = in.check()
+	}
+	if f != nil {
+		refuse(w, f)
+		return
+	}
+	if reader, ok := s.engine.(policy.Prefetcher); ok && in.Version != s.engine.Version() {
+		reader.Prefetch(r.Context(), in.Ref, in.Version)
+	}
+	answer(w, struct{}{})
 }
 
 // load makes the engine serve a policy and notes which one it is. One version has one

@@ -20,6 +20,7 @@ const (
 	PathCut      = "/v1/cut"
 	PathRelease  = "/v1/release"
 	PathLoad     = "/v1/load"
+	PathPrefetch = "/v1/prefetch"
 	PathStatus   = "/v1/status"
 	PathDrain    = "/v1/drain"
 )
@@ -68,7 +69,7 @@ type ReleaseRequest struct {
 	Sessions []string `json:"sessions"`
 }
 
-// LoadRequest makes an engine serve a published policy.
+// LoadRequest makes an engine serve a published policy, or begin to read it.
 type LoadRequest struct {
 	Ref     blob.Ref `json:"ref"`
 	Version int64    `json:"version"`

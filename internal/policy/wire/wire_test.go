@@ -88,6 +88,7 @@ func TestBadRequests(t *testing.T) {
 		"prompt beyond any body": {wire.PathGenerate, replaced("AQAAAAIAAAA=", strings.Repeat("AAAA", 1<<19)), 413, "too_large", "body"},
 		"load nothing":           {wire.PathLoad, `{"version":1}`, 400, "invalid", "ref"},
 		"load below 0":           {wire.PathLoad, `{"ref":{"key":"a","sha256":"00"},"version":-1}`, 400, "invalid", "version"},
+		"read nothing ahead":     {wire.PathPrefetch, `{"version":1}`, 400, "invalid", "ref"},
 		"no such path":           {"/v1/chat", `{}`, 404, "not_found", ""},
 		"cut nobody":             {wire.PathCut, `{"id":"b"}`, 200, "", ""},
 	} {

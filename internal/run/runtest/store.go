@@ -64,6 +64,9 @@ func Durable(t testing.TB, store blob.Store) map[string]string {
 			all[key] = provenance.ReplaceAllString(data, "")
 			manifests.WriteString(data)
 		}
+		if strings.HasSuffix(key, "/shards.json") {
+			manifests.WriteString(data)
+		}
 		if strings.HasSuffix(key, "/head.json") {
 			all[key] = lease.ReplaceAllString(data, "")
 		}

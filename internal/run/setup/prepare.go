@@ -212,6 +212,6 @@ func (p *preparation) storeStart(ctx context.Context, ds *[]chat.Dialogue) (toke
 	if *ds, err = p.sieve.adaptDialogues(p.format, *ds); err != nil {
 		return nil, err
 	}
-	p.out.Start, err = s.store(ctx, p.store, p.layout)
+	p.out.Start, err = s.store(ctx, p.store, p.layout, p.cfg.Checkpoint)
 	return s.tokenizerJSON, err
 }

@@ -182,9 +182,9 @@ func checkStart(ctx context.Context, store blob.Store, cfg config.Run) error {
 
 // store puts what the run starts from into the run's own folder. A directory that
 // changed since an earlier attempt is blob.ErrExists.
-func (s *start) store(ctx context.Context, store blob.Store, layout artifact.Layout) (*run.Start, error) {
+func (s *start) store(ctx context.Context, store blob.Store, layout artifact.Layout, cfg config.Checkpoint) (*run.Start, error) {
 	dir := startDir(layout)
-	p := checkpoint.Policy{Model: s.model, Tokenizer: s.tokenizerJSON, Files: s.files}
+	p := checkpoint.Policy{Model: s.model, Tokenizer: s.tokenizerJSON, Files: s.files, Form: checkpoint.Form{ShardFrom: int64(cfg.ShardPolicies)}}
 	out := &run.Start{Model: p.Model, Files: map[string]blob.Ref{}}
 	for name, data := range s.files {
 		out.Files[name] = blob.RefOf(path.Join(dir, name), data)
