@@ -96,7 +96,15 @@ func startXLA(config string) (compute.Backend, error) {
 	if options != "" {
 		config += "," + options
 	}
-	return startBackend(config)
+	backend, err := startBackend(config)
+	if err != nil {
+		return nil, err
+	}
+	if err := keepGraphs(path, backend); err != nil {
+		backend.Finalize()
+		return nil, fmt.Errorf("%s: %w", path, oneLine(err))
+	}
+	return backend, nil
 }
 
 // resolve completes a name with the path of its library.
