@@ -64,11 +64,13 @@ func serveTrainer(ctx context.Context, o TrainerOptions, v *Vitals) error {
 	if err != nil {
 		return err
 	}
-	factory := learnerFactory{backend: o.Backend, mesh: o.Mesh, hub: hub}
+	factory := learnerFactory{backend: o.Backend, mesh: o.Mesh, hub: hub, log: o.Log}
+	v.Metrics.MustRegister(graphMetrics{})
 	service := learner.NewService(learner.Config{
 		Store: conn.store, New: factory.make, OnLease: factory.noteLease, Now: time.Now, Log: o.Log,
 		MaxResident: o.ResidentRuns, MaxResidentBytes: o.ResidentBytes,
 		MadeBy: makerOf("trainer", onMesh(o.Backend, o.Mesh)), Meter: cputime.New(o.Supervisor),
+		Graphs: graphsOf(o.Backend),
 	})
 	defer service.Close(savePatience)
 	worker := trainerWorker(&activities.Trainer{Learner: service}, o.queue())
