@@ -36,4 +36,3 @@ func (s *step) compileAhead(ctx context.Context, several bool) error {
 	}
 	return s.passes.Prepare(ctx, wanted, s.log)
 }
-

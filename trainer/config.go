@@ -115,7 +115,7 @@ func (c Config) Validate() error {
 // passes, 819 and 131. A run meets few of them. With Work it is the number of graphs
 // chosen, to which a sequence longer than the work says adds one.
 func (c Config) MaxGraphs() int {
-	if choice, ok := c.choice(); ok {
+	if choice, ok := c.Choice(); ok {
 		return choice.Graphs
 	}
 	return pass.MaxGraphs(c.plan().NumShapes(c.Model.MaxPositionEmbeddings))
@@ -138,8 +138,8 @@ func (c Config) plan() packing.Plan {
 	return p
 }
 
-// choice is the shapes of the passes; ok is false where they are not bounded.
-func (c Config) choice() (choice budget.Choice, ok bool) {
+// Choice is the shapes of the passes; ok is false where they are not bounded.
+func (c Config) Choice() (choice budget.Choice, ok bool) {
 	if c.Work == (budget.Work{}) || device.Threads(c.Backend) {
 		return budget.Choice{}, false
 	}
@@ -156,7 +156,7 @@ func (c Config) machine() budget.Machine {
 // plans are how the minibatches of each objective are cut into passes.
 func (c Config) plans() plans {
 	out := plans{pass.Supervised: c.plan(), pass.Policy: c.plan()}
-	if choice, ok := c.choice(); ok {
+	if choice, ok := c.Choice(); ok {
 		out[pass.Supervised].Buckets, out[pass.Policy].Buckets = choice.Supervised, choice.Policy
 		if len(choice.Supervised) == 0 { // the run has no such updates
 			out[pass.Supervised].Buckets = choice.Policy

@@ -6,9 +6,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"temper/internal/cli"
+	"temper/trainer/budget"
 	"temper/trainer/estimate"
 	"temper/trainer/estimate/question"
 )
+
+// planWithGraphs is a plan and the programs of its run.
+type planWithGraphs struct {
+	estimate.Summary
+	Graphs *budget.Choice `json:"graphs,omitempty"`
+}
 
 // trainerPlanCommand answers whether a step fits, from arithmetic alone.
 func trainerPlanCommand() *cobra.Command {
@@ -55,10 +62,11 @@ func trainerPlanCommand() *cobra.Command {
 		case q.Measure:
 			return comparePlan(cmd, q.Request, s, asJSON)
 		case asJSON:
-			return cli.PrintJSON(cmd.OutOrStdout(), s)
+			return cli.PrintJSON(cmd.OutOrStdout(), planWithGraphs{s, q.Graphs(s.Over)})
 		}
 		fmt.Fprint(cmd.OutOrStdout(), q.About)
 		s.Text(cmd.OutOrStdout())
+		fmt.Fprint(cmd.OutOrStdout(), q.GraphsText(q.Graphs(s.Over)))
 		return nil
 	}
 	return cmd

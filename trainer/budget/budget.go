@@ -70,14 +70,18 @@ const horizon = 100
 
 // Choice is the shapes of the passes of a run.
 type Choice struct {
-	Supervised, Policy []packing.Shape
+	Supervised []packing.Shape `json:"supervised,omitempty"`
+	Policy     []packing.Shape `json:"policy"`
 	// Graphs is the number of programs that differ: those of shapes, and Fixed ones.
-	Graphs, Fixed int
+	Graphs int `json:"graphs"`
+	Fixed  int `json:"without_shape"`
 	// Padding is the share of the tokens of passes that is expected to be padding, and
 	// Packed is what it would be with several sequences to a row.
-	Padding, Packed float64
+	Padding float64 `json:"padding"`
+	Packed  float64 `json:"padding_packed"`
 	// CompileTime of a program and TokenTime of a pass are what the choice assumes.
-	CompileTime, TokenTime time.Duration
+	CompileTime time.Duration `json:"compile_ns"`
+	TokenTime   time.Duration `json:"token_ns"`
 }
 
 // Choose chooses shapes for the plan, whose own Buckets do not matter.

@@ -1,7 +1,10 @@
 package packing
 
 // Shape is the padded size of a microbatch: B rows of T tokens.
-type Shape struct{ Rows, Length int }
+type Shape struct {
+	Rows   int `json:"rows"`
+	Length int `json:"length"`
+}
 
 // Microbatch is what one device pass works on.
 type Microbatch struct {
