@@ -6,7 +6,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"temper/internal/cli"
-	"temper/trainer/budget"
 	"temper/trainer/estimate"
 	"temper/trainer/estimate/question"
 )
@@ -14,7 +13,7 @@ import (
 // planWithGraphs is a plan and the programs of its run.
 type planWithGraphs struct {
 	estimate.Summary
-	Graphs *budget.Choice `json:"graphs,omitempty"`
+	Graphs *question.Graphs `json:"graphs,omitempty"`
 }
 
 // trainerPlanCommand answers whether a step fits, from arithmetic alone.

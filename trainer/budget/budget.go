@@ -75,10 +75,8 @@ type Choice struct {
 	// Graphs is the number of programs that differ: those of shapes, and Fixed ones.
 	Graphs int `json:"graphs"`
 	Fixed  int `json:"without_shape"`
-	// Padding is the share of the tokens of passes that is expected to be padding, and
-	// Packed is what it would be with several sequences to a row.
+	// Padding is the share of the tokens of passes that is expected to be padding.
 	Padding float64 `json:"padding"`
-	Packed  float64 `json:"padding_packed"`
 	// CompileTime of a program and TokenTime of a pass are what the choice assumes.
 	CompileTime time.Duration `json:"compile_ns"`
 	TokenTime   time.Duration `json:"token_ns"`
@@ -101,8 +99,6 @@ func Choose(w Work, m Machine, p packing.Plan) Choice {
 	if w.Dialogues > 0 {
 		c.Supervised = got.Buckets[1]
 	}
-	p.Pack = true
-	c.Packed = p.Choose(forecast, budget).Padding
 	return c
 }
 

@@ -12,9 +12,16 @@ import (
 	"temper/trainer/packing"
 )
 
+// Graphs is the programs that a run compiles.
+type Graphs struct {
+	budget.Choice
+	// Packed is what the padding would be with several sequences to a row.
+	Packed float64 `json:"padding_packed"`
+}
+
 // Graphs is the programs that the run of the question compiles on a mesh; nil without a run,
 // and on the Go backend.
-func (q *Question) Graphs(mesh device.Mesh) *budget.Choice {
+func (q *Question) Graphs(mesh device.Mesh) *Graphs {
 	if q.Run == "" || !q.Request.Device.Fused {
 		return nil
 	}
@@ -23,11 +30,13 @@ func (q *Question) Graphs(mesh device.Mesh) *budget.Choice {
 		Work: budget.WorkOf(q.run),
 	}
 	choice, _ := c.Choice()
-	return &choice
+	c.Pack = true
+	packed, _ := c.Choice()
+	return &Graphs{choice, packed.Padding}
 }
 
 // GraphsText describes programs.
-func (q *Question) GraphsText(c *budget.Choice) string {
+func (q *Question) GraphsText(c *Graphs) string {
 	if c == nil {
 		return ""
 	}
