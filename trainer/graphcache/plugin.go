@@ -5,8 +5,10 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"strings"
@@ -76,7 +78,7 @@ func (k *keeper) take(s source, c compiler) (handle, failure unsafe.Pointer) {
 		}
 		err = fmt.Errorf("%w: %w", ErrRefused, err)
 	}
-	if !os.IsNotExist(err) {
+	if !errors.Is(err, fs.ErrNotExist) {
 		k.log.Warn("compiled program refused, it is compiled again", "err", err)
 		counts.add(key, func(n *Counts) { n.Refused++ })
 	}

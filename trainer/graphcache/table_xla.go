@@ -148,10 +148,11 @@ func (p Plugin) functions() (f functions, compile uintptr, err error) {
 		if err != nil {
 			return functions{}, 0, err
 		}
-		if offset+unsafe.Sizeof(offset) > uintptr(C.size_of_table(p.Table)) {
-			return functions{}, 0, fmt.Errorf("the plugin has no function %s", x.name)
+		if offset+unsafe.Sizeof(offset) <= uintptr(C.size_of_table(p.Table)) {
+			*x.at = C.function_at(p.Table, C.size_t(offset))
 		}
-		if *x.at = C.function_at(p.Table, C.size_t(offset)); *x.at == nil {
+		keeps := x.at == &f.load || x.at == &f.serialize // a plugin may do without
+		if *x.at == nil && !keeps {
 			return functions{}, 0, fmt.Errorf("the plugin has no function %s", x.name)
 		}
 		if x.at == &f.compile {
@@ -198,7 +199,13 @@ func (c *call) compile() (handle, failure unsafe.Pointer) {
 	return c.args.executable, nil
 }
 
+// errNoSerialisation is what a plugin without these functions cannot do.
+var errNoSerialisation = errors.New("the plugin has no functions to serialise programs")
+
 func (c *call) load(program []byte) (unsafe.Pointer, error) {
+	if c.in.functions.load == nil {
+		return nil, errNoSerialisation
+	}
 	bytes := C.CBytes(program)
 	defer C.free(bytes)
 	args := C.pjrt_load{client: c.args.client, bytes: bytes, bytes_size: C.size_t(len(program))}
@@ -210,6 +217,9 @@ func (c *call) load(program []byte) (unsafe.Pointer, error) {
 }
 
 func (c *call) serialize(handle unsafe.Pointer) ([]byte, error) {
+	if c.in.functions.serialize == nil {
+		return nil, errNoSerialisation
+	}
 	get := C.pjrt_get_executable{loaded: handle}
 	get.struct_size = C.size_t(unsafe.Sizeof(get))
 	if err := c.in.fail(C.call(c.in.executableOf, unsafe.Pointer(&get))); err != nil {
