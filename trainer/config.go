@@ -3,10 +3,12 @@ package trainer
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 
 	"github.com/gomlx/compute/dtypes"
 
 	"temper/internal/config"
+	"temper/trainer/budget"
 	"temper/trainer/device"
 	"temper/trainer/kernels"
 	"temper/trainer/packing"
@@ -60,6 +62,12 @@ type Config struct {
 	// Elsewhere makes passes over microbatches in other processes, which changes no bit of
 	// a result; nil makes all of them here. Not with a Mesh.
 	Elsewhere pass.Elsewhere
+	// Work is what the run will ask for. An accelerator then makes passes of a few shapes
+	// that are chosen from it, and compiles them before the first step. The Go backend has no
+	// use for it.
+	Work budget.Work
+	// Log gets a line about each program that is compiled ahead; nil is silent.
+	Log *slog.Logger
 }
 
 // DefaultLaneTokens is low enough that a minibatch of the usual size has a pass for
@@ -104,8 +112,12 @@ func (c Config) Validate() error {
 // MaxGraphs bounds the number of graphs that a trainer ever compiles, whatever
 // the lengths of its samples. With contexts and microbatches of up to 12288
 // tokens it is 3163, and 475 with packing; on the Go backend, which cuts smaller
-// passes, 819 and 131. A run meets few of them.
+// passes, 819 and 131. A run meets few of them. With Work it is the number of graphs
+// chosen, to which a sequence longer than the work says adds one.
 func (c Config) MaxGraphs() int {
+	if choice, ok := c.Choice(); ok {
+		return choice.Graphs
+	}
 	return pass.MaxGraphs(c.plan().NumShapes(c.Model.MaxPositionEmbeddings))
 }
 
@@ -125,6 +137,36 @@ func (c Config) plan() packing.Plan {
 	}
 	return p
 }
+
+// Choice is the shapes of the passes; ok is false where they are not bounded.
+func (c Config) Choice() (choice budget.Choice, ok bool) {
+	if c.Work == (budget.Work{}) || device.Threads(c.Backend) {
+		return budget.Choice{}, false
+	}
+	return budget.Choose(c.Work, c.machine(), c.plan()), true
+}
+
+func (c Config) machine() budget.Machine {
+	return budget.Machine{
+		Backend: c.Backend, Devices: max(1, c.Mesh.NumDevices()),
+		Parameters: c.Model.NumParameters(), Layers: c.Model.NumHiddenLayers,
+	}
+}
+
+// plans are how the minibatches of each objective are cut into passes.
+func (c Config) plans() plans {
+	out := plans{pass.Supervised: c.plan(), pass.Policy: c.plan()}
+	if choice, ok := c.Choice(); ok {
+		out[pass.Supervised].Buckets, out[pass.Policy].Buckets = choice.Supervised, choice.Policy
+		if len(choice.Supervised) == 0 { // the run has no such updates
+			out[pass.Supervised].Buckets = choice.Policy
+		}
+	}
+	return out
+}
+
+// plans are the plans of the two objectives.
+type plans [2]packing.Plan
 
 // passes is the configuration of the device passes. Validate has accepted c.
 func (c Config) passes() (pass.Config, error) {

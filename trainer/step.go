@@ -3,6 +3,7 @@ package trainer
 import (
 	"context"
 	"errors"
+	"log/slog"
 
 	"temper/internal/config"
 	"temper/internal/rl"
@@ -19,6 +20,8 @@ type step struct {
 	state     *state.State
 	reference *state.Reference
 	scorer    scorer
+	plan      packing.Plan
+	log       *slog.Logger
 
 	model     qwen3.Config
 	loss      config.Loss
@@ -54,6 +57,9 @@ func (s *step) apply(ctx context.Context, samples []rl.Sample, deal func([]*pack
 		return rl.TrainMetrics{}, err
 	}
 	if err := s.state.Tune(s.optimizer); err != nil {
+		return rl.TrainMetrics{}, err
+	}
+	if err := s.compileAhead(ctx, len(parts) > 1); err != nil {
 		return rl.TrainMetrics{}, err
 	}
 	return s.updateAll(ctx, parts)
@@ -110,7 +116,7 @@ func (s *step) program(kind pass.Kind) pass.Program {
 func (s *step) microbatches(parts [][]*packing.Row) [][]packing.Microbatch {
 	var out [][]packing.Microbatch
 	for _, rows := range parts {
-		out = append(out, s.scorer.plan.Microbatches(rows))
+		out = append(out, s.plan.Microbatches(rows))
 	}
 	return out
 }

@@ -50,8 +50,8 @@ func CheckOptimizer(m qwen3.Config, key string, o config.Optimizer) error {
 // Trainer trains one policy on one device. Its methods may be called from
 // several goroutines; they run one after another.
 type Trainer struct {
-	cfg  Config
-	plan packing.Plan
+	cfg   Config
+	plans plans
 
 	mu        sync.Mutex // owns the device and everything below
 	state     *state.State
@@ -67,7 +67,7 @@ func New(cfg Config) (*Trainer, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("trainer: %w", err)
 	}
-	t := &Trainer{cfg: cfg, plan: cfg.plan(), state: state.New(cfg.Model), reference: state.NewReference(cfg.Model)}
+	t := &Trainer{cfg: cfg, plans: cfg.plans(), state: state.New(cfg.Model), reference: state.NewReference(cfg.Model)}
 	c, err := cfg.passes()
 	if err == nil {
 		t.passes, err = pass.Open(c, t.state, t.reference)
@@ -191,13 +191,13 @@ func (t *Trainer) Weights() ([]tensor.Named, error) {
 // newStep prepares a step. The caller holds t.mu.
 func (t *Trainer) newStep(objective pass.Objective, o config.Optimizer, p Position) *step {
 	return &step{
-		passes: t.passes, state: t.state, reference: t.reference, scorer: t.scorer(),
+		passes: t.passes, state: t.state, reference: t.reference, scorer: t.scorer(), plan: t.plans[objective], log: t.cfg.Log,
 		model: t.cfg.Model, loss: t.cfg.Loss, memory: pass.Memory{Limit: t.cfg.MemoryLimit, Bytes: t.cfg.StepBytes},
 		objective: objective, optimizer: o, position: p,
 	}
 }
 
-func (t *Trainer) scorer() scorer { return scorer{passes: t.passes, plan: t.plan} }
+func (t *Trainer) scorer() scorer { return scorer{passes: t.passes, plan: t.plans[pass.Policy]} }
 
 // limitsOf is what a network can take of a sample.
 func limitsOf(m qwen3.Config) packing.Limits {

@@ -18,10 +18,10 @@ import (
 func (s *step) update(ctx context.Context, rows []*packing.Row) (meter, error) {
 	m := meter{updates: 1, sequences: len(rows), groups: packing.MarkGroups(rows)}
 	m.tokens, m.lossTokens = packing.Count(rows)
-	micros := s.scorer.plan.Microbatches(rows)
+	micros := s.plan.Microbatches(rows)
 	numbers := optimizer.Numbers(s.optimizer, s.lr, s.state.Counters().Updates+1)
 	var err error
-	if len(micros) == 1 {
+	if len(micros) == 1 && !micros[0].Fixed { // a fixed shape has one program for minibatches of any size
 		err = s.updateAtOnce(ctx, micros[0], numbers, &m)
 	} else {
 		err = s.updateInParts(ctx, micros, numbers, &m)

@@ -3,12 +3,14 @@ package workers
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 
 	"temper/internal/learner"
 	"temper/internal/rl"
 	"temper/internal/run"
 	"temper/trainer"
+	"temper/trainer/budget"
 	"temper/trainer/device"
 	"temper/trainer/hosts"
 	"temper/trainer/kernels"
@@ -22,6 +24,7 @@ type learnerFactory struct {
 	backend string
 	mesh    device.Mesh
 	hub     *hosts.Hub // nil without members
+	log     *slog.Logger
 }
 
 // noteLease tells members whose trainer this is.
@@ -54,6 +57,7 @@ func (f learnerFactory) make(r *run.Loaded) (learner.Learner, error) {
 		Backend: f.backend, Mesh: f.mesh, Model: m, Seed: rl.Seed(cfg.Seed, "trainer"),
 		MicrobatchTokens: cfg.RL.MicrobatchTokens, Temperature: cfg.Rollout.Temperature, Loss: cfg.RL.Loss,
 		Kernels: kernels.Choice(cfg.Trainer.Kernels), Pack: cfg.RL.Pack, Compute: cfg.Model.Compute, Remat: cfg.Model.Remat,
+		Work: budget.WorkOf(cfg), Log: f.log,
 	}
 	if f.hub != nil {
 		c.Elsewhere = f.hub.Session(r.Ref.RunID)

@@ -64,12 +64,14 @@ func serveTrainer(ctx context.Context, o TrainerOptions, v *Vitals) error {
 	if err != nil {
 		return err
 	}
-	factory := learnerFactory{backend: o.Backend, mesh: o.Mesh, hub: hub}
+	factory := learnerFactory{backend: o.Backend, mesh: o.Mesh, hub: hub, log: o.Log}
+	v.Metrics.MustRegister(graphMetrics{})
 	service := learner.NewService(learner.Config{
 		Store: conn.store, New: factory.make, OnLease: factory.noteLease, Now: time.Now, Log: o.Log,
 		MaxResident: o.ResidentRuns, MaxResidentBytes: o.ResidentBytes,
 		MadeBy: makerOf("trainer", onMesh(o.Backend, o.Mesh)), Meter: cputime.New(o.Supervisor),
 		Sharing: learner.Sharing{Room: o.Weights.Room},
+		Graphs:  graphsOf(o.Backend),
 	})
 	defer o.Weights.Close()
 	defer service.Close(savePatience)

@@ -10,6 +10,12 @@ import (
 	"temper/trainer/estimate/question"
 )
 
+// planWithGraphs is a plan and the programs of its run.
+type planWithGraphs struct {
+	estimate.Summary
+	Graphs *question.Graphs `json:"graphs,omitempty"`
+}
+
 // trainerPlanCommand answers whether a step fits, from arithmetic alone.
 func trainerPlanCommand() *cobra.Command {
 	var q question.Question
@@ -55,10 +61,11 @@ func trainerPlanCommand() *cobra.Command {
 		case q.Measure:
 			return comparePlan(cmd, q.Request, s, asJSON)
 		case asJSON:
-			return cli.PrintJSON(cmd.OutOrStdout(), s)
+			return cli.PrintJSON(cmd.OutOrStdout(), planWithGraphs{s, q.Graphs(s.Over)})
 		}
 		fmt.Fprint(cmd.OutOrStdout(), q.About)
 		s.Text(cmd.OutOrStdout())
+		fmt.Fprint(cmd.OutOrStdout(), q.GraphsText(q.Graphs(s.Over)))
 		return nil
 	}
 	return cmd

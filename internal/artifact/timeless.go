@@ -24,7 +24,7 @@ var clocked = map[string]bool{
 }
 
 // clockedFamilies begin the names of series that machines and clocks decide.
-var clockedFamilies = []string{"timing_s/", "cpu_s/", "engine/"}
+var clockedFamilies = []string{"timing_s/", "cpu_s/", "engine/", "xla/"}
 
 // Timeless is the content of a key without clocked values: two runs of one
 // configuration have the same. Only JSON and metrics.jsonl hold such values.

@@ -122,6 +122,8 @@ type Trainer struct {
 	// LoRA trains small matrices beside the weights of model.path or model.run, which stay
 	// as they are.
 	LoRA LoRA `yaml:"lora,omitempty" json:"lora,omitzero"`
+	// Graphs bounds what XLA compiles.
+	Graphs Graphs `yaml:"graphs,omitempty" json:"graphs,omitzero"`
 }
 
 // Tokenizer is how the byte-level vocabulary is made. A run that starts from

@@ -32,6 +32,8 @@ type Config struct {
 	Now     func() time.Time
 	// Meter measures what the machine is busy with; nil does not.
 	Meter *cputime.Meter
+	// Graphs counts what was compiled since the process began; nil where nothing is.
+	Graphs func() series.Graphs
 	// Background runs the storing of a checkpoint beside the calls; nil means a
 	// goroutine.
 	Background func(task func())
@@ -281,6 +283,7 @@ func (t *Service) trainStep(ctx context.Context, in StepInput) (run.Trained, err
 	}
 	failpoint.Hit("train/before-update")
 	started, span := t.Now(), t.Meter.Begin()
+	graphs := t.graphsNow()
 	if err := t.seek(ctx, at.cursor(in.Step)); err != nil {
 		return run.Trained{}, err
 	}
@@ -294,12 +297,34 @@ func (t *Service) trainStep(ctx context.Context, in StepInput) (run.Trained, err
 	}
 	trained := t.Now()
 	out.TrainTime, out.Busy = trained.Sub(started), span.End()
+	t.addGraphs(out.Busy, graphs)
 	if err := s.saveIfAsked(ctx, in.Save, at.endsStage(in.Step)); err != nil {
 		return run.Trained{}, err
 	}
 	out.Saved, out.SaveTime = in.Save, t.Now().Sub(trained)
 	failpoint.Hit("train/before-result")
 	return artifact.PutOnce(ctx, t.Store, layout.TrainResult(in.Step), out)
+}
+
+// graphsNow is what was compiled so far; nil where nobody counts.
+func (t *Service) graphsNow() *series.Graphs {
+	if t.Graphs == nil {
+		return nil
+	}
+	g := t.Graphs()
+	return &g
+}
+
+// addGraphs adds what was compiled since before to what was busy.
+func (t *Service) addGraphs(busy *series.Busy, before *series.Graphs) {
+	if busy == nil || before == nil {
+		return
+	}
+	g := t.Graphs()
+	g.Compiled -= before.Compiled
+	g.Loaded -= before.Loaded
+	g.Compiling -= before.Compiling
+	busy.Graphs = &g
 }
 
 // checkBatch refuses an update by another batch than the stored one: a replay of the

@@ -6,6 +6,7 @@ import (
 
 	"temper/internal/config"
 	"temper/internal/run"
+	"temper/trainer/budget"
 	"temper/trainer/schedule"
 )
 
@@ -93,8 +94,9 @@ type graphs struct {
 	Loss             config.Loss
 	Temperature      float64
 	MicrobatchTokens int
+	Work             budget.Work
 }
 
 func graphsOf(cfg config.Run) graphs {
-	return graphs{Loss: cfg.RL.Loss, Temperature: cfg.Rollout.Temperature, MicrobatchTokens: cfg.RL.MicrobatchTokens}
+	return graphs{Loss: cfg.RL.Loss, Temperature: cfg.Rollout.Temperature, MicrobatchTokens: cfg.RL.MicrobatchTokens, Work: budget.WorkOf(cfg)}
 }

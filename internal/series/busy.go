@@ -24,6 +24,8 @@ type Busy struct {
 	Idle    time.Duration `json:"idle_ns"`
 	// Passes counts the passes of the engine by the number of requests that each served.
 	Passes []int64 `json:"passes_by_rows,omitempty"`
+	// Graphs is what was compiled for a trainer on an accelerator.
+	Graphs *Graphs `json:"graphs,omitempty"`
 }
 
 // machines sums up what runs side by side: processes count each, and the machine that

@@ -48,8 +48,17 @@ func TestValuesInJSON(t *testing.T) {
 
 // TestTable: every series of a record is described, once and in one line.
 func TestTable(t *testing.T) {
-	values := (&series.Step{Staleness: 1, Rollouts: series.Rollouts{Released: &series.Released{}}}).Values()
+	compiled := &series.Busy{Graphs: &series.Graphs{Programs: 6, Compiled: 4, Loaded: 2, Compiling: 3 * time.Second}}
+	values := (&series.Step{Staleness: 1, Rollouts: series.Rollouts{Released: &series.Released{}}, TrainingBusy: compiled}).Values()
 	all := series.All()
+	for name, want := range map[string]float64{"xla/programs": 6, "xla/compiled": 4, "xla/cache_hits": 2, "xla/compile_s": 3} {
+		if values[name] != want {
+			t.Errorf("%s is %v, want %v", name, values[name], want)
+		}
+		if _, ok := (&series.Step{TrainingBusy: &series.Busy{}}).Values()[name]; ok {
+			t.Errorf("a step that no plugin trained has %s", name)
+		}
+	}
 	if _, ok := (&series.Step{}).Values()[series.Staleness]; ok {
 		t.Error("a step that is sampled on policy has a staleness")
 	}

@@ -48,5 +48,10 @@ func (s *Step) Values() Values {
 			delete(out, r.Name)
 		}
 	}
+	if s.TrainingBusy == nil || s.TrainingBusy.Graphs == nil {
+		for _, r := range graphRows {
+			delete(out, r.Name)
+		}
+	}
 	return out
 }

@@ -78,7 +78,7 @@ type row struct {
 
 // table has a row for each series of a record, under verl's name where it has one.
 // A new metric is one more row.
-var table = slices.Concat(rolloutRows, releasedRows, trainRows, timeRows, busyRows, windowRows)
+var table = slices.Concat(rolloutRows, releasedRows, trainRows, timeRows, busyRows, graphRows, windowRows)
 
 // windowRows are left out of a step that was sampled by the policy before it, so that
 // the record of a run without a window has none of them.

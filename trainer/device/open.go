@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -96,7 +97,14 @@ func startXLA(config string) (compute.Backend, error) {
 	if options != "" {
 		config += "," + options
 	}
-	return startBackend(config)
+	backend, err := startBackend(config)
+	if err != nil {
+		return nil, err
+	}
+	if err := keepGraphs(path, backend); err != nil {
+		slog.Warn("compiled programs are neither kept nor counted", "backend", path, "err", firstLine(err))
+	}
+	return backend, nil
 }
 
 // resolve completes a name with the path of its library.

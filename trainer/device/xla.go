@@ -3,8 +3,11 @@
 package device
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
+	"strings"
+	"sync"
 	"unsafe"
 
 	"github.com/gomlx/compute"
@@ -12,6 +15,8 @@ import (
 	"github.com/gomlx/go-xla/pjrt"
 	"github.com/gomlx/go-xla/stablehlo"
 	"github.com/gomlx/gomlx/core/graph"
+
+	"temper/trainer/graphcache"
 )
 
 const withXLA = true
@@ -23,6 +28,75 @@ const (
 	apiMajor = 0
 	apiMinor = 104
 )
+
+// attachedPlugins are the plugins of the process whose programs go through
+// trainer/graphcache, by their paths: go-xla loads each once.
+var attachedPlugins = struct { //nolint:gochecknoglobals // see above
+	sync.Mutex
+	of map[string]graphcache.Attached
+}{of: map[string]graphcache.Attached{}}
+
+// attachPlugin puts trainer/graphcache between go-xla and a plugin.
+func attachPlugin(path string, p *pjrt.Plugin) (graphcache.Attached, error) {
+	attachedPlugins.Lock()
+	defer attachedPlugins.Unlock()
+	if a, ok := attachedPlugins.of[path]; ok {
+		return a, nil
+	}
+	table := reflect.ValueOf(p).Elem().FieldByName("api")
+	if !table.IsValid() || table.Kind() != reflect.Pointer || table.Type().Elem().Kind() != reflect.Struct {
+		return graphcache.Attached{}, errors.New("a plugin has no table of functions in this version of the library")
+	}
+	at := (*unsafe.Pointer)(unsafe.Pointer(table.UnsafeAddr())) //nolint:gosec // the only way to a field that is not exported
+	a, own, err := graphcache.Plugin{Library: path, Table: *at, Offset: func(name string) (uintptr, error) {
+		f, ok := table.Type().Elem().FieldByName(name)
+		if !ok {
+			return 0, fmt.Errorf("the table of a plugin has no %s in this version of the library", name)
+		}
+		return f.Offset, nil
+	}}.Attach()
+	if err != nil {
+		return graphcache.Attached{}, err
+	}
+	*at = own
+	attachedPlugins.of[path] = a
+	return a, nil
+}
+
+// keepGraphs lets the programs of a backend be kept on disk. It comes before the first of
+// them.
+func keepGraphs(path string, backend compute.Backend) error {
+	p, err := pjrt.GetPlugin(path)
+	if err != nil {
+		return err
+	}
+	a, err := attachPlugin(path, p)
+	if err != nil {
+		return err
+	}
+	client, err := hidden[*pjrt.Client](backend, "client")
+	if err != nil {
+		return err
+	}
+	inner := reflect.ValueOf(client).Elem().FieldByName("client")
+	if !inner.IsValid() || inner.Kind() != reflect.Pointer || inner.IsNil() || !inner.Elem().FieldByName("c").IsValid() {
+		return errors.New("a client has no pointer in this version of the library")
+	}
+	kinds := make([]string, backend.NumDevices())
+	for i := range kinds {
+		kinds[i] = kindOf(backend.DeviceDescription(compute.DeviceNum(i)))
+	}
+	major, minor := p.Version()
+	a.Client(inner.Elem().FieldByName("c").UnsafePointer(), fmt.Sprintf("%s %s, interface %d.%d, %d devices: %q",
+		client.Platform(), client.PlatformVersion(), major, minor, len(kinds), kinds))
+	return nil
+}
+
+// kindOf is the description of a device without what differs between processes.
+func kindOf(description string) string {
+	kind, _, _ := strings.Cut(description, " [processId=")
+	return kind
+}
 
 // checkPlugin loads a plugin and refuses one with an interface that is too old.
 func checkPlugin(path string) error {

@@ -1,7 +1,10 @@
 package packing
 
 // Shape is the padded size of a microbatch: B rows of T tokens.
-type Shape struct{ Rows, Length int }
+type Shape struct {
+	Rows   int `json:"rows"`
+	Length int `json:"length"`
+}
 
 // Microbatch is what one device pass works on.
 type Microbatch struct {
@@ -9,11 +12,17 @@ type Microbatch struct {
 	Members []*Row
 	Starts  []int // of each member among the B*T tokens, in ascending order
 	Packed  bool  // a row may hold several members
+	// Fixed says that the shape is one of a few, each with a program of its own.
+	Fixed bool
 }
 
-// Alone is the pass of the same length that holds a single row.
+// Alone is the pass of the same length that holds a single row, beside rows of padding where
+// the shape is fixed.
 func (mb Microbatch) Alone(r *Row) Microbatch {
-	mb.Rows, mb.Members, mb.Starts = 1, []*Row{r}, []int{0}
+	if !mb.Fixed {
+		mb.Rows = 1
+	}
+	mb.Members, mb.Starts = []*Row{r}, []int{0}
 	return mb
 }
 
@@ -26,12 +35,19 @@ type Plan struct {
 	// RowsMultiple makes the number of rows of a pass a multiple of it, with rows of
 	// padding: a mesh deals the rows over the devices of its data axis. 0 is 1.
 	RowsMultiple int
+	// Buckets are the shapes of all passes, except of those with a row longer than each of
+	// them; see Choose. Their rows are a multiple of RowsMultiple. Without them a pass may
+	// have one of many shapes.
+	Buckets []Shape
 }
 
 // Microbatches cuts rows of similar length into passes: of all ways to cut the
 // rows, sorted by length, it takes the one with the least padding and the fewest
 // passes.
 func (p Plan) Microbatches(rows []*Row) []Microbatch {
+	if len(p.Buckets) > 0 {
+		return p.bucketed(rows)
+	}
 	var out []Microbatch
 	if p.Pack {
 		out = cut(pack(rows), p.Tokens)

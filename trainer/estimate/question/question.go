@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"temper/internal/config"
 	"temper/trainer/device"
 	"temper/trainer/estimate"
 )
@@ -27,6 +28,7 @@ type Question struct {
 	// Minibatches is the number of updates in a step.
 	Minibatches int
 	Request     estimate.Request
+	run         config.Run
 }
 
 // Resolve completes Request from the names and the configuration. stated reports

@@ -29,6 +29,7 @@ func (q *Question) fromRun(stated func(flag string) bool) error {
 			value()
 		}
 	}
+	q.run = cfg
 	pass := cfg.RL.MicrobatchTokens
 	if !r.Device.Fused { // its passes are short, and there is one on each core
 		pass = min(pass, trainer.DefaultLaneTokens)
@@ -43,7 +44,9 @@ func (q *Question) fromRun(stated func(flag string) bool) error {
 	set("pack", func() { r.Packed = cfg.RL.Pack })
 	set("reference", func() { r.Reference = cfg.RL.Loss.KL.Coefficient > 0 })
 	set("minibatches", func() { q.Minibatches = cfg.RL.NumMinibatches })
-	set("accumulate", func() { r.Accumulate = r.Accumulate || kept/max(1, q.Minibatches) > r.Rows })
+	set("accumulate", func() {
+		r.Accumulate = r.Accumulate || r.Device.Fused && q.Compile == "" || kept/max(1, q.Minibatches) > r.Rows
+	})
 	set("logits-chunk", func() { r.LogitsChunk = loss.ChunkSize(cfg.RL.Loss.MaxLogits, r.Rows*r.Length, r.Model.VocabSize) })
 	set("step-tokens", func() {
 		mean := r.MeanLength

@@ -1,0 +1,130 @@
+package graphcache
+
+import (
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unsafe"
+)
+
+// The tests of this file are inside the package: a plugin that fails cannot be had.
+
+// fakePlugin compiles a program to a handle, and may be unable to do more.
+type fakePlugin struct {
+	cannotSerialize, cannotLoad, cannotCompile bool
+	compiled                                   int
+}
+
+var handleOf, failureOf byte
+
+func (p *fakePlugin) compile() (handle, failure unsafe.Pointer) {
+	p.compiled++
+	if p.cannotCompile {
+		return nil, unsafe.Pointer(&failureOf)
+	}
+	return unsafe.Pointer(&handleOf), nil
+}
+
+func (p *fakePlugin) load(program []byte) (unsafe.Pointer, error) {
+	if p.cannotLoad || string(program) != "machine code" {
+		return nil, errors.New("other version")
+	}
+	return unsafe.Pointer(&handleOf), nil
+}
+
+func (p *fakePlugin) serialize(unsafe.Pointer) ([]byte, error) {
+	if p.cannotSerialize {
+		return nil, errors.New("not implemented")
+	}
+	return []byte("machine code"), nil
+}
+
+func keeperIn(dir string, log *strings.Builder) *keeper {
+	k := newKeeper("/dev/null")
+	k.open = func() (*Store, error) { return OpenStore(dir, 1<<20) }
+	k.log = slog.New(slog.NewTextHandler(log, nil))
+	return k
+}
+
+// TestPluginsThatCannotKeep: what a plugin cannot do is said once, and never ends a
+// compilation that it can.
+func TestPluginsThatCannotKeep(t *testing.T) {
+	s := source{format: "mlir", code: []byte("module @a {}"), device: "other"}
+	for name, c := range map[string]struct {
+		plugin   fakePlugin
+		compiled int // of three compilations of one program
+		says     string
+		fails    bool
+	}{
+		"all":            {fakePlugin{}, 1, "", false},
+		"no serialising": {fakePlugin{cannotSerialize: true}, 3, "not implemented", false},
+		"no loading":     {fakePlugin{cannotLoad: true}, 3, "other version", false},
+		"no compiling":   {fakePlugin{cannotCompile: true}, 3, "", true},
+	} {
+		var log strings.Builder
+		k := keeperIn(filepath.Join(t.TempDir(), "graphs"), &log)
+		for range 3 {
+			handle, failure := k.take(s, &c.plugin)
+			if (failure != nil) != c.fails || (handle == nil) != c.fails {
+				t.Errorf("%s: handle %v, failure %v", name, handle, failure)
+			}
+		}
+		if c.plugin.compiled != c.compiled || !strings.Contains(log.String(), c.says) || c.says == "" && log.Len() > 0 {
+			t.Errorf("%s: compiled %d times, want %d; log %q", name, c.plugin.compiled, c.compiled, log.String())
+		}
+		if n := strings.Count(log.String(), "are not kept"); n > 1 {
+			t.Errorf("%s: %d lines say the same", name, n)
+		}
+	}
+}
+
+// TestKeysTellPrograms apart by all that decides what the compiler makes.
+func TestKeysTellPrograms(t *testing.T) {
+	k := newKeeper("/dev/null")
+	base := source{format: "mlir", code: []byte("module @a { x }"), options: []byte("o"), device: "cpu"}
+	same := base
+	same.code = []byte("module @b#2 { x }")
+	if k.keyOf(base) != k.keyOf(same) {
+		t.Error("the name of a module decides")
+	}
+	for name, change := range map[string]func(*source){
+		"code":    func(s *source) { s.code = []byte("module @a { y }") },
+		"options": func(s *source) { s.options = []byte("p") },
+		"format":  func(s *source) { s.format = "hlo" },
+		"device":  func(s *source) { s.device = "gpu" },
+		"a border": func(s *source) {
+			s.code, s.options = []byte("module @a { x }o"), nil
+		},
+	} {
+		other := base
+		change(&other)
+		if k.keyOf(base) == k.keyOf(other) {
+			t.Errorf("%s does not decide", name)
+		}
+	}
+	key := k.keyOf(base)
+	t.Setenv("XLA_FLAGS", "--other")
+	if k.keyOf(base) == key {
+		t.Error("XLA's flags do not decide")
+	}
+	if newKeeper("/proc/version").keyOf(base) == k.keyOf(base) {
+		t.Error("the plugin does not decide")
+	}
+}
+
+// TestStoreOfOthersIsNotUsed: programs are compiled where the folder cannot be trusted.
+func TestStoreOfOthersIsNotUsed(t *testing.T) {
+	var log strings.Builder
+	k := keeperIn("/", &log) // open to others
+	p := &fakePlugin{}
+	for range 2 {
+		if handle, failure := k.take(source{device: "other"}, p); handle == nil || failure != nil {
+			t.Fatal("not compiled")
+		}
+	}
+	if p.compiled != 2 || strings.Count(log.String(), "\n") != 1 {
+		t.Errorf("compiled %d times, log %q", p.compiled, log.String())
+	}
+}

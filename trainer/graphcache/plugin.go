@@ -1,0 +1,218 @@
+package graphcache
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"time"
+	"unsafe"
+)
+
+// Plugin is a library that compiles programs.
+type Plugin struct {
+	// Library is its file.
+	Library string
+	// Table is its table of functions, and Offset tells where a function stands in it.
+	Table  unsafe.Pointer
+	Offset func(function string) (uintptr, error)
+}
+
+// source is a program with all that decides what the compiler makes of it.
+type source struct {
+	format        string
+	code, options []byte
+	device        string // of the client
+}
+
+// compiler is what a plugin does, so that the way of a program can be tested without one.
+type compiler interface {
+	// compile and load return a handle of the plugin, and an error of the plugin, which
+	// belongs to whom it is given.
+	compile() (handle, failure unsafe.Pointer)
+	load(program []byte) (unsafe.Pointer, error)
+	serialize(handle unsafe.Pointer) ([]byte, error)
+}
+
+// keeper decides for each program whether it is compiled or loaded.
+type keeper struct {
+	library func() (string, error) // identifies the plugin's bytes
+	open    func() (*Store, error)
+	log     *slog.Logger
+
+	mu     sync.Mutex
+	flying map[Key]chan struct{}
+	silent bool // a line has said that nothing is kept
+}
+
+func newKeeper(library string) *keeper {
+	return &keeper{
+		library: sync.OnceValues(func() (string, error) { return hashFile(library) }),
+		open:    openDefault, log: slog.Default(), flying: map[Key]chan struct{}{},
+	}
+}
+
+// take answers the compilation of a program. Equal programs are compiled one after another,
+// so that the second one finds what the first has stored.
+func (k *keeper) take(s source, c compiler) (handle, failure unsafe.Pointer) {
+	key, store := k.keyOf(s), k.store()
+	if store == nil {
+		return k.compile(key, nil, c)
+	}
+	defer k.wait(key)()
+	program, err := store.Get(key)
+	if err == nil {
+		begin := time.Now()
+		if handle, err = c.load(program); err == nil {
+			took := time.Since(begin)
+			counts.add(key, func(n *Counts) { n.Loaded++; n.Loading += took })
+			return handle, nil
+		}
+		err = fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		k.log.Warn("compiled program refused, it is compiled again", "err", err)
+		counts.add(key, func(n *Counts) { n.Refused++ })
+	}
+	return k.compile(key, store, c)
+}
+
+// compile compiles a program and stores it.
+func (k *keeper) compile(key Key, store *Store, c compiler) (handle, failure unsafe.Pointer) {
+	begin := time.Now()
+	if handle, failure = c.compile(); failure != nil {
+		return nil, failure
+	}
+	took := time.Since(begin)
+	counts.add(key, func(n *Counts) { n.Compiled++; n.Compiling += took })
+	if store == nil {
+		return handle, nil
+	}
+	program, err := c.serialize(handle)
+	if err == nil {
+		err = store.Put(key, program)
+	}
+	if err != nil {
+		k.sayOnce("compiled programs are not kept", err)
+	}
+	return handle, nil
+}
+
+// store opens the folder at each program, so that one that was removed is there again.
+func (k *keeper) store() *Store {
+	s, err := k.open()
+	if err != nil {
+		k.sayOnce("compiled programs are not kept", err)
+	}
+	return s
+}
+
+func (k *keeper) sayOnce(message string, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.silent {
+		k.log.Warn(message, "err", err)
+	}
+	k.silent = true
+}
+
+// wait waits until no equal program is under way, and says that this one is.
+func (k *keeper) wait(key Key) (done func()) {
+	for {
+		k.mu.Lock()
+		other := k.flying[key]
+		if other == nil {
+			mine := make(chan struct{})
+			k.flying[key] = mine
+			k.mu.Unlock()
+			return func() {
+				k.mu.Lock()
+				delete(k.flying, key)
+				k.mu.Unlock()
+				close(mine)
+			}
+		}
+		k.mu.Unlock()
+		<-other
+	}
+}
+
+// keyOf is the key of a program. A library that cannot be read has a key of its own name,
+// under which it is never stored by another one.
+func (k *keeper) keyOf(s source) Key {
+	library, err := k.library()
+	if err != nil {
+		library = "unread " + err.Error()
+	}
+	h := sha256.New()
+	for _, part := range [][]byte{
+		[]byte(magic), []byte(library), []byte(s.device), []byte(s.format), withoutName(s.code), s.options,
+		[]byte(os.Getenv("XLA_FLAGS")), []byte(os.Getenv("JAX_PLATFORMS")), []byte(hostCPU(s.device)),
+	} {
+		fmt.Fprintf(h, "%d\n", len(part))
+		h.Write(part)
+	}
+	return Key(h.Sum(nil))
+}
+
+// withoutName is a program without the name of its module, which counts the graphs of the
+// process and decides nothing.
+func withoutName(code []byte) []byte {
+	const module = "module @"
+	if !bytes.HasPrefix(code, []byte(module)) {
+		return code
+	}
+	if end := bytes.IndexAny(code[len(module):], " {\n"); end >= 0 {
+		return code[len(module)+end:]
+	}
+	return code
+}
+
+// hostCPU is what decides the machine code for the CPU of this machine; "" for other
+// devices.
+func hostCPU(device string) string {
+	if !strings.Contains(strings.ToLower(device), "cpu") {
+		return ""
+	}
+	return cpuFeatures()
+}
+
+// cpuFeatures are model and features of the first processor.
+var cpuFeatures = sync.OnceValue(func() string { //nolint:gochecknoglobals // of the machine
+	f, err := os.Open("/proc/cpuinfo")
+	if err != nil {
+		return "unknown"
+	}
+	defer f.Close()
+	var out []string
+	for lines := bufio.NewScanner(f); lines.Scan() && lines.Text() != ""; {
+		key, _, _ := strings.Cut(lines.Text(), "\t")
+		switch strings.TrimSpace(key) {
+		case "vendor_id", "cpu family", "model", "stepping", "flags", "Features":
+			out = append(out, lines.Text())
+		}
+	}
+	return strings.Join(out, "\n")
+})
+
+// hashFile is the SHA-256 of a file.
+func hashFile(path string) (string, error) {
+	f, err := os.Open(path) //nolint:gosec // the library that this process has loaded
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}

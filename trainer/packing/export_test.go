@@ -1,0 +1,4 @@
+package packing
+
+// Quantiles is for tests.
+var Quantiles = quantiles
