@@ -1,6 +1,7 @@
 package flash
 
 import (
+	"cmp"
 	"math"
 
 	"github.com/gomlx/compute/dtypes"
@@ -13,6 +14,16 @@ import (
 // row and head.
 const MaxBlock = 512
 
+// Sizes of an attention.
+type Sizes struct {
+	// Batch rows of Tokens each.
+	Batch, Tokens int
+	// Heads of queries, a multiple of the KeyHeads of keys and values, of HeadDim numbers.
+	Heads, KeyHeads, HeadDim int
+	// Block is the most tokens of a block; 0 is MaxBlock.
+	Block int
+}
+
 // Attention is causal grouped-query attention over rows of one length.
 type Attention struct {
 	batch, seq, kv, groups, dim int
@@ -21,28 +32,28 @@ type Attention struct {
 	first                       *graph.Node // int32 [n], the first block of keys of each block of queries; nil is 0
 }
 
-// New prepares attention over batch rows of seq tokens. Segments [B, T] keep sequences of a
-// row apart, whose tokens follow one another; nil means one a row.
-func New(segments *graph.Node, batch, seq, heads, kvHeads, headDim int) *Attention {
-	return newBlocks(segments, batch, seq, heads, kvHeads, headDim, MaxBlock)
-}
-
-// newBlocks is New with another bound of a block.
-func newBlocks(segments *graph.Node, batch, seq, heads, kvHeads, headDim, most int) *Attention {
-	if heads%kvHeads != 0 || most < 1 {
-		exceptions.Panicf("%d heads of queries for %d of keys, blocks of %d: want a multiple, and blocks", heads, kvHeads, most)
+// New prepares attention. Segments [B, T] keep sequences of a row apart, whose tokens follow
+// one another; nil means one a row.
+func New(s Sizes, segments *graph.Node) *Attention {
+	most := cmp.Or(s.Block, MaxBlock)
+	if s.Heads%s.KeyHeads != 0 || most < 1 {
+		exceptions.Panicf("%d heads of queries for %d of keys, blocks of %d: want a multiple, and blocks", s.Heads, s.KeyHeads, most)
 	}
-	n := (seq + most - 1) / most
-	a := &Attention{batch: batch, seq: seq, kv: kvHeads, groups: heads / kvHeads, dim: headDim, blocks: n, block: (seq + n - 1) / n}
-	if segments != nil {
-		segments.AssertDims(batch, seq)
-		if over := a.blocks*a.block - seq; over > 0 { // no query comes after these keys
-			last := graph.SliceAxis(segments, 1, graph.AxisRange(seq-1, seq))
-			segments = graph.Concatenate([]*graph.Node{segments, graph.BroadcastToDims(last, batch, over)}, 1)
-		}
-		a.first = a.firstBlocks(segments)
-		a.segments = graph.TransposeAllAxes(graph.Reshape(segments, batch, a.blocks, a.block), 1, 0, 2)
+	n := (s.Tokens + most - 1) / most // blocks of nearly one size, so that little is filled up
+	a := &Attention{
+		batch: s.Batch, seq: s.Tokens, kv: s.KeyHeads, groups: s.Heads / s.KeyHeads, dim: s.HeadDim,
+		blocks: n, block: (s.Tokens + n - 1) / n,
 	}
+	if segments == nil {
+		return a
+	}
+	segments.AssertDims(a.batch, a.seq)
+	if over := a.blocks*a.block - a.seq; over > 0 { // no query comes after these keys
+		last := graph.SliceAxis(segments, 1, graph.AxisRange(a.seq-1, a.seq))
+		segments = graph.Concatenate([]*graph.Node{segments, graph.BroadcastToDims(last, a.batch, over)}, 1)
+	}
+	a.first = a.firstBlocks(segments)
+	a.segments = graph.TransposeAllAxes(graph.Reshape(segments, a.batch, a.blocks, a.block), 1, 0, 2)
 	return a
 }
 

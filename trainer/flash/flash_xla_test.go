@@ -1,6 +1,6 @@
 //go:build xla
 
-package flash
+package flash_test
 
 import (
 	"fmt"
@@ -14,6 +14,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"temper/trainer/device"
+	"temper/trainer/flash"
 	"temper/trainer/plugin"
 )
 
@@ -100,11 +101,11 @@ func attend(t *testing.T, backend compute.Backend, c sizes, dtype dtypes.DType, 
 			o := wholeRows(c, q, k, v, segments)
 			return append([]*graph.Node{o}, graph.Gradient(graph.ReduceAllSum(graph.Mul(o, weight)), q, k, v)...)
 		}
-		a := newBlocks(segments, c.batch, c.seq, c.heads, c.kv, c.dim, c.block)
-		v = convert(v, dtype)
+		a := flash.New(flash.Sizes{Batch: c.batch, Tokens: c.seq, Heads: c.heads, KeyHeads: c.kv, HeadDim: c.dim, Block: c.block}, segments)
+		v = graph.ConvertDType(v, dtype)
 		o, logSum := a.Answer(q, k, v)
-		dq, dk, dv := a.Gradient(q, k, v, o, logSum, convert(weight, dtype))
-		return []*graph.Node{convert(o, dtypes.Float32), dq, dk, dv}
+		dq, dk, dv := a.Gradient(q, k, v, o, logSum, graph.ConvertDType(weight, dtype))
+		return []*graph.Node{graph.ConvertDType(o, dtypes.Float32), dq, dk, dv}
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -138,7 +139,7 @@ func wholeRows(c sizes, q, k, v, segments *graph.Node) *graph.Node {
 		x = graph.TransposeAllAxes(graph.Reshape(x, c.batch, c.seq, heads, c.dim), 0, 2, 1, 3)
 		return graph.Reshape(x, c.batch, c.kv, -1, c.dim)
 	}
-	scores := graph.MulScalar(dot(byHead(q, c.heads), 3, byHead(k, c.kv), 3), 1/math.Sqrt(float64(c.dim)))
+	scores := graph.MulScalar(graph.Einsum("bkqe,bkte->bkqt", byHead(q, c.heads), byHead(k, c.kv)), 1/math.Sqrt(float64(c.dim)))
 	scores = graph.Reshape(scores, c.batch, c.kv, -1, c.seq, c.seq)
 	allowed := graph.InsertAxes(graph.LowerTriangular(q.Graph(), c.seq), 0, 0, 0)
 	allowed = graph.BroadcastToDims(allowed, scores.Shape().Dimensions...)
@@ -146,8 +147,8 @@ func wholeRows(c sizes, q, k, v, segments *graph.Node) *graph.Node {
 		same := graph.Equal(graph.InsertAxes(segments, 2), graph.InsertAxes(segments, 1))
 		allowed = graph.LogicalAnd(allowed, graph.BroadcastToDims(graph.InsertAxes(same, 1, 1), scores.Shape().Dimensions...))
 	}
-	p := graph.Softmax(graph.Where(allowed, scores, graph.MulScalar(graph.OnesLike(scores), far)), -1)
-	o := dot(graph.Reshape(p, c.batch, c.kv, -1, c.seq), 3, byHead(v, c.kv), 2)
+	p := graph.Softmax(graph.Where(allowed, scores, graph.MulScalar(graph.OnesLike(scores), -1e30)), -1)
+	o := graph.Einsum("bkqt,bkte->bkqe", graph.Reshape(p, c.batch, c.kv, -1, c.seq), byHead(v, c.kv))
 	o = graph.TransposeAllAxes(graph.Reshape(o, c.batch, c.heads, c.seq, c.dim), 0, 2, 1, 3)
 	return graph.Reshape(o, c.batch*c.seq, c.heads, c.dim)
 }

@@ -37,7 +37,9 @@ func newAttention(cfg Config, in Inputs, opts Options) *fullAttention {
 		return a
 	}
 	if compilesLoops(in.Tokens.Graph()) && seq >= LongCompiledRow {
-		a.inLoops = flash.New(in.Segments, batch, seq, cfg.NumAttentionHeads, cfg.NumKeyValueHeads, cfg.HeadDim)
+		a.inLoops = flash.New(flash.Sizes{
+			Batch: batch, Tokens: seq, Heads: cfg.NumAttentionHeads, KeyHeads: cfg.NumKeyValueHeads, HeadDim: cfg.HeadDim,
+		}, in.Segments)
 		return a
 	}
 	if in.Segments != nil {
