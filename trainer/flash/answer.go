@@ -15,20 +15,22 @@ const far = -math.MaxFloat32 / 2
 // Answer answers queries q [N, H, E] from keys and values k, v [N, K, E], in the type of v:
 // [N, H, E]. It multiplies in that type and adds in float32. logSum is for the gradient.
 func (a *Attention) Answer(q, k, v *graph.Node) (o, logSum *graph.Node) {
-	g, rows := q.Graph(), a.groups*a.block
+	rows := a.groups * a.block
 	changes := []*graph.Node{
-		zeros(g, dtypes.Float32, a.batch, a.kv, rows, a.dim), // answers of a block of queries, times sum
-		zeros(g, dtypes.Float32, a.batch, a.kv, rows),        // maximum
-		zeros(g, dtypes.Float32, a.batch, a.kv, rows),        // sum of e^(score - maximum)
-		zeros(g, v.DType(), a.blocks, a.batch, a.kv, rows, a.dim),
-		zeros(g, dtypes.Float32, a.blocks, a.batch, a.kv, rows),
+		zeros(q, dtypes.Float32, a.batch, a.kv, rows, a.dim), // answers of a block of queries, times sum
+		zeros(q, dtypes.Float32, a.batch, a.kv, rows),        // maximum
+		zeros(q, dtypes.Float32, a.batch, a.kv, rows),        // sum of e^(score - maximum)
+		zeros(q, v.DType(), a.blocks, a.batch, a.kv, rows, a.dim),
+		zeros(q, dtypes.Float32, a.blocks, a.batch, a.kv, rows),
 	}
 	stays := []*graph.Node{a.byBlock(a.scaled(q, v.DType())), a.byBlock(convert(k, v.DType())), a.byBlock(v)}
 	if a.segments != nil {
 		stays = append(stays, a.segments)
 	}
 	out := a.loop(changes, stays, a.answerPair)
-	return a.byToken(out[3]), out[4]
+	// Without a barrier the answers may be kept twice, for what follows and for the gradient.
+	kept := graph.OptimizationBarriers(a.byToken(out[3]), out[4])
+	return kept[0], kept[1]
 }
 
 // answerPair is one step of the online softmax.

@@ -32,6 +32,15 @@ type Attention struct {
 	first                       *graph.Node // int32 [n], the first block of keys of each block of queries; nil is 0
 }
 
+// Block is the number of tokens of a block in rows of so many tokens. The blocks of a row
+// have nearly one size, so that little is filled up.
+func Block(tokens int) int { return blockOf(tokens, MaxBlock) }
+
+func blockOf(tokens, most int) int {
+	n := (tokens + most - 1) / most
+	return (tokens + n - 1) / n
+}
+
 // New prepares attention. Segments [B, T] keep sequences of a row apart, whose tokens follow
 // one another; nil means one a row.
 func New(s Sizes, segments *graph.Node) *Attention {
@@ -39,10 +48,10 @@ func New(s Sizes, segments *graph.Node) *Attention {
 	if s.Heads%s.KeyHeads != 0 || most < 1 {
 		exceptions.Panicf("%d heads of queries for %d of keys, blocks of %d: want a multiple, and blocks", s.Heads, s.KeyHeads, most)
 	}
-	n := (s.Tokens + most - 1) / most // blocks of nearly one size, so that little is filled up
+	block := blockOf(s.Tokens, most)
 	a := &Attention{
 		batch: s.Batch, seq: s.Tokens, kv: s.KeyHeads, groups: s.Heads / s.KeyHeads, dim: s.HeadDim,
-		blocks: n, block: (s.Tokens + n - 1) / n,
+		blocks: (s.Tokens + block - 1) / block, block: block,
 	}
 	if segments == nil {
 		return a

@@ -11,13 +11,13 @@ import (
 //
 //	dV = P^T dO,  dS = P * (dO V^T - sum dO O),  dQ = dS K,  dK = dS^T Q
 func (a *Attention) Gradient(q, k, v, o, logSum, grad *graph.Node) (dq, dk, dv *graph.Node) {
-	g, factor := q.Graph(), v.DType()
+	factor := v.DType()
 	grad = convert(grad, factor)
 	along := graph.ReduceSum(graph.Mul(convert(grad, dtypes.Float32), convert(o, dtypes.Float32)), -1) // [N, H]
 	changes := []*graph.Node{
-		zeros(g, dtypes.Float32, a.blocks, a.batch, a.kv, a.groups*a.block, a.dim),
-		zeros(g, dtypes.Float32, a.blocks, a.batch, a.kv, a.block, a.dim),
-		zeros(g, dtypes.Float32, a.blocks, a.batch, a.kv, a.block, a.dim),
+		zeros(grad, dtypes.Float32, a.blocks, a.batch, a.kv, a.groups*a.block, a.dim),
+		zeros(grad, dtypes.Float32, a.blocks, a.batch, a.kv, a.block, a.dim),
+		zeros(grad, dtypes.Float32, a.blocks, a.batch, a.kv, a.block, a.dim),
 	}
 	stays := []*graph.Node{a.byBlock(a.scaled(q, factor)), a.byBlock(convert(k, factor)), a.byBlock(v), a.byBlock(grad), logSum, a.numbers(along)}
 	if a.segments != nil {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/support/exceptions"
 )
@@ -107,7 +106,9 @@ func places(i *graph.Node, rank int) []*graph.Node {
 	return out
 }
 
-// zeros are numbers to begin a loop with.
-func zeros(g *graph.Graph, dtype dtypes.DType, dims ...int) *graph.Node {
-	return graph.Zeros(g, shapes.Make(dtype, dims...))
+// zeros are numbers to begin a loop with. They are not made before the node after is there:
+// a compiler would make those of all layers at the start.
+func zeros(after *graph.Node, dtype dtypes.DType, dims ...int) *graph.Node {
+	zero := graph.SchedulingBarrier(graph.Const(after.Graph(), float32(0)), graph.StopGradient(after))
+	return graph.BroadcastToDims(convert(zero, dtype), dims...)
 }

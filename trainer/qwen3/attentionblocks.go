@@ -33,13 +33,10 @@ func (a *fullAttention) attendInLoops(q, k, v *Node) *Node {
 		dq, dk, dv := a.inLoops.Gradient(in[0], in[1], in[2], kept, logSum, grad)
 		return []*Node{dq, dk, narrow(dv, v.DType())}
 	}, q, k, v)
-	switch {
-	case !custom:
+	if !custom {
 		return answer()
-	case a.remat:
-		return o.Checkpoint() // where GoMLX recomputes the operation, it returns the queries instead
 	}
-	return o
+	return o.Checkpoint() // where GoMLX recomputes the operation, it returns the queries instead
 }
 
 // attendInBlocks is attend without a matrix of scores.
