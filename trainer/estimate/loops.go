@@ -33,6 +33,9 @@ func (c Config) loopActivations() []Item {
 	items = append(items,
 		Item{"activations", "log-sums of attention, all layers", "4 L N H / model", Pass, 4 * l * n * int64(cfg.NumAttentionHeads) / m},
 		Item{"activations", "rotations, once", "4 N (q + kv) / model", Pass, 4 * n * (q + kv) / m})
+	if c.Mesh.FSDP && c.Mesh.Data > 1 { // the backward pass is a layer ahead of what is sent
+		items = append(items, Item{"workspace", "factors of weights' gradients, the layer before", "w N (4 D + (3 q + 4 kv + 3 F) / model)", Layer, w * n * (4*d + (3*q+4*kv+3*f)/m)})
+	}
 	return append(items, c.loopScratch()...)
 }
 
@@ -47,12 +50,12 @@ func (c Config) loopScratch() []Item {
 	if c.Remat {
 		counts = struct{ d, q, ofQ, ofKV int64 }{6, 2, 6, 7}
 	}
-	feed := Item{"workspace", "feed-forward and its gradients, one layer", fmt.Sprintf("N (%d D + %d q + 16 F) / model", 4*counts.d, 4*counts.q), Layer, 4 * n * (counts.d*d + (counts.q*q+4*f)/m)}
-	if m == 1 {
-		feed.How = fmt.Sprintf("N (%d D + %d q + 16 F)", 4*counts.d, 4*counts.q)
+	feed := Item{"workspace", "feed-forward and its gradients, one layer", "N (8 D + 16 F / model)", Layer, 4 * n * (counts.d*d + (counts.q*q+4*f)/m)}
+	if c.Remat {
+		feed.How = "N (24 D + (8 q + 16 F) / model)"
 	}
 	attention := []Item{
-		{"workspace", "attention and its gradients, one layer", fmt.Sprintf("N (8 D + %d q + %d kv)", 4*counts.ofQ, 4*counts.ofKV), Layer, 4 * n * (2*d + (counts.ofQ*q+counts.ofKV*kv)/m)},
+		{"workspace", "attention and its gradients, one layer", fmt.Sprintf("N (8 D + (%d q + %d kv) / model)", 4*counts.ofQ, 4*counts.ofKV), Layer, 4 * n * (2*d + (counts.ofQ*q+counts.ofKV*kv)/m)},
 		{"workspace", "weights of a pair of blocks and their gradient", "12 B H b b / model", Layer, 12 * int64(c.Rows) * int64(cfg.NumAttentionHeads) * b * b / m},
 	}
 	if feed.Bytes > attention[0].Bytes+attention[1].Bytes {

@@ -64,10 +64,13 @@ func Forward(scope *model.Scope, cfg Config, in Inputs, opts Options) *Node {
 	}
 	rope := newRope(w.g, cfg, Reshape(positions, -1), seq)
 	att := newAttention(cfg, in, opts)
-	w.keepProducts = att.inLoops != nil && !opts.Remat
+	if att.inLoops != nil {
+		w.keepProducts, w.order = !opts.Remat, &gradientOrder{behind: opts.Layout != nil}
+	}
 
 	x := w.embed(Reshape(in.Tokens, -1)) // [N, D]
 	for i := range cfg.NumHiddenLayers {
+		x = w.order.layer(x)
 		if opts.Remat {
 			x = x.Checkpoint()
 		}
@@ -141,6 +144,7 @@ type weights struct {
 	// keepProducts keeps the results of products and the residual stream for the gradient,
 	// and computes again what lies between them: norms, rotations, the products of SwiGLU.
 	keepProducts bool
+	order        *gradientOrder // nil leaves the order of gradients to the backend
 }
 
 // kept is x, of what a gradient may need to be kept; see keepProducts.
@@ -154,11 +158,10 @@ func (w weights) kept(x *Node) *Node {
 // node returns a weight as the network computes with it.
 func (w weights) node(name string) *Node {
 	weight := w.variable(name)
-	a, b, ok := w.cfg.adaptersOf(name)
-	if !ok {
-		return weight
+	if a, b, ok := w.cfg.adaptersOf(name); ok {
+		weight = Merged(w.cfg, weight, w.variable(a), w.variable(b))
 	}
-	return Merged(w.cfg, weight, w.variable(a), w.variable(b))
+	return w.order.weight(weight)
 }
 
 // variable returns the variable with the given name as a node.
