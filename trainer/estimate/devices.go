@@ -20,8 +20,6 @@ type Device struct {
 	FLOPS float64 `json:"flops"`
 	// Fused is true for XLA and false for the Go backend; see the package's documentation.
 	Fused bool `json:"fused"`
-	// Flash is true where the runtime's attention keeps no score matrix.
-	Flash bool `json:"flash"`
 }
 
 const gb = 1_000_000_000
@@ -32,10 +30,10 @@ const gb = 1_000_000_000
 func Devices() []Device {
 	return []Device{
 		{Name: "MI300X", Memory: 192 * gb, FLOPS: 1307.4e12, Fused: true},
-		{Name: "H200", Memory: 141 * gb, FLOPS: 989.5e12, Fused: true, Flash: true},
-		{Name: "H100", Memory: 80 * gb, FLOPS: 989.5e12, Fused: true, Flash: true},
-		{Name: "A100-80", Memory: 80 * gb, FLOPS: 312e12, Fused: true, Flash: true},
-		{Name: "A100-40", Memory: 40 * gb, FLOPS: 312e12, Fused: true, Flash: true},
+		{Name: "H200", Memory: 141 * gb, FLOPS: 989.5e12, Fused: true},
+		{Name: "H100", Memory: 80 * gb, FLOPS: 989.5e12, Fused: true},
+		{Name: "A100-80", Memory: 80 * gb, FLOPS: 312e12, Fused: true},
+		{Name: "A100-40", Memory: 40 * gb, FLOPS: 312e12, Fused: true},
 		{Name: "CPU", Memory: ram(), FLOPS: 235e9 * float64(runtime.NumCPU())},
 	}
 }

@@ -218,36 +218,34 @@ func (c Config) fusedState(p parameters) []Item {
 // backward pass of one layer needs in addition.
 func (c Config) fusedActivations() []Item {
 	cfg, w, m := c.Model, c.width(), int64(c.Mesh.Model)
-	n, l := int64(c.Rows)*int64(c.Length), int64(cfg.NumHiddenLayers)
-	d, f := int64(cfg.HiddenSize), int64(cfg.IntermediateSize)
+	n := int64(c.Rows) * int64(c.Length)
+	scores := Item{"workspace", "scores over the vocabulary and their gradient", "(4 + w) N V / model", Logits, (4 + w) * n * int64(cfg.VocabSize) / m}
+	if chunk := int64(c.LogitsChunk); chunk > 0 && chunk < int64(cfg.VocabSize)/m {
+		scores.How, scores.Bytes = "(12 + w) N chunk", (12+w)*n*chunk
+	}
+	if c.inLoops() {
+		return append(c.loopActivations(), scores)
+	}
+	l, d, f := int64(cfg.NumHiddenLayers), int64(cfg.HiddenSize), int64(cfg.IntermediateSize)
 	q, kv := int64(cfg.NumAttentionHeads*cfg.HeadDim), int64(cfg.NumKeyValueHeads*cfg.HeadDim)
 	ht := int64(cfg.NumAttentionHeads) * int64(c.Length)
+	probs := Item{"", "attention probabilities", "4 N H T / model", "", 4 * n * ht / m}
+	if w < 4 { // in the type of the values besides
+		probs.How, probs.Bytes = "(4 + w) N H T / model", (4+w)*n*ht/m
+	}
 	saved := []Item{ // of one layer
 		{"", "residual stream and norms", "6 w N D", "", 6 * w * n * d},
 		{"", "queries, keys, values, answer", "w N (4 q + 4 kv) / model", "", w * n * (4*q + 4*kv) / m},
 		{"", "feed-forward", "4 w N F / model", "", 4 * w * n * f / m},
+		probs,
 	}
 	scratch := []Item{
 		{"workspace", "gradients of the residual stream", "2 w N D", Layer, 2 * w * n * d},
 		{"workspace", "gradients of queries, keys, values", "w N (2 q + 2 kv) / model", Layer, w * n * (2*q + 2*kv) / m},
 		{"workspace", "gradients of the feed-forward", "3 w N F / model", Layer, 3 * w * n * f / m},
+		{"workspace", "gradients of scores", "8 N H T / model", Layer, 8 * n * ht / m},
 	}
-	if c.Device.Flash {
-		saved = append(saved, Item{"", "log-sums of attention", "4 N H / model", "", 4 * n * int64(cfg.NumAttentionHeads) / m})
-	} else {
-		probs := Item{"", "attention probabilities", "4 N H T / model", "", 4 * n * ht / m}
-		if w < 4 { // in the type of the values besides
-			probs.How, probs.Bytes = "(4 + w) N H T / model", (4+w)*n*ht/m
-		}
-		saved = append(saved, probs)
-		scratch = append(scratch, Item{"workspace", "gradients of scores", "8 N H T / model", Layer, 8 * n * ht / m})
-	}
-	scores := Item{"workspace", "scores over the vocabulary and their gradient", "(4 + w) N V / model", Logits, (4 + w) * n * int64(cfg.VocabSize) / m}
-	if chunk := int64(c.LogitsChunk); chunk > 0 && chunk < int64(cfg.VocabSize)/m {
-		scores.How, scores.Bytes = "(12 + w) N chunk", (12+w)*n*chunk
-	}
-	items := []Item{scores}
-	return slices.Concat(c.savedItems(saved, Item{"activations", "inputs of layers", "w L N D", Pass, w * l * n * d}), items, scratch)
+	return slices.Concat(c.savedItems(saved, Item{"activations", "inputs of layers", "w L N D", Pass, w * l * n * d}), []Item{scores}, scratch)
 }
 
 // savedItems turns what one layer saves into items: for all layers, or, with Remat, the

@@ -96,8 +96,8 @@ func (c Config) choices() string {
 	}
 	add(c.Remat, "remat")
 	add(c.LogitsChunk > 0, fmt.Sprintf("vocabulary by %d", c.LogitsChunk))
-	add(c.Device.Fused && c.Device.Flash, "flash attention")
-	add(c.Device.Fused && !c.Device.Flash, "attention by matrices")
+	add(c.inLoops(), "attention in blocks")
+	add(c.Device.Fused && !c.inLoops(), "attention by matrices")
 	add(c.Accumulate, "several passes to an update")
 	add(c.Packed, "packed")
 	add(c.Reference, "reference policy")

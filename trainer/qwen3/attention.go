@@ -6,16 +6,19 @@ import (
 	"github.com/gomlx/compute"
 	"github.com/gomlx/compute/dtypes"
 	. "github.com/gomlx/gomlx/core/graph"
+
+	"temper/trainer/flash"
 )
 
 // fullAttention is grouped-query attention over whole sequences.
 type fullAttention struct {
 	cfg        Config
 	batch, seq int
-	segments   *Node // int32 [B, T]; nil where a row has one segment
-	inBlocks   bool  // package blockwise computes the attention; there is no mask then
-	same       *Node // bool [B, T, T], which keys are of the query's segment; nil where a row has one segment
-	mask       *Node // [B, K, G, T, T]
+	segments   *Node            // int32 [B, T]; nil where a row has one segment
+	inBlocks   bool             // package blockwise computes the attention; there is no mask then
+	inLoops    *flash.Attention // computes the attention where it is not nil; there is no mask then
+	same       *Node            // bool [B, T, T], which keys are of the query's segment; nil where a row has one segment
+	mask       *Node            // [B, K, G, T, T]
 	remat      bool
 	plain      bool // softmax; see Options
 	// single computes the answers by the one fused operation that DecodeStep uses.
@@ -31,6 +34,12 @@ func newAttention(cfg Config, in Inputs, opts Options) *fullAttention {
 		in.Segments.AssertDims(batch, seq)
 	}
 	if a.inBlocks = onHost(in.Tokens.Graph()) && !opts.Compute.IsHalfPrecision() && seq >= LongRow; a.inBlocks {
+		return a
+	}
+	if compilesLoops(in.Tokens.Graph()) && seq >= LongCompiledRow {
+		a.inLoops = flash.New(flash.Sizes{
+			Batch: batch, Tokens: seq, Heads: cfg.NumAttentionHeads, KeyHeads: cfg.NumKeyValueHeads, HeadDim: cfg.HeadDim,
+		}, in.Segments)
 		return a
 	}
 	if in.Segments != nil {
@@ -62,6 +71,9 @@ func (a *fullAttention) additiveMask(g *Graph) *Node {
 func (a *fullAttention) attend(q, k, v *Node) *Node {
 	if a.inBlocks {
 		return a.attendInBlocks(q, k, v)
+	}
+	if a.inLoops != nil {
+		return a.attendInLoops(q, k, v)
 	}
 	var probs *Node
 	answer := func() *Node {

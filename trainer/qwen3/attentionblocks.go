@@ -14,6 +14,31 @@ import (
 // and keep the bits of the products that the backend makes of them.
 const LongRow = 512
 
+// LongCompiledRow is the length from which XLA computes the attention of rows in loops over
+// blocks.
+const LongCompiledRow = 1024
+
+// compilesLoops reports whether the backend of a graph compiles loops.
+func compilesLoops(g *Graph) bool { return g.Backend().Name() == "xla" }
+
+// attendInLoops is attend by loops over blocks. The answers and their log-sums are kept for
+// the gradient, also where layers are computed again.
+func (a *fullAttention) attendInLoops(q, k, v *Node) *Node {
+	var kept, logSum *Node
+	answer := func() *Node {
+		kept, logSum = a.inLoops.Answer(q, k, v)
+		return kept
+	}
+	o, custom := withGradient(answer, func(in []*Node, grad *Node) []*Node {
+		dq, dk, dv := a.inLoops.Gradient(in[0], in[1], in[2], kept, logSum, grad)
+		return []*Node{dq, dk, narrow(dv, v.DType())}
+	}, q, k, v)
+	if !custom {
+		return answer()
+	}
+	return o.Checkpoint() // where GoMLX recomputes the operation, it returns the queries instead
+}
+
 // attendInBlocks is attend without a matrix of scores.
 func (a *fullAttention) attendInBlocks(q, k, v *Node) *Node {
 	answer := func() *Node {

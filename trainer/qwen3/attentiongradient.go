@@ -80,3 +80,41 @@ func firstAncestor(x *Node, t NodeType) *Node {
 	}
 	return x
 }
+
+// gradientOrder makes the backward pass compute the gradients of a layer's weights before
+// it goes on. XLA would put all of them off to the end on a mesh, and keep their factors.
+type gradientOrder struct {
+	weights [][]*Node // gradients, by layer
+	// behind lets the backward pass be a layer ahead, so that what gradients are sent over
+	// the data axis has the time of a layer.
+	behind bool
+}
+
+// layer marks the input of the next layer.
+func (o *gradientOrder) layer(x *Node) *Node {
+	if o == nil {
+		return x
+	}
+	at := len(o.weights)
+	if o.weights = append(o.weights, nil); o.behind {
+		at++
+	}
+	return IdentityWithCustomGradient(x, func(_, grad *Node) *Node {
+		if at >= len(o.weights) || len(o.weights[at]) == 0 {
+			return grad
+		}
+		return OptimizationBarriers(append([]*Node{grad}, o.weights[at]...)...)[0]
+	})
+}
+
+// weight marks a weight of the layer.
+func (o *gradientOrder) weight(y *Node) *Node {
+	if o == nil || len(o.weights) == 0 {
+		return y
+	}
+	at := len(o.weights) - 1
+	return IdentityWithCustomGradient(y, func(_, grad *Node) *Node {
+		o.weights[at] = append(o.weights[at], grad)
+		return grad
+	})
+}

@@ -64,17 +64,22 @@ func Forward(scope *model.Scope, cfg Config, in Inputs, opts Options) *Node {
 	}
 	rope := newRope(w.g, cfg, Reshape(positions, -1), seq)
 	att := newAttention(cfg, in, opts)
+	if att.inLoops != nil {
+		w.keepProducts, w.order = !opts.Remat, &gradientOrder{behind: opts.Layout != nil}
+	}
 
 	x := w.embed(Reshape(in.Tokens, -1)) // [N, D]
 	for i := range cfg.NumHiddenLayers {
+		x = w.order.layer(x)
 		if opts.Remat {
 			x = x.Checkpoint()
 		}
+		x = w.kept(x)
 		q, k, v := w.qkv(i, x, rope) // [N, H|K|K, E]
-		x = w.tokens(Add(x, wide(w.linear(layerName(i, nameO), Reshape(att.attend(q, k, v), batch*seq, -1)))))
+		x = w.kept(w.tokens(Add(x, wide(w.linear(layerName(i, nameO), Reshape(att.attend(q, k, v), batch*seq, -1))))))
 		x = w.tokens(Add(x, wide(w.mlp(i, x))))
 	}
-	if opts.Remat {
+	if opts.Remat || w.keepProducts {
 		x = x.StopCheckpoint()
 	}
 	return Reshape(narrow(w.norm(nameNorm, x), w.compute), batch, seq, cfg.HiddenSize)
@@ -136,16 +141,27 @@ type weights struct {
 	likeDecode bool
 	// layout places values on several devices; nil leaves them alone.
 	layout Layout
+	// keepProducts keeps the results of products and the residual stream for the gradient,
+	// and computes again what lies between them: norms, rotations, the products of SwiGLU.
+	keepProducts bool
+	order        *gradientOrder // nil leaves the order of gradients to the backend
+}
+
+// kept is x, of what a gradient may need to be kept; see keepProducts.
+func (w weights) kept(x *Node) *Node {
+	if !w.keepProducts {
+		return x
+	}
+	return x.Checkpoint()
 }
 
 // node returns a weight as the network computes with it.
 func (w weights) node(name string) *Node {
 	weight := w.variable(name)
-	a, b, ok := w.cfg.adaptersOf(name)
-	if !ok {
-		return weight
+	if a, b, ok := w.cfg.adaptersOf(name); ok {
+		weight = Merged(w.cfg, weight, w.variable(a), w.variable(b))
 	}
-	return Merged(w.cfg, weight, w.variable(a), w.variable(b))
+	return w.order.weight(weight)
 }
 
 // variable returns the variable with the given name as a node.
@@ -180,7 +196,7 @@ func (w weights) qkv(i int, x *Node, rope rope) (q, k, v *Node) {
 	x = narrow(w.norm(layerName(i, nameAttnNorm), x), w.compute)
 	qkv := w.linears(x, layerName(i, nameQ), layerName(i, nameK), layerName(i, nameV))
 	for j := range qkv {
-		qkv[j] = Reshape(qkv[j], x.Shape().Dimensions[0], -1, w.cfg.HeadDim)
+		qkv[j] = Reshape(w.kept(qkv[j]), x.Shape().Dimensions[0], -1, w.cfg.HeadDim)
 	}
 	q = rope.apply(w.norm(layerName(i, nameQNorm), wide(qkv[0])))
 	k = rope.apply(w.norm(layerName(i, nameKNorm), wide(qkv[1])))
@@ -191,7 +207,8 @@ func (w weights) qkv(i int, x *Node, rope rope) (q, k, v *Node) {
 func (w weights) mlp(i int, x *Node) *Node {
 	x = narrow(w.norm(layerName(i, nameMLPNorm), x), w.compute)
 	both := w.linears(x, layerName(i, nameGate), layerName(i, nameUp))
-	return w.linear(layerName(i, nameDown), Mul(silu(wide(both[0])), wide(both[1])))
+	gate, up := w.kept(both[0]), w.kept(both[1])
+	return w.linear(layerName(i, nameDown), Mul(silu(wide(gate)), wide(up)))
 }
 
 // silu is x s with s = sigma(x), element by element. Its derivative is written as

@@ -1,0 +1,102 @@
+//go:build xla
+
+package pass
+
+import (
+	"math"
+	"os"
+	"testing"
+
+	"temper/trainer/device"
+	"temper/trainer/estimate"
+	"temper/trainer/plugin"
+	"temper/trainer/qwen3"
+)
+
+// TestXLALongRowsHoldNoScores: what an update needs besides weights grows with the length
+// of its row, where a matrix of scores would grow with its square; the plan is near the
+// compiler, on one device and on meshes. Rows of 4,096 tokens need less than the scores of
+// a single layer would.
+func TestXLALongRowsHoldNoScores(t *testing.T) {
+	needPlugin(t)
+	for _, c := range []struct {
+		mesh   device.Mesh
+		remat  bool
+		packed bool
+	}{
+		{mesh: device.Mesh{Data: 1, Model: 1}},
+		{mesh: device.Mesh{Data: 1, Model: 1}, remat: true, packed: true},
+		{mesh: device.Mesh{Data: 1, Model: 4}},
+		{mesh: device.Mesh{Data: 2, Model: 2, FSDP: true}},
+	} {
+		var before int64
+		for _, length := range []int{qwen3.LongCompiledRow, 4 * qwen3.LongCompiledRow} {
+			m, err := CompileUpdate(Outline{Backend: "xla:cpu", Model: outlineModel(), Mesh: c.mesh, Rows: 1, Length: length, Remat: c.remat, Packed: c.packed})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := estimate.Estimate(estimate.Config{Model: outlineModel(), Device: estimate.Devices()[0], Mesh: c.mesh, Rows: 1, Length: length, Remat: c.remat, Packed: c.packed})
+			if err != nil {
+				t.Fatal(err)
+			}
+			off := float64(r.Program())/float64(m.Peak()) - 1
+			t.Logf("%v, remat %v: %d tokens, %+v, planned %d, %+.1f %%", c.mesh, c.remat, length, m, r.Program(), 100*off)
+			if math.Abs(off) > 0.15 {
+				t.Errorf("%v, remat %v: %d tokens: the plan says %d bytes, the compiler %d", c.mesh, c.remat, length, r.Program(), m.Peak())
+			}
+			if before > 0 && m.Temporary > 9*before/2 {
+				t.Errorf("%v, remat %v: four times the tokens need %d instead of %d bytes", c.mesh, c.remat, m.Temporary, before)
+			}
+			before = m.Temporary
+		}
+		scores := int64(4 * outlineModel().NumAttentionHeads / c.mesh.Model * 16 * qwen3.LongCompiledRow * qwen3.LongCompiledRow)
+		if before >= scores {
+			t.Errorf("%v, remat %v: %d bytes, as many as the scores of a layer, %d", c.mesh, c.remat, before, scores)
+		}
+	}
+}
+
+// TestXLAVocabularyInPieces: with the vocabulary in pieces, no value holds all scores of all
+// tokens: an update needs less than one such value, and four times the vocabulary only
+// what its weights and their gradients take.
+func TestXLAVocabularyInPieces(t *testing.T) {
+	needPlugin(t)
+	const length, piece = 1024, 512
+	temporary := map[int]int64{}
+	for _, vocab := range []int{8192, 32768} {
+		cfg := outlineModel()
+		cfg.VocabSize, cfg.NumHiddenLayers = vocab, 1
+		for _, chunk := range []int{0, piece} {
+			m, err := CompileUpdate(Outline{Backend: "xla:cpu", Model: cfg, Mesh: device.Mesh{Data: 1, Model: 1}, Rows: 1, Length: length, LogitsChunk: chunk})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("vocabulary %d by %d: %+v", vocab, chunk, m)
+			scores := int64(4 * length * vocab)
+			if chunk == 0 && m.Temporary < scores {
+				t.Errorf("vocabulary %d: %d bytes, less than whole scores take, %d: the test shows nothing", vocab, m.Temporary, scores)
+			}
+			if chunk > 0 {
+				if m.Temporary >= scores {
+					t.Errorf("vocabulary %d by %d: %d bytes, as much as whole scores, %d", vocab, chunk, m.Temporary, scores)
+				}
+				temporary[vocab] = m.Temporary
+			}
+		}
+	}
+	tables := int64(4 * outlineModel().HiddenSize * (32768 - 8192)) // of so many more words
+	if more := temporary[32768] - temporary[8192]; more > 4*tables {
+		t.Errorf("more words need %d bytes more, %d tables of them", more, more/tables)
+	}
+}
+
+// needPlugin skips a test, or fails it where the plugin has to be there.
+func needPlugin(t *testing.T) {
+	t.Helper()
+	if _, err := plugin.Find("cpu"); err != nil {
+		if os.Getenv("TEMPER_REQUIRE_XLA") != "" {
+			t.Fatal(err)
+		}
+		t.Skipf("%v (2026-11-26: temper backend install cpu)", err)
+	}
+}
