@@ -92,3 +92,6 @@ func (b Buckets) prefills(chunks []Chunk) []batch {
 	}
 	return out
 }
+
+// Rows is how many rows a decoding call for a number of sequences has.
+func (b Buckets) Rows(sequences int) int { return atLeast(b.Slots, sequences) }

@@ -160,12 +160,9 @@ func (d *Device) Prefill(chunks []Chunk) error {
 			copy(row[prefillColumns:], c.Tokens)
 			d.fillTables(tables, c.Blocks, c.Position, s)
 		}
-		begin := time.Now()
 		if _, err := d.run(s, ctl); err != nil {
 			return err
 		}
-		d.counts.Device += time.Since(begin)
-		d.counts.Calls++
 	}
 	return nil
 }
@@ -232,15 +229,11 @@ func (d *Device) decode(slots []Slot, as kind) ([]Tokens, error) {
 		d.fillTables(row[decodeColumns:], nil, 0, s)
 		row[colScale] = int32(math.Float32bits(1))
 	}
-	begin := time.Now()
 	out, err := d.run(s, ctl)
 	if err != nil {
 		return nil, err
 	}
-	yields, err := d.read(out, s, slots)
-	d.counts.Device += time.Since(begin)
-	d.counts.Calls++
-	return yields, err
+	return d.read(out, s, slots)
 }
 
 func (d *Device) fillSlot(row []int32, slot Slot, s size) {
@@ -262,7 +255,9 @@ func (d *Device) fillSlot(row []int32, slot Slot, s size) {
 func (d *Device) read(out []*tensors.Tensor, s size, slots []Slot) ([]Tokens, error) {
 	yields := make([]Tokens, len(slots))
 	err := guard(func() error {
-		tensors.MustConstFlatData(out[0], func(flat []int32) {
+		begin := time.Now()
+		tensors.MustConstFlatData(out[0], func(flat []int32) { // waits for the device
+			d.counts.Device += time.Since(begin)
 			d.counts.down(4 * len(flat))
 			for i, slot := range slots {
 				for t := range min(slot.Limit, s.chunk) {
@@ -295,9 +290,12 @@ func (d *Device) read(out []*tensors.Tensor, s size, slots []Slot) ([]Tokens, er
 // Move asks for a copy of a block in another one.
 type Move struct{ From, To int32 }
 
-// Copy copies blocks. No block is both read and written.
+// Copy copies blocks, as if one after another.
 func (d *Device) Copy(moves []Move) error {
-	for batch := range slices.Chunk(moves, copyRows) {
+	for len(moves) > 0 {
+		n := independent(moves)
+		batch := moves[:n]
+		moves = moves[n:]
 		s := size{kind: copying, rows: copyRows}
 		ctl := make([]int32, s.rows*s.columns())
 		for i := range s.rows {
@@ -306,12 +304,21 @@ func (d *Device) Copy(moves []Move) error {
 				ctl[2*i], ctl[2*i+1] = batch[i].From, batch[i].To
 			}
 		}
-		begin := time.Now()
 		if _, err := d.run(s, ctl); err != nil {
 			return err
 		}
-		d.counts.Device += time.Since(begin)
-		d.counts.Calls++
 	}
 	return nil
+}
+
+// independent is how many moves one call makes: it reads all blocks before it writes one.
+func independent(moves []Move) int {
+	written := map[int32]bool{}
+	for i, m := range moves {
+		if i == copyRows || written[m.From] {
+			return i
+		}
+		written[m.To] = true
+	}
+	return len(moves)
 }

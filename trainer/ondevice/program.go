@@ -103,7 +103,10 @@ func (d *Device) run(s size, ctl []int32) ([]*tensors.Tensor, error) {
 			}
 		}
 		d.counts.up(4 * len(ctl))
+		d.counts.Calls++
+		begin := time.Now()
 		out = g.Run(args...)
+		d.counts.Device += time.Since(begin)
 		in.MustFinalizeAll()
 		d.cache, out = out[len(out)-1], out[:len(out)-1]
 		return nil

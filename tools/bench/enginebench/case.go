@@ -39,6 +39,8 @@ type Plan struct {
 	// Dir is a model directory with the weights of our engine, which are mapped; empty for
 	// start weights.
 	Dir       string
+	Backend   string // of our engine; empty is go
+	Ahead     int    // tokens that an XLA device of our engine makes at a time; 0 is its own choice
 	Kernels   kernels.Choice
 	Shards    int // of our engine; 0 is its own choice
 	Graph     bool

@@ -22,7 +22,7 @@ type temper struct{ e *engine.Engine }
 // openTemper starts an engine with start weights for a case.
 func openTemper(ctx context.Context, p Plan, c Case) (*temper, error) {
 	p.Model.MaxPositionEmbeddings = max(p.Model.MaxPositionEmbeddings, c.Context)
-	e, err := engine.New(engine.Config{Model: p.Model, Kernels: p.Kernels, Slots: c.Batch, Shards: p.Shards, Graph: p.Graph, MaxContext: c.Context})
+	e, err := engine.New(engine.Config{Model: p.Model, Backend: p.Backend, Ahead: p.Ahead, Kernels: p.Kernels, Slots: c.Batch, Shards: p.Shards, Graph: p.Graph, MaxContext: c.Context})
 	if err != nil {
 		return nil, err
 	}
