@@ -166,6 +166,10 @@ func printEngineRow(out io.Writer, r enginebench.Row) {
 	if r.PeakRSS > 0 {
 		memory = fmt.Sprintf("%d MiB", r.PeakRSS>>20)
 	}
+	digest := r.Digest
+	if r.Programs > 0 {
+		digest += fmt.Sprintf("  host %.1f %%, %.4f transfers a token, %d programs", 100*r.HostShare, r.Transfers, r.Programs)
+	}
 	fmt.Fprintf(out, "%-6s %6d %8d  %-12s %10.5g %12.5g %8.1fms %10s %7s  %s\n",
-		r.Size, r.Batch, r.Context, r.Contender, r.TokensPerSecond, r.TokensPerCPUSecond, r.FirstTokenMS, memory, ratio, r.Digest)
+		r.Size, r.Batch, r.Context, r.Contender, r.TokensPerSecond, r.TokensPerCPUSecond, r.FirstTokenMS, memory, ratio, digest)
 }

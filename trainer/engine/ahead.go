@@ -171,7 +171,7 @@ func (s *shard) decodeBatch(batch []*sequence, decode func([]ondevice.Slot) ([]o
 		longest = max(longest, len(made[i].Tokens))
 		s.handOut(q, made[i])
 	}
-	s.stats.rows.Add(int64(longest * s.dev.ahead.Buckets().Rows(len(batch))))
+	s.stats.rows.Add(int64(longest * s.dev.ahead.Buckets().Slots))
 	return nil
 }
 

@@ -2,10 +2,14 @@ package ondevice
 
 import "slices"
 
-// Buckets are the sizes for which there are programs. A decoding program is one of Slots times
-// one of Contexts, a prefill one of Chunks times 0 and Contexts.
+// Buckets are the sizes for which there are programs. There is a decoding program for each of
+// Contexts, and a prefill for each of Chunks times 0 and Contexts.
+//
+// Every decoding call has as many rows as there are slots, and every prefill as many tokens: a
+// backend may choose another kernel, with other last bits, for products of another size, and
+// then the company of a request would decide about them.
 type Buckets struct {
-	Slots    []int // sequences of a decoding call
+	Slots    int   // rows of a decoding call
 	Contexts []int // tokens that the cache holds of a sequence
 	Chunks   []int // tokens of a row of a prefill
 	Ahead    int   // tokens that a decoding call makes of each sequence
@@ -18,17 +22,10 @@ const maxPrefill = 256
 // copyRows is the number of blocks that one call copies.
 const copyRows = 16
 
-// newBuckets chooses sizes that grow fourfold, so that at most three quarters of a call are
-// padding, and twofold for contexts, since attention reads all of them.
+// newBuckets chooses sizes that grow fourfold for chunks, and twofold for contexts, since attention
+// reads all of them.
 func newBuckets(c Config) Buckets {
-	b := Buckets{Ahead: c.Ahead}
-	for n := c.Slots; n > 0; n /= 4 {
-		b.Slots = append(b.Slots, n)
-		if n <= 4 {
-			break
-		}
-	}
-	slices.Reverse(b.Slots)
+	b := Buckets{Slots: c.Slots, Ahead: c.Ahead}
 	most := blocksOf(c.MaxContext) * BlockTokens
 	for n := 128; n < most; n *= 2 {
 		b.Contexts = append(b.Contexts, n)
@@ -43,7 +40,7 @@ func newBuckets(c Config) Buckets {
 // Programs is the most programs that there can be: those that decode, those that return logits, those
 // that prefill, and the one that copies.
 func (b Buckets) Programs() int {
-	return 2*len(b.Slots)*len(b.Contexts) + len(b.Chunks)*(1+len(b.Contexts)) + 1
+	return 2*len(b.Contexts) + len(b.Chunks)*(1+len(b.Contexts)) + 1
 }
 
 // MaxChunk is the most tokens of a row of a prefill.
@@ -64,7 +61,7 @@ func (b Buckets) decode(slots []Slot) size {
 	for _, s := range slots {
 		longest = max(longest, s.Position)
 	}
-	return size{kind: decode, rows: atLeast(b.Slots, len(slots)), chunk: b.Ahead, length: atLeast(b.Contexts, longest)}
+	return size{kind: decode, rows: b.Slots, chunk: b.Ahead, length: atLeast(b.Contexts, longest)}
 }
 
 // batch is one prefill.
@@ -92,6 +89,3 @@ func (b Buckets) prefills(chunks []Chunk) []batch {
 	}
 	return out
 }
-
-// Rows is how many rows a decoding call for a number of sequences has.
-func (b Buckets) Rows(sequences int) int { return atLeast(b.Slots, sequences) }

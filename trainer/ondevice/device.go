@@ -212,7 +212,7 @@ func (d *Device) Decode(slots []Slot) ([]Tokens, error) { return d.decode(slots,
 func (d *Device) DecodeLogits(slots []Slot) ([]Tokens, error) { return d.decode(slots, decodeLogits) }
 
 func (d *Device) decode(slots []Slot, as kind) ([]Tokens, error) {
-	if len(slots) > d.buckets.Slots[len(d.buckets.Slots)-1] {
+	if len(slots) > d.buckets.Slots {
 		return nil, errors.New("more sequences than slots")
 	}
 	s := d.buckets.decode(slots)
