@@ -261,9 +261,8 @@ func amidRunning(t *testing.T, e *engine.Engine, others int, req policy.Request)
 // sameTurns: sessions that keep, share and lose their blocks.
 func sameTurns(t *testing.T, e, want *engine.Engine) {
 	ref := turns(t, want, "", func() {})
-	before := e.Stats()
 	var wg sync.WaitGroup
-	for i := range 6 { // one prompt for all, and two more than slots
+	for i := range 6 { // two more than slots
 		wg.Go(func() {
 			got := turns(t, e, fmt.Sprint("session ", i), func() {})
 			for k := range ref {
@@ -274,9 +273,18 @@ func sameTurns(t *testing.T, e, want *engine.Engine) {
 		})
 	}
 	wg.Wait()
+	before := e.Stats().Shared
+	var group []policy.Request
+	for i := range 6 { // a group: one prompt for all
+		group = append(group, policy.Request{Tokens: prompt(55, 40), MaxTokens: 9, Temperature: 1, Seed: uint64(i), Version: 1})
+	}
+	got, alone := all(t, e, group), all(t, want, group)
+	for i := range group {
+		near(t, xlaModel(), 1, group[i], got[i], alone[i])
+	}
 	st := e.Stats()
-	if st.Shared == before.Shared {
-		t.Error("six sessions with one prompt share nothing")
+	if st.Shared < before+3*32 {
+		t.Errorf("six requests with one prompt of 40 tokens were spared %d tokens", st.Shared-before)
 	}
 	if st.Active != 0 || st.Used > st.Capacity {
 		t.Errorf("after all: %+v", st)

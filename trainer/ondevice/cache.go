@@ -26,22 +26,36 @@ func blocksOf(n int) int { return (n + BlockTokens - 1) / BlockTokens }
 func spread(n int) int { return blocksOf(n + BlockTokens - 1) }
 
 // contexts collects the blocks of tables, int32 [B, L/BlockTokens], from the cache, and leaves
-// room for more tokens: keys and values [B, K, L+room, E] of each layer, keys first.
+// room for more tokens: of each layer keys [B, K, E, L+room] and values
+// [B, K, L+room, E].
 func contexts(cfg qwen3.Config, cache, tables *node, room int) []*node {
 	g, rows, length := cache.Graph(), tables.Shape().Dimensions[0], tables.Shape().Dimensions[1]*BlockTokens
 	layers, kv, e := cfg.NumHiddenLayers, cfg.NumKeyValueHeads, cfg.HeadDim
 	out := make([]*node, 0, 2*layers)
+	empty := func(i int) *node {
+		if i%2 == 0 {
+			return graph.BroadcastToDims(graph.Const(g, float32(0)), rows, kv, e, room)
+		}
+		return graph.BroadcastToDims(graph.Const(g, float32(0)), rows, kv, room, e)
+	}
 	if length == 0 {
-		for range 2 * layers {
-			out = append(out, graph.BroadcastToDims(graph.Const(g, float32(0)), rows, kv, room, e))
+		for i := range 2 * layers {
+			out = append(out, empty(i))
 		}
 		return out
 	}
 	all := graph.Reshape(graph.Gather(cache, graph.InsertAxes(tables, -1)), rows, length, 2*layers, kv, e)
 	for i := range 2 * layers {
 		part := graph.Reshape(graph.SliceAxis(all, 2, graph.AxisElem(i)), rows, length, kv, e)
-		part = graph.TransposeAllAxes(part, 0, 2, 1, 3) // [B, K, L, E]
-		out = append(out, graph.Concatenate([]*node{part, graph.BroadcastToDims(graph.Const(g, float32(0)), rows, kv, room, e)}, 2))
+		axes, along := []int{0, 2, 1, 3}, 2 // [B, K, L, E]
+		if i%2 == 0 {
+			axes, along = []int{0, 2, 3, 1}, 3 // [B, K, E, L]
+		}
+		part = graph.TransposeAllAxes(part, axes...)
+		if room > 0 {
+			part = graph.Concatenate([]*node{part, empty(i)}, along)
+		}
+		out = append(out, part)
 	}
 	return out
 }
@@ -50,7 +64,12 @@ func contexts(cfg qwen3.Config, cache, tables *node, room int) []*node {
 func joined(parts []*node, from int) *node {
 	rest := make([]*node, len(parts))
 	for i, p := range parts {
-		rest[i] = graph.InsertAxes(graph.TransposeAllAxes(graph.SliceAxis(p, 2, graph.AxisRangeToEnd(from)), 0, 2, 1, 3), 2) // [B, A, 1, K, E]
+		if i%2 == 0 {
+			rest[i] = graph.TransposeAllAxes(graph.SliceAxis(p, 3, graph.AxisRangeToEnd(from)), 0, 3, 1, 2)
+		} else {
+			rest[i] = graph.TransposeAllAxes(graph.SliceAxis(p, 2, graph.AxisRangeToEnd(from)), 0, 2, 1, 3)
+		}
+		rest[i] = graph.InsertAxes(rest[i], 2) // [B, A, 1, K, E]
 	}
 	dims := rest[0].Shape().Dimensions
 	return graph.Reshape(graph.Concatenate(rest, 2), dims[0], dims[1], -1)

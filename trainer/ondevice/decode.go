@@ -173,9 +173,8 @@ func (d decoder) step(c control, s state) (state, *node) {
 	caches := make([]*node, len(s.caches))
 	for i := range d.cfg.NumHiddenLayers {
 		q, k, v := d.qkv(i, x, cos, sin)
-		for j, new := range []*node{k, v} {
-			caches[2*i+j] = graph.DynamicUpdateSlice(s.caches[2*i+j], graph.Reshape(new, d.slots, kv, 1, e), []*node{zero, zero, at, zero})
-		}
+		caches[2*i] = graph.DynamicUpdateSlice(s.caches[2*i], graph.Reshape(k, d.slots, kv, e, 1), []*node{zero, zero, zero, at})
+		caches[2*i+1] = graph.DynamicUpdateSlice(s.caches[2*i+1], graph.Reshape(v, d.slots, kv, 1, e), []*node{zero, zero, at, zero})
 		answers := attention(graph.Reshape(q, d.slots, kv, d.groups(), e), caches[2*i], caches[2*i+1], seen)
 		x = d.finish(i, x, graph.Reshape(answers, d.slots, heads*e))
 	}

@@ -85,15 +85,38 @@ func (n network) logits(x *node) *node {
 	return product(n.norm(x, n.weights[nameNorm]), n.weights[nameHead])
 }
 
-// attention answers queries [B, K, M, E], of which each sees the keys and values [B, K, S, E] for
-// which seen, bool [B, 1, M or 1, S], holds: [B, K, M, E].
+// attention answers queries [B, K, M, E], of which each sees the keys [B, K, E, S] and values
+// [B, K, S, E] for which seen, bool [B, 1, M or 1, S], holds: [B, K, M, E].
 func attention(q, keys, values, seen *node) *node {
 	q = graph.Mul(q, numbersLike(q, float32(1/math.Sqrt(float64(q.Shape().Dimensions[3])))))
-	scores := graph.DotGeneral(q, []int{3}, []int{0, 1}, keys, []int{3}, []int{0, 1}) // [B, K, M, S]
+	scores := scoresOf(q, keys)
 	scores = graph.Where(graph.BroadcastToDims(seen, scores.Shape().Dimensions...), scores, numbersLike(scores, float32(unseen)))
 	weights := graph.Exp(graph.Sub(scores, graph.ReduceAndKeep(scores, graph.ReduceMax, -1)))
 	sums := graph.ReduceAndKeep(weights, graph.ReduceSum, -1) // [B, K, M, 1]
 	return graph.Div(graph.DotGeneral(weights, []int{3}, []int{0, 1}, values, []int{2}, []int{0, 1}), sums)
+}
+
+// smallHead is the size of a head up to which scores are written as sums. XLA's CPU compiler has no
+// vectors for the many small products of decoding, but for sums of as many terms.
+const smallHead = 32
+
+// scoresOf multiplies queries [B, K, M, E] and keys [B, K, E, S]: [B, K, M, S].
+func scoresOf(q, keys *node) *node {
+	d, m := keys.Shape().Dimensions, q.Shape().Dimensions[2]
+	if d[2] > smallHead || m > smallHead { // a prompt has large products
+		return graph.DotGeneral(q, []int{3}, []int{0, 1}, keys, []int{2}, []int{0, 1})
+	}
+	var sum *node
+	for e := range d[2] {
+		one := graph.BroadcastToDims(graph.SliceAxis(q, 3, graph.AxisElem(e)), d[0], d[1], m, d[3])
+		term := graph.Mul(one, graph.BroadcastToDims(graph.SliceAxis(keys, 2, graph.AxisElem(e)), d[0], d[1], m, d[3]))
+		if sum == nil {
+			sum = term
+			continue
+		}
+		sum = graph.Add(sum, term)
+	}
+	return sum
 }
 
 // numbersLike repeats a number in the shape of x. The constants that GoMLX makes for itself are shared

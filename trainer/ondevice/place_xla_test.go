@@ -36,8 +36,9 @@ func TestXLACacheInPlace(t *testing.T) {
 		if err != nil || !ok {
 			t.Fatal(ok, err)
 		}
-		if want := d.cache.Shape().ByteSize(); m.Aliased != want || m.Temporary > want {
-			t.Errorf("%+v: %+v, want the %d bytes of the cache in place and no second one", s, m, want)
+		want, answers := d.cache.Shape().ByteSize(), int64(4*s.rows*(2*s.chunk+90)+64)
+		if m.Aliased != want || m.Results-m.Aliased > answers {
+			t.Errorf("%+v: %+v, want the %d bytes of the cache in place and at most %d beside", s, m, want, answers)
 		}
 	}
 }

@@ -39,7 +39,7 @@ func (p prefiller) build(cache, ctl *node) *node {
 	fresh := make([]*node, 2*p.cfg.NumHiddenLayers)
 	for i := range p.cfg.NumHiddenLayers {
 		q, k, v := p.qkv(i, x, cos, sin)
-		fresh[2*i], fresh[2*i+1] = p.heads(k), p.heads(v)
+		fresh[2*i], fresh[2*i+1] = graph.TransposeAllAxes(p.heads(k), 0, 1, 3, 2), p.heads(v)
 		if last := i == p.cfg.NumHiddenLayers-1; last {
 			break // nobody samples after these tokens
 		}
@@ -57,7 +57,7 @@ func (p prefiller) heads(x *node) *node {
 // attend answers queries [B*T, K*G, E] from the context and the chunk itself: [B*T, K*G*E].
 func (p prefiller) attend(q *node, old, fresh []*node, seen *node) *node {
 	kv, e := p.cfg.NumKeyValueHeads, p.cfg.HeadDim
-	keys, values := graph.Concatenate([]*node{old[0], fresh[0]}, 2), graph.Concatenate([]*node{old[1], fresh[1]}, 2)
+	keys, values := graph.Concatenate([]*node{old[0], fresh[0]}, 3), graph.Concatenate([]*node{old[1], fresh[1]}, 2)
 	grouped := graph.Reshape(p.heads(q), p.rows, kv, p.groups()*p.chunk, e)
 	a := attention(grouped, keys, values, seen)
 	a = graph.TransposeAllAxes(graph.Reshape(a, p.rows, kv*p.groups(), p.chunk, e), 0, 2, 1, 3) // [B, T, H, E]
