@@ -56,20 +56,26 @@ func movesOf(copies []blockCopy) []ondevice.Move {
 	return moves
 }
 
-// stepAhead feeds what contexts lack but their last token, and then makes the next tokens of every
+// aheadStep is a step of a shard whose device makes several tokens at a time.
+type aheadStep struct {
+	*shard
+	on *ondevice.Device
+}
+
+// run feeds what contexts lack but their last token, and then makes the next tokens of every
 // job whose context is there. What follows a token at which the host ends a job is not
 // used: its keys and values lie behind what the blocks are known to hold.
-func (s *shard) stepAhead() {
-	begin, compiling := time.Now(), s.dev.ahead.Counts().Compiling
+func (s aheadStep) run() {
+	begin, compiling := time.Now(), s.on.Counts().Compiling
 	if err := s.feedContexts(); err != nil {
 		s.startOver(err)
 		return
 	}
-	if err := s.decodeAhead(); err != nil {
+	if err := s.decode(); err != nil {
 		s.startOver(err)
 		return
 	}
-	stats := AheadStats{Counts: s.dev.ahead.Counts()}
+	stats := AheadStats{Counts: s.on.Counts()}
 	if old := s.stats.ahead.Load(); old != nil {
 		stats.Steps = old.Steps
 	}
@@ -78,7 +84,7 @@ func (s *shard) stepAhead() {
 }
 
 // caughtUp are the running sequences whose next token is their own to feed.
-func (s *shard) caughtUp() ([]*sequence, error) {
+func (s aheadStep) caughtUp() ([]*sequence, error) {
 	var ready []*sequence
 	var copies []blockCopy
 	for _, q := range s.sequences.running {
@@ -93,7 +99,7 @@ func (s *shard) caughtUp() ([]*sequence, error) {
 }
 
 // feedContexts prefills one chunk of every context that lacks more than its last token.
-func (s *shard) feedContexts() error {
+func (s aheadStep) feedContexts() error {
 	ready, err := s.caughtUp()
 	if err != nil {
 		return err
@@ -105,14 +111,14 @@ func (s *shard) feedContexts() error {
 		if q.cached >= len(context)-1 {
 			continue
 		}
-		n := q.claim(min(len(context)-1-q.cached, s.dev.ahead.Buckets().MaxChunk()))
+		n := q.claim(min(len(context)-1-q.cached, s.on.Buckets().MaxChunk()))
 		chunks = append(chunks, ondevice.Chunk{Tokens: context[q.cached : q.cached+n], Position: q.cached, Blocks: idsOf(q.blocks)})
 		fed = append(fed, q)
 	}
 	if len(chunks) == 0 {
 		return nil
 	}
-	if err := s.dev.ahead.Prefill(chunks); err != nil {
+	if err := s.on.Prefill(chunks); err != nil {
 		return err
 	}
 	s.stats.steps.Add(1)
@@ -125,9 +131,9 @@ func (s *shard) feedContexts() error {
 	return nil
 }
 
-// decodeAhead makes the next tokens of the jobs whose contexts are there. Those that are
+// decode makes the next tokens of the jobs whose contexts are there. Those that are
 // sampled on the host get one token, from its logits.
-func (s *shard) decodeAhead() error {
+func (s aheadStep) decode() error {
 	ready, err := s.caughtUp()
 	if err != nil {
 		return err
@@ -142,17 +148,17 @@ func (s *shard) decodeAhead() error {
 			onDevice = append(onDevice, q)
 		}
 	}
-	if err := s.decodeBatch(onDevice, s.dev.ahead.Decode); err != nil {
+	if err := s.decodeBatch(onDevice, s.on.Decode); err != nil {
 		return err
 	}
-	return s.decodeBatch(onHost, s.dev.ahead.DecodeLogits)
+	return s.decodeBatch(onHost, s.on.DecodeLogits)
 }
 
 // sampledOnHost reports whether a request needs logits.
 func sampledOnHost(req policy.Request) bool { return req.Sampler != nil || req.TopLogprobs > 0 }
 
 // decodeBatch continues sequences by one call, and hands out what it made.
-func (s *shard) decodeBatch(batch []*sequence, decode func([]ondevice.Slot) ([]ondevice.Tokens, error)) error {
+func (s aheadStep) decodeBatch(batch []*sequence, decode func([]ondevice.Slot) ([]ondevice.Tokens, error)) error {
 	if len(batch) == 0 {
 		return nil
 	}
@@ -171,15 +177,15 @@ func (s *shard) decodeBatch(batch []*sequence, decode func([]ondevice.Slot) ([]o
 		longest = max(longest, len(made[i].Tokens))
 		s.handOut(q, made[i])
 	}
-	s.stats.rows.Add(int64(longest * s.dev.ahead.Buckets().Slots))
+	s.stats.rows.Add(int64(longest * s.on.Buckets().Slots))
 	return nil
 }
 
 // slotOf is a sequence as the device continues it: as far as its request goes, and as there are
 // blocks that nobody holds.
-func (s *shard) slotOf(q *sequence) ondevice.Slot {
+func (s aheadStep) slotOf(q *sequence) ondevice.Slot {
 	j := q.job
-	want := min(s.dev.ahead.Buckets().Ahead, j.req.MaxTokens-len(j.logprobs))
+	want := min(s.on.Buckets().Ahead, j.req.MaxTokens-len(j.logprobs))
 	if sampledOnHost(j.req) {
 		want = 1
 	}
@@ -193,7 +199,7 @@ func (s *shard) slotOf(q *sequence) ondevice.Slot {
 }
 
 // handOut gives the job of a sequence its tokens, until it ends.
-func (s *shard) handOut(q *sequence, made ondevice.Tokens) {
+func (s aheadStep) handOut(q *sequence, made ondevice.Tokens) {
 	st := &step{n: len(made.Tokens), sampled: made.Tokens, logprobs: made.Logprobs, logits: made.Logits}
 	for t := range made.Tokens {
 		q.advance(s.sequences.pool, q.job.context[q.cached:q.cached+1])

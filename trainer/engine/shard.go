@@ -208,7 +208,7 @@ func (s *shard) swapWeights() {
 func (s *shard) step() {
 	s.growAll()
 	if s.dev.ahead != nil {
-		s.stepAhead()
+		aheadStep{s, s.dev.ahead}.run()
 		return
 	}
 	feeds, fed := s.plan()
