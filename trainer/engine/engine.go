@@ -120,6 +120,9 @@ func (c *Config) setDefaults() error {
 	if err := backends.CheckKernels(c.Backend, c.Kernels); err != nil {
 		errs = append(errs, fmt.Errorf("engine: %w", err))
 	}
+	if c.Ahead < 0 {
+		errs = append(errs, fmt.Errorf("engine ahead: %d tokens, want 0 or more", c.Ahead))
+	}
 	for _, f := range []struct {
 		name  string
 		value int

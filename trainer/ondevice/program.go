@@ -38,6 +38,7 @@ func (s size) columns() int {
 		return prefillColumns + s.chunk + blocks
 	case copying:
 		return 2
+	case decode, decodeLogits:
 	}
 	return decodeColumns + blocks
 }
