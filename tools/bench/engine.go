@@ -57,6 +57,8 @@ their log-probabilities: two builds with one digest compute the same bits.`,
 	f.IntVar(&o.llama.PID, "llamacpp-pid", 0, "process of that server, for its CPU seconds")
 	f.StringVar(&o.plan.LlamaPython, "llamacpp-python", "", "Python with the package xllamacpp, to run its server on one thread beside, anew for each case")
 	f.StringVar(&o.transformers, "transformers", "", "Python with torch and transformers, to run their loop on one thread beside")
+	f.StringVar(&o.plan.Backend, "backend", "", "backend of our engine, as of temper rollout; empty = go")
+	f.IntVar(&o.plan.Ahead, "ahead", 0, "tokens of a sequence that an XLA device makes at a time; 0 = its own choice")
 	f.BoolVar(&o.plan.Graph, "graph", false, "keep our passes in the graph of the backend")
 	f.StringVar(&o.cpuProfile, "cpuprofile", "", "file for a CPU profile of everything that is measured")
 	f.BoolVar(&o.asJSON, "json", false, "print JSON, one line a row")
@@ -164,6 +166,10 @@ func printEngineRow(out io.Writer, r enginebench.Row) {
 	if r.PeakRSS > 0 {
 		memory = fmt.Sprintf("%d MiB", r.PeakRSS>>20)
 	}
+	digest := r.Digest
+	if r.Programs > 0 {
+		digest += fmt.Sprintf("  host %.1f %%, %.4f transfers a token, %d programs", 100*r.HostShare, r.Transfers, r.Programs)
+	}
 	fmt.Fprintf(out, "%-6s %6d %8d  %-12s %10.5g %12.5g %8.1fms %10s %7s  %s\n",
-		r.Size, r.Batch, r.Context, r.Contender, r.TokensPerSecond, r.TokensPerCPUSecond, r.FirstTokenMS, memory, ratio, r.Digest)
+		r.Size, r.Batch, r.Context, r.Contender, r.TokensPerSecond, r.TokensPerCPUSecond, r.FirstTokenMS, memory, ratio, digest)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/gomlx/gomlx/ml/model"
 
 	"temper/trainer/kernels"
+	"temper/trainer/ondevice"
 	"temper/trainer/qwen3"
 )
 
@@ -31,6 +32,9 @@ type device struct {
 	// native makes the passes where its bits are those of the graph; else nil. There is no
 	// graph then.
 	native *native
+	// ahead makes several tokens of each request in one call; nil where passes make one. There
+	// is no graph then, either.
+	ahead *ondevice.Device
 }
 
 // newDevice builds the step graphs around an empty store, with caches of a number of
@@ -88,6 +92,9 @@ func (d *device) load(s *swap) error {
 		d.native.pass.Use(s.net)
 		return nil
 	}
+	if d.ahead != nil {
+		return d.ahead.Load(s.weights)
+	}
 	defer kernels.Enter(d.kernels)() // they decide how deep the panels of weights are
 	return guard(func() error { return qwen3.ImportDecode(d.store, d.cfg, s.named) })
 }
@@ -98,6 +105,10 @@ func (d *device) reset() {
 		_ = c.FinalizeAll() // a cache that a failed step consumed has nothing left to free
 	}
 	if d.caches = nil; d.native != nil {
+		return
+	}
+	if d.ahead != nil {
+		_ = d.ahead.Reset() // the next call reports what is wrong with the device
 		return
 	}
 	d.caches = make([]*tensors.Tensor, 2*d.cfg.NumHiddenLayers)
@@ -161,6 +172,9 @@ func (d *device) copyTokens(copies []blockCopy) error {
 	if d.native != nil {
 		d.native.copyTokens(copies)
 		return nil
+	}
+	if d.ahead != nil {
+		return d.ahead.Copy(movesOf(copies))
 	}
 	return guard(func() error {
 		var from, to []int

@@ -32,8 +32,11 @@ type Config struct {
 	// Kernels of the CPU backend: native, also when empty, or portable.
 	Kernels kernels.Choice
 	// Graph keeps the passes in the graph of the backend, also where package decode has
-	// the same bits for less.
+	// the same bits for less, or an XLA device would make several tokens at a time.
 	Graph bool
+	// Ahead is how many tokens of a request an XLA device makes before the host sees them, 16
+	// when 0. Other backends make one.
+	Ahead int
 	// Slots bounds the requests that run at the same time, 64 when 0. Others wait.
 	Slots int
 	// Capacity is how many tokens the caches hold, those of idle sessions included. 0
@@ -120,6 +123,9 @@ func (c *Config) setDefaults() error {
 	if err := backends.CheckKernels(c.Backend, c.Kernels); err != nil {
 		errs = append(errs, fmt.Errorf("engine: %w", err))
 	}
+	if c.Ahead < 0 {
+		errs = append(errs, fmt.Errorf("engine ahead: %d tokens, want 0 or more", c.Ahead))
+	}
 	for _, f := range []struct {
 		name  string
 		value int
@@ -160,6 +166,12 @@ func openDevices(cfg Config) ([]*device, []shape, error) {
 	for i := range devices {
 		if native {
 			devices[i], shapes = newNativeDevice(cfg), []shape{nativeShape}
+			continue
+		}
+		if decodesAhead(cfg) {
+			if devices[i], err = newAheadDevice(cfg); err != nil {
+				return nil, nil, err
+			}
 			continue
 		}
 		if devices[i], err = openDevice(cfg); err != nil {
@@ -309,6 +321,11 @@ func (e *Engine) Close() {
 			s.inbox.close()
 		}
 		e.wg.Wait()
+		for _, s := range e.shards {
+			if s.dev.ahead != nil {
+				s.dev.ahead.Close()
+			}
+		}
 		close(e.closed)
 		e.loading.Lock() // whoever loads learns that the engine is closed
 		defer e.loading.Unlock()
@@ -326,7 +343,7 @@ func (e *Engine) Status(context.Context) (policy.Status, error) {
 	st := e.Stats()
 	return policy.Status{
 		Version: e.Version(), MaxContext: e.MaxContext(), Capacity: st.Capacity, Used: st.Used,
-		Running: st.Active, Waiting: max(st.Requests-st.Active, 0), Passes: st.Steps, Tokens: st.Generated, Exact: true,
+		Running: st.Active, Waiting: max(st.Requests-st.Active, 0), Passes: st.Steps, Tokens: st.Generated, Exact: !decodesAhead(e.cfg),
 	}, nil
 }
 
@@ -345,6 +362,7 @@ type Stats struct {
 	Active    int   // requests that run
 	Idle      int   // idle sessions that have blocks
 	Requests  int   // running and waiting
+	Ahead     AheadStats
 }
 
 // Stats sums over the shards.
@@ -363,6 +381,9 @@ func (e *Engine) Stats() Stats {
 		st.Slots += s.sequences.slots
 		st.Active += int(s.stats.active.Load())
 		st.Idle += int(s.stats.idle.Load())
+		if a := s.stats.ahead.Load(); a != nil {
+			st.Ahead.add(*a)
+		}
 	}
 	st.Requests, _ = e.desk.counts()
 	return st

@@ -104,14 +104,15 @@ func (s *sequences) run(q *sequence) {
 	}
 }
 
-// append gives a sequence one more block, for the tokens that its context has there.
+// append gives a sequence one more block, for the tokens that its context has there or will
+// have.
 func (s *sequences) append(q *sequence) {
 	parent, first := uint64(0), len(q.blocks)*blockTokens
 	if len(q.blocks) > 0 {
 		parent = q.blocks[len(q.blocks)-1].serial
 	}
 	b := s.pool.take(parent, q)
-	s.pool.write(b, q.job.context[first:])
+	s.pool.write(b, q.job.context[min(first, len(q.job.context)):])
 	q.blocks = append(q.blocks, b)
 }
 

@@ -44,6 +44,7 @@ type counters struct {
 	// without a request in those passes.
 	queued, vacant atomic.Int64
 	busy           busyRows
+	ahead          atomic.Pointer[AheadStats]
 }
 
 // shard is one device and the goroutine that owns it.
@@ -206,6 +207,10 @@ func (s *shard) swapWeights() {
 // step feeds the next tokens of every job and hands out what was sampled.
 func (s *shard) step() {
 	s.growAll()
+	if s.dev.ahead != nil {
+		aheadStep{s, s.dev.ahead}.run()
+		return
+	}
 	feeds, fed := s.plan()
 	if len(feeds) == 0 {
 		return

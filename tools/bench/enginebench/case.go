@@ -39,6 +39,8 @@ type Plan struct {
 	// Dir is a model directory with the weights of our engine, which are mapped; empty for
 	// start weights.
 	Dir       string
+	Backend   string // of our engine; empty is go
+	Ahead     int    // tokens that an XLA device of our engine makes at a time; 0 is its own choice
 	Kernels   kernels.Choice
 	Shards    int // of our engine; 0 is its own choice
 	Graph     bool
@@ -78,6 +80,11 @@ type Opponent interface {
 
 // Round is what one contender took for a case once.
 type Round struct {
+	// Of an engine that makes several tokens of each sequence in one call to a device: the part of
+	// its steps in which the device waits, the transfers between host and device for each token, and
+	// how many programs there are.
+	HostShare, Transfers float64
+	Programs             int
 	// FirstToken is when half of the sequences had their first token.
 	FirstToken time.Duration
 	// Wall and CPU are those of the tokens after the first one, or of all tokens where

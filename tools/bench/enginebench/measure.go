@@ -20,6 +20,9 @@ type Row struct {
 	CPUSeconds         float64 `json:"cpu_s,omitempty"` // of a round
 	PeakRSS            int64   `json:"peak_rss,omitempty"`
 	Digest             string  `json:"digest,omitempty"`
+	HostShare          float64 `json:"host_share,omitempty"` // see Round
+	Transfers          float64 `json:"transfers_per_token,omitempty"`
+	Programs           int     `json:"programs,omitempty"`
 	// Ratio is our rate over this contender's, by CPU time, or by wall time where the
 	// contender's CPU time is unknown: the median of the rounds' ratios.
 	Ratio float64 `json:"ratio,omitempty"`
@@ -96,6 +99,9 @@ func rowOf(c Case, name string, rounds []Round) (Row, error) {
 		TokensPerCPUSecond: median(Round.perCPUSecond),
 		FirstTokenMS:       median(func(r Round) float64 { return 1e3 * r.FirstToken.Seconds() }),
 		CPUSeconds:         median(func(r Round) float64 { return r.CPU.Seconds() }),
+		HostShare:          median(func(r Round) float64 { return r.HostShare }),
+		Transfers:          median(func(r Round) float64 { return r.Transfers }),
+		Programs:           rounds[len(rounds)-1].Programs,
 	}, nil
 }
 

@@ -17,36 +17,51 @@ import (
 )
 
 // temper is our engine in this process.
-type temper struct{ e *engine.Engine }
+type temper struct {
+	e       *engine.Engine
+	plan    Plan
+	version int64
+}
 
 // openTemper starts an engine with start weights for a case.
 func openTemper(ctx context.Context, p Plan, c Case) (*temper, error) {
 	p.Model.MaxPositionEmbeddings = max(p.Model.MaxPositionEmbeddings, c.Context)
-	e, err := engine.New(engine.Config{Model: p.Model, Kernels: p.Kernels, Slots: c.Batch, Shards: p.Shards, Graph: p.Graph, MaxContext: c.Context})
+	e, err := engine.New(engine.Config{Model: p.Model, Backend: p.Backend, Ahead: p.Ahead, Kernels: p.Kernels, Slots: c.Batch, Shards: p.Shards, Graph: p.Graph, MaxContext: c.Context})
 	if err != nil {
 		return nil, err
 	}
-	if err := p.load(ctx, e); err != nil {
+	t := &temper{e: e, plan: p, version: 1}
+	if err := p.load(ctx, e, t.version); err != nil {
 		e.Close()
 		return nil, err
 	}
-	return &temper{e: e}, nil
+	return t, nil
+}
+
+// forget makes the engine forget all prompts where that decides about bits: an XLA device
+// computes a prompt in pieces that depend on what the caches hold of it.
+func (t *temper) forget(ctx context.Context) error {
+	if t.e.Stats().Ahead.Programs == 0 {
+		return nil
+	}
+	t.version++
+	return t.plan.load(ctx, t.e, t.version)
 }
 
 // load gives an engine the weights of the plan.
-func (p Plan) load(ctx context.Context, e *engine.Engine) error {
+func (p Plan) load(ctx context.Context, e *engine.Engine, version int64) error {
 	if p.Dir != "" {
 		dir, err := hf.Load(p.Dir)
 		if err != nil {
 			return err
 		}
-		return e.LoadFrom(ctx, hf.Mapped{Model: dir}, 1)
+		return e.LoadFrom(ctx, hf.Mapped{Model: dir}, version)
 	}
 	weights, err := qwen3.InitialTensors(p.Model, p.Seed)
 	if err != nil {
 		return err
 	}
-	return e.LoadTensors(ctx, weights, 1)
+	return e.LoadTensors(ctx, weights, version)
 }
 
 func (t *temper) Name() string { return "temper" }
@@ -54,6 +69,9 @@ func (t *temper) Name() string { return "temper" }
 // Decode has two parts, with a wait for all between them: each prompt with its first
 // token, and then the other tokens, for which the caches hold the prompts.
 func (t *temper) Decode(ctx context.Context, prompts [][]int32, newTokens int) (Round, error) {
+	if err := t.forget(ctx); err != nil {
+		return Round{}, err
+	}
 	begin := time.Now()
 	firsts := make([]time.Duration, len(prompts))
 	first, err := t.generate(ctx, prompts, 1, func(i int) { firsts[i] = time.Since(begin) })
@@ -64,7 +82,7 @@ func (t *temper) Decode(ctx context.Context, prompts [][]int32, newTokens int) (
 	for i, p := range prompts {
 		longer[i] = append(append(make([]int32, 0, len(p)+1), p...), first[i].Tokens...)
 	}
-	use := meter.Now()
+	use, before := meter.Now(), t.e.Stats().Ahead
 	rest, err := t.generate(ctx, longer, newTokens-1, func(int) {})
 	if err != nil {
 		return Round{}, err
@@ -73,10 +91,23 @@ func (t *temper) Decode(ctx context.Context, prompts [][]int32, newTokens int) (
 	for i := range prompts {
 		t.e.Release(fmt.Sprint(i))
 	}
+	tokens := len(prompts) * (newTokens - 1)
+	now := t.e.Stats().Ahead
 	return Round{
-		FirstToken: meter.Median(firsts), Wall: cost.Wall, CPU: cost.CPU, Tokens: len(prompts) * (newTokens - 1), Digest: digest(first, rest),
+		HostShare: hostShare(before, now), Transfers: float64(now.Up+now.Down-before.Up-before.Down) / float64(tokens), Programs: now.Programs,
+		FirstToken: meter.Median(firsts), Wall: cost.Wall, CPU: cost.CPU, Tokens: tokens, Digest: digest(first, rest),
 		PeakRSS: meter.PeakRSS(),
 	}, nil
+}
+
+// hostShare is the part of steps in which the device waits for the host; 0 for engines that have no
+// such device.
+func hostShare(before, now engine.AheadStats) float64 {
+	steps := now.Steps - before.Steps
+	if steps == 0 {
+		return 0
+	}
+	return 1 - (now.Device-before.Device).Seconds()/steps.Seconds()
 }
 
 // generate serves all contexts at once. A session is the index of its prompt, and so is

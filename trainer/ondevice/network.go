@@ -1,0 +1,129 @@
+package ondevice
+
+// Axes: R rows of tokens, N slots, L tokens of context, A tokens ahead, S = L + A, D model,
+// K key/value heads, G query heads for each of them, E numbers of a head, F feed-forward, V vocabulary,
+// Y numbers of a token in the cache.
+
+import (
+	"math"
+
+	"github.com/gomlx/gomlx/core/graph"
+
+	"temper/trainer/qwen3"
+)
+
+type node = graph.Node
+
+// network is the policy inside one program.
+type network struct {
+	cfg     qwen3.Config
+	weights map[string]*node
+}
+
+// layer returns a weight of layer i.
+func (n network) layer(i int, name string) *node { return n.weights[layerName(i, name)] }
+
+// groups is G.
+func (n network) groups() int { return n.cfg.NumAttentionHeads / n.cfg.NumKeyValueHeads }
+
+// norm is x / rms(x) * weight over the last axis.
+func (n network) norm(x, weight *node) *node {
+	dims := x.Shape().Dimensions
+	sum := graph.ReduceAndKeep(graph.Mul(x, x), graph.ReduceSum, -1)
+	ms := graph.Mul(sum, numbersLike(sum, float32(1/float64(dims[len(dims)-1]))))
+	scale := graph.Rsqrt(graph.Add(ms, numbersLike(ms, float32(n.cfg.RMSNormEps))))
+	return graph.Mul(graph.Mul(x, scale), graph.ExpandLeftToRank(weight, x.Rank()))
+}
+
+// product is x [R, in] times a weight [in, out].
+func product(x, w *node) *node { return graph.DotGeneral(x, []int{1}, nil, w, []int{0}, nil) }
+
+// embed looks tokens [R] up: [R, D].
+func (n network) embed(tokens *node) *node {
+	return graph.Gather(n.weights[nameEmbed], graph.InsertAxes(tokens, -1))
+}
+
+// angles are the cosines and sines of positions [R]: [R, 1, E/2] each.
+func (n network) angles(positions *node) (cos, sin *node) {
+	both := graph.Gather(n.weights[nameRope], graph.InsertAxes(positions, -1)) // [R, E]
+	both = graph.InsertAxes(both, 1)
+	half := n.cfg.HeadDim / 2
+	return graph.SliceAxis(both, 2, graph.AxisRange(0, half)), graph.SliceAxis(both, 2, graph.AxisRangeToEnd(half))
+}
+
+// rotate turns the halves of x [R, heads, E] by angles.
+func rotate(x, cos, sin *node) *node {
+	half := x.Shape().Dimensions[2] / 2
+	a, b := graph.SliceAxis(x, 2, graph.AxisRange(0, half)), graph.SliceAxis(x, 2, graph.AxisRangeToEnd(half))
+	return graph.Concatenate([]*node{
+		graph.Sub(graph.Mul(a, cos), graph.Mul(b, sin)), graph.Add(graph.Mul(b, cos), graph.Mul(a, sin)),
+	}, 2)
+}
+
+// qkv projects x [R, D] of layer i to queries [R, K*G, E], keys and values [R, K, E].
+func (n network) qkv(i int, x, cos, sin *node) (q, k, v *node) {
+	rows, heads, kv, e := x.Shape().Dimensions[0], n.cfg.NumAttentionHeads, n.cfg.NumKeyValueHeads, n.cfg.HeadDim
+	all := product(n.norm(x, n.layer(i, nameAttnNorm)), n.layer(i, nameQKV)) // [R, (H+2K)*E]
+	all = graph.Reshape(all, rows, heads+2*kv, e)
+	part := func(from, to int) *node { return graph.SliceAxis(all, 1, graph.AxisRange(from, to)) }
+	q = rotate(n.norm(part(0, heads), n.layer(i, nameQNorm)), cos, sin)
+	k = rotate(n.norm(part(heads, heads+kv), n.layer(i, nameKNorm)), cos, sin)
+	return q, k, part(heads+kv, heads+2*kv)
+}
+
+// finish adds the answers of attention [R, K*G*E] and the feed-forward part to x [R, D].
+func (n network) finish(i int, x, answers *node) *node {
+	x = graph.Add(x, product(answers, n.layer(i, nameO)))
+	both := product(n.norm(x, n.layer(i, nameMLPNorm)), n.layer(i, nameGateUp)) // [R, 2F]
+	f := n.cfg.IntermediateSize
+	gate, up := graph.SliceAxis(both, 1, graph.AxisRange(0, f)), graph.SliceAxis(both, 1, graph.AxisRangeToEnd(f))
+	return graph.Add(x, product(graph.Mul(graph.Mul(gate, graph.Sigmoid(gate)), up), n.layer(i, nameDown)))
+}
+
+// logits maps x [R, D] to [R, V].
+func (n network) logits(x *node) *node {
+	return product(n.norm(x, n.weights[nameNorm]), n.weights[nameHead])
+}
+
+// attention answers queries [B, K, M, E], of which each sees the keys [B, K, E, S] and values
+// [B, K, S, E] for which seen, bool [B, 1, M or 1, S], holds: [B, K, M, E].
+func attention(q, keys, values, seen *node) *node {
+	q = graph.Mul(q, numbersLike(q, float32(1/math.Sqrt(float64(q.Shape().Dimensions[3])))))
+	scores := scoresOf(q, keys)
+	scores = graph.Where(graph.BroadcastToDims(seen, scores.Shape().Dimensions...), scores, numbersLike(scores, float32(unseen)))
+	weights := graph.Exp(graph.Sub(scores, graph.ReduceAndKeep(scores, graph.ReduceMax, -1)))
+	sums := graph.ReduceAndKeep(weights, graph.ReduceSum, -1) // [B, K, M, 1]
+	return graph.Div(graph.DotGeneral(weights, []int{3}, []int{0, 1}, values, []int{2}, []int{0, 1}), sums)
+}
+
+// smallHead is the size of a head up to which scores are written as sums. XLA's CPU compiler has no
+// vectors for the many small products of decoding, but for sums of as many terms.
+const smallHead = 32
+
+// scoresOf multiplies queries [B, K, M, E] and keys [B, K, E, S]: [B, K, M, S].
+func scoresOf(q, keys *node) *node {
+	d, m := keys.Shape().Dimensions, q.Shape().Dimensions[2]
+	if d[2] > smallHead || m > smallHead { // a prompt has large products
+		return graph.DotGeneral(q, []int{3}, []int{0, 1}, keys, []int{2}, []int{0, 1})
+	}
+	var sum *node
+	for e := range d[2] {
+		one := graph.BroadcastToDims(graph.SliceAxis(q, 3, graph.AxisElem(e)), d[0], d[1], m, d[3])
+		term := graph.Mul(one, graph.BroadcastToDims(graph.SliceAxis(keys, 2, graph.AxisElem(e)), d[0], d[1], m, d[3]))
+		if sum == nil {
+			sum = term
+			continue
+		}
+		sum = graph.Add(sum, term)
+	}
+	return sum
+}
+
+// numbersLike repeats a number in the shape of x. The constants that GoMLX makes for itself are shared
+// by a whole graph, and XLA has none that the closures of a loop could share.
+func numbersLike[T float32 | int32 | uint64](x *node, v T) *node {
+	return graph.BroadcastToDims(graph.Const(x.Graph(), v), x.Shape().Dimensions...)
+}
+
+// unseen is the score of a key that a query may not see: its weight is exactly 0.
+const unseen = -1e30
