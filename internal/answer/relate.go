@@ -149,7 +149,7 @@ func nearNumbers(a, b *node, work *int) bool {
 	if !isBound(a) || !isBound(b) {
 		return a.key() == b.key()
 	}
-	e := &evaluation{complexes{reals{fewBits}}, nil, work}
+	e := &evaluation{complexes{reals{fewBits}}, map[string]*big.Rat{}, work}
 	p, errP := e.value(a)
 	q, errQ := e.value(b)
 	if errP != nil || errQ != nil {
