@@ -7,18 +7,40 @@ import (
 	"strings"
 	"testing"
 
+	"temper/internal/chat"
 	"temper/internal/cli"
 	"temper/internal/run/runtest"
+	"temper/trainer/hf"
 )
+
+// recipeModel is a small model with the positions that the evaluations take, and with a
+// tokenizer that makes prompts of the recipes' template as short as a real one does.
+func recipeModel(t *testing.T) string {
+	t.Helper()
+	tmpl, err := chat.Builtin(chat.FormatRStar2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := []chat.Message{{Role: chat.RoleUser, Content: "What is it?"}, {Role: chat.RoleAssistant, Content: "<reason>So.</reason>\n<answer>\\boxed{1}</answer>"}}
+	tok, err := chat.TrainTokenizer(chat.Config{Template: tmpl}, []chat.Dialogue{{Messages: said}}, 400)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := tok.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	model := runtest.StartModel()
+	model.VocabSize, model.MaxPositionEmbeddings = tok.VocabSize(), 32<<10
+	return runtest.WriteModel(t, model, func(files map[string][]byte) { files[hf.TokenizerFile] = text })
+}
 
 // recipeFolder has the shipped recipes beside folders of made models and data, as they name
 // them.
 func recipeFolder(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	model := runtest.StartModel()
-	model.MaxPositionEmbeddings = 32 << 10 // what the evaluation takes
-	if err := os.Rename(runtest.WriteModel(t, model, nil), filepath.Join(dir, "model")); err != nil {
+	if err := os.Rename(recipeModel(t), filepath.Join(dir, "model")); err != nil {
 		t.Fatal(err)
 	}
 	for _, folder := range []string{"configs", "data", "models"} {

@@ -312,11 +312,11 @@ func TestClose(t *testing.T) {
 // are numbers; and no pair ends with an error.
 func TestCloseOfTheTable(t *testing.T) {
 	for _, q := range table() {
-		close := answer.Close(q.answer, q.truth)
+		near := answer.Close(q.answer, q.truth)
 		_, numberA := answer.Number(q.answer)
 		_, numberB := answer.Number(q.truth)
 		zero := q.truth == "0" || q.answer == "0"
-		if numberA && numberB && q.equal && !close && !zero {
+		if numberA && numberB && q.equal && !near && !zero {
 			t.Errorf("%.60q and %.60q are equal and not close", q.answer, q.truth)
 		}
 	}
