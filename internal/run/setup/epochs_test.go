@@ -29,7 +29,7 @@ func TestEpochsCountWhatIsLearned(t *testing.T) {
 		return path
 	}
 	ten, thirty := put("ten.jsonl", 10), put("thirty.jsonl", 30)
-	const rest = "tokenizer: {num_merges: 0}\nrl: {problems_per_step: 2}\neval: {num_problems: 2}\nstages: [{name: a, data: {env: chase, levels: [1], num: 8}}]\n"
+	const rest = "model: {max_context: 512}\ntokenizer: {num_merges: 0}\nrl: {problems_per_step: 2}\neval: {num_problems: 2}\nstages: [{name: a, data: {env: chase, levels: [1], num: 8}}]\n"
 	for name, c := range map[string]struct {
 		text             string
 		steps, dialogues int
