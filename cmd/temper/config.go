@@ -3,10 +3,7 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -116,6 +113,10 @@ func needsStore(cfg config.Run) bool {
 		_, at := config.StoreKey(s.Data.Path)
 		stored = stored || at
 	}
+	for _, s := range cfg.Eval.Sets {
+		_, at := config.StoreKey(s.Path)
+		stored = stored || at
+	}
 	return stored || cfg.Model.Run != ""
 }
 
@@ -130,57 +131,4 @@ func checkRun(ctx context.Context, store blob.Store, cfg config.Run) (setup.Chec
 		return found, cli.Usage(err)
 	}
 	return found, nil
-}
-
-// describeRun prints what a run would be.
-func describeRun(out io.Writer, file string, cfg config.Run, found setup.Checked) error {
-	fmt.Fprintf(out, "%s is good\n", file)
-	t := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
-	line := func(name, format string, args ...any) {
-		fmt.Fprintf(t, "  %s\t%s\n", name, fmt.Sprintf(format, args...))
-	}
-	line("run", "%s, seed %d", cfg.Name, cfg.Seed)
-	line("model", "%s; vocabulary of %d tokens", startOf(cfg.Model), found.VocabSize)
-	longest := found.TokenBudget
-	if cfg.SFT.Steps > 0 {
-		line("sft", "%d updates of %d dialogues, out of %d from %s", cfg.SFT.Steps, cfg.SFT.BatchSize, found.Dialogues, dialoguesOf(cfg))
-		longest = max(longest, found.LongestDialogue)
-	}
-	line("context", "%d tokens; the longest sequence can take %d", cfg.Model.MaxContext, longest)
-	line("step", "%d problems x %d rollouts, %d kept of each; lr %g", cfg.RL.ProblemsPerStep, cfg.RL.RolloutsPerProblem, cfg.RL.GroupSize, cfg.RL.Optimizer.LR)
-	steps := 0
-	for _, s := range cfg.Stages {
-		line("stage "+s.Name, "%d steps, %d turns, %d response tokens; %s", s.Until.Steps, s.MaxTurns, s.MaxResponseTokens, sourceOf(s.Data))
-		steps += s.Until.Steps
-	}
-	for _, d := range found.Dropped {
-		line("dropped", "%s", d)
-	}
-	line("in all", "%d steps over %d problems; %d held out", steps, found.Problems, found.HeldOut)
-	return t.Flush()
-}
-
-func startOf(m config.Model) string {
-	switch {
-	case m.Run != "":
-		return "policy " + m.Run
-	case m.Path != "":
-		return m.Path
-	default:
-		return fmt.Sprintf("random weights, %d layers of width %d", m.NumLayers, m.HiddenSize)
-	}
-}
-
-func dialoguesOf(cfg config.Run) string {
-	if n := len(cfg.Data.Mix); n > 0 {
-		return fmt.Sprintf("a mix of %d files", n)
-	}
-	return sourceOf(cfg.SFT.Data)
-}
-
-func sourceOf(s config.Source) string {
-	if s.Path != "" {
-		return s.Path
-	}
-	return fmt.Sprintf("%s, levels %s", s.Env, strings.Trim(strings.ReplaceAll(fmt.Sprint(s.Levels), " ", ", "), "[]"))
 }

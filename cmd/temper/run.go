@@ -39,8 +39,12 @@ func runCommand() *cobra.Command {
 func submitCommand() *cobra.Command {
 	var s submission
 	var begin starting
+	var dry bool
 	cmd := &cobra.Command{
-		Use: "submit --config FILE", Short: "Start a run", Args: cobra.NoArgs,
+		Use: "submit FILE", Short: "Start a run",
+		Long: `Starts a run of the configuration FILE, which --config names as well. Every mistake that can be found here is reported
+first. With --dry-run that is all: it prints what the run would be, asks no server and leaves nothing behind.`,
+		Args: cobra.MaximumNArgs(1),
 	}
 	p := cli.ProcessFlags(cmd)
 	s.flags(cmd, "config")
@@ -48,17 +52,21 @@ func submitCommand() *cobra.Command {
 	begin.flags(cmd)
 	cmd.Flags().IntVar(&s.priority, "priority", 0, priorityUsage)
 	cmd.Flags().StringVar(&s.placement, "placement", "", placementUsage)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "find every mistake, print what the run would be, and start nothing")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := s.takeFile(args); err != nil {
+			return err
+		}
 		if err := checkPriority(s.priority); err != nil {
 			return err
 		}
 		if _, err := parsePlacement(s.placement); err != nil {
 			return err
 		}
-		if s.config == "" {
-			return cli.Usagef("--config is missing: name the run's YAML file")
-		}
 		s.seeded = cmd.Flags().Changed("seed")
+		if dry {
+			return s.rehearse(cmd, p)
+		}
 		c, store, err := connect(cmd.Context(), p, s.check)
 		if err != nil {
 			return err

@@ -14,6 +14,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"temper/internal/blob"
+	"temper/internal/blob/memblob"
 	"temper/internal/cli"
 	"temper/internal/config"
 	"temper/internal/dataset"
@@ -49,6 +50,19 @@ func (s *submission) flags(cmd *cobra.Command, configFlag string) {
 	f.StringVar(&s.runID, "run-id", "", "id of the run; default is the configuration's name and the time")
 	f.Uint64Var(&s.seed, "seed", 0, "seed, over the configuration's")
 	f.StringArrayVar(&s.set, "set", nil, "key=value over the configuration, for example rl.roc.enabled=false; repeatable; relative paths in it count from the working folder")
+}
+
+// takeFile takes the configuration that is named without a flag.
+func (s *submission) takeFile(args []string) error {
+	switch {
+	case len(args) == 1 && s.config != "":
+		return cli.Usagef("the configuration is named twice: %s and --config %s", args[0], s.config)
+	case len(args) == 1:
+		s.config = args[0]
+	case s.config == "":
+		return cli.Usagef("--config is missing: name the run's YAML file")
+	}
+	return nil
 }
 
 // load validates the configuration and its datasets here, so that mistakes are
@@ -138,6 +152,26 @@ func (s *submission) check(ctx context.Context, store blob.Store) error {
 		readErr = cli.Usagef("run id %q exists already at %s: choose another", s.runID, history.Place(store, s.runID))
 	}
 	return errors.Join(err, readErr)
+}
+
+// rehearse finds every mistake and prints what the run would be. It opens the store only
+// where the run reads from it.
+func (s *submission) rehearse(cmd *cobra.Command, p *config.Process) error {
+	ctx := cmd.Context()
+	s.local = true // what cannot be read cannot be checked
+	var store blob.Store = memblob.New()
+	set, _ := s.overrides() // load reports what is wrong
+	cfg, loadErr := config.LoadFile(s.config, set)
+	if s.from != "" || cmd.Flags().Changed("run-id") || loadErr == nil && needsStore(cfg) {
+		var err error
+		if store, err = openStore(ctx, p); err != nil {
+			return err
+		}
+	}
+	if err := s.check(ctx, store); err != nil {
+		return err
+	}
+	return describeRun(cmd.OutOrStdout(), s.config, *s.loaded, s.found)
 }
 
 // here reports whether all that the run reads can be read by this process. A

@@ -69,7 +69,25 @@ const maxAnswer = 64 << 10
 //     only the same text. An empty answer equals nothing.
 //
 // The error is that of a truth by which no answer could be judged; it is ErrInvalid.
-func Equal(answer, truth string) (Verdict, error) {
+func Equal(answer, truth string) (Verdict, error) { return (&Allowance{maxWork}).Equal(answer, truth) }
+
+// Allowance is what several comparisons for one verdict may cost together.
+type Allowance struct{ left int }
+
+// NewAllowance returns one for a verdict.
+func NewAllowance() *Allowance { return &Allowance{maxTogether} }
+
+// take lends the work of one comparison. The caller gives back what it did not spend.
+func (a *Allowance) take() int {
+	work := min(a.left, maxWork)
+	a.left -= work
+	return work
+}
+
+func (a *Allowance) giveBack(work int) { a.left += max(0, work) }
+
+// Equal is the function Equal within the allowance.
+func (a *Allowance) Equal(answer, truth string) (Verdict, error) {
 	want, err := truthOf(truth)
 	switch {
 	case err != nil:
@@ -93,7 +111,7 @@ func Equal(answer, truth string) (Verdict, error) {
 	} else if onlyWord(a) || onlyWord(b) {
 		return Verdict{Method: MethodText, Reason: "the words differ"}, nil
 	}
-	return formulas(got, want), nil
+	return formulas(got, want, a), nil
 }
 
 // CheckTruth reports why no answer could be judged by truth: an error that is
@@ -131,7 +149,7 @@ func refused(format string, args ...any) Verdict {
 }
 
 // formulas compares two cleaned texts as formulas.
-func formulas(got, want string) Verdict {
+func formulas(got, want string, allowed *Allowance) Verdict {
 	b, err := parse(want)
 	if err != nil {
 		return texts(got, want, "the truth is "+err.Error())
@@ -140,7 +158,8 @@ func formulas(got, want string) Verdict {
 	if err != nil {
 		return texts(got, want, "the answer is "+err.Error())
 	}
-	m := newMatcher()
+	m := newMatcher(allowed.take())
+	defer func() { allowed.giveBack(m.work) }()
 	verdict := m.same(a, b)
 	if x, y := percent(a, b); verdict != yes && x != nil {
 		verdict = max(verdict, m.same(x, y))

@@ -261,6 +261,7 @@ func FuzzMath(f *testing.F) {
 		if errThere == nil && errBack == nil && there.Equal != back.Equal {
 			t.Fatalf("%q and %q: %+v, turned %+v", a, b, there, back)
 		}
+		answer.Close(a, b) // ends
 		if v, err := answer.Equal(b, b); err == nil && !v.Equal && v.Method != answer.MethodRefused {
 			t.Fatalf("%q is not itself: %+v", b, v)
 		}
@@ -299,9 +300,44 @@ func TestClose(t *testing.T) {
 		{"3.14159", "3.1416", true}, {"3.14", "3.1416", false}, {"0.25", "25", true}, {"25", "0.25", true}, {"2500", "25", false}, {"1", "100", false},
 		{`\sqrt{17}`, "4.123105", true}, {"4.1231", `\sqrt{17}`, true}, {"4.12", `\sqrt{17}`, false}, {"4", `\sqrt{16.0001}`, false}, {"(0.6, 2.66667]", `(\frac35, \frac83]`, true},
 		{"(0.6, 2.66667)", `(\frac35, \frac83]`, false}, {"(0.6, 2.5]", `(\frac35, \frac83]`, false}, {"x", "x", true}, {"x", "y", false}, {"0", "0.00001", false}, {"yes", "0.3", false}, {"", "1", false}, {"1", "", false},
+		{`\sum_{k=1}^{3} \sqrt{k}`, "4.14626", true}, {`\sum_{k=1}^{3} k`, "5", false}, {`\prod_{k=1}^{3} \frac{k}{3}`, "0.2222222", true}, {`\sum_{i=1}^{2} \sum_{j=1}^{i} \sqrt{j}`, "3.41421", true},
 	} {
 		if got := answer.Close(c.said, c.truth); got != c.want {
 			t.Errorf("%q and %q: %v, want %v", c.said, c.truth, got, c.want)
 		}
+	}
+}
+
+// TestCloseOfTheTable: answers that are equal by exact values are close, too, where they
+// are numbers; and no pair ends with an error.
+func TestCloseOfTheTable(t *testing.T) {
+	for _, q := range table() {
+		near := answer.Close(q.answer, q.truth)
+		_, numberA := answer.Number(q.answer)
+		_, numberB := answer.Number(q.truth)
+		zero := q.truth == "0" || q.answer == "0"
+		if numberA && numberB && q.equal && !near && !zero {
+			t.Errorf("%.60q and %.60q are equal and not close", q.answer, q.truth)
+		}
+	}
+}
+
+// TestAllowance: comparisons for one verdict cost no more together than it has.
+func TestAllowance(t *testing.T) {
+	const dear, truth = `\sum_{i=1}^{2000} \sum_{j=1}^{2000} \sin(ij)`, `\sqrt{3}`
+	allowed := answer.NewAllowance()
+	if v, err := allowed.Equal(`2\sqrt{2}`, `\sqrt{8}`); err != nil || !v.Equal {
+		t.Errorf("%+v, %v", v, err)
+	}
+	for range 2 { // the second has what the first has left
+		if v, err := allowed.Equal(dear, truth); err != nil || v.Method != answer.MethodUndecided {
+			t.Errorf("%+v, %v", v, err)
+		}
+	}
+	if v, err := allowed.Equal(`2\sqrt{2}`, `\sqrt{8}`); err != nil || v.Method != answer.MethodUndecided || allowed.Close(`\sqrt{8}`, "2.828427") {
+		t.Errorf("a spent allowance: %+v, %v", v, err)
+	}
+	if v, err := allowed.Equal("0.5", "1/2"); err != nil || !v.Equal {
+		t.Errorf("exact numbers cost nothing: %+v, %v", v, err)
 	}
 }

@@ -33,7 +33,7 @@ type matcher struct {
 	work     int
 }
 
-func newMatcher() *matcher { return &matcher{known: map[[2]string]tri{}, work: maxWork} }
+func newMatcher(work int) *matcher { return &matcher{known: map[[2]string]tri{}, work: work} }
 
 // same compares two formulas.
 func (m *matcher) same(a, b *node) tri {

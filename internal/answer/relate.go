@@ -98,17 +98,24 @@ const closeShare = 1e-4
 // Close reports whether an answer is a truth but for rounding: numbers within 1e-4 of their
 // size, or within that of a hundred times or a hundredth, which are percent; lists,
 // intervals and matrices part by part. Two whole numbers are close only when they are equal.
-func Close(said, truth string) bool {
+func Close(said, truth string) bool { return (&Allowance{maxWork}).Close(said, truth) }
+
+// Close is the function Close within the allowance.
+func (a *Allowance) Close(said, truth string) bool {
 	if CheckTruth(truth) != nil {
 		return false
 	}
 	if _, err := truthOf(said); err != nil {
 		return false
 	}
-	a, errA := parse(clean(said))
-	b, errB := parse(clean(truth))
-	work := maxWork
-	return errA == nil && errB == nil && near(a, b, &work)
+	x, errX := parse(clean(said))
+	y, errY := parse(clean(truth))
+	if errX != nil || errY != nil {
+		return false
+	}
+	work := a.take()
+	defer func() { a.giveBack(work) }()
+	return near(x, y, &work)
 }
 
 // near is Close for formulas.
@@ -149,7 +156,7 @@ func nearNumbers(a, b *node, work *int) bool {
 	if !isBound(a) || !isBound(b) {
 		return a.key() == b.key()
 	}
-	e := &evaluation{complexes{reals{fewBits}}, nil, work}
+	e := &evaluation{complexes{reals{fewBits}}, map[string]*big.Rat{}, work}
 	p, errP := e.value(a)
 	q, errQ := e.value(b)
 	if errP != nil || errQ != nil {

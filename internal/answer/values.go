@@ -29,6 +29,8 @@ const (
 	bitsForUnit = 64
 	// maxWork bounds the comparison of one answer.
 	maxWork = 200_000
+	// maxTogether bounds the comparisons for one verdict.
+	maxTogether = 300_000
 	// maxTerms bounds the terms of a sum.
 	maxTerms = 2000
 )

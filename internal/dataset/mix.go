@@ -49,6 +49,16 @@ func Mix(parts []Part, num int, seed uint64) ([]Pick, error) {
 	return out, nil
 }
 
+// MixRows is how many rows Mix returns.
+func MixRows(parts []Part, num int) (int, error) {
+	shares, err := mixShares(parts, num)
+	total := 0
+	for _, share := range shares {
+		total += share
+	}
+	return total, err
+}
+
 // mixShares is how many rows each part gives.
 func mixShares(parts []Part, num int) ([]int, error) {
 	weights, weighted := 0.0, 0

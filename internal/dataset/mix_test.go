@@ -36,6 +36,9 @@ func TestMixKeepsItsShares(t *testing.T) {
 			}
 			t.Fatal(err)
 		}
+		if rows, err := dataset.MixRows(parts, num); err != nil || rows != len(picks) {
+			t.Fatalf("%d rows are counted (%v), and there are %d", rows, err, len(picks))
+		}
 		if weighted && len(picks) != num {
 			t.Fatalf("%d rows, want %d", len(picks), num)
 		}

@@ -97,10 +97,13 @@ func lastBoxes(text string) (contents []string, at int) {
 	return contents, at
 }
 
+// maxOpen is how many boxes that nothing closes are passed over.
+const maxOpen = 256
+
 // lastBox returns the content of the last complete box and where it begins, also of one
 // that only a blank or nothing ends: \boxed 5.
 func lastBox(text string) (inside string, begin int, ok bool) {
-	for {
+	for range maxOpen {
 		at, mark := -1, ""
 		for _, m := range [...]string{`\boxed`, `\fbox`} {
 			if i := strings.LastIndex(text, m); i > at {
@@ -123,6 +126,7 @@ func lastBox(text string) (inside string, begin int, ok bool) {
 		}
 		text = text[:at]
 	}
+	return "", 0, false
 }
 
 // afterPhrase returns what follows "the answer is" and the like, up to the end of the

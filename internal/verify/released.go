@@ -13,9 +13,10 @@ import (
 // loose one, and that of numbers but for rounding.
 func released(said, key string) (Verdict, error) {
 	var first Verdict
+	allowed := answer.NewAllowance()
 	for i, want := range wanted(key) {
 		for k, got := range readings(said) {
-			v, err := answer.Equal(got, want)
+			v, err := allowed.Equal(got, want)
 			if err != nil {
 				return Verdict{}, err
 			}
@@ -25,7 +26,7 @@ func released(said, key string) (Verdict, error) {
 			if i == 0 && k == 0 {
 				first = Verdict{Extracted: said, Method: v.Method, Reason: v.Reason}
 			}
-			if answer.Close(got, want) {
+			if allowed.Close(got, want) {
 				return Verdict{Correct: true, Extracted: said, Method: MethodClose}, nil
 			}
 		}
@@ -72,7 +73,8 @@ var (
 )
 
 // loosened reads a comma as a point where it separates neither thousands nor elements,
-// takes invisible braces away, and of |AB| = 5 or V_1:V_2 = 5:3 the last part.
+// takes invisible braces away, and of |AB| = 5 or V_1:V_2 = 5:3 the last part, as of a
+// chain with a part that is no formula.
 func loosened(text string) string {
 	text = strings.Trim(strings.TrimSpace(text), "$ ")
 	if decimalComma.MatchString(text) {
@@ -87,7 +89,37 @@ func loosened(text string) string {
 	if ok && !strings.Contains(value, "=") && !strings.ContainsAny(subscripts.ReplaceAllString(name, ""), "0123456789,<>") {
 		return strings.TrimSpace(value)
 	}
+	if last := lastOfChain(text); last != "" && !answer.Computable(text) && answer.Computable(last) {
+		return last
+	}
 	return text
+}
+
+// severalParts are what tells a list of equations from a chain.
+var severalParts = regexp.MustCompile(`[,;]|\\text|quad|\b(?:and|or|if|for|where|with)\b`)
+
+// lastOfChain is what stands behind the last sign of equality of a chain such as A + B = C,
+// and outside of braces; empty where there is none.
+func lastOfChain(text string) string {
+	depth, at := 0, -1
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '\\':
+			i++
+		case '{':
+			depth++
+		case '}':
+			depth--
+		case '=':
+			if depth == 0 && i > 0 && !strings.ContainsRune("<>!", rune(text[i-1])) {
+				at = i
+			}
+		}
+	}
+	if at < 0 || severalParts.MatchString(text[:at]) {
+		return ""
+	}
+	return strings.TrimSpace(text[at+1:])
 }
 
 // escaped is a command with two backslashes, as in a text that was quoted once too often.

@@ -58,6 +58,14 @@ func TestResponses(t *testing.T) {
 		{verify.Released, `\boxed{2500}`, "25", false, "2500"},
 		{verify.Released, `\boxed{1}`, "100", false, "1"},
 		{verify.Released, `\boxed{Yes}`, "yes", true, "Yes"},
+		{verify.Released, `\boxed{\sum_{k=1}^{3} \sqrt{k}}`, "4.14626", true, `\sum_{k=1}^{3} \sqrt{k}`},
+		{verify.Released, `\boxed{\sum_{k=1}^{3} \sqrt{k}}`, "5", false, `\sum_{k=1}^{3} \sqrt{k}`},
+		{verify.Released, `so $\begin{pmatrix}1\\2\end{pmatrix} + \begin{pmatrix}3\\4\end{pmatrix} = \begin{pmatrix}4\\6\end{pmatrix}$`, `\begin{pmatrix}4\\6\end{pmatrix}`, true, `\begin{pmatrix}1\\2\end{pmatrix} + \begin{pmatrix}3\\4\end{pmatrix} = \begin{pmatrix}4\\6\end{pmatrix}`},
+		{verify.Released, `\boxed{0}`, `1 = \zzz = x = 0`, true, "0"},
+		{verify.Released, `\boxed{1}`, `1 = \zzz = x = 0`, false, "1"},
+		{verify.Released, `\boxed{-1}`, `W(n) = \zzz \text{ and } W(n) = -1`, false, "-1"},
+		{verify.Released, `\boxed{2}`, `a = \zzz, b = 2`, false, "2"},
+		{verify.Released, `\boxed{2}`, `a \ge \zzz and b <= 2`, false, "2"},
 		{verify.Paper, `<answer>\boxed{3.14159}</answer>`, "3.1416", false, "3.14159"},
 	} {
 		got, err := verify.Response(c.mode, c.response, c.key)

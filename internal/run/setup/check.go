@@ -16,6 +16,8 @@ import (
 // Checked is what Check learned of a run.
 type Checked struct {
 	Dialogues, Problems, HeldOut int
+	// SFTSteps is the number of supervised updates, those of sft.epochs too.
+	SFTSteps int
 	// VocabSize is the number of tokens of the vocabulary.
 	VocabSize int
 	// LongestDialogue is in tokens; 0 without supervised updates.
@@ -31,17 +33,20 @@ type Checked struct {
 // makes all data, and counts the tokens. It reads the store for starts and data that
 // lie there. The error has a line for each mistake.
 func Check(ctx context.Context, store blob.Store, cfg config.Run) (Checked, error) {
-	p := &preparation{store: store, layout: artifact.Layout{RunID: "check"}, cfg: cfg, sieve: sieve{cfg: cfg}}
 	var bad []error
+	countErr := countEpochs(ctx, store, &cfg)
+	p := &preparation{store: store, layout: artifact.Layout{RunID: "check"}, cfg: cfg, sieve: sieve{cfg: cfg}}
 	code, err := findCode(cfg)
 	bad = append(bad, err)
 	if p.code = code; err != nil {
 		p.code.Tools = nil // a schema may be missing
 	}
-	dialogues, err := readDialogues(ctx, store, cfg)
-	if err != nil {
-		bad = append(bad, underKey("sft.data", err))
+	var dialogues []chat.Dialogue
+	if err = countErr; err == nil {
+		dialogues, err = readDialogues(ctx, store, cfg)
+		err = underKey("sft.data", err)
 	}
+	bad = append(bad, err)
 	// Without dialogues a tokenizer cannot be learned, and nothing can be counted.
 	if err == nil || cfg.Model.Starts() {
 		bad = append(bad, p.findFormat(ctx, &dialogues))
@@ -66,7 +71,7 @@ func Check(ctx context.Context, store blob.Store, cfg config.Run) (Checked, erro
 		}
 	}
 	return Checked{
-		Dialogues: len(dialogues), Problems: p.out.Problems, HeldOut: p.out.NumHeldOut, VocabSize: p.out.VocabSize,
+		SFTSteps: cfg.SFT.Steps, Dialogues: len(dialogues), Problems: p.out.Problems, HeldOut: p.out.NumHeldOut, VocabSize: p.out.VocabSize,
 		LongestDialogue: longest, TokenBudget: p.out.TokenBudget, Dropped: p.sieve.dropped,
 	}, errors.Join(bad...)
 }

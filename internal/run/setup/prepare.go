@@ -11,6 +11,7 @@ import (
 	"temper/internal/chat"
 	"temper/internal/config"
 	"temper/internal/dataset"
+	"temper/internal/dataset/clean"
 	"temper/internal/failpoint"
 	"temper/internal/fault"
 	"temper/internal/run"
@@ -57,7 +58,7 @@ type preparation struct {
 	out      run.Prepared
 	progress func(string)
 	// prompts are those of the problems of eval.sets, by what they ask.
-	prompts map[string]string
+	prompts map[clean.Key]string
 	// sets are those of the stages by their keys, once they are gathered.
 	sets  map[string]stageSet
 	sieve sieve
@@ -146,6 +147,14 @@ func dialoguesOf(ctx context.Context, store blob.Store, src config.Source, seed 
 	return ds, asDataset(err)
 }
 
+// mixPart is one file of a mix with so many rows.
+func mixPart(cfg config.Run, m config.MixPart, rows int) dataset.Part {
+	if cfg.Data.MixBy == config.MixByWeights {
+		return dataset.Part{Rows: rows, Weight: m.Share}
+	}
+	return dataset.Part{Rows: rows, Epochs: m.Share}
+}
+
 // mixDialogues reads the files of data.mix and mixes them.
 func mixDialogues(ctx context.Context, store blob.Store, cfg config.Run) ([]chat.Dialogue, error) {
 	var files [][]chat.Dialogue
@@ -157,11 +166,7 @@ func mixDialogues(ctx context.Context, store blob.Store, cfg config.Run) ([]chat
 			bad = append(bad, fmt.Errorf("data.mix[%d]: %w", i, err))
 			continue
 		}
-		part := dataset.Part{Rows: len(ds), Epochs: m.Share}
-		if cfg.Data.MixBy == config.MixByWeights {
-			part = dataset.Part{Rows: len(ds), Weight: m.Share}
-		}
-		files, parts = append(files, ds), append(parts, part)
+		files, parts = append(files, ds), append(parts, mixPart(cfg, m, len(ds)))
 	}
 	if err := errors.Join(bad...); err != nil {
 		return nil, err

@@ -9,12 +9,12 @@ import (
 	"io"
 	"math"
 	"os"
-	"strings"
 
 	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/config"
 	"temper/internal/dataset"
+	"temper/internal/dataset/clean"
 	"temper/internal/env"
 	"temper/internal/fault"
 	"temper/internal/rl"
@@ -55,20 +55,18 @@ func (p evaluated) readSet(ctx context.Context, i int) ([]rl.Problem, error) {
 		}
 	}
 	if p.prompts == nil {
-		p.prompts = map[string]string{}
+		p.prompts = map[clean.Key]string{}
 	}
 	for _, problem := range problems {
-		p.prompts[plainPrompt(problem)] = fmt.Sprintf("problem %s of eval.sets[%d] (%s)", problem.ID, i, set.Name)
+		p.prompts[askedKey(problem)] = fmt.Sprintf("problem %s of eval.sets[%d] (%s)", problem.ID, i, set.Name)
 	}
 	p.out.NumHeldOut += len(problems)
 	return problems, nil
 }
 
-// plainPrompt is what makes two problems the same for the check below: what is asked,
-// whatever its spaces and capitals, in the same surroundings.
-func plainPrompt(p rl.Problem) string {
-	return strings.ToLower(strings.Join(strings.Fields(p.Prompt), " ")) + "\x00" + p.Fixture
-}
+// askedKey is what makes two problems the same for the check below: what is asked, by the
+// normal form of prompts, in the same surroundings.
+func askedKey(p rl.Problem) clean.Key { return clean.KeyOf(p.Prompt, p.Fixture) }
 
 // checkEvaluated finds training problems that a set of eval.sets has too.
 func (p evaluated) checkEvaluated(train []rl.Problem) error {
@@ -78,7 +76,7 @@ func (p evaluated) checkEvaluated(train []rl.Problem) error {
 	var bad []error
 	more := 0
 	for _, problem := range train {
-		there, ok := p.prompts[plainPrompt(problem)]
+		there, ok := p.prompts[askedKey(problem)]
 		switch {
 		case !ok:
 		case len(bad) == maxReported:
@@ -200,15 +198,38 @@ func countEpochs(ctx context.Context, store blob.Store, cfg *config.Run) error {
 	if cfg.SFT.Epochs == 0 {
 		return nil
 	}
-	n := cfg.SFT.Data.Num
-	if path := cfg.SFT.Data.Path; path != "" {
-		var err error
-		if n, err = countLines(ctx, store, path); err != nil {
-			return fmt.Errorf("sft.data: %w", err)
-		}
+	n, err := countDialogues(ctx, store, *cfg)
+	if err != nil {
+		return err
 	}
 	cfg.SFT.Steps = int(math.Ceil(cfg.SFT.Epochs * float64(n) / float64(cfg.SFT.BatchSize)))
 	return nil
+}
+
+// countDialogues counts those of one pass, before any is dropped.
+func countDialogues(ctx context.Context, store blob.Store, cfg config.Run) (int, error) {
+	if len(cfg.Data.Mix) == 0 {
+		if cfg.SFT.Data.Path == "" {
+			return cfg.SFT.Data.Num, nil
+		}
+		n, err := countLines(ctx, store, cfg.SFT.Data.Path)
+		return n, underSet("sft.data", err)
+	}
+	var parts []dataset.Part
+	var bad []error
+	for i, m := range cfg.Data.Mix {
+		n, err := countLines(ctx, store, m.Path)
+		bad = append(bad, underSet(fmt.Sprintf("data.mix[%d]", i), err))
+		parts = append(parts, mixPart(cfg, m, n))
+	}
+	if err := errors.Join(bad...); err != nil {
+		return 0, err
+	}
+	n, err := dataset.MixRows(parts, cfg.Data.MixNum)
+	if err != nil {
+		return 0, fault.Newf(fault.Dataset, "data.mix: %w", err)
+	}
+	return n, nil
 }
 
 // countLines counts the lines of a file of data that are not blank.
