@@ -34,5 +34,5 @@ func (s *step) compileAhead(ctx context.Context, several bool) error {
 	if several {
 		wanted = append(wanted, pass.Wanted{Program: pass.Program{Kind: pass.Copy}})
 	}
-	return s.passes.Prepare(ctx, wanted, s.log)
+	return pass.Prepare(ctx, s.passes, wanted, s.log)
 }

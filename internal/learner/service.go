@@ -283,7 +283,7 @@ func (t *Service) trainStep(ctx context.Context, in StepInput) (run.Trained, err
 	}
 	failpoint.Hit("train/before-update")
 	started, span := t.Now(), t.Meter.Begin()
-	graphs := t.graphsNow()
+	compiled := beginCompilation(t.Graphs)
 	if err := t.seek(ctx, at.cursor(in.Step)); err != nil {
 		return run.Trained{}, err
 	}
@@ -297,7 +297,7 @@ func (t *Service) trainStep(ctx context.Context, in StepInput) (run.Trained, err
 	}
 	trained := t.Now()
 	out.TrainTime, out.Busy = trained.Sub(started), span.End()
-	t.addGraphs(out.Busy, graphs)
+	compiled.end(out.Busy)
 	if err := s.saveIfAsked(ctx, in.Save, at.endsStage(in.Step)); err != nil {
 		return run.Trained{}, err
 	}
@@ -306,24 +306,29 @@ func (t *Service) trainStep(ctx context.Context, in StepInput) (run.Trained, err
 	return artifact.PutOnce(ctx, t.Store, layout.TrainResult(in.Step), out)
 }
 
-// graphsNow is what was compiled so far; nil where nobody counts.
-func (t *Service) graphsNow() *series.Graphs {
-	if t.Graphs == nil {
-		return nil
-	}
-	g := t.Graphs()
-	return &g
+// compilation is what was compiled before a span of work; nil before where nobody counts.
+type compilation struct {
+	count  func() series.Graphs
+	before *series.Graphs
 }
 
-// addGraphs adds what was compiled since before to what was busy.
-func (t *Service) addGraphs(busy *series.Busy, before *series.Graphs) {
-	if busy == nil || before == nil {
+func beginCompilation(count func() series.Graphs) compilation {
+	if count == nil {
+		return compilation{}
+	}
+	before := count()
+	return compilation{count, &before}
+}
+
+// end adds what was compiled since the beginning to what was busy.
+func (c compilation) end(busy *series.Busy) {
+	if busy == nil || c.before == nil {
 		return
 	}
-	g := t.Graphs()
-	g.Compiled -= before.Compiled
-	g.Loaded -= before.Loaded
-	g.Compiling -= before.Compiling
+	g := c.count()
+	g.Compiled -= c.before.Compiled
+	g.Loaded -= c.before.Loaded
+	g.Compiling -= c.before.Compiling
 	busy.Graphs = &g
 }
 

@@ -32,9 +32,9 @@ type Wanted struct {
 // its own, and takes memory.
 const maxCompiling = 4
 
-// Prepare compiles graphs that are about to be called, several at a time. Those that are
-// there already cost nothing. log gets a line for each; nil is silent.
-func (p *Passes) Prepare(ctx context.Context, wanted []Wanted, log *slog.Logger) error {
+// Prepare compiles graphs of p that are about to be called, several at a time. Those that
+// are there already cost nothing. log gets a line for each; nil is silent.
+func Prepare(ctx context.Context, p *Passes, wanted []Wanted, log *slog.Logger) error {
 	p.forgetStale()
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -45,7 +45,7 @@ func (p *Passes) Prepare(ctx context.Context, wanted []Wanted, log *slog.Logger)
 		if p.graphs[key] {
 			continue
 		}
-		exec, inputs, err := p.outline(w.Program, p.inputsOf(w))
+		exec, inputs, err := outliner{p}.outline(w)
 		if err != nil {
 			return err
 		}
@@ -99,8 +99,11 @@ func (t graphToCompile) compile(ctx context.Context) (time.Duration, error) {
 	return time.Since(begin), err
 }
 
+// outliner knows the shapes of what graphs take before there is any of it.
+type outliner struct{ *Passes }
+
 // inputsOf are the shapes of the inputs of a graph.
-func (p *Passes) inputsOf(w Wanted) []shapes.Shape {
+func (p outliner) inputsOf(w Wanted) []shapes.Shape {
 	numbers := shapes.Make(dtypes.Float32, optimizer.NumNumbers)
 	var out []shapes.Shape
 	weights := func() {
@@ -141,10 +144,10 @@ func shapesOf(args []any) []shapes.Shape {
 	return out
 }
 
-// outline returns what executes a program, and the shapes of its inputs on each device,
+// outline returns what executes a graph, and the shapes of its inputs on each device,
 // those of the first device first.
-func (p *Passes) outline(program Program, inputs []shapes.Shape) (*model.Exec, []shapes.Shape, error) {
-	s := p.sharding
+func (p outliner) outline(w Wanted) (*model.Exec, []shapes.Shape, error) {
+	s, program, inputs := p.sharding, w.Program, p.inputsOf(w)
 	if s == nil {
 		exec, err := p.compile(program)
 		return exec, inputs, err
