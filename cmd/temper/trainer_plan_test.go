@@ -89,7 +89,8 @@ func TestPlanOfARun(t *testing.T) {
 		{"", "bfloat16, remat, vocabulary by 18992"},
 		{"", "step: 40960000 tokens"},
 		{"", ": fits"},
-		{"--remat=false", "too many"},
+		{"--remat=false", ": fits"}, // attention in blocks
+		{"--remat=false --devices 4xH100", "too many"},
 		{"--tokens 2048", ", 8 in a pass"},
 		{"--run configs/demo.yaml --devices CPU --model 0.6b", "demo: 12 problems of 16 rollouts"},
 	} {

@@ -218,8 +218,7 @@ func manifestWith(files map[string]content, prefix string, l shardList) (policyM
 	return manifestOf(policyFormatShards, prefix, files)
 }
 
-// upload stores the shards that are not there. One that is fetched once more is hashed
-// once more: nothing says that it is what was sealed.
+// upload stores the shards that are not there.
 func (s *shardPublication) upload(ctx context.Context, m manifest) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallel)
@@ -231,32 +230,40 @@ func (s *shardPublication) upload(ctx context.Context, m manifest) error {
 		if err != nil && !errors.Is(err, blob.ErrNotExist) {
 			return errors.Join(err, g.Wait())
 		}
-		sh := &shard{size: ref.Size, parts: [][]byte{nil}}
-		if s.room == nil {
-			if sh, err = s.fetch(i); err != nil {
-				return errors.Join(err, g.Wait())
-			}
-		} else {
-			sh.parts[0] = s.room[i]
+		sh, err := s.shardAgain(i, ref)
+		if err != nil {
+			return errors.Join(err, g.Wait())
 		}
-		g.Go(func() error {
-			if s.room == nil {
-				if err := sh.seal(ctx); err != nil {
-					return err
-				}
-				if sh.ref.SHA256 != ref.SHA256 {
-					return fmt.Errorf("%s: content changed while it was stored: %w", ref.Key, blob.ErrCorrupt)
-				}
-			}
-			sh.ref = ref
-			if err := sh.put(ctx, s.store); err != nil {
-				return err
-			}
-			failpoint.Hit("policy/after-shard")
-			return nil
-		})
+		g.Go(func() error { return s.putShard(ctx, sh, ref) })
 	}
 	return g.Wait()
+}
+
+// shardAgain has the content of a shard that was sealed before.
+func (s *shardPublication) shardAgain(i int, ref blob.Ref) (*shard, error) {
+	if s.room == nil {
+		return s.fetch(i)
+	}
+	return &shard{size: ref.Size, parts: [][]byte{s.room[i]}}, nil
+}
+
+// putShard stores a shard. One that was fetched once more is hashed once more: nothing
+// says that it is what was sealed.
+func (s *shardPublication) putShard(ctx context.Context, sh *shard, ref blob.Ref) error {
+	if s.room == nil {
+		if err := sh.seal(ctx); err != nil {
+			return err
+		}
+		if sh.ref.SHA256 != ref.SHA256 {
+			return fmt.Errorf("%s: content changed while it was stored: %w", ref.Key, blob.ErrCorrupt)
+		}
+	}
+	sh.ref = ref
+	if err := sh.put(ctx, s.store); err != nil {
+		return err
+	}
+	failpoint.Hit("policy/after-shard")
+	return nil
 }
 
 // copyShards makes a policy under another prefix that names the shards of one.

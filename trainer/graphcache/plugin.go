@@ -101,7 +101,7 @@ func (k *keeper) compile(key Key, store *Store, c compiler) (handle, failure uns
 		err = store.Put(key, program)
 	}
 	if err != nil {
-		k.sayOnce("compiled programs are not kept", err)
+		k.sayNotKept(err)
 	}
 	return handle, nil
 }
@@ -110,16 +110,17 @@ func (k *keeper) compile(key Key, store *Store, c compiler) (handle, failure uns
 func (k *keeper) store() *Store {
 	s, err := k.open()
 	if err != nil {
-		k.sayOnce("compiled programs are not kept", err)
+		k.sayNotKept(err)
 	}
 	return s
 }
 
-func (k *keeper) sayOnce(message string, err error) {
+// sayNotKept says so once.
+func (k *keeper) sayNotKept(err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if !k.silent {
-		k.log.Warn(message, "err", err)
+		k.log.Warn("compiled programs are not kept", "err", err)
 	}
 	k.silent = true
 }
@@ -191,7 +192,7 @@ var cpuFeatures = sync.OnceValue(func() string { //nolint:gochecknoglobals // of
 	if err != nil {
 		return "unknown"
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // only read
 	var out []string
 	for lines := bufio.NewScanner(f); lines.Scan() && lines.Text() != ""; {
 		key, _, _ := strings.Cut(lines.Text(), "\t")
@@ -209,7 +210,7 @@ func hashFile(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // only read
 	h := sha256.New()
 	if _, err := io.Copy(h, f); err != nil {
 		return "", err

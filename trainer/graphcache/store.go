@@ -81,7 +81,7 @@ func (s *Store) Get(k Key) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // only read
 	program, err := readEntry(f, k)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: %w", s.path(k), ErrRefused, err)

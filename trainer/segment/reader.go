@@ -120,7 +120,7 @@ func (r *Reader) dropAhead() {
 func (r *Reader) giveBack(a *ahead) {
 	<-a.done
 	if a.err == nil {
-		r.warn("weights were not given back", a.ref, a.weights.Close())
+		r.warn("give back what was opened ahead", a.ref, a.weights.Close())
 	}
 }
 
@@ -175,7 +175,7 @@ func (r *Reader) open(ctx context.Context, ref blob.Ref) (*Weights, error) {
 	}
 	w, err := r.shared(ctx, ref, shards)
 	if err != nil && ctx.Err() == nil {
-		r.warn("weights in shared memory are left out: reading the store", ref, err)
+		r.warn("leave out shared memory and read the store", ref, err)
 	}
 	if w != nil {
 		return w, nil
@@ -186,9 +186,9 @@ func (r *Reader) open(ctx context.Context, ref blob.Ref) (*Weights, error) {
 	return w, nil
 }
 
-func (r *Reader) warn(text string, ref blob.Ref, err error) {
+func (r *Reader) warn(doing string, ref blob.Ref, err error) {
 	if err != nil && r.Log != nil {
-		r.Log.Warn(text, "ref", ref.Key, "err", err)
+		r.Log.Warn("weights in memory are not used", "doing", doing, "ref", ref.Key, "err", err)
 	}
 }
 
