@@ -61,6 +61,7 @@ func TestClockIsNoDifference(t *testing.T) {
 		put(t, store, "runs/r/events/000"+extra+"-stage-aa.json", `{"time": "`+started+`", "kind": "stage"}`)
 		put(t, store, "runs/r/policies/v000001/model.safetensors", "weights "+loss)
 		put(t, store, "runs/r/checkpoints/shards/x.safetensors", started)
+		put(t, store, "runs/r/policies/v000001/pending/"+extra+".json", started)
 		c, err := Read(t.Context(), store, run)
 		if err != nil {
 			t.Fatal(err)

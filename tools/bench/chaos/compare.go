@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/bits"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -17,10 +18,10 @@ import (
 // what the clock put there.
 type Contents map[string][]byte
 
-// writersOwn begin the keys that say which process wrote, or is about to write or to
+// writersOwn matches the keys that say which process wrote, or is about to write or to
 // delete: a writer that died leaves its announcement until it is collected, and who
 // goes on with its deletions notes what is left of them.
-var writersOwn = []string{"checkpoints/shards/", "checkpoints/pending/", "retired/", "head.json"}
+var writersOwn = regexp.MustCompile(`^(checkpoints/(shards|pending)/|policies/[^/]+/pending/|retired/|head\.json)`)
 
 // Read loads what a run left. Shards of checkpoints are left out: a crash may
 // leave some that no manifest names; those that one names are checked by loading it.
@@ -32,7 +33,7 @@ func Read(ctx context.Context, store blob.Store, run artifact.Layout) (Contents,
 	out := Contents{}
 	for _, info := range infos {
 		name := strings.TrimPrefix(info.Key, run.Dir()+"/")
-		if artifact.Aside(info.Key) || slices.ContainsFunc(writersOwn, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {
+		if artifact.Aside(info.Key) || writersOwn.MatchString(name) {
 			continue
 		}
 		data, err := blob.ReadKey(ctx, store, info.Key)
