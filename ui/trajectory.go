@@ -199,6 +199,11 @@ type TokensView struct {
 	Mask []int `json:"mask"`
 	// Logprobs are the engine's, nats; null where the token was not sampled.
 	Logprobs []*Number `json:"logprobs"`
+	// TrainerLogprobs are those of the policy before the update, by the trainer, and Entropies
+	// those of the distributions that the tokens were drawn from, nats; null where the token
+	// was not sampled.
+	TrainerLogprobs []*Number `json:"trainer_logprobs,omitempty"`
+	Entropies       []*Number `json:"entropies,omitempty"`
 	// Missing names what this run does not record of each token.
 	Missing []string `json:"missing"`
 }
@@ -215,15 +220,51 @@ func (s *Server) showTokens(r *request) (TokensView, error) {
 	if err != nil {
 		return TokensView{}, err
 	}
-	r.immutable = true
-	return tokensOf(r.Context(), h, t)
+	out, err := tokensOf(r.Context(), h, t)
+	if err != nil {
+		return out, err
+	}
+	stats, ok, err := history.RolloutsOf(h).TokenStats(r.Context(), step, t.ProblemID, t.Rollout)
+	if r.immutable = err == nil && ok; !r.immutable {
+		return out, err
+	}
+	out.addStats(stats)
+	return out, nil
 }
+
+// addStats adds what the trainer has said of the tokens, where it fits the trajectory.
+func (v *TokensView) addStats(stats record.TokenStats) {
+	sampled := 0
+	for _, m := range v.Mask {
+		sampled += m
+	}
+	if len(stats.Entropies) < sampled || len(stats.Differences) < sampled {
+		return
+	}
+	v.TrainerLogprobs, v.Entropies = make([]*Number, len(v.Mask)), make([]*Number, len(v.Mask))
+	k := 0
+	for i, m := range v.Mask {
+		if m == 0 {
+			continue
+		}
+		logprob, entropy := *v.Logprobs[i]+Number(stats.Differences[k]), Number(stats.Entropies[k])
+		v.TrainerLogprobs[i], v.Entropies[i] = &logprob, &entropy
+		k++
+	}
+	v.Missing = slices.DeleteFunc(v.Missing, func(m string) bool { return m == missingTrainer || m == missingEntropy })
+}
+
+// What a run need not record of its tokens.
+const (
+	missingTrainer = "log-probability of the trainer"
+	missingEntropy = "entropy (tracker.token_stats records both of kept trajectories)"
+)
 
 func tokensOf(ctx context.Context, h *history.Run, t *rl.Trajectory) (TokensView, error) {
 	n := min(len(t.Tokens), maxTokens)
 	out := TokensView{
 		PromptTokens: t.PromptTokens, IDs: t.Tokens[:n], Mask: make([]int, n), Logprobs: make([]*Number, n),
-		Missing: []string{"log-probability of the trainer", "entropy"},
+		Missing: []string{missingTrainer, missingEntropy},
 	}
 	if n < len(t.Tokens) {
 		out.Missing = append(out.Missing, fmt.Sprintf("%d tokens beyond the first %d", len(t.Tokens)-n, n))

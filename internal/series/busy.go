@@ -24,6 +24,10 @@ type Busy struct {
 	Idle    time.Duration `json:"idle_ns"`
 	// Passes counts the passes of the engine by the number of requests that each served.
 	Passes []int64 `json:"passes_by_rows,omitempty"`
+	// PeakMemory is the most memory that the process has held since its start, bytes.
+	PeakMemory int64 `json:"peak_memory_bytes,omitempty"`
+	// Usage is what the sampling itself knows; older programs did not say.
+	Usage *Usage `json:"usage,omitempty"`
 }
 
 // machines sums up what runs side by side: processes count each, and the machine that

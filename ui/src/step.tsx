@@ -2,9 +2,9 @@
 import { useLayoutEffect, useMemo, useState } from "preact/hooks";
 import { asNumber, bytes, go, num, percent, query, runPath, save, seconds, setQuery, shown, useApi, useRuns, type Num } from "./core";
 import { A, Fate, Grid, Histogram, Load, Note, Pill, Status, Text, fateWords, sorted, type Col } from "./parts";
-import { Chart } from "./chart";
+import { Chart, colorOf } from "./chart";
 import { RunHead, Section } from "./run";
-import type { Columns, GroupView, RunView, StepView, TokensView, TrajectoryView } from "./api";
+import type { Columns, GroupView, HistoryView, RunView, StepView, TokensView, TrajectoryView } from "./api";
 
 const enc = encodeURIComponent;
 type Words = { words: string[]; at: number[] };
@@ -133,6 +133,7 @@ export function GroupPage({ run, step, problem }: { run: string; step: number; p
         <label class="check"><input type="checkbox" checked={side} onChange={(e) => setQuery({ view: e.currentTarget.checked ? "columns" : null })} /> side by side</label></div>
       <div class="problem"><Text text={v.problem.prompt ?? ""} empty="The prompt is not recorded." /><p><span class="dim">key</span> <code>{shown(v.problem.answer ?? "") || "not recorded"}</code>{v.problem.level ? <span class="dim"> level {v.problem.level}</span> : null}{v.problem.env && <span class="dim"> {v.problem.env}</span>}</p></div>
       <p class="why">{v.why}</p>
+      <OtherSteps run={run} step={step} problem={problem} />
       {v.source === "trajectories" && <p class="dim small">No index of this step is recorded; fates are those of the samples that the trainer got.</p>}
       {v.texts && <Note kind="dim">{v.texts}</Note>}
       <div class={side ? "rollouts side-by-side" : "rollouts"}>{rows.map((r) => <article key={r.rollout} class={"rollout rollout-" + r.fate}>
@@ -144,6 +145,19 @@ export function GroupPage({ run, step, problem }: { run: string; step: number; p
       </article>)}</div>
     </>;
   }}</Load></>;
+}
+
+// OtherSteps has a dot for each step in which the problem was sampled, as high as the share of correct rollouts.
+function OtherSteps({ run, step, problem }: { run: string; step: number; problem: string }) {
+  const asked = query("history") === "1";
+  const h = useApi<HistoryView>(asked ? `/runs/${enc(run)}/problems/${enc(problem)}` : null);
+  if (!asked) return <p><button onClick={() => setQuery({ history: "1" })}>in other steps</button></p>;
+  if (!h.data) return h.error ? <Note kind="bad">{h.error.message}</Note> : <p class="dim loading" role="status">loading …</p>;
+  const W = 1000, H = 60, last = Math.max(2, h.data.last), x = (n: number) => 12 + (W - 24) * (n - 1) / (last - 1), y = (share: number) => H - 12 - (H - 24) * share;
+  return <figure class="chart dots"><svg viewBox={`0 0 ${W} ${H}`} class="bars" role="img" aria-label={`share of correct rollouts of this problem in ${h.data.steps.length} steps`}>
+    <polyline fill="none" stroke="var(--line)" points={h.data.steps.map((s) => `${x(s.step)},${y(s.num ? s.correct / s.num : 0)}`).join(" ")} />
+    {h.data.steps.map((s) => <circle key={s.step} cx={x(s.step)} cy={y(s.num ? s.correct / s.num : 0)} r={s.step === step ? 8 : 5} fill={colorOf(s.kept ? 0 : 1)} style={{ cursor: "pointer" }} onClick={() => go(runPath(run, "steps", s.step, problem))}><title>{`step ${s.step}: ${s.correct} of ${s.num} correct, ${s.kept} kept`}</title></circle>)}</svg>
+    <figcaption class="small">The same problem in other steps: {h.data.steps.map((s) => <span key={s.step}><A href={runPath(run, "steps", s.step, problem)} class={s.step === step ? "here" : ""}>step {s.step}</A> <span class="dim">{s.correct}/{s.num}</span> </span>)}{h.data.left > 0 && <span class="dim">({h.data.left} more steps are not read yet)</span>}</figcaption></figure>;
 }
 
 // ---- trajectory --------------------------------------------------------------------------
