@@ -7,7 +7,10 @@ import (
 	"net/http"
 	"slices"
 
+	"golang.org/x/sync/errgroup"
+
 	"temper/internal/blob"
+	"temper/internal/config"
 	"temper/internal/history"
 	"temper/internal/record"
 	"temper/internal/rl"
@@ -61,19 +64,17 @@ func (s *Server) showTrajectory(r *request) (TrajectoryView, error) {
 	if err != nil {
 		return TrajectoryView{}, err
 	}
-	p, err := s.problem(ctx, h, step, t.ProblemID)
-	if err != nil {
+	var p rl.Problem
+	var rows []record.Row
+	var cfg config.Run
+	g, inGroup := errgroup.WithContext(ctx) // a far store answers them all in the time of one
+	g.Go(func() (err error) { p, err = s.problem(inGroup, h, step, t.ProblemID); return err })
+	g.Go(func() (err error) { rows, _, _, err = s.groupRows(inGroup, h, step, t.ProblemID); return err })
+	g.Go(func() (err error) { cfg, err = h.Config(inGroup); return err })
+	if err := g.Wait(); err != nil {
 		return TrajectoryView{}, err
 	}
 	out, err := view(ctx, h, t, p)
-	if err != nil {
-		return out, err
-	}
-	rows, _, _, err := s.groupRows(ctx, h, step, t.ProblemID)
-	if err != nil {
-		return out, err
-	}
-	cfg, err := h.Config(ctx)
 	if err != nil {
 		return out, err
 	}
@@ -358,7 +359,7 @@ func (s *Server) showEvalTrajectory(r *request) (TrajectoryView, error) {
 		return TrajectoryView{}, missing("the evaluation has no trajectory %d of problem %s", k, brief(r.PathValue("problem")))
 	}
 	ctx := r.Context()
-	p, err := s.findProblem(ctx, fmt.Sprintf("heldout/%s/%d", h.ID(), e.Stage), ts[k].ProblemID, func() ([]rl.Problem, error) { return history.RolloutsOf(h).HeldOutProblems(ctx, e.Stage) })
+	p, err := s.findProblem(ctx, h, e.Stage, true, ts[k].ProblemID)
 	if err != nil {
 		return TrajectoryView{}, err
 	}

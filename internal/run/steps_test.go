@@ -32,7 +32,7 @@ func (g *gets) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 // written, whether or not their blocks are there, whole or damaged.
 func TestRecordsComeInBlocks(t *testing.T) {
 	const steps = 2*artifact.SeriesSteps + 7
-	h := runtest.New(t, map[string]string{"stages[0].steps": "150"})
+	h := runtest.New(t, map[string]string{"stages[0].until.steps": "150"})
 	for n := 1; n <= steps; n++ {
 		in := stepNumbers(h, n)
 		in.NumSteps = 150
