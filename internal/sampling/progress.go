@@ -97,7 +97,7 @@ func passesSince(before []int64, e Engine) []int64 {
 type busy struct {
 	programs int64
 	passes   []int64
-	usage    series.Usage
+	usage    series.SamplerUse
 }
 
 // with adds it to what the machine has measured; nil where nobody measured.
@@ -116,7 +116,7 @@ const lookEvery = 100 * time.Millisecond
 type looks struct {
 	engine Engine
 	before engine.Stats
-	usage  series.Usage
+	usage  series.SamplerUse
 	stop   chan struct{}
 	done   chan struct{}
 }
@@ -164,7 +164,7 @@ func (l *looks) look(ctx context.Context) bool {
 }
 
 // end returns what was seen.
-func (l *looks) end() series.Usage {
+func (l *looks) end() series.SamplerUse {
 	close(l.stop)
 	<-l.done
 	if c, ok := l.engine.(counter); ok {

@@ -27,7 +27,7 @@ type Busy struct {
 	// PeakMemory is the most memory that the process has held since its start, bytes.
 	PeakMemory int64 `json:"peak_memory_bytes,omitempty"`
 	// Usage is what the sampling itself knows; older programs did not say.
-	Usage *Usage `json:"usage,omitempty"`
+	Usage *SamplerUse `json:"usage,omitempty"`
 }
 
 // machines sums up what runs side by side: processes count each, and the machine that

@@ -50,7 +50,7 @@ func TestValuesInJSON(t *testing.T) {
 func TestTable(t *testing.T) {
 	values := (&series.Step{
 		Staleness: 1, Rollouts: series.Rollouts{Released: &series.Released{}, Spread: &series.SpreadSummary{}},
-		SamplingBusy: []series.Busy{{PeakMemory: 1, Usage: &series.Usage{}}}, Publishing: time.Second,
+		SamplingBusy: []series.Busy{{PeakMemory: 1, Usage: &series.SamplerUse{}}}, Publishing: time.Second,
 	}).Values()
 	all := series.All()
 	if _, ok := (&series.Step{}).Values()[series.Staleness]; ok {
@@ -162,7 +162,7 @@ func TestUsage(t *testing.T) {
 		t.Errorf("the longest is %v", d.Max)
 	}
 	part := func(worker string, running, kv float64) series.Busy {
-		u := series.Usage{Fed: 30, Shared: 10, Tokens: 20, Rows: 100}
+		u := series.SamplerUse{Fed: 30, Shared: 10, Tokens: 20, Rows: 100}
 		u.Running.Look(running)
 		u.Running.Look(running + 2)
 		u.KVUse.Look(kv)

@@ -58,8 +58,8 @@ type Gauge struct {
 // Look adds what somebody saw.
 func (g *Gauge) Look(x float64) { g.Looks, g.Sum, g.Max = g.Looks+1, g.Sum+x, max(g.Max, x) }
 
-// Usage is what sampling alone knows of the time of a process.
-type Usage struct {
+// SamplerUse is what sampling alone knows of the time of a process.
+type SamplerUse struct {
 	// CallWall is what the programs of calls took, CallQueue what they waited for an executor.
 	CallWall  Durations `json:"call_wall"`
 	CallQueue Durations `json:"call_queue"`
@@ -82,9 +82,9 @@ type Usage struct {
 
 // usageOf sums up what the processes of a step say. Gauges of engines side by side add up,
 // so the mean is that of all engines together, and the most the sum of each one's most.
-func usageOf(parts []Busy) (u Usage, ok bool) {
+func usageOf(parts []Busy) (u SamplerUse, ok bool) {
 	loading := map[string]time.Duration{}
-	gauges := map[string]Usage{}
+	gauges := map[string]SamplerUse{}
 	for i := range parts {
 		p := parts[i].Usage
 		if p == nil {
@@ -123,25 +123,25 @@ func (g Gauge) beside(o Gauge) Gauge { return Gauge{1, g.mean() + o.mean(), g.Ma
 
 // usageRows are the series of usage. A step of an older program has none of them.
 var usageRows = []row{
-	usageRow("tool/wall_s/p50", Seconds, Lower, "what half of the programs of calls took at most", func(u *Usage) float64 { return u.CallWall.Quantile(0.5).Seconds() }),
-	usageRow("tool/wall_s/p95", Seconds, Lower, "what 95 % of the programs of calls took at most", func(u *Usage) float64 { return u.CallWall.Quantile(0.95).Seconds() }),
-	usageRow("tool/wall_s/max", Seconds, Lower, "longest program of a call", func(u *Usage) float64 { return u.CallWall.Max.Seconds() }),
-	usageRow("tool/queue_s/p50", Seconds, Lower, "what half of the calls waited at most for an executor", func(u *Usage) float64 { return u.CallQueue.Quantile(0.5).Seconds() }),
-	usageRow("tool/queue_s/p95", Seconds, Lower, "what 95 % of the calls waited at most for an executor", func(u *Usage) float64 { return u.CallQueue.Quantile(0.95).Seconds() }),
-	usageRow("tool/queue_s/max", Seconds, Lower, "longest wait of a call for an executor", func(u *Usage) float64 { return u.CallQueue.Max.Seconds() }),
-	usageRow("engine/running/mean", Number, Neither, "mean requests that have a place in a pass, of all engines", func(u *Usage) float64 { return u.Running.mean() }),
-	usageRow("engine/running/max", Number, Neither, "most such requests", func(u *Usage) float64 { return u.Running.Max }),
-	usageRow("engine/waiting/mean", Number, Lower, "mean requests that wait for a place", func(u *Usage) float64 { return u.Waiting.mean() }),
-	usageRow("engine/waiting/max", Number, Lower, "most such requests", func(u *Usage) float64 { return u.Waiting.Max }),
-	usageRow("engine/kv_use/mean", Share, Neither, "mean share of the caches that holds something", func(u *Usage) float64 { return u.KVUse.mean() }),
-	usageRow("engine/kv_use/max", Share, Neither, "largest such share", func(u *Usage) float64 { return u.KVUse.Max }),
-	usageRow("engine/fill/mean", Share, Higher, "rows of passes that are no padding", func(u *Usage) float64 { return ratio64(u.Tokens+u.Fed, u.Rows) }),
-	usageRow("engine/evictions", Number, Lower, "idle sessions that lost their cache to others", func(u *Usage) float64 { return float64(u.Evictions) }),
-	usageRow("engine/prefix_hit_rate", Share, Higher, "context tokens that were not fed because other contexts begin alike", func(u *Usage) float64 { return ratio64(u.Shared, u.Shared+u.Fed) }),
-	usageRow("timing_s/load_policy", Seconds, Lower, "what sampling waited for engines with the policy", func(u *Usage) float64 { return u.Loading.Seconds() }),
+	usageRow("tool/wall_s/p50", Seconds, Lower, "what half of the programs of calls took at most", func(u *SamplerUse) float64 { return u.CallWall.Quantile(0.5).Seconds() }),
+	usageRow("tool/wall_s/p95", Seconds, Lower, "what 95 % of the programs of calls took at most", func(u *SamplerUse) float64 { return u.CallWall.Quantile(0.95).Seconds() }),
+	usageRow("tool/wall_s/max", Seconds, Lower, "longest program of a call", func(u *SamplerUse) float64 { return u.CallWall.Max.Seconds() }),
+	usageRow("tool/queue_s/p50", Seconds, Lower, "what half of the calls waited at most for an executor", func(u *SamplerUse) float64 { return u.CallQueue.Quantile(0.5).Seconds() }),
+	usageRow("tool/queue_s/p95", Seconds, Lower, "what 95 % of the calls waited at most for an executor", func(u *SamplerUse) float64 { return u.CallQueue.Quantile(0.95).Seconds() }),
+	usageRow("tool/queue_s/max", Seconds, Lower, "longest wait of a call for an executor", func(u *SamplerUse) float64 { return u.CallQueue.Max.Seconds() }),
+	usageRow("engine/running/mean", Number, Neither, "mean requests that have a place in a pass, of all engines", func(u *SamplerUse) float64 { return u.Running.mean() }),
+	usageRow("engine/running/max", Number, Neither, "most such requests", func(u *SamplerUse) float64 { return u.Running.Max }),
+	usageRow("engine/waiting/mean", Number, Lower, "mean requests that wait for a place", func(u *SamplerUse) float64 { return u.Waiting.mean() }),
+	usageRow("engine/waiting/max", Number, Lower, "most such requests", func(u *SamplerUse) float64 { return u.Waiting.Max }),
+	usageRow("engine/kv_use/mean", Share, Neither, "mean share of the caches that holds something", func(u *SamplerUse) float64 { return u.KVUse.mean() }),
+	usageRow("engine/kv_use/max", Share, Neither, "largest such share", func(u *SamplerUse) float64 { return u.KVUse.Max }),
+	usageRow("engine/fill/mean", Share, Higher, "rows of passes that are no padding", func(u *SamplerUse) float64 { return ratio64(u.Tokens+u.Fed, u.Rows) }),
+	usageRow("engine/evictions", Number, Lower, "idle sessions that lost their cache to others", func(u *SamplerUse) float64 { return float64(u.Evictions) }),
+	usageRow("engine/prefix_hit_rate", Share, Higher, "context tokens that were not fed because other contexts begin alike", func(u *SamplerUse) float64 { return ratio64(u.Shared, u.Shared+u.Fed) }),
+	usageRow("timing_s/load_policy", Seconds, Lower, "what sampling waited for engines with the policy", func(u *SamplerUse) float64 { return u.Loading.Seconds() }),
 }
 
-func usageRow(name, unit string, better Direction, meaning string, of func(*Usage) float64) row {
+func usageRow(name, unit string, better Direction, meaning string, of func(*SamplerUse) float64) row {
 	return row{Metric{name, unit, better, meaning}, func(s *Step) float64 {
 		u, _ := usageOf(s.SamplingBusy)
 		return of(&u)

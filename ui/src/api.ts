@@ -27,7 +27,7 @@ export interface Busy {
   process_ns: number;
   programs_ns: number;
   sandbox_ns: number;
-  usage?: Usage;
+  usage?: SamplerUse;
   wall_ns: number;
   worker: string;
 }
@@ -234,6 +234,13 @@ export interface HistoryView {
   left: number;
   steps: ProblemStep[];
 }
+export interface KindSize {
+  bytes: number;
+  count?: number;
+  kind: string;
+  objects: number;
+  unit?: string;
+}
 export interface Look {
   path: string;
 }
@@ -427,6 +434,19 @@ export interface SQLView {
   ms: number;
   rows: unknown[][];
   truncated: boolean;
+}
+export interface SamplerUse {
+  call_queue: Durations;
+  call_wall: Durations;
+  evictions: number;
+  fed: number;
+  kv_use: Gauge;
+  loading_ns: number;
+  rows: number;
+  running: Gauge;
+  shared: number;
+  tokens: number;
+  waiting: Gauge;
 }
 export interface ScheduleRow {
   events: Mark[];
@@ -655,17 +675,8 @@ export interface TurnView {
   text: string;
 }
 export interface Usage {
-  call_queue: Durations;
-  call_wall: Durations;
-  evictions: number;
-  fed: number;
-  kv_use: Gauge;
-  loading_ns: number;
-  rows: number;
-  running: Gauge;
-  shared: number;
-  tokens: number;
-  waiting: Gauge;
+  kinds: KindSize[];
+  steps: number;
 }
 export interface VersionSpan {
   until?: number;
