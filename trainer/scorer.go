@@ -49,7 +49,7 @@ func (s scorer) score(ctx context.Context, p pass.Program, rows []*packing.Row, 
 }
 
 // all scores every token of the samples, 0 for the first: its log-probability, and the
-// entropy of the distribution that it is drawn from.
+// entropy of the distribution that it is drawn from, nil where Config.Entropies is not set.
 func (s scorer) all(ctx context.Context, samples []rl.Sample, limits packing.Limits) (logprobs, entropies [][]float32, err error) {
 	var rows []*packing.Row
 	for i := range samples {
@@ -71,7 +71,12 @@ func (s scorer) all(ctx context.Context, samples []rl.Sample, limits packing.Lim
 	}
 	for _, r := range rows {
 		copy(logprobs[r.Index][1:], r.Old)
-		copy(entropies[r.Index][1:], r.Entropy)
+		if r.Entropy == nil {
+			entropies = nil // the program does not yield them
+		}
+		if entropies != nil {
+			copy(entropies[r.Index][1:], r.Entropy)
+		}
 	}
 	return logprobs, entropies, nil
 }

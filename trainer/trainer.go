@@ -162,15 +162,26 @@ func (t *Trainer) Update(ctx context.Context, batch rl.Batch, o UpdateOptions) (
 // at the temperature of the rollouts, and 0 for the first token. Masks and
 // advantages are ignored.
 func (t *Trainer) Logprobs(ctx context.Context, samples []rl.Sample) ([][]float32, error) {
-	logprobs, _, err := t.Scores(ctx, samples)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	logprobs, _, err := scoresOf(ctx, t, samples)
 	return logprobs, err
 }
 
 // Scores is Logprobs, with the entropy of the distribution that each token is drawn
-// from, in nats. It changes nothing.
+// from, in nats. It changes nothing. It needs Config.Entropies.
 func (t *Trainer) Scores(ctx context.Context, samples []rl.Sample) (logprobs, entropies [][]float32, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	logprobs, entropies, err = scoresOf(ctx, t, samples)
+	if err == nil && entropies == nil {
+		err = errors.New("scores: the trainer was not built for entropies")
+	}
+	return logprobs, entropies, err
+}
+
+// scoresOf is Scores, without entropies where there are none. The caller holds t.mu.
+func scoresOf(ctx context.Context, t *Trainer, samples []rl.Sample) (logprobs, entropies [][]float32, err error) {
 	if !t.state.Ready() {
 		return nil, nil, fmt.Errorf("logprobs: %w", ErrNoState)
 	}

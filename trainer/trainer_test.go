@@ -568,13 +568,17 @@ func TestRematChangesNothing(t *testing.T) {
 // TestScores: the entropy of the tokens of a batch is the one that its update reports, the
 // log-probabilities are those of Logprobs, and asking changes no bit of the update.
 func TestScores(t *testing.T) {
-	s := samples(4, 25, 3)
-	asked, plain := initialised(t, tinyConfig()), initialised(t, tinyConfig())
+	s, cfg := samples(4, 25, 3), tinyConfig()
+	cfg.Entropies = true
+	asked, plain := initialised(t, cfg), initialised(t, tinyConfig())
+	if _, _, err := plain.Scores(t.Context(), s); err == nil {
+		t.Error("a trainer that was not built for entropies gives some")
+	}
 	logprobs, entropies, err := asked.Scores(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := asked.Logprobs(t.Context(), s)
+	want, err := plain.Logprobs(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)
 	}

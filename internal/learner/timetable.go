@@ -93,8 +93,9 @@ type graphs struct {
 	Loss             config.Loss
 	Temperature      float64
 	MicrobatchTokens int
+	Entropies        bool
 }
 
 func graphsOf(cfg config.Run) graphs {
-	return graphs{Loss: cfg.RL.Loss, Temperature: cfg.Rollout.Temperature, MicrobatchTokens: cfg.RL.MicrobatchTokens}
+	return graphs{Loss: cfg.RL.Loss, Temperature: cfg.Rollout.Temperature, MicrobatchTokens: cfg.RL.MicrobatchTokens, Entropies: cfg.Tracker.TokenStats > 0}
 }

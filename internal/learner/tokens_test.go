@@ -1,15 +1,16 @@
 package learner_test
 
 import (
-	"bytes"
 	"math"
 	"path"
+	"slices"
 	"strings"
 	"testing"
 
 	"temper/internal/blob"
 	"temper/internal/record"
 	"temper/internal/rl"
+	"temper/internal/run"
 	"temper/internal/run/runtest"
 )
 
@@ -31,8 +32,7 @@ func TestTokenStatsAreRecorded(t *testing.T) {
 		for _, info := range infos {
 			if folder := path.Dir(info.Key); path.Base(folder) == "tokens" {
 				perStep[folder]++
-				samples := path.Join(path.Dir(folder), "samples", strings.TrimSuffix(path.Base(info.Key), ".zst")+".bin")
-				checkStats(t, h, info.Key, samples)
+				checkStats(t, h, info.Key, path.Join(path.Dir(folder), "batch.json"), strings.TrimSuffix(path.Base(info.Key), ".zst"))
 			}
 		}
 		if most > 0 == (len(perStep) == 0) || len(perStep) > 2 {
@@ -57,8 +57,8 @@ func TestTokenStatsAreRecorded(t *testing.T) {
 	}
 }
 
-// checkStats holds a record to the samples of its problem.
-func checkStats(t *testing.T, h *runtest.Run, recorded, sampled string) {
+// checkStats holds a record to the samples of its problem in the batch.
+func checkStats(t *testing.T, h *runtest.Run, recorded, batch, problem string) {
 	t.Helper()
 	data, err := blob.ReadKey(t.Context(), h.Store, recorded)
 	if err != nil {
@@ -68,12 +68,13 @@ func checkStats(t *testing.T, h *runtest.Run, recorded, sampled string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if data, err = blob.ReadKey(t.Context(), h.Store, sampled); err != nil {
+	var stored run.StoredBatch
+	if err := blob.ReadJSON(t.Context(), h.Store, batch, &stored); err != nil {
 		t.Fatal(err)
 	}
-	samples, err := rl.ReadSamples(bytes.NewReader(data))
-	if err != nil || len(samples) != len(list) || len(list) == 0 {
-		t.Fatalf("%s: %d samples, %d in the record (%v)", sampled, len(samples), len(list), err)
+	samples := slices.DeleteFunc(stored.Samples, func(s rl.Sample) bool { return s.ProblemID != problem })
+	if len(samples) != len(list) || len(list) == 0 {
+		t.Fatalf("%s: %d samples of %s, %d in the record", batch, len(samples), problem, len(list))
 	}
 	for i, s := range samples {
 		k := 0
@@ -81,7 +82,11 @@ func checkStats(t *testing.T, h *runtest.Run, recorded, sampled string) {
 			if !in {
 				continue
 			}
-			if math.Abs(list[i].Differences[k]-(-1-float64(s.RolloutLogprobs[p]))) > 1e-6 || math.Abs(list[i].Entropies[k]-float64(p)) > 1e-3 {
+			engine := 0.0
+			if s.RolloutLogprobs != nil {
+				engine = float64(s.RolloutLogprobs[p])
+			}
+			if math.Abs(list[i].Differences[k]-(-1-engine)) > 1e-6 || math.Abs(list[i].Entropies[k]-float64(p)) > 1e-3 {
 				t.Errorf("%s, rollout %d, token %d: %v, %v", recorded, s.Rollout, p, list[i].Differences[k], list[i].Entropies[k])
 			}
 			k++
