@@ -18,7 +18,7 @@ func (s *Server) showNotes(r *request) (run.Notes, error) {
 	if err != nil {
 		return run.Notes{}, err
 	}
-	return h.Notes(r.Context())
+	return run.ReadNotes(r.Context(), h.Store(), h.ID())
 }
 
 func (s *Server) putNotes(r *request, n run.Notes) (run.Notes, error) {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -56,7 +57,11 @@ func TestNotes(t *testing.T) {
 			}
 		}
 		list := read[ui.RunList](t, s, "/runs")
-		if diff := cmp.Diff(want, list.Runs[0].Tags); diff != "" {
+		at := slices.IndexFunc(list.Runs, func(r ui.RunRow) bool { return r.RunID == h.Ref.RunID })
+		if at < 0 {
+			t.Fatalf("the list has no %s: %+v", h.Ref.RunID, list.Runs)
+		}
+		if diff := cmp.Diff(want, list.Runs[at].Tags); diff != "" {
 			t.Errorf("catalog made anew: %v: want -, got +\n%s", again, diff)
 		}
 	}

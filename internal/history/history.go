@@ -79,11 +79,6 @@ func (r *Run) Summary(ctx context.Context) (s run.Summary, ok bool, err error) {
 	return artifact.Lookup[run.Summary](ctx, r.store, r.layout.Summary())
 }
 
-// Notes are what people say of the run.
-func (r *Run) Notes(ctx context.Context) (run.Notes, error) {
-	return run.ReadNotes(ctx, r.store, r.ID())
-}
-
 // Records are the records of all steps, in order.
 func (r *Run) Records(ctx context.Context) ([]run.StepRecord, error) {
 	return run.Records(ctx, r.store, r.Plan)

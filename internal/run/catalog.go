@@ -163,7 +163,7 @@ func EntryOfPlan(ctx context.Context, store blob.Store, runID string) (CatalogEn
 	}
 	cfg, err := ReadConfig(ctx, store, Ref{RunID: runID, Config: plan.Config})
 	e.AddPlan(plan, cfg.Name, opened.ModTime)
-	if notes, err := ReadNotes(ctx, store, runID); err == nil { // without them the list is still right
+	if notes, err := ReadNotes(ctx, store, runID); err == nil && len(notes.Tags) > 0 { // without them the list is still right
 		e.Tags = notes.Tags
 	}
 	return e, plan, err
