@@ -82,7 +82,7 @@ func TestPagesArePointed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer stream.Body.Close() //nolint:errcheck // read alone
+	defer stream.Body.Close()
 	lines := bufio.NewScanner(stream.Body)
 	for lines.Scan() && !strings.HasPrefix(lines.Text(), "event: reset") { // now the page is listed
 	}

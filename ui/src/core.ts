@@ -231,6 +231,7 @@ export function num(v: Num, digits = 3): string {
 export const percent = (v: Num) => { const n = asNumber(v); return n === null ? "–" : (100 * n).toFixed(1) + "%"; };
 export function seconds(s: number): string {
   if (!Number.isFinite(s)) return "–";
+  if (s > 0 && s < 0.1) return s < 0.001 ? "<1 ms" : Math.round(1000 * s) + " ms";
   if (s < 60) return s < 10 ? s.toFixed(1) + " s" : Math.round(s) + " s";
   const m = Math.floor(s / 60);
   if (m < 60) return `${m} min ${Math.round(s % 60)} s`;

@@ -209,6 +209,7 @@ function Times({ t }: { t: TrajectoryView }) {
   const s = (t as Spent).spent;
   if (!s) return <Note kind="dim">The times of turns and calls are not recorded: the program that made this step did not store them.</Note>;
   const calls = s.turns.flatMap((turn, i) => (turn.calls ?? []).map((c, j) => ({ ...c, turn: i, name: t.conversation[i]?.calls?.[j]?.name || "call" })));
+  const ran = (c: CallTime) => (c.took_s ?? c.wall_s ?? 0) > 0; // a malformed call runs nothing, and begins nowhere
   const end = Math.max(1e-6, ...s.turns.map((x) => x.begin_s + x.generate_s), ...calls.map((c) => c.begin_s + (c.took_s ?? c.wall_s ?? 0)));
   const bar = (kind: string, from: number, took: number, label: string, key: string) => <div key={key} class={"span span-" + kind} tabIndex={0} style={{ left: 100 * from / end + "%", width: Math.max(0.4, 100 * took / end) + "%" }} title={label} role="img" aria-label={label}>{took / end > 0.06 ? seconds(took) : ""}</div>;
   const lane = (name: string, bars: preact.ComponentChildren) => <div class="lane" role="listitem"><span class="lane-name">{name}</span><div class="lane-track">{bars}</div></div>;
@@ -216,12 +217,12 @@ function Times({ t }: { t: TrajectoryView }) {
     <div class="timeline" role="list">
       {lane("generate", s.turns.map((x, i) => bar("stage", x.begin_s, x.generate_s, `turn ${i + 1}: generated for ${seconds(x.generate_s)} from ${seconds(x.begin_s)} on`, "g" + i)))}
       {lane("queue", calls.filter((c) => (c.queue_s ?? 0) > 0).map((c, i) => bar("pause", c.begin_s, c.queue_s!, `turn ${c.turn + 1}: ${c.name} waited ${seconds(c.queue_s!)} for an executor`, "q" + i)))}
-      {lane("tool", calls.map((c, i) => bar("tool", c.begin_s + (c.queue_s ?? 0), Math.max(0, (c.took_s ?? c.wall_s ?? 0) - (c.queue_s ?? 0)), `turn ${c.turn + 1}: ${c.name} took ${seconds(c.took_s ?? c.wall_s ?? 0)}`, "t" + i)))}
+      {lane("tool", calls.filter(ran).map((c, i) => bar("tool", c.begin_s + (c.queue_s ?? 0), Math.max(0, (c.took_s ?? c.wall_s ?? 0) - (c.queue_s ?? 0)), `turn ${c.turn + 1}: ${c.name} took ${seconds(c.took_s ?? c.wall_s ?? 0)}`, "t" + i)))}
       <div class="lane axis"><span class="lane-name" /><div class="lane-track"><span>0 s</span><span>{seconds(end)} in all</span></div></div>
     </div>
     <div class="scroll" tabIndex={0}><table><thead><tr><th>turn</th><th>what</th><th class="right">begins</th><th class="right">takes</th><th class="right">queue</th><th class="right">program</th><th class="right">CPU</th><th class="right">memory</th><th class="right">output</th></tr></thead>
       <tbody>{s.turns.flatMap((x, i) => [<tr key={i}><td>{i + 1}</td><td>generate</td><td class="right">{seconds(x.begin_s)}</td><td class="right">{seconds(x.generate_s)}</td><td /><td /><td /><td /><td /></tr>,
-        ...calls.filter((c) => c.turn === i).map((c, j) => <tr key={i + "." + j}><td /><td>{c.name}</td><td class="right">{seconds(c.begin_s)}</td><td class="right">{c.took_s === undefined ? "–" : seconds(c.took_s)}</td><td class="right">{c.queue_s === undefined ? "–" : seconds(c.queue_s)}</td><td class="right">{c.wall_s === undefined ? "–" : seconds(c.wall_s)}</td><td class="right">{c.cpu_s === undefined ? "–" : seconds(c.cpu_s)}</td><td class="right">{c.peak_memory_bytes === undefined ? "–" : bytes(c.peak_memory_bytes)}</td><td class="right">{c.stdout_bytes === undefined ? "–" : bytes(c.stdout_bytes + (c.stderr_bytes ?? 0))}</td></tr>)])}</tbody></table></div>
+        ...calls.filter((c) => c.turn === i).map((c, j) => !ran(c) ? <tr key={i + "." + j}><td /><td>{c.name}</td><td class="right dim" colSpan={7}>did not run</td></tr> : <tr key={i + "." + j}><td /><td>{c.name}</td><td class="right">{seconds(c.begin_s)}</td><td class="right">{c.took_s === undefined ? "–" : seconds(c.took_s)}</td><td class="right">{c.queue_s === undefined ? "–" : seconds(c.queue_s)}</td><td class="right">{c.wall_s === undefined ? "–" : seconds(c.wall_s)}</td><td class="right">{c.cpu_s === undefined ? "–" : seconds(c.cpu_s)}</td><td class="right">{c.peak_memory_bytes === undefined ? "–" : bytes(c.peak_memory_bytes)}</td><td class="right">{c.stdout_bytes === undefined ? "–" : bytes(c.stdout_bytes + (c.stderr_bytes ?? 0))}</td></tr>)])}</tbody></table></div>
     {calls.filter((c) => c.stdout || c.stderr).map((c, i) => <Section key={i} title={`Whole output of turn ${c.turn + 1}`}>{c.stdout && <Text text={c.stdout} mono />}{c.stderr && <><p class="dim small">standard error</p><Text text={c.stderr} mono /></>}</Section>)}
   </>;
 }
