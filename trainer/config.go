@@ -36,6 +36,8 @@ type Config struct {
 	Temperature float64
 	// Loss is the objective of Update.
 	Loss config.Loss
+	// Entropies makes Scores say how certain the policy is at each token.
+	Entropies bool
 	// Pack puts several trajectories into one row of a device pass, kept apart by
 	// segments, instead of padding each to a row of its own. Whatever the lengths,
 	// there are then few shapes; see MaxGraphs. On the CPU, log-probabilities keep
@@ -172,7 +174,7 @@ type plans [2]packing.Plan
 func (c Config) passes() (pass.Config, error) {
 	options, err := c.options()
 	return pass.Config{
-		Backend: c.Backend, Kernels: c.Kernels, Mesh: c.Mesh, Network: c.Model, Options: options, Loss: c.Loss, Temperature: c.Temperature,
+		Backend: c.Backend, Kernels: c.Kernels, Mesh: c.Mesh, Network: c.Model, Options: options, Loss: c.Loss, Entropies: c.Entropies, Temperature: c.Temperature,
 		Lanes: c.Lanes, Memory: pass.Memory{Limit: c.MemoryLimit, Bytes: c.StepBytes},
 		Elsewhere: c.Elsewhere,
 	}, err

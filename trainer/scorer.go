@@ -48,28 +48,35 @@ func (s scorer) score(ctx context.Context, p pass.Program, rows []*packing.Row, 
 	})
 }
 
-// logprobs scores every token of the samples, 0 for the first.
-func (s scorer) logprobs(ctx context.Context, samples []rl.Sample, limits packing.Limits) ([][]float32, error) {
+// all scores every token of the samples, 0 for the first: its log-probability, and the
+// entropy of the distribution that it is drawn from, nil where Config.Entropies is not set.
+func (s scorer) all(ctx context.Context, samples []rl.Sample, limits packing.Limits) (logprobs, entropies [][]float32, err error) {
 	var rows []*packing.Row
 	for i := range samples {
 		whole := rl.Sample{ProblemID: samples[i].ProblemID, Rollout: samples[i].Rollout, Tokens: samples[i].Tokens}
 		whole.LossMask = make([]bool, len(whole.Tokens))
 		if err := limits.Check(&whole); err != nil {
-			return nil, fmt.Errorf("sample %d: %w", i, err)
+			return nil, nil, fmt.Errorf("sample %d: %w", i, err)
 		}
 		if len(whole.Tokens) > 1 {
 			rows = append(rows, &packing.Row{Sample: &whole, Index: i, Length: len(whole.Tokens) - 1})
 		}
 	}
 	if err := s.score(ctx, pass.Program{Objective: pass.Policy, Kind: pass.Score}, rows, keepOld); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	out := make([][]float32, len(samples))
+	logprobs, entropies = make([][]float32, len(samples)), make([][]float32, len(samples))
 	for i := range samples {
-		out[i] = make([]float32, len(samples[i].Tokens))
+		logprobs[i], entropies[i] = make([]float32, len(samples[i].Tokens)), make([]float32, len(samples[i].Tokens))
 	}
 	for _, r := range rows {
-		copy(out[r.Index][1:], r.Old)
+		copy(logprobs[r.Index][1:], r.Old)
+		if r.Entropy == nil {
+			entropies = nil // the program does not yield them
+		}
+		if entropies != nil {
+			copy(entropies[r.Index][1:], r.Entropy)
+		}
 	}
-	return out, nil
+	return logprobs, entropies, nil
 }

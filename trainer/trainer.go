@@ -164,14 +164,32 @@ func (t *Trainer) Update(ctx context.Context, batch rl.Batch, o UpdateOptions) (
 func (t *Trainer) Logprobs(ctx context.Context, samples []rl.Sample) ([][]float32, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	logprobs, _, err := scoresOf(ctx, t, samples)
+	return logprobs, err
+}
+
+// Scores is Logprobs, with the entropy of the distribution that each token is drawn
+// from, in nats. It changes nothing. It needs Config.Entropies.
+func (t *Trainer) Scores(ctx context.Context, samples []rl.Sample) (logprobs, entropies [][]float32, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	logprobs, entropies, err = scoresOf(ctx, t, samples)
+	if err == nil && entropies == nil {
+		err = errors.New("scores: the trainer was not built for entropies")
+	}
+	return logprobs, entropies, err
+}
+
+// scoresOf is Scores, without entropies where there are none. The caller holds t.mu.
+func scoresOf(ctx context.Context, t *Trainer, samples []rl.Sample) (logprobs, entropies [][]float32, err error) {
 	if !t.state.Ready() {
-		return nil, fmt.Errorf("logprobs: %w", ErrNoState)
+		return nil, nil, fmt.Errorf("logprobs: %w", ErrNoState)
 	}
-	out, err := t.scorer().logprobs(ctx, samples, limitsOf(t.cfg.Model))
+	logprobs, entropies, err = scorerOf(t).all(ctx, samples, limitsOf(t.cfg.Model))
 	if err != nil {
-		return nil, fmt.Errorf("logprobs: %w", err)
+		return nil, nil, fmt.Errorf("logprobs: %w", err)
 	}
-	return out, nil
+	return logprobs, entropies, nil
 }
 
 // Counters returns the numbers of updates made.
@@ -191,13 +209,13 @@ func (t *Trainer) Weights() ([]tensor.Named, error) {
 // newStep prepares a step. The caller holds t.mu.
 func (t *Trainer) newStep(objective pass.Objective, o config.Optimizer, p Position) *step {
 	return &step{
-		passes: t.passes, state: t.state, reference: t.reference, scorer: t.scorer(), plan: t.plans[objective], log: t.cfg.Log,
+		passes: t.passes, state: t.state, reference: t.reference, scorer: scorerOf(t), plan: t.plans[objective], log: t.cfg.Log,
 		model: t.cfg.Model, loss: t.cfg.Loss, memory: pass.Memory{Limit: t.cfg.MemoryLimit, Bytes: t.cfg.StepBytes},
 		objective: objective, optimizer: o, position: p,
 	}
 }
 
-func (t *Trainer) scorer() scorer { return scorer{passes: t.passes, plan: t.plans[pass.Policy]} }
+func scorerOf(t *Trainer) scorer { return scorer{passes: t.passes, plan: t.plans[pass.Policy]} }
 
 // limitsOf is what a network can take of a sample.
 func limitsOf(m qwen3.Config) packing.Limits {

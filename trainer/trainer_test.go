@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -561,5 +562,57 @@ func TestRematChangesNothing(t *testing.T) {
 	}
 	if d := distance(x.FirstMoments, y.FirstMoments); d > 1e-7 {
 		t.Errorf("gradients differ by %v", d)
+	}
+}
+
+// TestScores: the entropy of the tokens of a batch is the one that its update reports, the
+// log-probabilities are those of Logprobs, and asking changes no bit of the update.
+func TestScores(t *testing.T) {
+	s, cfg := samples(4, 25, 3), tinyConfig()
+	cfg.Entropies = true
+	asked, plain := initialised(t, cfg), initialised(t, tinyConfig())
+	if _, _, err := plain.Scores(t.Context(), s); err == nil {
+		t.Error("a trainer that was not built for entropies gives some")
+	}
+	logprobs, entropies, err := asked.Scores(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := plain.Logprobs(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum, n := 0.0, 0
+	for i := range s {
+		if !slices.Equal(logprobs[i], want[i]) {
+			t.Errorf("sample %d: log-probabilities differ", i)
+		}
+		for p, in := range s[i].LossMask {
+			if in {
+				sum, n = sum+float64(entropies[i][p]), n+1
+			}
+		}
+	}
+	update := trainer.UpdateOptions{Optimizer: adam(), Position: constant(1)}
+	a, errA := asked.Update(t.Context(), rl.Batch{Step: 1, Samples: s}, update)
+	b, errB := plain.Update(t.Context(), rl.Batch{Step: 1, Samples: s}, update)
+	if errA != nil || errB != nil {
+		t.Fatal(errA, errB)
+	}
+	if math.Abs(sum/float64(n)-a.Entropy) > 1e-5 || a.Entropy <= 0 {
+		t.Errorf("mean entropy %v, the update reports %v", sum/float64(n), a.Entropy)
+	}
+	if a != b {
+		t.Errorf("the update after the question: %+v, without it: %+v", a, b)
+	}
+	x, errA := asked.Weights()
+	y, errB := plain.Weights()
+	if errA != nil || errB != nil {
+		t.Fatal(errA, errB)
+	}
+	for i := range x {
+		if !slices.Equal(x[i].Data, y[i].Data) {
+			t.Errorf("%s differs", x[i].Name)
+		}
 	}
 }

@@ -177,7 +177,15 @@ func (p *packedColumn) keep(t term, marks []bool) {
 type table struct {
 	rows    int
 	columns map[string]*packedColumn
-	size    int
+	// groups are the rows of each problem, which stand side by side.
+	groups []packedGroup
+	size   int
+}
+
+// packedGroup is a problem, by the sum of its id, and the first of its rows.
+type packedGroup struct {
+	problem uint64
+	first   int32
 }
 
 func tableOf(c record.Columns) *table {
@@ -197,6 +205,14 @@ func tableOf(c record.Columns) *table {
 			p.codes[i] = uint8(code) //nolint:gosec // below 256
 		}
 		t.columns[name] = p
+	}
+	if words, at, ok := c.Words("problem"); ok {
+		for i, code := range at {
+			if i == 0 || code != at[i-1] {
+				t.groups = append(t.groups, packedGroup{sumOf(words[code]), int32(i)}) //nolint:gosec // rows of a step
+			}
+		}
+		t.size += 16 * len(t.groups)
 	}
 	for _, p := range t.columns {
 		t.size += len(p.codes) + 4*len(p.plain) + 8*len(p.values) + 200

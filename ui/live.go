@@ -58,11 +58,12 @@ type hub struct {
 
 	mu       sync.Mutex
 	streams  int
+	pages    map[*client]bool // all streams
 	watchers map[string]*watcher
 }
 
 func newHub(store blob.Store, log *slog.Logger) *hub {
-	h := &hub{store: store, log: log, watchers: map[string]*watcher{}}
+	h := &hub{store: store, log: log, watchers: map[string]*watcher{}, pages: map[*client]bool{}}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	return h
 }
@@ -271,6 +272,7 @@ func (s *Server) stream(w http.ResponseWriter, r *request) error {
 		return nil //nolint:nilerr // the client has gone
 	}
 	c := &client{events: make(chan event, queued), slow: make(chan struct{})}
+	defer s.hub.list(c)()
 	for _, id := range runs {
 		defer s.hub.leave(c, id)
 		var after *history.Cursor
@@ -306,7 +308,9 @@ func (s *Server) pump(ctx context.Context, c *client, out *streamWriter) {
 		case <-c.slow:
 			return
 		case e := <-c.events:
-			out.places[e.run] = e.cursor
+			if e.run != "" {
+				out.places[e.run] = e.cursor
+			}
 			err = out.send(e.kind, e.data)
 		case <-beat.C:
 			err = out.write(":\n\n")
@@ -331,6 +335,32 @@ func (h *hub) release() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.streams--
+}
+
+// list counts a stream among those that point reaches, until the returned function is called.
+func (h *hub) list(c *client) (forget func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.pages[c] = true
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(h.pages, c)
+	}
+}
+
+// point tells all pages to show another one, and returns how many there are.
+func (h *hub) point(path string) int {
+	data, err := json.Marshal(map[string]string{"path": path})
+	if err != nil { // texts always encode
+		return 0
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for c := range h.pages {
+		c.send(event{kind: "view", data: data})
+	}
+	return len(h.pages)
 }
 
 // checkedID is the id, or one that no run has where it is no id at all.

@@ -61,11 +61,15 @@ func routes() []route {
 		get("/api/v1/runs/{run}/find", "The trajectories of all steps that a filter finds", []param{
 			{"filter", "conditions with spaces, all of which must hold, such as reward=1 failed_calls>2 fate=dropped"},
 		}, (*Server).find),
+		get("/api/v1/runs/{run}/problems/{problem}", "What became of a problem in each step that sampled it", nil, (*Server).showProblem),
 		get("/api/v1/runs/{run}/steps/{step}", "A step: its record and its groups", nil, (*Server).showStep),
 		get("/api/v1/runs/{run}/steps/{step}/trajectories", "The trajectories of a step, in columns", nil, (*Server).showTrajectories),
 		get("/api/v1/runs/{run}/steps/{step}/{problem}", "A group: its problem, its rollouts and why each was kept or dropped", nil, (*Server).showGroup),
 		get("/api/v1/runs/{run}/steps/{step}/{problem}/{k}", "A trajectory: its turns and calls", nil, (*Server).showTrajectory),
 		get("/api/v1/runs/{run}/steps/{step}/{problem}/{k}/tokens", "The tokens of a trajectory", nil, (*Server).showTokens),
+		get("/api/v1/runs/{run}/notes", "The tags and the note that people gave a run", nil, (*Server).showNotes),
+		put("/api/v1/runs/{run}/notes", "Replace the tags and the note of a run", (*Server).putNotes),
+		get("/api/v1/runs/{run}/du", "What a run takes in the store, by kind; it lists all of its objects", nil, (*Server).showUsage),
 		get("/api/v1/runs/{run}/status", "What a run that goes on says of itself; needs Temporal", nil, (*Server).showStatus),
 		{
 			Method: http.MethodGet, Path: "/api/v1/events", Summary: "What runs leave while they go on, as server-sent events", Content: "text/event-stream",
@@ -78,6 +82,11 @@ func routes() []route {
 			Method: http.MethodGet, Path: "/api/v1/runs/{run}/export/tfevents", Summary: "All series of a run as an event file of TensorBoard",
 			Content: "application/octet-stream", serve: (*Server).exportEvents,
 		},
+		{
+			Method: http.MethodGet, Path: "/api/v1/runs/{run}/export/parquet", Summary: "The stored trajectories of a run as Parquet, in the columns in which verl dumps rollouts",
+			Content: "application/vnd.apache.parquet", Query: []param{{"from", "first step"}, {"to", "last step"}}, serve: (*Server).exportParquet,
+		},
+		post("/api/v1/view", "Point the open pages that follow a run to another page", (*Server).pointPages),
 		get("/api/v1/sql/tables", "The tables of SQL queries", nil, (*Server).listTables),
 		post("/api/v1/sql", "Answer a SELECT over the tables, read-only, 5 s and 10,000 rows at most", (*Server).answerSQL),
 		{
@@ -106,8 +115,17 @@ func get[T any](path, summary string, query []param, f func(*Server, *request) (
 }
 
 func post[B, T any](path, summary string, f func(*Server, *request, B) (T, error)) route {
+	return taking(http.MethodPost, path, summary, f)
+}
+
+func put[B, T any](path, summary string, f func(*Server, *request, B) (T, error)) route {
+	return taking(http.MethodPut, path, summary, f)
+}
+
+// taking is a route that takes a body, and so needs the token.
+func taking[B, T any](method, path, summary string, f func(*Server, *request, B) (T, error)) route {
 	return route{
-		Method: http.MethodPost, Path: path, Summary: summary, Answer: reflect.TypeFor[T](), Body: reflect.TypeFor[B](), Token: true,
+		Method: method, Path: path, Summary: summary, Answer: reflect.TypeFor[T](), Body: reflect.TypeFor[B](), Token: true,
 		serve: func(s *Server, w http.ResponseWriter, r *request) error {
 			var body B
 			dec := json.NewDecoder(r.Body)

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"temper/internal/config"
 	"temper/internal/history"
 	"temper/internal/run"
@@ -215,6 +217,18 @@ type RunView struct {
 	Name   string   `json:"name"`
 }
 
+// standing are the alerts whose rule is broken after a step. A watch that cannot be read
+// hides nothing else.
+func standing(ctx context.Context, h *history.Run, step int) []string {
+	out := []string{}
+	if state, ok, err := history.RolloutsOf(h).Watch(ctx, step); err == nil && ok {
+		for _, a := range state.Standing {
+			out = append(out, fmt.Sprintf("step %d: %s", a.Step, a.Text))
+		}
+	}
+	return out
+}
+
 func (s *Server) showRun(r *request) (RunView, error) {
 	ctx := r.Context()
 	h, err := s.run(r)
@@ -222,11 +236,22 @@ func (s *Server) showRun(r *request) (RunView, error) {
 		return RunView{}, err
 	}
 	out := RunView{Dir: h.Dir(), Stages: h.Plan.Stages, SFTSteps: h.Plan.SFTSteps, Window: h.Plan.Window, Alerts: []string{}, Amendments: []string{}, Children: []run.CatalogEntry{}}
-	if out.CatalogEntry, err = h.Entry(ctx); err != nil {
-		return out, err
-	}
-	cfg, err := h.Config(ctx)
-	if err != nil {
+	var cfg config.Run
+	var all []run.CatalogEntry
+	var sum run.Summary
+	var ended bool
+	g, inGroup := errgroup.WithContext(ctx) // a far store answers them all in the time of one
+	g.Go(func() (err error) { cfg, err = h.Config(inGroup); return err })
+	g.Go(func() (err error) { out.Evaluations, err = h.Evaluations(inGroup); return err })
+	g.Go(func() (err error) { sum, ended, err = h.Summary(inGroup); return err })
+	g.Go(func() (err error) { all, err = s.runs.List(inGroup); return err })
+	g.Go(func() (err error) {
+		if out.CatalogEntry, err = h.Entry(inGroup); err == nil {
+			out.Alerts = standing(inGroup, h, out.Step)
+		}
+		return err
+	})
+	if err := g.Wait(); err != nil {
 		return out, err
 	}
 	for _, a := range cfg.Amendments {
@@ -234,23 +259,9 @@ func (s *Server) showRun(r *request) (RunView, error) {
 	}
 	now := cfg.Newest()
 	out.Name, out.RolloutsPerProblem, out.GroupSize, out.NotPromised = cfg.Name, now.RL.RolloutsPerProblem, now.RL.GroupSize, cfg.NotPromised()
-	if out.Evaluations, err = h.Evaluations(ctx); err != nil {
-		return out, err
-	}
 	out.Evaluations = orEmpty(out.Evaluations)
-	if sum, ok, err := h.Summary(ctx); err != nil {
-		return out, err
-	} else if ok {
+	if ended {
 		out.Summary = &sum
-	}
-	if state, ok, err := history.RolloutsOf(h).Watch(ctx, out.Step); err == nil && ok {
-		for _, a := range state.Standing {
-			out.Alerts = append(out.Alerts, fmt.Sprintf("step %d: %s", a.Step, a.Text))
-		}
-	}
-	all, err := s.runs.List(ctx)
-	if err != nil {
-		return out, err
 	}
 	for _, e := range all {
 		if e.Fork != nil && e.Fork.RunID == h.ID() {

@@ -17,6 +17,7 @@ import (
 
 	"temper/internal/blob"
 	"temper/internal/history"
+	"temper/internal/run"
 	"temper/workflows"
 )
 
@@ -36,6 +37,8 @@ type Config struct {
 	Store blob.Store
 	Steer Steerer
 	Place Place
+	// PutNotes stores the tags and the note of a run; nil for a dashboard that only reads.
+	PutNotes func(ctx context.Context, runID string, n run.Notes) error
 	// Token is what commands need; empty forbids them.
 	Token string
 	// ReadNeedsToken closes reading as well.

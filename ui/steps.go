@@ -273,25 +273,26 @@ func (s *Server) showGroup(r *request) (GroupView, error) {
 	}
 	id := r.PathValue("problem")
 	out := GroupView{Step: step, Problems: []string{}}
-	if out.Problem, err = s.problem(ctx, h, step, id); err != nil {
+	var rows []record.Row
+	var group run.GroupRecord
+	var cfg config.Run
+	var ts []rl.Trajectory
+	g, inGroup := errgroup.WithContext(ctx) // a far store answers them all in the time of one
+	g.Go(func() (err error) { out.Problem, err = s.problem(inGroup, h, step, id); return err })
+	g.Go(func() (err error) { rows, out.Source, group, err = s.groupRows(inGroup, h, step, id); return err })
+	g.Go(func() (err error) { cfg, err = h.Config(inGroup); return err })
+	g.Go(func() (err error) {
+		ts, err = h.Group(inGroup, step, id)
+		if errors.Is(err, blob.ErrNotExist) {
+			out.Texts = fmt.Sprintf("the texts of step %d are not in the store: checkpoint.keep_trajectories has deleted them", step)
+			return nil
+		}
+		return err
+	})
+	if err := g.Wait(); err != nil {
 		return out, err
 	}
-	rows, source, group, err := s.groupRows(ctx, h, step, id)
-	if err != nil {
-		return out, err
-	}
-	out.Source, out.Fate = source, string(group.Fate)
-	cfg, err := h.Config(ctx)
-	if err != nil {
-		return out, err
-	}
-	ts, err := h.Group(ctx, step, id)
-	switch {
-	case errors.Is(err, blob.ErrNotExist):
-		out.Texts = fmt.Sprintf("the texts of step %d are not in the store: checkpoint.keep_trajectories has deleted them", step)
-	case err != nil:
-		return out, err
-	}
+	out.Fate = string(group.Fate)
 	ends := map[int]string{}
 	for i := range ts {
 		ends[ts[i].Rollout] = tailOf(ts[i].Text, endOfText)
@@ -312,20 +313,21 @@ func (s *Server) showGroup(r *request) (GroupView, error) {
 
 // groupRows are the rows of one group and what the batch says of it.
 func (s *Server) groupRows(ctx context.Context, h *history.Run, step int, id string) (rows []record.Row, source string, group run.GroupRecord, err error) {
-	batch, ok, err := history.RolloutsOf(h).Batch(ctx, step)
-	if err != nil {
+	var batch run.StoredBatch
+	var all []record.Row
+	var listed, ok bool
+	g, inGroup := errgroup.WithContext(ctx)
+	g.Go(func() (err error) { batch, listed, err = history.RolloutsOf(h).Batch(inGroup, step); return err })
+	g.Go(func() (err error) { all, ok, err = s.index(inGroup, h, step); return err })
+	if err := g.Wait(); err != nil {
 		return nil, "", group, err
 	}
-	if ok {
+	if listed {
 		i := slices.IndexFunc(batch.Groups, func(g run.GroupRecord) bool { return g.ProblemID == id })
 		if i < 0 {
 			return nil, "", group, missing("step %d of run %s has no problem %s", step, h.ID(), brief(id))
 		}
 		group = batch.Groups[i]
-	}
-	all, ok, err := s.index(ctx, h, step)
-	if err != nil {
-		return nil, "", group, err
 	}
 	if ok {
 		from, _ := slices.BinarySearchFunc(all, id, func(r record.Row, id string) int { return cmp.Compare(r.Problem, id) })
@@ -355,30 +357,30 @@ func (s *Server) problem(ctx context.Context, h *history.Run, step int, id strin
 	if stage == 0 {
 		return rl.Problem{}, missing("run %s has no step %d", h.ID(), step)
 	}
-	return s.findProblem(ctx, fmt.Sprintf("problems/%s/%d", h.ID(), stage), id, func() ([]rl.Problem, error) { return history.RolloutsOf(h).TrainProblems(ctx, stage) })
+	return s.findProblem(ctx, h, stage, false, id)
 }
 
-func (s *Server) findProblem(_ context.Context, key, id string, read func() ([]rl.Problem, error)) (rl.Problem, error) {
+// findProblem finds a problem of a stage in what is kept of its set.
+func (s *Server) findProblem(ctx context.Context, h *history.Run, stage int, heldOut bool, id string) (rl.Problem, error) {
+	key := fmt.Sprintf("problems/%s/%d/%v", h.ID(), stage, heldOut)
 	known, ok := s.cache.get(key)
 	if !ok {
-		list, err := read()
+		data, err := history.RolloutsOf(h).ProblemSet(ctx, stage, heldOut)
 		if err != nil && !errors.Is(err, blob.ErrNotExist) {
 			return rl.Problem{}, err
 		}
-		byID := make(map[string]rl.Problem, len(list))
-		size := 0
-		for _, p := range list {
-			byID[p.ID] = p
-			size += len(p.ID) + len(p.Prompt) + len(p.Answer) + len(p.Fixture) + 100
-		}
-		s.cache.put(key, byID, size)
-		known = byID
+		s.cache.put(key, data, len(data))
+		known = data
 	}
-	p, ok := known.(map[string]rl.Problem)[id]
-	if !ok {
+	data, _ := known.([]byte)
+	if len(data) == 0 { // a set that is gone hides no trajectory
 		return rl.Problem{ID: id}, nil
 	}
-	return p, nil
+	p, ok, err := run.FindProblem(data, id)
+	if !ok {
+		p = rl.Problem{ID: id}
+	}
+	return p, err
 }
 
 // tailOf is the end of a text, from a full rune on.

@@ -7,7 +7,10 @@ import (
 	"net/http"
 	"slices"
 
+	"golang.org/x/sync/errgroup"
+
 	"temper/internal/blob"
+	"temper/internal/config"
 	"temper/internal/history"
 	"temper/internal/record"
 	"temper/internal/rl"
@@ -61,19 +64,17 @@ func (s *Server) showTrajectory(r *request) (TrajectoryView, error) {
 	if err != nil {
 		return TrajectoryView{}, err
 	}
-	p, err := s.problem(ctx, h, step, t.ProblemID)
-	if err != nil {
+	var p rl.Problem
+	var rows []record.Row
+	var cfg config.Run
+	g, inGroup := errgroup.WithContext(ctx) // a far store answers them all in the time of one
+	g.Go(func() (err error) { p, err = s.problem(inGroup, h, step, t.ProblemID); return err })
+	g.Go(func() (err error) { rows, _, _, err = s.groupRows(inGroup, h, step, t.ProblemID); return err })
+	g.Go(func() (err error) { cfg, err = h.Config(inGroup); return err })
+	if err := g.Wait(); err != nil {
 		return TrajectoryView{}, err
 	}
 	out, err := view(ctx, h, t, p)
-	if err != nil {
-		return out, err
-	}
-	rows, _, _, err := s.groupRows(ctx, h, step, t.ProblemID)
-	if err != nil {
-		return out, err
-	}
-	cfg, err := h.Config(ctx)
 	if err != nil {
 		return out, err
 	}
@@ -199,6 +200,11 @@ type TokensView struct {
 	Mask []int `json:"mask"`
 	// Logprobs are the engine's, nats; null where the token was not sampled.
 	Logprobs []*Number `json:"logprobs"`
+	// TrainerLogprobs are those of the policy before the update, by the trainer, and Entropies
+	// those of the distributions that the tokens were drawn from, nats; null where the token
+	// was not sampled.
+	TrainerLogprobs []*Number `json:"trainer_logprobs,omitempty"`
+	Entropies       []*Number `json:"entropies,omitempty"`
 	// Missing names what this run does not record of each token.
 	Missing []string `json:"missing"`
 }
@@ -215,15 +221,51 @@ func (s *Server) showTokens(r *request) (TokensView, error) {
 	if err != nil {
 		return TokensView{}, err
 	}
-	r.immutable = true
-	return tokensOf(r.Context(), h, t)
+	out, err := tokensOf(r.Context(), h, t)
+	if err != nil {
+		return out, err
+	}
+	stats, ok, err := history.RolloutsOf(h).TokenStats(r.Context(), step, t.ProblemID, t.Rollout)
+	if r.immutable = err == nil && ok; !r.immutable {
+		return out, err
+	}
+	out.addStats(stats)
+	return out, nil
 }
+
+// addStats adds what the trainer has said of the tokens, where it fits the trajectory.
+func (v *TokensView) addStats(stats record.TokenStats) {
+	sampled := 0
+	for _, m := range v.Mask {
+		sampled += m
+	}
+	if len(stats.Entropies) < sampled || len(stats.Differences) < sampled {
+		return
+	}
+	v.TrainerLogprobs, v.Entropies = make([]*Number, len(v.Mask)), make([]*Number, len(v.Mask))
+	k := 0
+	for i, m := range v.Mask {
+		if m == 0 {
+			continue
+		}
+		logprob, entropy := *v.Logprobs[i]+Number(stats.Differences[k]), Number(stats.Entropies[k])
+		v.TrainerLogprobs[i], v.Entropies[i] = &logprob, &entropy
+		k++
+	}
+	v.Missing = slices.DeleteFunc(v.Missing, func(m string) bool { return m == missingTrainer || m == missingEntropy })
+}
+
+// What a run need not record of its tokens.
+const (
+	missingTrainer = "log-probability of the trainer"
+	missingEntropy = "entropy (tracker.token_stats records both of kept trajectories)"
+)
 
 func tokensOf(ctx context.Context, h *history.Run, t *rl.Trajectory) (TokensView, error) {
 	n := min(len(t.Tokens), maxTokens)
 	out := TokensView{
 		PromptTokens: t.PromptTokens, IDs: t.Tokens[:n], Mask: make([]int, n), Logprobs: make([]*Number, n),
-		Missing: []string{"log-probability of the trainer", "entropy"},
+		Missing: []string{missingTrainer, missingEntropy},
 	}
 	if n < len(t.Tokens) {
 		out.Missing = append(out.Missing, fmt.Sprintf("%d tokens beyond the first %d", len(t.Tokens)-n, n))
@@ -317,7 +359,7 @@ func (s *Server) showEvalTrajectory(r *request) (TrajectoryView, error) {
 		return TrajectoryView{}, missing("the evaluation has no trajectory %d of problem %s", k, brief(r.PathValue("problem")))
 	}
 	ctx := r.Context()
-	p, err := s.findProblem(ctx, fmt.Sprintf("heldout/%s/%d", h.ID(), e.Stage), ts[k].ProblemID, func() ([]rl.Problem, error) { return history.RolloutsOf(h).HeldOutProblems(ctx, e.Stage) })
+	p, err := s.findProblem(ctx, h, e.Stage, true, ts[k].ProblemID)
 	if err != nil {
 		return TrajectoryView{}, err
 	}

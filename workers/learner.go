@@ -55,7 +55,7 @@ func (f learnerFactory) make(r *run.Loaded) (learner.Learner, error) {
 	}
 	c := trainer.Config{
 		Backend: f.backend, Mesh: f.mesh, Model: m, Seed: rl.Seed(cfg.Seed, "trainer"),
-		MicrobatchTokens: cfg.RL.MicrobatchTokens, Temperature: cfg.Rollout.Temperature, Loss: cfg.RL.Loss,
+		MicrobatchTokens: cfg.RL.MicrobatchTokens, Temperature: cfg.Rollout.Temperature, Loss: cfg.RL.Loss, Entropies: cfg.Tracker.TokenStats > 0,
 		Kernels: kernels.Choice(cfg.Trainer.Kernels), Pack: cfg.RL.Pack, Compute: cfg.Model.Compute, Remat: cfg.Model.Remat,
 		Work: budget.WorkOf(cfg), Log: f.log,
 	}

@@ -25,12 +25,13 @@ func exportCommand() *cobra.Command {
 	var format, out, mlflow, experiment string
 	var from, to int
 	cmd := &cobra.Command{
-		Use: "export RUN", Short: "Write the series or the trajectories of a run for other programs: CSV, TensorBoard, Parquet, MLflow", Args: cobra.ExactArgs(1),
+		Use: "export RUN", Short: "Write the series or the trajectories of a run for other programs: CSV, TensorBoard, Parquet, W&B, MLflow", Args: cobra.ExactArgs(1),
 		Long: `Writes what a run has left so far; it may go on meanwhile.
 
   --format csv          the series, a line a step
   --format tensorboard  the series as an event file; --out is the folder
   --format parquet      the trajectories that are stored, in the columns in which verl dumps rollouts
+  --format wandb        configuration and series as W&B stores a run that is offline, for wandb sync; --out is the folder
   --mlflow URL          the series to a server of MLflow; a run that is there goes on behind its last step.
                         MLFLOW_TRACKING_TOKEN is sent as a bearer token.
 
@@ -38,10 +39,10 @@ Weights are written by temper run export.`,
 	}
 	p := cli.ProcessFlags(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&format, "format", "", "csv, tensorboard or parquet")
-	flags.StringVarP(&out, "out", "o", "", "the file, or the folder of event files")
+	flags.StringVar(&format, "format", "", "csv, tensorboard, parquet or wandb")
+	flags.StringVarP(&out, "out", "o", "", "the file, or the folder for tensorboard and wandb")
 	flags.StringVar(&mlflow, "mlflow", "", "address of a server of MLflow")
-	flags.StringVar(&experiment, "experiment", "temper", "experiment of MLflow")
+	flags.StringVar(&experiment, "experiment", "temper", "experiment of MLflow, or project of W&B")
 	flags.IntVar(&from, "from", 1, "first step of the trajectories")
 	flags.IntVar(&to, "to", math.MaxInt, "last step of the trajectories")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -64,7 +65,7 @@ Weights are written by temper run export.`,
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %d steps of run %s sent, run %s of experiment %s\n", mlflow, sent, r.ID(), id, experiment)
 			return err
 		}
-		what, err := exportFile(cmd, r, format, out, from, to)
+		what, err := exportFile(cmd, r, format, out, experiment, from, to)
 		if err != nil {
 			return err
 		}
@@ -75,7 +76,7 @@ Weights are written by temper run export.`,
 }
 
 // exportFile writes a file and says what is in it.
-func exportFile(cmd *cobra.Command, r *history.Run, format, out string, from, to int) (string, error) {
+func exportFile(cmd *cobra.Command, r *history.Run, format, out, project string, from, to int) (string, error) {
 	if format == "parquet" {
 		file, err := os.Create(out)
 		if err != nil {
@@ -87,6 +88,13 @@ func exportFile(cmd *cobra.Command, r *history.Run, format, out string, from, to
 			return "", usersError(err)
 		}
 		return fmt.Sprintf("%s: %d trajectories of run %s", out, n, r.ID()), nil
+	}
+	if format == "wandb" {
+		folder, n, err := export.WandB(cmd.Context(), r, out, project)
+		if err != nil {
+			return "", usersError(err)
+		}
+		return fmt.Sprintf("%s: %d steps of run %s", folder, n, r.ID()), nil
 	}
 	records, err := r.Records(cmd.Context())
 	if err != nil {
@@ -101,7 +109,7 @@ func exportFile(cmd *cobra.Command, r *history.Run, format, out string, from, to
 		data = ui.TensorBoard(records)
 		err = os.MkdirAll(filepath.Dir(out), 0o755)
 	default:
-		return "", cli.Usagef("--format: is %q, want csv, tensorboard or parquet", format)
+		return "", cli.Usagef("--format: is %q, want csv, tensorboard, parquet or wandb", format)
 	}
 	if err == nil {
 		err = os.WriteFile(out, data, 0o644)

@@ -18,6 +18,7 @@ import (
 	"temper/internal/cli"
 	"temper/internal/config"
 	"temper/internal/health"
+	"temper/internal/run"
 	"temper/internal/schedule"
 	"temper/internal/service"
 	"temper/internal/temporalclient"
@@ -97,6 +98,7 @@ func serveUI(ctx context.Context, p *config.Process, o uiOptions, out io.Writer)
 		s := &steerer{process: p, store: store}
 		defer s.close()
 		cfg.Steer, cfg.Place = s, s
+		cfg.PutNotes = func(ctx context.Context, runID string, n run.Notes) error { return run.PutNotes(ctx, store, runID, n) }
 	}
 	dashboard, err := ui.New(cfg)
 	if err != nil {

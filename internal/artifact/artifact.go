@@ -65,6 +65,9 @@ func (l Layout) NewestConfig() string { return l.key("config", "newest.json") }
 // Plan is what was decided when the run was opened.
 func (l Layout) Plan() string { return l.key("plan.json") }
 
+// Notes are what people say of the run. They may be replaced at any time.
+func (l Layout) Notes() string { return l.key("notes.json") }
+
 // Owner is who has taken the run over from the execution that opened it; most runs
 // have none.
 func (l Layout) Owner() string { return l.key("owner.json") }
@@ -167,6 +170,23 @@ func (l Layout) OutputsFolder(step int) string { return l.Step(step, "outputs") 
 // Outputs is a part of that, by the sum of its content.
 func (l Layout) Outputs(step int, sha256 string) string {
 	return path.Join(l.OutputsFolder(step), fmt.Sprintf("%.12s.zst", sha256))
+}
+
+// TokensFolder has what the trainer says of the tokens of a step, where the run records it.
+func (l Layout) TokensFolder(step int) string { return l.Step(step, "tokens") }
+
+// Tokens is that of one problem.
+func (l Layout) Tokens(step int, problemID string) string {
+	return path.Join(l.TokensFolder(step), problemID+".zst")
+}
+
+// SeriesSteps is how many steps a block of records has.
+const SeriesSteps = 64
+
+// Series is a block of the records of steps, a line each, of which block n ends with step
+// n*SeriesSteps: a reader of a long run needs one request for all of them.
+func (l Layout) Series(n int) string {
+	return l.key("series", fmt.Sprintf("%06d.jsonl", n))
 }
 
 // TensorBoard is an event file of TensorBoard with a step: TensorBoard reads the files of a folder in the order

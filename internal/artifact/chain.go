@@ -39,17 +39,20 @@ func (l Layout) SideFolders() []string {
 }
 
 // Aside reports whether a key is of something that no promise holds: what clocks say of
-// trajectories, whole outputs, and event files for other programs. A run has the same bits
-// with and without it.
+// trajectories, whole outputs, what the trainer says of tokens, copies of the records of
+// steps in blocks, notes of people, and event files for other programs. A run has the same bits with and
+// without it.
 func Aside(key string) bool {
 	parts := strings.Split(key, "/")
 	switch {
+	case len(parts) == 3 && parts[0] == Root && parts[2] == "notes.json":
+		return true
 	case len(parts) < 4 || parts[0] != Root:
 		return false
-	case parts[2] == "tensorboard":
+	case parts[2] == "tensorboard", parts[2] == "series":
 		return true
 	default:
-		return parts[2] == "steps" && len(parts) > 5 && (parts[4] == "times" || parts[4] == "outputs")
+		return parts[2] == "steps" && len(parts) > 5 && (parts[4] == "times" || parts[4] == "outputs" || parts[4] == "tokens")
 	}
 }
 

@@ -13,18 +13,18 @@ import (
 // configuration; a new key that is not must be added here.
 var clocked = map[string]bool{
 	"started": true, "ended": true, "time": true, "duration_ms": true, "owner": true,
-	"wall_ns": true, "sample_ns": true, "tool_ns": true, "train_ns": true, "save_ns": true, "walls_ns": true, "tokens_per_sec": true,
+	"wall_ns": true, "sample_ns": true, "tool_ns": true, "train_ns": true, "save_ns": true, "publish_ns": true, "walls_ns": true, "tokens_per_sec": true,
 	"wall_seconds": true, "peak_rss_bytes": true, "time_split": true, "policy_path": true,
 	"orchestration_ms_per_step": true, "orchestration_share": true,
 	"written": true, // of a checkpoint: the epoch of its writer, and the manifest before it, which holds an epoch, too
 	// Of the chain, the sums over times and who made what. The links stay: two runs of one
 	// configuration have the same.
 	"previous": true, "holds": true, "state": true, "parent_manifest": true, "made_by": true, "seal": true, "digest": true,
-	"busy": true, "perf/throughput": true, "perf/sample_tokens_per_s": true, "perf/train_tokens_per_s": true,
+	"busy": true, "perf/throughput": true, "perf/sample_tokens_per_s": true, "perf/train_tokens_per_s": true, "perf/max_memory_gb": true,
 }
 
 // clockedFamilies begin the names of series that machines and clocks decide.
-var clockedFamilies = []string{"timing_s/", "cpu_s/", "engine/", "xla/"}
+var clockedFamilies = []string{"timing_s/", "cpu_s/", "engine/", "xla/", "tool/wall_s/", "tool/queue_s/"}
 
 // Timeless is the content of a key without clocked values: two runs of one
 // configuration have the same. Only JSON and metrics.jsonl hold such values.

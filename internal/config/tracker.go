@@ -10,4 +10,8 @@ type Tracker struct {
 	// ToolOutputs keeps the whole output of each call of a tool, beside the text that the
 	// policy saw, which max_tool_response_chars cuts. It goes with the trajectories of its step.
 	ToolOutputs bool `yaml:"tool_outputs,omitempty" json:"tool_outputs,omitempty"`
+	// TokenStats is of how many groups of a step the trainer's log-probability and the entropy of
+	// each kept token are stored, which the dashboard shows beside the engine's. The groups are the
+	// first by problem. Each costs a forward pass over its kept trajectories before the update.
+	TokenStats int `yaml:"token_stats,omitempty" json:"token_stats,omitempty" range:"0.." unit:"groups"`
 }

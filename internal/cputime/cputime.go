@@ -63,7 +63,7 @@ func (s Span) End() *series.Busy {
 	return &series.Busy{
 		Host: s.m.host, Worker: s.m.worker, Cores: now.cores, Wall: now.at.Sub(s.begun.at),
 		Process: max(0, now.process-s.begun.process), Sandbox: max(0, now.sandbox-s.begun.sandbox),
-		Machine: max(0, now.busy-s.begun.busy), Idle: max(0, now.idle-s.begun.idle),
+		Machine: max(0, now.busy-s.begun.busy), Idle: max(0, now.idle-s.begun.idle), PeakMemory: peakMemory(),
 	}
 }
 
@@ -83,6 +83,15 @@ func ownTime() time.Duration {
 		return 0
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// peakMemory is the most memory that this process has held, in bytes.
+func peakMemory() int64 {
+	var u syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	return int64(u.Maxrss) << 10
 }
 
 // tick is the unit of times in /proc: Linux shows all programs a hundredth of a second.

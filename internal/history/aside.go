@@ -3,6 +3,7 @@ package history
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"temper/internal/artifact"
 	"temper/internal/blob"
@@ -42,6 +43,24 @@ func (o Rollouts) OutputsOf(ctx context.Context, step int, problemID string, rol
 		}
 	}
 	return out, err
+}
+
+// TokenStats are what the trainer has said of the sampled tokens of a trajectory; ok is false
+// where it is not recorded, or damaged: nothing depends on it.
+func (o Rollouts) TokenStats(ctx context.Context, step int, problemID string, rollout int) (s record.TokenStats, ok bool, err error) {
+	data, err := blob.ReadKey(ctx, o.run.store, o.run.layout.Tokens(step, problemID))
+	if blob.IsDamage(err) {
+		return s, false, nil
+	}
+	if err != nil {
+		return s, false, err
+	}
+	list, err := record.DecodeTokens(data)
+	i := slices.IndexFunc(list, func(s record.TokenStats) bool { return s.Rollout == rollout })
+	if err != nil || i < 0 {
+		return s, false, nil //nolint:nilerr // see above
+	}
+	return list[i], true, nil
 }
 
 // aside reads all objects of a folder, and passes over those that are damaged or gone

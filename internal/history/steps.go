@@ -83,9 +83,14 @@ func (o Rollouts) TrainProblems(ctx context.Context, stage int) ([]rl.Problem, e
 	return run.ReadProblems(ctx, o.run.store, o.run.layout.TrainProblems(o.source(stage)))
 }
 
-// HeldOutProblems are the problems that a stage, from 1, is evaluated on.
-func (o Rollouts) HeldOutProblems(ctx context.Context, stage int) ([]rl.Problem, error) {
-	return run.ReadProblems(ctx, o.run.store, o.run.layout.HeldOutProblems(o.source(stage)))
+// ProblemSet is the stored content of those that a stage, from 1, trains on, or with
+// heldOut is evaluated on. FindProblem finds one in it.
+func (o Rollouts) ProblemSet(ctx context.Context, stage int, heldOut bool) ([]byte, error) {
+	key := o.run.layout.TrainProblems(o.source(stage))
+	if heldOut {
+		key = o.run.layout.HeldOutProblems(o.source(stage))
+	}
+	return blob.ReadKey(ctx, o.run.store, key)
 }
 
 // source is the stage whose problems a stage has.

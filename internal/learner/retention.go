@@ -267,9 +267,14 @@ func (k retention) stepsWithTrajectories(ctx context.Context, last int) ([]int, 
 	return out, nil
 }
 
-// deleteGroups deletes the trajectories of a step, after the outputs of their calls.
+// deleteGroups deletes the trajectories of a step, after the outputs of their calls and
+// what the trainer said of their tokens.
 func (k retention) deleteGroups(ctx context.Context, step int) error {
 	outputs, _, err := k.store.ListFolder(ctx, k.Layout.OutputsFolder(step))
+	if err != nil {
+		return err
+	}
+	tokens, _, err := k.store.ListFolder(ctx, k.Layout.TokensFolder(step))
 	if err != nil {
 		return err
 	}
@@ -277,7 +282,7 @@ func (k retention) deleteGroups(ctx context.Context, step int) error {
 	if err != nil {
 		return err
 	}
-	for _, group := range append(outputs, groups...) {
+	for _, group := range slices.Concat(outputs, tokens, groups) {
 		if err := k.store.Delete(ctx, group.Key); err != nil {
 			return err
 		}

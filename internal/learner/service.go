@@ -292,10 +292,12 @@ func (t *Service) trainStep(ctx context.Context, in StepInput) (run.Trained, err
 	if t.MadeBy != nil {
 		out.MadeBy = t.MadeBy(s.Config.At(in.Step))
 	}
+	publishing := t.Now()
 	if out.Policy, err = s.publish(ctx); err != nil {
 		return run.Trained{}, err
 	}
 	trained := t.Now()
+	out.PublishTime = trained.Sub(publishing)
 	out.TrainTime, out.Busy = trained.Sub(started), span.End()
 	compiled.end(out.Busy)
 	if err := s.saveIfAsked(ctx, in.Save, at.endsStage(in.Step)); err != nil {

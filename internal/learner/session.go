@@ -120,6 +120,7 @@ func (s *session) rlUpdate(ctx context.Context, step int) (rl.TrainMetrics, erro
 	if err != nil {
 		return rl.TrainMetrics{}, err
 	}
+	s.recordTokens(ctx, step, batch, cfg.Tracker.TokenStats)
 	return s.learner.Update(ctx, batch, schedule.Update{
 		Optimizer: cfg.RL.Optimizer, Position: s.timetable().position(step), NumMinibatches: cfg.RL.NumMinibatches,
 	})

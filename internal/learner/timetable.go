@@ -95,8 +95,12 @@ type graphs struct {
 	Temperature      float64
 	MicrobatchTokens int
 	Work             budget.Work
+	Entropies        bool
 }
 
 func graphsOf(cfg config.Run) graphs {
-	return graphs{Loss: cfg.RL.Loss, Temperature: cfg.Rollout.Temperature, MicrobatchTokens: cfg.RL.MicrobatchTokens, Work: budget.WorkOf(cfg)}
+	return graphs{
+		Loss: cfg.RL.Loss, Temperature: cfg.Rollout.Temperature, MicrobatchTokens: cfg.RL.MicrobatchTokens,
+		Work: budget.WorkOf(cfg), Entropies: cfg.Tracker.TokenStats > 0,
+	}
 }

@@ -169,16 +169,7 @@ func encodeLines[T any](first string, list []T) ([]byte, error) {
 var errAside = errors.New("a record beside trajectories is damaged")
 
 func decodeLines[T any](first string, data []byte) ([]T, error) {
-	data, ok := bytes.CutPrefix(data, []byte(first))
-	if !ok {
-		return nil, fmt.Errorf("%w: want a first line %q", errAside, first)
-	}
-	dec, err := newDecoder()
-	if err != nil {
-		return nil, err
-	}
-	defer dec.Close()
-	text, err := dec.DecodeAll(data, nil)
+	text, err := unframe(first, data)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errAside, err)
 	}
@@ -191,6 +182,20 @@ func decodeLines[T any](first string, data []byte) ([]T, error) {
 		out = append(out, one)
 	}
 	return out, nil
+}
+
+// unframe takes the frame behind a first line apart.
+func unframe(first string, data []byte) ([]byte, error) {
+	data, ok := bytes.CutPrefix(data, []byte(first))
+	if !ok {
+		return nil, fmt.Errorf("want a first line %q", first)
+	}
+	dec, err := newDecoder()
+	if err != nil {
+		return nil, err
+	}
+	defer dec.Close()
+	return dec.DecodeAll(data, nil)
 }
 
 // JoinAll joins the times of all trajectories of a list, by problem and rollout, and leaves

@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"temper/internal/artifact"
 	"temper/internal/blob"
+	"temper/internal/fault"
 	"temper/internal/series"
 )
 
@@ -49,6 +51,7 @@ type CatalogEntry struct {
 	Fork     *ForkFrom `json:"fork,omitempty"`
 	// Stages are the accuracies of a run that has ended.
 	Stages  []StageAccuracy `json:"stages,omitempty"`
+	Tags    []string        `json:"tags,omitempty"`
 	Started time.Time       `json:"started,omitzero"`
 	Updated time.Time       `json:"updated,omitzero"`
 }
@@ -160,6 +163,9 @@ func EntryOfPlan(ctx context.Context, store blob.Store, runID string) (CatalogEn
 	}
 	cfg, err := ReadConfig(ctx, store, Ref{RunID: runID, Config: plan.Config})
 	e.AddPlan(plan, cfg.Name, opened.ModTime)
+	if notes, err := ReadNotes(ctx, store, runID); err == nil && len(notes.Tags) > 0 { // without them the list is still right
+		e.Tags = notes.Tags
+	}
 	return e, plan, err
 }
 
@@ -197,4 +203,53 @@ func PutEntry(ctx context.Context, store blob.Store, e CatalogEntry, cond blob.C
 	}
 	_, err = blob.PutBytes(ctx, store, artifact.Layout{RunID: e.RunID}.Catalog(), data, cond)
 	return err
+}
+
+// Notes are what people say of a run. Nothing that a run does depends on them.
+type Notes struct {
+	Tags []string  `json:"tags"`
+	Text string    `json:"text"`
+	By   string    `json:"by,omitempty"`
+	Time time.Time `json:"time,omitzero"`
+}
+
+// Bounds of notes.
+const (
+	maxTags    = 20
+	maxTag     = 40
+	maxNote    = 20_000
+	tagSymbols = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
+)
+
+// Validate says what is wrong with notes.
+func (n Notes) Validate() error {
+	if len(n.Tags) > maxTags || len(n.Text) > maxNote {
+		return fault.Newf(fault.Refused, "%d tags and a note of %d bytes: at most %d and %d are kept", len(n.Tags), len(n.Text), maxTags, maxNote)
+	}
+	for _, tag := range n.Tags {
+		if tag == "" || len(tag) > maxTag || strings.Trim(tag, tagSymbols) != "" {
+			return fault.Newf(fault.Refused, "tag %.80q: want 1 to %d letters, digits, dots, underscores and hyphens", tag, maxTag)
+		}
+	}
+	return nil
+}
+
+// ReadNotes reads the notes of a run; there may be none.
+func ReadNotes(ctx context.Context, store blob.Store, runID string) (Notes, error) {
+	n, _, err := artifact.Lookup[Notes](ctx, store, artifact.Layout{RunID: runID}.Notes())
+	if n.Tags == nil {
+		n.Tags = []string{}
+	}
+	return n, err
+}
+
+// PutNotes replaces the notes of a run, and its tags in the catalog. Errors: Refused.
+func PutNotes(ctx context.Context, store blob.Store, runID string, n Notes) error {
+	if err := n.Validate(); err != nil {
+		return err
+	}
+	if _, err := blob.PutJSON(ctx, store, artifact.Layout{RunID: runID}.Notes(), n, blob.Always); err != nil {
+		return err
+	}
+	return noteInCatalog(ctx, store, runID, func(e *CatalogEntry) { e.Tags = n.Tags })
 }

@@ -39,6 +39,8 @@ type GroupRecord struct {
 	// Released are the counts of the released code, for a group with unequal rewards. It is
 	// there, empty, for others too: older programs did not count.
 	Released *series.Released `json:"released,omitempty"`
+	// Spread is how far apart the trajectories are; older programs did not say.
+	Spread *series.Spread `json:"spread,omitempty"`
 	// Rows are what the index of the step says of the trajectories, by Rollout. They pass
 	// from the shard to the index and are in no batch.
 	Rows []record.Row `json:"rows,omitempty"`

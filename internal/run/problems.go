@@ -47,6 +47,34 @@ func ProblemsByID(ctx context.Context, store blob.Store, key string, ids []strin
 	return out, nil
 }
 
+// FindProblem finds one problem in the content of a stored set. It decodes that one line,
+// where the set is written as PutLines does: a set may have tens of thousands.
+func FindProblem(data []byte, id string) (p rl.Problem, ok bool, err error) {
+	name, err := json.Marshal(id)
+	if err != nil {
+		return p, false, err
+	}
+	for at := 0; ; {
+		found := bytes.Index(data[at:], append([]byte(`"id":`), name...))
+		if found < 0 {
+			break
+		}
+		from := bytes.LastIndexByte(data[:at+found], '\n') + 1
+		line, _, _ := bytes.Cut(data[from:], []byte{'\n'})
+		if json.Unmarshal(line, &p) == nil && p.ID == id {
+			return p, true, nil
+		}
+		at += found + 1
+	}
+	all, err := dataset.ReadProblems(bytes.NewReader(data), "problems") // in another form, or not there
+	for _, p := range all {
+		if p.ID == id {
+			return p, true, nil
+		}
+	}
+	return rl.Problem{}, false, fault.New(fault.Corrupt, err)
+}
+
 // PutLines stores values as JSON lines.
 func PutLines[T any](ctx context.Context, store blob.Store, key string, values []T) (blob.Ref, error) {
 	var buf bytes.Buffer

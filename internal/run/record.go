@@ -97,6 +97,7 @@ func LogStep(ctx context.Context, store blob.Store, cfg config.Run, in StepInput
 	if err := artifact.Each(ctx, len(writes), func(ctx context.Context, i int) error { return writes[i](ctx) }); err != nil {
 		return Watched{}, err
 	}
+	StoreBlock(ctx, store, layout, in.Step)
 	return w.report(ctx, store)
 }
 
@@ -191,7 +192,7 @@ func recordOf(in StepInput) StepRecord {
 	_, tools := splitWall(in.Sample.Wall, in.Sample.SampleTime, in.Sample.ToolTime)
 	numbers := series.Step{
 		Rollouts: in.Rollouts, Train: in.Train.Metrics, PolicyVersion: in.Train.Policy.Version, Staleness: in.Staleness, Tokens: in.Sample.Tokens,
-		Wall: in.Ended.Sub(in.Started), Sampling: in.Sample.Wall, Tools: tools, Training: in.Train.TrainTime, Saving: in.Train.SaveTime,
+		Wall: in.Ended.Sub(in.Started), Sampling: in.Sample.Wall, Tools: tools, Training: in.Train.TrainTime, Saving: in.Train.SaveTime, Publishing: in.Train.PublishTime,
 		SamplingBusy: in.Sample.Busy, TrainingBusy: in.Train.Busy,
 	}
 	if numbers.TokenStaleness = float64(in.Staleness); len(in.Spans) > 0 {

@@ -170,6 +170,8 @@ type Trained struct {
 	Metrics   rl.TrainMetrics `json:"metrics"`
 	Policy    Policy          `json:"policy"`
 	TrainTime time.Duration   `json:"train_ns"`
+	// PublishTime is the part of TrainTime in which the policy was stored.
+	PublishTime time.Duration `json:"publish_ns,omitempty"`
 	// SaveTime is what the step waited for its checkpoint.
 	SaveTime time.Duration `json:"save_ns"`
 	// Saved is true when a checkpoint was asked for.

@@ -1,7 +1,10 @@
 package run
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"slices"
 
 	"temper/internal/artifact"
@@ -15,13 +18,110 @@ func Records(ctx context.Context, store blob.Store, plan Plan) ([]StepRecord, er
 	if err != nil {
 		return nil, err
 	}
-	var keys []string
+	var steps []int
 	for i, s := range plan.Stages {
 		for step := plan.firstOwn(s); step <= ends[i]; step++ {
+			steps = append(steps, step)
+		}
+	}
+	return gatherRecords(ctx, store, layout, steps)
+}
+
+// gatherRecords reads the records of steps, in order: those of a block that is there from
+// the block, and each other one by itself.
+func gatherRecords(ctx context.Context, store blob.Store, layout artifact.Layout, steps []int) ([]StepRecord, error) {
+	var blocks []int
+	for _, step := range steps {
+		if n := blockOf(step); n*artifact.SeriesSteps <= steps[len(steps)-1] && !slices.Contains(blocks, n) {
+			blocks = append(blocks, n)
+		}
+	}
+	known, err := readBlocks(ctx, store, layout, blocks)
+	if err != nil {
+		return nil, err
+	}
+	var keys []string
+	for _, step := range steps {
+		if _, ok := known[step]; !ok {
 			keys = append(keys, layout.StepLog(step))
 		}
 	}
-	return artifact.Gather[StepRecord](ctx, store, keys)
+	rest, err := artifact.Gather[StepRecord](ctx, store, keys)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]StepRecord, 0, len(steps))
+	for _, step := range steps {
+		if r, ok := known[step]; ok {
+			out = append(out, r)
+		} else {
+			out, rest = append(out, rest[0]), rest[1:]
+		}
+	}
+	return out, nil
+}
+
+// blockOf is the block that a step is in.
+func blockOf(step int) int { return (step + artifact.SeriesSteps - 1) / artifact.SeriesSteps }
+
+// readBlocks reads the records of blocks, by step. A block that is not there, as in runs of
+// older programs, or that is damaged, has none: the records themselves are the truth.
+func readBlocks(ctx context.Context, store blob.Store, layout artifact.Layout, blocks []int) (map[int]StepRecord, error) {
+	parts := make([][]StepRecord, len(blocks))
+	err := artifact.Each(ctx, len(blocks), func(ctx context.Context, i int) error {
+		data, err := blob.ReadKey(ctx, store, layout.Series(blocks[i]))
+		if blob.IsDamage(err) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		dec := json.NewDecoder(bytes.NewReader(data))
+		for dec.More() {
+			var r StepRecord
+			if dec.Decode(&r) != nil || blockOf(r.Step) != blocks[i] {
+				parts[i] = nil
+				return nil
+			}
+			parts[i] = append(parts[i], r)
+		}
+		return nil
+	})
+	out := map[int]StepRecord{}
+	for _, part := range parts {
+		for _, r := range part {
+			out[r.Step] = r
+		}
+	}
+	return out, err
+}
+
+// StoreBlock stores the records of the block that ends with a step. Steps that the run has
+// not made itself are not in it. What goes wrong here harms nobody: readers then take the
+// records one by one.
+func StoreBlock(ctx context.Context, store blob.Store, layout artifact.Layout, step int) {
+	if step%artifact.SeriesSteps != 0 {
+		return
+	}
+	records := make([]json.RawMessage, artifact.SeriesSteps)
+	err := artifact.Each(ctx, len(records), func(ctx context.Context, i int) error {
+		data, err := blob.ReadKey(ctx, store, layout.StepLog(step-artifact.SeriesSteps+1+i))
+		if errors.Is(err, blob.ErrNotExist) {
+			return nil
+		}
+		records[i] = data
+		return err
+	})
+	if err != nil {
+		return
+	}
+	var lines bytes.Buffer
+	for _, r := range records {
+		if len(r) > 0 && json.Compact(&lines, r) == nil {
+			lines.WriteByte('\n')
+		}
+	}
+	_, _ = blob.PutBytes(ctx, store, layout.Series(blockOf(step)), lines.Bytes(), blob.Always) // see above
 }
 
 // NewestStep is the last step of a run that has a record, 0 for none.

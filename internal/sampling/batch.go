@@ -193,6 +193,7 @@ func rolloutNumbers(groups []run.GroupRecord, order []string) run.StepRollouts {
 		byID[groups[i].ProblemID] = &groups[i]
 	}
 	out := run.StepRollouts{Groups: len(groups), Released: &series.Released{}}
+	spread := &series.Spread{}
 	var all, correct, kept series.Tally
 	var pErr, pFormat float64
 	for _, id := range order {
@@ -207,6 +208,11 @@ func rolloutNumbers(groups []run.GroupRecord, order []string) run.StepRollouts {
 			out.Released = nil
 		} else if out.Released != nil {
 			out.Released.Merge(*g.Released)
+		}
+		if g.Spread == nil { // of an older program
+			spread = nil
+		} else if spread != nil {
+			spread.Merge(*g.Spread)
 		}
 		for _, v := range g.Versions {
 			out.Versions = series.AddTokens(out.Versions, v.Version, v.Tokens)
@@ -230,6 +236,9 @@ func rolloutNumbers(groups []run.GroupRecord, order []string) run.StepRollouts {
 	out.MeanResponseTokens, out.MeanTurns = all.Mean(float64(all.Tokens)), all.Mean(float64(all.Turns))
 	out.MeanCalls, out.ClipRatio = all.Mean(float64(all.Calls)), all.Mean(float64(all.Clipped))
 	out.Trajectories = all.Num + out.InfraErrors
+	if spread != nil {
+		out.Spread = spread.Summary()
+	}
 	out.PErrMean, out.PFormatMean = correct.Mean(pErr), correct.Mean(pFormat)
 	return out
 }

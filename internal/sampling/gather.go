@@ -184,6 +184,7 @@ func (g *gathering) end(ctx context.Context, s rollout.Spec, t rl.Trajectory) er
 	g.mu.Lock()
 	g.out.SampleTime += t.SampleTime
 	g.out.ToolTime += t.ToolTime
+	g.calls.add(&t)
 	group := g.open[t.ProblemID]
 	complete := g.place(group, packed)
 	switch t.StopReason {

@@ -8,8 +8,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"temper/internal/policy"
+	"temper/internal/rl"
 	"temper/internal/series"
 	"temper/sandbox"
+	"temper/trainer/engine"
 )
 
 // Progress is how far a call has come. People look at it, and a watch ends a call
@@ -94,6 +97,7 @@ func passesSince(before []int64, e Engine) []int64 {
 type busy struct {
 	programs int64
 	passes   []int64
+	usage    series.SamplerUse
 }
 
 // with adds it to what the machine has measured; nil where nobody measured.
@@ -101,6 +105,88 @@ func (b busy) with(m *series.Busy) []series.Busy {
 	if m == nil {
 		return nil
 	}
-	m.Programs, m.Passes = time.Duration(b.programs), b.passes
+	m.Programs, m.Passes, m.Usage = time.Duration(b.programs), b.passes, &b.usage
 	return []series.Busy{*m}
+}
+
+// lookEvery is the time between two looks at an engine that works.
+const lookEvery = 100 * time.Millisecond
+
+// looks watches an engine while one call uses it.
+type looks struct {
+	engine Engine
+	before engine.Stats
+	usage  series.SamplerUse
+	stop   chan struct{}
+	done   chan struct{}
+}
+
+// counter is an engine of this process, which counts what it does.
+type counter interface{ Stats() engine.Stats }
+
+// beginLooks begins to look at an engine.
+func beginLooks(ctx context.Context, e Engine) *looks {
+	l := &looks{engine: e, stop: make(chan struct{}), done: make(chan struct{})}
+	if c, ok := e.(counter); ok {
+		l.before = c.Stats()
+	}
+	go func() {
+		defer close(l.done)
+		tick := time.NewTicker(lookEvery)
+		defer tick.Stop()
+		for l.look(ctx) {
+			select {
+			case <-l.stop:
+				return
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+		}
+	}()
+	return l
+}
+
+// look reads the gauges of the engine, and reports whether it has some.
+func (l *looks) look(ctx context.Context) bool {
+	r, ok := l.engine.(policy.Reporter)
+	if !ok {
+		return false
+	}
+	s, err := r.Status(ctx)
+	if err != nil { // the call itself meets what is wrong
+		return true
+	}
+	l.usage.Running.Look(float64(s.Running))
+	l.usage.Waiting.Look(float64(s.Waiting))
+	l.usage.KVUse.Look(float64(s.Used) / float64(max(1, s.Capacity)))
+	return true
+}
+
+// end returns what was seen.
+func (l *looks) end() series.SamplerUse {
+	close(l.stop)
+	<-l.done
+	if c, ok := l.engine.(counter); ok {
+		now := c.Stats()
+		l.usage.Tokens, l.usage.Fed = now.Generated-l.before.Generated, now.Prefilled-l.before.Prefilled
+		l.usage.Shared, l.usage.Rows = now.Shared-l.before.Shared, now.Rows-l.before.Rows
+		l.usage.Evictions = now.Evictions - l.before.Evictions
+	}
+	return l.usage
+}
+
+// callTimes counts what the programs of calls took, and what they waited for.
+type callTimes struct{ wall, queue series.Durations }
+
+// add counts the calls of a trajectory that ran a program.
+func (c *callTimes) add(t *rl.Trajectory) {
+	for _, turn := range t.Turns {
+		for _, call := range turn.Calls {
+			if call.Spent.Wall > 0 {
+				c.wall.Add(call.Spent.Wall)
+				c.queue.Add(call.Spent.Queue)
+			}
+		}
+	}
 }

@@ -57,13 +57,14 @@ func (r recorder) record(ctx context.Context, g storedGroup) (run.GroupRecord, e
 	if err != nil {
 		return run.GroupRecord{}, fault.Newf(fault.Corrupt, "step %d: %w", r.step, err)
 	}
-	out := run.GroupRecord{ProblemID: g.Problem.ID, Fate: fate, NumSamples: len(samples), Trajectories: g.ref, Released: countReleased(g.Trajectories, fate)}
+	out := run.GroupRecord{ProblemID: g.Problem.ID, Fate: fate, NumSamples: len(samples), Trajectories: g.ref, Released: countReleased(g.Trajectories, fate), Spread: &series.Spread{}}
 	for i := range g.Trajectories {
 		t := &g.Trajectories[i]
 		if t.Excluded() {
 			out.InfraErrors++
 			continue
 		}
+		out.Spread.Add(t)
 		out.All.Add(t)
 		if r.partial {
 			countVersions(&out, t)
@@ -79,6 +80,9 @@ func (r recorder) record(ctx context.Context, g storedGroup) (run.GroupRecord, e
 		if kept[i].Reward > 0 {
 			out.KeptCorrect.Add(&kept[i])
 		}
+	}
+	for i := range samples {
+		out.Spread.Advantages.Add(float64(samples[i].Advantage))
 	}
 	out.Rows = r.rows(g.Trajectories, samples, fate)
 	if len(samples) == 0 {

@@ -77,6 +77,7 @@ type sampler struct {
 	now      func() time.Time
 	engine   Engine
 	programs atomic.Int64 // nanoseconds of processor time in the sandbox
+	calls    callTimes    // of trajectories that ended; guarded by the gathering
 }
 
 // target is what to sample for: a run, a policy, and the step whose configuration
@@ -156,9 +157,11 @@ func (r *Service) sampleGroups(ctx context.Context, in GroupsInput, progress *Pr
 	var out run.Sampled
 	var spent busy
 	err := r.withEngine(ctx, target{in.Run, in.Policy, in.Step, fmt.Sprintf("step %d, problems %q", in.Step, in.ProblemIDs)}, progress, func(s *sampler) (err error) {
-		passes := passesOf(s.engine)
+		passes, seen := passesOf(s.engine), beginLooks(ctx, s.engine)
+		loading := r.Now().Sub(started)
 		out, err = s.sampleStep(ctx, in)
-		spent = busy{programs: s.programs.Load(), passes: passesSince(passes, s.engine)}
+		spent = busy{programs: s.programs.Load(), passes: passesSince(passes, s.engine), usage: seen.end()}
+		spent.usage.CallWall, spent.usage.CallQueue, spent.usage.Loading = s.calls.wall, s.calls.queue, loading
 		if r.MadeBy != nil {
 			out.MadeBy = proof.AddMaker(nil, r.MadeBy(s.cfg))
 		}

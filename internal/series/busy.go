@@ -26,6 +26,10 @@ type Busy struct {
 	Passes []int64 `json:"passes_by_rows,omitempty"`
 	// Graphs is what was compiled for a trainer on an accelerator.
 	Graphs *Graphs `json:"graphs,omitempty"`
+	// PeakMemory is the most memory that the process has held since its start, bytes.
+	PeakMemory int64 `json:"peak_memory_bytes,omitempty"`
+	// Usage is what the sampling itself knows; older programs did not say.
+	Usage *SamplerUse `json:"usage,omitempty"`
 }
 
 // machines sums up what runs side by side: processes count each, and the machine that

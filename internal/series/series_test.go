@@ -48,8 +48,11 @@ func TestValuesInJSON(t *testing.T) {
 
 // TestTable: every series of a record is described, once and in one line.
 func TestTable(t *testing.T) {
-	compiled := &series.Busy{Graphs: &series.Graphs{Programs: 6, Compiled: 4, Loaded: 2, Compiling: 3 * time.Second}}
-	values := (&series.Step{Staleness: 1, Rollouts: series.Rollouts{Released: &series.Released{}}, TrainingBusy: compiled}).Values()
+	values := (&series.Step{
+		Staleness: 1, Rollouts: series.Rollouts{Released: &series.Released{}, Spread: &series.SpreadSummary{}},
+		SamplingBusy: []series.Busy{{PeakMemory: 1, Usage: &series.SamplerUse{}}}, Publishing: time.Second,
+		TrainingBusy: &series.Busy{Graphs: &series.Graphs{Programs: 6, Compiled: 4, Loaded: 2, Compiling: 3 * time.Second}},
+	}).Values()
 	all := series.All()
 	for name, want := range map[string]float64{"xla/programs": 6, "xla/compiled": 4, "xla/cache_hits": 2, "xla/compile_s": 3} {
 		if values[name] != want {
@@ -114,6 +117,72 @@ func TestSeriesHaveTheMeaningOfTheirNames(t *testing.T) {
 	} {
 		if got[name] != want {
 			t.Errorf("%s is %v, want %v", name, got[name], want)
+		}
+	}
+}
+
+// TestSpread: merging groups in any cut gives the numbers of all trajectories.
+func TestSpread(t *testing.T) {
+	all := []rl.Trajectory{
+		trajectory(1, rl.StopAnswered, status.OK, status.Error), trajectory(0, rl.StopAnswered, status.OK), trajectory(0.5, rl.StopAnswered),
+	}
+	for i := range all {
+		all[i].Tokens = make([]int32, 5+10*i) // responses of 3, 13 and 23 tokens
+	}
+	var whole, a, b series.Spread
+	for i := range all {
+		whole.Add(&all[i])
+		if i == 0 {
+			a.Add(&all[i])
+		} else {
+			b.Add(&all[i])
+		}
+	}
+	a.Merge(b)
+	if diff := cmp.Diff(whole, a); diff != "" {
+		t.Errorf("whole -, merged +\n%s", diff)
+	}
+	values := (&series.Step{Rollouts: series.Rollouts{Spread: a.Summary()}}).Values()
+	for name, want := range map[string]float64{
+		"critic/rewards/max": 1, "critic/rewards/min": 0, "response_length/min": 3, "response_length/p50": 13, "response_length/p90": 13, "response_length/max": 23,
+		"prompt_length/mean": 2, "num_turns/min": 0, "num_turns/max": 2, "tool/status/ok": 2.0 / 3, "tool/status/error": 1.0 / 3, "tool/status/killed": 0,
+	} {
+		if got, ok := values[name]; !ok || got != want {
+			t.Errorf("%s is %v (%v), want %v", name, got, ok, want)
+		}
+	}
+	if _, ok := (&series.Step{}).Values()["critic/rewards/max"]; ok {
+		t.Error("a step of an older program has a spread")
+	}
+}
+
+// TestUsage: a quantile is right within a fifth, and engines side by side add up.
+func TestUsage(t *testing.T) {
+	var d series.Durations
+	for ms := 1; ms <= 1000; ms++ {
+		d.Add(time.Duration(ms) * time.Millisecond)
+	}
+	for share, want := range map[float64]time.Duration{0.5: 500 * time.Millisecond, 0.95: 950 * time.Millisecond, 1: time.Second} {
+		if got := d.Quantile(share); got < want || float64(got) > 1.2*float64(want) {
+			t.Errorf("quantile %g is %v, want %v", share, got, want)
+		}
+	}
+	if d.Max != time.Second || (&series.Durations{}).Quantile(0.5) != 0 {
+		t.Errorf("the longest is %v", d.Max)
+	}
+	part := func(worker string, running, kv float64) series.Busy {
+		u := series.SamplerUse{Fed: 30, Shared: 10, Tokens: 20, Rows: 100}
+		u.Running.Look(running)
+		u.Running.Look(running + 2)
+		u.KVUse.Look(kv)
+		return series.Busy{Worker: worker, Usage: &u}
+	}
+	values := (&series.Step{SamplingBusy: []series.Busy{part("a", 3, 0.5), part("b", 5, 0.25)}}).Values()
+	for name, want := range map[string]float64{
+		"engine/running/mean": 10, "engine/running/max": 12, "engine/kv_use/mean": 0.375, "engine/fill/mean": 0.5, "engine/prefix_hit_rate": 0.25, "engine/evictions": 0,
+	} {
+		if values[name] != want {
+			t.Errorf("%s is %v, want %v", name, values[name], want)
 		}
 	}
 }

@@ -18,6 +18,7 @@ type Step struct {
 	// Wall is the whole step. Sampling, Training and Saving are parts of it, and
 	// Tools is the part of Sampling in which the rollouts waited for tools.
 	Wall, Sampling, Tools, Training, Saving time.Duration
+	Publishing                              time.Duration // a part of Training
 	// SamplingBusy has a part for each process that sampled, and TrainingBusy is of the
 	// trainer, nil where nobody measured.
 	SamplingBusy []Busy
@@ -32,6 +33,18 @@ func (s *Step) training() machines {
 	return sumBusy([]Busy{*s.TrainingBusy})
 }
 
+// peak is the most memory of any process, bytes.
+func (s *Step) peak() float64 {
+	most := int64(0)
+	for i := range s.SamplingBusy {
+		most = max(most, s.SamplingBusy[i].PeakMemory)
+	}
+	if s.TrainingBusy != nil {
+		most = max(most, s.TrainingBusy.PeakMemory)
+	}
+	return float64(most)
+}
+
 // Values are the series of a step.
 func (s *Step) Values() Values {
 	out := make(Values, len(table))
@@ -40,6 +53,22 @@ func (s *Step) Values() Values {
 	}
 	if s.Staleness == 0 {
 		for _, r := range windowRows {
+			delete(out, r.Name)
+		}
+	}
+	if s.peak() == 0 {
+		delete(out, PeakMemory)
+	}
+	if s.Publishing == 0 {
+		delete(out, PublishSeconds)
+	}
+	if s.Rollouts.Spread == nil {
+		for _, r := range spreadRows {
+			delete(out, r.Name)
+		}
+	}
+	if _, ok := usageOf(s.SamplingBusy); !ok {
+		for _, r := range usageRows {
 			delete(out, r.Name)
 		}
 	}

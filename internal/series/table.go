@@ -68,6 +68,9 @@ const (
 	EnginePasses  = "engine/passes"
 	BusyRows      = "engine/busy_rows_mean"
 	BusyRowsP10   = "engine/busy_rows_p10"
+	// These two are left out where nobody measured them.
+	PublishSeconds = "timing_s/publish"
+	PeakMemory     = "perf/max_memory_gb"
 )
 
 // row is a series and how it is made of a step.
@@ -78,7 +81,7 @@ type row struct {
 
 // table has a row for each series of a record, under verl's name where it has one.
 // A new metric is one more row.
-var table = slices.Concat(rolloutRows, releasedRows, trainRows, timeRows, busyRows, graphRows, windowRows)
+var table = slices.Concat(rolloutRows, spreadRows, releasedRows, trainRows, timeRows, busyRows, usageRows, graphRows, windowRows)
 
 // windowRows are left out of a step that was sampled by the policy before it, so that
 // the record of a run without a window has none of them.
@@ -159,6 +162,7 @@ var timeRows = []row{
 	{Metric{GenSeconds, Seconds, Lower, "sampling, while rollouts waited for the engine"}, func(s *Step) float64 { return (s.Sampling - s.Tools).Seconds() }},
 	{Metric{ToolSeconds, Seconds, Lower, "sampling, while rollouts waited for tools"}, func(s *Step) float64 { return s.Tools.Seconds() }},
 	{Metric{TrainSeconds, Seconds, Lower, "training"}, func(s *Step) float64 { return s.Training.Seconds() }},
+	{Metric{PublishSeconds, Seconds, Lower, "storing the policy that the step made, a part of training"}, func(s *Step) float64 { return s.Publishing.Seconds() }},
 	{Metric{SaveSeconds, Seconds, Lower, "what the step waited for its checkpoint"}, func(s *Step) float64 { return s.Saving.Seconds() }},
 	{Metric{OtherSeconds, Seconds, Lower, "everything else"}, func(s *Step) float64 { return max(0, s.Wall-s.Sampling-s.Training-s.Saving).Seconds() }},
 }
@@ -175,6 +179,7 @@ var busyRows = []row{
 	{Metric{IdleCPU, Seconds, Lower, "time in which cores had nothing to do, summed over cores, during sampling and training"}, func(s *Step) float64 {
 		return (sumBusy(s.SamplingBusy).idle + s.training().idle).Seconds()
 	}},
+	{Metric{PeakMemory, "GB", Lower, "most memory that a process that sampled or trained has held since its start"}, func(s *Step) float64 { return s.peak() / 1e9 }},
 	{Metric{EnginePasses, Number, Lower, "passes of the engines"}, func(s *Step) float64 {
 		passes, _, _ := rowsOf(s.SamplingBusy)
 		return passes

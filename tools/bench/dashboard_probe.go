@@ -115,7 +115,78 @@ func (p *dashboardProbe) measure(ctx context.Context) ([]dashboardRow, error) {
 		}
 		out = append(out, row)
 	}
+	for _, last := range []func(context.Context) (dashboardRow, error){
+		func(ctx context.Context) (dashboardRow, error) {
+			return p.everyRow(ctx, base+"/find?filter=failed_calls%3E5+reward%3D1")
+		},
+		func(ctx context.Context) (dashboardRow, error) { return p.search(ctx, base) },
+	} {
+		row, err := last(ctx)
+		if err != nil {
+			return out, err
+		}
+		out = append(out, row)
+	}
 	return out, nil
+}
+
+// everyRow is a filter over all rows of the run: cold until all indexes are read, which
+// takes several answers, and warm for one answer after that.
+func (p *dashboardProbe) everyRow(ctx context.Context, path string) (dashboardRow, error) {
+	row := dashboardRow{What: "all rows by a filter, and again"}
+	store := &slowStore{Store: p.store, delay: p.delay}
+	server, err := newDashboard(store)
+	if err != nil {
+		return row, err
+	}
+	defer server.Close()
+	begin := meter.Now()
+	for left := 1; left > 0; {
+		var view struct {
+			Unread int `json:"unread"`
+		}
+		if err := decode(ctx, server, path, &view); err != nil {
+			return row, err
+		}
+		left = view.Unread
+	}
+	cold := begin.Since(1)
+	row.Cold, row.ColdCPU, row.Requests = cold.Wall, cold.CPU, store.count.Load()
+	var warm []meter.Cost
+	for range p.rounds {
+		begin := meter.Now()
+		if row.Bytes, err = ask(ctx, server, path); err != nil {
+			return row, err
+		}
+		warm = append(warm, begin.Since(1))
+	}
+	w := meter.MedianCost(warm)
+	row.Warm, row.WarmCPU = w.Wall, w.CPU
+	return row, nil
+}
+
+// search looks for a text that each response has, which costs the first hit, and then for
+// one that none has, in all steps whose texts are stored.
+func (p *dashboardProbe) search(ctx context.Context, base string) (dashboardRow, error) {
+	row := dashboardRow{What: "a text: first hit, then all texts"}
+	store := &slowStore{Store: p.store, delay: p.delay}
+	server, err := newDashboard(store)
+	if err != nil {
+		return row, err
+	}
+	defer server.Close()
+	begin := meter.Now()
+	if row.Bytes, err = ask(ctx, server, base+"/search?q=e&limit=1"); err != nil {
+		return row, err
+	}
+	first := begin.Since(1)
+	begin = meter.Now()
+	if _, err = ask(ctx, server, base+"/search?q=no-such-text-is-anywhere"); err != nil {
+		return row, err
+	}
+	all := begin.Since(1)
+	row.Cold, row.ColdCPU, row.Requests, row.Warm, row.WarmCPU = first.Wall, first.CPU, store.count.Load(), all.Wall, all.CPU
+	return row, nil
 }
 
 // longest finds the longest trajectory of the newest step.

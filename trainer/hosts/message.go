@@ -76,20 +76,21 @@ type setup struct {
 	Network     qwen3.Config    `json:"network"`
 	Options     qwen3.Options   `json:"options"`
 	Loss        config.Loss     `json:"loss"`
+	Entropies   bool            `json:"entropies,omitempty"`
 	Temperature float64         `json:"temperature"`
 }
 
 func setupOf(run string, epoch int64, c pass.Config) *setup {
 	return &setup{
 		Run: run, Epoch: epoch, Kernels: kernels.Describe(c.Kernels),
-		Network: c.Network, Options: c.Options, Loss: c.Loss, Temperature: c.Temperature,
+		Network: c.Network, Options: c.Options, Loss: c.Loss, Entropies: c.Entropies, Temperature: c.Temperature,
 	}
 }
 
 // config are the settings for the passes of a member.
 func (s setup) config(backend string) pass.Config {
 	return pass.Config{
-		Backend: backend, Kernels: s.Kernels.Choice, Network: s.Network, Options: s.Options, Loss: s.Loss, Temperature: s.Temperature,
+		Backend: backend, Kernels: s.Kernels.Choice, Network: s.Network, Options: s.Options, Loss: s.Loss, Entropies: s.Entropies, Temperature: s.Temperature,
 	}
 }
 

@@ -21,6 +21,8 @@ type builder struct {
 	options qwen3.Options
 	loss    config.Loss
 	extras  feed.Extras // of loss
+	// entropies is true where the scoring program yields them.
+	entropies bool
 	// temperature of the policy objective, which sees the distribution that the
 	// rollouts were sampled from.
 	temperature float64
@@ -34,7 +36,7 @@ func newBuilder(c Config, s *state.State, over *sharding) builder {
 		c.Options.Layout = layout{over}
 	}
 	return builder{
-		network: c.Network, options: c.Options, loss: c.Loss, extras: feed.ExtrasOf(c.Loss),
+		network: c.Network, options: c.Options, loss: c.Loss, extras: feed.ExtrasOf(c.Loss), entropies: c.entropies(),
 		temperature: float64(float32(c.Temperature)), // as requests to the engine state it
 		likeDecode:  device.Threads(c.Backend), state: s,
 	}
@@ -75,7 +77,7 @@ func (b builder) results(p Program) func(*model.Scope, []*graph.Node) []*graph.N
 		switch p.Kind {
 		case Score, Reference:
 			logprobs, entropy, _ := b.logprobs(scope, in, p.Objective)
-			if p.Kind == Score && b.loss.EntropyFraction > 0 {
+			if p.Kind == Score && b.entropies {
 				return []*graph.Node{logprobs, entropy}
 			}
 			return []*graph.Node{logprobs}

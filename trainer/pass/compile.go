@@ -115,7 +115,7 @@ func (p *Passes) prepare(program Program, args []any) (*model.Exec, []shapes.Sha
 		if perDevice, specs, err = s.dealInputs(program, args, trained); err != nil {
 			return nil, nil, err
 		}
-		exec, err = p.compileSharded(program, specs, s.ofOutputs(program, p.cfg.Loss.EntropyFraction > 0, trained))
+		exec, err = p.compileSharded(program, specs, s.ofOutputs(program, p.cfg.entropies(), trained))
 	}
 	var inputs []shapes.Shape
 	for _, of := range perDevice {

@@ -26,18 +26,24 @@ import (
 
 // Config of the passes; trainer.Config explains each field.
 type Config struct {
-	Backend     string
-	Kernels     kernels.Choice
-	Mesh        device.Mesh
-	Network     qwen3.Config
-	Options     qwen3.Options
-	Loss        config.Loss
+	Backend string
+	Kernels kernels.Choice
+	Mesh    device.Mesh
+	Network qwen3.Config
+	Options qwen3.Options
+	Loss    config.Loss
+	// Entropies makes the scoring program yield entropies, which it does anyway where the
+	// loss selects by them.
+	Entropies   bool
 	Temperature float64
 	Lanes       int
 	Memory      Memory
 	// Elsewhere makes passes in other processes; nil makes all of them here.
 	Elsewhere Elsewhere
 }
+
+// entropies reports whether the scoring program yields them.
+func (c *Config) entropies() bool { return c.Entropies || c.Loss.EntropyFraction > 0 }
 
 // Passes calls the programs of one state on one backend. Its methods must not be
 // called at the same time.

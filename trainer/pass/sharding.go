@@ -175,7 +175,7 @@ func (p *Passes) callSharded(program Program, args []any, taken []device.Value) 
 		}
 		inputs = append(inputs, spec)
 	}
-	outputs := s.ofOutputs(program, p.cfg.Loss.EntropyFraction > 0, p.state.Tuning().Trained)
+	outputs := s.ofOutputs(program, p.cfg.entropies(), p.state.Tuning().Trained)
 	exec, err := p.compileSharded(program, inputs, outputs)
 	if err != nil {
 		return nil, err

@@ -23,9 +23,11 @@ export interface Busy {
   idle_ns: number;
   machine_ns: number;
   passes_by_rows?: number[];
+  peak_memory_bytes?: number;
   process_ns: number;
   programs_ns: number;
   sandbox_ns: number;
+  usage?: SamplerUse;
   wall_ns: number;
   worker: string;
 }
@@ -43,6 +45,7 @@ export interface CatalogEntry {
   started?: string;
   state: string;
   step: number;
+  tags?: string[];
   trouble?: string;
   updated?: string;
 }
@@ -98,6 +101,10 @@ export interface ConfigView {
   amendments: Amendment[];
   keys: ConfigKey[];
   step: number;
+}
+export interface Durations {
+  counts?: number[];
+  max_ns?: number;
 }
 export interface End {
   digest: string;
@@ -222,6 +229,24 @@ export interface GroupView {
   texts?: string;
   why: string;
 }
+export interface HistoryView {
+  last: number;
+  left: number;
+  steps: ProblemStep[];
+}
+export interface KindSize {
+  bytes: number;
+  count?: number;
+  kind: string;
+  objects: number;
+  unit?: string;
+}
+export interface Look {
+  path: string;
+}
+export interface Looked {
+  pages: number;
+}
 export interface Mark {
   at: string;
   kind: string;
@@ -232,6 +257,12 @@ export interface Metric {
   meaning: string;
   name: string;
   unit: string;
+}
+export interface Notes {
+  by?: string;
+  tags: string[];
+  text: string;
+  time?: string;
 }
 export interface Order {
   command: Command;
@@ -256,6 +287,12 @@ export interface Problem {
   license?: string;
   prompt: string;
   source?: string;
+}
+export interface ProblemStep {
+  correct: number;
+  kept: number;
+  num: number;
+  step: number;
 }
 export interface ProcessView {
   gauges: Gauge[];
@@ -323,6 +360,7 @@ export interface RunRow {
   started?: string;
   state: string;
   step: number;
+  tags?: string[];
   throughput?: number;
   tool_errors?: number;
   trouble?: string;
@@ -383,6 +421,7 @@ export interface RunView {
   state: string;
   step: number;
   summary?: Summary;
+  tags?: string[];
   trouble?: string;
   updated?: string;
   window?: number;
@@ -395,6 +434,19 @@ export interface SQLView {
   ms: number;
   rows: unknown[][];
   truncated: boolean;
+}
+export interface SamplerUse {
+  call_queue: Durations;
+  call_wall: Durations;
+  evictions: number;
+  fed: number;
+  kv_use: Gauge;
+  loading_ns: number;
+  rows: number;
+  running: Gauge;
+  shared: number;
+  tokens: number;
+  waiting: Gauge;
 }
 export interface ScheduleRow {
   events: Mark[];
@@ -563,12 +615,14 @@ export interface TimelineView {
   spans: Span[];
 }
 export interface TokensView {
+  entropies?: (number | string | null)[];
   ids: number[];
   logprobs: (number | string | null)[];
   mask: number[];
   missing: string[];
   prompt_tokens: number;
   texts: string[];
+  trainer_logprobs?: (number | string | null)[];
 }
 export interface ToolCall {
   arguments?: string;
@@ -619,6 +673,10 @@ export interface TurnView {
   result?: string;
   start: number;
   text: string;
+}
+export interface Usage {
+  kinds: KindSize[];
+  steps: number;
 }
 export interface VersionSpan {
   until?: number;

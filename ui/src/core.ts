@@ -64,7 +64,7 @@ export async function api<T>(path: string, init: RequestInit = {}): Promise<T> {
   try { detail = (await answer.json()).detail; } catch { /* no problem document */ }
   throw new Failure(answer.status, detail);
 }
-export const send = <T>(path: string, body: unknown) => api<T>(path, { method: "POST", body: JSON.stringify(body) });
+export const send = <T>(path: string, body: unknown, method = "POST") => api<T>(path, { method, body: JSON.stringify(body) });
 
 // readLines reads an answer of JSON lines while it comes.
 export async function readLines<T>(path: string, signal: AbortSignal, take: (lines: T[]) => void) {
@@ -165,7 +165,7 @@ async function listen(runs: string[]) {
             else if (line.startsWith("event: ")) kind = line.slice(7);
             else if (line.startsWith("data: ")) data = line.slice(6);
           }
-          if (kind === "reset") touch(JSON.parse(data)); else if (kind) touch(JSON.parse(data).run);
+          if (kind === "reset") touch(JSON.parse(data)); else if (kind === "view") go(JSON.parse(data).path); else if (kind) touch(JSON.parse(data).run);
         }
       }
     } catch (e) {
@@ -231,6 +231,7 @@ export function num(v: Num, digits = 3): string {
 export const percent = (v: Num) => { const n = asNumber(v); return n === null ? "–" : (100 * n).toFixed(1) + "%"; };
 export function seconds(s: number): string {
   if (!Number.isFinite(s)) return "–";
+  if (s > 0 && s < 0.1) return s < 0.001 ? "<1 ms" : Math.round(1000 * s) + " ms";
   if (s < 60) return s < 10 ? s.toFixed(1) + " s" : Math.round(s) + " s";
   const m = Math.floor(s / 60);
   if (m < 60) return `${m} min ${Math.round(s % 60)} s`;

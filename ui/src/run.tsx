@@ -3,10 +3,10 @@
 import { signal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { asNumber, bytes, clock, download, go, num, percent, query, runPath, seconds, send, setQuery, token, useApi, useEvery, useRuns, type Num } from "./core";
-import { A, Load, Note, Pill, State } from "./parts";
+import { A, Load, Note, Pill, State, Text } from "./parts";
 import { colorOf } from "./chart";
 import { Overlay, mainSeries } from "./runs";
-import type { About, Answer, CheckpointsView, ConfigView, EvalRow, Preview, RunList, RunStatus, RunView, SeriesView, TimelineView } from "./api";
+import type { About, Answer, CheckpointsView, ConfigView, EvalRow, Notes as RunNotes, Preview, RunList, RunStatus, RunView, SeriesView, TimelineView, Usage } from "./api";
 
 const enc = encodeURIComponent;
 export const steering = signal(false);
@@ -128,12 +128,41 @@ export function RunPage({ run }: { run: string }) {
       </div>
       <div class="side"><Section title="Newest events"><Events run={run} version={version} most={12} /></Section>
         {v.amendments.length > 0 && <Section title="Amendments"><ul class="plain">{v.amendments.map((a) => <li key={a}>{a}</li>)}</ul></Section>}
-        <Section title="Evaluations"><Evals run={run} version={version} /></Section></div>
+        <Section title="Evaluations"><Evals run={run} version={version} /></Section>
+        <Notes run={run} version={version} /></div>
     </div>
   </>}</Load></>;
 }
 
 export const Section = ({ title, children }: { title: string; children: preact.ComponentChildren }) => <section><h2>{title}</h2>{children}</section>;
+
+// Notes are what people say of the run: tags by which the list of runs filters, and a text.
+function Notes({ run, version }: { run: string; version: number }) {
+  const [saved, setSaved] = useState(0);
+  const notes = useApi<RunNotes>(`/runs/${enc(run)}/notes`, version * 1000 + saved);
+  const [draft, setDraft] = useState<{ tags: string; text: string } | null>(null);
+  const [failure, setFailure] = useState("");
+  const save = (d: { tags: string; text: string }) => send<RunNotes>(`/runs/${enc(run)}/notes`, { tags: d.tags.split(/[\s,]+/).filter(Boolean), text: d.text, time: new Date(0).toISOString() }, "PUT")
+    .then(() => { setDraft(null); setFailure(""); setSaved((n) => n + 1); }, (e: Error) => setFailure(e.message));
+  return <Section title="Notes"><Load of={notes}>{(v) => draft === null
+    ? <>{v.tags.length > 0 && <p>{v.tags.map((t) => <span key={t}><A href={"/?filter=" + enc("tag:" + t)}><Pill kind="dim">{t}</Pill></A> </span>)}</p>}
+      {v.text && <Text text={v.text} />}{!v.text && !v.tags.length && <p class="dim">None yet.</p>}
+      <p class="dim small">{v.by && `${v.by}, ${clock(v.time ?? "")} `}<button class="link" onClick={() => setDraft({ tags: v.tags.join(" "), text: v.text })}>change</button></p></>
+    : <form onSubmit={(e) => { e.preventDefault(); void save(draft); }}>
+      <label>tags <input value={draft.tags} maxLength={900} placeholder="words with spaces between" onInput={(e) => setDraft({ ...draft, tags: e.currentTarget.value })} /></label>
+      <label>note <textarea rows={5} value={draft.text} maxLength={20000} onInput={(e) => setDraft({ ...draft, text: e.currentTarget.value })} /></label>
+      {failure && <Note kind="bad">{failure}</Note>}{!token.value && <p class="dim small">This needs the token.</p>}
+      <p><button class="primary" type="submit">store</button> <button type="button" onClick={() => { setDraft(null); setFailure(""); }}>leave it</button></p></form>}</Load></Section>;
+}
+
+// Usage is what the run takes; it lists all objects, so it is asked for.
+function Storage({ run }: { run: string }) {
+  const [asked, setAsked] = useState(false);
+  const u = useApi<Usage>(asked ? `/runs/${enc(run)}/du` : null);
+  return <Section title="Storage">{!asked ? <p><button onClick={() => setAsked(true)}>measure</button> <span class="dim small">lists every object of the run</span></p>
+    : <Load of={u}>{(v) => <div class="scroll" tabIndex={0}><table><thead><tr><th>what</th><th class="right">objects</th><th class="right">size</th><th class="right">for each</th></tr></thead>
+      <tbody>{v.kinds.map((k) => <tr key={k.kind}><td>{k.kind}</td><td class="right">{k.objects}</td><td class="right">{bytes(k.bytes)}</td><td class="right">{k.unit && k.count ? `${bytes(k.bytes / k.count)} a ${k.unit}` : ""}</td></tr>)}</tbody></table></div>}</Load>}</Section>;
+}
 
 // StepBar has a cell for each step, coloured by its reward, with the borders of stages.
 function StepBar({ run, view, curve }: { run: string; view: RunView; curve: SeriesView }) {
@@ -225,6 +254,7 @@ export function MetricsPage({ run }: { run: string }) {
         <option value="">overlay a run …</option>{(list.data?.runs ?? []).filter((r) => !runs.includes(r.run_id)).map((r) => <option key={r.run_id}>{r.run_id}</option>)}</select>
       <button onClick={() => void download(`/runs/${enc(run)}/export/csv`, run + ".csv")}>CSV</button>
       <button onClick={() => void download(`/runs/${enc(run)}/export/tfevents`, "events.out.tfevents." + run)}>TensorBoard</button>
+      <button title="the stored trajectories, in the columns in which verl dumps rollouts" onClick={() => void download(`/runs/${enc(run)}/export/parquet`, run + ".parquet")}>Parquet</button>
     </div>
     {runs.length > 1 && <p class="bar">{runs.map((r, i) => <span key={r}><span class={"key key-" + (i % 8)} /> {r} {i > 0 && <button class="icon" aria-label={`remove ${r}`} onClick={() => setQuery({ with: more.filter((m) => m !== r).join(",") })}>×</button>}</span>)}</p>}
     <Load of={names}>{(s) => {
@@ -274,6 +304,7 @@ export function CheckpointsPage({ run }: { run: string }) {
       <tbody>{v.checkpoints.map((k) => <tr key={k.cursor}><td class="right">{k.step}</td><td class="right">{k.cursor}</td><td class="right">{k.damage ? <span class="bad">{k.damage}</span> : bytes(k.bytes)}</td><td class="right">{k.reward === undefined ? "–" : num(k.reward)}</td><td>{k.kept}</td><td class="nowrap"><button onClick={() => ask("fork", k.step)}>fork</button> <button onClick={() => ask(k.kept.includes("pin") ? "unpin" : "pin", k.step)}>{k.kept.includes("pin") ? "unpin" : "pin"}</button></td><td><code>temper run fork {run} --step {k.step}</code></td></tr>)}</tbody></table></div>}
     <p class="dim small">{v.folder}</p>
     <h2>Policies</h2><p>{v.policies.length ? v.policies.map((p) => "v" + p).join(", ") : "None has been published yet."}</p>
+    <Storage run={run} />
   </>}</Load></>;
 }
 

@@ -15,6 +15,7 @@ export function matches(r: RunRow, filter: string): boolean {
     const keys = r.keys ?? {};
     const full = key in own ? undefined : key in keys ? key : Object.keys(keys).find((k) => k.endsWith("." + key));
     const have = key in own ? own[key] : full === undefined ? undefined : keys[full];
+    if (key === "tag") return (r.tags ?? []).some((t) => t.toLowerCase() === want.toLowerCase());
     if (have === undefined || have === null) return false;
     if (sign === ":" || sign === "=") return String(have).toLowerCase() === want.toLowerCase() || (want !== "" && Number(have) === Number(want));
     const [a, b] = [Number(have), Number(want)];
@@ -52,7 +53,7 @@ export function RunsPage() {
         <button class="head" onClick={() => setQuery({ sort: sort === "-" + name ? name : "-" + name })}>{label}{sort.replace("-", "") === name ? (down ? " ▾" : " ▴") : ""}</button></th>;
       return <>
         <div class="bar">
-          <input id="search" type="search" placeholder="filter: name state:done reward>0.5 lr>1e-4" aria-label="filter runs" value={filter} onInput={(e) => setQuery({ filter: e.currentTarget.value })} />
+          <input id="search" type="search" placeholder="filter: name state:done tag:x reward>0.5 lr>1e-4" aria-label="filter runs" value={filter} onInput={(e) => setQuery({ filter: e.currentTarget.value })} />
           <label class="check"><input type="checkbox" checked={tree} onChange={(e) => setQuery({ tree: e.currentTarget.checked ? "1" : null })} /> forks under their parent</label>
           <select aria-label="add a column" value="" onChange={(e) => { if (e.currentTarget.value) setQuery({ columns: [...extra, e.currentTarget.value].join(",") }); }}>
             <option value="">add a column …</option>{keys.filter((k) => !extra.includes(k)).map((k) => <option key={k}>{k}</option>)}
@@ -67,6 +68,7 @@ export function RunsPage() {
           <tbody>{rows.slice(0, most).map((r) => <tr key={r.run_id}>
             <td><input type="checkbox" aria-label={`compare ${r.run_id}`} checked={picked.includes(r.run_id)} onChange={(e) => setPicked(e.currentTarget.checked ? [...picked, r.run_id] : picked.filter((x) => x !== r.run_id))} /></td>
             <td class="name" style={{ paddingLeft: 8 + 18 * (depth.get(r.run_id) ?? 0) + "px" }}>{(depth.get(r.run_id) ?? 0) > 0 && <span class="dim" aria-label="fork">↳ </span>}<A href={runPath(r.run_id)}>{r.run_id}</A>{r.name && r.name !== r.run_id && <span class="dim"> {r.name}</span>}
+              {(r.tags ?? []).map((t) => <span key={t}> <button class="pill pill-dim" title={`show the runs with the tag ${t}`} onClick={() => setQuery({ filter: "tag:" + t })}>{t}</button></span>)}
               {r.trouble && <span class="bad" title={r.trouble}> ⚠ <span class="sr">{r.trouble}</span></span>}{r.state === "damaged" && <div class="bad small">{r.reason}</div>}{r.state !== "damaged" && r.problem && <div class="bad small">{r.problem}</div>}</td>
             <td><State state={r.state} lost={r.lost} /></td><td>{r.stage ?? ""}</td>
             <td class="right">{r.num_steps ? `${r.step}/${r.num_steps}` : "–"}</td><td><Spark values={r.rewards ?? []} label="reward" /></td><td class="right">{num(r.reward)}</td>

@@ -2,9 +2,9 @@
 import { useLayoutEffect, useMemo, useState } from "preact/hooks";
 import { asNumber, bytes, go, num, percent, query, runPath, save, seconds, setQuery, shown, useApi, useRuns, type Num } from "./core";
 import { A, Fate, Grid, Histogram, Load, Note, Pill, Status, Text, fateWords, sorted, type Col } from "./parts";
-import { Chart } from "./chart";
+import { Chart, colorOf } from "./chart";
 import { RunHead, Section } from "./run";
-import type { Columns, GroupView, RunView, StepView, TokensView, TrajectoryView } from "./api";
+import type { Columns, GroupView, HistoryView, RunView, StepView, TokensView, TrajectoryView } from "./api";
 
 const enc = encodeURIComponent;
 type Words = { words: string[]; at: number[] };
@@ -133,6 +133,7 @@ export function GroupPage({ run, step, problem }: { run: string; step: number; p
         <label class="check"><input type="checkbox" checked={side} onChange={(e) => setQuery({ view: e.currentTarget.checked ? "columns" : null })} /> side by side</label></div>
       <div class="problem"><Text text={v.problem.prompt ?? ""} empty="The prompt is not recorded." /><p><span class="dim">key</span> <code>{shown(v.problem.answer ?? "") || "not recorded"}</code>{v.problem.level ? <span class="dim"> level {v.problem.level}</span> : null}{v.problem.env && <span class="dim"> {v.problem.env}</span>}</p></div>
       <p class="why">{v.why}</p>
+      <OtherSteps run={run} step={step} problem={problem} />
       {v.source === "trajectories" && <p class="dim small">No index of this step is recorded; fates are those of the samples that the trainer got.</p>}
       {v.texts && <Note kind="dim">{v.texts}</Note>}
       <div class={side ? "rollouts side-by-side" : "rollouts"}>{rows.map((r) => <article key={r.rollout} class={"rollout rollout-" + r.fate}>
@@ -144,6 +145,19 @@ export function GroupPage({ run, step, problem }: { run: string; step: number; p
       </article>)}</div>
     </>;
   }}</Load></>;
+}
+
+// OtherSteps has a dot for each step in which the problem was sampled, as high as the share of correct rollouts.
+function OtherSteps({ run, step, problem }: { run: string; step: number; problem: string }) {
+  const asked = query("history") === "1";
+  const h = useApi<HistoryView>(asked ? `/runs/${enc(run)}/problems/${enc(problem)}` : null);
+  if (!asked) return <p><button onClick={() => setQuery({ history: "1" })}>in other steps</button></p>;
+  if (!h.data) return h.error ? <Note kind="bad">{h.error.message}</Note> : <p class="dim loading" role="status">loading …</p>;
+  const W = 1000, H = 60, last = Math.max(2, h.data.last), x = (n: number) => 12 + (W - 24) * (n - 1) / (last - 1), y = (share: number) => H - 12 - (H - 24) * share;
+  return <figure class="chart dots"><svg viewBox={`0 0 ${W} ${H}`} class="bars" role="img" aria-label={`share of correct rollouts of this problem in ${h.data.steps.length} steps`}>
+    <polyline fill="none" stroke="var(--line)" points={h.data.steps.map((s) => `${x(s.step)},${y(s.num ? s.correct / s.num : 0)}`).join(" ")} />
+    {h.data.steps.map((s) => <circle key={s.step} cx={x(s.step)} cy={y(s.num ? s.correct / s.num : 0)} r={s.step === step ? 8 : 5} fill={colorOf(s.kept ? 0 : 1)} style={{ cursor: "pointer" }} onClick={() => go(runPath(run, "steps", s.step, problem))}><title>{`step ${s.step}: ${s.correct} of ${s.num} correct, ${s.kept} kept`}</title></circle>)}</svg>
+    <figcaption class="small">The same problem in other steps: {h.data.steps.map((s) => <span key={s.step}><A href={runPath(run, "steps", s.step, problem)} class={s.step === step ? "here" : ""}>step {s.step}</A> <span class="dim">{s.correct}/{s.num}</span> </span>)}{h.data.left > 0 && <span class="dim">({h.data.left} more steps are not read yet)</span>}</figcaption></figure>;
 }
 
 // ---- trajectory --------------------------------------------------------------------------
@@ -195,6 +209,7 @@ function Times({ t }: { t: TrajectoryView }) {
   const s = (t as Spent).spent;
   if (!s) return <Note kind="dim">The times of turns and calls are not recorded: the program that made this step did not store them.</Note>;
   const calls = s.turns.flatMap((turn, i) => (turn.calls ?? []).map((c, j) => ({ ...c, turn: i, name: t.conversation[i]?.calls?.[j]?.name || "call" })));
+  const ran = (c: CallTime) => (c.took_s ?? c.wall_s ?? 0) > 0; // a malformed call runs nothing, and begins nowhere
   const end = Math.max(1e-6, ...s.turns.map((x) => x.begin_s + x.generate_s), ...calls.map((c) => c.begin_s + (c.took_s ?? c.wall_s ?? 0)));
   const bar = (kind: string, from: number, took: number, label: string, key: string) => <div key={key} class={"span span-" + kind} tabIndex={0} style={{ left: 100 * from / end + "%", width: Math.max(0.4, 100 * took / end) + "%" }} title={label} role="img" aria-label={label}>{took / end > 0.06 ? seconds(took) : ""}</div>;
   const lane = (name: string, bars: preact.ComponentChildren) => <div class="lane" role="listitem"><span class="lane-name">{name}</span><div class="lane-track">{bars}</div></div>;
@@ -202,12 +217,12 @@ function Times({ t }: { t: TrajectoryView }) {
     <div class="timeline" role="list">
       {lane("generate", s.turns.map((x, i) => bar("stage", x.begin_s, x.generate_s, `turn ${i + 1}: generated for ${seconds(x.generate_s)} from ${seconds(x.begin_s)} on`, "g" + i)))}
       {lane("queue", calls.filter((c) => (c.queue_s ?? 0) > 0).map((c, i) => bar("pause", c.begin_s, c.queue_s!, `turn ${c.turn + 1}: ${c.name} waited ${seconds(c.queue_s!)} for an executor`, "q" + i)))}
-      {lane("tool", calls.map((c, i) => bar("tool", c.begin_s + (c.queue_s ?? 0), Math.max(0, (c.took_s ?? c.wall_s ?? 0) - (c.queue_s ?? 0)), `turn ${c.turn + 1}: ${c.name} took ${seconds(c.took_s ?? c.wall_s ?? 0)}`, "t" + i)))}
+      {lane("tool", calls.filter(ran).map((c, i) => bar("tool", c.begin_s + (c.queue_s ?? 0), Math.max(0, (c.took_s ?? c.wall_s ?? 0) - (c.queue_s ?? 0)), `turn ${c.turn + 1}: ${c.name} took ${seconds(c.took_s ?? c.wall_s ?? 0)}`, "t" + i)))}
       <div class="lane axis"><span class="lane-name" /><div class="lane-track"><span>0 s</span><span>{seconds(end)} in all</span></div></div>
     </div>
     <div class="scroll" tabIndex={0}><table><thead><tr><th>turn</th><th>what</th><th class="right">begins</th><th class="right">takes</th><th class="right">queue</th><th class="right">program</th><th class="right">CPU</th><th class="right">memory</th><th class="right">output</th></tr></thead>
       <tbody>{s.turns.flatMap((x, i) => [<tr key={i}><td>{i + 1}</td><td>generate</td><td class="right">{seconds(x.begin_s)}</td><td class="right">{seconds(x.generate_s)}</td><td /><td /><td /><td /><td /></tr>,
-        ...calls.filter((c) => c.turn === i).map((c, j) => <tr key={i + "." + j}><td /><td>{c.name}</td><td class="right">{seconds(c.begin_s)}</td><td class="right">{c.took_s === undefined ? "–" : seconds(c.took_s)}</td><td class="right">{c.queue_s === undefined ? "–" : seconds(c.queue_s)}</td><td class="right">{c.wall_s === undefined ? "–" : seconds(c.wall_s)}</td><td class="right">{c.cpu_s === undefined ? "–" : seconds(c.cpu_s)}</td><td class="right">{c.peak_memory_bytes === undefined ? "–" : bytes(c.peak_memory_bytes)}</td><td class="right">{c.stdout_bytes === undefined ? "–" : bytes(c.stdout_bytes + (c.stderr_bytes ?? 0))}</td></tr>)])}</tbody></table></div>
+        ...calls.filter((c) => c.turn === i).map((c, j) => !ran(c) ? <tr key={i + "." + j}><td /><td>{c.name}</td><td class="right dim" colSpan={7}>did not run</td></tr> : <tr key={i + "." + j}><td /><td>{c.name}</td><td class="right">{seconds(c.begin_s)}</td><td class="right">{c.took_s === undefined ? "–" : seconds(c.took_s)}</td><td class="right">{c.queue_s === undefined ? "–" : seconds(c.queue_s)}</td><td class="right">{c.wall_s === undefined ? "–" : seconds(c.wall_s)}</td><td class="right">{c.cpu_s === undefined ? "–" : seconds(c.cpu_s)}</td><td class="right">{c.peak_memory_bytes === undefined ? "–" : bytes(c.peak_memory_bytes)}</td><td class="right">{c.stdout_bytes === undefined ? "–" : bytes(c.stdout_bytes + (c.stderr_bytes ?? 0))}</td></tr>)])}</tbody></table></div>
     {calls.filter((c) => c.stdout || c.stderr).map((c, i) => <Section key={i} title={`Whole output of turn ${c.turn + 1}`}>{c.stdout && <Text text={c.stdout} mono />}{c.stderr && <><p class="dim small">standard error</p><Text text={c.stderr} mono /></>}</Section>)}
   </>;
 }

@@ -84,6 +84,18 @@ func (c *Chain) Update(_ context.Context, batch rl.Batch, o schedule.Update) (rl
 	return c.metrics(), err
 }
 
+// Scores says the same of each token, and is no link of the chain.
+func (c *Chain) Scores(_ context.Context, samples []rl.Sample) (logprobs, entropies [][]float32, err error) {
+	for _, s := range samples {
+		l, e := make([]float32, len(s.Tokens)), make([]float32, len(s.Tokens))
+		for i := range l {
+			l[i], e[i] = -1, float32(i)
+		}
+		logprobs, entropies = append(logprobs, l), append(entropies, e)
+	}
+	return logprobs, entropies, nil
+}
+
 // KeepReference makes the state the reference policy.
 func (c *Chain) KeepReference() error {
 	if c.Fate.moment("before reference") {

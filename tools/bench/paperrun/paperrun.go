@@ -217,7 +217,9 @@ func (w *writer) step(ctx context.Context, step int) (run.StepRecord, error) {
 	if err := g.Wait(); err != nil {
 		return record, err
 	}
-	_, err = blob.PutJSON(ctx, w.Store, w.layout.StepLog(step), record, blob.Always)
+	if _, err = blob.PutJSON(ctx, w.Store, w.layout.StepLog(step), record, blob.Always); err == nil {
+		run.StoreBlock(ctx, w.Store, w.layout, step)
+	}
 	return record, err
 }
 

@@ -1,0 +1,75 @@
+package learner
+
+import (
+	"context"
+
+	"temper/internal/blob"
+	"temper/internal/record"
+	"temper/internal/rl"
+)
+
+// tokenScorer is a learner that says of each token how likely the policy finds it, and how
+// certain the policy is there, and changes nothing by that.
+type tokenScorer interface {
+	Scores(ctx context.Context, samples []rl.Sample) (logprobs, entropies [][]float32, err error)
+}
+
+// recordTokens stores what the policy before the update of a step says of the sampled
+// tokens of its first groups. It is for people: what goes wrong here harms nobody, and
+// what is wrong with the samples shows in the update. A step that has a record keeps it.
+func (s *session) recordTokens(ctx context.Context, step int, batch rl.Batch, groups int) {
+	scorer, ok := s.learner.(tokenScorer)
+	if !ok || groups == 0 || s.saves.rehearsal {
+		return
+	}
+	if there, _, err := s.store.ListFolder(ctx, s.Layout.TokensFolder(step)); err != nil || len(there) > 0 {
+		return
+	}
+	for _, samples := range firstGroups(batch.Samples, groups) {
+		logprobs, entropies, err := scorer.Scores(ctx, samples)
+		if err != nil {
+			return
+		}
+		list := make([]record.TokenStats, len(samples))
+		for i := range samples {
+			list[i] = tokenStats(&samples[i], logprobs[i], entropies[i])
+		}
+		data, err := record.EncodeTokens(list)
+		if err != nil {
+			return
+		}
+		if _, err := blob.PutBytes(ctx, s.store, s.Layout.Tokens(step, samples[0].ProblemID), data, blob.Always); err != nil {
+			return
+		}
+	}
+}
+
+// firstGroups are the samples of the first problems, which stand side by side.
+func firstGroups(samples []rl.Sample, groups int) [][]rl.Sample {
+	var out [][]rl.Sample
+	for from := 0; from < len(samples) && len(out) < groups; {
+		to := from
+		for to < len(samples) && samples[to].ProblemID == samples[from].ProblemID {
+			to++
+		}
+		out, from = append(out, samples[from:to]), to
+	}
+	return out
+}
+
+// tokenStats are those of the tokens in the loss.
+func tokenStats(s *rl.Sample, logprobs, entropies []float32) record.TokenStats {
+	out := record.TokenStats{Rollout: s.Rollout}
+	for i, sampled := range s.LossMask {
+		if !sampled {
+			continue
+		}
+		engine := float32(0)
+		if s.RolloutLogprobs != nil {
+			engine = s.RolloutLogprobs[i]
+		}
+		out.Differences = append(out.Differences, float64(logprobs[i])-float64(engine))
+		out.Entropies = append(out.Entropies, float64(entropies[i]))
+	}
+	return out
+}

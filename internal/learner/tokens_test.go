@@ -1,0 +1,98 @@
+package learner_test
+
+import (
+	"math"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+
+	"temper/internal/blob"
+	"temper/internal/record"
+	"temper/internal/rl"
+	"temper/internal/run"
+	"temper/internal/run/runtest"
+)
+
+// TestTokenStatsAreRecorded: of as many groups as the run asks for, each token that was
+// sampled has what the trainer says of it, the policies have the same bits, and the record
+// goes with the trajectories.
+func TestTokenStatsAreRecorded(t *testing.T) {
+	policies := map[string]map[string]string{}
+	for groups, most := range map[string]int{"0": 0, "1": 1, "9": 9} {
+		h := runtest.New(t, map[string]string{"tracker.token_stats": groups, "checkpoint.keep_trajectories": "2"})
+		h.StoreBatches(t, sixSteps...)
+		storeTrajectories(t, h, sixSteps...)
+		runtest.Play(t, h.Store, &runtest.Fate{}, false, h.Script(t, sixSteps...))
+		infos, err := h.Store.List(t.Context(), h.Layout.Steps()+"/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		perStep := map[string]int{}
+		for _, info := range infos {
+			if folder := path.Dir(info.Key); path.Base(folder) == "tokens" {
+				perStep[folder]++
+				checkStats(t, h, info.Key, path.Join(path.Dir(folder), "batch.json"), strings.TrimSuffix(path.Base(info.Key), ".zst"))
+			}
+		}
+		if most > 0 == (len(perStep) == 0) || len(perStep) > 2 {
+			t.Errorf("%s groups: %d steps have a record, want those whose trajectories stay", groups, len(perStep))
+		}
+		for folder, n := range perStep {
+			if n > most {
+				t.Errorf("%s: %d groups, want %d at most", folder, n, most)
+			}
+		}
+		policies[groups] = map[string]string{}
+		for key, text := range runtest.Durable(t, h.Store) {
+			if strings.Contains(key, "/policies/") && !strings.HasSuffix(key, ".json") {
+				policies[groups][key] = text
+			}
+		}
+	}
+	for key, text := range policies["0"] {
+		if policies["9"][key] != text || policies["1"][key] != text {
+			t.Errorf("%s differs", key)
+		}
+	}
+}
+
+// checkStats holds a record to the samples of its problem in the batch.
+func checkStats(t *testing.T, h *runtest.Run, recorded, batch, problem string) {
+	t.Helper()
+	data, err := blob.ReadKey(t.Context(), h.Store, recorded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := record.DecodeTokens(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stored run.StoredBatch
+	if err := blob.ReadJSON(t.Context(), h.Store, batch, &stored); err != nil {
+		t.Fatal(err)
+	}
+	samples := slices.DeleteFunc(stored.Samples, func(s rl.Sample) bool { return s.ProblemID != problem })
+	if len(samples) != len(list) || len(list) == 0 {
+		t.Fatalf("%s: %d samples of %s, %d in the record", batch, len(samples), problem, len(list))
+	}
+	for i, s := range samples {
+		k := 0
+		for p, in := range s.LossMask {
+			if !in {
+				continue
+			}
+			engine := 0.0
+			if s.RolloutLogprobs != nil {
+				engine = float64(s.RolloutLogprobs[p])
+			}
+			if math.Abs(list[i].Differences[k]-(-1-engine)) > 1e-6 || math.Abs(list[i].Entropies[k]-float64(p)) > 1e-3 {
+				t.Errorf("%s, rollout %d, token %d: %v, %v", recorded, s.Rollout, p, list[i].Differences[k], list[i].Entropies[k])
+			}
+			k++
+		}
+		if k != len(list[i].Entropies) || list[i].Rollout != s.Rollout {
+			t.Errorf("%s: %d tokens of rollout %d, want %d of %d", recorded, len(list[i].Entropies), list[i].Rollout, k, s.Rollout)
+		}
+	}
+}
