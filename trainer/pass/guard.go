@@ -38,10 +38,10 @@ func guard(op string, fn func() error) error {
 		if !ok {
 			cause = fmt.Errorf("%v", panicked)
 		}
-		return &GraphError{Op: op, Err: cause, Stack: stack}
+		return &GraphError{Op: op, Err: exhausted(cause), Stack: stack}
 	}
 	if err != nil {
-		return &GraphError{Op: op, Err: err, Stack: fmt.Sprintf("%+v", err)} // GoMLX's errors carry their stack
+		return &GraphError{Op: op, Err: exhausted(err), Stack: fmt.Sprintf("%+v", err)} // GoMLX's errors carry their stack
 	}
 	return nil
 }
