@@ -201,8 +201,7 @@ func (c Config) fusedState(p parameters) []Item {
 		items = append(items,
 			Item{"weights", "two gathered matrices", "2 w D F / model", Layer, 2 * w * p.matrix / m},
 			Item{"gradients", "one whole matrix", "4 D F / model", Layer, 4 * p.matrix / m},
-			Item{"weights", "gathered head", "w V D / model", Logits, w * p.table / m},
-			Item{"gradients", "whole head", "4 V D / model", Logits, 4 * p.table / m},
+			Item{"gradients", "whole head; before it the gathered one", "4 V D / model", Logits, 4 * p.table / m},
 		)
 	}
 	if c.Reference {
@@ -225,7 +224,7 @@ func (c Config) fusedActivations() []Item {
 	saved := []Item{ // of one layer
 		{"", "residual stream and norms", "6 w N D", "", 6 * w * n * d},
 		{"", "queries, keys, values, answer", "w N (4 q + 4 kv) / model", "", w * n * (4*q + 4*kv) / m},
-		{"", "feed-forward", "4 w N F / model", "", 4 * w * n * f / m},
+		{"", "feed-forward", "3 w N F / model", "", 3 * w * n * f / m},
 	}
 	scratch := []Item{
 		{"workspace", "gradients of the residual stream", "2 w N D", Layer, 2 * w * n * d},
@@ -242,7 +241,10 @@ func (c Config) fusedActivations() []Item {
 		saved = append(saved, probs)
 		scratch = append(scratch, Item{"workspace", "gradients of scores", "8 N H T / model", Layer, 8 * n * ht / m})
 	}
-	scores := Item{"workspace", "scores over the vocabulary and their gradient", "(4 + w) N V / model", Logits, (4 + w) * n * int64(cfg.VocabSize) / m}
+	scores := Item{"workspace", "scores over the vocabulary, then their gradient", "4 N V / model", Logits, 4 * n * int64(cfg.VocabSize) / m}
+	if w < 4 {
+		scores.How, scores.Bytes = "(4 + w) N V / model", (4+w)*n*int64(cfg.VocabSize)/m
+	}
 	if chunk := int64(c.LogitsChunk); chunk > 0 && chunk < int64(cfg.VocabSize)/m {
 		scores.How, scores.Bytes = "(12 + w) N chunk", (12+w)*n*chunk
 	}
