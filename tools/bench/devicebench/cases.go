@@ -2,6 +2,7 @@ package devicebench
 
 import (
 	"fmt"
+	"slices"
 
 	"temper/trainer/device"
 )
@@ -18,8 +19,9 @@ const (
 // Cases are the measurements on a backend that drives so many devices.
 func Cases(backend string, devices int, size Size) []Case {
 	model, larger, rows, tokens, long, slots, rounds := "0.6b", "1.7b", 8, 1024, []int{8192, 12288}, 64, 5
-	if size == Small {
-		model, larger, rows, tokens, long, slots, rounds = "1m", "5m", 8, 256, []int{2048}, 16, 2
+	if size == Small { // as 1m and 5m, with key and value heads that four devices divide
+		model, larger = "d128,L4,H4,KV4,ff384,V1024", "d256,L6,H8,KV4,ff768,V1024"
+		rows, tokens, long, slots, rounds = 8, 256, []int{2048}, 16, 2
 	}
 	var out []Case
 	add := func(c Case) {
@@ -46,17 +48,15 @@ func Cases(backend string, devices int, size Size) []Case {
 	return out
 }
 
-// Meshes are those that use all devices: the data axis, the model axis, and both. The
-// model axis is bounded by what the networks' heads divide.
+// Meshes are those that use all devices: the data axis, the model axis and both. The model
+// axis is bounded by what the heads of the measured networks divide.
 func Meshes(devices int) []string {
-	const most = 4 // the key and value heads of the least that is measured divide by 2, of most by 4
+	const most = 8
 	var out []string
 	for _, m := range []device.Mesh{{Data: devices, Model: 1}, {Data: devices / 2, Model: 2}, {Data: 1, Model: devices}} {
-		if n := m.NumDevices(); n == devices && m.Several() && m.Model <= most && m.Data > 0 {
-			text := fmt.Sprintf("data=%d,model=%d", m.Data, m.Model)
-			if len(out) == 0 || out[len(out)-1] != text {
-				out = append(out, text)
-			}
+		text := fmt.Sprintf("data=%d,model=%d", m.Data, m.Model)
+		if m.NumDevices() == devices && m.Several() && m.Model <= most && !slices.Contains(out, text) {
+			out = append(out, text)
 		}
 	}
 	return out
