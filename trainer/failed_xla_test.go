@@ -104,8 +104,12 @@ func TestXLAOutOfMemory(t *testing.T) {
 	if strings.Contains(err.Error(), "\n") {
 		t.Errorf("error of several lines: %v", err)
 	}
+	adam := config.Optimizer{LR: 1, Schedule: "constant"}
+	if _, err := tr.SFTStep(t.Context(), samples, adam, Position{Step: 1}); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("an update: error %v, want %v", err, ErrTooLarge)
+	}
 	short := []rl.Sample{{Tokens: []int32{1, 2, 3}, LossMask: []bool{false, true, true}}}
-	if _, err := tr.Logprobs(t.Context(), short); err != nil {
+	if _, err := tr.SFTStep(t.Context(), short, adam, Position{Step: 1}); err != nil {
 		t.Errorf("after it: %v", err)
 	}
 }

@@ -203,6 +203,9 @@ func (c Config) fusedState(p parameters) []Item {
 			Item{"gradients", "one whole matrix", "4 D F / model", Layer, 4 * p.matrix / m},
 			Item{"gradients", "whole head; before it the gathered one", "4 V D / model", Logits, 4 * p.table / m},
 		)
+		if c.LogitsChunk > 0 { // the pieces read the one while they add up the other
+			items = append(items, Item{"weights", "gathered head", "w V D / model", Logits, w * p.table / m})
+		}
 	}
 	if c.Reference {
 		items = append(items, Item{"reference", "weights, float32", "4 P / shards", Always, 4 * p.stored})
