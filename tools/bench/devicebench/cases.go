@@ -26,6 +26,7 @@ func Cases(backend string, devices int, size Size) []Case {
 	var out []Case
 	add := func(c Case) {
 		c.Backend, c.Rounds = backend, rounds
+		c.Peer = c.Peer && (size == Large || c.Compute == "float32") // PyTorch compiles for minutes on a CPU
 		out = append(out, c)
 	}
 	meshes := Meshes(devices)

@@ -8,12 +8,13 @@ import (
 	"fmt"
 	"os/exec"
 	"strings"
+	"time"
 
 	"temper/tools/bench/trainerbench"
 	"temper/trainer/device"
 )
 
-//go:embed torch.py
+//go:embed peer.py
 var torchStep string
 
 // TorchStep is PyTorch's training step on the same shape.
@@ -29,6 +30,9 @@ type TorchStep struct {
 	Losses []float64 `json:"losses"`
 	Error  string    `json:"error,omitempty"`
 }
+
+// torchPatience is how long PyTorch may take for a case.
+const torchPatience = 15 * time.Minute
 
 // Torch has PyTorch make the step of a case, eager and compiled, each in a process.
 func Torch(ctx context.Context, python string, c Case) ([]TorchStep, error) {
@@ -58,6 +62,8 @@ func torchCase(ctx context.Context, python string, c Case, config trainerbench.C
 	if err != nil {
 		return s, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, torchPatience)
+	defer cancel()
 	cmd := exec.CommandContext(ctx, python, "-c", torchStep) //nolint:gosec // the user names the interpreter
 	var text bytes.Buffer
 	cmd.Stdin, cmd.Stderr = bytes.NewReader(in), &text
