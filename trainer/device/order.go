@@ -9,7 +9,7 @@ import (
 // byMemory are flags of XLA's CPU compiler. Left alone, it starts whatever can start: all
 // weights of a network are gathered before the first of them is used. And it sends
 // gradients together, so that the first waits for the last. Compilers for GPUs bound both.
-var byMemory = []string{"--xla_cpu_enable_concurrency_optimized_scheduler=false", "--xla_disable_hlo_passes=cpu-all-reduce-combiner"} //nolint:gochecknoglobals // a constant
+var byMemory = []string{"--xla_cpu_enable_concurrency_optimized_scheduler=false", "--xla_disable_hlo_passes=cpu-all-reduce-combiner"}
 
 // OrderByMemory has the CPU plugin order programs so that they need little memory, and not
 // for speed. It comes before the plugin is first opened in a process, and changes nothing
