@@ -16,6 +16,7 @@ import (
 	"temper/trainer/checkpoint"
 	"temper/trainer/device"
 	"temper/trainer/graphcache"
+	"temper/trainer/xlatest"
 )
 
 // smallPaper is configs/rstar2-14b.yaml with contexts and passes of a 150th, and with small
@@ -78,7 +79,8 @@ func takeCourse(t testing.TB, tr *trainer.Trainer, minibatches int) course {
 // it needs them. One that starts again compiles none, and has the same bits, as one without a
 // folder has. The numbers are those of the Go backend, which cuts other passes.
 func TestXLAFewGraphs(t *testing.T) {
-	backend := cpuPlugin(t)
+	backend := xlatest.Backend(t)
+	devices := xlatest.Devices(t, backend)
 	for name, c := range map[string]struct {
 		change func(*config.Run)
 		mesh   device.Mesh
@@ -91,6 +93,9 @@ func TestXLAFewGraphs(t *testing.T) {
 		"packed": {change: func(r *config.Run) { r.RL.Pack = true }},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if c.mesh.NumDevices() > devices {
+				t.Skipf("%d devices", devices)
+			}
 			run := smallPaper(t, c.change)
 			cfg := fewGraphs(run, backend, c.mesh)
 			cfg.Pack = run.RL.Pack
@@ -136,7 +141,7 @@ func TestXLAFewGraphs(t *testing.T) {
 // BenchmarkXLAGraphs makes one supervised update and two steps on eight trajectories each:
 // with a shape for each length, with the shapes of a budget, and with these from disk.
 func BenchmarkXLAGraphs(b *testing.B) {
-	backend := cpuPlugin(b)
+	backend := xlatest.Backend(b)
 	run := smallPaper(b, func(*config.Run) {})
 	dir := filepath.Join(b.TempDir(), "graphs")
 	for _, c := range []struct {

@@ -9,6 +9,7 @@ import (
 	"temper/trainer"
 	"temper/trainer/device"
 	"temper/trainer/qwen3"
+	"temper/trainer/xlatest"
 )
 
 // teachLong is a lesson on rows of more than two blocks of attention, beside shorter ones.
@@ -49,7 +50,8 @@ func TestXLALongRows(t *testing.T) {
 	if qwen3.LongCompiledRow > 1060 {
 		t.Fatalf("attention in loops begins at %d tokens: the rows of this test are shorter", qwen3.LongCompiledRow)
 	}
-	backend := cpuPlugin(t)
+	backend := xlatest.Backend(t)
+	devices := xlatest.Devices(t, backend)
 	tr := initialised(t, config("go", device.Mesh{}))
 	start := weights(t, tr)
 	want := teachLong(t, tr)
@@ -62,6 +64,9 @@ func TestXLALongRows(t *testing.T) {
 		"1 x 4, remat":  {device.Mesh{Data: 1, Model: 4}, func(c *trainer.Config) { c.Remat = true }},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if c.mesh.NumDevices() > devices {
+				t.Skipf("%d devices", devices)
+			}
 			cfg := config(backend, c.mesh)
 			c.change(&cfg)
 			got := teachLong(t, initialised(t, cfg))

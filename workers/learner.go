@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 
+	"temper/internal/fault"
 	"temper/internal/learner"
 	"temper/internal/rl"
 	"temper/internal/run"
@@ -52,6 +53,11 @@ func (f learnerFactory) make(r *run.Loaded) (learner.Learner, error) {
 		trainer.CheckOptimizer(m, "sft.optimizer", cfg.SFT.Optimizer),
 		trainer.CheckOptimizer(m, "rl.optimizer", cfg.RL.Optimizer)); err != nil {
 		return nil, err
+	}
+	if f.mesh.Several() {
+		if _, err := device.Shardings(m, f.mesh); err != nil { // no retry makes it divide
+			return nil, fault.Newf(fault.InvalidConfig, "mesh %v: %w", f.mesh, err)
+		}
 	}
 	c := trainer.Config{
 		Backend: f.backend, Mesh: f.mesh, Model: m, Seed: rl.Seed(cfg.Seed, "trainer"),

@@ -17,6 +17,7 @@ import (
 	"temper/internal/rl"
 	"temper/internal/run"
 	"temper/trainer/checkpoint"
+	"temper/trainer/device"
 )
 
 const switchesConfig = `
@@ -120,6 +121,16 @@ func trained(t *testing.T, set map[string]string) []float64 {
 		t.Errorf("%v: published %d tensors, error %v", set, len(p.Weights), err)
 	}
 	return []float64{taught.Metrics.Loss, taught.Metrics.GradNorm, out.Metrics.Loss, out.Metrics.GradNorm}
+}
+
+// TestMeshThatDoesNotDivide is a mistake in the configuration, found before the device is
+// opened. Without a kind the run would try for ever.
+func TestMeshThatDoesNotDivide(t *testing.T) {
+	r := run.Loaded{Config: config.Default(), Model: smallModel()}
+	_, err := learnerFactory{backend: "xla:cpu", mesh: device.Mesh{Data: 1, Model: 7}}.make(&r)
+	if fault.Of(err) != fault.InvalidConfig || !strings.Contains(err.Error(), "num_key_value_heads") || !strings.Contains(err.Error(), "vocab_size") {
+		t.Errorf("%v of kind %q, want a refusal that names all dimensions", err, fault.Of(err))
+	}
 }
 
 // TestKernelsReachTrainerAndEngine: both refuse what a backend does not have, as a

@@ -244,10 +244,10 @@ func probeCommand(backend, mesh string) ([]string, error) {
 	return []string{self, "backend", "probe", backend, "--mesh", mesh}, nil
 }
 
-// ensureBackend refuses a plugin that does not work with this program, before a role
-// depends on it.
-func ensureBackend(ctx context.Context, backend string) error {
-	command, err := probeCommand(backend, "")
+// ensureBackend refuses a plugin that does not work with this program, or a mesh that it
+// has no devices for, before a role depends on it.
+func ensureBackend(ctx context.Context, backend, mesh string) error {
+	command, err := probeCommand(backend, mesh)
 	if err != nil {
 		return err
 	}

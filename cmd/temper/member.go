@@ -55,7 +55,7 @@ The token that the trainer asks for comes from ` + workers.MemberTokenKey + `.`,
 		if err != nil {
 			return err
 		}
-		if err := ensureBackend(cmd.Context(), o.Backend); err != nil {
+		if err := ensureBackend(cmd.Context(), o.Backend, ""); err != nil {
 			return err
 		}
 		o.Log = place.Log

@@ -137,7 +137,7 @@ in as many processes as you start, or by this process too with --with-rollouts.`
 		if o.Place, err = f.place("trainer"); err != nil {
 			return err
 		}
-		if err := ensureBackend(cmd.Context(), o.Backend); err != nil {
+		if err := ensureBackend(cmd.Context(), o.Backend, *mesh); err != nil {
 			return err
 		}
 		o.Mesh, o.ResidentBytes, o.Weights = m, residentMiB<<20, workers.SharedWeights(o.Log)
@@ -182,7 +182,7 @@ on other machines, share the shards of each step: see --rollout-shards of temper
 		}
 		place, err := f.place("rollout")
 		if err == nil {
-			err = ensureBackend(cmd.Context(), *backend)
+			err = ensureBackend(cmd.Context(), *backend, "")
 		}
 		if err != nil {
 			return err

@@ -89,8 +89,9 @@ func TestPlanOfARun(t *testing.T) {
 		{"", "bfloat16, remat, vocabulary by 18992"},
 		{"", "step: 40960000 tokens"},
 		{"", ": fits"},
-		{"--remat=false", ": fits"}, // attention in blocks
-		{"--remat=false --devices 4xH100", "too many"},
+		{"--remat=false", "attention in blocks, several passes to an update"},
+		{"--remat=false", "peak 142.415 of 192.000 GB a device (logits), headroom 49.585: fits"},
+		{"--remat=false --mesh 8x1 --sequences 4", "too many"},
 		{"--tokens 2048", ", 8 in a pass"},
 		{"--run configs/demo.yaml --devices CPU --model 0.6b", "demo: 12 problems of 16 rollouts"},
 	} {

@@ -87,7 +87,7 @@ func checkUp(ctx context.Context, p *config.Process, o *upOptions, say func(stri
 	if err := errors.Join(checkUpStore(ctx, p, o), o.Check(ctx, p, say), checkTrainerBackend(o.Backend, o.Mesh)); err != nil {
 		return cli.Usage(err)
 	}
-	if err := ensureBackend(ctx, o.Backend); err != nil {
+	if err := ensureBackend(ctx, o.Backend, o.Mesh); err != nil {
 		return err
 	}
 	return o.CheckServer(ctx, p)

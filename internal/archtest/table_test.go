@@ -142,6 +142,7 @@ var packages = []row{
 	{pattern: "tools/bench/recoverybench", layer: adapters, reason: "it samples and trains without Temporal"},
 	{pattern: "tools/bench/rolloutbench", layer: adapters, reason: "it samples without Temporal, an engine and a sandbox"},
 	{pattern: "tools/bench/schedulerbench", layer: adapters, ours: []string{"internal/dispatch", "internal/history", "internal/rl", "tools/bench/picture"}, reason: "time is simulated: it starts and measures nothing"},
+	{pattern: "tools/bench/devicebench", layer: adapters},
 	{pattern: "tools/bench/enginebench", layer: adapters},
 	{pattern: "tools/bench/chaos", layer: adapters, reason: "it reads what runs leave and knows no Temporal"},
 }
@@ -183,7 +184,7 @@ var homes = []home{
 		"the keys of a run are known to those who write it and to internal/history, which everybody else reads through", false},
 	{"log", nil, "log/slog is the one logger", true},
 	{"math/rand", nil, "draws come from rl.Seed", true},
-	{"testing/...", []string{"internal/blob/blobtest", "internal/policy/policytest", "internal/run/runtest", "internal/placement/placementtest", "jobs/nomadtest", "sandbox/sandboxtest"}, "only conformance suites and doubles are test code outside test files", false},
+	{"testing/...", []string{"internal/blob/blobtest", "internal/policy/policytest", "internal/run/runtest", "internal/placement/placementtest", "jobs/nomadtest", "sandbox/sandboxtest", "trainer/xlatest"}, "only conformance suites and doubles are test code outside test files", false},
 	{"github.com/google/go-cmp/...", []string{"internal/blob/blobtest", "internal/policy/policytest", "sandbox/sandboxtest"}, "comparison is for tests", false},
 	{"pgregory.net/...", nil, "properties are for tests", false},
 	{"github.com/santhosh-tekuri/...", nil, "the schema of configurations is checked in tests", false},

@@ -183,9 +183,12 @@ func (t *Service) lock() (unlock func()) {
 	return t.mu.Unlock
 }
 
-// settle drops the session whose lease another trainer has.
+// settle drops the session whose lease another trainer has, and one whose device has
+// failed: the next attempt, here or elsewhere, opens the device anew and goes on from the
+// newest checkpoint.
 func (t *Service) settle(err error) error {
-	if errors.Is(err, checkpoint.ErrFenced) {
+	var failure interface{ DeviceFailed() bool }
+	if errors.Is(err, checkpoint.ErrFenced) || errors.As(err, &failure) && failure.DeviceFailed() {
 		t.drop()
 	}
 	return err

@@ -1,6 +1,7 @@
 package learner_test
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -208,5 +209,32 @@ func TestDivergedUpdateIsReported(t *testing.T) {
 	}
 	if err := blob.ReadJSON(t.Context(), h.Store, key, &stored); err != nil || stored.Cause != "by a test" || stored.GradNorm != "+Inf" {
 		t.Errorf("stored %+v, error %v", stored, err)
+	}
+}
+
+// TestFailedDeviceIsOpenedAnew: after a failure of the device the next attempt makes another
+// learner, and nothing is lost. A failure of any other kind keeps the one that is there.
+func TestFailedDeviceIsOpenedAnew(t *testing.T) {
+	for want, failure := range map[int]error{
+		2: &trainer.GraphError{Op: "sft update", Err: errors.New("the device is gone")},
+		1: errors.New("the store is slow"),
+	} {
+		h := runtest.New(t, nil)
+		m := runtest.Boot(h.Store, &runtest.Fate{})
+		if _, err := m.TrainSFT(t.Context(), learner.SFTInput{Run: h.Ref, To: 2, Save: true}); err != nil {
+			t.Fatal(err)
+		}
+		m.Learners[0].Diverges = failure
+		in := learner.SFTInput{Run: h.Ref, From: 2, To: 4}
+		if _, err := m.TrainSFT(t.Context(), in); !errors.Is(err, failure) || fault.Of(err) != "" {
+			t.Fatalf("error %v of kind %q, want %v", err, fault.Of(err), failure)
+		}
+		m.Learners[0].Diverges = nil
+		if _, err := m.TrainSFT(t.Context(), in); err != nil {
+			t.Fatal(err)
+		}
+		if len(m.Learners) != want || m.Learners[0].Closed != (want > 1) {
+			t.Errorf("%v: %d learners, the first closed: %v; want %d", failure, len(m.Learners), m.Learners[0].Closed, want)
+		}
 	}
 }

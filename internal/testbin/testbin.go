@@ -13,10 +13,10 @@ import (
 	"strings"
 )
 
-// Build puts temper, temporald and s3d into the folder dir. root is the folder of
-// the repository.
-func Build(root, dir string) error {
-	if err := goBuild(filepath.Join(root, "cmd/temper"), filepath.Join(dir, "temper")); err != nil {
+// Build puts temper, with build tags if any are given, temporald and s3d into the folder
+// dir. root is the folder of the repository.
+func Build(root, dir string, tags ...string) error {
+	if err := goBuild(filepath.Join(root, "cmd/temper"), filepath.Join(dir, "temper"), tags...); err != nil {
 		return err
 	}
 	for _, server := range []string{"temporald", "s3d"} {
@@ -36,8 +36,8 @@ func Build(root, dir string) error {
 	return nil
 }
 
-func goBuild(dir, out string) error {
-	cmd := exec.Command("go", "build", "-buildvcs=false", "-o", out, ".") //nolint:gosec // folders of this repository
+func goBuild(dir, out string, tags ...string) error {
+	cmd := exec.Command("go", "build", "-buildvcs=false", "-tags", strings.Join(tags, ","), "-o", out, ".") //nolint:gosec // folders of this repository
 	cmd.Dir = dir
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build %s: %w\n%s", dir, err, text)

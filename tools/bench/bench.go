@@ -55,7 +55,7 @@ func Command(s Service) *cobra.Command {
 	}
 	cmd.AddCommand(
 		sandboxCommand(), boardCommand(), storeCommand(s), checkpointCommand(), publishCommand(), contestCommand(), scaleCommand(), soakCommand(), overloadCommand(),
-		modelCommand(), layersCommand(), densityCommand(), trainerCommand(), chaosCommand(s), recoveryCommand(), schedulerCommand(s), rolloutsCommand(), engineCommand(), dashboardCommand(s),
+		modelCommand(), layersCommand(), densityCommand(), trainerCommand(), chaosCommand(s), recoveryCommand(), schedulerCommand(s), rolloutsCommand(), engineCommand(), deviceCommand(), dashboardCommand(s),
 	)
 	return cmd
 }

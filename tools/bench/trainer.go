@@ -15,6 +15,7 @@ import (
 
 	"temper/internal/cli"
 	"temper/tools/bench/trainerbench"
+	"temper/trainer/device"
 	"temper/trainer/kernels"
 )
 
@@ -26,7 +27,7 @@ type trainerReport struct {
 
 func trainerCommand() *cobra.Command {
 	cfg := trainerbench.Config{Seed: 1}
-	var model, cpuProfile string
+	var model, mesh, cpuProfile string
 	var slots int
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -39,6 +40,8 @@ func trainerCommand() *cobra.Command {
 	f.IntVar(&cfg.Batch, "batch", 16, "sequences of a step")
 	f.IntVar(&cfg.Tokens, "tokens", 256, "predicted tokens of a sequence")
 	f.StringVar(&cfg.Backend, "backend", "go", "device of the trainer and the engine")
+	f.StringVar(&mesh, "mesh", "", "devices of an XLA backend for training, like data=2,model=2; empty = one device")
+	f.StringVar(&cfg.Compute, "compute", "float32", "type in which the trainer multiplies matrices, float32 or bfloat16")
 	f.StringVar((*string)(&cfg.Kernels), "kernels", string(kernels.Native), "kernels of the CPU backend, native or portable (trainer.kernels)")
 	f.IntVar(&cfg.MicrobatchTokens, "microbatch-tokens", 0, "most tokens of a device pass; 0 = the whole batch")
 	f.BoolVar(&cfg.Remat, "remat", false, "recompute activations in the backward pass")
@@ -51,6 +54,9 @@ func trainerCommand() *cobra.Command {
 		var err error
 		if cfg.Model, err = trainerbench.Model(model); err != nil {
 			return cli.Usagef("--model: %w", err)
+		}
+		if cfg.Mesh, err = device.ParseMesh(mesh); err != nil {
+			return cli.Usagef("--mesh: %w", err)
 		}
 		if slots < 0 {
 			return cli.Usagef("--slots is %d, want at least 0", slots)

@@ -14,20 +14,15 @@ import (
 
 	"temper/trainer/device"
 	"temper/trainer/graphcache"
-	"temper/trainer/plugin"
+	"temper/trainer/xlatest"
 )
 
-// openCPU opens the CPU plugin, with compiled programs in a folder of the test.
-func openCPU(t *testing.T, dir string) compute.Backend {
+// openXLA opens the backend, with compiled programs in a folder of the test.
+func openXLA(t *testing.T, dir string) compute.Backend {
 	t.Helper()
-	if _, err := plugin.Find("cpu"); err != nil {
-		if os.Getenv("TEMPER_REQUIRE_XLA") != "" {
-			t.Fatal(err)
-		}
-		t.Skipf("%v (2026-11-26: temper backend install cpu)", err)
-	}
+	name := xlatest.Backend(t)
 	t.Setenv(graphcache.DirKey, dir)
-	backend, err := device.Open("xla:cpu")
+	backend, err := device.Open(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +57,7 @@ func product(t *testing.T, backend compute.Backend) []float32 {
 // or gone is compiled again. Without a folder everything is compiled.
 func TestXLAGraphsAreKept(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "graphs")
-	backend := openCPU(t, dir)
+	backend := openXLA(t, dir)
 	before := device.Graphs()
 	want := product(t, backend)
 	check := func(when string, compiled, loaded, refused int) {
@@ -111,7 +106,7 @@ func TestXLAGraphsAreKept(t *testing.T) {
 // TestXLAEqualGraphsAtATime: of equal programs that are asked for at the same time, one is
 // compiled.
 func TestXLAEqualGraphsAtATime(t *testing.T) {
-	backend := openCPU(t, filepath.Join(t.TempDir(), "graphs"))
+	backend := openXLA(t, filepath.Join(t.TempDir(), "graphs"))
 	before := device.Graphs()
 	var all sync.WaitGroup
 	for range 4 {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -21,8 +20,8 @@ import (
 	"temper/internal/policy"
 	"temper/internal/rl"
 	"temper/trainer/engine"
-	"temper/trainer/plugin"
 	"temper/trainer/qwen3"
+	"temper/trainer/xlatest"
 )
 
 // Bounds of a plugin against the backend go.
@@ -30,17 +29,6 @@ const (
 	logprobBound = 3e-5 // as between the engine and the trainer's forward pass
 	tieBound     = 1e-5 // a draw as near as that to the border between two tokens may select either
 )
-
-// needXLA skips a test where there is no plugin.
-func needXLA(t *testing.T) {
-	t.Helper()
-	if _, err := plugin.Find("cpu"); err != nil {
-		if os.Getenv("TEMPER_REQUIRE_XLA") != "" {
-			t.Fatal(err)
-		}
-		t.Skipf("%v (2026-11-26: temper backend install cpu)", err)
-	}
-}
 
 // xlaModel is small, and its distributions are far from uniform.
 func xlaModel() qwen3.Config {
@@ -52,10 +40,10 @@ func xlaModel() qwen3.Config {
 // TestXLAEngine runs one engine of the plugin through everything: each of its programs takes
 // seconds to compile.
 func TestXLAEngine(t *testing.T) {
-	needXLA(t)
+	backend := xlatest.Backend(t)
 	cfg := engine.Config{Model: xlaModel(), Slots: 4, Shards: 1, Capacity: 512, Ahead: 8, Queue: 64}
 	want := start(t, cfg)
-	cfg.Backend = "xla:cpu"
+	cfg.Backend = backend
 	e := start(t, cfg)
 	if e.Native() {
 		t.Fatal("an engine of a plugin is native")

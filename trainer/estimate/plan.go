@@ -201,9 +201,13 @@ func (c Config) fusedState(p parameters) []Item {
 		items = append(items,
 			Item{"weights", "two gathered matrices", "2 w D F / model", Layer, 2 * w * p.matrix / m},
 			Item{"gradients", "one whole matrix", "4 D F / model", Layer, 4 * p.matrix / m},
-			Item{"weights", "gathered head", "w V D / model", Logits, w * p.table / m},
-			Item{"gradients", "whole head", "4 V D / model", Logits, 4 * p.table / m},
 		)
+		head := Item{"gradients", "whole head; before it the gathered one", "4 V D / model", Logits, 4 * p.table / m}
+		if c.LogitsChunk > 0 || c.inLoops() { // the pieces read the one while they add up the other
+			head.Name = "whole head"
+			items = append(items, Item{"weights", "gathered head", "w V D / model", Logits, w * p.table / m})
+		}
+		items = append(items, head)
 	}
 	if c.Reference {
 		items = append(items, Item{"reference", "weights, float32", "4 P / shards", Always, 4 * p.stored})
@@ -220,6 +224,9 @@ func (c Config) fusedActivations() []Item {
 	cfg, w, m := c.Model, c.width(), int64(c.Mesh.Model)
 	n := int64(c.Rows) * int64(c.Length)
 	scores := Item{"workspace", "scores over the vocabulary and their gradient", "(4 + w) N V / model", Logits, (4 + w) * n * int64(cfg.VocabSize) / m}
+	if w == 4 && !c.inLoops() { // in place
+		scores.Name, scores.How, scores.Bytes = "scores over the vocabulary, then their gradient", "4 N V / model", 4*n*int64(cfg.VocabSize)/m
+	}
 	if chunk := int64(c.LogitsChunk); chunk > 0 && chunk < int64(cfg.VocabSize)/m {
 		scores.How, scores.Bytes = "(12 + w) N chunk", (12+w)*n*chunk
 	}
@@ -236,7 +243,7 @@ func (c Config) fusedActivations() []Item {
 	saved := []Item{ // of one layer
 		{"", "residual stream and norms", "6 w N D", "", 6 * w * n * d},
 		{"", "queries, keys, values, answer", "w N (4 q + 4 kv) / model", "", w * n * (4*q + 4*kv) / m},
-		{"", "feed-forward", "4 w N F / model", "", 4 * w * n * f / m},
+		{"", "feed-forward", "3 w N F / model", "", 3 * w * n * f / m},
 		probs,
 	}
 	scratch := []Item{

@@ -5,7 +5,6 @@ package flash_test
 import (
 	"fmt"
 	"math"
-	"os"
 	"testing"
 
 	"github.com/gomlx/compute"
@@ -15,7 +14,7 @@ import (
 
 	"temper/trainer/device"
 	"temper/trainer/flash"
-	"temper/trainer/plugin"
+	"temper/trainer/xlatest"
 )
 
 // sizes of attention in a test.
@@ -28,7 +27,7 @@ type sizes struct {
 // gradient that GoMLX derives: rows that fill their blocks and rows that do not, several
 // rows, groups of heads, packed segments that begin within blocks, padding.
 func TestXLAEqualsWholeRows(t *testing.T) {
-	backend := openCPU(t)
+	backend := openXLA(t)
 	packed := func(batch, seq int, lengths ...int) []int32 {
 		var out []int32
 		for row := range batch {
@@ -153,16 +152,10 @@ func wholeRows(c sizes, q, k, v, segments *graph.Node) *graph.Node {
 	return graph.Reshape(o, c.batch*c.seq, c.heads, c.dim)
 }
 
-// openCPU opens the CPU plugin.
-func openCPU(t testing.TB) compute.Backend {
+// openXLA opens the backend of the tests.
+func openXLA(t testing.TB) compute.Backend {
 	t.Helper()
-	if _, err := plugin.Find("cpu"); err != nil {
-		if os.Getenv("TEMPER_REQUIRE_XLA") != "" {
-			t.Fatal(err)
-		}
-		t.Skipf("%v (2026-11-26: temper backend install cpu)", err)
-	}
-	backend, err := device.Open("xla:cpu")
+	backend, err := device.Open(xlatest.Backend(t))
 	if err != nil {
 		t.Fatal(err)
 	}

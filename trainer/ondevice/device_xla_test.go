@@ -3,7 +3,6 @@
 package ondevice_test
 
 import (
-	"os"
 	"slices"
 	"testing"
 
@@ -13,9 +12,9 @@ import (
 	"temper/internal/rl"
 	"temper/trainer/device"
 	"temper/trainer/ondevice"
-	"temper/trainer/plugin"
 	"temper/trainer/qwen3"
 	"temper/trainer/tensor"
+	"temper/trainer/xlatest"
 )
 
 // counting is a backend that counts every transfer, whoever asks for it. It has a name of its own,
@@ -82,13 +81,7 @@ func (b countingBuffer) ToFlatData(flat any) error {
 
 func open(t *testing.T) *counting {
 	t.Helper()
-	if _, err := plugin.Find("cpu"); err != nil {
-		if os.Getenv("TEMPER_REQUIRE_XLA") != "" {
-			t.Fatal(err)
-		}
-		t.Skipf("%v (2026-11-26: temper backend install cpu)", err)
-	}
-	b, err := device.Open("xla:cpu")
+	b, err := device.Open(xlatest.Backend(t))
 	if err != nil {
 		t.Fatal(err)
 	}

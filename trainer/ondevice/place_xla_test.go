@@ -6,16 +6,13 @@ import (
 	"testing"
 
 	"temper/trainer/device"
-	"temper/trainer/plugin"
 	"temper/trainer/qwen3"
+	"temper/trainer/xlatest"
 )
 
 // TestXLACacheInPlace: every program that changes the cache updates it where it is.
 func TestXLACacheInPlace(t *testing.T) {
-	if _, err := plugin.Find("cpu"); err != nil {
-		t.Skipf("%v (2026-11-26: temper backend install cpu; the tests beside fail where it is required)", err)
-	}
-	b, err := device.Open("xla:cpu")
+	b, err := device.Open(xlatest.Backend(t))
 	if err != nil {
 		t.Fatal(err)
 	}

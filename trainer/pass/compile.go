@@ -37,8 +37,13 @@ type Outline struct {
 
 // CompileUpdate compiles an update and returns what the compiler says about the memory of
 // one device. No weight is made: the network may be larger than this machine. Only XLA has
-// an answer.
+// an answer. The CPU plugin is told to order a program of short rows by memory, as plugins
+// of GPUs do, where this process has not opened it before. Long rows say their order in the
+// graph, and need more memory in that order than in the plugin's own.
 func CompileUpdate(u Outline) (device.CompiledMemory, error) {
+	if u.Length < qwen3.LongCompiledRow {
+		device.OrderByMemory(u.Backend)
+	}
 	adam := config.Optimizer{LR: 1e-4, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, MaxGradNorm: 1, Schedule: config.ScheduleConstant}
 	rows := u.Rows * max(1, u.Mesh.Data)
 	cfg := Config{

@@ -4,13 +4,12 @@ package pass
 
 import (
 	"math"
-	"os"
 	"testing"
 
 	"temper/trainer/device"
 	"temper/trainer/estimate"
-	"temper/trainer/plugin"
 	"temper/trainer/qwen3"
+	"temper/trainer/xlatest"
 )
 
 // outlineModel is large enough that matrices decide its memory.
@@ -25,14 +24,14 @@ func outlineModel() qwen3.Config {
 // it, on one device and on meshes, and the plan is near what the compiler says; see
 // docs/decisions/0041-memory-of-meshes.md.
 func TestXLAUpdatesInPlace(t *testing.T) {
-	if _, err := plugin.Find("cpu"); err != nil {
-		if os.Getenv("TEMPER_REQUIRE_XLA") != "" {
-			t.Fatal(err)
-		}
-		t.Skipf("%v (2026-11-23: temper backend install cpu)", err)
-	}
+	backend := xlatest.Backend(t)
+	device.OrderByMemory(backend)
+	devices := xlatest.Devices(t, backend)
 	for _, mesh := range []device.Mesh{{Data: 1, Model: 1}, {Data: 1, Model: 4}, {Data: 2, Model: 2, FSDP: true}, {Data: 4, Model: 1, FSDP: true}} {
-		m, err := CompileUpdate(Outline{Backend: "xla:cpu", Model: outlineModel(), Mesh: mesh, Rows: 8, Length: 256})
+		if mesh.NumDevices() > devices {
+			continue
+		}
+		m, err := CompileUpdate(Outline{Backend: backend, Model: outlineModel(), Mesh: mesh, Rows: 8, Length: 256})
 		if err != nil {
 			t.Fatal(err)
 		}

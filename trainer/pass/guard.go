@@ -20,6 +20,9 @@ func (e *GraphError) Error() string { return e.Op + " graph: " + e.Err.Error() }
 // Unwrap returns the cause.
 func (e *GraphError) Unwrap() error { return e.Err }
 
+// DeviceFailed says that the device may be unusable: whoever goes on opens it anew.
+func (*GraphError) DeviceFailed() bool { return true }
+
 // guard turns panics and errors of GoMLX into a GraphError.
 func guard(op string, fn func() error) error {
 	var err error
@@ -38,10 +41,10 @@ func guard(op string, fn func() error) error {
 		if !ok {
 			cause = fmt.Errorf("%v", panicked)
 		}
-		return &GraphError{Op: op, Err: cause, Stack: stack}
+		return &GraphError{Op: op, Err: exhausted(cause), Stack: stack}
 	}
 	if err != nil {
-		return &GraphError{Op: op, Err: err, Stack: fmt.Sprintf("%+v", err)} // GoMLX's errors carry their stack
+		return &GraphError{Op: op, Err: exhausted(err), Stack: fmt.Sprintf("%+v", err)} // GoMLX's errors carry their stack
 	}
 	return nil
 }

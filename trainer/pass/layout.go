@@ -25,7 +25,10 @@ func (l layout) Whole(name string, w, after *graph.Node) *graph.Node {
 	return device.Constrain(w, l.devices, l.byName[name].Gathered())
 }
 
-// Own divides a gradient as its weight is.
+// Own divides a gradient as its weight is, at once. Without the barrier the cut goes into
+// what uses the gradient, and the whole gradients of all layers wait for it. go-xla leaves
+// out a barrier of one value on the CPU.
 func (l layout) Own(name string, gradient *graph.Node) *graph.Node {
-	return device.Constrain(gradient, l.devices, l.byName[name])
+	own := device.Constrain(gradient, l.devices, l.byName[name])
+	return graph.OptimizationBarriers(own, graph.ScalarZero(own.Graph(), own.DType()))[0]
 }

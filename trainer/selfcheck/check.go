@@ -71,11 +71,15 @@ func Run(ctx context.Context, backend string, mesh device.Mesh) (Report, error) 
 	r.Description, r.NumDevices = b.Description(), b.NumDevices()
 	b.Finalize()
 	begin := time.Now()
-	want, err := try(ctx, device.DefaultName, device.Mesh{})
+	if r.NumDevices < mesh.NumDevices() {
+		return r, fmt.Errorf("mesh %v: %d devices, the backend %s drives %d: %w", mesh, mesh.NumDevices(), backend, r.NumDevices, device.ErrNoDevice)
+	}
+	network := small(mesh)
+	want, err := try(ctx, network, device.DefaultName, device.Mesh{})
 	if err != nil {
 		return r, err
 	}
-	got, err := try(ctx, backend, mesh)
+	got, err := try(ctx, network, backend, mesh)
 	if err != nil {
 		return r, fmt.Errorf("backend %q: %w", backend, err)
 	}
@@ -108,10 +112,19 @@ func (r Report) judge(tokens, want []int32) error {
 	return nil
 }
 
-// small is a network that any mesh of up to four devices divides.
-func small() qwen3.Config {
+// small is a network that the mesh divides: the same for any of up to four devices.
+func small(mesh device.Mesh) qwen3.Config {
+	over := func(n, axis int) int {
+		whole := n
+		for whole%max(1, axis) != 0 {
+			whole += n
+		}
+		return whole
+	}
+	heads := over(4, mesh.Model)
 	return qwen3.Config{
-		VocabSize: 64, HiddenSize: 32, IntermediateSize: 48, NumHiddenLayers: 1, NumAttentionHeads: 4, NumKeyValueHeads: 4,
+		VocabSize: over(64, mesh.Model), HiddenSize: over(32, mesh.Data), IntermediateSize: over(48, mesh.Model), NumHiddenLayers: 1,
+		NumAttentionHeads: heads, NumKeyValueHeads: heads,
 		HeadDim: 8, MaxPositionEmbeddings: 64, RopeTheta: 1e4, RMSNormEps: 1e-6, InitializerRange: 0.2,
 	}
 }
@@ -126,15 +139,15 @@ type outcome struct {
 }
 
 // try decodes, trains and scores on one backend.
-func try(ctx context.Context, backend string, mesh device.Mesh) (o outcome, err error) {
-	if o.before, err = qwen3.InitialTensors(small(), 1); err != nil {
+func try(ctx context.Context, network qwen3.Config, backend string, mesh device.Mesh) (o outcome, err error) {
+	if o.before, err = qwen3.InitialTensors(network, 1); err != nil {
 		return o, err
 	}
-	if o.generation, err = generate(ctx, backend, o.before); err != nil {
+	if o.generation, err = generate(ctx, network, backend, o.before); err != nil {
 		return o, fmt.Errorf("decode: %w", err)
 	}
 	t, err := trainer.New(trainer.Config{
-		Backend: backend, Mesh: mesh, Model: small(), MicrobatchTokens: 256, Temperature: 1, Loss: config.Loss{ClipLow: 0.2, ClipHigh: 0.28},
+		Backend: backend, Mesh: mesh, Model: network, MicrobatchTokens: 256, Temperature: 1, Loss: config.Loss{ClipLow: 0.2, ClipHigh: 0.28},
 	})
 	if err != nil {
 		return o, err
@@ -162,8 +175,8 @@ func try(ctx context.Context, backend string, mesh device.Mesh) (o outcome, err 
 }
 
 // generate decodes greedily.
-func generate(ctx context.Context, backend string, weights []tensor.Named) (g policy.Generation, err error) {
-	e, err := engine.New(engine.Config{Model: small(), Backend: backend, Slots: 1, MaxContext: 32, Shards: 1})
+func generate(ctx context.Context, network qwen3.Config, backend string, weights []tensor.Named) (g policy.Generation, err error) {
+	e, err := engine.New(engine.Config{Model: network, Backend: backend, Slots: 1, MaxContext: 32, Shards: 1})
 	if err != nil {
 		return g, err
 	}
@@ -182,7 +195,7 @@ func samples() []rl.Sample {
 		n := 16
 		s := rl.Sample{ProblemID: "p", Rollout: i, Advantage: float32(i%2)*3 - 1, Tokens: make([]int32, n), LossMask: make([]bool, n)}
 		for p := range n {
-			s.Tokens[p], s.LossMask[p] = int32(draw.IntN(small().VocabSize)), p >= 4 //nolint:gosec // below the vocabulary
+			s.Tokens[p], s.LossMask[p] = int32(draw.IntN(small(device.Mesh{}).VocabSize)), p >= 4 //nolint:gosec // below the vocabulary
 		}
 		out = append(out, s)
 	}

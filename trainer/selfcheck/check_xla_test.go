@@ -3,28 +3,28 @@
 package selfcheck_test
 
 import (
-	"os"
+	"errors"
 	"testing"
 
 	"temper/trainer/device"
-	"temper/trainer/plugin"
 	"temper/trainer/selfcheck"
+	"temper/trainer/xlatest"
 )
 
 // TestXLASelfCheck passes on the plugin that Temper was tried with.
 func TestXLASelfCheck(t *testing.T) {
-	if _, err := plugin.Find("cpu"); err != nil {
-		if os.Getenv("TEMPER_REQUIRE_XLA") != "" {
-			t.Fatal(err)
-		}
-		t.Skipf("%v (2026-11-23: temper backend install cpu)", err)
-	}
-	r, err := selfcheck.Run(t.Context(), "xla:cpu", device.Mesh{Data: 2, Model: 2, FSDP: true})
+	backend := xlatest.Backend(t)
+	meshes := append([]device.Mesh{{}}, xlatest.Meshes(t, backend)...)
+	r, err := selfcheck.Run(t.Context(), backend, meshes[len(meshes)-1])
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("%+v", r)
-	if r.NumDevices != 4 || r.Graphs == 0 {
+	if r.NumDevices != xlatest.Devices(t, backend) || r.Graphs == 0 {
 		t.Errorf("report %+v", r)
+	}
+	many := device.Mesh{Data: 1, Model: 2 * r.NumDevices}
+	if _, err := selfcheck.Run(t.Context(), backend, many); !errors.Is(err, device.ErrNoDevice) {
+		t.Errorf("a mesh of %d devices: %v, want %v", many.NumDevices(), err, device.ErrNoDevice)
 	}
 }

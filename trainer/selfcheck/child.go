@@ -80,7 +80,7 @@ func Once(ctx context.Context, backend string, command []string) error {
 	if library == "" {
 		return nil // the Go backend, or one that does not go through a plugin
 	}
-	mark, err := markOf(library, backend, command[0])
+	mark, err := markOf(library, backend, command)
 	if err == nil {
 		if _, err := os.Stat(mark); err == nil {
 			return nil
@@ -96,20 +96,20 @@ func Once(ctx context.Context, backend string, command []string) error {
 	return nil
 }
 
-// markOf is the file that says that a plugin has passed with a program.
-func markOf(library, backend, program string) (string, error) {
+// markOf is the file that says that a plugin has passed with a command of a program.
+func markOf(library, backend string, command []string) (string, error) {
 	dir, err := os.UserCacheDir()
 	if err != nil {
 		return "", err
 	}
 	h := sha256.New()
-	for _, path := range []string{library, program} {
+	for _, path := range []string{library, command[0]} {
 		info, err := os.Stat(path)
 		if err != nil {
 			return "", err
 		}
 		fmt.Fprintln(h, path, info.Size(), info.ModTime().UnixNano())
 	}
-	fmt.Fprintln(h, backend)
+	fmt.Fprintln(h, backend, command[1:]) // with the mesh
 	return filepath.Join(dir, "temper", "plugins", hex.EncodeToString(h.Sum(nil)[:16])), nil
 }

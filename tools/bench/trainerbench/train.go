@@ -23,6 +23,10 @@ type Config struct {
 	Backend string
 	// Kernels of the CPU backend, native when empty.
 	Kernels kernels.Choice
+	// Mesh of an XLA backend's devices; the zero value is one device.
+	Mesh device.Mesh
+	// Compute is trainer.Config's: float32, also when empty, or bfloat16.
+	Compute string
 	// Batch sequences of Tokens predicted tokens each make a step.
 	Batch, Tokens int
 	// MicrobatchTokens bounds a device pass; 0 allows the whole batch in one.
@@ -48,7 +52,7 @@ func (c Config) Validate() error {
 	if c.MicrobatchTokens < 0 {
 		errs = append(errs, fmt.Errorf("microbatch tokens: %d, want 0 or more", c.MicrobatchTokens))
 	}
-	return errors.Join(append(errs, device.CheckKernels(c.Backend, c.Kernels))...)
+	return errors.Join(append(errs, device.CheckKernels(c.Backend, c.Kernels), device.CheckMesh(c.Backend, c.Mesh))...)
 }
 
 // Report of training steps: forward, backward, clipping and AdamW of the
@@ -167,7 +171,7 @@ func newStepper(c Config) (*stepper, error) {
 		c.MicrobatchTokens = 2 * c.Batch * c.Tokens // shapes are rounded up
 	}
 	t, err := trainer.New(trainer.Config{
-		Backend: c.Backend, Kernels: c.Kernels, Model: c.Model, Seed: c.Seed, MicrobatchTokens: c.MicrobatchTokens,
+		Backend: c.Backend, Kernels: c.Kernels, Mesh: c.Mesh, Compute: c.Compute, Model: c.Model, Seed: c.Seed, MicrobatchTokens: c.MicrobatchTokens,
 		Temperature: 1, Loss: config.Default().RL.Loss, Remat: c.Remat,
 	})
 	if err != nil {

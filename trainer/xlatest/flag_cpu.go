@@ -1,0 +1,5 @@
+//go:build !gpu
+
+package xlatest
+
+func deviceName() string { return "xla:cpu" }
