@@ -61,7 +61,7 @@ func (r *Run) Usage(ctx context.Context) (Usage, error) {
 		}
 	}
 	u.Kinds = kinds
-	if err := r.addShards(ctx, &kinds[kindCheckpoints]); err != nil {
+	if err := addCheckpointShards(ctx, r, &kinds[kindCheckpoints]); err != nil {
 		return u, err
 	}
 	return u, addPolicyShards(ctx, r, &kinds[kindPolicies])
@@ -89,8 +89,8 @@ func addPolicyShards(ctx context.Context, r *Run, k *KindSize) error {
 	return nil
 }
 
-// addShards counts the bytes of the shards that checkpoints name.
-func (r *Run) addShards(ctx context.Context, k *KindSize) error {
+// addCheckpointShards counts the bytes of the shards that checkpoints name.
+func addCheckpointShards(ctx context.Context, r *Run, k *KindSize) error {
 	entries, err := checkpoint.List(ctx, r.store, r.CheckpointFolder())
 	if err != nil {
 		return err

@@ -260,7 +260,7 @@ func (s *session) publish(ctx context.Context) (run.Policy, error) {
 	if err := s.lease.Check(ctx); err != nil {
 		return run.Policy{}, err
 	}
-	form, err := s.formOf(ctx, version)
+	form, err := s.share.formOf(ctx, s.Loaded, version)
 	if err != nil {
 		return run.Policy{}, fmt.Errorf("publish policy %d: %w", version, err)
 	}
@@ -274,16 +274,16 @@ func (s *session) publish(ctx context.Context) (run.Policy, error) {
 	return artifact.PutOnce(ctx, s.store, s.Layout.PolicyRef(version), run.Policy{Version: version, Ref: ref})
 }
 
-// formOf is how a policy is published: as the run says, or as it was published first.
-func (s *session) formOf(ctx context.Context, version int64) (checkpoint.Form, error) {
-	form := checkpoint.Form{ShardFrom: int64(s.Config.At(int(version)).Checkpoint.ShardPolicies)}
-	if s.share.Room != nil {
-		form.Room = s.share.Room(s.Ref.RunID)
+// formOf is how a policy of a run is published: as the run says, or as it was published first.
+func (h Sharing) formOf(ctx context.Context, r *run.Loaded, version int64) (checkpoint.Form, error) {
+	form := checkpoint.Form{ShardFrom: int64(r.Config.At(int(version)).Checkpoint.ShardPolicies)}
+	if h.Room != nil {
+		form.Room = h.Room(r.Ref.RunID)
 	}
-	if s.share.Published == nil {
+	if h.Published == nil {
 		return form, nil
 	}
-	sharded, ok, err := checkpoint.StoredInShards(ctx, s.share.Published, s.Layout.Policy(version))
+	sharded, ok, err := checkpoint.StoredInShards(ctx, h.Published, r.Layout.Policy(version))
 	if ok {
 		form.ShardFrom = 0
 	}

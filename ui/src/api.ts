@@ -19,6 +19,7 @@ export interface Answer {
 }
 export interface Busy {
   cores: number;
+  graphs?: Graphs;
   host: string;
   idle_ns: number;
   machine_ns: number;
@@ -207,6 +208,12 @@ export interface Gauge {
   help?: string;
   name: string;
   value: number | string;
+}
+export interface Graphs {
+  compiled: number;
+  compiling_ns: number;
+  loaded: number;
+  programs: number;
 }
 export interface GroupRow {
   calls: number;
