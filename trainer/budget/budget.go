@@ -40,7 +40,7 @@ func WorkOf(cfg config.Run) Work {
 	w := Work{
 		MaxTokens: cfg.Model.MaxContext, MeanTokens: g.MeanTokens,
 		Sequences: max(1, cfg.RL.ProblemsPerStep*cfg.RL.GroupSize/max(1, cfg.RL.NumMinibatches)),
-		Several:   cfg.RL.NumMinibatches > 1, Entropies: l.EntropyFraction > 0, Reference: l.KL.Coefficient > 0,
+		Several:   cfg.RL.NumMinibatches > 1, Entropies: l.EntropyFraction > 0 || cfg.Tracker.TokenStats > 0, Reference: l.KL.Coefficient > 0,
 		MaxGraphs: g.Most(), CompileTime: g.CompileTime,
 	}
 	w.Scores = w.Entropies || w.Several && l.OldLogprobs != config.OldRollout
@@ -129,8 +129,8 @@ func (w Work) fixed() int {
 }
 
 // assumed is how long a program takes to compile and how many operations a second a device
-// makes. The figures of the CPU are measured (docs/benchmarks.md, "Training through XLA"),
-// those of GPUs are not: trainer.graphs.compile_time replaces the first.
+// makes. They are rough, and those of GPUs were never measured: trainer.graphs.compile_time
+// replaces the first.
 func (m Machine) assumed() (compile time.Duration, flops float64) {
 	if strings.Contains(m.Backend, "cpu") {
 		return time.Duration(m.Layers) * 400 * time.Millisecond, 20e9

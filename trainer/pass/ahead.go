@@ -165,7 +165,7 @@ func (p outliner) outline(w Wanted) (*model.Exec, []shapes.Shape, error) {
 		}
 		pieces[i] = shapes.Make(x.DType, of.Shard...)
 	}
-	exec, err := p.compileSharded(program, specs, s.ofOutputs(program, p.cfg.Loss.EntropyFraction > 0, trained))
+	exec, err := p.compileSharded(program, specs, s.ofOutputs(program, p.cfg.entropies(), trained))
 	var all []shapes.Shape
 	for range s.mesh.NumDevices() {
 		all = append(all, pieces...)
