@@ -243,6 +243,9 @@ func (b form) task(p process) *api.Task {
 	} else {
 		t.Resources.CPU = new(p.role.CPU)
 	}
+	if len(p.needs) > 0 {
+		t.Env[PlacesKey] = "${NOMAD_TASK_DIR}/" + filePlaces
+	}
 	maps.Copy(t.Env, p.env)
 	maps.Copy(t.Env, p.role.Env)
 	args := slices.Concat(p.args, p.role.Args)
@@ -292,9 +295,9 @@ func (b form) templates(p process) []*api.Template {
 		for _, key := range slices.Sorted(maps.Keys(p.needs)) {
 			text.WriteString(p.needs[key] + "\n")
 		}
-		// A role finds its servers again by itself; one that does not is not alive, and
-		// starts again with the addresses of then.
-		out = append(out, &api.Template{EmbeddedTmpl: new(text.String()), DestPath: new("local/places.env"), Envvars: new(true), ChangeMode: new("noop")})
+		// A role waits for its servers when it starts, and finds them again by itself; one that
+		// does not is not alive, and starts again with the addresses of then.
+		out = append(out, &api.Template{EmbeddedTmpl: new(text.String()), DestPath: new("local/" + filePlaces), Envvars: new(true), ChangeMode: new("noop")})
 	}
 	return out
 }
@@ -305,10 +308,18 @@ func literal(text string) string { return strings.ReplaceAll(text, "{{", `{{"{{"
 // Variable is where the secrets of a job are; the job may read it without a policy.
 func (b Build) Variable(role string) string { return "nomad/jobs/" + b.ID(role) }
 
-// found is a line of an environment with the address of a service. form has .Address and
-// .Port of it.
+// PlacesKey is the variable of the environment with the file of addresses of servers, and
+// PlacesMissing begins the lines in it that name servers without one: a comment to Nomad.
+const (
+	PlacesKey     = "TEMPER_PLACES"
+	PlacesMissing = "# missing: "
+	filePlaces    = "places.env"
+)
+
+// found is a line of an environment with the address of a service, or one that says that
+// there is none now. form has .Address and .Port of it. The process waits for it.
 func (b wire) found(key, role, form string) string {
-	return fmt.Sprintf("{{ range nomadService %q }}%s=%s\n{{ end }}", b.ID(role), key, form)
+	return fmt.Sprintf("{{ range nomadService %[1]q }}%[2]s=%[3]s\n{{ else }}%[4]s%[1]s\n{{ end }}", b.ID(role), key, form, PlacesMissing)
 }
 
 // File is the operator's own job file for a role; "" for none.

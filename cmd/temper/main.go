@@ -33,6 +33,9 @@ func execute(args []string, stdout, stderr io.Writer) int {
 	if err := failpoint.Check(); err != nil {
 		return cli.Fail(stderr, program, cli.Usage(err))
 	}
+	if err := awaitPlaces(ctx, stderr); err != nil {
+		return cli.Fail(stderr, program, err)
+	}
 	return cli.Execute(ctx, rootCommand(), args, stdout, stderr)
 }
 
