@@ -17,10 +17,12 @@ import (
 func TestServersThatComeLater(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "places.env")
 	t.Setenv(jobs.PlacesKey, name)
-	t.Setenv("TEMPER_SANDBOX_ADDRESS", "")
-	write := func(text string) {
+	for _, key := range []string{"TEMPER_SANDBOX_ADDRESS", "TEMPER_STORE"} { // awaitPlaces sets them: put back afterwards
+		t.Setenv(key, "")
+	}
+	write := func(text string) { // whole or not at all, as the scheduler writes it
 		t.Helper()
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		if err := errors.Join(os.WriteFile(name+".new", []byte(text), 0o600), os.Rename(name+".new", name)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -43,7 +45,6 @@ func TestServersThatComeLater(t *testing.T) {
 	if got := os.Getenv("TEMPER_STORE"); got != "s3://x?endpoint=http://y&region=z" {
 		t.Errorf("the store is %q", got)
 	}
-	t.Setenv("TEMPER_STORE", "")
 	t.Setenv(jobs.PlacesKey, "")
 	if err := awaitPlaces(t.Context(), &said); err != nil {
 		t.Errorf("a process of no cluster: %v", err)
