@@ -117,7 +117,7 @@ type Trainer struct {
 	// Kernels are those of the CPU backend, for training and sampling. native ones are the
 	// fastest that the CPU has; their last bits differ between kinds of CPUs. portable ones
 	// are those for AVX2: they give the same bits on every amd64 CPU with AVX2 and FMA. On a
-	// CPU with AVX-512, sampling takes 10 to 16 % more processor time with them.
+	// CPU with AVX-512 they take more processor time.
 	Kernels string `yaml:"kernels,omitempty" json:"kernels,omitempty" enum:"native|portable" empty:"native"`
 	// LoRA trains small matrices beside the weights of model.path or model.run, which stay
 	// as they are.

@@ -17,10 +17,17 @@ import (
 // packed ones give: with an odd vocabulary, panels that end within a vector of pairs, and
 // for several numbers of tokens.
 func TestLayoutsHaveTheSameBits(t *testing.T) {
+	for _, choice := range []kernels.Choice{kernels.Native, kernels.Portable} {
+		t.Run(string(choice), func(t *testing.T) { sameBits(t, choice) })
+	}
+}
+
+// sameBits compares the layouts under one choice of kernels.
+func sameBits(t *testing.T, choice kernels.Choice) {
 	for _, tied := range []bool{true, false} {
 		cfg := qwen3.Config{VocabSize: 205, HiddenSize: 208, IntermediateSize: 400, NumHiddenLayers: 2, NumAttentionHeads: 3, NumKeyValueHeads: 1,
 			HeadDim: 48, MaxPositionEmbeddings: 64, RopeTheta: 1e4, RMSNormEps: 1e-6, InitializerRange: 0.1, TieWordEmbeddings: tied}
-		if err := decode.Check(cfg, kernels.Native); err != nil {
+		if err := decode.Check(cfg, choice); err != nil {
 			t.Skip(err)
 		}
 		weights, err := qwen3.InitialTensors(cfg, 3)
@@ -40,11 +47,11 @@ func TestLayoutsHaveTheSameBits(t *testing.T) {
 			h, ok := halves[name]
 			return h, ok
 		}
-		want := logits(t, cfg, decode.Packed, tensor.StoredByName(weights))
+		want := logits(t, cfg, choice, decode.Packed, tensor.StoredByName(weights))
 		for name, got := range map[string][]float32{
-			"float32 in place":  logits(t, cfg, decode.InPlace, tensor.StoredByName(weights)),
-			"bfloat16 in place": logits(t, cfg, decode.InPlace, inHalves),
-			"bfloat16 packed":   logits(t, cfg, decode.Packed, inHalves),
+			"float32 in place":  logits(t, cfg, choice, decode.InPlace, tensor.StoredByName(weights)),
+			"bfloat16 in place": logits(t, cfg, choice, decode.InPlace, inHalves),
+			"bfloat16 packed":   logits(t, cfg, choice, decode.Packed, inHalves),
 		} {
 			if !slices.Equal(got, want) {
 				t.Errorf("tied %v, %s: other bits than float32 packed", tied, name)
@@ -54,9 +61,9 @@ func TestLayoutsHaveTheSameBits(t *testing.T) {
 }
 
 // logits are the scores after 1, 7 and 12 tokens of one sequence.
-func logits(t *testing.T, cfg qwen3.Config, layout decode.Layout, find tensor.Lookup) []float32 {
+func logits(t *testing.T, cfg qwen3.Config, choice kernels.Choice, layout decode.Layout, find tensor.Lookup) []float32 {
 	t.Helper()
-	net, err := decode.NewNetwork(cfg, kernels.Native, layout, find)
+	net, err := decode.NewNetwork(cfg, choice, layout, find)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,6 @@ package decode
 import (
 	"unsafe"
 
-	"temper/trainer/lanes"
 	"temper/trainer/tensor"
 )
 
@@ -17,6 +16,7 @@ import (
 // last; or they are made from the weights where they lie, a panel of a tile at a time.
 // That takes no memory, and time for each pass, not for each of its tokens.
 type matrix struct {
+	vectors      *arithmetic
 	depth, width int
 	padded       int       // columns with the padding
 	data         []float32 // tiles; nil where parts are read in place
@@ -26,16 +26,16 @@ type matrix struct {
 const (
 	wideTile   = 64
 	narrowTile = 32
-	// turned is the number of rows that turnFloat32 and turnBFloat16 take.
-	turned = lanes.Width
-	// pairs is the depth that turnBFloat16 takes at once.
-	pairs = 2 * lanes.Width
+	// turned is the number of rows that are turned at once.
+	turned = width
+	// pairs is the depth of bfloat16 that is turned at once.
+	pairs = 2 * width
 )
 
 // newMatrix makes a matrix of weights [out, in], as Hugging Face stores them, one tensor
 // after another: column i is row i of them all. inPlace leaves them where they lie.
-func newMatrix(depth, width int, inPlace bool, parts ...tensor.Stored) matrix {
-	m := matrix{depth: depth, width: width, padded: (width + narrowTile - 1) / narrowTile * narrowTile, parts: parts}
+func newMatrix(a *arithmetic, depth, columns int, inPlace bool, parts ...tensor.Stored) matrix {
+	m := matrix{vectors: a, depth: depth, width: columns, padded: (columns + narrowTile - 1) / narrowTile * narrowTile, parts: parts}
 	if inPlace {
 		return m
 	}
@@ -78,11 +78,11 @@ func (m *matrix) turnColumns(dst []float32, stride, column, from, depth int) {
 	case rows < turned: // the last of an odd vocabulary
 	case part.BFloat16 != nil:
 		if done = depth / pairs * pairs; done > 0 {
-			turnBFloat16(unsafe.Pointer(unsafe.SliceData(dst)), unsafe.Pointer(&part.BFloat16[at]), 4*stride, 2*m.depth, done, 2*wideTile*m.depth)
+			m.vectors.turnBFloat16(unsafe.Pointer(unsafe.SliceData(dst)), unsafe.Pointer(&part.BFloat16[at]), 4*stride, 2*m.depth, done, 2*wideTile*m.depth)
 		}
 	default:
 		if done = depth / turned * turned; done > 0 {
-			turnFloat32(unsafe.Pointer(unsafe.SliceData(dst)), unsafe.Pointer(&part.Float32[at]), 4*stride, 4*m.depth, done, 4*wideTile*m.depth)
+			m.vectors.turnFloat32(unsafe.Pointer(unsafe.SliceData(dst)), unsafe.Pointer(&part.Float32[at]), 4*stride, 4*m.depth, done, 4*wideTile*m.depth)
 		}
 	}
 	if done == depth {
@@ -129,9 +129,3 @@ func values(dst []float32, t tensor.Stored, at int) {
 	}
 	copy(dst, t.Float32[at:])
 }
-
-//go:noescape
-func turnFloat32(dst, src unsafe.Pointer, dstStride, srcStride, depth, ahead int)
-
-//go:noescape
-func turnBFloat16(dst, src unsafe.Pointer, dstStride, srcStride, depth, ahead int)

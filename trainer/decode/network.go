@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	"temper/trainer/kernels"
-	"temper/trainer/lanes"
 	"temper/trainer/qwen3"
 	"temper/trainer/tensor"
 )
@@ -17,13 +16,14 @@ import (
 // Network holds weights for the products: packed, or where they lie. It is never changed,
 // so several passes share it.
 type Network struct {
-	cfg    qwen3.Config
-	panel  int
-	place  bool
-	embed  tensor.Stored // [vocabulary, D]
-	layers []layer
-	norm   []float32
-	head   matrix
+	vectors *arithmetic
+	cfg     qwen3.Config
+	panel   int
+	place   bool
+	embed   tensor.Stored // [vocabulary, D]
+	layers  []layer
+	norm    []float32
+	head    matrix
 }
 
 // layer holds the weights of one layer.
@@ -34,17 +34,14 @@ type layer struct {
 
 // Check says why a network cannot be decoded here with a choice of kernels.
 func Check(cfg qwen3.Config, c kernels.Choice) error {
-	k := kernels.Describe(c)
-	var errs []error
-	if k.Variant != kernels.AVX512 || k.Elementwise != "simd" {
-		errs = append(errs, fmt.Errorf("%s kernels, want %s", k.Variant, kernels.AVX512))
-	}
+	_, err := arithmeticOf(c)
+	errs := []error{err}
 	for _, f := range []struct {
 		name  string
 		value int
 	}{{"hidden_size", cfg.HiddenSize}, {"head_dim", cfg.HeadDim}, {"intermediate_size", cfg.IntermediateSize}} {
-		if f.value%lanes.Width != 0 {
-			errs = append(errs, fmt.Errorf("%s %d is no multiple of %d", f.name, f.value, lanes.Width))
+		if f.value%width != 0 {
+			errs = append(errs, fmt.Errorf("%s %d is no multiple of %d", f.name, f.value, width))
 		}
 	}
 	return errors.Join(errs...)
@@ -69,22 +66,26 @@ func NewNetwork(cfg qwen3.Config, c kernels.Choice, layout Layout, lookup tensor
 	if err := errors.Join(Check(cfg, c), cfg.CheckStored(lookup)); err != nil {
 		return nil, err
 	}
+	vectors, err := arithmeticOf(c)
+	if err != nil {
+		return nil, err
+	}
 	find := func(name string) tensor.Stored {
 		t, _ := lookup(name) // checked above
 		return t
 	}
 	vector := func(name string) []float32 { return slices.Clone(find(name).Values()) }
 	inPlace := layout == InPlace
-	n := &Network{cfg: cfg, panel: kernels.Describe(c).PanelDepth, place: inPlace, embed: find("model.embed_tokens.weight"), norm: vector("model.norm.weight")}
+	n := &Network{vectors: vectors, cfg: cfg, panel: kernels.Describe(c).PanelDepth, place: inPlace, embed: find("model.embed_tokens.weight"), norm: vector("model.norm.weight")}
 	d := cfg.HiddenSize
 	for i := range cfg.NumHiddenLayers {
 		name := func(part string) string { return fmt.Sprintf("model.layers.%d.%s.weight", i, part) }
-		of := func(depth, width int, parts ...string) matrix {
+		of := func(depth, columns int, parts ...string) matrix {
 			var stored []tensor.Stored
 			for _, p := range parts {
 				stored = append(stored, find(name(p)))
 			}
-			return newMatrix(depth, width, inPlace, stored...)
+			return newMatrix(vectors, depth, columns, inPlace, stored...)
 		}
 		n.layers = append(n.layers, layer{
 			attnNorm: vector(name("input_layernorm")), qNorm: vector(name("self_attn.q_norm")), kNorm: vector(name("self_attn.k_norm")),
@@ -99,7 +100,7 @@ func NewNetwork(cfg qwen3.Config, c kernels.Choice, layout Layout, lookup tensor
 	if !cfg.TieWordEmbeddings {
 		head = find("lm_head.weight")
 	}
-	n.head = newMatrix(d, cfg.PaddedVocab(), inPlace, head)
+	n.head = newMatrix(vectors, d, cfg.PaddedVocab(), inPlace, head)
 	if !inPlace {
 		n.embed = tensor.Stored{Name: n.embed.Name, Shape: n.embed.Shape, Float32: slices.Clone(n.embed.Values())}
 	}

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"math"
 
-	"temper/trainer/lanes"
 	"temper/trainer/qwen3"
 )
 
-// Pass computes with one network over one cache. It belongs to one goroutine.
+// Pass computes with one network over one cache. It belongs to one goroutine. Networks that
+// follow one another have the same choice of kernels.
 type Pass struct {
 	cfg      qwen3.Config
 	net      *Network
@@ -36,7 +36,7 @@ func NewPass(cfg qwen3.Config, blocks, length int) *Pass {
 	p.cos, p.sin = rope(cfg, length)
 	p.heads = make([]head, cfg.NumAttentionHeads)
 	for range p.heads {
-		p.weights = append(p.weights, make([]float32, (length+lanes.Width-1)/lanes.Width*lanes.Width))
+		p.weights = append(p.weights, make([]float32, (length+width-1)/width*width))
 	}
 	return p
 }
@@ -80,7 +80,7 @@ func (p *Pass) Run(tokens []Token) error {
 
 // layer computes one layer of all tokens.
 func (p *Pass) layer(i int, tokens []Token) {
-	l, d, n := &p.net.layers[i], p.cfg.HiddenSize, len(tokens)
+	l, n := &p.net.layers[i], len(tokens)
 	p.normRows(n, l.attnNorm)
 	l.qkv.multiply(p.qkv, p.h, n, p.net.panel, p.tile)
 	e, q, kv := p.cfg.HeadDim, p.cfg.NumAttentionHeads*p.cfg.HeadDim, p.cfg.NumKeyValueHeads*p.cfg.HeadDim
@@ -101,12 +101,12 @@ func (p *Pass) layer(i int, tokens []Token) {
 		p.attend(i, &tokens[r], p.qkv[r*l.qkv.padded:][:q], p.a[r*q:(r+1)*q])
 	}
 	l.o.multiply(p.out, p.a, n, p.net.panel, p.tile)
-	addRows(p.x, p.out, n, d, l.o.padded)
+	p.addRows(n, l.o.padded)
 	p.normRows(n, l.mlpNorm)
 	l.gateUp.multiply(p.gu, p.h, n, p.net.panel, p.tile)
 	p.activate(n, l.gateUp.padded)
 	l.down.multiply(p.out, p.act, n, p.net.panel, p.tile)
-	addRows(p.x, p.out, n, d, l.down.padded)
+	p.addRows(n, l.down.padded)
 }
 
 // attend answers the queries of a token.
@@ -116,16 +116,10 @@ func (p *Pass) attend(layer int, t *Token, queries, out []float32) {
 	n := t.Position + 1
 	for i := range p.heads {
 		h := head{query: queries[i*e : (i+1)*e], kv: i / groups * e, weights: p.weights[i]}
-		p.cache.score(layer, t.Blocks, h, n, scale)
+		p.net.vectors.score(p.cache, layer, t.Blocks, h, n, scale)
 		p.heads[i] = h
 	}
-	i := 0
-	for ; e == 32 && i+4 <= len(p.heads); i += 4 {
-		p.cache.mix32(layer, t.Blocks, p.heads[i:i+4], n, out[i*e:])
-	}
-	for ; i < len(p.heads); i++ {
-		p.cache.mixAny(layer, t.Blocks, p.heads[i], n, out[i*e:(i+1)*e])
-	}
+	p.net.vectors.mix(p.cache, layer, t.Blocks, p.heads, n, out)
 }
 
 // normRows puts the norms of x into h.
@@ -138,11 +132,8 @@ func (p *Pass) normRows(n int, weight []float32) {
 
 // norm is x / rms(x) * weight.
 func (p *Pass) norm(out, x, weight []float32) {
-	mean := sumOfSquares(x) * float32(1/float64(len(x)))
-	inverse := lanes.Splat(1 / float32(math.Sqrt(float64(mean+float32(p.cfg.RMSNormEps)))))
-	for i := 0; i < len(x); i += lanes.Width {
-		lanes.Store(lanes.Load(x, i).Mul(inverse).Mul(lanes.Load(weight, i)), out, i)
-	}
+	mean := p.net.vectors.sumOfSquares(x) * float32(1/float64(len(x)))
+	p.net.vectors.scale(out, x, weight, 1/float32(math.Sqrt(float64(mean+float32(p.cfg.RMSNormEps)))))
 }
 
 // rotate applies the angles of a position to a head.
@@ -157,12 +148,11 @@ func rotate(x, cos, sin []float32) {
 	}
 }
 
-// addRows adds rows of width d to x.
-func addRows(x, y []float32, n, d, stride int) {
+// addRows adds the rows of a product to x.
+func (p *Pass) addRows(n, stride int) {
+	d := p.cfg.HiddenSize
 	for r := range n {
-		for i := 0; i < d; i += lanes.Width {
-			lanes.Store(lanes.Load(x, r*d+i).Add(lanes.Load(y, r*stride+i)), x, r*d+i)
-		}
+		p.net.vectors.add(p.x[r*d:(r+1)*d], p.out[r*stride:][:d])
 	}
 }
 
@@ -170,8 +160,6 @@ func addRows(x, y []float32, n, d, stride int) {
 func (p *Pass) activate(n, stride int) {
 	f := p.cfg.IntermediateSize
 	for r := range n {
-		for i := 0; i < f; i += lanes.Width {
-			lanes.Store(silu(lanes.Load(p.gu, r*stride+i), lanes.Load(p.gu, r*stride+f+i)), p.act, r*f+i)
-		}
+		p.net.vectors.swiglu(p.act[r*f:(r+1)*f], p.gu[r*stride:][:f], p.gu[r*stride+f:][:f])
 	}
 }

@@ -21,7 +21,7 @@ func (m *matrix) multiply(out, x []float32, rows, panel int, scratch []float32) 
 			depth := min(panel, m.depth-from)
 			w := m.tile(scratch, column, columns, from, depth)
 			for row := 0; row < rows; {
-				tile, n := tileFor(rows-row, columns == wideTile)
+				tile, n := m.vectors.tile(rows-row, columns == wideTile)
 				tile(unsafe.Pointer(&x[row*m.depth+from]), w, unsafe.Pointer(&out[row*m.padded+column]), xStride, outStride, depth, from)
 				row += n
 			}
@@ -32,45 +32,6 @@ func (m *matrix) multiply(out, x []float32, rows, panel int, scratch []float32) 
 // spareRows is how many rows a product touches at most beyond the last.
 const spareRows = 1
 
-// tileFunc multiplies some rows with a tile; see product_amd64.s.
+// tileFunc multiplies some rows of x with a panel of a tile of weights [depth, columns]: it
+// stores the sums, or adds them to what is there where add is not zero. Strides are in bytes.
 type tileFunc = func(x, w, out unsafe.Pointer, xStride, outStride, depth, add int)
-
-// tileFor is the function for the next of some rows, with how many it takes.
-func tileFor(rows int, wide bool) (tileFunc, int) {
-	switch {
-	case rows >= 5 && wide:
-		return tile6x64, 6
-	case rows >= 5:
-		return tile6x32, 6
-	case rows >= 3 && wide:
-		return tile4x64, 4
-	case rows >= 2 && wide:
-		return tile2x64, 2
-	case rows >= 2:
-		return tile2x32, 2
-	case wide:
-		return tile1x64, 1
-	}
-	return tile1x32, 1
-}
-
-//go:noescape
-func tile6x64(x, w, out unsafe.Pointer, xStride, outStride, depth, add int)
-
-//go:noescape
-func tile4x64(x, w, out unsafe.Pointer, xStride, outStride, depth, add int)
-
-//go:noescape
-func tile2x64(x, w, out unsafe.Pointer, xStride, outStride, depth, add int)
-
-//go:noescape
-func tile1x64(x, w, out unsafe.Pointer, xStride, outStride, depth, add int)
-
-//go:noescape
-func tile6x32(x, w, out unsafe.Pointer, xStride, outStride, depth, add int)
-
-//go:noescape
-func tile2x32(x, w, out unsafe.Pointer, xStride, outStride, depth, add int)
-
-//go:noescape
-func tile1x32(x, w, out unsafe.Pointer, xStride, outStride, depth, add int)

@@ -4,9 +4,6 @@ package decode
 
 import (
 	"math"
-	"math/bits"
-
-	"temper/trainer/lanes"
 )
 
 // farBelow is the score of a column beyond the vocabulary.
@@ -45,23 +42,12 @@ func (p *Pass) sample(t *Token, logits []float32) {
 			}
 		}
 	}
-	scale, top := lanes.Splat(t.Scale), lanes.Splat(negativeInfinity)
-	for i := 0; i < len(logits); i += lanes.Width {
-		x := lanes.Load(logits, i).Mul(scale)
-		lanes.Store(x, logits, i)
-		top = top.Max(x)
-	}
-	most := lanes.Splat(lanes.Largest(top))
 	weights := p.weightsOf(logits)
-	for i := 0; i < len(logits); i += lanes.Width {
-		z := lanes.Load(logits, i).Sub(most)
-		lanes.Store(z, logits, i)
-		lanes.Store(lanes.ExpFloor(z), weights, i)
-	}
-	all := sum(weights[:p.cfg.VocabSize])
+	p.net.vectors.soften(logits, weights, t.Scale)
+	all := p.net.vectors.sum(weights[:p.cfg.VocabSize])
 	t.Next = likeliest
 	if !(t.Greedy > 0) {
-		t.Next = draw(weights, t.Uniform)
+		t.Next = p.draw(weights, t.Uniform)
 	}
 	target := float32(0)
 	if int(t.Next) < len(logits) {
@@ -80,16 +66,11 @@ func (p *Pass) weightsOf(logits []float32) []float32 {
 
 // draw replaces weights by their running sum, and returns how many sums do not exceed
 // the given part of the last one.
-func draw(weights []float32, uniform float32) int32 {
+func (p *Pass) draw(weights []float32, uniform float32) int32 {
 	var running float32
 	for i, w := range weights {
 		running += w
 		weights[i] = running
 	}
-	limit := lanes.Splat(running * uniform)
-	var below int32
-	for i := 0; i < len(weights); i += lanes.Width {
-		below += int32(bits.OnesCount16(lanes.Load(weights, i).LessEqual(limit).ToBits()))
-	}
-	return below
+	return p.net.vectors.countUpTo(weights, running*uniform)
 }

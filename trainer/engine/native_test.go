@@ -23,7 +23,14 @@ func shaped(hidden, feed, heads, kv, dim, vocab int) qwen3.Config {
 // with one: for each way in which attention adds, products of several panels, odd
 // vocabularies, contexts beside the bounds of vectors, and prompts fed in pieces.
 func TestNativePassEqualsTheGraph(t *testing.T) {
-	if err := decode.Check(ci(), kernels.Native); err != nil {
+	for _, choice := range []kernels.Choice{kernels.Native, kernels.Portable} {
+		t.Run(string(choice), func(t *testing.T) { passEqualsGraph(t, choice) })
+	}
+}
+
+// passEqualsGraph compares passes under one choice of kernels.
+func passEqualsGraph(t *testing.T, choice kernels.Choice) {
+	if err := decode.Check(ci(), choice); err != nil {
 		t.Skip(err)
 	}
 	for _, model := range []qwen3.Config{
@@ -32,8 +39,8 @@ func TestNativePassEqualsTheGraph(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("d%d,ff%d,H%d,KV%d,E%d,V%d", model.HiddenSize, model.IntermediateSize, model.NumAttentionHeads,
 			model.NumKeyValueHeads, model.HeadDim, model.VocabSize), func(t *testing.T) {
-			native := start(t, engine.Config{Model: model, Slots: 6, Shards: 1})
-			graph := start(t, engine.Config{Model: model, Slots: 6, Shards: 1, Graph: true})
+			native := start(t, engine.Config{Model: model, Kernels: choice, Slots: 6, Shards: 1})
+			graph := start(t, engine.Config{Model: model, Kernels: choice, Slots: 6, Shards: 1, Graph: true})
 			if !native.Native() || graph.Native() {
 				t.Fatalf("native passes: %v and %v, want true and false", native.Native(), graph.Native())
 			}

@@ -6,6 +6,8 @@ import (
 	"math"
 	"simd/archsimd"
 	_ "unsafe" // for the name of another package
+
+	"temper/trainer/lanes"
 )
 
 //go:linkname exp32 github.com/gomlx/compute/internal/fastmath.Exp32
@@ -111,7 +113,7 @@ func (l *lookup) soften8() {
 	full := len(w) / 8 * 8
 	sums, shift := archsimd.BroadcastFloat32x8(0), archsimd.BroadcastFloat32x8(most)
 	for i := 0; i < full; i += 8 {
-		e := exp8(archsimd.LoadFloat32x8(w[i:][:8]).Sub(shift))
+		e := lanes.ExpFloor8(archsimd.LoadFloat32x8(w[i:][:8]).Sub(shift))
 		e.Store(w[i:][:8])
 		sums = sums.Add(e)
 	}
@@ -208,26 +210,4 @@ func fold8(v archsimd.Float32x8) archsimd.Float32x4 { return v.GetLo().Add(v.Get
 // add4 adds the numbers of each of four vectors up.
 func add4(v *[4]archsimd.Float32x4) archsimd.Float32x4 {
 	return v[0].ConcatAddPairs(v[1]).ConcatAddPairs(v[2].ConcatAddPairs(v[3]))
-}
-
-// The approximation of e^x that the backend uses, after Cephes.
-const (
-	expRange = 88.02969187150841
-	ln2High  = 0.693359375
-	ln2Low   = -2.12194440e-4
-)
-
-var expTerms = [...]float32{1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1}
-
-// exp8 is the backend's approximation of e^x, operation by operation.
-func exp8(x archsimd.Float32x8) archsimd.Float32x8 {
-	x = x.Max(archsimd.BroadcastFloat32x8(-expRange)).Min(archsimd.BroadcastFloat32x8(expRange))
-	whole := x.MulAdd(archsimd.BroadcastFloat32x8(math.Log2E), archsimd.BroadcastFloat32x8(0.5)).Floor()
-	rest := x.Sub(whole.Mul(archsimd.BroadcastFloat32x8(ln2High))).Sub(whole.Mul(archsimd.BroadcastFloat32x8(ln2Low)))
-	sum := archsimd.BroadcastFloat32x8(expTerms[0])
-	for _, term := range expTerms[1:] {
-		sum = sum.MulAdd(rest, archsimd.BroadcastFloat32x8(term))
-	}
-	sum = sum.Mul(rest).Mul(rest).Add(rest).Add(archsimd.BroadcastFloat32x8(1))
-	return whole.ConvertToInt32().ToBits().Add(archsimd.BroadcastUint32x8(127)).ShiftAllLeft(23).BitsToFloat32().Mul(sum)
 }

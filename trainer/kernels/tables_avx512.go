@@ -5,6 +5,8 @@ package kernels
 import (
 	"math"
 	"simd/archsimd"
+
+	"temper/trainer/lanes"
 )
 
 // attend16 answers a query from a table with the sums of the backend's attention in 16
@@ -105,7 +107,7 @@ func (l *lookup) soften16() {
 	full := len(w) / 16 * 16
 	sums, shift := archsimd.BroadcastFloat32x16(0), archsimd.BroadcastFloat32x16(most)
 	for i := 0; i < full; i += 16 {
-		e := exp16(archsimd.LoadFloat32x16(w[i:][:16]).Sub(shift))
+		e := lanes.ExpRounded(archsimd.LoadFloat32x16(w[i:][:16]).Sub(shift))
 		e.Store(w[i:][:16])
 		sums = sums.Add(e)
 	}
@@ -198,16 +200,3 @@ func (l *lookup) mix16x4(at, d int) {
 
 // fold16 adds the quarters of a vector.
 func fold16(v archsimd.Float32x16) archsimd.Float32x4 { return fold8(v.GetLo().Add(v.GetHi())) }
-
-// exp16 is the backend's approximation of e^x, operation by operation.
-func exp16(x archsimd.Float32x16) archsimd.Float32x16 {
-	x = x.Max(archsimd.BroadcastFloat32x16(-expRange)).Min(archsimd.BroadcastFloat32x16(expRange))
-	whole := x.MulAdd(archsimd.BroadcastFloat32x16(math.Log2E), archsimd.BroadcastFloat32x16(0.5)).RoundScaled(0)
-	rest := x.Sub(whole.Mul(archsimd.BroadcastFloat32x16(ln2High))).Sub(whole.Mul(archsimd.BroadcastFloat32x16(ln2Low)))
-	sum := archsimd.BroadcastFloat32x16(expTerms[0])
-	for _, term := range expTerms[1:] {
-		sum = sum.MulAdd(rest, archsimd.BroadcastFloat32x16(term))
-	}
-	sum = sum.Mul(rest).Mul(rest).Add(rest).Add(archsimd.BroadcastFloat32x16(1))
-	return whole.ConvertToInt32().ToBits().Add(archsimd.BroadcastUint32x16(127)).ShiftAllLeft(23).BitsToFloat32().Mul(sum)
-}

@@ -1,4 +1,5 @@
-// Package lanes computes with sixteen float32 side by side, operation by operation as
-// GoMLX's Go backend does, so that kernels of our own keep its bits. It is for AVX-512
-// under GOEXPERIMENT=simd; elsewhere it is empty.
+// Package lanes computes with sixteen or eight float32 side by side, operation by operation
+// as GoMLX's Go backend does, so that kernels of our own keep its bits. Vectors of sixteen
+// are for AVX-512 and those of eight for AVX2, both under GOEXPERIMENT=simd; elsewhere the
+// package is empty.
 package lanes

@@ -110,8 +110,42 @@ func floorDouble(x Vector) Vector {
 	return z.SetLo(part(x.GetLo())).SetHi(part(x.GetHi()))
 }
 
+// HalfWidth is the number of float32 in a Half.
+const HalfWidth = 8
+
+// Half is eight float32, the vector of AVX2.
+type Half = archsimd.Float32x8
+
+// LoadHalf reads a half vector at element i of a slice. The caller knows that it is there.
+func LoadHalf(s []float32, i int) Half {
+	return archsimd.LoadFloat32x8Array((*[HalfWidth]float32)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s)), 4*i)))
+}
+
+// StoreHalf writes a half vector at element i.
+func StoreHalf(v Half, s []float32, i int) {
+	v.StoreArray((*[HalfWidth]float32)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(s)), 4*i)))
+}
+
+// SplatHalf is a half vector of one number.
+func SplatHalf(x float32) Half { return archsimd.BroadcastFloat32x8(x) }
+
+// TotalHalf adds the lanes: one half to the other, then neighbors, then the rest.
+func TotalHalf(v Half) float32 {
+	four := v.GetLo().Add(v.GetHi())
+	two := four.ConcatAddPairs(four)
+	return two.GetElem(0) + two.GetElem(1)
+}
+
+// LargestHalf is the maximum of the lanes.
+func LargestHalf(v Half) float32 {
+	four := v.GetLo().Max(v.GetHi())
+	var e [4]float32
+	four.StoreArray(&e)
+	return max(e[0], e[1], e[2], e[3])
+}
+
 // ExpFloor8 is ExpFloor for eight float32, without the scaled floor that AVX2 lacks.
-func ExpFloor8(x archsimd.Float32x8) archsimd.Float32x8 {
+func ExpFloor8(x Half) Half {
 	c := archsimd.BroadcastFloat32x8
 	x = x.Max(c(-expLimit)).Min(c(expLimit))
 	z := x.MulAdd(c(log2E), c(0.5)).Floor()
@@ -122,5 +156,29 @@ func ExpFloor8(x archsimd.Float32x8) archsimd.Float32x8 {
 	p = p.MulAdd(g, c(exp3))
 	p = p.MulAdd(g, c(exp2))
 	p = p.Mul(g).Mul(g).Add(g).Add(c(1))
-	return z.ConvertToInt32().ToBits().Add(archsimd.BroadcastUint32x8(127)).ShiftAllLeft(23).BitsToFloat32().Mul(p)
+	return power8(z).Mul(p)
+}
+
+// power8 is 2^z for whole numbers.
+func power8(z Half) Half {
+	return z.ConvertToInt32().ToBits().Add(archsimd.BroadcastUint32x8(127)).ShiftAllLeft(23).BitsToFloat32()
+}
+
+// ExpSingle8 is ExpSingle for eight float32.
+func ExpSingle8(x Half) Half {
+	c := archsimd.BroadcastFloat32x8
+	scale, half := archsimd.BroadcastFloat64x4(log2E), archsimd.BroadcastFloat64x4(0.5)
+	floor := func(v archsimd.Float32x4) archsimd.Float32x4 {
+		return v.ConvertToFloat64().Mul(scale).Add(half).Floor().ConvertToFloat32()
+	}
+	var z Half
+	z = z.SetLo(floor(x.GetLo())).SetHi(floor(x.GetHi()))
+	g := x.Sub(z.Mul(c(ln2High))).Sub(z.Mul(c(ln2Low)))
+	p := c(exp7).Mul(g).Add(c(exp6))
+	p = p.Mul(g).Add(c(exp5))
+	p = p.Mul(g).Add(c(exp4))
+	p = p.Mul(g).Add(c(exp3))
+	p = p.Mul(g).Add(c(exp2))
+	p = p.Mul(g.Mul(g)).Add(g).Add(c(1))
+	return power8(z).Mul(p).Masked(x.GreaterEqual(c(-expLimit)))
 }
