@@ -4,29 +4,27 @@ package decode
 
 import (
 	"simd/archsimd"
+	"unsafe"
 
 	"temper/trainer/lanes"
 )
 
-// score512 has the order of sums of the backend's attention with 16 lanes.
+// score512 has the order of sums of the backend's attention with 16 lanes. It adds the terms
+// of 128 dimensions in two halves.
 func (c *Cache) score512(layer int, blocks []int32, h head, n int, scale float32) {
-	keys, e := c.keys[layer], len(h.query)
-	w, s, top := h.weights, lanes.Splat(scale), lanes.Splat(negativeInfinity)
-	for b := 0; b*lanes.Width < n; b++ {
-		k := keys[int(blocks[b])*c.block+h.kv*lanes.Width:][:e*lanes.Width]
-		var dots lanes.Vector
-		if e == 32 {
-			dots = dots32(h.query, k)
-		} else {
-			dots = dotsAny(h.query, k)
-		}
-		dots = dots.Mul(s)
-		lanes.Store(dots, w, b*lanes.Width)
-		if (b+1)*lanes.Width <= n {
-			top = top.Max(dots)
-		}
+	keys, e, w := c.keys[layer], len(h.query), h.weights
+	chain := e
+	if e == 128 {
+		chain = 64
 	}
-	full := n / lanes.Width * lanes.Width
+	for b := 0; b*BlockTokens < n; b++ {
+		k := keys[int(blocks[b])*c.block+h.kv*BlockTokens:][:e*BlockTokens]
+		dots512(unsafe.Pointer(unsafe.SliceData(h.query)), unsafe.Pointer(unsafe.SliceData(k)), unsafe.Pointer(&w[b*BlockTokens]), e, chain, scale)
+	}
+	full, top := n/lanes.Width*lanes.Width, lanes.Splat(negativeInfinity)
+	for i := 0; i < full; i += lanes.Width {
+		top = top.Max(lanes.Load(w, i))
+	}
 	most := lanes.Largest(top)
 	for _, x := range w[full:n] {
 		most = max(most, x)
@@ -60,42 +58,6 @@ func softmax512(w []float32, full, n int, most float32) {
 	for i := 0; i < n; i += lanes.Width {
 		lanes.Store(lanes.Load(w, i).Mul(inverse), w, i)
 	}
-}
-
-// dots32 are the products of a query of 32 with 16 keys. The terms of lane j of the
-// backend's vectors are those of dimensions j and j+16; lanes are added as in total.
-func dots32(q, k []float32) lanes.Vector {
-	q, k = q[:32], k[:32*lanes.Width]
-	lane := func(j int) lanes.Vector {
-		return lanes.Splat(q[j]).Mul(lanes.Load(k, j*lanes.Width)).Add(lanes.Splat(q[j+16]).Mul(lanes.Load(k, (j+16)*lanes.Width)))
-	}
-	quarter := func(j int) lanes.Vector { return lane(j).Add(lane(j + 8)).Add(lane(j + 4).Add(lane(j + 12))) }
-	return quarter(0).Add(quarter(1)).Add(quarter(2).Add(quarter(3)))
-}
-
-// dotsAny is dots32 for any multiple of 16. The backend adds the terms of 128 in two
-// halves.
-func dotsAny(q, k []float32) lanes.Vector {
-	half := len(q)
-	if half == 128 {
-		half = 64
-	}
-	terms := func(j, to int) lanes.Vector {
-		x := lanes.Splat(q[j]).Mul(lanes.Load(k, j*lanes.Width))
-		for j += lanes.Width; j < to; j += lanes.Width {
-			x = x.Add(lanes.Splat(q[j]).Mul(lanes.Load(k, j*lanes.Width)))
-		}
-		return x
-	}
-	lane := func(j int) lanes.Vector {
-		x := terms(j, half)
-		if half < len(q) {
-			x = x.Add(terms(half+j, len(q)))
-		}
-		return x
-	}
-	quarter := func(j int) lanes.Vector { return lane(j).Add(lane(j + 8)).Add(lane(j + 4).Add(lane(j + 12))) }
-	return quarter(0).Add(quarter(1)).Add(quarter(2).Add(quarter(3)))
 }
 
 // mix512 takes heads of 32 dimensions four at a time.
@@ -156,3 +118,10 @@ func (c *Cache) mixAny(layer int, blocks []int32, h head, n int, out []float32) 
 		lanes.Store(p, out, at)
 	}
 }
+
+// dots512 are the products of a query of e dimensions with 16 keys [e, 16], times a scale.
+// The terms of lane j of the backend's vectors are those of dimensions j, j+16 and so on:
+// they are added in chains of so many dimensions. Lanes are added as in lanes.Total.
+//
+//go:noescape
+func dots512(query, keys, out unsafe.Pointer, e, chain int, scale float32)
