@@ -5,6 +5,7 @@ package kernels
 import (
 	"unsafe"
 
+	"github.com/gomlx/compute/dtypes"
 	_ "github.com/gomlx/compute/gobackend" // owns the variables below and fills them when the process starts
 
 	"temper/trainer/blockwise"
@@ -66,6 +67,12 @@ func registerNormsAVX2()
 //go:linkname registerProductsAVX2 github.com/gomlx/compute/internal/gobackend/dot/matmul/avx2.RegisterAVX2ForTests
 func registerProductsAVX2()
 
+//go:linkname registerProductsScalar github.com/gomlx/compute/internal/gobackend/dot/matmul.RegisterNoSIMDForTests
+func registerProductsScalar()
+
+//go:linkname productOf github.com/gomlx/compute/internal/gobackend/dot.FindRegisteredImplementation
+func productOf(layout int, in, out dtypes.DType) *productKernel
+
 //go:linkname attentionAVX2 github.com/gomlx/compute/internal/gobackend/fusedops/avx2.DispatchSDPAAVX2
 func attentionAVX2(q, k, v, output []float32, qOff, kvOff, qSeqStride, kvSeqStride, qGroupStride int,
 	additiveMask []float32, booleanMask []bool, maskGroupStride int, additiveBias []float32, biasGroupStride int,
@@ -83,6 +90,42 @@ var tables = func() attentionFunc {
 	attention = *(*unsafe.Pointer)(unsafe.Pointer(&f))
 	return f
 }()
+
+// productKernel is the backend's dot.ImplementationRegistration.
+type productKernel struct {
+	name     string
+	function any
+	priority int
+}
+
+// halves are the products of numbers of 16 bits: of two layouts and two types.
+var halves = [...]struct {
+	layout int
+	in     dtypes.DType
+}{{0, dtypes.BFloat16}, {1, dtypes.BFloat16}, {0, dtypes.Float16}, {1, dtypes.Float16}}
+
+// scalarHalves are the kernels of halves in plain Go. The backend's large ones for AVX2
+// (v0.1.14) multiply each fourth row with the numbers that are a term ahead, so a quarter of
+// their results is wrong. The process starts with plain Go in their place where the CPU has
+// no AVX-512, and hooksAVX2 puts it into its own.
+var scalarHalves = func() (functions [len(halves)]any) {
+	registerProductsScalar()
+	for i, h := range halves {
+		functions[i] = productOf(h.layout, h.in, dtypes.Float32).function
+	}
+	products = nil
+	if nativeVariant() == AVX2 {
+		replaceHalves(functions)
+	}
+	return functions
+}()
+
+// replaceHalves puts functions in place of the products that the backend would take now.
+func replaceHalves(functions [len(halves)]any) {
+	for i, h := range halves {
+		productOf(h.layout, h.in, dtypes.Float32).function = functions[i]
+	}
+}
 
 // blocksOf are the kernels of a variant for whole sequences.
 func blocksOf(v Variant) *blockwise.Kernels {
@@ -134,6 +177,7 @@ func hooksAVX2() hooks {
 	registerSumsAVX2()
 	registerNormsAVX2()
 	registerProductsAVX2()
+	replaceHalves(scalarHalves)
 	f := withTables(attentionAVX2, attend8, blocksOf(AVX2))
 	attention = *(*unsafe.Pointer)(unsafe.Pointer(&f))
 	thresholds = thresholdsAVX2

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -268,6 +269,66 @@ func TestPortableOnEveryMachine(t *testing.T) {
 		}
 		if wide && len(apart) == 0 {
 			t.Errorf("%s: native kernels have the bits of portable ones, so the hooks lead nowhere", name)
+		}
+	}
+}
+
+// TestProductsOfHalves: a product of bfloat16 is the rounded sum of its terms, in small and
+// in large kernels, for both layouts.
+func TestProductsOfHalves(t *testing.T) {
+	backend, err := device.Open("go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer backend.Finalize()
+	rounded := func(x float64) float32 {
+		u := math.Float32bits(float32(x))
+		return math.Float32frombits((u + 0x7fff + u>>16&1) &^ 0xffff)
+	}
+	half := func(n *graph.Node) *graph.Node { return graph.ConvertDType(n, dtypes.BFloat16) }
+	for _, choice := range []kernels.Choice{kernels.Native, kernels.Portable} {
+		if err := kernels.Check(choice); err != nil {
+			t.Log(err)
+			continue
+		}
+		for _, dims := range [][3]int{{9, 33, 17}, {402, 129, 259}} {
+			m, k, n := dims[0], dims[1], dims[2]
+			r := rand.New(rand.NewPCG(1, uint64(m)))
+			numbers := func(n int) []float32 {
+				x := make([]float32, n)
+				for i := range x {
+					x[i] = rounded(r.Float64() - 0.5)
+				}
+				return x
+			}
+			x, y := numbers(m*k), numbers(k*n)
+			for turned, yDims := range map[int][]int{0: {k, n}, 1: {n, k}} {
+				got := call(t, backend, choice, func(in []*graph.Node) []*graph.Node {
+					product := graph.DotGeneral(half(in[0]), []int{1}, nil, half(in[1]), []int{turned}, nil)
+					return []*graph.Node{graph.ConvertDType(product, dtypes.Float32)}
+				}, []any{tensors.FromFlatDataAndDimensions(x, m, k), tensors.FromFlatDataAndDimensions(y, yDims...)})
+				wrong := 0
+				tensors.MustConstFlatData(got[0], func(flat []float32) {
+					for i, v := range flat {
+						var want, size float64
+						for j := range k {
+							at := j*n + i%n
+							if turned == 1 {
+								at = i%n*k + j
+							}
+							term := float64(x[i/n*k+j]) * float64(y[at])
+							want += term
+							size += math.Abs(term)
+						}
+						if math.Abs(float64(v)-want) > math.Abs(want)/256+size*1e-6 {
+							wrong++
+						}
+					}
+				})
+				if wrong > 0 {
+					t.Errorf("%s kernels, [%d, %d] times [%d, %d], axis %d: %d of %d sums are wrong", choice, m, k, yDims[0], yDims[1], turned, wrong, m*n)
+				}
+			}
 		}
 	}
 }
