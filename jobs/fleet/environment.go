@@ -67,7 +67,7 @@ func writeFiles(folder string, items map[string]string) error {
 	return nil
 }
 
-// service is host:port of a role of ours.
+// serviceOf is host:port of a role of this cluster.
 func serviceOf(ctx context.Context, f *Fleet, role string) (string, error) {
 	id := f.build.ID(role)
 	found, _, err := f.nomad.Services().Get(id, query(ctx))
