@@ -32,7 +32,7 @@ func (s *Server) putNotes(r *request, n run.Notes) (run.Notes, error) {
 	if n.By == "" {
 		n.By = "browser"
 	}
-	n.By, n.Time = "ui/"+n.By, s.Now().UTC()
+	n.Tags, n.By, n.Time = orEmpty(n.Tags), "ui/"+n.By, s.Now().UTC()
 	err = s.PutNotes(r.Context(), h.ID(), n)
 	return n, err
 }

@@ -41,7 +41,7 @@ func TestNotes(t *testing.T) {
 	if resp, text := s.ask(t, http.MethodPut, path, body, "Authorization", "Bearer "+token); resp.StatusCode != http.StatusOK {
 		t.Fatalf("%s %s", resp.Status, text)
 	}
-	for _, bad := range []string{`{"tags": ["a b"]}`, `{"tags": [""]}`, `{"tags": ["` + strings.Repeat("x", 41) + `"]}`, `{"text": "` + strings.Repeat("x", 20_001) + `"}`} {
+	for _, bad := range []string{`{"tags": ["a b"]}`, `{"tags": [""]}`, `{"tags": ["` + strings.Repeat("x", 41) + `"]}`, `{"text": "` + strings.Repeat("x", 20_001) + `"}`, `{"by": "` + strings.Repeat("x", 201) + `"}`} {
 		if resp, text := s.ask(t, http.MethodPut, path, bad, "Authorization", "Bearer "+token); resp.StatusCode != http.StatusConflict {
 			t.Errorf("%.60s: %s %s", bad, resp.Status, text)
 		}

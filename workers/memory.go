@@ -48,77 +48,84 @@ func stepBytes(of trainer.Config, minibatches int) trainer.StepBytes {
 // where the system does not say. root is the file system from "/" on.
 func memoryLimit(root fs.FS) int64 {
 	limit := machineMemory(root)
-	groups, err := fs.ReadFile(root, "proc/self/cgroup")
-	if err != nil {
-		return limit // no control groups
-	}
-	for line := range strings.Lines(string(groups)) {
-		parts := strings.SplitN(strings.TrimSpace(line), ":", 3) // id:controllers:path
-		if len(parts) != 3 {
-			continue
-		}
-		mount, file := "sys/fs/cgroup", "memory.max"
-		if parts[1] == "memory" {
-			mount, file = "sys/fs/cgroup/memory", "memory.limit_in_bytes"
-		}
-		if parts[1] != "" && parts[1] != "memory" {
-			continue
-		}
-		for dir := path.Clean("/" + parts[2]); ; dir = path.Dir(dir) {
-			if n := readBytes(root, path.Join(mount, dir, file)); n > 0 && (limit == 0 || n < limit) {
-				limit = n
-			}
-			if dir == "/" {
-				break
-			}
+	for _, g := range memoryGroups(root) {
+		if g.limit > 0 && (limit == 0 || g.limit < limit) {
+			limit = g.limit
 		}
 	}
 	return limit
 }
 
 // availableMemory is what this process may still take, by the machine and by its control
-// group of version 2 or 1, where files in memory count as taken. It is 0
-// where the system does not say.
+// groups, where files in memory count as taken and pages that the kernel only caches do
+// not. It is 0 where the system does not say.
 func availableMemory(root fs.FS) int64 {
-	free := memoryField(root, "MemAvailable:")
-	limit := memoryLimit(root)
-	groups, err := fs.ReadFile(root, "proc/self/cgroup")
-	if err != nil || limit == 0 || limit >= memoryField(root, "MemTotal:") {
-		return free
+	free, machine := memoryField(root, "MemAvailable:"), machineMemory(root)
+	for _, g := range memoryGroups(root) {
+		if g.limit > 0 && g.limit < machine {
+			free = min(free, g.limit-g.used+g.cached)
+		}
 	}
+	return max(0, free)
+}
+
+// memoryGroup is the memory of a control group and all below it, in bytes; limit is 0
+// where there is none.
+type memoryGroup struct{ limit, used, cached int64 }
+
+// memoryGroups are the control groups of this process, of version 2 or 1, from its own up
+// to the root.
+func memoryGroups(root fs.FS) []memoryGroup {
+	groups, err := fs.ReadFile(root, "proc/self/cgroup")
+	if err != nil {
+		return nil // no control groups
+	}
+	var out []memoryGroup
 	for line := range strings.Lines(string(groups)) {
-		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3) // id:controllers:path
 		if len(parts) != 3 || parts[1] != "" && parts[1] != "memory" {
 			continue
 		}
-		dir, file := path.Join("sys/fs/cgroup", parts[1], parts[2]), "memory.current"
+		mount, limit, used, cached := "sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"
 		if parts[1] == "memory" {
-			file = "memory.usage_in_bytes"
+			mount, limit, used, cached = "sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
 		}
-		used := readBytes(root, path.Join(dir, file))
-		free = min(free, limit-used)
+		for dir := path.Clean("/" + parts[2]); ; dir = path.Dir(dir) {
+			at := path.Join(mount, dir)
+			out = append(out, memoryGroup{
+				limit: readBytes(root, path.Join(at, limit)), used: readBytes(root, path.Join(at, used)),
+				cached: fieldOf(root, path.Join(at, "memory.stat"), cached, 1),
+			})
+			if dir == "/" {
+				break
+			}
+		}
 	}
-	return max(0, free)
+	return out
 }
 
 // machineMemory is the memory of the machine, 0 where the system does not say.
 func machineMemory(root fs.FS) int64 { return memoryField(root, "MemTotal:") }
 
 // memoryField reads a field of /proc/meminfo in bytes; 0 for none.
-func memoryField(root fs.FS, name string) int64 {
-	data, err := fs.ReadFile(root, "proc/meminfo")
+func memoryField(root fs.FS, name string) int64 { return fieldOf(root, "proc/meminfo", name, 1<<10) }
+
+// fieldOf reads a number behind a name in a file of lines, in a unit; 0 for none.
+func fieldOf(root fs.FS, file, name string, unit int64) int64 {
+	data, err := fs.ReadFile(root, file)
 	if err != nil {
 		return 0
 	}
 	for line := range strings.Lines(string(data)) {
 		fields := strings.Fields(line)
-		if len(fields) == 3 && fields[0] == name && fields[2] == "kB" {
-			kib, err := strconv.ParseInt(fields[1], 10, 64)
-			if err != nil {
-				return 0
-			}
-			return kib << 10
+		if len(fields) < 2 || fields[0] != name {
+			continue
 		}
+		n, err := strconv.ParseInt(fields[1], 10, 64)
+		if err != nil {
+			return 0
+		}
+		return n * unit
 	}
 	return 0
 }

@@ -36,11 +36,50 @@ func TestMemoryLimit(t *testing.T) {
 			"sys/fs/cgroup/cpu/x/memory.limit_in_bytes":         "1\n",
 			"sys/fs/cgroup/memory/elsewhere/memory.limit_bytes": "1\n"}), gib},
 	} {
-		root := fstest.MapFS{}
-		for path, text := range c.files {
-			root[path] = &fstest.MapFile{Data: []byte(text)}
+		if got := memoryLimit(filesOf(c.files)); got != c.want {
+			t.Errorf("%s: %d, want %d", name, got, c.want)
 		}
-		if got := memoryLimit(root); got != c.want {
+	}
+}
+
+func filesOf(texts map[string]string) fstest.MapFS {
+	root := fstest.MapFS{}
+	for path, text := range texts {
+		root[path] = &fstest.MapFile{Data: []byte(text)}
+	}
+	return root
+}
+
+// TestAvailableMemory: every control group up to the root bounds it, and what a group only
+// caches of files is not taken.
+func TestAvailableMemory(t *testing.T) {
+	const mib = 1 << 20
+	machine := map[string]string{"proc/meminfo": "MemTotal:        8388608 kB\nMemAvailable:  6291456 kB\n"}
+	for name, c := range map[string]struct {
+		files map[string]string
+		want  int64
+	}{
+		"nothing is known": {nil, 0},
+		"machine":          {machine, 6144 * mib},
+		"group without a limit": {with(machine, map[string]string{
+			"proc/self/cgroup": "0::/a\n", "sys/fs/cgroup/a/memory.max": "max\n", "sys/fs/cgroup/a/memory.current": "1073741824\n"}), 6144 * mib},
+		"container": {with(machine, map[string]string{
+			"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "2147483648\n", "sys/fs/cgroup/memory.current": "1073741824\n"}), 1024 * mib},
+		"container full of cached files": {with(machine, map[string]string{
+			"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "2147483648\n", "sys/fs/cgroup/memory.current": "2147483648\n",
+			"sys/fs/cgroup/memory.stat": "anon 1\nshmem 536870912\ninactive_file 1073741824\n"}), 1024 * mib},
+		"parent that others fill": {with(machine, map[string]string{
+			"proc/self/cgroup":           "0::/a/b\n",
+			"sys/fs/cgroup/a/memory.max": "2147483648\n", "sys/fs/cgroup/a/memory.current": "1610612736\n",
+			"sys/fs/cgroup/a/b/memory.max": "max\n", "sys/fs/cgroup/a/b/memory.current": "1048576\n"}), 512 * mib},
+		"first version": {with(machine, map[string]string{
+			"proc/self/cgroup": "4:memory:/x\n",
+			"sys/fs/cgroup/memory/x/memory.limit_in_bytes": "2147483648\n", "sys/fs/cgroup/memory/x/memory.usage_in_bytes": "2147483648\n",
+			"sys/fs/cgroup/memory/x/memory.stat": "inactive_file 1\ntotal_inactive_file 268435456\n"}), 256 * mib},
+		"more used than allowed": {with(machine, map[string]string{
+			"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "1073741824\n", "sys/fs/cgroup/memory.current": "1073745920\n"}), 0},
+	} {
+		if got := availableMemory(filesOf(c.files)); got != c.want {
 			t.Errorf("%s: %d, want %d", name, got, c.want)
 		}
 	}

@@ -39,7 +39,11 @@ func awaitPlaces(ctx context.Context, w io.Writer) error {
 			return nil
 		}
 		if !said {
-			fmt.Fprintf(w, "%s waits for servers of the cluster: %s\n", program, strings.Join(missing, ", "))
+			what := "servers of the cluster: " + strings.Join(missing, ", ")
+			if err != nil {
+				what = "the addresses of servers of the cluster: " + name + " is not there yet"
+			}
+			fmt.Fprintf(w, "%s waits for %s\n", program, what)
 		}
 		select {
 		case <-time.After(placesPause):

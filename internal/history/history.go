@@ -63,9 +63,6 @@ func (r *Run) ID() string { return r.layout.RunID }
 // Store is the store that the run lies in.
 func (r *Run) Store() blob.Store { return r.store }
 
-// Folder is the prefix of all that the run has in the store.
-func (r *Run) Folder() string { return r.layout.Dir() }
-
 // Dir is the folder of the run for people.
 func (r *Run) Dir() string { return r.store.Locate(r.layout.Dir()) }
 

@@ -2,6 +2,7 @@ package learner
 
 import (
 	"context"
+	"slices"
 
 	"temper/internal/blob"
 	"temper/internal/record"
@@ -16,16 +17,21 @@ type tokenScorer interface {
 
 // recordTokens stores what the policy before the update of a step says of the sampled
 // tokens of its first groups. It is for people: what goes wrong here harms nobody, and
-// what is wrong with the samples shows in the update. A step that has a record keeps it.
+// what is wrong with the samples shows in the update. A group that has a record keeps it.
 func (s *session) recordTokens(ctx context.Context, step int, batch rl.Batch, groups int) {
 	scorer, ok := s.learner.(tokenScorer)
 	if !ok || groups == 0 || s.saves.rehearsal {
 		return
 	}
-	if there, _, err := s.store.ListFolder(ctx, s.Layout.TokensFolder(step)); err != nil || len(there) > 0 {
+	there, _, err := s.store.ListFolder(ctx, s.Layout.TokensFolder(step))
+	if err != nil {
 		return
 	}
 	for _, samples := range firstGroups(batch.Samples, groups) {
+		key := s.Layout.Tokens(step, samples[0].ProblemID)
+		if slices.ContainsFunc(there, func(info blob.Info) bool { return info.Key == key }) {
+			continue // of an attempt that died
+		}
 		logprobs, entropies, err := scorer.Scores(ctx, samples)
 		if err != nil {
 			return
@@ -38,7 +44,7 @@ func (s *session) recordTokens(ctx context.Context, step int, batch rl.Batch, gr
 		if err != nil {
 			return
 		}
-		if _, err := blob.PutBytes(ctx, s.store, s.Layout.Tokens(step, samples[0].ProblemID), data, blob.Always); err != nil {
+		if _, err := blob.PutBytes(ctx, s.store, key, data, blob.Always); err != nil {
 			return
 		}
 	}

@@ -1,6 +1,7 @@
 package learner_test
 
 import (
+	"encoding/json"
 	"math"
 	"path"
 	"slices"
@@ -54,6 +55,51 @@ func TestTokenStatsAreRecorded(t *testing.T) {
 		if policies["9"][key] != text || policies["1"][key] != text {
 			t.Errorf("%s differs", key)
 		}
+	}
+}
+
+// TestTokenStatsAreCompleted: an attempt that died in between leaves some groups of a step;
+// the next one adds the others, and lets those stay.
+func TestTokenStatsAreCompleted(t *testing.T) {
+	play := func(left string) []string {
+		h := runtest.New(t, map[string]string{"tracker.token_stats": "9"})
+		h.StoreBatches(t, sixSteps...)
+		data, err := json.Marshal(rl.Batch{Step: 1, Samples: []rl.Sample{{ProblemID: "p1"}, {ProblemID: "q1"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		runtest.Put(t, h.Store, h.Layout.Batch(1), string(data))
+		built := run.BuiltBatch{Batch: blob.RefOf(h.Layout.Batch(1), data), Samples: 2}
+		if _, err := blob.PutJSON(t.Context(), h.Store, h.Layout.BatchStats(1), built, blob.Always); err != nil {
+			t.Fatal(err)
+		}
+		if left != "" {
+			if _, err := blob.PutBytes(t.Context(), h.Store, left, []byte("left"), blob.Always); err != nil {
+				t.Fatal(err)
+			}
+		}
+		runtest.Play(t, h.Store, &runtest.Fate{}, false, h.Script(t, sixSteps...))
+		infos, _, err := h.Store.ListFolder(t.Context(), h.Layout.TokensFolder(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var keys []string
+		for _, info := range infos {
+			keys = append(keys, info.Key)
+		}
+		if left != "" {
+			if data, err := blob.ReadKey(t.Context(), h.Store, left); err != nil || string(data) != "left" {
+				t.Errorf("%s is replaced (%v)", left, err)
+			}
+		}
+		return keys
+	}
+	want := play("")
+	if len(want) != 2 {
+		t.Fatalf("groups with a record: %v, want 2", want)
+	}
+	if got := play(want[0]); !slices.Equal(got, want) {
+		t.Errorf("groups with a record: %v, want %v", got, want)
 	}
 }
 

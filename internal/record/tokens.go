@@ -68,7 +68,7 @@ func DecodeTokens(data []byte) ([]TokenStats, error) {
 	r := varints{rest: text}
 	var out []TokenStats
 	for range r.count() {
-		s := TokenStats{Rollout: int(r.count())}
+		s := TokenStats{Rollout: r.rollout()}
 		n := r.count()
 		s.Differences, s.Entropies = make([]float64, n), make([]float64, n)
 		for i := range s.Differences {
@@ -104,7 +104,7 @@ func (r *varints) signed() int64 {
 	return advance(r, x, n)
 }
 
-// count reads a number of things, each of which takes a byte at least, or less than that.
+// count reads a number of things, each of which takes a byte at least.
 func (r *varints) count() int {
 	n := r.unsigned()
 	if n > uint64(len(r.rest)) {
@@ -112,6 +112,16 @@ func (r *varints) count() int {
 		return 0
 	}
 	return int(n) //nolint:gosec // at most the length
+}
+
+// rollout reads the index of a trajectory, which is not bounded by what follows it.
+func (r *varints) rollout() int {
+	n := r.unsigned()
+	if n > math.MaxInt32 {
+		r.bad = true
+		return 0
+	}
+	return int(n) //nolint:gosec // bounded above
 }
 
 func advance[T uint64 | int64](r *varints, x T, n int) T {

@@ -44,3 +44,20 @@ func TestTokensComeBack(t *testing.T) {
 		t.Error("a token without its entropy is written")
 	}
 }
+
+// TestShortTrajectoriesComeBack: the index of a trajectory may be larger than the number of
+// bytes behind it.
+func TestShortTrajectoriesComeBack(t *testing.T) {
+	want := []record.TokenStats{
+		{Rollout: 31, Differences: []float64{0}, Entropies: []float64{0}},
+		{Rollout: 63, Differences: []float64{}, Entropies: []float64{}},
+	}
+	data, err := record.EncodeTokens(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := record.DecodeTokens(data)
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("error %v, want -, got +\n%s", err, diff)
+	}
+}

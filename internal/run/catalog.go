@@ -218,6 +218,7 @@ const (
 	maxTags    = 20
 	maxTag     = 40
 	maxNote    = 20_000
+	maxBy      = 200
 	tagSymbols = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 )
 
@@ -225,6 +226,9 @@ const (
 func (n Notes) Validate() error {
 	if len(n.Tags) > maxTags || len(n.Text) > maxNote {
 		return fault.Newf(fault.Refused, "%d tags and a note of %d bytes: at most %d and %d are kept", len(n.Tags), len(n.Text), maxTags, maxNote)
+	}
+	if len(n.By) > maxBy {
+		return fault.Newf(fault.Refused, "by %.80q and more: a name of at most %d bytes is kept", n.By, maxBy)
 	}
 	for _, tag := range n.Tags {
 		if tag == "" || len(tag) > maxTag || strings.Trim(tag, tagSymbols) != "" {

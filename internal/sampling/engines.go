@@ -191,10 +191,11 @@ func (r *Service) choose(p *pool, t target, loaded *run.Loaded) (*engineEntry, e
 }
 
 // prefetch lets the one engine of a run read a policy that a call waits for, while it
-// samples the tail of another step. Of several engines one reads a policy while another
-// samples anyway. The lock is held.
+// samples the tail of another step. Of several calls the one whose turn is next decides, or
+// they would take the engine's one place from each other. Of several engines one reads a
+// policy while another samples anyway. The lock is held.
 func (p *pool) prefetch(ctx context.Context, next run.Policy) {
-	if len(p.engines) != 1 || next.Ref.IsZero() {
+	if len(p.engines) != 1 || next.Ref.IsZero() || next.Version != slices.Min(p.waiting) {
 		return
 	}
 	only := p.engines[0]

@@ -216,7 +216,7 @@ func TestCallsWaitForAPolicy(t *testing.T) {
 }
 
 // TestACallThatWaitsCanBeTakenAway, and the one after it goes on. The oldest policy comes
-// first, whoever asked first.
+// first, whoever asked first, and is the one that the engine reads ahead.
 func TestACallThatWaitsCanBeTakenAway(t *testing.T) {
 	h := ahead(t)
 	first := sampleInput(t, h, 1, 1)
@@ -235,8 +235,16 @@ func TestACallThatWaitsCanBeTakenAway(t *testing.T) {
 		begin(1, away, 1)
 		begin(2, t.Context(), 3)
 		begin(3, t.Context(), 2)
+		readsAhead := func(want ...int64) {
+			t.Helper()
+			if got := slices.Compact(slices.Clone(g.ahead)); !slices.Equal(got, want) {
+				t.Errorf("the engine is asked to read %v ahead, want %v", got, want)
+			}
+		}
+		readsAhead(1)
 		cancel()
 		synctest.Wait()
+		readsAhead(1, 2)
 		if errs[1] == nil {
 			t.Error("a call that was taken away waits on")
 		}

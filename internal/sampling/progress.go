@@ -109,15 +109,19 @@ func (b busy) with(m *series.Busy) []series.Busy {
 	return []series.Busy{*m}
 }
 
-// lookEvery is the time between two looks at an engine that works.
-const lookEvery = 100 * time.Millisecond
+// The time between two looks at an engine that works: one of this process answers from
+// memory, and each look at another one is a request to its server.
+const (
+	lookEvery       = 100 * time.Millisecond
+	lookEveryRemote = 2 * time.Second
+)
 
 // looks watches an engine while one call uses it.
 type looks struct {
 	engine Engine
 	before engine.Stats
 	usage  series.SamplerUse
-	stop   chan struct{}
+	stop   context.CancelFunc
 	done   chan struct{}
 }
 
@@ -126,18 +130,18 @@ type counter interface{ Stats() engine.Stats }
 
 // beginLooks begins to look at an engine.
 func beginLooks(ctx context.Context, e Engine) *looks {
-	l := &looks{engine: e, stop: make(chan struct{}), done: make(chan struct{})}
+	ctx, stop := context.WithCancel(ctx)
+	l := &looks{engine: e, stop: stop, done: make(chan struct{})}
+	every := lookEveryRemote
 	if c, ok := e.(counter); ok {
-		l.before = c.Stats()
+		l.before, every = c.Stats(), lookEvery
 	}
 	go func() {
 		defer close(l.done)
-		tick := time.NewTicker(lookEvery)
+		tick := time.NewTicker(every)
 		defer tick.Stop()
-		for l.look(ctx) {
+		for ctx.Err() == nil && l.look(ctx) {
 			select {
-			case <-l.stop:
-				return
 			case <-ctx.Done():
 				return
 			case <-tick.C:
@@ -163,9 +167,9 @@ func (l *looks) look(ctx context.Context) bool {
 	return true
 }
 
-// end returns what was seen.
+// end returns what was seen. It does not wait for an engine that does not answer.
 func (l *looks) end() series.SamplerUse {
-	close(l.stop)
+	l.stop()
 	<-l.done
 	if c, ok := l.engine.(counter); ok {
 		now := c.Stats()

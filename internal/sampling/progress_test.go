@@ -5,9 +5,13 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"temper/internal/policy"
 	"temper/sandbox"
 	"temper/sandbox/sandboxtest"
+	"temper/trainer/engine"
 )
 
 // TestProgressTellsWhyTheSandboxIsMissed, and stops telling when it is back.
@@ -33,5 +37,51 @@ func TestProgressTellsWhyTheSandboxIsMissed(t *testing.T) {
 		if got := TroubleIn(r.NewProgress().String()); got != step.want {
 			t.Errorf("after %v: %q, want %q", step.err, got, step.want)
 		}
+	}
+}
+
+// lookedAt is an engine that counts how often somebody asks for its status.
+type lookedAt struct {
+	Engine
+	asked  atomic.Int64
+	answer func(context.Context) (policy.Status, error)
+}
+
+func (e *lookedAt) Status(ctx context.Context) (policy.Status, error) {
+	e.asked.Add(1)
+	return e.answer(ctx)
+}
+
+// countedHere is one of this process.
+type countedHere struct{ *lookedAt }
+
+func (countedHere) Stats() engine.Stats { return engine.Stats{} }
+
+// TestLooks: an engine of another process is asked seldom, since each look is a request to
+// its server, and one that does not answer does not hold up the end of a call.
+func TestLooks(t *testing.T) {
+	busy := func(context.Context) (policy.Status, error) {
+		return policy.Status{Running: 3, Used: 1, Capacity: 4}, nil
+	}
+	hangs := func(ctx context.Context) (policy.Status, error) {
+		<-ctx.Done()
+		return policy.Status{}, ctx.Err()
+	}
+	here, there, silent := countedHere{&lookedAt{answer: busy}}, &lookedAt{answer: busy}, &lookedAt{answer: hangs}
+	for _, c := range []struct {
+		engine Engine
+		asked  *atomic.Int64
+		want   int64
+		mean   float64
+	}{{here, &here.asked, 100, 3}, {there, &there.asked, 5, 3}, {silent, &silent.asked, 1, 0}} {
+		synctest.Test(t, func(t *testing.T) {
+			l := beginLooks(t.Context(), c.engine)
+			time.Sleep(10*time.Second - time.Millisecond)
+			begin := time.Now()
+			seen := l.end()
+			if n := c.asked.Load(); n != c.want || seen.Running.Sum != c.mean*float64(seen.Running.Looks) || time.Since(begin) > 0 {
+				t.Errorf("%T: asked %d times, want %d; %+v after %v", c.engine, n, c.want, seen.Running, time.Since(begin))
+			}
+		})
 	}
 }

@@ -186,3 +186,20 @@ func TestUsage(t *testing.T) {
 		}
 	}
 }
+
+// TestUsageHasTheSameBits: the sum over engines does not depend on the order in which a map
+// gives them.
+func TestUsageHasTheSameBits(t *testing.T) {
+	var parts []series.Busy
+	for i := range 12 {
+		u := series.SamplerUse{}
+		u.Running.Look(math.Pow(10, float64(i)) / 3)
+		parts = append(parts, series.Busy{Worker: string(rune('a' + i)), Usage: &u})
+	}
+	first := (&series.Step{SamplingBusy: parts}).Values()["engine/running/mean"]
+	for range 100 {
+		if again := (&series.Step{SamplingBusy: parts}).Values()["engine/running/mean"]; again != first {
+			t.Fatalf("the mean is %v, and then %v", first, again)
+		}
+	}
+}

@@ -1,7 +1,6 @@
 package series
 
 import (
-	"maps"
 	"slices"
 
 	"temper/internal/rl"
@@ -104,7 +103,7 @@ type SpreadSummary struct {
 // share is the share of calls that ended so.
 func (s *SpreadSummary) share(name status.Status) float64 {
 	all := 0
-	for _, n := range slices.Collect(maps.Values(s.Statuses)) {
+	for _, n := range s.Statuses {
 		all += n
 	}
 	return Ratio(s.Statuses[name], all)

@@ -1,7 +1,9 @@
 package series
 
 import (
+	"maps"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -100,7 +102,8 @@ func usageOf(parts []Busy) (u SamplerUse, ok bool) {
 		g.Running, g.Waiting, g.KVUse = g.Running.joined(p.Running), g.Waiting.joined(p.Waiting), g.KVUse.joined(p.KVUse)
 		gauges[worker] = g
 	}
-	for worker, g := range gauges {
+	for _, worker := range slices.Sorted(maps.Keys(gauges)) { // sums have the same bits each time
+		g := gauges[worker]
 		u.Loading = max(u.Loading, loading[worker])
 		u.Running, u.Waiting, u.KVUse = u.Running.beside(g.Running), u.Waiting.beside(g.Waiting), u.KVUse.beside(g.KVUse)
 	}

@@ -2,9 +2,13 @@ package fleet
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 
 	"temper/internal/nomad"
 	"temper/jobs"
@@ -25,7 +29,7 @@ func (f *Fleet) Environment(ctx context.Context, folder string) (map[string]stri
 	}
 	out := map[string]string{"TEMPER_SANDBOX_TOKEN": items[jobs.ItemSandboxToken]}
 	if f.build.TLS {
-		if err := writeFiles(folder, items); err != nil {
+		if folder, err = writeFiles(folder, items); err != nil {
 			return nil, err
 		}
 		for key, file := range map[string]string{"CA": "ca.pem", "CERT": "cert.pem", "KEY": "key.pem"} {
@@ -51,23 +55,32 @@ func (f *Fleet) Environment(ctx context.Context, folder string) (map[string]stri
 	return out, nil
 }
 
-// writeFiles writes what a client shows and trusts, for its owner alone.
-func writeFiles(folder string, items map[string]string) error {
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return fmt.Errorf("files of TLS: %w", err)
+// writeFiles writes what a client shows and trusts, for its owner alone, and returns the
+// folder as it is named from everywhere: the commands that get it may run elsewhere.
+func writeFiles(folder string, items map[string]string) (string, error) {
+	folder, err := filepath.Abs(folder)
+	if err == nil {
+		err = os.MkdirAll(folder, 0o700)
+	}
+	if err != nil {
+		return "", fmt.Errorf("files of TLS: %w", err)
 	}
 	for name, item := range clientFiles {
 		if items[item] == "" {
-			return fmt.Errorf("%w: %s: make it with temper cluster init", ErrNoSecrets, item)
+			return "", fmt.Errorf("%w: %s: make it with temper cluster init", ErrNoSecrets, item)
 		}
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(items[item]), 0o600); err != nil {
-			return fmt.Errorf("files of TLS: %w", err)
+		path := filepath.Join(folder, name)
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) { // it may be open to others
+			return "", fmt.Errorf("files of TLS: %w", err)
+		}
+		if err := os.WriteFile(path, []byte(items[item]), 0o600); err != nil {
+			return "", fmt.Errorf("files of TLS: %w", err)
 		}
 	}
-	return nil
+	return folder, nil
 }
 
-// service is host:port of a role of ours.
+// serviceOf is host:port of a role of this cluster.
 func serviceOf(ctx context.Context, f *Fleet, role string) (string, error) {
 	id := f.build.ID(role)
 	found, _, err := f.nomad.Services().Get(id, query(ctx))
@@ -77,5 +90,5 @@ func serviceOf(ctx context.Context, f *Fleet, role string) (string, error) {
 	if len(found) == 0 {
 		return "", fmt.Errorf("service %s: %w: no %s of this cluster runs: temper cluster apply", id, nomad.ErrNotExist, role)
 	}
-	return fmt.Sprintf("%s:%d", found[0].Address, found[0].Port), nil
+	return net.JoinHostPort(found[0].Address, strconv.Itoa(found[0].Port)), nil
 }

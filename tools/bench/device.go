@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -195,7 +194,7 @@ func childCase(ctx context.Context, c devicebench.Case) (devicebench.Result, err
 	}
 	if err != nil {
 		lines := strings.Split(strings.TrimSpace(errs.String()), "\n")
-		r.Error = errors.Join(err).Error() + ": " + lines[len(lines)-1]
+		r.Error = err.Error() + ": " + lines[len(lines)-1]
 	}
 	return r, nil
 }

@@ -82,9 +82,12 @@ func printPublish(out io.Writer, r storebench.PublishReport) {
 			median(func(p storebench.Publication) meter.Cost { return p.Token }), median(storebench.Publication.Total),
 			last.Stored>>20, last.Read>>20, last.Mapped>>20, last.Kept>>20)
 	}
-	for name, costs := range map[string][]meter.Cost{"copy in memory": r.Copy, "file written": r.RawPut, "file read": r.RawGet} {
-		if c := meter.MedianCost(costs); len(costs) > 0 {
-			fmt.Fprintf(out, "%-15s %s, CPU %s, %.0f MiB/s\n", name, c.Wall.Round(time.Millisecond), c.CPU.Round(time.Millisecond), float64(r.Bytes)/(1<<20)/c.Wall.Seconds())
+	for _, plain := range []struct {
+		name  string
+		costs []meter.Cost
+	}{{"copy in memory", r.Copy}, {"file written", r.RawPut}, {"file read", r.RawGet}} {
+		if c := meter.MedianCost(plain.costs); len(plain.costs) > 0 {
+			fmt.Fprintf(out, "%-15s %s, CPU %s, %.0f MiB/s\n", plain.name, c.Wall.Round(time.Millisecond), c.CPU.Round(time.Millisecond), float64(r.Bytes)/(1<<20)/c.Wall.Seconds())
 		}
 	}
 }

@@ -41,9 +41,19 @@ func newAheadDevice(cfg Config) (*device, error) {
 		Model: cfg.Model, Slots: cfg.shardSlots(), Blocks: d.blocks, MaxContext: d.length, Ahead: cfg.Ahead,
 	})
 	if err != nil {
+		backend.Finalize()
 		return nil, fmt.Errorf("prepare the device: %w", err)
 	}
 	return d, nil
+}
+
+// close gives an accelerator back: the client of a plugin holds most of a GPU's memory, and
+// the engine of the next run opens another one. Other backends hold nothing.
+func (d *device) close() {
+	if d.ahead != nil {
+		d.ahead.Close()
+		d.backend.Finalize()
+	}
 }
 
 // movesOf are copies of whole blocks: what follows the tokens that count is overwritten before

@@ -170,6 +170,9 @@ func openDevices(cfg Config) ([]*device, []shape, error) {
 		}
 		if decodesAhead(cfg) {
 			if devices[i], err = newAheadDevice(cfg); err != nil {
+				for _, d := range devices[:i] {
+					d.close()
+				}
 				return nil, nil, err
 			}
 			continue
@@ -322,9 +325,7 @@ func (e *Engine) Close() {
 		}
 		e.wg.Wait()
 		for _, s := range e.shards {
-			if s.dev.ahead != nil {
-				s.dev.ahead.Close()
-			}
+			s.dev.close()
 		}
 		close(e.closed)
 		e.loading.Lock() // whoever loads learns that the engine is closed

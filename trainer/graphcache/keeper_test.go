@@ -128,3 +128,19 @@ func TestStoreOfOthersIsNotUsed(t *testing.T) {
 		t.Errorf("compiled %d times, log %q", p.compiled, log.String())
 	}
 }
+
+// TestUnreadablePluginKeepsNothing: its programs would have the keys of any other one.
+func TestUnreadablePluginKeepsNothing(t *testing.T) {
+	var log strings.Builder
+	k := keeperIn(filepath.Join(t.TempDir(), "graphs"), &log)
+	k.library = func() (string, error) { return "", errors.New("no such library") }
+	p := &fakePlugin{}
+	for range 2 {
+		if handle, failure := k.take(source{device: "other"}, p); handle == nil || failure != nil {
+			t.Fatal("not compiled")
+		}
+	}
+	if p.compiled != 2 || strings.Count(log.String(), "no such library") != 1 {
+		t.Errorf("compiled %d times, log %q", p.compiled, log.String())
+	}
+}

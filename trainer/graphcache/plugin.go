@@ -106,11 +106,18 @@ func (k *keeper) compile(key Key, store *Store, c compiler) (handle, failure uns
 	return handle, nil
 }
 
-// store opens the folder at each program, so that one that was removed is there again.
+// store opens the folder at each program, so that one that was removed is there again; nil
+// where nothing is kept. A plugin whose bytes cannot be read might take the programs of
+// another one for its own.
 func (k *keeper) store() *Store {
-	s, err := k.open()
+	_, err := k.library()
+	var s *Store
+	if err == nil {
+		s, err = k.open()
+	}
 	if err != nil {
 		k.sayNotKept(err)
+		return nil
 	}
 	return s
 }
@@ -146,13 +153,9 @@ func (k *keeper) wait(key Key) (done func()) {
 	}
 }
 
-// keyOf is the key of a program. A library that cannot be read has a key of its own name,
-// under which it is never stored by another one.
+// keyOf is the key of a program.
 func (k *keeper) keyOf(s source) Key {
-	library, err := k.library()
-	if err != nil {
-		library = "unread " + err.Error()
-	}
+	library, _ := k.library() // store reports the error
 	h := sha256.New()
 	for _, part := range [][]byte{
 		[]byte(magic), []byte(library), []byte(s.device), []byte(s.format), withoutName(s.code), s.options,

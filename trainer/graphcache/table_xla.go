@@ -122,8 +122,8 @@ func (p Plugin) Attach() (Attached, unsafe.Pointer, error) {
 	return Attached{a}, table, nil
 }
 
-// Client says which device the programs of a client are for. Those of a client that was
-// never named are compiled and not kept apart by device.
+// Client says which device the programs of a client are for. It comes before the first of
+// them: programs of a client that was never named share their keys whatever the device.
 func (a Attached) Client(client unsafe.Pointer, device string) {
 	a.in.mu.Lock()
 	defer a.in.mu.Unlock()

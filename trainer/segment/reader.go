@@ -85,6 +85,7 @@ func (w *Weights) Close() error {
 // ahead is a policy that is opened before it is asked for.
 type ahead struct {
 	ref     blob.Ref
+	cancel  context.CancelFunc
 	done    chan struct{}
 	weights *Weights
 	err     error
@@ -99,10 +100,11 @@ func (r *Reader) Prefetch(ctx context.Context, ref blob.Ref) {
 		return
 	}
 	r.dropAhead()
-	a := &ahead{ref: ref, done: make(chan struct{})}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	a := &ahead{ref: ref, cancel: cancel, done: make(chan struct{})}
 	r.ahead = a
-	ctx = context.WithoutCancel(ctx)
 	r.wg.Go(func() {
+		defer cancel()
 		defer close(a.done)
 		a.weights, a.err = r.open(ctx, ref)
 	})
@@ -116,8 +118,10 @@ func (r *Reader) dropAhead() {
 	}
 }
 
-// giveBack closes what was opened ahead and nobody wants.
+// giveBack ends what is opened ahead and nobody wants: the memory of a policy is free for
+// the next one.
 func (r *Reader) giveBack(a *ahead) {
+	a.cancel()
 	<-a.done
 	if a.err == nil {
 		r.warn("give back what was opened ahead", a.ref, a.weights.Close())

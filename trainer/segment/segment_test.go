@@ -7,12 +7,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -169,6 +171,54 @@ func TestPrefetchedPolicyIsReady(t *testing.T) {
 	r.Prefetch(t.Context(), gone)
 	if _, err := r.Open(t.Context(), gone); !errors.Is(err, blob.ErrNotExist) {
 		t.Errorf("a policy that is not there gives %v", err)
+	}
+}
+
+// stuckStore answers the first read of a shard only when its context ends.
+type stuckStore struct {
+	blob.Store
+	stuck atomic.Bool
+}
+
+func (s *stuckStore) Get(ctx context.Context, key string) (io.ReadCloser, error) {
+	if strings.HasPrefix(key, "cas/") && s.stuck.CompareAndSwap(true, false) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return s.Store.Get(ctx, key)
+}
+
+// TestGivenUpPrefetchEnds: a policy that is no longer wanted is not read to its end, so that
+// a caller who changes their mind does not fill the memory, and Close does not wait for a
+// store that hangs.
+func TestGivenUpPrefetchEnds(t *testing.T) {
+	for what, giveUp := range map[string]func(*segment.Reader, blob.Ref){
+		"another policy": func(r *segment.Reader, next blob.Ref) { r.Prefetch(t.Context(), next) },
+		"close":          func(*segment.Reader, blob.Ref) {},
+	} {
+		t.Run(what, func(t *testing.T) {
+			store := &stuckStore{Store: memblob.New()}
+			w := weights(t, 2)
+			first := publish(t, store, nil, "r", "policies/1", weights(t, 1))
+			next := publish(t, store, nil, "r", "policies/2", w)
+			r := &segment.Reader{Store: store}
+			store.stuck.Store(true)
+			r.Prefetch(t.Context(), first)
+			for store.stuck.Load() {
+				time.Sleep(time.Millisecond)
+			}
+			giveUp(r, next)
+			if what == "another policy" {
+				check(t, r, next, w)
+			}
+			closed := make(chan struct{})
+			go func() { r.Close(); close(closed) }()
+			select {
+			case <-closed:
+			case <-time.After(10 * time.Second):
+				t.Fatal("the read that was given up goes on")
+			}
+		})
 	}
 }
 

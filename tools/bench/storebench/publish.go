@@ -248,6 +248,7 @@ func (b *publisher) move(ctx context.Context, way string, e *reading) (p Publica
 func (b *publisher) raw(ctx context.Context, r *PublishReport) error {
 	for _, e := range b.engines {
 		e.engine.Close()
+		e.reader.Close()
 	}
 	clear(b.engines)
 	b.ours.Close()
