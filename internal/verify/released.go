@@ -86,7 +86,10 @@ func loosened(text string) string {
 		}
 	}
 	name, value, ok := strings.Cut(text, "=")
-	if ok && !strings.Contains(value, "=") && !strings.ContainsAny(subscripts.ReplaceAllString(name, ""), "0123456789,<>") {
+	if !ok {
+		return text
+	}
+	if !strings.Contains(value, "=") && !strings.ContainsAny(subscripts.ReplaceAllString(name, ""), "0123456789,<>") {
 		return strings.TrimSpace(value)
 	}
 	if last, ok := answer.RightSide(text); ok {
