@@ -481,7 +481,7 @@ func TestDrawsByChiSquare(t *testing.T) {
 // kept as often as any other, whatever its quality, and so is each of the positives of one
 // quality. Draws without repetition are less even than independent ones by m/(m-1).
 func TestDrawsOfWholeGroups(t *testing.T) {
-	const seeds = 20_000 // 160,000 draws of failures and more
+	const seeds = 20_000                                    // 160,000 draws of failures and more
 	bounds := map[int]float64{16: 35.3, 30: 48.8, 32: 50.5} // p = 1e-5 of m-1 degrees of freedom
 	for sampled, bound := range bounds {
 		half := sampled / 2
