@@ -66,7 +66,7 @@ func TestConfigCheckFindsEveryMistake(t *testing.T) {
 			"sft.data: 1 of 1 rows are to be dropped, too long, above data.max_dropped (0.1); the first: dialogue 1 has ", "above model.max_context (256)",
 			"stages[0].data: " + filepath.Join(dir, "one.jsonl") + ": 1 problem, want at least 2",
 			`stages[2].data: problem "a": unknown environment "maze"`, `stages[2].data: problem "b": unknown`,
-			"model.max_context: is 256, but the prompt of problem a with max_response_tokens needs ",
+			"model.max_context: is 256, but the prompt of problem a with max_response_tokens needs ", "; of stages[3].data, 1 of 2 need more, above data.max_dropped (0.1)",
 			"bad.jsonl:2: unknown field \"anwser\": want id, env", "none.jsonl: no such file",
 		}},
 		"too few": {"rl: {problems_per_step: 3}\n" + stages, nil, []string{"stages[1].data: 2 training problems, want at least rl.problems_per_step (3)"}},

@@ -46,13 +46,14 @@ temper data import knows.`,
 			return cli.Usage(err)
 		}
 		report, err := importer.Decontaminate(cmd.Context(), files, out, index)
-		if err != nil {
+		if err != nil && !errors.Is(err, importer.ErrNothingLeft) {
 			return dataError(cmd, err)
 		}
+		tell := func() error { return describeDecontaminated(cmd.OutOrStdout(), report, index.Len()) }
 		if asJSON {
-			return cli.PrintJSON(cmd.OutOrStdout(), report)
+			tell = func() error { return cli.PrintJSON(cmd.OutOrStdout(), report) }
 		}
-		return describeDecontaminated(cmd.OutOrStdout(), report, index.Len())
+		return errors.Join(tell(), dataError(cmd, err))
 	}
 	return cmd
 }
@@ -97,5 +98,8 @@ have; a file that is too short comes again. Two mixes with the same files and se
 	return cmd
 }
 
-// errNoShare means that a share of a mix is no number.
-var errNoShare = errors.New("want FILE=SHARE with a number from 0")
+// What a share of a mix is.
+var (
+	errNoWeight = errors.New("want FILE=SHARE with a number from 0")
+	errNoEpochs = errors.New("want FILE=SHARE with a number above 0")
+)

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"strconv"
 	"strings"
@@ -112,8 +113,12 @@ func (m *mixFlags) share(arg string) (path string, share float64, err error) {
 		return arg, 1, nil
 	}
 	share, err = strconv.ParseFloat(arg[at+1:], 64)
-	if err != nil || share < 0 || m.by == "epochs" && share == 0 {
-		return "", 0, fmt.Errorf("%s: %w", arg, errNoShare)
+	number := err == nil && share >= 0 && !math.IsInf(share, 0)
+	switch {
+	case m.by == "epochs" && (!number || share == 0):
+		return "", 0, fmt.Errorf("%s: %w", arg, errNoEpochs)
+	case !number:
+		return "", 0, fmt.Errorf("%s: %w", arg, errNoWeight)
 	}
 	return arg[:at], share, nil
 }

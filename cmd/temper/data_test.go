@@ -56,5 +56,11 @@ func TestDataCommands(t *testing.T) {
 	want(0, `#  "<tool_call>`, "show", chats)
 	want(2, "has 1 rows, not 2", "show", chats, "--row", "2")
 	want(0, "4 rows in", "mix", at("train.jsonl")+"=2", "--out", at("mix.jsonl"))
+	want(2, "=NaN: want FILE=SHARE with a number from 0", "mix", "--by", "weights", at("train.jsonl")+"=NaN", "--out", at("mix2.jsonl"))
+	want(2, "=0: want FILE=SHARE with a number above 0", "mix", at("train.jsonl")+"=0", "--out", at("mix2.jsonl"))
+	want(2, "nothing is left: 2 rows read", "decontaminate", at("train.jsonl"), "--against", at("train.jsonl"), "--out", at("none.jsonl"))
+	if _, err := os.Stat(at("none.jsonl")); !os.IsNotExist(err) {
+		t.Errorf("a file without a row was written: %v", err)
+	}
 	want(2, "the weights of the mix sum to nothing", "mix", "--by", "weights", at("train.jsonl")+"=0", "--out", at("mix2.jsonl"))
 }

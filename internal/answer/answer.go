@@ -62,7 +62,11 @@ const maxAnswer = 64 << 10
 //     Two equations are equal when their sides differ by one factor.
 //   - x < 5 equals 5 > x and (-\infty, 5), and 1 < x \le 2 equals (1,2]. Unions of intervals
 //     that touch are one interval.
+//   - |x| < 5 equals (-5, 5), and |x-1| \ge 2 equals (-\infty, -1] \cup [3, \infty).
 //   - 1:2 equals 2:4 and 1/2.
+//   - Matrices are added and multiplied, and a determinant is its value. The terms of a
+//     sequence, such as a_k under \sum_k, are known by their names alone.
+//   - x^{2/3} also has the reading of real numbers, by which it is 4 at -8.
 //   - log is the natural logarithm; e, i and \pi are the constants. Variables are
 //     real, with either sign; those of factorials stand for whole numbers.
 //   - Words are compared without regard to case. A text that is no formula equals
@@ -130,6 +134,22 @@ func Computable(text string) bool {
 	}
 	_, err = parse(formula)
 	return err == nil
+}
+
+// RightSide returns the last side of an equation between numbers or matrices without
+// variables, such as 5+6 = 11.
+func RightSide(text string) (last string, ok bool) {
+	formula, err := truthOf(text)
+	if err != nil {
+		return "", false
+	}
+	n, err := parse(formula)
+	if err != nil || n.op != opEqual {
+		return "", false
+	}
+	names := map[string]bool{}
+	n.variables(names, map[string]bool{}, false)
+	return strings.TrimSpace(formula[strings.LastIndexByte(formula, '=')+1:]), len(names) == 0
 }
 
 // truthOf returns what a truth is about.

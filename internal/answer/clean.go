@@ -69,12 +69,14 @@ var (
 	wholeText = regexp.MustCompile(`^\\(?:text|textbf|textnormal|textrm|mathrm|mbox|operatorname)\s*\{([^{}]*)\}$`)
 	// conjunction separates the elements of a list in words.
 	conjunction = regexp.MustCompile(`\\(?:text|textnormal|textrm|mathrm|mbox)\s*\{\s*(?:and|or)\s*\}|\b(?:and|or)\b`)
+	// squeezed is one without blanks behind a digit, before something that is no word.
+	squeezed = regexp.MustCompile(`([0-9)])(?:and|or)([A-Za-z]?[-(=0-9\\_])`)
 	// unit is a text beside a number.
 	unit = regexp.MustCompile(`\\(?:text|textbf|textnormal|textrm|mathrm|mbox)\s*\{[^{}]*\}(?:\^\{?[0-9]\}?)?`)
 	// font is a command that only changes the look of what it holds.
 	font = regexp.MustCompile(`\\(?:mathbf|mathit|mathsf|mathtt|mathcal|boldsymbol|bm|textit)\s*\{([^{}]*)\}`)
 	// matrix is an environment of rows and cells.
-	matrix = regexp.MustCompile(`(?s)\\begin\{(?:[pbvBV]?matrix|array)\}(?:\{[lcr|]*\})?(.*?)\\end\{(?:[pbvBV]?matrix|array)\}`)
+	matrix = regexp.MustCompile(`(?s)\\begin\{([pbvB]?matrix|array)\}(?:\{[lcr|]*\})?(.*?)\\end\{(?:[pbvB]?matrix|array)\}`)
 	// measured is a number with a unit in words.
 	measured = regexp.MustCompile(`(?i)([0-9)}.%])\s+(?:(?:square|cubic|sq\.?|cu\.?)\s+)?(?:` + units + `)(?:\s*\^\s*\{?[23]\}?)?(?:\s*(?:per|/)\s*(?:` + units + `))?$`)
 	// inPercent is a percentage in words.
@@ -129,8 +131,12 @@ func clean(text string) string {
 	commands := strings.IndexByte(text, '\\') >= 0
 	if commands {
 		text = matrix.ReplaceAllStringFunc(text, func(env string) string {
-			cells := matrix.FindStringSubmatch(env)[1]
-			return `\matrix{` + strings.ReplaceAll(cells, `\\`, ";") + "}"
+			found := matrix.FindStringSubmatch(env)
+			name := `\matrix{`
+			if found[1] == "vmatrix" {
+				name = `\vmatrix{` // the determinant
+			}
+			return name + strings.ReplaceAll(found[2], `\\`, ";") + "}"
 		})
 		text = font.ReplaceAllString(text, "$1")
 	}
@@ -139,7 +145,7 @@ func clean(text string) string {
 	if m := wholeText.FindStringSubmatch(text); m != nil {
 		return strings.TrimSpace(m[1])
 	}
-	text = conjunction.ReplaceAllString(text, " , ")
+	text = squeezed.ReplaceAllString(conjunction.ReplaceAllString(text, " , "), "$1 , $2")
 	if commands {
 		text = unit.ReplaceAllString(text, " ")
 	}

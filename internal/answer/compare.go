@@ -36,6 +36,8 @@ type comparison struct {
 	// free are the variables of both, and whole those that are drawn as whole numbers.
 	free  []string
 	whole map[string]bool
+	// realRoots takes the real root of a negative number where the degree is odd.
+	realRoots bool
 }
 
 func newComparison(a, b *node, work *int) *comparison {
@@ -115,11 +117,37 @@ func (c *comparison) equal() tri {
 	return open
 }
 
+// equalOrReal reports whether a and b agree, if need be with the other reading of x^{2/3}:
+// that of real numbers, by which (-8)^{2/3} is 4.
+func (c *comparison) equalOrReal() tri {
+	verdict := c.equal()
+	if verdict == no && len(c.free) > 0 && (c.a.hasOddRoot() || c.b.hasOddRoot()) {
+		c.realRoots = true
+		verdict = c.equal()
+	}
+	return verdict
+}
+
+// hasOddRoot reports whether a part of n is raised to a fraction with an odd denominator.
+func (n *node) hasOddRoot() bool {
+	if n.op == opPow {
+		if r, ok := n.args[1].rat(); ok && !r.IsInt() && r.Denom().Bit(0) == 1 {
+			return true
+		}
+	}
+	for _, a := range n.args {
+		if a.hasOddRoot() {
+			return true
+		}
+	}
+	return false
+}
+
 // atPoint compares the values at one point.
 func (c *comparison) atPoint(at map[string]*big.Rat) (tri, error) {
 	var apart [2]*big.Float
 	for i, bits := range []uint{fewBits, manyBits} {
-		e := &evaluation{complexes{reals{bits}}, at, c.work}
+		e := &evaluation{complexes{reals{bits}}, at, c.work, c.realRoots}
 		x, err := e.value(c.a)
 		if err != nil {
 			return open, err
@@ -172,7 +200,7 @@ func (c *comparison) proportional() tri {
 	var first [2]value
 	wanted := wantedPoints
 	for range triedPoints {
-		e := &evaluation{complexes{reals{manyBits}}, c.draw(), c.work}
+		e := &evaluation{complexes{reals{manyBits}}, c.draw(), c.work, c.realRoots}
 		x, err := e.value(c.a)
 		if err == nil {
 			var y value

@@ -20,7 +20,8 @@ const (
 	opRoot    op = "root" // of args[0], of the degree args[1]
 	opSum     op = "sum"  // over name from args[0] to args[1] of args[2]
 	opProd    op = "prod"
-	opTuple   op = "tuple" // with its brackets in name
+	opIndexed op = "indexed" // name, whose index a sum counts
+	opTuple   op = "tuple"   // with its brackets in name
 	opSet     op = "set"
 	opBare    op = "bare" // a list without brackets
 	opUnion   op = "union"
@@ -107,7 +108,7 @@ func (n *node) evaluate() *big.Rat {
 	if n.op == opNum {
 		return n.num
 	}
-	if !n.scalar() || n.op == opSym || n.op == opSum || n.op == opProd {
+	if !n.scalar() || n.op == opSym || n.op == opIndexed || n.op == opSum || n.op == opProd {
 		return nil
 	}
 	values := make([]*big.Rat, len(n.args))

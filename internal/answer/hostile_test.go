@@ -29,6 +29,8 @@ func costly() map[string]string {
 		"powers": "(x+1)^{1000}(x+2)^{1000}", "matrix": `\begin{pmatrix}` + strings.Repeat(`\sqrt{x}&`, 300) + `1\end{pmatrix}`, "equations": strings.Repeat(`x^{99}+`, 200) + "y = 3",
 		"unions": strings.Repeat(`(0,\sqrt{2})\cup`, 150) + "(1,2)", "choices": strings.Repeat(`\pm `, 300) + "5", "ratios": strings.Repeat(`\sqrt{2}:`, 200) + "1",
 		"lists": strings.Repeat(`\sqrt{x},`, 300) + "1", "tangents": `\tan(10^{4000}x)`, "logarithm": `\log_{1.0000001}(10^{3000})`, "gamma": `(10^{6}!)^{x}`,
+		"product of matrices": strings.Repeat(`\begin{pmatrix}\sqrt{x}&y\\z&\sin w\end{pmatrix}`, 7), "great powers of a matrix": `\begin{pmatrix}3&7\\9&2\end{pmatrix}` + strings.Repeat("^{63}", 60),
+		"wide matrices": strings.Repeat(`\begin{pmatrix}`+strings.Repeat("1&", 19)+`1\end{pmatrix}\begin{pmatrix}`+strings.Repeat(`1\\`, 20)+`\end{pmatrix}`, 20),
 	}
 }
 
@@ -58,7 +60,7 @@ func TestCostOfHostileAnswers(t *testing.T) {
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(10))
 	for name, text := range all {
-		for _, truth := range []string{"5", `\sqrt{x}+5`, `1, \sqrt{2}, x`} {
+		for _, truth := range []string{"5", `\sqrt{x}+5`, `1, \sqrt{2}, x`, `\begin{pmatrix}x&2\\3&4\end{pmatrix}`, "|x| < 3"} {
 			debug.FreeOSMemory()
 			before, start := heap(), processor(t)
 			var most atomic.Int64

@@ -137,7 +137,7 @@ func (m *matcher) values(a, b *node) tri {
 	if keyA > keyB {
 		a, b = b, a
 	}
-	return m.compute("", a, b, (*comparison).equal)
+	return m.compute("", a, b, (*comparison).equalOrReal)
 }
 
 // compute compares by values, each pair once.

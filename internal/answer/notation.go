@@ -1,8 +1,8 @@
 package answer
 
 import (
-	"fmt"
 	"slices"
+	"strings"
 )
 
 // over reads the lower part of {a \over b}.
@@ -15,40 +15,6 @@ func (p *parser) over(n *node, closing string) (*node, error) {
 		return nil, err
 	}
 	return join(opMul, n, below)
-}
-
-// matrix reads rows of cells: a & b ; c & d.
-func (p *parser) matrix() (*node, error) {
-	if !p.accept("{") {
-		return nil, noFormula("a matrix without cells")
-	}
-	out := &node{op: opMatrix}
-	width, rows := 0, 0
-	for {
-		cells := 0
-		for {
-			n, err := p.sum()
-			if err != nil {
-				return nil, err
-			}
-			out.args = append(out.args, n)
-			if cells++; !p.accept("&") {
-				break
-			}
-		}
-		if rows++; rows > 1 && cells != width {
-			return nil, noFormula("a matrix with rows of %d and %d cells", width, cells)
-		}
-		width = cells
-		if !p.accept(";") || p.is("}") {
-			break
-		}
-	}
-	if !p.accept("}") {
-		return nil, noFormula("a matrix is not closed")
-	}
-	out.name = fmt.Sprintf("%dx%d", rows, width)
-	return out, nil
 }
 
 // series reads \sum_{k=1}^{n} and what is added.
@@ -80,7 +46,20 @@ func (p *parser) series(o op) (*node, error) {
 			return nil, noFormula("%s of a list", o)
 		}
 	}
+	body.index(name.text)
 	return &node{op: o, name: name.text, args: []*node{low, high, body}}, nil
+}
+
+// index marks the terms of a sequence, such as a_k under \sum_k: one symbol that has
+// another value in each term, so that they equal themselves alone.
+func (n *node) index(name string) {
+	if _, sub, ok := strings.Cut(n.name, "_"); ok && n.op == opSym && strings.Contains(sub, name) {
+		n.op = opIndexed
+	}
+	n.text = ""
+	for _, a := range n.args {
+		a.index(name)
+	}
 }
 
 // relations maps what stands between two sums to one sign for each meaning.

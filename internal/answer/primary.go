@@ -68,6 +68,15 @@ func (p *parser) absolute() (*node, error) {
 	return n, err
 }
 
+// determinant reads the matrix between two bars.
+func (p *parser) determinant() (*node, error) {
+	n, err := p.matrix()
+	if err != nil {
+		return nil, err
+	}
+	return determinant(n)
+}
+
 // between reads a sum up to closing and applies a function to it.
 func (p *parser) between(closing string, name op) (*node, error) {
 	n, err := p.sum()
@@ -76,6 +85,9 @@ func (p *parser) between(closing string, name op) (*node, error) {
 	}
 	if !p.accept(closing) {
 		return nil, noFormula("%s is not closed", name)
+	}
+	if n.op == opMatrix && name == "abs" {
+		return determinant(n)
 	}
 	return call(name, n)
 }
@@ -99,6 +111,8 @@ func (p *parser) named(name string) (*node, error) {
 		return &node{op: opSet}, nil
 	case "matrix":
 		return p.matrix()
+	case "vmatrix":
+		return p.determinant()
 	case "sum":
 		return p.series(opSum)
 	case "prod":
@@ -130,7 +144,7 @@ func (p *parser) named(name string) (*node, error) {
 	return &node{op: opSym, name: name}, nil
 }
 
-// subscript reads one sign, or letters and digits in braces.
+// subscript reads one sign, or in braces letters and digits, and sums of them.
 func (p *parser) subscript() (string, error) {
 	braced := p.accept("{")
 	var out strings.Builder
@@ -140,14 +154,21 @@ func (p *parser) subscript() (string, error) {
 			out.WriteString(sub.num.RatString())
 		case tokName:
 			out.WriteString(sub.text)
-		case tokMark, tokEnd:
-			return "", noFormula("a subscript of other than letters and digits")
+		case tokMark:
+			if !braced || sub.text != "+" && sub.text != "-" && sub.text != "," {
+				return "", errSubscript
+			}
+			out.WriteString(sub.text)
+		case tokEnd:
+			return "", errSubscript
 		}
 		if !braced || p.accept("}") {
 			return out.String(), nil
 		}
 	}
 }
+
+var errSubscript = noFormula("a subscript of other than letters and digits")
 
 // isGreek reports whether a command is a symbol.
 func isGreek(name string) bool {

@@ -156,7 +156,7 @@ func nearNumbers(a, b *node, work *int) bool {
 	if !isBound(a) || !isBound(b) {
 		return a.key() == b.key()
 	}
-	e := &evaluation{complexes{reals{fewBits}}, map[string]*big.Rat{}, work}
+	e := &evaluation{complexes{reals{fewBits}}, map[string]*big.Rat{}, work, false}
 	p, errP := e.value(a)
 	q, errQ := e.value(b)
 	if errP != nil || errQ != nil {

@@ -102,6 +102,9 @@ func spans(n *node) (list []span, name string, ok bool) {
 		s, ok := interval(n)
 		return []span{s}, "", ok
 	case opBetween:
+		if inside, at := magnitude(n.args[1]); inside != nil {
+			return ring(n, inside, at)
+		}
 		s, ok := interval(&node{name: n.name, args: []*node{n.args[0], n.args[2]}})
 		return []span{s}, n.args[1].key(), ok && isName(n.args[1])
 	case opLess, opAtMost:
@@ -114,6 +117,12 @@ func spans(n *node) (list []span, name string, ok bool) {
 // halfLine reads x < 5 and 5 < x.
 func halfLine(n *node) (list []span, name string, ok bool) {
 	isOpen := n.op == opLess
+	if inside, at := magnitude(n.args[0]); inside != nil { // |x| < 5
+		return ball(inside, at, span{high: n.args[1], highOpen: isOpen})
+	}
+	if inside, at := magnitude(n.args[1]); inside != nil { // 5 < |x|
+		return ball(inside, at, span{low: n.args[0], lowOpen: isOpen})
+	}
 	switch low, high := scaled(n.args[0], n.args[1]); {
 	case low.op == opSym && isBound(high):
 		return []span{{lowOpen: true, high: high, highOpen: isOpen}}, low.key(), true
@@ -122,6 +131,74 @@ func halfLine(n *node) (list []span, name string, ok bool) {
 	}
 	return nil, "", false
 }
+
+// magnitude reads |x|, and |x + c| of a number c; nil for anything else.
+func magnitude(n *node) (name, shift *node) {
+	if n.op != "abs" {
+		return nil, nil
+	}
+	switch inside := n.args[0]; {
+	case inside.op == opSym:
+		return inside, integer(0)
+	case inside.op == opAdd && len(inside.args) == 2 && inside.args[0].op == opSym && isBound(inside.args[1]):
+		return inside.args[0], inside.args[1]
+	}
+	return nil, nil
+}
+
+// ball is where |name + shift| is below or above a positive number: s has one end.
+func ball(name, shift *node, s span) (list []span, of string, ok bool) {
+	below, above := s.high != nil, s.low != nil
+	switch {
+	case below && positive(s.high):
+		return []span{{low: less(s.high, shift, -1), lowOpen: s.highOpen, high: less(s.high, shift, 1), highOpen: s.highOpen}}, name.key(), true
+	case above && positive(s.low):
+		return []span{
+			{lowOpen: true, high: less(s.low, shift, -1), highOpen: s.lowOpen},
+			{low: less(s.low, shift, 1), lowOpen: s.lowOpen, highOpen: true},
+		}, name.key(), true
+	}
+	return nil, "", false
+}
+
+// ring is where |name + shift| is between two positive numbers.
+func ring(n, name, shift *node) (list []span, of string, ok bool) {
+	low, high := n.args[0], n.args[2]
+	if !positive(low) || !positive(high) {
+		return nil, "", false
+	}
+	s := span{lowOpen: n.name[0] == '(', highOpen: n.name[1] == ')'}
+	return []span{
+		{low: less(high, shift, -1), lowOpen: s.highOpen, high: less(low, shift, -1), highOpen: s.lowOpen},
+		{low: less(low, shift, 1), lowOpen: s.lowOpen, high: less(high, shift, 1), highOpen: s.highOpen},
+	}, name.key(), true
+}
+
+// less is sign times n, less shift.
+func less(n, shift *node, sign int64) *node {
+	return folded(opAdd, folded(opMul, integer(sign), n), folded(opMul, integer(-1), shift))
+}
+
+// positive reports whether n is a number above zero.
+func positive(n *node) bool {
+	if r, ok := n.rat(); ok {
+		return r.Sign() > 0
+	}
+	if !isBound(n) {
+		return false
+	}
+	work := maxSign
+	e := &evaluation{complexes: complexes{reals{fewBits}}, work: &work}
+	v, err := e.value(n)
+	if err != nil {
+		return false
+	}
+	z := e.snap(e.float(v))
+	return z.im.Sign() == 0 && z.re.Sign() > 0
+}
+
+// maxSign is what the sign of a number may cost.
+const maxSign = 5000
 
 // scaled takes the factor of a variable to the other side: -x < -1 is 1 < x.
 func scaled(low, high *node) (*node, *node) {

@@ -19,6 +19,8 @@ type evaluation struct {
 	complexes
 	at   map[string]*big.Rat // variables
 	work *int                // what may be spent
+	// realRoots takes the real root of a negative number where the degree is odd.
+	realRoots bool
 }
 
 // Costs, in units of about a microsecond.
@@ -67,6 +69,8 @@ func (e *evaluation) value(n *node) (value, error) {
 		return e.symbol(n.name)
 	case opSum, opProd:
 		return e.series(n)
+	case opIndexed:
+		return value{}, errNoValue
 	default:
 	}
 	if !n.scalar() {
@@ -154,6 +158,14 @@ func (e *evaluation) power(base complexNumber, exponent value) (complexNumber, e
 	}
 	if r := exponent.exact; r != nil && r.Cmp(big.NewRat(1, 2)) == 0 {
 		return e.sqrt(base)
+	} else if r != nil && e.realRoots && r.Denom().Bit(0) == 1 {
+		if z := e.snap(base); z.im.Sign() == 0 && z.re.Sign() < 0 {
+			out, err := e.pow(e.neg(z), e.float(exponent))
+			if r.Num().Bit(0) == 1 {
+				out = e.neg(out)
+			}
+			return out, err
+		}
 	}
 	return e.pow(base, e.float(exponent))
 }

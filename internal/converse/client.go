@@ -232,7 +232,10 @@ func (r *reading) read(body io.Reader) error {
 			return err
 		}
 	}
-	if err := lines.Err(); err != nil {
+	switch err := lines.Err(); {
+	case errors.Is(err, bufio.ErrTooLong):
+		return fmt.Errorf("a line of the stream is longer than %d MiB", maxLine>>20)
+	case err != nil:
 		return fmt.Errorf("the stream broke off: %w", err)
 	}
 	if r.turn.Finish == "" {

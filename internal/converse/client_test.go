@@ -59,7 +59,7 @@ func TestServersThatFail(t *testing.T) {
 		"no JSON":                   {0, []string{`{"choices":`}, "cannot be read"},
 		"a call out of order":       {0, []string{part(`"tool_calls":[{"index":7}]`, "null")}, "index 7"},
 		"a call below zero":         {0, []string{part(`"tool_calls":[{"index":-1}]`, "null")}, "index -1"},
-		"a line without end":        {0, []string{strings.Repeat("x", 5<<20)}, "too long"},
+		"a line without end":        {0, []string{strings.Repeat("x", 5<<20)}, "longer than 4 MiB"},
 	} {
 		s := serve(t, c.events...)
 		s.status = c.status

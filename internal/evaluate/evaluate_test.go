@@ -30,6 +30,7 @@ type server struct {
 	dies    int
 	answers int
 	garbage bool
+	endless bool // one line without an end
 }
 
 func newServer(t *testing.T) *server {
@@ -57,12 +58,17 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	s.asked[fmt.Sprintf("%s/%d", prompt, q.Seed)]++
 	s.answers++
-	dead, garbage := s.dies > 0 && s.answers > s.dies, s.garbage
+	dead, garbage, endless := s.dies > 0 && s.answers > s.dies, s.garbage, s.endless
 	s.mu.Unlock()
 	w.Header().Set("Content-Type", "text/event-stream")
 	if garbage {
 		_, _ = fmt.Fprint(w, "data: {\"choices\": [{\n\n")
 		return
+	}
+	for endless {
+		if _, err := w.Write(make([]byte, 1<<16)); err != nil {
+			return
+		}
 	}
 	said := "7" // wrong
 	if q.Seed%3 > 0 {
@@ -143,6 +149,12 @@ func TestGarbage(t *testing.T) {
 	c := config(t, s.URL)
 	c.Patience = 300 * time.Millisecond
 	if _, err := evaluate.Run(t.Context(), c); err == nil || !strings.Contains(err.Error(), "a part of the stream cannot be read") {
+		t.Errorf("ended with %v", err)
+	}
+	s = newServer(t)
+	s.endless = true
+	c.Model.URL = s.URL
+	if _, err := evaluate.Run(t.Context(), c); err == nil || !strings.Contains(err.Error(), "a line of the stream is longer than 4 MiB") {
 		t.Errorf("ended with %v", err)
 	}
 }

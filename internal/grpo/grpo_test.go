@@ -476,3 +476,40 @@ func TestDrawsByChiSquare(t *testing.T) {
 		t.Errorf("chi-square %.1f of positives and %.1f of failures, want at most %.1f: %v", positives, failures, bound, kept)
 	}
 }
+
+// TestDrawsOfWholeGroups: of 16, 30 and 32, half of them failures, each of the failures is
+// kept as often as any other, whatever its quality, and so is each of the positives of one
+// quality. Draws without repetition are less even than independent ones by m/(m-1).
+func TestDrawsOfWholeGroups(t *testing.T) {
+	const seeds = 20_000                                    // 160,000 draws of failures and more
+	bounds := map[int]float64{16: 35.3, 30: 48.8, 32: 50.5} // p = 1e-5 of m-1 degrees of freedom
+	for sampled, bound := range bounds {
+		half := sampled / 2
+		var ts []rl.Trajectory
+		for i := range half {
+			quality := []status.Status{[]status.Status{status.OK, status.Error}[i%2]}
+			ts = append(ts, made("p", i, 1, status.OK), made("p", half+i, 0, quality...))
+		}
+		kept := make([]float64, sampled)
+		for seed := range uint64(seeds) {
+			for _, tr := range grpo.Resample(ts, half, grpo.RoC{Enabled: true, Mode: grpo.ModePaper, Smoothing: 0.1}, seed) {
+				kept[tr.Rollout]++
+			}
+		}
+		for name, counts := range map[string][]float64{"positives": kept[:half], "failures": kept[half:]} {
+			total := 0.0
+			for _, n := range counts {
+				total += n
+			}
+			m, sum := float64(half), 0.0
+			want := total / m
+			rate := want / seeds
+			for _, n := range counts {
+				sum += (n - want) * (n - want) / (want * (1 - rate) * m / (m - 1))
+			}
+			if sum > bound {
+				t.Errorf("%s of %d: chi-square %.1f, want at most %.1f: %v", name, sampled, sum, bound, counts)
+			}
+		}
+	}
+}

@@ -27,6 +27,7 @@ func costlyResponses() map[string]string {
 		"nested roots": strings.Repeat(`\sqrt{2+`, 50) + "x" + strings.Repeat("}", 50), "wide product": strings.Repeat(`\ln(x)`, 400), "powers": "(x+1)^{1000}(x+2)^{1000}",
 		"sum of sums": `\sum_{i=1}^{2000} \sum_{j=1}^{2000} \sum_{k=1}^{2000} \sin(ijk)`, "choices": strings.Repeat(`\pm `, 300) + "5", "matrix": `\begin{pmatrix}` + strings.Repeat(`\sqrt{x}&`, 300) + `1\end{pmatrix}`,
 		"unions": strings.Repeat(`(0,\sqrt{2})\cup`, 150) + "(1,2)", "equations": strings.Repeat(`x^{99}+`, 200) + "y", "lists": strings.Repeat(`\sqrt{x},`, 300) + "1", "logarithm": `\log_{1.0000001}(10^{3000})`,
+		"product of matrices": strings.Repeat(`\begin{pmatrix}\sqrt{x}&y\\z&\sin w\end{pmatrix}`, 7), "powers of a matrix": `\begin{pmatrix}3&7\\9&2\end{pmatrix}` + strings.Repeat("^{63}", 60),
 	} {
 		out[name] = `<answer>\boxed{y = ` + formula + `}</answer>`
 		out[name+" in braces"] = `<answer>\boxed{{` + formula + `}}</answer>`
@@ -47,7 +48,7 @@ func processor(t *testing.T) time.Duration {
 // of them is right.
 func TestCostOfHostileResponses(t *testing.T) {
 	for name, response := range costlyResponses() {
-		for _, key := range []string{"17", `z = \sqrt{x}+5`, `so $z = \sqrt{x}+5$ holds`, `\{1, \sqrt{2}, x\}`} {
+		for _, key := range []string{"17", `z = \sqrt{x}+5`, `so $z = \sqrt{x}+5$ holds`, `\{1, \sqrt{2}, x\}`, `\begin{pmatrix}x&2\\3&4\end{pmatrix}`} {
 			for _, mode := range verify.Modes() {
 				start := processor(t)
 				v, err := verify.Response(mode, response, key)

@@ -73,8 +73,8 @@ var (
 )
 
 // loosened reads a comma as a point where it separates neither thousands nor elements,
-// takes invisible braces away, and of |AB| = 5 or V_1:V_2 = 5:3 the last part, as of a
-// chain with a part that is no formula.
+// takes invisible braces away, and of |AB| = 5, V_1:V_2 = 5:3 or 5+6 = 11 the last part, as
+// of a chain with a part that is no formula.
 func loosened(text string) string {
 	text = strings.Trim(strings.TrimSpace(text), "$ ")
 	if decimalComma.MatchString(text) {
@@ -86,8 +86,14 @@ func loosened(text string) string {
 		}
 	}
 	name, value, ok := strings.Cut(text, "=")
-	if ok && !strings.Contains(value, "=") && !strings.ContainsAny(subscripts.ReplaceAllString(name, ""), "0123456789,<>") {
+	if !ok {
+		return text
+	}
+	if !strings.Contains(value, "=") && !strings.ContainsAny(subscripts.ReplaceAllString(name, ""), "0123456789,<>") {
 		return strings.TrimSpace(value)
+	}
+	if last, ok := answer.RightSide(text); ok {
+		return last
 	}
 	if last := lastOfChain(text); last != "" && !answer.Computable(text) && answer.Computable(last) {
 		return last

@@ -66,6 +66,8 @@ func TestResponses(t *testing.T) {
 		{verify.Released, `\boxed{-1}`, `W(n) = \zzz \text{ and } W(n) = -1`, false, "-1"},
 		{verify.Released, `\boxed{2}`, `a = \zzz, b = 2`, false, "2"},
 		{verify.Released, `\boxed{2}`, `a \ge \zzz and b <= 2`, false, "2"},
+		{verify.Released, `so $7+8 = 15$`, "15", true, "7+8 = 15"},
+		{verify.Released, `so $7+8 = 15$`, "7", false, "7+8 = 15"},
 		{verify.Paper, `<answer>\boxed{3.14159}</answer>`, "3.1416", false, "3.14159"},
 	} {
 		got, err := verify.Response(c.mode, c.response, c.key)

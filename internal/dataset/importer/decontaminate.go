@@ -38,6 +38,9 @@ type Hit struct {
 	clean.Overlap
 }
 
+// ErrNothingLeft means that no row was kept, and no file written.
+var ErrNothingLeft = errors.New("nothing is left")
+
 // Decontaminate writes the rows of files that share nothing with the benchmarks into out,
 // as they are, one a line. A row that cannot be read is an error: nothing is known of it.
 func Decontaminate(ctx context.Context, files []string, out string, index *clean.Index) (d *Decontaminated, err error) {
@@ -76,6 +79,9 @@ func Decontaminate(ctx context.Context, files []string, out string, index *clean
 	}
 	if err == nil {
 		err = w.Flush()
+	}
+	if err == nil && d.Kept == 0 {
+		err = fmt.Errorf("%w: %d rows read, all of them in a benchmark", ErrNothingLeft, d.Read)
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
 		return d, errors.Join(err, os.Remove(out))

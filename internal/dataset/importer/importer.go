@@ -82,7 +82,7 @@ func Run(ctx context.Context, files []string, out string, opts Options) (*Report
 		return im.report, errors.Join(im.tooManyBad(), w.suspend(true, 0, im.report))
 	}
 	if im.report.Kept == 0 {
-		return im.report, errors.Join(fmt.Errorf("nothing is left: %d rows read, %d dropped, %d bad", im.report.Read, im.report.NumDropped(), im.report.NumBad()),
+		return im.report, errors.Join(fmt.Errorf("%w: %d rows read, %d dropped, %d bad", ErrNothingLeft, im.report.Read, im.report.NumDropped(), im.report.NumBad()),
 			w.discard())
 	}
 	im.report.Complete = true

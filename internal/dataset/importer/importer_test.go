@@ -165,6 +165,14 @@ func TestParquetEqualsJSON(t *testing.T) {
 	}
 }
 
+// TestNoRows: a file of columns without a row, as pyarrow writes it, has no rows.
+func TestNoRows(t *testing.T) {
+	path := fixture("no_rows.parquet")
+	if _, _, err := run(t, importer.Options{}, path); err == nil || err.Error() != path+": has no rows" {
+		t.Errorf("%v", err)
+	}
+}
+
 // hostile has a row for each way in which rows are malformed or of no use.
 const hostile = `{"problem":"What is 1+1?","answer":2}
 {"problem":"What is 1+2?","answer":[3]}

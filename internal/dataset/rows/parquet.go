@@ -93,6 +93,10 @@ func (p *parquetRows) read() error {
 			if p.group == len(groups) {
 				return io.EOF
 			}
+			if groups[p.group].NumRows() == 0 {
+				p.group++
+				continue
+			}
 			p.open = groups[p.group].Rows()
 		}
 		n, err := p.open.ReadRows(p.buf[:])

@@ -122,7 +122,8 @@ func underSet(set string, err error) error {
 // fault of the configuration.
 func (s *sieve) dropLongPrompts(set string, problems []rl.Problem, format *chat.Format, stage config.Stage) (kept []rl.Problem, longest int, err error) {
 	t := newTally(set, dropLong, len(problems))
-	var first error
+	var first rl.Problem
+	var firstNeed int
 	for _, problem := range problems {
 		need, err := lengthOf(format, problem, stage)
 		if err != nil {
@@ -130,7 +131,7 @@ func (s *sieve) dropLongPrompts(set string, problems []rl.Problem, format *chat.
 		}
 		if need > s.cfg.Model.MaxContext {
 			if t.add("problem %.60q needs %d tokens with its response", problem.ID, need); t.Rows == 1 {
-				first = noRoom(s.cfg, problem, need)
+				first, firstNeed = problem, need
 			}
 			continue
 		}
@@ -138,7 +139,7 @@ func (s *sieve) dropLongPrompts(set string, problems []rl.Problem, format *chat.
 		kept = append(kept, problem)
 	}
 	if s.book(t) != nil {
-		return nil, 0, first
+		return nil, 0, noRoom(s.cfg, first, firstNeed, fmt.Sprintf("; of %s, %d of %d need more, above data.max_dropped (%g)", set, t.Rows, t.Of, s.cfg.Data.MaxDropped))
 	}
 	return kept, longest, nil
 }
@@ -152,9 +153,9 @@ func lengthOf(format *chat.Format, problem rl.Problem, stage config.Stage) (int,
 	return prompt.PromptTokens() + stage.MaxResponseTokens, nil
 }
 
-func noRoom(cfg config.Run, problem rl.Problem, need int) error {
+func noRoom(cfg config.Run, problem rl.Problem, need int, more string) error {
 	return config.Problems{{Path: "model.max_context", Msg: fmt.Sprintf(
-		"is %d, but the prompt of problem %s with max_response_tokens needs %d", cfg.Model.MaxContext, problem.ID, need)}}
+		"is %d, but the prompt of problem %s with max_response_tokens needs %d%s", cfg.Model.MaxContext, problem.ID, need, more)}}
 }
 
 // checkLengths refuses prompts that leave no room for the stage's response.
@@ -165,7 +166,7 @@ func checkLengths(format *chat.Format, problems []rl.Problem, cfg config.Run, st
 			return err
 		}
 		if need > cfg.Model.MaxContext {
-			return noRoom(cfg, problem, need)
+			return noRoom(cfg, problem, need, "")
 		}
 	}
 	return nil
