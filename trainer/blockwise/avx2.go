@@ -10,9 +10,9 @@ import (
 	"temper/trainer/lanes"
 )
 
-// AVX2 are the kernels for AVX2. The backend computes their answers.
+// AVX2 are the kernels for AVX2.
 func AVX2() *Kernels {
-	return &Kernels{product: multiply8, soften: soften8, pull: pull8}
+	return &Kernels{answer: answer8, product: multiply8, soften: soften8, pull: pull8}
 }
 
 type half = archsimd.Float32x8
@@ -28,52 +28,26 @@ func halfAt(s []float32, i int) unsafe.Pointer {
 	return unsafe.Add(unsafe.Pointer(unsafe.SliceData(s)), 4*i)
 }
 
-// multiply8 takes tiles of four rows and 16 columns, then single rows of 8 columns. What
+// keyGroup is the number of columns that the functions for AVX2 take: two vectors.
+const keyGroup = 2 * halfLanes
+
+// multiply8 takes tiles of 16 columns, and rows six by six, then rows of 8 columns. What
 // is left of the columns goes to plain Go.
 func multiply8(p product) {
 	at := 0
-	for ; p.columns-at >= halfLanes; at += halfLanes {
-		r := 0
-		if p.columns-at >= 2*halfLanes {
-			for ; p.rows-r >= 4; r += 4 {
-				p.tile4x16(r, at)
-			}
-			for ; r < p.rows; r++ {
-				p.tile1x8(r, at)
-				p.tile1x8(r, at+halfLanes)
-			}
-			at += halfLanes
-			continue
-		}
-		for ; r < p.rows; r++ {
+	for ; p.columns-at >= keyGroup; at += keyGroup {
+		p.tiles(at, mul6x16, mul1x16)
+	}
+	if p.columns-at >= halfLanes {
+		for r := range p.rows {
 			p.tile1x8(r, at)
 		}
+		at += halfLanes
 	}
 	if at < p.columns {
 		rest := p
 		rest.y, rest.out, rest.columns = p.y[at:], p.out[at:], p.columns-at
 		multiplyScalar(rest)
-	}
-}
-
-// tile4x16 computes 16 columns of four rows.
-func (p *product) tile4x16(row, column int) {
-	x, y := halfAt(p.x, row*p.xRow), halfAt(p.y, column)
-	var a0, a1, b0, b1, c0, c1, d0, d1 half
-	for k := range p.depth {
-		y0, y1 := loadHalf(unsafe.Add(y, 4*k*p.yStep)), loadHalf(unsafe.Add(y, 4*k*p.yStep+4*halfLanes))
-		at := unsafe.Add(x, 4*k*p.xStep)
-		v := archsimd.BroadcastFloat32x8(*(*float32)(at))
-		a0, a1 = v.MulAdd(y0, a0), v.MulAdd(y1, a1)
-		v = archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(at, 4*p.xRow)))
-		b0, b1 = v.MulAdd(y0, b0), v.MulAdd(y1, b1)
-		v = archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(at, 8*p.xRow)))
-		c0, c1 = v.MulAdd(y0, c0), v.MulAdd(y1, c1)
-		v = archsimd.BroadcastFloat32x8(*(*float32)(unsafe.Add(at, 12*p.xRow)))
-		d0, d1 = v.MulAdd(y0, d0), v.MulAdd(y1, d1)
-	}
-	for i, v := range [...]half{a0, a1, b0, b1, c0, c1, d0, d1} {
-		p.put(v, row+i/2, column+i%2*halfLanes)
 	}
 }
 
@@ -104,17 +78,95 @@ func fold(v half) float32 {
 	return two.GetElem(0) + two.GetElem(1)
 }
 
+// answer8 computes answers with the sums of the backend's attention in 8 lanes.
+func answer8(s *Sequence, w *workspace) bool {
+	if s.Dim%halfLanes != 0 {
+		return false
+	}
+	groups := (s.Tokens + keyGroup - 1) / keyGroup
+	weights := Rows{nil, groups*keyGroup + apart}
+	weights.Data = grow(&w.weights, smallBlock*weights.Stride)
+	keys := grow(&w.keys, groups*keyGroup*s.Dim)
+	turn(keys, s.Keys, s.Tokens, s.Dim, keyGroup)
+	for head := range s.Queries {
+		for from := 0; from < s.Tokens; from += smallBlock {
+			n := min(smallBlock, s.Tokens-from)
+			end := from + n
+			s.score8(head, from, n, keys, weights)
+			for r := range n {
+				softmax8(weights.from(r).Data[:(end+keyGroup-1)/keyGroup*keyGroup], from+r+1)
+			}
+			multiply8(product{
+				x: weights.Data, xRow: weights.Stride, xStep: 1, y: s.Values.Data, yStep: s.Values.Stride,
+				out: s.Answers[head].from(from).Data, outRow: s.Answers[head].Stride, rows: n, columns: s.Dim, depth: end,
+			})
+		}
+	}
+	return true
+}
+
+// nearKeys is how many numbers of keys all queries of a block meet before the next ones:
+// so many that they stay in the first-level cache.
+const nearKeys = 4096
+
+// score8 fills the scores of n queries from one on, each for the keys up to itself and
+// those that share its last group.
+func (s *Sequence) score8(head, from, n int, keys []float32, scores Rows) {
+	parts, chunks := 1, s.Dim/halfLanes
+	if s.Dim == 64 {
+		parts, chunks = 2, chunks/2 // the backend adds the terms of each half first
+	}
+	near := max(1, nearKeys/(keyGroup*s.Dim)) * keyGroup
+	for at := 0; at < from+n; at += near {
+		for r := max(0, at-from); r < n; r++ {
+			groups := (min(from+r+1-at, near) + keyGroup - 1) / keyGroup
+			scores8(unsafe.Pointer(&s.Queries[head].from(from + r).Data[0]), unsafe.Pointer(&keys[at*s.Dim]), unsafe.Pointer(&scores.from(r).Data[at]),
+				groups, parts, chunks, s.Scale)
+		}
+	}
+}
+
+// softmax8 is the softmax of the first n numbers of a row with the sums of the backend:
+// in one vector, and what is behind the last full one term by term. The others become
+// zero.
+func softmax8(row []float32, n int) {
+	full, top := n/halfLanes*halfLanes, archsimd.BroadcastFloat32x8(float32(math.Inf(-1)))
+	for i := 0; i < full; i += halfLanes {
+		top = top.Max(loadHalf(halfAt(row, i)))
+	}
+	inverse := 1 / exponentials8(row[:n], top)
+	for i := full; i < n; i++ {
+		row[i] *= inverse
+	}
+	multiplyBy8(row[:full], inverse)
+	clear(row[n:])
+}
+
+// soften8 is softmax8 of scaled numbers, and divides those behind the last full vector.
 func soften8(row []float32, n int, scale float32) {
-	s, full := archsimd.BroadcastFloat32x8(scale), n/halfLanes*halfLanes
+	s, full, top := archsimd.BroadcastFloat32x8(scale), n/halfLanes*halfLanes, archsimd.BroadcastFloat32x8(float32(math.Inf(-1)))
 	for i := 0; i < full; i += halfLanes {
 		at := halfAt(row, i)
-		storeHalf(loadHalf(at).Mul(s), at)
+		x := loadHalf(at).Mul(s)
+		storeHalf(x, at)
+		top = top.Max(x)
 	}
 	for i := full; i < n; i++ {
 		row[i] *= scale
 	}
-	most := float32(math.Inf(-1))
-	for _, x := range row[:n] {
+	all := exponentials8(row[:n], top)
+	for i := full; i < n; i++ {
+		row[i] /= all
+	}
+	multiplyBy8(row[:full], 1/all)
+	clear(row[n:])
+}
+
+// exponentials8 turns numbers into the exponentials of their distance to the largest, and
+// returns their sum. The largest of the full vectors is in a lane of top.
+func exponentials8(row []float32, top half) float32 {
+	full, most := len(row)/halfLanes*halfLanes, largest8(top)
+	for _, x := range row[full:] {
 		most = max(most, x)
 	}
 	m, acc := archsimd.BroadcastFloat32x8(most), archsimd.BroadcastFloat32x8(0)
@@ -125,20 +177,26 @@ func soften8(row []float32, n int, scale float32) {
 		acc = acc.Add(x)
 	}
 	all := fold(acc)
-	for i, x := range row[full:n] {
+	for i, x := range row[full:] {
 		e := exp32(x - most)
 		row[full+i] = e
 		all += e
 	}
-	by := archsimd.BroadcastFloat32x8(1 / all)
-	for i := 0; i < full; i += halfLanes {
+	return all
+}
+
+func largest8(v half) float32 {
+	four := v.GetLo().Max(v.GetHi())
+	return max(four.GetElem(0), four.GetElem(1), four.GetElem(2), four.GetElem(3))
+}
+
+// multiplyBy8 multiplies full vectors.
+func multiplyBy8(row []float32, factor float32) {
+	by := archsimd.BroadcastFloat32x8(factor)
+	for i := 0; i < len(row); i += halfLanes {
 		at := halfAt(row, i)
 		storeHalf(loadHalf(at).Mul(by), at)
 	}
-	for i := full; i < n; i++ {
-		row[i] /= all
-	}
-	clear(row[n:])
 }
 
 func pull8(dp, p []float32, n int, scale float32) {
@@ -160,3 +218,12 @@ func pull8(dp, p []float32, n int, scale float32) {
 	}
 	clear(dp[n:])
 }
+
+//go:noescape
+func mul6x16(x, y, out unsafe.Pointer, xRow, xStep, yStep, outRow, depth, add int)
+
+//go:noescape
+func mul1x16(x, y, out unsafe.Pointer, xRow, xStep, yStep, outRow, depth, add int)
+
+//go:noescape
+func scores8(q, keys, out unsafe.Pointer, groups, parts, chunks int, scale float32)

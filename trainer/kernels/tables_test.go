@@ -1,12 +1,14 @@
 package kernels
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"testing"
 	"time"
 
 	"temper/internal/rl"
+	"temper/trainer/blockwise"
 )
 
 // reach is an attention over keys that lie one behind the other, and over the same keys in
@@ -78,6 +80,83 @@ func TestTablesGiveTheBitsOfRows(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestSequencesGiveTheBitsOfRows holds the answers to whole sequences against the backend's
+// own attention, over rows of two sequences.
+func TestSequencesGiveTheBitsOfRows(t *testing.T) {
+	for name, v := range testedTables() {
+		for _, dim := range []int{8, 16, 24, 32, 36, 64, 80, 128, 256} {
+			for _, n := range []int{1, 7, 17, 24, 51, 130} {
+				s := newSequences(n, dim)
+				want, got := make([]float32, len(s.q)), make([]float32, len(s.q))
+				s.byBackend(t, v.inner, want)
+				s.byBlocks(v.tables, got)
+				if !slices.Equal(got, want) {
+					t.Errorf("%s: %d tokens of %d: blocks give other bits than rows", name, n, dim)
+				}
+			}
+		}
+	}
+}
+
+// BenchmarkSequences compares a whole sequence in blocks with the backend's rows.
+func BenchmarkSequences(b *testing.B) {
+	for name, v := range testedTables() {
+		for _, n := range []int{256, 2048} {
+			for _, dim := range []int{32, 128} {
+				s := newSequences(n, dim)
+				out := make([]float32, len(s.q))
+				b.Run(fmt.Sprintf("%s/%dx%d/rows", name, n, dim), func(b *testing.B) {
+					for range b.N {
+						s.byBackend(b, v.inner, out)
+					}
+				})
+				b.Run(fmt.Sprintf("%s/%dx%d/blocks", name, n, dim), func(b *testing.B) {
+					for range b.N {
+						s.byBlocks(v.tables, out)
+					}
+				})
+			}
+		}
+	}
+}
+
+// sequences are two of n tokens, with four heads of queries and two of keys.
+type sequences struct {
+	n, dim  int
+	q, k, v []float32 // [2*n, heads, dim]
+}
+
+func newSequences(n, dim int) sequences {
+	random := func(part, n int) []float32 {
+		out := make([]float32, n)
+		for i := range out {
+			out[i] = (rl.Uniform(uint64(part), i) - 0.5) * 4
+		}
+		return out
+	}
+	return sequences{n, dim, random(1, 2*n*4*dim), random(2, 2*n*2*dim), random(3, 2*n*2*dim)}
+}
+
+func (s sequences) byBackend(tb testing.TB, inner attentionFunc, out []float32) {
+	whole, scale := inner.whole(), float32(1/math.Sqrt(float64(s.dim)))
+	for row := range 2 {
+		for kv := range 2 {
+			at := row * s.n
+			if !whole(s.q, s.k, s.v, out, (at*4+kv*2)*s.dim, (at*2+kv)*s.dim, 4*s.dim, 2*s.dim, s.dim, 2, s.n, s.dim, scale) {
+				tb.Fatal("not computed")
+			}
+		}
+	}
+}
+
+func (s sequences) byBlocks(f attentionFunc, out []float32) {
+	header := blockwise.Header(2, s.n, 4, 2, s.dim)
+	for part := range 2 * 2 {
+		f(s.q, slices.Concat(s.k, s.v), header, out, part*s.dim, 0, 0, 0, 0, nil, nil, 0, []float32{float32(blockwise.Answer)}, 0,
+			nil, 2, s.n, s.n, s.dim, 1, true, s.n, s.n)
 	}
 }
 
