@@ -5,10 +5,43 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"temper/internal/policy"
 	"temper/sandbox"
 	"temper/sandbox/sandboxtest"
+	"temper/trainer/engine"
 )
+
+// localEngine is one of this process with a gauge.
+type localEngine struct {
+	Engine
+	running atomic.Int64
+}
+
+func (e *localEngine) Stats() engine.Stats { return engine.Stats{} }
+
+func (e *localEngine) Status(context.Context) (policy.Status, error) {
+	return policy.Status{Running: int(e.running.Load()), Used: e.running.Load(), Capacity: 8}, nil
+}
+
+// TestGaugesOfAShortCall say what went on in it, and not what was before it.
+func TestGaugesOfAShortCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &localEngine{}
+		seen := beginLooks(t.Context(), e)
+		time.Sleep(time.Millisecond)
+		e.running.Store(4)
+		time.Sleep(20 * time.Millisecond)
+		e.running.Store(2)
+		time.Sleep(20 * time.Millisecond)
+		use := seen.end()
+		if mean := use.Running.Sum / float64(use.Running.Looks); use.Running.Max != 4 || mean != 3 || use.KVUse.Max != 0.5 {
+			t.Errorf("running %+v, cache %+v, want 4 at most and 3 in the mean, and half of the cache", use.Running, use.KVUse)
+		}
+	})
+}
 
 // TestProgressTellsWhyTheSandboxIsMissed, and stops telling when it is back.
 func TestProgressTellsWhyTheSandboxIsMissed(t *testing.T) {
