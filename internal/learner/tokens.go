@@ -2,6 +2,7 @@ package learner
 
 import (
 	"context"
+	"errors"
 
 	"temper/internal/blob"
 	"temper/internal/record"
@@ -22,9 +23,10 @@ func (s *session) recordTokens(ctx context.Context, step int, batch rl.Batch, gr
 	if !ok || groups == 0 || s.saves.rehearsal {
 		return
 	}
-	if there, _, err := s.store.ListFolder(ctx, s.Layout.TokensFolder(step)); err != nil || len(there) > 0 {
-		return
+	if _, err := s.store.Stat(ctx, s.Layout.Entropies(step)); !errors.Is(err, blob.ErrNotExist) {
+		return // it comes last
 	}
+	var means []record.Row
 	for _, samples := range firstGroups(batch.Samples, groups) {
 		logprobs, entropies, err := scorer.Scores(ctx, samples)
 		if err != nil {
@@ -33,6 +35,7 @@ func (s *session) recordTokens(ctx context.Context, step int, batch rl.Batch, gr
 		list := make([]record.TokenStats, len(samples))
 		for i := range samples {
 			list[i] = tokenStats(&samples[i], logprobs[i], entropies[i])
+			means = append(means, record.Row{Problem: samples[i].ProblemID, Rollout: samples[i].Rollout, MeanEntropy: list[i].Mean()})
 		}
 		data, err := record.EncodeTokens(list)
 		if err != nil {
@@ -41,6 +44,9 @@ func (s *session) recordTokens(ctx context.Context, step int, batch rl.Batch, gr
 		if _, err := blob.PutBytes(ctx, s.store, s.Layout.Tokens(step, samples[0].ProblemID), data, blob.Always); err != nil {
 			return
 		}
+	}
+	if data, err := record.Entropies(means); err == nil {
+		_, _ = blob.PutBytes(ctx, s.store, s.Layout.Entropies(step), data, blob.Always) // see above
 	}
 }
 

@@ -28,8 +28,11 @@ func TestTokenStatsAreRecorded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		perStep := map[string]int{}
+		perStep, entropies := map[string]int{}, 0
 		for _, info := range infos {
+			if path.Base(info.Key) == "entropies.zst" {
+				entropies++
+			}
 			if folder := path.Dir(info.Key); path.Base(folder) == "tokens" {
 				perStep[folder]++
 				checkStats(t, h, info.Key, path.Join(path.Dir(folder), "batch.json"), strings.TrimSuffix(path.Base(info.Key), ".zst"))
@@ -37,6 +40,9 @@ func TestTokenStatsAreRecorded(t *testing.T) {
 		}
 		if most > 0 == (len(perStep) == 0) || len(perStep) > 2 {
 			t.Errorf("%s groups: %d steps have a record, want those whose trajectories stay", groups, len(perStep))
+		}
+		if most > 0 && entropies <= len(perStep) || most == 0 && entropies > 0 {
+			t.Errorf("%s groups: %d steps have mean entropies, want those whose trajectories are gone as well", groups, entropies)
 		}
 		for folder, n := range perStep {
 			if n > most {
