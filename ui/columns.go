@@ -20,7 +20,8 @@ func columnsOf(rows []record.Row) Columns {
 		"turns": func(r *record.Row) any { return r.Turns }, "calls": func(r *record.Row) any { return r.Calls },
 		"failed_calls": func(r *record.Row) any { return r.FailedCalls }, "prompt_tokens": func(r *record.Row) any { return r.PromptTokens },
 		"response_tokens": func(r *record.Row) any { return r.ResponseTokens }, "answer_tags": func(r *record.Row) any { return r.AnswerTags },
-		"mean_logprob": func(r *record.Row) any { return r.MeanLogprob }, "answer": func(r *record.Row) any { return r.Answer },
+		"mean_logprob": func(r *record.Row) any { return r.MeanLogprob }, "mean_entropy": func(r *record.Row) any { return r.MeanEntropy },
+		"answer": func(r *record.Row) any { return r.Answer },
 	}
 	words := map[string]func(*record.Row) string{
 		"problem": func(r *record.Row) string { return r.Problem }, "fate": func(r *record.Row) string { return cmp.Or(r.Fate, notRecorded) },

@@ -36,7 +36,8 @@ type FindView struct {
 	Found int        `json:"found"`
 	Rows  int        `json:"rows"`
 	Steps []FindStep `json:"steps"`
-	// First are those of the newest steps, at most findRows.
+	// First are those of the newest steps, at most findRows, and as many as could be read in
+	// the time of an answer: the next one has more.
 	First []FoundRow `json:"first"`
 	// Unread counts the steps whose index was not read yet: ask again.
 	Unread int `json:"unread"`
@@ -51,6 +52,8 @@ const (
 	findRows = 200
 	// findTime bounds how long one answer reads indexes; the next one goes on.
 	findTime = 1500 * time.Millisecond
+	// rowsTime bounds how long it reads the indexes again for the rows that it lists.
+	rowsTime = 400 * time.Millisecond
 	// findReaders is how many indexes are read at once.
 	findReaders = 4
 	// tableBytes bounds what is kept for filters: 18 bytes a row.
@@ -61,7 +64,7 @@ const (
 
 // findNumbers and findWords are the columns that filters know.
 var (
-	findNumbers = []string{"reward", "advantage", "p_err", "p_format", "turns", "calls", "failed_calls", "response_tokens", "answer_tags", "mean_logprob"}
+	findNumbers = []string{"reward", "advantage", "p_err", "p_format", "turns", "calls", "failed_calls", "response_tokens", "answer_tags", "mean_logprob", "mean_entropy"}
 	findWords   = []string{"fate", "stop_reason"}
 )
 
@@ -259,6 +262,7 @@ func (s *Server) find(r *request) (FindView, error) {
 	if err != nil {
 		return out, err
 	}
+	first := &firstRows{server: s, run: h, until: time.Now().Add(rowsTime)}
 	var marks []bool
 	for step := entry.Step; step >= 1; step-- {
 		t := tables[step-1]
@@ -274,28 +278,58 @@ func (s *Server) find(r *request) (FindView, error) {
 		found := t.match(terms, marks)
 		out.Found, out.Rows = out.Found+found, out.Rows+t.rows
 		out.Steps = append(out.Steps, FindStep{Step: step, Found: found, Rows: t.rows})
-		if found > 0 && len(out.First) < findRows {
-			if err := s.addFound(r.Context(), h, step, marks, &out); err != nil {
+		if found > 0 {
+			if err := first.add(r.Context(), step, marks); err != nil {
 				return out, err
 			}
 		}
 	}
+	out.First = append(out.First, first.rows...)
 	return out, nil
 }
 
-// addFound adds the rows of a step that are marked, up to the bound.
-func (s *Server) addFound(ctx context.Context, h *history.Run, step int, marks []bool, out *FindView) error {
-	rows, _, err := history.RolloutsOf(h).Index(ctx, step) // in the order of the columns
-	if err != nil {
-		return err
-	}
-	for i, row := range rows {
-		if i < len(marks) && marks[i] && len(out.First) < findRows {
-			out.First = append(out.First, FoundRow{step, row})
+// firstRows are the rows that a filter finds first. Tables do not hold whole rows, so that
+// the index is read again for them; those that were found are kept.
+type firstRows struct {
+	server *Server
+	run    *history.Run
+	until  time.Time
+	full   bool // no row may follow
+	rows   []FoundRow
+}
+
+// add takes the rows of a step that are marked.
+func (f *firstRows) add(ctx context.Context, step int, marks []bool) error {
+	var index []record.Row
+	for i, marked := range marks {
+		if !marked || f.full {
+			continue
 		}
+		key := fmt.Sprintf("found/%s/%d/%d", f.run.ID(), step, i)
+		row, known := f.server.cache.get(key)
+		if !known && index == nil {
+			if f.full = time.Now().After(f.until); f.full {
+				break
+			}
+			var err error
+			if index, _, err = history.RolloutsOf(f.run).Index(ctx, step); err != nil { // in the order of the columns
+				return err
+			}
+		}
+		if !known && i < len(index) {
+			row, known = FoundRow{step, index[i]}, true
+			f.server.cache.put(key, row, rowBytes+maxAnswerBytes)
+		}
+		if known {
+			f.rows = append(f.rows, row.(FoundRow)) //nolint:forcetypeassert // the key is of this type alone
+		}
+		f.full = len(f.rows) == findRows
 	}
 	return nil
 }
+
+// maxAnswerBytes is more than the index has of an answer.
+const maxAnswerBytes = 250
 
 // tables are those of the steps from 1 on, nil where the time did not suffice to read
 // one; the newest are read first.

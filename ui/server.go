@@ -48,9 +48,11 @@ type Config struct {
 	Hosts []string
 	// TemporalUI is the address of Temporal's own page, empty for none.
 	TemporalUI string
-	Build      string
-	Log        *slog.Logger
-	Now        func() time.Time
+	// Namespace is that of the runs in Temporal.
+	Namespace string
+	Build     string
+	Log       *slog.Logger
+	Now       func() time.Time
 }
 
 // Server answers the requests of the dashboard. Close ends its watchers.

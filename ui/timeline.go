@@ -2,12 +2,14 @@ package ui
 
 import (
 	"fmt"
+	"net/url"
 	"slices"
 	"time"
 
 	"temper/internal/history"
 	"temper/internal/run"
 	"temper/internal/series"
+	"temper/workflows"
 )
 
 // Span is something of a run that took time.
@@ -22,6 +24,8 @@ type Span struct {
 	Text string `json:"text,omitempty"`
 	// Step is the last step of a stage, for a link.
 	Step int `json:"step,omitempty"`
+	// Link is the page of its workflow in Temporal's UI, where the address of that is known.
+	Link string `json:"link,omitempty"`
 }
 
 // Mark is something of a run at one moment.
@@ -48,7 +52,27 @@ func (s *Server) showTimeline(r *request) (TimelineView, error) {
 	if err != nil {
 		return TimelineView{}, err
 	}
-	return timelineOf(entries), nil
+	out := timelineOf(entries)
+	for i := range out.Spans {
+		out.Spans[i].Link = s.workflowPage(h.Plan, out.Spans[i])
+	}
+	return out, nil
+}
+
+// workflowPage is that of the workflow which decided on a span: of its stage, or of the run.
+func (s *Server) workflowPage(plan run.Plan, span Span) string {
+	if s.TemporalUI == "" {
+		return ""
+	}
+	id := workflows.RunWorkflowID(plan.RunID)
+	if span.Kind == "stage" {
+		for _, stage := range plan.Stages {
+			if stage.Name == span.Name {
+				id = workflows.StageWorkflowID(plan.RunID, stage.Index, stage.Name)
+			}
+		}
+	}
+	return fmt.Sprintf("http://%s/namespaces/%s/workflows/%s", s.TemporalUI, url.PathEscape(s.Namespace), url.PathEscape(id))
 }
 
 func timelineOf(entries []history.Entry) TimelineView {

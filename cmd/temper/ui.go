@@ -90,7 +90,7 @@ func serveUI(ctx context.Context, p *config.Process, o uiOptions, out io.Writer)
 	log := cli.NewLogger("ui")
 	cfg := ui.Config{
 		Store: store, Token: token, ReadNeedsToken: o.auth == "all" || !ui.Loopback(o.listen), Hosts: o.hosts,
-		TemporalUI: p.UIAddress, Build: buildinfo.Line(), Log: log, Now: time.Now,
+		TemporalUI: p.UIAddress, Namespace: p.Namespace, Build: buildinfo.Line(), Log: log, Now: time.Now,
 	}
 	if o.readOnly {
 		cfg.TemporalUI = ""

@@ -155,6 +155,10 @@ func (l Layout) Batch(step int) string { return l.Step(step, "batch.json") }
 // Index has a row for each trajectory of a step; it stays when these are deleted.
 func (l Layout) Index(step int) string { return l.Step(step, "index.zst") }
 
+// Entropies are the mean entropies of the trajectories of which the trainer has recorded
+// tokens. They stay when these are deleted.
+func (l Layout) Entropies(step int) string { return l.Step(step, "entropies.zst") }
+
 // TimesFolder has what the trajectories of a step took, as far as those know who sampled
 // them. It is no part of the run's bits.
 func (l Layout) TimesFolder(step int) string { return l.Step(step, "times") }

@@ -60,6 +60,7 @@ type mlflow struct {
 	metrics map[float64]map[string]float64 // by step
 	created int
 	status  string
+	kept    int // connections that are to stay open for more requests
 }
 
 func (m *mlflow) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -72,6 +73,9 @@ func (m *mlflow) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		Key, Value, Status string
 	}
 	_ = json.NewDecoder(r.Body).Decode(&in) // a GET has none
+	if !r.Close {
+		m.kept++
+	}
 	answer := any(map[string]any{})
 	switch strings.TrimPrefix(r.URL.Path, "/api/2.0/mlflow/") {
 	case "experiments/get-by-name":
@@ -124,6 +128,9 @@ func TestMLflowGetsEachStepOnce(t *testing.T) {
 		if id, sent, err := m.Export(t.Context(), r); err != nil || id != "r1" || sent != want {
 			t.Errorf("run %q, %d steps sent (%v), want %d", id, sent, err, want)
 		}
+	}
+	if server.kept > 0 {
+		t.Errorf("%d requests keep connections that the server may be closing", server.kept)
 	}
 	records, err := r.Records(t.Context())
 	if err != nil || server.created != 1 || server.tags["temper.run"] != "demo" {

@@ -170,6 +170,9 @@ func (m *MLflow) call(ctx context.Context, method, path string, in, out any) err
 	if err != nil {
 		return fault.New(fault.InvalidConfig, err)
 	}
+	// The server closes connections after some seconds without a request, and one that it is
+	// closing cannot be told from one that has failed.
+	req.Close = true
 	req.Header.Set("Content-Type", "application/json")
 	if m.Token != "" {
 		req.Header.Set("Authorization", "Bearer "+m.Token)

@@ -38,7 +38,8 @@ func WandB(ctx context.Context, r *history.Run, dir, project string) (folder str
 	}
 	started := records[0].Started.UTC()
 	folder = filepath.Join(dir, fmt.Sprintf("offline-run-%s-%s", started.Format("20060102_150405"), r.ID()))
-	if err := os.MkdirAll(folder, 0o755); err != nil { //nolint:gosec // the user reads it
+	// wandb sync writes the summary into files before it sends it.
+	if err := os.MkdirAll(filepath.Join(folder, "files"), 0o755); err != nil { //nolint:gosec // the user reads it
 		return "", 0, err
 	}
 	file, err := os.Create(filepath.Join(folder, "run-"+r.ID()+".wandb")) //nolint:gosec // the user names the folder
@@ -47,7 +48,7 @@ func WandB(ctx context.Context, r *history.Run, dir, project string) (folder str
 	}
 	w := bufio.NewWriter(file)
 	log := newWandBLog(w)
-	about := wandbAbout{id: r.ID(), name: cfg.Name, project: project, started: started}
+	about := wandbAbout{id: r.ID(), project: project, started: started}
 	if err = about.write(log, cfg.Newest()); err == nil {
 		err = log.steps(records)
 	}
@@ -75,8 +76,8 @@ const (
 
 // wandbAbout is what the record of a run says.
 type wandbAbout struct {
-	id, name, project string
-	started           time.Time
+	id, project string
+	started     time.Time
 }
 
 // write writes the header and the record of the run with its configuration.
@@ -99,10 +100,7 @@ func (a wandbAbout) write(log *wandbLog, cfg any) error {
 	}
 	out := text(text(nil, 1, a.id), 3, a.project)
 	out = message(out, 4, config)
-	if a.name == "" {
-		a.name = a.id
-	}
-	out = text(out, 8, a.name)
+	out = text(out, 8, a.id) // the name that people see: runs of one configuration share that of the configuration
 	at := number(number(nil, 1, a.started.Unix()), 2, int64(a.started.Nanosecond()))
 	return log.record(recordRun, message(out, 17, at))
 }

@@ -29,6 +29,9 @@ func TestWandBLog(t *testing.T) {
 	if err != nil || steps != 4 || filepath.Dir(folder) != dir {
 		t.Fatalf("%s, %d steps (%v)", folder, steps, err)
 	}
+	if info, err := os.Stat(filepath.Join(folder, "files")); err != nil || !info.IsDir() {
+		t.Errorf("wandb sync has no folder for the summary: %v", err)
+	}
 	data, err := os.ReadFile(filepath.Join(folder, "run-demo.wandb"))
 	if err != nil || len(data) < 7 || string(data[:7]) != ":W&B\xe1\xbe\x00" {
 		t.Fatalf("begins with %q (%v)", data[:min(7, len(data))], err)
@@ -41,6 +44,13 @@ func TestWandBLog(t *testing.T) {
 			t.Fatalf("record %d: %d fields, the first is %+v", i, len(fields), fields[0])
 		}
 		kinds[fields[1].num]++
+		if fields[1].num == 17 {
+			for _, f := range fieldsOf(t, fields[1].content) {
+				if f.num == 8 && string(f.content) != "demo" {
+					t.Errorf("the run is called %q", f.content)
+				}
+			}
+		}
 		if fields[1].num != 2 {
 			continue
 		}

@@ -23,7 +23,38 @@ func (o Rollouts) Columns(ctx context.Context, step int) (c record.Columns, ok b
 	if c, err = record.ReadColumns(data); err != nil {
 		return c, false, fmt.Errorf("%s: %w: %w", o.run.store.Locate(key), err, blob.ErrCorrupt)
 	}
-	return c, true, nil
+	return c, true, o.addEntropies(ctx, step, c.AddEntropies)
+}
+
+// addEntropies passes the stored entropies of a step to add, where the trainer was asked for
+// them. What is damaged is left out: nothing depends on it.
+func (o Rollouts) addEntropies(ctx context.Context, step int, add func([]byte) error) error {
+	asked, err := o.run.asksForTokens(ctx, step)
+	if err != nil || !asked {
+		return err
+	}
+	data, err := blob.ReadKey(ctx, o.run.store, o.run.layout.Entropies(step))
+	if err == nil {
+		_ = add(data) // see above
+	}
+	if blob.IsDamage(err) {
+		return nil
+	}
+	return err
+}
+
+// asksForTokens reports whether the trainer was to record what it says of tokens in a step.
+func (r *Run) asksForTokens(ctx context.Context, step int) (bool, error) {
+	r.known.Lock()
+	defer r.known.Unlock()
+	if r.known.config == nil {
+		cfg, err := r.Config(ctx)
+		if err != nil {
+			return false, err
+		}
+		r.known.config = &cfg
+	}
+	return r.known.config.At(step).Tracker.TokenStats > 0, nil
 }
 
 // IndexVersion tells one index of a step from another, so that a reader can keep what it
@@ -33,5 +64,16 @@ func (o Rollouts) IndexVersion(ctx context.Context, step int) (version string, o
 	if errors.Is(err, blob.ErrNotExist) {
 		return "", false, nil
 	}
-	return fmt.Sprintf("%d.%d", info.Size, info.ModTime.UnixNano()), err == nil, err
+	if err != nil {
+		return "", false, err
+	}
+	version = fmt.Sprintf("%d.%d", info.Size, info.ModTime.UnixNano())
+	if asked, err := o.run.asksForTokens(ctx, step); err != nil || !asked {
+		return version, err == nil, err
+	}
+	beside, err := o.run.store.Stat(ctx, o.run.layout.Entropies(step))
+	if errors.Is(err, blob.ErrNotExist) {
+		return version, true, nil
+	}
+	return fmt.Sprintf("%s.%d", version, beside.ModTime.UnixNano()), err == nil, err
 }

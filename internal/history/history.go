@@ -9,6 +9,7 @@ package history
 
 import (
 	"context"
+	"sync"
 
 	"temper/internal/artifact"
 	"temper/internal/blob"
@@ -40,6 +41,10 @@ type Run struct {
 	store  blob.Store
 	layout artifact.Layout
 	texts  texts
+	known  struct {
+		sync.Mutex
+		config *config.Run // nil until somebody asks for what it says of tokens
+	}
 }
 
 // Open finds a run. Errors: InvalidConfig, when there is none of that id.

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
+	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/fault"
 	"temper/internal/rl"
@@ -74,15 +76,11 @@ func (o Rollouts) Search(ctx context.Context, s Search, hit func(Hit) error, tel
 	p := Progress{Steps: max(0, last-first+1)}
 	left := s.Limit
 	for step := last; step >= first; step-- {
-		err := o.searchStep(ctx, step, &p, func(t *rl.Trajectory) error {
-			at := find(t.Text)
-			if at == nil {
-				return nil
-			}
+		err := o.searchStep(ctx, step, &p, find, func(h Hit) error {
 			if left--; left < 0 {
 				return errLimit
 			}
-			return hit(hitOf(t, at))
+			return hit(h)
 		})
 		if errors.Is(err, errLimit) {
 			return true, nil
@@ -124,29 +122,60 @@ func (s Search) finder() (func(string) []int, error) {
 	return pattern.FindStringIndex, nil
 }
 
-// searchStep looks at each trajectory of a step.
-func (o Rollouts) searchStep(ctx context.Context, step int, p *Progress, look func(*rl.Trajectory) error) error {
+// searchAhead is how many groups of a step are read and searched at a time: a far store
+// lets each of them wait, and each takes some milliseconds of a processor.
+const searchAhead = 16
+
+// searchStep reports the hits of a step in the order of its trajectories.
+func (o Rollouts) searchStep(ctx context.Context, step int, p *Progress, find func(string) []int, hit func(Hit) error) error {
 	problems, err := o.run.Problems(ctx, step)
 	if err != nil {
 		return err
 	}
-	for _, id := range problems {
-		ts, err := o.run.Group(ctx, step, id)
-		if blob.IsDamage(err) {
-			continue
-		}
+	for part := range slices.Chunk(problems, searchAhead) {
+		groups := make([]searched, len(part))
+		err := artifact.Each(ctx, len(part), func(ctx context.Context, i int) (err error) {
+			groups[i], err = o.searchGroup(ctx, step, part[i], find)
+			return err
+		})
 		if err != nil {
 			return fmt.Errorf("search step %d: %w", step, err)
 		}
-		p.Groups++
-		for i := range ts {
-			p.Bytes += int64(len(ts[i].Text))
-			if err := look(&ts[i]); err != nil {
-				return err
+		for _, g := range groups {
+			p.Groups, p.Bytes = p.Groups+g.read, p.Bytes+g.bytes
+			for _, h := range g.hits {
+				if err := hit(h); err != nil {
+					return err
+				}
 			}
 		}
 	}
 	return nil
+}
+
+// searched is what was found in a group; read is 0 of one that cannot be read.
+type searched struct {
+	hits  []Hit
+	read  int
+	bytes int64
+}
+
+func (o Rollouts) searchGroup(ctx context.Context, step int, problem string, find func(string) []int) (out searched, err error) {
+	ts, err := o.run.Group(ctx, step, problem)
+	if blob.IsDamage(err) {
+		return out, nil
+	}
+	if err != nil {
+		return out, err
+	}
+	out.read = 1
+	for i := range ts {
+		out.bytes += int64(len(ts[i].Text))
+		if at := find(ts[i].Text); at != nil {
+			out.hits = append(out.hits, hitOf(&ts[i], at))
+		}
+	}
+	return out, nil
 }
 
 func hitOf(t *rl.Trajectory, at []int) Hit {

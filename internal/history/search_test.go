@@ -54,3 +54,16 @@ func TestSearchFindsNewestFirst(t *testing.T) {
 		}
 	}
 }
+
+// TestSearchReadsGroupsSideBySide: a far store does not let them wait one after another.
+func TestSearchReadsGroupsSideBySide(t *testing.T) {
+	h := runtest.New(t, nil)
+	h.Whole(t, 1, false)
+	far := &distant{Store: h.Store, away: 5 * time.Millisecond}
+	o := history.RolloutsOf(mustOpen(t, far, "demo"))
+	var last history.Progress
+	_, err := o.Search(t.Context(), history.Search{Text: "is in no text", Limit: 1}, nil, func(p history.Progress) error { last = p; return nil })
+	if err != nil || last.Groups < 2 || far.mostTimes < 2 {
+		t.Errorf("%d groups, %d requests at a time (%v)", last.Groups, far.mostTimes, err)
+	}
+}

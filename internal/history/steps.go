@@ -54,7 +54,7 @@ func (o Rollouts) Index(ctx context.Context, step int) (rows []record.Row, ok bo
 	if rows, err = record.ReadIndex(data); err != nil {
 		return nil, false, fmt.Errorf("%s: %w: %w", o.run.store.Locate(o.run.layout.Index(step)), err, blob.ErrCorrupt)
 	}
-	return rows, true, nil
+	return rows, true, o.addEntropies(ctx, step, func(data []byte) error { return record.AddEntropies(rows, data) })
 }
 
 // Advantages are those of the trajectories that the trainer got of a problem in a step,

@@ -2,7 +2,7 @@ package learner
 
 import (
 	"context"
-	"slices"
+	"errors"
 
 	"temper/internal/blob"
 	"temper/internal/record"
@@ -17,21 +17,17 @@ type tokenScorer interface {
 
 // recordTokens stores what the policy before the update of a step says of the sampled
 // tokens of its first groups. It is for people: what goes wrong here harms nobody, and
-// what is wrong with the samples shows in the update. A group that has a record keeps it.
+// what is wrong with the samples shows in the update. A step that has a record keeps it.
 func (s *session) recordTokens(ctx context.Context, step int, batch rl.Batch, groups int) {
 	scorer, ok := s.learner.(tokenScorer)
 	if !ok || groups == 0 || s.saves.rehearsal {
 		return
 	}
-	there, _, err := s.store.ListFolder(ctx, s.Layout.TokensFolder(step))
-	if err != nil {
-		return
+	if _, err := s.store.Stat(ctx, s.Layout.Entropies(step)); !errors.Is(err, blob.ErrNotExist) {
+		return // it comes last
 	}
+	var means []record.Row
 	for _, samples := range firstGroups(batch.Samples, groups) {
-		key := s.Layout.Tokens(step, samples[0].ProblemID)
-		if slices.ContainsFunc(there, func(info blob.Info) bool { return info.Key == key }) {
-			continue // of an attempt that died
-		}
 		logprobs, entropies, err := scorer.Scores(ctx, samples)
 		if err != nil {
 			return
@@ -39,14 +35,18 @@ func (s *session) recordTokens(ctx context.Context, step int, batch rl.Batch, gr
 		list := make([]record.TokenStats, len(samples))
 		for i := range samples {
 			list[i] = tokenStats(&samples[i], logprobs[i], entropies[i])
+			means = append(means, record.Row{Problem: samples[i].ProblemID, Rollout: samples[i].Rollout, MeanEntropy: list[i].Mean()})
 		}
 		data, err := record.EncodeTokens(list)
 		if err != nil {
 			return
 		}
-		if _, err := blob.PutBytes(ctx, s.store, key, data, blob.Always); err != nil {
+		if _, err := blob.PutBytes(ctx, s.store, s.Layout.Tokens(step, samples[0].ProblemID), data, blob.Always); err != nil {
 			return
 		}
+	}
+	if data, err := record.Entropies(means); err == nil {
+		_, _ = blob.PutBytes(ctx, s.store, s.Layout.Entropies(step), data, blob.Always) // see above
 	}
 }
 

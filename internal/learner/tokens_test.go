@@ -29,8 +29,11 @@ func TestTokenStatsAreRecorded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		perStep := map[string]int{}
+		perStep, entropies := map[string]int{}, 0
 		for _, info := range infos {
+			if path.Base(info.Key) == "entropies.zst" {
+				entropies++
+			}
 			if folder := path.Dir(info.Key); path.Base(folder) == "tokens" {
 				perStep[folder]++
 				checkStats(t, h, info.Key, path.Join(path.Dir(folder), "batch.json"), strings.TrimSuffix(path.Base(info.Key), ".zst"))
@@ -38,6 +41,9 @@ func TestTokenStatsAreRecorded(t *testing.T) {
 		}
 		if most > 0 == (len(perStep) == 0) || len(perStep) > 2 {
 			t.Errorf("%s groups: %d steps have a record, want those whose trajectories stay", groups, len(perStep))
+		}
+		if most > 0 && entropies <= len(perStep) || most == 0 && entropies > 0 {
+			t.Errorf("%s groups: %d steps have mean entropies, want those whose trajectories are gone as well", groups, entropies)
 		}
 		for folder, n := range perStep {
 			if n > most {
@@ -59,7 +65,7 @@ func TestTokenStatsAreRecorded(t *testing.T) {
 }
 
 // TestTokenStatsAreCompleted: an attempt that died in between leaves some groups of a step;
-// the next one adds the others, and lets those stay.
+// the next one writes them all.
 func TestTokenStatsAreCompleted(t *testing.T) {
 	play := func(left string) []string {
 		h := runtest.New(t, map[string]string{"tracker.token_stats": "9"})
@@ -88,8 +94,8 @@ func TestTokenStatsAreCompleted(t *testing.T) {
 			keys = append(keys, info.Key)
 		}
 		if left != "" {
-			if data, err := blob.ReadKey(t.Context(), h.Store, left); err != nil || string(data) != "left" {
-				t.Errorf("%s is replaced (%v)", left, err)
+			if data, err := blob.ReadKey(t.Context(), h.Store, left); err != nil || string(data) == "left" {
+				t.Errorf("%s is what the attempt left (%v)", left, err)
 			}
 		}
 		return keys

@@ -43,6 +43,7 @@ func tables() []table {
 			{"p_format", float, "penalty for answer tags"}, {"weight", float, "by which it is drawn"}, {"turns", integer, "turns"}, {"calls", integer, "tool calls"},
 			{"failed_calls", integer, "tool calls that failed"}, {"prompt_tokens", integer, "tokens"}, {"response_tokens", integer, "tokens"}, {"stop_reason", text, "why it ended"},
 			{"answer", text, "its first 200 bytes"}, {"answer_tags", integer, "answers in the response"}, {"mean_logprob", float, "nats, over sampled tokens"},
+			{"mean_entropy", float, "nats, over sampled tokens, where the trainer has recorded it"},
 		}, trajectoryRows},
 		{"calls", "one row a tool call whose times are recorded", []Column{
 			{runColumn, text, "id of the run"}, {stepColumn, integer, "step"}, {"problem", text, "id"}, {"rollout", integer, "place in its group"}, {"turn", integer, "from 0"}, {"call", integer, "from 0"},
@@ -284,7 +285,7 @@ func trajectoryRows(s *source, w wanted) rows {
 		for _, t := range list {
 			if !yield([]any{
 				r.ID(), int64(step), t.Problem, int64(t.Rollout), finite(t.Reward), orNull(t.Fate), number(t.Advantage), number(t.PErr), number(t.PFormat), number(t.Weight),
-				int64(t.Turns), int64(t.Calls), int64(t.FailedCalls), int64(t.PromptTokens), int64(t.ResponseTokens), t.StopReason, t.Answer, int64(t.AnswerTags), number(t.MeanLogprob),
+				int64(t.Turns), int64(t.Calls), int64(t.FailedCalls), int64(t.PromptTokens), int64(t.ResponseTokens), t.StopReason, t.Answer, int64(t.AnswerTags), number(t.MeanLogprob), number(t.MeanEntropy),
 			}, nil) {
 				return nil
 			}

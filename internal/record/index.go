@@ -42,6 +42,9 @@ type Row struct {
 	AnswerTags     int    `json:"answer_tags"`
 	// MeanLogprob is the mean log-probability of the sampled tokens, nats; nil for none.
 	MeanLogprob *float64 `json:"mean_logprob,omitempty"`
+	// MeanEntropy is the mean of the policy's entropy at the sampled tokens, nats; nil where the
+	// trainer has not said it. It is stored apart, see Entropies.
+	MeanEntropy *float64 `json:"mean_entropy,omitempty"`
 }
 
 // maxIndexAnswer is how many bytes of an answer the index has.
@@ -103,13 +106,15 @@ func columns() []column {
 }
 
 // Index writes the index of a step. Equal rows give equal bytes.
-func Index(rows []Row) ([]byte, error) {
+func Index(rows []Row) ([]byte, error) { return writeColumns(rows, columns()) }
+
+func writeColumns(rows []Row, list []column) ([]byte, error) {
 	enc, err := newEncoder()
 	if err != nil {
 		return nil, err
 	}
 	out := []byte(indexMagic)
-	for _, c := range columns() {
+	for _, c := range list {
 		values := make([]any, len(rows))
 		for i := range rows {
 			values[i] = c.at(&rows[i])
@@ -129,7 +134,7 @@ var errIndex = errors.New("index is damaged")
 // ReadIndex reads the index of a step.
 func ReadIndex(data []byte) ([]Row, error) {
 	known := map[string]column{}
-	for _, c := range columns() {
+	for _, c := range append(columns(), entropyColumn()) {
 		known[c.name] = c
 	}
 	var rows []Row

@@ -72,6 +72,7 @@ type Runner struct {
 	judge   *judge.Judge
 	slots   chan struct{} // one for each trajectory that is sampled
 	judging chan struct{} // one for each verifier job
+	judged  stopwatch
 }
 
 // New returns a Runner.
@@ -159,7 +160,7 @@ func (r *Runner) runInSlot(ctx context.Context, spec Spec) (rl.Trajectory, error
 		t.Answer, t.AnswerTags = e.answer, e.answerTags
 		spec.Part.Cells = e.session.Cells()
 	case err == nil:
-		err = e.score(ctx, &t)
+		err = r.judged.during(r.deps.Now, func() error { return e.score(ctx, &t) })
 	}
 	switch {
 	case ctx.Err() != nil:

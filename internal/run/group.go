@@ -60,8 +60,19 @@ type StoredBatch struct {
 // a compact record have no Text. Errors: blob.ErrNotExist; blob.ErrCorrupt names the
 // trajectory.
 func ReadTrajectories(ctx context.Context, store blob.Store, key string) ([]rl.Trajectory, error) {
-	out, _, err := ReadTrajectoriesRef(ctx, store, key)
-	return out, err
+	data, err := blob.ReadKey(ctx, store, key)
+	if err != nil {
+		return nil, err
+	}
+	return decodeTrajectories(store, key, data)
+}
+
+func decodeTrajectories(store blob.Store, key string, data []byte) ([]rl.Trajectory, error) {
+	out, err := record.Decode(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: %w", store.Locate(key), err, blob.ErrCorrupt)
+	}
+	return out, nil
 }
 
 // ReadTrajectoriesRef is ReadTrajectories with the Ref of what was read.
@@ -70,9 +81,9 @@ func ReadTrajectoriesRef(ctx context.Context, store blob.Store, key string) ([]r
 	if err != nil {
 		return nil, blob.Ref{}, err
 	}
-	out, err := record.Decode(data)
+	out, err := decodeTrajectories(store, key, data)
 	if err != nil {
-		return nil, blob.Ref{}, fmt.Errorf("%s: %w: %w", store.Locate(key), err, blob.ErrCorrupt)
+		return nil, blob.Ref{}, err
 	}
 	return out, blob.RefOf(key, data), nil
 }

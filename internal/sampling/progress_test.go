@@ -14,6 +14,35 @@ import (
 	"temper/trainer/engine"
 )
 
+// localEngine is one of this process with a gauge.
+type localEngine struct {
+	Engine
+	running atomic.Int64
+}
+
+func (e *localEngine) Stats() engine.Stats { return engine.Stats{} }
+
+func (e *localEngine) Status(context.Context) (policy.Status, error) {
+	return policy.Status{Running: int(e.running.Load()), Used: e.running.Load(), Capacity: 8}, nil
+}
+
+// TestGaugesOfAShortCall say what went on in it, and not what was before it.
+func TestGaugesOfAShortCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &localEngine{}
+		seen := beginLooks(t.Context(), e)
+		time.Sleep(time.Millisecond)
+		e.running.Store(4)
+		time.Sleep(20 * time.Millisecond)
+		e.running.Store(2)
+		time.Sleep(20 * time.Millisecond)
+		use := seen.end()
+		if mean := use.Running.Sum / float64(use.Running.Looks); use.Running.Max != 4 || mean != 3 || use.KVUse.Max != 0.5 {
+			t.Errorf("running %+v, cache %+v, want 4 at most and 3 in the mean, and half of the cache", use.Running, use.KVUse)
+		}
+	})
+}
+
 // TestProgressTellsWhyTheSandboxIsMissed, and stops telling when it is back.
 func TestProgressTellsWhyTheSandboxIsMissed(t *testing.T) {
 	down := fmt.Errorf("%w: connection refused", sandbox.ErrUnavailable)
@@ -73,7 +102,7 @@ func TestLooks(t *testing.T) {
 		asked  *atomic.Int64
 		want   int64
 		mean   float64
-	}{{here, &here.asked, 100, 3}, {there, &there.asked, 5, 3}, {silent, &silent.asked, 1, 0}} {
+	}{{here, &here.asked, 1999, 3}, {there, &there.asked, 4, 3}, {silent, &silent.asked, 1, 0}} {
 		synctest.Test(t, func(t *testing.T) {
 			l := beginLooks(t.Context(), c.engine)
 			time.Sleep(10*time.Second - time.Millisecond)

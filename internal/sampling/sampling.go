@@ -162,6 +162,7 @@ func (r *Service) sampleGroups(ctx context.Context, in GroupsInput, progress *Pr
 		out, err = s.sampleStep(ctx, in)
 		spent = busy{programs: s.programs.Load(), passes: passesSince(passes, s.engine), usage: seen.end()}
 		spent.usage.CallWall, spent.usage.CallQueue, spent.usage.Loading = s.calls.wall, s.calls.queue, loading
+		spent.usage.Judging = s.runner.Judged()
 		if r.MadeBy != nil {
 			out.MadeBy = proof.AddMaker(nil, r.MadeBy(s.cfg))
 		}

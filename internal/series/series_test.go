@@ -171,15 +171,16 @@ func TestUsage(t *testing.T) {
 		t.Errorf("the longest is %v", d.Max)
 	}
 	part := func(worker string, running, kv float64) series.Busy {
-		u := series.SamplerUse{Fed: 30, Shared: 10, Tokens: 20, Rows: 100}
+		u := series.SamplerUse{Fed: 30, Shared: 10, Tokens: 20, Rows: 100, Judging: time.Duration(running) * time.Second}
 		u.Running.Look(running)
 		u.Running.Look(running + 2)
 		u.KVUse.Look(kv)
 		return series.Busy{Worker: worker, Usage: &u}
 	}
-	values := (&series.Step{SamplingBusy: []series.Busy{part("a", 3, 0.5), part("b", 5, 0.25)}}).Values()
+	values := (&series.Step{SamplingBusy: []series.Busy{part("a", 3, 0.5), part("b", 5, 0.25), part("b", 5, 0.25)}}).Values()
 	for name, want := range map[string]float64{
 		"engine/running/mean": 10, "engine/running/max": 12, "engine/kv_use/mean": 0.375, "engine/fill/mean": 0.5, "engine/prefix_hit_rate": 0.25, "engine/evictions": 0,
+		"timing_s/reward": 10, // both parts of b
 	} {
 		if values[name] != want {
 			t.Errorf("%s is %v, want %v", name, values[name], want)

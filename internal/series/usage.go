@@ -78,6 +78,8 @@ type SamplerUse struct {
 	Tokens    int64 `json:"tokens"`
 	Rows      int64 `json:"rows"`
 	Evictions int64 `json:"evictions"`
+	// Judging is the time in which trajectories were given their rewards.
+	Judging time.Duration `json:"judging_ns"`
 	// Loading is what the call waited for an engine with the policy.
 	Loading time.Duration `json:"loading_ns"`
 }
@@ -85,7 +87,7 @@ type SamplerUse struct {
 // usageOf sums up what the processes of a step say. Gauges of engines side by side add up,
 // so the mean is that of all engines together, and the most the sum of each one's most.
 func usageOf(parts []Busy) (u SamplerUse, ok bool) {
-	loading := map[string]time.Duration{}
+	loading, judging := map[string]time.Duration{}, map[string]time.Duration{}
 	gauges := map[string]SamplerUse{}
 	for i := range parts {
 		p := parts[i].Usage
@@ -98,13 +100,14 @@ func usageOf(parts []Busy) (u SamplerUse, ok bool) {
 		u.Fed, u.Shared, u.Tokens, u.Rows, u.Evictions = u.Fed+p.Fed, u.Shared+p.Shared, u.Tokens+p.Tokens, u.Rows+p.Rows, u.Evictions+p.Evictions
 		worker := parts[i].Worker
 		loading[worker] = max(loading[worker], p.Loading)
+		judging[worker] += p.Judging
 		g := gauges[worker]
 		g.Running, g.Waiting, g.KVUse = g.Running.joined(p.Running), g.Waiting.joined(p.Waiting), g.KVUse.joined(p.KVUse)
 		gauges[worker] = g
 	}
 	for _, worker := range slices.Sorted(maps.Keys(gauges)) { // sums have the same bits each time
 		g := gauges[worker]
-		u.Loading = max(u.Loading, loading[worker])
+		u.Loading, u.Judging = max(u.Loading, loading[worker]), max(u.Judging, judging[worker])
 		u.Running, u.Waiting, u.KVUse = u.Running.beside(g.Running), u.Waiting.beside(g.Waiting), u.KVUse.beside(g.KVUse)
 	}
 	if n := float64(len(gauges)); n > 0 { // a share of all caches, and not a sum of shares
@@ -141,6 +144,7 @@ var usageRows = []row{
 	usageRow("engine/fill/mean", Share, Higher, "rows of passes that are no padding", func(u *SamplerUse) float64 { return ratio64(u.Tokens+u.Fed, u.Rows) }),
 	usageRow("engine/evictions", Number, Lower, "idle sessions that lost their cache to others", func(u *SamplerUse) float64 { return float64(u.Evictions) }),
 	usageRow("engine/prefix_hit_rate", Share, Higher, "context tokens that were not fed because other contexts begin alike", func(u *SamplerUse) float64 { return ratio64(u.Shared, u.Shared+u.Fed) }),
+	usageRow("timing_s/reward", Seconds, Lower, "a part of sampling in which trajectories were given their rewards, of the process that took longest", func(u *SamplerUse) float64 { return u.Judging.Seconds() }),
 	usageRow("timing_s/load_policy", Seconds, Lower, "what sampling waited for engines with the policy", func(u *SamplerUse) float64 { return u.Loading.Seconds() }),
 }
 

@@ -184,6 +184,7 @@ export interface FoundRow {
   calls: number;
   failed_calls: number;
   fate: string;
+  mean_entropy?: number;
   mean_logprob?: number;
   p_err?: number;
   p_format?: number;
@@ -324,6 +325,7 @@ export interface RolloutRow {
   end: string;
   failed_calls: number;
   fate: string;
+  mean_entropy?: number;
   mean_logprob?: number;
   p_err?: number;
   p_format?: number;
@@ -447,6 +449,7 @@ export interface SamplerUse {
   call_wall: Durations;
   evictions: number;
   fed: number;
+  judging_ns: number;
   kv_use: Gauge;
   loading_ns: number;
   rows: number;
@@ -487,6 +490,7 @@ export interface ServicesView {
 export interface Span {
   end: string;
   kind: string;
+  link?: string;
   name: string;
   open?: boolean;
   start: string;
@@ -650,6 +654,7 @@ export interface TrajectoryView {
   err?: string;
   failed_calls: number;
   fate: string;
+  mean_entropy?: number;
   mean_logprob?: number;
   p_err?: number;
   p_format?: number;

@@ -36,7 +36,7 @@ function Trajectories({ columns, href }: { columns: Columns; href: (problem: str
       number("rollout", "#", 44), { name: "reward", label: "reward", width: 70, right: true, cell: (i) => <span class={(r.num("reward", i) ?? 0) > 0 ? "good" : "bad"}>{num(r.num("reward", i))}</span>, sort: (i) => r.num("reward", i) },
       { name: "fate", label: "fate", width: 96, cell: (i) => <Fate fate={r.word("fate", i)} />, sort: (i) => r.word("fate", i) },
       number("advantage", "advantage", 86), number("p_err", "p_err", 62, 2, "share of tool calls that failed; 0.5 without calls"), number("p_format", "p_format", 76, 2, "0 with exactly one answer"), number("weight", "weight", 70, 3, "1/(p_err + p_format + smoothing)"),
-      number("turns", "turns", 60), number("calls", "calls", 58), number("failed_calls", "failed", 62), number("response_tokens", "tokens", 68), number("mean_logprob", "logprob", 78, 3, "mean log-probability of the sampled tokens, nats"),
+      number("turns", "turns", 60), number("calls", "calls", 58), number("failed_calls", "failed", 62), number("response_tokens", "tokens", 68), number("mean_logprob", "logprob", 78, 3, "mean log-probability of the sampled tokens, nats"), number("mean_entropy", "entropy", 78, 3, "mean entropy of the policy at the sampled tokens, nats; of the groups that tracker.token_stats asks for"),
       { name: "stop_reason", label: "stop", width: 100, cell: (i) => r.word("stop_reason", i), sort: (i) => r.word("stop_reason", i) },
       { name: "answer", label: "answer", width: 220, cell: (i) => shown(r.text("answer", i).slice(0, 60)), sort: (i) => r.text("answer", i) },
     ];
