@@ -31,19 +31,13 @@ func awaitPlaces(ctx context.Context, w io.Writer) error {
 			return fmt.Errorf("%s: %w", jobs.PlacesKey, err)
 		}
 		if err == nil && len(missing) == 0 {
-			for key, value := range found {
-				if err := os.Setenv(key, value); err != nil {
-					return fmt.Errorf("%s: %s: %w", name, key, err)
-				}
-			}
-			return nil
+			return setPlaces(name, found)
+		}
+		if err != nil {
+			missing = []string{name + " is not there yet"}
 		}
 		if !said {
-			what := "servers of the cluster: " + strings.Join(missing, ", ")
-			if err != nil {
-				what = "the addresses of servers of the cluster: " + name + " is not there yet"
-			}
-			fmt.Fprintf(w, "%s waits for %s\n", program, what)
+			fmt.Fprintf(w, "%s waits for servers of the cluster: %s\n", program, strings.Join(missing, ", "))
 		}
 		select {
 		case <-time.After(placesPause):
@@ -51,6 +45,16 @@ func awaitPlaces(ctx context.Context, w io.Writer) error {
 			return ctx.Err()
 		}
 	}
+}
+
+// setPlaces puts the addresses of a file into the environment.
+func setPlaces(name string, found map[string]string) error {
+	for key, value := range found {
+		if err := os.Setenv(key, value); err != nil {
+			return fmt.Errorf("%s: %s: %w", name, key, err)
+		}
+	}
+	return nil
 }
 
 // readPlaces reads the addresses of servers, and the names of those that have none.
