@@ -97,8 +97,8 @@ func TestMembersMeetThroughRotation(t *testing.T) {
 	meet := func() (serials [2]int64, err error) {
 		near, far := net.Pipe()
 		member, trainer := tls.Client(near, client), tls.Server(far, config)
-		defer near.Close() //nolint:errcheck // in memory
-		defer far.Close()  //nolint:errcheck // in memory
+		defer near.Close()
+		defer far.Close()
 		done := make(chan error, 1)
 		go func() { done <- trainer.Handshake() }()
 		err = errors.Join(member.Handshake(), <-done)
