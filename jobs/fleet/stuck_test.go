@@ -125,10 +125,54 @@ func TestStuckDeployments(t *testing.T) {
 	if err := s.fleet.Init(t.Context(), fleet.InitOptions{Say: func(string) {}}); err != nil {
 		t.Fatal(err)
 	}
+	s.lastWords()
 	s.givenUp()
 	s.takenBack()
 	s.halted()
 	s.waitsForPromotion()
+}
+
+// lastWords: the logs of a role tell why an instance failed, when another has come in its place.
+func (s *stuckCluster) lastWords() {
+	tried := filepath.Join(s.folder, "tried")
+	program := fmt.Sprintf("test -e %[1]s && exec sleep 3600; touch %[1]s; echo the disk is full >&2; exit 1", tried)
+	job, err := s.agents.API.Jobs().ParseHCL(fmt.Sprintf(`
+job "other" {
+  group "other" {
+    restart {
+      attempts = 0
+      mode = "fail"
+    }
+    reschedule {
+      delay = "5s"
+      delay_function = "constant"
+      unlimited = true
+    }
+    task "other" {
+      driver = "raw_exec"
+      config {
+        command = "/bin/sh"
+        args = ["-c", %q]
+      }
+    }
+  }
+}`, program), true)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if _, _, err := s.agents.API.Jobs().Register(job, nil); err != nil {
+		s.t.Fatal(err)
+	}
+	s.agents.Await("another instance", func() error {
+		if len(s.agents.Running("other")) == 0 || len(s.agents.Allocations("other")) != 2 {
+			return fmt.Errorf("there are %d", len(s.agents.Allocations("other")))
+		}
+		return nil
+	})
+	var log strings.Builder
+	if err := s.fleet.Logs(s.t.Context(), "other", fleet.LogOptions{Bytes: 4096}, &log); err != nil || !strings.Contains(log.String(), "the disk is full") {
+		s.t.Errorf("logs: %q (%v)", log.String(), err)
+	}
 }
 
 // givenUp: the first version ends at once, and there is none to go back to. Its cause is then mended outside of
