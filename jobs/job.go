@@ -30,6 +30,9 @@ const (
 	MetaHome = "temper_home"
 	// MetaSpec is the hash of the job as it was rendered.
 	MetaSpec = "temper_spec"
+	// MetaAttempt counts how often the same job was tried again after Nomad gave it up. It is not
+	// part of the hash.
+	MetaAttempt = "temper_attempt"
 	// MetaRun is the run that a job belongs to.
 	MetaRun = "temper_run"
 )
@@ -339,6 +342,14 @@ func Adopt(own, ours *api.Job) *api.Job {
 		own.Meta = map[string]string{}
 	}
 	maps.Copy(own.Meta, ours.Meta)
+	for _, g := range own.TaskGroups {
+		if g.Count == nil { // as Nomad reads it
+			g.Count = new(1)
+			if g.Scaling != nil && g.Scaling.Min != nil {
+				g.Count = new(int(*g.Scaling.Min))
+			}
+		}
+	}
 	return seal(own)
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -44,27 +43,23 @@ func (f PeerTLS) check(flag string) error {
 	return nil
 }
 
-// server asks every member for a certificate. The files are read at each connection.
-func (f PeerTLS) server() (*tls.Config, error) {
-	load := func() (*tls.Config, error) {
-		pair, err := tls.LoadX509KeyPair(f.Cert, f.Key)
-		if err != nil {
-			return nil, fmt.Errorf("TLS certificate: %w", err)
-		}
-		text, err := os.ReadFile(f.CA)
-		if err != nil {
-			return nil, fmt.Errorf("TLS authorities: %w", err)
-		}
-		pool := x509.NewCertPool()
-		if !pool.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("TLS authorities %s: no PEM certificate in it", f.CA)
-		}
-		return &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert}, nil
-	}
-	if _, err := load(); err != nil {
+// server asks every member for a certificate, and speaks nothing older than TLS 1.3: both ends are ours.
+func (f PeerTLS) server(log *slog.Logger) (*tls.Config, error) {
+	config, err := server.TLSFiles{Cert: f.Cert, Key: f.Key, ClientCA: f.CA}.Server(log)
+	if err != nil {
 		return nil, err
 	}
-	return &tls.Config{MinVersion: tls.VersionTLS13, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return load() }}, nil
+	newest := config.GetConfigForClient
+	config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		c, err := newest(hello)
+		if err != nil {
+			return nil, err
+		}
+		c = c.Clone()
+		c.MinVersion = tls.VersionTLS13
+		return c, nil
+	}
+	return config, nil
 }
 
 // CheckMembers refuses an address at which strangers could join, or that is none.
@@ -139,7 +134,7 @@ func hubOf(o TrainerOptions, v *Vitals) (*hosts.Hub, net.Listener, error) {
 		return nil, nil, fmt.Errorf("--members: %w", err)
 	}
 	if !o.MembersTLS.none() {
-		config, err := o.MembersTLS.server()
+		config, err := o.MembersTLS.server(o.Log)
 		if err != nil {
 			return nil, nil, errors.Join(err, l.Close())
 		}

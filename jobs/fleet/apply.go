@@ -1,13 +1,18 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/hashicorp/nomad/api"
+
+	"temper/internal/nomad"
+	"temper/jobs"
 )
 
 // ApplyOptions say how far an apply may go.
@@ -20,8 +25,13 @@ type ApplyOptions struct {
 	Say func(string)
 }
 
-// ErrForeign says that a job was changed by somebody else.
-var ErrForeign = errors.New("changed by somebody else")
+// Errors of an apply.
+var (
+	// ErrForeign says that a job was changed by somebody else.
+	ErrForeign = errors.New("changed by somebody else")
+	// ErrGivenUp says that Nomad has ended the change of a job before its instances were well.
+	ErrGivenUp = errors.New("given up")
+)
 
 // Apply makes the cluster what the plan says, one job after another: each is well before
 // the next one starts. Where it stops it says what was done, and another Apply goes on from there.
@@ -110,19 +120,27 @@ func (f applier) applyOne(ctx context.Context, c Change, o ApplyOptions) error {
 	return nil
 }
 
-// await waits until every instance of a job's newest version is well.
+// await waits until every instance of a job's newest version is well, and Nomad has seen it: it goes back to no version
+// whose change has not ended, and scales no job until then.
 func (f applier) await(ctx context.Context, c Change, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	var index uint64
-	state := "its state is unknown"
+	state, wait := "its state is unknown", time.Second
 	for {
 		job, _, err := f.nomad.Jobs().Info(c.Job, query(ctx))
 		if err != nil {
 			return f.unwell(ctx, c, state, err)
 		}
+		deployments, _, err := f.nomad.Jobs().Deployments(c.Job, false, query(ctx))
+		if err != nil {
+			return f.unwell(ctx, c, state, err)
+		}
+		if err := f.halted(c, job, deployments); err != nil {
+			return err
+		}
 		q := query(ctx)
-		q.WaitIndex, q.WaitTime = index, time.Second
+		q.WaitIndex, q.WaitTime = index, wait
 		allocs, meta, err := f.nomad.Jobs().Allocations(c.Job, false, q)
 		if err != nil {
 			return f.unwell(ctx, c, state, err)
@@ -131,17 +149,58 @@ func (f applier) await(ctx context.Context, c Change, limit time.Duration) error
 		missing := 0
 		missing, state = wellness(job, allocs)
 		if missing == 0 {
-			return nil
+			if !slices.ContainsFunc(deployments, isRunning) {
+				return nil
+			}
+			state, wait = "Nomad has not ended its change yet", verdictPause
 		}
 	}
 }
 
+// verdictPause is how long Nomad is given to end the change of a job whose instances are well.
+const verdictPause = 100 * time.Millisecond
+
+func isRunning(d *api.Deployment) bool { return d.Status == api.DeploymentStatusRunning }
+
 func (f applier) unwell(ctx context.Context, c Change, state string, err error) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return fmt.Errorf("job %s is not well: %s: look with temper cluster logs %s", c.Job, state, strings.TrimPrefix(c.Job, f.build.Name+"-"))
+		return fmt.Errorf("job %s is not well: %s: look with temper cluster logs %s", c.Job, state, f.role(c.Job))
 	}
 	return f.nomad.Fail("watch job "+c.Job, err)
 }
+
+// halted finds out that a job does not become what was applied by waiting for it: Nomad has given the change up,
+// which it does only once, or somebody has halted it.
+func (f applier) halted(c Change, job *api.Job, deployments []*api.Deployment) error {
+	ours := job.Meta[jobs.MetaSpec] == c.job.Meta[jobs.MetaSpec]
+	slices.SortFunc(deployments, func(a, b *api.Deployment) int { return cmp.Compare(b.CreateIndex, a.CreateIndex) })
+	for _, d := range deployments {
+		current := d.JobVersion == value(job.Version)
+		switch {
+		case d.Status == api.DeploymentStatusFailed && (current || !ours):
+			return fmt.Errorf("job %s: Nomad has %w its change: %s: look with temper cluster logs %s", c.Job, ErrGivenUp, d.StatusDescription, f.role(c.Job))
+		case current && d.Status == api.DeploymentStatusPaused:
+			return fmt.Errorf("job %s: %w: its change is paused: nomad deployment resume %s", c.Job, nomad.ErrBusy, d.ID[:8])
+		case current && d.Status == api.DeploymentStatusRunning && awaitsPromotion(job, d):
+			return fmt.Errorf("job %s: %w: its change waits for somebody's word: nomad deployment promote %s", c.Job, nomad.ErrBusy, d.ID[:8])
+		}
+	}
+	if !ours {
+		return fmt.Errorf("job %s: %w while it was applied: look with temper cluster plan", c.Job, ErrForeign)
+	}
+	return nil
+}
+
+// awaitsPromotion reports whether the canaries of a job of the operator's own are well, and somebody has to say so.
+func awaitsPromotion(job *api.Job, d *api.Deployment) bool {
+	return slices.ContainsFunc(job.TaskGroups, func(g *api.TaskGroup) bool {
+		s := d.TaskGroups[value(g.Name)]
+		return s != nil && s.DesiredCanaries > 0 && s.HealthyAllocs >= s.DesiredCanaries && !s.Promoted && (g.Update == nil || !value(g.Update.AutoPromote))
+	})
+}
+
+// role is that of a job, as temper cluster logs takes it.
+func (f applier) role(job string) string { return strings.TrimPrefix(job, f.build.Name+"-") }
 
 // wellness counts the instances of a job's version that are missing or not well yet, and
 // says of one why.

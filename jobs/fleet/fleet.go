@@ -75,7 +75,17 @@ func (f *Fleet) read(_ context.Context, file string, ours *api.Job) (*api.Job, e
 	if !slices.ContainsFunc(own.TaskGroups, func(g *api.TaskGroup) bool { return value(g.Name) == role }) {
 		return nil, fmt.Errorf("%s: has no group %q, by which the role is found and scaled", file, role)
 	}
+	if !offers(own, *ours.ID) && offers(ours, *ours.ID) {
+		return nil, fmt.Errorf("%s: has no service %q, by which others find the role", file, *ours.ID)
+	}
 	return jobs.Adopt(own, ours), nil
+}
+
+// offers reports whether a job has a service of that name.
+func offers(j *api.Job, name string) bool {
+	return slices.ContainsFunc(j.TaskGroups, func(g *api.TaskGroup) bool {
+		return slices.ContainsFunc(g.Services, func(s *api.Service) bool { return s.Name == name })
+	})
 }
 
 func value[T any](p *T) T {

@@ -239,6 +239,7 @@ func (o *operator) others(f *fleet.Fleet, c spec.Cluster) {
 	own.Roles.Gateway.File = filepath.Join(o.t.TempDir(), "own.hcl")
 	for text, want := range map[string]string{
 		"job \"other\" {\n group \"gateway\" {}\n}":                `describes the job "other", want "shop-gateway" for the role gateway`,
+		"job \"shop-gateway\" {\n group \"gateway\" {}\n}":         `has no service "shop-gateway", by which others find the role`,
 		"job \"shop-gateway\" {\n group \"x\" {}\n}":               `has no group "gateway", by which the role is found and scaled`,
 		"job \"shop-gateway\" {\n group \"x\" {\n disco {}\n }\n}": `Blocks of type "disco" are not expected here`,
 	} {

@@ -213,6 +213,11 @@ func (f *Fleet) Logs(ctx context.Context, name string, o LogOptions, out io.Writ
 			}
 		}
 	}
+	for _, a := range allocs { // one that has just come in place of another cannot say why that one failed
+		if a.ClientStatus == api.AllocClientStatusFailed && slices.ContainsFunc(live, func(b *api.AllocationListStub) bool { return b.ID == a.NextAllocation }) {
+			live = append(live, a)
+		}
+	}
 	for _, a := range live {
 		if err := f.logsOf(ctx, a, o, out, len(live) > 1); err != nil {
 			return err

@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/hashicorp/nomad/api"
@@ -78,9 +79,13 @@ func (f *Fleet) Plan(ctx context.Context) (Plan, error) {
 	if err := errors.Join(inspector{f}.checkPools(ctx, all), inspector{f}.checkSecrets(ctx, all)); err != nil {
 		return Plan{}, err
 	}
+	failed, err := planner{f}.failed(ctx)
+	if err != nil {
+		return Plan{}, err
+	}
 	var plan Plan
 	for _, j := range all {
-		change, err := planner{f}.compare(ctx, j, there[*j.ID])
+		change, err := planner{f}.compare(ctx, j, there[*j.ID], failed[*j.ID])
 		if err != nil {
 			return plan, err
 		}
@@ -98,8 +103,35 @@ func (f *Fleet) Plan(ctx context.Context) (Plan, error) {
 // planner compares one job after another.
 type planner struct{ *Fleet }
 
+// failed are the changes of jobs that Nomad has given up, the last one of each.
+func (f planner) failed(ctx context.Context) (map[string]*api.Deployment, error) {
+	all, _, err := f.nomad.Deployments().List(query(ctx))
+	if err != nil {
+		return nil, f.nomad.Fail("list deployments", err)
+	}
+	out := map[string]*api.Deployment{}
+	for _, d := range all {
+		if last := out[d.JobID]; d.Status == api.DeploymentStatusFailed && (last == nil || d.CreateIndex > last.CreateIndex) {
+			out[d.JobID] = d
+		}
+	}
+	return out, nil
+}
+
+// attempt makes a job that Nomad has given up another one, which it tries again; else nothing would ever start its
+// instances. The number stays while the job is the same.
+func attempt(change *Change, stub *api.JobListStub, failed *api.Deployment) {
+	old := stub.Meta[jobs.MetaAttempt]
+	if failed == nil || failed.JobSpecModifyIndex != stub.JobModifyIndex {
+		return
+	}
+	n, _ := strconv.Atoi(old) // none is 0
+	change.Kind, change.job.Meta[jobs.MetaAttempt] = Edit, strconv.Itoa(n+1)
+	change.Fields = []Field{{Path: "Meta[" + jobs.MetaAttempt + "]", Old: old, New: strconv.Itoa(n + 1), Forces: "try again: " + failed.StatusDescription}}
+}
+
 // compare asks the servers what would change about one job.
-func (f planner) compare(ctx context.Context, j *api.Job, stub *api.JobListStub) (Change, error) {
+func (f planner) compare(ctx context.Context, j *api.Job, stub *api.JobListStub, failed *api.Deployment) (Change, error) {
 	change := Change{Job: *j.ID, Kind: Add, job: j}
 	live := stub != nil && !stub.Stop
 	if stub != nil {
@@ -108,6 +140,9 @@ func (f planner) compare(ctx context.Context, j *api.Job, stub *api.JobListStub)
 	if live {
 		if err := f.keepCounts(ctx, j); err != nil {
 			return change, err
+		}
+		if n := stub.Meta[jobs.MetaAttempt]; n != "" && stub.Meta[jobs.MetaSpec] == j.Meta[jobs.MetaSpec] {
+			j.Meta[jobs.MetaAttempt] = n
 		}
 	}
 	found, _, err := f.nomad.Jobs().Plan(j, true, write(ctx))
@@ -128,6 +163,7 @@ func (f planner) compare(ctx context.Context, j *api.Job, stub *api.JobListStub)
 	switch {
 	case len(change.Fields) == 0:
 		change.Kind = Same
+		attempt(&change, stub, failed)
 	case stub.Meta[jobs.MetaSpec] == j.Meta[jobs.MetaSpec]:
 		change.Kind = Foreign // what we wrote is what we want, and it is not there
 	default:

@@ -55,7 +55,8 @@ var keptTokens = []string{jobs.ItemAccessKey, jobs.ItemSecretKey, jobs.ItemPostg
 // Init makes the secrets of the cluster and gives each job what it needs. What is there
 // stays, unless it is to be rotated.
 func (f *Fleet) Init(ctx context.Context, o InitOptions) error {
-	if _, err := f.ours(ctx); err != nil { // another cluster of the name keeps its secrets
+	there, err := f.ours(ctx)
+	if err != nil { // another cluster of the name keeps its secrets
 		return err
 	}
 	held, index, err := keeper{f}.variable(ctx, keeper{f}.vault())
@@ -89,7 +90,7 @@ func (f *Fleet) Init(ctx context.Context, o InitOptions) error {
 	for _, name := range taken {
 		o.Say("took " + name)
 	}
-	for _, h := range (keeper{f}).holders() {
+	for _, h := range slices.Concat(keeper{f}.holders(), keeper{f}.runs(there)) {
 		wrote, err := keeper{f}.hand(ctx, h.path, h.role, h.items, items)
 		if err != nil {
 			return err
@@ -119,6 +120,16 @@ func (f keeper) holders() (out []holder) {
 	}
 	if items := f.build.RunItems(); len(items) > 0 {
 		out = append(out, holder{jobs.Runs, f.build.RunsVariable(), items})
+	}
+	return out
+}
+
+// runs are those of the runs that have workers now: each was given a copy when it was admitted.
+func (f keeper) runs(there map[string]*api.JobListStub) (out []holder) {
+	for _, id := range slices.Sorted(maps.Keys(there)) {
+		if s := there[id]; s.Meta[jobs.MetaRun] != "" && !s.Stop {
+			out = append(out, holder{jobs.Runs, jobs.RunVariable(id), f.build.RunItems()})
+		}
 	}
 	return out
 }

@@ -90,6 +90,8 @@ func (w *crowd) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 		answer = w.jobs
 	case path == "nodes":
 		answer = w.nodes
+	case path == "deployments":
+		answer = []*api.Deployment{}
 	case path == "allocations":
 		answer = w.allocs
 	case path == "node/pools":

@@ -42,7 +42,7 @@ type Config struct {
 // Check finds what New would refuse, all of it at once and without listening. It
 // sees neither a port that is taken nor one that is not allowed.
 func (c Config) Check() error {
-	_, err := c.TLS.server(slog.New(slog.DiscardHandler))
+	_, err := c.TLS.Server(slog.New(slog.DiscardHandler))
 	if !strings.HasPrefix(c.Listen, httpapi.UnixPrefix) {
 		_, aerr := c.resolve()
 		err = errors.Join(aerr, err)
@@ -63,7 +63,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	config, err := cfg.TLS.server(cfg.Logger)
+	config, err := cfg.TLS.Server(cfg.Logger)
 	if err != nil {
 		return nil, err
 	}

@@ -20,8 +20,9 @@ type TLSFiles struct {
 	ClientCA string
 }
 
-// server returns the configuration of a server, or nil without files.
-func (f TLSFiles) server(logger *slog.Logger) (*tls.Config, error) {
+// Server returns the configuration of a server, or nil without files. A handshake shows what the
+// files hold by then; while they do not fit together, what they held before.
+func (f TLSFiles) Server(logger *slog.Logger) (*tls.Config, error) {
 	if f == (TLSFiles{}) {
 		return nil, nil //nolint:nilnil // no files, no TLS
 	}
