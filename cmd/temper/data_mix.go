@@ -14,6 +14,7 @@ import (
 
 	"temper/internal/cli"
 	"temper/internal/dataset"
+	"temper/internal/dataset/importer"
 	"temper/internal/dataset/rows"
 )
 
@@ -181,27 +182,22 @@ func closeFiles(files []*mixFile) error {
 
 // write copies the lines in the order of the mix.
 func (m *mixFlags) write(files []*mixFile, picks []dataset.Pick) error {
-	out, err := os.OpenFile(m.out, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-	if err != nil {
-		return cli.Usagef("--out: %w", err)
-	}
-	w := bufio.NewWriterSize(out, 256<<10)
-	var line []byte
-	for _, p := range picks {
-		from := files[p.Part].lines[p.Row]
-		line = append(line[:0], make([]byte, from.size)...)
-		if _, err = files[p.Part].file.ReadAt(line, from.at); err != nil {
-			break
+	err := importer.WriteWhole(m.out, func(w *bufio.Writer) error {
+		var line []byte
+		for _, p := range picks {
+			from := files[p.Part].lines[p.Row]
+			line = append(line[:0], make([]byte, from.size)...)
+			if _, err := files[p.Part].file.ReadAt(line, from.at); err != nil {
+				return err
+			}
+			if _, err := w.Write(append(bytes.TrimSpace(line), '\n')); err != nil {
+				return err
+			}
 		}
-		if _, err = w.Write(append(bytes.TrimSpace(line), '\n')); err != nil {
-			break
-		}
+		return nil
+	})
+	if errors.Is(err, importer.ErrExists) {
+		return cli.Usage(err)
 	}
-	if err == nil {
-		err = w.Flush()
-	}
-	if err = errors.Join(err, out.Close()); err != nil {
-		return errors.Join(err, os.Remove(m.out))
-	}
-	return nil
+	return err
 }

@@ -2,6 +2,7 @@ package analysis_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -137,6 +138,25 @@ func TestHostileTextStaysText(t *testing.T) {
 	}
 	if !strings.Contains(out.String(), `\u202e`) || strings.Count(out.String(), "<span") != 3 {
 		t.Errorf("page:\n%s", out.String())
+	}
+}
+
+// TestNothingToCount: a class without tokens has no entropy, and lists stay lists.
+func TestNothingToCount(t *testing.T) {
+	tr := judged(t, []string{"<tool_call>", "f()", "</tool_call>"}, []float32{1, 0, 2}, analysis.Options{Top: 0.5, Window: 1})
+	page := analysis.Page{Options: analysis.Options{Top: 0.5, Window: 1}, Summary: analysis.Summarize([]analysis.Trajectory{tr})}
+	var out bytes.Buffer
+	if err := analysis.WriteHTML(&out, page); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"<td>reflection</td><td>0</td><td>-</td>", "None of them is a word"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the page lacks %q:\n%s", want, out.String())
+		}
+	}
+	data, err := json.Marshal(page.Summary)
+	if err != nil || strings.Contains(string(data), "null") {
+		t.Errorf("%s, %v", data, err)
 	}
 }
 

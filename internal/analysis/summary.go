@@ -85,7 +85,7 @@ func Summarize(ts []Trajectory) Summary {
 			}
 		}
 	}
-	s := Summary{Trajectories: len(ts), All: t.all, Before: t.before}
+	s := Summary{Trajectories: len(ts), All: t.all, Before: t.before, After: []Distance{}, Words: []Word{}}
 	for _, c := range Classes() {
 		s.Classes = append(s.Classes, ClassCount{c, *t.classes[c]})
 	}

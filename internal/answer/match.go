@@ -3,6 +3,7 @@ package answer
 import (
 	"maps"
 	"math/big"
+	"slices"
 )
 
 // tri is a truth value that may still be open.
@@ -140,8 +141,13 @@ func (m *matcher) values(a, b *node) tri {
 	return m.compute("", a, b, (*comparison).equalOrReal)
 }
 
-// compute compares by values, each pair once.
+// compute compares by values, each pair once. What has terms of a sequence has no values but
+// where a sum is empty, which would say nothing.
 func (m *matcher) compute(how string, a, b *node, f func(*comparison) tri) tri {
+	if a.hasTerms() || b.hasTerms() {
+		m.computed = true
+		return open
+	}
 	at := [2]string{how + a.key(), b.key()}
 	verdict, ok := m.known[at]
 	if !ok {
@@ -150,6 +156,11 @@ func (m *matcher) compute(how string, a, b *node, f func(*comparison) tri) tri {
 		m.known[at] = verdict
 	}
 	return verdict
+}
+
+// hasTerms reports whether n has terms of a sequence.
+func (n *node) hasTerms() bool {
+	return n.op == opIndexed || slices.ContainsFunc(n.args, (*node).hasTerms)
 }
 
 // monomial is a product of a number and powers of symbols.

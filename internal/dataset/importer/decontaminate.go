@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"temper/internal/dataset/clean"
@@ -43,50 +42,42 @@ var ErrNothingLeft = errors.New("nothing is left")
 
 // Decontaminate writes the rows of files that share nothing with the benchmarks into out,
 // as they are, one a line. A row that cannot be read is an error: nothing is known of it.
-func Decontaminate(ctx context.Context, files []string, out string, index *clean.Index) (d *Decontaminated, err error) {
-	d = &Decontaminated{Benchmarks: map[string]int64{}, Problems: map[string]int64{}, Dropped: []Hit{}}
-	f, err := os.OpenFile(out, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-	if errors.Is(err, os.ErrExist) {
-		return d, fmt.Errorf("%s exists already: remove it or choose another name", out)
-	}
-	if err != nil {
-		return d, err
-	}
-	w := bufio.NewWriterSize(f, 256<<10)
-	for _, file := range files {
-		err = ReadItems(file, layout.Options{}, func(row rows.Row, _ *layout.Layout, item *layout.Item) error {
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			d.Read++
-			if o, found := index.Find(PromptOf(item)); found {
-				d.drop(file, row.Num, o)
-				return nil
-			}
-			d.Kept++
-			line := jsontext.Value(row.JSON)
-			if err := line.Compact(); err != nil {
+func Decontaminate(ctx context.Context, files []string, out string, index *clean.Index) (*Decontaminated, error) {
+	d := &Decontaminated{Benchmarks: map[string]int64{}, Problems: map[string]int64{}, Dropped: []Hit{}}
+	return d, WriteWhole(out, func(w *bufio.Writer) error {
+		for _, file := range files {
+			if err := ReadItems(file, layout.Options{}, func(row rows.Row, _ *layout.Layout, item *layout.Item) error {
+				if ctx.Err() != nil {
+					return ctx.Err()
+				}
+				return d.take(file, row, item, index, w)
+			}); err != nil {
 				return err
 			}
-			if _, err := w.Write(line); err != nil {
-				return err
-			}
-			return w.WriteByte('\n')
-		})
-		if err != nil {
-			break
 		}
+		if d.Kept == 0 {
+			return fmt.Errorf("%w: %d rows read, all of them in a benchmark", ErrNothingLeft, d.Read)
+		}
+		return nil
+	})
+}
+
+// take writes a row that shares nothing with the benchmarks, and counts one that does.
+func (d *Decontaminated) take(file string, row rows.Row, item *layout.Item, index *clean.Index, w *bufio.Writer) error {
+	d.Read++
+	if o, found := index.Find(PromptOf(item)); found {
+		d.drop(file, row.Num, o)
+		return nil
 	}
-	if err == nil {
-		err = w.Flush()
+	d.Kept++
+	line := jsontext.Value(row.JSON)
+	if err := line.Compact(); err != nil {
+		return err
 	}
-	if err == nil && d.Kept == 0 {
-		err = fmt.Errorf("%w: %d rows read, all of them in a benchmark", ErrNothingLeft, d.Read)
+	if _, err := w.Write(line); err != nil {
+		return err
 	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return d, errors.Join(err, os.Remove(out))
-	}
-	return d, nil
+	return w.WriteByte('\n')
 }
 
 func (d *Decontaminated) drop(file string, row int64, o clean.Overlap) {

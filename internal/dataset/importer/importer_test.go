@@ -1,6 +1,7 @@
 package importer_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -162,6 +163,38 @@ func TestParquetEqualsJSON(t *testing.T) {
 		if !bytes.Equal(x, y) {
 			t.Errorf("%s: the outputs differ:\n%.600s\n%.600s", name, x, y)
 		}
+	}
+}
+
+// TestWriteWhole: a file has its name only when it is whole, and never replaces another.
+func TestWriteWhole(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "out.jsonl")
+	missing := func() error {
+		_, err := os.Stat(path)
+		return err
+	}
+	fill := func(w *bufio.Writer) error {
+		if !errors.Is(missing(), os.ErrNotExist) {
+			t.Error("half a file has its name")
+		}
+		_, err := w.WriteString("{}\n")
+		return err
+	}
+	broken := errors.New("broken")
+	if err := importer.WriteWhole(path, func(w *bufio.Writer) error { return errors.Join(fill(w), broken) }); !errors.Is(err, broken) || !errors.Is(missing(), os.ErrNotExist) {
+		t.Errorf("%v, %v", err, missing())
+	}
+	if err := os.WriteFile(path+".part", []byte("of a process that was killed"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := importer.WriteWhole(path, fill); err != nil {
+		t.Fatal(err)
+	}
+	if data, err := os.ReadFile(path); err != nil || string(data) != "{}\n" {
+		t.Errorf("%q, %v", data, err)
+	}
+	if err := importer.WriteWhole(path, fill); err == nil || !strings.Contains(err.Error(), "exists already") {
+		t.Errorf("%v", err)
 	}
 }
 
