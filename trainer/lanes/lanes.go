@@ -109,18 +109,3 @@ func floorDouble(x Vector) Vector {
 	var z Vector
 	return z.SetLo(part(x.GetLo())).SetHi(part(x.GetHi()))
 }
-
-// ExpFloor8 is ExpFloor for eight float32, without the scaled floor that AVX2 lacks.
-func ExpFloor8(x archsimd.Float32x8) archsimd.Float32x8 {
-	c := archsimd.BroadcastFloat32x8
-	x = x.Max(c(-expLimit)).Min(c(expLimit))
-	z := x.MulAdd(c(log2E), c(0.5)).Floor()
-	g := x.Sub(z.Mul(c(ln2High))).Sub(z.Mul(c(ln2Low)))
-	p := c(exp7).MulAdd(g, c(exp6))
-	p = p.MulAdd(g, c(exp5))
-	p = p.MulAdd(g, c(exp4))
-	p = p.MulAdd(g, c(exp3))
-	p = p.MulAdd(g, c(exp2))
-	p = p.Mul(g).Mul(g).Add(g).Add(c(1))
-	return z.ConvertToInt32().ToBits().Add(archsimd.BroadcastUint32x8(127)).ShiftAllLeft(23).BitsToFloat32().Mul(p)
-}
