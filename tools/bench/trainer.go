@@ -48,6 +48,7 @@ func trainerCommand() *cobra.Command {
 	f.IntVar(&cfg.Rounds, "rounds", 7, "rounds, of which the median counts")
 	f.IntVar(&cfg.Steps, "steps", 2, "training steps of a round")
 	f.IntVar(&slots, "slots", 16, "sequences that the engine decodes at once; 0 = do not measure decoding")
+	f.StringVar(&cfg.Torch, "torch", "", "Python with torch, whose training steps (eager and compiled) take turns with ours")
 	f.StringVar(&cpuProfile, "cpuprofile", "", "file for the CPU profile of the training rounds")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -118,6 +119,10 @@ func printTrainer(out io.Writer, r trainerReport) {
 	}
 	fmt.Fprintf(out, "train:  %8.0f tokens/s %8.0f tokens/CPU-s; a step %v, CPU %v, the first %v\n", t.TokensPerSecond, t.TokensPerCPUSecond,
 		t.Step.Wall.Round(time.Millisecond), t.Step.CPU.Round(time.Millisecond), t.First.Wall.Round(time.Millisecond))
+	for _, p := range t.Torch {
+		fmt.Fprintf(out, "torch:  %8.0f tokens/s %8.0f tokens/CPU-s; %s %s, %s, peak RSS %d MiB; we make %.2f times its tokens by wall time, %.2f by CPU time\n",
+			p.TokensPerSecond, p.TokensPerCPUSecond, p.Mode, p.Version, p.Device, p.PeakRSS>>20, p.Ratio, p.CPURatio)
+	}
 	if d := r.Decode; d != nil {
 		fmt.Fprintf(out, "decode: %8.0f tokens/s %8.0f tokens/CPU-s; %d sequences at once\n", d.TokensPerSecond, d.TokensPerCPUSecond, d.Slots)
 	}

@@ -6,8 +6,6 @@ import (
 	"math"
 	"simd/archsimd"
 	"unsafe"
-
-	"temper/trainer/lanes"
 )
 
 // AVX2 are the kernels for AVX2.
@@ -169,14 +167,9 @@ func exponentials8(row []float32, top half) float32 {
 	for _, x := range row[full:] {
 		most = max(most, x)
 	}
-	m, acc := archsimd.BroadcastFloat32x8(most), archsimd.BroadcastFloat32x8(0)
-	for i := 0; i < full; i += halfLanes {
-		at := halfAt(row, i)
-		x := lanes.ExpFloor8(loadHalf(at).Sub(m))
-		storeHalf(x, at)
-		acc = acc.Add(x)
-	}
-	all := fold(acc)
+	var sums [halfLanes]float32
+	exponentials(unsafe.Pointer(unsafe.SliceData(row)), unsafe.Pointer(&sums), full/halfLanes, most)
+	all := fold(loadHalf(unsafe.Pointer(&sums)))
 	for i, x := range row[full:] {
 		e := exp32(x - most)
 		row[full+i] = e
@@ -224,6 +217,9 @@ func mul6x16(x, y, out unsafe.Pointer, xRow, xStep, yStep, outRow, depth, add in
 
 //go:noescape
 func mul1x16(x, y, out unsafe.Pointer, xRow, xStep, yStep, outRow, depth, add int)
+
+//go:noescape
+func exponentials(row, sums unsafe.Pointer, vectors int, most float32)
 
 //go:noescape
 func scores8(q, keys, out unsafe.Pointer, groups, parts, chunks int, scale float32)

@@ -3,9 +3,12 @@
 package blockwise
 
 import (
+	"math"
 	"math/rand/v2"
+	"simd/archsimd"
 	"slices"
 	"testing"
+	"unsafe"
 )
 
 // TestProductsAreChains: whatever the tile, each number of a product is one chain of fused
@@ -69,4 +72,49 @@ func chains(p product, before []float32) []float32 {
 		}
 	}
 	return out
+}
+
+// TestExponentialsAreThoseOfTheBackend: the loop in assembly has the bits of the backend's
+// function, for numbers of all sizes that scores below the largest have, and those beyond.
+func TestExponentialsAreThoseOfTheBackend(t *testing.T) {
+	if !archsimd.X86.AVX2() || !archsimd.X86.FMA() {
+		t.Skip("no AVX2")
+	}
+	draw := rand.New(rand.NewPCG(3, 4))
+	const most = 0.75
+	row := make([]float32, 8000)
+	for i := range row {
+		row[i] = most - float32(draw.ExpFloat64()*math.Pow(10, float64(draw.IntN(7)-4)))
+	}
+	copy(row, []float32{most, float32(math.Inf(-1)), -math.MaxFloat32, most - 88.02969, most - 88.0297, float32(math.NaN())})
+	want, sum := slices.Clone(row), archsimd.BroadcastFloat32x8(0)
+	for i := 0; i < len(row); i += halfLanes {
+		e := backendExp(loadHalf(halfAt(want, i)).Sub(archsimd.BroadcastFloat32x8(most)))
+		storeHalf(e, halfAt(want, i))
+		sum = sum.Add(e)
+	}
+	var got, sums [halfLanes]float32
+	exponentials(unsafe.Pointer(&row[0]), unsafe.Pointer(&got), len(row)/halfLanes, most)
+	sum.StoreArray(&sums)
+	if !slices.Equal(row, want) || got != sums {
+		t.Error("other bits than the backend")
+	}
+	if exponentials(nil, unsafe.Pointer(&got), 0, most); got != [halfLanes]float32{} {
+		t.Errorf("the sum of nothing is %v", got)
+	}
+}
+
+// backendExp is the approximation of e^x that the backend's kernels for AVX2 have,
+// operation by operation.
+func backendExp(x half) half {
+	c := archsimd.BroadcastFloat32x8
+	x = x.Max(c(-88.02969187150841)).Min(c(88.02969187150841))
+	z := x.MulAdd(c(math.Log2E), c(0.5)).Floor()
+	g := x.Sub(z.Mul(c(0.693359375))).Sub(z.Mul(c(-2.12194440e-4)))
+	p := c(1.9875691500e-4)
+	for _, term := range []float32{1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1} {
+		p = p.MulAdd(g, c(term))
+	}
+	p = p.Mul(g).Mul(g).Add(g).Add(c(1))
+	return z.ConvertToInt32().ToBits().Add(archsimd.BroadcastUint32x8(127)).ShiftAllLeft(23).BitsToFloat32().Mul(p)
 }

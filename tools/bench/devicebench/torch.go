@@ -1,21 +1,13 @@
 package devicebench
 
 import (
-	"bytes"
 	"context"
-	_ "embed" // the step
-	"encoding/json"
-	"fmt"
-	"os/exec"
-	"strings"
 	"time"
 
+	"temper/tools/bench/meter"
 	"temper/tools/bench/trainerbench"
 	"temper/trainer/device"
 )
-
-//go:embed peer.py
-var torchStep string
 
 // TorchStep is PyTorch's training step on the same shape.
 type TorchStep struct {
@@ -40,9 +32,12 @@ func Torch(ctx context.Context, python string, c Case) ([]TorchStep, error) {
 	if err != nil {
 		return nil, err
 	}
+	if onCPU(c.Backend) {
+		config.Backend = "go" // whatever the plugin is called
+	}
 	var out []TorchStep
-	for _, mode := range []string{"eager", "compile"} {
-		s, err := torchCase(ctx, python, c, config, mode)
+	for _, mode := range trainerbench.TorchModes() {
+		s, err := torchCase(ctx, python, config, mode)
 		if err != nil {
 			return out, err
 		}
@@ -51,29 +46,27 @@ func Torch(ctx context.Context, python string, c Case) ([]TorchStep, error) {
 	return out, nil
 }
 
-func torchCase(ctx context.Context, python string, c Case, config trainerbench.Config, mode string) (s TorchStep, err error) {
-	m := config.Model
-	in, err := json.Marshal(map[string]any{
-		"vocab": m.VocabSize, "hidden": m.HiddenSize, "feed": m.IntermediateSize, "layers": m.NumHiddenLayers, "heads": m.NumAttentionHeads,
-		"kv_heads": m.NumKeyValueHeads, "head_dim": m.HeadDim, "theta": m.RopeTheta, "eps": m.RMSNormEps, "tie": m.TieWordEmbeddings,
-		"init": m.InitializerRange, "rows": c.Rows, "tokens": c.Tokens, "compute": c.Compute, "rounds": config.Rounds, "mode": mode,
-		"device": map[bool]string{true: "cpu", false: "cuda"}[onCPU(c.Backend)], // ROCm calls itself cuda
-	})
-	if err != nil {
-		return s, err
-	}
+func torchCase(ctx context.Context, python string, config trainerbench.Config, mode string) (TorchStep, error) {
 	ctx, cancel := context.WithTimeout(ctx, torchPatience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, python, "-c", torchStep) //nolint:gosec // the user names the interpreter
-	var text bytes.Buffer
-	cmd.Stdin, cmd.Stderr = bytes.NewReader(in), &text
-	answer, err := cmd.Output()
+	t, err := trainerbench.StartTorch(ctx, python, config, mode)
 	if err != nil {
-		lines := strings.Split(strings.TrimSpace(text.String()), "\n")
-		return s, fmt.Errorf("%s: %w: %s", python, err, lines[len(lines)-1])
+		return TorchStep{}, err
 	}
-	if err := json.Unmarshal(answer, &s); err != nil {
-		return s, fmt.Errorf("%s answered %.100q: %w", python, answer, err)
+	defer t.Close()
+	s := TorchStep{Version: t.First.Version, Device: t.First.Device, Mode: mode, Losses: []float64{t.First.Loss}}
+	var steps []float64
+	for range config.Rounds {
+		one, err := t.Step()
+		if err != nil {
+			return s, err
+		}
+		steps, s.Peak = append(steps, one.Wall), one.Peak
+		if len(s.Losses) < 4 {
+			s.Losses = append(s.Losses, one.Loss)
+		}
 	}
+	s.Step = meter.Median(steps)
+	s.TokensPerSecond = float64(config.Batch*config.Tokens) / s.Step
 	return s, nil
 }

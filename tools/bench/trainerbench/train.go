@@ -36,6 +36,9 @@ type Config struct {
 	Rounds, Steps int
 	// Seed draws weights and tokens.
 	Seed uint64
+	// Torch is a Python interpreter that has PyTorch, whose steps take turns with ours, a
+	// round each; empty for none.
+	Torch string
 }
 
 // Validate reports everything that cannot be measured.
@@ -90,6 +93,8 @@ type Report struct {
 	Graphs int       `json:"graphs"`
 	// Shares of the processor time by kind of work; see Shares.
 	Shares map[string]float64 `json:"shares,omitempty"`
+	// Torch is PyTorch beside, one for each of its modes.
+	Torch []TorchReport `json:"torch,omitempty"`
 }
 
 const numLosses = 4 // that a report keeps
@@ -121,6 +126,10 @@ func Train(ctx context.Context, c Config, profile func(func() error) error) (Rep
 		return Report{}, err
 	}
 	r.First = begin.Since(1)
+	if err := s.startTorch(ctx, c, &r); err != nil {
+		return Report{}, err
+	}
+	defer s.endTorch()
 	if profile == nil {
 		profile = func(run func() error) error { return run() }
 	}
@@ -138,6 +147,9 @@ func (r *Report) rates(c Config) error {
 	r.TokensPerSecond, r.TokensPerCPUSecond = meter.Rate(float64(tokens), r.Step.Wall), meter.Rate(float64(tokens), r.Step.CPU)
 	r.FLOPs = estimate.Train(c.Model, tokens, c.Tokens, c.Remat).Model
 	r.FLOPsPerSecond = meter.Rate(r.FLOPs, r.Step.Wall)
+	for i := range r.Torch {
+		r.Torch[i].rates(tokens, *r)
+	}
 	if r.Peak == nil {
 		return nil
 	}
@@ -163,6 +175,7 @@ type stepper struct {
 	samples []rl.Sample
 	steps   int
 	losses  []float64
+	torch   []*Torch // that take turns
 }
 
 func newStepper(c Config) (*stepper, error) {
@@ -220,6 +233,35 @@ func (s *stepper) rounds(ctx context.Context, r *Report, rounds, steps int) erro
 			}
 		}
 		r.Rounds = append(r.Rounds, begin.Since(steps))
+		for i, t := range s.torch {
+			if err := t.round(&r.Torch[i], steps); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
+}
+
+// startTorch starts what takes turns with us.
+func (s *stepper) startTorch(ctx context.Context, c Config, r *Report) error {
+	if c.Torch == "" {
+		return nil
+	}
+	for _, mode := range TorchModes() {
+		t, err := StartTorch(ctx, c.Torch, c, mode)
+		if err != nil {
+			s.endTorch()
+			return err
+		}
+		s.torch = append(s.torch, t)
+		r.Torch = append(r.Torch, TorchReport{Mode: mode, Version: t.First.Version, Device: t.First.Device, First: t.First})
+	}
+	return nil
+}
+
+func (s *stepper) endTorch() {
+	for _, t := range s.torch {
+		t.Close()
+	}
+	s.torch = nil
 }
