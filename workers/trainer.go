@@ -71,7 +71,7 @@ func serveTrainer(ctx context.Context, o TrainerOptions, v *Vitals) error {
 		MaxResident: o.ResidentRuns, MaxResidentBytes: o.ResidentBytes,
 		MadeBy: makerOf("trainer", onMesh(o.Backend, o.Mesh)), Meter: cputime.New(o.Supervisor),
 		Sharing: learner.Sharing{Room: o.Weights.Room},
-		Graphs:  graphsOf(o.Backend),
+		Graphs:  graphsOf(o.Backend), Work: workOf(ctx, o.Backend, o.Mesh),
 	})
 	defer o.Weights.Close()
 	defer service.Close(savePatience)

@@ -66,6 +66,9 @@ type watching struct {
 
 // until shows the run until it or ctx ends. A store that does not answer is waited for.
 func (w *watching) until(ctx context.Context) error {
+	if err := w.drawFrame(ctx); err != nil && !errors.Is(err, blob.ErrUnavailable) {
+		return err
+	}
 	for entries, err := range history.Follow(w.run.Store(), w.run.ID(), history.Cursor{}).Entries(ctx) {
 		if ctx.Err() != nil {
 			return nil
@@ -108,17 +111,25 @@ func (w *watching) show(ctx context.Context, entries []history.Entry) (ended boo
 			w.tell("the run has ended")
 		}
 	}
-	if !w.draw || len(entries) == 0 {
-		return ended, nil
+	if len(entries) > 0 {
+		err = w.drawFrame(ctx)
+	}
+	return ended, err
+}
+
+// drawFrame draws the picture anew, on a terminal.
+func (w *watching) drawFrame(ctx context.Context) error {
+	if !w.draw {
+		return nil
 	}
 	entry, err := w.run.Entry(ctx)
 	if err != nil {
-		return ended, err
+		return err
 	}
 	const redraw = "\x1b[H\x1b[2J"
 	frame := report.Frame{Entry: entry, Records: w.records, Log: w.log, Now: time.Now()}
 	_, err = fmt.Fprint(w.out, redraw+strings.Join(frame.Lines(size("COLUMNS", 80), size("LINES", 24)-1), "\n")+"\n")
-	return ended, err
+	return err
 }
 
 // tell adds a line to the picture, or prints it.

@@ -20,7 +20,7 @@ var clocked = map[string]bool{
 	// Of the chain, the sums over times and who made what. The links stay: two runs of one
 	// configuration have the same.
 	"previous": true, "holds": true, "state": true, "parent_manifest": true, "made_by": true, "seal": true, "digest": true,
-	"busy": true, "perf/throughput": true, "perf/sample_tokens_per_s": true, "perf/train_tokens_per_s": true, "perf/max_memory_gb": true,
+	"busy": true, "perf/throughput": true, "perf/sample_tokens_per_s": true, "perf/train_tokens_per_s": true, "perf/max_memory_gb": true, "perf/mfu/actor": true,
 }
 
 // clockedFamilies begin the names of series that machines and clocks decide.

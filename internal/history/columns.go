@@ -29,7 +29,7 @@ func (o Rollouts) Columns(ctx context.Context, step int) (c record.Columns, ok b
 // addEntropies passes the stored entropies of a step to add, where the trainer was asked for
 // them. What is damaged is left out: nothing depends on it.
 func (o Rollouts) addEntropies(ctx context.Context, step int, add func([]byte) error) error {
-	asked, err := o.run.asksForTokens(ctx, step)
+	asked, err := asksForTokens(ctx, o.run, step)
 	if err != nil || !asked {
 		return err
 	}
@@ -44,7 +44,7 @@ func (o Rollouts) addEntropies(ctx context.Context, step int, add func([]byte) e
 }
 
 // asksForTokens reports whether the trainer was to record what it says of tokens in a step.
-func (r *Run) asksForTokens(ctx context.Context, step int) (bool, error) {
+func asksForTokens(ctx context.Context, r *Run, step int) (bool, error) {
 	r.known.Lock()
 	defer r.known.Unlock()
 	if r.known.config == nil {
@@ -68,7 +68,7 @@ func (o Rollouts) IndexVersion(ctx context.Context, step int) (version string, o
 		return "", false, err
 	}
 	version = fmt.Sprintf("%d.%d", info.Size, info.ModTime.UnixNano())
-	if asked, err := o.run.asksForTokens(ctx, step); err != nil || !asked {
+	if asked, err := asksForTokens(ctx, o.run, step); err != nil || !asked {
 		return version, err == nil, err
 	}
 	beside, err := o.run.store.Stat(ctx, o.run.layout.Entropies(step))

@@ -34,6 +34,9 @@ type Config struct {
 	Meter *cputime.Meter
 	// Graphs counts what was compiled since the process began; nil where nothing is.
 	Graphs func() series.Graphs
+	// Work says what an update by so many tokens in so many sequences computes, and what the
+	// devices can; nil where nobody knows.
+	Work func(r *run.Loaded, tokens, sequences int) *series.Work
 	// Background runs the storing of a checkpoint beside the calls; nil means a
 	// goroutine.
 	Background func(task func())
@@ -303,6 +306,9 @@ func (t *Service) trainStep(ctx context.Context, in StepInput) (run.Trained, err
 	out.PublishTime = trained.Sub(publishing)
 	out.TrainTime, out.Busy = trained.Sub(started), span.End()
 	compiled.end(out.Busy)
+	if t.Work != nil && out.Busy != nil && s.samples > 0 {
+		out.Busy.Work = t.Work(s.Loaded, s.last.Tokens, s.samples)
+	}
 	if err := s.saveIfAsked(ctx, in.Save, at.endsStage(in.Step)); err != nil {
 		return run.Trained{}, err
 	}

@@ -27,6 +27,7 @@ type session struct {
 	stateValid bool
 	sft        *sftData
 	last       rl.TrainMetrics // of the newest update made here
+	samples    int             // of the last RL update
 	// reference is the cursor of the reference policy that the learner holds; -1 for none.
 	reference int
 	// graphs are the settings that the learner was built for; build makes another.
@@ -113,6 +114,7 @@ func (s *session) rlUpdate(ctx context.Context, step int) (rl.TrainMetrics, erro
 	if !ok {
 		return rl.TrainMetrics{}, s.checkLeftOut(ctx, step)
 	}
+	s.samples = built.Samples
 	if built.Samples == 0 { // no group of the step had a signal
 		return rl.TrainMetrics{}, nil
 	}

@@ -26,10 +26,20 @@ type Busy struct {
 	Passes []int64 `json:"passes_by_rows,omitempty"`
 	// Graphs is what was compiled for a trainer on an accelerator.
 	Graphs *Graphs `json:"graphs,omitempty"`
+	// Work is what a trainer computed; nil where nobody knows what its devices could.
+	Work *Work `json:"work,omitempty"`
 	// PeakMemory is the most memory that the process has held since its start, bytes.
 	PeakMemory int64 `json:"peak_memory_bytes,omitempty"`
 	// Usage is what the sampling itself knows; older programs did not say.
 	Usage *SamplerUse `json:"usage,omitempty"`
+}
+
+// Work is what training computed, beside what its devices could have in a second.
+type Work struct {
+	// FLOPs are those of the model, forward and backward, without what is computed again.
+	FLOPs float64 `json:"flops"`
+	// Peak is the sum of the devices' peaks by their data sheets, operations a second.
+	Peak float64 `json:"peak_flops"`
 }
 
 // machines sums up what runs side by side: processes count each, and the machine that

@@ -50,8 +50,8 @@ func TestValuesInJSON(t *testing.T) {
 func TestTable(t *testing.T) {
 	values := (&series.Step{
 		Staleness: 1, Rollouts: series.Rollouts{Released: &series.Released{}, Spread: &series.SpreadSummary{}},
-		SamplingBusy: []series.Busy{{PeakMemory: 1, Usage: &series.SamplerUse{}}}, Publishing: time.Second,
-		TrainingBusy: &series.Busy{Graphs: &series.Graphs{Programs: 6, Compiled: 4, Loaded: 2, Compiling: 3 * time.Second}},
+		SamplingBusy: []series.Busy{{PeakMemory: 1, Usage: &series.SamplerUse{}}}, Publishing: time.Second, Training: 2 * time.Second,
+		TrainingBusy: &series.Busy{Work: &series.Work{FLOPs: 1, Peak: 2}, Graphs: &series.Graphs{Programs: 6, Compiled: 4, Loaded: 2, Compiling: 3 * time.Second}},
 	}).Values()
 	all := series.All()
 	for name, want := range map[string]float64{"xla/programs": 6, "xla/compiled": 4, "xla/cache_hits": 2, "xla/compile_s": 3} {
@@ -202,5 +202,18 @@ func TestUsageHasTheSameBits(t *testing.T) {
 		if again := (&series.Step{SamplingBusy: parts}).Values()["engine/running/mean"]; again != first {
 			t.Fatalf("the mean is %v, and then %v", first, again)
 		}
+	}
+}
+
+// TestUtilisation is over the time of the update alone, and is not recorded where nobody
+// knows the peak.
+func TestUtilisation(t *testing.T) {
+	step := series.Step{Training: 5 * time.Second, Publishing: time.Second, TrainingBusy: &series.Busy{Work: &series.Work{FLOPs: 2e12, Peak: 1e12}}}
+	if got := step.Values()[series.Utilisation]; got != 0.5 {
+		t.Errorf("2 TFLOP in 4 s at 1 TFLOP/s are %v of the peak", got)
+	}
+	step.TrainingBusy.Work = nil
+	if got, ok := step.Values()[series.Utilisation]; ok {
+		t.Errorf("of a peak that nobody knows: %v", got)
 	}
 }

@@ -45,6 +45,15 @@ func (s *Step) peak() float64 {
 	return float64(most)
 }
 
+// utilisation is the share of the peak that training reached, 0 where nobody knows that.
+func (s *Step) utilisation() float64 {
+	took := (s.Training - s.Publishing).Seconds()
+	if s.TrainingBusy == nil || s.TrainingBusy.Work == nil || took <= 0 {
+		return 0
+	}
+	return s.TrainingBusy.Work.FLOPs / (took * s.TrainingBusy.Work.Peak)
+}
+
 // Values are the series of a step.
 func (s *Step) Values() Values {
 	out := make(Values, len(table))
@@ -58,6 +67,9 @@ func (s *Step) Values() Values {
 	}
 	if s.peak() == 0 {
 		delete(out, PeakMemory)
+	}
+	if s.utilisation() == 0 {
+		delete(out, Utilisation)
 	}
 	if s.Publishing == 0 {
 		delete(out, PublishSeconds)

@@ -68,9 +68,10 @@ const (
 	EnginePasses  = "engine/passes"
 	BusyRows      = "engine/busy_rows_mean"
 	BusyRowsP10   = "engine/busy_rows_p10"
-	// These two are left out where nobody measured them.
+	// These are left out where nobody measured them.
 	PublishSeconds = "timing_s/publish"
 	PeakMemory     = "perf/max_memory_gb"
+	Utilisation    = "perf/mfu/actor"
 )
 
 // row is a series and how it is made of a step.
@@ -180,6 +181,7 @@ var busyRows = []row{
 		return (sumBusy(s.SamplingBusy).idle + s.training().idle).Seconds()
 	}},
 	{Metric{PeakMemory, "GB", Lower, "most memory that a process that sampled or trained has held since its start"}, func(s *Step) float64 { return s.peak() / 1e9 }},
+	{Metric{Utilisation, Share, Higher, "operations of the model in the update, of those that the devices could have made in its time by their data sheets"}, (*Step).utilisation},
 	{Metric{EnginePasses, Number, Lower, "passes of the engines"}, func(s *Step) float64 {
 		passes, _, _ := rowsOf(s.SamplingBusy)
 		return passes

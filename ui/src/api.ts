@@ -30,6 +30,7 @@ export interface Busy {
   sandbox_ns: number;
   usage?: SamplerUse;
   wall_ns: number;
+  work?: Work;
   worker: string;
 }
 export interface CatalogEntry {
@@ -693,4 +694,8 @@ export interface Usage {
 export interface VersionSpan {
   until?: number;
   version: number;
+}
+export interface Work {
+  flops: number;
+  peak_flops: number;
 }

@@ -121,17 +121,24 @@ export function RunPage({ run }: { run: string }) {
     {v.children.length > 0 && <p class="dim">Forks of this run: {v.children.map((c) => <A key={c.run_id} href={runPath(c.run_id)}>{c.run_id} (step {c.fork?.step}) </A>)}</p>}
     <Load of={curve}>{(c) => <><StepBar run={run} view={v} curve={c} /><Tiles view={v} curve={c} /></>}</Load>
     <div class="split">
-      <div>
+      <div>{curve.data && !curve.data.steps.length ? <Early run={run} version={version} /> : <>
         <Section title="Reward, tools and Resample-on-Correct"><Overlay runs={[run]} version={version} keys={["critic/rewards/mean", "rollout/tool_error_rate", "roc/correct_tool_error_rate", "roc/kept_correct_tool_error_rate", "rollout/groups_dropped", "response_length/mean"]} onPick={(x) => go(runPath(run, "steps", x))} /></Section>
         <Section title="Stability"><Overlay runs={[run]} version={version} keys={["actor/entropy", "actor/grad_norm", "actor/pg_loss", "training/rollout_actor_logprob_diff_mean"]} onPick={(x) => go(runPath(run, "steps", x))} /></Section>
         <Section title="Where the time of a step went"><TimeBars run={run} version={version} /></Section>
-      </div>
+      </>}</div>
       <div class="side"><Section title="Newest events"><Events run={run} version={version} most={12} /></Section>
         {v.amendments.length > 0 && <Section title="Amendments"><ul class="plain">{v.amendments.map((a) => <li key={a}>{a}</li>)}</ul></Section>}
         <Section title="Evaluations"><Evals run={run} version={version} /></Section>
         <Notes run={run} version={version} /></div>
     </div>
   </>}</Load></>;
+}
+
+// Early is what a run has done before its first step: curves of nothing would look broken.
+function Early({ run, version }: { run: string; version: number }) {
+  const line = useApi<TimelineView>(`/runs/${enc(run)}/timeline`, version);
+  return <Section title="So far"><Load of={line}>{(v) => <><ul class="plain">{v.spans.map((s, i) => <li key={i}><b>{s.name}</b> {s.text}</li>)}</ul>
+    <p class="dim">Curves begin with the first step.</p></>}</Load></Section>;
 }
 
 export const Section = ({ title, children }: { title: string; children: preact.ComponentChildren }) => <section><h2>{title}</h2>{children}</section>;

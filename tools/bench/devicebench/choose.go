@@ -1,16 +1,13 @@
 package devicebench
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
 	"temper/trainer/estimate"
 )
@@ -56,25 +53,8 @@ func Kind(ctx context.Context, named, backend string) (kind estimate.Device, ok 
 		_, kind, err = estimate.ParseDevices(named)
 		return kind, err == nil, err
 	}
-	text := strings.ToUpper(driverNames(ctx, backend))
-	for _, d := range estimate.Devices() {
-		name, size, _ := strings.Cut(d.Name, "-") // A100-80 is called A100-SXM4-80GB
-		if d.Fused && strings.Contains(text, strings.ToUpper(name)) && strings.Contains(text, size) {
-			return d, true, nil
-		}
-	}
-	return estimate.Device{}, false, nil
-}
-
-// driverNames is what the driver calls the machine's GPUs; "" where nobody says.
-func driverNames(ctx context.Context, backend string) string {
-	switch PluginOf(backend) {
-	case "cuda":
-		return ask(ctx, "nvidia-smi", "--query-gpu=name", "--format=csv,noheader")
-	case "rocm":
-		return cmp.Or(ask(ctx, "amd-smi", "static", "--asic"), ask(ctx, "rocm-smi", "--showproductname"))
-	}
-	return ""
+	kind, ok = estimate.OfPlugin(ctx, PluginOf(backend))
+	return kind, ok, nil
 }
 
 // usedMemory is what all processes use of the first GPU's memory, in bytes; 0 where the
@@ -82,7 +62,7 @@ func driverNames(ctx context.Context, backend string) string {
 func usedMemory(ctx context.Context, backend string) int64 {
 	switch PluginOf(backend) {
 	case "cuda":
-		line, _, _ := strings.Cut(ask(ctx, "nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"), "\n")
+		line, _, _ := strings.Cut(estimate.AskDriver(ctx, "nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"), "\n")
 		return number(line) << 20
 	case "rocm":
 		files, err := filepath.Glob("/sys/class/drm/card*/device/mem_info_vram_used")
@@ -105,15 +85,4 @@ func number(text string) int64 {
 		return 0
 	}
 	return n
-}
-
-// ask returns what a program of the driver prints; "" where it is not there or fails.
-func ask(ctx context.Context, name string, args ...string) string {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
-	defer cancel()
-	out, err := exec.CommandContext(ctx, name, args...).Output() //nolint:gosec // names of ours
-	if err != nil {
-		return ""
-	}
-	return string(out)
 }
