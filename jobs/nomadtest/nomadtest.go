@@ -141,6 +141,13 @@ acl { enabled = %t }
 		}
 		return err
 	})
+	c.Await("a server that can encrypt", func() error { // from 1.7 its key is made after it leads
+		_, _, err := c.API.Variables().Create(&api.Variable{Path: "nomadtest", Items: api.VariableItems{"ready": "yes"}}, nil)
+		if err != nil && !strings.Contains(err.Error(), "keyring") {
+			err = nil // there is one already, or a token is asked for
+		}
+		return err
+	})
 	return c
 }
 
