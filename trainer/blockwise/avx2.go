@@ -6,6 +6,8 @@ import (
 	"math"
 	"simd/archsimd"
 	"unsafe"
+
+	"temper/trainer/lanes"
 )
 
 // AVX2 are the kernels for AVX2.
@@ -110,16 +112,12 @@ const nearKeys = 4096
 // score8 fills the scores of n queries from one on, each for the keys up to itself and
 // those that share its last group.
 func (s *Sequence) score8(head, from, n int, keys []float32, scores Rows) {
-	parts, chunks := 1, s.Dim/halfLanes
-	if s.Dim == 64 {
-		parts, chunks = 2, chunks/2 // the backend adds the terms of each half first
-	}
 	near := max(1, nearKeys/(keyGroup*s.Dim)) * keyGroup
 	for at := 0; at < from+n; at += near {
 		for r := max(0, at-from); r < n; r++ {
 			groups := (min(from+r+1-at, near) + keyGroup - 1) / keyGroup
-			scores8(unsafe.Pointer(&s.Queries[head].from(from + r).Data[0]), unsafe.Pointer(&keys[at*s.Dim]), unsafe.Pointer(&scores.from(r).Data[at]),
-				groups, parts, chunks, s.Scale)
+			lanes.Scores256(unsafe.Pointer(&s.Queries[head].from(from + r).Data[0]), unsafe.Pointer(&keys[at*s.Dim]), unsafe.Pointer(&scores.from(r).Data[at]),
+				s.Dim, groups, s.Scale)
 		}
 	}
 }
@@ -220,6 +218,3 @@ func mul1x16(x, y, out unsafe.Pointer, xRow, xStep, yStep, outRow, depth, add in
 
 //go:noescape
 func exponentials(row, sums unsafe.Pointer, vectors int, most float32)
-
-//go:noescape
-func scores8(q, keys, out unsafe.Pointer, groups, parts, chunks int, scale float32)

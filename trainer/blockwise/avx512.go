@@ -58,15 +58,7 @@ func (p *product) tiles(column int, six, one func(x, y, out unsafe.Pointer, xRow
 
 // answer16 computes answers with the sums of the backend's attention in 16 lanes.
 func answer16(s *Sequence, w *workspace) bool {
-	var scores func(q, keys, out unsafe.Pointer, groups int, scale float32)
-	switch s.Dim {
-	case 32:
-		scores = scores32
-	case 64:
-		scores = scores64
-	case 128:
-		scores = scores128
-	default:
+	if s.Dim != 32 && s.Dim != 64 && s.Dim != 128 {
 		return false
 	}
 	groups := (s.Tokens + lanes.Width - 1) / lanes.Width
@@ -79,7 +71,7 @@ func answer16(s *Sequence, w *workspace) bool {
 			end := from + n
 			for r := range n {
 				row, seen := weights[r*stride:][:(end+lanes.Width-1)/lanes.Width*lanes.Width], from+r+1
-				scores(unsafe.Pointer(&s.Queries[head].Data[(from+r)*s.Queries[head].Stride]), unsafe.Pointer(&keys[0]), unsafe.Pointer(&row[0]), (seen+lanes.Width-1)/lanes.Width, s.Scale)
+				lanes.Scores512(unsafe.Pointer(&s.Queries[head].Data[(from+r)*s.Queries[head].Stride]), unsafe.Pointer(&keys[0]), unsafe.Pointer(&row[0]), s.Dim, (seen+lanes.Width-1)/lanes.Width, s.Scale)
 				softmax16(row, seen)
 			}
 			multiply16(product{
@@ -204,12 +196,3 @@ func mul6x32(x, y, out unsafe.Pointer, xRow, xStep, yStep, outRow, depth, add in
 
 //go:noescape
 func mul1x32(x, y, out unsafe.Pointer, xRow, xStep, yStep, outRow, depth, add int)
-
-//go:noescape
-func scores32(q, keys, out unsafe.Pointer, groups int, scale float32)
-
-//go:noescape
-func scores64(q, keys, out unsafe.Pointer, groups int, scale float32)
-
-//go:noescape
-func scores128(q, keys, out unsafe.Pointer, groups int, scale float32)

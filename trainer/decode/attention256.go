@@ -8,17 +8,12 @@ import (
 	"temper/trainer/lanes"
 )
 
-// score256 has the order of sums of the backend's attention with 8 lanes. It adds the terms
-// of 64 dimensions in two halves.
+// score256 has the order of sums of the backend's attention with 8 lanes.
 func (c *Cache) score256(layer int, blocks []int32, h head, n int, scale float32) {
 	keys, e, w := c.keys[layer], len(h.query), h.weights
-	chain := e
-	if e == 64 {
-		chain = 32
-	}
 	for b := 0; b*BlockTokens < n; b++ {
 		k := keys[int(blocks[b])*c.block+h.kv*BlockTokens:][:e*BlockTokens]
-		dots256(unsafe.Pointer(unsafe.SliceData(h.query)), unsafe.Pointer(unsafe.SliceData(k)), unsafe.Pointer(&w[b*BlockTokens]), e, chain, scale)
+		lanes.Scores256(unsafe.Pointer(unsafe.SliceData(h.query)), unsafe.Pointer(unsafe.SliceData(k)), unsafe.Pointer(&w[b*BlockTokens]), e, 1, scale)
 	}
 	full, top := n/lanes.HalfWidth*lanes.HalfWidth, lanes.SplatHalf(negativeInfinity)
 	for i := 0; i < full; i += lanes.HalfWidth {
@@ -89,13 +84,6 @@ func (c *Cache) mix256(layer int, blocks []int32, heads []head, n int, out []flo
 		}
 	}
 }
-
-// dots256 are the products of a query of e dimensions with 16 keys [e, 16], times a scale.
-// The terms of lane j of the backend's vectors are those of dimensions j, j+8 and so on:
-// they are added in chains of so many dimensions. Lanes are added as in lanes.TotalHalf.
-//
-//go:noescape
-func dots256(query, keys, out unsafe.Pointer, e, chain int, scale float32)
 
 // mix256x32 adds 32 dimensions of the values of some tokens, weighted, to what two heads
 // have: a weight for each token, and values that are stride bytes apart.

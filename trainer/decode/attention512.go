@@ -9,17 +9,12 @@ import (
 	"temper/trainer/lanes"
 )
 
-// score512 has the order of sums of the backend's attention with 16 lanes. It adds the terms
-// of 128 dimensions in two halves.
+// score512 has the order of sums of the backend's attention with 16 lanes.
 func (c *Cache) score512(layer int, blocks []int32, h head, n int, scale float32) {
 	keys, e, w := c.keys[layer], len(h.query), h.weights
-	chain := e
-	if e == 128 {
-		chain = 64
-	}
 	for b := 0; b*BlockTokens < n; b++ {
 		k := keys[int(blocks[b])*c.block+h.kv*BlockTokens:][:e*BlockTokens]
-		dots512(unsafe.Pointer(unsafe.SliceData(h.query)), unsafe.Pointer(unsafe.SliceData(k)), unsafe.Pointer(&w[b*BlockTokens]), e, chain, scale)
+		lanes.Scores512(unsafe.Pointer(unsafe.SliceData(h.query)), unsafe.Pointer(unsafe.SliceData(k)), unsafe.Pointer(&w[b*BlockTokens]), e, 1, scale)
 	}
 	full, top := n/lanes.Width*lanes.Width, lanes.Splat(negativeInfinity)
 	for i := 0; i < full; i += lanes.Width {
@@ -118,10 +113,3 @@ func (c *Cache) mixAny(layer int, blocks []int32, h head, n int, out []float32) 
 		lanes.Store(p, out, at)
 	}
 }
-
-// dots512 are the products of a query of e dimensions with 16 keys [e, 16], times a scale.
-// The terms of lane j of the backend's vectors are those of dimensions j, j+16 and so on:
-// they are added in chains of so many dimensions. Lanes are added as in lanes.Total.
-//
-//go:noescape
-func dots512(query, keys, out unsafe.Pointer, e, chain int, scale float32)

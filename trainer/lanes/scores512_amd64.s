@@ -174,3 +174,70 @@ loop:
 	JNZ loop
 	VZEROUPPER
 	RET
+
+// CHAIN adds the terms of lanes j, j+8, j+4 and j+12 of a chain, for 16 keys each: Z0 to
+// Z3. R11 is the number of terms; R9, in the query, and R10, in the keys, are at the first
+// and move on.
+#define CHAIN(next, end) \
+	VBROADCASTSS (R9), Z8 \
+	VMULPS (R10), Z8, Z0 \
+	VBROADCASTSS 32(R9), Z9 \
+	VMULPS 512(R10), Z9, Z1 \
+	VBROADCASTSS 16(R9), Z10 \
+	VMULPS 256(R10), Z10, Z2 \
+	VBROADCASTSS 48(R9), Z11 \
+	VMULPS 768(R10), Z11, Z3 \
+	ADDQ $64, R9 \
+	ADDQ $1024, R10 \
+	MOVQ R11, CX \
+	DECQ CX \
+	JZ end \
+next: \
+	VBROADCASTSS (R9), Z8 \
+	VMULPS (R10), Z8, Z8 \
+	VADDPS Z8, Z0, Z0 \
+	VBROADCASTSS 32(R9), Z9 \
+	VMULPS 512(R10), Z9, Z9 \
+	VADDPS Z9, Z1, Z1 \
+	VBROADCASTSS 16(R9), Z10 \
+	VMULPS 256(R10), Z10, Z10 \
+	VADDPS Z10, Z2, Z2 \
+	VBROADCASTSS 48(R9), Z11 \
+	VMULPS 768(R10), Z11, Z11 \
+	VADDPS Z11, Z3, Z3 \
+	ADDQ $64, R9 \
+	ADDQ $1024, R10 \
+	DECQ CX \
+	JNZ next \
+end:
+
+// QUARTER adds lanes j, j+4, j+8 and j+12 of 16 keys up: Z0.
+#define QUARTER(j, next, end) \
+	LEAQ (4*j)(SI), R9 \
+	LEAQ (64*j)(DI), R10 \
+	CHAIN(next, end) \
+	VADDPS Z1, Z0, Z0 \
+	VADDPS Z3, Z2, Z2 \
+	VADDPS Z2, Z0, Z0
+
+// func dots512(query, keys, out unsafe.Pointer, chunks int, scale float32)
+// is for one group and any number of dimensions: so many times 16.
+TEXT ·dots512(SB), NOSPLIT, $0-36
+	MOVQ query+0(FP), SI
+	MOVQ keys+8(FP), DI
+	MOVQ out+16(FP), BX
+	MOVQ chunks+24(FP), R11
+	QUARTER(0, a0, a1)
+	VMOVAPS Z0, Z14
+	QUARTER(1, b0, b1)
+	VADDPS Z0, Z14, Z14
+	QUARTER(2, c0, c1)
+	VMOVAPS Z0, Z12
+	QUARTER(3, d0, d1)
+	VADDPS Z0, Z12, Z12
+	VADDPS Z12, Z14, Z14
+	VBROADCASTSS scale+32(FP), Z0
+	VMULPS Z0, Z14, Z14
+	VMOVUPS Z14, (BX)
+	VZEROUPPER
+	RET

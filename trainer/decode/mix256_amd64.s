@@ -1,0 +1,78 @@
+//go:build goexperiment.simd && amd64
+
+#include "textflag.h"
+
+#define MIXARGS \
+	MOVQ weightsA+0(FP), SI \
+	MOVQ weightsB+8(FP), DI \
+	MOVQ valuesA+16(FP), R8 \
+	MOVQ valuesB+24(FP), R9 \
+	MOVQ outA+32(FP), R10 \
+	MOVQ outB+40(FP), R11 \
+	MOVQ stride+48(FP), DX \
+	MOVQ tokens+56(FP), CX
+
+#define NEXTTOKEN \
+	ADDQ $4, SI \
+	ADDQ $4, DI \
+	ADDQ DX, R8 \
+	ADDQ DX, R9 \
+	DECQ CX
+
+// func mix256x32(weightsA, weightsB, valuesA, valuesB, outA, outB unsafe.Pointer, stride, tokens int)
+TEXT ·mix256x32(SB), NOSPLIT, $0-64
+	MIXARGS
+	VMOVUPS (R10), Y0
+	VMOVUPS 32(R10), Y1
+	VMOVUPS 64(R10), Y2
+	VMOVUPS 96(R10), Y3
+	VMOVUPS (R11), Y4
+	VMOVUPS 32(R11), Y5
+	VMOVUPS 64(R11), Y6
+	VMOVUPS 96(R11), Y7
+loop:
+	VBROADCASTSS (SI), Y8
+	VBROADCASTSS (DI), Y9
+	VFMADD231PS (R8), Y8, Y0
+	VFMADD231PS 32(R8), Y8, Y1
+	VFMADD231PS 64(R8), Y8, Y2
+	VFMADD231PS 96(R8), Y8, Y3
+	VFMADD231PS (R9), Y9, Y4
+	VFMADD231PS 32(R9), Y9, Y5
+	VFMADD231PS 64(R9), Y9, Y6
+	VFMADD231PS 96(R9), Y9, Y7
+	NEXTTOKEN
+	JNZ loop
+	VMOVUPS Y0, (R10)
+	VMOVUPS Y1, 32(R10)
+	VMOVUPS Y2, 64(R10)
+	VMOVUPS Y3, 96(R10)
+	VMOVUPS Y4, (R11)
+	VMOVUPS Y5, 32(R11)
+	VMOVUPS Y6, 64(R11)
+	VMOVUPS Y7, 96(R11)
+	VZEROUPPER
+	RET
+
+// func mix256x16(weightsA, weightsB, valuesA, valuesB, outA, outB unsafe.Pointer, stride, tokens int)
+TEXT ·mix256x16(SB), NOSPLIT, $0-64
+	MIXARGS
+	VMOVUPS (R10), Y0
+	VMOVUPS 32(R10), Y1
+	VMOVUPS (R11), Y4
+	VMOVUPS 32(R11), Y5
+loop:
+	VBROADCASTSS (SI), Y8
+	VBROADCASTSS (DI), Y9
+	VFMADD231PS (R8), Y8, Y0
+	VFMADD231PS 32(R8), Y8, Y1
+	VFMADD231PS (R9), Y9, Y4
+	VFMADD231PS 32(R9), Y9, Y5
+	NEXTTOKEN
+	JNZ loop
+	VMOVUPS Y0, (R10)
+	VMOVUPS Y1, 32(R10)
+	VMOVUPS Y4, (R11)
+	VMOVUPS Y5, 32(R11)
+	VZEROUPPER
+	RET
