@@ -203,6 +203,18 @@ func (f *Fleet) Logs(ctx context.Context, name string, o LogOptions, out io.Writ
 		return fmt.Errorf("logs of %s: %w: no instance of %s is known: a run without workers of its own is in the logs of trainer and control; temper cluster status lists the jobs",
 			name, nomad.ErrNotExist, strings.Join(ids, ", "))
 	}
+	shown := withWords(allocs)
+	for _, a := range shown {
+		if err := f.logsOf(ctx, a, o, out, len(shown) > 1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// withWords are the instances whose logs say how jobs are: those that live, with the failed
+// ones that they replace; where none lives, the newest of each job.
+func withWords(allocs []*api.AllocationListStub) []*api.AllocationListStub {
 	slices.SortFunc(allocs, func(a, b *api.AllocationListStub) int { return int(b.CreateIndex) - int(a.CreateIndex) })
 	live := slices.DeleteFunc(slices.Clone(allocs), func(a *api.AllocationListStub) bool { return !lives(a) })
 	if len(live) == 0 { // the last words of the newest of each job
@@ -218,12 +230,7 @@ func (f *Fleet) Logs(ctx context.Context, name string, o LogOptions, out io.Writ
 			live = append(live, a)
 		}
 	}
-	for _, a := range live {
-		if err := f.logsOf(ctx, a, o, out, len(live) > 1); err != nil {
-			return err
-		}
-	}
-	return nil
+	return live
 }
 
 func (f *Fleet) logsOf(ctx context.Context, stub *api.AllocationListStub, o LogOptions, out io.Writer, title bool) error {

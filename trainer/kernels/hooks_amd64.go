@@ -93,9 +93,9 @@ var tables = func() attentionFunc {
 
 // productKernel is the backend's dot.ImplementationRegistration.
 type productKernel struct {
-	name     string
+	_        string // its name
 	function any
-	priority int
+	_        int // its priority
 }
 
 // halves are the products of numbers of 16 bits: of two layouts and two types.
