@@ -3,9 +3,11 @@
 package kernels
 
 import (
+	"reflect"
 	"unsafe"
 
 	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/dtypes/bfloat16"
 	_ "github.com/gomlx/compute/gobackend" // owns the variables below and fills them when the process starts
 
 	"temper/trainer/blockwise"
@@ -73,6 +75,9 @@ func registerProductsScalar()
 //go:linkname productOf github.com/gomlx/compute/internal/gobackend/dot.FindRegisteredImplementation
 func productOf(layout int, in, out dtypes.DType) *productKernel
 
+//go:linkname smallBFloat16 github.com/gomlx/compute/internal/gobackend/dot/matmul/avx2.avx2SmallBFloat16Parallel
+func smallBFloat16(backend unsafe.Pointer, layout int, lhs, rhs []bfloat16.BFloat16, batch, rows, columns, depth int, out []float32)
+
 //go:linkname attentionAVX2 github.com/gomlx/compute/internal/gobackend/fusedops/avx2.DispatchSDPAAVX2
 func attentionAVX2(q, k, v, output []float32, qOff, kvOff, qSeqStride, kvSeqStride, qGroupStride int,
 	additiveMask []float32, booleanMask []bool, maskGroupStride int, additiveBias []float32, biasGroupStride int,
@@ -104,14 +109,18 @@ var halves = [...]struct {
 	in     dtypes.DType
 }{{0, dtypes.BFloat16}, {1, dtypes.BFloat16}, {0, dtypes.Float16}, {1, dtypes.Float16}}
 
-// scalarHalves are the kernels of halves in plain Go. The backend's large ones for AVX2
-// (v0.1.14) multiply each fourth row with the numbers that are a term ahead, so a quarter of
-// their results is wrong. The process starts with plain Go in their place where the CPU has
-// no AVX-512, and hooksAVX2 puts it into its own.
-var scalarHalves = func() (functions [len(halves)]any) {
+// rightHalves are right kernels of halves. The backend's large ones for AVX2 (v0.1.14)
+// multiply each fourth row with the numbers that are a term ahead, so a quarter of their
+// results is wrong. Its small one for bfloat16 is right at every size; float16, which no
+// graph of this program has, is left to plain Go. The process starts with them where the CPU
+// has no AVX-512, and hooksAVX2 puts them into its own.
+var rightHalves = func() (functions [len(halves)]any) {
 	registerProductsScalar()
 	for i, h := range halves {
 		functions[i] = productOf(h.layout, h.in, dtypes.Float32).function
+		if h.in == dtypes.BFloat16 {
+			functions[i] = small(reflect.TypeOf(functions[i]))
+		}
 	}
 	products = nil
 	if nativeVariant() == AVX2 {
@@ -119,6 +128,17 @@ var scalarHalves = func() (functions [len(halves)]any) {
 	}
 	return functions
 }()
+
+// small is smallBFloat16 as a function of the backend's type, which has no name here: its
+// last argument is what the large kernels keep between calls.
+func small(kind reflect.Type) any {
+	return reflect.MakeFunc(kind, func(a []reflect.Value) []reflect.Value {
+		n := func(i int) int { return int(a[i].Int()) }
+		smallBFloat16(a[0].UnsafePointer(), n(1), a[2].Interface().([]bfloat16.BFloat16), a[3].Interface().([]bfloat16.BFloat16),
+			n(4), n(5), n(6), n(7), a[8].Interface().([]float32))
+		return nil
+	}).Interface()
+}
 
 // replaceHalves puts functions in place of the products that the backend would take now.
 func replaceHalves(functions [len(halves)]any) {
@@ -177,7 +197,7 @@ func hooksAVX2() hooks {
 	registerSumsAVX2()
 	registerNormsAVX2()
 	registerProductsAVX2()
-	replaceHalves(scalarHalves)
+	replaceHalves(rightHalves)
 	f := withTables(attentionAVX2, attend8, blocksOf(AVX2))
 	attention = *(*unsafe.Pointer)(unsafe.Pointer(&f))
 	thresholds = thresholdsAVX2
