@@ -204,6 +204,13 @@ func TestRunOnNomad(t *testing.T) {
 		t.Errorf("the run on Nomad differs: %+v", diff)
 	}
 	trainers[first[0].NodeName].Restart()
+	o.agents.Await("the trainer under the killed agent to end", func() error { // or a drain of its node waits for it
+		alloc, _, err := o.agents.API.Allocations().Info(first[0].ID, nil)
+		if err == nil && !alloc.ClientTerminalStatus() {
+			err = fmt.Errorf("it is %s", alloc.ClientStatus)
+		}
+		return err
+	})
 	o.takeTurns("twin")
 	o.boardIsAnswered()
 	o.dashboardIsThere()

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -323,8 +324,15 @@ func (o *operator) everyday(f *fleet.Fleet, c spec.Cluster) {
 		o.t.Errorf("log of the gateway: %q (%v)", log.String(), err)
 	}
 	o.wants("drain nobody", f.Drain(ctx, "nobody", time.Minute, say), nomad.ErrNotExist, "node nobody: does not exist (there are: one)")
-	if err := f.Drain(ctx, "one", time.Minute, say); err != nil {
+	o.leavesSlowly()
+	var told []string
+	if err := f.Drain(ctx, "one", time.Minute, func(line string) { told = append(told, line) }); err != nil {
 		o.t.Error(err)
+	}
+	if !slices.ContainsFunc(told, func(line string) bool {
+		return strings.Contains(line, "slow.slow[0]") && strings.Contains(line, "was told to stop before and is still there")
+	}) {
+		o.t.Errorf("a drain that waits for what ends slowly says %q", told)
 	}
 	if err := f.Undrain(ctx, "one"); err != nil {
 		o.t.Error(err)
@@ -341,6 +349,25 @@ func (o *operator) everyday(f *fleet.Fleet, c spec.Cluster) {
 	}
 	if left := len(o.agents.Running("shop-gateway")) + len(o.agents.Running("shop-control")) + len(o.agents.Running("shop-sandbox")); left > 0 {
 		o.t.Errorf("%d processes run after down", left)
+	}
+}
+
+// leavesSlowly leaves a process on the node that was told to stop and takes its time.
+func (o *operator) leavesSlowly() {
+	task := api.NewTask("slow", "raw_exec").SetConfig("command", "/bin/sh").SetConfig("args", []string{"-c", "trap '' INT; sleep 15"})
+	task.KillTimeout = new(time.Minute)
+	job := api.NewServiceJob("slow", "slow", "global", 50).AddTaskGroup(api.NewTaskGroup("slow", 1).AddTask(task))
+	if _, _, err := o.agents.API.Jobs().Register(job, nil); err != nil {
+		o.t.Fatal(err)
+	}
+	o.agents.Await("a slow process", func() error {
+		if n := len(o.agents.Running("slow")); n != 1 {
+			return fmt.Errorf("%d run", n)
+		}
+		return nil
+	})
+	if _, _, err := o.agents.API.Jobs().Deregister("slow", false, nil); err != nil {
+		o.t.Fatal(err)
 	}
 }
 

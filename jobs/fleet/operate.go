@@ -149,6 +149,9 @@ func (f *Fleet) Drain(ctx context.Context, name string, deadline time.Duration, 
 		return f.nomad.Fail("drain node "+n.Name, err)
 	}
 	say("node " + n.Name + " takes nothing new")
+	if err := f.sayStuck(ctx, n, say); err != nil {
+		return err
+	}
 	var failed error
 	for m := range f.nomad.Nodes().MonitorDrain(ctx, n.ID, answer.NodeModifyIndex, false) {
 		switch m.Level {
@@ -159,6 +162,20 @@ func (f *Fleet) Drain(ctx context.Context, name string, deadline time.Duration, 
 		}
 	}
 	return errors.Join(failed, ctx.Err())
+}
+
+// sayStuck names what was told to stop before and has not ended: the drain waits for it.
+func (f *Fleet) sayStuck(ctx context.Context, n *api.NodeListStub, say func(string)) error {
+	allocs, _, err := f.nomad.Nodes().Allocations(n.ID, query(ctx))
+	if err != nil {
+		return f.nomad.Fail("list what is on node "+n.Name, err)
+	}
+	for _, a := range allocs {
+		if a.DesiredStatus == api.AllocDesiredStatusStop && a.ClientStatus == api.AllocClientStatusRunning {
+			say(fmt.Sprintf("%s (%.8s) was told to stop before and is still there; if it does not end, restart the Nomad agent of %s", a.Name, a.ID, n.Name))
+		}
+	}
+	return nil
 }
 
 // Undrain lets a node take work again.

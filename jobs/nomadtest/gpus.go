@@ -65,20 +65,27 @@ func (c *Cluster) write(path, content string) {
 	}
 }
 
-// pluginsOf are the device plugins that an agent has started.
-func (c *Cluster) pluginsOf(agent int) (out []int) {
+// childrenOf are the processes that an agent has started: its device plugins, which end with it, and
+// what holds its tasks, which goes on.
+func (c *Cluster) childrenOf(agent int) (plugins, holders []int) {
 	entries, _ := filepath.Glob("/proc/[0-9]*/exe") // the pattern is right
 	for _, entry := range entries {
 		program, err := os.Readlink(entry)
-		if err != nil || filepath.Dir(program) != filepath.Join(c.dir, "plugins") {
+		if err != nil {
 			continue
 		}
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(entry)))
-		if stat, failed := os.ReadFile(filepath.Join(filepath.Dir(entry), "stat")); err == nil && failed == nil && parentOf(stat) == agent {
-			out = append(out, pid)
+		stat, failed := os.ReadFile(filepath.Join(filepath.Dir(entry), "stat"))
+		if err != nil || failed != nil || parentOf(stat) != agent {
+			continue
+		}
+		if filepath.Dir(program) == filepath.Join(c.dir, "plugins") {
+			plugins = append(plugins, pid)
+		} else {
+			holders = append(holders, pid)
 		}
 	}
-	return out
+	return plugins, holders
 }
 
 // parentOf reads a process's stat: what follows its name in parentheses.
@@ -104,5 +111,17 @@ func reap(pid int) {
 			return // collected, or somebody else's child
 		}
 		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// collect waits for a process that this one has adopted, as init does: another start of the agent takes
+// one that nobody has waited for to be still there, never has done with its task, and a drain of the node
+// waits for both.
+func collect(pid int) {
+	for {
+		_, err := syscall.Wait4(pid, nil, 0, nil)
+		if !errors.Is(err, syscall.EINTR) {
+			return // collected, or somebody else's child
+		}
 	}
 }

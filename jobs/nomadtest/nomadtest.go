@@ -300,13 +300,16 @@ func (a *Agent) start() {
 // Kill ends the agent as a crash would: its tasks go on.
 func (a *Agent) Kill() {
 	a.owner.t.Helper()
-	plugins := a.owner.pluginsOf(a.cmd.Process.Pid)
+	plugins, holders := a.owner.childrenOf(a.cmd.Process.Pid)
 	if err := a.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		a.owner.t.Fatal(err)
 	}
 	<-a.done
 	for _, pid := range plugins {
 		reap(pid)
+	}
+	for _, pid := range holders {
+		go collect(pid)
 	}
 }
 
