@@ -212,6 +212,7 @@ func TestRunOnNomad(t *testing.T) {
 		return err
 	})
 	o.takeTurns("twin")
+	o.rotate("twin")
 	o.boardIsAnswered()
 	o.dashboardIsThere()
 }

@@ -92,14 +92,19 @@ func (o *onNomad) load() *running {
 	writeAll(o.t, program, []byte("import time\ntime.sleep(1.2)\nprint(7)\n"))
 	// Four slots a node, of which 70 % are to be busy.
 	rate := 2.8 * (float64(scaleNodes(o.t)) - 0.5) / 1.2
+	return o.calls("--program", program, "--want", "7", "--rate", fmt.Sprintf("%.2f", rate), "--duration", "60s", "--patience", "2m")
+}
+
+// calls has a client of the environment call the gateway.
+func (o *onNomad) calls(args ...string) *running {
+	o.t.Helper()
 	address := ""
 	for _, kv := range o.env {
 		if value, ok := strings.CutPrefix(kv, "TEMPER_SANDBOX_ADDRESS="); ok {
 			address = value
 		}
 	}
-	return o.launchWith(o.env, "temper", "bench", "sandbox", "--api", "client", "--url", address, "--program", program, "--want", "7",
-		"--rate", fmt.Sprintf("%.2f", rate), "--duration", "60s", "--patience", "2m", "--json")
+	return o.launchWith(o.env, "temper", append([]string{"bench", "sandbox", "--api", "client", "--url", address, "--json"}, args...)...)
 }
 
 // loadIsAnswered wants each call answered once and right, and the sandbox small again.
@@ -282,4 +287,27 @@ func (o *onNomad) roll() {
 		o.t.Errorf("plan after another build:\n%s", out)
 	}
 	o.t.Logf("control, gateway and sandbox rolled over in %.1f s", time.Since(began).Seconds())
+}
+
+// rotate replaces the cluster's tokens and certificates in the middle of a run. It wants the bits of a run of
+// before, and those who show a token of before refused.
+func (o *onNomad) rotate(reference string) {
+	o.t.Helper()
+	r := o.submit("rotated", "--placement", gangOfTwo)
+	r.await(`^step +1/`, 2*runTimeout)
+	if out := o.cluster(0, "init", "--rotate"); !strings.Contains(out, "made sandbox_token") || !strings.Contains(out, "certificate") {
+		o.t.Errorf("a rotation says:\n%s", out)
+	}
+	r.end(0, 2*runTimeout)
+	if diff := cmp.Diff(lastShards(o.t, o.store(), "rotated"), lastShards(o.t, o.store(), reference)); diff != "" {
+		o.t.Errorf("the last checkpoint of a run under which secrets were replaced (-got +want):\n%s", diff)
+	}
+	stale := o.calls("--calls", "1")
+	<-stale.done
+	if stale.cmd.ProcessState.ExitCode() == 0 {
+		o.t.Errorf("a token of before the rotation is taken:\n%s", stale.text())
+	}
+	o.env = nil
+	o.readEnv()
+	o.calls("--calls", "1").end(0, time.Minute)
 }
