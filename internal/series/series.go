@@ -6,9 +6,11 @@
 package series
 
 import (
+	"bytes"
 	"encoding/json"
 	"math"
 	"strconv"
+	"sync"
 	"time"
 )
 
@@ -49,6 +51,10 @@ func (v Values) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (v *Values) UnmarshalJSON(data []byte) error {
+	if out, ok := plainValues(data); ok {
+		*v = out
+		return nil
+	}
 	var numbers map[string]number
 	if err := json.Unmarshal(data, &numbers); err != nil {
 		return err
@@ -59,6 +65,69 @@ func (v *Values) UnmarshalJSON(data []byte) error {
 	}
 	return nil
 }
+
+// plainValues reads an object as MarshalJSON writes it, which a page does for each of thousands of records. It
+// leaves what has escapes, and anything else, to encoding/json.
+func plainValues(data []byte) (Values, bool) {
+	rest, ok := bytes.CutPrefix(bytes.TrimSpace(data), []byte("{"))
+	if !ok || bytes.IndexByte(rest, '\\') >= 0 {
+		return nil, false
+	}
+	out := make(Values, bytes.Count(rest, []byte(":")))
+	for first := true; ; first = false {
+		if rest = bytes.TrimSpace(rest); len(rest) == 1 && rest[0] == '}' {
+			return out, len(out) > 0 || first
+		}
+		if !first {
+			if rest, ok = bytes.CutPrefix(rest, []byte(",")); !ok {
+				return nil, false
+			}
+			rest = bytes.TrimSpace(rest)
+		}
+		name, after, ok := quoted(rest)
+		if !ok {
+			return nil, false
+		}
+		if rest, ok = bytes.CutPrefix(bytes.TrimSpace(after), []byte(":")); !ok {
+			return nil, false
+		}
+		rest = bytes.TrimSpace(rest)
+		text, after, ok := quoted(rest)
+		if !ok {
+			end := bytes.IndexAny(rest, ",} \t\r\n")
+			if end < 0 {
+				return nil, false
+			}
+			text, after = rest[:end], rest[end:]
+		}
+		x, err := strconv.ParseFloat(string(text), 64)
+		if err != nil {
+			return nil, false
+		}
+		key, known := names()[string(name)]
+		if !known {
+			key = string(name)
+		}
+		out[key], rest = x, after
+	}
+}
+
+// quoted reads a string without escapes.
+func quoted(data []byte) (text, rest []byte, ok bool) {
+	if data, ok = bytes.CutPrefix(data, []byte(`"`)); !ok {
+		return nil, nil, false
+	}
+	return bytes.Cut(data, []byte(`"`))
+}
+
+// names are those of all series, so that records share them.
+var names = sync.OnceValue(func() map[string]string {
+	out := map[string]string{}
+	for _, m := range All() {
+		out[m.Name] = m.Name
+	}
+	return out
+})
 
 // number is a float64 that may be written as a string.
 type number float64

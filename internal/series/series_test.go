@@ -217,3 +217,47 @@ func TestUtilisation(t *testing.T) {
 		t.Errorf("of a peak that nobody knows: %v", got)
 	}
 }
+
+// TestValuesOfAnyJSON: whatever way an object is written, its numbers are read.
+func TestValuesOfAnyJSON(t *testing.T) {
+	for text, want := range map[string]series.Values{
+		`{}`: {}, ` { } `: {}, `{"a":1}`: {"a": 1}, "{ \"a\" :\t1.5e-3 ,\n\"b\":-0}": {"a": 1.5e-3, "b": math.Copysign(0, -1)},
+		`{"a":"NaN","b":"+Inf","c":"-Inf","perf/step":2}`: {"a": math.NaN(), "b": math.Inf(1), "c": math.Inf(-1), "perf/step": 2},
+		`{"a\u0041":3,"b":"\u004eaN"}`: {"aA": 3, "b": math.NaN()}, `{"a":1,"a":2}`: {"a": 2}, `{"a:b,}":1}`: {"a:b,}": 1}, `null`: {},
+	} {
+		var got series.Values
+		if err := json.Unmarshal([]byte(text), &got); err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		if text == `null` {
+			got = series.Values{} // a decoder leaves what null is for
+		}
+		same := cmp.Comparer(func(x, y float64) bool { return math.Float64bits(x) == math.Float64bits(y) || x != x && y != y })
+		if diff := cmp.Diff(got, want, same); diff != "" {
+			t.Errorf("%s (-got +want):\n%s", text, diff)
+		}
+	}
+	for _, text := range []string{`{"a":null}`, `{"a":true}`, `{"a":"one"}`, `{"a":[1]}`, `{"a":{}}`, `{"a":1e999}`, `[1]`, `"a"`} {
+		var got series.Values
+		if err := json.Unmarshal([]byte(text), &got); err == nil {
+			t.Errorf("%s is read as %v", text, got)
+		}
+	}
+}
+
+func BenchmarkValues(b *testing.B) {
+	v := series.Values{}
+	for _, m := range series.All() {
+		v[m.Name] = float64(len(v)) / 7
+	}
+	data, err := json.Marshal(v)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		var got series.Values
+		if err := json.Unmarshal(data, &got); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
