@@ -77,7 +77,7 @@ func serveSandbox(ctx context.Context, o SandboxOptions) error {
 		}
 		if o.Gateway != "" {
 			g.Go(func() error {
-				return gateway.JoinTLS(ctx, o.Gateway, o.address(ready), o.NodeToken, o.GatewayTLS, o.Log)
+				return gateway.Join(ctx, o.Gateway, o.address(ready), o.NodeToken, o.GatewayTLS, o.Log)
 			})
 		}
 	}

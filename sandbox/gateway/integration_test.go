@@ -139,7 +139,7 @@ func TestKilledNodeLosesNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var joined sync.WaitGroup
 	joined.Go(func() {
-		if err := gateway.Join(ctx, url, joins.address, nodeToken, slog.New(slog.DiscardHandler)); err != nil {
+		if err := gateway.Join(ctx, url, joins.address, nodeToken, nil, slog.New(slog.DiscardHandler)); err != nil {
 			t.Errorf("Join: %v", err)
 		}
 	})
@@ -185,7 +185,7 @@ func TestSessionSurvivesItsNode(t *testing.T) {
 	var joined sync.WaitGroup
 	joins := startNode(t)
 	joined.Go(func() {
-		if err := gateway.Join(ctx, url, joins.address, nodeToken, slog.New(slog.DiscardHandler)); err != nil {
+		if err := gateway.Join(ctx, url, joins.address, nodeToken, nil, slog.New(slog.DiscardHandler)); err != nil {
 			t.Errorf("Join: %v", err)
 		}
 	})

@@ -34,15 +34,10 @@ func (e *refusedError) Error() string {
 // Join lists the node at selfAddress with the gateway and keeps it listed until
 // ctx ends, then unlists it and returns nil. A gateway that died is noticed at once,
 // by the end of its connection, and asked again with pauses that grow to
-// joinBackoff; one that refuses the address or the token ends Join with an error. An
-// https gateway is trusted by the authorities of the machine; JoinTLS names others.
-func Join(ctx context.Context, gatewayURL, selfAddress, token string, logger *slog.Logger) error {
-	return JoinTLS(ctx, gatewayURL, selfAddress, token, nil, logger)
-}
-
-// JoinTLS is Join with how the node trusts a gateway with an https address and shows
-// itself to it; nil for the authorities of the machine.
-func JoinTLS(ctx context.Context, gatewayURL, selfAddress, token string, config *tls.Config, logger *slog.Logger) error {
+// joinBackoff; one that refuses the address or the token ends Join with an error. config
+// is how the node trusts a gateway with an https address and shows itself to it; nil for
+// the authorities of the machine.
+func Join(ctx context.Context, gatewayURL, selfAddress, token string, config *tls.Config, logger *slog.Logger) error {
 	base, err := parseAddress(gatewayURL)
 	if err != nil {
 		return fmt.Errorf("gateway: %w", err)

@@ -91,12 +91,12 @@ func TestJoinListsAndUnlists(t *testing.T) {
 	}))
 	defer web.Close()
 	logger := slog.New(slog.DiscardHandler)
-	if err := gateway.Join(t.Context(), web.URL, "node:1", "wrong", logger); err == nil || !strings.Contains(err.Error(), "wrong token") || strings.Contains(err.Error(), "Bearer") {
+	if err := gateway.Join(t.Context(), web.URL, "node:1", "wrong", nil, logger); err == nil || !strings.Contains(err.Error(), "wrong token") || strings.Contains(err.Error(), "Bearer") {
 		t.Errorf("with a wrong token: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- gateway.Join(ctx, web.URL, "http://node:1", "secret", logger) }()
+	go func() { ended <- gateway.Join(ctx, web.URL, "http://node:1", "secret", nil, logger) }()
 	must(t, g, sandbox.Request{ID: "x"}) // waits for the node
 	cancel()
 	if err := <-ended; err != nil {
@@ -110,7 +110,7 @@ func TestJoinListsAndUnlists(t *testing.T) {
 func TestJoinWaitsForAGatewayThatIsNotThere(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if err := gateway.Join(ctx, "127.0.0.1:1", "node:1", "", slog.New(slog.DiscardHandler)); err != nil {
+	if err := gateway.Join(ctx, "127.0.0.1:1", "node:1", "", nil, slog.New(slog.DiscardHandler)); err != nil {
 		t.Errorf("Join: %v", err)
 	}
 }
@@ -152,7 +152,7 @@ func TestGatewayThatDiedIsJoinedAgainAtOnce(t *testing.T) {
 	first, web, address := serve("127.0.0.1:0")
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- gateway.Join(ctx, address, "node:1", "", slog.New(slog.DiscardHandler)) }()
+	go func() { ended <- gateway.Join(ctx, address, "node:1", "", nil, slog.New(slog.DiscardHandler)) }()
 	awaitNode(first)
 	if err := web.Close(); err != nil {
 		t.Fatal(err)
