@@ -3,11 +3,9 @@ package ui
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
-	"reflect"
 	"slices"
 	"time"
 
@@ -165,7 +163,7 @@ func (s *Server) readRow(ctx context.Context, id string) rowFacts {
 		f.problem = cmp.Or(f.problem, err.Error())
 		return f
 	}
-	f.keys, err = flatten(cfg.Newest())
+	f.keys, err = config.Flat(cfg.Newest())
 	if err != nil {
 		f.problem = cmp.Or(f.problem, err.Error())
 	}
@@ -333,7 +331,7 @@ func (s *Server) showConfig(r *request) (ConfigView, error) {
 	flat := make([]map[string]string, 3)
 	for i, c := range []config.Run{cfg.At(out.Step), opened, config.Default()} {
 		c.Amendments = nil
-		if flat[i], err = flatten(c); err != nil {
+		if flat[i], err = config.Flat(c); err != nil {
 			return out, err
 		}
 	}
@@ -345,51 +343,4 @@ func (s *Server) showConfig(r *request) (ConfigView, error) {
 		out.Keys = append(out.Keys, k)
 	}
 	return out, nil
-}
-
-// flatten writes a configuration as text by key, such as "rl.optimizer.lr".
-func flatten(cfg config.Run) (map[string]string, error) {
-	data, err := json.Marshal(cfg)
-	if err != nil {
-		return nil, fmt.Errorf("configuration: %w", err)
-	}
-	var v any
-	if err := json.Unmarshal(data, &v); err != nil {
-		return nil, fmt.Errorf("configuration: %w", err)
-	}
-	out := map[string]string{}
-	flattenInto(out, "", v)
-	return out, nil
-}
-
-func flattenInto(out map[string]string, path string, v any) {
-	switch v := v.(type) {
-	case map[string]any:
-		for key, inner := range v {
-			at := key
-			if path != "" {
-				at = path + "." + key
-			}
-			flattenInto(out, at, inner)
-		}
-	case []any:
-		plain := !slices.ContainsFunc(v, func(inner any) bool { return inner != nil && reflect.TypeOf(inner).Kind() == reflect.Map })
-		if plain {
-			data, err := json.Marshal(v)
-			if err == nil { // decoded JSON always encodes
-				out[path] = string(data)
-			}
-			return
-		}
-		for i, inner := range v {
-			flattenInto(out, fmt.Sprintf("%s[%d]", path, i), inner)
-		}
-	case string:
-		out[path] = v
-	default:
-		data, err := json.Marshal(v)
-		if err == nil { // decoded JSON always encodes
-			out[path] = string(data)
-		}
-	}
 }

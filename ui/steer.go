@@ -142,11 +142,11 @@ func (s *Server) previewCommand(r *request, o Order) (Preview, error) {
 
 // difference lists the keys in which two configurations differ.
 func difference(before, after config.Run) ([]Change, error) {
-	a, err := flatten(before)
+	a, err := config.Flat(before)
 	if err != nil {
 		return nil, err
 	}
-	b, err := flatten(after)
+	b, err := config.Flat(after)
 	if err != nil {
 		return nil, err
 	}

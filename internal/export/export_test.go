@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -58,6 +59,7 @@ func TestRolloutsComeBackFromParquet(t *testing.T) {
 type mlflow struct {
 	tags    map[string]string
 	metrics map[float64]map[string]float64 // by step
+	params  map[string]string
 	created int
 	status  string
 	kept    int // connections that are to stay open for more requests
@@ -69,7 +71,7 @@ func (m *mlflow) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			Key         string
 			Value, Step float64
 		}
-		Tags               []struct{ Key, Value string }
+		Tags, Params       []struct{ Key, Value string }
 		Key, Value, Status string
 	}
 	_ = json.NewDecoder(r.Body).Decode(&in) // a GET has none
@@ -104,6 +106,13 @@ func (m *mlflow) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}
 			m.metrics[one.Step][one.Key] = one.Value
 		}
+		for _, one := range in.Params {
+			if before, ok := m.params[one.Key]; ok || len(in.Params) > 100 || strings.ContainsAny(one.Key, "[]") {
+				http.Error(w, "parameter "+one.Key+" was "+before, http.StatusBadRequest)
+				return
+			}
+			m.params[one.Key] = one.Value
+		}
 	case "runs/set-tag":
 		m.tags[in.Key] = in.Value
 	case "runs/update":
@@ -120,7 +129,7 @@ func TestMLflowGetsEachStepOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := &mlflow{tags: map[string]string{}, metrics: map[float64]map[string]float64{}}
+	server := &mlflow{tags: map[string]string{}, metrics: map[float64]map[string]float64{}, params: map[string]string{}}
 	site := httptest.NewServer(server)
 	defer site.Close()
 	m := export.MLflow{Address: site.URL + "/", Experiment: "e", Client: site.Client()}
@@ -135,6 +144,10 @@ func TestMLflowGetsEachStepOnce(t *testing.T) {
 	records, err := r.Records(t.Context())
 	if err != nil || server.created != 1 || server.tags["temper.run"] != "demo" {
 		t.Errorf("%d runs made, tags %v (%v)", server.created, server.tags, err)
+	}
+	cfg, err := r.Config(t.Context())
+	if err != nil || server.params["rl.optimizer.lr"] != strconv.FormatFloat(cfg.RL.Optimizer.LR, 'g', -1, 64) || server.params["stages.0.name"] != cfg.Stages[0].Name {
+		t.Errorf("parameters %v (%v)", server.params, err)
 	}
 	for _, rec := range records {
 		if diff := cmp.Diff(map[string]float64(rec.Metrics), server.metrics[float64(rec.Step)]); diff != "" {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"net/http"
 	"net/url"
@@ -15,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"temper/internal/config"
 	"temper/internal/fault"
 	"temper/internal/history"
 	"temper/internal/run"
@@ -36,8 +38,15 @@ const (
 	tagStep = "temper.last_step"
 )
 
-// mlflowBatch is what MLflow takes at once.
-const mlflowBatch = 1000
+// What MLflow takes: numbers and parameters at once, and bytes of a parameter.
+const (
+	mlflowBatch  = 1000
+	mlflowParams = 100
+	mlflowValue  = 6000
+)
+
+// mlflowName makes names of keys: MLflow takes no brackets.
+var mlflowName = strings.NewReplacer("[", ".", "]", "")
 
 // Export sends the series of a run and returns the id of MLflow's run and how many steps
 // were new. A run that is there goes on behind the last step that it was sent. Numbers that
@@ -60,6 +69,11 @@ func (m *MLflow) Export(ctx context.Context, r *history.Run) (id string, sent in
 	}
 	if err != nil {
 		return "", 0, err
+	}
+	if last == 0 {
+		if err := m.logParams(ctx, id, r); err != nil {
+			return id, 0, err
+		}
 	}
 	records = slices.DeleteFunc(records, func(rec run.StepRecord) bool { return rec.Step <= last })
 	for _, rec := range records {
@@ -125,6 +139,31 @@ func (m *MLflow) create(ctx context.Context, experiment string, r *history.Run, 
 		"tags": []map[string]string{{"key": tagRun, "value": r.ID()}, {"key": "temper.seed", "value": strconv.FormatUint(r.Plan.Seed, 10)}},
 	}, &got)
 	return got.Run.Info.ID, err
+}
+
+// logParams sends the configuration with which the run was opened: MLflow lets no parameter change.
+func (m *MLflow) logParams(ctx context.Context, id string, r *history.Run) error {
+	cfg, err := r.Config(ctx)
+	if err != nil {
+		return err
+	}
+	cfg.Amendments = nil
+	flat, err := config.Flat(cfg)
+	if err != nil {
+		return err
+	}
+	var params []map[string]string
+	for _, key := range slices.Sorted(maps.Keys(flat)) {
+		if value := flat[key]; value != "" {
+			params = append(params, map[string]string{"key": mlflowName.Replace(key), "value": value[:min(len(value), mlflowValue)]})
+		}
+	}
+	for part := range slices.Chunk(params, mlflowParams) {
+		if err := m.call(ctx, http.MethodPost, "runs/log-batch", map[string]any{"run_id": id, "params": part}, nil); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // logStep sends a step; its number goes last, so that a step that was cut off is sent again.

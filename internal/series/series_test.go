@@ -223,7 +223,7 @@ func TestValuesOfAnyJSON(t *testing.T) {
 	for text, want := range map[string]series.Values{
 		`{}`: {}, ` { } `: {}, `{"a":1}`: {"a": 1}, "{ \"a\" :\t1.5e-3 ,\n\"b\":-0}": {"a": 1.5e-3, "b": math.Copysign(0, -1)},
 		`{"a":"NaN","b":"+Inf","c":"-Inf","perf/step":2}`: {"a": math.NaN(), "b": math.Inf(1), "c": math.Inf(-1), "perf/step": 2},
-		`{"a\u0041":3,"b":"\u004eaN"}`: {"aA": 3, "b": math.NaN()}, `{"a":1,"a":2}`: {"a": 2}, `{"a:b,}":1}`: {"a:b,}": 1}, `null`: {},
+		`{"a\u0041":3,"b":"\u004eaN"}`:                    {"aA": 3, "b": math.NaN()}, `{"a":1,"a":2}`: {"a": 2}, `{"a:b,}":1}`: {"a:b,}": 1}, `null`: {},
 	} {
 		var got series.Values
 		if err := json.Unmarshal([]byte(text), &got); err != nil {

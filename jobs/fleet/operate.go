@@ -149,7 +149,7 @@ func (f *Fleet) Drain(ctx context.Context, name string, deadline time.Duration, 
 		return f.nomad.Fail("drain node "+n.Name, err)
 	}
 	say("node " + n.Name + " takes nothing new")
-	if err := f.sayStuck(ctx, n, say); err != nil {
+	if err := sayStuck(ctx, f, n, say); err != nil {
 		return err
 	}
 	var failed error
@@ -165,7 +165,7 @@ func (f *Fleet) Drain(ctx context.Context, name string, deadline time.Duration, 
 }
 
 // sayStuck names what was told to stop before and has not ended: the drain waits for it.
-func (f *Fleet) sayStuck(ctx context.Context, n *api.NodeListStub, say func(string)) error {
+func sayStuck(ctx context.Context, f *Fleet, n *api.NodeListStub, say func(string)) error {
 	allocs, _, err := f.nomad.Nodes().Allocations(n.ID, query(ctx))
 	if err != nil {
 		return f.nomad.Fail("list what is on node "+n.Name, err)
