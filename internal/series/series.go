@@ -74,31 +74,16 @@ func plainValues(data []byte) (Values, bool) {
 		return nil, false
 	}
 	out := make(Values, bytes.Count(rest, []byte(":")))
-	for first := true; ; first = false {
+	for {
 		if rest = bytes.TrimSpace(rest); len(rest) == 1 && rest[0] == '}' {
-			return out, len(out) > 0 || first
+			return out, true
 		}
-		if !first {
-			if rest, ok = bytes.CutPrefix(rest, []byte(",")); !ok {
-				return nil, false
-			}
-			rest = bytes.TrimSpace(rest)
+		if len(out) > 0 {
+			rest, _ = bytes.CutPrefix(rest, []byte(","))
 		}
-		name, after, ok := quoted(rest)
+		name, text, after, ok := member(rest)
 		if !ok {
 			return nil, false
-		}
-		if rest, ok = bytes.CutPrefix(bytes.TrimSpace(after), []byte(":")); !ok {
-			return nil, false
-		}
-		rest = bytes.TrimSpace(rest)
-		text, after, ok := quoted(rest)
-		if !ok {
-			end := bytes.IndexAny(rest, ",} \t\r\n")
-			if end < 0 {
-				return nil, false
-			}
-			text, after = rest[:end], rest[end:]
 		}
 		x, err := strconv.ParseFloat(string(text), 64)
 		if err != nil {
@@ -110,6 +95,25 @@ func plainValues(data []byte) (Values, bool) {
 		}
 		out[key], rest = x, after
 	}
+}
+
+// member reads a name and a number, or a string in place of one.
+func member(data []byte) (name, text, rest []byte, ok bool) {
+	if name, rest, ok = quoted(bytes.TrimSpace(data)); !ok {
+		return nil, nil, nil, false
+	}
+	if rest, ok = bytes.CutPrefix(bytes.TrimSpace(rest), []byte(":")); !ok {
+		return nil, nil, nil, false
+	}
+	rest = bytes.TrimSpace(rest)
+	if text, after, ok := quoted(rest); ok {
+		return name, text, after, true
+	}
+	end := bytes.IndexAny(rest, ",} \t\r\n")
+	if end < 0 {
+		return nil, nil, nil, false
+	}
+	return name, rest[:end], rest[end:], true
 }
 
 // quoted reads a string without escapes.
