@@ -1,17 +1,20 @@
 package history
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/fault"
 	"temper/internal/rl"
+	"temper/internal/run"
 )
 
 // Search is what to look for in the texts of trajectories.
@@ -100,26 +103,27 @@ func (o Rollouts) Search(ctx context.Context, s Search, hit func(Hit) error, tel
 var errLimit = errors.New("limit of hits")
 
 // finder returns the place of the first match, nil for none.
-func (s Search) finder() (func(string) []int, error) {
+func (s Search) finder() (func([]byte) []int, error) {
 	switch {
 	case s.Text == "":
 		return nil, fault.Newf(fault.InvalidConfig, "the search has no text")
 	case len(s.Text) > maxPattern:
 		return nil, fault.Newf(fault.InvalidConfig, "the text to search for has %d bytes, at most %d are taken", len(s.Text), maxPattern)
 	case !s.Regex:
-		return func(text string) []int {
-			at := strings.Index(text, s.Text)
+		wanted := []byte(s.Text)
+		return func(text []byte) []int {
+			at := bytes.Index(text, wanted)
 			if at < 0 {
 				return nil
 			}
-			return []int{at, at + len(s.Text)}
+			return []int{at, at + len(wanted)}
 		}, nil
 	}
 	pattern, err := regexp.Compile(s.Text)
 	if err != nil {
 		return nil, fault.Newf(fault.InvalidConfig, "the regular expression cannot be used: %s", strings.Join(strings.Fields(err.Error()), " "))
 	}
-	return pattern.FindStringIndex, nil
+	return pattern.FindIndex, nil
 }
 
 // searchAhead is how many groups of a step are read and searched at a time: a far store
@@ -127,7 +131,7 @@ func (s Search) finder() (func(string) []int, error) {
 const searchAhead = 16
 
 // searchStep reports the hits of a step in the order of its trajectories.
-func (o Rollouts) searchStep(ctx context.Context, step int, p *Progress, find func(string) []int, hit func(Hit) error) error {
+func (o Rollouts) searchStep(ctx context.Context, step int, p *Progress, find func([]byte) []int, hit func(Hit) error) error {
 	problems, err := o.run.Problems(ctx, step)
 	if err != nil {
 		return err
@@ -160,8 +164,11 @@ type searched struct {
 	bytes int64
 }
 
-func (o Rollouts) searchGroup(ctx context.Context, step int, problem string, find func(string) []int) (out searched, err error) {
-	ts, err := o.run.Group(ctx, step, problem)
+// searchTexts are what texts are decoded into.
+var searchTexts = sync.Pool{New: func() any { return new([]byte) }}
+
+func (o Rollouts) searchGroup(ctx context.Context, step int, problem string, find func([]byte) []int) (out searched, err error) {
+	ts, err := run.ReadWithoutLogprobs(ctx, o.run.store, o.run.layout.Group(step, problem))
 	if blob.IsDamage(err) {
 		return out, nil
 	}
@@ -169,20 +176,27 @@ func (o Rollouts) searchGroup(ctx context.Context, step int, problem string, fin
 		return out, err
 	}
 	out.read = 1
+	buf := searchTexts.Get().(*[]byte)
+	defer searchTexts.Put(buf)
 	for i := range ts {
-		out.bytes += int64(len(ts[i].Text))
-		if at := find(ts[i].Text); at != nil {
-			out.hits = append(out.hits, hitOf(&ts[i], at))
+		text, err := o.run.texts.of(ctx, o.run.store, o.run.layout, &ts[i], (*buf)[:0])
+		if err != nil {
+			return out, err
+		}
+		*buf = text
+		out.bytes += int64(len(text))
+		if at := find(text); at != nil {
+			out.hits = append(out.hits, hitOf(&ts[i], text, at))
 		}
 	}
 	return out, nil
 }
 
-func hitOf(t *rl.Trajectory, at []int) Hit {
+func hitOf(t *rl.Trajectory, text []byte, at []int) Hit {
 	from, to := at[0], min(at[1], at[0]+maxMatch)
-	valid := func(text string) string { return strings.ToValidUTF8(text, "") }
+	valid := func(text []byte) string { return strings.ToValidUTF8(string(text), "") }
 	return Hit{
 		Step: t.Step, Problem: t.ProblemID, Rollout: t.Rollout, Reward: t.Reward, StopReason: string(t.StopReason), At: from,
-		Before: valid(t.Text[max(0, from-aroundHit):from]), Match: valid(t.Text[from:to]), After: valid(t.Text[at[1]:min(len(t.Text), at[1]+aroundHit)]),
+		Before: valid(text[max(0, from-aroundHit):from]), Match: valid(text[from:to]), After: valid(text[at[1]:min(len(text), at[1]+aroundHit)]),
 	}
 }

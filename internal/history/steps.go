@@ -153,6 +153,18 @@ func (x *texts) tokenizer(ctx context.Context, store blob.Store, layout artifact
 	return x.tok, nil
 }
 
+// of appends the text of a trajectory to dst.
+func (x *texts) of(ctx context.Context, store blob.Store, layout artifact.Layout, t *rl.Trajectory, dst []byte) ([]byte, error) {
+	if t.Text != "" || t.ResponseTokens() == 0 {
+		return append(dst, t.Text...), nil
+	}
+	tok, err := x.tokenizer(ctx, store, layout)
+	if err != nil {
+		return dst, err
+	}
+	return tok.AppendDecode(dst, t.Tokens[t.PromptTokens:]), nil
+}
+
 func (x *texts) add(ctx context.Context, store blob.Store, layout artifact.Layout, ts []rl.Trajectory) error {
 	for i := range ts {
 		t := &ts[i]

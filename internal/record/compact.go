@@ -80,7 +80,10 @@ func (p *Packed) plane(i int) []byte {
 }
 
 // DecodePacked reads a compact record.
-func DecodePacked(data []byte) ([]Packed, error) {
+func DecodePacked(data []byte) ([]Packed, error) { return decodePlanes(data, numPlanes) }
+
+// decodePlanes reads a compact record with its first planes alone.
+func decodePlanes(data []byte, planes int) ([]Packed, error) {
 	data, ok := bytes.CutPrefix(data, []byte(magic))
 	if !ok {
 		return nil, fmt.Errorf("compact record: want a first line %q", magic)
@@ -96,8 +99,10 @@ func DecodePacked(data []byte) ([]Packed, error) {
 		if n <= 0 || size > uint64(len(data)-n) {
 			return nil, errRecord
 		}
-		if sections[i], err = dec.DecodeAll(data[n:][:size], nil); err != nil {
-			return nil, fmt.Errorf("%w: section %d: %w", errRecord, i, err)
+		if i <= planes {
+			if sections[i], err = dec.DecodeAll(data[n:][:size], nil); err != nil {
+				return nil, fmt.Errorf("%w: section %d: %w", errRecord, i, err)
+			}
 		}
 		data = data[n+int(size):] //nolint:gosec // within the data
 	}
@@ -108,7 +113,7 @@ func DecodePacked(data []byte) ([]Packed, error) {
 	if err != nil {
 		return nil, err
 	}
-	return packed, dealPlanes(packed, sections[1:])
+	return packed, dealPlanes(packed, sections[1:][:planes])
 }
 
 // readHeads cuts the heads apart and reads the shapes.

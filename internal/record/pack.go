@@ -100,27 +100,35 @@ func splitLogprobs(planes []byte, t *rl.Trajectory, sampled bool) {
 
 // Unpack makes the trajectory again, without its Text.
 func (p *Packed) Unpack() (rl.Trajectory, error) {
+	t, err := p.unpackTokens()
+	if err != nil {
+		return t, err
+	}
+	if s := p.shape; s.tokens > 0 {
+		joinLogprobs(&t, p.planes[s.tokens*s.tokenBytes:], s.logprobs < s.tokens)
+	}
+	return t, t.Validate()
+}
+
+// unpackTokens is Unpack without log-probabilities.
+func (p *Packed) unpackTokens() (rl.Trajectory, error) {
 	r := reader{data: p.head}
 	var t rl.Trajectory
 	r.head(&t, p.shape)
-	if r.err == nil && len(r.data) > 0 {
+	if r.err == nil && (len(r.data) > 0 || t.PromptTokens < 0 || t.PromptTokens > p.shape.tokens) {
 		r.err = errHead
 	}
-	if r.err != nil {
-		return rl.Trajectory{}, r.err
+	if r.err != nil || p.shape.tokens == 0 {
+		return t, r.err
 	}
 	s := p.shape
-	if s.tokens == 0 {
-		return t, t.Validate()
-	}
 	t.Tokens = make([]int32, s.tokens)
 	for b := range s.tokenBytes {
 		for i, v := range p.planes[b*s.tokens:][:s.tokens] {
 			t.Tokens[i] |= int32(v) << (8 * b)
 		}
 	}
-	joinLogprobs(&t, p.planes[s.tokens*s.tokenBytes:], s.logprobs < s.tokens)
-	return t, t.Validate()
+	return t, nil
 }
 
 func joinLogprobs(t *rl.Trajectory, planes []byte, sampled bool) {

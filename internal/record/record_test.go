@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -89,6 +90,17 @@ func TestCompactRecordIsExact(t *testing.T) {
 	}
 	if diff := cmp.Diff(got, ts, bits...); diff != "" {
 		t.Fatalf("got -, want +\n%s", diff)
+	}
+	short, err := record.DecodeWithoutLogprobs(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bare := slices.Clone(ts)
+	for i := range bare {
+		bare[i].RolloutLogprobs = nil
+	}
+	if diff := cmp.Diff(short, bare, bits...); diff != "" {
+		t.Fatalf("without log-probabilities: got -, want +\n%s", diff)
 	}
 	again, err := record.Compact(pack(t, got))
 	if err != nil || !bytes.Equal(again, data) {
@@ -198,6 +210,11 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Add([]byte(`{"problem_id":"a","tokens":[1],"loss_mask":[false],"rollout_logprobs":[0],"prompt_tokens":1}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
+		if bare, err := record.DecodeWithoutLogprobs(data); err == nil {
+			for _, one := range bare {
+				_ = one.Tokens[one.PromptTokens:] // as who makes a text of them
+			}
+		}
 		ts, err := record.Decode(data)
 		if err != nil || len(ts) == 0 {
 			return

@@ -64,11 +64,20 @@ func ReadTrajectories(ctx context.Context, store blob.Store, key string) ([]rl.T
 	if err != nil {
 		return nil, err
 	}
-	return decodeTrajectories(store, key, data)
+	return decodeTrajectories(store, key, data, record.Decode)
 }
 
-func decodeTrajectories(store blob.Store, key string, data []byte) ([]rl.Trajectory, error) {
-	out, err := record.Decode(data)
+// ReadWithoutLogprobs is ReadTrajectories for those who want texts.
+func ReadWithoutLogprobs(ctx context.Context, store blob.Store, key string) ([]rl.Trajectory, error) {
+	data, err := blob.ReadKey(ctx, store, key)
+	if err != nil {
+		return nil, err
+	}
+	return decodeTrajectories(store, key, data, record.DecodeWithoutLogprobs)
+}
+
+func decodeTrajectories(store blob.Store, key string, data []byte, decode func([]byte) ([]rl.Trajectory, error)) ([]rl.Trajectory, error) {
+	out, err := decode(data)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: %w", store.Locate(key), err, blob.ErrCorrupt)
 	}
@@ -81,7 +90,7 @@ func ReadTrajectoriesRef(ctx context.Context, store blob.Store, key string) ([]r
 	if err != nil {
 		return nil, blob.Ref{}, err
 	}
-	out, err := decodeTrajectories(store, key, data)
+	out, err := decodeTrajectories(store, key, data, record.Decode)
 	if err != nil {
 		return nil, blob.Ref{}, err
 	}

@@ -175,6 +175,14 @@ func (t *Tokenizer) Decode(ids []int32) string {
 	return b.String()
 }
 
+// AppendDecode appends what Decode returns.
+func (t *Tokenizer) AppendDecode(dst []byte, ids []int32) []byte {
+	for _, id := range ids {
+		dst = append(dst, t.contentOf(id)...)
+	}
+	return dst
+}
+
 func (t *Tokenizer) contentOf(id int32) []byte {
 	if id < 0 || int(id) >= len(t.content) {
 		return nil
