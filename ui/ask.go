@@ -103,6 +103,7 @@ func (s *Server) search(w http.ResponseWriter, r *request) error {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), searchTime)
 	defer cancel()
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(searchTime + eventTime)) // for the last line, too; a test's writer has none
 	l := &lines{w: w}
 	end := searchEnd{Done: true}
 	end.Truncated, err = history.RolloutsOf(h).Search(ctx, in, func(hit history.Hit) error {

@@ -354,6 +354,25 @@ func TestKeyboard(t *testing.T) {
 	}
 	keys("jj")
 	at("third row", `document.querySelector(".grid-row.here")?.getAttribute("aria-rowindex") === "4"`)
+	if err := chromedp.Do(ctx, chromedp.Evaluate[chromedp.Void](`[...document.querySelectorAll(".grid button.head")].find((b) => b.textContent.startsWith("tokens")).focus()`)); err != nil {
+		t.Fatal(err)
+	}
+	keys("\r")
+	at("sorted", `location.pathname === "/runs/demo/steps/6" && location.search === "?sort=response_tokens"`)
+	// A bar of a histogram shows as many rows as it counts.
+	if err := chromedp.Do(ctx, chromedp.Evaluate[chromedp.Void](`{ const b = [...document.querySelectorAll(".hist")[1].querySelectorAll("button.bar:not(:disabled)")][0]; window.counted = b.title.split(": ")[1]; b.click(); }`)); err != nil {
+		t.Fatal(err)
+	}
+	at("rows of a bar", `location.search.includes("turns=") && [...document.querySelectorAll(".bar > .dim")].some((e) => e.textContent.startsWith(window.counted + " of "))`)
+	if err := chromedp.Do(ctx, chromedp.Evaluate[chromedp.Void](`history.back()`), chromedp.Navigate(home+"/runs/demo/steps/6")); err != nil {
+		t.Fatal(err)
+	}
+	at("all rows", `!!document.querySelector(".grid-row")`)
+	if err := chromedp.Do(ctx, chromedp.Evaluate[chromedp.Void](`document.querySelector(".grid").focus()`)); err != nil {
+		t.Fatal(err)
+	}
+	keys("jj")
+	at("third row again", `document.querySelector(".grid-row.here")?.getAttribute("aria-rowindex") === "4"`)
 	keys("\r")
 	at("trajectory", `/\/steps\/6\/[^/]+\/2$/.test(location.pathname) && !!document.querySelector(".msg-policy")`)
 	keys("t")

@@ -49,4 +49,16 @@ func TestDrawer(t *testing.T) {
 	shoot(t, ctx, "drawer-wide-light")
 	do(chromedp.Evaluate[chromedp.Void](`document.querySelector(".drawer form > button:last-of-type").click()`))
 	at("answer", `!!document.querySelector(".drawer .note-bad")`)
+	// A drawer that is open begins anew with another wish.
+	press := func(i int) {
+		t.Helper()
+		do(chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`[...document.querySelectorAll("td button")].filter((b) => b.textContent.endsWith("pin"))[%d].click()`, i)))
+	}
+	for i := range 2 {
+		press(i)
+		at("wish", fmt.Sprintf(`document.querySelector(".drawer select")?.value.endsWith("pin") && document.querySelector(".drawer input[required]").value === [...document.querySelectorAll("tbody tr")][%d].cells[0].textContent`, i))
+	}
+	// The address that the start has printed, opened in a tab that shows the page.
+	do(chromedp.Evaluate[chromedp.Void](`sessionStorage.clear(); location.hash = "token=another"`))
+	at("token of an address in an open tab", `location.hash === "" && sessionStorage.getItem("temper.token") === "another"`)
 }

@@ -99,7 +99,13 @@ export function Chart({ title, lines, unit, meaning, weight = 0, log, band, heig
     return () => { watch.disconnect(); u.destroy(); plot.current = null; };
   }, [shape, table, height]);
 
-  useEffect(() => { plot.current?.setData(data); }, [lines, weight, band]);
+  useEffect(() => {
+    const u = plot.current;
+    if (!u) return;
+    const { min, max } = u.scales.x, xs = u.data[0];
+    u.setData(data);
+    if (min != null && max != null && xs.length && (min > xs[0] || max < xs[xs.length - 1])) u.setScale("x", { min, max }); // somebody looks at a part
+  }, [lines, weight, band]);
 
   const file = (name ?? title).replace(/[^\w.-]+/g, "_");
   const csv = () => {

@@ -1,7 +1,7 @@
 // What every page uses: the address as state, requests, the token, live updates, numbers and
 // texts as people read them.
 import { signal, effect } from "@preact/signals";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 
 // ---- the address -------------------------------------------------------------------------
 
@@ -34,13 +34,16 @@ export const runPath = (run: string, ...rest: (string | number)[]) => "/runs/" +
 
 const tokenKey = "temper.token";
 export const token = signal(sessionStorage.getItem(tokenKey) ?? "");
-{
+// takeToken takes the token out of the address, also of one that is opened in a tab that shows this page.
+function takeToken() {
   const given = new URLSearchParams(location.hash.slice(1)).get("token");
   if (given) {
     token.value = given;
     history.replaceState(null, "", location.pathname + location.search);
   }
 }
+takeToken();
+addEventListener("hashchange", takeToken);
 effect(() => { if (token.value) sessionStorage.setItem(tokenKey, token.value); else sessionStorage.removeItem(tokenKey); });
 
 // ---- requests ----------------------------------------------------------------------------
@@ -103,15 +106,30 @@ export interface Loaded<T> { data?: T; error?: Failure; loading: boolean }
 // useApi loads a path, and again when version changes; what was there stays until then.
 export function useApi<T>(path: string | null, version: unknown = 0): Loaded<T> {
   const [state, set] = useState<Loaded<T> & { path?: string | null }>({ loading: true });
+  const load = useRef(() => {});
   useEffect(() => {
     if (path === null) return;
     const stop = new AbortController();
-    set((old) => (old.path === path ? { ...old, loading: true } : { loading: true, path }));
-    api<T>(path, { signal: stop.signal }).then(
-      (data) => set({ data, loading: false, path }),
-      (error) => { if (!stop.signal.aborted) set((old) => ({ data: old.path === path ? old.data : undefined, error, loading: false, path })); });
-    return () => stop.abort();
-  }, [path, version, token.value]);
+    let busy = false, again = false;
+    const ask = async () => {
+      if (busy) { again = true; return; } // an answer on its way is not thrown away for a newer one
+      busy = true;
+      do {
+        again = false;
+        set((old) => (old.path === path ? { ...old, loading: true } : { loading: true, path }));
+        try {
+          const data = await api<T>(path, { signal: stop.signal });
+          if (!stop.signal.aborted) set({ data, loading: false, path });
+        } catch (error) {
+          if (!stop.signal.aborted) set((old) => ({ data: old.path === path ? old.data : undefined, error: error as Failure, loading: false, path }));
+        }
+      } while (again && !stop.signal.aborted);
+      busy = false;
+    };
+    load.current = () => void ask();
+    return () => { stop.abort(); load.current = () => {}; };
+  }, [path, token.value]);
+  useEffect(() => load.current(), [path, version, token.value]);
   return state.path === path ? state : { loading: path !== null };
 }
 
@@ -170,7 +188,6 @@ async function listen(runs: string[]) {
       }
     } catch (e) {
       if (mine.signal.aborted) return;
-      if (e instanceof Failure && e.status === 404) { link.value = "off"; return; }
     }
     if (mine.signal.aborted) return;
     link.value = "waiting";
@@ -190,10 +207,13 @@ effect(() => {
   if (wanted) void listen(wanted.split("\n"));
 });
 
+// mostFollowed is how many runs a stream carries.
+const mostFollowed = 16;
+
 // useRuns follows runs while a page shows them, and returns a number that changes with them.
 export function useRuns(runs: string[]): number {
   const key = runs.join("\n");
-  useEffect(() => { followed.value = key ? key.split("\n") : []; return () => { followed.value = []; }; }, [key]);
+  useEffect(() => { followed.value = key ? key.split("\n").slice(0, mostFollowed) : []; return () => { followed.value = []; }; }, [key]);
   return runs.reduce((n, r) => n + (versions.value[r] ?? 0), 0);
 }
 
@@ -232,9 +252,9 @@ export const percent = (v: Num) => { const n = asNumber(v); return n === null ? 
 export function seconds(s: number): string {
   if (!Number.isFinite(s)) return "–";
   if (s > 0 && s < 0.1) return s < 0.001 ? "<1 ms" : Math.round(1000 * s) + " ms";
-  if (s < 60) return s < 10 ? s.toFixed(1) + " s" : Math.round(s) + " s";
-  const m = Math.floor(s / 60);
-  if (m < 60) return `${m} min ${Math.round(s % 60)} s`;
+  if (s < 59.5) return s < 9.95 ? s.toFixed(1) + " s" : Math.round(s) + " s";
+  const m = Math.floor(Math.round(s) / 60);
+  if (m < 60) return `${m} min ${Math.round(s) % 60} s`;
   const h = Math.floor(m / 60);
   return h < 48 ? `${h} h ${m % 60} min` : `${Math.floor(h / 24)} d ${h % 24} h`;
 }

@@ -3,13 +3,13 @@ import "uplot/style.css";
 import "./style.css";
 import { options, render } from "preact";
 import { useEffect, useLayoutEffect, useState } from "preact/hooks";
-import { dark, go, link, nextTheme, place, runPath, shown, useApi } from "./core";
+import { dark, go, link, nextTheme, place, runPath, shown, useApi, versions } from "./core";
 import { A, Note } from "./parts";
 import { ComparePage, RunsPage } from "./runs";
 import { AlertsPage, ApiPage, CheckpointsPage, ConfigPage, LicencesPage, MetricsPage, RunPage, TimelinePage, steering } from "./run";
 import { AllAlertsPage, SchedulesPage, SearchPage, ServicesPage, TreePage } from "./place";
 import { EvalPage, GroupPage, StepPage, TrajectoryPage } from "./step";
-import type { About, RunList } from "./api";
+import type { About, RunList, RunView } from "./api";
 
 interface Route { run?: string; step?: number; page: string; view: preact.ComponentChild; title: string }
 
@@ -57,7 +57,8 @@ function Page() {
   const [showHelp, setHelp] = useState(false);
   const list = useApi<RunList>(route.run ? "/runs" : null);
   const about = useApi<About>("/about");
-  const newest = list.data?.runs.find((r) => r.run_id === route.run)?.step || 1;
+  const now = useApi<RunView>(route.run ? `/runs/${encodeURIComponent(route.run)}` : null, versions.value[route.run ?? ""] ?? 0);
+  const newest = now.data?.step || list.data?.runs.find((r) => r.run_id === route.run)?.step || 1;
   useEffect(() => { document.title = route.title + " · Temper"; }, [route.title]);
   useLayoutEffect(() => { // with the page, not after it: a key may come at once
     const keys = (e: KeyboardEvent) => {
@@ -66,7 +67,7 @@ function Page() {
       if ((e.target as HTMLElement).matches("input,textarea,select")) return;
       const way: Record<string, string | undefined> = { r: "/", o: route.run && runPath(route.run), m: route.run && runPath(route.run, "metrics"), s: route.run && runPath(route.run, "steps", newest), c: route.run && runPath(route.run, "config"), t: route.run && runPath(route.run, "timeline"), f: route.run && runPath(route.run, "search"), v: "/services" };
       if (e.timeStamp - prefixed < 1500) { prefixed = -Infinity; const to = way[e.key]; if (to) { e.preventDefault(); e.stopImmediatePropagation(); go(to); } return; }
-      const step = (d: number) => { if (route.run && route.step !== undefined) go(runPath(route.run, "steps", Math.max(1, Math.min(newest, route.step + d)))); };
+      const step = (d: number) => { if (route.run && route.step !== undefined) go(runPath(route.run, "steps", Math.max(1, Math.min(Math.max(newest, route.step), route.step + d)))); };
       switch (e.key) {
         case "g": prefixed = e.timeStamp; break;
         case "?": setHelp(!showHelp); break;

@@ -85,7 +85,7 @@ export function Grid({ cols, rows, sort, onSort, onOpen, label, href }: {
   const keys = (e: KeyboardEvent) => {
     const steps: Record<string, number> = { ArrowDown: 1, j: 1, ArrowUp: -1, k: -1, PageDown: 20, PageUp: -20, Home: -1e9, End: 1e9 };
     if (e.key in steps) { e.preventDefault(); e.stopPropagation(); move(at + steps[e.key]); }
-    if (e.key === "Enter" && at < rows.length) { e.preventDefault(); onOpen(rows[at]); }
+    if (e.key === "Enter" && e.target === e.currentTarget && at < rows.length) { e.preventDefault(); onOpen(rows[at]); }
   };
   const width = cols.reduce((n, c) => n + c.width, 0);
   const [key, down] = [sort.replace(/^-/, ""), sort.startsWith("-")];
@@ -131,7 +131,13 @@ export function Histogram({ values, label, range, onRange, bins = 16 }: { values
     let low = Infinity, high = -Infinity;
     for (const v of values) if (v !== null) { low = Math.min(low, v); high = Math.max(high, v); }
     const counts = new Array<number>(bins).fill(0);
-    for (const v of values) if (v !== null) counts[high === low ? 0 : Math.min(bins - 1, Math.floor((v - low) / (high - low) * bins))]++;
+    const edge = (i: number) => low + (high - low) * i / bins;
+    for (const v of values) if (v !== null) { // by the edges, as the filter that a bar sets
+      let i = high === low ? 0 : Math.min(bins - 1, Math.floor((v - low) / (high - low) * bins));
+      while (i > 0 && v < edge(i)) i--;
+      while (i < bins - 1 && high > low && v >= edge(i + 1)) i++;
+      counts[i]++;
+    }
     return { low, high, counts };
   }, [values]);
   const most = Math.max(1, ...counts);
@@ -142,7 +148,7 @@ export function Histogram({ values, label, range, onRange, bins = 16 }: { values
     <div class="hist-title">{label}{range && <button class="link" onClick={() => onRange("")}>clear</button>}</div>
     <div class="hist-bars">
       {counts.map((n, i) => {
-        const r = edge(i) + ".." + edge(i + 1);
+        const r = edge(i) + ".." + (i === bins - 1 || high === low ? Infinity : edge(i + 1));
         return <button key={i} class={range === r ? "bar here" : "bar"} title={`${short(edge(i))} to ${short(edge(i + 1))}: ${n}`} aria-label={`${label} ${short(edge(i))} to ${short(edge(i + 1))}: ${n} trajectories`}
           disabled={n === 0} onClick={() => onRange(range === r ? "" : r)}><i style={{ height: (n === 0 ? 0 : Math.max(4, 100 * n / most)) + "%" }} /></button>;
       })}

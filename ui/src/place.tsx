@@ -143,7 +143,7 @@ function TextSearch({ run }: { run: string }) {
       <input id="search" class="wide" type="search" placeholder="text of a response, such as NameError" aria-label="search texts" value={text} maxLength={500} onInput={(e) => setText(e.currentTarget.value)} />
       <label class="check"><input type="checkbox" checked={regex} onChange={(e) => setQuery({ regex: e.currentTarget.checked ? "1" : null })} /> regular expression</label><button class="primary">search</button>{q && !state.done && !state.failed && <button type="button" onClick={() => setQuery({ text: null })}>stop</button>}</form>
     {state.failed && <Note kind="bad">{state.failed}</Note>}{state.error && <Note kind="bad">{state.error}</Note>}
-    {q && <p role="status" class="dim small">{hits.length} found{state.progress ? `; step ${state.progress.step}, ${state.progress.steps_done} of ${state.progress.steps} steps searched` : ""}{state.done ? `; all is searched${state.truncated ? ", the first are shown" : ""}` : ""}{state.reason ? ` (${state.reason})` : ""}</p>}
+    {q && <p role="status" class="dim small">{hits.length} found{state.progress ? `; step ${state.progress.step}, ${state.progress.steps_done} of ${state.progress.steps} steps searched` : ""}{state.done ? (state.truncated || state.error ? "; not all is searched" : "; all is searched") : ""}{state.reason ? ` (${state.reason})` : ""}</p>}
     {hits.length > 0 && <ul class="events hits">{hits.map((h, i) => <li key={i}><A href={runPath(run, "steps", h.step, h.problem, h.rollout)}>step {h.step}, {h.problem} / {h.rollout}</A> <span class={h.reward > 0 ? "good" : "bad"}>reward {num(asNumber(h.reward))}</span><br /><span class="mono small">{shown(h.before)}<mark>{shown(h.match)}</mark>{shown(h.after)}</span></li>)}</ul>}
   </>;
 }

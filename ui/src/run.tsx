@@ -12,7 +12,9 @@ const enc = encodeURIComponent;
 export const steering = signal(false);
 // wanted is what the drawer shall offer when it opens, such as a fork from one checkpoint.
 const wanted = signal<{ order: string; from: string } | null>(null);
-const ask = (order: string, from: string | number) => { wanted.value = { order, from: String(from) }; steering.value = true; };
+// asked counts what was wanted, so that a drawer that is open begins anew; given counts the commands that were taken.
+const asked = signal(0), given = signal(0);
+const ask = (order: string, from: string | number) => { wanted.value = { order, from: String(from) }; asked.value++; steering.value = true; };
 
 // RunHead is above every page of a run.
 export function RunHead({ run, view }: { run: string; view?: RunView }) {
@@ -25,13 +27,14 @@ export function RunHead({ run, view }: { run: string; view?: RunView }) {
     <h1><A href={runPath(run)}>{run}</A></h1>
     {view && <>
       <State state={s?.state ?? view.state} />
+      {live && status.error && <span class="bad small">{status.error.message}</span>}
       <span>step <b>{s?.step || view.step}</b> of {view.num_steps}</span>
       {view.stage && <span class="dim">{view.stage}</span>}
       {s && s.eta_seconds > 0 && live && <span class="dim">{seconds(s.eta_seconds)} left</span>}
       {view.alerts.length > 0 && <A href={runPath(run, "alerts")} class="bad">⚠ {view.alerts.length} {view.alerts.length === 1 ? "alert" : "alerts"}</A>}
       <button class={live ? "primary steer" : "steer"} onClick={() => { steering.value = !steering.value; }} aria-expanded={steering.value}>{live ? "steer" : "fork"}</button>
     </>}
-    {steering.value && view && <Drawer run={run} view={view} why={about.data?.steering} status={s} />}
+    {steering.value && view && <Drawer key={asked.value} run={run} view={view} why={about.data?.steering} status={s} />}
   </div>;
 }
 
@@ -78,6 +81,7 @@ function Drawer({ run, view, why, status }: { run: string; view: RunView; why?: 
     localStorage.setItem("temper.by", by);
     setAnswer({ text: (await send<Answer>(`/runs/${enc(run)}/commands/${order}`, body())).answer });
     setPreview(null);
+    given.value++;
   });
   const needsLook = changes && set.trim() !== "" && !preview;
   return <aside class="drawer" aria-label="steer the run" onKeyDown={(e) => { if (e.key === "Escape") steering.value = false; }}>
@@ -89,7 +93,7 @@ function Drawer({ run, view, why, status }: { run: string; view: RunView; why?: 
       <label>command<select ref={first} value={order} onChange={(e) => { setOrder(e.currentTarget.value); setPreview(null); setAnswer(null); }}>{(over ? ended : orders).map((o) => <option key={o} value={o}>{o.replace("_", " ")}</option>)}</select></label>
       <p class="dim small">{meanings[order]}</p>
       {changes && <label>changes, one key=value a line<textarea class="mono" rows={3} value={set} placeholder="rl.optimizer.lr=1e-4" onInput={(e) => { setSet(e.currentTarget.value); setPreview(null); }} /></label>}
-      {order === "amend" && <label>from step (empty: the next one)<input inputMode="numeric" value={from} onInput={(e) => { setFrom(e.currentTarget.value); setPreview(null); }} /></label>}
+      {order === "amend" && <label>from step (empty: the next one)<input inputMode="numeric" value={from} onInput={(e) => { setFrom(e.currentTarget.value.replace(/\D/g, "")); setPreview(null); }} /></label>}
       {(order === "restart" || order === "fork") && <label>from checkpoint (best, last or a step)<input value={from} placeholder="last" onInput={(e) => setFrom(e.currentTarget.value)} /></label>}
       {(order === "pin" || order === "unpin") && <label>step of the checkpoint (sft or a number)<input required value={from} onInput={(e) => setFrom(e.currentTarget.value)} /></label>}
       {order === "fork" && <label>id of the new run (empty: made from this one)<input value={name} maxLength={64} onInput={(e) => setName(e.currentTarget.value)} /></label>}
@@ -98,7 +102,7 @@ function Drawer({ run, view, why, status }: { run: string; view: RunView; why?: 
       <label>reason<input required value={reason} maxLength={2000} placeholder="why; it stays in the run's event log" onInput={(e) => setReason(e.currentTarget.value)} /></label>
       <label>your name<input value={by} maxLength={200} placeholder="browser" onInput={(e) => setBy(e.currentTarget.value)} /></label>
       {confirms && <label>type <b>{run}</b> to confirm<input value={confirm} onInput={(e) => setConfirm(e.currentTarget.value)} /></label>}
-      {preview && <div class="preview"><b>From step {preview.step}</b>
+      {preview && <div class="preview"><b>{order === "amend" ? `From step ${preview.step}` : `From checkpoint ${from || "last"}`}</b>
         {preview.changes.map((c) => <div key={c.key} class="mono"><span>{c.key}</span> <del>{c.from || "–"}</del> → <ins>{c.to || "–"}</ins></div>)}
         {!preview.changes.length && !preview.problems.length && <p class="dim">Nothing changes.</p>}
         {preview.warnings.map((w) => <Note key={w} kind="warn">{w}</Note>)}{preview.problems.map((w) => <Note key={w} kind="bad">{w}</Note>)}</div>}
@@ -117,8 +121,8 @@ export function RunPage({ run }: { run: string }) {
   const curve = useApi<SeriesView>(`/runs/${enc(run)}/series?keys=${enc([...mainSeries, "perf/throughput", "down_sampling/before_sampling_trace_num", "down_sampling/after_sampling_trace_num"].join(","))}`, version);
   return <><RunHead run={run} view={view.data} /><Load of={view}>{(v) => <>
     {v.reason && <Note kind={v.state === "failed" ? "bad" : "dim"}>{v.state}: {v.reason}</Note>}
-    {v.fork && <p class="dim">A fork of <A href={runPath(v.fork.run_id)}>{v.fork.run_id}</A>, from step {v.fork.step}.</p>}
-    {v.children.length > 0 && <p class="dim">Forks of this run: {v.children.map((c) => <A key={c.run_id} href={runPath(c.run_id)}>{c.run_id} (step {c.fork?.step}) </A>)}</p>}
+    {v.fork && <p class="dim">A fork of <A href={runPath(v.fork.run_id)}>{v.fork.run_id}</A>, from step {v.fork.step ?? 0}.</p>}
+    {v.children.length > 0 && <p class="dim">Forks of this run: {v.children.map((c) => <A key={c.run_id} href={runPath(c.run_id)}>{c.run_id} (step {c.fork?.step ?? 0}) </A>)}</p>}
     <Load of={curve}>{(c) => <><StepBar run={run} view={v} curve={c} /><Tiles view={v} curve={c} /></>}</Load>
     <div class="split">
       <div>{curve.data && !curve.data.steps.length ? <Early run={run} version={version} /> : <>
@@ -211,7 +215,7 @@ function Tiles({ view, curve }: { view: RunView; curve: SeriesView }) {
 
 const parts: [string, string][] = [["timing_s/gen", "engine"], ["timing_s/tool", "tools"], ["timing_s/update_actor", "training"], ["timing_s/save_checkpoint", "saving"], ["timing_s/other", "other"]];
 function TimeBars({ run, version }: { run: string; version: number }) {
-  const s = useApi<SeriesView>(`/runs/${enc(run)}/series?points=400&keys=${enc(parts.map((p) => p[0]).join(","))}`, version);
+  const s = useApi<SeriesView>(`/runs/${enc(run)}/series?keys=${enc(parts.map((p) => p[0]).join(","))}`, version);
   return <Load of={s}>{(c) => {
     if (!c.steps.length) return <p class="dim">not recorded</p>;
     const rows = c.steps.map((_, i) => parts.map(([k]) => Math.max(0, asNumber(c.values[k]?.[i]) ?? 0)));
@@ -248,7 +252,7 @@ export function MetricsPage({ run }: { run: string }) {
   const view = useApi<RunView>(`/runs/${enc(run)}`, version);
   const list = useApi<RunList>("/runs");
   const filter = query("q"), band = query("band") === "1";
-  const names = useApi<SeriesView>(`/runs/${enc(run)}/series?points=4${filter ? "&match=" + enc(filter) : ""}`, version > 0 ? 1 : 0);
+  const names = useApi<SeriesView>(`/runs/${enc(run)}/series?points=4${filter ? "&match=" + enc(filter) : ""}`, version);
   const [weight, log, x] = [ Number(query("smooth", "0")), query("log") === "1", query("x", "steps") as "steps" | "wall" | "tokens"];
   return <><RunHead run={run} view={view.data} />
     <div class="bar">
@@ -307,7 +311,7 @@ export function TimelinePage({ run }: { run: string }) {
 export function CheckpointsPage({ run }: { run: string }) {
   const version = useRuns([run]);
   const view = useApi<RunView>(`/runs/${enc(run)}`, version);
-  const c = useApi<CheckpointsView>(`/runs/${enc(run)}/checkpoints`, version);
+  const c = useApi<CheckpointsView>(`/runs/${enc(run)}/checkpoints`, `${version}.${given.value}`);
   return <><RunHead run={run} view={view.data} /><h2>Checkpoints</h2><Load of={c}>{(v) => <>
     {!v.checkpoints.length && <p class="dim">None has been saved yet.</p>}
     {v.checkpoints.length > 0 && <div class="scroll" tabIndex={0}><table><thead><tr><th class="right">step</th><th class="right" title="counts all updates, those of SFT too">cursor</th><th class="right">size</th><th class="right">reward of the step after</th><th>why it stays</th><th>go on from it</th><th>on the command line</th></tr></thead>

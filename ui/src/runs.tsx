@@ -23,9 +23,12 @@ export function matches(r: RunRow, filter: string): boolean {
   });
 }
 
+// began is when a run began; one that the server alone knows is the newest.
+const began = (r: RunRow) => (r.started && !r.started.startsWith("0001") ? r.started : r.state === "damaged" || r.refused ? "" : "9");
+
 type Order = [string, string, (r: RunRow) => string | number];
 const orders: Order[] = [
-  ["started", "age", (r) => r.started ?? ""], ["run", "run", (r) => r.run_id], ["state", "state", (r) => r.state], ["step", "steps", (r) => r.step],
+  ["started", "age", (r) => began(r)], ["run", "run", (r) => r.run_id], ["state", "state", (r) => r.state], ["step", "steps", (r) => r.step],
   ["reward", "reward", (r) => r.reward ?? -Infinity], ["errors", "tool errors", (r) => r.tool_errors ?? -1],
 ];
 

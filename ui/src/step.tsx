@@ -21,7 +21,7 @@ class Rows {
 const inRange = (v: number | null, range: string) => {
   if (!range) return true;
   const [a, b] = range.split("..").map(Number);
-  return v !== null && v >= a && v <= b;
+  return v !== null && v >= a && v < b;
 };
 
 // Trajectories is the table of a step or an evaluation with its filters.
@@ -81,13 +81,13 @@ export function StepPage({ run, step }: { run: string; step: number }) {
   const version = useRuns([run]);
   const view = useApi<RunView>(`/runs/${enc(run)}`, version);
   const s = useApi<StepView>(`/runs/${enc(run)}/steps/${step}`, version);
-  const rows = useApi<Columns>(`/runs/${enc(run)}/steps/${step}/trajectories`);
+  const rows = useApi<Columns>(`/runs/${enc(run)}/steps/${step}/trajectories`, s.data?.record || (!s.data && !s.error) ? 0 : version); // those of a step that has ended stay
   const show = query("show", "trajectories");
   return <><RunHead run={run} view={view.data} /><Load of={s}>{(v) => {
     const m = v.record?.metrics ?? {};
     return <>
       <div class="bar"><h2>Step {step}</h2><span class="dim">{v.record?.stage_name}</span>
-        <A href={runPath(run, "steps", Math.max(1, step - 1))} class="button" aria-label="step before" title="[">‹</A><A href={runPath(run, "steps", Math.min(Math.max(v.last, 1), step + 1))} class="button" aria-label="step after" title="]">›</A>
+        <A href={runPath(run, "steps", Math.max(1, step - 1))} class="button" aria-label="step before" title="[">‹</A><A href={runPath(run, "steps", Math.max(step, Math.min(v.last, step + 1)))} class="button" aria-label="step after" title="]">›</A>
         {v.record ? <span class="dim">reward {num(m["critic/rewards/mean"])}, tool errors {percent(m["rollout/tool_error_rate"])} ({percent(m["roc/correct_tool_error_rate"])} in correct ones, {percent(m["roc/kept_correct_tool_error_rate"])} after resampling), {seconds(asNumber(m["timing_s/step"]) ?? NaN)}</span> : <Pill kind="run">under way</Pill>}
         {v.record?.sampled_by !== undefined && <Pill kind="warn">sampled by policy {v.record.sampled_by}</Pill>}</div>
       {v.texts && <Note kind="dim">{v.texts}</Note>}
@@ -174,7 +174,7 @@ export function TrajectoryPage({ run, step, evaluation, problem, k }: { run: str
       if ((e.target as HTMLElement).matches("input,textarea,select") || e.ctrlKey || e.metaKey || e.altKey) return;
       if (e.key === "j" && at >= 0 && at + 1 < list.length) go(way(list[at + 1]));
       if (e.key === "k" && at > 0) go(way(list[at - 1]));
-      if (e.key === "t") setQuery({ tab: tab === "tokens" ? null : "tokens" });
+      if (e.key === "t" && !evaluation) setQuery({ tab: tab === "tokens" ? null : "tokens" });
     };
     addEventListener("keydown", keys);
     return () => removeEventListener("keydown", keys);
@@ -267,7 +267,7 @@ function Tokens({ path }: { path: string }) {
       out.push(<span key={i} class={cls} data-i={i}>{shown(text).replace(/\n/g, "⏎\n") || "·"}</span>);
     }
     const find = (e: Event) => { const i = (e.target as HTMLElement).dataset?.i; if (i !== undefined) setAt(Number(i)); };
-    const at0 = v.ids.map((_, i) => i), lines = [{ label: "log-probability", x: at0, y: way[0] === "entropy" ? entropies! : way[0] === "difference" ? v.ids.map((_, i) => { const a = asNumber(trained![i]), b = asNumber(v.logprobs[i]); return a === null || b === null ? null : a - b; }) : v.logprobs }];
+    const at0 = v.ids.map((_, i) => i), lines = [{ label: way[1], x: at0, y: way[0] === "entropy" ? entropies! : way[0] === "difference" ? v.ids.map((_, i) => { const a = asNumber(trained![i]), b = asNumber(v.logprobs[i]); return a === null || b === null ? null : a - b; }) : v.logprobs }];
     return <>
       {ways.length > 1 && <div class="bar"><label>colour <select value={way[0]} onChange={(e) => setQuery({ heat: e.currentTarget.value })}>{ways.map((w) => <option key={w[0]} value={w[0]}>{w[1]}</option>)}</select></label></div>}
       <Chart key={way[0]} title={way[1]} unit="nats" lines={lines} height={110} xLabel="token" gaps onPick={(x) => { setFrom(Math.floor(x / page) * page); setAt(x); }} />
