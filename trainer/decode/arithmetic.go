@@ -16,7 +16,7 @@ import (
 type arithmetic struct {
 	// tile is the function for the next of some rows of a product, with how many it takes.
 	tile func(rows int, wide bool) (tileFunc, int)
-	// turnFloat32 and turnBFloat16 turn 16 rows of a weight; see turn_amd64.s.
+	// turnFloat32 and turnBFloat16 turn 16 rows of a weight; see turn256_amd64.s and turn512_amd64.s.
 	turnFloat32, turnBFloat16 func(dst, src unsafe.Pointer, dstStride, srcStride, depth, ahead int)
 
 	sum          func(x []float32) float32

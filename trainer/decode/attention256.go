@@ -21,7 +21,9 @@ func (c *Cache) score256(layer int, blocks []int32, h head, n int, scale float32
 	}
 	most := lanes.LargestHalf(top)
 	for _, x := range w[full:n] {
-		most = max(most, x)
+		if x > most { // NaN is left to its own place
+			most = x
+		}
 	}
 	softmax256(w, full, n, most)
 }

@@ -22,7 +22,9 @@ func (c *Cache) score512(layer int, blocks []int32, h head, n int, scale float32
 	}
 	most := lanes.Largest(top)
 	for _, x := range w[full:n] {
-		most = max(most, x)
+		if x > most { // NaN is left to its own place
+			most = x
+		}
 	}
 	softmax512(w, full, n, most)
 }

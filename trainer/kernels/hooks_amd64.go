@@ -143,7 +143,9 @@ func small(kind reflect.Type) any {
 // replaceHalves puts functions in place of the products that the backend would take now.
 func replaceHalves(functions [len(halves)]any) {
 	for i, h := range halves {
-		productOf(h.layout, h.in, dtypes.Float32).function = functions[i]
+		if p := productOf(h.layout, h.in, dtypes.Float32); p != nil { // none with GOMLX_GO_DOT_MATMUL=0, which the backend names
+			p.function = functions[i]
+		}
 	}
 }
 

@@ -87,7 +87,8 @@ func power(z Vector) Vector {
 }
 
 // ExpSingle is the exponential of the keys at the end of a context, fewer than a vector.
-// It finds the power of two in double precision and rounds after each product.
+// It finds the power of two in double precision and rounds after each product. NaN stays NaN: a network that went
+// wrong must not look well.
 func ExpSingle(x Vector) Vector {
 	z := floorDouble(x)
 	g := x.Sub(z.Mul(Splat(ln2High))).Sub(z.Mul(Splat(ln2Low)))
@@ -97,7 +98,7 @@ func ExpSingle(x Vector) Vector {
 	p = p.Mul(g).Add(Splat(exp3))
 	p = p.Mul(g).Add(Splat(exp2))
 	p = p.Mul(g.Mul(g)).Add(g).Add(Splat(1))
-	return power(z).Mul(p).Masked(x.GreaterEqual(Splat(-expLimit)))
+	return power(z).Mul(p).Masked(x.GreaterEqual(Splat(-expLimit)).Or(x.IsNaN()))
 }
 
 // floorDouble is the floor of x/ln(2)+0.5, which is computed in double precision.
@@ -180,5 +181,5 @@ func ExpSingle8(x Half) Half {
 	p = p.Mul(g).Add(c(exp3))
 	p = p.Mul(g).Add(c(exp2))
 	p = p.Mul(g.Mul(g)).Add(g).Add(c(1))
-	return power8(z).Mul(p).Masked(x.GreaterEqual(c(-expLimit)))
+	return power8(z).Mul(p).Masked(x.GreaterEqual(c(-expLimit)).Or(x.IsNaN()))
 }
