@@ -112,7 +112,7 @@ func (r *Room) Place(j *api.Job, g *api.TaskGroup) (missing int, why []string) {
 				reasons[reason]++
 				continue
 			}
-			if best == nil || n.memory > best.memory {
+			if best == nil || n.memory < best.memory { // best fit, as Nomad's, so that large ones find room behind small ones
 				best = n
 			}
 		}

@@ -152,7 +152,7 @@ func (b form) group(p process) *api.TaskGroup {
 		EphemeralDisk: &api.EphemeralDisk{SizeMB: new(diskMB)},
 		Update: &api.UpdateStrategy{
 			MaxParallel: new(1), HealthCheck: new("checks"), MinHealthyTime: new(time.Second),
-			HealthyDeadline: new(healthyDeadline), ProgressDeadline: new(2 * healthyDeadline), AutoRevert: new(true),
+			HealthyDeadline: new(healthyDeadline), ProgressDeadline: new(2*healthyDeadline + p.role.Drain + lastWords), AutoRevert: new(true),
 		},
 		Networks: []*api.NetworkResource{{Mode: "host"}},
 	}

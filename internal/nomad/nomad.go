@@ -142,16 +142,21 @@ func (c *Client) Version(ctx context.Context) (Version, error) {
 		return Version{}, c.Fail("ask for the servers", err)
 	}
 	var least Version
-	for i, m := range members.Members {
+	known := 0
+	for _, m := range members.Members {
+		if m.Status == "failed" || m.Status == "left" { // it was replaced, and takes no job
+			continue
+		}
 		v, err := ParseVersion(m.Tags["build"])
 		if err != nil {
 			return Version{}, fmt.Errorf("server %s of Nomad at %s: %w", m.Name, c.address, err)
 		}
-		if i == 0 || v.Before(least) {
+		if known == 0 || v.Before(least) {
 			least = v
 		}
+		known++
 	}
-	if len(members.Members) == 0 {
+	if known == 0 {
 		return least, fmt.Errorf("%w: the agent at %s knows no server", ErrUnreachable, c.address)
 	}
 	return least, nil

@@ -101,8 +101,8 @@ func (b *Backend) Start(ctx context.Context, job placement.Job, index uint64) (u
 		return 0, err
 	}
 	answer, _, err := b.nomad.Jobs().RegisterOpts(wanted, &api.RegisterOptions{EnforceIndex: true, ModifyIndex: index}, write(ctx))
-	if err == nil {
-		return answer.JobModifyIndex, nil
+	if err == nil { // its secrets may have been replaced since
+		return answer.JobModifyIndex, b.handSecrets(ctx, wanted)
 	}
 	err = b.fail("register job "+job.ID, err)
 	if !errors.Is(err, nomad.ErrChanged) {

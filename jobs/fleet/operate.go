@@ -39,12 +39,21 @@ func lives(a *api.AllocationListStub) bool {
 	return a.ClientStatus == api.AllocClientStatusRunning || a.ClientStatus == api.AllocClientStatusPending
 }
 
-// Down stops every job of the cluster, in the reverse order of its start: runs first, servers
-// last. What lies on the nodes stays.
+// Down stops every job of the cluster, in the reverse order of its start: control first, which would give the
+// room that becomes free to a run that waits, then runs, and servers last. What lies on the nodes stays.
 func (f *Fleet) Down(ctx context.Context, purge bool, say func(string)) error {
 	there, err := f.ours(ctx)
 	if err != nil {
 		return err
+	}
+	if s := there[f.build.ID(ControlJob)]; s != nil && !s.Stop {
+		say("stop " + s.ID)
+		if err := f.stop(ctx, s.ID, false); err != nil {
+			return err
+		}
+		if there, err = f.ours(ctx); err != nil { // with what it has started meanwhile
+			return err
+		}
 	}
 	order := map[string]int{}
 	for i, r := range f.build.Named() {

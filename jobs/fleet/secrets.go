@@ -55,8 +55,7 @@ var keptTokens = []string{jobs.ItemAccessKey, jobs.ItemSecretKey, jobs.ItemPostg
 // Init makes the secrets of the cluster and gives each job what it needs. What is there
 // stays, unless it is to be rotated.
 func (f *Fleet) Init(ctx context.Context, o InitOptions) error {
-	there, err := f.ours(ctx)
-	if err != nil { // another cluster of the name keeps its secrets
+	if _, err := f.ours(ctx); err != nil { // another cluster of the name keeps its secrets
 		return err
 	}
 	held, index, err := keeper{f}.variable(ctx, keeper{f}.vault())
@@ -90,17 +89,32 @@ func (f *Fleet) Init(ctx context.Context, o InitOptions) error {
 	for _, name := range taken {
 		o.Say("took " + name)
 	}
-	for _, h := range slices.Concat(keeper{f}.holders(), keeper{f}.runs(there)) {
-		wrote, err := keeper{f}.hand(ctx, h.path, h.role, h.items, items)
+	if err := (keeper{f}).handAll(ctx, keeper{f}.holders(), items, o.Say); err != nil {
+		return err
+	}
+	there, err := f.ours(ctx) // late: a run that was admitted meanwhile has a copy of before
+	if err != nil {
+		return err
+	}
+	if err := (keeper{f}).handAll(ctx, keeper{f}.runs(there), items, o.Say); err != nil {
+		return err
+	}
+	if len(made) == 0 {
+		o.Say("every secret is there")
+	}
+	return nil
+}
+
+// handAll gives holders what they need.
+func (f keeper) handAll(ctx context.Context, to []holder, items map[string]string, say func(string)) error {
+	for _, h := range to {
+		wrote, err := f.hand(ctx, h.path, h.role, h.items, items)
 		if err != nil {
 			return err
 		}
 		if wrote {
-			o.Say("wrote the variable " + h.path)
+			say("wrote the variable " + h.path)
 		}
-	}
-	if len(made) == 0 {
-		o.Say("every secret is there")
 	}
 	return nil
 }
@@ -174,6 +188,8 @@ func (f keeper) takePassword(items map[string]string, given string) (taken []str
 		return nil, fmt.Errorf("%w: Temporal's account of %s has a password: name its file with --postgres-password", ErrNoSecrets, f.build.Postgres)
 	case given == "" || items[item] == given:
 		return nil, nil
+	case strings.ContainsAny(given, "'\"`\\#$\r\n\x00"):
+		return nil, fmt.Errorf("%w: the password of Temporal's account of %s has a quote, a backslash, a #, a $ or a line break, which no file of variables takes as it is: give the account another one", ErrNotWanted, f.build.Postgres)
 	default:
 		items[item] = given
 		return []string{item}, nil

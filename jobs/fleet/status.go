@@ -103,16 +103,17 @@ func (f *Fleet) Status(ctx context.Context) (Status, error) {
 type observer struct{ *Fleet }
 
 // wanted finds out how many instances there should be, and why some are not there. A job
-// whose summary has nothing open is not asked about any further.
+// whose summary has nothing open and nothing that failed, which may be waiting for its next try, is not asked about any further.
 func (f observer) wanted(ctx context.Context, stub *api.JobListStub, j *JobStatus, room *jobs.Room, newest *api.AllocationListStub) error {
-	open := 0
+	open, ended := 0, 0
 	if stub.JobSummary != nil {
 		for _, g := range stub.JobSummary.Summary {
 			open += g.Queued + g.Starting
+			ended += g.Failed + g.Lost + g.Unknown
 		}
 	}
 	j.Wanted = j.Running + open
-	if open == 0 && j.Running > 0 {
+	if open == 0 && ended == 0 && j.Running > 0 {
 		return nil
 	}
 	job, _, err := f.nomad.Jobs().Info(stub.ID, query(ctx))
