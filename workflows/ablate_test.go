@@ -41,6 +41,8 @@ func (c *fakeControl) FindAblationRun(_ context.Context, in activities.FindAblat
 	if err := c.w.called("find %s", in.RunID); err != nil {
 		return "", err
 	}
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
 	if have, ok := strings.CutPrefix(c.w.ablated[in.RunID], "stored "); ok {
 		return ablation.Stored(have), nil
 	}
