@@ -360,7 +360,7 @@ func (s *Server) tables(ctx context.Context, h *history.Run, steps int) ([]*tabl
 				mu.Unlock()
 				c, ok, err := history.RolloutsOf(h).Columns(ctx, step)
 				t := tableOf(c)
-				if ok {
+				if ok && err == nil { // else it may lack a column
 					s.packed.put(tableKey(h, step), t, t.size)
 				}
 				mu.Lock()

@@ -135,7 +135,7 @@ func (h *hub) join(ctx context.Context, c *client, runID string, after *history.
 			missed = append(missed, e)
 		}
 	}
-	if len(missed) > queued || w.cut && len(missed) == len(w.log) {
+	if len(missed) > cap(c.events)-len(c.events) || w.cut && len(missed) == len(w.log) {
 		return w.at, true, nil
 	}
 	for _, e := range missed {
@@ -174,7 +174,7 @@ func (w *watcher) follow(ctx context.Context) {
 			ended = ended || e.Summary != nil
 			w.add(e)
 		}
-		if first && (err == nil || ctx.Err() != nil) {
+		if first && (err == nil || ctx.Err() != nil || !errors.Is(err, blob.ErrUnavailable)) { // damage does not heal by waiting
 			first = false
 			close(w.primed)
 		}

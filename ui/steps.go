@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 
 	"golang.org/x/sync/errgroup"
@@ -272,6 +273,9 @@ func (s *Server) showGroup(r *request) (GroupView, error) {
 		return GroupView{}, err
 	}
 	id := r.PathValue("problem")
+	if !isProblemID(id) {
+		return GroupView{}, problem{http.StatusBadRequest, fmt.Sprintf("problem %s: want visible ASCII without '/'", brief(id))}
+	}
 	out := GroupView{Step: step, Problems: []string{}}
 	var rows []record.Row
 	var group run.GroupRecord
@@ -357,15 +361,23 @@ func (s *Server) problem(ctx context.Context, h *history.Run, step int, id strin
 	if stage == 0 {
 		return rl.Problem{}, missing("run %s has no step %d", h.ID(), step)
 	}
-	return s.findProblem(ctx, h, stage, false, id)
+	return s.findProblem(ctx, h, problemsOf{stage: stage}, id)
 }
 
-// findProblem finds a problem of a stage in what is kept of its set.
-func (s *Server) findProblem(ctx context.Context, h *history.Run, stage int, heldOut bool, id string) (rl.Problem, error) {
-	key := fmt.Sprintf("problems/%s/%d/%v", h.ID(), stage, heldOut)
+// problemsOf says which problems: those that a stage trains on or, heldOut, is evaluated on, or those of a set
+// of eval.sets.
+type problemsOf struct {
+	stage   int
+	heldOut bool
+	set     string
+}
+
+// findProblem finds a problem in what is kept of its set.
+func (s *Server) findProblem(ctx context.Context, h *history.Run, of problemsOf, id string) (rl.Problem, error) {
+	key := fmt.Sprintf("problems/%s/%d/%v/%s", h.ID(), of.stage, of.heldOut, of.set)
 	known, ok := s.cache.get(key)
 	if !ok {
-		data, err := history.RolloutsOf(h).ProblemSet(ctx, stage, heldOut)
+		data, err := readProblems(ctx, history.RolloutsOf(h), of)
 		if err != nil && !errors.Is(err, blob.ErrNotExist) {
 			return rl.Problem{}, err
 		}
@@ -381,6 +393,13 @@ func (s *Server) findProblem(ctx context.Context, h *history.Run, stage int, hel
 		p = rl.Problem{ID: id}
 	}
 	return p, err
+}
+
+func readProblems(ctx context.Context, o history.Rollouts, of problemsOf) ([]byte, error) {
+	if of.set != "" {
+		return o.EvalSetProblems(ctx, of.set)
+	}
+	return o.ProblemSet(ctx, of.stage, of.heldOut)
 }
 
 // tailOf is the end of a text, from a full rune on.

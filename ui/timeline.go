@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"slices"
@@ -114,7 +115,7 @@ func (l *timeline) add(e history.Entry) {
 	case e.Evaluation != nil:
 		v := e.Evaluation
 		l.out.Spans = append(l.out.Spans, Span{
-			Kind: "evaluation", Name: fmt.Sprintf("stage %d %s, policy %d", v.Stage, v.Label, v.PolicyVersion), Start: e.At.Add(-v.Wall), End: e.At,
+			Kind: "evaluation", Name: fmt.Sprintf("%s %s, policy %d", cmp.Or(v.Set, fmt.Sprintf("stage %d", v.Stage)), v.Label, v.PolicyVersion), Start: e.At.Add(-v.Wall), End: e.At,
 			Text: fmt.Sprintf("accuracy %.2f on %d problems", v.Accuracy, v.NumProblems),
 		})
 	case e.Event != nil:

@@ -303,6 +303,9 @@ func (s *Server) showEvals(r *request) ([]EvalRow, error) {
 }
 
 func evalName(e run.Evaluation) string {
+	if e.Set != "" {
+		return fmt.Sprintf("set-%s-%d", e.Set, e.PolicyVersion)
+	}
 	return fmt.Sprintf("%d-%s-%d", e.Stage, e.Label, e.PolicyVersion)
 }
 
@@ -327,15 +330,25 @@ func (s *Server) evaluation(r *request) (*history.Run, run.Evaluation, []rl.Traj
 }
 
 func (s *Server) showEval(r *request) (Columns, error) {
-	_, e, ts, err := s.evaluation(r)
+	h, e, ts, err := s.evaluation(r)
 	if err != nil {
 		return Columns{}, err
+	}
+	greedy := e.NumProblems
+	if e.Set != "" {
+		cfg, err := h.Config(r.Context())
+		if err != nil {
+			return Columns{}, err
+		}
+		if !slices.ContainsFunc(cfg.Eval.Sets, func(set config.EvalSet) bool { return set.Name == e.Set && set.Greedy }) {
+			greedy = 0
+		}
 	}
 	rows := make([]record.Row, len(ts))
 	for i := range ts {
 		rows[i] = record.RowOf(&ts[i])
 		rows[i].Rollout, rows[i].Fate = i, "sampled"
-		if i < e.NumProblems {
+		if i < greedy {
 			rows[i].Fate = "greedy"
 		}
 	}
@@ -359,7 +372,7 @@ func (s *Server) showEvalTrajectory(r *request) (TrajectoryView, error) {
 		return TrajectoryView{}, missing("the evaluation has no trajectory %d of problem %s", k, brief(r.PathValue("problem")))
 	}
 	ctx := r.Context()
-	p, err := s.findProblem(ctx, h, e.Stage, true, ts[k].ProblemID)
+	p, err := s.findProblem(ctx, h, problemsOf{stage: e.Stage, heldOut: true, set: e.Set}, ts[k].ProblemID)
 	if err != nil {
 		return TrajectoryView{}, err
 	}

@@ -103,6 +103,12 @@ func (w *watching) show(ctx context.Context, entries []history.Entry) (ended boo
 			}
 		case e.Event != nil:
 			w.tell(e.Event.Kind + ": " + e.Event.Plain())
+			switch e.Event.Kind {
+			case run.EventFail, run.EventCancel: // they leave no summary
+				ended = true
+			case run.EventTakeOver:
+				ended = false
+			}
 		case e.Evaluation != nil:
 			v := e.Evaluation
 			w.tell(fmt.Sprintf("eval: stage %d %s, policy %d: accuracy %.2f", v.Stage, v.Label, v.PolicyVersion, v.Accuracy))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"temper/internal/history"
+	"temper/internal/run"
 	"temper/internal/run/runtest"
 )
 
@@ -26,5 +27,24 @@ func TestWatchDrawsBeforeAnythingHappens(t *testing.T) {
 	}
 	if !strings.Contains(out.String(), "demo") || !strings.Contains(out.String(), "no step has ended yet") {
 		t.Errorf("the terminal shows %q", out.String())
+	}
+}
+
+// TestWatchEndsWithARunThatFails, which leaves no summary; one that another execution has taken over goes on.
+func TestWatchEndsWithARunThatFails(t *testing.T) {
+	event := func(kind string) history.Entry { return history.Entry{Event: &run.Event{Kind: kind}} }
+	for name, c := range map[string]struct {
+		entries []history.Entry
+		want    bool
+	}{
+		"failed":     {[]history.Entry{event(run.EventPause), event(run.EventFail)}, true},
+		"cancelled":  {[]history.Entry{event(run.EventCancel)}, true},
+		"taken over": {[]history.Entry{event(run.EventFail), event(run.EventTakeOver)}, false},
+		"paused":     {[]history.Entry{event(run.EventPause)}, false},
+	} {
+		var out bytes.Buffer
+		if ended, err := (&watching{out: &out}).show(t.Context(), c.entries); err != nil || ended != c.want {
+			t.Errorf("%s: ended %v (%v)", name, ended, err)
+		}
 	}
 }

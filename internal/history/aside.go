@@ -16,33 +16,12 @@ func (o Rollouts) Times(ctx context.Context, step int) ([]record.Times, error) {
 	return aside(ctx, o.run.store, o.run.layout.TimesFolder(step), record.DecodeTimes)
 }
 
-// TimesOf are those of one trajectory; ok is false where they are not recorded, or not in
-// full.
-func (o Rollouts) TimesOf(ctx context.Context, step int, problemID string, rollout int) (t record.Times, ok bool, err error) {
-	all, err := o.Times(ctx, step)
-	if err != nil {
-		return t, false, err
-	}
-	var parts []record.Times
-	for _, part := range all {
-		if part.Problem == problemID && part.Rollout == rollout {
-			parts = append(parts, part)
-		}
-	}
-	t, ok = record.JoinTimes(parts)
-	return t, ok, nil
-}
-
 // OutputsOf are the whole outputs of the calls of a trajectory, where the run keeps them.
 func (o Rollouts) OutputsOf(ctx context.Context, step int, problemID string, rollout int) ([]record.Output, error) {
-	all, err := aside(ctx, o.run.store, o.run.layout.OutputsFolder(step), record.DecodeOutputs)
-	var out []record.Output
-	for _, one := range all {
-		if one.Problem == problemID && one.Rollout == rollout {
-			out = append(out, one)
-		}
-	}
-	return out, err
+	return aside(ctx, o.run.store, o.run.layout.OutputsFolder(step), func(data []byte) ([]record.Output, error) {
+		list, err := record.DecodeOutputs(data) // those of other trajectories are dropped at once: all of a step may be gigabytes
+		return slices.DeleteFunc(list, func(one record.Output) bool { return one.Problem != problemID || one.Rollout != rollout }), err
+	})
 }
 
 // TokenStats are what the trainer has said of the sampled tokens of a trajectory; ok is false

@@ -1,11 +1,13 @@
 package history_test
 
 import (
+	"slices"
 	"testing"
 
 	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/history"
+	"temper/internal/record"
 	"temper/internal/run/runtest"
 )
 
@@ -26,7 +28,7 @@ func TestTimesOfARun(t *testing.T) {
 	}
 	outputs := 0
 	for _, one := range ts {
-		times, ok, err := o.TimesOf(t.Context(), 1, one.ProblemID, one.Rollout)
+		times, ok, err := timesOf(t, o, 1, one.ProblemID, one.Rollout)
 		if err != nil || !ok || len(times.Turns) != len(one.Turns) || len(times.Turns[0].Calls) != len(one.Turns[0].Calls) {
 			t.Errorf("%s/%d: times %+v (%v), of %d turns", one.ProblemID, one.Rollout, times, err, len(one.Turns))
 		}
@@ -51,10 +53,19 @@ func TestTimesOfARun(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, ok, err := o.TimesOf(t.Context(), 1, ts[0].ProblemID, ts[0].Rollout); ok || err != nil {
+	if _, ok, err := timesOf(t, o, 1, ts[0].ProblemID, ts[0].Rollout); ok || err != nil {
 		t.Errorf("damaged times were read (%v)", err)
 	}
-	if _, ok, err := o.TimesOf(t.Context(), 99, ts[0].ProblemID, 0); ok || err != nil {
+	if _, ok, err := timesOf(t, o, 99, ts[0].ProblemID, 0); ok || err != nil {
 		t.Errorf("times of a step that is not there (%v)", err)
 	}
+}
+
+// timesOf are the times of one trajectory; ok is false where they are not recorded in full.
+func timesOf(t *testing.T, o history.Rollouts, step int, problemID string, rollout int) (record.Times, bool, error) {
+	t.Helper()
+	all, err := o.Times(t.Context(), step)
+	parts := slices.DeleteFunc(all, func(one record.Times) bool { return one.Problem != problemID || one.Rollout != rollout })
+	times, ok := record.JoinTimes(parts)
+	return times, ok, err
 }

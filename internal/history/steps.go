@@ -93,6 +93,11 @@ func (o Rollouts) ProblemSet(ctx context.Context, stage int, heldOut bool) ([]by
 	return blob.ReadKey(ctx, o.run.store, key)
 }
 
+// EvalSetProblems is the stored content of a set of eval.sets.
+func (o Rollouts) EvalSetProblems(ctx context.Context, set string) ([]byte, error) {
+	return blob.ReadKey(ctx, o.run.store, o.run.layout.EvalSetProblems(set))
+}
+
 // source is the stage whose problems a stage has.
 func (o Rollouts) source(stage int) int {
 	i := slices.IndexFunc(o.run.Plan.Stages, func(s run.Stage) bool { return s.Index == stage })
@@ -105,7 +110,11 @@ func (o Rollouts) source(stage int) int {
 // EvaluationTrajectories are those of an evaluation, the greedy ones first, with their
 // text. Errors: blob.ErrNotExist.
 func (o Rollouts) EvaluationTrajectories(ctx context.Context, e run.Evaluation) ([]rl.Trajectory, error) {
-	out, err := run.ReadTrajectories(ctx, o.run.store, o.run.layout.EvalTrajectories(e.Stage, e.Label, e.PolicyVersion))
+	key := o.run.layout.EvalTrajectories(e.Stage, e.Label, e.PolicyVersion)
+	if e.Set != "" {
+		key = o.run.layout.EvalSetTrajectories(e.Set, e.PolicyVersion)
+	}
+	out, err := run.ReadTrajectories(ctx, o.run.store, key)
 	if err != nil {
 		return nil, err
 	}

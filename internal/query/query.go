@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"strconv"
 	"strings"
 	"sync"
@@ -84,6 +85,9 @@ func checkStatement(text string) error {
 	if strings.ContainsRune(text, 0) {
 		return errors.New("the query has a NUL byte")
 	}
+	if rest := skip(behindFirst(text)); rest != "" {
+		return fmt.Errorf("more follows the first statement, from %.20q on: ask one question at a time", rest)
+	}
 	word := strings.ToUpper(firstWord(text))
 	switch word {
 	case "SELECT", "WITH", "VALUES", "EXPLAIN":
@@ -95,8 +99,37 @@ func checkStatement(text string) error {
 	}
 }
 
+// behindFirst is what stands behind the first statement: behind a semicolon outside of quotes and comments.
+func behindFirst(text string) string {
+	ends := []struct{ begin, end string }{{"--", "\n"}, {"/*", "*/"}, {"'", "'"}, {`"`, `"`}, {"`", "`"}, {"[", "]"}}
+	for text != "" {
+		if text[0] == ';' {
+			return text[1:]
+		}
+		rest := text[1:]
+		for _, e := range ends {
+			if inside, ok := strings.CutPrefix(text, e.begin); ok {
+				_, rest, _ = strings.Cut(inside, e.end) // "" where it never ends
+				break
+			}
+		}
+		text = rest
+	}
+	return ""
+}
+
 // firstWord is the first word behind comments and space.
 func firstWord(text string) string {
+	text = skip(text)
+	end := strings.IndexFunc(text, func(r rune) bool { return !unicode.IsLetter(r) })
+	if end < 0 {
+		end = len(text)
+	}
+	return text[:end]
+}
+
+// skip is what follows comments and space.
+func skip(text string) string {
 	for {
 		text = strings.TrimLeftFunc(text, unicode.IsSpace)
 		switch {
@@ -105,11 +138,7 @@ func firstWord(text string) string {
 		case strings.HasPrefix(text, "/*"):
 			_, text, _ = strings.Cut(text, "*/")
 		default:
-			end := strings.IndexFunc(text, func(r rune) bool { return !unicode.IsLetter(r) })
-			if end < 0 {
-				end = len(text)
-			}
-			return text[:end]
+			return text
 		}
 	}
 }
@@ -170,12 +199,46 @@ func answer(ctx context.Context, s *source, text string, limits Limits) (Result,
 	if err := prepare(ctx, conn, id, limits); err != nil {
 		return Result{}, err
 	}
+	stop, err := interruptAt(ctx, conn)
+	if err != nil {
+		return Result{}, err
+	}
+	defer stop()
 	rows, err := conn.QueryContext(ctx, text)
 	if err != nil {
 		return Result{}, err
 	}
 	defer rows.Close() //nolint:errcheck // read alone
 	return collect(rows, limits)
+}
+
+// interruptAt ends a query with ctx. The driver does so up to the first row alone, and then waits for the next
+// one, however long that takes. stop waits until the connection is not used any more.
+func interruptAt(ctx context.Context, conn *sql.Conn) (stop func(), err error) {
+	var db uintptr
+	err = conn.Raw(func(c any) error {
+		field := reflect.Indirect(reflect.ValueOf(c)).FieldByName("db") // the driver's handle of SQLite
+		if field.Kind() != reflect.Uintptr || field.Uint() == 0 {
+			return errors.New("this version of the driver has no handle of SQLite where it is looked for")
+		}
+		db = uintptr(field.Uint())
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		select {
+		case <-ctx.Done():
+			tls := libc.NewTLS()
+			defer tls.Close()
+			sqlite3.Xsqlite3_interrupt(tls, db)
+		case <-done:
+		}
+	}()
+	return func() { close(done); <-ended }, nil
 }
 
 // prepare makes the tables and then takes from the connection whatever could write, read a

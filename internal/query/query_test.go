@@ -98,15 +98,18 @@ func TestBadQueriesEndInOneLine(t *testing.T) {
 		"SELECT":                                "incomplete input",
 		"SELECT 1 \x00":                         "NUL",
 		"SELECT load_extension('x')":            "SQL:",
-		"SELECT 1; ATTACH '" + file + "' AS x":  "attached",
-		"SELECT 1; VACUUM INTO '" + file + "'":  "SQL:",
-		"SELECT 1; DROP TABLE runs":             "SQL:",
-		"SELECT 1; CREATE TABLE t(x)":           "SQL:",
+		"SELECT 1; ATTACH '" + file + "' AS x":  "more follows",
+		"SELECT 1; VACUUM INTO '" + file + "'":  "more follows",
+		"SELECT 1; DROP TABLE runs":             "more follows",
+		"SELECT 1; PRAGMA hard_heap_limit = 1":  "more follows",
+		"SELECT ';' /* ; */ -- ;\n; SELECT 2":   "more follows",
+		"SELECT 1;;":                            "more follows",
 		"SELECT randomblob(100000000)":          "too big",
 		"SELECT '" + strings.Repeat("x", 1<<17): "at most",
 		"SELECT 1" + strings.Repeat("+1", 500):  "SQL:",
-		"WITH RECURSIVE x(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM x) SELECT count(*) FROM x":            "stopped after",
-		"SELECT 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa' LIKE '" + strings.Repeat("%a", 600) + "b'": "SQL:",
+		"WITH RECURSIVE x(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM x) SELECT count(*) FROM x":                    "stopped after",
+		"WITH RECURSIVE x(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM x) SELECT 1 UNION ALL SELECT count(*) FROM x": "stopped after",
+		"SELECT 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa' LIKE '" + strings.Repeat("%a", 600) + "b'":         "SQL:",
 	} {
 		began := time.Now()
 		got, err := query.Run(t.Context(), store, text, limits)
@@ -115,6 +118,11 @@ func TestBadQueriesEndInOneLine(t *testing.T) {
 		}
 		if took := time.Since(began); took > 10*limits.Time {
 			t.Errorf("%.80q took %v", text, took)
+		}
+	}
+	for _, text := range []string{"SELECT ';' AS \"a;b\" /* ; */ -- ; and so on", "SELECT 1 ; -- no more", "SELECT 1;\n", "SELECT [runs].run FROM [runs]; /* none */"} {
+		if _, err := query.Run(t.Context(), store, text, limits); err != nil {
+			t.Errorf("%q: %v", text, err)
 		}
 	}
 	if _, err := os.Stat(file); err == nil {
