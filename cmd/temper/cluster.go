@@ -265,7 +265,7 @@ func (f *clusterFlags) doctorCommand() *cobra.Command {
 func (f *clusterFlags) downCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "down", Short: "Stop every job of the cluster", Args: cobra.NoArgs,
-		Long: `Stops every job of the cluster, runs first and servers last. Databases and objects stay on their nodes, secrets in
+		Long: `Stops every job of the cluster, control first, then runs, and servers last. Databases and objects stay on their nodes, secrets in
 their variables: apply starts the cluster again, and runs go on.`,
 	}
 	var purge bool
