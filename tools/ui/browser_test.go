@@ -279,13 +279,28 @@ func TestPages(t *testing.T) {
 	}
 }
 
+// await evaluates a condition until it gives more than the zero value. A page that is
+// left in between is no failure: the next page is asked.
+func await[T comparable](ctx context.Context, condition string) (T, error) {
+	var nothing T
+	for end := time.Now().Add(wait); ; time.Sleep(50 * time.Millisecond) {
+		got, err := chromedp.Run(ctx, chromedp.Evaluate[T](condition))
+		if err == nil && got != nothing {
+			return got, nil
+		}
+		if ctx.Err() != nil || time.Now().After(end) {
+			return nothing, fmt.Errorf("not within %s: %s (last error: %v)", wait, condition, err)
+		}
+	}
+}
+
 // keptProblem is a problem of a step that was kept.
 func keptProblem(t *testing.T, ctx context.Context, home string) string {
 	t.Helper()
 	if err := chromedp.Do(ctx, chromedp.Navigate(home+"/runs/demo/steps/2")); err != nil {
 		t.Fatal(err)
 	}
-	problem, err := chromedp.Run(ctx, chromedp.Poll[string](`(document.querySelector("a.group-kept") ?? {title: ""}).title.split(":")[0]`, chromedp.WithPollingTimeout(wait)))
+	problem, err := await[string](ctx, `(document.querySelector("a.group-kept") ?? {title: ""}).title.split(":")[0]`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -298,7 +313,7 @@ func look(t *testing.T, ctx context.Context, address, see, name string) {
 	if err := chromedp.Do(ctx, chromedp.Navigate(address)); err != nil {
 		t.Fatal(err)
 	}
-	_, err := chromedp.Run(ctx, chromedp.Poll[bool](fmt.Sprintf(visible, see), chromedp.WithPollingTimeout(wait), chromedp.WithPollingInterval(50*time.Millisecond)))
+	_, err := await[bool](ctx, fmt.Sprintf(visible, see))
 	shoot(t, ctx, name)
 	if err != nil {
 		text, _ := chromedp.Run(ctx, chromedp.Evaluate[string](`document.body.innerText.slice(0, 600)`))
@@ -330,7 +345,7 @@ func TestKeyboard(t *testing.T) {
 	home, ctx := dashboard(t), browser(t)
 	at := func(what, condition string) {
 		t.Helper()
-		if _, err := chromedp.Run(ctx, chromedp.Poll[bool](condition, chromedp.WithPollingTimeout(wait), chromedp.WithPollingInterval(50*time.Millisecond))); err != nil {
+		if _, err := await[bool](ctx, condition); err != nil {
 			where, _ := chromedp.Run(ctx, chromedp.Evaluate[string](`location.pathname + location.search`))
 			t.Fatalf("%s: %v, at %s", what, err, where)
 		}
@@ -364,7 +379,7 @@ func TestKeyboard(t *testing.T) {
 		t.Fatal(err)
 	}
 	at("rows of a bar", `location.search.includes("turns=") && [...document.querySelectorAll(".bar > .dim")].some((e) => e.textContent.startsWith(window.counted + " of "))`)
-	if err := chromedp.Do(ctx, chromedp.Evaluate[chromedp.Void](`history.back()`), chromedp.Navigate(home+"/runs/demo/steps/6")); err != nil {
+	if err := chromedp.Do(ctx, chromedp.Navigate(home+"/runs/demo/steps/6")); err != nil {
 		t.Fatal(err)
 	}
 	at("all rows", `!!document.querySelector(".grid-row")`)

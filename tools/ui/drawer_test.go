@@ -16,7 +16,7 @@ func TestDrawer(t *testing.T) {
 	home, ctx := dashboardWith(t, func(string) {}, "--temporal", "127.0.0.1:1"), browser(t)
 	at := func(what, condition string) {
 		t.Helper()
-		if _, err := chromedp.Run(ctx, chromedp.Poll[bool](condition, chromedp.WithPollingTimeout(wait))); err != nil {
+		if _, err := await[bool](ctx, condition); err != nil {
 			text, _ := chromedp.Run(ctx, chromedp.Evaluate[string](`(document.querySelector(".drawer") ?? document.body).innerText`))
 			t.Fatalf("%s: %v\n%s", what, err, text)
 		}
