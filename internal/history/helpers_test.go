@@ -47,6 +47,11 @@ func (d *distant) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 	return d.Store.Get(ctx, key)
 }
 
+func (d *distant) GetRange(ctx context.Context, key string, offset, length int64) (io.ReadCloser, error) {
+	d.ask(ctx)
+	return d.Store.GetRange(ctx, key, offset, length)
+}
+
 func (d *distant) Stat(ctx context.Context, key string) (blob.Info, error) {
 	d.ask(ctx)
 	return d.Store.Stat(ctx, key)

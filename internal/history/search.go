@@ -9,10 +9,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"temper/internal/artifact"
 	"temper/internal/blob"
 	"temper/internal/fault"
+	"temper/internal/record"
 	"temper/internal/rl"
 	"temper/internal/run"
 )
@@ -64,7 +66,7 @@ const (
 // reports, or by the first error of hit or tell. It passes over groups that are damaged or
 // deleted. Errors: InvalidConfig for a pattern that is none.
 func (o Rollouts) Search(ctx context.Context, s Search, hit func(Hit) error, tell func(Progress) error) (limited bool, err error) {
-	find, err := s.finder()
+	search, err := o.newSearching(s)
 	if err != nil {
 		return false, err
 	}
@@ -79,7 +81,7 @@ func (o Rollouts) Search(ctx context.Context, s Search, hit func(Hit) error, tel
 	p := Progress{Steps: max(0, last-first+1)}
 	left := s.Limit
 	for step := last; step >= first; step-- {
-		err := o.searchStep(ctx, step, &p, find, func(h Hit) error {
+		err := search.step(ctx, step, &p, func(h Hit) error {
 			if left--; left < 0 {
 				return errLimit
 			}
@@ -102,44 +104,100 @@ func (o Rollouts) Search(ctx context.Context, s Search, hit func(Hit) error, tel
 
 var errLimit = errors.New("limit of hits")
 
-// finder returns the place of the first match, nil for none.
-func (s Search) finder() (func([]byte) []int, error) {
+// searching is a search under way.
+type searching struct {
+	Rollouts
+	wanted Search
+	// place is the place of the first match in a text, nil for none.
+	place func([]byte) []int
+	// first is how many bytes of a group are asked for first: a little more than the group
+	// before needed.
+	first atomic.Int64
+	// tokens finds the text; the tokenizer is read when the first compact record is.
+	once   sync.Once
+	tokens findTokens
+	failed error
+}
+
+// findTokens reports whether the text of ids has a match, and else its length.
+type findTokens func(ids []int32, buf *buffers) (size int, found bool)
+
+// buffers are what a group is read into.
+type buffers struct {
+	data, text []byte
+	ids        []int32
+	reader     record.TokenReader
+}
+
+// searchBuffers are kept from group to group.
+var searchBuffers = sync.Pool{New: func() any { return new(buffers) }}
+
+func (o Rollouts) newSearching(s Search) (*searching, error) {
+	r := &searching{Rollouts: o, wanted: s}
+	r.first.Store(leastFirst)
 	switch {
 	case s.Text == "":
 		return nil, fault.Newf(fault.InvalidConfig, "the search has no text")
 	case len(s.Text) > maxPattern:
 		return nil, fault.Newf(fault.InvalidConfig, "the text to search for has %d bytes, at most %d are taken", len(s.Text), maxPattern)
 	case !s.Regex:
-		wanted := []byte(s.Text)
-		return func(text []byte) []int {
-			at := bytes.Index(text, wanted)
+		r.place = func(text []byte) []int {
+			at := bytes.Index(text, []byte(s.Text))
 			if at < 0 {
 				return nil
 			}
-			return []int{at, at + len(wanted)}
-		}, nil
+			return []int{at, at + len(s.Text)}
+		}
+		return r, nil
 	}
 	pattern, err := regexp.Compile(s.Text)
 	if err != nil {
 		return nil, fault.Newf(fault.InvalidConfig, "the regular expression cannot be used: %s", strings.Join(strings.Fields(err.Error()), " "))
 	}
-	return pattern.FindIndex, nil
+	r.place = pattern.FindIndex
+	return r, nil
+}
+
+// inTokens is the function that finds the text in tokens.
+func (r *searching) inTokens(ctx context.Context) (findTokens, error) {
+	r.once.Do(func() {
+		tok, err := r.run.texts.tokenizer(ctx, r.run.store, r.run.layout)
+		if err != nil {
+			r.failed = err
+			return
+		}
+		if !r.wanted.Regex {
+			finder := tok.NewFinder([]byte(r.wanted.Text))
+			r.tokens = func(ids []int32, _ *buffers) (int, bool) { return finder.Find(ids) }
+			return
+		}
+		r.tokens = func(ids []int32, buf *buffers) (int, bool) {
+			if buf.text = tok.AppendDecode(buf.text[:0], ids); r.place(buf.text) != nil {
+				return 0, true
+			}
+			return len(buf.text), false
+		}
+	})
+	return r.tokens, r.failed
 }
 
 // searchAhead is how many groups of a step are read and searched at a time: a far store
 // lets each of them wait, and each takes some milliseconds of a processor.
 const searchAhead = 16
 
-// searchStep reports the hits of a step in the order of its trajectories.
-func (o Rollouts) searchStep(ctx context.Context, step int, p *Progress, find func([]byte) []int, hit func(Hit) error) error {
-	problems, err := o.run.Problems(ctx, step)
+// leastFirst is the least that is asked for of a group.
+const leastFirst = 64 << 10
+
+// step reports the hits of a step in the order of its trajectories.
+func (r *searching) step(ctx context.Context, step int, p *Progress, hit func(Hit) error) error {
+	problems, err := r.run.Problems(ctx, step)
 	if err != nil {
 		return err
 	}
 	for part := range slices.Chunk(problems, searchAhead) {
 		groups := make([]searched, len(part))
 		err := artifact.Each(ctx, len(part), func(ctx context.Context, i int) (err error) {
-			groups[i], err = o.searchGroup(ctx, step, part[i], find)
+			groups[i], err = r.group(ctx, step, part[i])
 			return err
 		})
 		if err != nil {
@@ -164,32 +222,72 @@ type searched struct {
 	bytes int64
 }
 
-// searchTexts are what texts are decoded into.
-var searchTexts = sync.Pool{New: func() any { return new([]byte) }}
-
-func (o Rollouts) searchGroup(ctx context.Context, step int, problem string, find func([]byte) []int) (out searched, err error) {
-	ts, err := run.ReadWithoutLogprobs(ctx, o.run.store, o.run.layout.Group(step, problem))
-	if blob.IsDamage(err) {
-		return out, nil
-	}
+// group looks through one group.
+func (r *searching) group(ctx context.Context, step int, problem string) (searched, error) {
+	buf := searchBuffers.Get().(*buffers)
+	defer searchBuffers.Put(buf)
+	data, err := run.ReadUpToTokens(ctx, r.run.store, r.run.layout.Group(step, problem), int(r.first.Load()), buf.data[:0])
+	buf.data = data
 	if err != nil {
-		return out, err
+		return searched{}, passOver(err)
 	}
-	out.read = 1
-	buf := searchTexts.Get().(*[]byte)
-	defer searchTexts.Put(buf)
-	for i := range ts {
-		text, err := o.run.texts.of(ctx, o.run.store, o.run.layout, &ts[i], (*buf)[:0])
-		if err != nil {
-			return out, err
+	if !record.IsCompact(data) {
+		return r.lines(data)
+	}
+	r.first.Store(int64(max(leastFirst, len(data)+len(data)/4)))
+	packed, err := buf.reader.Read(data)
+	if err != nil {
+		return searched{}, nil //nolint:nilerr // it is damaged and passed over
+	}
+	find, err := r.inTokens(ctx)
+	if err != nil {
+		return searched{}, err
+	}
+	out := searched{read: 1}
+	for i := range packed {
+		buf.ids = packed[i].AppendResponse(buf.ids[:0])
+		size, found := find(buf.ids, buf)
+		out.bytes += int64(size)
+		if !found {
+			continue
 		}
-		*buf = text
+		t, err := packed[i].UnpackTokens()
+		if err != nil {
+			return searched{}, nil //nolint:nilerr // it is damaged and passed over
+		}
+		text, err := r.run.texts.of(ctx, r.run.store, r.run.layout, &t, nil)
+		if err != nil {
+			return searched{}, err
+		}
 		out.bytes += int64(len(text))
-		if at := find(text); at != nil {
+		out.hits = append(out.hits, hitOf(&t, text, r.place(text)))
+	}
+	return out, nil
+}
+
+// lines looks through a group that is stored as lines.
+func (r *searching) lines(data []byte) (searched, error) {
+	ts, err := record.Decode(data)
+	if err != nil {
+		return searched{}, nil //nolint:nilerr // it is damaged and passed over
+	}
+	out := searched{read: 1}
+	for i := range ts {
+		text := []byte(ts[i].Text)
+		out.bytes += int64(len(text))
+		if at := r.place(text); at != nil {
 			out.hits = append(out.hits, hitOf(&ts[i], text, at))
 		}
 	}
 	return out, nil
+}
+
+// passOver is nil for what is damaged or deleted.
+func passOver(err error) error {
+	if blob.IsDamage(err) {
+		return nil
+	}
+	return err
 }
 
 func hitOf(t *rl.Trajectory, text []byte, at []int) Hit {

@@ -1,13 +1,26 @@
 package history_test
 
 import (
+	"bytes"
+	"context"
 	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"temper/internal/artifact"
+	"temper/internal/blob"
 	"temper/internal/history"
+	"temper/internal/record"
+	"temper/internal/run"
 	"temper/internal/run/runtest"
+	"temper/internal/tokenizer"
 )
 
 // TestSearchFindsNewestFirst, one hit a trajectory, and says when there are more.
@@ -53,6 +66,106 @@ func TestSearchFindsNewestFirst(t *testing.T) {
 			t.Errorf("%.20q: %v, want an error with %q", text, err, want)
 		}
 	}
+}
+
+// TestSearchOfLargeGroups finds in compact records, of which more than is asked for first
+// holds tokens, what decoding each text finds, and reads nothing of their log-probabilities.
+func TestSearchOfLargeGroups(t *testing.T) {
+	h := runtest.New(t, nil)
+	h.Whole(t, 1, false)
+	r := mustOpen(t, h.Store, "demo")
+	problems, err := r.Problems(t.Context(), 1)
+	if err != nil || len(problems) < 2 {
+		t.Fatalf("%d problems (%v)", len(problems), err)
+	}
+	layout, draw := artifact.Layout{RunID: "demo"}, rand.New(rand.NewPCG(3, 4))
+	data, err := blob.ReadKey(t.Context(), h.Store, layout.Tokenizer())
+	if err != nil {
+		t.Fatal(err)
+	}
+	tok, err := tokenizer.Parse(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts, stored := map[string]string{}, int64(0)
+	for i, problem := range problems {
+		ts, err := run.ReadTrajectories(t.Context(), h.Store, layout.Group(1, problem))
+		if err != nil {
+			t.Fatal(err)
+		}
+		packed := make([]record.Packed, len(ts))
+		for j := range ts {
+			for range 40_000 * i { // the first group is a small one
+				ts[j].Tokens = append(ts[j].Tokens, draw.Int32N(int32(tok.VocabSize()))) //nolint:gosec // small
+				ts[j].LossMask, ts[j].RolloutLogprobs = append(ts[j].LossMask, true), append(ts[j].RolloutLogprobs, -draw.Float32())
+			}
+			texts[fmt.Sprintf("%s/%d", problem, j)] = tok.Decode(ts[j].Tokens[ts[j].PromptTokens:])
+			if packed[j], err = record.Pack(&ts[j]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		data, err := record.Compact(packed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.Store.Put(t.Context(), layout.Group(1, problem), bytes.NewReader(data), blob.Always); err != nil {
+			t.Fatal(err)
+		}
+		stored += int64(len(data))
+	}
+	count := &counting{Store: h.Store}
+	far := history.RolloutsOf(mustOpen(t, count, "demo"))
+	for _, s := range []history.Search{{Text: "<answer>"}, {Text: "e"}, {Text: "not there at all"}, {Text: "(ab|c)+d", Regex: true}, {Text: "zzz$", Regex: true}} {
+		s.From, s.To, s.Limit = 1, 1, 1000
+		pattern := regexp.MustCompile(s.Text)
+		if !s.Regex {
+			pattern = regexp.MustCompile(regexp.QuoteMeta(s.Text))
+		}
+		want, bytesOf := map[string]int{}, int64(0)
+		for name, text := range texts {
+			bytesOf += int64(len(text))
+			if at := pattern.FindStringIndex(text); at != nil {
+				want[name] = at[0]
+			}
+		}
+		count.read.Store(0)
+		got, last := map[string]int{}, history.Progress{}
+		_, err := far.Search(t.Context(), s, func(hit history.Hit) error {
+			got[fmt.Sprintf("%s/%d", hit.Problem, hit.Rollout)] = hit.At
+			return nil
+		}, func(p history.Progress) error { last = p; return nil })
+		if err != nil || !maps.Equal(got, want) || last.Bytes != bytesOf || last.Groups != len(problems) {
+			t.Errorf("%q: hits at %v of %d bytes in %d groups (%v), want %v of %d in %d", s.Text, got, last.Bytes, last.Groups, err, want, bytesOf, len(problems))
+		}
+		if read := count.read.Load(); read > stored/2 {
+			t.Errorf("%q: %d bytes were read of %d, most of which are log-probabilities", s.Text, read, stored)
+		}
+	}
+}
+
+// counting counts the bytes that are read of trajectories.
+type counting struct {
+	blob.Store
+	read atomic.Int64
+}
+
+func (c *counting) GetRange(ctx context.Context, key string, offset, length int64) (io.ReadCloser, error) {
+	rc, err := c.Store.GetRange(ctx, key, offset, length)
+	if err != nil || !strings.Contains(key, "/trajectories/") {
+		return rc, err
+	}
+	return countedReader{rc, &c.read}, nil
+}
+
+type countedReader struct {
+	io.ReadCloser
+	read *atomic.Int64
+}
+
+func (r countedReader) Read(p []byte) (int, error) {
+	n, err := r.ReadCloser.Read(p)
+	r.read.Add(int64(n))
+	return n, err
 }
 
 // TestSearchReadsGroupsSideBySide: a far store does not let them wait one after another.

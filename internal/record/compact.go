@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/klauspost/compress/zstd"
 )
@@ -23,8 +24,8 @@ const (
 	maxSection = 1 << 30
 )
 
-// newEncoder and newDecoder make the coder of one record: what they hold is small
-// beside it, and nobody has to share them.
+// newEncoder and newDecoder make a coder that nobody has to share: what it holds is small
+// beside a record.
 func newEncoder() (*zstd.Encoder, error) {
 	return zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
 		zstd.WithLowerEncoderMem(true), zstd.WithWindowSize(1<<20), zstd.WithEncoderCRC(true))
@@ -34,7 +35,10 @@ func newDecoder() (*zstd.Decoder, error) {
 	return zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxMemory(maxSection))
 }
 
-var errRecord = errors.New("compact record is damaged")
+var (
+	errRecord     = errors.New("compact record is damaged")
+	errNotCompact = fmt.Errorf("compact record: want a first line %q", magic)
+)
 
 // Compact writes trajectories as a compact record.
 func Compact(packed []Packed) ([]byte, error) {
@@ -60,60 +64,83 @@ func Compact(packed []Packed) ([]byte, error) {
 	flush()
 	for plane := range numPlanes {
 		for i := range packed {
-			section = append(section, packed[i].plane(plane)...)
+			section = append(section, packed[i].planes[plane]...)
 		}
 		flush()
 	}
 	return out, nil
 }
 
-// plane is the part of a trajectory in one of the sections.
-func (p *Packed) plane(i int) []byte {
-	s := p.shape
-	if i < tokenPlanes {
-		if i >= s.tokenBytes {
-			return nil
-		}
-		return p.planes[i*s.tokens:][:s.tokens]
+// DecodePacked reads a compact record.
+func DecodePacked(data []byte) ([]Packed, error) { return new(planeReader).read(data, numPlanes) }
+
+// TokenReader reads compact records without log-probabilities, which are most of them, one
+// after another in the same memory. Its zero value is ready.
+type TokenReader struct{ planeReader }
+
+// Read returns trajectories that hold until the next call and whose Unpack fails. The data
+// may end where TokensEnd says.
+func (r *TokenReader) Read(data []byte) ([]Packed, error) { return r.read(data, tokenPlanes) }
+
+// TokensEnd says where the tokens of a compact record end and the log-probabilities begin,
+// of which data is the beginning. Where this does not say so, ok is false and at least so
+// many bytes are wanted.
+func TokensEnd(data []byte) (end int, ok bool, err error) {
+	end = len(magic)
+	if len(data) >= end && !IsCompact(data) {
+		return 0, false, errNotCompact
 	}
-	return p.planes[s.tokens*s.tokenBytes+(i-tokenPlanes)*s.logprobs:][:s.logprobs]
+	for range 1 + tokenPlanes {
+		if end+binary.MaxVarintLen64 > len(data) {
+			return end + binary.MaxVarintLen64, false, nil
+		}
+		size, n := binary.Uvarint(data[end:])
+		if n <= 0 || size > maxSection {
+			return 0, false, errRecord
+		}
+		end += n + int(size)
+	}
+	return end, true, nil
 }
 
-// DecodePacked reads a compact record.
-func DecodePacked(data []byte) ([]Packed, error) { return decodePlanes(data, numPlanes) }
+// planeReader keeps what reading a compact record takes.
+type planeReader struct {
+	dec      *zstd.Decoder
+	sections [1 + numPlanes][]byte
+}
 
-// decodePlanes reads a compact record with its first planes alone.
-func decodePlanes(data []byte, planes int) ([]Packed, error) {
+// read reads a compact record with its first planes alone.
+func (r *planeReader) read(data []byte, planes int) ([]Packed, error) {
 	data, ok := bytes.CutPrefix(data, []byte(magic))
 	if !ok {
-		return nil, fmt.Errorf("compact record: want a first line %q", magic)
+		return nil, errNotCompact
 	}
-	dec, err := newDecoder()
-	if err != nil {
-		return nil, err
+	if r.dec == nil {
+		dec, err := newDecoder()
+		if err != nil {
+			return nil, err
+		}
+		r.dec = dec
 	}
-	defer dec.Close()
-	var sections [1 + numPlanes][]byte
-	for i := range sections {
+	for i := range 1 + planes {
 		size, n := binary.Uvarint(data)
 		if n <= 0 || size > uint64(len(data)-n) {
 			return nil, errRecord
 		}
-		if i <= planes {
-			if sections[i], err = dec.DecodeAll(data[n:][:size], nil); err != nil {
-				return nil, fmt.Errorf("%w: section %d: %w", errRecord, i, err)
-			}
+		var err error
+		if r.sections[i], err = r.dec.DecodeAll(data[n:][:size], r.sections[i][:0]); err != nil {
+			return nil, fmt.Errorf("%w: section %d: %w", errRecord, i, err)
 		}
 		data = data[n+int(size):] //nolint:gosec // within the data
 	}
-	if len(data) > 0 {
+	if planes == numPlanes && len(data) > 0 {
 		return nil, fmt.Errorf("%w: %d bytes follow its end", errRecord, len(data))
 	}
-	packed, err := readHeads(sections[0])
+	packed, err := readHeads(r.sections[0])
 	if err != nil {
 		return nil, err
 	}
-	return packed, dealPlanes(packed, sections[1:][:planes])
+	return packed, dealPlanes(packed, r.sections[1:][:planes])
 }
 
 // readHeads cuts the heads apart and reads the shapes.
@@ -127,6 +154,8 @@ func readHeads(data []byte) ([]Packed, error) {
 		p := Packed{head: data[n:][:size:size]}
 		r := reader{data: p.head}
 		p.shape, p.ProblemID, p.Rollout = r.shape(), r.text(), r.int()
+		_, _, _ = r.int(), r.int(), r.int() // stage, step and version
+		p.prompt = r.prompt(p.shape)
 		if r.err != nil {
 			return nil, fmt.Errorf("trajectory %d: %w", len(out)+1, r.err)
 		}
@@ -138,16 +167,15 @@ func readHeads(data []byte) ([]Packed, error) {
 
 // dealPlanes gives each trajectory its part of every section.
 func dealPlanes(packed []Packed, sections [][]byte) error {
+	sections = slices.Clone(sections)
 	for i := range packed {
 		p := &packed[i]
-		p.planes = make([]byte, 0, min(p.shape.size(), len(sections)*len(sections[0])))
 		for k := range sections {
 			n := p.shape.length(k)
 			if n > len(sections[k]) {
 				return fmt.Errorf("%w: trajectory %s lacks tokens", errRecord, p.describe())
 			}
-			p.planes = append(p.planes, sections[k][:n]...)
-			sections[k] = sections[k][n:]
+			p.planes[k], sections[k] = sections[k][:n:n], sections[k][n:]
 		}
 	}
 	for k := range sections {

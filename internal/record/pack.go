@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"temper/internal/rl"
 	"temper/sandbox/status"
@@ -18,9 +19,10 @@ type Packed struct {
 	Rollout   int
 	head      []byte
 	shape     shape
+	prompt    int // tokens of it
 	// planes hold the lowest byte of every token, then the next one, and so on; then the
 	// same of the log-probabilities.
-	planes []byte
+	planes [numPlanes][]byte
 }
 
 // shape says how long the planes of a trajectory are.
@@ -30,15 +32,15 @@ type shape struct {
 	logprobs   int
 }
 
-func (s shape) size() int { return s.tokens*s.tokenBytes + s.logprobs*logprobBytes }
-
 const logprobBytes = 4
 
 // Tokens is the number of tokens with the prompt.
 func (p *Packed) Tokens() int { return p.shape.tokens }
 
 // Size is the memory that it takes.
-func (p *Packed) Size() int { return len(p.head) + len(p.planes) }
+func (p *Packed) Size() int {
+	return len(p.head) + p.shape.tokens*p.shape.tokenBytes + p.shape.logprobs*logprobBytes
+}
 
 // Pack makes the packed form. The lengths of a trajectory's arrays must be equal.
 func Pack(t *rl.Trajectory) (Packed, error) {
@@ -62,14 +64,18 @@ func Pack(t *rl.Trajectory) (Packed, error) {
 			}
 		}
 	}
-	p := Packed{ProblemID: t.ProblemID, Rollout: t.Rollout, shape: s, head: appendHead(nil, t, s), planes: make([]byte, s.size())}
-	for b := range s.tokenBytes {
-		plane := p.planes[b*s.tokens:][:s.tokens]
+	p := Packed{ProblemID: t.ProblemID, Rollout: t.Rollout, shape: s, prompt: t.PromptTokens, head: appendHead(nil, t, s)}
+	memory := make([]byte, p.Size()-len(p.head))
+	for i := range p.planes {
+		n := s.length(i)
+		p.planes[i], memory = memory[:n:n], memory[n:]
+	}
+	for b, plane := range p.planes[:s.tokenBytes] {
 		for i, id := range t.Tokens[:len(plane)] {
 			plane[i] = byte(uint32(id) >> (8 * b)) //nolint:gosec // one byte of it
 		}
 	}
-	splitLogprobs(p.planes[s.tokens*s.tokenBytes:], t, sampled)
+	splitLogprobs(p.planes[tokenPlanes:], t, sampled)
 	return p, nil
 }
 
@@ -84,9 +90,8 @@ func onlySampled(t *rl.Trajectory) bool {
 	return true
 }
 
-func splitLogprobs(planes []byte, t *rl.Trajectory, sampled bool) {
-	n := len(planes) / logprobBytes
-	p0, p1, p2, p3 := planes[:n], planes[n:2*n], planes[2*n:3*n], planes[3*n:]
+func splitLogprobs(planes [][]byte, t *rl.Trajectory, sampled bool) {
+	p0, p1, p2, p3 := planes[0], planes[1], planes[2], planes[3]
 	at := 0
 	for i, in := range t.LossMask {
 		if sampled && !in {
@@ -100,40 +105,64 @@ func splitLogprobs(planes []byte, t *rl.Trajectory, sampled bool) {
 
 // Unpack makes the trajectory again, without its Text.
 func (p *Packed) Unpack() (rl.Trajectory, error) {
-	t, err := p.unpackTokens()
+	t, err := p.UnpackTokens()
 	if err != nil {
 		return t, err
 	}
 	if s := p.shape; s.tokens > 0 {
-		joinLogprobs(&t, p.planes[s.tokens*s.tokenBytes:], s.logprobs < s.tokens)
+		if len(p.planes[tokenPlanes]) != s.logprobs {
+			return t, fmt.Errorf("trajectory %s was read without its log-probabilities", p.describe())
+		}
+		joinLogprobs(&t, p.planes[tokenPlanes:], s.logprobs < s.tokens)
 	}
 	return t, t.Validate()
 }
 
-// unpackTokens is Unpack without log-probabilities.
-func (p *Packed) unpackTokens() (rl.Trajectory, error) {
+// UnpackTokens is Unpack without log-probabilities.
+func (p *Packed) UnpackTokens() (rl.Trajectory, error) {
 	r := reader{data: p.head}
 	var t rl.Trajectory
 	r.head(&t, p.shape)
-	if r.err == nil && (len(r.data) > 0 || t.PromptTokens < 0 || t.PromptTokens > p.shape.tokens) {
+	if r.err == nil && len(r.data) > 0 {
 		r.err = errHead
 	}
 	if r.err != nil || p.shape.tokens == 0 {
 		return t, r.err
 	}
-	s := p.shape
-	t.Tokens = make([]int32, s.tokens)
-	for b := range s.tokenBytes {
-		for i, v := range p.planes[b*s.tokens:][:s.tokens] {
-			t.Tokens[i] |= int32(v) << (8 * b)
-		}
-	}
+	t.Tokens = p.appendTokens(nil, 0)
 	return t, nil
 }
 
-func joinLogprobs(t *rl.Trajectory, planes []byte, sampled bool) {
-	n := len(planes) / logprobBytes
-	p0, p1, p2, p3 := planes[:n], planes[n:2*n], planes[2*n:3*n], planes[3*n:]
+// AppendResponse appends the tokens behind the prompt.
+func (p *Packed) AppendResponse(dst []int32) []int32 { return p.appendTokens(dst, p.prompt) }
+
+// appendTokens appends the tokens from one on.
+func (p *Packed) appendTokens(dst []int32, from int) []int32 {
+	n := len(dst)
+	dst = slices.Grow(dst, p.shape.tokens-from)[:n+p.shape.tokens-from]
+	out := dst[n:]
+	p0, p1 := p.planes[0][from:], p.planes[1]
+	if p.shape.tokenBytes < 2 { // of a small vocabulary
+		for i := range out {
+			out[i] = int32(p0[i])
+		}
+		return dst
+	}
+	p0, p1 = p0[:len(out)], p1[from:][:len(out)]
+	for i := range out {
+		out[i] = int32(p0[i]) | int32(p1[i])<<8
+	}
+	for b := 2; b < p.shape.tokenBytes; b++ {
+		plane := p.planes[b][from:][:len(out)]
+		for i := range out {
+			out[i] |= int32(plane[i]) << (8 * b)
+		}
+	}
+	return dst
+}
+
+func joinLogprobs(t *rl.Trajectory, planes [][]byte, sampled bool) {
+	p0, p1, p2, p3 := planes[0], planes[1], planes[2], planes[3]
 	t.RolloutLogprobs = make([]float32, len(t.LossMask))
 	at := 0
 	for i, in := range t.LossMask {
@@ -217,6 +246,16 @@ func (r *reader) shape() (s shape) {
 	return s
 }
 
+// prompt reads how many of the tokens are the prompt.
+func (r *reader) prompt(s shape) int {
+	n := r.int()
+	if n < 0 || n > s.tokens {
+		r.fail()
+		return 0
+	}
+	return n
+}
+
 // maxTokens bounds what a damaged head may make a reader allocate.
 const maxTokens = 1 << 26
 
@@ -225,7 +264,7 @@ func (r *reader) head(t *rl.Trajectory, want shape) {
 		r.fail()
 	}
 	t.ProblemID = r.text()
-	t.Rollout, t.Stage, t.Step, t.PolicyVersion, t.PromptTokens = r.int(), r.int(), r.int(), int64(r.int()), r.int()
+	t.Rollout, t.Stage, t.Step, t.PolicyVersion, t.PromptTokens = r.int(), r.int(), r.int(), int64(r.int()), r.prompt(want)
 	t.Seed, t.Reward = r.uint64(), math.Float64frombits(r.uint64())
 	t.AnswerTags = r.int()
 	t.StopReason, t.Answer, t.Details, t.Err = rl.StopReason(r.text()), r.text(), r.text(), r.text()

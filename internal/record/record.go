@@ -46,7 +46,7 @@ func Decode(data []byte) ([]rl.Trajectory, error) {
 		if err != nil {
 			return nil, err
 		}
-		return unpackAll(packed, (*Packed).Unpack)
+		return unpackAll(packed)
 	}
 	var out []rl.Trajectory
 	for dec := json.NewDecoder(bytes.NewReader(data)); dec.More(); {
@@ -63,23 +63,11 @@ func Decode(data []byte) ([]rl.Trajectory, error) {
 	return out, nil
 }
 
-// DecodeWithoutLogprobs is Decode for those who want texts: half of its time goes to log-probabilities.
-func DecodeWithoutLogprobs(data []byte) ([]rl.Trajectory, error) {
-	if !IsCompact(data) {
-		return Decode(data)
-	}
-	packed, err := decodePlanes(data, tokenPlanes)
-	if err != nil {
-		return nil, err
-	}
-	return unpackAll(packed, (*Packed).unpackTokens)
-}
-
-func unpackAll(packed []Packed, unpack func(*Packed) (rl.Trajectory, error)) ([]rl.Trajectory, error) {
+func unpackAll(packed []Packed) ([]rl.Trajectory, error) {
 	out := make([]rl.Trajectory, len(packed))
 	for i := range packed {
 		var err error
-		if out[i], err = unpack(&packed[i]); err != nil {
+		if out[i], err = packed[i].Unpack(); err != nil {
 			return nil, fmt.Errorf("trajectory %d: %w", i+1, err)
 		}
 	}

@@ -69,6 +69,47 @@ func pack(t testing.TB, ts []rl.Trajectory) []record.Packed {
 	return out
 }
 
+// checkTokens reads a compact record up to its log-probabilities, asking for a little more
+// each time until it knows where they begin.
+func checkTokens(t *testing.T, data []byte, ts []rl.Trajectory) {
+	t.Helper()
+	end, ok := 0, false
+	for n := 0; !ok; n = max(n+1, min(end, len(data))) {
+		var err error
+		if end, ok, err = record.TokensEnd(data[:n]); err != nil || n == len(data) && !ok {
+			t.Fatalf("the first %d bytes: %d %v %v", n, end, ok, err)
+		}
+	}
+	if end >= len(data) {
+		t.Fatalf("the tokens end at %d of %d bytes", end, len(data))
+	}
+	var reader record.TokenReader
+	if _, err := reader.Read(data[:end-1]); err == nil {
+		t.Error("a record that ends within its tokens was read")
+	}
+	packed, err := reader.Read(data[:end])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range packed {
+		want := ts[i]
+		want.RolloutLogprobs = nil
+		got, err := packed[i].UnpackTokens()
+		if diff := cmp.Diff(got, want, bits...); err != nil || diff != "" {
+			t.Fatalf("without log-probabilities: %v, got -, want +\n%s", err, diff)
+		}
+		if got := packed[i].AppendResponse([]int32{7}); got[0] != 7 || !slices.Equal(got[1:], want.Tokens[want.PromptTokens:]) {
+			t.Fatalf("trajectory %d has another response", i)
+		}
+		if _, err := packed[i].Unpack(); err == nil && len(want.Tokens) > want.PromptTokens {
+			t.Fatal("log-probabilities were made of nothing")
+		}
+	}
+	if _, err := record.DecodePacked(data[:end]); err == nil {
+		t.Error("a record without log-probabilities was read as a whole one")
+	}
+}
+
 // TestCompactRecordIsExact for many shapes, and the lines made of what was read are
 // those of the original.
 func TestCompactRecordIsExact(t *testing.T) {
@@ -91,17 +132,7 @@ func TestCompactRecordIsExact(t *testing.T) {
 	if diff := cmp.Diff(got, ts, bits...); diff != "" {
 		t.Fatalf("got -, want +\n%s", diff)
 	}
-	short, err := record.DecodeWithoutLogprobs(data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	bare := slices.Clone(ts)
-	for i := range bare {
-		bare[i].RolloutLogprobs = nil
-	}
-	if diff := cmp.Diff(short, bare, bits...); diff != "" {
-		t.Fatalf("without log-probabilities: got -, want +\n%s", diff)
-	}
+	checkTokens(t, data, ts)
 	again, err := record.Compact(pack(t, got))
 	if err != nil || !bytes.Equal(again, data) {
 		t.Errorf("the record of what was read has other bytes (%v)", err)
@@ -210,9 +241,13 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Add([]byte(`{"problem_id":"a","tokens":[1],"loss_mask":[false],"rollout_logprobs":[0],"prompt_tokens":1}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if bare, err := record.DecodeWithoutLogprobs(data); err == nil {
-			for _, one := range bare {
-				_ = one.Tokens[one.PromptTokens:] // as who makes a text of them
+		end, ok, err := record.TokensEnd(data)
+		if ok && err == nil && end < len(data) {
+			if packed, err := new(record.TokenReader).Read(data[:end]); err == nil {
+				for i := range packed { // as who makes a text of them
+					_ = packed[i].AppendResponse(nil)
+					_, _ = packed[i].UnpackTokens()
+				}
 			}
 		}
 		ts, err := record.Decode(data)

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 
@@ -64,20 +65,47 @@ func ReadTrajectories(ctx context.Context, store blob.Store, key string) ([]rl.T
 	if err != nil {
 		return nil, err
 	}
-	return decodeTrajectories(store, key, data, record.Decode)
+	return decodeTrajectories(store, key, data)
 }
 
-// ReadWithoutLogprobs is ReadTrajectories for those who want texts.
-func ReadWithoutLogprobs(ctx context.Context, store blob.Store, key string) ([]rl.Trajectory, error) {
-	data, err := blob.ReadKey(ctx, store, key)
-	if err != nil {
-		return nil, err
+// ReadUpToTokens reads what is stored under the key of a group, of a compact record no more
+// than its tokens; those who look for texts need nothing else. It asks for so many bytes
+// first, and a second time where they are too few, and appends to data, which is empty.
+// Errors: blob.ErrNotExist; blob.ErrCorrupt.
+func ReadUpToTokens(ctx context.Context, store blob.Store, key string, first int, data []byte) ([]byte, error) {
+	data, err := appendRange(ctx, store, key, data, first)
+	for wanted := first; err == nil && len(data) == wanted; {
+		if !record.IsCompact(data) {
+			return appendRange(ctx, store, key, data, -1)
+		}
+		end, known, damage := record.TokensEnd(data)
+		switch {
+		case damage != nil:
+			return data, fmt.Errorf("%s: %w: %w", store.Locate(key), damage, blob.ErrCorrupt)
+		case known && end <= len(data):
+			return data[:end], nil
+		}
+		wanted = end
+		data, err = appendRange(ctx, store, key, data, end-len(data))
 	}
-	return decodeTrajectories(store, key, data, record.DecodeWithoutLogprobs)
+	return data, err
 }
 
-func decodeTrajectories(store blob.Store, key string, data []byte, decode func([]byte) ([]rl.Trajectory, error)) ([]rl.Trajectory, error) {
-	out, err := decode(data)
+// appendRange reads so many bytes that follow, all of them for -1.
+func appendRange(ctx context.Context, store blob.Store, key string, data []byte, n int) ([]byte, error) {
+	rc, err := store.GetRange(ctx, key, int64(len(data)), int64(n))
+	if err != nil {
+		return data, err
+	}
+	defer rc.Close() //nolint:errcheck // nothing was written through this handle
+	buf := bytes.NewBuffer(data)
+	buf.Grow(max(n, 0) + bytes.MinRead)
+	_, err = buf.ReadFrom(rc)
+	return buf.Bytes(), err
+}
+
+func decodeTrajectories(store blob.Store, key string, data []byte) ([]rl.Trajectory, error) {
+	out, err := record.Decode(data)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: %w", store.Locate(key), err, blob.ErrCorrupt)
 	}
@@ -90,7 +118,7 @@ func ReadTrajectoriesRef(ctx context.Context, store blob.Store, key string) ([]r
 	if err != nil {
 		return nil, blob.Ref{}, err
 	}
-	out, err := decodeTrajectories(store, key, data, record.Decode)
+	out, err := decodeTrajectories(store, key, data)
 	if err != nil {
 		return nil, blob.Ref{}, err
 	}

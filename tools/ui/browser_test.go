@@ -289,7 +289,7 @@ func await[T comparable](ctx context.Context, condition string) (T, error) {
 			return got, nil
 		}
 		if ctx.Err() != nil || time.Now().After(end) {
-			return nothing, fmt.Errorf("not within %s: %s (last error: %v)", wait, condition, err)
+			return nothing, errors.Join(fmt.Errorf("not within %s: %s", wait, condition), err)
 		}
 	}
 }
