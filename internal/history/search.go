@@ -108,6 +108,8 @@ var errLimit = errors.New("limit of hits")
 type searching struct {
 	Rollouts
 	wanted Search
+	// literal is what each match holds: the text, or how matches of the expression begin.
+	literal string
 	// place is the place of the first match in a text, nil for none.
 	place func([]byte) []int
 	// first is how many bytes of a group are asked for first: a little more than the group
@@ -133,7 +135,7 @@ type buffers struct {
 var searchBuffers = sync.Pool{New: func() any { return new(buffers) }}
 
 func (o Rollouts) newSearching(s Search) (*searching, error) {
-	r := &searching{Rollouts: o, wanted: s}
+	r := &searching{Rollouts: o, wanted: s, literal: s.Text}
 	r.first.Store(leastFirst)
 	switch {
 	case s.Text == "":
@@ -154,6 +156,7 @@ func (o Rollouts) newSearching(s Search) (*searching, error) {
 	if err != nil {
 		return nil, fault.Newf(fault.InvalidConfig, "the regular expression cannot be used: %s", strings.Join(strings.Fields(err.Error()), " "))
 	}
+	r.literal, _ = pattern.LiteralPrefix()
 	r.place = pattern.FindIndex
 	return r, nil
 }
@@ -166,12 +169,13 @@ func (r *searching) inTokens(ctx context.Context) (findTokens, error) {
 			r.failed = err
 			return
 		}
-		if !r.wanted.Regex {
-			finder := tok.NewFinder([]byte(r.wanted.Text))
-			r.tokens = func(ids []int32, _ *buffers) (int, bool) { return finder.Find(ids) }
-			return
-		}
-		r.tokens = func(ids []int32, buf *buffers) (int, bool) {
+		finder := tok.NewFinder([]byte(r.literal))
+		r.tokens = func(ids []int32, buf *buffers) (size int, found bool) {
+			if finder != nil {
+				if size, found = finder.Find(ids); !found || !r.wanted.Regex {
+					return size, found
+				}
+			}
 			if buf.text = tok.AppendDecode(buf.text[:0], ids); r.place(buf.text) != nil {
 				return 0, true
 			}

@@ -115,7 +115,7 @@ func TestSearchOfLargeGroups(t *testing.T) {
 	}
 	count := &counting{Store: h.Store}
 	far := history.RolloutsOf(mustOpen(t, count, "demo"))
-	for _, s := range []history.Search{{Text: "<answer>"}, {Text: "e"}, {Text: "not there at all"}, {Text: "(ab|c)+d", Regex: true}, {Text: "zzz$", Regex: true}} {
+	for _, s := range []history.Search{{Text: "<answer>"}, {Text: "e"}, {Text: "not there at all"}, {Text: "(ab|c)+d", Regex: true}, {Text: `<answer>\d+`, Regex: true}, {Text: "e[a-c]$", Regex: true}, {Text: "zzz$", Regex: true}} {
 		s.From, s.To, s.Limit = 1, 1, 1000
 		pattern := regexp.MustCompile(s.Text)
 		if !s.Regex {
