@@ -3,6 +3,7 @@ package graphcache
 import (
 	"errors"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -142,5 +143,35 @@ func TestUnreadablePluginKeepsNothing(t *testing.T) {
 	}
 	if p.compiled != 2 || strings.Count(log.String(), "no such library") != 1 {
 		t.Errorf("compiled %d times, log %q", p.compiled, log.String())
+	}
+}
+
+// TestDriversDecide: what another driver compiled is another program; the CPU's programs
+// know nothing of drivers.
+func TestDriversDecide(t *testing.T) {
+	root := t.TempDir()
+	if got := driversBelow(root); got != "" {
+		t.Errorf("a machine without drivers has %q", got)
+	}
+	seen := map[string]bool{"": true}
+	for _, file := range []struct{ name, text string }{
+		{"sys/module/amdgpu/version", "6.14.14\n"}, {"sys/module/amdgpu/version", "6.16.6\n"},
+		{"opt/rocm/.info/version", "7.1.0\n"}, {"proc/driver/nvidia/version", "NVRM version: 580.95\n"},
+	} {
+		path := filepath.Join(root, file.name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(file.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got := driversBelow(root)
+		if seen[got] || !strings.Contains(got, strings.TrimSpace(file.text)) {
+			t.Errorf("with %s %q: %q", file.name, file.text, got)
+		}
+		seen[got] = true
+	}
+	if got := hostOf("Host CPU"); got != cpuFeatures() {
+		t.Errorf("the CPU's programs depend on %q", got)
 	}
 }

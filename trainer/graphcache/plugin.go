@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -159,7 +160,7 @@ func (k *keeper) keyOf(s source) Key {
 	h := sha256.New()
 	for _, part := range [][]byte{
 		[]byte(magic), []byte(library), []byte(s.device), []byte(s.format), withoutName(s.code), s.options,
-		[]byte(os.Getenv("XLA_FLAGS")), []byte(os.Getenv("JAX_PLATFORMS")), []byte(hostCPU(s.device)),
+		[]byte(os.Getenv("XLA_FLAGS")), []byte(os.Getenv("JAX_PLATFORMS")), []byte(hostOf(s.device)),
 	} {
 		fmt.Fprintf(h, "%d\n", len(part))
 		h.Write(part)
@@ -180,13 +181,25 @@ func withoutName(code []byte) []byte {
 	return code
 }
 
-// hostCPU is what decides the machine code for the CPU of this machine; "" for other
-// devices.
-func hostCPU(device string) string {
-	if !strings.Contains(strings.ToLower(device), "cpu") {
-		return ""
+// hostOf is what of this machine decides the machine code for a device: the features of the
+// CPU, or the drivers of GPUs.
+func hostOf(device string) string {
+	if strings.Contains(strings.ToLower(device), "cpu") {
+		return cpuFeatures()
 	}
-	return cpuFeatures()
+	return driversBelow("/")
+}
+
+// driversBelow is what the drivers of GPUs and the libraries under them say of their
+// versions.
+func driversBelow(root string) string {
+	var out []string
+	for _, name := range []string{"proc/driver/nvidia/version", "sys/module/amdgpu/version", "sys/module/amdgpu/srcversion", "opt/rocm/.info/version"} {
+		if text, err := os.ReadFile(filepath.Join(root, name)); err == nil { //nolint:gosec // fixed names
+			out = append(out, name+": "+string(text))
+		}
+	}
+	return strings.Join(out, "\n")
 }
 
 // cpuFeatures are model and features of the first processor.
