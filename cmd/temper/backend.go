@@ -151,6 +151,9 @@ func foundBackends() []foundBackend {
 			if pinned == nil && in.WheelSHA256 != pin.SHA256 {
 				b.Build += ", not the one that this program was tried with (" + pin.Package + " " + pin.Version + ")"
 			}
+			if plugin.Verify(p.Path) != nil {
+				b.Build += ", changed since it was installed: install it again"
+			}
 		}
 		if needs, err := plugin.Needs(p.Path, pin.Opened); err != nil {
 			b.Build += ", " + err.Error()

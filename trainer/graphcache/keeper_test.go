@@ -175,3 +175,21 @@ func TestDriversDecide(t *testing.T) {
 		t.Errorf("the CPU's programs depend on %q", got)
 	}
 }
+
+// TestFileOfFlags: XLA_FLAGS may name a file, and then its content decides.
+func TestFileOfFlags(t *testing.T) {
+	k, program := newKeeper("/proc/version"), source{format: "mlir", code: []byte("module @a { x }"), device: "cpu"}
+	file := filepath.Join(t.TempDir(), "flags")
+	seen := map[Key]bool{}
+	t.Setenv("XLA_FLAGS", file)
+	for _, text := range []string{"", "--xla_cpu_enable_fast_math=false\n", "--xla_cpu_enable_fast_math=true\n"} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		seen[k.keyOf(program)] = true
+	}
+	t.Setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=true\n")
+	if seen[k.keyOf(program)] = true; len(seen) != 3 {
+		t.Errorf("%d keys of 3 contents, one of them given twice", len(seen))
+	}
+}

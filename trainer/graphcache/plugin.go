@@ -160,12 +160,24 @@ func (k *keeper) keyOf(s source) Key {
 	h := sha256.New()
 	for _, part := range [][]byte{
 		[]byte(magic), []byte(library), []byte(s.device), []byte(s.format), withoutName(s.code), s.options,
-		[]byte(os.Getenv("XLA_FLAGS")), []byte(os.Getenv("JAX_PLATFORMS")), []byte(hostOf(s.device)),
+		flags(), []byte(os.Getenv("JAX_PLATFORMS")), []byte(hostOf(s.device)),
 	} {
 		fmt.Fprintf(h, "%d\n", len(part))
 		h.Write(part)
 	}
 	return Key(h.Sum(nil))
+}
+
+// flags are what XLA_FLAGS says. A value that begins with no dash names a file of flags, of
+// which the content decides.
+func flags() []byte {
+	value := os.Getenv("XLA_FLAGS")
+	if text := strings.TrimLeft(value, " \t\r\n"); text != "" && text[0] != '-' {
+		if content, err := os.ReadFile(value); err == nil { //nolint:gosec // XLA reads it, too
+			return content
+		}
+	}
+	return []byte(value)
 }
 
 // withoutName is a program without the name of its module, which counts the graphs of the

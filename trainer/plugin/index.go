@@ -135,6 +135,34 @@ func (s pipSettings) client() (*http.Client, error) {
 	return &http.Client{Transport: transport}, nil
 }
 
+// shown is an address without user and password: a token may be either.
+func shown(u *url.URL) string {
+	bare := *u
+	bare.User = nil
+	return bare.String()
+}
+
+// get asks for an address. Its errors name no user and no password.
+func get(ctx context.Context, client *http.Client, at *url.URL, accept string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
+	if err != nil {
+		return nil, fmt.Errorf("%s: no address to ask", shown(at))
+	}
+	req.Header.Set("Accept", accept)
+	resp, err := client.Do(req)
+	if err != nil {
+		var failed *url.Error // it prints the address
+		if errors.As(err, &failed) {
+			err = failed.Err
+		}
+		return nil, fmt.Errorf("%s: %w", shown(at), err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		return nil, errors.Join(fmt.Errorf("%s: %s", shown(at), resp.Status), resp.Body.Close())
+	}
+	return resp, nil
+}
+
 // locate finds the address of a wheel in the indexes.
 func (s pipSettings) locate(ctx context.Context, client *http.Client, p Pin) (*url.URL, error) {
 	if s.noIndex {
@@ -176,22 +204,14 @@ func locateIn(ctx context.Context, client *http.Client, index string, p Pin) (*u
 	if err != nil || base.Scheme != "https" && base.Scheme != "http" {
 		return nil, errors.New("index of packages: want an http or https address in PIP_INDEX_URL or pip.conf")
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("Accept", "application/vnd.pypi.simple.v1+json, text/html;q=0.5")
-	resp, err := client.Do(req)
+	resp, err := get(ctx, client, base, "application/vnd.pypi.simple.v1+json, text/html;q=0.5")
 	if err != nil {
 		return nil, fmt.Errorf("index of packages: %w", err)
 	}
 	defer resp.Body.Close() //nolint:errcheck // read only
-	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("index of packages: %s: %s", base.Redacted(), resp.Status)
-	}
 	page, err := io.ReadAll(io.LimitReader(resp.Body, mostIndex))
 	if err != nil {
-		return nil, fmt.Errorf("index of packages: %s: %w", base.Redacted(), err)
+		return nil, fmt.Errorf("index of packages: %s: %w", shown(base), err)
 	}
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")) // an unknown one is read as HTML
 	links := htmlLinks
@@ -200,14 +220,24 @@ func locateIn(ctx context.Context, client *http.Client, index string, p Pin) (*u
 	}
 	href := links(page)[p.Wheel]
 	if href == "" {
-		return nil, fmt.Errorf("index of packages: %s has no file %s", base.Redacted(), p.Wheel)
+		return nil, fmt.Errorf("index of packages: %s has no file %s", shown(base), p.Wheel)
 	}
-	at, err := resp.Request.URL.Parse(href)
+	at, err := fileAt(base, resp.Request.URL, href)
 	if err != nil {
 		return nil, fmt.Errorf("index of packages: address of %s: %w", p.Wheel, err)
 	}
-	if at.Host == base.Host && at.User == nil {
-		at.User = base.User // as pip does
+	return at, nil
+}
+
+// fileAt is the address of a file that a page names. As with pip it has the user and password
+// of the index on the same host, but never without TLS where the index has it.
+func fileAt(index, page *url.URL, href string) (*url.URL, error) {
+	at, err := page.Parse(href)
+	if err != nil {
+		return nil, err
+	}
+	if at.Host == index.Host && at.Scheme == index.Scheme && at.User == nil {
+		at.User = index.User
 	}
 	at.Fragment = ""
 	return at, nil

@@ -12,12 +12,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"time"
 )
 
-// responsePatience is how long an index may take to begin an answer.
+// responsePatience is how long an index may take to begin an answer, and to go on with it.
 const responsePatience = time.Minute
 
 // Installed describes a plugin that Install put where it is. It is stored beside the
@@ -93,24 +94,47 @@ func fetch(ctx context.Context, p Pin, to string, say func(string)) error {
 	if say != nil {
 		say(fmt.Sprintf("fetching %s (%.0f MB)", p.Wheel, float64(p.Size)/1e6))
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
-	if err != nil {
-		return err
-	}
-	resp, err := client.Do(req)
+	return download(ctx, client, at, to, p.Size+1, responsePatience) // more is the wrong file already
+}
+
+// download stores at most so many bytes of what is at an address. It gives up when nothing
+// comes for as long as patience.
+func download(ctx context.Context, client *http.Client, at *url.URL, to string, most int64, patience time.Duration) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	resp, err := get(ctx, client, at, "*/*")
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close() //nolint:errcheck // read only
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s", at.Redacted(), resp.Status)
-	}
 	f, err := os.Create(to) //nolint:gosec // in a folder of our own
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(f, io.LimitReader(resp.Body, p.Size+1)) // more is the wrong file already
+	silence := time.AfterFunc(patience, func() {
+		stop(fmt.Errorf("%s: nothing came for %s", shown(at), patience))
+	})
+	defer silence.Stop()
+	_, err = io.Copy(f, io.LimitReader(reset{resp.Body, silence, patience}, most))
+	if err != nil && context.Cause(ctx) != nil {
+		err = context.Cause(ctx)
+	}
 	return errors.Join(err, f.Close())
+}
+
+// reset begins to wait anew whenever something came.
+type reset struct {
+	io.Reader
+	silence  *time.Timer
+	patience time.Duration
+}
+
+func (r reset) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	if n > 0 {
+		r.silence.Reset(r.patience)
+	}
+	return n, err
 }
 
 // verifyWheel refuses a wheel that is not the pinned one.

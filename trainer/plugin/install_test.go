@@ -186,6 +186,12 @@ func TestInstallErrors(t *testing.T) {
 			t.Errorf("%v: error %v, want one line with %q", c.set, err, c.want)
 		}
 	}
+	for _, wrong := range []string{strings.Replace(wrong, "me:secret@", "secret@", 1), "http://secret@127.0.0.1:1/simple", "http://secret@127.0.0.1:x/simple"} {
+		t.Setenv("PIP_INDEX_URL", wrong)
+		if _, _, err := plugin.Install(t.Context(), p, t.TempDir(), plugin.Source{}); err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", wrong, err)
+		}
+	}
 	withoutPip(t)
 	t.Setenv("PIP_INDEX_URL", wrong)
 	t.Setenv("PIP_EXTRA_INDEX_URL", address)

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"temper/trainer/device"
+	"temper/trainer/plugin"
 )
 
 // Patience is how long the process of a check may take. Compiling takes most of it.
@@ -23,8 +25,14 @@ const Patience = 10 * time.Minute
 
 // Child checks a backend in a process of its own, which the command line starts: it has
 // to call Run and print the report as JSON, or an error of one line on its standard error.
+// A plugin that is no longer the one that was installed is not loaded.
 // Errors: ErrFailed where the process was ended by a signal, by its plugin or by the time.
 func Child(ctx context.Context, backend string, command []string) (Report, error) {
+	if library := device.LibraryOf(backend); library != "" {
+		if err := plugin.Verify(library); err != nil && !errors.Is(err, fs.ErrNotExist) { // not all were installed by this program
+			return Report{}, fmt.Errorf("backend %q: %w", backend, err)
+		}
+	}
 	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...) //nolint:gosec // this program itself
