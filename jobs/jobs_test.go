@@ -269,20 +269,33 @@ func TestControlGetsTheCluster(t *testing.T) {
 	if diff := cmp.Diff(jobs.Secrets(control), want); diff != "" {
 		t.Errorf("secrets (-got +want):\n%s", diff)
 	}
-	var out strings.Builder
-	for _, tmpl := range task.Templates {
-		if *tmpl.DestPath == "local/cluster.yaml" {
-			if err := template.Must(template.New("").Parse(*tmpl.EmbeddedTmpl)).Execute(&out, nil); err != nil {
-				t.Fatal(err)
-			}
+	read := func() (string, spec.Cluster) {
+		t.Helper()
+		var out strings.Builder
+		if err := template.Must(template.New("").Parse(templateOf(b.Control().TaskGroups[0].Tasks[0], "local/cluster.yaml"))).Execute(&out, nil); err != nil {
+			t.Fatal(err)
 		}
+		c, err := spec.Parse("cluster.yaml", []byte(out.String()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out.String(), c
 	}
-	got, err := spec.Parse("cluster.yaml", []byte(out.String()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, got := read()
 	if diff := cmp.Diff(got, b.Cluster, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("cluster (-got +want):\n%s", diff)
+	}
+	// The folder of a job file is that of whoever applies: the job is the same from each machine, and its file is read.
+	b.Roles.Postgres = spec.Role{Count: 1, Driver: spec.Docker, CPU: 100, Memory: 64 << 20, Priority: 50, Max: 1, File: "/home/ann/deploy/postgres.hcl"}
+	b.Programs.Image, b.Cluster.Temporal = "temper:1", ""
+	b.Roles.Temporal.Count, b.Roles.Temporal.Max = 1, 1
+	ann, _ := read()
+	b.Roles.Postgres.File = "/srv/bob/postgres.hcl"
+	if bob, _ := read(); bob != ann || strings.Contains(bob, "/srv/bob") {
+		t.Errorf("the job of control depends on the folder of whoever applies:\n%s", cmp.Diff(ann, bob))
+	}
+	if b.File("postgres") != "/srv/bob/postgres.hcl" {
+		t.Errorf("the job file of postgres is now %q", b.File("postgres"))
 	}
 	b.Placement = spec.Placement{}
 	if c := b.Control(); len(jobs.Secrets(c)) > 0 || c.TaskGroups[0].Tasks[0].Env["NOMAD_ADDR"] != "" {
