@@ -368,3 +368,43 @@ func TestRoomSaysWhy(t *testing.T) {
 		t.Errorf("no nodes: %d missing, %q", missing, why)
 	}
 }
+
+// TestRoomKnowsPlaces: datacenters and host volumes decide where a group may be, as the scheduler reads them.
+func TestRoomKnowsPlaces(t *testing.T) {
+	east, west, away := node("e1", "default", 9000, 9000, 0), node("w1", "default", 9000, 9000, 0), node("w2", "default", 9000, 9000, 0)
+	east.Datacenter, west.Datacenter, away.Datacenter = "eu-east-1", "eu-west-1", "eu-west-2"
+	away.Status = "down"
+	room := jobs.NewRoom([]*api.NodeListStub{east, west, away}, nil)
+	room.SetVolumes(map[string][]string{"w1": {"other", "shop"}, "w2": {"shop"}})
+	group := func(volume string) *api.TaskGroup {
+		g := &api.TaskGroup{Count: new(1), Tasks: []*api.Task{{Driver: "raw_exec"}}}
+		if volume != "" {
+			g.Volumes = map[string]*api.VolumeRequest{"data": {Type: "host", Source: volume}}
+		}
+		return g
+	}
+	for _, c := range []struct {
+		datacenters []string
+		volume      string
+		may, why    string
+	}{
+		{nil, "", "e1 w1", ""},
+		{[]string{"*"}, "", "e1 w1", ""},
+		{[]string{"eu-*-1"}, "", "e1 w1", ""},
+		{[]string{"eu-west-*", "moon"}, "", "w1", ""},
+		{[]string{"eu"}, "", "", "1 of 3 nodes: in the datacenter eu-east-1, and not in eu; 1 of 3 nodes: in the datacenter eu-west-1, and not in eu; 1 of 3 nodes: in the datacenter eu-west-2, and not in eu"},
+		{[]string{"*-2"}, "", "", "1 of 3 nodes: in the datacenter eu-east-1, and not in *-2; 1 of 3 nodes: in the datacenter eu-west-1, and not in *-2; 1 of 3 nodes: is down"},
+		{[]string{"*"}, "shop", "w1", ""},
+		{[]string{"*"}, "disk", "", `2 of 3 nodes: has no host_volume "disk" in its client block; 1 of 3 nodes: is down`},
+		{[]string{"*east*"}, "shop", "", `1 of 3 nodes: has no host_volume "shop" in its client block; 1 of 3 nodes: in the datacenter eu-west-1, and not in *east*; 1 of 3 nodes: in the datacenter eu-west-2, and not in *east*`},
+	} {
+		j, g := &api.Job{Datacenters: c.datacenters}, group(c.volume)
+		if may := strings.Join(room.MayTake(j, g), " "); may != c.may {
+			t.Errorf("datacenters %q, volume %q: may be on %q, want %q", c.datacenters, c.volume, may, c.may)
+		}
+		missing, why := room.Place(j, g)
+		if got := strings.Join(why, "; "); got != c.why || (missing == 0) != (c.why == "") {
+			t.Errorf("datacenters %q, volume %q: %d missing: %s; want %s", c.datacenters, c.volume, missing, got, c.why)
+		}
+	}
+}
