@@ -20,7 +20,7 @@ type nodeRoom struct {
 	*api.NodeListStub
 	cpu, memory int64
 	mhz         int64          // of one core, 0 where cores cannot be reserved
-	volumes     []string       // of the host, by name
+	volumes     []string       // of the host, by name; nil where they are not known
 	devices     map[string]int // healthy and free, by vendor/type/name
 	allDevices  map[string]int // in working order
 	ports       map[int]bool
@@ -50,7 +50,7 @@ func NewRoom(nodes []*api.NodeListStub, allocs []*api.AllocationListStub, withou
 // SetVolumes says which host volumes nodes have, by the ids of the nodes: package api does not list them.
 func (r *Room) SetVolumes(byNode map[string][]string) {
 	for _, n := range r.nodes {
-		n.volumes = byNode[n.ID]
+		n.volumes = append([]string{}, byNode[n.ID]...)
 	}
 }
 
@@ -190,11 +190,19 @@ func (n *nodeRoom) elsewhere(j *api.Job) string {
 	switch {
 	case pool != api.NodePoolAll && n.NodePool != pool:
 		return "not in the node pool " + pool
-	case len(j.Datacenters) > 0 && !slices.ContainsFunc(j.Datacenters, func(name string) bool { return matches(name, n.Datacenter) }):
+	case !within(j.Datacenters, n.Datacenter):
 		return fmt.Sprintf("in the datacenter %s, and not in %s", n.Datacenter, strings.Join(j.Datacenters, " or "))
 	}
 	return ""
 }
+
+// within reports whether a node of a datacenter is meant by names of datacenters; none are all.
+func within(names []string, datacenter string) bool {
+	return len(names) == 0 || slices.ContainsFunc(names, func(name string) bool { return matches(name, datacenter) })
+}
+
+// Within reports whether jobs of the cluster may be in a datacenter.
+func (b Build) Within(datacenter string) bool { return within(b.Nomad.Datacenters, datacenter) }
 
 // matches reports whether a name is the wanted one, in which a * stands for any text.
 func matches(wanted, name string) bool {
@@ -218,7 +226,7 @@ func matches(wanted, name string) bool {
 // instance the scheduler knows the names.
 func (n *nodeRoom) lacksVolume(g *api.TaskGroup) string {
 	for _, name := range slices.Sorted(maps.Keys(g.Volumes)) {
-		if v := g.Volumes[name]; v.Type == "host" && !v.PerAlloc && !slices.Contains(n.volumes, v.Source) {
+		if v := g.Volumes[name]; v.Type == "host" && !v.PerAlloc && n.volumes != nil && !slices.Contains(n.volumes, v.Source) {
 			return v.Source
 		}
 	}

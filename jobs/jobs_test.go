@@ -375,6 +375,9 @@ func TestRoomKnowsPlaces(t *testing.T) {
 	east.Datacenter, west.Datacenter, away.Datacenter = "eu-east-1", "eu-west-1", "eu-west-2"
 	away.Status = "down"
 	room := jobs.NewRoom([]*api.NodeListStub{east, west, away}, nil)
+	if missing, _ := room.Place(&api.Job{}, &api.TaskGroup{Count: new(1), Tasks: []*api.Task{{Driver: "raw_exec"}}, Volumes: map[string]*api.VolumeRequest{"data": {Type: "host", Source: "shop"}}}); missing > 0 {
+		t.Error("volumes that nobody has listed are taken for missing")
+	}
 	room.SetVolumes(map[string][]string{"w1": {"other", "shop"}, "w2": {"shop"}})
 	group := func(volume string) *api.TaskGroup {
 		g := &api.TaskGroup{Count: new(1), Tasks: []*api.Task{{Driver: "raw_exec"}}}

@@ -42,6 +42,8 @@ func (w *restless) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 		answer = api.Variable{Items: api.VariableItems{jobs.ItemSandboxToken: "x"}}
 	case strings.HasSuffix(path, "/plan"):
 		answer = api.JobPlanResponse{}
+	case path == "jobs" && r.Method == http.MethodGet:
+		answer = []*api.JobListStub{}
 	case path == "jobs":
 		var asked api.JobRegisterRequest
 		if err := json.NewDecoder(r.Body).Decode(&asked); err != nil {
@@ -127,5 +129,22 @@ func TestStartOverAStoppedJob(t *testing.T) {
 			t.Errorf("%s: it was written %d times, want %d", r.name, w.written, r.written)
 		}
 		server.Close()
+	}
+}
+
+// TestNodesWithinDatacenters: a machine where no job of the cluster may be takes no run.
+func TestNodesWithinDatacenters(t *testing.T) {
+	server := httptest.NewServer(&restless{})
+	defer server.Close()
+	client, err := nomad.Connect(nomad.Config{Address: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for names, want := range map[string]placement.NodeState{"*": placement.NodeReady, "moon dc*": placement.NodeReady, "moon": placement.NodeClosed} {
+		build := jobs.Build{Cluster: spec.Default(), Version: "v1"}
+		build.Nomad.Datacenters = strings.Fields(names)
+		if nodes, err := backend.New(client, build).Nodes(t.Context()); err != nil || len(nodes) != 1 || nodes[0].State != want {
+			t.Errorf("datacenters %s: nodes %+v (%v), want one that is %s", names, nodes, err, want)
+		}
 	}
 }
