@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/hashicorp/nomad/api"
 
@@ -30,8 +31,9 @@ func (f planner) vacant(ctx context.Context, id string) (uint64, error) {
 }
 
 // foreign are the paths of what somebody else has changed since we wrote a job: a change takes our hash along, so that the
-// oldest version with the hash of the newest one is ours. Nomad keeps six versions; what is older is not found.
-func (f planner) foreign(ctx context.Context, stub *api.JobListStub) ([]string, error) {
+// oldest version with the hash of the newest one is ours. Nomad keeps few versions, and what is older is not found.
+// What the file says as well is left out: writes are those that a plan would change back.
+func (f planner) foreign(ctx context.Context, stub *api.JobListStub, writes []Field) ([]string, error) {
 	hash := stub.Meta[jobs.MetaSpec]
 	if hash == "" {
 		return []string{"Meta[" + jobs.MetaSpec + "]"}, nil
@@ -64,7 +66,8 @@ func (f planner) foreign(ctx context.Context, stub *api.JobListStub) ([]string, 
 	if err != nil {
 		return nil, f.nomad.Fail("compare the versions of "+stub.ID, err)
 	}
-	return paths(fields(found.Diff)), nil
+	theirs, lost := paths(fields(found.Diff)), paths(writes)
+	return slices.DeleteFunc(theirs, func(path string) bool { return !slices.Contains(lost, path) }), nil
 }
 
 // sameContent compares two versions as the servers hold them, but for what we and they change ourselves. A server of

@@ -171,7 +171,7 @@ func (f planner) compare(ctx context.Context, j *api.Job, stub *api.JobListStub,
 		change.Kind, change.Theirs = Foreign, paths(change.Fields)
 	default:
 		change.Kind = Edit
-		if change.Theirs, err = f.foreign(ctx, stub); len(change.Theirs) > 0 {
+		if change.Theirs, err = f.foreign(ctx, stub, change.Fields); len(change.Theirs) > 0 {
 			change.Kind = Foreign
 		}
 	}

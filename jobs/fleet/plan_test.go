@@ -64,6 +64,12 @@ func TestForeignBeforeAnUpgrade(t *testing.T) {
 	if plan.Print(&shown); !strings.Contains(shown.String(), "! shop-gateway (changed by somebody else)\n") || !strings.Contains(shown.String(), "\n    changed by somebody else: Priority\n") {
 		t.Errorf("the plan shows\n%s", shown.String())
 	}
+	w.build.Roles.Gateway.Priority = 99
+	newer, w.build.Roles.Gateway.Priority = w.fleet("v2"), 70
+	if got, want := kinds(), "shop-gateway: edit []; "; !strings.HasPrefix(got, want) {
+		t.Errorf("a change that the file has taken over: %s, want %s", got, want)
+	}
+	newer = w.fleet("v2")
 	if err := w.apply(newer, true); err != nil {
 		t.Errorf("apply --take: %v", err)
 	}
