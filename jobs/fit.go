@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -19,6 +20,7 @@ type nodeRoom struct {
 	*api.NodeListStub
 	cpu, memory int64
 	mhz         int64          // of one core, 0 where cores cannot be reserved
+	volumes     []string       // of the host, by name; nil where they are not known
 	devices     map[string]int // healthy and free, by vendor/type/name
 	allDevices  map[string]int // in working order
 	ports       map[int]bool
@@ -43,6 +45,24 @@ func NewRoom(nodes []*api.NodeListStub, allocs []*api.AllocationListStub, withou
 		room.take(a.AllocatedResources)
 	}
 	return r
+}
+
+// SetVolumes says which host volumes nodes have, by the ids of the nodes: package api does not list them.
+func (r *Room) SetVolumes(byNode map[string][]string) {
+	for _, n := range r.nodes {
+		n.volumes = append([]string{}, byNode[n.ID]...)
+	}
+}
+
+// MayTake are the names of the nodes that an instance of the group may be on once they are up and have room.
+func (r *Room) MayTake(j *api.Job, g *api.TaskGroup) []string {
+	var out []string
+	for _, n := range r.nodes {
+		if n.Status != api.NodeStatusDown && n.elsewhere(j) == "" && n.lacksVolume(g) == "" {
+			out = append(out, n.Name)
+		}
+	}
+	return out
 }
 
 // ended reports whether an allocation holds nothing any more.
@@ -164,15 +184,61 @@ func deref[T any](p *T) T {
 	return *p
 }
 
-// refuses says why an instance of the group cannot be on the node; "" when it can.
-func (n *nodeRoom) refuses(j *api.Job, g *api.TaskGroup) string {
-	pool := deref(j.NodePool)
-	if pool == "" {
-		pool = api.NodePoolDefault
-	}
+// elsewhere says why a node is none of those that a job names; "" when it is one.
+func (n *nodeRoom) elsewhere(j *api.Job) string {
+	pool := cmp.Or(deref(j.NodePool), api.NodePoolDefault)
 	switch {
 	case pool != api.NodePoolAll && n.NodePool != pool:
 		return "not in the node pool " + pool
+	case !within(j.Datacenters, n.Datacenter):
+		return fmt.Sprintf("in the datacenter %s, and not in %s", n.Datacenter, strings.Join(j.Datacenters, " or "))
+	}
+	return ""
+}
+
+// within reports whether a node of a datacenter is meant by names of datacenters; none are all.
+func within(names []string, datacenter string) bool {
+	return len(names) == 0 || slices.ContainsFunc(names, func(name string) bool { return matches(name, datacenter) })
+}
+
+// Within reports whether jobs of the cluster may be in a datacenter.
+func (b Build) Within(datacenter string) bool { return within(b.Nomad.Datacenters, datacenter) }
+
+// matches reports whether a name is the wanted one, in which a * stands for any text.
+func matches(wanted, name string) bool {
+	first, rest, glob := strings.Cut(wanted, "*")
+	if !glob {
+		return wanted == name
+	}
+	name, begins := strings.CutPrefix(name, first)
+	if !begins {
+		return false
+	}
+	for i := range len(name) + 1 {
+		if matches(rest, name[i:]) {
+			return true
+		}
+	}
+	return false
+}
+
+// lacksVolume names a host volume of the group that the node does not have; "" when it has all. Of volumes for each
+// instance the scheduler knows the names.
+func (n *nodeRoom) lacksVolume(g *api.TaskGroup) string {
+	for _, name := range slices.Sorted(maps.Keys(g.Volumes)) {
+		if v := g.Volumes[name]; v.Type == "host" && !v.PerAlloc && n.volumes != nil && !slices.Contains(n.volumes, v.Source) {
+			return v.Source
+		}
+	}
+	return ""
+}
+
+// refuses says why an instance of the group cannot be on the node; "" when it can.
+func (n *nodeRoom) refuses(j *api.Job, g *api.TaskGroup) string {
+	if reason := n.elsewhere(j); reason != "" {
+		return reason
+	}
+	switch {
 	case n.Status != api.NodeStatusReady:
 		return "is " + n.Status
 	case n.Drain:
@@ -184,6 +250,9 @@ func (n *nodeRoom) refuses(j *api.Job, g *api.TaskGroup) string {
 		if d := n.Drivers[t.Driver]; d == nil || !d.Healthy {
 			return fmt.Sprintf("has no driver %s", t.Driver)
 		}
+	}
+	if volume := n.lacksVolume(g); volume != "" {
+		return fmt.Sprintf("has no host_volume %q in its client block", volume)
 	}
 	cpu, cores, memory, devices := wants(g)
 	for name, count := range devices {

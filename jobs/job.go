@@ -115,8 +115,6 @@ type process struct {
 	needs map[string]string
 	// identities are what Nomad signs for the process.
 	identities []*api.WorkloadIdentity
-	// volume says that the folder Data must be there.
-	volume bool
 	// signal tells the process to end; empty is SIGTERM.
 	signal string
 }
@@ -166,13 +164,16 @@ func (b form) group(p process) *api.TaskGroup {
 	if p.role.Max > p.role.Count {
 		g.Scaling = &api.ScalingPolicy{Min: new(int64(p.role.Count)), Max: new(int64(p.role.Max)), Enabled: new(true), Policy: map[string]any{}}
 	}
-	if p.volume && p.role.Driver != spec.RawExec {
+	if b.mounts(p) {
 		g.Volumes = map[string]*api.VolumeRequest{"data": {Name: "data", Type: "host", Source: b.Name}}
 	}
 	g.Services = b.services(p)
 	g.Tasks = []*api.Task{b.task(p)}
 	return g
 }
+
+// mounts reports whether a process sees the folder Data by a volume alone: what raw_exec starts sees the whole node.
+func (b form) mounts(p process) bool { return b.Folder(p.name) != "" && p.role.Driver != spec.RawExec }
 
 const (
 	// diskMB holds the logs of a task, which are diskMB/2 together.
@@ -258,7 +259,7 @@ func (b form) task(p process) *api.Task {
 	case spec.Exec, spec.RawExec:
 		t.Config = map[string]any{"command": cmp.Or(p.program, path.Join(b.Programs.Folder, p.command)), "args": args}
 	}
-	if p.volume && p.role.Driver != spec.RawExec {
+	if b.mounts(p) {
 		t.VolumeMounts = []*api.VolumeMount{{Volume: new("data"), Destination: new(b.Data), ReadOnly: new(false)}}
 	}
 	t.Templates, t.Identities = b.templates(p), p.identities

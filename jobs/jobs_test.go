@@ -269,20 +269,33 @@ func TestControlGetsTheCluster(t *testing.T) {
 	if diff := cmp.Diff(jobs.Secrets(control), want); diff != "" {
 		t.Errorf("secrets (-got +want):\n%s", diff)
 	}
-	var out strings.Builder
-	for _, tmpl := range task.Templates {
-		if *tmpl.DestPath == "local/cluster.yaml" {
-			if err := template.Must(template.New("").Parse(*tmpl.EmbeddedTmpl)).Execute(&out, nil); err != nil {
-				t.Fatal(err)
-			}
+	read := func() (string, spec.Cluster) {
+		t.Helper()
+		var out strings.Builder
+		if err := template.Must(template.New("").Parse(templateOf(b.Control().TaskGroups[0].Tasks[0], "local/cluster.yaml"))).Execute(&out, nil); err != nil {
+			t.Fatal(err)
 		}
+		c, err := spec.Parse("cluster.yaml", []byte(out.String()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out.String(), c
 	}
-	got, err := spec.Parse("cluster.yaml", []byte(out.String()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, got := read()
 	if diff := cmp.Diff(got, b.Cluster, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("cluster (-got +want):\n%s", diff)
+	}
+	// The folder of a job file is that of whoever applies: the job is the same from each machine, and its file is read.
+	b.Roles.Postgres = spec.Role{Count: 1, Driver: spec.Docker, CPU: 100, Memory: 64 << 20, Priority: 50, Max: 1, File: "/home/ann/deploy/postgres.hcl"}
+	b.Programs.Image, b.Cluster.Temporal = "temper:1", ""
+	b.Roles.Temporal.Count, b.Roles.Temporal.Max = 1, 1
+	ann, _ := read()
+	b.Roles.Postgres.File = "/srv/bob/postgres.hcl"
+	if bob, _ := read(); bob != ann || strings.Contains(bob, "/srv/bob") {
+		t.Errorf("the job of control depends on the folder of whoever applies:\n%s", cmp.Diff(ann, bob))
+	}
+	if b.File("postgres") != "/srv/bob/postgres.hcl" {
+		t.Errorf("the job file of postgres is now %q", b.File("postgres"))
 	}
 	b.Placement = spec.Placement{}
 	if c := b.Control(); len(jobs.Secrets(c)) > 0 || c.TaskGroups[0].Tasks[0].Env["NOMAD_ADDR"] != "" {
@@ -353,5 +366,48 @@ func TestRoomSaysWhy(t *testing.T) {
 	}
 	if missing, why := jobs.NewRoom(nil, nil).Place(job, group); missing != 3 || why[0] != "the cluster has no node" {
 		t.Errorf("no nodes: %d missing, %q", missing, why)
+	}
+}
+
+// TestRoomKnowsPlaces: datacenters and host volumes decide where a group may be, as the scheduler reads them.
+func TestRoomKnowsPlaces(t *testing.T) {
+	east, west, away := node("e1", "default", 9000, 9000, 0), node("w1", "default", 9000, 9000, 0), node("w2", "default", 9000, 9000, 0)
+	east.Datacenter, west.Datacenter, away.Datacenter = "eu-east-1", "eu-west-1", "eu-west-2"
+	away.Status = "down"
+	room := jobs.NewRoom([]*api.NodeListStub{east, west, away}, nil)
+	if missing, _ := room.Place(&api.Job{}, &api.TaskGroup{Count: new(1), Tasks: []*api.Task{{Driver: "raw_exec"}}, Volumes: map[string]*api.VolumeRequest{"data": {Type: "host", Source: "shop"}}}); missing > 0 {
+		t.Error("volumes that nobody has listed are taken for missing")
+	}
+	room.SetVolumes(map[string][]string{"w1": {"other", "shop"}, "w2": {"shop"}})
+	group := func(volume string) *api.TaskGroup {
+		g := &api.TaskGroup{Count: new(1), Tasks: []*api.Task{{Driver: "raw_exec"}}}
+		if volume != "" {
+			g.Volumes = map[string]*api.VolumeRequest{"data": {Type: "host", Source: volume}}
+		}
+		return g
+	}
+	for _, c := range []struct {
+		datacenters []string
+		volume      string
+		may, why    string
+	}{
+		{nil, "", "e1 w1", ""},
+		{[]string{"*"}, "", "e1 w1", ""},
+		{[]string{"eu-*-1"}, "", "e1 w1", ""},
+		{[]string{"eu-west-*", "moon"}, "", "w1", ""},
+		{[]string{"eu"}, "", "", "1 of 3 nodes: in the datacenter eu-east-1, and not in eu; 1 of 3 nodes: in the datacenter eu-west-1, and not in eu; 1 of 3 nodes: in the datacenter eu-west-2, and not in eu"},
+		{[]string{"*-2"}, "", "", "1 of 3 nodes: in the datacenter eu-east-1, and not in *-2; 1 of 3 nodes: in the datacenter eu-west-1, and not in *-2; 1 of 3 nodes: is down"},
+		{[]string{"*"}, "shop", "w1", ""},
+		{[]string{"*"}, "disk", "", `2 of 3 nodes: has no host_volume "disk" in its client block; 1 of 3 nodes: is down`},
+		{[]string{"*east*"}, "shop", "", `1 of 3 nodes: has no host_volume "shop" in its client block; 1 of 3 nodes: in the datacenter eu-west-1, and not in *east*; 1 of 3 nodes: in the datacenter eu-west-2, and not in *east*`},
+	} {
+		j, g := &api.Job{Datacenters: c.datacenters}, group(c.volume)
+		if may := strings.Join(room.MayTake(j, g), " "); may != c.may {
+			t.Errorf("datacenters %q, volume %q: may be on %q, want %q", c.datacenters, c.volume, may, c.may)
+		}
+		missing, why := room.Place(j, g)
+		if got := strings.Join(why, "; "); got != c.why || (missing == 0) != (c.why == "") {
+			t.Errorf("datacenters %q, volume %q: %d missing: %s; want %s", c.datacenters, c.volume, missing, got, c.why)
+		}
 	}
 }

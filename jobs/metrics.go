@@ -3,7 +3,6 @@ package jobs
 import (
 	"fmt"
 	"maps"
-	"path"
 	"strings"
 
 	"github.com/hashicorp/nomad/api"
@@ -17,11 +16,11 @@ func (b Build) Metrics() *api.Job {
 	p := process{
 		name: "metrics", role: b.Roles.Metrics, command: "prometheus",
 		args: []string{
-			"--config.file=${NOMAD_SECRETS_DIR}/prometheus.yaml", "--storage.tsdb.path=" + path.Join(b.Data, "prometheus"),
+			"--config.file=${NOMAD_SECRETS_DIR}/prometheus.yaml", "--storage.tsdb.path=" + b.Folder("metrics"),
 			"--web.listen-address=" + loopback + ":${NOMAD_PORT_" + portAPI + "}",
 		},
 		ports: []api.Port{{Label: portAPI, Value: b.Ports.Prometheus}},
-		serve: portAPI, volume: true,
+		serve: portAPI,
 		check: open(),
 		files: map[string]string{"sandbox_token": ItemSandboxToken, "node_token": ItemNodeToken},
 	}

@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"maps"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"time"
@@ -116,6 +117,11 @@ const fileCluster = "cluster.yaml"
 // places adds what a control worker needs that gives runs workers of their own: the cluster's
 // file, which is part of its job so that a change rolls it over, and the way to Nomad.
 func (b poller) places(p *process) {
+	for _, r := range b.Named() { // b is a copy. Control reads no job file, and their folder is that of whoever applies
+		if r.File != "" {
+			r.File = filepath.Base(r.File)
+		}
+	}
 	text, err := b.YAML()
 	if err != nil {
 		panic(err) // it consists of texts and numbers

@@ -31,10 +31,25 @@ func (b Build) Temporal() *api.Job {
 		p.args = append([]string{"--postgres", url}, p.args...)
 		p.secrets = map[string]string{"PGPASSWORD": ItemPostgresPassword}
 	} else {
-		p.args = append([]string{"--db", path.Join(b.Data, "temporal.db")}, p.args...)
-		p.volume = true
+		p.args = append([]string{"--db", b.Folder(p.name)}, p.args...)
 	}
 	return alone(form{b}.job(p))
+}
+
+// Folder is what a role keeps on the disk of its node and finds there again; "" for nothing.
+func (b Build) Folder(role string) string {
+	switch {
+	case role == "postgres":
+		return path.Join(b.Data, "postgres")
+	case role == "objectstore":
+		return path.Join(b.Data, "objects")
+	case role == "metrics":
+		return path.Join(b.Data, "prometheus")
+	case role == "temporal" && wire{b}.postgresURL() == "":
+		return path.Join(b.Data, "temporal.db")
+	default:
+		return ""
+	}
 }
 
 // postgresUser is the account that the job postgres makes, and that Temporal uses.
@@ -54,10 +69,10 @@ func (b Build) PostgresServer() *api.Job {
 	return alone(form{b}.job(process{
 		name: "postgres", role: b.Roles.Postgres, program: "/bin/sh", args: []string{"${NOMAD_TASK_DIR}/" + filePostgres},
 		env: map[string]string{
-			"PGDATA": path.Join(b.Data, "postgres"), "PGUSER": postgresUser, "PGPORT": "${NOMAD_PORT_" + portAPI + "}", "POSTGRES_BIN": b.Programs.Postgres,
+			"PGDATA": b.Folder("postgres"), "PGUSER": postgresUser, "PGPORT": "${NOMAD_PORT_" + portAPI + "}", "POSTGRES_BIN": b.Programs.Postgres,
 		},
 		ports: []api.Port{{Label: portAPI, Value: b.Ports.Postgres}},
-		serve: portAPI, check: open(), volume: true,
+		serve: portAPI, check: open(),
 		secrets: map[string]string{"PGPASSWORD": ItemPostgresPassword},
 		texts:   map[string]string{filePostgres: startPostgres},
 		signal:  "SIGINT", // ends sessions, and loses nothing; SIGTERM waits until they end by themselves
@@ -76,9 +91,9 @@ var startPostgres string
 func (b Build) ObjectStore() *api.Job {
 	p := process{
 		name: "objectstore", role: b.Roles.ObjectStore, command: "s3d",
-		args:  []string{"--dir", path.Join(b.Data, "objects"), "--listen", wire{b}.address(portAPI), "--bucket", bucket},
+		args:  []string{"--dir", b.Folder("objectstore"), "--listen", wire{b}.address(portAPI), "--bucket", bucket},
 		ports: []api.Port{{Label: portAPI, Value: b.Ports.ObjectStore}},
-		serve: portAPI, check: open(), volume: true,
+		serve: portAPI, check: open(),
 		secrets: map[string]string{"AWS_ACCESS_KEY_ID": ItemAccessKey, "AWS_SECRET_ACCESS_KEY": ItemSecretKey},
 	}
 	if b.TLS {

@@ -6,7 +6,6 @@
 package backend
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -83,16 +82,34 @@ func epochOf(meta map[string]string) int {
 
 // Start implements placement.Backend.
 func (b *Backend) Start(ctx context.Context, job placement.Job, index uint64) (uint64, error) {
-	there, err := b.info(ctx, job.ID)
-	if err != nil {
-		return 0, err
-	}
-	if there != nil {
-		if done, found, err := b.meet(there, job, index); done || err != nil {
+	for try := range startTries {
+		there, err := b.info(ctx, job.ID)
+		if err != nil {
+			return 0, err
+		}
+		if there == nil && try > 0 {
+			return 0, &placement.ConflictError{Job: job.ID, Text: "it was removed meanwhile"}
+		}
+		if there != nil {
+			if done, found, err := b.meet(there, job, index); done || err != nil {
+				return found, err
+			}
+			index = value(there.JobModifyIndex)
+		}
+		found, err := b.register(ctx, job, index)
+		if !errors.Is(err, nomad.ErrChanged) {
 			return found, err
 		}
-		index = value(there.JobModifyIndex)
 	}
+	return 0, &placement.ConflictError{Job: job.ID, Have: index, Text: "somebody changes it all the time"}
+}
+
+// startTries is how often a job is started that somebody has changed meanwhile: perhaps it was an earlier call of ours,
+// or one that was stopped.
+const startTries = 3
+
+// register writes the job of a run over the version with that index.
+func (b *Backend) register(ctx context.Context, job placement.Job, index uint64) (uint64, error) {
 	wanted := b.build.Run(job)
 	if err := b.refuse(ctx, wanted, job); err != nil {
 		return 0, err
@@ -101,18 +118,10 @@ func (b *Backend) Start(ctx context.Context, job placement.Job, index uint64) (u
 		return 0, err
 	}
 	answer, _, err := b.nomad.Jobs().RegisterOpts(wanted, &api.RegisterOptions{EnforceIndex: true, ModifyIndex: index}, write(ctx))
-	if err == nil { // its secrets may have been replaced since
-		return answer.JobModifyIndex, b.handSecrets(ctx, wanted)
+	if err != nil {
+		return 0, b.fail("register job "+job.ID, err)
 	}
-	err = b.fail("register job "+job.ID, err)
-	if !errors.Is(err, nomad.ErrChanged) {
-		return 0, err
-	}
-	if there, err = b.info(ctx, job.ID); err != nil || there == nil { // somebody was faster: perhaps an earlier call of ours
-		return 0, cmp.Or(err, error(&placement.ConflictError{Job: job.ID, Text: "it was removed meanwhile"}))
-	}
-	_, found, err := b.meet(there, job, index)
-	return found, err
+	return answer.JobModifyIndex, b.handSecrets(ctx, wanted) // its secrets may have been replaced since
 }
 
 // meet compares a job with one that is there: done when it is that one.

@@ -57,21 +57,13 @@ func refuse(plan Plan, take bool) error {
 	for _, c := range plan.Changes {
 		if c.Kind == Foreign && !take {
 			wrong = append(wrong, fmt.Errorf("job %s: %w since it was applied (%s): look with temper cluster plan; apply --take writes ours over it",
-				c.Job, ErrForeign, names(c.Fields)))
+				c.Job, ErrForeign, strings.Join(c.Theirs, ", ")))
 		}
 		if len(c.NoRoom) > 0 {
 			wrong = append(wrong, fmt.Errorf("job %s: no room for %s", c.Job, strings.Join(c.NoRoom, "; ")))
 		}
 	}
 	return errors.Join(wrong...)
-}
-
-func names(fields []Field) string {
-	var out []string
-	for _, f := range fields {
-		out = append(out, f.Path)
-	}
-	return strings.Join(out, ", ")
 }
 
 // progress tells what an apply did before it stopped.
@@ -147,9 +139,12 @@ func (f applier) await(ctx context.Context, c Change, limit time.Duration) error
 		}
 		index = meta.LastIndex
 		missing := 0
-		missing, state = wellness(job, allocs)
+		changing := slices.ContainsFunc(deployments, isRunning)
+		missing, state = wellness(job, allocs, func(a *api.AllocationListStub, g *api.TaskGroup) bool {
+			return isWell(a, g) || !changing && f.recovered(ctx, a, g)
+		})
 		if missing == 0 {
-			if !slices.ContainsFunc(deployments, isRunning) {
+			if !changing {
 				return nil
 			}
 			state, wait = "Nomad has not ended its change yet", verdictPause
@@ -204,7 +199,7 @@ func (f applier) role(job string) string { return strings.TrimPrefix(job, f.buil
 
 // wellness counts the instances of a job's version that are missing or not well yet, and
 // says of one why.
-func wellness(job *api.Job, allocs []*api.AllocationListStub) (missing int, state string) {
+func wellness(job *api.Job, allocs []*api.AllocationListStub, judge func(*api.AllocationListStub, *api.TaskGroup) bool) (missing int, state string) {
 	state = "no node has taken it yet"
 	for _, g := range job.TaskGroups {
 		well := 0
@@ -212,7 +207,7 @@ func wellness(job *api.Job, allocs []*api.AllocationListStub) (missing int, stat
 			if a.TaskGroup != value(g.Name) || a.DesiredStatus != api.AllocDesiredStatusRun || a.JobVersion != value(job.Version) {
 				continue
 			}
-			if isWell(a, g) {
+			if judge(a, g) {
 				well++
 				continue
 			}
@@ -229,6 +224,30 @@ func isWell(a *api.AllocationListStub, g *api.TaskGroup) bool {
 	}
 	watched := g.Update != nil && a.JobType == api.JobTypeService
 	return !watched || a.DeploymentStatus != nil && value(a.DeploymentStatus.Healthy)
+}
+
+// recovered reports whether an instance that was not well by its deadline is now. Nomad judges each one once and keeps
+// that verdict, so that its checks are asked; without any, its tasks have to run for as long as one that is well.
+func (f applier) recovered(ctx context.Context, a *api.AllocationListStub, g *api.TaskGroup) bool {
+	if a.ClientStatus != api.AllocClientStatusRunning || a.DeploymentStatus == nil || a.DeploymentStatus.Healthy == nil || g.Update == nil {
+		return false
+	}
+	for _, t := range a.TaskStates {
+		ended := t.State == "dead" && !t.Failed // one that only prepares the others
+		if !ended && (t.State != "running" || time.Since(t.StartedAt) < value(g.Update.MinHealthyTime)) {
+			return false
+		}
+	}
+	checks, err := f.nomad.Allocations().Checks(a.ID, query(ctx))
+	if err != nil { // its node does not answer, so that it is not known to be well
+		return false
+	}
+	for _, c := range checks {
+		if c.Status != "success" {
+			return false
+		}
+	}
+	return true
 }
 
 // condition is what an allocation does, with the last thing that happened to its task.

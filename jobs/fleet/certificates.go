@@ -62,14 +62,16 @@ func (f keeper) makeCertificates(ctx context.Context, items map[string]string, r
 
 // addresses are those of all nodes, and the loopback address.
 func (f keeper) addresses(ctx context.Context) ([]net.IP, error) {
-	nodes, _, err := f.nomad.Nodes().List(query(ctx))
+	nodes, err := f.listNodes(ctx)
 	if err != nil {
-		return nil, f.nomad.Fail("list nodes", err)
+		return nil, err
 	}
 	out := []net.IP{net.IPv4(127, 0, 0, 1)}
 	for _, n := range nodes {
-		if ip := net.ParseIP(n.Address); ip != nil && !slices.ContainsFunc(out, ip.Equal) {
-			out = append(out, ip)
+		for _, ip := range n.addresses() {
+			if !slices.ContainsFunc(out, ip.Equal) {
+				out = append(out, ip)
+			}
 		}
 	}
 	return out, nil

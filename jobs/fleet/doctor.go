@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/nomad/api"
+	"golang.org/x/sync/errgroup"
 
 	"temper/jobs"
 	"temper/jobs/spec"
@@ -46,11 +47,13 @@ func (f *Fleet) Doctor(ctx context.Context) []Finding {
 	out = append(out, finding("pools", inspector{f}.checkPools(ctx, all), "every node pool is there"))
 	out = append(out, finding("secrets", inspector{f}.checkSecrets(ctx, all), "every job has what it needs"))
 	out = append(out, examiner{f}.accessFinding(ctx))
-	nodes, allocs, err := f.holdings(ctx)
+	there, err := f.holdings(ctx)
 	if err != nil {
 		return append(out, finding("nodes", err, ""))
 	}
-	return append(out, nodesFinding(nodes), examiner{f}.clocksFinding(ctx, nodes), examiner{f}.devicesFinding(nodes), examiner{f}.roomFinding(all, nodes, allocs), examiner{f}.rawExecFinding(nodes))
+	look := examiner{f}
+	return append(out, nodesFinding(there.nodes), look.clocksFinding(ctx, there.nodes), look.devicesFinding(there.nodes), look.roomFinding(all, there),
+		look.foldersFinding(all, there), look.rawExecFinding(there.nodes))
 }
 
 func finding(name string, err error, detail string) Finding {
@@ -97,24 +100,29 @@ func nodesFinding(nodes []*api.NodeListStub) Finding {
 // an hour too early or late, and leases are compared by their times.
 const maxSkew = 30 * time.Second
 
+// maxAsked is how many nodes are asked at a time.
+const maxAsked = 8
+
 // clocksFinding compares the clocks of the nodes with this machine's.
 func (f examiner) clocksFinding(ctx context.Context, nodes []*api.NodeListStub) Finding {
+	ready := slices.DeleteFunc(slices.Clone(nodes), func(n *api.NodeListStub) bool { return n.Status != api.NodeStatusReady })
+	skews, answered := make([]time.Duration, len(ready)), make([]bool, len(ready))
+	var asking errgroup.Group
+	asking.SetLimit(maxAsked)
+	for i, n := range ready { // what a node does not answer is no reason to leave out the others
+		asking.Go(func() error {
+			skews[i], answered[i] = f.skew(ctx, n)
+			return nil
+		})
+	}
+	_ = asking.Wait() // none fails
 	var wrong, silent []string
-	for _, n := range nodes { // what a node does not answer is no reason to leave out the others
-		if n.Status != api.NodeStatusReady {
-			continue
-		}
-		asked := time.Now()
-		var s struct{ Timestamp int64 } // which the type of package api leaves out
-		_, err := f.nomad.Raw().Query("/v1/client/stats?node_id="+n.ID, &s, query(ctx))
-		if err != nil || s.Timestamp == 0 {
+	for i, n := range ready {
+		switch {
+		case !answered[i]:
 			silent = append(silent, n.Name)
-			continue
-		}
-		// An agent measures itself every second or so, and answers with the last time.
-		skew := time.Unix(0, s.Timestamp).Sub(asked).Round(time.Second)
-		if skew.Abs() > maxSkew {
-			wrong = append(wrong, fmt.Sprintf("%s (%+v)", n.Name, skew))
+		case skews[i].Abs() > maxSkew:
+			wrong = append(wrong, fmt.Sprintf("%s (%+v)", n.Name, skews[i]))
 		}
 	}
 	if len(wrong) > 0 {
@@ -125,6 +133,18 @@ func (f examiner) clocksFinding(ctx context.Context, nodes []*api.NodeListStub) 
 		detail = "unknown of " + strings.Join(silent, ", ")
 	}
 	return Finding{"clocks", true, detail}
+}
+
+// skew is how far the clock of a node is ahead of this machine's.
+func (f examiner) skew(ctx context.Context, n *api.NodeListStub) (skew time.Duration, answered bool) {
+	asked := time.Now()
+	var s struct{ Timestamp int64 } // which the type of package api leaves out
+	_, err := f.nomad.Raw().Query("/v1/client/stats?node_id="+n.ID, &s, query(ctx))
+	if err != nil || s.Timestamp == 0 {
+		return 0, false
+	}
+	// An agent measures itself every second or so, and answers with the last time.
+	return time.Unix(0, s.Timestamp).Sub(asked).Round(time.Second), true
 }
 
 // devicesFinding looks for GPUs where the file has some.
@@ -175,12 +195,12 @@ func healthyDevices(n *api.NodeListStub, kind string, other map[string]bool) int
 }
 
 // roomFinding counts whether everything has a place at once.
-func (f examiner) roomFinding(all []*api.Job, nodes []*api.NodeListStub, allocs []*api.AllocationListStub) Finding {
+func (f examiner) roomFinding(all []*api.Job, there holdings) Finding {
 	var ids, lacks []string
 	for _, j := range all {
 		ids = append(ids, *j.ID)
 	}
-	room := jobs.NewRoom(nodes, allocs, ids...)
+	room := there.room(ids...)
 	for _, j := range all {
 		for _, g := range j.TaskGroups {
 			if missing, why := room.Place(j, g); missing > 0 {
@@ -192,6 +212,33 @@ func (f examiner) roomFinding(all []*api.Job, nodes []*api.NodeListStub, allocs 
 		return Finding{"room", false, "none for " + strings.Join(lacks, "; ")}
 	}
 	return Finding{"room", true, "every instance has a node"}
+}
+
+// foldersFinding names roles that keep something on a node and may be started on another one, where it is not.
+func (f examiner) foldersFinding(all []*api.Job, there holdings) Finding {
+	var wrong []string
+	kept, room := 0, there.room()
+	for _, j := range all {
+		role := j.Meta[jobs.MetaRole]
+		folder := f.build.Folder(role)
+		if folder == "" || f.build.File(role) != "" { // a job of the operator's own has a place of its own
+			continue
+		}
+		kept++
+		for _, g := range j.TaskGroups {
+			if may := room.MayTake(j, g); len(may) > 1 {
+				wrong = append(wrong, fmt.Sprintf("%s keeps %s on one node, and %d may take it (%s)", role, folder, len(may), strings.Join(may, ", ")))
+			}
+		}
+	}
+	switch {
+	case len(wrong) > 0:
+		return Finding{"folders", false, strings.Join(wrong, "; ") + ": on another node it would begin with nothing: give it a pool of one machine"}
+	case kept == 0:
+		return Finding{"folders", true, "no role keeps anything on its node"}
+	default:
+		return Finding{"folders", true, "what roles keep on a node has one node each"}
+	}
 }
 
 // rawExecFinding names nodes that start programs as root for whoever may submit jobs.

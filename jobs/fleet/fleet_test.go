@@ -3,9 +3,12 @@
 package fleet_test
 
 import (
+	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -165,6 +168,7 @@ func (o *operator) firstInstall(f *fleet.Fleet) {
 	if err := f.Init(ctx, fleet.InitOptions{Say: func(string) {}}); err != nil {
 		o.t.Fatal(err)
 	}
+	o.leftBehind("shop-control")
 	if err := o.apply(f, false); err != nil {
 		o.t.Fatal(err)
 	}
@@ -180,6 +184,18 @@ func (o *operator) firstInstall(f *fleet.Fleet) {
 		if !finding.OK {
 			o.t.Errorf("doctor: %s", finding)
 		}
+	}
+}
+
+// leftBehind is a job of somebody else that is stopped, and which Nomad still knows.
+func (o *operator) leftBehind(id string) {
+	task := api.NewTask("x", "raw_exec").SetConfig("command", "/bin/true")
+	job := api.NewServiceJob(id, id, "global", 50).AddTaskGroup(api.NewTaskGroup("x", 0).AddTask(task))
+	if _, _, err := o.agents.API.Jobs().Register(job, nil); err != nil {
+		o.t.Fatal(err)
+	}
+	if _, _, err := o.agents.API.Jobs().Deregister(id, false, nil); err != nil {
+		o.t.Fatal(err)
 	}
 }
 
@@ -201,6 +217,7 @@ func (o *operator) strangers(f *fleet.Fleet, c spec.Cluster) {
 	o.wants("a job that somebody changed", o.apply(f, false), fleet.ErrForeign, "shop-gateway: changed by somebody else since it was applied (Priority)")
 	c.Roles.Gateway.Memory = 48 << 20
 	edited := o.fleet(c, o.token("operator"))
+	o.wants("an upgrade over what somebody changed", o.apply(edited, false), fleet.ErrForeign, "shop-gateway: changed by somebody else since it was applied (Priority)")
 	plan, err := edited.Plan(ctx)
 	if err != nil {
 		o.t.Fatal(err)
@@ -234,6 +251,16 @@ func (o *operator) others(f *fleet.Fleet, c spec.Cluster) {
 		o.t.Fatal(err)
 	}
 	o.wants("an unknown device", o.apply(o.fleet(gpus, o.token("operator")), false), nil, "1 of 1 nodes: has no device amd/gpu")
+	away := c
+	away.Nomad.Datacenters = []string{"moon"}
+	if err := o.apply(o.fleet(away, o.token("operator")), false); err == nil || !strings.Contains(err.Error(), "job shop-gateway: no room for 1 of 1 gateway: 1 of 1 nodes: in the datacenter dc1, and not in moon\n") {
+		o.t.Errorf("a datacenter that is not there: %v", err)
+	}
+	watched := o.parse(fmt.Sprintf(file, "shop", o.folder, "s3://runs/a") + "  metrics: {count: 1, driver: exec, cpu: 50, memory: 32MiB}\n")
+	if err := o.fleet(watched, o.token("operator")).Init(ctx, fleet.InitOptions{Say: func(string) {}}); err != nil {
+		o.t.Fatal(err)
+	}
+	o.wants("a volume that is not there", o.apply(o.fleet(watched, o.token("operator")), false), nil, `no room for 1 of 1 metrics: 1 of 1 nodes: has no host_volume "shop" in its client block`)
 	o.nodesThatSay(c)
 	o.tooOld(c)
 	own := c
@@ -323,6 +350,7 @@ func (o *operator) everyday(f *fleet.Fleet, c spec.Cluster) {
 	if err := f.Logs(ctx, "gateway", fleet.LogOptions{Bytes: 4096}, &log); err != nil || !strings.Contains(log.String(), "serves gateway --listen") {
 		o.t.Errorf("log of the gateway: %q (%v)", log.String(), err)
 	}
+	o.follows(f)
 	o.wants("drain nobody", f.Drain(ctx, "nobody", time.Minute, say), nomad.ErrNotExist, "node nobody: does not exist (there are: one)")
 	o.leavesSlowly()
 	var told []string
@@ -349,6 +377,29 @@ func (o *operator) everyday(f *fleet.Fleet, c spec.Cluster) {
 	}
 	if left := len(o.agents.Running("shop-gateway")) + len(o.agents.Running("shop-control")) + len(o.agents.Running("shop-sandbox")); left > 0 {
 		o.t.Errorf("%d processes run after down", left)
+	}
+}
+
+// follows: the logs of both sandbox nodes come, each line behind the name of its instance.
+func (o *operator) follows(f *fleet.Fleet) {
+	o.t.Helper()
+	ctx, cancel := context.WithTimeout(o.t.Context(), time.Minute)
+	defer cancel()
+	read, write := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- f.Logs(ctx, "sandbox", fleet.LogOptions{Bytes: 4096, Follow: true}, write)
+		_ = write.Close() // the reader has all
+	}()
+	var got []string
+	for scan := bufio.NewScanner(read); scan.Scan(); {
+		if got = append(got, scan.Text()); len(got) == 2 {
+			cancel()
+		}
+	}
+	slices.Sort(got)
+	if err := <-ended; err != nil || len(got) != 2 || !strings.HasPrefix(got[0], "shop-sandbox.sandbox[0] on one (") || !strings.HasPrefix(got[1], "shop-sandbox.sandbox[1] on one (") || !strings.Contains(got[1], ") | serves sandbox --listen") {
+		o.t.Errorf("followed logs: %q (%v)", got, err)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"github.com/hashicorp/nomad/api"
 
 	"temper/internal/nomad"
-	"temper/internal/placement"
 )
 
 // stop deregisters a job and waits until none of its processes runs.
@@ -195,103 +193,4 @@ func (f *Fleet) Undrain(ctx context.Context, name string) error {
 	}
 	_, err = f.nomad.Nodes().UpdateDrainOpts(n.ID, &api.DrainOptions{MarkEligible: true}, write(ctx))
 	return f.nomad.Fail("undrain node "+n.Name, err)
-}
-
-// LogOptions say which part of the logs is wanted.
-type LogOptions struct {
-	// Stdout asks for standard output in place of the log, which is standard error.
-	Stdout bool
-	// Follow goes on until the context ends.
-	Follow bool
-	// Bytes is how much of the end is shown.
-	Bytes int64
-}
-
-// Logs writes the end of the log of every instance of a role, of a run's own jobs, or of one job.
-func (f *Fleet) Logs(ctx context.Context, name string, o LogOptions, out io.Writer) error {
-	ids := []string{name}
-	if f.build.Has(name) {
-		ids[0] = f.build.ID(name)
-	} else {
-		for _, role := range []placement.Role{placement.RoleTrainer, placement.RoleRollout, placement.RoleEngine} {
-			ids = append(ids, placement.JobID(role, name))
-		}
-	}
-	var allocs []*api.AllocationListStub
-	for _, id := range ids {
-		found, _, err := f.nomad.Jobs().Allocations(id, false, query(ctx))
-		if err != nil {
-			return f.nomad.Fail("find the instances of "+id, err)
-		}
-		allocs = append(allocs, found...)
-	}
-	if len(allocs) == 0 {
-		return fmt.Errorf("logs of %s: %w: no instance of %s is known: a run without workers of its own is in the logs of trainer and control; temper cluster status lists the jobs",
-			name, nomad.ErrNotExist, strings.Join(ids, ", "))
-	}
-	shown := withWords(allocs)
-	for _, a := range shown {
-		if err := f.logsOf(ctx, a, o, out, len(shown) > 1); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// withWords are the instances whose logs say how jobs are: those that live, with the failed
-// ones that they replace; where none lives, the newest of each job.
-func withWords(allocs []*api.AllocationListStub) []*api.AllocationListStub {
-	slices.SortFunc(allocs, func(a, b *api.AllocationListStub) int { return int(b.CreateIndex) - int(a.CreateIndex) })
-	live := slices.DeleteFunc(slices.Clone(allocs), func(a *api.AllocationListStub) bool { return !lives(a) })
-	if len(live) == 0 { // the last words of the newest of each job
-		last := map[string]bool{}
-		for _, a := range allocs {
-			if !last[a.JobID] {
-				last[a.JobID], live = true, append(live, a)
-			}
-		}
-	}
-	for _, a := range allocs { // one that has just come in place of another cannot say why that one failed
-		if a.ClientStatus == api.AllocClientStatusFailed && slices.ContainsFunc(live, func(b *api.AllocationListStub) bool { return b.ID == a.NextAllocation }) {
-			live = append(live, a)
-		}
-	}
-	return live
-}
-
-func (f *Fleet) logsOf(ctx context.Context, stub *api.AllocationListStub, o LogOptions, out io.Writer, title bool) error {
-	alloc, _, err := f.nomad.Allocations().Info(stub.ID, query(ctx))
-	if err != nil {
-		return f.nomad.Fail("read allocation "+stub.ID, err)
-	}
-	kind := "stderr"
-	if o.Stdout {
-		kind = "stdout"
-	}
-	for task := range stub.TaskStates {
-		if title {
-			fmt.Fprintf(out, "==> %s on %s (%s)\n", stub.Name, stub.NodeName, stub.ID[:8])
-		}
-		frames, errs := f.nomad.AllocFS().Logs(alloc, o.Follow, task, kind, api.OriginEnd, o.Bytes, ctx.Done(), query(ctx))
-		if err := copyFrames(frames, errs, out); err != nil {
-			return f.nomad.Fail("read the log of "+stub.Name, err)
-		}
-	}
-	return nil
-}
-
-func copyFrames(frames <-chan *api.StreamFrame, errs <-chan error, out io.Writer) error {
-	for {
-		select {
-		case frame, open := <-frames:
-			if !open {
-				return nil
-			}
-			if _, err := out.Write(frame.Data); err != nil {
-				return err
-			}
-		case err := <-errs:
-			return err
-		}
-	}
 }

@@ -42,6 +42,8 @@ type Change struct {
 	Kind Kind
 	// Fields differ between what is there and what is wanted.
 	Fields []Field
+	// Theirs are the paths of what somebody else has changed since we wrote the job, for Foreign.
+	Theirs []string
 	// NoRoom says how many instances find no node, and why.
 	NoRoom []string
 	// Evicts are allocations that would be evicted for this one.
@@ -51,7 +53,7 @@ type Change struct {
 
 	index uint64 // of the version that was looked at
 	job   *api.Job
-	// unmet are constraints on what operators say of their nodes, which Nomad alone compares.
+	// unmet are constraints that no node fulfils, most of which Nomad alone compares.
 	unmet map[string][]string // by group
 }
 
@@ -157,29 +159,56 @@ func (f planner) compare(ctx context.Context, j *api.Job, stub *api.JobListStub,
 	}
 	change.unmet = unmet(found.FailedTGAllocs)
 	if !live {
-		return change, nil
+		change.index, err = f.vacant(ctx, *j.ID)
+		return change, err
 	}
 	change.index, change.Fields = found.JobModifyIndex, fields(found.Diff)
 	switch {
 	case len(change.Fields) == 0:
 		change.Kind = Same
 		attempt(&change, stub, failed)
-	case stub.Meta[jobs.MetaSpec] == j.Meta[jobs.MetaSpec]:
-		change.Kind = Foreign // what we wrote is what we want, and it is not there
+	case stub.Meta[jobs.MetaSpec] == j.Meta[jobs.MetaSpec]: // what we wrote is what we want, and it is not there
+		change.Kind, change.Theirs = Foreign, paths(change.Fields)
 	default:
 		change.Kind = Edit
+		if change.Theirs, err = f.foreign(ctx, stub, change.Fields); len(change.Theirs) > 0 {
+			change.Kind = Foreign
+		}
 	}
-	return change, nil
+	return change, err
 }
 
-// unmet finds constraints on the meta of nodes in what the scheduler could not place.
+// sameClass is what Nomad says of a node that is like one that it has looked at.
+const sameClass = "computed class ineligible"
+
+// counted are refusals that our own count knows as well, and more exactly: the scheduler takes room for gone that an
+// earlier change of the same plan gives back.
+var counted = []string{"missing compatible host volumes", "missing drivers", "missing devices", api.ConstraintDistinctHosts}
+
+// unmet finds constraints that keep nodes out, in what the scheduler could not place.
 func unmet(failed map[string]*api.AllocationMetric) map[string][]string {
 	out := map[string][]string{}
 	for group, m := range failed {
-		for _, what := range slices.Sorted(maps.Keys(m.ConstraintFiltered)) {
-			if strings.Contains(what, "${meta.") {
-				out[group] = append(out[group], fmt.Sprintf("%d of %d nodes: not %s: set it in the meta of the node's client block", m.ConstraintFiltered[what], m.NodesEvaluated, what))
+		reasons := maps.Clone(m.ConstraintFiltered)
+		alike := reasons[sameClass]
+		if delete(reasons, sameClass); len(reasons) == 0 && alike > 0 {
+			reasons[sameClass] = 0
+		}
+		for _, what := range slices.Sorted(maps.Keys(reasons)) {
+			if m.NodesExhausted > 0 && slices.Contains(counted, what) {
+				continue
 			}
+			n, text := reasons[what], what
+			if len(reasons) == 1 { // those that are alike are kept out by the same
+				n += alike
+			}
+			if strings.Contains(what, "${") {
+				text = "not " + what
+			}
+			if strings.Contains(what, "${meta.") {
+				text += ": set it in the meta of the node's client block"
+			}
+			out[group] = append(out[group], fmt.Sprintf("%d of %d nodes: %s", n, m.NodesEvaluated, text))
 		}
 	}
 	return out
@@ -215,10 +244,11 @@ func (f planner) count(ctx context.Context, changes []Change) error {
 	if len(moved) == 0 {
 		return nil
 	}
-	room, err := f.room(ctx, moved...)
+	there, err := f.holdings(ctx)
 	if err != nil {
 		return err
 	}
+	room := there.room(moved...)
 	for i := range changes {
 		c := &changes[i]
 		if c.Kind == Same || c.job == nil {
@@ -235,89 +265,6 @@ func (f planner) count(ctx context.Context, changes []Change) error {
 	return nil
 }
 
-// room counts what the nodes have left beside all jobs but those named.
-func (f *Fleet) room(ctx context.Context, without ...string) (*jobs.Room, error) {
-	nodes, allocs, err := f.holdings(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return jobs.NewRoom(nodes, allocs, without...), nil
-}
-
-// holdings are all nodes and allocations with their resources.
-func (f *Fleet) holdings(ctx context.Context) ([]*api.NodeListStub, []*api.AllocationListStub, error) {
-	q := query(ctx)
-	q.Params = map[string]string{"resources": "true"}
-	nodes, _, err := f.nomad.Nodes().List(q)
-	if err != nil {
-		return nil, nil, f.nomad.Fail("list nodes", err)
-	}
-	q = query(ctx)
-	q.Namespace, q.Params = "*", map[string]string{"resources": "true"}
-	allocs, _, err := f.nomad.Allocations().List(q)
-	if err != nil {
-		return nil, nil, f.nomad.Fail("list allocations", err)
-	}
-	return nodes, allocs, nil
-}
-
-// fields flattens the difference of a job.
-func fields(d *api.JobDiff) []Field {
-	if d == nil || d.Type == "None" {
-		return nil
-	}
-	var out []Field
-	out = appendFields(out, "", d.Fields)
-	out = appendObjects(out, "", d.Objects)
-	for _, g := range d.TaskGroups {
-		out = groupFields(out, g)
-	}
-	// The hash and the index of our own making say nothing to a person.
-	return slices.DeleteFunc(out, func(f Field) bool { return f.Path == "Meta["+jobs.MetaSpec+"]" && len(out) > 1 })
-}
-
-func groupFields(out []Field, g *api.TaskGroupDiff) []Field {
-	if g.Type == "None" {
-		return out
-	}
-	at := g.Name + "."
-	out = appendFields(out, at, g.Fields)
-	out = appendObjects(out, at, g.Objects)
-	for _, t := range g.Tasks {
-		if t.Type == "None" {
-			continue
-		}
-		from := len(out)
-		out = appendFields(out, at+t.Name+".", t.Fields)
-		out = appendObjects(out, at+t.Name+".", t.Objects)
-		for i := from; i < len(out); i++ {
-			if out[i].Forces == "" {
-				out[i].Forces = strings.Join(t.Annotations, ", ")
-			}
-		}
-	}
-	return out
-}
-
-func appendFields(out []Field, at string, fields []*api.FieldDiff) []Field {
-	for _, d := range fields {
-		if d.Type != "None" {
-			out = append(out, Field{Path: at + d.Name, Old: d.Old, New: d.New, Forces: strings.Join(d.Annotations, ", ")})
-		}
-	}
-	return out
-}
-
-func appendObjects(out []Field, at string, objects []*api.ObjectDiff) []Field {
-	for _, d := range objects {
-		if d.Type != "None" {
-			out = appendFields(out, at+d.Name+".", d.Fields)
-			out = appendObjects(out, at+d.Name+".", d.Objects)
-		}
-	}
-	return out
-}
-
 // Print shows a plan to a person.
 func (p Plan) Print(out io.Writer) {
 	for _, c := range p.Changes {
@@ -326,6 +273,9 @@ func (p Plan) Print(out io.Writer) {
 			for _, f := range c.Fields {
 				fmt.Fprintf(out, "    %s: %q -> %q%s\n", f.Path, f.Old, f.New, parens(f.Forces))
 			}
+		}
+		if c.Kind == Foreign {
+			fmt.Fprintf(out, "    changed by somebody else: %s\n", strings.Join(c.Theirs, ", "))
 		}
 		for _, line := range c.NoRoom {
 			fmt.Fprintf(out, "    no room for %s\n", line)

@@ -50,12 +50,12 @@ func (r Runs) On(ctx context.Context, node string) ([]string, error) {
 			runs[s.ID] = s.Meta[jobs.MetaRun]
 		}
 	}
-	_, allocs, err := r.fleet.holdings(ctx)
+	there, err := r.fleet.holdings(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var out []string
-	for _, a := range allocs {
+	for _, a := range there.allocs {
 		if run := runs[a.JobID]; a.NodeID == node && run != "" && lives(a) && !slices.Contains(out, run) {
 			out = append(out, run)
 		}

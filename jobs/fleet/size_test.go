@@ -180,6 +180,43 @@ func TestClockSkew(t *testing.T) {
 	t.Error("doctor says nothing of clocks")
 }
 
+// TestFewNodesAreAskedAtATime: the clocks of many nodes are asked several at a time, and told in the order of the nodes.
+func TestFewNodesAreAskedAtATime(t *testing.T) {
+	w := newCrowd(t)
+	w.skew = map[string]time.Duration{}
+	var want []string
+	for i, n := range w.nodes {
+		w.skew[n.ID] = time.Duration(i+1) * time.Minute
+		want = append(want, fmt.Sprintf("%s (%+v)", n.Name, w.skew[n.ID]))
+	}
+	var now, most atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/v1/client/stats" {
+			w.ServeHTTP(out, r)
+			return
+		}
+		n := now.Add(1)
+		for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
+		}
+		time.Sleep(20 * time.Millisecond) // so that others come meanwhile
+		now.Add(-1)
+		w.ServeHTTP(out, r)
+	}))
+	defer server.Close()
+	client, err := nomad.Connect(nomad.Config{Address: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range fleet.New(client, w.build.Cluster, "v1").Doctor(t.Context()) {
+		if f.Name == "clocks" && !strings.Contains(f.Detail, ": "+strings.Join(want, ", ")+": set them") {
+			t.Errorf("%s, want the nodes in their order: %s", f, strings.Join(want, ", "))
+		}
+	}
+	if n := most.Load(); n < 2 || n > 8 {
+		t.Errorf("%d nodes were asked at a time, want 2 to 8", n)
+	}
+}
+
 // TestRunsOnANode: those with living members there, and nobody else's jobs.
 func TestRunsOnANode(t *testing.T) {
 	w := newCrowd(t)

@@ -58,18 +58,18 @@ func (f *Fleet) Status(ctx context.Context) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	nodes, allocs, err := f.holdings(ctx)
+	held, err := f.holdings(ctx)
 	if err != nil {
 		return Status{}, err
 	}
 	s := Status{Places: map[string][]string{}}
-	room := jobs.NewRoom(nodes, allocs)
+	room := held.room()
 	for _, n := range room.Nodes() {
-		s.Nodes = append(s.Nodes, nodeStatus(n, allocs, there))
+		s.Nodes = append(s.Nodes, nodeStatus(n, held.allocs, there))
 	}
 	running := map[string]int{}
 	newest := map[string]*api.AllocationListStub{}
-	for _, a := range allocs {
+	for _, a := range held.allocs {
 		if a.ClientStatus == api.AllocClientStatusRunning && a.DesiredStatus == api.AllocDesiredStatusRun {
 			running[a.JobID]++
 		}

@@ -4,6 +4,7 @@ package fleet_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -130,6 +131,7 @@ func TestStuckDeployments(t *testing.T) {
 	s.takenBack()
 	s.halted()
 	s.waitsForPromotion()
+	s.recovers()
 }
 
 // lastWords: the logs of a role tell why an instance failed, when another has come in its place.
@@ -261,4 +263,76 @@ func (s *stuckCluster) waitsForPromotion() {
 		s.t.Errorf("apply after the promotion: %v", err)
 	}
 	s.nothingToDo("a promotion")
+}
+
+// lateJob is a control job whose instances take their time once a file is there, and have five seconds without a change
+// of the job.
+const lateJob = `
+job "shop-control" {
+  group "control" {
+    update {
+      min_healthy_time = "1s"
+      healthy_deadline = "50s"
+      progress_deadline = "55s"
+    }
+    migrate {
+      min_healthy_time = "1s"
+      healthy_deadline = "5s"
+    }
+    network {
+      port "http" {}
+    }
+    service {
+      name = "shop-control"
+      provider = "nomad"
+      port = "http"
+      address = "127.0.0.1"
+      check {
+        type = "tcp"
+        interval = "1s"
+        timeout = "1s"
+      }
+    }
+    task "control" {
+      driver = "raw_exec"
+      config {
+        command = "/bin/sh"
+        args = ["-c", "test -e %s && sleep 10; exec python3 -m http.server --bind 127.0.0.1 $NOMAD_PORT_http"]
+      }
+      resources {
+        cpu = 50
+        memory = 32
+      }
+    }
+  }
+}
+`
+
+// recovers: an instance that comes in place of another one is well later than it should be. Nomad keeps the verdict.
+func (s *stuckCluster) recovers() {
+	slow := filepath.Join(s.folder, "slow")
+	if err := os.WriteFile(s.file, fmt.Appendf(nil, lateJob, slow), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := s.applySoon(); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := os.WriteFile(slow, nil, 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	before := s.agents.Running("shop-control")[0]
+	if _, err := s.agents.API.Allocations().Stop(&api.Allocation{ID: before.ID}, nil); err != nil {
+		s.t.Fatal(err)
+	}
+	s.agents.Await("an instance that is found not well", func() error {
+		for _, a := range s.agents.Running("shop-control") {
+			if a.ID != before.ID && a.DeploymentStatus != nil && a.DeploymentStatus.Healthy != nil && !*a.DeploymentStatus.Healthy {
+				return nil
+			}
+		}
+		return errors.New("not yet")
+	})
+	if err := s.applySoon(); err != nil {
+		s.t.Errorf("apply of a job whose instance is well by now: %v", err)
+	}
 }

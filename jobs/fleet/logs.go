@@ -1,0 +1,205 @@
+package fleet
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/hashicorp/nomad/api"
+
+	"temper/internal/nomad"
+	"temper/internal/placement"
+)
+
+// LogOptions say which part of the logs is wanted.
+type LogOptions struct {
+	// Stdout asks for standard output in place of the log, which is standard error.
+	Stdout bool
+	// Follow goes on until the context ends.
+	Follow bool
+	// Bytes is how much of the end is shown.
+	Bytes int64
+}
+
+// Logs writes the end of the log of every instance of a role, of a run's own jobs, or of one job.
+func (f *Fleet) Logs(ctx context.Context, name string, o LogOptions, out io.Writer) error {
+	ids := []string{name}
+	if f.build.Has(name) {
+		ids[0] = f.build.ID(name)
+	} else {
+		for _, role := range []placement.Role{placement.RoleTrainer, placement.RoleRollout, placement.RoleEngine} {
+			ids = append(ids, placement.JobID(role, name))
+		}
+	}
+	var allocs []*api.AllocationListStub
+	for _, id := range ids {
+		found, _, err := f.nomad.Jobs().Allocations(id, false, query(ctx))
+		if err != nil {
+			return f.nomad.Fail("find the instances of "+id, err)
+		}
+		allocs = append(allocs, found...)
+	}
+	if len(allocs) == 0 {
+		return fmt.Errorf("logs of %s: %w: no instance of %s is known: a run without workers of its own is in the logs of trainer and control; temper cluster status lists the jobs",
+			name, nomad.ErrNotExist, strings.Join(ids, ", "))
+	}
+	var all []stream
+	for _, a := range withWords(allocs) {
+		for _, task := range slices.Sorted(maps.Keys(a.TaskStates)) {
+			all = append(all, stream{a, task})
+		}
+	}
+	if o.Follow && len(all) > 1 {
+		return f.followAll(ctx, all, o, out)
+	}
+	for _, s := range all {
+		if len(all) > 1 {
+			fmt.Fprintf(out, "==> %s\n", s)
+		}
+		if err := f.copyLog(ctx, s, o, out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// withWords are the instances whose logs say how jobs are: those that live, with the failed
+// ones that they replace; where none lives, the newest of each job.
+func withWords(allocs []*api.AllocationListStub) []*api.AllocationListStub {
+	slices.SortFunc(allocs, func(a, b *api.AllocationListStub) int { return int(b.CreateIndex) - int(a.CreateIndex) })
+	live := slices.DeleteFunc(slices.Clone(allocs), func(a *api.AllocationListStub) bool { return !lives(a) })
+	if len(live) == 0 { // the last words of the newest of each job
+		last := map[string]bool{}
+		for _, a := range allocs {
+			if !last[a.JobID] {
+				last[a.JobID], live = true, append(live, a)
+			}
+		}
+	}
+	for _, a := range allocs { // one that has just come in place of another cannot say why that one failed
+		if a.ClientStatus == api.AllocClientStatusFailed && slices.ContainsFunc(live, func(b *api.AllocationListStub) bool { return b.ID == a.NextAllocation }) {
+			live = append(live, a)
+		}
+	}
+	return live
+}
+
+// stream is the log of one task of an instance.
+type stream struct {
+	*api.AllocationListStub
+	task string
+}
+
+// String names the instance in the words of the other commands.
+func (s stream) String() string {
+	name := fmt.Sprintf("%s on %s (%.8s)", s.Name, s.NodeName, s.ID)
+	if len(s.TaskStates) > 1 {
+		name += " " + s.task
+	}
+	return name
+}
+
+// copyLog writes the end of one log, and what follows until the context ends.
+func (f *Fleet) copyLog(ctx context.Context, s stream, o LogOptions, out io.Writer) error {
+	alloc, _, err := f.nomad.Allocations().Info(s.ID, query(ctx))
+	if err != nil {
+		return f.nomad.Fail("read allocation "+s.ID, err)
+	}
+	kind := "stderr"
+	if o.Stdout {
+		kind = "stdout"
+	}
+	frames, errs := f.nomad.AllocFS().Logs(alloc, o.Follow, s.task, kind, api.OriginEnd, o.Bytes, ctx.Done(), query(ctx))
+	if err := copyFrames(frames, errs, out); err != nil && !(o.Follow && ctx.Err() != nil) { // who follows ends it so
+		return f.nomad.Fail("read the log of "+s.Name, err)
+	}
+	return nil
+}
+
+// followAll writes the lines of several logs as they come, each behind the name of its instance. One that cannot be read
+// ends none of the others.
+func (f *Fleet) followAll(ctx context.Context, all []stream, o LogOptions, out io.Writer) error {
+	var turn sync.Mutex
+	var following sync.WaitGroup
+	failed := make([]error, len(all))
+	for i, s := range all {
+		following.Go(func() {
+			w := &lines{turn: &turn, out: out, prefix: s.String() + " | "}
+			if failed[i] = f.copyLog(ctx, s, o, w); failed[i] != nil {
+				_, _ = fmt.Fprintf(w, "%v\n", failed[i]) // out is where others are told of it as well
+			}
+			w.flush()
+		})
+	}
+	following.Wait()
+	if slices.Contains(failed, nil) {
+		return nil
+	}
+	return failed[0]
+}
+
+// longestLine is what is written of a line before its end has come.
+const longestLine = 64 << 10
+
+// lines writes one log among others: whole lines, each behind a prefix.
+type lines struct {
+	turn   *sync.Mutex
+	out    io.Writer
+	prefix string
+	rest   []byte
+}
+
+// Write implements io.Writer.
+func (l *lines) Write(p []byte) (int, error) {
+	l.rest = append(l.rest, p...)
+	for {
+		end := bytes.IndexByte(l.rest, '\n')
+		if end < 0 && len(l.rest) < longestLine {
+			return len(p), nil
+		}
+		line := l.rest
+		if end >= 0 {
+			line = l.rest[:end]
+		}
+		if err := l.writeLine(line); err != nil {
+			return 0, err
+		}
+		l.rest = l.rest[min(len(line)+1, len(l.rest)):]
+	}
+}
+
+// flush writes what has no end yet.
+func (l *lines) flush() {
+	if len(l.rest) > 0 {
+		_ = l.writeLine(l.rest) // the end of a log that nobody reads any more
+		l.rest = nil
+	}
+}
+
+func (l *lines) writeLine(line []byte) error {
+	l.turn.Lock()
+	defer l.turn.Unlock()
+	_, err := fmt.Fprintf(l.out, "%s%s\n", l.prefix, line)
+	return err
+}
+
+func copyFrames(frames <-chan *api.StreamFrame, errs <-chan error, out io.Writer) error {
+	for {
+		select {
+		case frame, open := <-frames:
+			if !open {
+				return nil
+			}
+			if _, err := out.Write(frame.Data); err != nil {
+				return err
+			}
+		case err := <-errs:
+			return err
+		}
+	}
+}

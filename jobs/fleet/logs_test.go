@@ -1,0 +1,79 @@
+package fleet_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/nomad/api"
+
+	"temper/jobs/fleet"
+)
+
+// TestFollowAll: the lines of all instances come, each whole and behind the name of its instance.
+func TestFollowAll(t *testing.T) {
+	w := newLone(t, smallCluster)
+	if err := w.apply(w.fleet("v1"), false); err != nil {
+		t.Fatal(err)
+	}
+	a := last(w.allocs)
+	for i := range 3 {
+		copied := *a
+		copied.ID, copied.Name, copied.NodeName = fmt.Sprintf("%08d-cccc", i), fmt.Sprintf("shop-control.control[%d]", i), "one"
+		copied.CreateIndex, copied.TaskStates = uint64(10-i), map[string]*api.TaskState{"control": {State: "running"}}
+		w.allocs = append(w.allocs, &copied)
+	}
+	w.allocs = w.allocs[len(w.allocs)-3:]
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	w.follow = func(out http.ResponseWriter, r *http.Request) {
+		id, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/v1/client/fs/logs/"), "-")
+		if id == "00000002" {
+			http.Error(out, "it was removed", http.StatusNotFound)
+			return
+		}
+		frames := json.NewEncoder(out)
+		for _, text := range []string{"first of " + id + "\nsec", "ond of " + id + "\n", "\nopen"} {
+			_ = frames.Encode(api.StreamFrame{Data: []byte(text), File: "x"}) // to a client of this test
+			out.(http.Flusher).Flush()
+		}
+		<-r.Context().Done() // as long as somebody follows
+	}
+	read, write := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- w.fleet("v1").Logs(ctx, "control", fleet.LogOptions{Follow: true, Bytes: 100}, write)
+		_ = write.Close() // the reader has all
+	}()
+	var got []string
+	for scan := bufio.NewScanner(read); scan.Scan(); {
+		if got = append(got, scan.Text()); len(got) == 7 {
+			cancel()
+		}
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("a follow that was ended: %v", err)
+	}
+	for i := range 2 {
+		prefix := fmt.Sprintf("shop-control.control[%d] on one (%08d) | ", i, i)
+		var of []string
+		for _, line := range got {
+			if text, ok := strings.CutPrefix(line, prefix); ok {
+				of = append(of, text)
+			}
+		}
+		want := fmt.Sprintf("[first of %08[1]d second of %08[1]d  open]", i)
+		if fmt.Sprint(of) != want {
+			t.Errorf("lines of instance %d: %q, want %s", i, of, want)
+		}
+	}
+	if lost := "shop-control.control[2] on one (00000002) | read the log of"; len(got) != 9 || !slices.ContainsFunc(got, func(line string) bool { return strings.HasPrefix(line, lost) }) {
+		t.Errorf("%d lines: %q, want 9 and one that begins with %q", len(got), got, lost)
+	}
+}
