@@ -52,7 +52,12 @@ func TestPlanUsage(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"--model 15b", "neither a file nor one of 0.6b, 1.7b, 14b, 32b, 4b, 8b"},
 		{"--devices 8xMI400", `unknown kind "MI400", want one of MI300X`},
-		{"--devices 0xH100", "want a number and a kind"},
+		{"--devices 0xH100", "want a number from 1 to 65536 and a kind"},
+		{"--devices 9223372036854775807xH100", "want a number from 1 to 65536 and a kind"},
+		{"--tokens 64 --slots 9223372036854775807 --context 100 --devices 8xMI300X", "slots: 9223372036854775807, want 0 to 1048576"},
+		{"--tokens 64 --slots -1", "slots: -1, want 0 to"},
+		{"--tokens 64 --step-tokens -1 --mean-tokens -4000000", "step tokens: -1, want 0 to"},
+		{"--model /dev/zero", "/dev/zero is no config.json"},
 		{"--devices 2xCPU", "the Go backend has one device"},
 		{"--devices 8xH100 --mesh 3", "data x model"},
 		{"--devices 8xH100 --mesh 2x2", "4 devices, there are 8"},

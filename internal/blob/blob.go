@@ -182,6 +182,13 @@ func ReadRef(ctx context.Context, s Store, ref Ref) ([]byte, error) {
 
 func readChecked(ctx context.Context, s Store, ref Ref) ([]byte, error) {
 	if p, ok := s.(ParallelReader); ok && ref.Size >= readInParallel {
+		info, err := s.Stat(ctx, ref.Key)
+		if err != nil {
+			return nil, err
+		}
+		if info.Size != ref.Size { // memory is taken for what is there
+			return nil, mismatch(Ref{Size: info.Size}, ref)
+		}
 		return readFollowed(ctx, p, ref)
 	}
 	data, err := ReadKey(ctx, s, ref.Key)

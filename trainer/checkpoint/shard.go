@@ -190,6 +190,13 @@ func (d digest) check() error {
 // readShard reads a shard and checks every byte of it by the sum.
 // Errors: ErrCorrupt, blob.ErrNotExist.
 func readShard(ctx context.Context, store blob.Store, ref blob.Ref, sum digest) ([]qwen3.Tensor, error) {
+	info, err := store.Stat(ctx, ref.Key)
+	if err != nil {
+		return nil, err
+	}
+	if info.Size != ref.Size { // memory is taken for what the store has, not for what somebody says of it
+		return nil, fmt.Errorf("%s: %d bytes, want %d: %w", ref.Key, info.Size, ref.Size, ErrCorrupt)
+	}
 	rc, err := store.Get(ctx, ref.Key)
 	if err != nil {
 		return nil, err

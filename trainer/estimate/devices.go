@@ -38,14 +38,17 @@ func Devices() []Device {
 	}
 }
 
+// mostDevices is more than any plan is for: each number of them is tried for the mesh.
+const mostDevices = 1 << 16
+
 // ParseDevices reads a number of devices of one kind, like 8xMI300X or CPU.
 func ParseDevices(s string) (int, Device, error) {
 	count, name, times := strings.Cut(s, "x")
 	n := 1
 	if times {
 		var err error
-		if n, err = strconv.Atoi(count); err != nil || n < 1 {
-			return 0, Device{}, fmt.Errorf("devices %q: want a number and a kind, like 8xMI300X", s)
+		if n, err = strconv.Atoi(count); err != nil || n < 1 || n > mostDevices {
+			return 0, Device{}, fmt.Errorf("devices %q: want a number from 1 to %d and a kind, like 8xMI300X", s, mostDevices)
 		}
 	} else {
 		name = s

@@ -42,7 +42,7 @@ func Model(name string) (qwen3.Config, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		path = filepath.Join(path, "config.json")
 	}
-	data, err := os.ReadFile(path) //nolint:gosec // the user's file
+	data, err := readConfig(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return qwen3.Config{}, fmt.Errorf("model %q: neither a file nor one of %s", name, strings.Join(slices.Sorted(maps.Keys(family())), ", "))
 	}
@@ -57,4 +57,19 @@ func Model(name string) (qwen3.Config, error) {
 		return qwen3.Config{}, fmt.Errorf("model %s: %w", path, err)
 	}
 	return cfg, nil
+}
+
+// maxConfig is more than any config.json has.
+const maxConfig = 1 << 20
+
+// readConfig reads a file of the user, which may be something else.
+func readConfig(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular() || info.Size() > maxConfig:
+		return nil, fmt.Errorf("%s is no config.json: want a regular file of at most %d bytes", path, maxConfig)
+	}
+	return os.ReadFile(path) //nolint:gosec // the user's file
 }

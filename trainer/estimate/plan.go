@@ -84,16 +84,11 @@ const reserve = 0.08
 func Estimate(c Config) (Report, error) {
 	shards, err := device.Shardings(c.Model, c.Mesh)
 	errs := []error{err}
-	for _, f := range []struct {
-		key         string
-		value, most int
-	}{{"sequences", c.Rows, 1 << 20}, {"tokens", c.Length, c.Model.MaxPositionEmbeddings}} {
-		if f.value < 1 || f.value > f.most {
-			errs = append(errs, fmt.Errorf("%s: %d, want 1 to %d", f.key, f.value, f.most))
-		}
-	}
-	if c.LogitsChunk < 0 || c.Slots < 0 || c.Context < 0 || c.Slots > 0 && c.Context < 1 {
-		errs = append(errs, fmt.Errorf("logits chunk %d, slots %d, context %d: want none negative and a context with slots", c.LogitsChunk, c.Slots, c.Context))
+	errs = append(errs,
+		within("sequences", c.Rows, 1, 1<<20), within("tokens", c.Length, 1, c.Model.MaxPositionEmbeddings),
+		within("logits chunk", c.LogitsChunk, 0, 1<<30), within("slots", c.Slots, 0, 1<<20), within("context", c.Context, 0, 1<<30))
+	if c.Slots > 0 && c.Context < 1 {
+		errs = append(errs, fmt.Errorf("context: %d, want 1 or more with slots", c.Context))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return Report{}, err
@@ -111,6 +106,14 @@ func Estimate(c Config) (Report, error) {
 		})
 	}
 	return c.report(items), nil
+}
+
+// within reports a number outside its bounds. The largest keep all sums in 64 bits.
+func within(key string, value, least, most int) error {
+	if value < least || value > most {
+		return fmt.Errorf("%s: %d, want %d to %d", key, value, least, most)
+	}
+	return nil
 }
 
 // Program is the part of the peak that a compiled program answers for: all but the

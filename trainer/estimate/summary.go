@@ -1,6 +1,7 @@
 package estimate
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -45,8 +46,12 @@ type Summary struct {
 
 // Plan answers a request. It chooses a mesh where the request has none.
 func Plan(r Request) (Summary, error) {
+	errs := []error{within("step tokens", r.StepTokens, 0, 1<<40), within("mean tokens", r.MeanLength, 0, 1<<30)}
 	if !(r.MFU > 0 && r.MFU <= 1) {
-		return Summary{}, fmt.Errorf("mfu: %v, want more than 0 and at most 1", r.MFU)
+		errs = append(errs, fmt.Errorf("mfu: %v, want more than 0 and at most 1", r.MFU))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return Summary{}, err
 	}
 	if r.Mesh.NumDevices() == 0 {
 		mesh, err := Choose(r.Config, r.NumDevices)

@@ -3,7 +3,9 @@ package hf_test
 import (
 	"encoding/binary"
 	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"temper/trainer/hf"
@@ -79,6 +81,15 @@ func TestBadDirectories(t *testing.T) {
 				t.Errorf("error\n%s\nwant\n%s", got, want)
 			}
 		})
+	}
+	pipes := t.TempDir() // that nobody writes to
+	for _, name := range []string{"config.json", single} {
+		if err := syscall.Mkfifo(filepath.Join(pipes, name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := hf.Load(pipes); err == nil || strings.Count(err.Error(), "no regular file") != 2 {
+		t.Errorf("pipes: error %v", err)
 	}
 	if _, err := hf.Load("testdata/none"); err == nil || !os.IsNotExist(err) && err.Error() != "testdata/none: no such file or directory" {
 		t.Errorf("no directory: error %v", err)

@@ -66,7 +66,11 @@ func (m *Model) load() error {
 func (m *Model) ReadFile(name string) ([]byte, error) { return m.read(name, maxOther) }
 
 func (m *Model) read(name string, limit int64) ([]byte, error) {
-	f, err := os.Open(filepath.Join(m.path, name))
+	path := filepath.Join(m.path, name)
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s: is no regular file", name)
+	}
+	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, errors.Unwrap(err))
 	}

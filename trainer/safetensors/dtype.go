@@ -78,8 +78,13 @@ func Float32s(d DType, raw []byte) ([]float32, error) {
 	return out, nil
 }
 
+func tooLarge(d DType, x float32) error {
+	return fmt.Errorf("%g is too large for %s, in which it would be infinite", x, d)
+}
+
 // AppendFloat32s appends the values as little-endian F32, F16 or BF16, rounded
-// to nearest, ties to even. What Float32s made of a type comes back bit for bit.
+// to nearest, ties to even. What Float32s made of a type comes back bit for bit. A number
+// that the type has only as an infinity is an error.
 func AppendFloat32s(dst []byte, d DType, values []float32) ([]byte, error) {
 	switch d {
 	case F32:
@@ -88,11 +93,19 @@ func AppendFloat32s(dst []byte, d DType, values []float32) ([]byte, error) {
 		}
 	case BF16:
 		for _, x := range values {
-			dst = binary.LittleEndian.AppendUint16(dst, Float32ToBF16(x))
+			h := Float32ToBF16(x)
+			if h&0x7fff == 0x7f80 && !math.IsInf(float64(x), 0) {
+				return nil, tooLarge(d, x)
+			}
+			dst = binary.LittleEndian.AppendUint16(dst, h)
 		}
 	case F16:
 		for _, x := range values {
-			dst = binary.LittleEndian.AppendUint16(dst, Float32ToF16(x))
+			h := Float32ToF16(x)
+			if h&0x7fff == 0x7c00 && !math.IsInf(float64(x), 0) {
+				return nil, tooLarge(d, x)
+			}
+			dst = binary.LittleEndian.AppendUint16(dst, h)
 		}
 	default:
 		return nil, fmt.Errorf("dtype %s has no conversion from float32, want F32, F16 or BF16", d)

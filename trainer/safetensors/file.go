@@ -27,14 +27,14 @@ type File struct {
 
 // Open reads the header of the file at path. The caller closes the File.
 func Open(path string) (*File, error) {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() { // a pipe could not even be opened
+		return nil, fmt.Errorf("%s is no regular file", path)
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is no regular file", path)
-	}
 	var file *File
 	if err == nil {
 		file, err = New(f, info.Size(), filepath.Base(path))

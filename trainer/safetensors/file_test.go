@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -181,6 +182,13 @@ func TestWriteCountsBytes(t *testing.T) {
 func TestOpenReadsFilesOnly(t *testing.T) {
 	if _, err := safetensors.Open(t.TempDir()); err == nil || !strings.Contains(err.Error(), "no regular file") {
 		t.Errorf("directory: error %v", err)
+	}
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := safetensors.Open(pipe); err == nil || !strings.Contains(err.Error(), "no regular file") { // nobody writes to it
+		t.Errorf("pipe: error %v", err)
 	}
 	if _, err := safetensors.Open(filepath.Join(t.TempDir(), "none")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("error %v, want ErrNotExist", err)

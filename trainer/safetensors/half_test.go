@@ -3,7 +3,9 @@ package safetensors_test
 import (
 	"bytes"
 	"encoding/binary"
+	"io"
 	"math"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -60,6 +62,32 @@ func TestKnownHalves(t *testing.T) {
 		}
 		if got := safetensors.Float32ToF16(row.x); got != row.f16 {
 			t.Errorf("f16 of %v is %#04x, want %#04x", row.x, got, row.f16)
+		}
+	}
+}
+
+// TestFiniteStaysFinite: a number that a type has as an infinity alone is an error that
+// names the tensor; an infinity comes through.
+func TestFiniteStaysFinite(t *testing.T) {
+	inf := float32(math.Inf(1))
+	for _, row := range []struct {
+		d    safetensors.DType
+		x    float32
+		fits bool
+	}{
+		{safetensors.F16, 65519, true}, {safetensors.F16, 65520, false}, {safetensors.F16, -1e5, false}, {safetensors.F16, inf, true},
+		{safetensors.BF16, 3e38, true}, {safetensors.BF16, -math.MaxFloat32, false}, {safetensors.BF16, -inf, true},
+		{safetensors.F32, math.MaxFloat32, true},
+	} {
+		header, err := safetensors.NewHeader(nil, []safetensors.Info{{Name: "a.weight", DType: row.d, Shape: []int{2}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = header.Write(io.Discard, func(w io.Writer, info safetensors.Info) error {
+			return safetensors.PutFloat32s(w, info.DType, []float32{1, row.x})
+		})
+		if row.fits != (err == nil) || err != nil && !strings.Contains(err.Error(), "write tensor a.weight: ") {
+			t.Errorf("%v in %s: %v", row.x, row.d, err)
 		}
 	}
 }
