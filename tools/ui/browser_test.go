@@ -319,9 +319,44 @@ func look(t *testing.T, ctx context.Context, address, see, name string) {
 		text, _ := chromedp.Run(ctx, chromedp.Evaluate[string](`document.body.innerText.slice(0, 600)`))
 		t.Fatalf("%s is not seen: %v\n%s", see, err, text)
 	}
-	over, err := chromedp.Run(ctx, chromedp.Evaluate[int](`document.documentElement.scrollWidth - innerWidth`))
-	if err != nil || over > 0 {
-		t.Errorf("the page is %d pixels wider than the screen (%v)", over, err)
+	fits(t, ctx)
+}
+
+// narrowest is the width of the smallest screen on which no page scrolls sideways.
+const narrowest = 320
+
+// fits tests that the page is no wider than the screen, and where that is narrow, than the narrowest.
+func fits(t *testing.T, ctx context.Context) {
+	t.Helper()
+	over := func() (int, error) {
+		n := 0
+		for range 20 { // a picture follows the width a moment later
+			var err error
+			if n, err = chromedp.Run(ctx, chromedp.Evaluate[int](`document.documentElement.scrollWidth - innerWidth`)); err != nil || n <= 0 {
+				return n, err
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		return n, nil
+	}
+	width, err := chromedp.Run(ctx, chromedp.Evaluate[int64](`innerWidth`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := over(); err != nil || n > 0 {
+		t.Errorf("the page is %d pixels wider than the screen of %d (%v)", n, width, err)
+	}
+	if width > 500 {
+		return
+	}
+	if err := chromedp.Do(ctx, chromedp.EmulateViewport(narrowest, 740)); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := over(); err != nil || n > 0 {
+		t.Errorf("the page is %d pixels wider than the screen of %d (%v)", n, narrowest, err)
+	}
+	if err := chromedp.Do(ctx, chromedp.EmulateViewport(width, 740)); err != nil {
+		t.Fatal(err)
 	}
 }
 

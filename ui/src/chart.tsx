@@ -75,7 +75,7 @@ export function Chart({ title, lines, unit, meaning, weight = 0, log, band, heig
       return { label: l.label, stroke: faint ? c + "44" : c, width: faint ? 1 : 1.75, dash: l.dash || (l.color ?? i) >= 8 ? [6, 4] : undefined, points: { show: raw.xs.length <= 40 && !faint, size: 4, fill: c }, spanGaps: !gaps };
     });
     const u = new uPlot({
-      width: el.clientWidth || 300, height, legend: { show: false }, padding: [8, 10, 0, 0],
+      width: el.clientWidth || 300, height, legend: { show: false }, padding: [8, 22, 0, 0],
       scales: { x: { time: false }, y: log ? { distr: 3 } : { range: (_u, lo, hi) => (lo === hi ? [lo - Math.abs(lo || 1) * 0.1, hi + Math.abs(hi || 1) * 0.1] : [lo - (hi - lo) * 0.06, hi + (hi - lo) * 0.06]) } },
       cursor: { sync: { key: "temper" }, points: { size: 7 }, drag: { x: true, y: false }, y: false },
       axes: [{ ...axis, space: 60, size: 24, gap: 3 }, { ...axis, size: 52, gap: 4, values: (_u, v) => v.map((x) => (x === null ? "" : num(x, 3))) }],

@@ -133,6 +133,12 @@ function CompareConfigs({ runs }: { runs: string[] }) {
       <tbody>{differing.map((k) => <tr key={k}><td class="mono">{k}</td>{of.map((m, i) => <td key={i} class="mono">{m.get(k) ?? "–"}</td>)}</tr>)}</tbody></table></div>}</section>;
 }
 
+// thinned says what stands for the steps of a long run.
+export function thinned(s: SeriesView): string {
+  const n = s.steps[s.steps.length - 1] - s.steps[0] + 1;
+  return `Thinned: of ${n.toLocaleString()} steps, the lowest and the highest value of every ${Math.ceil(2 * n / s.steps.length)} or so. CSV has all.`;
+}
+
 export function Overlay({ runs, keys, version, weight = 0, log, band, x = "steps", cols, onPick }: { runs: string[]; keys: string[]; version: number; weight?: number; log?: boolean; band?: boolean; x?: "steps" | "wall" | "tokens"; cols?: boolean; onPick?: (x: number) => void }) {
   const q = keys.length ? "?keys=" + keys.map(encodeURIComponent).join(",") : "";
   const all = useMany<SeriesView>(runs.map((r) => `/runs/${encodeURIComponent(r)}/series${q}`), version);
@@ -141,12 +147,13 @@ export function Overlay({ runs, keys, version, weight = 0, log, band, x = "steps
   if (typeof all === "string") return <Note kind="bad">{all}</Note>;
   if (all.some((s) => !s)) return <p class="dim loading" role="status">loading …</p>;
   const names = keys.length ? keys : [...new Set(all.flatMap((s) => Object.keys(s!.values)))].sort();
-  return <div class={cols === false ? "" : "charts"}>{names.map((name) => {
+  const longest = all.filter((s) => s!.thinned).sort((a, b) => b!.steps[b!.steps.length - 1] - a!.steps[a!.steps.length - 1])[0];
+  return <>{longest && <p class="dim small">{thinned(longest)}</p>}<div class={cols === false ? "" : "charts"}>{names.map((name) => {
     const lines = all.map((s, i) => ({ label: runs[i], x: s![x], y: s!.values[name] ?? [], color: i })).filter((l) => l.y.some((v) => v !== null));
     const m = meta.get(name);
     if (!lines.length) return <figure class="chart" key={name}><figcaption><span class="chart-title">{name}</span></figcaption><p class="dim">not recorded</p></figure>;
     return <Chart key={name} title={name} name={name} unit={m?.unit} meaning={m?.meaning} lines={lines} weight={weight} log={log} band={band} xLabel={x === "steps" ? "step" : x === "wall" ? "seconds" : "tokens"} onPick={x === "steps" ? onPick : undefined} />;
-  })}</div>;
+  })}</div></>;
 }
 
 // SameProblem shows one group of one step in each run.
