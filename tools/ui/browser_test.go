@@ -93,19 +93,12 @@ func dashboardWith(t *testing.T, change func(store string), flags ...string) str
 	if err != nil {
 		t.Fatal(err)
 	}
-	bin := os.Getenv(binKey)
-	if bin == "" {
-		bin = filepath.Join(root, "..", "bin", "temper")
-	}
-	if _, err := os.Stat(bin); err != nil {
-		t.Fatalf("%s is not built: run ./task build:temper, or name a program with %s", bin, binKey)
-	}
 	store := t.TempDir()
 	if err := extract(filepath.Join(root, "testdata", "demo.tar.gz"), store); err != nil {
 		t.Fatal(err)
 	}
 	change(store)
-	cmd := exec.Command(bin, append([]string{"ui", "--store", "file://" + store, "--home", t.TempDir(), "--listen", "127.0.0.1:0"}, flags...)...)
+	cmd := exec.Command(program(t, root), append([]string{"ui", "--store", "file://" + store, "--home", t.TempDir(), "--listen", "127.0.0.1:0"}, flags...)...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err == nil {
@@ -129,6 +122,19 @@ func dashboardWith(t *testing.T, change func(store string), flags ...string) str
 		t.Fatal(err)
 	}
 	return ready.URL
+}
+
+// program is the path of temper.
+func program(t *testing.T, root string) string {
+	t.Helper()
+	bin := os.Getenv(binKey)
+	if bin == "" {
+		bin = filepath.Join(root, "..", "bin", "temper")
+	}
+	if _, err := os.Stat(bin); err != nil {
+		t.Fatalf("%s is not built: run ./task build:temper, or name a program with %s", bin, binKey)
+	}
+	return bin
 }
 
 // extract unpacks an archive into a folder.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -37,6 +38,34 @@ func TestLongRun(t *testing.T) {
 			}
 		}
 		fits(t, ctx)
+	}
+}
+
+// TestFilesFit: the pages that commands write as files are not wider than a narrow screen either.
+func TestFilesFit(t *testing.T) {
+	root, err := findRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, out := t.TempDir(), t.TempDir()
+	if err := extract(filepath.Join(root, "testdata", "demo.tar.gz"), store); err != nil {
+		t.Fatal(err)
+	}
+	lengthen(t, store, 60, 33)
+	cmd := exec.Command(program(t, root), "report", "demo", "--store", "file://"+store, "--home", t.TempDir(), "-o", out)
+	if text, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	ctx := browser(t)
+	for name, page := range map[string]string{"analysis": filepath.Join(root, "..", "internal", "analysis", "testdata", "page.html"), "report": filepath.Join(out, "demo.html")} {
+		for _, width := range []int64{1440, 420, 360} {
+			t.Run(fmt.Sprint(name, "/", width), func(t *testing.T) {
+				if err := chromedp.Do(ctx, chromedp.EmulateViewport(width, 740)); err != nil {
+					t.Fatal(err)
+				}
+				look(t, ctx, "file://"+page, "h1", fmt.Sprint("file-", name, "-", width))
+			})
+		}
 	}
 }
 
