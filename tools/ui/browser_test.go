@@ -237,6 +237,9 @@ var views = []struct{ name, path, see string }{
 	{"schedules", "/schedules", ".note"},
 	{"allalerts", "/alerts", "main p"},
 	{"forks", "/forks", ".empty pre"},
+	{"evaluation", "/runs/demo/evals/1-after-3", ".grid-row span a"},
+	{"bytext", "/runs/demo/search?by=text&text=print", ".hits li a"},
+	{"licences", "/licences", "main h1"},
 	{"api", "/api-page", "tbody td.mono"},
 	{"nowhere", "/there/is/nothing", ".note-bad"},
 }
