@@ -328,8 +328,35 @@ func look(t *testing.T, ctx context.Context, address, see, name string) {
 		text, _ := chromedp.Run(ctx, chromedp.Evaluate[string](`document.body.innerText.slice(0, 600)`))
 		t.Fatalf("%s is not seen: %v\n%s", see, err, text)
 	}
+	if wrong, err := chromedp.Run(ctx, chromedp.Evaluate[string](blemishes)); err != nil || wrong != "" {
+		t.Errorf("%s (%v)", wrong, err)
+	}
 	fits(t, ctx)
 }
+
+// blemishes are what spoils the look of a page: a number over two lines, parts of a page that touch, and a link to
+// the page that is shown out of sight.
+const blemishes = `(() => {
+	const out = [], box = (e) => e.getBoundingClientRect();
+	for (const e of document.querySelectorAll("td.right, th.right")) {
+		let tops = [];
+		for (const texts = document.createTreeWalker(e, NodeFilter.SHOW_TEXT); texts.nextNode(); ) {
+			const r = document.createRange();
+			r.selectNodeContents(texts.currentNode);
+			tops = tops.concat([...r.getClientRects()].filter((x) => x.width > 0).map((x) => x.top));
+		}
+		if (Math.max(...tops) - Math.min(...tops) > 8 && e.textContent.length < 20) out.push("the number " + e.textContent + " is broken");
+	}
+	const cards = [...document.querySelectorAll("main .scroll, main .chart, main .charts, main .conversation")].filter((e) => box(e).height > 0);
+	for (const a of cards) for (const b of cards) {
+		const gap = box(b).top - box(a).bottom;
+		if (a !== b && !a.contains(b) && gap >= 0 && gap < 4 && box(a).left < box(b).right && box(b).left < box(a).right) out.push(a.className + " touches " + b.className);
+	}
+	for (const e of document.querySelectorAll(".lane-track > *")) if (box(e).right > box(e.parentElement).right + 1) out.push("a bar leaves its lane");
+	const here = document.querySelector(".rail a.here");
+	if (here && (box(here).left < 0 || box(here).right > innerWidth)) out.push("the link to the page, " + here.textContent + ", is out of sight");
+	return [...new Set(out)].join("; ");
+})()`
 
 // narrowest is the width of the smallest screen on which no page scrolls sideways.
 const narrowest = 320

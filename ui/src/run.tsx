@@ -308,11 +308,11 @@ export function TimelinePage({ run }: { run: string }) {
       <div class="timeline" role="list">
         {lanes.filter(([k]) => v.spans.some((s) => s.kind === k)).map(([k, name]) => <div class="lane" key={k} role="listitem"><span class="lane-name">{name}</span><div class="lane-track">
           {v.spans.filter((s) => s.kind === k).map((s, i) => {
-            const bar = { key: i, class: "span span-" + k + (s.open ? " open" : ""), style: { left: at(s.start) + "%", width: Math.max(0.4, at(s.end) - at(s.start)) + "%" }, title: `${s.name}: ${clock(s.start)}, ${seconds((Date.parse(s.end) - Date.parse(s.start)) / 1000)}${s.text ? ". " + s.text : ""}${s.link ? ". Opens the workflow in Temporal's UI" : ""}` };
-            return s.link ? <a {...bar} href={s.link} rel="noreferrer">{s.name}</a> : <div {...bar} tabIndex={0}>{s.name}</div>;
+            const bar = { key: i, class: "span span-" + k + (s.open ? " open" : ""), style: { left: `min(${at(s.start)}%, 100% - 10px)`, width: Math.max(0.4, at(s.end) - at(s.start)) + "%" }, title: `${s.name}: ${clock(s.start)}, ${seconds((Date.parse(s.end) - Date.parse(s.start)) / 1000)}${s.text ? ". " + s.text : ""}${s.link ? ". Opens the workflow in Temporal's UI" : ""}` };
+            return s.link ? <a {...bar} href={s.link} rel="noreferrer" aria-label={bar.title}><i>{s.name}</i></a> : <div {...bar} tabIndex={0}><i>{s.name}</i></div>;
           })}
         </div></div>)}
-        <div class="lane" role="listitem"><span class="lane-name">events</span><div class="lane-track marks">{v.marks.map((m, i) => <i key={i} class={"mark mark-" + (markKinds[m.kind] ?? "dim")} tabIndex={0} style={{ left: at(m.at) + "%" }} title={`${m.kind}: ${m.text} (${clock(m.at)})`} aria-label={`${m.kind}: ${m.text}`} role="img" />)}</div></div>
+        <div class="lane" role="listitem"><span class="lane-name">events</span><div class="lane-track marks">{v.marks.map((m, i) => <i key={i} class={"mark mark-" + (markKinds[m.kind] ?? "dim")} tabIndex={0} style={{ left: `min(${at(m.at)}%, 100% - 4px)` }} title={`${m.kind}: ${m.text} (${clock(m.at)})`} aria-label={`${m.kind}: ${m.text}`} role="img" />)}</div></div>
         <div class="lane axis"><span class="lane-name" /><div class="lane-track"><span>{clock(new Date(a).toISOString())}</span><span>{seconds(width / 1000)} in all</span></div></div>
       </div>
       <h2>Spans</h2><div class="scroll" tabIndex={0}><table><thead><tr><th>what</th><th>name</th><th>began</th><th class="right">took</th><th>result</th></tr></thead><tbody>{v.spans.map((s, i) => <tr key={i}><td>{s.kind}</td><td>{s.kind === "stage" && s.step ? <A href={runPath(run, "steps", s.step)}>{s.name}</A> : s.name}</td><td>{clock(s.start)}</td><td class="right">{s.open ? "goes on" : seconds((Date.parse(s.end) - Date.parse(s.start)) / 1000)}</td><td>{s.text}</td></tr>)}</tbody></table></div>

@@ -56,7 +56,7 @@ export function RunsPage() {
         <button class="head" onClick={() => setQuery({ sort: sort === "-" + name ? name : "-" + name })}>{label}{sort.replace("-", "") === name ? (down ? " ▾" : " ▴") : ""}</button></th>;
       return <>
         <div class="bar">
-          <input id="search" type="search" placeholder="filter: name state:done tag:x reward>0.5 lr>1e-4" aria-label="filter runs" value={filter} onInput={(e) => setQuery({ filter: e.currentTarget.value })} />
+          <input id="search" type="search" placeholder="name state:done tag:x reward>0.5" aria-label="filter runs" value={filter} onInput={(e) => setQuery({ filter: e.currentTarget.value })} />
           <label class="check"><input type="checkbox" checked={tree} onChange={(e) => setQuery({ tree: e.currentTarget.checked ? "1" : null })} /> forks under their parent</label>
           <select aria-label="add a column" value="" onChange={(e) => { if (e.currentTarget.value) setQuery({ columns: [...extra, e.currentTarget.value].join(",") }); }}>
             <option value="">add a column …</option>{keys.filter((k) => !extra.includes(k)).map((k) => <option key={k}>{k}</option>)}
