@@ -255,7 +255,7 @@ const markKinds: Record<string, string> = { alert: "bad", fail: "bad", amend: "w
 function Evals({ run, version }: { run: string; version: number }) {
   const e = useApi<EvalRow[]>(`/runs/${enc(run)}/evals`, version);
   return <Load of={e}>{(all) => { const rows = [...all].sort((a, b) => (a.stage || Infinity) - (b.stage || Infinity) || (a.set ?? "").localeCompare(b.set ?? "") || a.policy_version - b.policy_version); return rows.length ? <table class="small"><thead><tr><th>stage</th><th>when</th><th class="right">accuracy</th><th class="right">tool errors</th></tr></thead>
-    <tbody>{rows.map((r) => <tr key={r.name}><td>{r.set || r.stage}</td><td><A href={runPath(run, "evals", r.name)}>{r.label}</A> <span class="dim">policy {r.policy_version}</span></td><td class="right">{num(r.accuracy)}</td><td class="right">{percent(r.tool_error_rate)}</td></tr>)}</tbody></table>
+    <tbody>{rows.map((r) => <tr key={r.name}><td>{r.set || r.stage}</td><td><A href={runPath(run, "evals", r.name)}>{r.label}</A> <span class="dim nowrap">policy {r.policy_version}</span></td><td class="right">{num(r.accuracy)}</td><td class="right">{percent(r.tool_error_rate)}</td></tr>)}</tbody></table>
     : <p class="dim">None has ended yet.</p>; }}</Load>;
 }
 
