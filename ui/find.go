@@ -56,8 +56,9 @@ const (
 	rowsTime = 400 * time.Millisecond
 	// findReaders is how many indexes are read at once.
 	findReaders = 4
-	// tableBytes bounds what is kept for filters: 18 bytes a row.
-	tableBytes = 192 << 20
+	// tableBytes bounds what is kept for filters: 22 bytes a row, and 30 where entropies are
+	// recorded, which are 244 MiB of a run of the paper's size.
+	tableBytes = 256 << 20
 	// maxTerms bounds a filter.
 	maxTerms = 20
 )
@@ -127,12 +128,13 @@ func (t term) holds(x float64) bool {
 }
 
 // packedColumn holds a column in little memory: a byte a row where it has at most 256
-// different values, and a float32 otherwise.
+// different values, and otherwise a float32 where that holds each of them as it is.
 type packedColumn struct {
 	values []float64 // by code
 	words  []string  // by code, of a column of words
 	codes  []uint8
-	plain  []float32
+	short  []float32
+	long   []float64
 }
 
 func packNumbers(list []float64) *packedColumn {
@@ -142,11 +144,7 @@ func packNumbers(list []float64) *packedColumn {
 		code, ok := place[math.Float64bits(x)]
 		if !ok {
 			if len(p.values) == 256 {
-				p = &packedColumn{plain: make([]float32, len(list))}
-				for i, x := range list {
-					p.plain[i] = float32(x)
-				}
-				return p
+				return packMany(list)
 			}
 			code = uint8(len(p.values)) //nolint:gosec // below 256
 			place[math.Float64bits(x)], p.values = code, append(p.values, x)
@@ -156,12 +154,27 @@ func packNumbers(list []float64) *packedColumn {
 	return p
 }
 
+// packMany holds a column of more different values than codes.
+func packMany(list []float64) *packedColumn {
+	short := make([]float32, len(list))
+	for i, x := range list {
+		short[i] = float32(x)
+		if float64(short[i]) != x && !math.IsNaN(x) {
+			return &packedColumn{long: list}
+		}
+	}
+	return &packedColumn{short: short}
+}
+
 // keep clears the marks of rows for which a term does not hold.
 func (p *packedColumn) keep(t term, marks []bool) {
+	for i, x := range p.short {
+		marks[i] = marks[i] && t.holds(float64(x))
+	}
+	for i, x := range p.long {
+		marks[i] = marks[i] && t.holds(x)
+	}
 	if p.codes == nil {
-		for i, x := range p.plain {
-			marks[i] = marks[i] && t.holds(float64(x))
-		}
 		return
 	}
 	var holds [256]bool
@@ -218,7 +231,7 @@ func tableOf(c record.Columns) *table {
 		t.size += 16 * len(t.groups)
 	}
 	for _, p := range t.columns {
-		t.size += len(p.codes) + 4*len(p.plain) + 8*len(p.values) + 200
+		t.size += len(p.codes) + 4*len(p.short) + 8*len(p.long) + 8*len(p.values) + 200
 	}
 	return t
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"temper/internal/blob"
+	"temper/internal/run"
 	"temper/internal/run/runtest"
 	"temper/ui"
 )
@@ -43,6 +44,19 @@ func TestFilterReadsIndexesOnce(t *testing.T) {
 	again := read[ui.FindView](t, s, path)
 	if diff := cmp.Diff(first, again); diff != "" || store.num.Load() != before {
 		t.Errorf("asked again, it reads %d indexes, and was -, is +\n%s", store.num.Load()-before, diff)
+	}
+}
+
+// TestFilterOfADamagedCatalog: a step of the catalog that no plan has makes no table.
+func TestFilterOfADamagedCatalog(t *testing.T) {
+	h := runtest.New(t, nil)
+	h.Whole(t, 2, false)
+	if _, err := blob.PutJSON(t.Context(), h.Store, h.Layout.Catalog(), run.CatalogEntry{RunID: "demo", Step: 1 << 40}, blob.Always); err != nil {
+		t.Fatal(err)
+	}
+	s := newSite(t, h.Store, nil)
+	if got := read[ui.FindView](t, s, "/runs/demo/find?filter=reward=1"); len(got.Steps) != 2 || got.Missing > 0 {
+		t.Errorf("%d steps, %d missing, want those of the run", len(got.Steps), got.Missing)
 	}
 }
 

@@ -40,10 +40,30 @@ const (
 	linger = 20 * time.Second
 )
 
+// place is how much of a run a client has got: the steps up to one, and so many other entries,
+// whose keys have this sum. The time of an entry is no place: an entry may come later than one
+// that is younger.
+type place struct {
+	step, num int
+	sum       uint64
+}
+
+func (p *place) advance(e history.Entry) {
+	if e.Step != nil {
+		p.step = max(p.step, e.Step.Step)
+		return
+	}
+	p.num++
+	p.sum += sumOf(e.Key)
+}
+
+// stepKind is the kind of the events of steps.
+const stepKind = "step"
+
 // event is what a stream sends of one entry.
 type event struct {
 	run, kind string
-	cursor    history.Cursor // behind the entry
+	place     place // behind the entry
 	data      []byte
 }
 
@@ -80,8 +100,8 @@ type watcher struct {
 	primed  chan struct{} // closed when the first poll is done
 	mu      sync.Mutex
 	log     []event
-	cut     bool // older entries are forgotten
-	at      history.Cursor
+	first   place // before the log: what is older is forgotten
+	at      place
 	clients map[*client]bool
 	idle    time.Time // since when nobody listens
 }
@@ -102,9 +122,9 @@ func (c *client) send(e event) {
 	}
 }
 
-// join adds a client to the watcher of a run, with what comes after its cursor. A nil
-// cursor is the present. reset says that the entries after the cursor are forgotten.
-func (h *hub) join(ctx context.Context, c *client, runID string, after *history.Cursor) (at history.Cursor, reset bool, err error) {
+// join adds a client to the watcher of a run, with what it has missed since a place. A nil
+// place is the present. reset says that it cannot be told what the client has missed.
+func (h *hub) join(ctx context.Context, c *client, runID string, after *place) (at place, reset bool, err error) {
 	h.mu.Lock()
 	w, ok := h.watchers[runID]
 	if !ok {
@@ -129,13 +149,8 @@ func (h *hub) join(ctx context.Context, c *client, runID string, after *history.
 	if after == nil {
 		return w.at, false, nil
 	}
-	var missed []event
-	for _, e := range w.log {
-		if isBehind(e.cursor, *after) {
-			missed = append(missed, e)
-		}
-	}
-	if len(missed) > cap(c.events)-len(c.events) || w.cut && len(missed) == len(w.log) {
+	missed, known := w.since(*after)
+	if !known || len(missed) > cap(c.events)-len(c.events) {
 		return w.at, true, nil
 	}
 	for _, e := range missed {
@@ -144,9 +159,20 @@ func (h *hub) join(ctx context.Context, c *client, runID string, after *history.
 	return w.at, false, nil
 }
 
-// isBehind reports whether an entry with this cursor after it comes behind a place.
-func isBehind(entry, place history.Cursor) bool {
-	return entry.Step > place.Step || entry.Time.After(place.Time) || entry.Time.Equal(place.Time) && entry.Num > place.Num
+// since is what comes behind a place. known is false where that cannot be told: the entries
+// before it are forgotten, or are not those that the client got. It got them in another order
+// where one came late, which another watcher sorts in by its time.
+func (w *watcher) since(p place) (missed []event, known bool) {
+	known = p.num == w.first.num && p.sum == w.first.sum
+	for _, e := range w.log {
+		if e.place.num == p.num && e.place.sum == p.sum {
+			known = true
+		}
+		if e.kind == stepKind && e.place.step > p.step || e.kind != stepKind && e.place.num > p.num {
+			missed = append(missed, e)
+		}
+	}
+	return missed, known && p.step >= w.first.step && p.step <= w.at.step
 }
 
 func (h *hub) leave(c *client, runID string) {
@@ -162,7 +188,7 @@ func (h *hub) leave(c *client, runID string) {
 
 // follow polls the store until ctx ends or nobody has listened for a while.
 func (w *watcher) follow(ctx context.Context) {
-	feed := history.Follow(w.hub.store, w.run, history.Cursor{})
+	feed := history.Follow(w.hub.store, w.run)
 	first, ended, silent := true, false, false
 	for {
 		entries, err := feed.Poll(ctx)
@@ -210,7 +236,7 @@ func (w *watcher) add(e history.Entry) {
 	kind := "event"
 	switch {
 	case e.Step != nil:
-		kind = "step"
+		kind = stepKind
 	case e.Evaluation != nil:
 		kind = "evaluation"
 	case e.SFT != nil:
@@ -228,11 +254,12 @@ func (w *watcher) add(e history.Entry) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.at.Advance(e)
-	out := event{run: w.run, kind: kind, cursor: w.at, data: data}
+	w.at.advance(e)
+	out := event{run: w.run, kind: kind, place: w.at, data: data}
 	w.log = append(w.log, out)
-	if len(w.log) > maxBacklog {
-		w.log, w.cut = slices.Delete(w.log, 0, len(w.log)-maxBacklog), true
+	if over := len(w.log) - maxBacklog; over > 0 {
+		w.first = w.log[over-1].place
+		w.log = slices.Delete(w.log, 0, over)
 	}
 	for c, ready := range w.clients {
 		if ready {
@@ -275,7 +302,7 @@ func (s *Server) stream(w http.ResponseWriter, r *request) error {
 	defer s.hub.list(c)()
 	for _, id := range runs {
 		defer s.hub.leave(c, id)
-		var after *history.Cursor
+		var after *place
 		if at, ok := places[id]; ok {
 			after = &at
 		}
@@ -309,7 +336,7 @@ func (s *Server) pump(ctx context.Context, c *client, out *streamWriter) {
 			return
 		case e := <-c.events:
 			if e.run != "" {
-				out.places[e.run] = e.cursor
+				out.places[e.run] = e.place
 			}
 			err = out.send(e.kind, e.data)
 		case <-beat.C:
@@ -384,7 +411,7 @@ func firstOf(texts ...string) string {
 type streamWriter struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
-	places  map[string]history.Cursor
+	places  map[string]place
 }
 
 func (o *streamWriter) begin() error { return o.write("retry: 2000\n\n") }
@@ -404,22 +431,18 @@ func (o *streamWriter) write(text string) error {
 	return o.control.Flush()
 }
 
-// formatPlaces writes cursors as "run@step.nanoseconds.number", with commas.
-func formatPlaces(places map[string]history.Cursor) string {
+// formatPlaces writes places as "run@step.number.sum", with commas.
+func formatPlaces(places map[string]place) string {
 	var out []string
-	for id, c := range places {
-		nanos := int64(0)
-		if !c.Time.IsZero() {
-			nanos = c.Time.UnixNano()
-		}
-		out = append(out, fmt.Sprintf("%s@%d.%d.%d", id, c.Step, nanos, c.Num))
+	for id, p := range places {
+		out = append(out, fmt.Sprintf("%s@%d.%d.%x", id, p.step, p.num, p.sum))
 	}
 	slices.Sort(out)
 	return strings.Join(out, ",")
 }
 
-func parsePlaces(text string) (map[string]history.Cursor, error) {
-	out := map[string]history.Cursor{}
+func parsePlaces(text string) (map[string]place, error) {
+	out := map[string]place{}
 	if text == "" {
 		return out, nil
 	}
@@ -431,16 +454,12 @@ func parsePlaces(text string) (map[string]history.Cursor, error) {
 			return nil, bad
 		}
 		step, err1 := strconv.Atoi(fields[0])
-		nanos, err2 := strconv.ParseInt(fields[1], 10, 64)
-		num, err3 := strconv.Atoi(fields[2])
+		num, err2 := strconv.Atoi(fields[1])
+		sum, err3 := strconv.ParseUint(fields[2], 16, 64)
 		if errors.Join(err1, err2, err3) != nil {
 			return nil, bad
 		}
-		c := history.Cursor{Step: step, Num: num}
-		if nanos != 0 {
-			c.Time = time.Unix(0, nanos)
-		}
-		out[id] = c
+		out[id] = place{step: step, num: num, sum: sum}
 	}
 	return out, nil
 }

@@ -84,8 +84,12 @@ func (t *table) count(sum uint64) (out ProblemStep, ok bool) {
 
 // at is the number in a row.
 func (p *packedColumn) at(i int) float64 {
-	if p.codes == nil {
-		return float64(p.plain[i])
+	switch {
+	case p.short != nil:
+		return float64(p.short[i])
+	case p.long != nil:
+		return p.long[i]
+	default:
+		return p.values[p.codes[i]]
 	}
-	return p.values[p.codes[i]]
 }

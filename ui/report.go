@@ -125,7 +125,7 @@ func tell(ctx context.Context, h *history.Run, build string) (*story, error) {
 	} else if ok {
 		s.Summary = &sum
 	}
-	entries, err := history.Follow(h.Store(), h.ID(), history.Cursor{}).Poll(ctx)
+	entries, err := history.Follow(h.Store(), h.ID()).Poll(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -11,11 +11,15 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"temper/internal/blob"
+	"temper/internal/run"
 	"temper/internal/run/runtest"
 	"temper/ui"
 )
@@ -248,6 +252,66 @@ func TestStream(t *testing.T) {
 		if resp, body := s.ask(t, http.MethodGet, path, ""); resp.StatusCode != want {
 			t.Errorf("%s: %s %s", path, resp.Status, body)
 		}
+	}
+}
+
+// TestStreamMissesNoLateEntry: a page that comes back gets an entry that is older than the last
+// one that it saw, and nothing twice; from a server that cannot tell what the page has seen, it
+// learns that it must read all again.
+func TestStreamMissesNoLateEntry(t *testing.T) {
+	h := runtest.New(t, nil)
+	h.Whole(t, 2, false)
+	log := func(at time.Time, text string) {
+		t.Helper()
+		if err := run.LogEvent(t.Context(), h.Store, run.Event{Run: run.Ref{RunID: "demo"}, Time: at, Kind: "note", Text: text}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// until reads up to the entry of a text and returns what came.
+	until := func(st *stream, last string) (got []string) {
+		t.Helper()
+		for {
+			e := st.next(t)
+			var in struct{ Event struct{ Text string } }
+			if e.kind != "reset" {
+				if err := json.Unmarshal([]byte(e.data), &in); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got = append(got, strings.TrimSpace(e.kind+" "+in.Event.Text))
+			if in.Event.Text == last || e.kind == "" {
+				return got
+			}
+		}
+	}
+	now := time.Now().Add(time.Hour) // behind all that the run has left
+	s := newSite(t, h.Store, nil)
+	first := s.open(t, "/api/v1/events?run=demo", "")
+	first.next(t)
+	log(now, "one")
+	got := until(first, "one")
+	cursor := first.last
+	first.close()
+	witness := s.open(t, "/api/v1/events?run=demo", cursor)
+	log(now.Add(-time.Minute), "late")
+	log(now.Add(time.Minute), "two")
+	until(witness, "two") // the server has told of them before the first page comes back
+	again := s.open(t, "/api/v1/events?run=demo", cursor)
+	got = append(got, until(again, "two")...)
+	slices.Sort(got[1:])
+	if diff := cmp.Diff([]string{"event one", "event late", "event two"}, got); diff != "" {
+		t.Errorf("want -, got +\n%s", diff)
+	}
+	log(now.Add(2*time.Minute), "three")
+	other := newSite(t, h.Store, nil)
+	lost := other.open(t, "/api/v1/events?run=demo", cursor)
+	if e := lost.next(t); e.kind != "reset" {
+		t.Errorf("another server, after %s: %+v, want a reset", cursor, e)
+	}
+	log(now.Add(3*time.Minute), "four")
+	known := other.open(t, "/api/v1/events?run=demo", again.last)
+	if diff := cmp.Diff([]string{"event three", "event four"}, until(known, "four")); diff != "" {
+		t.Errorf("another server, after %s: want -, got +\n%s", again.last, diff)
 	}
 }
 

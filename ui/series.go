@@ -49,7 +49,8 @@ type SeriesView struct {
 	Wall   []float64            `json:"wall"`
 	Tokens []float64            `json:"tokens"`
 	Values map[string][]*Number `json:"values"`
-	// Thinned says that a value is the lowest or the highest of its neighbours.
+	// Thinned says that a value is the lowest or the highest of its neighbours, but for those
+	// of the first step of each stage and of the newest one.
 	Thinned bool `json:"thinned,omitempty"`
 }
 
@@ -207,25 +208,51 @@ func keysOf(records []run.StepRecord) []string {
 }
 
 // thin leaves two of each bucket of steps, and of each series the lowest and the
-// highest value of it.
+// highest value of it. The first step of each stage and the newest one stay as they are.
 func (v SeriesView) thin(points int) SeriesView {
-	n := len(v.Steps)
-	if n <= points {
+	if len(v.Steps) <= points {
 		return v
 	}
-	buckets := points / 2
 	out := SeriesView{Values: map[string][]*Number{}, Thinned: true}
-	for b := range buckets {
-		from, to := b*n/buckets, (b+1)*n/buckets
-		for _, i := range []int{from, to - 1} {
+	for _, b := range v.buckets(points / 2) {
+		ends := []int{b.from, b.to - 1}
+		if b.to-b.from == 1 {
+			ends = ends[:1]
+		}
+		for _, i := range ends {
 			out.Steps = append(out.Steps, v.Steps[i])
 			out.Stages = append(out.Stages, v.Stages[i])
 			out.Wall = append(out.Wall, v.Wall[i])
 			out.Tokens = append(out.Tokens, v.Tokens[i])
 		}
 		for key, column := range v.Values {
-			low, high := extremes(column[from:to])
-			out.Values[key] = append(out.Values[key], low, high)
+			low, high := extremes(column[b.from:b.to])
+			out.Values[key] = append(out.Values[key], []*Number{low, high}[:len(ends)]...)
+		}
+	}
+	return out
+}
+
+// bucket are the steps of some places, without the last one.
+type bucket struct{ from, to int }
+
+// buckets parts all steps into so many, and those in which a step stands alone.
+func (v SeriesView) buckets(num int) (out []bucket) {
+	n := len(v.Steps)
+	for b := range num {
+		from, to := b*n/num, (b+1)*n/num
+		for i := from; i < to; i++ {
+			if i > 0 && i < n-1 && v.Stages[i] == v.Stages[i-1] {
+				continue
+			}
+			if i > from {
+				out = append(out, bucket{from, i})
+			}
+			out = append(out, bucket{i, i + 1})
+			from = i + 1
+		}
+		if from < to {
+			out = append(out, bucket{from, to})
 		}
 	}
 	return out

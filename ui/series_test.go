@@ -3,6 +3,7 @@ package ui
 import (
 	"encoding/json"
 	"math"
+	"slices"
 	"testing"
 )
 
@@ -27,5 +28,53 @@ func TestSeriesAreEncodedAsJSON(t *testing.T) {
 	}
 	if got := (SeriesView{Wall: []float64{math.NaN()}}).encoded(); got != nil {
 		t.Errorf("a time that is none is %s", got)
+	}
+}
+
+// TestThinnedSeriesShowEverySpike: of many steps each extreme is left, with the newest step and
+// the first one of each stage as they are.
+func TestThinnedSeriesShowEverySpike(t *testing.T) {
+	const steps, points, second = 5003, 100, 3001
+	for spike := 1; spike <= steps; spike += 97 {
+		v := SeriesView{Values: map[string][]*Number{}}
+		for step := 1; step <= steps; step++ {
+			x, stage := Number(0.5), "one"
+			switch step {
+			case spike:
+				x = 9
+			case spike + 1:
+				x = -9
+			case steps:
+				x = 0.25
+			case second:
+				x = 0.125
+			}
+			if step >= second {
+				stage = "two"
+			}
+			v.Steps, v.Stages = append(v.Steps, step), append(v.Stages, stage)
+			v.Wall, v.Tokens = append(v.Wall, float64(step)), append(v.Tokens, float64(step))
+			v.Values["x"] = append(v.Values["x"], &x)
+			v.Values["none"] = append(v.Values["none"], nil)
+		}
+		got := v.thin(points)
+		n := len(got.Steps)
+		if !got.Thinned || n > points+10 || len(got.Values["x"]) != n || len(got.Values["none"]) != n || len(got.Stages) != n || len(got.Wall) != n || len(got.Tokens) != n || !slices.IsSorted(got.Steps) {
+			t.Fatalf("%d points of %d values, %d stages", n, len(got.Values["x"]), len(got.Stages))
+		}
+		at := map[int]Number{}
+		near := map[Number]int{} // how far a spike is from its step
+		for i, x := range got.Values["x"] {
+			at[got.Steps[i]] = *x
+			near[*x] = max(got.Steps[i], spike) - min(got.Steps[i], spike)
+		}
+		for _, x := range []Number{9, -9} {
+			if away, ok := near[x]; (!ok || away > 2*steps/points) && spike < steps {
+				t.Errorf("the spike %v at step %d is there %v, %d steps away", x, spike, ok, away)
+			}
+		}
+		if spike < steps && (at[steps] != 0.25 && spike+1 != steps || at[second] != 0.125 && spike != second && spike+1 != second) {
+			t.Errorf("step %d is %v, step %d is %v", steps, at[steps], second, at[second])
+		}
 	}
 }

@@ -49,7 +49,7 @@ func (s *Server) showTimeline(r *request) (TimelineView, error) {
 	if err != nil {
 		return TimelineView{}, err
 	}
-	entries, err := history.Follow(s.Store, h.ID(), history.Cursor{}).Poll(r.Context())
+	entries, err := history.Follow(s.Store, h.ID()).Poll(r.Context())
 	if err != nil {
 		return TimelineView{}, err
 	}

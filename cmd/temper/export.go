@@ -105,7 +105,7 @@ func exportFile(cmd *cobra.Command, r *history.Run, format, out, project string,
 	case "csv":
 		data, err = ui.SeriesCSV(records)
 	case "tensorboard":
-		out = filepath.Join(out, r.ID(), fmt.Sprintf("events.out.tfevents.%d.temper", r.Plan.NumSteps()))
+		out = filepath.Join(out, r.ID(), ui.EventFile(records, r.ID()))
 		data = ui.TensorBoard(records)
 		err = os.MkdirAll(filepath.Dir(out), 0o755)
 	default:

@@ -144,7 +144,7 @@ type tail struct {
 }
 
 func newTail(store blob.Store, runID string, out io.Writer) *tail {
-	t := &tail{feed: history.Follow(store, runID, history.Cursor{}), out: out, told: map[string]bool{}, look: func(context.Context) {}}
+	t := &tail{feed: history.Follow(store, runID), out: out, told: map[string]bool{}, look: func(context.Context) {}}
 	t.progress = t.line
 	if s, ok := out.(*screen.Screen); ok {
 		t.progress = s.SetStatus

@@ -28,6 +28,7 @@ func queryCommand() *cobra.Command {
 		Use: "query 'SELECT ...'", Short: "Ask the store in SQL: runs, steps, series, trajectories, tool calls, evaluations, events",
 		Long: `Answers a SELECT in the SQL of SQLite over the runs of a store. Nothing is changed, no service is needed. Name run
 and step where you can: a condition on them reads these alone. --tables lists the tables with their columns.
+NaN is NULL. Of two columns with one name the second is called name_2.
 
   temper query 'SELECT run, state, step, reward FROM runs ORDER BY reward DESC'
   temper query "SELECT stop_reason, count(*), avg(reward) FROM trajectories WHERE run = 'demo' AND step > 20 GROUP BY 1"

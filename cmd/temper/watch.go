@@ -69,7 +69,7 @@ func (w *watching) until(ctx context.Context) error {
 	if err := w.drawFrame(ctx); err != nil && !errors.Is(err, blob.ErrUnavailable) {
 		return err
 	}
-	for entries, err := range history.Follow(w.run.Store(), w.run.ID(), history.Cursor{}).Entries(ctx) {
+	for entries, err := range history.Follow(w.run.Store(), w.run.ID()).Entries(ctx) {
 		if ctx.Err() != nil {
 			return nil
 		}

@@ -3,6 +3,9 @@ package analysis_test
 import (
 	"bytes"
 	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -11,6 +14,8 @@ import (
 	"temper/internal/analysis"
 	"temper/internal/rl"
 )
+
+var update = flag.Bool("update", false, "rewrite the golden files")
 
 // words is a vocabulary of whole words; those in angle brackets are control tokens.
 type words []string
@@ -138,6 +143,33 @@ func TestHostileTextStaysText(t *testing.T) {
 	}
 	if !strings.Contains(out.String(), `\u202e`) || strings.Count(out.String(), "<span") != 3 {
 		t.Errorf("page:\n%s", out.String())
+	}
+}
+
+// TestPage: the page of a step is the golden one, which the tests of the dashboard's page open in a browser.
+func TestPage(t *testing.T) {
+	long := strings.Repeat("averylongnamewithoutanyspace_", 8)
+	parts := []string{"First", " we", " compute", "<tool_call>", "print(", long, ")", "</tool_call>", "-<tool_response>", "-" + long, "-</tool_response>", "But", " wait", " " + long, " so", "\n", "42"}
+	entropy := []float32{2, 0.5, 1, 0, 0.25, 3, 0.125, 0, 0, 0, 0, 2.5, 1.5, 2.25, 0.75, 0, 0.0625}
+	tr := judged(t, parts, entropy, analysis.Options{Top: 0.4, Window: 8})
+	tr.ProblemID, tr.Rollout = long, 12
+	page := analysis.Page{
+		Title: "Run " + long + ", step 2", Notes: []string{"1 trajectories of " + long + ", temperature 1."}, Options: analysis.Options{Top: 0.4, Window: 8},
+		Summary: analysis.Summarize([]analysis.Trajectory{tr}), Trajectories: []analysis.Trajectory{tr},
+	}
+	var out bytes.Buffer
+	if err := analysis.WriteHTML(&out, page); err != nil {
+		t.Fatal(err)
+	}
+	golden := filepath.Join("testdata", "page.html")
+	if *update {
+		if err := os.WriteFile(golden, out.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if diff := cmp.Diff(string(want), out.String()); diff != "" || err != nil {
+		t.Errorf("want -, got + (%v; -update writes it)\n%s", err, diff)
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -13,8 +15,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/parquet-go/parquet-go"
 
+	"temper/internal/config"
 	"temper/internal/export"
 	"temper/internal/history"
+	"temper/internal/run"
 	"temper/internal/run/runtest"
 )
 
@@ -52,6 +56,74 @@ func TestRolloutsComeBackFromParquet(t *testing.T) {
 	}
 	if n != want {
 		t.Errorf("%d rows, want %d", n, want)
+	}
+}
+
+// TestRepeatedStage: the steps of a stage that was repeated are of a stage of their own, with
+// the keys of its problems, and go on where an export was before.
+func TestRepeatedStage(t *testing.T) {
+	h := runtest.New(t, nil)
+	h.Whole(t, 6, false)
+	dir := t.TempDir()
+	server := &mlflow{tags: map[string]string{}, metrics: map[float64]map[string]float64{}, params: map[string]string{}}
+	site := httptest.NewServer(server)
+	defer site.Close()
+	m := export.MLflow{Address: site.URL, Experiment: "e", Client: site.Client()}
+	send := func(want int) {
+		t.Helper()
+		r, err := history.Open(t.Context(), h.Store, "demo")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, sent, err := m.Export(t.Context(), r); err != nil || sent != want {
+			t.Errorf("%d steps sent to MLflow (%v), want %d", sent, err, want)
+		}
+		folder, _, err := export.WandB(t.Context(), r, dir, "temper")
+		if err != nil {
+			t.Fatal(err)
+		}
+		mark := filepath.Join(folder, "run-demo.wandb.synced")
+		if _, err := os.Stat(mark); err == nil {
+			t.Error("wandb sync would pass over what is new")
+		}
+		if err := os.WriteFile(mark, nil, 0o600); err != nil { // as wandb sync does
+			t.Fatal(err)
+		}
+	}
+	send(6)
+	_, err := h.Amend(t, config.Amendment{FromStep: 7, Repeat: "second"})
+	if err == nil {
+		h.Plan, err = run.Reopen(t.Context(), h.Store, "demo")
+	}
+	if err == nil {
+		h.Config, err = run.ReadConfig(t.Context(), h.Store, h.Ref)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Continue(t, 7, 8)
+	send(2)
+	r, err := history.Open(t.Context(), h.Store, "demo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file bytes.Buffer
+	if _, err := export.Rollouts(t.Context(), r, 5, 8, &file); err != nil {
+		t.Fatal(err)
+	}
+	got, err := parquet.Read[export.Rollout](bytes.NewReader(file.Bytes()), int64(file.Len()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stages := map[int64]int64{}
+	for _, one := range got {
+		stages[one.Step] = one.Stage
+		if one.Input == "" || one.GTs == "" {
+			t.Errorf("step %d: %+v has no problem", one.Step, one)
+		}
+	}
+	if diff := cmp.Diff(map[int64]int64{5: 2, 6: 2, 7: 3, 8: 3}, stages); diff != "" {
+		t.Errorf("stages of the steps: want -, got +\n%s", diff)
 	}
 }
 

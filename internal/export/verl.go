@@ -15,6 +15,7 @@ import (
 	"temper/internal/history"
 	"temper/internal/record"
 	"temper/internal/rl"
+	"temper/internal/run"
 )
 
 // Rollout is a trajectory in the columns that verl dumps rollouts in (input, output, gts,
@@ -99,6 +100,7 @@ func exportStep(ctx context.Context, r *history.Run, o history.Rollouts, step in
 	for _, row := range index {
 		known[place{row.Problem, row.Rollout}] = row
 	}
+	stage := stageOf(r.Plan, step)
 	for _, id := range problems {
 		ts, err := r.Group(ctx, step, id)
 		if blob.IsDamage(err) {
@@ -114,12 +116,25 @@ func exportStep(ctx context.Context, r *history.Run, o history.Rollouts, step in
 				return err
 			}
 			row := known[place{id, t.Rollout}]
-			if !yield(rolloutOf(t, p, row), nil) {
+			out := rolloutOf(t, p, row)
+			out.Stage = int64(stage)
+			if !yield(out, nil) {
 				return errStop
 			}
 		}
 	}
 	return nil
+}
+
+// stageOf is the stage of the plan that has a step. A trajectory of a stage that repeats another
+// names that one, whose problems it has.
+func stageOf(p run.Plan, step int) int {
+	for _, s := range p.Stages {
+		if step >= s.FirstStep && step < s.FirstStep+s.Steps {
+			return s.Index
+		}
+	}
+	return 0
 }
 
 // problemOf is the problem of a trajectory; one that the data of its stage does not have
@@ -145,7 +160,7 @@ func rolloutOf(t *rl.Trajectory, p rl.Problem, row record.Row) Rollout {
 		acc = 1
 	}
 	return Rollout{
-		Input: p.Prompt, Output: t.Text, GTs: p.Answer, Score: t.Reward, Step: int64(t.Step), UID: t.ProblemID, Rollout: int64(t.Rollout), Stage: int64(t.Stage),
+		Input: p.Prompt, Output: t.Text, GTs: p.Answer, Score: t.Reward, Step: int64(t.Step), UID: t.ProblemID, Rollout: int64(t.Rollout),
 		Acc: acc, Pred: t.Answer, Fate: row.Fate, Stop: string(t.StopReason), Turns: int64(len(t.Turns)), Calls: int64(calls), Failed: int64(failed),
 		Prompt: int64(t.PromptTokens), Tokens: int64(t.ResponseTokens()), Version: t.PolicyVersion, Adv: row.Advantage,
 	}

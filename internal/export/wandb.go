@@ -5,9 +5,11 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
+	"io/fs"
 	"maps"
 	"math"
 	"os"
@@ -42,15 +44,20 @@ func WandB(ctx context.Context, r *history.Run, dir, project string) (folder str
 	if err := os.MkdirAll(filepath.Join(folder, "files"), 0o755); err != nil { //nolint:gosec // the user reads it
 		return "", 0, err
 	}
-	file, err := os.Create(filepath.Join(folder, "run-"+r.ID()+".wandb")) //nolint:gosec // the user names the folder
+	log := filepath.Join(folder, "run-"+r.ID()+".wandb")
+	// wandb sync passes over what has this mark of an earlier sync.
+	if err := os.Remove(log + ".synced"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", 0, err
+	}
+	file, err := os.Create(log) //nolint:gosec // the user names the folder
 	if err != nil {
 		return "", 0, err
 	}
 	w := bufio.NewWriter(file)
-	log := newWandBLog(w)
+	out := newWandBLog(w)
 	about := wandbAbout{id: r.ID(), project: project, started: started}
-	if err = about.write(log, cfg.Newest()); err == nil {
-		err = log.steps(records)
+	if err = about.write(out, cfg.Newest()); err == nil {
+		err = out.steps(records)
 	}
 	if err == nil {
 		err = w.Flush()

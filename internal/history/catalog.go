@@ -121,9 +121,13 @@ func Index(ctx context.Context, store blob.Store) (int, error) {
 	return num, nil
 }
 
-// Entry is what the catalog says of the run.
+// Entry is what the catalog says of the run. A step that the plan does not have is no step of
+// the run: readers go from the first to the newest one.
 func (r *Run) Entry(ctx context.Context) (run.CatalogEntry, error) {
 	e, err := readEntry(ctx, r.store, r.ID())
+	if e != nil && (e.Step < 0 || e.Step > r.Plan.NumSteps()) { // it is damaged, or the plan was amended since
+		e = nil
+	}
 	if e == nil && err == nil {
 		e, err = makeEntry(ctx, r.store, r.ID())
 	}

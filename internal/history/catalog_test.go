@@ -329,3 +329,20 @@ func TestListHasRefusedRuns(t *testing.T) {
 		t.Errorf("list %q after another was refused the id of a run", states)
 	}
 }
+
+// TestEntryHasNoStepBeyondThePlan: what a damaged entry says is read from the folder of the run.
+func TestEntryHasNoStepBeyondThePlan(t *testing.T) {
+	store := memblob.New()
+	plan := opened(t, store, "r", 3)
+	made(t, store, plan, 1)
+	for _, step := range []int{1 << 40, 4, -1} {
+		putJSON(t, store, artifact.Layout{RunID: "r"}.Catalog(), run.CatalogEntry{RunID: "r", Step: step})
+		r, err := history.Open(t.Context(), store, "r")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e, err := r.Entry(t.Context()); err != nil || e.Step != 1 || e.NumSteps != 3 {
+			t.Errorf("an entry with step %d is read as step %d of %d (%v)", step, e.Step, e.NumSteps, err)
+		}
+	}
+}

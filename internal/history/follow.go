@@ -14,10 +14,12 @@ import (
 // pace is how often a store is asked for what is new.
 const pace = 300 * time.Millisecond
 
-// Entry is one of the things that a run leaves while it goes on; one field beside At
-// is set.
+// Entry is one of the things that a run leaves while it goes on; one field beside At and
+// Key is set.
 type Entry struct {
-	At         time.Time       `json:"at"`
+	At time.Time `json:"at"`
+	// Key tells the entry from all others of the run.
+	Key        string          `json:"-"`
 	SFT        *run.SFTRecord  `json:"sft,omitempty"`
 	Event      *run.Event      `json:"event,omitempty"`
 	Step       *run.StepRecord `json:"step,omitempty"`
@@ -26,48 +28,10 @@ type Entry struct {
 	Summary *run.Summary `json:"summary,omitempty"`
 }
 
-// Cursor is a place among the entries of a run. The zero Cursor is before the first.
-type Cursor struct {
-	// Step is the newest step that was seen.
-	Step int
-	// Time is that of the newest other entry, Num the number of those that were seen
-	// of that time.
-	Time time.Time
-	Num  int
-}
-
-// Advance moves the cursor behind the entry that follows.
-func (c *Cursor) Advance(e Entry) {
-	switch {
-	case e.Step != nil:
-		c.Step = max(c.Step, e.Step.Step)
-	case e.At.Equal(c.Time):
-		c.Num++
-	case e.At.After(c.Time):
-		c.Time, c.Num = e.At, 1
-	}
-}
-
-// passed is what of the entries, which are in order, comes behind the cursor.
-func (c *Cursor) passed(entries []Entry) []Entry {
-	equal := 0
-	return slices.DeleteFunc(entries, func(e Entry) bool {
-		if e.Step != nil || e.At.After(c.Time) {
-			return false
-		}
-		if e.At.Equal(c.Time) {
-			equal++
-			return equal <= c.Num
-		}
-		return true
-	})
-}
-
 // Feed reads what a run writes, each entry once. It is not safe for concurrent use.
 type Feed struct {
 	store  blob.Store
 	layout artifact.Layout
-	from   Cursor
 	begun  bool            // there was a good poll
 	seen   map[string]bool // keys that were read
 	plan   run.Plan
@@ -75,9 +39,9 @@ type Feed struct {
 	ended  bool
 }
 
-// Follow reads a run from a place on. The run need not be there yet.
-func Follow(store blob.Store, runID string, from Cursor) *Feed {
-	return &Feed{store: store, layout: artifact.Layout{RunID: runID}, from: from, step: from.Step, seen: map[string]bool{}}
+// Follow reads a run from its beginning. The run need not be there yet.
+func Follow(store blob.Store, runID string) *Feed {
+	return &Feed{store: store, layout: artifact.Layout{RunID: runID}, seen: map[string]bool{}}
 }
 
 // Entries polls again and again, at once and then at a steady pace, until ctx ends,
@@ -120,10 +84,7 @@ func (f *Feed) Poll(ctx context.Context) ([]Entry, error) {
 	}
 	slices.SortStableFunc(p.entries, func(a, b Entry) int { return a.At.Compare(b.At) })
 	if p.summary != nil {
-		p.entries = append(p.entries, Entry{At: p.summary.Ended, Summary: p.summary})
-	}
-	if !f.begun {
-		p.entries = f.from.passed(p.entries)
+		p.entries = append(p.entries, Entry{At: p.summary.Ended, Key: f.layout.Summary(), Summary: p.summary})
 	}
 	f.begun, f.step, f.plan, f.ended = true, p.step, p.plan, f.ended || p.summary != nil
 	return p.entries, nil
@@ -189,6 +150,7 @@ func read[T any](ctx context.Context, store blob.Store, infos []blob.Info, entry
 	out := make([]Entry, len(all))
 	for i := range all {
 		out[i] = entry(infos[i].ModTime, &all[i])
+		out[i].Key = infos[i].Key
 	}
 	return out, nil
 }
@@ -210,7 +172,7 @@ func (f *Feed) pollSteps(ctx context.Context, p *poll) error {
 			return err
 		}
 		for i := range records {
-			p.addStep(&records[i])
+			p.addStep(f.layout, &records[i])
 		}
 	}
 	for {
@@ -218,15 +180,15 @@ func (f *Feed) pollSteps(ctx context.Context, p *poll) error {
 		if err != nil || record == nil {
 			return err
 		}
-		p.addStep(record)
+		p.addStep(f.layout, record)
 	}
 }
 
 // addStep adds a record unless it was seen.
-func (p *poll) addStep(r *run.StepRecord) {
+func (p *poll) addStep(layout artifact.Layout, r *run.StepRecord) {
 	if r.Step > p.step {
 		p.step = r.Step
-		p.entries = append(p.entries, Entry{At: r.Ended, Step: r})
+		p.entries = append(p.entries, Entry{At: r.Ended, Key: layout.StepLog(r.Step), Step: r})
 	}
 }
 

@@ -45,8 +45,10 @@ func DefaultLimits() Limits {
 	return Limits{Time: 5 * time.Second, Rows: 10_000, Bytes: 32 << 20, Memory: 256 << 20}
 }
 
-// Result is the answer to a query. A cell is nil, a string, an int64 or a float64.
+// Result is the answer to a query. A cell is nil, a string, an int64 or a finite float64; what is
+// infinite is the text "+Inf" or "-Inf", for which JSON has no number.
 type Result struct {
+	// Columns are the names of the columns, each once: the second reward is reward_2.
 	Columns []string
 	Rows    [][]any
 	// Truncated says that the answer had more rows than the limits allow.
@@ -278,6 +280,7 @@ func collect(rows *sql.Rows, limits Limits) (Result, error) {
 	if out.Columns, err = rows.Columns(); err != nil {
 		return out, err
 	}
+	distinguish(out.Columns)
 	size := 0
 	for rows.Next() {
 		if len(out.Rows) >= limits.Rows || size > limits.Bytes {
@@ -303,13 +306,30 @@ func collect(rows *sql.Rows, limits Limits) (Result, error) {
 	return out, rows.Err()
 }
 
+// distinguish makes names differ: rows as objects of JSON would lose a value.
+func distinguish(names []string) {
+	taken := map[string]bool{}
+	for _, name := range names {
+		taken[name] = true
+	}
+	seen := map[string]bool{}
+	for i, name := range names {
+		for n := 2; seen[names[i]]; n++ {
+			if next := fmt.Sprintf("%s_%d", name, n); !taken[next] {
+				names[i], taken[next] = next, true
+			}
+		}
+		seen[names[i]] = true
+	}
+}
+
 // cell makes a value of the answer one of the few kinds that a Result has.
 func cell(v any) any {
 	switch v := v.(type) {
 	case []byte:
 		return string(v)
 	case float64:
-		if math.IsNaN(v) || math.IsInf(v, 0) {
+		if math.IsInf(v, 0) {
 			return strconv.FormatFloat(v, 'g', -1, 64)
 		}
 		return v

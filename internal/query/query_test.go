@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,7 +18,9 @@ import (
 	"temper/internal/blob/memblob"
 	"temper/internal/fault"
 	"temper/internal/query"
+	"temper/internal/run"
 	"temper/internal/run/runtest"
+	"temper/internal/series"
 )
 
 func ask(t *testing.T, store blob.Store, text string) query.Result {
@@ -61,6 +64,43 @@ func TestTablesSayWhatTheRunLeft(t *testing.T) {
 	got = ask(t, h.Store, "SELECT s.step FROM steps s JOIN series v ON v.run = s.run AND v.step = s.step AND v.key = 'critic/rewards/mean' WHERE s.step > 2 AND s.step <= 4 AND v.value = s.reward ORDER BY s.step DESC")
 	if diff := cmp.Diff([][]any{{int64(4)}, {int64(3)}}, got.Rows); diff != "" {
 		t.Errorf("joined: want -, got +\n%s", diff)
+	}
+}
+
+// TestColumnsOfOneName: each value of a row has a name of its own.
+func TestColumnsOfOneName(t *testing.T) {
+	got := ask(t, memblob.New(), "SELECT 1 AS a, 2 AS b, 3 AS a, 4 AS a_2, 5 AS a")
+	if diff := cmp.Diff([]string{"a", "b", "a_3", "a_2", "a_4"}, got.Columns); diff != "" {
+		t.Errorf("want -, got +\n%s", diff)
+	}
+}
+
+// TestNumbersThatAreNone: NaN is NULL, which no comparison finds, and infinities are compared as
+// numbers.
+func TestNumbersThatAreNone(t *testing.T) {
+	h := runtest.New(t, nil)
+	h.Whole(t, 3, false)
+	for step, v := range map[int]float64{1: math.NaN(), 2: math.Inf(1), 3: -2} {
+		key := h.Layout.StepLog(step)
+		var rec run.StepRecord
+		if err := blob.ReadJSON(t.Context(), h.Store, key, &rec); err != nil {
+			t.Fatal(err)
+		}
+		rec.Metrics[series.GradNorm] = v
+		if _, err := blob.PutJSON(t.Context(), h.Store, key, rec, blob.Always); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for text, want := range map[string][][]any{
+		"SELECT step, grad_norm FROM steps ORDER BY step":                                 {{int64(1), nil}, {int64(2), "+Inf"}, {int64(3), -2.0}},
+		"SELECT step FROM steps WHERE grad_norm > 1e300":                                  {{int64(2)}},
+		"SELECT step FROM steps WHERE grad_norm < 1e300":                                  {{int64(3)}},
+		"SELECT max(grad_norm), min(grad_norm), count(grad_norm) FROM steps":              {{"+Inf", -2.0, int64(2)}},
+		"SELECT step FROM series WHERE key = '" + series.GradNorm + "' AND value IS NULL": {{int64(1)}},
+	} {
+		if diff := cmp.Diff(want, ask(t, h.Store, text).Rows); diff != "" {
+			t.Errorf("%s: want -, got +\n%s", text, diff)
+		}
 	}
 }
 

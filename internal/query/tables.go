@@ -35,7 +35,7 @@ func tables() []table {
 			{"tokens_per_s", float, series.Throughput}, {"seconds", float, series.StepSeconds},
 		}, stepRows},
 		{"series", "one row for each number of each step", []Column{
-			{runColumn, text, "id of the run"}, {stepColumn, integer, "step"}, {"key", text, "name of the series"}, {"value", float, "number; a text where it is not finite"},
+			{runColumn, text, "id of the run"}, {stepColumn, integer, "step"}, {"key", text, "name of the series"}, {"value", float, "number; NULL where it is NaN"},
 		}, seriesRows},
 		{"trajectories", "one row a trajectory, from the indexes of the steps", []Column{
 			{runColumn, text, "id of the run"}, {stepColumn, integer, "step"}, {"problem", text, "id"}, {"rollout", integer, "place in its group"}, {"reward", float, "reward"},
@@ -120,13 +120,13 @@ func number(v *float64) any {
 	if v == nil {
 		return nil
 	}
-	return finite(*v)
+	return realCell(*v)
 }
 
-// finite is a number as a cell holds it: SQL has no word for one that is not finite.
-func finite(v float64) any {
-	if math.IsNaN(v) || math.IsInf(v, 0) {
-		return strconv.FormatFloat(v, 'g', -1, 64)
+// realCell is a number as a cell holds it: NULL for NaN, which SQL cannot compare, as SQLite has it.
+func realCell(v float64) any {
+	if math.IsNaN(v) {
+		return nil
 	}
 	return v
 }
@@ -225,7 +225,7 @@ func seriesCell(rec run.StepRecord, key string) any {
 	if !ok {
 		return nil
 	}
-	return finite(v)
+	return realCell(v)
 }
 
 func seriesRows(s *source, w wanted) rows {
@@ -233,7 +233,7 @@ func seriesRows(s *source, w wanted) rows {
 		all, err := records(s, r, w)
 		for _, rec := range all {
 			for _, key := range sortedKeys(rec.Metrics) {
-				if !yield([]any{r.ID(), int64(rec.Step), key, finite(rec.Metrics[key])}, nil) {
+				if !yield([]any{r.ID(), int64(rec.Step), key, realCell(rec.Metrics[key])}, nil) {
 					return nil
 				}
 			}
@@ -284,7 +284,7 @@ func trajectoryRows(s *source, w wanted) rows {
 		}
 		for _, t := range list {
 			if !yield([]any{
-				r.ID(), int64(step), t.Problem, int64(t.Rollout), finite(t.Reward), orNull(t.Fate), number(t.Advantage), number(t.PErr), number(t.PFormat), number(t.Weight),
+				r.ID(), int64(step), t.Problem, int64(t.Rollout), realCell(t.Reward), orNull(t.Fate), number(t.Advantage), number(t.PErr), number(t.PFormat), number(t.Weight),
 				int64(t.Turns), int64(t.Calls), int64(t.FailedCalls), int64(t.PromptTokens), int64(t.ResponseTokens), t.StopReason, t.Answer, int64(t.AnswerTags), number(t.MeanLogprob), number(t.MeanEntropy),
 			}, nil) {
 				return nil
@@ -323,8 +323,8 @@ func evalRows(s *source, w wanted) rows {
 		list, err := r.Evaluations(s.ctx)
 		for _, e := range list {
 			if !yield([]any{
-				r.ID(), int64(e.Stage), e.Label, orNull(e.Set), e.PolicyVersion, int64(e.NumProblems), finite(e.Accuracy), finite(e.SampledAccuracy), finite(e.ToolErrorRate),
-				finite(e.MeanTokens), finite(e.MeanTurns), e.Wall.Seconds(),
+				r.ID(), int64(e.Stage), e.Label, orNull(e.Set), e.PolicyVersion, int64(e.NumProblems), realCell(e.Accuracy), realCell(e.SampledAccuracy), realCell(e.ToolErrorRate),
+				realCell(e.MeanTokens), realCell(e.MeanTurns), e.Wall.Seconds(),
 			}, nil) {
 				return nil
 			}

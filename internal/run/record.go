@@ -73,7 +73,10 @@ func LogStep(ctx context.Context, store blob.Store, cfg config.Run, in StepInput
 	record.NotPromised = cfg.NotPromised()
 	writes := []func(context.Context) error{
 		func(ctx context.Context) error {
-			_, err := artifact.PutOnce(ctx, store, layout.StepLog(in.Step), record)
+			stored, err := artifact.PutOnce(ctx, store, layout.StepLog(in.Step), record)
+			if err == nil && cfg.At(in.Step).Tracker.TensorBoard {
+				err = putEventFile(ctx, store, layout, stored)
+			}
 			return err
 		},
 		func(ctx context.Context) (err error) {
@@ -87,18 +90,19 @@ func LogStep(ctx context.Context, store blob.Store, cfg config.Run, in StepInput
 			})
 		},
 	}
-	if cfg.At(in.Step).Tracker.TensorBoard {
-		writes = append(writes, func(ctx context.Context) error {
-			data := tfevents.Append(tfevents.File(record.Started), record.Step, record.Ended, record.Metrics)
-			_, err := blob.PutBytes(ctx, store, layout.TensorBoard(record.Step, record.Ended), data, blob.Always)
-			return err
-		})
-	}
 	if err := artifact.Each(ctx, len(writes), func(ctx context.Context, i int) error { return writes[i](ctx) }); err != nil {
 		return Watched{}, err
 	}
 	StoreBlock(ctx, store, layout, in.Step)
 	return w.report(ctx, store)
+}
+
+// putEventFile writes the event file of a step of its stored record: the time is in its name, and
+// a step that was made again by another process has another one.
+func putEventFile(ctx context.Context, store blob.Store, layout artifact.Layout, r StepRecord) error {
+	data := tfevents.Append(tfevents.File(r.Started), r.Step, r.Ended, r.Metrics)
+	_, err := blob.PutBytes(ctx, store, layout.TensorBoard(r.Step, r.Ended), data, blob.Always)
+	return err
 }
 
 // Event records something worth reading in the run's event log.

@@ -84,6 +84,30 @@ func TestStepRecord(t *testing.T) {
 	golden(t, "step.golden", runtest.Dump(t, h.Store)[h.Layout.StepLog(1)])
 }
 
+// TestEventFileOfAStepMadeAgain: TensorBoard finds each step once, with the numbers of its record.
+func TestEventFileOfAStepMadeAgain(t *testing.T) {
+	h := runtest.New(t, map[string]string{"tracker.tensorboard": "true"})
+	in := logStep(t, h, 1)
+	files := func() (out []blob.Info) {
+		infos, err := h.Store.List(t.Context(), h.Layout.Dir()+"/tensorboard/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, info := range infos {
+			out = append(out, blob.Info{Key: info.Key, Size: info.Size})
+		}
+		return out
+	}
+	before := files()
+	in.Ended = in.Ended.Add(time.Minute)
+	if _, err := run.LogStep(t.Context(), h.Store, h.Config, in); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(before, files()); diff != "" || len(before) != 1 {
+		t.Errorf("files before -, after +\n%s", diff)
+	}
+}
+
 // TestSummary of a run that was stopped in its second stage: what was not
 // measured is absent.
 func TestSummary(t *testing.T) {

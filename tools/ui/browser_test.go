@@ -93,19 +93,12 @@ func dashboardWith(t *testing.T, change func(store string), flags ...string) str
 	if err != nil {
 		t.Fatal(err)
 	}
-	bin := os.Getenv(binKey)
-	if bin == "" {
-		bin = filepath.Join(root, "..", "bin", "temper")
-	}
-	if _, err := os.Stat(bin); err != nil {
-		t.Fatalf("%s is not built: run ./task build:temper, or name a program with %s", bin, binKey)
-	}
 	store := t.TempDir()
 	if err := extract(filepath.Join(root, "testdata", "demo.tar.gz"), store); err != nil {
 		t.Fatal(err)
 	}
 	change(store)
-	cmd := exec.Command(bin, append([]string{"ui", "--store", "file://" + store, "--home", t.TempDir(), "--listen", "127.0.0.1:0"}, flags...)...)
+	cmd := exec.Command(program(t, root), append([]string{"ui", "--store", "file://" + store, "--home", t.TempDir(), "--listen", "127.0.0.1:0"}, flags...)...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err == nil {
@@ -129,6 +122,19 @@ func dashboardWith(t *testing.T, change func(store string), flags ...string) str
 		t.Fatal(err)
 	}
 	return ready.URL
+}
+
+// program is the path of temper.
+func program(t *testing.T, root string) string {
+	t.Helper()
+	bin := os.Getenv(binKey)
+	if bin == "" {
+		bin = filepath.Join(root, "..", "bin", "temper")
+	}
+	if _, err := os.Stat(bin); err != nil {
+		t.Fatalf("%s is not built: run ./task build:temper, or name a program with %s", bin, binKey)
+	}
+	return bin
 }
 
 // extract unpacks an archive into a folder.
@@ -231,6 +237,9 @@ var views = []struct{ name, path, see string }{
 	{"schedules", "/schedules", ".note"},
 	{"allalerts", "/alerts", "main p"},
 	{"forks", "/forks", ".empty pre"},
+	{"evaluation", "/runs/demo/evals/1-after-3", ".grid-row span a"},
+	{"bytext", "/runs/demo/search?by=text&text=print", ".hits li a"},
+	{"licences", "/licences", "main h1"},
 	{"api", "/api-page", "tbody td.mono"},
 	{"nowhere", "/there/is/nothing", ".note-bad"},
 }
@@ -319,9 +328,71 @@ func look(t *testing.T, ctx context.Context, address, see, name string) {
 		text, _ := chromedp.Run(ctx, chromedp.Evaluate[string](`document.body.innerText.slice(0, 600)`))
 		t.Fatalf("%s is not seen: %v\n%s", see, err, text)
 	}
-	over, err := chromedp.Run(ctx, chromedp.Evaluate[int](`document.documentElement.scrollWidth - innerWidth`))
-	if err != nil || over > 0 {
-		t.Errorf("the page is %d pixels wider than the screen (%v)", over, err)
+	if wrong, err := chromedp.Run(ctx, chromedp.Evaluate[string](blemishes)); err != nil || wrong != "" {
+		t.Errorf("%s (%v)", wrong, err)
+	}
+	fits(t, ctx)
+}
+
+// blemishes are what spoils the look of a page: a number over two lines, parts of a page that touch, and a link to
+// the page that is shown out of sight.
+const blemishes = `(() => {
+	const out = [], box = (e) => e.getBoundingClientRect();
+	for (const e of document.querySelectorAll("td.right, th.right")) {
+		let tops = [];
+		for (const texts = document.createTreeWalker(e, NodeFilter.SHOW_TEXT); texts.nextNode(); ) {
+			const r = document.createRange();
+			r.selectNodeContents(texts.currentNode);
+			tops = tops.concat([...r.getClientRects()].filter((x) => x.width > 0).map((x) => x.top));
+		}
+		if (Math.max(...tops) - Math.min(...tops) > 8 && e.textContent.length < 20) out.push("the number " + e.textContent + " is broken");
+	}
+	const cards = [...document.querySelectorAll("main .scroll, main .chart, main .charts, main .conversation")].filter((e) => box(e).height > 0);
+	for (const a of cards) for (const b of cards) {
+		const gap = box(b).top - box(a).bottom;
+		if (a !== b && !a.contains(b) && gap >= 0 && gap < 4 && box(a).left < box(b).right && box(b).left < box(a).right) out.push(a.className + " touches " + b.className);
+	}
+	for (const e of document.querySelectorAll(".lane-track > *")) if (box(e).right > box(e.parentElement).right + 1) out.push("a bar leaves its lane");
+	const here = document.querySelector(".rail a.here");
+	if (here && (box(here).left < 0 || box(here).right > innerWidth)) out.push("the link to the page, " + here.textContent + ", is out of sight");
+	return [...new Set(out)].join("; ");
+})()`
+
+// narrowest is the width of the smallest screen on which no page scrolls sideways.
+const narrowest = 320
+
+// fits tests that the page is no wider than the screen, and where that is narrow, than the narrowest.
+func fits(t *testing.T, ctx context.Context) {
+	t.Helper()
+	over := func() (int, error) {
+		n := 0
+		for range 20 { // a picture follows the width a moment later
+			var err error
+			if n, err = chromedp.Run(ctx, chromedp.Evaluate[int](`document.documentElement.scrollWidth - innerWidth`)); err != nil || n <= 0 {
+				return n, err
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		return n, nil
+	}
+	width, err := chromedp.Run(ctx, chromedp.Evaluate[int64](`innerWidth`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := over(); err != nil || n > 0 {
+		t.Errorf("the page is %d pixels wider than the screen of %d (%v)", n, width, err)
+	}
+	if width > 500 {
+		return
+	}
+	if err := chromedp.Do(ctx, chromedp.EmulateViewport(narrowest, 740)); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := over(); err != nil || n > 0 {
+		t.Errorf("the page is %d pixels wider than the screen of %d (%v)", n, narrowest, err)
+	}
+	if err := chromedp.Do(ctx, chromedp.EmulateViewport(width, 740)); err != nil {
+		t.Fatal(err)
 	}
 }
 

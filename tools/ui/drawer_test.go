@@ -47,6 +47,14 @@ func TestDrawer(t *testing.T) {
 	do(chromedp.Evaluate[chromedp.Void](`document.querySelector(".drawer form > button:last-of-type").click()`))
 	at("preview", `document.querySelector(".preview ins")?.textContent === "0.5"`)
 	shoot(t, ctx, "drawer-wide-light")
+	do(chromedp.EmulateViewport(narrowest, 480))
+	at("button on a narrow screen", `(() => {
+		const d = document.querySelector(".drawer"), b = d.querySelector("form > button:last-of-type");
+		d.scrollTop = d.scrollHeight;
+		const r = b.getBoundingClientRect(), at = document.elementFromPoint(r.x + r.width / 2, r.bottom - 3);
+		return at === b && document.elementFromPoint(r.x + 3, innerHeight - 4).closest(".drawer") === d;
+	})()`)
+	do(chromedp.EmulateViewport(1440, 900))
 	do(chromedp.Evaluate[chromedp.Void](`document.querySelector(".drawer form > button:last-of-type").click()`))
 	at("answer", `!!document.querySelector(".drawer .note-bad")`)
 	// A drawer that is open begins anew with another wish.

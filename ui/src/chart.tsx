@@ -47,6 +47,9 @@ function join(lines: Line[]): { xs: number[]; ys: (number | null)[][] } {
   return { xs, ys };
 }
 
+// wholes are the distances of marks on an axis of whole numbers.
+const wholes = Array.from({ length: 16 }, (_, i) => [1, 2, 5].map((n) => n * 10 ** i)).flat();
+
 export interface ChartProps {
   title: string; lines: Line[]; unit?: string; meaning?: string; weight?: number; log?: boolean; band?: boolean; height?: number; xLabel?: string; onPick?: (x: number) => void; name?: string; gaps?: boolean;
 }
@@ -60,7 +63,8 @@ export function Chart({ title, lines, unit, meaning, weight = 0, log, band, heig
   pick.current = onPick;
   const [ink, raw] = [dark.value, join(lines)];
   const soft = weight > 0 ? raw.ys.map((y) => smooth(y, weight)) : null;
-  const shape = lines.map((l) => l.label).join("\n") + `|${weight > 0}|${!!log}|${!!band}|${ink}|${xLabel}`;
+  const whole = raw.xs.every(Number.isInteger); // there is no step 2.5
+  const shape = lines.map((l) => l.label).join("\n") + `|${whole}|${weight > 0}|${!!log}|${!!band}|${ink}|${xLabel}`;
   const edges = band ? raw.ys.flatMap((y) => spread(y)) : [];
   const data = [raw.xs, ...raw.ys, ...(soft ?? []), ...edges] as uPlot.AlignedData;
 
@@ -75,10 +79,10 @@ export function Chart({ title, lines, unit, meaning, weight = 0, log, band, heig
       return { label: l.label, stroke: faint ? c + "44" : c, width: faint ? 1 : 1.75, dash: l.dash || (l.color ?? i) >= 8 ? [6, 4] : undefined, points: { show: raw.xs.length <= 40 && !faint, size: 4, fill: c }, spanGaps: !gaps };
     });
     const u = new uPlot({
-      width: el.clientWidth || 300, height, legend: { show: false }, padding: [8, 10, 0, 0],
+      width: el.clientWidth || 300, height, legend: { show: false }, padding: [8, 22, 0, 0],
       scales: { x: { time: false }, y: log ? { distr: 3 } : { range: (_u, lo, hi) => (lo === hi ? [lo - Math.abs(lo || 1) * 0.1, hi + Math.abs(hi || 1) * 0.1] : [lo - (hi - lo) * 0.06, hi + (hi - lo) * 0.06]) } },
       cursor: { sync: { key: "temper" }, points: { size: 7 }, drag: { x: true, y: false }, y: false },
-      axes: [{ ...axis, space: 60, size: 24, gap: 3 }, { ...axis, size: 52, gap: 4, values: (_u, v) => v.map((x) => (x === null ? "" : num(x, 3))) }],
+      axes: [{ ...axis, space: 60, size: 24, gap: 3, ...(whole ? { incrs: wholes } : {}) }, { ...axis, size: 52, gap: 4, values: (_u, v) => v.map((x) => (x === null ? "" : num(x, 3))) }],
       series: [{ label: xLabel }, ...series(weight > 0), ...(weight > 0 ? series(false) : []), ...(band ? lines.flatMap(() => [{ stroke: "transparent", points: { show: false } }, { stroke: "transparent", points: { show: false } }]) : [])],
       bands: band ? lines.map((l, i) => { const at = 1 + lines.length * (weight > 0 ? 2 : 1) + 2 * i; return { series: [at + 1, at], fill: colorOf(l.color ?? i) + "33" } as uPlot.Band; }) : [],
       hooks: {

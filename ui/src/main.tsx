@@ -2,7 +2,7 @@
 import "uplot/style.css";
 import "./style.css";
 import { options, render } from "preact";
-import { useEffect, useLayoutEffect, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { dark, go, link, nextTheme, place, runPath, shown, useApi, versions } from "./core";
 import { A, Note } from "./parts";
 import { ComparePage, RunsPage } from "./runs";
@@ -60,6 +60,11 @@ function Page() {
   const now = useApi<RunView>(route.run ? `/runs/${encodeURIComponent(route.run)}` : null, versions.value[route.run ?? ""] ?? 0);
   const newest = now.data?.step || list.data?.runs.find((r) => r.run_id === route.run)?.step || 1;
   useEffect(() => { document.title = route.title + " · Temper"; }, [route.title]);
+  const rail = useRef<HTMLElement>(null);
+  useLayoutEffect(() => { // on a narrow screen the rail is a strip, of which a part is seen
+    const here = rail.current?.querySelector<HTMLElement>(".here");
+    if (here && rail.current) rail.current.scrollLeft = here.offsetLeft - (rail.current.clientWidth - here.offsetWidth) / 2;
+  }, [route.page, route.run]);
   useLayoutEffect(() => { // with the page, not after it: a key may come at once
     const keys = (e: KeyboardEvent) => {
       if (e.ctrlKey || e.metaKey || e.altKey) return;
@@ -92,7 +97,7 @@ function Page() {
       <button class="icon" aria-label={dark.value ? "light theme" : "dark theme"} title="." onClick={nextTheme}>{dark.value ? "☀" : "☾"}</button>
       <button class="icon" aria-label="keyboard help" title="?" onClick={() => setHelp(!showHelp)}>?</button>
     </header>
-    <nav class="rail" aria-label="pages">
+    <nav class="rail" aria-label="pages" ref={rail}>
       {item("runs", "Runs", "/")}
       {route.run && <>{item("run", "Overview", runPath(route.run))}{item("metrics", "Series", runPath(route.run, "metrics"))}{item("steps", "Steps", runPath(route.run, "steps", newest))}{item("search", "Search", runPath(route.run, "search"))}{item("timeline", "Time line", runPath(route.run, "timeline"))}{item("checkpoints", "Checkpoints", runPath(route.run, "checkpoints"))}{item("config", "Configuration", runPath(route.run, "config"))}{item("alerts", "Alerts", runPath(route.run, "alerts"))}</>}
       {item("compare", "Compare", route.page === "compare" ? location.pathname + location.search : "/compare")}

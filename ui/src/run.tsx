@@ -5,7 +5,7 @@ import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { asNumber, bytes, clock, download, go, num, percent, query, runPath, seconds, send, setQuery, token, useApi, useEvery, useRuns, type Num } from "./core";
 import { A, Load, Note, Pill, State, Text } from "./parts";
 import { colorOf } from "./chart";
-import { Overlay, mainSeries } from "./runs";
+import { Overlay, mainSeries, thinned } from "./runs";
 import type { About, Answer, CheckpointsView, ConfigView, EvalRow, Notes as RunNotes, Preview, RunList, RunStatus, RunView, SeriesView, TimelineView, Usage } from "./api";
 
 const enc = encodeURIComponent;
@@ -175,17 +175,32 @@ function Storage({ run }: { run: string }) {
       <tbody>{v.kinds.map((k) => <tr key={k.kind}><td>{k.kind}</td><td class="right">{k.objects}</td><td class="right">{bytes(k.bytes)}</td><td class="right">{k.unit && k.count ? `${bytes(k.bytes / k.count)} a ${k.unit}` : ""}</td></tr>)}</tbody></table></div>}</Load>}</Section>;
 }
 
-// StepBar has a cell for each step, coloured by its reward, with the borders of stages.
+// roomFor is how many marks of two pixels stand beside each other on this screen.
+const roomFor = () => Math.max(130, Math.floor((innerWidth - 60) / 2));
+
+// StepBar has a cell for each step, coloured by its reward, with the borders of stages. Where the screen is too
+// narrow for all, a cell stands for several steps, from the lowest reward at its foot to the highest at its top.
 function StepBar({ run, view, curve }: { run: string; view: RunView; curve: SeriesView }) {
-  const reward = new Map(curve.steps.map((s, i) => [s, asNumber(curve.values["critic/rewards/mean"]?.[i])]));
-  const values = [...reward.values()].filter((v): v is number => v !== null);
-  const low = Math.min(...values), span = Math.max(...values) - low || 1;
-  return <nav class="stepbar" aria-label="steps, coloured by reward">{view.plan.map((s) => <div key={s.index} class="stepbar-stage" style={{ flexGrow: s.steps }}>
-    <div class="stepbar-cells">{Array.from({ length: s.steps }, (_, i) => s.first_step + i).map((n) => {
-      const r = reward.get(n);
-      return r === undefined ? <i key={n} class="cell none" title={`step ${n}: not made`} /> :
-        <A key={n} class="cell" href={runPath(run, "steps", n)} title={`step ${n}: reward ${num(r)}`} aria-label={`step ${n}, reward ${num(r)}`} style={r === null ? {} : { "--heat": String(0.12 + 0.88 * (r - low) / span) }}>{""}</A>;
-    })}</div><span class="stepbar-name">{s.name}</span></div>)}</nav>;
+  const points = curve.steps.map((s, i) => [s, asNumber(curve.values["critic/rewards/mean"]?.[i])] as const);
+  const values = points.map((p) => p[1]).filter((v): v is number => v !== null);
+  const low = values.reduce((a, v) => Math.min(a, v), Infinity), span = values.reduce((a, v) => Math.max(a, v), -Infinity) - low || 1;
+  const heat = (r: number) => String(0.12 + 0.88 * (r - low) / span);
+  const each = Math.max(1, Math.ceil(view.plan.reduce((n, s) => n + s.steps, 0) / roomFor()));
+  return <nav class="stepbar" aria-label="steps, coloured by reward">{view.plan.map((s) => {
+    const cells = Array.from({ length: Math.ceil(s.steps / each) }, (_, k) => ({ from: s.first_step + k * each, to: Math.min(s.first_step + s.steps, s.first_step + (k + 1) * each) - 1, made: 0, low: Infinity, high: -Infinity }));
+    for (const [step, r] of points) {
+      const c = cells[Math.floor((step - s.first_step) / each)];
+      if (!c) continue;
+      c.made++;
+      if (r !== null) { c.low = Math.min(c.low, r); c.high = Math.max(c.high, r); }
+    }
+    return <div key={s.index} class="stepbar-stage" style={{ flexGrow: s.steps }}><div class="stepbar-cells">{cells.map((c) => {
+      const name = c.from === c.to ? `step ${c.from}` : `steps ${c.from}-${c.to}`, known = c.high >= c.low;
+      const reward = known ? (c.low === c.high ? num(c.low) : `${num(c.low)} to ${num(c.high)}`) : "–";
+      return !c.made ? <i key={c.from} class="cell none" title={`${name}: not made`} /> :
+        <A key={c.from} class="cell" href={runPath(run, "steps", c.from)} title={`${name}: reward ${reward}`} aria-label={`${name}, reward ${reward}`} style={known ? { "--heat": heat(c.high), "--foot": heat(c.low) } : {}}>{""}</A>;
+    })}</div><span class="stepbar-name">{s.name}</span></div>;
+  })}</nav>;
 }
 
 function Tiles({ view, curve }: { view: RunView; curve: SeriesView }) {
@@ -215,14 +230,15 @@ function Tiles({ view, curve }: { view: RunView; curve: SeriesView }) {
 
 const parts: [string, string][] = [["timing_s/gen", "engine"], ["timing_s/tool", "tools"], ["timing_s/update_actor", "training"], ["timing_s/save_checkpoint", "saving"], ["timing_s/other", "other"]];
 function TimeBars({ run, version }: { run: string; version: number }) {
-  const s = useApi<SeriesView>(`/runs/${enc(run)}/series?keys=${enc(parts.map((p) => p[0]).join(","))}`, version);
+  const [room] = useState(roomFor); // a bar that is narrower than a pixel cannot be seen
+  const s = useApi<SeriesView>(`/runs/${enc(run)}/series?points=${room}&keys=${enc(parts.map((p) => p[0]).join(","))}`, version);
   return <Load of={s}>{(c) => {
     if (!c.steps.length) return <p class="dim">not recorded</p>;
     const rows = c.steps.map((_, i) => parts.map(([k]) => Math.max(0, asNumber(c.values[k]?.[i]) ?? 0)));
-    const most = Math.max(...rows.map((r) => r.reduce((a, b) => a + b, 0))) || 1, W = 1000, H = 150, w = W / rows.length;
+    const most = rows.reduce((a, r) => Math.max(a, r.reduce((x, y) => x + y, 0)), 0) || 1, W = 1000, H = 150, w = W / rows.length;
     return <figure class="chart"><svg viewBox={`0 0 ${W} ${H}`} class="bars" preserveAspectRatio="none" role="img" aria-label={`seconds of each step by what was waited for, up to ${num(most)} s`}>
-      {rows.map((r, i) => { let y = H; return r.map((v, k) => { const h = H * v / most; y -= h; return h > 0 ? <rect key={i + "." + k} x={i * w + w * 0.06} y={y} width={w * 0.88} height={h} fill={colorOf(k)}><title>{`step ${c.steps[i]}: ${parts[k][1]} ${num(v)} s`}</title></rect> : null; }); })}
-    </svg><figcaption class="small">{parts.map((p, k) => <span key={p[0]}><span class={"key key-" + k} /> {p[1]} </span>)}<span class="dim">tallest {num(most)} s</span></figcaption></figure>;
+      {rows.map((r, i) => { let y = H; return r.map((v, k) => { const h = H * v / most; y -= h; return h > 0 ? <rect key={i + "." + k} x={i * w + w * 0.06} y={y} width={w * 0.88} height={h} fill={colorOf(k)}><title>{`${c.thinned ? "near step" : "step"} ${c.steps[i]}: ${parts[k][1]} ${num(v)} s`}</title></rect> : null; }); })}
+    </svg><figcaption class="small">{parts.map((p, k) => <span key={p[0]}><span class={"key key-" + k} /> {p[1]} </span>)}<span class="dim">tallest {num(most)} s</span></figcaption>{c.thinned && <p class="dim small">{thinned(c)}</p>}</figure>;
   }}</Load>;
 }
 
@@ -238,9 +254,9 @@ const markKinds: Record<string, string> = { alert: "bad", fail: "bad", amend: "w
 
 function Evals({ run, version }: { run: string; version: number }) {
   const e = useApi<EvalRow[]>(`/runs/${enc(run)}/evals`, version);
-  return <Load of={e}>{(rows) => rows.length ? <table class="small"><thead><tr><th>stage</th><th>when</th><th class="right">accuracy</th><th class="right">tool errors</th></tr></thead>
-    <tbody>{rows.map((r) => <tr key={r.name}><td>{r.set || r.stage}</td><td><A href={runPath(run, "evals", r.name)}>{r.label}</A> <span class="dim">policy {r.policy_version}</span></td><td class="right">{num(r.accuracy)}</td><td class="right">{percent(r.tool_error_rate)}</td></tr>)}</tbody></table>
-    : <p class="dim">None has ended yet.</p>}</Load>;
+  return <Load of={e}>{(all) => { const rows = [...all].sort((a, b) => (a.stage || Infinity) - (b.stage || Infinity) || (a.set ?? "").localeCompare(b.set ?? "") || a.policy_version - b.policy_version); return rows.length ? <table class="small"><thead><tr><th>stage</th><th>when</th><th class="right">accuracy</th><th class="right">tool errors</th></tr></thead>
+    <tbody>{rows.map((r) => <tr key={r.name}><td>{r.set || r.stage}</td><td><A href={runPath(run, "evals", r.name)}>{r.label}</A> <span class="dim nowrap">policy {r.policy_version}</span></td><td class="right">{num(r.accuracy)}</td><td class="right">{percent(r.tool_error_rate)}</td></tr>)}</tbody></table>
+    : <p class="dim">None has ended yet.</p>; }}</Load>;
 }
 
 // ---- series ------------------------------------------------------------------------------
@@ -292,11 +308,11 @@ export function TimelinePage({ run }: { run: string }) {
       <div class="timeline" role="list">
         {lanes.filter(([k]) => v.spans.some((s) => s.kind === k)).map(([k, name]) => <div class="lane" key={k} role="listitem"><span class="lane-name">{name}</span><div class="lane-track">
           {v.spans.filter((s) => s.kind === k).map((s, i) => {
-            const bar = { key: i, class: "span span-" + k + (s.open ? " open" : ""), style: { left: at(s.start) + "%", width: Math.max(0.4, at(s.end) - at(s.start)) + "%" }, title: `${s.name}: ${clock(s.start)}, ${seconds((Date.parse(s.end) - Date.parse(s.start)) / 1000)}${s.text ? ". " + s.text : ""}${s.link ? ". Opens the workflow in Temporal's UI" : ""}` };
-            return s.link ? <a {...bar} href={s.link} rel="noreferrer">{s.name}</a> : <div {...bar} tabIndex={0}>{s.name}</div>;
+            const bar = { key: i, class: "span span-" + k + (s.open ? " open" : ""), style: { left: `min(${at(s.start)}%, 100% - 10px)`, width: Math.max(0.4, at(s.end) - at(s.start)) + "%" }, title: `${s.name}: ${clock(s.start)}, ${seconds((Date.parse(s.end) - Date.parse(s.start)) / 1000)}${s.text ? ". " + s.text : ""}${s.link ? ". Opens the workflow in Temporal's UI" : ""}` };
+            return s.link ? <a {...bar} href={s.link} rel="noreferrer" aria-label={bar.title}><i>{s.name}</i></a> : <div {...bar} tabIndex={0}><i>{s.name}</i></div>;
           })}
         </div></div>)}
-        <div class="lane" role="listitem"><span class="lane-name">events</span><div class="lane-track marks">{v.marks.map((m, i) => <i key={i} class={"mark mark-" + (markKinds[m.kind] ?? "dim")} tabIndex={0} style={{ left: at(m.at) + "%" }} title={`${m.kind}: ${m.text} (${clock(m.at)})`} aria-label={`${m.kind}: ${m.text}`} role="img" />)}</div></div>
+        <div class="lane" role="listitem"><span class="lane-name">events</span><div class="lane-track marks">{v.marks.map((m, i) => <i key={i} class={"mark mark-" + (markKinds[m.kind] ?? "dim")} tabIndex={0} style={{ left: `min(${at(m.at)}%, 100% - 4px)` }} title={`${m.kind}: ${m.text} (${clock(m.at)})`} aria-label={`${m.kind}: ${m.text}`} role="img" />)}</div></div>
         <div class="lane axis"><span class="lane-name" /><div class="lane-track"><span>{clock(new Date(a).toISOString())}</span><span>{seconds(width / 1000)} in all</span></div></div>
       </div>
       <h2>Spans</h2><div class="scroll" tabIndex={0}><table><thead><tr><th>what</th><th>name</th><th>began</th><th class="right">took</th><th>result</th></tr></thead><tbody>{v.spans.map((s, i) => <tr key={i}><td>{s.kind}</td><td>{s.kind === "stage" && s.step ? <A href={runPath(run, "steps", s.step)}>{s.name}</A> : s.name}</td><td>{clock(s.start)}</td><td class="right">{s.open ? "goes on" : seconds((Date.parse(s.end) - Date.parse(s.start)) / 1000)}</td><td>{s.text}</td></tr>)}</tbody></table></div>

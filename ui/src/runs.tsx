@@ -56,7 +56,7 @@ export function RunsPage() {
         <button class="head" onClick={() => setQuery({ sort: sort === "-" + name ? name : "-" + name })}>{label}{sort.replace("-", "") === name ? (down ? " ▾" : " ▴") : ""}</button></th>;
       return <>
         <div class="bar">
-          <input id="search" type="search" placeholder="filter: name state:done tag:x reward>0.5 lr>1e-4" aria-label="filter runs" value={filter} onInput={(e) => setQuery({ filter: e.currentTarget.value })} />
+          <input id="search" type="search" placeholder="name state:done tag:x reward>0.5" aria-label="filter runs" value={filter} onInput={(e) => setQuery({ filter: e.currentTarget.value })} />
           <label class="check"><input type="checkbox" checked={tree} onChange={(e) => setQuery({ tree: e.currentTarget.checked ? "1" : null })} /> forks under their parent</label>
           <select aria-label="add a column" value="" onChange={(e) => { if (e.currentTarget.value) setQuery({ columns: [...extra, e.currentTarget.value].join(",") }); }}>
             <option value="">add a column …</option>{keys.filter((k) => !extra.includes(k)).map((k) => <option key={k}>{k}</option>)}
@@ -133,6 +133,12 @@ function CompareConfigs({ runs }: { runs: string[] }) {
       <tbody>{differing.map((k) => <tr key={k}><td class="mono">{k}</td>{of.map((m, i) => <td key={i} class="mono">{m.get(k) ?? "–"}</td>)}</tr>)}</tbody></table></div>}</section>;
 }
 
+// thinned says what stands for the steps of a long run.
+export function thinned(s: SeriesView): string {
+  const n = s.steps[s.steps.length - 1] - s.steps[0] + 1;
+  return `Thinned: of ${n.toLocaleString()} steps, the lowest and the highest value of every ${Math.ceil(2 * n / s.steps.length)} or so. CSV has all.`;
+}
+
 export function Overlay({ runs, keys, version, weight = 0, log, band, x = "steps", cols, onPick }: { runs: string[]; keys: string[]; version: number; weight?: number; log?: boolean; band?: boolean; x?: "steps" | "wall" | "tokens"; cols?: boolean; onPick?: (x: number) => void }) {
   const q = keys.length ? "?keys=" + keys.map(encodeURIComponent).join(",") : "";
   const all = useMany<SeriesView>(runs.map((r) => `/runs/${encodeURIComponent(r)}/series${q}`), version);
@@ -141,12 +147,13 @@ export function Overlay({ runs, keys, version, weight = 0, log, band, x = "steps
   if (typeof all === "string") return <Note kind="bad">{all}</Note>;
   if (all.some((s) => !s)) return <p class="dim loading" role="status">loading …</p>;
   const names = keys.length ? keys : [...new Set(all.flatMap((s) => Object.keys(s!.values)))].sort();
-  return <div class={cols === false ? "" : "charts"}>{names.map((name) => {
+  const longest = all.filter((s) => s!.thinned).sort((a, b) => b!.steps[b!.steps.length - 1] - a!.steps[a!.steps.length - 1])[0];
+  return <>{longest && <p class="dim small">{thinned(longest)}</p>}<div class={cols === false ? "" : "charts"}>{names.map((name) => {
     const lines = all.map((s, i) => ({ label: runs[i], x: s![x], y: s!.values[name] ?? [], color: i })).filter((l) => l.y.some((v) => v !== null));
     const m = meta.get(name);
     if (!lines.length) return <figure class="chart" key={name}><figcaption><span class="chart-title">{name}</span></figcaption><p class="dim">not recorded</p></figure>;
     return <Chart key={name} title={name} name={name} unit={m?.unit} meaning={m?.meaning} lines={lines} weight={weight} log={log} band={band} xLabel={x === "steps" ? "step" : x === "wall" ? "seconds" : "tokens"} onPick={x === "steps" ? onPick : undefined} />;
-  })}</div>;
+  })}</div></>;
 }
 
 // SameProblem shows one group of one step in each run.

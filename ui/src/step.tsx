@@ -32,12 +32,12 @@ function Trajectories({ columns, href }: { columns: Columns; href: (problem: str
   const cols: Col[] = useMemo(() => {
     const number = (name: string, label: string, width: number, digits = 3, title?: string): Col => ({ name, label, width, right: true, title, cell: (i) => num(r.num(name, i), digits), sort: (i) => r.num(name, i) });
     return [
-      { name: "problem", label: "problem", width: 170, cell: (i) => r.word("problem", i), sort: (i) => r.word("problem", i) },
-      number("rollout", "#", 44), { name: "reward", label: "reward", width: 70, right: true, cell: (i) => <span class={(r.num("reward", i) ?? 0) > 0 ? "good" : "bad"}>{num(r.num("reward", i))}</span>, sort: (i) => r.num("reward", i) },
+      { name: "problem", label: "problem", width: 160, cell: (i) => r.word("problem", i), sort: (i) => r.word("problem", i) },
+      number("rollout", "#", 40), { name: "reward", label: "reward", width: 70, right: true, cell: (i) => <span class={(r.num("reward", i) ?? 0) > 0 ? "good" : "bad"}>{num(r.num("reward", i))}</span>, sort: (i) => r.num("reward", i) },
       { name: "fate", label: "fate", width: 96, cell: (i) => <Fate fate={r.word("fate", i)} />, sort: (i) => r.word("fate", i) },
       number("advantage", "advantage", 86), number("p_err", "p_err", 62, 2, "share of tool calls that failed; 0.5 without calls"), number("p_format", "p_format", 76, 2, "0 with exactly one answer"), number("weight", "weight", 70, 3, "1/(p_err + p_format + smoothing)"),
-      number("turns", "turns", 60), number("calls", "calls", 58), number("failed_calls", "failed", 62), number("response_tokens", "tokens", 68), number("mean_logprob", "logprob", 78, 3, "mean log-probability of the sampled tokens, nats"), number("mean_entropy", "entropy", 78, 3, "mean entropy of the policy at the sampled tokens, nats; of the groups that tracker.token_stats asks for"),
-      { name: "stop_reason", label: "stop", width: 100, cell: (i) => r.word("stop_reason", i), sort: (i) => r.word("stop_reason", i) },
+      number("turns", "turns", 56), number("calls", "calls", 58), number("failed_calls", "failed", 62), number("response_tokens", "tokens", 68), number("mean_logprob", "logprob", 78, 3, "mean log-probability of the sampled tokens, nats"), number("mean_entropy", "entropy", 78, 3, "mean entropy of the policy at the sampled tokens, nats; of the groups that tracker.token_stats asks for"),
+      { name: "stop_reason", label: "stop", width: 114, cell: (i) => r.word("stop_reason", i), sort: (i) => r.word("stop_reason", i) },
       { name: "answer", label: "answer", width: 220, cell: (i) => shown(r.text("answer", i).slice(0, 60)), sort: (i) => r.text("answer", i) },
     ];
   }, [r]);
@@ -211,7 +211,7 @@ function Times({ t }: { t: TrajectoryView }) {
   const calls = s.turns.flatMap((turn, i) => (turn.calls ?? []).map((c, j) => ({ ...c, turn: i, name: t.conversation[i]?.calls?.[j]?.name || "call" })));
   const ran = (c: CallTime) => (c.took_s ?? c.wall_s ?? 0) > 0; // a malformed call runs nothing, and begins nowhere
   const end = Math.max(1e-6, ...s.turns.map((x) => x.begin_s + x.generate_s), ...calls.map((c) => c.begin_s + (c.took_s ?? c.wall_s ?? 0)));
-  const bar = (kind: string, from: number, took: number, label: string, key: string) => <div key={key} class={"span span-" + kind} tabIndex={0} style={{ left: 100 * from / end + "%", width: Math.max(0.4, 100 * took / end) + "%" }} title={label} role="img" aria-label={label}>{took / end > 0.06 ? seconds(took) : ""}</div>;
+  const bar = (kind: string, from: number, took: number, label: string, key: string) => <div key={key} class={"span span-" + kind} tabIndex={0} style={{ left: `min(${100 * from / end}%, 100% - 10px)`, width: Math.max(0.4, 100 * took / end) + "%" }} title={label} role="img" aria-label={label}>{took / end > 0.06 ? seconds(took) : ""}</div>;
   const lane = (name: string, bars: preact.ComponentChildren) => <div class="lane" role="listitem"><span class="lane-name">{name}</span><div class="lane-track">{bars}</div></div>;
   return <>
     <div class="timeline" role="list">

@@ -94,8 +94,8 @@ func (h *Run) NewScripted(t testing.TB) *Scripted {
 		words = rstar2Words
 	}
 	answers := map[string]string{}
-	for i := range h.Plan.Stages {
-		for _, key := range []string{h.Layout.TrainProblems(i + 1), h.Layout.HeldOutProblems(i + 1)} {
+	for _, stage := range h.Plan.Stages {
+		for _, key := range []string{h.Layout.TrainProblems(stage.Source()), h.Layout.HeldOutProblems(stage.Source())} {
 			for _, p := range h.Problems(t, key) {
 				answers[p.Prompt] = p.Answer
 			}

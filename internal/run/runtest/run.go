@@ -96,12 +96,13 @@ func PrepareConfig(t testing.TB, store *memblob.Store, runID, cfg string, set ma
 	return h
 }
 
-// Selected names the problems of a step.
+// Selected names the problems of a step of a stage of the plan, from 1.
 func (h *Run) Selected(t testing.TB, stage, step int) []string {
 	t.Helper()
 	var selector sampling.Selector
+	s := h.Plan.Stages[stage-1]
 	ids, err := selector.Select(t.Context(), h.Store, sampling.SelectInput{
-		Run: h.Ref, Stage: stage, Step: step, StageStep: step - h.Plan.Stages[stage-1].FirstStep + 1,
+		Run: h.Ref, Stage: s.Source(), Step: step, StageStep: s.Offset + step - s.FirstStep + 1,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -118,9 +118,9 @@ func (p *player) event(kind, text string) {
 func (p *player) step(s run.Stage, n int) {
 	ctx, what := p.t.Context(), fmt.Sprintf("step %d", n)
 	ids := p.h.Selected(p.t, s.Index, n)
-	sampled, err := p.sampler.SampleGroups(ctx, sampling.GroupsInput{Run: p.h.Ref, Stage: s.Index, Step: n, ProblemIDs: ids, Policy: p.policy}, p.sampler.NewProgress())
+	sampled, err := p.sampler.SampleGroups(ctx, sampling.GroupsInput{Run: p.h.Ref, Stage: s.Source(), Step: n, ProblemIDs: ids, Policy: p.policy}, p.sampler.NewProgress())
 	p.must(what, err)
-	built, err := sampling.BuildBatch(ctx, p.h.Store, sampling.BatchInput{Run: p.h.Ref, Stage: s.Index, Step: n, ProblemIDs: ids, Shards: sampled.Shards})
+	built, err := sampling.BuildBatch(ctx, p.h.Store, sampling.BatchInput{Run: p.h.Ref, Stage: s.Source(), Step: n, ProblemIDs: ids, Shards: sampled.Shards})
 	p.must(what, err)
 	in := learner.StepInput{Run: p.h.Ref, Step: n, Save: n%2 == 0}
 	if built.Samples > 0 {
