@@ -21,6 +21,7 @@ import (
 	"temper/internal/config"
 	"temper/internal/converse"
 	"temper/internal/evaluate"
+	"temper/trainer/hf"
 )
 
 // modelEval is what a person asks of the evaluation of any model.
@@ -194,10 +195,14 @@ func (e *modelEval) open(ctx context.Context, cmd *cobra.Command, p *config.Proc
 		return nil, err
 	}
 	cfg.Model, cfg.Label = c.client, e.label(cmd)
+	if cfg.Source, err = e.source(ctx); err != nil {
+		return nil, err
+	}
 	tools, none := c.toolConfig(rollout)
 	if c.noTools || none {
 		return rollout, nil
 	}
+	cfg.Source.Tools = tools.Names
 	executor, end, err := openSandbox(ctx, cmd, p, min(e.parallel, 8))
 	if err != nil {
 		return nil, err
@@ -213,6 +218,19 @@ func (e *modelEval) open(ctx context.Context, cmd *cobra.Command, p *config.Proc
 		return nil, cli.Usage(err)
 	}
 	return rollout, nil
+}
+
+// source says which model it is, where others may have its name.
+func (e *modelEval) source(ctx context.Context) (evaluate.Source, error) {
+	if e.chat.url != "" {
+		return evaluate.Source{Server: e.chat.client.Address()}, nil
+	}
+	model, err := hf.Load(e.chat.model.Dir)
+	if err != nil {
+		return evaluate.Source{}, err
+	}
+	weights, err := model.Digest(ctx)
+	return evaluate.Source{Weights: weights, MaxContext: e.chat.model.MaxContext}, errors.Join(err, model.Close())
 }
 
 // readSets reads the sets. A flag that was given stands in place of what a suite says.

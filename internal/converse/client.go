@@ -69,6 +69,21 @@ func (c *Client) Check(ctx context.Context) error {
 	return nil
 }
 
+// Address is where the server is, without the name and the password that URL may have.
+func (c *Client) Address() string {
+	scheme, rest, ok := strings.Cut(c.URL, "://")
+	if !ok {
+		scheme, rest = "", c.URL
+	}
+	if at := strings.LastIndexByte(rest, '@'); at >= 0 { // a password may have any character
+		rest = rest[at+1:]
+	}
+	if !ok {
+		return rest
+	}
+	return scheme + "://" + rest
+}
+
 func (c *Client) do(ctx context.Context, method, path string, body []byte) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, c.URL+path, bytes.NewReader(body))
 	if err != nil {

@@ -9,7 +9,6 @@ package evaluate
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -121,6 +120,8 @@ type Config struct {
 	Folder string
 	// Label names the model in reports.
 	Label string
+	// Source tells models of one label apart.
+	Source Source
 	// Progress is told the number of samples that are there, and of all.
 	Progress func(done, all int)
 }
@@ -413,47 +414,4 @@ func Reverify(c Config) (samples []Sample, changed int, err error) {
 		samples[i] = again
 	}
 	return samples, changed, nil
-}
-
-// Settings are what the samples of a journal depend on; a journal of other settings is
-// refused.
-type Settings struct {
-	Model string `json:"model"`
-	Seed  uint64 `json:"seed"`
-	Tools bool   `json:"tools"`
-	// System is the system message, in whole.
-	System string `json:"system,omitempty"`
-	Sets   []Set  `json:"sets"`
-}
-
-func (c Config) settings() Settings {
-	return Settings{Model: c.Label, Seed: c.Seed, Tools: c.NewTools != nil, System: c.System, Sets: c.Sets}
-}
-
-// differs names the first setting that two evaluations do not share.
-func (s Settings) differs(o Settings) string {
-	switch {
-	case s.Model != o.Model:
-		return fmt.Sprintf("model %q, now %q", s.Model, o.Model)
-	case s.Seed != o.Seed:
-		return fmt.Sprintf("seed %d, now %d", s.Seed, o.Seed)
-	case s.Tools != o.Tools:
-		return fmt.Sprintf("tools %v, now %v", s.Tools, o.Tools)
-	case s.System != o.System:
-		return "another system message"
-	}
-	for _, set := range s.Sets {
-		at := slices.IndexFunc(o.Sets, func(x Set) bool { return x.Name == set.Name })
-		if at < 0 {
-			continue // not asked for now; its samples stay
-		}
-		was, is := set, o.Sets[at]
-		was.Path, is.Path, was.Rollouts, is.Rollouts, was.Problems, is.Problems = "", "", 0, 0, nil, nil
-		a, errA := json.Marshal(was)
-		b, errB := json.Marshal(is)
-		if errA != nil || errB != nil || string(a) != string(b) {
-			return fmt.Sprintf("set %s: %s, now %s", set.Name, a, b)
-		}
-	}
-	return ""
 }

@@ -225,6 +225,61 @@ func TestOtherSettings(t *testing.T) {
 	}
 }
 
+// TestOtherSource: the folder of one model is refused to another of the same name. One that
+// does not say which model it is of is refused to all, with the line that mends it.
+func TestOtherSource(t *testing.T) {
+	c := config(t, newServer(t).URL)
+	c.Source = evaluate.Source{Server: "http://a:8000", Tools: []string{"python"}}
+	if _, err := evaluate.Run(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	for _, other := range []struct {
+		source evaluate.Source
+		want   string
+	}{
+		{evaluate.Source{Server: "http://b:8000", Tools: []string{"python"}}, `server "http://a:8000", now "http://b:8000"; name another folder with --out, or, if the same model has moved`},
+		{evaluate.Source{Server: "http://a:8000", Tools: []string{"search"}}, `tools ["python"], now ["search"]`},
+		{evaluate.Source{Weights: "0123456789abcdef", Tools: []string{"python"}}, `server "http://a:8000", now ""`},
+		{evaluate.Source{Server: "http://a:8000", Tools: []string{"python"}, MaxContext: 9}, "a context of 0 tokens, now 9"},
+	} {
+		next := c
+		next.Source = other.source
+		if samples, err := evaluate.Run(t.Context(), next); err == nil || !strings.Contains(err.Error(), other.want) || len(samples) > 0 {
+			t.Errorf("%+v: %d samples, %v, want %q", other.source, len(samples), err, other.want)
+		}
+	}
+	name := filepath.Join(c.Folder, "settings.json")
+	var settings map[string]any
+	if data, err := os.ReadFile(name); err != nil || json.Unmarshal(data, &settings) != nil {
+		t.Fatal(err)
+	}
+	delete(settings, "source") // as before
+	write := func() {
+		data, err := json.Marshal(settings)
+		if err == nil {
+			err = os.WriteFile(name, data, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	write()
+	_, err := evaluate.Run(t.Context(), c)
+	if err == nil || !strings.Contains(err.Error(), "--reverify reports them as they are") {
+		t.Fatalf("a folder of before: %v", err)
+	}
+	_, line, _ := strings.Cut(err.Error(), `write "source": `)
+	line, _, _ = strings.Cut(line, ", into ")
+	settings["source"] = json.RawMessage(line)
+	write()
+	if samples, err := evaluate.Run(t.Context(), c); err != nil || len(samples) != 30 {
+		t.Errorf("with the line of the error: %d samples, %v", len(samples), err)
+	}
+	if _, _, err := evaluate.Reverify(c); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestModes that package verify does not have.
 func TestModes(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "bad.jsonl")

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -38,7 +37,7 @@ func openJournal(c Config) (*journal, error) {
 	if err := os.MkdirAll(c.Folder, 0o755); err != nil { //nolint:gosec // results are for everybody to read
 		return nil, err
 	}
-	if err := checkSettings(filepath.Join(c.Folder, settingsName), c.settings()); err != nil {
+	if err := checkSettings(c.Folder, c.settings()); err != nil {
 		return nil, err
 	}
 	j := &journal{path: filepath.Join(c.Folder, journalName), all: map[sampleKey]Sample{}}
@@ -60,42 +59,6 @@ func openJournal(c Config) (*journal, error) {
 		j.all[s.key()] = s
 	}
 	return j, nil
-}
-
-// checkSettings writes the settings of a new folder, and compares those of an old one.
-func checkSettings(name string, now Settings) error {
-	data, err := os.ReadFile(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return writeSettings(name, now)
-	}
-	if err != nil {
-		return err
-	}
-	var was Settings
-	if err := json.Unmarshal(data, &was); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	if different := was.differs(now); different != "" {
-		return fmt.Errorf("%s: its samples were made with other settings: %s; name another folder with --out", filepath.Dir(name), different)
-	}
-	for _, set := range now.Sets {
-		if !slices.ContainsFunc(was.Sets, func(s Set) bool { return s.Name == set.Name }) {
-			was.Sets = append(was.Sets, set)
-		}
-	}
-	return writeSettings(name, was)
-}
-
-// writeSettings replaces the file whole: a crash leaves the old one or the new one.
-func writeSettings(name string, s Settings) error {
-	data, err := json.MarshalIndent(s, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(name+".new", append(data, '\n'), 0o644); err != nil { //nolint:gosec // results are for everybody to read
-		return err
-	}
-	return os.Rename(name+".new", name)
 }
 
 // decodeJournal reads the whole lines, and says where they end.
