@@ -44,7 +44,7 @@ var _ Sampler = (*Client)(nil)
 func (c *Client) Check(ctx context.Context) error {
 	u, err := url.Parse(c.URL)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return fmt.Errorf("%q is no address of a server: want http://host:port", c.URL)
+		return fmt.Errorf("%q is no address of a server: want http://host:port", c.Address())
 	}
 	c.URL = strings.TrimSuffix(strings.TrimRight(c.URL, "/"), "/v1")
 	res, err := c.do(ctx, http.MethodGet, "/v1/models", nil)
@@ -58,13 +58,13 @@ func (c *Client) Check(ctx context.Context) error {
 		} `json:"data"`
 	}
 	if err := json.NewDecoder(io.LimitReader(res.Body, maxBody)).Decode(&list); err != nil {
-		return fmt.Errorf("%s: the list of models cannot be read: %w", c.URL, err)
+		return fmt.Errorf("%s: the list of models cannot be read: %w", c.Address(), err)
 	}
 	if c.Model == "" && len(list.Data) > 0 {
 		c.Model = list.Data[0].ID
 	}
 	if c.Model == "" {
-		return fmt.Errorf("%s serves no model", c.URL)
+		return fmt.Errorf("%s serves no model", c.Address())
 	}
 	return nil
 }
@@ -93,10 +93,12 @@ func (c *Client) do(ctx context.Context, method, path string, body []byte) (*htt
 	if c.Key != "" {
 		req.Header.Set("Authorization", "Bearer "+c.Key)
 	}
-	client := c.HTTP
-	if client == nil {
-		client = http.DefaultClient
+	client := http.Client{}
+	if c.HTTP != nil {
+		client = *c.HTTP
 	}
+	// The key and the prompt are for this address alone.
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	res, err := client.Do(req)
 	if err != nil {
 		return nil, err
@@ -106,7 +108,7 @@ func (c *Client) do(ctx context.Context, method, path string, body []byte) (*htt
 	}
 	defer func() { _ = res.Body.Close() }()
 	data, _ := io.ReadAll(io.LimitReader(res.Body, maxBody)) // what has come says most
-	err = &StatusError{URL: c.URL + path, Status: res.StatusCode, Body: data}
+	err = &StatusError{URL: c.Address() + path, Status: res.StatusCode, Body: data, Location: res.Header.Get("Location")}
 	if bytes.Contains(data, []byte("context_length_exceeded")) {
 		err = fmt.Errorf("%w: %w", ErrTooLong, err)
 	}
@@ -118,10 +120,16 @@ type StatusError struct {
 	URL    string
 	Status int
 	Body   []byte
+	// Location is where a redirection goes, which is not followed.
+	Location string
 }
 
 // Error implements error.
 func (e *StatusError) Error() string {
+	if e.Status/100 == 3 && e.Location != "" {
+		return fmt.Sprintf("%s answers %d: a redirection to %s, which gets neither the key nor the prompt; if it is the server that you mean, name its address",
+			e.URL, e.Status, shortText(e.Location))
+	}
 	return fmt.Sprintf("%s answers %d: %s", e.URL, e.Status, errorText(e.Body))
 }
 
@@ -147,6 +155,11 @@ func errorText(data []byte) string {
 			text = body.Message
 		}
 	}
+	return shortText(text)
+}
+
+// shortText is the beginning of a text of a server, on one line.
+func shortText(text string) string {
 	const most = 500
 	text = strings.Join(strings.Fields(text), " ")
 	return Escape(strings.ToValidUTF8(text[:min(len(text), most)], ""))
@@ -219,7 +232,7 @@ func (c *Client) stream(ctx context.Context, request any, emit func(Delta) error
 		return r.turn, ctx.Err()
 	}
 	if err != nil {
-		return r.turn, fmt.Errorf("%s: %w", c.URL, err)
+		return r.turn, fmt.Errorf("%s: %w", c.Address(), err)
 	}
 	return r.turn, nil
 }
