@@ -33,6 +33,7 @@ type modelEval struct {
 	seed     uint64
 	parallel int
 	patience time.Duration
+	silence  time.Duration
 	out      string
 	against  string
 	reverify bool
@@ -63,6 +64,7 @@ func newModelEval(cmd *cobra.Command) *modelEval {
 	f.Uint64Var(&e.seed, "eval-seed", 1, "of the draws")
 	f.IntVar(&e.parallel, "parallel", 8, "samples that are made at a time")
 	f.DurationVar(&e.patience, "patience", 2*time.Minute, "how long a sample waits for a server that does not answer")
+	f.DurationVar(&e.silence, "silence", 10*time.Minute, "how long a server of --url may bring nothing new of an answer that it was asked for; 0 for as long as it likes")
 	f.StringVar(&e.out, "out", "", "folder of samples and reports; eval-NAME by default")
 	f.StringVar(&e.against, "against", "", "folder of another evaluation, to compare with problem by problem")
 	f.BoolVar(&e.reverify, "reverify", false, "judge the samples of --out again, and sample nothing")
@@ -90,9 +92,9 @@ func (e *modelEval) check(cmd *cobra.Command) error {
 	if len(e.sets) == 0 {
 		wrong = append(wrong, errors.New("--set is missing: NAME=FILE with problems"))
 	}
-	if e.plain.Rollouts < 1 || e.plain.Rollouts > 1000 || e.plain.MaxTurns < 1 || e.plain.MaxTokens < 0 || e.parallel < 1 || e.patience < 0 {
-		wrong = append(wrong, fmt.Errorf("--rollouts %d, --max-turns %d, --max-tokens %d, --parallel %d, --patience %s: want 1 to 1000, at least 1, 0, 1 and 0s",
-			e.plain.Rollouts, e.plain.MaxTurns, e.plain.MaxTokens, e.parallel, e.patience))
+	if e.plain.Rollouts < 1 || e.plain.Rollouts > 1000 || e.plain.MaxTurns < 1 || e.plain.MaxTokens < 0 || e.parallel < 1 || e.patience < 0 || e.silence < 0 {
+		wrong = append(wrong, fmt.Errorf("--rollouts %d, --max-turns %d, --max-tokens %d, --parallel %d, --patience %s, --silence %s: want 1 to 1000, at least 1, 0, 1, 0s and 0s",
+			e.plain.Rollouts, e.plain.MaxTurns, e.plain.MaxTokens, e.parallel, e.patience, e.silence))
 	}
 	if e.plain.Temperature < 0 || e.plain.Temperature > 10 {
 		wrong = append(wrong, fmt.Errorf("--temperature %g, want 0 to 10", e.plain.Temperature))
@@ -187,7 +189,7 @@ func (e *modelEval) open(ctx context.Context, cmd *cobra.Command, p *config.Proc
 	c := &e.chat
 	c.model.Slots = e.parallel
 	if c.url != "" {
-		c.client.URL, c.client.Key, c.client.HTTP = c.url, os.Getenv(ChatKeyKey), &http.Client{}
+		c.client.URL, c.client.Key, c.client.HTTP, c.client.Silence = c.url, os.Getenv(ChatKeyKey), &http.Client{}, e.silence
 	} else if rollout, err = c.openModel(ctx, cmd, p); err != nil {
 		return nil, err
 	}
