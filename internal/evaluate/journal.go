@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+
+	"golang.org/x/sys/unix"
 )
 
 // Files of an evaluation's folder.
@@ -37,15 +39,19 @@ func openJournal(c Config) (*journal, error) {
 	if err := os.MkdirAll(c.Folder, 0o755); err != nil { //nolint:gosec // results are for everybody to read
 		return nil, err
 	}
-	if err := checkSettings(c.Folder, c.settings()); err != nil {
-		return nil, err
-	}
 	j := &journal{path: filepath.Join(c.Folder, journalName), all: map[sampleKey]Sample{}}
 	var err error
 	if j.file, err = os.OpenFile(j.path, os.O_CREATE|os.O_RDWR, 0o644); err != nil { //nolint:gosec // the same
 		return nil, err
 	}
-	samples, whole, err := decodeJournal(j.file, j.path)
+	var samples []Sample
+	var whole int64
+	if err = j.lock(); err == nil {
+		err = checkSettings(c.Folder, c.settings())
+	}
+	if err == nil {
+		samples, whole, err = decodeJournal(j.file, j.path)
+	}
 	if err == nil {
 		err = j.file.Truncate(whole)
 	}
@@ -59,6 +65,19 @@ func openJournal(c Config) (*journal, error) {
 		j.all[s.key()] = s
 	}
 	return j, nil
+}
+
+// lock keeps others from writing to the folder until the file is closed, or this process
+// ends however it may.
+func (j *journal) lock() error {
+	err := unix.Flock(int(j.file.Fd()), unix.LOCK_EX|unix.LOCK_NB) //nolint:gosec // a descriptor fits
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return fmt.Errorf("%s: another evaluation is writing to it; wait for its end, or name another folder with --out", filepath.Dir(j.path))
+	}
+	if err != nil {
+		return fmt.Errorf("lock %s: %w", j.path, err)
+	}
+	return nil
 }
 
 // decodeJournal reads the whole lines, and says where they end.
@@ -78,7 +97,7 @@ func decodeJournal(r io.Reader, name string) (out []Sample, whole int64, err err
 			return nil, 0, fmt.Errorf("%s: line %d: %w; mend it or name another folder with --out", name, n, err)
 		}
 		if seen[s.key()] {
-			return nil, 0, fmt.Errorf("%s: line %d: sample %d of problem %s of %s is there twice", name, n, s.Sample, s.Problem, s.Set)
+			return nil, 0, fmt.Errorf("%s: line %d: sample %d of problem %s of %s is there twice; take one of the lines away", name, n, s.Sample, s.Problem, s.Set)
 		}
 		seen[s.key()] = true
 		out, whole = append(out, s), whole+int64(len(line))
