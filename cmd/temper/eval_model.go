@@ -60,14 +60,14 @@ func newModelEval(cmd *cobra.Command) *modelEval {
 	f.IntVar(&e.plain.MaxTurns, "max-turns", 10, "turns of one answer")
 	f.IntVar(&e.plain.MaxTokens, "max-tokens", 0, "tokens of one answer over all turns, tool results included; what fits by default")
 	f.StringVar(&e.plain.Suffix, "suffix", "", "text behind each prompt, such as an instruction to box the answer")
-	f.StringVar(&e.mode, "mode", "", "how answers are judged: paper, tag, integer, released, choice, rules, calls or env; for a run its own way by default, else released")
+	f.StringVar(&e.mode, "mode", "", "how answers are judged: paper, tag, integer, released, choice, rules, calls or env; by default a run its own way, else released, and with --reverify as before")
 	f.Uint64Var(&e.seed, "eval-seed", 1, "of the draws")
 	f.IntVar(&e.parallel, "parallel", 8, "samples that are made at a time")
 	f.DurationVar(&e.patience, "patience", 2*time.Minute, "how long a sample waits for a server that does not answer")
 	f.DurationVar(&e.silence, "silence", 10*time.Minute, "how long a server of --url may bring nothing new of an answer that it was asked for; 0 for as long as it likes")
 	f.StringVar(&e.out, "out", "", "folder of samples and reports; eval-NAME by default")
 	f.StringVar(&e.against, "against", "", "folder of another evaluation, to compare with problem by problem")
-	f.BoolVar(&e.reverify, "reverify", false, "judge the samples of --out again, and sample nothing")
+	f.BoolVar(&e.reverify, "reverify", false, "judge the samples of --out again, with its settings where no flag states them, and sample nothing")
 	f.VisitAll(func(flag *pflag.Flag) { e.own = append(e.own, flag.Name) })
 	cmd.Flags().AddFlagSet(f)
 	cmd.MarkFlagsMutuallyExclusive("model", "url")
@@ -99,11 +99,11 @@ func (e *modelEval) check(cmd *cobra.Command) error {
 	if e.plain.Temperature < 0 || e.plain.Temperature > 10 {
 		wrong = append(wrong, fmt.Errorf("--temperature %g, want 0 to 10", e.plain.Temperature))
 	}
-	if e.plain.Temperature == 0 && e.plain.Rollouts > 1 && cmd.Flags().Changed("rollouts") {
-		wrong = append(wrong, fmt.Errorf("--rollouts %d at --temperature 0: all samples of a problem would be equal", e.plain.Rollouts))
-	}
 	if e.mode != "" {
 		wrong = append(wrong, evaluate.Mode(e.mode).Check())
+	}
+	if e.reverify && e.out == "" && e.label(cmd) == "" {
+		wrong = append(wrong, errors.New("--reverify: name the folder with --out, or the model of the server with --name"))
 	}
 	if e.chat.noTools && len(e.chat.tools) > 0 {
 		wrong = append(wrong, errors.New("--no-tools excludes --tool"))
@@ -136,35 +136,43 @@ func (e *modelEval) run(cmd *cobra.Command, p *config.Process, asJSON bool) erro
 	if err := e.check(cmd); err != nil {
 		return err
 	}
+	if e.reverify {
+		return e.judgeAgain(cmd, asJSON)
+	}
 	if err := e.readSets(cmd, &evaluate.Config{}, &config.Rollout{}); err != nil { // before a model is opened
 		return err
 	}
 	ctx := cmd.Context()
 	defer e.chat.close()
 	cfg := evaluate.Config{System: e.chat.system, Seed: e.seed, Parallel: e.parallel, Patience: e.patience}
-	var rollout *config.Rollout
-	if e.reverify {
-		cfg.Label = e.label(cmd)
-	} else {
-		var err error
-		if rollout, err = e.open(ctx, cmd, p, &cfg); err != nil {
-			return err
-		}
+	rollout, err := e.open(ctx, cmd, p, &cfg)
+	if err != nil {
+		return err
 	}
 	if err := e.readSets(cmd, &cfg, rollout); err != nil {
 		return err
 	}
-	cfg.Folder = cmp.Or(e.out, "eval-"+strings.Map(plainLetter, cfg.Label))
+	cfg.Folder = e.folder(cfg.Label)
 	samples, err := e.samples(ctx, cmd, cfg)
 	if err != nil {
 		return err
 	}
+	return e.report(cmd, cfg, samples, asJSON)
+}
+
+// folder is where the samples of a model are.
+func (e *modelEval) folder(label string) string {
+	return cmp.Or(e.out, "eval-"+strings.Map(plainLetter, label))
+}
+
+// report says what samples came to.
+func (e *modelEval) report(cmd *cobra.Command, cfg evaluate.Config, samples []evaluate.Sample, asJSON bool) error {
 	report, err := evaluate.Summarize(cfg, samples)
 	if err != nil {
 		return err
 	}
 	if e.against != "" {
-		others, err := evaluate.ReadSamples(e.against)
+		others, err := evaluate.Against(e.against, cfg.Sets)
 		if err == nil {
 			err = report.Compare(cfg, samples, others, filepath.Base(filepath.Clean(e.against)))
 		}
@@ -250,6 +258,9 @@ func (e *modelEval) readSets(cmd *cobra.Command, cfg *evaluate.Config, rollout *
 			continue
 		}
 		e.override(cmd, &set)
+		if set.Temperature == 0 && set.Rollouts > 1 {
+			wrong = append(wrong, fmt.Errorf("--set %s: %d samples at temperature 0: all of a problem would be equal; give --rollouts 1 or a --temperature", set.Name, set.Rollouts))
+		}
 		if set, err = evaluate.ReadSet(set); err != nil {
 			wrong = append(wrong, fmt.Errorf("--set %s: %w", set.Name, err))
 		}
@@ -295,15 +306,8 @@ func (e *modelEval) override(cmd *cobra.Command, set *evaluate.Set) {
 	}
 }
 
-// samples makes the samples that are missing, or judges those that are there again.
+// samples makes the samples that are missing.
 func (e *modelEval) samples(ctx context.Context, cmd *cobra.Command, cfg evaluate.Config) ([]evaluate.Sample, error) {
-	if e.reverify {
-		samples, changed, err := evaluate.Reverify(cfg)
-		if err == nil {
-			fmt.Fprintf(cmd.ErrOrStderr(), "%d samples judged again, %d verdicts changed\n", len(samples), changed)
-		}
-		return samples, err
-	}
 	last := time.Time{}
 	cfg.Progress = func(done, all int) {
 		if now := time.Now(); done == all || now.Sub(last) > 5*time.Second {

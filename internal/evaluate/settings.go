@@ -56,13 +56,21 @@ func (s Settings) differs(o Settings) string {
 		if at < 0 {
 			continue // not asked for now; its samples stay
 		}
-		was, is := set, o.Sets[at]
-		was.Path, is.Path, was.Rollouts, is.Rollouts, was.Problems, is.Problems = "", "", 0, 0, nil, nil
-		a, errA := json.Marshal(was)
-		b, errB := json.Marshal(is)
-		if errA != nil || errB != nil || string(a) != string(b) {
-			return fmt.Sprintf("set %s: %s, now %s", set.Name, a, b)
+		if different := set.differs(o.Sets[at]); different != "" {
+			return different
 		}
+	}
+	return ""
+}
+
+// differs compares how samples of a set are made and judged. Their number and the place of
+// the file may be others.
+func (s Set) differs(o Set) string {
+	s.Path, o.Path, s.Rollouts, o.Rollouts, s.Problems, o.Problems = "", "", 0, 0, nil, nil
+	a, errA := json.Marshal(s)
+	b, errB := json.Marshal(o)
+	if errA != nil || errB != nil || string(a) != string(b) {
+		return fmt.Sprintf("set %s: %s, now %s", s.Name, a, b)
 	}
 	return ""
 }
@@ -94,6 +102,101 @@ func readSettings(folder string) (Settings, error) {
 		return s, fmt.Errorf("%s: %w", name, err)
 	}
 	return s, nil
+}
+
+// Stored returns the settings of a folder's samples. Rollouts is the number of samples that
+// each problem of a set has; missing says which sets were to have more. Errors:
+// fs.ErrNotExist where the folder has no settings.
+func Stored(folder string) (s Settings, missing []string, err error) {
+	if s, err = readSettings(folder); err != nil {
+		return s, nil, err
+	}
+	samples, err := ReadSamples(folder)
+	if err != nil {
+		return s, nil, err
+	}
+	whole := wholeSamples(samples)
+	for i := range s.Sets {
+		set := &s.Sets[i]
+		if whole[set.Name] < set.Rollouts {
+			missing = append(missing, fmt.Sprintf("%s: %d of %d samples of each problem are there", set.Name, whole[set.Name], set.Rollouts))
+		}
+		set.Rollouts = max(1, whole[set.Name])
+	}
+	return s, missing, nil
+}
+
+// wholeSamples is how many samples each problem of a set has, counted from the first one
+// without a gap.
+func wholeSamples(samples []Sample) map[string]int {
+	type problem struct{ set, id string }
+	of := map[problem]int{}
+	for _, s := range samples { // in the order of their numbers
+		p := problem{s.Set, s.Problem}
+		if n := of[p]; s.Sample == n {
+			of[p] = n + 1
+		} else {
+			of[p] = n
+		}
+	}
+	out := map[string]int{}
+	for p, n := range of {
+		if least, seen := out[p.set]; !seen || n < least {
+			out[p.set] = n
+		}
+	}
+	return out
+}
+
+// Again is a set of a folder as its samples were made, for judging them again with the problems of
+// path. Errors: a set that the folder does not have.
+func (s Settings) Again(name, path string) (Set, error) {
+	at := slices.IndexFunc(s.Sets, func(x Set) bool { return x.Name == name })
+	if at < 0 {
+		return Set{}, fmt.Errorf("%s: the folder has no samples of it", name)
+	}
+	set := s.Sets[at]
+	set.Path = path
+	return set, nil
+}
+
+// CheckAgain reports what of a set is not how its samples were made. Another mode judges
+// them by other rules, which is what judging again is for.
+func (s Settings) CheckAgain(set Set) error {
+	was, err := s.Again(set.Name, set.Path)
+	if err != nil {
+		return err
+	}
+	if was.SHA256 != set.SHA256 {
+		return fmt.Errorf("%s: %s is not the file that its samples answer: sha256 %.12s, now %.12s", set.Name, set.Path, was.SHA256, set.SHA256)
+	}
+	was.Mode = set.Mode
+	if different := was.differs(set); different != "" {
+		return fmt.Errorf("%s: its samples were made with other settings: %s", set.Name, different)
+	}
+	return nil
+}
+
+// Against reads the samples of another folder that sets are to be compared with. A set with
+// other problems under the same name is refused. A folder without settings is taken as it is.
+func Against(folder string, sets []Set) ([]Sample, error) {
+	samples, err := ReadSamples(folder)
+	if err != nil {
+		return nil, err
+	}
+	s, err := readSettings(folder)
+	if errors.Is(err, fs.ErrNotExist) {
+		return samples, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, set := range sets {
+		if was, err := s.Again(set.Name, set.Path); err == nil && was.SHA256 != set.SHA256 {
+			return nil, fmt.Errorf("--against %s: set %s has other problems there: sha256 %.12s, here %.12s of %s", folder, set.Name, was.SHA256, set.SHA256, set.Path)
+		}
+	}
+	return samples, nil
 }
 
 // checkSettings writes the settings of a new folder, and compares those of an old one.
