@@ -318,6 +318,27 @@ func TestOtherSettings(t *testing.T) {
 	}
 }
 
+// TestNamesAreEscaped in the report, which goes to a terminal: a server names its model.
+func TestNamesAreEscaped(t *testing.T) {
+	c := config(t, newServer(t).URL)
+	c.Label = "m\x1b]0;owned\a\n# Evaluation of n"
+	samples, err := evaluate.Run(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := evaluate.Summarize(c, samples)
+	if err == nil {
+		err = report.Compare(c, samples, samples, "a\u009b2J")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := report.Markdown()
+	if !strings.HasPrefix(text, `# Evaluation of m\x1b]0;owned\x07 # Evaluation of n`+"\n\n") || !strings.Contains(text, "\n## Against a\\u009b2J\n") {
+		t.Errorf("report:\n%q", text)
+	}
+}
+
 // TestTwoAtOnce: a second evaluation in the folder of one that is under way is refused, and
 // leaves its samples and settings alone.
 func TestTwoAtOnce(t *testing.T) {
