@@ -148,8 +148,8 @@ func wholeSamples(samples []Sample) map[string]int {
 	return out
 }
 
-// Again is a set of a folder as its samples were made, for judging them again with the problems of
-// path. Errors: a set that the folder does not have.
+// Again is a set of a folder as its samples were made, to judge them again with the
+// problems of path. Errors: a set that the folder does not have.
 func (s Settings) Again(name, path string) (Set, error) {
 	at := slices.IndexFunc(s.Sets, func(x Set) bool { return x.Name == name })
 	if at < 0 {
