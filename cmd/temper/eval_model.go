@@ -21,6 +21,7 @@ import (
 	"temper/internal/config"
 	"temper/internal/converse"
 	"temper/internal/evaluate"
+	"temper/trainer/hf"
 )
 
 // modelEval is what a person asks of the evaluation of any model.
@@ -32,6 +33,7 @@ type modelEval struct {
 	seed     uint64
 	parallel int
 	patience time.Duration
+	silence  time.Duration
 	out      string
 	against  string
 	reverify bool
@@ -58,13 +60,14 @@ func newModelEval(cmd *cobra.Command) *modelEval {
 	f.IntVar(&e.plain.MaxTurns, "max-turns", 10, "turns of one answer")
 	f.IntVar(&e.plain.MaxTokens, "max-tokens", 0, "tokens of one answer over all turns, tool results included; what fits by default")
 	f.StringVar(&e.plain.Suffix, "suffix", "", "text behind each prompt, such as an instruction to box the answer")
-	f.StringVar(&e.mode, "mode", "", "how answers are judged: paper, tag, integer, released, choice, rules, calls or env; for a run its own way by default, else released")
+	f.StringVar(&e.mode, "mode", "", "how answers are judged: paper, tag, integer, released, choice, rules, calls or env; by default a run its own way, else released, and with --reverify as before")
 	f.Uint64Var(&e.seed, "eval-seed", 1, "of the draws")
 	f.IntVar(&e.parallel, "parallel", 8, "samples that are made at a time")
 	f.DurationVar(&e.patience, "patience", 2*time.Minute, "how long a sample waits for a server that does not answer")
+	f.DurationVar(&e.silence, "silence", 10*time.Minute, "how long a server of --url may bring nothing new of an answer that it was asked for; 0 for as long as it likes")
 	f.StringVar(&e.out, "out", "", "folder of samples and reports; eval-NAME by default")
 	f.StringVar(&e.against, "against", "", "folder of another evaluation, to compare with problem by problem")
-	f.BoolVar(&e.reverify, "reverify", false, "judge the samples of --out again, and sample nothing")
+	f.BoolVar(&e.reverify, "reverify", false, "judge the samples of --out again, with its settings where no flag states them, and sample nothing")
 	f.VisitAll(func(flag *pflag.Flag) { e.own = append(e.own, flag.Name) })
 	cmd.Flags().AddFlagSet(f)
 	cmd.MarkFlagsMutuallyExclusive("model", "url")
@@ -89,18 +92,18 @@ func (e *modelEval) check(cmd *cobra.Command) error {
 	if len(e.sets) == 0 {
 		wrong = append(wrong, errors.New("--set is missing: NAME=FILE with problems"))
 	}
-	if e.plain.Rollouts < 1 || e.plain.Rollouts > 1000 || e.plain.MaxTurns < 1 || e.plain.MaxTokens < 0 || e.parallel < 1 || e.patience < 0 {
-		wrong = append(wrong, fmt.Errorf("--rollouts %d, --max-turns %d, --max-tokens %d, --parallel %d, --patience %s: want 1 to 1000, at least 1, 0, 1 and 0s",
-			e.plain.Rollouts, e.plain.MaxTurns, e.plain.MaxTokens, e.parallel, e.patience))
+	if e.plain.Rollouts < 1 || e.plain.Rollouts > 1000 || e.plain.MaxTurns < 1 || e.plain.MaxTokens < 0 || e.parallel < 1 || e.patience < 0 || e.silence < 0 {
+		wrong = append(wrong, fmt.Errorf("--rollouts %d, --max-turns %d, --max-tokens %d, --parallel %d, --patience %s, --silence %s: want 1 to 1000, at least 1, 0, 1, 0s and 0s",
+			e.plain.Rollouts, e.plain.MaxTurns, e.plain.MaxTokens, e.parallel, e.patience, e.silence))
 	}
 	if e.plain.Temperature < 0 || e.plain.Temperature > 10 {
 		wrong = append(wrong, fmt.Errorf("--temperature %g, want 0 to 10", e.plain.Temperature))
 	}
-	if e.plain.Temperature == 0 && e.plain.Rollouts > 1 && cmd.Flags().Changed("rollouts") {
-		wrong = append(wrong, fmt.Errorf("--rollouts %d at --temperature 0: all samples of a problem would be equal", e.plain.Rollouts))
-	}
 	if e.mode != "" {
 		wrong = append(wrong, evaluate.Mode(e.mode).Check())
+	}
+	if e.reverify && e.out == "" && e.label(cmd) == "" {
+		wrong = append(wrong, errors.New("--reverify: name the folder with --out, or the model of the server with --name"))
 	}
 	if e.chat.noTools && len(e.chat.tools) > 0 {
 		wrong = append(wrong, errors.New("--no-tools excludes --tool"))
@@ -133,35 +136,43 @@ func (e *modelEval) run(cmd *cobra.Command, p *config.Process, asJSON bool) erro
 	if err := e.check(cmd); err != nil {
 		return err
 	}
+	if e.reverify {
+		return e.judgeAgain(cmd, asJSON)
+	}
 	if err := e.readSets(cmd, &evaluate.Config{}, &config.Rollout{}); err != nil { // before a model is opened
 		return err
 	}
 	ctx := cmd.Context()
 	defer e.chat.close()
 	cfg := evaluate.Config{System: e.chat.system, Seed: e.seed, Parallel: e.parallel, Patience: e.patience}
-	var rollout *config.Rollout
-	if e.reverify {
-		cfg.Label = e.label(cmd)
-	} else {
-		var err error
-		if rollout, err = e.open(ctx, cmd, p, &cfg); err != nil {
-			return err
-		}
+	rollout, err := e.open(ctx, cmd, p, &cfg)
+	if err != nil {
+		return err
 	}
 	if err := e.readSets(cmd, &cfg, rollout); err != nil {
 		return err
 	}
-	cfg.Folder = cmp.Or(e.out, "eval-"+strings.Map(plainLetter, cfg.Label))
+	cfg.Folder = e.folder(cfg.Label)
 	samples, err := e.samples(ctx, cmd, cfg)
 	if err != nil {
 		return err
 	}
+	return e.report(cmd, cfg, samples, asJSON)
+}
+
+// folder is where the samples of a model are.
+func (e *modelEval) folder(label string) string {
+	return cmp.Or(e.out, "eval-"+strings.Map(plainLetter, label))
+}
+
+// report says what samples came to.
+func (e *modelEval) report(cmd *cobra.Command, cfg evaluate.Config, samples []evaluate.Sample, asJSON bool) error {
 	report, err := evaluate.Summarize(cfg, samples)
 	if err != nil {
 		return err
 	}
 	if e.against != "" {
-		others, err := evaluate.ReadSamples(e.against)
+		others, err := evaluate.Against(e.against, cfg.Sets)
 		if err == nil {
 			err = report.Compare(cfg, samples, others, filepath.Base(filepath.Clean(e.against)))
 		}
@@ -186,7 +197,7 @@ func (e *modelEval) open(ctx context.Context, cmd *cobra.Command, p *config.Proc
 	c := &e.chat
 	c.model.Slots = e.parallel
 	if c.url != "" {
-		c.client.URL, c.client.Key, c.client.HTTP = c.url, os.Getenv(ChatKeyKey), &http.Client{}
+		c.client.URL, c.client.Key, c.client.HTTP, c.client.Silence = c.url, os.Getenv(ChatKeyKey), &http.Client{}, e.silence
 	} else if rollout, err = c.openModel(ctx, cmd, p); err != nil {
 		return nil, err
 	}
@@ -194,10 +205,14 @@ func (e *modelEval) open(ctx context.Context, cmd *cobra.Command, p *config.Proc
 		return nil, err
 	}
 	cfg.Model, cfg.Label = c.client, e.label(cmd)
+	if cfg.Source, err = e.source(ctx); err != nil {
+		return nil, err
+	}
 	tools, none := c.toolConfig(rollout)
 	if c.noTools || none {
 		return rollout, nil
 	}
+	cfg.Source.Tools = tools.Names
 	executor, end, err := openSandbox(ctx, cmd, p, min(e.parallel, 8))
 	if err != nil {
 		return nil, err
@@ -215,6 +230,19 @@ func (e *modelEval) open(ctx context.Context, cmd *cobra.Command, p *config.Proc
 	return rollout, nil
 }
 
+// source says which model it is, where others may have its name.
+func (e *modelEval) source(ctx context.Context) (evaluate.Source, error) {
+	if e.chat.url != "" {
+		return evaluate.Source{Server: e.chat.client.Address()}, nil
+	}
+	model, err := hf.Load(e.chat.model.Dir)
+	if err != nil {
+		return evaluate.Source{}, err
+	}
+	weights, err := model.Digest(ctx)
+	return evaluate.Source{Weights: weights, MaxContext: e.chat.model.MaxContext}, errors.Join(err, model.Close())
+}
+
 // readSets reads the sets. A flag that was given stands in place of what a suite says.
 func (e *modelEval) readSets(cmd *cobra.Command, cfg *evaluate.Config, rollout *config.Rollout) error {
 	e.plain.Mode = evaluate.Mode(cmp.Or(e.mode, ownMode(rollout)))
@@ -230,6 +258,9 @@ func (e *modelEval) readSets(cmd *cobra.Command, cfg *evaluate.Config, rollout *
 			continue
 		}
 		e.override(cmd, &set)
+		if set.Temperature == 0 && set.Rollouts > 1 {
+			wrong = append(wrong, fmt.Errorf("--set %s: %d samples at temperature 0: all of a problem would be equal; give --rollouts 1 or a --temperature", set.Name, set.Rollouts))
+		}
 		if set, err = evaluate.ReadSet(set); err != nil {
 			wrong = append(wrong, fmt.Errorf("--set %s: %w", set.Name, err))
 		}
@@ -275,15 +306,8 @@ func (e *modelEval) override(cmd *cobra.Command, set *evaluate.Set) {
 	}
 }
 
-// samples makes the samples that are missing, or judges those that are there again.
+// samples makes the samples that are missing.
 func (e *modelEval) samples(ctx context.Context, cmd *cobra.Command, cfg evaluate.Config) ([]evaluate.Sample, error) {
-	if e.reverify {
-		samples, changed, err := evaluate.Reverify(cfg)
-		if err == nil {
-			fmt.Fprintf(cmd.ErrOrStderr(), "%d samples judged again, %d verdicts changed\n", len(samples), changed)
-		}
-		return samples, err
-	}
 	last := time.Time{}
 	cfg.Progress = func(done, all int) {
 		if now := time.Now(); done == all || now.Sub(last) > 5*time.Second {

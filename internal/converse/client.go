@@ -11,12 +11,13 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 )
 
 // Bounds of what a server may send.
 const (
 	maxLine   = 4 << 20
-	maxAnswer = 16 << 20 // text of one turn
+	maxAnswer = 16 << 20 // all that one turn keeps
 	maxBody   = 1 << 20  // an answer that is no stream
 	maxCalls  = 256
 )
@@ -36,6 +37,8 @@ type Client struct {
 	Seed        *int64
 	MaxTokens   int
 	HTTP        *http.Client
+	// Silence is how long an answer may bring nothing new; 0 for as long as it likes.
+	Silence time.Duration
 }
 
 var _ Sampler = (*Client)(nil)
@@ -44,12 +47,14 @@ var _ Sampler = (*Client)(nil)
 func (c *Client) Check(ctx context.Context) error {
 	u, err := url.Parse(c.URL)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return fmt.Errorf("%q is no address of a server: want http://host:port", c.URL)
+		return fmt.Errorf("%q is no address of a server: want http://host:port", c.Address())
 	}
 	c.URL = strings.TrimSuffix(strings.TrimRight(c.URL, "/"), "/v1")
+	ctx, watch := c.watch(ctx)
+	defer watch.end()
 	res, err := c.do(ctx, http.MethodGet, "/v1/models", nil)
 	if err != nil {
-		return err
+		return watch.explain(err)
 	}
 	defer func() { _ = res.Body.Close() }()
 	var list struct {
@@ -58,15 +63,30 @@ func (c *Client) Check(ctx context.Context) error {
 		} `json:"data"`
 	}
 	if err := json.NewDecoder(io.LimitReader(res.Body, maxBody)).Decode(&list); err != nil {
-		return fmt.Errorf("%s: the list of models cannot be read: %w", c.URL, err)
+		return fmt.Errorf("%s: the list of models cannot be read: %w", c.Address(), watch.explain(err))
 	}
 	if c.Model == "" && len(list.Data) > 0 {
 		c.Model = list.Data[0].ID
 	}
 	if c.Model == "" {
-		return fmt.Errorf("%s serves no model", c.URL)
+		return fmt.Errorf("%s serves no model", c.Address())
 	}
 	return nil
+}
+
+// Address is where the server is, without the name and the password that URL may have.
+func (c *Client) Address() string {
+	scheme, rest, ok := strings.Cut(c.URL, "://")
+	if !ok {
+		scheme, rest = "", c.URL
+	}
+	if at := strings.LastIndexByte(rest, '@'); at >= 0 { // a password may have any character
+		rest = rest[at+1:]
+	}
+	if !ok {
+		return rest
+	}
+	return scheme + "://" + rest
 }
 
 func (c *Client) do(ctx context.Context, method, path string, body []byte) (*http.Response, error) {
@@ -78,10 +98,12 @@ func (c *Client) do(ctx context.Context, method, path string, body []byte) (*htt
 	if c.Key != "" {
 		req.Header.Set("Authorization", "Bearer "+c.Key)
 	}
-	client := c.HTTP
-	if client == nil {
-		client = http.DefaultClient
+	client := http.Client{}
+	if c.HTTP != nil {
+		client = *c.HTTP
 	}
+	// The key and the prompt are for this address alone.
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	res, err := client.Do(req)
 	if err != nil {
 		return nil, err
@@ -91,7 +113,7 @@ func (c *Client) do(ctx context.Context, method, path string, body []byte) (*htt
 	}
 	defer func() { _ = res.Body.Close() }()
 	data, _ := io.ReadAll(io.LimitReader(res.Body, maxBody)) // what has come says most
-	err = &StatusError{URL: c.URL + path, Status: res.StatusCode, Body: data}
+	err = &StatusError{URL: c.Address() + path, Status: res.StatusCode, Body: data, Location: res.Header.Get("Location")}
 	if bytes.Contains(data, []byte("context_length_exceeded")) {
 		err = fmt.Errorf("%w: %w", ErrTooLong, err)
 	}
@@ -103,10 +125,16 @@ type StatusError struct {
 	URL    string
 	Status int
 	Body   []byte
+	// Location is where a redirection goes, which is not followed.
+	Location string
 }
 
 // Error implements error.
 func (e *StatusError) Error() string {
+	if e.Status/100 == 3 && e.Location != "" {
+		return fmt.Sprintf("%s answers %d: a redirection to %s, which gets neither the key nor the prompt; if it is the server that you mean, name its address",
+			e.URL, e.Status, shortText(e.Location))
+	}
 	return fmt.Sprintf("%s answers %d: %s", e.URL, e.Status, errorText(e.Body))
 }
 
@@ -132,6 +160,11 @@ func errorText(data []byte) string {
 			text = body.Message
 		}
 	}
+	return shortText(text)
+}
+
+// shortText is the beginning of a text of a server, on one line.
+func shortText(text string) string {
 	const most = 500
 	text = strings.Join(strings.Fields(text), " ")
 	return Escape(strings.ToValidUTF8(text[:min(len(text), most)], ""))
@@ -192,28 +225,32 @@ func (c *Client) stream(ctx context.Context, request any, emit func(Delta) error
 	if err != nil {
 		return Turn{}, err
 	}
-	res, err := c.do(ctx, http.MethodPost, "/v1/chat/completions", body)
+	watched, watch := c.watch(ctx)
+	defer watch.end()
+	res, err := c.do(watched, http.MethodPost, "/v1/chat/completions", body)
 	if err != nil {
-		return Turn{}, err
+		return Turn{}, watch.explain(err)
 	}
 	defer func() { _ = res.Body.Close() }()
-	r := reading{emit: emit}
-	err = r.read(res.Body)
-	r.turn.Content, r.turn.Reasoning = r.content.String(), r.reasoning.String()
+	r := reading{emit: emit, news: watch.news}
+	err = watch.explain(r.read(res.Body))
 	if ctx.Err() != nil {
-		return r.turn, ctx.Err()
+		return r.said(), ctx.Err()
 	}
 	if err != nil {
-		return r.turn, fmt.Errorf("%s: %w", c.URL, err)
+		return r.said(), fmt.Errorf("%s: %w", c.Address(), err)
 	}
-	return r.turn, nil
+	return r.said(), nil
 }
 
 // reading puts the parts of a stream together.
 type reading struct {
 	emit               func(Delta) error
+	news               func() // is called when something came
 	turn               Turn
 	content, reasoning strings.Builder
+	calls              []*parts
+	kept               int // bytes of all that came
 }
 
 func (r *reading) read(body io.Reader) error {
@@ -259,8 +296,12 @@ func (r *reading) take(data []byte) error {
 		if choice.FinishReason != "" {
 			r.turn.Finish = choice.FinishReason
 		}
+		before := r.kept
 		if err := r.takeDelta(choice.Delta); err != nil {
 			return err
+		}
+		if r.kept > before {
+			r.news()
 		}
 	}
 	return nil
@@ -268,12 +309,15 @@ func (r *reading) take(data []byte) error {
 
 func (r *reading) takeDelta(d wireDelta) error {
 	shown := Delta{Reasoning: d.Reasoning + d.ReasoningContent, Content: d.Content, Executed: d.Executed}
+	if err := r.keep(len(shown.Content) + len(shown.Reasoning)); err != nil {
+		return err
+	}
 	r.content.WriteString(shown.Content)
 	r.reasoning.WriteString(shown.Reasoning)
-	if r.content.Len()+r.reasoning.Len() > maxAnswer {
-		return fmt.Errorf("the answer has more than %d bytes", maxAnswer)
-	}
 	for _, e := range d.Executed {
+		if err := r.keep(sizeOfExecuted + len(e.ID) + len(e.Name) + len(e.Arguments) + len(e.Status) + len(e.Content)); err != nil {
+			return err
+		}
 		if e.Status != "" {
 			r.turn.Executed = append(r.turn.Executed, e)
 		}
@@ -287,28 +331,55 @@ func (r *reading) takeDelta(d wireDelta) error {
 	return r.emit(shown)
 }
 
+// sizeOfExecuted is about what an Executed costs beside its texts.
+const sizeOfExecuted = 128
+
+// keep counts what the turn holds on to, whatever it is.
+func (r *reading) keep(size int) error {
+	if r.kept += size; r.kept > maxAnswer {
+		return fmt.Errorf("the answer has more than %d bytes", maxAnswer)
+	}
+	return nil
+}
+
+// parts are those of a call.
+type parts struct {
+	id              string
+	name, arguments strings.Builder
+}
+
 // takeCalls adds parts of calls. A part without an index is a whole call.
-func (r *reading) takeCalls(parts []callPart) error {
-	for _, p := range parts {
-		at := len(r.turn.Calls)
+func (r *reading) takeCalls(of []callPart) error {
+	for _, p := range of {
+		at := len(r.calls)
 		if p.Index != nil {
 			at = *p.Index
 		}
-		if at < 0 || at > len(r.turn.Calls) || at >= maxCalls {
-			return fmt.Errorf("a call has the index %d after %d calls", at, len(r.turn.Calls))
+		if at < 0 || at > len(r.calls) || at >= maxCalls {
+			return fmt.Errorf("a call has the index %d after %d calls", at, len(r.calls))
 		}
-		if at == len(r.turn.Calls) {
-			r.turn.Calls = append(r.turn.Calls, Call{Type: "function"})
+		if at == len(r.calls) {
+			r.calls = append(r.calls, &parts{})
 		}
-		call := &r.turn.Calls[at]
+		if err := r.keep(len(p.ID) + len(p.Function.Name) + len(p.Function.Arguments)); err != nil {
+			return err
+		}
+		call := r.calls[at]
 		if p.ID != "" {
-			call.ID = p.ID
+			call.id = p.ID
 		}
-		call.Function.Name += p.Function.Name
-		if len(call.Function.Arguments)+len(p.Function.Arguments) > maxAnswer {
-			return fmt.Errorf("the arguments of a call have more than %d bytes", maxAnswer)
-		}
-		call.Function.Arguments += p.Function.Arguments
+		call.name.WriteString(p.Function.Name)
+		call.arguments.WriteString(p.Function.Arguments)
 	}
 	return nil
+}
+
+// said is the turn as far as it came.
+func (r *reading) said() Turn {
+	out := r.turn
+	out.Content, out.Reasoning = r.content.String(), r.reasoning.String()
+	for _, c := range r.calls {
+		out.Calls = append(out.Calls, Call{ID: c.id, Type: "function", Function: Function{Name: c.name.String(), Arguments: c.arguments.String()}})
+	}
+	return out
 }

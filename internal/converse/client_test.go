@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -74,6 +75,56 @@ func TestServersThatFail(t *testing.T) {
 		if err := client.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "http://host:port") {
 			t.Errorf("%q: %v", url, err)
 		}
+	}
+}
+
+// TestRedirectionsAreNotFollowed: no other address gets the key and the prompt.
+func TestRedirectionsAreNotFollowed(t *testing.T) {
+	reached := 0
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		reached++
+		_, _ = fmt.Fprintf(w, "data: %s\n\ndata: [DONE]\n\n", part(`"content":"4"`, `"stop"`))
+	}))
+	defer other.Close()
+	for _, status := range []int{301, 302, 303, 307, 308} {
+		s := httptest.NewServer(http.RedirectHandler(other.URL, status))
+		for _, client := range []*http.Client{nil, {}} {
+			c := converse.Client{URL: s.URL, Key: "sk-secret", Model: "m", HTTP: client}
+			_, err := c.Turn(t.Context(), []converse.Message{{Role: "user", Content: "q"}}, func(converse.Delta) error { return nil })
+			checked := c.Check(t.Context())
+			for _, err := range []error{err, checked} {
+				if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("answers %d: a redirection to %s", status, other.URL)) {
+					t.Errorf("%d: %v", status, err)
+				}
+			}
+		}
+		s.Close()
+	}
+	if reached > 0 {
+		t.Errorf("the other address was reached %d times", reached)
+	}
+}
+
+// TestErrorsHideThePassword of an address.
+func TestErrorsHideThePassword(t *testing.T) {
+	s := serve(t, "no")
+	s.status = 500
+	at := strings.Replace(s.url, "://", "://user:hunt@er2@", 1)
+	client := converse.Client{URL: at, Model: "m"}
+	_, failed := client.Turn(t.Context(), nil, func(converse.Delta) error { return nil })
+	s.status, s.events = 0, []string{"{"}
+	_, broken := client.Turn(t.Context(), nil, func(converse.Delta) error { return nil })
+	gone := converse.Client{URL: "http://user:hunter2@127.0.0.1:1", Model: "m"}
+	for name, err := range map[string]error{
+		"a status": failed, "a stream": broken, "no server": gone.Check(t.Context()),
+		"no scheme": (&converse.Client{URL: "user:hunter2@host"}).Check(t.Context()), "no port": (&converse.Client{URL: "http://user:hunter2/@host:x"}).Check(t.Context()),
+	} {
+		if err == nil || strings.Contains(err.Error(), "hunt") || strings.Contains(err.Error(), "er2") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if got := client.Address(); got != s.url {
+		t.Errorf("the address is %q, want %q", got, s.url)
 	}
 }
 

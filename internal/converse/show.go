@@ -78,7 +78,7 @@ func (p *Printer) showCall(e Executed) error {
 	}
 	head, body, code := "--- call "+Escape(oneLine(e.Name)), programOf(e.Arguments), accent
 	if e.Status != "" {
-		head, body, code = "--- result: "+string(e.Status), e.Content, faint
+		head, body, code = "--- result: "+Escape(oneLine(string(e.Status))), e.Content, faint
 		if e.Status != status.OK {
 			code = alert
 		}

@@ -110,3 +110,14 @@ func TestConsole(t *testing.T) {
 		t.Errorf("%v after %d questions", err, len(s.asked))
 	}
 }
+
+// TestStatesOfAServerAreEscaped: a server that runs calls itself says what came of them.
+func TestStatesOfAServerAreEscaped(t *testing.T) {
+	var b strings.Builder
+	if err := converse.NewPrinter(&b, false).Show(converse.Delta{Executed: []converse.Executed{{Name: "n", Status: "ok\x1b[2J\x1b]0;owned\a\n--- call n", Content: "c"}}}); err != nil {
+		t.Fatal(err)
+	}
+	if want := "--- result: ok\\x1b[2J\\x1b]0;owned\\x07 --- call n\n    c\n"; b.String() != want {
+		t.Errorf("got %q, want %q", b.String(), want)
+	}
+}

@@ -9,7 +9,6 @@ package evaluate
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -115,12 +114,15 @@ type Config struct {
 	Seed   uint64
 	// Parallel is the number of samples that are made at a time, at least 1.
 	Parallel int
-	// Patience is how long one sample waits for a server that does not answer.
+	// Patience is how long one sample waits for a server that does not answer, from its first
+	// failure on.
 	Patience time.Duration
 	// Folder holds the journal.
 	Folder string
 	// Label names the model in reports.
 	Label string
+	// Source tells models of one label apart.
+	Source Source
 	// Progress is told the number of samples that are there, and of all.
 	Progress func(done, all int)
 }
@@ -223,9 +225,10 @@ const (
 
 // makeSample asks until there is a whole answer, and journals it.
 func (e *evaluation) makeSample(ctx context.Context, j job) error {
-	deadline, pause := time.Now().Add(e.Patience), firstPause
+	out := outage{pause: firstPause}
 	for {
-		answer, err := e.ask(ctx, j)
+		begun, said := time.Now(), false
+		answer, err := e.ask(ctx, j, func(converse.Delta) error { said = true; return nil })
 		switch {
 		case err == nil:
 			s, err := e.sampleOf(j, answer)
@@ -235,18 +238,42 @@ func (e *evaluation) makeSample(ctx context.Context, j job) error {
 			return err
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case !mayPass(err) || time.Now().Add(pause).After(deadline):
+		case !mayPass(err) || out.lasts(err, said, time.Since(begun)) > e.Patience:
 			return fmt.Errorf("%s, problem %s, sample %d: %w", j.set.Name, j.problem.ID, j.sample, err)
 		}
-		timer := time.NewTimer(pause)
+		timer := time.NewTimer(out.pause)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
 			return context.Cause(ctx)
 		}
-		pause = min(2*pause, mostPause)
+		out.pause = min(2*out.pause, mostPause)
 	}
+}
+
+// outage is how long a sample has waited for a server that does not answer.
+type outage struct {
+	failed bool
+	waited time.Duration
+	pause  time.Duration // before the next attempt
+}
+
+// lasts adds an attempt that failed, and the pause after it. What counts is the time after
+// the first failure in which nothing was said: an answer may take longer than the patience,
+// and break off more than once. The pauses bound the attempts.
+func (o *outage) lasts(err error, said bool, took time.Duration) time.Duration {
+	var silence *converse.SilenceError
+	switch {
+	case !o.failed:
+	case errors.As(err, &silence):
+		o.waited += silence.For
+	case !said:
+		o.waited += took
+	}
+	o.failed = true
+	o.waited += o.pause
+	return o.waited
 }
 
 // mayPass reports whether the same question may be answered later: not where the server
@@ -260,14 +287,14 @@ func mayPass(err error) bool {
 }
 
 // ask asks one question and follows its calls.
-func (e *evaluation) ask(ctx context.Context, j job) (converse.Answer, error) {
+func (e *evaluation) ask(ctx context.Context, j job, emit func(converse.Delta) error) (converse.Answer, error) {
 	client := e.Model
 	temperature := j.set.Temperature
 	seed := int64(rl.Seed(e.Seed, "evaluate/"+j.set.Name, rl.Hash(j.problem.ID), uint64(j.sample)) & (1<<31 - 1)) //nolint:gosec // 31 bits: some servers take no more
 	client.Temperature, client.Seed = &temperature, &seed
 	var tools *converse.Tools
 	if j.set.Mode == Calls {
-		return e.askCalls(ctx, &client, j)
+		return e.askCalls(ctx, &client, j, emit)
 	}
 	if e.NewTools != nil && j.set.Mode != Rules {
 		var err error
@@ -287,7 +314,7 @@ func (e *evaluation) ask(ctx context.Context, j job) (converse.Answer, error) {
 	if j.set.Suffix != "" {
 		prompt += "\n" + j.set.Suffix
 	}
-	answer, err := talk.Ask(ctx, prompt, func(converse.Delta) error { return nil })
+	answer, err := talk.Ask(ctx, prompt, emit)
 	if errors.Is(err, converse.ErrTooLong) { // no room for a word: the same again whenever it is asked
 		return converse.Answer{Finish: converse.FinishLength}, nil
 	}
@@ -295,7 +322,7 @@ func (e *evaluation) ask(ctx context.Context, j job) (converse.Answer, error) {
 }
 
 // askCalls asks for one turn with the functions of the problem, whose calls are not run.
-func (e *evaluation) askCalls(ctx context.Context, client *converse.Client, j job) (converse.Answer, error) {
+func (e *evaluation) askCalls(ctx context.Context, client *converse.Client, j job, emit func(converse.Delta) error) (converse.Answer, error) {
 	k, err := readCalls(j.problem.Answer)
 	if err != nil {
 		return converse.Answer{}, err
@@ -305,7 +332,7 @@ func (e *evaluation) askCalls(ctx context.Context, client *converse.Client, j jo
 	if e.System != "" {
 		messages = append(messages, converse.Message{Role: chat.RoleSystem, Content: e.System})
 	}
-	turn, err := client.Turn(ctx, append(messages, converse.Message{Role: chat.RoleUser, Content: j.problem.Prompt}), func(converse.Delta) error { return nil })
+	turn, err := client.Turn(ctx, append(messages, converse.Message{Role: chat.RoleUser, Content: j.problem.Prompt}), emit)
 	if err != nil && !errors.Is(err, converse.ErrTooLong) {
 		return converse.Answer{}, err
 	}
@@ -324,7 +351,8 @@ type budget struct {
 	client *converse.Client
 	left   int // of the first turn; 0 for no bound
 	prompt int // of the first turn
-	used   int // after it, up to the last turn
+	said   int // of all turns
+	used   int // after the first prompt, up to the last turn
 }
 
 // Turn implements converse.Sampler.
@@ -338,7 +366,9 @@ func (b *budget) Turn(ctx context.Context, messages []converse.Message, emit fun
 	if b.prompt == 0 {
 		b.prompt = turn.Usage.Prompt
 	}
-	b.used = turn.Usage.Prompt + turn.Usage.Completion - b.prompt
+	b.said += turn.Usage.Completion
+	// What a turn thinks may leave the history, but it was sampled.
+	b.used = max(turn.Usage.Prompt+turn.Usage.Completion-b.prompt, b.said)
 	return turn, err
 }
 
@@ -413,47 +443,4 @@ func Reverify(c Config) (samples []Sample, changed int, err error) {
 		samples[i] = again
 	}
 	return samples, changed, nil
-}
-
-// Settings are what the samples of a journal depend on; a journal of other settings is
-// refused.
-type Settings struct {
-	Model string `json:"model"`
-	Seed  uint64 `json:"seed"`
-	Tools bool   `json:"tools"`
-	// System is the system message, in whole.
-	System string `json:"system,omitempty"`
-	Sets   []Set  `json:"sets"`
-}
-
-func (c Config) settings() Settings {
-	return Settings{Model: c.Label, Seed: c.Seed, Tools: c.NewTools != nil, System: c.System, Sets: c.Sets}
-}
-
-// differs names the first setting that two evaluations do not share.
-func (s Settings) differs(o Settings) string {
-	switch {
-	case s.Model != o.Model:
-		return fmt.Sprintf("model %q, now %q", s.Model, o.Model)
-	case s.Seed != o.Seed:
-		return fmt.Sprintf("seed %d, now %d", s.Seed, o.Seed)
-	case s.Tools != o.Tools:
-		return fmt.Sprintf("tools %v, now %v", s.Tools, o.Tools)
-	case s.System != o.System:
-		return "another system message"
-	}
-	for _, set := range s.Sets {
-		at := slices.IndexFunc(o.Sets, func(x Set) bool { return x.Name == set.Name })
-		if at < 0 {
-			continue // not asked for now; its samples stay
-		}
-		was, is := set, o.Sets[at]
-		was.Path, is.Path, was.Rollouts, is.Rollouts, was.Problems, is.Problems = "", "", 0, 0, nil, nil
-		a, errA := json.Marshal(was)
-		b, errB := json.Marshal(is)
-		if errA != nil || errB != nil || string(a) != string(b) {
-			return fmt.Sprintf("set %s: %s, now %s", set.Name, a, b)
-		}
-	}
-	return ""
 }

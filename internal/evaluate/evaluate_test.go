@@ -18,6 +18,7 @@ import (
 
 	"temper/internal/converse"
 	"temper/internal/evaluate"
+	"temper/sandbox/sandboxtest"
 )
 
 // server is a model that answers each question right for some seeds. It counts what it is
@@ -31,6 +32,10 @@ type server struct {
 	answers int
 	garbage bool
 	endless bool // one line without an end
+	// drops answers break off after this time, where they say something or not.
+	drops  int
+	slow   time.Duration
+	silent bool
 }
 
 func newServer(t *testing.T) *server {
@@ -61,6 +66,9 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request) {
 	dead, garbage, endless := s.dies > 0 && s.answers > s.dies, s.garbage, s.endless
 	s.mu.Unlock()
 	w.Header().Set("Content-Type", "text/event-stream")
+	if s.drop(w) {
+		panic(http.ErrAbortHandler)
+	}
 	if garbage {
 		_, _ = fmt.Fprint(w, "data: {\"choices\": [{\n\n")
 		return
@@ -80,6 +88,22 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	_, _ = fmt.Fprint(w, "data: {\"choices\": [{\"delta\": {}, \"finish_reason\": \"stop\"}]}\n\n")
 	_, _ = fmt.Fprint(w, "data: {\"choices\": [], \"usage\": {\"prompt_tokens\": 9, \"completion_tokens\": 5}}\n\ndata: [DONE]\n\n")
+}
+
+// drop takes its time with the beginning of an answer that is to break off.
+func (s *server) drop(w http.ResponseWriter) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.drops == 0 {
+		return false
+	}
+	s.drops--
+	if !s.silent {
+		_, _ = fmt.Fprint(w, "data: {\"choices\": [{\"delta\": {\"content\": \"so\"}}]}\n\n")
+		_ = http.NewResponseController(w).Flush()
+	}
+	time.Sleep(s.slow)
+	return true
 }
 
 func config(t *testing.T, url string) evaluate.Config {
@@ -159,6 +183,75 @@ func TestGarbage(t *testing.T) {
 	}
 }
 
+// TestLateReset: patience begins when a server fails, not when the sample begins, and an
+// answer that was under way does not use it up. Where nothing is said at all, it ends.
+func TestLateReset(t *testing.T) {
+	one := func(s *server) evaluate.Config {
+		c := config(t, s.URL)
+		c.Sets[0].Rollouts, c.Sets[0].Problems, c.Patience = 1, c.Sets[0].Problems[:1], time.Second
+		return c
+	}
+	for name, s := range map[string]struct {
+		drops  int
+		silent bool
+		slow   time.Duration
+		want   int // samples
+	}{
+		"one late reset":                  {1, true, 1500 * time.Millisecond, 1},
+		"answers that break off":          {2, false, 1500 * time.Millisecond, 1},
+		"a server that says nothing":      {10, true, 600 * time.Millisecond, 0},
+		"a server that always breaks off": {1000, false, 0, 0},
+	} {
+		fake := newServer(t)
+		fake.drops, fake.silent, fake.slow = s.drops, s.silent, s.slow
+		samples, err := evaluate.Run(t.Context(), one(fake))
+		if len(samples) != s.want || (err == nil) != (s.want == 1) {
+			t.Errorf("%s: %d samples, %v", name, len(samples), err)
+		}
+		fake.mu.Lock()
+		attempts := s.drops - fake.drops
+		fake.mu.Unlock()
+		if s.want == 0 && (attempts < 2 || attempts > 5) {
+			t.Errorf("%s: %d attempts", name, attempts)
+		}
+	}
+}
+
+// TestBudgetHasWhatLeavesTheHistory: the tokens of turns whose reasoning is not sent back
+// count for the budget of a sample all the same.
+func TestBudgetHasWhatLeavesTheHistory(t *testing.T) {
+	var mu sync.Mutex
+	sampled := 0
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var q struct {
+			Messages  []struct{ Role string } `json:"messages"`
+			MaxTokens int                     `json:"max_tokens"`
+		}
+		if err := json.NewDecoder(r.Body).Decode(&q); err != nil {
+			t.Error(err)
+		}
+		n, finish, call := min(300, q.MaxTokens), "length", ""
+		if n == 300 {
+			finish, call = "tool_calls", `, "tool_calls": [{"index": 0, "id": "c", "function": {"name": "python", "arguments": "{\"code\": \"1\"}"}}]`
+		}
+		mu.Lock()
+		sampled += n
+		mu.Unlock()
+		_, _ = fmt.Fprintf(w, "data: {\"choices\": [{\"delta\": {\"reasoning_content\": \"hm\"%s}, \"finish_reason\": %q}]}\n\n", call, finish)
+		_, _ = fmt.Fprintf(w, "data: {\"choices\": [], \"usage\": {\"prompt_tokens\": %d, \"completion_tokens\": %d}}\n\ndata: [DONE]\n\n", 20+10*len(q.Messages), n)
+	}))
+	defer s.Close()
+	c := config(t, s.URL)
+	c.Sets[0].Rollouts, c.Sets[0].Problems, c.Sets[0].MaxTokens, c.Sets[0].MaxTurns = 1, c.Sets[0].Problems[:1], 1000, 10
+	c.NewTools = func(name, _ string) (*converse.Tools, error) {
+		return converse.NewTools(converse.ToolConfig{Names: []string{"python"}, Executor: &sandboxtest.Fake{}, Name: name})
+	}
+	samples, err := evaluate.Run(t.Context(), c)
+	if err != nil || len(samples) != 1 || samples[0].Tokens != 1000 || samples[0].Finish != "length" || sampled != 1000 {
+		t.Errorf("%+v, %v: %d tokens, want the 1000 of the budget", samples, err, sampled)
+	}
+}
+
 // TestCancelled is no failure of a sample.
 func TestCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
@@ -222,6 +315,113 @@ func TestOtherSettings(t *testing.T) {
 	warm.Sets[0].Temperature = 1
 	if _, err := evaluate.Run(t.Context(), warm); err == nil || !strings.Contains(err.Error(), "made with other settings: set own") {
 		t.Errorf("another temperature: %v", err)
+	}
+}
+
+// TestNamesAreEscaped in the report, which goes to a terminal: a server names its model.
+func TestNamesAreEscaped(t *testing.T) {
+	c := config(t, newServer(t).URL)
+	c.Label = "m\x1b]0;owned\a\n# Evaluation of n"
+	samples, err := evaluate.Run(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := evaluate.Summarize(c, samples)
+	if err == nil {
+		err = report.Compare(c, samples, samples, "a\u009b2J")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := report.Markdown()
+	if !strings.HasPrefix(text, `# Evaluation of m\x1b]0;owned\x07 # Evaluation of n`+"\n\n") || !strings.Contains(text, "\n## Against a\\u009b2J\n") {
+		t.Errorf("report:\n%q", text)
+	}
+}
+
+// TestTwoAtOnce: a second evaluation in the folder of one that is under way is refused, and
+// leaves its samples and settings alone.
+func TestTwoAtOnce(t *testing.T) {
+	s := newServer(t)
+	c := config(t, s.URL)
+	var once sync.Once
+	var second error
+	c.Progress = func(done, _ int) {
+		if done <= 3 {
+			return
+		}
+		once.Do(func() {
+			other := c
+			other.Progress, other.Label = nil, "other"
+			_, second = evaluate.Run(t.Context(), other)
+		})
+	}
+	samples, err := evaluate.Run(t.Context(), c)
+	if err != nil || len(samples) != 30 {
+		t.Errorf("the first: %d samples, %v", len(samples), err)
+	}
+	if second == nil || !strings.Contains(second.Error(), "another evaluation is writing to it") {
+		t.Errorf("the second: %v", second)
+	}
+	c.Progress = nil
+	asked := len(s.asked)
+	if samples, err = evaluate.Run(t.Context(), c); err != nil || len(samples) != 30 || len(s.asked) != asked {
+		t.Errorf("the folder after both: %d samples, %v", len(samples), err)
+	}
+}
+
+// TestOtherSource: the folder of one model is refused to another of the same name. One that
+// does not say which model it is of is refused to all, with the line that mends it.
+func TestOtherSource(t *testing.T) {
+	c := config(t, newServer(t).URL)
+	c.Source = evaluate.Source{Server: "http://a:8000", Tools: []string{"python"}}
+	if _, err := evaluate.Run(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	for _, other := range []struct {
+		source evaluate.Source
+		want   string
+	}{
+		{evaluate.Source{Server: "http://b:8000", Tools: []string{"python"}}, `server "http://a:8000", now "http://b:8000"; name another folder with --out, or, if the same model has moved`},
+		{evaluate.Source{Server: "http://a:8000", Tools: []string{"search"}}, `tools ["python"], now ["search"]`},
+		{evaluate.Source{Weights: "0123456789abcdef", Tools: []string{"python"}}, `server "http://a:8000", now ""`},
+		{evaluate.Source{Server: "http://a:8000", Tools: []string{"python"}, MaxContext: 9}, "a context of 0 tokens, now 9"},
+	} {
+		next := c
+		next.Source = other.source
+		if samples, err := evaluate.Run(t.Context(), next); err == nil || !strings.Contains(err.Error(), other.want) || len(samples) > 0 {
+			t.Errorf("%+v: %d samples, %v, want %q", other.source, len(samples), err, other.want)
+		}
+	}
+	name := filepath.Join(c.Folder, "settings.json")
+	var settings map[string]any
+	if data, err := os.ReadFile(name); err != nil || json.Unmarshal(data, &settings) != nil {
+		t.Fatal(err)
+	}
+	delete(settings, "source") // as before
+	write := func() {
+		data, err := json.Marshal(settings)
+		if err == nil {
+			err = os.WriteFile(name, data, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	write()
+	_, err := evaluate.Run(t.Context(), c)
+	if err == nil || !strings.Contains(err.Error(), "--reverify reports them as they are") {
+		t.Fatalf("a folder of before: %v", err)
+	}
+	_, line, _ := strings.Cut(err.Error(), `write "source": `)
+	line, _, _ = strings.Cut(line, ", into ")
+	settings["source"] = json.RawMessage(line)
+	write()
+	if samples, err := evaluate.Run(t.Context(), c); err != nil || len(samples) != 30 {
+		t.Errorf("with the line of the error: %d samples, %v", len(samples), err)
+	}
+	if _, _, err := evaluate.Reverify(c); err != nil {
+		t.Error(err)
 	}
 }
 

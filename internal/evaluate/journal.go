@@ -10,11 +10,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"sync"
+
+	"golang.org/x/sys/unix"
 )
 
 // Files of an evaluation's folder.
@@ -38,15 +39,19 @@ func openJournal(c Config) (*journal, error) {
 	if err := os.MkdirAll(c.Folder, 0o755); err != nil { //nolint:gosec // results are for everybody to read
 		return nil, err
 	}
-	if err := checkSettings(filepath.Join(c.Folder, settingsName), c.settings()); err != nil {
-		return nil, err
-	}
 	j := &journal{path: filepath.Join(c.Folder, journalName), all: map[sampleKey]Sample{}}
 	var err error
 	if j.file, err = os.OpenFile(j.path, os.O_CREATE|os.O_RDWR, 0o644); err != nil { //nolint:gosec // the same
 		return nil, err
 	}
-	samples, whole, err := decodeJournal(j.file, j.path)
+	var samples []Sample
+	var whole int64
+	if err = j.lock(); err == nil {
+		err = checkSettings(c.Folder, c.settings())
+	}
+	if err == nil {
+		samples, whole, err = decodeJournal(j.file, j.path)
+	}
 	if err == nil {
 		err = j.file.Truncate(whole)
 	}
@@ -62,40 +67,17 @@ func openJournal(c Config) (*journal, error) {
 	return j, nil
 }
 
-// checkSettings writes the settings of a new folder, and compares those of an old one.
-func checkSettings(name string, now Settings) error {
-	data, err := os.ReadFile(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return writeSettings(name, now)
+// lock keeps others from writing to the folder until the file is closed, or this process
+// ends however it may.
+func (j *journal) lock() error {
+	err := unix.Flock(int(j.file.Fd()), unix.LOCK_EX|unix.LOCK_NB) //nolint:gosec // a descriptor fits
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return fmt.Errorf("%s: another evaluation is writing to it; wait for its end, or name another folder with --out", filepath.Dir(j.path))
 	}
 	if err != nil {
-		return err
+		return fmt.Errorf("lock %s: %w", j.path, err)
 	}
-	var was Settings
-	if err := json.Unmarshal(data, &was); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	if different := was.differs(now); different != "" {
-		return fmt.Errorf("%s: its samples were made with other settings: %s; name another folder with --out", filepath.Dir(name), different)
-	}
-	for _, set := range now.Sets {
-		if !slices.ContainsFunc(was.Sets, func(s Set) bool { return s.Name == set.Name }) {
-			was.Sets = append(was.Sets, set)
-		}
-	}
-	return writeSettings(name, was)
-}
-
-// writeSettings replaces the file whole: a crash leaves the old one or the new one.
-func writeSettings(name string, s Settings) error {
-	data, err := json.MarshalIndent(s, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(name+".new", append(data, '\n'), 0o644); err != nil { //nolint:gosec // results are for everybody to read
-		return err
-	}
-	return os.Rename(name+".new", name)
+	return nil
 }
 
 // decodeJournal reads the whole lines, and says where they end.
@@ -115,7 +97,7 @@ func decodeJournal(r io.Reader, name string) (out []Sample, whole int64, err err
 			return nil, 0, fmt.Errorf("%s: line %d: %w; mend it or name another folder with --out", name, n, err)
 		}
 		if seen[s.key()] {
-			return nil, 0, fmt.Errorf("%s: line %d: sample %d of problem %s of %s is there twice", name, n, s.Sample, s.Problem, s.Set)
+			return nil, 0, fmt.Errorf("%s: line %d: sample %d of problem %s of %s is there twice; take one of the lines away", name, n, s.Sample, s.Problem, s.Set)
 		}
 		seen[s.key()] = true
 		out, whole = append(out, s), whole+int64(len(line))

@@ -2,8 +2,11 @@ package evaluate
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"temper/internal/answer"
 	"temper/internal/env"
@@ -81,24 +84,44 @@ func judgeChoice(key, response string) (verify.Verdict, error) {
 	return out, nil
 }
 
-// letter is the letter of a choice such as "B", "(b)", "B." or "\text{B}"; "" for none.
+var (
+	// choiceWrap is a command around a choice.
+	choiceWrap = regexp.MustCompile(`^\\(?:text|textbf|textrm|textit|textsf|mathrm|mathbf|mathsf|mathit|bold|boldsymbol)\s*\{`)
+	// choiceHead is a letter with what may stand around it.
+	choiceHead = regexp.MustCompile(`^[\s([{*_$'"]*([A-Za-z])([)\]}.:*_$'"]*)`)
+	// choiceMore is a second letter.
+	choiceMore = regexp.MustCompile(`(?:\band\b|\bor\b|[,;/&])\s*[(\[]*(?:[A-Z]|[a-z][)\]])(?:[)\].:,;\s}]|$)`)
+	// choiceWhy begins a reason or an explanation.
+	choiceWhy = regexp.MustCompile(`^(?:\s*[,;]\s*\w\w|\s+\(|\s+-+\s|\s*[\x{2013}\x{2014}]|\s+(?:because|since|as|for|due|so|which|is|by|from|given|according|based|where|when|with|in|on|at|not|but|via|using|through|per|here|alone)\b|\s+i\.e\.)`)
+	// choiceWords is what follows a letter that is no word, without another letter or "or".
+	choiceWords = regexp.MustCompile(`^\s+\w\w`)
+	choiceOr    = regexp.MustCompile(`\bor\b`)
+)
+
+// letter is the letter of a choice such as "B", "(b)", "B. the text of the choice", "B,
+// because ..." or "\text{B}"; "" for none and for several. "a" and "I" before other words are
+// words themselves: "a matter of taste".
 func letter(text string) string {
 	text = strings.TrimSpace(text)
-	for _, wrap := range []string{`\text{`, `\mathrm{`, `\textbf{`} {
-		if inside, ok := strings.CutPrefix(text, wrap); ok {
-			text = strings.TrimSuffix(inside, "}")
+	for wrap := choiceWrap.FindString(text); wrap != ""; wrap = choiceWrap.FindString(text) {
+		text = strings.TrimSpace(text[len(wrap):])
+	}
+	head := choiceHead.FindStringSubmatch(text)
+	if head == nil {
+		return ""
+	}
+	rest := text[len(head[0]):]
+	switch {
+	case choiceMore.MatchString(rest):
+		return ""
+	case strings.ContainsAny(head[2], ")].:*"):
+		if first, _ := utf8.DecodeRuneInString(rest); unicode.IsLetter(first) { // "e.g."
+			return ""
 		}
-	}
-	text = strings.Trim(text, "()[].:* ")
-	if first, _, more := strings.Cut(text, " "); more {
-		text = strings.Trim(first, "().:*")
-	}
-	if len(text) != 1 {
+	case strings.Trim(rest, ` \}$.`) == "", choiceWhy.MatchString(rest):
+	case strings.Contains("BCDEFGHJKLMNOPQRSTUVWXYZ", head[1]) && choiceWords.MatchString(rest) && !choiceOr.MatchString(rest):
+	default:
 		return ""
 	}
-	text = strings.ToUpper(text)
-	if text < "A" || text > "Z" {
-		return ""
-	}
-	return text
+	return strings.ToUpper(head[1])
 }

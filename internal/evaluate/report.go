@@ -140,7 +140,7 @@ func (r *Report) Compare(c Config, samples, others []Sample, label string) error
 // Markdown is the report for people.
 func (r Report) Markdown() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# Evaluation of %s\n\nIntervals are of 95 %% over problems. avg@k is the mean of all k samples of a problem.\n\n", r.Model)
+	fmt.Fprintf(&b, "# Evaluation of %s\n\nIntervals are of 95 %% over problems. avg@k is the mean of all k samples of a problem.\n\n", oneLine(r.Model))
 	fmt.Fprintln(&b, "| set | problems | samples each | avg@k | pass@k | maj@k | tokens | turns | calls | tool errors | cut | temperature | turns at most | tokens at most | mode |")
 	fmt.Fprintln(&b, "|---|---:|---:|---|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---|")
 	for _, s := range r.Sets {
@@ -160,7 +160,7 @@ func (r Report) Markdown() string {
 	if r.Against == "" {
 		return b.String()
 	}
-	fmt.Fprintf(&b, "\n## Against %s\n\n| set | problems | difference of avg@k | better on | worse on | p |\n|---|---:|---|---:|---:|---:|\n", r.Against)
+	fmt.Fprintf(&b, "\n## Against %s\n\n| set | problems | difference of avg@k | better on | worse on | p |\n|---|---:|---|---:|---:|---:|\n", oneLine(r.Against))
 	for _, s := range r.Sets {
 		if d := s.Compared; d != nil {
 			fmt.Fprintf(&b, "| %s | %d | %+.2f (%+.2f to %+.2f) | %d | %d | %.4f |\n", s.Name, d.Problems, 100*d.Value, 100*d.Low, 100*d.High, d.Better, d.Worse, d.P)
@@ -168,6 +168,9 @@ func (r Report) Markdown() string {
 	}
 	return b.String()
 }
+
+// oneLine is a name that a server or a folder gave, safe for a terminal.
+func oneLine(name string) string { return converse.Escape(strings.Join(strings.Fields(name), " ")) }
 
 func percent(e evalstats.Estimate) string {
 	return fmt.Sprintf("%.2f (%.2f to %.2f)", 100*e.Value, 100*e.Low, 100*e.High)

@@ -1,6 +1,7 @@
 package evaluate
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -26,8 +27,14 @@ type ruleKey struct {
 	Kwargs []ruleKwargs `json:"kwargs"`
 }
 
-// ruleKwargs are the arguments of an instruction; each takes some of them.
+// ruleKwargs are the arguments of an instruction; each takes some of them. given are the
+// names of those that are there: some copies of IFEval have all, most of them null.
 type ruleKwargs struct {
+	given map[string]bool
+	ruleArguments
+}
+
+type ruleArguments struct {
 	Keywords     []string `json:"keywords"`
 	Keyword      string   `json:"keyword"`
 	Frequency    int      `json:"frequency"`
@@ -52,6 +59,72 @@ type ruleKwargs struct {
 	End          string   `json:"end_phrase"`
 	Capitals     int      `json:"capital_frequency"`
 	CapRelation  string   `json:"capital_relation"`
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (k *ruleKwargs) UnmarshalJSON(data []byte) error {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(data, &members); err != nil {
+		return err
+	}
+	k.given = map[string]bool{}
+	for name, value := range members {
+		if string(value) == "null" {
+			delete(members, name)
+			continue
+		}
+		k.given[name] = string(value) != `""` && string(value) != "[]"
+	}
+	data, err := json.Marshal(members)
+	if err != nil {
+		return err
+	}
+	strict := json.NewDecoder(bytes.NewReader(data))
+	strict.DisallowUnknownFields()
+	return strict.Decode(&k.ruleArguments)
+}
+
+// needed are the arguments without which an instruction asks for nothing. A relation that
+// is left out is "at least".
+func needed(id string) []string {
+	switch id {
+	case "keywords:existence":
+		return []string{"keywords"}
+	case "keywords:frequency":
+		return []string{"keyword", "frequency"}
+	case "keywords:forbidden_words":
+		return []string{"forbidden_words"}
+	case "keywords:letter_frequency":
+		return []string{"letter", "let_frequency"}
+	case "language:response_language":
+		return []string{"language"}
+	case "length_constraints:number_sentences":
+		return []string{"num_sentences"}
+	case "length_constraints:number_words":
+		return []string{"num_words"}
+	case "length_constraints:number_paragraphs":
+		return []string{"num_paragraphs"}
+	case "length_constraints:nth_paragraph_first_word":
+		return []string{"num_paragraphs", "nth_paragraph", "first_word"}
+	case "detectable_content:number_placeholders":
+		return []string{"num_placeholders"}
+	case "detectable_content:postscript":
+		return []string{"postscript_marker"}
+	case "detectable_format:number_bullet_lists":
+		return []string{"num_bullets"}
+	case "detectable_format:number_highlighted_sections":
+		return []string{"num_highlights"}
+	case "detectable_format:multiple_sections":
+		return []string{"section_spliter", "num_sections"}
+	case "combination:repeat_prompt":
+		return []string{"prompt_to_repeat"}
+	case "startend:end_checker":
+		return []string{"end_phrase"}
+	case "change_case:capital_word_frequency":
+		return []string{"capital_frequency"}
+	default:
+		return nil
+	}
 }
 
 // rule reports whether a text follows an instruction.
@@ -150,6 +223,11 @@ func readRules(key string) (ruleKey, error) {
 			return k, fmt.Errorf("unknown instruction %q", id)
 		}
 		a := k.Kwargs[i]
+		for _, name := range needed(id) {
+			if !a.given[name] {
+				return k, fmt.Errorf("%s: the argument %s is missing or empty", id, name)
+			}
+		}
 		for _, relation := range []string{a.Relation, a.LetRelation, a.CapRelation} {
 			if relation != "" && relation != "less than" && relation != "at least" {
 				return k, fmt.Errorf("%s: relation %q, want less than or at least", id, relation)

@@ -97,6 +97,15 @@ func TestRules(t *testing.T) {
 			t.Errorf("%s %s: %q counts as right (%s)", c.id, c.kwargs, c.breaks, got.Reason)
 		}
 	}
+	// Copies of IFEval in tables have every name for every instruction.
+	padded := `{"instruction_id_list": ["startend:quotation", "keywords:letter_frequency"], "kwargs": [{"num_words": null, "keywords": null, "other": null}, ` +
+		`{"letter": "#", "let_frequency": 0, "let_relation": "at least", "num_words": null, "section_spliter": null}]}`
+	if got := reportOf(t, evaluate.Rules, padded, content(t, `"a"`)); !got.Correct {
+		t.Errorf("arguments that are null: %+v", got)
+	}
+	if got := reportOf(t, evaluate.Rules, `{"instruction_id_list": ["startend:quotation"], "kwargs": [null]}`, content(t, `"a"`)); !got.Correct {
+		t.Errorf("no arguments: %+v", got)
+	}
 	both := `{"instruction_id_list": ["punctuation:no_comma", "startend:quotation"], "kwargs": [{}, {}]}`
 	if got := reportOf(t, evaluate.Rules, both, content(t, `"a, b"`)); got.Correct || got.Extracted != "1 of 2" {
 		t.Errorf("one of two instructions: %+v", got)
@@ -145,13 +154,20 @@ func TestKeysOfRulesAndCalls(t *testing.T) {
 	for key, want := range map[string]string{
 		"5":  "is no object of instruction_id_list",
 		"{}": "0 instructions and 0 kwargs",
-		`{"instruction_id_list": ["keywords:none"], "kwargs": [{}]}`:                              `unknown instruction "keywords:none"`,
-		`{"instruction_id_list": ["keywords:frequency"], "kwargs": [{"relation": "more than"}]}`:  `relation "more than", want less than or at least`,
-		`{"instruction_id_list": ["language:response_language"], "kwargs": [{"language": "xx"}]}`: `language "xx" cannot be told`,
-		`{"instruction_id_list": ["punctuation:no_comma"], "kwargs": []}`:                         "1 instructions and 0 kwargs",
-		`{"functions": [], "calls": []}`:                                                          "no list of functions",
-		`{` + weather + `, "calls": [{"other": {}}]}`:                                             `"other", which is none of its functions`,
-		`{` + weather + `, "calls": [{"a": {}, "b": {}}]}`:                                        "call 1 of the key names 2 functions",
+		`{"instruction_id_list": ["keywords:none"], "kwargs": [{}]}`:                                                             `unknown instruction "keywords:none"`,
+		`{"instruction_id_list": ["keywords:frequency"], "kwargs": [{"keyword": "a", "frequency": 1, "relation": "more than"}]}`: `relation "more than", want less than or at least`,
+		`{"instruction_id_list": ["language:response_language"], "kwargs": [{"language": "xx"}]}`:                                `language "xx" cannot be told`,
+		`{"instruction_id_list": ["keywords:existence"], "kwargs": [{"keyword_list": ["zebra"]}]}`:                               `unknown field "keyword_list"`,
+		`{"instruction_id_list": ["length_constraints:number_words"], "kwargs": [{"words": 300, "relation": "at least"}]}`:       `unknown field "words"`,
+		`{"instruction_id_list": ["keywords:existence"], "kwargs": [{}]}`:                                                        "keywords:existence: the argument keywords is missing or empty",
+		`{"instruction_id_list": ["keywords:existence"], "kwargs": [{"keywords": []}]}`:                                          "keywords:existence: the argument keywords is missing or empty",
+		`{"instruction_id_list": ["startend:end_checker"], "kwargs": [{"end_phrase": ""}]}`:                                      "startend:end_checker: the argument end_phrase is missing or empty",
+		`{"instruction_id_list": ["length_constraints:number_words"], "kwargs": [null]}`:                                         "the argument num_words is missing or empty",
+		`{"instruction_id_list": ["length_constraints:number_words"], "kwargs": [{"num_words": null, "num_sentences": 3}]}`:      "the argument num_words is missing or empty",
+		`{"instruction_id_list": ["punctuation:no_comma"], "kwargs": []}`:                                                        "1 instructions and 0 kwargs",
+		`{"functions": [], "calls": []}`:                   "no list of functions",
+		`{` + weather + `, "calls": [{"other": {}}]}`:      `"other", which is none of its functions`,
+		`{` + weather + `, "calls": [{"a": {}, "b": {}}]}`: "call 1 of the key names 2 functions",
 	} {
 		mode := evaluate.Rules
 		if strings.Contains(key, "functions") {
