@@ -202,8 +202,8 @@ func Mean(scores []float64) Estimate {
 		out.High = 1
 		return out
 	}
-	trials := n // where all scores are equal, each is one trial
-	if spread := mean * (1 - mean); variance > 0 && spread > 0 {
+	trials := n // where all scores are equal but for rounding, each is one trial
+	if spread := mean * (1 - mean); variance > slack*slack && spread > 0 {
 		trials = max(n, spread/(variance/n))
 	}
 	q := studentQuantile((1+confidence)/2, n-1)
@@ -220,8 +220,9 @@ func moments(xs []float64) (mean, variance float64) {
 	sorted := slices.Sorted(slices.Values(xs))
 	n := float64(len(sorted))
 	for _, x := range sorted {
-		mean += x / n
+		mean += x
 	}
+	mean /= n // once, so that the mean of n ones is 1
 	if n < 2 {
 		return mean, 0
 	}
