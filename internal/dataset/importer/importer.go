@@ -51,6 +51,10 @@ type Options struct {
 	// names the files.
 	Benchmarks   *clean.Index `json:"-"`
 	BenchmarksOf string       `json:"benchmarks_of"`
+	// AlsoRead are the files of Agreement and Benchmarks, none of which the output may be.
+	AlsoRead []string `json:"-"`
+	// Overwrite replaces a file of the output's name once the import is whole.
+	Overwrite bool `json:"-"`
 }
 
 // ErrTooManyBad means that more rows are malformed than tolerated.
