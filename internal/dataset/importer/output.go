@@ -29,8 +29,8 @@ const (
 	markdownEnding = ".report.md"
 )
 
-// stateVersion is the form of the state.
-const stateVersion = 1
+// stateVersion is the form of the state, and of the keys beside it.
+const stateVersion = 2
 
 // state says up to where the files of an import count.
 type state struct {
