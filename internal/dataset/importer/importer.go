@@ -75,6 +75,7 @@ func Run(ctx context.Context, files []string, out string, opts Options) (*Report
 		return newReport(), err
 	}
 	im := &imported{opts: opts, out: w, report: w.state.Report, seen: w.seen}
+	defer im.report.listLargest() // when the place to go on from is written
 	for n := w.state.File; n < len(files); n++ {
 		if err := im.readFile(ctx, n, files[n]); err != nil && im.report.Read == 0 {
 			return im.report, errors.Join(err, w.discard())

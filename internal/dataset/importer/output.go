@@ -252,6 +252,7 @@ func (o *output) finish(r *Report) error {
 	if err != nil {
 		return err
 	}
+	r.listLargest()
 	r.Out, r.OutBytes, r.OutSHA256 = o.path, n, hex.EncodeToString(h.Sum(nil))
 	if err := WriteReport(o.path, r); err != nil {
 		return err
