@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/bits"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -97,6 +98,26 @@ func TestAgainstBruteForce(t *testing.T) {
 				t.Errorf("n %d: average %v, want %v", n, got.Value, average)
 			}
 		}
+	}
+}
+
+// TestManyAnswers: the work of maj@k is bounded where each wrong sample has an answer of its
+// own, of which two right ones beat any.
+func TestManyAnswers(t *testing.T) {
+	const samples, k = 256, 128
+	p := evalstats.Problem{ID: "a"}
+	for i := range samples {
+		p.Correct, p.Answers = append(p.Correct, i%2 == 0), append(p.Answers, fmt.Sprint(i))
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	got, err := evalstats.MajorityAt([]evalstats.Problem{p}, k)
+	runtime.ReadMemStats(&after)
+	if err != nil || got.Value < 1-1e-12 || got.Value > 1+1e-12 {
+		t.Errorf("%+v, %v; want 1: nearly all draws have two right samples", got, err)
+	}
+	if made := after.TotalAlloc - before.TotalAlloc; made > 64<<20 {
+		t.Errorf("%d MiB of ways were counted, want at most 64", made>>20)
 	}
 }
 
