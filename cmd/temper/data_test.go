@@ -119,3 +119,39 @@ func TestImportOverwrites(t *testing.T) {
 	has("out.jsonl", `"prompt":"Two plus two?"`)
 	has("out.jsonl.report.md", "1 rows read = 1 kept")
 }
+
+// TestDataCommandsDoNotSteer: what a row holds reaches the terminal as text, with the signs
+// that would steer it written as escapes.
+func TestDataCommandsDoNotSteer(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	const steer = `\u001b]0;owned\u0007`
+	for name, text := range map[string]string{
+		"own.jsonl":    `{"id":"a","env":"math","prompt":"2+2?","answer":"4","source":"` + steer + `","license":"` + steer + `"}`,
+		"fields.jsonl": `{"` + steer + `":1}`,
+		"bad.jsonl":    `{"id":"a","env":"math","prompt":"2+2?","answer":"4","` + steer + `":1}`,
+	} {
+		if err := os.WriteFile(at(name), []byte(text+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, args := range [][]string{
+		{"import", at("own.jsonl"), "--out", at("out.jsonl")}, {"import", at("fields.jsonl"), "--out", at("none.jsonl")}, {"check", at("own.jsonl")}, {"check", at("bad.jsonl")},
+	} {
+		cmd := dataCommand()
+		var out bytes.Buffer
+		cmd.SetArgs(args)
+		cmd.SetOut(&out)
+		cmd.SetErr(&out)
+		if err := cmd.ExecuteContext(t.Context()); err != nil {
+			out.WriteString(err.Error())
+		}
+		if said := out.String(); strings.ContainsAny(said, "\x1b\a") || !strings.Contains(said, "owned") {
+			t.Errorf("%v says %q", args, said)
+		}
+	}
+	report, err := os.ReadFile(at("out.jsonl.report.md"))
+	if err != nil || bytes.ContainsAny(report, "\x1b\a") || !bytes.Contains(report, []byte(`\x1b]0;owned\x07`)) {
+		t.Errorf("the report is %q, %v", report, err)
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"io"
 	"os"
 
+	"temper/internal/converse"
 	"temper/internal/dataset/clean"
 	"temper/internal/dataset/layout"
 	"temper/internal/dataset/rows"
@@ -345,7 +346,7 @@ func unknownLayout(path string, names []string, last error) error {
 	switch {
 	case names != nil:
 		return fmt.Errorf("%s: no layout is known that has the fields %s: name one with --layout, or say where the fields are, as in --map prompt=%s,answer=FIELD",
-			path, joined(names), names[0])
+			path, converse.Escape(joined(names)), converse.Escape(names[0]))
 	case last != nil:
 		return fmt.Errorf("%s: no row can be read: %w", path, last)
 	}

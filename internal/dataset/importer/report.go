@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"temper/internal/converse"
 	"temper/internal/dataset/layout"
 )
 
@@ -200,7 +201,7 @@ func (r *Report) Markdown(w io.Writer) error {
 			}
 		}
 	}
-	_, err := io.WriteString(w, b.String())
+	_, err := io.WriteString(w, converse.Escape(b.String())) // rows may steer a terminal
 	return err
 }
 
