@@ -233,8 +233,8 @@ func (o *ablationOrder) readSeeds() error {
 		if err != nil || last < first || last-first >= ablation.MaxRuns {
 			return fmt.Errorf("--seeds %s: %q is neither a number nor a range such as 1-5 of at most %d seeds", o.seeds, part, ablation.MaxRuns)
 		}
-		for s := first; s <= last; s++ {
-			o.in.Seeds = append(o.in.Seeds, s)
+		for n := range last - first + 1 { // the largest seed has none above it to stop at
+			o.in.Seeds = append(o.in.Seeds, first+n)
 		}
 	}
 	return nil

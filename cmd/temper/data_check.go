@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"temper/internal/cli"
+	"temper/internal/converse"
 	"temper/internal/dataset"
 )
 
@@ -50,7 +51,7 @@ when a run would refuse or drop a row.`,
 		if asJSON {
 			err = cli.PrintJSON(cmd.OutOrStdout(), found)
 		} else {
-			describeSurvey(cmd.OutOrStdout(), found)
+			err = describeSurvey(cmd.OutOrStdout(), found)
 		}
 		if n := found.Wrong(); err == nil && n > 0 {
 			err = cli.Usagef("%d rows would be refused or dropped", n)
@@ -60,7 +61,10 @@ when a run would refuse or drop a row.`,
 	return cmd
 }
 
-func describeSurvey(out io.Writer, s *dataset.Survey) {
+// describeSurvey prints what was found. Sources and ids of rows may hold signs that steer a
+// terminal.
+func describeSurvey(w io.Writer, s *dataset.Survey) error {
+	out := &strings.Builder{}
 	for _, f := range s.Files {
 		fmt.Fprintf(out, "%s: %d %s\n", f.Path, f.Rows, f.Kind)
 		if f.LongestTokens > 0 {
@@ -86,4 +90,6 @@ func describeSurvey(out io.Writer, s *dataset.Survey) {
 			fmt.Fprintf(out, "  and %d more\n", more)
 		}
 	}
+	_, err := io.WriteString(w, converse.Escape(out.String()))
+	return err
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -25,17 +24,16 @@ import (
 
 // importFlags are the flags of `temper data import`.
 type importFlags struct {
-	opts      importer.Options
-	out       string
-	fields    string
-	answers   string
-	samples   string
-	matches   int
-	mode      string
-	against   []string
-	format    formatFlags
-	overwrite bool
-	json      bool
+	opts    importer.Options
+	out     string
+	fields  string
+	answers string
+	samples string
+	matches int
+	mode    string
+	against []string
+	format  formatFlags
+	json    bool
 }
 
 func importCommand() *cobra.Command {
@@ -61,11 +59,6 @@ interrupted goes on when the same command is run again.`,
 		if err != nil {
 			return cli.Usage(err)
 		}
-		if f.overwrite {
-			if err := os.Remove(f.out); err != nil && !os.IsNotExist(err) {
-				return err
-			}
-		}
 		report, err := importer.Run(cmd.Context(), files, f.out, f.opts)
 		return errors.Join(f.print(cmd.OutOrStdout(), report), dataError(cmd, err))
 	}
@@ -83,7 +76,7 @@ func layoutList() string {
 func (f *importFlags) flags(cmd *cobra.Command) {
 	s := cmd.Flags()
 	s.StringVarP(&f.out, "out", "o", "", "file to write")
-	s.BoolVar(&f.overwrite, "overwrite", false, "replace the output of an earlier import")
+	s.BoolVar(&f.opts.Overwrite, "overwrite", false, "replace the output of an earlier import, at the end of this one")
 	s.StringVar(&f.opts.Layout, "layout", "", "layout of the rows; default is to recognize it")
 	s.StringVar(&f.fields, "map", "", "where fields are, for example prompt=question,answer=meta.gold; instead of a layout")
 	s.StringVar(&f.opts.Source, "source", "", "source of all rows; default is what a row states, else the name of its file")
@@ -148,12 +141,18 @@ func (f *importFlags) open(ctx context.Context) (err error) {
 		if err := importer.ReadSamples(f.samples, f.opts.Agreement); err != nil {
 			return err
 		}
+		f.opts.AlsoRead = append(f.opts.AlsoRead, f.samples)
 		f.opts.AgreementOf = fmt.Sprintf("%s %d %s", f.samples, f.matches, f.mode)
 	}
 	if len(f.against) > 0 {
 		if f.opts.Benchmarks, err = readBenchmarks(f.against, clean.GramWords); err != nil {
 			return err
 		}
+		files, err := importer.Files(f.against)
+		if err != nil {
+			return err
+		}
+		f.opts.AlsoRead = append(f.opts.AlsoRead, files...)
 		f.opts.BenchmarksOf = strings.Join(f.against, " ")
 	}
 	if f.opts.MaxPromptTokens > 0 {

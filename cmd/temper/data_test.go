@@ -64,3 +64,94 @@ func TestDataCommands(t *testing.T) {
 	}
 	want(2, "the weights of the mix sum to nothing", "mix", "--by", "weights", at("train.jsonl")+"=0", "--out", at("mix2.jsonl"))
 }
+
+// TestImportOverwrites: an output of an earlier import is replaced by a whole one alone, and
+// a file that is read never is.
+func TestImportOverwrites(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	put := func(name, text string) {
+		if err := os.WriteFile(at(name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const first, second = `{"question":"One plus one?","answer":"2"}` + "\n", `{"question":"Two plus two?","answer":"4"}` + "\n"
+	put("first.jsonl", first)
+	put("second.jsonl", second)
+	put("bad.jsonl", second+"{\n")
+	put("samples.jsonl", `{"prompt":"Two plus two?","response":"<answer>\\boxed{4}</answer>"}`+"\n")
+	put("out.jsonl", first)
+	put("half.jsonl.part", first)
+	imports := func(status int, out string, args ...string) {
+		t.Helper()
+		cmd := dataCommand()
+		var said bytes.Buffer
+		cmd.SetArgs(append([]string{"import", "--overwrite", "--out", at(out)}, args...))
+		cmd.SetOut(&said)
+		cmd.SetErr(&said)
+		if err := cmd.ExecuteContext(t.Context()); cli.ExitCode(err) != status {
+			t.Errorf("import of %v into %s: status %d, want %d: %v\n%s", args, out, cli.ExitCode(err), status, err, &said)
+		}
+	}
+	has := func(name, want string) {
+		t.Helper()
+		data, err := os.ReadFile(at(name))
+		if err != nil || !strings.Contains(string(data), want) {
+			t.Errorf("%s is %q, want %q in it: %v", name, data, want, err)
+		}
+	}
+	if err := os.Symlink(at("first.jsonl"), at("link.jsonl")); err != nil {
+		t.Fatal(err)
+	}
+	for _, out := range []string{"first.jsonl", "link.jsonl"} {
+		imports(2, out, at("first.jsonl"))
+		has("first.jsonl", first)
+	}
+	imports(2, "half.jsonl", at("half.jsonl.part"), "--layout", "gsm8k")
+	has("half.jsonl.part", first)
+	imports(2, "samples.jsonl", at("second.jsonl"), "--samples", at("samples.jsonl"), "--min-matches", "1")
+	has("samples.jsonl", "boxed{4}")
+	imports(2, "first.jsonl", at("second.jsonl"), "--against", at("first.jsonl"))
+	has("first.jsonl", first)
+	imports(2, "out.jsonl", at("bad.jsonl"))
+	has("out.jsonl", first)
+	imports(0, "out.jsonl", at("second.jsonl"))
+	has("out.jsonl", `"prompt":"Two plus two?"`)
+	has("out.jsonl.report.md", "1 rows read = 1 kept")
+}
+
+// TestDataCommandsDoNotSteer: what a row holds reaches the terminal as text, with the signs
+// that would steer it written as escapes.
+func TestDataCommandsDoNotSteer(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	const steer = `\u001b]0;owned\u0007`
+	for name, text := range map[string]string{
+		"own.jsonl":    `{"id":"a","env":"math","prompt":"2+2?","answer":"4","source":"` + steer + `","license":"` + steer + `"}`,
+		"fields.jsonl": `{"` + steer + `":1}`,
+		"bad.jsonl":    `{"id":"a","env":"math","prompt":"2+2?","answer":"4","` + steer + `":1}`,
+	} {
+		if err := os.WriteFile(at(name), []byte(text+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, args := range [][]string{
+		{"import", at("own.jsonl"), "--out", at("out.jsonl")}, {"import", at("fields.jsonl"), "--out", at("none.jsonl")}, {"check", at("own.jsonl")}, {"check", at("bad.jsonl")},
+	} {
+		cmd := dataCommand()
+		var out bytes.Buffer
+		cmd.SetArgs(args)
+		cmd.SetOut(&out)
+		cmd.SetErr(&out)
+		if err := cmd.ExecuteContext(t.Context()); err != nil {
+			out.WriteString(err.Error())
+		}
+		if said := out.String(); strings.ContainsAny(said, "\x1b\a") || !strings.Contains(said, "owned") {
+			t.Errorf("%v says %q", args, said)
+		}
+	}
+	report, err := os.ReadFile(at("out.jsonl.report.md"))
+	if err != nil || bytes.ContainsAny(report, "\x1b\a") || !bytes.Contains(report, []byte(`\x1b]0;owned\x07`)) {
+		t.Errorf("the report is %q, %v", report, err)
+	}
+}

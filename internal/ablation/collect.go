@@ -146,9 +146,8 @@ func (r *RunResult) measure(ctx context.Context, store blob.Store) error {
 	r.Series = map[string][]Value{}
 	for _, m := range Measures() {
 		for _, rec := range records {
-			x, ok := rec.Metrics[m.Name]
-			// A step without a correct trajectory has no calls of correct ones.
-			if !ok || m.Name == series.CorrectErrors && rec.Metrics[series.Reward] == 0 {
+			x, ok := series.Known(rec.Metrics, m.Name)
+			if !ok {
 				x = math.NaN()
 			}
 			r.Series[m.Name] = append(r.Series[m.Name], Value(x))

@@ -14,7 +14,8 @@ import (
 
 // Toolset holds the tools of a conversation, known by their JSON schemas.
 type Toolset struct {
-	tools []toolSpec
+	tools  []toolSpec
+	places map[string]int // in tools, by name
 }
 
 type toolSpec struct {
@@ -58,7 +59,7 @@ func NewToolset(schemas *jinja.List) (*Toolset, error) {
 		if ts.findTool(spec.name) != nil {
 			return nil, fmt.Errorf("tool %d: a second %q", i, spec.name)
 		}
-		ts.tools = append(ts.tools, spec)
+		ts.addTool(spec)
 	}
 	return ts, nil
 }
@@ -104,11 +105,19 @@ func readSpec(v jinja.Value) (toolSpec, error) {
 }
 
 func (ts *Toolset) findTool(name string) *toolSpec {
-	i := slices.IndexFunc(ts.tools, func(s toolSpec) bool { return s.name == name })
-	if i < 0 {
+	i, ok := ts.places[name]
+	if !ok {
 		return nil
 	}
 	return &ts.tools[i]
+}
+
+func (ts *Toolset) addTool(spec toolSpec) {
+	if ts.places == nil {
+		ts.places = map[string]int{}
+	}
+	ts.places[spec.name] = len(ts.tools)
+	ts.tools = append(ts.tools, spec)
 }
 
 // Parse reads the text of one turn. A call ends at the first closing tag after which
@@ -286,7 +295,7 @@ func (ts *Toolset) addFunctions(schemas *jinja.List) error {
 			return fmt.Errorf("a second tool %q", spec.name)
 		}
 		spec.strict = true
-		ts.tools = append(ts.tools, spec)
+		ts.addTool(spec)
 	}
 	return nil
 }

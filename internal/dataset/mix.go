@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"errors"
 	"fmt"
 	"math"
 
@@ -78,6 +79,9 @@ func mixShares(parts []Part, num int) ([]int, error) {
 	}
 	if weighted == 0 {
 		return epochShares(parts, num)
+	}
+	if math.IsInf(weights*maxMix, 0) {
+		return nil, errors.New("the weights of the mix sum to more than a number can be: state smaller ones")
 	}
 	if num > 0 {
 		total = float64(num)

@@ -83,6 +83,8 @@ func TestMixesThatCannotBe(t *testing.T) {
 		"want numbers from":  {{Rows: 1, Weight: -1}},
 		"round to no rows":   {{Rows: 1, Epochs: 0.1}},
 		"a mix of 5 rows ne": {{Rows: 1}},
+		"than a number can":  {{Rows: 9, Weight: 1e308}, {Rows: 9, Weight: 1e308}},
+		"state smaller ones": {{Rows: 9, Weight: 1e307}, {Rows: 9, Weight: 1}},
 	} {
 		num := 0
 		if strings.Contains(want, "5 rows") {

@@ -128,31 +128,34 @@ func majorityAt(p Problem, k int) float64 {
 // drawOthers is the number of ways to draw m samples of other answers and silent ones so
 // that no answer has more than most votes, by how many have exactly so many.
 func drawOthers(sizes []int, silent, m, most int) []float64 {
-	// ways[d][t] of drawing d samples with t answers at most.
-	ways := make([][]float64, m+1)
-	for d := range ways {
-		ways[d] = make([]float64, len(sizes)+1)
-		if d <= silent {
-			ways[d][0] = choose(silent, d)
+	width := 1 // for each number of answers that can have so many votes in m, and for none
+	for _, size := range sizes {
+		if size >= most && width <= m/most {
+			width++
 		}
 	}
+	// ways[d*width+t] of drawing d samples with t answers at most.
+	ways, next := make([]float64, (m+1)*width), make([]float64, (m+1)*width)
+	for d := range min(m, silent) + 1 {
+		ways[d*width] = choose(silent, d)
+	}
 	for _, size := range sizes {
-		next := make([][]float64, m+1)
-		for d := range next {
-			next[d] = make([]float64, len(sizes)+1)
-			for n := 0; n <= min(size, most, d); n++ {
-				tied := 0
-				if n == most {
-					tied = 1
-				}
-				for t := tied; t <= len(sizes); t++ {
-					next[d][t] += ways[d-n][t-tied] * choose(size, n)
+		clear(next)
+		for n := range min(size, most, m) + 1 {
+			tied := 0
+			if n == most {
+				tied = 1
+			}
+			of := choose(size, n)
+			for d := n; d <= m; d++ {
+				for t := tied; t < width; t++ {
+					next[d*width+t] += ways[(d-n)*width+t-tied] * of
 				}
 			}
 		}
-		ways = next
+		ways, next = next, ways
 	}
-	return ways[m]
+	return ways[m*width:]
 }
 
 func choose(n, k int) float64 {
@@ -202,8 +205,8 @@ func Mean(scores []float64) Estimate {
 		out.High = 1
 		return out
 	}
-	trials := n // where all scores are equal, each is one trial
-	if spread := mean * (1 - mean); variance > 0 && spread > 0 {
+	trials := n // where all scores are equal but for rounding, each is one trial
+	if spread := mean * (1 - mean); variance > slack*slack && spread > 0 {
 		trials = max(n, spread/(variance/n))
 	}
 	q := studentQuantile((1+confidence)/2, n-1)
@@ -220,8 +223,9 @@ func moments(xs []float64) (mean, variance float64) {
 	sorted := slices.Sorted(slices.Values(xs))
 	n := float64(len(sorted))
 	for _, x := range sorted {
-		mean += x / n
+		mean += x
 	}
+	mean /= n // once, so that the mean of n ones is 1
 	if n < 2 {
 		return mean, 0
 	}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/bits"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -100,6 +101,26 @@ func TestAgainstBruteForce(t *testing.T) {
 	}
 }
 
+// TestManyAnswers: the work of maj@k is bounded where each wrong sample has an answer of its
+// own, of which two right ones beat any.
+func TestManyAnswers(t *testing.T) {
+	const samples, k = 256, 128
+	p := evalstats.Problem{ID: "a"}
+	for i := range samples {
+		p.Correct, p.Answers = append(p.Correct, i%2 == 0), append(p.Answers, fmt.Sprint(i))
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	got, err := evalstats.MajorityAt([]evalstats.Problem{p}, k)
+	runtime.ReadMemStats(&after)
+	if err != nil || got.Value < 1-1e-12 || got.Value > 1+1e-12 {
+		t.Errorf("%+v, %v; want 1: nearly all draws have two right samples", got, err)
+	}
+	if made := after.TotalAlloc - before.TotalAlloc; made > 64<<20 {
+		t.Errorf("%d MiB of ways were counted, want at most 64", made>>20)
+	}
+}
+
 // TestTooFewSamples is an error, and no number.
 func TestTooFewSamples(t *testing.T) {
 	ps := []evalstats.Problem{{ID: "a", Correct: []bool{true}, Answers: []string{"1"}}}
@@ -144,6 +165,32 @@ func TestIntervalsCover(t *testing.T) {
 		}
 		if covered < 930 || covered > 970 {
 			t.Errorf("%s: %d of %d intervals cover the truth, want 930 to 970", name, covered, evaluations)
+		}
+	}
+}
+
+// TestEqualScores: as many right answers as problems prove no certainty. The interval is
+// Wilson's for as many trials as there are problems, whatever rounding leaves of their spread.
+func TestEqualScores(t *testing.T) {
+	for n := 2; n <= 1000; n++ {
+		for _, score := range []float64{0, 0.25, 1.0 / 3, 0.7, 0.75, 1} {
+			scores := slices.Repeat([]float64{score}, n)
+			scores[0] += 1e-15 * (0.5 - score) // another way to compute it
+			e := evalstats.Mean(scores)
+			// Half of the interval is at least 1/n wide, and Wilson's never wider than 2q/sqrt(n).
+			if width := e.High - e.Low; width < 1/float64(n) || n > 30 && width > 4.2/math.Sqrt(float64(n)) || math.Abs(e.Value-score) > 1e-12 {
+				t.Fatalf("%d problems, all %.3f: %.8f (%.8f to %.8f)", n, score, e.Value, e.Low, e.High)
+			}
+		}
+		all := evalstats.Mean(slices.Repeat([]float64{1}, n))
+		if all.Value != 1 || all.High != 1 {
+			t.Fatalf("%d of %d right: %+v", n, n, all)
+		}
+	}
+	// n/(n+q*q), for the quantiles 2.2622 and 1.9679 of Student's distribution.
+	for n, low := range map[int]float64{10: 0.66148, 300: 0.98726} {
+		if e := evalstats.Mean(slices.Repeat([]float64{1}, n)); math.Abs(e.Low-low) > 1e-4 {
+			t.Errorf("%d of %d right: at least %.5f, want %.5f", n, n, e.Low, low)
 		}
 	}
 }

@@ -126,7 +126,7 @@ func contentText(param string, content jinja.Value) (string, *apiError) {
 	case string:
 		return c, nil
 	case *jinja.List:
-		whole := ""
+		var whole strings.Builder
 		for i, v := range c.Items {
 			part, ok := v.(*jinja.Dict)
 			if !ok {
@@ -138,9 +138,9 @@ func contentText(param string, content jinja.Value) (string, *apiError) {
 			if kind != "text" || !ok {
 				return "", invalid(fmt.Sprintf("%s[%d]", param, i), "a part of type %s; this model reads text only", quoted(fmt.Sprint(kind)))
 			}
-			whole += s
+			whole.WriteString(s)
 		}
-		return whole, nil
+		return whole.String(), nil
 	}
 	return "", invalid(param, "want a string or a list of parts")
 }

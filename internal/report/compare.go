@@ -50,17 +50,20 @@ func Compare(w io.Writer, runs []Compared) error {
 // known marks the place of a number that does not exist.
 func known(text string) string { return cmp.Or(text, "-") }
 
-// mean averages a series over the records from, inclusive, to to.
+// mean averages a series over the records from, inclusive, to to, as far as they have it.
 func mean(records []run.StepRecord, from, to int, metric string) string {
 	from, to = max(0, from), min(len(records), to)
-	if from >= to {
+	sum, num := 0.0, 0
+	for at := from; at < to; at++ {
+		if v, ok := series.Known(records[at].Metrics, metric); ok {
+			sum += v
+			num++
+		}
+	}
+	if num == 0 {
 		return known("")
 	}
-	sum := 0.0
-	for _, r := range records[from:to] {
-		sum += r.Metrics[metric]
-	}
-	average := sum / float64(to-from)
+	average := sum / float64(num)
 	return Number(&average, 3)
 }
 
@@ -71,7 +74,7 @@ var comparedSeries = [...]string{
 	series.GroupsDropped, series.StepSeconds, series.OtherSeconds,
 }
 
-// CSV writes the series of all runs, one line a step.
+// CSV writes the series of all runs, one line a step. What a step does not have is empty.
 func CSV(w io.Writer, runs []Compared) error {
 	out := csv.NewWriter(w)
 	if err := out.Write(append([]string{"run", "settings", "stage", "step"}, comparedSeries[:]...)); err != nil {
@@ -81,7 +84,11 @@ func CSV(w io.Writer, runs []Compared) error {
 		for _, rec := range r.Records {
 			line := []string{r.RunID, r.Label, rec.StageName, strconv.Itoa(rec.Step)}
 			for _, name := range comparedSeries {
-				line = append(line, strconv.FormatFloat(rec.Metrics[name], 'g', 6, 64))
+				text := ""
+				if v, ok := series.Known(rec.Metrics, name); ok {
+					text = strconv.FormatFloat(v, 'g', 6, 64)
+				}
+				line = append(line, text)
 			}
 			if err := out.Write(line); err != nil {
 				return err

@@ -152,6 +152,38 @@ func TestCompare(t *testing.T) {
 	}
 }
 
+// TestCompareLeavesOut: a step without a correct trajectory says nothing of the calls of
+// correct ones, in the means and in the CSV.
+func TestCompareLeavesOut(t *testing.T) {
+	r := report.Compared{RunID: "few", Label: "-"}
+	for n := 1; n <= 10; n++ {
+		rec := record(n, 2)
+		rec.Metrics[series.Reward], rec.Metrics[series.CorrectErrors], rec.Metrics[series.ToolErrors] = 0, 0, 0.25
+		if n > 8 {
+			rec.Metrics[series.Reward], rec.Metrics[series.CorrectErrors] = 0.1, 0.5
+		}
+		r.Records = append(r.Records, rec)
+	}
+	none := report.Compared{RunID: "none", Label: "-", Records: r.Records[:8]}
+	var b strings.Builder
+	if err := report.Compare(&b, []report.Compared{r, none}); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range map[int]string{1: "few - 0.500 - 0.500 0.250 0", 2: "none - - - - 0.250 0"} {
+		if got := strings.Join(strings.Fields(strings.Split(b.String(), "\n")[i]), " "); got != want {
+			t.Errorf("line %d is %q, want %q", i, got, want)
+		}
+	}
+	b.Reset()
+	if err := report.CSV(&b, []report.Compared{r}); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(b.String(), "\n")
+	if !strings.HasPrefix(lines[8], "few,-,hops-1,8,0,0.25,,") || !strings.HasPrefix(lines[9], "few,-,hops-1,9,0.1,0.25,0.5,") {
+		t.Errorf("steps 8 and 9 are %q and %q", lines[8], lines[9])
+	}
+}
+
 func TestUnits(t *testing.T) {
 	got := []string{
 		report.Count(843), report.Count(9876), report.Count(1234567), report.Duration(92400 * time.Millisecond),

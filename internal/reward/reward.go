@@ -12,7 +12,6 @@ import (
 	"regexp"
 	"strings"
 
-	formula "temper/internal/answer"
 	"temper/internal/rl"
 )
 
@@ -46,29 +45,38 @@ func ExtractAnswer(text string) (answer string, tags int) {
 	}
 }
 
-// boxes are the commands whose argument is an answer.
-var boxes = []string{`\boxed{`, `\fbox{`}
-
-// ExtractBoxed is ExtractAnswer for answers in \boxed{}. It returns the argument of
-// the last box in the last complete <answer> block, "" where there is none.
+// ExtractBoxed is ExtractAnswer for answers in \boxed{} or \fbox{}. It returns the argument
+// of the last complete box in the last complete <answer> block, "" where there is none.
 func ExtractBoxed(text string) (answer string, tags int) {
 	block, tags := ExtractAnswer(text)
-	for block != "" {
-		at, after := -1, ""
-		for _, box := range boxes {
-			if i := strings.LastIndex(block, box); i > at {
-				at, after = i, block[i+len(box):]
+	return strings.TrimSpace(lastBox(block)), tags
+}
+
+// lastBox is the content of the box that begins last of those that are closed, found in one
+// pass: a response may open a box at every word.
+func lastBox(block string) string {
+	var open []struct{ begin, depth int }
+	begin, end, depth := 0, 0, 0
+	for i := 0; i < len(block); i++ {
+		switch block[i] {
+		case '\\':
+			i++
+		case '{':
+			depth++
+			if head := block[:i]; strings.HasSuffix(head, `\boxed`) || strings.HasSuffix(head, `\fbox`) {
+				open = append(open, struct{ begin, depth int }{i + 1, depth})
 			}
+		case '}':
+			if last := len(open) - 1; last >= 0 && open[last].depth == depth {
+				if open[last].begin > begin {
+					begin, end = open[last].begin, i
+				}
+				open = open[:last]
+			}
+			depth = max(0, depth-1)
 		}
-		if at < 0 {
-			break
-		}
-		if inside, closed := formula.CutGroup(after); closed {
-			return strings.TrimSpace(inside), tags
-		}
-		block = block[:at]
 	}
-	return "", tags
+	return block[begin:end]
 }
 
 // Equal reports whether two answers are the same text or the same integer.

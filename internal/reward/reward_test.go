@@ -1,9 +1,12 @@
 package reward_test
 
 import (
+	"math/rand/v2"
 	"strings"
 	"testing"
+	"time"
 
+	formula "temper/internal/answer"
 	"temper/internal/reward"
 	"temper/internal/rl"
 )
@@ -58,6 +61,62 @@ func TestExtractBoxed(t *testing.T) {
 				t.Errorf("got %q, %d; want %q, %d", answer, tags, c.answer, c.tags)
 			}
 		})
+	}
+}
+
+// lastBoxSlowly tries each box from the last one on.
+func lastBoxSlowly(block string) string {
+	for {
+		at := max(strings.LastIndex(block, `\boxed{`), strings.LastIndex(block, `\fbox{`))
+		if at < 0 {
+			return ""
+		}
+		from := at + strings.IndexByte(block[at:], '{') + 1
+		if inside, closed := formula.CutGroup(block[from:]); closed {
+			return strings.TrimSpace(inside)
+		}
+		block = block[:at]
+	}
+}
+
+// TestExtractBoxedAgrees finds the same box in one pass as by trying each.
+func TestExtractBoxedAgrees(t *testing.T) {
+	parts := []string{`\boxed{`, `\fbox{`, "{", "}", "}", `\`, `\{`, `\}`, "x", " ", "boxed{", "}}"}
+	rng := rand.New(rand.NewPCG(1, 2))
+	found := 0
+	for range 200_000 {
+		var b strings.Builder
+		for range 1 + rng.IntN(12) {
+			b.WriteString(parts[rng.IntN(len(parts))])
+		}
+		got, _ := reward.ExtractBoxed("<answer>" + b.String() + "</answer>")
+		if want := lastBoxSlowly(strings.TrimSpace(b.String())); got != want {
+			t.Fatalf("%s: got %q, want %q", b.String(), got, want)
+		}
+		if got != "" {
+			found++
+		}
+	}
+	if found < 20_000 {
+		t.Errorf("only %d texts have a box that is closed", found)
+	}
+}
+
+// TestExtractBoxedIsLinear: a text with 16 times as many open boxes costs some 16 times as
+// much, not 256.
+func TestExtractBoxedIsLinear(t *testing.T) {
+	cost := func(boxes int) time.Duration {
+		text := "<answer>" + strings.Repeat(`\boxed{`, boxes) + "</answer>"
+		best := time.Hour
+		for range 5 {
+			start := time.Now()
+			reward.ExtractBoxed(text)
+			best = min(best, time.Since(start))
+		}
+		return best
+	}
+	if small, large := cost(2000), cost(32_000); large > 100*small {
+		t.Errorf("2,000 boxes took %v, and 32,000 %v", small, large)
 	}
 }
 

@@ -21,7 +21,8 @@ func costlyResponses() map[string]string {
 		"boxes": strings.Repeat(`\boxed{`, 1<<20), "closed boxes": strings.Repeat(`\boxed{1} and `, 1<<18), "dollars": strings.Repeat("$1$ ", 1<<20), "phrases": strings.Repeat("the answer is ", 1<<19) + "x",
 		"numbers": strings.Repeat("1,000 ", 1<<20), "words": strings.Repeat("words ", 1<<20), "braces": strings.Repeat("{", 1<<21), "tags": strings.Repeat("<answer>", 1<<19) + "5</answer>",
 		"blocks": strings.Repeat("<answer>5</answer>", 1<<18), "thoughts": strings.Repeat("</think>", 1<<19), "marks": strings.Repeat("<|im_end|>", 1<<19), "displays": strings.Repeat(`\[1\]`, 1<<19),
-		"backslashes": strings.Repeat(`\\frac `, 1<<18), "sentence": strings.Repeat(`\text{a} `, 1<<18) + "5", "capitals": strings.Repeat("\u0130", 1<<19), "no UTF-8": strings.Repeat("\xff", 1<<20) + `\boxed{5}`,
+		"backslashes": strings.Repeat(`\\frac `, 1<<18), "sentence": strings.Repeat(`\text{a} `, 1<<18) + "5", "capitals": strings.Repeat("\u0130", 1<<19), "boxes in the tag": "<answer>" + strings.Repeat(`\boxed{`, 1<<18) + "</answer>", "braces in the tag": "<answer>" + strings.Repeat(`\boxed{{`, 1<<17) + strings.Repeat("}", 1<<17) + "</answer>",
+		"no UTF-8": strings.Repeat("\xff", 1<<20) + `\boxed{5}`,
 	}
 	for name, formula := range map[string]string{
 		"nested roots": strings.Repeat(`\sqrt{2+`, 50) + "x" + strings.Repeat("}", 50), "wide product": strings.Repeat(`\ln(x)`, 400), "powers": "(x+1)^{1000}(x+2)^{1000}",

@@ -26,6 +26,31 @@ func TestSamePrompt(t *testing.T) {
 			t.Errorf("%q: same is %v, want %v (%q, %q)", text, got, same, clean.Normalize(text), clean.Normalize(base))
 		}
 	}
+	for _, c := range []struct {
+		a, b string
+		same bool
+	}{
+		{`Find $\dfrac{1}{2}$`, `Find $\frac{1}{2}$`, true},
+		{`Find$\dfrac{1}{2}$`, `Find $\frac{1}{2}$`, false},
+		{`\dfrac{1}{2} of x`, `$ \frac{1}{2} $ of x`, true},
+		{`a \left( b`, `a ( b`, true},
+		{`Compute 5!`, `Compute 5`, false},
+		{`Compute $5!$.`, `Compute 5!`, true},
+		{`Simplify $\frac{n!}{(n-1)!}$`, `Simplify $\frac{n!}{(n-1)}$`, false},
+		{`How many zeros ends $100!$?`, `How many zeros ends $100$?`, false},
+		{"What fraction is 0.333...?", "What fraction is 0.333?", false},
+		{"What fraction is 0.333\u2026?", "What fraction is 0.333...?", true},
+		{"Find the sum:", "Find the sum .", true},
+		{"Find\u200b the su\u00adm", "\ufeffFind the sum", true},
+		{"Compute 10\u00b2", "Compute 102", false},
+		{"Compute 10\u00b2 - 2\u207b\u00b9\u2070", "Compute $10^2 \u2212 2^{-10}$", true},
+		{"Convert 101\u2082 to decimal", "Convert 1012 to decimal", false},
+		{"Convert 101\u2082 to decimal", "Convert $101_2$ to decimal", true},
+	} {
+		if got := clean.KeyOf(c.a) == clean.KeyOf(c.b); got != c.same {
+			t.Errorf("%q and %q: same is %v, want %v (%q, %q)", c.a, c.b, got, c.same, clean.Normalize(c.a), clean.Normalize(c.b))
+		}
+	}
 	if clean.KeyOf("a", "f") == clean.KeyOf("a") || clean.KeyOf("a", "f") == clean.KeyOf("af") {
 		t.Error("what comes with the prompt does not count")
 	}
@@ -59,6 +84,25 @@ func TestRules(t *testing.T) {
 			if got != want {
 				t.Errorf("%s: %q with answer %q is %q, want %q", rule, c.prompt, c.answer, got, want)
 			}
+		}
+	}
+}
+
+// TestShortBenchmarkProblems have too few words for an overlap, and are found whole.
+func TestShortBenchmarkProblems(t *testing.T) {
+	x, err := clean.NewIndex(8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.Add("fraction", `Simplify $\dfrac{3}{4}+x$.`)
+	x.Add("factorial", "Evaluate 5!")
+	x.Add("words", "one two three four five six seven eight")
+	for prompt, want := range map[string]string{
+		`Simplify $\frac{3}{4}+x$.`: "fraction", "Evaluate $5!$": "factorial", "Evaluate 5": "", "Evaluate \u200b5!": "factorial",
+		"Say one two three fo\u200dur five six seven eight nine": "words",
+	} {
+		if o, _ := x.Find(prompt); o.Benchmark != want {
+			t.Errorf("%q is %q of the benchmark, want %q", prompt, o.Benchmark, want)
 		}
 	}
 }

@@ -7,6 +7,7 @@
 package clean
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"strings"
 	"unicode"
@@ -29,37 +30,32 @@ func KeyOf(prompt string, further ...string) Key {
 	return Key(sum[:16])
 }
 
-// Normalize returns a prompt as it is compared: composed by NFKC, in lower case, with
-// one blank for any space, without dollar signs, \( \) \[ \], \left, \right and thin spaces
-// of LaTeX, \dfrac and \tfrac as \frac, without a full stop at the end. Signs of arithmetic
-// and punctuation within count: x-1 is not x+1.
+// Normalize returns a prompt as it is compared: composed, in lower case, with one blank for
+// any space, without dollar signs, \( \) \[ \], \left, \right and thin spaces of LaTeX, \dfrac
+// and \tfrac as \frac, without a full stop, question mark or colon at the end. Signs of
+// arithmetic and punctuation within count: x-1 is not x+1, 5! is not 5, and 0.3... is not 0.3.
 func Normalize(prompt string) string { return string(appendNormal(nil, prompt)) }
 
 // appendNormal writes the normal form of a prompt.
 func appendNormal(out []byte, prompt string) []byte {
-	if !ascii(prompt) {
-		prompt = norm.NFKC.String(prompt)
-	}
+	prompt = composed(prompt)
 	start, blank := len(out), false
 	for i := 0; i < len(prompt); {
 		if skip, into := latexSpace(prompt[i:]); skip > 0 {
 			i += skip
-			out = append(out, into...)
+			if into != "" {
+				out = append(appendBlank(out, start, blank), into...)
+				blank = false
+			}
 			continue
 		}
 		c := prompt[i]
-		switch {
-		case c == ' ' || c == '\n' || c == '\t' || c == '\r' || c == '\v' || c == '\f':
-			blank = true
-			i++
-			continue
-		case c == '$':
+		if strings.IndexByte("$ \n\t\r\v\f", c) >= 0 {
+			blank = blank || c != '$'
 			i++
 			continue
 		}
-		if blank && len(out) > start {
-			out = append(out, ' ')
-		}
+		out = appendBlank(out, start, blank)
 		blank = false
 		if c < utf8.RuneSelf {
 			if 'A' <= c && c <= 'Z' {
@@ -77,10 +73,87 @@ func appendNormal(out []byte, prompt string) []byte {
 		}
 		out = utf8.AppendRune(out, unicode.ToLower(r))
 	}
-	for len(out) > start && strings.IndexByte(" .?!:", out[len(out)-1]) >= 0 {
-		out = out[:len(out)-1]
+	return out[:start+trimmedEnd(out[start:])]
+}
+
+// appendBlank writes a blank that is due, but none at the beginning of the text.
+func appendBlank(out []byte, start int, due bool) []byte {
+	if due && len(out) > start {
+		return append(out, ' ')
 	}
 	return out
+}
+
+// trimmedEnd is the length of a text without the signs at its end that do not count.
+func trimmedEnd(text []byte) int {
+	n := len(text)
+	for n > 0 && strings.IndexByte(" .?:", text[n-1]) >= 0 && !bytes.HasSuffix(text[:n], ellipsis) {
+		n--
+	}
+	return n
+}
+
+// ellipsis tells a number that goes on from one that ends.
+var ellipsis = []byte("...")
+
+// composed is a text by NFKC, without signs that nobody sees, and with raised and lowered
+// digits as in LaTeX: NFKC alone makes 102 of ten squared.
+func composed(text string) string {
+	if ascii(text) {
+		return text
+	}
+	if strings.IndexFunc(text, special) < 0 {
+		return norm.NFKC.String(text)
+	}
+	var b strings.Builder
+	for len(text) > 0 {
+		r, size := utf8.DecodeRuneInString(text)
+		switch {
+		case r == minus:
+			b.WriteByte('-')
+		case unicode.Is(unicode.Cf, r):
+		case strings.ContainsRune(raised, r):
+			size = writeShifted(&b, '^', text, raised)
+		case strings.ContainsRune(lowered, r):
+			size = writeShifted(&b, '_', text, lowered)
+		default:
+			b.WriteString(text[:size])
+		}
+		text = text[size:]
+	}
+	return norm.NFKC.String(b.String())
+}
+
+const (
+	minus   = '\u2212'
+	raised  = "\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079\u207a\u207b\u207f\u2071"
+	lowered = "\u2080\u2081\u2082\u2083\u2084\u2085\u2086\u2087\u2088\u2089\u208a\u208b\u2099\u1d62"
+	// inLine are the signs of raised and of lowered, in their order.
+	inLine = "0123456789+-ni"
+)
+
+func special(r rune) bool {
+	return r == minus || unicode.Is(unicode.Cf, r) || strings.ContainsRune(raised, r) || strings.ContainsRune(lowered, r)
+}
+
+// writeShifted writes the signs of a set at the beginning of text behind a mark, in braces
+// where there are several, and returns their bytes.
+func writeShifted(b *strings.Builder, mark byte, text, set string) (size int) {
+	var signs []byte
+	for i, r := range text {
+		at := strings.IndexRune(set, r)
+		if at < 0 {
+			break
+		}
+		signs = append(signs, inLine[utf8.RuneCountInString(set[:at])])
+		size = i + utf8.RuneLen(r)
+	}
+	b.WriteByte(mark)
+	if len(signs) > 1 {
+		signs = append(append([]byte{'{'}, signs...), '}')
+	}
+	b.Write(signs)
+	return size
 }
 
 func ascii(s string) bool {
@@ -122,9 +195,7 @@ func letter(c byte) bool { return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' }
 // words calls yield with each word of a text in lower case: a run of letters and digits.
 // Signs of scripts without spaces between words are words each.
 func words(text string, yield func(word []byte)) {
-	if !ascii(text) {
-		text = norm.NFKC.String(text)
-	}
+	text = composed(text)
 	var buf []byte
 	flush := func() {
 		if len(buf) > 0 {

@@ -13,6 +13,7 @@ import (
 	"io"
 	"os"
 
+	"temper/internal/converse"
 	"temper/internal/dataset/clean"
 	"temper/internal/dataset/layout"
 	"temper/internal/dataset/rows"
@@ -51,6 +52,10 @@ type Options struct {
 	// names the files.
 	Benchmarks   *clean.Index `json:"-"`
 	BenchmarksOf string       `json:"benchmarks_of"`
+	// AlsoRead are the files of Agreement and Benchmarks, none of which the output may be.
+	AlsoRead []string `json:"-"`
+	// Overwrite replaces a file of the output's name once the import is whole.
+	Overwrite bool `json:"-"`
 }
 
 // ErrTooManyBad means that more rows are malformed than tolerated.
@@ -71,6 +76,7 @@ func Run(ctx context.Context, files []string, out string, opts Options) (*Report
 		return newReport(), err
 	}
 	im := &imported{opts: opts, out: w, report: w.state.Report, seen: w.seen}
+	defer im.report.listLargest() // when the place to go on from is written
 	for n := w.state.File; n < len(files); n++ {
 		if err := im.readFile(ctx, n, files[n]); err != nil && im.report.Read == 0 {
 			return im.report, errors.Join(err, w.discard())
@@ -340,7 +346,7 @@ func unknownLayout(path string, names []string, last error) error {
 	switch {
 	case names != nil:
 		return fmt.Errorf("%s: no layout is known that has the fields %s: name one with --layout, or say where the fields are, as in --map prompt=%s,answer=FIELD",
-			path, joined(names), names[0])
+			path, converse.Escape(joined(names)), converse.Escape(names[0]))
 	case last != nil:
 		return fmt.Errorf("%s: no row can be read: %w", path, last)
 	}

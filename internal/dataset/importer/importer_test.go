@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"temper/internal/chat"
 	"temper/internal/dataset"
@@ -312,6 +313,62 @@ func TestOrigins(t *testing.T) {
 	}
 	if p := (rl.Problem{}); problems[1].License != "cc-by-4.0" || problems[1].Source != "data.jsonl" || problems[1] == p {
 		t.Errorf("the problem is %+v", problems[1])
+	}
+}
+
+// TestManySources: where each row names a source of its own, the report has the largest, and
+// the rows of the others; an import that was stopped has the same.
+func TestManySources(t *testing.T) {
+	const num = 25_000
+	var b strings.Builder
+	for i := range num {
+		source := fmt.Sprintf("https://example.org/%d", i)
+		if i%5 == 4 {
+			source = fmt.Sprint("often ", i%25)
+		}
+		fmt.Fprintf(&b, `{"problem":"What is %d + 0?","answer":"%d","source":"%s"}`+"\n", i, i, source)
+	}
+	path := write(t, b.String())
+	_, r, err := run(t, importer.Options{}, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Sources) != 100 || r.Sources[0] != (importer.SourceCount{Source: "often 4", License: "unknown", Rows: num / 25}) || r.Sources[5].Rows != 1 || r.OtherRows != num*4/5-95 {
+		t.Errorf("%d sources and %d other rows, the first %+v", len(r.Sources), r.OtherRows, r.Sources[:6])
+	}
+	var text strings.Builder
+	if err := r.Markdown(&text); err != nil || !strings.Contains(text.String(), "19905 rows are of other sources.") || text.Len() > 20_000 {
+		t.Errorf("%v: %d bytes:\n%.5000s", err, text.Len(), &text)
+	}
+	stopped, cancel := context.WithCancel(t.Context())
+	cancel()
+	out := filepath.Join(t.TempDir(), "out.jsonl")
+	for _, ctx := range []context.Context{stopped, t.Context()} {
+		again, err := importer.Run(ctx, []string{path}, out, importer.Options{Env: "math"})
+		if err == nil && fmt.Sprint(again.Sources, again.OtherRows) != fmt.Sprint(r.Sources, r.OtherRows) || err != nil && ctx != stopped {
+			t.Errorf("after a stop: %d sources and %d other rows, the first %+v: %v", len(again.Sources), again.OtherRows, again.Sources[:6], err)
+		}
+	}
+}
+
+// TestSourcesAreLookedUp: rows with a source each cost about what rows of one source do.
+func TestSourcesAreLookedUp(t *testing.T) {
+	const num = 60_000
+	cost := func(source func(i int) string) time.Duration {
+		var b strings.Builder
+		for i := range num {
+			fmt.Fprintf(&b, `{"problem":"What is %d + 0?","answer":"%d","source":"%s"}`+"\n", i, i, source(i))
+		}
+		path := write(t, b.String())
+		start := time.Now()
+		if _, _, err := run(t, importer.Options{}, path); err != nil {
+			t.Fatal(err)
+		}
+		return time.Since(start)
+	}
+	one := cost(func(int) string { return "https://example.org/questions/1" })
+	if each := cost(func(i int) string { return fmt.Sprintf("https://example.org/questions/%d", i) }); each > 8*one {
+		t.Errorf("rows with a source each take %v, and those of one source %v", each, one)
 	}
 }
 

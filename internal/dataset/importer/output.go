@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"temper/internal/dataset/clean"
 )
@@ -22,8 +23,14 @@ const (
 	stateEnding = ".part.state" // how far the others count
 )
 
-// stateVersion is the form of the state.
-const stateVersion = 1
+// The reports stand beside the output.
+const (
+	jsonEnding     = ".report.json"
+	markdownEnding = ".report.md"
+)
+
+// stateVersion is the form of the state, and of the keys beside it.
+const stateVersion = 2
 
 // state says up to where the files of an import count.
 type state struct {
@@ -53,8 +60,8 @@ type output struct {
 
 // openOutput begins an import or goes on with one of the same files and options.
 func openOutput(files []string, out string, opts Options) (*output, error) {
-	if _, err := os.Stat(out); err == nil {
-		return nil, fmt.Errorf("%s exists already: remove it or choose another name", out)
+	if err := checkOutput(out, slices.Concat(files, opts.AlsoRead), opts.Overwrite); err != nil {
+		return nil, err
 	}
 	of, err := identify(files, opts)
 	if err != nil {
@@ -73,6 +80,34 @@ func openOutput(files []string, out string, opts Options) (*output, error) {
 	o.bytes, o.count = o.state.Bytes, o.state.Keys
 	o.rows, o.marks = bufio.NewWriterSize(o.part, 256<<10), bufio.NewWriterSize(o.keys, 64<<10)
 	return o, o.readKeys()
+}
+
+// checkOutput refuses an output whose files would replace one that is read, or another file
+// without overwrite.
+func checkOutput(out string, inputs []string, overwrite bool) error {
+	for _, ending := range []string{"", partEnding, seenEnding, stateEnding, jsonEnding, markdownEnding} {
+		written, err := os.Stat(out + ending)
+		if err != nil {
+			continue // what cannot be looked at cannot be read either, and fails by itself
+		}
+		for _, in := range inputs {
+			if read, err := os.Stat(in); err == nil && os.SameFile(written, read) {
+				return fmt.Errorf("%s is read, and would be replaced: choose another output", in)
+			}
+		}
+	}
+	info, err := os.Stat(out)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case !overwrite:
+		return fmt.Errorf("%s %w", out, ErrExists)
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%s is no file that can be replaced", out)
+	}
+	return nil
 }
 
 // identify hashes what an import is a function of.
@@ -217,6 +252,7 @@ func (o *output) finish(r *Report) error {
 	if err != nil {
 		return err
 	}
+	r.listLargest()
 	r.Out, r.OutBytes, r.OutSHA256 = o.path, n, hex.EncodeToString(h.Sum(nil))
 	if err := WriteReport(o.path, r); err != nil {
 		return err
@@ -236,10 +272,10 @@ func WriteReport(out string, r *Report) error {
 	if err != nil {
 		return err
 	}
-	if err := replaceFile(out+".report.json", append(data, '\n')); err != nil {
+	if err := replaceFile(out+jsonEnding, append(data, '\n')); err != nil {
 		return err
 	}
-	f, err := os.Create(out + ".report.md")
+	f, err := os.Create(out + markdownEnding)
 	if err != nil {
 		return err
 	}

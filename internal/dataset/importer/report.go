@@ -1,17 +1,25 @@
 package importer
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
 	"strings"
 
+	"temper/internal/converse"
 	"temper/internal/dataset/layout"
 )
 
-// maxExamples bounds the rows that a report lists for each reason.
-const maxExamples = 20
+const (
+	// maxExamples bounds the rows that a report lists for each reason.
+	maxExamples = 20
+	// maxSources bounds the sources that a report lists, and maxCounted those of which an
+	// import counts the rows: a set may name another one in each row.
+	maxSources = 100
+	maxCounted = 10_000
+)
 
 // Report says what became of each row. Kept and all counts of Dropped and Bad sum to Read.
 type Report struct {
@@ -29,10 +37,15 @@ type Report struct {
 	Bad     map[layout.Reason]int64 `json:"bad"`
 	// Notes count the kept rows in which something was changed.
 	Notes map[layout.Note]int64 `json:"notes,omitempty"`
-	// Sources count the kept rows by where they come from.
-	Sources []SourceCount `json:"sources"`
+	// Sources count the kept rows by where they come from. Where there are many, they are the
+	// largest ones, and OtherRows are the rows of the others.
+	Sources   []SourceCount `json:"sources"`
+	OtherRows int64         `json:"other_rows,omitempty"`
 	// Examples are the first rows of each reason.
 	Examples map[layout.Reason][]Example `json:"examples,omitempty"`
+
+	// places are those of Sources, without their rows; nil before the first row.
+	places map[SourceCount]int
 }
 
 // File is one file that was read.
@@ -97,12 +110,36 @@ func (r *Report) keep(source, license string, notes []layout.Note) {
 	for _, n := range notes {
 		r.Notes[n]++
 	}
-	i := slices.IndexFunc(r.Sources, func(s SourceCount) bool { return s.Source == source && s.License == license })
-	if i < 0 {
-		i = len(r.Sources)
-		r.Sources = append(r.Sources, SourceCount{Source: source, License: license})
+	if r.places == nil {
+		r.places = map[SourceCount]int{}
+		for i, s := range r.Sources {
+			r.places[SourceCount{Source: s.Source, License: s.License}] = i
+		}
 	}
-	r.Sources[i].Rows++
+	s := SourceCount{Source: source, License: license}
+	i, known := r.places[s]
+	switch {
+	case known:
+		r.Sources[i].Rows++
+	case len(r.Sources) == maxCounted:
+		r.OtherRows++
+	default:
+		r.places[s] = len(r.Sources)
+		s.Rows = 1
+		r.Sources = append(r.Sources, s)
+	}
+}
+
+// listLargest leaves the largest sources of many. A report that goes on must not call it.
+func (r *Report) listLargest() {
+	if len(r.Sources) <= maxSources {
+		return
+	}
+	slices.SortStableFunc(r.Sources, func(a, b SourceCount) int { return cmp.Compare(b.Rows, a.Rows) })
+	for _, s := range r.Sources[maxSources:] {
+		r.OtherRows += s.Rows
+	}
+	r.Sources, r.places = r.Sources[:maxSources], nil
 }
 
 // Check reports counts that do not sum up, which would be a fault of this program.
@@ -117,6 +154,7 @@ func (r *Report) Check() error {
 	for _, s := range r.Sources {
 		fromSources += s.Rows
 	}
+	fromSources += r.OtherRows
 	if fromFiles != r.Read || fromSources != r.Kept {
 		return fmt.Errorf("the report does not add up: %d rows read of files, %d in all; %d rows of sources, %d kept", fromFiles, r.Read, fromSources, r.Kept)
 	}
@@ -145,6 +183,9 @@ func (r *Report) Markdown(w io.Writer) error {
 		for _, s := range r.Sources {
 			fmt.Fprintf(&b, "| %s | %s | %d |\n", cell(s.Source), cell(s.License), s.Rows)
 		}
+		if r.OtherRows > 0 {
+			fmt.Fprintf(&b, "\n%d rows are of other sources.\n", r.OtherRows)
+		}
 	}
 	if len(r.Notes) > 0 {
 		b.WriteString("\n## Changed in rows kept\n\n| change | rows |\n|---|---|\n")
@@ -160,7 +201,7 @@ func (r *Report) Markdown(w io.Writer) error {
 			}
 		}
 	}
-	_, err := io.WriteString(w, b.String())
+	_, err := io.WriteString(w, converse.Escape(b.String())) // rows may steer a terminal
 	return err
 }
 

@@ -3,6 +3,8 @@ package layout
 import (
 	"encoding/json"
 	"encoding/json/jsontext"
+	"errors"
+	"io"
 	"strings"
 
 	"temper/internal/chat"
@@ -199,24 +201,39 @@ func readToolACE(o *Object, item *Item, _ Options) error {
 	return nil
 }
 
-// listIn finds the list of functions in a text.
+// listIn finds the first list of objects in a text. It goes on behind what it has read, so
+// that a text full of brackets costs no more than its length.
 func listIn(text string) (*jinja.List, bool) {
-	for at := 0; ; at++ {
-		i := strings.IndexByte(text[at:], '[')
-		if i < 0 {
+	for {
+		at := strings.IndexByte(text, '[')
+		if at < 0 {
 			return nil, false
 		}
-		at += i
-		dec := jsontext.NewDecoder(strings.NewReader(text[at:]), jsontext.AllowDuplicateNames(true))
-		value, err := dec.ReadValue()
-		if err != nil || !strings.HasPrefix(strings.TrimLeft(string(value[1:]), " \n\t\r"), "{") {
+		text = text[at:]
+		if !strings.HasPrefix(strings.TrimLeft(text[1:], " \n\t\r"), "{") {
+			text = text[1:]
+			continue
+		}
+		value, err := jsontext.NewDecoder(strings.NewReader(text), jsontext.AllowDuplicateNames(true)).ReadValue()
+		if err != nil {
+			text = text[max(1, readUntil(err, text)):]
 			continue
 		}
 		if v, err := jinja.Decode(value); err == nil {
 			list, ok := v.(*jinja.List)
 			return list, ok
 		}
+		text = text[len(value):]
 	}
+}
+
+// readUntil is how far a text was read before an error: where it is no JSON, else its end.
+func readUntil(err error, text string) int {
+	var wrong *jsontext.SyntacticError
+	if errors.As(err, &wrong) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return min(int(wrong.ByteOffset), len(text))
+	}
+	return len(text)
 }
 
 func (b *builder) sayToolACE(from, text string) *Reject {

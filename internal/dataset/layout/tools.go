@@ -3,7 +3,6 @@ package layout
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	"temper/internal/chat/jinja"
@@ -14,7 +13,7 @@ import (
 // of the same name is dropped.
 func toolsOf(list *jinja.List) ([]json.RawMessage, *Reject) {
 	out := []json.RawMessage{}
-	var names []string
+	names := map[string]bool{}
 	for i, v := range list.Items {
 		if text, ok := v.(string); ok {
 			if decoded, err := jinja.Decode([]byte(text)); err == nil {
@@ -36,10 +35,10 @@ func toolsOf(list *jinja.List) ([]json.RawMessage, *Reject) {
 		if text == "" {
 			return nil, reject(BadTools, "tool %d has no name", i)
 		}
-		if slices.Contains(names, text) {
+		if names[text] {
 			continue
 		}
-		names = append(names, text)
+		names[text] = true
 		wrapped := jinja.NewDict()
 		wrapped.Set("type", "function")
 		wrapped.Set("function", functionOf(text, function))

@@ -9,7 +9,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 )
 
-// rowsPerRead is how many rows of a Parquet file are decoded at once.
+// rowsPerRead is how many rows of a Parquet file are decoded at once, at most.
 const rowsPerRead = 64
 
 // parquetRows are the rows of a Parquet file, put together from its columns.
@@ -99,7 +99,7 @@ func (p *parquetRows) read() error {
 			}
 			p.open = groups[p.group].Rows()
 		}
-		n, err := p.open.ReadRows(p.buf[:])
+		n, err := p.open.ReadRows(p.buf[:p.rowsAtOnce()])
 		p.have, p.at = n, 0
 		if n > 0 && (err == nil || errors.Is(err, io.EOF)) {
 			return nil
@@ -114,6 +114,19 @@ func (p *parquetRows) read() error {
 			return err
 		}
 	}
+}
+
+// rowsAtOnce is how many rows of the open group are decoded at once: as many as have the size
+// of the largest row that is taken, by their mean size. They are in memory before a row that is
+// too long is refused, and a small file may have large ones.
+func (p *parquetRows) rowsAtOnce() int {
+	group := p.file.Metadata().RowGroups[p.group]
+	size := int64(0)
+	for _, c := range group.Columns {
+		size += max(0, c.MetaData.TotalUncompressedSize)
+	}
+	mean := max(1, size/max(1, group.NumRows))
+	return int(min(max(1, MaxBytes/mean), rowsPerRead))
 }
 
 func (p *parquetRows) closeGroup() error {
