@@ -175,7 +175,7 @@ const (
 func draw(records []run.StepRecord, name string) template.HTML {
 	low, high := math.Inf(1), math.Inf(-1)
 	for _, r := range records {
-		if v, ok := r.Metrics[name]; ok && finiteOr(v, math.MaxFloat64) == v {
+		if v, ok := series.Known(r.Metrics, name); ok && finiteOr(v, math.MaxFloat64) == v {
 			low, high = min(low, v), max(high, v)
 		}
 	}
@@ -203,7 +203,7 @@ func draw(records []run.StepRecord, name string) template.HTML {
 		if i > 0 && r.Stage != records[i-1].Stage {
 			fmt.Fprintf(&b, `<path d="M%.1f 8V%d" class="border"/>`, (x(r.Step)+x(records[i-1].Step))/2, pictureHeight-marginBottom)
 		}
-		v, ok := r.Metrics[name]
+		v, ok := series.Known(r.Metrics, name)
 		if !ok || finiteOr(v, math.MaxFloat64) != v {
 			pen = "M"
 			continue
