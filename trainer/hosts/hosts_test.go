@@ -55,14 +55,17 @@ func (l *lines) String() string {
 // patience is longer than a busy machine stops a process for.
 const patience = 8 * time.Second
 
-func newSite(t *testing.T, token string) *site {
+func newSite(t *testing.T, token string) *site { return newSiteOf(t, hosts.Config{Token: token}) }
+
+func newSiteOf(t *testing.T, cfg hosts.Config) *site {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a test
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := &site{t: t, where: l.Addr().String(), log: &lines{}}
-	s.hub = hosts.NewHub(hosts.Config{Identity: identity("hub"), Token: token, Patience: patience, Log: slog.New(slog.NewTextHandler(s.log, nil))})
+	cfg.Identity, cfg.Patience, cfg.Log = identity("hub"), patience, slog.New(slog.NewTextHandler(s.log, nil))
+	s.hub = hosts.NewHub(cfg)
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- s.hub.Serve(ctx, l) }()

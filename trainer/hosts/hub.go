@@ -16,6 +16,9 @@ import (
 // DefaultPatience is how long a peer may make no progress.
 const DefaultPatience = 10 * time.Second
 
+// DefaultOverdue leaves time to open a device, and to compile a program for it.
+const DefaultOverdue = 5 * time.Minute
+
 // Config of a hub.
 type Config struct {
 	Identity
@@ -23,7 +26,10 @@ type Config struct {
 	Token string
 	// Patience is how long a member may be silent; 0 is DefaultPatience.
 	Patience time.Duration
-	Log      *slog.Logger
+	// Overdue is how long a member that lives may take over what it is asked, beside the
+	// time that its pace allows; 0 is DefaultOverdue.
+	Overdue time.Duration
+	Log     *slog.Logger
 }
 
 // Counts of a hub since it began.
@@ -50,6 +56,7 @@ type Hub struct {
 // NewHub makes a hub without members.
 func NewHub(c Config) *Hub {
 	c.Patience = cmp.Or(c.Patience, DefaultPatience)
+	c.Overdue = cmp.Or(c.Overdue, DefaultOverdue)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}

@@ -48,10 +48,10 @@ func (s *Session) Enlist(at pass.Standing) (lanes int, gather func(context.Conte
 	return lanes, func(ctx context.Context, offer func(pass.Lane)) {
 		var all sync.WaitGroup
 		for _, p := range able {
-			all.Go(func() { //nolint:contextcheck // a frame that is begun is sent whole, whatever becomes of the pass
-				if p.update(s, at, weights) {
+			all.Go(func() {
+				if p.update(ctx, s, at, weights) {
 					for range p.who.Lanes {
-						offer(lane{p})
+						offer(lane{p, at})
 					}
 				}
 			})
@@ -74,7 +74,10 @@ func weightsOf(at pass.Standing) ([]blob, error) {
 }
 
 // lane is a place for one pass at a member.
-type lane struct{ peer *peer }
+type lane struct {
+	peer *peer
+	at   pass.Standing
+}
 
 // Make implements pass.Lane.
 func (l lane) Make(ctx context.Context, p pass.Program, shape packing.Shape, args []any) ([]device.Value, error) {
@@ -86,7 +89,7 @@ func (l lane) Make(ctx context.Context, p pass.Program, shape packing.Shape, arg
 		}
 		inputs[i] = blobOf(t)
 	}
-	_, out, err := l.peer.ask(ctx, message{Kind: kindPass, Pass: p, Shape: shape}, inputs)
+	_, out, err := l.peer.ask(ctx, l.at.Pace, message{Kind: kindPass, Pass: p, Shape: shape}, inputs)
 	hub := l.peer.hub
 	if err != nil {
 		if ctx.Err() == nil {

@@ -3,6 +3,8 @@ package pass
 import (
 	"context"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"temper/trainer/device"
 	"temper/trainer/packing"
@@ -34,13 +36,17 @@ type Standing struct {
 	Trained  []string // the tensors that gradients are of
 	// Weights copies them. It may be called while Gather runs.
 	Weights func() ([]tensor.Named, error)
+	// Pace is how long the slowest pass of this process took in the call; 0 before one has
+	// ended. It tells a process that is slow from one that will never answer.
+	Pace func() time.Duration
 }
 
 // crew makes the passes of one call of Each, here and elsewhere.
 type crew struct {
 	elsewhere int
 	muster    func(context.Context, func(Lane))
-	free      chan Lane // nil is a lane of this process
+	free      chan Lane    // nil is a lane of this process
+	slowest   atomic.Int64 // of the passes made here, in nanoseconds
 }
 
 // enlist returns who makes passes over so many microbatches; nil where this process
@@ -49,11 +55,13 @@ func (p *Passes) enlist(program Program, micros, lanes int) *crew {
 	if p.cfg.Elsewhere == nil || micros < 2 || program.Kind == Reference {
 		return nil
 	}
-	n, muster := p.cfg.Elsewhere.Enlist(standingOf(p.cfg, p.state))
-	if n == 0 {
+	c := &crew{}
+	at := standingOf(p.cfg, p.state)
+	at.Pace = c.pace
+	if c.elsewhere, c.muster = p.cfg.Elsewhere.Enlist(at); c.elsewhere == 0 {
 		return nil
 	}
-	c := &crew{elsewhere: n, muster: muster, free: make(chan Lane, lanes+n)}
+	c.free = make(chan Lane, lanes+c.elsewhere)
 	for range lanes {
 		c.free <- nil
 	}
@@ -66,6 +74,19 @@ func standingOf(cfg Config, s *state.State) Standing {
 		out.Trained = append(out.Trained, spec.Name)
 	}
 	return out
+}
+
+func (c *crew) pace() time.Duration { return time.Duration(c.slowest.Load()) }
+
+// timed makes a pass here, and notes how long it took.
+func (c *crew) timed(here func() ([]device.Value, error)) ([]device.Value, error) {
+	begin := time.Now()
+	out, err := here()
+	for took := int64(max(time.Since(begin), 1)); ; {
+		if known := c.slowest.Load(); took <= known || c.slowest.CompareAndSwap(known, took) {
+			return out, err
+		}
+	}
 }
 
 // gather gets the other processes ready beside the passes. What it returns waits until
@@ -82,7 +103,7 @@ func (c *crew) make(ctx context.Context, here func() ([]device.Value, error), th
 	for {
 		lane := <-c.free // lanes of this process come back always
 		if lane == nil {
-			out, err := here()
+			out, err := c.timed(here)
 			c.free <- nil
 			return out, err
 		}
