@@ -9,6 +9,7 @@ import (
 
 	"github.com/gomlx/gomlx/core/tensors"
 
+	"temper/trainer/device"
 	"temper/trainer/pass"
 )
 
@@ -40,6 +41,21 @@ type peer struct {
 type answer struct {
 	message
 	body []*tensors.Tensor
+}
+
+// suits refuses what does not answer a question.
+func (a answer) suits(question kind) error {
+	want := kindReady
+	if question == kindPass {
+		want = kindResult
+	}
+	switch {
+	case a.Kind == want, a.Kind == kindFailed && question == kindSetup: // the caller reads why
+		return nil
+	case a.Kind == kindFailed:
+		return errors.New(a.Reason)
+	}
+	return fmt.Errorf("%w: %s answers %s", errFrame, a.Kind, question)
 }
 
 func newPeer(h *Hub, c *conn, who Identity, rank int) *peer {
@@ -124,8 +140,9 @@ func (p *peer) ask(ctx context.Context, pace func() time.Duration, m message, bo
 	for asked := time.Now(); ; {
 		select {
 		case a := <-to:
-			if a.Kind == kindFailed && m.Kind != kindSetup {
-				return a.message, nil, p.blame(errors.New(a.Reason))
+			if err := a.suits(m.Kind); err != nil {
+				device.Free(a.body...)
+				return message{}, nil, p.blame(err)
 			}
 			return a.message, a.body, nil
 		case <-p.gone:

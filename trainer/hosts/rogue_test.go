@@ -9,11 +9,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	"github.com/gomlx/gomlx/core/tensors"
 	"github.com/google/go-cmp/cmp"
 
 	"temper/trainer"
 	"temper/trainer/checkpoint"
 	"temper/trainer/hosts"
+	"temper/trainer/loss"
+	"temper/trainer/qwen3"
 )
 
 // rogue lets a member join that does what it is told.
@@ -137,6 +142,47 @@ func TestCancelWhileMembersHang(t *testing.T) {
 				}
 			case <-time.After(30 * time.Second):
 				t.Fatal("the call did not end")
+			}
+		})
+	}
+}
+
+// TestResultsOfAnotherForm: a member whose answer to a pass is not what the pass yields is
+// let go, and an update has the bits of one process.
+func TestResultsOfAnotherForm(t *testing.T) {
+	cfg := smallConfig().Model
+	gradients := func(measures int, of func(spec qwen3.TensorSpec) *tensors.Tensor) (out []*tensors.Tensor) {
+		out = append(out, tensors.FromValue(make([]float32, measures)))
+		for _, spec := range cfg.Tensors() {
+			out = append(out, of(spec))
+		}
+		return out
+	}
+	zeros := func(spec qwen3.TensorSpec) *tensors.Tensor {
+		return tensors.FromShape(shapes.Make(dtypes.Float32, spec.Shape...))
+	}
+	num := int(loss.NumMeasures)
+	for name, answer := range map[string]hosts.Answer{
+		"ready":          hosts.Ready(),
+		"nothing":        hosts.Result(),
+		"measures alone": hosts.Result(gradients(num, zeros)[:1]...),
+		"one too many":   hosts.Result(append(gradients(num, zeros), tensors.FromValue([]float32{1}))...),
+		"other measures": hosts.Result(gradients(num-1, zeros)...),
+		"single numbers": hosts.Result(gradients(num, func(qwen3.TensorSpec) *tensors.Tensor { return tensors.FromValue(float32(0.5)) })...),
+		"another type": hosts.Result(gradients(num, func(spec qwen3.TensorSpec) *tensors.Tensor {
+			return tensors.FromShape(shapes.Make(dtypes.Int32, spec.Shape...))
+		})...),
+		"one of one value": hosts.Result(append(gradients(num, zeros)[:len(cfg.Tensors())], tensors.FromValue([]float32{1}))...),
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := misled(t, func(question string) hosts.Answer {
+				if question == "pass" {
+					return answer
+				}
+				return hosts.Ready()
+			})
+			if want := "member fails"; !strings.Contains(log, want) {
+				t.Errorf("the log does not say %q:\n%s", want, log)
 			}
 		})
 	}

@@ -90,6 +90,12 @@ func (l lane) Make(ctx context.Context, p pass.Program, shape packing.Shape, arg
 		inputs[i] = blobOf(t)
 	}
 	_, out, err := l.peer.ask(ctx, l.at.Pace, message{Kind: kindPass, Pass: p, Shape: shape}, inputs)
+	if err == nil {
+		if err = l.at.CheckResults(p, shape, out); err != nil {
+			device.Free(out...)
+			err = l.peer.blame(err)
+		}
+	}
 	hub := l.peer.hub
 	if err != nil {
 		if ctx.Err() == nil {

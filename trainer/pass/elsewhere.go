@@ -8,6 +8,7 @@ import (
 
 	"temper/trainer/device"
 	"temper/trainer/packing"
+	"temper/trainer/qwen3"
 	"temper/trainer/state"
 	"temper/trainer/tensor"
 )
@@ -39,6 +40,8 @@ type Standing struct {
 	// Pace is how long the slowest pass of this process took in the call; 0 before one has
 	// ended. It tells a process that is slow from one that will never answer.
 	Pace func() time.Duration
+
+	gradients []qwen3.TensorSpec // of Trained
 }
 
 // crew makes the passes of one call of Each, here and elsewhere.
@@ -70,7 +73,8 @@ func (p *Passes) enlist(program Program, micros, lanes int) *crew {
 
 func standingOf(cfg Config, s *state.State) Standing {
 	out := Standing{Config: cfg, Revision: s.Revision, Weights: s.Weights}
-	for _, spec := range s.Tuning().Trained {
+	out.gradients = s.Tuning().Trained
+	for _, spec := range out.gradients {
 		out.Trained = append(out.Trained, spec.Name)
 	}
 	return out
