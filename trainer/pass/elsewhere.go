@@ -101,11 +101,28 @@ func (c *crew) gather(ctx context.Context) (wait func()) {
 	return done.Wait
 }
 
+// take waits for a lane. Those of this process come back always.
+func (c *crew) take(ctx context.Context) (Lane, error) {
+	select {
+	case lane := <-c.free:
+		if ctx.Err() != nil {
+			c.free <- lane
+			return nil, ctx.Err()
+		}
+		return lane, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
 // make makes a pass wherever a lane is free. A pass that is lost with its process is made
 // again: every lane yields the same bits.
 func (c *crew) make(ctx context.Context, here func() ([]device.Value, error), there func(Lane) ([]device.Value, error)) ([]device.Value, error) {
 	for {
-		lane := <-c.free // lanes of this process come back always
+		lane, err := c.take(ctx)
+		if err != nil {
+			return nil, err
+		}
 		if lane == nil {
 			out, err := c.timed(here)
 			c.free <- nil
