@@ -347,6 +347,28 @@ func TestTrainerOfTheDead(t *testing.T) {
 	}
 }
 
+// TestDeclinedUnderAnEarlierEpoch: a member that refused an epoch of a run is asked again
+// under the next one, of the same trainer.
+func TestDeclinedUnderAnEarlierEpoch(t *testing.T) {
+	m := &hosts.Member{Identity: identity("m")}
+	for _, epochs := range [][]int64{{5}, {4, 6}} {
+		s := newSite(t, "")
+		ended := s.join(m, nil)
+		s.members(1)
+		cfg := smallConfig()
+		cfg.Elsewhere, cfg.Lanes = s.hub.Session("r"), 1
+		s.hub.Lead("r", epochs[0])
+		learn(t, cfg, func(updates int) bool {
+			s.hub.Lead("r", epochs[min(updates, len(epochs)-1)]) // the lease is taken again
+			return updates == 3
+		})
+		if c := s.hub.Counts(); c.Updated == 0 {
+			t.Errorf("%+v under epochs %v, want a member that got weights\n%s", c, epochs, s.log)
+		}
+		s.stopMember(m, ended)
+	}
+}
+
 // stopMember ends the connection of the one member and waits for it.
 func (s *site) stopMember(_ *hosts.Member, ended <-chan error) {
 	s.t.Helper()

@@ -34,7 +34,13 @@ type peer struct {
 	session  int // whose settings it has, 0 for none
 	epoch    int64
 	revision int
-	declined int // the session that it would not work for
+	declined declined
+}
+
+// declined is what a member would not work for: a session, under an epoch of its lease.
+type declined struct {
+	session int
+	epoch   int64
 }
 
 // answer is what a member says to a question.
@@ -182,11 +188,12 @@ func (p *peer) blame(err error) error {
 	return err
 }
 
-// declines reports whether the member would not work for a session.
-func (p *peer) declines(session int) bool {
+// declines reports whether the member would not work for a session, the last time that it
+// was asked under this epoch.
+func (p *peer) declines(d declined) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.declined == session
+	return p.declined == d
 }
 
 // update gives the member the settings and the weights of a session, unless it has them,
@@ -208,7 +215,7 @@ func (p *peer) update(ctx context.Context, s *Session, at pass.Standing, weights
 		}
 		if m.Kind == kindFailed {
 			p.hub.cfg.Log.Error("member is left out", "member", p.who.Name, "rank", p.rank, "run_id", s.run, "err", m.Reason)
-			p.note(func() { p.declined = s.id })
+			p.note(func() { p.declined = declined{s.id, epoch} })
 			return false
 		}
 	}

@@ -38,8 +38,9 @@ func (s *Session) epoch() int64 {
 // Enlist implements pass.Elsewhere. Members that join later help from the next call on.
 func (s *Session) Enlist(at pass.Standing) (lanes int, gather func(context.Context, func(pass.Lane))) {
 	var able []*peer
+	now := declined{s.id, s.epoch()}
 	for _, p := range s.hub.present() {
-		if !p.declines(s.id) {
+		if !p.declines(now) {
 			able = append(able, p)
 			lanes += p.who.Lanes
 		}
