@@ -64,7 +64,10 @@ func newSiteOf(t *testing.T, cfg hosts.Config) *site {
 		t.Fatal(err)
 	}
 	s := &site{t: t, where: l.Addr().String(), log: &lines{}}
-	cfg.Identity, cfg.Patience, cfg.Log = identity("hub"), patience, slog.New(slog.NewTextHandler(s.log, nil))
+	if cfg.Backend == "" {
+		cfg.Identity = identity("hub")
+	}
+	cfg.Patience, cfg.Log = patience, slog.New(slog.NewTextHandler(s.log, nil))
 	s.hub = hosts.NewHub(cfg)
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)

@@ -209,7 +209,12 @@ func (p *peer) update(ctx context.Context, s *Session, at pass.Standing, weights
 	p.note(func() { p.session = 0 }) // whatever it has if this ends early
 	if !known {
 		p.conn.limit.Store(maxBytes(at.Config.Network))
-		m, _, err := p.ask(ctx, at.Pace, message{Kind: kindSetup, Setup: setupOf(s.run, epoch, at.Config)}, nil)
+		settings, err := setupOf(s.run, epoch, at.Config)
+		if err != nil {
+			p.hub.cfg.Log.Error("settings are not stated for members", "run_id", s.run, "err", err)
+			return false
+		}
+		m, _, err := p.ask(ctx, at.Pace, message{Kind: kindSetup, Setup: settings}, nil)
 		if err != nil {
 			return false
 		}
