@@ -149,7 +149,11 @@ func serveEngine(ctx context.Context, o EngineOptions, v *Vitals) error {
 	if !ok {
 		return fmt.Errorf("engine of run %s: a %T reports no status", o.Run, e)
 	}
-	return (&engineServer{EngineOptions: o, store: store, vitals: v}).serve(ctx, engine, identify(r, o.Name, o.Backend))
+	who, err := identify(r, o.Name, o.Backend)
+	if err != nil {
+		return err
+	}
+	return (&engineServer{EngineOptions: o, store: store, vitals: v}).serve(ctx, engine, who)
 }
 
 // awaitRun loads the run, for whose preparation it waits a while.
@@ -181,17 +185,21 @@ func loadRun(ctx context.Context, store blob.Store, id string) (*run.Loaded, err
 	return run.Load(ctx, store, run.Ref{RunID: id, Config: plan.Config})
 }
 
-// identify says who an engine of a run is.
-func identify(r *run.Loaded, name, backend string) wire.Identity {
+// identify says who an engine of a run is. One that cannot say what decides its bits must
+// not sample beside others.
+func identify(r *run.Loaded, name, backend string) (wire.Identity, error) {
+	bits, err := bitsOf(backend, r.Config)
+	if err != nil {
+		return wire.Identity{}, err
+	}
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
 	}
 	return wire.Identity{
 		Name: name, Run: r.Ref.RunID, Build: buildinfo.Line(), Model: modelFingerprint(r), Vocab: r.Model.VocabSize,
-		Kernels: makerOf("rollout", backend)(r.Config).Kernels,
-		Holder:  fmt.Sprintf("%s/%d/%s", host, os.Getpid(), rand.Text()[:12]),
-	}
+		Kernels: bits, Holder: fmt.Sprintf("%s/%d/%s", host, os.Getpid(), rand.Text()[:12]),
+	}, nil
 }
 
 // modelFingerprint is equal where engines take the same policies and contexts.

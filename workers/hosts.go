@@ -67,21 +67,32 @@ func CheckMembers(address string, files PeerTLS) error {
 	if err := files.check("members-"); err != nil {
 		return err
 	}
-	network, at := splitAddress(address)
-	if network == "unix" {
-		if at == "" || !files.none() {
-			return fmt.Errorf("--members %s: want unix:/path, without files of TLS", address)
-		}
-		return nil
-	}
-	host, _, err := net.SplitHostPort(at)
+	open, err := checkAddress(address, files)
 	if err != nil {
-		return fmt.Errorf("--members %s: want host:port or unix:/path", address)
+		return fmt.Errorf("--members %s: %w", address, err)
 	}
-	if ip := net.ParseIP(host); files.none() && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+	if open {
 		return fmt.Errorf("--members %s: other hosts can reach it: name --members-tls-cert, --members-tls-key and --members-tls-ca", address)
 	}
 	return nil
+}
+
+// checkAddress refuses what is no address of members, or one that has no use for TLS. open
+// says that others can read or change what goes over it.
+func checkAddress(address string, files PeerTLS) (open bool, err error) {
+	network, at := splitAddress(address)
+	if network == "unix" {
+		if at == "" || !files.none() {
+			return false, errors.New("want unix:/path, without files of TLS")
+		}
+		return false, nil
+	}
+	host, _, err := net.SplitHostPort(at)
+	if err != nil {
+		return false, errors.New("want host:port or unix:/path")
+	}
+	ip := net.ParseIP(host)
+	return files.none() && host != "localhost" && (ip == nil || !ip.IsLoopback()), nil
 }
 
 // splitAddress is the network and the address of host:port or unix:/path.
@@ -123,15 +134,9 @@ func hubOf(o TrainerOptions, v *Vitals) (*hosts.Hub, net.Listener, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	network, at := splitAddress(o.Members)
-	if network == "unix" {
-		if err := os.Remove(at); err != nil && !errors.Is(err, os.ErrNotExist) { // of one that was killed
-			return nil, nil, err
-		}
-	}
-	l, err := net.Listen(network, at)
+	l, err := listenMembers(o.Members)
 	if err != nil {
-		return nil, nil, fmt.Errorf("--members: %w", err)
+		return nil, nil, fmt.Errorf("--members %s: %w", o.Members, err)
 	}
 	if !o.MembersTLS.none() {
 		config, err := o.MembersTLS.server(o.Log)
@@ -144,6 +149,14 @@ func hubOf(o TrainerOptions, v *Vitals) (*hosts.Hub, net.Listener, error) {
 	v.Metrics.MustRegister(hubMetrics{hub})
 	o.Log.Info("members may join", "address", l.Addr().String(), "build", who.Build)
 	return hub, l, nil
+}
+
+func listenMembers(address string) (net.Listener, error) {
+	network, at := splitAddress(address)
+	if network == "unix" {
+		return server.ListenUnix(at)
+	}
+	return net.Listen(network, at)
 }
 
 // MemberOptions are what a member can be told.
@@ -159,9 +172,11 @@ type MemberOptions struct {
 // Check finds what is wrong before a connection is made.
 func (o MemberOptions) Check() error {
 	errs := []error{o.TLS.check("")}
-	network, at := splitAddress(o.Trainer)
-	if _, _, err := net.SplitHostPort(at); network == "tcp" && err != nil || at == "" {
-		errs = append(errs, fmt.Errorf("--trainer %q: want the host:port or unix:/path of temper trainer --members", o.Trainer))
+	switch open, err := checkAddress(o.Trainer, o.TLS); {
+	case err != nil:
+		errs = append(errs, fmt.Errorf("--trainer %q: %w, as in temper trainer --members", o.Trainer, err))
+	case open:
+		errs = append(errs, fmt.Errorf("--trainer %s: the token and the weights would go over the network in clear: name --tls-cert, --tls-key and --tls-ca", o.Trainer))
 	}
 	if _, err := server.ClientTLS(o.TLS.CA, o.TLS.Cert, o.TLS.Key); err != nil {
 		errs = append(errs, err)

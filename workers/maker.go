@@ -7,17 +7,23 @@ import (
 	"temper/trainer/kernels"
 )
 
-// makerOf describes this process for the manifests of the runs that it works for. What
-// decides bits on a device of another kind than the CPU is the device's own.
-func makerOf(role, backend string) func(config.Run) proof.Maker {
-	m := proof.ThisMaker(role, backend)
+// makerOf describes this process for the manifests of the runs that it works for.
+func makerOf(role, backend string, mesh device.Mesh) func(config.Run) proof.Maker {
+	m := proof.ThisMaker(role, onMesh(backend, mesh))
 	return func(cfg config.Run) proof.Maker {
 		m := m
-		if backend == "" || backend == "go" {
-			m.Kernels = kernels.Describe(kernels.Choice(cfg.Trainer.Kernels)).Bits()
-		}
+		m.Kernels, _ = bitsOf(backend, cfg) // a run goes on where its device cannot be described
 		return m
 	}
+}
+
+// bitsOf is one line with all that decides bits on the device of a backend under a run's
+// configuration.
+func bitsOf(backend string, cfg config.Run) (string, error) {
+	if device.Threads(backend) {
+		return kernels.Describe(kernels.Choice(cfg.Trainer.Kernels)).Bits(), nil
+	}
+	return device.Bits(backend)
 }
 
 // onMesh is a backend with its mesh, which decides bits as well: sums over devices have

@@ -79,7 +79,10 @@ func newMembership(t *testing.T, o EnginesOptions) *membership {
 // start serves an engine and returns its address. change may be nil.
 func (m *membership) start(name string, change func(*wire.Identity)) (address string, lie *bool) {
 	m.t.Helper()
-	who := identify(m.loads, name, "go")
+	who, err := identify(m.loads, name, "go")
+	if err != nil {
+		m.t.Fatal(err)
+	}
 	if change != nil {
 		change(&who)
 	}

@@ -34,7 +34,7 @@ func Remake(o RemakeOptions) *remake.Bench {
 	return &remake.Bench{
 		Store: o.Store, Now: time.Now,
 		Makers: func(cfg config.Run) []proof.Maker {
-			return []proof.Maker{makerOf("rollout", o.Backend)(cfg), makerOf("trainer", onMesh(o.Backend, o.Mesh))(cfg)}
+			return []proof.Maker{makerOf("rollout", o.Backend, device.Mesh{})(cfg), makerOf("trainer", o.Backend, o.Mesh)(cfg)}
 		},
 		NewSampling: func(store blob.Store) *sampling.Service {
 			return sampling.New(sampling.Config{

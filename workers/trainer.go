@@ -69,7 +69,7 @@ func serveTrainer(ctx context.Context, o TrainerOptions, v *Vitals) error {
 	service := learner.NewService(learner.Config{
 		Store: conn.store, New: factory.make, OnLease: factory.noteLease, Now: time.Now, Log: o.Log,
 		MaxResident: o.ResidentRuns, MaxResidentBytes: o.ResidentBytes,
-		MadeBy: makerOf("trainer", onMesh(o.Backend, o.Mesh)), Meter: cputime.New(o.Supervisor),
+		MadeBy: makerOf("trainer", o.Backend, o.Mesh), Meter: cputime.New(o.Supervisor),
 		Sharing: learner.Sharing{Room: o.Weights.Room},
 		Graphs:  graphsOf(o.Backend), Work: workOf(ctx, o.Backend, o.Mesh),
 	})

@@ -16,7 +16,11 @@ const socketMode = 0o600
 // listen opens the address of cfg.
 func listen(cfg Config) (net.Listener, error) {
 	if path, isUnix := strings.CutPrefix(cfg.Listen, httpapi.UnixPrefix); isUnix {
-		return listenUnix(cfg.Listen, path)
+		l, err := ListenUnix(path)
+		if err != nil {
+			return nil, fmt.Errorf("sandbox address %s: %w", cfg.Listen, err)
+		}
+		return l, nil
 	}
 	addr, err := cfg.resolve()
 	if err != nil {
@@ -42,23 +46,27 @@ func (c Config) resolve() (*net.TCPAddr, error) {
 	return addr, nil
 }
 
-// listenUnix replaces a socket file that nobody serves.
-func listenUnix(addr, path string) (net.Listener, error) {
+// ListenUnix makes a socket that nobody but the owner may connect to. It replaces a socket
+// file that nobody serves, and no other file.
+func ListenUnix(path string) (net.Listener, error) {
 	if conn, err := net.Dial("unix", path); err == nil {
-		return nil, errors.Join(fmt.Errorf("sandbox address %s: another process serves it", addr), conn.Close())
+		return nil, errors.Join(errors.New("another process serves it"), conn.Close())
 	}
-	if info, err := os.Stat(path); err == nil && info.Mode()&os.ModeSocket != 0 {
+	if info, err := os.Stat(path); err == nil {
+		if info.Mode()&os.ModeSocket == 0 {
+			return nil, errors.New("there is a file that is no socket")
+		}
 		if err := os.Remove(path); err != nil {
-			return nil, fmt.Errorf("sandbox address %s: %w", addr, err)
+			return nil, err
 		}
 	}
 	l, err := net.Listen("unix", path)
 	if err != nil {
-		return nil, fmt.Errorf("sandbox address %s: %w", addr, reason(err))
+		return nil, reason(err)
 	}
 	// Nothing is accepted before this: who connected earlier waits in vain.
 	if err := os.Chmod(path, socketMode); err != nil {
-		return nil, errors.Join(fmt.Errorf("sandbox address %s: %w", addr, err), l.Close())
+		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
 }

@@ -30,11 +30,13 @@ const (
 )
 
 // attachedPlugins are the plugins of the process whose programs go through
-// trainer/graphcache, by their paths: go-xla loads each once.
+// trainer/graphcache, by their paths: go-xla loads each once. device is the first one of a
+// plugin, on which passes run that no mesh shares; "" before it was opened.
 var attachedPlugins = struct { //nolint:gochecknoglobals // see above
 	sync.Mutex
-	of map[string]graphcache.Attached
-}{of: map[string]graphcache.Attached{}}
+	of     map[string]graphcache.Attached
+	device map[string]string
+}{of: map[string]graphcache.Attached{}, device: map[string]string{}}
 
 // attachPlugin puts trainer/graphcache between go-xla and a plugin.
 func attachPlugin(path string, p *pjrt.Plugin) (graphcache.Attached, error) {
@@ -87,9 +89,24 @@ func keepGraphs(path string, backend compute.Backend) error {
 		kinds[i] = kindOf(backend.DeviceDescription(compute.DeviceNum(i)))
 	}
 	major, minor := p.Version()
-	a.Client(inner.Elem().FieldByName("c").UnsafePointer(), fmt.Sprintf("%s %s, interface %d.%d, %d devices: %q",
-		client.Platform(), client.PlatformVersion(), major, minor, len(kinds), kinds))
+	platform := fmt.Sprintf("%s %s, interface %d.%d", client.Platform(), client.PlatformVersion(), major, minor)
+	a.Client(inner.Elem().FieldByName("c").UnsafePointer(), fmt.Sprintf("%s, %d devices: %q", platform, len(kinds), kinds))
+	attachedPlugins.Lock()
+	defer attachedPlugins.Unlock()
+	attachedPlugins.device[path] = fmt.Sprintf("%s, %q", platform, kinds[0])
 	return nil
+}
+
+// describeXLA is Bits of a plugin of which a device was opened; ok is false before that.
+func describeXLA(path string) (line string, ok bool, err error) {
+	attachedPlugins.Lock()
+	a, device := attachedPlugins.of[path], attachedPlugins.device[path]
+	attachedPlugins.Unlock()
+	if device == "" {
+		return "", false, nil
+	}
+	line, err = a.Bits(device)
+	return line, err == nil, err
 }
 
 // kindOf is the description of a device without what differs between processes.

@@ -157,11 +157,12 @@ func (k *keeper) wait(key Key) (done func()) {
 // keyOf is the key of a program.
 func (k *keeper) keyOf(s source) Key {
 	library, _ := k.library() // store reports the error
+	parts := [][]byte{[]byte(magic), []byte(s.format), withoutName(s.code), s.options}
+	for _, x := range surroundings(library, s.device) {
+		parts = append(parts, []byte(x.value))
+	}
 	h := sha256.New()
-	for _, part := range [][]byte{
-		[]byte(magic), []byte(library), []byte(s.device), []byte(s.format), withoutName(s.code), s.options,
-		flags(), []byte(os.Getenv("JAX_PLATFORMS")), []byte(hostOf(s.device)),
-	} {
+	for _, part := range parts {
 		fmt.Fprintf(h, "%d\n", len(part))
 		h.Write(part)
 	}

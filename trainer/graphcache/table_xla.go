@@ -130,6 +130,15 @@ func (a Attached) Client(client unsafe.Pointer, device string) {
 	a.in.device[client] = device
 }
 
+// Bits is Bits of the package, for a device of this plugin.
+func (a Attached) Bits(device string) (string, error) {
+	hash, err := a.in.keeper.library()
+	if err != nil {
+		return "", err
+	}
+	return bitsOf(hash, device), nil
+}
+
 // functions reads the table of the plugin.
 func (p Plugin) functions() (f functions, compile uintptr, err error) {
 	for _, x := range []struct {

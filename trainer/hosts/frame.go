@@ -84,6 +84,36 @@ type conn struct {
 	limit    atomic.Int64 // bytes of tensors that a frame may have
 	sent     atomic.Int64
 	received atomic.Int64
+	moved    atomic.Int64 // when bytes of tensors moved last, in nanoseconds since 1970
+}
+
+// bulk reads and writes the bytes of tensors.
+type bulk struct{ *conn }
+
+// Read implements io.Reader.
+func (b bulk) Read(p []byte) (int, error) {
+	n, err := b.conn.Read(p)
+	b.moved.Store(time.Now().UnixNano())
+	return n, err
+}
+
+// Write implements io.Writer. Pieces of it are noted one by one.
+func (b bulk) Write(p []byte) (n int, err error) {
+	for n < len(p) && err == nil {
+		var m int
+		m, err = b.conn.Write(p[n:min(len(p), n+chunkSize)])
+		n += m
+		b.moved.Store(time.Now().UnixNano())
+	}
+	return n, err
+}
+
+// quietSince is the later of a time and that at which bytes of tensors moved last.
+func (c *conn) quietSince(t time.Time) time.Time {
+	if moved := time.Unix(0, c.moved.Load()); moved.After(t) {
+		return moved
+	}
+	return t
 }
 
 // Read implements io.Reader.
@@ -141,7 +171,7 @@ func (c *conn) send(m message, body []blob) error {
 		return err
 	}
 	for _, b := range body {
-		if err := b.read(func(data []byte) error { _, err := c.Write(data); return err }); err != nil {
+		if err := b.read(func(data []byte) error { _, err := bulk{c}.Write(data); return err }); err != nil {
 			return err
 		}
 	}
@@ -173,7 +203,7 @@ func (c *conn) receive() (message, []*tensors.Tensor, error) {
 	sum := crc32.Checksum(text, castagnoli)
 	for _, t := range body {
 		if err := fill(t, func(data []byte) error {
-			_, err := io.ReadFull(c, data)
+			_, err := io.ReadFull(bulk{c}, data)
 			sum = crc32.Update(sum, castagnoli, data)
 			return err
 		}); err != nil {

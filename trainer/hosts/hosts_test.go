@@ -55,14 +55,20 @@ func (l *lines) String() string {
 // patience is longer than a busy machine stops a process for.
 const patience = 8 * time.Second
 
-func newSite(t *testing.T, token string) *site {
+func newSite(t *testing.T, token string) *site { return newSiteOf(t, hosts.Config{Token: token}) }
+
+func newSiteOf(t *testing.T, cfg hosts.Config) *site {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a test
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := &site{t: t, where: l.Addr().String(), log: &lines{}}
-	s.hub = hosts.NewHub(hosts.Config{Identity: identity("hub"), Token: token, Patience: patience, Log: slog.New(slog.NewTextHandler(s.log, nil))})
+	if cfg.Backend == "" {
+		cfg.Identity = identity("hub")
+	}
+	cfg.Patience, cfg.Log = patience, slog.New(slog.NewTextHandler(s.log, nil))
+	s.hub = hosts.NewHub(cfg)
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- s.hub.Serve(ctx, l) }()
@@ -341,6 +347,28 @@ func TestTrainerOfTheDead(t *testing.T) {
 		if epoch == 5 {
 			s.stopMember(m, ended)
 		}
+	}
+}
+
+// TestDeclinedUnderAnEarlierEpoch: a member that refused an epoch of a run is asked again
+// under the next one, of the same trainer.
+func TestDeclinedUnderAnEarlierEpoch(t *testing.T) {
+	m := &hosts.Member{Identity: identity("m")}
+	for _, epochs := range [][]int64{{5}, {4, 6}} {
+		s := newSite(t, "")
+		ended := s.join(m, nil)
+		s.members(1)
+		cfg := smallConfig()
+		cfg.Elsewhere, cfg.Lanes = s.hub.Session("r"), 1
+		s.hub.Lead("r", epochs[0])
+		learn(t, cfg, func(updates int) bool {
+			s.hub.Lead("r", epochs[min(updates, len(epochs)-1)]) // the lease is taken again
+			return updates == 3
+		})
+		if c := s.hub.Counts(); c.Updated == 0 {
+			t.Errorf("%+v under epochs %v, want a member that got weights\n%s", c, epochs, s.log)
+		}
+		s.stopMember(m, ended)
 	}
 }
 

@@ -8,13 +8,18 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"os"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 )
 
 // DefaultPatience is how long a peer may make no progress.
 const DefaultPatience = 10 * time.Second
+
+// DefaultOverdue leaves time to open a device, and to compile a program for it.
+const DefaultOverdue = 5 * time.Minute
 
 // Config of a hub.
 type Config struct {
@@ -23,7 +28,10 @@ type Config struct {
 	Token string
 	// Patience is how long a member may be silent; 0 is DefaultPatience.
 	Patience time.Duration
-	Log      *slog.Logger
+	// Overdue is how long a member that lives may take over what it is asked, beside the
+	// time that its pace allows; 0 is DefaultOverdue.
+	Overdue time.Duration
+	Log     *slog.Logger
 }
 
 // Counts of a hub since it began.
@@ -50,14 +58,21 @@ type Hub struct {
 // NewHub makes a hub without members.
 func NewHub(c Config) *Hub {
 	c.Patience = cmp.Or(c.Patience, DefaultPatience)
+	c.Overdue = cmp.Or(c.Overdue, DefaultOverdue)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Hub{cfg: c, members: map[int]*peer{}, epochs: map[string]int64{}}
 }
 
+// maxStrangers bounds the connections that have not said yet who they are.
+const maxStrangers = 64
+
+// maxPause is the longest pause after a connection that could not be accepted.
+const maxPause = time.Second
+
 // Serve lets members join at a listener until ctx ends, and then lets all of them go. It
-// closes the listener.
+// closes the listener. Want of file descriptors or memory does not end it.
 func (h *Hub) Serve(ctx context.Context, l net.Listener) error {
 	stop := context.AfterFunc(ctx, func() { _ = l.Close() }) // Accept ends
 	defer stop()
@@ -65,28 +80,59 @@ func (h *Hub) Serve(ctx context.Context, l net.Listener) error {
 	var work sync.WaitGroup
 	defer work.Wait()
 	defer cancel()
+	strangers := make(chan struct{}, maxStrangers)
+	pause := time.Duration(0)
 	for {
 		c, err := l.Accept()
-		if err != nil {
-			if ctx.Err() != nil { // serving may end a moment after the listener
-				return nil //nolint:nilerr // the end was asked for
-			}
-			if ne := net.Error(nil); errors.As(err, &ne) && ne.Timeout() {
-				continue
-			}
+		switch {
+		case err == nil:
+		case ctx.Err() != nil: // serving may end a moment after the listener
+			return nil //nolint:nilerr // the end was asked for
+		case !passes(err):
 			return err
+		default:
+			pause = min(max(2*pause, 5*time.Millisecond), maxPause)
+			h.cfg.Log.Warn("no connection is accepted", "err", err, "pause", pause)
+			select {
+			case <-time.After(pause):
+			case <-ctx.Done():
+			}
+			continue
 		}
-		work.Go(func() { h.host(serving, c) })
+		pause = 0
+		select {
+		case strangers <- struct{}{}:
+			work.Go(func() { h.host(serving, c, sync.OnceFunc(func() { <-strangers })) })
+		default:
+			h.count(func(n *Counts) { n.Refused++ })
+			_ = c.Close() // whoever it is tries again
+		}
 	}
 }
 
-// host serves a member from its hello to its end.
-func (h *Hub) host(ctx context.Context, raw net.Conn) {
+// passes reports whether an error of Accept is one of the moment.
+func passes(err error) bool {
+	for _, one := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED, os.ErrDeadlineExceeded} {
+		if errors.Is(err, one) {
+			return true
+		}
+	}
+	return false
+}
+
+// host serves a member from its hello to its end. known is called when it has said who it is,
+// which it must within the patience of the hub.
+func (h *Hub) host(ctx context.Context, raw net.Conn, known func()) {
+	defer known()
 	c := &conn{Conn: raw, patience: h.cfg.Patience}
 	stop := context.AfterFunc(ctx, func() { _ = raw.Close() }) // what it waits for ends
 	defer stop()
 	defer raw.Close() //nolint:errcheck // nothing is written any more
+	late := time.AfterFunc(h.cfg.Patience, func() { _ = raw.Close() })
 	who, err := h.admit(c)
+	if !late.Stop() && err == nil {
+		err = os.ErrDeadlineExceeded
+	}
 	if err != nil {
 		if ctx.Err() == nil {
 			h.cfg.Log.Error("member is left out", "member", who.Name, "address", raw.RemoteAddr().String(), "err", err)
@@ -94,6 +140,7 @@ func (h *Hub) host(ctx context.Context, raw net.Conn) {
 		}
 		return
 	}
+	known()
 	p := h.join(c, who)
 	if err := c.send(message{Kind: kindWelcome, Rank: p.rank}, nil); err == nil {
 		h.cfg.Log.Info("member joins", "member", who.Name, "rank", p.rank, "lanes", who.Lanes, "address", raw.RemoteAddr().String())

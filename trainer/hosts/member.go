@@ -160,10 +160,36 @@ func (w *work) setUp(s *setup) error {
 	if err != nil {
 		return err
 	}
+	bits, err := device.Bits(w.member.Backend)
+	if err == nil {
+		err = sameDevice(bits, s.Device)
+	}
+	if err != nil {
+		a.Close()
+		return err
+	}
 	w.assistant, w.network, w.member.epochs[s.Run] = a, s.Network, s.Epoch
 	w.conn.limit.Store(maxBytes(s.Network))
 	w.member.Log.Info("member works for a run", "run_id", s.Run, "epoch", s.Epoch)
 	return nil
+}
+
+// sameDevice refuses a device whose line of device.Bits is not that of the hub.
+func sameDevice(own, hub string) error {
+	if own == hub {
+		return nil
+	}
+	ours, theirs := strings.Fields(own), strings.Fields(hub)
+	var diff []string
+	for i := range min(len(ours), len(theirs)) {
+		if ours[i] != theirs[i] {
+			diff = append(diff, ours[i]+", not "+theirs[i])
+		}
+	}
+	if len(ours) != len(theirs) {
+		diff = []string{own + ", not " + hub}
+	}
+	return fmt.Errorf("this host would compute other bits: %s", strings.Join(diff, "; "))
 }
 
 // follow takes the weights, in the order of the network's tensors.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"temper/internal/config"
+	"temper/trainer/device"
 	"temper/trainer/kernels"
 	"temper/trainer/packing"
 	"temper/trainer/pass"
@@ -71,8 +72,10 @@ type setup struct {
 	Run string `json:"run"`
 	// Epoch of the lease with which the trainer holds the run.
 	Epoch int64 `json:"epoch"`
-	// Bits are the kernels of the hub under the run's choice.
+	// Kernels are those of the hub under the run's choice, and Device is what decides bits
+	// on a device that is not the Go backend; see device.Bits.
 	Kernels     kernels.Kernels `json:"kernels"`
+	Device      string          `json:"device,omitempty"`
 	Network     qwen3.Config    `json:"network"`
 	Options     qwen3.Options   `json:"options"`
 	Loss        config.Loss     `json:"loss"`
@@ -80,11 +83,15 @@ type setup struct {
 	Temperature float64         `json:"temperature"`
 }
 
-func setupOf(run string, epoch int64, c pass.Config) *setup {
-	return &setup{
-		Run: run, Epoch: epoch, Kernels: kernels.Describe(c.Kernels),
-		Network: c.Network, Options: c.Options, Loss: c.Loss, Entropies: c.Entropies, Temperature: c.Temperature,
+func setupOf(run string, epoch int64, c pass.Config) (*setup, error) {
+	bits, err := device.Bits(c.Backend)
+	if err != nil {
+		return nil, err
 	}
+	return &setup{
+		Run: run, Epoch: epoch, Kernels: kernels.Describe(c.Kernels), Device: bits,
+		Network: c.Network, Options: c.Options, Loss: c.Loss, Entropies: c.Entropies, Temperature: c.Temperature,
+	}, nil
 }
 
 // config are the settings for the passes of a member.

@@ -9,11 +9,15 @@ import (
 
 	"github.com/gomlx/gomlx/core/tensors"
 
+	"temper/trainer/device"
 	"temper/trainer/pass"
 )
 
 // errLost means that a member is gone.
 var errLost = errors.New("member is lost")
+
+// slowness is how many times as long as the trainer a member may take for a pass.
+const slowness = 8
 
 // peer is a member as the hub sees it.
 type peer struct {
@@ -30,13 +34,34 @@ type peer struct {
 	session  int // whose settings it has, 0 for none
 	epoch    int64
 	revision int
-	declined int // the session that it would not work for
+	declined declined
+}
+
+// declined is what a member would not work for: a session, under an epoch of its lease.
+type declined struct {
+	session int
+	epoch   int64
 }
 
 // answer is what a member says to a question.
 type answer struct {
 	message
 	body []*tensors.Tensor
+}
+
+// suits refuses what does not answer a question.
+func (a answer) suits(question kind) error {
+	want := kindReady
+	if question == kindPass {
+		want = kindResult
+	}
+	switch {
+	case a.Kind == want, a.Kind == kindFailed && question == kindSetup: // the caller reads why
+		return nil
+	case a.Kind == kindFailed:
+		return errors.New(a.Reason)
+	}
+	return fmt.Errorf("%w: %s answers %s", errFrame, a.Kind, question)
 }
 
 func newPeer(h *Hub, c *conn, who Identity, rank int) *peer {
@@ -99,9 +124,9 @@ func (p *peer) fail() {
 	_ = p.conn.Close() // its reader ends
 }
 
-// ask sends a question and waits for its answer. A member that cannot do what is asked is
-// let go: it joins again, with nothing of what went wrong.
-func (p *peer) ask(ctx context.Context, m message, body []blob) (message, []*tensors.Tensor, error) {
+// ask sends a question and waits for its answer. A member that cannot do what is asked, or
+// does not answer in time, is let go: it joins again, with nothing of what went wrong.
+func (p *peer) ask(ctx context.Context, pace func() time.Duration, m message, body []blob) (message, []*tensors.Tensor, error) {
 	to := make(chan answer, 1)
 	p.mu.Lock()
 	if p.lost {
@@ -112,57 +137,92 @@ func (p *peer) ask(ctx context.Context, m message, body []blob) (message, []*ten
 	m.Seq = p.seq
 	p.waiting[m.Seq] = to
 	p.mu.Unlock()
-	if err := p.conn.send(m, body); err != nil {
+	if err := p.send(ctx, m, body); err != nil {
 		p.fail()
 		return message{}, nil, fmt.Errorf("%w: %w", errLost, err)
 	}
-	select {
-	case a := <-to:
-		if a.Kind == kindFailed && m.Kind != kindSetup {
-			p.hub.cfg.Log.Error("member fails", "member", p.who.Name, "rank", p.rank, "err", a.Reason)
-			p.fail()
-			return a.message, nil, errors.New(a.Reason)
+	look := time.NewTicker(min(p.hub.cfg.Overdue/8, time.Second))
+	defer look.Stop()
+	for asked := time.Now(); ; {
+		select {
+		case a := <-to:
+			if err := a.suits(m.Kind); err != nil {
+				device.Free(a.body...)
+				return message{}, nil, p.blame(err)
+			}
+			return a.message, a.body, nil
+		case <-p.gone:
+			return message{}, nil, errLost
+		case <-ctx.Done():
+			p.mu.Lock()
+			delete(p.waiting, m.Seq)
+			p.mu.Unlock()
+			return message{}, nil, ctx.Err()
+		case <-look.C:
+			if quiet, limit := time.Since(p.conn.quietSince(asked)), p.hub.cfg.Overdue+slowness*pace(); pace() > 0 && quiet > limit {
+				return message{}, nil, p.blame(fmt.Errorf("no answer to %s in %v", m.Kind, limit))
+			}
 		}
-		return a.message, a.body, nil
-	case <-p.gone:
-		return message{}, nil, errLost
-	case <-ctx.Done():
-		p.mu.Lock()
-		delete(p.waiting, m.Seq)
-		p.mu.Unlock()
-		return message{}, nil, ctx.Err()
 	}
 }
 
-// declines reports whether the member would not work for a session.
-func (p *peer) declines(session int) bool {
+// send sends a question. A frame that is begun is sent whole, since half of one would cost
+// the member; after the end of ctx that has as long as patience says.
+func (p *peer) send(ctx context.Context, m message, body []blob) error {
+	sent := make(chan struct{})
+	defer close(sent)
+	defer context.AfterFunc(ctx, func() {
+		select {
+		case <-sent:
+		case <-time.After(p.conn.patience):
+			p.fail()
+		}
+	})()
+	return p.conn.send(m, body)
+}
+
+// blame lets a member go that did not do its part.
+func (p *peer) blame(err error) error {
+	p.hub.cfg.Log.Error("member fails", "member", p.who.Name, "rank", p.rank, "err", err)
+	p.fail()
+	return err
+}
+
+// declines reports whether the member would not work for a session, the last time that it
+// was asked under this epoch.
+func (p *peer) declines(d declined) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.declined == session
+	return p.declined == d
 }
 
 // update gives the member the settings and the weights of a session, unless it has them,
-// and reports whether it has. It does not end with a call's context: a member that gets
-// half of the weights would have to join again.
-func (p *peer) update(s *Session, at pass.Standing, weights func() ([]blob, error)) bool {
-	ctx, epoch := context.Background(), s.epoch()
+// and reports whether it has.
+func (p *peer) update(ctx context.Context, s *Session, at pass.Standing, weights func() ([]blob, error)) bool {
+	epoch := s.epoch()
 	p.mu.Lock()
 	known, current := p.session == s.id && p.epoch == epoch, p.revision == at.Revision
 	p.mu.Unlock()
+	if known && current {
+		return true
+	}
+	p.note(func() { p.session = 0 }) // whatever it has if this ends early
 	if !known {
 		p.conn.limit.Store(maxBytes(at.Config.Network))
-		m, _, err := p.ask(ctx, message{Kind: kindSetup, Setup: setupOf(s.run, epoch, at.Config)}, nil)
+		settings, err := setupOf(s.run, epoch, at.Config)
+		if err != nil {
+			p.hub.cfg.Log.Error("settings are not stated for members", "run_id", s.run, "err", err)
+			return false
+		}
+		m, _, err := p.ask(ctx, at.Pace, message{Kind: kindSetup, Setup: settings}, nil)
 		if err != nil {
 			return false
 		}
 		if m.Kind == kindFailed {
 			p.hub.cfg.Log.Error("member is left out", "member", p.who.Name, "rank", p.rank, "run_id", s.run, "err", m.Reason)
-			p.note(func() { p.declined = s.id })
+			p.note(func() { p.declined = declined{s.id, epoch} })
 			return false
 		}
-	}
-	if known && current {
-		return true
 	}
 	body, err := weights()
 	if err != nil {
@@ -170,7 +230,7 @@ func (p *peer) update(s *Session, at pass.Standing, weights func() ([]blob, erro
 		return false
 	}
 	before := p.conn.sent.Load()
-	if _, _, err := p.ask(ctx, message{Kind: kindWeights, Trained: at.Trained}, body); err != nil {
+	if _, _, err := p.ask(ctx, at.Pace, message{Kind: kindWeights, Trained: at.Trained}, body); err != nil {
 		return false
 	}
 	p.hub.count(func(n *Counts) { n.Updated++; n.WeightsSent += p.conn.sent.Load() - before })

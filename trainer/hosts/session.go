@@ -38,8 +38,9 @@ func (s *Session) epoch() int64 {
 // Enlist implements pass.Elsewhere. Members that join later help from the next call on.
 func (s *Session) Enlist(at pass.Standing) (lanes int, gather func(context.Context, func(pass.Lane))) {
 	var able []*peer
+	now := declined{s.id, s.epoch()}
 	for _, p := range s.hub.present() {
-		if !p.declines(s.id) {
+		if !p.declines(now) {
 			able = append(able, p)
 			lanes += p.who.Lanes
 		}
@@ -48,10 +49,10 @@ func (s *Session) Enlist(at pass.Standing) (lanes int, gather func(context.Conte
 	return lanes, func(ctx context.Context, offer func(pass.Lane)) {
 		var all sync.WaitGroup
 		for _, p := range able {
-			all.Go(func() { //nolint:contextcheck // a frame that is begun is sent whole, whatever becomes of the pass
-				if p.update(s, at, weights) {
+			all.Go(func() {
+				if p.update(ctx, s, at, weights) {
 					for range p.who.Lanes {
-						offer(lane{p})
+						offer(lane{p, at})
 					}
 				}
 			})
@@ -74,7 +75,10 @@ func weightsOf(at pass.Standing) ([]blob, error) {
 }
 
 // lane is a place for one pass at a member.
-type lane struct{ peer *peer }
+type lane struct {
+	peer *peer
+	at   pass.Standing
+}
 
 // Make implements pass.Lane.
 func (l lane) Make(ctx context.Context, p pass.Program, shape packing.Shape, args []any) ([]device.Value, error) {
@@ -86,7 +90,13 @@ func (l lane) Make(ctx context.Context, p pass.Program, shape packing.Shape, arg
 		}
 		inputs[i] = blobOf(t)
 	}
-	_, out, err := l.peer.ask(ctx, message{Kind: kindPass, Pass: p, Shape: shape}, inputs)
+	_, out, err := l.peer.ask(ctx, l.at.Pace, message{Kind: kindPass, Pass: p, Shape: shape}, inputs)
+	if err == nil {
+		if err = l.at.CheckResults(p, shape, out); err != nil {
+			device.Free(out...)
+			err = l.peer.blame(err)
+		}
+	}
 	hub := l.peer.hub
 	if err != nil {
 		if ctx.Err() == nil {

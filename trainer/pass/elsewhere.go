@@ -3,9 +3,12 @@ package pass
 import (
 	"context"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"temper/trainer/device"
 	"temper/trainer/packing"
+	"temper/trainer/qwen3"
 	"temper/trainer/state"
 	"temper/trainer/tensor"
 )
@@ -34,13 +37,19 @@ type Standing struct {
 	Trained  []string // the tensors that gradients are of
 	// Weights copies them. It may be called while Gather runs.
 	Weights func() ([]tensor.Named, error)
+	// Pace is how long the slowest pass of this process took in the call; 0 before one has
+	// ended. It tells a process that is slow from one that will never answer.
+	Pace func() time.Duration
+
+	gradients []qwen3.TensorSpec // of Trained
 }
 
 // crew makes the passes of one call of Each, here and elsewhere.
 type crew struct {
 	elsewhere int
 	muster    func(context.Context, func(Lane))
-	free      chan Lane // nil is a lane of this process
+	free      chan Lane    // nil is a lane of this process
+	slowest   atomic.Int64 // of the passes made here, in nanoseconds
 }
 
 // enlist returns who makes passes over so many microbatches; nil where this process
@@ -49,11 +58,13 @@ func (p *Passes) enlist(program Program, micros, lanes int) *crew {
 	if p.cfg.Elsewhere == nil || micros < 2 || program.Kind == Reference {
 		return nil
 	}
-	n, muster := p.cfg.Elsewhere.Enlist(standingOf(p.cfg, p.state))
-	if n == 0 {
+	c := &crew{}
+	at := standingOf(p.cfg, p.state)
+	at.Pace = c.pace
+	if c.elsewhere, c.muster = p.cfg.Elsewhere.Enlist(at); c.elsewhere == 0 {
 		return nil
 	}
-	c := &crew{elsewhere: n, muster: muster, free: make(chan Lane, lanes+n)}
+	c.free = make(chan Lane, lanes+c.elsewhere)
 	for range lanes {
 		c.free <- nil
 	}
@@ -62,10 +73,24 @@ func (p *Passes) enlist(program Program, micros, lanes int) *crew {
 
 func standingOf(cfg Config, s *state.State) Standing {
 	out := Standing{Config: cfg, Revision: s.Revision, Weights: s.Weights}
-	for _, spec := range s.Tuning().Trained {
+	out.gradients = s.Tuning().Trained
+	for _, spec := range out.gradients {
 		out.Trained = append(out.Trained, spec.Name)
 	}
 	return out
+}
+
+func (c *crew) pace() time.Duration { return time.Duration(c.slowest.Load()) }
+
+// timed makes a pass here, and notes how long it took.
+func (c *crew) timed(here func() ([]device.Value, error)) ([]device.Value, error) {
+	begin := time.Now()
+	out, err := here()
+	for took := int64(max(time.Since(begin), 1)); ; {
+		if known := c.slowest.Load(); took <= known || c.slowest.CompareAndSwap(known, took) {
+			return out, err
+		}
+	}
 }
 
 // gather gets the other processes ready beside the passes. What it returns waits until
@@ -76,13 +101,30 @@ func (c *crew) gather(ctx context.Context) (wait func()) {
 	return done.Wait
 }
 
+// take waits for a lane. Those of this process come back always.
+func (c *crew) take(ctx context.Context) (Lane, error) {
+	select {
+	case lane := <-c.free:
+		if ctx.Err() != nil {
+			c.free <- lane
+			return nil, ctx.Err()
+		}
+		return lane, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
 // make makes a pass wherever a lane is free. A pass that is lost with its process is made
 // again: every lane yields the same bits.
 func (c *crew) make(ctx context.Context, here func() ([]device.Value, error), there func(Lane) ([]device.Value, error)) ([]device.Value, error) {
 	for {
-		lane := <-c.free // lanes of this process come back always
+		lane, err := c.take(ctx)
+		if err != nil {
+			return nil, err
+		}
 		if lane == nil {
-			out, err := here()
+			out, err := c.timed(here)
 			c.free <- nil
 			return out, err
 		}
