@@ -7,8 +7,6 @@ import (
 	"testing"
 
 	"temper/internal/blob/fileblob"
-	"temper/internal/config"
-	"temper/internal/run"
 	"temper/internal/run/runtest"
 	"temper/internal/series"
 )
@@ -37,7 +35,7 @@ func TestExportAgain(t *testing.T) {
 	for _, format := range formats {
 		export(format)
 	}
-	repeatStage(t, h, "second")
+	h.Repeat(t, "second")
 	h.Continue(t, 7, 8)
 	for _, format := range formats {
 		export(format)
@@ -51,20 +49,5 @@ func TestExportAgain(t *testing.T) {
 		if n := strings.Count(string(data), series.Reward) - 1; err != nil || n < 7 {
 			t.Errorf("%s: the reward of %d steps (%v), want 8", files[0], n+1, err)
 		}
-	}
-}
-
-// repeatStage makes a stage part of the plan once more, as the workflow does.
-func repeatStage(t *testing.T, h *runtest.Run, stage string) {
-	t.Helper()
-	_, err := h.Amend(t, config.Amendment{FromStep: h.Plan.NumSteps() + 1, Repeat: stage})
-	if err == nil {
-		h.Plan, err = run.Reopen(t.Context(), h.Store, "demo")
-	}
-	if err == nil {
-		h.Config, err = run.ReadConfig(t.Context(), h.Store, h.Ref)
-	}
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -15,10 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/parquet-go/parquet-go"
 
-	"temper/internal/config"
 	"temper/internal/export"
 	"temper/internal/history"
-	"temper/internal/run"
 	"temper/internal/run/runtest"
 )
 
@@ -91,16 +89,7 @@ func TestRepeatedStage(t *testing.T) {
 		}
 	}
 	send(6)
-	_, err := h.Amend(t, config.Amendment{FromStep: 7, Repeat: "second"})
-	if err == nil {
-		h.Plan, err = run.Reopen(t.Context(), h.Store, "demo")
-	}
-	if err == nil {
-		h.Config, err = run.ReadConfig(t.Context(), h.Store, h.Ref)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	h.Repeat(t, "second")
 	h.Continue(t, 7, 8)
 	send(2)
 	r, err := history.Open(t.Context(), h.Store, "demo")

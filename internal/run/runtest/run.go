@@ -141,6 +141,21 @@ func (h *Run) Amend(t testing.TB, a config.Amendment) (run.Amended, error) {
 	return out, err
 }
 
+// Repeat makes a stage part of the plan once more, behind the others, as the workflow does.
+func (h *Run) Repeat(t testing.TB, stage string) {
+	t.Helper()
+	_, err := h.Amend(t, config.Amendment{FromStep: h.Plan.NumSteps() + 1, Repeat: stage})
+	if err == nil {
+		h.Plan, err = run.Reopen(t.Context(), h.Store, h.Ref.RunID)
+	}
+	if err == nil {
+		h.Config, err = run.ReadConfig(t.Context(), h.Store, h.Ref)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Checkpoints lists the cursors that have one.
 func (h *Run) Checkpoints(t testing.TB) []int {
 	t.Helper()
