@@ -202,7 +202,7 @@ func within(names []string, datacenter string) bool {
 }
 
 // Within reports whether jobs of the cluster may be in a datacenter.
-func (b Build) Within(datacenter string) bool { return within(b.Nomad.Datacenters, datacenter) }
+func Within(b Build, datacenter string) bool { return within(b.Nomad.Datacenters, datacenter) }
 
 // matches reports whether a name is the wanted one, in which a * stands for any text.
 func matches(wanted, name string) bool {

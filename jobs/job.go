@@ -173,7 +173,9 @@ func (b form) group(p process) *api.TaskGroup {
 }
 
 // mounts reports whether a process sees the folder Data by a volume alone: what raw_exec starts sees the whole node.
-func (b form) mounts(p process) bool { return b.Folder(p.name) != "" && p.role.Driver != spec.RawExec }
+func (b form) mounts(p process) bool {
+	return Folder(b.Build, p.name) != "" && p.role.Driver != spec.RawExec
+}
 
 const (
 	// diskMB holds the logs of a task, which are diskMB/2 together.

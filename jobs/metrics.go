@@ -16,7 +16,7 @@ func (b Build) Metrics() *api.Job {
 	p := process{
 		name: "metrics", role: b.Roles.Metrics, command: "prometheus",
 		args: []string{
-			"--config.file=${NOMAD_SECRETS_DIR}/prometheus.yaml", "--storage.tsdb.path=" + b.Folder("metrics"),
+			"--config.file=${NOMAD_SECRETS_DIR}/prometheus.yaml", "--storage.tsdb.path=" + Folder(b, "metrics"),
 			"--web.listen-address=" + loopback + ":${NOMAD_PORT_" + portAPI + "}",
 		},
 		ports: []api.Port{{Label: portAPI, Value: b.Ports.Prometheus}},

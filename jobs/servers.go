@@ -31,13 +31,13 @@ func (b Build) Temporal() *api.Job {
 		p.args = append([]string{"--postgres", url}, p.args...)
 		p.secrets = map[string]string{"PGPASSWORD": ItemPostgresPassword}
 	} else {
-		p.args = append([]string{"--db", b.Folder(p.name)}, p.args...)
+		p.args = append([]string{"--db", Folder(b, p.name)}, p.args...)
 	}
 	return alone(form{b}.job(p))
 }
 
 // Folder is what a role keeps on the disk of its node and finds there again; "" for nothing.
-func (b Build) Folder(role string) string {
+func Folder(b Build, role string) string {
 	switch {
 	case role == "postgres":
 		return path.Join(b.Data, "postgres")
@@ -69,7 +69,7 @@ func (b Build) PostgresServer() *api.Job {
 	return alone(form{b}.job(process{
 		name: "postgres", role: b.Roles.Postgres, program: "/bin/sh", args: []string{"${NOMAD_TASK_DIR}/" + filePostgres},
 		env: map[string]string{
-			"PGDATA": b.Folder("postgres"), "PGUSER": postgresUser, "PGPORT": "${NOMAD_PORT_" + portAPI + "}", "POSTGRES_BIN": b.Programs.Postgres,
+			"PGDATA": Folder(b, "postgres"), "PGUSER": postgresUser, "PGPORT": "${NOMAD_PORT_" + portAPI + "}", "POSTGRES_BIN": b.Programs.Postgres,
 		},
 		ports: []api.Port{{Label: portAPI, Value: b.Ports.Postgres}},
 		serve: portAPI, check: open(),
@@ -91,7 +91,7 @@ var startPostgres string
 func (b Build) ObjectStore() *api.Job {
 	p := process{
 		name: "objectstore", role: b.Roles.ObjectStore, command: "s3d",
-		args:  []string{"--dir", b.Folder("objectstore"), "--listen", wire{b}.address(portAPI), "--bucket", bucket},
+		args:  []string{"--dir", Folder(b, "objectstore"), "--listen", wire{b}.address(portAPI), "--bucket", bucket},
 		ports: []api.Port{{Label: portAPI, Value: b.Ports.ObjectStore}},
 		serve: portAPI, check: open(),
 		secrets: map[string]string{"AWS_ACCESS_KEY_ID": ItemAccessKey, "AWS_SECRET_ACCESS_KEY": ItemSecretKey},

@@ -239,7 +239,7 @@ func (e *modelEval) source(ctx context.Context) (evaluate.Source, error) {
 	if err != nil {
 		return evaluate.Source{}, err
 	}
-	weights, err := model.Digest(ctx)
+	weights, err := hf.Digest(ctx, model)
 	return evaluate.Source{Weights: weights, MaxContext: e.chat.model.MaxContext}, errors.Join(err, model.Close())
 }
 

@@ -91,7 +91,7 @@ func (b *Backend) Start(ctx context.Context, job placement.Job, index uint64) (u
 			return 0, &placement.ConflictError{Job: job.ID, Text: "it was removed meanwhile"}
 		}
 		if there != nil {
-			if done, found, err := b.meet(there, job, index); done || err != nil {
+			if done, found, err := meet(there, job, index); done || err != nil {
 				return found, err
 			}
 			index = value(there.JobModifyIndex)
@@ -125,7 +125,7 @@ func (b *Backend) register(ctx context.Context, job placement.Job, index uint64)
 }
 
 // meet compares a job with one that is there: done when it is that one.
-func (b *Backend) meet(there *api.Job, job placement.Job, index uint64) (done bool, found uint64, err error) {
+func meet(there *api.Job, job placement.Job, index uint64) (done bool, found uint64, err error) {
 	found = value(there.JobModifyIndex)
 	if value(there.Stop) {
 		return false, found, nil

@@ -25,7 +25,7 @@ func (b *Backend) Nodes(ctx context.Context) ([]placement.Node, error) {
 	var out []placement.Node
 	for _, n := range jobs.NewRoom(nodes, allocs).Nodes() {
 		out = append(out, placement.Node{
-			ID: n.ID, Name: n.Name, Pool: n.NodePool, State: b.nodeState(n),
+			ID: n.ID, Name: n.Name, Pool: n.NodePool, State: nodeState(b.build, n),
 			Has:     placement.Room{Cores: int(n.Cores[1]), MemoryMiB: int(n.Memory[1]), Devices: n.AllDevices},
 			Free:    placement.Room{Cores: int(n.Cores[1] - n.Cores[0]), MemoryMiB: int(n.Memory[1] - n.Memory[0]), Devices: n.FreeDevices},
 			Members: members[n.ID],
@@ -35,13 +35,13 @@ func (b *Backend) Nodes(ctx context.Context) ([]placement.Node, error) {
 	return out, nil
 }
 
-func (b *Backend) nodeState(n jobs.NodeRoom) placement.NodeState {
+func nodeState(build jobs.Build, n jobs.NodeRoom) placement.NodeState {
 	switch {
 	case n.Status != api.NodeStatusReady:
 		return placement.NodeDown
 	case n.Drain:
 		return placement.NodeDraining
-	case n.SchedulingEligibility != api.NodeSchedulingEligible, !b.build.Within(n.Datacenter): // where no job of a run gets
+	case n.SchedulingEligibility != api.NodeSchedulingEligible, !jobs.Within(build, n.Datacenter): // where no job of a run gets
 		return placement.NodeClosed
 	default:
 		return placement.NodeReady

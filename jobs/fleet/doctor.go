@@ -220,7 +220,7 @@ func (f examiner) foldersFinding(all []*api.Job, there holdings) Finding {
 	kept, room := 0, there.room()
 	for _, j := range all {
 		role := j.Meta[jobs.MetaRole]
-		folder := f.build.Folder(role)
+		folder := jobs.Folder(f.build, role)
 		if folder == "" || f.build.File(role) != "" { // a job of the operator's own has a place of its own
 			continue
 		}

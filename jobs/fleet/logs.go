@@ -54,14 +54,15 @@ func (f *Fleet) Logs(ctx context.Context, name string, o LogOptions, out io.Writ
 			all = append(all, stream{a, task})
 		}
 	}
+	read := logs{f, o}
 	if o.Follow && len(all) > 1 {
-		return f.followAll(ctx, all, o, out)
+		return read.follow(ctx, all, out)
 	}
 	for _, s := range all {
 		if len(all) > 1 {
 			fmt.Fprintf(out, "==> %s\n", s)
 		}
-		if err := f.copyLog(ctx, s, o, out); err != nil {
+		if err := read.copy(ctx, s, out); err != nil {
 			return err
 		}
 	}
@@ -104,33 +105,39 @@ func (s stream) String() string {
 	return name
 }
 
-// copyLog writes the end of one log, and what follows until the context ends.
-func (f *Fleet) copyLog(ctx context.Context, s stream, o LogOptions, out io.Writer) error {
+// logs reads the logs of instances.
+type logs struct {
+	*Fleet
+	LogOptions
+}
+
+// copy writes the end of one log, and what follows until the context ends.
+func (f logs) copy(ctx context.Context, s stream, out io.Writer) error {
 	alloc, _, err := f.nomad.Allocations().Info(s.ID, query(ctx))
 	if err != nil {
 		return f.nomad.Fail("read allocation "+s.ID, err)
 	}
 	kind := "stderr"
-	if o.Stdout {
+	if f.Stdout {
 		kind = "stdout"
 	}
-	frames, errs := f.nomad.AllocFS().Logs(alloc, o.Follow, s.task, kind, api.OriginEnd, o.Bytes, ctx.Done(), query(ctx))
-	if err := copyFrames(frames, errs, out); err != nil && !(o.Follow && ctx.Err() != nil) { // who follows ends it so
+	frames, errs := f.nomad.AllocFS().Logs(alloc, f.Follow, s.task, kind, api.OriginEnd, f.Bytes, ctx.Done(), query(ctx))
+	if err := copyFrames(frames, errs, out); err != nil && !(f.Follow && ctx.Err() != nil) { // who follows ends it so
 		return f.nomad.Fail("read the log of "+s.Name, err)
 	}
 	return nil
 }
 
-// followAll writes the lines of several logs as they come, each behind the name of its instance. One that cannot be read
+// follow writes the lines of several logs as they come, each behind the name of its instance. One that cannot be read
 // ends none of the others.
-func (f *Fleet) followAll(ctx context.Context, all []stream, o LogOptions, out io.Writer) error {
+func (f logs) follow(ctx context.Context, all []stream, out io.Writer) error {
 	var turn sync.Mutex
 	var following sync.WaitGroup
 	failed := make([]error, len(all))
 	for i, s := range all {
 		following.Go(func() {
 			w := &lines{turn: &turn, out: out, prefix: s.String() + " | "}
-			if failed[i] = f.copyLog(ctx, s, o, w); failed[i] != nil {
+			if failed[i] = f.copy(ctx, s, w); failed[i] != nil {
 				_, _ = fmt.Fprintf(w, "%v\n", failed[i]) // out is where others are told of it as well
 			}
 			w.flush()

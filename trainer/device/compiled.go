@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"temper/trainer/graphcache"
 )
 
 // Alias says that a result of a graph may take the memory of an input. Both are counted
@@ -42,3 +44,8 @@ func OrderByMemory(backend string) {
 	}
 	_ = os.Setenv("XLA_FLAGS", strings.TrimSpace(flags)) // fails only for a name that is no name
 }
+
+// Graphs counts the programs that XLA plugins have compiled and loaded in this process. What
+// is compiled on a backend of Open is kept on disk and found there again, of whatever part
+// of the tree; see trainer/graphcache.
+func Graphs() graphcache.Counts { return graphcache.Now() }

@@ -13,7 +13,7 @@ import (
 func TestDigest(t *testing.T) {
 	digest := func(dir string) string {
 		t.Helper()
-		sum, err := load(t, dir).Digest(t.Context())
+		sum, err := hf.Digest(t.Context(), load(t, dir))
 		if err != nil || len(sum) != 64 {
 			t.Fatalf("%s: %q, %v", dir, sum, err)
 		}
