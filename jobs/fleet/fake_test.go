@@ -137,6 +137,13 @@ func (w *lone) edit(id string, change func(*api.Job)) {
 	w.register(j)
 }
 
+// set changes what it answers, also while a request of before is under way, whose client has given up.
+func (w *lone) set(change func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	change()
+}
+
 func (w *lone) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	path := strings.TrimPrefix(r.URL.Path, "/v1/")
 	if strings.HasPrefix(path, "client/fs/logs/") {

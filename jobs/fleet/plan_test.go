@@ -170,11 +170,13 @@ func TestRecovered(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := w.allocs[0]
-	a.DeploymentStatus = &api.AllocDeploymentStatus{Healthy: new(false)}
-	a.TaskStates = map[string]*api.TaskState{"gateway": {State: "running", StartedAt: time.Now().Add(-time.Hour)}}
+	w.set(func() {
+		a.DeploymentStatus = &api.AllocDeploymentStatus{Healthy: new(false)}
+		a.TaskStates = map[string]*api.TaskState{"gateway": {State: "running", StartedAt: time.Now().Add(-time.Hour)}}
+	})
 	check := func(status string, wantWell bool) {
 		t.Helper()
-		w.checks[a.ID] = api.AllocCheckStatuses{"c": {Check: "alive", Status: status}}
+		w.set(func() { w.checks[a.ID] = api.AllocCheckStatuses{"c": {Check: "alive", Status: status}} })
 		plan, err := f.Plan(t.Context())
 		if err != nil || !plan.Empty() {
 			t.Fatalf("plan %+v (%v)", plan, err)
@@ -187,12 +189,13 @@ func TestRecovered(t *testing.T) {
 	check("success", true)
 	check("failure", false)
 	check("pending", false)
-	a.TaskStates["gateway"].StartedAt = time.Now() // it has failed and was started again
+	w.set(func() { a.TaskStates["gateway"].StartedAt = time.Now() }) // it has failed and was started again
 	check("success", false)
-	a.TaskStates["gateway"].StartedAt = time.Now().Add(-time.Hour)
-	w.deployments = []*api.Deployment{{JobID: a.JobID, Status: api.DeploymentStatusRunning}}
+	w.set(func() {
+		a.TaskStates["gateway"].StartedAt = time.Now().Add(-time.Hour)
+		w.deployments = []*api.Deployment{{JobID: a.JobID, Status: api.DeploymentStatusRunning}}
+	})
 	check("success", false) // Nomad is about to give the change up
-	w.deployments = nil
-	a.DeploymentStatus = nil
+	w.set(func() { w.deployments, a.DeploymentStatus = nil, nil })
 	check("success", false) // and has not judged this one yet
 }
