@@ -83,14 +83,7 @@ const reserve = 0.08
 // configuration.
 func Estimate(c Config) (Report, error) {
 	shards, err := device.Shardings(c.Model, c.Mesh)
-	errs := []error{err}
-	errs = append(errs,
-		within("sequences", c.Rows, 1, 1<<20), within("tokens", c.Length, 1, c.Model.MaxPositionEmbeddings),
-		within("logits chunk", c.LogitsChunk, 0, 1<<30), within("slots", c.Slots, 0, 1<<20), within("context", c.Context, 0, 1<<30))
-	if c.Slots > 0 && c.Context < 1 {
-		errs = append(errs, fmt.Errorf("context: %d, want 1 or more with slots", c.Context))
-	}
-	if err := errors.Join(errs...); err != nil {
+	if err := errors.Join(err, c.checkNumbers()); err != nil {
 		return Report{}, err
 	}
 	s := countParameters(c.Model, shards)
@@ -106,6 +99,18 @@ func Estimate(c Config) (Report, error) {
 		})
 	}
 	return c.report(items), nil
+}
+
+// checkNumbers names all numbers outside their bounds.
+func (c Config) checkNumbers() error {
+	errs := []error{
+		within("sequences", c.Rows, 1, 1<<20), within("tokens", c.Length, 1, c.Model.MaxPositionEmbeddings),
+		within("logits chunk", c.LogitsChunk, 0, 1<<30), within("slots", c.Slots, 0, 1<<20), within("context", c.Context, 0, 1<<30),
+	}
+	if c.Slots > 0 && c.Context == 0 {
+		errs = append(errs, errors.New("context: 0, want 1 or more with slots"))
+	}
+	return errors.Join(errs...)
 }
 
 // within reports a number outside its bounds. The largest keep all sums in 64 bits.

@@ -46,7 +46,7 @@ type Summary struct {
 
 // Plan answers a request. It chooses a mesh where the request has none.
 func Plan(r Request) (Summary, error) {
-	errs := []error{within("step tokens", r.StepTokens, 0, 1<<40), within("mean tokens", r.MeanLength, 0, 1<<30)}
+	errs := []error{r.checkNumbers(), within("step tokens", r.StepTokens, 0, 1<<40), within("mean tokens", r.MeanLength, 0, 1<<30)}
 	if !(r.MFU > 0 && r.MFU <= 1) {
 		errs = append(errs, fmt.Errorf("mfu: %v, want more than 0 and at most 1", r.MFU))
 	}
