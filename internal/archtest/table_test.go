@@ -168,7 +168,7 @@ var homes = []home{
 	{"go.temporal.io/...", []string{"workflows", "activities", "workers", "internal/temporalclient", "internal/freeze", "cmd/...", "tools/bench"}, "what does the work can run without Temporal", true},
 	{"github.com/spf13/...", []string{"cmd/...", "internal/cli", "tools/bench"}, "flags end at the command", true},
 	{"github.com/lmittmann/...", []string{"internal/cli"}, "libraries log through slog", true},
-	{"github.com/klauspost/...", []string{"internal/record"}, "one package knows the stored form of trajectories", true},
+	{"github.com/klauspost/...", []string{"internal/record", "internal/dataset/rows"}, "one package knows the stored form of trajectories, and one the pages of Parquet", true},
 	{"github.com/goccy/go-yaml/...", []string{"internal/config"}, "one strict decoder of configurations", true},
 	{"github.com/parquet-go/...", []string{"internal/dataset/rows"}, "one package knows the forms of files", false},
 	{"modernc.org/...", []string{"internal/query"}, "one package knows SQL", true},

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/format"
 )
 
 // rowsPerRead is how many rows of a Parquet file are decoded at once, at most.
@@ -14,7 +16,14 @@ const rowsPerRead = 64
 
 // parquetRows are the rows of a Parquet file, put together from its columns.
 type parquetRows struct {
-	file   *parquet.File
+	file *os.File
+	size int64
+	meta *format.FileMetaData
+	// plain is the file without compression, see openPlain.
+	plain  *parquet.File
+	held   held
+	unpack unpacker
+	pages  []*pageReader // of open
 	fields []*node
 	group  int // of open, the next one when open is nil
 	open   parquet.Rows
@@ -37,8 +46,12 @@ func openParquet(f *os.File) (p *parquetRows, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("is no Parquet file that can be read: %w", err)
 	}
-	p = &parquetRows{file: file, cells: make([][]parquet.Value, 0, 16)}
-	for _, c := range file.Root().Columns() {
+	plain, err := openPlain(file.Metadata())
+	if err != nil {
+		return nil, fmt.Errorf("is no Parquet file that can be read: %w", err)
+	}
+	p = &parquetRows{file: f, size: info.Size(), meta: file.Metadata(), plain: plain, cells: make([][]parquet.Value, 0, 16)}
+	for _, c := range plain.Root().Columns() {
 		field, err := newNode(c)
 		if err != nil {
 			return nil, fmt.Errorf("column %s: %w", c.Name(), err)
@@ -85,27 +98,20 @@ func (p *parquetRows) next() (row Row, err error) {
 	return Row{Num: p.num, JSON: p.out}, nil
 }
 
-// read decodes the next rows.
+// read decodes the next rows, or returns io.EOF.
 func (p *parquetRows) read() error {
-	groups := p.file.RowGroups()
 	for {
 		if p.open == nil {
-			if p.group == len(groups) {
-				return io.EOF
+			if err := p.openNext(); err != nil {
+				return err
 			}
-			if groups[p.group].NumRows() == 0 {
-				p.group++
-				continue
-			}
-			p.open = groups[p.group].Rows()
 		}
-		n, err := p.open.ReadRows(p.buf[:p.rowsAtOnce()])
-		p.have, p.at = n, 0
-		if n > 0 && (err == nil || errors.Is(err, io.EOF)) {
-			return nil
-		}
+		n, err := p.readRows()
 		if err != nil && !errors.Is(err, io.EOF) {
 			return fmt.Errorf("row %d: %w", p.num+1, err)
+		}
+		if n > 0 {
+			return nil
 		}
 		if err == nil {
 			return fmt.Errorf("row %d: the row group ends too early", p.num+1)
@@ -116,11 +122,59 @@ func (p *parquetRows) read() error {
 	}
 }
 
+// readRows decodes the next rows of the open group.
+func (p *parquetRows) readRows() (int, error) {
+	p.held.begin()
+	n, err := p.open.ReadRows(p.buf[:p.rowsAtOnce()])
+	p.have, p.at = n, 0
+	for _, c := range p.pages {
+		if c.err != nil {
+			return 0, fmt.Errorf("column %s: %w", strings.Join(c.chunk.PathInSchema, "."), c.err)
+		}
+	}
+	return n, err
+}
+
+// openNext begins to read the next row group that has rows, or returns io.EOF.
+func (p *parquetRows) openNext() error {
+	for groups := p.plain.RowGroups(); p.group < len(groups); p.group++ {
+		if groups[p.group].NumRows() > 0 {
+			return p.openGroup(groups[p.group])
+		}
+	}
+	return io.EOF
+}
+
+// openGroup begins to read a row group.
+func (p *parquetRows) openGroup(group parquet.RowGroup) error {
+	chunks := p.meta.RowGroups[p.group].Columns
+	columns := columnGroup{RowGroup: group}
+	p.held = held{pages: make([]int64, len(chunks)), dicts: make([]int64, len(chunks))}
+	p.pages = p.pages[:0]
+	for i, c := range group.ColumnChunks() {
+		file, ok := c.(*parquet.FileColumnChunk)
+		if !ok {
+			return fmt.Errorf("column %d is a %T", i, c)
+		}
+		leaf, ok := file.Node().(*parquet.Column)
+		if !ok {
+			return fmt.Errorf("column %d is of a %T", i, file.Node())
+		}
+		pages := &pageReader{
+			file: p.file, size: p.size, chunk: &chunks[i].MetaData, column: i, weigh: newWeigher(leaf), held: &p.held, unpack: &p.unpack,
+		}
+		p.pages = append(p.pages, pages)
+		columns.columns = append(columns.columns, column{FileColumnChunk: file, pages: pages})
+	}
+	p.open = columns.Rows()
+	return nil
+}
+
 // rowsAtOnce is how many rows of the open group are decoded at once: as many as have the size
 // of the largest row that is taken, by their mean size. They are in memory before a row that is
 // too long is refused, and a small file may have large ones.
 func (p *parquetRows) rowsAtOnce() int {
-	group := p.file.Metadata().RowGroups[p.group]
+	group := &p.meta.RowGroups[p.group]
 	size := int64(0)
 	for _, c := range group.Columns {
 		size += max(0, c.MetaData.TotalUncompressedSize)
@@ -152,31 +206,33 @@ func (p *parquetRows) deal(values parquet.Row) error {
 	return nil
 }
 
-// skip passes whole row groups without reading them.
+// skip passes whole row groups without reading them. The rows of the last one are read like
+// others: the library would hold no bound on the way.
 func (p *parquetRows) skip(n int64) (err error) {
 	defer recoverCorrupt(&err)
-	p.have, p.at = 0, 0
 	if p.open != nil {
 		return errors.New("skip: rows are read already")
 	}
 	p.num += n
-	groups := p.file.RowGroups()
-	for ; p.group < len(groups); p.group++ {
-		inGroup := groups[p.group].NumRows()
-		if n < inGroup {
-			p.open = groups[p.group].Rows()
-			return p.open.SeekToRow(n)
-		}
-		n -= inGroup
+	groups := p.plain.RowGroups()
+	for ; p.group < len(groups) && n >= groups[p.group].NumRows(); p.group++ {
+		n -= groups[p.group].NumRows()
 	}
-	if n > 0 {
-		return fmt.Errorf("skip: the file has %d rows less", n)
+	for n > 0 {
+		if err := p.read(); errors.Is(err, io.EOF) {
+			return fmt.Errorf("skip: the file has %d rows less", n)
+		} else if err != nil {
+			return err
+		}
+		p.at = int(min(n, int64(p.have)))
+		n -= int64(p.at)
 	}
 	return nil
 }
 
 // Close closes the row group that is being read.
 func (p *parquetRows) Close() error {
+	p.unpack.close()
 	if p.open == nil {
 		return nil
 	}

@@ -3,7 +3,7 @@
 // is handed out as one JSON object. What the fields mean is none of its business.
 //
 // Invariant: no row is skipped in silence, and the memory is that of one row and of the
-// pages of a Parquet file that hold it.
+// pages of a Parquet file that hold it, which are bounded by MaxPages.
 package rows
 
 import (
