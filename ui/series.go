@@ -16,6 +16,7 @@ import (
 
 	"temper/internal/history"
 	"temper/internal/run"
+	"temper/internal/series"
 	"temper/internal/tfevents"
 )
 
@@ -187,7 +188,7 @@ func seriesOf(records []run.StepRecord, keys []string) SeriesView {
 	for _, key := range keys {
 		column := make([]*Number, len(records))
 		for i, rec := range records {
-			if v, ok := rec.Metrics[key]; ok {
+			if v, ok := series.Known(rec.Metrics, key); ok {
 				n := Number(v)
 				column[i] = &n
 			}
@@ -200,7 +201,7 @@ func seriesOf(records []run.StepRecord, keys []string) SeriesView {
 func keysOf(records []run.StepRecord) []string {
 	names := map[string]bool{}
 	for _, rec := range records {
-		for name := range rec.Metrics {
+		for name := range rec.Metrics.Known() {
 			names[name] = true
 		}
 	}
@@ -315,7 +316,7 @@ func SeriesCSV(records []run.StepRecord) ([]byte, error) {
 		line := []string{strconv.Itoa(rec.Step), rec.StageName, rec.Started.UTC().Format("2006-01-02T15:04:05.000Z"), rec.Ended.UTC().Format("2006-01-02T15:04:05.000Z")}
 		for _, key := range keys {
 			cell := ""
-			if v, ok := rec.Metrics[key]; ok {
+			if v, ok := series.Known(rec.Metrics, key); ok {
 				cell = strconv.FormatFloat(v, 'g', -1, 64)
 			}
 			line = append(line, cell)
@@ -358,7 +359,7 @@ func TensorBoard(records []run.StepRecord) []byte {
 	}
 	out := tfevents.File(records[0].Started)
 	for _, rec := range records {
-		out = tfevents.Append(out, rec.Step, rec.Ended, rec.Metrics)
+		out = tfevents.Append(out, rec.Step, rec.Ended, rec.Metrics.Known())
 	}
 	return out
 }

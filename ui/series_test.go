@@ -1,10 +1,15 @@
 package ui
 
 import (
+	"bytes"
+	"encoding/csv"
 	"encoding/json"
 	"math"
 	"slices"
 	"testing"
+
+	"temper/internal/run"
+	"temper/internal/series"
 )
 
 // TestSeriesAreEncodedAsJSON: the short way gives what encoding/json gives.
@@ -28,6 +33,36 @@ func TestSeriesAreEncodedAsJSON(t *testing.T) {
 	}
 	if got := (SeriesView{Wall: []float64{math.NaN()}}).encoded(); got != nil {
 		t.Errorf("a time that is none is %s", got)
+	}
+}
+
+// TestSeriesThatAStepHasNot: where no trajectory was correct, the curve of errors in correct ones
+// has a gap, and no 0.
+func TestSeriesThatAStepHasNot(t *testing.T) {
+	var records []run.StepRecord
+	for i, reward := range []float64{0.5, 0, 0.25} {
+		records = append(records, run.StepRecord{Step: i + 1, StageName: "one", Metrics: series.Values{series.Reward: reward, series.CorrectErrors: reward / 5, series.ToolErrors: 0}})
+	}
+	values := seriesOf(records, nil).Values
+	if c := values[series.CorrectErrors]; len(c) != 3 || c[0] == nil || *c[0] != 0.1 || c[1] != nil || c[2] == nil {
+		t.Errorf("errors in correct ones are %v", c)
+	}
+	if c := values[series.ToolErrors]; len(c) != 3 || c[1] == nil {
+		t.Errorf("errors are %v", c)
+	}
+	text, err := SeriesCSV(records)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, err := csv.NewReader(bytes.NewReader(text)).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if at := slices.Index(rows[0], series.CorrectErrors); rows[1][at] != "0.1" || rows[2][at] != "" || rows[3][at] != "0.05" {
+		t.Errorf("CSV: %q", rows)
+	}
+	if n := bytes.Count(TensorBoard(records), []byte(series.CorrectErrors)); n != 2 {
+		t.Errorf("%d events of errors in correct ones, want 2", n)
 	}
 }
 

@@ -71,6 +71,7 @@ func (s *Server) showStep(r *request) (StepView, error) {
 		return out, err
 	}
 	if ended {
+		rec.Metrics = rec.Metrics.Known()
 		out.Record = &rec
 	}
 	if !ok && !ended {

@@ -169,7 +169,7 @@ func (m *MLflow) logParams(ctx context.Context, id string, r *history.Run) error
 // logStep sends a step; its number goes last, so that a step that was cut off is sent again.
 func (m *MLflow) logStep(ctx context.Context, id string, rec run.StepRecord) error {
 	var metrics []map[string]any
-	for name, value := range rec.Metrics {
+	for name, value := range rec.Metrics.Known() {
 		if !math.IsNaN(value) && !math.IsInf(value, 0) {
 			metrics = append(metrics, map[string]any{"key": name, "value": value, "timestamp": rec.Ended.UnixMilli(), "step": rec.Step})
 		}

@@ -136,7 +136,7 @@ func (l *wandbLog) steps(records []run.StepRecord) error {
 // values are the finite numbers of a step.
 func values(r run.StepRecord) map[string]float64 {
 	out := make(map[string]float64, len(r.Metrics))
-	for name, x := range r.Metrics {
+	for name, x := range r.Metrics.Known() {
 		if !math.IsNaN(x) && !math.IsInf(x, 0) {
 			out[name] = x
 		}

@@ -104,6 +104,27 @@ func TestNumbersThatAreNone(t *testing.T) {
 	}
 }
 
+// TestSeriesThatAStepHasNot: a step without a correct trajectory has no errors in correct ones.
+func TestSeriesThatAStepHasNot(t *testing.T) {
+	h := runtest.New(t, nil)
+	h.Whole(t, 3, false)
+	key := h.Layout.StepLog(2)
+	var rec run.StepRecord
+	if err := blob.ReadJSON(t.Context(), h.Store, key, &rec); err != nil {
+		t.Fatal(err)
+	}
+	rec.Metrics[series.Reward], rec.Metrics[series.CorrectErrors], rec.Metrics[series.KeptErrors] = 0, 0, 0
+	if _, err := blob.PutJSON(t.Context(), h.Store, key, rec, blob.Always); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{series.CorrectErrors, series.KeptErrors} {
+		got := ask(t, h.Store, "SELECT step FROM series WHERE key = '"+name+"' ORDER BY step")
+		if diff := cmp.Diff([][]any{{int64(1)}, {int64(3)}}, got.Rows); diff != "" {
+			t.Errorf("%s: want -, got +\n%s", name, diff)
+		}
+	}
+}
+
 // TestQueriesReadWhatTheyNeed: a step is found by its number.
 func TestQueriesReadWhatTheyNeed(t *testing.T) {
 	h := runtest.New(t, nil)

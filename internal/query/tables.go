@@ -232,8 +232,9 @@ func seriesRows(s *source, w wanted) rows {
 	return perRun(s, w, func(r *history.Run, yield func([]any, error) bool) error {
 		all, err := records(s, r, w)
 		for _, rec := range all {
-			for _, key := range sortedKeys(rec.Metrics) {
-				if !yield([]any{r.ID(), int64(rec.Step), key, realCell(rec.Metrics[key])}, nil) {
+			known := rec.Metrics.Known()
+			for _, key := range sortedKeys(known) {
+				if !yield([]any{r.ID(), int64(rec.Step), key, realCell(known[key])}, nil) {
 					return nil
 				}
 			}

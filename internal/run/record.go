@@ -100,7 +100,7 @@ func LogStep(ctx context.Context, store blob.Store, cfg config.Run, in StepInput
 // putEventFile writes the event file of a step of its stored record: the time is in its name, and
 // a step that was made again by another process has another one.
 func putEventFile(ctx context.Context, store blob.Store, layout artifact.Layout, r StepRecord) error {
-	data := tfevents.Append(tfevents.File(r.Started), r.Step, r.Ended, r.Metrics)
+	data := tfevents.Append(tfevents.File(r.Started), r.Step, r.Ended, r.Metrics.Known())
 	_, err := blob.PutBytes(ctx, store, layout.TensorBoard(r.Step, r.Ended), data, blob.Always)
 	return err
 }

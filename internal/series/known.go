@@ -9,3 +9,18 @@ func Known(metrics map[string]float64, name string) (value float64, known bool) 
 	}
 	return value, known
 }
+
+// Known are the series of a step's record that the step has, as Known says of each. What is read
+// must not be changed.
+func (v Values) Known() Values {
+	if v[Reward] != 0 {
+		return v
+	}
+	out := make(Values, len(v))
+	for name := range v {
+		if x, known := Known(v, name); known {
+			out[name] = x
+		}
+	}
+	return out
+}

@@ -2,6 +2,7 @@ package series_test
 
 import (
 	"encoding/json"
+	"maps"
 	"math"
 	"strings"
 	"testing"
@@ -259,5 +260,17 @@ func BenchmarkValues(b *testing.B) {
 		if err := json.Unmarshal(data, &got); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// TestKnown: a step without a correct trajectory says nothing of the calls of correct ones.
+func TestKnown(t *testing.T) {
+	some := series.Values{series.Reward: 0.5, series.CorrectErrors: 0, series.KeptErrors: 0, series.ToolErrors: 0.25}
+	if got := some.Known(); !maps.Equal(got, some) {
+		t.Errorf("%v, want %v", got, some)
+	}
+	none := series.Values{series.Reward: 0, series.CorrectErrors: 0, series.KeptErrors: 0, series.ToolErrors: 0.25}
+	if got, want := none.Known(), (series.Values{series.Reward: 0, series.ToolErrors: 0.25}); !maps.Equal(got, want) || len(none) != 4 {
+		t.Errorf("%v of %v, want %v", got, none, want)
 	}
 }
