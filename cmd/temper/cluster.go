@@ -236,7 +236,7 @@ func (f *clusterFlags) logsCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "logs ROLE|RUN", Short: "Show the end of the logs of a role's instances, or of a run's own workers", Args: cobra.ExactArgs(1)}
 	o := fleet.LogOptions{Bytes: 16 << 10}
 	cmd.Flags().BoolVar(&o.Stdout, "stdout", false, "standard output in place of the log")
-	cmd.Flags().BoolVar(&o.Follow, "follow", false, "go on until Ctrl-C, with all instances")
+	cmd.Flags().BoolVar(&o.Follow, "follow", false, "go on until Ctrl-C, with all instances, those that begin later too")
 	cmd.Flags().Int64Var(&o.Bytes, "bytes", o.Bytes, "how much of the end is shown of each")
 	cmd.RunE = f.with(func(ctx context.Context, cmd *cobra.Command, fl *fleet.Fleet, args []string) error {
 		return fl.Logs(ctx, args[0], o, cmd.OutOrStdout())

@@ -380,10 +380,11 @@ func (o *operator) everyday(f *fleet.Fleet, c spec.Cluster) {
 	}
 }
 
-// follows: the logs of both sandbox nodes come, each line behind the name of its instance.
+// follows: the logs of both sandbox nodes come, each line behind the name of its instance, and that of a third one that
+// begins later and ends.
 func (o *operator) follows(f *fleet.Fleet) {
 	o.t.Helper()
-	ctx, cancel := context.WithTimeout(o.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(o.t.Context(), 2*time.Minute)
 	defer cancel()
 	read, write := io.Pipe()
 	ended := make(chan error, 1)
@@ -393,13 +394,27 @@ func (o *operator) follows(f *fleet.Fleet) {
 	}()
 	var got []string
 	for scan := bufio.NewScanner(read); scan.Scan(); {
-		if got = append(got, scan.Text()); len(got) == 2 {
+		got = append(got, scan.Text())
+		switch len(got) {
+		case 2, 4:
+			o.agents.Await("the end of another change", func() error { return f.Scale(ctx, "sandbox", 3-len(got)/4, "by a test") })
+		case 5:
 			cancel()
 		}
 	}
-	slices.Sort(got)
-	if err := <-ended; err != nil || len(got) != 2 || !strings.HasPrefix(got[0], "shop-sandbox.sandbox[0] on one (") || !strings.HasPrefix(got[1], "shop-sandbox.sandbox[1] on one (") || !strings.Contains(got[1], ") | serves sandbox --listen") {
-		o.t.Errorf("followed logs: %q (%v)", got, err)
+	if len(got) > 2 {
+		slices.Sort(got[:2])
+	}
+	want := [][2]string{
+		{"shop-sandbox.sandbox[0] on one (", ") | serves sandbox --listen"}, {"shop-sandbox.sandbox[1] on one (", ") | serves sandbox --listen"},
+		{"==> shop-sandbox.sandbox[2] on one (", ") begins"}, {"shop-sandbox.sandbox[2] on one (", ") | serves sandbox --listen"},
+		{"==> shop-sandbox.sandbox[2] on one (", ") has ended"},
+	}
+	err := <-ended
+	for i, w := range want {
+		if err != nil || len(got) != len(want) || !strings.HasPrefix(got[i], w[0]) || !strings.Contains(got[i], w[1]) {
+			o.t.Fatalf("followed logs: %q (%v), want %q", got, err, want)
+		}
 	}
 }
 

@@ -1,14 +1,12 @@
 package fleet
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/hashicorp/nomad/api"
 
@@ -36,37 +34,50 @@ func (f *Fleet) Logs(ctx context.Context, name string, o LogOptions, out io.Writ
 			ids = append(ids, placement.JobID(role, name))
 		}
 	}
-	var allocs []*api.AllocationListStub
-	for _, id := range ids {
-		found, _, err := f.nomad.Jobs().Allocations(id, false, query(ctx))
-		if err != nil {
-			return f.nomad.Fail("find the instances of "+id, err)
-		}
-		allocs = append(allocs, found...)
+	allocs, err := f.allocsOf(ctx, ids)
+	if err != nil {
+		return err
 	}
 	if len(allocs) == 0 {
 		return fmt.Errorf("logs of %s: %w: no instance of %s is known: a run without workers of its own is in the logs of trainer and control; temper cluster status lists the jobs",
 			name, nomad.ErrNotExist, strings.Join(ids, ", "))
 	}
-	var all []stream
+	read := logs{f, o}
+	if o.Follow {
+		return newFollower(read, ids, out).run(ctx, allocs)
+	}
+	all := streamsOf(allocs)
+	for _, s := range all {
+		if len(all) > 1 {
+			fmt.Fprintf(out, "==> %s\n", s)
+		}
+		if err := read.copy(ctx, s, false, out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// allocsOf are the instances of jobs.
+func (f *Fleet) allocsOf(ctx context.Context, ids []string) (allocs []*api.AllocationListStub, err error) {
+	for _, id := range ids {
+		found, _, err := f.nomad.Jobs().Allocations(id, false, query(ctx))
+		if err != nil {
+			return nil, f.nomad.Fail("find the instances of "+id, err)
+		}
+		allocs = append(allocs, found...)
+	}
+	return allocs, nil
+}
+
+// streamsOf are the logs to show of instances.
+func streamsOf(allocs []*api.AllocationListStub) (all []stream) {
 	for _, a := range withWords(allocs) {
 		for _, task := range slices.Sorted(maps.Keys(a.TaskStates)) {
 			all = append(all, stream{a, task})
 		}
 	}
-	read := logs{f, o}
-	if o.Follow && len(all) > 1 {
-		return read.follow(ctx, all, out)
-	}
-	for _, s := range all {
-		if len(all) > 1 {
-			fmt.Fprintf(out, "==> %s\n", s)
-		}
-		if err := read.copy(ctx, s, out); err != nil {
-			return err
-		}
-	}
-	return nil
+	return all
 }
 
 // withWords are the instances whose logs say how jobs are: those that live, with the failed
@@ -111,8 +122,8 @@ type logs struct {
 	LogOptions
 }
 
-// copy writes the end of one log, and what follows until the context ends.
-func (f logs) copy(ctx context.Context, s stream, out io.Writer) error {
+// copy writes the end of one log, and with follow what comes until the context ends.
+func (f logs) copy(ctx context.Context, s stream, follow bool, out io.Writer) error {
 	alloc, _, err := f.nomad.Allocations().Info(s.ID, query(ctx))
 	if err != nil {
 		return f.nomad.Fail("read allocation "+s.ID, err)
@@ -121,78 +132,11 @@ func (f logs) copy(ctx context.Context, s stream, out io.Writer) error {
 	if f.Stdout {
 		kind = "stdout"
 	}
-	frames, errs := f.nomad.AllocFS().Logs(alloc, f.Follow, s.task, kind, api.OriginEnd, f.Bytes, ctx.Done(), query(ctx))
-	if err := copyFrames(frames, errs, out); err != nil && !(f.Follow && ctx.Err() != nil) { // who follows ends it so
+	frames, errs := f.nomad.AllocFS().Logs(alloc, follow, s.task, kind, api.OriginEnd, f.Bytes, ctx.Done(), query(ctx))
+	if err := copyFrames(frames, errs, out); err != nil && !(follow && ctx.Err() != nil) { // who follows ends it so
 		return f.nomad.Fail("read the log of "+s.Name, err)
 	}
 	return nil
-}
-
-// follow writes the lines of several logs as they come, each behind the name of its instance. One that cannot be read
-// ends none of the others.
-func (f logs) follow(ctx context.Context, all []stream, out io.Writer) error {
-	var turn sync.Mutex
-	var following sync.WaitGroup
-	failed := make([]error, len(all))
-	for i, s := range all {
-		following.Go(func() {
-			w := &lines{turn: &turn, out: out, prefix: s.String() + " | "}
-			if failed[i] = f.copy(ctx, s, w); failed[i] != nil {
-				_, _ = fmt.Fprintf(w, "%v\n", failed[i]) // out is where others are told of it as well
-			}
-			w.flush()
-		})
-	}
-	following.Wait()
-	if slices.Contains(failed, nil) {
-		return nil
-	}
-	return failed[0]
-}
-
-// longestLine is what is written of a line before its end has come.
-const longestLine = 64 << 10
-
-// lines writes one log among others: whole lines, each behind a prefix.
-type lines struct {
-	turn   *sync.Mutex
-	out    io.Writer
-	prefix string
-	rest   []byte
-}
-
-// Write implements io.Writer.
-func (l *lines) Write(p []byte) (int, error) {
-	l.rest = append(l.rest, p...)
-	for {
-		end := bytes.IndexByte(l.rest, '\n')
-		if end < 0 && len(l.rest) < longestLine {
-			return len(p), nil
-		}
-		line := l.rest
-		if end >= 0 {
-			line = l.rest[:end]
-		}
-		if err := l.writeLine(line); err != nil {
-			return 0, err
-		}
-		l.rest = l.rest[min(len(line)+1, len(l.rest)):]
-	}
-}
-
-// flush writes what has no end yet.
-func (l *lines) flush() {
-	if len(l.rest) > 0 {
-		_ = l.writeLine(l.rest) // the end of a log that nobody reads any more
-		l.rest = nil
-	}
-}
-
-func (l *lines) writeLine(line []byte) error {
-	l.turn.Lock()
-	defer l.turn.Unlock()
-	_, err := fmt.Fprintf(l.out, "%s%s\n", l.prefix, line)
-	return err
 }
 
 func copyFrames(frames <-chan *api.StreamFrame, errs <-chan error, out io.Writer) error {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/nomad/api"
 
@@ -75,5 +76,67 @@ func TestFollowAll(t *testing.T) {
 	}
 	if lost := "shop-control.control[2] on one (00000002) | read the log of"; len(got) != 9 || !slices.ContainsFunc(got, func(line string) bool { return strings.HasPrefix(line, lost) }) {
 		t.Errorf("%d lines: %q, want 9 and one that begins with %q", len(got), got, lost)
+	}
+}
+
+// TestFollowLaterOnes: an instance that begins later is followed as well, what begins and ends is
+// said, and it ends by itself when the job was stopped and nothing runs.
+func TestFollowLaterOnes(t *testing.T) {
+	w := newLone(t, smallCluster)
+	if err := w.apply(w.fleet("v1"), false); err != nil {
+		t.Fatal(err)
+	}
+	instance := func(i int, state string) *api.AllocationListStub {
+		copied := *last(w.allocs)
+		copied.ID, copied.Name, copied.NodeName = fmt.Sprintf("%08d-cccc", i), fmt.Sprintf("shop-control.control[%d]", i), "one"
+		copied.CreateIndex, copied.TaskStates = uint64(10+i), map[string]*api.TaskState{"control": {State: state}}
+		return &copied
+	}
+	w.follow = func(out http.ResponseWriter, r *http.Request) {
+		id, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/v1/client/fs/logs/"), "-")
+		_ = json.NewEncoder(out).Encode(api.StreamFrame{Data: []byte("from " + id + "\n"), File: "x"}) // to a client of this test
+		out.(http.Flusher).Flush()
+		<-r.Context().Done() // as the real one, also when the task has ended
+	}
+	w.set(func() { w.allocs = []*api.AllocationListStub{instance(0, "running")} })
+	read, write := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- w.fleet("v1").Logs(t.Context(), "control", fleet.LogOptions{Follow: true, Bytes: 100}, write)
+		_ = write.Close() // the reader has all
+	}()
+	first, second := "shop-control.control[0] on one (00000000)", "shop-control.control[1] on one (00000001)"
+	steps := []struct {
+		line string
+		then func()
+	}{
+		{"from 00000000", func() { w.allocs = append(w.allocs, instance(1, "pending")) }},
+		{"", func() { w.allocs[1] = instance(1, "running") }},
+		{"==> " + second + " begins", nil},
+		{second + " | from 00000001", func() { w.allocs[0].TaskStates["control"].State = "dead" }},
+		{"==> " + first + " has ended", func() {
+			w.allocs = w.allocs[1:]
+			w.allocs[0].ClientStatus = api.AllocClientStatusComplete
+			last(w.jobs["shop-control"]).Stop = new(true)
+		}},
+		{"==> " + second + " has ended", nil},
+	}
+	scan := bufio.NewScanner(read)
+	for _, s := range steps {
+		if s.line != "" && (!scan.Scan() || scan.Text() != s.line) {
+			t.Fatalf("%q, want %q", scan.Text(), s.line)
+		}
+		if s.line == "" {
+			time.Sleep(2500 * time.Millisecond) // it is looked at while it has not begun
+		}
+		if s.then != nil {
+			w.set(s.then)
+		}
+	}
+	if scan.Scan() {
+		t.Errorf("another line: %q", scan.Text())
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }
