@@ -299,7 +299,7 @@ func FuzzMath(f *testing.F) {
 		if errThere == nil && errBack == nil && there.Equal != back.Equal {
 			t.Fatalf("%q and %q: %+v, turned %+v", a, b, there, back)
 		}
-		answer.Close(a, b) // ends
+		answer.NewAllowance().Close(a, b) // ends
 		if v, err := answer.Equal(b, b); err == nil && !v.Equal && v.Method != answer.MethodRefused {
 			t.Fatalf("%q is not itself: %+v", b, v)
 		}
@@ -340,7 +340,7 @@ func TestClose(t *testing.T) {
 		{"(0.6, 2.66667)", `(\frac35, \frac83]`, false}, {"(0.6, 2.5]", `(\frac35, \frac83]`, false}, {"x", "x", true}, {"x", "y", false}, {"0", "0.00001", false}, {"yes", "0.3", false}, {"", "1", false}, {"1", "", false},
 		{`\sum_{k=1}^{3} \sqrt{k}`, "4.14626", true}, {`\sum_{k=1}^{3} k`, "5", false}, {`\prod_{k=1}^{3} \frac{k}{3}`, "0.2222222", true}, {`\sum_{i=1}^{2} \sum_{j=1}^{i} \sqrt{j}`, "3.41421", true},
 	} {
-		if got := answer.Close(c.said, c.truth); got != c.want {
+		if got := answer.NewAllowance().Close(c.said, c.truth); got != c.want {
 			t.Errorf("%q and %q: %v, want %v", c.said, c.truth, got, c.want)
 		}
 	}
@@ -350,7 +350,7 @@ func TestClose(t *testing.T) {
 // are numbers; and no pair ends with an error.
 func TestCloseOfTheTable(t *testing.T) {
 	for _, q := range table() {
-		near := answer.Close(q.answer, q.truth)
+		near := answer.NewAllowance().Close(q.answer, q.truth)
 		_, numberA := answer.Number(q.answer)
 		_, numberB := answer.Number(q.truth)
 		zero := q.truth == "0" || q.answer == "0"

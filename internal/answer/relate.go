@@ -98,9 +98,6 @@ const closeShare = 1e-4
 // Close reports whether an answer is a truth but for rounding: numbers within 1e-4 of their
 // size, or within that of a hundred times or a hundredth, which are percent; lists,
 // intervals and matrices part by part. Two whole numbers are close only when they are equal.
-func Close(said, truth string) bool { return (&Allowance{maxWork}).Close(said, truth) }
-
-// Close is the function Close within the allowance.
 func (a *Allowance) Close(said, truth string) bool {
 	if CheckTruth(truth) != nil {
 		return false
@@ -118,7 +115,7 @@ func (a *Allowance) Close(said, truth string) bool {
 	return near(x, y, &work)
 }
 
-// near is Close for formulas.
+// near is Close for formulas that were read.
 func near(a, b *node, work *int) bool {
 	a, b = bare(a), bare(b)
 	if a.scalar() && b.scalar() {
