@@ -45,7 +45,11 @@ temper data import knows.`,
 		if err != nil {
 			return cli.Usage(err)
 		}
-		report, err := importer.Decontaminate(cmd.Context(), files, out, index)
+		benchmarks, err := importer.Files(against)
+		if err != nil {
+			return cli.Usage(err)
+		}
+		report, err := importer.Decontaminate(cmd.Context(), files, benchmarks, out, index)
 		if err != nil && !errors.Is(err, importer.ErrNothingLeft) {
 			return dataError(cmd, err)
 		}

@@ -182,7 +182,11 @@ func closeFiles(files []*mixFile) error {
 
 // write copies the lines in the order of the mix.
 func (m *mixFlags) write(files []*mixFile, picks []dataset.Pick) error {
-	err := importer.WriteWhole(m.out, func(w *bufio.Writer) error {
+	inputs := make([]string, len(files))
+	for i, f := range files {
+		inputs[i] = f.path
+	}
+	err := importer.WriteWhole(m.out, inputs, func(w *bufio.Writer) error {
 		var line []byte
 		for _, p := range picks {
 			from := files[p.Part].lines[p.Row]
@@ -196,7 +200,7 @@ func (m *mixFlags) write(files []*mixFile, picks []dataset.Pick) error {
 		}
 		return nil
 	})
-	if errors.Is(err, importer.ErrExists) {
+	if errors.Is(err, importer.ErrExists) || errors.Is(err, importer.ErrIsRead) {
 		return cli.Usage(err)
 	}
 	return err

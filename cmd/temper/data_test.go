@@ -58,6 +58,19 @@ func TestDataCommands(t *testing.T) {
 	want(0, "4 rows in", "mix", at("train.jsonl")+"=2", "--out", at("mix.jsonl"))
 	want(2, "=NaN: want FILE=SHARE with a number from 0", "mix", "--by", "weights", at("train.jsonl")+"=NaN", "--out", at("mix2.jsonl"))
 	want(2, "=0: want FILE=SHARE with a number above 0", "mix", at("train.jsonl")+"=0", "--out", at("mix2.jsonl"))
+	for _, part := range []string{"mixed.jsonl", "cleaned.jsonl", "imported.jsonl"} { // an input with the name of what is written meanwhile
+		put(part+".part", `{"question":"One plus one?","answer":"2"}`+"\n")
+	}
+	const isRead = "is read, and would be replaced: choose another output"
+	want(2, isRead, "mix", at("train.jsonl")+"=1", at("mixed.jsonl.part")+"=1", "--out", at("mixed.jsonl"))
+	want(2, isRead, "decontaminate", at("cleaned.jsonl.part"), "--against", at("bench.jsonl"), "--out", at("cleaned.jsonl"))
+	want(2, isRead, "decontaminate", sums, "--against", at("cleaned.jsonl.part"), "--out", at("cleaned.jsonl"))
+	want(2, isRead, "import", at("imported.jsonl.part"), "--out", at("imported.jsonl"))
+	for _, part := range []string{"mixed.jsonl", "cleaned.jsonl", "imported.jsonl"} {
+		if info, err := os.Stat(at(part + ".part")); err != nil || info.Size() == 0 {
+			t.Errorf("%s.part was emptied: %v", part, err)
+		}
+	}
 	want(2, "nothing is left: 2 rows read", "decontaminate", at("train.jsonl"), "--against", at("train.jsonl"), "--out", at("none.jsonl"))
 	if _, err := os.Stat(at("none.jsonl")); !os.IsNotExist(err) {
 		t.Errorf("a file without a row was written: %v", err)

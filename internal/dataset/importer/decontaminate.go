@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"temper/internal/dataset/clean"
@@ -41,10 +42,11 @@ type Hit struct {
 var ErrNothingLeft = errors.New("nothing is left")
 
 // Decontaminate writes the rows of files that share nothing with the benchmarks into out,
-// as they are, one a line. A row that cannot be read is an error: nothing is known of it.
-func Decontaminate(ctx context.Context, files []string, out string, index *clean.Index) (*Decontaminated, error) {
+// as they are, one a line. A row that cannot be read is an error: nothing is known of it. against
+// are the files of the benchmarks, which no output replaces.
+func Decontaminate(ctx context.Context, files, against []string, out string, index *clean.Index) (*Decontaminated, error) {
 	d := &Decontaminated{Benchmarks: map[string]int64{}, Problems: map[string]int64{}, Dropped: []Hit{}}
-	return d, WriteWhole(out, func(w *bufio.Writer) error {
+	return d, WriteWhole(out, slices.Concat(files, against), func(w *bufio.Writer) error {
 		for _, file := range files {
 			if err := ReadItems(file, layout.Options{}, func(row rows.Row, _ *layout.Layout, item *layout.Item) error {
 				if ctx.Err() != nil {

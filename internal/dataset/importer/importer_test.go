@@ -182,19 +182,19 @@ func TestWriteWhole(t *testing.T) {
 		return err
 	}
 	broken := errors.New("broken")
-	if err := importer.WriteWhole(path, func(w *bufio.Writer) error { return errors.Join(fill(w), broken) }); !errors.Is(err, broken) || !errors.Is(missing(), os.ErrNotExist) {
+	if err := importer.WriteWhole(path, nil, func(w *bufio.Writer) error { return errors.Join(fill(w), broken) }); !errors.Is(err, broken) || !errors.Is(missing(), os.ErrNotExist) {
 		t.Errorf("%v, %v", err, missing())
 	}
 	if err := os.WriteFile(path+".part", []byte("of a process that was killed"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := importer.WriteWhole(path, fill); err != nil {
+	if err := importer.WriteWhole(path, nil, fill); err != nil {
 		t.Fatal(err)
 	}
 	if data, err := os.ReadFile(path); err != nil || string(data) != "{}\n" {
 		t.Errorf("%q, %v", data, err)
 	}
-	if err := importer.WriteWhole(path, fill); err == nil || !strings.Contains(err.Error(), "exists already") {
+	if err := importer.WriteWhole(path, nil, fill); err == nil || !strings.Contains(err.Error(), "exists already") {
 		t.Errorf("%v", err)
 	}
 }

@@ -85,16 +85,8 @@ func openOutput(files []string, out string, opts Options) (*output, error) {
 // checkOutput refuses an output whose files would replace one that is read, or another file
 // without overwrite.
 func checkOutput(out string, inputs []string, overwrite bool) error {
-	for _, ending := range []string{"", partEnding, seenEnding, stateEnding, jsonEnding, markdownEnding} {
-		written, err := os.Stat(out + ending)
-		if err != nil {
-			continue // what cannot be looked at cannot be read either, and fails by itself
-		}
-		for _, in := range inputs {
-			if read, err := os.Stat(in); err == nil && os.SameFile(written, read) {
-				return fmt.Errorf("%s is read, and would be replaced: choose another output", in)
-			}
-		}
+	if err := notRead(out, []string{"", partEnding, seenEnding, stateEnding, jsonEnding, markdownEnding}, inputs); err != nil {
+		return err
 	}
 	info, err := os.Stat(out)
 	switch {
