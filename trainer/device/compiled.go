@@ -1,6 +1,7 @@
 package device
 
 import (
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -36,13 +37,39 @@ func OrderByMemory(backend string) {
 	if !strings.Contains(filepath.Base(LibraryOf(backend)), "cpu") {
 		return
 	}
-	flags := os.Getenv("XLA_FLAGS")
-	for _, f := range byMemory {
-		if name, _, _ := strings.Cut(f, "="); !strings.Contains(flags, name+"=") {
-			flags += " " + f
+	addFlags(byMemory)
+}
+
+// sameBits are flags of XLA's compilers for GPUs. Left alone, they add the gradients of an
+// embedding in the order in which threads arrive, and choose kernels by how fast each was
+// when it was compiled: the same step has other bits each time. The kernels of Triton cannot
+// do without such a choice.
+var sameBits = []string{"--xla_gpu_deterministic_ops=true", "--xla_gpu_autotune_level=0", "--xla_gpu_enable_triton_gemm=false"}
+
+// keepBits has the plugin of a GPU compute the same bits each time. It comes before the
+// plugin is first opened in a process. It leaves alone what XLA_FLAGS says already, and
+// the plugin of a CPU, which has one order.
+func keepBits(library string) {
+	name := strings.ToLower(filepath.Base(library))
+	if strings.Contains(name, "cuda") || strings.Contains(name, "rocm") || strings.Contains(name, "gpu") {
+		addFlags(sameBits)
+	}
+}
+
+// addFlags adds flags to those of XLA_FLAGS, but for those that it has. A file of flags, of
+// which XLA_FLAGS is the name, stays as it is.
+func addFlags(flags []string) {
+	all := strings.TrimSpace(os.Getenv("XLA_FLAGS"))
+	if all != "" && !strings.HasPrefix(all, "-") {
+		slog.Warn("XLA_FLAGS names a file: flags that Temper sets by itself have to be in it", "file", all, "flags", strings.Join(flags, " "))
+		return
+	}
+	for _, f := range flags {
+		if name, _, _ := strings.Cut(f, "="); !strings.Contains(all, name+"=") {
+			all += " " + f
 		}
 	}
-	_ = os.Setenv("XLA_FLAGS", strings.TrimSpace(flags)) // fails only for a name that is no name
+	_ = os.Setenv("XLA_FLAGS", strings.TrimSpace(all)) // fails only for a name that is no name
 }
 
 // Graphs counts the programs that XLA plugins have compiled and loaded in this process. What

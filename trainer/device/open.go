@@ -87,6 +87,7 @@ func startXLA(config string) (compute.Backend, error) {
 	} else if missing := plugin.Missing(needs); len(missing) > 0 {
 		return nil, fmt.Errorf("%w: %s needs libraries that this system lacks: %s", ErrPlugin, path, strings.Join(missing, ", "))
 	}
+	keepBits(path)
 	if err := checkPlugin(path); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, oneLine(err))
 	}
