@@ -2,17 +2,22 @@ package pass
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
-// exhaustion is what PJRT's plugins say, of a compilation and of a call, where a device has
-// no more memory.
-const exhaustion = "RESOURCE_EXHAUSTED"
+// exhaustions are what PJRT's plugins say, of a compilation and of a call, where a device has
+// no more memory: the name of the error, its number, and texts without either.
+var exhaustions = []string{"RESOURCE_EXHAUSTED", "PJRT ERROR (CODE=8)", "OUT OF MEMORY ALLOCATING", "OUT OF MEMORY WHILE TRYING TO ALLOCATE"}
 
 // exhausted gives the error of a device without memory the kind of a step that is too
 // large: another attempt would fail as this one did. Other errors stay what they are.
 func exhausted(err error) error {
-	if err == nil || !strings.Contains(strings.ToUpper(err.Error()), exhaustion) && !strings.Contains(err.Error(), "Out of memory allocating") {
+	if err == nil {
+		return nil
+	}
+	text := strings.ToUpper(err.Error())
+	if !slices.ContainsFunc(exhaustions, func(e string) bool { return strings.Contains(text, e) }) {
 		return err
 	}
 	line, _, _ := strings.Cut(err.Error(), "\n")
