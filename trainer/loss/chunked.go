@@ -59,8 +59,8 @@ func NewChunked(hidden, head, targets *Node, temperature float64, chunk int) *Ch
 	sum, weighted, target := zeros, zeros, zeros // sum e^z, sum e^z z, x of the target
 	var top *Node                                // running maximum: z = x - top
 	for from := 0; from < c.vocab(); from += chunk {
-		x := c.logits(from, sum) // [N, C]
-		next := ReduceMax(x, -1) // [N]
+		x := c.logits(from, sum, weighted, target) // [N, C]
+		next := ReduceMax(x, -1)                   // [N]
 		if top != nil {
 			next = Max(top, next)
 			shift := Sub(top, next)
@@ -93,15 +93,15 @@ func (c *Chunked) Surrogate(loss *Node) *Node {
 	v := Reshape(StopGradient(Gradient(loss, c.Logprobs)[0]), c.targets.Shape().Size(), 1) // [N, 1]
 	dHidden := Zeros(c.hidden.Graph(), shapes.Make(dtypes.Float32, c.hidden.Shape().Dimensions...))
 	var dHead []*Node
-	last := v
+	last := []*Node{v}
 	for from := 0; from < c.vocab(); from += c.chunk {
-		x := c.logits(from, last)                                // [N, C]
+		x := c.logits(from, last...)                             // [N, C]
 		p := Exp(Sub(x, StopGradient(InsertAxes(c.logSum, -1)))) // [N, C]
 		one := ConvertDType(c.isTarget(from, x), dtypes.Float32)
 		dx := convertTo(MulScalar(Mul(Sub(one, p), v), c.scale), c.hidden.DType()) // [N, C]
 		dHidden = Add(dHidden, dotInFloat32(dx, 1, c.headChunk(from), 0))          // [N, D]
 		dHead = append(dHead, dotInFloat32(dx, 0, StopGradient(c.hidden), 0))      // [C, D]
-		last = dHidden
+		last = []*Node{dHidden, dHead[len(dHead)-1]}
 	}
 	whole := dHead[0]
 	if len(dHead) > 1 {
@@ -120,10 +120,10 @@ func (c *Chunked) headChunk(from int) *Node {
 }
 
 // logits are the logits of a chunk divided by the temperature: [N, C]. They are not
-// computed before the node after; without an order a backend could hold all chunks at
-// the same time.
-func (c *Chunked) logits(from int, after *Node) *Node {
-	hidden := SchedulingBarrier(StopGradient(c.hidden), after)
+// computed before the nodes after, which are all that is made of the chunk before; without an
+// order a backend could hold all chunks at the same time.
+func (c *Chunked) logits(from int, after ...*Node) *Node {
+	hidden := SchedulingBarrier(StopGradient(c.hidden), after...)
 	x := dotInFloat32(hidden, 1, c.headChunk(from), 1)
 	if c.scale != 1 {
 		x = MulScalar(x, c.scale)
