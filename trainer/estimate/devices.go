@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"temper/trainer/flash"
 )
 
 // Device is a kind of accelerator.
@@ -20,6 +22,9 @@ type Device struct {
 	FLOPS float64 `json:"flops"`
 	// Fused is true for XLA and false for the Go backend; see the package's documentation.
 	Fused bool `json:"fused"`
+	// Block is the most tokens of a block where attention is computed in loops; 0 is that of
+	// XLA on a CPU.
+	Block int `json:"block,omitempty"`
 }
 
 const gb = 1_000_000_000
@@ -29,11 +34,11 @@ const gb = 1_000_000_000
 // product of the Go backend.
 func Devices() []Device {
 	return []Device{
-		{Name: "MI300X", Memory: 192 * gb, FLOPS: 1307.4e12, Fused: true},
-		{Name: "H200", Memory: 141 * gb, FLOPS: 989.5e12, Fused: true},
-		{Name: "H100", Memory: 80 * gb, FLOPS: 989.5e12, Fused: true},
-		{Name: "A100-80", Memory: 80 * gb, FLOPS: 312e12, Fused: true},
-		{Name: "A100-40", Memory: 40 * gb, FLOPS: 312e12, Fused: true},
+		{Name: "MI300X", Memory: 192 * gb, FLOPS: 1307.4e12, Fused: true, Block: flash.MaxBlockGPU},
+		{Name: "H200", Memory: 141 * gb, FLOPS: 989.5e12, Fused: true, Block: flash.MaxBlockGPU},
+		{Name: "H100", Memory: 80 * gb, FLOPS: 989.5e12, Fused: true, Block: flash.MaxBlockGPU},
+		{Name: "A100-80", Memory: 80 * gb, FLOPS: 312e12, Fused: true, Block: flash.MaxBlockGPU},
+		{Name: "A100-40", Memory: 40 * gb, FLOPS: 312e12, Fused: true, Block: flash.MaxBlockGPU},
 		{Name: "CPU", Memory: ram(), FLOPS: 235e9 * float64(runtime.NumCPU())},
 	}
 }

@@ -1,6 +1,7 @@
 package estimate
 
 import (
+	"cmp"
 	"fmt"
 
 	"temper/trainer/flash"
@@ -43,7 +44,7 @@ func (c Config) loopActivations() []Item {
 // the other.
 func (c Config) loopScratch() []Item {
 	cfg, m := c.Model, int64(c.Mesh.Model)
-	n, b := int64(c.Rows)*int64(c.Length), int64(flash.Block(c.Length))
+	n, b := int64(c.Rows)*int64(c.Length), int64(flash.Block(c.Length, cmp.Or(c.Device.Block, flash.MaxBlock)))
 	d, f := int64(cfg.HiddenSize), int64(cfg.IntermediateSize)
 	q, kv := int64(cfg.NumAttentionHeads*cfg.HeadDim), int64(cfg.NumKeyValueHeads*cfg.HeadDim)
 	counts := struct{ d, q, ofQ, ofKV int64 }{2, 0, 5, 5} // of matrices: in the feed-forward half, then in attention

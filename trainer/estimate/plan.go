@@ -231,8 +231,12 @@ func (c Config) fusedState(p parameters) []Item {
 func (c Config) fusedActivations() []Item {
 	cfg, w, m := c.Model, c.width(), int64(c.Mesh.Model)
 	n := int64(c.Rows) * int64(c.Length)
-	scores := Item{"workspace", "scores over the vocabulary and their gradient", "(4 + w) N V / model", Logits, (4 + w) * n * int64(cfg.VocabSize) / m}
-	if w == 4 && !c.inLoops() { // in place
+	scores := Item{"workspace", "scores over the vocabulary and their gradient", "8 N V / model", Logits, 8 * n * int64(cfg.VocabSize) / m}
+	switch {
+	case c.inLoops():
+	case w < 4:
+		scores.How, scores.Bytes = "(4 + w) N V / model", (4+w)*n*int64(cfg.VocabSize)/m
+	default: // in place
 		scores.Name, scores.How, scores.Bytes = "scores over the vocabulary, then their gradient", "4 N V / model", 4*n*int64(cfg.VocabSize)/m
 	}
 	if chunk := int64(c.LogitsChunk); chunk > 0 && chunk < int64(cfg.VocabSize)/m {

@@ -10,9 +10,13 @@ import (
 	"github.com/gomlx/gomlx/support/exceptions"
 )
 
-// MaxBlock bounds the tokens of a block. Scores of a pair are this number squared for each
-// row and head.
-const MaxBlock = 512
+// MaxBlock and MaxBlockGPU bound the tokens of a block, on a CPU and on a GPU. Scores of a pair
+// are this number squared for each row and head. A GPU starts some 20 programs for each pair,
+// which are to be long beside their start.
+const (
+	MaxBlock    = 512
+	MaxBlockGPU = 2048
+)
 
 // Sizes of an attention.
 type Sizes struct {
@@ -32,11 +36,9 @@ type Attention struct {
 	first                       *graph.Node // int32 [n], the first block of keys of each block of queries; nil is 0
 }
 
-// Block is the number of tokens of a block in rows of so many tokens. The blocks of a row
-// have nearly one size, so that little is filled up.
-func Block(tokens int) int { return blockOf(tokens, MaxBlock) }
-
-func blockOf(tokens, most int) int {
+// Block is the number of tokens of a block in rows of so many tokens, where it has at most so
+// many. The blocks of a row have nearly one size, so that little is filled up.
+func Block(tokens, most int) int {
 	n := (tokens + most - 1) / most
 	return (tokens + n - 1) / n
 }
@@ -48,7 +50,7 @@ func New(s Sizes, segments *graph.Node) *Attention {
 	if s.Heads%s.KeyHeads != 0 || most < 1 {
 		exceptions.Panicf("%d heads of queries for %d of keys, blocks of %d: want a multiple, and blocks", s.Heads, s.KeyHeads, most)
 	}
-	block := blockOf(s.Tokens, most)
+	block := Block(s.Tokens, most)
 	a := &Attention{
 		batch: s.Batch, seq: s.Tokens, kv: s.KeyHeads, groups: s.Heads / s.KeyHeads, dim: s.HeadDim,
 		blocks: (s.Tokens + block - 1) / block, block: block,

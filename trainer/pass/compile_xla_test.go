@@ -8,6 +8,7 @@ import (
 
 	"temper/trainer/device"
 	"temper/trainer/estimate"
+	"temper/trainer/flash"
 	"temper/trainer/qwen3"
 	"temper/trainer/xlatest"
 )
@@ -18,6 +19,15 @@ func outlineModel() qwen3.Config {
 		VocabSize: 1024, HiddenSize: 128, IntermediateSize: 384, NumHiddenLayers: 4, NumAttentionHeads: 4, NumKeyValueHeads: 4, HeadDim: 32,
 		MaxPositionEmbeddings: 4096, RopeTheta: 1e4, RMSNormEps: 1e-6, TieWordEmbeddings: true, InitializerRange: 0.02,
 	}
+}
+
+// plannedDevice is what a plan has to know about the device of a backend.
+func plannedDevice(backend string) estimate.Device {
+	d := estimate.Device{Fused: true}
+	if xlatest.OnGPU(backend) {
+		d.Block = flash.MaxBlockGPU
+	}
+	return d
 }
 
 // TestXLAUpdatesInPlace: new weights and moments take the memory of the old ones, all of
@@ -50,8 +60,7 @@ func TestXLAUpdatesInPlace(t *testing.T) {
 		if m.Aliased != state || m.Results-m.Aliased > 4<<10 { // the measures, and the table of results
 			t.Errorf("%v: %d bytes in place of %d results, want the %d of weights and moments", mesh, m.Aliased, m.Results, state)
 		}
-		gpu := estimate.Devices()[0]
-		r, err := estimate.Estimate(estimate.Config{Model: outlineModel(), Device: gpu, Mesh: mesh, Rows: 8, Length: 256})
+		r, err := estimate.Estimate(estimate.Config{Model: outlineModel(), Device: plannedDevice(backend), Mesh: mesh, Rows: 8, Length: 256})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,13 +11,14 @@ import (
 
 	"temper/trainer/device"
 	"temper/trainer/estimate"
+	"temper/trainer/flash"
 	"temper/trainer/qwen3"
 	"temper/trainer/xlatest"
 )
 
 // TestXLALongRowsHoldNoScores: what an update needs besides weights grows with the length
 // of its row, where a matrix of scores would grow with its square; the plan is near the
-// compiler, on one device and on meshes. Rows of 4,096 tokens need less than the scores of
+// compiler, on one device and on meshes. Rows of eight blocks need less than the scores of
 // a single layer would.
 func TestXLALongRowsHoldNoScores(t *testing.T) {
 	backend := xlatest.Backend(t)
@@ -25,6 +26,12 @@ func TestXLALongRowsHoldNoScores(t *testing.T) {
 		return
 	}
 	devices := xlatest.Devices(t, backend)
+	shortest := qwen3.LongCompiledRow // of two blocks
+	if xlatest.OnGPU(backend) {
+		shortest = 2 * flash.MaxBlockGPU
+	}
+	model := outlineModel()
+	model.MaxPositionEmbeddings = 4 * shortest
 	for _, c := range []struct {
 		mesh   device.Mesh
 		remat  bool
@@ -39,12 +46,12 @@ func TestXLALongRowsHoldNoScores(t *testing.T) {
 			continue
 		}
 		var before int64
-		for _, length := range []int{qwen3.LongCompiledRow, 4 * qwen3.LongCompiledRow} {
-			m, err := CompileUpdate(Outline{Backend: backend, Model: outlineModel(), Mesh: c.mesh, Rows: 1, Length: length, Remat: c.remat, Packed: c.packed})
+		for _, length := range []int{shortest, 4 * shortest} {
+			m, err := CompileUpdate(Outline{Backend: backend, Model: model, Mesh: c.mesh, Rows: 1, Length: length, Remat: c.remat, Packed: c.packed})
 			if err != nil {
 				t.Fatal(err)
 			}
-			r, err := estimate.Estimate(estimate.Config{Model: outlineModel(), Device: estimate.Devices()[0], Mesh: c.mesh, Rows: 1, Length: length, Remat: c.remat, Packed: c.packed})
+			r, err := estimate.Estimate(estimate.Config{Model: model, Device: plannedDevice(backend), Mesh: c.mesh, Rows: 1, Length: length, Remat: c.remat, Packed: c.packed})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -58,7 +65,7 @@ func TestXLALongRowsHoldNoScores(t *testing.T) {
 			}
 			before = m.Temporary
 		}
-		scores := int64(4 * outlineModel().NumAttentionHeads / c.mesh.Model * 16 * qwen3.LongCompiledRow * qwen3.LongCompiledRow)
+		scores := int64(4 * model.NumAttentionHeads / c.mesh.Model * 16 * shortest * shortest)
 		if before >= scores {
 			t.Errorf("%v, remat %v: %d bytes, as many as the scores of a layer, %d", c.mesh, c.remat, before, scores)
 		}
@@ -74,6 +81,7 @@ func TestXLAVocabularyInPieces(t *testing.T) {
 		return
 	}
 	const length, piece = 1024, 512
+	workspace := xlatest.Workspace(backend)
 	temporary := map[int]int64{}
 	for _, vocab := range []int{8192, 32768} {
 		cfg := outlineModel()
@@ -84,6 +92,7 @@ func TestXLAVocabularyInPieces(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Logf("vocabulary %d by %d: %+v", vocab, chunk, m)
+			m.Temporary -= workspace
 			scores := int64(4 * length * vocab)
 			if chunk == 0 && m.Temporary < scores {
 				t.Errorf("vocabulary %d: %d bytes, less than whole scores take, %d: the test shows nothing", vocab, m.Temporary, scores)
@@ -95,6 +104,17 @@ func TestXLAVocabularyInPieces(t *testing.T) {
 				temporary[vocab] = m.Temporary
 			}
 		}
+	}
+	// In bfloat16, whose pieces are converted on their way.
+	cfg := outlineModel()
+	cfg.VocabSize, cfg.NumHiddenLayers = 32768, 1
+	m, err := CompileUpdate(Outline{Backend: backend, Model: cfg, Mesh: device.Mesh{Data: 1, Model: 1}, Rows: 1, Length: 4 * length, LogitsChunk: 32768 / 8, Compute: "bfloat16"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("eight pieces in bfloat16: %+v", m)
+	if scores := int64(4 * 4 * length * 32768); m.Temporary-workspace >= scores {
+		t.Errorf("eight pieces in bfloat16: %d bytes, as much as whole scores, %d", m.Temporary, scores)
 	}
 	tables := int64(4 * outlineModel().HiddenSize * (32768 - 8192)) // of so many more words
 	if more := temporary[32768] - temporary[8192]; more > 4*tables {

@@ -39,6 +39,7 @@ func newAttention(cfg Config, in Inputs, opts Options) *fullAttention {
 	if compilesLoops(in.Tokens.Graph()) && seq >= LongCompiledRow {
 		a.inLoops = flash.New(flash.Sizes{
 			Batch: batch, Tokens: seq, Heads: cfg.NumAttentionHeads, KeyHeads: cfg.NumKeyValueHeads, HeadDim: cfg.HeadDim,
+			Block: maxBlock(in.Tokens.Graph()),
 		}, in.Segments)
 		return a
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 
 	"temper/trainer/blockwise"
+	"temper/trainer/flash"
 )
 
 // LongRow is the length from which the CPU backend computes the attention of float32 rows in
@@ -20,6 +21,14 @@ const LongCompiledRow = 1024
 
 // compilesLoops reports whether the backend of a graph compiles loops.
 func compilesLoops(g *Graph) bool { return g.Backend().Name() == "xla" }
+
+// maxBlock bounds the blocks of the loops that a graph's backend compiles.
+func maxBlock(g *Graph) int {
+	if b, ok := g.Backend().(interface{ IsCPU() bool }); ok && b.IsCPU() {
+		return flash.MaxBlock
+	}
+	return flash.MaxBlockGPU
+}
 
 // attendInLoops is attend by loops over blocks. The answers and their log-sums are kept for
 // the gradient, also where layers are computed again.

@@ -4,6 +4,7 @@ package xlatest
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -27,6 +28,20 @@ func Backend(t testing.TB) string {
 		name += ",tf32=false,preallocate=false"
 	}
 	return name
+}
+
+// OnGPU reports whether a backend drives a GPU.
+func OnGPU(backend string) bool {
+	return !strings.Contains(filepath.Base(device.LibraryOf(backend)), "cpu")
+}
+
+// Workspace is what products of matrices need beside their results: on a GPU 32 MiB, which
+// cuBLAS wants on Hopper.
+func Workspace(backend string) int64 {
+	if OnGPU(backend) {
+		return 32 << 20
+	}
+	return 0
 }
 
 // Devices is how many devices the backend drives.

@@ -9,6 +9,7 @@ import (
 	"temper/tools/bench/trainerbench"
 	"temper/trainer/device"
 	"temper/trainer/estimate"
+	"temper/trainer/flash"
 	"temper/trainer/pass"
 	"temper/trainer/selfcheck"
 )
@@ -152,8 +153,12 @@ func (r *Result) memory(c trainerbench.Config) error {
 	if err != nil {
 		return err
 	}
+	kind := estimate.Device{Fused: true}
+	if !onCPU(c.Backend) {
+		kind.Block = flash.MaxBlockGPU
+	}
 	p, err := estimate.Estimate(estimate.Config{
-		Model: c.Model, Device: estimate.Device{Fused: true}, Mesh: mesh, Rows: r.Rows, Length: r.Tokens, Half: c.Compute == "bfloat16",
+		Model: c.Model, Device: kind, Mesh: mesh, Rows: r.Rows, Length: r.Tokens, Half: c.Compute == "bfloat16",
 	})
 	r.Compiled, r.Planned = m.Peak(), p.Program()
 	return err

@@ -63,6 +63,9 @@ func (q *Question) Resolve(stated func(flag string) bool) error {
 	if q.Compile != "" && (!r.Device.Fused || r.Accumulate || r.Reference || r.Slots > 0 || q.Minibatches > 1 || q.Measure) {
 		add("compile", errors.New("compiles an update of one pass on GPUs: leave out --accumulate, --reference, --slots, --minibatches and --measure, and name GPUs with --devices"))
 	}
+	if strings.Contains(q.Compile, "cpu") {
+		r.Device.Block = 0 // as the plugin of a CPU compiles it
+	}
 	r.SeveralUpdates = q.Minibatches > 1
 	r.Half = !q.F32
 	if r.Context == 0 {
