@@ -128,8 +128,8 @@ func measureDevice(ctx context.Context, o deviceOptions, backend string, size de
 // describeDevice opens the backend and says what it is.
 func describeDevice(ctx context.Context, o deviceOptions, backend string) (devicebench.Report, error) {
 	r := devicebench.Report{When: time.Now(), Build: buildinfo.Line(), Backend: backend, Plugin: device.LibraryOf(backend)}
-	if pin, err := plugin.PinOf(devicebench.PluginOf(backend)); err == nil {
-		r.Plugin = pin.Package + " " + pin.Version
+	if in, err := plugin.Describe(r.Plugin); err == nil { // one that Temper has installed
+		r.Plugin = in.Package + " " + in.Version
 	}
 	b, err := device.Open(backend)
 	if err != nil {
