@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -47,15 +48,26 @@ func (f *Fleet) Logs(ctx context.Context, name string, o LogOptions, out io.Writ
 		return newFollower(read, ids, out).run(ctx, allocs)
 	}
 	all := streamsOf(allocs)
+	var failed error // of one that has ended
+	shown := false
 	for _, s := range all {
 		if len(all) > 1 {
 			fmt.Fprintf(out, "==> %s\n", s)
 		}
-		if err := read.copy(ctx, s, false, out); err != nil {
+		switch err := read.copy(ctx, s, false, out); {
+		case err == nil:
+			shown = true
+		case !s.over():
 			return err
+		default: // a node that needs room removes the logs of what has ended
+			fmt.Fprintf(out, "%v\n", err)
+			failed = cmp.Or(failed, err)
 		}
 	}
-	return nil
+	if shown {
+		return nil
+	}
+	return failed
 }
 
 // allocsOf are the instances of jobs.

@@ -140,3 +140,40 @@ func TestFollowLaterOnes(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestLogsOfTheEnded: the log of an instance that has ended, which its node has removed, hides none
+// of the others; where there is no other, it is the error.
+func TestLogsOfTheEnded(t *testing.T) {
+	w := newLone(t, smallCluster)
+	if err := w.apply(w.fleet("v1"), false); err != nil {
+		t.Fatal(err)
+	}
+	instance := func(i int, status, state string) *api.AllocationListStub {
+		copied := *last(w.allocs)
+		copied.ID, copied.Name, copied.NodeName = fmt.Sprintf("%08d-cccc", i), "shop-control.control[0]", "one"
+		copied.CreateIndex, copied.ClientStatus, copied.TaskStates = uint64(10+i), status, map[string]*api.TaskState{"control": {State: state}}
+		return &copied
+	}
+	w.follow = func(out http.ResponseWriter, r *http.Request) {
+		id, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/v1/client/fs/logs/"), "-")
+		if id == "00000000" {
+			http.Error(out, "it was removed", http.StatusNotFound)
+			return
+		}
+		_ = json.NewEncoder(out).Encode(api.StreamFrame{Data: []byte("from " + id + "\n"), File: "x"}) // to a client of this test
+	}
+	gone, lives := instance(0, api.AllocClientStatusFailed, "dead"), instance(1, api.AllocClientStatusRunning, "running")
+	gone.NextAllocation = lives.ID
+	w.set(func() { w.allocs = []*api.AllocationListStub{gone, lives} })
+	var out strings.Builder
+	if err := w.fleet("v1").Logs(t.Context(), "control", fleet.LogOptions{Bytes: 100}, &out); err != nil {
+		t.Errorf("%v, after %q", err, out.String())
+	}
+	if text := out.String(); !strings.Contains(text, "from 00000001\n") || !strings.Contains(text, "it was removed") {
+		t.Errorf("%q: want the log that is there, and why the other is not", text)
+	}
+	w.set(func() { w.allocs = []*api.AllocationListStub{gone} })
+	if err := w.fleet("v1").Logs(t.Context(), "control", fleet.LogOptions{Bytes: 100}, &out); err == nil || !strings.Contains(err.Error(), "it was removed") {
+		t.Errorf("no log at all: %v", err)
+	}
+}
