@@ -231,6 +231,8 @@ client {
   max_dynamic_port = %d
   max_kill_timeout = "10m"
   gc_interval = "10m"
+  gc_disk_usage_threshold = 100
+  gc_inode_usage_threshold = 100
   options = {
     "fingerprint.denylist" = "env_aws,env_gce,env_azure,env_digitalocean,consul,vault"
     "user.denylist" = ""
