@@ -48,10 +48,9 @@ var sameBits = []string{"--xla_gpu_deterministic_ops=true", "--xla_gpu_autotune_
 
 // keepBits has the plugin of a GPU compute the same bits each time. It comes before the
 // plugin is first opened in a process. It leaves alone what XLA_FLAGS says already, and
-// the plugin of a CPU, which has one order.
+// the plugin of a CPU, which has one order. A library whose name does not tell may be of a GPU.
 func keepBits(library string) {
-	name := strings.ToLower(filepath.Base(library))
-	if strings.Contains(name, "cuda") || strings.Contains(name, "rocm") || strings.Contains(name, "gpu") {
+	if !strings.Contains(filepath.Base(library), "cpu") {
 		addFlags(sameBits)
 	}
 }
