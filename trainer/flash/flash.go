@@ -11,7 +11,7 @@ import (
 )
 
 // MaxBlock and MaxBlockGPU bound the tokens of a block, on a CPU and on a GPU. Scores of a pair
-// are this number squared for each row and head. A GPU starts some 20 programs for each pair,
+// are this number squared for each row and head. A GPU starts some 20 kernels for each pair,
 // which are to be long beside their start.
 const (
 	MaxBlock    = 512
