@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"math"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"temper/internal/policy"
 	"temper/internal/rl"
@@ -144,4 +146,42 @@ func TestDeskKeepsSessionsAndPrefixesTogether(t *testing.T) {
 	if !d.withdraw(d.waiting[0]) || d.withdraw(first) {
 		t.Error("only requests in the queue can be withdrawn")
 	}
+}
+
+// heldContext stops the shard that asks it for the second time: the first to ask is the caller.
+type heldContext struct {
+	context.Context
+	asked      atomic.Int64
+	held, free chan struct{}
+}
+
+func (c *heldContext) Err() error {
+	if c.asked.Add(1) == 2 {
+		close(c.held)
+		<-c.free
+	}
+	return c.Context.Err()
+}
+
+// TestOneRingForTwo: a shard with one slot wakes once for two requests. When the first has
+// ended, nobody rings for the second.
+func TestOneRingForTwo(t *testing.T) {
+	e := opened(t, Config{Model: small(), Slots: 1, Shards: 1})
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	first := &heldContext{Context: ctx, held: make(chan struct{}), free: make(chan struct{})}
+	var wg sync.WaitGroup
+	generate := func(ctx context.Context) {
+		wg.Go(func() {
+			if _, err := e.Generate(ctx, policy.Request{Tokens: []int32{1, 2, 3}, MaxTokens: 4, Version: 1}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	generate(first)
+	<-first.held
+	generate(ctx)
+	<-e.shards[0].inbox.bell // the ring of the second request
+	close(first.free)
+	wg.Wait()
 }

@@ -94,7 +94,9 @@ func (s *shard) serve() {
 		s.swapWeights()
 		s.publishStats()
 		if s.step(); len(s.sequences.running) == 0 && len(s.waiting) == 0 && s.swap == nil {
-			s.publishStats()
+			if s.publishStats() > 0 {
+				continue // one ring may have been for more requests than had room
+			}
 			<-s.inbox.bell
 		}
 	}
@@ -372,8 +374,9 @@ func (s *shard) endAll(err error) {
 	}
 }
 
-// publishStats copies the figures of the sequences for Stats and for the desk.
-func (s *shard) publishStats() {
+// publishStats copies the figures of the sequences for Stats and for the desk, and returns how many
+// requests wait for a shard.
+func (s *shard) publishStats() (queued int) {
 	q := s.sequences
 	running := len(q.running)
 	idle := len(q.sessions)
@@ -387,11 +390,12 @@ func (s *shard) publishStats() {
 	s.stats.evictions.Store(q.evictions)
 	s.stats.preempted.Store(q.preempted)
 	s.stats.held.Store(int64(q.pool.held()))
-	if s.desk.report(s.number, q.pool.available(), q.idleBlocks(), s.begun) > 0 {
+	if queued = s.desk.report(s.number, q.pool.available(), q.idleBlocks(), s.begun); queued > 0 {
 		s.stats.queued.Add(1)
 		s.stats.vacant.Add(int64(q.slots - running))
 	}
 	s.begun = 0
+	return queued
 }
 
 // errClosed answers requests to a closed engine.
