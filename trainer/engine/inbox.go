@@ -1,6 +1,9 @@
 package engine
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
 
 // inbox is what others send to a shard. The zero value is not usable.
 type inbox struct {
@@ -37,6 +40,31 @@ func (b *inbox) close()                 { b.put(func() { b.quit = true }) }
 
 // change asks for other weights. The caller waits for one swap before the next.
 func (b *inbox) change(s *swap) { b.put(func() { b.swap = s }) }
+
+const (
+	calmFor  = 200 * time.Microsecond // without mail
+	calmMost = 2 * time.Millisecond   // in all
+)
+
+// calm returns when nothing has come for a moment. Requests that are made together arrive one
+// after another, and on a device that makes several tokens at a time all but the first would wait
+// for the end of its call.
+func (b *inbox) calm() {
+	end := time.NewTimer(calmMost)
+	defer end.Stop()
+	quiet := time.NewTimer(calmFor)
+	defer quiet.Stop()
+	for {
+		select {
+		case <-b.bell:
+			quiet.Reset(calmFor)
+		case <-quiet.C:
+			return
+		case <-end.C:
+			return
+		}
+	}
+}
 
 // mail is what an inbox held.
 type mail struct {

@@ -98,6 +98,9 @@ func (s *shard) serve() {
 				continue // one ring may have been for more requests than had room
 			}
 			<-s.inbox.bell
+			if s.dev.ahead != nil {
+				s.inbox.calm()
+			}
 		}
 	}
 }

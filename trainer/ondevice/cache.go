@@ -26,53 +26,41 @@ func blocksOf(n int) int { return (n + BlockTokens - 1) / BlockTokens }
 func spread(n int) int { return blocksOf(n + BlockTokens - 1) }
 
 // contexts collects the blocks of tables, int32 [B, L/BlockTokens], from the cache, and leaves
-// room for more tokens: of each layer keys [B, K, E, L+room] and values
-// [B, K, L+room, E].
+// room for whole blocks of more tokens: of each layer keys [B, K, E, S] and values [B, K, S, E]. In
+// the room stands what the block has that nobody reads: a copy of blocks costs less than to
+// pad each layer.
 func contexts(cfg qwen3.Config, cache, tables *node, room int) []*node {
-	g, rows, length := cache.Graph(), tables.Shape().Dimensions[0], tables.Shape().Dimensions[1]*BlockTokens
-	layers, kv, e := cfg.NumHiddenLayers, cfg.NumKeyValueHeads, cfg.HeadDim
-	out := make([]*node, 0, 2*layers)
-	empty := func(i int) *node {
-		if i%2 == 0 {
-			return graph.BroadcastToDims(graph.Const(g, float32(0)), rows, kv, e, room)
-		}
-		return graph.BroadcastToDims(graph.Const(g, float32(0)), rows, kv, room, e)
+	rows, layers, kv, e := tables.Shape().Dimensions[0], cfg.NumHiddenLayers, cfg.NumKeyValueHeads, cfg.HeadDim
+	if room > 0 {
+		nobodys := graph.Const(cache.Graph(), int32(cache.Shape().Dimensions[0]-1)) //nolint:gosec // a block
+		tables = graph.Concatenate([]*node{tables, graph.BroadcastToDims(nobodys, rows, room)}, 1)
 	}
-	if length == 0 {
-		for i := range 2 * layers {
-			out = append(out, empty(i))
-		}
-		return out
-	}
-	all := graph.Reshape(graph.Gather(cache, graph.InsertAxes(tables, -1)), rows, length, 2*layers, kv, e)
-	for i := range 2 * layers {
-		part := graph.Reshape(graph.SliceAxis(all, 2, graph.AxisElem(i)), rows, length, kv, e)
-		axes, along := []int{0, 2, 1, 3}, 2 // [B, K, L, E]
+	tokens := tables.Shape().Dimensions[1] * BlockTokens
+	all := graph.Reshape(graph.Gather(cache, graph.InsertAxes(tables, -1)), rows, tokens, 2*layers, kv, e)
+	out := make([]*node, 2*layers)
+	for i := range out {
+		axes := []int{0, 2, 1, 3} // [B, K, S, E]
 		if i%2 == 0 {
-			axes, along = []int{0, 2, 3, 1}, 3 // [B, K, E, L]
+			axes = []int{0, 2, 3, 1} // [B, K, E, S]
 		}
-		part = graph.TransposeAllAxes(part, axes...)
-		if room > 0 {
-			part = graph.Concatenate([]*node{part, empty(i)}, along)
-		}
-		out = append(out, part)
+		out[i] = graph.TransposeAllAxes(graph.Reshape(graph.SliceAxis(all, 2, graph.AxisElem(i)), rows, tokens, kv, e), axes...)
 	}
 	return out
 }
 
-// joined is the reverse of contexts for the tokens from an index on: [B, A, Y].
-func joined(parts []*node, from int) *node {
+// joined is the reverse of contexts for n tokens from an index on: [B, n, Y].
+func joined(parts []*node, from, n int) *node {
 	rest := make([]*node, len(parts))
 	for i, p := range parts {
 		if i%2 == 0 {
-			rest[i] = graph.TransposeAllAxes(graph.SliceAxis(p, 3, graph.AxisRangeToEnd(from)), 0, 3, 1, 2)
+			rest[i] = graph.TransposeAllAxes(graph.SliceAxis(p, 3, graph.AxisRange(from, from+n)), 0, 3, 1, 2)
 		} else {
-			rest[i] = graph.TransposeAllAxes(graph.SliceAxis(p, 2, graph.AxisRangeToEnd(from)), 0, 2, 1, 3)
+			rest[i] = graph.TransposeAllAxes(graph.SliceAxis(p, 2, graph.AxisRange(from, from+n)), 0, 2, 1, 3)
 		}
-		rest[i] = graph.InsertAxes(rest[i], 2) // [B, A, 1, K, E]
+		rest[i] = graph.InsertAxes(rest[i], 2) // [B, n, 1, K, E]
 	}
 	dims := rest[0].Shape().Dimensions
-	return graph.Reshape(graph.Concatenate(rest, 2), dims[0], dims[1], -1)
+	return graph.Reshape(graph.Concatenate(rest, 2), dims[0], n, -1)
 }
 
 // writeBack puts the first counts, int32 [B], of tokens [B, A, Y] into the cache. The first of

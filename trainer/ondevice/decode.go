@@ -100,7 +100,7 @@ func (d decoder) build(cache, ctl *node, logits bool) []*node {
 		done:     graph.LessOrEqual(c.limit, numbersLike(c.limit, int32(0))),
 		tokens:   graph.BroadcastToDims(graph.Const(g, int32(0)), d.ahead, d.slots),
 		logprobs: graph.BroadcastToDims(graph.Const(g, float32(0)), d.ahead, d.slots),
-		caches:   contexts(d.cfg, cache, c.context, d.ahead),
+		caches:   contexts(d.cfg, cache, c.context, blocksOf(d.ahead)),
 	}
 	var end state
 	var scores []*node
@@ -111,7 +111,7 @@ func (d decoder) build(cache, ctl *node, logits bool) []*node {
 	} else {
 		end = d.loop(c, begin)
 	}
-	cache = writeBack(cache, joined(end.caches, d.length), c.position, c.limit, c.targets)
+	cache = writeBack(cache, joined(end.caches, d.length, d.ahead), c.position, c.limit, c.targets)
 	sampled := graph.Stack([]*node{end.tokens, graph.Bitcast(end.logprobs, dtypes.Int32)}, 0)
 	return append(append([]*node{sampled}, scores...), cache)
 }
@@ -193,9 +193,9 @@ func (d decoder) step(c control, s state) (state, *node) {
 	}, logits
 }
 
-// seen says which keys [L+A] the queries of a step see: bool [N, 1, 1, S].
+// seen says which keys [S] the queries of a step see: bool [N, 1, 1, S].
 func (d decoder) seen(c control, step *node) *node {
-	all := shapes.Make(dtypes.Int32, d.slots, 1, 1, d.length+d.ahead)
+	all := shapes.Make(dtypes.Int32, d.slots, 1, 1, d.length+blocksOf(d.ahead)*BlockTokens)
 	g := step.Graph()
 	at := graph.Iota(g, all, 3)
 	every := func(n *node) *node { return graph.BroadcastToDims(n, all.Dimensions...) }

@@ -1,6 +1,6 @@
 package ondevice
 
-// Axes: R rows of tokens, N slots, L tokens of context, A tokens ahead, S = L + A, D model,
+// Axes: R rows of tokens, N slots, L tokens of context, A tokens ahead, S = L and the whole blocks of A, D model,
 // K key/value heads, G query heads for each of them, E numbers of a head, F feed-forward, V vocabulary,
 // Y numbers of a token in the cache.
 

@@ -33,7 +33,10 @@ func (p prefiller) build(cache, ctl *node) *node {
 	grid := shapes.Make(dtypes.Int32, p.rows, p.chunk)
 	positions := graph.Add(graph.Iota(g, grid, 1), graph.BroadcastToDims(graph.Reshape(first, p.rows, 1), p.rows, p.chunk))
 	cos, sin := p.angles(graph.Reshape(positions, -1))
-	old := contexts(p.cfg, cache, context, 0)
+	var old []*node
+	if p.length > 0 {
+		old = contexts(p.cfg, cache, context, 0)
+	}
 	seen := p.seen(g, first)
 	x := p.embed(graph.Reshape(columns(prefillColumns, blocks), -1)) // [B*T, D]
 	fresh := make([]*node, 2*p.cfg.NumHiddenLayers)
@@ -43,9 +46,13 @@ func (p prefiller) build(cache, ctl *node) *node {
 		if last := i == p.cfg.NumHiddenLayers-1; last {
 			break // nobody samples after these tokens
 		}
-		x = p.finish(i, x, p.attend(q, old[2*i:2*i+2], fresh[2*i:2*i+2], seen))
+		keys, values := fresh[2*i], fresh[2*i+1]
+		if old != nil {
+			keys, values = graph.Concatenate([]*node{old[2*i], keys}, 3), graph.Concatenate([]*node{old[2*i+1], values}, 2)
+		}
+		x = p.finish(i, x, p.attend(q, keys, values, seen))
 	}
-	return writeBack(cache, joined(fresh, 0), first, count, targets)
+	return writeBack(cache, joined(fresh, 0, p.chunk), first, count, targets)
 }
 
 // heads puts the heads of x [B*T, heads, E] before the tokens: [B, heads, T, E].
@@ -55,9 +62,8 @@ func (p prefiller) heads(x *node) *node {
 }
 
 // attend answers queries [B*T, K*G, E] from the context and the chunk itself: [B*T, K*G*E].
-func (p prefiller) attend(q *node, old, fresh []*node, seen *node) *node {
+func (p prefiller) attend(q, keys, values, seen *node) *node {
 	kv, e := p.cfg.NumKeyValueHeads, p.cfg.HeadDim
-	keys, values := graph.Concatenate([]*node{old[0], fresh[0]}, 3), graph.Concatenate([]*node{old[1], fresh[1]}, 2)
 	grouped := graph.Reshape(p.heads(q), p.rows, kv, p.groups()*p.chunk, e)
 	a := attention(grouped, keys, values, seen)
 	a = graph.TransposeAllAxes(graph.Reshape(a, p.rows, kv*p.groups(), p.chunk, e), 0, 2, 1, 3) // [B, T, H, E]

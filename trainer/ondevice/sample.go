@@ -65,11 +65,19 @@ func sample(logits *node, by sampling) (tokens, logprobs *node) {
 	inside := graph.ReduceSum(graph.ConvertDType(below, dtypes.Int32), 1)
 	inside = graph.Min(inside, lastPositive(own)) // rounding may put the draw behind the last token
 	tokens = graph.Add(graph.Mul(block, numbersLike(block, int32(width))), inside)
-	tokens = graph.Where(by.greedy, graph.ArgMax(logits, 1, dtypes.Int32), tokens)
+	tokens = graph.Where(by.greedy, firstGreatest(logits), tokens)
 
-	chosen := graph.Equal(graph.Iota(g, shapes.Make(dtypes.Int32, rows, vocab), 1), graph.BroadcastToDims(column(tokens), rows, vocab))
-	score := graph.ReduceSum(graph.Where(chosen, z, numbersLike(z, float32(0))), 1) // one term
-	return tokens, graph.Sub(score, graph.Log(graph.Reshape(total, rows)))
+	score := selected(graph.Reshape(z, rows, vocab, 1), tokens) // [N, 1]
+	return tokens, graph.Reshape(graph.Sub(score, graph.Log(total)), rows)
+}
+
+// firstGreatest is the index of the greatest number in each row of x [N, M], of the first of equals:
+// int32 [N]. XLA's CPU compiler has vectors for the two reductions, but none for one of pairs.
+func firstGreatest(x *node) *node {
+	m := x.Shape().Dimensions[1]
+	at := graph.Iota(x.Graph(), shapes.Make(dtypes.Int32, x.Shape().Dimensions...), 1)
+	greatest := graph.Equal(x, graph.BroadcastToDims(graph.ReduceAndKeep(x, graph.ReduceMax, 1), x.Shape().Dimensions...))
+	return graph.ReduceMin(graph.Where(greatest, at, numbersLike(at, int32(m-1))), 1) //nolint:gosec // a vocabulary
 }
 
 // sumsUpTo adds x [N, M] up along each row, in single precision on every device.
