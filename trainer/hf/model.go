@@ -10,7 +10,10 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
+
+	"golang.org/x/sync/errgroup"
 
 	"temper/trainer/qwen3"
 	"temper/trainer/safetensors"
@@ -205,22 +208,32 @@ func (m *Model) All() iter.Seq2[qwen3.Tensor, error] {
 }
 
 // Digest is the sha256 of all that decides what a directory says: the weights, the
-// configuration, the tokenizer and the template. It reads every byte of the weights.
+// configuration, the tokenizer and the template. It reads every byte of the weights, several
+// files at a time.
 func Digest(ctx context.Context, m *Model) (string, error) {
 	names := []string{ConfigFile, GenerationFile, TokenizerFile, TokenizerConfigFile, TemplateFile}
 	for _, shard := range m.shards {
 		names = append(names, filepath.Base(shard.Name()))
 	}
+	sums := make([][]byte, len(names))
+	files, ctx := errgroup.WithContext(ctx)
+	files.SetLimit(runtime.GOMAXPROCS(0))
+	for i, name := range names {
+		files.Go(func() (err error) {
+			if sums[i], err = sumOfFile(ctx, filepath.Join(m.path, name)); errors.Is(err, os.ErrNotExist) {
+				return nil // not every directory has all of them
+			}
+			return err
+		})
+	}
+	if err := files.Wait(); err != nil {
+		return "", err
+	}
 	all := sha256.New()
-	for _, name := range names {
-		sum, err := sumOfFile(ctx, filepath.Join(m.path, name))
-		if errors.Is(err, os.ErrNotExist) {
-			continue // not every directory has all of them
+	for i, name := range names {
+		if sums[i] != nil {
+			fmt.Fprintf(all, "%s %x\n", name, sums[i])
 		}
-		if err != nil {
-			return "", err
-		}
-		fmt.Fprintf(all, "%s %x\n", name, sum)
 	}
 	return hex.EncodeToString(all.Sum(nil)), nil
 }
