@@ -233,7 +233,7 @@ func (e *modelEval) open(ctx context.Context, cmd *cobra.Command, p *config.Proc
 // source says which model it is, where others may have its name.
 func (e *modelEval) source(ctx context.Context) (evaluate.Source, error) {
 	if e.chat.url != "" {
-		return evaluate.Source{Server: e.chat.client.Address()}, nil
+		return evaluate.Source{Server: e.chat.client.Address(), Card: e.chat.client.Card}, nil
 	}
 	model, err := hf.Load(e.chat.model.Dir)
 	if err != nil {

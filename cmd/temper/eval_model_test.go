@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -73,6 +74,51 @@ func TestEvalOfAnotherServer(t *testing.T) {
 	}
 	if out, err = evaluation(t, "--url", b, "--set", set, "--out", "b"); err != nil || !strings.Contains(out, "| s | 1 | 1 | 0.00 ") || asked.Load() != 1 {
 		t.Errorf("in a folder of its own: %s: %v", out, err)
+	}
+}
+
+// TestEvalOfAnotherModel that takes the place of the first, under its name and address, is
+// refused by the folder of the first.
+func TestEvalOfAnotherModel(t *testing.T) {
+	root, asked := "/models/a", 0
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked++
+		if r.URL.Path == "/v1/models" {
+			_, _ = fmt.Fprintf(w, `{"object": "list", "data": [{"id": "m", "object": "model", "created": %d, "owned_by": "vllm", "root": %q, "parent": null, "max_model_len": 4096}]}`, asked, root)
+			return
+		}
+		_, _ = fmt.Fprint(w, "data: {\"choices\": [{\"delta\": {\"content\": \"4\"}, \"finish_reason\": \"stop\"}]}\n\ndata: [DONE]\n\n")
+	}))
+	defer s.Close()
+	t.Chdir(t.TempDir())
+	args := []string{"--url", s.URL, "--set", "s=" + problemFile(t, "4")}
+	for range 2 { // the time in the list is another one each time
+		if out, err := evaluation(t, args...); err != nil {
+			t.Fatal(out, err)
+		}
+	}
+	root = "/models/b"
+	want := `eval-m: its samples are of a model of which the server said root "/models/a", now "/models/b"; name another folder with --out, or, if it is the same model, take "root" out of the card in eval-m/settings.json`
+	if out, err := evaluation(t, args...); cli.ExitCode(err) != 1 || err.Error() != want {
+		t.Errorf("%s: %v, want %s", out, err, want)
+	}
+	data, err := os.ReadFile("eval-m/settings.json")
+	var settings map[string]any
+	if err == nil {
+		err = json.Unmarshal(data, &settings)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	delete(settings["source"].(map[string]any)["card"].(map[string]any), "root")
+	if data, err = json.Marshal(settings); err == nil {
+		err = os.WriteFile("eval-m/settings.json", data, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := evaluation(t, args...); err != nil {
+		t.Errorf("after what the error says: %s: %v", out, err)
 	}
 }
 

@@ -37,13 +37,17 @@ type Client struct {
 	Seed        *int64
 	MaxTokens   int
 	HTTP        *http.Client
+	// Card is what the server says of the model. Check fills it in; it is empty where the
+	// server does not list the model.
+	Card Card
 	// Silence is how long an answer may bring nothing new; 0 for as long as it likes.
 	Silence time.Duration
 }
 
 var _ Sampler = (*Client)(nil)
 
-// Check asks the server for its models and takes the first one when none was named.
+// Check asks the server for its models and takes the first one when none was named. It notes
+// what the server says of the model.
 func (c *Client) Check(ctx context.Context) error {
 	u, err := url.Parse(c.URL)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -58,15 +62,23 @@ func (c *Client) Check(ctx context.Context) error {
 	}
 	defer func() { _ = res.Body.Close() }()
 	var list struct {
-		Data []struct {
-			ID string `json:"id"`
-		} `json:"data"`
+		Data []json.RawMessage `json:"data"`
 	}
 	if err := json.NewDecoder(io.LimitReader(res.Body, maxBody)).Decode(&list); err != nil {
 		return fmt.Errorf("%s: the list of models cannot be read: %w", c.Address(), watch.explain(err))
 	}
-	if c.Model == "" && len(list.Data) > 0 {
-		c.Model = list.Data[0].ID
+	c.Card = nil
+	for _, entry := range list.Data {
+		var model struct {
+			ID string `json:"id"`
+		}
+		if err := json.Unmarshal(entry, &model); err != nil {
+			return fmt.Errorf("%s: the list of models cannot be read: %w", c.Address(), err)
+		}
+		if c.Model == "" || c.Model == model.ID {
+			c.Model, c.Card = model.ID, cardOf(entry)
+			break
+		}
 	}
 	if c.Model == "" {
 		return fmt.Errorf("%s serves no model", c.Address())

@@ -134,14 +134,45 @@ func Run(ctx context.Context, c Config) ([]Sample, error) {
 		return nil, err
 	}
 	e := &evaluation{Config: c, journal: j}
-	err = e.sampleMissing(ctx)
+	if err = e.sampleMissing(ctx); err == nil {
+		err = e.checkAfter(ctx)
+	}
 	return j.samples(), errors.Join(err, j.close())
 }
 
 // evaluation is an evaluation under way.
 type evaluation struct {
 	Config
-	journal *journal
+	journal  *journal
+	checking sync.Mutex // of the settings
+}
+
+// checkModel asks the server whether it still serves the model of the samples. A model in this
+// process stays.
+func (e *evaluation) checkModel(ctx context.Context) error {
+	if e.Source.Server == "" {
+		return nil
+	}
+	client := e.Model
+	if err := client.Check(ctx); err != nil {
+		return err
+	}
+	now := e.settings()
+	now.Source.Card = client.Card
+	e.checking.Lock()
+	defer e.checking.Unlock()
+	return checkSettings(e.Folder, now)
+}
+
+// checkAfter reports a model that took the place of another while samples were made.
+func (e *evaluation) checkAfter(ctx context.Context) error {
+	ctx, stop := context.WithTimeout(ctx, mostPause)
+	defer stop()
+	var other *otherModelError
+	if err := e.checkModel(ctx); errors.As(err, &other) { // a server that has gone says nothing against its answers
+		return fmt.Errorf("%w; the samples of this command may be of either", err)
+	}
+	return nil
 }
 
 // job is a sample to make.
@@ -228,7 +259,14 @@ func (e *evaluation) makeSample(ctx context.Context, j job) error {
 	out := outage{pause: firstPause}
 	for {
 		begun, said := time.Now(), false
-		answer, err := e.ask(ctx, j, func(converse.Delta) error { said = true; return nil })
+		var answer converse.Answer
+		var err error
+		if out.failed { // the server that comes back may be another one
+			err = e.checkModel(ctx)
+		}
+		if err == nil {
+			answer, err = e.ask(ctx, j, func(converse.Delta) error { said = true; return nil })
+		}
 		switch {
 		case err == nil:
 			s, err := e.sampleOf(j, answer)
@@ -277,8 +315,12 @@ func (o *outage) lasts(err error, said bool, took time.Duration) time.Duration {
 }
 
 // mayPass reports whether the same question may be answered later: not where the server
-// has refused it.
+// has refused it, or serves another model.
 func mayPass(err error) bool {
+	var other *otherModelError
+	if errors.As(err, &other) {
+		return false
+	}
 	var status *converse.StatusError
 	if !errors.As(err, &status) {
 		return true

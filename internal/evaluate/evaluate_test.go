@@ -36,6 +36,10 @@ type server struct {
 	drops  int
 	slow   time.Duration
 	silent bool
+	// card is what the list says beside the name, and next what it says after so many
+	// questions.
+	card, next string
+	after      int
 }
 
 func newServer(t *testing.T) *server {
@@ -48,7 +52,7 @@ func newServer(t *testing.T) *server {
 
 func (s *server) serve(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/v1/models" {
-		_, _ = fmt.Fprint(w, `{"data": [{"id": "fake"}]}`)
+		_, _ = fmt.Fprintf(w, `{"data": [{"id": "fake"%s}]}`, s.told())
 		return
 	}
 	var q struct {
@@ -88,6 +92,16 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	_, _ = fmt.Fprint(w, "data: {\"choices\": [{\"delta\": {}, \"finish_reason\": \"stop\"}]}\n\n")
 	_, _ = fmt.Fprint(w, "data: {\"choices\": [], \"usage\": {\"prompt_tokens\": 9, \"completion_tokens\": 5}}\n\ndata: [DONE]\n\n")
+}
+
+// told is what the list says beside the name.
+func (s *server) told() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.next != "" && s.answers >= s.after {
+		return s.next
+	}
+	return s.card
 }
 
 // drop takes its time with the beginning of an answer that is to break off.
@@ -374,7 +388,8 @@ func TestTwoAtOnce(t *testing.T) {
 // does not say which model it is of is refused to all, with the line that mends it.
 func TestOtherSource(t *testing.T) {
 	c := config(t, newServer(t).URL)
-	c.Source = evaluate.Source{Server: "http://a:8000", Tools: []string{"python"}}
+	card := converse.Card{"root": "/models/a", "max_model_len": "4096"}
+	c.Source = evaluate.Source{Server: "http://a:8000", Tools: []string{"python"}, Card: card}
 	if _, err := evaluate.Run(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
@@ -385,6 +400,10 @@ func TestOtherSource(t *testing.T) {
 		{evaluate.Source{Server: "http://b:8000", Tools: []string{"python"}}, `server "http://a:8000", now "http://b:8000"; name another folder with --out, or, if the same model has moved`},
 		{evaluate.Source{Server: "http://a:8000", Tools: []string{"search"}}, `tools ["python"], now ["search"]`},
 		{evaluate.Source{Weights: "0123456789abcdef", Tools: []string{"python"}}, `server "http://a:8000", now ""`},
+		{
+			evaluate.Source{Server: "http://a:8000", Tools: []string{"python"}, Card: converse.Card{"root": "/models/b", "max_model_len": "4096"}},
+			`the server said root "/models/a", now "/models/b"; name another folder with --out, or, if it is the same model, take "root" out of the card in ` + filepath.Join(c.Folder, "settings.json"),
+		},
 		{evaluate.Source{Server: "http://a:8000", Tools: []string{"python"}, MaxContext: 9}, "a context of 0 tokens, now 9"},
 	} {
 		next := c
@@ -392,6 +411,15 @@ func TestOtherSource(t *testing.T) {
 		if samples, err := evaluate.Run(t.Context(), next); err == nil || !strings.Contains(err.Error(), other.want) || len(samples) > 0 {
 			t.Errorf("%+v: %d samples, %v, want %q", other.source, len(samples), err, other.want)
 		}
+	}
+	later := c // the server tells more than before, and less
+	later.Source.Card = converse.Card{"max_model_len": "4096", "weights": "0123"}
+	if _, err := evaluate.Run(t.Context(), later); err != nil {
+		t.Error(err)
+	}
+	later.Source.Card["weights"] = "4567"
+	if _, err := evaluate.Run(t.Context(), later); err == nil || !strings.Contains(err.Error(), `weights "0123", now "4567"`) {
+		t.Errorf("other weights than those that were added: %v", err)
 	}
 	name := filepath.Join(c.Folder, "settings.json")
 	var settings map[string]any
@@ -423,6 +451,65 @@ func TestOtherSource(t *testing.T) {
 	if _, _, err := evaluate.Reverify(c); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestModelReplacedMeanwhile under the same name and address: what comes after an outage is not
+// taken for an answer of the first model, and a change without one is reported at the end.
+func TestModelReplacedMeanwhile(t *testing.T) {
+	const a, b = `, "created": 1, "root": "/models/a"`, `, "created": 2, "root": "/models/b"`
+	t.Run("in an outage", func(t *testing.T) {
+		s := newServer(t)
+		s.card, s.next, s.after, s.dies = a, b, 11, 10 // the answer that breaks off is the last one of a
+		c := servedConfig(t, s)
+		c.Parallel, c.Patience = 1, time.Hour
+		ctx, stop := context.WithTimeout(t.Context(), 20*time.Second) // waiting does not bring the first model back
+		defer stop()
+		samples, err := evaluate.Run(ctx, c)
+		want := `its samples are of a model of which the server said root "/models/a", now "/models/b"`
+		if err == nil || !strings.Contains(err.Error(), want) || len(samples) != 10 || s.answers != 11 {
+			t.Errorf("%d samples after %d questions, %v, want 10 after 11 and %q", len(samples), s.answers, err, want)
+		}
+	})
+	t.Run("in an outage by the same one", func(t *testing.T) {
+		s := newServer(t)
+		s.card, s.next, s.after, s.drops = a, strings.Replace(a, "1", "2", 1), 1, 2
+		c := servedConfig(t, s)
+		c.Patience = time.Minute
+		if samples, err := evaluate.Run(t.Context(), c); err != nil || len(samples) != 30 {
+			t.Errorf("%d samples, %v", len(samples), err)
+		}
+	})
+	t.Run("without an outage", func(t *testing.T) {
+		s := newServer(t)
+		s.card, s.next, s.after = a, b, 7
+		c := servedConfig(t, s)
+		if samples, err := evaluate.Run(t.Context(), c); err == nil || !strings.Contains(err.Error(), "the samples of this command may be of either") || len(samples) != 30 {
+			t.Errorf("%d samples, %v", len(samples), err)
+		}
+	})
+	t.Run("told later", func(t *testing.T) {
+		s := newServer(t)
+		s.card, s.next, s.after = "", a, 7
+		c := servedConfig(t, s)
+		if _, err := evaluate.Run(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		c.Source.Card = converse.Card{"root": "/models/b"}
+		if _, err := evaluate.Run(t.Context(), c); err == nil || !strings.Contains(err.Error(), `root "/models/a", now "/models/b"`) {
+			t.Errorf("another one than the first that was told: %v", err)
+		}
+	})
+}
+
+// servedConfig is an evaluation of what the server says at its start.
+func servedConfig(t *testing.T, s *server) evaluate.Config {
+	t.Helper()
+	c := config(t, s.URL)
+	if err := c.Model.Check(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c.Source = evaluate.Source{Server: c.Model.Address(), Card: c.Model.Card}
+	return c
 }
 
 // TestModes that package verify does not have.

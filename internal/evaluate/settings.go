@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"temper/internal/converse"
 )
 
 // Settings are what the samples of a journal depend on; a journal of other settings is
@@ -29,6 +31,8 @@ type Source struct {
 	// any other.
 	Weights string `json:"weights,omitempty"`
 	Server  string `json:"server,omitempty"`
+	// Card is what the server says of the model; see checkCard.
+	Card converse.Card `json:"card,omitempty"`
 	// Tools are the names of those that the model got.
 	Tools []string `json:"tools,omitempty"`
 	// MaxContext bounds a prompt and its answer; 0 is what the model allows.
@@ -214,6 +218,7 @@ func checkSettings(folder string, now Settings) error {
 	if err := checkSource(folder, was.Source, *now.Source); err != nil {
 		return err
 	}
+	was.Source.Card = was.Source.Card.With(now.Source.Card) // what the server did not tell before
 	for _, set := range now.Sets {
 		if !slices.ContainsFunc(was.Sets, func(s Set) bool { return s.Name == set.Name }) {
 			was.Sets = append(was.Sets, set)
@@ -236,12 +241,32 @@ func checkSource(folder string, was *Source, now Source) error {
 	different := was.differs(now)
 	switch {
 	case different == "":
-		return nil
+		return checkCard(folder, was.Card, now.Card)
 	case was.Server != now.Server && was.Server != "" && now.Server != "":
 		return fmt.Errorf("%s: its samples were made with other settings: %s; name another folder with --out, or, if the same model has moved, write its address into %s",
 			folder, different, filepath.Join(folder, settingsName))
 	}
 	return fmt.Errorf("%s: its samples were made with other settings: %s; name another folder with --out", folder, different)
+}
+
+// checkCard compares what the server said of the model with what it says now.
+func checkCard(folder string, was, now converse.Card) error {
+	if d := was.Differs(now); d.Field != "" {
+		return &otherModelError{folder, d}
+	}
+	return nil
+}
+
+// otherModelError means that the server of a folder's samples serves another model by now.
+type otherModelError struct {
+	folder string
+	converse.Difference
+}
+
+// Error implements error.
+func (e *otherModelError) Error() string {
+	return fmt.Sprintf("%s: its samples are of a model of which the server said %s %.200q, now %.200q; name another folder with --out, or, if it is the same model, take %q out of the card in %s",
+		e.folder, e.Field, e.Was, e.Now, e.Field, filepath.Join(e.folder, settingsName))
 }
 
 // writeSettings replaces the file whole: a crash leaves the old one or the new one.
