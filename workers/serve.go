@@ -54,11 +54,18 @@ func Serve(o ModelOptions) Role {
 }
 
 func serveModel(ctx context.Context, o ModelOptions, v *Vitals) error {
+	reading, stop := context.WithCancel(ctx)
+	digest := make(chan string, 1)
+	go func() { digest <- digestOf(reading, o) }()
+	defer stop()
 	m, closeEngine, err := openModel(ctx, o)
 	if err != nil {
+		stop()
+		<-digest
 		return err
 	}
 	defer closeEngine()
+	m.Weights = <-digest
 	api, err := openai.New(m, openai.Limits{}, v.Metrics) //nolint:contextcheck // a scrape of metrics has no context
 	if err != nil {
 		return err
@@ -85,6 +92,20 @@ func serveModel(ctx context.Context, o ModelOptions, v *Vitals) error {
 		Drain:   v.Drain,
 		Timeout: drainServing,
 	})
+}
+
+// digestOf is the digest of a directory, "" where it cannot be made: the model is served all
+// the same. A directory that cannot be loaded is left to openModel.
+func digestOf(ctx context.Context, o ModelOptions) string {
+	m, err := hf.Load(o.Dir)
+	if err != nil {
+		return ""
+	}
+	digest, err := hf.Digest(ctx, m)
+	if err = errors.Join(err, m.Close()); err != nil && ctx.Err() == nil {
+		o.Log.Warn("no digest of the weights", "err", err)
+	}
+	return digest
 }
 
 // OpenModel loads a model for callers in this process. The handler speaks OpenAI's API; the

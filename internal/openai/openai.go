@@ -35,6 +35,8 @@ type Model struct {
 	// Temperature is that of requests which name none.
 	Temperature float32
 	Created     time.Time
+	// Weights is the digest of what the model is made of; "" is not told.
+	Weights string
 }
 
 // Limits bound one request. Zero fields have the defaults.
@@ -115,10 +117,12 @@ type modelCard struct {
 	Created     int64  `json:"created"`
 	OwnedBy     string `json:"owned_by"`
 	MaxModelLen int    `json:"max_model_len"`
+	// Weights tells models of one name apart. OpenAI's form has no such field.
+	Weights string `json:"weights,omitempty"`
 }
 
 func (m Model) card() modelCard {
-	return modelCard{ID: m.Name, Object: "model", Created: m.Created.Unix(), OwnedBy: "temper", MaxModelLen: m.Engine.MaxContext()}
+	return modelCard{ID: m.Name, Object: "model", Created: m.Created.Unix(), OwnedBy: "temper", MaxModelLen: m.Engine.MaxContext(), Weights: m.Weights}
 }
 
 func (s *Server) listModels(w http.ResponseWriter, _ *http.Request) {
