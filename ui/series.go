@@ -95,11 +95,12 @@ func (s *Server) records(ctx context.Context, h *history.Run) ([]run.StepRecord,
 	if known, ok := s.cache.get(key); ok {
 		return known.([]run.StepRecord), nil //nolint:forcetypeassert // the key is of this type alone
 	}
+	_, ended, _ := h.Summary(ctx) // before its records: it may end while they are read
 	out, err := h.Records(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if _, ended, err := h.Summary(ctx); err == nil && ended {
+	if ended {
 		size := 0
 		for i := range out {
 			size += 200 + 100*len(out[i].Metrics)

@@ -121,6 +121,7 @@ func (s *Server) showTrajectories(r *request) (Columns, error) {
 		r.immutable = true
 		return known.(Columns), nil //nolint:forcetypeassert // the key is of this type alone
 	}
+	_, ended, _ := history.RolloutsOf(h).Record(ctx, step) // before its rows: it may end while they are read
 	stored, ok, err := history.RolloutsOf(h).Columns(ctx, step)
 	if err != nil {
 		return Columns{}, err
@@ -139,7 +140,7 @@ func (s *Server) showTrajectories(r *request) (Columns, error) {
 	if err := out.encode(); err != nil {
 		return out, err
 	}
-	if _, ended, err := history.RolloutsOf(h).Record(ctx, step); err == nil && ended {
+	if ended {
 		s.cache.put(key, out, len(out.text)+1000)
 		r.immutable = true
 	}

@@ -78,6 +78,7 @@ func (s *Server) times(ctx context.Context, h *history.Run, step int) (map[times
 	if known, ok := s.cache.get(key); ok {
 		return known.(map[timesKey]record.Times), nil //nolint:forcetypeassert // the key is of this type alone
 	}
+	_, ended, _ := history.RolloutsOf(h).Record(ctx, step) // before its times: it may end while they are read
 	list, err := history.RolloutsOf(h).Times(ctx, step)
 	if err != nil {
 		return nil, err
@@ -86,7 +87,7 @@ func (s *Server) times(ctx context.Context, h *history.Run, step int) (map[times
 	for _, t := range record.JoinAll(list) {
 		out[timesKey{t.Problem, t.Rollout}] = t
 	}
-	if _, ended, err := history.RolloutsOf(h).Record(ctx, step); err == nil && ended {
+	if ended {
 		s.cache.put(key, out, timesBytes*(1+len(out)))
 	}
 	return out, nil

@@ -71,10 +71,11 @@ func (f *Feed) Entries(ctx context.Context) iter.Seq2[[]Entry, error] {
 	}
 }
 
-// Poll returns what is new since the last Poll that succeeded, in order of time.
+// Poll returns what is new since the last Poll that succeeded, in order of time. It asks for the
+// summary first: what was written before that is found then.
 func (f *Feed) Poll(ctx context.Context) ([]Entry, error) {
 	var p poll
-	for _, look := range []func(context.Context, *poll) error{f.pollLog, f.pollSteps, f.pollSummary} {
+	for _, look := range []func(context.Context, *poll) error{f.pollSummary, f.pollLog, f.pollSteps} {
 		if err := look(ctx, &p); err != nil {
 			return nil, err
 		}

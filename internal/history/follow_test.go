@@ -3,7 +3,9 @@ package history_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -41,6 +43,42 @@ func words(entries []history.Entry) []string {
 		out = append(out, word(e))
 	}
 	return out
+}
+
+// ending is the store of a run that ends when somebody asks for its summary.
+type ending struct {
+	blob.Store
+	summary string
+	once    sync.Once
+	end     func()
+}
+
+func (e *ending) Get(ctx context.Context, key string) (io.ReadCloser, error) {
+	if key == e.summary {
+		e.once.Do(e.end)
+	}
+	return e.Store.Get(ctx, key)
+}
+
+// TestSummaryIsTheLastEntry: whoever sees it may go, also when the run ends during a poll.
+func TestSummaryIsTheLastEntry(t *testing.T) {
+	store := memblob.New()
+	plan := opened(t, store, "r", 3, 2)
+	made(t, store, plan, 1)
+	layout := artifact.Layout{RunID: "r"}
+	feed := history.Follow(&ending{Store: store, summary: layout.Summary(), end: func() {
+		made(t, store, plan, 2)
+		putJSON(t, store, layout.Eval(1, "final", 2), run.Evaluation{Label: "final"})
+		finished(t, store, plan, 60, false)
+	}}, "r")
+	entries, err := feed.Poll(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := words(entries)
+	if len(got) == 0 || got[len(got)-1] != "summary" || !slices.Contains(got, "step 2") || !slices.Contains(got, "eval final") {
+		t.Errorf("the first poll found %q, want all that comes before the summary", got)
+	}
 }
 
 // TestFollow yields what a run leaves in order, each thing once, at a steady pace,

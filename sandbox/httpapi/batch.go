@@ -58,16 +58,17 @@ type batchRun struct {
 func (b *batchRun) list(ctx context.Context, w http.ResponseWriter) {
 	answers, account := make([]Answer, len(b.raws)), b.h.cfg.Budget.Answers
 	ended := make([]chan struct{}, len(b.raws))
-	var calls sync.WaitGroup
-	for i, raw := range b.raws {
+	for i := range ended {
 		ended[i] = make(chan struct{})
-		calls.Go(func() {
-			defer close(ended[i])
-			_, answers[i] = b.answer(ctx, raw)
-			account.Add(b.caller, int64(answers[i].size()))
-		})
 	}
-	b.raws = nil // the calls have them
+	var calls sync.WaitGroup
+	calls.Go(func() {
+		b.inOrder(ctx, &calls, func(i int, a Answer) {
+			answers[i] = a
+			account.Add(b.caller, int64(a.size()))
+			close(ended[i])
+		})
+	})
 	to := budget.NewResponse(w, b.h.bounds.stall)
 	enc := &encoder{to: to, packed: b.packed, buf: []byte(`{"answers":[`)}
 	w.Header().Set("Content-Type", typeJSON)
@@ -156,17 +157,53 @@ func (c *rawCalls) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	return nil
 }
 
+// inOrder begins one call after the other, and calls end with the answer to each: an answer waits
+// for those before it to be written, and must not hold the room that one of these waits for. When
+// a call has waited for room in vain, those behind it do not wait as well.
+func (b *batchRun) inOrder(ctx context.Context, calls *sync.WaitGroup, end func(i int, a Answer)) {
+	patient := b.h.bounds.patient
+	for i, raw := range b.raws {
+		req, _, f := readCall(raw)
+		var leave func()
+		if f == nil {
+			leave, f = b.h.enter(ctx, req, b.caller, patient)
+			patient = b.h.bounds.patient
+			if f != nil && f.Code == CodeOverloaded {
+				patient = 0
+			}
+		}
+		if f != nil {
+			end(i, Answer{Error: f})
+			continue
+		}
+		calls.Go(func() {
+			answer := b.h.finish(ctx, req)
+			leave()
+			end(i, answer)
+		})
+	}
+}
+
 // answer answers one item of a batch; the answer is a Failure if it is no call.
 func (b *batchRun) answer(ctx context.Context, raw jsontext.Value) (id string, _ Answer) {
+	req, id, f := readCall(raw)
+	if f != nil {
+		return id, Answer{Error: f}
+	}
+	return id, b.h.answer(ctx, req, b.caller)
+}
+
+// readCall decodes one item of a batch.
+func readCall(raw jsontext.Value) (_ *sandbox.Request, id string, _ *Failure) {
 	if len(raw) > maxCallBody {
-		return idOf(raw), Answer{Error: tooLarge("call", maxCallBody)}
+		return nil, idOf(raw), tooLarge("call", maxCallBody)
 	}
-	var req sandbox.Request
-	if err := unmarshal(raw, &req); err != nil {
-		return idOf(raw), Answer{Error: invalid("call: %s", reason(err))}
+	req := new(sandbox.Request)
+	if err := unmarshal(raw, req); err != nil {
+		return nil, idOf(raw), invalid("call: %s", reason(err))
 	}
-	if reflect.DeepEqual(req, sandbox.Request{}) {
-		return "", Answer{Error: invalid("call: it has no field, so it names no program")}
+	if reflect.DeepEqual(*req, sandbox.Request{}) {
+		return nil, "", invalid("call: it has no field, so it names no program")
 	}
-	return req.ID, b.h.answer(ctx, &req, b.caller)
+	return req, req.ID, nil
 }

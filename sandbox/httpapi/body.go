@@ -71,12 +71,12 @@ func noRoom(what string, a *budget.Account) *Failure {
 const patientFor = 30 * time.Second
 
 // makeRoom takes n bytes for answers, also none: then it only waits until there is room
-// for one.
-func (h *handler) makeRoom(ctx context.Context, caller string, n int64) *Failure {
+// for one. It waits for patient at most.
+func (h *handler) makeRoom(ctx context.Context, caller string, n int64, patient time.Duration) *Failure {
 	answers := h.cfg.Budget.Answers
 	err := answers.Try(caller, n) // without a timer, as a rule
 	if errors.Is(err, budget.ErrFull) {
-		inTime, cancel := context.WithTimeout(ctx, h.bounds.patient)
+		inTime, cancel := context.WithTimeout(ctx, patient)
 		defer cancel()
 		err = answers.Take(inTime, caller, n)
 	}

@@ -177,17 +177,33 @@ func (h *handler) closeSession(w http.ResponseWriter, r *http.Request) {
 
 // answer runs one call, or gives the answer that its ID has already got.
 func (h *handler) answer(ctx context.Context, req *sandbox.Request, caller string) Answer {
-	if len(req.ID) > maxID {
-		return Answer{Error: invalid("id of %d bytes is above the limit of %d", len(req.ID), maxID)}
-	}
-	// What an answer needs is taken before its program runs: then it is never lost.
-	room := budget.OutputRoom(req.Limits.Output)
-	if f := h.makeRoom(ctx, caller, room); f != nil {
+	leave, f := h.enter(ctx, req, caller, h.bounds.patient)
+	if f != nil {
 		return Answer{Error: f}
 	}
-	if room > 0 {
-		defer h.cfg.Budget.Answers.Give(caller, room)
+	defer leave()
+	return h.finish(ctx, req)
+}
+
+// enter takes what the answer to a call needs before its program runs: then it is never lost.
+// It waits for that for patient at most.
+func (h *handler) enter(ctx context.Context, req *sandbox.Request, caller string, patient time.Duration) (leave func(), _ *Failure) {
+	if len(req.ID) > maxID {
+		return nil, invalid("id of %d bytes is above the limit of %d", len(req.ID), maxID)
 	}
+	room := budget.OutputRoom(req.Limits.Output)
+	if f := h.makeRoom(ctx, caller, room, patient); f != nil {
+		return nil, f
+	}
+	return func() {
+		if room > 0 {
+			h.cfg.Budget.Answers.Give(caller, room)
+		}
+	}, nil
+}
+
+// finish answers a call that has entered.
+func (h *handler) finish(ctx context.Context, req *sandbox.Request) Answer {
 	res, err := h.window.do(ctx, req, func() (*sandbox.Result, error) { return h.run(ctx, req) })
 	if err != nil {
 		return Answer{Error: failure(ctx, err)}

@@ -91,7 +91,7 @@ func (l *lines) skip() error {
 // fill reads more, behind what is left.
 func (l *lines) fill() error {
 	if l.start == l.end && len(l.buf) > 16*leastLines {
-		l.shrink() // one long line is no reason to keep its memory
+		l.shrink(leastLines) // one long line is no reason to keep its memory
 	}
 	if l.start > 0 && (l.start == l.end || len(l.buf)-l.end < leastLines/2) {
 		l.end = copy(l.buf, l.buf[l.start:l.end])
@@ -112,10 +112,11 @@ func (l *lines) fill() error {
 	return err
 }
 
-// shrink gives the buffer back.
-func (l *lines) shrink() {
-	if l.grow != nil && len(l.buf) > 0 {
-		_ = l.grow(-len(l.buf)) // less always fits
+// shrink empties the buffer and gives back all of it but size bytes. These are kept, since
+// others may have taken them when they are needed again.
+func (l *lines) shrink(size int) {
+	if l.grow != nil && len(l.buf) > size {
+		_ = l.grow(size - len(l.buf)) // less always fits
 	}
-	l.buf, l.start, l.end = nil, 0, 0
+	l.buf, l.start, l.end = make([]byte, size), 0, 0
 }

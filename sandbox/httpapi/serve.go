@@ -87,7 +87,7 @@ func (h *handler) stream(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	in.buf = make([]byte, leastLines)
-	defer in.shrink()
+	defer in.shrink(0)
 	s.ctx, s.end = context.WithCancel(r.Context())
 	defer s.end()
 	// A stream has no end in time; a server without these deadlines has none to lift.

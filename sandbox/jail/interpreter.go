@@ -2,24 +2,35 @@ package jail
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
 	"temper/sandbox"
 )
 
-// Interpreter runs calls on a light zygote, and those that use a heavy module, or
-// ask for the numeric profile, on a heavy one, which starts with the first such
+// Interpreter runs calls on a light zygote, and those that use a heavy module, ask for
+// the numeric profile, or may start processes, on others, which start with the first such
 // call. It is safe for concurrent use.
 type Interpreter struct {
 	jail  *Jail
 	light *zygote
 
-	mu       sync.Mutex
-	heavy    *zygote
-	spawner  *zygote       // of programs that may start processes
+	mu      sync.Mutex
+	heavy   late
+	spawner late // of programs that may start processes
+	closed  bool
+}
+
+// late is a zygote that is started when it is needed.
+type late struct {
+	preload []string // and spawn: those of Jail.start
+	spawn   bool
+
+	// Guarded by Interpreter.mu.
+	zygote   *zygote
+	err      error         // why there is none
 	starting chan struct{} // closed when the start under way ends; nil when none is
-	closed   bool
 }
 
 // Run executes req in a fresh child and returns its result; zero limits take the
@@ -42,34 +53,37 @@ func (in *Interpreter) Run(ctx context.Context, req sandbox.Request) (sandbox.Re
 func (in *Interpreter) choose(ctx context.Context, req sandbox.Request) (*zygote, error) {
 	j := in.jail
 	if req.Profile == sandbox.ProfileSubprocess && j.refuseSpawn(req) == "" {
-		return in.spawnZygote(ctx)
+		return in.started(ctx, &in.spawner)
 	}
 	if j.cfg.Fresh != nil || len(j.py.Available) == 0 {
 		return in.light, nil
 	}
 	if req.Profile == sandbox.ProfileNumeric || req.Profile == sandbox.ProfileAuto && usesAny(req, j.py.Available) {
-		return in.heavyZygote(ctx)
+		z, err := in.started(ctx, &in.heavy)
+		if err == nil || errors.Is(err, ErrDied) || ctx.Err() != nil {
+			return z, err
+		}
 	}
-	return in.light, nil
+	return in.light, nil // also where the heavy one does not start
 }
 
-// heavyZygote returns the heavy zygote, starting it when there is none; when it
-// does not start, the light one has to do.
-func (in *Interpreter) heavyZygote(ctx context.Context) (*zygote, error) {
+// started returns a zygote, starting it when there is none. The start goes on when ctx ends: the
+// next call finds it.
+func (in *Interpreter) started(ctx context.Context, l *late) (*zygote, error) {
 	in.mu.Lock()
-	if in.heavy != nil && in.heavy.alive() {
+	if l.zygote != nil && l.zygote.alive() {
 		defer in.mu.Unlock()
-		return in.heavy, nil
+		return l.zygote, nil
 	}
 	if in.closed {
 		defer in.mu.Unlock()
 		return nil, ErrDied
 	}
-	if in.starting == nil {
-		in.starting = make(chan struct{})
-		go in.startHeavy(context.WithoutCancel(ctx), in.starting)
+	if l.starting == nil {
+		l.starting = make(chan struct{})
+		go in.start(context.WithoutCancel(ctx), l)
 	}
-	starting := in.starting
+	starting := l.starting
 	in.mu.Unlock()
 	select {
 	case <-starting:
@@ -78,42 +92,20 @@ func (in *Interpreter) heavyZygote(ctx context.Context) (*zygote, error) {
 	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if in.heavy != nil {
-		return in.heavy, nil
-	}
-	return in.light, nil
+	return l.zygote, l.err
 }
 
-// startHeavy starts the heavy zygote; Close waits for done.
-func (in *Interpreter) startHeavy(ctx context.Context, done chan struct{}) {
-	preload := append(append([]string{}, in.jail.cfg.Preload...), in.jail.py.Available...)
-	z, err := in.jail.start(ctx, preload, false)
+// start starts a zygote; Close waits for that.
+func (in *Interpreter) start(ctx context.Context, l *late) {
+	z, err := in.jail.start(ctx, l.preload, l.spawn)
 	if err != nil {
-		in.jail.cfg.Logger.Warn("heavy sandbox interpreter does not start", "err", err)
+		in.jail.cfg.Logger.Warn("further sandbox interpreter does not start", "for_subprocesses", l.spawn, "err", err)
 	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.heavy = z
-	in.starting = nil
-	close(done)
-}
-
-// spawnZygote returns the zygote of programs that may start processes. The first of them
-// waits for its start with the lock held: the profile is for few calls.
-func (in *Interpreter) spawnZygote(ctx context.Context) (*zygote, error) {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	if in.closed {
-		return nil, ErrDied
-	}
-	if in.spawner == nil || !in.spawner.alive() {
-		z, err := in.jail.start(ctx, in.jail.cfg.Preload, true)
-		if err != nil {
-			return nil, err
-		}
-		in.spawner = z
-	}
-	return in.spawner, nil
+	l.zygote, l.err = z, err
+	close(l.starting)
+	l.starting = nil
 }
 
 // Done is closed when the interpreter is gone.
@@ -125,7 +117,7 @@ func (in *Interpreter) CPU() time.Duration {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	sum := in.light.cpu()
-	for _, z := range []*zygote{in.heavy, in.spawner} {
+	for _, z := range []*zygote{in.heavy.zygote, in.spawner.zygote} {
 		if z != nil {
 			sum += z.cpu()
 		}
@@ -138,7 +130,7 @@ func (in *Interpreter) PIDs() []int {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	var pids []int
-	for _, z := range []*zygote{in.light, in.heavy, in.spawner} {
+	for _, z := range []*zygote{in.light, in.heavy.zygote, in.spawner.zygote} {
 		if z != nil && z.alive() {
 			pids = append(pids, z.pid())
 		}
@@ -150,13 +142,15 @@ func (in *Interpreter) PIDs() []int {
 func (in *Interpreter) Close() {
 	in.mu.Lock()
 	in.closed = true
-	starting := in.starting
+	starts := []chan struct{}{in.heavy.starting, in.spawner.starting}
 	in.mu.Unlock()
-	if starting != nil {
-		<-starting
+	for _, starting := range starts {
+		if starting != nil {
+			<-starting
+		}
 	}
 	in.mu.Lock()
-	others := []*zygote{in.heavy, in.spawner}
+	others := []*zygote{in.heavy.zygote, in.spawner.zygote}
 	in.mu.Unlock()
 	for _, z := range others {
 		if z != nil {

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -240,7 +241,11 @@ func (j *Jail) Start(ctx context.Context) (*Interpreter, error) {
 			return nil, err
 		}
 	}
-	return &Interpreter{jail: j, light: z}, nil
+	return &Interpreter{
+		jail: j, light: z,
+		heavy:   late{preload: slices.Concat(j.cfg.Preload, j.py.Available)},
+		spawner: late{preload: j.cfg.Preload, spawn: true},
+	}, nil
 }
 
 // Close ends the zygote that Start did not hand out, and removes the cgroup with

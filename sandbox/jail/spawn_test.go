@@ -1,6 +1,8 @@
 package jail_test
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -33,6 +35,27 @@ func TestSubprocessNeedsBothSides(t *testing.T) {
 	res := run(t, in, sandbox.Request{Code: "1", Profile: sandbox.ProfileSubprocess})
 	if res.Status != sandbox.StatusRefused || !strings.Contains(res.Reason, "--subprocess") {
 		t.Errorf("got %+v, want refused with the flag in its reason", res)
+	}
+}
+
+// TestStartForSubprocessesOutlivesItsCaller: callers that do not wait for it find the interpreter
+// started later, and keep nobody else waiting.
+func TestStartForSubprocessesOutlivesItsCaller(t *testing.T) {
+	in := openSpawner(t)
+	began := time.Now()
+	for tries := 1; ; tries++ {
+		ctx, cancel := context.WithTimeout(t.Context(), 40*time.Millisecond)
+		_, err := in.Run(ctx, sandbox.Request{Code: "1", Profile: sandbox.ProfileSubprocess})
+		cancel()
+		if err == nil {
+			return
+		}
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		if time.Since(began) > 20*time.Second {
+			t.Fatalf("none of %d callers with 40 ms each has an answer", tries)
+		}
 	}
 }
 

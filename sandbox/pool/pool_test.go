@@ -33,11 +33,13 @@ type fake struct {
 	done chan struct{}
 	once sync.Once
 	ran  atomic.Int32
+
+	closed atomic.Bool
 }
 
 func (f *fake) die()                  { f.once.Do(func() { close(f.done) }) }
 func (f *fake) Done() <-chan struct{} { return f.done }
-func (f *fake) Close()                { f.die() }
+func (f *fake) Close()                { f.closed.Store(true); f.die() }
 
 type bound struct {
 	*fake
@@ -115,6 +117,23 @@ func newPool(t *testing.T, f *fakes, cfg pool.Config) *pool.Pool {
 		}
 	})
 	return p
+}
+
+// TestADeadInterpreterIsClosed: it may hold more than the process that died.
+func TestADeadInterpreterIsClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakes{}
+		p := newPool(t, f, pool.Config{Zygotes: 1})
+		f.killAll()
+		if _, err := p.Execute(t.Context(), sandbox.Request{}); err != nil {
+			t.Fatal(err)
+		}
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if !f.all[0].closed.Load() || f.all[1].closed.Load() {
+			t.Error("want the first interpreter closed, and the second alone left")
+		}
+	})
 }
 
 func TestEveryCallGetsItsOwnAnswer(t *testing.T) {

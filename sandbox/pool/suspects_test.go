@@ -119,6 +119,43 @@ func TestWaitOfASuspectIsBounded(t *testing.T) {
 	})
 }
 
+// TestARoomInASharedCellIsSeen: 32 suspects fill the ward, and one of each 8 ends soon. Those
+// that wait for room come in then, not when all of such 8 have ended.
+func TestARoomInASharedCellIsSeen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		var met sync.Map
+		f := &fakes{behave: func(ctx context.Context, in *fake, req sandbox.Request) (sandbox.Result, error) {
+			d := 25 * time.Second
+			if _, known := met.LoadOrStore(in, true); !known || time.Since(start) > 3*time.Second {
+				d = 3 * time.Second
+			}
+			return wait(ctx, in, req, d)
+		}}
+		p := newPool(t, f, pool.Config{Zygotes: 1, Slots: 64, Computing: 128})
+		var calls sync.WaitGroup
+		var soon atomic.Int32
+		for range 36 {
+			calls.Go(func() {
+				if _, err := p.Execute(t.Context(), sandbox.Request{}); err != nil {
+					t.Error(err)
+				}
+				if time.Since(start) < 10*time.Second {
+					soon.Add(1)
+				}
+			})
+		}
+		for range 2 {
+			time.Sleep(500 * time.Millisecond)
+			f.killAll()
+		}
+		calls.Wait()
+		if got := soon.Load(); got != 8 {
+			t.Errorf("%d were answered soon, want the 4 short ones and the 4 that came after them", got)
+		}
+	})
+}
+
 // TestCloseEndsTheInterpretersOfSuspects when its time is over.
 func TestCloseEndsTheInterpretersOfSuspects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -19,7 +19,7 @@ type ward struct {
 	mu    sync.Mutex
 	cells []*cell
 	room  int           // for more of them
-	freed chan struct{} // closed and replaced when there is room
+	freed chan struct{} // closed and replaced when there is room, also in one of cells
 }
 
 // cell is one interpreter of a ward.
@@ -106,14 +106,13 @@ func (d *ward) leave(c *cell) {
 		d.cells = slices.DeleteFunc(d.cells, func(other *cell) bool { return other == c })
 	}
 	d.mu.Unlock()
-	if !last {
-		return
-	}
-	if c.err == nil {
+	if last && c.err == nil {
 		c.in.Close()
 	}
 	d.mu.Lock()
-	d.room++
+	if last {
+		d.room++
+	}
 	close(d.freed)
 	d.freed = make(chan struct{})
 	d.mu.Unlock()

@@ -89,6 +89,7 @@ func (p *Pool) keep(life context.Context, w *worker, in Interpreter) {
 			return
 		}
 		p.set(w, nil)
+		p.owners.Go(in.Close) // it may hold more than what died
 		p.deaths.Add(1)
 		if time.Since(born) > healthy {
 			backoff = firstBackoff
