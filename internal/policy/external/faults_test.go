@@ -3,6 +3,7 @@ package external_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -323,4 +324,71 @@ func TestConfigurations(t *testing.T) {
 			t.Errorf("error %v, want %q", err, want)
 		}
 	}
+}
+
+// listener is a log that is called with each message.
+type listener func(message string)
+
+func (l listener) Enabled(context.Context, slog.Level) bool { return true }
+
+func (l listener) Handle(_ context.Context, r slog.Record) error { l(r.Message); return nil }
+
+func (l listener) WithAttrs([]slog.Attr) slog.Handler { return l }
+
+func (l listener) WithGroup(string) slog.Handler { return l }
+
+// heldPublisher does not write a policy before it may.
+type heldPublisher struct {
+	fakes.Publisher
+	hold          blob.Ref
+	writing, free chan struct{}
+}
+
+func (p heldPublisher) Write(ctx context.Context, ref blob.Ref, dir string) error {
+	if ref == p.hold {
+		close(p.writing)
+		<-p.free
+	}
+	return p.Publisher.Write(ctx, ref, dir)
+}
+
+// TestALossMeetsALoad: the load waits for a request whose server was lost, and the request brings
+// the server back.
+func TestALossMeetsALoad(t *testing.T) {
+	b := newBed(t, external.VLLM, 5*time.Second)
+	p := heldPublisher{fakes.Publisher{Vocab: vocab}, fakes.Ref(2), make(chan struct{}), make(chan struct{})}
+	lost := make(chan struct{})
+	once := sync.OnceFunc(func() { close(lost) })
+	cfg := b.cfg
+	cfg.Publisher, cfg.Log = p, slog.New(listener(func(message string) {
+		if message == "engine server lost" {
+			once()
+		}
+	}))
+	e, err := external.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	if err := e.Load(t.Context(), fakes.Ref(1), 0); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() {
+		if err := e.Load(ctx, fakes.Ref(2), 1); err != nil {
+			t.Errorf("load: %v", err)
+		}
+	})
+	<-p.writing
+	b.fail(t, fakes.Faults{Restart: 1})
+	wg.Go(func() {
+		if gen, err := e.Generate(t.Context(), request()); err != nil || len(gen.Tokens) != 20 {
+			t.Errorf("%+v, error %v", gen, err)
+		}
+	})
+	<-lost
+	close(p.free)
 }

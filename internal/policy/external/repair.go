@@ -13,10 +13,10 @@ import (
 // policy that is served, and prove it again. Requests that meet one lost server repair
 // it once.
 func (e *Engine) repair(ctx context.Context, s *seat) error {
-	if err := e.loads.enter(ctx); err != nil {
+	if err := e.changes.enter(ctx); err != nil {
 		return err
 	}
-	defer e.loads.leave()
+	defer e.changes.leave()
 	e.mu.Lock()
 	now := e.current
 	e.mu.Unlock()
