@@ -392,3 +392,44 @@ func TestALossMeetsALoad(t *testing.T) {
 	<-lost
 	close(p.free)
 }
+
+// TestAServerLostTwice comes back also when it is lost again just when it has come back.
+func TestAServerLostTwice(t *testing.T) {
+	a, other := newBed(t, external.VLLM, 2*time.Second), newBed(t, external.VLLM, 2*time.Second)
+	back, free := make(chan struct{}), make(chan struct{})
+	once := sync.OnceFunc(func() {
+		close(back)
+		<-free
+	})
+	cfg := a.cfg
+	cfg.URLs = append(cfg.URLs, other.cfg.URLs...)
+	cfg.Log = slog.New(listener(func(message string) {
+		if message == "engine server is back" {
+			once()
+		}
+	}))
+	e, err := external.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	if err := e.Load(t.Context(), fakes.Ref(1), 0); err != nil {
+		t.Fatal(err)
+	}
+	lose := func() {
+		a.server.Fail(fakes.Faults{Restart: 1})
+		if gen, err := e.Generate(t.Context(), request()); err != nil || len(gen.Tokens) != 20 {
+			t.Errorf("%+v, error %v", gen, err)
+		}
+	}
+	lose()
+	<-back
+	lose()
+	close(free)
+	for deadline := time.Now().Add(5 * time.Second); a.server.Loads() < 3 && time.Now().Before(deadline); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if got := a.server.Loads(); got != 3 {
+		t.Errorf("the server has read weights %d times, want 3", got)
+	}
+}
