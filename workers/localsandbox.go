@@ -28,14 +28,14 @@ func StartSandbox(ctx context.Context, python string, size int, log *slog.Logger
 	if err != nil {
 		return nil, err
 	}
-	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s := &LocalSandbox{stop: stop, done: make(chan error, 1), dir: dir}
 	ready := make(chan node.Ready, 1)
 	cfg := node.Config{
 		Server: server.Config{Listen: httpapi.UnixPrefix + filepath.Join(dir, "s")}, Python: python,
 		Zygotes: 1, Slots: size, Sessions: size, OnReady: func(r node.Ready) { ready <- r },
 	}
-	go func() { s.done <- node.Serve(ctx, cfg, log) }()
+	go func() { s.done <- node.Serve(serving, cfg, log) }()
 	select {
 	case r := <-ready:
 		s.Client, err = httpapi.NewClient(r.Address, httpapi.Options{})
@@ -46,6 +46,8 @@ func StartSandbox(ctx context.Context, python string, size int, log *slog.Logger
 	case err := <-s.done:
 		s.done <- nil
 		return nil, errors.Join(err, s.Close())
+	case <-ctx.Done():
+		return nil, errors.Join(ctx.Err(), s.Close())
 	}
 }
 

@@ -155,7 +155,7 @@ func (r *Service) choose(p *pool, t target, loaded *run.Loaded) (*engineEntry, e
 		entry.users++
 		return entry, nil
 	}
-	if slices.Min(p.waiting) < t.policy.Version {
+	if p.olderWaits(t.policy.Version) {
 		return nil, nil
 	}
 	var idle *engineEntry
@@ -190,12 +190,20 @@ func (r *Service) choose(p *pool, t target, loaded *run.Loaded) (*engineEntry, e
 	return entry, nil
 }
 
+// olderWaits reports whether a call waits for an engine for an older policy. One whose policy
+// is in an engine that is used waits for that engine. The lock is held.
+func (p *pool) olderWaits(version int64) bool {
+	return slices.ContainsFunc(p.waiting, func(older int64) bool {
+		return older < version && !slices.ContainsFunc(p.engines, func(e *engineEntry) bool { return e.version == older && e.users > 0 })
+	})
+}
+
 // prefetch lets the one engine of a run read a policy that a call waits for, while it
 // samples the tail of another step. Of several calls the one whose turn is next decides, or
 // they would take the engine's one place from each other. Of several engines one reads a
 // policy while another samples anyway. The lock is held.
 func (p *pool) prefetch(ctx context.Context, next run.Policy) {
-	if len(p.engines) != 1 || next.Ref.IsZero() || next.Version != slices.Min(p.waiting) {
+	if len(p.engines) != 1 || next.Ref.IsZero() || p.olderWaits(next.Version) {
 		return
 	}
 	only := p.engines[0]

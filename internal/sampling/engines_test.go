@@ -259,3 +259,34 @@ func TestACallThatWaitsCanBeTakenAway(t *testing.T) {
 		r.Close()
 	})
 }
+
+// TestACallWaitsForNoEngineThatOthersShare: a second attempt of a call waits for the first one,
+// whose engine it will use. The next step takes the other engine meanwhile.
+func TestACallWaitsForNoEngineThatOthersShare(t *testing.T) {
+	h := ahead(t)
+	first, second := sampleInput(t, h, 1, 1), sampleInput(t, h, 1, 2)
+	synctest.Test(t, func(t *testing.T) {
+		r, g := gated(t, h, 2, "/train/1/1/"+first.ProblemIDs[2]+"/5")
+		var done sync.WaitGroup
+		var errs [3]error
+		ended := 0
+		for i, in := range []sampling.GroupsInput{first, first, second} {
+			done.Go(func() {
+				_, errs[i] = r.SampleGroups(t.Context(), in, r.NewProgress())
+				ended = i
+			})
+			synctest.Wait()
+		}
+		if ended != 2 {
+			t.Error("the next step waits for the second attempt of the step before")
+		}
+		close(g.open)
+		done.Wait()
+		for _, err := range errs {
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		r.Close()
+	})
+}

@@ -1,11 +1,14 @@
 package engine_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -193,4 +196,20 @@ func TestTopLogprobs(t *testing.T) {
 			t.Errorf("%d: error %v", n, err)
 		}
 	}
+}
+
+// TestAContextThatFillsTheCache: what a context could copy from another one must not take the
+// room that it needs itself.
+func TestAContextThatFillsTheCache(t *testing.T) {
+	e := start(t, engine.Config{Model: tiny(), Slots: 2, Shards: 1, MaxContext: 64, Capacity: 64})
+	short := policy.Request{Tokens: prompt(1, 12), MaxTokens: 4, Version: -1}
+	generate(t, e, short)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	long := policy.Request{Tokens: append(slices.Clone(short.Tokens[:8]), prompt(2, 55)...), MaxTokens: 1, Version: -1}
+	got, err := e.Generate(ctx, long)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bitEqual(t, "a cache as large as the context", got, generate(t, start(t, engine.Config{Model: tiny(), Slots: 1}), long))
 }

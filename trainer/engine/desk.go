@@ -163,6 +163,7 @@ func (d *desk) settle(j *job, at int) {
 		d.routes[j.req.Session] = r
 	}
 	r.jobs++
+	r.released = false // that was for the requests before
 	j.route = r
 }
 

@@ -148,6 +148,27 @@ func TestDeskKeepsSessionsAndPrefixesTogether(t *testing.T) {
 	}
 }
 
+// TestASessionThatIsAskedAgainIsKept: its release was for the request before, which had not ended.
+func TestASessionThatIsAskedAgainIsKept(t *testing.T) {
+	d := newDesk(100)
+	for range 2 {
+		d.add(&shard{sequences: newSequences(4, 100, 400), inbox: newInbox(), stats: &counters{}})
+	}
+	before, again := jobOf("a", 1, 2, 3), jobOf("a", 1, 2, 3)
+	if err := d.submit(before); err != nil {
+		t.Fatal(err)
+	}
+	d.release("a")
+	if err := d.submit(again); err != nil {
+		t.Fatal(err)
+	}
+	d.end(before, 0)
+	d.end(again, 0)
+	if d.release("a") != d.shards[0] {
+		t.Error("the shard that has the session is not told when it ends")
+	}
+}
+
 // heldContext stops the shard that asks it for the second time: the first to ask is the caller.
 type heldContext struct {
 	context.Context

@@ -152,8 +152,8 @@ func (s *sequences) share(q *sequence) {
 		q.blocks, parent = append(q.blocks, b), b.serial
 	}
 	b, at, n := s.pool.begun[parent], len(q.blocks)*blockTokens, 0
-	if b == nil {
-		return
+	if b == nil || blocksOf(len(context)) == len(s.pool.blocks) {
+		return // a context that fills the device needs the place of what it would copy from, too
 	}
 	for known := b.known(); n < known && at+n < limit && b.tokens[n] == context[at+n]; {
 		n++

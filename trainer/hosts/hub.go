@@ -76,6 +76,7 @@ const maxPause = time.Second
 func (h *Hub) Serve(ctx context.Context, l net.Listener) error {
 	stop := context.AfterFunc(ctx, func() { _ = l.Close() }) // Accept ends
 	defer stop()
+	defer l.Close() //nolint:errcheck // nobody is accepted any more
 	serving, cancel := context.WithCancel(ctx)
 	var work sync.WaitGroup
 	defer work.Wait()

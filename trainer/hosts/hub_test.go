@@ -52,6 +52,27 @@ func TestHubOutlivesWantOfDescriptors(t *testing.T) {
 	t.Log(<-ended)
 }
 
+// broken is a listener that accepts nothing any more.
+type broken struct {
+	net.Listener
+	closed bool
+}
+
+// Accept implements net.Listener.
+func (*broken) Accept() (net.Conn, error) { return nil, syscall.EBADF }
+
+// Close implements net.Listener.
+func (l *broken) Close() error { l.closed = true; return nil }
+
+// TestHubClosesAListenerThatFails: members that come later are refused at once and do not wait.
+func TestHubClosesAListenerThatFails(t *testing.T) {
+	l := &broken{}
+	err := hosts.NewHub(hosts.Config{Identity: identity("hub")}).Serve(t.Context(), l)
+	if !errors.Is(err, syscall.EBADF) || !l.closed {
+		t.Errorf("error %v, closed %v, want that of the listener, which is closed", err, l.closed)
+	}
+}
+
 // strangers connect and say a byte now and then, so that each lasts longer than patience.
 func strangers(t *testing.T, where string, n int) {
 	t.Helper()

@@ -77,8 +77,9 @@ type Engine struct {
 	cfg   Config
 	seats []*seat
 
-	// loads lets one Load or one repair at a time change what servers hold.
-	loads turnstile
+	// loads lets one Load at a time go on, and changes one Load or one repair at a time change
+	// what servers hold. A Load does so when no request runs: one that runs may repair its server.
+	loads, changes turnstile
 
 	mu       sync.Mutex
 	current  held
@@ -120,7 +121,7 @@ func New(cfg Config) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{
-		cfg: cfg, loads: make(turnstile, 1), current: held{version: -1}, gate: make(chan struct{}), sessions: map[string]*seat{},
+		cfg: cfg, loads: make(turnstile, 1), changes: make(turnstile, 1), current: held{version: -1}, gate: make(chan struct{}), sessions: map[string]*seat{},
 		closing: make(chan struct{}),
 	}
 	close(e.gate)

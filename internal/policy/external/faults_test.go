@@ -3,6 +3,7 @@ package external_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -322,5 +323,113 @@ func TestConfigurations(t *testing.T) {
 		if _, err := external.New(cfg); err == nil || err.Error() != want {
 			t.Errorf("error %v, want %q", err, want)
 		}
+	}
+}
+
+// listener is a log that is called with each message.
+type listener func(message string)
+
+func (l listener) Enabled(context.Context, slog.Level) bool { return true }
+
+func (l listener) Handle(_ context.Context, r slog.Record) error { l(r.Message); return nil }
+
+func (l listener) WithAttrs([]slog.Attr) slog.Handler { return l }
+
+func (l listener) WithGroup(string) slog.Handler { return l }
+
+// heldPublisher does not write a policy before it may.
+type heldPublisher struct {
+	fakes.Publisher
+	hold          blob.Ref
+	writing, free chan struct{}
+}
+
+func (p heldPublisher) Write(ctx context.Context, ref blob.Ref, dir string) error {
+	if ref == p.hold {
+		close(p.writing)
+		<-p.free
+	}
+	return p.Publisher.Write(ctx, ref, dir)
+}
+
+// TestALossMeetsALoad: the load waits for a request whose server was lost, and the request brings
+// the server back.
+func TestALossMeetsALoad(t *testing.T) {
+	b := newBed(t, external.VLLM, 5*time.Second)
+	p := heldPublisher{fakes.Publisher{Vocab: vocab}, fakes.Ref(2), make(chan struct{}), make(chan struct{})}
+	lost := make(chan struct{})
+	once := sync.OnceFunc(func() { close(lost) })
+	cfg := b.cfg
+	cfg.Publisher, cfg.Log = p, slog.New(listener(func(message string) {
+		if message == "engine server lost" {
+			once()
+		}
+	}))
+	e, err := external.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	if err := e.Load(t.Context(), fakes.Ref(1), 0); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() {
+		if err := e.Load(ctx, fakes.Ref(2), 1); err != nil {
+			t.Errorf("load: %v", err)
+		}
+	})
+	<-p.writing
+	b.fail(t, fakes.Faults{Restart: 1})
+	wg.Go(func() {
+		if gen, err := e.Generate(t.Context(), request()); err != nil || len(gen.Tokens) != 20 {
+			t.Errorf("%+v, error %v", gen, err)
+		}
+	})
+	<-lost
+	close(p.free)
+}
+
+// TestAServerLostTwice comes back also when it is lost again just when it has come back.
+func TestAServerLostTwice(t *testing.T) {
+	a, other := newBed(t, external.VLLM, 2*time.Second), newBed(t, external.VLLM, 2*time.Second)
+	back, free := make(chan struct{}), make(chan struct{})
+	once := sync.OnceFunc(func() {
+		close(back)
+		<-free
+	})
+	cfg := a.cfg
+	cfg.URLs = append(cfg.URLs, other.cfg.URLs...)
+	cfg.Log = slog.New(listener(func(message string) {
+		if message == "engine server is back" {
+			once()
+		}
+	}))
+	e, err := external.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	if err := e.Load(t.Context(), fakes.Ref(1), 0); err != nil {
+		t.Fatal(err)
+	}
+	lose := func() {
+		a.server.Fail(fakes.Faults{Restart: 1})
+		if gen, err := e.Generate(t.Context(), request()); err != nil || len(gen.Tokens) != 20 {
+			t.Errorf("%+v, error %v", gen, err)
+		}
+	}
+	lose()
+	<-back
+	lose()
+	close(free)
+	for deadline := time.Now().Add(5 * time.Second); a.server.Loads() < 3 && time.Now().Before(deadline); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if got := a.server.Loads(); got != 3 {
+		t.Errorf("the server has read weights %d times, want 3", got)
 	}
 }

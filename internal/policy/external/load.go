@@ -32,10 +32,15 @@ func (e *Engine) Load(ctx context.Context, ref blob.Ref, version int64) error {
 	if err != nil {
 		return fmt.Errorf("engine %s: write policy %d: %w", e.cfg.Kind, version, err)
 	}
-	if err := e.drain(ctx); err != nil {
+	err = e.drain(ctx)
+	if err == nil {
+		err = e.changes.enter(ctx)
+	}
+	if err != nil {
 		e.open(before)
 		return err
 	}
+	defer e.changes.leave()
 	if err := e.replace(ctx, now, p); err != nil {
 		e.open(held{version: -1})
 		return fmt.Errorf("engine %s: load policy %d: %w", e.cfg.Kind, version, err)

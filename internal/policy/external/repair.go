@@ -13,10 +13,10 @@ import (
 // policy that is served, and prove it again. Requests that meet one lost server repair
 // it once.
 func (e *Engine) repair(ctx context.Context, s *seat) error {
-	if err := e.loads.enter(ctx); err != nil {
+	if err := e.changes.enter(ctx); err != nil {
 		return err
 	}
-	defer e.loads.leave()
+	defer e.changes.leave()
 	e.mu.Lock()
 	now := e.current
 	e.mu.Unlock()
@@ -44,7 +44,6 @@ func (e *Engine) repairLater(s *seat) {
 		return
 	}
 	e.repairs.Go(func() {
-		defer s.repairing.Store(false)
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
 		go func() { // ends with this repair
@@ -54,17 +53,26 @@ func (e *Engine) repairLater(s *seat) {
 			case <-ctx.Done():
 			}
 		}()
-		for pause := installPause; ; pause = min(2*pause, maxRepairPause) {
-			err := e.repair(ctx, s)
-			if err == nil || ctx.Err() != nil || errors.Is(err, policy.ErrStaleVersion) {
-				return
-			}
-			e.cfg.Log.Warn("engine server is not back", "server", s.server.address(), "err", err)
-			if sleep(ctx, pause) != nil {
-				return
-			}
+		e.keepRepairing(ctx, s)
+		s.repairing.Store(false)
+		if ctx.Err() == nil && s.doubt.Load() && e.Version() >= 0 {
+			e.repairLater(s) // it was lost again, or a policy loaded, before others could see that this repair has ended
 		}
 	})
+}
+
+// keepRepairing returns when a server is back, or there is no policy that it could hold.
+func (e *Engine) keepRepairing(ctx context.Context, s *seat) {
+	for pause := installPause; ; pause = min(2*pause, maxRepairPause) {
+		err := e.repair(ctx, s)
+		if err == nil || ctx.Err() != nil || errors.Is(err, policy.ErrStaleVersion) {
+			return
+		}
+		e.cfg.Log.Warn("engine server is not back", "server", s.server.address(), "err", err)
+		if sleep(ctx, pause) != nil {
+			return
+		}
+	}
 }
 
 // maxRepairPause bounds the time between two attempts to bring a server back.

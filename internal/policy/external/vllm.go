@@ -241,16 +241,16 @@ func withAbort(ctx context.Context, abort func(context.Context, string) error, i
 		<-done //nolint:errcheck // its error is that of cancel
 		return ctx.Err()
 	}
-	limit := time.NewTimer(abortPatience)
-	defer limit.Stop()
+	limited, stop := context.WithTimeout(inner, abortPatience)
+	defer stop()
 	again := time.NewTicker(abortPatience / 20)
 	defer again.Stop()
 	for {
-		_ = abort(inner, id) // it may come before the request itself: it is repeated
+		_ = abort(limited, id) // it may come before the request itself: it is repeated
 		select {
 		case err := <-done:
 			return err
-		case <-limit.C:
+		case <-limited.Done():
 			cancel()
 			<-done //nolint:errcheck // its error is that of cancel
 			return ctx.Err()

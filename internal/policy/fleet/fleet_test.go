@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -404,6 +405,69 @@ func TestLoadLeavesOutWhatFails(t *testing.T) {
 			t.Errorf("error %v, version %d, want 3", err, f.Version())
 		}
 	})
+}
+
+// stopped is a member whose process stands still: what it is asked ends with its context alone.
+type stopped struct {
+	*fake
+	still   atomic.Bool
+	loading atomic.Pointer[func()] // is called at each load; nil for nothing
+}
+
+func (s *stopped) Load(ctx context.Context, ref blob.Ref, version int64) error {
+	if loading := s.loading.Load(); loading != nil {
+		(*loading)()
+	}
+	if s.still.Load() {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return s.fake.Load(ctx, ref, version)
+}
+
+func (s *stopped) Status(ctx context.Context) (policy.Status, error) {
+	if s.still.Load() {
+		<-ctx.Done()
+		return policy.Status{}, ctx.Err()
+	}
+	return s.fake.Status(ctx)
+}
+
+// TestLoadWaitsForNoDeadMember: a member that has stopped, or leaves while it loads, does not hold
+// up the others for as long as a load may take.
+func TestLoadWaitsForNoDeadMember(t *testing.T) {
+	const soon = 10 * time.Second
+	for name, stop := range map[string]func(*fleet.Fleet, *stopped){
+		"stopped": func(_ *fleet.Fleet, s *stopped) { s.still.Store(true) },
+		"leaves": func(f *fleet.Fleet, s *stopped) {
+			leave := func() {
+				s.still.Store(true)
+				_ = f.Leave("dead")
+			}
+			s.loading.Store(&leave)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFleet(t, newFake(5000))
+				s := &stopped{fake: newFake(5000)}
+				if err := f.Join(fleet.Member{Name: "dead", Engine: s}); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(soon)
+				stop(f, s)
+				for version := int64(2); version < 4; version++ {
+					begin := time.Now()
+					if err := f.Load(t.Context(), blob.Ref{}, version); err != nil || f.Version() != version {
+						t.Errorf("error %v, version %d, want %d", err, f.Version(), version)
+					}
+					if took := time.Since(begin); took > soon {
+						t.Errorf("the load of version %d took %v", version, took)
+					}
+				}
+			})
+		})
+	}
 }
 
 func TestCloseEndsRequests(t *testing.T) {

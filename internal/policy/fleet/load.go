@@ -65,9 +65,18 @@ func (f *Fleet) Prefetch(ctx context.Context, ref blob.Ref, version int64) {
 
 // replace makes a member serve a policy, or leaves it out.
 func (f *crew) replace(ctx context.Context, m *member, want target) error {
-	m.talk.Lock()
-	defer m.talk.Unlock()
-	st, err := f.loadInto(ctx, m, want)
+	select {
+	case m.talk <- struct{}{}:
+	case <-ctx.Done():
+		return fmt.Errorf("member %q: %w", m.name, ctx.Err())
+	case <-m.ctx.Done():
+		return fmt.Errorf("member %q: it has left", m.name)
+	}
+	defer func() { <-m.talk }()
+	st, err := f.ask(ctx, m) // one that does not answer is not waited for as long as a load may take
+	if err == nil {
+		st, err = f.loadInto(ctx, m, want)
+	}
 	if err == nil && st.Draining {
 		err = errors.New("it drains")
 	}
@@ -95,6 +104,7 @@ func (f *crew) replace(ctx context.Context, m *member, want target) error {
 func (f *crew) loadInto(ctx context.Context, m *member, want target) (policy.Status, error) {
 	loading, cancel := context.WithTimeout(ctx, f.cfg.LoadPatience)
 	defer cancel()
+	defer context.AfterFunc(m.ctx, cancel)() //nolint:contextcheck // nobody waits for one that has left
 	if err := m.engine.Load(loading, want.ref, want.version); err != nil {
 		return policy.Status{}, err
 	}

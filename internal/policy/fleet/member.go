@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"temper/internal/dispatch"
@@ -21,7 +20,7 @@ type member struct {
 	// ctx ends when it has left or drained. Its keeper lives under it.
 	ctx   context.Context
 	leave context.CancelFunc
-	talk  sync.Mutex // held while it is asked or loads
+	talk  chan struct{} // holds one while it is asked or loads
 
 	serves   bool // the scheduler knows it
 	draining bool
@@ -44,7 +43,7 @@ func (f *Fleet) Join(m Member) error {
 	case f.find(m.Name) != nil:
 		return fmt.Errorf("join: %q: %w; give the second one another name", m.Name, ErrDuplicate)
 	}
-	added := &member{name: m.Name, engine: m.Engine, poke: make(chan struct{}, 1)}
+	added := &member{name: m.Name, engine: m.Engine, poke: make(chan struct{}, 1), talk: make(chan struct{}, 1)}
 	added.ctx, added.leave = context.WithCancel(f.ctx)
 	f.members = append(f.members, added)
 	f.aside.Go(func() { f.keep(added) })
@@ -129,10 +128,12 @@ func (f *crew) keep(m *member) {
 // visit asks a member how it is. One that is well is told to the scheduler, after it has
 // loaded the policy where it holds another one; any other is left out.
 func (f *crew) visit(ctx context.Context, m *member) {
-	if !m.talk.TryLock() {
+	select {
+	case m.talk <- struct{}{}:
+	default:
 		return // it loads
 	}
-	defer m.talk.Unlock()
+	defer func() { <-m.talk }()
 	st, err := f.ask(ctx, m)
 	f.mu.Lock()
 	if f.swapping || ctx.Err() != nil {

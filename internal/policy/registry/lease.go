@@ -185,15 +185,21 @@ func (l *Lease) Keep(ctx context.Context) error {
 			return nil //nolint:nilerr // the end was asked for
 		}
 		timed, cancel := context.WithTimeout(ctx, missed*l.every)
-		err := l.renew(timed)
-		if errors.Is(err, blob.ErrConflict) {
-			err = l.resume(timed)
-		}
+		err := l.beat(timed)
 		cancel()
 		if errors.Is(err, ErrLost) {
 			return err
 		}
 	}
+}
+
+// beat renews the lease, also where it is not as this holder wrote it.
+func (l *Lease) beat(ctx context.Context) error {
+	err := l.renew(ctx)
+	if errors.Is(err, blob.ErrConflict) {
+		err = l.resume(ctx)
+	}
+	return err
 }
 
 // resume finds out what became of a lease that is not as this holder wrote it.
@@ -224,13 +230,12 @@ func (l *Lease) Leave(ctx context.Context) error {
 	return l.amend(ctx, func(e *Entry) { e.Gone = true })
 }
 
+// amend changes the entry. Where the store does not answer now, the next beat says so.
 func (l *Lease) amend(ctx context.Context, change func(*Entry)) error {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	next := l.entry
-	next.Beat++
-	change(&next)
-	return l.swap(ctx, next)
+	change(&l.entry)
+	l.mu.Unlock()
+	return l.beat(ctx)
 }
 
 func pause(ctx context.Context, d time.Duration) error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"path"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -197,6 +198,49 @@ func TestLostAnswers(t *testing.T) {
 		}
 		if err := stop(); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// lossy is a store that loses the answer to a swap, which it makes.
+type lossy struct {
+	blob.Store
+	lose atomic.Int32
+}
+
+func (s *lossy) Swap(ctx context.Context, key string, old blob.Ref, data []byte) (blob.Ref, error) {
+	ref, err := s.Store.Swap(ctx, key, old, data)
+	if err == nil && s.lose.CompareAndSwap(1, 0) {
+		return blob.Ref{}, errors.New("the answer is lost")
+	}
+	return ref, err
+}
+
+// TestAnswersToChangesAreLost: an engine that ends gives its name back, and one that drains says so, also
+// where the store did not answer the beat before, or this one.
+func TestAnswersToChangesAreLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &lossy{Store: memblob.New()}
+		l := hold(t, store, entry("one", "a"))
+		stop := keep(t, l)
+		store.lose.Store(1)
+		if err := l.Drain(t.Context()); err == nil {
+			t.Error("no error though the answer was lost")
+		}
+		time.Sleep(registry.Every + time.Second)
+		found, err := registry.NewReader(store, "run-1", time.Now, 0).Look(t.Context())
+		if err != nil || len(found) != 1 || !found[0].Draining {
+			t.Errorf("%+v, error %v: want an engine that drains", found, err)
+		}
+		store.lose.Store(1)
+		time.Sleep(registry.Every)
+		if err := errors.Join(l.Leave(t.Context()), stop()); err != nil {
+			t.Error(err)
+		}
+		begin := time.Now()
+		hold(t, store, entry("one", "b"))
+		if waited := time.Since(begin); waited > 0 {
+			t.Errorf("the next engine of the name waited for %v", waited)
 		}
 	})
 }
