@@ -42,11 +42,11 @@ const (
 	// collector has taken some from the pools and not freed them yet. It is more for
 	// buffers that one layer frees and the next one takes again. It does not apply to
 	// passes side by side, which do not need all of their buffers at the same moment.
-	plainSlack, plainSlackRemat = 0.04, 0.25
+	plainSlack, plainSlackRemat = 0.04, 0.18
 	// plainOverlap is the part of its workspace that each further pass holds at the moment
 	// of the peak. A pass holds what it keeps as long as it runs, but its workspace only
 	// for a moment: once, or with Remat once in each layer.
-	plainOverlap, plainOverlapRemat = 0.25, 0.5
+	plainOverlap, plainOverlapRemat = 0.1, 0.4
 	// plainKept is what a step of several updates keeps to be able to go back, in copies
 	// of the weights: weights and moments, and the buffers that the pool holds in
 	// addition, because the copies occupy theirs.
