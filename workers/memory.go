@@ -33,8 +33,7 @@ func stepBytes(of trainer.Config, minibatches int) trainer.StepBytes {
 	return func(rows, length, passes int, accumulate bool) (int64, error) {
 		c := estimate.Config{
 			Model: m, Mesh: device.Mesh{Data: 1, Model: 1}, Rows: rows, Length: length, Passes: passes, Remat: of.Remat, Accumulate: accumulate,
-			Supervised: true, // a run may begin with such updates, which take more
-			Packed:     of.Pack, Reference: l.KL.Coefficient > 0, SeveralUpdates: minibatches > 1,
+			Packed: of.Pack, Reference: l.KL.Coefficient > 0, SeveralUpdates: minibatches > 1,
 			LogitsChunk: loss.ChunkSize(l.MaxLogits, rows*length, m.VocabSize),
 		}
 		c.Model.MaxPositionEmbeddings = max(m.MaxPositionEmbeddings, length) // rows are padded beyond it

@@ -93,7 +93,7 @@ func TestStepIsCountedWithASave(t *testing.T) {
 		t.Fatal(err)
 	}
 	alone, err := estimate.Estimate(estimate.Config{
-		Model: c.Model, Mesh: device.Mesh{Data: 1, Model: 1}, Rows: 4, Length: 256, Passes: 1, Supervised: true,
+		Model: c.Model, Mesh: device.Mesh{Data: 1, Model: 1}, Rows: 4, Length: 256, Passes: 1,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -129,9 +129,6 @@ func TestEverySwitchIsInTheEstimate(t *testing.T) {
 	}
 	if got := need(1, func(c *trainer.Config) { c.Loss.KL.Coefficient = 0.1 }); got < least+weights {
 		t.Errorf("a reference policy adds %d bytes, want at least its weights' %d", got-least, weights)
-	}
-	if got := need(1, func(c *trainer.Config) { c.Pack = true }); got <= least {
-		t.Errorf("packing adds %d bytes", got-least)
 	}
 	if got := need(1, func(c *trainer.Config) { c.Remat = true }); got >= least {
 		t.Errorf("recomputation adds %d bytes", got-least)

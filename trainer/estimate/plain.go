@@ -5,8 +5,6 @@ import (
 	"math/bits"
 	"runtime"
 	"slices"
-
-	"temper/trainer/qwen3"
 )
 
 // The Go backend: float32, one device, no fusion. The figures count the buffers that
@@ -17,16 +15,12 @@ import (
 const (
 	// programBytes is the program itself, with memory that the collector has not freed yet.
 	programBytes = 20 << 20
-	// Matrices that a layer keeps for its gradient. Probabilities (Scores) count where the
-	// objective is supervised; policy updates compute them again.
-	keptHidden, keptQueries, keptKeys, keptScores, keptFeed = 6, 4, 4, 1, 4
-	// Further matrices while the gradient of one layer is computed. The 4 of scores are 3,
-	// and one that the collector has taken from its pool.
-	plainHidden, plainQueries, plainKeys, plainScores, plainFeed = 4, 4, 5, 4, 1
+	// Matrices that a layer keeps for its gradient.
+	keptHidden, keptQueries, keptKeys, keptFeed = 6, 4, 4, 4
+	// Further matrices while the gradient of one layer is computed.
+	plainHidden, plainQueries, plainKeys, plainFeed = 4, 4, 5, 1
 	// The same with Remat, including the matrices of the layer that is computed again.
-	rematHidden, rematQueries, rematKeys, rematScores, rematFeed = 6, 7, 9, 3, 5
-	// plainMasks is the number of matrices [T, T].
-	plainMasks = 4
+	rematHidden, rematQueries, rematKeys, rematFeed = 6, 7, 9, 5
 	// plainLogits is the number of matrices [N, V] that the loss and its gradient hold.
 	// With the vocabulary in chunks, plainChunks is the number of matrices [N, chunk].
 	plainLogits, plainChunks = 2, 4
@@ -48,11 +42,11 @@ const (
 	// collector has taken some from the pools and not freed them yet. It is more for
 	// buffers that one layer frees and the next one takes again. It does not apply to
 	// passes side by side, which do not need all of their buffers at the same moment.
-	plainSlack, plainSlackRemat = 0.04, 0.25
+	plainSlack, plainSlackRemat = 0.04, 0.18
 	// plainOverlap is the part of its workspace that each further pass holds at the moment
 	// of the peak. A pass holds what it keeps as long as it runs, but its workspace only
 	// for a moment: once, or with Remat once in each layer.
-	plainOverlap, plainOverlapRemat = 0.25, 0.5
+	plainOverlap, plainOverlapRemat = 0.1, 0.4
 	// plainKept is what a step of several updates keeps to be able to go back, in copies
 	// of the weights: weights and moments, and the buffers that the pool holds in
 	// addition, because the copies occupy theirs.
@@ -86,11 +80,6 @@ func (c Config) plainActivations() []Item {
 	n, l := int64(c.Rows)*int64(c.Length), int64(cfg.NumHiddenLayers)
 	hidden, feed := pooled(4*n*int64(cfg.HiddenSize)), pooled(4*n*int64(cfg.IntermediateSize))
 	queries, keys := pooled(4*n*int64(cfg.NumAttentionHeads*cfg.HeadDim)), pooled(4*n*int64(cfg.NumKeyValueHeads*cfg.HeadDim))
-	width := int64(cfg.NumAttentionHeads) * int64(c.Length)
-	scores, blocks := pooled(4*n*width), c.inBlocks()
-	if blocks {
-		scores = 0
-	}
 	var items []Item
 	if c.Remat {
 		items = []Item{
@@ -99,7 +88,6 @@ func (c Config) plainActivations() []Item {
 			{"workspace", "residual stream and norms, one layer", fmt.Sprintf("%d N D", 4*rematHidden), Layer, rematHidden * hidden},
 			{"workspace", "queries and answer, one layer", fmt.Sprintf("%d N q", 4*rematQueries), Layer, rematQueries * queries},
 			{"workspace", "keys and values, one layer", fmt.Sprintf("%d N kv", 4*rematKeys), Layer, rematKeys * keys},
-			{"workspace", "attention scores, one layer", fmt.Sprintf("%d N H T", 4*rematScores), Layer, rematScores * scores},
 			{"workspace", "feed-forward, one layer", fmt.Sprintf("%d N F", 4*rematFeed), Layer, rematFeed * feed},
 		}
 	} else {
@@ -111,27 +99,13 @@ func (c Config) plainActivations() []Item {
 			{"workspace", "gradients of the residual stream", fmt.Sprintf("%d N D", 4*plainHidden), Layer, plainHidden * hidden},
 			{"workspace", "gradients of queries and answer", fmt.Sprintf("%d N q", 4*plainQueries), Layer, plainQueries * queries},
 			{"workspace", "gradients of keys and values", fmt.Sprintf("%d N kv", 4*plainKeys), Layer, plainKeys * keys},
-			{"workspace", "gradients of scores", fmt.Sprintf("%d N H T", 4*plainScores), Layer, plainScores * scores},
 			{"workspace", "gradients of the feed-forward", fmt.Sprintf("%d N F", 4*plainFeed), Layer, plainFeed * feed},
 		}
 	}
-	if blocks {
-		return append(slices.Concat(withoutEmpty(items), c.blockItems(n)), c.plainHead(n, 0)...)
-	}
-	if c.Supervised && !c.Remat {
-		items = append(items, Item{"activations", "attention probabilities, all layers", fmt.Sprintf("%d L N H T", 4*keptScores), Pass, l * keptScores * scores})
-	}
-	items = append(items, Item{"activations", "causal masks and their parts", fmt.Sprintf("%d T T", 4*plainMasks), Pass, plainMasks * pooled(4*int64(c.Length)*int64(c.Length))})
-	if c.Packed {
-		items = append(items, Item{"activations", "segments of packed sequences", "5 N T", Pass, pooled(4*n*int64(c.Length)) + pooled(n*int64(c.Length))})
-	}
-	return append(items, c.plainHead(n, width)...)
+	return append(slices.Concat(items, c.blockItems(n)), c.plainHead(n)...)
 }
 
-// inBlocks reports whether the CPU backend computes attention in blocks.
-func (c Config) inBlocks() bool { return c.Length >= qwen3.LongRow }
-
-// blockItems lists what attention in blocks holds for n tokens, in place of scores.
+// blockItems lists what attention in blocks holds for n tokens.
 func (c Config) blockItems(n int64) []Item {
 	cfg := c.Model
 	all := 4 * n * int64((cfg.NumAttentionHeads+2*cfg.NumKeyValueHeads)*cfg.HeadDim)
@@ -142,14 +116,8 @@ func (c Config) blockItems(n int64) []Item {
 	}
 }
 
-// withoutEmpty leaves out items without bytes.
-func withoutEmpty(items []Item) []Item {
-	return slices.DeleteFunc(items, func(i Item) bool { return i.Bytes == 0 })
-}
-
-// plainHead lists what the head and the loss hold for n tokens, each with so many
-// attention scores. Matrices of the same bucket share buffers.
-func (c Config) plainHead(n, scores int64) []Item {
+// plainHead lists what the head and the loss hold for n tokens.
+func (c Config) plainHead(n int64) []Item {
 	v, d, vocab := int64(c.Model.VocabSize), int64(c.Model.HiddenSize), "V"
 	tables, matrices := int64(plainTables), int64(plainLogits)
 	table := 4 * v * d
@@ -157,20 +125,7 @@ func (c Config) plainHead(n, scores int64) []Item {
 		v, vocab = chunk, "chunk"
 		matrices = plainChunks
 	}
-	free := int64(plainScores) // of attention, while the head works
-	if c.Remat {
-		free = rematScores
-	}
 	matrix, how := 4*n*v, fmt.Sprintf("%d N %s", 4*matrices, vocab)
-	if scores == 0 {
-		free = 0
-	} else if bucket(matrix) == bucket(4*n*scores) {
-		shared := min(free, matrices)
-		matrices, free = matrices-shared, free-shared
-	}
-	if !c.Remat && scores > 0 && bucket(table) == bucket(4*n*scores) { // between layers made again the collector takes them
-		tables -= min(free, tables)
-	}
 	return []Item{
 		{"workspace", "gradients of the head and the embeddings", fmt.Sprintf("%d V D", 4*plainTables), Logits, tables * pooled(table)},
 		{"workspace", "scores over the vocabulary", how, Logits, matrices * pooled(matrix)},

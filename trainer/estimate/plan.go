@@ -30,9 +30,6 @@ type Config struct {
 	LogitsChunk int
 	// Accumulate adds up the gradients of several passes before an update.
 	Accumulate bool
-	// Supervised is an update of supervised learning. On the CPU it keeps the
-	// probabilities of attention, which a policy update computes again.
-	Supervised bool
 	// Packed puts several sequences into a row.
 	Packed bool
 	// Reference keeps a reference policy beside the trained one (rl.loss.kl).

@@ -33,7 +33,7 @@ func newAttention(cfg Config, in Inputs, opts Options) *fullAttention {
 	if in.Segments != nil {
 		in.Segments.AssertDims(batch, seq)
 	}
-	if a.inBlocks = onHost(in.Tokens.Graph()) && !opts.Compute.IsHalfPrecision() && seq >= LongRow; a.inBlocks {
+	if a.inBlocks = onHost(in.Tokens.Graph()) && !opts.Compute.IsHalfPrecision(); a.inBlocks {
 		return a
 	}
 	if compilesLoops(in.Tokens.Graph()) && seq >= LongCompiledRow {
@@ -43,11 +43,16 @@ func newAttention(cfg Config, in Inputs, opts Options) *fullAttention {
 		}, in.Segments)
 		return a
 	}
-	if in.Segments != nil {
-		a.same = Equal(InsertAxes(in.Segments, 2), InsertAxes(in.Segments, 1))
-	}
-	a.mask = a.additiveMask(in.Tokens.Graph())
+	a.inMatrices(in.Tokens.Graph())
 	return a
+}
+
+// inMatrices prepares attention with matrices of scores.
+func (a *fullAttention) inMatrices(g *Graph) {
+	if a.inBlocks = false; a.segments != nil {
+		a.same = Equal(InsertAxes(a.segments, 2), InsertAxes(a.segments, 1))
+	}
+	a.mask = a.additiveMask(g)
 }
 
 // additiveMask is what attention adds to its scores: 0 where a query may look, a large

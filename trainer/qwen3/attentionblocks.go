@@ -10,11 +10,6 @@ import (
 	"temper/trainer/flash"
 )
 
-// LongRow is the length from which the CPU backend computes the attention of float32 rows in
-// blocks. The scores of shorter rows take no more memory than the layer's other values,
-// and keep the bits of the products that the backend makes of them.
-const LongRow = 512
-
 // LongCompiledRow is the length from which XLA computes the attention of rows in loops over
 // blocks.
 const LongCompiledRow = 1024

@@ -36,7 +36,11 @@ func TestBlocksEqualWholeMatrices(t *testing.T) {
 		for _, remat := range []bool{false, true} {
 			run := func(blocks, single bool) [][]float32 {
 				defer kernels.Enter(choice)()
-				return attended(t, backend, cfg, segments, func(a *fullAttention) { a.inBlocks, a.single, a.remat = blocks, single, remat })
+				return attended(t, backend, cfg, segments, func(a *fullAttention, g *graph.Graph) {
+					if a.single, a.remat = single, remat; !blocks {
+						a.inMatrices(g)
+					}
+				})
 			}
 			got, whole, fused := run(true, false), run(false, false), run(false, true)
 			if !slices.Equal(got[0][:110*4*32], fused[0][:110*4*32]) { // the second segment begins within a vector of the fused operation
@@ -56,13 +60,13 @@ func TestBlocksEqualWholeMatrices(t *testing.T) {
 }
 
 // attended computes answers and the gradients of a sum of them.
-func attended(t *testing.T, backend compute.Backend, cfg Config, segments []int32, set func(*fullAttention)) [][]float32 {
+func attended(t *testing.T, backend compute.Backend, cfg Config, segments []int32, set func(*fullAttention, *graph.Graph)) [][]float32 {
 	t.Helper()
 	n := len(segments)
 	exec, err := model.NewExec(backend, model.NewStore(), func(_ *model.Scope, in []*graph.Node) []*graph.Node {
 		opts := Options{LikeDecode: true}
 		a := newAttention(cfg, Inputs{Tokens: in[3], Segments: in[3]}, opts)
-		set(a)
+		set(a, in[0].Graph())
 		x := in[0]
 		if a.remat {
 			x = x.Checkpoint()
