@@ -345,3 +345,29 @@ func TestBatchIsAnsweredLineByLine(t *testing.T) {
 		t.Errorf("then %q, %v", rest, err)
 	}
 }
+
+// early is an executor behind a gateway whose node says before the gateway's own timer that the
+// deadline of a call is over, or that it failed for a deadline of its own.
+type early struct{}
+
+func (early) Execute(_ context.Context, req sandbox.Request) (sandbox.Result, error) {
+	if req.ID == "own" {
+		return sandbox.Result{}, fmt.Errorf("%w: %w", sandbox.ErrUnavailable, context.DeadlineExceeded)
+	}
+	return sandbox.Result{}, context.DeadlineExceeded
+}
+
+func TestADeadlineThatOthersSawFirst(t *testing.T) {
+	c := client(t, serveStreams(t, early{}, httpapi.Config{}).URL, "")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	if _, err := c.Execute(ctx, sandbox.Request{ID: "a"}); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, sandbox.ErrUnavailable) {
+		t.Errorf("got %v, want %v", err, context.DeadlineExceeded)
+	}
+	if _, err := c.Execute(ctx, sandbox.Request{ID: "own"}); !errors.Is(err, sandbox.ErrUnavailable) {
+		t.Errorf("got %v, want %v", err, sandbox.ErrUnavailable)
+	}
+	if _, err := c.Execute(t.Context(), sandbox.Request{ID: "b"}); !errors.Is(err, sandbox.ErrUnavailable) {
+		t.Errorf("without a deadline: got %v, want %v", err, sandbox.ErrUnavailable)
+	}
+}

@@ -159,7 +159,7 @@ func failure(ctx context.Context, err error) *Failure {
 	switch {
 	case errors.Is(err, sandbox.ErrOverloaded):
 		return &Failure{CodeOverloaded, err.Error(), max(sandbox.RetryAfter(err, 0).Milliseconds(), 0)}
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+	case errors.Is(ctx.Err(), context.DeadlineExceeded) || endedBefore(ctx, err):
 		return &Failure{Code: CodeDeadline, Message: "the deadline of the call is over"}
 	case ctx.Err() != nil:
 		return &Failure{Code: CodeCancelled, Message: "the caller withdrew the call"}
@@ -170,6 +170,13 @@ func failure(ctx context.Context, err error) *Failure {
 	default:
 		return &Failure{Code: CodeUnavailable, Message: err.Error()}
 	}
+}
+
+// endedBefore reports whether err is the end of the deadline of ctx, of which the clock of another
+// process or another timer spoke before that of ctx.
+func endedBefore(ctx context.Context, err error) bool {
+	_, limited := ctx.Deadline()
+	return limited && errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, sandbox.ErrUnavailable)
 }
 
 // invalid is the Failure of what cannot be understood.
