@@ -81,7 +81,10 @@ ctrl-d ends.`,
 			ctx = cmd.Context() // ctrl-c ends it
 		}
 		defer c.close()
-		talk, err := c.open(ctx, cmd, p)
+		talk, err := c.open(cmd.Context(), cmd, p) // ctrl-c ends that, too: there is no answer yet to cut
+		if err == nil {
+			err = cmd.Context().Err()
+		}
 		if err != nil {
 			return err
 		}

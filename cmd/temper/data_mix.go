@@ -3,8 +3,10 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"strconv"
@@ -45,16 +47,16 @@ func (m *mixFlags) run(cmd *cobra.Command, args []string) (err error) {
 	if m.by != "epochs" && m.by != "weights" {
 		return cli.Usagef("--by is %q, want epochs or weights", m.by)
 	}
-	files, parts, err := m.open(args)
+	files, parts, err := m.open(cmd.Context(), args)
 	defer func() { err = errors.Join(err, closeFiles(files)) }()
 	if err != nil {
-		return cli.Usage(err)
+		return dataError(cmd, err)
 	}
 	picks, err := dataset.Mix(parts, m.num, m.seed)
 	if err != nil {
 		return cli.Usage(err)
 	}
-	if err := m.write(files, picks); err != nil {
+	if err := m.write(cmd.Context(), files, picks); err != nil {
 		return err
 	}
 	given := make([]int, len(files))
@@ -70,7 +72,7 @@ func (m *mixFlags) run(cmd *cobra.Command, args []string) (err error) {
 }
 
 // open opens the files and reads their shares.
-func (m *mixFlags) open(args []string) (files []*mixFile, parts []dataset.Part, err error) {
+func (m *mixFlags) open(ctx context.Context, args []string) (files []*mixFile, parts []dataset.Part, err error) {
 	var bad []error
 	for _, arg := range args {
 		path, share, err := m.share(arg)
@@ -78,7 +80,7 @@ func (m *mixFlags) open(args []string) (files []*mixFile, parts []dataset.Part, 
 			bad = append(bad, err)
 			continue
 		}
-		f, err := openLines(path)
+		f, err := openLines(ctx, path)
 		if err != nil {
 			bad = append(bad, err)
 			continue
@@ -125,28 +127,31 @@ func (m *mixFlags) share(arg string) (path string, share float64, err error) {
 }
 
 // openLines finds the lines of a file.
-func openLines(path string) (*mixFile, error) {
+func openLines(ctx context.Context, path string) (*mixFile, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	m := &mixFile{path: path, file: f}
-	if err := m.index(); err != nil {
+	if err := m.index(ctx, f); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), f.Close())
 	}
 	return m, nil
 }
 
-func (m *mixFile) index() error {
-	in := bufio.NewReaderSize(m.file, 256<<10)
+// index finds the lines of r, which is the file.
+func (m *mixFile) index(ctx context.Context, r io.Reader) error {
+	in := bufio.NewReaderSize(r, 256<<10)
+	_, _ = in.Peek(3) // of which the check below tells what is wrong
+	begin := in.Buffered()
 	if err := rows.CheckEncoding(in); err != nil {
 		return err
 	}
-	at := int64(0)
+	at := int64(begin - in.Buffered()) // behind a byte order mark
 	if head, err := in.Peek(1); err == nil && head[0] == '[' {
 		return errors.New("is a JSON list, want JSON lines: temper data import writes them")
 	}
-	for {
+	for ctx.Err() == nil {
 		line, err := in.ReadSlice('\n')
 		size := len(line)
 		blank := len(bytes.TrimSpace(line)) == 0
@@ -162,14 +167,17 @@ func (m *mixFile) index() error {
 			m.lines = append(m.lines, span{at, size})
 		}
 		at += int64(size)
-		if err != nil {
+		if errors.Is(err, io.EOF) {
 			break
 		}
+		if err != nil { // what is behind it would be missing in the mix
+			return err
+		}
 	}
-	if len(m.lines) == 0 {
+	if len(m.lines) == 0 && ctx.Err() == nil {
 		return errors.New("has no rows")
 	}
-	return nil
+	return ctx.Err()
 }
 
 func closeFiles(files []*mixFile) error {
@@ -181,7 +189,7 @@ func closeFiles(files []*mixFile) error {
 }
 
 // write copies the lines in the order of the mix.
-func (m *mixFlags) write(files []*mixFile, picks []dataset.Pick) error {
+func (m *mixFlags) write(ctx context.Context, files []*mixFile, picks []dataset.Pick) error {
 	inputs := make([]string, len(files))
 	for i, f := range files {
 		inputs[i] = f.path
@@ -189,6 +197,9 @@ func (m *mixFlags) write(files []*mixFile, picks []dataset.Pick) error {
 	err := importer.WriteWhole(m.out, inputs, func(w *bufio.Writer) error {
 		var line []byte
 		for _, p := range picks {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
 			from := files[p.Part].lines[p.Row]
 			line = append(line[:0], make([]byte, from.size)...)
 			if _, err := files[p.Part].file.ReadAt(line, from.at); err != nil {
@@ -200,7 +211,7 @@ func (m *mixFlags) write(files []*mixFile, picks []dataset.Pick) error {
 		}
 		return nil
 	})
-	if errors.Is(err, importer.ErrExists) || errors.Is(err, importer.ErrIsRead) {
+	if errors.Is(err, importer.ErrExists) || errors.Is(err, importer.ErrIsRead) || errors.Is(err, importer.ErrBusy) {
 		return cli.Usage(err)
 	}
 	return err

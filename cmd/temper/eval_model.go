@@ -152,6 +152,11 @@ func (e *modelEval) run(cmd *cobra.Command, p *config.Process, asJSON bool) erro
 	if err := e.readSets(cmd, &cfg, rollout); err != nil {
 		return err
 	}
+	if e.against != "" { // the comparison comes last, and what it lacks is known now
+		if _, err := evaluate.Against(e.against, cfg.Sets); err != nil {
+			return cli.Usage(err)
+		}
+	}
 	cfg.Folder = e.folder(cfg.Label)
 	samples, err := e.samples(ctx, cmd, cfg)
 	if err != nil {

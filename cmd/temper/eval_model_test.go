@@ -197,6 +197,16 @@ func TestAgainstOtherProblems(t *testing.T) {
 	}
 }
 
+// TestAgainstNothing: a folder that is not there is told before a sample is made.
+func TestAgainstNothing(t *testing.T) {
+	url, asked := answering(t, `\boxed{4}`)
+	t.Chdir(t.TempDir())
+	_, err := evaluation(t, "--url", url, "--set", "s="+problemFile(t, "4"), "--against", "eval-none")
+	if cli.ExitCode(err) != 2 || !strings.Contains(err.Error(), "eval-none") || asked.Load() != 0 {
+		t.Errorf("%d questions were asked: %v", asked.Load(), err)
+	}
+}
+
 // TestEqualSamples: more than one sample at temperature 0 is refused for what a set comes
 // to, not for the flags alone.
 func TestEqualSamples(t *testing.T) {

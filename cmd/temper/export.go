@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"cmp"
 	"fmt"
+	"io"
 	"math"
 	"net/http"
 	"os"
@@ -78,13 +79,12 @@ Weights are written by temper run export.`,
 // exportFile writes a file and says what is in it.
 func exportFile(cmd *cobra.Command, r *history.Run, format, out, project string, from, to int) (string, error) {
 	if format == "parquet" {
-		file, err := os.Create(out)
+		n := 0
+		err := replaceFile(out, func(w io.Writer) (err error) {
+			n, err = export.Rollouts(cmd.Context(), r, from, to, w)
+			return err
+		})
 		if err != nil {
-			return "", cli.Usage(err)
-		}
-		w := bufio.NewWriter(file)
-		n, err := export.Rollouts(cmd.Context(), r, from, to, w)
-		if err := cmp.Or(err, w.Flush(), file.Close()); err != nil {
 			return "", usersError(err)
 		}
 		return fmt.Sprintf("%s: %d trajectories of run %s", out, n, r.ID()), nil
@@ -112,10 +112,43 @@ func exportFile(cmd *cobra.Command, r *history.Run, format, out, project string,
 		return "", cli.Usagef("--format: is %q, want csv, tensorboard, parquet or wandb", format)
 	}
 	if err == nil {
-		err = os.WriteFile(out, data, 0o644)
+		err = replaceFile(out, func(w io.Writer) error {
+			_, err := w.Write(data)
+			return err
+		})
 	}
 	if err != nil {
 		return "", cli.Usage(err)
 	}
 	return fmt.Sprintf("%s: %d steps of run %s", out, len(records), r.ID()), nil
+}
+
+// replaceFile writes a file by fill. One that is there stays until the new one is whole; what is no
+// file, such as /dev/stdout, is written to at once.
+func replaceFile(path string, fill func(io.Writer) error) error {
+	if there, err := filepath.EvalSymlinks(path); err == nil {
+		path = there // not the link
+	}
+	info, err := os.Stat(path)
+	if err == nil && !info.Mode().IsRegular() {
+		return writeTo(path, os.O_WRONLY, fill)
+	}
+	part := path + ".part"
+	if err = writeTo(part, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, fill); err == nil {
+		err = os.Rename(part, path)
+	}
+	if err != nil {
+		_ = os.Remove(part) // the error says more; it may not be there
+	}
+	return err
+}
+
+func writeTo(path string, flags int, fill func(io.Writer) error) error {
+	file, err := os.OpenFile(path, flags, 0o644)
+	if err != nil {
+		return cli.Usage(err)
+	}
+	w := bufio.NewWriter(file)
+	err = fill(w)
+	return cmp.Or(err, w.Flush(), file.Close())
 }

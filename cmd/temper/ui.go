@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"go.temporal.io/sdk/client"
+	"golang.org/x/sync/singleflight"
 
 	"temper/internal/blob"
 	"temper/internal/buildinfo"
@@ -134,14 +135,30 @@ type steerer struct {
 	process *config.Process
 	store   blob.Store
 
-	mu sync.Mutex
-	c  client.Client
+	dials singleflight.Group
+	mu    sync.Mutex
+	c     client.Client
 }
 
 // connectTime bounds the wait for a server: a page waits for the answer.
 const connectTime = 2 * time.Second
 
+// connected dials once for all who wait for it: a page asks for several things at a time, and
+// they would wait one behind the other.
 func (s *steerer) connected(ctx context.Context) (client.Client, error) {
+	dialled := s.dials.DoChan("", func() (any, error) { return s.dial(context.WithoutCancel(ctx)) })
+	select {
+	case got := <-dialled:
+		if got.Err != nil {
+			return nil, got.Err
+		}
+		return got.Val.(client.Client), nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (s *steerer) dial(ctx context.Context) (client.Client, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.c != nil {

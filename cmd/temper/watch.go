@@ -62,6 +62,8 @@ type watching struct {
 	records []run.StepRecord
 	log     []string
 	silent  bool
+	ended   bool
+	undrawn bool // something is news to the picture
 }
 
 // until shows the run until it or ctx ends. A store that does not answer is waited for.
@@ -105,22 +107,27 @@ func (w *watching) show(ctx context.Context, entries []history.Entry) (ended boo
 			w.tell(e.Event.Kind + ": " + e.Event.Plain())
 			switch e.Event.Kind {
 			case run.EventFail, run.EventCancel: // they leave no summary
-				ended = true
+				w.ended = true
 			case run.EventTakeOver:
-				ended = false
+				w.ended = false
 			}
 		case e.Evaluation != nil:
 			v := e.Evaluation
 			w.tell(fmt.Sprintf("eval: stage %d %s, policy %d: accuracy %.2f", v.Stage, v.Label, v.PolicyVersion, v.Accuracy))
 		case e.Summary != nil:
-			ended = true
+			w.ended = true
 			w.tell("the run has ended")
 		}
 	}
-	if len(entries) > 0 {
+	w.undrawn = w.undrawn || len(entries) > 0
+	if w.undrawn {
 		err = w.drawFrame(ctx)
+		if errors.Is(err, blob.ErrUnavailable) { // the next look draws it
+			return false, nil
+		}
+		w.undrawn = false
 	}
-	return ended, err
+	return w.ended, err
 }
 
 // drawFrame draws the picture anew, on a terminal.

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"temper/internal/blob"
 	"temper/internal/history"
 	"temper/internal/run"
 	"temper/internal/run/runtest"
@@ -46,5 +47,24 @@ func TestWatchEndsWithARunThatFails(t *testing.T) {
 		if ended, err := (&watching{out: &out}).show(t.Context(), c.entries); err != nil || ended != c.want {
 			t.Errorf("%s: ended %v (%v)", name, ended, err)
 		}
+	}
+}
+
+// TestWatchOutlivesAnOutageWhileItDraws, and draws the end of the run when the store is there again.
+func TestWatchOutlivesAnOutageWhileItDraws(t *testing.T) {
+	h := runtest.New(t, nil)
+	left := 0
+	r, err := history.Open(t.Context(), outage{h.Store, &left, blob.ErrUnavailable}, "demo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	w := &watching{run: r, out: &out, draw: true}
+	left = 1
+	if ended, err := w.show(t.Context(), []history.Entry{{Summary: &run.Summary{}}}); err != nil || ended {
+		t.Fatalf("in the outage: ended %v (%v)", ended, err)
+	}
+	if ended, err := w.show(t.Context(), nil); err != nil || !ended || !strings.Contains(out.String(), "the run has ended") {
+		t.Errorf("after the outage: ended %v (%v), and the terminal shows %q", ended, err, out.String())
 	}
 }

@@ -28,9 +28,10 @@ const (
 type journal struct {
 	path string
 
-	mu   sync.Mutex
-	file *os.File
-	all  map[sampleKey]Sample
+	mu     sync.Mutex
+	file   *os.File
+	all    map[sampleKey]Sample
+	failed error // of a write, which may have left a piece of a line
 }
 
 // openJournal opens the journal of a folder, or begins one. A line that a crash has cut is
@@ -139,7 +140,11 @@ func (j *journal) add(s Sample) error {
 	if _, ok := j.all[s.key()]; ok {
 		return fmt.Errorf("sample %d of problem %s of %s was made twice", s.Sample, s.Problem, s.Set)
 	}
+	if j.failed != nil { // a line behind the piece of another one could not be read
+		return j.failed
+	}
 	if _, err := j.file.Write(append(line, '\n')); err != nil {
+		j.failed = err
 		return err
 	}
 	j.all[s.key()] = s

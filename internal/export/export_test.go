@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -127,6 +128,7 @@ type mlflow struct {
 	created int
 	status  string
 	kept    int // connections that are to stay open for more requests
+	found   func()
 }
 
 func (m *mlflow) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -150,6 +152,9 @@ func (m *mlflow) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "experiments/create":
 		answer = map[string]string{"experiment_id": "7"}
 	case "runs/search":
+		if m.found != nil {
+			m.found()
+		}
 		if m.created > 0 {
 			tags := []map[string]string{}
 			for k, v := range m.tags {
@@ -235,5 +240,26 @@ func TestMLflowGetsEachStepOnce(t *testing.T) {
 	m.Address = refusing.URL
 	if _, _, err := m.Export(t.Context(), r); err == nil || !strings.Contains(err.Error(), "403") || strings.Contains(err.Error(), "\n") {
 		t.Errorf("a server that refuses: %v", err)
+	}
+}
+
+// TestMLflowOfARunThatEndsMeanwhile: a run is finished there with its last step and not before.
+func TestMLflowOfARunThatEndsMeanwhile(t *testing.T) {
+	h := runtest.New(t, nil)
+	h.Whole(t, 2, false)
+	r, err := history.Open(t.Context(), h.Store, "demo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &mlflow{tags: map[string]string{}, metrics: map[float64]map[string]float64{}, params: map[string]string{}}
+	site := httptest.NewServer(server)
+	defer site.Close()
+	server.found = sync.OnceFunc(func() { h.Continue(t, 3, 3) }) // after the records were read
+	m := export.MLflow{Address: site.URL, Experiment: "e", Client: site.Client()}
+	if _, sent, err := m.Export(t.Context(), r); err != nil || sent != 2 || server.status != "" {
+		t.Errorf("%d steps sent (%v), and the run is %q", sent, err, server.status)
+	}
+	if _, sent, err := m.Export(t.Context(), r); err != nil || sent != 1 || server.status != "FINISHED" {
+		t.Errorf("then %d steps sent (%v), and the run is %q", sent, err, server.status)
 	}
 }

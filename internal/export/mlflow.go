@@ -52,6 +52,10 @@ var mlflowName = strings.NewReplacer("[", ".", "]", "")
 // were new. A run that is there goes on behind the last step that it was sent. Numbers that
 // are not finite are left out: MLflow takes them as text in no version.
 func (m *MLflow) Export(ctx context.Context, r *history.Run) (id string, sent int, err error) {
+	summary, ended, err := r.Summary(ctx) // first: a run that ends meanwhile has steps that are not sent yet
+	if err != nil {
+		return "", 0, err
+	}
 	records, err := r.Records(ctx)
 	if err != nil {
 		return "", 0, err
@@ -82,7 +86,10 @@ func (m *MLflow) Export(ctx context.Context, r *history.Run) (id string, sent in
 		}
 		sent++
 	}
-	return id, sent, m.finish(ctx, r, id)
+	if ended {
+		err = m.finish(ctx, id, summary)
+	}
+	return id, sent, err
 }
 
 func (m *MLflow) experiment(ctx context.Context) (string, error) {
@@ -183,11 +190,7 @@ func (m *MLflow) logStep(ctx context.Context, id string, rec run.StepRecord) err
 }
 
 // finish ends the run of MLflow when ours has ended.
-func (m *MLflow) finish(ctx context.Context, r *history.Run, id string) error {
-	s, ended, err := r.Summary(ctx)
-	if err != nil || !ended {
-		return err
-	}
+func (m *MLflow) finish(ctx context.Context, id string, s run.Summary) error {
 	return m.call(ctx, http.MethodPost, "runs/update", map[string]any{"run_id": id, "status": "FINISHED", "end_time": s.Ended.UnixMilli()}, nil)
 }
 

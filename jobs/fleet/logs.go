@@ -162,6 +162,11 @@ func copyFrames(frames <-chan *api.StreamFrame, errs <-chan error, out io.Writer
 				return err
 			}
 		case err := <-errs:
+			for len(frames) > 0 { // what came before it
+				if _, failed := out.Write((<-frames).Data); failed != nil {
+					return failed
+				}
+			}
 			return err
 		}
 	}

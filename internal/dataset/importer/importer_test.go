@@ -289,6 +289,91 @@ func TestResume(t *testing.T) {
 	}
 }
 
+// TestTwoImportsOfOneOutput: the second one would cut what the first one writes.
+func TestTwoImportsOfOneOutput(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "out.jsonl")
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	opts := importer.Options{Env: "math", MaxPromptTokens: 1 << 20, Tokens: func(*layout.Item) (int, error) { return 1, nil }}
+	held, rows := opts, 0
+	held.Tokens = func(*layout.Item) (int, error) {
+		if rows++; rows == 2 {
+			close(begun)
+			<-goOn
+		}
+		return 1, nil
+	}
+	files := []string{fixture("gsm8k.jsonl")}
+	first := make(chan error, 1)
+	go func() {
+		_, err := importer.Run(t.Context(), files, out, held)
+		first <- err
+	}()
+	<-begun
+	if _, err := importer.Run(t.Context(), files, out, opts); err == nil || !strings.Contains(err.Error(), out+" is being written") {
+		t.Errorf("the second import: %v", err)
+	}
+	close(goOn)
+	if err := <-first; err != nil {
+		t.Errorf("the first import: %v", err)
+	}
+	if data, err := os.ReadFile(out); err != nil || bytes.Count(data, []byte("\n")) != rowsOfFixture {
+		t.Errorf("%d rows (%v)", bytes.Count(data, []byte("\n")), err)
+	}
+}
+
+// TestTwoWritersOfOneFile: the same of what is written without a place to go on from.
+func TestTwoWritersOfOneFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "out.jsonl")
+	put := func(text string) func(*bufio.Writer) error {
+		return func(w *bufio.Writer) error {
+			_, err := w.WriteString(text)
+			return err
+		}
+	}
+	err := importer.WriteWhole(path, nil, func(w *bufio.Writer) error {
+		if err := importer.WriteWhole(path, nil, put("second\n")); err == nil || !strings.Contains(err.Error(), path+" is being written") {
+			t.Errorf("the second writer: %v", err)
+		}
+		return put("first\n")(w)
+	})
+	if data, readErr := os.ReadFile(path); err != nil || string(data) != "first\n" {
+		t.Errorf("%q (%v, %v)", data, err, readErr)
+	}
+}
+
+// TestResumeWithoutRows: where the rows are gone, the error names the file without which the import begins anew.
+func TestResumeWithoutRows(t *testing.T) {
+	var b strings.Builder
+	for i := range 3000 {
+		fmt.Fprintf(&b, `{"question":"What is %d + %d?","answer":"%d"}`+"\n", i, i, 2*i)
+	}
+	path, out := write(t, b.String()), filepath.Join(t.TempDir(), "out.jsonl")
+	stopped, cancel := context.WithCancel(t.Context())
+	cancel()
+	opts := importer.Options{Env: "math"}
+	if _, err := importer.Run(stopped, []string{path}, out, opts); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	if err := os.Remove(out + ".part"); err != nil {
+		t.Fatal(err)
+	}
+	_, err := importer.Run(t.Context(), []string{path}, out, opts)
+	if err == nil {
+		t.Fatal("rows that are gone are no error")
+	}
+	_, advice, _ := strings.Cut(err.Error(), "remove ")
+	name, _, _ := strings.Cut(advice, " to begin anew")
+	if name == "it" {
+		name, _, _ = strings.Cut(err.Error(), " has ")
+	}
+	if err := os.Remove(name); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := importer.Run(t.Context(), []string{path}, out, opts); err != nil || r.Kept != 3000 {
+		t.Errorf("after %s was removed: %d rows, %v", name, r.Kept, err)
+	}
+}
+
 // TestOrigins: a row's own licence counts before the command's, and that before the card's.
 func TestOrigins(t *testing.T) {
 	dir := t.TempDir()

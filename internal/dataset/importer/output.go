@@ -68,18 +68,27 @@ func openOutput(files []string, out string, opts Options) (*output, error) {
 		return nil, err
 	}
 	o := &output{path: out, seen: map[clean.Key]struct{}{}}
-	if err := o.readState(of); err != nil {
+	if o.part, err = openPart(out); err != nil {
 		return nil, err
 	}
-	if o.part, err = openAt(out+partEnding, o.state.Bytes); err != nil {
-		return nil, err
+	if err = o.readState(of); err == nil {
+		err = o.cut(o.part, o.state.Bytes)
 	}
-	if o.keys, err = openAt(out+seenEnding, o.state.Keys*int64(len(clean.Key{}))); err != nil {
+	if err == nil {
+		o.keys, err = os.OpenFile(out+seenEnding, os.O_RDWR|os.O_CREATE, 0o644)
+	}
+	if err != nil {
 		return nil, errors.Join(err, o.part.Close())
 	}
 	o.bytes, o.count = o.state.Bytes, o.state.Keys
+	if err = o.cut(o.keys, o.state.Keys*int64(len(clean.Key{}))); err == nil {
+		err = o.readKeys()
+	}
+	if err != nil {
+		return nil, errors.Join(err, o.part.Close(), o.keys.Close())
+	}
 	o.rows, o.marks = bufio.NewWriterSize(o.part, 256<<10), bufio.NewWriterSize(o.keys, 64<<10)
-	return o, o.readKeys()
+	return o, nil
 }
 
 // checkOutput refuses an output whose files would replace one that is read, or another file
@@ -138,23 +147,16 @@ func (o *output) readState(of string) error {
 	return nil
 }
 
-// openAt opens a file for writing behind its first n bytes, and cuts the rest.
-func openAt(path string, n int64) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
-	if err != nil {
-		return nil, err
-	}
+// cut takes away what a file has behind its first n bytes, which count.
+func (o *output) cut(f *os.File, n int64) error {
 	info, err := f.Stat()
-	if err == nil && info.Size() < n {
-		err = fmt.Errorf("%s has %d bytes, but %d were written: remove it to begin anew", path, info.Size(), n)
-	}
-	if err == nil {
-		err = f.Truncate(n)
-	}
 	if err != nil {
-		return nil, errors.Join(err, f.Close())
+		return err
 	}
-	return f, nil
+	if info.Size() < n {
+		return fmt.Errorf("%s has %d bytes, but %d were written: remove %s to begin anew", f.Name(), info.Size(), n, o.path+stateEnding)
+	}
+	return f.Truncate(n)
 }
 
 // readKeys reads the keys of what was kept, and goes to the end of both files.
@@ -220,13 +222,19 @@ func (o *output) suspend(keep bool, file int, r *Report) error {
 
 // discard removes all files of the import.
 func (o *output) discard() error {
-	err := errors.Join(o.part.Close(), o.keys.Close())
-	for _, ending := range []string{stateEnding, seenEnding, partEnding} {
-		if removeErr := os.Remove(o.path + ending); removeErr != nil && !errors.Is(removeErr, fs.ErrNotExist) {
-			err = errors.Join(err, removeErr)
+	err := o.remove(stateEnding, seenEnding, partEnding)
+	return errors.Join(err, o.part.Close(), o.keys.Close())
+}
+
+// remove removes files of the import. They are this process's while part is open.
+func (o *output) remove(endings ...string) error {
+	var errs []error
+	for _, ending := range endings {
+		if err := os.Remove(o.path + ending); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
 		}
 	}
-	return err
+	return errors.Join(errs...)
 }
 
 // finish gives the output its name and writes the report beside it.
@@ -252,10 +260,14 @@ func (o *output) finish(r *Report) error {
 	if err := o.part.Sync(); err != nil {
 		return err
 	}
+	// The state goes first: without the rows it would keep the next import from its begin.
+	if err := o.remove(stateEnding, seenEnding); err != nil {
+		return err
+	}
 	if err := os.Rename(o.path+partEnding, o.path); err != nil {
 		return err
 	}
-	return o.discard()
+	return errors.Join(o.part.Close(), o.keys.Close())
 }
 
 // WriteReport writes a report beside an output, as OUT.report.json and OUT.report.md.

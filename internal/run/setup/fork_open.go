@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"temper/internal/artifact"
 	"temper/internal/blob"
@@ -153,17 +154,47 @@ func (f *fork) lastStepOf(s run.Stage) int64 {
 	return int64(s.FirstStep + s.Steps - 1)
 }
 
-// pinReason is the reason of the pin on a checkpoint that a fork will begin with.
-func pinReason(runID string) string { return "run " + runID + " begins with it" }
+// pinReason is the reason of the pin on a checkpoint that forks will begin with.
+func pinReason(runIDs []string) string {
+	var out []string
+	for _, id := range runIDs {
+		out = append(out, "run "+id+pinEnding)
+	}
+	return strings.Join(out, pinBetween)
+}
 
-// pin keeps the checkpoint for the fork, unless somebody has pinned it.
+const (
+	pinEnding  = " begins with it"
+	pinBetween = "; "
+)
+
+// pinnedFor are the forks for which a checkpoint is pinned; none where somebody has pinned it.
+func pinnedFor(reason string) []string {
+	var out []string
+	for part := range strings.SplitSeq(reason, pinBetween) {
+		id, isFork := strings.CutSuffix(strings.TrimPrefix(part, "run "), pinEnding)
+		if !isFork {
+			return nil
+		}
+		out = append(out, id)
+	}
+	return out
+}
+
+// pin keeps the checkpoint for the fork, unless somebody has pinned it. Another fork may have:
+// that one takes its pin back.
 func (f *fork) pin(ctx context.Context, store blob.Store, runID string) error {
 	layout, cursor := artifact.Layout{RunID: f.parent.RunID}, f.parent.SFTSteps+f.from.Step
 	pins, err := checkpoint.Pins(ctx, store, layout.Checkpoints())
-	if _, pinned := pins[cursor]; pinned || err != nil {
+	if err != nil {
 		return err
 	}
-	return checkpoint.Pin(ctx, store, layout.Checkpoints(), cursor, pinReason(runID))
+	before, pinned := pins[cursor]
+	forks := pinnedFor(before.Reason)
+	if pinned && (len(forks) == 0 || slices.Contains(forks, runID)) {
+		return nil
+	}
+	return checkpoint.Pin(ctx, store, layout.Checkpoints(), cursor, pinReason(append(forks, runID)))
 }
 
 // unpin takes back what pin did.
@@ -176,12 +207,17 @@ func unpinParent(ctx context.Context, store blob.Store, fork run.Plan) error {
 	return removePin(ctx, store, fork.Fork.RunID, fork.SFTSteps+fork.Fork.Step, fork.RunID)
 }
 
-// removePin removes the pin on a checkpoint of the parent, if the fork made it.
+// removePin removes the pin on a checkpoint of the parent, if the fork made it. That of other
+// forks stays.
 func removePin(ctx context.Context, store blob.Store, parent string, cursor int, runID string) error {
 	dir := artifact.Layout{RunID: parent}.Checkpoints()
 	pins, err := checkpoint.Pins(ctx, store, dir)
-	if err != nil || pins[cursor].Reason != pinReason(runID) {
+	forks := pinnedFor(pins[cursor].Reason)
+	if err != nil || !slices.Contains(forks, runID) {
 		return err
+	}
+	if forks = slices.DeleteFunc(forks, func(id string) bool { return id == runID }); len(forks) > 0 {
+		return checkpoint.Pin(ctx, store, dir, cursor, pinReason(forks))
 	}
 	return checkpoint.Unpin(ctx, store, dir, cursor)
 }

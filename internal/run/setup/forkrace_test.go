@@ -80,6 +80,47 @@ func TestForkOfARunThatPrunes(t *testing.T) {
 	}
 }
 
+// refusing is a store that takes no key which holds a text.
+type refusing struct {
+	blob.Store
+	text string
+}
+
+func (r refusing) Put(ctx context.Context, key string, data io.Reader, cond blob.Condition) (blob.Ref, error) {
+	if strings.Contains(key, r.text) {
+		return blob.Ref{}, blob.ErrUnavailable
+	}
+	return r.Store.Put(ctx, key, data, cond)
+}
+
+// TestTwoForksOfOneCheckpoint: the first one that has its own leaves the parent's to the other.
+func TestTwoForksOfOneCheckpoint(t *testing.T) {
+	h := runtest.New(t, nil)
+	steps := []int{1, 2, 3, 4, 5, 6}
+	h.StoreBatches(t, steps...)
+	script := h.Script(t, steps...)
+	parent := runtest.Boot(h.Store, &runtest.Fate{})
+	runtest.CarryOut(t, parent, script[:5]) // to the checkpoint of step 2
+	input := func(id string) run.Input {
+		return run.Input{RunID: id, Fork: &run.ForkFrom{RunID: "demo", From: run.FromLast}}
+	}
+	if _, err := runtest.Open(t, refusing{h.Store, "runs/first/checkpoints"}, input("first")); err == nil {
+		t.Fatal("the first fork has its checkpoint already")
+	}
+	m := &meddled{Store: h.Store, text: "runs/second/plan.json", meddle: func() {
+		if _, err := runtest.Open(t, h.Store, input("first")); err != nil {
+			t.Error(err)
+		}
+		runtest.CarryOut(t, parent, script[5:7]) // to the next checkpoint, when the parent deletes this one
+	}}
+	if plan, err := runtest.Open(t, m, input("second")); err != nil || plan.Fork.Step != 2 {
+		t.Errorf("the second fork: %+v (%v), want it of step 2", plan.Fork, err)
+	}
+	if pins, err := checkpoint.Pins(t.Context(), h.Store, h.Layout.Checkpoints()); err != nil || len(pins) != 0 {
+		t.Errorf("pins %v (%v) stay", pins, err)
+	}
+}
+
 // TestBestIsOneOrder: what retention keeps as best is what a fork takes as best, the
 // checkpoint before the step that earned most.
 func TestBestIsOneOrder(t *testing.T) {
