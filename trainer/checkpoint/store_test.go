@@ -441,3 +441,30 @@ func TestFormat1Loads(t *testing.T) {
 		t.Errorf("saving again gave %+v (%v), want %+v", again, err, ref)
 	}
 }
+
+// TestFencedSaveIsNoConflict: whoever took the run over may have stored another checkpoint
+// of the step, by other hardware. The trainer before learns that it lost the run.
+func TestFencedSaveIsNoConflict(t *testing.T) {
+	s := memblob.New()
+	acquire := func(holder string) *checkpoint.Lease {
+		l, err := checkpoint.Acquire(t.Context(), s, "runs/r/head.json", holder, func(context.Context) (int64, error) { return 0, nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	before, now := acquire("before"), acquire("now")
+	put := func(l *checkpoint.Lease, st checkpoint.State) error {
+		_, err := checkpoint.SaveWith(t.Context(), s, "runs/r/ckpt", 12, st, checkpoint.SaveOptions{Lease: l})
+		return err
+	}
+	if err := put(now, state(2)); err != nil {
+		t.Fatal(err)
+	}
+	if err := put(before, state(1)); !errors.Is(err, checkpoint.ErrFenced) || errors.Is(err, blob.ErrExists) {
+		t.Errorf("error %v, want ErrFenced", err)
+	}
+	if err := put(now, state(1)); !errors.Is(err, blob.ErrExists) {
+		t.Errorf("error %v of who has the run, want ErrExists", err)
+	}
+}
