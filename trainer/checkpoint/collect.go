@@ -126,12 +126,12 @@ func (c *collector) sweepOnly(ctx context.Context) (err error) {
 		m.Shards = append(m.Shards, blob.Ref{Key: key, Size: c.only[key]})
 	}
 	key := path.Join(collectFolder, fmt.Sprintf("%d-%s.json", began.UnixNano(), rand.Text()[:8]))
-	if _, err := blob.PutJSON(ctx, c.store, key, m, blob.Always); err != nil {
-		return err
-	}
 	defer func() {
 		err = errors.Join(err, c.store.Delete(context.WithoutCancel(ctx), key)) // else writers would wait for it
 	}()
+	if _, err := blob.PutJSON(ctx, c.store, key, m, blob.Always); err != nil {
+		return err // it may be there all the same
+	}
 	seen := c.out
 	if _, err := c.markStill(ctx, began); err != nil {
 		return err
