@@ -26,8 +26,8 @@ type retention struct {
 
 func (k retention) timetable() timetable { return timetable{k.Config} }
 
-// prune deletes all three. With checkpoint.ErrUncollected everything is gone but shards,
-// which stay for `temper store gc`.
+// prune deletes all three. With checkpoint.ErrUncollected something stays, since it is not
+// known whether anybody needs it: shards, for `temper store gc`, or policies.
 func (k retention) prune(ctx context.Context, cursor int) error {
 	failpoint.Hit("checkpoint/before-prune")
 	left := k.pruneCheckpoints(ctx, cursor)
@@ -159,6 +159,9 @@ func (k retention) keptPolicies(ctx context.Context, at int64, stored []artifact
 		return nil, err
 	}
 	good, err := retrain.GoodPolicies(ctx, k.store, k.Ref.RunID)
+	if errors.Is(err, blob.ErrCorrupt) { // of a schedule, which may start from any of them
+		return nil, fmt.Errorf("%w of the policies: %w", checkpoint.ErrUncollected, err)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -316,3 +316,14 @@ func TestDamageThatARetentionMeetsIsNamed(t *testing.T) {
 		t.Errorf("error %v, damaged %q; want %s named, which can be made again", err, ref.Key, damaged)
 	}
 }
+
+// TestDamageOfAScheduleHarmsNoRun: which policy a schedule of re-trainings starts from cannot
+// be read. It may be any, so all of them stay.
+func TestDamageOfAScheduleHarmsNoRun(t *testing.T) {
+	h := newPruned(t, nil)
+	runtest.Put(t, h.Store, artifact.Schedule{ID: "nightly"}.Good(), `{"run_id": `)
+	runtest.CarryOut(t, runtest.Boot(h.Store, &runtest.Fate{}), h.Script(t, sixSteps...))
+	if diff := cmp.Diff(policiesOf(t, h.Store, h.Layout), []int64{0, 1, 2, 3, 4, 5, 6}); diff != "" {
+		t.Errorf("got -, want +\n%s", diff)
+	}
+}

@@ -76,7 +76,7 @@ func (v *saver) store(ctx context.Context, u *upload) error {
 	}
 	err = k.prune(ctx, u.cursor)
 	if errors.Is(err, checkpoint.ErrUncollected) { // what another run has damaged ends no run
-		v.log.WarnContext(ctx, "shards that nothing names stay in the store", "run_id", k.Ref.RunID, "checkpoint", u.cursor, "err", err)
+		v.log.WarnContext(ctx, "some of what the run does not keep stays in the store", "run_id", k.Ref.RunID, "checkpoint", u.cursor, "err", err)
 		return nil
 	}
 	return err
