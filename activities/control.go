@@ -88,11 +88,11 @@ func (c *Control) LogStep(ctx context.Context, in LogStepInput) (run.Watched, er
 		return run.Watched{}, toTemporal(err)
 	}
 	out, err := run.LogStep(ctx, c.Store, cfg, in)
-	if err == nil && len(out.Alerts) > 0 && c.Notify != nil {
-		c.Notify(ctx, run.Notice{RunID: in.Run.RunID, Stage: in.StageName, Step: in.Step, NumSteps: in.NumSteps, Alerts: out.Alerts})
-	}
 	if err == nil {
 		err = c.Chain.AddStep(ctx, c.Store, in)
+	}
+	if err == nil && len(out.Alerts) > 0 && c.Notify != nil { // at the end, or each attempt tells them
+		c.Notify(ctx, run.Notice{RunID: in.Run.RunID, Stage: in.StageName, Step: in.Step, NumSteps: in.NumSteps, Alerts: out.Alerts})
 	}
 	return out, toTemporal(err)
 }

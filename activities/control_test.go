@@ -2,11 +2,14 @@ package activities_test
 
 import (
 	"context"
+	"errors"
+	"io"
 	"slices"
 	"testing"
 
 	"temper/activities"
 	"temper/internal/artifact"
+	"temper/internal/blob"
 	"temper/internal/config"
 	"temper/internal/run"
 	"temper/internal/run/runtest"
@@ -89,5 +92,38 @@ func TestSummaryHasTheMemoryOfTheService(t *testing.T) {
 		if err != nil || got.Peak != want {
 			t.Errorf("memory %d (%v), want %d", got.Peak, err, want)
 		}
+	}
+}
+
+// unwilling is a store that fails the first write of a key.
+type unwilling struct {
+	blob.Store
+	key    string
+	failed bool
+}
+
+func (u *unwilling) Put(ctx context.Context, key string, r io.Reader, cond blob.Condition) (blob.Ref, error) {
+	if key == u.key && !u.failed {
+		u.failed = true
+		return blob.Ref{}, blob.ErrUnavailable
+	}
+	return u.Store.Put(ctx, key, r, cond)
+}
+
+// TestAlertsAreToldOnce, also where the store fails after the record of the step and the
+// activity is repeated.
+func TestAlertsAreToldOnce(t *testing.T) {
+	h := runtest.New(t, map[string]string{"watch.dropped_steps": "1"})
+	told := 0
+	c := &activities.Control{Store: &unwilling{Store: h.Store, key: h.Layout.Manifest(1)}, Notify: func(context.Context, run.Notice) { told++ }}
+	in := run.StepInput{Run: h.Ref, Stage: 1, StageName: "first", Step: 1, NumSteps: 6, Rollouts: run.StepRollouts{Groups: 3}}
+	if _, err := c.LogStep(t.Context(), in); !errors.Is(err, blob.ErrUnavailable) {
+		t.Fatalf("error %v, want ErrUnavailable", err)
+	}
+	if _, err := c.LogStep(t.Context(), in); err != nil {
+		t.Fatal(err)
+	}
+	if told != 1 {
+		t.Errorf("told %d times, want once", told)
 	}
 }

@@ -22,8 +22,11 @@ type location struct {
 	status    enums.WorkflowExecutionStatus
 }
 
-func (at location) open() bool {
-	return at.status == enums.WORKFLOW_EXECUTION_STATUS_RUNNING || at.status == enums.WORKFLOW_EXECUTION_STATUS_PAUSED
+func (at location) open() bool { return isOpen(at.status) }
+
+// isOpen reports whether an execution goes on, now or when somebody lets it.
+func isOpen(s enums.WorkflowExecutionStatus) bool {
+	return s == enums.WORKFLOW_EXECUTION_STATUS_RUNNING || s == enums.WORKFLOW_EXECUTION_STATUS_PAUSED
 }
 
 // FindRun returns the workflow id of a run. It is made from the run id, unless a

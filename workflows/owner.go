@@ -36,7 +36,7 @@ func FindOwner(c client.Client) func(context.Context, run.Owner) (setup.Executio
 		}
 		info := about.GetWorkflowExecutionInfo()
 		return setup.Execution{
-			Open: info.GetStatus() == enums.WORKFLOW_EXECUTION_STATUS_RUNNING, First: info.GetFirstRunId(),
+			Open: isOpen(info.GetStatus()), First: info.GetFirstRunId(),
 			Workflow: who.Workflow, State: inWords(info.GetStatus()),
 		}, nil
 	}
@@ -67,7 +67,7 @@ func forgotten(who run.Owner) setup.Execution {
 // inWords says how an execution is, for the end of a sentence.
 func inWords(s enums.WorkflowExecutionStatus) string {
 	switch s {
-	case enums.WORKFLOW_EXECUTION_STATUS_RUNNING:
+	case enums.WORKFLOW_EXECUTION_STATUS_RUNNING, enums.WORKFLOW_EXECUTION_STATUS_PAUSED:
 		return "is open"
 	case enums.WORKFLOW_EXECUTION_STATUS_COMPLETED:
 		return "has completed"

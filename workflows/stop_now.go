@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
@@ -173,7 +172,7 @@ func (s stopping) running(ctx context.Context) bool {
 	if err != nil {
 		return !isGone(err)
 	}
-	return d.GetWorkflowExecutionInfo().GetStatus() == enums.WORKFLOW_EXECUTION_STATUS_RUNNING
+	return isOpen(d.GetWorkflowExecutionInfo().GetStatus())
 }
 
 // awaitEnd waits for the end of the run and returns why that does not come. With

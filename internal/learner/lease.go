@@ -10,12 +10,17 @@ import (
 )
 
 // acquireLease takes the run's lease, for a new session and after another trainer had it.
-func (s *session) acquireLease(ctx context.Context) (err error) {
-	s.lease, err = checkpoint.Acquire(ctx, s.store, s.Layout.Head(), newHolder(), s.newestEpoch)
-	if err == nil && s.onLease != nil {
-		s.onLease(s.Ref.RunID, s.lease.Epoch())
+// After an error the session has the lease that it had.
+func (s *session) acquireLease(ctx context.Context) error {
+	lease, err := checkpoint.Acquire(ctx, s.store, s.Layout.Head(), newHolder(), s.newestEpoch)
+	if err != nil {
+		return err
 	}
-	return err
+	s.lease = lease
+	if s.onLease != nil {
+		s.onLease(s.Ref.RunID, lease.Epoch())
+	}
+	return nil
 }
 
 // newHolder names a holder of a lease as no other is named.

@@ -85,3 +85,41 @@ func TestFencedTrainerWritesNothing(t *testing.T) {
 		t.Errorf("got -, want as one trainer leaves it +\n%s", diff)
 	}
 }
+
+// unsteady is a store whose swaps fail while it is away.
+type unsteady struct {
+	blob.Store
+	away bool
+}
+
+func (u *unsteady) Swap(ctx context.Context, key string, old blob.Ref, data []byte) (blob.Ref, error) {
+	if u.away {
+		return blob.Ref{}, blob.ErrUnavailable
+	}
+	return u.Store.Swap(ctx, key, old, data)
+}
+
+// TestLeaseIsTakenBackLater: the store fails in the moment in which a trainer takes back a
+// run that another one had meanwhile. The next attempt goes on.
+func TestLeaseIsTakenBackLater(t *testing.T) {
+	h := runtest.New(t, nil)
+	h.StoreBatches(t, 1, 2)
+	script := h.Script(t, 1, 2)
+	calm := runtest.Fill(t, runtest.Dump(t, h.Store))
+	runtest.Play(t, calm, &runtest.Fate{}, false, script)
+
+	m := runtest.Boot(h.Store, &runtest.Fate{})
+	store := &unsteady{Store: h.Store}
+	m.Store = store
+	runtest.CarryOut(t, m, script[:3])
+	runtest.CarryOut(t, runtest.Boot(h.Store, &runtest.Fate{}), script[3:4]) // another trainer makes step 1
+	store.away = true
+	if err := script[4](m); !errors.Is(err, blob.ErrUnavailable) {
+		t.Fatalf("error %v, want ErrUnavailable", err)
+	}
+	store.away = false
+	runtest.CarryOut(t, m, script[4:])
+	if diff := cmp.Diff(runtest.Durable(t, h.Store), runtest.Durable(t, calm)); diff != "" {
+		t.Errorf("got -, want as one trainer leaves it +\n%s", diff)
+	}
+}

@@ -130,3 +130,15 @@ func TestTwoRunsOnOneTrainer(t *testing.T) {
 		t.Errorf("%d learners are open, want the one of the last run", open)
 	}
 }
+
+// TestDamageOfAnotherRunHarmsNone: of a run beside, the manifest of a checkpoint is cut off.
+func TestDamageOfAnotherRunHarmsNone(t *testing.T) {
+	store, first, second := twoRuns(t)
+	runtest.Play(t, store, &runtest.Fate{}, false, first)
+	infos, err := store.List(t.Context(), "runs/one/checkpoints/step-")
+	if err != nil || len(infos) == 0 {
+		t.Fatal(infos, err)
+	}
+	runtest.Put(t, store, infos[0].Key, `{"format": 3`)
+	runtest.CarryOut(t, runtest.Boot(store, &runtest.Fate{}), second)
+}

@@ -2,6 +2,7 @@ package learner
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -25,16 +26,24 @@ type retention struct {
 
 func (k retention) timetable() timetable { return timetable{k.Config} }
 
+// prune deletes all three. With checkpoint.ErrUncollected something stays, since it is not
+// known whether anybody needs it: shards, for `temper store gc`, or policies.
 func (k retention) prune(ctx context.Context, cursor int) error {
 	failpoint.Hit("checkpoint/before-prune")
-	if err := k.pruneCheckpoints(ctx, cursor); err != nil {
-		return err
+	left := k.pruneCheckpoints(ctx, cursor)
+	if left != nil && !errors.Is(left, checkpoint.ErrUncollected) {
+		return left
 	}
 	failpoint.Hit("policy/before-prune")
-	if err := k.prunePolicies(ctx, cursor); err != nil {
+	if err := k.prunePolicies(ctx, cursor); errors.Is(err, checkpoint.ErrUncollected) {
+		left = err
+	} else if err != nil {
 		return err
 	}
-	return k.pruneTrajectories(ctx, cursor)
+	if err := k.pruneTrajectories(ctx, cursor); err != nil {
+		return err
+	}
+	return left
 }
 
 // reasonsToKeep says why checkpoints stay, by cursor. The settings are those of the
@@ -150,6 +159,9 @@ func (k retention) keptPolicies(ctx context.Context, at int64, stored []artifact
 		return nil, err
 	}
 	good, err := retrain.GoodPolicies(ctx, k.store, k.Ref.RunID)
+	if errors.Is(err, blob.ErrCorrupt) { // of a schedule, which may start from any of them
+		return nil, fmt.Errorf("%w of the policies: %w", checkpoint.ErrUncollected, err)
+	}
 	if err != nil {
 		return nil, err
 	}

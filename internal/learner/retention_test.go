@@ -295,3 +295,35 @@ func TestCheckpointsThatStay(t *testing.T) {
 		t.Errorf("%d shards of 3 checkpoints (%v)", len(shards), err)
 	}
 }
+
+// TestDamageThatARetentionMeetsIsNamed: which checkpoints stay depends on the figures of
+// old steps. Where those cannot be read, the error says what is to be made again.
+func TestDamageThatARetentionMeetsIsNamed(t *testing.T) {
+	h := runtest.New(t, nil)
+	h.StoreBatches(t, 1, 2, 3, 4, 5)
+	script := h.Script(t, 1, 2, 3, 4, 5)
+	m := runtest.Boot(h.Store, &runtest.Fate{})
+	runtest.CarryOut(t, m, script[:6])
+	damaged := h.Layout.BatchStats(1)
+	runtest.Put(t, h.Store, damaged, `{"samples": 1`)
+	var err error
+	for _, activity := range script[6:] {
+		if err = activity(m); err != nil {
+			break
+		}
+	}
+	if ref, ok := blob.DamagedRef(err); !ok || ref.Key != damaged {
+		t.Errorf("error %v, damaged %q; want %s named, which can be made again", err, ref.Key, damaged)
+	}
+}
+
+// TestDamageOfAScheduleHarmsNoRun: which policy a schedule of re-trainings starts from cannot
+// be read. It may be any, so all of them stay.
+func TestDamageOfAScheduleHarmsNoRun(t *testing.T) {
+	h := newPruned(t, nil)
+	runtest.Put(t, h.Store, artifact.Schedule{ID: "nightly"}.Good(), `{"run_id": `)
+	runtest.CarryOut(t, runtest.Boot(h.Store, &runtest.Fate{}), h.Script(t, sixSteps...))
+	if diff := cmp.Diff(policiesOf(t, h.Store, h.Layout), []int64{0, 1, 2, 3, 4, 5, 6}); diff != "" {
+		t.Errorf("got -, want +\n%s", diff)
+	}
+}

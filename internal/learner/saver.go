@@ -74,7 +74,12 @@ func (v *saver) store(ctx context.Context, u *upload) error {
 	if v.rehearsal {
 		return nil
 	}
-	return k.prune(ctx, u.cursor)
+	err = k.prune(ctx, u.cursor)
+	if errors.Is(err, checkpoint.ErrUncollected) { // what another run has damaged ends no run
+		v.log.WarnContext(ctx, "some of what the run does not keep stays in the store", "run_id", k.Ref.RunID, "checkpoint", u.cursor, "err", err)
+		return nil
+	}
+	return err
 }
 
 // flush waits for the save under way. When it failed, flush begins it again with the

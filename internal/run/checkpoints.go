@@ -77,9 +77,10 @@ func BestCursors(ctx context.Context, store blob.Store, plan Plan, cursors []int
 		if cursor < plan.SFTSteps || !ok || step > newest {
 			continue
 		}
-		built, ok, err := artifact.Lookup[BuiltBatch](ctx, store, artifact.Layout{RunID: plan.RunID}.BatchStats(step))
+		key := artifact.Layout{RunID: plan.RunID}.BatchStats(step)
+		built, ok, err := artifact.Lookup[BuiltBatch](ctx, store, key)
 		if err != nil {
-			return nil, err
+			return nil, blob.AtRef(err, blob.Ref{Key: key})
 		}
 		if ok {
 			reward[cursor] = built.Stats.RewardMean

@@ -18,6 +18,10 @@ import (
 // It is longer than any store needs to take a shard.
 const Grace = time.Hour
 
+// ErrUncollected means that shards stay, since nobody knows what a manifest names that
+// cannot be read. It may be of another run.
+var ErrUncollected = errors.New("nothing was deleted")
+
 // CollectOptions change what Collect does. The zero value is good.
 type CollectOptions struct {
 	DryRun bool
@@ -122,12 +126,12 @@ func (c *collector) sweepOnly(ctx context.Context) (err error) {
 		m.Shards = append(m.Shards, blob.Ref{Key: key, Size: c.only[key]})
 	}
 	key := path.Join(collectFolder, fmt.Sprintf("%d-%s.json", began.UnixNano(), rand.Text()[:8]))
-	if _, err := blob.PutJSON(ctx, c.store, key, m, blob.Always); err != nil {
-		return err
-	}
 	defer func() {
 		err = errors.Join(err, c.store.Delete(context.WithoutCancel(ctx), key)) // else writers would wait for it
 	}()
+	if _, err := blob.PutJSON(ctx, c.store, key, m, blob.Always); err != nil {
+		return err // it may be there all the same
+	}
 	seen := c.out
 	if _, err := c.markStill(ctx, began); err != nil {
 		return err
@@ -202,10 +206,10 @@ func (c *collector) markManifest(ctx context.Context, key string) error {
 	}
 	m, err := decodeManifest(key, data)
 	if errors.Is(err, ErrCorrupt) {
-		return fmt.Errorf("nothing was deleted, for it is not known what this checkpoint names; delete %s if it is of no use: %w", c.store.Locate(key), err)
+		return fmt.Errorf("%w, for it is not known what this checkpoint names; delete %s if it is of no use: %w", ErrUncollected, c.store.Locate(key), err)
 	}
 	if err != nil {
-		return fmt.Errorf("nothing was deleted: %w", err)
+		return fmt.Errorf("%w: %w", ErrUncollected, err)
 	}
 	c.out.Checkpoints++
 	for _, ref := range m.refs() {
@@ -224,7 +228,7 @@ func (c *collector) markPolicy(ctx context.Context, key string) error {
 	}
 	l, err := decodeShardList(key, data)
 	if err != nil {
-		return fmt.Errorf("nothing was deleted, for it is not known what this policy names; delete the folder of %s if it is of no use: %w", c.store.Locate(key), err)
+		return fmt.Errorf("%w, for it is not known what this policy names; delete the folder of %s if it is of no use: %w", ErrUncollected, c.store.Locate(key), err)
 	}
 	c.out.Policies++
 	for _, ref := range l.Shards {

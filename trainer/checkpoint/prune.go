@@ -106,17 +106,24 @@ func (p pruner) drop(ctx context.Context, e Entry, dropped map[string]int64) err
 	}
 	_, err = p.store.Stat(ctx, pinKey(p.prefix, e.Step))
 	switch {
-	case err == nil && m.Format > 0:
-		if err = m.complete(ctx, p.store); err == nil { // else another prune was faster
-			_, err = putManifestOnce(ctx, p.store, e.Ref.Key, m)
-		}
 	case errors.Is(err, blob.ErrNotExist):
 		for _, ref := range m.refs() {
 			dropped[ref.Key] = ref.Size
 		}
 		err = nil
+	case m.Format > 0: // pinned, or nobody says that it is not
+		err = errors.Join(err, p.putBack(context.WithoutCancel(ctx), e, m))
 	}
 	return errors.Join(err, a.withdraw(ctx))
+}
+
+// putBack stores a manifest that was deleted.
+func (p pruner) putBack(ctx context.Context, e Entry, m manifest) error {
+	err := m.complete(ctx, p.store)
+	if err == nil { // else another prune was faster
+		_, err = putManifestOnce(ctx, p.store, e.Ref.Key, m)
+	}
+	return err
 }
 
 // Pinned says why a checkpoint is kept until it is unpinned.

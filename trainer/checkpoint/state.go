@@ -77,7 +77,7 @@ func SaveWith(ctx context.Context, store blob.Store, prefix string, step int, st
 	s := saver{store: store, prefix: prefix, o: o}
 	ref, err := s.save(ctx, step, state)
 	if err != nil {
-		return blob.Ref{}, fmt.Errorf("save checkpoint of step %d: %w", step, err)
+		return blob.Ref{}, fmt.Errorf("save checkpoint of step %d: %w", step, s.orFenced(ctx, err))
 	}
 	return ref, nil
 }
@@ -87,6 +87,18 @@ type saver struct {
 	prefix string
 	o      SaveOptions
 	shards []*shard
+}
+
+// orFenced says that the lease is lost where that explains the error: who has it now may
+// have stored another checkpoint of the step.
+func (s *saver) orFenced(ctx context.Context, err error) error {
+	if s.o.Lease == nil || !errors.Is(err, blob.ErrExists) && !errors.Is(err, blob.ErrConflict) {
+		return err
+	}
+	if lost := s.o.Lease.Check(ctx); errors.Is(lost, ErrFenced) {
+		return lost
+	}
+	return err
 }
 
 func (s *saver) save(ctx context.Context, step int, state State) (blob.Ref, error) {

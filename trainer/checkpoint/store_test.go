@@ -441,3 +441,107 @@ func TestFormat1Loads(t *testing.T) {
 		t.Errorf("saving again gave %+v (%v), want %+v", again, err, ref)
 	}
 }
+
+// TestFencedSaveIsNoConflict: whoever took the run over may have stored another checkpoint
+// of the step, by other hardware. The trainer before learns that it lost the run.
+func TestFencedSaveIsNoConflict(t *testing.T) {
+	s := memblob.New()
+	acquire := func(holder string) *checkpoint.Lease {
+		l, err := checkpoint.Acquire(t.Context(), s, "runs/r/head.json", holder, func(context.Context) (int64, error) { return 0, nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	before, now := acquire("before"), acquire("now")
+	put := func(l *checkpoint.Lease, st checkpoint.State) error {
+		_, err := checkpoint.SaveWith(t.Context(), s, "runs/r/ckpt", 12, st, checkpoint.SaveOptions{Lease: l})
+		return err
+	}
+	if err := put(now, state(2)); err != nil {
+		t.Fatal(err)
+	}
+	if err := put(before, state(1)); !errors.Is(err, checkpoint.ErrFenced) || errors.Is(err, blob.ErrExists) {
+		t.Errorf("error %v, want ErrFenced", err)
+	}
+	if err := put(now, state(1)); !errors.Is(err, blob.ErrExists) {
+		t.Errorf("error %v of who has the run, want ErrExists", err)
+	}
+}
+
+// lateStore stores the first mark of a collection and loses the answer.
+type lateStore struct {
+	blob.Store
+	lost bool
+}
+
+func (l *lateStore) Put(ctx context.Context, key string, r io.Reader, cond blob.Condition) (blob.Ref, error) {
+	ref, err := l.Store.Put(ctx, key, r, cond)
+	if err == nil && !l.lost && strings.HasPrefix(key, "cas/gc/") {
+		l.lost = true
+		return blob.Ref{}, blob.ErrUnavailable
+	}
+	return ref, err
+}
+
+// TestACollectionThatFailedIsWaitedForByNobody: its mark was stored although the store said
+// that it was not.
+func TestACollectionThatFailedIsWaitedForByNobody(t *testing.T) {
+	s := memblob.New()
+	ref := save(t, s, 1, state(1))
+	if err := s.Delete(t.Context(), ref.Key); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := checkpoint.Collect(t.Context(), &lateStore{Store: s}, "runs", checkpoint.CollectOptions{Grace: -1}); !errors.Is(err, blob.ErrUnavailable) {
+		t.Fatalf("error %v, want ErrUnavailable", err)
+	}
+	if left := keys(t, s, "cas/gc/"); len(left) > 0 {
+		t.Errorf("left %v: each save of these shards waits for it", left)
+	}
+}
+
+// pinnedLate is a store in which a pin comes right before a manifest is deleted, and whose
+// next look at the pin fails.
+type pinnedLate struct {
+	blob.Store
+	pin   func()
+	fails bool
+}
+
+func (p *pinnedLate) Delete(ctx context.Context, key string) error {
+	if p.pin != nil && strings.HasSuffix(key, "/manifest.json") {
+		p.pin()
+		p.pin, p.fails = nil, true
+	}
+	return p.Store.Delete(ctx, key)
+}
+
+func (p *pinnedLate) Stat(ctx context.Context, key string) (blob.Info, error) {
+	if p.fails && strings.Contains(key, "/pins/") {
+		p.fails = false
+		return blob.Info{}, blob.ErrUnavailable
+	}
+	return p.Store.Stat(ctx, key)
+}
+
+// TestPinHoldsWhereTheStoreFails: a checkpoint that is pinned while it is pruned stays.
+func TestPinHoldsWhereTheStoreFails(t *testing.T) {
+	s := memblob.New()
+	want := save(t, s, 1, state(1))
+	save(t, s, 2, state(2))
+	late := &pinnedLate{Store: s, pin: func() {
+		if err := checkpoint.Pin(t.Context(), s, "runs/r/ckpt", 1, "good"); err != nil {
+			t.Error(err)
+		}
+	}}
+	none := func(int) bool { return false }
+	if err := checkpoint.Prune(t.Context(), late, "runs", "runs/r/ckpt", none); !errors.Is(err, blob.ErrUnavailable) {
+		t.Fatalf("error %v, want ErrUnavailable", err)
+	}
+	if err := checkpoint.Prune(t.Context(), late, "runs", "runs/r/ckpt", none); err != nil {
+		t.Fatal(err)
+	}
+	if _, got, err := checkpoint.Load(t.Context(), s, want); err != nil || got.Counters.TotalUpdates != 1 {
+		t.Errorf("the pinned checkpoint is gone: %v", err)
+	}
+}

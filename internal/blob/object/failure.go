@@ -50,6 +50,7 @@ const (
 	adviseExpired     = "the session token has expired: renew the credentials"
 	adviseDamaged     = "bytes were damaged on the way"
 	adviseWait        = "the server is overloaded or down"
+	adviseAborted     = "somebody has ended the upload, such as a rule of the bucket for unfinished ones"
 )
 
 // verdictOf judges by the codes of S3 and of servers that imitate it.
@@ -75,6 +76,8 @@ func verdictOf(code string) (verdict, bool) {
 		return verdict{blob.ErrUnavailable, adviseFull}, true
 	case "BadDigest", "InvalidDigest", "XAmzContentChecksumMismatch", "XAmzContentSHA256Mismatch", "IncompleteBody", "InvalidPart":
 		return verdict{blob.ErrUnavailable, adviseDamaged}, true
+	case "NoSuchUpload":
+		return verdict{blob.ErrUnavailable, adviseAborted}, true
 	default:
 		return verdict{}, false
 	}

@@ -207,3 +207,39 @@ func TestAnswersOfSwaps(t *testing.T) {
 		})
 	}
 }
+
+// TestARefusalIsNoneWhenNobodyCanBeAsked: the first try of a client library may have done
+// the work, and then the second is refused.
+func TestARefusalIsNoneWhenNobodyCanBeAsked(t *testing.T) {
+	refusal := status(http.StatusPreconditionFailed, "PreconditionFailed")
+	f := newFake(answer{acts: true, err: refusal})
+	f.headErr = errLost
+	if _, err := blob.PutBytes(t.Context(), f.store(), "k", []byte("old"), blob.IfAbsent); !errors.Is(err, blob.ErrUnavailable) || errors.Is(err, blob.ErrExists) {
+		t.Errorf("put: %v, want ErrUnavailable: it is the caller's own", err)
+	}
+	f.answers = []answer{{acts: true, err: refusal}}
+	if _, err := f.store().Swap(t.Context(), "k", blob.RefOf("k", []byte("old")), []byte("new")); !errors.Is(err, blob.ErrUnavailable) || errors.Is(err, blob.ErrConflict) {
+		t.Errorf("swap: %v, want ErrUnavailable: it is the caller's own", err)
+	}
+}
+
+// aborted is a server that has ended each upload before its first part comes.
+type aborted struct{ *fakeAPI }
+
+func (aborted) Create(context.Context, string, string) (string, error) { return "id", nil }
+
+func (aborted) UploadPart(context.Context, string, string, int, object.Body) (string, error) {
+	return "", status(http.StatusNotFound, "NoSuchUpload")
+}
+
+func (aborted) Abort(context.Context, string, string) error {
+	return status(http.StatusNotFound, "NoSuchUpload")
+}
+
+// TestAnUploadThatIsGoneIsMadeAgain: a rule of the bucket may end uploads that take long.
+func TestAnUploadThatIsGoneIsMadeAgain(t *testing.T) {
+	s := object.New(object.Config{Place: "s3://fake", PartSize: 4}, aborted{newFake()})
+	if _, err := blob.PutBytes(t.Context(), s, "k", []byte("several parts"), blob.Always); !errors.Is(err, blob.ErrUnavailable) {
+		t.Errorf("got %v, want ErrUnavailable: the caller repeats it", err)
+	}
+}

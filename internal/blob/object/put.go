@@ -103,10 +103,14 @@ func (s *Store) settle(ctx context.Context, key, nonce string, got error) error 
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), afterwards)
 	defer cancel()
 	o, err := s.api.Head(ctx, s.Full(key))
-	if err == nil && o.Nonce == nonce {
+	switch {
+	case err == nil && o.Nonce == nonce:
 		return nil
+	case err != nil && !isAbsent(err) && (refused(got) || isGone(got)):
+		return err // nobody says whose bytes made the server refuse these
+	default:
+		return got
 	}
-	return got
 }
 
 // conflicts reports that the server gave way to another request for the key and
