@@ -42,7 +42,7 @@ const (
 	// collector has taken some from the pools and not freed them yet. It is more for
 	// buffers that one layer frees and the next one takes again. It does not apply to
 	// passes side by side, which do not need all of their buffers at the same moment.
-	plainSlack, plainSlackRemat = 0.04, 0.18
+	plainSlack, plainSlackRemat = 0.01, 0.18
 	// plainOverlap is the part of its workspace that each further pass holds at the moment
 	// of the peak. A pass holds what it keeps as long as it runs, but its workspace only
 	// for a moment: once, or with Remat once in each layer.
