@@ -130,6 +130,9 @@ func TestEverySwitchIsInTheEstimate(t *testing.T) {
 	if got := need(1, func(c *trainer.Config) { c.Loss.KL.Coefficient = 0.1 }); got < least+weights {
 		t.Errorf("a reference policy adds %d bytes, want at least its weights' %d", got-least, weights)
 	}
+	if got := need(1, func(c *trainer.Config) { c.Pack = true }); got <= least {
+		t.Errorf("packing adds %d bytes", got-least)
+	}
 	if got := need(1, func(c *trainer.Config) { c.Remat = true }); got >= least {
 		t.Errorf("recomputation adds %d bytes", got-least)
 	}

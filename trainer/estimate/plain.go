@@ -110,10 +110,14 @@ func (c Config) blockItems(n int64) []Item {
 	cfg := c.Model
 	all := 4 * n * int64((cfg.NumAttentionHeads+2*cfg.NumKeyValueHeads)*cfg.HeadDim)
 	workers := int64(runtime.GOMAXPROCS(0))
-	return []Item{
+	items := []Item{
 		{"workspace", "operands of attention, one layer", fmt.Sprintf("%d N (q + 2 kv)", 4*plainOperands), Layer, plainOperands * pooled(all)},
 		{"workspace", "blocks of scores", fmt.Sprintf("%d T + 8 T E, for each core", 8*plainBlock), Layer, workers * 8 * int64(c.Length) * int64(plainBlock+cfg.HeadDim)},
 	}
+	if c.Packed {
+		items = append(items, Item{"activations", "segments of packed sequences, as integers and as numbers", "8 N", Pass, 2 * pooled(4*n)})
+	}
+	return items
 }
 
 // plainHead lists what the head and the loss hold for n tokens.
