@@ -25,3 +25,7 @@ var manyFiles = map[string]string{
 	"workers":             "one file for each role, and for each thing that roles share",
 	"workflows":           "one file for each workflow and each kind of message: the workflows start, signal and query each other",
 }
+
+// smallPackages are the packages of one short file, each with the cycle that a merge
+// would make.
+var smallPackages = map[string]string{}
