@@ -95,11 +95,7 @@ func TestBadInput(t *testing.T) {
 		{"store on the network", []string{"up", "--store", "s3d://10.0.0.1:9000"}, cli.ExitUser, []string{"store (TEMPER_STORE): is no loopback address", "--tls"}},
 		{"store of another home", []string{"run", "list", "--store", "s3d://" + w.closed}, cli.ExitSystem, []string{"no account of the S3 server", "name the same --home"}},
 		{"store that does not answer", []string{"run", "show", "x", "--store", "minio://" + w.closed + "/b/p"}, cli.ExitSystem, []string{"credentials"}},
-		{"bench of no size", []string{"bench", "store", "--size", "many"}, cli.ExitUser, []string{`--size "many": want a size such as 256MiB`}},
-		{"bench of nothing", []string{"bench", "store", "--size", "0"}, cli.ExitUser, []string{`--size "0": want a size`}},
-		{"bench of a bad store", []string{"bench", "store", "--store", "gs://b"}, cli.ExitUser, []string{"want file, s3, minio or s3d"}},
-		{"bench with an argument", []string{"bench", "store", "x"}, cli.ExitUser, []string{"temper bench store"}},
-		{"chaos without a server", []string{"bench", "chaos", "--victims", "s3d"}, cli.ExitUser, []string{`--victims: "s3d" is none of`}},
+		{"instruments in the product", []string{"bench", "chaos", "--runs", "1"}, cli.ExitUser, []string{"bin/temper-bench: build it with ./task build:bench"}},
 		{"unknown environment", []string{"data", "generate", "--env", "maze"}, cli.ExitUser, []string{`"maze"`, "chase, verbs"}},
 	}
 	for _, tt := range tests {

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"temper/internal/freeport"
+	"temper/internal/run/runtest"
 	"temper/jobs/nomadtest"
-	"temper/tools/bench/chaos"
 )
 
 // onNomad is a cluster of ours on agents of the test.
@@ -200,7 +200,7 @@ func TestRunOnNomad(t *testing.T) {
 		}
 		return fmt.Errorf("not yet")
 	})
-	if diff := chaos.Compare(calmTwin(t), contents(t, o.store())); len(diff) > 0 {
+	if diff := runtest.CompareContents(calmTwin(t), contents(t, o.store())); len(diff) > 0 {
 		t.Errorf("the run on Nomad differs: %+v", diff)
 	}
 	trainers[first[0].NodeName].Restart()

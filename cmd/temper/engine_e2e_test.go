@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"temper/internal/policy/wire"
-	"temper/tools/bench/chaos"
+	"temper/internal/run/runtest"
 )
 
 // engine starts an engine of the run "twin" and returns it.
@@ -75,7 +75,7 @@ func TestEnginesOfOtherProcesses(t *testing.T) {
 	noOrphans(t, 5*time.Second)
 	want := calmTwin(t)
 	// The calm run was not paused, which is an event, and counted in those after it.
-	diff := slices.DeleteFunc(chaos.Compare(want, contents(t, s.objects)), func(d chaos.Difference) bool { return strings.HasPrefix(d.Name, "events/") })
+	diff := slices.DeleteFunc(runtest.CompareContents(want, contents(t, s.objects)), func(d runtest.Difference) bool { return strings.HasPrefix(d.Name, "events/") })
 	if len(diff) > 0 {
 		t.Errorf("the run of engines in other processes differs: %+v", diff)
 	}

@@ -51,8 +51,17 @@ func rootCommand() *cobra.Command {
 	root.AddCommand(
 		upCommand(), runCommand(), evalCommand(), ablateCommand(), verifyCommand(), analyzeCommand(), scheduleCommand(), workerCommand(), trainerCommand(), memberCommand(), rolloutCommand(), engineCommand(),
 		sandboxCommand(), gatewayCommand(), serveCommand(), uiCommand(), reportCommand(), chatCommand(), dataCommand(), configCommand(), modelCommand(), backendCommand(),
-		benchCommand(), doctorCommand(), storeCommand(), clusterCommand(), queryCommand(), exportCommand(), watchCommand(),
+		doctorCommand(), storeCommand(), clusterCommand(), queryCommand(), exportCommand(), watchCommand(),
 	)
+	root.AddCommand(movedCommand("bench", "the instruments are bin/temper-bench: build it with ./task build:bench"))
 	completeRuns(root)
 	return root
+}
+
+// movedCommand answers the name of a command that is no longer here.
+func movedCommand(name, answer string) *cobra.Command {
+	return &cobra.Command{
+		Use: name, Hidden: true, DisableFlagParsing: true,
+		RunE: func(*cobra.Command, []string) error { return cli.Usagef("%s", answer) },
+	}
 }

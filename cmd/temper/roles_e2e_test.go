@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"temper/internal/freeport"
-	"temper/tools/bench/chaos"
+	"temper/internal/run/runtest"
 )
 
 // scattered is a service whose roles are processes of their own, each with a home of
@@ -115,11 +115,11 @@ func sampledTokens(t *testing.T, address string) float64 {
 // twin is what `temper up` leaves of the run "twin" when one process trains and samples.
 var twin struct {
 	once sync.Once
-	left chaos.Contents
+	left runtest.Contents
 }
 
 // calmTwin makes that run once for all tests that compare with it.
-func calmTwin(t *testing.T) chaos.Contents {
+func calmTwin(t *testing.T) runtest.Contents {
 	t.Helper()
 	twin.once.Do(func() {
 		calm := newPlace(t)
@@ -161,7 +161,7 @@ func TestEveryRoleAlone(t *testing.T) {
 	noOrphans(t, 5*time.Second)
 
 	want := calmTwin(t)
-	if diff := chaos.Compare(want, contents(t, s.objects)); len(diff) > 0 {
+	if diff := runtest.CompareContents(want, contents(t, s.objects)); len(diff) > 0 {
 		t.Errorf("the run of scattered roles differs: %+v", diff)
 	}
 	policies, groups := 0, 0
@@ -189,7 +189,7 @@ func TestRolloutWorkersOfUp(t *testing.T) {
 	up.end(0, 2*runTimeout)
 	noOrphans(t, 5*time.Second)
 	want, got := calmTwin(t), contents(t, filepath.Join(p.home, "store"))
-	if diff := chaos.Compare(want, got); len(diff) > 0 {
+	if diff := runtest.CompareContents(want, got); len(diff) > 0 {
 		t.Errorf("the run of two rollout workers differs: %+v", diff)
 	}
 }

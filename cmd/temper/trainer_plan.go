@@ -44,7 +44,6 @@ func trainerPlanCommand() *cobra.Command {
 	f.IntVar(&q.Request.StepTokens, "step-tokens", 0, "tokens of a whole step, for its time; 0 = one pass")
 	f.IntVar(&q.Request.MeanLength, "mean-tokens", 0, "mean tokens of a sequence, for the time of attention; 0 = --tokens")
 	f.Float64Var(&q.Request.MFU, "mfu", 0.35, "model FLOP utilisation that the time assumes")
-	f.BoolVar(&q.Measure, "measure", false, "make the step on this machine's CPU and compare its peak with the estimate")
 	f.StringVar(&q.Compile, "compile", "", "XLA backend, such as xla:cpu, whose compiler says what the step needs, beside the plan; nothing is run and no weight is made")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -58,8 +57,6 @@ func trainerPlanCommand() *cobra.Command {
 		switch {
 		case q.Compile != "":
 			return compilePlan(cmd.OutOrStdout(), q, s, asJSON)
-		case q.Measure:
-			return comparePlan(cmd, q.Request, s, asJSON)
 		case asJSON:
 			return cli.PrintJSON(cmd.OutOrStdout(), planWithGraphs{s, q.Graphs(s.Over)})
 		}

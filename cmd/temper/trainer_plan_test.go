@@ -65,7 +65,6 @@ func TestPlanUsage(t *testing.T) {
 		{"--devices 16xH100 --model 14b --mesh 1x16", "num_key_value_heads: 8 is not a multiple of the model axis 16"},
 		{"--tokens 50000", "tokens: 50000, want 1 to 40960"},
 		{"--mfu 2", "mfu: 2"},
-		{"--devices 1xH100 --measure", "only on the CPU"},
 		{"--devices x --model y", "--model:"},
 		{"--run ../../configs/none.yaml", "--run: configuration: open"},
 		{"--run ../../configs/rstar2-14b.yaml", "--run: model.path is not there, name the network with --model"},

@@ -36,6 +36,15 @@ func Build(root, dir string, tags ...string) error {
 	return nil
 }
 
+// BuildBench puts temper-bench into the folder dir.
+func BuildBench(root, dir string) error {
+	out, err := filepath.Abs(filepath.Join(dir, "temper-bench"))
+	if err != nil {
+		return err
+	}
+	return goBuild(filepath.Join(root, "tools/bench"), out)
+}
+
 func goBuild(dir, out string, tags ...string) error {
 	cmd := exec.Command("go", "build", "-buildvcs=false", "-tags", strings.Join(tags, ","), "-o", out, ".") //nolint:gosec // folders of this repository
 	cmd.Dir = dir

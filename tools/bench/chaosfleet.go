@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"go.temporal.io/api/enums/v1"
 
 	"temper/internal/freeport"
+	"temper/internal/service"
 	"temper/internal/supervise"
 	"temper/tools/bench/chaos"
 	"temper/workers"
@@ -24,16 +25,23 @@ import (
 // all at once, in no order, and again when they die. The sandbox is a gateway with
 // nodes behind it.
 func (c *chaosHost) scatter(ctx context.Context) error {
-	release, err := c.service.Claim(ctx, &c.process, func(string) {})
+	release, err := service.Claim(ctx, &c.process, func(string) {})
 	if err != nil {
 		return err
 	}
 	c.release = release
-	children, err := c.service.Children(&c.process, chaos.Rollouts)
+	children, err := service.Children(&c.process, service.Options{Embedded: true, RolloutWorkers: chaos.Rollouts})
+	if err != nil {
+		return err
+	}
+	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
 	for _, child := range children {
+		if child.Path == self {
+			child.Path = c.temper
+		}
 		switch child.Name {
 		case "temporal", "s3":
 			c.add(filepath.Base(child.Path), child, chaos.Member{Name: child.Name, Server: true})
@@ -88,8 +96,9 @@ func (c *chaosHost) twin(child supervise.Child, name string) supervise.Child {
 // and nodes that join it.
 func (c *chaosHost) addSandboxes(child supervise.Child) error {
 	child.Env = append(slices.Clone(child.Env), workers.SandboxNodeTokenKey+"="+rand.Text())
+	role := slices.Index(child.Args, chaos.Sandbox)
 	gateway := child
-	gateway.Args = []string{"gateway", "--listen", c.process.SandboxAddress}
+	gateway.Args = append(slices.Clone(child.Args[:role]), "gateway", "--listen", c.process.SandboxAddress)
 	c.add("gateway", gateway, chaos.Member{Name: "gateway"})
 	addrs, err := freeport.Addresses(chaos.Nodes)
 	if err != nil {

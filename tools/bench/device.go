@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"bytes"
@@ -179,7 +179,7 @@ func childCase(ctx context.Context, c devicebench.Case) (devicebench.Result, err
 	}
 	limited, cancel := context.WithTimeout(ctx, casePatience)
 	defer cancel()
-	cmd := exec.CommandContext(limited, self, "bench", "device", "--case", string(text)) //nolint:gosec // this program itself
+	cmd := exec.CommandContext(limited, self, "device", "--case", string(text)) //nolint:gosec // this program itself
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err = cmd.Run()

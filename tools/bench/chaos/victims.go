@@ -18,10 +18,15 @@ type Victim struct {
 	is func(p Process, ancestors []Process) bool
 }
 
-// role is a process of the temper binary in one of its roles.
+// role returns a test for a process of the temper binary that runs the named command, or
+// the named role as `temper role NAME`.
 func role(name string) func(Process, []Process) bool {
 	return func(p Process, ancestors []Process) bool {
-		return len(p.Args) > 1 && filepath.Base(p.Args[0]) == "temper" && p.Args[1] == name && !beforeExec(p, ancestors)
+		args := p.Args
+		if len(args) > 2 && args[1] == "role" {
+			args = slices.Delete(slices.Clone(args), 1, 2)
+		}
+		return len(args) > 1 && filepath.Base(args[0]) == "temper" && args[1] == name && !beforeExec(p, ancestors)
 	}
 }
 

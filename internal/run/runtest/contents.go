@@ -1,9 +1,12 @@
-package chaos
+package runtest
 
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"maps"
 	"math/bits"
 	"path"
 	"regexp"
@@ -18,14 +21,13 @@ import (
 // what the clock put there.
 type Contents map[string][]byte
 
-// writersOwn matches the keys that say which process wrote, or is about to write or to
-// delete: a writer that died leaves its announcement until it is collected, and who
-// goes on with its deletions notes what is left of them.
+// writersOwn matches the keys in which a process announces what it writes or deletes.
+// A process that died leaves its announcements until they are collected.
 var writersOwn = regexp.MustCompile(`^(checkpoints/(shards|pending)/|policies/[^/]+/pending/|retired/|head\.json)`)
 
-// Read loads what a run left. Shards of checkpoints are left out: a crash may
-// leave some that no manifest names; those that one names are checked by loading it.
-func Read(ctx context.Context, store blob.Store, run artifact.Layout) (Contents, error) {
+// ReadContents loads what a run left, without shards of checkpoints: a crash may
+// leave some that no manifest names.
+func ReadContents(ctx context.Context, store blob.Store, run artifact.Layout) (Contents, error) {
 	infos, err := store.List(ctx, run.Dir()+"/")
 	if err != nil {
 		return nil, err
@@ -43,15 +45,15 @@ func Read(ctx context.Context, store blob.Store, run artifact.Layout) (Contents,
 		if data, err = artifact.Timeless(name, data); err != nil {
 			return nil, fmt.Errorf("%s: %w", store.Locate(info.Key), err)
 		}
-		name = out.unclocked(name)
+		name = out.timelessName(name)
 		out[name] = data
 	}
 	return out, nil
 }
 
-// unclocked takes the time out of the name of an event; events that differ in
-// nothing else are counted.
-func (c Contents) unclocked(name string) string {
+// timelessName takes the time out of the name of an event, and numbers events that
+// differ in nothing else.
+func (c Contents) timelessName(name string) string {
 	if path.Dir(name) != "events" {
 		return name
 	}
@@ -64,6 +66,16 @@ func (c Contents) unclocked(name string) string {
 	}
 }
 
+// Digest returns the SHA-256 of everything that a run left, without times.
+func (c Contents) Digest() string {
+	sum := sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(c)) {
+		of := sha256.Sum256(c[name])
+		fmt.Fprintf(sum, "%s %x\n", name, of)
+	}
+	return hex.EncodeToString(sum.Sum(nil))
+}
+
 // Difference is an object that two runs do not have in common.
 type Difference struct {
 	Name string `json:"name"`
@@ -72,8 +84,8 @@ type Difference struct {
 	Bits int64  `json:"bits"`
 }
 
-// Compare lists where got differs from want, by name.
-func Compare(want, got Contents) []Difference {
+// CompareContents lists where got differs from want, by name.
+func CompareContents(want, got Contents) []Difference {
 	var out []Difference
 	for name, a := range want {
 		b, ok := got[name]
@@ -93,7 +105,7 @@ func Compare(want, got Contents) []Difference {
 	return out
 }
 
-// differingBits counts those of the common length and all beyond it.
+// differingBits counts the bits that differ, and all beyond the common length.
 func differingBits(a, b []byte) int64 {
 	n := int64(8 * (max(len(a), len(b)) - min(len(a), len(b))))
 	for i := range min(len(a), len(b)) {
