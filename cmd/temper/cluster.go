@@ -13,9 +13,9 @@ import (
 
 	"temper/internal/buildinfo"
 	"temper/internal/cli"
-	"temper/internal/nomad"
 	"temper/jobs"
 	"temper/jobs/fleet"
+	"temper/jobs/nomad"
 	"temper/jobs/spec"
 )
 

@@ -11,12 +11,12 @@ import (
 
 	"temper/internal/buildinfo"
 	"temper/internal/cli"
-	"temper/internal/nomad"
 	"temper/internal/placement"
 	"temper/internal/placement/operate"
 	"temper/internal/placement/scaling"
 	"temper/jobs"
 	"temper/jobs/backend"
+	"temper/jobs/nomad"
 	"temper/jobs/spec"
 	"temper/workers"
 )

@@ -113,7 +113,7 @@ var packages = []row{
 	{pattern: "jobs", layer: adapters, ours: []string{"deploy/prometheus", "internal/config", "internal/placement", "jobs/spec"}, reason: "a job is a function of the cluster's file"},
 	{pattern: "jobs/spec", layer: adapters, ours: []string{"internal/config"}, stdOnly: true, reason: "the operator's file is judged without a scheduler"},
 	{pattern: "jobs/...", layer: adapters},
-	{pattern: "internal/nomad", layer: adapters, ours: none, reason: "it connects to a scheduler and knows no job"},
+	{pattern: "jobs/nomad", layer: adapters, ours: none, reason: "it connects to a scheduler and knows no job"},
 
 	{pattern: "activities", layer: durable, ours: []string{"internal/blob", "internal/watch", "internal/fault", "internal/run", "internal/run/judge", "internal/run/setup", "internal/learner", "internal/sampling", "internal/retrain", "internal/ablation", "internal/remake", "internal/placement", "internal/placement/gang", "internal/placement/operate"}, reason: "activities are a border: what they do is done by packages without Temporal, and none of them knows a device"},
 	{pattern: "workflows", layer: durable},
@@ -160,7 +160,7 @@ type home struct {
 // homes keeps each dependency where it can be replaced.
 var homes = []home{
 	{"github.com/gomlx/...", []string{"trainer/...", "tools/bench/trainerbench"}, "one place knows about tensors and devices", true},
-	{"github.com/hashicorp/nomad/...", []string{"jobs", "jobs/...", "internal/nomad"}, "one place knows about the cluster", true},
+	{"github.com/hashicorp/nomad/...", []string{"jobs", "jobs/..."}, "one place knows about the cluster", true},
 	{"github.com/aws/...", []string{"internal/blob/..."}, "an SDK stays in its driver", true},
 	{"github.com/minio/...", []string{"internal/blob/..."}, "an SDK stays in its driver", true},
 	{"go.temporal.io/server/...", nil, "the server lives in a module of its own, tools/temporald", true},

@@ -11,11 +11,11 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
-	"temper/internal/nomad"
 	"temper/internal/placement"
 	"temper/internal/placement/placementtest"
 	"temper/jobs"
 	"temper/jobs/backend"
+	"temper/jobs/nomad"
 	"temper/jobs/nomadtest"
 	"temper/jobs/spec"
 )

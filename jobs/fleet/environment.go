@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"temper/internal/nomad"
 	"temper/jobs"
+	"temper/jobs/nomad"
 )
 
 // clientFiles are what a client of the cluster needs for TLS, by the item that holds it.
@@ -83,7 +83,7 @@ func writeFiles(folder string, items map[string]string) (string, error) {
 // serviceOf is host:port of a role of this cluster.
 func serviceOf(ctx context.Context, f *Fleet, role string) (string, error) {
 	id := f.build.ID(role)
-	found, _, err := f.nomad.Services().Get(id, query(ctx))
+	found, _, err := f.nomad.Services().Get(id, nomad.Query(ctx))
 	if err != nil {
 		return "", f.nomad.Fail("find service "+id, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"temper/jobs"
+	"temper/jobs/nomad"
 )
 
 // Runs are the runs of a cluster that have workers of their own.
@@ -38,7 +39,7 @@ func (r Runs) Node(ctx context.Context, name string) (id string, err error) {
 
 // On are the runs with workers of their own that live on a node.
 func (r Runs) On(ctx context.Context, node string) ([]string, error) {
-	q := query(ctx)
+	q := nomad.Query(ctx)
 	q.Params = map[string]string{"meta": "true"}
 	stubs, _, err := r.fleet.nomad.Jobs().List(q)
 	if err != nil {

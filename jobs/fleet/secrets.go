@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/nomad/api"
 
 	"temper/jobs"
+	"temper/jobs/nomad"
 )
 
 // InitOptions say what is made new.
@@ -235,7 +236,7 @@ func (f keeper) hand(ctx context.Context, path, role string, names []string, ite
 
 // variable reads a variable; one that is not there is empty.
 func (f keeper) variable(ctx context.Context, path string) (map[string]string, uint64, error) {
-	v, _, err := f.nomad.Variables().Read(path, query(ctx))
+	v, _, err := f.nomad.Variables().Read(path, nomad.Query(ctx))
 	if errors.Is(err, api.ErrVariablePathNotFound) {
 		return map[string]string{}, 0, nil
 	}
@@ -250,7 +251,7 @@ func (f keeper) store(ctx context.Context, path string, items map[string]string,
 	if !changed {
 		return nil
 	}
-	_, _, err := f.nomad.Variables().CheckedUpdate(&api.Variable{Path: path, Items: items, ModifyIndex: index}, write(ctx))
+	_, _, err := f.nomad.Variables().CheckedUpdate(&api.Variable{Path: path, Items: items, ModifyIndex: index}, nomad.Write(ctx))
 	var conflict api.ErrCASConflict
 	if errors.As(err, &conflict) {
 		return fmt.Errorf("the variable %s was changed meanwhile: init again", path)

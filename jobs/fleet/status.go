@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/nomad/api"
 
 	"temper/jobs"
+	"temper/jobs/nomad"
 )
 
 // Status is a cluster at a glance.
@@ -116,13 +117,13 @@ func (f observer) wanted(ctx context.Context, stub *api.JobListStub, j *JobStatu
 	if open == 0 && ended == 0 && j.Running > 0 {
 		return nil
 	}
-	job, _, err := f.nomad.Jobs().Info(stub.ID, query(ctx))
+	job, _, err := f.nomad.Jobs().Info(stub.ID, nomad.Query(ctx))
 	if err != nil {
 		return f.nomad.Fail("read job "+stub.ID, err)
 	}
 	j.Wanted = 0
 	for _, g := range job.TaskGroups {
-		count := value(g.Count)
+		count := nomad.Deref(g.Count)
 		j.Wanted += count
 		lacking := *g
 		lacking.Count = new(max(0, count-j.Running))
@@ -151,7 +152,7 @@ func nodeStatus(n jobs.NodeRoom, allocs []*api.AllocationListStub, ours map[stri
 // places are the addresses of our services.
 func (f observer) places(ctx context.Context, s *Status) error {
 	for _, role := range []string{"temporal", "objectstore", "gateway"} {
-		found, _, err := f.nomad.Services().Get(f.build.ID(role), query(ctx))
+		found, _, err := f.nomad.Services().Get(f.build.ID(role), nomad.Query(ctx))
 		if err != nil {
 			return f.nomad.Fail("find service "+f.build.ID(role), err)
 		}
@@ -169,7 +170,7 @@ func (f observer) scalings(ctx context.Context, s *Status) error {
 		if j.Note == "stopped" || j.Run != "" {
 			continue
 		}
-		state, _, err := f.nomad.Jobs().ScaleStatus(j.ID, query(ctx))
+		state, _, err := f.nomad.Jobs().ScaleStatus(j.ID, nomad.Query(ctx))
 		if err != nil {
 			return f.nomad.Fail("read the scaling of "+j.ID, err)
 		}
