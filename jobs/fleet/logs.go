@@ -31,7 +31,7 @@ func (f *Fleet) Logs(ctx context.Context, name string, o LogOptions, out io.Writ
 	if f.build.Has(name) {
 		ids[0] = f.build.ID(name)
 	} else {
-		for _, role := range []placement.Role{placement.RoleTrainer, placement.RoleRollout, placement.RoleEngine} {
+		for _, role := range placement.Roles() {
 			ids = append(ids, placement.JobID(role, name))
 		}
 	}

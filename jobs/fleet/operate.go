@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
+	"temper/internal/role"
 	"temper/jobs/nomad"
 )
 
@@ -44,7 +45,7 @@ func (f *Fleet) Down(ctx context.Context, purge bool, say func(string)) error {
 	if err != nil {
 		return err
 	}
-	if s := there[f.build.ID(ControlJob)]; s != nil && !s.Stop {
+	if s := there[f.build.ID(role.Control)]; s != nil && !s.Stop {
 		say("stop " + s.ID)
 		if err := f.stop(ctx, s.ID, false); err != nil {
 			return err

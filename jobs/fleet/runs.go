@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"temper/internal/role"
 	"temper/jobs"
 	"temper/jobs/nomad"
 )
@@ -25,7 +26,7 @@ func (r Runs) TemporalAddress(ctx context.Context) (string, error) {
 	if r.fleet.build.Cluster.Temporal != "" {
 		return r.fleet.build.Cluster.Temporal, nil
 	}
-	return serviceOf(ctx, r.fleet, "temporal")
+	return serviceOf(ctx, r.fleet, role.Temporal)
 }
 
 // Node is the id of the node of that name, or whose id begins so.

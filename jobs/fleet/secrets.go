@@ -11,6 +11,7 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
+	"temper/internal/role"
 	"temper/jobs"
 	"temper/jobs/nomad"
 )
@@ -19,16 +20,13 @@ import (
 type InitOptions struct {
 	// Rotate makes new tokens and certificates where there are some.
 	Rotate bool
-	// NomadTokens are tokens of Nomad that the service uses: of ControlJob and of jobs.Runs. One
+	// NomadTokens are tokens of Nomad that the service uses: of role.Control and of jobs.Runs. One
 	// that is left out stays as it is.
 	NomadTokens map[string]string
 	// PostgresPassword is that of Temporal's account; empty leaves it as it is.
 	PostgresPassword string
 	Say              func(string)
 }
-
-// ControlJob is the role that starts and stops the jobs of runs.
-const ControlJob = "control"
 
 // keeper holds the secrets of a cluster.
 type keeper struct{ *Fleet }
@@ -159,16 +157,16 @@ func (f keeper) takeTokens(items, given map[string]string) (taken []string, err 
 		return nil, nil
 	}
 	var lacks []string
-	for _, role := range []string{ControlJob, jobs.Runs} {
-		item := role + "_" + jobs.ItemNomadToken
-		if token := given[role]; token != "" {
+	for _, name := range []string{role.Control, jobs.Runs} {
+		item := name + "_" + jobs.ItemNomadToken
+		if token := given[name]; token != "" {
 			if items[item] != token {
 				items[item], taken = token, append(taken, item)
 			}
 			continue
 		}
 		if items[item] == "" {
-			lacks = append(lacks, "--"+role+"-nomad-token")
+			lacks = append(lacks, "--"+name+"-nomad-token")
 		}
 	}
 	if len(lacks) > 0 {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
+	"temper/internal/role"
 	"temper/jobs"
 	"temper/jobs/nomad"
 )
@@ -151,15 +152,18 @@ func nodeStatus(n jobs.NodeRoom, allocs []*api.AllocationListStub, ours map[stri
 
 // places are the addresses of our services.
 func (f observer) places(ctx context.Context, s *Status) error {
-	for _, role := range []string{"temporal", "objectstore", "gateway"} {
-		found, _, err := f.nomad.Services().Get(f.build.ID(role), nomad.Query(ctx))
+	for _, row := range role.Jobs() {
+		if !row.Job.Listed {
+			continue
+		}
+		found, _, err := f.nomad.Services().Get(f.build.ID(row.Name), nomad.Query(ctx))
 		if err != nil {
-			return f.nomad.Fail("find service "+f.build.ID(role), err)
+			return f.nomad.Fail("find service "+f.build.ID(row.Name), err)
 		}
 		for _, r := range found {
-			s.Places[role] = append(s.Places[role], fmt.Sprintf("%s:%d", r.Address, r.Port))
+			s.Places[row.Name] = append(s.Places[row.Name], fmt.Sprintf("%s:%d", r.Address, r.Port))
 		}
-		slices.Sort(s.Places[role])
+		slices.Sort(s.Places[row.Name])
 	}
 	return nil
 }

@@ -41,7 +41,7 @@ func (c *chaosHost) scatter(ctx context.Context) error {
 			if err := c.addSandboxes(child); err != nil {
 				return err
 			}
-		case "worker":
+		case "control":
 			c.add("worker", child, chaos.Member{Name: "worker-1"})
 			for i := 2; i <= chaos.Controls; i++ {
 				c.add("worker", c.twin(child, fmt.Sprintf("worker-%d", i)), chaos.Member{Name: fmt.Sprintf("worker-%d", i), Later: true})
@@ -89,7 +89,7 @@ func (c *chaosHost) twin(child supervise.Child, name string) supervise.Child {
 func (c *chaosHost) addSandboxes(child supervise.Child) error {
 	child.Env = append(slices.Clone(child.Env), workers.SandboxNodeTokenKey+"="+rand.Text())
 	gateway := child
-	gateway.Args = []string{"gateway", "--listen", c.process.SandboxAddress}
+	gateway.Args = []string{"role", "gateway", "--listen", c.process.SandboxAddress}
 	c.add("gateway", gateway, chaos.Member{Name: "gateway"})
 	addrs, err := freeport.Addresses(chaos.Nodes)
 	if err != nil {

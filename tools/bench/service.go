@@ -81,7 +81,7 @@ func (n *nodeFlags) start(cmd *cobra.Command) (*sandboxbench.Child, error) {
 		return nil, err
 	}
 	return sandboxbench.StartChild(cmd.Context(), self, sandboxbench.ChildConfig{Name: "node", Args: []string{
-		"sandbox", "--listen", "127.0.0.1:0", "--python", n.python,
+		"role", "sandbox", "--listen", "127.0.0.1:0", "--python", n.python,
 		"--slots", fmt.Sprint(n.slots), "--queue", fmt.Sprint(n.queue),
 	}})
 }
