@@ -15,6 +15,7 @@ import (
 	"temper/internal/freeze"
 	"temper/internal/procmem"
 	"temper/internal/proof"
+	"temper/internal/role"
 	"temper/internal/run"
 	"temper/internal/temporalclient"
 	"temper/workflows"
@@ -44,7 +45,7 @@ const MaxRolloutShards = 256
 // side by side.
 func Control(o ControlOptions) Role {
 	return Role{
-		Name: "worker", Needs: []Need{NeedTemporal, NeedStore}, Queues: []string{workflows.QueueControl},
+		Row: role.Of(role.Control), Queues: []string{workflows.QueueControl},
 		Run: func(ctx context.Context, v *Vitals) error { return serveControl(ctx, o, v) },
 	}
 }
@@ -53,7 +54,7 @@ func Control(o ControlOptions) Role {
 func PeakFile(p *config.Process) string { return filepath.Join(p.Home, "peak-memory") }
 
 func serveControl(ctx context.Context, o ControlOptions, v *Vitals) error {
-	conn, err := o.connect(ctx, "worker", v)
+	conn, err := o.connect(ctx, role.Control, v)
 	if err != nil {
 		return err
 	}

@@ -21,6 +21,7 @@ import (
 	"temper/internal/policy/registry"
 	"temper/internal/policy/remote"
 	"temper/internal/policy/wire"
+	"temper/internal/role"
 	"temper/internal/run"
 	"temper/sandbox/httpapi"
 	"temper/sandbox/server"
@@ -115,7 +116,7 @@ func (o EngineOptions) checkAdvertise() error {
 // PolicyEngine serves the policies of a run to rollout roles.
 func PolicyEngine(o EngineOptions) Role {
 	return Role{
-		Name: "engine", Needs: []Need{NeedStore, NeedDevice}, OwnListener: true,
+		Row: role.Of(role.Engine),
 		Run: func(ctx context.Context, v *Vitals) error { return serveEngine(ctx, o, v) },
 	}
 }
@@ -128,8 +129,8 @@ func serveEngine(ctx context.Context, o EngineOptions, v *Vitals) error {
 	if err != nil {
 		return err
 	}
-	v.Need(string(NeedStore), func(ctx context.Context) error { return answers(ctx, store) })
-	v.Need(string(NeedDevice), func(context.Context) error { return device.Check(o.Backend) })
+	v.Need(string(role.NeedStore), func(ctx context.Context) error { return answers(ctx, store) })
+	v.Need(string(role.NeedDevice), func(context.Context) error { return device.Check(o.Backend) })
 	r, err := awaitRun(ctx, store, o)
 	if err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	"temper/internal/blob"
 	"temper/internal/buildinfo"
 	"temper/internal/cputime"
+	"temper/internal/role"
 	"temper/internal/run"
 	"temper/internal/sampling"
 	"temper/sandbox/httpapi"
@@ -43,7 +44,7 @@ type RolloutOptions struct {
 // the shards of each step; each loads the policy by itself.
 func Rollout(o RolloutOptions) Role {
 	return Role{
-		Name: "rollout", Needs: []Need{NeedTemporal, NeedStore, NeedSandbox, NeedDevice}, Queues: []string{o.queue()},
+		Row: role.Of(role.Rollout), Queues: []string{o.queue()},
 		Run: func(ctx context.Context, v *Vitals) error { return serveRollout(ctx, o, v) },
 	}
 }
@@ -62,8 +63,8 @@ func serveRollout(ctx context.Context, o RolloutOptions, v *Vitals) error {
 		return err
 	}
 	defer executor.Close()
-	v.Need(string(NeedSandbox), executor.Health)
-	v.Need(string(NeedDevice), func(context.Context) error { return device.Check(o.Backend) })
+	v.Need(string(role.NeedSandbox), executor.Health)
+	v.Need(string(role.NeedDevice), func(context.Context) error { return device.Check(o.Backend) })
 	o.Log.Info("rollouts start", "build", buildinfo.Line(), "backend", o.Backend, "temporal", o.TemporalAddress, "sandbox", o.SandboxAddress)
 	service := sampling.New(sampling.Config{
 		Store: conn.store, Executor: executor, NewEngine: o.engines(conn.store, v), MaxConcurrent: o.Concurrent, Now: time.Now,

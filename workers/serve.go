@@ -11,6 +11,7 @@ import (
 
 	"temper/internal/chat"
 	"temper/internal/openai"
+	"temper/internal/role"
 	"temper/internal/tokenizer"
 	"temper/sandbox/httpapi"
 	"temper/sandbox/server"
@@ -48,7 +49,7 @@ const drainServing = 10 * time.Second
 // Serve answers requests to a model in the form of OpenAI's API.
 func Serve(o ModelOptions) Role {
 	return Role{
-		Name: "serve", Needs: []Need{NeedDevice}, OwnListener: true,
+		Row: role.Of(role.Serve),
 		Run: func(ctx context.Context, v *Vitals) error { return serveModel(ctx, o, v) },
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"temper/internal/buildinfo"
 	"temper/internal/cputime"
 	"temper/internal/learner"
+	"temper/internal/role"
 	"temper/trainer/device"
 	"temper/workflows"
 )
@@ -44,7 +45,7 @@ type TrainerOptions struct {
 // is updated in order. It does not sample.
 func Trainer(o TrainerOptions) Role {
 	return Role{
-		Name: "trainer", Needs: []Need{NeedTemporal, NeedStore, NeedDevice}, Queues: []string{o.queue()},
+		Row: role.Of(role.Trainer), Queues: []string{o.queue()},
 		Run: func(ctx context.Context, v *Vitals) error { return serveTrainer(ctx, o, v) },
 	}
 }
@@ -58,7 +59,7 @@ func serveTrainer(ctx context.Context, o TrainerOptions, v *Vitals) error {
 		return err
 	}
 	defer conn.close()
-	v.Need(string(NeedDevice), func(context.Context) error { return device.Check(o.Backend) })
+	v.Need(string(role.NeedDevice), func(context.Context) error { return device.Check(o.Backend) })
 	o.Log.Info("trainer starts", "build", buildinfo.Line(), "backend", o.Backend, "mesh", o.Mesh.String(), "temporal", o.TemporalAddress)
 	hub, members, err := hubOf(o, v)
 	if err != nil {

@@ -6,17 +6,18 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"temper/internal/buildinfo"
 	"temper/internal/cli"
-	"temper/internal/nomad"
 	"temper/internal/placement"
 	"temper/internal/placement/operate"
 	"temper/internal/placement/scaling"
 	"temper/jobs"
 	"temper/jobs/backend"
+	"temper/jobs/nomad"
 	"temper/jobs/spec"
 	"temper/workers"
 )
@@ -66,12 +67,9 @@ func placingOn(ctx context.Context, file string, log *slog.Logger) (workers.Clus
 
 // scalingRules are those of the roles in placement.scale.
 func scalingRules(b jobs.Build) (out []scaling.Rule) {
-	kinds := map[string]scaling.Kind{"sandbox": scaling.BySlots, "control": scaling.ByBacklog}
-	for _, role := range b.Named() {
-		for _, name := range b.Placement.Scale {
-			if role.Name == name {
-				out = append(out, scaling.Rule{Job: b.ID(name), Group: name, Kind: kinds[name], Least: role.Count, Most: role.Max, DownEvery: b.Placement.Calm})
-			}
+	for _, r := range b.Named() {
+		if slices.Contains(b.Placement.Scale, r.Name) {
+			out = append(out, scaling.Rule{Job: b.ID(r.Name), Group: r.Name, Kind: scaling.Kind(r.Job.Load), Least: r.Count, Most: r.Max, DownEvery: b.Placement.Calm})
 		}
 	}
 	return out

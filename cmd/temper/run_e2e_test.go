@@ -175,7 +175,7 @@ func TestKilledServices(t *testing.T) {
 	up.killService("sandbox")
 	up.await(`^service sandbox: healthy \(pid \d+\), restart 1 after: signal: killed`, time.Minute)
 	up.await(`^step +7/`, runTimeout)
-	up.killService("worker")
+	up.killService("control")
 	up.await(`^step +9/`, runTimeout)
 	up.killService("temporal")
 	up.end(0, runTimeout)

@@ -55,6 +55,7 @@ var packages = []row{
 	{pattern: "internal/failpoint", layer: vocabulary, ours: none, stdOnly: true, reason: "any package may name a place where a crash must not matter"},
 	{pattern: "internal/freeport", layer: vocabulary, ours: none, stdOnly: true, reason: "tests of every layer ask it"},
 	{pattern: "internal/testbin", layer: vocabulary, ours: none, stdOnly: true, reason: "it builds the programs and knows none of them"},
+	{pattern: "internal/role", layer: vocabulary, ours: none, stdOnly: true, reason: "whatever starts, serves or lists roles reads one table"},
 	{pattern: "internal/buildinfo", layer: vocabulary, ours: none, stdOnly: true, reason: "every role prints it first"},
 	{pattern: "internal/archtest", layer: vocabulary, ours: none, stdOnly: true, reason: "the judge is no party"},
 
@@ -63,10 +64,10 @@ var packages = []row{
 	{pattern: "internal/policy", layer: ports, stdOnly: true, reason: "a port is not bound to an engine"},
 	{pattern: "internal/policy/policytest", layer: ports},
 	{pattern: "internal/tool", layer: ports},
-	{pattern: "internal/placement", layer: ports, ours: none, stdOnly: true, reason: "a port is not bound to a scheduler"},
+	{pattern: "internal/placement", layer: ports, ours: []string{"internal/role"}, stdOnly: true, reason: "a port is not bound to a scheduler"},
 	{pattern: "internal/placement/placementtest", layer: ports, ours: []string{"internal/placement"}, stdOnly: true, reason: "a suite that knows a scheduler tests that scheduler only"},
 	{pattern: "internal/placement/gang", layer: ports, ours: []string{"internal/placement"}, stdOnly: true, reason: "who gets room is decided by events alone: a workflow and a simulator run the same code"},
-	{pattern: "internal/placement/scaling", layer: ports, ours: []string{"internal/placement"}, stdOnly: true, reason: "how many there should be is arithmetic on figures"},
+	{pattern: "internal/placement/scaling", layer: ports, ours: []string{"internal/placement", "internal/role"}, stdOnly: true, reason: "how many there should be is arithmetic on figures"},
 	{pattern: "sandbox", layer: ports, ours: []string{"sandbox/status"}, stdOnly: true, reason: "the sandbox is a product of its own and runs beside hostile code"},
 	{pattern: "sandbox/status", layer: vocabulary, ours: none, stdOnly: true, reason: "sandbox and internal/rl share these words, and neither may import the other"},
 
@@ -110,10 +111,10 @@ var packages = []row{
 	{pattern: "trainer/packing", layer: adapters, ours: []string{"internal/rl"}, stdOnly: true, reason: "which tokens meet in a pass is decided without a device"},
 	{pattern: "trainer/schedule", layer: adapters, ours: []string{"internal/config"}, stdOnly: true, reason: "a learning rate is arithmetic"},
 	{pattern: "deploy/prometheus", layer: vocabulary, ours: none, stdOnly: true, reason: "it is a file that a job takes along"},
-	{pattern: "jobs", layer: adapters, ours: []string{"deploy/prometheus", "internal/config", "internal/placement", "jobs/spec"}, reason: "a job is a function of the cluster's file"},
-	{pattern: "jobs/spec", layer: adapters, ours: []string{"internal/config"}, stdOnly: true, reason: "the operator's file is judged without a scheduler"},
+	{pattern: "jobs", layer: adapters, ours: []string{"deploy/prometheus", "internal/config", "internal/placement", "internal/role", "jobs/spec"}, reason: "a job is a function of the cluster's file"},
+	{pattern: "jobs/spec", layer: adapters, ours: []string{"internal/config", "internal/role"}, stdOnly: true, reason: "the operator's file is judged without a scheduler"},
 	{pattern: "jobs/...", layer: adapters},
-	{pattern: "internal/nomad", layer: adapters, ours: none, reason: "it connects to a scheduler and knows no job"},
+	{pattern: "jobs/nomad", layer: adapters, ours: none, reason: "it connects to a scheduler and knows no job"},
 
 	{pattern: "activities", layer: durable, ours: []string{"internal/blob", "internal/watch", "internal/fault", "internal/run", "internal/run/judge", "internal/run/setup", "internal/learner", "internal/sampling", "internal/retrain", "internal/ablation", "internal/remake", "internal/placement", "internal/placement/gang", "internal/placement/operate"}, reason: "activities are a border: what they do is done by packages without Temporal, and none of them knows a device"},
 	{pattern: "workflows", layer: durable},
@@ -160,7 +161,7 @@ type home struct {
 // homes keeps each dependency where it can be replaced.
 var homes = []home{
 	{"github.com/gomlx/...", []string{"trainer/...", "tools/bench/trainerbench"}, "one place knows about tensors and devices", true},
-	{"github.com/hashicorp/nomad/...", []string{"jobs", "jobs/...", "internal/nomad"}, "one place knows about the cluster", true},
+	{"github.com/hashicorp/nomad/...", []string{"jobs", "jobs/..."}, "one place knows about the cluster", true},
 	{"github.com/aws/...", []string{"internal/blob/..."}, "an SDK stays in its driver", true},
 	{"github.com/minio/...", []string{"internal/blob/..."}, "an SDK stays in its driver", true},
 	{"go.temporal.io/server/...", nil, "the server lives in a module of its own, tools/temporald", true},

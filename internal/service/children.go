@@ -13,6 +13,7 @@ import (
 
 	"temper/internal/config"
 	"temper/internal/health"
+	"temper/internal/role"
 	"temper/internal/supervise"
 	"temper/internal/temporalclient"
 	"temper/workers"
@@ -49,9 +50,9 @@ func Children(p *config.Process, o Options) ([]supervise.Child, error) {
 	sandbox := sandboxChild(p, o, self, token)
 	sandbox.After = []string{}
 	children = append(children, sandbox)
-	for _, role := range roleChildren(p, o, self, token) {
-		role.After = names
-		children = append(children, role)
+	for _, child := range roleChildren(p, o, self, token) {
+		child.After = names
+		children = append(children, child)
 	}
 	if o.Dashboard != "" {
 		dashboard := dashboardChild(p, o, self)
@@ -63,14 +64,14 @@ func Children(p *config.Process, o Options) ([]supervise.Child, error) {
 
 // dashboardChild reads the store beside the roles: runs do not need it. It stops first.
 func dashboardChild(p *config.Process, o Options, self string) supervise.Child {
-	probe := &health.Probe{Address: healthSocket(p, "ui"), Patience: silence}
-	args := []string{"ui", "--listen", o.Dashboard, "--address-file", dashboardNote(p), "--health", probe.Address, "--home", p.Home, "--store", p.Store,
-		"--temporal", p.TemporalAddress, "--namespace", p.Namespace, "--ui", p.UIAddress}
+	probe := &health.Probe{Address: healthSocket(p, role.UI), Patience: silence}
+	args := role.Of(role.UI).Arguments("--listen", o.Dashboard, "--address-file", dashboardNote(p), "--health", probe.Address, "--home", p.Home,
+		"--store", p.Store, "--temporal", p.TemporalAddress, "--namespace", p.Namespace, "--ui", p.UIAddress)
 	if o.UIHosts != "" {
 		args = append(args, "--host", o.UIHosts)
 	}
 	return supervise.Child{
-		Name: "ui", Path: self, Args: args, Env: append(os.Environ(), supervisedKey+"=1"), Ready: probe.Ready, Alive: probe.Alive,
+		Name: role.UI, Path: self, Args: args, Env: append(os.Environ(), supervisedKey+"=1"), Ready: probe.Ready, Alive: probe.Alive,
 		LogFile: filepath.Join(p.LogDir(), "ui.log"), StopTimeout: childStopTimeout,
 	}
 }
@@ -108,9 +109,9 @@ func serverChildren(p *config.Process, o Options) ([]supervise.Child, error) {
 // know the token of the sandbox.
 func roleChildren(p *config.Process, o Options, self, token string) []supervise.Child {
 	env := append(os.Environ(), supervisedKey+"=1")
-	children := []supervise.Child{roleChild(p, self, "worker", env, "worker", "--rollout-shards", strconv.Itoa(max(1, o.RolloutWorkers)))}
+	children := []supervise.Child{roleChild(p, self, role.Control, env, role.Of(role.Control).Arguments("--rollout-shards", strconv.Itoa(max(1, o.RolloutWorkers)))...)}
 	env = append(env, token)
-	trainer := []string{"trainer"}
+	trainer := role.Of(role.Trainer).Arguments()
 	if o.Backend != "" {
 		trainer = append(trainer, "--backend", o.Backend)
 	}
@@ -121,20 +122,20 @@ func roleChildren(p *config.Process, o Options, self, token string) []supervise.
 		at := health.UnixPrefix + socketDir(p) + "/members"
 		trainer = append(trainer, "--members", at)
 		for i := 1; i < o.Trainers; i++ {
-			name := fmt.Sprintf("member-%d", i)
-			member := []string{"member", "--trainer", at, "--name", name}
+			name := fmt.Sprintf("host-%d", i)
+			host := role.Of(role.Host).Arguments("--trainer", at, "--name", name)
 			if o.Backend != "" {
-				member = append(member, "--backend", o.Backend)
+				host = append(host, "--backend", o.Backend)
 			}
-			children = append(children, memberChild(roleChild(p, self, name, env, member...)))
+			children = append(children, hostChild(roleChild(p, self, name, env, host...)))
 		}
 	}
 	if o.RolloutWorkers == 0 {
-		return append(children, roleChild(p, self, "trainer", env, append(trainer, "--with-rollouts")...))
+		return append(children, roleChild(p, self, role.Trainer, env, append(trainer, "--with-rollouts")...))
 	}
-	children = append(children, roleChild(p, self, "trainer", env, trainer...))
+	children = append(children, roleChild(p, self, role.Trainer, env, trainer...))
 	for i := range o.RolloutWorkers {
-		children = append(children, roleChild(p, self, fmt.Sprintf("rollout-%d", i+1), env, "rollout"))
+		children = append(children, roleChild(p, self, fmt.Sprintf("rollout-%d", i+1), env, role.Of(role.Rollout).Command...))
 	}
 	return children
 }
@@ -151,8 +152,8 @@ func roleChild(p *config.Process, self, name string, env []string, args ...strin
 	}
 }
 
-// memberChild is a member: the service is up without it.
-func memberChild(c supervise.Child) supervise.Child {
+// hostChild makes a child a host of the trainer: the service is up without it.
+func hostChild(c supervise.Child) supervise.Child {
 	c.Ready = c.Alive
 	return c
 }
@@ -160,12 +161,12 @@ func memberChild(c supervise.Child) supervise.Child {
 // sandboxChild gets no environment but what its interpreters may see, and the token.
 func sandboxChild(p *config.Process, o Options, self, token string) supervise.Child {
 	probe := &health.Probe{Address: p.SandboxAddress, Patience: silence}
-	args := []string{"sandbox", "--listen", p.SandboxAddress, "--python", p.Python}
+	args := role.Of(role.Sandbox).Arguments("--listen", p.SandboxAddress, "--python", p.Python)
 	if len(o.Require) > 0 {
 		args = append(args, "--require", strings.Join(o.Require, ","))
 	}
 	return supervise.Child{
-		Name: "sandbox", Path: self, Args: args, Env: append(scrubbedEnv(), token), Ready: probe.Ready, Alive: probe.Alive,
+		Name: role.Sandbox, Path: self, Args: args, Env: append(scrubbedEnv(), token), Ready: probe.Ready, Alive: probe.Alive,
 		LogFile: filepath.Join(p.LogDir(), "sandbox.log"), StopTimeout: childStopTimeout,
 	}
 }

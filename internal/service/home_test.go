@@ -13,6 +13,7 @@ import (
 
 	"temper/internal/config"
 	"temper/internal/health"
+	"temper/internal/role"
 	"temper/internal/supervise"
 	"temper/workers"
 )
@@ -28,12 +29,12 @@ func TestRoleActs(t *testing.T) {
 	}
 	ctx, stop := signal.NotifyContext(t.Context(), syscall.SIGTERM)
 	defer stop()
-	role := workers.Role{Name: "worker", Queues: []string{"q"}, Run: func(ctx context.Context, v *workers.Vitals) error {
+	served := workers.Role{Row: role.Of(role.Control), Queues: []string{"q"}, Run: func(ctx context.Context, v *workers.Vitals) error {
 		v.Serving("q")
 		<-ctx.Done()
 		return nil
 	}}
-	err := role.Serve(ctx, workers.ServeOptions{Listen: healthSocket(&config.Process{Home: home}, "worker"), Log: slog.New(slog.DiscardHandler)})
+	err := served.Serve(ctx, workers.ServeOptions{Listen: healthSocket(&config.Process{Home: home}, role.Control), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,8 +44,8 @@ func TestRoleActs(t *testing.T) {
 // worker, although the kernel accepts connections for it.
 func TestStoppedRoleIsStartedAgain(t *testing.T) {
 	p := &config.Process{Home: t.TempDir()}
-	child := roleChild(p, os.Args[0], "worker", append(os.Environ(), roleHome+"="+p.Home))
-	probe := &health.Probe{Address: healthSocket(p, "worker"), Patience: 4 * time.Second}
+	child := roleChild(p, os.Args[0], role.Control, append(os.Environ(), roleHome+"="+p.Home))
+	probe := &health.Probe{Address: healthSocket(p, role.Control), Patience: 4 * time.Second}
 	brief := func(ask func(context.Context) error) func(context.Context) error {
 		return func(ctx context.Context) error {
 			ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)

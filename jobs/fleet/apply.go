@@ -11,8 +11,8 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
-	"temper/internal/nomad"
 	"temper/jobs"
+	"temper/jobs/nomad"
 )
 
 // ApplyOptions say how far an apply may go.
@@ -98,7 +98,7 @@ func (f applier) applyOne(ctx context.Context, c Change, o ApplyOptions) error {
 			verb = "change "
 		}
 		o.Say(verb + c.Job)
-		if _, _, err := f.nomad.Jobs().RegisterOpts(c.job, &api.RegisterOptions{EnforceIndex: true, ModifyIndex: c.index}, write(ctx)); err != nil {
+		if _, _, err := f.nomad.Jobs().RegisterOpts(c.job, &api.RegisterOptions{EnforceIndex: true, ModifyIndex: c.index}, nomad.Write(ctx)); err != nil {
 			return f.nomad.Fail("register job "+c.Job, err)
 		}
 	}
@@ -120,18 +120,18 @@ func (f applier) await(ctx context.Context, c Change, limit time.Duration) error
 	var index uint64
 	state, wait := "its state is unknown", time.Second
 	for {
-		job, _, err := f.nomad.Jobs().Info(c.Job, query(ctx))
+		job, _, err := f.nomad.Jobs().Info(c.Job, nomad.Query(ctx))
 		if err != nil {
 			return f.unwell(ctx, c, state, err)
 		}
-		deployments, _, err := f.nomad.Jobs().Deployments(c.Job, false, query(ctx))
+		deployments, _, err := f.nomad.Jobs().Deployments(c.Job, false, nomad.Query(ctx))
 		if err != nil {
 			return f.unwell(ctx, c, state, err)
 		}
 		if err := f.halted(c, job, deployments); err != nil {
 			return err
 		}
-		q := query(ctx)
+		q := nomad.Query(ctx)
 		q.WaitIndex, q.WaitTime = index, wait
 		allocs, meta, err := f.nomad.Jobs().Allocations(c.Job, false, q)
 		if err != nil {
@@ -170,7 +170,7 @@ func (f applier) halted(c Change, job *api.Job, deployments []*api.Deployment) e
 	ours := job.Meta[jobs.MetaSpec] == c.job.Meta[jobs.MetaSpec]
 	slices.SortFunc(deployments, func(a, b *api.Deployment) int { return cmp.Compare(b.CreateIndex, a.CreateIndex) })
 	for _, d := range deployments {
-		current := d.JobVersion == value(job.Version)
+		current := d.JobVersion == nomad.Deref(job.Version)
 		switch {
 		case d.Status == api.DeploymentStatusFailed && (current || !ours):
 			return fmt.Errorf("job %s: Nomad has %w its change: %s: look with temper cluster logs %s", c.Job, ErrGivenUp, d.StatusDescription, f.role(c.Job))
@@ -189,8 +189,8 @@ func (f applier) halted(c Change, job *api.Job, deployments []*api.Deployment) e
 // awaitsPromotion reports whether the canaries of a job of the operator's own are well, and somebody has to say so.
 func awaitsPromotion(job *api.Job, d *api.Deployment) bool {
 	return slices.ContainsFunc(job.TaskGroups, func(g *api.TaskGroup) bool {
-		s := d.TaskGroups[value(g.Name)]
-		return s != nil && s.DesiredCanaries > 0 && s.HealthyAllocs >= s.DesiredCanaries && !s.Promoted && (g.Update == nil || !value(g.Update.AutoPromote))
+		s := d.TaskGroups[nomad.Deref(g.Name)]
+		return s != nil && s.DesiredCanaries > 0 && s.HealthyAllocs >= s.DesiredCanaries && !s.Promoted && (g.Update == nil || !nomad.Deref(g.Update.AutoPromote))
 	})
 }
 
@@ -204,7 +204,7 @@ func wellness(job *api.Job, allocs []*api.AllocationListStub, judge func(*api.Al
 	for _, g := range job.TaskGroups {
 		well := 0
 		for _, a := range allocs {
-			if a.TaskGroup != value(g.Name) || a.DesiredStatus != api.AllocDesiredStatusRun || a.JobVersion != value(job.Version) {
+			if a.TaskGroup != nomad.Deref(g.Name) || a.DesiredStatus != api.AllocDesiredStatusRun || a.JobVersion != nomad.Deref(job.Version) {
 				continue
 			}
 			if judge(a, g) {
@@ -213,7 +213,7 @@ func wellness(job *api.Job, allocs []*api.AllocationListStub, judge func(*api.Al
 			}
 			state = condition(a)
 		}
-		missing += max(0, value(g.Count)-well)
+		missing += max(0, nomad.Deref(g.Count)-well)
 	}
 	return missing, state
 }
@@ -223,7 +223,7 @@ func isWell(a *api.AllocationListStub, g *api.TaskGroup) bool {
 		return a.ClientStatus == api.AllocClientStatusComplete && a.JobType == api.JobTypeBatch
 	}
 	watched := g.Update != nil && a.JobType == api.JobTypeService
-	return !watched || a.DeploymentStatus != nil && value(a.DeploymentStatus.Healthy)
+	return !watched || a.DeploymentStatus != nil && nomad.Deref(a.DeploymentStatus.Healthy)
 }
 
 // recovered reports whether an instance that was not well by its deadline is now. Nomad judges each one once and keeps
@@ -234,11 +234,11 @@ func (f applier) recovered(ctx context.Context, a *api.AllocationListStub, g *ap
 	}
 	for _, t := range a.TaskStates {
 		ended := t.State == "dead" && !t.Failed // one that only prepares the others
-		if !ended && (t.State != "running" || time.Since(t.StartedAt) < value(g.Update.MinHealthyTime)) {
+		if !ended && (t.State != "running" || time.Since(t.StartedAt) < nomad.Deref(g.Update.MinHealthyTime)) {
 			return false
 		}
 	}
-	checks, err := f.nomad.Allocations().Checks(a.ID, query(ctx))
+	checks, err := f.nomad.Allocations().Checks(a.ID, nomad.Query(ctx))
 	if err != nil { // its node does not answer, so that it is not known to be well
 		return false
 	}

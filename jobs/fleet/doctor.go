@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"temper/jobs"
+	"temper/jobs/nomad"
 	"temper/jobs/spec"
 )
 
@@ -68,7 +69,7 @@ type examiner struct{ *Fleet }
 
 // accessFinding asks whether strangers may use the API.
 func (f examiner) accessFinding(ctx context.Context) Finding {
-	_, _, err := f.nomad.ACLTokens().Self(query(ctx))
+	_, _, err := f.nomad.ACLTokens().Self(nomad.Query(ctx))
 	var response api.UnexpectedResponseError
 	switch {
 	case err == nil:
@@ -139,7 +140,7 @@ func (f examiner) clocksFinding(ctx context.Context, nodes []*api.NodeListStub) 
 func (f examiner) skew(ctx context.Context, n *api.NodeListStub) (skew time.Duration, answered bool) {
 	asked := time.Now()
 	var s struct{ Timestamp int64 } // which the type of package api leaves out
-	_, err := f.nomad.Raw().Query("/v1/client/stats?node_id="+n.ID, &s, query(ctx))
+	_, err := f.nomad.Raw().Query("/v1/client/stats?node_id="+n.ID, &s, nomad.Query(ctx))
 	if err != nil || s.Timestamp == 0 {
 		return 0, false
 	}
@@ -204,7 +205,7 @@ func (f examiner) roomFinding(all []*api.Job, there holdings) Finding {
 	for _, j := range all {
 		for _, g := range j.TaskGroups {
 			if missing, why := room.Place(j, g); missing > 0 {
-				lacks = append(lacks, fmt.Sprintf("%d of %d %s (%s)", missing, value(g.Count), *j.ID, strings.Join(why, ", ")))
+				lacks = append(lacks, fmt.Sprintf("%d of %d %s (%s)", missing, nomad.Deref(g.Count), *j.ID, strings.Join(why, ", ")))
 			}
 		}
 	}

@@ -10,12 +10,13 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"temper/internal/nomad"
+	"temper/internal/role"
 	"temper/jobs"
+	"temper/jobs/nomad"
 )
 
 // clientFiles are what a client of the cluster needs for TLS, by the item that holds it.
-var clientFiles = map[string]string{"ca.pem": jobs.ItemCA, "cert.pem": "control_" + jobs.ItemCert, "key.pem": "control_" + jobs.ItemKey}
+var clientFiles = map[string]string{"ca.pem": jobs.ItemCA, "cert.pem": role.Control + "_" + jobs.ItemCert, "key.pem": role.Control + "_" + jobs.ItemKey}
 
 // Environment are the variables with which commands of this machine reach the cluster: its
 // Temporal, its store, and the way in for tools. Files of TLS go into the folder.
@@ -39,14 +40,14 @@ func (f *Fleet) Environment(ctx context.Context, folder string) (map[string]stri
 	if out["TEMPORAL_ADDRESS"], err = NewRuns(f).TemporalAddress(ctx); err != nil {
 		return nil, err
 	}
-	if out["TEMPER_SANDBOX_ADDRESS"], err = serviceOf(ctx, f, "gateway"); err != nil {
+	if out["TEMPER_SANDBOX_ADDRESS"], err = serviceOf(ctx, f, role.Gateway); err != nil {
 		return nil, err
 	}
 	if f.build.Store != "" {
 		out["TEMPER_STORE"] = f.build.Store
 		return out, nil
 	}
-	address, err := serviceOf(ctx, f, "objectstore")
+	address, err := serviceOf(ctx, f, role.ObjectStore)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +84,7 @@ func writeFiles(folder string, items map[string]string) (string, error) {
 // serviceOf is host:port of a role of this cluster.
 func serviceOf(ctx context.Context, f *Fleet, role string) (string, error) {
 	id := f.build.ID(role)
-	found, _, err := f.nomad.Services().Get(id, query(ctx))
+	found, _, err := f.nomad.Services().Get(id, nomad.Query(ctx))
 	if err != nil {
 		return "", f.nomad.Fail("find service "+id, err)
 	}

@@ -18,8 +18,8 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
-	"temper/internal/nomad"
 	"temper/jobs"
+	"temper/jobs/nomad"
 	"temper/jobs/spec"
 )
 
@@ -33,11 +33,6 @@ type Fleet struct {
 func New(client *nomad.Client, c spec.Cluster, version string) *Fleet {
 	return &Fleet{nomad: client, build: jobs.Build{Cluster: c, Version: version}}
 }
-
-// query is the options of a read.
-func query(ctx context.Context) *api.QueryOptions { return (&api.QueryOptions{}).WithContext(ctx) }
-
-func write(ctx context.Context) *api.WriteOptions { return (&api.WriteOptions{}).WithContext(ctx) }
 
 // Jobs are those that the file describes, with the operator's own in place of ours.
 func (f *Fleet) Jobs(ctx context.Context) ([]*api.Job, error) {
@@ -70,9 +65,9 @@ func (f *Fleet) read(_ context.Context, file string, ours *api.Job) (*api.Job, e
 	}
 	role := ours.Meta[jobs.MetaRole]
 	if own.ID == nil || *own.ID != *ours.ID {
-		return nil, fmt.Errorf("%s: describes the job %q, want %q for the role %s", file, value(own.ID), *ours.ID, role)
+		return nil, fmt.Errorf("%s: describes the job %q, want %q for the role %s", file, nomad.Deref(own.ID), *ours.ID, role)
 	}
-	if !slices.ContainsFunc(own.TaskGroups, func(g *api.TaskGroup) bool { return value(g.Name) == role }) {
+	if !slices.ContainsFunc(own.TaskGroups, func(g *api.TaskGroup) bool { return nomad.Deref(g.Name) == role }) {
 		return nil, fmt.Errorf("%s: has no group %q, by which the role is found and scaled", file, role)
 	}
 	if !offers(own, *ours.ID) && offers(ours, *ours.ID) {
@@ -88,18 +83,10 @@ func offers(j *api.Job, name string) bool {
 	})
 }
 
-func value[T any](p *T) T {
-	var zero T
-	if p == nil {
-		return zero
-	}
-	return *p
-}
-
 // ours are the jobs of the cluster that are there, by their ids; those of its runs are named after
 // the runs. A job of the cluster's name which another cluster or somebody else owns is an error.
 func (f *Fleet) ours(ctx context.Context) (map[string]*api.JobListStub, error) {
-	q := query(ctx)
+	q := nomad.Query(ctx)
 	q.Params = map[string]string{"meta": "true"}
 	stubs, _, err := f.nomad.Jobs().List(q)
 	if err != nil {
@@ -158,7 +145,7 @@ var ErrTooOld = errors.New("too old")
 
 // checkPools finds node pools that do not exist.
 func (f inspector) checkPools(ctx context.Context, all []*api.Job) error {
-	pools, _, err := f.nomad.NodePools().List(query(ctx))
+	pools, _, err := f.nomad.NodePools().List(nomad.Query(ctx))
 	if err != nil {
 		return f.nomad.Fail("list node pools", err)
 	}
@@ -169,7 +156,7 @@ func (f inspector) checkPools(ctx context.Context, all []*api.Job) error {
 	slices.Sort(names)
 	var wrong []error
 	for _, j := range all {
-		if pool := value(j.NodePool); pool != "" && !slices.Contains(names, pool) {
+		if pool := nomad.Deref(j.NodePool); pool != "" && !slices.Contains(names, pool) {
 			wrong = append(wrong, fmt.Errorf("roles.%s.pool: there is no node pool %q (there are: %s): start clients with node_pool = %q, or make it with nomad node pool apply",
 				j.Meta[jobs.MetaRole], pool, strings.Join(names, ", "), pool))
 		}
@@ -188,7 +175,7 @@ func (f inspector) checkSecrets(ctx context.Context, all []*api.Job) error {
 	}
 	var missing []string
 	for path, items := range wanted {
-		have, _, err := f.nomad.Variables().GetVariableItems(path, query(ctx))
+		have, _, err := f.nomad.Variables().GetVariableItems(path, nomad.Query(ctx))
 		if err != nil && !errors.Is(err, api.ErrVariablePathNotFound) {
 			return f.nomad.Fail("read the variable "+path, err)
 		}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
-	"temper/internal/nomad"
+	"temper/jobs/nomad"
 )
 
 // followPace is how often a follower looks for instances that began or ended.
@@ -109,7 +109,7 @@ func (f *follower) begin(ctx context.Context, allocs []*api.AllocationListStub, 
 
 // isGone says whether an instance that lived has ended meanwhile.
 func (f *follower) isGone(ctx context.Context, s stream) bool {
-	alloc, _, err := f.nomad.Allocations().Info(s.ID, query(ctx))
+	alloc, _, err := f.nomad.Allocations().Info(s.ID, nomad.Query(ctx))
 	if err != nil {
 		return errors.Is(f.nomad.Fail("read allocation "+s.ID, err), nomad.ErrNotExist)
 	}
@@ -161,7 +161,7 @@ func (f *follower) look(ctx context.Context) {
 // over says whether no instance will come any more.
 func (f *follower) over(ctx context.Context) bool {
 	for _, id := range f.ids {
-		job, _, err := f.nomad.Jobs().Info(id, query(ctx))
+		job, _, err := f.nomad.Jobs().Info(id, nomad.Query(ctx))
 		if err == nil && (job.Stop == nil || !*job.Stop) {
 			return false
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/nomad/api"
 
 	"temper/jobs"
+	"temper/jobs/nomad"
 )
 
 // holdings are all nodes and allocations with their resources.
@@ -36,7 +37,7 @@ func (f *Fleet) holdings(ctx context.Context) (holdings, error) {
 		out.nodes = append(out.nodes, n.stub())
 		out.volumes[n.ID] = slices.Collect(maps.Keys(n.HostVolumes))
 	}
-	q := query(ctx)
+	q := nomad.Query(ctx)
 	q.Namespace, q.Params = "*", map[string]string{"resources": "true"}
 	out.allocs, _, err = f.nomad.Allocations().List(q)
 	return out, f.nomad.Fail("list allocations", err)
@@ -85,7 +86,7 @@ func (n *listedNode) addresses() (out []net.IP) {
 
 // listNodes are all nodes with their resources.
 func (f *Fleet) listNodes(ctx context.Context) ([]*listedNode, error) {
-	q := query(ctx)
+	q := nomad.Query(ctx)
 	q.Params = map[string]string{"resources": "true"}
 	var out []*listedNode
 	_, err := f.nomad.Raw().Query("/v1/nodes", &out, q)

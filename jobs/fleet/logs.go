@@ -11,8 +11,8 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
-	"temper/internal/nomad"
 	"temper/internal/placement"
+	"temper/jobs/nomad"
 )
 
 // LogOptions say which part of the logs is wanted.
@@ -31,7 +31,7 @@ func (f *Fleet) Logs(ctx context.Context, name string, o LogOptions, out io.Writ
 	if f.build.Has(name) {
 		ids[0] = f.build.ID(name)
 	} else {
-		for _, role := range []placement.Role{placement.RoleTrainer, placement.RoleRollout, placement.RoleEngine} {
+		for _, role := range placement.Roles() {
 			ids = append(ids, placement.JobID(role, name))
 		}
 	}
@@ -73,7 +73,7 @@ func (f *Fleet) Logs(ctx context.Context, name string, o LogOptions, out io.Writ
 // allocsOf are the instances of jobs.
 func (f *Fleet) allocsOf(ctx context.Context, ids []string) (allocs []*api.AllocationListStub, err error) {
 	for _, id := range ids {
-		found, _, err := f.nomad.Jobs().Allocations(id, false, query(ctx))
+		found, _, err := f.nomad.Jobs().Allocations(id, false, nomad.Query(ctx))
 		if err != nil {
 			return nil, f.nomad.Fail("find the instances of "+id, err)
 		}
@@ -136,7 +136,7 @@ type logs struct {
 
 // copy writes the end of one log, and with follow what comes until the context ends.
 func (f logs) copy(ctx context.Context, s stream, follow bool, out io.Writer) error {
-	alloc, _, err := f.nomad.Allocations().Info(s.ID, query(ctx))
+	alloc, _, err := f.nomad.Allocations().Info(s.ID, nomad.Query(ctx))
 	if err != nil {
 		return f.nomad.Fail("read allocation "+s.ID, err)
 	}
@@ -144,7 +144,7 @@ func (f logs) copy(ctx context.Context, s stream, follow bool, out io.Writer) er
 	if f.Stdout {
 		kind = "stdout"
 	}
-	frames, errs := f.nomad.AllocFS().Logs(alloc, follow, s.task, kind, api.OriginEnd, f.Bytes, ctx.Done(), query(ctx))
+	frames, errs := f.nomad.AllocFS().Logs(alloc, follow, s.task, kind, api.OriginEnd, f.Bytes, ctx.Done(), nomad.Query(ctx))
 	if err := copyFrames(frames, errs, out); err != nil && !(follow && ctx.Err() != nil) { // who follows ends it so
 		return f.nomad.Fail("read the log of "+s.Name, err)
 	}

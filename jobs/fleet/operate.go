@@ -10,17 +10,18 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
-	"temper/internal/nomad"
+	"temper/internal/role"
+	"temper/jobs/nomad"
 )
 
 // stop deregisters a job and waits until none of its processes runs.
 func (f *Fleet) stop(ctx context.Context, job string, purge bool) error {
-	if _, _, err := f.nomad.Jobs().Deregister(job, purge, write(ctx)); err != nil {
+	if _, _, err := f.nomad.Jobs().Deregister(job, purge, nomad.Write(ctx)); err != nil {
 		return f.nomad.Fail("stop job "+job, err)
 	}
 	var index uint64
 	for {
-		q := query(ctx)
+		q := nomad.Query(ctx)
 		q.WaitIndex, q.WaitTime = index, time.Second
 		allocs, meta, err := f.nomad.Jobs().Allocations(job, true, q)
 		if err != nil {
@@ -44,7 +45,7 @@ func (f *Fleet) Down(ctx context.Context, purge bool, say func(string)) error {
 	if err != nil {
 		return err
 	}
-	if s := there[f.build.ID(ControlJob)]; s != nil && !s.Stop {
+	if s := there[f.build.ID(role.Control)]; s != nil && !s.Stop {
 		say("stop " + s.ID)
 		if err := f.stop(ctx, s.ID, false); err != nil {
 			return err
@@ -100,28 +101,28 @@ func (f *Fleet) Scale(ctx context.Context, role string, count int, reason string
 	if s := there[id]; s == nil || s.Stop {
 		return fmt.Errorf("scale %s: %w: there is no job %s that runs: apply the cluster first", role, nomad.ErrNotExist, id)
 	}
-	job, _, err := f.nomad.Jobs().Info(id, query(ctx))
+	job, _, err := f.nomad.Jobs().Info(id, nomad.Query(ctx))
 	if err != nil {
 		return f.nomad.Fail("read job "+id, err)
 	}
 	for _, g := range job.TaskGroups {
-		if value(g.Name) != role {
+		if nomad.Deref(g.Name) != role {
 			continue
 		}
 		if g.Scaling == nil {
-			return fmt.Errorf("scale %s: its count is fixed at %d: set roles.%s.max above it in the file, and apply", role, value(g.Count), role)
+			return fmt.Errorf("scale %s: its count is fixed at %d: set roles.%s.max above it in the file, and apply", role, nomad.Deref(g.Count), role)
 		}
-		if low, high := value(g.Scaling.Min), value(g.Scaling.Max); int64(count) < low || int64(count) > high {
+		if low, high := nomad.Deref(g.Scaling.Min), nomad.Deref(g.Scaling.Max); int64(count) < low || int64(count) > high {
 			return fmt.Errorf("scale %s: %d is outside of %d to %d: change roles.%s.count or max in the file, and apply", role, count, low, high, role)
 		}
 	}
-	_, _, err = f.nomad.Jobs().Scale(id, role, &count, reason, false, map[string]any{"by": "temper cluster scale"}, write(ctx))
+	_, _, err = f.nomad.Jobs().Scale(id, role, &count, reason, false, map[string]any{"by": "temper cluster scale"}, nomad.Write(ctx))
 	return f.nomad.Fail("scale job "+id, err)
 }
 
 // node finds a node by its name, or by the beginning of its id.
 func (f *Fleet) node(ctx context.Context, name string) (*api.NodeListStub, error) {
-	nodes, _, err := f.nomad.Nodes().List(query(ctx))
+	nodes, _, err := f.nomad.Nodes().List(nomad.Query(ctx))
 	if err != nil {
 		return nil, f.nomad.Fail("list nodes", err)
 	}
@@ -151,7 +152,7 @@ func (f *Fleet) Drain(ctx context.Context, name string, deadline time.Duration, 
 	if err != nil {
 		return err
 	}
-	answer, err := f.nomad.Nodes().UpdateDrainOpts(n.ID, &api.DrainOptions{DrainSpec: &api.DrainSpec{Deadline: deadline}}, write(ctx))
+	answer, err := f.nomad.Nodes().UpdateDrainOpts(n.ID, &api.DrainOptions{DrainSpec: &api.DrainSpec{Deadline: deadline}}, nomad.Write(ctx))
 	if err != nil {
 		return f.nomad.Fail("drain node "+n.Name, err)
 	}
@@ -173,7 +174,7 @@ func (f *Fleet) Drain(ctx context.Context, name string, deadline time.Duration, 
 
 // sayStuck names what was told to stop before and has not ended: the drain waits for it.
 func sayStuck(ctx context.Context, f *Fleet, n *api.NodeListStub, say func(string)) error {
-	allocs, _, err := f.nomad.Nodes().Allocations(n.ID, query(ctx))
+	allocs, _, err := f.nomad.Nodes().Allocations(n.ID, nomad.Query(ctx))
 	if err != nil {
 		return f.nomad.Fail("list what is on node "+n.Name, err)
 	}
@@ -191,6 +192,6 @@ func (f *Fleet) Undrain(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	_, err = f.nomad.Nodes().UpdateDrainOpts(n.ID, &api.DrainOptions{MarkEligible: true}, write(ctx))
+	_, err = f.nomad.Nodes().UpdateDrainOpts(n.ID, &api.DrainOptions{MarkEligible: true}, nomad.Write(ctx))
 	return f.nomad.Fail("undrain node "+n.Name, err)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/nomad/api"
 
 	"temper/jobs"
+	"temper/jobs/nomad"
 )
 
 // Kind is what a plan does with a job.
@@ -107,7 +108,7 @@ type planner struct{ *Fleet }
 
 // failed are the changes of jobs that Nomad has given up, the last one of each.
 func (f planner) failed(ctx context.Context) (map[string]*api.Deployment, error) {
-	all, _, err := f.nomad.Deployments().List(query(ctx))
+	all, _, err := f.nomad.Deployments().List(nomad.Query(ctx))
 	if err != nil {
 		return nil, f.nomad.Fail("list deployments", err)
 	}
@@ -147,7 +148,7 @@ func (f planner) compare(ctx context.Context, j *api.Job, stub *api.JobListStub,
 			j.Meta[jobs.MetaAttempt] = n
 		}
 	}
-	found, _, err := f.nomad.Jobs().Plan(j, true, write(ctx))
+	found, _, err := f.nomad.Jobs().Plan(j, true, nomad.Write(ctx))
 	if err != nil {
 		return change, f.nomad.Fail("plan job "+*j.ID, err)
 	}
@@ -219,14 +220,14 @@ func (f planner) keepCounts(ctx context.Context, j *api.Job) error {
 	if !slices.ContainsFunc(j.TaskGroups, func(g *api.TaskGroup) bool { return g.Scaling != nil }) {
 		return nil
 	}
-	live, _, err := f.nomad.Jobs().Info(*j.ID, query(ctx))
+	live, _, err := f.nomad.Jobs().Info(*j.ID, nomad.Query(ctx))
 	if err != nil {
 		return f.nomad.Fail("read job "+*j.ID, err)
 	}
 	for _, g := range j.TaskGroups {
 		for _, there := range live.TaskGroups {
-			if g.Scaling != nil && value(there.Name) == value(g.Name) {
-				g.Count = new(int(min(max(int64(value(there.Count)), value(g.Scaling.Min)), value(g.Scaling.Max))))
+			if g.Scaling != nil && nomad.Deref(there.Name) == nomad.Deref(g.Name) {
+				g.Count = new(int(min(max(int64(nomad.Deref(there.Count)), nomad.Deref(g.Scaling.Min)), nomad.Deref(g.Scaling.Max))))
 			}
 		}
 	}
@@ -256,9 +257,9 @@ func (f planner) count(ctx context.Context, changes []Change) error {
 		}
 		for _, g := range c.job.TaskGroups {
 			if missing, why := room.Place(c.job, g); missing > 0 {
-				c.NoRoom = append(c.NoRoom, fmt.Sprintf("%d of %d %s: %s", missing, value(g.Count), value(g.Name), strings.Join(why, "; ")))
-			} else if why := c.unmet[value(g.Name)]; len(why) > 0 {
-				c.NoRoom = append(c.NoRoom, fmt.Sprintf("%s: %s", value(g.Name), strings.Join(why, "; ")))
+				c.NoRoom = append(c.NoRoom, fmt.Sprintf("%d of %d %s: %s", missing, nomad.Deref(g.Count), nomad.Deref(g.Name), strings.Join(why, "; ")))
+			} else if why := c.unmet[nomad.Deref(g.Name)]; len(why) > 0 {
+				c.NoRoom = append(c.NoRoom, fmt.Sprintf("%s: %s", nomad.Deref(g.Name), strings.Join(why, "; ")))
 			}
 		}
 	}

@@ -11,23 +11,22 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
+	"temper/internal/role"
 	"temper/jobs"
+	"temper/jobs/nomad"
 )
 
 // InitOptions say what is made new.
 type InitOptions struct {
 	// Rotate makes new tokens and certificates where there are some.
 	Rotate bool
-	// NomadTokens are tokens of Nomad that the service uses: of ControlJob and of jobs.Runs. One
+	// NomadTokens are tokens of Nomad that the service uses: of role.Control and of jobs.Runs. One
 	// that is left out stays as it is.
 	NomadTokens map[string]string
 	// PostgresPassword is that of Temporal's account; empty leaves it as it is.
 	PostgresPassword string
 	Say              func(string)
 }
-
-// ControlJob is the role that starts and stops the jobs of runs.
-const ControlJob = "control"
 
 // keeper holds the secrets of a cluster.
 type keeper struct{ *Fleet }
@@ -158,16 +157,16 @@ func (f keeper) takeTokens(items, given map[string]string) (taken []string, err 
 		return nil, nil
 	}
 	var lacks []string
-	for _, role := range []string{ControlJob, jobs.Runs} {
-		item := role + "_" + jobs.ItemNomadToken
-		if token := given[role]; token != "" {
+	for _, name := range []string{role.Control, jobs.Runs} {
+		item := name + "_" + jobs.ItemNomadToken
+		if token := given[name]; token != "" {
 			if items[item] != token {
 				items[item], taken = token, append(taken, item)
 			}
 			continue
 		}
 		if items[item] == "" {
-			lacks = append(lacks, "--"+role+"-nomad-token")
+			lacks = append(lacks, "--"+name+"-nomad-token")
 		}
 	}
 	if len(lacks) > 0 {
@@ -235,7 +234,7 @@ func (f keeper) hand(ctx context.Context, path, role string, names []string, ite
 
 // variable reads a variable; one that is not there is empty.
 func (f keeper) variable(ctx context.Context, path string) (map[string]string, uint64, error) {
-	v, _, err := f.nomad.Variables().Read(path, query(ctx))
+	v, _, err := f.nomad.Variables().Read(path, nomad.Query(ctx))
 	if errors.Is(err, api.ErrVariablePathNotFound) {
 		return map[string]string{}, 0, nil
 	}
@@ -250,7 +249,7 @@ func (f keeper) store(ctx context.Context, path string, items map[string]string,
 	if !changed {
 		return nil
 	}
-	_, _, err := f.nomad.Variables().CheckedUpdate(&api.Variable{Path: path, Items: items, ModifyIndex: index}, write(ctx))
+	_, _, err := f.nomad.Variables().CheckedUpdate(&api.Variable{Path: path, Items: items, ModifyIndex: index}, nomad.Write(ctx))
 	var conflict api.ErrCASConflict
 	if errors.As(err, &conflict) {
 		return fmt.Errorf("the variable %s was changed meanwhile: init again", path)

@@ -12,7 +12,9 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
+	"temper/internal/role"
 	"temper/jobs"
+	"temper/jobs/nomad"
 )
 
 // Status is a cluster at a glance.
@@ -116,13 +118,13 @@ func (f observer) wanted(ctx context.Context, stub *api.JobListStub, j *JobStatu
 	if open == 0 && ended == 0 && j.Running > 0 {
 		return nil
 	}
-	job, _, err := f.nomad.Jobs().Info(stub.ID, query(ctx))
+	job, _, err := f.nomad.Jobs().Info(stub.ID, nomad.Query(ctx))
 	if err != nil {
 		return f.nomad.Fail("read job "+stub.ID, err)
 	}
 	j.Wanted = 0
 	for _, g := range job.TaskGroups {
-		count := value(g.Count)
+		count := nomad.Deref(g.Count)
 		j.Wanted += count
 		lacking := *g
 		lacking.Count = new(max(0, count-j.Running))
@@ -150,15 +152,18 @@ func nodeStatus(n jobs.NodeRoom, allocs []*api.AllocationListStub, ours map[stri
 
 // places are the addresses of our services.
 func (f observer) places(ctx context.Context, s *Status) error {
-	for _, role := range []string{"temporal", "objectstore", "gateway"} {
-		found, _, err := f.nomad.Services().Get(f.build.ID(role), query(ctx))
+	for _, row := range role.Jobs() {
+		if !row.Job.Listed {
+			continue
+		}
+		found, _, err := f.nomad.Services().Get(f.build.ID(row.Name), nomad.Query(ctx))
 		if err != nil {
-			return f.nomad.Fail("find service "+f.build.ID(role), err)
+			return f.nomad.Fail("find service "+f.build.ID(row.Name), err)
 		}
 		for _, r := range found {
-			s.Places[role] = append(s.Places[role], fmt.Sprintf("%s:%d", r.Address, r.Port))
+			s.Places[row.Name] = append(s.Places[row.Name], fmt.Sprintf("%s:%d", r.Address, r.Port))
 		}
-		slices.Sort(s.Places[role])
+		slices.Sort(s.Places[row.Name])
 	}
 	return nil
 }
@@ -169,7 +174,7 @@ func (f observer) scalings(ctx context.Context, s *Status) error {
 		if j.Note == "stopped" || j.Run != "" {
 			continue
 		}
-		state, _, err := f.nomad.Jobs().ScaleStatus(j.ID, query(ctx))
+		state, _, err := f.nomad.Jobs().ScaleStatus(j.ID, nomad.Query(ctx))
 		if err != nil {
 			return f.nomad.Fail("read the scaling of "+j.ID, err)
 		}

@@ -49,7 +49,7 @@ func (c *chaosHost) scatter(ctx context.Context) error {
 			if err := c.addSandboxes(child); err != nil {
 				return err
 			}
-		case "worker":
+		case "control":
 			c.add("worker", child, chaos.Member{Name: "worker-1"})
 			for i := 2; i <= chaos.Controls; i++ {
 				c.add("worker", c.twin(child, fmt.Sprintf("worker-%d", i)), chaos.Member{Name: fmt.Sprintf("worker-%d", i), Later: true})

@@ -167,7 +167,7 @@ func (s *Service) Start(ctx context.Context, d gang.Decision) (Outcome, error) {
 
 // Stop tells all jobs of a run to end, of this epoch and of earlier ones.
 func (s *Service) Stop(ctx context.Context, d gang.Decision) (Outcome, error) {
-	for _, role := range []placement.Role{placement.RoleTrainer, placement.RoleRollout, placement.RoleEngine} {
+	for _, role := range placement.Roles() {
 		id := placement.JobID(role, d.Run)
 		if err := s.Backend.Stop(ctx, id, d.Epoch); err != nil {
 			return Outcome{}, fmt.Errorf("stop %s: %w", id, err)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"temper/internal/placement"
+	"temper/internal/role"
 )
 
 // Kind says which figures a rule looks at.
@@ -22,9 +23,9 @@ type Kind string
 const (
 	// BySlots holds (busy + waiting) / slots at Target, and the wait of the slowest twentieth
 	// below MaxWait: sandbox nodes by their calls, engines by their trajectories.
-	BySlots Kind = "slots"
+	BySlots Kind = Kind(role.LoadSlots)
 	// ByBacklog holds the age of the oldest task that waits below MaxWait: control workers.
-	ByBacklog Kind = "backlog"
+	ByBacklog Kind = Kind(role.LoadBacklog)
 )
 
 // Rule keeps one group at its size. Zero values are the defaults.

@@ -59,11 +59,11 @@ const (
 func Victims() []Victim {
 	return []Victim{
 		{"temporald", program("temporald")},
-		{"worker", role("worker")},
+		{"worker", role("control")},
 		{"trainer", role("trainer")},
 		{Sandbox, role(Sandbox)},
 		{Interpreter, interpreter},
-		{Supervisor, role(Supervisor)},
+		{Supervisor, command(Supervisor)},
 	}
 }
 
@@ -71,7 +71,7 @@ func Victims() []Victim {
 func ElasticVictims() []Victim {
 	return []Victim{
 		{"temporald", program("temporald")},
-		{"worker", role("worker")},
+		{"worker", role("control")},
 		{"trainer", role("trainer")},
 		{"rollout", role("rollout")},
 		{Sandbox, role(Sandbox)},

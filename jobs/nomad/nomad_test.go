@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"temper/internal/nomad"
+	"temper/jobs/nomad"
 )
 
 // TestFailuresInOneLine: what an agent answers, in words that say what to do.

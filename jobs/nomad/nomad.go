@@ -66,6 +66,21 @@ func Connect(cfg Config) (*Client, error) {
 	return &Client{Client: client, address: c.Address, token: c.SecretID != ""}, nil
 }
 
+// Query returns the options of a read that ends with ctx.
+func Query(ctx context.Context) *api.QueryOptions { return (&api.QueryOptions{}).WithContext(ctx) }
+
+// Write returns the options of a write that ends with ctx.
+func Write(ctx context.Context) *api.WriteOptions { return (&api.WriteOptions{}).WithContext(ctx) }
+
+// Deref returns what p points to, or the zero value when p is nil: most fields of package api are pointers.
+func Deref[T any](p *T) T {
+	var zero T
+	if p == nil {
+		return zero
+	}
+	return *p
+}
+
 // Address is the agent's URL.
 func (c *Client) Address() string { return c.address }
 
