@@ -7,6 +7,7 @@ import (
 	"simd/archsimd"
 	"unsafe"
 
+	"temper/trainer/gomlxhooks"
 	"temper/trainer/lanes"
 )
 
@@ -169,7 +170,7 @@ func exponentials8(row []float32, top half) float32 {
 	exponentials(unsafe.Pointer(unsafe.SliceData(row)), unsafe.Pointer(&sums), full/halfLanes, most)
 	all := fold(loadHalf(unsafe.Pointer(&sums)))
 	for i, x := range row[full:] {
-		e := exp32(x - most)
+		e := gomlxhooks.Exp32(x - most)
 		row[full+i] = e
 		all += e
 	}

@@ -6,6 +6,7 @@ import (
 	"math"
 	"unsafe"
 
+	"temper/trainer/gomlxhooks"
 	"temper/trainer/lanes"
 )
 
@@ -107,7 +108,7 @@ func softmax16(row []float32, n int) {
 		all = lanes.Total(acc)
 	}
 	for i, x := range row[full:n] {
-		e := exp32(x - most)
+		e := gomlxhooks.Exp32(x - most)
 		row[full+i] = e
 		all += e
 	}
@@ -151,7 +152,7 @@ func soften16(row []float32, n int, scale float32) {
 	}
 	all := lanes.Total(acc)
 	for i, x := range row[full:n] {
-		e := exp32(x - most)
+		e := gomlxhooks.Exp32(x - most)
 		row[full+i] = e
 		all += e
 	}

@@ -52,11 +52,11 @@ func PanelDepth() int {
 }
 
 // turns is the order in which this process computes. It is one, as the backend's hooks.
-var turns = &turnstile{inForce: Native, put: put}
+var turns = &turnstile{inForce: Native, install: install}
 
 // turnstile lets in callers of one choice at a time.
 type turnstile struct {
-	put func(Choice) // puts the kernels of a choice in force; nobody computes meanwhile
+	install func(Choice) // called while nothing computes
 
 	mu      sync.Mutex
 	inForce Choice
@@ -126,7 +126,7 @@ func (t *turnstile) queue(c Choice) *queue {
 // change puts the kernels of a choice in force.
 func (t *turnstile) change(c Choice) {
 	if c != t.inForce {
-		t.put(c)
+		t.install(c)
 		t.inForce = c
 	}
 }

@@ -5,13 +5,10 @@ package kernels
 import (
 	"math"
 	"simd/archsimd"
-	_ "unsafe" // for the name of another package
 
+	"temper/trainer/gomlxhooks"
 	"temper/trainer/lanes"
 )
-
-//go:linkname exp32 github.com/gomlx/compute/internal/fastmath.Exp32
-func exp32(float32) float32
 
 // attend8 answers a query from a table with the sums of the backend's attention in 8
 // lanes. It reports false for heads that the backend adds in another order.
@@ -128,7 +125,7 @@ func (l *lookup) soften8() {
 			w[full+i] = 0
 			continue
 		}
-		w[full+i] = exp32(s - most)
+		w[full+i] = gomlxhooks.Exp32(s - most)
 		total += w[full+i]
 	}
 	var inverse float32

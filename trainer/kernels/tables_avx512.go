@@ -6,6 +6,7 @@ import (
 	"math"
 	"simd/archsimd"
 
+	"temper/trainer/gomlxhooks"
 	"temper/trainer/lanes"
 )
 
@@ -122,7 +123,7 @@ func (l *lookup) soften16() {
 			w[full+i] = 0
 			continue
 		}
-		w[full+i] = exp32(s - most)
+		w[full+i] = gomlxhooks.Exp32(s - most)
 		total += w[full+i]
 	}
 	var inverse float32

@@ -13,7 +13,7 @@ func TestTurnstileKeepsChoicesApart(t *testing.T) {
 	var inside [2]atomic.Int32
 	var changes int
 	inForce := Native
-	gate := &turnstile{inForce: Native, put: func(c Choice) {
+	gate := &turnstile{inForce: Native, install: func(c Choice) {
 		if n, p := inside[0].Load(), inside[1].Load(); n != 0 || p != 0 {
 			t.Errorf("kernels change with %d native and %d portable callers inside", n, p)
 		}
@@ -50,7 +50,7 @@ func TestTurnstileKeepsChoicesApart(t *testing.T) {
 // TestTurnstileStarvesNobody: a caller of the other choice gets in between two callers
 // of the choice in force, of whom one is always inside.
 func TestTurnstileStarvesNobody(t *testing.T) {
-	gate := &turnstile{inForce: Native, put: func(Choice) {}}
+	gate := &turnstile{inForce: Native, install: func(Choice) {}}
 	gate.enter(Native)
 	entered := make(chan struct{})
 	go func() {

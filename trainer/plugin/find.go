@@ -16,7 +16,7 @@ import (
 // instead of the usual ones. go-xla and JAX read the same variable.
 const PathEnv = "PJRT_PLUGIN_LIBRARY_PATH"
 
-// ErrNone means that there is no plugin of that name.
+// ErrNone means that no plugin has the name.
 var ErrNone = errors.New("no such library")
 
 // Plugin is a PJRT plugin on this machine. The device that it drives may be absent.
@@ -28,7 +28,7 @@ type Plugin struct {
 // userDir is the folder of plugins below a home.
 const userDir = ".local/lib/go-xla"
 
-// DefaultDir is where Install puts a plugin when nobody says where: the first folder of
+// DefaultDir returns the folder for plugins when the user names none: the first folder of
 // PathEnv, or the folder of plugins in the user's home. Find looks there.
 func DefaultDir() (string, error) {
 	if path, ok := os.LookupEnv(PathEnv); ok {
@@ -76,13 +76,12 @@ func List() []Plugin {
 	return out
 }
 
-// Find returns the path of the plugin with the name, or of the newest version of it
-// ("cpu" also matches "cpu_v0.114.0"). Error: ErrNone, with what there is and where it
-// was looked for.
+// Find returns the path of the plugin with the name, or of its newest version ("cpu" also
+// matches "cpu_v0.114.0"). Error: ErrNone, with the plugins found and the folders searched.
 func Find(name string) (string, error) {
 	plugins := List()
 	best := -1
-	var listed []string
+	var found []string
 	for i, p := range plugins {
 		if p.Name == name {
 			return p.Path, nil
@@ -90,23 +89,23 @@ func Find(name string) (string, error) {
 		if strings.HasPrefix(p.Name, name+"_v") {
 			best = i // the list is sorted
 		}
-		listed = append(listed, p.Name+" ("+p.Path+")")
+		found = append(found, p.Name+" ("+p.Path+")")
 	}
 	if best >= 0 {
 		return plugins[best].Path, nil
 	}
-	if len(listed) == 0 {
-		listed = []string{"none"}
+	if len(found) == 0 {
+		found = []string{"none"}
 	}
-	how := ""
+	install := ""
 	if _, err := PinOf(name); err == nil {
-		how = ", or fetch it with temper backend install " + name
+		install = ", or fetch it with temper backend install " + name
 	}
 	return "", fmt.Errorf("%w: plugin %s; found: %s; looked in %s. Set %s, give the plugin's path as xla:/path/of/plugin.so%s",
-		ErrNone, name, strings.Join(listed, ", "), strings.Join(Dirs(), ":"), PathEnv, how)
+		ErrNone, name, strings.Join(found, ", "), strings.Join(Dirs(), ":"), PathEnv, install)
 }
 
-// Dirs is the search path, that of go-xla.
+// Dirs returns the search path, the same as in go-xla.
 func Dirs() []string {
 	if path, ok := os.LookupEnv(PathEnv); ok {
 		return slices.DeleteFunc(filepath.SplitList(path), func(d string) bool { return d == "" })
@@ -125,8 +124,8 @@ func Dirs() []string {
 	return append(dirs, loaderDirs("/etc/ld.so.conf")...)
 }
 
-// loaderDirs reads the folders of the dynamic loader's configuration, with its
-// include lines one level deep.
+// loaderDirs returns the folders that the dynamic loader's configuration names, following
+// its include lines one level deep.
 func loaderDirs(path string) []string {
 	var dirs []string
 	for _, line := range configLines(path) {
@@ -143,7 +142,7 @@ func loaderDirs(path string) []string {
 	return slices.DeleteFunc(dirs, func(d string) bool { return !filepath.IsAbs(d) })
 }
 
-// configLines returns the lines of a file without comments and blank ones.
+// configLines returns the lines of a file without comments and blank lines.
 func configLines(path string) []string {
 	f, err := os.Open(path) //nolint:gosec // a file of /etc, named by the system
 	if err != nil {

@@ -11,54 +11,52 @@ import (
 
 // Library is a shared library that a plugin needs from the system.
 type Library struct {
-	Name string `json:"name"`           // as the loader looks for it
-	Path string `json:"path,omitempty"` // where it would be found; empty where it is missing
-	// By names the library that asks for it; empty for the plugin itself.
+	Name string `json:"name"`           // the name that the loader searches
+	Path string `json:"path,omitempty"` // where the loader finds it; empty when it is missing
+	// By names the library that is linked against it; empty for the plugin.
 	By string `json:"by,omitempty"`
-	// Opened is true for a library that the plugin opens by itself when it works.
+	// Opened is true for a library that the plugin opens at run time.
 	Opened bool `json:"opened,omitempty"`
 }
 
-// systemDirs are where the loader looks after all else.
+// systemDirs are the folders that the loader searches last.
 var systemDirs = []string{
 	"/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib",
 }
 
-// Needs lists the libraries that a plugin needs, in the order in which the loader meets
-// them, with those that its libraries need in turn. opened are libraries that it opens by
-// itself. Nothing is loaded. The error names a file that is no shared library of this
-// machine.
+// Needs lists the libraries that a plugin needs, in the loader's order, including what
+// those libraries need. opened names libraries that the plugin opens at run time. Needs
+// loads nothing. The error names a file that is not a shared library of this machine.
 func Needs(path string, opened []string) ([]Library, error) {
 	names, dirs, err := dependencies(path)
 	if err != nil {
 		return nil, err
 	}
 	w := walk{plugin: dirs, seen: map[string]bool{}}
-	w.take(names, "", dirs, false)
-	w.take(opened, "", dirs, true)
+	w.add(names, "", dirs, false)
+	w.add(opened, "", dirs, true)
 	for i := 0; i < len(w.found); i++ {
 		l := w.found[i]
 		if l.Path == "" {
 			continue
 		}
-		// A library of the system that cannot be read is the loader's business: the plugin
-		// cannot help it.
+		// The loader reports a library of the system that cannot be read.
 		if names, dirs, err := dependencies(l.Path); err == nil {
-			w.take(names, l.Name, dirs, false)
+			w.add(names, l.Name, dirs, false)
 		}
 	}
 	return w.found, nil
 }
 
-// walk goes from a plugin to all that it needs.
+// walk collects the libraries that a plugin needs.
 type walk struct {
-	plugin []string // the folders that the plugin names, which hold for all that it loads
+	plugin []string // folders that the plugin names; they hold for every library below it
 	seen   map[string]bool
 	found  []Library
 }
 
-// take adds libraries that another one asks for, which names folders of its own.
-func (w *walk) take(names []string, by string, dirs []string, opened bool) {
+// add adds the libraries that the library by needs. dirs are the folders that it names.
+func (w *walk) add(names []string, by string, dirs []string, opened bool) {
 	for _, name := range names {
 		if !w.seen[name] {
 			w.seen[name] = true
@@ -67,7 +65,7 @@ func (w *walk) take(names []string, by string, dirs []string, opened bool) {
 	}
 }
 
-// Missing returns the names of the libraries that were not found.
+// Missing returns the names of the libraries without a path.
 func Missing(libraries []Library) []string {
 	var out []string
 	for _, l := range libraries {
@@ -78,8 +76,8 @@ func Missing(libraries []Library) []string {
 	return out
 }
 
-// dependencies returns the libraries that a file is linked against, and the folders that
-// it names for them.
+// dependencies returns the libraries that a file is linked against, and the folders in
+// which it looks for them.
 func dependencies(path string) (names, dirs []string, err error) {
 	f, err := elf.Open(path)
 	if err != nil {
@@ -107,7 +105,7 @@ func dependencies(path string) (names, dirs []string, err error) {
 	return names, dirs, nil
 }
 
-// findLibrary returns where the loader would find a library; "" for nowhere.
+// findLibrary returns the path at which the loader finds a library, or "".
 func findLibrary(name string, dirs []string) string {
 	all := slices.Concat(filepath.SplitList(os.Getenv("LD_LIBRARY_PATH")), dirs, loaderDirs("/etc/ld.so.conf"), systemDirs)
 	for _, dir := range all {

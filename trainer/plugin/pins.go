@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// Pin is a build of a plugin that Temper was tried with, or expects to work with, as a
-// wheel of the Python package registry.
+// Pin is a trusted build of a plugin: a wheel of the Python package registry.
 type Pin struct {
 	Name    string // what follows "xla:"
 	Package string // of the registry
@@ -17,10 +16,10 @@ type Pin struct {
 	SHA256  string // of the wheel, in hexadecimal
 	Size    int64  // of the wheel, in bytes
 	Member  string // path of the plugin in the wheel
-	// Opened are the libraries that the plugin opens by itself once it works, beside
-	// those that it is linked against.
+	// Opened are the libraries that the plugin opens at run time. It is not linked against
+	// them.
 	Opened []string
-	// Note says what else a user of it has to know.
+	// Note tells the user the plugin's purpose or requirements.
 	Note string
 }
 
@@ -69,13 +68,13 @@ func PinOf(name string) (Pin, error) {
 			return p, nil
 		}
 	}
-	return Pin{}, fmt.Errorf("plugin %q: want one of %s; another one is used by its path, as xla:/path/of/plugin.so", cmp.Or(name, "without a name"), strings.Join(Names(), ", "))
+	return Pin{}, fmt.Errorf("plugin %q: want one of %s; use another plugin by its path, as xla:/path/of/plugin.so", cmp.Or(name, "without a name"), strings.Join(Names(), ", "))
 }
 
-// File is the name under which the plugin is installed, which Find knows.
+// File returns the file name of the installed plugin. Find recognizes it.
 func (p Pin) File() string { return "pjrt_c_api_" + p.Name + "_plugin.so" }
 
-// fits reports whether the build runs on this kind of machine.
+// fits returns an error unless the build runs on this kind of machine.
 func (p Pin) fits() error {
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
 		return fmt.Errorf("plugin %s: %s %s is built for linux on amd64, this is %s on %s", p.Name, p.Package, p.Version, runtime.GOOS, runtime.GOARCH)
