@@ -12,7 +12,6 @@ require (
 	github.com/elastic/go-seccomp-bpf v1.6.0
 	github.com/goccy/go-yaml v1.19.2
 	github.com/gomlx/compute v0.1.14
-	github.com/gomlx/compute-onnx v0.1.13
 	github.com/gomlx/go-xla v0.4.13
 	github.com/gomlx/gomlx v0.28.16
 	github.com/google/go-cmp v0.7.0

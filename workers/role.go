@@ -12,7 +12,6 @@ import (
 	"context"
 	"log/slog"
 	"slices"
-	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
@@ -110,12 +109,4 @@ func Together(name string, roles ...Role) Role {
 		return g.Wait()
 	}
 	return out
-}
-
-// String names a role with its queues.
-func (r Role) String() string {
-	if len(r.Queues) == 0 {
-		return r.Name
-	}
-	return r.Name + " (" + strings.Join(r.Queues, ", ") + ")"
 }

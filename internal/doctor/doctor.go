@@ -54,7 +54,7 @@ type Part struct {
 func Examine(ctx context.Context, p *config.Process) []Finding {
 	out := []Finding{
 		finding(buildinfo.SIMD, "binary", buildinfo.Line()),
-		finding(true, "backend", "go (pure Go, SIMD kernels); no XLA or ONNX Runtime backend compiled in"),
+		finding(true, "backend", "go (pure Go, SIMD kernels); no XLA backend compiled in"),
 		{Name: "kernels", State: Note, Detail: computing()},
 	}
 	path, err := exec.LookPath(p.Python)

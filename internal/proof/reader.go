@@ -65,27 +65,6 @@ func Load(ctx context.Context, store blob.Store, runID string) (*Chain, error) {
 	return out, nil
 }
 
-// Step is the manifest of a step; ok is false when the run has none.
-func (c *Chain) Step(step int) (e Entry, ok bool) {
-	for _, e := range c.Entries {
-		if e.Damage == nil && e.Facts.Kind == Step && e.Facts.Step == step {
-			return e, true
-		}
-	}
-	return Entry{}, false
-}
-
-// Steps are the steps that have a readable manifest, in order.
-func (c *Chain) Steps() []int {
-	var out []int
-	for _, e := range c.Entries {
-		if e.Damage == nil && e.Facts.Kind == Step {
-			out = append(out, e.Facts.Step)
-		}
-	}
-	return out
-}
-
 // Head is the end of the chain; zero for a run without one.
 func (c *Chain) Head() Head {
 	if len(c.Entries) == 0 {
@@ -113,13 +92,4 @@ func entryOf(key string, data []byte) (Entry, error) {
 	}
 	e.Facts, err = e.Manifest.Decode()
 	return e, err
-}
-
-// Objects are the Refs of all that the chain holds, by key: what the manifests name,
-// and what the objects that they name do, as far as those can be read. Of an object
-// that was made again the newest Ref counts.
-func (c *Chain) Objects(ctx context.Context, store blob.Store) (map[string]blob.Ref, error) {
-	w := walk{store: store, layout: artifact.Layout{RunID: c.RunID}, depth: depthSmall}
-	out := map[string]blob.Ref{}
-	return out, w.all(ctx, c, func(o object) { out[o.want.Key] = o.want })
 }

@@ -1,7 +1,6 @@
 package supervise
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -23,15 +22,4 @@ func CheckListen(addr string) error {
 		return fmt.Errorf("cannot listen on %s: %w", addr, err)
 	}
 	return ln.Close()
-}
-
-// Listening is a Child.Ready: something accepts TCP connections on addr.
-func Listening(addr string) func(context.Context) error {
-	return func(ctx context.Context) error {
-		conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
-		if err != nil {
-			return err
-		}
-		return conn.Close()
-	}
 }

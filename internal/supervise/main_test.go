@@ -114,7 +114,7 @@ func child(dir, name, role, addr string, args ...string) supervise.Child {
 		Name: name, Path: os.Args[0], Args: args,
 		Env:         append(os.Environ(), roleEnv+"="+role, "GORACE=atexit_sleep_ms=0"), // quick exits under -race
 		LogFile:     dir + "/" + name + ".log",
-		Ready:       supervise.Listening(addr),
+		Ready:       accepts(addr),
 		StopTimeout: 10 * time.Second,
 	}
 }
@@ -177,4 +177,15 @@ func read(t *testing.T, path string) string {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// accepts is a Child.Ready: something accepts TCP connections on addr.
+func accepts(addr string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	}
 }

@@ -23,7 +23,7 @@ func TestSamePrompt(t *testing.T) {
 		`Let $x$ be real. Find (\frac{1}{2}) \leftarrow + x.`: false,
 	} {
 		if got := clean.KeyOf(text) == clean.KeyOf(base); got != same {
-			t.Errorf("%q: same is %v, want %v (%q, %q)", text, got, same, clean.Normalize(text), clean.Normalize(base))
+			t.Errorf("%q: same is %v, want %v", text, got, same)
 		}
 	}
 	for _, c := range []struct {
@@ -48,7 +48,7 @@ func TestSamePrompt(t *testing.T) {
 		{"Convert 101\u2082 to decimal", "Convert $101_2$ to decimal", true},
 	} {
 		if got := clean.KeyOf(c.a) == clean.KeyOf(c.b); got != c.same {
-			t.Errorf("%q and %q: same is %v, want %v (%q, %q)", c.a, c.b, got, c.same, clean.Normalize(c.a), clean.Normalize(c.b))
+			t.Errorf("%q and %q: same is %v, want %v", c.a, c.b, got, c.same)
 		}
 	}
 	if clean.KeyOf("a", "f") == clean.KeyOf("a") || clean.KeyOf("a", "f") == clean.KeyOf("af") {

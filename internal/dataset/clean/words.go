@@ -30,13 +30,10 @@ func KeyOf(prompt string, further ...string) Key {
 	return Key(sum[:16])
 }
 
-// Normalize returns a prompt as it is compared: composed, in lower case, with one blank for
+// appendNormal appends a prompt as it is compared: composed, in lower case, with one blank for
 // any space, without dollar signs, \( \) \[ \], \left, \right and thin spaces of LaTeX, \dfrac
 // and \tfrac as \frac, without a full stop, question mark or colon at the end. Signs of
 // arithmetic and punctuation within count: x-1 is not x+1, 5! is not 5, and 0.3... is not 0.3.
-func Normalize(prompt string) string { return string(appendNormal(nil, prompt)) }
-
-// appendNormal writes the normal form of a prompt.
 func appendNormal(out []byte, prompt string) []byte {
 	prompt = composed(prompt)
 	start, blank := len(out), false

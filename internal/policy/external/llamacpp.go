@@ -220,14 +220,6 @@ func (l *llamaCpp) properties(ctx context.Context) (p properties, err error) {
 	return p, err
 }
 
-func (l *llamaCpp) alive(ctx context.Context) error {
-	now := l.life()
-	if now == nil {
-		return fmt.Errorf("no llama.cpp server runs: %w", errLost)
-	}
-	return now.wire.call(ctx, http.MethodGet, "/health", nil, nil)
-}
-
 // status counts the slots: with a cache shared by all of them, a server holds fewer
 // tokens than this, and queues what does not fit.
 func (l *llamaCpp) status(ctx context.Context) (load, error) {

@@ -20,8 +20,6 @@ type server interface {
 	limits(ctx context.Context) (limits, error)
 	// status asks for what the server says of its cache.
 	status(ctx context.Context) (load, error)
-	// alive returns nil when the server can answer requests.
-	alive(ctx context.Context) error
 	// label is what the server calls a policy, which follows from our name for it.
 	label(name string) string
 	// needsFile reports whether the server reads a GGUF file in place of a directory.

@@ -111,10 +111,6 @@ func (s *sglang) limits(ctx context.Context) (limits, error) {
 	return limits{maxContext: out.ContextLength}, err
 }
 
-func (s *sglang) alive(ctx context.Context) error {
-	return s.call(ctx, http.MethodGet, "/health", nil, nil)
-}
-
 func (s *sglang) status(ctx context.Context) (load, error) {
 	var out struct {
 		Loads []struct {

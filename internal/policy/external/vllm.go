@@ -143,10 +143,6 @@ func (v *vllm) limits(ctx context.Context) (limits, error) {
 	return limits{maxContext: out.Data[0].MaxModelLen}, nil
 }
 
-func (v *vllm) alive(ctx context.Context) error {
-	return v.call(ctx, http.MethodGet, "/health", nil, nil)
-}
-
 func (v *vllm) status(ctx context.Context) (load, error) {
 	text, err := v.text(ctx, "/metrics")
 	if err != nil {

@@ -3,6 +3,8 @@
 package external_test
 
 import (
+	"context"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -43,7 +45,7 @@ func startVLLM(t *testing.T, store blob.Store, ref blob.Ref) string {
 	log := filepath.Join(t.TempDir(), "vllm.log")
 	s, err := supervise.New(supervise.Config{
 		Children: []supervise.Child{{
-			Name: "vllm", Path: python, LogFile: log, StopTimeout: 10 * time.Second, Ready: supervise.Listening(addresses[0]),
+			Name: "vllm", Path: python, LogFile: log, StopTimeout: 10 * time.Second, Ready: accepts(addresses[0]),
 			Args: strings.Fields("-m vllm.entrypoints.cli.main serve " + dir + " --host 127.0.0.1 --port " + port + " --dtype float32 --enforce-eager " +
 				"--max-model-len 256 --tokens-only --skip-tokenizer-init --logprobs-mode processed_logprobs"),
 			Env: append(os.Environ(), "VLLM_SERVER_DEV_MODE=1", "VLLM_CPU_KVCACHE_SPACE=1", "VLLM_CPU_OMP_THREADS_BIND=nobind", "HF_HUB_OFFLINE=1"),
@@ -109,5 +111,16 @@ func TestRealVLLMWithATiedHead(t *testing.T) {
 	t.Log(err)
 	if e.Version() != -1 {
 		t.Errorf("version %d is served after the refusal", e.Version())
+	}
+}
+
+// accepts is a Child.Ready: something accepts TCP connections on addr.
+func accepts(addr string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+		if err != nil {
+			return err
+		}
+		return conn.Close()
 	}
 }
