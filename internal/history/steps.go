@@ -57,8 +57,9 @@ func (o Rollouts) Index(ctx context.Context, step int) (rows []record.Row, ok bo
 	return rows, true, o.addEntropies(ctx, step, func(data []byte) error { return record.AddEntropies(rows, data) })
 }
 
-// Advantages are those of the trajectories that the trainer got of a problem in a step,
-// by rollout; ok is false where they are not recorded.
+// Advantages returns the advantages of the trajectories of a problem that the trainer got
+// in a step, by rollout; ok is false where they are not recorded. Those of an estimator
+// that whitens are whitened once the step has its batch.
 func (o Rollouts) Advantages(ctx context.Context, step int, problemID string) (out map[int]float64, ok bool, err error) {
 	data, err := blob.ReadKey(ctx, o.run.store, o.run.layout.Samples(step, problemID))
 	if errors.Is(err, blob.ErrNotExist) {
@@ -71,9 +72,13 @@ func (o Rollouts) Advantages(ctx context.Context, step int, problemID string) (o
 	if err != nil {
 		return nil, false, fmt.Errorf("%s: %w: %w", o.run.store.Locate(o.run.layout.Samples(step, problemID)), err, blob.ErrCorrupt)
 	}
+	batch, _, err := o.Batch(ctx, step)
+	if err != nil {
+		return nil, false, err
+	}
 	out = make(map[int]float64, len(samples))
 	for i := range samples {
-		out[samples[i].Rollout] = float64(samples[i].Advantage)
+		out[samples[i].Rollout] = batch.Whitening.Apply(float64(samples[i].Advantage))
 	}
 	return out, true, nil
 }
