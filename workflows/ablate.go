@@ -64,7 +64,7 @@ type ablating struct {
 }
 
 func (a *ablating) execute(ctx workflow.Context) (ablation.Outcome, error) {
-	if err := refuse(ctx, errors.Join(a.in.CheckKeys(), checkWorkflowID(workflow.GetInfo(ctx).WorkflowExecution.ID))); err != nil {
+	if err := refuse(errors.Join(a.in.CheckKeys(), checkWorkflowID(workflow.GetInfo(ctx).WorkflowExecution.ID))); err != nil {
 		return ablation.Outcome{}, err
 	}
 	if err := a.listen(ctx); err != nil {

@@ -44,10 +44,10 @@ func (s alarm) signalAlerts(ctx workflow.Context) {
 }
 
 // raiseWhenStalled raises an alert when a step takes much longer than the ones
-// before, and returns the function that ends the wait. A stage of an older program does not wait.
+// before, and returns the function that ends the wait.
 func (s alarm) raiseWhenStalled(ctx workflow.Context, step int) (ended func()) {
 	after := s.at.StallAfter
-	if after <= 0 || !s.ownSteps {
+	if after <= 0 {
 		return func() {}
 	}
 	waiting, cancel := workflow.WithCancel(ctx)

@@ -15,6 +15,7 @@ import (
 	"temper/internal/placement/gang"
 	"temper/internal/placement/operate"
 	"temper/internal/placement/scaling"
+	"temper/internal/run/setup"
 )
 
 // TypeCluster is the workflow that gives runs their room, ClusterWorkflowID its only
@@ -227,7 +228,7 @@ func (c *cluster) takeRequest(ctx workflow.Context, content letter) error {
 	if err := content.decode(&r); err != nil {
 		return err
 	}
-	if r.Run == "" || r.Holder == "" || RunIDFromWorkflowID(r.Run) != r.Run || len(r.Need.Check()) > 0 || r.Priority < 0 || r.Priority > maxPriority {
+	if r.Run == "" || r.Holder == "" || RunIDFromWorkflowID(r.Run) != r.Run || len(r.Need.Check()) > 0 || r.Priority < 0 || r.Priority > setup.MaxPriority {
 		return fmt.Errorf("run %q asks for what no run may ask for", brief(r.Run))
 	}
 	c.Floor.Ask(workflow.Now(ctx), r)

@@ -56,7 +56,7 @@ type retraining struct {
 }
 
 func (r *retraining) execute(ctx workflow.Context) (retrain.Outcome, error) {
-	if err := refuse(ctx, errors.Join(r.in.CheckKeys(), checkWorkflowID(workflow.GetInfo(ctx).WorkflowExecution.ID))); err != nil {
+	if err := refuse(errors.Join(r.in.CheckKeys(), checkWorkflowID(workflow.GetInfo(ctx).WorkflowExecution.ID))); err != nil {
 		return retrain.Outcome{}, err
 	}
 	var control *activities.Control

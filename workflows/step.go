@@ -1,7 +1,6 @@
 package workflows
 
 import (
-	"cmp"
 	"fmt"
 
 	"go.temporal.io/sdk/workflow"
@@ -35,20 +34,6 @@ type StepResult struct {
 	Numbers StepNumbers `json:"numbers"`
 	// Watched is what the watch says of the step.
 	Watched run.Watched `json:"watched,omitzero"`
-}
-
-// RLStep makes one step as a workflow of its own. Stages that began under an older
-// program go on with it; today's make their steps themselves, see stage.step.
-func RLStep(ctx workflow.Context, in StepInput) (StepResult, error) {
-	if err := cmp.Or(refuseAlone(ctx, TypeStep), in.check()); err != nil {
-		return StepResult{}, err
-	}
-	s := newStep(ctx, in)
-	batch, err := s.sample(ctx)
-	if err != nil {
-		return StepResult{}, err
-	}
-	return s.learn(ctx, batch)
 }
 
 // step is one step under way: sample, then learn.
