@@ -18,15 +18,13 @@ type Victim struct {
 	is func(p Process, ancestors []Process) bool
 }
 
-// role returns a test for a process of the temper binary that runs the named command, or
-// the named role as `temper role NAME`.
-func role(name string) func(Process, []Process) bool {
+// role is a process of the temper binary in one of its roles.
+func role(name string) func(Process, []Process) bool { return command("role", name) }
+
+// command is a process of the temper binary with these words before its flags.
+func command(words ...string) func(Process, []Process) bool {
 	return func(p Process, ancestors []Process) bool {
-		args := p.Args
-		if len(args) > 2 && args[1] == "role" {
-			args = slices.Delete(slices.Clone(args), 1, 2)
-		}
-		return len(args) > 1 && filepath.Base(args[0]) == "temper" && args[1] == name && !beforeExec(p, ancestors)
+		return len(p.Args) > len(words) && filepath.Base(p.Args[0]) == "temper" && slices.Equal(p.Args[1:1+len(words)], words) && !beforeExec(p, ancestors)
 	}
 }
 
